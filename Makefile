@@ -1,0 +1,100 @@
+# lockstep: build, tests and tools. Everything that is made lies under build/.
+#
+#   make            the program, build/lockstep
+#   make demo       set up, run the main job, show the result
+#   make check      set up, build, run every test
+#   make help       all targets
+#
+# Options: CC=clang  BUILD=dir  WERROR=1  BLAS=no  SAN=address,undefined  V=1
+
+BUILD  ?= build
+WERROR ?= 0
+BLAS   ?= auto
+SAN    ?=
+PREFIX ?= /usr/local
+.DEFAULT_GOAL := all
+
+# Rooms in link order: each may use those after it (tools/layering has the include rules).
+ROOMS := commands reports sim profiler runtime kernels base
+
+VERSION := $(shell cat VERSION)
+-include $(BUILD)/probe.mk
+
+WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes \
+            -Wmissing-prototypes -Wvla
+OPT      ?= -O3
+ARCH     ?= -march=native
+CFLAGS   ?= $(OPT) -g $(ARCH)
+LK_CFLAGS := -std=c11 -D_GNU_SOURCE -I. -pthread -fno-math-errno $(WARNINGS) $(PROBE_CFLAGS)
+LK_LIBS   := $(PROBE_LIBS) -lz -lm -pthread
+ifneq ($(WERROR),0)
+LK_CFLAGS += -Werror
+endif
+ifneq ($(SAN),)
+LK_CFLAGS += -fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all
+LK_LIBS   += -fsanitize=$(SAN)
+endif
+ifneq ($(COVERAGE),)
+LK_CFLAGS += --coverage
+LK_LIBS   += --coverage
+endif
+Q := $(if $(V),,@)
+
+# One module.mk a room may add flags (<room>_CFLAGS); the sources are what lies in the folder.
+-include $(addsuffix /module.mk,$(ROOMS))
+
+define room_rules
+$(1)_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard $(1)/*.c))
+$(BUILD)/lib$(1).a: $$($(1)_OBJ)
+	$$(Q)mkdir -p $$(@D)
+	$$(Q)rm -f $$@ && ar rcs $$@ $$^
+endef
+$(foreach r,$(ROOMS),$(eval $(call room_rules,$(r))))
+LIBS := $(foreach r,$(ROOMS),$(if $(wildcard $(r)/*.c),$(BUILD)/lib$(r).a))
+
+TEST_SRC  := $(wildcard tests/*.c)
+TEST_OBJ  := $(TEST_SRC:%.c=$(BUILD)/%.o)
+BENCH_BIN := $(patsubst bench/%.c,$(BUILD)/bench/%,$(wildcard bench/*.c))
+
+.PHONY: all lib test-bin bench-bin clean
+all: $(BUILD)/lockstep
+test-bin: $(BUILD)/test_lockstep
+bench-bin: $(BENCH_BIN)
+
+$(BUILD)/probe.mk: tools/probe Makefile
+	$(Q)mkdir -p $(BUILD)
+	$(Q)CC="$(CC)" BLAS="$(BLAS)" tools/probe $@
+
+$(BUILD)/%.o: %.c $(BUILD)/probe.mk
+	$(Q)mkdir -p $(@D)
+	@echo "  CC    $<"
+	$(Q)$(CC) $(CFLAGS) $(LK_CFLAGS) $($(firstword $(subst /, ,$<))_CFLAGS) -MMD -MP -c $< -o $@
+
+$(BUILD)/lockstep.o: LK_CFLAGS += -DLK_VERSION='"$(VERSION)"' -DLK_BUILD_CC='"$(notdir $(CC))"'
+$(BUILD)/lockstep.o: VERSION
+
+$(BUILD)/lockstep: $(BUILD)/lockstep.o $(LIBS)
+	@echo "  LINK  $@"
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(BUILD)/lockstep.o -Wl,--start-group $(LIBS) -Wl,--end-group $(LK_LIBS)
+
+# The test program takes its suites from the files' names: tests/test_x.c has lk_suite_x.
+$(BUILD)/tests/suites.inc: $(TEST_SRC)
+	$(Q)mkdir -p $(@D)
+	$(Q)for f in $(patsubst tests/test_%.c,%,$(wildcard tests/test_*.c)); do echo "X($$f)"; done > $@
+$(BUILD)/tests/main.o: $(BUILD)/tests/suites.inc
+$(BUILD)/tests/%.o: LK_CFLAGS += -I$(BUILD) -DLK_BUILD_DIR='"$(BUILD)"'
+
+$(BUILD)/test_lockstep: $(TEST_OBJ) $(LIBS) $(BUILD)/lockstep
+	@echo "  LINK  $@"
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(TEST_OBJ) -Wl,--start-group $(LIBS) -Wl,--end-group $(PROBE_CHECK_LIBS) $(LK_LIBS)
+
+$(BUILD)/bench/%: $(BUILD)/bench/%.o $(LIBS)
+	@echo "  LINK  $@"
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< -Wl,--start-group $(LIBS) -Wl,--end-group $(LK_LIBS)
+
+clean:
+	rm -rf $(BUILD)
+
+include tools/targets.mk
+
+-include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

@@ -1,0 +1,36 @@
+/*
+ * Offset between two hosts' clocks from round trips: Cristian's method on the samples with the
+ * shortest round trips, at the start and at the end of a run, with linear drift between.
+ */
+#ifndef LK_BASE_CLOCKFIT_H
+#define LK_BASE_CLOCKFIT_H
+
+#include "base/status.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* One exchange: this rank sent at local_send_ns, the reference answered with its clock, this rank
+ * received at local_recv_ns. */
+struct lk_clock_sample {
+    uint64_t local_send_ns, remote_ns, local_recv_ns;
+};
+
+/* reference time = local + offset_ns + drift_ppb * 1e-9 * (local - at_ns). */
+struct lk_clock_fit {
+    uint64_t at_ns; /* local time that offset_ns belongs to */
+    int64_t offset_ns;
+    double drift_ppb;
+    uint64_t uncertainty_ns; /* half the shortest round trip, and the scatter of the best ones */
+};
+
+/* The fit of a rank that is its own reference: zero offset, zero uncertainty. */
+struct lk_clock_fit lk_clock_identity(void);
+/* n_end may be 0 (killed run): no drift is fitted. LK_EEVIDENCE when n_start is 0. */
+enum lk_status lk_clock_fit(const struct lk_clock_sample *start, size_t n_start,
+                            const struct lk_clock_sample *end, size_t n_end,
+                            struct lk_clock_fit *out);
+/* Local to reference time. */
+uint64_t lk_clock_apply(const struct lk_clock_fit *f, uint64_t local_ns);
+
+#endif

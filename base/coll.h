@@ -1,0 +1,54 @@
+/* Collectives: names and byte formulas (nccl-tests doc/PERFORMANCE.md). */
+#ifndef LK_BASE_COLL_H
+#define LK_BASE_COLL_H
+
+#include "base/status.h"
+
+#include <stdint.h>
+
+/* X(collective, name, Kineto's name) */
+#define LK_COLL_LIST(X)                                                                            \
+    X(LK_ALL_REDUCE, "all_reduce", "allreduce")                                                    \
+    X(LK_REDUCE_SCATTER, "reduce_scatter", "_reduce_scatter_base")                                 \
+    X(LK_ALL_GATHER, "all_gather", "_allgather_base")                                              \
+    X(LK_BROADCAST, "broadcast", "broadcast")                                                      \
+    X(LK_BARRIER, "barrier", "barrier")
+
+enum lk_coll {
+#define LK_COLL_ENUM_(coll, name, kineto) coll,
+    LK_COLL_LIST(LK_COLL_ENUM_)
+#undef LK_COLL_ENUM_
+        LK_COLL_COUNT
+};
+
+/* X(algorithm, name) */
+#define LK_ALGO_LIST(X)                                                                            \
+    X(LK_ALGO_AUTO, "auto")                                                                        \
+    X(LK_ALGO_RING, "ring")                                                                        \
+    X(LK_ALGO_TREE, "tree")
+
+enum lk_algo {
+#define LK_ALGO_ENUM_(algo, name) algo,
+    LK_ALGO_LIST(LK_ALGO_ENUM_)
+#undef LK_ALGO_ENUM_
+        LK_ALGO_COUNT
+};
+
+const char *lk_coll_name(enum lk_coll c);
+const char *lk_coll_kineto_name(enum lk_coll c);
+enum lk_status lk_coll_from_name(const char *name, enum lk_coll *out); /* LK_EPARSE */
+const char *lk_algo_name(enum lk_algo a);
+enum lk_status lk_algo_from_name(const char *name, enum lk_algo *out); /* LK_EPARSE */
+
+/*
+ * "bytes" of a collective, everywhere in this program, is nccl-tests' size: of all-reduce and
+ * broadcast the buffer; of all-gather and reduce-scatter the larger side, all ranks together.
+ */
+
+/* Bytes that each rank sends in a ring: all-reduce 2(K-1)/K m, reduce-scatter and all-gather
+ * (K-1)/K m, broadcast m. 0 for K = 1. */
+double lk_coll_wire_bytes(enum lk_coll c, double bytes, int ranks);
+/* algbw = bytes / time; busbw = algbw * this factor. */
+double lk_coll_busbw_factor(enum lk_coll c, int ranks);
+
+#endif

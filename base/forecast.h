@@ -1,0 +1,100 @@
+/*
+ * The forecast artefact (forecast.json and .csv): predicted step time and efficiency with interval,
+ * evidence and back-test. Written by predict and whatif.
+ */
+#ifndef LK_BASE_FORECAST_H
+#define LK_BASE_FORECAST_H
+
+#include "base/status.h"
+#include "base/table.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+#define LK_FORECAST_SCHEMA  "lockstep-forecast"
+#define LK_FORECAST_VERSION 1
+
+/* X(grade, name): best first. */
+#define LK_EVIDENCE_LIST(X)                                                                        \
+    X(LK_EVIDENCE_MEASURED, "measured")                                                            \
+    X(LK_EVIDENCE_INTERPOLATED, "interpolated")                                                    \
+    X(LK_EVIDENCE_EXTRAPOLATED, "extrapolated")                                                    \
+    X(LK_EVIDENCE_PRESET, "preset")                                                                \
+    X(LK_EVIDENCE_NONE, "none")
+
+enum lk_evidence {
+#define LK_EVIDENCE_ENUM_(grade, name) grade,
+    LK_EVIDENCE_LIST(LK_EVIDENCE_ENUM_)
+#undef LK_EVIDENCE_ENUM_
+};
+
+/*
+ * Rows of the waterfall: where the step goes, s, mean over ranks. They sum to the step. The same
+ * rows are measured by the profiler and predicted by the simulator.
+ * X(row, key, text)
+ */
+#define LK_LOSS_LIST(X)                                                                            \
+    X(LK_LOSS_IDEAL, "ideal", "ideal: compute, optimizer, input and gaps of the reference")        \
+    X(LK_LOSS_INPUT, "input", "extra input wait")                                                  \
+    X(LK_LOSS_SLOW_RANK, "slow_rank", "this rank's own slowness")                                  \
+    X(LK_LOSS_COLOCATION, "colocation", "co-location of ranks")                                    \
+    X(LK_LOSS_OVERLAP, "overlap", "overlap slowdown")                                              \
+    X(LK_LOSS_STRAGGLER, "straggler", "exposed straggler wait")                                    \
+    X(LK_LOSS_WIRE, "wire", "exposed queue and wire")                                              \
+    X(LK_LOSS_OPTIMIZER, "optimizer", "growth of the optimizer")                                   \
+    X(LK_LOSS_REST, "rest", "rest")
+
+enum lk_loss {
+#define LK_LOSS_ENUM_(row, key, text) row,
+    LK_LOSS_LIST(LK_LOSS_ENUM_)
+#undef LK_LOSS_ENUM_
+        LK_LOSS_COUNT
+};
+const char *lk_loss_key(enum lk_loss row);
+const char *lk_loss_text(enum lk_loss row);
+
+struct lk_forecast_point {
+    int gpus, nodes, local_batch, accumulation;
+    uint64_t cap_bytes;
+    double step_s, step_lo_s, step_hi_s;
+    double throughput_per_s; /* samples of the job's unit */
+    double efficiency, efficiency_lo, efficiency_hi;
+    enum lk_evidence evidence;
+    char evidence_text[64]; /* e.g. "extrapolated x4 on gpus" */
+    double measured_step_s; /* mean of a run of exactly this configuration; NaN: none */
+    double measured_lo_s, measured_hi_s;
+    double losses_s[LK_LOSS_COUNT];
+};
+
+/* A held-out run: predicted from the others. */
+struct lk_backtest {
+    char what[96];      /* e.g. "2 GPUs from 1", "local batch 8 from 2, 4, 16" */
+    double predicted_s, lo_s, hi_s, measured_s;
+};
+
+struct lk_forecast {
+    char *job, *cluster; /* names */
+    char *reference;     /* what efficiency refers to, e.g. "1 GPU, local batch 4" */
+    char *sample_unit;
+    double level; /* of the intervals, 0.90 */
+    struct lk_forecast_point *points;
+    size_t n_points, points_capacity;
+    struct lk_backtest *backtests;
+    size_t n_backtests, backtests_capacity;
+    char **notes; /* e.g. "knee: 16 nodes", "no held-out evidence: prior model error used" */
+    size_t n_notes, notes_capacity;
+};
+
+void lk_forecast_fini(struct lk_forecast *f); /* zeroes it; safe on a zeroed forecast */
+enum lk_status lk_forecast_note(struct lk_forecast *f, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+enum lk_status lk_forecast_write(const char *path, const struct lk_forecast *f);
+enum lk_status lk_forecast_read(const char *path, struct lk_forecast *out);
+/* The points (forecast.csv's columns) and the back-tests as result tables. */
+enum lk_status lk_forecast_table(const struct lk_forecast *f, struct lk_table **out);
+enum lk_status lk_forecast_backtest_table(const struct lk_forecast *f, struct lk_table **out);
+/* One row per loss, one column a point would be unbounded: rows are (gpus, loss, seconds, share). */
+enum lk_status lk_forecast_loss_table(const struct lk_forecast *f, struct lk_table **out);
+const char *lk_evidence_name(enum lk_evidence e);
+
+#endif

@@ -1,0 +1,83 @@
+/*
+ * The job artefact (job.json): what one optimizer step is on one GPU. Written by profiler/ from
+ * runs, or by hand; read by sim/ and by the replay model.
+ */
+#ifndef LK_BASE_JOB_H
+#define LK_BASE_JOB_H
+
+#include "base/bucket.h"
+#include "base/quantity.h"
+#include "base/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define LK_JOB_SCHEMA  "lockstep-job"
+#define LK_JOB_VERSION 1
+
+struct lk_job_tensor {
+    char *name;
+    uint64_t elems;
+    enum lk_dtype dtype;
+    /* When its gradient is ready, as a share of the backward of the last micro-batch: 0 at its
+     * start, 1 at its end (median over steps and runs). */
+    double ready;
+};
+
+/* One micro-batch's compute on one rank, without communication, at one local batch. */
+struct lk_job_compute {
+    int local_batch;
+    struct lk_quantity forward_s, backward_s;
+    struct lk_quantity input_s;     /* time the step waited for its batch */
+    struct lk_quantity optimizer_s; /* a step, not a micro-batch */
+    struct lk_quantity gap_s;       /* the step's time outside all of these */
+    struct lk_quantity transient;   /* relative sd of forward + backward from step to step */
+};
+
+/* A measured run, whole: evidence for "measured", for back-tests and for resampling. */
+struct lk_job_run {
+    char *source; /* directory or file */
+    int gpus, nodes;
+    int local_batch, accumulation;
+    bool no_sync;
+    uint64_t first_bytes, cap_bytes;
+    double *step_s; /* steady-state steps, warm-up left out; mean over ranks; in order */
+    size_t n_steps;
+    double *rank_compute_s; /* mean forward + backward a step of each rank; n = gpus */
+};
+
+struct lk_job {
+    char *name;        /* the model */
+    char *sample_unit; /* what a sample is */
+    enum lk_ddp_rule ddp_rule;
+    uint64_t first_bytes, cap_bytes; /* bucket limits in the runs */
+    int accumulation;                /* in the runs; the default of forecasts */
+    bool no_sync;
+    struct lk_job_tensor *tensors; /* registration order */
+    size_t n_tensors;
+    size_t *ready_order; /* n_tensors: the order of the first backward, for the rebuilt buckets */
+    struct lk_job_compute *compute; /* by local_batch, at least one */
+    size_t n_compute;
+    struct lk_job_run *runs; /* by gpus, local_batch, accumulation; may be empty */
+    size_t n_runs;
+    int prefetch_depth;                 /* batches prepared ahead; 0: none */
+    struct lk_quantity flops_per_sample; /* optional */
+    struct lk_quantity memory_fixed_bytes, memory_per_sample_bytes; /* optional */
+    struct lk_quantity noise_scale; /* optional; in samples: tr(Sigma) / |G|^2 */
+};
+
+void lk_job_fini(struct lk_job *j); /* zeroes it; safe on a zeroed job */
+/* LK_EPARSE names file, line and key. Checks meaning too: sizes > 0, batches unique and sorted. */
+enum lk_status lk_job_read(const char *path, struct lk_job *out);
+enum lk_status lk_job_write(const char *path, const struct lk_job *j);
+
+/* Sum of gradient bytes. */
+uint64_t lk_job_gradient_bytes(const struct lk_job *j);
+/* The tensors as the bucket rules want them, n_tensors items, freed by the caller. */
+enum lk_status lk_job_bucket_tensors(const struct lk_job *j, struct lk_bucket_tensor **out);
+/* The steady-state buckets with these limits. */
+enum lk_status lk_job_buckets(const struct lk_job *j, uint64_t first_bytes, uint64_t cap_bytes,
+                              struct lk_bucket_plan *out);
+
+#endif

@@ -1,0 +1,117 @@
+/*
+ * JSON in and out, on yajl. `//` and slash-star comments are read. Every error names file, line
+ * and key path: "cluster.json:14: collectives[3].bytes: expected a number, got a string".
+ *
+ * Small documents are read into a tree. Reading a member marks it as used, and lk_json_end fails on
+ * members that nobody read: a typo must not be ignored.
+ *
+ *     const struct lk_json *o = lk_json_root(doc);
+ *     LK_TRY(lk_json_text(o, "name", &name));
+ *     LK_TRY(lk_json_end(o));
+ *
+ * Large documents (traces) are streamed: lk_json_stream.
+ */
+#ifndef LK_BASE_JSON_H
+#define LK_BASE_JSON_H
+
+#include "base/file.h"
+#include "base/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum lk_json_type {
+    LK_JSON_NULL,
+    LK_JSON_BOOL,
+    LK_JSON_NUMBER,
+    LK_JSON_STRING,
+    LK_JSON_ARRAY,
+    LK_JSON_OBJECT
+};
+
+struct lk_json; /* one value; belongs to its document */
+struct lk_json_doc;
+
+/* Reads a file (gzip or plain). LK_EPARSE has file, line and yajl's text. Depth is at most 64. */
+enum lk_status lk_json_load(const char *path, struct lk_json_doc **out);
+/* Parses text; `name` stands for the file in errors. */
+enum lk_status lk_json_parse(const char *name, const char *text, size_t size,
+                             struct lk_json_doc **out);
+void lk_json_free(struct lk_json_doc *doc); /* NULL is legal */
+
+struct lk_json *lk_json_root(struct lk_json_doc *doc);
+enum lk_json_type lk_json_type(const struct lk_json *v);
+
+/* Required members of an object, with type check. Strings belong to the document. */
+enum lk_status lk_json_text(struct lk_json *obj, const char *key, const char **out);
+enum lk_status lk_json_number(struct lk_json *obj, const char *key, double *out);
+enum lk_status lk_json_int(struct lk_json *obj, const char *key, int64_t min, int64_t max,
+                           int64_t *out);
+enum lk_status lk_json_bool(struct lk_json *obj, const char *key, bool *out);
+enum lk_status lk_json_array(struct lk_json *obj, const char *key, struct lk_json **out);
+enum lk_status lk_json_object(struct lk_json *obj, const char *key, struct lk_json **out);
+/* The member, marked as used, or NULL when it is absent or null. Never fails. */
+struct lk_json *lk_json_optional(struct lk_json *obj, const char *key);
+/* Fails on the first member that was not read. */
+enum lk_status lk_json_end(struct lk_json *obj);
+
+size_t lk_json_count(const struct lk_json *array_or_object);
+/* Item i of an array, or NULL past its end. */
+struct lk_json *lk_json_item(struct lk_json *array, size_t i);
+/* Key and value i of an object (marks it used); NULL past its end. */
+struct lk_json *lk_json_member(struct lk_json *obj, size_t i, const char **out_key);
+/* The value itself, with type check. */
+enum lk_status lk_json_as_text(struct lk_json *v, const char **out);
+enum lk_status lk_json_as_number(struct lk_json *v, double *out);
+enum lk_status lk_json_as_int(struct lk_json *v, int64_t min, int64_t max, int64_t *out);
+
+/* "file:line: key.path: " + printf text, as LK_EPARSE: for errors of meaning found by a reader. */
+enum lk_status lk_json_error(const struct lk_json *v, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/*
+ * Checks the "schema" and "version" members of a file of ours. A newer version is an error that
+ * says so.
+ */
+enum lk_status lk_json_schema(struct lk_json *root, const char *schema, int version);
+
+/* ---- Streaming ---- */
+
+/* Any hook may return a failure, which stops the parse and is returned. Numbers come as text. */
+struct lk_json_events {
+    enum lk_status (*start_object)(void *ctx);
+    enum lk_status (*end_object)(void *ctx);
+    enum lk_status (*start_array)(void *ctx);
+    enum lk_status (*end_array)(void *ctx);
+    enum lk_status (*key)(void *ctx, const char *text, size_t len);
+    enum lk_status (*string)(void *ctx, const char *text, size_t len);
+    enum lk_status (*number)(void *ctx, const char *text, size_t len);
+    enum lk_status (*boolean)(void *ctx, bool value);
+    enum lk_status (*null)(void *ctx);
+};
+/* Parses a file (gzip or plain) in bounded memory. An error gets "file:line: " in front. */
+enum lk_status lk_json_stream(const char *path, const struct lk_json_events *events, void *ctx);
+
+/* ---- Writing ---- */
+
+/*
+ * Writes through a lk_writer, pretty-printed with two spaces. Numbers as %.17g, NaN and infinity
+ * as null. key is NULL inside arrays. Errors stick: only lk_json_out_end has to be checked.
+ */
+struct lk_json_out;
+enum lk_status lk_json_out_begin(struct lk_writer *w, struct lk_json_out **out);
+void lk_json_out_object(struct lk_json_out *o, const char *key);
+void lk_json_out_array(struct lk_json_out *o, const char *key);
+void lk_json_out_close(struct lk_json_out *o); /* the innermost open object or array */
+void lk_json_out_text(struct lk_json_out *o, const char *key, const char *v);
+void lk_json_out_number(struct lk_json_out *o, const char *key, double v);
+void lk_json_out_int(struct lk_json_out *o, const char *key, int64_t v);
+void lk_json_out_bool(struct lk_json_out *o, const char *key, bool v);
+void lk_json_out_null(struct lk_json_out *o, const char *key);
+/* The next object or array is written on one line: for rows of numbers. */
+void lk_json_out_compact(struct lk_json_out *o);
+/* Ends the document and frees o; the first error of any call above. Does not commit the writer. */
+enum lk_status lk_json_out_end(struct lk_json_out *o);
+
+#endif

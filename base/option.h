@@ -1,0 +1,90 @@
+/*
+ * Command-line options as tables. One row gives the parser, --help, the manual page and "did you
+ * mean". Options are "--name=value" or "--name value"; a flag is "--name" or "--no-name".
+ *
+ *     struct opts { int64_t steps; uint64_t cap; };
+ *     static const struct lk_option rows[] = {
+ *         {.name = "steps", .type = LK_OPT_INT, .offset = offsetof(struct opts, steps), .min = 1,
+ *          .max = 1e9, .fallback = "50", .help = "optimizer steps to run"},
+ *         {.name = "bucket-cap", .type = LK_OPT_SIZE, ..., .fallback = "25MiB"},
+ *         {0}};
+ */
+#ifndef LK_BASE_OPTION_H
+#define LK_BASE_OPTION_H
+
+#include "base/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+/* X(type, C type of the field, word in the help) */
+#define LK_OPTION_LIST(X)                                                                          \
+    X(LK_OPT_FLAG, bool, "")                                                                       \
+    X(LK_OPT_INT, int64_t, "N")                                                                    \
+    X(LK_OPT_REAL, double, "X")                                                                    \
+    X(LK_OPT_SIZE, uint64_t, "SIZE")                                                               \
+    X(LK_OPT_TIME, double, "TIME")                                                                 \
+    X(LK_OPT_RATE, double, "RATE")                                                                 \
+    X(LK_OPT_TEXT, const char *, "TEXT")                                                           \
+    X(LK_OPT_FILE, const char *, "FILE")                                                           \
+    X(LK_OPT_CHOICE, int, "WORD")                                                                  \
+    X(LK_OPT_INTS, struct lk_ints, "N,N,...")                                                      \
+    X(LK_OPT_SIZES, struct lk_sizes, "SIZE,...")
+
+enum lk_option_type {
+#define LK_OPTION_ENUM_(type, c, word) type,
+    LK_OPTION_LIST(LK_OPTION_ENUM_)
+#undef LK_OPTION_ENUM_
+};
+
+/* Lists are stored inline: no ownership to think of. */
+enum { LK_OPTION_LIST_MAX = 64 };
+struct lk_ints {
+    int n;
+    int64_t v[LK_OPTION_LIST_MAX];
+};
+struct lk_sizes {
+    int n;
+    uint64_t v[LK_OPTION_LIST_MAX];
+};
+
+struct lk_option {
+    const char *name;            /* long name without dashes; NULL ends the table */
+    char letter;                 /* (optional) one-letter form, e.g. 'n' for -n */
+    enum lk_option_type type;    /* says the C type of the field */
+    size_t offset;               /* of the field in the target struct */
+    double min, max;             /* allowed range of numbers in base units; both 0: any */
+    const char *fallback;        /* default as text, parsed like user input; NULL: zero */
+    const char *const *choices;  /* LK_OPT_CHOICE: NULL-ended words; the field is the index */
+    const char *group;           /* (optional) heading in the help; kept until the next one */
+    const char *help;            /* one line, no full stop; names the unit */
+};
+
+/*
+ * Fills target with the defaults, then with argv[0..argc). Words that are no options are operands:
+ * at most max_operands, pointers into argv, their count in *out_operands. After "--" everything is
+ * an operand. LK_EUSAGE names the option, what was wrong and the nearest name.
+ * Texts point into argv or the table: both outlive target.
+ */
+enum lk_status lk_option_parse(const struct lk_option *rows, void *target, int argc, char **argv,
+                               const char **operands, int max_operands, int *out_operands);
+
+/* Prints the rows as help text, grouped, with ranges and defaults. */
+void lk_option_help(const struct lk_option *rows, FILE *out);
+
+/* Prints the rows as man(7) source. */
+void lk_option_man(const struct lk_option *rows, FILE *out);
+
+/* Prints name and value of every row: the effective configuration, one line each. */
+void lk_option_print(const struct lk_option *rows, const void *target, FILE *out);
+
+/* The value of one row as text, e.g. for a trace header. Returns buf. */
+const char *lk_option_value(const struct lk_option *row, const void *target, char *buf,
+                            size_t size);
+
+/* The nearest of n words by edit distance, or NULL when none is near. */
+const char *lk_option_nearest(const char *word, const char *const *words, size_t n);
+
+#endif

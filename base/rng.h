@@ -1,0 +1,40 @@
+/*
+ * Counter-based random numbers: Philox4x32-10 (Salmon, Moraes, Dror, Shaw, "Parallel random
+ * numbers: as easy as 1, 2, 3", SC'11). The same seed, stream and position give the same number on
+ * every platform, in any order, on any thread: draws are never shared state.
+ */
+#ifndef LK_BASE_RNG_H
+#define LK_BASE_RNG_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* A position in one stream of one seed. Plain value; copy it freely. */
+struct lk_rng {
+    uint64_t seed;
+    uint64_t stream; /* e.g. rank, or a purpose: lk_rng_stream */
+    uint64_t next;   /* index of the next 64-bit draw */
+};
+
+/* The generator at the start of a stream. */
+struct lk_rng lk_rng_init(uint64_t seed, uint64_t stream);
+
+/* A stream number made from a purpose's text and an index, so that purposes do not collide. */
+uint64_t lk_rng_stream(const char *purpose, uint64_t index);
+
+/* The i-th 64-bit draw of a stream, without state. */
+uint64_t lk_rng_at(uint64_t seed, uint64_t stream, uint64_t i);
+
+uint64_t lk_rng_u64(struct lk_rng *g);
+/* Uniform in [0, 1), 53 bits. */
+double lk_rng_uniform(struct lk_rng *g);
+/* Uniform integer in [0, n), unbiased. pre: n > 0. */
+uint64_t lk_rng_below(struct lk_rng *g, uint64_t n);
+/* Standard normal (Box-Muller; two uniform draws each, no cached half). */
+double lk_rng_normal(struct lk_rng *g);
+/* Exponential with mean 1. */
+double lk_rng_exponential(struct lk_rng *g);
+/* A uniformly random permutation of 0..n-1 into out (Fisher-Yates). */
+void lk_rng_permutation(struct lk_rng *g, uint64_t *out, size_t n);
+
+#endif

@@ -1,0 +1,121 @@
+/*
+ * Spans: what happened when, and the recorder that carries them from the runtime to sinks.
+ *
+ * The runtime emits spans through this header and knows no sink; profiler/ has the sinks and a
+ * command attaches them before the first track is made. A track is one timeline (a thread or a
+ * device stream) with one writer. Emitting takes no lock, allocates nothing and makes no system
+ * call. A NULL track emits nothing, so that an uninstrumented run has the same code path.
+ *
+ *     struct lk_span s = lk_span_begin(track, LK_SPAN_INPUT, 0, step, -1);
+ *     wait_for_batch();
+ *     lk_span_end(track, &s);
+ */
+#ifndef LK_BASE_SPAN_H
+#define LK_BASE_SPAN_H
+
+#include "base/clock.h"
+#include "base/status.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* X(kind, name in traces, Kineto category, meaning of `index`) */
+#define LK_SPAN_LIST(X)                                                                            \
+    X(LK_SPAN_STEP, "ProfilerStep", "user_annotation", "none")                                     \
+    X(LK_SPAN_INPUT, "input", "user_annotation", "micro-batch")                                    \
+    X(LK_SPAN_FORWARD, "forward", "user_annotation", "micro-batch")                                \
+    X(LK_SPAN_BACKWARD, "backward", "user_annotation", "micro-batch")                              \
+    X(LK_SPAN_OPTIMIZER, "optimizer", "user_annotation", "none")                                   \
+    X(LK_SPAN_SYNC, "synchronize", "cuda_runtime", "none")                                         \
+    X(LK_SPAN_KERNEL, "kernel", "kernel", "none")                                                  \
+    X(LK_SPAN_COPY, "copy", "gpu_memcpy", "none")                                                  \
+    X(LK_SPAN_COLLECTIVE, "collective", "kernel", "bucket, or -1")                                 \
+    X(LK_SPAN_GRADIENT, "gradient", "cpu_instant_event", "tensor, in registration order")          \
+    X(LK_SPAN_COUNTER, "counter", "counter", "none")
+
+enum lk_span_kind {
+#define LK_SPAN_ENUM_(kind, name, cat, index) kind,
+    LK_SPAN_LIST(LK_SPAN_ENUM_)
+#undef LK_SPAN_ENUM_
+        LK_SPAN_KIND_COUNT
+};
+
+/* Fixed size: 48 bytes; this is also the record of a span file (profiler/span_file.h). */
+struct lk_span {
+    uint64_t start_ns; /* lk_now_ns; of a collective: this rank's arrival */
+    uint64_t end_ns;
+    uint64_t ready_ns; /* of a collective: the bucket was full; else 0 */
+    union {
+        uint64_t bytes; /* of a collective or copy: payload; else 0 */
+        double value;   /* of a counter */
+    };
+    uint32_t step;     /* optimizer step, from 0 */
+    int32_t index;     /* see LK_SPAN_LIST; -1: none */
+    uint32_t seq;      /* of a collective: its number on the communicator, from 0; else 0 */
+    uint16_t kind;     /* enum lk_span_kind */
+    uint16_t name;     /* from lk_recorder_name; 0: the kind's own name */
+};
+
+/*
+ * GRADIENT is an instant (start_ns == end_ns) on the compute track: the tensor's gradient is final.
+ * COUNTER is a value of the step (loss, learning rate, gradient norms) on the host track.
+ */
+
+/* What a track shows. FORWARD, BACKWARD and OPTIMIZER ranges lie on the compute stream's track. */
+enum lk_track_kind { LK_TRACK_HOST, LK_TRACK_COMPUTE, LK_TRACK_COMM, LK_TRACK_LOADER };
+
+struct lk_track_info {
+    const char *name; /* e.g. "compute stream"; borrowed for the call */
+    enum lk_track_kind kind;
+    int stream; /* stream number, or thread number on the host */
+};
+
+/* A receiver of spans. One sink serves all tracks of a rank. */
+struct lk_sink_ops {
+    const char *name;
+    /* A new track; *out_ctx goes to the calls below. Not in a timed region; may allocate. */
+    enum lk_status (*track_open)(void *sink, const struct lk_track_info *info, void **out_ctx);
+    /* (optional) A span name got this id. Not in a timed region. */
+    enum lk_status (*name_added)(void *sink, uint16_t id, const char *name);
+    /* (optional) A range starts now. No lock, no allocation, no system call. */
+    void (*begin)(void *track_ctx, const struct lk_span *s);
+    /* A span is complete. No lock, no allocation, no system call. One thread a track. */
+    void (*emit)(void *track_ctx, const struct lk_span *s);
+};
+
+struct lk_recorder;
+struct lk_track;
+
+/* A recorder without sinks. */
+enum lk_status lk_recorder_create(struct lk_recorder **out);
+/* Frees the recorder and its tracks, not the sinks. NULL is legal. No emission may follow. */
+void lk_recorder_destroy(struct lk_recorder *r);
+
+/* Attaches a sink (at most LK_SINKS_MAX). pre: no track was made yet. `sink` outlives r. */
+enum { LK_SINKS_MAX = 4 };
+enum lk_status lk_recorder_attach(struct lk_recorder *r, const struct lk_sink_ops *ops, void *sink);
+
+/* A new track, owned by the recorder. r NULL gives *out = NULL, which emits nothing. Any thread. */
+enum lk_status lk_recorder_track(struct lk_recorder *r, const struct lk_track_info *info,
+                                 struct lk_track **out);
+
+/* The id of a span name, the same for equal texts; from 1. r NULL gives 0. Any thread. */
+enum lk_status lk_recorder_name(struct lk_recorder *r, const char *name, uint16_t *out_id);
+
+/* Gives a finished span to every sink. t NULL: nothing. */
+void lk_span_emit(struct lk_track *t, const struct lk_span *s);
+
+/* Starts a range at lk_now_ns(); t NULL gives a zero span and reads no clock. */
+struct lk_span lk_span_begin(struct lk_track *t, enum lk_span_kind kind, uint16_t name,
+                             uint32_t step, int32_t index);
+/* Sets end_ns to now and emits. t NULL: nothing. */
+void lk_span_end(struct lk_track *t, struct lk_span *s);
+
+/* Emits a counter's value for a step, now. t NULL: nothing. */
+void lk_span_counter(struct lk_track *t, uint16_t name, uint32_t step, double value);
+
+/* Name and Kineto category of a kind, e.g. "input", "user_annotation". */
+const char *lk_span_kind_name(enum lk_span_kind kind);
+const char *lk_span_kind_category(enum lk_span_kind kind);
+
+#endif

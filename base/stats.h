@@ -1,0 +1,68 @@
+/* Statistics of samples: summaries, quantiles, bootstrap intervals, robust fits. */
+#ifndef LK_BASE_STATS_H
+#define LK_BASE_STATS_H
+
+#include "base/rng.h"
+#include "base/status.h"
+
+#include <stddef.h>
+
+/* An estimate with its interval. lo == hi == value when the interval is unknown and n <= 1. */
+struct lk_estimate {
+    double value, lo, hi;
+    size_t n; /* samples behind it */
+};
+
+struct lk_summary {
+    size_t n;
+    double mean, sd, min, median, p95, max; /* sd with n - 1; 0 for n < 2 */
+};
+
+/* Summary of v[0..n). pre: n > 0. LK_ENOMEM is possible: the samples are copied and sorted. */
+enum lk_status lk_stats_summary(const double *v, size_t n, struct lk_summary *out);
+
+/*
+ * Quantile q in [0, 1] of a sorted array by linear interpolation between order statistics
+ * (Hyndman and Fan, type 7: numpy's and R's default). pre: n > 0.
+ */
+double lk_stats_quantile_sorted(const double *sorted, size_t n, double q);
+/* The same of an unsorted array, which is sorted in place. */
+double lk_stats_quantile(double *v, size_t n, double q);
+double lk_stats_mean(const double *v, size_t n);
+/* Median, sorting v in place. */
+double lk_stats_median(double *v, size_t n);
+/* Median absolute deviation times 1.4826 (consistent for normal data); sorts a copy. */
+enum lk_status lk_stats_mad_sd(const double *v, size_t n, double *out);
+
+/*
+ * Percentile bootstrap interval of the mean, resampling whole blocks of `block` consecutive
+ * samples (moving-block bootstrap, Kuensch 1989), because steps that follow each other are
+ * correlated. level e.g. 0.90. block 1 is the plain bootstrap.
+ */
+enum lk_status lk_stats_bootstrap_mean(const double *v, size_t n, size_t block, int resamples,
+                                       double level, struct lk_rng *g, struct lk_estimate *out);
+/* The same for mean(a)/mean(b) of paired, interleaved measurements. pre: b's means are not 0. */
+enum lk_status lk_stats_bootstrap_ratio(const double *a, const double *b, size_t n, int resamples,
+                                        double level, struct lk_rng *g, struct lk_estimate *out);
+
+/* y = a + b x by least squares with weights (NULL: all 1). LK_EEVIDENCE for fewer than 2 x. */
+enum lk_status lk_stats_line(const double *x, const double *y, const double *weight, size_t n,
+                             double *out_a, double *out_b);
+/* y = a + b x, robust: Theil-Sen slope (median of pairwise slopes), median intercept. */
+enum lk_status lk_stats_theil_sen(const double *x, const double *y, size_t n, double *out_a,
+                                  double *out_b);
+/*
+ * Non-negative linear least squares: min |A c - y|, c >= 0 (Lawson and Hanson). A is n x m, row
+ * major, m <= 16.
+ */
+enum lk_status lk_stats_nnls(const double *a, const double *y, size_t n, size_t m, double *out_c);
+/* Pool-adjacent-violators: the non-decreasing fit to y (weights NULL: all 1), in place. */
+enum lk_status lk_stats_isotonic(double *y, const double *weight, size_t n);
+/* Wilson interval of a share: k of n at level; for coverage figures. */
+struct lk_estimate lk_stats_share(size_t k, size_t n, double level);
+/* Quantile of the standard normal distribution (Acklam's approximation, |error| < 1.2e-9). */
+double lk_stats_normal_quantile(double p);
+/* Two-sided Student t quantile for a level, e.g. 0.95 with df degrees of freedom. */
+double lk_stats_student_t(double level, size_t df);
+
+#endif

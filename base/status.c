@@ -1,0 +1,87 @@
+/* Status codes and the per-thread error text. */
+#include "base/status.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+/* The one mutable global of this file: each thread has its own last failure. */
+static _Thread_local struct lk_saved_error_ last_error;
+
+static const struct {
+    const char *text;
+    int exit_code;
+} status_rows[] = {
+#define LK_STATUS_ROW_(name, text, code) [name] = {text, code},
+    LK_STATUS_LIST(LK_STATUS_ROW_)
+#undef LK_STATUS_ROW_
+};
+
+enum lk_status lk_fail_at_(enum lk_status code, const char *file, int line, const char *fmt, ...)
+{
+    char text[sizeof last_error.text]; /* the arguments may point into last_error.text */
+    va_list ap;
+
+    va_start(ap, fmt);
+    if (vsnprintf(text, sizeof text, fmt, ap) < 0)
+        text[0] = '\0';
+    va_end(ap);
+    memcpy(last_error.text, text, sizeof text);
+    last_error.file = file;
+    last_error.line = line;
+    return code;
+}
+
+enum lk_status lk_fail_context(enum lk_status st, const char *fmt, ...)
+{
+    char text[sizeof last_error.text];
+    va_list ap;
+    int n;
+
+    if (st == LK_OK)
+        return st;
+    va_start(ap, fmt);
+    n = vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    if (n < 0 || (size_t)n >= sizeof text)
+        return st;
+    if (snprintf(text + n, sizeof text - (size_t)n, ": %s", last_error.text) < 0)
+        return st;
+    memcpy(last_error.text, text, sizeof text);
+    return st;
+}
+
+const char *lk_error_text(void)
+{
+    return last_error.text;
+}
+
+const char *lk_error_where(void)
+{
+    static _Thread_local char where[128];
+
+    if (!last_error.file || snprintf(where, sizeof where, "%s:%d", last_error.file,
+                                     last_error.line) < 0)
+        return "";
+    return where;
+}
+
+const char *lk_status_text(enum lk_status st)
+{
+    return status_rows[st].text;
+}
+
+int lk_status_exit_code(enum lk_status st)
+{
+    return status_rows[st].exit_code;
+}
+
+void lk_error_save_(struct lk_saved_error_ *out)
+{
+    *out = last_error;
+}
+
+void lk_error_restore_(const struct lk_saved_error_ *in)
+{
+    last_error = *in;
+}

@@ -1,0 +1,97 @@
+/*
+ * Status codes and the error text that goes with them.
+ *
+ * A fallible function returns `enum lk_status`; its results go through out-parameters that are
+ * written only on success. The text of the last failure is kept per thread, so a message made
+ * deep down reaches the user whole:
+ *
+ *     enum lk_status load(const char *path)
+ *     {
+ *         enum lk_status st = LK_OK;
+ *         FILE *f = fopen(path, "r");
+ *         if (!f)
+ *             return lk_fail(LK_EIO, "%s: %s", path, strerror(errno));
+ *         LK_TRY(parse(f));            // jumps to out: on failure
+ *     out:
+ *         fclose(f);
+ *         return st;
+ *     }
+ */
+#ifndef LK_BASE_STATUS_H
+#define LK_BASE_STATUS_H
+
+/* X(name, text, exit code of the program) */
+#define LK_STATUS_LIST(X)                                                                          \
+    X(LK_OK, "ok", 0)                                                                              \
+    X(LK_EUSAGE, "wrong usage", 2)                                                                 \
+    X(LK_EPARSE, "malformed input", 1)                                                             \
+    X(LK_EIO, "input or output failed", 1)                                                         \
+    X(LK_ENOMEM, "out of memory", 1)                                                               \
+    X(LK_ETIMEOUT, "deadline passed", 1)                                                           \
+    X(LK_EPEER, "another rank failed", 1)                                                          \
+    X(LK_EUNSUPPORTED, "not available in this build or on this machine", 1)                        \
+    X(LK_EVERIFY, "verification failed", 1)                                                        \
+    X(LK_EEVIDENCE, "no evidence for the answer", 1)                                               \
+    X(LK_EINTERNAL, "internal error", 1)
+
+enum lk_status {
+#define LK_STATUS_ENUM_(name, text, code) name,
+    LK_STATUS_LIST(LK_STATUS_ENUM_)
+#undef LK_STATUS_ENUM_
+};
+
+/* Sets this thread's error text (printf style) and returns `code`, for `return lk_fail(...)`. */
+#define lk_fail(code, ...) lk_fail_at_((code), __FILE__, __LINE__, __VA_ARGS__)
+
+/* Puts "context: " before this thread's error text and returns `st`; does nothing for LK_OK. */
+enum lk_status lk_fail_context(enum lk_status st, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+
+/* The text of this thread's last failure; "" when there was none. Valid until the next failure. */
+const char *lk_error_text(void);
+
+/* "file:line" of the source that raised this thread's last failure, for debug logs. */
+const char *lk_error_where(void);
+
+/* The general text of a code, e.g. "malformed input". */
+const char *lk_status_text(enum lk_status st);
+
+/* The exit code of the program for a status: 0 ok, 1 failed, 2 usage. */
+int lk_status_exit_code(enum lk_status st);
+
+/* Evaluates a fallible call; on failure stores the code in the local `st` and jumps to `out`. */
+#define LK_TRY(call)                                                                               \
+    do {                                                                                           \
+        st = (call);                                                                               \
+        if (st != LK_OK)                                                                           \
+            goto out;                                                                              \
+    } while (0)
+
+/* For cleanup after `out:`: keeps the first error, so a failing close does not hide its cause. */
+#define LK_KEEP(call)                                                                              \
+    do {                                                                                           \
+        if (st == LK_OK)                                                                           \
+            st = (call);                                                                           \
+        else                                                                                       \
+            lk_quietly_(call);                                                                     \
+    } while (0)
+
+/* Private part: only for the macros above. */
+enum lk_status lk_fail_at_(enum lk_status code, const char *file, int line, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+struct lk_saved_error_ {
+    char text[1024];
+    const char *file;
+    int line;
+};
+void lk_error_save_(struct lk_saved_error_ *out);
+void lk_error_restore_(const struct lk_saved_error_ *in);
+#define lk_quietly_(call)                                                                          \
+    do {                                                                                           \
+        struct lk_saved_error_ saved_;                                                             \
+        lk_error_save_(&saved_);                                                                   \
+        (void)(call);                                                                              \
+        lk_error_restore_(&saved_);                                                                \
+    } while (0)
+
+#endif

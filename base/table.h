@@ -1,0 +1,53 @@
+/*
+ * A result table: what every command prints and every plot reads. Columns have a unit; a cell is a
+ * number, a text or empty. reports/ prints it as text, CSV or JSON.
+ */
+#ifndef LK_BASE_TABLE_H
+#define LK_BASE_TABLE_H
+
+#include "base/status.h"
+#include "base/units.h"
+
+#include <stddef.h>
+
+enum lk_cell_type { LK_CELL_EMPTY, LK_CELL_NUMBER, LK_CELL_TEXT };
+
+struct lk_cell {
+    enum lk_cell_type type;
+    double number;
+    char *text; /* owned by the table */
+};
+
+struct lk_column {
+    const char *name;      /* CSV and JSON key, with unit suffix, e.g. "step_s"; static storage */
+    const char *heading;   /* for people, e.g. "step"; static storage */
+    enum lk_dimension dim; /* of the numbers, in base units */
+    int digits;            /* LK_DIM_NONE: decimals in text output; -1: as an integer or %g */
+};
+
+struct lk_table {
+    char *title;
+    const struct lk_column *columns; /* static storage */
+    size_t n_columns;
+    struct lk_cell *cells; /* row major, n_rows * n_columns */
+    size_t n_rows, rows_capacity;
+    char **notes; /* printed under the table */
+    size_t n_notes, notes_capacity;
+};
+
+/* An empty table; title is copied. `columns` outlives the table. */
+enum lk_status lk_table_create(const char *title, const struct lk_column *columns,
+                               size_t n_columns, struct lk_table **out);
+void lk_table_destroy(struct lk_table *t); /* NULL is legal */
+/* Appends an empty row; set its cells with the calls below, which act on the last row. */
+enum lk_status lk_table_row(struct lk_table *t);
+/* pre: column is a column's name. A NaN makes the cell empty. */
+enum lk_status lk_table_number(struct lk_table *t, const char *column, double v);
+enum lk_status lk_table_text(struct lk_table *t, const char *column, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+enum lk_status lk_table_note(struct lk_table *t, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+/* The cell of a row, or NULL when there is no such row or column. */
+const struct lk_cell *lk_table_cell(const struct lk_table *t, size_t row, const char *column);
+
+#endif

@@ -1,0 +1,50 @@
+/*
+ * Quantities with units, read and written. The only place where text becomes SI and ns becomes s.
+ *
+ * Sizes: B kB MB GB TB (1000) and KiB MiB GiB TiB (1024). Rates: B/s kB/s MB/s GB/s TB/s and bit/s
+ * kbit/s Mbit/s Gbit/s (1000 always). Times: ns us ms s min h. Ratios: 1, %. Rates of work:
+ * flop/s kflop/s Mflop/s Gflop/s Tflop/s. A bare number is in the dimension's base unit (B, B/s, s,
+ * 1, flop/s). Trailing junk, NaN and infinity are errors.
+ */
+#ifndef LK_BASE_UNITS_H
+#define LK_BASE_UNITS_H
+
+#include "base/status.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum lk_dimension {
+    LK_DIM_NONE,  /* a ratio or a count */
+    LK_DIM_BYTES, /* base unit B */
+    LK_DIM_TIME,  /* base unit s */
+    LK_DIM_RATE,  /* base unit B/s */
+    LK_DIM_FLOPS, /* base unit flop/s */
+    LK_DIM_FLOP,  /* base unit flop */
+    LK_DIM_POWER, /* base unit W */
+    LK_DIM_PRICE  /* base unit currency/h, written "1/h" */
+};
+
+/* Parses "64MiB", "3us", "25GB/s", "0.5" into the base unit. LK_EUSAGE says what was expected. */
+enum lk_status lk_units_parse(enum lk_dimension dim, const char *text, double *out);
+
+/* The factor from a unit's name to the base unit. LK_EPARSE lists the units of the dimension. */
+enum lk_status lk_units_factor(enum lk_dimension dim, const char *unit, double *out);
+
+/* The base unit's name: "B", "s", "B/s", "1", ... */
+const char *lk_units_base(enum lk_dimension dim);
+
+/* Writes a value for people with 3-4 significant digits: "25.0 MiB", "3.20 us". Returns buf. */
+const char *lk_units_format(enum lk_dimension dim, double value, char *buf, size_t size);
+
+/* Whole numbers in decimal, the whole text, within [min, max]. LK_EUSAGE otherwise. */
+enum lk_status lk_parse_int64(const char *text, int64_t min, int64_t max, int64_t *out);
+/* A finite number, the whole text. LK_EUSAGE otherwise. */
+enum lk_status lk_parse_double(const char *text, double *out);
+
+/* Conversions between the ns of traces and the s of models. */
+double lk_s_from_ns(uint64_t ns);
+/* Rounds to the nearest ns; negative and NaN give 0, too large gives UINT64_MAX. */
+uint64_t lk_ns_from_s(double s);
+
+#endif

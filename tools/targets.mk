@@ -1,0 +1,54 @@
+# Targets beside the build itself: set-up, tests, tools, installation.
+
+.PHONY: help setup check check-quick asan tsan coverage layering headers lint format format-check demo install
+
+help:
+	@sed -n 's/^#   make/  make/p' Makefile
+	@echo '  make asan tsan  the tests under AddressSanitizer + UndefinedBehaviorSanitizer, ThreadSanitizer'
+	@echo '  make coverage   line coverage of the tests'
+	@echo '  make layering headers lint format-check format'
+	@echo '  make install PREFIX=/usr/local'
+
+setup:
+	@tools/setup build check
+
+# SUITES="units json" runs some suites only.
+check: setup
+	$(Q)$(MAKE) --no-print-directory check-quick
+
+check-quick:
+	$(Q)$(MAKE) --no-print-directory all test-bin
+	$(Q)$(BUILD)/test_lockstep $(SUITES)
+
+# No OpenMP runtime under ThreadSanitizer: it cannot see inside, so plain loops replace BLAS.
+asan:
+	$(Q)$(MAKE) --no-print-directory BUILD=$(BUILD)/asan SAN=address,undefined OPT=-O1 check-quick
+tsan:
+	$(Q)$(MAKE) --no-print-directory BUILD=$(BUILD)/tsan SAN=thread OPT=-O1 BLAS=no check-quick
+
+coverage:
+	@tools/setup coverage
+	$(Q)$(MAKE) --no-print-directory BUILD=$(BUILD)/coverage COVERAGE=1 OPT=-O0 BLAS=$(BLAS) check-quick
+	$(Q)tools/coverage $(BUILD)/coverage
+
+layering:
+	@tools/layering
+headers:
+	@CC="$(CC)" tools/headers
+lint:
+	@tools/lint $(BUILD)
+SOURCES = $(wildcard *.c $(foreach d,$(ROOMS) tests bench,$(d)/*.c $(d)/*.h))
+format:
+	clang-format -i $(SOURCES)
+format-check:
+	@clang-format --dry-run -Werror $(SOURCES)
+
+demo:
+	@tools/setup build demo
+	$(Q)$(MAKE) --no-print-directory all
+	@tools/demo $(BUILD)
+
+install: all
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/lockstep/clusters
+	install -m 755 $(BUILD)/lockstep $(DESTDIR)$(PREFIX)/bin/lockstep
+	install -m 644 $(wildcard clusters/*.json) $(DESTDIR)$(PREFIX)/share/lockstep/clusters/
