@@ -1,0 +1,39 @@
+/*
+ * Operations: one row each, the same for every device.
+ *
+ * An op is launched with a struct of arguments that is copied; pointers in it are device memory.
+ * Three implementations share the arguments:
+ *   cpu   float32, what ships (BLAS where it is a matrix product)
+ *   ref   float64, naive loops: the definition. Its buffers hold doubles.
+ *   cuda  launcher of the CUDA kernel, or NULL where it is not built
+ * A device runs one of them; lk_device_real_bytes says which element size its buffers have.
+ *
+ * kernels/ops.h lists all ops with their argument structs.
+ */
+#ifndef LK_KERNELS_OP_H
+#define LK_KERNELS_OP_H
+
+#include "base/status.h"
+
+#include <stddef.h>
+
+/* An element buffer of float (cpu), double (ref) or the device's type (cuda). */
+typedef void lk_real;
+
+struct lk_op_cost {
+    double flops; /* a multiply and an add count as two */
+    double bytes; /* read and written, each buffer once */
+};
+
+struct lk_op {
+    const char *name;  /* as in traces, e.g. "matmul_forward" */
+    size_t args_bytes; /* of the argument struct; at most LK_OP_ARGS_MAX */
+    void (*cpu)(const void *args);
+    void (*ref)(const void *args);
+    enum lk_status (*cuda)(const void *args, void *cuda_stream);
+    struct lk_op_cost (*cost)(const void *args);
+};
+
+enum { LK_OP_ARGS_MAX = 192 };
+
+#endif

@@ -1,0 +1,82 @@
+/*
+ * Communicators: collectives over the ranks of a run, enqueued on a stream.
+ *
+ *   self   one rank: every collective is the identity
+ *   tcp    sockets between all ranks, rendezvous by the store; ring and tree, chunked, pipelined
+ *   fault  wraps another: fails, delays or slows chosen calls, for tests and known-truth runs
+ *
+ * All ranks issue the same collectives in the same order. Every wait has the communicator's
+ * timeout; a failure names the rank and the collective: "all_reduce 17 (bucket 2, step 5): rank 3
+ * was killed by signal 9". After a failure the communicator is dead.
+ */
+#ifndef LK_RUNTIME_COMM_H
+#define LK_RUNTIME_COMM_H
+
+#include "base/coll.h"
+#include "base/dtype.h"
+#include "base/status.h"
+#include "runtime/device.h"
+#include "runtime/store.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct lk_comm;
+
+struct lk_comm_config {
+    int rank, world_size;
+    struct lk_store *store; /* borrowed, outlives the communicator; NULL for world_size 1 */
+    uint64_t timeout_ns;
+    size_t chunk_bytes; /* pipeline unit of tcp; 0: its default */
+    const char *listen; /* (optional) address to listen on; NULL: the route to the store */
+    const char *fault;  /* (optional) fault specification, see runtime/comm_fault.c */
+};
+
+/* Opens "self" or "tcp" (wrapped by "fault" when config->fault is set). */
+enum lk_status lk_comm_open(const char *name, const struct lk_comm_config *config,
+                            struct lk_comm **out);
+void lk_comm_close(struct lk_comm *c); /* NULL is legal */
+const char *lk_comm_name(const struct lk_comm *c);
+int lk_comm_rank(const struct lk_comm *c);
+int lk_comm_world_size(const struct lk_comm *c);
+
+/* One collective. Sum is the only reduction: averaging is the caller's (runtime/reducer.h). */
+struct lk_coll_call {
+    enum lk_coll coll;
+    enum lk_algo algo; /* AUTO: by bytes and ranks */
+    enum lk_dtype dtype;
+    void *buf; /* in place: all-reduce and broadcast `count` elements; reduce-scatter and
+                  all-gather world_size parts of `count` elements, in rank order */
+    size_t count;
+    int root;               /* broadcast */
+    int32_t index;          /* bucket, or -1: for spans and messages */
+    struct lk_event *ready; /* (optional) the bucket was full: for spans */
+};
+
+/*
+ * Enqueues the collective on s; emits a COLLECTIVE span (arrival to end, ready, bytes, seq) there.
+ * float16 and bfloat16 are added in float32 and rounded once a hop; all ranks end with
+ * bit-identical results.
+ */
+enum lk_status lk_comm_enqueue(struct lk_comm *c, struct lk_stream *s,
+                               const struct lk_coll_call *call);
+/* Runs it on the calling thread to its end, without a span: for set-up and sweeps. */
+enum lk_status lk_comm_run(struct lk_comm *c, const struct lk_coll_call *call);
+
+/* Private part: what a backend implements. */
+struct lk_comm_ops {
+    const char *name;
+    enum lk_status (*open)(const struct lk_comm_config *config, struct lk_comm **out);
+    /* Runs a call to its end on the calling thread; seq numbers the calls from 0. */
+    enum lk_status (*run)(struct lk_comm *c, const struct lk_coll_call *call, uint64_t seq);
+    void (*close)(struct lk_comm *c);
+};
+struct lk_comm { /* first member of a backend's own struct */
+    const struct lk_comm_ops *ops;
+    int rank, world_size;
+    uint64_t next_seq;
+    uint32_t step; /* of the call in progress, for messages */
+    uint16_t span_names[LK_COLL_COUNT];
+};
+
+#endif

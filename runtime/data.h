@@ -1,0 +1,65 @@
+/*
+ * Training data: which samples a rank reads (PyTorch's DistributedSampler, index arithmetic exact,
+ * shuffling by our own generator: docs/ddp.md) and a loader that prepares batches ahead.
+ */
+#ifndef LK_RUNTIME_DATA_H
+#define LK_RUNTIME_DATA_H
+
+#include "base/span.h"
+#include "base/status.h"
+#include "runtime/device.h"
+#include "runtime/model.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct lk_sampler_config {
+    size_t samples; /* N of the dataset; > 0 */
+    int ranks, rank;
+    bool shuffle, drop_last;
+    uint64_t seed;
+};
+struct lk_sampler;
+enum lk_status lk_sampler_create(const struct lk_sampler_config *config, struct lk_sampler **out);
+void lk_sampler_destroy(struct lk_sampler *s); /* NULL is legal */
+/* Reshuffles for an epoch with seed + epoch. Without it every epoch repeats. */
+enum lk_status lk_sampler_set_epoch(struct lk_sampler *s, uint64_t epoch);
+/* Samples a rank reads in an epoch. */
+size_t lk_sampler_count(const struct lk_sampler *s);
+/* Dataset index of this rank's i-th sample. pre: i < count. */
+size_t lk_sampler_index(const struct lk_sampler *s, size_t i);
+
+/* A dataset: samples of `context` input tokens and as many targets (the next token). */
+struct lk_dataset;
+/* Synthetic tokens in [0, vocab): counter-based, the same on every rank. */
+enum lk_status lk_dataset_synthetic(size_t samples, int context, int vocab, uint64_t seed,
+                                    struct lk_dataset **out);
+/* Any file, memory-mapped, bytes as tokens; sample i starts at byte i * context. */
+enum lk_status lk_dataset_file(const char *path, int context, struct lk_dataset **out);
+void lk_dataset_destroy(struct lk_dataset *d); /* NULL is legal */
+size_t lk_dataset_samples(const struct lk_dataset *d);
+/* Writes sample i: context inputs and context targets. pre: i < samples. Any thread. */
+void lk_dataset_read(const struct lk_dataset *d, size_t i, int32_t *inputs, int32_t *targets);
+
+/*
+ * A loader: a thread that prepares `depth` batches ahead (depth 0: on the caller), walking epochs.
+ * Batch n of an epoch holds the rank's samples n * local_batch ... in sampler order; an incomplete
+ * last batch of an epoch is dropped.
+ */
+struct lk_loader_config {
+    struct lk_dataset *dataset; /* borrowed */
+    struct lk_sampler_config sampler;
+    int local_batch, context, depth;
+    struct lk_recorder *recorder; /* NULL: none */
+    double delay_s; /* artificial time a batch takes to prepare, for known-truth runs */
+};
+struct lk_loader;
+enum lk_status lk_loader_create(struct lk_device *d, const struct lk_loader_config *config,
+                                struct lk_loader **out);
+void lk_loader_destroy(struct lk_loader *l); /* NULL is legal */
+/* The next batch; valid until the next call. LK_ETIMEOUT past the deadline. */
+enum lk_status lk_loader_next(struct lk_loader *l, struct lk_deadline deadline,
+                              struct lk_batch *out);
+
+#endif

@@ -1,0 +1,106 @@
+/*
+ * Devices: memory, streams and events. One interface over CPU threads, timed waits and CUDA
+ * streams; reducer, trainer and recorder are written once against it.
+ *
+ * A stream runs what is put on it in order, asynchronously to the host; streams run concurrently.
+ * An event marks a point of a stream; another stream or the host can wait for it. The first failure
+ * on any stream of a device sticks: later work on the device is skipped, and every sync returns it.
+ *
+ *   cpu        a stream is a thread; ops run in float32 (lk_op.cpu)
+ *   timed      a stream is a thread; an op waits, to an absolute deadline, for as long as its cost
+ *              takes at the device's rates. Host functions (collectives) run for real.
+ *   reference  no threads: work runs at once on the caller, ops in float64 (lk_op.ref)
+ *
+ * Thread rule: one host thread drives a device. Host functions run on the stream's thread.
+ */
+#ifndef LK_RUNTIME_DEVICE_H
+#define LK_RUNTIME_DEVICE_H
+
+#include "base/clock.h"
+#include "base/span.h"
+#include "base/status.h"
+#include "kernels/op.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct lk_device;
+struct lk_stream;
+struct lk_event;
+
+struct lk_device_config {
+    struct lk_recorder *recorder; /* borrowed, outlives the device; NULL: nothing is recorded */
+    int local_rank;
+    double timed_flops; /* timed: flop/s of an op; > 0 */
+    double timed_Bps;   /* timed: bytes/s of an op; > 0 */
+    double slowdown;    /* timed: every op takes this many times as long; 1: as modelled */
+};
+
+/* Opens "cpu", "timed" or "reference". LK_EUNSUPPORTED names the devices of this build. */
+enum lk_status lk_device_open(const char *name, const struct lk_device_config *config,
+                              struct lk_device **out);
+/* pre: its streams and events are destroyed. NULL is legal. */
+void lk_device_close(struct lk_device *d);
+const char *lk_device_name(const struct lk_device *d);
+/* Element size of lk_real buffers: 4 on cpu and timed, 8 on reference. */
+size_t lk_device_real_bytes(const struct lk_device *d);
+
+/* Zeroed, 64-byte aligned device memory. */
+enum lk_status lk_device_alloc(struct lk_device *d, size_t bytes, void **out);
+void lk_device_free(struct lk_device *d, void *p); /* NULL is legal */
+
+/* A stream with its own track (info is copied). */
+enum lk_status lk_stream_create(struct lk_device *d, const struct lk_track_info *info,
+                                struct lk_stream **out);
+/* Finishes what is running and drops what is still queued. NULL is legal. */
+void lk_stream_destroy(struct lk_stream *s);
+struct lk_device *lk_stream_device(struct lk_stream *s);
+struct lk_track *lk_stream_track(struct lk_stream *s);
+
+/* Optimizer step written into the spans of what is enqueued from now on. */
+void lk_stream_set_step(struct lk_stream *s, uint32_t step);
+uint32_t lk_stream_step(const struct lk_stream *s);
+
+/* Enqueues an op; args (op->args_bytes) are copied. Emits a KERNEL span when it ran. */
+enum lk_status lk_stream_launch(struct lk_stream *s, const struct lk_op *op, const void *args);
+
+/*
+ * Enqueues a host function with a copy of arg (at most LK_OP_ARGS_MAX bytes). It runs in stream
+ * order on the stream's thread; its failure becomes the device's. It emits its own spans.
+ */
+typedef enum lk_status (*lk_host_fn)(struct lk_stream *s, const void *arg);
+enum lk_status lk_stream_host(struct lk_stream *s, lk_host_fn fn, const void *arg, size_t bytes);
+
+/* Enqueues the start and the end of a range (FORWARD, BACKWARD, OPTIMIZER), timed on the stream.
+ * Ranges of a stream do not nest. */
+enum lk_status lk_stream_range_begin(struct lk_stream *s, enum lk_span_kind kind, int32_t index);
+enum lk_status lk_stream_range_end(struct lk_stream *s);
+/* Enqueues an instant (GRADIENT), timed on the stream. */
+enum lk_status lk_stream_mark(struct lk_stream *s, enum lk_span_kind kind, int32_t index);
+
+/* Enqueues a copy between device buffers, or host and device. Both stay valid until it ran. */
+enum lk_status lk_stream_copy(struct lk_stream *s, void *to, const void *from, size_t bytes);
+
+/* Waits until all that is enqueued has run. The device's first failure, or LK_ETIMEOUT. */
+enum lk_status lk_stream_sync(struct lk_stream *s, struct lk_deadline deadline);
+
+enum lk_status lk_event_create(struct lk_device *d, struct lk_event **out);
+void lk_event_destroy(struct lk_event *e); /* NULL is legal */
+/* Marks the point after all that is enqueued on s. Recording again moves the event. */
+enum lk_status lk_event_record(struct lk_event *e, struct lk_stream *s);
+/* What is enqueued on s from now on runs after the event's last recorded point. */
+enum lk_status lk_stream_wait(struct lk_stream *s, struct lk_event *e);
+enum lk_status lk_event_sync(struct lk_event *e, struct lk_deadline deadline);
+/* lk_now_ns at which the last recorded point was passed. pre: it was passed. */
+uint64_t lk_event_time_ns(const struct lk_event *e);
+
+/* Makes the device fail, from any thread: streams stop as soon as they can. The first one wins. */
+void lk_device_fail(struct lk_device *d, enum lk_status st, const char *text);
+/* LK_OK, or the device's first failure (its text becomes this thread's). */
+enum lk_status lk_device_status(struct lk_device *d);
+
+/* Launches an op with a literal of its arguments: LK_LAUNCH(s, gelu_forward, .n = n, ...). */
+#define LK_LAUNCH(stream, name, ...)                                                               \
+    lk_stream_launch((stream), &lk_op_##name, &(struct lk_##name##_args){__VA_ARGS__})
+
+#endif

@@ -1,0 +1,85 @@
+/*
+ * The DDP reducer: PyTorch's Reducer (docs/ddp.md) against our device and comm.
+ *
+ * Gradients live in the buckets: param.grad is a view, there is no copy. A bucket whose last
+ * gradient was enqueued gets an event on the compute stream; buckets are all-reduced strictly in
+ * index order on the comm stream, while backward goes on. The wire carries a plain sum: the
+ * division by ranks and micro-batches is folded into the seed of the loss gradient
+ * (lk_reducer_seed). After the first synchronised backward the buckets are rebuilt, once, in
+ * gradient-ready order of rank 0, at the start of the next step.
+ */
+#ifndef LK_RUNTIME_REDUCER_H
+#define LK_RUNTIME_REDUCER_H
+
+#include "base/bucket.h"
+#include "base/status.h"
+#include "runtime/comm.h"
+#include "runtime/device.h"
+#include "runtime/model.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* X(fault, name, what is done wrong): planted on purpose, to show that --verify notices. */
+#define LK_PLANT_LIST(X)                                                                           \
+    X(LK_PLANT_NONE, "none", "nothing")                                                            \
+    X(LK_PLANT_DROPPED_BUCKET, "dropped-bucket", "one bucket is not all-reduced")                  \
+    X(LK_PLANT_WRONG_DIVISOR, "wrong-divisor", "the sum is divided by one rank too many")          \
+    X(LK_PLANT_SHARED_SHARD, "shared-shard", "all ranks read rank 0's samples")                    \
+    X(LK_PLANT_STALE_VIEW, "stale-view", "a gradient keeps pointing at the old bucket")            \
+    X(LK_PLANT_EARLY_BUCKET, "early-bucket", "a bucket is reduced before its last gradient")
+
+enum lk_plant {
+#define LK_PLANT_ENUM_(fault, name, text) fault,
+    LK_PLANT_LIST(LK_PLANT_ENUM_)
+#undef LK_PLANT_ENUM_
+};
+enum lk_status lk_plant_from_name(const char *name, enum lk_plant *out); /* LK_EUSAGE */
+
+struct lk_reducer_config {
+    struct lk_comm *comm;            /* borrowed */
+    struct lk_stream *compute, *net; /* borrowed: compute and comm stream */
+    enum lk_ddp_rule ddp_rule;
+    uint64_t first_bytes, cap_bytes;
+    enum lk_algo algo;
+    int accumulation; /* micro-batches a step */
+    bool no_sync;     /* all-reduce in the last micro-batch only */
+    int noise_every;  /* steps between measurements of the two gradient norms; 0: never */
+    enum lk_plant plant;
+    uint64_t timeout_ns;
+};
+
+struct lk_reducer;
+/*
+ * Checks that all ranks have the same parameters (count, names, sizes), broadcasts rank 0's
+ * values, assigns buckets and points every param.grad into them. params outlive the reducer.
+ */
+enum lk_status lk_reducer_create(const struct lk_reducer_config *config, struct lk_param *params,
+                                 size_t n_params, struct lk_reducer **out);
+void lk_reducer_destroy(struct lk_reducer *r); /* NULL is legal */
+
+/* Starts a step: rebuilds buckets when it is time. pre: the streams are idle. */
+enum lk_status lk_reducer_step_begin(struct lk_reducer *r, uint32_t step);
+/* Before the backward of micro-batch 0..accumulation-1: decides whether this one synchronises. */
+enum lk_status lk_reducer_backward_begin(struct lk_reducer *r, int micro_batch);
+/* 1 / (ranks * accumulation): the seed of the loss gradient. */
+double lk_reducer_seed(const struct lk_reducer *r);
+/* The hook that the model's backward calls. */
+struct lk_grad_hook lk_reducer_hook(struct lk_reducer *r);
+/* After the backward: makes the compute stream wait for this micro-batch's all-reduces. */
+enum lk_status lk_reducer_backward_end(struct lk_reducer *r);
+
+/* The buckets in force. Valid until the next rebuild. */
+const struct lk_bucket_plan *lk_reducer_buckets(const struct lk_reducer *r);
+/* Order in which gradients became ready in the first synchronised backward; NULL before. */
+const size_t *lk_reducer_ready_order(const struct lk_reducer *r);
+/*
+ * Squared norms in the last step that measured them, after the streams were synchronised: *local_sq
+ * of this rank's own mean gradient, *mean_sq of the averaged one; *step says which step.
+ * LK_EEVIDENCE before there is one.
+ */
+enum lk_status lk_reducer_norms(const struct lk_reducer *r, uint32_t *step, double *local_sq,
+                                double *mean_sq);
+
+#endif

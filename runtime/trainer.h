@@ -1,0 +1,78 @@
+/*
+ * The trainer: the loop of a rank. Input, forward, backward with overlapped all-reduce, optimizer,
+ * for a number of steps; every part emits its span.
+ */
+#ifndef LK_RUNTIME_TRAINER_H
+#define LK_RUNTIME_TRAINER_H
+
+#include "base/span.h"
+#include "base/status.h"
+#include "base/trace.h"
+#include "runtime/comm.h"
+#include "runtime/data.h"
+#include "runtime/model.h"
+#include "runtime/reducer.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/* X(optimizer, name) */
+#define LK_OPTIM_LIST(X)                                                                           \
+    X(LK_OPTIM_SGD, "sgd")                                                                         \
+    X(LK_OPTIM_ADAMW, "adamw")
+
+enum lk_optim_kind {
+#define LK_OPTIM_ENUM_(optimizer, name) optimizer,
+    LK_OPTIM_LIST(LK_OPTIM_ENUM_)
+#undef LK_OPTIM_ENUM_
+};
+
+struct lk_optim_config {
+    enum lk_optim_kind kind;
+    double learning_rate;     /* at reference_batch */
+    double momentum;          /* sgd */
+    double beta1, beta2, eps; /* adamw */
+    double weight_decay;
+    int64_t warmup_steps;    /* the rate grows linearly over these */
+    int64_t reference_batch; /* linear scaling rule: rate * global batch / this; 0: off */
+};
+
+struct lk_train_config {
+    const char *device, *comm; /* names */
+    struct lk_device_config device_config;
+    struct lk_comm_config comm_config;
+    struct lk_model_config model;
+    struct lk_optim_config optim;
+    struct lk_reducer_config reducer; /* comm and streams are filled in by the trainer */
+    int local_batch;
+    int64_t steps, warmup_steps; /* warm-up steps are run and marked, not counted */
+    const char *data;            /* file; NULL: synthetic */
+    int64_t samples;             /* of the synthetic dataset */
+    int prefetch;
+    double input_delay_s;
+    bool shuffle, drop_last;
+    uint64_t seed;
+    bool verify;      /* check gradients and parameters against the reference after every step */
+    int verify_steps; /* only the first n steps; 0: all */
+    const char *export_path, *import_path; /* weights; NULL: none */
+    struct lk_recorder *recorder;          /* NULL: not recorded */
+    uint64_t timeout_ns;
+};
+
+/* What a rank knows at the end. */
+struct lk_train_result {
+    double *loss;   /* mean over ranks and micro-batches, every step in order, warm-up included */
+    double *step_s; /* host time of every step */
+    int64_t n;      /* entries of both */
+    double noise_scale, noise_lo, noise_hi; /* samples; NaN when not estimated */
+    double verify_max_error; /* largest relative gradient error seen; NaN without verify */
+};
+void lk_train_result_fini(struct lk_train_result *r);
+
+/* Fills what the model and the configuration say about the run: tensors, units, batch, limits. */
+enum lk_status lk_train_describe(const struct lk_train_config *config, struct lk_run_info *out);
+
+/* Runs one rank to the end. On failure the spans recorded so far stay with the sinks. */
+enum lk_status lk_train(const struct lk_train_config *config, struct lk_train_result *out);
+
+#endif
