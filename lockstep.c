@@ -63,7 +63,7 @@ static const struct lk_command *find(const char *name)
 
 static int unknown_command(const char *name)
 {
-    const char *names[LK_COUNT(commands)];
+    const char *names[LK_COUNT(commands)] = {NULL};
     size_t n = 0;
     const char *near;
 
@@ -83,35 +83,46 @@ static bool wants_help(int argc, char **argv)
     return false;
 }
 
+/* Runs the command line; the text of a failure is in lk_error_text. */
+static enum lk_status run(const struct lk_command *c, int argc, char **argv)
+{
+    if (!wants_help(argc, argv))
+        return c->run(argc, argv);
+    print_command_help(c);
+    return LK_OK;
+}
+
+/* Results that did not reach the reader are a failure, whatever the command thought. */
+static enum lk_status flush_results(enum lk_status st)
+{
+    if ((fflush(stdout) || ferror(stdout)) && st == LK_OK)
+        return lk_fail(LK_EIO, "cannot write to standard output");
+    return st;
+}
+
 int main(int argc, char **argv)
 {
-    const struct lk_command *c;
-    enum lk_status st;
+    const struct lk_command *c = NULL;
+    const char *name = argc > 1 ? argv[1] : "";
+    enum lk_status st = LK_OK;
 
     if (argc < 2) {
         print_usage(stderr);
         exit(lk_status_exit_code(LK_EUSAGE));
     }
-    if (!strcmp(argv[1], "--help") || !strcmp(argv[1], "-h") || !strcmp(argv[1], "help")) {
+    if (!strcmp(name, "--help") || !strcmp(name, "-h") || !strcmp(name, "help")) {
         print_usage(stdout);
-        exit(EXIT_SUCCESS);
-    }
-    if (!strcmp(argv[1], "--version")) {
+    } else if (!strcmp(name, "--version")) {
         print_version();
-        exit(EXIT_SUCCESS);
+    } else {
+        c = find(name);
+        if (!c)
+            exit(unknown_command(name));
+        st = run(c, argc - 2, argv + 2);
     }
-    c = find(argv[1]);
-    if (!c)
-        exit(unknown_command(argv[1]));
-    if (wants_help(argc - 2, argv + 2)) {
-        print_command_help(c);
-        exit(EXIT_SUCCESS);
-    }
-    st = c->run(argc - 2, argv + 2);
-    if (st == LK_OK && (fflush(stdout) || ferror(stdout)))
-        st = lk_fail(LK_EIO, "cannot write to standard output");
+    st = flush_results(st);
     if (st != LK_OK)
-        fprintf(stderr, "lockstep %s: %s\n", c->name,
+        fprintf(stderr, "lockstep%s%s: %s\n", c ? " " : "", c ? c->name : "",
                 *lk_error_text() ? lk_error_text() : lk_status_text(st));
     exit(lk_status_exit_code(st));
 }

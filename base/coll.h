@@ -6,16 +6,19 @@
 
 #include <stdint.h>
 
-/* X(collective, name, Kineto's name) */
+/*
+ * X(collective, name, Kineto's name, passes over (K-1)/K of the buffer, passes over all of it).
+ * The last two are what each rank sends in a ring of K.
+ */
 #define LK_COLL_LIST(X)                                                                            \
-    X(LK_ALL_REDUCE, "all_reduce", "allreduce")                                                    \
-    X(LK_REDUCE_SCATTER, "reduce_scatter", "_reduce_scatter_base")                                 \
-    X(LK_ALL_GATHER, "all_gather", "_allgather_base")                                              \
-    X(LK_BROADCAST, "broadcast", "broadcast")                                                      \
-    X(LK_BARRIER, "barrier", "barrier")
+    X(LK_ALL_REDUCE, "all_reduce", "allreduce", 2, 0)                                              \
+    X(LK_REDUCE_SCATTER, "reduce_scatter", "_reduce_scatter_base", 1, 0)                           \
+    X(LK_ALL_GATHER, "all_gather", "_allgather_base", 1, 0)                                        \
+    X(LK_BROADCAST, "broadcast", "broadcast", 0, 1)                                                \
+    X(LK_BARRIER, "barrier", "barrier", 0, 0)
 
 enum lk_coll {
-#define LK_COLL_ENUM_(coll, name, kineto) coll,
+#define LK_COLL_ENUM_(coll, name, kineto, rounds, whole) coll,
     LK_COLL_LIST(LK_COLL_ENUM_)
 #undef LK_COLL_ENUM_
         LK_COLL_COUNT
@@ -46,9 +49,9 @@ enum lk_status lk_algo_from_name(const char *name, enum lk_algo *out); /* LK_EPA
  */
 
 /* Bytes that each rank sends in a ring: all-reduce 2(K-1)/K m, reduce-scatter and all-gather
- * (K-1)/K m, broadcast m. 0 for K = 1. */
+ * (K-1)/K m, broadcast m, barrier 0. 0 for K = 1. pre: ranks >= 1. */
 double lk_coll_wire_bytes(enum lk_coll c, double bytes, int ranks);
-/* algbw = bytes / time; busbw = algbw * this factor. */
+/* algbw = bytes / time; busbw = algbw * this factor. pre: ranks >= 1. */
 double lk_coll_busbw_factor(enum lk_coll c, int ranks);
 
 #endif

@@ -1,6 +1,8 @@
 /*
  * Command-line options as tables. One row gives the parser, --help, the manual page and "did you
- * mean". Options are "--name=value" or "--name value"; a flag is "--name" or "--no-name".
+ * mean". Options are "--name=value", "--name value", "-n value" or "-n4"; a flag is "--name" or
+ * "--no-name". Names are not cut short, and no option is given twice. A value that begins with a
+ * dash and is neither "-" nor a number needs the form with "=".
  *
  *     struct opts { int64_t steps; uint64_t cap; };
  *     static const struct lk_option rows[] = {
@@ -51,21 +53,25 @@ struct lk_sizes {
 };
 
 struct lk_option {
-    const char *name;            /* long name without dashes; NULL ends the table */
-    char letter;                 /* (optional) one-letter form, e.g. 'n' for -n */
-    enum lk_option_type type;    /* says the C type of the field */
-    size_t offset;               /* of the field in the target struct */
-    double min, max;             /* allowed range of numbers in base units; both 0: any */
-    const char *fallback;        /* default as text, parsed like user input; NULL: zero */
-    const char *const *choices;  /* LK_OPT_CHOICE: NULL-ended words; the field is the index */
-    const char *group;           /* (optional) heading in the help; kept until the next one */
-    const char *help;            /* one line, no full stop; names the unit */
+    const char *name;           /* long name without dashes; NULL ends the table */
+    char letter;                /* (optional) one-letter form, e.g. 'n' for -n */
+    enum lk_option_type type;   /* says the C type of the field */
+    size_t offset;              /* of the field in the target struct */
+    double min, max;            /* allowed range of numbers in base units, also of each item of a
+                                   list; max may be INFINITY; both 0: any, but no negative
+                                   size, time or rate */
+    const char *fallback;       /* default as text, parsed like user input, a flag's "yes" or
+                                   "no"; NULL: zero, outside the range as it may be */
+    const char *const *choices; /* LK_OPT_CHOICE: NULL-ended words; the field is the index */
+    const char *group;          /* (optional) heading in the help; kept until the next one */
+    const char *help;           /* one line, no full stop; names the unit */
 };
 
 /*
  * Fills target with the defaults, then with argv[0..argc). Words that are no options are operands:
  * at most max_operands, pointers into argv, their count in *out_operands. After "--" everything is
- * an operand. LK_EUSAGE names the option, what was wrong and the nearest name.
+ * an operand. LK_EUSAGE names the option, what was wrong and the nearest name; LK_EINTERNAL a
+ * default that its own row does not allow.
  * Texts point into argv or the table: both outlive target.
  */
 enum lk_status lk_option_parse(const struct lk_option *rows, void *target, int argc, char **argv,
@@ -80,7 +86,7 @@ void lk_option_man(const struct lk_option *rows, FILE *out);
 /* Prints name and value of every row: the effective configuration, one line each. */
 void lk_option_print(const struct lk_option *rows, const void *target, FILE *out);
 
-/* The value of one row as text, e.g. for a trace header. Returns buf. */
+/* The value of one row as text that reads back to it, e.g. for a trace header. Returns buf. */
 const char *lk_option_value(const struct lk_option *row, const void *target, char *buf,
                             size_t size);
 

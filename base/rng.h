@@ -9,6 +9,9 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* The block function: 10 rounds on one counter and key. */
+void lk_philox4x32(const uint32_t counter[4], const uint32_t key[2], uint32_t out[4]);
+
 /* A position in one stream of one seed. Plain value; copy it freely. */
 struct lk_rng {
     uint64_t seed;
@@ -34,7 +37,7 @@ uint64_t lk_rng_below(struct lk_rng *g, uint64_t n);
 double lk_rng_normal(struct lk_rng *g);
 /* Exponential with mean 1. */
 double lk_rng_exponential(struct lk_rng *g);
-/* A uniformly random permutation of 0..n-1 into out (Fisher-Yates). */
+/* A uniformly random permutation of 0..n-1 into out (Fisher-Yates, inside out). */
 void lk_rng_permutation(struct lk_rng *g, uint64_t *out, size_t n);
 
 #endif

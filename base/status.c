@@ -60,8 +60,8 @@ const char *lk_error_where(void)
 {
     static _Thread_local char where[128];
 
-    if (!last_error.file || snprintf(where, sizeof where, "%s:%d", last_error.file,
-                                     last_error.line) < 0)
+    if (!last_error.file ||
+        snprintf(where, sizeof where, "%s:%d", last_error.file, last_error.line) < 0)
         return "";
     return where;
 }

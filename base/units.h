@@ -2,9 +2,13 @@
  * Quantities with units, read and written. The only place where text becomes SI and ns becomes s.
  *
  * Sizes: B kB MB GB TB (1000) and KiB MiB GiB TiB (1024). Rates: B/s kB/s MB/s GB/s TB/s and bit/s
- * kbit/s Mbit/s Gbit/s (1000 always). Times: ns us ms s min h. Ratios: 1, %. Rates of work:
- * flop/s kflop/s Mflop/s Gflop/s Tflop/s. A bare number is in the dimension's base unit (B, B/s, s,
- * 1, flop/s). Trailing junk, NaN and infinity are errors.
+ * kbit/s Mbit/s Gbit/s Tbit/s (1000 always). Times: ns us ms s min h. Ratios: 1, %. Work: flop
+ * kflop Mflop Gflop Tflop Pflop, and the same per s. Power: W kW MW. Price: 1/h (in text also
+ * "/h").
+ *
+ * A number is decimal with a point in every locale; blanks may stand before the unit. A bare number
+ * is in the dimension's base unit (B, B/s, s, 1, flop/s). Trailing junk, hex, NaN, infinity and
+ * what a double cannot hold are errors. Any thread.
  */
 #ifndef LK_BASE_UNITS_H
 #define LK_BASE_UNITS_H
@@ -34,8 +38,17 @@ enum lk_status lk_units_factor(enum lk_dimension dim, const char *unit, double *
 /* The base unit's name: "B", "s", "B/s", "1", ... */
 const char *lk_units_base(enum lk_dimension dim);
 
-/* Writes a value for people with 3-4 significant digits: "25.0 MiB", "3.20 us". Returns buf. */
+/*
+ * Writes a value for people with 3-4 significant digits: "25.0 MiB", "3.20 us"; NaN is "-". It
+ * reads back within 0.5 %. Returns buf; 32 bytes are enough.
+ */
 const char *lk_units_format(enum lk_dimension dim, double value, char *buf, size_t size);
+
+/*
+ * Writes the shortest text that lk_units_parse reads back as the same double: "25MiB", "3us",
+ * "0.1". pre: value is finite. Returns buf; 40 bytes are enough.
+ */
+const char *lk_units_exact(enum lk_dimension dim, double value, char *buf, size_t size);
 
 /* Whole numbers in decimal, the whole text, within [min, max]. LK_EUSAGE otherwise. */
 enum lk_status lk_parse_int64(const char *text, int64_t min, int64_t max, int64_t *out);

@@ -1,0 +1,410 @@
+/* Quantities with units; see the header. One table of units serves parser, messages and output. */
+#include "base/units.h"
+
+#include "base/clock.h"
+
+#include <errno.h>
+#include <locale.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* value in base units = number * mul / div; apart, so that 3 ns is exactly the double 3e-9. */
+struct unit {
+    const char *name;
+    double mul, div;
+    bool shown; /* lk_units_format may choose it */
+};
+
+#define KIBI 1024.0
+#define MEBI (1024.0 * KIBI)
+#define GIBI (1024.0 * MEBI)
+#define TEBI (1024.0 * GIBI)
+
+/* The largest first; the row with mul == div is the base unit. A NULL name ends a list. */
+static const struct unit none_units[] = {
+    {"1", 1, 1, true},
+    {"%",  1, 100, false},
+    {0  }
+};
+static const struct unit bytes_units[] = {
+    {"TiB",  TEBI, 1, true},
+    {"TB",     1e12, 1, false},
+    {"GiB",      GIBI, 1, true},
+    {"GB",1e9, 1, false},
+    {"MiB", MEBI, 1, true},
+    {"MB",  1e6, 1, false},
+    {"KiB",     KIBI, 1, true},
+    {"kB",      1e3, 1, false},
+    {"B",      1, 1, true},
+    {0}
+};
+static const struct unit time_units[] = {
+    {"h",    3600, 1, false},
+    {"min",     60, 1, false},
+    {"s",      1, 1, true},
+    {"ms",1, 1e3, true},
+    {"us", 1, 1e6, true},
+    {"ns",    1, 1e9, true},
+    {0    }
+};
+static const struct unit rate_units[] = {
+    {"TB/s", 1e12, 1, true},
+    {"Tbit/s",     1e12, 8, false},
+    {"GB/s",      1e9, 1, true},
+    {"Gbit/s",1e9, 8, false},
+    {"MB/s", 1e6, 1, true},
+    {"Mbit/s", 1e6, 8, false},
+    {"kB/s",     1e3, 1, true},
+    {"kbit/s",      1e3, 8, false},
+    {"B/s",      1, 1, true},
+    {"bit/s", 1, 8, false},
+    {0}
+};
+static const struct unit flops_units[] = {
+    {"Pflop/s", 1e15, 1, true},
+    {"Tflop/s",        1e12, 1, true},
+    {"Gflop/s",         1e9, 1, true},
+    {"Mflop/s",1e6, 1, true},
+    {"kflop/s",     1e3, 1, true},
+    {"flop/s", 1, 1, true},
+    {0       }
+};
+static const struct unit flop_units[] = {
+    {"Pflop", 1e15, 1, true},
+    {"Tflop",      1e12, 1, true},
+    {"Gflop",       1e9, 1, true},
+    {"Mflop",1e6, 1, true},
+    {"kflop",   1e3, 1, true},
+    {"flop", 1, 1, true},
+    {0     }
+};
+static const struct unit power_units[] = {
+    {"MW", 1e6, 1, true},
+    {"kW",   1e3, 1, true},
+    {"W",    1, 1, true},
+    {0}
+};
+static const struct unit price_units[] = {
+    {"1/h", 1, 1, true},
+    {"/h",    1, 1, false},
+    {0    }
+};
+
+static const struct {
+    const struct unit *units;
+    const char *base;
+    const char *expected; /* for messages */
+} dimensions[] = {
+    [LK_DIM_NONE] = {none_units,  "1",      "a number or a percentage"},
+    [LK_DIM_BYTES] = {bytes_units, "B",      "a size"                  },
+    [LK_DIM_TIME] = {time_units,  "s",      "a time"                  },
+    [LK_DIM_RATE] = {rate_units,  "B/s",    "a rate"                  },
+    [LK_DIM_FLOPS] = {flops_units, "flop/s", "a rate of operations"    },
+    [LK_DIM_FLOP] = {flop_units,  "flop",   "a count of operations"   },
+    [LK_DIM_POWER] = {power_units, "W",      "a power"                 },
+    [LK_DIM_PRICE] = {price_units, "1/h",    "a price per hour"        },
+};
+
+static bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+/*
+ * The end of the decimal number at the start of text: -?(d+(.d*)?|.d+)([eE][+-]?d+)?; text itself
+ * when there is none. A grammar of our own because strtod also takes blanks, hex, inf and nan.
+ */
+static const char *number_end(const char *text)
+{
+    const char *p = text;
+    const char *digits;
+    bool any;
+
+    if (*p == '-')
+        p++;
+    for (digits = p; is_digit(*p); p++)
+        continue;
+    any = p > digits;
+    if (*p == '.') {
+        for (digits = ++p; is_digit(*p); p++)
+            continue;
+        any = any || p > digits;
+    }
+    if (!any)
+        return text;
+    if (*p == 'e' || *p == 'E') {
+        const char *e = p + 1;
+
+        if (*e == '+' || *e == '-')
+            e++;
+        for (digits = e; is_digit(*e); e++)
+            continue;
+        if (e > digits)
+            p = e;
+    }
+    return p;
+}
+
+/*
+ * The C locale for this thread, so that a decimal point is a point in any host process; c is 0 when
+ * there is no memory for it, and then the locale stays as it is.
+ */
+struct locales {
+    locale_t c, old;
+};
+
+static struct locales enter_c_locale(void)
+{
+    struct locales l = {.c = newlocale(LC_ALL_MASK, "C", (locale_t)0)};
+
+    if (l.c)
+        l.old = uselocale(l.c);
+    return l;
+}
+
+static void leave_c_locale(struct locales l)
+{
+    if (!l.c)
+        return;
+    uselocale(l.old);
+    freelocale(l.c);
+}
+
+/* The number at the start of text; *out_end is text when it is none, is too large or too small. */
+static double read_number(const char *text, const char **out_end)
+{
+    const char *end = number_end(text);
+    struct locales l;
+    char *stop;
+    double v;
+
+    *out_end = text;
+    if (end == text)
+        return 0;
+    l = enter_c_locale();
+    errno = 0;
+    v = strtod(text, &stop);
+    leave_c_locale(l);
+    if (stop != end || errno == ERANGE || !isfinite(v))
+        return 0;
+    *out_end = end;
+    return v;
+}
+
+static const struct unit *find_unit(enum lk_dimension dim, const char *name)
+{
+    for (const struct unit *u = dimensions[dim].units; u->name; u++)
+        if (!strcmp(u->name, name))
+            return u;
+    return NULL;
+}
+
+/* The dimension's units, the smallest last, with commas. Returns buf. */
+static const char *list_units(enum lk_dimension dim, char *buf, size_t size)
+{
+    size_t used = 0;
+
+    buf[0] = '\0';
+    for (const struct unit *u = dimensions[dim].units; u->name; u++) {
+        int n = snprintf(buf + used, size - used, "%s%s", used ? ", " : "", u->name);
+
+        if (n < 0 || (size_t)n >= size - used)
+            break;
+        used += (size_t)n;
+    }
+    return buf;
+}
+
+static enum lk_status fail_parse(enum lk_dimension dim, const char *text, const char *why)
+{
+    char units[256];
+
+    return lk_fail(LK_EUSAGE, "'%s' is not %s%s (a number%s%s, or without a unit: %s)", text,
+                   dimensions[dim].expected, why,
+                   dim == LK_DIM_NONE ? ", or with one of: " : " with one of: ",
+                   list_units(dim, units, sizeof units), dimensions[dim].base);
+}
+
+enum lk_status lk_units_parse(enum lk_dimension dim, const char *text, double *out)
+{
+    const char *p;
+    const struct unit *u;
+    double v = read_number(text, &p);
+
+    if (p == text)
+        return fail_parse(dim, text,
+                          number_end(text) == text ? "" : ": the number is out of range");
+    if (!*p) {
+        *out = v;
+        return LK_OK;
+    }
+    while (*p == ' ')
+        p++;
+    /* The names "1" and "1/h" are for files: behind a number they would read as its digits. */
+    u = is_digit(*p) ? NULL : find_unit(dim, p);
+    if (!u)
+        return fail_parse(dim, text, "");
+    v = v * u->mul / u->div;
+    if (!isfinite(v))
+        return fail_parse(dim, text, ": the number is out of range");
+    *out = v;
+    return LK_OK;
+}
+
+enum lk_status lk_units_factor(enum lk_dimension dim, const char *unit, double *out)
+{
+    const struct unit *u = find_unit(dim, unit);
+    char units[256];
+
+    if (!u)
+        return lk_fail(LK_EPARSE, "'%s' is not a unit of %s (units: %s)", unit,
+                       dimensions[dim].expected, list_units(dim, units, sizeof units));
+    *out = u->mul / u->div;
+    return LK_OK;
+}
+
+const char *lk_units_base(enum lk_dimension dim)
+{
+    return dimensions[dim].base;
+}
+
+/* Decimals that show three significant digits of v >= 0 once it is rounded. */
+static int decimals_of(double v)
+{
+    return v < 9.995 ? 2 : v < 99.95 ? 1 : 0;
+}
+
+/* The largest shown unit in which v, rounded as it will be printed, is at least 1. */
+static const struct unit *unit_for(enum lk_dimension dim, double v)
+{
+    const struct unit *best = NULL;
+
+    for (const struct unit *u = dimensions[dim].units; u->name; u++) {
+        if (!u->shown)
+            continue;
+        best = u;
+        if (v * u->div / u->mul >= 0.9995)
+            break;
+    }
+    return best;
+}
+
+const char *lk_units_format(enum lk_dimension dim, double value, char *buf, size_t size)
+{
+    const struct unit *u;
+    struct locales l;
+    double shown;
+    int decimals;
+    bool unitless = dim == LK_DIM_NONE;
+
+    if (!size)
+        return buf;
+    if (!isfinite(value) || value == 0) {
+        snprintf(buf, size, "%s%s%s",
+                 isnan(value) ? "-"
+                 : value > 0  ? "inf"
+                 : value < 0  ? "-inf"
+                              : "0",
+                 unitless || isnan(value) ? "" : " ",
+                 unitless || isnan(value) ? "" : dimensions[dim].base);
+        return buf;
+    }
+    u = unit_for(dim, fabs(value));
+    shown = value * u->div / u->mul;
+    decimals = decimals_of(fabs(shown));
+    if (dim == LK_DIM_BYTES && u->mul == 1)
+        decimals = 0;
+    l = enter_c_locale();
+    if (unitless && (fabs(shown) < 0.0995 || fabs(shown) >= 1e6))
+        snprintf(buf, size, "%.3g", shown);
+    else
+        snprintf(buf, size, "%.*f%s%s", unitless && fabs(shown) < 0.9995 ? 3 : decimals, shown,
+                 unitless ? "" : " ", unitless ? "" : u->name);
+    leave_c_locale(l);
+    return buf;
+}
+
+/* The fewest digits that read back as v, into buf. */
+static void shortest_number(double v, char *buf, size_t size)
+{
+    struct locales l = enter_c_locale();
+
+    for (int digits = 1; digits <= 17; digits++) {
+        snprintf(buf, size, "%.*g", digits, v);
+        if (strtod(buf, NULL) == v)
+            break;
+    }
+    leave_c_locale(l);
+}
+
+const char *lk_units_exact(enum lk_dimension dim, double value, char *buf, size_t size)
+{
+    char best[64] = "";
+
+    if (!size)
+        return buf;
+    for (const struct unit *u = dimensions[dim].units; u->name; u++) {
+        double shown = value * u->div / u->mul;
+        char number[32];
+        char text[sizeof best];
+
+        if (!u->shown || !isfinite(shown) || shown * u->mul / u->div != value)
+            continue;
+        shortest_number(shown, number, sizeof number);
+        snprintf(text, sizeof text, "%s%s", number, is_digit(u->name[0]) ? "" : u->name);
+        if (!*best || strlen(text) < strlen(best))
+            memcpy(best, text, sizeof best);
+    }
+    snprintf(buf, size, "%s", best);
+    return buf;
+}
+
+enum lk_status lk_parse_int64(const char *text, int64_t min, int64_t max, int64_t *out)
+{
+    const char *p = text;
+    char *end;
+    long long v;
+
+    if (*p == '-')
+        p++;
+    if (!is_digit(*p))
+        return lk_fail(LK_EUSAGE, "'%s' is not a whole number", text);
+    errno = 0;
+    v = strtoll(text, &end, 10);
+    if (*end)
+        return lk_fail(LK_EUSAGE, "'%s' is not a whole number", text);
+    if (errno == ERANGE || v < min || v > max)
+        return lk_fail(LK_EUSAGE, "%s is not from %lld to %lld", text, (long long)min,
+                       (long long)max);
+    *out = v;
+    return LK_OK;
+}
+
+enum lk_status lk_parse_double(const char *text, double *out)
+{
+    const char *end;
+    double v = read_number(text, &end);
+
+    if (end == text || *end)
+        return lk_fail(LK_EUSAGE, "'%s' is not a finite decimal number", text);
+    *out = v;
+    return LK_OK;
+}
+
+double lk_s_from_ns(uint64_t ns)
+{
+    return (double)ns / (double)LK_NS_PER_S;
+}
+
+uint64_t lk_ns_from_s(double s)
+{
+    double ns = round(s * (double)LK_NS_PER_S);
+
+    if (!(ns > 0))
+        return 0;
+    return ns >= 0x1p64 ? UINT64_MAX : (uint64_t)ns;
+}
