@@ -1,0 +1,262 @@
+/* Result tables for people and programs; see the header. */
+#include "reports/print.h"
+
+#include "base/array.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/units.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+const char *const lk_format_names[] = {
+#define LK_FORMAT_NAME_(format, name) [format] = name,
+    LK_FORMAT_LIST(LK_FORMAT_NAME_)
+#undef LK_FORMAT_NAME_
+        NULL};
+
+enum { CELL_MAX = 256 }; /* bytes of a formatted cell; longer text is cut in text output only */
+
+static const struct lk_cell *cell_at(const struct lk_table *t, size_t row, size_t column)
+{
+    return &t->cells[row * t->n_columns + column];
+}
+
+/* A number as people read it. */
+static const char *number_text(const struct lk_column *c, double v, char *buf)
+{
+    if (c->dim != LK_DIM_NONE)
+        return lk_units_format(c->dim, v, buf, CELL_MAX);
+    if (c->digits >= 0)
+        snprintf(buf, CELL_MAX, "%.*f", c->digits, v);
+    else
+        snprintf(buf, CELL_MAX, v == floor(v) && fabs(v) < 1e15 ? "%.0f" : "%.4g", v);
+    return buf;
+}
+
+static const char *cell_text(const struct lk_column *c, const struct lk_cell *cell, char *buf)
+{
+    switch (cell->type) {
+    case LK_CELL_NUMBER:
+        return number_text(c, cell->number, buf);
+    case LK_CELL_TEXT:
+        return cell->text;
+    case LK_CELL_EMPTY:
+        break;
+    }
+    return "-";
+}
+
+/* Columns a terminal needs for UTF-8 text: bytes that do not continue a character. */
+static size_t text_width(const char *s)
+{
+    size_t n = 0;
+
+    for (; *s; s++)
+        n += ((unsigned char)*s & 0xC0) != 0x80;
+    return n;
+}
+
+static enum lk_status put_padded(struct lk_writer *w, const char *text, size_t width, bool right)
+{
+    enum lk_status st = LK_OK;
+    size_t used = text_width(text);
+    int pad = used < width ? (int)(width - used) : 0;
+
+    if (right)
+        LK_TRY(lk_writer_printf(w, "%*s%s", pad, "", text));
+    else
+        LK_TRY(lk_writer_printf(w, "%s%*s", text, pad, ""));
+out:
+    return st;
+}
+
+/* A column is set flush right when it has numbers and no text. */
+static bool is_numeric(const struct lk_table *t, size_t column)
+{
+    bool any = false;
+
+    for (size_t r = 0; r < t->n_rows; r++) {
+        if (cell_at(t, r, column)->type == LK_CELL_TEXT)
+            return false;
+        any = any || cell_at(t, r, column)->type == LK_CELL_NUMBER;
+    }
+    return any;
+}
+
+static enum lk_status text_row(struct lk_writer *w, const struct lk_table *t, const size_t *widths,
+                               size_t row, bool heading)
+{
+    enum lk_status st = LK_OK;
+    char buf[CELL_MAX];
+
+    for (size_t c = 0; c < t->n_columns; c++) {
+        const char *text =
+            heading ? t->columns[c].heading : cell_text(&t->columns[c], cell_at(t, row, c), buf);
+        bool last = c + 1 == t->n_columns;
+        bool right = is_numeric(t, c);
+
+        LK_TRY(lk_writer_put(w, "  ", 2));
+        LK_TRY(put_padded(w, text, last && !right ? 0 : widths[c], right));
+    }
+    LK_TRY(lk_writer_put(w, "\n", 1));
+out:
+    return st;
+}
+
+static enum lk_status print_text(struct lk_writer *w, const struct lk_table *t)
+{
+    enum lk_status st = LK_OK;
+    size_t *widths = NULL;
+    char buf[CELL_MAX];
+
+    LK_TRY(lk_alloc(&widths, t->n_columns, sizeof *widths));
+    for (size_t c = 0; c < t->n_columns; c++) {
+        widths[c] = text_width(t->columns[c].heading);
+        for (size_t r = 0; r < t->n_rows; r++) {
+            size_t width = text_width(cell_text(&t->columns[c], cell_at(t, r, c), buf));
+
+            widths[c] = width > widths[c] ? width : widths[c];
+        }
+    }
+    LK_TRY(lk_writer_printf(w, "%s\n", t->title));
+    LK_TRY(text_row(w, t, widths, 0, true));
+    for (size_t r = 0; r < t->n_rows; r++)
+        LK_TRY(text_row(w, t, widths, r, false));
+    for (size_t i = 0; i < t->n_notes; i++)
+        LK_TRY(lk_writer_printf(w, "  %s\n", t->notes[i]));
+out:
+    free(widths);
+    return st;
+}
+
+/* RFC 4180: a text with a comma, quote or line break is quoted, quotes doubled. */
+static enum lk_status put_csv_text(struct lk_writer *w, const char *text)
+{
+    enum lk_status st = LK_OK;
+
+    if (!strpbrk(text, ",\"\r\n"))
+        return lk_writer_put(w, text, strlen(text));
+    LK_TRY(lk_writer_put(w, "\"", 1));
+    for (; *text; text++)
+        LK_TRY(lk_writer_put(w, *text == '"' ? "\"\"" : text, *text == '"' ? 2 : 1));
+    LK_TRY(lk_writer_put(w, "\"", 1));
+out:
+    return st;
+}
+
+static enum lk_status print_csv(struct lk_writer *w, const struct lk_table *t)
+{
+    enum lk_status st = LK_OK;
+
+    LK_TRY(lk_writer_put(w, "#", 1));
+    for (size_t c = 0; c < t->n_columns; c++)
+        LK_TRY(lk_writer_printf(w, "%s%s", c ? "," : "", t->columns[c].name));
+    LK_TRY(lk_writer_put(w, "\n", 1));
+    for (size_t r = 0; r < t->n_rows; r++) {
+        for (size_t c = 0; c < t->n_columns; c++) {
+            const struct lk_cell *cell = cell_at(t, r, c);
+
+            if (c)
+                LK_TRY(lk_writer_put(w, ",", 1));
+            if (cell->type == LK_CELL_NUMBER)
+                LK_TRY(lk_writer_printf(w, "%.17g", cell->number));
+            else if (cell->type == LK_CELL_TEXT)
+                LK_TRY(put_csv_text(w, cell->text));
+        }
+        LK_TRY(lk_writer_put(w, "\n", 1));
+    }
+out:
+    return st;
+}
+
+static void json_cell(struct lk_json_out *o, const char *key, const struct lk_cell *cell)
+{
+    switch (cell->type) {
+    case LK_CELL_NUMBER:
+        lk_json_out_number(o, key, cell->number);
+        break;
+    case LK_CELL_TEXT:
+        lk_json_out_text(o, key, cell->text);
+        break;
+    case LK_CELL_EMPTY:
+        lk_json_out_null(o, key);
+        break;
+    }
+}
+
+static void json_table(struct lk_json_out *o, const struct lk_table *t)
+{
+    lk_json_out_object(o, NULL);
+    lk_json_out_text(o, "title", t->title);
+    lk_json_out_array(o, "columns");
+    for (size_t c = 0; c < t->n_columns; c++) {
+        lk_json_out_compact(o);
+        lk_json_out_object(o, NULL);
+        lk_json_out_text(o, "name", t->columns[c].name);
+        lk_json_out_text(o, "unit", lk_units_base(t->columns[c].dim));
+        lk_json_out_close(o);
+    }
+    lk_json_out_close(o);
+    lk_json_out_array(o, "rows");
+    for (size_t r = 0; r < t->n_rows; r++) {
+        lk_json_out_compact(o);
+        lk_json_out_object(o, NULL);
+        for (size_t c = 0; c < t->n_columns; c++)
+            json_cell(o, t->columns[c].name, cell_at(t, r, c));
+        lk_json_out_close(o);
+    }
+    lk_json_out_close(o);
+    lk_json_out_array(o, "notes");
+    for (size_t i = 0; i < t->n_notes; i++)
+        lk_json_out_text(o, NULL, t->notes[i]);
+    lk_json_out_close(o);
+    lk_json_out_close(o);
+}
+
+static enum lk_status print_json(struct lk_writer *w, const struct lk_table *const *tables,
+                                 size_t n)
+{
+    struct lk_json_out *o;
+    enum lk_status st = lk_json_out_begin(w, &o);
+
+    if (st != LK_OK)
+        return st;
+    lk_json_out_object(o, NULL);
+    lk_json_out_array(o, "tables");
+    for (size_t i = 0; i < n; i++)
+        json_table(o, tables[i]);
+    lk_json_out_close(o);
+    lk_json_out_close(o);
+    return lk_json_out_end(o);
+}
+
+enum lk_status lk_report_tables(const struct lk_table *const *tables, size_t n,
+                                enum lk_format format, const char *path)
+{
+    enum lk_status st = LK_OK;
+    struct lk_writer *w = NULL;
+
+    LK_TRY(lk_writer_open(path, false, &w));
+    if (format == LK_FORMAT_JSON)
+        LK_TRY(print_json(w, tables, n));
+    for (size_t i = 0; format != LK_FORMAT_JSON && i < n; i++) {
+        if (i)
+            LK_TRY(lk_writer_put(w, "\n", 1));
+        LK_TRY(format == LK_FORMAT_CSV ? print_csv(w, tables[i]) : print_text(w, tables[i]));
+    }
+    st = lk_writer_commit(w);
+    w = NULL;
+out:
+    lk_writer_abandon(w);
+    return st;
+}
+
+enum lk_status lk_report_table(const struct lk_table *table, enum lk_format format,
+                               const char *path)
+{
+    return lk_report_tables(&table, 1, format, path);
+}

@@ -1,0 +1,38 @@
+/*
+ * Result tables for people and programs. What a command finds is a struct lk_table; these print it.
+ *
+ *   text  aligned columns, units chosen for reading ("25.0 MiB", "3.20 ms")
+ *   csv   one header line that starts with "#" and names units by suffix; base units; %.17g
+ *   json  {"tables": [{"title", "columns", "rows": [{column: value}], "notes"}]}; base units
+ */
+#ifndef LK_REPORTS_PRINT_H
+#define LK_REPORTS_PRINT_H
+
+#include "base/status.h"
+#include "base/table.h"
+
+#include <stddef.h>
+
+/* X(format, name) */
+#define LK_FORMAT_LIST(X)                                                                          \
+    X(LK_FORMAT_TEXT, "text")                                                                      \
+    X(LK_FORMAT_CSV, "csv")                                                                        \
+    X(LK_FORMAT_JSON, "json")
+
+enum lk_format {
+#define LK_FORMAT_ENUM_(format, name) format,
+    LK_FORMAT_LIST(LK_FORMAT_ENUM_)
+#undef LK_FORMAT_ENUM_
+};
+
+/* The words of --format for an option row of type LK_OPT_CHOICE, NULL-ended, in enum order. */
+extern const char *const lk_format_names[];
+
+/* Prints tables to a file (atomically), or to standard output when path is "-". */
+enum lk_status lk_report_tables(const struct lk_table *const *tables, size_t n,
+                                enum lk_format format, const char *path);
+/* The same for one table. */
+enum lk_status lk_report_table(const struct lk_table *table, enum lk_format format,
+                               const char *path);
+
+#endif
