@@ -36,12 +36,12 @@ struct lk_table {
 };
 
 /* An empty table; title is copied. `columns` outlives the table. */
-enum lk_status lk_table_create(const char *title, const struct lk_column *columns,
-                               size_t n_columns, struct lk_table **out);
+enum lk_status lk_table_create(const char *title, const struct lk_column *columns, size_t n_columns,
+                               struct lk_table **out);
 void lk_table_destroy(struct lk_table *t); /* NULL is legal */
 /* Appends an empty row; set its cells with the calls below, which act on the last row. */
 enum lk_status lk_table_row(struct lk_table *t);
-/* pre: column is a column's name. A NaN makes the cell empty. */
+/* A NaN makes the cell empty. LK_EINTERNAL when there is no such column, or no row yet. */
 enum lk_status lk_table_number(struct lk_table *t, const char *column, double v);
 enum lk_status lk_table_text(struct lk_table *t, const char *column, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));

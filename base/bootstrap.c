@@ -1,0 +1,104 @@
+/* Bootstrap intervals of lk_stats. */
+#include "base/array.h"
+#include "base/stats.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* Sets value, n and the percentile interval from the resampled statistics, which are sorted. */
+static struct lk_estimate percentiles(double value, size_t n, double *draws, int resamples,
+                                      double level)
+{
+    double lo = lk_stats_quantile(draws, (size_t)resamples, (1 - level) / 2);
+    double hi = lk_stats_quantile_sorted(draws, (size_t)resamples, (1 + level) / 2);
+
+    return (struct lk_estimate){.value = value, .lo = lo, .hi = hi, .n = n};
+}
+
+static enum lk_status check_arguments(size_t n, int resamples, double level)
+{
+    if (n && resamples > 0 && level > 0 && level < 1)
+        return LK_OK;
+    return lk_fail(LK_EINTERNAL, "bootstrap of %zu samples, %d times, at level %g", n, resamples,
+                   level);
+}
+
+/* The mean of n samples in blocks drawn at random; sums[i] is the sum of the first i samples. */
+static double block_mean(const double *sums, size_t n, size_t block, struct lk_rng *g)
+{
+    double sum = 0;
+    size_t left = n;
+
+    while (left) {
+        size_t from = (size_t)lk_rng_below(g, n - block + 1);
+        size_t count = block < left ? block : left; /* the last block is cut */
+
+        sum += sums[from + count] - sums[from];
+        left -= count;
+    }
+    return sum / (double)n;
+}
+
+enum lk_status lk_stats_bootstrap_mean(const double *v, size_t n, size_t block, int resamples,
+                                       double level, struct lk_rng *g, struct lk_estimate *out)
+{
+    enum lk_status st = LK_OK;
+    double *sums = NULL;
+    double *draws = NULL;
+    double mean;
+
+    LK_TRY(check_arguments(n, resamples, level));
+    mean = lk_stats_mean(v, n);
+    if (n == 1) {
+        *out = (struct lk_estimate){.value = mean, .lo = mean, .hi = mean, .n = n};
+        return LK_OK;
+    }
+    block = block > n / 2 ? n / 2 : block ? block : 1;
+    LK_TRY(lk_alloc(&sums, n + 1, sizeof *sums));
+    LK_TRY(lk_alloc(&draws, (size_t)resamples, sizeof *draws));
+    for (size_t i = 0; i < n; i++)
+        sums[i + 1] = sums[i] + (v[i] - mean);
+    for (int i = 0; i < resamples; i++)
+        draws[i] = mean + block_mean(sums, n, block, g);
+    *out = percentiles(mean, n, draws, resamples, level);
+out:
+    free(draws);
+    free(sums);
+    return st;
+}
+
+enum lk_status lk_stats_bootstrap_ratio(const double *a, const double *b, size_t n, int resamples,
+                                        double level, struct lk_rng *g, struct lk_estimate *out)
+{
+    enum lk_status st = LK_OK;
+    double *draws = NULL;
+    double ratio;
+
+    LK_TRY(check_arguments(n, resamples, level));
+    ratio = lk_stats_mean(a, n) / lk_stats_mean(b, n);
+    if (n == 1) {
+        *out = (struct lk_estimate){.value = ratio, .lo = ratio, .hi = ratio, .n = n};
+        return LK_OK;
+    }
+    LK_TRY(lk_alloc(&draws, (size_t)resamples, sizeof *draws));
+    for (int i = 0; i < resamples; i++) {
+        double sum_a = 0;
+        double sum_b = 0;
+
+        for (size_t j = 0; j < n; j++) {
+            size_t pick = (size_t)lk_rng_below(g, n);
+
+            sum_a += a[pick];
+            sum_b += b[pick];
+        }
+        draws[i] = sum_a / sum_b;
+        if (!isfinite(draws[i])) {
+            st = lk_fail(LK_EEVIDENCE, "the ratio of means is not finite: a divisor is 0");
+            goto out;
+        }
+    }
+    *out = percentiles(ratio, n, draws, resamples, level);
+out:
+    free(draws);
+    return st;
+}

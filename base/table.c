@@ -1,0 +1,132 @@
+/* A result table; see the header. */
+#include "base/table.h"
+
+#include "base/array.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum lk_status lk_table_create(const char *title, const struct lk_column *columns, size_t n_columns,
+                               struct lk_table **out)
+{
+    enum lk_status st = LK_OK;
+    struct lk_table *t = NULL;
+
+    LK_TRY(lk_alloc(&t, 1, sizeof *t));
+    LK_TRY(lk_strdup(&t->title, title));
+    t->columns = columns;
+    t->n_columns = n_columns;
+    *out = t;
+    t = NULL;
+out:
+    lk_table_destroy(t);
+    return st;
+}
+
+void lk_table_destroy(struct lk_table *t)
+{
+    if (!t)
+        return;
+    for (size_t i = 0; i < t->n_rows * t->n_columns; i++)
+        free(t->cells[i].text);
+    for (size_t i = 0; i < t->n_notes; i++)
+        free(t->notes[i]);
+    free(t->cells);
+    free(t->notes);
+    free(t->title);
+    free(t);
+}
+
+enum lk_status lk_table_row(struct lk_table *t)
+{
+    enum lk_status st = LK_OK;
+
+    LK_TRY(lk_array_grow(&t->cells, &t->rows_capacity, t->n_rows + 1,
+                         t->n_columns * sizeof *t->cells));
+    for (size_t i = 0; i < t->n_columns; i++)
+        t->cells[t->n_rows * t->n_columns + i] = (struct lk_cell){.type = LK_CELL_EMPTY};
+    t->n_rows++;
+out:
+    return st;
+}
+
+/* Index of a column's name; n_columns when there is none. */
+static size_t find_column(const struct lk_table *t, const char *name)
+{
+    size_t i;
+
+    for (i = 0; i < t->n_columns; i++)
+        if (!strcmp(t->columns[i].name, name))
+            break;
+    return i;
+}
+
+/* Replaces the last row's cell; takes over cell.text, which is freed on failure too. */
+static enum lk_status set_cell(struct lk_table *t, const char *column, struct lk_cell cell)
+{
+    size_t i = find_column(t, column);
+    struct lk_cell *old;
+
+    if (i == t->n_columns || !t->n_rows) {
+        free(cell.text);
+        return lk_fail(LK_EINTERNAL, "table '%s': no %s '%s'", t->title,
+                       t->n_rows ? "column" : "row yet for column", column);
+    }
+    old = &t->cells[(t->n_rows - 1) * t->n_columns + i];
+    free(old->text);
+    *old = cell;
+    return LK_OK;
+}
+
+enum lk_status lk_table_number(struct lk_table *t, const char *column, double v)
+{
+    return set_cell(t, column,
+                    isnan(v) ? (struct lk_cell){.type = LK_CELL_EMPTY}
+                             : (struct lk_cell){.type = LK_CELL_NUMBER, .number = v});
+}
+
+/* A formatted string that the caller frees. */
+__attribute__((format(printf, 2, 0))) static enum lk_status format_text(char **out, const char *fmt,
+                                                                        va_list ap)
+{
+    if (vasprintf(out, fmt, ap) < 0)
+        return lk_fail(LK_ENOMEM, "cannot format a cell");
+    return LK_OK;
+}
+
+enum lk_status lk_table_text(struct lk_table *t, const char *column, const char *fmt, ...)
+{
+    struct lk_cell cell = {.type = LK_CELL_TEXT};
+    enum lk_status st;
+    va_list ap;
+
+    va_start(ap, fmt);
+    st = format_text(&cell.text, fmt, ap);
+    va_end(ap);
+    return st == LK_OK ? set_cell(t, column, cell) : st;
+}
+
+enum lk_status lk_table_note(struct lk_table *t, const char *fmt, ...)
+{
+    enum lk_status st;
+    va_list ap;
+
+    LK_TRY(lk_array_grow(&t->notes, &t->notes_capacity, t->n_notes + 1, sizeof *t->notes));
+    va_start(ap, fmt);
+    st = format_text(&t->notes[t->n_notes], fmt, ap);
+    va_end(ap);
+    if (st == LK_OK)
+        t->n_notes++;
+out:
+    return st;
+}
+
+const struct lk_cell *lk_table_cell(const struct lk_table *t, size_t row, const char *column)
+{
+    size_t i = find_column(t, column);
+
+    return row < t->n_rows && i < t->n_columns ? &t->cells[row * t->n_columns + i] : NULL;
+}
