@@ -1,0 +1,116 @@
+/*
+ * The file sink: spans of one rank in one mapped file, rank%d.spans, which survives SIGKILL.
+ *
+ *     struct lk_span_file *f = NULL;
+ *     LK_TRY(lk_span_file_create(path, &info, n_spans, &f));
+ *     LK_TRY(lk_recorder_attach(recorder, &lk_span_file_ops, f));
+ *     ... lk_span_file_clock(f, LK_CLOCK_START, samples, n); the run; LK_CLOCK_END ...
+ * out:
+ *     if (st != LK_OK)
+ *         lk_span_file_fail(f, lk_error_text());
+ *     lk_recorder_destroy(recorder);
+ *     LK_KEEP(lk_span_file_close(f));
+ *
+ * profiler/convert.h reads it back and makes the trace. The file lives between the two on one
+ * machine: it is in the machine's own byte order and version 1 has no successor to read.
+ *
+ * Layout: struct lk_span_file_header (page-aligned size), then one segment a track, page-aligned:
+ * struct lk_span_ring_header and `capacity` records of struct lk_span. Record i of a track is at
+ * place i % capacity; `head` counts the records ever written and is stored, with release order,
+ * after the record. So whatever moment the process dies at, records head - capacity .. head - 1
+ * are whole, except that the oldest may be half overwritten (its place is where the next one goes).
+ * When a ring wraps, the newest spans survive, and head - capacity of them are lost and counted.
+ *
+ * Emitting costs a copy of 48 bytes and one atomic store. All space is reserved on disk
+ * (posix_fallocate) and its pages touched when a file or a track is opened: a full disk is an error
+ * there, and never a SIGBUS later.
+ */
+#ifndef LK_PROFILER_SPAN_FILE_H
+#define LK_PROFILER_SPAN_FILE_H
+
+#include "base/clockfit.h"
+#include "base/span.h"
+#include "base/status.h"
+#include "base/trace.h"
+
+#include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct lk_span_file;
+
+/*
+ * Makes the file (over an old one) and writes who the rank is. n_spans: spans that the busiest
+ * track is expected to get, e.g. steps * spans a step; the rings get that many places, rounded up
+ * to a power of two between 2^10 and 2^20. The file gets its name when the header is complete.
+ */
+enum lk_status lk_span_file_create(const char *path, const struct lk_run_info *info,
+                                   uint64_t n_spans, struct lk_span_file **out);
+/* The sink's table: attach it with the struct lk_span_file as sink. */
+extern const struct lk_sink_ops lk_span_file_ops;
+
+/*
+ * Round trips to rank 0's clock, measured when the run starts and when it ends; at most
+ * LK_SPAN_FILE_SAMPLES of each, those with the shortest round trips are kept. Calling again for the
+ * same moment replaces them. Rank 0 needs none.
+ */
+enum lk_clock_moment { LK_CLOCK_START, LK_CLOCK_END, LK_CLOCK_MOMENTS };
+enum lk_status lk_span_file_clock(struct lk_span_file *f, enum lk_clock_moment moment,
+                                  const struct lk_clock_sample *samples, size_t n);
+/* Keeps why the run stopped; the first text stays. f NULL: nothing. Any thread. */
+void lk_span_file_fail(struct lk_span_file *f, const char *text);
+/*
+ * Marks the file complete (unless lk_span_file_fail was called), unmaps and frees. NULL is legal.
+ * pre: nothing is emitted any more.
+ */
+enum lk_status lk_span_file_close(struct lk_span_file *f);
+
+/* ---- The format, for the reader in convert.c and for tests ---- */
+
+#define LK_SPAN_FILE_MAGIC   "LKSPANS\n"
+#define LK_SPAN_FILE_VERSION 1
+#define LK_SPAN_FILE_ORDER   0x01020304U
+enum {
+    LK_SPAN_FILE_SAMPLES = 32,
+    LK_SPAN_FILE_TRACKS = 64,
+    LK_SPAN_FILE_NAMES_BYTES = 1 << 16,
+    LK_SPAN_FILE_FAILURE_BYTES = 1024,
+    LK_SPAN_FILE_TRACK_NAME_BYTES = 64,
+    LK_SPAN_FILE_ALIGN = 4096,     /* of segments in the file */
+    LK_SPAN_FILE_RING_OFFSET = 64, /* of the records in a segment */
+    LK_SPAN_FILE_RING_MIN = 1 << 10,
+    LK_SPAN_FILE_RING_MAX = 1 << 20
+};
+
+enum lk_span_file_state { LK_SPAN_FILE_RUNNING = 1, LK_SPAN_FILE_CLOSED = 2 };
+
+struct lk_span_file_track {
+    char name[LK_SPAN_FILE_TRACK_NAME_BYTES];
+    int32_t kind, stream;
+    uint64_t offset;   /* of the segment in the file */
+    uint64_t capacity; /* records; a power of two */
+};
+
+struct lk_span_file_header {
+    char magic[8];
+    uint32_t version, order;
+    uint32_t header_bytes, span_bytes;
+    uint64_t info_offset, info_bytes; /* JSON of struct lk_run_info, within the header's pages */
+    uint64_t base_epoch_ns, base_local_ns;
+    _Atomic uint32_t state;    /* enum lk_span_file_state */
+    _Atomic uint32_t failed;   /* failure[] is whole */
+    _Atomic uint32_t n_tracks; /* tracks[] whole */
+    _Atomic uint32_t n_names;  /* names whole */
+    _Atomic uint32_t names_bytes;
+    _Atomic uint32_t n_samples[LK_CLOCK_MOMENTS];
+    struct lk_clock_sample samples[LK_CLOCK_MOMENTS][LK_SPAN_FILE_SAMPLES];
+    char failure[LK_SPAN_FILE_FAILURE_BYTES];
+    struct lk_span_file_track tracks[LK_SPAN_FILE_TRACKS];
+    char names[LK_SPAN_FILE_NAMES_BYTES]; /* ids 1, 2, ..., each ended by NUL */
+};
+
+struct lk_span_ring_header {
+    _Atomic uint64_t head;
+};
+
+#endif
