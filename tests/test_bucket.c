@@ -1,0 +1,191 @@
+/* Bucket assignment: PyTorch's algorithm, by hand and against PyTorch's own logging. */
+#include "base/bucket.h"
+
+#include "base/array.h"
+
+#include <check.h>
+#include <stdlib.h>
+
+Suite *lk_suite_bucket(void);
+
+enum { TENSORS_MAX = 8, BUCKETS_MAX = 8 };
+
+/* Lists end with -1. */
+static const struct {
+    const char *name;
+    struct lk_bucket_tensor tensors[TENSORS_MAX];
+    size_t n;
+    int order[TENSORS_MAX]; /* first item -1: none */
+    uint64_t limits[3];
+    size_t n_limits;
+    int buckets[BUCKETS_MAX][TENSORS_MAX + 1];
+    size_t n_buckets;
+} rows[] = {
+    {"nothing",                                                   {{0}}, 0, {-1},          {10}, 1, {{-1}},                                  0},
+    {"append, then test",
+     {{6, LK_F32}, {6, LK_F32}, {6, LK_F32}},
+     3,                                                                     {-1},
+     {10},
+     1,                                                                                             {{0, 1, -1}, {2, -1}},
+     2                                                                                                                                        },
+    {"an exact hit closes",
+     {{4, LK_F32}, {6, LK_F32}, {1, LK_F32}},
+     3,                                                                     {-1},
+     {10},
+     1,                                                                                             {{0, 1, -1}, {2, -1}},
+     2                                                                                                                                        },
+    {"a tensor above the limit takes what was collected",
+     {{1, LK_F32}, {99, LK_F32}, {1, LK_F32}},
+     3,                                                                     {-1},
+     {10},
+     1,                                                                                             {{0, 1, -1}, {2, -1}},
+     2                                                                                                                                        },
+    {"the last limit stays",
+     {{2, LK_F32}, {4, LK_F32}, {4, LK_F32}, {8, LK_F32}, {1, LK_F32}},
+     5,                                                                     {-1},
+     {1, 8},
+     2,                                                                                             {{0, -1}, {1, 2, -1}, {3, -1}, {4, -1}},
+     4                                                                                                                                        },
+    {"each dtype walks along the limits alone",
+     {{2, LK_F32}, {2, LK_F16}, {4, LK_F32}, {4, LK_F32}, {2, LK_F16}},
+     5,                                                                     {-1},
+     {1, 8},
+     2,                                                                                             {{0, -1}, {1, -1}, {2, 3, -1}, {4, -1}},
+     4                                                                                                                                        },
+    {"sorted by smallest index without an order",
+     {{1, LK_F32}, {9, LK_F16}, {1, LK_F64}},
+     3,                                                                     {-1},
+     {8},
+     1,                                                                                             {{0, -1}, {1, -1}, {2, -1}},
+     3                                                                                                                                        },
+    {"left-overs come last, youngest dtype first, with an order",
+     {{1, LK_F32}, {9, LK_F16}, {1, LK_F64}},
+     3,                                                                     {0, 1, 2, -1},
+     {8},
+     1,                                                                                             {{1, -1}, {2, -1}, {0, -1}},
+     3                                                                                                                                        },
+    {"the order is walked",
+     {{5, LK_F32}, {6, LK_F32}, {5, LK_F32}},
+     3,                                                                     {2, 0, 1, -1},
+     {10},
+     1,                                                                                             {{2, 0, -1}, {1, -1}},
+     2                                                                                                                                        },
+};
+
+START_TEST(by_hand)
+{
+    size_t order[TENSORS_MAX];
+    bool ordered = rows[_i].order[0] >= 0;
+    struct lk_bucket_plan p;
+
+    for (size_t i = 0; ordered && i < rows[_i].n; i++)
+        order[i] = (size_t)rows[_i].order[i];
+    ck_assert_int_eq(lk_bucket_assign(rows[_i].tensors, rows[_i].n, ordered ? order : NULL,
+                                      rows[_i].limits, rows[_i].n_limits, &p),
+                     LK_OK);
+    ck_assert_uint_eq(p.n_buckets, rows[_i].n_buckets);
+    for (size_t b = 0; b < p.n_buckets; b++) {
+        uint64_t bytes = 0;
+        size_t n = 0;
+
+        for (; rows[_i].buckets[b][n] >= 0; n++) {
+            ck_assert_uint_eq(p.index[p.first[b] + n], (size_t)rows[_i].buckets[b][n]);
+            bytes += rows[_i].tensors[p.index[p.first[b] + n]].bytes;
+        }
+        ck_assert_uint_eq(p.first[b + 1] - p.first[b], n);
+        ck_assert_uint_eq(p.bytes[b], bytes);
+    }
+    lk_bucket_plan_fini(&p);
+    ck_assert_uint_eq(p.n_buckets, 0);
+}
+END_TEST
+
+START_TEST(a_bad_order_is_refused)
+{
+    static const size_t orders[][2] = {
+        {0, 0},
+        {0, 2},
+        {1, 1}
+    };
+    const struct lk_bucket_tensor t[] = {
+        {1, LK_F32},
+        {1, LK_F32}
+    };
+    struct lk_bucket_plan p;
+
+    ck_assert_int_eq(lk_bucket_rebuilt(t, 2, orders[_i], 1, 1, &p), LK_EPARSE);
+}
+END_TEST
+
+START_TEST(bytes_do_not_wrap)
+{
+    const struct lk_bucket_tensor t[] = {
+        {UINT64_MAX, LK_F32},
+        {UINT64_MAX, LK_F32}
+    };
+    const uint64_t limits[] = {UINT64_MAX};
+    struct lk_bucket_plan p;
+
+    ck_assert_int_eq(lk_bucket_assign(t, 2, NULL, limits, 1, &p), LK_OK);
+    ck_assert_uint_eq(p.n_buckets, 2);
+    lk_bucket_plan_fini(&p);
+    const struct lk_bucket_tensor u[] = {
+        {UINT64_MAX - 1, LK_F32},
+        {2,              LK_F32}
+    };
+    ck_assert_int_eq(lk_bucket_assign(u, 2, NULL, limits, 1, &p), LK_EPARSE);
+}
+END_TEST
+
+START_TEST(rules)
+{
+    enum lk_ddp_rule r;
+
+    for (int i = 0; i < LK_DDP_RULE_COUNT; i++) {
+        ck_assert_int_eq(lk_ddp_rule_from_name(lk_ddp_rule_name((enum lk_ddp_rule)i), &r), LK_OK);
+        ck_assert_int_eq(r, i);
+        ck_assert_uint_eq(lk_ddp_rule_first_bytes(r, 5, false), LK_BUCKET_FIRST_BYTES);
+    }
+    ck_assert_uint_eq(lk_ddp_rule_first_bytes(LK_DDP_TORCH_1_13, 5, true), LK_BUCKET_FIRST_BYTES);
+    ck_assert_uint_eq(lk_ddp_rule_first_bytes(LK_DDP_TORCH_2, 5, true), 5);
+    ck_assert_int_eq(lk_ddp_rule_from_name("torch-9", &r), LK_EPARSE);
+}
+END_TEST
+
+/* Up to 1.11: limits at once, the list reversed, the order inside a bucket kept. */
+START_TEST(initial_lists_are_reversed)
+{
+    const struct lk_bucket_tensor t[] = {
+        {4, LK_F32},
+        {4, LK_F32},
+        {4, LK_F32},
+        {4, LK_F32}
+    };
+    static const size_t one[] = {0, 1, 2, 3}, capped[] = {3, 1, 2, 0};
+    struct lk_bucket_plan p;
+
+    ck_assert_int_eq(lk_bucket_initial(LK_DDP_TORCH_2, t, 4, 4, 8, &p), LK_OK);
+    ck_assert_uint_eq(p.n_buckets, 1);
+    ck_assert_mem_eq(p.index, one, sizeof one);
+    lk_bucket_plan_fini(&p);
+    ck_assert_int_eq(lk_bucket_initial(LK_DDP_TORCH_1_11, t, 4, 4, 8, &p), LK_OK);
+    ck_assert_uint_eq(p.n_buckets, 3);
+    ck_assert_mem_eq(p.index, capped, sizeof capped);
+    ck_assert_uint_eq(p.bytes[1], 8);
+    lk_bucket_plan_fini(&p);
+}
+END_TEST
+
+Suite *lk_suite_bucket(void)
+{
+    Suite *s = suite_create("bucket");
+    TCase *t = tcase_create("bucket");
+
+    tcase_add_loop_test(t, by_hand, 0, (int)LK_COUNT(rows));
+    tcase_add_loop_test(t, a_bad_order_is_refused, 0, 3);
+    tcase_add_test(t, bytes_do_not_wrap);
+    tcase_add_test(t, rules);
+    tcase_add_test(t, initial_lists_are_reversed);
+    suite_add_tcase(s, t);
+    return s;
+}
