@@ -20,9 +20,11 @@
 /* An element buffer of float (cpu), double (ref) or the device's type (cuda). */
 typedef void lk_real;
 
+/* What an op asks of a machine. A timed device takes max(flops, bytes at its rates) + seconds. */
 struct lk_op_cost {
-    double flops; /* a multiply and an add count as two */
-    double bytes; /* read and written, each buffer once */
+    double flops;   /* a multiply and an add count as two */
+    double bytes;   /* read and written, each buffer once */
+    double seconds; /* a time that does not depend on the machine */
 };
 
 struct lk_op {

@@ -1,0 +1,297 @@
+/*
+ * All operations, with their arguments. kernels/op.h says what an op is.
+ *
+ *     LK_LAUNCH(stream, gelu_forward, .out = out, .in = in, .n = n);
+ *
+ * Matrices are row major and dense. lk_real buffers have the device's element size, tokens are
+ * int32. Buffers of one op do not overlap unless its comment says so. Sizes are elements; a size
+ * of 0 is legal and does nothing. `accumulate` false overwrites a gradient, true adds to it.
+ *
+ * The same inputs give the same bits, on any thread: no op splits its work by the number of
+ * processors. NaN and infinity propagate. Any number of threads may run ops at once.
+ */
+#ifndef LK_KERNELS_OPS_H
+#define LK_KERNELS_OPS_H
+
+#include "base/dtype.h"
+#include "kernels/op.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* X(op): lk_op_<op> takes struct lk_<op>_args. */
+#define LK_OP_LIST(X)                                                                              \
+    X(encoder_forward)                                                                             \
+    X(encoder_backward_position)                                                                   \
+    X(encoder_backward_token)                                                                      \
+    X(bytes_forward)                                                                               \
+    X(layernorm_forward)                                                                           \
+    X(layernorm_backward)                                                                          \
+    X(matmul_forward)                                                                              \
+    X(matmul_backward_input)                                                                       \
+    X(matmul_backward_weight)                                                                      \
+    X(attention_forward)                                                                           \
+    X(attention_backward)                                                                          \
+    X(gelu_forward)                                                                                \
+    X(gelu_backward)                                                                               \
+    X(relu_forward)                                                                                \
+    X(relu_backward)                                                                               \
+    X(cross_entropy_forward)                                                                       \
+    X(cross_entropy_backward)                                                                      \
+    X(sgd)                                                                                         \
+    X(adamw)                                                                                       \
+    X(sum_squares)                                                                                 \
+    X(scale)                                                                                       \
+    X(fill)                                                                                        \
+    X(cast_to_wire)                                                                                \
+    X(cast_from_wire)                                                                              \
+    X(wait)
+
+#define LK_OP_EXTERN_(op) extern const struct lk_op lk_op_##op;
+LK_OP_LIST(LK_OP_EXTERN_)
+#undef LK_OP_EXTERN_
+
+/*
+ * Prepares the libraries behind the cpu ops: OpenBLAS gets one thread, since a rank has one core.
+ * A cpu device calls it before its first op. Safe to call again.
+ */
+void lk_kernels_init(void);
+
+/* ---- Embeddings ---- */
+
+/* out(s, t) = wte(tokens(s, t)) + wpe(t). pre: 0 <= token < vocab. */
+struct lk_encoder_forward_args {
+    lk_real *out;          /* (samples, context, channels) */
+    const int32_t *tokens; /* (samples, context) */
+    const lk_real *wte;    /* (vocab, channels) */
+    const lk_real *wpe;    /* (at least context, channels) */
+    size_t samples, context, channels, vocab;
+};
+
+/* dwpe(t) = sum over samples of dout(s, t); rows from context to wpe_rows are 0. */
+struct lk_encoder_backward_position_args {
+    lk_real *dwpe;       /* (wpe_rows, channels) */
+    const lk_real *dout; /* (samples, context, channels) */
+    size_t samples, context, channels, wpe_rows;
+    bool accumulate;
+};
+
+/* dwte(v) = sum of dout at the positions whose token is v, in order of position. */
+struct lk_encoder_backward_token_args {
+    lk_real *dwte;       /* (vocab, channels) */
+    const lk_real *dout; /* (samples, context, channels) */
+    const int32_t *tokens;
+    size_t samples, context, channels, vocab;
+    bool accumulate;
+};
+
+/* out = token * factor + shift: bytes as numbers, for a model without embeddings. */
+struct lk_bytes_forward_args {
+    lk_real *out;          /* (n) */
+    const int32_t *tokens; /* (n) */
+    size_t n;
+    double factor, shift;
+};
+
+/* ---- Layer normalisation (Ba, Kiros, Hinton 2016), eps 1e-5 as in PyTorch and GPT-2 ---- */
+
+#define LK_LAYERNORM_EPS 1e-5
+
+/* out = (in - mean) * rstd * weight + bias over each row; the variance divides by channels. */
+struct lk_layernorm_forward_args {
+    lk_real *out;          /* (rows, channels) */
+    lk_real *mean, *rstd;  /* (rows): kept for the backward pass */
+    const lk_real *in;     /* (rows, channels) */
+    const lk_real *weight; /* (channels) */
+    const lk_real *bias;   /* (channels) */
+    size_t rows, channels;
+};
+
+struct lk_layernorm_backward_args {
+    lk_real *din;               /* (rows, channels) */
+    lk_real *dweight, *dbias;   /* (channels) */
+    const lk_real *dout;        /* (rows, channels) */
+    const lk_real *in;          /* (rows, channels) */
+    const lk_real *weight;      /* (channels) */
+    const lk_real *mean, *rstd; /* (rows) */
+    size_t rows, channels;
+    bool accumulate;       /* of dweight and dbias */
+    bool accumulate_input; /* of din: true joins the gradient of a residual connection */
+};
+
+/* ---- Linear layer; weights as PyTorch's Linear: (outputs, inputs) ---- */
+
+/* out = in * transposed(weight) + bias + residual. */
+struct lk_matmul_forward_args {
+    lk_real *out;            /* (rows, outputs) */
+    const lk_real *in;       /* (rows, inputs) */
+    const lk_real *weight;   /* (outputs, inputs) */
+    const lk_real *bias;     /* (outputs), or NULL */
+    const lk_real *residual; /* (rows, outputs), or NULL; may be `out` */
+    size_t rows, inputs, outputs;
+};
+
+/* din = dout * weight. */
+struct lk_matmul_backward_input_args {
+    lk_real *din;          /* (rows, inputs) */
+    const lk_real *dout;   /* (rows, outputs) */
+    const lk_real *weight; /* (outputs, inputs) */
+    size_t rows, inputs, outputs;
+    bool accumulate;
+};
+
+/* dweight = transposed(dout) * in; dbias = column sums of dout. */
+struct lk_matmul_backward_weight_args {
+    lk_real *dweight;    /* (outputs, inputs) */
+    lk_real *dbias;      /* (outputs), or NULL */
+    const lk_real *dout; /* (rows, outputs) */
+    const lk_real *in;   /* (rows, inputs) */
+    size_t rows, inputs, outputs;
+    bool accumulate;
+};
+
+/* ---- Causal multi-head attention ---- */
+
+/*
+ * For each sample and head: probs = softmax(q * transposed(k) / sqrt(channels / heads)) over the
+ * positions up to the query's own, out = probs * v. pre: heads divides channels.
+ */
+struct lk_attention_forward_args {
+    lk_real *out;       /* (samples, context, channels); heads side by side */
+    lk_real *probs;     /* (samples, heads, context, context), lower triangles; kept for backward.
+                           What lies above the diagonal is unspecified. */
+    const lk_real *qkv; /* (samples, context, 3 * channels): q, k, v */
+    size_t samples, context, channels, heads;
+};
+
+struct lk_attention_backward_args {
+    lk_real *dqkv;        /* (samples, context, 3 * channels) */
+    lk_real *scratch;     /* (context, context) */
+    const lk_real *dout;  /* (samples, context, channels) */
+    const lk_real *qkv;   /* as in forward */
+    const lk_real *probs; /* from forward */
+    size_t samples, context, channels, heads;
+};
+
+/* ---- Activations ---- */
+
+/* GPT-2's gelu: 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x^3))). */
+struct lk_gelu_forward_args {
+    lk_real *out;
+    const lk_real *in;
+    size_t n;
+};
+
+struct lk_gelu_backward_args {
+    lk_real *din;        /* may be dout */
+    const lk_real *dout; /* (n) */
+    const lk_real *in;   /* (n): the input of forward */
+    size_t n;
+};
+
+struct lk_relu_forward_args {
+    lk_real *out; /* may be `in` */
+    const lk_real *in;
+    size_t n;
+};
+
+/* The derivative at 0 is 0. */
+struct lk_relu_backward_args {
+    lk_real *din; /* may be dout */
+    const lk_real *dout;
+    const lk_real *out; /* (n): the output of forward, which has its sign */
+    size_t n;
+};
+
+/* ---- Softmax and cross-entropy ---- */
+
+/* loss = mean over rows of log(sum of exp(logits)) - logits(target). pre: 0 <= target < vocab. */
+struct lk_cross_entropy_forward_args {
+    lk_real *loss;          /* one element */
+    lk_real *log_sum;       /* (rows): log of the sum of exp(logits), kept for backward */
+    const lk_real *logits;  /* (rows, vocab) */
+    const int32_t *targets; /* of row r: targets[r * target_stride] */
+    size_t rows, vocab, target_stride;
+};
+
+/* dlogits = seed / rows * (softmax(logits) - onehot(target)). */
+struct lk_cross_entropy_backward_args {
+    lk_real *dlogits;       /* (rows, vocab); may be `logits` */
+    const lk_real *logits;  /* (rows, vocab) */
+    const lk_real *log_sum; /* (rows): from forward */
+    const int32_t *targets;
+    size_t rows, vocab, target_stride;
+    double seed; /* d(loss) */
+};
+
+/* ---- Optimizers: one parameter, updated in place, as torch.optim does ---- */
+
+/* g = grad + weight_decay * param; buf = momentum * buf + g; param -= learning_rate * buf. */
+struct lk_sgd_args {
+    lk_real *param, *buf; /* buf: zeroed before the first step; NULL: no momentum */
+    const lk_real *grad;
+    size_t n;
+    double learning_rate, momentum, weight_decay;
+};
+
+/*
+ * Decoupled weight decay (Loshchilov, Hutter 2019):
+ * param -= learning_rate * weight_decay * param; m = beta1 * m + (1 - beta1) * grad;
+ * v = beta2 * v + (1 - beta2) * grad^2;
+ * param -= learning_rate / (1 - beta1^t) * m / (sqrt(v / (1 - beta2^t)) + eps).
+ */
+struct lk_adamw_args {
+    lk_real *param, *m, *v; /* m, v: zeroed before the first step */
+    const lk_real *grad;
+    size_t n;
+    double learning_rate, beta1, beta2, eps, weight_decay;
+    int64_t t; /* number of this update, from 1 */
+};
+
+/* ---- Vectors ---- */
+
+/* *out = sum of squares; accumulate adds it to *out. */
+struct lk_sum_squares_args {
+    lk_real *out;
+    const lk_real *in;
+    size_t n;
+    bool accumulate;
+};
+
+/* x = x * factor. */
+struct lk_scale_args {
+    lk_real *x;
+    size_t n;
+    double factor;
+};
+
+struct lk_fill_args {
+    lk_real *x;
+    size_t n;
+    double value;
+};
+
+/*
+ * Rounds to float16 or bfloat16 (nearest even; what is too large becomes infinity) and back. On the
+ * reference device a value is rounded to float32 first. pre: dtype is LK_F16 or LK_BF16.
+ */
+struct lk_cast_to_wire_args {
+    uint16_t *out;
+    const lk_real *in;
+    size_t n;
+    enum lk_dtype dtype;
+};
+struct lk_cast_from_wire_args {
+    lk_real *out;
+    const uint16_t *in;
+    size_t n;
+    enum lk_dtype dtype;
+};
+
+/* Does nothing, and costs this time: on a timed device it waits. For replayed jobs. */
+struct lk_wait_args {
+    double seconds;
+};
+
+#endif
