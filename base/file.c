@@ -27,7 +27,11 @@ struct lk_writer {
     char *temporary; /* NULL: written in place, because path is a device, a pipe or "-" */
     FILE *file;
     gzFile gz;
-    int fd;      /* of file or gz, which owns it */
+    int fd;       /* of file or gz, which owns it; -1: file is in memory */
+    char *memory; /* what the memory stream holds; owned until commit hands it over */
+    size_t memory_size;
+    char **out_memory; /* NULL: not in memory */
+    size_t *out_memory_size;
     bool failed; /* something was not written: commit must not rename */
 };
 
@@ -180,6 +184,28 @@ out:
     return st;
 }
 
+enum lk_status lk_writer_open_memory(char **out_text, size_t *out_size, struct lk_writer **out)
+{
+    enum lk_status st = LK_OK;
+    struct lk_writer *w = NULL;
+
+    LK_TRY(lk_alloc(&w, 1, sizeof *w));
+    w->fd = -1;
+    LK_TRY(lk_strdup(&w->path, "memory"));
+    w->file = open_memstream(&w->memory, &w->memory_size);
+    if (!w->file) {
+        st = fail_errno(w->path, "open a stream in");
+        goto out;
+    }
+    w->out_memory = out_text;
+    w->out_memory_size = out_size;
+    *out = w;
+    w = NULL;
+out:
+    lk_writer_abandon(w);
+    return st;
+}
+
 enum lk_status lk_writer_put(struct lk_writer *w, const void *data, size_t size)
 {
     const char *p = data;
@@ -237,6 +263,7 @@ static void free_writer(struct lk_writer *w)
     free(w->path);
     free(w->target);
     free(w->temporary);
+    free(w->memory);
     free(w);
 }
 
@@ -272,6 +299,11 @@ enum lk_status lk_writer_commit(struct lk_writer *w)
         st = fail_errno(w->path, "rename to");
     if (st != LK_OK && w->temporary)
         (void)unlink(w->temporary);
+    if (st == LK_OK && w->out_memory) {
+        *w->out_memory = w->memory;
+        *w->out_memory_size = w->memory_size;
+        w->memory = NULL;
+    }
     free_writer(w);
     return st;
 }

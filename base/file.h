@@ -31,6 +31,11 @@ enum lk_status lk_file_read(const char *path, char **out_text, size_t *out_size)
 struct lk_writer;
 /* Starts a file; gzip when gz. "-" writes to stdout. */
 enum lk_status lk_writer_open(const char *path, bool gz, struct lk_writer **out);
+/*
+ * Starts a writer into memory: commit sets *out_text (NUL-terminated, freed by the caller) and
+ * *out_size; abandon leaves them alone. Both outlive the writer.
+ */
+enum lk_status lk_writer_open_memory(char **out_text, size_t *out_size, struct lk_writer **out);
 /* A failed write stays with the writer: commit fails too, whether this result was looked at or not.
  */
 enum lk_status lk_writer_put(struct lk_writer *w, const void *data, size_t size);
