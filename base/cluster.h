@@ -27,6 +27,18 @@ enum lk_timing {
 #undef LK_TIMING_ENUM_
 };
 
+/* X(link, name): which wires a fit is about. */
+#define LK_LINK_LIST(X)                                                                            \
+    X(LK_LINK_INTRA, "intra")                                                                      \
+    X(LK_LINK_INTER, "inter")
+
+enum lk_link {
+#define LK_LINK_ENUM_(link, name) link,
+    LK_LINK_LIST(LK_LINK_ENUM_)
+#undef LK_LINK_ENUM_
+        LK_LINK_COUNT
+};
+
 /* A measured point. */
 struct lk_cluster_point {
     enum lk_coll coll;
@@ -45,6 +57,7 @@ struct lk_cluster_point {
 struct lk_cluster_fit {
     enum lk_coll coll;
     enum lk_algo algo;
+    enum lk_link link; /* inside a node, or between nodes */
     struct lk_quantity launch_s;
     struct lk_quantity alpha_s;       /* latency of one hop */
     struct lk_quantity bandwidth_Bps; /* of one rank's link, one direction */
@@ -86,5 +99,6 @@ void lk_cluster_fini(struct lk_cluster *c); /* zeroes it; safe on a zeroed clust
 enum lk_status lk_cluster_read(const char *path, struct lk_cluster *out);
 enum lk_status lk_cluster_write(const char *path, const struct lk_cluster *c);
 const char *lk_timing_name(enum lk_timing t);
+const char *lk_link_name(enum lk_link l);
 
 #endif
