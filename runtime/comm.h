@@ -29,7 +29,8 @@ struct lk_comm_config {
     uint64_t timeout_ns;
     size_t chunk_bytes; /* pipeline unit of tcp; 0: its default */
     const char *listen; /* (optional) address to listen on; NULL: the route to the store */
-    const char *fault;  /* (optional) fault specification, see runtime/comm_fault.c */
+    const char *fault;  /* (optional) fault specification, see below */
+    struct lk_recorder *recorder; /* (optional) gives spans the collective's name; borrowed */
 };
 
 /* Opens "self" or "tcp" (wrapped by "fault" when config->fault is set). */

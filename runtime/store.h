@@ -7,6 +7,10 @@
  * who failed and where. Collectives poll this connection beside their own sockets, so every rank
  * stops with the same message within the timeout.
  *
+ * A verdict has one text, the same on all ranks, and a status: LK_ETIMEOUT for a stall, LK_EPEER
+ * for everything else. It is final: the first one wins, and every later call on the store returns
+ * it.
+ *
  * Who is the culprit of a stall: on the first report of a timeout the server asks every rank for
  * the last collective it entered; ranks inside a collective answer from their poll loop. Those that
  * do not answer within the grace time, else those that are furthest behind, are named.
@@ -31,7 +35,11 @@ int lk_store_server_port(const struct lk_store_server *s);
 void lk_store_server_rank_died(struct lk_store_server *s, int rank, const char *how);
 /* Copies the verdict of the run into buf; false while there is none. */
 bool lk_store_server_verdict(struct lk_store_server *s, char *buf, size_t size);
-void lk_store_server_stop(struct lk_store_server *s); /* NULL is legal */
+/*
+ * Stops and frees; NULL is legal. Waits up to linger_ns for ranks that did not say goodbye yet: the
+ * rank that serves may be the first to finish.
+ */
+void lk_store_server_stop(struct lk_store_server *s, uint64_t linger_ns);
 
 struct lk_store;
 /*
@@ -46,17 +54,30 @@ void lk_store_close(struct lk_store *s);
 enum lk_status lk_store_set(struct lk_store *s, const char *key, const void *value, size_t size);
 /* Waits for the key. *out is freed by the caller. LK_ETIMEOUT names the key. */
 enum lk_status lk_store_get(struct lk_store *s, const char *key, void **out, size_t *out_size);
-/* Waits until all ranks are here. LK_ETIMEOUT names those that never arrived. */
+/*
+ * Waits until all ranks are here. LK_ETIMEOUT names those that never arrived; that is the verdict
+ * of the run.
+ */
 enum lk_status lk_store_barrier(struct lk_store *s, const char *name);
 
 /* For poll loops: the connection's descriptor, readable when there is a message... */
 int lk_store_fd(const struct lk_store *s);
-/* ...and its handling: answers a progress question; LK_EPEER with the verdict once there is one. */
+/* ...and its handling: answers a progress question; the verdict once there is one. */
 enum lk_status lk_store_check(struct lk_store *s);
 /* What this rank is doing, for the desync report; on entry to and exit from a collective. */
 void lk_store_progress(struct lk_store *s, uint64_t seq, bool entered);
-/* Reports that this rank gave up waiting, or failed; waits for the verdict and returns it. */
+/*
+ * Reports that this rank failed (text says how), or for LK_ETIMEOUT that it gave up waiting; waits
+ * for the verdict and returns it.
+ */
 enum lk_status lk_store_report(struct lk_store *s, enum lk_status why, const char *text);
+/* Reports that the connection to rank `peer` broke; waits for the verdict and returns it. */
+enum lk_status lk_store_report_peer(struct lk_store *s, int peer, const char *text);
+
+/* A number that is the same on all ranks of the run and no other: refuses strangers. */
+uint64_t lk_store_token(const struct lk_store *s);
+/* Numbers things that all ranks make in the same order: 0, 1, 2, ... */
+uint64_t lk_store_next_id(struct lk_store *s);
 
 /* n round trips to the server's clock, for base/clockfit.h. */
 enum lk_status lk_store_clock(struct lk_store *s, size_t n, struct lk_clock_sample *out);

@@ -1,0 +1,112 @@
+/*
+ * Measurements behind `calibrate`: collectives, co-location and overlap, on every rank at once.
+ *
+ * All functions are collective: every rank calls them with the same configuration, and every rank
+ * gets the same numbers. What is compared is interleaved (repetition by repetition), so that drift
+ * of the machine cancels. Every sample is kept, in the order in which it was taken; the first
+ * `warmup` of a row are warm-up. Times are seconds. Nothing here writes files.
+ */
+#ifndef LK_RUNTIME_SWEEP_H
+#define LK_RUNTIME_SWEEP_H
+
+#include "base/cluster.h"
+#include "base/coll.h"
+#include "base/dtype.h"
+#include "base/status.h"
+#include "runtime/comm.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* A stretch of compute: one call does one short unit, the same work every time. */
+struct lk_sweep_work {
+    void (*unit)(void *ctx); /* NULL: the built-in one, about 100 us of multiply-adds in cache */
+    void *ctx;
+};
+
+struct lk_sweep_collectives_config {
+    const enum lk_coll *colls; /* borrowed */
+    size_t n_colls;
+    const enum lk_algo *algos; /* borrowed; those that do not exist for a collective are skipped */
+    size_t n_algos;
+    const uint64_t *bytes; /* borrowed; as in base/coll.h; rounded down to whole elements a rank */
+    size_t n_bytes;
+    enum lk_dtype dtype;
+    size_t repetitions; /* samples kept beside the warm-up */
+    size_t warmup;
+    double budget_s; /* stop after a whole repetition when this has passed; 0: never */
+    double burst_s;  /* length aimed at of a back-to-back burst, e.g. 0.005 */
+};
+
+/* One (collective, algorithm, timing, size). */
+struct lk_sweep_row {
+    enum lk_coll coll;
+    enum lk_algo algo;
+    enum lk_timing timing;
+    enum lk_dtype dtype;
+    uint64_t bytes; /* after rounding, as in base/coll.h */
+    int ranks;
+    size_t burst;   /* calls a sample is the mean of: 1 where timed alone */
+    size_t warmup;  /* of the n samples, the first ones */
+    double *time_s; /* per call, from the rank's own arrival: the largest over ranks */
+    double *wire_s; /* per call, from the last arrival (smallest over ranks): no skew in it */
+    size_t n;
+};
+struct lk_sweep_rows {
+    struct lk_sweep_row *row; /* by collective, algorithm, timing, bytes */
+    size_t n;
+};
+void lk_sweep_rows_fini(struct lk_sweep_rows *r); /* zeroes it; safe on a zeroed one */
+
+/*
+ * Times each collective alone (after a barrier) and back to back (a burst of them). With one rank
+ * there are no rows.
+ */
+enum lk_status lk_sweep_collectives(struct lk_comm *comm,
+                                    const struct lk_sweep_collectives_config *config,
+                                    struct lk_sweep_rows *out);
+
+struct lk_sweep_compute_config {
+    struct lk_sweep_work work;
+    double unit_target_s; /* length aimed at of one timed stretch, e.g. 0.02 */
+    size_t repetitions, warmup;
+    double budget_s; /* as above */
+};
+
+/* Time of the same stretch of compute, entry [repetition * ranks + rank]. */
+struct lk_sweep_colocation {
+    int ranks;
+    size_t warmup, n;   /* n repetitions, the first ones warm-up */
+    double *alone_s;    /* while the other ranks sleep */
+    double *together_s; /* while all ranks compute; kappa = together / alone - 1 */
+};
+void lk_sweep_colocation_fini(struct lk_sweep_colocation *c);
+
+/*
+ * Runs a fixed stretch of compute on each rank alone, in turn, then on all at once, without
+ * communication in the timed part. The spread of together_s over ranks and repetitions is what the
+ * straggler law is fitted from.
+ */
+enum lk_status lk_sweep_colocation(struct lk_comm *comm,
+                                   const struct lk_sweep_compute_config *config,
+                                   struct lk_sweep_colocation *out);
+
+/* One repetition an entry, the mean over ranks. */
+struct lk_sweep_overlap {
+    uint64_t bytes;
+    size_t warmup, n;
+    double *gamma_wait; /* compute slower by this while the comm thread waits for a late rank */
+    double *gamma_wire; /* compute slower by this while all-reduces move bytes */
+    double *delta;      /* an all-reduce takes longer by this while compute runs */
+};
+void lk_sweep_overlap_fini(struct lk_sweep_overlap *o);
+
+/*
+ * Measures how compute and all-reduces of `bytes` slow each other, compute on this thread and the
+ * collective on another, as in a training step. All ranks compute in every phase, so co-location is
+ * not counted as overlap. pre: at least two ranks.
+ */
+enum lk_status lk_sweep_overlap(struct lk_comm *comm, const struct lk_sweep_compute_config *config,
+                                uint64_t bytes, struct lk_sweep_overlap *out);
+
+#endif
