@@ -24,6 +24,9 @@ struct lk_clock_fit {
     uint64_t uncertainty_ns; /* half the shortest round trip, and the scatter of the best ones */
 };
 
+/* The uncertainty of a rank that died before its clock was compared. */
+#define LK_CLOCK_UNKNOWN_NS ((uint64_t)INT64_MAX)
+
 /* The fit of a rank that is its own reference: zero offset, zero uncertainty. */
 struct lk_clock_fit lk_clock_identity(void);
 /* n_end may be 0 (killed run): no drift is fitted. LK_EEVIDENCE when n_start is 0. */

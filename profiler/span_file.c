@@ -11,6 +11,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -132,6 +133,12 @@ enum lk_status lk_span_file_create(const char *path, const struct lk_run_info *i
     f->fd = open(temporary, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (f->fd < 0) {
         st = lk_fail(LK_EIO, "%s: cannot create: %s", path, strerror(errno));
+        goto out;
+    }
+    /* The reader refuses a file that is still locked; the kernel drops the lock with the process.
+     */
+    if (flock(f->fd, LOCK_EX | LOCK_NB)) {
+        st = lk_fail(LK_EIO, "%s: cannot lock: %s", path, strerror(errno));
         goto out;
     }
     f->header_bytes = round_up(sizeof *f->header + text_bytes, LK_SPAN_FILE_ALIGN);

@@ -1,0 +1,300 @@
+/* Reads a span file. Divisions: the header, the rings. */
+#include "profiler/convert.h"
+
+#include "base/array.h"
+#include "base/json.h"
+#include "profiler/span_file.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+/* JSON of a run's description is some kB; a larger count is a corrupt header. */
+#define INFO_BYTES_MAX (64ULL << 20)
+
+struct source {
+    const char *path;
+    int fd;
+    uint64_t size;
+    struct lk_span_file_header *header; /* a copy, on the heap */
+    bool running;                       /* the writer did not close it */
+};
+
+/* ---- The header ---- */
+
+#define CORRUPT(source, ...) lk_fail_context(lk_fail(LK_EPARSE, __VA_ARGS__), "%s", (source)->path)
+
+static enum lk_status read_at(const struct source *s, uint64_t offset, void *to, size_t bytes)
+{
+    char *p = to;
+
+    if (offset > s->size || bytes > s->size - offset)
+        return CORRUPT(s, "the span file ends too early");
+    while (bytes) {
+        ssize_t n = pread(s->fd, p, bytes, (off_t)offset);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return lk_fail(LK_EIO, "%s: cannot read: %s", s->path,
+                           n ? strerror(errno) : "it became shorter");
+        p += n;
+        offset += (uint64_t)n;
+        bytes -= (size_t)n;
+    }
+    return LK_OK;
+}
+
+static enum lk_status open_source(struct source *s)
+{
+    struct stat info;
+
+    s->fd = open(s->path, O_RDONLY | O_CLOEXEC);
+    if (s->fd < 0 || fstat(s->fd, &info))
+        return lk_fail(LK_EIO, "%s: cannot open: %s", s->path, strerror(errno));
+    if (flock(s->fd, LOCK_SH | LOCK_NB) && errno == EWOULDBLOCK)
+        return lk_fail(LK_EIO, "%s: is still being written", s->path);
+    s->size = info.st_size > 0 ? (uint64_t)info.st_size : 0;
+    return LK_OK;
+}
+
+static enum lk_status check_track(const struct source *s, uint32_t i)
+{
+    const struct lk_span_file_track *t = &s->header->tracks[i];
+
+    if (!memchr(t->name, '\0', sizeof t->name) || t->kind < LK_TRACK_HOST ||
+        t->kind > LK_TRACK_LOADER)
+        return CORRUPT(s, "track %u has no valid name and kind", i);
+    if (t->capacity < LK_SPAN_FILE_RING_MIN || t->capacity > LK_SPAN_FILE_RING_MAX ||
+        (t->capacity & (t->capacity - 1)) || t->offset % LK_SPAN_FILE_ALIGN ||
+        t->offset < s->header->info_offset || t->offset > s->size ||
+        s->size - t->offset < LK_SPAN_FILE_RING_OFFSET + t->capacity * sizeof(struct lk_span))
+        return CORRUPT(s, "the ring of track %u lies outside the file", i);
+    return LK_OK;
+}
+
+static enum lk_status check_header(const struct source *s)
+{
+    const struct lk_span_file_header *h = s->header;
+
+    if (memcmp(h->magic, LK_SPAN_FILE_MAGIC, sizeof h->magic))
+        return CORRUPT(s, "not a span file");
+    if (h->order != LK_SPAN_FILE_ORDER)
+        return CORRUPT(s, "the span file was written on a machine of another byte order");
+    if (h->version != LK_SPAN_FILE_VERSION)
+        return CORRUPT(s, "version %u of the span file; this program reads version %d", h->version,
+                       LK_SPAN_FILE_VERSION);
+    if (h->header_bytes != sizeof *h || h->span_bytes != sizeof(struct lk_span))
+        return CORRUPT(s, "record sizes %u and %u are not this program's", h->header_bytes,
+                       h->span_bytes);
+    if (h->info_offset != sizeof *h || h->info_bytes > INFO_BYTES_MAX)
+        return CORRUPT(s, "the description of the run has no valid place");
+    if (h->state != LK_SPAN_FILE_RUNNING && h->state != LK_SPAN_FILE_CLOSED)
+        return CORRUPT(s, "state %u is unknown", (unsigned)h->state);
+    if (h->n_tracks > LK_SPAN_FILE_TRACKS || h->names_bytes > sizeof h->names ||
+        h->n_names > UINT16_MAX || h->n_samples[LK_CLOCK_START] > LK_SPAN_FILE_SAMPLES ||
+        h->n_samples[LK_CLOCK_END] > LK_SPAN_FILE_SAMPLES)
+        return CORRUPT(s, "a count in the header is out of range");
+    for (uint32_t i = 0; i < h->n_tracks; i++) {
+        enum lk_status st = check_track(s, i);
+
+        if (st != LK_OK)
+            return st;
+    }
+    return LK_OK;
+}
+
+static enum lk_status read_info(const struct source *s, struct lk_run_info *out)
+{
+    enum lk_status st = LK_OK;
+    struct lk_json_doc *doc = NULL;
+    char *text = NULL;
+    size_t bytes = (size_t)s->header->info_bytes;
+
+    LK_TRY(lk_alloc(&text, bytes + 1, 1));
+    LK_TRY(read_at(s, s->header->info_offset, text, bytes));
+    LK_TRY(lk_json_parse(s->path, text, bytes, &doc));
+    LK_TRY(lk_run_info_read(lk_json_root(doc), out));
+out:
+    lk_json_free(doc);
+    free(text);
+    return st;
+}
+
+static enum lk_status read_names(const struct source *s, struct lk_trace *t)
+{
+    enum lk_status st = LK_OK;
+    const char *p = s->header->names, *end = p + s->header->names_bytes;
+
+    LK_TRY(lk_alloc(&t->names, s->header->n_names, sizeof *t->names));
+    for (; t->n_names < s->header->n_names; t->n_names++) {
+        const char *stop = p < end ? memchr(p, '\0', (size_t)(end - p)) : NULL;
+
+        if (!stop)
+            return CORRUPT(s, "span name %zu is cut off", t->n_names + 1);
+        LK_TRY(lk_strdup(&t->names[t->n_names], p));
+        p = stop + 1;
+    }
+out:
+    return st;
+}
+
+static enum lk_status fit_clock(const struct source *s, struct lk_trace *t)
+{
+    const struct lk_span_file_header *h = s->header;
+    enum lk_status st;
+
+    t->clock = lk_clock_identity();
+    if (t->info.rank == 0)
+        return LK_OK;
+    if (!h->n_samples[LK_CLOCK_START]) {
+        t->clock.at_ns = t->base_local_ns;
+        t->clock.uncertainty_ns = LK_CLOCK_UNKNOWN_NS;
+        return LK_OK;
+    }
+    st = lk_clock_fit(h->samples[LK_CLOCK_START], h->n_samples[LK_CLOCK_START],
+                      h->samples[LK_CLOCK_END], h->n_samples[LK_CLOCK_END], &t->clock);
+    return lk_fail_context(st, "%s: clock", s->path);
+}
+
+static enum lk_status read_header(struct source *s, struct lk_trace *t)
+{
+    enum lk_status st = LK_OK;
+    const struct lk_span_file_header *h;
+
+    LK_TRY(lk_alloc(&s->header, 1, sizeof *s->header));
+    h = s->header;
+    LK_TRY(read_at(s, 0, s->header, sizeof *h));
+    LK_TRY(check_header(s));
+    LK_TRY(read_info(s, &t->info));
+    LK_TRY(read_names(s, t));
+    s->running = h->state == LK_SPAN_FILE_RUNNING;
+    t->truncated = s->running || h->failed;
+    if (h->failed)
+        LK_TRY(lk_strndup(&t->failure, h->failure, strnlen(h->failure, sizeof h->failure)));
+    t->base_epoch_ns = h->base_epoch_ns;
+    t->base_local_ns = h->base_local_ns;
+    LK_TRY(fit_clock(s, t));
+out:
+    return st;
+}
+
+/* ---- The rings ---- */
+
+static enum lk_status check_span(const struct source *s, const struct lk_trace *t, size_t track,
+                                 const struct lk_span *span)
+{
+    if (span->kind >= LK_SPAN_KIND_COUNT || span->name > t->n_names ||
+        span->end_ns < span->start_ns || span->ready_ns > span->end_ns)
+        return CORRUPT(s, "track '%s' has a record that is no span", t->tracks[track].name);
+    return LK_OK;
+}
+
+/* Appends the spans of one ring that are whole, oldest first. */
+static enum lk_status read_ring(const struct source *s, struct lk_trace *t, size_t track,
+                                size_t *capacity)
+{
+    enum lk_status st = LK_OK;
+    const struct lk_span_file_track *row = &s->header->tracks[track];
+    struct lk_span *records = NULL;
+    uint64_t head = 0, first, n_places;
+
+    LK_TRY(read_at(s, row->offset, &head, sizeof head));
+    first = head > row->capacity ? head - row->capacity : 0;
+    /* Span `head` may have been half written when the process died, over the oldest one. */
+    if (s->running && head >= row->capacity)
+        first = head - row->capacity + 1;
+    n_places = head < row->capacity ? head : row->capacity;
+    LK_TRY(lk_alloc(&records, (size_t)n_places, sizeof *records));
+    LK_TRY(read_at(s, row->offset + LK_SPAN_FILE_RING_OFFSET, records,
+                   (size_t)n_places * sizeof *records));
+    LK_TRY(
+        lk_array_grow(&t->spans, capacity, t->n_spans + (size_t)(head - first), sizeof *t->spans));
+    for (uint64_t i = first; i < head; i++) {
+        const struct lk_span *span = &records[i % row->capacity];
+
+        LK_TRY(check_span(s, t, track, span));
+        t->spans[t->n_spans++] = (struct lk_trace_span){.span = *span, .track = (uint32_t)track};
+    }
+    t->dropped += first;
+out:
+    free(records);
+    return st;
+}
+
+static int by_start(const void *a, const void *b)
+{
+    const struct lk_trace_span *const *x = a, *const *y = b;
+
+    if ((*x)->span.start_ns != (*y)->span.start_ns)
+        return (*x)->span.start_ns < (*y)->span.start_ns ? -1 : 1;
+    return (*x > *y) - (*x < *y); /* by order of emission: they lie in one array */
+}
+
+/* Sorts by start; spans that start together stay in order of track and emission. */
+static enum lk_status sort_spans(struct lk_trace *t)
+{
+    enum lk_status st = LK_OK;
+    const struct lk_trace_span **order = NULL;
+    struct lk_trace_span *sorted = NULL;
+
+    LK_TRY(lk_alloc(&order, t->n_spans, sizeof(struct lk_trace_span *)));
+    LK_TRY(lk_alloc(&sorted, t->n_spans, sizeof *sorted));
+    for (size_t i = 0; i < t->n_spans; i++)
+        order[i] = &t->spans[i];
+    qsort(order, t->n_spans, sizeof(struct lk_trace_span *), by_start);
+    for (size_t i = 0; i < t->n_spans; i++)
+        sorted[i] = *order[i];
+    free(t->spans);
+    t->spans = sorted;
+    sorted = NULL;
+out:
+    free(order);
+    free(sorted);
+    return st;
+}
+
+static enum lk_status read_rings(const struct source *s, struct lk_trace *t)
+{
+    enum lk_status st = LK_OK;
+    size_t capacity = 0;
+
+    LK_TRY(lk_alloc(&t->tracks, s->header->n_tracks, sizeof *t->tracks));
+    for (; t->n_tracks < s->header->n_tracks; t->n_tracks++) {
+        const struct lk_span_file_track *row = &s->header->tracks[t->n_tracks];
+        struct lk_trace_track *track = &t->tracks[t->n_tracks];
+
+        track->kind = (enum lk_track_kind)row->kind;
+        track->stream = row->stream;
+        LK_TRY(lk_strdup(&track->name, row->name));
+    }
+    for (size_t i = 0; i < t->n_tracks; i++)
+        LK_TRY(read_ring(s, t, i, &capacity));
+    LK_TRY(sort_spans(t));
+out:
+    return st;
+}
+
+enum lk_status lk_spans_read(const char *path, struct lk_trace *out)
+{
+    enum lk_status st = LK_OK;
+    struct source s = {.path = path, .fd = -1};
+    struct lk_trace t = {0};
+
+    LK_TRY(open_source(&s));
+    LK_TRY(read_header(&s, &t));
+    LK_TRY(read_rings(&s, &t));
+    *out = t;
+    t = (struct lk_trace){0};
+out:
+    lk_trace_fini(&t);
+    free(s.header);
+    if (s.fd >= 0)
+        close(s.fd);
+    return st;
+}
