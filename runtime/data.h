@@ -32,33 +32,54 @@ size_t lk_sampler_index(const struct lk_sampler *s, size_t i);
 
 /* A dataset: samples of `context` input tokens and as many targets (the next token). */
 struct lk_dataset;
-/* Synthetic tokens in [0, vocab): counter-based, the same on every rank. */
+/*
+ * Synthetic tokens in [0, vocab), a function of seed and sample number alone, the same on every
+ * rank. Three tokens in four follow from the one before (5 t + 1 mod vocab), the rest is uniform:
+ * a model has something to learn.
+ */
 enum lk_status lk_dataset_synthetic(size_t samples, int context, int vocab, uint64_t seed,
                                     struct lk_dataset **out);
-/* Any file, memory-mapped, bytes as tokens; sample i starts at byte i * context. */
+/*
+ * Any file, memory-mapped, bytes as tokens; sample i starts at byte i * context. LK_EUSAGE when it
+ * has fewer than context + 1 bytes; only a regular file will do.
+ */
 enum lk_status lk_dataset_file(const char *path, int context, struct lk_dataset **out);
 void lk_dataset_destroy(struct lk_dataset *d); /* NULL is legal */
 size_t lk_dataset_samples(const struct lk_dataset *d);
-/* Writes sample i: context inputs and context targets. pre: i < samples. Any thread. */
-void lk_dataset_read(const struct lk_dataset *d, size_t i, int32_t *inputs, int32_t *targets);
+/*
+ * Writes sample i: context inputs and context targets. pre: i < samples. Any thread. LK_EIO when
+ * the file became shorter since it was opened. (Between that check and the copy, and on a medium
+ * that fails, the kernel's only answer is SIGBUS: then the launcher reports the rank's signal.)
+ */
+enum lk_status lk_dataset_read(const struct lk_dataset *d, size_t i, int32_t *inputs,
+                               int32_t *targets);
 
 /*
  * A loader: a thread that prepares `depth` batches ahead (depth 0: on the caller), walking epochs.
  * Batch n of an epoch holds the rank's samples n * local_batch ... in sampler order; an incomplete
  * last batch of an epoch is dropped.
+ *
+ * The thread's track shows an INPUT span for every batch it prepared (step and micro-batch counted
+ * from the first batch on); what the step waited for is the trainer's INPUT span on the host track.
+ * Batches are written by the host: a device that does not share the host's memory copies them.
  */
 struct lk_loader_config {
-    struct lk_dataset *dataset; /* borrowed */
-    struct lk_sampler_config sampler;
+    struct lk_dataset *dataset;       /* borrowed */
+    struct lk_sampler_config sampler; /* samples: 0 takes the dataset's */
     int local_batch, context, depth;
+    int accumulation;             /* batches a step; so many stay valid at a time. >= 1 */
     struct lk_recorder *recorder; /* NULL: none */
-    double delay_s; /* artificial time a batch takes to prepare, for known-truth runs */
+    double delay_s; /* a batch takes at least this long to prepare, for known-truth runs */
 };
 struct lk_loader;
+/* LK_EUSAGE when an epoch of this rank has fewer samples than one local batch. */
 enum lk_status lk_loader_create(struct lk_device *d, const struct lk_loader_config *config,
                                 struct lk_loader **out);
-void lk_loader_destroy(struct lk_loader *l); /* NULL is legal */
-/* The next batch; valid until the next call. LK_ETIMEOUT past the deadline. */
+void lk_loader_destroy(struct lk_loader *l); /* stops the thread; NULL is legal */
+/*
+ * The next batch; valid until `accumulation` more calls were made. LK_ETIMEOUT past the deadline.
+ * One thread.
+ */
 enum lk_status lk_loader_next(struct lk_loader *l, struct lk_deadline deadline,
                               struct lk_batch *out);
 

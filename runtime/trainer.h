@@ -11,31 +11,11 @@
 #include "runtime/comm.h"
 #include "runtime/data.h"
 #include "runtime/model.h"
+#include "runtime/optim.h"
 #include "runtime/reducer.h"
 
 #include <stdbool.h>
 #include <stdint.h>
-
-/* X(optimizer, name) */
-#define LK_OPTIM_LIST(X)                                                                           \
-    X(LK_OPTIM_SGD, "sgd")                                                                         \
-    X(LK_OPTIM_ADAMW, "adamw")
-
-enum lk_optim_kind {
-#define LK_OPTIM_ENUM_(optimizer, name) optimizer,
-    LK_OPTIM_LIST(LK_OPTIM_ENUM_)
-#undef LK_OPTIM_ENUM_
-};
-
-struct lk_optim_config {
-    enum lk_optim_kind kind;
-    double learning_rate;     /* at reference_batch */
-    double momentum;          /* sgd */
-    double beta1, beta2, eps; /* adamw */
-    double weight_decay;
-    int64_t warmup_steps;    /* the rate grows linearly over these */
-    int64_t reference_batch; /* linear scaling rule: rate * global batch / this; 0: off */
-};
 
 struct lk_train_config {
     const char *device, *comm; /* names */

@@ -1,0 +1,270 @@
+/* A thread that prepares batches ahead, in a ring of slots. */
+#include "runtime/data.h"
+
+#include "base/array.h"
+#include "base/clock.h"
+#include "base/log.h"
+#include "base/units.h"
+
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct lk_loader {
+    struct lk_loader_config config;
+    struct lk_device *device;
+    struct lk_sampler *sampler;
+    struct lk_track *track;
+    uint16_t span_name;
+    size_t batches_an_epoch;
+    uint64_t epoch;  /* the sampler's; only the preparing thread uses both */
+    size_t n_slots;  /* depth + accumulation, or accumulation without a thread */
+    int32_t **slots; /* inputs, then targets */
+    pthread_t thread;
+    bool threaded, has_lock;
+    pthread_mutex_t lock; /* guards all below when threaded */
+    pthread_cond_t changed;
+    uint64_t made, taken; /* batches since the start; slot of batch n is n % n_slots */
+    bool stop;
+    enum lk_status failed;
+    char failure[512];
+};
+
+static size_t slot_elems(const struct lk_loader *l)
+{
+    return (size_t)l->config.local_batch * (size_t)l->config.context;
+}
+
+/* Reads batch n into its slot. */
+static enum lk_status fill(struct lk_loader *l, uint64_t n)
+{
+    size_t context = (size_t)l->config.context;
+    size_t batch = (size_t)l->config.local_batch;
+    uint64_t epoch = n / l->batches_an_epoch;
+    size_t first = (size_t)(n % l->batches_an_epoch) * batch;
+    int32_t *inputs = l->slots[n % l->n_slots];
+    int32_t *targets = inputs + slot_elems(l);
+    enum lk_status st = LK_OK;
+
+    if (epoch != l->epoch) {
+        LK_TRY(lk_sampler_set_epoch(l->sampler, epoch));
+        l->epoch = epoch;
+    }
+    for (size_t i = 0; i < batch; i++)
+        LK_TRY(lk_dataset_read(l->config.dataset, lk_sampler_index(l->sampler, first + i),
+                               inputs + i * context, targets + i * context));
+out:
+    return st;
+}
+
+/* Waits out the artificial delay of a batch that was begun at began_ns; a stop ends it early. */
+static void delay(struct lk_loader *l, uint64_t began_ns)
+{
+    struct lk_deadline end = {began_ns + lk_ns_from_s(l->config.delay_s)};
+    struct timespec at = lk_deadline_timespec(end);
+
+    if (l->config.delay_s <= 0)
+        return;
+    if (!l->threaded) {
+        lk_sleep_until_ns(end.at_ns);
+        return;
+    }
+    pthread_mutex_lock(&l->lock);
+    while (!l->stop && lk_deadline_left_ns(end) > 0)
+        pthread_cond_timedwait(&l->changed, &l->lock, &at);
+    pthread_mutex_unlock(&l->lock);
+}
+
+static enum lk_status prepare(struct lk_loader *l, uint64_t n)
+{
+    uint64_t began_ns = lk_monotonic_ns();
+    uint64_t a_step = (uint64_t)l->config.accumulation;
+    struct lk_span span = lk_span_begin(l->track, LK_SPAN_INPUT, l->span_name,
+                                        (uint32_t)(n / a_step), (int32_t)(n % a_step));
+    enum lk_status st = fill(l, n);
+
+    delay(l, began_ns);
+    lk_span_end(l->track, &span);
+    return st;
+}
+
+static void *run(void *arg)
+{
+    struct lk_loader *l = arg;
+    enum lk_status st = LK_OK;
+
+    pthread_mutex_lock(&l->lock);
+    while (st == LK_OK) {
+        /* The last `accumulation` batches taken may still be read: their slots are not free. */
+        while (!l->stop && l->made - l->taken >= (uint64_t)l->config.depth)
+            pthread_cond_wait(&l->changed, &l->lock);
+        if (l->stop)
+            break;
+        pthread_mutex_unlock(&l->lock);
+        st = prepare(l, l->made);
+        pthread_mutex_lock(&l->lock);
+        if (st == LK_OK)
+            l->made++;
+        l->failed = st;
+        if (st != LK_OK)
+            snprintf(l->failure, sizeof l->failure, "%s", lk_error_text());
+        pthread_cond_broadcast(&l->changed);
+    }
+    pthread_mutex_unlock(&l->lock);
+    return NULL;
+}
+
+static enum lk_status start_thread(struct lk_loader *l)
+{
+    pthread_condattr_t attr;
+    bool ok;
+
+    if (pthread_mutex_init(&l->lock, NULL))
+        return lk_fail(LK_ENOMEM, "cannot make a mutex");
+    /* Deadlines are on CLOCK_MONOTONIC. */
+    ok = !pthread_condattr_init(&attr);
+    ok = ok && !pthread_condattr_setclock(&attr, CLOCK_MONOTONIC);
+    ok = ok && !pthread_cond_init(&l->changed, &attr);
+    if (!ok) {
+        pthread_mutex_destroy(&l->lock);
+        return lk_fail(LK_ENOMEM, "cannot make a condition variable");
+    }
+    pthread_condattr_destroy(&attr);
+    l->has_lock = true;
+    l->threaded = true;
+    if (pthread_create(&l->thread, NULL, run, l)) {
+        l->threaded = false;
+        return lk_fail(LK_ENOMEM, "cannot start the loader's thread");
+    }
+    return LK_OK;
+}
+
+static enum lk_status check(const struct lk_loader_config *c)
+{
+    if (c->local_batch < 1 || c->context < 1 || c->depth < 0 || c->accumulation < 1)
+        return lk_fail(LK_EUSAGE,
+                       "loader with local batch %d, context %d, depth %d, accumulation %d",
+                       c->local_batch, c->context, c->depth, c->accumulation);
+    return LK_OK;
+}
+
+static enum lk_status make_slots(struct lk_loader *l)
+{
+    enum lk_status st = LK_OK;
+
+    l->n_slots = (size_t)l->config.accumulation + (size_t)l->config.depth;
+    LK_TRY(lk_alloc(&l->slots, l->n_slots, sizeof *l->slots));
+    for (size_t i = 0; i < l->n_slots; i++) {
+        void *p;
+
+        LK_TRY(lk_device_alloc(l->device, 2 * slot_elems(l) * sizeof(int32_t), &p));
+        l->slots[i] = p;
+    }
+out:
+    return st;
+}
+
+enum lk_status lk_loader_create(struct lk_device *d, const struct lk_loader_config *config,
+                                struct lk_loader **out)
+{
+    const struct lk_track_info info = {.name = "loader", .kind = LK_TRACK_LOADER};
+    enum lk_status st = LK_OK;
+    struct lk_loader *l = NULL;
+
+    LK_TRY(check(config));
+    LK_TRY(lk_alloc(&l, 1, sizeof *l));
+    l->config = *config;
+    l->device = d;
+    if (l->config.sampler.samples == 0)
+        l->config.sampler.samples = lk_dataset_samples(config->dataset);
+    LK_TRY(lk_sampler_create(&l->config.sampler, &l->sampler));
+    l->batches_an_epoch = lk_sampler_count(l->sampler) / (size_t)config->local_batch;
+    if (l->batches_an_epoch == 0) {
+        st =
+            lk_fail(LK_EUSAGE, "rank %d has %zu samples an epoch, fewer than its local batch of %d",
+                    config->sampler.rank, lk_sampler_count(l->sampler), config->local_batch);
+        goto out;
+    }
+    LK_TRY(make_slots(l));
+    if (config->depth > 0) {
+        LK_TRY(lk_recorder_track(config->recorder, &info, &l->track));
+        LK_TRY(lk_recorder_name(config->recorder, "prepare batch", &l->span_name));
+        LK_TRY(start_thread(l));
+    }
+    lk_log(LK_LOG_DATA, LK_DEBUG, "%zu samples, %zu batches of %d an epoch, %d ahead",
+           l->config.sampler.samples, l->batches_an_epoch, config->local_batch, config->depth);
+    *out = l;
+    l = NULL;
+out:
+    lk_loader_destroy(l);
+    return st;
+}
+
+void lk_loader_destroy(struct lk_loader *l)
+{
+    if (!l)
+        return;
+    if (l->threaded) {
+        pthread_mutex_lock(&l->lock);
+        l->stop = true;
+        pthread_cond_broadcast(&l->changed);
+        pthread_mutex_unlock(&l->lock);
+        pthread_join(l->thread, NULL);
+    }
+    if (l->has_lock) {
+        pthread_cond_destroy(&l->changed);
+        pthread_mutex_destroy(&l->lock);
+    }
+    for (size_t i = 0; l->slots && i < l->n_slots; i++)
+        lk_device_free(l->device, l->slots[i]);
+    free(l->slots);
+    lk_sampler_destroy(l->sampler);
+    free(l);
+}
+
+/* Waits until a batch is there. */
+static enum lk_status wait_made(struct lk_loader *l, struct lk_deadline deadline)
+{
+    struct timespec at = lk_deadline_timespec(deadline);
+    enum lk_status st = LK_OK;
+
+    pthread_mutex_lock(&l->lock);
+    while (l->made == l->taken && l->failed == LK_OK && lk_deadline_left_ns(deadline) > 0) {
+        if (deadline.at_ns == UINT64_MAX)
+            pthread_cond_wait(&l->changed, &l->lock);
+        else
+            pthread_cond_timedwait(&l->changed, &l->lock, &at);
+    }
+    if (l->made == l->taken && l->failed != LK_OK)
+        st = lk_fail(l->failed, "%s", l->failure);
+    else if (l->made == l->taken)
+        st = lk_fail(LK_ETIMEOUT, "the loader did not deliver batch %llu in time",
+                     (unsigned long long)l->taken);
+    else
+        l->taken++;
+    pthread_cond_broadcast(&l->changed);
+    pthread_mutex_unlock(&l->lock);
+    return st;
+}
+
+enum lk_status lk_loader_next(struct lk_loader *l, struct lk_deadline deadline,
+                              struct lk_batch *out)
+{
+    uint64_t n = l->taken;
+    enum lk_status st = LK_OK;
+
+    if (l->threaded) {
+        LK_TRY(wait_made(l, deadline));
+    } else {
+        LK_TRY(prepare(l, n));
+        l->made++;
+        l->taken++;
+    }
+    out->samples = l->config.local_batch;
+    out->context = l->config.context;
+    out->inputs = l->slots[n % l->n_slots];
+    out->targets = out->inputs + slot_elems(l);
+out:
+    return st;
+}
