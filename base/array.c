@@ -12,8 +12,10 @@ enum { MIN_CAPACITY = 8 };
 
 enum lk_status lk_alloc(void *out_ptr, size_t n, size_t size)
 {
-    void *p = calloc(n ? n : 1, size ? size : 1);
+    void *p = NULL;
 
+    if (!size || n <= PTRDIFF_MAX / size)
+        p = calloc(n ? n : 1, size ? size : 1);
     if (!p)
         return lk_fail(LK_ENOMEM, "cannot allocate %zu items of %zu bytes", n, size);
     memcpy(out_ptr, &p, sizeof p);
@@ -23,20 +25,20 @@ enum lk_status lk_alloc(void *out_ptr, size_t n, size_t size)
 enum lk_status lk_array_grow(void *array, size_t *capacity, size_t need, size_t size)
 {
     size_t want = *capacity;
+    size_t most = PTRDIFF_MAX / (size ? size : 1); /* more bytes no object may have */
     void *old;
     void *p;
 
     if (need <= *capacity)
         return LK_OK;
-    while (want < need) {
-        if (want > SIZE_MAX / 2)
-            return lk_fail(LK_ENOMEM, "cannot grow an array to %zu items", need);
-        want = want < MIN_CAPACITY ? MIN_CAPACITY : want + want / 2;
-    }
-    if (size && want > SIZE_MAX / size)
+    if (need > most)
         return lk_fail(LK_ENOMEM, "cannot grow an array to %zu items of %zu bytes", need, size);
+    while (want < need)
+        want = want < MIN_CAPACITY ? MIN_CAPACITY : want + want / 2;
+    if (want > most)
+        want = need;
     memcpy(&old, array, sizeof old);
-    p = realloc(old, want * size);
+    p = realloc(old, size ? want * size : 1);
     if (!p)
         return lk_fail(LK_ENOMEM, "cannot grow an array to %zu items of %zu bytes", want, size);
     memcpy(array, &p, sizeof p);

@@ -1,6 +1,7 @@
 /* Log lines on stderr; see the header. */
 #include "base/log.h"
 
+#include <errno.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
@@ -32,8 +33,16 @@ bool lk_log_enabled(enum lk_log_subsystem sub, enum lk_log_level level)
     return level <= levels[sub];
 }
 
+/* One write(2); when stderr is gone there is nobody left to tell. */
+static void write_line(const char *line, size_t size)
+{
+    while (write(STDERR_FILENO, line, size) < 0 && errno == EINTR)
+        continue;
+}
+
 void lk_log(enum lk_log_subsystem sub, enum lk_log_level level, const char *fmt, ...)
 {
+    int error = errno; /* a caller may log before it looks */
     char line[2048];
     size_t used;
     int n;
@@ -57,48 +66,56 @@ void lk_log(enum lk_log_subsystem sub, enum lk_log_level level, const char *fmt,
         return;
     used = strlen(line);
     line[used++] = '\n';
-    if (write(STDERR_FILENO, line, used) < 0)
-        return; /* stderr is gone: there is nobody left to tell */
+    write_line(line, used);
+    errno = error;
 }
 
-static enum lk_status set_one(const char *word, size_t len)
+/* Index of the word of `len` bytes among n words; -1 when it is none of them. */
+static int find_word(const char *const *words, int n, const char *word, size_t len)
+{
+    for (int i = 0; i < n; i++)
+        if (strlen(words[i]) == len && !memcmp(words[i], word, len))
+            return i;
+    return -1;
+}
+
+static enum lk_status set_one(enum lk_log_level *set, const char *word, size_t len)
 {
     const char *eq = memchr(word, '=', len);
     const char *level_text = eq ? eq + 1 : word;
-    size_t level_len = len - (size_t)(level_text - word);
-    int sub = -1;
-    int level = -1;
+    int level = find_word(level_names, (int)(sizeof level_names / sizeof *level_names), level_text,
+                          len - (size_t)(level_text - word));
+    int sub = eq ? find_word(subsystem_keys, LK_LOG_COUNT, word, (size_t)(eq - word)) : -1;
 
-    for (int i = 0; i < (int)(sizeof level_names / sizeof *level_names); i++)
-        if (strlen(level_names[i]) == level_len && !memcmp(level_names[i], level_text, level_len))
-            level = i;
-    if (eq)
-        for (int i = 0; i < LK_LOG_COUNT; i++)
-            if (strlen(subsystem_keys[i]) == (size_t)(eq - word) &&
-                !memcmp(subsystem_keys[i], word, (size_t)(eq - word)))
-                sub = i;
+#define LK_LOG_WORD_(name, key, help) " " key
     if (level < 0 || (eq && sub < 0))
         return lk_fail(LK_EUSAGE,
-                       "--log: '%.*s' is not LEVEL or SUBSYSTEM=LEVEL "
-                       "(levels: error warn info debug)",
-                       (int)len, word);
+                       "log level '%.*s' is not LEVEL or SUBSYSTEM=LEVEL "
+                       "(levels: error warn info debug; subsystems:%s)",
+                       (int)len, word, LK_LOG_LIST(LK_LOG_WORD_));
+#undef LK_LOG_WORD_
     for (int i = 0; i < LK_LOG_COUNT; i++)
         if (sub < 0 || sub == i)
-            levels[i] = (enum lk_log_level)level;
+            set[i] = (enum lk_log_level)level;
     return LK_OK;
 }
 
 enum lk_status lk_log_configure(const char *text)
 {
-    enum lk_status st = LK_OK;
+    enum lk_log_level set[LK_LOG_COUNT];
 
-    while (*text && st == LK_OK) {
+    memcpy(set, levels, sizeof set);
+    for (;;) {
         size_t len = strcspn(text, ",");
+        enum lk_status st = set_one(set, text, len);
 
-        st = set_one(text, len);
+        if (st != LK_OK)
+            return st;
         text += len;
-        if (*text == ',')
-            text++;
+        if (!*text)
+            break;
+        text++;
     }
-    return st;
+    memcpy(levels, set, sizeof set);
+    return LK_OK;
 }

@@ -33,13 +33,14 @@ enum lk_log_subsystem {
 
 enum lk_log_level { LK_ERROR, LK_WARN, LK_INFO, LK_DEBUG };
 
-/* Writes one line when the subsystem speaks at this level. Any thread. */
+/* Writes one line when the subsystem speaks at this level; leaves errno alone. Any thread. */
 void lk_log(enum lk_log_subsystem sub, enum lk_log_level level, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
 /*
  * Sets levels from text: "info", "comm=debug", or a comma-separated list of both. The default is
- * "warn". LK_EUSAGE names the word that is wrong.
+ * "warn". LK_EUSAGE names the word that is wrong, and then nothing is changed. Call before threads
+ * start.
  */
 enum lk_status lk_log_configure(const char *text);
 

@@ -21,7 +21,7 @@ struct lk_recorder {
     int n_sinks;
     pthread_mutex_t lock; /* guards all below; never taken when emitting */
     struct lk_track *tracks;
-    char **names;
+    char **names; /* by id - 1; NULL: an id that not every sink has accepted, never used again */
     size_t n_names;
     size_t names_capacity;
 };
@@ -69,11 +69,21 @@ void lk_recorder_destroy(struct lk_recorder *r)
 
 enum lk_status lk_recorder_attach(struct lk_recorder *r, const struct lk_sink_ops *ops, void *sink)
 {
-    if (r->tracks || r->n_sinks == LK_SINKS_MAX)
-        return lk_fail(LK_EINTERNAL, "sink %s attached too late or one too many", ops->name);
+    enum lk_status st = LK_OK;
+
+    pthread_mutex_lock(&r->lock);
+    if (r->tracks || r->n_sinks == LK_SINKS_MAX) {
+        st = lk_fail(LK_EINTERNAL, "sink %s attached too late or one too many", ops->name);
+        goto out;
+    }
+    for (size_t i = 0; i < r->n_names; i++)
+        if (ops->name_added && r->names[i])
+            LK_TRY(ops->name_added(sink, (uint16_t)(i + 1), r->names[i]));
     r->ops[r->n_sinks] = ops;
     r->sinks[r->n_sinks++] = sink;
-    return LK_OK;
+out:
+    pthread_mutex_unlock(&r->lock);
+    return st;
 }
 
 enum lk_status lk_recorder_track(struct lk_recorder *r, const struct lk_track_info *info,
@@ -110,10 +120,11 @@ static enum lk_status add_name(struct lk_recorder *r, const char *name)
         return lk_fail(LK_EINTERNAL, "more than %d span names", NAMES_MAX);
     LK_TRY(lk_array_grow(&r->names, &r->names_capacity, r->n_names + 1, sizeof *r->names));
     LK_TRY(lk_strdup(&copy, name));
+    r->names[r->n_names++] = NULL; /* the id is spent, also when a sink fails below */
     for (int i = 0; i < r->n_sinks; i++)
         if (r->ops[i]->name_added)
-            LK_TRY(r->ops[i]->name_added(r->sinks[i], (uint16_t)(r->n_names + 1), name));
-    r->names[r->n_names++] = copy;
+            LK_TRY(r->ops[i]->name_added(r->sinks[i], (uint16_t)r->n_names, name));
+    r->names[r->n_names - 1] = copy;
     copy = NULL;
 out:
     free(copy);
@@ -131,7 +142,7 @@ enum lk_status lk_recorder_name(struct lk_recorder *r, const char *name, uint16_
     }
     pthread_mutex_lock(&r->lock);
     for (i = 0; i < r->n_names; i++)
-        if (!strcmp(r->names[i], name))
+        if (r->names[i] && !strcmp(r->names[i], name))
             break;
     if (i == r->n_names)
         LK_TRY(add_name(r, name));

@@ -49,11 +49,11 @@ struct lk_span {
         uint64_t bytes; /* of a collective or copy: payload; else 0 */
         double value;   /* of a counter */
     };
-    uint32_t step;     /* optimizer step, from 0 */
-    int32_t index;     /* see LK_SPAN_LIST; -1: none */
-    uint32_t seq;      /* of a collective: its number on the communicator, from 0; else 0 */
-    uint16_t kind;     /* enum lk_span_kind */
-    uint16_t name;     /* from lk_recorder_name; 0: the kind's own name */
+    uint32_t step; /* optimizer step, from 0 */
+    int32_t index; /* see LK_SPAN_LIST; -1: none */
+    uint32_t seq;  /* of a collective: its number on the communicator, from 0; else 0 */
+    uint16_t kind; /* enum lk_span_kind */
+    uint16_t name; /* from lk_recorder_name; 0: the kind's own name */
 };
 
 /*
@@ -77,7 +77,8 @@ struct lk_sink_ops {
     enum lk_status (*track_open)(void *sink, const struct lk_track_info *info, void **out_ctx);
     /* (optional) A span name got this id. Not in a timed region. */
     enum lk_status (*name_added)(void *sink, uint16_t id, const char *name);
-    /* (optional) A range starts now. No lock, no allocation, no system call. */
+    /* (optional) A range starts now; start_ns is not set yet. No lock, no allocation, no system
+     * call. */
     void (*begin)(void *track_ctx, const struct lk_span *s);
     /* A span is complete. No lock, no allocation, no system call. One thread a track. */
     void (*emit)(void *track_ctx, const struct lk_span *s);
@@ -91,7 +92,10 @@ enum lk_status lk_recorder_create(struct lk_recorder **out);
 /* Frees the recorder and its tracks, not the sinks. NULL is legal. No emission may follow. */
 void lk_recorder_destroy(struct lk_recorder *r);
 
-/* Attaches a sink (at most LK_SINKS_MAX). pre: no track was made yet. `sink` outlives r. */
+/*
+ * Attaches a sink (at most LK_SINKS_MAX) and tells it the names there are. `sink` outlives r.
+ * LK_EINTERNAL when a track was made already: the sink would miss it.
+ */
 enum { LK_SINKS_MAX = 4 };
 enum lk_status lk_recorder_attach(struct lk_recorder *r, const struct lk_sink_ops *ops, void *sink);
 

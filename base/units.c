@@ -89,9 +89,9 @@ static const struct unit power_units[] = {
     {0}
 };
 static const struct unit price_units[] = {
-    {"1/h", 1, 1, true},
-    {"/h",    1, 1, false},
-    {0    }
+    {"/h", 1, 1, true},
+    {"1/h",   1, 1, false},
+    {0   }
 };
 
 static const struct {
@@ -108,6 +108,9 @@ static const struct {
     [LK_DIM_POWER] = {power_units, "W",      "a power"                 },
     [LK_DIM_PRICE] = {price_units, "1/h",    "a price per hour"        },
 };
+
+/* A double in decimal: sign, point, 17 digits, exponent. */
+enum { NUMBER_SIZE = 32 };
 
 static bool is_digit(char c)
 {
@@ -272,10 +275,19 @@ const char *lk_units_base(enum lk_dimension dim)
     return dimensions[dim].base;
 }
 
+static const struct unit *base_unit(enum lk_dimension dim)
+{
+    const struct unit *u = dimensions[dim].units;
+
+    while (u->mul != u->div)
+        u++;
+    return u;
+}
+
 /* Decimals that show three significant digits of v >= 0 once it is rounded. */
 static int decimals_of(double v)
 {
-    return v < 9.995 ? 2 : v < 99.95 ? 1 : 0;
+    return v < 0.9995 ? 3 : v < 9.995 ? 2 : v < 99.95 ? 1 : 0;
 }
 
 /* The largest shown unit in which v, rounded as it will be printed, is at least 1. */
@@ -298,45 +310,46 @@ const char *lk_units_format(enum lk_dimension dim, double value, char *buf, size
     const struct unit *u;
     struct locales l;
     double shown;
+    double magnitude;
     int decimals;
-    bool unitless = dim == LK_DIM_NONE;
+    const char *unit;
+    const char *gap;
 
     if (!size)
         return buf;
-    if (!isfinite(value) || value == 0) {
-        snprintf(buf, size, "%s%s%s",
-                 isnan(value) ? "-"
-                 : value > 0  ? "inf"
-                 : value < 0  ? "-inf"
-                              : "0",
-                 unitless || isnan(value) ? "" : " ",
-                 unitless || isnan(value) ? "" : dimensions[dim].base);
+    if (isnan(value)) {
+        snprintf(buf, size, "-");
         return buf;
     }
-    u = unit_for(dim, fabs(value));
+    u = isfinite(value) && value != 0 ? unit_for(dim, fabs(value)) : base_unit(dim);
+    unit = dim == LK_DIM_NONE ? "" : u->name;
+    gap = *unit && *unit != '/' ? " " : "";
     shown = value * u->div / u->mul;
-    decimals = decimals_of(fabs(shown));
-    if (dim == LK_DIM_BYTES && u->mul == 1)
-        decimals = 0;
+    magnitude = fabs(shown);
+    decimals = dim == LK_DIM_BYTES && u->mul == 1 ? 0 : decimals_of(magnitude);
     l = enter_c_locale();
-    if (unitless && (fabs(shown) < 0.0995 || fabs(shown) >= 1e6))
-        snprintf(buf, size, "%.3g", shown);
+    if (value == 0 || !isfinite(value))
+        snprintf(buf, size, "%g%s%s", value, gap, unit);
+    else if ((magnitude < 0.0995 && dim != LK_DIM_BYTES) || magnitude >= 1e6)
+        snprintf(buf, size, "%.3g%s%s", shown, gap, unit);
     else
-        snprintf(buf, size, "%.*f%s%s", unitless && fabs(shown) < 0.9995 ? 3 : decimals, shown,
-                 unitless ? "" : " ", unitless ? "" : u->name);
+        snprintf(buf, size, "%.*f%s%s", decimals, shown, gap, unit);
     leave_c_locale(l);
     return buf;
 }
 
-/* The fewest digits that read back as v, into buf. */
-static void shortest_number(double v, char *buf, size_t size)
+/* The shortest text that reads back as v, into buf of NUMBER_SIZE bytes: "60", not "6e+01". */
+static void shortest_number(double v, char *buf)
 {
     struct locales l = enter_c_locale();
 
+    buf[0] = '\0';
     for (int digits = 1; digits <= 17; digits++) {
-        snprintf(buf, size, "%.*g", digits, v);
-        if (strtod(buf, NULL) == v)
-            break;
+        char text[NUMBER_SIZE];
+
+        snprintf(text, sizeof text, "%.*g", digits, v);
+        if (strtod(text, NULL) == v && (!*buf || strlen(text) < strlen(buf)))
+            memcpy(buf, text, sizeof text);
     }
     leave_c_locale(l);
 }
@@ -349,12 +362,12 @@ const char *lk_units_exact(enum lk_dimension dim, double value, char *buf, size_
         return buf;
     for (const struct unit *u = dimensions[dim].units; u->name; u++) {
         double shown = value * u->div / u->mul;
-        char number[32];
+        char number[NUMBER_SIZE];
         char text[sizeof best];
 
         if (!u->shown || !isfinite(shown) || shown * u->mul / u->div != value)
             continue;
-        shortest_number(shown, number, sizeof number);
+        shortest_number(shown, number);
         snprintf(text, sizeof text, "%s%s", number, is_digit(u->name[0]) ? "" : u->name);
         if (!*best || strlen(text) < strlen(best))
             memcpy(best, text, sizeof best);

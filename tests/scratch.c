@@ -1,0 +1,40 @@
+/* A directory of a test's own. */
+#include "tests/scratch.h"
+
+#include <check.h>
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+char *scratch_create(void)
+{
+    const char *tmp = getenv("TMPDIR");
+    char *dir;
+
+    ck_assert_int_gt(asprintf(&dir, "%s/lockstep-test-XXXXXX", tmp && *tmp ? tmp : "/tmp"), 0);
+    ck_assert_ptr_nonnull(mkdtemp(dir));
+    return dir;
+}
+
+static int remove_one(const char *path, const struct stat *s, int type, struct FTW *f)
+{
+    (void)s;
+    (void)type;
+    (void)f;
+    return remove(path);
+}
+
+void scratch_remove(char *dir)
+{
+    ck_assert_int_eq(nftw(dir, remove_one, 8, FTW_DEPTH | FTW_PHYS), 0);
+    free(dir);
+}
+
+char *scratch_path(const char *dir, const char *name)
+{
+    char *path;
+
+    ck_assert_int_gt(asprintf(&path, "%s/%s", dir, name), 0);
+    return path;
+}

@@ -1,0 +1,12 @@
+/* A directory of a test's own, for the files it makes. */
+#ifndef LK_TESTS_SCRATCH_H
+#define LK_TESTS_SCRATCH_H
+
+/* Makes a directory under $TMPDIR or /tmp; aborts the test when it cannot. */
+char *scratch_create(void);
+/* Removes it with all that is in it, and frees the name. */
+void scratch_remove(char *dir);
+/* "DIR/NAME", to be freed. */
+char *scratch_path(const char *dir, const char *name);
+
+#endif
