@@ -8,10 +8,16 @@
  *
  *   cpu        a stream is a thread; ops run in float32 (lk_op.cpu)
  *   timed      a stream is a thread; an op waits, to an absolute deadline, for as long as its cost
- *              takes at the device's rates. Host functions (collectives) run for real.
+ *              takes at the device's rates. Host functions (collectives) and copies run for real.
  *   reference  no threads: work runs at once on the caller, ops in float64 (lk_op.ref)
  *
- * Thread rule: one host thread drives a device. Host functions run on the stream's thread.
+ * Thread rule: one host thread drives a device. Host functions run on the stream's thread. Any
+ * thread: lk_device_fail, lk_device_status, lk_event_time_ns.
+ *
+ * A stream holds a bounded number of commands; enqueuing on a full one waits until there is room or
+ * the device fails. That wait has no deadline of its own: what runs on a stream ends, since ops
+ * compute and host functions have deadlines. After a failure waits return at once, though a host
+ * function may still run: only lk_stream_destroy says that a stream is done with its buffers.
  */
 #ifndef LK_RUNTIME_DEVICE_H
 #define LK_RUNTIME_DEVICE_H
@@ -85,10 +91,11 @@ enum lk_status lk_stream_copy(struct lk_stream *s, void *to, const void *from, s
 enum lk_status lk_stream_sync(struct lk_stream *s, struct lk_deadline deadline);
 
 enum lk_status lk_event_create(struct lk_device *d, struct lk_event **out);
-void lk_event_destroy(struct lk_event *e); /* NULL is legal */
+void lk_event_destroy(struct lk_event *e); /* NULL is legal; so is an event not yet passed */
 /* Marks the point after all that is enqueued on s. Recording again moves the event. */
 enum lk_status lk_event_record(struct lk_event *e, struct lk_stream *s);
-/* What is enqueued on s from now on runs after the event's last recorded point. */
+/* What is enqueued on s from now on runs after the event's last recorded point; recording the event
+ * again does not change that. An event never recorded counts as passed. */
 enum lk_status lk_stream_wait(struct lk_stream *s, struct lk_event *e);
 enum lk_status lk_event_sync(struct lk_event *e, struct lk_deadline deadline);
 /* lk_now_ns at which the last recorded point was passed. pre: it was passed. */

@@ -1,0 +1,551 @@
+/*
+ * The devices' common part: the registry, one wrapper a call, the sticky failure, and what running
+ * a command means on every device.
+ */
+#include "runtime/device.h"
+
+#include "base/array.h"
+#include "base/log.h"
+#include "runtime/device_impl.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct lk_device_ops *const registry[] = {
+    &lk_device_cpu,
+    &lk_device_timed,
+    &lk_device_reference,
+};
+
+/* A cache line, and the widest vector register. */
+enum { MEMORY_ALIGN = 64 };
+
+static const char *const command_names[LK_COMMAND_COUNT] = {
+#define LK_COMMAND_NAME_(command, name) [command] = name,
+    LK_COMMAND_LIST(LK_COMMAND_NAME_)
+#undef LK_COMMAND_NAME_
+};
+
+static enum lk_status unknown_device(const char *name)
+{
+    char known[160] = "";
+    size_t used = 0;
+
+    for (size_t i = 0; i < LK_COUNT(registry) && used < sizeof known; i++)
+        used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "",
+                                 registry[i]->name);
+    return lk_fail(LK_EUNSUPPORTED, "device '%s' is not in this build, which has: %s", name, known);
+}
+
+enum lk_status lk_device_open(const char *name, const struct lk_device_config *config,
+                              struct lk_device **out)
+{
+    enum lk_status st = LK_OK;
+    const struct lk_device_ops *ops = NULL;
+    struct lk_device *d = NULL;
+
+    for (size_t i = 0; i < LK_COUNT(registry); i++)
+        if (!strcmp(registry[i]->name, name))
+            ops = registry[i];
+    if (!ops)
+        return unknown_device(name);
+    LK_TRY(lk_alloc(&d, 1, ops->device_bytes));
+    d->ops = ops;
+    d->config = *config;
+    atomic_init(&d->failed, LK_OK);
+    if (pthread_mutex_init(&d->lock, NULL)) {
+        free(d);
+        return lk_fail(LK_ENOMEM, "cannot make a mutex");
+    }
+    if (ops->open)
+        LK_TRY(ops->open(d));
+    lk_log(LK_LOG_DEVICE, LK_DEBUG, "device %s (%s)", ops->name, ops->help);
+    *out = d;
+    d = NULL;
+out:
+    lk_device_close(d);
+    return st;
+}
+
+void lk_device_close(struct lk_device *d)
+{
+    if (!d)
+        return;
+    while (d->streams) {
+        struct lk_stream *next = d->streams->next;
+
+        lk_stream_destroy(d->streams);
+        if (d->ops->stream_free)
+            d->ops->stream_free(d->streams);
+        free(d->streams);
+        d->streams = next;
+    }
+    free(d->names.ops);
+    free(d->names.ids);
+    pthread_mutex_destroy(&d->lock);
+    free(d);
+}
+
+const char *lk_device_name(const struct lk_device *d)
+{
+    return d->ops->name;
+}
+
+size_t lk_device_real_bytes(const struct lk_device *d)
+{
+    return d->ops->real_bytes;
+}
+
+enum lk_status lk_device_alloc(struct lk_device *d, size_t bytes, void **out)
+{
+    size_t rounded = bytes ? bytes : 1;
+    void *p;
+
+    (void)d;
+    if (rounded > SIZE_MAX - MEMORY_ALIGN)
+        return lk_fail(LK_ENOMEM, "cannot allocate %zu bytes of device memory", bytes);
+    rounded = (rounded + MEMORY_ALIGN - 1) / MEMORY_ALIGN * MEMORY_ALIGN;
+    p = aligned_alloc(MEMORY_ALIGN, rounded);
+    if (!p)
+        return lk_fail(LK_ENOMEM, "cannot allocate %zu bytes of device memory", bytes);
+    memset(p, 0, rounded);
+    *out = p;
+    return LK_OK;
+}
+
+void lk_device_free(struct lk_device *d, void *p)
+{
+    (void)d;
+    free(p);
+}
+
+/* Failure. */
+
+void lk_device_wake(struct lk_device *d)
+{
+    if (!d->ops->wake)
+        return;
+    pthread_mutex_lock(&d->lock);
+    for (struct lk_stream *s = d->streams; s; s = s->next)
+        d->ops->wake(s);
+    pthread_mutex_unlock(&d->lock);
+}
+
+void lk_device_fail(struct lk_device *d, enum lk_status st, const char *text)
+{
+    bool first;
+
+    if (st == LK_OK)
+        return;
+    pthread_mutex_lock(&d->lock);
+    first = !lk_device_failed(d);
+    if (first) {
+        snprintf(d->failure, sizeof d->failure, "%s", text);
+        atomic_store_explicit(&d->failed, (int)st, memory_order_release);
+    }
+    pthread_mutex_unlock(&d->lock);
+    if (first)
+        lk_device_wake(d);
+}
+
+enum lk_status lk_device_status(struct lk_device *d)
+{
+    /* The text is written before `failed` and never again. */
+    int failed = atomic_load_explicit(&d->failed, memory_order_acquire);
+
+    return failed == LK_OK ? LK_OK : lk_fail((enum lk_status)failed, "%s", d->failure);
+}
+
+/* Streams. */
+
+enum lk_status lk_stream_create(struct lk_device *d, const struct lk_track_info *info,
+                                struct lk_stream **out)
+{
+    enum lk_status st = LK_OK;
+    struct lk_stream *s = NULL;
+
+    LK_TRY(lk_device_status(d));
+    LK_TRY(lk_alloc(&s, 1, d->ops->stream_bytes));
+    s->device = d;
+    s->open = true;
+    snprintf(s->name, sizeof s->name, "%s", info->name);
+    LK_TRY(lk_recorder_track(d->config.recorder, info, &s->track));
+    LK_TRY(d->ops->stream_open(s));
+    pthread_mutex_lock(&d->lock);
+    s->next = d->streams;
+    d->streams = s;
+    pthread_mutex_unlock(&d->lock);
+    *out = s;
+    s = NULL;
+out:
+    free(s);
+    return st;
+}
+
+void lk_stream_destroy(struct lk_stream *s)
+{
+    if (!s || !s->open)
+        return;
+    s->open = false;
+    s->device->ops->stream_close(s);
+}
+
+struct lk_device *lk_stream_device(struct lk_stream *s)
+{
+    return s->device;
+}
+
+struct lk_track *lk_stream_track(struct lk_stream *s)
+{
+    return s->track;
+}
+
+void lk_stream_set_step(struct lk_stream *s, uint32_t step)
+{
+    s->step = step;
+}
+
+uint32_t lk_stream_step(const struct lk_stream *s)
+{
+    return s->step;
+}
+
+static enum lk_status submit(struct lk_stream *s, struct lk_command *c, uint64_t *out_seq)
+{
+    enum lk_status st = lk_device_status(s->device);
+    uint64_t seq;
+
+    if (st != LK_OK)
+        return st;
+    c->step = s->step;
+    if (s->device->ops->stamps)
+        c->queued_ns = lk_now_ns();
+    st = s->device->ops->submit(s, c, &seq);
+    if (st == LK_OK && out_seq)
+        *out_seq = seq;
+    return st;
+}
+
+static size_t op_slot(const struct lk_op_names *t, const struct lk_op *op)
+{
+    size_t i = (size_t)((uintptr_t)op / sizeof *op) & (t->capacity - 1);
+
+    while (t->ops[i] && t->ops[i] != op)
+        i = (i + 1) & (t->capacity - 1);
+    return i;
+}
+
+/* Doubles the table of op names; the first call makes it. */
+static enum lk_status grow_names(struct lk_op_names *t)
+{
+    enum lk_status st = LK_OK;
+    struct lk_op_names grown = {.n = t->n, .capacity = t->capacity ? 2 * t->capacity : 128};
+
+    LK_TRY(lk_alloc(&grown.ops, grown.capacity, sizeof *grown.ops));
+    LK_TRY(lk_alloc(&grown.ids, grown.capacity, sizeof *grown.ids));
+    for (size_t i = 0; i < t->capacity; i++)
+        if (t->ops[i]) {
+            size_t to = op_slot(&grown, t->ops[i]);
+
+            grown.ops[to] = t->ops[i];
+            grown.ids[to] = t->ids[i];
+        }
+    free(t->ops);
+    free(t->ids);
+    *t = grown;
+    return LK_OK;
+out:
+    free(grown.ops);
+    free(grown.ids);
+    return st;
+}
+
+/* The id of an op's span name: an op new to the device is checked and given one. */
+static enum lk_status op_name(struct lk_device *d, const struct lk_op *op, uint16_t *out)
+{
+    enum lk_status st = LK_OK;
+    struct lk_op_names *t = &d->names;
+    const char *lacks;
+    size_t i = 0;
+
+    if (t->capacity) {
+        i = op_slot(t, op);
+        if (t->ops[i]) {
+            *out = t->ids[i];
+            return LK_OK;
+        }
+    }
+    if (op->args_bytes > LK_OP_ARGS_MAX)
+        return lk_fail(LK_EINTERNAL, "op %s has %zu bytes of arguments, more than %d", op->name,
+                       op->args_bytes, LK_OP_ARGS_MAX);
+    lacks = d->ops->lacks(op);
+    if (lacks)
+        return lk_fail(LK_EUNSUPPORTED, "device %s cannot run op %s: it has no %s", d->ops->name,
+                       op->name, lacks);
+    if (2 * (t->n + 1) > t->capacity)
+        LK_TRY(grow_names(t));
+    i = op_slot(t, op);
+    LK_TRY(lk_recorder_name(d->config.recorder, op->name, &t->ids[i]));
+    t->ops[i] = op;
+    t->n++;
+    *out = t->ids[i];
+out:
+    return st;
+}
+
+enum lk_status lk_stream_launch(struct lk_stream *s, const struct lk_op *op, const void *args)
+{
+    struct lk_command c = {.kind = LK_COMMAND_OP, .index = -1, .op = op};
+    enum lk_status st = op_name(s->device, op, &c.name);
+
+    if (st != LK_OK)
+        return st;
+    c.args = args;
+    c.args_bytes = op->args_bytes;
+    return submit(s, &c, NULL);
+}
+
+enum lk_status lk_stream_host(struct lk_stream *s, lk_host_fn fn, const void *arg, size_t bytes)
+{
+    struct lk_command c = {
+        .kind = LK_COMMAND_HOST, .index = -1, .fn = fn, .args = arg, .args_bytes = bytes};
+
+    if (bytes > LK_OP_ARGS_MAX)
+        return lk_fail(LK_EINTERNAL, "a host function has %zu bytes of arguments, more than %d",
+                       bytes, LK_OP_ARGS_MAX);
+    return submit(s, &c, NULL);
+}
+
+enum lk_status lk_stream_range_begin(struct lk_stream *s, enum lk_span_kind kind, int32_t index)
+{
+    struct lk_command c = {.kind = LK_COMMAND_RANGE_BEGIN, .span = kind, .index = index};
+
+    return submit(s, &c, NULL);
+}
+
+enum lk_status lk_stream_range_end(struct lk_stream *s)
+{
+    struct lk_command c = {.kind = LK_COMMAND_RANGE_END, .index = -1};
+
+    return submit(s, &c, NULL);
+}
+
+enum lk_status lk_stream_mark(struct lk_stream *s, enum lk_span_kind kind, int32_t index)
+{
+    struct lk_command c = {.kind = LK_COMMAND_MARK, .span = kind, .index = index};
+
+    return submit(s, &c, NULL);
+}
+
+enum lk_status lk_stream_copy(struct lk_stream *s, void *to, const void *from, size_t bytes)
+{
+    struct lk_command c = {.kind = LK_COMMAND_COPY, .index = -1};
+
+    c.copy.to = to;
+    c.copy.from = from;
+    c.copy.bytes = bytes;
+    return submit(s, &c, NULL);
+}
+
+enum lk_status lk_stream_sync(struct lk_stream *s, struct lk_deadline deadline)
+{
+    enum lk_status st = s->device->ops->sync(s, UINT64_MAX, deadline);
+    enum lk_status failed = lk_device_status(s->device);
+
+    return failed != LK_OK ? failed : st;
+}
+
+/* Events. */
+
+enum lk_status lk_event_create(struct lk_device *d, struct lk_event **out)
+{
+    struct lk_event *e;
+    enum lk_status st = lk_alloc(&e, 1, sizeof *e);
+
+    if (st != LK_OK)
+        return st;
+    if (pthread_mutex_init(&e->lock, NULL)) {
+        free(e);
+        return lk_fail(LK_ENOMEM, "cannot make a mutex");
+    }
+    e->device = d;
+    atomic_init(&e->refs, 1);
+    *out = e;
+    return LK_OK;
+}
+
+void lk_event_destroy(struct lk_event *e)
+{
+    if (!e || atomic_fetch_sub_explicit(&e->refs, 1, memory_order_acq_rel) != 1)
+        return;
+    pthread_mutex_destroy(&e->lock);
+    free(e);
+}
+
+/* A command that holds its event: the reference goes with the command, or is given back. */
+static enum lk_status submit_event(struct lk_stream *s, struct lk_command *c, uint64_t *out_seq)
+{
+    enum lk_status st;
+
+    atomic_fetch_add_explicit(&c->event->refs, 1, memory_order_relaxed);
+    st = submit(s, c, out_seq);
+    if (st != LK_OK)
+        lk_event_destroy(c->event);
+    return st;
+}
+
+enum lk_status lk_event_record(struct lk_event *e, struct lk_stream *s)
+{
+    struct lk_command c = {.kind = LK_COMMAND_RECORD, .index = -1, .event = e};
+    uint64_t seq;
+    enum lk_status st = submit_event(s, &c, &seq);
+
+    if (st != LK_OK)
+        return st;
+    e->stream = s;
+    e->seq = seq;
+    return LK_OK;
+}
+
+enum lk_status lk_stream_wait(struct lk_stream *s, struct lk_event *e)
+{
+    struct lk_command c = {.kind = LK_COMMAND_WAIT, .index = -1, .event = e};
+
+    if (!e->stream || e->stream == s) /* never recorded, or in stream order anyway */
+        return lk_device_status(s->device);
+    c.on = e->stream;
+    c.seq = e->seq;
+    return submit_event(s, &c, NULL);
+}
+
+enum lk_status lk_event_sync(struct lk_event *e, struct lk_deadline deadline)
+{
+    enum lk_status st = LK_OK;
+    enum lk_status failed;
+
+    if (e->stream)
+        st = e->device->ops->sync(e->stream, e->seq, deadline);
+    failed = lk_device_status(e->device);
+    return failed != LK_OK ? failed : st;
+}
+
+uint64_t lk_event_time_ns(const struct lk_event *e)
+{
+    struct lk_event *locked = (struct lk_event *)(uintptr_t)e; /* its lock is not its value */
+    uint64_t at_ns;
+
+    pthread_mutex_lock(&locked->lock);
+    at_ns = e->passed_ns;
+    pthread_mutex_unlock(&locked->lock);
+    return at_ns;
+}
+
+/* Running commands. */
+
+static void run_range_begin(struct lk_stream *s, const struct lk_command *c)
+{
+    s->range = lk_span_begin(s->track, c->span, 0, c->step, c->index);
+    if (s->track)
+        s->range.start_ns = s->device->ops->now_ns(s);
+}
+
+static void run_range_end(struct lk_stream *s, const struct lk_command *c)
+{
+    (void)c;
+    if (!s->track)
+        return;
+    s->range.end_ns = s->device->ops->now_ns(s);
+    lk_span_emit(s->track, &s->range);
+}
+
+static void run_mark(struct lk_stream *s, const struct lk_command *c)
+{
+    struct lk_span span = {.step = c->step, .index = c->index, .kind = (uint16_t)c->span};
+
+    if (!s->track)
+        return;
+    span.start_ns = s->device->ops->now_ns(s);
+    span.end_ns = span.start_ns;
+    lk_span_emit(s->track, &span);
+}
+
+static void run_copy(struct lk_stream *s, const struct lk_command *c)
+{
+    struct lk_span span = lk_span_begin(s->track, LK_SPAN_COPY, 0, c->step, -1);
+
+    span.bytes = c->copy.bytes;
+    if (c->copy.bytes)
+        memcpy(c->copy.to, c->copy.from, c->copy.bytes);
+    lk_span_end(s->track, &span);
+    if (s->device->ops->advance)
+        s->device->ops->advance(s, lk_now_ns());
+}
+
+static void run_host(struct lk_stream *s, const struct lk_command *c)
+{
+    enum lk_status st = c->fn(s, c->args);
+
+    if (st != LK_OK)
+        lk_device_fail(s->device, st, lk_error_text());
+    if (s->device->ops->advance)
+        s->device->ops->advance(s, lk_now_ns());
+}
+
+static void run_record(struct lk_stream *s, const struct lk_command *c)
+{
+    pthread_mutex_lock(&c->event->lock);
+    c->event->passed_stream = s;
+    c->event->passed_seq = c->seq;
+    c->event->passed_ns = s->device->ops->now_ns(s);
+    pthread_mutex_unlock(&c->event->lock);
+}
+
+static void run_op(struct lk_stream *s, const struct lk_command *c)
+{
+    s->device->ops->run_op(s, c);
+}
+
+/* The other stream has come to the point: time on this one is not earlier. */
+static void run_wait(struct lk_stream *s, const struct lk_command *c)
+{
+    uint64_t at_ns = 0;
+
+    if (!s->device->ops->advance)
+        return;
+    pthread_mutex_lock(&c->event->lock);
+    if (c->event->passed_stream == c->on && c->event->passed_seq == c->seq)
+        at_ns = c->event->passed_ns;
+    pthread_mutex_unlock(&c->event->lock);
+    /* The event was recorded again and its time is gone: the wait ended just now. */
+    s->device->ops->advance(s, at_ns ? at_ns : lk_now_ns());
+}
+
+static void (*const run_table[LK_COMMAND_COUNT])(struct lk_stream *, const struct lk_command *) = {
+    [LK_COMMAND_OP] = run_op,
+    [LK_COMMAND_HOST] = run_host,
+    [LK_COMMAND_RANGE_BEGIN] = run_range_begin,
+    [LK_COMMAND_RANGE_END] = run_range_end,
+    [LK_COMMAND_MARK] = run_mark,
+    [LK_COMMAND_COPY] = run_copy,
+    [LK_COMMAND_RECORD] = run_record,
+    [LK_COMMAND_WAIT] = run_wait,
+};
+
+void lk_command_run(struct lk_stream *s, const struct lk_command *c)
+{
+    if (s->device->ops->advance)
+        s->device->ops->advance(s, c->queued_ns);
+    run_table[c->kind](s, c);
+}
+
+void lk_command_drop(const struct lk_command *c)
+{
+    if (c->kind == LK_COMMAND_RECORD || c->kind == LK_COMMAND_WAIT)
+        lk_event_destroy(c->event);
+}
+
+const char *lk_command_text(const struct lk_command *c)
+{
+    return c->kind == LK_COMMAND_OP ? c->op->name : command_names[c->kind];
+}

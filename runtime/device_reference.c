@@ -1,0 +1,73 @@
+/* The device reference: ops in float64, by their definition, at once on the caller's thread. */
+#include "runtime/device_impl.h"
+
+struct reference_stream {
+    struct lk_stream base;
+    uint64_t done; /* commands so far */
+};
+
+static const char *reference_lacks(const struct lk_op *op)
+{
+    return op->ref ? NULL : "reference implementation";
+}
+
+static enum lk_status reference_stream_open(struct lk_stream *s)
+{
+    (void)s;
+    return LK_OK;
+}
+
+static void reference_stream_close(struct lk_stream *s)
+{
+    (void)s;
+}
+
+static enum lk_status reference_submit(struct lk_stream *s, const struct lk_command *c,
+                                       uint64_t *out_seq)
+{
+    struct lk_command numbered = *c;
+
+    *out_seq = ++((struct reference_stream *)s)->done;
+    if (c->kind == LK_COMMAND_RECORD)
+        numbered.seq = *out_seq;
+    lk_command_run(s, &numbered);
+    lk_command_drop(&numbered);
+    return LK_OK;
+}
+
+static enum lk_status reference_sync(struct lk_stream *s, uint64_t seq, struct lk_deadline deadline)
+{
+    (void)s;
+    (void)seq;
+    (void)deadline;
+    return LK_OK;
+}
+
+static void reference_run_op(struct lk_stream *s, const struct lk_command *c)
+{
+    struct lk_span span = lk_span_begin(s->track, LK_SPAN_KERNEL, c->name, c->step, -1);
+
+    c->op->ref(c->args);
+    lk_span_end(s->track, &span);
+}
+
+static uint64_t reference_now_ns(struct lk_stream *s)
+{
+    (void)s;
+    return lk_now_ns();
+}
+
+const struct lk_device_ops lk_device_reference = {
+    .name = "reference",
+    .help = "float64 by the definition, without threads",
+    .real_bytes = sizeof(double),
+    .device_bytes = sizeof(struct lk_device),
+    .stream_bytes = sizeof(struct reference_stream),
+    .lacks = reference_lacks,
+    .stream_open = reference_stream_open,
+    .stream_close = reference_stream_close,
+    .submit = reference_submit,
+    .sync = reference_sync,
+    .run_op = reference_run_op,
+    .now_ns = reference_now_ns,
+};
