@@ -51,7 +51,8 @@ enum lk_status lk_json_int(struct lk_json *obj, const char *key, int64_t min, in
 enum lk_status lk_json_bool(struct lk_json *obj, const char *key, bool *out);
 enum lk_status lk_json_array(struct lk_json *obj, const char *key, struct lk_json **out);
 enum lk_status lk_json_object(struct lk_json *obj, const char *key, struct lk_json **out);
-/* The member, marked as used, or NULL when it is absent or null. Never fails. */
+/* The member, marked as used, or NULL when it is absent or null. Never fails. pre: key outlives the
+ * document (a literal): lk_json_end suggests it for a misspelt one. */
 struct lk_json *lk_json_optional(struct lk_json *obj, const char *key);
 /* Fails on the first member that was not read. */
 enum lk_status lk_json_end(struct lk_json *obj);
@@ -78,7 +79,10 @@ enum lk_status lk_json_schema(struct lk_json *root, const char *schema, int vers
 
 /* ---- Streaming ---- */
 
-/* Any hook may return a failure, which stops the parse and is returned. Numbers come as text. */
+/*
+ * Any hook may return a failure, which stops the parse and is returned; a hook may be NULL. Texts
+ * are not NUL-terminated and last for the call. Numbers come as text.
+ */
 struct lk_json_events {
     enum lk_status (*start_object)(void *ctx);
     enum lk_status (*end_object)(void *ctx);
@@ -93,11 +97,26 @@ struct lk_json_events {
 /* Parses a file (gzip or plain) in bounded memory. An error gets "file:line: " in front. */
 enum lk_status lk_json_stream(const char *path, const struct lk_json_events *events, void *ctx);
 
+/*
+ * A file that is an object with one large array (a trace): the items of that array and the other
+ * members of the root come one by one as values, each valid during its hook alone. Memory is that
+ * of the largest value. Errors are as for documents: file, line and key path. A file without the
+ * array is no error.
+ */
+struct lk_json_walk {
+    const char *array; /* its key in the root */
+    enum lk_status (*item)(void *ctx, struct lk_json *v);
+    enum lk_status (*member)(void *ctx, const char *key, struct lk_json *v);
+};
+enum lk_status lk_json_walk(const char *path, const struct lk_json_walk *walk, void *ctx);
+
 /* ---- Writing ---- */
 
 /*
- * Writes through a lk_writer, pretty-printed with two spaces. Numbers as %.17g, NaN and infinity
- * as null. key is NULL inside arrays. Errors stick: only lk_json_out_end has to be checked.
+ * Writes through a lk_writer, pretty-printed with two spaces. Numbers with as
+ * many digits (15 to 17) as reading back exactly takes, NaN and infinity as null. Bytes of a text
+ * that are no UTF-8 become U+FFFD. key is NULL inside arrays. Errors stick: only lk_json_out_end
+ * has to be checked.
  */
 struct lk_json_out;
 enum lk_status lk_json_out_begin(struct lk_writer *w, struct lk_json_out **out);
@@ -109,6 +128,9 @@ void lk_json_out_number(struct lk_json_out *o, const char *key, double v);
 void lk_json_out_int(struct lk_json_out *o, const char *key, int64_t v);
 void lk_json_out_bool(struct lk_json_out *o, const char *key, bool v);
 void lk_json_out_null(struct lk_json_out *o, const char *key);
+/* A number that the caller formatted, e.g. a decimal with three places; at most 63 characters. */
+void lk_json_out_raw(struct lk_json_out *o, const char *key, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
 /* The next object or array is written on one line: for rows of numbers. */
 void lk_json_out_compact(struct lk_json_out *o);
 /* Ends the document and frees o; the first error of any call above. Does not commit the writer. */

@@ -2,6 +2,7 @@
 #include "base/bucket.h"
 
 #include "base/array.h"
+#include "base/json.h"
 
 #include <check.h>
 #include <stdlib.h>
@@ -176,6 +177,119 @@ START_TEST(initial_lists_are_reversed)
 }
 END_TEST
 
+/* ---- Against PyTorch: tests/data/make_bucket_golden.py ---- */
+
+enum { GOLDEN_CASES = 12 };
+
+struct list {
+    size_t *v;
+    size_t n;
+};
+
+static struct list read_list(struct lk_json *array)
+{
+    struct list l = {.n = lk_json_count(array)};
+    int64_t v = 0;
+
+    ck_assert_int_eq(lk_alloc(&l.v, l.n, sizeof *l.v), LK_OK);
+    for (size_t i = 0; i < l.n; i++) {
+        ck_assert_int_eq(lk_json_as_int(lk_json_item(array, i), 0, INT64_MAX, &v), LK_OK);
+        l.v[i] = (size_t)v;
+    }
+    return l;
+}
+
+static struct list member_list(struct lk_json *obj, const char *key)
+{
+    struct lk_json *array = NULL;
+
+    ck_assert_int_eq(lk_json_array(obj, key, &array), LK_OK);
+    return read_list(array);
+}
+
+static struct lk_bucket_tensor *golden_tensors(struct lk_json *c, size_t *out_n)
+{
+    struct list elems = member_list(c, "elems");
+    struct lk_bucket_tensor *t;
+    struct lk_json *names = NULL;
+    const char *name = NULL;
+
+    ck_assert_int_eq(lk_json_array(c, "dtypes", &names), LK_OK);
+    ck_assert_uint_eq(lk_json_count(names), elems.n);
+    ck_assert_int_eq(lk_alloc(&t, elems.n, sizeof *t), LK_OK);
+    for (size_t i = 0; i < elems.n; i++) {
+        ck_assert_int_eq(lk_json_as_text(lk_json_item(names, i), &name), LK_OK);
+        ck_assert_int_eq(lk_dtype_from_name(name, &t[i].dtype), LK_OK);
+        t[i].bytes = elems.v[i] * lk_dtype_bytes(t[i].dtype);
+    }
+    *out_n = elems.n;
+    free(elems.v);
+    return t;
+}
+
+static void same_plan(const struct lk_bucket_plan *p, struct lk_json *c, const char *key,
+                      const char *bytes_key)
+{
+    struct list bytes = member_list(c, bytes_key);
+    struct lk_json *buckets = NULL;
+
+    ck_assert_int_eq(lk_json_array(c, key, &buckets), LK_OK);
+    ck_assert_uint_eq(p->n_buckets, lk_json_count(buckets));
+    ck_assert_uint_eq(p->n_buckets, bytes.n);
+    for (size_t b = 0; b < p->n_buckets; b++) {
+        struct list l = read_list(lk_json_item(buckets, b));
+
+        ck_assert_uint_eq(p->bytes[b], bytes.v[b]);
+        ck_assert_uint_eq(p->first[b + 1] - p->first[b], l.n);
+        ck_assert_mem_eq(&p->index[p->first[b]], l.v, l.n * sizeof *l.v);
+        free(l.v);
+    }
+    free(bytes.v);
+}
+
+START_TEST(same_as_pytorch)
+{
+    struct lk_json_doc *doc = NULL;
+    struct lk_json *cases = NULL;
+    struct lk_json *c;
+    struct lk_bucket_tensor *t;
+    struct lk_bucket_plan p;
+    struct list ready;
+    int64_t cap = 0;
+    bool cap_set = false;
+    bool unused = false;
+    uint64_t first;
+    size_t n;
+
+    ck_assert_msg(lk_json_load("tests/data/bucket_torch113.json", &doc) == LK_OK, "%s",
+                  lk_error_text());
+    ck_assert_int_eq(lk_json_array(lk_json_root(doc), "cases", &cases), LK_OK);
+    ck_assert_uint_eq(lk_json_count(cases), GOLDEN_CASES);
+    c = lk_json_item(cases, (size_t)_i);
+    t = golden_tensors(c, &n);
+    ck_assert_int_eq(lk_json_bool(c, "find_unused_parameters", &unused), LK_OK);
+    ck_assert_int_eq(lk_json_bool(c, "cap_set", &cap_set), LK_OK);
+    ck_assert_int_eq(lk_json_int(c, "cap_bytes", 1, INT64_MAX, &cap), LK_OK);
+    first = lk_ddp_rule_first_bytes(LK_DDP_TORCH_1_13, (uint64_t)cap, cap_set);
+    /* With find_unused_parameters 1.13 starts as up to 1.11, and does not rebuild. */
+    ck_assert_int_eq(lk_bucket_initial(unused ? LK_DDP_TORCH_1_11 : LK_DDP_TORCH_1_13, t, n, first,
+                                       (uint64_t)cap, &p),
+                     LK_OK);
+    same_plan(&p, c, "initial", "initial_bytes");
+    lk_bucket_plan_fini(&p);
+    ready = member_list(c, "ready_order");
+    if (!unused) {
+        ck_assert_uint_eq(ready.n, n);
+        ck_assert_int_eq(lk_bucket_rebuilt(t, n, ready.v, first, (uint64_t)cap, &p), LK_OK);
+        same_plan(&p, c, "rebuilt", "rebuilt_bytes");
+        lk_bucket_plan_fini(&p);
+    }
+    free(ready.v);
+    free(t);
+    lk_json_free(doc);
+}
+END_TEST
+
 Suite *lk_suite_bucket(void)
 {
     Suite *s = suite_create("bucket");
@@ -186,6 +300,7 @@ Suite *lk_suite_bucket(void)
     tcase_add_test(t, bytes_do_not_wrap);
     tcase_add_test(t, rules);
     tcase_add_test(t, initial_lists_are_reversed);
+    tcase_add_loop_test(t, same_as_pytorch, 0, GOLDEN_CASES);
     suite_add_tcase(s, t);
     return s;
 }

@@ -1,0 +1,363 @@
+/* Reading values of a JSON document: typed access, use marks, errors with file, line and key. */
+#include "base/json.h"
+
+#include "base/array.h"
+#include "base/json_node.h"
+#include "base/option.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Integers in exponent or decimal form ("1e9") are exact as doubles up to here. */
+#define EXACT_DOUBLE_MAX 9007199254740992.0 /* 2^53 */
+
+enum { NEAREST_MAX = 32 };
+
+const char *lk_json_type_text(enum lk_json_type t)
+{
+    static const char *const texts[] = {
+        [LK_JSON_NULL] = "null",       [LK_JSON_BOOL] = "true or false",
+        [LK_JSON_NUMBER] = "a number", [LK_JSON_STRING] = "a string",
+        [LK_JSON_ARRAY] = "an array",  [LK_JSON_OBJECT] = "an object",
+    };
+
+    return texts[t];
+}
+
+void lk_json_free(struct lk_json_doc *doc)
+{
+    if (!doc)
+        return;
+    lk_arena_fini(&doc->arena);
+    free(doc->name);
+    free(doc);
+}
+
+struct lk_json *lk_json_root(struct lk_json_doc *doc)
+{
+    return doc->root;
+}
+
+enum lk_json_type lk_json_type(const struct lk_json *v)
+{
+    return v->type;
+}
+
+/* "a.b[3].c" in buf, cut at the front when it is too long. */
+static const char *path_of(const struct lk_json *v, const char *key, char *buf, size_t size)
+{
+    char part[256];
+    size_t at = size - 1;
+
+    buf[at] = '\0';
+    for (bool first = true; v || first; first = false) {
+        const char *name = first ? key : v->key;
+        int n = 0;
+
+        if (name)
+            n = snprintf(part, sizeof part, ".%s", name);
+        else if (!first && v->parent)
+            n = snprintf(part, sizeof part, "[%zu]", v->index);
+        if (n < 0 || (size_t)n >= sizeof part)
+            n = (int)strlen(part);
+        if ((size_t)n > at)
+            break;
+        at -= (size_t)n;
+        memcpy(buf + at, part, (size_t)n);
+        if (!first)
+            v = v->parent;
+    }
+    return buf[at] == '.' ? buf + at + 1 : buf + at;
+}
+
+static enum lk_status fail_at(const struct lk_json *v, const char *key, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+/* key: a member of v that the error is about, or NULL. */
+static enum lk_status fail_at(const struct lk_json *v, const char *key, const char *fmt, ...)
+{
+    char text[512];
+    char path[256];
+    const char *where = path_of(v, key, path, sizeof path);
+    va_list ap;
+
+    va_start(ap, fmt);
+    if (vsnprintf(text, sizeof text, fmt, ap) < 0)
+        text[0] = '\0';
+    va_end(ap);
+    return lk_fail(LK_EPARSE, "%s:%zu: %s%s%s", v->doc->name, v->line, where, *where ? ": " : "",
+                   text);
+}
+
+enum lk_status lk_json_error(const struct lk_json *v, const char *fmt, ...)
+{
+    char text[512];
+    va_list ap;
+
+    va_start(ap, fmt);
+    if (vsnprintf(text, sizeof text, fmt, ap) < 0)
+        text[0] = '\0';
+    va_end(ap);
+    return fail_at(v, NULL, "%s", text);
+}
+
+static enum lk_status expect(const struct lk_json *v, enum lk_json_type type)
+{
+    if (v->type == type)
+        return LK_OK;
+    return fail_at(v, NULL, "expected %s, got %s", lk_json_type_text(type),
+                   lk_json_type_text(v->type));
+}
+
+static struct lk_json *find(struct lk_json *obj, const char *key)
+{
+    if (obj->type != LK_JSON_OBJECT)
+        return NULL;
+    for (size_t i = 0; i < obj->n_items; i++)
+        if (!strcmp(obj->items[i]->key, key))
+            return obj->items[i];
+    return NULL;
+}
+
+/* "; did you mean "x"?" or "". */
+static const char *suggestion(const char *word, const char *const *words, size_t n, char *buf,
+                              size_t size)
+{
+    const char *near = lk_option_nearest(word, words, n);
+
+    if (!near || snprintf(buf, size, "; did you mean \"%s\"?", near) < 0)
+        return "";
+    return buf;
+}
+
+static enum lk_status missing(struct lk_json *obj, const char *key)
+{
+    const char *words[NEAREST_MAX];
+    const char *near;
+    size_t n = 0;
+
+    for (size_t i = 0; i < obj->n_items && n < NEAREST_MAX; i++)
+        if (!obj->items[i]->used)
+            words[n++] = obj->items[i]->key;
+    near = n ? lk_option_nearest(key, words, n) : NULL;
+    if (near)
+        return fail_at(obj, key, "missing (there is \"%s\")", near);
+    return fail_at(obj, key, "missing");
+}
+
+static enum lk_status get(struct lk_json *obj, const char *key, struct lk_json **out)
+{
+    enum lk_status st = LK_OK;
+    struct lk_json *v;
+
+    LK_TRY(expect(obj, LK_JSON_OBJECT));
+    v = find(obj, key);
+    if (!v)
+        return missing(obj, key);
+    v->used = true;
+    *out = v;
+out:
+    return st;
+}
+
+enum lk_status lk_json_as_text(struct lk_json *v, const char **out)
+{
+    enum lk_status st = expect(v, LK_JSON_STRING);
+
+    if (st == LK_OK)
+        *out = v->text;
+    return st;
+}
+
+enum lk_status lk_json_as_number(struct lk_json *v, double *out)
+{
+    enum lk_status st = LK_OK;
+    double d = 0.0;
+
+    LK_TRY(expect(v, LK_JSON_NUMBER));
+    d = strtod(v->text, NULL);
+    if (!isfinite(d))
+        return fail_at(v, NULL, "%.40s is too large a number", v->text);
+    *out = d;
+out:
+    return st;
+}
+
+static enum lk_status whole(struct lk_json *v, int64_t *out)
+{
+    enum lk_status st = LK_OK;
+    char *end;
+    long long n;
+    double d = 0.0;
+
+    LK_TRY(expect(v, LK_JSON_NUMBER));
+    errno = 0;
+    n = strtoll(v->text, &end, 10);
+    if (!*end && !errno) {
+        *out = n;
+        return LK_OK;
+    }
+    LK_TRY(lk_json_as_number(v, &d));
+    if (d != floor(d))
+        return fail_at(v, NULL, "expected a whole number, got %.40s", v->text);
+    if (fabs(d) > EXACT_DOUBLE_MAX)
+        return fail_at(v, NULL, "%.40s is out of range", v->text);
+    *out = (int64_t)d;
+out:
+    return st;
+}
+
+enum lk_status lk_json_as_int(struct lk_json *v, int64_t min, int64_t max, int64_t *out)
+{
+    enum lk_status st = LK_OK;
+    int64_t n = 0;
+
+    LK_TRY(whole(v, &n));
+    if (n < min || n > max)
+        return fail_at(v, NULL, "%.40s is out of range: expected %lld to %lld", v->text,
+                       (long long)min, (long long)max);
+    *out = n;
+out:
+    return st;
+}
+
+enum lk_status lk_json_text(struct lk_json *obj, const char *key, const char **out)
+{
+    struct lk_json *v;
+    enum lk_status st = get(obj, key, &v);
+
+    return st == LK_OK ? lk_json_as_text(v, out) : st;
+}
+
+enum lk_status lk_json_number(struct lk_json *obj, const char *key, double *out)
+{
+    struct lk_json *v;
+    enum lk_status st = get(obj, key, &v);
+
+    return st == LK_OK ? lk_json_as_number(v, out) : st;
+}
+
+enum lk_status lk_json_int(struct lk_json *obj, const char *key, int64_t min, int64_t max,
+                           int64_t *out)
+{
+    struct lk_json *v;
+    enum lk_status st = get(obj, key, &v);
+
+    return st == LK_OK ? lk_json_as_int(v, min, max, out) : st;
+}
+
+enum lk_status lk_json_bool(struct lk_json *obj, const char *key, bool *out)
+{
+    enum lk_status st = LK_OK;
+    struct lk_json *v;
+
+    LK_TRY(get(obj, key, &v));
+    LK_TRY(expect(v, LK_JSON_BOOL));
+    *out = v->boolean;
+out:
+    return st;
+}
+
+static enum lk_status container(struct lk_json *obj, const char *key, enum lk_json_type type,
+                                struct lk_json **out)
+{
+    enum lk_status st = LK_OK;
+    struct lk_json *v;
+
+    LK_TRY(get(obj, key, &v));
+    LK_TRY(expect(v, type));
+    *out = v;
+out:
+    return st;
+}
+
+enum lk_status lk_json_array(struct lk_json *obj, const char *key, struct lk_json **out)
+{
+    return container(obj, key, LK_JSON_ARRAY, out);
+}
+
+enum lk_status lk_json_object(struct lk_json *obj, const char *key, struct lk_json **out)
+{
+    return container(obj, key, LK_JSON_OBJECT, out);
+}
+
+struct lk_json *lk_json_optional(struct lk_json *obj, const char *key)
+{
+    struct lk_json *v = find(obj, key);
+    struct lk_json_wish *w;
+
+    if (v) {
+        v->used = true;
+        return v->type == LK_JSON_NULL ? NULL : v;
+    }
+    w = lk_arena_take(&obj->doc->arena, sizeof *w);
+    if (w) { /* without memory only a suggestion is lost */
+        w->key = key;
+        w->next = obj->wishes;
+        obj->wishes = w;
+    }
+    return NULL;
+}
+
+enum lk_status lk_json_end(struct lk_json *obj)
+{
+    enum lk_status st = LK_OK;
+    const char *words[NEAREST_MAX];
+    char buf[128];
+    size_t n = 0;
+
+    LK_TRY(expect(obj, LK_JSON_OBJECT));
+    for (size_t i = 0; i < obj->n_items; i++) {
+        const struct lk_json *v = obj->items[i];
+
+        if (v->used)
+            continue;
+        for (const struct lk_json_wish *w = obj->wishes; w && n < NEAREST_MAX; w = w->next)
+            words[n++] = w->key;
+        return fail_at(v, NULL, "unknown key%s",
+                       n ? suggestion(v->key, words, n, buf, sizeof buf) : "");
+    }
+out:
+    return st;
+}
+
+size_t lk_json_count(const struct lk_json *array_or_object)
+{
+    return array_or_object->n_items;
+}
+
+struct lk_json *lk_json_item(struct lk_json *array, size_t i)
+{
+    return array->type == LK_JSON_ARRAY && i < array->n_items ? array->items[i] : NULL;
+}
+
+struct lk_json *lk_json_member(struct lk_json *obj, size_t i, const char **out_key)
+{
+    if (obj->type != LK_JSON_OBJECT || i >= obj->n_items)
+        return NULL;
+    obj->items[i]->used = true;
+    *out_key = obj->items[i]->key;
+    return obj->items[i];
+}
+
+enum lk_status lk_json_schema(struct lk_json *root, const char *schema, int version)
+{
+    enum lk_status st = LK_OK;
+    const char *name;
+    int64_t v;
+
+    LK_TRY(lk_json_text(root, "schema", &name));
+    if (strcmp(name, schema) != 0)
+        return fail_at(find(root, "schema"), NULL, "expected \"%s\", got \"%.60s\"", schema, name);
+    LK_TRY(lk_json_int(root, "version", 1, INT32_MAX, &v));
+    if (v > version)
+        return fail_at(find(root, "version"), NULL,
+                       "version %lld was written by a newer lockstep; this one reads up to %d",
+                       (long long)v, version);
+out:
+    return st;
+}

@@ -1,0 +1,246 @@
+/* Streams of JSON events, with yajl: chunks of a file, depth, lines, errors. */
+#include "base/json.h"
+
+#include "base/array.h"
+#include "base/json_node.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <yajl/yajl_parse.h>
+#include <zlib.h>
+
+enum { CHUNK_BYTES = 1 << 16 };
+
+/* Newlines are counted once, in steps. */
+size_t lk_json_parser_line(struct lk_json_parser *p)
+{
+    size_t at = yajl_get_bytes_consumed(p->yajl);
+
+    if (at > p->chunk_size)
+        at = p->chunk_size;
+    while (p->counted < at) {
+        const unsigned char *from = p->chunk + p->counted;
+        const unsigned char *newline = memchr(from, '\n', at - p->counted);
+
+        if (!newline) {
+            p->counted = at;
+            break;
+        }
+        p->line++;
+        p->counted += (size_t)(newline - from) + 1;
+    }
+    return p->line;
+}
+
+static int after(struct lk_json_parser *p, enum lk_status st)
+{
+    p->st = st;
+    return st == LK_OK;
+}
+
+static int enter(struct lk_json_parser *p, enum lk_status (*hook)(void *))
+{
+    if (++p->depth > LK_JSON_DEPTH_MAX)
+        return after(p, lk_fail(LK_EPARSE, "nested deeper than %d", LK_JSON_DEPTH_MAX));
+    return hook ? after(p, hook(p->ctx)) : 1;
+}
+
+static int leave(struct lk_json_parser *p, enum lk_status (*hook)(void *))
+{
+    p->depth--;
+    return hook ? after(p, hook(p->ctx)) : 1;
+}
+
+static int on_null(void *ctx)
+{
+    struct lk_json_parser *p = ctx;
+
+    return p->events->null ? after(p, p->events->null(p->ctx)) : 1;
+}
+
+static int on_boolean(void *ctx, int value)
+{
+    struct lk_json_parser *p = ctx;
+
+    return p->events->boolean ? after(p, p->events->boolean(p->ctx, value != 0)) : 1;
+}
+
+static int on_number(void *ctx, const char *text, size_t len)
+{
+    struct lk_json_parser *p = ctx;
+
+    return p->events->number ? after(p, p->events->number(p->ctx, text, len)) : 1;
+}
+
+static int on_string(void *ctx, const unsigned char *text, size_t len)
+{
+    struct lk_json_parser *p = ctx;
+
+    return p->events->string ? after(p, p->events->string(p->ctx, (const char *)text, len)) : 1;
+}
+
+static int on_key(void *ctx, const unsigned char *text, size_t len)
+{
+    struct lk_json_parser *p = ctx;
+
+    return p->events->key ? after(p, p->events->key(p->ctx, (const char *)text, len)) : 1;
+}
+
+static int on_start_map(void *ctx)
+{
+    struct lk_json_parser *p = ctx;
+
+    return enter(p, p->events->start_object);
+}
+
+static int on_end_map(void *ctx)
+{
+    struct lk_json_parser *p = ctx;
+
+    return leave(p, p->events->end_object);
+}
+
+static int on_start_array(void *ctx)
+{
+    struct lk_json_parser *p = ctx;
+
+    return enter(p, p->events->start_array);
+}
+
+static int on_end_array(void *ctx)
+{
+    struct lk_json_parser *p = ctx;
+
+    return leave(p, p->events->end_array);
+}
+
+static const yajl_callbacks callbacks = {
+    .yajl_null = on_null,
+    .yajl_boolean = on_boolean,
+    .yajl_number = on_number,
+    .yajl_string = on_string,
+    .yajl_start_map = on_start_map,
+    .yajl_map_key = on_key,
+    .yajl_end_map = on_end_map,
+    .yajl_start_array = on_start_array,
+    .yajl_end_array = on_end_array,
+};
+
+static enum lk_status parser_open(struct lk_json_parser *p)
+{
+    p->line = 1;
+    p->yajl = yajl_alloc(&callbacks, NULL, p);
+    if (!p->yajl)
+        return lk_fail(LK_ENOMEM, "%s: cannot start yajl", p->name);
+    if (!yajl_config(p->yajl, yajl_allow_comments, 1))
+        return lk_fail(LK_EINTERNAL, "yajl knows no comments");
+    return LK_OK;
+}
+
+static void parser_close(struct lk_json_parser *p)
+{
+    if (p->yajl)
+        yajl_free(p->yajl);
+}
+
+/* Turns yajl's answer into a status with file and line. */
+static enum lk_status parser_status(struct lk_json_parser *p, yajl_status answer)
+{
+    unsigned char *text;
+    size_t line;
+
+    if (answer == yajl_status_ok)
+        return LK_OK;
+    line = lk_json_parser_line(p);
+    if (answer == yajl_status_client_canceled && p->located)
+        return p->st;
+    if (answer == yajl_status_client_canceled)
+        return lk_fail_context(p->st, "%s:%zu", p->name, line);
+    text = yajl_get_error(p->yajl, 0, NULL, 0);
+    lk_fail(LK_EPARSE, "%s:%zu: %.*s", p->name, line, text ? (int)strcspn((char *)text, "\n") : 0,
+            text ? (char *)text : "");
+    if (text)
+        yajl_free_error(p->yajl, text);
+    return LK_EPARSE;
+}
+
+/* pre: the chunk stays until the next call. */
+static enum lk_status parser_feed(struct lk_json_parser *p, const void *data, size_t size)
+{
+    enum lk_status st;
+
+    p->chunk = data;
+    p->chunk_size = size;
+    p->counted = 0;
+    st = parser_status(p, yajl_parse(p->yajl, p->chunk, size));
+    if (st == LK_OK)
+        (void)lk_json_parser_line(p);
+    return st;
+}
+
+static enum lk_status parser_finish(struct lk_json_parser *p)
+{
+    p->chunk_size = 0;
+    p->counted = 0;
+    return parser_status(p, yajl_complete_parse(p->yajl));
+}
+
+enum lk_status lk_json_parser_text(struct lk_json_parser *p, const char *text, size_t size)
+{
+    enum lk_status st = LK_OK;
+
+    LK_TRY(parser_open(p));
+    LK_TRY(parser_feed(p, text, size));
+    LK_TRY(parser_finish(p));
+out:
+    parser_close(p);
+    return st;
+}
+
+/* The rest of an open file, chunk by chunk. */
+static enum lk_status feed_all(struct lk_json_parser *p, gzFile f, char *chunk)
+{
+    enum lk_status st = LK_OK;
+    int code;
+    int n;
+
+    while ((n = gzread(f, chunk, CHUNK_BYTES)) > 0)
+        LK_TRY(parser_feed(p, chunk, (size_t)n));
+    /* A gzip stream that ends too early gives what there is, and the error stays behind. */
+    (void)gzerror(f, &code);
+    if (code != Z_OK && code != Z_STREAM_END)
+        return lk_fail(LK_EIO, "%s:%zu: %s", p->name, p->line,
+                       code == Z_ERRNO       ? strerror(errno)
+                       : code == Z_BUF_ERROR ? "the gzip data end too early"
+                                             : "damaged gzip data");
+    LK_TRY(parser_finish(p));
+out:
+    return st;
+}
+
+enum lk_status lk_json_parser_file(struct lk_json_parser *p)
+{
+    enum lk_status st = LK_OK;
+    char *chunk = NULL;
+    gzFile f = gzopen(p->name, "rbe");
+
+    if (!f)
+        return lk_fail(LK_EIO, "%s: %s", p->name, errno ? strerror(errno) : "cannot open");
+    LK_TRY(lk_alloc(&chunk, CHUNK_BYTES, 1));
+    (void)gzbuffer(f, 2 * CHUNK_BYTES);
+    LK_TRY(parser_open(p));
+    LK_TRY(feed_all(p, f, chunk));
+out:
+    parser_close(p);
+    free(chunk);
+    (void)gzclose_r(f);
+    return st;
+}
+
+enum lk_status lk_json_stream(const char *path, const struct lk_json_events *events, void *ctx)
+{
+    struct lk_json_parser p = {.name = path, .events = events, .ctx = ctx};
+
+    return lk_json_parser_file(&p);
+}

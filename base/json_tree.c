@@ -1,0 +1,332 @@
+/* Trees of JSON values, and walks over one large array: events to values in an arena. */
+#include "base/json.h"
+
+#include "base/array.h"
+#include "base/file.h"
+#include "base/json_node.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Up to here comparing all pairs of keys is cheaper than sorting. */
+enum { SMALL_OBJECT = 16 };
+
+/*
+ * Events to values. With a walk, the root and its one large array live outside the arena, and
+ * everything in the arena is given back once a hook has seen it.
+ */
+struct builder {
+    struct lk_json_parser *parser;
+    struct lk_json_doc *doc;
+    struct lk_json *open; /* the innermost container */
+    const char *key;      /* of the next value */
+    const struct lk_json_walk *walk;
+    void *walk_ctx;
+    struct lk_json root, array; /* of a walk */
+    char **root_keys;           /* of a walk */
+    size_t n_root_keys, root_keys_capacity;
+};
+
+static enum lk_status located(struct builder *b, enum lk_status st)
+{
+    if (st != LK_OK)
+        b->parser->located = true;
+    return st;
+}
+
+static enum lk_status copy_text(struct builder *b, const char *text, size_t len, const char **out)
+{
+    char *p;
+
+    if (memchr(text, 0, len))
+        return lk_fail(LK_EPARSE, "a string contains a NUL character");
+    p = lk_arena_take(&b->doc->arena, len + 1);
+    if (!p)
+        return lk_fail(LK_ENOMEM, "cannot allocate %zu bytes", len);
+    memcpy(p, text, len);
+    p[len] = '\0';
+    *out = p;
+    return LK_OK;
+}
+
+/* Sets what every value has and counts it in its container. */
+static void place(struct builder *b, struct lk_json *v, enum lk_json_type type)
+{
+    struct lk_json *parent = b->open;
+
+    *v = (struct lk_json){.doc = b->doc,
+                          .parent = parent,
+                          .key = b->key,
+                          .line = lk_json_parser_line(b->parser),
+                          .type = type};
+    b->key = NULL;
+    if (!parent)
+        return;
+    v->index = parent->n_items++;
+    if (parent == &b->root || parent == &b->array)
+        return;
+    if (parent->last)
+        parent->last->next = v;
+    else
+        parent->first = v;
+    parent->last = v;
+}
+
+static enum lk_status make(struct builder *b, enum lk_json_type type, struct lk_json **out)
+{
+    struct lk_json *v = lk_arena_take(&b->doc->arena, sizeof *v);
+
+    if (!v)
+        return lk_fail(LK_ENOMEM, "cannot allocate a value");
+    place(b, v, type);
+    if (!b->doc->root)
+        b->doc->root = v;
+    *out = v;
+    return LK_OK;
+}
+
+/* A value is complete: gives it to the walk's hook when it is at the top. */
+static enum lk_status complete(struct builder *b, struct lk_json *v)
+{
+    enum lk_status st = LK_OK;
+
+    if (!b->walk)
+        return LK_OK;
+    if (!v->parent)
+        return located(b,
+                       lk_json_error(v, "expected an object, got %s", lk_json_type_text(v->type)));
+    if (v->parent == &b->array) {
+        LK_TRY(located(b, b->walk->item(b->walk_ctx, v)));
+    } else if (v->parent == &b->root) {
+        if (!strcmp(v->key, b->walk->array))
+            return located(
+                b, lk_json_error(v, "expected an array, got %s", lk_json_type_text(v->type)));
+        LK_TRY(located(b, b->walk->member(b->walk_ctx, v->key, v)));
+    } else {
+        return LK_OK;
+    }
+    lk_arena_reset(&b->doc->arena);
+out:
+    return st;
+}
+
+static enum lk_status build_scalar(struct builder *b, enum lk_json_type type, const char *text,
+                                   size_t len, bool boolean)
+{
+    enum lk_status st = LK_OK;
+    struct lk_json *v = NULL;
+
+    LK_TRY(make(b, type, &v));
+    v->boolean = boolean;
+    if (text)
+        LK_TRY(copy_text(b, text, len, &v->text));
+    LK_TRY(complete(b, v));
+out:
+    return st;
+}
+
+static enum lk_status build_null(void *ctx)
+{
+    return build_scalar(ctx, LK_JSON_NULL, NULL, 0, false);
+}
+
+static enum lk_status build_boolean(void *ctx, bool value)
+{
+    return build_scalar(ctx, LK_JSON_BOOL, NULL, 0, value);
+}
+
+static enum lk_status build_number(void *ctx, const char *text, size_t len)
+{
+    return build_scalar(ctx, LK_JSON_NUMBER, text, len, false);
+}
+
+static enum lk_status build_string(void *ctx, const char *text, size_t len)
+{
+    return build_scalar(ctx, LK_JSON_STRING, text, len, false);
+}
+
+/* Keys of the root of a walk outlive the arena; this also sees its duplicates. */
+static enum lk_status root_key(struct builder *b, const char *text, size_t len)
+{
+    enum lk_status st = LK_OK;
+    char *copy = NULL;
+
+    if (memchr(text, 0, len))
+        return lk_fail(LK_EPARSE, "a string contains a NUL character");
+    LK_TRY(lk_strndup(&copy, text, len));
+    for (size_t i = 0; i < b->n_root_keys; i++)
+        if (!strcmp(b->root_keys[i], copy)) {
+            st = lk_fail(LK_EPARSE, "%s: duplicate key", copy);
+            goto out;
+        }
+    LK_TRY(lk_array_grow(&b->root_keys, &b->root_keys_capacity, b->n_root_keys + 1,
+                         sizeof *b->root_keys));
+    b->root_keys[b->n_root_keys++] = copy;
+    b->key = copy;
+    copy = NULL;
+out:
+    free(copy);
+    return st;
+}
+
+static enum lk_status build_key(void *ctx, const char *text, size_t len)
+{
+    struct builder *b = ctx;
+
+    if (b->open == &b->root)
+        return root_key(b, text, len);
+    return copy_text(b, text, len, &b->key);
+}
+
+static enum lk_status build_start(struct builder *b, enum lk_json_type type)
+{
+    enum lk_status st = LK_OK;
+    struct lk_json *v = NULL;
+
+    if (b->walk && !b->open && type == LK_JSON_OBJECT) {
+        v = &b->root;
+        place(b, v, type);
+    } else if (b->walk && b->open == &b->root && type == LK_JSON_ARRAY &&
+               !strcmp(b->key, b->walk->array)) {
+        v = &b->array;
+        place(b, v, type);
+    } else {
+        LK_TRY(make(b, type, &v));
+    }
+    b->open = v;
+out:
+    return st;
+}
+
+static enum lk_status build_start_object(void *ctx)
+{
+    return build_start(ctx, LK_JSON_OBJECT);
+}
+
+static enum lk_status build_start_array(void *ctx)
+{
+    return build_start(ctx, LK_JSON_ARRAY);
+}
+
+static int by_key(const void *a, const void *b)
+{
+    const struct lk_json *const *x = a;
+    const struct lk_json *const *y = b;
+    int order = strcmp((*x)->key, (*y)->key);
+
+    return order ? order : ((*x)->index > (*y)->index) - ((*x)->index < (*y)->index);
+}
+
+/* *out is the second of two members with the same key, or NULL. */
+static enum lk_status find_duplicate(struct lk_json *v, struct lk_json **out)
+{
+    enum lk_status st = LK_OK;
+    struct lk_json **sorted = NULL;
+
+    *out = NULL;
+    if (v->n_items <= SMALL_OBJECT) {
+        for (size_t i = 1; i < v->n_items; i++)
+            for (size_t j = 0; j < i; j++)
+                if (!strcmp(v->items[i]->key, v->items[j]->key))
+                    *out = v->items[i];
+        return LK_OK;
+    }
+    LK_TRY(lk_alloc(&sorted, v->n_items, sizeof *sorted));
+    memcpy(sorted, v->items, v->n_items * sizeof *sorted);
+    qsort(sorted, v->n_items, sizeof *sorted, by_key);
+    for (size_t i = 1; i < v->n_items; i++)
+        if (!strcmp(sorted[i]->key, sorted[i - 1]->key))
+            *out = sorted[i];
+out:
+    free(sorted);
+    return st;
+}
+
+static enum lk_status build_end(void *ctx)
+{
+    enum lk_status st = LK_OK;
+    struct builder *b = ctx;
+    struct lk_json *v = b->open;
+    struct lk_json *twice = NULL;
+    size_t n = 0;
+
+    b->open = v->parent;
+    if (v == &b->root || v == &b->array)
+        return LK_OK;
+    v->items = lk_arena_take(&b->doc->arena, v->n_items * sizeof(struct lk_json *));
+    if (!v->items)
+        return lk_fail(LK_ENOMEM, "cannot allocate %zu items", v->n_items);
+    for (struct lk_json *c = v->first; c; c = c->next)
+        v->items[n++] = c;
+    if (v->type == LK_JSON_OBJECT)
+        LK_TRY(find_duplicate(v, &twice));
+    if (twice)
+        return located(b, lk_json_error(twice, "duplicate key"));
+    LK_TRY(complete(b, v));
+out:
+    return st;
+}
+
+static const struct lk_json_events build_events = {
+    .start_object = build_start_object,
+    .end_object = build_end,
+    .start_array = build_start_array,
+    .end_array = build_end,
+    .key = build_key,
+    .string = build_string,
+    .number = build_number,
+    .boolean = build_boolean,
+    .null = build_null,
+};
+
+enum lk_status lk_json_parse(const char *name, const char *text, size_t size,
+                             struct lk_json_doc **out)
+{
+    enum lk_status st = LK_OK;
+    struct lk_json_doc *doc = NULL;
+    struct builder b = {0};
+    struct lk_json_parser p = {.name = name, .events = &build_events, .ctx = &b};
+
+    LK_TRY(lk_alloc(&doc, 1, sizeof *doc));
+    LK_TRY(lk_strdup(&doc->name, name));
+    b.parser = &p;
+    b.doc = doc;
+    LK_TRY(lk_json_parser_text(&p, text, size));
+    *out = doc;
+    doc = NULL;
+out:
+    lk_json_free(doc);
+    return st;
+}
+
+enum lk_status lk_json_load(const char *path, struct lk_json_doc **out)
+{
+    enum lk_status st = LK_OK;
+    char *text = NULL;
+    size_t size;
+
+    LK_TRY(lk_file_read(path, &text, &size));
+    LK_TRY(lk_json_parse(path, text, size, out));
+out:
+    free(text);
+    return st;
+}
+
+enum lk_status lk_json_walk(const char *path, const struct lk_json_walk *walk, void *ctx)
+{
+    enum lk_status st = LK_OK;
+    struct lk_json_doc doc = {0};
+    struct builder b = {.doc = &doc, .walk = walk, .walk_ctx = ctx};
+    struct lk_json_parser p = {.name = path, .events = &build_events, .ctx = &b};
+
+    b.parser = &p;
+    LK_TRY(lk_strdup(&doc.name, path));
+    LK_TRY(lk_json_parser_file(&p));
+out:
+    for (size_t i = 0; i < b.n_root_keys; i++)
+        free(b.root_keys[i]);
+    free(b.root_keys);
+    lk_arena_fini(&doc.arena);
+    free(doc.name);
+    return st;
+}

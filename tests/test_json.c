@@ -1,0 +1,682 @@
+/* JSON: what is accepted, errors with file, line and key, streams, walks, and what is written. */
+#include "base/json.h"
+
+#include "base/array.h"
+#include "base/file.h"
+
+#include <check.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <zlib.h>
+
+Suite *lk_suite_json(void);
+
+static char folder[64];
+static char path[128];
+
+static void make_folder(void)
+{
+    const char *tmp = getenv("TMPDIR");
+
+    snprintf(folder, sizeof folder, "%.30s/lk-json-XXXXXX", tmp ? tmp : "/tmp");
+    ck_assert_ptr_nonnull(mkdtemp(folder));
+    snprintf(path, sizeof path, "%s/x.json", folder);
+}
+
+static void remove_folder(void)
+{
+    unlink(path);
+    ck_assert_int_eq(rmdir(folder), 0);
+}
+
+static struct lk_json_doc *parse(const char *text)
+{
+    struct lk_json_doc *doc;
+
+    ck_assert_msg(lk_json_parse("t", text, strlen(text), &doc) == LK_OK, "%s: %s", text,
+                  lk_error_text());
+    return doc;
+}
+
+static void write_file(const void *data, size_t size, const char *mode)
+{
+    gzFile f = gzopen(path, mode); /* "wbT": plain */
+
+    ck_assert_ptr_nonnull(f);
+    ck_assert_uint_eq((size_t)gzwrite(f, data, (unsigned)size), size);
+    ck_assert_int_eq(gzclose(f), Z_OK);
+}
+
+static const struct {
+    const char *text;
+    size_t size;       /* 0: strlen */
+    const char *error; /* a part of it; NULL: accepted */
+} documents[] = {
+    {"{}",                                               0, NULL                                       },
+    {"[]",                                               0, NULL                                       },
+    {" 1 ",                                              0, NULL                                       },
+    {"{\"a\": 1} // the end",                            0, NULL                                       },
+    {"// first\n/* and\nso on */ {\"a\": /* in */ 1}\n", 0, NULL                                       },
+    {"{\"k\": \"\\u00e9\\n\\ud83d\\ude00\"}",            0, NULL                                       },
+    {"\"\xc3\xa9\"",                                     0, NULL                                       },
+    {"",                                                 0, "t:1: parse error: premature EOF"          },
+    {"{\"a\": 1,\n\"b\":",                               0, "t:2: parse error: premature EOF"          },
+    {"{\"a\": [1, 2",                                    0, "t:1: parse error: premature EOF"          },
+    {"{\"a\": \"x",                                      0, "t:1: parse error: premature EOF"          },
+    {"{}\n\n{}",                                         0, "t:3: parse error: trailing garbage"       },
+    {"{}\nx",                                            0, "t:2: "                                    },
+    {"{\n\"a\": 1,\n}",                                  0, "t:3: parse error"                         },
+    {"[1,\n2,]",                                         0, "t:2: parse error"                         },
+    {"{\"a\": NaN}",                                     0, "t:1: lexical error"                       },
+    {"{\"a\":\nInfinity}",                               0, "t:2: lexical error"                       },
+    {"{\"a\": 01}",                                      0, "t:1: "                                    },
+    {"{\"a\": .5}",                                      0, "t:1: lexical error"                       },
+    {"{\"a\": +1}",                                      0, "t:1: lexical error"                       },
+    {"{'a': 1}",                                         0, "t:1: lexical error"                       },
+    {"{a: 1}",                                           0, "t:1: lexical error"                       },
+    {"\n\"\xff\"",                                       0, "t:2: lexical error: invalid bytes in UTF8"},
+    {"\"\xc3\"",                                         0, "t:1: lexical error: invalid bytes in UTF8"},
+    {"\"\xed\xa0\x80\"",                                 0, NULL                                       }, /* yajl does not look at surrogates */
+    {"\"a\nb\"",                                         0, "t:"                                       },
+    {"\"\\x\"",                                          0, "t:1: lexical error"                       },
+    {"{\"a\": 1\0}",                                     9, "t:1: lexical error"                       },
+    {"{\"a\":\n\"x\\u0000\"}",                           0, "t:2: a string contains a NUL character"   },
+    {"{\"a\\u0000\": 1}",                                0, "t:1: a string contains a NUL character"   },
+    {"{\"a\": 1,\n \"b\": 2,\n \"a\": 3}",               0, "t:3: a: duplicate key"                    },
+    {"{\"p\": [{}, {\"q\": {\"x\": 1,\n\"x\": 1}}]}",    0, "t:2: p[1].q.x: duplicate key"             },
+};
+
+START_TEST(documents_parse_or_say_where)
+{
+    size_t size = documents[_i].size ? documents[_i].size : strlen(documents[_i].text);
+    struct lk_json_doc *doc = NULL;
+    enum lk_status st = lk_json_parse("t", documents[_i].text, size, &doc);
+
+    if (documents[_i].error) {
+        ck_assert_int_eq(st, LK_EPARSE);
+        ck_assert_msg(strstr(lk_error_text(), documents[_i].error) == lk_error_text(),
+                      "'%s' should begin with '%s'", lk_error_text(), documents[_i].error);
+    } else {
+        ck_assert_msg(st == LK_OK, "%s: %s", documents[_i].text, lk_error_text());
+    }
+    lk_json_free(doc);
+}
+END_TEST
+
+START_TEST(many_keys_and_one_twice)
+{
+    char text[4096] = "{";
+    size_t at = 1;
+    struct lk_json_doc *doc;
+
+    for (int i = 0; i < 200; i++)
+        at += (size_t)sprintf(text + at, "\"k%d\": %d,\n", i, i);
+    sprintf(text + at, "\"z\": 0}");
+    lk_json_free(parse(text));
+    sprintf(text + at, "\"k77\": 0}");
+    ck_assert_int_eq(lk_json_parse("t", text, strlen(text), &doc), LK_EPARSE);
+    ck_assert_str_eq(lk_error_text(), "t:201: k77: duplicate key");
+}
+END_TEST
+
+START_TEST(depth_is_limited)
+{
+    char text[200];
+    struct lk_json_doc *doc;
+
+    memset(text, '[', 64);
+    memset(text + 64, ']', 64);
+    ck_assert_int_eq(lk_json_parse("t", text, 128, &doc), LK_OK);
+    lk_json_free(doc);
+    memset(text, '[', 65);
+    memset(text + 65, ']', 65);
+    ck_assert_int_eq(lk_json_parse("t", text, 130, &doc), LK_EPARSE);
+    ck_assert_str_eq(lk_error_text(), "t:1: nested deeper than 64");
+}
+END_TEST
+
+START_TEST(values_are_read)
+{
+    struct lk_json_doc *doc =
+        parse("{\"t\": \"caf\\u00e9\", \"n\": -2.5e3, \"i\": -7, \"e\": 1e3, \"b\": true,"
+              "\"z\": null, \"a\": [1, 2, 3], \"o\": {\"x\": 1}}");
+    struct lk_json *o = lk_json_root(doc);
+    struct lk_json *v = NULL;
+    const char *text = NULL;
+    const char *key = NULL;
+    double d = 0;
+    int64_t i = 0;
+    bool b = false;
+
+    ck_assert_int_eq(lk_json_text(o, "t", &text), LK_OK);
+    ck_assert_str_eq(text, "caf\xc3\xa9");
+    ck_assert_int_eq(lk_json_number(o, "n", &d), LK_OK);
+    ck_assert_double_eq(d, -2500.0);
+    ck_assert_int_eq(lk_json_int(o, "i", -10, 10, &i), LK_OK);
+    ck_assert_int_eq(i, -7);
+    ck_assert_int_eq(lk_json_int(o, "e", 0, 1000, &i), LK_OK);
+    ck_assert_int_eq(i, 1000);
+    ck_assert_int_eq(lk_json_bool(o, "b", &b), LK_OK);
+    ck_assert(b);
+    ck_assert_ptr_null(lk_json_optional(o, "z"));
+    ck_assert_ptr_null(lk_json_optional(o, "none"));
+    ck_assert_int_eq(lk_json_array(o, "a", &v), LK_OK);
+    ck_assert_uint_eq(lk_json_count(v), 3);
+    ck_assert_int_eq(lk_json_as_int(lk_json_item(v, 2), 0, 9, &i), LK_OK);
+    ck_assert_int_eq(i, 3);
+    ck_assert_ptr_null(lk_json_item(v, 3));
+    ck_assert_int_eq(lk_json_object(o, "o", &v), LK_OK);
+    ck_assert_ptr_nonnull(lk_json_member(v, 0, &key));
+    ck_assert_str_eq(key, "x");
+    ck_assert_ptr_null(lk_json_member(v, 1, &key));
+    ck_assert_int_eq(lk_json_end(v), LK_OK);
+    ck_assert_int_eq(lk_json_end(o), LK_OK);
+    ck_assert_int_eq(lk_json_type(o), LK_JSON_OBJECT);
+    lk_json_free(doc);
+}
+END_TEST
+
+/* Integers keep all 64 bits. */
+START_TEST(integers_are_exact)
+{
+    struct lk_json_doc *doc =
+        parse("[9223372036854775807, -9223372036854775808, 9007199254740993]");
+    static const int64_t want[] = {INT64_MAX, INT64_MIN, 9007199254740993};
+    int64_t got;
+
+    for (size_t i = 0; i < 3; i++) {
+        ck_assert_int_eq(
+            lk_json_as_int(lk_json_item(lk_json_root(doc), i), INT64_MIN, INT64_MAX, &got), LK_OK);
+        ck_assert_int_eq(got, want[i]);
+    }
+    lk_json_free(doc);
+}
+END_TEST
+
+enum asked { TEXT, NUMBER, INT, BOOL, ARRAY, OBJECT, END };
+
+static const struct {
+    const char *text;
+    enum asked asked; /* of member "key"; INT is 0 to 100 */
+    const char *error;
+} refusals[] = {
+    {"{\n\"key\": 1}",                  TEXT,   "t:2: key: expected a string, got a number"       },
+    {"{\n\"key\": \"1\"}",              NUMBER, "t:2: key: expected a number, got a string"       },
+    {"{\"key\": null}",                 NUMBER, "t:1: key: expected a number, got null"           },
+    {"{\"key\": 1e999}",                NUMBER, "t:1: key: 1e999 is too large a number"           },
+    {"{\"key\": 1.5}",                  INT,    "t:1: key: expected a whole number, got 1.5"      },
+    {"{\"key\": 101}",                  INT,    "t:1: key: 101 is out of range: expected 0 to 100"},
+    {"{\"key\": -1}",                   INT,    "t:1: key: -1 is out of range: expected 0 to 100" },
+    {"{\"key\": 99999999999999999999}", INT,    "t:1: key: 99999999999999999999 is out of range"  },
+    {"{\"key\": 1e300}",                INT,    "t:1: key: 1e300 is out of range"                 },
+    {"{\"key\": 1e999}",                INT,    "t:1: key: 1e999 is too large a number"           },
+    {"{\"key\": 0}",                    BOOL,   "t:1: key: expected true or false, got a number"  },
+    {"{\"key\": {}}",                   ARRAY,  "t:1: key: expected an array, got an object"      },
+    {"{\"key\": []}",                   OBJECT, "t:1: key: expected an object, got an array"      },
+    {"{}",                              TEXT,   "t:1: key: missing"                               },
+    {"\n{\"kye\": 1}",                  TEXT,   "t:2: key: missing (there is \"kye\")"            },
+    {"[1]",                             TEXT,   "t:1: expected an object, got an array"           },
+    {"{\"a\": 1,\n\"other\": 2}",       END,    "t:1: a: unknown key"                             },
+};
+
+START_TEST(refusals_name_line_and_key)
+{
+    struct lk_json_doc *doc = parse(refusals[_i].text);
+    struct lk_json *o = lk_json_root(doc);
+    struct lk_json *v = NULL;
+    const char *text;
+    double d;
+    int64_t i;
+    bool b;
+    enum lk_status st = LK_OK;
+
+    switch (refusals[_i].asked) {
+    case TEXT:
+        st = lk_json_text(o, "key", &text);
+        break;
+    case NUMBER:
+        st = lk_json_number(o, "key", &d);
+        break;
+    case INT:
+        st = lk_json_int(o, "key", 0, 100, &i);
+        break;
+    case BOOL:
+        st = lk_json_bool(o, "key", &b);
+        break;
+    case ARRAY:
+        st = lk_json_array(o, "key", &v);
+        break;
+    case OBJECT:
+        st = lk_json_object(o, "key", &v);
+        break;
+    case END:
+        st = lk_json_end(o);
+        break;
+    }
+    ck_assert_int_eq(st, LK_EPARSE);
+    ck_assert_str_eq(lk_error_text(), refusals[_i].error);
+    lk_json_free(doc);
+}
+END_TEST
+
+START_TEST(a_typo_gets_a_suggestion)
+{
+    struct lk_json_doc *doc = parse("{\"a\": [{\"bandwith\": 3}]}");
+    struct lk_json *a;
+    struct lk_json *v;
+
+    ck_assert_int_eq(lk_json_array(lk_json_root(doc), "a", &a), LK_OK);
+    v = lk_json_item(a, 0);
+    ck_assert_ptr_null(lk_json_optional(v, "latency"));
+    ck_assert_ptr_null(lk_json_optional(v, "bandwidth"));
+    ck_assert_int_eq(lk_json_end(v), LK_EPARSE);
+    ck_assert_str_eq(lk_error_text(),
+                     "t:1: a[0].bandwith: unknown key; did you mean \"bandwidth\"?");
+    ck_assert_int_eq(lk_json_error(v, "no %s", "way"), LK_EPARSE);
+    ck_assert_str_eq(lk_error_text(), "t:1: a[0]: no way");
+    lk_json_free(doc);
+}
+END_TEST
+
+static const struct {
+    const char *text, *error;
+} schemas[] = {
+    {"{\"schema\": \"x\", \"version\": 2}",  NULL                                     },
+    {"{\"schema\": \"x\", \"version\": 1}",  NULL                                     },
+    {"{\"schema\": \"y\", \"version\": 1}",  "t:1: schema: expected \"x\", got \"y\"" },
+    {"{\"version\": 1}",                     "t:1: schema: missing"                   },
+    {"{\"schema\": \"x\",\n\"version\": 3}",
+     "t:2: version: version 3 was written by a newer lockstep; this one reads up to 2"},
+    {"{\"schema\": \"x\", \"version\": 0}",  "t:1: version: 0 is out of range"        },
+};
+
+START_TEST(schema_and_version)
+{
+    struct lk_json_doc *doc = parse(schemas[_i].text);
+    enum lk_status st = lk_json_schema(lk_json_root(doc), "x", 2);
+
+    ck_assert_int_eq(st, schemas[_i].error ? LK_EPARSE : LK_OK);
+    if (schemas[_i].error)
+        ck_assert_ptr_eq(strstr(lk_error_text(), schemas[_i].error), lk_error_text());
+    else
+        ck_assert_int_eq(lk_json_end(lk_json_root(doc)), LK_OK);
+    lk_json_free(doc);
+}
+END_TEST
+
+/* ---- Streams ---- */
+
+struct log {
+    char text[512];
+    size_t used;
+    int stop_at; /* the number of this number fails */
+    int numbers;
+};
+
+static enum lk_status note(void *ctx, const char *what, const char *text, size_t len)
+{
+    struct log *l = ctx;
+
+    l->used += (size_t)snprintf(l->text + l->used, sizeof l->text - l->used, "%s%.*s ", what,
+                                (int)len, text);
+    return LK_OK;
+}
+
+static enum lk_status log_open(void *ctx)
+{
+    return note(ctx, "{", "", 0);
+}
+
+static enum lk_status log_close(void *ctx)
+{
+    return note(ctx, "}", "", 0);
+}
+
+static enum lk_status log_key(void *ctx, const char *text, size_t len)
+{
+    return note(ctx, "k:", text, len);
+}
+
+static enum lk_status log_string(void *ctx, const char *text, size_t len)
+{
+    return note(ctx, "s:", text, len);
+}
+
+static enum lk_status log_number(void *ctx, const char *text, size_t len)
+{
+    struct log *l = ctx;
+
+    if (++l->numbers == l->stop_at)
+        return lk_fail(LK_EVERIFY, "enough");
+    return note(ctx, "n:", text, len);
+}
+
+static enum lk_status log_boolean(void *ctx, bool value)
+{
+    return note(ctx, value ? "T" : "F", "", 0);
+}
+
+static const struct lk_json_events log_events = {
+    .start_object = log_open,
+    .end_object = log_close,
+    .key = log_key,
+    .string = log_string,
+    .number = log_number,
+    .boolean = log_boolean,
+};
+
+START_TEST(a_stream_gives_events)
+{
+    static const char text[] = "{\"a\": [1.50, \"x\", true, null],\n\"b\": {\"c\": -2e9}}";
+    struct log l = {.stop_at = 0};
+
+    write_file(text, strlen(text), _i ? "wb" : "wbT");
+    ck_assert_int_eq(lk_json_stream(path, &log_events, &l), LK_OK);
+    ck_assert_str_eq(l.text, "{ k:a n:1.50 s:x T k:b { k:c n:-2e9 } } ");
+}
+END_TEST
+
+START_TEST(a_hook_stops_the_stream)
+{
+    static const char text[] = "[1,\n2,\n3]";
+    struct log l = {.stop_at = 2};
+    char want[256];
+
+    write_file(text, strlen(text), "wbT");
+    ck_assert_int_eq(lk_json_stream(path, &log_events, &l), LK_EVERIFY);
+    snprintf(want, sizeof want, "%s:2: enough", path);
+    ck_assert_str_eq(lk_error_text(), want);
+}
+END_TEST
+
+/* Lines stay right across chunks, with comments and long strings over their borders. */
+START_TEST(lines_of_a_large_file)
+{
+    size_t size = 0;
+    char *text;
+    FILE *f = open_memstream(&text, &size);
+    struct log l = {.stop_at = 0};
+    const struct lk_json_events none = {0};
+    char want[256];
+
+    fprintf(f, "[\n");
+    for (int i = 0; i < 30000; i++)
+        fprintf(f, "\"%0*d\", /* %d\n */ %d, // x\n", i % 97 + 1, i, i, i);
+    fprintf(f, "bad]");
+    ck_assert_int_eq(fclose(f), 0);
+    write_file(text, size, "wb");
+    ck_assert_int_eq(lk_json_stream(path, &none, &l), LK_EPARSE);
+    snprintf(want, sizeof want, "%s:60002: ", path);
+    ck_assert_msg(strstr(lk_error_text(), want) == lk_error_text(), "%s", lk_error_text());
+    free(text);
+}
+END_TEST
+
+START_TEST(damaged_gzip_is_an_error)
+{
+    static char text[200000];
+    const struct lk_json_events none = {0};
+    struct lk_json_doc *doc;
+    FILE *f;
+
+    text[0] = '[';
+    for (size_t i = 1; i < sizeof text - 2; i += 2) {
+        text[i] = (char)('0' + (i * i / 7) % 10);
+        text[i + 1] = ',';
+    }
+    memcpy(text + sizeof text - 2, "1]", 2);
+    text[sizeof text - 3] = ',';
+    text[sizeof text - 4] = '1';
+    write_file(text, sizeof text, "wb");
+    ck_assert_int_eq(lk_json_stream(path, &none, NULL), LK_OK);
+    if (_i == 0) { /* cut */
+        ck_assert_int_eq(truncate(path, 500), 0);
+    } else {
+        f = fopen(path, "r+b");
+        ck_assert_ptr_nonnull(f);
+        ck_assert_int_eq(fseek(f, 300, SEEK_SET), 0);
+        for (int i = 0; i < 60; i++)
+            ck_assert_int_eq(fputc(0xaa, f), 0xaa);
+        ck_assert_int_eq(fclose(f), 0);
+    }
+    ck_assert_int_ne(lk_json_stream(path, &none, NULL), LK_OK);
+    ck_assert_ptr_eq(strstr(lk_error_text(), path), lk_error_text());
+    ck_assert_int_ne(lk_json_load(path, &doc), LK_OK);
+}
+END_TEST
+
+START_TEST(no_file)
+{
+    const struct lk_json_events none = {0};
+    struct lk_json_doc *doc;
+
+    ck_assert_int_eq(lk_json_stream("/nonexistent/x", &none, NULL), LK_EIO);
+    ck_assert_str_eq(lk_error_text(), "/nonexistent/x: No such file or directory");
+    ck_assert_int_eq(lk_json_load("/nonexistent/x", &doc), LK_EIO);
+}
+END_TEST
+
+/* ---- Walks ---- */
+
+struct walked {
+    int items;
+    int64_t sum;
+    char members[128];
+};
+
+static enum lk_status walk_item(void *ctx, struct lk_json *v)
+{
+    enum lk_status st = LK_OK;
+    struct walked *w = ctx;
+    int64_t n = 0;
+
+    LK_TRY(lk_json_int(v, "n", 0, 1000000, &n));
+    LK_TRY(lk_json_end(v));
+    w->items++;
+    w->sum += n;
+out:
+    return st;
+}
+
+static enum lk_status walk_member(void *ctx, const char *key, struct lk_json *v)
+{
+    struct walked *w = ctx;
+
+    if (!strcmp(key, "refuse"))
+        return lk_json_error(v, "refused");
+    strcat(strcat(w->members, key), " ");
+    return LK_OK;
+}
+
+static const struct lk_json_walk walk = {.array = "rows", .item = walk_item, .member = walk_member};
+
+static const struct {
+    const char *text, *error;
+    int items;
+    int64_t sum;
+    const char *members;
+} walks[] = {
+    {"{\"a\": 1, \"rows\": [{\"n\": 1}, {\"n\": 2}], \"b\": {\"rows\": [3]}}", NULL,                                            2, 3, "a b "},
+    {"{\"rows\": []}",                                                         NULL,                                            0, 0, ""    },
+    {"{\"a\": [1]}",                                                           NULL,                                            0, 0, "a "  },
+    {"{\"rows\": [{\"n\": 1},\n{\"n\": \"x\"}]}",                              ":2: rows[1].n: expected a number",              1, 1, ""    },
+    {"{\"rows\": [{\"n\": 1, \"m\": 2}]}",                                     ":1: rows[0].m: unknown key",                    0, 0, ""    },
+    {"{\"rows\": [{\"n\": 1, \"n\": 2}]}",                                     ":1: rows[0].n: duplicate key",                  0, 0, ""    },
+    {"{\"rows\": [],\n\"rows\": []}",                                          ":2: rows: duplicate key",                       0, 0, ""    },
+    {"{\"rows\": 5}",                                                          ":1: rows: expected an array, got a number",     0, 0, ""    },
+    {"{\"rows\": {}}",                                                         ":1: rows: expected an array, got an object",    0, 0, ""    },
+    {"[1, 2]",                                                                 ":1: expected an object, got an array",          0, 0, ""    },
+    {"\"text\"",                                                               ":1: expected an object, got a string",          0, 0, ""    },
+    {"{\"a\": {\"x\": 1},\n\"refuse\": 1}",                                    ":2: refuse: refused",                           0, 0, "a "  },
+    {"{\"rows\": [7]}",                                                        ":1: rows[0]: expected an object, got a number", 0, 0, ""    },
+    {"{\"rows\": [{\"n\": 1}",                                                 ":1: parse error: premature EOF",                1, 1, ""    },
+};
+
+START_TEST(walks_give_items_and_members)
+{
+    struct walked w = {0};
+    enum lk_status st;
+
+    write_file(walks[_i].text, strlen(walks[_i].text), "wbT");
+    st = lk_json_walk(path, &walk, &w);
+    ck_assert_msg((st == LK_OK) == !walks[_i].error, "%s: %s", walks[_i].text, lk_error_text());
+    if (walks[_i].error)
+        ck_assert_msg(strstr(lk_error_text(), walks[_i].error) == lk_error_text() + strlen(path),
+                      "%s", lk_error_text());
+    ck_assert_int_eq(w.items, walks[_i].items);
+    ck_assert_int_eq(w.sum, walks[_i].sum);
+    ck_assert_str_eq(w.members, walks[_i].members);
+}
+END_TEST
+
+/* ---- Writing ---- */
+
+static void write_sample(struct lk_json_out *o)
+{
+    lk_json_out_object(o, NULL);
+    lk_json_out_text(o, "text", "q\" b\\ n\n t\x01 \xc3\xa9 \xff \xed\xa0\x80.");
+    lk_json_out_number(o, "third", 1.0 / 3.0);
+    lk_json_out_number(o, "tenth", 0.1);
+    lk_json_out_number(o, "nan", NAN);
+    lk_json_out_number(o, "inf", INFINITY);
+    lk_json_out_int(o, "int", INT64_MIN);
+    lk_json_out_bool(o, "yes", true);
+    lk_json_out_null(o, "nothing");
+    lk_json_out_array(o, "empty");
+    lk_json_out_close(o);
+    lk_json_out_array(o, "rows");
+    for (int i = 0; i < 2; i++) {
+        lk_json_out_compact(o);
+        lk_json_out_array(o, NULL);
+        lk_json_out_int(o, NULL, i);
+        lk_json_out_object(o, NULL);
+        lk_json_out_raw(o, "ts", "%d.%03d", 1, 5);
+        lk_json_out_close(o);
+        lk_json_out_close(o);
+    }
+    lk_json_out_close(o);
+    lk_json_out_close(o);
+}
+
+START_TEST(written_text)
+{
+    static const char want[] = "{\n"
+                               "  \"text\": \"q\\\" b\\\\ n\\u000a t\\u0001 \xc3\xa9 \\ufffd "
+                               "\\ufffd\\ufffd\\ufffd.\",\n"
+                               "  \"third\": 0.3333333333333333,\n"
+                               "  \"tenth\": 0.1,\n"
+                               "  \"nan\": null,\n"
+                               "  \"inf\": null,\n"
+                               "  \"int\": -9223372036854775808,\n"
+                               "  \"yes\": true,\n"
+                               "  \"nothing\": null,\n"
+                               "  \"empty\": [],\n"
+                               "  \"rows\": [\n"
+                               "    [0, {\"ts\": 1.005}],\n"
+                               "    [1, {\"ts\": 1.005}]\n"
+                               "  ]\n"
+                               "}\n";
+    struct lk_writer *w = NULL;
+    struct lk_json_out *o;
+    struct lk_json_doc *doc;
+    char *text;
+    size_t size;
+    double third = 0;
+
+    ck_assert_int_eq(lk_writer_open(path, _i != 0, &w), LK_OK);
+    ck_assert_int_eq(lk_json_out_begin(w, &o), LK_OK);
+    write_sample(o);
+    ck_assert_int_eq(lk_json_out_end(o), LK_OK);
+    ck_assert_int_eq(lk_writer_commit(w), LK_OK);
+    ck_assert_int_eq(lk_file_read(path, &text, &size), LK_OK);
+    ck_assert_str_eq(text, want);
+    free(text);
+    ck_assert_int_eq(lk_json_load(path, &doc), LK_OK);
+    ck_assert_int_eq(lk_json_number(lk_json_root(doc), "third", &third), LK_OK);
+    ck_assert_double_eq(third, 1.0 / 3.0);
+    lk_json_free(doc);
+}
+END_TEST
+
+static void no_key(struct lk_json_out *o)
+{
+    lk_json_out_object(o, NULL);
+    lk_json_out_int(o, NULL, 1);
+}
+
+static void key_in_array(struct lk_json_out *o)
+{
+    lk_json_out_array(o, NULL);
+    lk_json_out_int(o, "k", 1);
+}
+
+static void left_open(struct lk_json_out *o)
+{
+    lk_json_out_array(o, NULL);
+}
+
+static void closed_twice(struct lk_json_out *o)
+{
+    lk_json_out_array(o, NULL);
+    lk_json_out_close(o);
+    lk_json_out_close(o);
+}
+
+static void two_roots(struct lk_json_out *o)
+{
+    lk_json_out_int(o, NULL, 1);
+    lk_json_out_int(o, NULL, 1);
+}
+
+static void too_deep(struct lk_json_out *o)
+{
+    for (int i = 0; i < 65; i++)
+        lk_json_out_array(o, NULL);
+}
+
+static void (*const misuses[])(struct lk_json_out *) = {no_key,       key_in_array, left_open,
+                                                        closed_twice, two_roots,    too_deep};
+
+START_TEST(misuse_sticks)
+{
+    struct lk_writer *w = NULL;
+    struct lk_json_out *o;
+
+    ck_assert_int_eq(lk_writer_open(path, false, &w), LK_OK);
+    ck_assert_int_eq(lk_json_out_begin(w, &o), LK_OK);
+    misuses[_i](o);
+    (void)lk_fail(LK_EIO, "another error");
+    ck_assert_int_eq(lk_json_out_end(o), LK_EINTERNAL);
+    ck_assert_ptr_nonnull(strstr(lk_error_text(), "JSON"));
+    lk_writer_abandon(w);
+}
+END_TEST
+
+Suite *lk_suite_json(void)
+{
+    Suite *s = suite_create("json");
+    TCase *t = tcase_create("json");
+
+    tcase_add_checked_fixture(t, make_folder, remove_folder);
+    tcase_add_loop_test(t, documents_parse_or_say_where, 0, (int)LK_COUNT(documents));
+    tcase_add_test(t, many_keys_and_one_twice);
+    tcase_add_test(t, depth_is_limited);
+    tcase_add_test(t, values_are_read);
+    tcase_add_test(t, integers_are_exact);
+    tcase_add_loop_test(t, refusals_name_line_and_key, 0, (int)LK_COUNT(refusals));
+    tcase_add_test(t, a_typo_gets_a_suggestion);
+    tcase_add_loop_test(t, schema_and_version, 0, (int)LK_COUNT(schemas));
+    tcase_add_loop_test(t, a_stream_gives_events, 0, 2);
+    tcase_add_test(t, a_hook_stops_the_stream);
+    tcase_add_test(t, lines_of_a_large_file);
+    tcase_add_loop_test(t, damaged_gzip_is_an_error, 0, 2);
+    tcase_add_test(t, no_file);
+    tcase_add_loop_test(t, walks_give_items_and_members, 0, (int)LK_COUNT(walks));
+    tcase_add_loop_test(t, written_text, 0, 2);
+    tcase_add_loop_test(t, misuse_sticks, 0, (int)LK_COUNT(misuses));
+    suite_add_tcase(s, t);
+    return s;
+}
