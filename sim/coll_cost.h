@@ -1,0 +1,50 @@
+/*
+ * What a collective takes on a cluster, with interval and evidence, best source first:
+ *
+ *  1. points measured with this many ranks on this many nodes: a monotone curve over bytes
+ *     (sim/curve.h), beyond the largest at its bandwidth, before the smallest at its time;
+ *  2. points of other rank counts: the nearest one's curve, times the alpha-beta model here over
+ *     the alpha-beta model there (sim/coll_fit.h), made monotone again; the fit's own error widens
+ *     the interval with every doubling of the ranks;
+ *  3. no points: the alpha-beta model with the cluster's fits, or its links' datasheet numbers.
+ *
+ * AUTO takes points measured as "auto"; where there are none, the fastest algorithm for the size.
+ */
+#ifndef LK_SIM_COLL_COST_H
+#define LK_SIM_COLL_COST_H
+
+#include "base/cluster.h"
+#include "base/forecast.h"
+#include "base/rng.h"
+#include "base/status.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct lk_cost {
+    double seconds, lo, hi; /* 90 % */
+    enum lk_evidence evidence;
+    double reach; /* EXTRAPOLATED: how many times beyond the evidence, in ranks or in bytes */
+    bool reach_is_bytes;
+};
+
+struct lk_cost_model;
+
+/*
+ * Compiles a cluster. draw NULL: the estimates. Otherwise one draw of what they might be: each
+ * curve and each constant moved by its interval, as a whole, because the errors of a sweep are
+ * common to its points. Points without fits are fitted here. The cluster is not kept.
+ */
+enum lk_status lk_cost_model_create(const struct lk_cluster *c, struct lk_rng *draw,
+                                    struct lk_cost_model **out);
+void lk_cost_model_destroy(struct lk_cost_model *m); /* NULL is legal */
+
+/*
+ * Cost of n sizes. ranks 1 costs 0, measured. Non-decreasing in bytes. LK_EEVIDENCE says what is
+ * missing and the run that would supply it. pre: 1 <= nodes <= ranks, nodes divides ranks.
+ */
+enum lk_status lk_cost_eval(const struct lk_cost_model *m, enum lk_coll coll, enum lk_algo algo,
+                            int ranks, int nodes, const uint64_t *bytes, size_t n,
+                            struct lk_cost *out);
+
+#endif

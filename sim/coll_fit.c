@@ -1,0 +1,374 @@
+/* The alpha-beta model of collectives and its fit. */
+#include "sim/coll_fit.h"
+
+#include "base/array.h"
+#include "base/stats.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { COLUMNS = 3, MIN_POINTS = 3, HUBER_ROUNDS = 3, RESAMPLES = 200 };
+
+/* Huber's tuning constant: 95 % efficiency at the normal distribution. */
+static const double HUBER_K = 1.345;
+
+/* ceil(log2 n). pre: n >= 1. */
+static int log2_ceil(int n)
+{
+    int k = 0;
+
+    while ((1LL << k) < n)
+        k++;
+    return k;
+}
+
+/*
+ * A ring passes every part to the next rank: rounds of ranks - 1 hops, of which one a node and
+ * round leaves the node. A tree goes down (and up) its levels; the levels over nodes are inter.
+ */
+static double ring_hops(int rounds, int n)
+{
+    return rounds * (n - 1);
+}
+
+static double tree_hops(int rounds, int n)
+{
+    return rounds * log2_ceil(n);
+}
+
+/* Passes over a ring or tree, and bytes sent a rank over the collective's bytes: ring_wire 1 as in
+ * base/coll.h, else `wire` times the buffer. rounds 0: not offered. */
+struct shape_row {
+    int rounds;
+    double wire;
+    bool ring_wire;
+};
+
+static const struct shape_row ring_rows[LK_COLL_COUNT] = {
+    [LK_ALL_REDUCE] = {.rounds = 2,        .ring_wire = true},
+    [LK_REDUCE_SCATTER] = {.rounds = 1,                  .ring_wire = true},
+    [LK_ALL_GATHER] = {.rounds = 1,.ring_wire = true},
+    [LK_BROADCAST] = {.rounds = 1,        .wire = 1},
+    [LK_BARRIER] = {.rounds = 2                 },
+};
+
+static const struct shape_row tree_rows[LK_COLL_COUNT] = {
+    [LK_ALL_REDUCE] = {.rounds = 2, .wire = 2},
+    [LK_BROADCAST] = {.rounds = 1,           .wire = 1},
+    [LK_BARRIER] = {.rounds = 2},
+};
+
+static const struct {
+    double (*hops)(int rounds, int n);
+    const struct shape_row *coll;
+} algos[LK_ALGO_COUNT] = {
+    [LK_ALGO_AUTO] = {ring_hops, ring_rows},
+    [LK_ALGO_RING] = {ring_hops, ring_rows},
+    [LK_ALGO_TREE] = {tree_hops, tree_rows},
+};
+
+bool lk_coll_shape(enum lk_coll coll, enum lk_algo algo, double bytes, int ranks, int nodes,
+                   struct lk_coll_shape *out)
+{
+    const struct shape_row *row = &algos[algo].coll[coll];
+    double hops;
+
+    if (!row->rounds)
+        return false;
+    *out = (struct lk_coll_shape){0};
+    if (ranks < 2)
+        return true;
+    hops = algos[algo].hops(row->rounds, ranks);
+    out->hops_inter = nodes > 1 ? algos[algo].hops(row->rounds, nodes) : 0;
+    if (out->hops_inter > hops)
+        out->hops_inter = hops;
+    out->hops_intra = hops - out->hops_inter;
+    out->wire_bytes = row->ring_wire ? lk_coll_wire_bytes(coll, bytes, ranks) : row->wire * bytes;
+    return true;
+}
+
+double lk_coll_formula_s(const struct lk_coll_constants *k, const struct lk_coll_shape *shape)
+{
+    const double *bw = k->bandwidth_Bps;
+    double hops[LK_LINK_COUNT] = {
+        [LK_LINK_INTRA] = shape->hops_intra, [LK_LINK_INTER] = shape->hops_inter};
+    double s = 0, pace = INFINITY;
+
+    for (int l = 0; l < LK_LINK_COUNT; l++) {
+        if (hops[l] <= 0)
+            continue;
+        if (bw[l] <= 0)
+            return NAN;
+        s += hops[l] * k->alpha_s[l];
+        pace = fmin(pace, bw[l]);
+    }
+    return s > 0 || pace < INFINITY ? k->launch_s + s + shape->wire_bytes / pace : 0;
+}
+
+/* ---- The fit ---- */
+
+/* The rows of the least squares problem: a[i] . (launch, alpha, 1/bandwidth) = t[i]. */
+struct problem {
+    size_t n;
+    double *a;             /* n * COLUMNS, as measured */
+    double *t;             /* s, less what the other kind of link took */
+    double *scaled, *ones; /* work space: rows over their time and weight */
+    bool launch_known;     /* more than one count of hops */
+};
+
+static void problem_fini(struct problem *p)
+{
+    free(p->a);
+    free(p->t);
+    free(p->scaled);
+    free(p->ones);
+}
+
+static bool belongs(const struct lk_cluster_point *p, enum lk_coll coll, enum lk_algo algo,
+                    enum lk_link link)
+{
+    return p->coll == coll && p->algo == algo && p->ranks > 1 && p->bytes > 0 &&
+           (p->nodes > 1) == (link == LK_LINK_INTER);
+}
+
+static enum lk_status problem_init(struct problem *p, const struct lk_cluster_point *points,
+                                   size_t n, enum lk_coll coll, enum lk_algo algo,
+                                   enum lk_link link, const struct lk_cluster_fit *intra)
+{
+    enum lk_status st = LK_OK;
+    double first_hops = 0;
+
+    *p = (struct problem){0};
+    LK_TRY(lk_alloc(&p->a, n * COLUMNS, sizeof *p->a));
+    LK_TRY(lk_alloc(&p->t, n, sizeof *p->t));
+    LK_TRY(lk_alloc(&p->scaled, n * COLUMNS, sizeof *p->scaled));
+    LK_TRY(lk_alloc(&p->ones, n, sizeof *p->ones));
+    for (size_t i = 0; i < n; i++) {
+        const struct lk_cluster_point *q = &points[i];
+        struct lk_coll_shape shape;
+        double hops, t = q->time_s.value;
+
+        if (!belongs(q, coll, algo, link) ||
+            !lk_coll_shape(coll, algo, (double)q->bytes, q->ranks, q->nodes, &shape))
+            continue;
+        hops = link == LK_LINK_INTER ? shape.hops_inter : shape.hops_intra;
+        if (link == LK_LINK_INTER && shape.hops_intra > 0) {
+            if (!intra)
+                continue;
+            t -= shape.hops_intra * intra->alpha_s.value;
+        }
+        if (t <= 0)
+            continue;
+        p->a[p->n * COLUMNS] = 1;
+        p->a[p->n * COLUMNS + 1] = hops;
+        p->a[p->n * COLUMNS + 2] = shape.wire_bytes;
+        p->t[p->n] = t;
+        if (!p->n)
+            first_hops = hops;
+        else if (hops < first_hops || hops > first_hops)
+            p->launch_known = true;
+        p->n++;
+    }
+out:
+    if (st != LK_OK)
+        problem_fini(p);
+    return st;
+}
+
+/* Relative error of row i. */
+static double residual(const struct problem *p, const double *c, size_t i)
+{
+    const double *a = &p->a[i * COLUMNS];
+
+    return (c[0] * a[0] + c[1] * a[1] + c[2] * a[2]) / p->t[i] - 1;
+}
+
+/*
+ * Solves with the rows picked (NULL: all). Columns are scaled to like size, because seconds a hop
+ * and seconds a byte differ by many powers of ten.
+ */
+static enum lk_status solve(const struct problem *p, const size_t *pick, double *c)
+{
+    enum lk_status st = LK_OK;
+    double scale[COLUMNS] = {0}, spread, *errors = NULL;
+
+    LK_TRY(lk_alloc(&errors, p->n, sizeof *errors));
+    for (size_t i = 0; i < p->n; i++)
+        for (int j = 0; j < COLUMNS; j++)
+            scale[j] = fmax(scale[j], p->a[i * COLUMNS + (size_t)j] / p->t[i]);
+    for (int round = 0; round <= HUBER_ROUNDS; round++) {
+        spread = 0;
+        if (round) {
+            for (size_t i = 0; i < p->n; i++)
+                errors[i] = fabs(residual(p, c, pick ? pick[i] : i));
+            spread = 1.4826 * lk_stats_median(errors, p->n);
+        }
+        for (size_t i = 0; i < p->n; i++) {
+            size_t from = pick ? pick[i] : i;
+            double e = spread > 0 ? fabs(residual(p, c, from)) / (HUBER_K * spread) : 0;
+            double w = e > 1 ? 1 / sqrt(e) : 1;
+
+            for (int j = 0; j < COLUMNS; j++)
+                p->scaled[i * COLUMNS + (size_t)j] =
+                    (j == 0 && !p->launch_known) || scale[j] <= 0
+                        ? 0
+                        : w * p->a[from * COLUMNS + (size_t)j] / p->t[from] / scale[j];
+            p->ones[i] = w;
+        }
+        LK_TRY(lk_stats_nnls(p->scaled, p->ones, p->n, COLUMNS, c));
+        for (int j = 0; j < COLUMNS; j++)
+            c[j] = scale[j] > 0 ? c[j] / scale[j] : 0;
+    }
+out:
+    free(errors);
+    return st;
+}
+
+/* 1/bandwidth that was not resolved, because all sizes are small: the best rate that was seen. */
+static double best_inverse_rate(const struct problem *p)
+{
+    double best = 0;
+
+    for (size_t i = 0; i < p->n; i++)
+        best = fmax(best, p->a[i * COLUMNS + 2] / p->t[i]);
+    return 1 / best;
+}
+
+static enum lk_status resample(const struct problem *p, uint64_t seed, double *draws)
+{
+    enum lk_status st = LK_OK;
+    struct lk_rng g = lk_rng_init(seed, lk_rng_stream("coll_fit", 0));
+    double floor_inverse = best_inverse_rate(p);
+    size_t *pick = NULL;
+
+    LK_TRY(lk_alloc(&pick, p->n, sizeof *pick));
+    for (size_t d = 0; d < RESAMPLES; d++) {
+        double c[COLUMNS];
+
+        for (size_t i = 0; i < p->n; i++)
+            pick[i] = (size_t)lk_rng_below(&g, p->n);
+        LK_TRY(solve(p, pick, c));
+        draws[d] = c[0];
+        draws[RESAMPLES + d] = c[1];
+        draws[2 * RESAMPLES + d] = c[2] > 0 ? c[2] : floor_inverse;
+    }
+out:
+    free(pick);
+    return st;
+}
+
+static enum lk_status set_constants(const struct problem *p, const double *c, double *draws,
+                                    struct lk_cluster_fit *out)
+{
+    enum lk_status st = LK_OK;
+    double lo[COLUMNS], hi[COLUMNS], sum = 0;
+    double inverse = c[2] > 0 ? c[2] : best_inverse_rate(p);
+
+    for (int j = 0; j < COLUMNS; j++) {
+        lo[j] = lk_stats_quantile(&draws[j * RESAMPLES], RESAMPLES, 0.05);
+        hi[j] = lk_stats_quantile(&draws[j * RESAMPLES], RESAMPLES, 0.95);
+    }
+    for (size_t i = 0; i < p->n; i++)
+        sum += residual(p, c, i) * residual(p, c, i);
+    LK_TRY(lk_quantity_set(&out->launch_s, c[0], fmin(lo[0], c[0]), fmax(hi[0], c[0]), p->n,
+                           p->launch_known ? "fit to points"
+                                           : "one rank count: not told apart from the hops"));
+    LK_TRY(lk_quantity_set(&out->alpha_s, c[1], fmin(lo[1], c[1]), fmax(hi[1], c[1]), p->n,
+                           p->launch_known ? "fit to points" : "fit to points, with the launch"));
+    LK_TRY(lk_quantity_set(&out->bandwidth_Bps, 1 / inverse, 1 / fmax(hi[2], inverse),
+                           1 / fmin(lo[2], inverse), p->n,
+                           c[2] > 0 ? "fit to points" : "best rate seen: the sizes are too small"));
+    LK_TRY(lk_quantity_set(&out->error, sqrt(sum / (double)p->n), NAN, NAN, p->n,
+                           "rms of relative errors"));
+out:
+    return st;
+}
+
+enum lk_status lk_coll_fit(const struct lk_cluster_point *points, size_t n, enum lk_coll coll,
+                           enum lk_algo algo, enum lk_link link, const struct lk_cluster_fit *intra,
+                           uint64_t seed, struct lk_cluster_fit *out)
+{
+    enum lk_status st = LK_OK;
+    struct problem p = {0};
+    struct lk_cluster_fit fit = {.coll = coll, .algo = algo, .link = link};
+    double c[COLUMNS], *draws = NULL;
+
+    LK_TRY(problem_init(&p, points, n, coll, algo, link, intra));
+    if (p.n < MIN_POINTS) {
+        st = lk_fail(LK_EEVIDENCE, "%s by %s: %zu points %s nodes, a fit needs %d",
+                     lk_coll_name(coll), lk_algo_name(algo), p.n,
+                     link == LK_LINK_INTER ? "between" : "inside", (int)MIN_POINTS);
+        goto out;
+    }
+    LK_TRY(lk_alloc(&draws, (size_t)RESAMPLES * COLUMNS, sizeof *draws));
+    LK_TRY(solve(&p, NULL, c));
+    LK_TRY(resample(&p, seed, draws));
+    LK_TRY(set_constants(&p, c, draws, &fit));
+    *out = fit;
+out:
+    if (st != LK_OK)
+        lk_cluster_fit_fini(&fit);
+    problem_fini(&p);
+    free(draws);
+    return st;
+}
+
+void lk_cluster_fit_fini(struct lk_cluster_fit *f)
+{
+    lk_quantity_fini(&f->launch_s);
+    lk_quantity_fini(&f->alpha_s);
+    lk_quantity_fini(&f->bandwidth_Bps);
+    lk_quantity_fini(&f->error);
+}
+
+static size_t count_points(const struct lk_cluster *c, enum lk_coll coll, enum lk_algo algo,
+                           enum lk_link link)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < c->n_points; i++)
+        n += belongs(&c->points[i], coll, algo, link);
+    return n;
+}
+
+enum lk_status lk_coll_fit_cluster(struct lk_cluster *c, uint64_t seed)
+{
+    enum lk_status st = LK_OK;
+    struct lk_cluster_fit *fits = NULL;
+    size_t n = 0;
+
+    LK_TRY(lk_alloc(&fits, (size_t)LK_COLL_COUNT * LK_ALGO_COUNT * LK_LINK_COUNT, sizeof *fits));
+    for (int coll = 0; coll < LK_COLL_COUNT; coll++)
+        for (int algo = 0; algo < LK_ALGO_COUNT; algo++) {
+            const struct lk_cluster_fit *intra = NULL;
+
+            for (int link = 0; link < LK_LINK_COUNT; link++) {
+                if (coll == LK_BARRIER || count_points(c, (enum lk_coll)coll, (enum lk_algo)algo,
+                                                       (enum lk_link)link) < MIN_POINTS)
+                    continue;
+                st = lk_coll_fit(c->points, c->n_points, (enum lk_coll)coll, (enum lk_algo)algo,
+                                 (enum lk_link)link, intra, seed, &fits[n]);
+                if (st == LK_EEVIDENCE) { /* inter points that need a missing intra fit */
+                    st = LK_OK;
+                    continue;
+                }
+                if (st != LK_OK)
+                    goto out;
+                if (link == LK_LINK_INTRA)
+                    intra = &fits[n];
+                n++;
+            }
+        }
+    for (size_t i = 0; i < c->n_fits; i++)
+        lk_cluster_fit_fini(&c->fits[i]);
+    free(c->fits);
+    c->fits = fits;
+    c->n_fits = n;
+    fits = NULL;
+out:
+    for (size_t i = 0; fits && i < n; i++)
+        lk_cluster_fit_fini(&fits[i]);
+    free(fits);
+    return st;
+}
