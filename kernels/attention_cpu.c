@@ -1,0 +1,204 @@
+/*
+ * Causal attention, float32. Queries go in blocks: a block's products with all keys it may see are
+ * matrix products on strided slices of qkv, and most of the upper triangle is never computed.
+ * Within a block probabilities above the diagonal are 0.
+ */
+#include "kernels/gemm.h"
+#include "kernels/impl.h"
+#include "kernels/vecmath.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { BLOCK = 64 }; /* queries; larger wastes more of the triangle, smaller more calls */
+
+/* One sample and head: what both directions need. */
+struct slice {
+    size_t context, channels, width; /* width: channels of a head */
+    size_t qkv_at, out_at, probs_at; /* offsets of its first element */
+    float factor;                    /* 1 / sqrt(width) */
+};
+
+static struct slice make_slice(size_t i, size_t context, size_t channels, size_t heads)
+{
+    size_t sample = i / heads, head = i % heads, width = channels / heads;
+
+    return (struct slice){.context = context,
+                          .channels = channels,
+                          .width = width,
+                          .qkv_at = sample * context * 3 * channels + head * width,
+                          .out_at = sample * context * channels + head * width,
+                          .probs_at = i * context * context,
+                          .factor = 1 / sqrtf((float)width)};
+}
+
+static float row_max(const float *x, size_t n)
+{
+    float max = x[0];
+
+#pragma omp simd reduction(max : max)
+    for (size_t i = 0; i < n; i++)
+        max = x[i] > max ? x[i] : max;
+    return max;
+}
+
+/* Softmax of x(0..n-1) in place, x(n..end-1) = 0. */
+static void softmax_row(float *restrict x, size_t n, size_t end)
+{
+    float max = row_max(x, n), sum = 0, inverse;
+
+#pragma omp simd reduction(+ : sum)
+    for (size_t i = 0; i < n; i++) {
+        x[i] = lk_vecmath_exp(x[i] - max);
+        sum += x[i];
+    }
+    inverse = 1 / sum;
+    for (size_t i = 0; i < n; i++)
+        x[i] *= inverse;
+    memset(x + n, 0, (end - n) * sizeof *x);
+}
+
+static void forward_block(const struct lk_attention_forward_args *a, const struct slice *s,
+                          size_t first, size_t end)
+{
+    size_t stride = 3 * s->channels;
+    const float *q = (const float *)a->qkv + s->qkv_at;
+    float *probs = (float *)a->probs + s->probs_at + first * s->context;
+    struct lk_gemm scores = {.m = end - first,
+                             .n = end,
+                             .k = s->width,
+                             .alpha = s->factor,
+                             .a = q + first * stride,
+                             .b = q + s->channels,
+                             .c = probs,
+                             .a_stride = stride,
+                             .b_stride = stride,
+                             .c_stride = s->context,
+                             .b_transposed = true};
+    struct lk_gemm values = {.m = end - first,
+                             .n = s->width,
+                             .k = end,
+                             .alpha = 1,
+                             .a = probs,
+                             .b = q + 2 * s->channels,
+                             .c = (float *)a->out + s->out_at + first * s->channels,
+                             .a_stride = s->context,
+                             .b_stride = stride,
+                             .c_stride = s->channels};
+
+    lk_gemm_run(&scores);
+    for (size_t t = first; t < end; t++)
+        softmax_row(probs + (t - first) * s->context, t + 1, end);
+    lk_gemm_run(&values);
+}
+
+void lk_attention_forward_cpu(const void *args)
+{
+    const struct lk_attention_forward_args *a = args;
+
+    for (size_t i = 0; i < a->samples * a->heads; i++) {
+        struct slice s = make_slice(i, a->context, a->channels, a->heads);
+
+        for (size_t first = 0; first < s.context; first += BLOCK) {
+            size_t end = first + BLOCK < s.context ? first + BLOCK : s.context;
+
+            forward_block(a, &s, first, end);
+        }
+    }
+}
+
+/* dprobs becomes the gradient of the scores before the factor; 0 above the diagonal. */
+static void softmax_backward_row(float *restrict dprobs, const float *restrict probs, size_t n,
+                                 size_t end)
+{
+    float mean = 0;
+
+#pragma omp simd reduction(+ : mean)
+    for (size_t i = 0; i < n; i++)
+        mean += probs[i] * dprobs[i];
+    for (size_t i = 0; i < n; i++)
+        dprobs[i] = probs[i] * (dprobs[i] - mean);
+    memset(dprobs + n, 0, (end - n) * sizeof *dprobs);
+}
+
+/* The block's rows of dq, and its share of dk and dv: `last` starts those, others add. */
+static void backward_block(const struct lk_attention_backward_args *a, const struct slice *s,
+                           size_t first, size_t end, bool last)
+{
+    size_t stride = 3 * s->channels, rows = end - first;
+    const float *q = (const float *)a->qkv + s->qkv_at, *k = q + s->channels;
+    float *dq = (float *)a->dqkv + s->qkv_at, *dk = dq + s->channels;
+    const float *probs = (const float *)a->probs + s->probs_at + first * s->context;
+    const float *dout = (const float *)a->dout + s->out_at + first * s->channels;
+    float *dscores = a->scratch;
+    struct lk_gemm dprobs_of = {.m = rows,
+                                .n = end,
+                                .k = s->width,
+                                .alpha = 1,
+                                .a = dout,
+                                .a_stride = s->channels,
+                                .b = q + 2 * s->channels,
+                                .b_stride = stride,
+                                .b_transposed = true,
+                                .c = dscores,
+                                .c_stride = end};
+    struct lk_gemm dq_of = {.m = rows,
+                            .n = s->width,
+                            .k = end,
+                            .alpha = s->factor,
+                            .a = dscores,
+                            .a_stride = end,
+                            .b = k,
+                            .b_stride = stride,
+                            .c = dq + first * stride,
+                            .c_stride = stride};
+    struct lk_gemm dk_of = {.m = end,
+                            .n = s->width,
+                            .k = rows,
+                            .alpha = s->factor,
+                            .beta = last ? 0 : 1,
+                            .a = dscores,
+                            .a_stride = end,
+                            .a_transposed = true,
+                            .b = q + first * stride,
+                            .b_stride = stride,
+                            .c = dk,
+                            .c_stride = stride};
+    struct lk_gemm dv_of = {.m = end,
+                            .n = s->width,
+                            .k = rows,
+                            .alpha = 1,
+                            .beta = last ? 0 : 1,
+                            .a = probs,
+                            .a_stride = s->context,
+                            .a_transposed = true,
+                            .b = dout,
+                            .b_stride = s->channels,
+                            .c = dk + s->channels,
+                            .c_stride = stride};
+
+    lk_gemm_run(&dprobs_of);
+    for (size_t t = first; t < end; t++)
+        softmax_backward_row(dscores + (t - first) * end, probs + (t - first) * s->context, t + 1,
+                             end);
+    lk_gemm_run(&dq_of);
+    lk_gemm_run(&dk_of);
+    lk_gemm_run(&dv_of);
+}
+
+void lk_attention_backward_cpu(const void *args)
+{
+    const struct lk_attention_backward_args *a = args;
+    size_t blocks = (a->context + BLOCK - 1) / BLOCK;
+
+    for (size_t i = 0; i < a->samples * a->heads; i++) {
+        struct slice s = make_slice(i, a->context, a->channels, a->heads);
+
+        /* Backwards: the last block sees all keys, so its products start dk and dv. */
+        for (size_t b = blocks; b-- > 0;) {
+            size_t end = (b + 1) * BLOCK < s.context ? (b + 1) * BLOCK : s.context;
+
+            backward_block(a, &s, b * BLOCK, end, b + 1 == blocks);
+        }
+    }
+}

@@ -1,0 +1,125 @@
+/*
+ * Matrix products. Without OpenBLAS: panels of b and strips of a are copied to the stack, so that
+ * the inner loop reads consecutive floats whatever is transposed; its tile of c stays in registers.
+ */
+#include "kernels/gemm.h"
+#include "kernels/ops.h"
+
+#ifdef LK_HAVE_OPENBLAS
+#include <cblas.h>
+
+void lk_kernels_init(void)
+{
+    openblas_set_num_threads(1);
+}
+
+static void multiply(const struct lk_gemm *g)
+{
+    cblas_sgemm(CblasRowMajor, g->a_transposed ? CblasTrans : CblasNoTrans,
+                g->b_transposed ? CblasTrans : CblasNoTrans, (int)g->m, (int)g->n, (int)g->k,
+                g->alpha, g->a, (int)g->a_stride, g->b, (int)g->b_stride, g->beta, g->c,
+                (int)g->c_stride);
+}
+
+#else
+
+enum {
+    TILE_ROWS = 6, /* with TILE_COLS: what fits the 16 registers of AVX2 */
+    TILE_COLS = 16,
+    PANEL_DEPTH = 256 /* a panel of b is 16 KiB: half of a first-level cache */
+};
+
+void lk_kernels_init(void)
+{
+}
+
+/* Copies op(b)(k0.., j0..) to panel(depth, TILE_COLS), zero beyond the columns there are. */
+static void pack_b(const struct lk_gemm *g, size_t k0, size_t depth, size_t j0, float *panel)
+{
+    size_t row = g->b_transposed ? 1 : g->b_stride;
+    size_t column = g->b_transposed ? g->b_stride : 1;
+    size_t columns = g->n - j0 < TILE_COLS ? g->n - j0 : TILE_COLS;
+
+    for (size_t k = 0; k < depth; k++)
+        for (size_t j = 0; j < TILE_COLS; j++)
+            panel[k * TILE_COLS + j] =
+                j < columns ? g->b[(k0 + k) * row + (j0 + j) * column] : 0.0f;
+}
+
+/* Copies alpha * op(a)(i0.., k0..) to strip(depth, TILE_ROWS), zero beyond the rows there are. */
+static void pack_a(const struct lk_gemm *g, size_t i0, size_t k0, size_t depth, float *strip)
+{
+    size_t row = g->a_transposed ? 1 : g->a_stride;
+    size_t column = g->a_transposed ? g->a_stride : 1;
+    size_t rows = g->m - i0 < TILE_ROWS ? g->m - i0 : TILE_ROWS;
+
+    for (size_t k = 0; k < depth; k++)
+        for (size_t i = 0; i < TILE_ROWS; i++)
+            strip[k * TILE_ROWS + i] =
+                i < rows ? g->alpha * g->a[(i0 + i) * row + (k0 + k) * column] : 0.0f;
+}
+
+/* tile += strip * panel. */
+static void multiply_tile(const float *restrict strip, const float *restrict panel, size_t depth,
+                          float tile[restrict TILE_ROWS][TILE_COLS])
+{
+    float sum[TILE_ROWS][TILE_COLS] = {{0}};
+
+    for (size_t k = 0; k < depth; k++)
+        for (size_t i = 0; i < TILE_ROWS; i++)
+#pragma omp simd
+            for (size_t j = 0; j < TILE_COLS; j++)
+                sum[i][j] += strip[k * TILE_ROWS + i] * panel[k * TILE_COLS + j];
+    for (size_t i = 0; i < TILE_ROWS; i++)
+        for (size_t j = 0; j < TILE_COLS; j++)
+            tile[i][j] = sum[i][j];
+}
+
+static void add_tile(const struct lk_gemm *g, size_t i0, size_t j0, float beta,
+                     float tile[TILE_ROWS][TILE_COLS])
+{
+    for (size_t i = i0; i < g->m && i < i0 + TILE_ROWS; i++)
+        for (size_t j = j0; j < g->n && j < j0 + TILE_COLS; j++) {
+            float *c = &g->c[i * g->c_stride + j];
+
+            *c = (beta == 0.0f ? 0.0f : beta * *c) + tile[i - i0][j - j0];
+        }
+}
+
+static void multiply(const struct lk_gemm *g)
+{
+    float panel[PANEL_DEPTH * TILE_COLS], strip[PANEL_DEPTH * TILE_ROWS];
+    float tile[TILE_ROWS][TILE_COLS];
+
+    for (size_t j0 = 0; j0 < g->n; j0 += TILE_COLS)
+        for (size_t k0 = 0; k0 < g->k; k0 += PANEL_DEPTH) {
+            size_t depth = g->k - k0 < PANEL_DEPTH ? g->k - k0 : PANEL_DEPTH;
+
+            pack_b(g, k0, depth, j0, panel);
+            for (size_t i0 = 0; i0 < g->m; i0 += TILE_ROWS) {
+                pack_a(g, i0, k0, depth, strip);
+                multiply_tile(strip, panel, depth, tile);
+                add_tile(g, i0, j0, k0 ? 1.0f : g->beta, tile);
+            }
+        }
+}
+#endif
+
+/* A product over nothing is 0. */
+static void scale_only(const struct lk_gemm *g)
+{
+    for (size_t i = 0; i < g->m; i++)
+        for (size_t j = 0; j < g->n; j++) {
+            float *c = &g->c[i * g->c_stride + j];
+
+            *c = g->beta == 0.0f ? 0.0f : g->beta * *c;
+        }
+}
+
+void lk_gemm_run(const struct lk_gemm *g)
+{
+    if (g->k == 0)
+        scale_only(g);
+    else if (g->m > 0 && g->n > 0)
+        multiply(g);
+}

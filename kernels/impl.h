@@ -1,0 +1,14 @@
+/* Private to kernels/: the implementations behind the rows of kernels/ops.c. */
+#ifndef LK_KERNELS_IMPL_H
+#define LK_KERNELS_IMPL_H
+
+#include "kernels/ops.h"
+
+/* lk_<op>_cpu and lk_<op>_ref: args is a const struct lk_<op>_args *. */
+#define LK_OP_IMPL_(op)                                                                            \
+    void lk_##op##_cpu(const void *args);                                                          \
+    void lk_##op##_ref(const void *args);
+LK_OP_LIST(LK_OP_IMPL_)
+#undef LK_OP_IMPL_
+
+#endif

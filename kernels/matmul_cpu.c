@@ -1,0 +1,104 @@
+/* The linear layer, float32: matrix products by kernels/gemm.h. */
+#include "kernels/gemm.h"
+#include "kernels/impl.h"
+
+#include <string.h>
+
+/* What the product is added to: bias, residual or their sum. */
+static void start_rows(const struct lk_matmul_forward_args *a)
+{
+    const float *restrict bias = a->bias;
+    size_t n = a->outputs;
+
+    for (size_t r = 0; r < a->rows; r++) {
+        float *out = (float *)a->out + r * n;
+        const float *residual = a->residual ? (const float *)a->residual + r * n : NULL;
+
+        if (residual && bias)
+            for (size_t c = 0; c < n; c++)
+                out[c] = residual[c] + bias[c];
+        else if (residual != out)
+            memcpy(out, residual ? residual : bias, n * sizeof *out);
+    }
+}
+
+void lk_matmul_forward_cpu(const void *args)
+{
+    const struct lk_matmul_forward_args *a = args;
+    bool starts = a->bias || a->residual;
+    struct lk_gemm g = {.m = a->rows,
+                        .n = a->outputs,
+                        .k = a->inputs,
+                        .alpha = 1,
+                        .beta = starts ? 1 : 0,
+                        .a = a->in,
+                        .b = a->weight,
+                        .c = a->out,
+                        .a_stride = a->inputs,
+                        .b_stride = a->inputs,
+                        .c_stride = a->outputs,
+                        .b_transposed = true};
+
+    if (starts)
+        start_rows(a);
+    lk_gemm_run(&g);
+}
+
+void lk_matmul_backward_input_cpu(const void *args)
+{
+    const struct lk_matmul_backward_input_args *a = args;
+    struct lk_gemm g = {.m = a->rows,
+                        .n = a->inputs,
+                        .k = a->outputs,
+                        .alpha = 1,
+                        .beta = a->accumulate ? 1 : 0,
+                        .a = a->dout,
+                        .b = a->weight,
+                        .c = a->din,
+                        .a_stride = a->outputs,
+                        .b_stride = a->inputs,
+                        .c_stride = a->inputs};
+
+    lk_gemm_run(&g);
+}
+
+/* Column sums, four rows a pass so that the sums are loaded and stored less often. */
+static void add_columns(float *restrict sums, const float *restrict x, size_t rows, size_t n)
+{
+    size_t r = 0;
+
+    for (; r + 4 <= rows; r += 4) {
+        const float *restrict x0 = x + r * n, *restrict x1 = x0 + n;
+        const float *restrict x2 = x1 + n, *restrict x3 = x2 + n;
+
+        for (size_t c = 0; c < n; c++)
+            sums[c] += (x0[c] + x1[c]) + (x2[c] + x3[c]);
+    }
+    for (; r < rows; r++)
+        for (size_t c = 0; c < n; c++)
+            sums[c] += x[r * n + c];
+}
+
+void lk_matmul_backward_weight_cpu(const void *args)
+{
+    const struct lk_matmul_backward_weight_args *a = args;
+    struct lk_gemm g = {.m = a->outputs,
+                        .n = a->inputs,
+                        .k = a->rows,
+                        .alpha = 1,
+                        .beta = a->accumulate ? 1 : 0,
+                        .a = a->dout,
+                        .b = a->in,
+                        .c = a->dweight,
+                        .a_stride = a->outputs,
+                        .b_stride = a->inputs,
+                        .c_stride = a->inputs,
+                        .a_transposed = true};
+
+    lk_gemm_run(&g);
+    if (!a->dbias)
+        return;
+    if (!a->accumulate)
+        memset(a->dbias, 0, a->outputs * sizeof(float));
+    add_columns(a->dbias, a->dout, a->rows, a->outputs);
+}

@@ -1,0 +1,4 @@
+# -fopenmp-simd: only the pragma `omp simd`, which says loop by loop where a sum may be reordered; no
+# OpenMP runtime. -ffp-contract=fast: a multiply and an add become one instruction (ISO C mode turns
+# that off). Both leave NaN and infinity as they are, and the same build gives the same bits.
+kernels_CFLAGS := -fopenmp-simd -ffp-contract=fast

@@ -1,0 +1,230 @@
+/*
+ * The rows of LK_OP_LIST: names, implementations, and what each op costs.
+ *
+ * Costs count the operations of the formula, not those of an implementation: an exp, a division
+ * or a square root is one. Bytes assume float32 buffers.
+ */
+#include "kernels/ops.h"
+#include "kernels/impl.h"
+
+#include <assert.h>
+
+static const double real_bytes = 4;
+static const double token_bytes = 4;
+
+static struct lk_op_cost cost(double flops, double reals, double tokens)
+{
+    return (struct lk_op_cost){.flops = flops, .bytes = reals * real_bytes + tokens * token_bytes};
+}
+
+static double product(size_t a, size_t b, size_t c)
+{
+    return (double)a * (double)b * (double)c;
+}
+
+static struct lk_op_cost encoder_forward_cost(const void *args)
+{
+    const struct lk_encoder_forward_args *a = args;
+    double n = product(a->samples, a->context, a->channels);
+
+    return cost(n, 3 * n, product(a->samples, a->context, 1));
+}
+
+static struct lk_op_cost encoder_backward_position_cost(const void *args)
+{
+    const struct lk_encoder_backward_position_args *a = args;
+    double n = product(a->samples, a->context, a->channels);
+
+    return cost(n, n + product(a->wpe_rows, a->channels, 1), 0);
+}
+
+static struct lk_op_cost encoder_backward_token_cost(const void *args)
+{
+    const struct lk_encoder_backward_token_args *a = args;
+    double n = product(a->samples, a->context, a->channels);
+    double rewrite = a->accumulate ? 0 : product(a->vocab, a->channels, 1);
+
+    return cost(n, 3 * n + rewrite, product(a->samples, a->context, 1));
+}
+
+static struct lk_op_cost bytes_forward_cost(const void *args)
+{
+    const struct lk_bytes_forward_args *a = args;
+
+    return cost(2 * (double)a->n, (double)a->n, (double)a->n);
+}
+
+static struct lk_op_cost layernorm_forward_cost(const void *args)
+{
+    const struct lk_layernorm_forward_args *a = args;
+    double n = product(a->rows, a->channels, 1);
+
+    return cost(8 * n, 2 * n, 0);
+}
+
+static struct lk_op_cost layernorm_backward_cost(const void *args)
+{
+    const struct lk_layernorm_backward_args *a = args;
+    double n = product(a->rows, a->channels, 1);
+
+    return cost(14 * n, (a->accumulate_input ? 4 : 3) * n, 0);
+}
+
+/* A product of (rows, inner) and (inner, columns); `more` reals are read besides. */
+static struct lk_op_cost matmul_cost(size_t rows, size_t inner, size_t columns, double more)
+{
+    return cost(
+        2 * product(rows, inner, columns),
+        product(rows, inner, 1) + product(inner, columns, 1) + product(rows, columns, 1) + more, 0);
+}
+
+static struct lk_op_cost matmul_forward_cost(const void *args)
+{
+    const struct lk_matmul_forward_args *a = args;
+
+    return matmul_cost(a->rows, a->inputs, a->outputs,
+                       a->residual ? product(a->rows, a->outputs, 1) : 0);
+}
+
+static struct lk_op_cost matmul_backward_input_cost(const void *args)
+{
+    const struct lk_matmul_backward_input_args *a = args;
+
+    return matmul_cost(a->rows, a->outputs, a->inputs,
+                       a->accumulate ? product(a->rows, a->inputs, 1) : 0);
+}
+
+static struct lk_op_cost matmul_backward_weight_cost(const void *args)
+{
+    const struct lk_matmul_backward_weight_args *a = args;
+
+    return matmul_cost(a->outputs, a->rows, a->inputs,
+                       a->accumulate ? product(a->outputs, a->inputs, 1) : 0);
+}
+
+/* Products over the lower triangle only; about ten operations an element of it for the softmax. */
+static struct lk_op_cost attention_cost(size_t samples, size_t context, size_t channels,
+                                        size_t heads, double products, double rows_read)
+{
+    double triangle = (double)samples * (double)context * ((double)context + 1) / 2;
+
+    return cost(triangle * (2 * products * (double)channels + 10 * (double)heads),
+                rows_read * product(samples, context, channels) + triangle * (double)heads, 0);
+}
+
+static struct lk_op_cost attention_forward_cost(const void *args)
+{
+    const struct lk_attention_forward_args *a = args;
+
+    return attention_cost(a->samples, a->context, a->channels, a->heads, 2, 4);
+}
+
+static struct lk_op_cost attention_backward_cost(const void *args)
+{
+    const struct lk_attention_backward_args *a = args;
+
+    return attention_cost(a->samples, a->context, a->channels, a->heads, 4, 7);
+}
+
+static struct lk_op_cost gelu_forward_cost(const void *args)
+{
+    double n = (double)((const struct lk_gelu_forward_args *)args)->n;
+
+    return cost(9 * n, 2 * n, 0);
+}
+
+static struct lk_op_cost gelu_backward_cost(const void *args)
+{
+    double n = (double)((const struct lk_gelu_backward_args *)args)->n;
+
+    return cost(18 * n, 3 * n, 0);
+}
+
+static struct lk_op_cost relu_forward_cost(const void *args)
+{
+    double n = (double)((const struct lk_relu_forward_args *)args)->n;
+
+    return cost(n, 2 * n, 0);
+}
+
+static struct lk_op_cost relu_backward_cost(const void *args)
+{
+    double n = (double)((const struct lk_relu_backward_args *)args)->n;
+
+    return cost(n, 3 * n, 0);
+}
+
+static struct lk_op_cost cross_entropy_forward_cost(const void *args)
+{
+    const struct lk_cross_entropy_forward_args *a = args;
+    double n = product(a->rows, a->vocab, 1);
+
+    return cost(4 * n, n, (double)a->rows);
+}
+
+static struct lk_op_cost cross_entropy_backward_cost(const void *args)
+{
+    const struct lk_cross_entropy_backward_args *a = args;
+    double n = product(a->rows, a->vocab, 1);
+
+    return cost(3 * n, 2 * n, (double)a->rows);
+}
+
+static struct lk_op_cost sgd_cost(const void *args)
+{
+    const struct lk_sgd_args *a = args;
+    double n = (double)a->n;
+
+    return cost(6 * n, (a->buf ? 5 : 3) * n, 0);
+}
+
+static struct lk_op_cost adamw_cost(const void *args)
+{
+    double n = (double)((const struct lk_adamw_args *)args)->n;
+
+    return cost(15 * n, 7 * n, 0);
+}
+
+static struct lk_op_cost sum_squares_cost(const void *args)
+{
+    double n = (double)((const struct lk_sum_squares_args *)args)->n;
+
+    return cost(2 * n, n, 0);
+}
+
+static struct lk_op_cost scale_cost(const void *args)
+{
+    double n = (double)((const struct lk_scale_args *)args)->n;
+
+    return cost(n, 2 * n, 0);
+}
+
+static struct lk_op_cost fill_cost(const void *args)
+{
+    return cost(0, (double)((const struct lk_fill_args *)args)->n, 0);
+}
+
+/* A wire element is half a float. */
+static struct lk_op_cost cast_to_wire_cost(const void *args)
+{
+    return cost(0, 1.5 * (double)((const struct lk_cast_to_wire_args *)args)->n, 0);
+}
+
+static struct lk_op_cost cast_from_wire_cost(const void *args)
+{
+    return cost(0, 1.5 * (double)((const struct lk_cast_from_wire_args *)args)->n, 0);
+}
+
+static struct lk_op_cost wait_cost(const void *args)
+{
+    return (struct lk_op_cost){.seconds = ((const struct lk_wait_args *)args)->seconds};
+}
+
+#define ROW(op)                                                                                    \
+    static_assert(sizeof(struct lk_##op##_args) <= LK_OP_ARGS_MAX, #op);                           \
+    const struct lk_op lk_op_##op = {.name = #op,                                                  \
+                                     .args_bytes = sizeof(struct lk_##op##_args),                  \
+                                     .cpu = lk_##op##_cpu,                                         \
+                                     .ref = lk_##op##_ref,                                         \
+                                     .cost = op##_cost};
+LK_OP_LIST(ROW)

@@ -1,0 +1,74 @@
+/* Vector operations, float32. */
+#include "kernels/impl.h"
+
+/* In blocks, whose sums are added in float64: the error does not grow with n. */
+void lk_sum_squares_cpu(const void *args)
+{
+    enum { BLOCK = 4096 };
+    const struct lk_sum_squares_args *a = args;
+    const float *in = a->in;
+    float *out = a->out;
+    double total = a->accumulate ? (double)*out : 0;
+
+    for (size_t first = 0; first < a->n; first += BLOCK) {
+        size_t n = a->n - first < BLOCK ? a->n - first : BLOCK;
+        float sum = 0;
+
+#pragma omp simd reduction(+ : sum)
+        for (size_t i = 0; i < n; i++)
+            sum += in[first + i] * in[first + i];
+        total += (double)sum;
+    }
+    *out = (float)total;
+}
+
+void lk_scale_cpu(const void *args)
+{
+    const struct lk_scale_args *a = args;
+    float *x = a->x, factor = (float)a->factor;
+
+    for (size_t i = 0; i < a->n; i++)
+        x[i] *= factor;
+}
+
+void lk_fill_cpu(const void *args)
+{
+    const struct lk_fill_args *a = args;
+    float *x = a->x, value = (float)a->value;
+
+    for (size_t i = 0; i < a->n; i++)
+        x[i] = value;
+}
+
+void lk_cast_to_wire_cpu(const void *args)
+{
+    const struct lk_cast_to_wire_args *a = args;
+    const float *restrict in = a->in;
+    uint16_t *restrict out = a->out;
+
+    if (a->dtype == LK_F16)
+        for (size_t i = 0; i < a->n; i++)
+            out[i] = lk_f16_from_f32(in[i]);
+    else
+        for (size_t i = 0; i < a->n; i++)
+            out[i] = lk_bf16_from_f32(in[i]);
+}
+
+void lk_cast_from_wire_cpu(const void *args)
+{
+    const struct lk_cast_from_wire_args *a = args;
+    const uint16_t *restrict in = a->in;
+    float *restrict out = a->out;
+
+    if (a->dtype == LK_F16)
+        for (size_t i = 0; i < a->n; i++)
+            out[i] = lk_f32_from_f16(in[i]);
+    else
+        for (size_t i = 0; i < a->n; i++)
+            out[i] = lk_f32_from_bf16(in[i]);
+}
+
+void lk_wait_cpu(const void *args)
+{
+    (void)args;
+}
