@@ -56,6 +56,8 @@ struct lk_model_ops {
      */
     enum lk_status (*backward)(struct lk_model *m, const struct lk_batch *batch, double seed,
                                bool accumulate, const struct lk_grad_hook *hook);
+    /* (optional) Enqueues a step of the model's own instead of the optimizer: for replayed jobs. */
+    enum lk_status (*update)(struct lk_model *m);
 };
 
 struct lk_model { /* first member of a model's own struct */

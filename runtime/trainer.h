@@ -6,6 +6,7 @@
 #define LK_RUNTIME_TRAINER_H
 
 #include "base/span.h"
+#include "base/stats.h"
 #include "base/status.h"
 #include "base/trace.h"
 #include "runtime/comm.h"
@@ -19,40 +20,46 @@
 
 struct lk_train_config {
     const char *device, *comm; /* names */
-    struct lk_device_config device_config;
-    struct lk_comm_config comm_config;
-    struct lk_model_config model;
+    struct lk_device_config device_config; /* recorder is filled in by the trainer */
+    struct lk_comm_config comm_config;     /* timeout_ns is filled in by the trainer */
+    struct lk_model_config model;          /* max_samples is filled in by the trainer */
     struct lk_optim_config optim;
-    struct lk_reducer_config reducer; /* comm and streams are filled in by the trainer */
+    struct lk_reducer_config reducer; /* comm, streams and timeout are filled in by the trainer */
     int local_batch;
-    int64_t steps, warmup_steps; /* warm-up steps are run and marked, not counted */
+    int64_t steps, warmup_steps; /* warm-up steps come first, are run and marked, not counted */
     const char *data;            /* file; NULL: synthetic */
     int64_t samples;             /* of the synthetic dataset */
     int prefetch;
-    double input_delay_s;
+    double input_delay_s; /* a batch takes at least this long to prepare */
     bool shuffle, drop_last;
     uint64_t seed;
     bool verify;      /* check gradients and parameters against the reference after every step */
     int verify_steps; /* only the first n steps; 0: all */
-    const char *export_path, *import_path; /* weights; NULL: none */
+    const char *export_path, *import_path; /* weights; NULL: none. Rank 0 exports. */
     struct lk_recorder *recorder;          /* NULL: not recorded */
-    uint64_t timeout_ns;
+    uint64_t timeout_ns; /* of a wait for another rank or for a batch; a step may take twice that */
 };
 
-/* What a rank knows at the end. */
+/* What every rank knows at the end. */
 struct lk_train_result {
     double *loss;   /* mean over ranks and micro-batches, every step in order, warm-up included */
-    double *step_s; /* host time of every step */
+    double *step_s; /* host time of every step, mean over ranks */
     int64_t n;      /* entries of both */
-    double noise_scale, noise_lo, noise_hi; /* samples; NaN when not estimated */
-    double verify_max_error; /* largest relative gradient error seen; NaN without verify */
+    struct lk_estimate noise; /* gradient noise scale in samples; value NaN: not estimated */
+    double verify_max_error;  /* largest relative gradient error seen; NaN without verify */
 };
 void lk_train_result_fini(struct lk_train_result *r);
 
-/* Fills what the model and the configuration say about the run: tensors, units, batch, limits. */
+/*
+ * Fills what the model and the configuration say about the run: tensors, units, batch, limits. The
+ * caller adds run_id, nodes and config. Makes the model once, with one sample, and frees it.
+ */
 enum lk_status lk_train_describe(const struct lk_train_config *config, struct lk_run_info *out);
 
-/* Runs one rank to the end. On failure the spans recorded so far stay with the sinks. */
+/*
+ * Runs one rank to the end. On failure the spans recorded so far stay with the sinks, and the other
+ * ranks learn of it through comm_config.store; the text is then the run's verdict.
+ */
 enum lk_status lk_train(const struct lk_train_config *config, struct lk_train_result *out);
 
 #endif

@@ -1,0 +1,382 @@
+/* The loop of a rank; see the header. */
+#include "runtime/trainer.h"
+
+#include "base/array.h"
+#include "base/log.h"
+#include "base/units.h"
+#include "runtime/noise.h"
+#include "runtime/schedule.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* X(counter, name in traces) */
+#define COUNTER_LIST(X)                                                                            \
+    X(COUNTER_LOSS, "loss")                                                                        \
+    X(COUNTER_RATE, "learning rate")                                                               \
+    X(COUNTER_LOCAL_NORM, "local gradient norm")                                                   \
+    X(COUNTER_MEAN_NORM, "gradient norm")
+
+enum counter {
+#define ENUM(counter, name) counter,
+    COUNTER_LIST(ENUM)
+#undef ENUM
+        COUNTERS
+};
+
+struct trainer {
+    const struct lk_train_config *config;
+    int ranks, rank;
+    struct lk_device *device;
+    struct lk_stream *compute, *net;
+    struct lk_track *host;
+    uint16_t counters[COUNTERS];
+    struct lk_model *model;
+    struct lk_comm *comm;
+    struct lk_reducer *reducer;
+    struct lk_optim *optim; /* NULL: the model updates itself */
+    struct lk_dataset *dataset;
+    struct lk_loader *loader;
+    lk_real *micro_loss; /* host memory: loss of each micro-batch of the step in progress */
+    int64_t n_steps;     /* warm-up included */
+    /* One entry a step, this rank's; norms are NaN in steps that did not measure them. */
+    double *loss, *step_s, *local_sq, *mean_sq;
+};
+
+/* ---- Set-up ---- */
+
+static enum lk_status open_streams(struct trainer *t)
+{
+    const struct lk_track_info host = {.name = "host", .kind = LK_TRACK_HOST};
+    const struct lk_track_info compute = {
+        .name = "compute stream", .kind = LK_TRACK_COMPUTE, .stream = 1};
+    const struct lk_track_info net = {.name = "comm stream", .kind = LK_TRACK_COMM, .stream = 2};
+    struct lk_device_config dc = t->config->device_config;
+    enum lk_status st = LK_OK;
+
+    dc.recorder = t->config->recorder;
+    LK_TRY(lk_device_open(t->config->device, &dc, &t->device));
+    LK_TRY(lk_stream_create(t->device, &compute, &t->compute));
+    LK_TRY(lk_stream_create(t->device, &net, &t->net));
+    LK_TRY(lk_recorder_track(t->config->recorder, &host, &t->host));
+#define NAME(counter, name)                                                                        \
+    LK_TRY(lk_recorder_name(t->config->recorder, name, &t->counters[counter]));
+    COUNTER_LIST(NAME)
+#undef NAME
+out:
+    return st;
+}
+
+static enum lk_status open_data(struct trainer *t)
+{
+    const struct lk_train_config *c = t->config;
+    struct lk_loader_config lc = {
+        .sampler = {.ranks = t->ranks,
+                    /* The planted fault: every rank reads rank 0's shard. */
+                    .rank = c->reducer.plant == LK_PLANT_SHARED_SHARD ? 0 : t->rank,
+                    .shuffle = c->shuffle,
+                    .drop_last = c->drop_last,
+                    .seed = c->seed},
+        .local_batch = c->local_batch,
+        .context = t->model->context,
+        .depth = c->prefetch,
+        .accumulation = c->reducer.accumulation,
+        .recorder = c->recorder,
+        .delay_s = c->input_delay_s
+    };
+    enum lk_status st = LK_OK;
+
+    if (c->data && t->model->vocab < 256) {
+        st = lk_fail(LK_EUSAGE, "%s: the bytes of a file need a vocabulary of 256, not %d", c->data,
+                     t->model->vocab);
+        goto out;
+    }
+    if (c->data)
+        LK_TRY(lk_dataset_file(c->data, t->model->context, &t->dataset));
+    else
+        LK_TRY(lk_dataset_synthetic((size_t)c->samples, t->model->context, t->model->vocab, c->seed,
+                                    &t->dataset));
+    lc.dataset = t->dataset;
+    LK_TRY(lk_loader_create(t->device, &lc, &t->loader));
+out:
+    return st;
+}
+
+static enum lk_status open_all(struct trainer *t)
+{
+    const struct lk_train_config *c = t->config;
+    struct lk_comm_config cc = c->comm_config;
+    struct lk_model_config mc = c->model;
+    struct lk_reducer_config rc = c->reducer;
+    enum lk_status st = LK_OK;
+
+    mc.max_samples = c->local_batch;
+    LK_TRY(open_streams(t));
+    LK_TRY(lk_model_create(t->device, t->compute, &mc, &t->model));
+    LK_TRY(lk_stream_sync(t->compute, lk_deadline_in(UINT64_MAX)));
+    if (c->import_path)
+        LK_TRY(lk_model_import(t->model, c->import_path));
+    LK_TRY(open_data(t));
+    cc.timeout_ns = c->timeout_ns;
+    LK_TRY(lk_comm_open(c->comm, &cc, &t->comm));
+    rc.comm = t->comm;
+    rc.compute = t->compute;
+    rc.net = t->net;
+    rc.timeout_ns = c->timeout_ns;
+    LK_TRY(lk_reducer_create(&rc, t->model->params, t->model->n_params, &t->reducer));
+    if (!t->model->ops->update)
+        LK_TRY(
+            lk_optim_create(t->device, &c->optim, t->model->params, t->model->n_params, &t->optim));
+    LK_TRY(lk_alloc(&t->micro_loss, (size_t)rc.accumulation, lk_device_real_bytes(t->device)));
+    LK_TRY(lk_alloc(&t->loss, (size_t)t->n_steps, sizeof(double)));
+    LK_TRY(lk_alloc(&t->step_s, (size_t)t->n_steps, sizeof(double)));
+    LK_TRY(lk_alloc(&t->local_sq, (size_t)t->n_steps, sizeof(double)));
+    LK_TRY(lk_alloc(&t->mean_sq, (size_t)t->n_steps, sizeof(double)));
+out:
+    return st;
+}
+
+static void close_all(struct trainer *t)
+{
+    /* Streams first: nothing may run on what is freed after them. */
+    lk_stream_destroy(t->net);
+    lk_stream_destroy(t->compute);
+    lk_loader_destroy(t->loader);
+    lk_dataset_destroy(t->dataset);
+    lk_optim_destroy(t->optim);
+    lk_reducer_destroy(t->reducer);
+    lk_comm_close(t->comm);
+    lk_model_destroy(t->model);
+    lk_device_close(t->device);
+    free(t->micro_loss);
+    free(t->loss);
+    free(t->step_s);
+    free(t->local_sq);
+    free(t->mean_sq);
+}
+
+/* ---- A step ---- */
+
+static enum lk_status next_batch(struct trainer *t, uint32_t step, int micro_batch,
+                                 struct lk_batch *out)
+{
+    struct lk_span span = lk_span_begin(t->host, LK_SPAN_INPUT, 0, step, micro_batch);
+    enum lk_status st = lk_loader_next(t->loader, lk_deadline_in(t->config->timeout_ns), out);
+
+    lk_span_end(t->host, &span);
+    return st;
+}
+
+static enum lk_status enqueue_micro_batch(struct trainer *t, uint32_t step, int micro_batch)
+{
+    const struct lk_model_ops *model = t->model->ops;
+    const struct lk_grad_hook hook = lk_reducer_hook(t->reducer);
+    size_t real = lk_device_real_bytes(t->device);
+    struct lk_batch batch;
+    enum lk_status st = LK_OK;
+
+    LK_TRY(next_batch(t, step, micro_batch, &batch));
+    LK_TRY(lk_stream_range_begin(t->compute, LK_SPAN_FORWARD, micro_batch));
+    LK_TRY(model->forward(t->model, &batch));
+    LK_TRY(lk_stream_range_end(t->compute));
+    LK_TRY(lk_stream_copy(t->compute, (char *)t->micro_loss + (size_t)micro_batch * real,
+                          t->model->loss, real));
+    LK_TRY(lk_reducer_backward_begin(t->reducer, micro_batch));
+    LK_TRY(lk_stream_range_begin(t->compute, LK_SPAN_BACKWARD, micro_batch));
+    LK_TRY(model->backward(t->model, &batch, lk_reducer_seed(t->reducer), micro_batch > 0, &hook));
+    LK_TRY(lk_stream_range_end(t->compute));
+    LK_TRY(lk_reducer_backward_end(t->reducer));
+out:
+    return st;
+}
+
+static enum lk_status enqueue_update(struct trainer *t, double rate, int64_t step)
+{
+    enum lk_status st = LK_OK;
+
+    LK_TRY(lk_stream_range_begin(t->compute, LK_SPAN_OPTIMIZER, -1));
+    if (t->optim)
+        LK_TRY(lk_optim_step(t->optim, t->compute, t->model->params, rate, step + 1));
+    else
+        LK_TRY(t->model->ops->update(t->model));
+    LK_TRY(lk_stream_range_end(t->compute));
+out:
+    return st;
+}
+
+static double mean_loss(const struct trainer *t)
+{
+    int n = t->config->reducer.accumulation;
+    bool wide = lk_device_real_bytes(t->device) == sizeof(double);
+    double sum = 0;
+
+    for (int i = 0; i < n; i++)
+        sum += wide ? ((const double *)t->micro_loss)[i] : ((const float *)t->micro_loss)[i];
+    return sum / n;
+}
+
+/* After a step: its loss and norms, into the arrays and the trace. */
+static void keep(struct trainer *t, int64_t step, double rate)
+{
+    uint32_t at = (uint32_t)step;
+    uint32_t measured;
+
+    t->loss[step] = mean_loss(t);
+    t->local_sq[step] = NAN;
+    t->mean_sq[step] = NAN;
+    lk_span_counter(t->host, t->counters[COUNTER_LOSS], at, t->loss[step]);
+    lk_span_counter(t->host, t->counters[COUNTER_RATE], at, rate);
+    if (t->config->reducer.noise_every == 0 ||
+        lk_reducer_norms(t->reducer, &measured, &t->local_sq[step], &t->mean_sq[step]) != LK_OK ||
+        measured != at) {
+        t->local_sq[step] = NAN;
+        return;
+    }
+    lk_span_counter(t->host, t->counters[COUNTER_LOCAL_NORM], at, sqrt(t->local_sq[step]));
+    lk_span_counter(t->host, t->counters[COUNTER_MEAN_NORM], at, sqrt(t->mean_sq[step]));
+}
+
+static enum lk_status run_step(struct trainer *t, int64_t step)
+{
+    const struct lk_train_config *c = t->config;
+    int64_t global_batch = (int64_t)c->local_batch * c->reducer.accumulation * t->ranks;
+    double rate = lk_schedule_rate(&c->optim, step, global_batch);
+    uint32_t at = (uint32_t)step;
+    uint64_t began_ns = lk_now_ns();
+    struct lk_span span = lk_span_begin(t->host, LK_SPAN_STEP, 0, at, -1);
+    enum lk_status st = LK_OK;
+
+    lk_stream_set_step(t->compute, at);
+    lk_stream_set_step(t->net, at);
+    LK_TRY(lk_reducer_step_begin(t->reducer, at));
+    for (int i = 0; i < c->reducer.accumulation; i++)
+        LK_TRY(enqueue_micro_batch(t, at, i));
+    LK_TRY(enqueue_update(t, rate, step));
+    /* Twice: a collective that waits for a peer times out first, and names it. */
+    LK_TRY(lk_stream_sync(
+        t->compute,
+        lk_deadline_in(c->timeout_ns > UINT64_MAX / 2 ? UINT64_MAX : 2 * c->timeout_ns)));
+    lk_span_end(t->host, &span);
+    t->step_s[step] = lk_s_from_ns(lk_now_ns() - began_ns);
+    keep(t, step, rate);
+    lk_log(LK_LOG_TRAIN, LK_DEBUG, "step %lld: loss %.6f, %.3f ms", (long long)step, t->loss[step],
+           t->step_s[step] * 1e3);
+out:
+    return st;
+}
+
+/* ---- Results ---- */
+
+/* The mean over ranks of loss, step time and local norm, in one all-reduce after the run. */
+static enum lk_status average(struct trainer *t)
+{
+    double *const columns[] = {t->loss, t->step_s, t->local_sq};
+    size_t n = (size_t)t->n_steps;
+    float *buf = NULL;
+    enum lk_status st = LK_OK;
+
+    if (t->ranks == 1)
+        return LK_OK;
+    LK_TRY(lk_alloc(&buf, LK_COUNT(columns) * n, sizeof *buf));
+    for (size_t i = 0; i < LK_COUNT(columns) * n; i++)
+        buf[i] = (float)columns[i / n][i % n];
+    LK_TRY(lk_comm_run(t->comm, &(struct lk_coll_call){.coll = LK_ALL_REDUCE,
+                                                       .dtype = LK_F32,
+                                                       .buf = buf,
+                                                       .count = LK_COUNT(columns) * n,
+                                                       .index = -1}));
+    for (size_t i = 0; i < LK_COUNT(columns) * n; i++)
+        columns[i / n][i % n] = (double)buf[i] / t->ranks;
+out:
+    free(buf);
+    return st;
+}
+
+static enum lk_status estimate_noise(struct trainer *t, struct lk_estimate *out)
+{
+    const struct lk_train_config *c = t->config;
+    double small = (double)c->local_batch * c->reducer.accumulation;
+    struct lk_noise noise;
+    enum lk_status st = LK_OK;
+
+    lk_noise_init(&noise, small, small * t->ranks);
+    for (int64_t i = c->warmup_steps; i < t->n_steps; i++)
+        if (!isnan(t->local_sq[i]))
+            LK_TRY(lk_noise_add(&noise, t->local_sq[i], t->mean_sq[i]));
+    *out = lk_noise_estimate(&noise);
+out:
+    lk_noise_fini(&noise);
+    return st;
+}
+
+static enum lk_status finish(struct trainer *t, struct lk_train_result *out)
+{
+    const struct lk_train_config *c = t->config;
+    enum lk_status st = LK_OK;
+
+    LK_TRY(average(t));
+    LK_TRY(estimate_noise(t, &out->noise));
+    if (c->export_path && t->rank == 0)
+        LK_TRY(lk_model_export(t->model, c->export_path));
+    out->loss = t->loss;
+    out->step_s = t->step_s;
+    out->n = t->n_steps;
+    out->verify_max_error = NAN;
+    t->loss = NULL;
+    t->step_s = NULL;
+out:
+    return st;
+}
+
+/* Tells the streams and the other ranks, so that nobody waits for a rank that has failed. */
+static enum lk_status give_up(struct trainer *t, enum lk_status st)
+{
+    char text[1024];
+
+    snprintf(text, sizeof text, "%s", lk_error_text());
+    if (t->device)
+        lk_device_fail(t->device, st, text);
+    if (!t->config->comm_config.store)
+        return st;
+    return lk_store_report(t->config->comm_config.store, st, text);
+}
+
+static enum lk_status check(const struct lk_train_config *c)
+{
+    if (c->steps < 1 || c->warmup_steps < 0 || c->steps + c->warmup_steps > UINT32_MAX)
+        return lk_fail(LK_EUSAGE, "%lld steps after %lld of warm-up", (long long)c->steps,
+                       (long long)c->warmup_steps);
+    if (c->local_batch < 1 || c->reducer.accumulation < 1)
+        return lk_fail(LK_EUSAGE, "local batch %d, accumulation %d", c->local_batch,
+                       c->reducer.accumulation);
+    return LK_OK;
+}
+
+enum lk_status lk_train(const struct lk_train_config *config, struct lk_train_result *out)
+{
+    struct trainer t = {.config = config,
+                        .ranks = config->comm_config.world_size,
+                        .rank = config->comm_config.rank,
+                        .n_steps = config->steps + config->warmup_steps};
+    enum lk_status st = LK_OK;
+
+    LK_TRY(check(config));
+    LK_TRY(open_all(&t));
+    for (int64_t step = 0; step < t.n_steps; step++)
+        LK_TRY(run_step(&t, step));
+    LK_TRY(finish(&t, out));
+out:
+    if (st != LK_OK)
+        st = give_up(&t, st);
+    close_all(&t);
+    return st;
+}
+
+void lk_train_result_fini(struct lk_train_result *r)
+{
+    free(r->loss);
+    free(r->step_s);
+    memset(r, 0, sizeof *r);
+}
