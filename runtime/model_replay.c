@@ -1,0 +1,202 @@
+/*
+ * The model "replay": a step as job.json describes it, waited for instead of computed.
+ *
+ * Forward is one wait; backward is a wait up to each tensor's ready time, in the order in which
+ * they become ready, so that real buckets of real bytes fill and are reduced when the job's would
+ * be; the optimizer is a wait. Waits take time on a "timed" device only (kernels/ops.h: wait).
+ *
+ * A tensor that the job sends in another type than float32 is given the float32 elements that make
+ * the same bytes (rounded up), since gradients here are float32.
+ */
+#include "runtime/model.h"
+
+#include "base/array.h"
+#include "base/job.h"
+#include "kernels/ops.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { TOKENS = 256 };
+
+struct replay {
+    struct lk_model model;
+    struct lk_job job;
+    size_t *order; /* tensors by ready time */
+};
+
+/* Of one micro-batch. */
+struct times {
+    double forward_s, backward_s;
+};
+
+static double between(double a, double b, double share)
+{
+    return a + share * (b - a);
+}
+
+/* At a local batch that was not measured: linear between its neighbours, never beyond them. */
+static enum lk_status times_at(const struct lk_job *job, int batch, struct times *out)
+{
+    size_t i = 0;
+
+    while (i < job->n_compute && job->compute[i].local_batch < batch)
+        i++;
+    if (i == job->n_compute || (i == 0 && job->compute[0].local_batch != batch))
+        return lk_fail(LK_EEVIDENCE, "the job has compute times from local batch %d to %d, not %d",
+                       job->compute[0].local_batch, job->compute[job->n_compute - 1].local_batch,
+                       batch);
+    out->forward_s = job->compute[i].forward_s.value;
+    out->backward_s = job->compute[i].backward_s.value;
+    if (job->compute[i].local_batch != batch) {
+        const struct lk_job_compute *a = &job->compute[i - 1];
+        const struct lk_job_compute *b = &job->compute[i];
+        double share = (double)(batch - a->local_batch) / (b->local_batch - a->local_batch);
+
+        out->forward_s = between(a->forward_s.value, b->forward_s.value, share);
+        out->backward_s = between(a->backward_s.value, b->backward_s.value, share);
+    }
+    return LK_OK;
+}
+
+static enum lk_status wait_s(struct lk_model *m, double seconds)
+{
+    return seconds > 0 ? LK_LAUNCH(m->stream, wait, .seconds = seconds) : LK_OK;
+}
+
+static enum lk_status forward(struct lk_model *m, const struct lk_batch *batch)
+{
+    struct replay *r = (struct replay *)m;
+    struct times t;
+    enum lk_status st = times_at(&r->job, batch->samples, &t);
+
+    return st == LK_OK ? wait_s(m, t.forward_s) : st;
+}
+
+static enum lk_status backward(struct lk_model *m, const struct lk_batch *batch, double seed,
+                               bool accumulate, const struct lk_grad_hook *hook)
+{
+    struct replay *r = (struct replay *)m;
+    double reached = 0;
+    struct times t;
+    enum lk_status st = LK_OK;
+
+    (void)seed;
+    (void)accumulate;
+    LK_TRY(times_at(&r->job, batch->samples, &t));
+    for (size_t i = 0; i < m->n_params; i++) {
+        double ready = r->job.tensors[r->order[i]].ready;
+
+        LK_TRY(wait_s(m, (ready - reached) * t.backward_s));
+        reached = ready;
+        if (hook)
+            LK_TRY(hook->ready(hook->ctx, r->order[i]));
+    }
+    LK_TRY(wait_s(m, (1 - reached) * t.backward_s));
+out:
+    return st;
+}
+
+static enum lk_status update(struct lk_model *m)
+{
+    struct replay *r = (struct replay *)m;
+    const struct lk_job *j = &r->job;
+
+    /* The optimizer's time does not depend on the batch; the first row's is as good as any. */
+    return wait_s(m, j->compute[0].optimizer_s.value);
+}
+
+/* Stable: tensors ready at the same time keep the order in which the job's became ready. */
+static void sort_by_ready(const struct lk_job *job, size_t *order)
+{
+    for (size_t i = 0; i < job->n_tensors; i++) {
+        size_t tensor = job->ready_order[i];
+        size_t at = i;
+
+        for (; at > 0 && job->tensors[order[at - 1]].ready > job->tensors[tensor].ready; at--)
+            order[at] = order[at - 1];
+        order[at] = tensor;
+    }
+}
+
+static enum lk_status make_params(struct replay *r)
+{
+    struct lk_model *m = &r->model;
+    enum lk_status st = LK_OK;
+
+    LK_TRY(lk_alloc(&m->params, r->job.n_tensors, sizeof *m->params));
+    LK_TRY(lk_alloc(&r->order, r->job.n_tensors, sizeof *r->order));
+    sort_by_ready(&r->job, r->order);
+    for (size_t i = 0; i < r->job.n_tensors; i++) {
+        const struct lk_job_tensor *t = &r->job.tensors[i];
+        struct lk_param *p = &m->params[i];
+
+        p->name = t->name;
+        p->elems = (size_t)((t->elems * lk_dtype_bytes(t->dtype) + 3) / 4);
+        LK_TRY(lk_device_alloc(m->device, p->elems * lk_device_real_bytes(m->device), &p->data));
+        m->n_params++;
+    }
+out:
+    return st;
+}
+
+static void destroy(struct lk_model *m)
+{
+    struct replay *r = (struct replay *)m;
+
+    if (!r)
+        return;
+    for (size_t i = 0; i < m->n_params; i++)
+        lk_device_free(m->device, m->params[i].data);
+    free(m->params);
+    lk_device_free(m->device, m->loss);
+    free(r->order);
+    lk_job_fini(&r->job);
+    free(r);
+}
+
+static enum lk_status create(struct lk_device *d, struct lk_stream *s,
+                             const struct lk_model_config *config, struct lk_model **out)
+{
+    enum lk_status st = LK_OK;
+    struct replay *r = NULL;
+
+    if (!config->job)
+        return lk_fail(LK_EUSAGE, "the model replay needs a job file");
+    if (strcmp(lk_device_name(d), "timed") != 0)
+        return lk_fail(LK_EUSAGE,
+                       "the model replay waits instead of computing: it needs the "
+                       "device timed, not %s",
+                       lk_device_name(d));
+    LK_TRY(lk_alloc(&r, 1, sizeof *r));
+    r->model.ops = &lk_model_replay;
+    r->model.device = d;
+    r->model.stream = s;
+    /* The tokens are not looked at: one a sample keeps the loader's part of the step small. */
+    r->model.context = 1;
+    r->model.vocab = TOKENS;
+    LK_TRY(lk_job_read(config->job, &r->job));
+    LK_TRY(make_params(r));
+    LK_TRY(lk_device_alloc(d, lk_device_real_bytes(d), &r->model.loss));
+    r->model.flops_per_sample = r->job.flops_per_sample.value;
+    snprintf(r->model.sample_unit, sizeof r->model.sample_unit, "%s", r->job.sample_unit);
+    snprintf(r->model.config_text, sizeof r->model.config_text, "replay of %s", r->job.name);
+    *out = &r->model;
+    r = NULL;
+out:
+    if (r)
+        destroy(&r->model);
+    return st;
+}
+
+const struct lk_model_ops lk_model_replay = {
+    .name = "replay",
+    .help = "a job.json, its compute waited for and its gradients really reduced",
+    .create = create,
+    .destroy = destroy,
+    .forward = forward,
+    .backward = backward,
+    .update = update,
+};
