@@ -69,7 +69,7 @@ static enum lk_status wait_s(struct lk_model *m, double seconds)
 static enum lk_status forward(struct lk_model *m, const struct lk_batch *batch)
 {
     struct replay *r = (struct replay *)m;
-    struct times t;
+    struct times t = {0};
     enum lk_status st = times_at(&r->job, batch->samples, &t);
 
     return st == LK_OK ? wait_s(m, t.forward_s) : st;
@@ -80,7 +80,7 @@ static enum lk_status backward(struct lk_model *m, const struct lk_batch *batch,
 {
     struct replay *r = (struct replay *)m;
     double reached = 0;
-    struct times t;
+    struct times t = {0};
     enum lk_status st = LK_OK;
 
     (void)seed;
