@@ -6,6 +6,7 @@
 
 #include "base/array.h"
 #include "base/log.h"
+#include "kernels/ops.h"
 #include "runtime/device_impl.h"
 
 #include <stdio.h>
@@ -27,6 +28,15 @@ static const char *const command_names[LK_COMMAND_COUNT] = {
 #undef LK_COMMAND_NAME_
 };
 
+/* The ops that exist: their span names are made when the device opens, not inside a step. */
+static const struct lk_op *const known_ops[] = {
+#define LK_OP_POINTER_(op) &lk_op_##op,
+    LK_OP_LIST(LK_OP_POINTER_)
+#undef LK_OP_POINTER_
+};
+
+static enum lk_status op_name(struct lk_device *d, const struct lk_op *op, uint16_t *out);
+
 static enum lk_status unknown_device(const char *name)
 {
     char known[160] = "";
@@ -44,6 +54,7 @@ enum lk_status lk_device_open(const char *name, const struct lk_device_config *c
     enum lk_status st = LK_OK;
     const struct lk_device_ops *ops = NULL;
     struct lk_device *d = NULL;
+    uint16_t id;
 
     for (size_t i = 0; i < LK_COUNT(registry); i++)
         if (!strcmp(registry[i]->name, name))
@@ -60,6 +71,9 @@ enum lk_status lk_device_open(const char *name, const struct lk_device_config *c
     }
     if (ops->open)
         LK_TRY(ops->open(d));
+    for (size_t i = 0; i < LK_COUNT(known_ops); i++)
+        if (!ops->lacks(known_ops[i]))
+            LK_TRY(op_name(d, known_ops[i], &id));
     lk_log(LK_LOG_DEVICE, LK_DEBUG, "device %s (%s)", ops->name, ops->help);
     *out = d;
     d = NULL;

@@ -1,5 +1,13 @@
 /* The device cpu: ops in float32, at once, on the stream's thread. */
+#include "kernels/ops.h"
 #include "runtime/device_thread.h"
+
+static enum lk_status cpu_open(struct lk_device *d)
+{
+    (void)d;
+    lk_kernels_init();
+    return LK_OK;
+}
 
 static const char *cpu_lacks(const struct lk_op *op)
 {
@@ -26,6 +34,7 @@ const struct lk_device_ops lk_device_cpu = {
     .real_bytes = sizeof(float),
     .device_bytes = sizeof(struct lk_device),
     .stream_bytes = sizeof(struct lk_thread_stream),
+    .open = cpu_open,
     .lacks = cpu_lacks,
     .stream_open = lk_thread_stream_open,
     .stream_close = lk_thread_stream_close,

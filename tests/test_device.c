@@ -128,7 +128,7 @@ struct kept {
 struct keeper {
     struct kept tracks[4];
     int n_tracks;
-    char names[16][32];
+    char names[64][32];
 };
 
 static enum lk_status keep_track(void *sink, const struct lk_track_info *info, void **out_ctx)
