@@ -7,6 +7,21 @@
  * division by ranks and micro-batches is folded into the seed of the loss gradient
  * (lk_reducer_seed). After the first synchronised backward the buckets are rebuilt, once, in
  * gradient-ready order of rank 0, at the start of the next step.
+ *
+ * A step, on the host thread; backward runs once a micro-batch, with accumulate = micro_batch > 0:
+ *
+ *     lk_reducer_step_begin(r, step);
+ *     for (m = 0; m < accumulation; m++) {
+ *         forward(m);
+ *         lk_reducer_backward_begin(r, m);
+ *         backward(m, lk_reducer_seed(r), m > 0, lk_reducer_hook(r));
+ *         lk_reducer_backward_end(r);
+ *     }
+ *     optimizer;
+ *
+ * Without no_sync every micro-batch is all-reduced (as PyTorch does outside its no_sync context).
+ * The sums are then divided by the ranks before the next micro-batch is added to them.
+ * The hook emits a GRADIENT mark for each gradient of a synchronised backward.
  */
 #ifndef LK_RUNTIME_REDUCER_H
 #define LK_RUNTIME_REDUCER_H
@@ -57,9 +72,11 @@ struct lk_reducer;
  */
 enum lk_status lk_reducer_create(const struct lk_reducer_config *config, struct lk_param *params,
                                  size_t n_params, struct lk_reducer **out);
-void lk_reducer_destroy(struct lk_reducer *r); /* NULL is legal */
+/* pre: the streams are idle or destroyed. NULL is legal. */
+void lk_reducer_destroy(struct lk_reducer *r);
 
-/* Starts a step: rebuilds buckets when it is time. pre: the streams are idle. */
+/* Starts a step: rebuilds buckets when it is time (collective), and sets the net stream's step.
+ * pre: the streams are idle. */
 enum lk_status lk_reducer_step_begin(struct lk_reducer *r, uint32_t step);
 /* Before the backward of micro-batch 0..accumulation-1: decides whether this one synchronises. */
 enum lk_status lk_reducer_backward_begin(struct lk_reducer *r, int micro_batch);
@@ -67,12 +84,14 @@ enum lk_status lk_reducer_backward_begin(struct lk_reducer *r, int micro_batch);
 double lk_reducer_seed(const struct lk_reducer *r);
 /* The hook that the model's backward calls. */
 struct lk_grad_hook lk_reducer_hook(struct lk_reducer *r);
-/* After the backward: makes the compute stream wait for this micro-batch's all-reduces. */
+/* After the backward: makes the compute stream wait for this micro-batch's all-reduces.
+ * LK_EINTERNAL names a parameter whose gradient did not come. */
 enum lk_status lk_reducer_backward_end(struct lk_reducer *r);
 
 /* The buckets in force. Valid until the next rebuild. */
 const struct lk_bucket_plan *lk_reducer_buckets(const struct lk_reducer *r);
-/* Order in which gradients became ready in the first synchronised backward; NULL before. */
+/* Order in which gradients became ready in the first synchronised backward (from the rebuild on,
+ * rank 0's); NULL before. */
 const size_t *lk_reducer_ready_order(const struct lk_reducer *r);
 /*
  * Squared norms in the last step that measured them, after the streams were synchronised: *local_sq
@@ -81,5 +100,8 @@ const size_t *lk_reducer_ready_order(const struct lk_reducer *r);
  */
 enum lk_status lk_reducer_norms(const struct lk_reducer *r, uint32_t *step, double *local_sq,
                                 double *mean_sq);
+/* Micro-batches that both norms are of: all of a step's with no_sync, else 1 (the first: after its
+ * all-reduce a bucket no longer holds this rank's own gradient). */
+int lk_reducer_norms_micro_batches(const struct lk_reducer *r);
 
 #endif

@@ -1,0 +1,459 @@
+/*
+ * The reducer; see the header and docs/ddp.md. Set-up, then one step in the order of its calls:
+ * step_begin (rebuild), backward_begin, the hook (launch), backward_end, norms.
+ */
+#include "base/array.h"
+#include "base/log.h"
+#include "kernels/ops.h"
+#include "runtime/reducer_impl.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Buckets start on a cache line of their own. */
+enum { BUCKET_ALIGN = 64 };
+
+struct bucket {
+    size_t at_elems; /* in the slab */
+    size_t elems;
+    size_t pending;         /* gradients that this backward still owes */
+    struct lk_event *ready; /* on the compute stream: its last gradient is there */
+};
+
+struct lk_reducer {
+    struct lk_reducer_config config;
+    struct lk_device *device;
+    struct lk_param *params;
+    size_t n_params;
+    enum lk_dtype dtype; /* of gradients, in memory and on the wire */
+    size_t real_bytes;
+    int ranks;
+    uint32_t step;
+
+    struct lk_bucket_plan plan;
+    struct bucket *buckets; /* plan.n_buckets */
+    size_t *bucket_of;      /* by parameter */
+    char *slab;             /* all buckets, one allocation */
+    size_t slab_elems;
+    char *old_slab; /* the planted stale view still points here */
+
+    bool synced;      /* this micro-batch all-reduces */
+    bool *seen;       /* by parameter: its gradient is there, in this backward */
+    size_t next;      /* the bucket whose turn it is */
+    size_t n_ready;   /* gradients seen in this backward */
+    size_t *order;    /* parameters by readiness in the first synchronised backward */
+    bool order_known; /* ...which is over */
+    bool rebuilt;
+    struct lk_event *reduced; /* on the net stream: all buckets of this micro-batch are reduced */
+
+    bool measuring;   /* this micro-batch's norms */
+    void *norms;      /* device: n_buckets local squares, then n_buckets averaged ones */
+    void *norms_host; /* the same, copied */
+    bool measured;    /* norms_host has been written */
+    uint32_t measured_step;
+};
+
+static const struct {
+    const char *name;
+    enum lk_plant plant;
+} plant_rows[] = {
+#define LK_PLANT_ROW_(fault, name, text) {name, fault},
+    LK_PLANT_LIST(LK_PLANT_ROW_)
+#undef LK_PLANT_ROW_
+};
+
+enum lk_status lk_plant_from_name(const char *name, enum lk_plant *out)
+{
+    char known[160] = "";
+
+    for (size_t i = 0; i < LK_COUNT(plant_rows); i++) {
+        if (!strcmp(plant_rows[i].name, name)) {
+            *out = plant_rows[i].plant;
+            return LK_OK;
+        }
+        strcat(known, i ? ", " : "");
+        strcat(known, plant_rows[i].name);
+    }
+    return lk_fail(LK_EUSAGE, "'%s' is no planted fault; they are %s", name, known);
+}
+
+/* ---- Buckets ---- */
+
+static void drop_buckets(struct lk_reducer *r)
+{
+    for (size_t b = 0; r->buckets && b < r->plan.n_buckets; b++)
+        lk_event_destroy(r->buckets[b].ready);
+    free(r->buckets);
+    r->buckets = NULL;
+    lk_bucket_plan_fini(&r->plan);
+    lk_device_free(r->device, r->norms);
+    r->norms = NULL;
+    free(r->norms_host);
+    r->norms_host = NULL;
+    r->measured = false;
+}
+
+static void point_views(struct lk_reducer *r, size_t b, bool keep_last)
+{
+    size_t at = r->buckets[b].at_elems;
+
+    for (size_t i = r->plan.first[b]; i < r->plan.first[b + 1]; i++) {
+        size_t p = r->plan.index[i];
+
+        r->bucket_of[p] = b;
+        if (!keep_last || i + 1 < r->plan.first[b + 1])
+            r->params[p].grad = r->slab + at * r->real_bytes;
+        at += r->params[p].elems;
+    }
+}
+
+/* Lays the plan's buckets out in a new slab and points the gradients into it; takes the plan. */
+static enum lk_status set_buckets(struct lk_reducer *r, struct lk_bucket_plan *plan)
+{
+    const size_t align = BUCKET_ALIGN / r->real_bytes;
+    bool stale = r->config.plant == LK_PLANT_STALE_VIEW && r->slab;
+    void *slab;
+    size_t at = 0;
+    enum lk_status st = LK_OK;
+
+    drop_buckets(r);
+    r->plan = *plan;
+    memset(plan, 0, sizeof *plan);
+    LK_TRY(lk_alloc(&r->buckets, r->plan.n_buckets, sizeof *r->buckets));
+    for (size_t b = 0; b < r->plan.n_buckets; b++) {
+        r->buckets[b].at_elems = at;
+        r->buckets[b].elems = r->plan.bytes[b] / r->real_bytes;
+        at += (r->buckets[b].elems + align - 1) / align * align;
+        LK_TRY(lk_event_create(r->device, &r->buckets[b].ready));
+    }
+    LK_TRY(lk_device_alloc(r->device, at * r->real_bytes, &slab));
+    if (stale)
+        r->old_slab = r->slab;
+    else
+        lk_device_free(r->device, r->slab);
+    r->slab = slab;
+    r->slab_elems = at;
+    for (size_t b = 0; b < r->plan.n_buckets; b++)
+        point_views(r, b, stale && b == 0);
+    if (r->config.noise_every > 0) {
+        LK_TRY(lk_device_alloc(r->device, 2 * r->plan.n_buckets * r->real_bytes, &r->norms));
+        LK_TRY(lk_alloc(&r->norms_host, 2 * r->plan.n_buckets, r->real_bytes));
+    }
+out:
+    return st;
+}
+
+static enum lk_status assign_buckets(struct lk_reducer *r, bool rebuild)
+{
+    const struct lk_reducer_config *c = &r->config;
+    struct lk_bucket_tensor *tensors = NULL;
+    struct lk_bucket_plan plan = {0};
+    enum lk_status st = LK_OK;
+
+    LK_TRY(lk_alloc(&tensors, r->n_params, sizeof *tensors));
+    for (size_t i = 0; i < r->n_params; i++)
+        tensors[i] = (struct lk_bucket_tensor){r->params[i].elems * r->real_bytes, r->dtype};
+    if (rebuild)
+        LK_TRY(
+            lk_bucket_rebuilt(tensors, r->n_params, r->order, c->first_bytes, c->cap_bytes, &plan));
+    else
+        LK_TRY(lk_bucket_initial(c->ddp_rule, tensors, r->n_params, c->first_bytes, c->cap_bytes,
+                                 &plan));
+    LK_TRY(set_buckets(r, &plan));
+    lk_log(LK_LOG_DDP, LK_DEBUG, "%zu gradients in %zu %sbuckets", r->n_params, r->plan.n_buckets,
+           rebuild ? "rebuilt " : "");
+out:
+    lk_bucket_plan_fini(&plan);
+    free(tensors);
+    return st;
+}
+
+static enum lk_status check_config(const struct lk_reducer_config *c, size_t n_params)
+{
+    if (n_params == 0)
+        return lk_fail(LK_EUSAGE, "the model has no parameters");
+    if (c->accumulation < 1)
+        return lk_fail(LK_EUSAGE, "%d micro-batches a step: at least 1", c->accumulation);
+    if (c->noise_every < 0)
+        return lk_fail(LK_EUSAGE, "norms every %d steps: at least 0", c->noise_every);
+    return LK_OK;
+}
+
+enum lk_status lk_reducer_create(const struct lk_reducer_config *config, struct lk_param *params,
+                                 size_t n_params, struct lk_reducer **out)
+{
+    struct lk_reducer *r = NULL;
+    enum lk_status st = check_config(config, n_params);
+
+    if (st != LK_OK)
+        return st;
+    LK_TRY(lk_alloc(&r, 1, sizeof *r));
+    r->config = *config;
+    r->device = lk_stream_device(config->compute);
+    r->params = params;
+    r->n_params = n_params;
+    r->real_bytes = lk_device_real_bytes(r->device);
+    r->dtype = r->real_bytes == sizeof(double) ? LK_F64 : LK_F32;
+    r->ranks = lk_comm_world_size(config->comm);
+    LK_TRY(lk_alloc(&r->bucket_of, n_params, sizeof *r->bucket_of));
+    LK_TRY(lk_alloc(&r->seen, n_params, sizeof *r->seen));
+    LK_TRY(lk_alloc(&r->order, n_params, sizeof *r->order));
+    LK_TRY(lk_event_create(r->device, &r->reduced));
+    LK_TRY(lk_stream_sync(config->compute, lk_deadline_in(config->timeout_ns)));
+    LK_TRY(lk_reducer_check_params(config->comm, params, n_params));
+    LK_TRY(lk_reducer_broadcast_params(config->comm, params, n_params, r->dtype));
+    LK_TRY(assign_buckets(r, false));
+    *out = r;
+    r = NULL;
+out:
+    lk_reducer_destroy(r);
+    return st;
+}
+
+void lk_reducer_destroy(struct lk_reducer *r)
+{
+    if (!r)
+        return;
+    drop_buckets(r);
+    lk_event_destroy(r->reduced);
+    lk_device_free(r->device, r->slab);
+    lk_device_free(r->device, r->old_slab);
+    free(r->bucket_of);
+    free(r->seen);
+    free(r->order);
+    free(r);
+}
+
+const struct lk_bucket_plan *lk_reducer_buckets(const struct lk_reducer *r)
+{
+    return &r->plan;
+}
+
+const size_t *lk_reducer_ready_order(const struct lk_reducer *r)
+{
+    return r->order_known ? r->order : NULL;
+}
+
+double lk_reducer_seed(const struct lk_reducer *r)
+{
+    int ranks = r->config.plant == LK_PLANT_WRONG_DIVISOR ? r->ranks + 1 : r->ranks;
+
+    return 1.0 / ((double)ranks * r->config.accumulation);
+}
+
+/* ---- A step ---- */
+
+enum lk_status lk_reducer_step_begin(struct lk_reducer *r, uint32_t step)
+{
+    enum lk_status st = LK_OK;
+
+    r->step = step;
+    lk_stream_set_step(r->config.net, step);
+    if (!r->order_known || r->rebuilt)
+        return LK_OK;
+    LK_TRY(lk_reducer_broadcast_order(r->config.comm, r->order, r->n_params));
+    LK_TRY(assign_buckets(r, true));
+    r->rebuilt = true;
+out:
+    return st;
+}
+
+/* Which micro-batch's gradients the two norms are of: the first that is all-reduced, because after
+ * that a bucket no longer holds what is this rank's own. */
+static int measured_micro_batch(const struct lk_reducer *r)
+{
+    return r->config.no_sync ? r->config.accumulation - 1 : 0;
+}
+
+int lk_reducer_norms_micro_batches(const struct lk_reducer *r)
+{
+    return measured_micro_batch(r) + 1;
+}
+
+/*
+ * Without no_sync every micro-batch is all-reduced, and the next one is added to sums over all
+ * ranks. All-reducing those again would count them once a rank: they are divided by the ranks
+ * first. (PyTorch does the same by averaging: the mean of equal values is that value.)
+ */
+static enum lk_status share_sums(struct lk_reducer *r)
+{
+    if (r->ranks == 1)
+        return LK_OK;
+    return LK_LAUNCH(r->config.compute, scale, .x = r->slab, .n = r->slab_elems,
+                     .factor = 1.0 / r->ranks);
+}
+
+static enum lk_status launch_ready(struct lk_reducer *r);
+
+/* The planted fault: bucket 0 counts as full from the start. The compute stream waits for its
+ * all-reduce, so that the fault shows every time, not only when the race is lost. */
+static enum lk_status plant_early_bucket(struct lk_reducer *r)
+{
+    enum lk_status st = LK_OK;
+
+    r->buckets[0].pending = 0;
+    LK_TRY(lk_event_record(r->buckets[0].ready, r->config.compute));
+    LK_TRY(launch_ready(r));
+    LK_TRY(lk_event_record(r->reduced, r->config.net));
+    LK_TRY(lk_stream_wait(r->config.compute, r->reduced));
+out:
+    return st;
+}
+
+enum lk_status lk_reducer_backward_begin(struct lk_reducer *r, int micro_batch)
+{
+    const struct lk_reducer_config *c = &r->config;
+    enum lk_status st = LK_OK;
+
+    if (micro_batch < 0 || micro_batch >= c->accumulation)
+        return lk_fail(LK_EINTERNAL, "micro-batch %d of %d", micro_batch, c->accumulation);
+    r->synced = !c->no_sync || micro_batch == c->accumulation - 1;
+    r->measuring = c->noise_every > 0 && r->step % (uint32_t)c->noise_every == 0 &&
+                   micro_batch == measured_micro_batch(r);
+    r->next = 0;
+    r->n_ready = 0;
+    memset(r->seen, 0, r->n_params * sizeof *r->seen);
+    for (size_t b = 0; b < r->plan.n_buckets; b++)
+        r->buckets[b].pending = r->plan.first[b + 1] - r->plan.first[b];
+    if (!c->no_sync && micro_batch > 0)
+        LK_TRY(share_sums(r));
+    if (r->synced && c->plant == LK_PLANT_EARLY_BUCKET)
+        LK_TRY(plant_early_bucket(r));
+out:
+    return st;
+}
+
+/* Squares of a bucket into the device's norms, on the net stream: backward does not wait. */
+static enum lk_status measure(struct lk_reducer *r, size_t b, size_t slot)
+{
+    if (!r->measuring)
+        return LK_OK;
+    return LK_LAUNCH(r->config.net, sum_squares, .out = (char *)r->norms + slot * r->real_bytes,
+                     .in = r->slab + r->buckets[b].at_elems * r->real_bytes,
+                     .n = r->buckets[b].elems, .accumulate = false);
+}
+
+static enum lk_status launch(struct lk_reducer *r, size_t b)
+{
+    const struct lk_reducer_config *c = &r->config;
+    const struct lk_coll_call call = {.coll = LK_ALL_REDUCE,
+                                      .algo = c->algo,
+                                      .dtype = r->dtype,
+                                      .buf = r->slab + r->buckets[b].at_elems * r->real_bytes,
+                                      .count = r->buckets[b].elems,
+                                      .index = (int32_t)b,
+                                      .ready = r->buckets[b].ready};
+    enum lk_status st = LK_OK;
+
+    LK_TRY(lk_stream_wait(c->net, r->buckets[b].ready));
+    LK_TRY(measure(r, b, b));
+    if (c->plant != LK_PLANT_DROPPED_BUCKET || b != 0)
+        LK_TRY(lk_comm_enqueue(c->comm, c->net, &call));
+    LK_TRY(measure(r, b, r->plan.n_buckets + b));
+out:
+    return st;
+}
+
+/* Launches the buckets that are full, in index order: one that is not holds back those after it. */
+static enum lk_status launch_ready(struct lk_reducer *r)
+{
+    enum lk_status st = LK_OK;
+
+    for (; r->next < r->plan.n_buckets && r->buckets[r->next].pending == 0; r->next++)
+        LK_TRY(launch(r, r->next));
+out:
+    return st;
+}
+
+static enum lk_status on_ready(void *ctx, size_t param)
+{
+    struct lk_reducer *r = ctx;
+    struct bucket *bucket;
+    enum lk_status st = LK_OK;
+
+    if (param >= r->n_params || r->seen[param])
+        return lk_fail(LK_EINTERNAL, "the gradient of parameter %zu became ready twice in step %u",
+                       param, (unsigned)r->step);
+    r->seen[param] = true;
+    if (!r->order_known && r->synced)
+        r->order[r->n_ready] = param;
+    r->n_ready++;
+    if (!r->synced)
+        return LK_OK;
+    LK_TRY(lk_stream_mark(r->config.compute, LK_SPAN_GRADIENT, (int32_t)param));
+    bucket = &r->buckets[r->bucket_of[param]];
+    if (bucket->pending == 0) /* only the planted early bucket */
+        return LK_OK;
+    if (--bucket->pending > 0)
+        return LK_OK;
+    LK_TRY(lk_event_record(bucket->ready, r->config.compute));
+    LK_TRY(launch_ready(r));
+out:
+    return st;
+}
+
+struct lk_grad_hook lk_reducer_hook(struct lk_reducer *r)
+{
+    return (struct lk_grad_hook){.ready = on_ready, .ctx = r};
+}
+
+static enum lk_status missing_gradient(const struct lk_reducer *r)
+{
+    size_t p = 0;
+
+    while (r->seen[p])
+        p++;
+    return lk_fail(LK_EINTERNAL, "step %u: backward gave no gradient for parameter '%s'",
+                   (unsigned)r->step, r->params[p].name);
+}
+
+enum lk_status lk_reducer_backward_end(struct lk_reducer *r)
+{
+    const struct lk_reducer_config *c = &r->config;
+    enum lk_status st = LK_OK;
+
+    if (r->n_ready < r->n_params)
+        return missing_gradient(r);
+    if (!r->synced)
+        return LK_OK;
+    r->order_known = true;
+    if (r->measuring) {
+        LK_TRY(
+            lk_stream_copy(c->net, r->norms_host, r->norms, 2 * r->plan.n_buckets * r->real_bytes));
+        r->measured = true;
+        r->measured_step = r->step;
+    }
+    LK_TRY(lk_event_record(r->reduced, c->net));
+    LK_TRY(lk_stream_wait(c->compute, r->reduced));
+out:
+    return st;
+}
+
+/* ---- Norms ---- */
+
+static double sum_reals(const void *reals, size_t real_bytes, size_t n)
+{
+    double sum = 0;
+
+    for (size_t i = 0; i < n; i++)
+        sum += real_bytes == sizeof(double) ? ((const double *)reals)[i]
+                                            : (double)((const float *)reals)[i];
+    return sum;
+}
+
+enum lk_status lk_reducer_norms(const struct lk_reducer *r, uint32_t *step, double *local_sq,
+                                double *mean_sq)
+{
+    size_t n = r->plan.n_buckets;
+    /* The buckets hold sums with the seed 1 / (ranks * accumulation) in them. */
+    double averaged = (double)r->config.accumulation / lk_reducer_norms_micro_batches(r);
+    double local = averaged * r->ranks;
+
+    if (!r->measured)
+        return lk_fail(LK_EEVIDENCE, "no step has measured the gradient norms yet");
+    *step = r->measured_step;
+    *local_sq = local * local * sum_reals(r->norms_host, r->real_bytes, n);
+    *mean_sq = averaged * averaged *
+               sum_reals((const char *)r->norms_host + n * r->real_bytes, r->real_bytes, n);
+    return LK_OK;
+}
