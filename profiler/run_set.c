@@ -1,0 +1,247 @@
+/* Finds runs below directories and reads their traces. */
+#include "profiler/run_set.h"
+
+#include "base/array.h"
+#include "base/file.h"
+
+#include <errno.h>
+#include <limits.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* Runs lie at most this deep below the directory that the user names. */
+enum { DEPTH_MAX = 4 };
+
+/* ---- One run ---- */
+
+const struct lk_run_info *lk_run_about(const struct lk_run *r)
+{
+    return &r->traces[0].info;
+}
+
+static int trace_by_rank(const void *a, const void *b)
+{
+    const struct lk_trace *x = a, *y = b;
+
+    return (x->info.rank > y->info.rank) - (x->info.rank < y->info.rank);
+}
+
+static enum lk_status check_ranks(const char *dir, const struct lk_trace *traces, size_t n)
+{
+    int world = traces[0].info.world_size;
+
+    for (size_t i = 0; i < n; i++) {
+        const struct lk_run_info *info = &traces[i].info;
+
+        if (info->world_size != world || strcmp(info->run_id, traces[0].info.run_id))
+            return lk_fail(LK_EPARSE, "%s: the traces of rank %d and %d are of different runs", dir,
+                           traces[0].info.rank, info->rank);
+        if (info->rank != (int)i)
+            return lk_fail(LK_EPARSE, "%s: the trace of rank %zu of %d is missing", dir, i, world);
+        if (info->accumulation < 1 || info->local_batch < 1)
+            return lk_fail(LK_EPARSE, "%s: rank %zu: local batch and accumulation must be positive",
+                           dir, i);
+    }
+    if ((int)n != world)
+        return lk_fail(LK_EPARSE, "%s: the trace of rank %zu of %d is missing", dir, n, world);
+    return LK_OK;
+}
+
+/* The steps that every rank has whole, after the warm-up. */
+static enum lk_status common_steps(struct lk_run *r)
+{
+    enum lk_status st = LK_OK;
+
+    LK_TRY(lk_alloc(&r->steps, r->ranks[0].n_steps, sizeof *r->steps));
+    for (size_t i = 0; i < r->ranks[0].n_steps; i++) {
+        uint32_t step = r->ranks[0].steps[i].step;
+        bool everywhere = step >= lk_run_about(r)->warmup_steps;
+
+        for (size_t k = 1; k < r->n && everywhere; k++)
+            everywhere = lk_rank_step(&r->ranks[k], step) != NULL;
+        if (everywhere)
+            r->steps[r->n_steps++] = step;
+    }
+out:
+    return st;
+}
+
+enum lk_status lk_run_take(const char *dir, struct lk_trace *traces, size_t n, struct lk_run *out)
+{
+    enum lk_status st = LK_OK;
+    struct lk_run r = {0};
+
+    if (!n)
+        return lk_fail(LK_EIO, "%s: there are no traces", dir);
+    qsort(traces, n, sizeof *traces, trace_by_rank);
+    LK_TRY(check_ranks(dir, traces, n));
+    LK_TRY(lk_strdup(&r.dir, dir));
+    LK_TRY(lk_alloc(&r.ranks, n, sizeof *r.ranks));
+    r.traces = traces;
+    for (; r.n < n; r.n++) {
+        LK_TRY(lk_rank_steps_read(&traces[r.n], &r.ranks[r.n]));
+        r.truncated |= traces[r.n].truncated;
+    }
+    LK_TRY(common_steps(&r));
+    *out = r;
+    r = (struct lk_run){0};
+out:
+    r.traces = NULL; /* still the caller's */
+    lk_run_fini(&r);
+    return lk_fail_context(st, "%s", dir);
+}
+
+void lk_run_fini(struct lk_run *r)
+{
+    for (size_t i = 0; r->ranks && i < r->n; i++)
+        lk_rank_steps_fini(&r->ranks[i]);
+    if (r->traces)
+        lk_traces_free(r->traces, r->n);
+    free(r->ranks);
+    free(r->steps);
+    free(r->dir);
+    *r = (struct lk_run){0};
+}
+
+/* ---- Many runs ---- */
+
+struct finder {
+    struct lk_run_set *set;
+    size_t capacity;
+};
+
+static bool is_trace(const char *name)
+{
+    return !strncmp(name, "rank", 4) && name[4] >= '0' && name[4] <= '9';
+}
+
+static bool already_read(const struct lk_run_set *s, const char *dir)
+{
+    for (size_t i = 0; i < s->n; i++)
+        if (!strcmp(s->runs[i].dir, dir))
+            return true;
+    return false;
+}
+
+static enum lk_status read_run(struct finder *f, const char *dir)
+{
+    enum lk_status st = LK_OK;
+    struct lk_trace *traces = NULL;
+    size_t n = 0;
+
+    if (already_read(f->set, dir))
+        return LK_OK;
+    LK_TRY(lk_array_grow(&f->set->runs, &f->capacity, f->set->n + 1, sizeof *f->set->runs));
+    LK_TRY(lk_traces_read(dir, &traces, &n));
+    LK_TRY(lk_run_take(dir, traces, n, &f->set->runs[f->set->n]));
+    traces = NULL;
+    f->set->n++;
+out:
+    if (traces)
+        lk_traces_free(traces, n);
+    return st;
+}
+
+static enum lk_status has_traces(const char *dir, bool *out)
+{
+    enum lk_status st = LK_OK;
+    char **names = NULL;
+    size_t n = 0;
+
+    LK_TRY(lk_dir_list(dir, ".trace.json.gz", &names, &n));
+    *out = false;
+    for (size_t i = 0; i < n; i++)
+        *out = *out || is_trace(names[i]);
+out:
+    lk_names_free(names, n);
+    return st;
+}
+
+static enum lk_status find_runs(struct finder *f, const char *dir, int depth)
+{
+    enum lk_status st = LK_OK;
+    char **names = NULL;
+    char *path = NULL;
+    size_t n = 0;
+    bool traces = false;
+
+    LK_TRY(has_traces(dir, &traces));
+    if (traces) {
+        st = read_run(f, dir);
+        goto out;
+    }
+    if (depth == DEPTH_MAX)
+        goto out;
+    LK_TRY(lk_dir_list(dir, "", &names, &n));
+    for (size_t i = 0; i < n; i++) {
+        struct stat info;
+
+        free(path);
+        path = NULL;
+        LK_TRY(lk_path_join(&path, dir, names[i]));
+        if (!lstat(path, &info) && S_ISDIR(info.st_mode))
+            LK_TRY(find_runs(f, path, depth + 1));
+    }
+out:
+    free(path);
+    lk_names_free(names, n);
+    return st;
+}
+
+static int run_order(const void *a, const void *b)
+{
+    const struct lk_run *x = a, *y = b;
+    const struct lk_run_info *i = lk_run_about(x), *j = lk_run_about(y);
+
+    if (i->world_size != j->world_size)
+        return i->world_size < j->world_size ? -1 : 1;
+    if (i->local_batch != j->local_batch)
+        return i->local_batch < j->local_batch ? -1 : 1;
+    if (i->accumulation != j->accumulation)
+        return i->accumulation < j->accumulation ? -1 : 1;
+    return strcmp(x->dir, y->dir);
+}
+
+enum lk_status lk_run_set_read(const char *const *paths, size_t n, struct lk_run_set *out)
+{
+    enum lk_status st = LK_OK;
+    struct lk_run_set set = {0};
+    struct finder f = {.set = &set};
+    char *real = NULL;
+
+    for (size_t i = 0; i < n; i++) {
+        size_t before = set.n;
+
+        free(real);
+        real = realpath(paths[i], NULL);
+        if (!real) {
+            st = lk_fail(LK_EIO, "%s: %s", paths[i], strerror(errno));
+            goto out;
+        }
+        LK_TRY(find_runs(&f, real, 0));
+        if (set.n == before && !i) {
+            st = lk_fail(LK_EIO, "%s: there is no run in it (no rank*.trace.json.gz)", paths[i]);
+            goto out;
+        }
+    }
+    if (!set.n) {
+        st = lk_fail(LK_EIO, "no run was named");
+        goto out;
+    }
+    qsort(set.runs, set.n, sizeof *set.runs, run_order);
+    *out = set;
+    set = (struct lk_run_set){0};
+out:
+    free(real);
+    lk_run_set_fini(&set);
+    return st;
+}
+
+void lk_run_set_fini(struct lk_run_set *s)
+{
+    for (size_t i = 0; i < s->n; i++)
+        lk_run_fini(&s->runs[i]);
+    free(s->runs);
+    *s = (struct lk_run_set){0};
+}
