@@ -5,7 +5,6 @@
 #include "base/file.h"
 
 #include <errno.h>
-#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -109,6 +108,12 @@ void lk_run_fini(struct lk_run *r)
 struct finder {
     struct lk_run_set *set;
     size_t capacity;
+    struct place {
+        dev_t device;
+        ino_t inode;
+    } * seen; /* directories read: one may be named twice, or lie below another */
+    size_t n_seen, seen_capacity;
+    size_t found; /* runs met, also again */
 };
 
 static bool is_trace(const char *name)
@@ -116,12 +121,22 @@ static bool is_trace(const char *name)
     return !strncmp(name, "rank", 4) && name[4] >= '0' && name[4] <= '9';
 }
 
-static bool already_read(const struct lk_run_set *s, const char *dir)
+/* Whether the directory was read before; notes that it is now. */
+static enum lk_status first_visit(struct finder *f, const char *dir, bool *out)
 {
-    for (size_t i = 0; i < s->n; i++)
-        if (!strcmp(s->runs[i].dir, dir))
-            return true;
-    return false;
+    enum lk_status st = LK_OK;
+    struct stat info;
+
+    if (stat(dir, &info))
+        return lk_fail(LK_EIO, "%s: %s", dir, strerror(errno));
+    *out = true;
+    for (size_t i = 0; i < f->n_seen; i++)
+        if (f->seen[i].device == info.st_dev && f->seen[i].inode == info.st_ino)
+            *out = false;
+    LK_TRY(lk_array_grow(&f->seen, &f->seen_capacity, f->n_seen + 1, sizeof *f->seen));
+    f->seen[f->n_seen++] = (struct place){info.st_dev, info.st_ino};
+out:
+    return st;
 }
 
 static enum lk_status read_run(struct finder *f, const char *dir)
@@ -129,8 +144,11 @@ static enum lk_status read_run(struct finder *f, const char *dir)
     enum lk_status st = LK_OK;
     struct lk_trace *traces = NULL;
     size_t n = 0;
+    bool first = false;
 
-    if (already_read(f->set, dir))
+    f->found++;
+    LK_TRY(first_visit(f, dir, &first));
+    if (!first)
         return LK_OK;
     LK_TRY(lk_array_grow(&f->set->runs, &f->capacity, f->set->n + 1, sizeof *f->set->runs));
     LK_TRY(lk_traces_read(dir, &traces, &n));
@@ -208,19 +226,11 @@ enum lk_status lk_run_set_read(const char *const *paths, size_t n, struct lk_run
     enum lk_status st = LK_OK;
     struct lk_run_set set = {0};
     struct finder f = {.set = &set};
-    char *real = NULL;
 
     for (size_t i = 0; i < n; i++) {
-        size_t before = set.n;
-
-        free(real);
-        real = realpath(paths[i], NULL);
-        if (!real) {
-            st = lk_fail(LK_EIO, "%s: %s", paths[i], strerror(errno));
-            goto out;
-        }
-        LK_TRY(find_runs(&f, real, 0));
-        if (set.n == before && !i) {
+        f.found = 0;
+        LK_TRY(find_runs(&f, paths[i], 0));
+        if (!f.found) {
             st = lk_fail(LK_EIO, "%s: there is no run in it (no rank*.trace.json.gz)", paths[i]);
             goto out;
         }
@@ -233,7 +243,7 @@ enum lk_status lk_run_set_read(const char *const *paths, size_t n, struct lk_run
     *out = set;
     set = (struct lk_run_set){0};
 out:
-    free(real);
+    free(f.seen);
     lk_run_set_fini(&set);
     return st;
 }

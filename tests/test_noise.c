@@ -1,6 +1,6 @@
 /* Learning-rate schedule and gradient noise scale. */
+#include "base/noise.h"
 #include "base/rng.h"
-#include "runtime/noise.h"
 #include "runtime/schedule.h"
 
 #include <check.h>

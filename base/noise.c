@@ -1,4 +1,4 @@
-#include "runtime/noise.h"
+#include "base/noise.h"
 
 #include "base/array.h"
 

@@ -12,8 +12,8 @@
  * The simple noise scale is tr(Sigma) / |G|^2, in samples. The ratio of two noisy numbers is
  * biased, so both are averaged over the steps first (equation A.3 and the text after it).
  */
-#ifndef LK_RUNTIME_NOISE_H
-#define LK_RUNTIME_NOISE_H
+#ifndef LK_BASE_NOISE_H
+#define LK_BASE_NOISE_H
 
 #include "base/stats.h"
 #include "base/status.h"

@@ -1,0 +1,440 @@
+/* Builds a job from runs. The statistics over runs are in job_stats.c. */
+#include "profiler/job_build.h"
+
+#include "base/array.h"
+#include "base/noise.h"
+#include "profiler/job_stats.h"
+
+#include <errno.h>
+#include <math.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The trainer's counters, each a step and rank. */
+#define COUNTER_LOCAL "local gradient norm" /* of the rank's own mean gradient */
+#define COUNTER_MEAN  "gradient norm"       /* of the averaged one */
+
+/* ---- One job? ---- */
+
+static enum lk_status differ(const struct lk_run *a, const struct lk_run *b, const char *what)
+{
+    return lk_fail(LK_EUSAGE, "%s and %s are runs of different jobs: %s differs", a->dir, b->dir,
+                   what);
+}
+
+static enum lk_status check_same_job(const struct lk_run *a, const struct lk_run *b)
+{
+    const struct lk_run_info *x = lk_run_about(a), *y = lk_run_about(b);
+
+    if (strcmp(x->model, y->model))
+        return differ(a, b, "the model");
+    if (strcmp(x->sample_unit, y->sample_unit))
+        return differ(a, b, "the sample unit");
+    if (x->ddp_rule != y->ddp_rule)
+        return differ(a, b, "the DDP rule");
+    if (x->n_tensors != y->n_tensors)
+        return differ(a, b, "the number of gradient tensors");
+    for (size_t i = 0; i < x->n_tensors; i++)
+        if (strcmp(x->tensors[i].name, y->tensors[i].name) ||
+            x->tensors[i].elems != y->tensors[i].elems ||
+            x->tensors[i].dtype != y->tensors[i].dtype)
+            return differ(a, b, x->tensors[i].name);
+    return LK_OK;
+}
+
+static enum lk_status check_runs(const struct lk_run_set *set)
+{
+    for (size_t i = 0; i < set->n; i++) {
+        enum lk_status st = check_same_job(&set->runs[0], &set->runs[i]);
+
+        if (st != LK_OK)
+            return st;
+        if (!set->runs[i].n_steps)
+            return lk_fail(LK_EEVIDENCE,
+                           "%s: no step after the warm-up of %llu steps is complete on all ranks",
+                           set->runs[i].dir,
+                           (unsigned long long)lk_run_about(&set->runs[i])->warmup_steps);
+    }
+    return LK_OK;
+}
+
+/* ---- Tensors ---- */
+
+/* The last micro-batch's backward of a step, or NULL. */
+static const struct lk_range *last_backward(const struct lk_rank_steps *r, const struct lk_step *p)
+{
+    for (size_t i = p->first_range + p->n_ranges; i-- > p->first_range;)
+        if (r->ranges[i].kind == LK_SPAN_BACKWARD)
+            return &r->ranges[i];
+    return NULL;
+}
+
+static double share(const struct lk_range *backward, uint64_t at_ns)
+{
+    uint64_t length = backward->end_ns - backward->start_ns;
+
+    return length ? (double)(at_ns - backward->start_ns) / (double)length : 0;
+}
+
+/* Ready shares of one tensor, of all steps and ranks of the runs with the smallest world size. */
+static enum lk_status ready_share(const struct lk_run *runs, size_t n_runs, size_t tensor,
+                                  double **samples, size_t *capacity, double *out)
+{
+    enum lk_status st = LK_OK;
+    size_t n = 0;
+
+    for (size_t i = 0; i < n_runs; i++)
+        for (size_t k = 0; k < runs[i].n; k++)
+            for (size_t s = 0; s < runs[i].n_steps; s++) {
+                const struct lk_rank_steps *r = &runs[i].ranks[k];
+                const struct lk_range *b = last_backward(r, lk_rank_step(r, runs[i].steps[s]));
+
+                for (size_t m = b->first_mark; m < b->first_mark + b->n_marks; m++) {
+                    if (r->marks[m].tensor != (int32_t)tensor)
+                        continue;
+                    LK_TRY(lk_array_grow(samples, capacity, n + 1, sizeof **samples));
+                    (*samples)[n++] = share(b, r->marks[m].at_ns);
+                }
+            }
+    if (!n)
+        return lk_fail(LK_EEVIDENCE, "%s: no GRADIENT instant of tensor %s", runs[0].dir,
+                       lk_run_about(&runs[0])->tensors[tensor].name);
+    *out = lk_stats_median(*samples, n);
+out:
+    return st;
+}
+
+static enum lk_status fill_tensors(const struct lk_run *runs, size_t n_runs, struct lk_job *j)
+{
+    enum lk_status st = LK_OK;
+    const struct lk_run_info *info = lk_run_about(&runs[0]);
+    double *samples = NULL;
+    size_t capacity = 0;
+
+    LK_TRY(lk_alloc(&j->tensors, info->n_tensors, sizeof *j->tensors));
+    for (; j->n_tensors < info->n_tensors; j->n_tensors++) {
+        struct lk_job_tensor *t = &j->tensors[j->n_tensors];
+
+        t->elems = info->tensors[j->n_tensors].elems;
+        t->dtype = info->tensors[j->n_tensors].dtype;
+        LK_TRY(lk_strdup(&t->name, info->tensors[j->n_tensors].name));
+    }
+    for (size_t i = 0; i < j->n_tensors; i++)
+        LK_TRY(ready_share(runs, n_runs, i, &samples, &capacity, &j->tensors[i].ready));
+out:
+    free(samples);
+    return st;
+}
+
+/* Each tensor's first instant in the first step that rank 0's trace has. */
+static enum lk_status fill_ready_order(const struct lk_run *run, struct lk_job *j)
+{
+    enum lk_status st = LK_OK;
+    const struct lk_rank_steps *r = &run->ranks[0];
+    const struct lk_range *b = last_backward(r, &r->steps[0]);
+    bool *seen = NULL;
+    size_t n = 0;
+
+    LK_TRY(lk_alloc(&seen, j->n_tensors, sizeof *seen));
+    LK_TRY(lk_alloc(&j->ready_order, j->n_tensors, sizeof *j->ready_order));
+    for (size_t m = b->first_mark; m < b->first_mark + b->n_marks; m++) {
+        int32_t tensor = r->marks[m].tensor;
+
+        if (tensor < 0 || (size_t)tensor >= j->n_tensors) {
+            st = lk_fail(LK_EPARSE, "%s: GRADIENT instant of tensor %d of %zu", run->dir, tensor,
+                         j->n_tensors);
+            goto out;
+        }
+        if (!seen[tensor])
+            j->ready_order[n++] = (size_t)tensor;
+        seen[tensor] = true;
+    }
+    if (n != j->n_tensors)
+        st = lk_fail(LK_EEVIDENCE, "%s: step %u has GRADIENT instants of %zu of %zu tensors",
+                     run->dir, r->steps[0].step, n, j->n_tensors);
+out:
+    free(seen);
+    return st;
+}
+
+/* ---- Compute ---- */
+
+/* Where the numbers of a row come from, and what is in them that should not be. */
+static enum lk_status source_of(const struct lk_run *runs, size_t n_runs, char **out)
+{
+    int ranks = lk_run_about(&runs[0])->world_size;
+
+    return lk_asprintf(out, "%s%s%s", runs[0].dir, n_runs > 1 ? " and its repetitions" : "",
+                       ranks > 1 ? " (several ranks: co-location and overlap are in it)" : "");
+}
+
+static enum lk_status set_quantity(struct lk_quantity *q, const struct lk_estimate *e,
+                                   const char *source)
+{
+    return lk_quantity_set(q, e->value, e->lo, e->hi, e->n, "%s", source);
+}
+
+/* Which series of a step becomes which field. */
+static const struct {
+    enum lk_job_series series;
+    size_t offset;
+} compute_fields[] = {
+    {LK_JOB_FORWARD,   offsetof(struct lk_job_compute, forward_s)  },
+    {LK_JOB_BACKWARD,  offsetof(struct lk_job_compute, backward_s) },
+    {LK_JOB_INPUT,     offsetof(struct lk_job_compute, input_s)    },
+    {LK_JOB_OPTIMIZER, offsetof(struct lk_job_compute, optimizer_s)},
+    {LK_JOB_GAP,       offsetof(struct lk_job_compute, gap_s)      },
+};
+
+static enum lk_status fill_compute(const struct lk_run *runs, size_t n_runs,
+                                   struct lk_job_compute *out)
+{
+    enum lk_status st = LK_OK;
+    struct lk_estimate e;
+    char *source = NULL;
+
+    out->local_batch = lk_run_about(&runs[0])->local_batch;
+    LK_TRY(source_of(runs, n_runs, &source));
+    for (size_t i = 0; i < LK_COUNT(compute_fields); i++) {
+        LK_TRY(lk_job_series_mean(runs, n_runs, compute_fields[i].series, &e));
+        LK_TRY(set_quantity((struct lk_quantity *)((char *)out + compute_fields[i].offset), &e,
+                            source));
+    }
+    LK_TRY(lk_job_transient(runs, n_runs, &e));
+    LK_TRY(set_quantity(&out->transient, &e, source));
+out:
+    free(source);
+    return st;
+}
+
+static int compute_order(const void *a, const void *b)
+{
+    const struct lk_job_compute *x = a, *y = b;
+
+    return (x->local_batch > y->local_batch) - (x->local_batch < y->local_batch);
+}
+
+static bool has_batch(const struct lk_job *j, int local_batch)
+{
+    for (size_t i = 0; i < j->n_compute; i++)
+        if (j->compute[i].local_batch == local_batch)
+            return true;
+    return false;
+}
+
+/* How many runs from `first` on have the same world size and local batch (they lie together). */
+static size_t same_batch(const struct lk_run_set *set, size_t first)
+{
+    const struct lk_run_info *a = lk_run_about(&set->runs[first]);
+    size_t n = 1;
+
+    while (first + n < set->n && lk_run_about(&set->runs[first + n])->world_size == a->world_size &&
+           lk_run_about(&set->runs[first + n])->local_batch == a->local_batch)
+        n++;
+    return n;
+}
+
+/* The runs are sorted by world size, so the first with a batch are those of the smallest. */
+static enum lk_status fill_compute_rows(const struct lk_run_set *set, struct lk_job *j)
+{
+    enum lk_status st = LK_OK;
+
+    LK_TRY(lk_alloc(&j->compute, set->n, sizeof *j->compute));
+    for (size_t i = 0, n; i < set->n; i += n) {
+        n = same_batch(set, i);
+        if (has_batch(j, lk_run_about(&set->runs[i])->local_batch))
+            continue;
+        LK_TRY(fill_compute(&set->runs[i], n, &j->compute[j->n_compute++]));
+    }
+    qsort(j->compute, j->n_compute, sizeof *j->compute, compute_order);
+out:
+    return st;
+}
+
+/* ---- Runs ---- */
+
+static enum lk_status fill_run(const struct lk_run *run, struct lk_job_run *out)
+{
+    enum lk_status st = LK_OK;
+    const struct lk_run_info *info = lk_run_about(run);
+
+    out->gpus = info->world_size;
+    out->nodes = info->nodes;
+    out->local_batch = info->local_batch;
+    out->accumulation = info->accumulation;
+    out->no_sync = info->no_sync;
+    out->first_bytes = info->first_bytes;
+    out->cap_bytes = info->cap_bytes;
+    LK_TRY(lk_strdup(&out->source, run->dir));
+    LK_TRY(lk_alloc(&out->step_s, run->n_steps, sizeof *out->step_s));
+    LK_TRY(lk_alloc(&out->rank_compute_s, run->n, sizeof *out->rank_compute_s));
+    out->n_steps = run->n_steps;
+    for (size_t s = 0; s < run->n_steps; s++)
+        for (size_t k = 0; k < run->n; k++) {
+            const struct lk_rank_steps *r = &run->ranks[k];
+            const struct lk_step *p = lk_rank_step(r, run->steps[s]);
+            struct lk_step_split split;
+
+            lk_step_split(r, p, NULL, &split);
+            out->step_s[s] += lk_step_window_s(p) / (double)run->n;
+            out->rank_compute_s[k] += (split.forward_s + split.backward_s) / (double)run->n_steps;
+        }
+out:
+    return st;
+}
+
+static enum lk_status fill_runs(const struct lk_run_set *set, struct lk_job *j)
+{
+    enum lk_status st = LK_OK;
+
+    LK_TRY(lk_alloc(&j->runs, set->n, sizeof *j->runs));
+    for (size_t i = 0; i < set->n; i++)
+        LK_TRY(fill_run(&set->runs[i], &j->runs[j->n_runs++]));
+out:
+    return st;
+}
+
+/* ---- Noise scale ---- */
+
+/* Adds the counter's squares, over the ranks, to sum[step]; counts[step] says of how many. */
+static void add_squares(const struct lk_trace *t, const char *name, uint64_t n_steps, double *sum,
+                        double *counts)
+{
+    for (size_t i = 0; i < t->n_spans; i++) {
+        const struct lk_span *s = &t->spans[i].span;
+
+        if (s->kind != LK_SPAN_COUNTER || s->step >= n_steps ||
+            strcmp(lk_trace_span_name(t, s), name))
+            continue;
+        sum[s->step] += s->value * s->value;
+        counts[s->step]++;
+    }
+}
+
+/* LK_OK with NaN when the run's counters do not tell. */
+static enum lk_status noise_of(const struct lk_run *run, struct lk_estimate *out)
+{
+    enum lk_status st = LK_OK;
+    const struct lk_run_info *info = lk_run_about(run);
+    size_t n = run->steps[run->n_steps - 1] + (size_t)1;
+    double small = (double)info->local_batch * info->accumulation;
+    double *column[4] = {NULL}; /* local sum and count, mean sum and count */
+    struct lk_noise noise;
+
+    lk_noise_init(&noise, small, small * info->world_size);
+    for (size_t i = 0; i < LK_COUNT(column); i++)
+        LK_TRY(lk_alloc(&column[i], n, sizeof(double)));
+    for (size_t k = 0; k < run->n; k++) {
+        add_squares(&run->traces[k], COUNTER_LOCAL, n, column[0], column[1]);
+        add_squares(&run->traces[k], COUNTER_MEAN, n, column[2], column[3]);
+    }
+    for (size_t s = 0; s < run->n_steps; s++) {
+        size_t i = run->steps[s];
+
+        if (column[1][i] == (double)run->n && column[3][i] > 0)
+            LK_TRY(lk_noise_add(&noise, column[0][i] / column[1][i], column[2][i] / column[3][i]));
+    }
+    *out = lk_noise_estimate(&noise);
+out:
+    for (size_t i = 0; i < LK_COUNT(column); i++)
+        free(column[i]);
+    lk_noise_fini(&noise);
+    return st;
+}
+
+/* The run with most ranks that can tell: the two batch sizes lie farthest apart there. */
+static enum lk_status fill_noise(const struct lk_run_set *set, struct lk_job *j)
+{
+    enum lk_status st = LK_OK;
+
+    for (size_t i = set->n; i-- > 0;) {
+        struct lk_estimate e;
+
+        LK_TRY(noise_of(&set->runs[i], &e));
+        if (isnan(e.value) || !isfinite(e.hi))
+            continue;
+        LK_TRY(set_quantity(&j->noise_scale, &e, set->runs[i].dir));
+        break;
+    }
+out:
+    return st;
+}
+
+/* ---- All ---- */
+
+/* A whole number in the run's configuration; absent leaves *out alone. */
+static enum lk_status config_int(const struct lk_run *run, const char *key, int *out)
+{
+    const struct lk_run_info *info = lk_run_about(run);
+
+    for (size_t i = 0; i < info->n_config; i++) {
+        char *end;
+        long v;
+
+        if (strcmp(info->config[i].key, key))
+            continue;
+        errno = 0;
+        v = strtol(info->config[i].value, &end, 10);
+        if (errno || end == info->config[i].value || *end || v < 0 || v > 1 << 20)
+            return lk_fail(LK_EPARSE, "%s: configuration %s: '%s' is no count", run->dir, key,
+                           info->config[i].value);
+        *out = (int)v;
+    }
+    return LK_OK;
+}
+
+static enum lk_status fill_header(const struct lk_run *run, struct lk_job *j)
+{
+    enum lk_status st = LK_OK;
+    const struct lk_run_info *info = lk_run_about(run);
+
+    LK_TRY(lk_strdup(&j->name, info->model));
+    LK_TRY(lk_strdup(&j->sample_unit, info->sample_unit));
+    j->ddp_rule = info->ddp_rule;
+    j->first_bytes = info->first_bytes;
+    j->cap_bytes = info->cap_bytes;
+    j->accumulation = info->accumulation;
+    j->no_sync = info->no_sync;
+    LK_TRY(config_int(run, "prefetch", &j->prefetch_depth));
+    if (!isnan(info->flops_per_sample))
+        LK_TRY(lk_quantity_set(&j->flops_per_sample, info->flops_per_sample, NAN, NAN, 0,
+                               "counted from the shapes of %s", info->model));
+out:
+    return st;
+}
+
+static void clear(struct lk_job *j)
+{
+    *j = (struct lk_job){.flops_per_sample = lk_quantity_none(),
+                         .memory_fixed_bytes = lk_quantity_none(),
+                         .memory_per_sample_bytes = lk_quantity_none(),
+                         .noise_scale = lk_quantity_none()};
+}
+
+enum lk_status lk_job_build(const struct lk_run_set *set, struct lk_job *out)
+{
+    enum lk_status st = LK_OK;
+    struct lk_job j;
+    size_t n_smallest = 0;
+
+    clear(&j);
+    if (!set->n)
+        return lk_fail(LK_EEVIDENCE, "a job needs at least one run");
+    LK_TRY(check_runs(set));
+    while (n_smallest < set->n && lk_run_about(&set->runs[n_smallest])->world_size ==
+                                      lk_run_about(&set->runs[0])->world_size)
+        n_smallest++;
+    LK_TRY(fill_header(&set->runs[0], &j));
+    LK_TRY(fill_tensors(set->runs, n_smallest, &j));
+    LK_TRY(fill_ready_order(&set->runs[0], &j));
+    LK_TRY(fill_compute_rows(set, &j));
+    LK_TRY(fill_runs(set, &j));
+    LK_TRY(fill_noise(set, &j));
+    *out = j;
+    clear(&j);
+out:
+    lk_job_fini(&j);
+    return st;
+}

@@ -1,0 +1,36 @@
+/*
+ * Builds a job (base/job.h) from measured runs: what one optimizer step is on one GPU.
+ *
+ * The runs must be of one job: the same tensors, model, sample unit, DDP rule, bucket limits,
+ * accumulation and no_sync; they may differ in world size, local batch and repetition. Steady-state
+ * steps only (after the warm-up, complete on every rank).
+ *
+ * compute    one row a local batch, from the runs of the smallest world size that has this batch.
+ *            From runs with one rank this is compute without communication and co-location;
+ *            otherwise the row's `source` says that both are in it. forward_s and backward_s are
+ *            means over steps, ranks and micro-batches of the FORWARD and BACKWARD ranges;
+ *            optimizer_s, input_s and gap_s are the step's parts of profiler/steps.h (input and gap
+ *            are what compute and communication do not cover).
+ * intervals  90 %, bootstrap by run, then by block of consecutive steps within a run.
+ * transient  the standard deviation of a micro-batch's forward + backward, relative to the mean of
+ *            its rank and run.
+ * ready      a tensor's GRADIENT instant, from start (0) to end (1) of the last micro-batch's
+ *            BACKWARD range: median over steps of the runs of the smallest world size.
+ * ready_order  order of the GRADIENT instants of rank 0 in the last micro-batch of the first step
+ *            in the trace, of the first of these runs.
+ * runs       every run given, with its step times and each rank's mean compute.
+ * noise_scale  from the counters LK_COUNTER_LOCAL_SQ and LK_COUNTER_MEAN_SQ of the run with most
+ *            ranks that has them.
+ */
+#ifndef LK_PROFILER_JOB_BUILD_H
+#define LK_PROFILER_JOB_BUILD_H
+
+#include "base/job.h"
+#include "base/status.h"
+#include "profiler/run_set.h"
+
+/* LK_EEVIDENCE says which runs lack what (steady-state steps, GRADIENT instants); LK_EUSAGE which
+ * two runs are of different jobs, and in what. */
+enum lk_status lk_job_build(const struct lk_run_set *set, struct lk_job *out);
+
+#endif
