@@ -1,0 +1,153 @@
+/* The program as a user meets it: help, version, and the exit codes of wrong usage. */
+#include "base/array.h"
+
+#include <check.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+
+#define PROGRAM LK_BUILD_DIR "/lockstep"
+
+/* What one command line gave. Redirections in `arguments` count: 2>&1 joins the streams. */
+struct result {
+    char text[16384];
+    int code;
+};
+
+__attribute__((format(printf, 1, 2))) static struct result run(const char *arguments, ...)
+{
+    struct result r = {.code = -1};
+    char command[512] = PROGRAM " ";
+    size_t n = strlen(command);
+    int status;
+    va_list ap;
+    FILE *f;
+
+    va_start(ap, arguments);
+    ck_assert_int_lt(vsnprintf(command + n, sizeof command - n, arguments, ap),
+                     (int)(sizeof command - n));
+    va_end(ap);
+    f = popen(command, "r"); /* NOLINT(cert-env33-c): our own program, fixed words */
+    ck_assert_ptr_nonnull(f);
+    n = fread(r.text, 1, sizeof r.text - 1, f);
+    r.text[n] = '\0';
+    status = pclose(f);
+    ck_assert(WIFEXITED(status));
+    r.code = WEXITSTATUS(status);
+    return r;
+}
+
+START_TEST(help_goes_to_stdout)
+{
+    static const char *const words[] = {"--help", "-h", "help"};
+    struct result r = run("%s 2>/dev/null", words[_i]);
+
+    ck_assert_int_eq(r.code, 0);
+    ck_assert_int_eq(strncmp(r.text, "usage: lockstep COMMAND", 23), 0);
+}
+END_TEST
+
+START_TEST(version)
+{
+    struct result r = run("--version 2>/dev/null");
+
+    ck_assert_int_eq(r.code, 0);
+    ck_assert_int_eq(strncmp(r.text, "lockstep ", 9), 0);
+    ck_assert(r.text[9] >= '0' && r.text[9] <= '9');
+}
+END_TEST
+
+START_TEST(no_arguments_is_wrong_usage)
+{
+    struct result r = run("2>/dev/null");
+
+    ck_assert_int_eq(r.code, 2);
+    ck_assert_str_eq(r.text, ""); /* stdout is for results */
+    r = run("2>&1 >/dev/null");
+    ck_assert_int_eq(r.code, 2);
+    ck_assert_int_eq(strncmp(r.text, "usage: lockstep COMMAND", 23), 0);
+}
+END_TEST
+
+START_TEST(unknown_command)
+{
+    struct result r = run("xyzzy 2>&1 >/dev/null");
+
+    ck_assert_int_eq(r.code, 2);
+    ck_assert_int_eq(strncmp(r.text, "lockstep: no command 'xyzzy'", 28), 0);
+    ck_assert_ptr_null(strstr(r.text, "did you mean"));
+}
+END_TEST
+
+/* The commands that --help lists, from its own lines "  NAME   text". */
+static size_t list_commands(char names[][32], size_t max)
+{
+    struct result r = run("--help");
+    const char *line = strstr(r.text, "commands:\n");
+    size_t n = 0;
+
+    ck_assert_ptr_nonnull(line);
+    for (line = strchr(line, '\n') + 1; !strncmp(line, "  ", 2) && n < max; n++) {
+        ck_assert_int_eq(sscanf(line, "%31s", names[n]), 1);
+        line = strchr(line, '\n') + 1;
+    }
+    return n;
+}
+
+START_TEST(every_command)
+{
+    char names[32][32];
+    size_t n = list_commands(names, LK_COUNT(names));
+
+    for (size_t i = 0; i < n; i++) {
+        struct result r = run("%s --help 2>/dev/null", names[i]);
+        char *says;
+
+        ck_assert_msg(r.code == 0, "%s --help exits with %d", names[i], r.code);
+        ck_assert_int_eq(lk_asprintf(&says, "usage: lockstep %s", names[i]), LK_OK);
+        ck_assert_int_eq(strncmp(r.text, says, strlen(says)), 0);
+        free(says);
+
+        /* A wrong option is found before anything is done, so no command is started by this. */
+        r = run("%s --no-such-option 2>&1 >/dev/null", names[i]);
+        ck_assert_msg(r.code == 2, "%s exits with %d: %s", names[i], r.code, r.text);
+        ck_assert_msg(strstr(r.text, "no option '--no-such-option'") != NULL, "%s: %s", names[i],
+                      r.text);
+
+        r = run("%sx 2>&1", names[i]);
+        ck_assert_int_eq(r.code, 2);
+        ck_assert_int_eq(lk_asprintf(&says, "did you mean '%s'?", names[i]), LK_OK);
+        ck_assert_msg(strstr(r.text, says) != NULL, "%s", r.text);
+        free(says);
+    }
+}
+END_TEST
+
+START_TEST(results_that_cannot_be_written)
+{
+    static const char *const words[] = {"--help", "--version"};
+    struct result r = run("%s 2>&1 >/dev/full", words[_i]);
+
+    ck_assert_int_eq(r.code, 1);
+    ck_assert_str_eq(r.text, "lockstep: cannot write to standard output\n");
+}
+END_TEST
+
+Suite *lk_suite_cli(void);
+Suite *lk_suite_cli(void)
+{
+    Suite *s = suite_create("cli");
+    TCase *c = tcase_create("cli");
+
+    tcase_set_timeout(c, 60);
+    tcase_add_loop_test(c, help_goes_to_stdout, 0, 3);
+    tcase_add_test(c, version);
+    tcase_add_test(c, no_arguments_is_wrong_usage);
+    tcase_add_test(c, unknown_command);
+    tcase_add_test(c, every_command);
+    tcase_add_loop_test(c, results_that_cannot_be_written, 0, 2);
+    suite_add_tcase(s, c);
+    return s;
+}
