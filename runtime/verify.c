@@ -1,0 +1,376 @@
+/* --verify; see the header. */
+#include "runtime/verify.h"
+
+#include "base/array.h"
+
+#include <float.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* See the header: bound and floor. */
+static const double bound_margin = 16;
+static const double floor_ratio = 1e-3;
+
+struct lk_verify {
+    struct lk_verify_config config;
+    struct lk_device *device; /* the reference */
+    struct lk_stream *stream;
+    struct lk_model *model;
+    double *grads;     /* of the reference, all parameters in order */
+    void *staging;     /* host copy of a parameter or gradient of the model under test */
+    size_t real_bytes; /* of its elements */
+
+    int ranks;
+    struct lk_sampler **samplers; /* by rank */
+    uint64_t epoch;               /* that the samplers are at */
+    int32_t *inputs, *targets;    /* a micro-batch */
+
+    /* What a rank tells the others: struct verdict, then a hash a parameter. */
+    uint64_t *words;
+    size_t n_words; /* a rank */
+    double bound;
+    double max_error;
+};
+
+/* Of one rank's gradients. */
+struct verdict {
+    uint64_t failed; /* the first parameter beyond the bound, or none */
+    double error;    /* of that parameter, else the largest of all */
+};
+enum { VERDICT_WORDS = sizeof(struct verdict) / sizeof(uint64_t) };
+static const uint64_t none = UINT64_MAX;
+
+static enum lk_status check_config(const struct lk_verify_config *c)
+{
+    const char *device = lk_device_name(lk_stream_device(c->compute));
+
+    if (!strcmp(device, "timed") || c->model->ops->update)
+        return lk_fail(LK_EUSAGE,
+                       "nothing to verify: device %s with model %s computes no gradients", device,
+                       c->model->ops->name);
+    return LK_OK;
+}
+
+static enum lk_status open_reference(struct lk_verify *v)
+{
+    const struct lk_device_config dc = {.slowdown = 1};
+    const struct lk_track_info info = {.name = "reference", .kind = LK_TRACK_COMPUTE};
+    struct lk_model_config mc = v->config.model_config;
+    size_t elems = 0;
+    size_t largest = 0;
+    enum lk_status st = LK_OK;
+
+    mc.max_samples = v->config.local_batch;
+    LK_TRY(lk_device_open("reference", &dc, &v->device));
+    LK_TRY(lk_stream_create(v->device, &info, &v->stream));
+    LK_TRY((v->config.create ? v->config.create : lk_model_create)(v->device, v->stream, &mc,
+                                                                   &v->model));
+    for (size_t i = 0; i < v->model->n_params; i++) {
+        elems += v->model->params[i].elems;
+        if (v->model->params[i].elems > largest)
+            largest = v->model->params[i].elems;
+    }
+    LK_TRY(lk_alloc(&v->grads, elems, sizeof *v->grads));
+    LK_TRY(lk_alloc(&v->staging, largest, sizeof(double)));
+    elems = 0;
+    for (size_t i = 0; i < v->model->n_params; i++) {
+        v->model->params[i].grad = v->grads + elems;
+        elems += v->model->params[i].elems;
+    }
+out:
+    return st;
+}
+
+static enum lk_status open_samplers(struct lk_verify *v)
+{
+    struct lk_sampler_config sc = v->config.sampler;
+    size_t tokens = (size_t)v->config.local_batch * (size_t)v->model->context;
+    enum lk_status st = LK_OK;
+
+    if (sc.samples == 0)
+        sc.samples = lk_dataset_samples(v->config.dataset);
+    sc.ranks = v->ranks;
+    LK_TRY(lk_alloc(&v->samplers, (size_t)v->ranks, sizeof(struct lk_sampler *)));
+    for (sc.rank = 0; sc.rank < v->ranks; sc.rank++)
+        LK_TRY(lk_sampler_create(&sc, &v->samplers[sc.rank]));
+    v->epoch = none;
+    LK_TRY(lk_alloc(&v->inputs, tokens, sizeof *v->inputs));
+    LK_TRY(lk_alloc(&v->targets, tokens, sizeof *v->targets));
+out:
+    return st;
+}
+
+enum lk_status lk_verify_create(const struct lk_verify_config *config, struct lk_verify **out)
+{
+    struct lk_verify *v = NULL;
+    enum lk_status st = check_config(config);
+    double terms;
+
+    if (st != LK_OK)
+        return st;
+    LK_TRY(lk_alloc(&v, 1, sizeof *v));
+    v->config = *config;
+    v->ranks = lk_comm_world_size(config->comm);
+    v->real_bytes = lk_device_real_bytes(lk_stream_device(config->compute));
+    LK_TRY(open_reference(v));
+    LK_TRY(open_samplers(v));
+    v->n_words = VERDICT_WORDS + v->model->n_params;
+    LK_TRY(lk_alloc(&v->words, (size_t)v->ranks * v->n_words, sizeof *v->words));
+    terms = (double)v->ranks * config->accumulation * config->local_batch * v->model->context;
+    v->bound = bound_margin * (FLT_EPSILON / 2) * (sqrt(terms) + (double)v->model->n_params);
+    *out = v;
+    v = NULL;
+out:
+    lk_verify_destroy(v);
+    return st;
+}
+
+void lk_verify_destroy(struct lk_verify *v)
+{
+    if (!v)
+        return;
+    for (int r = 0; v->samplers && r < v->ranks; r++)
+        lk_sampler_destroy(v->samplers[r]);
+    free(v->samplers);
+    free(v->inputs);
+    free(v->targets);
+    lk_model_destroy(v->model);
+    lk_stream_destroy(v->stream);
+    lk_device_close(v->device);
+    free(v->grads);
+    free(v->staging);
+    free(v->words);
+    free(v);
+}
+
+/* Copies elements of the model under test into v->staging. */
+static enum lk_status fetch(struct lk_verify *v, const lk_real *from, size_t elems)
+{
+    enum lk_status st = LK_OK;
+
+    LK_TRY(lk_stream_copy(v->config.compute, v->staging, from, elems * v->real_bytes));
+    LK_TRY(lk_stream_sync(v->config.compute, lk_deadline_in(v->config.timeout_ns)));
+out:
+    return st;
+}
+
+static double staged(const struct lk_verify *v, size_t i)
+{
+    return v->real_bytes == sizeof(double) ? ((const double *)v->staging)[i]
+                                           : (double)((const float *)v->staging)[i];
+}
+
+enum lk_status lk_verify_step_begin(struct lk_verify *v)
+{
+    enum lk_status st = LK_OK;
+
+    for (size_t p = 0; p < v->model->n_params; p++) {
+        const struct lk_param *own = &v->config.model->params[p];
+        double *reference = v->model->params[p].data;
+
+        LK_TRY(fetch(v, own->data, own->elems));
+        for (size_t i = 0; i < own->elems; i++)
+            reference[i] = staged(v, i);
+    }
+out:
+    return st;
+}
+
+/* ---- The reference ---- */
+
+/* Micro-batch number n, from 0, of a rank's run: loaders walk epochs and drop an incomplete last
+ * batch (runtime/data.h). */
+static enum lk_status read_batch(struct lk_verify *v, int rank, uint64_t n, struct lk_batch *out)
+{
+    size_t local = (size_t)v->config.local_batch;
+    size_t context = (size_t)v->model->context;
+    uint64_t an_epoch = lk_sampler_count(v->samplers[0]) / local;
+    enum lk_status st = LK_OK;
+
+    if (an_epoch == 0)
+        return lk_fail(LK_EUSAGE, "an epoch has fewer samples a rank than one local batch");
+    if (n / an_epoch != v->epoch) {
+        v->epoch = n / an_epoch;
+        for (int r = 0; r < v->ranks; r++)
+            LK_TRY(lk_sampler_set_epoch(v->samplers[r], v->epoch));
+    }
+    for (size_t i = 0; i < local; i++)
+        LK_TRY(lk_dataset_read(v->config.dataset,
+                               lk_sampler_index(v->samplers[rank], n % an_epoch * local + i),
+                               v->inputs + i * context, v->targets + i * context));
+    *out = (struct lk_batch){.samples = v->config.local_batch,
+                             .context = v->model->context,
+                             .inputs = v->inputs,
+                             .targets = v->targets};
+out:
+    return st;
+}
+
+/* The gradient of the mean loss over the global batch of this step, into v->grads. */
+static enum lk_status run_reference(struct lk_verify *v, uint32_t step)
+{
+    const uint64_t accumulation = (uint64_t)v->config.accumulation;
+    const double seed = 1.0 / ((double)v->ranks * v->config.accumulation);
+    struct lk_batch batch;
+    enum lk_status st = LK_OK;
+
+    for (uint64_t m = 0; m < accumulation; m++)
+        for (int rank = 0; rank < v->ranks; rank++) {
+            LK_TRY(read_batch(v, rank, step * accumulation + m, &batch));
+            LK_TRY(v->model->ops->forward(v->model, &batch));
+            LK_TRY(v->model->ops->backward(v->model, &batch, seed, m > 0 || rank > 0, NULL));
+        }
+    LK_TRY(lk_stream_sync(v->stream, lk_deadline_in(v->config.timeout_ns)));
+out:
+    return st;
+}
+
+/* ---- The checks ---- */
+
+/* A thousandth of the root mean square of all reference gradients. */
+static double rms_floor(const struct lk_verify *v)
+{
+    double sum = 0;
+    size_t elems = 0;
+
+    for (size_t p = 0; p < v->model->n_params; p++)
+        elems += v->model->params[p].elems;
+    for (size_t i = 0; i < elems; i++)
+        sum += v->grads[i] * v->grads[i];
+    return floor_ratio * sqrt(sum / (double)elems);
+}
+
+static enum lk_status check_gradients(struct lk_verify *v, struct verdict *out)
+{
+    const double floor = rms_floor(v);
+    struct verdict verdict = {.failed = none};
+    enum lk_status st = LK_OK;
+
+    for (size_t p = 0; p < v->model->n_params && verdict.failed == none; p++) {
+        const struct lk_param *own = &v->config.model->params[p];
+        const double *reference = v->model->params[p].grad;
+        double difference = 0;
+        double norm = 0;
+        double error;
+
+        LK_TRY(fetch(v, own->grad, own->elems));
+        for (size_t i = 0; i < own->elems; i++) {
+            difference += (staged(v, i) - reference[i]) * (staged(v, i) - reference[i]);
+            norm += reference[i] * reference[i];
+        }
+        /* All gradients zero, and rightly so, is no error. */
+        error = difference == 0
+                    ? 0
+                    : sqrt(difference) / (sqrt(norm) + floor * sqrt((double)own->elems));
+        if (!(error <= v->bound)) /* NaN fails */
+            verdict.failed = p;
+        if (!(error <= verdict.error) || verdict.failed == p)
+            verdict.error = error;
+    }
+    *out = verdict;
+out:
+    return st;
+}
+
+/* Depends on every bit and on the order. Every round is a bijection of h for a given word, so data
+ * that differ in one word never collide. */
+static uint64_t hash_bytes(const void *data, size_t bytes)
+{
+    const unsigned char *at = data;
+    uint64_t h = bytes;
+
+    for (; bytes; bytes -= bytes < 8 ? bytes : 8, at += 8) {
+        uint64_t word = 0;
+
+        memcpy(&word, at, bytes < 8 ? bytes : 8);
+        h = (h ^ word) * 0x9e3779b97f4a7c15U; /* 2^64 / golden ratio, odd */
+        h ^= h >> 29;
+    }
+    return h;
+}
+
+static enum lk_status hash_parameters(struct lk_verify *v, uint64_t *hashes)
+{
+    enum lk_status st = LK_OK;
+
+    for (size_t p = 0; p < v->model->n_params; p++) {
+        const struct lk_param *own = &v->config.model->params[p];
+
+        LK_TRY(fetch(v, own->data, own->elems));
+        hashes[p] = hash_bytes(v->staging, own->elems * v->real_bytes);
+    }
+out:
+    return st;
+}
+
+/* The verdicts of all ranks, once they are gathered. */
+static enum lk_status judge_gradients(struct lk_verify *v, uint32_t step)
+{
+    for (int r = 0; r < v->ranks; r++) {
+        struct verdict verdict;
+
+        memcpy(&verdict, v->words + (size_t)r * v->n_words, sizeof verdict);
+        if (!(verdict.error <= v->max_error))
+            v->max_error = verdict.error;
+        if (verdict.failed != none)
+            return lk_fail(LK_EVERIFY,
+                           "verify: the gradient check failed in step %u: '%s' on rank %d is off "
+                           "the float64 reference of the global batch by %.3g (relative; bound "
+                           "%.3g)",
+                           (unsigned)step, v->model->params[verdict.failed].name, r, verdict.error,
+                           v->bound);
+    }
+    return LK_OK;
+}
+
+static enum lk_status judge_parameters(struct lk_verify *v, uint32_t step)
+{
+    for (size_t p = 0; p < v->model->n_params; p++) {
+        char who[128] = "";
+        size_t used = 0;
+
+        for (int r = 1; r < v->ranks; r++)
+            if (v->words[(size_t)r * v->n_words + VERDICT_WORDS + p] !=
+                    v->words[VERDICT_WORDS + p] &&
+                used < sizeof who)
+                used +=
+                    (size_t)snprintf(who + used, sizeof who - used, "%s%d", used ? ", " : "", r);
+        if (used)
+            return lk_fail(LK_EVERIFY,
+                           "verify: the parameters check failed after step %u: '%s' is not bit for "
+                           "bit rank 0's on rank %s",
+                           (unsigned)step, v->model->params[p].name, who);
+    }
+    return LK_OK;
+}
+
+enum lk_status lk_verify_step_end(struct lk_verify *v, uint32_t step)
+{
+    uint64_t *own = v->words + (size_t)lk_comm_rank(v->config.comm) * v->n_words;
+    const struct lk_coll_call call = {
+        .coll = LK_ALL_GATHER, .dtype = LK_I64, .buf = v->words, .count = v->n_words, .index = -1};
+    struct verdict verdict;
+    enum lk_status st = LK_OK;
+
+    LK_TRY(run_reference(v, step));
+    LK_TRY(check_gradients(v, &verdict));
+    memcpy(own, &verdict, sizeof verdict);
+    LK_TRY(hash_parameters(v, own + VERDICT_WORDS));
+    LK_TRY(lk_comm_run(v->config.comm, &call));
+    LK_TRY(judge_gradients(v, step));
+    LK_TRY(judge_parameters(v, step));
+out:
+    return st;
+}
+
+double lk_verify_max_error(const struct lk_verify *v)
+{
+    return v->max_error;
+}
+
+double lk_verify_bound(const struct lk_verify *v)
+{
+    return v->bound;
+}
