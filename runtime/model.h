@@ -28,7 +28,11 @@ struct lk_batch {
 };
 
 struct lk_model_config {
-    const char *name; /* "gpt", "mlp", "replay", or a preset: "gpt-nano", "gpt2-124m", ... */
+    /*
+     * "mlp", "replay", or a GPT-2: "gpt" (as gpt-nano), "gpt-nano", "gpt-micro", "gpt-mini",
+     * "gpt-small", "gpt2-124m". For mlp, layers are the hidden ones and channels their width.
+     */
+    const char *name;
     int layers, heads, channels, context, vocab; /* 0: the preset's */
     int max_samples; /* largest micro-batch: activations are allocated once */
     uint64_t seed;   /* initial weights: the same on all ranks and devices */
@@ -66,6 +70,7 @@ struct lk_model { /* first member of a model's own struct */
     struct lk_stream *stream; /* borrowed: the compute stream */
     struct lk_param *params;
     size_t n_params;
+    lk_real *weights; /* all params[].data lie in this allocation; NULL without */
     int context, vocab;
     lk_real *loss;           /* device memory, one element */
     double flops_per_sample; /* forward and backward; NaN: unknown */

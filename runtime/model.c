@@ -1,0 +1,234 @@
+/* Models: the registry with its presets, and what all models share. */
+#include "runtime/model.h"
+
+#include "base/array.h"
+#include "base/rng.h"
+#include "runtime/model_impl.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Names of a configuration; its sizes that are 0 come from here. */
+static const struct preset {
+    const char *name;
+    const struct lk_model_ops *ops;
+    int layers, heads, channels, context, vocab;
+} presets[] = {
+    {"gpt",       &lk_model_gpt, 3,  3,  48,  64,   256  },
+    {"gpt-nano",  &lk_model_gpt, 3,  3,  48,  64,   256  },
+    {"gpt-micro", &lk_model_gpt, 4,  4,  128, 128,  256  },
+    {"gpt-mini",  &lk_model_gpt, 6,  6,  192, 256,  256  },
+    {"gpt-small", &lk_model_gpt, 6,  6,  384, 256,  256  },
+    {"gpt2-124m", &lk_model_gpt, 12, 12, 768, 1024, 50257},
+    {"mlp",       &lk_model_mlp, 2,  1,  256, 32,   256  },
+};
+
+/* A whole model moves in less, on any machine that holds it. */
+static const uint64_t transfer_timeout_ns = 120 * LK_NS_PER_S;
+
+static enum lk_status unknown_model(const char *name)
+{
+    char known[256] = "";
+    size_t used = 0;
+
+    for (size_t i = 0; i < LK_COUNT(presets) && used < sizeof known; i++)
+        used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "",
+                                 presets[i].name);
+    return lk_fail(LK_EUSAGE, "no model '%s'; there are: %s", name, known);
+}
+
+static int or_preset(int value, int preset)
+{
+    return value != 0 ? value : preset;
+}
+
+enum lk_status lk_model_create(struct lk_device *d, struct lk_stream *s,
+                               const struct lk_model_config *config, struct lk_model **out)
+{
+    struct lk_model_config c = *config;
+    const struct preset *p = NULL;
+
+    for (size_t i = 0; i < LK_COUNT(presets) && !p; i++)
+        if (!strcmp(presets[i].name, config->name))
+            p = &presets[i];
+    if (!p)
+        return unknown_model(config->name);
+    c.layers = or_preset(c.layers, p->layers);
+    c.heads = or_preset(c.heads, p->heads);
+    c.channels = or_preset(c.channels, p->channels);
+    c.context = or_preset(c.context, p->context);
+    c.vocab = or_preset(c.vocab, p->vocab);
+    return lk_fail_context(p->ops->create(d, s, &c, out), "model %s", p->name);
+}
+
+void lk_model_destroy(struct lk_model *m)
+{
+    if (m)
+        m->ops->destroy(m);
+}
+
+lk_real *lk_model_take(struct lk_model_arena *a, size_t rows, size_t columns)
+{
+    enum { ALIGN_ELEMS = 16 }; /* 64 bytes of float32 */
+    size_t n, padded, bytes, first = a->elems;
+
+    if (__builtin_mul_overflow(rows, columns, &n) ||
+        __builtin_add_overflow(n, ALIGN_ELEMS - 1, &padded) ||
+        __builtin_add_overflow(a->elems, padded / ALIGN_ELEMS * ALIGN_ELEMS, &a->elems) ||
+        __builtin_mul_overflow(a->elems, a->real_bytes, &bytes))
+        a->overflow = true;
+    return a->base ? a->base + first * a->real_bytes : NULL;
+}
+
+enum lk_status lk_model_arena_check(const struct lk_model_arena *a)
+{
+    return a->overflow ? lk_fail(LK_EUSAGE, "its buffers are larger than an address space") : LK_OK;
+}
+
+enum lk_status lk_model_arena_alloc(struct lk_model *m, struct lk_model_arena *a)
+{
+    void *base;
+    enum lk_status st = lk_model_arena_check(a);
+
+    if (st != LK_OK)
+        return st;
+    st = lk_device_alloc(m->device, a->elems * a->real_bytes, &base);
+    if (st != LK_OK)
+        return st;
+    a->base = base;
+    a->elems = 0;
+    return LK_OK;
+}
+
+enum lk_status lk_model_check_size(const char *what, int value, int max)
+{
+    if (value >= 1 && value <= max)
+        return LK_OK;
+    return lk_fail(LK_EUSAGE, "%s %d is not in 1..%d", what, value, max);
+}
+
+enum lk_status lk_model_check_batch(const struct lk_model *m, const struct lk_batch *batch,
+                                    int max_samples)
+{
+    if (batch->samples >= 1 && batch->samples <= max_samples && batch->context >= 1 &&
+        batch->context <= m->context)
+        return LK_OK;
+    return lk_fail(LK_EUSAGE, "batch of %d x %d tokens in a model made for %d x %d", batch->samples,
+                   batch->context, max_samples, m->context);
+}
+
+enum lk_status lk_model_ready(struct lk_model *m, const struct lk_grad_hook *hook, size_t param)
+{
+    enum lk_status st = LK_OK;
+
+    if (!hook)
+        return LK_OK;
+    LK_TRY(lk_stream_mark(m->stream, LK_SPAN_GRADIENT, (int32_t)param));
+    LK_TRY(hook->ready(hook->ctx, param));
+out:
+    return st;
+}
+
+/* Between host float32 and the device's reals, in a host buffer of the device's type. */
+enum lk_status lk_model_upload(struct lk_model *m, size_t param, const float *from)
+{
+    const struct lk_param *p = &m->params[param];
+    size_t real_bytes = lk_device_real_bytes(m->device);
+    double *wide = NULL;
+    enum lk_status st = LK_OK;
+
+    if (real_bytes == sizeof(double)) {
+        LK_TRY(lk_alloc(&wide, p->elems, sizeof *wide));
+        for (size_t i = 0; i < p->elems; i++)
+            wide[i] = (double)from[i];
+    }
+    LK_TRY(lk_stream_copy(m->stream, p->data, wide ? (const void *)wide : from,
+                          p->elems * real_bytes));
+    LK_TRY(lk_stream_sync(m->stream, lk_deadline_in(transfer_timeout_ns)));
+out:
+    free(wide);
+    return st;
+}
+
+enum lk_status lk_model_download(struct lk_model *m, size_t param, float *to)
+{
+    const struct lk_param *p = &m->params[param];
+    size_t real_bytes = lk_device_real_bytes(m->device);
+    double *wide = NULL;
+    enum lk_status st = LK_OK;
+
+    if (real_bytes == sizeof(double))
+        LK_TRY(lk_alloc(&wide, p->elems, sizeof *wide));
+    LK_TRY(lk_stream_copy(m->stream, wide ? (void *)wide : to, p->data, p->elems * real_bytes));
+    LK_TRY(lk_stream_sync(m->stream, lk_deadline_in(transfer_timeout_ns)));
+    for (size_t i = 0; wide && i < p->elems; i++)
+        to[i] = (float)wide[i];
+out:
+    free(wide);
+    return st;
+}
+
+static enum lk_status start_param(struct lk_model *m, size_t param, uint64_t seed,
+                                  const struct lk_model_param *how)
+{
+    struct lk_param *p = &m->params[param];
+    struct lk_rng g = lk_rng_init(seed, lk_rng_stream(how->name, 0));
+    enum lk_status st = LK_OK;
+    float *host = NULL;
+
+    if (how->start == LK_START_ZERO)
+        return LK_OK; /* device memory starts zeroed */
+    LK_TRY(lk_alloc(&host, p->elems, sizeof *host));
+    for (size_t i = 0; i < p->elems; i++)
+        host[i] = how->start == LK_START_ONE ? 1.0F : (float)(how->std * lk_rng_normal(&g));
+    LK_TRY(lk_model_upload(m, param, host));
+out:
+    free(host);
+    return st;
+}
+
+static void lay_out_params(struct lk_model *m, const struct lk_model_param *params,
+                           struct lk_model_arena *a)
+{
+    for (size_t i = 0; i < m->n_params; i++)
+        m->params[i].data = lk_model_take(a, params[i].rows, params[i].columns);
+}
+
+enum lk_status lk_model_init(struct lk_model *m, const struct lk_model_ops *ops,
+                             struct lk_device *d, struct lk_stream *s, uint64_t seed,
+                             const struct lk_model_param *params, size_t n)
+{
+    struct lk_model_arena a = {.real_bytes = lk_device_real_bytes(d)};
+    enum lk_status st = LK_OK;
+    char *name = NULL;
+
+    m->ops = ops;
+    m->device = d;
+    m->stream = s;
+    LK_TRY(lk_alloc(&m->params, n, sizeof *m->params));
+    m->n_params = n;
+    for (size_t i = 0; i < n; i++) {
+        LK_TRY(lk_strdup(&name, params[i].name));
+        m->params[i].name = name;
+        m->params[i].elems = params[i].rows * params[i].columns;
+        m->params[i].decay = params[i].decay;
+    }
+    lay_out_params(m, params, &a);
+    LK_TRY(lk_model_arena_alloc(m, &a));
+    m->weights = a.base;
+    lay_out_params(m, params, &a);
+    for (size_t i = 0; i < n; i++)
+        LK_TRY(start_param(m, i, seed, &params[i]));
+out:
+    return st;
+}
+
+void lk_model_fini(struct lk_model *m)
+{
+    for (size_t i = 0; i < m->n_params; i++)
+        free((char *)m->params[i].name);
+    free(m->params);
+    if (m->device)
+        lk_device_free(m->device, m->weights);
+}
