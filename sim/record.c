@@ -1,0 +1,131 @@
+/* A simulated run as traces in the measured schema. */
+#include "sim/record.h"
+
+#include "base/array.h"
+#include "base/clockfit.h"
+#include "base/coll.h"
+#include "base/file.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* In the order of enum lk_track_kind, so that a kind is its track's index. */
+static const struct {
+    const char *name;
+    enum lk_track_kind kind;
+    int stream;
+} tracks[] = {
+    {"main thread",          LK_TRACK_HOST,    0 },
+    {"compute stream",       LK_TRACK_COMPUTE, 7 },
+    {"communication stream", LK_TRACK_COMM,    20},
+};
+
+/* Names that spans point to: all our collectives are gradient all-reduces. */
+static enum lk_status add_names(struct lk_trace *t)
+{
+    enum lk_status st = LK_OK;
+
+    LK_TRY(lk_alloc(&t->names, 1, sizeof *t->names));
+    LK_TRY(lk_strdup(&t->names[0], lk_coll_kineto_name(LK_ALL_REDUCE)));
+    t->n_names = 1;
+out:
+    return st;
+}
+
+static enum lk_status add_tracks(struct lk_trace *t)
+{
+    enum lk_status st = LK_OK;
+
+    LK_TRY(lk_alloc(&t->tracks, LK_COUNT(tracks), sizeof *t->tracks));
+    for (size_t i = 0; i < LK_COUNT(tracks); i++) {
+        t->tracks[i].kind = tracks[i].kind;
+        t->tracks[i].stream = tracks[i].stream;
+        LK_TRY(lk_strdup(&t->tracks[i].name, tracks[i].name));
+        t->n_tracks++;
+    }
+out:
+    return st;
+}
+
+enum lk_status lk_sim_record_init(struct lk_sim_record *r, const struct lk_run_info *info)
+{
+    enum lk_status st = LK_OK;
+    size_t n = (size_t)info->world_size;
+
+    *r = (struct lk_sim_record){0};
+    LK_TRY(lk_alloc(&r->traces, n, sizeof *r->traces));
+    LK_TRY(lk_alloc(&r->capacity, n, sizeof *r->capacity));
+    r->n = n;
+    for (size_t i = 0; i < n; i++) {
+        struct lk_trace *t = &r->traces[i];
+
+        LK_TRY(lk_run_info_copy(&t->info, info));
+        t->info.rank = (int)i;
+        t->info.local_rank = info->nodes > 0 ? (int)i % (info->world_size / info->nodes) : (int)i;
+        t->info.simulated = true;
+        t->clock = lk_clock_identity();
+        LK_TRY(add_tracks(t));
+        LK_TRY(add_names(t));
+    }
+out:
+    if (st != LK_OK)
+        lk_sim_record_fini(r);
+    return st;
+}
+
+void lk_sim_record_fini(struct lk_sim_record *r)
+{
+    for (size_t i = 0; i < r->n; i++)
+        lk_trace_fini(&r->traces[i]);
+    free(r->traces);
+    free(r->capacity);
+    memset(r, 0, sizeof *r);
+}
+
+void lk_sim_record_span(struct lk_sim_record *r, int rank, enum lk_track_kind track,
+                        const struct lk_span *s)
+{
+    struct lk_trace *t;
+
+    if (!r || r->status != LK_OK)
+        return;
+    t = &r->traces[rank];
+    r->status = lk_array_grow(&t->spans, &r->capacity[rank], t->n_spans + 1, sizeof *t->spans);
+    if (r->status == LK_OK)
+        t->spans[t->n_spans++] = (struct lk_trace_span){.span = *s, .track = (uint32_t)track};
+}
+
+/* By start; a longer span goes first, so that what contains precedes what it contains. */
+static int by_start(const void *a, const void *b)
+{
+    const struct lk_span *p = &((const struct lk_trace_span *)a)->span;
+    const struct lk_span *q = &((const struct lk_trace_span *)b)->span;
+
+    if (p->start_ns != q->start_ns)
+        return p->start_ns < q->start_ns ? -1 : 1;
+    if (p->end_ns != q->end_ns)
+        return p->end_ns > q->end_ns ? -1 : 1;
+    return (p->kind > q->kind) - (p->kind < q->kind);
+}
+
+enum lk_status lk_sim_record_write(struct lk_sim_record *r, const char *dir)
+{
+    enum lk_status st = r->status;
+    char *path = NULL;
+
+    if (st != LK_OK)
+        return st;
+    LK_TRY(lk_mkdirs(dir));
+    for (size_t i = 0; i < r->n; i++) {
+        struct lk_trace *t = &r->traces[i];
+
+        qsort(t->spans, t->n_spans, sizeof *t->spans, by_start);
+        free(path);
+        path = NULL;
+        LK_TRY(lk_asprintf(&path, "%s/rank%05zu.trace.json.gz", dir, i));
+        LK_TRY(lk_trace_write(path, t));
+    }
+out:
+    free(path);
+    return st;
+}

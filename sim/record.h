@@ -1,0 +1,33 @@
+/*
+ * A simulated run as traces in the measured schema: the same analysis and timeline read both.
+ * One trace a rank with the tracks of a real one: host, compute stream, communication stream.
+ */
+#ifndef LK_SIM_RECORD_H
+#define LK_SIM_RECORD_H
+
+#include "base/span.h"
+#include "base/status.h"
+#include "base/trace.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct lk_sim_record {
+    struct lk_trace *traces; /* one a rank */
+    size_t *capacity;        /* of each one's spans */
+    size_t n;
+    enum lk_status status; /* the first failure; recording stops there */
+};
+
+/* info: what the run was; copied to every rank, with its rank number. */
+enum lk_status lk_sim_record_init(struct lk_sim_record *r, const struct lk_run_info *info);
+void lk_sim_record_fini(struct lk_sim_record *r); /* zeroes it; safe on a zeroed record */
+
+/* Appends a span to a rank's track. r NULL: nothing. A failure sticks in r->status. */
+void lk_sim_record_span(struct lk_sim_record *r, int rank, enum lk_track_kind track,
+                        const struct lk_span *s);
+
+/* Sorts the spans and writes DIR/rankNNNNN.trace.json.gz; the directory is made. */
+enum lk_status lk_sim_record_write(struct lk_sim_record *r, const char *dir);
+
+#endif
