@@ -19,7 +19,7 @@ static const struct {
 };
 
 static const char *const algo_names[LK_ALGO_COUNT] = {
-#define LK_ALGO_ROW_(algo, name) [algo] = name,
+#define LK_ALGO_ROW_(algo, name) [algo] = (name),
     LK_ALGO_LIST(LK_ALGO_ROW_)
 #undef LK_ALGO_ROW_
 };

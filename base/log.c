@@ -8,7 +8,7 @@
 #include <unistd.h>
 
 static const char *const subsystem_keys[LK_LOG_COUNT] = {
-#define LK_LOG_KEY_(name, key, help) [name] = key,
+#define LK_LOG_KEY_(name, key, help) [name] = (key),
     LK_LOG_LIST(LK_LOG_KEY_)
 #undef LK_LOG_KEY_
 };
@@ -16,12 +16,14 @@ static const char *const subsystem_keys[LK_LOG_COUNT] = {
 static const char *const level_names[] = {"error", "warn", "info", "debug"};
 
 /* Process-wide by design: set once from the command line, before any thread starts. */
+/* NOLINTBEGIN(cppcoreguidelines-avoid-non-const-global-variables) */
 static enum lk_log_level levels[LK_LOG_COUNT] = {
 #define LK_LOG_WARN_(name, key, help) [name] = LK_WARN,
     LK_LOG_LIST(LK_LOG_WARN_)
 #undef LK_LOG_WARN_
 };
 static int log_rank = -1;
+/* NOLINTEND(cppcoreguidelines-avoid-non-const-global-variables) */
 
 void lk_log_set_rank(int rank)
 {

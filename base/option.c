@@ -10,9 +10,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The longest word that "did you mean" looks at: its table is on the stack. */
-enum { NEAREST_MAX = 48 };
-
 /* Doubles hold every whole number up to here, so sizes up to here are exact. */
 #define SIZE_LIMIT 0x1p53
 
@@ -22,13 +19,24 @@ struct parse {
     void *target;
     int argc;
     char **argv;
-    int next;   /* index of the word after the option's name */
-    bool *seen; /* by row */
+    int next; /* index of the word after the option's name */
+    size_t n_rows;
+    bool *seen;         /* by row */
+    const char **names; /* by row */
 };
 
 static bool is_bounded(const struct lk_option *row)
 {
     return row->min != 0 || row->max != 0;
+}
+
+/* A bound as text: whole numbers in full, quantities in their unit. */
+static const char *bound_text(enum lk_dimension dim, double v, char *buf, size_t size)
+{
+    if (dim != LK_DIM_NONE || v != floor(v) || fabs(v) >= 0x1p63)
+        return lk_units_exact(dim, v, buf, size);
+    snprintf(buf, size, "%.0f", v);
+    return buf;
 }
 
 static enum lk_status check_range(const struct lk_option *row, enum lk_dimension dim, double v)
@@ -38,12 +46,11 @@ static enum lk_status check_range(const struct lk_option *row, enum lk_dimension
 
     if (!is_bounded(row) || (v >= row->min && v <= row->max))
         return LK_OK;
+    bound_text(dim, row->min, min, sizeof min);
     if (!isfinite(row->max))
-        return lk_fail(LK_EUSAGE, "must be at least %s",
-                       lk_units_exact(dim, row->min, min, sizeof min));
-    return lk_fail(LK_EUSAGE, "must be from %s to %s",
-                   lk_units_exact(dim, row->min, min, sizeof min),
-                   lk_units_exact(dim, row->max, max, sizeof max));
+        return lk_fail(LK_EUSAGE, "must be at least %s", min);
+    return lk_fail(LK_EUSAGE, "must be from %s to %s", min,
+                   bound_text(dim, row->max, max, sizeof max));
 }
 
 /* A double as an int64_t bound: infinities and what lies beyond become the type's limits. */
@@ -115,9 +122,25 @@ static enum lk_status read_choice(const struct lk_option *row, const char *text,
                    near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
 
+/* An item reader, and how many bytes apart the items are. */
+struct item_type {
+    enum lk_status (*read)(const struct lk_option *row, const char *text, void *out);
+    size_t size;
+};
+
+static enum lk_status read_int_item(const struct lk_option *row, const char *text, void *out)
+{
+    return read_int(row, text, out);
+}
+
+static enum lk_status read_size_item(const struct lk_option *row, const char *text, void *out)
+{
+    return read_size(row, text, out);
+}
+
 /* Reads the items of a comma-separated list one by one; an empty item is an error of its reader. */
-static enum lk_status read_list(const struct lk_option *row, const char *text, struct lk_ints *ints,
-                                struct lk_sizes *sizes)
+static enum lk_status read_list(const struct lk_option *row, const char *text,
+                                const struct item_type *type, void *items, int *out_n)
 {
     enum lk_status st = LK_OK;
     char *copy = NULL;
@@ -131,12 +154,9 @@ static enum lk_status read_list(const struct lk_option *row, const char *text, s
             st = lk_fail(LK_EUSAGE, "has more than %d items", LK_OPTION_LIST_MAX);
             goto out;
         }
-        LK_TRY(ints ? read_int(row, item, &ints->v[n]) : read_size(row, item, &sizes->v[n]));
+        LK_TRY(type->read(row, item, (char *)items + (size_t)n * type->size));
     }
-    if (ints)
-        ints->n = n;
-    else
-        sizes->n = n;
+    *out_n = n;
 out:
     free(copy);
     return st;
@@ -144,13 +164,17 @@ out:
 
 static enum lk_status read_ints(const struct lk_option *row, const char *text, struct lk_ints *out)
 {
-    return read_list(row, text, out, NULL);
+    static const struct item_type type = {read_int_item, sizeof(int64_t)};
+
+    return read_list(row, text, &type, out->v, &out->n);
 }
 
 static enum lk_status read_sizes(const struct lk_option *row, const char *text,
                                  struct lk_sizes *out)
 {
-    return read_list(row, text, NULL, out);
+    static const struct item_type type = {read_size_item, sizeof(uint64_t)};
+
+    return read_list(row, text, &type, out->v, &out->n);
 }
 
 /* Sets the row's field from text; the error text says what was wrong with it, not which it was. */
@@ -211,78 +235,15 @@ static enum lk_status set_defaults(const struct lk_option *rows, void *target)
     return LK_OK;
 }
 
-/* Optimal string alignment: insertions, deletions, replacements and swaps of neighbours. */
-static size_t edit_distance(const char *a, const char *b)
+static enum lk_status fail_unknown(const struct parse *p, const char *word, size_t len)
 {
-    size_t d[NEAREST_MAX + 1][NEAREST_MAX + 1];
-    size_t n = strlen(a);
-    size_t m = strlen(b);
+    char name[64];
+    const char *near;
 
-    if (n > NEAREST_MAX || m > NEAREST_MAX)
-        return SIZE_MAX;
-    for (size_t i = 0; i <= n; i++)
-        d[i][0] = i;
-    for (size_t j = 0; j <= m; j++)
-        d[0][j] = j;
-    for (size_t i = 1; i <= n; i++)
-        for (size_t j = 1; j <= m; j++) {
-            size_t best = d[i - 1][j - 1] + (a[i - 1] != b[j - 1]);
-
-            best = d[i - 1][j] + 1 < best ? d[i - 1][j] + 1 : best;
-            best = d[i][j - 1] + 1 < best ? d[i][j - 1] + 1 : best;
-            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] &&
-                d[i - 2][j - 2] + 1 < best)
-                best = d[i - 2][j - 2] + 1;
-            d[i][j] = best;
-        }
-    return d[n][m];
-}
-
-/* How far `word` is from `candidate`; SIZE_MAX when nobody would mix them up. */
-static size_t nearness(const char *word, const char *candidate)
-{
-    size_t n = strlen(word);
-    size_t distance;
-
-    if (n >= 3 && !strncmp(word, candidate, n)) /* cut short: "--bucket" for "--bucket-cap" */
-        return 1;
-    distance = edit_distance(word, candidate);
-    return distance <= 1 + n / 4 && distance < n ? distance : SIZE_MAX;
-}
-
-const char *lk_option_nearest(const char *word, const char *const *words, size_t n)
-{
-    const char *best = NULL;
-    size_t best_distance = SIZE_MAX;
-
-    for (size_t i = 0; i < n; i++) {
-        size_t distance = nearness(word, words[i]);
-
-        if (distance < best_distance) {
-            best = words[i];
-            best_distance = distance;
-        }
-    }
-    return best;
-}
-
-static enum lk_status fail_unknown(const struct lk_option *rows, const char *word, size_t len)
-{
-    char name[NEAREST_MAX + 1];
-    const char *best = NULL;
-    size_t best_distance = SIZE_MAX;
-
-    snprintf(name, sizeof name, "%.*s", (int)(len < NEAREST_MAX ? len : NEAREST_MAX), word);
-    for (const struct lk_option *row = rows; row->name; row++) {
-        size_t distance = nearness(name, row->name);
-
-        if (distance < best_distance) {
-            best = row->name;
-            best_distance = distance;
-        }
-    }
+    snprintf(name, sizeof name, "%.*s", (int)(len < sizeof name ? len : sizeof name), word);
+    near = lk_option_nearest(name, p->names, p->n_rows);
     return lk_fail(LK_EUSAGE, "no option '--%.*s'%s%s%s", (int)len, word,
-                   best ? "; did you mean '--" : "", best ? best : "", best ? "'?" : "");
+                   near ? "; did you mean '--" : "", near ? near : "", near ? "'?" : "");
 }
 
 static bool is_name(const struct lk_option *row, const char *word, size_t len)
@@ -356,7 +317,7 @@ static enum lk_status parse_long(struct parse *p, const char *word)
     const struct lk_option *row = find_long(p->rows, word, len, &no);
 
     if (!row)
-        return fail_unknown(p->rows, word, len);
+        return fail_unknown(p, word, len);
     return apply(p, row, no, eq ? eq + 1 : NULL);
 }
 
@@ -368,6 +329,18 @@ static enum lk_status parse_letter(struct parse *p, const char *word)
     return lk_fail(LK_EUSAGE, "no option '-%s'", word);
 }
 
+static enum lk_status take_operand(const char *word, const char **operands, int max_operands,
+                                   int *n)
+{
+    if (!max_operands)
+        return lk_fail(LK_EUSAGE, "'%s': takes no operands", word);
+    if (*n == max_operands)
+        return lk_fail(LK_EUSAGE, "'%s' is one operand too many", word);
+    operands[(*n)++] = word;
+    return LK_OK;
+}
+
+/* "-" alone is an operand, and so is everything after "--". */
 static enum lk_status parse_words(struct parse *p, const char **operands, int max_operands,
                                   int *out_operands)
 {
@@ -375,26 +348,18 @@ static enum lk_status parse_words(struct parse *p, const char **operands, int ma
     bool only_operands = false;
     int n = 0;
 
-    while (p->next < p->argc) {
+    while (p->next < p->argc && st == LK_OK) {
         const char *word = p->argv[p->next++];
 
-        if (!only_operands && !strcmp(word, "--")) {
+        if (only_operands || word[0] != '-' || !word[1])
+            st = take_operand(word, operands, max_operands, &n);
+        else if (!strcmp(word, "--"))
             only_operands = true;
-        } else if (!only_operands && word[0] == '-' && word[1] == '-') {
-            LK_TRY(parse_long(p, word + 2));
-        } else if (!only_operands && word[0] == '-' && word[1]) {
-            LK_TRY(parse_letter(p, word + 1));
-        } else {
-            if (n == max_operands) {
-                st = max_operands ? lk_fail(LK_EUSAGE, "'%s' is one operand too many", word)
-                                  : lk_fail(LK_EUSAGE, "'%s': takes no operands", word);
-                goto out;
-            }
-            operands[n++] = word;
-        }
+        else
+            st = word[1] == '-' ? parse_long(p, word + 2) : parse_letter(p, word + 1);
     }
-    *out_operands = n;
-out:
+    if (st == LK_OK)
+        *out_operands = n;
     return st;
 }
 
@@ -403,14 +368,17 @@ enum lk_status lk_option_parse(const struct lk_option *rows, void *target, int a
 {
     enum lk_status st = LK_OK;
     struct parse p = {.rows = rows, .target = target, .argc = argc, .argv = argv};
-    size_t n = 0;
 
-    while (rows[n].name)
-        n++;
-    LK_TRY(lk_alloc(&p.seen, n, sizeof *p.seen));
+    while (rows[p.n_rows].name)
+        p.n_rows++;
+    LK_TRY(lk_alloc(&p.seen, p.n_rows, sizeof *p.seen));
+    LK_TRY(lk_alloc(&p.names, p.n_rows, sizeof *p.names));
+    for (size_t i = 0; i < p.n_rows; i++)
+        p.names[i] = rows[i].name;
     LK_TRY(set_defaults(rows, target));
     LK_TRY(parse_words(&p, operands, max_operands, out_operands));
 out:
+    free(p.names);
     free(p.seen);
     return st;
 }

@@ -13,7 +13,7 @@ enum {
 };
 
 static const char *const type_words[] = {
-#define LK_OPTION_WORD_(type, c, word) [type] = word,
+#define LK_OPTION_WORD_(type, c, word) [type] = (word),
     LK_OPTION_LIST(LK_OPTION_WORD_)
 #undef LK_OPTION_WORD_
 };

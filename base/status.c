@@ -6,6 +6,7 @@
 #include <string.h>
 
 /* The one mutable global of this file: each thread has its own last failure. */
+/* NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables) */
 static _Thread_local struct lk_saved_error_ last_error;
 
 static const struct {

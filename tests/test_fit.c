@@ -207,6 +207,46 @@ START_TEST(nnls_is_optimal)
 }
 END_TEST
 
+/* Columns that repeat others, at other scales: still no worse than the fit without them. */
+START_TEST(nnls_with_repeated_columns)
+{
+    struct lk_rng g = lk_rng_init(8, (uint64_t)_i);
+    enum { N = 20, M = 4 };
+    double a[N * M];
+    double doubled[N * 2 * M];
+    double y[N];
+    double c[M];
+    double d[2 * M];
+    double once = 0;
+    double twice = 0;
+
+    for (size_t i = 0; i < N; i++) {
+        y[i] = lk_rng_normal(&g);
+        for (size_t j = 0; j < M; j++) {
+            a[i * M + j] = lk_rng_normal(&g);
+            doubled[i * 2 * M + 2 * j] = a[i * M + j] * 1e-9;
+            doubled[i * 2 * M + 2 * j + 1] = a[i * M + j] * 1e9;
+        }
+    }
+    ck_assert_int_eq(lk_stats_nnls(a, y, N, M, c), LK_OK);
+    ck_assert_msg(lk_stats_nnls(doubled, y, N, (size_t)2 * M, d) == LK_OK, "%s", lk_error_text());
+    for (size_t i = 0; i < N; i++) {
+        double r = y[i];
+        double s = y[i];
+
+        for (size_t j = 0; j < M; j++)
+            r -= a[i * M + j] * c[j];
+        for (size_t j = 0; j < (size_t)2 * M; j++)
+            s -= doubled[i * 2 * M + j] * d[j];
+        once += r * r;
+        twice += s * s;
+    }
+    for (size_t j = 0; j < LK_COUNT(d); j++)
+        ck_assert_double_ge(d[j], 0);
+    ck_assert_double_eq_tol(once, twice, 1e-10);
+}
+END_TEST
+
 START_TEST(isotonic_small)
 {
     double y[] = {1, 3, 2, 4};
@@ -287,6 +327,7 @@ Suite *lk_suite_fit(void)
     tcase_add_test(c, nnls_alpha_beta);
     tcase_add_test(c, nnls_dependent_columns);
     tcase_add_loop_test(c, nnls_is_optimal, 0, 60);
+    tcase_add_loop_test(c, nnls_with_repeated_columns, 0, 30);
     tcase_add_test(c, isotonic_small);
     tcase_add_loop_test(c, isotonic_is_minimax, 0, 10);
     suite_add_tcase(s, c);

@@ -1,0 +1,62 @@
+/* "Did you mean": the word nearest to one that nobody knows. */
+#include "base/option.h"
+
+#include <string.h>
+
+/* The longest word that is looked at: the table of distances is on the stack. */
+enum { WORD_MAX = 48 };
+
+/* Optimal string alignment: insertions, deletions, replacements and swaps of neighbours. */
+static size_t edit_distance(const char *a, const char *b)
+{
+    size_t d[WORD_MAX + 1][WORD_MAX + 1];
+    size_t n = strlen(a);
+    size_t m = strlen(b);
+
+    if (n > WORD_MAX || m > WORD_MAX)
+        return SIZE_MAX;
+    for (size_t i = 0; i <= n; i++)
+        d[i][0] = i;
+    for (size_t j = 0; j <= m; j++)
+        d[0][j] = j;
+    for (size_t i = 1; i <= n; i++)
+        for (size_t j = 1; j <= m; j++) {
+            size_t best = d[i - 1][j - 1] + (a[i - 1] != b[j - 1]);
+
+            best = d[i - 1][j] + 1 < best ? d[i - 1][j] + 1 : best;
+            best = d[i][j - 1] + 1 < best ? d[i][j - 1] + 1 : best;
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] &&
+                d[i - 2][j - 2] + 1 < best)
+                best = d[i - 2][j - 2] + 1;
+            d[i][j] = best;
+        }
+    return d[n][m];
+}
+
+/* How far `word` is from `candidate`; SIZE_MAX when nobody would mix them up. */
+static size_t nearness(const char *word, const char *candidate)
+{
+    size_t n = strlen(word);
+    size_t distance;
+
+    if (n >= 3 && !strncmp(word, candidate, n)) /* cut short: "--bucket" for "--bucket-cap" */
+        return 1;
+    distance = edit_distance(word, candidate);
+    return distance <= 1 + n / 4 && distance < n ? distance : SIZE_MAX;
+}
+
+const char *lk_option_nearest(const char *word, const char *const *words, size_t n)
+{
+    const char *best = NULL;
+    size_t best_distance = SIZE_MAX;
+
+    for (size_t i = 0; i < n; i++) {
+        size_t distance = nearness(word, words[i]);
+
+        if (distance < best_distance) {
+            best = words[i];
+            best_distance = distance;
+        }
+    }
+    return best;
+}
