@@ -1,0 +1,234 @@
+/* One step on every rank; see plot.h. */
+#include "reports/plot.h"
+
+#include "reports/gnuplot.h"
+
+#include "base/array.h"
+#include "base/stats.h"
+#include "base/units.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* X(class, text, colour, lane: 0 above, 1 below) of the boxes. */
+#define CLASS_LIST(X)                                                                              \
+    X(CLASS_INPUT, "input wait", LK_COLOR_PINK, 0)                                                 \
+    X(CLASS_FORWARD, "forward", LK_COLOR_SKY, 0)                                                   \
+    X(CLASS_BACKWARD, "backward", LK_COLOR_BLUE, 0)                                                \
+    X(CLASS_OPTIMIZER, "optimizer", LK_COLOR_GREEN, 0)                                             \
+    X(CLASS_WAIT, "all-reduce: waiting for the last rank", LK_COLOR_GRAY, 1)                       \
+    X(CLASS_WIRE, "all-reduce: moving bytes", LK_COLOR_RED, 1)
+
+enum box_class {
+#define CLASS_ENUM_(class, text, color, lane) class,
+    CLASS_LIST(CLASS_ENUM_)
+#undef CLASS_ENUM_
+        CLASS_COUNT
+};
+
+static const struct {
+    const char *text, *color;
+    int lane;
+} classes[CLASS_COUNT] = {
+#define CLASS_ROW_(class, text, color, lane) [class] = {text, color, lane},
+    CLASS_LIST(CLASS_ROW_)
+#undef CLASS_ROW_
+};
+
+struct box {
+    enum box_class class;
+    int rank;
+    uint64_t start_ns, end_ns; /* rank 0's clock */
+};
+
+struct boxes {
+    struct box *v;
+    size_t n, capacity;
+};
+
+static enum lk_status add_box(struct boxes *b, enum box_class class, int rank, uint64_t start_ns,
+                              uint64_t end_ns)
+{
+    enum lk_status st = LK_OK;
+
+    if (end_ns <= start_ns)
+        return LK_OK;
+    LK_TRY(lk_array_grow(&b->v, &b->capacity, b->n + 1, sizeof *b->v));
+    b->v[b->n++] = (struct box){class, rank, start_ns, end_ns};
+out:
+    return st;
+}
+
+/* The latest arrival of any rank at collective seq, on rank 0's clock. */
+static uint64_t last_arrival_ns(const struct lk_trace *traces, size_t n, uint32_t seq)
+{
+    uint64_t last = 0;
+
+    for (size_t r = 0; r < n; r++)
+        for (size_t i = 0; i < traces[r].n_spans; i++) {
+            const struct lk_span *s = &traces[r].spans[i].span;
+
+            if (s->kind == LK_SPAN_COLLECTIVE && s->seq == seq) {
+                uint64_t at = lk_clock_apply(&traces[r].clock, s->start_ns);
+
+                last = at > last ? at : last;
+            }
+        }
+    return last;
+}
+
+static enum lk_status add_span(struct boxes *b, const struct lk_trace *traces, size_t n, size_t r,
+                               const struct lk_span *s)
+{
+    enum lk_status st = LK_OK;
+    const struct lk_trace *t = &traces[r];
+    uint64_t start = lk_clock_apply(&t->clock, s->start_ns);
+    uint64_t end = lk_clock_apply(&t->clock, s->end_ns);
+
+    switch (s->kind) {
+    case LK_SPAN_INPUT:
+        return add_box(b, CLASS_INPUT, t->info.rank, start, end);
+    case LK_SPAN_FORWARD:
+        return add_box(b, CLASS_FORWARD, t->info.rank, start, end);
+    case LK_SPAN_BACKWARD:
+        return add_box(b, CLASS_BACKWARD, t->info.rank, start, end);
+    case LK_SPAN_OPTIMIZER:
+        return add_box(b, CLASS_OPTIMIZER, t->info.rank, start, end);
+    case LK_SPAN_COLLECTIVE: {
+        uint64_t last = last_arrival_ns(traces, n, s->seq);
+
+        last = last < start ? start : last > end ? end : last;
+        LK_TRY(add_box(b, CLASS_WAIT, t->info.rank, start, last));
+        LK_TRY(add_box(b, CLASS_WIRE, t->info.rank, last, end));
+        break;
+    }
+    default:
+        break;
+    }
+out:
+    return st;
+}
+
+static enum lk_status collect(const struct lk_trace *traces, size_t n, int64_t step,
+                              struct boxes *b)
+{
+    enum lk_status st = LK_OK;
+
+    for (size_t r = 0; r < n; r++)
+        for (size_t i = 0; i < traces[r].n_spans; i++)
+            if (traces[r].spans[i].span.step == (uint32_t)step)
+                LK_TRY(add_span(b, traces, n, r, &traces[r].spans[i].span));
+    if (!b->n)
+        st = lk_fail(LK_EEVIDENCE, "the traces have no step %lld", (long long)step);
+out:
+    return st;
+}
+
+struct step_length {
+    double s;
+    int64_t step;
+};
+
+static int by_length(const void *a, const void *b)
+{
+    const struct step_length *x = a, *y = b;
+
+    return (x->s > y->s) - (x->s < y->s);
+}
+
+/* The counted step of the first trace whose length is the median. */
+static enum lk_status median_step(const struct lk_trace *t, int64_t *out)
+{
+    enum lk_status st = LK_OK;
+    struct step_length *v = NULL;
+    size_t n = 0, capacity = 0;
+
+    for (size_t i = 0; i < t->n_spans; i++) {
+        const struct lk_span *s = &t->spans[i].span;
+
+        if (s->kind != LK_SPAN_STEP || s->step < t->info.warmup_steps)
+            continue;
+        LK_TRY(lk_array_grow(&v, &capacity, n + 1, sizeof *v));
+        v[n++] = (struct step_length){lk_s_from_ns(s->end_ns - s->start_ns), s->step};
+    }
+    if (!n)
+        LK_TRY(lk_fail(LK_EEVIDENCE, "the trace of rank %d has no counted step", t->info.rank));
+    qsort(v, n, sizeof *v, by_length);
+    *out = v[n / 2].step;
+out:
+    free(v);
+    return st;
+}
+
+static enum lk_status put_data(struct lk_writer *w, const struct boxes *b)
+{
+    enum lk_status st = LK_OK;
+    uint64_t zero = UINT64_MAX;
+
+    for (size_t i = 0; i < b->n; i++)
+        zero = b->v[i].start_ns < zero ? b->v[i].start_ns : zero;
+    LK_TRY(lk_writer_printf(w, "#rank,start_ms,end_ms,y_from,y_to,class\n"));
+    for (int c = 0; c < CLASS_COUNT; c++) {
+        LK_TRY(lk_writer_printf(w, "%s# %s\n", c ? "\n\n" : "", classes[c].text));
+        /* A box of no extent outside the picture keeps the numbering of the blocks. */
+        LK_TRY(lk_writer_printf(w, "-9,0,0,-9,-9,%d\n", c));
+        for (size_t i = 0; i < b->n; i++) {
+            const struct box *x = &b->v[i];
+            double top = x->rank - 0.38 + (classes[c].lane ? 0.40 : 0.0);
+
+            if ((int)x->class == c)
+                LK_TRY(lk_writer_printf(w, "%d,%.6f,%.6f,%.2f,%.2f,%d\n", x->rank,
+                                        1e3 * lk_s_from_ns(x->start_ns - zero),
+                                        1e3 * lk_s_from_ns(x->end_ns - zero), top, top + 0.36, c));
+        }
+    }
+out:
+    return st;
+}
+
+static enum lk_status put_script(struct lk_gnuplot *g, const char *title, size_t ranks)
+{
+    enum lk_status st = LK_OK;
+    struct lk_writer *w = g->script;
+
+    LK_TRY(lk_writer_printf(w,
+                            "set datafile separator ','\nset border 1\nset yrange [%zu.5:-0.5]\n"
+                            "set xlabel 'ms from the start of the step'\nset xrange [0:*]\n"
+                            "set ytics 1 scale 0 format 'rank %%g'\nset xtics nomirror out\n"
+                            "set key outside bottom center horizontal\n"
+                            "set grid x lc rgb '#dddddd'\nset title ",
+                            ranks - 1));
+    LK_TRY(lk_gnuplot_quote(w, title));
+    LK_TRY(lk_writer_printf(w, "\nplot "));
+    for (int c = 0; c < CLASS_COUNT; c++)
+        LK_TRY(lk_writer_printf(w,
+                                "%s'%s.csv' index %d using (($2+$3)/2):(($4+$5)/2):2:3:4:5 with "
+                                "boxxyerror fs solid 0.9 border lc rgb '%s' title '%s'",
+                                c ? ", \\\n  " : "", g->name, c, classes[c].color,
+                                classes[c].text));
+    LK_TRY(lk_writer_put(w, "\n", 1));
+out:
+    return st;
+}
+
+enum lk_status lk_plot_timeline(const char *dir, const char *name, const char *title,
+                                const struct lk_trace *traces, size_t n, int64_t step)
+{
+    enum lk_status st = LK_OK;
+    struct lk_gnuplot g = {0};
+    struct boxes boxes = {0};
+
+    if (!n)
+        return lk_fail(LK_EEVIDENCE, "no traces to draw");
+    if (step < 0)
+        LK_TRY(median_step(&traces[0], &step));
+    LK_TRY(collect(traces, n, step, &boxes));
+    LK_TRY(lk_gnuplot_init(&g, dir, name, 1100, 170 + 90 * (double)n));
+    LK_TRY(put_data(g.data, &boxes));
+    LK_TRY(put_script(&g, title, n));
+    LK_TRY(lk_gnuplot_finish(&g));
+out:
+    lk_gnuplot_fini(&g);
+    free(boxes.v);
+    return st;
+}
