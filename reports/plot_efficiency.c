@@ -34,6 +34,14 @@ static double samples_per_step(const struct lk_forecast_point *p)
     return p->throughput_per_s * p->step_s;
 }
 
+static bool has_measured(const struct lk_forecast *f)
+{
+    for (size_t i = 0; i < f->n_points; i++)
+        if (on_curve(f, &f->points[i]) && !isnan(f->points[i].measured_step_s))
+            return true;
+    return false;
+}
+
 static enum lk_status put_point(struct lk_writer *w, const struct lk_forecast_point *p)
 {
     double samples = samples_per_step(p);
@@ -74,7 +82,7 @@ out:
 struct panel {
     const char *axis;
     int line, lo, hi, measured, measured_lo, measured_hi;
-    const char *ideal; /* gnuplot "using" of the ideal */
+    const char *ideal; /* of x GPUs, as a gnuplot expression */
     const char *setup;
 };
 
@@ -82,14 +90,14 @@ static enum lk_status put_panel(struct lk_writer *w, const char *data, const str
                                 const struct lk_forecast *const *forecasts, size_t n)
 {
     enum lk_status st = LK_OK;
+    bool titled = false;
 
     LK_TRY(lk_writer_printf(w, "%s\nset ylabel ", panel->setup));
     LK_TRY(lk_gnuplot_quote(w, panel->axis));
-    LK_TRY(lk_writer_printf(
-        w,
-        "\nplot '%s' index 0 using %s with lines dashtype 2 lw 1.5 lc rgb '" LK_COLOR_GRAY
-        "' title 'ideal (linear)'",
-        data, panel->ideal));
+    LK_TRY(lk_writer_printf(w,
+                            "\nplot %s with lines dashtype 2 lw 1.5 lc rgb '" LK_COLOR_GRAY
+                            "' title 'ideal (linear)'",
+                            panel->ideal));
     for (size_t i = 0; i < n; i++) {
         const char *color = series_colors[i];
 
@@ -103,12 +111,16 @@ static enum lk_status put_panel(struct lk_writer *w, const char *data, const str
                                 data, i, panel->line, color));
         LK_TRY(lk_gnuplot_quote(w, forecasts[i]->cluster));
     }
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
+        if (!has_measured(forecasts[i]))
+            continue;
         LK_TRY(lk_writer_printf(w,
                                 ", \\\n  '%s' index %zu using 1:%d:%d:%d with yerrorbars pt 7 "
                                 "ps 0.9 lw 1.5 lc rgb '" LK_COLOR_BLACK "' title '%s'",
                                 data, i, panel->measured, panel->measured_lo, panel->measured_hi,
-                                i ? "" : "measured"));
+                                titled ? "" : "measured"));
+        titled = true;
+    }
     LK_TRY(lk_writer_put(w, "\n", 1));
 out:
     return st;
@@ -130,9 +142,10 @@ static enum lk_status put_script(struct lk_gnuplot *g, const char *title,
 {
     enum lk_status st = LK_OK;
     struct lk_writer *w = g->script;
-    char *data = NULL, *axis = NULL;
+    const struct lk_forecast_point *first = &forecasts[0]->points[0];
+    char *data = NULL, *axis = NULL, *ideal = NULL;
     struct panel throughput = {
-        NULL, 2, 3, 4, 8, 9, 10, "1:14", "set logscale y; set format y '%.3s%c'; set key top left"};
+        NULL, 2, 3, 4, 8, 9, 10, NULL, "set logscale y; set format y '%.0s%c'; set key top left"};
     struct panel efficiency = {"scaling efficiency, %",
                                5,
                                6,
@@ -140,13 +153,16 @@ static enum lk_status put_script(struct lk_gnuplot *g, const char *title,
                                11,
                                12,
                                13,
-                               "1:(100)",
+                               "100",
                                "unset logscale y; set format y '%g'; set yrange [0:*<110]; "
                                "set key bottom left"};
 
     LK_TRY(lk_asprintf(&data, "%s.csv", g->name));
     LK_TRY(lk_asprintf(&axis, "throughput, %s/s", forecasts[0]->sample_unit));
+    LK_TRY(
+        lk_asprintf(&ideal, "%.9g*x", samples_per_step(first) / ideal_step_s(first) / first->gpus));
     throughput.axis = axis;
+    throughput.ideal = ideal;
     LK_TRY(lk_writer_printf(w,
                             "set datafile separator ','\nset datafile missing 'nan'\n"
                             "set logscale x 2\nset xrange [0.9:%g]\nset xlabel 'GPUs (ranks)'\n"
@@ -161,6 +177,7 @@ static enum lk_status put_script(struct lk_gnuplot *g, const char *title,
 out:
     free(data);
     free(axis);
+    free(ideal);
     return st;
 }
 

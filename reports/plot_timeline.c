@@ -203,7 +203,7 @@ static enum lk_status put_script(struct lk_gnuplot *g, const char *title, size_t
     for (int c = 0; c < CLASS_COUNT; c++)
         LK_TRY(lk_writer_printf(w,
                                 "%s'%s.csv' index %d using (($2+$3)/2):(($4+$5)/2):2:3:4:5 with "
-                                "boxxyerror fs solid 0.9 border lc rgb '%s' title '%s'",
+                                "boxxyerror fs solid 0.9 noborder lc rgb '%s' title '%s'",
                                 c ? ", \\\n  " : "", g->name, c, classes[c].color,
                                 classes[c].text));
     LK_TRY(lk_writer_put(w, "\n", 1));

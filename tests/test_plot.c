@@ -104,7 +104,7 @@ START_TEST(efficiency)
                   lk_error_text());
     check_files("efficiency");
     csv = read_part("efficiency", "csv", &size);
-    ck_assert_ptr_nonnull(strstr(csv, "\n4,296.296296,"));
+    ck_assert_ptr_nonnull(strstr(csv, "\n4,1185.18519,"));
     free(csv);
 }
 END_TEST

@@ -60,9 +60,9 @@ START_TEST(text_is_aligned)
     char *text = print(1, LK_FORMAT_TEXT);
 
     ck_assert_str_eq(text, "A table\n"
-                           "  what                      GPUs     step  share\n"
-                           "  plain                       16  12.5 ms   0.50\n"
-                           "  with, comma and \"quote\"      2        -      -\n"
+                           "  what                     GPUs     step  share\n"
+                           "  plain                      16  12.5 ms   0.50\n"
+                           "  with, comma and \"quote\"     2        -      -\n"
                            "  a note\n");
     free(text);
 }

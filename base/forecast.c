@@ -1,0 +1,68 @@
+/* The forecast artefact: names and memory. forecast_io.c reads and writes it. */
+#include "base/forecast.h"
+
+#include "base/array.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static const struct {
+    const char *key, *text;
+} loss_rows[LK_LOSS_COUNT] = {
+#define LK_LOSS_ROW_(row, key, text) [row] = {key, text},
+    LK_LOSS_LIST(LK_LOSS_ROW_)
+#undef LK_LOSS_ROW_
+};
+
+static const char *const evidence_names[] = {
+#define LK_EVIDENCE_NAME_(grade, name) [grade] = name,
+    LK_EVIDENCE_LIST(LK_EVIDENCE_NAME_)
+#undef LK_EVIDENCE_NAME_
+};
+
+const char *lk_loss_key(enum lk_loss row)
+{
+    return loss_rows[row].key;
+}
+
+const char *lk_loss_text(enum lk_loss row)
+{
+    return loss_rows[row].text;
+}
+
+const char *lk_evidence_name(enum lk_evidence e)
+{
+    return evidence_names[e];
+}
+
+void lk_forecast_fini(struct lk_forecast *f)
+{
+    for (size_t i = 0; i < f->n_notes; i++)
+        free(f->notes[i]);
+    free(f->notes);
+    free(f->points);
+    free(f->backtests);
+    free(f->job);
+    free(f->cluster);
+    free(f->reference);
+    free(f->sample_unit);
+    *f = (struct lk_forecast){0};
+}
+
+enum lk_status lk_forecast_note(struct lk_forecast *f, const char *fmt, ...)
+{
+    enum lk_status st = LK_OK;
+    char text[1024];
+    va_list ap;
+
+    va_start(ap, fmt);
+    if (vsnprintf(text, sizeof text, fmt, ap) < 0)
+        text[0] = '\0';
+    va_end(ap);
+    LK_TRY(lk_array_grow(&f->notes, &f->notes_capacity, f->n_notes + 1, sizeof *f->notes));
+    LK_TRY(lk_strdup(&f->notes[f->n_notes], text));
+    f->n_notes++;
+out:
+    return st;
+}

@@ -1,0 +1,237 @@
+/* forecast.json, in and out. The numbers of a point are one list, for both directions. */
+#include "base/forecast.h"
+
+#include "base/array.h"
+#include "base/json.h"
+
+#include <limits.h>
+#include <math.h>
+#include <string.h>
+
+/* X(field): whole numbers from 1. */
+#define POINT_INTS(X) X(gpus) X(nodes) X(local_batch) X(accumulation)
+
+/* X(field): numbers; NaN is written as null and read back as NaN. */
+#define POINT_NUMBERS(X)                                                                           \
+    X(step_s)                                                                                      \
+    X(step_lo_s)                                                                                   \
+    X(step_hi_s)                                                                                   \
+    X(throughput_per_s)                                                                            \
+    X(efficiency)                                                                                  \
+    X(efficiency_lo)                                                                               \
+    X(efficiency_hi)                                                                               \
+    X(measured_step_s)                                                                             \
+    X(measured_lo_s)                                                                               \
+    X(measured_hi_s)
+
+#define BACKTEST_NUMBERS(X) X(predicted_s) X(lo_s) X(hi_s) X(measured_s)
+
+static void write_point(struct lk_json_out *o, const struct lk_forecast_point *p)
+{
+    lk_json_out_object(o, NULL);
+#define WRITE_INT(field) lk_json_out_int(o, #field, p->field);
+    POINT_INTS(WRITE_INT)
+#undef WRITE_INT
+    lk_json_out_int(o, "bucket_cap_bytes", (int64_t)p->cap_bytes);
+#define WRITE_NUMBER(field) lk_json_out_number(o, #field, p->field);
+    POINT_NUMBERS(WRITE_NUMBER)
+#undef WRITE_NUMBER
+    lk_json_out_text(o, "evidence", lk_evidence_name(p->evidence));
+    lk_json_out_text(o, "evidence_text", p->evidence_text);
+    lk_json_out_compact(o);
+    lk_json_out_object(o, "losses_s");
+    for (int i = 0; i < LK_LOSS_COUNT; i++)
+        lk_json_out_number(o, lk_loss_key((enum lk_loss)i), p->losses_s[i]);
+    lk_json_out_close(o);
+    lk_json_out_close(o);
+}
+
+static void write_backtest(struct lk_json_out *o, const struct lk_backtest *b)
+{
+    lk_json_out_compact(o);
+    lk_json_out_object(o, NULL);
+    lk_json_out_text(o, "what", b->what);
+#define WRITE_NUMBER(field) lk_json_out_number(o, #field, b->field);
+    BACKTEST_NUMBERS(WRITE_NUMBER)
+#undef WRITE_NUMBER
+    lk_json_out_close(o);
+}
+
+static void write_all(struct lk_json_out *o, const struct lk_forecast *f)
+{
+    lk_json_out_object(o, NULL);
+    lk_json_out_text(o, "schema", LK_FORECAST_SCHEMA);
+    lk_json_out_int(o, "version", LK_FORECAST_VERSION);
+    lk_json_out_text(o, "job", f->job);
+    lk_json_out_text(o, "cluster", f->cluster);
+    lk_json_out_text(o, "reference", f->reference);
+    lk_json_out_text(o, "sample_unit", f->sample_unit);
+    lk_json_out_number(o, "level", f->level);
+    lk_json_out_array(o, "points");
+    for (size_t i = 0; i < f->n_points; i++)
+        write_point(o, &f->points[i]);
+    lk_json_out_close(o);
+    lk_json_out_array(o, "backtests");
+    for (size_t i = 0; i < f->n_backtests; i++)
+        write_backtest(o, &f->backtests[i]);
+    lk_json_out_close(o);
+    lk_json_out_array(o, "notes");
+    for (size_t i = 0; i < f->n_notes; i++)
+        lk_json_out_text(o, NULL, f->notes[i]);
+    lk_json_out_close(o);
+    lk_json_out_close(o);
+}
+
+enum lk_status lk_forecast_write(const char *path, const struct lk_forecast *f)
+{
+    enum lk_status st = LK_OK;
+    struct lk_writer *w = NULL;
+    struct lk_json_out *o;
+
+    LK_TRY(lk_writer_open(path, false, &w));
+    LK_TRY(lk_json_out_begin(w, &o));
+    write_all(o, f);
+    LK_TRY(lk_json_out_end(o));
+    st = lk_writer_commit(w);
+    w = NULL;
+out:
+    lk_writer_abandon(w);
+    return st;
+}
+
+/* A number that may be null; the key must be there. */
+static enum lk_status read_number(struct lk_json *obj, const char *key, double *out)
+{
+    struct lk_json *v = lk_json_optional(obj, key);
+
+    if (v)
+        return lk_json_as_number(v, out);
+    *out = NAN;
+    return LK_OK;
+}
+
+/* A text into a fixed field. */
+static enum lk_status read_text(struct lk_json *obj, const char *key, char *out, size_t size)
+{
+    const char *text;
+    enum lk_status st = LK_OK;
+
+    LK_TRY(lk_json_text(obj, key, &text));
+    if (strlen(text) >= size)
+        st = lk_json_error(obj, "%s: longer than %zu bytes", key, size - 1);
+    else
+        memcpy(out, text, strlen(text) + 1);
+out:
+    return st;
+}
+
+static enum lk_status read_evidence(struct lk_json *obj, enum lk_evidence *out)
+{
+    const char *name;
+    enum lk_status st = LK_OK;
+
+    LK_TRY(lk_json_text(obj, "evidence", &name));
+    for (int i = LK_EVIDENCE_MEASURED; i <= LK_EVIDENCE_NONE; i++)
+        if (!strcmp(name, lk_evidence_name((enum lk_evidence)i))) {
+            *out = (enum lk_evidence)i;
+            return LK_OK;
+        }
+    st = lk_json_error(obj, "evidence: unknown grade '%s'", name);
+out:
+    return st;
+}
+
+static enum lk_status read_point(struct lk_json *v, struct lk_forecast_point *p)
+{
+    enum lk_status st = LK_OK;
+    struct lk_json *losses;
+    int64_t i;
+
+#define READ_INT(field)                                                                            \
+    LK_TRY(lk_json_int(v, #field, 1, INT_MAX, &i));                                                \
+    p->field = (int)i;
+    POINT_INTS(READ_INT)
+#undef READ_INT
+    LK_TRY(lk_json_int(v, "bucket_cap_bytes", 0, INT64_MAX, &i));
+    p->cap_bytes = (uint64_t)i;
+#define READ_NUMBER(field) LK_TRY(read_number(v, #field, &p->field));
+    POINT_NUMBERS(READ_NUMBER)
+#undef READ_NUMBER
+    LK_TRY(read_evidence(v, &p->evidence));
+    LK_TRY(read_text(v, "evidence_text", p->evidence_text, sizeof p->evidence_text));
+    LK_TRY(lk_json_object(v, "losses_s", &losses));
+    for (int row = 0; row < LK_LOSS_COUNT; row++)
+        LK_TRY(read_number(losses, lk_loss_key((enum lk_loss)row), &p->losses_s[row]));
+    LK_TRY(lk_json_end(losses));
+    LK_TRY(lk_json_end(v));
+out:
+    return st;
+}
+
+static enum lk_status read_backtest(struct lk_json *v, struct lk_backtest *b)
+{
+    enum lk_status st = LK_OK;
+
+    LK_TRY(read_text(v, "what", b->what, sizeof b->what));
+#define READ_NUMBER(field) LK_TRY(read_number(v, #field, &b->field));
+    BACKTEST_NUMBERS(READ_NUMBER)
+#undef READ_NUMBER
+    LK_TRY(lk_json_end(v));
+out:
+    return st;
+}
+
+static enum lk_status read_lists(struct lk_json *root, struct lk_forecast *f)
+{
+    enum lk_status st = LK_OK;
+    struct lk_json *list;
+    const char *text;
+
+    LK_TRY(lk_json_array(root, "points", &list));
+    f->points_capacity = lk_json_count(list);
+    LK_TRY(lk_alloc(&f->points, f->points_capacity, sizeof *f->points));
+    for (; f->n_points < f->points_capacity; f->n_points++)
+        LK_TRY(read_point(lk_json_item(list, f->n_points), &f->points[f->n_points]));
+    LK_TRY(lk_json_array(root, "backtests", &list));
+    f->backtests_capacity = lk_json_count(list);
+    LK_TRY(lk_alloc(&f->backtests, f->backtests_capacity, sizeof *f->backtests));
+    for (; f->n_backtests < f->backtests_capacity; f->n_backtests++)
+        LK_TRY(read_backtest(lk_json_item(list, f->n_backtests), &f->backtests[f->n_backtests]));
+    LK_TRY(lk_json_array(root, "notes", &list));
+    for (size_t i = 0; i < lk_json_count(list); i++) {
+        LK_TRY(lk_json_as_text(lk_json_item(list, i), &text));
+        LK_TRY(lk_forecast_note(f, "%s", text));
+    }
+out:
+    return st;
+}
+
+enum lk_status lk_forecast_read(const char *path, struct lk_forecast *out)
+{
+    enum lk_status st = LK_OK;
+    struct lk_forecast f = {0};
+    struct lk_json_doc *doc = NULL;
+    struct lk_json *root;
+    const char *job, *cluster, *reference, *unit;
+
+    LK_TRY(lk_json_load(path, &doc));
+    root = lk_json_root(doc);
+    LK_TRY(lk_json_schema(root, LK_FORECAST_SCHEMA, LK_FORECAST_VERSION));
+    LK_TRY(lk_json_text(root, "job", &job));
+    LK_TRY(lk_json_text(root, "cluster", &cluster));
+    LK_TRY(lk_json_text(root, "reference", &reference));
+    LK_TRY(lk_json_text(root, "sample_unit", &unit));
+    LK_TRY(lk_json_number(root, "level", &f.level));
+    LK_TRY(lk_strdup(&f.job, job));
+    LK_TRY(lk_strdup(&f.cluster, cluster));
+    LK_TRY(lk_strdup(&f.reference, reference));
+    LK_TRY(lk_strdup(&f.sample_unit, unit));
+    LK_TRY(read_lists(root, &f));
+    LK_TRY(lk_json_end(root));
+    *out = f;
+    f = (struct lk_forecast){0};
+out:
+    lk_forecast_fini(&f);
+    lk_json_free(doc);
+    return st;
+}

@@ -1,0 +1,162 @@
+/* A forecast as result tables. */
+#include "base/forecast.h"
+
+#include "base/array.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdio.h>
+
+static const struct lk_column point_columns[] = {
+    {"gpus",             "GPUs",        LK_DIM_NONE,  -1},
+    {"nodes",            "nodes",       LK_DIM_NONE,  -1},
+    {"local_batch",      "local batch", LK_DIM_NONE,  -1},
+    {"accumulation",     "accum.",      LK_DIM_NONE,  -1},
+    {"bucket_cap_bytes", "bucket cap",  LK_DIM_BYTES, -1},
+    {"step_s",           "step",        LK_DIM_TIME,  -1},
+    {"step_lo_s",        "from",        LK_DIM_TIME,  -1},
+    {"step_hi_s",        "to",          LK_DIM_TIME,  -1},
+    {"throughput_per_s", "samples/s",   LK_DIM_NONE,  1 },
+    {"efficiency",       "efficiency",  LK_DIM_NONE,  3 },
+    {"efficiency_lo",    "from",        LK_DIM_NONE,  3 },
+    {"efficiency_hi",    "to",          LK_DIM_NONE,  3 },
+    {"measured_step_s",  "measured",    LK_DIM_TIME,  -1},
+    {"evidence",         "evidence",    LK_DIM_NONE,  -1},
+};
+
+static const struct lk_column backtest_columns[] = {
+    {"what",        "held out",    LK_DIM_NONE, -1},
+    {"measured_s",  "measured",    LK_DIM_TIME, -1},
+    {"predicted_s", "predicted",   LK_DIM_TIME, -1},
+    {"lo_s",        "from",        LK_DIM_TIME, -1},
+    {"hi_s",        "to",          LK_DIM_TIME, -1},
+    {"error_pct",   "error, %",    LK_DIM_NONE, 1 },
+    {"inside",      "in the band", LK_DIM_NONE, -1},
+};
+
+static const struct lk_column loss_columns[] = {
+    {"gpus",   "GPUs",    LK_DIM_NONE, -1},
+    {"loss",   "loss",    LK_DIM_NONE, -1},
+    {"time_s", "time",    LK_DIM_TIME, -1},
+    {"share",  "of step", LK_DIM_NONE, 3 },
+    {"text",   "what",    LK_DIM_NONE, -1},
+};
+
+static enum lk_status point_row(struct lk_table *t, const struct lk_forecast_point *p)
+{
+    const struct {
+        const char *column;
+        double value;
+    } numbers[] = {
+        {"gpus",             p->gpus             },
+        {"nodes",            p->nodes            },
+        {"local_batch",      p->local_batch      },
+        {"accumulation",     p->accumulation     },
+        {"bucket_cap_bytes", (double)p->cap_bytes},
+        {"step_s",           p->step_s           },
+        {"step_lo_s",        p->step_lo_s        },
+        {"step_hi_s",        p->step_hi_s        },
+        {"throughput_per_s", p->throughput_per_s },
+        {"efficiency",       p->efficiency       },
+        {"efficiency_lo",    p->efficiency_lo    },
+        {"efficiency_hi",    p->efficiency_hi    },
+        {"measured_step_s",  p->measured_step_s  },
+    };
+    enum lk_status st = LK_OK;
+
+    LK_TRY(lk_table_row(t));
+    for (size_t i = 0; i < LK_COUNT(numbers); i++)
+        LK_TRY(lk_table_number(t, numbers[i].column, numbers[i].value));
+    LK_TRY(lk_table_text(t, "evidence", "%s",
+                         *p->evidence_text ? p->evidence_text : lk_evidence_name(p->evidence)));
+out:
+    return st;
+}
+
+enum lk_status lk_forecast_table(const struct lk_forecast *f, struct lk_table **out)
+{
+    enum lk_status st = LK_OK;
+    struct lk_table *t = NULL;
+    char title[256];
+
+    snprintf(title, sizeof title, "Forecast of %s on %s; efficiency against %s, %.0f %% interval",
+             f->job, f->cluster, f->reference, 100 * f->level);
+    LK_TRY(lk_table_create(title, point_columns, LK_COUNT(point_columns), &t));
+    for (size_t i = 0; i < f->n_points; i++)
+        LK_TRY(point_row(t, &f->points[i]));
+    for (size_t i = 0; i < f->n_notes; i++)
+        LK_TRY(lk_table_note(t, "%s", f->notes[i]));
+    *out = t;
+    t = NULL;
+out:
+    lk_table_destroy(t);
+    return st;
+}
+
+static enum lk_status backtest_row(struct lk_table *t, const struct lk_backtest *b)
+{
+    bool inside = b->measured_s >= b->lo_s && b->measured_s <= b->hi_s;
+    enum lk_status st = LK_OK;
+
+    LK_TRY(lk_table_row(t));
+    LK_TRY(lk_table_text(t, "what", "%s", b->what));
+    LK_TRY(lk_table_number(t, "measured_s", b->measured_s));
+    LK_TRY(lk_table_number(t, "predicted_s", b->predicted_s));
+    LK_TRY(lk_table_number(t, "lo_s", b->lo_s));
+    LK_TRY(lk_table_number(t, "hi_s", b->hi_s));
+    LK_TRY(lk_table_number(t, "error_pct", 100 * (b->predicted_s / b->measured_s - 1)));
+    LK_TRY(lk_table_text(t, "inside", "%s", inside ? "yes" : "no"));
+out:
+    return st;
+}
+
+enum lk_status lk_forecast_backtest_table(const struct lk_forecast *f, struct lk_table **out)
+{
+    enum lk_status st = LK_OK;
+    struct lk_table *t = NULL;
+    double sum = 0;
+    size_t inside = 0;
+
+    LK_TRY(lk_table_create("Back-test: runs that were held out and predicted from the others",
+                           backtest_columns, LK_COUNT(backtest_columns), &t));
+    for (size_t i = 0; i < f->n_backtests; i++) {
+        const struct lk_backtest *b = &f->backtests[i];
+
+        LK_TRY(backtest_row(t, b));
+        sum += fabs(b->predicted_s / b->measured_s - 1);
+        inside += b->measured_s >= b->lo_s && b->measured_s <= b->hi_s;
+    }
+    if (f->n_backtests)
+        LK_TRY(lk_table_note(t, "mean absolute error %.1f %%, %zu of %zu inside the interval",
+                             100 * sum / (double)f->n_backtests, inside, f->n_backtests));
+    *out = t;
+    t = NULL;
+out:
+    lk_table_destroy(t);
+    return st;
+}
+
+enum lk_status lk_forecast_loss_table(const struct lk_forecast *f, struct lk_table **out)
+{
+    enum lk_status st = LK_OK;
+    struct lk_table *t = NULL;
+
+    LK_TRY(lk_table_create("Where the forecast step goes, mean over ranks", loss_columns,
+                           LK_COUNT(loss_columns), &t));
+    for (size_t i = 0; i < f->n_points; i++)
+        for (int row = 0; row < LK_LOSS_COUNT; row++) {
+            const struct lk_forecast_point *p = &f->points[i];
+
+            LK_TRY(lk_table_row(t));
+            LK_TRY(lk_table_number(t, "gpus", p->gpus));
+            LK_TRY(lk_table_text(t, "loss", "%s", lk_loss_key((enum lk_loss)row)));
+            LK_TRY(lk_table_number(t, "time_s", p->losses_s[row]));
+            LK_TRY(lk_table_number(t, "share", p->losses_s[row] / p->step_s));
+            LK_TRY(lk_table_text(t, "text", "%s", lk_loss_text((enum lk_loss)row)));
+        }
+    *out = t;
+    t = NULL;
+out:
+    lk_table_destroy(t);
+    return st;
+}

@@ -1,0 +1,160 @@
+/* forecast.json: what is written is read back, and bad files are refused with line and key. */
+#include "base/array.h"
+#include "base/file.h"
+#include "base/forecast.h"
+
+#include <check.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static char path[64];
+
+static void make_path(void)
+{
+    int fd;
+
+    strcpy(path, "/tmp/lockstep-forecast-XXXXXX");
+    fd = mkstemp(path);
+    ck_assert_int_ge(fd, 0);
+    close(fd);
+}
+
+static void remove_path(void)
+{
+    ck_assert_int_eq(unlink(path), 0);
+}
+
+static void fill(struct lk_forecast *f)
+{
+    struct lk_forecast_point p = {.gpus = 8,
+                                  .nodes = 2,
+                                  .local_batch = 4,
+                                  .accumulation = 3,
+                                  .cap_bytes = 25 << 20,
+                                  .step_s = 0.1,
+                                  .step_lo_s = 0.09,
+                                  .step_hi_s = 0.12,
+                                  .throughput_per_s = 960,
+                                  .efficiency = 0.8,
+                                  .efficiency_lo = 0.7,
+                                  .efficiency_hi = 0.9,
+                                  .evidence = LK_EVIDENCE_EXTRAPOLATED,
+                                  .evidence_text = "extrapolated x4 on gpus",
+                                  .measured_step_s = NAN,
+                                  .measured_lo_s = NAN,
+                                  .measured_hi_s = NAN};
+    struct lk_backtest b = {"2 GPUs from 1", 0.02, 0.018, 0.022, 0.021};
+
+    memset(f, 0, sizeof *f);
+    p.losses_s[LK_LOSS_IDEAL] = 0.08;
+    p.losses_s[LK_LOSS_WIRE] = 0.02;
+    ck_assert_int_eq(lk_strdup(&f->job, "gpt-nano"), LK_OK);
+    ck_assert_int_eq(lk_strdup(&f->cluster, "here"), LK_OK);
+    ck_assert_int_eq(lk_strdup(&f->reference, "1 GPU"), LK_OK);
+    ck_assert_int_eq(lk_strdup(&f->sample_unit, "sequence"), LK_OK);
+    f->level = 0.9;
+    ck_assert_int_eq(lk_array_grow(&f->points, &f->points_capacity, 1, sizeof p), LK_OK);
+    f->points[f->n_points++] = p;
+    ck_assert_int_eq(lk_array_grow(&f->backtests, &f->backtests_capacity, 1, sizeof b), LK_OK);
+    f->backtests[f->n_backtests++] = b;
+    ck_assert_int_eq(lk_forecast_note(f, "knee: %d nodes", 16), LK_OK);
+}
+
+START_TEST(round_trip)
+{
+    struct lk_forecast a, b;
+
+    fill(&a);
+    ck_assert_msg(lk_forecast_write(path, &a) == LK_OK, "%s", lk_error_text());
+    ck_assert_msg(lk_forecast_read(path, &b) == LK_OK, "%s", lk_error_text());
+    ck_assert_str_eq(b.job, "gpt-nano");
+    ck_assert_uint_eq(b.n_points, 1);
+    ck_assert_int_eq(b.points[0].accumulation, 3);
+    ck_assert(b.points[0].step_hi_s == 0.12);
+    ck_assert(isnan(b.points[0].measured_step_s));
+    ck_assert_int_eq(b.points[0].evidence, LK_EVIDENCE_EXTRAPOLATED);
+    ck_assert(b.points[0].losses_s[LK_LOSS_WIRE] == 0.02);
+    ck_assert(b.backtests[0].measured_s == 0.021);
+    ck_assert_str_eq(b.notes[0], "knee: 16 nodes");
+    lk_forecast_fini(&a);
+    lk_forecast_fini(&b);
+}
+END_TEST
+
+START_TEST(tables)
+{
+    struct lk_forecast f;
+    struct lk_table *t;
+
+    fill(&f);
+    ck_assert_int_eq(lk_forecast_table(&f, &t), LK_OK);
+    ck_assert(lk_table_cell(t, 0, "bucket_cap_bytes")->number == 25 << 20);
+    ck_assert_str_eq(lk_table_cell(t, 0, "evidence")->text, "extrapolated x4 on gpus");
+    ck_assert_int_eq(lk_table_cell(t, 0, "measured_step_s")->type, LK_CELL_EMPTY);
+    lk_table_destroy(t);
+    ck_assert_int_eq(lk_forecast_backtest_table(&f, &t), LK_OK);
+    /* 0.02 / 0.021 - 1; exact to rounding. */
+    ck_assert_double_eq_tol(lk_table_cell(t, 0, "error_pct")->number, -4.761904761904763, 1e-12);
+    ck_assert_str_eq(lk_table_cell(t, 0, "inside")->text, "yes");
+    lk_table_destroy(t);
+    ck_assert_int_eq(lk_forecast_loss_table(&f, &t), LK_OK);
+    ck_assert_uint_eq(t->n_rows, LK_LOSS_COUNT);
+    ck_assert_double_eq_tol(lk_table_cell(t, LK_LOSS_WIRE, "share")->number, 0.2, 1e-12);
+    lk_table_destroy(t);
+    lk_forecast_fini(&f);
+}
+END_TEST
+
+/* One change to a good file, and what the error must say. */
+static const struct {
+    const char *from, *to, *expect;
+} bad[] = {
+    {"\"gpus\": 8",           "\"gpus\": 0",         "gpus"        },
+    {"\"gpus\": 8",           "\"gpsu\": 8",         "gpus"        },
+    {"\"version\": 1",        "\"version\": 2",      "version"     },
+    {"\"extrapolated\"",      "\"guessed\"",         "guessed"     },
+    {"\"level\": 0.9",        "\"level\": \"high\"", "level"       },
+    {"\"wire\": ",            "\"wier\": ",          "wier"        },
+    {"\"lockstep-forecast\"", "\"lockstep-job\"",    "lockstep-job"},
+};
+
+START_TEST(bad_files)
+{
+    struct lk_forecast f, none;
+    char *text, *at;
+    size_t size;
+    FILE *out;
+
+    fill(&f);
+    ck_assert_int_eq(lk_forecast_write(path, &f), LK_OK);
+    lk_forecast_fini(&f);
+    ck_assert_int_eq(lk_file_read(path, &text, &size), LK_OK);
+    at = strstr(text, bad[_i].from);
+    ck_assert_msg(at != NULL, "%s", bad[_i].from);
+    out = fopen(path, "w");
+    ck_assert_ptr_nonnull(out);
+    fprintf(out, "%.*s%s%s", (int)(at - text), text, bad[_i].to, at + strlen(bad[_i].from));
+    ck_assert_int_eq(fclose(out), 0);
+    ck_assert_int_eq(lk_forecast_read(path, &none), LK_EPARSE);
+    ck_assert_msg(strstr(lk_error_text(), bad[_i].expect) != NULL, "%s", lk_error_text());
+    ck_assert_msg(strstr(lk_error_text(), path) != NULL, "%s", lk_error_text());
+    free(text);
+}
+END_TEST
+
+Suite *lk_suite_forecast_file(void);
+Suite *lk_suite_forecast_file(void)
+{
+    Suite *s = suite_create("forecast_file");
+    TCase *c = tcase_create("forecast_file");
+
+    tcase_add_checked_fixture(c, make_path, remove_path);
+    tcase_add_test(c, round_trip);
+    tcase_add_test(c, tables);
+    tcase_add_loop_test(c, bad_files, 0, LK_COUNT(bad));
+    suite_add_tcase(s, c);
+    return s;
+}
