@@ -121,7 +121,7 @@ int main(int argc, char **argv)
         st = run(c, argc - 2, argv + 2);
     }
     st = flush_results(st);
-    if (st != LK_OK)
+    if (st != LK_OK && st != LK_EREPORTED)
         fprintf(stderr, "lockstep%s%s: %s\n", c ? " " : "", c ? c->name : "",
                 *lk_error_text() ? lk_error_text() : lk_status_text(st));
     exit(lk_status_exit_code(st));

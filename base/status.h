@@ -32,7 +32,8 @@
     X(LK_EUNSUPPORTED, "not available in this build or on this machine", 1)                        \
     X(LK_EVERIFY, "verification failed", 1)                                                        \
     X(LK_EEVIDENCE, "no evidence for the answer", 1)                                               \
-    X(LK_EINTERNAL, "internal error", 1)
+    X(LK_EINTERNAL, "internal error", 1)                                                           \
+    X(LK_EREPORTED, "failed, and the user was told already", 1)
 
 enum lk_status {
 #define LK_STATUS_ENUM_(name, text, code) name,

@@ -7,8 +7,8 @@
 
 struct lk_command {
     const char *name;
-    const char *usage;              /* operands, e.g. "RUN..." */
-    const char *help;               /* one line */
+    const char *usage; /* operands, e.g. "RUN..." */
+    const char *help;  /* one line */
     const struct lk_option *options;
     /* argv without the program's and the command's name. */
     enum lk_status (*run)(int argc, char **argv);

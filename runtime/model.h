@@ -78,9 +78,6 @@ struct lk_model { /* first member of a model's own struct */
     char config_text[160];   /* "layers 3, heads 3, channels 48, context 64, vocab 256" */
 };
 
-/* The models that there are. */
-extern const struct lk_model_ops lk_model_gpt, lk_model_mlp, lk_model_replay;
-
 /* Finds the model by name or preset and creates it. LK_EUSAGE lists the names. */
 enum lk_status lk_model_create(struct lk_device *d, struct lk_stream *s,
                                const struct lk_model_config *config, struct lk_model **out);

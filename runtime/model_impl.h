@@ -6,6 +6,7 @@
 
 extern const struct lk_model_ops lk_model_gpt;
 extern const struct lk_model_ops lk_model_mlp;
+extern const struct lk_model_ops lk_model_replay;
 
 /*
  * Buffers cut from one allocation. A model lays out its buffers in one function, which runs twice:

@@ -8,11 +8,10 @@
  * A tensor that the job sends in another type than float32 is given the float32 elements that make
  * the same bytes (rounded up), since gradients here are float32.
  */
-#include "runtime/model.h"
-
 #include "base/array.h"
 #include "base/job.h"
 #include "kernels/ops.h"
+#include "runtime/model_impl.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -91,8 +90,7 @@ static enum lk_status backward(struct lk_model *m, const struct lk_batch *batch,
 
         LK_TRY(wait_s(m, (ready - reached) * t.backward_s));
         reached = ready;
-        if (hook)
-            LK_TRY(hook->ready(hook->ctx, r->order[i]));
+        LK_TRY(lk_model_ready(m, hook, r->order[i]));
     }
     LK_TRY(wait_s(m, (1 - reached) * t.backward_s));
 out:

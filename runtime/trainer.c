@@ -6,6 +6,7 @@
 #include "base/noise.h"
 #include "base/units.h"
 #include "runtime/schedule.h"
+#include "runtime/verify.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -36,7 +37,8 @@ struct trainer {
     struct lk_model *model;
     struct lk_comm *comm;
     struct lk_reducer *reducer;
-    struct lk_optim *optim; /* NULL: the model updates itself */
+    struct lk_optim *optim;   /* NULL: the model updates itself */
+    struct lk_verify *verify; /* NULL: nothing is verified */
     struct lk_dataset *dataset;
     struct lk_loader *loader;
     lk_real *micro_loss; /* host memory: loss of each micro-batch of the step in progress */
@@ -69,23 +71,27 @@ out:
     return st;
 }
 
+static struct lk_sampler_config sampler(const struct trainer *t)
+{
+    const struct lk_train_config *c = t->config;
+
+    return (struct lk_sampler_config){.ranks = t->ranks,
+                                      .rank = t->rank,
+                                      .shuffle = c->shuffle,
+                                      .drop_last = c->drop_last,
+                                      .seed = c->seed};
+}
+
 static enum lk_status open_data(struct trainer *t)
 {
     const struct lk_train_config *c = t->config;
-    struct lk_loader_config lc = {
-        .sampler = {.ranks = t->ranks,
-                    /* The planted fault: every rank reads rank 0's shard. */
-                    .rank = c->reducer.plant == LK_PLANT_SHARED_SHARD ? 0 : t->rank,
-                    .shuffle = c->shuffle,
-                    .drop_last = c->drop_last,
-                    .seed = c->seed},
-        .local_batch = c->local_batch,
-        .context = t->model->context,
-        .depth = c->prefetch,
-        .accumulation = c->reducer.accumulation,
-        .recorder = c->recorder,
-        .delay_s = c->input_delay_s
-    };
+    struct lk_loader_config lc = {.sampler = sampler(t),
+                                  .local_batch = c->local_batch,
+                                  .context = t->model->context,
+                                  .depth = c->prefetch,
+                                  .accumulation = c->reducer.accumulation,
+                                  .recorder = c->recorder,
+                                  .delay_s = c->input_delay_s};
     enum lk_status st = LK_OK;
 
     if (c->data && t->model->vocab < 256) {
@@ -99,9 +105,27 @@ static enum lk_status open_data(struct trainer *t)
         LK_TRY(lk_dataset_synthetic((size_t)c->samples, t->model->context, t->model->vocab, c->seed,
                                     &t->dataset));
     lc.dataset = t->dataset;
+    if (c->reducer.plant == LK_PLANT_SHARED_SHARD)
+        lc.sampler.rank = 0;
     LK_TRY(lk_loader_create(t->device, &lc, &t->loader));
 out:
     return st;
+}
+
+static enum lk_status open_verify(struct trainer *t, const struct lk_model_config *model)
+{
+    const struct lk_train_config *c = t->config;
+    struct lk_verify_config vc = {.comm = t->comm,
+                                  .compute = t->compute,
+                                  .model = t->model,
+                                  .model_config = *model,
+                                  .dataset = t->dataset,
+                                  .sampler = sampler(t),
+                                  .local_batch = c->local_batch,
+                                  .accumulation = c->reducer.accumulation,
+                                  .timeout_ns = c->timeout_ns};
+
+    return c->verify ? lk_verify_create(&vc, &t->verify) : LK_OK;
 }
 
 static enum lk_status open_all(struct trainer *t)
@@ -129,6 +153,7 @@ static enum lk_status open_all(struct trainer *t)
     if (!t->model->ops->update)
         LK_TRY(
             lk_optim_create(t->device, &c->optim, t->model->params, t->model->n_params, &t->optim));
+    LK_TRY(open_verify(t, &mc));
     LK_TRY(lk_alloc(&t->micro_loss, (size_t)rc.accumulation, lk_device_real_bytes(t->device)));
     LK_TRY(lk_alloc(&t->loss, (size_t)t->n_steps, sizeof(double)));
     LK_TRY(lk_alloc(&t->step_s, (size_t)t->n_steps, sizeof(double)));
@@ -144,6 +169,7 @@ static void close_all(struct trainer *t)
     lk_stream_destroy(t->net);
     lk_stream_destroy(t->compute);
     lk_loader_destroy(t->loader);
+    lk_verify_destroy(t->verify);
     lk_dataset_destroy(t->dataset);
     lk_optim_destroy(t->optim);
     lk_reducer_destroy(t->reducer);
@@ -166,7 +192,8 @@ static enum lk_status next_batch(struct trainer *t, uint32_t step, int micro_bat
     enum lk_status st = lk_loader_next(t->loader, lk_deadline_in(t->config->timeout_ns), out);
 
     lk_span_end(t->host, &span);
-    return st;
+    /* Among ranks a timeout stands for a peer that does not come; the loader is this rank's own. */
+    return st == LK_ETIMEOUT ? lk_fail(LK_EIO, "%s", lk_error_text()) : st;
 }
 
 static enum lk_status enqueue_micro_batch(struct trainer *t, uint32_t step, int micro_batch)
@@ -244,10 +271,15 @@ static enum lk_status run_step(struct trainer *t, int64_t step)
     int64_t global_batch = (int64_t)c->local_batch * c->reducer.accumulation * t->ranks;
     double rate = lk_schedule_rate(&c->optim, step, global_batch);
     uint32_t at = (uint32_t)step;
-    uint64_t began_ns = lk_now_ns();
-    struct lk_span span = lk_span_begin(t->host, LK_SPAN_STEP, 0, at, -1);
+    bool verify = t->verify && (c->verify_steps == 0 || step < c->verify_steps);
     enum lk_status st = LK_OK;
+    struct lk_span span;
+    uint64_t began_ns;
 
+    if (verify)
+        LK_TRY(lk_verify_step_begin(t->verify));
+    began_ns = lk_now_ns();
+    span = lk_span_begin(t->host, LK_SPAN_STEP, 0, at, -1);
     lk_stream_set_step(t->compute, at);
     lk_stream_set_step(t->net, at);
     LK_TRY(lk_reducer_step_begin(t->reducer, at));
@@ -261,6 +293,10 @@ static enum lk_status run_step(struct trainer *t, int64_t step)
     lk_span_end(t->host, &span);
     t->step_s[step] = lk_s_from_ns(lk_now_ns() - began_ns);
     keep(t, step, rate);
+    if (verify)
+        LK_TRY(lk_verify_step_end(t->verify, at));
+    if (c->progress)
+        c->progress(c->progress_ctx, step, t->loss[step]);
     lk_log(LK_LOG_TRAIN, LK_DEBUG, "step %lld: loss %.6f, %.3f ms", (long long)step, t->loss[step],
            t->step_s[step] * 1e3);
 out:
@@ -297,7 +333,7 @@ out:
 static enum lk_status estimate_noise(struct trainer *t, struct lk_estimate *out)
 {
     const struct lk_train_config *c = t->config;
-    double small = (double)c->local_batch * c->reducer.accumulation;
+    double small = (double)c->local_batch * lk_reducer_norms_micro_batches(t->reducer);
     struct lk_noise noise;
     enum lk_status st = LK_OK;
 
@@ -323,7 +359,7 @@ static enum lk_status finish(struct trainer *t, struct lk_train_result *out)
     out->loss = t->loss;
     out->step_s = t->step_s;
     out->n = t->n_steps;
-    out->verify_max_error = NAN;
+    out->verify_max_error = t->verify ? lk_verify_max_error(t->verify) : NAN;
     t->loss = NULL;
     t->step_s = NULL;
 out:

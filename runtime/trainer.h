@@ -37,6 +37,9 @@ struct lk_train_config {
     int verify_steps; /* only the first n steps; 0: all */
     const char *export_path, *import_path; /* weights; NULL: none. Rank 0 exports. */
     struct lk_recorder *recorder;          /* NULL: not recorded */
+    /* (optional) Called after every step, outside its time. */
+    void (*progress)(void *ctx, int64_t step, double loss);
+    void *progress_ctx;
     uint64_t timeout_ns; /* of a wait for another rank or for a batch; a step may take twice that */
 };
 

@@ -1,0 +1,282 @@
+/*
+ * lockstep run: real DDP training, instrumented. Started by hand it launches the ranks, one run
+ * after the other, and sums up; started as a rank (by itself, torchrun, mpirun or srun) it is one.
+ *
+ * The run directory:
+ *     run.json                             index: the runs below, their ranks and batches
+ *     job.json                             one step on one GPU, built from all of them
+ *     k2-b8-a1-r0/rank0.trace.json.gz ...  2 ranks, local batch 8, accumulation 1, repetition 0
+ *     k2-b8-a1-r0/merged.trace.json.gz     all ranks on one clock
+ *     k2-b8-a1-r0/result.json              losses and step times
+ */
+#include "base/array.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/units.h"
+#include "commands/command.h"
+#include "commands/run_options.h"
+#include "commands/run_rank.h"
+#include "commands/run_result.h"
+#include "commands/run_sweep.h"
+#include "profiler/convert.h"
+#include "profiler/job_build.h"
+#include "reports/print.h"
+#include "runtime/launch.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+/* From a rank's failure to SIGTERM for the others, which the verdict should have stopped. */
+#define GRACE_NS (5 * LK_NS_PER_S)
+
+struct launcher {
+    const struct run_options *options;
+    char program[4096]; /* this executable */
+    char *out;          /* run directory */
+};
+
+/* ---- The run directory ---- */
+
+static enum lk_status default_directory(const char *model, char **out)
+{
+    time_t now = time(NULL);
+    struct tm tm;
+    char stamp[32];
+
+    if (!localtime_r(&now, &tm) || !strftime(stamp, sizeof stamp, "%Y%m%d-%H%M%S", &tm))
+        return lk_fail(LK_EINTERNAL, "the date cannot be written");
+    return lk_asprintf(out, "runs/%s-%s", model, stamp);
+}
+
+/* New, or there and empty: results of two runs must not mix. */
+static enum lk_status make_directory(const char *path)
+{
+    enum lk_status st = lk_mkdirs(path);
+    const struct dirent *entry;
+    bool empty = true;
+    DIR *dir;
+
+    if (st != LK_OK)
+        return st;
+    dir = opendir(path);
+    if (!dir)
+        return lk_fail(LK_EIO, "%s: %s", path, strerror(errno));
+    while ((entry = readdir(dir)) != NULL)
+        empty = empty && (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, ".."));
+    closedir(dir);
+    return empty ? LK_OK : lk_fail(LK_EUSAGE, "%s: the run directory is not empty", path);
+}
+
+/* ---- One part of the sweep ---- */
+
+static enum lk_status launch(struct launcher *l, const struct run_point *p, const char *dir)
+{
+    struct run_options o = *l->options;
+    char *env[] = {NULL, NULL};
+    char **argv = NULL;
+    enum lk_status st = LK_OK;
+
+    o.ranks = p->ranks;
+    o.local_batch = p->local_batch;
+    o.accumulation = p->accumulation;
+    o.scaling.n = 0;
+    o.local_batches.n = 0;
+    o.strong = false;
+    o.repetitions = 0;
+    o.out = NULL;
+    LK_TRY(run_options_argv(&o, l->program, &argv));
+    LK_TRY(lk_asprintf(&env[0], "%s=%s", RUN_DIR_ENV, dir));
+    LK_TRY(lk_launch(&(struct lk_launch_config){.ranks = p->ranks,
+                                                .argv = argv,
+                                                .env = (const char *const *)env,
+                                                .grace_ns = GRACE_NS,
+                                                .timeout_ns = UINT64_MAX,
+                                                .pin = o.pin}));
+out:
+    free(env[0]);
+    run_argv_free(argv);
+    return st;
+}
+
+/* Traces come from whatever was recorded, also when the ranks did not end well. */
+static enum lk_status convert(const struct run_options *o, const char *dir)
+{
+    struct lk_convert_summary sum = {0};
+    enum lk_status st;
+
+    if (!o->trace)
+        return LK_OK;
+    st = lk_convert_run(dir, &sum);
+    lk_log(LK_LOG_MAIN, LK_INFO, "%s: %llu spans of %zu ranks, %zu truncated, %llu dropped", dir,
+           (unsigned long long)sum.n_spans, sum.n_ranks, sum.n_truncated,
+           (unsigned long long)sum.dropped);
+    if (st == LK_OK && sum.dropped)
+        lk_log(LK_LOG_MAIN, LK_WARN,
+               "%s: the oldest %llu spans were overwritten: too many steps "
+               "for one trace",
+               dir, (unsigned long long)sum.dropped);
+    return st;
+}
+
+static enum lk_status run_one(struct launcher *l, const struct run_sweep *s, struct run_part *part)
+{
+    enum lk_status st = LK_OK;
+    char *dir = NULL;
+    char *path = NULL;
+
+    LK_TRY(lk_path_join(&dir, l->out, part->dir));
+    LK_TRY(lk_mkdirs(dir));
+    st = launch(l, &s->points[part->point], dir);
+    LK_KEEP(convert(l->options, dir));
+    if (st != LK_OK)
+        goto out;
+    LK_TRY(lk_path_join(&path, dir, "result.json"));
+    LK_TRY(run_result_read(path, &part->result));
+    part->done = true;
+out:
+    free(path);
+    free(dir);
+    return st;
+}
+
+static void announce(const struct run_sweep *s, size_t i)
+{
+    const struct run_part *part = &s->parts[i];
+    const struct run_point *p = &s->points[part->point];
+
+    if (isatty(STDERR_FILENO))
+        fprintf(stderr, "run %zu of %zu: %d rank%s, local batch %d, accumulation %d\n", i + 1,
+                s->n_parts, p->ranks, p->ranks == 1 ? "" : "s", p->local_batch, p->accumulation);
+}
+
+/* ---- The whole ---- */
+
+static enum lk_status write_job(const char *out)
+{
+    struct lk_run_set set = {0};
+    struct lk_job job = {0};
+    enum lk_status st = LK_OK;
+    char *path = NULL;
+
+    LK_TRY(lk_run_set_read(&out, 1, &set));
+    LK_TRY(lk_job_build(&set, &job));
+    LK_TRY(lk_path_join(&path, out, "job.json"));
+    LK_TRY(lk_job_write(path, &job));
+out:
+    free(path);
+    lk_job_fini(&job);
+    lk_run_set_fini(&set);
+    return st;
+}
+
+/* A run of too few steps is still a run: it says that it makes no job. */
+static enum lk_status finish(struct launcher *l, const struct run_sweep *s)
+{
+    const struct run_options *o = l->options;
+    struct lk_table *table = NULL;
+    enum lk_status st = LK_OK;
+
+    LK_TRY(run_sweep_table(s, o, &table));
+    if (o->trace) {
+        st = write_job(l->out);
+        if (st == LK_EEVIDENCE)
+            st = lk_table_note(table, "no job.json: %s", lk_error_text());
+        LK_TRY(st);
+    }
+    LK_TRY(lk_table_note(table, "run directory: %s", l->out));
+    LK_TRY(lk_report_table(table, (enum lk_format)o->format, "-"));
+out:
+    lk_table_destroy(table);
+    return st;
+}
+
+static enum lk_status run_parts(struct launcher *l, struct run_sweep *s)
+{
+    enum lk_status st = LK_OK;
+    char *path = NULL;
+
+    for (size_t i = 0; i < s->n_parts && st == LK_OK; i++) {
+        announce(s, i);
+        st = run_one(l, s, &s->parts[i]);
+    }
+    LK_KEEP(lk_path_join(&path, l->out, "run.json"));
+    if (path)
+        LK_KEEP(run_sweep_write_index(s, path));
+    free(path);
+    return st;
+}
+
+/* What a rank would find out too, but K times over, and with the exit code of a failed run. */
+static enum lk_status check_early(const struct run_options *o)
+{
+    struct lk_run_info info = {0};
+    struct lk_dataset *data = NULL;
+    struct lk_train_config c;
+    enum lk_status st = LK_OK;
+
+    LK_TRY(run_options_train(o, 0, 1, 0, &c));
+    c.comm_config.fault = NULL;
+    LK_TRY(lk_train_describe(&c, &info));
+    if (o->data)
+        LK_TRY(lk_dataset_file(o->data, 1, &data));
+out:
+    lk_dataset_destroy(data);
+    lk_run_info_fini(&info);
+    return st;
+}
+
+static enum lk_status run_launcher(const struct run_options *o)
+{
+    struct launcher l = {.options = o};
+    struct run_sweep sweep = {0};
+    enum lk_status st = LK_OK;
+    ssize_t n;
+
+    LK_TRY(run_sweep_plan(o, &sweep));
+    LK_TRY(check_early(o));
+    n = readlink("/proc/self/exe", l.program, sizeof l.program - 1);
+    if (n < 0) {
+        st = lk_fail(LK_EIO, "/proc/self/exe: %s", strerror(errno));
+        goto out;
+    }
+    if (o->out)
+        LK_TRY(lk_strdup(&l.out, o->out));
+    else
+        LK_TRY(default_directory(o->model, &l.out));
+    LK_TRY(make_directory(l.out));
+    lk_option_print(run_option_rows, o, stderr);
+    LK_TRY(run_parts(&l, &sweep));
+    LK_TRY(finish(&l, &sweep));
+out:
+    run_sweep_fini(&sweep);
+    free(l.out);
+    return st;
+}
+
+static enum lk_status run(int argc, char **argv)
+{
+    struct run_options o;
+    struct lk_rank_env env;
+    enum lk_status st = LK_OK;
+
+    LK_TRY(run_options_parse(argc, argv, &o));
+    if (o.log)
+        LK_TRY(lk_log_configure(o.log));
+    LK_TRY(lk_rank_env_read(&env));
+    st = env.present ? run_rank(&o, &env) : run_launcher(&o);
+out:
+    return st;
+}
+
+const struct lk_command lk_command_run = {
+    .name = "run",
+    .usage = "",
+    .help = "run a real DDP job, instrumented",
+    .options = run_option_rows,
+    .run = run,
+};

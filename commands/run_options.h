@@ -1,0 +1,79 @@
+/* Options of `lockstep run`, and what they mean for a rank. */
+#ifndef LK_COMMANDS_RUN_OPTIONS_H
+#define LK_COMMANDS_RUN_OPTIONS_H
+
+#include "base/option.h"
+#include "base/status.h"
+#include "runtime/trainer.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct run_options {
+    /* job */
+    int64_t ranks; /* 0: not given */
+    int64_t steps, warmup;
+    int64_t local_batch, accumulation;
+    bool sync_every;
+    int64_t seed;
+    /* sweep */
+    struct lk_ints scaling, local_batches;
+    bool strong;
+    int64_t repetitions; /* 0: not given */
+    /* model */
+    const char *model, *job;
+    int64_t layers, heads, channels, context, vocab;
+    /* data */
+    const char *data;
+    int64_t samples, prefetch;
+    bool shuffle, drop_last;
+    double input_delay_s;
+    /* optimizer */
+    int optimizer;
+    double learning_rate, momentum, beta1, beta2, epsilon, weight_decay;
+    int64_t lr_warmup, reference_batch;
+    /* DDP */
+    int ddp_rule, algorithm;
+    uint64_t bucket_cap, first_bucket; /* first_bucket 0: by PyTorch's rule */
+    int64_t noise_every;
+    /* machine */
+    int device, comm;
+    bool pin;
+    double timeout_s;
+    double timed_flops, timed_Bps;
+    /* output */
+    const char *out;
+    int format;
+    bool trace;
+    const char *export_path, *import_path;
+    const char *log;
+    /* testing */
+    bool verify;
+    int64_t verify_steps;
+    int plant;
+    const char *fault, *slow_rank;
+};
+
+extern const struct lk_option run_option_rows[];
+
+/* Parses and checks: conflicting options are LK_EUSAGE. */
+enum lk_status run_options_parse(int argc, char **argv, struct run_options *out);
+
+/* Limit of the first bucket: as given, else 1 MiB when the cap was left alone, else the cap. */
+uint64_t run_options_first_bucket(const struct run_options *o);
+
+/*
+ * The command line of a rank: program "run" and every option of o that is not at its default, as
+ * "--name=value". Freed by run_argv_free.
+ */
+enum lk_status run_options_argv(const struct run_options *o, const char *program, char ***out);
+void run_argv_free(char **argv); /* NULL is legal */
+
+/*
+ * The trainer's configuration of one rank; texts belong to o. comm_config.store and recorder are
+ * left for the caller.
+ */
+enum lk_status run_options_train(const struct run_options *o, int rank, int world_size,
+                                 int local_rank, struct lk_train_config *out);
+
+#endif
