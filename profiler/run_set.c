@@ -47,6 +47,20 @@ static enum lk_status check_ranks(const char *dir, const struct lk_trace *traces
     return LK_OK;
 }
 
+/* Whether rank k has the step too, with the collectives that rank 0 has. */
+static bool same_step(const struct lk_run *r, size_t k, const struct lk_step *zero)
+{
+    const struct lk_step *p = lk_rank_step(&r->ranks[k], zero->step);
+
+    if (!p || p->n_transfers != zero->n_transfers)
+        return false;
+    for (size_t i = 0; i < p->n_transfers; i++)
+        if (r->ranks[k].transfers[p->first_transfer + i].seq !=
+            r->ranks[0].transfers[zero->first_transfer + i].seq)
+            return false;
+    return true;
+}
+
 /* The steps that every rank has whole, after the warm-up. */
 static enum lk_status common_steps(struct lk_run *r)
 {
@@ -54,13 +68,13 @@ static enum lk_status common_steps(struct lk_run *r)
 
     LK_TRY(lk_alloc(&r->steps, r->ranks[0].n_steps, sizeof *r->steps));
     for (size_t i = 0; i < r->ranks[0].n_steps; i++) {
-        uint32_t step = r->ranks[0].steps[i].step;
-        bool everywhere = step >= lk_run_about(r)->warmup_steps;
+        const struct lk_step *zero = &r->ranks[0].steps[i];
+        bool everywhere = zero->step >= lk_run_about(r)->warmup_steps;
 
         for (size_t k = 1; k < r->n && everywhere; k++)
-            everywhere = lk_rank_step(&r->ranks[k], step) != NULL;
+            everywhere = same_step(r, k, zero);
         if (everywhere)
-            r->steps[r->n_steps++] = step;
+            r->steps[r->n_steps++] = zero->step;
     }
 out:
     return st;

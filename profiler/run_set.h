@@ -18,7 +18,10 @@ struct lk_run {
     struct lk_trace *traces; /* by rank, 0 .. n - 1 */
     struct lk_rank_steps *ranks;
     size_t n; /* the world size */
-    /* Numbers of the steps that are complete on every rank, warm-up left out. */
+    /*
+     * Numbers of the steps that are complete on every rank, with the same collectives, warm-up left
+     * out. The i-th transfer of such a step is one collective on all ranks.
+     */
     uint32_t *steps;
     size_t n_steps;
     bool truncated; /* some rank did not end by itself */

@@ -331,6 +331,22 @@ uint64_t lk_step_pending_ns(const struct lk_rank_steps *s, const struct lk_step 
     return sum;
 }
 
+uint64_t lk_step_compute_ns(const struct lk_rank_steps *s, const struct lk_step *p, uint64_t a,
+                            uint64_t b)
+{
+    uint64_t sum = 0;
+
+    for (size_t i = p->first_range; i < p->first_range + p->n_ranges; i++) {
+        const struct lk_range *r = &s->ranges[i];
+        uint64_t from = r->start_ns > a ? r->start_ns : a;
+        uint64_t to = r->end_ns < b ? r->end_ns : b;
+
+        if (r->kind != LK_SPAN_INPUT && to > from)
+            sum += to - from;
+    }
+    return sum;
+}
+
 /* What an instant of the window belongs to. */
 enum part {
     PART_FORWARD,

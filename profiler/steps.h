@@ -99,5 +99,8 @@ double lk_step_window_s(const struct lk_step *p);
 /* Nanoseconds of [a, b) in which one of the step's transfers is pending. */
 uint64_t lk_step_pending_ns(const struct lk_rank_steps *s, const struct lk_step *p, uint64_t a,
                             uint64_t b);
+/* Nanoseconds of [a, b) that the rank's own compute (forward, backward, optimizer) covers. */
+uint64_t lk_step_compute_ns(const struct lk_rank_steps *s, const struct lk_step *p, uint64_t a,
+                            uint64_t b);
 
 #endif

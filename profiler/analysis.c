@@ -1,0 +1,151 @@
+/* The analysis of one run: the order of its parts. */
+#include "profiler/analysis.h"
+
+#include "base/array.h"
+#include "profiler/analysis_impl.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static bool same_tensors(const struct lk_run_info *x, const struct lk_run_info *y)
+{
+    if (x->n_tensors != y->n_tensors)
+        return false;
+    for (size_t i = 0; i < x->n_tensors; i++)
+        if (x->tensors[i].elems != y->tensors[i].elems ||
+            x->tensors[i].dtype != y->tensors[i].dtype)
+            return false;
+    return true;
+}
+
+static bool comparable(const struct lk_run *run, const struct lk_run *ref)
+{
+    return lk_run_about(ref)->local_batch == lk_run_about(run)->local_batch &&
+           same_tensors(lk_run_about(run), lk_run_about(ref)) && ref->n_steps;
+}
+
+size_t lk_analysis_reference(const struct lk_run_set *set, const struct lk_run *run,
+                             const struct lk_run **refs)
+{
+    const struct lk_run_info *info = lk_run_about(run);
+    int world = 0, accumulation = 0;
+    size_t n = 0;
+
+    for (size_t i = 0; i < set->n; i++) { /* by world size, so the first match is the smallest */
+        const struct lk_run_info *x = lk_run_about(&set->runs[i]);
+
+        if (!comparable(run, &set->runs[i]) || (world && x->world_size != world))
+            continue;
+        world = x->world_size;
+        if (!accumulation || x->accumulation == info->accumulation)
+            accumulation = x->accumulation;
+    }
+    if (!world || (world > 1 && world == info->world_size))
+        return 0;
+    for (size_t i = 0; i < set->n; i++) {
+        const struct lk_run_info *x = lk_run_about(&set->runs[i]);
+
+        if (comparable(run, &set->runs[i]) && x->world_size == world &&
+            x->accumulation == accumulation)
+            refs[n++] = &set->runs[i];
+    }
+    return n;
+}
+
+static enum lk_status check_references(const struct lk_run *run, const struct lk_run *const *refs,
+                                       size_t n_refs)
+{
+    if (!run->n_steps)
+        return lk_fail(LK_EEVIDENCE, "%s: no step after the warm-up is complete on all ranks",
+                       run->dir);
+    for (size_t i = 0; i < n_refs; i++) {
+        if (!refs[i]->n_steps)
+            return lk_fail(LK_EEVIDENCE, "%s: no step after the warm-up is complete on all ranks",
+                           refs[i]->dir);
+        if (!comparable(run, refs[i]))
+            return lk_fail(LK_EUSAGE,
+                           "%s cannot be the reference of %s: local batch or gradient tensors "
+                           "differ",
+                           refs[i]->dir, run->dir);
+    }
+    return LK_OK;
+}
+
+static enum lk_status name_reference(struct lk_analysis *a, const struct lk_run *const *refs,
+                                     size_t n_refs)
+{
+    const struct lk_run_info *info;
+
+    if (!n_refs)
+        return lk_asprintf(&a->reference, "modelled from this run");
+    info = lk_run_about(refs[0]);
+    return lk_asprintf(&a->reference, "%s%s: %d rank%s, local batch %d", refs[0]->dir,
+                       n_refs > 1 ? " and its repetitions" : "", info->world_size,
+                       info->world_size == 1 ? "" : "s", info->local_batch);
+}
+
+/* Means over the steps of every rank's windows and their parts. */
+static void split_ranks(struct lk_analysis *a)
+{
+    const struct lk_run *run = a->run;
+    double n = (double)run->n_steps;
+
+    for (size_t k = 0; k < run->n; k++) {
+        struct lk_analysis_rank *to = &a->ranks[k];
+
+        for (size_t s = 0; s < run->n_steps; s++) {
+            const struct lk_step *p = lk_rank_step(&run->ranks[k], run->steps[s]);
+            const uint64_t *begin_ns = a->begin_ns + k * a->n_meetings + a->first_meeting[s];
+            struct lk_step_split x;
+
+            lk_step_split(&run->ranks[k], p, begin_ns, &x);
+            to->step_s += lk_step_window_s(p) / n;
+            to->split.forward_s += x.forward_s / n;
+            to->split.backward_s += x.backward_s / n;
+            to->split.optimizer_s += x.optimizer_s / n;
+            to->split.straggler_s += x.straggler_s / n;
+            to->split.wire_s += x.wire_s / n;
+            to->split.input_s += x.input_s / n;
+            to->split.gap_s += x.gap_s / n;
+        }
+        a->step_s += to->step_s / (double)run->n;
+    }
+}
+
+enum lk_status lk_analyze(const struct lk_run *run, const struct lk_run *const *refs, size_t n_refs,
+                          struct lk_analysis *out)
+{
+    enum lk_status st = LK_OK;
+    struct lk_analysis a = {.run = run, .modelled = !n_refs};
+    struct lk_work work = {0};
+
+    LK_TRY(check_references(run, refs, n_refs));
+    LK_TRY(name_reference(&a, refs, n_refs));
+    LK_TRY(lk_alloc(&a.ranks, run->n, sizeof *a.ranks));
+    LK_TRY(lk_analysis_meet_(&a));
+    split_ranks(&a);
+    LK_TRY(lk_analysis_buckets_(&a));
+    LK_TRY(n_refs ? lk_work_measure_(refs, n_refs, &work) : lk_work_model_(&a, &work));
+    LK_TRY(lk_analysis_waterfall_(&a, &work));
+    LK_TRY(lk_analysis_findings_(&a));
+    *out = a;
+    a = (struct lk_analysis){0};
+out:
+    lk_work_fini_(&work);
+    lk_analysis_fini(&a);
+    return st;
+}
+
+void lk_analysis_fini(struct lk_analysis *a)
+{
+    for (size_t i = 0; i < a->n_findings; i++)
+        free(a->findings[i].text);
+    free(a->findings);
+    free(a->reference);
+    free(a->ranks);
+    free(a->buckets);
+    free(a->meetings);
+    free(a->begin_ns);
+    free(a->first_meeting);
+    *a = (struct lk_analysis){0};
+}

@@ -1,0 +1,263 @@
+/* What the numbers mean, in words. */
+#include "profiler/analysis_impl.h"
+
+#include "base/array.h"
+#include "base/coll.h"
+#include "base/units.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* Shares of the step from which on something is worth a sentence. */
+static const double rest_share = 0.03;       /* DESIGN section 6 */
+static const double loss_share = 0.03;       /* a row of the waterfall */
+static const double exposed_share = 0.05;    /* exposed communication */
+static const double poor_overlap = 0.5;      /* of pending communication is exposed */
+static const double late_first_bucket = 0.5; /* of the backward */
+static const double unresolved_share = 0.5;  /* of the collectives */
+
+static enum lk_status say(struct lk_analysis *a, double cost_s, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+
+static enum lk_status say(struct lk_analysis *a, double cost_s, const char *fmt, ...)
+{
+    enum lk_status st = LK_OK;
+    char text[512];
+    va_list ap;
+
+    va_start(ap, fmt);
+    (void)vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    LK_TRY(
+        lk_array_grow(&a->findings, &a->findings_capacity, a->n_findings + 1, sizeof *a->findings));
+    a->findings[a->n_findings] = (struct lk_finding){.cost_s = cost_s};
+    LK_TRY(lk_strdup(&a->findings[a->n_findings].text, text));
+    a->n_findings++;
+out:
+    return st;
+}
+
+struct text {
+    char buf[32];
+};
+
+static struct text time_text(double s)
+{
+    struct text t;
+
+    (void)lk_units_format(LK_DIM_TIME, s, t.buf, sizeof t.buf);
+    return t;
+}
+
+static double percent(const struct lk_analysis *a, double s)
+{
+    return a->step_s > 0 ? 100 * s / a->step_s : 0;
+}
+
+/* A rank that comes last at more than its share of the collectives that could be resolved. */
+static enum lk_status late_rank(struct lk_analysis *a)
+{
+    double cost = a->losses_s[LK_LOSS_STRAGGLER];
+    size_t resolved = 0, worst = 0;
+    const struct lk_analysis_rank *r;
+    const char *why = "";
+
+    for (size_t k = 0; k < a->run->n; k++) {
+        resolved += a->ranks[k].n_late;
+        if (a->ranks[k].n_late > a->ranks[worst].n_late)
+            worst = k;
+    }
+    if (!resolved || cost < loss_share * a->step_s)
+        return LK_OK;
+    r = &a->ranks[worst];
+    /* Twice its share, or with two ranks three quarters. */
+    if ((double)r->n_late < fmin(2.0 / (double)a->run->n, 0.75) * (double)resolved)
+        return say(a, cost,
+                   "stragglers: ranks wait %s a step for the last to arrive, and it is not always "
+                   "the same rank",
+                   time_text(cost).buf);
+    if (r->losses_s[LK_LOSS_SLOW_RANK] > cost / 2)
+        why = "; its own compute is slower than the others'";
+    else if (r->split.input_s > a->step_s * loss_share)
+        why = "; it waits for its input";
+    return say(a, cost,
+               "late rank: rank %zu is the last at %.0f %% of the collectives, by %s on average%s",
+               worst, 100 * (double)r->n_late / (double)resolved, time_text(r->late_by_s).buf, why);
+}
+
+static enum lk_status slow_ranks(struct lk_analysis *a)
+{
+    for (size_t k = 0; k < a->run->n; k++) {
+        double cost = a->ranks[k].losses_s[LK_LOSS_SLOW_RANK];
+        enum lk_status st;
+
+        if (cost < loss_share * a->step_s)
+            continue;
+        st = say(a, cost, "slow rank: rank %zu computes %s a step longer than the common pace", k,
+                 time_text(cost).buf);
+        if (st != LK_OK)
+            return st;
+    }
+    return LK_OK;
+}
+
+/* Bus bandwidth of the largest bucket, where wire time tells it. */
+static enum lk_status wire(struct lk_analysis *a)
+{
+    const struct lk_analysis_bucket *big = NULL;
+    double cost = a->losses_s[LK_LOSS_WIRE];
+    char rate[32];
+
+    for (size_t i = 0; i < a->n_buckets; i++)
+        if (a->buckets[i].bucket >= 0 && a->buckets[i].wire_s > 0 &&
+            (!big || a->buckets[i].bytes > big->bytes))
+            big = &a->buckets[i];
+    if (!big || a->run->n < 2 || cost < exposed_share * a->step_s)
+        return LK_OK;
+    (void)lk_units_format(LK_DIM_RATE,
+                          (double)big->bytes / big->wire_s *
+                              lk_coll_busbw_factor(LK_ALL_REDUCE, (int)a->run->n),
+                          rate, sizeof rate);
+    return say(a, cost,
+               "slow link: %s a step is exposed transfer; bucket %d moves at %s bus bandwidth",
+               time_text(cost).buf, big->bucket, rate);
+}
+
+static enum lk_status overlap(struct lk_analysis *a)
+{
+    double pending = 0, exposed = 0;
+
+    for (size_t k = 0; k < a->run->n; k++) {
+        pending += a->ranks[k].pending_s / (double)a->run->n;
+        exposed += (a->ranks[k].split.straggler_s + a->ranks[k].split.wire_s) / (double)a->run->n;
+    }
+    if (exposed < exposed_share * a->step_s || exposed < poor_overlap * pending)
+        return LK_OK;
+    return say(a, exposed, "poor overlap: compute covers only %.0f %% of the communication",
+               100 * (1 - exposed / pending));
+}
+
+/* Buckets that are too large start too late, and the last one is always exposed. */
+static enum lk_status first_bucket(struct lk_analysis *a)
+{
+    double exposed = a->losses_s[LK_LOSS_WIRE];
+
+    if (isnan(a->first_ready) || a->run->n < 2 || a->first_ready < late_first_bucket ||
+        exposed < exposed_share * a->step_s)
+        return LK_OK;
+    return say(a, exposed,
+               "first bucket: it is ready only after %.0f %% of the backward; smaller buckets let "
+               "transfers start earlier",
+               100 * a->first_ready);
+}
+
+/* Rows of the waterfall that speak for themselves. */
+static const struct {
+    enum lk_loss row;
+    const char *text;
+} loss_texts[] = {
+    {LK_LOSS_INPUT,      "input bound: ranks wait for their batch"                             },
+    {LK_LOSS_COLOCATION, "co-location: compute is slower with several ranks on the node"       },
+    {LK_LOSS_OVERLAP,    "overlap slowdown: backward is slower while a collective is in flight"},
+    {LK_LOSS_OPTIMIZER,  "optimizer: it takes longer than in the reference"                    },
+};
+
+static enum lk_status losses(struct lk_analysis *a)
+{
+    enum lk_status st = LK_OK;
+
+    for (size_t i = 0; i < LK_COUNT(loss_texts); i++) {
+        double cost = a->losses_s[loss_texts[i].row];
+
+        if (cost >= loss_share * a->step_s)
+            LK_TRY(say(a, cost, "%s, %s a step (%.1f %%)", loss_texts[i].text, time_text(cost).buf,
+                       percent(a, cost)));
+    }
+out:
+    return st;
+}
+
+static enum lk_status rest(struct lk_analysis *a)
+{
+    double cost = a->losses_s[LK_LOSS_REST];
+
+    if (fabs(cost) <= rest_share * a->step_s)
+        return LK_OK;
+    return say(a, cost, "unexplained: the rest is %.1f %% of the step (host gaps that the %s",
+               percent(a, cost), a->modelled ? "modelled ideal has not)" : "reference has not)");
+}
+
+static enum lk_status clocks(struct lk_analysis *a)
+{
+    size_t n = 0;
+    uint64_t worst = 0;
+
+    if (a->run->n < 2 || !a->n_meetings)
+        return LK_OK;
+    if (!a->aligned)
+        return say(a, NAN,
+                   "clocks: some rank's clock was never compared, so wait and wire come from "
+                   "durations alone");
+    for (size_t i = 0; i < a->n_meetings; i++)
+        n += !a->meetings[i].resolved;
+    for (size_t k = 0; k < a->run->n; k++)
+        if (a->run->ranks[k].uncertainty_ns > worst)
+            worst = a->run->ranks[k].uncertainty_ns;
+    if ((double)n < unresolved_share * (double)a->n_meetings)
+        return LK_OK;
+    return say(a, NAN,
+               "clocks: at %.0f %% of the collectives the last to arrive is unresolved (clocks "
+               "agree within %s)",
+               100 * (double)n / (double)a->n_meetings, time_text(lk_ns_to_s_(worst)).buf);
+}
+
+static enum lk_status recording(struct lk_analysis *a)
+{
+    enum lk_status st = LK_OK;
+    uint64_t dropped = 0;
+
+    for (size_t k = 0; k < a->run->n; k++) {
+        const struct lk_trace *t = &a->run->traces[k];
+
+        dropped += t->dropped;
+        if (t->truncated)
+            LK_TRY(say(a, NAN, "truncated: rank %zu did not end by itself%s%s", k,
+                       t->failure ? ": " : "", t->failure ? t->failure : ""));
+    }
+    if (dropped)
+        LK_TRY(say(a, NAN, "recording: %" PRIu64 " spans were lost to full rings", dropped));
+out:
+    return st;
+}
+
+/* Costly ones first; those without a cost last. */
+static int finding_order(const void *a, const void *b)
+{
+    const struct lk_finding *x = a, *y = b;
+    double cx = isnan(x->cost_s) ? -1 : fabs(x->cost_s);
+    double cy = isnan(y->cost_s) ? -1 : fabs(y->cost_s);
+
+    return (cx < cy) - (cx > cy);
+}
+
+enum lk_status lk_analysis_findings_(struct lk_analysis *a)
+{
+    enum lk_status st = LK_OK;
+
+    LK_TRY(late_rank(a));
+    LK_TRY(slow_ranks(a));
+    LK_TRY(wire(a));
+    LK_TRY(overlap(a));
+    LK_TRY(first_bucket(a));
+    LK_TRY(losses(a));
+    LK_TRY(rest(a));
+    LK_TRY(clocks(a));
+    LK_TRY(recording(a));
+    if (a->n_findings)
+        qsort(a->findings, a->n_findings, sizeof *a->findings, finding_order);
+out:
+    return st;
+}
