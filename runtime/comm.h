@@ -47,7 +47,9 @@ struct lk_coll_call {
     enum lk_algo algo; /* AUTO: by bytes and ranks */
     enum lk_dtype dtype;
     void *buf; /* in place: all-reduce and broadcast `count` elements; reduce-scatter and
-                  all-gather world_size parts of `count` elements, in rank order */
+                  all-gather world_size parts of `count` elements, in rank order. Of a
+                  reduce-scatter only part `rank` is a result, the others are overwritten.
+                  Barrier: not used. */
     size_t count;
     int root;               /* broadcast */
     int32_t index;          /* bucket, or -1: for spans and messages */
@@ -57,7 +59,8 @@ struct lk_coll_call {
 /*
  * Enqueues the collective on s; emits a COLLECTIVE span (arrival to end, ready, bytes, seq) there.
  * float16 and bfloat16 are added in float32 and rounded once a hop; all ranks end with
- * bit-identical results.
+ * bit-identical results (of a sum of several NaNs, the payload is any of theirs). A failure becomes
+ * the device's. pre: c and the buffer outlive the stream's work.
  */
 enum lk_status lk_comm_enqueue(struct lk_comm *c, struct lk_stream *s,
                                const struct lk_coll_call *call);
@@ -76,8 +79,20 @@ struct lk_comm { /* first member of a backend's own struct */
     const struct lk_comm_ops *ops;
     int rank, world_size;
     uint64_t next_seq;
-    uint32_t step; /* of the call in progress, for messages */
+    enum lk_status failed; /* LK_OK: alive; else what every later call returns, with... */
+    char *failed_text;     /* ...this text */
     uint16_t span_names[LK_COLL_COUNT];
 };
+extern const struct lk_comm_ops lk_comm_self, lk_comm_tcp;
+
+/* Opens a backend and fills in the struct above: for comm.c, and backends that wrap another. */
+enum lk_status lk_comm_open_ops(const struct lk_comm_ops *ops, const struct lk_comm_config *config,
+                                struct lk_comm **out);
+/* Runs a call as step `step` of a job (UINT32_MAX: of none), for messages: behind enqueue and run.
+ */
+enum lk_status lk_comm_run_step(struct lk_comm *c, const struct lk_coll_call *call, uint32_t step,
+                                uint64_t *out_seq);
+/* Bytes of the call's buffer on one rank. */
+size_t lk_coll_call_bytes(const struct lk_coll_call *call, int world_size);
 
 #endif

@@ -1,0 +1,160 @@
+/* Communicators: the table of backends, and what all of them share. */
+#include "runtime/comm.h"
+
+#include "base/array.h"
+#include "base/span.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct lk_comm_ops *const backends[] = {&lk_comm_self, &lk_comm_tcp};
+
+static enum lk_status check_config(const struct lk_comm_config *config)
+{
+    if (config->world_size < 1 || config->rank < 0 || config->rank >= config->world_size)
+        return lk_fail(LK_EUSAGE, "there is no rank %d of %d", config->rank, config->world_size);
+    if (config->world_size > 1 && !config->store)
+        return lk_fail(LK_EUSAGE, "%d ranks need a store to meet at", config->world_size);
+    return LK_OK;
+}
+
+enum lk_status lk_comm_open_ops(const struct lk_comm_ops *ops, const struct lk_comm_config *config,
+                                struct lk_comm **out)
+{
+    enum lk_status st = LK_OK;
+    struct lk_comm *c = NULL;
+
+    LK_TRY(check_config(config));
+    LK_TRY(ops->open(config, &c));
+    c->ops = ops;
+    c->rank = config->rank;
+    c->world_size = config->world_size;
+    for (int i = 0; i < LK_COLL_COUNT; i++)
+        LK_TRY(
+            lk_recorder_name(config->recorder, lk_coll_name((enum lk_coll)i), &c->span_names[i]));
+    *out = c;
+    c = NULL;
+out:
+    lk_comm_close(c);
+    return st;
+}
+
+enum lk_status lk_comm_open(const char *name, const struct lk_comm_config *config,
+                            struct lk_comm **out)
+{
+    const struct lk_comm_ops *ops = NULL;
+
+    for (size_t i = 0; i < LK_COUNT(backends); i++)
+        if (!strcmp(backends[i]->name, name))
+            ops = backends[i];
+    if (!ops)
+        return lk_fail(LK_EUNSUPPORTED, "no communicator '%s' in this build (there are: self tcp)",
+                       name);
+    return lk_comm_open_ops(ops, config, out);
+}
+
+void lk_comm_close(struct lk_comm *c)
+{
+    char *text;
+
+    if (!c)
+        return;
+    text = c->failed_text;
+    c->ops->close(c);
+    free(text);
+}
+
+const char *lk_comm_name(const struct lk_comm *c)
+{
+    return c->ops->name;
+}
+
+int lk_comm_rank(const struct lk_comm *c)
+{
+    return c->rank;
+}
+
+int lk_comm_world_size(const struct lk_comm *c)
+{
+    return c->world_size;
+}
+
+/* Parts of `count` elements that the buffer of a collective has. */
+static size_t parts(enum lk_coll coll, int world_size)
+{
+    switch (coll) {
+    case LK_REDUCE_SCATTER:
+    case LK_ALL_GATHER:
+        return (size_t)world_size;
+    case LK_BARRIER:
+        return 0;
+    default:
+        return 1;
+    }
+}
+
+size_t lk_coll_call_bytes(const struct lk_coll_call *call, int world_size)
+{
+    return parts(call->coll, world_size) * call->count * lk_dtype_bytes(call->dtype);
+}
+
+static enum lk_status check_call(const struct lk_comm *c, const struct lk_coll_call *call)
+{
+    size_t n = parts(call->coll, c->world_size) * lk_dtype_bytes(call->dtype);
+
+    if (n && call->count > (size_t)PTRDIFF_MAX / n)
+        return lk_fail(LK_EUSAGE, "%zu elements are too many", call->count);
+    if (n && call->count && !call->buf)
+        return lk_fail(LK_EUSAGE, "no buffer");
+    if (call->coll == LK_BROADCAST && (call->root < 0 || call->root >= c->world_size))
+        return lk_fail(LK_EUSAGE, "there is no rank %d of %d to broadcast from", call->root,
+                       c->world_size);
+    return LK_OK;
+}
+
+/* "all_reduce 17 (bucket 2, step 5)". */
+static void name_call(const struct lk_coll_call *call, uint64_t seq, uint32_t step, char *buf,
+                      size_t size)
+{
+    char where[64] = "";
+
+    if (call->index >= 0 && step != UINT32_MAX)
+        snprintf(where, sizeof where, " (bucket %" PRId32 ", step %" PRIu32 ")", call->index, step);
+    else if (step != UINT32_MAX)
+        snprintf(where, sizeof where, " (step %" PRIu32 ")", step);
+    snprintf(buf, size, "%s %" PRIu64 "%s", lk_coll_name(call->coll), seq, where);
+}
+
+enum lk_status lk_comm_run_step(struct lk_comm *c, const struct lk_coll_call *call, uint32_t step,
+                                uint64_t *out_seq)
+{
+    char name[128];
+    enum lk_status st;
+    uint64_t seq = c->next_seq;
+
+    if (c->failed != LK_OK)
+        return lk_fail(c->failed, "%s", c->failed_text ? c->failed_text : "out of memory");
+    st = check_call(c, call);
+    if (st == LK_OK) {
+        c->next_seq++;
+        st = c->ops->run(c, call, seq);
+    }
+    if (st != LK_OK) {
+        name_call(call, seq, step, name, sizeof name);
+        st = lk_fail_context(st, "%s", name);
+        c->failed = st;
+        lk_quietly_(lk_strdup(&c->failed_text, lk_error_text()));
+        return st;
+    }
+    *out_seq = seq;
+    return LK_OK;
+}
+
+enum lk_status lk_comm_run(struct lk_comm *c, const struct lk_coll_call *call)
+{
+    uint64_t seq;
+
+    return lk_comm_run_step(c, call, UINT32_MAX, &seq);
+}
