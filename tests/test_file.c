@@ -220,6 +220,7 @@ START_TEST(full_disk)
     limit_file_size(8192);
     ck_assert_int_eq(write_in_pieces(path, gz, data, 400000, piece, look), LK_EIO);
     ck_assert_ptr_nonnull(strstr(lk_error_text(), path));
+    ck_assert_ptr_nonnull(strstr(lk_error_text(), ": cannot write: File too large"));
     limit_file_size(RLIM_INFINITY);
     check_content(path, "old", 3);
     ck_assert_uint_eq(count_files(), 1);
@@ -274,6 +275,31 @@ START_TEST(standard_output)
     close(old);
     check_content(path, "before results after", 20);
     free(path);
+}
+END_TEST
+
+START_TEST(into_memory)
+{
+    char *text = NULL;
+    size_t size = 99;
+    struct lk_writer *w;
+
+    ck_assert_int_eq(lk_writer_open_memory(&text, &size, &w), LK_OK);
+    ck_assert_int_eq(lk_writer_printf(w, "%d", 42), LK_OK);
+    lk_writer_abandon(w);
+    ck_assert_ptr_null(text);
+    ck_assert_uint_eq(size, 99);
+    ck_assert_int_eq(lk_writer_open_memory(&text, &size, &w), LK_OK);
+    ck_assert_int_eq(lk_writer_printf(w, "%d", 42), LK_OK);
+    ck_assert_int_eq(lk_writer_commit(w), LK_OK);
+    ck_assert_str_eq(text, "42");
+    ck_assert_uint_eq(size, 2);
+    free(text);
+    ck_assert_int_eq(lk_writer_open_memory(&text, &size, &w), LK_OK);
+    ck_assert_int_eq(lk_writer_commit(w), LK_OK);
+    ck_assert_str_eq(text, "");
+    ck_assert_uint_eq(size, 0);
+    free(text);
 }
 END_TEST
 
@@ -497,6 +523,7 @@ Suite *lk_suite_file(void)
     tcase_add_loop_test(c, full_disk_at_commit, 0, 2);
     tcase_add_loop_test(c, devices_are_written_in_place, 0, 2);
     tcase_add_test(c, standard_output);
+    tcase_add_test(c, into_memory);
     tcase_add_test(c, cannot_write_here);
     tcase_add_test(c, cannot_read);
     tcase_add_test(c, damaged_gzip);

@@ -2,6 +2,8 @@
 #include "base/status.h"
 
 #include <check.h>
+#include <pthread.h>
+#include <string.h>
 
 static enum lk_status fails(void)
 {
@@ -49,6 +51,59 @@ START_TEST(cleanup_keeps_the_first_error)
 }
 END_TEST
 
+START_TEST(where_it_was_raised)
+{
+    ck_assert_str_eq(lk_error_where(), "");
+    (void)fails();
+    ck_assert_int_eq(strncmp(lk_error_where(), "tests/test_status.c:", 20), 0);
+}
+END_TEST
+
+START_TEST(long_texts_are_cut)
+{
+    char text[5000];
+
+    memset(text, 'x', sizeof text - 1);
+    text[sizeof text - 1] = '\0';
+    ck_assert_int_eq(lk_fail(LK_EIO, "%s", text), LK_EIO);
+    ck_assert_uint_eq(strlen(lk_error_text()), 1023);
+    ck_assert_int_eq(lk_fail_context(LK_EIO, "file"), LK_EIO);
+    ck_assert_int_eq(strncmp(lk_error_text(), "file: xxx", 9), 0);
+    ck_assert_int_eq(lk_fail_context(LK_EIO, "%s", text), LK_EIO); /* no room left to say more */
+    ck_assert_int_eq(strncmp(lk_error_text(), "file: xxx", 9), 0);
+}
+END_TEST
+
+static void *fail_there(void *argument)
+{
+    if (*lk_error_text())
+        return argument; /* another thread's text */
+    (void)lk_fail(LK_EIO, "there");
+    return NULL;
+}
+
+START_TEST(threads_have_their_own)
+{
+    pthread_t other;
+    void *failed;
+    int argument; /* only its address counts */
+
+    (void)fails();
+    ck_assert_int_eq(pthread_create(&other, NULL, fail_there, &argument), 0);
+    ck_assert_int_eq(pthread_join(other, &failed), 0);
+    ck_assert_ptr_null(failed);
+    ck_assert_str_eq(lk_error_text(), "line 7: bad");
+}
+END_TEST
+
+START_TEST(every_code_has_a_text)
+{
+    for (int i = LK_OK; i <= LK_EINTERNAL; i++)
+        ck_assert_uint_gt(strlen(lk_status_text((enum lk_status)i)), 0);
+    ck_assert_str_eq(lk_status_text(LK_EPARSE), "malformed input");
+}
+END_TEST
+
 START_TEST(exit_codes)
 {
     ck_assert_int_eq(lk_status_exit_code(LK_OK), 0);
@@ -67,6 +122,10 @@ Suite *lk_suite_status(void)
     tcase_add_test(c, context_is_put_in_front);
     tcase_add_test(c, an_argument_may_be_the_last_text);
     tcase_add_test(c, cleanup_keeps_the_first_error);
+    tcase_add_test(c, where_it_was_raised);
+    tcase_add_test(c, long_texts_are_cut);
+    tcase_add_test(c, threads_have_their_own);
+    tcase_add_test(c, every_code_has_a_text);
     tcase_add_test(c, exit_codes);
     suite_add_tcase(s, c);
     return s;
