@@ -225,6 +225,71 @@ out:
     return st;
 }
 
+enum lk_status lk_json_as_uint(struct lk_json *v, uint64_t max, uint64_t *out)
+{
+    enum lk_status st = LK_OK;
+    unsigned long long n;
+    int64_t small = 0;
+    char *end;
+
+    LK_TRY(expect(v, LK_JSON_NUMBER));
+    errno = 0;
+    n = strtoull(v->text, &end, 10);
+    if (v->text[0] == '-' || *end || errno) {
+        LK_TRY(whole(v, &small));
+        n = (unsigned long long)small;
+    }
+    if (small < 0 || n > max)
+        return fail_at(v, NULL, "%.40s is out of range: expected 0 to %llu", v->text,
+                       (unsigned long long)max);
+    *out = n;
+out:
+    return st;
+}
+
+bool lk_json_fixed(const char *text, size_t len, int places, int64_t *out)
+{
+    bool negative = len > 0 && text[0] == '-';
+    bool point = false;
+    uint64_t n = 0;
+    int left = places; /* decimals still to come */
+
+    for (size_t i = negative; i < len; i++) {
+        unsigned digit = (unsigned)(text[i] - '0');
+
+        if (text[i] == '.' && !point) {
+            point = true;
+        } else if (digit > 9) {
+            return false;
+        } else if (point && left == 0) {
+            if (digit)
+                return false;
+        } else {
+            if (n > ((uint64_t)INT64_MAX - digit) / 10)
+                return false;
+            n = 10 * n + digit;
+            left -= point;
+        }
+    }
+    for (; left > 0; left--) {
+        if (n > INT64_MAX / 10)
+            return false;
+        n *= 10;
+    }
+    *out = negative ? -(int64_t)n : (int64_t)n;
+    return len > (size_t)negative;
+}
+
+enum lk_status lk_json_as_fixed(struct lk_json *v, int places, int64_t *out)
+{
+    enum lk_status st = expect(v, LK_JSON_NUMBER);
+
+    if (st == LK_OK && !lk_json_fixed(v->text, strlen(v->text), places, out))
+        return fail_at(v, NULL, "%.40s: expected a number with at most %d decimals", v->text,
+                       places);
+    return st;
+}
+
 enum lk_status lk_json_text(struct lk_json *obj, const char *key, const char **out)
 {
     struct lk_json *v;
@@ -248,6 +313,14 @@ enum lk_status lk_json_int(struct lk_json *obj, const char *key, int64_t min, in
     enum lk_status st = get(obj, key, &v);
 
     return st == LK_OK ? lk_json_as_int(v, min, max, out) : st;
+}
+
+enum lk_status lk_json_uint(struct lk_json *obj, const char *key, uint64_t max, uint64_t *out)
+{
+    struct lk_json *v;
+    enum lk_status st = get(obj, key, &v);
+
+    return st == LK_OK ? lk_json_as_uint(v, max, out) : st;
 }
 
 enum lk_status lk_json_bool(struct lk_json *obj, const char *key, bool *out)
@@ -348,7 +421,7 @@ enum lk_status lk_json_schema(struct lk_json *root, const char *schema, int vers
 {
     enum lk_status st = LK_OK;
     const char *name;
-    int64_t v;
+    int64_t v = 0;
 
     LK_TRY(lk_json_text(root, "schema", &name));
     if (strcmp(name, schema) != 0)

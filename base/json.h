@@ -48,6 +48,8 @@ enum lk_status lk_json_text(struct lk_json *obj, const char *key, const char **o
 enum lk_status lk_json_number(struct lk_json *obj, const char *key, double *out);
 enum lk_status lk_json_int(struct lk_json *obj, const char *key, int64_t min, int64_t max,
                            int64_t *out);
+/* Up to all 64 bits. */
+enum lk_status lk_json_uint(struct lk_json *obj, const char *key, uint64_t max, uint64_t *out);
 enum lk_status lk_json_bool(struct lk_json *obj, const char *key, bool *out);
 enum lk_status lk_json_array(struct lk_json *obj, const char *key, struct lk_json **out);
 enum lk_status lk_json_object(struct lk_json *obj, const char *key, struct lk_json **out);
@@ -66,6 +68,14 @@ struct lk_json *lk_json_member(struct lk_json *obj, size_t i, const char **out_k
 enum lk_status lk_json_as_text(struct lk_json *v, const char **out);
 enum lk_status lk_json_as_number(struct lk_json *v, double *out);
 enum lk_status lk_json_as_int(struct lk_json *v, int64_t min, int64_t max, int64_t *out);
+enum lk_status lk_json_as_uint(struct lk_json *v, uint64_t max, uint64_t *out);
+/*
+ * The number times 10^places, exactly and never through a double: microseconds with three decimals
+ * as ns. LK_EPARSE for exponents, further decimals that are not 0, and what 64 bits cannot hold.
+ */
+enum lk_status lk_json_as_fixed(struct lk_json *v, int places, int64_t *out);
+/* The same for a number of a stream; false instead of LK_EPARSE. */
+bool lk_json_fixed(const char *text, size_t len, int places, int64_t *out);
 
 /* "file:line: key.path: " + printf text, as LK_EPARSE: for errors of meaning found by a reader. */
 enum lk_status lk_json_error(const struct lk_json *v, const char *fmt, ...)
@@ -126,6 +136,7 @@ void lk_json_out_close(struct lk_json_out *o); /* the innermost open object or a
 void lk_json_out_text(struct lk_json_out *o, const char *key, const char *v);
 void lk_json_out_number(struct lk_json_out *o, const char *key, double v);
 void lk_json_out_int(struct lk_json_out *o, const char *key, int64_t v);
+void lk_json_out_uint(struct lk_json_out *o, const char *key, uint64_t v);
 void lk_json_out_bool(struct lk_json_out *o, const char *key, bool v);
 void lk_json_out_null(struct lk_json_out *o, const char *key);
 /* A number that the caller formatted, e.g. a decimal with three places; at most 63 characters. */

@@ -238,6 +238,11 @@ void lk_json_out_int(struct lk_json_out *o, const char *key, int64_t v)
     lk_json_out_raw(o, key, "%lld", (long long)v);
 }
 
+void lk_json_out_uint(struct lk_json_out *o, const char *key, uint64_t v)
+{
+    lk_json_out_raw(o, key, "%llu", (unsigned long long)v);
+}
+
 void lk_json_out_bool(struct lk_json_out *o, const char *key, bool v)
 {
     lk_json_out_raw(o, key, "%s", v ? "true" : "false");

@@ -3,11 +3,28 @@
  * chrome://tracing and HTA open it as it is. One writer (profiler/ turns span files into traces;
  * sim/ writes simulated ones), one reader.
  *
- * In the file "ts" and "dur" are microseconds with exactly three decimals, relative to
- * baseTimeNanoseconds; tracks are (pid = rank, tid = stream or thread). Compute and collective
- * spans are cat "kernel" with args.device, args.stream and, for collectives, Kineto's "Collective
- * name", "In msg nelems", "Out msg nelems", "Group size", "dtype". What is ours alone sits in the
- * top-level object "lockstep" (struct lk_run_info) and in args that start with "lk_".
+ * Tracks are (pid = rank, tid = number of the track, from 1; HTA takes stream 0 for no stream).
+ * "ts" and "dur" are microseconds with exactly three decimals, relative to baseTimeNanoseconds,
+ * which is the same on all ranks. Kinds of spans and what they become (base/span.h):
+ *
+ *   STEP                         "ProfilerStep#N", cat user_annotation
+ *   INPUT, SYNC                  ranges on the host's tracks
+ *   KERNEL, COPY, COLLECTIVE     cat kernel and gpu_memcpy with args.device, stream, correlation
+ *   FORWARD, BACKWARD, OPTIMIZER cat gpu_user_annotation on a compute track; where that track has
+ *                                no KERNEL (a coarse simulation), they are its kernels
+ *   GRADIENT                     ph i, named after the tensor
+ *   COUNTER                      ph C
+ *
+ * A collective has Kineto's args "Collective name", "In msg nelems", "Out msg nelems", "Group
+ * size", "dtype", "Seq" and is called "nccl:NAME" whatever carried it, because that is how HTA and
+ * others know communication; distributedInfo.backend and args.lk_backend say what did.
+ *
+ * What is ours alone: the top-level object "lockstep" (struct lk_run_info, clock, tracks, names)
+ * and keys that start with "lk_" (in args; of counters in the event, since viewers plot their
+ * args). Synthetic, that is not measured: a launch (cat cuda_runtime, args.lk_synthetic) for each
+ * kernel, copy and collective, without which HTA assigns them to no step. It lies at the span's
+ * start, moved into the span's step.
+ *
  * Writing and reading a trace gives the same spans, to the ns.
  */
 #ifndef LK_BASE_TRACE_H
@@ -38,15 +55,15 @@ struct lk_run_pair {
 struct lk_run_info {
     char *run_id; /* the same on all ranks of a run */
     int rank, world_size, local_rank, nodes;
-    char *host;         /* host name */
-    char *device;       /* "cpu", "timed", or the GPU's name */
-    char *comm;         /* "self", "tcp", ... */
-    char *model;        /* e.g. "gpt-nano" */
-    char *sample_unit;  /* e.g. "sequence of 64 tokens" */
-    int local_batch;    /* samples a micro-batch and rank */
-    int accumulation;   /* micro-batches an optimizer step */
-    bool no_sync;       /* all-reduce only after the last micro-batch */
-    bool simulated;     /* written by sim/ */
+    char *host;        /* host name */
+    char *device;      /* "cpu", "timed", or the GPU's name */
+    char *comm;        /* "self", "tcp", ... */
+    char *model;       /* e.g. "gpt-nano" */
+    char *sample_unit; /* e.g. "sequence of 64 tokens" */
+    int local_batch;   /* samples a micro-batch and rank */
+    int accumulation;  /* micro-batches an optimizer step */
+    bool no_sync;      /* all-reduce only after the last micro-batch */
+    bool simulated;    /* written by sim/ */
     enum lk_ddp_rule ddp_rule;
     uint64_t first_bytes, cap_bytes; /* bucket limits */
     uint64_t warmup_steps;           /* steps 0..warmup-1 are marked and left out of statistics */
@@ -60,9 +77,13 @@ struct lk_run_info {
 void lk_run_info_fini(struct lk_run_info *i);
 enum lk_status lk_run_info_copy(struct lk_run_info *to, const struct lk_run_info *from);
 enum lk_status lk_run_info_config(struct lk_run_info *i, const char *key, const char *value);
-/* As a JSON object. */
+/* As a JSON object. NULL texts become "". Reading checks ranges: see base/bounds.h. */
 void lk_run_info_write(struct lk_json_out *o, const char *key, const struct lk_run_info *i);
 enum lk_status lk_run_info_read(struct lk_json *obj, struct lk_run_info *out);
+
+/* "host", "compute", "comm", "loader". */
+const char *lk_track_kind_name(enum lk_track_kind kind);
+enum lk_status lk_track_kind_from_name(const char *name, enum lk_track_kind *out); /* LK_EPARSE */
 
 struct lk_trace_track {
     char *name;
@@ -95,17 +116,30 @@ void lk_trace_fini(struct lk_trace *t); /* zeroes it; safe on a zeroed trace */
 /* The name a span shows: its own, else its kind's. */
 const char *lk_trace_span_name(const struct lk_trace *t, const struct lk_span *s);
 
-/* Writes one rank's trace (gzip when the path ends in .gz). Atomic. */
+/* Writes one rank's trace (gzip when the path ends in .gz). Atomic. Times before base_local_ns are
+ * fine. LK_EINTERNAL for a span of an unknown kind, track or name, or that ends before it starts.
+ */
 enum lk_status lk_trace_write(const char *path, const struct lk_trace *t);
 /*
- * Writes several ranks into one file on rank 0's clock: pid = rank. Same schema, distributedInfo
- * of rank 0.
+ * Writes several ranks into one file on rank 0's clock, that is the first trace's base with every
+ * rank's clock fit applied. Same schema, distributedInfo of the first. pre: n > 0.
  */
 enum lk_status lk_trace_write_merged(const char *path, const struct lk_trace *traces, size_t n);
-/* Reads a trace written by lk_trace_write (our own schema). Streams; memory is the spans kept. */
+/*
+ * Reads a trace written by lk_trace_write. Events that are not ours are left out. LK_EPARSE names
+ * file, line and key; a merged file is refused. Streams: memory is the spans kept.
+ */
 enum lk_status lk_trace_read(const char *path, struct lk_trace *out);
-/* Reads DIR/rank*.trace.json.gz, sorted by rank; *out freed by lk_traces_free. LK_EIO when none. */
+/*
+ * Reads a single or a merged trace; *out freed by lk_traces_free. Of a merged file the spans, bases
+ * and clocks are on rank 0's clock; each keeps the uncertainty of its fit.
+ */
+enum lk_status lk_trace_read_merged(const char *path, struct lk_trace **out, size_t *out_n);
+/*
+ * Reads DIR/rank%d.trace.json.gz, sorted by rank; *out freed by lk_traces_free. LK_EIO when there
+ * is none, LK_EPARSE when they are of different runs.
+ */
 enum lk_status lk_traces_read(const char *dir, struct lk_trace **out, size_t *out_n);
-void lk_traces_free(struct lk_trace *traces, size_t n);
+void lk_traces_free(struct lk_trace *traces, size_t n); /* NULL is legal */
 
 #endif

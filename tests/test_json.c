@@ -196,6 +196,67 @@ START_TEST(integers_are_exact)
 }
 END_TEST
 
+static const struct {
+    const char *text;
+    int places;
+    bool ok;
+    int64_t value;
+} fixed[] = {
+    {"1712195495519689.047", 3, true,  1712195495519689047},
+    {"0.001",                3, true,  1                  },
+    {"-0.001",               3, true,  -1                 },
+    {"7",                    3, true,  7000               },
+    {"1.5",                  3, true,  1500               },
+    {"1.5000",               3, true,  1500               },
+    {"-12.34",               2, true,  -1234              },
+    {"9223372036854775.807", 3, true,  INT64_MAX          },
+    {"9223372036854775.808", 3, false, 0                  },
+    {"9223372036854776",     3, false, 0                  },
+    {"1.0005",               3, false, 0                  },
+    {"1e3",                  3, false, 0                  },
+};
+
+START_TEST(decimals_are_exact)
+{
+    struct lk_json_doc *doc = parse(fixed[_i].text);
+    int64_t got = 0;
+
+    ck_assert_int_eq(lk_json_as_fixed(lk_json_root(doc), fixed[_i].places, &got),
+                     fixed[_i].ok ? LK_OK : LK_EPARSE);
+    ck_assert_int_eq(got, fixed[_i].value);
+    lk_json_free(doc);
+}
+END_TEST
+
+static const struct {
+    const char *text;
+    uint64_t max;
+    bool ok;
+    uint64_t value;
+} uints[] = {
+    {"18446744073709551615", UINT64_MAX, true,  UINT64_MAX},
+    {"18446744073709551616", UINT64_MAX, false, 0         },
+    {"1e3",                  UINT64_MAX, true,  1000      },
+    {"0",                    0,          true,  0         },
+    {"1",                    0,          false, 0         },
+    {"-1",                   UINT64_MAX, false, 0         },
+    {"-0",                   UINT64_MAX, true,  0         },
+    {"0.5",                  UINT64_MAX, false, 0         },
+    {"\"1\"",                UINT64_MAX, false, 0         },
+};
+
+START_TEST(unsigned_integers)
+{
+    struct lk_json_doc *doc = parse(uints[_i].text);
+    uint64_t got = 0;
+
+    ck_assert_int_eq(lk_json_as_uint(lk_json_root(doc), uints[_i].max, &got),
+                     uints[_i].ok ? LK_OK : LK_EPARSE);
+    ck_assert_uint_eq(got, uints[_i].value);
+    lk_json_free(doc);
+}
+END_TEST
+
 enum asked { TEXT, NUMBER, INT, BOOL, ARRAY, OBJECT, END };
 
 static const struct {
@@ -666,6 +727,8 @@ Suite *lk_suite_json(void)
     tcase_add_test(t, depth_is_limited);
     tcase_add_test(t, values_are_read);
     tcase_add_test(t, integers_are_exact);
+    tcase_add_loop_test(t, decimals_are_exact, 0, (int)LK_COUNT(fixed));
+    tcase_add_loop_test(t, unsigned_integers, 0, (int)LK_COUNT(uints));
     tcase_add_loop_test(t, refusals_name_line_and_key, 0, (int)LK_COUNT(refusals));
     tcase_add_test(t, a_typo_gets_a_suggestion);
     tcase_add_loop_test(t, schema_and_version, 0, (int)LK_COUNT(schemas));

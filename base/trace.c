@@ -1,0 +1,139 @@
+/* Traces in memory, and the traces of a run directory. */
+#include "base/trace.h"
+
+#include "base/array.h"
+#include "base/bounds.h"
+#include "base/file.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const track_kinds[] = {
+    [LK_TRACK_HOST] = "host",
+    [LK_TRACK_COMPUTE] = "compute",
+    [LK_TRACK_COMM] = "comm",
+    [LK_TRACK_LOADER] = "loader",
+};
+
+const char *lk_track_kind_name(enum lk_track_kind kind)
+{
+    return track_kinds[kind];
+}
+
+enum lk_status lk_track_kind_from_name(const char *name, enum lk_track_kind *out)
+{
+    for (size_t i = 0; i < LK_COUNT(track_kinds); i++)
+        if (!strcmp(name, track_kinds[i])) {
+            *out = (enum lk_track_kind)i;
+            return LK_OK;
+        }
+    return lk_fail(LK_EPARSE, "'%.40s' is no kind of track (host, compute, comm, loader)", name);
+}
+
+void lk_trace_fini(struct lk_trace *t)
+{
+    lk_run_info_fini(&t->info);
+    free(t->failure);
+    for (size_t i = 0; i < t->n_tracks; i++)
+        free(t->tracks[i].name);
+    free(t->tracks);
+    for (size_t i = 0; i < t->n_names; i++)
+        free(t->names[i]);
+    free(t->names);
+    free(t->spans);
+    *t = (struct lk_trace){0};
+}
+
+void lk_traces_free(struct lk_trace *traces, size_t n)
+{
+    if (!traces)
+        return;
+    for (size_t i = 0; i < n; i++)
+        lk_trace_fini(&traces[i]);
+    free(traces);
+}
+
+const char *lk_trace_span_name(const struct lk_trace *t, const struct lk_span *s)
+{
+    if (s->name > 0 && s->name <= t->n_names)
+        return t->names[s->name - 1];
+    return lk_span_kind_name((enum lk_span_kind)s->kind);
+}
+
+/* The rank in "rank12.trace.json.gz", or -1. */
+static int rank_of(const char *name)
+{
+    static const char head[] = "rank";
+    char *end;
+    long rank;
+
+    if (strncmp(name, head, sizeof head - 1) != 0 || name[sizeof head - 1] < '0' ||
+        name[sizeof head - 1] > '9')
+        return -1;
+    rank = strtol(name + sizeof head - 1, &end, 10);
+    return strcmp(end, ".trace.json.gz") == 0 && rank < LK_RANKS_MAX ? (int)rank : -1;
+}
+
+static int by_rank(const void *a, const void *b)
+{
+    const struct lk_trace *x = a;
+    const struct lk_trace *y = b;
+
+    return (x->info.rank > y->info.rank) - (x->info.rank < y->info.rank);
+}
+
+/* One run, every rank once. */
+static enum lk_status check_run(const char *dir, const struct lk_trace *t, size_t n)
+{
+    for (size_t i = 1; i < n; i++) {
+        if (strcmp(t[i].info.run_id, t[0].info.run_id) != 0 ||
+            t[i].info.world_size != t[0].info.world_size)
+            return lk_fail(LK_EPARSE, "%s: the traces of ranks %d and %d are of different runs",
+                           dir, t[0].info.rank, t[i].info.rank);
+        if (t[i].info.rank == t[i - 1].info.rank)
+            return lk_fail(LK_EPARSE, "%s: two traces are of rank %d", dir, t[i].info.rank);
+    }
+    return LK_OK;
+}
+
+static enum lk_status read_named(const char *dir, const char *name, struct lk_trace *out)
+{
+    enum lk_status st = LK_OK;
+    char *path = NULL;
+
+    LK_TRY(lk_path_join(&path, dir, name));
+    LK_TRY(lk_trace_read(path, out));
+out:
+    free(path);
+    return st;
+}
+
+enum lk_status lk_traces_read(const char *dir, struct lk_trace **out, size_t *out_n)
+{
+    enum lk_status st = LK_OK;
+    struct lk_trace *traces = NULL;
+    char **names = NULL;
+    size_t n_names = 0;
+    size_t n = 0;
+
+    LK_TRY(lk_dir_list(dir, ".trace.json.gz", &names, &n_names));
+    LK_TRY(lk_alloc(&traces, n_names, sizeof *traces));
+    for (size_t i = 0; i < n_names; i++)
+        if (rank_of(names[i]) >= 0) {
+            LK_TRY(read_named(dir, names[i], &traces[n]));
+            n++;
+        }
+    if (!n) {
+        st = lk_fail(LK_EIO, "%s: no rank*.trace.json.gz there", dir);
+        goto out;
+    }
+    qsort(traces, n, sizeof *traces, by_rank);
+    LK_TRY(check_run(dir, traces, n));
+    *out = traces;
+    *out_n = n;
+    traces = NULL;
+out:
+    lk_traces_free(traces, n);
+    lk_names_free(names, n_names);
+    return st;
+}

@@ -1,0 +1,606 @@
+/*
+ * Reading traces of our own schema. Keys and events may come in any order: spans are kept by rank
+ * in file time until the whole file is read, and become traces then.
+ */
+#include "base/trace.h"
+
+#include "base/array.h"
+#include "base/bounds.h"
+#include "base/clock.h"
+#include "base/trace_format.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Names and numbers of tracks have 16 bits; drift beyond a tenth is no clock. */
+enum { IDS_MAX = UINT16_MAX };
+#define DRIFT_PPB_MAX 1e8
+
+/* What the file says of one rank. */
+struct rank {
+    struct lk_trace trace; /* but its spans */
+    uint64_t n_spans;      /* announced */
+};
+
+/* The spans of one rank. Times are file time: int64_t ns in the fields of the span. */
+struct part {
+    int rank;
+    struct lk_trace_span *spans;
+    size_t n, capacity;
+};
+
+struct reader {
+    const char *path;
+    bool has_base, has_header, merged;
+    uint64_t base_ns;
+    struct rank *ranks;
+    size_t n_ranks;
+    struct part *parts;
+    size_t n_parts, parts_capacity;
+    struct part *last; /* the part of the last event; NULL: none */
+};
+
+static void reader_fini(struct reader *r)
+{
+    for (size_t i = 0; i < r->n_ranks; i++)
+        lk_trace_fini(&r->ranks[i].trace);
+    free(r->ranks);
+    for (size_t i = 0; i < r->n_parts; i++)
+        free(r->parts[i].spans);
+    free(r->parts);
+}
+
+/* ---- The "lockstep" object ---- */
+
+static enum lk_status read_clock(struct lk_json *obj, struct lk_clock_fit *out)
+{
+    enum lk_status st = LK_OK;
+    struct lk_json *v = NULL;
+    double drift = 0.0;
+
+    LK_TRY(lk_json_object(obj, "clock", &v));
+    LK_TRY(lk_json_uint(v, "at_ns", INT64_MAX, &out->at_ns));
+    LK_TRY(lk_json_int(v, "offset_ns", INT64_MIN, INT64_MAX, &out->offset_ns));
+    LK_TRY(lk_json_number(v, "drift_ppb", &drift));
+    LK_TRY(lk_json_uint(v, "uncertainty_ns", INT64_MAX, &out->uncertainty_ns));
+    LK_TRY(lk_json_end(v));
+    if (fabs(drift) > DRIFT_PPB_MAX)
+        return lk_json_error(v, "a drift of %g ppb is out of range", drift);
+    out->drift_ppb = drift;
+out:
+    return st;
+}
+
+static enum lk_status read_track(struct lk_json *v, struct lk_trace_track *t)
+{
+    enum lk_status st = LK_OK;
+    const char *text = NULL;
+    int64_t stream = 0;
+
+    LK_TRY(lk_json_text(v, "kind", &text));
+    if (lk_track_kind_from_name(text, &t->kind) != LK_OK)
+        return lk_json_error(lk_json_optional(v, "kind"), "%s", lk_error_text());
+    LK_TRY(lk_json_int(v, "stream", INT32_MIN, INT32_MAX, &stream));
+    t->stream = (int)stream;
+    LK_TRY(lk_json_text(v, "name", &text));
+    LK_TRY(lk_json_end(v));
+    LK_TRY(lk_strdup(&t->name, text));
+out:
+    return st;
+}
+
+static enum lk_status read_tracks(struct lk_json *obj, struct lk_trace *t)
+{
+    enum lk_status st = LK_OK;
+    struct lk_json *array = NULL;
+    size_t n;
+
+    LK_TRY(lk_json_array(obj, "tracks", &array));
+    n = lk_json_count(array);
+    LK_TRY(lk_alloc(&t->tracks, n, sizeof *t->tracks));
+    t->n_tracks = n;
+    for (size_t i = 0; i < n; i++)
+        LK_TRY(read_track(lk_json_item(array, i), &t->tracks[i]));
+out:
+    return st;
+}
+
+static enum lk_status read_names(struct lk_json *obj, struct lk_trace *t)
+{
+    enum lk_status st = LK_OK;
+    struct lk_json *array = NULL;
+    const char *text = NULL;
+    size_t n;
+
+    LK_TRY(lk_json_array(obj, "names", &array));
+    n = lk_json_count(array);
+    if (n > IDS_MAX)
+        return lk_json_error(array, "more than %d names", IDS_MAX);
+    LK_TRY(lk_alloc(&t->names, n, sizeof *t->names));
+    t->n_names = n;
+    for (size_t i = 0; i < n; i++) {
+        LK_TRY(lk_json_as_text(lk_json_item(array, i), &text));
+        LK_TRY(lk_strdup(&t->names[i], text));
+    }
+out:
+    return st;
+}
+
+static enum lk_status read_rank(struct lk_json *v, struct rank *r)
+{
+    enum lk_status st = LK_OK;
+    struct lk_trace *t = &r->trace;
+    struct lk_json *info = NULL;
+    struct lk_json *failure;
+    const char *text = NULL;
+
+    LK_TRY(lk_json_object(v, "info", &info));
+    LK_TRY(lk_run_info_read(info, &t->info));
+    LK_TRY(lk_json_uint(v, "base_epoch_ns", INT64_MAX, &t->base_epoch_ns));
+    LK_TRY(lk_json_uint(v, "base_local_ns", INT64_MAX, &t->base_local_ns));
+    LK_TRY(read_clock(v, &t->clock));
+    LK_TRY(lk_json_bool(v, "truncated", &t->truncated));
+    LK_TRY(lk_json_uint(v, "dropped", UINT64_MAX, &t->dropped));
+    failure = lk_json_optional(v, "failure");
+    if (failure) {
+        LK_TRY(lk_json_as_text(failure, &text));
+        LK_TRY(lk_strdup(&t->failure, text));
+    }
+    LK_TRY(read_tracks(v, t));
+    LK_TRY(read_names(v, t));
+    LK_TRY(lk_json_uint(v, "spans", INT64_MAX, &r->n_spans));
+    LK_TRY(lk_json_end(v));
+out:
+    return st;
+}
+
+static enum lk_status read_header(struct reader *r, struct lk_json *v)
+{
+    enum lk_status st = LK_OK;
+    struct lk_json *array = NULL;
+    size_t n;
+
+    LK_TRY(lk_json_schema(v, LK_TRACE_SCHEMA, LK_TRACE_VERSION));
+    LK_TRY(lk_json_bool(v, "merged", &r->merged));
+    LK_TRY(lk_json_array(v, "ranks", &array));
+    LK_TRY(lk_json_end(v));
+    n = lk_json_count(array);
+    if (n == 0 || (n > 1 && !r->merged))
+        return lk_json_error(array, "%zu ranks in a trace that is %s", n,
+                             r->merged ? "merged" : "not merged");
+    LK_TRY(lk_alloc(&r->ranks, n, sizeof *r->ranks));
+    r->n_ranks = n;
+    for (size_t i = 0; i < n; i++) {
+        LK_TRY(read_rank(lk_json_item(array, i), &r->ranks[i]));
+        for (size_t j = 0; j < i; j++)
+            if (r->ranks[j].trace.info.rank == r->ranks[i].trace.info.rank)
+                return lk_json_error(lk_json_item(array, i), "rank %d is there twice",
+                                     r->ranks[i].trace.info.rank);
+    }
+    r->has_header = true;
+out:
+    return st;
+}
+
+static enum lk_status on_member(void *ctx, const char *key, struct lk_json *v)
+{
+    struct reader *r = ctx;
+    enum lk_status st = LK_OK;
+
+    if (!strcmp(key, "lockstep"))
+        return read_header(r, v);
+    if (!strcmp(key, "baseTimeNanoseconds")) {
+        LK_TRY(lk_json_as_uint(v, INT64_MAX, &r->base_ns));
+        r->has_base = true;
+    }
+out:
+    return st;
+}
+
+/* ---- Events ---- */
+
+/*
+ * Whether the event is a span of ours. *out_own has our keys: of counters the event, else its args.
+ * A key with our prefix that we do not know is an error.
+ */
+static enum lk_status find_own(struct lk_json *event, struct lk_json **out_own)
+{
+    static const char prefix[] = "lk_";
+    struct lk_json *ph = lk_json_optional(event, "ph");
+    struct lk_json *own = event;
+    struct lk_json *v;
+    const char *key = NULL;
+    const char *text = NULL;
+    bool span = false;
+    bool other = false;
+
+    *out_own = NULL;
+    if (!ph || lk_json_as_text(ph, &text) != LK_OK || strcmp(text, "C") != 0)
+        own = lk_json_optional(event, "args");
+    if (!own || lk_json_type(own) != LK_JSON_OBJECT)
+        return LK_OK;
+    for (size_t i = 0; (v = lk_json_member(own, i, &key)); i++) {
+        size_t k = 0;
+
+        if (strncmp(key, prefix, sizeof prefix - 1) != 0)
+            continue;
+        while (k < LK_TRACE_KEY_COUNT && strcmp(key, lk_trace_keys[k]) != 0)
+            k++;
+        if (k == LK_TRACE_KEY_COUNT)
+            return lk_json_error(v, "unknown key");
+        if (k == LK_TRACE_KIND)
+            span = true;
+        else if (k != LK_TRACE_SYNTHETIC)
+            other = true;
+    }
+    if (other && !span)
+        return lk_json_error(own, "a span without %s", lk_trace_keys[LK_TRACE_KIND]);
+    if (span)
+        *out_own = own;
+    return LK_OK;
+}
+
+static enum lk_status read_kind(struct lk_json *own, uint16_t *out)
+{
+    enum lk_status st = LK_OK;
+    const char *text = NULL;
+
+    LK_TRY(lk_json_text(own, lk_trace_keys[LK_TRACE_KIND], &text));
+    for (uint16_t k = 0; k < LK_SPAN_KIND_COUNT; k++)
+        if (!strcmp(text, lk_span_kind_name((enum lk_span_kind)k))) {
+            *out = k;
+            return LK_OK;
+        }
+    return lk_json_error(lk_json_optional(own, lk_trace_keys[LK_TRACE_KIND]),
+                         "'%.40s' is no kind of span", text);
+out:
+    return st;
+}
+
+static enum lk_status optional_uint(struct lk_json *own, enum lk_trace_key key, uint64_t max,
+                                    uint64_t *out)
+{
+    struct lk_json *v = lk_json_optional(own, lk_trace_keys[key]);
+
+    *out = 0;
+    return v ? lk_json_as_uint(v, max, out) : LK_OK;
+}
+
+static enum lk_status read_fixed(struct lk_json *obj, const char *key, int64_t *out)
+{
+    struct lk_json *v = lk_json_optional(obj, key);
+
+    if (!v)
+        return lk_json_error(obj, "%s is missing", key);
+    return lk_json_as_fixed(v, 3, out);
+}
+
+static enum lk_status read_own(struct lk_json *own, struct lk_span *s)
+{
+    enum lk_status st = LK_OK;
+    struct lk_json *v;
+    uint64_t n = 0;
+    int64_t index = -1;
+    int64_t ready = 0;
+
+    LK_TRY(lk_json_uint(own, lk_trace_keys[LK_TRACE_STEP], UINT32_MAX, &n));
+    s->step = (uint32_t)n;
+    v = lk_json_optional(own, lk_trace_keys[LK_TRACE_INDEX]);
+    if (v)
+        LK_TRY(lk_json_as_int(v, -1, INT32_MAX, &index));
+    s->index = (int32_t)index;
+    LK_TRY(optional_uint(own, LK_TRACE_NAME, IDS_MAX, &n));
+    s->name = (uint16_t)n;
+    LK_TRY(optional_uint(own, LK_TRACE_SEQ, UINT32_MAX, &n));
+    s->seq = (uint32_t)n;
+    LK_TRY(optional_uint(own, LK_TRACE_BYTES, UINT64_MAX, &s->bytes));
+    v = lk_json_optional(own, lk_trace_keys[LK_TRACE_READY]);
+    if (v)
+        LK_TRY(lk_json_as_fixed(v, 3, &ready));
+    s->ready_ns = (uint64_t)ready;
+out:
+    return st;
+}
+
+/* ready_ns 0 means none, and file time 0 is a time: this marks "none" until the base is known. */
+#define NO_READY ((uint64_t)INT64_MIN)
+
+static enum lk_status read_value(struct lk_json *event, double *out)
+{
+    static const struct {
+        const char *text;
+        double value;
+    } others[] = {
+        {"nan",  NAN      },
+        {"inf",  INFINITY },
+        {"-inf", -INFINITY}
+    };
+    enum lk_status st = LK_OK;
+    struct lk_json *args = NULL;
+    struct lk_json *v;
+    const char *text = NULL;
+
+    LK_TRY(lk_json_object(event, "args", &args));
+    v = lk_json_optional(args, "value");
+    if (!v)
+        return lk_json_error(args, "value is missing");
+    if (lk_json_type(v) == LK_JSON_NUMBER)
+        return lk_json_as_number(v, out);
+    LK_TRY(lk_json_as_text(v, &text));
+    for (size_t i = 0; i < LK_COUNT(others); i++)
+        if (!strcmp(text, others[i].text)) {
+            *out = others[i].value;
+            return LK_OK;
+        }
+    return lk_json_error(v, "'%.40s' is no number", text);
+out:
+    return st;
+}
+
+/* The phase that a kind is written with. */
+static const char *phase_of(uint16_t kind)
+{
+    return kind == LK_SPAN_GRADIENT ? "i" : kind == LK_SPAN_COUNTER ? "C" : "X";
+}
+
+static enum lk_status read_times(struct lk_json *event, struct lk_json *own, struct lk_span *s)
+{
+    enum lk_status st = LK_OK;
+    const char *ph = NULL;
+    int64_t ts = 0;
+    int64_t dur = 0;
+
+    LK_TRY(lk_json_text(event, "ph", &ph));
+    if (strcmp(ph, phase_of(s->kind)) != 0)
+        return lk_json_error(lk_json_optional(event, "ph"),
+                             "expected \"%s\" for a %s, got \"%.8s\"", phase_of(s->kind),
+                             lk_span_kind_name((enum lk_span_kind)s->kind), ph);
+    LK_TRY(read_fixed(event, "ts", &ts));
+    if (*ph == 'X')
+        LK_TRY(read_fixed(event, "dur", &dur));
+    if (dur < 0 || ts > INT64_MAX - dur)
+        return lk_json_error(lk_json_optional(event, "dur"), "out of range");
+    s->start_ns = (uint64_t)ts;
+    s->end_ns = (uint64_t)(ts + dur);
+    if (!lk_json_optional(own, lk_trace_keys[LK_TRACE_READY]))
+        s->ready_ns = NO_READY;
+out:
+    return st;
+}
+
+static enum lk_status find_part(struct reader *r, int rank, struct part **out)
+{
+    enum lk_status st = LK_OK;
+
+    for (size_t i = 0; i < r->n_parts; i++)
+        if (r->parts[i].rank == rank) {
+            *out = &r->parts[i];
+            return LK_OK;
+        }
+    LK_TRY(lk_array_grow(&r->parts, &r->parts_capacity, r->n_parts + 1, sizeof *r->parts));
+    r->parts[r->n_parts] = (struct part){.rank = rank};
+    *out = &r->parts[r->n_parts++];
+out:
+    return st;
+}
+
+/* What contradicts the header, or NULL. */
+static const char *contradiction(const struct rank *r, const struct lk_trace_span *s)
+{
+    if (s->track >= r->trace.n_tracks)
+        return "its track (tid) is not in lockstep.ranks[].tracks";
+    if (s->span.name > r->trace.n_names)
+        return "its lk_name is not in lockstep.ranks[].names";
+    return NULL;
+}
+
+static const struct rank *find_rank(const struct reader *r, int rank)
+{
+    for (size_t i = 0; i < r->n_ranks; i++)
+        if (r->ranks[i].trace.info.rank == rank)
+            return &r->ranks[i];
+    return NULL;
+}
+
+static enum lk_status keep(struct reader *r, struct lk_json *event, int rank,
+                           const struct lk_trace_span *s)
+{
+    enum lk_status st = LK_OK;
+    struct part *p = r->last;
+
+    if (!p || p->rank != rank) {
+        if (r->has_header && !find_rank(r, rank))
+            return lk_json_error(event, "pid %d is no rank of this trace", rank);
+        LK_TRY(find_part(r, rank, &p));
+    }
+    if (r->has_header && contradiction(find_rank(r, rank), s))
+        return lk_json_error(event, "%s", contradiction(find_rank(r, rank), s));
+    LK_TRY(lk_array_grow(&p->spans, &p->capacity, p->n + 1, sizeof *p->spans));
+    p->spans[p->n++] = *s;
+    r->last = p;
+out:
+    return st;
+}
+
+static enum lk_status on_event(void *ctx, struct lk_json *event)
+{
+    enum lk_status st = LK_OK;
+    struct lk_trace_span s = {0};
+    struct lk_json *own = NULL;
+    int64_t pid = 0;
+    int64_t tid = 0;
+
+    if (lk_json_type(event) != LK_JSON_OBJECT)
+        return lk_json_error(event, "an event is an object");
+    LK_TRY(find_own(event, &own));
+    if (!own)
+        return LK_OK;
+    LK_TRY(read_kind(own, &s.span.kind));
+    LK_TRY(read_own(own, &s.span));
+    LK_TRY(read_times(event, own, &s.span));
+    if (s.span.kind == LK_SPAN_COUNTER)
+        LK_TRY(read_value(event, &s.span.value));
+    LK_TRY(lk_json_int(event, "pid", 0, LK_RANKS_MAX - 1, &pid));
+    LK_TRY(lk_json_int(event, "tid", 1, IDS_MAX, &tid));
+    s.track = (uint32_t)(tid - 1);
+    LK_TRY(keep(ctx, event, (int)pid, &s));
+out:
+    return st;
+}
+
+/* ---- Traces ---- */
+
+/* File time to the rank's clock; false when it is none of a clock. */
+static bool to_local(const struct reader *r, const struct lk_trace *t, uint64_t *ns)
+{
+    *ns = *ns + r->base_ns - t->base_epoch_ns + t->base_local_ns;
+    return *ns <= INT64_MAX;
+}
+
+static int by_start(const void *a, const void *b)
+{
+    const struct lk_trace_span *x = *(const struct lk_trace_span *const *)a;
+    const struct lk_trace_span *y = *(const struct lk_trace_span *const *)b;
+
+    return x->span.start_ns != y->span.start_ns
+               ? (x->span.start_ns > y->span.start_ns) - (x->span.start_ns < y->span.start_ns)
+               : (x > y) - (x < y);
+}
+
+/* Our writer sorts; a tool that rewrote the file may not have. */
+static enum lk_status sort(struct part *p)
+{
+    enum lk_status st = LK_OK;
+    const struct lk_trace_span **order = NULL;
+    struct lk_trace_span *sorted = NULL;
+    size_t i = 1;
+
+    while (i < p->n && p->spans[i - 1].span.start_ns <= p->spans[i].span.start_ns)
+        i++;
+    if (i >= p->n)
+        return LK_OK;
+    LK_TRY(lk_alloc(&order, p->n, sizeof(const struct lk_trace_span *)));
+    LK_TRY(lk_alloc(&sorted, p->n, sizeof *sorted));
+    for (i = 0; i < p->n; i++)
+        order[i] = &p->spans[i];
+    qsort(order, p->n, sizeof(const struct lk_trace_span *), by_start);
+    for (i = 0; i < p->n; i++)
+        sorted[i] = *order[i];
+    free(p->spans);
+    p->spans = sorted;
+    p->capacity = p->n;
+    sorted = NULL;
+out:
+    free(order);
+    free(sorted);
+    return st;
+}
+
+/* Moves a part's spans into their trace. */
+static enum lk_status finish_rank(const struct reader *r, struct rank *k, struct part *p)
+{
+    enum lk_status st = LK_OK;
+    int rank = k->trace.info.rank;
+    size_t n = p ? p->n : 0;
+
+    if (n != k->n_spans)
+        return lk_fail(LK_EPARSE, "%s: rank %d: %zu spans, but lockstep.ranks[].spans says %llu",
+                       r->path, rank, n, (unsigned long long)k->n_spans);
+    for (size_t i = 0; i < n; i++) {
+        struct lk_span *s = &p->spans[i].span;
+
+        if (contradiction(k, &p->spans[i]))
+            return lk_fail(LK_EPARSE, "%s: rank %d: span %zu: %s", r->path, rank, i,
+                           contradiction(k, &p->spans[i]));
+        if (s->ready_ns == NO_READY)
+            s->ready_ns = 0;
+        else if (!to_local(r, &k->trace, &s->ready_ns))
+            return lk_fail(LK_EPARSE, "%s: rank %d: span %zu: lk_ready_us is out of range", r->path,
+                           rank, i);
+        if (!to_local(r, &k->trace, &s->start_ns) || !to_local(r, &k->trace, &s->end_ns))
+            return lk_fail(LK_EPARSE, "%s: rank %d: span %zu: ts is out of range", r->path, rank,
+                           i);
+    }
+    if (!p)
+        return LK_OK;
+    LK_TRY(sort(p));
+    k->trace.spans = p->spans;
+    k->trace.n_spans = n;
+    p->spans = NULL;
+out:
+    return st;
+}
+
+static enum lk_status finish(struct reader *r)
+{
+    enum lk_status st = LK_OK;
+
+    if (!r->has_header)
+        return lk_fail(LK_EPARSE, "%s: not a trace of lockstep: no \"lockstep\" object", r->path);
+    if (!r->has_base)
+        return lk_fail(LK_EPARSE, "%s: baseTimeNanoseconds: missing", r->path);
+    for (size_t i = 0; i < r->n_parts; i++)
+        if (!find_rank(r, r->parts[i].rank))
+            return lk_fail(LK_EPARSE, "%s: pid %d is no rank of this trace", r->path,
+                           r->parts[i].rank);
+    for (size_t i = 0; i < r->n_ranks; i++) {
+        struct part *p = NULL;
+
+        for (size_t j = 0; j < r->n_parts; j++)
+            if (r->parts[j].rank == r->ranks[i].trace.info.rank)
+                p = &r->parts[j];
+        LK_TRY(finish_rank(r, &r->ranks[i], p));
+    }
+out:
+    return st;
+}
+
+static enum lk_status read_all(const char *path, struct reader *r)
+{
+    static const struct lk_json_walk walk = {
+        .array = "traceEvents", .item = on_event, .member = on_member};
+    enum lk_status st = LK_OK;
+
+    r->path = path;
+    LK_TRY(lk_json_walk(path, &walk, r));
+    LK_TRY(finish(r));
+out:
+    return st;
+}
+
+enum lk_status lk_trace_read(const char *path, struct lk_trace *out)
+{
+    enum lk_status st = LK_OK;
+    struct reader r = {0};
+
+    LK_TRY(read_all(path, &r));
+    if (r.merged) {
+        st = lk_fail(LK_EPARSE, "%s: a merged trace; this needs the trace of one rank", path);
+        goto out;
+    }
+    *out = r.ranks[0].trace;
+    r.ranks[0].trace = (struct lk_trace){0};
+out:
+    reader_fini(&r);
+    return st;
+}
+
+enum lk_status lk_trace_read_merged(const char *path, struct lk_trace **out, size_t *out_n)
+{
+    enum lk_status st = LK_OK;
+    struct lk_trace *traces = NULL;
+    struct reader r = {0};
+
+    LK_TRY(read_all(path, &r));
+    LK_TRY(lk_alloc(&traces, r.n_ranks, sizeof *traces));
+    for (size_t i = 0; i < r.n_ranks; i++) {
+        traces[i] = r.ranks[i].trace;
+        r.ranks[i].trace = (struct lk_trace){0};
+    }
+    *out = traces;
+    *out_n = r.n_ranks;
+out:
+    reader_fini(&r);
+    return st;
+}
