@@ -2,11 +2,11 @@
 #ifndef LK_BASE_BOUNDS_H
 #define LK_BASE_BOUNDS_H
 
-/* Ranks, GPUs, nodes: two orders of magnitude above the largest machine. */
-#define LK_RANKS_MAX (1 << 24)
+enum {
+    LK_RANKS_MAX = 1 << 24, /* ranks, GPUs, nodes: two orders above the largest machine */
+    LK_BATCH_MAX = 1 << 30  /* samples a micro-batch, micro-batches a step */
+};
 /* Elements of one tensor; times the largest element and 2^12 tensors it still fits 64 bits. */
 #define LK_TENSOR_ELEMS_MAX (1ULL << 48)
-/* Samples a micro-batch, micro-batches a step. */
-#define LK_BATCH_MAX (1 << 30)
 
 #endif
