@@ -1,0 +1,388 @@
+/* The cluster artefact: names, memory, reading and writing. */
+#include "base/cluster.h"
+
+#include "base/array.h"
+#include "base/bounds.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const char *const timing_names[] = {
+#define LK_TIMING_NAME_(timing, name) [timing] = name,
+    LK_TIMING_LIST(LK_TIMING_NAME_)
+#undef LK_TIMING_NAME_
+};
+
+static const char *const link_names[LK_LINK_COUNT] = {
+#define LK_LINK_NAME_(link, name) [link] = name,
+    LK_LINK_LIST(LK_LINK_NAME_)
+#undef LK_LINK_NAME_
+};
+
+/* X(field, key, dimension): the optional quantities that stand alone. */
+#define OVERLAP_LIST(X)                                                                            \
+    X(gamma_wait, "gamma_wait", LK_DIM_NONE)                                                       \
+    X(gamma_wire, "gamma_wire", LK_DIM_NONE)                                                       \
+    X(delta, "delta", LK_DIM_NONE)
+
+#define STRAGGLER_LIST(X)                                                                          \
+    X(rank_sd, "rank_sd", LK_DIM_NONE)                                                             \
+    X(node_sd, "node_sd", LK_DIM_NONE)                                                             \
+    X(transient_sd, "transient_sd", LK_DIM_NONE)                                                   \
+    X(common_sd, "common_sd", LK_DIM_NONE)
+
+#define ROOT_LIST(X)                                                                               \
+    X(price_per_hour, "price_per_hour", LK_DIM_PRICE)                                              \
+    X(power_W, "power", LK_DIM_POWER)
+
+#define LINK_LIST(X)                                                                               \
+    X(latency_s, "latency", LK_DIM_TIME)                                                           \
+    X(bandwidth_Bps, "bandwidth", LK_DIM_RATE)
+
+#define FIT_LIST(X)                                                                                \
+    X(launch_s, "launch", LK_DIM_TIME)                                                             \
+    X(alpha_s, "alpha", LK_DIM_TIME)                                                               \
+    X(bandwidth_Bps, "bandwidth", LK_DIM_RATE)                                                     \
+    X(error, "error", LK_DIM_NONE)
+
+const char *lk_timing_name(enum lk_timing t)
+{
+    return timing_names[t];
+}
+
+const char *lk_link_name(enum lk_link l)
+{
+    return link_names[l];
+}
+
+void lk_cluster_fini(struct lk_cluster *c)
+{
+    for (size_t i = 0; i < c->n_points; i++)
+        lk_quantity_fini(&c->points[i].time_s);
+#define FINI_FIT(field, key, dim) lk_quantity_fini(&c->fits[i].field);
+    for (size_t i = 0; i < c->n_fits; i++) {
+        FIT_LIST(FINI_FIT)
+    }
+#undef FINI_FIT
+    for (size_t i = 0; i < c->n_kappa; i++)
+        lk_quantity_fini(&c->kappa[i].kappa);
+#define FINI(field, key, dim) lk_quantity_fini(&c->field);
+    OVERLAP_LIST(FINI)
+    STRAGGLER_LIST(FINI)
+    ROOT_LIST(FINI)
+#undef FINI
+#define FINI_LINK(field, key, dim)                                                                 \
+    lk_quantity_fini(&c->intra.field);                                                             \
+    lk_quantity_fini(&c->inter.field);
+    LINK_LIST(FINI_LINK)
+#undef FINI_LINK
+    free(c->points);
+    free(c->fits);
+    free(c->kappa);
+    free(c->name);
+    free(c->gpu);
+    *c = (struct lk_cluster){0};
+}
+
+/* ---- Reading ---- */
+
+static enum lk_status read_int(struct lk_json *obj, const char *key, int64_t min, int64_t max,
+                               int *out)
+{
+    int64_t v;
+    enum lk_status st = lk_json_int(obj, key, min, max, &v);
+
+    if (st == LK_OK)
+        *out = (int)v;
+    return st;
+}
+
+/* A member that holds a name of an enum. */
+static enum lk_status read_enum(struct lk_json *obj, const char *key, const char *const *names,
+                                size_t n, size_t *out)
+{
+    enum lk_status st = LK_OK;
+    const char *text;
+
+    LK_TRY(lk_json_text(obj, key, &text));
+    for (size_t i = 0; i < n; i++)
+        if (!strcmp(text, names[i])) {
+            *out = i;
+            return LK_OK;
+        }
+    st = lk_json_error(lk_json_optional(obj, key), "unknown %s '%s'", key, text);
+out:
+    return st;
+}
+
+static enum lk_status read_coll(struct lk_json *obj, enum lk_coll *out_coll, enum lk_algo *out_algo)
+{
+    enum lk_status st = LK_OK;
+    const char *text;
+
+    LK_TRY(lk_json_text(obj, "collective", &text));
+    if (lk_coll_from_name(text, out_coll) != LK_OK)
+        LK_TRY(lk_json_error(lk_json_optional(obj, "collective"), "%s", lk_error_text()));
+    LK_TRY(lk_json_text(obj, "algorithm", &text));
+    if (lk_algo_from_name(text, out_algo) != LK_OK)
+        LK_TRY(lk_json_error(lk_json_optional(obj, "algorithm"), "%s", lk_error_text()));
+out:
+    return st;
+}
+
+static enum lk_status read_point(struct lk_json *v, struct lk_cluster_point *p)
+{
+    enum lk_status st = LK_OK;
+    int64_t bytes;
+    size_t timing = 0;
+
+    LK_TRY(read_coll(v, &p->coll, &p->algo));
+    LK_TRY(read_enum(v, "timing", timing_names, LK_COUNT(timing_names), &timing));
+    p->timing = (enum lk_timing)timing;
+    LK_TRY(read_int(v, "ranks", 1, LK_RANKS_MAX, &p->ranks));
+    LK_TRY(read_int(v, "nodes", 1, p->ranks, &p->nodes));
+    LK_TRY(lk_json_int(v, "bytes", 0, INT64_MAX, &bytes));
+    p->bytes = (uint64_t)bytes;
+    LK_TRY(lk_quantity_read(v, "time", LK_DIM_TIME, &p->time_s));
+    if (p->time_s.value <= 0)
+        LK_TRY(lk_json_error(v, "time: must be above 0"));
+    LK_TRY(lk_json_end(v));
+out:
+    return st;
+}
+
+static enum lk_status read_fit(struct lk_json *v, struct lk_cluster_fit *f)
+{
+    enum lk_status st = LK_OK;
+    size_t link = 0;
+
+    LK_TRY(read_coll(v, &f->coll, &f->algo));
+    LK_TRY(read_enum(v, "link", link_names, LK_COUNT(link_names), &link));
+    f->link = (enum lk_link)link;
+#define READ(field, key, dim) LK_TRY(lk_quantity_read(v, key, dim, &f->field));
+    FIT_LIST(READ)
+#undef READ
+    if (f->bandwidth_Bps.value <= 0)
+        LK_TRY(lk_json_error(v, "bandwidth: must be above 0"));
+    LK_TRY(lk_json_end(v));
+out:
+    return st;
+}
+
+static enum lk_status read_kappa(struct lk_json *v, struct lk_cluster_kappa *k)
+{
+    enum lk_status st = LK_OK;
+
+    LK_TRY(read_int(v, "ranks", 1, LK_RANKS_MAX, &k->ranks));
+    LK_TRY(lk_quantity_read(v, "kappa", LK_DIM_NONE, &k->kappa));
+    LK_TRY(lk_json_end(v));
+out:
+    return st;
+}
+
+/* The three optional lists. Each grows its count item by item, so that fini frees what was read. */
+static enum lk_status read_lists(struct lk_json *root, struct lk_cluster *c)
+{
+    enum lk_status st = LK_OK;
+    struct lk_json *list;
+
+#define READ_LIST(key, array, count, read)                                                         \
+    list = lk_json_optional(root, key);                                                            \
+    if (list && lk_json_type(list) != LK_JSON_ARRAY)                                               \
+        LK_TRY(lk_json_error(list, "expected a list"));                                            \
+    if (list && lk_json_count(list)) {                                                             \
+        LK_TRY(lk_alloc(&c->array, lk_json_count(list), sizeof *c->array));                        \
+        while (c->count < lk_json_count(list)) {                                                   \
+            size_t i = c->count++;                                                                 \
+                                                                                                   \
+            LK_TRY(read(lk_json_item(list, i), &c->array[i]));                                     \
+        }                                                                                          \
+    }
+    READ_LIST("collectives", points, n_points, read_point)
+    READ_LIST("fits", fits, n_fits, read_fit)
+    READ_LIST("colocation", kappa, n_kappa, read_kappa)
+#undef READ_LIST
+out:
+    return st;
+}
+
+static enum lk_status read_link(struct lk_json *root, const char *key, struct lk_cluster_link *out)
+{
+    enum lk_status st = LK_OK;
+    struct lk_json *v = lk_json_optional(root, key);
+
+    if (!v)
+        return LK_OK;
+#define READ(field, name, dim) LK_TRY(lk_quantity_read(v, name, dim, &out->field));
+    LINK_LIST(READ)
+#undef READ
+    if (out->bandwidth_Bps.value <= 0)
+        LK_TRY(lk_json_error(v, "bandwidth: must be above 0"));
+    LK_TRY(lk_json_end(v));
+out:
+    return st;
+}
+
+static enum lk_status read_groups(struct lk_json *root, struct lk_cluster *c)
+{
+    enum lk_status st = LK_OK;
+    struct lk_json *v;
+
+#define READ(field, key, dim) LK_TRY(lk_quantity_read_optional(v, key, dim, &c->field));
+    v = lk_json_optional(root, "overlap");
+    if (v) {
+        OVERLAP_LIST(READ)
+        LK_TRY(lk_json_bool(v, "proxy", &c->overlap_proxy));
+        LK_TRY(lk_json_end(v));
+    }
+    v = lk_json_optional(root, "stragglers");
+    if (v) {
+        STRAGGLER_LIST(READ)
+        LK_TRY(lk_json_end(v));
+    }
+    v = root;
+    ROOT_LIST(READ)
+#undef READ
+out:
+    return st;
+}
+
+static enum lk_status read_root(struct lk_json *root, struct lk_cluster *c)
+{
+    enum lk_status st = LK_OK;
+    const char *text;
+
+    LK_TRY(lk_json_schema(root, LK_CLUSTER_SCHEMA, LK_CLUSTER_VERSION));
+    LK_TRY(lk_json_text(root, "name", &text));
+    LK_TRY(lk_strdup(&c->name, text));
+    LK_TRY(lk_json_bool(root, "preset", &c->preset));
+    LK_TRY(read_int(root, "nodes", 0, LK_RANKS_MAX, &c->nodes));
+    LK_TRY(read_int(root, "gpus_per_node", 1, LK_RANKS_MAX, &c->gpus_per_node));
+    LK_TRY(lk_json_text(root, "gpu", &text));
+    LK_TRY(lk_strdup(&c->gpu, text));
+    LK_TRY(read_link(root, "intra", &c->intra));
+    LK_TRY(read_link(root, "inter", &c->inter));
+    LK_TRY(read_lists(root, c));
+    LK_TRY(read_groups(root, c));
+    LK_TRY(lk_json_end(root));
+out:
+    return st;
+}
+
+enum lk_status lk_cluster_read(const char *path, struct lk_cluster *out)
+{
+    enum lk_status st = LK_OK;
+    struct lk_cluster c = {0};
+    struct lk_json_doc *doc = NULL;
+
+    LK_TRY(lk_json_load(path, &doc));
+    LK_TRY(read_root(lk_json_root(doc), &c));
+    *out = c;
+    c = (struct lk_cluster){0};
+out:
+    lk_cluster_fini(&c);
+    lk_json_free(doc);
+    return st;
+}
+
+/* ---- Writing ---- */
+
+static void write_link(struct lk_json_out *o, const char *key, const struct lk_cluster_link *l)
+{
+    if (!lk_quantity_known(&l->bandwidth_Bps))
+        return;
+    lk_json_out_object(o, key);
+#define WRITE(field, name, dim) lk_quantity_write(o, name, dim, &l->field);
+    LINK_LIST(WRITE)
+#undef WRITE
+    lk_json_out_close(o);
+}
+
+static void write_coll(struct lk_json_out *o, enum lk_coll coll, enum lk_algo algo)
+{
+    lk_json_out_text(o, "collective", lk_coll_name(coll));
+    lk_json_out_text(o, "algorithm", lk_algo_name(algo));
+}
+
+static void write_lists(struct lk_json_out *o, const struct lk_cluster *c)
+{
+    lk_json_out_array(o, "collectives");
+    for (size_t i = 0; i < c->n_points; i++) {
+        const struct lk_cluster_point *p = &c->points[i];
+
+        lk_json_out_compact(o);
+        lk_json_out_object(o, NULL);
+        write_coll(o, p->coll, p->algo);
+        lk_json_out_text(o, "timing", lk_timing_name(p->timing));
+        lk_json_out_int(o, "ranks", p->ranks);
+        lk_json_out_int(o, "nodes", p->nodes);
+        lk_json_out_int(o, "bytes", (int64_t)p->bytes);
+        lk_quantity_write(o, "time", LK_DIM_TIME, &p->time_s);
+        lk_json_out_close(o);
+    }
+    lk_json_out_close(o);
+    lk_json_out_array(o, "fits");
+    for (size_t i = 0; i < c->n_fits; i++) {
+        lk_json_out_object(o, NULL);
+        write_coll(o, c->fits[i].coll, c->fits[i].algo);
+        lk_json_out_text(o, "link", lk_link_name(c->fits[i].link));
+#define WRITE(field, key, dim) lk_quantity_write(o, key, dim, &c->fits[i].field);
+        FIT_LIST(WRITE)
+#undef WRITE
+        lk_json_out_close(o);
+    }
+    lk_json_out_close(o);
+    lk_json_out_array(o, "colocation");
+    for (size_t i = 0; i < c->n_kappa; i++) {
+        lk_json_out_compact(o);
+        lk_json_out_object(o, NULL);
+        lk_json_out_int(o, "ranks", c->kappa[i].ranks);
+        lk_quantity_write(o, "kappa", LK_DIM_NONE, &c->kappa[i].kappa);
+        lk_json_out_close(o);
+    }
+    lk_json_out_close(o);
+}
+
+static void write_root(struct lk_json_out *o, const struct lk_cluster *c)
+{
+    lk_json_out_object(o, NULL);
+    lk_json_out_text(o, "schema", LK_CLUSTER_SCHEMA);
+    lk_json_out_int(o, "version", LK_CLUSTER_VERSION);
+    lk_json_out_text(o, "name", c->name);
+    lk_json_out_bool(o, "preset", c->preset);
+    lk_json_out_int(o, "nodes", c->nodes);
+    lk_json_out_int(o, "gpus_per_node", c->gpus_per_node);
+    lk_json_out_text(o, "gpu", c->gpu);
+    write_link(o, "intra", &c->intra);
+    write_link(o, "inter", &c->inter);
+    write_lists(o, c);
+#define WRITE(field, key, dim) lk_quantity_write(o, key, dim, &c->field);
+    lk_json_out_object(o, "overlap");
+    OVERLAP_LIST(WRITE)
+    lk_json_out_bool(o, "proxy", c->overlap_proxy);
+    lk_json_out_close(o);
+    lk_json_out_object(o, "stragglers");
+    STRAGGLER_LIST(WRITE)
+    lk_json_out_close(o);
+    ROOT_LIST(WRITE)
+#undef WRITE
+    lk_json_out_close(o);
+}
+
+enum lk_status lk_cluster_write(const char *path, const struct lk_cluster *c)
+{
+    enum lk_status st = LK_OK;
+    struct lk_writer *w = NULL;
+    struct lk_json_out *o;
+
+    LK_TRY(lk_writer_open(path, false, &w));
+    LK_TRY(lk_json_out_begin(w, &o));
+    write_root(o, c);
+    LK_TRY(lk_json_out_end(o));
+    st = lk_writer_commit(w);
+    w = NULL;
+out:
+    lk_writer_abandon(w);
+    return st;
+}

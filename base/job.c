@@ -1,0 +1,84 @@
+/* The job artefact: memory, totals and buckets. job_io.c reads and writes it. */
+#include "base/job.h"
+
+#include "base/array.h"
+
+#include <stdlib.h>
+
+static void run_fini(struct lk_job_run *r)
+{
+    free(r->source);
+    free(r->step_s);
+    free(r->rank_compute_s);
+}
+
+static void compute_fini(struct lk_job_compute *c)
+{
+    lk_quantity_fini(&c->forward_s);
+    lk_quantity_fini(&c->backward_s);
+    lk_quantity_fini(&c->input_s);
+    lk_quantity_fini(&c->optimizer_s);
+    lk_quantity_fini(&c->gap_s);
+    lk_quantity_fini(&c->transient);
+}
+
+void lk_job_fini(struct lk_job *j)
+{
+    for (size_t i = 0; i < j->n_tensors; i++)
+        free(j->tensors[i].name);
+    for (size_t i = 0; i < j->n_compute; i++)
+        compute_fini(&j->compute[i]);
+    for (size_t i = 0; i < j->n_runs; i++)
+        run_fini(&j->runs[i]);
+    lk_quantity_fini(&j->flops_per_sample);
+    lk_quantity_fini(&j->memory_fixed_bytes);
+    lk_quantity_fini(&j->memory_per_sample_bytes);
+    lk_quantity_fini(&j->noise_scale);
+    free(j->tensors);
+    free(j->ready_order);
+    free(j->compute);
+    free(j->runs);
+    free(j->name);
+    free(j->sample_unit);
+    *j = (struct lk_job){0};
+}
+
+static uint64_t tensor_bytes(const struct lk_job_tensor *t)
+{
+    return t->elems * lk_dtype_bytes(t->dtype);
+}
+
+uint64_t lk_job_gradient_bytes(const struct lk_job *j)
+{
+    uint64_t sum = 0;
+
+    for (size_t i = 0; i < j->n_tensors; i++)
+        sum += tensor_bytes(&j->tensors[i]);
+    return sum;
+}
+
+enum lk_status lk_job_bucket_tensors(const struct lk_job *j, struct lk_bucket_tensor **out)
+{
+    enum lk_status st = LK_OK;
+    struct lk_bucket_tensor *v;
+
+    LK_TRY(lk_alloc(&v, j->n_tensors, sizeof *v));
+    for (size_t i = 0; i < j->n_tensors; i++)
+        v[i] = (struct lk_bucket_tensor){tensor_bytes(&j->tensors[i]), j->tensors[i].dtype};
+    *out = v;
+out:
+    return st;
+}
+
+enum lk_status lk_job_buckets(const struct lk_job *j, uint64_t first_bytes, uint64_t cap_bytes,
+                              struct lk_bucket_plan *out)
+{
+    enum lk_status st = LK_OK;
+    struct lk_bucket_tensor *tensors = NULL;
+
+    LK_TRY(lk_job_bucket_tensors(j, &tensors));
+    LK_TRY(lk_bucket_rebuilt(tensors, j->n_tensors, j->ready_order, first_bytes, cap_bytes, out));
+out:
+    free(tensors);
+    return st;
+}

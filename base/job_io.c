@@ -1,0 +1,348 @@
+/* job.json, in and out. */
+#include "base/job.h"
+
+#include "base/array.h"
+#include "base/bounds.h"
+#include "base/json.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* X(field, key, dimension) of a compute row. */
+#define COMPUTE_LIST(X)                                                                            \
+    X(forward_s, "forward", LK_DIM_TIME)                                                           \
+    X(backward_s, "backward", LK_DIM_TIME)                                                         \
+    X(input_s, "input", LK_DIM_TIME)                                                               \
+    X(optimizer_s, "optimizer", LK_DIM_TIME)                                                       \
+    X(gap_s, "gap", LK_DIM_TIME)                                                                   \
+    X(transient, "transient", LK_DIM_NONE)
+
+#define OPTIONAL_LIST(X)                                                                           \
+    X(flops_per_sample, "flops_per_sample", LK_DIM_FLOP)                                           \
+    X(memory_fixed_bytes, "memory_fixed", LK_DIM_BYTES)                                            \
+    X(memory_per_sample_bytes, "memory_per_sample", LK_DIM_BYTES)                                  \
+    X(noise_scale, "noise_scale", LK_DIM_NONE)
+
+/* ---- Reading ---- */
+
+static enum lk_status read_int(struct lk_json *obj, const char *key, int64_t min, int64_t max,
+                               int *out)
+{
+    int64_t v;
+    enum lk_status st = lk_json_int(obj, key, min, max, &v);
+
+    if (st == LK_OK)
+        *out = (int)v;
+    return st;
+}
+
+static enum lk_status read_bytes(struct lk_json *obj, const char *key, uint64_t *out)
+{
+    int64_t v;
+    enum lk_status st = lk_json_int(obj, key, 1, INT64_MAX, &v);
+
+    if (st == LK_OK)
+        *out = (uint64_t)v;
+    return st;
+}
+
+/* A list that must have something in it. */
+static enum lk_status read_list(struct lk_json *obj, const char *key, struct lk_json **out)
+{
+    enum lk_status st = LK_OK;
+
+    LK_TRY(lk_json_array(obj, key, out));
+    if (!lk_json_count(*out))
+        st = lk_json_error(*out, "must not be empty");
+out:
+    return st;
+}
+
+static enum lk_status read_tensor(struct lk_json *v, struct lk_job_tensor *t)
+{
+    enum lk_status st = LK_OK;
+    const char *text;
+    int64_t elems;
+
+    LK_TRY(lk_json_text(v, "name", &text));
+    LK_TRY(lk_strdup(&t->name, text));
+    LK_TRY(lk_json_int(v, "elements", 1, (int64_t)LK_TENSOR_ELEMS_MAX, &elems));
+    t->elems = (uint64_t)elems;
+    LK_TRY(lk_json_text(v, "dtype", &text));
+    if (lk_dtype_from_name(text, &t->dtype) != LK_OK)
+        LK_TRY(lk_json_error(lk_json_optional(v, "dtype"), "%s", lk_error_text()));
+    LK_TRY(lk_json_number(v, "ready", &t->ready));
+    if (t->ready < 0 || t->ready > 1)
+        LK_TRY(lk_json_error(lk_json_optional(v, "ready"), "must be from 0 to 1"));
+    LK_TRY(lk_json_end(v));
+out:
+    return st;
+}
+
+/* Every tensor once. */
+static enum lk_status read_ready_order(struct lk_json *root, struct lk_job *j)
+{
+    enum lk_status st = LK_OK;
+    struct lk_json *list;
+    bool *seen = NULL;
+    int64_t v;
+
+    LK_TRY(lk_json_array(root, "ready_order", &list));
+    if (lk_json_count(list) != j->n_tensors)
+        LK_TRY(lk_json_error(list, "has %zu entries for %zu gradients", lk_json_count(list),
+                             j->n_tensors));
+    LK_TRY(lk_alloc(&seen, j->n_tensors, sizeof *seen));
+    LK_TRY(lk_alloc(&j->ready_order, j->n_tensors, sizeof *j->ready_order));
+    for (size_t i = 0; i < j->n_tensors; i++) {
+        LK_TRY(lk_json_as_int(lk_json_item(list, i), 0, (int64_t)j->n_tensors - 1, &v));
+        if (seen[v])
+            LK_TRY(
+                lk_json_error(lk_json_item(list, i), "gradient %lld is there twice", (long long)v));
+        seen[v] = true;
+        j->ready_order[i] = (size_t)v;
+    }
+out:
+    free(seen);
+    return st;
+}
+
+static enum lk_status read_compute(struct lk_json *v, const struct lk_job_compute *previous,
+                                   struct lk_job_compute *c)
+{
+    enum lk_status st = LK_OK;
+
+    LK_TRY(read_int(v, "local_batch", 1, LK_BATCH_MAX, &c->local_batch));
+    if (previous && previous->local_batch >= c->local_batch)
+        LK_TRY(lk_json_error(v, "local_batch: rows must be in rising order, each batch once"));
+#define READ(field, key, dim) LK_TRY(lk_quantity_read(v, key, dim, &c->field));
+    COMPUTE_LIST(READ)
+#undef READ
+    if (c->forward_s.value + c->backward_s.value <= 0)
+        LK_TRY(lk_json_error(v, "forward and backward: one must be above 0"));
+    LK_TRY(lk_json_end(v));
+out:
+    return st;
+}
+
+/* Positive times; their count goes to *out_n. */
+static enum lk_status read_times(struct lk_json *obj, const char *key, double **out, size_t *out_n)
+{
+    enum lk_status st = LK_OK;
+    struct lk_json *list;
+    double *v = NULL;
+    size_t n;
+
+    LK_TRY(read_list(obj, key, &list));
+    n = lk_json_count(list);
+    LK_TRY(lk_alloc(&v, n, sizeof *v));
+    for (size_t i = 0; i < n; i++) {
+        LK_TRY(lk_json_as_number(lk_json_item(list, i), &v[i]));
+        if (v[i] <= 0)
+            LK_TRY(lk_json_error(lk_json_item(list, i), "must be above 0"));
+    }
+    *out = v;
+    *out_n = n;
+    v = NULL;
+out:
+    free(v);
+    return st;
+}
+
+static enum lk_status read_run(struct lk_json *v, struct lk_job_run *r)
+{
+    enum lk_status st = LK_OK;
+    const char *text;
+    size_t ranks;
+
+    LK_TRY(lk_json_text(v, "source", &text));
+    LK_TRY(lk_strdup(&r->source, text));
+    LK_TRY(read_int(v, "gpus", 1, LK_RANKS_MAX, &r->gpus));
+    LK_TRY(read_int(v, "nodes", 1, r->gpus, &r->nodes));
+    LK_TRY(read_int(v, "local_batch", 1, LK_BATCH_MAX, &r->local_batch));
+    LK_TRY(read_int(v, "accumulation", 1, LK_BATCH_MAX, &r->accumulation));
+    LK_TRY(lk_json_bool(v, "no_sync", &r->no_sync));
+    LK_TRY(read_bytes(v, "first_bucket_bytes", &r->first_bytes));
+    LK_TRY(read_bytes(v, "bucket_cap_bytes", &r->cap_bytes));
+    LK_TRY(read_times(v, "step_s", &r->step_s, &r->n_steps));
+    LK_TRY(read_times(v, "rank_compute_s", &r->rank_compute_s, &ranks));
+    if (ranks != (size_t)r->gpus)
+        LK_TRY(lk_json_error(v, "rank_compute_s: has %zu entries for %d GPUs", ranks, r->gpus));
+    LK_TRY(lk_json_end(v));
+out:
+    return st;
+}
+
+/* Lists grow their count item by item, so that fini frees what was read. */
+static enum lk_status read_lists(struct lk_json *root, struct lk_job *j)
+{
+    enum lk_status st = LK_OK;
+    struct lk_json *list;
+
+    LK_TRY(read_list(root, "gradients", &list));
+    LK_TRY(lk_alloc(&j->tensors, lk_json_count(list), sizeof *j->tensors));
+    for (size_t i = 0; i < lk_json_count(list); i++) {
+        j->n_tensors++;
+        LK_TRY(read_tensor(lk_json_item(list, i), &j->tensors[i]));
+    }
+    LK_TRY(read_ready_order(root, j));
+    LK_TRY(read_list(root, "compute", &list));
+    LK_TRY(lk_alloc(&j->compute, lk_json_count(list), sizeof *j->compute));
+    for (size_t i = 0; i < lk_json_count(list); i++) {
+        j->n_compute++;
+        LK_TRY(read_compute(lk_json_item(list, i), i ? &j->compute[i - 1] : NULL, &j->compute[i]));
+    }
+    list = lk_json_optional(root, "runs");
+    if (list && lk_json_type(list) != LK_JSON_ARRAY)
+        LK_TRY(lk_json_error(list, "expected a list"));
+    if (!list)
+        return LK_OK;
+    LK_TRY(lk_alloc(&j->runs, lk_json_count(list), sizeof *j->runs));
+    for (size_t i = 0; i < lk_json_count(list); i++) {
+        j->n_runs++;
+        LK_TRY(read_run(lk_json_item(list, i), &j->runs[i]));
+    }
+out:
+    return st;
+}
+
+static enum lk_status read_root(struct lk_json *root, struct lk_job *j)
+{
+    enum lk_status st = LK_OK;
+    const char *text;
+
+    LK_TRY(lk_json_schema(root, LK_JOB_SCHEMA, LK_JOB_VERSION));
+    LK_TRY(lk_json_text(root, "name", &text));
+    LK_TRY(lk_strdup(&j->name, text));
+    LK_TRY(lk_json_text(root, "sample_unit", &text));
+    LK_TRY(lk_strdup(&j->sample_unit, text));
+    LK_TRY(lk_json_text(root, "ddp_rule", &text));
+    if (lk_ddp_rule_from_name(text, &j->ddp_rule) != LK_OK)
+        LK_TRY(lk_json_error(lk_json_optional(root, "ddp_rule"), "%s", lk_error_text()));
+    LK_TRY(read_bytes(root, "first_bucket_bytes", &j->first_bytes));
+    LK_TRY(read_bytes(root, "bucket_cap_bytes", &j->cap_bytes));
+    LK_TRY(read_int(root, "accumulation", 1, LK_BATCH_MAX, &j->accumulation));
+    LK_TRY(lk_json_bool(root, "no_sync", &j->no_sync));
+    LK_TRY(read_int(root, "prefetch_depth", 0, LK_BATCH_MAX, &j->prefetch_depth));
+    LK_TRY(read_lists(root, j));
+#define READ(field, key, dim) LK_TRY(lk_quantity_read_optional(root, key, dim, &j->field));
+    OPTIONAL_LIST(READ)
+#undef READ
+    LK_TRY(lk_json_end(root));
+out:
+    return st;
+}
+
+enum lk_status lk_job_read(const char *path, struct lk_job *out)
+{
+    enum lk_status st = LK_OK;
+    struct lk_job j = {0};
+    struct lk_json_doc *doc = NULL;
+
+    LK_TRY(lk_json_load(path, &doc));
+    LK_TRY(read_root(lk_json_root(doc), &j));
+    *out = j;
+    j = (struct lk_job){0};
+out:
+    lk_job_fini(&j);
+    lk_json_free(doc);
+    return st;
+}
+
+/* ---- Writing ---- */
+
+static void write_times(struct lk_json_out *o, const char *key, const double *v, size_t n)
+{
+    lk_json_out_compact(o);
+    lk_json_out_array(o, key);
+    for (size_t i = 0; i < n; i++)
+        lk_json_out_number(o, NULL, v[i]);
+    lk_json_out_close(o);
+}
+
+static void write_run(struct lk_json_out *o, const struct lk_job_run *r)
+{
+    lk_json_out_object(o, NULL);
+    lk_json_out_text(o, "source", r->source);
+    lk_json_out_int(o, "gpus", r->gpus);
+    lk_json_out_int(o, "nodes", r->nodes);
+    lk_json_out_int(o, "local_batch", r->local_batch);
+    lk_json_out_int(o, "accumulation", r->accumulation);
+    lk_json_out_bool(o, "no_sync", r->no_sync);
+    lk_json_out_int(o, "first_bucket_bytes", (int64_t)r->first_bytes);
+    lk_json_out_int(o, "bucket_cap_bytes", (int64_t)r->cap_bytes);
+    write_times(o, "step_s", r->step_s, r->n_steps);
+    write_times(o, "rank_compute_s", r->rank_compute_s, (size_t)r->gpus);
+    lk_json_out_close(o);
+}
+
+static void write_gradients(struct lk_json_out *o, const struct lk_job *j)
+{
+    lk_json_out_array(o, "gradients");
+    for (size_t i = 0; i < j->n_tensors; i++) {
+        lk_json_out_compact(o);
+        lk_json_out_object(o, NULL);
+        lk_json_out_text(o, "name", j->tensors[i].name);
+        lk_json_out_int(o, "elements", (int64_t)j->tensors[i].elems);
+        lk_json_out_text(o, "dtype", lk_dtype_name(j->tensors[i].dtype));
+        lk_json_out_number(o, "ready", j->tensors[i].ready);
+        lk_json_out_close(o);
+    }
+    lk_json_out_close(o);
+    lk_json_out_compact(o);
+    lk_json_out_array(o, "ready_order");
+    for (size_t i = 0; i < j->n_tensors; i++)
+        lk_json_out_int(o, NULL, (int64_t)j->ready_order[i]);
+    lk_json_out_close(o);
+}
+
+static void write_root(struct lk_json_out *o, const struct lk_job *j)
+{
+    lk_json_out_object(o, NULL);
+    lk_json_out_text(o, "schema", LK_JOB_SCHEMA);
+    lk_json_out_int(o, "version", LK_JOB_VERSION);
+    lk_json_out_text(o, "name", j->name);
+    lk_json_out_text(o, "sample_unit", j->sample_unit);
+    lk_json_out_text(o, "ddp_rule", lk_ddp_rule_name(j->ddp_rule));
+    lk_json_out_int(o, "first_bucket_bytes", (int64_t)j->first_bytes);
+    lk_json_out_int(o, "bucket_cap_bytes", (int64_t)j->cap_bytes);
+    lk_json_out_int(o, "accumulation", j->accumulation);
+    lk_json_out_bool(o, "no_sync", j->no_sync);
+    lk_json_out_int(o, "prefetch_depth", j->prefetch_depth);
+#define WRITE(field, key, dim) lk_quantity_write(o, key, dim, &j->field);
+    OPTIONAL_LIST(WRITE)
+#undef WRITE
+
+    write_gradients(o, j);
+    lk_json_out_array(o, "compute");
+    for (size_t i = 0; i < j->n_compute; i++) {
+        lk_json_out_object(o, NULL);
+        lk_json_out_int(o, "local_batch", j->compute[i].local_batch);
+#define WRITE(field, key, dim) lk_quantity_write(o, key, dim, &j->compute[i].field);
+        COMPUTE_LIST(WRITE)
+#undef WRITE
+        lk_json_out_close(o);
+    }
+    lk_json_out_close(o);
+    lk_json_out_array(o, "runs");
+    for (size_t i = 0; i < j->n_runs; i++)
+        write_run(o, &j->runs[i]);
+    lk_json_out_close(o);
+    lk_json_out_close(o);
+}
+
+enum lk_status lk_job_write(const char *path, const struct lk_job *j)
+{
+    enum lk_status st = LK_OK;
+    struct lk_writer *w = NULL;
+    struct lk_json_out *o;
+
+    LK_TRY(lk_writer_open(path, false, &w));
+    LK_TRY(lk_json_out_begin(w, &o));
+    write_root(o, j);
+    LK_TRY(lk_json_out_end(o));
+    st = lk_writer_commit(w);
+    w = NULL;
+out:
+    lk_writer_abandon(w);
+    return st;
+}

@@ -1,0 +1,155 @@
+/* cluster.json: hand-written files are read, what is written is read back, bad files are refused.
+ */
+#include "base/array.h"
+#include "base/cluster.h"
+#include "tests/bad_file.h"
+
+#include <check.h>
+#include <string.h>
+#include <unistd.h>
+
+#define Q(v, unit) "{\"value\": " v ", \"unit\": \"" unit "\", \"source\": \"datasheet\"}"
+
+static const char good[] =
+    "{\n"
+    "  \"schema\": \"lockstep-cluster\",\n"
+    "  \"version\": 1,\n"
+    "  \"name\": \"box\",\n"
+    "  \"preset\": true, /* numbers from datasheets */\n"
+    "  \"nodes\": 0,\n"
+    "  \"gpus_per_node\": 8,\n"
+    "  \"gpu\": \"H100\",\n"
+    "  \"intra\": {\"latency\": " Q("2", "us") ", \"bandwidth\": " Q(
+        "450",
+        "GB/s") "},\n"
+                "  \"inter\": {\"latency\": " Q("5", "us") ", \"bandwidth\": " Q(
+                    "400",
+                    "Gbit/s") "},\n"
+                              "  \"collectives\": [\n"
+                              "    {\"collective\": \"all_reduce\", \"algorithm\": \"ring\", "
+                              "\"timing\": \"alone\",\n"
+                              "     \"ranks\": 8, \"nodes\": 1, \"bytes\": 1048576,\n"
+                              "     \"time\": {\"value\": 40, \"unit\": \"us\", \"lo\": 38, "
+                              "\"hi\": 43, \"n\": 20,\n"
+                              "              \"source\": \"nccl-tests\"}}\n"
+                              "  ],\n"
+                              "  \"fits\": [\n"
+                              "    {\"collective\": \"all_reduce\", \"algorithm\": \"tree\", "
+                              "\"link\": \"inter\",\n"
+                              "     \"launch\": " Q("5", "us") ", \"alpha\": " Q(
+                                  "1",
+                                  "us") ",\n"
+                                        "     \"bandwidth\": " Q("40", "GB/s") ", \"error\": " Q(
+                                            "4",
+                                            "%") "}\n"
+                                                 "  ],\n"
+                                                 "  \"colocation\": [{\"ranks\": 2, \"kappa\": " Q(
+                                                     "0.02",
+                                                     "1") "}],\n"
+                                                          "  \"overlap\": {\"gamma_wire\": " Q(
+                                                              "0.1",
+                                                              "1") ", \"proxy\": true},\n"
+                                                                   "  \"stragglers\": "
+                                                                   "{\"rank_sd\": " Q(
+                                                                       "1",
+                                                                       "%") "},\n"
+                                                                            "  "
+                                                                            "\"price_per_hour\":"
+                                                                            " " Q("2.5",
+                                                                                  "1/h") "\n"
+                                                                                         "}\n";
+
+static enum lk_status read_and_drop(const char *path)
+{
+    struct lk_cluster c;
+    enum lk_status st = lk_cluster_read(path, &c);
+
+    if (st == LK_OK)
+        lk_cluster_fini(&c);
+    return st;
+}
+
+static void check_cluster(const struct lk_cluster *c)
+{
+    ck_assert_str_eq(c->name, "box");
+    ck_assert(c->preset);
+    ck_assert_double_eq_tol(c->inter.bandwidth_Bps.value, 50e9, 1); /* 400 Gbit/s, rounded */
+    ck_assert_uint_eq(c->n_points, 1);
+    ck_assert_int_eq(c->points[0].timing, LK_TIMING_ALONE);
+    ck_assert_double_eq_tol(c->points[0].time_s.hi, 43e-6, 1e-12);
+    ck_assert_uint_eq(c->points[0].time_s.n, 20);
+    ck_assert_int_eq(c->fits[0].link, LK_LINK_INTER);
+    ck_assert_int_eq(c->fits[0].algo, LK_ALGO_TREE);
+    ck_assert_int_eq(c->kappa[0].ranks, 2);
+    ck_assert(lk_quantity_known(&c->gamma_wire));
+    ck_assert(!lk_quantity_known(&c->gamma_wait));
+    ck_assert(c->overlap_proxy);
+    ck_assert(c->price_per_hour.value == 2.5);
+    ck_assert(!lk_quantity_known(&c->power_W));
+}
+
+START_TEST(read_write_read)
+{
+    struct lk_cluster a, b;
+    char path[64];
+
+    bad_file_write(good, strlen(good), path);
+    ck_assert_msg(lk_cluster_read(path, &a) == LK_OK, "%s", lk_error_text());
+    check_cluster(&a);
+    ck_assert_int_eq(lk_cluster_write(path, &a), LK_OK);
+    ck_assert_msg(lk_cluster_read(path, &b) == LK_OK, "%s", lk_error_text());
+    check_cluster(&b);
+    lk_cluster_fini(&a);
+    lk_cluster_fini(&b);
+    ck_assert_int_eq(unlink(path), 0);
+}
+END_TEST
+
+static const struct bad_file bad[] = {
+    {"\"version\": 1",       "\"version\": 2",            "newer"        },
+    {"lockstep-cluster",     "lockstep-job",              "lockstep-job" },
+    {"\"gpus_per_node\": 8", "\"gpus_per_node\": 0",      "gpus_per_node"},
+    {"\"gpus_per_node\": 8", "\"gpus_a_node\": 8",        "gpus_per_node"},
+    {"\"preset\": true",     "\"preset\": \"yes\"",       "preset"       },
+    {"\"value\": 450",       "\"value\": 0",              "bandwidth"    },
+    {"\"unit\": \"GB/s\"",   "\"unit\": \"GB\"",          "unit"         },
+    {"\"all_reduce\"",       "\"allreduce\"",             "allreduce"    },
+    {"\"ring\"",             "\"rnig\"",                  "rnig"         },
+    {"\"alone\"",            "\"together\"",              "together"     },
+    {"\"ranks\": 8",         "\"ranks\": 1000000000",     "ranks"        },
+    {"\"nodes\": 1,",        "\"nodes\": 9,",             "nodes"        },
+    {"\"bytes\": 1048576",   "\"bytes\": -1",             "bytes"        },
+    {"\"value\": 40,",       "\"value\": 0,",             "time"         },
+    {"\"lo\": 38",           "\"lo\": 48",                "time"         },
+    {"\"lo\": 38, ",         "",                          "time"         },
+    {"\"link\": \"inter\"",  "\"link\": \"outer\"",       "outer"        },
+    {"\"colocation\": [",    "\"colocation\": {\"a\": [", ""             },
+    {"\"proxy\": true",      "\"proxi\": true",           "prox"         },
+    {"\"rank_sd\"",          "\"gpu_sd\"",                "gpu_sd"       },
+};
+
+START_TEST(bad_files)
+{
+    bad_file_check(good, &bad[_i], read_and_drop);
+}
+END_TEST
+
+START_TEST(torture)
+{
+    bad_file_torture(good, 3000, read_and_drop);
+}
+END_TEST
+
+Suite *lk_suite_cluster(void);
+Suite *lk_suite_cluster(void)
+{
+    Suite *s = suite_create("cluster");
+    TCase *c = tcase_create("cluster");
+
+    tcase_set_timeout(c, 60);
+    tcase_add_test(c, read_write_read);
+    tcase_add_loop_test(c, bad_files, 0, LK_COUNT(bad));
+    tcase_add_test(c, torture);
+    suite_add_tcase(s, c);
+    return s;
+}

@@ -1,0 +1,165 @@
+/* job.json: hand-written files are read, what is written is read back, bad files are refused. */
+#include "base/array.h"
+#include "base/job.h"
+#include "tests/bad_file.h"
+
+#include <check.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define Q(v, unit) "{\"value\": " v ", \"unit\": \"" unit "\", \"source\": \"by hand\"}"
+
+static const char good[] =
+    "{ // a job by hand\n"
+    "  \"schema\": \"lockstep-job\",\n"
+    "  \"version\": 1,\n"
+    "  \"name\": \"tiny\",\n"
+    "  \"sample_unit\": \"image\",\n"
+    "  \"ddp_rule\": \"torch-2.x\",\n"
+    "  \"first_bucket_bytes\": 1048576,\n"
+    "  \"bucket_cap_bytes\": 26214400,\n"
+    "  \"accumulation\": 2,\n"
+    "  \"no_sync\": true,\n"
+    "  \"prefetch_depth\": 4,\n"
+    "  \"gradients\": [\n"
+    "    {\"name\": \"a\", \"elements\": 300000, \"dtype\": \"float32\", \"ready\": 1.0},\n"
+    "    {\"name\": \"b\", \"elements\": 100, \"dtype\": \"float16\", \"ready\": 0.25}\n"
+    "  ],\n"
+    "  \"ready_order\": [1, 0],\n"
+    "  \"compute\": [\n"
+    "    {\"local_batch\": 8, \"forward\": " Q("3", "ms") ", \"backward\": " Q(
+        "6000", "us") ",\n"
+                      "     \"input\": " Q("0", "s") ", \"optimizer\": " Q(
+                          "1", "ms") ",\n"
+                                     "     \"gap\": " Q("10", "us") ", \"transient\": " Q(
+                                         "2",
+                                         "%") "}\n"
+                                              "  ],\n"
+                                              "  \"runs\": [\n"
+                                              "    {\"source\": \"x\", \"gpus\": 2, \"nodes\": 1, "
+                                              "\"local_batch\": 8, \"accumulation\": 2,\n"
+                                              "     \"no_sync\": true, \"first_bucket_bytes\": "
+                                              "1048576, \"bucket_cap_bytes\": 26214400,\n"
+                                              "     \"step_s\": [0.02, 0.021], \"rank_compute_s\": "
+                                              "[0.018, 0.019]}\n"
+                                              "  ],\n"
+                                              "  \"noise_scale\": " Q("512", "1") "\n"
+                                                                                  "}\n";
+
+static enum lk_status read_and_drop(const char *path)
+{
+    struct lk_job j;
+    enum lk_status st = lk_job_read(path, &j);
+
+    if (st == LK_OK)
+        lk_job_fini(&j);
+    return st;
+}
+
+static void check_job(const struct lk_job *j)
+{
+    ck_assert_str_eq(j->name, "tiny");
+    ck_assert_uint_eq(j->n_tensors, 2);
+    ck_assert_uint_eq(lk_job_gradient_bytes(j), 1200200);
+    ck_assert_uint_eq(j->ready_order[0], 1);
+    ck_assert_double_eq_tol(j->compute[0].backward_s.value, 0.006, 1e-15); /* 6000 us, rounded */
+    ck_assert_double_eq_tol(j->compute[0].transient.value, 0.02, 1e-15);
+    ck_assert_uint_eq(j->runs[0].n_steps, 2);
+    ck_assert(j->runs[0].rank_compute_s[1] == 0.019);
+    ck_assert(lk_quantity_known(&j->noise_scale));
+    ck_assert(!lk_quantity_known(&j->flops_per_sample));
+}
+
+START_TEST(read_write_read)
+{
+    struct lk_job a, b;
+    char path[64];
+
+    bad_file_write(good, strlen(good), path);
+    ck_assert_msg(lk_job_read(path, &a) == LK_OK, "%s", lk_error_text());
+    check_job(&a);
+    ck_assert_int_eq(lk_job_write(path, &a), LK_OK);
+    ck_assert_msg(lk_job_read(path, &b) == LK_OK, "%s", lk_error_text());
+    check_job(&b);
+    lk_job_fini(&a);
+    lk_job_fini(&b);
+    ck_assert_int_eq(unlink(path), 0);
+}
+END_TEST
+
+START_TEST(buckets)
+{
+    struct lk_bucket_plan plan;
+    struct lk_job j;
+    char path[64];
+
+    bad_file_write(good, strlen(good), path);
+    ck_assert_int_eq(lk_job_read(path, &j), LK_OK);
+    ck_assert_int_eq(unlink(path), 0);
+    ck_assert_int_eq(lk_job_buckets(&j, 1, 1, &plan), LK_OK);
+    /* A bucket a dtype, in ready order. */
+    ck_assert_uint_eq(plan.n_buckets, 2);
+    ck_assert_uint_eq(plan.bytes[0], 200);
+    ck_assert_uint_eq(plan.bytes[1], 1200000);
+    lk_bucket_plan_fini(&plan);
+    lk_job_fini(&j);
+}
+END_TEST
+
+static const struct bad_file bad[] = {
+    {"\"version\": 1",            "\"version\": 99",           "newer"           },
+    {"\"name\": \"tiny\",",       "",                          "name"            },
+    {"\"name\": \"tiny\",",       "\"nmae\": \"tiny\",",       "name"            },
+    {"\"prefetch_depth\"",        "\"prefetch\"",              "prefetch"        },
+    {"300000",                    "0",                         "elements"        },
+    {"300000",                    "1e30",                      "elements"        },
+    {"300000",                    "-4",                        "elements"        },
+    {"\"float16\"",               "\"float8\"",                "float8"          },
+    {"\"ready\": 0.25",           "\"ready\": 1.25",           "ready"           },
+    {"[1, 0]",                    "[1, 1]",                    "twice"           },
+    {"[1, 0]",                    "[1]",                       "ready_order"     },
+    {"[1, 0]",                    "[1, 2]",                    "ready_order"     },
+    {"\"unit\": \"ms\"",          "\"unit\": \"MiB\"",         "unit"            },
+    {"\"value\": 3,",             "\"value\": -3,",            "forward"         },
+    {"\"value\": 3,",             "\"value\": 1e999,",         "number"          },
+    {"\"value\": 3,",             "\"value\": NaN,",           ""                },
+    {"\"gpus\": 2",               "\"gpus\": 0",               "gpus"            },
+    {"\"gpus\": 2",               "\"gpus\": 1000000000",      "gpus"            },
+    {"\"gpus\": 2",               "\"gpus\": 3",               "rank_compute_s"  },
+    {"\"nodes\": 1",              "\"nodes\": 3",              "nodes"           },
+    {"[0.02, 0.021]",             "[]",                        "step_s"          },
+    {"[0.02, 0.021]",             "[0.02, 0]",                 "step_s"          },
+    {"\"local_batch\": 8, \"for", "\"local_batch\": 0, \"for", "local_batch"     },
+    {"\"bucket_cap_bytes\": 2",   "\"bucket_cap_bytes\": -2",  "bucket_cap_bytes"},
+    {"\"torch-2.x\"",             "\"torch-3\"",               "torch-3"         },
+    {"\"no_sync\": true",         "\"no_sync\": 1",            "no_sync"         },
+};
+
+START_TEST(bad_files)
+{
+    bad_file_check(good, &bad[_i], read_and_drop);
+}
+END_TEST
+
+START_TEST(torture)
+{
+    bad_file_torture(good, 3000, read_and_drop);
+}
+END_TEST
+
+Suite *lk_suite_job(void);
+Suite *lk_suite_job(void)
+{
+    Suite *s = suite_create("job");
+    TCase *c = tcase_create("job");
+
+    tcase_set_timeout(c, 60);
+    tcase_add_test(c, read_write_read);
+    tcase_add_test(c, buckets);
+    tcase_add_loop_test(c, bad_files, 0, LK_COUNT(bad));
+    tcase_add_test(c, torture);
+    suite_add_tcase(s, c);
+    return s;
+}
