@@ -23,8 +23,8 @@ extern char **environ;
 static const struct {
     const char *suffix, *terminal, *options;
 } terminals[] = {
-    {"svg", "svg",      "dynamic background rgb 'white' font 'DejaVu Sans,13'"},
-    {"png", "pngcairo", "background rgb 'white' font 'DejaVu Sans,10'"        },
+    {"svg", "svg",      "noenhanced dynamic background rgb 'white' font 'DejaVu Sans,13'"},
+    {"png", "pngcairo", "noenhanced background rgb 'white' font 'DejaVu Sans,10'"        },
 };
 
 static enum lk_status open_file(const struct lk_gnuplot *g, const char *suffix,
@@ -73,7 +73,12 @@ enum lk_status lk_gnuplot_quote(struct lk_writer *w, const char *text)
 
     LK_TRY(lk_writer_put(w, "'", 1));
     for (; *text; text++)
-        LK_TRY(lk_writer_put(w, *text == '\'' ? "''" : text, *text == '\'' ? 2 : 1));
+        if (*text == '\'')
+            LK_TRY(lk_writer_put(w, "''", 2));
+        else if (*text == '\n')
+            LK_TRY(lk_writer_put(w, "'.\"\\n\".'", 8));
+        else
+            LK_TRY(lk_writer_put(w, text, 1));
     LK_TRY(lk_writer_put(w, "'", 1));
 out:
     return st;

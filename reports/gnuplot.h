@@ -27,7 +27,10 @@ enum lk_status lk_gnuplot_finish(struct lk_gnuplot *g);
 void lk_gnuplot_fini(
     struct lk_gnuplot *g); /* safe on a zeroed plot; abandons what is not committed */
 
-/* Writes text as a gnuplot string: single quotes around it, quotes inside doubled. */
+/*
+ * Writes text as a gnuplot string: single quotes around it (inside double ones gnuplot would run
+ * what stands in backquotes), quotes inside doubled, line breaks joined in.
+ */
 enum lk_status lk_gnuplot_quote(struct lk_writer *w, const char *text);
 
 /* The colours of all plots: dark to light, told apart by the colour-blind (Okabe and Ito, 2008). */

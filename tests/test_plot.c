@@ -100,8 +100,9 @@ START_TEST(efficiency)
     size_t size;
     char *csv;
 
-    ck_assert_msg(lk_plot_efficiency(dir, "efficiency", "gpt-nano's title", both, 2) == LK_OK, "%s",
-                  lk_error_text());
+    ck_assert_msg(
+        lk_plot_efficiency(dir, "efficiency", "gpt-nano's `title`\nof two lines", both, 2) == LK_OK,
+        "%s", lk_error_text());
     check_files("efficiency");
     csv = read_part("efficiency", "csv", &size);
     ck_assert_ptr_nonnull(strstr(csv, "\n4,1185.18519,"));
@@ -128,7 +129,7 @@ START_TEST(waterfall)
     size_t size;
     char *csv;
 
-    ck_assert_msg(lk_plot_waterfall(dir, "waterfall", "2 ranks", losses) == LK_OK, "%s",
+    ck_assert_msg(lk_plot_waterfall(dir, "waterfall", "2 ranks:\ngpt_nano", losses) == LK_OK, "%s",
                   lk_error_text());
     check_files("waterfall");
     csv = read_part("waterfall", "csv", &size);
