@@ -33,6 +33,8 @@ enum lk_status lk_store_serve(const char *host, int port, int world_size,
 int lk_store_server_port(const struct lk_store_server *s);
 /* From the launcher: this rank is gone, e.g. "was killed by signal 9". Pushes the verdict. */
 void lk_store_server_rank_died(struct lk_store_server *s, int rank, const char *how);
+/* From the launcher: the run is over for another reason, e.g. "stopped by signal 2 (Interrupt)". */
+void lk_store_server_fail(struct lk_store_server *s, const char *text);
 /* Copies the verdict of the run into buf; false while there is none. */
 bool lk_store_server_verdict(struct lk_store_server *s, char *buf, size_t size);
 /*

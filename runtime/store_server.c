@@ -738,15 +738,20 @@ static void wake(struct lk_store_server *s)
         lk_log(LK_LOG_COMM, LK_WARN, "store: eventfd: %s", strerror(errno));
 }
 
+void lk_store_server_fail(struct lk_store_server *s, const char *text)
+{
+    pthread_mutex_lock(&s->lock);
+    decide(s, LK_EPEER, text);
+    pthread_mutex_unlock(&s->lock);
+    wake(s);
+}
+
 void lk_store_server_rank_died(struct lk_store_server *s, int rank, const char *how)
 {
     char text[LK_STORE_TEXT_MAX];
 
     snprintf(text, sizeof text, "rank %d %s", rank, how);
-    pthread_mutex_lock(&s->lock);
-    decide(s, LK_EPEER, text);
-    pthread_mutex_unlock(&s->lock);
-    wake(s);
+    lk_store_server_fail(s, text);
 }
 
 bool lk_store_server_verdict(struct lk_store_server *s, char *buf, size_t size)
