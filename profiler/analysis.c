@@ -29,6 +29,7 @@ size_t lk_analysis_reference(const struct lk_run_set *set, const struct lk_run *
 {
     const struct lk_run_info *info = lk_run_about(run);
     int world = 0, accumulation = 0;
+    bool itself = false;
     size_t n = 0;
 
     for (size_t i = 0; i < set->n; i++) { /* by world size, so the first match is the smallest */
@@ -40,16 +41,16 @@ size_t lk_analysis_reference(const struct lk_run_set *set, const struct lk_run *
         if (!accumulation || x->accumulation == info->accumulation)
             accumulation = x->accumulation;
     }
-    if (!world || (world > 1 && world == info->world_size))
-        return 0;
     for (size_t i = 0; i < set->n; i++) {
         const struct lk_run_info *x = lk_run_about(&set->runs[i]);
 
         if (comparable(run, &set->runs[i]) && x->world_size == world &&
-            x->accumulation == accumulation)
+            x->accumulation == accumulation) {
+            itself = itself || &set->runs[i] == run;
             refs[n++] = &set->runs[i];
+        }
     }
-    return n;
+    return itself && world > 1 ? 0 : n;
 }
 
 static enum lk_status check_references(const struct lk_run *run, const struct lk_run *const *refs,

@@ -130,7 +130,8 @@ void lk_analysis_fini(struct lk_analysis *a); /* zeroes it; safe on a zeroed one
 /*
  * The runs of the set that are the natural reference of `run`: smallest world size, same local
  * batch and tensors, and among these the same accumulation where there is one. Fills refs (room
- * for set->n); 0 when the run itself is of the smallest world size and has more than one rank.
+ * for set->n). 0 when there is none, or when it would be the run itself with more than one rank: a
+ * run cannot show what its own ranks cost each other.
  */
 size_t lk_analysis_reference(const struct lk_run_set *set, const struct lk_run *run,
                              const struct lk_run **refs);

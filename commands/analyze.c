@@ -1,0 +1,168 @@
+/* lockstep analyze: where the time of measured runs went. */
+#include "base/array.h"
+#include "base/log.h"
+#include "commands/command.h"
+#include "profiler/analysis.h"
+#include "reports/print.h"
+
+#include <stdlib.h>
+
+enum { RUNS_MAX = 64 };
+
+struct options {
+    const char *reference;
+    int64_t step;
+    int format;
+    const char *log;
+};
+
+static const struct lk_option option_rows[] = {
+    {.name = "reference",
+     .type = LK_OPT_FILE,
+     .offset = offsetof(struct options, reference),
+     .help = "run that the ideal is taken from (default: the smallest one named)"},
+    {.name = "step",
+     .type = LK_OPT_INT,
+     .offset = offsetof(struct options, step),
+     .min = -1,
+     .max = UINT32_MAX,
+     .fallback = "-1",
+     .help = "show every collective of this optimizer step instead; -1: do not"},
+    {.name = "format",
+     .type = LK_OPT_CHOICE,
+     .offset = offsetof(struct options, format),
+     .fallback = "text",
+     .choices = lk_format_names,
+     .help = "form of the tables"},
+    {.name = "log",
+     .type = LK_OPT_TEXT,
+     .offset = offsetof(struct options, log),
+     .fallback = "warn",
+     .help = "log level, or subsystem=level, separated by commas"},
+    {0                                           }
+};
+
+struct output {
+    struct lk_table **tables;
+    size_t n, capacity;
+};
+
+static enum lk_status keep(struct output *o, struct lk_table *t)
+{
+    enum lk_status st =
+        lk_array_grow(&o->tables, &o->capacity, o->n + 1, sizeof(struct lk_table *));
+
+    if (st != LK_OK) {
+        lk_table_destroy(t);
+        return st;
+    }
+    o->tables[o->n++] = t;
+    return LK_OK;
+}
+
+static enum lk_status (*const makers[])(const struct lk_analysis *a, struct lk_table **out) = {
+    lk_analysis_waterfall_table, lk_analysis_finding_table, lk_analysis_rank_table,
+    lk_analysis_overlap_table,   lk_analysis_bucket_table,  lk_analysis_straggler_table,
+};
+
+static enum lk_status tables_of(const struct lk_analysis *a, int64_t step, struct output *o)
+{
+    enum lk_status st = LK_OK;
+    struct lk_table *t = NULL;
+
+    if (step >= 0) {
+        LK_TRY(lk_analysis_step_table(a, (uint32_t)step, &t));
+        return keep(o, t);
+    }
+    for (size_t i = 0; i < LK_COUNT(makers); i++) {
+        LK_TRY(makers[i](a, &t));
+        LK_TRY(keep(o, t));
+    }
+out:
+    return st;
+}
+
+static enum lk_status analyze_run(const struct lk_run *run, const struct lk_run_set *references,
+                                  const struct options *opt, struct output *o)
+{
+    enum lk_status st = LK_OK;
+    const struct lk_run **refs = NULL;
+    struct lk_analysis a = {0};
+    size_t n;
+
+    LK_TRY(lk_alloc(&refs, references->n, sizeof(struct lk_run *)));
+    n = lk_analysis_reference(references, run, refs);
+    if (!n && opt->reference) {
+        st = lk_fail(LK_EUSAGE, "%s: no run in it can be the reference of %s", opt->reference,
+                     run->dir);
+        goto out;
+    }
+    LK_TRY(lk_analyze(run, refs, n, &a));
+    LK_TRY(tables_of(&a, opt->step, o));
+out:
+    lk_analysis_fini(&a);
+    free(refs);
+    return st;
+}
+
+/*
+ * The runs of the smallest world size are the reference of the others, and are shown themselves
+ * only when there are no others, or on request.
+ */
+static bool shown(const struct lk_run_set *set, size_t i, bool own_reference)
+{
+    int smallest = lk_run_about(&set->runs[0])->world_size;
+    int largest = lk_run_about(&set->runs[set->n - 1])->world_size;
+
+    return own_reference || smallest == largest ||
+           lk_run_about(&set->runs[i])->world_size > smallest;
+}
+
+static enum lk_status analyze(const char *const *dirs, size_t n, const struct options *opt)
+{
+    enum lk_status st = LK_OK;
+    struct lk_run_set set = {0}, reference = {0};
+    struct output o = {0};
+
+    LK_TRY(lk_run_set_read(dirs, n, &set));
+    if (opt->reference)
+        LK_TRY(lk_run_set_read(&opt->reference, 1, &reference));
+    for (size_t i = 0; i < set.n; i++)
+        if (shown(&set, i, opt->reference != NULL))
+            LK_TRY(analyze_run(&set.runs[i], opt->reference ? &reference : &set, opt, &o));
+    LK_TRY(lk_report_tables((const struct lk_table *const *)o.tables, o.n,
+                            (enum lk_format)opt->format, "-"));
+out:
+    for (size_t i = 0; i < o.n; i++)
+        lk_table_destroy(o.tables[i]);
+    free(o.tables);
+    lk_run_set_fini(&reference);
+    lk_run_set_fini(&set);
+    return st;
+}
+
+static enum lk_status run(int argc, char **argv)
+{
+    enum lk_status st = LK_OK;
+    struct options opt;
+    const char *dirs[RUNS_MAX];
+    int n = 0;
+
+    LK_TRY(lk_option_parse(option_rows, &opt, argc, argv, dirs, RUNS_MAX, &n));
+    LK_TRY(lk_log_configure(opt.log));
+    if (!n) {
+        st = lk_fail(LK_EUSAGE, "which run? e.g. lockstep analyze run/");
+        goto out;
+    }
+    LK_TRY(analyze(dirs, (size_t)n, &opt));
+out:
+    return st;
+}
+
+const struct lk_command lk_command_analyze = {
+    .name = "analyze",
+    .usage = "RUN...",
+    .help = "where did the time go: waterfall, overlap, stragglers, findings",
+    .options = option_rows,
+    .run = run,
+};
