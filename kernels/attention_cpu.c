@@ -5,6 +5,7 @@
  */
 #include "kernels/gemm.h"
 #include "kernels/impl.h"
+#include "kernels/lanes.h"
 #include "kernels/vecmath.h"
 
 #include <math.h>
@@ -32,30 +33,33 @@ static struct slice make_slice(size_t i, size_t context, size_t channels, size_t
                           .factor = 1 / sqrtf((float)width)};
 }
 
-static float row_max(const float *x, size_t n)
+/*
+ * Rows are worked on in whole vectors: n positions, rounded up, but not beyond the block's `end`.
+ * The positions in between are set so that they contribute nothing.
+ */
+static size_t whole_vectors(size_t n, size_t end)
 {
-    float max = x[0];
+    enum { VECTOR = 16 };
+    size_t up = (n + VECTOR - 1) / VECTOR * VECTOR;
 
-#pragma omp simd reduction(max : max)
-    for (size_t i = 0; i < n; i++)
-        max = x[i] > max ? x[i] : max;
-    return max;
+    return up < end ? up : end;
 }
 
 /* Softmax of x(0..n-1) in place, x(n..end-1) = 0. */
 static void softmax_row(float *restrict x, size_t n, size_t end)
 {
-    float max = row_max(x, n), sum = 0, inverse;
+    size_t up = whole_vectors(n, end);
+    float max, inverse;
 
-#pragma omp simd reduction(+ : sum)
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = n; i < up; i++)
+        x[i] = -INFINITY;
+    max = lk_lanes_max(x, up);
+    for (size_t i = 0; i < up; i++)
         x[i] = lk_vecmath_exp(x[i] - max);
-        sum += x[i];
-    }
-    inverse = 1 / sum;
-    for (size_t i = 0; i < n; i++)
+    inverse = 1 / lk_lanes_sum(x, up);
+    for (size_t i = 0; i < up; i++)
         x[i] *= inverse;
-    memset(x + n, 0, (end - n) * sizeof *x);
+    memset(x + up, 0, (end - up) * sizeof *x);
 }
 
 static void forward_block(const struct lk_attention_forward_args *a, const struct slice *s,
@@ -107,18 +111,17 @@ void lk_attention_forward_cpu(const void *args)
     }
 }
 
-/* dprobs becomes the gradient of the scores before the factor; 0 above the diagonal. */
+/* dprobs becomes the gradient of the scores before the factor; 0 above the diagonal, where probs is
+ * 0 and dprobs is not yet. */
 static void softmax_backward_row(float *restrict dprobs, const float *restrict probs, size_t n,
                                  size_t end)
 {
-    float mean = 0;
+    size_t up = whole_vectors(n, end);
+    float mean = lk_lanes_dot(probs, dprobs, up);
 
-#pragma omp simd reduction(+ : mean)
-    for (size_t i = 0; i < n; i++)
-        mean += probs[i] * dprobs[i];
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < up; i++)
         dprobs[i] = probs[i] * (dprobs[i] - mean);
-    memset(dprobs + n, 0, (end - n) * sizeof *dprobs);
+    memset(dprobs + up, 0, (end - up) * sizeof *dprobs);
 }
 
 /* The block's rows of dq, and its share of dk and dv: `last` starts those, others add. */

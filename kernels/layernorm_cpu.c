@@ -1,5 +1,6 @@
 /* Layer normalisation, float32: one row at a time, which stays in the first-level cache. */
 #include "kernels/impl.h"
+#include "kernels/lanes.h"
 
 #include <math.h>
 #include <string.h>
@@ -14,53 +15,62 @@ void lk_layernorm_forward_cpu(const void *args)
     for (size_t r = 0; r < a->rows; r++) {
         const float *restrict in = (const float *)a->in + r * n;
         float *restrict out = (float *)a->out + r * n;
-        float sum = 0, squares = 0, mean, rstd;
+        float mean = lk_lanes_sum(in, n) / (float)n, rstd;
 
-#pragma omp simd reduction(+ : sum)
         for (size_t c = 0; c < n; c++)
-            sum += in[c];
-        mean = sum / (float)n;
-#pragma omp simd reduction(+ : squares)
+            out[c] = in[c] - mean;
+        rstd = 1 / sqrtf(lk_lanes_dot(out, out, n) / (float)n + (float)LK_LAYERNORM_EPS);
         for (size_t c = 0; c < n; c++)
-            squares += (in[c] - mean) * (in[c] - mean);
-        rstd = 1 / sqrtf(squares / (float)n + (float)LK_LAYERNORM_EPS);
-        for (size_t c = 0; c < n; c++)
-            out[c] = (in[c] - mean) * rstd * weight[c] + bias[c];
+            out[c] = out[c] * rstd * weight[c] + bias[c];
         means[r] = mean;
         rstds[r] = rstd;
     }
 }
 
-/* One row of the formula in layernorm_ref.c. */
-static void backward_row(const struct lk_layernorm_backward_args *a, size_t r)
+/*
+ * `count` columns of a row: adds to dweight and dbias, and to the lanes of the two sums of
+ * layernorm_ref.c.
+ */
+static inline void add_columns(const float *restrict in, const float *restrict dout,
+                               const float *restrict weight, float mean, float rstd, size_t count,
+                               float *restrict dweight, float *restrict dbias,
+                               float sums[restrict 2][LK_LANES])
 {
-    size_t n = a->channels;
-    const float *restrict weight = a->weight;
-    const float *restrict in = (const float *)a->in + r * n;
-    const float *restrict dout = (const float *)a->dout + r * n;
-    float *restrict din = (float *)a->din + r * n;
-    float *restrict dweight = a->dweight, *restrict dbias = a->dbias;
-    float mean = ((const float *)a->mean)[r], rstd = ((const float *)a->rstd)[r];
-    float sum_g = 0, sum_gx = 0;
+#pragma omp simd
+    for (size_t l = 0; l < count; l++) {
+        float x = (in[l] - mean) * rstd;
+        float g = dout[l] * weight[l];
 
-#pragma omp simd reduction(+ : sum_g, sum_gx)
-    for (size_t c = 0; c < n; c++) {
-        float x = (in[c] - mean) * rstd;
-        float g = dout[c] * weight[c];
-
-        sum_g += g;
-        sum_gx += g * x;
-        dweight[c] += dout[c] * x;
-        dbias[c] += dout[c];
+        sums[0][l] += g;
+        sums[1][l] += g * x;
+        dweight[l] += dout[l] * x;
+        dbias[l] += dout[l];
     }
-    sum_g /= (float)n;
-    sum_gx /= (float)n;
+}
+
+static void backward_row(const struct lk_layernorm_backward_args *a, size_t row)
+{
+    size_t n = a->channels, c = 0;
+    const float *restrict weight = a->weight;
+    const float *restrict in = (const float *)a->in + row * n;
+    const float *restrict dout = (const float *)a->dout + row * n;
+    float *restrict din = (float *)a->din + row * n;
+    float *dweight = a->dweight, *dbias = a->dbias;
+    float mean = ((const float *)a->mean)[row], rstd = ((const float *)a->rstd)[row];
+    float sums[2][LK_LANES] = {{0}}, mean_g, slope;
+
+    for (; c + LK_LANES <= n; c += LK_LANES)
+        add_columns(in + c, dout + c, weight + c, mean, rstd, LK_LANES, dweight + c, dbias + c,
+                    sums);
+    add_columns(in + c, dout + c, weight + c, mean, rstd, n - c, dweight + c, dbias + c, sums);
+    mean_g = lk_lanes_total(sums[0]) / (float)n;
+    slope = lk_lanes_total(sums[1]) / (float)n * rstd;
     if (a->accumulate_input)
-        for (size_t c = 0; c < n; c++)
-            din[c] += rstd * (dout[c] * weight[c] - sum_g - (in[c] - mean) * rstd * sum_gx);
+        for (c = 0; c < n; c++)
+            din[c] += rstd * (dout[c] * weight[c] - mean_g - (in[c] - mean) * slope);
     else
-        for (size_t c = 0; c < n; c++)
-            din[c] = rstd * (dout[c] * weight[c] - sum_g - (in[c] - mean) * rstd * sum_gx);
+        for (c = 0; c < n; c++)
+            din[c] = rstd * (dout[c] * weight[c] - mean_g - (in[c] - mean) * slope);
 }
 
 void lk_layernorm_backward_cpu(const void *args)

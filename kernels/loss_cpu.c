@@ -1,19 +1,23 @@
 /* Softmax and cross-entropy, float32; the mean over rows is summed in float64. */
 #include "kernels/impl.h"
+#include "kernels/lanes.h"
 #include "kernels/vecmath.h"
 
 #include <math.h>
 
+/* Exponentials go to a buffer in the first-level cache, chunk by chunk, to be added there. */
 static float row_log_sum(const float *restrict x, size_t n)
 {
-    float max = x[0], sum = 0;
+    enum { CHUNK = 512 };
+    float max = lk_lanes_max(x, n), sum = 0, chunk[CHUNK];
 
-#pragma omp simd reduction(max : max)
-    for (size_t i = 0; i < n; i++)
-        max = x[i] > max ? x[i] : max;
-#pragma omp simd reduction(+ : sum)
-    for (size_t i = 0; i < n; i++)
-        sum += lk_vecmath_exp(x[i] - max);
+    for (size_t first = 0; first < n; first += CHUNK) {
+        size_t count = n - first < CHUNK ? n - first : CHUNK;
+
+        for (size_t i = 0; i < count; i++)
+            chunk[i] = lk_vecmath_exp(x[first + i] - max);
+        sum += lk_lanes_sum(chunk, count);
+    }
     return logf(sum) + max;
 }
 
