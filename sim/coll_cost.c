@@ -243,17 +243,6 @@ out:
     return st;
 }
 
-/* A copy of the fits, made where a cluster has points without any. */
-static enum lk_status fits_of(const struct lk_cluster *c, struct lk_cluster *out)
-{
-    *out = *c;
-    if (c->n_fits || !c->n_points)
-        return LK_OK;
-    out->fits = NULL;
-    out->n_fits = 0;
-    return lk_coll_fit_cluster(out, 1);
-}
-
 enum lk_status lk_cost_model_create(const struct lk_cluster *c, struct lk_rng *draw,
                                     struct lk_cost_model **out)
 {
@@ -262,6 +251,7 @@ enum lk_status lk_cost_model_create(const struct lk_cluster *c, struct lk_rng *d
     struct lk_cluster with_fits = {0};
     struct shifts by = {0};
     double shift = 0;
+    bool own_fits = false;
 
     LK_TRY(lk_alloc(&m, 1, sizeof *m));
     m->preset = c->preset;
@@ -272,16 +262,13 @@ enum lk_status lk_cost_model_create(const struct lk_cluster *c, struct lk_rng *d
         by.error = lk_rng_normal(draw);
     }
     LK_TRY(add_sets(m, c, shift));
-    LK_TRY(fits_of(c, &with_fits));
+    LK_TRY(lk_coll_fit_missing(c, &with_fits, &own_fits));
     set_constants(m, &with_fits, by);
     *out = m;
     m = NULL;
 out:
-    if (with_fits.fits != c->fits) {
-        for (size_t i = 0; i < with_fits.n_fits; i++)
-            lk_cluster_fit_fini(&with_fits.fits[i]);
-        free(with_fits.fits);
-    }
+    if (own_fits)
+        lk_coll_fits_free(with_fits.fits, with_fits.n_fits);
     lk_cost_model_destroy(m);
     return st;
 }

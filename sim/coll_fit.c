@@ -360,15 +360,35 @@ enum lk_status lk_coll_fit_cluster(struct lk_cluster *c, uint64_t seed)
                 n++;
             }
         }
-    for (size_t i = 0; i < c->n_fits; i++)
-        lk_cluster_fit_fini(&c->fits[i]);
-    free(c->fits);
+    lk_coll_fits_free(c->fits, c->n_fits);
     c->fits = fits;
     c->n_fits = n;
     fits = NULL;
 out:
+    lk_coll_fits_free(fits, n);
+    return st;
+}
+
+void lk_coll_fits_free(struct lk_cluster_fit *fits, size_t n)
+{
     for (size_t i = 0; fits && i < n; i++)
         lk_cluster_fit_fini(&fits[i]);
     free(fits);
+}
+
+enum lk_status lk_coll_fit_missing(const struct lk_cluster *c, struct lk_cluster *out,
+                                   bool *out_own)
+{
+    enum lk_status st = LK_OK;
+    struct lk_cluster copy = *c;
+    bool own = !c->n_fits && c->n_points;
+
+    if (own) {
+        copy.fits = NULL;
+        LK_TRY(lk_coll_fit_cluster(&copy, 1));
+    }
+    *out = copy;
+    *out_own = own;
+out:
     return st;
 }

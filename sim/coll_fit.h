@@ -52,6 +52,14 @@ enum lk_status lk_coll_fit(const struct lk_cluster_point *points, size_t n, enum
                            uint64_t seed, struct lk_cluster_fit *out);
 void lk_cluster_fit_fini(struct lk_cluster_fit *f);
 
+/*
+ * A cluster whose points have fits: *out is a shallow copy of c, with fits made where c has points
+ * and none; *out_own says that the fits are the caller's, to free by lk_coll_fits_free.
+ */
+enum lk_status lk_coll_fit_missing(const struct lk_cluster *c, struct lk_cluster *out,
+                                   bool *out_own);
+void lk_coll_fits_free(struct lk_cluster_fit *fits, size_t n); /* NULL is legal */
+
 /* Fits whatever (collective, algorithm, link) has three points or more; replaces c's fits. */
 enum lk_status lk_coll_fit_cluster(struct lk_cluster *c, uint64_t seed);
 

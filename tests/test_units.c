@@ -387,6 +387,7 @@ START_TEST(any_locale)
     ck_assert_int_eq(lk_units_parse(LK_DIM_NONE, "1,5", &v), LK_EUSAGE);
     ck_assert_str_eq(lk_units_format(LK_DIM_TIME, 1.5, buf, sizeof buf), "1.50 s");
     ck_assert_str_eq(lk_units_exact(LK_DIM_TIME, 1.5, buf, sizeof buf), "1.5s");
+    ck_assert_ptr_eq(uselocale((locale_t)0), LC_GLOBAL_LOCALE); /* the thread's is as it was */
 }
 END_TEST
 

@@ -1,0 +1,183 @@
+/* Compute against the local batch. */
+#include "sim/batch_curve.h"
+
+#include "base/array.h"
+#include "base/stats.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static const double Z90 = 1.6448536269514722;
+
+/* A column of job.json's compute table. */
+typedef const struct lk_quantity *(*column_fn)(const struct lk_job_compute *);
+
+static const struct lk_quantity *forward(const struct lk_job_compute *c)
+{
+    return &c->forward_s;
+}
+
+static const struct lk_quantity *backward(const struct lk_job_compute *c)
+{
+    return &c->backward_s;
+}
+
+static const struct lk_quantity *input(const struct lk_job_compute *c)
+{
+    return &c->input_s;
+}
+
+static const struct lk_quantity *optimizer(const struct lk_job_compute *c)
+{
+    return &c->optimizer_s;
+}
+
+static const struct lk_quantity *gap(const struct lk_job_compute *c)
+{
+    return &c->gap_s;
+}
+
+/* Times may be absent in a job written by hand: they are then none. */
+static double value_of(const struct lk_quantity *q)
+{
+    return lk_quantity_known(q) ? q->value : 0;
+}
+
+struct curve {
+    const struct lk_job *job;
+    double *y, *a, *one; /* one entry a batch; a: two */
+};
+
+/* y = floor + rate b through all batches, on relative errors. */
+static enum lk_status fit_line(struct curve *c, double *out_floor, double *out_rate)
+{
+    enum lk_status st = LK_OK;
+    const struct lk_job *j = c->job;
+    double k[2] = {0}, scale = j->compute[j->n_compute - 1].local_batch;
+    size_t n = 0;
+
+    for (size_t i = 0; i < j->n_compute; i++) {
+        if (c->y[i] <= 0)
+            continue;
+        c->a[2 * n] = 1 / c->y[i];
+        c->a[2 * n + 1] = j->compute[i].local_batch / scale / c->y[i];
+        c->one[n++] = 1;
+    }
+    if (n)
+        LK_TRY(lk_stats_nnls(c->a, c->one, n, 2, k));
+    *out_floor = k[0];
+    *out_rate = k[1] / scale;
+out:
+    return st;
+}
+
+/* The column at a batch. `grows`: it follows the batch outside the measured ones; else it is held.
+ */
+static enum lk_status column_at(struct curve *c, column_fn column, int b, bool grows, double *out)
+{
+    enum lk_status st = LK_OK;
+    const struct lk_job *j = c->job;
+    size_t n = j->n_compute, edge;
+    double floor_s, rate, at_edge;
+
+    for (size_t i = 0; i < n; i++)
+        c->y[i] = value_of(column(&j->compute[i]));
+    if (grows)
+        LK_TRY(lk_stats_isotonic(c->y, NULL, n));
+    for (size_t i = 0; i < n; i++) {
+        int left = j->compute[i].local_batch;
+
+        if (left == b) {
+            *out = value_of(column(&j->compute[i]));
+            return LK_OK;
+        }
+        if (i + 1 < n && left < b && b < j->compute[i + 1].local_batch) {
+            double t = (double)(b - left) / (j->compute[i + 1].local_batch - left);
+
+            *out = c->y[i] + t * (c->y[i + 1] - c->y[i]);
+            return LK_OK;
+        }
+    }
+    edge = b < j->compute[0].local_batch ? 0 : n - 1;
+    *out = c->y[edge];
+    if (!grows || c->y[edge] <= 0)
+        return LK_OK;
+    LK_TRY(fit_line(c, &floor_s, &rate));
+    at_edge = floor_s + rate * j->compute[edge].local_batch;
+    if (at_edge > 0)
+        *out *= (floor_s + rate * b) / at_edge;
+out:
+    return st;
+}
+
+static double relative_sd(const struct lk_quantity *q)
+{
+    return lk_quantity_known(q) && q->value > 0 && q->hi >= q->lo
+               ? (q->hi - q->lo) / (2 * Z90 * q->value)
+               : 0;
+}
+
+/* Transient and uncertainty of the nearest measured batch: they change slowly with it. */
+static void from_nearest(const struct lk_job *j, int b, struct lk_batch_point *out)
+{
+    size_t near = 0;
+    double sum;
+
+    for (size_t i = 1; i < j->n_compute; i++)
+        if (fabs(log((double)j->compute[i].local_batch / b)) <
+            fabs(log((double)j->compute[near].local_batch / b)))
+            near = i;
+    out->transient = j->compute[near].transient.value;
+    sum = value_of(&j->compute[near].forward_s) + value_of(&j->compute[near].backward_s);
+    if (sum > 0)
+        out->sd =
+            (relative_sd(&j->compute[near].forward_s) * value_of(&j->compute[near].forward_s) +
+             relative_sd(&j->compute[near].backward_s) * value_of(&j->compute[near].backward_s)) /
+            sum;
+}
+
+static void set_evidence(const struct lk_job *j, int b, struct lk_batch_point *out)
+{
+    int first = j->compute[0].local_batch, last = j->compute[j->n_compute - 1].local_batch;
+
+    out->evidence = LK_EVIDENCE_INTERPOLATED;
+    out->reach = 1;
+    for (size_t i = 0; i < j->n_compute; i++)
+        if (j->compute[i].local_batch == b)
+            out->evidence = LK_EVIDENCE_MEASURED;
+    if (b < first || b > last) {
+        out->evidence = LK_EVIDENCE_EXTRAPOLATED;
+        out->reach = b < first ? (double)first / b : (double)b / last;
+    }
+}
+
+enum lk_status lk_batch_curve_at(const struct lk_job *j, int local_batch,
+                                 struct lk_batch_point *out)
+{
+    enum lk_status st = LK_OK;
+    struct curve c = {.job = j};
+    struct lk_batch_point p = {0};
+
+    if (!j->n_compute || (j->n_compute == 1 && j->compute[0].local_batch != local_batch))
+        return lk_fail(LK_EEVIDENCE,
+                       "job %s: no compute time at local batch %d, and %s measured batch to derive "
+                       "it from. The cheapest run that would supply it: lockstep run -n 1 "
+                       "--local-batches %d,... with this model",
+                       j->name, local_batch, j->n_compute ? "only one other" : "no", local_batch);
+    LK_TRY(lk_alloc(&c.y, j->n_compute, sizeof *c.y));
+    LK_TRY(lk_alloc(&c.a, 2 * j->n_compute, sizeof *c.a));
+    LK_TRY(lk_alloc(&c.one, j->n_compute, sizeof *c.one));
+    LK_TRY(column_at(&c, forward, local_batch, true, &p.forward_s));
+    LK_TRY(column_at(&c, backward, local_batch, true, &p.backward_s));
+    LK_TRY(column_at(&c, input, local_batch, true, &p.input_s));
+    LK_TRY(column_at(&c, optimizer, local_batch, false, &p.optimizer_s));
+    LK_TRY(column_at(&c, gap, local_batch, false, &p.gap_s));
+    from_nearest(j, local_batch, &p);
+    set_evidence(j, local_batch, &p);
+    *out = p;
+out:
+    free(c.y);
+    free(c.a);
+    free(c.one);
+    return st;
+}

@@ -1,0 +1,242 @@
+/* From job, cluster and configuration to the step model. */
+#include "sim/config.h"
+
+#include "base/array.h"
+#include "base/stats.h"
+#include "sim/batch_curve.h"
+#include "sim/prior.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A loader that makes the step wait for more than this share of it is what sets the pace. */
+static const double INPUT_BOUND_SHARE = 0.02;
+
+struct lk_config lk_config_of_run(const struct lk_job_run *r)
+{
+    return (struct lk_config){.gpus = r->gpus,
+                              .nodes = r->nodes,
+                              .local_batch = r->local_batch,
+                              .accumulation = r->accumulation,
+                              .no_sync = r->no_sync,
+                              .first_bytes = r->first_bytes,
+                              .cap_bytes = r->cap_bytes};
+}
+
+enum lk_status lk_config_nodes(const struct lk_cluster *c, int gpus, int *out_nodes)
+{
+    int nodes = (gpus - 1) / c->gpus_per_node + 1;
+
+    if (c->nodes > 0 && nodes > c->nodes) {
+        if (!c->n_kappa)
+            return lk_fail(LK_EEVIDENCE,
+                           "cluster %s has %d node%s of %d: %d ranks would share devices, and "
+                           "co-location was not measured. Ask for %d at most, set \"nodes\" to 0 "
+                           "to plan for more, or run: lockstep calibrate -n %d",
+                           c->name, c->nodes, c->nodes == 1 ? "" : "s", c->gpus_per_node, gpus,
+                           c->nodes * c->gpus_per_node, gpus);
+        nodes = c->nodes;
+    }
+    if (gpus % nodes)
+        return lk_fail(LK_EUSAGE, "%d ranks do not fill %d nodes of %d equally", gpus, nodes,
+                       c->gpus_per_node);
+    *out_nodes = nodes;
+    return LK_OK;
+}
+
+/*
+ * Co-location of `ranks` on a node: straight lines between measured counts, 0 at one rank. Beyond
+ * the last one it is held, but ranks that outnumber the devices share them: r ranks on g devices
+ * take r/g times as long.
+ */
+static double kappa_at(const struct lk_cluster *c, int ranks)
+{
+    double x0 = 1, y0 = 0, over;
+
+    for (size_t i = 0; i < c->n_kappa; i++) {
+        double x1 = c->kappa[i].ranks, y1 = c->kappa[i].kappa.value;
+
+        if (ranks <= x1)
+            return x1 > x0 ? y0 + (y1 - y0) * (ranks - x0) / (x1 - x0) : y1;
+        x0 = x1;
+        y0 = y1;
+    }
+    over = ranks / fmax(x0, c->gpus_per_node);
+    return over > 1 ? (1 + y0) * over - 1 : y0;
+}
+
+/* Relative sd of ranks' mean compute in the runs with several: pooled over runs. */
+static double measured_rank_sd(const struct lk_job *j)
+{
+    double sum = 0, n = 0;
+
+    for (size_t i = 0; i < j->n_runs; i++) {
+        const struct lk_job_run *r = &j->runs[i];
+        double mean;
+
+        if (r->gpus < 2 || !r->rank_compute_s)
+            continue;
+        mean = lk_stats_mean(r->rank_compute_s, (size_t)r->gpus);
+        for (int k = 0; k < r->gpus; k++) {
+            double d = r->rank_compute_s[k] / mean - 1;
+
+            sum += d * d;
+        }
+        n += r->gpus - 1;
+    }
+    return n > 0 ? sqrt(sum / n) : NAN;
+}
+
+static double known_or(const struct lk_quantity *q, double otherwise)
+{
+    return lk_quantity_known(q) ? q->value : otherwise;
+}
+
+/* The job's own runs first, then the cluster's law, then what is assumed. */
+static void set_law(struct lk_config_model *m, const struct lk_job *j, const struct lk_cluster *c,
+                    double job_transient)
+{
+    struct lk_straggler_law *law = &m->step.law;
+    double rank_sd = known_or(&c->rank_sd, measured_rank_sd(j));
+    double transient = isnan(job_transient) ? known_or(&c->transient_sd, NAN) : job_transient;
+
+    m->rank_sd_assumed = isnan(rank_sd);
+    m->transient_assumed = isnan(transient);
+    law->rank_sd = isnan(rank_sd) ? lk_prior_value(LK_PRIOR_RANK_SD) : rank_sd;
+    law->transient_sd = isnan(transient) ? lk_prior_value(LK_PRIOR_TRANSIENT_SD) : transient;
+    law->node_sd = known_or(&c->node_sd, 0);
+    law->common_sd = known_or(&c->common_sd, 0);
+}
+
+/*
+ * input_s was waited for in a step of the runs. Without prefetch that is what loading takes. With
+ * it, a long wait means that the loader sets the pace, and its time is the step's; a short one is
+ * the cost of taking a batch over.
+ */
+static void set_input(struct lk_config_model *m, const struct lk_job *j,
+                      const struct lk_batch_point *p, double micro)
+{
+    double step_s = micro * (p->forward_s + p->backward_s) + p->input_s + p->optimizer_s + p->gap_s;
+
+    m->step.prefetch_depth = j->prefetch_depth;
+    if (j->prefetch_depth && p->input_s > INPUT_BOUND_SHARE * step_s)
+        m->step.load_s = step_s / micro;
+    else
+        m->step.input_s = p->input_s / micro;
+}
+
+static enum lk_status set_buckets(struct lk_config_model *m, const struct lk_job *j,
+                                  const struct lk_config *config)
+{
+    enum lk_status st = LK_OK;
+    struct lk_bucket_plan plan = {0};
+
+    LK_TRY(lk_job_buckets(j, config->first_bytes, config->cap_bytes, &plan));
+    LK_TRY(lk_alloc(&m->buckets, plan.n_buckets, sizeof *m->buckets));
+    LK_TRY(lk_alloc(&m->bytes, plan.n_buckets, sizeof *m->bytes));
+    for (size_t k = 0; k < plan.n_buckets; k++) {
+        m->buckets[k].bytes = m->bytes[k] = plan.bytes[k];
+        for (size_t i = plan.first[k]; i < plan.first[k + 1]; i++)
+            m->buckets[k].ready = fmax(m->buckets[k].ready, j->tensors[plan.index[i]].ready);
+    }
+    m->step.buckets = m->buckets;
+    m->step.n_buckets = plan.n_buckets;
+out:
+    lk_bucket_plan_fini(&plan);
+    return st;
+}
+
+/* The worst evidence wins; its text says how far and along what. */
+static void weaken(struct lk_config_model *m, enum lk_evidence evidence, double reach,
+                   const char *axis)
+{
+    if (evidence < m->evidence || (evidence == m->evidence && evidence != LK_EVIDENCE_EXTRAPOLATED))
+        return;
+    m->evidence = evidence;
+    if (evidence == LK_EVIDENCE_EXTRAPOLATED)
+        snprintf(m->evidence_text, sizeof m->evidence_text, "extrapolated x%.3g on %s", reach,
+                 axis);
+    else
+        snprintf(m->evidence_text, sizeof m->evidence_text, "%s", lk_evidence_name(evidence));
+}
+
+static enum lk_status set_costs(struct lk_config_model *m, const struct lk_cost_model *cost,
+                                bool grade)
+{
+    enum lk_status st = LK_OK;
+    struct lk_cost *costs = NULL;
+    size_t n = m->step.n_buckets;
+
+    LK_TRY(lk_alloc(&costs, n, sizeof *costs));
+    LK_TRY(lk_cost_eval(cost, LK_ALL_REDUCE, LK_ALGO_AUTO, m->step.ranks, m->step.nodes, m->bytes,
+                        n, costs));
+    for (size_t k = 0; k < n; k++) {
+        m->buckets[k].cost_s = costs[k].seconds;
+        if (!grade)
+            continue;
+        m->cost_reach = fmax(m->cost_reach, costs[k].reach);
+        weaken(m,
+               costs[k].evidence == LK_EVIDENCE_MEASURED ? LK_EVIDENCE_INTERPOLATED
+                                                         : costs[k].evidence,
+               costs[k].reach, costs[k].reach_is_bytes ? "all-reduce bytes" : "all-reduce ranks");
+    }
+out:
+    free(costs);
+    return st;
+}
+
+enum lk_status lk_config_model_costs(struct lk_config_model *m, const struct lk_cost_model *cost)
+{
+    return set_costs(m, cost, false);
+}
+
+enum lk_status lk_config_model_init(struct lk_config_model *m, const struct lk_job *j,
+                                    const struct lk_cluster *c, const struct lk_cost_model *cost,
+                                    const struct lk_config *config)
+{
+    enum lk_status st = LK_OK;
+    struct lk_batch_point p;
+    double micro_measured = j->accumulation > 0 ? j->accumulation : 1;
+
+    *m = (struct lk_config_model){.cost_reach = 1};
+    LK_TRY(lk_batch_curve_at(j, config->local_batch, &p));
+    m->step = (struct lk_step_model){
+        .ranks = config->gpus,
+        .nodes = config->nodes,
+        .accumulation = config->accumulation,
+        .no_sync = config->no_sync,
+        .forward_s = p.forward_s,
+        .backward_s = p.backward_s,
+        .optimizer_s = p.optimizer_s,
+        .gap_s = p.gap_s,
+        .gamma_wait = known_or(&c->gamma_wait, 0),
+        .gamma_wire = known_or(&c->gamma_wire, 0),
+        .delta = known_or(&c->delta, 0),
+        .kappa = kappa_at(c, config->gpus / config->nodes),
+    };
+    set_input(m, j, &p, micro_measured);
+    set_law(m, j, c, p.transient);
+    m->overlap_unknown = !lk_quantity_known(&c->gamma_wire) || !lk_quantity_known(&c->delta);
+    m->kappa_unknown = !c->n_kappa && config->gpus > config->nodes;
+    m->compute_sd = p.sd;
+    m->batch_reach = p.reach;
+    m->evidence = LK_EVIDENCE_INTERPOLATED;
+    snprintf(m->evidence_text, sizeof m->evidence_text, "%s",
+             lk_evidence_name(LK_EVIDENCE_INTERPOLATED));
+    LK_TRY(set_buckets(m, j, config));
+    LK_TRY(set_costs(m, cost, true));
+    weaken(m, p.evidence, p.reach, "local batch");
+out:
+    if (st != LK_OK)
+        lk_config_model_fini(m);
+    return st;
+}
+
+void lk_config_model_fini(struct lk_config_model *m)
+{
+    free(m->buckets);
+    free(m->bytes);
+    memset(m, 0, sizeof *m);
+}

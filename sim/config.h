@@ -1,0 +1,54 @@
+/*
+ * A configuration: one way to run a job on a cluster. From it, job and cluster the step model is
+ * made, with the evidence behind each part. What-ifs are other configurations, jobs or clusters.
+ */
+#ifndef LK_SIM_CONFIG_H
+#define LK_SIM_CONFIG_H
+
+#include "base/cluster.h"
+#include "base/forecast.h"
+#include "base/job.h"
+#include "base/status.h"
+#include "sim/coll_cost.h"
+#include "sim/step.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct lk_config {
+    int gpus, nodes;
+    int local_batch, accumulation;
+    bool no_sync;
+    uint64_t first_bytes, cap_bytes; /* bucket limits */
+};
+
+/* The configuration of a measured run. */
+struct lk_config lk_config_of_run(const struct lk_job_run *r);
+/*
+ * Nodes that K ranks take: as few as hold them, equally filled. Where the cluster has fewer, the
+ * ranks share what there is, which needs measured co-location (LK_EEVIDENCE otherwise); LK_EUSAGE
+ * when the ranks do not divide among the nodes.
+ */
+enum lk_status lk_config_nodes(const struct lk_cluster *c, int gpus, int *out_nodes);
+
+/* A step model that owns its buckets, and what is behind it. */
+struct lk_config_model {
+    struct lk_step_model step;
+    struct lk_step_bucket *buckets;
+    uint64_t *bytes; /* of the buckets */
+    enum lk_evidence evidence;
+    char evidence_text[64];
+    double batch_reach, cost_reach; /* how many times beyond the evidence; 1: within */
+    double compute_sd;              /* relative uncertainty of the compute time */
+    bool rank_sd_assumed, transient_assumed, overlap_unknown, kappa_unknown;
+};
+
+/* Builds it, with costs of `cost`. */
+enum lk_status lk_config_model_init(struct lk_config_model *m, const struct lk_job *j,
+                                    const struct lk_cluster *c, const struct lk_cost_model *cost,
+                                    const struct lk_config *config);
+/* The same buckets with another draw's costs. */
+enum lk_status lk_config_model_costs(struct lk_config_model *m, const struct lk_cost_model *cost);
+void lk_config_model_fini(struct lk_config_model *m);
+
+#endif

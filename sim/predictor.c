@@ -1,0 +1,471 @@
+/*
+ * Predictions with their distribution.
+ *
+ * Divisions: runs (measured groups and their resampling) / the model's mean / draws / interface.
+ */
+#include "sim/predictor.h"
+
+#include "base/array.h"
+#include "base/rng.h"
+#include "base/stats.h"
+#include "sim/closed_form.h"
+#include "sim/coll_fit.h"
+#include "sim/prior.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    RUN_STEPS = 50,     /* of the fresh run that the interval is about */
+    SETTLE_STEPS = 10,  /* enough where nothing is random: the loader's queue has settled */
+    ESTIMATE_SEEDS = 8, /* runs that an estimate is the mean of */
+};
+
+/* Rank-bucket visits that one configuration's draws may take: about 2 s of one core. */
+static const double VISITS_MAX = 2e8;
+
+struct lk_predictor {
+    const struct lk_job *job;
+    const struct lk_cluster *cluster;
+    struct lk_predictor_options options;
+    struct lk_cost_model *cost;   /* the estimates */
+    struct lk_cost_model **draws; /* options.draws of them */
+};
+
+/* ---- Runs ---- */
+
+bool lk_predictor_run_counts(const struct lk_cluster *c, const struct lk_job_run *r)
+{
+    return r->n_steps > 0 && (!c->preset || r->gpus == 1);
+}
+
+static bool same_config(const struct lk_config *a, const struct lk_config *b)
+{
+    bool same_sync = a->no_sync == b->no_sync || a->accumulation == 1;
+    bool same_buckets =
+        a->gpus == 1 || (a->cap_bytes == b->cap_bytes && a->first_bytes == b->first_bytes);
+
+    return a->gpus == b->gpus && a->nodes == b->nodes && a->local_batch == b->local_batch &&
+           a->accumulation == b->accumulation && same_sync && same_buckets;
+}
+
+/* How unlike a configuration a run is; the ranks weigh most, then the batch, then the rest. */
+static double distance(const struct lk_config *run, const struct lk_config *at)
+{
+    return 100 * fabs(log2((double)at->gpus / run->gpus)) +
+           10 * fabs(log2((double)at->local_batch / run->local_batch)) +
+           fabs(log2((double)at->accumulation / run->accumulation)) +
+           (run->no_sync != at->no_sync) + (run->cap_bytes != at->cap_bytes ? 0.5 : 0);
+}
+
+/* The run to anchor at; false when there is none of at most as many ranks. */
+static bool find_anchor(const struct lk_predictor *p, const struct lk_config *at,
+                        struct lk_config *out)
+{
+    double best = INFINITY;
+
+    for (size_t i = 0; i < p->job->n_runs; i++) {
+        const struct lk_job_run *r = &p->job->runs[i];
+        struct lk_config c = lk_config_of_run(r);
+        double d = distance(&c, at);
+
+        if (!lk_predictor_run_counts(p->cluster, r) || r->gpus > at->gpus || d >= best)
+            continue;
+        best = d;
+        *out = c;
+    }
+    return best < INFINITY;
+}
+
+/* Mean step over the runs of one configuration, each with the same weight; NaN: none. */
+static double group_mean(const struct lk_predictor *p, const struct lk_config *at, size_t *out_n,
+                         double *out_sd)
+{
+    double sum = 0, squares = 0;
+    size_t n = 0;
+
+    for (size_t i = 0; i < p->job->n_runs; i++) {
+        const struct lk_job_run *r = &p->job->runs[i];
+        struct lk_config c = lk_config_of_run(r);
+        double mean;
+
+        if (!lk_predictor_run_counts(p->cluster, r) || !same_config(&c, at))
+            continue;
+        mean = lk_stats_mean(r->step_s, r->n_steps);
+        sum += mean;
+        squares += mean * mean;
+        n++;
+    }
+    *out_n = n;
+    if (!n)
+        return NAN;
+    if (out_sd)
+        *out_sd = n > 1 ? sqrt(fmax(0, squares - sum * sum / (double)n) / ((double)n - 1)) /
+                              (sum / (double)n)
+                        : lk_prior_value(LK_PRIOR_RUN_SD);
+    return sum / (double)n;
+}
+
+/* The mean of n steps drawn again in blocks of about sqrt(n). */
+static double resampled_mean(const double *v, size_t n, struct lk_rng *g)
+{
+    size_t block = (size_t)lround(sqrt((double)n)), taken = 0;
+    double sum = 0;
+
+    while (taken < n) {
+        size_t at = (size_t)lk_rng_below(g, n - block + 1);
+
+        for (size_t i = 0; i < block && taken < n; i++, taken++)
+            sum += v[at + i];
+    }
+    return sum / (double)n;
+}
+
+/* One draw of what the mean step of this configuration may be, from its n runs. */
+static double group_draw(const struct lk_predictor *p, const struct lk_config *at, size_t n,
+                         struct lk_rng *g)
+{
+    double sum = 0;
+
+    for (size_t d = 0; d < n; d++) {
+        size_t pick = (size_t)lk_rng_below(g, n);
+
+        for (size_t i = 0; i < p->job->n_runs; i++) {
+            const struct lk_job_run *r = &p->job->runs[i];
+            struct lk_config c = lk_config_of_run(r);
+
+            if (!lk_predictor_run_counts(p->cluster, r) || !same_config(&c, at) || pick--)
+                continue;
+            sum += resampled_mean(r->step_s, r->n_steps, g);
+            break;
+        }
+    }
+    return sum / (double)n;
+}
+
+/* ---- The model's mean ---- */
+
+static bool is_random(const struct lk_step_model *m)
+{
+    const struct lk_straggler_law *l = &m->law;
+
+    return l->rank_sd > 0 || l->node_sd > 0 || l->transient_sd > 0 || l->common_sd > 0;
+}
+
+static int steps_for(const struct lk_predictor *p, const struct lk_step_model *m)
+{
+    double visits = (double)m->ranks * (double)(m->n_buckets + 1) * m->accumulation *
+                    (p->options.draws + ESTIMATE_SEEDS);
+    double affordable = VISITS_MAX / visits - LK_SIM_WARMUP;
+
+    if (!is_random(m) || affordable < SETTLE_STEPS)
+        return SETTLE_STEPS;
+    return affordable < RUN_STEPS ? (int)affordable : RUN_STEPS;
+}
+
+static enum lk_status simulate(const struct lk_predictor *p, const struct lk_step_model *m,
+                               uint64_t seed, double *out_mean_s, double *losses_s)
+{
+    enum lk_status st = LK_OK;
+    struct lk_sim_request q = {.steps = steps_for(p, m), .seed = seed};
+    struct lk_sim_result r;
+
+    LK_TRY(lk_closed_form_run(m, &q, &r));
+    *out_mean_s = r.mean_s;
+    for (int i = 0; losses_s && i < LK_LOSS_COUNT; i++)
+        losses_s[i] += r.losses_s[i];
+    lk_sim_result_fini(&r);
+out:
+    return st;
+}
+
+/* Mean over some seeds; losses may be NULL. */
+static enum lk_status model_mean(const struct lk_predictor *p, const struct lk_step_model *m,
+                                 double *out_mean_s, double *losses_s)
+{
+    enum lk_status st = LK_OK;
+    int n = is_random(m) ? ESTIMATE_SEEDS : 1;
+    double sum = 0;
+
+    for (int i = 0; losses_s && i < LK_LOSS_COUNT; i++)
+        losses_s[i] = 0;
+    for (int i = 0; i < n; i++) {
+        double mean;
+
+        LK_TRY(simulate(p, m, p->options.seed + (uint64_t)i, &mean, losses_s));
+        sum += mean;
+    }
+    for (int i = 0; losses_s && i < LK_LOSS_COUNT; i++)
+        losses_s[i] /= n;
+    *out_mean_s = sum / n;
+out:
+    return st;
+}
+
+static enum lk_status build(struct lk_predictor *p, const struct lk_config *config,
+                            struct lk_config_model *out)
+{
+    return lk_config_model_init(out, p->job, p->cluster, p->cost, config);
+}
+
+/* ---- Draws ---- */
+
+/* Everything about one prediction that the draws need. */
+struct work {
+    struct lk_config_model model, anchor_model;
+    struct lk_config anchor;
+    size_t n_runs, n_anchor_runs; /* of the configuration; of the anchor */
+    bool anchored;
+    double run_sd;      /* relative, between runs */
+    double model_sd;    /* the model's own error, relative */
+    double anchor_mean; /* the model's mean at the anchor */
+};
+
+static void work_fini(struct work *w)
+{
+    lk_config_model_fini(&w->model);
+    lk_config_model_fini(&w->anchor_model);
+}
+
+static enum lk_status work_init(struct lk_predictor *p, const struct lk_config *at, struct work *w)
+{
+    enum lk_status st = LK_OK;
+    double scale = isnan(p->options.scale_error) ? lk_prior_value(LK_PRIOR_SCALE_ERROR)
+                                                 : p->options.scale_error;
+    double batch = lk_prior_value(LK_PRIOR_BATCH_ERROR);
+
+    *w = (struct work){.run_sd = lk_prior_value(LK_PRIOR_RUN_SD)};
+    LK_TRY(build(p, at, &w->model));
+    w->anchored = find_anchor(p, at, &w->anchor);
+    if (w->anchored) {
+        LK_TRY(build(p, &w->anchor, &w->anchor_model));
+        group_mean(p, &w->anchor, &w->n_anchor_runs, &w->run_sd);
+        LK_TRY(model_mean(p, &w->anchor_model.step, &w->anchor_mean, NULL));
+    }
+    group_mean(p, at, &w->n_runs, NULL);
+    scale *= log2((double)at->gpus / (w->anchored ? w->anchor.gpus : 1));
+    batch *= log2(w->model.batch_reach);
+    w->model_sd = hypot(hypot(scale, batch), lk_prior_value(LK_PRIOR_BASE_ERROR));
+out:
+    if (st != LK_OK)
+        work_fini(w);
+    return st;
+}
+
+/* Student's t with 4 degrees of freedom, scaled to variance 1 (its own is 2). */
+static double heavy_tailed(struct lk_rng *g)
+{
+    double chi2 = 2 * (lk_rng_exponential(g) + lk_rng_exponential(g));
+
+    return lk_rng_normal(g) / sqrt(chi2 / 4) / sqrt(2);
+}
+
+/* One draw of the mean step of a fresh run. */
+static enum lk_status draw(struct lk_predictor *p, struct work *w, const struct lk_config *at,
+                           size_t i, double *out)
+{
+    enum lk_status st = LK_OK;
+    struct lk_rng g = lk_rng_init(p->options.seed, lk_rng_stream("predictor.draw", i));
+    uint64_t seed = lk_rng_at(p->options.seed, lk_rng_stream("predictor.stragglers", 0), i);
+    double fresh = lk_rng_normal(&g), anchor_run = lk_rng_normal(&g);
+    double compute = lk_rng_normal(&g), error = heavy_tailed(&g), s, at_anchor;
+
+    if (w->n_runs) {
+        s = group_draw(p, at, w->n_runs, &g);
+        if (w->n_runs == 1)
+            s *= exp(w->run_sd * anchor_run);
+    } else {
+        LK_TRY(lk_config_model_costs(&w->model, p->draws[i]));
+        LK_TRY(simulate(p, &w->model.step, seed, &s, NULL));
+        s *= exp(w->model_sd * error);
+        if (w->anchored) {
+            LK_TRY(lk_config_model_costs(&w->anchor_model, p->draws[i]));
+            LK_TRY(simulate(p, &w->anchor_model.step, seed, &at_anchor, NULL));
+            s *= group_draw(p, &w->anchor, w->n_anchor_runs, &g) / at_anchor;
+            if (w->n_anchor_runs == 1)
+                s *= exp(w->run_sd * anchor_run);
+        } else {
+            s *= exp(w->model.compute_sd * compute);
+        }
+    }
+    *out = s * exp(w->run_sd * fresh);
+out:
+    return st;
+}
+
+static enum lk_status draw_all(struct lk_predictor *p, struct work *w, const struct lk_config *at,
+                               struct lk_prediction *out)
+{
+    enum lk_status st = LK_OK;
+    size_t n = (size_t)p->options.draws;
+    double *sorted = NULL;
+
+    LK_TRY(lk_alloc(&out->draws_s, n, sizeof *out->draws_s));
+    LK_TRY(lk_alloc(&sorted, n, sizeof *sorted));
+    for (; out->n_draws < n; out->n_draws++)
+        LK_TRY(draw(p, w, at, out->n_draws, &out->draws_s[out->n_draws]));
+    memcpy(sorted, out->draws_s, n * sizeof *sorted);
+    out->lo_s = fmin(out->step_s, lk_stats_quantile(sorted, n, (1 - p->options.level) / 2));
+    out->hi_s = fmax(out->step_s, lk_stats_quantile_sorted(sorted, n, (1 + p->options.level) / 2));
+out:
+    free(sorted);
+    return st;
+}
+
+/* ---- Interface ---- */
+
+enum lk_status lk_predictor_create(const struct lk_job *job, const struct lk_cluster *cluster,
+                                   const struct lk_predictor_options *options,
+                                   struct lk_predictor **out)
+{
+    enum lk_status st = LK_OK;
+    struct lk_predictor *p = NULL;
+    struct lk_cluster fitted = {0};
+    bool own_fits = false;
+
+    if (options->draws < 2 || !(options->level > 0 && options->level < 1))
+        return lk_fail(LK_EUSAGE, "predictor: %d draws at level %g", options->draws,
+                       options->level);
+    LK_TRY(lk_alloc(&p, 1, sizeof *p));
+    p->job = job;
+    p->cluster = cluster;
+    p->options = *options;
+    LK_TRY(lk_alloc(&p->draws, (size_t)options->draws, sizeof *p->draws));
+    LK_TRY(lk_coll_fit_missing(cluster, &fitted, &own_fits));
+    LK_TRY(lk_cost_model_create(&fitted, NULL, &p->cost));
+    for (int i = 0; i < options->draws; i++) {
+        struct lk_rng g = lk_rng_init(options->seed, lk_rng_stream("predictor.cost", (uint64_t)i));
+
+        LK_TRY(lk_cost_model_create(&fitted, &g, &p->draws[i]));
+    }
+    *out = p;
+    p = NULL;
+out:
+    if (own_fits)
+        lk_coll_fits_free(fitted.fits, fitted.n_fits);
+    lk_predictor_destroy(p);
+    return st;
+}
+
+void lk_predictor_destroy(struct lk_predictor *p)
+{
+    if (!p)
+        return;
+    for (int i = 0; p->draws && i < p->options.draws; i++)
+        lk_cost_model_destroy(p->draws[i]);
+    free(p->draws);
+    lk_cost_model_destroy(p->cost);
+    free(p);
+}
+
+void lk_prediction_fini(struct lk_prediction *p)
+{
+    free(p->draws_s);
+    memset(p, 0, sizeof *p);
+}
+
+/* Measured, where it was; else what the model and the distance to the largest run allow. */
+static void set_evidence(const struct lk_predictor *p, const struct work *w,
+                         const struct lk_config *at, struct lk_prediction *out)
+{
+    const struct lk_config_model *m = &w->model;
+    double reach = w->anchored ? (double)at->gpus / w->anchor.gpus : at->gpus;
+
+    out->evidence = m->evidence;
+    snprintf(out->evidence_text, sizeof out->evidence_text, "%s", m->evidence_text);
+    if (w->n_runs) {
+        out->evidence = LK_EVIDENCE_MEASURED;
+        snprintf(out->evidence_text, sizeof out->evidence_text, "%s",
+                 lk_evidence_name(LK_EVIDENCE_MEASURED));
+    } else if (p->cluster->preset && at->gpus > 1) {
+        out->evidence = LK_EVIDENCE_PRESET;
+        snprintf(out->evidence_text, sizeof out->evidence_text, "%s",
+                 lk_evidence_name(LK_EVIDENCE_PRESET));
+    } else if (reach > 1 && m->evidence <= LK_EVIDENCE_EXTRAPOLATED && reach >= m->batch_reach) {
+        out->evidence = LK_EVIDENCE_EXTRAPOLATED;
+        snprintf(out->evidence_text, sizeof out->evidence_text, "extrapolated x%.3g on gpus",
+                 reach);
+    }
+}
+
+static enum lk_status set_estimate(struct lk_predictor *p, struct work *w,
+                                   const struct lk_config *at, struct lk_prediction *out)
+{
+    enum lk_status st = LK_OK;
+    double modelled;
+    size_t n;
+
+    LK_TRY(model_mean(p, &w->model.step, &modelled, out->losses_s));
+    out->anchor_factor = w->anchored ? group_mean(p, &w->anchor, &n, NULL) / w->anchor_mean : 1;
+    out->anchor_gpus = w->anchored ? w->anchor.gpus : 0;
+    out->measured_s = group_mean(p, at, &n, NULL);
+    out->step_s = n ? out->measured_s : modelled * out->anchor_factor;
+    out->losses_s[LK_LOSS_REST] += out->step_s - modelled;
+out:
+    return st;
+}
+
+/* The interval of the measured mean itself: no fresh run in it. */
+static enum lk_status set_measured_interval(struct lk_predictor *p, struct work *w,
+                                            const struct lk_config *at, struct lk_prediction *out)
+{
+    enum lk_status st = LK_OK;
+    double *means = NULL;
+    size_t n = (size_t)p->options.draws;
+
+    out->measured_lo_s = out->measured_hi_s = NAN;
+    if (!w->n_runs)
+        return LK_OK;
+    LK_TRY(lk_alloc(&means, n, sizeof *means));
+    for (size_t i = 0; i < n; i++) {
+        struct lk_rng g = lk_rng_init(p->options.seed, lk_rng_stream("predictor.measured", i));
+
+        means[i] = group_draw(p, at, w->n_runs, &g);
+    }
+    out->measured_lo_s = lk_stats_quantile(means, n, (1 - p->options.level) / 2);
+    out->measured_hi_s = lk_stats_quantile_sorted(means, n, (1 + p->options.level) / 2);
+out:
+    free(means);
+    return st;
+}
+
+enum lk_status lk_predictor_at(struct lk_predictor *p, const struct lk_config *config,
+                               struct lk_prediction *out)
+{
+    enum lk_status st = LK_OK;
+    struct work w = {0};
+    struct lk_prediction r = {.config = *config};
+
+    LK_TRY(work_init(p, config, &w));
+    LK_TRY(set_estimate(p, &w, config, &r));
+    set_evidence(p, &w, config, &r);
+    r.rank_sd_assumed = w.model.rank_sd_assumed && config->gpus > 1;
+    r.transient_assumed = w.model.transient_assumed && config->gpus > 1;
+    r.overlap_unknown = w.model.overlap_unknown && config->gpus > 1;
+    r.kappa_unknown = w.model.kappa_unknown;
+    LK_TRY(set_measured_interval(p, &w, config, &r));
+    LK_TRY(draw_all(p, &w, config, &r));
+    *out = r;
+    r.draws_s = NULL;
+out:
+    lk_prediction_fini(&r);
+    work_fini(&w);
+    return st;
+}
+
+enum lk_status lk_predictor_estimate(struct lk_predictor *p, const struct lk_config *config,
+                                     double *out_step_s)
+{
+    enum lk_status st = LK_OK;
+    struct work w = {0};
+    struct lk_prediction r = {0};
+
+    LK_TRY(work_init(p, config, &w));
+    LK_TRY(set_estimate(p, &w, config, &r));
+    *out_step_s = r.step_s;
+out:
+    work_fini(&w);
+    return st;
+}

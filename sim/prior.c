@@ -1,0 +1,21 @@
+/* Assumptions and their sources. */
+#include "sim/prior.h"
+
+static const struct {
+    double value;
+    const char *source;
+} rows[LK_PRIOR_COUNT] = {
+#define LK_PRIOR_ROW_(prior, v, s) [prior] = {v, s},
+    LK_PRIOR_LIST(LK_PRIOR_ROW_)
+#undef LK_PRIOR_ROW_
+};
+
+double lk_prior_value(enum lk_prior p)
+{
+    return rows[p].value;
+}
+
+const char *lk_prior_source(enum lk_prior p)
+{
+    return rows[p].source;
+}

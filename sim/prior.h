@@ -1,0 +1,34 @@
+/*
+ * What is assumed where nothing was measured, each with its source. Whatever a forecast takes from
+ * here it calls "assumed" in its notes.
+ */
+#ifndef LK_SIM_PRIOR_H
+#define LK_SIM_PRIOR_H
+
+/*
+ * X(prior, value, source). All are relative standard deviations.
+ *
+ * The scale error is that of the simplest forecaster on public data, an upper bound for a model
+ * that knows more: tier A series of three counts or more in published_scaling.csv (110 series of 25
+ * sources), last count from the one before by proportion, 1.4826 times the median of
+ * |ln(measured / predicted)| over log2 of the step.
+ */
+#define LK_PRIOR_LIST(X)                                                                           \
+    X(LK_PRIOR_SCALE_ERROR, 0.036, "proportional extrapolation of 110 published series")           \
+    X(LK_PRIOR_BATCH_ERROR, 0.036, "assumed: a doubling of the batch as one of the ranks")         \
+    X(LK_PRIOR_BASE_ERROR, 0.01, "assumed: a configuration between measured ones")                 \
+    X(LK_PRIOR_RUN_SD, 0.01, "assumed: one run after another on the same machine")                 \
+    X(LK_PRIOR_RANK_SD, 0.01, "assumed: persistent differences between equal devices")             \
+    X(LK_PRIOR_TRANSIENT_SD, 0.01, "assumed: one micro-batch after another on a device")
+
+enum lk_prior {
+#define LK_PRIOR_ENUM_(prior, value, source) prior,
+    LK_PRIOR_LIST(LK_PRIOR_ENUM_)
+#undef LK_PRIOR_ENUM_
+        LK_PRIOR_COUNT
+};
+
+double lk_prior_value(enum lk_prior p);
+const char *lk_prior_source(enum lk_prior p);
+
+#endif
