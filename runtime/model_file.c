@@ -95,6 +95,23 @@ out:
     return st;
 }
 
+static enum lk_status check_row(struct lk_json *row, const struct lk_param *p)
+{
+    enum lk_status st = LK_OK;
+    const char *name;
+    int64_t elems;
+
+    if (lk_json_type(row) != LK_JSON_ARRAY || lk_json_count(row) != 2)
+        return lk_json_error(row, "expected [name, elements]");
+    LK_TRY(lk_json_as_text(lk_json_item(row, 0), &name));
+    LK_TRY(lk_json_as_int(lk_json_item(row, 1), 0, INT64_MAX, &elems));
+    if (strcmp(name, p->name) != 0 || (uint64_t)elems != p->elems)
+        st = lk_json_error(row, "'%s' with %lld elements where the model has '%s' with %zu", name,
+                           (long long)elems, p->name, p->elems);
+out:
+    return st;
+}
+
 /* The file's parameters have to be the model's: names, sizes and order. */
 static enum lk_status check_header(struct lk_json *root, const struct lk_model *m)
 {
@@ -107,19 +124,8 @@ static enum lk_status check_header(struct lk_json *root, const struct lk_model *
     if (lk_json_count(list) != m->n_params)
         return lk_json_error(list, "%zu parameters, the model has %zu", lk_json_count(list),
                              m->n_params);
-    for (size_t i = 0; i < m->n_params; i++) {
-        struct lk_json *row = lk_json_item(list, i);
-        const char *name;
-        int64_t elems;
-
-        if (lk_json_type(row) != LK_JSON_ARRAY || lk_json_count(row) != 2)
-            return lk_json_error(row, "expected [name, elements]");
-        LK_TRY(lk_json_as_text(lk_json_item(row, 0), &name));
-        LK_TRY(lk_json_as_int(lk_json_item(row, 1), 0, INT64_MAX, &elems));
-        if (strcmp(name, m->params[i].name) != 0 || (uint64_t)elems != m->params[i].elems)
-            return lk_json_error(row, "'%s' with %lld elements where the model has '%s' with %zu",
-                                 name, (long long)elems, m->params[i].name, m->params[i].elems);
-    }
+    for (size_t i = 0; i < m->n_params && st == LK_OK; i++)
+        st = check_row(lk_json_item(list, i), &m->params[i]);
 out:
     return st;
 }

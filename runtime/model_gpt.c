@@ -8,8 +8,9 @@
  * Initial values as GPT-2's: normal with deviation 0.02, the projections back to the residual
  * stream 0.02 / sqrt(2 layers); norms 1, biases 0.
  *
- * Gradients become ready in the reverse of registration. wte is last: it is tied, and its gradient
- * is final after the embedding's part.
+ * Gradients become ready in PyTorch's order, so that rebuilt buckets are the same: the reverse of
+ * registration, but a norm's weight before its bias (observed with PyTorch 1.13). wte is last: it
+ * is tied, and its gradient is final after the embedding's part.
  */
 #include "base/array.h"
 #include "kernels/ops.h"
@@ -359,8 +360,8 @@ static enum lk_status norm_backward(const struct pass *p, const struct norm *n, 
                      .dbias = w[1].grad, .dout = dout, .in = in, .weight = w[0].data,
                      .mean = n->mean, .rstd = n->rstd, .rows = p->rows, .channels = g->channels,
                      .accumulate = p->accumulate, .accumulate_input = !start));
-    LK_TRY(lk_model_ready(&g->base, p->hook, weight + 1));
     LK_TRY(lk_model_ready(&g->base, p->hook, weight));
+    LK_TRY(lk_model_ready(&g->base, p->hook, weight + 1));
 out:
     return st;
 }
