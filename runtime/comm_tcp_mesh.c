@@ -158,7 +158,7 @@ static bool hear(struct mesh *m, size_t i)
     want.from = g->said.from;
     if (k <= 0 || memcmp(&want, &g->said, sizeof want) || (int)want.from <= m->t->base.rank ||
         (int)want.from >= m->t->base.world_size || m->t->links[want.from].fd >= 0) {
-        lk_log(LK_LOG_COMM, LK_WARN, "refused a connection that is not from this run");
+        lk_log(LK_LOG_COMM, LK_INFO, "refused a connection that is not from this run");
         dismiss(m, i);
         return false;
     }

@@ -79,6 +79,7 @@ struct lk_store_server {
     enum lk_status verdict; /* LK_OK: none */
     char verdict_text[LK_STORE_TEXT_MAX];
     enum pending pending;
+    int pending_rank; /* whom it is about */
     char pending_text[LK_STORE_TEXT_MAX];
     struct lk_deadline pending_until;
     bool asking;
@@ -190,13 +191,14 @@ static void decide(struct lk_store_server *s, enum lk_status status, const char 
 }
 
 /* A verdict unless something better is heard soon. */
-static void suspect(struct lk_store_server *s, enum pending why, const char *text)
+static void suspect(struct lk_store_server *s, enum pending why, int rank, const char *text)
 {
     if (s->verdict != LK_OK || why <= s->pending)
         return;
     if (s->pending == PENDING_NOTHING)
         s->pending_until = lk_deadline_in(LOST_MS * LK_NS_PER_MS);
     s->pending = why;
+    s->pending_rank = rank;
     snprintf(s->pending_text, sizeof s->pending_text, "%.*s", LK_STORE_TEXT_MAX - 1, text);
 }
 
@@ -393,6 +395,17 @@ static bool handle_absent(struct lk_store_server *s, struct client *c, const str
     return true;
 }
 
+/* A connection that broke because its rank is done is no fault of the network. */
+static void decide_if_left(struct lk_store_server *s)
+{
+    char text[128];
+
+    if (s->pending != PENDING_PEER || s->ranks[s->pending_rank].state != LK_RANK_LEFT)
+        return;
+    snprintf(text, sizeof text, "rank %d left the run before the others", s->pending_rank);
+    decide(s, LK_EPEER, text);
+}
+
 static bool handle_report(struct lk_store_server *s, struct client *c, const struct lk_frame *f)
 {
     char text[LK_STORE_TEXT_MAX], verdict[LK_STORE_TEXT_MAX + 64];
@@ -406,13 +419,10 @@ static bool handle_report(struct lk_store_server *s, struct client *c, const str
     if (why == LK_ETIMEOUT) {
         ask_all(s, c->timeout_ns);
     } else if (peer < (uint64_t)s->world_size) {
-        if (s->ranks[peer].state == LK_RANK_LEFT)
-            snprintf(verdict, sizeof verdict, "rank %u left the run before the others",
-                     (unsigned)peer);
-        else
-            snprintf(verdict, sizeof verdict, "rank %d lost the connection to rank %u: %s", c->rank,
-                     (unsigned)peer, text);
-        suspect(s, PENDING_PEER, verdict);
+        snprintf(verdict, sizeof verdict, "rank %d lost the connection to rank %u: %s", c->rank,
+                 (unsigned)peer, text);
+        suspect(s, PENDING_PEER, (int)peer, verdict);
+        decide_if_left(s);
     } else {
         snprintf(verdict, sizeof verdict, "rank %d failed: %s", c->rank, text);
         decide(s, LK_EPEER, verdict);
@@ -455,6 +465,7 @@ static bool handle_bye(struct lk_store_server *s, struct client *c, const struct
     (void)f;
     s->ranks[c->rank].state = LK_RANK_LEFT;
     c->closing = true;
+    decide_if_left(s);
     return true;
 }
 
@@ -488,7 +499,7 @@ static void drop(struct lk_store_server *s, size_t i)
 
         s->ranks[c->rank].state = LK_RANK_LOST;
         snprintf(text, sizeof text, "rank %d ended without a word: its connection closed", c->rank);
-        suspect(s, PENDING_LOST, text);
+        suspect(s, PENDING_LOST, c->rank, text);
     }
     for (size_t w = 0; w < s->n_waiters; w++)
         if (s->waiters[w].client != c)
