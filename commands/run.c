@@ -25,6 +25,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,8 +37,7 @@
 
 struct launcher {
     const struct run_options *options;
-    char program[4096]; /* this executable */
-    char *out;          /* run directory */
+    char *out; /* run directory */
 };
 
 /* ---- The run directory ---- */
@@ -89,7 +89,7 @@ static enum lk_status launch(struct launcher *l, const struct run_point *p, cons
     o.strong = false;
     o.repetitions = 0;
     o.out = NULL;
-    LK_TRY(run_options_argv(&o, l->program, &argv));
+    LK_TRY(run_options_argv(&o, &argv));
     LK_TRY(lk_asprintf(&env[0], "%s=%s", RUN_DIR_ENV, dir));
     LK_TRY(lk_launch(&(struct lk_launch_config){.ranks = p->ranks,
                                                 .argv = argv,
@@ -211,22 +211,46 @@ static enum lk_status run_parts(struct launcher *l, struct run_sweep *s)
     return st;
 }
 
-/* What a rank would find out too, but K times over, and with the exit code of a failed run. */
-static enum lk_status check_early(const struct run_options *o)
+/* Name and value of what was given or has a default, and what the model's name stands for. */
+static void print_configuration(const struct run_options *given, const struct lk_run_info *info,
+                                size_t repetitions)
 {
-    struct lk_run_info info = {0};
+    struct run_options o = *given;
+    double parameters = 0;
+
+    o.ranks = o.scaling.n ? 0 : o.ranks ? o.ranks : 1;
+    o.repetitions = (int64_t)repetitions;
+    o.first_bucket = run_options_first_bucket(given);
+    for (const struct lk_option *row = run_option_rows; row->name; row++) {
+        char value[PATH_MAX];
+
+        lk_option_value(row, &o, value, sizeof value);
+        if (*value && (row->fallback || strcmp(value, "0") != 0))
+            fprintf(stderr, "  %-16s %s\n", row->name, value);
+    }
+    for (size_t i = 0; i < info->n_tensors; i++)
+        parameters += (double)info->tensors[i].elems;
+    for (size_t i = 0; i < info->n_config; i++)
+        fprintf(stderr, "  %-16s %s\n", info->config[i].key, info->config[i].value);
+    fprintf(stderr, "  %-16s %.0f in %zu tensors\n", "parameters", parameters, info->n_tensors);
+}
+
+/*
+ * What a rank would find out too, but K times over, and with the exit code of a failed run. *out is
+ * what the run will be.
+ */
+static enum lk_status check_early(const struct run_options *o, struct lk_run_info *out)
+{
     struct lk_dataset *data = NULL;
     struct lk_train_config c;
     enum lk_status st = LK_OK;
 
     LK_TRY(run_options_train(o, 0, 1, 0, &c));
-    c.comm_config.fault = NULL;
-    LK_TRY(lk_train_describe(&c, &info));
     if (o->data)
         LK_TRY(lk_dataset_file(o->data, 1, &data));
+    LK_TRY(lk_train_describe(&c, out));
 out:
     lk_dataset_destroy(data);
-    lk_run_info_fini(&info);
     return st;
 }
 
@@ -234,25 +258,21 @@ static enum lk_status run_launcher(const struct run_options *o)
 {
     struct launcher l = {.options = o};
     struct run_sweep sweep = {0};
+    struct lk_run_info info = {0};
     enum lk_status st = LK_OK;
-    ssize_t n;
 
     LK_TRY(run_sweep_plan(o, &sweep));
-    LK_TRY(check_early(o));
-    n = readlink("/proc/self/exe", l.program, sizeof l.program - 1);
-    if (n < 0) {
-        st = lk_fail(LK_EIO, "/proc/self/exe: %s", strerror(errno));
-        goto out;
-    }
+    LK_TRY(check_early(o, &info));
     if (o->out)
         LK_TRY(lk_strdup(&l.out, o->out));
     else
         LK_TRY(default_directory(o->model, &l.out));
     LK_TRY(make_directory(l.out));
-    lk_option_print(run_option_rows, o, stderr);
+    print_configuration(o, &info, sweep.n_parts / sweep.n_points);
     LK_TRY(run_parts(&l, &sweep));
     LK_TRY(finish(&l, &sweep));
 out:
+    lk_run_info_fini(&info);
     run_sweep_fini(&sweep);
     free(l.out);
     return st;

@@ -242,7 +242,7 @@ uint64_t run_options_first_bucket(const struct run_options *o)
     return o->bucket_cap == LK_BUCKET_CAP_BYTES ? LK_BUCKET_FIRST_BYTES : o->bucket_cap;
 }
 
-enum lk_status run_options_argv(const struct run_options *o, const char *program, char ***out)
+enum lk_status run_options_argv(const struct run_options *o, char ***out)
 {
     enum lk_status st = LK_OK;
     struct run_options defaults;
@@ -252,7 +252,7 @@ enum lk_status run_options_argv(const struct run_options *o, const char *program
 
     LK_TRY(lk_option_parse(run_option_rows, &defaults, 0, NULL, NULL, 0, &operands));
     LK_TRY(lk_alloc(&argv, LK_COUNT(run_option_rows) + 2, sizeof *argv));
-    LK_TRY(lk_strdup(&argv[n++], program));
+    LK_TRY(lk_strdup(&argv[n++], "lockstep"));
     LK_TRY(lk_strdup(&argv[n++], "run"));
     for (const struct lk_option *row = run_option_rows; row->name; row++) {
         char value[PATH_MAX];

@@ -63,10 +63,10 @@ enum lk_status run_options_parse(int argc, char **argv, struct run_options *out)
 uint64_t run_options_first_bucket(const struct run_options *o);
 
 /*
- * The command line of a rank: program "run" and every option of o that is not at its default, as
+ * The command line of a rank: "lockstep run" and every option of o that is not at its default, as
  * "--name=value". Freed by run_argv_free.
  */
-enum lk_status run_options_argv(const struct run_options *o, const char *program, char ***out);
+enum lk_status run_options_argv(const struct run_options *o, char ***out);
 void run_argv_free(char **argv); /* NULL is legal */
 
 /*

@@ -274,10 +274,16 @@ out:
     return st;
 }
 
-/* The curve's smallest number of ranks. */
+/* The curve's smallest number of ranks; none when there is but one. */
 static struct reference find_reference(const struct run_sweep *s, const struct lk_estimate *steps)
 {
     struct reference ref = {0};
+    size_t on_curve = 0;
+
+    for (size_t i = 0; i < s->n_points; i++)
+        on_curve += s->points[i].on_curve;
+    if (on_curve < 2)
+        return ref;
 
     for (size_t i = 0; i < s->n_points; i++)
         if (s->points[i].on_curve && (!ref.ranks || s->points[i].ranks < ref.ranks)) {
@@ -299,7 +305,7 @@ static enum lk_status add_notes(const struct run_sweep *s, const struct run_opti
             most = &s->parts[i];
         worst = fmax(worst, s->parts[i].result.verify_max_error);
     }
-    if (ref->ranks && s->n_points > 1)
+    if (ref->ranks)
         LK_TRY(lk_table_note(t, "%s scaling; efficiency is against %d rank%s",
                              o->strong ? "strong" : "weak", ref->ranks,
                              ref->ranks == 1 ? "" : "s"));

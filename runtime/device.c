@@ -546,7 +546,7 @@ static void (*const run_table[LK_COMMAND_COUNT])(struct lk_stream *, const struc
     [LK_COMMAND_WAIT] = run_wait,
 };
 
-void lk_command_run(struct lk_stream *s, const struct lk_command *c)
+void lk_device_run_command(struct lk_stream *s, const struct lk_command *c)
 {
     if (s->device->ops->advance)
         s->device->ops->advance(s, c->queued_ns);

@@ -128,7 +128,7 @@ struct lk_device { /* first member of a backend's own struct */
 extern const struct lk_device_ops lk_device_cpu, lk_device_timed, lk_device_reference;
 
 /* Runs a command other than WAIT on the executing thread; the device's failure is taken note of. */
-void lk_command_run(struct lk_stream *s, const struct lk_command *c);
+void lk_device_run_command(struct lk_stream *s, const struct lk_command *c);
 /* Releases what a command holds, when it ran and when it is dropped. */
 void lk_command_drop(const struct lk_command *c);
 /* What a command is, for messages: "op gelu_forward". */

@@ -30,7 +30,7 @@ static enum lk_status reference_submit(struct lk_stream *s, const struct lk_comm
     *out_seq = ++((struct reference_stream *)s)->done;
     if (c->kind == LK_COMMAND_RECORD)
         numbered.seq = *out_seq;
-    lk_command_run(s, &numbered);
+    lk_device_run_command(s, &numbered);
     lk_command_drop(&numbered);
     return LK_OK;
 }

@@ -64,7 +64,7 @@ static void run(struct lk_thread_stream *t, const struct lk_command *c)
     if (c->kind == LK_COMMAND_WAIT && !lk_device_failed(t->base.device))
         wait_other(t, c);
     if (!lk_device_failed(t->base.device) && !atomic_load(&t->stop))
-        lk_command_run(&t->base, c);
+        lk_device_run_command(&t->base, c);
     lk_command_drop(c);
 }
 

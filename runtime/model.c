@@ -15,13 +15,14 @@ static const struct preset {
     const struct lk_model_ops *ops;
     int layers, heads, channels, context, vocab;
 } presets[] = {
-    {"gpt",       &lk_model_gpt, 3,  3,  48,  64,   256  },
-    {"gpt-nano",  &lk_model_gpt, 3,  3,  48,  64,   256  },
-    {"gpt-micro", &lk_model_gpt, 4,  4,  128, 128,  256  },
-    {"gpt-mini",  &lk_model_gpt, 6,  6,  192, 256,  256  },
-    {"gpt-small", &lk_model_gpt, 6,  6,  384, 256,  256  },
-    {"gpt2-124m", &lk_model_gpt, 12, 12, 768, 1024, 50257},
-    {"mlp",       &lk_model_mlp, 2,  1,  256, 32,   256  },
+    {"gpt",       &lk_model_gpt,    3,  3,  48,  64,   256  },
+    {"gpt-nano",  &lk_model_gpt,    3,  3,  48,  64,   256  },
+    {"gpt-micro", &lk_model_gpt,    4,  4,  128, 128,  256  },
+    {"gpt-mini",  &lk_model_gpt,    6,  6,  192, 256,  256  },
+    {"gpt-small", &lk_model_gpt,    6,  6,  384, 256,  256  },
+    {"gpt2-124m", &lk_model_gpt,    12, 12, 768, 1024, 50257},
+    {"mlp",       &lk_model_mlp,    2,  1,  256, 32,   256  },
+    {"replay",    &lk_model_replay, 0,  0,  0,   1,    256  },
 };
 
 /* A whole model moves in less, on any machine that holds it. */

@@ -265,6 +265,20 @@ static void keep(struct trainer *t, int64_t step, double rate)
     lk_span_counter(t->host, t->counters[COUNTER_MEAN_NORM], at, sqrt(t->mean_sq[step]));
 }
 
+/* A failure that was asked for says so. */
+static enum lk_status check_step(struct trainer *t, uint32_t step)
+{
+    static const char *const plants[] = {
+#define NAME(plant, name, text) [plant] = name,
+        LK_PLANT_LIST(NAME)
+#undef NAME
+    };
+    enum lk_plant plant = t->config->reducer.plant;
+    enum lk_status st = lk_verify_step_end(t->verify, step);
+
+    return plant == LK_PLANT_NONE ? st : lk_fail_context(st, "planted %s", plants[plant]);
+}
+
 static enum lk_status run_step(struct trainer *t, int64_t step)
 {
     const struct lk_train_config *c = t->config;
@@ -294,7 +308,7 @@ static enum lk_status run_step(struct trainer *t, int64_t step)
     t->step_s[step] = lk_s_from_ns(lk_now_ns() - began_ns);
     keep(t, step, rate);
     if (verify)
-        LK_TRY(lk_verify_step_end(t->verify, at));
+        LK_TRY(check_step(t, at));
     if (c->progress)
         c->progress(c->progress_ctx, step, t->loss[step]);
     lk_log(LK_LOG_TRAIN, LK_DEBUG, "step %lld: loss %.6f, %.3f ms", (long long)step, t->loss[step],
