@@ -1,5 +1,5 @@
 /* The step model, bucket by bucket: what is ready when depends only on the buckets before it. */
-#include "step_model.h"
+#include "tests/step_model.h"
 
 #include "base/array.h"
 #include "base/rng.h"

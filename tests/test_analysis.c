@@ -2,7 +2,7 @@
 #include "profiler/analysis.h"
 
 #include "base/array.h"
-#include "step_model.h"
+#include "tests/step_model.h"
 
 #include <check.h>
 #include <math.h>
