@@ -1,7 +1,8 @@
 /*
  * Weights as a file: one line of JSON, then float32 little endian.
  *
- *   {"schema": "lockstep.weights", "version": 1, "params": [["wte.weight", 12288], ...]}
+ *   {"schema": "lockstep.weights", "version": 1,
+ *    "parameters": [{"name": "wte.weight", "elems": 12288}, ...]}
  */
 #include "runtime/model_impl.h"
 
@@ -27,11 +28,11 @@ static enum lk_status write_header(struct lk_writer *w, const struct lk_model *m
     lk_json_out_object(o, NULL);
     lk_json_out_text(o, "schema", SCHEMA);
     lk_json_out_int(o, "version", VERSION);
-    lk_json_out_array(o, "params");
+    lk_json_out_array(o, "parameters");
     for (size_t i = 0; i < m->n_params; i++) {
-        lk_json_out_array(o, NULL);
-        lk_json_out_text(o, NULL, m->params[i].name);
-        lk_json_out_int(o, NULL, (int64_t)m->params[i].elems);
+        lk_json_out_object(o, NULL);
+        lk_json_out_text(o, "name", m->params[i].name);
+        lk_json_out_int(o, "elems", (int64_t)m->params[i].elems);
         lk_json_out_close(o);
     }
     lk_json_out_close(o);
@@ -101,10 +102,9 @@ static enum lk_status check_row(struct lk_json *row, const struct lk_param *p)
     const char *name;
     int64_t elems;
 
-    if (lk_json_type(row) != LK_JSON_ARRAY || lk_json_count(row) != 2)
-        return lk_json_error(row, "expected [name, elements]");
-    LK_TRY(lk_json_as_text(lk_json_item(row, 0), &name));
-    LK_TRY(lk_json_as_int(lk_json_item(row, 1), 0, INT64_MAX, &elems));
+    LK_TRY(lk_json_text(row, "name", &name));
+    LK_TRY(lk_json_int(row, "elems", 0, INT64_MAX, &elems));
+    LK_TRY(lk_json_end(row));
     if (strcmp(name, p->name) != 0 || (uint64_t)elems != p->elems)
         st = lk_json_error(row, "'%s' with %lld elements where the model has '%s' with %zu", name,
                            (long long)elems, p->name, p->elems);
@@ -119,7 +119,7 @@ static enum lk_status check_header(struct lk_json *root, const struct lk_model *
     enum lk_status st = LK_OK;
 
     LK_TRY(lk_json_schema(root, SCHEMA, VERSION));
-    LK_TRY(lk_json_array(root, "params", &list));
+    LK_TRY(lk_json_array(root, "parameters", &list));
     LK_TRY(lk_json_end(root));
     if (lk_json_count(list) != m->n_params)
         return lk_json_error(list, "%zu parameters, the model has %zu", lk_json_count(list),

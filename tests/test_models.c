@@ -439,16 +439,17 @@ static const struct {
     size_t cut, more;
     const char *message;
 } bad_files[] = {
-    {NULL,                 NULL,                 1, 0, "bytes of weights, expected"                       },
-    {NULL,                 NULL,                 0, 4, "bytes of weights, expected"                       },
-    {"]]}\n",              "]]} ",               0, 0, "weights:"                                         },
-    {"weights\"",          "wrights\"",          0, 0, "schema"                                           },
-    {"\"version\": 1",     "\"version\": 9",     0, 0, "version"                                          },
-    {"wpe.weight",         "wpe_weight",         0, 0, "'wpe_weight' with 30 elements where the model has"},
-    {"\"wpe.weight\", 30", "\"wpe.weight\", 31", 0, 0, "31 elements"                                      },
-    {"\"wpe.weight\", 30", "\"wpe.weight\", []", 0, 0, "expected a"                                       },
-    {"\"params\"",         "\"pirams\"",         0, 0, "params"                                           },
-    {"\"ln_f.bias\"",      "\"ln_f.bias ",       0, 0, "weights:"                                         },
+    {NULL,             NULL,             1, 0, "bytes of weights, expected"                       },
+    {NULL,             NULL,             0, 4, "bytes of weights, expected"                       },
+    {"}]}\n",          "}]} ",           0, 0, "weights:"                                         },
+    {"weights\"",      "wrights\"",      0, 0, "schema"                                           },
+    {"\"version\": 1", "\"version\": 9", 0, 0, "version"                                          },
+    {"wpe.weight",     "wpe_weight",     0, 0, "'wpe_weight' with 30 elements where the model has"},
+    {"\"elems\": 30",  "\"elems\": 31",  0, 0, "31 elements"                                      },
+    {"\"elems\": 30",  "\"elems\": []",  0, 0, "expected a"                                       },
+    {"\"elems\": 30",  "\"elams\": 30",  0, 0, "elems"                                            },
+    {"\"parameters\"", "\"pirameters\"", 0, 0, "parameters"                                       },
+    {"\"ln_f.bias\"",  "\"ln_f.bias ",   0, 0, "weights:"                                         },
 };
 enum { BAD_FILES = sizeof bad_files / sizeof *bad_files };
 
