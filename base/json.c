@@ -105,6 +105,11 @@ enum lk_status lk_json_error(const struct lk_json *v, const char *fmt, ...)
     return fail_at(v, NULL, "%s", text);
 }
 
+enum lk_status lk_json_blame(struct lk_json *obj, const char *key, enum lk_status st)
+{
+    return st == LK_OK ? LK_OK : lk_json_error(lk_json_optional(obj, key), "%s", lk_error_text());
+}
+
 static enum lk_status expect(const struct lk_json *v, enum lk_json_type type)
 {
     if (v->type == type)
@@ -313,6 +318,25 @@ enum lk_status lk_json_int(struct lk_json *obj, const char *key, int64_t min, in
     enum lk_status st = get(obj, key, &v);
 
     return st == LK_OK ? lk_json_as_int(v, min, max, out) : st;
+}
+
+enum lk_status lk_json_int32(struct lk_json *obj, const char *key, int64_t min, int64_t max,
+                             int *out)
+{
+    int64_t v = 0;
+    enum lk_status st = lk_json_int(obj, key, min, max, &v);
+
+    if (st == LK_OK)
+        *out = (int)v;
+    return st;
+}
+
+enum lk_status lk_json_text_copy(struct lk_json *obj, const char *key, char **out)
+{
+    const char *text = NULL;
+    enum lk_status st = lk_json_text(obj, key, &text);
+
+    return st == LK_OK ? lk_strdup(out, text) : st;
 }
 
 enum lk_status lk_json_uint(struct lk_json *obj, const char *key, uint64_t max, uint64_t *out)

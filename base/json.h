@@ -48,6 +48,11 @@ enum lk_status lk_json_text(struct lk_json *obj, const char *key, const char **o
 enum lk_status lk_json_number(struct lk_json *obj, const char *key, double *out);
 enum lk_status lk_json_int(struct lk_json *obj, const char *key, int64_t min, int64_t max,
                            int64_t *out);
+/* pre: min and max fit an int. */
+enum lk_status lk_json_int32(struct lk_json *obj, const char *key, int64_t min, int64_t max,
+                             int *out);
+/* A copy of a string member, freed by the caller with free(). */
+enum lk_status lk_json_text_copy(struct lk_json *obj, const char *key, char **out);
 /* Up to all 64 bits. */
 enum lk_status lk_json_uint(struct lk_json *obj, const char *key, uint64_t max, uint64_t *out);
 enum lk_status lk_json_bool(struct lk_json *obj, const char *key, bool *out);
@@ -80,6 +85,12 @@ bool lk_json_fixed(const char *text, size_t len, int places, int64_t *out);
 /* "file:line: key.path: " + printf text, as LK_EPARSE: for errors of meaning found by a reader. */
 enum lk_status lk_json_error(const struct lk_json *v, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
+
+/*
+ * A failure that came from the value of obj's member `key`, e.g. of a function that knows names:
+ * puts file, line and key before its text. LK_OK stays LK_OK.
+ */
+enum lk_status lk_json_blame(struct lk_json *obj, const char *key, enum lk_status st);
 
 /*
  * Checks the "schema" and "version" members of a file of ours. A newer version is an error that

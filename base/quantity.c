@@ -75,8 +75,7 @@ static enum lk_status read_unit(struct lk_json *obj, enum lk_dimension dim, doub
     const char *unit;
 
     LK_TRY(lk_json_text(obj, "unit", &unit));
-    if (lk_units_factor(dim, unit, out_factor) != LK_OK)
-        return lk_json_error(lk_json_optional(obj, "unit"), "%s", lk_error_text());
+    LK_TRY(lk_json_blame(obj, "unit", lk_units_factor(dim, unit, out_factor)));
 out:
     return st;
 }

@@ -140,35 +140,15 @@ void lk_run_info_write(struct lk_json_out *o, const char *key, const struct lk_r
     lk_json_out_close(o);
 }
 
-static enum lk_status read_text(struct lk_json *obj, const char *key, char **out)
-{
-    const char *text;
-    enum lk_status st = lk_json_text(obj, key, &text);
-
-    return st == LK_OK ? lk_strdup(out, text) : st;
-}
-
-static enum lk_status read_int(struct lk_json *obj, const char *key, int64_t min, int64_t max,
-                               int *out)
-{
-    int64_t v = 0;
-    enum lk_status st = lk_json_int(obj, key, min, max, &v);
-
-    if (st == LK_OK)
-        *out = (int)v;
-    return st;
-}
-
 static enum lk_status read_tensor(struct lk_json *v, struct lk_run_tensor *t)
 {
     enum lk_status st = LK_OK;
     const char *dtype = NULL;
 
-    LK_TRY(read_text(v, "name", &t->name));
+    LK_TRY(lk_json_text_copy(v, "name", &t->name));
     LK_TRY(lk_json_uint(v, "elems", LK_TENSOR_ELEMS_MAX, &t->elems));
     LK_TRY(lk_json_text(v, "dtype", &dtype));
-    if (lk_dtype_from_name(dtype, &t->dtype) != LK_OK)
-        return lk_json_error(lk_json_optional(v, "dtype"), "%s", lk_error_text());
+    LK_TRY(lk_json_blame(v, "dtype", lk_dtype_from_name(dtype, &t->dtype)));
     LK_TRY(lk_json_end(v));
 out:
     return st;
@@ -221,10 +201,10 @@ static enum lk_status read_members(struct lk_json *obj, struct lk_run_info *i)
     enum lk_status st = LK_OK;
     const char *rule = NULL;
 
-#define READ_(member) LK_TRY(read_text(obj, #member, &i->member));
+#define READ_(member) LK_TRY(lk_json_text_copy(obj, #member, &i->member));
     TEXTS(READ_)
 #undef READ_
-#define READ_(member, min, max) LK_TRY(read_int(obj, #member, min, max, &i->member));
+#define READ_(member, min, max) LK_TRY(lk_json_int32(obj, #member, min, max, &i->member));
     INTS(READ_)
 #undef READ_
 #define READ_(member) LK_TRY(lk_json_bool(obj, #member, &i->member));
@@ -234,8 +214,7 @@ static enum lk_status read_members(struct lk_json *obj, struct lk_run_info *i)
     UINTS(READ_)
 #undef READ_
     LK_TRY(lk_json_text(obj, "ddp_rule", &rule));
-    if (lk_ddp_rule_from_name(rule, &i->ddp_rule) != LK_OK)
-        return lk_json_error(lk_json_optional(obj, "ddp_rule"), "%s", lk_error_text());
+    LK_TRY(lk_json_blame(obj, "ddp_rule", lk_ddp_rule_from_name(rule, &i->ddp_rule)));
     LK_TRY(read_optional_number(obj, "flops_per_sample", &i->flops_per_sample));
 out:
     return st;

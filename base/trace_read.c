@@ -76,16 +76,12 @@ static enum lk_status read_track(struct lk_json *v, struct lk_trace_track *t)
 {
     enum lk_status st = LK_OK;
     const char *text = NULL;
-    int64_t stream = 0;
 
     LK_TRY(lk_json_text(v, "kind", &text));
-    if (lk_track_kind_from_name(text, &t->kind) != LK_OK)
-        return lk_json_error(lk_json_optional(v, "kind"), "%s", lk_error_text());
-    LK_TRY(lk_json_int(v, "stream", INT32_MIN, INT32_MAX, &stream));
-    t->stream = (int)stream;
-    LK_TRY(lk_json_text(v, "name", &text));
+    LK_TRY(lk_json_blame(v, "kind", lk_track_kind_from_name(text, &t->kind)));
+    LK_TRY(lk_json_int32(v, "stream", INT32_MIN, INT32_MAX, &t->stream));
+    LK_TRY(lk_json_text_copy(v, "name", &t->name));
     LK_TRY(lk_json_end(v));
-    LK_TRY(lk_strdup(&t->name, text));
 out:
     return st;
 }
