@@ -87,17 +87,6 @@ void lk_cluster_fini(struct lk_cluster *c)
 
 /* ---- Reading ---- */
 
-static enum lk_status read_int(struct lk_json *obj, const char *key, int64_t min, int64_t max,
-                               int *out)
-{
-    int64_t v;
-    enum lk_status st = lk_json_int(obj, key, min, max, &v);
-
-    if (st == LK_OK)
-        *out = (int)v;
-    return st;
-}
-
 /* A member that holds a name of an enum. */
 static enum lk_status read_enum(struct lk_json *obj, const char *key, const char *const *names,
                                 size_t n, size_t *out)
@@ -122,11 +111,9 @@ static enum lk_status read_coll(struct lk_json *obj, enum lk_coll *out_coll, enu
     const char *text;
 
     LK_TRY(lk_json_text(obj, "collective", &text));
-    if (lk_coll_from_name(text, out_coll) != LK_OK)
-        LK_TRY(lk_json_error(lk_json_optional(obj, "collective"), "%s", lk_error_text()));
+    LK_TRY(lk_json_blame(obj, "collective", lk_coll_from_name(text, out_coll)));
     LK_TRY(lk_json_text(obj, "algorithm", &text));
-    if (lk_algo_from_name(text, out_algo) != LK_OK)
-        LK_TRY(lk_json_error(lk_json_optional(obj, "algorithm"), "%s", lk_error_text()));
+    LK_TRY(lk_json_blame(obj, "algorithm", lk_algo_from_name(text, out_algo)));
 out:
     return st;
 }
@@ -140,8 +127,8 @@ static enum lk_status read_point(struct lk_json *v, struct lk_cluster_point *p)
     LK_TRY(read_coll(v, &p->coll, &p->algo));
     LK_TRY(read_enum(v, "timing", timing_names, LK_COUNT(timing_names), &timing));
     p->timing = (enum lk_timing)timing;
-    LK_TRY(read_int(v, "ranks", 1, LK_RANKS_MAX, &p->ranks));
-    LK_TRY(read_int(v, "nodes", 1, p->ranks, &p->nodes));
+    LK_TRY(lk_json_int32(v, "ranks", 1, LK_RANKS_MAX, &p->ranks));
+    LK_TRY(lk_json_int32(v, "nodes", 1, p->ranks, &p->nodes));
     LK_TRY(lk_json_int(v, "bytes", 0, INT64_MAX, &bytes));
     p->bytes = (uint64_t)bytes;
     LK_TRY(lk_quantity_read(v, "time", LK_DIM_TIME, &p->time_s));
@@ -174,11 +161,59 @@ static enum lk_status read_kappa(struct lk_json *v, struct lk_cluster_kappa *k)
 {
     enum lk_status st = LK_OK;
 
-    LK_TRY(read_int(v, "ranks", 1, LK_RANKS_MAX, &k->ranks));
+    LK_TRY(lk_json_int32(v, "ranks", 1, LK_RANKS_MAX, &k->ranks));
     LK_TRY(lk_quantity_read(v, "kappa", LK_DIM_NONE, &k->kappa));
     LK_TRY(lk_json_end(v));
 out:
     return st;
+}
+
+static int compare_points(const void *x, const void *y)
+{
+    const struct lk_cluster_point *a = x;
+    const struct lk_cluster_point *b = y;
+
+    if (a->coll != b->coll)
+        return a->coll < b->coll ? -1 : 1;
+    if (a->algo != b->algo)
+        return a->algo < b->algo ? -1 : 1;
+    if (a->ranks != b->ranks)
+        return a->ranks < b->ranks ? -1 : 1;
+    if (a->bytes != b->bytes)
+        return a->bytes < b->bytes ? -1 : 1;
+    if (a->nodes != b->nodes)
+        return a->nodes < b->nodes ? -1 : 1;
+    return (a->timing > b->timing) - (a->timing < b->timing);
+}
+
+static int compare_kappa(const void *x, const void *y)
+{
+    const struct lk_cluster_kappa *a = x;
+    const struct lk_cluster_kappa *b = y;
+
+    return (a->ranks > b->ranks) - (a->ranks < b->ranks);
+}
+
+/* Sorts, and refuses what is there twice: which of them would count? Points may repeat. */
+static enum lk_status order_lists(struct lk_json *root, struct lk_cluster *c)
+{
+    if (c->n_points)
+        qsort(c->points, c->n_points, sizeof *c->points, compare_points);
+    if (c->n_kappa)
+        qsort(c->kappa, c->n_kappa, sizeof *c->kappa, compare_kappa);
+    for (size_t i = 1; i < c->n_kappa; i++)
+        if (c->kappa[i].ranks == c->kappa[i - 1].ranks)
+            return lk_json_error(lk_json_optional(root, "colocation"), "%d ranks are there twice",
+                                 c->kappa[i].ranks);
+    for (size_t i = 0; i < c->n_fits; i++)
+        for (size_t j = 0; j < i; j++)
+            if (c->fits[i].coll == c->fits[j].coll && c->fits[i].algo == c->fits[j].algo &&
+                c->fits[i].link == c->fits[j].link)
+                return lk_json_error(lk_json_item(lk_json_optional(root, "fits"), i),
+                                     "%s by %s over %s is there twice",
+                                     lk_coll_name(c->fits[i].coll), lk_algo_name(c->fits[i].algo),
+                                     lk_link_name(c->fits[i].link));
+    return LK_OK;
 }
 
 /* The three optional lists. Each grows its count item by item, so that fini frees what was read. */
@@ -203,6 +238,7 @@ static enum lk_status read_lists(struct lk_json *root, struct lk_cluster *c)
     READ_LIST("fits", fits, n_fits, read_fit)
     READ_LIST("colocation", kappa, n_kappa, read_kappa)
 #undef READ_LIST
+    LK_TRY(order_lists(root, c));
 out:
     return st;
 }
@@ -251,16 +287,16 @@ out:
 static enum lk_status read_root(struct lk_json *root, struct lk_cluster *c)
 {
     enum lk_status st = LK_OK;
-    const char *text;
 
     LK_TRY(lk_json_schema(root, LK_CLUSTER_SCHEMA, LK_CLUSTER_VERSION));
-    LK_TRY(lk_json_text(root, "name", &text));
-    LK_TRY(lk_strdup(&c->name, text));
+    LK_TRY(lk_json_text_copy(root, "name", &c->name));
     LK_TRY(lk_json_bool(root, "preset", &c->preset));
-    LK_TRY(read_int(root, "nodes", 0, LK_RANKS_MAX, &c->nodes));
-    LK_TRY(read_int(root, "gpus_per_node", 1, LK_RANKS_MAX, &c->gpus_per_node));
-    LK_TRY(lk_json_text(root, "gpu", &text));
-    LK_TRY(lk_strdup(&c->gpu, text));
+    LK_TRY(lk_json_int32(root, "nodes", 0, LK_RANKS_MAX, &c->nodes));
+    LK_TRY(lk_json_int32(root, "gpus_per_node", 1, LK_RANKS_MAX, &c->gpus_per_node));
+    if ((int64_t)c->nodes * c->gpus_per_node > LK_RANKS_MAX)
+        LK_TRY(lk_json_error(lk_json_optional(root, "nodes"), "%d nodes of %d GPUs are too many",
+                             c->nodes, c->gpus_per_node));
+    LK_TRY(lk_json_text_copy(root, "gpu", &c->gpu));
     LK_TRY(read_link(root, "intra", &c->intra));
     LK_TRY(read_link(root, "inter", &c->inter));
     LK_TRY(read_lists(root, c));
@@ -275,6 +311,17 @@ enum lk_status lk_cluster_read(const char *path, struct lk_cluster *out)
     enum lk_status st = LK_OK;
     struct lk_cluster c = {0};
     struct lk_json_doc *doc = NULL;
+
+    /* Absent: NaN, so that nobody calculates with a 0. */
+#define NONE(field, key, dim) c.field = lk_quantity_none();
+    OVERLAP_LIST(NONE)
+    STRAGGLER_LIST(NONE)
+#undef NONE
+#define NONE_LINK(field, key, dim)                                                                 \
+    c.intra.field = lk_quantity_none();                                                            \
+    c.inter.field = lk_quantity_none();
+    LINK_LIST(NONE_LINK)
+#undef NONE_LINK
 
     LK_TRY(lk_json_load(path, &doc));
     LK_TRY(read_root(lk_json_root(doc), &c));
@@ -317,7 +364,7 @@ static void write_lists(struct lk_json_out *o, const struct lk_cluster *c)
         lk_json_out_text(o, "timing", lk_timing_name(p->timing));
         lk_json_out_int(o, "ranks", p->ranks);
         lk_json_out_int(o, "nodes", p->nodes);
-        lk_json_out_int(o, "bytes", (int64_t)p->bytes);
+        lk_json_out_uint(o, "bytes", p->bytes);
         lk_quantity_write(o, "time", LK_DIM_TIME, &p->time_s);
         lk_json_out_close(o);
     }

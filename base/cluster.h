@@ -81,7 +81,7 @@ struct lk_cluster {
     int gpus_per_node;
     char *gpu; /* name of the device, e.g. "cpu" */
     struct lk_cluster_link intra, inter;
-    struct lk_cluster_point *points; /* by coll, algo, ranks, bytes */
+    struct lk_cluster_point *points; /* by coll, algo, ranks, bytes; the reader sorts */
     size_t n_points;
     struct lk_cluster_fit *fits;
     size_t n_fits;

@@ -59,9 +59,9 @@ struct lk_job {
     size_t *ready_order; /* n_tensors: the order of the first backward, for the rebuilt buckets */
     struct lk_job_compute *compute; /* by local_batch, at least one */
     size_t n_compute;
-    struct lk_job_run *runs; /* by gpus, local_batch, accumulation; may be empty */
+    struct lk_job_run *runs; /* by gpus, local_batch, accumulation (the reader sorts) */
     size_t n_runs;
-    int prefetch_depth;                 /* batches prepared ahead; 0: none */
+    int prefetch_depth;                  /* batches prepared ahead; 0: none */
     struct lk_quantity flops_per_sample; /* optional */
     struct lk_quantity memory_fixed_bytes, memory_per_sample_bytes; /* optional */
     struct lk_quantity noise_scale; /* optional; in samples: tr(Sigma) / |G|^2 */

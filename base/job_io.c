@@ -5,8 +5,8 @@
 #include "base/bounds.h"
 #include "base/json.h"
 
-#include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* X(field, key, dimension) of a compute row. */
 #define COMPUTE_LIST(X)                                                                            \
@@ -25,24 +25,15 @@
 
 /* ---- Reading ---- */
 
-static enum lk_status read_int(struct lk_json *obj, const char *key, int64_t min, int64_t max,
-                               int *out)
-{
-    int64_t v;
-    enum lk_status st = lk_json_int(obj, key, min, max, &v);
-
-    if (st == LK_OK)
-        *out = (int)v;
-    return st;
-}
-
+/* A bucket limit; all 64 bits, because "no limit" is the largest. */
 static enum lk_status read_bytes(struct lk_json *obj, const char *key, uint64_t *out)
 {
-    int64_t v;
-    enum lk_status st = lk_json_int(obj, key, 1, INT64_MAX, &v);
+    enum lk_status st = LK_OK;
 
-    if (st == LK_OK)
-        *out = (uint64_t)v;
+    LK_TRY(lk_json_uint(obj, key, UINT64_MAX, out));
+    if (*out == 0)
+        st = lk_json_error(lk_json_optional(obj, key), "must be above 0");
+out:
     return st;
 }
 
@@ -64,13 +55,11 @@ static enum lk_status read_tensor(struct lk_json *v, struct lk_job_tensor *t)
     const char *text;
     int64_t elems;
 
-    LK_TRY(lk_json_text(v, "name", &text));
-    LK_TRY(lk_strdup(&t->name, text));
+    LK_TRY(lk_json_text_copy(v, "name", &t->name));
     LK_TRY(lk_json_int(v, "elements", 1, (int64_t)LK_TENSOR_ELEMS_MAX, &elems));
     t->elems = (uint64_t)elems;
     LK_TRY(lk_json_text(v, "dtype", &text));
-    if (lk_dtype_from_name(text, &t->dtype) != LK_OK)
-        LK_TRY(lk_json_error(lk_json_optional(v, "dtype"), "%s", lk_error_text()));
+    LK_TRY(lk_json_blame(v, "dtype", lk_dtype_from_name(text, &t->dtype)));
     LK_TRY(lk_json_number(v, "ready", &t->ready));
     if (t->ready < 0 || t->ready > 1)
         LK_TRY(lk_json_error(lk_json_optional(v, "ready"), "must be from 0 to 1"));
@@ -111,7 +100,7 @@ static enum lk_status read_compute(struct lk_json *v, const struct lk_job_comput
 {
     enum lk_status st = LK_OK;
 
-    LK_TRY(read_int(v, "local_batch", 1, LK_BATCH_MAX, &c->local_batch));
+    LK_TRY(lk_json_int32(v, "local_batch", 1, LK_BATCH_MAX, &c->local_batch));
     if (previous && previous->local_batch >= c->local_batch)
         LK_TRY(lk_json_error(v, "local_batch: rows must be in rising order, each batch once"));
 #define READ(field, key, dim) LK_TRY(lk_quantity_read(v, key, dim, &c->field));
@@ -151,15 +140,13 @@ out:
 static enum lk_status read_run(struct lk_json *v, struct lk_job_run *r)
 {
     enum lk_status st = LK_OK;
-    const char *text;
-    size_t ranks;
+    size_t ranks = 0;
 
-    LK_TRY(lk_json_text(v, "source", &text));
-    LK_TRY(lk_strdup(&r->source, text));
-    LK_TRY(read_int(v, "gpus", 1, LK_RANKS_MAX, &r->gpus));
-    LK_TRY(read_int(v, "nodes", 1, r->gpus, &r->nodes));
-    LK_TRY(read_int(v, "local_batch", 1, LK_BATCH_MAX, &r->local_batch));
-    LK_TRY(read_int(v, "accumulation", 1, LK_BATCH_MAX, &r->accumulation));
+    LK_TRY(lk_json_text_copy(v, "source", &r->source));
+    LK_TRY(lk_json_int32(v, "gpus", 1, LK_RANKS_MAX, &r->gpus));
+    LK_TRY(lk_json_int32(v, "nodes", 1, r->gpus, &r->nodes));
+    LK_TRY(lk_json_int32(v, "local_batch", 1, LK_BATCH_MAX, &r->local_batch));
+    LK_TRY(lk_json_int32(v, "accumulation", 1, LK_BATCH_MAX, &r->accumulation));
     LK_TRY(lk_json_bool(v, "no_sync", &r->no_sync));
     LK_TRY(read_bytes(v, "first_bucket_bytes", &r->first_bytes));
     LK_TRY(read_bytes(v, "bucket_cap_bytes", &r->cap_bytes));
@@ -172,17 +159,35 @@ out:
     return st;
 }
 
+static int compare_runs(const void *x, const void *y)
+{
+    const struct lk_job_run *a = x;
+    const struct lk_job_run *b = y;
+
+    if (a->gpus != b->gpus)
+        return a->gpus < b->gpus ? -1 : 1;
+    if (a->local_batch != b->local_batch)
+        return a->local_batch < b->local_batch ? -1 : 1;
+    if (a->accumulation != b->accumulation)
+        return a->accumulation < b->accumulation ? -1 : 1;
+    return strcmp(a->source, b->source);
+}
+
 /* Lists grow their count item by item, so that fini frees what was read. */
 static enum lk_status read_lists(struct lk_json *root, struct lk_job *j)
 {
     enum lk_status st = LK_OK;
     struct lk_json *list;
+    uint64_t bytes = 0;
 
     LK_TRY(read_list(root, "gradients", &list));
     LK_TRY(lk_alloc(&j->tensors, lk_json_count(list), sizeof *j->tensors));
     for (size_t i = 0; i < lk_json_count(list); i++) {
         j->n_tensors++;
         LK_TRY(read_tensor(lk_json_item(list, i), &j->tensors[i]));
+        bytes += j->tensors[i].elems * lk_dtype_bytes(j->tensors[i].dtype);
+        if (bytes > INT64_MAX)
+            LK_TRY(lk_json_error(lk_json_item(list, i), "the gradients exceed 2^63 bytes"));
     }
     LK_TRY(read_ready_order(root, j));
     LK_TRY(read_list(root, "compute", &list));
@@ -201,6 +206,7 @@ static enum lk_status read_lists(struct lk_json *root, struct lk_job *j)
         j->n_runs++;
         LK_TRY(read_run(lk_json_item(list, i), &j->runs[i]));
     }
+    qsort(j->runs, j->n_runs, sizeof *j->runs, compare_runs);
 out:
     return st;
 }
@@ -211,18 +217,15 @@ static enum lk_status read_root(struct lk_json *root, struct lk_job *j)
     const char *text;
 
     LK_TRY(lk_json_schema(root, LK_JOB_SCHEMA, LK_JOB_VERSION));
-    LK_TRY(lk_json_text(root, "name", &text));
-    LK_TRY(lk_strdup(&j->name, text));
-    LK_TRY(lk_json_text(root, "sample_unit", &text));
-    LK_TRY(lk_strdup(&j->sample_unit, text));
+    LK_TRY(lk_json_text_copy(root, "name", &j->name));
+    LK_TRY(lk_json_text_copy(root, "sample_unit", &j->sample_unit));
     LK_TRY(lk_json_text(root, "ddp_rule", &text));
-    if (lk_ddp_rule_from_name(text, &j->ddp_rule) != LK_OK)
-        LK_TRY(lk_json_error(lk_json_optional(root, "ddp_rule"), "%s", lk_error_text()));
+    LK_TRY(lk_json_blame(root, "ddp_rule", lk_ddp_rule_from_name(text, &j->ddp_rule)));
     LK_TRY(read_bytes(root, "first_bucket_bytes", &j->first_bytes));
     LK_TRY(read_bytes(root, "bucket_cap_bytes", &j->cap_bytes));
-    LK_TRY(read_int(root, "accumulation", 1, LK_BATCH_MAX, &j->accumulation));
+    LK_TRY(lk_json_int32(root, "accumulation", 1, LK_BATCH_MAX, &j->accumulation));
     LK_TRY(lk_json_bool(root, "no_sync", &j->no_sync));
-    LK_TRY(read_int(root, "prefetch_depth", 0, LK_BATCH_MAX, &j->prefetch_depth));
+    LK_TRY(lk_json_int32(root, "prefetch_depth", 0, LK_BATCH_MAX, &j->prefetch_depth));
     LK_TRY(read_lists(root, j));
 #define READ(field, key, dim) LK_TRY(lk_quantity_read_optional(root, key, dim, &j->field));
     OPTIONAL_LIST(READ)
@@ -268,8 +271,8 @@ static void write_run(struct lk_json_out *o, const struct lk_job_run *r)
     lk_json_out_int(o, "local_batch", r->local_batch);
     lk_json_out_int(o, "accumulation", r->accumulation);
     lk_json_out_bool(o, "no_sync", r->no_sync);
-    lk_json_out_int(o, "first_bucket_bytes", (int64_t)r->first_bytes);
-    lk_json_out_int(o, "bucket_cap_bytes", (int64_t)r->cap_bytes);
+    lk_json_out_uint(o, "first_bucket_bytes", r->first_bytes);
+    lk_json_out_uint(o, "bucket_cap_bytes", r->cap_bytes);
     write_times(o, "step_s", r->step_s, r->n_steps);
     write_times(o, "rank_compute_s", r->rank_compute_s, (size_t)r->gpus);
     lk_json_out_close(o);
@@ -303,8 +306,8 @@ static void write_root(struct lk_json_out *o, const struct lk_job *j)
     lk_json_out_text(o, "name", j->name);
     lk_json_out_text(o, "sample_unit", j->sample_unit);
     lk_json_out_text(o, "ddp_rule", lk_ddp_rule_name(j->ddp_rule));
-    lk_json_out_int(o, "first_bucket_bytes", (int64_t)j->first_bytes);
-    lk_json_out_int(o, "bucket_cap_bytes", (int64_t)j->cap_bytes);
+    lk_json_out_uint(o, "first_bucket_bytes", j->first_bytes);
+    lk_json_out_uint(o, "bucket_cap_bytes", j->cap_bytes);
     lk_json_out_int(o, "accumulation", j->accumulation);
     lk_json_out_bool(o, "no_sync", j->no_sync);
     lk_json_out_int(o, "prefetch_depth", j->prefetch_depth);

@@ -5,11 +5,14 @@
 #include "tests/bad_file.h"
 
 #include <check.h>
+#include <math.h>
 #include <string.h>
 #include <unistd.h>
 
 #define Q(v, unit) "{\"value\": " v ", \"unit\": \"" unit "\", \"source\": \"datasheet\"}"
 
+/* clang-format would indent what follows a macro in a literal ever deeper. */
+/* clang-format off */
 static const char good[] =
     "{\n"
     "  \"schema\": \"lockstep-cluster\",\n"
@@ -19,45 +22,33 @@ static const char good[] =
     "  \"nodes\": 0,\n"
     "  \"gpus_per_node\": 8,\n"
     "  \"gpu\": \"H100\",\n"
-    "  \"intra\": {\"latency\": " Q("2", "us") ", \"bandwidth\": " Q(
-        "450",
-        "GB/s") "},\n"
-                "  \"inter\": {\"latency\": " Q("5", "us") ", \"bandwidth\": " Q(
-                    "400",
-                    "Gbit/s") "},\n"
-                              "  \"collectives\": [\n"
-                              "    {\"collective\": \"all_reduce\", \"algorithm\": \"ring\", "
-                              "\"timing\": \"alone\",\n"
-                              "     \"ranks\": 8, \"nodes\": 1, \"bytes\": 1048576,\n"
-                              "     \"time\": {\"value\": 40, \"unit\": \"us\", \"lo\": 38, "
-                              "\"hi\": 43, \"n\": 20,\n"
-                              "              \"source\": \"nccl-tests\"}}\n"
-                              "  ],\n"
-                              "  \"fits\": [\n"
-                              "    {\"collective\": \"all_reduce\", \"algorithm\": \"tree\", "
-                              "\"link\": \"inter\",\n"
-                              "     \"launch\": " Q("5", "us") ", \"alpha\": " Q(
-                                  "1",
-                                  "us") ",\n"
-                                        "     \"bandwidth\": " Q("40", "GB/s") ", \"error\": " Q(
-                                            "4",
-                                            "%") "}\n"
-                                                 "  ],\n"
-                                                 "  \"colocation\": [{\"ranks\": 2, \"kappa\": " Q(
-                                                     "0.02",
-                                                     "1") "}],\n"
-                                                          "  \"overlap\": {\"gamma_wire\": " Q(
-                                                              "0.1",
-                                                              "1") ", \"proxy\": true},\n"
-                                                                   "  \"stragglers\": "
-                                                                   "{\"rank_sd\": " Q(
-                                                                       "1",
-                                                                       "%") "},\n"
-                                                                            "  "
-                                                                            "\"price_per_hour\":"
-                                                                            " " Q("2.5",
-                                                                                  "1/h") "\n"
-                                                                                         "}\n";
+    "  \"intra\": {\"latency\": " Q("2", "us") ", \"bandwidth\": " Q("450", "GB/s") "},\n"
+    "  \"inter\": {\"latency\": " Q("5", "us") ", \"bandwidth\": " Q("400", "Gbit/s") "},\n"
+    "  \"collectives\": [\n"
+    "    {\"collective\": \"all_reduce\", \"algorithm\": \"ring\", \"timing\": \"alone\",\n"
+    "     \"ranks\": 8, \"nodes\": 1, \"bytes\": 1048576,\n"
+    "     \"time\": {\"value\": 40, \"unit\": \"us\", \"lo\": 38, \"hi\": 43, \"n\": 20,\n"
+    "              \"source\": \"nccl-tests\"}},\n"
+    "    {\"collective\": \"all_reduce\", \"algorithm\": \"ring\", \"timing\": \"alone\",\n"
+    "     \"ranks\": 2, \"nodes\": 1, \"bytes\": 4096, \"time\": " Q("9", "us") "},\n"
+    "    {\"collective\": \"all_reduce\", \"algorithm\": \"ring\", \"timing\": \"alone\",\n"
+    "     \"ranks\": 2, \"nodes\": 1, \"bytes\": 1024, \"time\": " Q("8", "us") "}\n"
+    "  ],\n"
+    "  \"fits\": [\n"
+    "    {\"collective\": \"all_reduce\", \"algorithm\": \"tree\", \"link\": \"inter\",\n"
+    "     \"launch\": " Q("5", "us") ", \"alpha\": " Q("1", "us") ",\n"
+    "     \"bandwidth\": " Q("40", "GB/s") ", \"error\": " Q("4", "%") "},\n"
+    "    {\"collective\": \"all_reduce\", \"algorithm\": \"ring\", \"link\": \"inter\",\n"
+    "     \"launch\": " Q("5", "us") ", \"alpha\": " Q("1", "us") ",\n"
+    "     \"bandwidth\": " Q("30", "GB/s") ", \"error\": " Q("4", "%") "}\n"
+    "  ],\n"
+    "  \"colocation\": [{\"ranks\": 2, \"kappa\": " Q("0.02", "1") "},\n"
+    "    {\"ranks\": 1, \"kappa\": " Q("0", "1") "}],\n"
+    "  \"overlap\": {\"gamma_wire\": " Q("0.1", "1") ", \"proxy\": true},\n"
+    "  \"stragglers\": {\"rank_sd\": " Q("1", "%") "},\n"
+    "  \"price_per_hour\": " Q("2.5", "1/h") "\n"
+    "}\n";
+/* clang-format on */
 
 static enum lk_status read_and_drop(const char *path)
 {
@@ -74,13 +65,17 @@ static void check_cluster(const struct lk_cluster *c)
     ck_assert_str_eq(c->name, "box");
     ck_assert(c->preset);
     ck_assert_double_eq_tol(c->inter.bandwidth_Bps.value, 50e9, 1); /* 400 Gbit/s, rounded */
-    ck_assert_uint_eq(c->n_points, 1);
-    ck_assert_int_eq(c->points[0].timing, LK_TIMING_ALONE);
-    ck_assert_double_eq_tol(c->points[0].time_s.hi, 43e-6, 1e-12);
-    ck_assert_uint_eq(c->points[0].time_s.n, 20);
+    ck_assert_uint_eq(c->n_points, 3);                              /* sorted */
+    ck_assert_uint_eq(c->points[0].bytes, 1024);
+    ck_assert_uint_eq(c->points[1].bytes, 4096);
+    ck_assert_int_eq(c->points[2].timing, LK_TIMING_ALONE);
+    ck_assert_double_eq_tol(c->points[2].time_s.hi, 43e-6, 1e-12);
+    ck_assert_uint_eq(c->points[2].time_s.n, 20);
     ck_assert_int_eq(c->fits[0].link, LK_LINK_INTER);
     ck_assert_int_eq(c->fits[0].algo, LK_ALGO_TREE);
-    ck_assert_int_eq(c->kappa[0].ranks, 2);
+    ck_assert_int_eq(c->kappa[0].ranks, 1);
+    ck_assert_int_eq(c->kappa[1].ranks, 2);
+    ck_assert(isnan(c->node_sd.value));
     ck_assert(lk_quantity_known(&c->gamma_wire));
     ck_assert(!lk_quantity_known(&c->gamma_wait));
     ck_assert(c->overlap_proxy);
@@ -106,26 +101,30 @@ START_TEST(read_write_read)
 END_TEST
 
 static const struct bad_file bad[] = {
-    {"\"version\": 1",       "\"version\": 2",            "newer"        },
-    {"lockstep-cluster",     "lockstep-job",              "lockstep-job" },
-    {"\"gpus_per_node\": 8", "\"gpus_per_node\": 0",      "gpus_per_node"},
-    {"\"gpus_per_node\": 8", "\"gpus_a_node\": 8",        "gpus_per_node"},
-    {"\"preset\": true",     "\"preset\": \"yes\"",       "preset"       },
-    {"\"value\": 450",       "\"value\": 0",              "bandwidth"    },
-    {"\"unit\": \"GB/s\"",   "\"unit\": \"GB\"",          "unit"         },
-    {"\"all_reduce\"",       "\"allreduce\"",             "allreduce"    },
-    {"\"ring\"",             "\"rnig\"",                  "rnig"         },
-    {"\"alone\"",            "\"together\"",              "together"     },
-    {"\"ranks\": 8",         "\"ranks\": 1000000000",     "ranks"        },
-    {"\"nodes\": 1,",        "\"nodes\": 9,",             "nodes"        },
-    {"\"bytes\": 1048576",   "\"bytes\": -1",             "bytes"        },
-    {"\"value\": 40,",       "\"value\": 0,",             "time"         },
-    {"\"lo\": 38",           "\"lo\": 48",                "time"         },
-    {"\"lo\": 38, ",         "",                          "time"         },
-    {"\"link\": \"inter\"",  "\"link\": \"outer\"",       "outer"        },
-    {"\"colocation\": [",    "\"colocation\": {\"a\": [", ""             },
-    {"\"proxy\": true",      "\"proxi\": true",           "prox"         },
-    {"\"rank_sd\"",          "\"gpu_sd\"",                "gpu_sd"       },
+    {"\"version\": 1",          "\"version\": 2",            "newer"                                       },
+    {"lockstep-cluster",        "lockstep-job",              "lockstep-job"                                },
+    {"\"gpus_per_node\": 8",    "\"gpus_per_node\": 0",      "gpus_per_node"                               },
+    {"\"gpus_per_node\": 8",    "\"gpus_a_node\": 8",        "gpus_per_node"                               },
+    {"\"preset\": true",        "\"preset\": \"yes\"",       "preset"                                      },
+    {"\"value\": 450",          "\"value\": 0",              "bandwidth"                                   },
+    {"\"unit\": \"GB/s\"",      "\"unit\": \"GB\"",          "unit"                                        },
+    {"\"all_reduce\"",          "\"allreduce\"",             "allreduce"                                   },
+    {"\"ring\"",                "\"rnig\"",                  "rnig"                                        },
+    {"\"alone\"",               "\"together\"",              "together"                                    },
+    {"\"ranks\": 8",            "\"ranks\": 1000000000",     "ranks"                                       },
+    {"\"nodes\": 1,",           "\"nodes\": 9,",             "nodes"                                       },
+    {"\"bytes\": 1048576",      "\"bytes\": -1",             "bytes"                                       },
+    {"\"value\": 40,",          "\"value\": 0,",             "time"                                        },
+    {"\"lo\": 38",              "\"lo\": 48",                "time"                                        },
+    {"\"lo\": 38, ",            "",                          "time"                                        },
+    {"\"link\": \"inter\"",     "\"link\": \"outer\"",       "outer"                                       },
+    {"\"colocation\": [",       "\"colocation\": {\"a\": [", ""                                            },
+    {"\"algorithm\": \"tree\"", "\"algorithm\": \"ring\"",
+     "fits[1]: all_reduce by ring over inter"                                                              },
+    {"{\"ranks\": 1,",          "{\"ranks\": 2,",            "colocation: 2 ranks are there twice"         },
+    {"\"nodes\": 0",            "\"nodes\": 16777216",       "nodes: 16777216 nodes of 8 GPUs are too many"},
+    {"\"proxy\": true",         "\"proxi\": true",           "prox"                                        },
+    {"\"rank_sd\"",             "\"gpu_sd\"",                "gpu_sd"                                      },
 };
 
 START_TEST(bad_files)

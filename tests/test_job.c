@@ -11,6 +11,8 @@
 
 #define Q(v, unit) "{\"value\": " v ", \"unit\": \"" unit "\", \"source\": \"by hand\"}"
 
+/* clang-format would indent what follows a macro in a literal ever deeper. */
+/* clang-format off */
 static const char good[] =
     "{ // a job by hand\n"
     "  \"schema\": \"lockstep-job\",\n"
@@ -29,24 +31,22 @@ static const char good[] =
     "  ],\n"
     "  \"ready_order\": [1, 0],\n"
     "  \"compute\": [\n"
-    "    {\"local_batch\": 8, \"forward\": " Q("3", "ms") ", \"backward\": " Q(
-        "6000", "us") ",\n"
-                      "     \"input\": " Q("0", "s") ", \"optimizer\": " Q(
-                          "1", "ms") ",\n"
-                                     "     \"gap\": " Q("10", "us") ", \"transient\": " Q(
-                                         "2",
-                                         "%") "}\n"
-                                              "  ],\n"
-                                              "  \"runs\": [\n"
-                                              "    {\"source\": \"x\", \"gpus\": 2, \"nodes\": 1, "
-                                              "\"local_batch\": 8, \"accumulation\": 2,\n"
-                                              "     \"no_sync\": true, \"first_bucket_bytes\": "
-                                              "1048576, \"bucket_cap_bytes\": 26214400,\n"
-                                              "     \"step_s\": [0.02, 0.021], \"rank_compute_s\": "
-                                              "[0.018, 0.019]}\n"
-                                              "  ],\n"
-                                              "  \"noise_scale\": " Q("512", "1") "\n"
-                                                                                  "}\n";
+    "    {\"local_batch\": 8, \"forward\": " Q("3", "ms") ", \"backward\": " Q("6000", "us") ",\n"
+    "     \"input\": " Q("0", "s") ", \"optimizer\": " Q("1", "ms") ",\n"
+    "     \"gap\": " Q("10", "us") ", \"transient\": " Q("2", "%") "}\n"
+    "  ],\n"
+    "  \"runs\": [\n"
+    "    {\"source\": \"x\", \"gpus\": 2, \"nodes\": 1, \"local_batch\": 8, \"accumulation\": 2,\n"
+    "     \"no_sync\": true, \"first_bucket_bytes\": 1048576, \"bucket_cap_bytes\": 26214400,\n"
+    "     \"step_s\": [0.02, 0.021], \"rank_compute_s\": [0.018, 0.019]},\n"
+    "    {\"source\": \"y\", \"gpus\": 1, \"nodes\": 1, \"local_batch\": 8, \"accumulation\": 2,\n"
+    "     \"no_sync\": true, \"first_bucket_bytes\": 1048576,\n"
+    "     \"bucket_cap_bytes\": 18446744073709551615,\n"
+    "     \"step_s\": [0.02], \"rank_compute_s\": [0.018]}\n"
+    "  ],\n"
+    "  \"noise_scale\": " Q("512", "1") "\n"
+    "}\n";
+/* clang-format on */
 
 static enum lk_status read_and_drop(const char *path)
 {
@@ -66,8 +66,10 @@ static void check_job(const struct lk_job *j)
     ck_assert_uint_eq(j->ready_order[0], 1);
     ck_assert_double_eq_tol(j->compute[0].backward_s.value, 0.006, 1e-15); /* 6000 us, rounded */
     ck_assert_double_eq_tol(j->compute[0].transient.value, 0.02, 1e-15);
-    ck_assert_uint_eq(j->runs[0].n_steps, 2);
-    ck_assert(j->runs[0].rank_compute_s[1] == 0.019);
+    ck_assert_int_eq(j->runs[0].gpus, 1); /* sorted */
+    ck_assert_uint_eq(j->runs[0].cap_bytes, UINT64_MAX);
+    ck_assert_uint_eq(j->runs[1].n_steps, 2);
+    ck_assert(j->runs[1].rank_compute_s[1] == 0.019);
     ck_assert(lk_quantity_known(&j->noise_scale));
     ck_assert(!lk_quantity_known(&j->flops_per_sample));
 }
@@ -109,37 +111,66 @@ START_TEST(buckets)
 END_TEST
 
 static const struct bad_file bad[] = {
-    {"\"version\": 1",            "\"version\": 99",           "newer"           },
-    {"\"name\": \"tiny\",",       "",                          "name"            },
-    {"\"name\": \"tiny\",",       "\"nmae\": \"tiny\",",       "name"            },
-    {"\"prefetch_depth\"",        "\"prefetch\"",              "prefetch"        },
-    {"300000",                    "0",                         "elements"        },
-    {"300000",                    "1e30",                      "elements"        },
-    {"300000",                    "-4",                        "elements"        },
-    {"\"float16\"",               "\"float8\"",                "float8"          },
-    {"\"ready\": 0.25",           "\"ready\": 1.25",           "ready"           },
-    {"[1, 0]",                    "[1, 1]",                    "twice"           },
-    {"[1, 0]",                    "[1]",                       "ready_order"     },
-    {"[1, 0]",                    "[1, 2]",                    "ready_order"     },
-    {"\"unit\": \"ms\"",          "\"unit\": \"MiB\"",         "unit"            },
-    {"\"value\": 3,",             "\"value\": -3,",            "forward"         },
-    {"\"value\": 3,",             "\"value\": 1e999,",         "number"          },
-    {"\"value\": 3,",             "\"value\": NaN,",           ""                },
-    {"\"gpus\": 2",               "\"gpus\": 0",               "gpus"            },
-    {"\"gpus\": 2",               "\"gpus\": 1000000000",      "gpus"            },
-    {"\"gpus\": 2",               "\"gpus\": 3",               "rank_compute_s"  },
-    {"\"nodes\": 1",              "\"nodes\": 3",              "nodes"           },
-    {"[0.02, 0.021]",             "[]",                        "step_s"          },
-    {"[0.02, 0.021]",             "[0.02, 0]",                 "step_s"          },
-    {"\"local_batch\": 8, \"for", "\"local_batch\": 0, \"for", "local_batch"     },
-    {"\"bucket_cap_bytes\": 2",   "\"bucket_cap_bytes\": -2",  "bucket_cap_bytes"},
-    {"\"torch-2.x\"",             "\"torch-3\"",               "torch-3"         },
-    {"\"no_sync\": true",         "\"no_sync\": 1",            "no_sync"         },
+    {"\"version\": 1",                 "\"version\": 99",                            "newer"           },
+    {"\"name\": \"tiny\",",            "",                                           "name"            },
+    {"\"name\": \"tiny\",",            "\"nmae\": \"tiny\",",                        "name"            },
+    {"\"prefetch_depth\"",             "\"prefetch\"",                               "prefetch"        },
+    {"300000",                         "0",                                          "elements"        },
+    {"300000",                         "1e30",                                       "elements"        },
+    {"300000",                         "-4",                                         "elements"        },
+    {"\"float16\"",                    "\"float8\"",                                 "float8"          },
+    {"\"ready\": 0.25",                "\"ready\": 1.25",                            "ready"           },
+    {"[1, 0]",                         "[1, 1]",                                     "twice"           },
+    {"[1, 0]",                         "[1]",                                        "ready_order"     },
+    {"[1, 0]",                         "[1, 2]",                                     "ready_order"     },
+    {"\"unit\": \"ms\"",               "\"unit\": \"MiB\"",                          "unit"            },
+    {"\"value\": 3,",                  "\"value\": -3,",                             "forward"         },
+    {"\"value\": 3,",                  "\"value\": 1e999,",                          "number"          },
+    {"\"value\": 3,",                  "\"value\": NaN,",                            ""                },
+    {"\"gpus\": 2",                    "\"gpus\": 0",                                "gpus"            },
+    {"\"gpus\": 2",                    "\"gpus\": 1000000000",                       "gpus"            },
+    {"\"gpus\": 2",                    "\"gpus\": 3",                                "rank_compute_s"  },
+    {"\"nodes\": 1",                   "\"nodes\": 3",                               "nodes"           },
+    {"[0.02, 0.021]",                  "[]",                                         "step_s"          },
+    {"[0.02, 0.021]",                  "[0.02, 0]",                                  "step_s"          },
+    {"\"local_batch\": 8, \"for",      "\"local_batch\": 0, \"for",                  "local_batch"     },
+    {"\"bucket_cap_bytes\": 26214400", "\"bucket_cap_bytes\": 0",
+     "bucket_cap_bytes: must be above 0"                                                               },
+    {"\"bucket_cap_bytes\": 26214400", "\"bucket_cap_bytes\": 18446744073709551616",
+     "out of range"                                                                                    },
+    {"\"bucket_cap_bytes\": 2",        "\"bucket_cap_bytes\": -2",                   "bucket_cap_bytes"},
+    {"\"torch-2.x\"",                  "\"torch-3\"",                                "torch-3"         },
+    {"\"no_sync\": true",              "\"no_sync\": 1",                             "no_sync"         },
 };
 
 START_TEST(bad_files)
 {
     bad_file_check(good, &bad[_i], read_and_drop);
+}
+END_TEST
+
+/* More gradients than 63 bits of bytes. */
+START_TEST(sums_do_not_wrap)
+{
+    static const char tensor[] =
+        "{\"name\": \"x\", \"elements\": 281474976710656, \"dtype\": \"float64\", \"ready\": 0},";
+    static const char list[] = "\"gradients\": [";
+    const char *at = strstr(good, list) + sizeof list - 1;
+    enum { COUNT = 5000 };
+    char *text = malloc(sizeof good + COUNT * sizeof tensor);
+    size_t n = (size_t)(at - good);
+    char path[64];
+
+    ck_assert_ptr_nonnull(text);
+    memcpy(text, good, n);
+    for (int i = 0; i < COUNT; i++, n += sizeof tensor - 1)
+        memcpy(text + n, tensor, sizeof tensor);
+    strcpy(text + n, at);
+    bad_file_write(text, strlen(text), path);
+    ck_assert_int_eq(read_and_drop(path), LK_EPARSE);
+    ck_assert_ptr_nonnull(strstr(lk_error_text(), "gradients[4095]: the gradients exceed"));
+    ck_assert_int_eq(unlink(path), 0);
+    free(text);
 }
 END_TEST
 
@@ -159,6 +190,7 @@ Suite *lk_suite_job(void)
     tcase_add_test(c, read_write_read);
     tcase_add_test(c, buckets);
     tcase_add_loop_test(c, bad_files, 0, LK_COUNT(bad));
+    tcase_add_test(c, sums_do_not_wrap);
     tcase_add_test(c, torture);
     suite_add_tcase(s, c);
     return s;
