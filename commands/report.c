@@ -1,0 +1,192 @@
+/* lockstep report: plots of forecasts and runs. */
+#include "base/array.h"
+#include "base/file.h"
+#include "base/forecast.h"
+#include "base/log.h"
+#include "commands/command.h"
+#include "profiler/analysis.h"
+#include "reports/plot.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { OPERANDS_MAX = 64, FORECASTS_MAX = 4 };
+
+struct options {
+    const char *out;
+    const char *title;
+    int64_t step;
+    const char *log;
+};
+
+static const struct lk_option option_rows[] = {
+    {.name = "out",
+     .type = LK_OPT_FILE,
+     .offset = offsetof(struct options, out),
+     .fallback = "report",
+     .help = "directory for the plots; made when it is not there"},
+    {.name = "title",
+     .type = LK_OPT_TEXT,
+     .offset = offsetof(struct options, title),
+     .help = "title of the plots (default: model, hardware and date)"},
+    {.name = "step",
+     .type = LK_OPT_INT,
+     .offset = offsetof(struct options, step),
+     .min = -1,
+     .max = UINT32_MAX,
+     .fallback = "-1",
+     .help = "optimizer step that the timeline shows; -1: the one of median length"},
+    {.name = "log",
+     .type = LK_OPT_TEXT,
+     .offset = offsetof(struct options, log),
+     .fallback = "warn",
+     .help = "log level, or subsystem=level, separated by commas"},
+    {0              }
+};
+
+/* What the operands name. */
+struct input {
+    const char *dirs[OPERANDS_MAX];
+    size_t n_dirs;
+    struct lk_forecast forecasts[FORECASTS_MAX];
+    size_t n_forecasts;
+    struct lk_run_set runs;
+};
+
+static bool ends_with(const char *text, const char *suffix)
+{
+    size_t n = strlen(text), m = strlen(suffix);
+
+    return n >= m && !strcmp(text + n - m, suffix);
+}
+
+static enum lk_status read_input(const char *const *operands, size_t n, struct input *in)
+{
+    enum lk_status st = LK_OK;
+
+    for (size_t i = 0; i < n; i++) {
+        if (!ends_with(operands[i], ".json")) {
+            in->dirs[in->n_dirs++] = operands[i];
+            continue;
+        }
+        if (in->n_forecasts == FORECASTS_MAX)
+            return lk_fail(LK_EUSAGE, "at most %d forecasts fit on one plot", FORECASTS_MAX);
+        LK_TRY(lk_forecast_read(operands[i], &in->forecasts[in->n_forecasts]));
+        in->n_forecasts++;
+    }
+    if (in->n_dirs)
+        LK_TRY(lk_run_set_read(in->dirs, in->n_dirs, &in->runs));
+out:
+    return st;
+}
+
+/* "gpt-nano on cpu of host, 2026-01-31", of the run; its largest run when there are several. */
+static enum lk_status run_title(const struct lk_run *run, char *buf, size_t size)
+{
+    const struct lk_run_info *info = lk_run_about(run);
+    time_t seconds = (time_t)(run->traces[0].base_epoch_ns / LK_NS_PER_S);
+    struct tm tm;
+    char date[32];
+
+    if (!gmtime_r(&seconds, &tm) || !strftime(date, sizeof date, "%Y-%m-%d", &tm))
+        return lk_fail(LK_EPARSE, "%s: the trace has no sensible date", run->dir);
+    snprintf(buf, size, "%s on %s of %s, %s", info->model, info->device, info->host, date);
+    return LK_OK;
+}
+
+static enum lk_status make_title(const struct input *in, const struct options *opt, char *buf,
+                                 size_t size)
+{
+    if (opt->title)
+        snprintf(buf, size, "%s", opt->title);
+    else if (in->runs.n)
+        return run_title(&in->runs.runs[in->runs.n - 1], buf, size);
+    else
+        snprintf(buf, size, "%s on %s", in->forecasts[0].job, in->forecasts[0].cluster);
+    return LK_OK;
+}
+
+static enum lk_status plot_efficiency(const struct input *in, const char *dir, const char *title)
+{
+    const struct lk_forecast *list[FORECASTS_MAX];
+
+    for (size_t i = 0; i < in->n_forecasts; i++)
+        list[i] = &in->forecasts[i];
+    return lk_plot_efficiency(dir, "efficiency", title, list, in->n_forecasts);
+}
+
+/* Waterfall and timeline of the run of the largest world size. */
+static enum lk_status plot_run(const struct input *in, const struct options *opt, const char *title)
+{
+    enum lk_status st = LK_OK;
+    const struct lk_run *run = &in->runs.runs[in->runs.n - 1];
+    const struct lk_run_info *info = lk_run_about(run);
+    const struct lk_run **refs = NULL;
+    struct lk_analysis a = {0};
+    char text[512];
+    size_t n;
+
+    LK_TRY(lk_alloc(&refs, in->runs.n, sizeof(struct lk_run *)));
+    n = lk_analysis_reference(&in->runs, run, refs);
+    LK_TRY(lk_analyze(run, refs, n, &a));
+    snprintf(text, sizeof text, "%s: a step on %d ranks, local batch %d\nideal: %s", title,
+             info->world_size, info->local_batch, a.reference);
+    LK_TRY(lk_plot_waterfall(opt->out, "waterfall", text, a.losses_s));
+    snprintf(text, sizeof text, "%s: one step on %d ranks", title, info->world_size);
+    LK_TRY(lk_plot_timeline(opt->out, "timeline", text, run->traces, run->n, opt->step));
+out:
+    lk_analysis_fini(&a);
+    free(refs);
+    return st;
+}
+
+static enum lk_status report(const char *const *operands, size_t n, const struct options *opt)
+{
+    enum lk_status st = LK_OK;
+    struct input in = {0};
+    char title[256];
+
+    LK_TRY(read_input(operands, n, &in));
+    LK_TRY(make_title(&in, opt, title, sizeof title));
+    if (in.n_forecasts) {
+        LK_TRY(plot_efficiency(&in, opt->out, title));
+        printf("%s/efficiency.svg .png .csv .gp\n", opt->out);
+    }
+    if (in.runs.n) {
+        LK_TRY(plot_run(&in, opt, title));
+        printf("%s/waterfall.svg .png .csv .gp\n%s/timeline.svg .png .csv .gp\n", opt->out,
+               opt->out);
+    }
+out:
+    for (size_t i = 0; i < in.n_forecasts; i++)
+        lk_forecast_fini(&in.forecasts[i]);
+    lk_run_set_fini(&in.runs);
+    return st;
+}
+
+static enum lk_status run(int argc, char **argv)
+{
+    enum lk_status st = LK_OK;
+    struct options opt;
+    const char *operands[OPERANDS_MAX];
+    int n = 0;
+
+    LK_TRY(lk_option_parse(option_rows, &opt, argc, argv, operands, OPERANDS_MAX, &n));
+    LK_TRY(lk_log_configure(opt.log));
+    if (!n) {
+        st = lk_fail(LK_EUSAGE, "what to plot? e.g. lockstep report forecast.json run/");
+        goto out;
+    }
+    LK_TRY(report(operands, (size_t)n, &opt));
+out:
+    return st;
+}
+
+const struct lk_command lk_command_report = {
+    .name = "report",
+    .usage = "FORECAST.json... RUN...",
+    .help = "plots: efficiency curve, waterfall, timeline of a step",
+    .options = option_rows,
+    .run = run,
+};
