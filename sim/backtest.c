@@ -169,21 +169,27 @@ static void set_batch_baselines(const struct lk_job *rest, struct lk_backtest_it
         item->baseline_s[LK_BASELINE_LINE] = y[0] + (y[1] - y[0]) * (b - x[0]) / (x[1] - x[0]);
 }
 
-/* Appends "1, 2, 4" of the rest's counts or batches; names each once, ascending. */
+/* The i-th of what an item was made from: counts of GPUs of the runs, or batches; 0 past the end.
+ */
+static int rest_value(const struct lk_job *rest, bool batches, size_t i)
+{
+    if (batches)
+        return i < rest->n_compute ? rest->compute[i].local_batch : 0;
+    return i < rest->n_runs ? rest->runs[i].gpus : 0;
+}
+
+/* Appends " from 1, 2, 4": each value once, ascending. */
 static void list_rest(const struct lk_job *rest, bool batches, char *buf, size_t size)
 {
     size_t at = strlen(buf);
     int last = 0;
 
     for (;;) {
-        int next = 0;
+        int next = 0, v;
 
-        for (size_t i = 0; i < rest->n_runs; i++) {
-            int v = batches ? rest->runs[i].local_batch : rest->runs[i].gpus;
-
+        for (size_t i = 0; (v = rest_value(rest, batches, i)) > 0; i++)
             if (v > last && (!next || v < next))
                 next = v;
-        }
         if (!next || at >= size)
             return;
         at += (size_t)snprintf(buf + at, size - at, "%s%d", last ? ", " : " from ", next);
@@ -352,7 +358,7 @@ void lk_backtests_fini(struct lk_backtests *b)
 
 /* ---- Error and table ---- */
 
-double lk_backtest_scale_error(const struct lk_backtests *b)
+double lk_backtest_scale_error(const struct lk_backtests *b, size_t *out_n)
 {
     double prior = lk_prior_value(LK_PRIOR_SCALE_ERROR);
     double sum = PRIOR_WEIGHT * prior * prior, n = PRIOR_WEIGHT;
@@ -367,6 +373,7 @@ double lk_backtest_scale_error(const struct lk_backtests *b)
         sum += e * e;
         n++;
     }
+    *out_n = (size_t)(n - PRIOR_WEIGHT);
     return sqrt(sum / n);
 }
 

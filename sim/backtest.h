@@ -39,9 +39,10 @@ void lk_backtests_fini(struct lk_backtests *b); /* zeroes it; safe on a zeroed o
 
 /*
  * The model's relative error a doubling of the ranks, from the scale back-tests: the prior counts
- * as PRIOR_WEIGHT observations. Without any it is the prior.
+ * as two observations. Without any it is the prior. *out_n: how many of these
+ * back-tests there are.
  */
-double lk_backtest_scale_error(const struct lk_backtests *b);
+double lk_backtest_scale_error(const struct lk_backtests *b, size_t *out_n);
 
 /* Predictions against measurements, the baselines' errors beside them. */
 enum lk_status lk_backtest_table(const struct lk_backtests *b, struct lk_table **out);

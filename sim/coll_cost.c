@@ -8,6 +8,7 @@
 #include "base/array.h"
 #include "sim/coll_fit.h"
 #include "sim/curve.h"
+#include "sim/prior.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -186,6 +187,7 @@ static void constants_from_link(struct constants *k, enum lk_link link,
         !lk_quantity_known(&from->latency_s))
         return;
     k->known[link] = true;
+    k->error = fmax(k->error, lk_prior_value(LK_PRIOR_PRESET_ERROR));
     k->k.alpha_s[link] = moved(&from->latency_s, by.time);
     k->k.bandwidth_Bps[link] = moved(&from->bandwidth_Bps, by.rate);
 }

@@ -25,6 +25,26 @@ struct lk_config lk_config_of_run(const struct lk_job_run *r)
                               .cap_bytes = r->cap_bytes};
 }
 
+void lk_config_set_cap(struct lk_config *c, uint64_t cap_bytes)
+{
+    c->cap_bytes = cap_bytes;
+    c->first_bytes = cap_bytes == LK_BUCKET_CAP_BYTES ? LK_BUCKET_FIRST_BYTES : cap_bytes;
+}
+
+struct lk_config lk_config_of_point(const struct lk_forecast_point *p, const struct lk_job *j)
+{
+    struct lk_config c = {.gpus = p->gpus,
+                          .nodes = p->nodes,
+                          .local_batch = p->local_batch,
+                          .accumulation = p->accumulation,
+                          .no_sync = j->no_sync};
+
+    lk_config_set_cap(&c, p->cap_bytes);
+    if (p->cap_bytes == j->cap_bytes)
+        c.first_bytes = j->first_bytes;
+    return c;
+}
+
 enum lk_status lk_config_nodes(const struct lk_cluster *c, int gpus, int *out_nodes)
 {
     int nodes = (gpus - 1) / c->gpus_per_node + 1;

@@ -66,13 +66,6 @@ static struct lk_config base_config(const struct forecast *f)
                               .cap_bytes = j->cap_bytes};
 }
 
-/* A user's cap also limits the first bucket; PyTorch's default cap has its own first limit. */
-static void set_cap(struct lk_config *c, uint64_t cap)
-{
-    c->cap_bytes = cap;
-    c->first_bytes = cap == LK_BUCKET_CAP_BYTES ? LK_BUCKET_FIRST_BYTES : cap;
-}
-
 /* Strong scaling: accumulation from the global batch; a batch above the rank's share shrinks. */
 static enum lk_status split_global(const struct forecast *f, struct lk_config *c)
 {
@@ -140,7 +133,7 @@ static enum lk_status make_grid(struct forecast *f)
                     if (q->n_accumulations)
                         c.accumulation = q->accumulations[a];
                     if (q->n_caps)
-                        set_cap(&c, q->caps[k]);
+                        lk_config_set_cap(&c, q->caps[k]);
                     LK_TRY(add_config(f, c));
                 }
 out:
@@ -487,11 +480,12 @@ enum lk_status lk_predict(const struct lk_job *job, const struct lk_cluster *clu
                                            .draws = request->draws,
                                            .seed = request->seed,
                                            .scale_error = NAN};
+    size_t n_scale;
 
     LK_TRY(check_request(request));
     LK_TRY(make_grid(&f));
     LK_TRY(lk_backtest_all(job, cluster, &options, &backtests));
-    options.scale_error = lk_backtest_scale_error(&backtests);
+    options.scale_error = lk_backtest_scale_error(&backtests, &n_scale);
     LK_TRY(lk_predictor_create(job, cluster, &options, &f.predictor));
     find_reference(&f);
     LK_TRY(set_header(&f));
@@ -500,7 +494,7 @@ enum lk_status lk_predict(const struct lk_job *job, const struct lk_cluster *clu
     LK_TRY(note_losses(&f));
     LK_TRY(note_best(&f));
     LK_TRY(note_knee(&f));
-    LK_TRY(note_assumptions(&f, options.scale_error, backtests.n));
+    LK_TRY(note_assumptions(&f, options.scale_error, n_scale));
     *out = o;
     memset(&o, 0, sizeof o);
 out:

@@ -1,0 +1,114 @@
+/* Cluster files by path, presets by name. */
+#include "commands/find_cluster.h"
+
+#include "base/array.h"
+#include "base/file.h"
+#include "base/option.h"
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const char SUFFIX[] = ".json";
+
+/* Relative to the program: as built in the repository, and as installed in PREFIX/bin. */
+static const char *const beside_program[] = {"../clusters", "../share/lockstep/clusters"};
+
+static bool is_path(const char *name)
+{
+    size_t n = strlen(name), m = strlen(SUFFIX);
+
+    return strchr(name, '/') || (n > m && !strcmp(name + n - m, SUFFIX));
+}
+
+/* The folder of this program, without a slash at its end. */
+static enum lk_status program_dir(char *buf, size_t size)
+{
+    ssize_t n = readlink("/proc/self/exe", buf, size - 1);
+    char *slash;
+
+    if (n < 0)
+        return lk_fail(LK_EIO, "/proc/self/exe: %s", strerror(errno));
+    buf[n] = 0;
+    slash = strrchr(buf, '/');
+    if (slash)
+        *slash = 0;
+    return LK_OK;
+}
+
+/* The i-th folder that may hold presets; freed by the caller; NULL past the last. */
+static enum lk_status folder(size_t i, char **out)
+{
+    enum lk_status st = LK_OK;
+    char program[4096];
+
+    *out = NULL;
+    if (i == 0)
+        return lk_strdup(out, "clusters");
+    if (i > LK_COUNT(beside_program))
+        return LK_OK;
+    LK_TRY(program_dir(program, sizeof program));
+    LK_TRY(lk_path_join(out, program, beside_program[i - 1]));
+out:
+    return st;
+}
+
+/* "no preset 'x'; there are: a, b". */
+static enum lk_status unknown_preset(const char *name)
+{
+    char known[1024] = "";
+    size_t at = 0;
+    char *dir = NULL;
+
+    for (size_t i = 0; folder(i, &dir) == LK_OK && dir; i++) {
+        char **names = NULL;
+        size_t n = 0;
+
+        if (lk_dir_list(dir, SUFFIX, &names, &n) != LK_OK)
+            n = 0;
+        for (size_t k = 0; k < n && at < sizeof known; k++) {
+            int stem = (int)(strlen(names[k]) - strlen(SUFFIX));
+            char word[128];
+
+            snprintf(word, sizeof word, "%.*s", stem, names[k]);
+            if (!strstr(known, word))
+                at += (size_t)snprintf(known + at, sizeof known - at, "%s%s", at ? ", " : "", word);
+        }
+        lk_names_free(names, n);
+        free(dir);
+    }
+    return lk_fail(LK_EUSAGE, "no cluster file and no preset '%s'%s%s", name,
+                   at ? "; presets: " : "; no presets were found", known);
+}
+
+enum lk_status find_cluster(const char *name, struct lk_cluster *out)
+{
+    enum lk_status st = LK_OK;
+    char *dir = NULL, *file = NULL, *path = NULL;
+
+    if (is_path(name) || lk_file_exists(name))
+        return lk_cluster_read(name, out);
+    LK_TRY(lk_asprintf(&file, "%s%s", name, SUFFIX));
+    for (size_t i = 0;; i++) {
+        free(dir);
+        free(path);
+        path = NULL;
+        LK_TRY(folder(i, &dir));
+        if (!dir)
+            break;
+        LK_TRY(lk_path_join(&path, dir, file));
+        if (lk_file_exists(path)) {
+            st = lk_cluster_read(path, out);
+            goto out;
+        }
+    }
+    st = unknown_preset(name);
+out:
+    free(dir);
+    free(file);
+    free(path);
+    return st;
+}

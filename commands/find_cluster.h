@@ -1,0 +1,15 @@
+/* Cluster files by path, presets by name. */
+#ifndef LK_COMMANDS_FIND_CLUSTER_H
+#define LK_COMMANDS_FIND_CLUSTER_H
+
+#include "base/cluster.h"
+#include "base/status.h"
+
+/*
+ * Reads a cluster: a path (it has a slash or ends in .json), or the name of a preset, looked for in
+ * ./clusters, beside the program's build folder, and in the installed share/lockstep/clusters.
+ * LK_EUSAGE lists the presets that there are.
+ */
+enum lk_status find_cluster(const char *name, struct lk_cluster *out);
+
+#endif

@@ -1,0 +1,229 @@
+/* lockstep predict: step time and efficiency at more GPUs and other batches, with interval. */
+#include "base/array.h"
+#include "base/file.h"
+#include "base/forecast.h"
+#include "base/job.h"
+#include "commands/command.h"
+#include "commands/find_cluster.h"
+#include "commands/find_job.h"
+#include "reports/print.h"
+#include "sim/forecast.h"
+#include "sim/simulate.h"
+
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+struct options {
+    struct lk_ints gpus, local_batches, accumulations;
+    struct lk_sizes caps;
+    int64_t global_batch;
+    const char *cluster;
+    double level;
+    int64_t draws, seed;
+    const char *out, *csv, *trace;
+    int64_t trace_steps;
+    int format;
+};
+
+static const struct lk_option rows[] = {
+    {.name = "gpus",
+     .type = LK_OPT_INTS,
+     .offset = offsetof(struct options, gpus),
+     .min = 1,
+     .max = 1 << 20,
+     .group = "configurations",
+     .help = "counts of GPUs (ranks) to predict; required"},
+    {.name = "local-batch",
+     .type = LK_OPT_INTS,
+     .offset = offsetof(struct options, local_batches),
+     .min = 1,
+     .max = 1 << 30,
+     .help = "local batches, samples; default: the job's"},
+    {.name = "accumulation",
+     .type = LK_OPT_INTS,
+     .offset = offsetof(struct options, accumulations),
+     .min = 1,
+     .max = 1 << 20,
+     .help = "micro-batches a step; default: the job's"},
+    {.name = "bucket-cap",
+     .type = LK_OPT_SIZES,
+     .offset = offsetof(struct options, caps),
+     .min = 1,
+     .max = 1e12,
+     .help = "bucket caps, bytes; default: the job's"},
+    {.name = "global-batch",
+     .type = LK_OPT_INT,
+     .offset = offsetof(struct options, global_batch),
+     .min = 1,
+     .max = 1e12,
+     .help = "strong scaling: samples a step, whatever the GPUs"},
+    {.name = "cluster",
+     .type = LK_OPT_TEXT,
+     .offset = offsetof(struct options, cluster),
+     .group = "model",
+     .help = "cluster file or name of a preset, in place of the operand"},
+    {.name = "level",
+     .type = LK_OPT_REAL,
+     .offset = offsetof(struct options, level),
+     .min = 0.5,
+     .max = 0.99,
+     .fallback = "0.9",
+     .help = "share that the intervals are to hold"},
+    {.name = "draws",
+     .type = LK_OPT_INT,
+     .offset = offsetof(struct options, draws),
+     .min = 20,
+     .max = 100000,
+     .fallback = "200",
+     .help = "draws behind an interval"},
+    {.name = "seed",
+     .type = LK_OPT_INT,
+     .offset = offsetof(struct options, seed),
+     .min = 0,
+     .max = 1e15,
+     .fallback = "1",
+     .help = "seed of all draws: the same seed gives the same bytes"},
+    {.name = "out",
+     .type = LK_OPT_FILE,
+     .offset = offsetof(struct options, out),
+     .group = "output",
+     .help = "write the forecast here (JSON)"},
+    {.name = "csv",
+     .type = LK_OPT_FILE,
+     .offset = offsetof(struct options, csv),
+     .help = "write its points here (CSV)"},
+    {.name = "trace",
+     .type = LK_OPT_FILE,
+     .offset = offsetof(struct options, trace),
+     .help = "simulate the first configuration and write its traces to this folder"},
+    {.name = "trace-steps",
+     .type = LK_OPT_INT,
+     .offset = offsetof(struct options, trace_steps),
+     .min = 1,
+     .max = 100000,
+     .fallback = "20",
+     .help = "steady-state steps in these traces"},
+    {.name = "format",
+     .type = LK_OPT_CHOICE,
+     .offset = offsetof(struct options, format),
+     .choices = lk_format_names,
+     .fallback = "text",
+     .help = "of the tables on standard output"},
+    {0                           }
+};
+
+/* The lists as the request wants them. */
+struct lists {
+    int gpus[LK_OPTION_LIST_MAX], batches[LK_OPTION_LIST_MAX], accumulations[LK_OPTION_LIST_MAX];
+};
+
+static size_t narrow(const struct lk_ints *from, int *to)
+{
+    for (int i = 0; i < from->n; i++)
+        to[i] = (int)from->v[i];
+    return (size_t)from->n;
+}
+
+static void make_request(const struct options *o, struct lists *l, struct lk_predict_request *q)
+{
+    *q = (struct lk_predict_request){.gpus = l->gpus,
+                                     .n_gpus = narrow(&o->gpus, l->gpus),
+                                     .local_batches = l->batches,
+                                     .n_local_batches = narrow(&o->local_batches, l->batches),
+                                     .accumulations = l->accumulations,
+                                     .n_accumulations = narrow(&o->accumulations, l->accumulations),
+                                     .caps = o->caps.v,
+                                     .n_caps = (size_t)o->caps.n,
+                                     .global_batch = o->global_batch,
+                                     .level = o->level,
+                                     .draws = (int)o->draws,
+                                     .seed = (uint64_t)o->seed};
+}
+
+static enum lk_status print(const struct options *o, const struct lk_forecast *f)
+{
+    enum lk_status st = LK_OK;
+    struct lk_table *tables[3] = {NULL};
+    size_t n = 0;
+
+    LK_TRY(lk_forecast_table(f, &tables[n++]));
+    if (f->n_backtests)
+        LK_TRY(lk_forecast_backtest_table(f, &tables[n++]));
+    LK_TRY(lk_forecast_loss_table(f, &tables[n++]));
+    if (o->csv)
+        LK_TRY(lk_report_table(tables[0], LK_FORMAT_CSV, o->csv));
+    LK_TRY(lk_report_tables((const struct lk_table *const *)tables, n, (enum lk_format)o->format,
+                            "-"));
+out:
+    for (size_t i = 0; i < LK_COUNT(tables); i++)
+        lk_table_destroy(tables[i]);
+    return st;
+}
+
+/* The traces of the first point, as the engine sees it. */
+static enum lk_status write_trace(const struct options *o, const struct lk_job *job,
+                                  const struct lk_cluster *cluster, const struct lk_forecast *f)
+{
+    const struct lk_forecast_point *p = &f->points[0];
+    struct lk_sim_request q = {.steps = (int)o->trace_steps, .seed = (uint64_t)o->seed};
+    struct lk_config c = lk_config_of_point(p, job);
+
+    return lk_simulate_trace(job, cluster, &c, &q, o->trace, NULL);
+}
+
+static enum lk_status parse(int argc, char **argv, struct options *o, const char **operands)
+{
+    enum lk_status st = LK_OK;
+    int n = 0;
+
+    LK_TRY(lk_option_parse(rows, o, argc, argv, operands, 2, &n));
+    if (n < 1)
+        return lk_fail(LK_EUSAGE, "which job? Usage: lockstep predict JOB CLUSTER --gpus N,...");
+    if (n < 2 && !o->cluster)
+        return lk_fail(LK_EUSAGE, "which cluster? Give a cluster file or a preset's name");
+    if (n == 2 && o->cluster)
+        return lk_fail(LK_EUSAGE, "two clusters: '%s' and --cluster=%s", operands[1], o->cluster);
+    if (!o->gpus.n)
+        return lk_fail(LK_EUSAGE, "--gpus is missing: the counts to predict, e.g. --gpus=1,2,4");
+    if (n < 2)
+        operands[1] = o->cluster;
+out:
+    return st;
+}
+
+static enum lk_status run(int argc, char **argv)
+{
+    enum lk_status st = LK_OK;
+    struct options o;
+    struct lists lists;
+    const char *operands[2] = {NULL};
+    struct lk_job job = {0};
+    struct lk_cluster cluster = {0};
+    struct lk_predict_request request;
+    struct lk_forecast forecast = {0};
+
+    LK_TRY(parse(argc, argv, &o, operands));
+    LK_TRY(find_job(operands[0], &job));
+    LK_TRY(find_cluster(operands[1], &cluster));
+    make_request(&o, &lists, &request);
+    LK_TRY(lk_predict(&job, &cluster, &request, &forecast));
+    if (o.out)
+        LK_TRY(lk_forecast_write(o.out, &forecast));
+    if (o.trace)
+        LK_TRY(write_trace(&o, &job, &cluster, &forecast));
+    LK_TRY(print(&o, &forecast));
+out:
+    lk_forecast_fini(&forecast);
+    lk_cluster_fini(&cluster);
+    lk_job_fini(&job);
+    return st;
+}
+
+const struct lk_command lk_command_predict = {
+    .name = "predict",
+    .usage = "JOB CLUSTER",
+    .help = "efficiency at more GPUs and other batches, with an interval",
+    .options = rows,
+    .run = run,
+};

@@ -1,0 +1,121 @@
+/* lockstep validate: predicts the runs given from the smaller of them, and prints the errors. */
+#include "base/array.h"
+#include "base/job.h"
+#include "commands/command.h"
+#include "commands/find_cluster.h"
+#include "commands/find_job.h"
+#include "reports/print.h"
+#include "sim/backtest.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <string.h>
+
+struct options {
+    const char *cluster, *out;
+    double level;
+    int64_t draws, seed;
+    int format;
+};
+
+static const struct lk_option rows[] = {
+    {.name = "cluster",
+     .type = LK_OPT_TEXT,
+     .offset = offsetof(struct options, cluster),
+     .group = "model",
+     .help = "cluster file of the machine that the runs were made on; required"},
+    {.name = "level",
+     .type = LK_OPT_REAL,
+     .offset = offsetof(struct options, level),
+     .min = 0.5,
+     .max = 0.99,
+     .fallback = "0.9",
+     .help = "share that the intervals are to hold"},
+    {.name = "draws",
+     .type = LK_OPT_INT,
+     .offset = offsetof(struct options, draws),
+     .min = 20,
+     .max = 100000,
+     .fallback = "200",
+     .help = "draws behind an interval"},
+    {.name = "seed",
+     .type = LK_OPT_INT,
+     .offset = offsetof(struct options, seed),
+     .min = 0,
+     .max = 1e15,
+     .fallback = "1",
+     .help = "seed of all draws"},
+    {.name = "out",
+     .type = LK_OPT_FILE,
+     .offset = offsetof(struct options, out),
+     .group = "output",
+     .help = "write the table here, too (CSV)"},
+    {.name = "format",
+     .type = LK_OPT_CHOICE,
+     .offset = offsetof(struct options, format),
+     .choices = lk_format_names,
+     .fallback = "text",
+     .help = "of the table on standard output"},
+    {0                      }
+};
+
+enum { RUNS_MAX = 256 };
+
+static enum lk_status print(const struct options *o, const struct lk_backtests *b)
+{
+    enum lk_status st = LK_OK;
+    struct lk_table *table = NULL;
+
+    LK_TRY(lk_backtest_table(b, &table));
+    if (o->out)
+        LK_TRY(lk_report_table(table, LK_FORMAT_CSV, o->out));
+    LK_TRY(lk_report_table(table, (enum lk_format)o->format, "-"));
+out:
+    lk_table_destroy(table);
+    return st;
+}
+
+static enum lk_status run(int argc, char **argv)
+{
+    enum lk_status st = LK_OK;
+    struct options o;
+    const char *operands[RUNS_MAX];
+    int n = 0;
+    struct lk_job job = {0};
+    struct lk_cluster cluster = {0};
+    struct lk_backtests tests = {0};
+
+    LK_TRY(lk_option_parse(rows, &o, argc, argv, operands, RUNS_MAX, &n));
+    if (!n)
+        return lk_fail(LK_EUSAGE,
+                       "which runs? Usage: lockstep validate RUN... --cluster cluster.json");
+    if (!o.cluster)
+        return lk_fail(LK_EUSAGE, "--cluster is missing: what `lockstep calibrate` wrote");
+    LK_TRY(find_job_of_runs(operands, (size_t)n, &job));
+    LK_TRY(find_cluster(o.cluster, &cluster));
+    LK_TRY(lk_backtest_all(
+        &job, &cluster,
+        &(struct lk_predictor_options){
+            .level = o.level, .draws = (int)o.draws, .seed = (uint64_t)o.seed, .scale_error = NAN},
+        &tests));
+    LK_TRY(print(&o, &tests));
+    if (!tests.n)
+        st = lk_fail(LK_EEVIDENCE,
+                     "nothing to hold out in job %s: runs at two or more counts of GPUs on this "
+                     "cluster, or compute at three or more local batches, are needed. The cheapest "
+                     "run that would supply it: lockstep run --scaling 1,2 with this model",
+                     job.name);
+out:
+    lk_backtests_fini(&tests);
+    lk_cluster_fini(&cluster);
+    lk_job_fini(&job);
+    return st;
+}
+
+const struct lk_command lk_command_validate = {
+    .name = "validate",
+    .usage = "RUN... --cluster CLUSTER",
+    .help = "predict the runs given from the smaller of them; print the error",
+    .options = rows,
+    .run = run,
+};
