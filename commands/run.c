@@ -33,7 +33,7 @@
 #include <unistd.h>
 
 /* From a rank's failure to SIGTERM for the others, which the verdict should have stopped. */
-#define GRACE_NS (5 * LK_NS_PER_S)
+#define GRACE_NS (2 * LK_NS_PER_S)
 
 struct launcher {
     const struct run_options *options;

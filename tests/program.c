@@ -107,13 +107,12 @@ void program_fini(struct program *p)
     memset(p, 0, sizeof *p);
 }
 
-/* Process group and state of a process; false when it is gone. */
-static bool process_group(const char *pid, pid_t *group, char *state)
+/* Process group of a process; false when it is gone. */
+static bool process_group(const char *pid, pid_t *group)
 {
     char path[64];
     char text[512];
     const char *after;
-    long parent;
     long pgrp;
     FILE *f;
     size_t n;
@@ -126,13 +125,13 @@ static bool process_group(const char *pid, pid_t *group, char *state)
     fclose(f);
     text[n] = '\0';
     after = strrchr(text, ')'); /* the name before it may hold anything */
-    if (!after || sscanf(after, ") %c %ld %ld", state, &parent, &pgrp) != 3)
+    if (!after || sscanf(after, ") %*c %*d %ld", &pgrp) != 1)
         return false;
     *group = (pid_t)pgrp;
     return true;
 }
 
-/* Calls see for every live process of the group until it returns false. */
+/* Calls see for every process of the group until it returns false. */
 static void each_process(pid_t group, bool (*see)(pid_t pid, void *ctx), void *ctx)
 {
     DIR *proc = opendir("/proc");
@@ -141,10 +140,9 @@ static void each_process(pid_t group, bool (*see)(pid_t pid, void *ctx), void *c
     ck_assert_ptr_nonnull(proc);
     while ((entry = readdir(proc)) != NULL) {
         pid_t of;
-        char state;
 
-        if (!isdigit((unsigned char)entry->d_name[0]) ||
-            !process_group(entry->d_name, &of, &state) || of != group || state == 'Z')
+        if (!isdigit((unsigned char)entry->d_name[0]) || !process_group(entry->d_name, &of) ||
+            of != group)
             continue;
         if (!see((pid_t)strtol(entry->d_name, NULL, 10), ctx))
             break;
@@ -165,15 +163,16 @@ int program_left(const struct program *p, int limit_s)
     int n;
 
     for (;;) {
+        /* A process whose main thread is a zombie may live on in its other threads: only one that
+         * was waited for is gone. */
+        while (waitpid(-p->pid, NULL, WNOHANG) > 0)
+            ;
         n = 0;
         each_process(p->pid, count, &n);
         if (n == 0 || lk_deadline_left_ns(end) == 0)
-            break;
+            return n;
         nap();
     }
-    while (waitpid(-p->pid, NULL, WNOHANG) > 0) /* adopted orphans */
-        ;
-    return n;
 }
 
 struct wanted {

@@ -1,0 +1,482 @@
+/*
+ * lockstep run when things go wrong: ranks and launchers killed, stopped, missing; ports, files and
+ * disks that are not what they should be. Whatever happens: no process is left, the exit code and
+ * the message are right, and what was recorded can be read.
+ */
+#include "base/array.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/rng.h"
+#include "base/trace.h"
+#include "profiler/convert.h"
+#include "tests/program.h"
+#include "tests/scratch.h"
+
+#include <arpa/inet.h>
+#include <check.h>
+#include <fcntl.h>
+#include <netinet/in.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+Suite *lk_suite_run_faults(void);
+
+/* Some five seconds of steps, unless something happens. */
+#define LONG                                                                                       \
+    "--model=gpt --layers=1 --heads=2 --channels=16 --context=8 --vocab=32 --samples=4096 "        \
+    "--no-pin -b2 --prefetch=0 --input-delay=50ms --steps=100 "
+#define SHORT                                                                                      \
+    "--model=gpt --layers=1 --heads=2 --channels=16 --context=8 --vocab=32 --samples=4096 "        \
+    "--no-pin -b2 --prefetch=0 --steps=5 --warmup=1 "
+
+static char *dir;
+
+static void setup(void)
+{
+    dir = scratch_create();
+}
+
+static void teardown(void)
+{
+    scratch_remove(dir);
+}
+
+static void assert_says(const struct program *p, const char *words)
+{
+    ck_assert_msg(strstr(p->err, words) != NULL, "no '%s' in:\n%s", words, p->err);
+}
+
+/* Error lines of the program: the run's failure is told once, not by every rank. */
+static int error_lines(const struct program *p)
+{
+    int n = 0;
+
+    for (const char *at = p->err; (at = strstr(at, "lockstep run: ")) != NULL; at++)
+        n++;
+    return n;
+}
+
+/* ---- Killed at random times ---- */
+
+enum { RANKS = 3, KILLS = 24, LAUNCHER = RANKS };
+
+/* All that was recorded reads back, and says that it is not the whole; returns how many ranks. */
+static size_t check_traces(const char *part)
+{
+    struct lk_trace *traces = NULL;
+    char **spans = NULL;
+    size_t n_spans;
+    size_t n = 0;
+
+    ck_assert_msg(lk_dir_list(part, ".spans", &spans, &n_spans) == LK_OK, "%s", lk_error_text());
+    lk_names_free(spans, n_spans);
+    ck_assert_uint_eq(n_spans, 0);
+    if (lk_traces_read(part, &traces, &n) != LK_OK)
+        return 0;
+    for (size_t i = 0; i < n; i++)
+        ck_assert_msg(traces[i].truncated, "rank %d", traces[i].info.rank);
+    lk_traces_free(traces, n);
+    return n;
+}
+
+static bool any_spans(const char *part)
+{
+    char **spans = NULL;
+    size_t n = 0;
+
+    if (lk_dir_list(part, ".spans", &spans, &n) != LK_OK)
+        return false;
+    lk_names_free(spans, n);
+    return n > 0;
+}
+
+START_TEST(killed)
+{
+    struct lk_rng g = lk_rng_init(2026, (uint64_t)_i);
+    int victim = _i % (RANKS + 1);
+    /* From the rank's exec to the middle of its steps. */
+    uint64_t delay_ns = lk_rng_below(&g, 700 * LK_NS_PER_MS);
+    char *part = scratch_path(dir, "run/k3-b2-a1-r0");
+    struct program p;
+    pid_t pid;
+
+    program_start(&p, dir, NULL, NULL, "run -n%d --timeout=10s --out=%s/run " LONG, RANKS, dir);
+    pid = program_rank(&p, victim == LAUNCHER ? RANKS - 1 : victim, 20);
+    ck_assert_int_gt(pid, 0);
+    lk_sleep_until_ns(lk_monotonic_ns() + delay_ns);
+    ck_assert_int_eq(kill(victim == LAUNCHER ? p.pid : pid, SIGKILL), 0);
+    program_wait(&p, 60);
+    ck_assert_int_eq(program_left(&p, 20), 0);
+    if (victim == LAUNCHER) {
+        ck_assert_int_eq(p.signal, SIGKILL);
+        if (any_spans(part)) /* nobody was left to do it */
+            ck_assert_msg(lk_convert_run(part, NULL) == LK_OK, "%s", lk_error_text());
+    } else {
+        char who[64];
+
+        snprintf(who, sizeof who, "rank %d", victim);
+        ck_assert_int_eq(p.code, 1);
+        assert_says(&p, who);
+        assert_says(&p, "killed by signal 9");
+        ck_assert_int_eq(error_lines(&p), 1);
+    }
+    check_traces(part);
+    free(part);
+    program_fini(&p);
+}
+END_TEST
+
+/* Half a second into the steps, every rank has something to show. */
+START_TEST(killed_traces_have_the_steps)
+{
+    char *part = scratch_path(dir, "run/k3-b2-a1-r0");
+    struct lk_trace *traces = NULL;
+    struct program p;
+    size_t n;
+    pid_t pid;
+
+    program_start(&p, dir, NULL, NULL, "run -n%d --timeout=10s --out=%s/run " LONG, RANKS, dir);
+    pid = program_rank(&p, 1, 20);
+    ck_assert_int_gt(pid, 0);
+    lk_sleep_until_ns(lk_monotonic_ns() + 2 * LK_NS_PER_S);
+    ck_assert_int_eq(kill(pid, SIGKILL), 0);
+    program_wait(&p, 60);
+    ck_assert_int_eq(p.code, 1);
+    ck_assert_uint_eq(check_traces(part), RANKS);
+    ck_assert_int_eq(lk_traces_read(part, &traces, &n), LK_OK);
+    for (size_t r = 0; r < n; r++) {
+        size_t steps = 0;
+
+        for (size_t i = 0; i < traces[r].n_spans; i++)
+            steps += traces[r].spans[i].span.kind == LK_SPAN_STEP;
+        ck_assert_uint_ge(steps, 2);
+    }
+    lk_traces_free(traces, n);
+    ck_assert_int_eq(program_left(&p, 20), 0);
+    free(part);
+    program_fini(&p);
+}
+END_TEST
+
+static const int stop_signals[] = {SIGTERM, SIGINT, SIGHUP};
+
+START_TEST(launcher_told_to_stop)
+{
+    char *part = scratch_path(dir, "run/k3-b2-a1-r0");
+    struct program p;
+
+    program_start(&p, dir, NULL, NULL, "run -n%d --timeout=10s --out=%s/run " LONG, RANKS, dir);
+    ck_assert_int_gt(program_rank(&p, 2, 20), 0);
+    lk_sleep_until_ns(lk_monotonic_ns() + LK_NS_PER_S);
+    ck_assert_int_eq(kill(p.pid, stop_signals[_i]), 0);
+    program_wait(&p, 60);
+    ck_assert_int_eq(p.code, 1);
+    ck_assert_int_eq(program_left(&p, 20), 0);
+    check_traces(part);
+    free(part);
+    program_fini(&p);
+}
+END_TEST
+
+/* A rank that stands still: the others give up after the timeout, and it is killed. */
+START_TEST(stopped)
+{
+    char *part = scratch_path(dir, "run/k3-b2-a1-r0");
+    char who[64];
+    struct program p;
+    pid_t pid;
+
+    program_start(&p, dir, NULL, NULL, "run -n%d --timeout=1s --out=%s/run " LONG, RANKS, dir);
+    pid = program_rank(&p, _i, 20);
+    ck_assert_int_gt(pid, 0);
+    lk_sleep_until_ns(lk_monotonic_ns() + LK_NS_PER_S);
+    ck_assert_int_eq(kill(pid, SIGSTOP), 0);
+    program_wait(&p, 60);
+    ck_assert_int_eq(p.code, 1);
+    ck_assert_int_eq(program_left(&p, 20), 0);
+    snprintf(who, sizeof who, "rank %d", _i);
+    assert_says(&p, who);
+    ck_assert_int_eq(error_lines(&p), 1);
+    check_traces(part);
+    free(part);
+    program_fini(&p);
+}
+END_TEST
+
+/* ---- Under another launcher ---- */
+
+struct foreign {
+    int rank, world_size, port;
+};
+
+static void set_number(const char *name, int value)
+{
+    char text[16];
+
+    snprintf(text, sizeof text, "%d", value);
+    if (setenv(name, text, 1))
+        _exit(125);
+}
+
+static void as_rank(void *ctx)
+{
+    const struct foreign *f = ctx;
+
+    set_number("RANK", f->rank);
+    set_number("LOCAL_RANK", f->rank);
+    set_number("WORLD_SIZE", f->world_size);
+    set_number("LOCAL_WORLD_SIZE", f->world_size);
+    set_number("MASTER_PORT", f->port);
+    setenv("MASTER_ADDR", "127.0.0.1", 1);
+}
+
+/* A listening socket on a free port; closing it frees the port. */
+static int listen_somewhere(int *port)
+{
+    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
+    socklen_t size = sizeof a;
+    int fd = socket(AF_INET, SOCK_STREAM, 0);
+
+    ck_assert_int_ge(fd, 0);
+    ck_assert_int_eq(bind(fd, (struct sockaddr *)&a, sizeof a), 0);
+    ck_assert_int_eq(listen(fd, 1), 0);
+    ck_assert_int_eq(getsockname(fd, (struct sockaddr *)&a, &size), 0);
+    *port = ntohs(a.sin_port);
+    return fd;
+}
+
+START_TEST(ranks_of_a_foreign_launcher)
+{
+    struct foreign f[2] = {
+        {.rank = 0, .world_size = 2},
+        {.rank = 1, .world_size = 2}
+    };
+    struct lk_trace *traces = NULL;
+    struct program p[2];
+    char *sub[2];
+    char *out = scratch_path(dir, "run");
+    size_t n;
+
+    close(listen_somewhere(&f[0].port));
+    f[1].port = f[0].port;
+    for (int r = 0; r < 2; r++) {
+        ck_assert_int_eq(lk_asprintf(&sub[r], "%s/rank%d", dir, r), LK_OK);
+        ck_assert_int_eq(lk_mkdirs(sub[r]), LK_OK);
+        program_start(&p[r], sub[r], as_rank, &f[r], "run --timeout=20s --out=%s " SHORT, out);
+    }
+    for (int r = 0; r < 2; r++) {
+        program_wait(&p[r], 60);
+        ck_assert_msg(p[r].code == 0, "rank %d: %s", r, p[r].err);
+    }
+    ck_assert_msg(lk_traces_read(out, &traces, &n) == LK_OK, "%s", lk_error_text());
+    ck_assert_uint_eq(n, 2);
+    ck_assert(!traces[0].truncated && !traces[1].truncated);
+    lk_traces_free(traces, n);
+    for (int r = 0; r < 2; r++) {
+        program_fini(&p[r]);
+        free(sub[r]);
+    }
+    free(out);
+}
+END_TEST
+
+START_TEST(rank_that_never_arrives)
+{
+    struct foreign f = {.rank = 0, .world_size = 2};
+    struct program p;
+
+    close(listen_somewhere(&f.port));
+    program_start(&p, dir, as_rank, &f, "run --timeout=1s --out=%s/run " SHORT, dir);
+    program_wait(&p, 60);
+    ck_assert_int_eq(p.code, 1);
+    assert_says(&p, "rank 1");
+    program_fini(&p);
+}
+END_TEST
+
+START_TEST(port_in_use)
+{
+    struct foreign f = {.rank = 0, .world_size = 2};
+    int fd = listen_somewhere(&f.port);
+    char port[16];
+    struct program p;
+
+    program_start(&p, dir, as_rank, &f, "run --timeout=1s --out=%s/run " SHORT, dir);
+    program_wait(&p, 60);
+    ck_assert_int_eq(p.code, 1);
+    snprintf(port, sizeof port, "%d", f.port);
+    assert_says(&p, port);
+    assert_says(&p, "in use");
+    close(fd);
+    program_fini(&p);
+}
+END_TEST
+
+START_TEST(foreign_launcher_needs_out)
+{
+    struct foreign f = {.rank = 0, .world_size = 1};
+    struct program p;
+
+    close(listen_somewhere(&f.port));
+    program_start(&p, dir, as_rank, &f, "run " SHORT);
+    program_wait(&p, 60);
+    ck_assert_int_eq(p.code, 2);
+    assert_says(&p, "--out");
+    program_fini(&p);
+}
+END_TEST
+
+/* ---- Files and disks ---- */
+
+static void write_text(const char *path, const char *text)
+{
+    FILE *f = fopen(path, "wb");
+
+    ck_assert_ptr_nonnull(f);
+    ck_assert_int_ge(fputs(text, f), 0);
+    ck_assert_int_eq(fclose(f), 0);
+}
+
+START_TEST(missing_data)
+{
+    struct program p;
+
+    program_run(&p, dir, 1, "run -n2 --data=%s/nothing --out=%s/run --model=gpt-nano", dir, dir);
+    assert_says(&p, "nothing");
+    ck_assert_int_eq(error_lines(&p), 1);
+    program_fini(&p);
+}
+END_TEST
+
+START_TEST(data_too_short)
+{
+    char *path = scratch_path(dir, "short");
+    struct program p;
+
+    write_text(path, "too short");
+    program_run(&p, dir, 1, "run -n2 --data=%s --out=%s/run --model=gpt-nano", path, dir);
+    assert_says(&p, "9 bytes are too few");
+    ck_assert_int_eq(error_lines(&p), 1);
+    free(path);
+    program_fini(&p);
+}
+END_TEST
+
+START_TEST(bad_weights)
+{
+    char *path = scratch_path(dir, "weights");
+    struct program p;
+
+    write_text(path, "{}\n");
+    program_run(&p, dir, 1, "run -n2 --import=%s --out=%s/run " SHORT, path, dir);
+    assert_says(&p, path);
+    ck_assert_int_eq(error_lines(&p), 1);
+    free(path);
+    program_fini(&p);
+}
+END_TEST
+
+START_TEST(directory_not_empty)
+{
+    char *out = scratch_path(dir, "run");
+    char *file = scratch_path(dir, "run/precious");
+    struct program p;
+
+    ck_assert_int_eq(lk_mkdirs(out), LK_OK);
+    write_text(file, "do not touch");
+    program_run(&p, dir, 2, "run --out=%s " SHORT, out);
+    assert_says(&p, "not empty");
+    ck_assert(lk_file_exists(file));
+    free(out);
+    free(file);
+    program_fini(&p);
+}
+END_TEST
+
+/* No file may grow beyond 64 KiB: to the program this is what a full disk is. */
+static void small_files(void *ctx)
+{
+    const struct rlimit limit = {65536, 65536};
+
+    (void)ctx;
+    signal(SIGXFSZ, SIG_IGN);
+    if (setrlimit(RLIMIT_FSIZE, &limit))
+        _exit(125);
+}
+
+static bool ends_with_tmp(const char *name)
+{
+    return strstr(name, ".tmp.") != NULL;
+}
+
+START_TEST(disk_full)
+{
+    char *part = scratch_path(dir, "run/k2-b2-a1-r0");
+    char **names = NULL;
+    struct program p;
+    size_t n;
+
+    program_start(&p, dir, small_files, NULL, "run -n2 --out=%s/run " SHORT, dir);
+    program_wait(&p, 60);
+    ck_assert_int_eq(p.code, 1);
+    assert_says(&p, ".spans");
+    ck_assert_int_eq(error_lines(&p), 1);
+    ck_assert_int_eq(lk_dir_list(part, "", &names, &n), LK_OK);
+    for (size_t i = 0; i < n; i++)
+        ck_assert_msg(!ends_with_tmp(names[i]), "%s was left", names[i]);
+    lk_names_free(names, n);
+    free(part);
+    program_fini(&p);
+}
+END_TEST
+
+static void output_to_full_device(void *ctx)
+{
+    int fd = open("/dev/full", O_WRONLY);
+
+    (void)ctx;
+    if (fd < 0 || dup2(fd, STDOUT_FILENO) < 0)
+        _exit(125);
+}
+
+START_TEST(results_that_cannot_be_written)
+{
+    struct program p;
+
+    program_start(&p, dir, output_to_full_device, NULL, "run --out=%s/run " SHORT, dir);
+    program_wait(&p, 60);
+    ck_assert_int_eq(p.code, 1);
+    assert_says(&p, "No space left");
+    program_fini(&p);
+}
+END_TEST
+
+Suite *lk_suite_run_faults(void)
+{
+    Suite *s = suite_create("run_faults");
+    TCase *c = tcase_create("run_faults");
+
+    tcase_add_checked_fixture(c, setup, teardown);
+    tcase_set_timeout(c, 240);
+    tcase_add_loop_test(c, killed, 0, KILLS);
+    tcase_add_test(c, killed_traces_have_the_steps);
+    tcase_add_loop_test(c, launcher_told_to_stop, 0, LK_COUNT(stop_signals));
+    tcase_add_loop_test(c, stopped, 0, RANKS);
+    tcase_add_test(c, ranks_of_a_foreign_launcher);
+    tcase_add_test(c, rank_that_never_arrives);
+    tcase_add_test(c, port_in_use);
+    tcase_add_test(c, foreign_launcher_needs_out);
+    tcase_add_test(c, missing_data);
+    tcase_add_test(c, data_too_short);
+    tcase_add_test(c, bad_weights);
+    tcase_add_test(c, directory_not_empty);
+    tcase_add_test(c, disk_full);
+    tcase_add_test(c, results_that_cannot_be_written);
+    suite_add_tcase(s, c);
+    return s;
+}
