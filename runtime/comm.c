@@ -81,6 +81,11 @@ int lk_comm_world_size(const struct lk_comm *c)
     return c->world_size;
 }
 
+bool lk_comm_has(const struct lk_comm *c, enum lk_coll coll, enum lk_algo algo)
+{
+    return algo == LK_ALGO_AUTO || !c->ops->has || c->ops->has(c, coll, algo);
+}
+
 /* Parts of `count` elements that the buffer of a collective has. */
 static size_t parts(enum lk_coll coll, int world_size)
 {
@@ -111,6 +116,9 @@ static enum lk_status check_call(const struct lk_comm *c, const struct lk_coll_c
     if (call->coll == LK_BROADCAST && (call->root < 0 || call->root >= c->world_size))
         return lk_fail(LK_EUSAGE, "there is no rank %d of %d to broadcast from", call->root,
                        c->world_size);
+    if (!lk_comm_has(c, call->coll, call->algo))
+        return lk_fail(LK_EUNSUPPORTED, "%s has no %s for it", c->ops->name,
+                       lk_algo_name(call->algo));
     return LK_OK;
 }
 

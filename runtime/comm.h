@@ -18,6 +18,7 @@
 #include "runtime/device.h"
 #include "runtime/store.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -40,6 +41,8 @@ void lk_comm_close(struct lk_comm *c); /* NULL is legal */
 const char *lk_comm_name(const struct lk_comm *c);
 int lk_comm_rank(const struct lk_comm *c);
 int lk_comm_world_size(const struct lk_comm *c);
+/* Whether the communicator can do a collective by an algorithm; AUTO always. */
+bool lk_comm_has(const struct lk_comm *c, enum lk_coll coll, enum lk_algo algo);
 
 /* One collective. Sum is the only reduction: averaging is the caller's (runtime/reducer.h). */
 struct lk_coll_call {
@@ -74,6 +77,8 @@ struct lk_comm_ops {
     /* Runs a call to its end on the calling thread; seq numbers the calls from 0. */
     enum lk_status (*run)(struct lk_comm *c, const struct lk_coll_call *call, uint64_t seq);
     void (*close)(struct lk_comm *c);
+    /* (optional) As lk_comm_has, for algorithms other than AUTO; NULL: all. */
+    bool (*has)(const struct lk_comm *c, enum lk_coll coll, enum lk_algo algo);
 };
 struct lk_comm { /* first member of a backend's own struct */
     const struct lk_comm_ops *ops;

@@ -73,6 +73,14 @@ static const struct {
 /* A broadcast as a tree sends log2(ranks) copies from the root, as a chain one. */
 static const size_t broadcast_tree_bytes = 64 << 10;
 
+static bool tcp_has(const struct lk_comm *c, enum lk_coll coll, enum lk_algo algo)
+{
+    (void)c;
+    if (algo == LK_ALGO_TREE)
+        return coll == LK_ALL_REDUCE || coll == LK_BROADCAST || coll == LK_BARRIER;
+    return coll != LK_BARRIER;
+}
+
 static enum lk_algo choose(const struct lk_coll_call *call, int world_size, size_t bytes)
 {
     if (call->algo != LK_ALGO_AUTO)
@@ -116,7 +124,7 @@ static enum lk_status run_tree(struct lk_tcp *t, const struct lk_coll_call *call
         tree = lk_tcp_binomial(t->base.rank, t->base.world_size, call->root);
         return lk_tcp_tree_run(t, &tree, false, call->buf, call->dtype, call->count);
     default:
-        return lk_fail(LK_EUNSUPPORTED, "tcp has no tree for %s", lk_coll_name(call->coll));
+        return lk_fail(LK_EINTERNAL, "no tree for %s", lk_coll_name(call->coll));
     }
 }
 
@@ -144,7 +152,7 @@ static enum lk_status run_ring(struct lk_tcp *t, const struct lk_coll_call *call
         chain = lk_tcp_chain(t->base.rank, t->base.world_size, call->root);
         return lk_tcp_tree_run(t, &chain, false, call->buf, call->dtype, call->count);
     default:
-        return lk_fail(LK_EUNSUPPORTED, "tcp has no ring for %s", lk_coll_name(call->coll));
+        return lk_fail(LK_EINTERNAL, "no ring for %s", lk_coll_name(call->coll));
     }
 }
 
@@ -166,4 +174,4 @@ static enum lk_status tcp_run(struct lk_comm *c, const struct lk_coll_call *call
 }
 
 const struct lk_comm_ops lk_comm_tcp = {
-    .name = "tcp", .open = tcp_open, .run = tcp_run, .close = tcp_close};
+    .name = "tcp", .open = tcp_open, .run = tcp_run, .close = tcp_close, .has = tcp_has};
