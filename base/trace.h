@@ -10,14 +10,16 @@
  *   STEP                         "ProfilerStep#N", cat user_annotation
  *   INPUT, SYNC                  ranges on the host's tracks
  *   KERNEL, COPY, COLLECTIVE     cat kernel and gpu_memcpy with args.device, stream, correlation
- *   FORWARD, BACKWARD, OPTIMIZER cat gpu_user_annotation on a compute track; where that track has
- *                                no KERNEL (a coarse simulation), they are its kernels
+ *                                ("Memcpy", "nccl:NAME")
+ *   FORWARD, BACKWARD, OPTIMIZER ranges on a compute track; where that track has no KERNEL (a
+ *                                coarse simulation), they are its kernels
  *   GRADIENT                     ph i, named after the tensor
  *   COUNTER                      ph C
  *
  * A collective has Kineto's args "Collective name", "In msg nelems", "Out msg nelems", "Group
- * size", "dtype", "Seq" and is called "nccl:NAME" whatever carried it, because that is how HTA and
- * others know communication; distributedInfo.backend and args.lk_backend say what did.
+ * size", "dtype", "Seq" and is called "nccl:NAME" (without a name: nccl:all_reduce) whatever
+ * carried it, because that is how HTA and others know communication; distributedInfo.backend and
+ * args.lk_backend say what did.
  *
  * What is ours alone: the top-level object "lockstep" (struct lk_run_info, clock, tracks, names)
  * and keys that start with "lk_" (in args; of counters in the event, since viewers plot their

@@ -356,10 +356,17 @@ static enum lk_dtype wire_dtype(const struct lk_run_info *i, uint64_t bytes)
     return i->tensors[0].dtype;
 }
 
+/* A bucket's collective that nobody named is its all-reduce. */
+static const char *collective_name(const struct rank *r, const struct lk_span *s)
+{
+    return s->name == 0 && s->index >= 0 ? lk_coll_name(LK_ALL_REDUCE)
+                                         : lk_trace_span_name(r->t, s);
+}
+
 static void write_collective(const struct rank *r, struct lk_json_out *o, const struct lk_span *s)
 {
     const struct lk_run_info *i = &r->t->info;
-    const char *name = lk_trace_span_name(r->t, s);
+    const char *name = collective_name(r, s);
     enum lk_dtype dtype = wire_dtype(i, s->bytes);
     uint64_t elems = s->bytes / lk_dtype_bytes(dtype);
     enum lk_coll coll;
@@ -432,7 +439,11 @@ static void write_counter(const struct file *f, const struct rank *r, const stru
     lk_json_out_close(o);
 }
 
-/* Whether the span is work of a device, and then the category that says so. */
+/*
+ * The category of work of a device, or NULL for ranges that only annotate. Of a compute track
+ * without kernels forward, backward and optimizer are the work; else they contain it, and HTA
+ * would count it twice.
+ */
 static const char *device_category(const struct rank *r, const struct lk_trace_span *s)
 {
     enum lk_span_kind kind = (enum lk_span_kind)s->span.kind;
@@ -440,41 +451,47 @@ static const char *device_category(const struct rank *r, const struct lk_trace_s
     if (kind == LK_SPAN_KERNEL || kind == LK_SPAN_COPY || kind == LK_SPAN_COLLECTIVE)
         return lk_span_kind_category(kind);
     if ((kind == LK_SPAN_FORWARD || kind == LK_SPAN_BACKWARD || kind == LK_SPAN_OPTIMIZER) &&
-        r->t->tracks[s->track].kind == LK_TRACK_COMPUTE)
-        return r->has_kernels[s->track] ? "gpu_user_annotation"
-                                        : lk_span_kind_category(LK_SPAN_KERNEL);
+        r->t->tracks[s->track].kind == LK_TRACK_COMPUTE && !r->has_kernels[s->track])
+        return lk_span_kind_category(LK_SPAN_KERNEL);
     return NULL;
+}
+
+/* The name that viewers and HTA's classification go by. Returns buf or a name. */
+static const char *shown_name(const struct rank *r, const struct lk_span *s, char *buf, size_t size)
+{
+    const char *name = lk_trace_span_name(r->t, s);
+
+    if (s->kind == LK_SPAN_STEP)
+        snprintf(buf, size, "ProfilerStep#%" PRIu32, s->step);
+    else if (s->kind == LK_SPAN_COLLECTIVE)
+        snprintf(buf, size, "nccl:%s", collective_name(r, s));
+    else if (s->kind == LK_SPAN_COPY)
+        snprintf(buf, size, "Memcpy%s%s", s->name ? " " : "", s->name ? name : "");
+    else
+        return name;
+    return buf;
 }
 
 static void write_range(struct file *f, const struct rank *r, const struct lk_trace_span *s)
 {
     const char *device = device_category(r, s);
-    bool launched = device && strcmp(device, "gpu_user_annotation") != 0;
-    const char *name = lk_trace_span_name(r->t, &s->span);
     struct lk_json_out *o = f->o;
-    char shown[160];
+    char name[160];
 
-    if (s->span.kind == LK_SPAN_STEP) {
-        snprintf(shown, sizeof shown, "ProfilerStep#%" PRIu32, s->span.step);
-        name = shown;
-    } else if (s->span.kind == LK_SPAN_COLLECTIVE) {
-        snprintf(shown, sizeof shown, "nccl:%.150s", name);
-        name = shown;
-    }
-    if (launched) {
+    if (device) {
         f->correlation++;
         write_launch(f, r, &s->span);
     }
     begin_event(o, "X", device ? device : lk_span_kind_category((enum lk_span_kind)s->span.kind),
-                name, r, s->track, file_ns(f, r, s->span.start_ns));
+                shown_name(r, &s->span, name, sizeof name), r, s->track,
+                file_ns(f, r, s->span.start_ns));
     put_us(o, "dur", file_ns(f, r, s->span.end_ns) - file_ns(f, r, s->span.start_ns));
     lk_json_out_object(o, "args");
     if (device) {
         lk_json_out_int(o, "device", r->t->info.local_rank);
         lk_json_out_int(o, "stream", (int64_t)s->track + 1);
-    }
-    if (launched)
         lk_json_out_uint(o, "correlation", f->correlation);
+    }
     if (s->span.kind == LK_SPAN_COPY)
         lk_json_out_uint(o, "bytes", s->span.bytes);
     if (s->span.kind == LK_SPAN_COLLECTIVE)
