@@ -4,9 +4,16 @@
 #include "base/array.h"
 #include "base/bounds.h"
 #include "base/file.h"
+#include "base/trace_format.h"
 
 #include <stdlib.h>
 #include <string.h>
+
+const char *const lk_trace_keys[LK_TRACE_KEY_COUNT] = {
+#define LK_TRACE_KEY_ROW_(constant, key, meaning) key,
+    LK_TRACE_KEY_LIST(LK_TRACE_KEY_ROW_)
+#undef LK_TRACE_KEY_ROW_
+};
 
 static const char *const track_kinds[] = {
     [LK_TRACK_HOST] = "host",

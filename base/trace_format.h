@@ -1,6 +1,13 @@
-/* Names that the writer and the reader of traces share. For base/trace*.c only. */
+/* What the files of the writer and the reader of traces share. For base/trace*.c only. */
 #ifndef LK_BASE_TRACE_FORMAT_H
 #define LK_BASE_TRACE_FORMAT_H
+
+#include "base/json.h"
+#include "base/trace.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
 
 #define LK_TRACE_SCHEMA  "lockstep-trace"
 #define LK_TRACE_VERSION 1
@@ -24,10 +31,57 @@ enum lk_trace_key {
         LK_TRACE_KEY_COUNT
 };
 
-static const char *const lk_trace_keys[LK_TRACE_KEY_COUNT] = {
-#define LK_TRACE_KEY_ROW_(constant, key, meaning) key,
-    LK_TRACE_KEY_LIST(LK_TRACE_KEY_ROW_)
-#undef LK_TRACE_KEY_ROW_
+extern const char *const lk_trace_keys[LK_TRACE_KEY_COUNT];
+
+/* Ids of names and numbers of tracks have 16 bits. */
+enum { LK_TRACE_IDS_MAX = UINT16_MAX };
+
+/* ---- Reading ---- */
+
+/* What the file says of one rank. */
+struct lk_trace_rank_in {
+    struct lk_trace trace; /* but its spans */
+    uint64_t n_spans;      /* announced */
 };
+/* Reads the object "lockstep"; *out freed by lk_trace_ranks_free. */
+enum lk_status lk_trace_read_header(struct lk_json *v, bool *out_merged,
+                                    struct lk_trace_rank_in **out, size_t *out_n);
+void lk_trace_ranks_free(struct lk_trace_rank_in *ranks, size_t n);
+
+/* ---- Writing ---- */
+
+/* A step's range on the host, file time. */
+struct lk_trace_step {
+    uint32_t step;
+    int64_t start_ns, end_ns;
+    uint32_t track;
+};
+
+/* One rank while it is written. */
+struct lk_trace_rank_out {
+    const struct lk_trace *t;
+    bool on_reference; /* apply the clock fit: times become rank 0's */
+    uint64_t base_epoch_ns, base_local_ns;
+    struct lk_trace_step *steps; /* by step */
+    size_t n_steps;
+    bool *has_kernels; /* of each track */
+    uint32_t launch_track;
+};
+
+struct lk_trace_out {
+    struct lk_json_out *o;
+    uint64_t base_ns;
+    uint64_t correlation;
+    struct lk_trace_rank_out *ranks;
+    size_t n_ranks;
+};
+
+/* A rank's local time in the file: ns since base_ns; may be negative. */
+int64_t lk_trace_file_ns(const struct lk_trace_out *f, const struct lk_trace_rank_out *r,
+                         uint64_t local_ns);
+/* ns as microseconds with three decimals. */
+void lk_trace_put_us(struct lk_json_out *o, const char *key, int64_t ns);
+/* The array "traceEvents" (trace_event.c). */
+enum lk_status lk_trace_write_events(struct lk_trace_out *f);
 
 #endif

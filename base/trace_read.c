@@ -13,16 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Names and numbers of tracks have 16 bits; drift beyond a tenth is no clock. */
-enum { IDS_MAX = UINT16_MAX };
-#define DRIFT_PPB_MAX 1e8
-
-/* What the file says of one rank. */
-struct rank {
-    struct lk_trace trace; /* but its spans */
-    uint64_t n_spans;      /* announced */
-};
-
 /* The spans of one rank. Times are file time: int64_t ns in the fields of the span. */
 struct part {
     int rank;
@@ -34,7 +24,7 @@ struct reader {
     const char *path;
     bool has_base, has_header, merged;
     uint64_t base_ns;
-    struct rank *ranks;
+    struct lk_trace_rank_in *ranks;
     size_t n_ranks;
     struct part *parts;
     size_t n_parts, parts_capacity;
@@ -43,140 +33,10 @@ struct reader {
 
 static void reader_fini(struct reader *r)
 {
-    for (size_t i = 0; i < r->n_ranks; i++)
-        lk_trace_fini(&r->ranks[i].trace);
-    free(r->ranks);
+    lk_trace_ranks_free(r->ranks, r->n_ranks);
     for (size_t i = 0; i < r->n_parts; i++)
         free(r->parts[i].spans);
     free(r->parts);
-}
-
-/* ---- The "lockstep" object ---- */
-
-static enum lk_status read_clock(struct lk_json *obj, struct lk_clock_fit *out)
-{
-    enum lk_status st = LK_OK;
-    struct lk_json *v = NULL;
-    double drift = 0.0;
-
-    LK_TRY(lk_json_object(obj, "clock", &v));
-    LK_TRY(lk_json_uint(v, "at_ns", INT64_MAX, &out->at_ns));
-    LK_TRY(lk_json_int(v, "offset_ns", INT64_MIN, INT64_MAX, &out->offset_ns));
-    LK_TRY(lk_json_number(v, "drift_ppb", &drift));
-    LK_TRY(lk_json_uint(v, "uncertainty_ns", INT64_MAX, &out->uncertainty_ns));
-    LK_TRY(lk_json_end(v));
-    if (fabs(drift) > DRIFT_PPB_MAX)
-        return lk_json_error(v, "a drift of %g ppb is out of range", drift);
-    out->drift_ppb = drift;
-out:
-    return st;
-}
-
-static enum lk_status read_track(struct lk_json *v, struct lk_trace_track *t)
-{
-    enum lk_status st = LK_OK;
-    const char *text = NULL;
-
-    LK_TRY(lk_json_text(v, "kind", &text));
-    LK_TRY(lk_json_blame(v, "kind", lk_track_kind_from_name(text, &t->kind)));
-    LK_TRY(lk_json_int32(v, "stream", INT32_MIN, INT32_MAX, &t->stream));
-    LK_TRY(lk_json_text_copy(v, "name", &t->name));
-    LK_TRY(lk_json_end(v));
-out:
-    return st;
-}
-
-static enum lk_status read_tracks(struct lk_json *obj, struct lk_trace *t)
-{
-    enum lk_status st = LK_OK;
-    struct lk_json *array = NULL;
-    size_t n;
-
-    LK_TRY(lk_json_array(obj, "tracks", &array));
-    n = lk_json_count(array);
-    LK_TRY(lk_alloc(&t->tracks, n, sizeof *t->tracks));
-    t->n_tracks = n;
-    for (size_t i = 0; i < n; i++)
-        LK_TRY(read_track(lk_json_item(array, i), &t->tracks[i]));
-out:
-    return st;
-}
-
-static enum lk_status read_names(struct lk_json *obj, struct lk_trace *t)
-{
-    enum lk_status st = LK_OK;
-    struct lk_json *array = NULL;
-    const char *text = NULL;
-    size_t n;
-
-    LK_TRY(lk_json_array(obj, "names", &array));
-    n = lk_json_count(array);
-    if (n > IDS_MAX)
-        return lk_json_error(array, "more than %d names", IDS_MAX);
-    LK_TRY(lk_alloc(&t->names, n, sizeof *t->names));
-    t->n_names = n;
-    for (size_t i = 0; i < n; i++) {
-        LK_TRY(lk_json_as_text(lk_json_item(array, i), &text));
-        LK_TRY(lk_strdup(&t->names[i], text));
-    }
-out:
-    return st;
-}
-
-static enum lk_status read_rank(struct lk_json *v, struct rank *r)
-{
-    enum lk_status st = LK_OK;
-    struct lk_trace *t = &r->trace;
-    struct lk_json *info = NULL;
-    struct lk_json *failure;
-    const char *text = NULL;
-
-    LK_TRY(lk_json_object(v, "info", &info));
-    LK_TRY(lk_run_info_read(info, &t->info));
-    LK_TRY(lk_json_uint(v, "base_epoch_ns", INT64_MAX, &t->base_epoch_ns));
-    LK_TRY(lk_json_uint(v, "base_local_ns", INT64_MAX, &t->base_local_ns));
-    LK_TRY(read_clock(v, &t->clock));
-    LK_TRY(lk_json_bool(v, "truncated", &t->truncated));
-    LK_TRY(lk_json_uint(v, "dropped", UINT64_MAX, &t->dropped));
-    failure = lk_json_optional(v, "failure");
-    if (failure) {
-        LK_TRY(lk_json_as_text(failure, &text));
-        LK_TRY(lk_strdup(&t->failure, text));
-    }
-    LK_TRY(read_tracks(v, t));
-    LK_TRY(read_names(v, t));
-    LK_TRY(lk_json_uint(v, "spans", INT64_MAX, &r->n_spans));
-    LK_TRY(lk_json_end(v));
-out:
-    return st;
-}
-
-static enum lk_status read_header(struct reader *r, struct lk_json *v)
-{
-    enum lk_status st = LK_OK;
-    struct lk_json *array = NULL;
-    size_t n;
-
-    LK_TRY(lk_json_schema(v, LK_TRACE_SCHEMA, LK_TRACE_VERSION));
-    LK_TRY(lk_json_bool(v, "merged", &r->merged));
-    LK_TRY(lk_json_array(v, "ranks", &array));
-    LK_TRY(lk_json_end(v));
-    n = lk_json_count(array);
-    if (n == 0 || (n > 1 && !r->merged))
-        return lk_json_error(array, "%zu ranks in a trace that is %s", n,
-                             r->merged ? "merged" : "not merged");
-    LK_TRY(lk_alloc(&r->ranks, n, sizeof *r->ranks));
-    r->n_ranks = n;
-    for (size_t i = 0; i < n; i++) {
-        LK_TRY(read_rank(lk_json_item(array, i), &r->ranks[i]));
-        for (size_t j = 0; j < i; j++)
-            if (r->ranks[j].trace.info.rank == r->ranks[i].trace.info.rank)
-                return lk_json_error(lk_json_item(array, i), "rank %d is there twice",
-                                     r->ranks[i].trace.info.rank);
-    }
-    r->has_header = true;
-out:
-    return st;
 }
 
 static enum lk_status on_member(void *ctx, const char *key, struct lk_json *v)
@@ -184,8 +44,10 @@ static enum lk_status on_member(void *ctx, const char *key, struct lk_json *v)
     struct reader *r = ctx;
     enum lk_status st = LK_OK;
 
-    if (!strcmp(key, "lockstep"))
-        return read_header(r, v);
+    if (!strcmp(key, "lockstep")) {
+        LK_TRY(lk_trace_read_header(v, &r->merged, &r->ranks, &r->n_ranks));
+        r->has_header = true;
+    }
     if (!strcmp(key, "baseTimeNanoseconds")) {
         LK_TRY(lk_json_as_uint(v, INT64_MAX, &r->base_ns));
         r->has_base = true;
@@ -286,7 +148,7 @@ static enum lk_status read_own(struct lk_json *own, struct lk_span *s)
     if (v)
         LK_TRY(lk_json_as_int(v, -1, INT32_MAX, &index));
     s->index = (int32_t)index;
-    LK_TRY(optional_uint(own, LK_TRACE_NAME, IDS_MAX, &n));
+    LK_TRY(optional_uint(own, LK_TRACE_NAME, LK_TRACE_IDS_MAX, &n));
     s->name = (uint16_t)n;
     LK_TRY(optional_uint(own, LK_TRACE_SEQ, UINT32_MAX, &n));
     s->seq = (uint32_t)n;
@@ -382,7 +244,7 @@ out:
 }
 
 /* What contradicts the header, or NULL. */
-static const char *contradiction(const struct rank *r, const struct lk_trace_span *s)
+static const char *contradiction(const struct lk_trace_rank_in *r, const struct lk_trace_span *s)
 {
     if (s->track >= r->trace.n_tracks)
         return "its track (tid) is not in lockstep.ranks[].tracks";
@@ -391,7 +253,7 @@ static const char *contradiction(const struct rank *r, const struct lk_trace_spa
     return NULL;
 }
 
-static const struct rank *find_rank(const struct reader *r, int rank)
+static const struct lk_trace_rank_in *find_rank(const struct reader *r, int rank)
 {
     for (size_t i = 0; i < r->n_ranks; i++)
         if (r->ranks[i].trace.info.rank == rank)
@@ -438,7 +300,7 @@ static enum lk_status on_event(void *ctx, struct lk_json *event)
     if (s.span.kind == LK_SPAN_COUNTER)
         LK_TRY(read_value(event, &s.span.value));
     LK_TRY(lk_json_int(event, "pid", 0, LK_RANKS_MAX - 1, &pid));
-    LK_TRY(lk_json_int(event, "tid", 1, IDS_MAX, &tid));
+    LK_TRY(lk_json_int(event, "tid", 1, LK_TRACE_IDS_MAX, &tid));
     s.track = (uint32_t)(tid - 1);
     LK_TRY(keep(ctx, event, (int)pid, &s));
 out:
@@ -494,7 +356,8 @@ out:
 }
 
 /* Moves a part's spans into their trace. */
-static enum lk_status finish_rank(const struct reader *r, struct rank *k, struct part *p)
+static enum lk_status finish_rank(const struct reader *r, struct lk_trace_rank_in *k,
+                                  struct part *p)
 {
     enum lk_status st = LK_OK;
     int rank = k->trace.info.rank;

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 Suite *lk_suite_trace(void);
@@ -214,6 +215,114 @@ START_TEST(a_run_directory)
 }
 END_TEST
 
+static char *edited(const char *text, const char *from, const char *to)
+{
+    const char *at = strstr(text, from);
+    char *out = NULL;
+
+    ck_assert_msg(at != NULL, "'%s' is not in the trace", from);
+    ck_assert_int_eq(lk_asprintf(&out, "%.*s%s%s", (int)(at - text), text, to, at + strlen(from)),
+                     LK_OK);
+    return out;
+}
+
+static void put_file(const char *text, size_t size)
+{
+    FILE *f = fopen(path, "wb");
+
+    ck_assert_ptr_nonnull(f);
+    ck_assert_uint_eq(fwrite(text, 1, size, f), size);
+    ck_assert_int_eq(fclose(f), 0);
+}
+
+static char *sample_text(size_t *out_size)
+{
+    struct lk_trace t;
+    char *text = NULL;
+
+    lk_trace_sample(&t, 1, 3);
+    ck_assert_int_eq(lk_trace_write(path, &t), LK_OK);
+    lk_trace_fini(&t);
+    ck_assert_int_eq(lk_file_read(path, &text, out_size), LK_OK);
+    return text;
+}
+
+/* ---- A reader that is not ours ---- */
+
+/* The exit status of the strict checker, which knows Kineto and not us. */
+static int check_with_python(const char *file)
+{
+    char *command = NULL;
+    int status;
+
+    ck_assert_int_eq(lk_asprintf(&command, "python3 tests/check_trace.py '%s' > '%s' 2>&1", file,
+                                 in_folder("said")),
+                     LK_OK);
+    status = system(command);
+    free(command);
+    ck_assert(WIFEXITED(status));
+    ck_assert_msg(WEXITSTATUS(status) <= 1, "python3 tests/check_trace.py cannot be run");
+    return WEXITSTATUS(status);
+}
+
+/* One rank, one that was killed, and both merged. */
+START_TEST(kinetos_rules_hold)
+{
+    struct lk_trace t[2];
+
+    lk_trace_sample(&t[0], 0, 2);
+    lk_trace_sample(&t[1], 1, 2);
+    ck_assert(t[1].truncated);
+    if (_i < 2)
+        ck_assert_int_eq(lk_trace_write(in_folder("a.json.gz"), &t[_i]), LK_OK);
+    else
+        ck_assert_int_eq(lk_trace_write_merged(in_folder("a.json.gz"), t, 2), LK_OK);
+    ck_assert_int_eq(check_with_python(strdupa(in_folder("a.json.gz"))), 0);
+    lk_trace_fini(&t[0]);
+    lk_trace_fini(&t[1]);
+}
+END_TEST
+
+/* What the checker is for: each of these violations must be seen by it. */
+static const struct {
+    const char *from, *to, *said;
+} violations[] = {
+    {"\"schemaVersion\": 1",         "\"schemaVersion\": 2",                                      "schemaVersion: not 1"    },
+    {"\"dur\": 999.999",             "\"dur\": 999.99",                                           "has not three decimals"  },
+    {"\"dur\": 999.999",             "\"dur\": 999",                                              "has not three decimals"  },
+    {"\"dur\": 999.999",             "\"dur\": -0.001",                                           "negative dur"            },
+    {"\"dur\": 999.999",             "\"dur\": 750.000",                                          "overlaps another span"   },
+    {"\"correlation\": 2,",          "\"correlation\": 999,",                                     "no launch"               },
+    {"\"stream\": 2",                "\"stream\": 9",                                             "args.stream is not tid"  },
+    {"\"Group size\": 3, ",          "",                                                          "of the collective's args"},
+    {"\"dtype\": \"Float\"",         "\"dtype\": \"float\"",                                      "dtype float"             },
+    {"\"ProfilerStep#1\"",           "\"ProfilerStep#0\"",                                        "ProfilerStep#0 twice"    },
+    {"\"cat\": \"kernel\"",          "\"cat\": \"kernels\"",                                      "cat 'kernels'"           },
+    {"\"s\": \"t\"",                 "\"s\": \"x\"",                                              "scope"                   },
+    {"\"pg_size\": 3",               "\"pg_size\": 4",                                            "pg_size is not"          },
+    {"\"process_name\"",             "\"process_nam\"",                                           "metadata process_nam"    },
+    {"\"displayTimeUnit\": \"ms\",", "\"displayTimeUnit\": \"ms\", \"displayTimeUnit\": \"ms\",",
+     "duplicate key"                                                                                                        },
+};
+
+START_TEST(the_checker_sees_violations)
+{
+    size_t size;
+    char *text = sample_text(&size);
+    char *bad = edited(text, violations[_i].from, violations[_i].to);
+    char *said = NULL;
+
+    put_file(bad, strlen(bad));
+    ck_assert_msg(check_with_python(path) == 1, "'%s' passed", violations[_i].to);
+    ck_assert_int_eq(lk_file_read(in_folder("said"), &said, &size), LK_OK);
+    ck_assert_msg(strstr(said, violations[_i].said) != NULL, "'%s' lacks '%s'", said,
+                  violations[_i].said);
+    free(said);
+    free(bad);
+    free(text);
+}
+END_TEST
+
 /* ---- Damage ---- */
 
 /* Text in a written trace, what replaces it, and what the error says. */
@@ -263,38 +372,6 @@ static const struct {
     {"\"dur\": 999.999, ",                    "",                                               "dur is missing"                                      },
     {"\"value\": \"nan\"",                    "\"value\": \"none\"",                            "args.value: 'none' is no number"                     },
 };
-
-static char *edited(const char *text, const char *from, const char *to)
-{
-    const char *at = strstr(text, from);
-    char *out = NULL;
-
-    ck_assert_msg(at != NULL, "'%s' is not in the trace", from);
-    ck_assert_int_eq(lk_asprintf(&out, "%.*s%s%s", (int)(at - text), text, to, at + strlen(from)),
-                     LK_OK);
-    return out;
-}
-
-static void put_file(const char *text, size_t size)
-{
-    FILE *f = fopen(path, "wb");
-
-    ck_assert_ptr_nonnull(f);
-    ck_assert_uint_eq(fwrite(text, 1, size, f), size);
-    ck_assert_int_eq(fclose(f), 0);
-}
-
-static char *sample_text(size_t *out_size)
-{
-    struct lk_trace t;
-    char *text = NULL;
-
-    lk_trace_sample(&t, 1, 3);
-    ck_assert_int_eq(lk_trace_write(path, &t), LK_OK);
-    lk_trace_fini(&t);
-    ck_assert_int_eq(lk_file_read(path, &text, out_size), LK_OK);
-    return text;
-}
 
 START_TEST(damage_is_named)
 {
@@ -412,6 +489,8 @@ Suite *lk_suite_trace(void)
     tcase_add_loop_test(t, a_span_that_cannot_be_written, 0, 5);
     tcase_add_test(t, run_info_is_copied);
     tcase_add_test(t, a_run_directory);
+    tcase_add_loop_test(t, kinetos_rules_hold, 0, 3);
+    tcase_add_loop_test(t, the_checker_sees_violations, 0, (int)LK_COUNT(violations));
     tcase_add_loop_test(t, damage_is_named, 0, (int)LK_COUNT(edits));
     tcase_add_loop_test(t, foreign_things_are_left_alone, 0, (int)LK_COUNT(harmless));
     tcase_add_test(t, any_order_of_keys_and_events);

@@ -1,0 +1,314 @@
+/*
+ * The events of a trace: metadata (names of tracks), then per rank its spans in order, each that a
+ * device runs preceded by its synthetic launch.
+ */
+#include "base/trace.h"
+
+#include "base/array.h"
+#include "base/clock.h"
+#include "base/coll.h"
+#include "base/trace_format.h"
+
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static void write_metadata(struct lk_json_out *o, const char *name, int pid, size_t tid,
+                           const char *arg, const char *text, int64_t number)
+{
+    lk_json_out_compact(o);
+    lk_json_out_object(o, NULL);
+    lk_json_out_text(o, "ph", "M");
+    lk_json_out_text(o, "name", name);
+    lk_trace_put_us(o, "ts", 0);
+    lk_json_out_int(o, "pid", pid);
+    lk_json_out_uint(o, "tid", tid);
+    lk_json_out_object(o, "args");
+    if (text)
+        lk_json_out_text(o, arg, text);
+    else
+        lk_json_out_int(o, arg, number);
+    lk_json_out_close(o);
+    lk_json_out_close(o);
+}
+
+static enum lk_status write_names(struct lk_json_out *o, const struct lk_trace *t)
+{
+    enum lk_status st = LK_OK;
+    int rank = t->info.rank;
+    char *name = NULL;
+
+    LK_TRY(lk_asprintf(&name, "rank %d%s%s%s", rank, t->info.host && *t->info.host ? " on " : "",
+                       t->info.host ? t->info.host : "", t->truncated ? " (truncated)" : ""));
+    write_metadata(o, "process_name", rank, 0, "name", name, 0);
+    write_metadata(o, "process_labels", rank, 0, "labels", t->info.device ? t->info.device : "", 0);
+    write_metadata(o, "process_sort_index", rank, 0, "sort_index", NULL, rank);
+    for (size_t i = 0; i < t->n_tracks; i++) {
+        write_metadata(o, "thread_name", rank, i + 1, "name", t->tracks[i].name, 0);
+        write_metadata(o, "thread_sort_index", rank, i + 1, "sort_index", NULL, (int64_t)i);
+    }
+out:
+    free(name);
+    return st;
+}
+
+static void begin_event(struct lk_json_out *o, const char *ph, const char *cat, const char *name,
+                        const struct lk_trace_rank_out *r, uint32_t track, int64_t ts_ns)
+{
+    lk_json_out_compact(o);
+    lk_json_out_object(o, NULL);
+    lk_json_out_text(o, "ph", ph);
+    lk_json_out_text(o, "cat", cat);
+    lk_json_out_text(o, "name", name);
+    lk_json_out_int(o, "pid", r->t->info.rank);
+    lk_json_out_int(o, "tid", (int64_t)track + 1);
+    lk_trace_put_us(o, "ts", ts_ns);
+}
+
+static const struct lk_trace_step *find_step(const struct lk_trace_rank_out *r, uint32_t step)
+{
+    size_t lo = 0;
+    size_t hi = r->n_steps;
+
+    while (lo < hi) {
+        size_t mid = lo + (hi - lo) / 2;
+
+        if (r->steps[mid].step < step)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo < r->n_steps && r->steps[lo].step == step ? &r->steps[lo] : NULL;
+}
+
+/* Whole microseconds, because HTA rounds starts up and ends down to them. */
+static int64_t floor_us(int64_t ns)
+{
+    int64_t rest = ns % (int64_t)LK_NS_PER_US;
+
+    return ns - (rest < 0 ? rest + (int64_t)LK_NS_PER_US : rest);
+}
+
+static void write_launch(const struct lk_trace_out *f, const struct lk_trace_rank_out *r,
+                         const struct lk_span *s)
+{
+    const struct lk_trace_step *step = find_step(r, s->step);
+    int64_t ts = floor_us(lk_trace_file_ns(f, r, s->start_ns));
+    struct lk_json_out *o = f->o;
+
+    if (step) {
+        int64_t last = floor_us(step->end_ns) - (int64_t)LK_NS_PER_US;
+        int64_t first = -floor_us(-step->start_ns);
+
+        ts = ts > last ? last : ts;
+        ts = ts < first ? first : ts;
+    }
+    begin_event(o, "X", "cuda_runtime", "launch", r, step ? step->track : r->launch_track, ts);
+    lk_trace_put_us(o, "dur", 0);
+    lk_json_out_object(o, "args");
+    lk_json_out_uint(o, "correlation", f->correlation);
+    lk_json_out_bool(o, lk_trace_keys[LK_TRACE_SYNTHETIC], true);
+    lk_json_out_close(o);
+    lk_json_out_close(o);
+}
+
+/* Kineto's names of element types. */
+static const char *kineto_dtype(enum lk_dtype t)
+{
+    static const char *const names[LK_DTYPE_COUNT] = {
+        [LK_F32] = "Float", [LK_F16] = "Half", [LK_BF16] = "BFloat16", [LK_F64] = "Double",
+        [LK_I32] = "Int",   [LK_I64] = "Long", [LK_U8] = "Byte",
+    };
+
+    return names[t];
+}
+
+/* A span has bytes, Kineto elements: of the gradients' type where they share one, else of bytes. */
+static enum lk_dtype wire_dtype(const struct lk_run_info *i, uint64_t bytes)
+{
+    for (size_t t = 1; t < i->n_tensors; t++)
+        if (i->tensors[t].dtype != i->tensors[0].dtype)
+            return LK_U8;
+    if (!i->n_tensors || bytes % lk_dtype_bytes(i->tensors[0].dtype))
+        return LK_U8;
+    return i->tensors[0].dtype;
+}
+
+/* A bucket's collective that nobody named is its all-reduce. */
+static const char *collective_name(const struct lk_trace_rank_out *r, const struct lk_span *s)
+{
+    return s->name == 0 && s->index >= 0 ? lk_coll_name(LK_ALL_REDUCE)
+                                         : lk_trace_span_name(r->t, s);
+}
+
+static void write_collective(const struct lk_trace_rank_out *r, struct lk_json_out *o,
+                             const struct lk_span *s)
+{
+    const struct lk_run_info *i = &r->t->info;
+    const char *name = collective_name(r, s);
+    enum lk_dtype dtype = wire_dtype(i, s->bytes);
+    uint64_t elems = s->bytes / lk_dtype_bytes(dtype);
+    enum lk_coll coll;
+
+    if (lk_coll_from_name(name, &coll) == LK_OK)
+        name = lk_coll_kineto_name(coll);
+    lk_json_out_text(o, "Collective name", name);
+    lk_json_out_uint(o, "In msg nelems", elems);
+    lk_json_out_uint(o, "Out msg nelems", elems);
+    lk_json_out_int(o, "Group size", i->world_size);
+    lk_json_out_text(o, "dtype", kineto_dtype(dtype));
+    lk_json_out_text(o, "Process Group Name", "0");
+    lk_json_out_text(o, "Process Group Description", "default_pg");
+    lk_json_out_text(o, lk_trace_keys[LK_TRACE_BACKEND], i->comm ? i->comm : "");
+}
+
+static void write_own(const struct lk_trace_out *f, const struct lk_trace_rank_out *r,
+                      const struct lk_span *s)
+{
+    struct lk_json_out *o = f->o;
+
+    lk_json_out_text(o, lk_trace_keys[LK_TRACE_KIND],
+                     lk_span_kind_name((enum lk_span_kind)s->kind));
+    lk_json_out_uint(o, lk_trace_keys[LK_TRACE_STEP], s->step);
+    if (s->index != -1)
+        lk_json_out_int(o, lk_trace_keys[LK_TRACE_INDEX], s->index);
+    if (s->name)
+        lk_json_out_uint(o, lk_trace_keys[LK_TRACE_NAME], s->name);
+    if (s->kind != LK_SPAN_COUNTER && s->bytes)
+        lk_json_out_uint(o, lk_trace_keys[LK_TRACE_BYTES], s->bytes);
+    if (s->ready_ns)
+        lk_trace_put_us(o, lk_trace_keys[LK_TRACE_READY], lk_trace_file_ns(f, r, s->ready_ns));
+    if (s->seq)
+        lk_json_out_uint(o, lk_trace_keys[LK_TRACE_SEQ], s->seq);
+}
+
+/* An instant: ready, start and end are one. */
+static void write_gradient(const struct lk_trace_out *f, const struct lk_trace_rank_out *r,
+                           const struct lk_trace_span *s)
+{
+    const struct lk_run_info *i = &r->t->info;
+    const char *name = lk_trace_span_name(r->t, &s->span);
+    struct lk_json_out *o = f->o;
+
+    if (!s->span.name && s->span.index >= 0 && (size_t)s->span.index < i->n_tensors &&
+        i->tensors[s->span.index].name)
+        name = i->tensors[s->span.index].name;
+    begin_event(o, "i", lk_span_kind_category(LK_SPAN_GRADIENT), name, r, s->track,
+                lk_trace_file_ns(f, r, s->span.start_ns));
+    lk_json_out_text(o, "s", "t");
+    lk_json_out_object(o, "args");
+    write_own(f, r, &s->span);
+    lk_json_out_close(o);
+    lk_json_out_close(o);
+}
+
+static void write_counter(const struct lk_trace_out *f, const struct lk_trace_rank_out *r,
+                          const struct lk_trace_span *s)
+{
+    struct lk_json_out *o = f->o;
+    double v = s->span.value;
+
+    begin_event(o, "C", lk_span_kind_category(LK_SPAN_COUNTER), lk_trace_span_name(r->t, &s->span),
+                r, s->track, lk_trace_file_ns(f, r, s->span.start_ns));
+    write_own(f, r, &s->span);
+    lk_json_out_object(o, "args");
+    if (isfinite(v))
+        lk_json_out_number(o, "value", v);
+    else
+        lk_json_out_text(o, "value", isnan(v) ? "nan" : v > 0 ? "inf" : "-inf");
+    lk_json_out_close(o);
+    lk_json_out_close(o);
+}
+
+/*
+ * The category of work of a device, or NULL for ranges that only annotate. Of a compute track
+ * without kernels forward, backward and optimizer are the work; else they contain it, and HTA
+ * would count it twice.
+ */
+static const char *device_category(const struct lk_trace_rank_out *r, const struct lk_trace_span *s)
+{
+    enum lk_span_kind kind = (enum lk_span_kind)s->span.kind;
+
+    if (kind == LK_SPAN_KERNEL || kind == LK_SPAN_COPY || kind == LK_SPAN_COLLECTIVE)
+        return lk_span_kind_category(kind);
+    if ((kind == LK_SPAN_FORWARD || kind == LK_SPAN_BACKWARD || kind == LK_SPAN_OPTIMIZER) &&
+        r->t->tracks[s->track].kind == LK_TRACK_COMPUTE && !r->has_kernels[s->track])
+        return lk_span_kind_category(LK_SPAN_KERNEL);
+    return NULL;
+}
+
+/* The name that viewers and HTA's classification go by. Returns buf or a name. */
+static const char *shown_name(const struct lk_trace_rank_out *r, const struct lk_span *s, char *buf,
+                              size_t size)
+{
+    const char *name = lk_trace_span_name(r->t, s);
+
+    if (s->kind == LK_SPAN_STEP)
+        snprintf(buf, size, "ProfilerStep#%" PRIu32, s->step);
+    else if (s->kind == LK_SPAN_COLLECTIVE)
+        snprintf(buf, size, "nccl:%s", collective_name(r, s));
+    else if (s->kind == LK_SPAN_COPY)
+        snprintf(buf, size, "Memcpy%s%s", s->name ? " " : "", s->name ? name : "");
+    else
+        return name;
+    return buf;
+}
+
+static void write_range(struct lk_trace_out *f, const struct lk_trace_rank_out *r,
+                        const struct lk_trace_span *s)
+{
+    const char *device = device_category(r, s);
+    struct lk_json_out *o = f->o;
+    char name[160];
+
+    if (device) {
+        f->correlation++;
+        write_launch(f, r, &s->span);
+    }
+    begin_event(o, "X", device ? device : lk_span_kind_category((enum lk_span_kind)s->span.kind),
+                shown_name(r, &s->span, name, sizeof name), r, s->track,
+                lk_trace_file_ns(f, r, s->span.start_ns));
+    lk_trace_put_us(o, "dur",
+                    lk_trace_file_ns(f, r, s->span.end_ns) -
+                        lk_trace_file_ns(f, r, s->span.start_ns));
+    lk_json_out_object(o, "args");
+    if (device) {
+        lk_json_out_int(o, "device", r->t->info.local_rank);
+        lk_json_out_int(o, "stream", (int64_t)s->track + 1);
+        lk_json_out_uint(o, "correlation", f->correlation);
+    }
+    if (s->span.kind == LK_SPAN_COPY)
+        lk_json_out_uint(o, "bytes", s->span.bytes);
+    if (s->span.kind == LK_SPAN_COLLECTIVE)
+        write_collective(r, o, &s->span);
+    write_own(f, r, &s->span);
+    lk_json_out_close(o);
+    lk_json_out_close(o);
+}
+
+enum lk_status lk_trace_write_events(struct lk_trace_out *f)
+{
+    enum lk_status st = LK_OK;
+
+    lk_json_out_array(f->o, "traceEvents");
+    for (size_t i = 0; i < f->n_ranks; i++)
+        LK_TRY(write_names(f->o, f->ranks[i].t));
+    for (size_t i = 0; i < f->n_ranks; i++) {
+        const struct lk_trace_rank_out *r = &f->ranks[i];
+
+        for (size_t j = 0; j < r->t->n_spans; j++) {
+            const struct lk_trace_span *s = &r->t->spans[j];
+
+            if (s->span.kind == LK_SPAN_GRADIENT)
+                write_gradient(f, r, s);
+            else if (s->span.kind == LK_SPAN_COUNTER)
+                write_counter(f, r, s);
+            else
+                write_range(f, r, s);
+        }
+    }
+    lk_json_out_close(f->o);
+out:
+    return st;
+}
