@@ -52,9 +52,8 @@ class GPT(nn.Module):
         self.wpe = nn.Embedding(context, channels)
         self.h = nn.ModuleList(Block(channels, heads) for _ in range(layers))
         self.ln_f = nn.LayerNorm(channels)
-        self.register_buffer(
-            "mask", torch.triu(torch.ones(context, context, dtype=torch.bool), 1), persistent=False
-        )
+        # No buffer: gloo cannot broadcast bool.
+        self.mask = torch.triu(torch.ones(context, context, dtype=torch.bool), 1)
 
     def forward(self, inputs, targets):
         x = self.wte(inputs) + self.wpe(torch.arange(inputs.shape[1]))

@@ -1,0 +1,137 @@
+#!/usr/bin/python3
+"""Step time of `lockstep run` against PyTorch DDP over gloo, on this machine.
+
+The same GPT from the same weights file on the same tokens, one thread a rank, rank r on CPU r.
+Rounds are interleaved (ours, theirs, ours, ...); of a run the median step after the first
+`--skip` counts, and the ratio of each round goes into a bootstrap. No ratio is printed unless
+the losses of the first 20 steps agree to 1e-3.
+
+    bench/ddp.py [--ranks 1,2] [--rounds 8] [--steps 40] [--channels 256] ...
+"""
+import argparse
+import json
+import os
+import random
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+AGREE = 1e-3
+AGREE_STEPS = 20
+
+
+def free_port():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        return s.getsockname()[1]
+
+
+def shape(a):
+    return {k: getattr(a, k) for k in ("layers", "heads", "channels", "context")}
+
+
+def ours(a, ranks, weights, data, out, export=None, steps=None):
+    command = [a.lockstep, "run", "-n", str(ranks), "--model", "gpt", "--vocab", "256"]
+    for key, value in shape(a).items():
+        command += [f"--{key}", str(value)]
+    command += ["--data", data, "--no-shuffle", "--drop-last", "--warmup", "0", "--no-trace"]
+    command += ["--steps", str(steps or a.steps), "--local-batch", str(a.local_batch)]
+    command += ["--learning-rate", str(a.learning_rate), "--weight-decay", str(a.weight_decay)]
+    command += ["--out", out]
+    command += ["--export", export] if export else ["--import", weights]
+    with open(out + ".log", "w") as log:
+        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, stderr=log, timeout=600)
+    for folder, _, files in os.walk(out):
+        if "result.json" in files:
+            with open(os.path.join(folder, "result.json")) as f:
+                result = json.load(f)
+            return result["step_s"], result["loss"]
+    raise SystemExit("lockstep run left no result.json")
+
+
+def theirs(a, ranks, weights, data):
+    env = dict(os.environ, MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free_port()), WORLD_SIZE=str(ranks))
+    env.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS="1")
+    command = ["/usr/bin/python3", os.path.join(HERE, "ddp_torch.py"), "--vocab", "256"]
+    for key, value in shape(a).items():
+        command += [f"--{key}", str(value)]
+    command += ["--steps", str(a.steps), "--local-batch", str(a.local_batch), "--weights", weights]
+    command += ["--data", data, "--learning-rate", str(a.learning_rate)]
+    command += ["--weight-decay", str(a.weight_decay)]
+    cpus = sorted(os.sched_getaffinity(0))
+    processes = []
+    for rank in range(ranks):
+        pin = ["taskset", "-c", str(cpus[rank])] if ranks <= len(cpus) else []
+        processes.append(
+            subprocess.Popen(
+                pin + command, env=dict(env, RANK=str(rank), LOCAL_RANK=str(rank)), stdout=subprocess.PIPE, text=True
+            )
+        )
+    outputs = [p.communicate(timeout=600)[0] for p in processes]
+    if any(p.returncode for p in processes):
+        raise SystemExit("the PyTorch side failed")
+    rows = [line.split(",") for line in outputs[0].splitlines()]
+    return [float(r[1]) for r in rows], [float(r[2]) for r in rows]
+
+
+def interval(values, level=0.95, resamples=4000):
+    """Percentile bootstrap of the mean."""
+    g = random.Random(1)
+    means = sorted(statistics.fmean(g.choices(values, k=len(values))) for _ in range(resamples))
+    cut = (1 - level) / 2
+    return means[int(cut * resamples)], means[int((1 - cut) * resamples) - 1]
+
+
+def compare(a, ranks, weights, data, folder):
+    ratios, mine, other = [], [], []
+    for round_ in range(a.rounds):
+        out = os.path.join(folder, f"k{ranks}-{round_}")
+        step_a, loss_a = ours(a, ranks, weights, data, out)
+        step_b, loss_b = theirs(a, ranks, weights, data)
+        worst = max(abs(x - y) for x, y in zip(loss_a[:AGREE_STEPS], loss_b[:AGREE_STEPS]))
+        if not worst <= AGREE:
+            raise SystemExit(f"{ranks} ranks: the losses differ by {worst:.2e}: no ratio")
+        mine.append(statistics.median(step_a[a.skip :]))
+        other.append(statistics.median(step_b[a.skip :]))
+        ratios.append(mine[-1] / other[-1])
+    lo, hi = interval(ratios)
+    print(
+        f"{ranks:5d}  {1e3 * statistics.median(mine):9.2f}  {1e3 * statistics.median(other):11.2f}"
+        f"  {statistics.fmean(ratios):6.3f}  {lo:6.3f} .. {hi:.3f}  {worst:.1e}",
+        flush=True,
+    )
+
+
+def main():
+    a = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    a.add_argument("--lockstep", default=os.path.join(HERE, "..", "build", "lockstep"))
+    a.add_argument("--ranks", default="1,2")
+    for name, value in (("rounds", 8), ("steps", 40), ("skip", 5), ("layers", 4), ("heads", 4)):
+        a.add_argument("--" + name, type=int, default=value)
+    for name, value in (("channels", 256), ("context", 128), ("local-batch", 4)):
+        a.add_argument("--" + name, type=int, default=value)
+    a.add_argument("--learning-rate", type=float, default=1e-3)
+    a.add_argument("--weight-decay", type=float, default=0.1)
+    a = a.parse_args()
+    if a.steps < AGREE_STEPS or a.steps <= a.skip:
+        sys.exit("too few steps")
+    with tempfile.TemporaryDirectory() as folder:
+        data = os.path.join(folder, "data")
+        g = random.Random(7)
+        words = [bytes(g.choices(b"etaoinshrdlu", k=g.randint(2, 8))) for _ in range(200)]
+        with open(data, "wb") as f:
+            f.write(b" ".join(g.choices(words, k=60000)))
+        weights = os.path.join(folder, "weights")
+        ours(a, 1, None, data, os.path.join(folder, "export"), export=weights, steps=1)
+        print(f"GPT {a.layers} layers, {a.heads} heads, {a.channels} channels, context {a.context}, "
+              f"local batch {a.local_batch}; {a.rounds} interleaved rounds of {a.steps} steps")
+        print("ranks  ours, ms  PyTorch, ms   ratio  95 % bootstrap   loss difference")
+        for ranks in (int(x) for x in a.ranks.split(",")):
+            compare(a, ranks, weights, data, folder)
+
+
+if __name__ == "__main__":
+    main()
