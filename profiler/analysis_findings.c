@@ -122,22 +122,21 @@ static enum lk_status wire(struct lk_analysis *a)
                               lk_coll_busbw_factor(LK_ALL_REDUCE, (int)a->run->n),
                           rate, sizeof rate);
     return say(a, cost,
-               "slow link: %s a step is exposed transfer; bucket %d moves at %s bus bandwidth",
+               "wire bound: %s a step is exposed transfer; bucket %d moves at %s bus bandwidth",
                time_text(cost).buf, big->bucket, rate);
 }
 
+/* Of the time in which bytes moved: waiting for a late rank is not a matter of overlap. */
 static enum lk_status overlap(struct lk_analysis *a)
 {
-    double pending = 0, exposed = 0;
+    double moving = 0, exposed = a->losses_s[LK_LOSS_WIRE];
 
-    for (size_t k = 0; k < a->run->n; k++) {
-        pending += a->ranks[k].pending_s / (double)a->run->n;
-        exposed += (a->ranks[k].split.straggler_s + a->ranks[k].split.wire_s) / (double)a->run->n;
-    }
-    if (exposed < exposed_share * a->step_s || exposed < poor_overlap * pending)
+    for (size_t k = 0; k < a->run->n; k++)
+        moving += a->ranks[k].moving_s / (double)a->run->n;
+    if (a->run->n < 2 || exposed < exposed_share * a->step_s || exposed < poor_overlap * moving)
         return LK_OK;
-    return say(a, exposed, "poor overlap: compute covers only %.0f %% of the communication",
-               100 * (1 - exposed / pending));
+    return say(a, exposed, "poor overlap: compute covers only %.0f %% of the transfers",
+               100 * (1 - exposed / moving));
 }
 
 /* Buckets that are too large start too late, and the last one is always exposed. */
@@ -206,7 +205,7 @@ static enum lk_status clocks(struct lk_analysis *a)
     for (size_t k = 0; k < a->run->n; k++)
         if (a->run->ranks[k].uncertainty_ns > worst)
             worst = a->run->ranks[k].uncertainty_ns;
-    if ((double)n < unresolved_share * (double)a->n_meetings)
+    if (!worst || (double)n < unresolved_share * (double)a->n_meetings)
         return LK_OK;
     return say(a, NAN,
                "clocks: at %.0f %% of the collectives the last to arrive is unresolved (clocks "

@@ -4,8 +4,8 @@
 #include "base/array.h"
 #include "base/stats.h"
 
+#include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* ---- Items ---- */
 
@@ -303,6 +303,12 @@ out:
     return st;
 }
 
+/* Below the clock's resolution, and what is left of subtracting equal sums: nothing. */
+static double settle(double s)
+{
+    return fabs(s) < 1e-12 ? 0 : s;
+}
+
 static void fill_losses(struct lk_analysis_rank *r, const struct lk_work *w,
                         const struct balance *b, double common)
 {
@@ -317,11 +323,13 @@ static void fill_losses(struct lk_analysis_rank *r, const struct lk_work *w,
     loss[LK_LOSS_STRAGGLER] = r->split.straggler_s;
     loss[LK_LOSS_WIRE] = r->split.wire_s;
     loss[LK_LOSS_OPTIMIZER] = r->split.optimizer_s - w->optimizer_s;
-    loss[LK_LOSS_REST] = 0;
-    for (int i = 0; i < LK_LOSS_COUNT; i++)
+    loss[LK_LOSS_REST] = 0; /* the last row: closed by the loop */
+    for (int i = 0; i < LK_LOSS_COUNT; i++) {
+        loss[i] = settle(loss[i]);
         if (i != LK_LOSS_REST)
             loss[LK_LOSS_REST] -= loss[i];
-    loss[LK_LOSS_REST] += r->step_s;
+    }
+    loss[LK_LOSS_REST] = settle(loss[LK_LOSS_REST] + r->step_s);
 }
 
 enum lk_status lk_analysis_waterfall_(struct lk_analysis *a, const struct lk_work *w)

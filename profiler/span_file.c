@@ -34,7 +34,7 @@ struct lk_span_file {
     struct lk_span_file_header *header;
     size_t header_bytes; /* mapped */
     uint64_t size_bytes; /* of the file */
-    uint64_t capacity;   /* of a ring */
+    uint64_t n_spans;    /* expected on a compute track */
     atomic_flag failing; /* somebody has begun to write the failure text */
     size_t n_rings;
     struct ring rings[LK_SPAN_FILE_TRACKS];
@@ -45,8 +45,9 @@ static uint64_t round_up(uint64_t n, uint64_t to)
     return (n + to - 1) / to * to;
 }
 
-static uint64_t ring_capacity(uint64_t n_spans)
+static uint64_t ring_capacity(const struct lk_span_file *f, enum lk_track_kind kind)
 {
+    uint64_t n_spans = kind == LK_TRACK_COMPUTE ? f->n_spans : f->n_spans / 8;
     uint64_t capacity = LK_SPAN_FILE_RING_MIN;
 
     while (capacity < n_spans && capacity < LK_SPAN_FILE_RING_MAX)
@@ -125,7 +126,7 @@ enum lk_status lk_span_file_create(const char *path, const struct lk_run_info *i
 
     LK_TRY(lk_alloc(&f, 1, sizeof *f));
     f->fd = -1;
-    f->capacity = ring_capacity(n_spans);
+    f->n_spans = n_spans;
     atomic_flag_clear(&f->failing);
     LK_TRY(lk_strdup(&f->path, path));
     LK_TRY(info_text(info, &text, &text_bytes));
@@ -167,25 +168,26 @@ static enum lk_status track_open(void *sink, const struct lk_track_info *info, v
     struct lk_span_file *f = sink;
     struct lk_span_file_track *row;
     struct ring *r;
+    uint64_t capacity = ring_capacity(f, info->kind);
     size_t bytes;
     void *map;
 
     if (f->n_rings == LK_SPAN_FILE_TRACKS)
         return lk_fail(LK_EINTERNAL, "%s: more than %d tracks", f->path, LK_SPAN_FILE_TRACKS);
-    bytes = (size_t)round_up(LK_SPAN_FILE_RING_OFFSET + f->capacity * sizeof(struct lk_span),
+    bytes = (size_t)round_up(LK_SPAN_FILE_RING_OFFSET + capacity * sizeof(struct lk_span),
                              LK_SPAN_FILE_ALIGN);
     LK_TRY(map_region(f, f->size_bytes, bytes, &map));
     r = &f->rings[f->n_rings];
     *r = (struct ring){.records = (void *)((char *)map + LK_SPAN_FILE_RING_OFFSET),
                        .shared = map,
-                       .mask = f->capacity - 1,
+                       .mask = capacity - 1,
                        .map_bytes = bytes};
     row = &f->header->tracks[f->n_rings];
     strncpy(row->name, info->name, sizeof row->name - 1);
     row->kind = (int32_t)info->kind;
     row->stream = info->stream;
     row->offset = f->size_bytes;
-    row->capacity = f->capacity;
+    row->capacity = capacity;
     f->size_bytes += bytes;
     f->n_rings++;
     atomic_store_explicit(&f->header->n_tracks, (uint32_t)f->n_rings, memory_order_release);

@@ -23,7 +23,7 @@ static const struct {
 } scenarios[] = {
     {"nothing wrong",         NULL,                                     {0}                                                                                    },
     {"slow rank",             "late rank: rank 1 is the last at 100 %", {.slow = {0, 0.2}}                                                                     },
-    {"slow link",             "slow link",                              {.bandwidth_Bps = 2e8}                                                                 },
+    {"slow link",             "wire bound",                             {.bandwidth_Bps = 2e8}                                                                 },
     {"slow link and rank",    NULL,                                     {.bandwidth_Bps = 3e8, .slow = {0.15, 0}}                                              },
     {"co-location",           "co-location",                            {.kappa = 0.3}                                                                         },
     {"overlap",               "overlap slowdown",                       {.gamma_wire = 0.5, .bandwidth_Bps = 5e8}                                              },

@@ -126,7 +126,7 @@ START_TEST(spans_come_back)
 {
     struct lk_recorder *rec = NULL;
     char *path = scratch_path(dir, "rank0.spans");
-    struct lk_span_file *f = create(path, 2000, &rec);
+    struct lk_span_file *f = create(path, 8 * 2000, &rec);
     const struct lk_clock_sample sample = {
         .local_send_ns = 10, .remote_ns = 500, .local_recv_ns = 20};
     struct emitter emitters[LK_COUNT(track_infos)];

@@ -1,0 +1,271 @@
+/* Span files to traces: what was recorded is what the traces hold, whatever happened to the ranks.
+ */
+#include "profiler/convert.h"
+
+#include "base/array.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "profiler/span_file.h"
+#include "tests/scratch.h"
+#include "tests/step_model.h"
+#include "tests/trace_sample.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+Suite *lk_suite_convert(void);
+
+/* Each test's own directory, and a run of two ranks to record. */
+static char *dir;
+static struct lk_trace *truth;
+enum { RANKS = 2 };
+
+static void set_up(void)
+{
+    const struct step_model m = step_model_default((struct step_model){
+        .ranks = RANKS, .steps = 8, .slow = {0, 0.1     },
+                .clock_offset_ns = {0, -7000000}
+    });
+
+    dir = scratch_create();
+    ck_assert_int_eq(step_model_run(&m, &truth, NULL), LK_OK);
+    ck_assert_int_eq(lk_log_configure("error"), LK_OK);
+}
+
+static void tear_down(void)
+{
+    lk_traces_free(truth, RANKS);
+    scratch_remove(dir);
+}
+
+/* How a rank's recording ends. */
+enum ending { WELL, FAILED, NO_SAMPLES };
+
+/* Round trips that say: common clock = local + offset, within 2 us. */
+static void samples_of(const struct lk_trace *t, uint64_t at_ns, struct lk_clock_sample *out)
+{
+    uint64_t local = t->base_local_ns + at_ns;
+
+    *out = (struct lk_clock_sample){.local_send_ns = local,
+                                    .remote_ns = local + 2000 + (uint64_t)t->clock.offset_ns,
+                                    .local_recv_ns = local + 4000};
+}
+
+/* Plays a trace's spans into a span file, as the runtime would. */
+static void record(const struct lk_trace *t, enum ending ending)
+{
+    char name[32];
+    char *path;
+    struct lk_recorder *rec = NULL;
+    struct lk_span_file *f = NULL;
+    struct lk_track **tracks = NULL;
+    struct lk_clock_sample start, end;
+
+    snprintf(name, sizeof name, "rank%d.spans", t->info.rank);
+    path = scratch_path(dir, name);
+    ck_assert_msg(lk_span_file_create(path, &t->info, t->n_spans, &f) == LK_OK, "%s",
+                  lk_error_text());
+    ck_assert_int_eq(lk_recorder_create(&rec), LK_OK);
+    ck_assert_int_eq(lk_recorder_attach(rec, &lk_span_file_ops, f), LK_OK);
+    ck_assert_int_eq(lk_alloc(&tracks, t->n_tracks, sizeof(struct lk_track *)), LK_OK);
+    for (size_t i = 0; i < t->n_tracks; i++)
+        ck_assert_int_eq(lk_recorder_track(rec,
+                                           &(struct lk_track_info){.name = t->tracks[i].name,
+                                                                   .kind = t->tracks[i].kind,
+                                                                   .stream = t->tracks[i].stream},
+                                           &tracks[i]),
+                         LK_OK);
+    for (size_t i = 0; i < t->n_spans; i++)
+        lk_span_emit(tracks[t->spans[i].track], &t->spans[i].span);
+    samples_of(t, 0, &start);
+    samples_of(t, LK_NS_PER_S, &end);
+    if (t->info.rank && ending != NO_SAMPLES) {
+        ck_assert_int_eq(lk_span_file_clock(f, LK_CLOCK_START, &start, 1), LK_OK);
+        ck_assert_int_eq(lk_span_file_clock(f, LK_CLOCK_END, &end, 1), LK_OK);
+    }
+    if (ending == FAILED)
+        lk_span_file_fail(f, "rank 0 did not arrive");
+    free(tracks);
+    lk_recorder_destroy(rec);
+    ck_assert_int_eq(lk_span_file_close(f), LK_OK);
+    free(path);
+}
+
+static bool exists(const char *name)
+{
+    char *path = scratch_path(dir, name);
+    bool there = lk_file_exists(path);
+
+    free(path);
+    return there;
+}
+
+static int by_start_track(const void *a, const void *b)
+{
+    const struct lk_trace_span *x = a, *y = b;
+
+    if (x->span.start_ns != y->span.start_ns)
+        return x->span.start_ns < y->span.start_ns ? -1 : 1;
+    if (x->track != y->track)
+        return x->track < y->track ? -1 : 1;
+    return memcmp(&x->span, &y->span, sizeof x->span);
+}
+
+/* Every span of the recorder's list, to the ns, and no other. */
+static void assert_spans(struct lk_trace *got, struct lk_trace *want)
+{
+    ck_assert_uint_eq(got->n_spans, want->n_spans);
+    qsort(got->spans, got->n_spans, sizeof *got->spans, by_start_track);
+    qsort(want->spans, want->n_spans, sizeof *want->spans, by_start_track);
+    for (size_t i = 0; i < got->n_spans; i++) {
+        ck_assert_uint_eq(got->spans[i].track, want->spans[i].track);
+        ck_assert_int_eq(memcmp(&got->spans[i].span, &want->spans[i].span, sizeof(struct lk_span)),
+                         0);
+    }
+}
+
+START_TEST(recorder_list_comes_back)
+{
+    struct lk_convert_summary sum;
+    struct lk_trace *got = NULL;
+    size_t n = 0;
+
+    for (int k = 0; k < RANKS; k++)
+        record(&truth[k], WELL);
+    ck_assert_msg(lk_convert_run(dir, &sum) == LK_OK, "%s", lk_error_text());
+    ck_assert_uint_eq(sum.n_ranks, RANKS);
+    ck_assert_uint_eq(sum.n_truncated, 0);
+    ck_assert_uint_eq(sum.dropped, 0);
+    ck_assert_uint_eq(sum.n_spans, truth[0].n_spans + truth[1].n_spans);
+    ck_assert(!exists("rank0.spans") && !exists("rank1.spans"));
+    ck_assert(exists("merged.trace.json.gz"));
+    ck_assert_int_eq(lk_traces_read(dir, &got, &n), LK_OK);
+    ck_assert_uint_eq(n, RANKS);
+    for (int k = 0; k < RANKS; k++) {
+        lk_trace_assert_same_info(&got[k].info, &truth[k].info);
+        assert_spans(&got[k], &truth[k]);
+        ck_assert(!got[k].truncated);
+        /* The samples know the offset to half a round trip. */
+        ck_assert_int_le(llabs(got[k].clock.offset_ns - truth[k].clock.offset_ns), 2000);
+        ck_assert_uint_eq(got[k].clock.uncertainty_ns > 0, k > 0);
+    }
+    lk_traces_free(got, n);
+}
+END_TEST
+
+/* Rank 1 failed: its trace says so and why, and the other's is whole. */
+START_TEST(failure_is_kept)
+{
+    struct lk_convert_summary sum;
+    struct lk_trace *got = NULL;
+    size_t n = 0;
+
+    record(&truth[0], WELL);
+    record(&truth[1], FAILED);
+    ck_assert_int_eq(lk_convert_run(dir, &sum), LK_OK);
+    ck_assert_uint_eq(sum.n_truncated, 1);
+    ck_assert_int_eq(lk_traces_read(dir, &got, &n), LK_OK);
+    ck_assert(!got[0].truncated && got[1].truncated);
+    ck_assert_ptr_null(got[0].failure);
+    ck_assert_str_eq(got[1].failure, "rank 0 did not arrive");
+    assert_spans(&got[1], &truth[1]);
+    lk_traces_free(got, n);
+}
+END_TEST
+
+/* Without samples a rank of rank 0's host shares its clock; of another host nobody knows. */
+START_TEST(clocks_without_samples)
+{
+    struct lk_trace *got = NULL;
+    size_t n = 0;
+
+    if (_i) {
+        free(truth[1].info.host);
+        ck_assert_int_eq(lk_strdup(&truth[1].info.host, "elsewhere"), LK_OK);
+    }
+    record(&truth[0], WELL);
+    record(&truth[1], NO_SAMPLES);
+    ck_assert_int_eq(lk_convert_run(dir, NULL), LK_OK);
+    ck_assert_int_eq(lk_traces_read(dir, &got, &n), LK_OK);
+    ck_assert_uint_eq(got[1].clock.uncertainty_ns, _i ? LK_CLOCK_UNKNOWN_NS : 0);
+    ck_assert_uint_eq(got[0].clock.uncertainty_ns, 0);
+    if (!_i)
+        ck_assert_int_eq(got[1].clock.offset_ns, 0);
+    lk_traces_free(got, n);
+}
+END_TEST
+
+static void write_text(const char *name, const char *text)
+{
+    char *path = scratch_path(dir, name);
+    FILE *f = fopen(path, "w");
+
+    ck_assert_ptr_nonnull(f);
+    ck_assert_int_ge(fputs(text, f), 0);
+    ck_assert_int_eq(fclose(f), 0);
+    free(path);
+}
+
+/* One bad file is named and stays; the others are converted. Leftovers of a killed start go. */
+START_TEST(a_bad_file_stays)
+{
+    struct lk_convert_summary sum;
+
+    ck_assert_int_eq(lk_log_configure("profile=error"), LK_OK);
+    record(&truth[0], WELL);
+    write_text("rank1.spans", "not spans");
+    write_text("rank1.spans.tmp.77", "half a header");
+    write_text("notes.txt", "the user's");
+    ck_assert_int_eq(lk_convert_run(dir, &sum), LK_EPARSE);
+    ck_assert_ptr_nonnull(strstr(lk_error_text(), "rank1.spans"));
+    ck_assert_uint_eq(sum.n_ranks, 1);
+    ck_assert(exists("rank0.trace.json.gz") && exists("merged.trace.json.gz"));
+    ck_assert(exists("rank1.spans") && !exists("rank0.spans"));
+    ck_assert(!exists("rank1.spans.tmp.77") && exists("notes.txt"));
+}
+END_TEST
+
+START_TEST(wrong_name)
+{
+    char *from, *to;
+
+    record(&truth[0], WELL);
+    from = scratch_path(dir, "rank0.spans");
+    to = scratch_path(dir, "rank5.spans");
+    ck_assert_int_eq(rename(from, to), 0);
+    ck_assert_int_eq(lk_convert_run(dir, NULL), LK_EPARSE);
+    ck_assert_ptr_nonnull(strstr(lk_error_text(), "rank5.spans: is of rank 0"));
+    free(from);
+    free(to);
+}
+END_TEST
+
+START_TEST(nothing_there)
+{
+    struct lk_convert_summary sum;
+
+    ck_assert_int_eq(lk_convert_run(dir, &sum), LK_EIO);
+    ck_assert_ptr_nonnull(strstr(lk_error_text(), "no span file"));
+    ck_assert_uint_eq(sum.n_ranks, 0);
+    ck_assert_int_eq(lk_convert_run("/nonexistent", NULL), LK_EIO);
+}
+END_TEST
+
+Suite *lk_suite_convert(void)
+{
+    Suite *s = suite_create("convert");
+    TCase *t = tcase_create("convert");
+
+    tcase_add_checked_fixture(t, set_up, tear_down);
+    tcase_set_timeout(t, 60);
+    tcase_add_test(t, recorder_list_comes_back);
+    tcase_add_test(t, failure_is_kept);
+    tcase_add_loop_test(t, clocks_without_samples, 0, 2);
+    tcase_add_test(t, a_bad_file_stays);
+    tcase_add_test(t, wrong_name);
+    tcase_add_test(t, nothing_there);
+    suite_add_tcase(s, t);
+    return s;
+}

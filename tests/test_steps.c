@@ -1,0 +1,424 @@
+/* Cutting traces into steps, finding runs, and job.json from them. */
+#include "profiler/steps.h"
+
+#include "base/array.h"
+#include "base/file.h"
+#include "profiler/job_build.h"
+#include "profiler/run_set.h"
+#include "tests/scratch.h"
+#include "tests/step_model.h"
+
+#include <check.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+Suite *lk_suite_steps(void);
+
+/* ---- Splitting a window, on one made by hand (times in us) ---- */
+
+enum { US = 1000 };
+
+static const struct lk_trace_track hand_tracks[] = {
+    {.name = "host",    .kind = LK_TRACK_HOST   },
+    {.name = "compute", .kind = LK_TRACK_COMPUTE},
+    {.name = "comm",    .kind = LK_TRACK_COMM   },
+};
+
+/*
+ * One step, 0 to 100 us. Compute: forward 10-30, backward 30-60, optimizer 80-90. Input 0-8, and
+ * from the loader's waiting 55-58, behind the backward. Collectives: ready 40, 40-50; ready 45,
+ * picked up at 50, ends 70; ready 60, picked up at 72, ends 78.
+ */
+static const struct {
+    uint32_t track;
+    enum lk_span_kind kind;
+    uint64_t start_us, end_us, ready_us;
+    int32_t index;
+    uint32_t seq;
+} hand_spans[] = {
+    {0, LK_SPAN_STEP,       0,  100, 0,  -1, 0},
+    {0, LK_SPAN_INPUT,      0,  8,   0,  0,  0},
+    {1, LK_SPAN_FORWARD,    10, 30,  0,  0,  0},
+    {1, LK_SPAN_BACKWARD,   30, 60,  0,  0,  0},
+    {1, LK_SPAN_GRADIENT,   40, 40,  0,  2,  0},
+    {2, LK_SPAN_COLLECTIVE, 40, 50,  40, 0,  0},
+    {1, LK_SPAN_GRADIENT,   45, 45,  0,  1,  0},
+    {2, LK_SPAN_COLLECTIVE, 50, 70,  45, 1,  1},
+    {0, LK_SPAN_INPUT,      55, 58,  0,  0,  0},
+    {1, LK_SPAN_GRADIENT,   60, 60,  0,  0,  0},
+    {2, LK_SPAN_COLLECTIVE, 72, 78,  60, 2,  2},
+    {1, LK_SPAN_OPTIMIZER,  80, 90,  0,  -1, 0},
+};
+
+static void make_hand_trace(struct lk_trace *t, struct lk_trace_span *spans)
+{
+    *t = (struct lk_trace){
+        .info = {.world_size = 1, .accumulation = 1, .local_batch = 1},
+        .clock = lk_clock_identity(),
+        .tracks = (struct lk_trace_track *)hand_tracks,
+        .n_tracks = LK_COUNT(hand_tracks),
+        .spans = spans,
+        .n_spans = LK_COUNT(hand_spans)
+    };
+    for (size_t i = 0; i < LK_COUNT(hand_spans); i++)
+        spans[i] = (struct lk_trace_span){
+            .track = hand_spans[i].track,
+            .span = {.kind = (uint16_t)hand_spans[i].kind,
+                     .start_ns = hand_spans[i].start_us * US,
+                     .end_ns = hand_spans[i].end_us * US,
+                     .ready_ns = hand_spans[i].ready_us * US,
+                     .index = hand_spans[i].index,
+                     .seq = hand_spans[i].seq}
+        };
+}
+
+START_TEST(split_by_hand)
+{
+    /* All ranks had arrived at the three collectives by then. */
+    const uint64_t begin_ns[] = {41 * US, 65 * US, 75 * US};
+    struct lk_trace_span spans[LK_COUNT(hand_spans)];
+    struct lk_trace t;
+    struct lk_rank_steps r;
+    struct lk_step_split x;
+    const struct lk_step *p;
+    const double tol = 1e-12;
+
+    make_hand_trace(&t, spans);
+    ck_assert_int_eq(lk_rank_steps_read(&t, &r), LK_OK);
+    ck_assert_uint_eq(r.n_steps, 1);
+    p = lk_rank_step(&r, 0);
+    ck_assert_ptr_nonnull(p);
+    ck_assert_ptr_null(lk_rank_step(&r, 1));
+    ck_assert_double_eq_tol(lk_step_window_s(p), 100e-6, tol);
+    /* arrival = max(ready, end of the one before); the third may only start late. */
+    ck_assert_uint_eq(r.transfers[0].arrival_ns, 40 * US);
+    ck_assert_uint_eq(r.transfers[1].arrival_ns, 50 * US);
+    ck_assert_uint_eq(r.transfers[2].arrival_ns, 70 * US);
+    ck_assert_ptr_eq(lk_step_transfer(&r, p, 2), &r.transfers[2]);
+    ck_assert_ptr_null(lk_step_transfer(&r, p, 3));
+
+    lk_step_split(&r, p, begin_ns, &x);
+    ck_assert_double_eq_tol(x.forward_s, 20e-6, tol);
+    ck_assert_double_eq_tol(x.backward_s, 30e-6, tol);
+    ck_assert_double_eq_tol(x.optimizer_s, 10e-6, tol);
+    ck_assert_double_eq_tol(x.straggler_s, 10e-6, tol); /* 60-65 and 70-75 */
+    ck_assert_double_eq_tol(x.wire_s, 8e-6, tol);       /* 65-70 and 75-78 */
+    ck_assert_double_eq_tol(x.input_s, 8e-6, tol);      /* 55-58 is behind compute */
+    ck_assert_double_eq_tol(x.gap_s, 14e-6, tol);       /* 8-10, 78-80, 90-100 */
+    lk_step_split(&r, p, NULL, &x);
+    ck_assert_double_eq_tol(x.straggler_s, 0, tol);
+    ck_assert_double_eq_tol(x.wire_s, 18e-6, tol);
+
+    ck_assert_uint_eq(lk_step_pending_ns(&r, p, 45 * US, 74 * US), 29 * US);
+    ck_assert_uint_eq(lk_step_pending_ns(&r, p, 0, 40 * US), 0);
+    ck_assert_uint_eq(lk_step_compute_ns(&r, p, 0, 85 * US), 55 * US);
+    ck_assert_uint_eq(r.ranges[2].n_marks, 3); /* of the backward, its end included */
+    ck_assert_int_eq(r.marks[r.ranges[2].first_mark].tensor, 2);
+    lk_rank_steps_fini(&r);
+}
+END_TEST
+
+/* The parts sum to the window, whatever lies in it, and windows to the time from end to end. */
+START_TEST(parts_sum)
+{
+    const struct step_model m = step_model_default((struct step_model){
+        .ranks = 3,
+        .accumulation = 2,
+        .gamma_wire = 0.3,
+        .slow = {0, 0.3},
+        .bandwidth_Bps = 1e8,
+        .no_sync = _i == 0,
+        .transient = 0.05
+    });
+    struct lk_trace *traces = NULL;
+
+    ck_assert_int_eq(step_model_run(&m, &traces, NULL), LK_OK);
+    for (int k = 0; k < m.ranks; k++) {
+        struct lk_rank_steps r;
+        double sum = 0;
+
+        ck_assert_int_eq(lk_rank_steps_read(&traces[k], &r), LK_OK);
+        ck_assert_uint_eq(r.n_steps, m.steps);
+        for (size_t i = 0; i < r.n_steps; i++) {
+            const struct lk_step *p = &r.steps[i];
+            struct lk_step_split x;
+            double window = lk_step_window_s(p);
+
+            lk_step_split(&r, p, NULL, &x);
+            ck_assert_double_eq_tol(x.forward_s + x.backward_s + x.optimizer_s + x.straggler_s +
+                                        x.wire_s + x.input_s + x.gap_s,
+                                    window, 1e-12);
+            sum += window;
+        }
+        ck_assert_double_eq_tol(
+            sum, (double)(r.steps[r.n_steps - 1].end_ns - r.steps[0].begin_ns) * 1e-9, 1e-9);
+        lk_rank_steps_fini(&r);
+    }
+    lk_traces_free(traces, (size_t)m.ranks);
+}
+END_TEST
+
+/* A step that lost its forward, its backward or its STEP span is no step. */
+START_TEST(incomplete_steps)
+{
+    static const enum lk_span_kind lost[] = {LK_SPAN_FORWARD, LK_SPAN_BACKWARD, LK_SPAN_STEP};
+    const struct step_model m = step_model_default((struct step_model){.ranks = 1, .steps = 9});
+    struct lk_trace *traces = NULL;
+    struct lk_rank_steps r;
+    size_t n = 0;
+
+    ck_assert_int_eq(step_model_run(&m, &traces, NULL), LK_OK);
+    for (size_t i = 0; i < traces->n_spans; i++)
+        if (traces->spans[i].span.step != 6 || traces->spans[i].span.kind != lost[_i])
+            traces->spans[n++] = traces->spans[i];
+    ck_assert_uint_eq(n, traces->n_spans - 1);
+    traces->n_spans = n;
+    ck_assert_int_eq(lk_rank_steps_read(traces, &r), LK_OK);
+    ck_assert_uint_eq(r.n_steps, 8);
+    ck_assert_ptr_null(lk_rank_step(&r, 6));
+    /* The next one's window begins where step 6 ended, or with itself when nobody knows. */
+    ck_assert_ptr_nonnull(lk_rank_step(&r, 7));
+    ck_assert_double_eq_tol(
+        lk_step_window_s(lk_rank_step(&r, 7)),
+        lk_step_window_s(lk_rank_step(&r, 5)) - (lost[_i] == LK_SPAN_STEP ? m.gap_s : 0), 2e-9);
+    lk_rank_steps_fini(&r);
+    lk_traces_free(traces, 1);
+}
+END_TEST
+
+/* ---- Runs in directories ---- */
+
+static char *dir;
+
+static void set_up(void)
+{
+    dir = scratch_create();
+}
+
+static void tear_down(void)
+{
+    scratch_remove(dir);
+}
+
+/* Writes the run's traces to dir/name; `without`: a rank that is left out, or -1. */
+static void write_run(const char *name, struct step_model change, int without)
+{
+    const struct step_model m = step_model_default(change);
+    char *where = scratch_path(dir, name);
+    struct lk_trace *traces = NULL;
+
+    ck_assert_int_eq(lk_mkdirs(where), LK_OK);
+    ck_assert_int_eq(step_model_run(&m, &traces, NULL), LK_OK);
+    for (int k = 0; k < m.ranks; k++) {
+        char *path = NULL;
+
+        if (k == without)
+            continue;
+        ck_assert_int_eq(lk_asprintf(&path, "%s/rank%d.trace.json.gz", where, k), LK_OK);
+        ck_assert_msg(lk_trace_write(path, &traces[k]) == LK_OK, "%s", lk_error_text());
+        free(path);
+    }
+    lk_traces_free(traces, (size_t)m.ranks);
+    free(where);
+}
+
+/* Two repetitions each of one and two ranks at local batch 4, one rank at 8, with known compute. */
+static void write_sweep(void)
+{
+    const struct step_model one = {.ranks = 1, .transient = 0.02};
+    struct step_model m = one;
+
+    for (int r = 0; r < 2; r++) {
+        m = one;
+        m.seed = (uint64_t)r + 1;
+        write_run(r ? "sweep/k1-r1" : "sweep/k1-r0", m, -1);
+        m.ranks = 2;
+        m.kappa = 0.2;
+        write_run(r ? "sweep/k2-r1" : "sweep/k2-r0", m, -1);
+    }
+    m = one;
+    m.local_batch = 8;
+    m.forward_s = 10e-3;
+    m.backward_s = 20e-3;
+    m.seed = 9;
+    write_run("sweep/b8", m, -1);
+}
+
+START_TEST(runs_are_found)
+{
+    struct lk_run_set set;
+    const char *paths[] = {NULL, NULL};
+    char *sub, *sweep;
+
+    write_sweep();
+    sweep = scratch_path(dir, "sweep");
+    sub = scratch_path(dir, "sweep/k2-r0");
+    paths[0] = sweep;
+    paths[1] = sub; /* again: read once */
+    ck_assert_msg(lk_run_set_read(paths, 2, &set) == LK_OK, "%s", lk_error_text());
+    ck_assert_uint_eq(set.n, 5);
+    ck_assert_int_eq(lk_run_about(&set.runs[0])->world_size, 1);
+    ck_assert_int_eq(lk_run_about(&set.runs[2])->local_batch, 8);
+    ck_assert_int_eq(lk_run_about(&set.runs[3])->world_size, 2);
+    ck_assert_ptr_nonnull(strstr(set.runs[0].dir, "sweep/k1-r0"));
+    ck_assert_uint_eq(set.runs[0].n_steps, 25); /* 30 less 5 of warm-up */
+    ck_assert_uint_eq(set.runs[0].steps[0], 5);
+    lk_run_set_fini(&set);
+    free(sub);
+    free(sweep);
+}
+END_TEST
+
+START_TEST(bad_run_directories)
+{
+    struct lk_run_set set;
+    const char *path = dir;
+
+    ck_assert_int_eq(lk_run_set_read(&path, 1, &set), LK_EIO);
+    ck_assert_ptr_nonnull(strstr(lk_error_text(), "no run in it"));
+    write_run("x", (struct step_model){.ranks = 3}, 1);
+    ck_assert_int_eq(lk_run_set_read(&path, 1, &set), LK_EPARSE);
+    ck_assert_ptr_nonnull(strstr(lk_error_text(), "rank 1 of 3 is missing"));
+    path = "/nonexistent";
+    ck_assert_int_eq(lk_run_set_read(&path, 1, &set), LK_EIO);
+    ck_assert_int_eq(lk_run_set_read(&path, 0, &set), LK_EIO);
+}
+END_TEST
+
+/* ---- The job ---- */
+
+static void read_sweep(struct lk_run_set *set)
+{
+    char *sweep = scratch_path(dir, "sweep");
+    const char *path = sweep;
+
+    write_sweep();
+    ck_assert_msg(lk_run_set_read(&path, 1, set) == LK_OK, "%s", lk_error_text());
+    free(sweep);
+}
+
+/* value within tol of want, and within its own interval. */
+static void assert_quantity(const struct lk_quantity *q, double want, double tol)
+{
+    ck_assert_double_eq_tol(q->value, want, tol);
+    ck_assert_double_le(q->lo, q->value);
+    ck_assert_double_ge(q->hi, q->value);
+}
+
+START_TEST(job_of_a_sweep)
+{
+    struct lk_run_set set;
+    struct lk_job j;
+    char *path = scratch_path(dir, "job.json");
+
+    read_sweep(&set);
+    ck_assert_msg(lk_job_build(&set, &j) == LK_OK, "%s", lk_error_text());
+    ck_assert_str_eq(j.name, "step-model");
+    ck_assert_uint_eq(j.n_tensors, STEP_MODEL_TENSORS);
+    for (size_t i = 0; i < j.n_tensors; i++) {
+        /* The last tensor is ready first, after a twelfth of the backward. */
+        ck_assert_double_eq_tol(j.tensors[i].ready,
+                                (double)(STEP_MODEL_TENSORS - i) / STEP_MODEL_TENSORS, 1e-6);
+        ck_assert_uint_eq(j.ready_order[i], STEP_MODEL_TENSORS - 1 - i);
+    }
+    ck_assert_uint_eq(j.n_compute, 2);
+    ck_assert_int_eq(j.compute[0].local_batch, 4);
+    ck_assert_int_eq(j.compute[1].local_batch, 8);
+    /* From one rank, without the 20 % of co-location that the runs with two have. 2 % spread over
+     * 50 steps: five standard errors. */
+    assert_quantity(&j.compute[0].forward_s, 5e-3, 5 * 0.02 / sqrt(50) * 5e-3);
+    assert_quantity(&j.compute[0].backward_s, 10e-3, 5 * 0.02 / sqrt(50) * 10e-3);
+    assert_quantity(&j.compute[1].backward_s, 20e-3, 5 * 0.02 / sqrt(25) * 20e-3);
+    assert_quantity(&j.compute[0].optimizer_s, 1e-3, 1e-8);
+    assert_quantity(&j.compute[0].input_s, 0.2e-3, 1e-8);
+    assert_quantity(&j.compute[0].gap_s, 0.3e-3, 1e-8);
+    /* The standard deviation of 50 draws is known to a tenth: four of these. */
+    assert_quantity(&j.compute[0].transient, 0.02, 4 * 0.02 / sqrt(2 * 50));
+    ck_assert_uint_eq(j.compute[0].forward_s.n, 50);
+    ck_assert_ptr_nonnull(strstr(j.compute[0].forward_s.source, "k1-r0 and its repetitions"));
+    ck_assert_uint_eq(j.n_runs, 5);
+    ck_assert_int_eq(j.runs[3].gpus, 2);
+    ck_assert_uint_eq(j.runs[3].n_steps, 25);
+    ck_assert_double_eq_tol(j.runs[3].rank_compute_s[1], 15e-3 * 1.2, 5 * 0.02 / 5 * 18e-3);
+    ck_assert_double_gt(j.runs[3].step_s[0], 18e-3);
+    ck_assert(!lk_quantity_known(&j.noise_scale));
+    /* What was built is what a reader accepts. */
+    ck_assert_msg(lk_job_write(path, &j) == LK_OK, "%s", lk_error_text());
+    lk_job_fini(&j);
+    ck_assert_msg(lk_job_read(path, &j) == LK_OK, "%s", lk_error_text());
+    ck_assert_uint_eq(j.n_runs, 5);
+    lk_job_fini(&j);
+    lk_run_set_fini(&set);
+    free(path);
+}
+END_TEST
+
+/* With runs of several ranks only, the numbers hold what the ranks cost each other, and say so. */
+START_TEST(job_without_a_single_rank)
+{
+    struct lk_run_set set;
+    struct lk_job j;
+    const char *path = dir;
+
+    write_run("a", (struct step_model){.ranks = 2, .kappa = 0.2}, -1);
+    ck_assert_int_eq(lk_run_set_read(&path, 1, &set), LK_OK);
+    ck_assert_int_eq(lk_job_build(&set, &j), LK_OK);
+    assert_quantity(&j.compute[0].forward_s, 6e-3, 1e-8);
+    ck_assert_ptr_nonnull(strstr(j.compute[0].forward_s.source, "co-location"));
+    lk_job_fini(&j);
+    lk_run_set_fini(&set);
+}
+END_TEST
+
+START_TEST(different_jobs)
+{
+    struct lk_run_set set;
+    struct lk_job j;
+    const char *path = dir;
+
+    write_run("a", (struct step_model){.ranks = 1}, -1);
+    write_run("b", (struct step_model){.ranks = 1, .bucket_bytes = 1 << 22}, -1);
+    ck_assert_int_eq(lk_run_set_read(&path, 1, &set), LK_OK);
+    ck_assert_int_eq(lk_job_build(&set, &j), LK_EUSAGE);
+    ck_assert_ptr_nonnull(strstr(lk_error_text(), "different jobs: layer0.weight differs"));
+    lk_run_set_fini(&set);
+}
+END_TEST
+
+START_TEST(too_little_for_a_job)
+{
+    struct lk_run_set set;
+    struct lk_job j;
+    const char *path = dir;
+
+    write_run("a", (struct step_model){.ranks = 1, .steps = 5, .warmup = 5}, -1);
+    ck_assert_int_eq(lk_run_set_read(&path, 1, &set), LK_OK);
+    ck_assert_int_eq(lk_job_build(&set, &j), LK_EEVIDENCE);
+    ck_assert_ptr_nonnull(strstr(lk_error_text(), "warm-up of 5 steps"));
+    lk_run_set_fini(&set);
+}
+END_TEST
+
+Suite *lk_suite_steps(void)
+{
+    Suite *s = suite_create("steps");
+    TCase *t = tcase_create("steps");
+    TCase *d = tcase_create("directories");
+
+    tcase_add_test(t, split_by_hand);
+    tcase_add_loop_test(t, parts_sum, 0, 2);
+    tcase_add_loop_test(t, incomplete_steps, 0, 3);
+    suite_add_tcase(s, t);
+    tcase_add_checked_fixture(d, set_up, tear_down);
+    tcase_set_timeout(d, 60);
+    tcase_add_test(d, runs_are_found);
+    tcase_add_test(d, bad_run_directories);
+    tcase_add_test(d, job_of_a_sweep);
+    tcase_add_test(d, job_without_a_single_rank);
+    tcase_add_test(d, different_jobs);
+    tcase_add_test(d, too_little_for_a_job);
+    suite_add_tcase(s, d);
+    return s;
+}
