@@ -62,5 +62,5 @@ void lk_relu_backward_cpu(const void *args)
 
 #pragma omp simd
     for (size_t i = 0; i < a->n; i++)
-        din[i] = out[i] > 0 ? dout[i] : 0;
+        din[i] = out[i] <= 0 ? 0 : dout[i];
 }

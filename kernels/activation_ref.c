@@ -51,5 +51,5 @@ void lk_relu_backward_ref(const void *args)
     double *din = a->din;
 
     for (size_t i = 0; i < a->n; i++)
-        din[i] = out[i] > 0 ? dout[i] : 0;
+        din[i] = out[i] <= 0 ? 0 : dout[i];
 }

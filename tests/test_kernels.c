@@ -2,10 +2,9 @@
  * Every float32 op against its float64 definition, over sizes that are 1, odd, and around the
  * widths of vectors and blocks; and that accumulating adds and not accumulating overwrites.
  *
- * Tolerances. A sum of k products of numbers below 1 carries k rounding errors of at most half an
- * ulp of the running sum, which walk at random: their standard deviation is sqrt(k) * |sum| * 2^-25
- * with |sum| ~ sqrt(k). SUM_TOLERANCE(k) is 2^-24 * k: several of those, and it tends to zero
- * terms' worth for small k only through its floor of a few ulp.
+ * Tolerances. A sum of k products of numbers below 1 carries k rounding errors, each at most half
+ * an ulp of the running sum, which walk at random: sqrt(k) of them, of a sum of about sqrt(k), is
+ * k / 2 ulp of 1. A few ulp more are allowed, which is what counts for small k.
  */
 #include "kernels/ops.h"
 #include "tests/kernel_pair.h"
@@ -511,6 +510,67 @@ START_TEST(optimizers_by_hand)
 }
 END_TEST
 
+/* A NaN anywhere must come out, on both sides: a run that has diverged has to show it. */
+START_TEST(nan_comes_out)
+{
+    enum { N = 40 };
+    struct lk_rng g = generator(1);
+    struct pair x = pair_random(&g, N, 1), y = pair_zero(N), ones = pair_random(&g, N, 1);
+    struct pair mean = pair_zero(1), rstd = pair_zero(1), one = pair_zero(1);
+    const int32_t target = 3;
+    size_t at = (size_t)_i;
+
+    x.f[at] = NAN;
+    x.d[at] = NAN;
+    RUN(cross_entropy_forward, (.loss = one.f, .log_sum = mean.f, .logits = x.f),
+        (.loss = one.d, .log_sum = mean.d, .logits = x.d), .targets = &target, .rows = 1,
+        .vocab = N, .target_stride = 1);
+    ck_assert(isnan(one.f[0]) && isnan(one.d[0]));
+    RUN(layernorm_forward,
+        (.out = y.f, .mean = mean.f, .rstd = rstd.f, .in = x.f, .weight = ones.f, .bias = ones.f),
+        (.out = y.d, .mean = mean.d, .rstd = rstd.d, .in = x.d, .weight = ones.d, .bias = ones.d),
+        .rows = 1, .channels = N);
+    ck_assert(isnan(y.f[0]) && isnan(y.d[0]) && isnan(y.f[N - 1]));
+    RUN(gelu_forward, (.out = y.f, .in = x.f), (.out = y.d, .in = x.d), .n = N);
+    ck_assert(isnan(y.f[at]) && isnan(y.d[at]));
+    RUN(relu_forward, (.out = y.f, .in = x.f), (.out = y.d, .in = x.d), .n = N);
+    ck_assert(isnan(y.f[at]) && isnan(y.d[at]));
+    RUN(sum_squares, (.out = one.f, .in = x.f), (.out = one.d, .in = x.d), .n = N);
+    ck_assert(isnan(one.f[0]) && isnan(one.d[0]));
+    RUN(sgd, (.param = ones.f, .grad = x.f), (.param = ones.d, .grad = x.d), .n = N,
+        .learning_rate = 1);
+    ck_assert(isnan(ones.f[at]) && isnan(ones.d[at]));
+    pair_free(&x);
+    pair_free(&y);
+    pair_free(&ones);
+    pair_free(&mean);
+    pair_free(&rstd);
+    pair_free(&one);
+}
+END_TEST
+
+/* Float16 and bfloat16 at the ends of their ranges: the op agrees with base/dtype.h. */
+START_TEST(casts_at_the_ends)
+{
+    static const float values[] = {0.0F,     -0.0F,    65504.0F,   65519.9F, 65520.0F, -1e30F,
+                                   0x1p-24F, 0x1p-25F, 0x1.8p-25F, 3.4e38F,  INFINITY, NAN};
+    enum { N = sizeof values / sizeof *values };
+    uint16_t half[N];
+    float back[N];
+
+    for (int t = LK_F16; t <= LK_BF16; t++) {
+        enum lk_dtype dtype = (enum lk_dtype)t;
+
+        lk_op_cast_to_wire.cpu(&(struct lk_cast_to_wire_args){half, values, N, dtype});
+        lk_op_cast_from_wire.cpu(&(struct lk_cast_from_wire_args){back, half, N, dtype});
+        for (size_t i = 0; i < N - 1; i++)
+            ck_assert_uint_eq(half[i], dtype == LK_F16 ? lk_f16_from_f32(values[i])
+                                                       : lk_bf16_from_f32(values[i]));
+        ck_assert(isnan(back[N - 1]) && isinf(back[N - 2]));
+    }
+}
+END_TEST
+
 START_TEST(every_op_has_a_cost)
 {
     static const struct lk_op *const ops[] = {
@@ -556,6 +616,8 @@ Suite *lk_suite_kernels(void)
     tcase_add_loop_test(tc, vectors_match, 0, n_lengths);
     tcase_add_loop_test(tc, optimizers_match, 0, n_lengths);
     tcase_add_test(tc, optimizers_by_hand);
+    tcase_add_loop_test(tc, nan_comes_out, 0, 40);
+    tcase_add_test(tc, casts_at_the_ends);
     tcase_add_test(tc, every_op_has_a_cost);
     suite_add_tcase(suite, tc);
     return suite;

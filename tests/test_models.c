@@ -55,6 +55,7 @@ struct bench {
     struct lk_device *device;
     struct lk_stream *stream;
     struct lk_model *model;
+    struct lk_recorder *recorder; /* NULL: nothing is recorded */
     void *grads;
     struct lk_batch batch;
     int32_t *inputs, *targets;
@@ -66,15 +67,16 @@ static void must(enum lk_status st)
     ck_assert_msg(st == LK_OK, "%s", lk_error_text());
 }
 
-static void bench_open(struct bench *b, const char *device, const struct row *r)
+static void bench_open_recorded(struct bench *b, const char *device, const struct row *r,
+                                struct lk_recorder *recorder)
 {
-    struct lk_device_config config = {.slowdown = 1};
+    struct lk_device_config config = {.slowdown = 1, .recorder = recorder};
     struct lk_track_info track = {.name = "compute", .kind = LK_TRACK_COMPUTE};
     struct lk_rng g = lk_rng_init(77, 0);
     size_t elems = 0, n = (size_t)(r->samples * r->context), real_bytes;
     char *grad;
 
-    *b = (struct bench){0};
+    *b = (struct bench){.recorder = recorder};
     must(lk_device_open(device, &config, &b->device));
     must(lk_stream_create(b->device, &track, &b->stream));
     must(lk_model_create(b->device, b->stream, &r->config, &b->model));
@@ -94,12 +96,18 @@ static void bench_open(struct bench *b, const char *device, const struct row *r)
     b->batch = (struct lk_batch){r->samples, r->context, b->inputs, b->targets};
 }
 
+static void bench_open(struct bench *b, const char *device, const struct row *r)
+{
+    bench_open_recorded(b, device, r, NULL);
+}
+
 static void bench_close(struct bench *b)
 {
     lk_model_destroy(b->model);
     lk_device_free(b->device, b->grads);
     lk_stream_destroy(b->stream);
     lk_device_close(b->device);
+    lk_recorder_destroy(b->recorder);
     free(b->inputs);
     free(b->targets);
 }
@@ -268,6 +276,45 @@ START_TEST(the_hook_comes_once_a_parameter_in_order)
     ck_assert_int_eq(b.model->ops->backward(b.model, &b.batch, 1, false, &hook), LK_EPEER);
     ck_assert_uint_eq(log.n, 1);
     must(lk_stream_sync(b.stream, lk_deadline_in(timeout_ns)));
+    bench_close(&b);
+}
+END_TEST
+
+/* A sink that keeps the tensors of GRADIENT instants. */
+static enum lk_status marks_open(void *sink, const struct lk_track_info *info, void **out_ctx)
+{
+    (void)info;
+    *out_ctx = sink;
+    return LK_OK;
+}
+
+static void marks_emit(void *ctx, const struct lk_span *s)
+{
+    struct hook_log *marks = ctx;
+
+    if (s->kind == LK_SPAN_GRADIENT && marks->n < sizeof marks->params / sizeof *marks->params)
+        marks->params[marks->n++] = (size_t)s->index;
+}
+
+static const struct lk_sink_ops marks_sink = {
+    .name = "marks", .track_open = marks_open, .emit = marks_emit};
+
+START_TEST(gradients_are_marked_on_the_stream)
+{
+    struct hook_log log = {.answer = LK_OK}, marks = {.answer = LK_OK};
+    struct lk_grad_hook hook = {note, &log};
+    struct bench b;
+
+    must(lk_recorder_create(&b.recorder));
+    must(lk_recorder_attach(b.recorder, &marks_sink, &marks));
+    bench_open_recorded(&b, "cpu", &rows[_i], b.recorder);
+    loss_of(&b);
+    backward(&b, 1, false);
+    ck_assert_uint_eq(marks.n, 0); /* nobody asked for gradients */
+    must(b.model->ops->backward(b.model, &b.batch, 1, false, &hook));
+    must(lk_stream_sync(b.stream, lk_deadline_in(timeout_ns)));
+    ck_assert_uint_eq(marks.n, b.model->n_params);
+    ck_assert_mem_eq(marks.params, log.params, log.n * sizeof *log.params);
     bench_close(&b);
 }
 END_TEST
@@ -507,6 +554,7 @@ Suite *lk_suite_models(void)
     tcase_add_loop_test(tc, cpu_follows_the_reference, 0, ROWS);
     tcase_add_loop_test(tc, accumulating_adds, 0, ROWS);
     tcase_add_loop_test(tc, the_hook_comes_once_a_parameter_in_order, 0, ROWS);
+    tcase_add_loop_test(tc, gradients_are_marked_on_the_stream, 0, ROWS);
     tcase_add_loop_test(tc, the_same_run_gives_the_same_bits, 0, ROWS);
     tcase_add_loop_test(tc, presets_have_their_sizes, 0, PRESETS);
     tcase_add_loop_test(tc, bad_configurations_are_refused, 0, BAD_CONFIGS);
