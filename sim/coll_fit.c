@@ -125,16 +125,36 @@ static void problem_fini(struct problem *p)
     free(p->ones);
 }
 
-static bool belongs(const struct lk_cluster_point *p, enum lk_coll coll, enum lk_algo algo,
-                    enum lk_link link)
+/* The points that one fit is about. */
+struct selection {
+    enum lk_coll coll;
+    enum lk_algo algo;
+    enum lk_link link;
+    enum lk_timing timing;
+};
+
+static bool belongs(const struct lk_cluster_point *p, const struct selection *s)
 {
-    return p->coll == coll && p->algo == algo && p->ranks > 1 && p->bytes > 0 &&
-           (p->nodes > 1) == (link == LK_LINK_INTER);
+    return p->coll == s->coll && p->algo == s->algo && p->timing == s->timing && p->ranks > 1 &&
+           p->bytes > 0 && (p->nodes > 1) == (s->link == LK_LINK_INTER);
+}
+
+/* Those timed alone where there are any, as sim/coll_cost.c prefers them: the two kinds differ. */
+static struct selection select_points(const struct lk_cluster_point *points, size_t n,
+                                      enum lk_coll coll, enum lk_algo algo, enum lk_link link)
+{
+    struct selection s = {coll, algo, link, LK_TIMING_ALONE};
+
+    for (size_t i = 0; i < n; i++)
+        if (belongs(&points[i], &s))
+            return s;
+    s.timing = LK_TIMING_BACK_TO_BACK;
+    return s;
 }
 
 static enum lk_status problem_init(struct problem *p, const struct lk_cluster_point *points,
-                                   size_t n, enum lk_coll coll, enum lk_algo algo,
-                                   enum lk_link link, const struct lk_cluster_fit *intra)
+                                   size_t n, const struct selection *sel,
+                                   const struct lk_cluster_fit *intra)
 {
     enum lk_status st = LK_OK;
     double first_hops = 0;
@@ -149,11 +169,11 @@ static enum lk_status problem_init(struct problem *p, const struct lk_cluster_po
         struct lk_coll_shape shape;
         double hops, t = q->time_s.value;
 
-        if (!belongs(q, coll, algo, link) ||
-            !lk_coll_shape(coll, algo, (double)q->bytes, q->ranks, q->nodes, &shape))
+        if (!belongs(q, sel) ||
+            !lk_coll_shape(q->coll, q->algo, (double)q->bytes, q->ranks, q->nodes, &shape))
             continue;
-        hops = link == LK_LINK_INTER ? shape.hops_inter : shape.hops_intra;
-        if (link == LK_LINK_INTER && shape.hops_intra > 0) {
+        hops = sel->link == LK_LINK_INTER ? shape.hops_inter : shape.hops_intra;
+        if (sel->link == LK_LINK_INTER && shape.hops_intra > 0) {
             if (!intra)
                 continue;
             t -= shape.hops_intra * intra->alpha_s.value;
@@ -292,9 +312,10 @@ enum lk_status lk_coll_fit(const struct lk_cluster_point *points, size_t n, enum
     enum lk_status st = LK_OK;
     struct problem p = {0};
     struct lk_cluster_fit fit = {.coll = coll, .algo = algo, .link = link};
+    struct selection sel = select_points(points, n, coll, algo, link);
     double c[COLUMNS], *draws = NULL;
 
-    LK_TRY(problem_init(&p, points, n, coll, algo, link, intra));
+    LK_TRY(problem_init(&p, points, n, &sel, intra));
     if (p.n < MIN_POINTS) {
         st = lk_fail(LK_EEVIDENCE, "%s by %s: %zu points %s nodes, a fit needs %d",
                      lk_coll_name(coll), lk_algo_name(algo), p.n,
@@ -325,10 +346,11 @@ void lk_cluster_fit_fini(struct lk_cluster_fit *f)
 static size_t count_points(const struct lk_cluster *c, enum lk_coll coll, enum lk_algo algo,
                            enum lk_link link)
 {
+    struct selection s = select_points(c->points, c->n_points, coll, algo, link);
     size_t n = 0;
 
     for (size_t i = 0; i < c->n_points; i++)
-        n += belongs(&c->points[i], coll, algo, link);
+        n += belongs(&c->points[i], &s);
     return n;
 }
 

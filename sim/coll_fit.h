@@ -40,12 +40,12 @@ double lk_coll_formula_s(const struct lk_coll_constants *k, const struct lk_coll
 
 /*
  * Fits one algorithm on one kind of link to the points of that kind (intra: nodes == 1; inter:
- * more). Non-negative least squares on relative errors, outliers weighted down (Huber, three
- * rounds). With one rank count the launch cannot be told from the hops and all of it is given to
- * the hops, which is the careful side for more ranks; the source says so.
- * Intervals (90 %) by resampling the points. `intra`: the constants inside a node, needed for
- * inter points with several ranks a node; may be NULL otherwise.
- * LK_EEVIDENCE with fewer than three points, or when no point has ranks > 1.
+ * more), those timed alone where there are any. Non-negative least squares on relative errors,
+ * outliers weighted down (Huber, three rounds). With one rank count the launch cannot be told from
+ * the hops and all of it is given to the hops, which is the careful side for more ranks; the source
+ * says so. Intervals (90 %) by resampling the points. `intra`: the constants inside a node, needed
+ * for inter points with several ranks a node; may be NULL otherwise. LK_EEVIDENCE with fewer than
+ * three points, or when no point has ranks > 1.
  */
 enum lk_status lk_coll_fit(const struct lk_cluster_point *points, size_t n, enum lk_coll coll,
                            enum lk_algo algo, enum lk_link link, const struct lk_cluster_fit *intra,

@@ -1,0 +1,187 @@
+/* One rank of a calibration. */
+#include "commands/calibrate.h"
+
+#include "base/array.h"
+#include "base/log.h"
+#include "base/units.h"
+#include "runtime/comm.h"
+#include "runtime/store.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* A burst must outlast the clock's and the scheduler's grain. */
+static const double BURST_S = 0.005;
+static const double COMPUTE_UNIT_S = 0.02;
+
+struct rank {
+    const struct calibrate_options *options;
+    const struct lk_rank_env *env;
+    struct lk_store_server *server;
+    struct lk_store *store;
+    struct lk_comm *comm;
+};
+
+/* Sizes of a comma-separated list of names, one after the other. */
+static enum lk_status next_word(const char **list, char *word, size_t size)
+{
+    size_t n = strcspn(*list, ",");
+
+    if (!n || n >= size)
+        return lk_fail(LK_EUSAGE, "'%s': expected names separated by commas", *list);
+    memcpy(word, *list, n);
+    word[n] = 0;
+    *list += n;
+    if (**list == ',')
+        ++*list;
+    return LK_OK;
+}
+
+enum lk_status calibrate_plan(const struct calibrate_options *o, struct calibrate_plan *out)
+{
+    enum lk_status st = LK_OK;
+    struct calibrate_plan p = {.n_colls = 0};
+    const char *colls = o->collectives, *algos = o->algorithms;
+    char word[32];
+
+    while (*colls && p.n_colls < LK_COUNT(p.colls)) {
+        LK_TRY(next_word(&colls, word, sizeof word));
+        if (lk_coll_from_name(word, &p.colls[p.n_colls++]) != LK_OK)
+            return lk_fail(LK_EUSAGE, "--collectives: %s", lk_error_text());
+    }
+    while (*algos && p.n_algos < LK_COUNT(p.algos)) {
+        LK_TRY(next_word(&algos, word, sizeof word));
+        if (lk_algo_from_name(word, &p.algos[p.n_algos++]) != LK_OK)
+            return lk_fail(LK_EUSAGE, "--algorithms: %s", lk_error_text());
+    }
+    if (*colls || *algos || !p.n_colls || !p.n_algos)
+        return lk_fail(LK_EUSAGE, "--collectives and --algorithms: each name once");
+    *out = p;
+out:
+    return st;
+}
+
+static enum lk_status open_comm(struct rank *r)
+{
+    enum lk_status st = LK_OK;
+    const struct lk_rank_env *e = r->env;
+    uint64_t timeout_ns = lk_ns_from_s(r->options->timeout_s);
+
+    if (e->serve && e->rank == 0)
+        LK_TRY(lk_store_serve(e->master_addr, e->master_port, e->world_size, &r->server));
+    LK_TRY(lk_store_connect(e->master_addr, e->master_port, e->rank, e->world_size, timeout_ns,
+                            &r->store));
+    LK_TRY(lk_comm_open("tcp",
+                        &(struct lk_comm_config){.rank = e->rank,
+                                                 .world_size = e->world_size,
+                                                 .store = r->store,
+                                                 .timeout_ns = timeout_ns},
+                        &r->comm));
+out:
+    return st;
+}
+
+static void announce(const struct rank *r, const char *what)
+{
+    if (r->env->rank == 0 && isatty(STDERR_FILENO))
+        fprintf(stderr, "%d ranks: %s\n", r->env->world_size, what);
+}
+
+static enum lk_status sweep_collectives(struct rank *r, struct lk_cluster *c)
+{
+    enum lk_status st = LK_OK;
+    const struct calibrate_options *o = r->options;
+    struct calibrate_plan plan;
+    struct lk_sweep_rows rows = {0};
+
+    announce(r, "collectives");
+    LK_TRY(calibrate_plan(o, &plan));
+    LK_TRY(lk_sweep_collectives(
+        r->comm,
+        &(struct lk_sweep_collectives_config){.colls = plan.colls,
+                                              .n_colls = plan.n_colls,
+                                              .algos = plan.algos,
+                                              .n_algos = plan.n_algos,
+                                              .bytes = o->sizes.v,
+                                              .n_bytes = (size_t)o->sizes.n,
+                                              .dtype = LK_F32,
+                                              .repetitions = (size_t)o->repetitions,
+                                              .warmup = (size_t)o->warmup,
+                                              .budget_s = o->budget_s,
+                                              .burst_s = BURST_S},
+        &rows));
+    if (r->env->rank == 0)
+        LK_TRY(calibrate_add_points(&rows, r->env->nodes, c));
+out:
+    lk_sweep_rows_fini(&rows);
+    return st;
+}
+
+static struct lk_sweep_compute_config compute_config(const struct calibrate_options *o)
+{
+    return (struct lk_sweep_compute_config){.unit_target_s = COMPUTE_UNIT_S,
+                                            .repetitions = (size_t)o->repetitions,
+                                            .warmup = (size_t)o->warmup,
+                                            .budget_s = o->budget_s / 2};
+}
+
+static enum lk_status sweep_colocation(struct rank *r, struct lk_cluster *c)
+{
+    enum lk_status st = LK_OK;
+    struct lk_sweep_compute_config config = compute_config(r->options);
+    struct lk_sweep_colocation s = {0};
+
+    announce(r, "co-location");
+    LK_TRY(lk_sweep_colocation(r->comm, &config, &s));
+    if (r->env->rank == 0)
+        LK_TRY(calibrate_add_colocation(&s, r->env->local_world_size, c));
+out:
+    lk_sweep_colocation_fini(&s);
+    return st;
+}
+
+static enum lk_status sweep_overlap(struct rank *r, struct lk_cluster *c)
+{
+    enum lk_status st = LK_OK;
+    struct lk_sweep_compute_config config = compute_config(r->options);
+    struct lk_sweep_overlap s = {0};
+
+    announce(r, "overlap");
+    LK_TRY(lk_sweep_overlap(r->comm, &config, r->options->overlap_bytes, &s));
+    if (r->env->rank == 0)
+        LK_TRY(calibrate_add_overlap(&s, r->env->world_size, c));
+out:
+    lk_sweep_overlap_fini(&s);
+    return st;
+}
+
+enum lk_status calibrate_rank(const struct calibrate_options *o, const struct lk_rank_env *env,
+                              struct lk_cluster *out)
+{
+    enum lk_status st = LK_OK;
+    struct rank r = {.options = o, .env = env};
+    struct lk_cluster c = calibrate_empty();
+    bool told = false;
+
+    lk_log_set_rank(env->rank);
+    LK_TRY(open_comm(&r));
+    LK_TRY(sweep_collectives(&r, &c));
+    if (o->colocation)
+        LK_TRY(sweep_colocation(&r, &c));
+    if (o->overlap)
+        LK_TRY(sweep_overlap(&r, &c));
+    *out = c;
+    c = calibrate_empty();
+out:
+    if (st != LK_OK && r.store) {
+        st = lk_store_report(r.store, st, lk_error_text());
+        told = getenv(CALIBRATE_PART_ENV) != NULL;
+    }
+    lk_comm_close(r.comm);
+    lk_store_close(r.store);
+    lk_store_server_stop(r.server, lk_ns_from_s(o->timeout_s));
+    lk_cluster_fini(&c);
+    return told ? LK_EREPORTED : st;
+}
