@@ -93,7 +93,7 @@ enum lk_status lk_forecast_read(const char *path, struct lk_forecast *out);
 /* The points (forecast.csv's columns) and the back-tests as result tables. */
 enum lk_status lk_forecast_table(const struct lk_forecast *f, struct lk_table **out);
 enum lk_status lk_forecast_backtest_table(const struct lk_forecast *f, struct lk_table **out);
-/* One row per loss, one column a point would be unbounded: rows are (gpus, loss, seconds, share). */
+/* One row a point, one column a loss: KEY_s. */
 enum lk_status lk_forecast_loss_table(const struct lk_forecast *f, struct lk_table **out);
 const char *lk_evidence_name(enum lk_evidence e);
 

@@ -34,13 +34,17 @@ static const struct lk_column backtest_columns[] = {
     {"inside",      "in the band", LK_DIM_NONE, -1},
 };
 
+/* One column a loss, in the order of LK_LOSS_LIST. */
+#define LOSS_COLUMN(row, key, text) {key "_s", key, LK_DIM_TIME, -1},
 static const struct lk_column loss_columns[] = {
-    {"gpus",   "GPUs",    LK_DIM_NONE, -1},
-    {"loss",   "loss",    LK_DIM_NONE, -1},
-    {"time_s", "time",    LK_DIM_TIME, -1},
-    {"share",  "of step", LK_DIM_NONE, 3 },
-    {"text",   "what",    LK_DIM_NONE, -1},
+    {"gpus",             "GPUs",        LK_DIM_NONE,  -1},
+    {"local_batch",      "local batch", LK_DIM_NONE,  -1},
+    {"accumulation",     "accum.",      LK_DIM_NONE,  -1},
+    {"bucket_cap_bytes", "bucket cap",  LK_DIM_BYTES, -1},
+    {"step_s",           "step",        LK_DIM_TIME,  -1},
+    LK_LOSS_LIST(LOSS_COLUMN)
 };
+#undef LOSS_COLUMN
 
 static enum lk_status point_row(struct lk_table *t, const struct lk_forecast_point *p)
 {
@@ -136,6 +140,30 @@ out:
     return st;
 }
 
+/* A loss below this share of the step is rounding of the mean over draws. */
+#define LOSS_RESOLUTION 1e-6
+
+static enum lk_status loss_row(struct lk_table *t, const struct lk_forecast_point *p)
+{
+    enum lk_status st = LK_OK;
+
+    LK_TRY(lk_table_row(t));
+    LK_TRY(lk_table_number(t, "gpus", p->gpus));
+    LK_TRY(lk_table_number(t, "local_batch", p->local_batch));
+    LK_TRY(lk_table_number(t, "accumulation", p->accumulation));
+    LK_TRY(lk_table_number(t, "bucket_cap_bytes", (double)p->cap_bytes));
+    LK_TRY(lk_table_number(t, "step_s", p->step_s));
+    for (int i = 0; i < LK_LOSS_COUNT; i++) {
+        bool seen = fabs(p->losses_s[i]) > LOSS_RESOLUTION * p->step_s;
+
+        LK_TRY(lk_table_number(
+            t, loss_columns[LK_COUNT(loss_columns) - LK_LOSS_COUNT + (size_t)i].name,
+            seen ? p->losses_s[i] : 0.0));
+    }
+out:
+    return st;
+}
+
 enum lk_status lk_forecast_loss_table(const struct lk_forecast *f, struct lk_table **out)
 {
     enum lk_status st = LK_OK;
@@ -144,16 +172,9 @@ enum lk_status lk_forecast_loss_table(const struct lk_forecast *f, struct lk_tab
     LK_TRY(lk_table_create("Where the forecast step goes, mean over ranks", loss_columns,
                            LK_COUNT(loss_columns), &t));
     for (size_t i = 0; i < f->n_points; i++)
-        for (int row = 0; row < LK_LOSS_COUNT; row++) {
-            const struct lk_forecast_point *p = &f->points[i];
-
-            LK_TRY(lk_table_row(t));
-            LK_TRY(lk_table_number(t, "gpus", p->gpus));
-            LK_TRY(lk_table_text(t, "loss", "%s", lk_loss_key((enum lk_loss)row)));
-            LK_TRY(lk_table_number(t, "time_s", p->losses_s[row]));
-            LK_TRY(lk_table_number(t, "share", p->losses_s[row] / p->step_s));
-            LK_TRY(lk_table_text(t, "text", "%s", lk_loss_text((enum lk_loss)row)));
-        }
+        LK_TRY(loss_row(t, &f->points[i]));
+    LK_TRY(lk_table_note(
+        t, "the losses are those that lockstep analyze measures; rest closes the sum"));
     *out = t;
     t = NULL;
 out:
