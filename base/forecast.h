@@ -68,7 +68,7 @@ struct lk_forecast_point {
 
 /* A held-out run: predicted from the others. */
 struct lk_backtest {
-    char what[96];      /* e.g. "2 GPUs from 1", "local batch 8 from 2, 4, 16" */
+    char what[96]; /* e.g. "2 GPUs from 1", "local batch 8 from 2, 4, 16" */
     double predicted_s, lo_s, hi_s, measured_s;
 };
 
