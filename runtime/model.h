@@ -74,6 +74,7 @@ struct lk_model { /* first member of a model's own struct */
     int context, vocab;
     lk_real *loss;           /* device memory, one element */
     double flops_per_sample; /* forward and backward; NaN: unknown */
+    double input_s;          /* a replayed job: what a step waits for each batch; else 0 */
     char sample_unit[48];    /* "sequence of 64 tokens" */
     char config_text[160];   /* "layers 3, heads 3, channels 48, context 64, vocab 256" */
 };

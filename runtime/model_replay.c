@@ -28,7 +28,7 @@ struct replay {
 
 /* Of one micro-batch. */
 struct times {
-    double forward_s, backward_s;
+    double forward_s, backward_s, input_s;
 };
 
 static double between(double a, double b, double share)
@@ -49,6 +49,7 @@ static enum lk_status times_at(const struct lk_job *job, int batch, struct times
                        batch);
     out->forward_s = job->compute[i].forward_s.value;
     out->backward_s = job->compute[i].backward_s.value;
+    out->input_s = job->compute[i].input_s.value;
     if (job->compute[i].local_batch != batch) {
         const struct lk_job_compute *a = &job->compute[i - 1];
         const struct lk_job_compute *b = &job->compute[i];
@@ -56,6 +57,7 @@ static enum lk_status times_at(const struct lk_job *job, int batch, struct times
 
         out->forward_s = between(a->forward_s.value, b->forward_s.value, share);
         out->backward_s = between(a->backward_s.value, b->backward_s.value, share);
+        out->input_s = between(a->input_s.value, b->input_s.value, share);
     }
     return LK_OK;
 }
@@ -160,6 +162,7 @@ static enum lk_status create(struct lk_device *d, struct lk_stream *s,
 {
     enum lk_status st = LK_OK;
     struct replay *r = NULL;
+    struct times t = {0};
 
     if (!config->job)
         return lk_fail(LK_EUSAGE, "the model replay needs a job file");
@@ -177,6 +180,9 @@ static enum lk_status create(struct lk_device *d, struct lk_stream *s,
     r->model.vocab = TOKENS;
     LK_TRY(lk_job_read(config->job, &r->job));
     LK_TRY(make_params(r));
+    /* A batch that the job does not know fails in forward. */
+    if (times_at(&r->job, config->max_samples, &t) == LK_OK)
+        r->model.input_s = t.input_s;
     LK_TRY(lk_device_alloc(d, lk_device_real_bytes(d), &r->model.loss));
     r->model.flops_per_sample = r->job.flops_per_sample.value;
     snprintf(r->model.sample_unit, sizeof r->model.sample_unit, "%s", r->job.sample_unit);

@@ -380,7 +380,6 @@ static enum lk_status on_ready(void *ctx, size_t param)
     r->n_ready++;
     if (!r->synced)
         return LK_OK;
-    LK_TRY(lk_stream_mark(r->config.compute, LK_SPAN_GRADIENT, (int32_t)param));
     bucket = &r->buckets[r->bucket_of[param]];
     if (bucket->pending == 0) /* only the planted early bucket */
         return LK_OK;

@@ -104,6 +104,11 @@ static enum lk_status open_data(struct trainer *t)
     else
         LK_TRY(lk_dataset_synthetic((size_t)c->samples, t->model->context, t->model->vocab, c->seed,
                                     &t->dataset));
+    /* A replayed job's wait for input is what prefetching left of it: it is not hidden again. */
+    if (t->model->input_s > 0) {
+        lc.delay_s = fmax(lc.delay_s, t->model->input_s);
+        lc.depth = 0;
+    }
     lc.dataset = t->dataset;
     if (c->reducer.plant == LK_PLANT_SHARED_SHARD)
         lc.sampler.rank = 0;
