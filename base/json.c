@@ -154,19 +154,20 @@ static enum lk_status missing(struct lk_json *obj, const char *key)
     return fail_at(obj, key, "missing");
 }
 
-static enum lk_status get(struct lk_json *obj, const char *key, struct lk_json **out)
+/* The member, marked as used. NULL: *out_st says why. */
+static struct lk_json *get(struct lk_json *obj, const char *key, enum lk_status *out_st)
 {
-    enum lk_status st = LK_OK;
     struct lk_json *v;
 
-    LK_TRY(expect(obj, LK_JSON_OBJECT));
+    *out_st = expect(obj, LK_JSON_OBJECT);
+    if (*out_st != LK_OK)
+        return NULL;
     v = find(obj, key);
-    if (!v)
-        return missing(obj, key);
-    v->used = true;
-    *out = v;
-out:
-    return st;
+    if (v)
+        v->used = true;
+    else
+        *out_st = missing(obj, key);
+    return v;
 }
 
 enum lk_status lk_json_as_text(struct lk_json *v, const char **out)
@@ -297,27 +298,27 @@ enum lk_status lk_json_as_fixed(struct lk_json *v, int places, int64_t *out)
 
 enum lk_status lk_json_text(struct lk_json *obj, const char *key, const char **out)
 {
-    struct lk_json *v;
-    enum lk_status st = get(obj, key, &v);
+    enum lk_status st;
+    struct lk_json *v = get(obj, key, &st);
 
-    return st == LK_OK ? lk_json_as_text(v, out) : st;
+    return v ? lk_json_as_text(v, out) : st;
 }
 
 enum lk_status lk_json_number(struct lk_json *obj, const char *key, double *out)
 {
-    struct lk_json *v;
-    enum lk_status st = get(obj, key, &v);
+    enum lk_status st;
+    struct lk_json *v = get(obj, key, &st);
 
-    return st == LK_OK ? lk_json_as_number(v, out) : st;
+    return v ? lk_json_as_number(v, out) : st;
 }
 
 enum lk_status lk_json_int(struct lk_json *obj, const char *key, int64_t min, int64_t max,
                            int64_t *out)
 {
-    struct lk_json *v;
-    enum lk_status st = get(obj, key, &v);
+    enum lk_status st;
+    struct lk_json *v = get(obj, key, &st);
 
-    return st == LK_OK ? lk_json_as_int(v, min, max, out) : st;
+    return v ? lk_json_as_int(v, min, max, out) : st;
 }
 
 enum lk_status lk_json_int32(struct lk_json *obj, const char *key, int64_t min, int64_t max,
@@ -341,34 +342,36 @@ enum lk_status lk_json_text_copy(struct lk_json *obj, const char *key, char **ou
 
 enum lk_status lk_json_uint(struct lk_json *obj, const char *key, uint64_t max, uint64_t *out)
 {
-    struct lk_json *v;
-    enum lk_status st = get(obj, key, &v);
+    enum lk_status st;
+    struct lk_json *v = get(obj, key, &st);
 
-    return st == LK_OK ? lk_json_as_uint(v, max, out) : st;
+    return v ? lk_json_as_uint(v, max, out) : st;
 }
 
 enum lk_status lk_json_bool(struct lk_json *obj, const char *key, bool *out)
 {
-    enum lk_status st = LK_OK;
-    struct lk_json *v;
+    enum lk_status st;
+    struct lk_json *v = get(obj, key, &st);
 
-    LK_TRY(get(obj, key, &v));
-    LK_TRY(expect(v, LK_JSON_BOOL));
-    *out = v->boolean;
-out:
+    if (!v)
+        return st;
+    st = expect(v, LK_JSON_BOOL);
+    if (st == LK_OK)
+        *out = v->boolean;
     return st;
 }
 
 static enum lk_status container(struct lk_json *obj, const char *key, enum lk_json_type type,
                                 struct lk_json **out)
 {
-    enum lk_status st = LK_OK;
-    struct lk_json *v;
+    enum lk_status st;
+    struct lk_json *v = get(obj, key, &st);
 
-    LK_TRY(get(obj, key, &v));
-    LK_TRY(expect(v, type));
-    *out = v;
-out:
+    if (!v)
+        return st;
+    st = expect(v, type);
+    if (st == LK_OK)
+        *out = v;
     return st;
 }
 
@@ -444,7 +447,7 @@ struct lk_json *lk_json_member(struct lk_json *obj, size_t i, const char **out_k
 enum lk_status lk_json_schema(struct lk_json *root, const char *schema, int version)
 {
     enum lk_status st = LK_OK;
-    const char *name;
+    const char *name = NULL;
     int64_t v = 0;
 
     LK_TRY(lk_json_text(root, "schema", &name));

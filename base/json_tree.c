@@ -72,17 +72,19 @@ static void place(struct builder *b, struct lk_json *v, enum lk_json_type type)
     parent->last = v;
 }
 
-static enum lk_status make(struct builder *b, enum lk_json_type type, struct lk_json **out)
+/* A value in the arena; NULL with an error text when there is no memory. */
+static struct lk_json *make(struct builder *b, enum lk_json_type type)
 {
     struct lk_json *v = lk_arena_take(&b->doc->arena, sizeof *v);
 
-    if (!v)
-        return lk_fail(LK_ENOMEM, "cannot allocate a value");
+    if (!v) {
+        lk_fail(LK_ENOMEM, "cannot allocate a value");
+        return NULL;
+    }
     place(b, v, type);
     if (!b->doc->root)
         b->doc->root = v;
-    *out = v;
-    return LK_OK;
+    return v;
 }
 
 /* A value is complete: gives it to the walk's hook when it is at the top. */
@@ -114,9 +116,10 @@ static enum lk_status build_scalar(struct builder *b, enum lk_json_type type, co
                                    size_t len, bool boolean)
 {
     enum lk_status st = LK_OK;
-    struct lk_json *v = NULL;
+    struct lk_json *v = make(b, type);
 
-    LK_TRY(make(b, type, &v));
+    if (!v)
+        return LK_ENOMEM;
     v->boolean = boolean;
     if (text)
         LK_TRY(copy_text(b, text, len, &v->text));
@@ -180,8 +183,7 @@ static enum lk_status build_key(void *ctx, const char *text, size_t len)
 
 static enum lk_status build_start(struct builder *b, enum lk_json_type type)
 {
-    enum lk_status st = LK_OK;
-    struct lk_json *v = NULL;
+    struct lk_json *v;
 
     if (b->walk && !b->open && type == LK_JSON_OBJECT) {
         v = &b->root;
@@ -191,11 +193,12 @@ static enum lk_status build_start(struct builder *b, enum lk_json_type type)
         v = &b->array;
         place(b, v, type);
     } else {
-        LK_TRY(make(b, type, &v));
+        v = make(b, type);
     }
+    if (!v)
+        return LK_ENOMEM;
     b->open = v;
-out:
-    return st;
+    return LK_OK;
 }
 
 static enum lk_status build_start_object(void *ctx)

@@ -105,9 +105,9 @@ static enum lk_status read_kind(struct lk_json *own, uint16_t *out)
     const char *text = NULL;
 
     LK_TRY(lk_json_text(own, lk_trace_keys[LK_TRACE_KIND], &text));
-    for (uint16_t k = 0; k < LK_SPAN_KIND_COUNT; k++)
+    for (int k = 0; k < LK_SPAN_KIND_COUNT; k++)
         if (!strcmp(text, lk_span_kind_name((enum lk_span_kind)k))) {
-            *out = k;
+            *out = (uint16_t)k;
             return LK_OK;
         }
     return lk_json_error(lk_json_optional(own, lk_trace_keys[LK_TRACE_KIND]),

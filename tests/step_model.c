@@ -9,7 +9,7 @@
 #include <stdlib.h>
 
 #define USUAL(field, value)                                                                        \
-    if (!m.field)                                                                                  \
+    if (m.field == 0)                                                                              \
         m.field = (value);
 
 struct step_model step_model_default(struct step_model m)
