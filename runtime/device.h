@@ -99,7 +99,7 @@ enum lk_status lk_event_record(struct lk_event *e, struct lk_stream *s);
 enum lk_status lk_stream_wait(struct lk_stream *s, struct lk_event *e);
 enum lk_status lk_event_sync(struct lk_event *e, struct lk_deadline deadline);
 /* lk_now_ns at which the last recorded point was passed. pre: it was passed. */
-uint64_t lk_event_time_ns(const struct lk_event *e);
+uint64_t lk_event_time_ns(struct lk_event *e);
 
 /* Makes the device fail, from any thread: streams stop as soon as they can. The first one wins. */
 void lk_device_fail(struct lk_device *d, enum lk_status st, const char *text);

@@ -7,6 +7,7 @@
 #include "kernels/ops.h"
 #include "runtime/reducer_impl.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -65,14 +66,16 @@ static const struct {
 enum lk_status lk_plant_from_name(const char *name, enum lk_plant *out)
 {
     char known[160] = "";
+    size_t used = 0;
 
     for (size_t i = 0; i < LK_COUNT(plant_rows); i++) {
         if (!strcmp(plant_rows[i].name, name)) {
             *out = plant_rows[i].plant;
             return LK_OK;
         }
-        strcat(known, i ? ", " : "");
-        strcat(known, plant_rows[i].name);
+        if (used < sizeof known)
+            used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "",
+                                     plant_rows[i].name);
     }
     return lk_fail(LK_EUSAGE, "'%s' is no planted fault; they are %s", name, known);
 }
