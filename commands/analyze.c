@@ -12,6 +12,7 @@ enum { RUNS_MAX = 64 };
 struct options {
     const char *reference;
     int64_t step;
+    bool brief;
     int format;
     const char *log;
 };
@@ -28,6 +29,10 @@ static const struct lk_option option_rows[] = {
      .max = UINT32_MAX,
      .fallback = "-1",
      .help = "show every collective of this optimizer step instead; -1: do not"},
+    {.name = "brief",
+     .type = LK_OPT_FLAG,
+     .offset = offsetof(struct options, brief),
+     .help = "the waterfall and the findings alone"},
     {.name = "format",
      .type = LK_OPT_CHOICE,
      .offset = offsetof(struct options, format),
@@ -39,7 +44,7 @@ static const struct lk_option option_rows[] = {
      .offset = offsetof(struct options, log),
      .fallback = "warn",
      .help = "log level, or subsystem=level, separated by commas"},
-    {0                                           }
+    {0                                                                   }
 };
 
 struct output {
@@ -60,21 +65,24 @@ static enum lk_status keep(struct output *o, struct lk_table *t)
     return LK_OK;
 }
 
+/* The first BRIEF_TABLES of these are what --brief shows. */
+enum { BRIEF_TABLES = 2 };
 static enum lk_status (*const makers[])(const struct lk_analysis *a, struct lk_table **out) = {
     lk_analysis_waterfall_table, lk_analysis_finding_table, lk_analysis_rank_table,
     lk_analysis_overlap_table,   lk_analysis_bucket_table,  lk_analysis_straggler_table,
 };
 
-static enum lk_status tables_of(const struct lk_analysis *a, int64_t step, struct output *o)
+static enum lk_status tables_of(const struct lk_analysis *a, const struct options *opt,
+                                struct output *o)
 {
     enum lk_status st = LK_OK;
     struct lk_table *t = NULL;
 
-    if (step >= 0) {
-        LK_TRY(lk_analysis_step_table(a, (uint32_t)step, &t));
+    if (opt->step >= 0) {
+        LK_TRY(lk_analysis_step_table(a, (uint32_t)opt->step, &t));
         return keep(o, t);
     }
-    for (size_t i = 0; i < LK_COUNT(makers); i++) {
+    for (size_t i = 0; i < (opt->brief ? BRIEF_TABLES : LK_COUNT(makers)); i++) {
         LK_TRY(makers[i](a, &t));
         LK_TRY(keep(o, t));
     }
@@ -98,7 +106,7 @@ static enum lk_status analyze_run(const struct lk_run *run, const struct lk_run_
         goto out;
     }
     LK_TRY(lk_analyze(run, refs, n, &a));
-    LK_TRY(tables_of(&a, opt->step, o));
+    LK_TRY(tables_of(&a, opt, o));
 out:
     lk_analysis_fini(&a);
     free(refs);

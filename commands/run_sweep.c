@@ -171,7 +171,10 @@ out:
 
 /* ---- Summary ---- */
 
-/* The mean step time of a point, with its interval. */
+/*
+ * The mean step time of a point, with its interval: Student's t of the logarithms of the
+ * repetitions' means, since a time cannot be negative.
+ */
 static enum lk_status step_time(const struct run_sweep *s, size_t point, int64_t warmup,
                                 struct lk_estimate *out)
 {
@@ -192,14 +195,14 @@ static enum lk_status step_time(const struct run_sweep *s, size_t point, int64_t
             LK_TRY(lk_stats_bootstrap_mean(r->step_s + warmup, steps,
                                            steps < 2 * BLOCK_STEPS ? 1 : BLOCK_STEPS, RESAMPLES,
                                            LEVEL, &g, out));
-        means[n++] = lk_stats_mean(r->step_s + warmup, steps);
+        means[n++] = log(lk_stats_mean(r->step_s + warmup, steps));
     }
     if (n > 1) {
         double half;
 
         LK_TRY(lk_stats_summary(means, n, &sum));
         half = lk_stats_student_t(LEVEL, n - 1) * sum.sd / sqrt((double)n);
-        *out = (struct lk_estimate){sum.mean, sum.mean - half, sum.mean + half, n};
+        *out = (struct lk_estimate){exp(sum.mean), exp(sum.mean - half), exp(sum.mean + half), n};
     }
 out:
     free(means);
