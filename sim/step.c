@@ -95,6 +95,18 @@ out:
     return st;
 }
 
+/*
+ * An effect of mean 0 and this sd, from a normal number: a lognormal factor less 1. A disturbed
+ * micro-batch takes longer, never less than nothing, and disturbances of several times its length
+ * do happen; for a small sd this is the normal distribution.
+ */
+static double skewed(double sd, double z)
+{
+    double variance = log1p(sd * sd);
+
+    return expm1(sqrt(variance) * z - variance / 2);
+}
+
 /* The i-th normal number of a stream: draws need no state, so their order does not matter. */
 static double normal_at(uint64_t seed, const char *purpose, uint64_t index, uint64_t i)
 {
@@ -160,10 +172,11 @@ struct lk_step_compute lk_step_plan_compute(const struct lk_step_plan *p, int ra
 
     if (p->random) {
         if (m->law.transient_sd > 0)
-            factor += m->law.transient_sd *
-                      normal_at(p->seed, "straggler.transient", (uint64_t)rank, micro_batch);
+            factor += skewed(m->law.transient_sd, normal_at(p->seed, "straggler.transient",
+                                                            (uint64_t)rank, micro_batch));
         if (m->law.common_sd > 0)
-            factor += m->law.common_sd * normal_at(p->seed, "straggler.common", 0, micro_batch);
+            factor +=
+                skewed(m->law.common_sd, normal_at(p->seed, "straggler.common", 0, micro_batch));
     }
     factor = fmax(factor, FASTEST);
     plain_ns = lk_ns_from_s(m->forward_s * factor) + lk_ns_from_s(m->backward_s * factor);

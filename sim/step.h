@@ -28,7 +28,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Relative sd of a rank's compute time, by what it belongs to. */
+/*
+ * Relative sd of a rank's compute time, by what it belongs to. Persistent effects are normal,
+ * transient and common ones lognormal with mean 0.
+ */
 struct lk_straggler_law {
     double rank_sd;      /* a rank's, the whole run */
     double node_sd;      /* shared by a node's ranks, the whole run */

@@ -263,11 +263,11 @@ START_TEST(stragglers_cost_the_expected_maximum)
     double excess;
 
     m.ranks = rows[_i].ranks;
-    m.law.transient_sd = 0.01;
+    m.law.transient_sd = 0.002; /* small: the law is skewed */
     m.buckets = at_end;
     m.n_buckets = 1;
     ck_assert_int_eq(lk_closed_form_run(&m, &q, &r), LK_OK);
-    excess = (r.mean_s - 32.5e-3) / (0.01 * 30e-3);
+    excess = (r.mean_s - 32.5e-3) / (0.002 * 30e-3);
     /* 2,000 steps know the mean of the maximum (sd 0.67 and less) to 0.015; four of them. */
     ck_assert_double_eq_tol(excess, rows[_i].expected, 0.06);
     lk_sim_result_fini(&r);
