@@ -447,7 +447,7 @@ struct lk_json *lk_json_member(struct lk_json *obj, size_t i, const char **out_k
 enum lk_status lk_json_schema(struct lk_json *root, const char *schema, int version)
 {
     enum lk_status st = LK_OK;
-    const char *name = NULL;
+    const char *name = "";
     int64_t v = 0;
 
     LK_TRY(lk_json_text(root, "schema", &name));
