@@ -2,14 +2,17 @@
 #include "base/forecast.h"
 
 #include "base/array.h"
+#include "base/bounds.h"
 #include "base/json.h"
 
-#include <limits.h>
-#include <math.h>
 #include <string.h>
 
-/* X(field): whole numbers from 1. */
-#define POINT_INTS(X) X(gpus) X(nodes) X(local_batch) X(accumulation)
+/* X(field, largest): whole numbers from 1. */
+#define POINT_INTS(X)                                                                              \
+    X(gpus, LK_RANKS_MAX)                                                                          \
+    X(nodes, LK_RANKS_MAX)                                                                         \
+    X(local_batch, LK_BATCH_MAX)                                                                   \
+    X(accumulation, LK_BATCH_MAX)
 
 /* X(field): numbers; NaN is written as null and read back as NaN. */
 #define POINT_NUMBERS(X)                                                                           \
@@ -29,10 +32,10 @@
 static void write_point(struct lk_json_out *o, const struct lk_forecast_point *p)
 {
     lk_json_out_object(o, NULL);
-#define WRITE_INT(field) lk_json_out_int(o, #field, p->field);
+#define WRITE_INT(field, max) lk_json_out_int(o, #field, p->field);
     POINT_INTS(WRITE_INT)
 #undef WRITE_INT
-    lk_json_out_int(o, "bucket_cap_bytes", (int64_t)p->cap_bytes);
+    lk_json_out_uint(o, "bucket_cap_bytes", p->cap_bytes);
 #define WRITE_NUMBER(field) lk_json_out_number(o, #field, p->field);
     POINT_NUMBERS(WRITE_NUMBER)
 #undef WRITE_NUMBER
@@ -99,17 +102,6 @@ out:
     return st;
 }
 
-/* A number that may be null; the key must be there. */
-static enum lk_status read_number(struct lk_json *obj, const char *key, double *out)
-{
-    struct lk_json *v = lk_json_optional(obj, key);
-
-    if (v)
-        return lk_json_as_number(v, out);
-    *out = NAN;
-    return LK_OK;
-}
-
 /* A text into a fixed field. */
 static enum lk_status read_text(struct lk_json *obj, const char *key, char *out, size_t size)
 {
@@ -145,23 +137,19 @@ static enum lk_status read_point(struct lk_json *v, struct lk_forecast_point *p)
 {
     enum lk_status st = LK_OK;
     struct lk_json *losses;
-    int64_t i;
 
-#define READ_INT(field)                                                                            \
-    LK_TRY(lk_json_int(v, #field, 1, INT_MAX, &i));                                                \
-    p->field = (int)i;
+#define READ_INT(field, max) LK_TRY(lk_json_int32(v, #field, 1, max, &p->field));
     POINT_INTS(READ_INT)
 #undef READ_INT
-    LK_TRY(lk_json_int(v, "bucket_cap_bytes", 0, INT64_MAX, &i));
-    p->cap_bytes = (uint64_t)i;
-#define READ_NUMBER(field) LK_TRY(read_number(v, #field, &p->field));
+    LK_TRY(lk_json_uint(v, "bucket_cap_bytes", UINT64_MAX, &p->cap_bytes));
+#define READ_NUMBER(field) LK_TRY(lk_json_number_or_null(v, #field, &p->field));
     POINT_NUMBERS(READ_NUMBER)
 #undef READ_NUMBER
     LK_TRY(read_evidence(v, &p->evidence));
     LK_TRY(read_text(v, "evidence_text", p->evidence_text, sizeof p->evidence_text));
     LK_TRY(lk_json_object(v, "losses_s", &losses));
     for (int row = 0; row < LK_LOSS_COUNT; row++)
-        LK_TRY(read_number(losses, lk_loss_key((enum lk_loss)row), &p->losses_s[row]));
+        LK_TRY(lk_json_number_or_null(losses, lk_loss_key((enum lk_loss)row), &p->losses_s[row]));
     LK_TRY(lk_json_end(losses));
     LK_TRY(lk_json_end(v));
 out:
@@ -173,7 +161,7 @@ static enum lk_status read_backtest(struct lk_json *v, struct lk_backtest *b)
     enum lk_status st = LK_OK;
 
     LK_TRY(read_text(v, "what", b->what, sizeof b->what));
-#define READ_NUMBER(field) LK_TRY(read_number(v, #field, &b->field));
+#define READ_NUMBER(field) LK_TRY(lk_json_number_or_null(v, #field, &b->field));
     BACKTEST_NUMBERS(READ_NUMBER)
 #undef READ_NUMBER
     LK_TRY(lk_json_end(v));
@@ -212,20 +200,19 @@ enum lk_status lk_forecast_read(const char *path, struct lk_forecast *out)
     struct lk_forecast f = {0};
     struct lk_json_doc *doc = NULL;
     struct lk_json *root;
-    const char *job, *cluster, *reference, *unit;
 
     LK_TRY(lk_json_load(path, &doc));
     root = lk_json_root(doc);
     LK_TRY(lk_json_schema(root, LK_FORECAST_SCHEMA, LK_FORECAST_VERSION));
-    LK_TRY(lk_json_text(root, "job", &job));
-    LK_TRY(lk_json_text(root, "cluster", &cluster));
-    LK_TRY(lk_json_text(root, "reference", &reference));
-    LK_TRY(lk_json_text(root, "sample_unit", &unit));
+    LK_TRY(lk_json_text_copy(root, "job", &f.job));
+    LK_TRY(lk_json_text_copy(root, "cluster", &f.cluster));
+    LK_TRY(lk_json_text_copy(root, "reference", &f.reference));
+    LK_TRY(lk_json_text_copy(root, "sample_unit", &f.sample_unit));
     LK_TRY(lk_json_number(root, "level", &f.level));
-    LK_TRY(lk_strdup(&f.job, job));
-    LK_TRY(lk_strdup(&f.cluster, cluster));
-    LK_TRY(lk_strdup(&f.reference, reference));
-    LK_TRY(lk_strdup(&f.sample_unit, unit));
+    if (!(f.level > 0.0 && f.level < 1.0)) {
+        st = lk_json_error(lk_json_optional(root, "level"), "%g is not between 0 and 1", f.level);
+        goto out;
+    }
     LK_TRY(read_lists(root, &f));
     LK_TRY(lk_json_end(root));
     *out = f;

@@ -312,6 +312,19 @@ enum lk_status lk_json_number(struct lk_json *obj, const char *key, double *out)
     return v ? lk_json_as_number(v, out) : st;
 }
 
+enum lk_status lk_json_number_or_null(struct lk_json *obj, const char *key, double *out)
+{
+    enum lk_status st;
+    struct lk_json *v = get(obj, key, &st);
+
+    if (!v)
+        return st;
+    if (v->type != LK_JSON_NULL)
+        return lk_json_as_number(v, out);
+    *out = NAN;
+    return LK_OK;
+}
+
 enum lk_status lk_json_int(struct lk_json *obj, const char *key, int64_t min, int64_t max,
                            int64_t *out)
 {

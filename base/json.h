@@ -45,9 +45,11 @@ enum lk_json_type lk_json_type(const struct lk_json *v);
 
 /* Required members of an object, with type check. Strings belong to the document. */
 enum lk_status lk_json_text(struct lk_json *obj, const char *key, const char **out);
-enum lk_status lk_json_number(struct lk_json *obj, const char *key, double *out);
 enum lk_status lk_json_int(struct lk_json *obj, const char *key, int64_t min, int64_t max,
                            int64_t *out);
+enum lk_status lk_json_number(struct lk_json *obj, const char *key, double *out);
+/* The same, but null gives NaN, as lk_json_out_number writes it. */
+enum lk_status lk_json_number_or_null(struct lk_json *obj, const char *key, double *out);
 /* pre: min and max fit an int. */
 enum lk_status lk_json_int32(struct lk_json *obj, const char *key, int64_t min, int64_t max,
                              int *out);

@@ -4,7 +4,6 @@
 #include "base/array.h"
 #include "base/bounds.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -187,15 +186,6 @@ out:
     return st;
 }
 
-/* An absent or null member is NaN. */
-static enum lk_status read_optional_number(struct lk_json *obj, const char *key, double *out)
-{
-    struct lk_json *v = lk_json_optional(obj, key);
-
-    *out = NAN;
-    return v ? lk_json_as_number(v, out) : LK_OK;
-}
-
 static enum lk_status read_members(struct lk_json *obj, struct lk_run_info *i)
 {
     enum lk_status st = LK_OK;
@@ -215,7 +205,7 @@ static enum lk_status read_members(struct lk_json *obj, struct lk_run_info *i)
 #undef READ_
     LK_TRY(lk_json_text(obj, "ddp_rule", &rule));
     LK_TRY(lk_json_blame(obj, "ddp_rule", lk_ddp_rule_from_name(rule, &i->ddp_rule)));
-    LK_TRY(read_optional_number(obj, "flops_per_sample", &i->flops_per_sample));
+    LK_TRY(lk_json_number_or_null(obj, "flops_per_sample", &i->flops_per_sample));
 out:
     return st;
 }

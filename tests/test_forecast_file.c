@@ -120,13 +120,18 @@ static enum lk_status read_and_drop(const char *file)
 }
 
 static const struct bad_file bad[] = {
-    {"\"gpus\": 8",           "\"gpus\": 0",         "gpus"        },
-    {"\"gpus\": 8",           "\"gpsu\": 8",         "gpus"        },
-    {"\"version\": 1",        "\"version\": 2",      "newer"       },
-    {"\"extrapolated\"",      "\"guessed\"",         "guessed"     },
-    {"\"level\": 0.9",        "\"level\": \"high\"", "level"       },
-    {"\"wire\": ",            "\"wier\": ",          "wier"        },
-    {"\"lockstep-forecast\"", "\"lockstep-job\"",    "lockstep-job"},
+    {"\"gpus\": 8",             "\"gpus\": 0",              "gpus"                                      },
+    {"\"gpus\": 8",             "\"gpsu\": 8",              "gpus"                                      },
+    {"\"version\": 1",          "\"version\": 2",           "newer"                                     },
+    {"\"extrapolated\"",        "\"guessed\"",              "guessed"                                   },
+    {"\"level\": 0.9",          "\"level\": \"high\"",      "level"                                     },
+    {"\"wire\": ",              "\"wier\": ",               "wier"                                      },
+    {"\"gpus\": 8",             "\"gpus\": 1000000000",     "points[0].gpus: 1000000000 is out of range"},
+    {"\"step_s\": ",            "\"step_s_\": ",            "points[0].step_s: missing"                 },
+    {"\"level\": 0.9",          "\"level\": 90",            "level: 90 is not between 0 and 1"          },
+    {"\"bucket_cap_bytes\": 2", "\"bucket_cap_bytes\": -2", "points[0].bucket_cap_bytes: -2"            },
+    {"\"notes\": [",            "\"notes\": [1, ",          "notes[0]: expected a string"               },
+    {"\"lockstep-forecast\"",   "\"lockstep-job\"",         "lockstep-job"                              },
 };
 
 START_TEST(bad_files)
@@ -144,6 +149,35 @@ START_TEST(bad_files)
 }
 END_TEST
 
+static enum lk_status read_and_drop(const char *file)
+{
+    struct lk_forecast f;
+    enum lk_status st = lk_forecast_read(file, &f);
+
+    if (st == LK_OK)
+        lk_forecast_fini(&f);
+    return st;
+}
+
+START_TEST(torture)
+{
+    struct lk_forecast f;
+    char *text;
+    size_t size;
+
+    fill(&f);
+    f.points[0].cap_bytes = UINT64_MAX; /* no cap; all 64 bits must survive */
+    ck_assert_int_eq(lk_forecast_write(path, &f), LK_OK);
+    lk_forecast_fini(&f);
+    ck_assert_msg(lk_forecast_read(path, &f) == LK_OK, "%s", lk_error_text());
+    ck_assert_uint_eq(f.points[0].cap_bytes, UINT64_MAX);
+    lk_forecast_fini(&f);
+    ck_assert_int_eq(lk_file_read(path, &text, &size), LK_OK);
+    bad_file_torture(text, 3000, read_and_drop);
+    free(text);
+}
+END_TEST
+
 Suite *lk_suite_forecast_file(void);
 Suite *lk_suite_forecast_file(void)
 {
@@ -154,6 +188,8 @@ Suite *lk_suite_forecast_file(void)
     tcase_add_test(c, round_trip);
     tcase_add_test(c, tables);
     tcase_add_loop_test(c, bad_files, 0, LK_COUNT(bad));
+    tcase_set_timeout(c, 60);
+    tcase_add_test(c, torture);
     suite_add_tcase(s, c);
     return s;
 }

@@ -323,6 +323,24 @@ START_TEST(refusals_name_line_and_key)
 }
 END_TEST
 
+START_TEST(null_is_nan_where_allowed)
+{
+    struct lk_json_doc *doc = parse("{\"a\": null, \"b\": 2.5, \"c\": \"x\"}");
+    struct lk_json *o = lk_json_root(doc);
+    double d = 0;
+
+    ck_assert_int_eq(lk_json_number_or_null(o, "a", &d), LK_OK);
+    ck_assert(isnan(d));
+    ck_assert_int_eq(lk_json_number_or_null(o, "b", &d), LK_OK);
+    ck_assert_double_eq(d, 2.5);
+    ck_assert_int_eq(lk_json_number_or_null(o, "c", &d), LK_EPARSE);
+    ck_assert_str_eq(lk_error_text(), "t:1: c: expected a number, got a string");
+    ck_assert_int_eq(lk_json_number_or_null(o, "d", &d), LK_EPARSE);
+    ck_assert_str_eq(lk_error_text(), "t:1: d: missing");
+    lk_json_free(doc);
+}
+END_TEST
+
 START_TEST(a_typo_gets_a_suggestion)
 {
     struct lk_json_doc *doc = parse("{\"a\": [{\"bandwith\": 3}]}");
@@ -730,6 +748,7 @@ Suite *lk_suite_json(void)
     tcase_add_loop_test(t, decimals_are_exact, 0, (int)LK_COUNT(fixed));
     tcase_add_loop_test(t, unsigned_integers, 0, (int)LK_COUNT(uints));
     tcase_add_loop_test(t, refusals_name_line_and_key, 0, (int)LK_COUNT(refusals));
+    tcase_add_test(t, null_is_nan_where_allowed);
     tcase_add_test(t, a_typo_gets_a_suggestion);
     tcase_add_loop_test(t, schema_and_version, 0, (int)LK_COUNT(schemas));
     tcase_add_loop_test(t, a_stream_gives_events, 0, 2);

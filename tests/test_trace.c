@@ -162,6 +162,44 @@ START_TEST(a_span_that_cannot_be_written)
 }
 END_TEST
 
+START_TEST(a_full_disk)
+{
+    struct lk_trace t;
+
+    lk_trace_sample(&t, 0, 1);
+    ck_assert_int_eq(lk_trace_write("/dev/full", &t), LK_EIO);
+    ck_assert_ptr_nonnull(strstr(lk_error_text(), "/dev/full"));
+    ck_assert_int_eq(lk_trace_write("/nonexistent/t.json", &t), LK_EIO);
+    lk_trace_fini(&t);
+}
+END_TEST
+
+/* A simulation without kernels: forward and backward are the work, and have launches. */
+START_TEST(ranges_stand_in_for_kernels)
+{
+    struct lk_trace t;
+    struct lk_trace back;
+    size_t n = 0;
+    size_t size;
+    char *text = NULL;
+
+    lk_trace_sample(&t, 0, 1);
+    for (size_t i = 0; i < t.n_spans; i++)
+        if (t.spans[i].span.kind != LK_SPAN_KERNEL)
+            t.spans[n++] = t.spans[i];
+    t.n_spans = n;
+    ck_assert_int_eq(lk_trace_write(path, &t), LK_OK);
+    ck_assert_int_eq(lk_file_read(path, &text, &size), LK_OK);
+    ck_assert_ptr_nonnull(strstr(text, "\"cat\": \"kernel\", \"name\": \"forward\""));
+    ck_assert_ptr_nonnull(strstr(text, "\"cat\": \"kernel\", \"name\": \"optimizer\""));
+    ck_assert_int_eq(lk_trace_read(path, &back), LK_OK);
+    lk_trace_assert_same(&t, &back);
+    lk_trace_fini(&t);
+    lk_trace_fini(&back);
+    free(text);
+}
+END_TEST
+
 START_TEST(run_info_is_copied)
 {
     struct lk_trace t;
@@ -487,6 +525,8 @@ Suite *lk_suite_trace(void)
     tcase_add_test(t, round_trip_merged);
     tcase_add_test(t, a_single_trace_reads_as_merged_too);
     tcase_add_loop_test(t, a_span_that_cannot_be_written, 0, 5);
+    tcase_add_test(t, a_full_disk);
+    tcase_add_test(t, ranges_stand_in_for_kernels);
     tcase_add_test(t, run_info_is_copied);
     tcase_add_test(t, a_run_directory);
     tcase_add_loop_test(t, kinetos_rules_hold, 0, 3);
