@@ -149,16 +149,6 @@ START_TEST(bad_files)
 }
 END_TEST
 
-static enum lk_status read_and_drop(const char *file)
-{
-    struct lk_forecast f;
-    enum lk_status st = lk_forecast_read(file, &f);
-
-    if (st == LK_OK)
-        lk_forecast_fini(&f);
-    return st;
-}
-
 START_TEST(torture)
 {
     struct lk_forecast f;
