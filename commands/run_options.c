@@ -115,7 +115,7 @@ const struct lk_option run_option_rows[] = {
     {.name = "bucket-cap", .type = LK_OPT_SIZE, FIELD(bucket_cap), .min = 1, .max = 1e15,
      .fallback = "25MiB", .help = "gradient bytes that close a bucket"},
     {.name = "first-bucket", .type = LK_OPT_SIZE, FIELD(first_bucket), .min = 1, .max = 1e15,
-     .help = "the same of the first bucket (1MiB with the default cap, else the cap)"},
+     .help = "the same of the first bucket (1MiB; torch-2.x with another cap: the cap)"},
     {.name = "algorithm", .type = LK_OPT_CHOICE, FIELD(algorithm), .choices = algorithms,
      .fallback = "auto", .help = "of the all-reduce"},
     {.name = "noise-every", .type = LK_OPT_INT, FIELD(noise_every), .min = 0, .max = 1e9,
@@ -239,7 +239,8 @@ uint64_t run_options_first_bucket(const struct run_options *o)
 {
     if (o->first_bucket)
         return o->first_bucket;
-    return o->bucket_cap == LK_BUCKET_CAP_BYTES ? LK_BUCKET_FIRST_BYTES : o->bucket_cap;
+    return lk_ddp_rule_first_bytes((enum lk_ddp_rule)o->ddp_rule, o->bucket_cap,
+                                   o->bucket_cap != LK_BUCKET_CAP_BYTES);
 }
 
 enum lk_status run_options_argv(const struct run_options *o, char ***out)
