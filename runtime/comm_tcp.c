@@ -38,6 +38,7 @@ static enum lk_status tcp_open(const struct lk_comm_config *config, struct lk_co
     t->base.world_size = config->world_size;
     t->store = config->store;
     t->timeout_ns = config->timeout_ns;
+    t->fixed_chunk = config->chunk_bytes > 0;
     t->chunk_bytes = (chunk + CHUNK_ALIGN - 1) / CHUNK_ALIGN * CHUNK_ALIGN;
     LK_TRY(lk_alloc(&t->links, world, sizeof *t->links));
     for (size_t r = 0; r < world; r++)
@@ -59,16 +60,16 @@ out:
 }
 
 /*
- * Up to this many bytes an all-reduce on this many ranks or fewer is faster as a tree (of two
- * ranks: the exchange); measured with bench/allreduce.sh. The last row is for all larger counts.
+ * Up to this many bytes an all-reduce on this many ranks is faster as a tree (of two ranks: the
+ * exchange); measured with bench/allreduce.sh on one host. The last row is for all larger counts.
  */
 static const struct {
     int ranks;
     size_t tree_bytes;
 } all_reduce_rows[] = {
-    {2, 32 << 10},
-    {4, 16 << 10},
-    {0, 64 << 10},
+    {2, 128 << 10},
+    {3, 128 << 10},
+    {0, 256 << 10},
 };
 /* A broadcast as a tree sends log2(ranks) copies from the root, as a chain one. */
 static const size_t broadcast_tree_bytes = 64 << 10;

@@ -39,7 +39,8 @@ struct lk_tcp {
     struct lk_comm base;
     struct lk_store *store; /* borrowed */
     uint64_t timeout_ns;
-    size_t chunk_bytes;
+    size_t chunk_bytes; /* of trees, and of rings at most; of rings exactly when fixed_chunk */
+    bool fixed_chunk;
     struct lk_tcp_link *links; /* one a rank */
     struct pollfd *polls;      /* room for one a rank and the store */
     unsigned char *scratch;    /* chunk_bytes that were received and are not yet added */
