@@ -40,6 +40,7 @@ struct rank {
     uint64_t work_ns, at_ns, slow;
     uint32_t generation;
     size_t next_ready; /* position in `order` of the next bucket to get full */
+    size_t next_mark;  /* of the record's */
     enum rank_phase phase;
     size_t buckets_done; /* of this micro-batch */
     uint64_t arrival_ns;
@@ -166,18 +167,27 @@ static bool communicates(const struct engine *e, const struct rank *r)
     return m->n_buckets && (!m->no_sync || r->micro_batch % micro + 1 == micro);
 }
 
-/* The work at which the rank's next event of backward is: a bucket full, or the end. */
-static uint64_t next_work_ns(const struct engine *e, const struct rank *r)
+/* The work at which the rank's next bucket is full; without one, where its backward ends. */
+static uint64_t next_bucket_ns(const struct engine *e, const struct rank *r)
 {
     if (communicates(e, r) && r->next_ready < e->plan.model->n_buckets)
         return lk_step_share_ns(r->compute.backward_ns, e->plan.ready[e->order[r->next_ready]]);
     return r->compute.backward_ns;
 }
 
+/* The work at which its next gradient is final; UINT64_MAX: none is left, or none is recorded. */
+static uint64_t next_mark_ns(const struct engine *e, const struct rank *r)
+{
+    if (!e->record || r->next_mark == e->record->n_marks)
+        return UINT64_MAX;
+    return lk_step_share_ns(r->compute.backward_ns, e->record->marks[r->next_mark].ready);
+}
+
 static enum lk_status schedule_progress(struct engine *e, int rank)
 {
     struct rank *r = &e->ranks[rank];
-    uint64_t work = next_work_ns(e, r);
+    uint64_t bucket = next_bucket_ns(e, r), mark = next_mark_ns(e, r);
+    uint64_t work = mark < bucket ? mark : bucket;
     uint64_t left = work > r->work_ns ? work - r->work_ns : 0;
 
     return push(e, r->at_ns + lk_slow_time_ns(left, r->slow), EVENT_PROGRESS, rank,
@@ -242,6 +252,7 @@ static enum lk_status on_forward(struct engine *e, int rank, uint64_t now_ns)
     r->work_ns = 0;
     r->slow = LK_SLOW_ONE;
     r->next_ready = 0;
+    r->next_mark = 0;
     r->buckets_done = 0;
     r->computes = true;
     e->computing += communicates(e, r);
@@ -383,13 +394,19 @@ out:
     return st;
 }
 
-/* Backward came to a bucket's share, or to its end: then all buckets are full. */
+/* Backward came to a gradient's or bucket's share, or to its end: then all buckets are full. */
 static enum lk_status on_progress(struct engine *e, int rank, uint64_t now_ns)
 {
     enum lk_status st = LK_OK;
     struct rank *r = &e->ranks[rank];
     size_t n = e->plan.model->n_buckets, k;
 
+    if (next_mark_ns(e, r) <= next_bucket_ns(e, r)) {
+        int32_t tensor = e->record->marks[r->next_mark++].tensor;
+
+        record(e, r, LK_TRACK_COMPUTE, LK_SPAN_GRADIENT, now_ns, now_ns, tensor);
+        return schedule_progress(e, rank);
+    }
     if (!communicates(e, r) || r->next_ready == n)
         return end_backward(e, rank, now_ns);
     k = e->order[r->next_ready++];

@@ -79,7 +79,33 @@ void lk_sim_record_fini(struct lk_sim_record *r)
         lk_trace_fini(&r->traces[i]);
     free(r->traces);
     free(r->capacity);
+    free(r->marks);
     memset(r, 0, sizeof *r);
+}
+
+static int by_share(const void *a, const void *b)
+{
+    const struct lk_sim_mark *p = a, *q = b;
+
+    if (p->ready < q->ready || p->ready > q->ready)
+        return p->ready < q->ready ? -1 : 1;
+    return (p->tensor > q->tensor) - (p->tensor < q->tensor);
+}
+
+enum lk_status lk_sim_record_marks(struct lk_sim_record *r, const double *ready, size_t n)
+{
+    enum lk_status st = LK_OK;
+    struct lk_sim_mark *marks = NULL;
+
+    LK_TRY(lk_alloc(&marks, n, sizeof *marks));
+    for (size_t i = 0; i < n; i++)
+        marks[i] = (struct lk_sim_mark){ready[i], (int32_t)i};
+    qsort(marks, n, sizeof *marks, by_share);
+    free(r->marks);
+    r->marks = marks;
+    r->n_marks = n;
+out:
+    return st;
 }
 
 void lk_sim_record_span(struct lk_sim_record *r, int rank, enum lk_track_kind track,

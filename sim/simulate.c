@@ -5,6 +5,7 @@
 #include "sim/engine.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 /* What the run was, for the traces. */
 static enum lk_status describe(const struct lk_job *j, const struct lk_cluster *c,
@@ -47,6 +48,20 @@ out:
     return st;
 }
 
+static enum lk_status add_marks(const struct lk_job *j, struct lk_sim_record *r)
+{
+    enum lk_status st = LK_OK;
+    double *ready = NULL;
+
+    LK_TRY(lk_alloc(&ready, j->n_tensors, sizeof *ready));
+    for (size_t i = 0; i < j->n_tensors; i++)
+        ready[i] = j->tensors[i].ready;
+    LK_TRY(lk_sim_record_marks(r, ready, j->n_tensors));
+out:
+    free(ready);
+    return st;
+}
+
 enum lk_status lk_simulate_trace(const struct lk_job *job, const struct lk_cluster *cluster,
                                  const struct lk_config *config,
                                  const struct lk_sim_request *request, const char *dir,
@@ -63,6 +78,7 @@ enum lk_status lk_simulate_trace(const struct lk_job *job, const struct lk_clust
     LK_TRY(lk_config_model_init(&model, job, cluster, cost, config));
     LK_TRY(describe(job, cluster, config, request, &info));
     LK_TRY(lk_sim_record_init(&record, &info));
+    LK_TRY(add_marks(job, &record));
     LK_TRY(lk_engine_run(&model.step, request, &record, &result));
     LK_TRY(lk_sim_record_write(&record, dir));
     if (out) {

@@ -11,9 +11,10 @@
 
 __extension__ typedef unsigned __int128 wide;
 
-/* Products below stay within 64 bits for work under this and slowdowns under 16. */
+/* Products of work and slowdowns under these stay within 64 bits: 18 minutes, and 16. */
 static const uint64_t NARROW_WORK = 1ULL << 40;
-static const double SLOW_MAX = 15;
+static const uint64_t NARROW_SLOW = 16ULL << LK_SLOW_BITS;
+static const double SLOW_MAX = 1000;
 
 /* A rank's draws cannot make it more than this much faster: compute takes time. */
 static const double FASTEST = 0.05;
@@ -22,7 +23,7 @@ uint64_t lk_slow_time_ns(uint64_t work_ns, uint64_t slow)
 {
     if (slow == LK_SLOW_ONE)
         return work_ns;
-    if (work_ns < NARROW_WORK)
+    if (work_ns < NARROW_WORK && slow < NARROW_SLOW)
         return (work_ns * slow + LK_SLOW_ONE - 1) >> LK_SLOW_BITS;
     return (uint64_t)(((wide)work_ns * slow + LK_SLOW_ONE - 1) >> LK_SLOW_BITS);
 }
