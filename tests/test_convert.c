@@ -155,6 +155,40 @@ START_TEST(recorder_list_comes_back)
 }
 END_TEST
 
+/* The merged trace: every span of every rank on rank 0's clock; and a reader that is not ours. */
+START_TEST(merged_is_the_recorders_list)
+{
+    char *path = scratch_path(dir, "merged.trace.json.gz");
+    char *command = NULL;
+    struct lk_trace *got = NULL, *alone = NULL;
+    size_t n = 0, n_alone = 0;
+
+    for (int k = 0; k < RANKS; k++)
+        record(&truth[k], WELL);
+    ck_assert_int_eq(lk_convert_run(dir, NULL), LK_OK);
+    ck_assert_int_eq(lk_traces_read(dir, &alone, &n_alone), LK_OK);
+    ck_assert_msg(lk_trace_read_merged(path, &got, &n) == LK_OK, "%s", lk_error_text());
+    ck_assert_uint_eq(n, RANKS);
+    for (int k = 0; k < RANKS; k++) {
+        for (size_t i = 0; i < truth[k].n_spans; i++) {
+            struct lk_span *s = &truth[k].spans[i].span;
+
+            s->start_ns = lk_clock_apply(&alone[k].clock, s->start_ns);
+            s->end_ns = lk_clock_apply(&alone[k].clock, s->end_ns);
+            s->ready_ns = s->ready_ns ? lk_clock_apply(&alone[k].clock, s->ready_ns) : 0;
+        }
+        assert_spans(&got[k], &truth[k]);
+    }
+    ck_assert_int_eq(lk_asprintf(&command, "python3 tests/check_trace.py '%s' > /dev/null", path),
+                     LK_OK);
+    ck_assert_int_eq(system(command), 0);
+    free(command);
+    free(path);
+    lk_traces_free(alone, n_alone);
+    lk_traces_free(got, n);
+}
+END_TEST
+
 /* Rank 1 failed: its trace says so and why, and the other's is whole. */
 START_TEST(failure_is_kept)
 {
@@ -261,6 +295,7 @@ Suite *lk_suite_convert(void)
     tcase_add_checked_fixture(t, set_up, tear_down);
     tcase_set_timeout(t, 60);
     tcase_add_test(t, recorder_list_comes_back);
+    tcase_add_test(t, merged_is_the_recorders_list);
     tcase_add_test(t, failure_is_kept);
     tcase_add_loop_test(t, clocks_without_samples, 0, 2);
     tcase_add_test(t, a_bad_file_stays);

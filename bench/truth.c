@@ -1,0 +1,173 @@
+/*
+ * Does the waterfall of a real run say what was done to it? Runs on the timed device (compute is a
+ * wait of known length, collectives are real), with a slow rank or a slow loader, analysed against
+ * one rank alone, row by row.
+ *
+ *     build/bench/truth [LOCKSTEP]       the program to run; default build/lockstep
+ *
+ * Exit 1 when a row is off by more than 3 % of the step.
+ */
+#include "base/array.h"
+#include "base/file.h"
+#include "profiler/analysis.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static const double allowed = 0.03; /* of the step */
+
+#define TIMED                                                                                      \
+    "--device=timed --timed-flops=1e10 --timed-bandwidth=20GB/s --local-batch=8 --steps=40 "       \
+    "--warmup=5"
+
+/*
+ * What is done to a run of two ranks. The first one, to which nothing is done, says what the real
+ * collectives cost.
+ */
+static const struct truth_case {
+    const char *name, *words;
+    double slow;    /* rank 1 computes this much longer */
+    double input_s; /* a batch takes this long to prepare; 0: no time */
+} cases[] = {
+    {"nothing",     "",                   0,   0    },
+    {"slow rank",   "--slow-rank=1:1.3",  0.3, 0    },
+    {"slow loader", "--input-delay=60ms", 0,   60e-3},
+};
+
+struct measured {
+    struct lk_run_set set;
+    struct lk_analysis a;
+};
+
+static enum lk_status run(const char *program, const char *dir, const char *name, int ranks,
+                          const char *words, struct measured *out)
+{
+    enum lk_status st = LK_OK;
+    char *command = NULL, *path = NULL;
+
+    LK_TRY(lk_path_join(&path, dir, name));
+    LK_TRY(lk_asprintf(&command, "%s run -n %d " TIMED " %s --out '%s' > '%s.log' 2>&1", program,
+                       ranks, words, path, path));
+    if (system(command)) {
+        st = lk_fail(LK_EIO, "failed: %s", command);
+        goto out;
+    }
+    LK_TRY(lk_run_set_read((const char *const *)&path, 1, &out->set));
+out:
+    free(command);
+    free(path);
+    return st;
+}
+
+/*
+ * The rows as they must be, from the analysis of one rank alone and that of two ranks to whom
+ * nothing was done. A rank that computes longer is slow itself, and the other waits for it as long.
+ * A loader slower than the step makes the step as long as a batch takes. That is extra input; but
+ * the loaders of two ranks are not in phase, and a rank may get its batch while the other still
+ * waits: then it waits for the other, so the two rows are one here.
+ */
+static void expect(const struct truth_case *c, const struct lk_analysis *ref,
+                   const struct lk_analysis *base, double *row)
+{
+    const struct lk_step_split *one = &ref->ranks[0].split;
+    double compute_s = one->forward_s + one->backward_s;
+
+    for (int i = 0; i < LK_LOSS_COUNT; i++)
+        row[i] = base->losses_s[i];
+    row[LK_LOSS_SLOW_RANK] += c->slow * compute_s / 2;
+    row[LK_LOSS_OPTIMIZER] += c->slow * one->optimizer_s / 2;
+    row[LK_LOSS_STRAGGLER] += c->slow * compute_s / 2;
+    if (c->input_s > base->step_s)
+        row[LK_LOSS_INPUT] += c->input_s - base->step_s;
+}
+
+/* Puts the straggler wait to the input, where they cannot be told apart. */
+static void join_input(const struct truth_case *c, double *row)
+{
+    if (c->input_s <= 0)
+        return;
+    row[LK_LOSS_INPUT] += row[LK_LOSS_STRAGGLER];
+    row[LK_LOSS_STRAGGLER] = 0;
+}
+
+static int compare(const struct truth_case *c, const struct lk_analysis *a, double *row)
+{
+    double found[LK_LOSS_COUNT];
+    int wrong = 0;
+
+    for (int i = 0; i < LK_LOSS_COUNT; i++)
+        found[i] = a->losses_s[i];
+    join_input(c, found);
+    join_input(c, row);
+
+    printf("\n# %s: step %.3f ms\n# %-12s %10s %10s %8s\n", c->name, 1e3 * a->step_s, "row",
+           "truth ms", "found ms", "error");
+    for (int i = 0; i < LK_LOSS_COUNT; i++) {
+        double error = (found[i] - row[i]) / a->step_s;
+
+        printf("  %-12s %10.3f %10.3f %7.2f%%%s\n", lk_loss_key((enum lk_loss)i), 1e3 * row[i],
+               1e3 * found[i], 100 * error, fabs(error) > allowed ? "  WRONG" : "");
+        wrong += fabs(error) > allowed;
+    }
+    return wrong;
+}
+
+static void measured_fini(struct measured *m)
+{
+    lk_analysis_fini(&m->a);
+    lk_run_set_fini(&m->set);
+}
+
+static enum lk_status check_all(const char *program, const char *dir)
+{
+    enum lk_status st = LK_OK;
+    struct measured one = {0};
+    struct measured *two = NULL;
+    const struct lk_run *ref;
+    int wrong = 0;
+
+    LK_TRY(lk_alloc(&two, LK_COUNT(cases), sizeof *two));
+    LK_TRY(run(program, dir, "one", 1, "", &one));
+    ref = &one.set.runs[0];
+    LK_TRY(lk_analyze(ref, &ref, 1, &one.a));
+    for (size_t i = 0; i < LK_COUNT(cases); i++) {
+        double row[LK_LOSS_COUNT];
+        char name[16];
+
+        snprintf(name, sizeof name, "case%zu", i);
+        LK_TRY(run(program, dir, name, 2, cases[i].words, &two[i]));
+        LK_TRY(lk_analyze(&two[i].set.runs[0], &ref, 1, &two[i].a));
+        expect(&cases[i], &one.a, &two[0].a, row);
+        wrong += compare(&cases[i], &two[i].a, row);
+    }
+    if (wrong)
+        st = lk_fail(LK_EVERIFY, "%d rows are off by more than %g %% of the step", wrong,
+                     100 * allowed);
+out:
+    for (size_t i = 0; two && i < LK_COUNT(cases); i++)
+        measured_fini(&two[i]);
+    free(two);
+    measured_fini(&one);
+    return st;
+}
+
+int main(int argc, char **argv)
+{
+    char dir[] = "/tmp/lockstep-truth-XXXXXX";
+    char *command = NULL;
+    enum lk_status st;
+
+    if (!mkdtemp(dir)) {
+        perror("mkdtemp");
+        return 1;
+    }
+    st = check_all(argc > 1 ? argv[1] : "build/lockstep", dir);
+    if (st != LK_OK)
+        fprintf(stderr, "bench/truth: %s\n", lk_error_text());
+    if (lk_asprintf(&command, "rm -rf '%s'", dir) == LK_OK && system(command))
+        fprintf(stderr, "bench/truth: %s stays behind\n", dir);
+    free(command);
+    return lk_status_exit_code(st);
+}
