@@ -25,10 +25,11 @@ struct lk_config lk_config_of_run(const struct lk_job_run *r)
                               .cap_bytes = r->cap_bytes};
 }
 
-void lk_config_set_cap(struct lk_config *c, uint64_t cap_bytes)
+void lk_config_set_cap(struct lk_config *c, const struct lk_job *j, uint64_t cap_bytes)
 {
     c->cap_bytes = cap_bytes;
-    c->first_bytes = cap_bytes == LK_BUCKET_CAP_BYTES ? LK_BUCKET_FIRST_BYTES : cap_bytes;
+    c->first_bytes =
+        lk_ddp_rule_first_bytes(j->ddp_rule, cap_bytes, cap_bytes != LK_BUCKET_CAP_BYTES);
 }
 
 struct lk_config lk_config_of_point(const struct lk_forecast_point *p, const struct lk_job *j)
@@ -39,7 +40,7 @@ struct lk_config lk_config_of_point(const struct lk_forecast_point *p, const str
                           .accumulation = p->accumulation,
                           .no_sync = j->no_sync};
 
-    lk_config_set_cap(&c, p->cap_bytes);
+    lk_config_set_cap(&c, j, p->cap_bytes);
     if (p->cap_bytes == j->cap_bytes)
         c.first_bytes = j->first_bytes;
     return c;

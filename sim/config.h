@@ -26,9 +26,8 @@ struct lk_config {
 struct lk_config lk_config_of_run(const struct lk_job_run *r);
 /* The configuration of a forecast's point; what a point does not say is the job's. */
 struct lk_config lk_config_of_point(const struct lk_forecast_point *p, const struct lk_job *j);
-/* Sets the cap and, by PyTorch's rule, the first bucket's limit: 1 MiB with the default cap, else
- * the cap. */
-void lk_config_set_cap(struct lk_config *c, uint64_t cap_bytes);
+/* Sets the cap and, by the job's ddp rule, the first bucket's limit. */
+void lk_config_set_cap(struct lk_config *c, const struct lk_job *j, uint64_t cap_bytes);
 /*
  * Nodes that K ranks take: as few as hold them, equally filled. Where the cluster has fewer, the
  * ranks share what there is, which needs measured co-location (LK_EEVIDENCE otherwise); LK_EUSAGE

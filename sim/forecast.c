@@ -133,7 +133,7 @@ static enum lk_status make_grid(struct forecast *f)
                     if (q->n_accumulations)
                         c.accumulation = q->accumulations[a];
                     if (q->n_caps)
-                        lk_config_set_cap(&c, q->caps[k]);
+                        lk_config_set_cap(&c, f->job, q->caps[k]);
                     LK_TRY(add_config(f, c));
                 }
 out:
