@@ -98,13 +98,15 @@ static enum lk_status run(int argc, char **argv)
         &(struct lk_predictor_options){
             .level = o.level, .draws = (int)o.draws, .seed = (uint64_t)o.seed, .scale_error = NAN},
         &tests));
-    LK_TRY(print(&o, &tests));
-    if (!tests.n)
+    if (!tests.n) {
         st = lk_fail(LK_EEVIDENCE,
                      "nothing to hold out in job %s: runs at two or more counts of GPUs on this "
                      "cluster, or compute at three or more local batches, are needed. The cheapest "
                      "run that would supply it: lockstep run --scaling 1,2 with this model",
                      job.name);
+        goto out;
+    }
+    LK_TRY(print(&o, &tests));
 out:
     lk_backtests_fini(&tests);
     lk_cluster_fini(&cluster);

@@ -382,7 +382,10 @@ static enum lk_status note_assumptions(struct forecast *f, double scale_error, s
 {
     enum lk_status st = LK_OK;
     bool rank = false, transient = false, overlap = false, kappa = false;
+    size_t other = 0;
 
+    for (size_t i = 0; i < f->job->n_runs; i++)
+        other += !lk_predictor_run_counts(f->cluster, &f->job->runs[i]);
     for (size_t i = 0; i < f->n; i++) {
         rank |= f->predictions[i].rank_sd_assumed;
         transient |= f->predictions[i].transient_assumed;
@@ -399,6 +402,9 @@ static enum lk_status note_assumptions(struct forecast *f, double scale_error, s
                                 "no held-out evidence: prior model error of %.1f %% a "
                                 "doubling of the GPUs (%s)",
                                 100 * scale_error, lk_prior_source(LK_PRIOR_SCALE_ERROR)));
+    if (other)
+        LK_TRY(lk_forecast_note(
+            f->out, "%zu runs of several GPUs were made on another machine: not used", other));
     if (rank)
         LK_TRY(lk_forecast_note(f->out, "assumed: persistent rank sd %.1f %%",
                                 100 * lk_prior_value(LK_PRIOR_RANK_SD)));

@@ -38,7 +38,10 @@ struct lk_predictor {
 
 bool lk_predictor_run_counts(const struct lk_cluster *c, const struct lk_job_run *r)
 {
-    return r->n_steps > 0 && (!c->preset || r->gpus == 1);
+    bool fits = (c->nodes == 0 || r->nodes <= c->nodes) &&
+                (r->gpus <= r->nodes * c->gpus_per_node || c->n_kappa > 0);
+
+    return r->n_steps > 0 && (r->gpus == 1 || (!c->preset && fits));
 }
 
 static bool same_config(const struct lk_config *a, const struct lk_config *b)

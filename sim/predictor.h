@@ -64,7 +64,10 @@ enum lk_status lk_predictor_at(struct lk_predictor *p, const struct lk_config *c
 enum lk_status lk_predictor_estimate(struct lk_predictor *p, const struct lk_config *config,
                                      double *out_step_s);
 
-/* May this run be evidence for this cluster? A preset is another machine: one rank alone may. */
+/*
+ * May this run be evidence for this cluster? One rank alone may. A preset is another machine, and
+ * so is a cluster that could not hold the run: too few nodes, or too few devices on them.
+ */
 bool lk_predictor_run_counts(const struct lk_cluster *c, const struct lk_job_run *r);
 
 #endif
