@@ -14,8 +14,9 @@
 
 static const char SUFFIX[] = ".json";
 
-/* Relative to the program: as built in the repository, and as installed in PREFIX/bin. */
-static const char *const beside_program[] = {"../clusters", "../share/lockstep/clusters"};
+/* Relative to the program: in build/ and build/VARIANT/ of the repository, and in PREFIX/bin. */
+static const char *const beside_program[] = {"../clusters", "../../clusters",
+                                             "../share/lockstep/clusters"};
 
 static bool is_path(const char *name)
 {

@@ -393,6 +393,7 @@ START_TEST(draws_move_by_the_interval)
 
     sweep_init(&s);
     add_curve(&s, LK_ALGO_RING, 2, 0);
+    ck_assert_int_eq(lk_coll_fit_cluster(&s.cluster, 1), LK_OK);
     for (uint64_t i = 0; i < 300; i++) {
         double twice[2];
 
