@@ -8,7 +8,8 @@
  *     build/bench/allreduce RANKS [auto|ring|tree [CHUNK_BYTES]]      one round
  *     build/bench/allreduce summary FILE                    a table of all rounds: time, ratios
  *
- * Calls are timed one by one, back to back; the buffer (float32) is the same in every call.
+ * Calls are timed one by one, back to back; the buffer (float32) is the same in every call. Where
+ * there are CPUs enough each rank is bound to one, as mpirun does.
  */
 #include "base/array.h"
 #include "base/clock.h"
@@ -208,8 +209,11 @@ static enum lk_status run(int argc, char **argv)
     if (argc < 2)
         return lk_fail(LK_EUSAGE, "usage: allreduce RANKS [ALGORITHM [CHUNK]] | summary FILE");
     LK_TRY(lk_parse_int64(argv[1], 1, 64, &ranks));
-    LK_TRY(lk_launch(&(struct lk_launch_config){
-        .ranks = (int)ranks, .argv = argv, .grace_ns = LK_NS_PER_S, .timeout_ns = UINT64_MAX}));
+    LK_TRY(lk_launch(&(struct lk_launch_config){.ranks = (int)ranks,
+                                                .argv = argv,
+                                                .grace_ns = LK_NS_PER_S,
+                                                .timeout_ns = UINT64_MAX,
+                                                .pin = true}));
 out:
     return st;
 }

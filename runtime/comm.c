@@ -45,6 +45,8 @@ enum lk_status lk_comm_open(const char *name, const struct lk_comm_config *confi
                             struct lk_comm **out)
 {
     const struct lk_comm_ops *ops = NULL;
+    struct lk_comm *c = NULL;
+    enum lk_status st;
 
     for (size_t i = 0; i < LK_COUNT(backends); i++)
         if (!strcmp(backends[i]->name, name))
@@ -52,7 +54,12 @@ enum lk_status lk_comm_open(const char *name, const struct lk_comm_config *confi
     if (!ops)
         return lk_fail(LK_EUNSUPPORTED, "no communicator '%s' in this build (there are: self tcp)",
                        name);
-    return lk_comm_open_ops(ops, config, out);
+    st = lk_comm_open_ops(ops, config, &c);
+    if (st == LK_OK && config->fault)
+        return lk_comm_fault_wrap(config->fault, config, c, out);
+    if (st == LK_OK)
+        *out = c;
+    return st;
 }
 
 void lk_comm_close(struct lk_comm *c)

@@ -1,0 +1,193 @@
+/* The communicator in which things go wrong: its text, and that what it says happens, happens. */
+#include "base/array.h"
+#include "base/clock.h"
+#include "base/units.h"
+#include "runtime/comm.h"
+#include "tests/ranks.h"
+
+#include <check.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/wait.h>
+
+enum { WORLD = 3, CALLS = 6, COUNT = 3000 };
+
+static const uint64_t limit_ns = 30 * LK_NS_PER_S;
+
+static const struct {
+    const char *spec;
+    const char *message; /* part of it; NULL: it is fine */
+} texts[] = {
+    {"fail:call=12",                             NULL                                                            },
+    {"fail:call=12;delay:time=3us",              NULL                                                            },
+    {"slow:rate=25MB/s,latency=1ms,from=1,to=2", NULL                                                            },
+    {"slow:latency=1ms",                         NULL                                                            },
+    {"stall:call=9,rank=0",                      NULL                                                            },
+    {"",                                         "'' is no fault"                                                },
+    {"fail;",                                    "'' is no fault"                                                },
+    {"melt:call=1",                              "'melt' is no fault; they are fail, kill, stall, delay and slow"},
+    {"fail:call",                                "fail: 'call' is not KEY=VALUE"                                 },
+    {"fail:call=x",                              "fail: call: "                                                  },
+    {"fail:call=-1",                             "fail: call: "                                                  },
+    {"fail:call=1,call=2",                       "'call' is given twice"                                         },
+    {"fail:call=1,to=2",                         "not both"                                                      },
+    {"fail:from=3,to=2",                         "'from' is after 'to'"                                          },
+    {"fail:rank=1",                              "fail: rank: "                                                  },
+    {"fail:time=1s",                             "fail has no 'time'"                                            },
+    {"fail:color=red",                           "fail has no 'color'"                                           },
+    {"delay:call=1",                             "delay needs 'time'"                                            },
+    {"delay:time=1",                             NULL                                                            },
+    {"delay:time=1MB",                           "delay: time: "                                                 },
+    {"slow:from=1",                              "slow needs 'rate' or 'latency'"                                },
+    {"slow:rate=0",                              "a rate must be positive"                                       },
+    {"slow:rate=1MB/s,rank=0",                   "slow has no 'rank'"                                            },
+    {"slow:rate=fast",                           "slow: rate: "                                                  },
+};
+
+START_TEST(the_text_is_read_strictly)
+{
+    struct lk_comm_config config = {.world_size = 1, .timeout_ns = limit_ns};
+    struct lk_comm *c = NULL;
+    enum lk_status st;
+
+    config.fault = texts[_i].spec;
+    st = lk_comm_open("self", &config, &c);
+    if (!texts[_i].message) {
+        ck_assert_msg(st == LK_OK, "%s", lk_error_text());
+        ck_assert_str_eq(lk_comm_name(c), "fault");
+    } else {
+        ck_assert_int_eq(st, LK_EUSAGE);
+        ck_assert_msg(strstr(lk_error_text(), texts[_i].message) != NULL, "%s", lk_error_text());
+        ck_assert_ptr_null(c);
+    }
+    lk_comm_close(c);
+}
+END_TEST
+
+/* What a rank saw of each call. */
+struct times {
+    uint64_t arrival_ns[CALLS], end_ns[CALLS];
+};
+
+struct scene {
+    const char *fault;
+    enum lk_coll coll;
+    struct times times[WORLD];
+};
+
+static enum lk_status play(struct rank *me)
+{
+    struct scene *s = me->ctx;
+    struct lk_comm_config config = {.rank = me->rank,
+                                    .world_size = me->world_size,
+                                    .timeout_ns = me->timeout_ns,
+                                    .fault = s->fault};
+    struct lk_comm *c = NULL;
+    static _Thread_local float buf[COUNT * WORLD];
+    struct lk_coll_call call = {
+        .coll = s->coll, .dtype = LK_F32, .buf = buf, .count = COUNT, .index = -1};
+    enum lk_status st = LK_OK;
+
+    LK_TRY(rank_connect(me, &config.store));
+    LK_TRY(lk_comm_open("tcp", &config, &c));
+    for (int i = 0; i < CALLS; i++) {
+        s->times[me->rank].arrival_ns[i] = lk_monotonic_ns();
+        LK_TRY(lk_comm_run(c, &call));
+        s->times[me->rank].end_ns[i] = lk_monotonic_ns();
+    }
+out:
+    if (st == LK_EIO) /* as a program does when a call of its own fails */
+        st = lk_store_report(config.store, st, lk_error_text());
+    lk_comm_close(c);
+    lk_store_close(config.store);
+    return st;
+}
+
+static const struct {
+    const char *fault;
+    uint64_t timeout_ns;
+    enum lk_status status;
+    const char *message; /* on rank 0 */
+} failures[] = {
+    {"fail:call=3,rank=1",  20 * LK_NS_PER_S,   LK_EPEER,
+     "all_reduce 3: rank 1 failed: all_reduce 3: a planted failure"                 },
+    {"kill:call=4,rank=2",  20 * LK_NS_PER_S,   LK_EPEER,
+     "all_reduce 4: rank 2 was killed by signal 9"                                  },
+    {"stall:call=2,rank=1", 400 * LK_NS_PER_MS, LK_ETIMEOUT,
+     "all_reduce 2: rank 1 fell behind: did not enter collective 2, others are in 2"},
+};
+
+START_TEST(planted_failures)
+{
+    struct scene s = {.fault = failures[_i].fault, .coll = LK_ALL_REDUCE};
+    struct rank ranks[RANKS_MAX];
+
+    ranks_run_processes(WORLD, failures[_i].timeout_ns, play, &s, 1, NULL, limit_ns, ranks);
+    ck_assert_msg(ranks[0].status == failures[_i].status, "%s", ranks[0].text);
+    ck_assert_str_eq(ranks[0].text, failures[_i].message);
+}
+END_TEST
+
+/* 20 ms for call 2 on rank 1, nowhere else: others wait for it there. */
+START_TEST(a_delay)
+{
+    struct scene s = {.fault = "delay:call=2,rank=1,time=20ms", .coll = LK_ALL_REDUCE};
+    struct rank ranks[RANKS_MAX];
+
+    ranks_run_threads(WORLD, limit_ns, play, &s, ranks);
+    for (int r = 0; r < WORLD; r++) {
+        ck_assert_msg(ranks[r].status == LK_OK, "%s", ranks[r].text);
+        ck_assert_uint_ge(s.times[r].end_ns[2], s.times[1].arrival_ns[2] + 20 * LK_NS_PER_MS);
+    }
+}
+END_TEST
+
+static const struct {
+    enum lk_coll coll;
+    const char *fault;
+    double hops, copies; /* latencies; and bytes sent over bytes of one part */
+} slows[] = {
+    {LK_ALL_REDUCE,     "slow:rate=10MB/s,latency=1ms", 4, 4.0 / 3},
+    {LK_ALL_REDUCE,     "slow:latency=2ms",             8, 0      },
+    {LK_ALL_GATHER,     "slow:rate=10MB/s,latency=1ms", 2, 2      },
+    {LK_REDUCE_SCATTER, "slow:rate=10MB/s",             0, 2      },
+    {LK_BROADCAST,      "slow:rate=10MB/s,latency=1ms", 2, 1      },
+    {LK_BARRIER,        "slow:rate=10MB/s,latency=1ms", 4, 0      },
+};
+
+/* Never before the last arrival and the modelled time; the arrival is taken inside the call. */
+START_TEST(slow_links)
+{
+    struct scene s = {.fault = slows[_i].fault, .coll = slows[_i].coll};
+    struct rank ranks[RANKS_MAX];
+    double model_s = slows[_i].hops * 1e-3 + slows[_i].copies * COUNT * 4 / 10e6;
+
+    ranks_run_threads(WORLD, limit_ns, play, &s, ranks);
+    for (int i = 0; i < CALLS; i++) {
+        uint64_t last_ns = 0;
+
+        for (int r = 0; r < WORLD; r++)
+            last_ns = s.times[r].arrival_ns[i] > last_ns ? s.times[r].arrival_ns[i] : last_ns;
+        for (int r = 0; r < WORLD; r++) {
+            ck_assert_msg(ranks[r].status == LK_OK, "%s", ranks[r].text);
+            ck_assert_uint_ge(s.times[r].end_ns[i], last_ns + lk_ns_from_s(model_s));
+        }
+    }
+}
+END_TEST
+
+Suite *lk_suite_comm_fault(void);
+Suite *lk_suite_comm_fault(void)
+{
+    Suite *s = suite_create("comm_fault");
+    TCase *c = tcase_create("comm_fault");
+
+    tcase_set_timeout(c, 60);
+    tcase_add_loop_test(c, the_text_is_read_strictly, 0, (int)LK_COUNT(texts));
+    tcase_add_loop_test(c, planted_failures, 0, (int)LK_COUNT(failures));
+    tcase_add_test(c, a_delay);
+    tcase_add_loop_test(c, slow_links, 0, (int)LK_COUNT(slows));
+    suite_add_tcase(s, c);
+    return s;
+}
