@@ -149,6 +149,7 @@ static enum lk_status open_all(struct trainer *t)
         LK_TRY(lk_model_import(t->model, c->import_path));
     LK_TRY(open_data(t));
     cc.timeout_ns = c->timeout_ns;
+    cc.recorder = c->recorder;
     LK_TRY(lk_comm_open(c->comm, &cc, &t->comm));
     rc.comm = t->comm;
     rc.compute = t->compute;
