@@ -19,8 +19,8 @@
 static const double allowed = 0.03; /* of the step */
 
 #define TIMED                                                                                      \
-    "--device=timed --timed-flops=1e10 --timed-bandwidth=20GB/s --local-batch=8 --steps=40 "       \
-    "--warmup=5"
+    "--device=timed --timed-flops=2e9 --timed-bandwidth=4GB/s --local-batch=8 --steps=25 "         \
+    "--warmup=3"
 
 /*
  * What is done to a run of two ranks. The first one, to which nothing is done, says what the real
@@ -31,9 +31,9 @@ static const struct truth_case {
     double slow;    /* rank 1 computes this much longer */
     double input_s; /* a batch takes this long to prepare; 0: no time */
 } cases[] = {
-    {"nothing",     "",                   0,   0    },
-    {"slow rank",   "--slow-rank=1:1.3",  0.3, 0    },
-    {"slow loader", "--input-delay=60ms", 0,   60e-3},
+    {"nothing",     "",                    0,   0     },
+    {"slow rank",   "--slow-rank=1:1.3",   0.3, 0     },
+    {"slow loader", "--input-delay=250ms", 0,   250e-3},
 };
 
 struct measured {
