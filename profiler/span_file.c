@@ -154,7 +154,7 @@ enum lk_status lk_span_file_create(const char *path, const struct lk_run_info *i
     *out = f;
     f = NULL;
 out:
-    if (f && f->fd >= 0)
+    if (f && f->fd >= 0 && temporary)
         (void)unlink(temporary);
     lk_quietly_(lk_span_file_close(f));
     free(temporary);
@@ -170,7 +170,7 @@ static enum lk_status track_open(void *sink, const struct lk_track_info *info, v
     struct ring *r;
     uint64_t capacity = ring_capacity(f, info->kind);
     size_t bytes;
-    void *map;
+    void *map = NULL;
 
     if (f->n_rings == LK_SPAN_FILE_TRACKS)
         return lk_fail(LK_EINTERNAL, "%s: more than %d tracks", f->path, LK_SPAN_FILE_TRACKS);
