@@ -355,6 +355,52 @@ START_TEST(job_of_a_sweep)
 }
 END_TEST
 
+/* Appends a counter of a step to a trace; its name is the trace's only one. */
+static void add_counter(struct lk_trace *t, size_t capacity, uint32_t step, uint16_t name, double v)
+{
+    ck_assert_uint_lt(t->n_spans, capacity);
+    t->spans[t->n_spans++] = (struct lk_trace_span){
+        .span = {.kind = LK_SPAN_COUNTER, .step = step, .name = name, .index = -1, .value = v}
+    };
+}
+
+/*
+ * Norms that say |G|^2 = 4 and tr(Sigma) = 4 * 32 exactly give a noise scale of 32 samples: with
+ * 4 samples a rank |G_small|^2 = 4 + 128 / 4, with 8 in all |G_big|^2 = 4 + 128 / 8.
+ */
+START_TEST(job_has_the_noise_scale)
+{
+    static const char *const names[] = {"local gradient norm", "gradient norm"};
+    const struct step_model m = step_model_default((struct step_model){.ranks = 2});
+    struct lk_trace *traces = NULL;
+    struct lk_run_set set = {.n = 1};
+    struct lk_job j;
+
+    ck_assert_int_eq(step_model_run(&m, &traces, NULL), LK_OK);
+    for (int k = 0; k < m.ranks; k++) {
+        struct lk_trace *t = &traces[k];
+        size_t capacity = t->n_spans;
+
+        ck_assert_int_eq(lk_alloc(&t->names, 2, sizeof(char *)), LK_OK);
+        for (; t->n_names < 2; t->n_names++)
+            ck_assert_int_eq(lk_strdup(&t->names[t->n_names], names[t->n_names]), LK_OK);
+        ck_assert_int_eq(
+            lk_array_grow(&t->spans, &capacity, t->n_spans + 2 * m.steps, sizeof *t->spans), LK_OK);
+        for (uint32_t s = 0; s < m.steps; s++) {
+            /* The two ranks' norms differ; their mean square is what counts. */
+            add_counter(t, capacity, s, 1, sqrt(k ? 30 : 42));
+            add_counter(t, capacity, s, 2, sqrt(20));
+        }
+    }
+    ck_assert_int_eq(lk_alloc(&set.runs, 1, sizeof *set.runs), LK_OK);
+    ck_assert_int_eq(lk_run_take("x", traces, 2, &set.runs[0]), LK_OK);
+    ck_assert_msg(lk_job_build(&set, &j) == LK_OK, "%s", lk_error_text());
+    ck_assert_double_eq_tol(j.noise_scale.value, 32, 1e-9);
+    lk_job_fini(&j);
+    lk_run_set_fini(&set);
+}
+END_TEST
+
 /* With runs of several ranks only, the numbers hold what the ranks cost each other, and say so. */
 START_TEST(job_without_a_single_rank)
 {
@@ -416,6 +462,7 @@ Suite *lk_suite_steps(void)
     tcase_add_test(d, runs_are_found);
     tcase_add_test(d, bad_run_directories);
     tcase_add_test(d, job_of_a_sweep);
+    tcase_add_test(d, job_has_the_noise_scale);
     tcase_add_test(d, job_without_a_single_rank);
     tcase_add_test(d, different_jobs);
     tcase_add_test(d, too_little_for_a_job);
