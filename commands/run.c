@@ -14,13 +14,12 @@
 #include "base/log.h"
 #include "base/units.h"
 #include "commands/command.h"
+#include "commands/run_finish.h"
 #include "commands/run_options.h"
 #include "commands/run_rank.h"
 #include "commands/run_result.h"
 #include "commands/run_sweep.h"
 #include "profiler/convert.h"
-#include "profiler/job_build.h"
-#include "reports/print.h"
 #include "runtime/launch.h"
 
 #include <dirent.h>
@@ -156,45 +155,6 @@ static void announce(const struct run_sweep *s, size_t i)
 
 /* ---- The whole ---- */
 
-static enum lk_status write_job(const char *out)
-{
-    struct lk_run_set set = {0};
-    struct lk_job job = {0};
-    enum lk_status st = LK_OK;
-    char *path = NULL;
-
-    LK_TRY(lk_run_set_read(&out, 1, &set));
-    LK_TRY(lk_job_build(&set, &job));
-    LK_TRY(lk_path_join(&path, out, "job.json"));
-    LK_TRY(lk_job_write(path, &job));
-out:
-    free(path);
-    lk_job_fini(&job);
-    lk_run_set_fini(&set);
-    return st;
-}
-
-/* A run of too few steps is still a run: it says that it makes no job. */
-static enum lk_status finish(struct launcher *l, const struct run_sweep *s)
-{
-    const struct run_options *o = l->options;
-    struct lk_table *table = NULL;
-    enum lk_status st = LK_OK;
-
-    LK_TRY(run_sweep_table(s, o, &table));
-    if (o->trace) {
-        st = write_job(l->out);
-        if (st == LK_EEVIDENCE)
-            st = lk_table_note(table, "no job.json: %s", lk_error_text());
-        LK_TRY(st);
-    }
-    LK_TRY(lk_table_note(table, "run directory: %s", l->out));
-    LK_TRY(lk_report_table(table, (enum lk_format)o->format, "-"));
-out:
-    lk_table_destroy(table);
-    return st;
-}
-
 static enum lk_status run_parts(struct launcher *l, struct run_sweep *s)
 {
     enum lk_status st = LK_OK;
@@ -270,7 +230,7 @@ static enum lk_status run_launcher(const struct run_options *o)
     LK_TRY(make_directory(l.out));
     print_configuration(o, &info, sweep.n_parts / sweep.n_points);
     LK_TRY(run_parts(&l, &sweep));
-    LK_TRY(finish(&l, &sweep));
+    LK_TRY(run_finish(&sweep, o, l.out));
 out:
     lk_run_info_fini(&info);
     run_sweep_fini(&sweep);

@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/units.h"
+#include "commands/run_finish.h"
 #include "commands/run_result.h"
 #include "profiler/convert.h"
 #include "profiler/span_file.h"
@@ -188,7 +189,7 @@ out:
     return st;
 }
 
-/* Under a foreign launcher there is nobody else to make the traces. */
+/* Under a foreign launcher there is nobody else to make the traces and the summary. */
 static enum lk_status convert(struct rank *r)
 {
     enum lk_status st = LK_OK;
@@ -196,8 +197,10 @@ static enum lk_status convert(struct rank *r)
     if (r->ours || !r->options->trace)
         return LK_OK;
     LK_TRY(lk_store_barrier(r->store, "spans-closed"));
-    if (r->env->rank == 0)
+    if (r->env->rank == 0) {
         LK_TRY(lk_convert_run(r->dir, NULL));
+        LK_TRY(run_finish_single(r->options, r->env->world_size, r->dir));
+    }
 out:
     return st;
 }
