@@ -172,8 +172,8 @@ out:
 /* ---- Summary ---- */
 
 /*
- * The mean step time of a point, with its interval: Student's t of the logarithms of the
- * repetitions' means, since a time cannot be negative.
+ * The mean step time of a point, with its interval: Student's t on the spread of the
+ * logarithms of the repetitions' means, since a time cannot be negative.
  */
 static enum lk_status step_time(const struct run_sweep *s, size_t point, int64_t warmup,
                                 struct lk_estimate *out)
@@ -181,6 +181,7 @@ static enum lk_status step_time(const struct run_sweep *s, size_t point, int64_t
     struct lk_rng g = lk_rng_init(1, lk_rng_stream("step time", point));
     double *means = NULL;
     struct lk_summary sum;
+    double total = 0;
     size_t n = 0;
     enum lk_status st = LK_OK;
 
@@ -195,14 +196,18 @@ static enum lk_status step_time(const struct run_sweep *s, size_t point, int64_t
             LK_TRY(lk_stats_bootstrap_mean(r->step_s + warmup, steps,
                                            steps < 2 * BLOCK_STEPS ? 1 : BLOCK_STEPS, RESAMPLES,
                                            LEVEL, &g, out));
-        means[n++] = log(lk_stats_mean(r->step_s + warmup, steps));
+        means[n] = lk_stats_mean(r->step_s + warmup, steps);
+        total += means[n];
+        means[n] = log(means[n]);
+        n++;
     }
     if (n > 1) {
-        double half;
+        double half, mean;
 
         LK_TRY(lk_stats_summary(means, n, &sum));
         half = lk_stats_student_t(LEVEL, n - 1) * sum.sd / sqrt((double)n);
-        *out = (struct lk_estimate){exp(sum.mean), exp(sum.mean - half), exp(sum.mean + half), n};
+        mean = total / (double)n;
+        *out = (struct lk_estimate){mean, mean * exp(-half), mean * exp(half), n};
     }
 out:
     free(means);
