@@ -199,12 +199,15 @@ static void print_configuration(const struct run_options *given, const struct lk
  * What a rank would find out too, but K times over, and with the exit code of a failed run. *out is
  * what the run will be.
  */
-static enum lk_status check_early(const struct run_options *o, struct lk_run_info *out)
+static enum lk_status check_early(const struct run_options *o, const struct run_sweep *sweep,
+                                  struct lk_run_info *out)
 {
     struct lk_dataset *data = NULL;
     struct lk_train_config c;
     enum lk_status st = LK_OK;
 
+    for (size_t i = 0; i < sweep->n_points; i++)
+        LK_TRY(run_options_check_fault(o, sweep->points[i].ranks));
     LK_TRY(run_options_train(o, 0, 1, 0, &c));
     if (o->data)
         LK_TRY(lk_dataset_file(o->data, 1, &data));
@@ -222,7 +225,7 @@ static enum lk_status run_launcher(const struct run_options *o)
     enum lk_status st = LK_OK;
 
     LK_TRY(run_sweep_plan(o, &sweep));
-    LK_TRY(check_early(o, &info));
+    LK_TRY(check_early(o, &sweep, &info));
     if (o->out)
         LK_TRY(lk_strdup(&l.out, o->out));
     else

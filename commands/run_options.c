@@ -3,6 +3,7 @@
 #include "base/array.h"
 #include "base/units.h"
 #include "reports/print.h"
+#include "runtime/comm_fault.h"
 
 #include <limits.h>
 #include <math.h>
@@ -195,6 +196,7 @@ static bool sweeps(const struct run_options *o)
 static enum lk_status check(const struct run_options *o)
 {
     bool replay = !strcmp(o->model, "replay");
+    enum lk_status st;
     double factor;
     const struct {
         bool wrong;
@@ -223,7 +225,8 @@ static enum lk_status check(const struct run_options *o)
     for (size_t i = 0; i < LK_COUNT(rows); i++)
         if (rows[i].wrong)
             return lk_fail(LK_EUSAGE, "%s", rows[i].why);
-    return slowdown(o->slow_rank, 0, &factor);
+    st = slowdown(o->slow_rank, 0, &factor);
+    return st == LK_OK ? run_options_check_fault(o, INT_MAX) : st;
 }
 
 enum lk_status run_options_parse(int argc, char **argv, struct run_options *out)
@@ -233,6 +236,21 @@ enum lk_status run_options_parse(int argc, char **argv, struct run_options *out)
 
     st = lk_option_parse(run_option_rows, out, argc, argv, NULL, 0, &n_operands);
     return st == LK_OK ? check(out) : st;
+}
+
+enum lk_status run_options_check_fault(const struct run_options *o, int ranks)
+{
+    struct lk_fault *faults = NULL;
+    enum lk_status st;
+    size_t n;
+
+    if (!o->fault)
+        return LK_OK;
+    st = lk_fault_parse(o->fault, ranks, &faults, &n);
+    if (st != LK_OK)
+        return st;
+    free(faults);
+    return LK_OK;
 }
 
 uint64_t run_options_first_bucket(const struct run_options *o)

@@ -3,6 +3,7 @@
 
 #include "base/array.h"
 #include "base/span.h"
+#include "runtime/comm_fault.h"
 
 #include <inttypes.h>
 #include <stdio.h>

@@ -4,6 +4,7 @@
  *   self   one rank: every collective is the identity
  *   tcp    sockets between all ranks, rendezvous by the store; ring and tree, chunked, pipelined
  *   fault  wraps another: fails, delays or slows chosen calls, for tests and known-truth runs
+ *          (runtime/comm_fault.h)
  *
  * All ranks issue the same collectives in the same order. Every wait has the communicator's
  * timeout; a failure names the rank and the collective: "all_reduce 17 (bucket 2, step 5): rank 3
@@ -30,7 +31,7 @@ struct lk_comm_config {
     uint64_t timeout_ns;
     size_t chunk_bytes; /* pipeline unit of tcp; 0: its default */
     const char *listen; /* (optional) address to listen on; NULL: the route to the store */
-    const char *fault;  /* (optional) what goes wrong, see lk_comm_fault_wrap */
+    const char *fault;  /* (optional) what goes wrong: runtime/comm_fault.h */
     struct lk_recorder *recorder; /* (optional) gives spans the collective's name; borrowed */
 };
 
@@ -93,30 +94,6 @@ extern const struct lk_comm_ops lk_comm_self, lk_comm_tcp;
 /* Opens a backend and fills in the struct above: for comm.c, and backends that wrap another. */
 enum lk_status lk_comm_open_ops(const struct lk_comm_ops *ops, const struct lk_comm_config *config,
                                 struct lk_comm **out);
-/*
- * Wraps a communicator (owned from now on, also on failure) in one where things go wrong, the same
- * text on all ranks:
- *
- *     KIND:KEY=VALUE,...[;KIND:...]
- *
- *     fail   the call returns an error on the rank                    call=12,rank=1
- *     kill   the rank kills itself (SIGKILL) instead of entering      call=12,rank=1
- *     stall  the rank does not enter until the run has a verdict      call=9,rank=2
- *     delay  the rank enters that much later                          call=5,rank=0,time=20ms
- *     slow   the call ends when it would on a ring of such links      rate=25MB/s,latency=1ms
- *
- * Calls are numbered from 0. call=N is one call, from=N and to=N a range with its ends; without
- * them it is every call. Without rank it is every rank; slow has no rank. LK_EUSAGE says what is
- * wrong.
- *
- * Of slow calls the truth is known: with K ranks each ends at the last arrival + S latency +
- * lk_coll_wire_bytes / rate, with S = 2(K-1) for all-reduce, K-1 for reduce-scatter, all-gather and
- * broadcast, 2 ceil(log2 K) for barrier; or when the wrapped call is done, if that is later. Ranks
- * tell each other their arrivals on CLOCK_MONOTONIC before the call: they must be on one host.
- */
-enum lk_status lk_comm_fault_wrap(const char *spec, const struct lk_comm_config *config,
-                                  struct lk_comm *inner, struct lk_comm **out);
-
 /* Runs a call as step `step` of a job (UINT32_MAX: of none), for messages: behind enqueue and run.
  */
 enum lk_status lk_comm_run_step(struct lk_comm *c, const struct lk_coll_call *call, uint32_t step,

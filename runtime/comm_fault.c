@@ -1,216 +1,86 @@
-/* A communicator in which things go wrong; see lk_comm_fault_wrap in comm.h. */
+/* A communicator in which things go wrong; see the header. */
+#include "runtime/comm_fault.h"
+
 #include "base/array.h"
 #include "base/clock.h"
+#include "base/log.h"
 #include "base/units.h"
-#include "runtime/comm.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
-/* X(kind, name, keys allowed, keys needed) */
-#define FAULT_LIST(X)                                                                              \
-    X(FAIL, "fail", KEY_WHEN | KEY_RANK, 0)                                                        \
-    X(KILL, "kill", KEY_WHEN | KEY_RANK, 0)                                                        \
-    X(STALL, "stall", KEY_WHEN | KEY_RANK, 0)                                                      \
-    X(DELAY, "delay", KEY_WHEN | KEY_RANK | KEY_TIME, KEY_TIME)                                    \
-    X(SLOW, "slow", KEY_WHEN | KEY_RATE | KEY_LATENCY, 0)
-
-enum kind {
-#define FAULT_ENUM(kind, name, allowed, needed) kind,
-    FAULT_LIST(FAULT_ENUM)
-#undef FAULT_ENUM
+/* What ranks tell each other before a slow call: two int64 of an all-gather. */
+struct arrival {
+    uint64_t at_ns; /* CLOCK_MONOTONIC */
+    uint64_t host;  /* whose clock that is */
 };
-
-enum key {
-    KEY_CALL = 1,
-    KEY_FROM = 2,
-    KEY_TO = 4,
-    KEY_RANK = 8,
-    KEY_TIME = 16,
-    KEY_RATE = 32,
-    KEY_LATENCY = 64,
-    KEY_WHEN = KEY_CALL | KEY_FROM | KEY_TO
-};
-
-static const struct {
-    const char *name;
-    int allowed, needed;
-} kinds[] = {
-#define FAULT_ROW(kind, name, allowed, needed) [kind] = {name, allowed, needed},
-    FAULT_LIST(FAULT_ROW)
-#undef FAULT_ROW
-};
-
-static const struct {
-    const char *name;
-    enum key key;
-} keys[] = {
-    {"call",    KEY_CALL   },
-    {"from",    KEY_FROM   },
-    {"to",      KEY_TO     },
-    {"rank",    KEY_RANK   },
-    {"time",    KEY_TIME   },
-    {"rate",    KEY_RATE   },
-    {"latency", KEY_LATENCY},
-};
-
-struct fault {
-    enum kind kind;
-    int given;         /* keys */
-    uint64_t from, to; /* calls, ends included */
-    int rank;          /* -1: all */
-    double time_s, rate_Bps, latency_s;
-};
+enum { ARRIVAL_WORDS = sizeof(struct arrival) / sizeof(uint64_t) };
 
 struct faulty {
     struct lk_comm base;
     struct lk_comm *inner;
     struct lk_store *store; /* borrowed; NULL for one rank */
     uint64_t timeout_ns;
-    struct fault *faults;
-    size_t n_faults, cap_faults;
-    uint64_t *arrivals; /* one a rank */
+    struct lk_fault *faults;
+    size_t n_faults;
+    struct arrival *arrivals; /* one a rank */
+    uint64_t host;
+    uint64_t n_slow, n_over; /* slowed calls; of these, longer than modelled even so */
+    uint64_t over_max_ns;
 };
 
-/* ---- the text ---- */
-
-static enum lk_status parse_value(struct fault *f, enum key key, const char *text, int world_size)
+/*
+ * Waits until CLOCK_MONOTONIC reaches until_ns, answering the store meanwhile; the run's verdict
+ * ends it early.
+ */
+static enum lk_status wait_until(struct faulty *c, uint64_t until_ns)
 {
-    enum lk_status st = LK_OK;
-    int64_t n = 0;
+    struct lk_deadline deadline = {until_ns};
+    struct pollfd p = {.fd = c->store ? lk_store_fd(c->store) : -1, .events = POLLIN};
+    uint64_t left_ns;
 
-    switch (key) {
-    case KEY_TIME:
-        return lk_units_parse(LK_DIM_TIME, text, &f->time_s);
-    case KEY_LATENCY:
-        return lk_units_parse(LK_DIM_TIME, text, &f->latency_s);
-    case KEY_RATE:
-        LK_TRY(lk_units_parse(LK_DIM_RATE, text, &f->rate_Bps));
-        return f->rate_Bps > 0 ? LK_OK : lk_fail(LK_EUSAGE, "a rate must be positive");
-    case KEY_RANK:
-        LK_TRY(lk_parse_int64(text, 0, world_size - 1, &n));
-        f->rank = (int)n;
-        return LK_OK;
-    default:
-        LK_TRY(lk_parse_int64(text, 0, INT64_MAX, &n));
-        f->from = key == KEY_TO ? f->from : (uint64_t)n;
-        f->to = key == KEY_FROM ? f->to : (uint64_t)n;
-    }
-out:
-    return st;
-}
+    while ((left_ns = lk_deadline_left_ns(deadline)) > 0) {
+        struct timespec left = {.tv_sec = (time_t)(left_ns / LK_NS_PER_S),
+                                .tv_nsec = (long)(left_ns % LK_NS_PER_S)};
+        int n = ppoll(&p, 1, &left, NULL);
+        enum lk_status st = n > 0 ? lk_store_check(c->store) : LK_OK;
 
-/* "call=12": into the fault. Writes a NUL over the "=". */
-static enum lk_status parse_pair(struct fault *f, char *pair, int world_size)
-{
-    char *value = strchr(pair, '=');
-    enum key key = 0;
-
-    if (!value)
-        return lk_fail(LK_EUSAGE, "'%s' is not KEY=VALUE", pair);
-    *value++ = '\0';
-    for (size_t i = 0; i < LK_COUNT(keys); i++)
-        if (!strcmp(keys[i].name, pair))
-            key = keys[i].key;
-    if (!key || !(kinds[f->kind].allowed & (int)key))
-        return lk_fail(LK_EUSAGE, "%s has no '%s'", kinds[f->kind].name, pair);
-    if (f->given & (int)key)
-        return lk_fail(LK_EUSAGE, "'%s' is given twice", pair);
-    f->given |= (int)key;
-    return lk_fail_context(parse_value(f, key, value, world_size), "%s", pair);
-}
-
-static enum lk_status check_fault(const struct fault *f)
-{
-    if ((f->given & KEY_CALL) && (f->given & (KEY_FROM | KEY_TO)))
-        return lk_fail(LK_EUSAGE, "'call' is one call, 'from' and 'to' a range: not both");
-    if (f->from > f->to)
-        return lk_fail(LK_EUSAGE, "'from' is after 'to'");
-    if ((f->given & kinds[f->kind].needed) != kinds[f->kind].needed)
-        return lk_fail(LK_EUSAGE, "delay needs 'time'");
-    if (f->kind == SLOW && !(f->given & (KEY_RATE | KEY_LATENCY)))
-        return lk_fail(LK_EUSAGE, "slow needs 'rate' or 'latency'");
-    return LK_OK;
-}
-
-/* One fault; the text is written into. */
-static enum lk_status parse_fault(char *text, int world_size, struct fault *out)
-{
-    struct fault f = {.to = UINT64_MAX, .rank = -1};
-    char *rest = strchr(text, ':'), *pair;
-    size_t kind = 0;
-    enum lk_status st = LK_OK;
-
-    if (rest)
-        *rest++ = '\0';
-    while (kind < LK_COUNT(kinds) && strcmp(kinds[kind].name, text) != 0)
-        kind++;
-    if (kind == LK_COUNT(kinds))
-        return lk_fail(LK_EUSAGE, "'%s' is no fault; they are fail, kill, stall, delay and slow",
-                       text);
-    f.kind = (enum kind)kind;
-    while ((pair = strsep(&rest, ",")) != NULL)
-        LK_TRY(parse_pair(&f, pair, world_size));
-    LK_TRY(check_fault(&f));
-    *out = f;
-out:
-    return lk_fail_context(st, "%s", text);
-}
-
-static enum lk_status parse(struct faulty *c, const char *spec)
-{
-    enum lk_status st = LK_OK;
-    char *copy = NULL, *rest, *one;
-
-    LK_TRY(lk_strdup(&copy, spec));
-    rest = copy;
-    while ((one = strsep(&rest, ";")) != NULL) {
-        LK_TRY(lk_array_grow(&c->faults, &c->cap_faults, c->n_faults + 1, sizeof *c->faults));
-        LK_TRY(parse_fault(one, c->base.world_size, &c->faults[c->n_faults]));
-        c->n_faults++;
-    }
-out:
-    free(copy);
-    return lk_fail_context(st, "fault '%s'", spec);
-}
-
-/* ---- what happens ---- */
-
-/* Answers the store, but does not move, until there is a verdict. */
-static enum lk_status stall(struct faulty *c)
-{
-    struct lk_deadline deadline = lk_deadline_in(4 * c->timeout_ns);
-
-    while (lk_deadline_left_ns(deadline)) {
-        struct pollfd p = {.fd = c->store ? lk_store_fd(c->store) : -1, .events = POLLIN};
-        enum lk_status st;
-
-        if (poll(&p, 1, lk_deadline_poll_ms(deadline)) < 0 && errno != EINTR)
-            return lk_fail(LK_EIO, "poll: %s", strerror(errno));
-        st = c->store ? lk_store_check(c->store) : LK_OK;
+        if (n < 0 && errno != EINTR)
+            return lk_fail(LK_EIO, "ppoll: %s", strerror(errno));
         if (st != LK_OK)
             return st;
     }
-    return lk_fail(LK_ETIMEOUT, "a planted stall that nobody noticed");
+    return LK_OK;
+}
+
+/* Longer than the others wait for this rank, so that the verdict is theirs. */
+static enum lk_status stall(struct faulty *c)
+{
+    uint64_t wait_ns = c->store ? 2 * c->timeout_ns : c->timeout_ns;
+    enum lk_status st = wait_until(c, lk_deadline_in(wait_ns).at_ns);
+
+    return st != LK_OK ? st : lk_fail(LK_ETIMEOUT, "a planted stall that nobody noticed");
 }
 
 /* What a fault does to this rank before the call. */
-static enum lk_status strike(struct faulty *c, const struct fault *f)
+static enum lk_status strike(struct faulty *c, const struct lk_fault *f)
 {
     switch (f->kind) {
-    case FAIL:
+    case LK_FAULT_FAIL:
         return lk_fail(LK_EIO, "a planted failure");
-    case KILL:
+    case LK_FAULT_KILL:
         raise(SIGKILL);
         return LK_OK;
-    case STALL:
+    case LK_FAULT_STALL:
         return stall(c);
-    case DELAY:
-        lk_sleep_until_ns(lk_monotonic_ns() + lk_ns_from_s(f->time_s));
-        return LK_OK;
+    case LK_FAULT_DELAY:
+        return wait_until(c, lk_monotonic_ns() + lk_ns_from_s(f->time_s));
     default:
         return LK_OK;
     }
@@ -228,7 +98,8 @@ static int hops(enum lk_coll coll, int ranks)
     return coll == LK_ALL_REDUCE ? 2 * (ranks - 1) : coll == LK_BARRIER ? 2 * levels : ranks - 1;
 }
 
-static double slow_s(const struct faulty *c, const struct fault *f, const struct lk_coll_call *call)
+static double slow_s(const struct faulty *c, const struct lk_fault *f,
+                     const struct lk_coll_call *call)
 {
     double bytes = (double)lk_coll_call_bytes(call, c->base.world_size);
     double s = hops(call->coll, c->base.world_size) * f->latency_s;
@@ -241,17 +112,46 @@ static double slow_s(const struct faulty *c, const struct fault *f, const struct
 /* The last arrival over all ranks. */
 static enum lk_status last_arrival(struct faulty *c, uint64_t seq, uint64_t *out_ns)
 {
-    struct lk_coll_call call = {
-        .coll = LK_ALL_GATHER, .dtype = LK_I64, .buf = c->arrivals, .count = 1, .index = -1};
+    struct lk_coll_call call = {.coll = LK_ALL_GATHER,
+                                .dtype = LK_I64,
+                                .buf = c->arrivals,
+                                .count = ARRIVAL_WORDS,
+                                .index = -1};
     uint64_t last_ns = 0;
     enum lk_status st;
 
-    c->arrivals[c->base.rank] = lk_monotonic_ns();
+    c->arrivals[c->base.rank] = (struct arrival){lk_monotonic_ns(), c->host};
     st = c->inner->ops->run(c->inner, &call, seq);
-    for (int r = 0; r < c->base.world_size; r++)
-        last_ns = c->arrivals[r] > last_ns ? c->arrivals[r] : last_ns;
-    if (st == LK_OK)
-        *out_ns = last_ns;
+    if (st != LK_OK)
+        return st;
+    for (int r = 0; r < c->base.world_size; r++) {
+        if (c->arrivals[r].host != c->host)
+            return lk_fail(LK_EUNSUPPORTED,
+                           "slow links are for ranks of one host, but rank %d is on another", r);
+        last_ns = c->arrivals[r].at_ns > last_ns ? c->arrivals[r].at_ns : last_ns;
+    }
+    *out_ns = last_ns;
+    return LK_OK;
+}
+
+/* Runs the call, then holds it until slow links would have been done. */
+static enum lk_status run_slow(struct faulty *c, const struct lk_coll_call *call, uint64_t seq,
+                               double model_s)
+{
+    enum lk_status st = LK_OK;
+    uint64_t end_ns = 0, now_ns;
+
+    LK_TRY(last_arrival(c, seq, &end_ns));
+    end_ns += lk_ns_from_s(model_s);
+    LK_TRY(c->inner->ops->run(c->inner, call, seq));
+    now_ns = lk_monotonic_ns();
+    c->n_slow++;
+    if (now_ns > end_ns) {
+        c->n_over++;
+        c->over_max_ns = now_ns - end_ns > c->over_max_ns ? now_ns - end_ns : c->over_max_ns;
+    }
+    LK_TRY(wait_until(c, end_ns));
+out:
     return st;
 }
 
@@ -259,28 +159,23 @@ static enum lk_status fault_run(struct lk_comm *base, const struct lk_coll_call 
 {
     struct faulty *c = (struct faulty *)base;
     enum lk_status st = LK_OK;
-    uint64_t arrival_ns = 0;
     double longest_s = 0;
     bool slow = false;
 
     for (size_t i = 0; i < c->n_faults; i++) {
-        const struct fault *f = &c->faults[i];
+        const struct lk_fault *f = &c->faults[i];
 
         if (seq < f->from || seq > f->to || (f->rank >= 0 && f->rank != base->rank))
             continue;
         LK_TRY(strike(c, f));
-        if (f->kind == SLOW) {
+        if (f->kind == LK_FAULT_SLOW && base->world_size > 1) {
             double s = slow_s(c, f, call);
 
             longest_s = s > longest_s ? s : longest_s;
             slow = true;
         }
     }
-    if (slow)
-        LK_TRY(last_arrival(c, seq, &arrival_ns));
-    LK_TRY(c->inner->ops->run(c->inner, call, seq));
-    if (slow)
-        lk_sleep_until_ns(arrival_ns + lk_ns_from_s(longest_s));
+    st = slow ? run_slow(c, call, seq, longest_s) : c->inner->ops->run(c->inner, call, seq);
 out:
     return st;
 }
@@ -290,10 +185,26 @@ static bool fault_has(const struct lk_comm *c, enum lk_coll coll, enum lk_algo a
     return lk_comm_has(((const struct faulty *)c)->inner, coll, algo);
 }
 
+static void warn_of(const struct faulty *c)
+{
+    for (size_t i = 0; i < c->n_faults; i++)
+        if (c->faults[i].from >= c->base.next_seq &&
+            (c->faults[i].rank < 0 || c->faults[i].rank == c->base.rank))
+            lk_log(LK_LOG_COMM, LK_WARN, "%s did not happen: there were %" PRIu64 " collectives",
+                   c->faults[i].text, c->base.next_seq);
+    if (c->n_over)
+        lk_log(LK_LOG_COMM, LK_WARN,
+               "slow links: %" PRIu64 " of %" PRIu64
+               " collectives took longer here than on such links, by up to %.3f ms",
+               c->n_over, c->n_slow, 1e3 * lk_s_from_ns(c->over_max_ns));
+}
+
 static void fault_close(struct lk_comm *base)
 {
     struct faulty *c = (struct faulty *)base;
 
+    if (base->failed == LK_OK && base->next_seq)
+        warn_of(c);
     lk_comm_close(c->inner);
     free(c->faults);
     free(c->arrivals);
@@ -302,6 +213,26 @@ static void fault_close(struct lk_comm *base)
 
 static const struct lk_comm_ops fault_ops = {
     .name = "fault", .run = fault_run, .close = fault_close, .has = fault_has};
+
+/* A number that differs between hosts, and between boots of one: a hash (FNV-1a) of Linux' own. */
+static enum lk_status identify_host(uint64_t *out)
+{
+    static const char path[] = "/proc/sys/kernel/random/boot_id";
+    unsigned char id[64];
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n;
+
+    if (fd < 0)
+        return lk_fail(LK_EIO, "%s: %s", path, strerror(errno));
+    n = read(fd, id, sizeof id);
+    close(fd);
+    if (n <= 0)
+        return lk_fail(LK_EIO, "%s: cannot be read", path);
+    *out = 0xCBF29CE484222325ULL;
+    for (ssize_t i = 0; i < n; i++)
+        *out = (*out ^ id[i]) * 0x100000001B3ULL;
+    return LK_OK;
+}
 
 enum lk_status lk_comm_fault_wrap(const char *spec, const struct lk_comm_config *config,
                                   struct lk_comm *inner, struct lk_comm **out)
@@ -317,7 +248,10 @@ enum lk_status lk_comm_fault_wrap(const char *spec, const struct lk_comm_config 
     c->store = config->store;
     c->timeout_ns = config->timeout_ns;
     LK_TRY(lk_alloc(&c->arrivals, (size_t)c->base.world_size, sizeof *c->arrivals));
-    LK_TRY(parse(c, spec));
+    LK_TRY(lk_fault_parse(spec, c->base.world_size, &c->faults, &c->n_faults));
+    for (size_t i = 0; i < c->n_faults && !c->host; i++)
+        if (c->faults[i].kind == LK_FAULT_SLOW)
+            LK_TRY(identify_host(&c->host));
     *out = &c->base;
     c = NULL;
 out:

@@ -39,10 +39,15 @@ static const struct {
     {"delay:call=1",                             "delay needs 'time'"                                            },
     {"delay:time=1",                             NULL                                                            },
     {"delay:time=1MB",                           "delay: time: "                                                 },
-    {"slow:from=1",                              "slow needs 'rate' or 'latency'"                                },
-    {"slow:rate=0",                              "a rate must be positive"                                       },
-    {"slow:rate=1MB/s,rank=0",                   "slow has no 'rank'"                                            },
-    {"slow:rate=fast",                           "slow: rate: "                                                  },
+    {"delay:time=-1ms",                          "delay: time: '-1ms' is not from 0 to 3600 s"                   },
+    {"delay:time=2h",                            "delay: time: '2h' is not from 0 to 3600 s"                     },
+    {"slow:latency=-1us",                        "slow: latency: '-1us' is not from 0 to 3600 s"                 },
+    {"fail:call="
+     "0000000000000000000000000000000000000000000000000000000000000000000000000000000000000001",                                           "is too long"                  },
+    {"slow:from=1",                                          "slow needs 'rate' or 'latency'"                                                                           },
+    {"slow:rate=0",                                          "a rate must be positive"                  },
+    {"slow:rate=1MB/s,rank=0",                                          "slow has no 'rank'"                                                                },
+    {"slow:rate=fast",                                          "slow: rate: "                          },
 };
 
 START_TEST(the_text_is_read_strictly)
@@ -177,6 +182,82 @@ START_TEST(slow_links)
 }
 END_TEST
 
+/* One rank has no links, and a call that is not reached does not fail. */
+static enum lk_status play_alone(struct rank *me)
+{
+    struct lk_comm_config config = {
+        .world_size = 1, .timeout_ns = me->timeout_ns, .fault = me->ctx};
+    struct lk_comm *c = NULL;
+    enum lk_status st = LK_OK;
+    float x = 1;
+
+    LK_TRY(lk_comm_open("self", &config, &c));
+    for (int i = 0; i < CALLS; i++)
+        LK_TRY(lk_comm_run(c, &(struct lk_coll_call){.dtype = LK_F32, .buf = &x, .count = 1}));
+out:
+    lk_comm_close(c);
+    return st;
+}
+
+static const struct {
+    const char *fault;
+    enum lk_status status;
+    const char *message;
+} alone[] = {
+    {"slow:rate=1B/s,latency=1h",         LK_OK,       ""                                                 },
+    {"fail:call=6",                       LK_OK,       ""                                                 },
+    {"delay:time=1us;fail:call=5,rank=0", LK_EIO,      "all_reduce 5: a planted failure"                  },
+    {"stall:call=1",                      LK_ETIMEOUT, "all_reduce 1: a planted stall that nobody noticed"},
+};
+
+START_TEST(one_rank)
+{
+    char fault[64];
+    struct rank ranks[RANKS_MAX];
+
+    snprintf(fault, sizeof fault, "%s", alone[_i].fault);
+    ranks_run_threads(1, 100 * LK_NS_PER_MS, play_alone, fault, ranks);
+    ck_assert_msg(ranks[0].status == alone[_i].status, "%s", ranks[0].text);
+    ck_assert_str_eq(ranks[0].text, alone[_i].message);
+}
+END_TEST
+
+/* A long delay does not keep the rank from hearing that another failed. */
+START_TEST(a_delay_ends_with_the_run)
+{
+    struct scene s = {.fault = "delay:call=2,rank=1,time=1h;fail:call=2,rank=2",
+                      .coll = LK_ALL_REDUCE};
+    struct rank ranks[RANKS_MAX];
+
+    ranks_run_processes(WORLD, limit_ns, play, &s, 1, NULL, limit_ns, ranks);
+    ck_assert_int_eq(ranks[1].status, LK_EPEER);
+    ck_assert_str_eq(ranks[1].text, "all_reduce 2: rank 2 failed: all_reduce 2: a planted failure");
+}
+END_TEST
+
+/* Slow links on one rank only: the ranks say that they disagree, instead of hanging. */
+static enum lk_status play_apart(struct rank *me)
+{
+    struct scene s = {.fault = me->rank ? "fail:call=100" : "slow:latency=1ms",
+                      .coll = LK_ALL_REDUCE};
+    struct rank copy = *me;
+
+    copy.ctx = &s;
+    return play(&copy);
+}
+
+START_TEST(ranks_with_other_links)
+{
+    struct rank ranks[RANKS_MAX];
+
+    ranks_run_threads(2, limit_ns, play_apart, NULL, ranks);
+    for (int r = 0; r < 2; r++)
+        ck_assert_msg(ranks[r].status == LK_EPEER &&
+                          strstr(ranks[r].text, "collectives differ: this rank is in all_"),
+                      "%s", ranks[r].text);
+}
+END_TEST
+
 Suite *lk_suite_comm_fault(void);
 Suite *lk_suite_comm_fault(void)
 {
@@ -188,6 +269,9 @@ Suite *lk_suite_comm_fault(void)
     tcase_add_loop_test(c, planted_failures, 0, (int)LK_COUNT(failures));
     tcase_add_test(c, a_delay);
     tcase_add_loop_test(c, slow_links, 0, (int)LK_COUNT(slows));
+    tcase_add_loop_test(c, one_rank, 0, (int)LK_COUNT(alone));
+    tcase_add_test(c, a_delay_ends_with_the_run);
+    tcase_add_test(c, ranks_with_other_links);
     suite_add_tcase(s, c);
     return s;
 }
