@@ -3,6 +3,8 @@
 
 #include "base/array.h"
 #include "base/file.h"
+#include "base/log.h"
+#include "profiler/convert.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -190,6 +192,26 @@ out:
     return st;
 }
 
+/* A launcher that was killed left span files behind: makes the traces it would have made. */
+static enum lk_status recover(const char *dir)
+{
+    enum lk_status st = LK_OK;
+    char **names = NULL;
+    size_t n = 0;
+    bool left = false;
+
+    LK_TRY(lk_dir_list(dir, ".spans", &names, &n));
+    for (size_t i = 0; i < n; i++)
+        left = left || is_trace(names[i]);
+    if (!left)
+        goto out;
+    lk_log(LK_LOG_PROFILE, LK_WARN, "%s: the run was cut off; its spans become traces now", dir);
+    LK_TRY(lk_convert_run(dir, NULL));
+out:
+    lk_names_free(names, n);
+    return st;
+}
+
 static enum lk_status find_runs(struct finder *f, const char *dir, int depth)
 {
     enum lk_status st = LK_OK;
@@ -198,6 +220,7 @@ static enum lk_status find_runs(struct finder *f, const char *dir, int depth)
     size_t n = 0;
     bool traces = false;
 
+    LK_TRY(recover(dir));
     LK_TRY(has_traces(dir, &traces));
     if (traces) {
         st = read_run(f, dir);

@@ -34,7 +34,8 @@ struct lk_run_set {
 
 /*
  * Reads all runs at or below the given directories, each once. A run with a rank missing, or with
- * ranks of different runs, is LK_EPARSE; LK_EIO when there is none.
+ * ranks of different runs, is LK_EPARSE; LK_EIO when there is none. Span files that a killed
+ * launcher left behind are made into traces first (profiler/convert.h).
  */
 enum lk_status lk_run_set_read(const char *const *paths, size_t n, struct lk_run_set *out);
 void lk_run_set_fini(struct lk_run_set *s); /* zeroes it; safe on a zeroed one */

@@ -163,6 +163,28 @@ START_TEST(killed_traces_have_the_steps)
 }
 END_TEST
 
+/* With the launcher gone the spans stay as they are, until somebody wants to read the run. */
+START_TEST(launcher_killed_then_analysed)
+{
+    char *part = scratch_path(dir, "run/k3-b2-a1-r0");
+    struct program p;
+
+    program_start(&p, dir, NULL, NULL, "run -n%d --timeout=10s --out=%s/run " LONG, RANKS, dir);
+    ck_assert_int_gt(program_rank(&p, RANKS - 1, 20), 0);
+    lk_sleep_until_ns(lk_monotonic_ns() + 2 * LK_NS_PER_S);
+    ck_assert_int_eq(kill(p.pid, SIGKILL), 0);
+    program_wait(&p, 60);
+    ck_assert_int_eq(program_left(&p, 20), 0);
+    ck_assert(any_spans(part));
+    program_fini(&p);
+    program_run(&p, dir, 0, "analyze %s/run", dir);
+    assert_says(&p, "cut off");
+    ck_assert_uint_eq(check_traces(part), RANKS);
+    free(part);
+    program_fini(&p);
+}
+END_TEST
+
 static const int stop_signals[] = {SIGTERM, SIGINT, SIGHUP};
 
 START_TEST(launcher_told_to_stop)
@@ -465,6 +487,7 @@ Suite *lk_suite_run_faults(void)
     tcase_set_timeout(c, 240);
     tcase_add_loop_test(c, killed, 0, KILLS);
     tcase_add_test(c, killed_traces_have_the_steps);
+    tcase_add_test(c, launcher_killed_then_analysed);
     tcase_add_loop_test(c, launcher_told_to_stop, 0, LK_COUNT(stop_signals));
     tcase_add_loop_test(c, stopped, 0, RANKS);
     tcase_add_test(c, ranks_of_a_foreign_launcher);
