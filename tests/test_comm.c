@@ -2,6 +2,7 @@
 #include "runtime/comm.h"
 
 #include "base/rng.h"
+#include "base/span.h"
 #include "runtime/comm_reduce.h"
 #include "tests/ranks.h"
 
@@ -359,6 +360,116 @@ START_TEST(integers_wrap)
 }
 END_TEST
 
+/* ---- on a stream ---- */
+
+struct kept {
+    struct lk_span spans[8];
+    size_t n;
+    char names[64][32];
+};
+
+static enum lk_status keep_open(void *sink, const struct lk_track_info *info, void **out_ctx)
+{
+    (void)info;
+    *out_ctx = sink;
+    return LK_OK;
+}
+
+static enum lk_status keep_name(void *sink, uint16_t id, const char *name)
+{
+    struct kept *k = sink;
+
+    if (id < 64)
+        snprintf(k->names[id], sizeof k->names[id], "%s", name);
+    return LK_OK;
+}
+
+static void keep_span(void *ctx, const struct lk_span *s)
+{
+    struct kept *k = ctx;
+
+    if (k->n < 8)
+        k->spans[k->n++] = *s;
+}
+
+/* Three all-reduces on a stream; the last one fails on all ranks. */
+static enum lk_status enqueue(struct rank *me)
+{
+    static const struct lk_sink_ops sink = {
+        .name = "kept", .track_open = keep_open, .name_added = keep_name, .emit = keep_span};
+    struct kept *kept = (struct kept *)me->ctx + me->rank;
+    struct lk_comm_config config = {.rank = me->rank,
+                                    .world_size = me->world_size,
+                                    .timeout_ns = me->timeout_ns,
+                                    .fault = "fail:call=2"};
+    struct lk_device_config dc = {.timed_flops = 1, .timed_Bps = 1, .slowdown = 1};
+    struct lk_recorder *recorder = NULL;
+    struct lk_device *device = NULL;
+    struct lk_stream *s = NULL;
+    struct lk_event *full = NULL;
+    struct lk_comm *c = NULL;
+    enum lk_status st = LK_OK;
+    float x[2] = {1, 2};
+    struct lk_coll_call call = {
+        .coll = LK_ALL_REDUCE, .dtype = LK_F32, .buf = x, .count = 2, .index = 4};
+
+    LK_TRY(lk_recorder_create(&recorder));
+    LK_TRY(lk_recorder_attach(recorder, &sink, kept));
+    dc.recorder = config.recorder = recorder;
+    LK_TRY(lk_device_open("cpu", &dc, &device));
+    LK_TRY(lk_stream_create(device, &(struct lk_track_info){"net", LK_TRACK_COMM, 1}, &s));
+    LK_TRY(lk_event_create(device, &full));
+    LK_TRY(rank_connect(me, &config.store));
+    LK_TRY(lk_comm_open("tcp", &config, &c));
+    call.ready = full;
+    for (uint32_t step = 7; step < 10; step++) {
+        lk_stream_set_step(s, step);
+        LK_TRY(lk_event_record(full, s));
+        LK_TRY(lk_comm_enqueue(c, s, &call));
+        LK_TRY(lk_stream_sync(s, lk_deadline_in(me->timeout_ns)));
+        if (x[0] < (step == 7 ? 2 : 4) || x[0] > (step == 7 ? 2 : 4))
+            st = lk_fail(LK_EVERIFY, "step %u gives %g", (unsigned)step, (double)x[0]);
+        if (st != LK_OK)
+            goto out;
+    }
+out:
+    lk_event_destroy(full);
+    lk_stream_destroy(s);
+    lk_comm_close(c);
+    lk_store_close(config.store);
+    lk_device_close(device);
+    lk_recorder_destroy(recorder);
+    return st;
+}
+
+START_TEST(on_a_stream_with_spans)
+{
+    struct kept kept[2];
+    struct rank ranks[RANKS_MAX];
+
+    memset(kept, 0, sizeof kept);
+    ranks_run_threads(2, plenty_ns, enqueue, kept, ranks);
+    for (int r = 0; r < 2; r++) {
+        ck_assert_int_eq(ranks[r].status, LK_EIO);
+        ck_assert_str_eq(ranks[r].text, "all_reduce 2 (bucket 4, step 9): a planted failure");
+        ck_assert_uint_eq(kept[r].n, 2);
+        for (uint32_t i = 0; i < 2; i++) {
+            const struct lk_span *s = &kept[r].spans[i];
+
+            ck_assert_int_eq(s->kind, LK_SPAN_COLLECTIVE);
+            ck_assert_str_eq(kept[r].names[s->name], "all_reduce");
+            ck_assert_uint_eq(s->step, 7 + i);
+            ck_assert_uint_eq(s->seq, i);
+            ck_assert_int_eq(s->index, 4);
+            ck_assert_uint_eq(s->bytes, 8);
+            ck_assert_uint_le(s->ready_ns, s->start_ns);
+            ck_assert_uint_lt(s->start_ns, s->end_ns);
+            ck_assert_uint_gt(s->ready_ns, i ? kept[r].spans[0].end_ns : 0);
+        }
+    }
+}
+END_TEST
+
 /* ---- wrong use ---- */
 
 START_TEST(wrong_configurations)
@@ -443,6 +554,7 @@ Suite *lk_suite_comm(void)
     tcase_add_loop_test(c, large_buffers_on_processes, 2, 5);
     tcase_add_loop_test(c, halves_are_rounded_as_the_conversions_do, 0, 2);
     tcase_add_test(c, integers_wrap);
+    tcase_add_test(c, on_a_stream_with_spans);
     tcase_add_test(c, wrong_configurations);
     tcase_add_test(c, wrong_calls_kill_the_communicator);
     tcase_add_test(c, ranks_that_disagree_are_told);
