@@ -10,6 +10,7 @@
 #include "base/array.h"
 #include "base/log.h"
 #include "runtime/net.h"
+#include "runtime/store_keys.h"
 #include "runtime/store_verdict.h"
 #include "runtime/store_wire.h"
 
@@ -32,7 +33,6 @@ enum {
     ASK_MIN_MS = 100,
     ASK_MAX_MS = 2000, /* for ranks to answer; else a quarter of the timeout */
 };
-static const size_t values_max_bytes = (size_t)256 << 20;
 
 struct client {
     int fd;
@@ -51,12 +51,6 @@ struct waiter {
     char name[LK_STORE_KEY_MAX + 1];
 };
 
-struct entry {
-    char *key; /* NULL: free */
-    char *value;
-    size_t bytes;
-};
-
 /* A verdict that waits for better words, in rising order of what is known. */
 enum pending { PENDING_NOTHING, PENDING_PEER, PENDING_LOST };
 
@@ -72,8 +66,7 @@ struct lk_store_server {
     size_t cap_polls;
     struct waiter *waiters;
     size_t n_waiters, cap_waiters;
-    struct entry *entries; /* open addressing; cap_entries is a power of 2 */
-    size_t n_entries, cap_entries, values_bytes;
+    struct lk_store_keys keys;
     struct lk_rank_view *ranks;
 
     enum lk_status verdict; /* LK_OK: none */
@@ -88,70 +81,6 @@ struct lk_store_server {
     bool stopping;
     struct lk_deadline linger;
 };
-
-/*
- * ---- keys: FNV-1a, linear probing ----
- */
-static struct entry *find_slot(struct entry *entries, size_t cap, const char *key)
-{
-    uint64_t h = 0xCBF29CE484222325ULL;
-
-    for (const char *p = key; *p; p++)
-        h = (h ^ (unsigned char)*p) * 0x100000001B3ULL;
-    for (size_t i = (size_t)h & (cap - 1);; i = (i + 1) & (cap - 1))
-        if (!entries[i].key || !strcmp(entries[i].key, key))
-            return &entries[i];
-}
-
-static enum lk_status grow_entries(struct lk_store_server *s)
-{
-    size_t cap = s->cap_entries ? 2 * s->cap_entries : 64;
-    struct entry *bigger = NULL;
-    enum lk_status st = lk_alloc(&bigger, cap, sizeof *bigger);
-
-    if (st != LK_OK)
-        return st;
-    for (size_t i = 0; i < s->cap_entries; i++)
-        if (s->entries[i].key)
-            *find_slot(bigger, cap, s->entries[i].key) = s->entries[i];
-    free(s->entries);
-    s->entries = bigger;
-    s->cap_entries = cap;
-    return LK_OK;
-}
-
-static enum lk_status put_entry(struct lk_store_server *s, const char *key, const char *value,
-                                size_t bytes, struct entry **out)
-{
-    enum lk_status st = LK_OK;
-    struct entry *e;
-    char *k = NULL, *v = NULL;
-
-    if (2 * s->n_entries >= s->cap_entries)
-        LK_TRY(grow_entries(s));
-    e = find_slot(s->entries, s->cap_entries, key);
-    if (e->key) {
-        st = lk_fail(LK_EUSAGE, "key '%s' is set already", key);
-        goto out;
-    }
-    if (s->values_bytes + bytes > values_max_bytes) {
-        st = lk_fail(LK_ENOMEM, "the store is full");
-        goto out;
-    }
-    LK_TRY(lk_strdup(&k, key));
-    LK_TRY(lk_alloc(&v, bytes, 1));
-    if (bytes)
-        memcpy(v, value, bytes);
-    *e = (struct entry){k, v, bytes};
-    s->n_entries++;
-    s->values_bytes += bytes;
-    k = v = NULL;
-    *out = e;
-out:
-    free(k);
-    free(v);
-    return st;
-}
 
 /*
  * ---- what clients are told ----
@@ -314,12 +243,12 @@ static bool handle_set(struct lk_store_server *s, struct client *c, const struct
 {
     char key[LK_STORE_KEY_MAX + 1];
     size_t n = f->bytes ? (size_t)lk_wire_get(f->payload, 1) : 0;
-    struct entry *e = NULL;
+    const struct lk_store_entry *e = NULL;
     enum lk_status st;
 
     if (f->bytes < 1 + n || !take_name(f->payload + 1, n, key))
         return false;
-    st = put_entry(s, key, f->payload + 1 + n, f->bytes - 1 - n, &e);
+    st = lk_store_keys_put(&s->keys, key, f->payload + 1 + n, f->bytes - 1 - n, &e);
     if (st != LK_OK) {
         tell_status(c, LK_MSG_REFUSED, f->id, st, lk_error_text());
         return true;
@@ -332,13 +261,12 @@ static bool handle_set(struct lk_store_server *s, struct client *c, const struct
 static bool handle_get(struct lk_store_server *s, struct client *c, const struct lk_frame *f)
 {
     char key[LK_STORE_KEY_MAX + 1];
-    const struct entry *e = NULL;
+    const struct lk_store_entry *e;
 
     if (!take_name(f->payload, f->bytes, key))
         return false;
-    if (s->cap_entries)
-        e = find_slot(s->entries, s->cap_entries, key);
-    if (e && e->key)
+    e = lk_store_keys_find(&s->keys, key);
+    if (e)
         tell(c, LK_MSG_REPLY, f->id, e->value, e->bytes, NULL, 0);
     else
         add_waiter(s, c, f->id, false, key);
@@ -686,16 +614,12 @@ static enum lk_status start_thread(struct lk_store_server *s)
 
 static void free_server(struct lk_store_server *s)
 {
-    for (size_t i = 0; i < s->cap_entries; i++) {
-        free(s->entries[i].key);
-        free(s->entries[i].value);
-    }
+    lk_store_keys_fini(&s->keys);
     if (s->listen_fd >= 0)
         close(s->listen_fd);
     if (s->wake_fd >= 0)
         close(s->wake_fd);
     pthread_mutex_destroy(&s->lock);
-    free(s->entries);
     free(s->clients);
     free(s->waiters);
     free(s->polls);
