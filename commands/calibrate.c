@@ -302,14 +302,14 @@ out:
 /* ---- Launching ---- */
 
 /* The same command line for the ranks: they parse it again. */
-static enum lk_status child_argv(int argc, char **argv, char ***out)
+static enum lk_status child_argv(char *program, char *command, int argc, char **argv, char ***out)
 {
     enum lk_status st = LK_OK;
     char **v = NULL;
 
     LK_TRY(lk_alloc(&v, (size_t)argc + 3, sizeof *v));
-    v[0] = (char *)(uintptr_t) "lockstep";
-    v[1] = (char *)(uintptr_t) "calibrate";
+    v[0] = program;
+    v[1] = command;
     for (int i = 0; i < argc; i++)
         v[i + 2] = argv[i];
     *out = v;
@@ -365,10 +365,11 @@ static enum lk_status run_launcher(struct calibrate_options *o, int argc, char *
 {
     enum lk_status st = LK_OK;
     struct lk_cluster c = calibrate_empty();
+    char program[] = "lockstep", command[] = "calibrate";
     char **child = NULL;
 
     sort_ranks(&o->ranks);
-    LK_TRY(child_argv(argc, argv, &child));
+    LK_TRY(child_argv(program, command, argc, argv, &child));
     LK_TRY(set_header(o, 1, &c));
     for (int i = 0; i < o->ranks.n; i++)
         LK_TRY(launch_one(o, child, (int)o->ranks.v[i], &c));

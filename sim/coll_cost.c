@@ -293,11 +293,17 @@ struct place {
     int ranks, nodes;
 };
 
-/* The formula's time by one algorithm or, for AUTO, the fastest known; NaN: nothing is known. */
-static double formula_s(const struct lk_cost_model *m, struct place at, double bytes,
-                        const struct constants **out_used)
+/* What the alpha-beta model says. */
+struct modelled {
+    double seconds; /* NaN: nothing is known */
+    double error;   /* relative, of the constants */
+    bool fitted;
+};
+
+/* By one algorithm or, for AUTO, the fastest known. */
+static struct modelled formula(const struct lk_cost_model *m, struct place at, double bytes)
 {
-    double best = NAN;
+    struct modelled best = {.seconds = NAN};
 
     for (int a = 0; a < LK_ALGO_COUNT; a++) {
         const struct constants *k = &m->constants[at.coll][a];
@@ -309,11 +315,8 @@ static double formula_s(const struct lk_cost_model *m, struct place at, double b
         if (!lk_coll_shape(at.coll, (enum lk_algo)a, bytes, at.ranks, at.nodes, &shape))
             continue;
         s = lk_coll_formula_s(&k->k, &shape);
-        if (isnan(s) || (!isnan(best) && s >= best))
-            continue;
-        best = s;
-        if (out_used)
-            *out_used = k;
+        if (!isnan(s) && (isnan(best.seconds) || s < best.seconds))
+            best = (struct modelled){s, k->error, k->fitted};
     }
     return best;
 }
@@ -387,14 +390,15 @@ static enum lk_status carry_over(const struct lk_cost_model *m, const struct set
     struct place there = {at.coll, at.algo, from->ranks, from->nodes};
     double doublings = fabs(log2((double)at.ranks / from->ranks)), *seconds = NULL;
     struct lk_curve curve = {0};
-    const struct constants *k = NULL;
+    double error = 0;
 
     LK_TRY(lk_alloc(&seconds, from->n, sizeof *seconds));
     for (size_t i = 0; i < from->n; i++) {
-        double here_s = formula_s(m, at, from->bytes[i], &k);
+        struct modelled here = formula(m, at, from->bytes[i]);
 
-        seconds[i] = from->seconds[i] * here_s / formula_s(m, there, from->bytes[i], NULL) *
-                     exp(m->error_shift * k->error * doublings);
+        error = fmax(error, here.error);
+        seconds[i] = from->seconds[i] * here.seconds / formula(m, there, from->bytes[i]).seconds *
+                     exp(m->error_shift * here.error * doublings);
     }
     LK_TRY(lk_curve_init(&curve, from->bytes, seconds, from->n, 1));
     for (size_t i = 0; i < n; i++) {
@@ -403,7 +407,7 @@ static enum lk_status carry_over(const struct lk_cost_model *m, const struct set
         out[i] = (struct lk_cost){.seconds = lk_curve_at(&curve, b),
                                   .reach = fmax(1, (double)at.ranks / from->ranks)};
         grade(m, &out[i], inside ? LK_EVIDENCE_INTERPOLATED : LK_EVIDENCE_EXTRAPOLATED,
-              hypot(sd, k->error * doublings));
+              hypot(sd, error * doublings));
     }
 out:
     lk_curve_fini(&curve);
@@ -431,13 +435,12 @@ static enum lk_status eval_formula(const struct lk_cost_model *m, struct place a
                                    const uint64_t *bytes, size_t n, struct lk_cost *out)
 {
     for (size_t i = 0; i < n; i++) {
-        const struct constants *k = NULL;
-        double s = formula_s(m, at, (double)bytes[i], &k);
+        struct modelled f = formula(m, at, (double)bytes[i]);
 
-        if (isnan(s))
+        if (isnan(f.seconds))
             return no_evidence(at);
-        out[i] = (struct lk_cost){.seconds = s, .reach = at.ranks / 2.0};
-        grade(m, &out[i], k->fitted ? LK_EVIDENCE_EXTRAPOLATED : LK_EVIDENCE_PRESET, k->error);
+        out[i] = (struct lk_cost){.seconds = f.seconds, .reach = at.ranks / 2.0};
+        grade(m, &out[i], f.fitted ? LK_EVIDENCE_EXTRAPOLATED : LK_EVIDENCE_PRESET, f.error);
     }
     return LK_OK;
 }
@@ -457,8 +460,8 @@ static enum lk_status eval_points(const struct lk_cost_model *m, struct place at
         return LK_OK;
     }
     s = nearest_set(m, at, &inside);
-    if (s && !isnan(formula_s(m, at, 1, NULL)) &&
-        !isnan(formula_s(m, (struct place){at.coll, at.algo, s->ranks, s->nodes}, 1, NULL)))
+    if (s && !isnan(formula(m, at, 1).seconds) &&
+        !isnan(formula(m, (struct place){at.coll, at.algo, s->ranks, s->nodes}, 1).seconds))
         return carry_over(m, s, at, inside, bytes, n, out);
     *out_found = false;
     return LK_OK;

@@ -123,6 +123,7 @@ static void problem_fini(struct problem *p)
     free(p->t);
     free(p->scaled);
     free(p->ones);
+    *p = (struct problem){0};
 }
 
 /* The points that one fit is about. */
@@ -205,40 +206,60 @@ static double residual(const struct problem *p, const double *c, size_t i)
 }
 
 /*
- * Solves with the rows picked (NULL: all). Columns are scaled to like size, because seconds a hop
- * and seconds a byte differ by many powers of ten.
+ * Columns are scaled to like size, because seconds a hop and seconds a byte differ by many powers
+ * of ten; one that is left out gets 0.
  */
+static void set_scale(const struct problem *p, double *scale)
+{
+    for (int j = 0; j < COLUMNS; j++) {
+        double most = 0;
+
+        for (size_t i = 0; i < p->n; i++)
+            most = fmax(most, p->a[i * COLUMNS + (size_t)j] / p->t[i]);
+        scale[j] = (j == 0 && !p->launch_known) || most <= 0 ? 0 : 1 / most;
+    }
+}
+
+/* The scaled row i, over its time, weighted. */
+static void set_row(const struct problem *p, size_t i, size_t from, double weight,
+                    const double *scale)
+{
+    for (size_t j = 0; j < COLUMNS; j++)
+        p->scaled[i * COLUMNS + j] = weight * p->a[from * COLUMNS + j] / p->t[from] * scale[j];
+    p->ones[i] = weight;
+}
+
+/* 1.4826 times the median error, or 0; `errors` is work space. */
+static double spread_of(const struct problem *p, const size_t *pick, const double *c,
+                        double *errors)
+{
+    for (size_t i = 0; i < p->n; i++)
+        errors[i] = fabs(residual(p, c, pick ? pick[i] : i));
+    return 1.4826 * lk_stats_median(errors, p->n);
+}
+
+/* Solves with the rows picked (NULL: all), first with equal weights, then with Huber's. */
 static enum lk_status solve(const struct problem *p, const size_t *pick, double *c)
 {
     enum lk_status st = LK_OK;
-    double scale[COLUMNS] = {0}, spread, *errors = NULL;
+    double scale[COLUMNS], *errors = NULL;
 
     LK_TRY(lk_alloc(&errors, p->n, sizeof *errors));
-    for (size_t i = 0; i < p->n; i++)
-        for (int j = 0; j < COLUMNS; j++)
-            scale[j] = fmax(scale[j], p->a[i * COLUMNS + (size_t)j] / p->t[i]);
+    set_scale(p, scale);
+    for (int j = 0; j < COLUMNS; j++)
+        c[j] = 0;
     for (int round = 0; round <= HUBER_ROUNDS; round++) {
-        spread = 0;
-        if (round) {
-            for (size_t i = 0; i < p->n; i++)
-                errors[i] = fabs(residual(p, c, pick ? pick[i] : i));
-            spread = 1.4826 * lk_stats_median(errors, p->n);
-        }
+        double spread = round ? spread_of(p, pick, c, errors) : 0;
+
         for (size_t i = 0; i < p->n; i++) {
             size_t from = pick ? pick[i] : i;
             double e = spread > 0 ? fabs(residual(p, c, from)) / (HUBER_K * spread) : 0;
-            double w = e > 1 ? 1 / sqrt(e) : 1;
 
-            for (int j = 0; j < COLUMNS; j++)
-                p->scaled[i * COLUMNS + (size_t)j] =
-                    (j == 0 && !p->launch_known) || scale[j] <= 0
-                        ? 0
-                        : w * p->a[from * COLUMNS + (size_t)j] / p->t[from] / scale[j];
-            p->ones[i] = w;
+            set_row(p, i, from, e > 1 ? 1 / sqrt(e) : 1, scale);
         }
         LK_TRY(lk_stats_nnls(p->scaled, p->ones, p->n, COLUMNS, c));
         for (int j = 0; j < COLUMNS; j++)
-            c[j] = scale[j] > 0 ? c[j] / scale[j] : 0;
+            c[j] *= scale[j];
     }
 out:
     free(errors);

@@ -14,6 +14,13 @@
 /* A loader that makes the step wait for more than this share of it is what sets the pace. */
 static const double INPUT_BOUND_SHARE = 0.02;
 
+bool lk_config_equal(const struct lk_config *a, const struct lk_config *b)
+{
+    return a->gpus == b->gpus && a->nodes == b->nodes && a->local_batch == b->local_batch &&
+           a->accumulation == b->accumulation && a->no_sync == b->no_sync &&
+           a->first_bytes == b->first_bytes && a->cap_bytes == b->cap_bytes;
+}
+
 struct lk_config lk_config_of_run(const struct lk_job_run *r)
 {
     return (struct lk_config){.gpus = r->gpus,

@@ -22,6 +22,7 @@ struct lk_config {
     uint64_t first_bytes, cap_bytes; /* bucket limits */
 };
 
+bool lk_config_equal(const struct lk_config *a, const struct lk_config *b);
 /* The configuration of a measured run. */
 struct lk_config lk_config_of_run(const struct lk_job_run *r);
 /* The configuration of a forecast's point; what a point does not say is the job's. */

@@ -84,7 +84,7 @@ static enum lk_status split_global(const struct forecast *f, struct lk_config *c
 static bool already_there(const struct forecast *f, const struct lk_config *c)
 {
     for (size_t i = 0; i < f->n; i++)
-        if (!memcmp(&f->configs[i], c, sizeof *c))
+        if (lk_config_equal(&f->configs[i], c))
             return true;
     return false;
 }
@@ -92,23 +92,35 @@ static bool already_there(const struct forecast *f, const struct lk_config *c)
 static enum lk_status add_config(struct forecast *f, struct lk_config c)
 {
     enum lk_status st = LK_OK;
-    struct lk_config clean;
 
     LK_TRY(lk_config_nodes(f->cluster, c.gpus, &c.nodes));
     if (f->request->global_batch > 0)
         LK_TRY(split_global(f, &c));
-    memset(&clean, 0, sizeof clean); /* padding, for the comparison of bytes */
-    clean.gpus = c.gpus;
-    clean.nodes = c.nodes;
-    clean.local_batch = c.local_batch;
-    clean.accumulation = c.accumulation;
-    clean.no_sync = c.no_sync;
-    clean.first_bytes = c.first_bytes;
-    clean.cap_bytes = c.cap_bytes;
-    if (already_there(f, &clean))
+    if (already_there(f, &c))
         return LK_OK;
     LK_TRY(lk_array_grow(&f->configs, &f->capacity, f->n + 1, sizeof *f->configs));
-    f->configs[f->n++] = clean;
+    f->configs[f->n++] = c;
+out:
+    return st;
+}
+
+/* All accumulations and caps of one count and batch. */
+static enum lk_status add_variants(struct forecast *f, const struct lk_config *base)
+{
+    enum lk_status st = LK_OK;
+    const struct lk_predict_request *q = f->request;
+    size_t accumulations = q->n_accumulations ? q->n_accumulations : 1;
+    size_t caps = q->n_caps ? q->n_caps : 1;
+
+    for (size_t i = 0; i < accumulations * caps; i++) {
+        struct lk_config c = *base;
+
+        if (q->n_accumulations)
+            c.accumulation = q->accumulations[i / caps];
+        if (q->n_caps)
+            lk_config_set_cap(&c, f->job, q->caps[i % caps]);
+        LK_TRY(add_config(f, c));
+    }
 out:
     return st;
 }
@@ -118,24 +130,16 @@ static enum lk_status make_grid(struct forecast *f)
     enum lk_status st = LK_OK;
     const struct lk_predict_request *q = f->request;
     size_t batches = q->n_local_batches ? q->n_local_batches : 1;
-    size_t accumulations = q->n_accumulations ? q->n_accumulations : 1;
-    size_t caps = q->n_caps ? q->n_caps : 1;
 
     for (size_t g = 0; g < q->n_gpus; g++)
-        for (size_t b = 0; b < batches; b++)
-            for (size_t a = 0; a < accumulations; a++)
-                for (size_t k = 0; k < caps; k++) {
-                    struct lk_config c = base_config(f);
+        for (size_t b = 0; b < batches; b++) {
+            struct lk_config c = base_config(f);
 
-                    c.gpus = q->gpus[g];
-                    if (q->n_local_batches)
-                        c.local_batch = q->local_batches[b];
-                    if (q->n_accumulations)
-                        c.accumulation = q->accumulations[a];
-                    if (q->n_caps)
-                        lk_config_set_cap(&c, f->job, q->caps[k]);
-                    LK_TRY(add_config(f, c));
-                }
+            c.gpus = q->gpus[g];
+            if (q->n_local_batches)
+                c.local_batch = q->local_batches[b];
+            LK_TRY(add_variants(f, &c));
+        }
 out:
     return st;
 }
@@ -216,13 +220,13 @@ static enum lk_status set_efficiency(struct forecast *f, const struct lk_predict
                                      struct lk_forecast_point *out)
 {
     enum lk_status st = LK_OK;
-    struct lk_config r;
+    struct lk_config r = p->config;
     struct lk_prediction reference = {0};
     double *draws = NULL;
     size_t n = p->n_draws;
 
     LK_TRY(reference_of(f, &p->config, &r));
-    if (!memcmp(&r, &p->config, sizeof r)) {
+    if (lk_config_equal(&r, &p->config)) {
         out->efficiency = out->efficiency_lo = out->efficiency_hi = 1;
         goto out;
     }
