@@ -78,9 +78,13 @@ enum lk_status lk_tcp_send(struct lk_tcp *t, struct lk_tcp_link *l, const void *
                            size_t *out_n)
 {
     size_t head_left = LK_TCP_HEAD_BYTES - l->out.head_done;
+    union { /* an iovec is for receiving, too */
+        const void *from;
+        void *base;
+    } payload = {data};
     struct iovec v[2] = {
-        {l->out.head + l->out.head_done, head_left},
-        {(void *)(uintptr_t)data,        n        }
+        {.iov_base = l->out.head + l->out.head_done, .iov_len = head_left},
+        {.iov_base = payload.base,                   .iov_len = n        }
     };
     struct msghdr m = {.msg_iov = head_left ? v : v + 1, .msg_iovlen = head_left ? 2 : 1};
     ssize_t k;

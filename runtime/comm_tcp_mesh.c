@@ -9,6 +9,7 @@
 
 #include "base/array.h"
 #include "base/log.h"
+#include "base/units.h"
 #include "runtime/net.h"
 
 #include <errno.h>
@@ -88,17 +89,23 @@ static bool is_loopback(const char *address)
  */
 static enum lk_status read_address(struct mesh *m, int peer, char *host, int *out_port)
 {
-    char key[64], mine[ADDRESS_MAX];
+    char key[64], mine[ADDRESS_MAX], *space;
+    int64_t port = 0;
     void *value = NULL;
     size_t n = 0;
     enum lk_status st = LK_OK;
 
     snprintf(key, sizeof key, "comm %" PRIu64 " rank %d", m->comm_id, peer);
     LK_TRY(lk_store_get(m->t->store, key, &value, &n));
-    if (n >= ADDRESS_MAX || sscanf(value, "%d %127s", out_port, host) != 2) {
+    space = memchr(value, ' ', n);
+    if (!space || n - (size_t)(space - (char *)value) > ADDRESS_MAX) {
         st = lk_fail(LK_EPARSE, "rank %d published no address", peer);
         goto out;
     }
+    *space++ = '\0';
+    snprintf(host, ADDRESS_MAX, "%s", space);
+    LK_TRY(lk_parse_int64(value, 1, 65535, &port));
+    *out_port = (int)port;
     LK_TRY(lk_net_local_address(lk_store_fd(m->t->store), mine, sizeof mine));
     if (is_loopback(host) != is_loopback(mine))
         st = lk_fail(LK_EUSAGE,

@@ -23,8 +23,6 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-extern char **environ;
-
 enum {
     EXEC_FAILED = 127,
     SLICE_MS = 500, /* look after the children at least this often, whatever signals come */

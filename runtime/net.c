@@ -38,6 +38,7 @@ static int socket_port(int fd)
     struct sockaddr_storage a;
     socklen_t n = sizeof a;
 
+    memset(&a, 0, sizeof a);
     if (getsockname(fd, (struct sockaddr *)&a, &n))
         return -1;
     if (a.ss_family == AF_INET6)
@@ -141,10 +142,10 @@ static int connect_to(const struct addrinfo *a, struct lk_deadline deadline)
         return -1;
     if (attempt.at_ns > deadline.at_ns)
         attempt = deadline;
-    if (connect(fd, a->ai_addr, a->ai_addrlen)) {
-        if (errno != EINPROGRESS)
-            reason = errno;
-        else if (lk_net_wait(fd, POLLOUT, attempt) != LK_OK)
+    if (connect(fd, a->ai_addr, a->ai_addrlen))
+        reason = errno;
+    if (reason == EINPROGRESS) {
+        if (lk_net_wait(fd, POLLOUT, attempt) != LK_OK)
             reason = ETIMEDOUT;
         else if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &reason, &n))
             reason = errno;

@@ -4,6 +4,7 @@
 #include "base/array.h"
 #include "base/units.h"
 
+#include <assert.h>
 #include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -66,6 +67,7 @@ static enum lk_status read_torchrun(struct lk_rank_env *e)
     LK_TRY(read_int("RANK", true, 0, e->world_size - 1, &e->rank));
     e->local_world_size = e->world_size;
     LK_TRY(read_int("LOCAL_WORLD_SIZE", false, 1, e->world_size, &e->local_world_size));
+    assert(e->local_world_size > 0);
     e->local_rank = e->rank % e->local_world_size;
     LK_TRY(read_int("LOCAL_RANK", false, 0, e->local_world_size - 1, &e->local_rank));
     if (!getenv("MASTER_ADDR")) {
@@ -207,6 +209,7 @@ enum lk_status lk_rank_env_read(struct lk_rank_env *out)
         st = (e.present = false, LK_OK);
     if (st != LK_OK)
         return st;
+    assert(!e.present || e.local_world_size > 0);
     if (e.present && !e.nodes)
         e.nodes = (e.world_size + e.local_world_size - 1) / e.local_world_size;
     e.serve = e.present && e.rank == 0 && !(served && !strcmp(served, "1"));

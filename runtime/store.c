@@ -337,7 +337,7 @@ static enum lk_status check_name(const char *name)
 
 enum lk_status lk_store_set(struct lk_store *s, const char *key, const void *value, size_t size)
 {
-    char head[1 + LK_STORE_KEY_MAX];
+    char head[1 + LK_STORE_KEY_MAX + 1];
     size_t n = strlen(key);
     enum lk_status st = check_name(key);
 
@@ -347,7 +347,7 @@ enum lk_status lk_store_set(struct lk_store *s, const char *key, const void *val
         return lk_fail(LK_EUSAGE, "a value of %zu bytes (at most %d are allowed)", size,
                        LK_STORE_VALUE_MAX);
     lk_wire_put(head, n, 1);
-    memcpy(head + 1, key, n);
+    memcpy(head + 1, key, n + 1);
     return ask(s, LK_MSG_SET, head, 1 + n, value, size, lk_deadline_in(s->timeout_ns), NULL, NULL);
 }
 

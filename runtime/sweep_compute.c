@@ -147,6 +147,7 @@ void lk_sweep_overlap_fini(struct lk_sweep_overlap *o)
 
 /* All-reduces on a thread of their own, as a stream would run them. */
 struct traffic {
+    pthread_t thread;
     struct lk_comm *comm;
     struct lk_coll_call call;
     size_t calls;
@@ -184,7 +185,7 @@ static void *traffic_thread(void *arg)
     return NULL;
 }
 
-static enum lk_status start_traffic(struct traffic *t, pthread_t *thread)
+static enum lk_status start_traffic(struct traffic *t)
 {
     sigset_t all, before;
     int rc;
@@ -194,7 +195,7 @@ static enum lk_status start_traffic(struct traffic *t, pthread_t *thread)
     atomic_init(&t->ended, false);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    rc = pthread_create(thread, NULL, traffic_thread, t);
+    rc = pthread_create(&t->thread, NULL, traffic_thread, t);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (rc) {
         sem_destroy(&t->begun);
@@ -205,9 +206,9 @@ static enum lk_status start_traffic(struct traffic *t, pthread_t *thread)
     return LK_OK;
 }
 
-static enum lk_status end_traffic(struct traffic *t, pthread_t thread)
+static enum lk_status end_traffic(struct traffic *t)
 {
-    pthread_join(thread, NULL);
+    pthread_join(t->thread, NULL);
     sem_destroy(&t->begun);
     return t->status == LK_OK ? LK_OK : lk_fail(t->status, "%s", t->text);
 }
@@ -233,7 +234,6 @@ static enum lk_status time_wait(struct overlap *o, int late, double *out_s)
 {
     struct traffic t = {.comm = o->comm, .call = o->call, .calls = 1};
     enum lk_status st = LK_OK;
-    pthread_t thread;
     uint64_t ns;
     sem_t gate;
 
@@ -241,13 +241,13 @@ static enum lk_status time_wait(struct overlap *o, int late, double *out_s)
         return lk_fail(LK_EIO, "cannot make a semaphore");
     if (lk_comm_rank(o->comm) == late)
         t.late = &gate;
-    LK_TRY(start_traffic(&t, &thread));
+    LK_TRY(start_traffic(&t));
     ns = compute_ns(&o->compute, o->compute.units);
     /* The others may be slower: that long again is the margin. */
     if (t.late)
         lk_sleep_until_ns(lk_monotonic_ns() + ns);
     sem_post(&gate);
-    st = end_traffic(&t, thread);
+    st = end_traffic(&t);
     *out_s = lk_s_from_ns(ns);
 out:
     sem_destroy(&gate);
@@ -258,11 +258,10 @@ out:
 static enum lk_status time_traffic(struct overlap *o, double *out_s)
 {
     struct traffic t = {.comm = o->comm, .call = o->call, .calls = o->calls};
-    pthread_t thread;
-    enum lk_status st = start_traffic(&t, &thread);
+    enum lk_status st = start_traffic(&t);
 
     if (st == LK_OK)
-        st = end_traffic(&t, thread);
+        st = end_traffic(&t);
     *out_s = lk_s_from_ns(t.ns);
     return st;
 }
@@ -271,8 +270,7 @@ static enum lk_status time_traffic(struct overlap *o, double *out_s)
 static enum lk_status time_both(struct overlap *o, double *out_traffic_s, double *out_compute_s)
 {
     struct traffic t = {.comm = o->comm, .call = o->call, .calls = o->calls};
-    pthread_t thread;
-    enum lk_status st = start_traffic(&t, &thread);
+    enum lk_status st = start_traffic(&t);
     uint64_t start_ns = lk_now_ns();
     size_t units = 0;
 
@@ -284,7 +282,7 @@ static enum lk_status time_both(struct overlap *o, double *out_traffic_s, double
     } while (!atomic_load(&t.ended));
     *out_compute_s =
         lk_s_from_ns(lk_now_ns() - start_ns) * (double)o->compute.units / (double)units;
-    st = end_traffic(&t, thread);
+    st = end_traffic(&t);
     *out_traffic_s = lk_s_from_ns(t.ns);
     return st;
 }

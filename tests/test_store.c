@@ -404,6 +404,20 @@ START_TEST(limits_of_keys_and_values)
     ck_assert_int_eq(lk_store_set(s, "big", big, (1 << 20) + 1), LK_EUSAGE);
     key[255] = '\0';
     ck_assert_int_eq(lk_store_set(s, key, big, 1 << 20), LK_OK);
+    for (int i = 0; i < 300; i++) { /* more than the table begins with */
+        snprintf(key, sizeof key, "key %d", i);
+        ck_assert_int_eq(lk_store_set(s, key, &i, sizeof i), LK_OK);
+    }
+    for (int i = 0; i < 300; i++) {
+        void *value = NULL;
+        size_t n = 0;
+
+        snprintf(key, sizeof key, "key %d", i);
+        ck_assert_int_eq(lk_store_get(s, key, &value, &n), LK_OK);
+        ck_assert_uint_eq(n, sizeof i);
+        ck_assert_int_eq(memcmp(value, &i, sizeof i), 0);
+        free(value);
+    }
     free(big);
     lk_store_close(s);
     lk_store_server_stop(server, 0);
