@@ -23,6 +23,10 @@ enum {
     ESTIMATE_SEEDS = 8, /* runs that an estimate is the mean of */
 };
 
+/* Two runs leave Cauchy's distribution, whose draws know no bound; the quantiles used are inside.
+ */
+static const double DEVIATION_MAX = 20;
+
 /* Rank-bucket visits that one configuration's draws may take: about 2 s of one core. */
 static const double VISITS_MAX = 2e8;
 
@@ -265,14 +269,33 @@ static double heavy_tailed(struct lk_rng *g)
     return lk_rng_normal(g) / sqrt(chi2 / 4) / sqrt(2);
 }
 
+/*
+ * A run's own deviation in standard deviations. Of an sd known from few runs it is Student's t with
+ * one degree of freedom less than these, of the prior's it is normal.
+ */
+static double run_deviation(struct lk_rng *g, size_t n_runs)
+{
+    double z = lk_rng_normal(g), chi2 = 0;
+
+    if (n_runs < 2)
+        return z;
+    for (size_t i = 1; i < n_runs; i++) {
+        double y = lk_rng_normal(g);
+
+        chi2 += y * y;
+    }
+    return fmax(-DEVIATION_MAX, fmin(z / sqrt(chi2 / (double)(n_runs - 1)), DEVIATION_MAX));
+}
+
 /* One draw of the mean step of a fresh run. */
 static enum lk_status draw(struct lk_predictor *p, struct work *w, const struct lk_config *at,
                            size_t i, double *out)
 {
     enum lk_status st = LK_OK;
     struct lk_rng g = lk_rng_init(p->options.seed, lk_rng_stream("predictor.draw", i));
+    struct lk_rng fresh = lk_rng_init(p->options.seed, lk_rng_stream("predictor.fresh_run", i));
     uint64_t seed = lk_rng_at(p->options.seed, lk_rng_stream("predictor.stragglers", 0), i);
-    double fresh = lk_rng_normal(&g), anchor_run = lk_rng_normal(&g);
+    double anchor_run = lk_rng_normal(&g);
     double compute = lk_rng_normal(&g), error = heavy_tailed(&g), s, at_anchor;
 
     if (w->n_runs) {
@@ -293,7 +316,7 @@ static enum lk_status draw(struct lk_predictor *p, struct work *w, const struct 
             s *= exp(w->model.compute_sd * compute);
         }
     }
-    *out = s * exp(w->run_sd * fresh);
+    *out = s * exp(w->run_sd * run_deviation(&fresh, w->n_anchor_runs));
 out:
     return st;
 }
