@@ -9,8 +9,8 @@
 #include <sys/types.h>
 
 /*
- * One run of build/lockstep. It leads a process group of its own, and this
- * process adopts its orphans, so that none gets lost.
+ * One run of build/lockstep. It leads a process group of its own, and this process adopts its
+ * orphans, so that none gets lost.
  */
 struct program {
     pid_t pid;
@@ -37,8 +37,8 @@ void program_fini(struct program *p);
  * to limit_s. */
 int program_left(const struct program *p, int limit_s);
 /*
- * Pid of the process of the group with RANK=rank in its environment, waiting up
- * to limit_s for it; 0 when there is none.
+ * Pid of the process of the group with RANK=rank in its environment, waiting up to limit_s for it;
+ * 0 when there is none.
  */
 pid_t program_rank(const struct program *p, int rank, int limit_s);
 

@@ -1,6 +1,6 @@
 /*
- * lockstep run, end to end: files, numbers, sweeps, verification of every shape
- * of job, planted faults, and training on text at one and at two ranks.
+ * lockstep run, end to end: files, numbers, sweeps, verification of every shape of job, planted
+ * faults, and training on text at one and at two ranks.
  */
 #include "base/array.h"
 #include "base/file.h"
@@ -433,9 +433,9 @@ static struct lk_train_result train_text(const char *text, int ranks)
 }
 
 /*
- * The same global batches in the same order at 1 and 2 ranks. Sums in another
- * order differ by rounding, and training multiplies that: 1e-3 of the loss is
- * the bound over 200 steps (measured: see docs/ddp.md).
+ * The same global batches in the same order at 1 and 2 ranks. Sums in another order differ by
+ * rounding, and training multiplies that: 1e-3 of the loss is the bound over 200 steps
+ * (docs/ddp.md has what was measured).
  */
 START_TEST(text_at_two_ranks_as_at_one)
 {

@@ -230,6 +230,32 @@ START_TEST(stopped)
 }
 END_TEST
 
+/* Faults at a chosen collective: the message names the rank and, where it got there, the call. */
+static const struct {
+    const char *fault, *says, *where;
+} planned[] = {
+    {"kill:call=40,rank=1",  "rank 1 was killed by signal 9", ""             },
+    {"fail:call=40,rank=2",  "rank 2 failed",                 "all_reduce 40"},
+    {"stall:call=40,rank=0", "rank 0",                        "collective 40"}
+};
+
+START_TEST(planned_fault)
+{
+    char *part = scratch_path(dir, "run/k3-b2-a1-r0");
+    struct program p;
+
+    program_run(&p, dir, 1, "run -n%d --timeout=1s --fault=%s --bucket-cap=4KiB --out=%s/run " LONG,
+                RANKS, planned[_i].fault, dir);
+    ck_assert_int_eq(program_left(&p, 20), 0);
+    assert_says(&p, planned[_i].says);
+    assert_says(&p, planned[_i].where);
+    ck_assert_int_eq(error_lines(&p), 1);
+    ck_assert_uint_eq(check_traces(part), RANKS);
+    free(part);
+    program_fini(&p);
+}
+END_TEST
+
 /* ---- Under another launcher ---- */
 
 struct foreign {
@@ -490,6 +516,7 @@ Suite *lk_suite_run_faults(void)
     tcase_add_test(c, launcher_killed_then_analysed);
     tcase_add_loop_test(c, launcher_told_to_stop, 0, LK_COUNT(stop_signals));
     tcase_add_loop_test(c, stopped, 0, RANKS);
+    tcase_add_loop_test(c, planned_fault, 0, LK_COUNT(planned));
     tcase_add_test(c, ranks_of_a_foreign_launcher);
     tcase_add_test(c, rank_that_never_arrives);
     tcase_add_test(c, port_in_use);
