@@ -313,17 +313,12 @@ static void add_squares(const struct lk_trace *t, const char *name, uint64_t n_s
     }
 }
 
-/* LK_OK with NaN when the run's counters do not tell. */
-static enum lk_status noise_of(const struct lk_run *run, struct lk_estimate *out)
+static enum lk_status add_noise(struct lk_noise *noise, const struct lk_run *run)
 {
     enum lk_status st = LK_OK;
-    const struct lk_run_info *info = lk_run_about(run);
     size_t n = run->steps[run->n_steps - 1] + (size_t)1;
-    double small = (double)info->local_batch * info->accumulation;
     double *column[4] = {NULL}; /* local sum and count, mean sum and count */
-    struct lk_noise noise;
 
-    lk_noise_init(&noise, small, small * info->world_size);
     for (size_t i = 0; i < LK_COUNT(column); i++)
         LK_TRY(lk_alloc(&column[i], n, sizeof(double)));
     for (size_t k = 0; k < run->n; k++) {
@@ -334,31 +329,61 @@ static enum lk_status noise_of(const struct lk_run *run, struct lk_estimate *out
         size_t i = run->steps[s];
 
         if (column[1][i] == (double)run->n && column[3][i] > 0)
-            LK_TRY(lk_noise_add(&noise, column[0][i] / column[1][i], column[2][i] / column[3][i]));
+            LK_TRY(lk_noise_add(noise, column[0][i] / column[1][i], column[2][i] / column[3][i]));
     }
-    *out = lk_noise_estimate(&noise);
 out:
     for (size_t i = 0; i < LK_COUNT(column); i++)
         free(column[i]);
+    return st;
+}
+
+/* Of repetitions together; NaN when their counters do not tell. */
+static enum lk_status noise_of(const struct lk_run *runs, size_t n_runs, struct lk_estimate *out)
+{
+    enum lk_status st = LK_OK;
+    const struct lk_run_info *info = lk_run_about(&runs[0]);
+    double small = (double)info->local_batch * info->accumulation;
+    struct lk_noise noise;
+
+    lk_noise_init(&noise, small, small * info->world_size);
+    for (size_t i = 0; i < n_runs; i++)
+        LK_TRY(add_noise(&noise, &runs[i]));
+    *out = lk_noise_estimate(&noise);
+out:
     lk_noise_fini(&noise);
     return st;
 }
 
-/* The run with most ranks that can tell: the two batch sizes lie farthest apart there. */
+static bool repetitions(const struct lk_run *a, const struct lk_run *b)
+{
+    const struct lk_run_info *x = lk_run_about(a), *y = lk_run_about(b);
+
+    return x->world_size == y->world_size && x->local_batch == y->local_batch &&
+           x->accumulation == y->accumulation;
+}
+
+/* The runs with most ranks that can tell: the two batch sizes lie farthest apart there. */
 static enum lk_status fill_noise(const struct lk_run_set *set, struct lk_job *j)
 {
     enum lk_status st = LK_OK;
+    char *source = NULL;
 
-    for (size_t i = set->n; i-- > 0;) {
+    for (size_t end = set->n, first; end; end = first) {
         struct lk_estimate e;
 
-        LK_TRY(noise_of(&set->runs[i], &e));
+        first = end - 1;
+        while (first && repetitions(&set->runs[first - 1], &set->runs[end - 1]))
+            first--;
+        LK_TRY(noise_of(&set->runs[first], end - first, &e));
         if (isnan(e.value) || !isfinite(e.hi))
             continue;
-        LK_TRY(set_quantity(&j->noise_scale, &e, set->runs[i].dir));
+        LK_TRY(lk_asprintf(&source, "%s%s", set->runs[first].dir,
+                           end - first > 1 ? " and its repetitions" : ""));
+        LK_TRY(set_quantity(&j->noise_scale, &e, source));
         break;
     }
 out:
+    free(source);
     return st;
 }
 

@@ -19,8 +19,8 @@
  * ready_order  order of the GRADIENT instants of rank 0 in the last micro-batch of the first step
  *            in the trace, of the first of these runs.
  * runs       every run given, with its step times and each rank's mean compute.
- * noise_scale  from the counters LK_COUNTER_LOCAL_SQ and LK_COUNTER_MEAN_SQ of the run with most
- *            ranks that has them.
+ * noise_scale  from the counters "local gradient norm" and "gradient norm" of the runs with most
+ *            ranks that have them (base/noise.h), repetitions together.
  */
 #ifndef LK_PROFILER_JOB_BUILD_H
 #define LK_PROFILER_JOB_BUILD_H
