@@ -6,8 +6,9 @@
  *
  *     build/bench/truth_links [LOCKSTEP [JOB]]
  *
- * from the repository's root; defaults build/lockstep and tests/data/slow_link.job.json. Exit 1
- * when a row is off by more than 3 % of the step.
+ * from the repository's root; defaults build/lockstep and tests/data/slow_link.job.json. What else
+ * runs on the machine only ever adds time, so of three runs the one with the shortest mean step
+ * counts. Exit 1 when a row of it is off by more than 3 % of the step.
  */
 #include "base/array.h"
 #include "base/bucket.h"
@@ -20,7 +21,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
-enum { RANKS = 2, BUCKETS_MAX = 16, SETTLE_STEPS = 20 };
+enum { RANKS = 2, BUCKETS_MAX = 16, SETTLE_STEPS = 20, TRIES = 3 };
 
 static const double allowed = 0.03; /* of the step */
 
@@ -29,10 +30,10 @@ static const struct truth_case {
     const char *name;
     double rate_Bps, latency_s, slow;
 } cases[] = {
-    {"slow rank",                500e6, 0,    1.2},
-    {"slow link, hidden partly", 150e6, 1e-3, 1  },
-    {"slow link, bound by it",   50e6,  1e-3, 1  },
-    {"slow rank and slow link",  100e6, 1e-3, 1.2},
+    {"slow rank",                16e6,  0,    1.2},
+    {"slow link, hidden partly", 5e6,   2e-3, 1  },
+    {"slow link, bound by it",   1.5e6, 2e-3, 1  },
+    {"slow rank and slow link",  3e6,   2e-3, 1.2},
 };
 
 /* ---- The truth ---- */
@@ -141,7 +142,7 @@ static enum lk_status run(const char *program, const char *job, const char *dir,
     LK_TRY(lk_path_join(&path, dir, name));
     LK_TRY(lk_asprintf(&command,
                        "%s run --device=timed --model=replay --job='%s' --local-batch=8 --steps=20 "
-                       "--warmup=5 --bucket-cap=1MiB %s --out='%s' > '%s.log' 2>&1",
+                       "--warmup=5 --bucket-cap=64KiB %s --out='%s' > '%s.log' 2>&1",
                        program, job, words, path, path));
     if (system(command))
         LK_TRY(lk_fail(LK_EIO, "failed: %s", command));
@@ -171,6 +172,34 @@ static int compare(const char *name, const struct lk_analysis *a, const double *
     return wrong;
 }
 
+/* The run of TRIES with the shortest mean step; ref NULL: analysed against itself. */
+static enum lk_status measure(const char *program, const char *job, const char *dir,
+                              const char *name, const char *words, const struct lk_run *ref,
+                              struct measured *out)
+{
+    enum lk_status st = LK_OK;
+    struct measured tries[TRIES] = {0};
+    size_t best = 0;
+
+    for (size_t k = 0; k < TRIES; k++) {
+        char numbered[32];
+        const struct lk_run *against;
+
+        snprintf(numbered, sizeof numbered, "%s-%zu", name, k);
+        LK_TRY(run(program, job, dir, numbered, words, &tries[k].set));
+        against = ref ? ref : &tries[k].set.runs[0];
+        LK_TRY(lk_analyze(&tries[k].set.runs[0], &against, 1, &tries[k].a));
+        if (tries[k].a.step_s < tries[best].a.step_s)
+            best = k;
+    }
+    *out = tries[best];
+    tries[best] = (struct measured){0};
+out:
+    for (size_t k = 0; k < TRIES; k++)
+        measured_fini(&tries[k]);
+    return st;
+}
+
 static enum lk_status check_case(const char *program, const char *job, const char *dir, size_t i,
                                  const struct lk_run *ref, int *wrong)
 {
@@ -187,8 +216,7 @@ static enum lk_status check_case(const char *program, const char *job, const cha
              c->rate_Bps, 1e6 * c->latency_s);
     LK_TRY(read_step(job, c, &p));
     expect(&p, c->slow, row);
-    LK_TRY(run(program, job, dir, name, words, &two.set));
-    LK_TRY(lk_analyze(&two.set.runs[0], &ref, 1, &two.a));
+    LK_TRY(measure(program, job, dir, name, words, ref, &two));
     *wrong += compare(c->name, &two.a, row);
 out:
     measured_fini(&two);
@@ -198,17 +226,17 @@ out:
 static enum lk_status check_all(const char *program, const char *job, const char *dir)
 {
     enum lk_status st = LK_OK;
-    struct lk_run_set one = {0};
+    struct measured one = {0};
     int wrong = 0;
 
-    LK_TRY(run(program, job, dir, "one", "-n 1", &one));
+    LK_TRY(measure(program, job, dir, "one", "-n 1", NULL, &one));
     for (size_t i = 0; i < LK_COUNT(cases); i++)
-        LK_TRY(check_case(program, job, dir, i, &one.runs[0], &wrong));
+        LK_TRY(check_case(program, job, dir, i, &one.set.runs[0], &wrong));
     if (wrong)
         st = lk_fail(LK_EVERIFY, "%d rows are off by more than %g %% of the step", wrong,
                      100 * allowed);
 out:
-    lk_run_set_fini(&one);
+    measured_fini(&one);
     return st;
 }
 
