@@ -81,17 +81,32 @@ out:
     return st;
 }
 
-/* "gpt-nano on cpu of host, 2026-01-31", of the run; its largest run when there are several. */
+/* A configuration value of the run, or NULL. */
+static const char *config_value(const struct lk_run_info *info, const char *key)
+{
+    for (size_t i = 0; i < info->n_config; i++)
+        if (!strcmp(info->config[i].key, key))
+            return info->config[i].value;
+    return NULL;
+}
+
+/* "gpt-nano on 2 x Xeon, 2026-01-31"; a simulated run has no date. */
 static enum lk_status run_title(const struct lk_run *run, char *buf, size_t size)
 {
     const struct lk_run_info *info = lk_run_about(run);
+    const char *processor = config_value(info, "processor");
     time_t seconds = (time_t)(run->traces[0].base_epoch_ns / LK_NS_PER_S);
     struct tm tm;
     char date[32];
 
+    if (info->simulated) {
+        snprintf(buf, size, "%s, simulated on %s", info->model, info->host);
+        return LK_OK;
+    }
     if (!gmtime_r(&seconds, &tm) || !strftime(date, sizeof date, "%Y-%m-%d", &tm))
         return lk_fail(LK_EPARSE, "%s: the trace has no sensible date", run->dir);
-    snprintf(buf, size, "%s on %s of %s, %s", info->model, info->device, info->host, date);
+    snprintf(buf, size, "%s on %s, %s", info->model,
+             processor && !strcmp(info->device, "cpu") ? processor : info->device, date);
     return LK_OK;
 }
 
@@ -132,9 +147,9 @@ static enum lk_status plot_run(const struct input *in, const struct options *opt
     LK_TRY(lk_analyze(run, refs, n, &a));
     snprintf(text, sizeof text, "%s: a step on %d ranks, local batch %d\nideal: %s", title,
              info->world_size, info->local_batch, a.reference);
-    LK_TRY(lk_plot_waterfall(opt->out, "waterfall", text, a.losses_s));
+    st = lk_plot_waterfall(opt->out, "waterfall", text, a.losses_s);
     snprintf(text, sizeof text, "%s: one step on %d ranks", title, info->world_size);
-    LK_TRY(lk_plot_timeline(opt->out, "timeline", text, run->traces, run->n, opt->step));
+    LK_KEEP(lk_plot_timeline(opt->out, "timeline", text, run->traces, run->n, opt->step));
 out:
     lk_analysis_fini(&a);
     free(refs);
@@ -149,15 +164,17 @@ static enum lk_status report(const char *const *operands, size_t n, const struct
 
     LK_TRY(read_input(operands, n, &in));
     LK_TRY(make_title(&in, opt, title, sizeof title));
-    if (in.n_forecasts) {
-        LK_TRY(plot_efficiency(&in, opt->out, title));
+    /* Without gnuplot each plot fails after it wrote its data and script: all are written. */
+    if (in.n_forecasts)
+        st = plot_efficiency(&in, opt->out, title);
+    if (in.runs.n)
+        LK_KEEP(plot_run(&in, opt, title));
+    LK_TRY(st);
+    if (in.n_forecasts)
         printf("%s/efficiency.svg .png .csv .gp\n", opt->out);
-    }
-    if (in.runs.n) {
-        LK_TRY(plot_run(&in, opt, title));
+    if (in.runs.n)
         printf("%s/waterfall.svg .png .csv .gp\n%s/timeline.svg .png .csv .gp\n", opt->out,
                opt->out);
-    }
 out:
     for (size_t i = 0; i < in.n_forecasts; i++)
         lk_forecast_fini(&in.forecasts[i]);

@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/units.h"
+#include "commands/processor.h"
 #include "commands/run_finish.h"
 #include "commands/run_result.h"
 #include "profiler/convert.h"
@@ -88,6 +89,7 @@ static enum lk_status describe(struct rank *r, const struct lk_train_config *c,
     LK_TRY(agree_on_id(r, &info->run_id));
     info->nodes = r->env->nodes;
     LK_TRY(lk_run_info_config(info, "tool_version", LK_VERSION));
+    LK_TRY(lk_run_info_config(info, "processor", processor_name(value, sizeof value)));
     for (const struct lk_option *row = run_option_rows; row->name; row++)
         LK_TRY(lk_run_info_config(info, row->name,
                                   lk_option_value(row, r->options, value, sizeof value)));

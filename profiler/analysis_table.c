@@ -25,9 +25,9 @@ static enum lk_status create(const struct lk_analysis *a, const char *what,
     const struct lk_run_info *info = lk_run_about(a->run);
     char *title = NULL;
 
-    LK_TRY(lk_asprintf(&title, "%s: %s (%d rank%s, local batch %d, accumulation %d)", what,
-                       a->run->dir, info->world_size, info->world_size == 1 ? "" : "s",
-                       info->local_batch, info->accumulation));
+    LK_TRY(lk_asprintf(&title, "%s: %s (%s%d rank%s, local batch %d, accumulation %d)", what,
+                       a->run->dir, info->simulated ? "simulated, " : "", info->world_size,
+                       info->world_size == 1 ? "" : "s", info->local_batch, info->accumulation));
     LK_TRY(lk_table_create(title, columns, n, out));
 out:
     free(title);

@@ -144,6 +144,7 @@ END_TEST
 static void fill_trace(struct lk_trace *t, struct lk_trace_span *spans, int rank,
                        uint64_t backward_end)
 {
+    static struct lk_trace_track tracks[] = {{.kind = LK_TRACK_HOST}, {.kind = LK_TRACK_LOADER}};
     const uint64_t ms = LK_NS_PER_MS;
 
     spans[0].span = (struct lk_span){.start_ns = 1 * ms, .end_ns = 13 * ms, .step = 3};
@@ -154,13 +155,21 @@ static void fill_trace(struct lk_trace *t, struct lk_trace_span *spans, int rank
     spans[2].span.kind = LK_SPAN_BACKWARD;
     spans[3].span = (struct lk_span){.start_ns = backward_end, .end_ns = 12 * ms, .step = 3};
     spans[3].span.kind = LK_SPAN_COLLECTIVE;
-    *t = (struct lk_trace){.spans = spans, .n_spans = 4, .clock = lk_clock_identity()};
+    /* The loader prepared this step's batch before the step began: no part of its picture. */
+    spans[4].span = (struct lk_span){.start_ns = 0, .end_ns = 1, .step = 3};
+    spans[4].span.kind = LK_SPAN_INPUT;
+    spans[4].track = 1;
+    *t = (struct lk_trace){.spans = spans,
+                           .n_spans = 5,
+                           .tracks = tracks,
+                           .n_tracks = LK_COUNT(tracks),
+                           .clock = lk_clock_identity()};
     t->info.rank = rank;
 }
 
 START_TEST(timeline)
 {
-    struct lk_trace_span spans[2][4] = {0};
+    struct lk_trace_span spans[2][5] = {0};
     struct lk_trace traces[2];
     size_t size;
     char *csv;
