@@ -13,6 +13,7 @@
 
 #include <inttypes.h>
 #include <limits.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -149,8 +150,11 @@ static void show_progress(void *ctx, int64_t step, double loss)
     if (step + 1 < r->n_steps && now_ns - r->shown_ns < LK_NS_PER_S / 4)
         return;
     r->shown_ns = now_ns;
-    fprintf(stderr, "\r  step %" PRId64 " of %" PRId64 ", loss %.4f%s", step + 1, r->n_steps, loss,
-            step + 1 == r->n_steps ? "\r\033[K" : "");
+    fprintf(stderr, "\r  step %" PRId64 " of %" PRId64, step + 1, r->n_steps);
+    if (!isnan(loss))
+        fprintf(stderr, ", loss %.4f", loss);
+    if (step + 1 == r->n_steps)
+        fputs("\r\033[K", stderr);
 }
 
 static enum lk_status train(struct rank *r, struct lk_train_config *c)

@@ -31,6 +31,7 @@ struct trainer {
     const struct lk_train_config *config;
     int ranks, rank;
     struct lk_device *device;
+    bool computes; /* the device does; else losses are NaN */
     struct lk_stream *compute, *net;
     struct lk_track *host;
     uint16_t counters[COUNTERS];
@@ -60,6 +61,7 @@ static enum lk_status open_streams(struct trainer *t)
 
     dc.recorder = t->config->recorder;
     LK_TRY(lk_device_open(t->config->device, &dc, &t->device));
+    t->computes = strcmp(lk_device_name(t->device), "timed") != 0;
     LK_TRY(lk_stream_create(t->device, &compute, &t->compute));
     LK_TRY(lk_stream_create(t->device, &net, &t->net));
     LK_TRY(lk_recorder_track(t->config->recorder, &host, &t->host));
@@ -245,6 +247,8 @@ static double mean_loss(const struct trainer *t)
     bool wide = lk_device_real_bytes(t->device) == sizeof(double);
     double sum = 0;
 
+    if (!t->computes)
+        return NAN;
     for (int i = 0; i < n; i++)
         sum += wide ? ((const double *)t->micro_loss)[i] : ((const float *)t->micro_loss)[i];
     return sum / n;
@@ -259,7 +263,8 @@ static void keep(struct trainer *t, int64_t step, double rate)
     t->loss[step] = mean_loss(t);
     t->local_sq[step] = NAN;
     t->mean_sq[step] = NAN;
-    lk_span_counter(t->host, t->counters[COUNTER_LOSS], at, t->loss[step]);
+    if (t->computes)
+        lk_span_counter(t->host, t->counters[COUNTER_LOSS], at, t->loss[step]);
     lk_span_counter(t->host, t->counters[COUNTER_RATE], at, rate);
     if (t->config->reducer.noise_every == 0 ||
         lk_reducer_norms(t->reducer, &measured, &t->local_sq[step], &t->mean_sq[step]) != LK_OK ||

@@ -198,6 +198,26 @@ START_TEST(export_and_import)
 }
 END_TEST
 
+/* A device that computes nothing has no loss, which is not a loss of 0. */
+START_TEST(timed_has_no_loss)
+{
+    struct lk_train_result r;
+    struct program p;
+
+    program_run(&p, dir, 0,
+                "run -n2 --device=timed -b2 --steps=4 --warmup=0 --format=csv --out=%s/run " TINY,
+                dir);
+    ck_assert_ptr_nonnull(strstr(p.out, "\n2,2,1,4,1,"));
+    ck_assert_ptr_null(strstr(p.out, ",0\n"));
+    program_fini(&p);
+    r = result_of("k2-b2-a1-r0");
+    ck_assert_int_eq(r.n, 4);
+    for (int64_t i = 0; i < r.n; i++)
+        ck_assert_double_nan(r.loss[i]);
+    lk_train_result_fini(&r);
+}
+END_TEST
+
 /* ---- Sweeps ---- */
 
 START_TEST(weak_curve_and_batches)
@@ -514,6 +534,7 @@ Suite *lk_suite_run(void)
     tcase_add_test(c, untraced);
     tcase_add_test(c, runs_repeat);
     tcase_add_test(c, export_and_import);
+    tcase_add_test(c, timed_has_no_loss);
     tcase_add_test(c, weak_curve_and_batches);
     tcase_add_loop_test(c, plan, 0, LK_COUNT(plans));
     tcase_add_test(c, plan_interleaves);
