@@ -247,27 +247,3 @@ enum lk_status lk_net_send(int fd, const void *data, size_t n, struct lk_deadlin
     }
     return LK_OK;
 }
-
-enum lk_status lk_net_recv(int fd, void *data, size_t n, struct lk_deadline deadline)
-{
-    char *at = data;
-
-    while (n) {
-        ssize_t k = recv(fd, at, n, MSG_DONTWAIT);
-
-        if (k > 0) {
-            at += k;
-            n -= (size_t)k;
-        } else if (k == 0) {
-            return lk_fail(LK_EPEER, "connection closed");
-        } else if (errno == EAGAIN || errno == EWOULDBLOCK) {
-            enum lk_status st = lk_net_wait(fd, POLLIN, deadline);
-
-            if (st != LK_OK)
-                return st;
-        } else if (errno != EINTR) {
-            return lk_fail(LK_EPEER, "%s", strerror(errno));
-        }
-    }
-    return LK_OK;
-}

@@ -28,9 +28,8 @@ enum lk_status lk_net_connect(const char *host, int port, struct lk_deadline dea
 /* The local address of a connected socket, as text. */
 enum lk_status lk_net_local_address(int fd, char *buf, size_t size);
 
-/* Sends or receives all of it. LK_ETIMEOUT; LK_EPEER when the other side closed or reset. */
+/* Sends all of it. LK_ETIMEOUT; LK_EPEER when the other side closed or reset. */
 enum lk_status lk_net_send(int fd, const void *data, size_t n, struct lk_deadline deadline);
-enum lk_status lk_net_recv(int fd, void *data, size_t n, struct lk_deadline deadline);
 
 /* Waits for poll(2) events on fd. LK_ETIMEOUT. */
 enum lk_status lk_net_wait(int fd, short events, struct lk_deadline deadline);

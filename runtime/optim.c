@@ -7,12 +7,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-static const char *const names[LK_OPTIM_COUNT] = {
-#define ROW(optimizer, name) [optimizer] = name,
-    LK_OPTIM_LIST(ROW)
-#undef ROW
-};
-
 struct lk_optim {
     struct lk_optim_config config;
     struct lk_device *device;
@@ -21,11 +15,6 @@ struct lk_optim {
     size_t state_elems; /* a parameter's element: 0, 1 or 2 */
     lk_real *state;     /* state_elems planes of elems each; NULL without */
 };
-
-const char *lk_optim_name(enum lk_optim_kind k)
-{
-    return names[k];
-}
 
 static enum lk_status check(const struct lk_optim_config *c)
 {

@@ -34,8 +34,6 @@ struct lk_optim_config {
     int64_t reference_batch;  /* linear scaling rule: rate * global batch / this; 0: off */
 };
 
-const char *lk_optim_name(enum lk_optim_kind k);
-
 struct lk_optim;
 /* LK_EUSAGE for a rate, momentum or decay that is out of range. Nothing is kept of params. */
 enum lk_status lk_optim_create(struct lk_device *d, const struct lk_optim_config *config,

@@ -1,11 +1,12 @@
 # Targets beside the build itself: set-up, tests, tools, installation.
 
-.PHONY: help setup check check-quick asan tsan coverage layering headers lint format format-check demo install
+.PHONY: help setup check check-quick bench asan tsan coverage layering headers lint format format-check demo install
 
 help:
 	@sed -n 's/^#   make/  make/p' Makefile
 	@echo '  make asan tsan  the tests under AddressSanitizer + UndefinedBehaviorSanitizer, ThreadSanitizer'
 	@echo '  make coverage   line coverage of the tests'
+	@echo '  make bench      comparisons with PyTorch DDP, gloo and Open MPI; cost of recording; known truths'
 	@echo '  make layering headers lint format-check format'
 	@echo '  make install PREFIX=/usr/local'
 
@@ -16,8 +17,11 @@ setup:
 check: setup
 	$(Q)$(MAKE) --no-print-directory check-quick
 
+# Builds use all processors unless the user said -j.
+PARALLEL = $(if $(findstring jobserver,$(MAKEFLAGS)),,-j$(shell nproc))
+
 check-quick:
-	$(Q)$(MAKE) --no-print-directory all test-bin
+	$(Q)$(MAKE) --no-print-directory $(PARALLEL) all test-bin
 	$(Q)$(BUILD)/test_lockstep $(SUITES)
 
 # No OpenMP runtime under ThreadSanitizer: it cannot see inside, so plain loops replace BLAS.
@@ -45,8 +49,20 @@ format-check:
 
 demo:
 	@tools/setup build demo
-	$(Q)$(MAKE) --no-print-directory all
+	$(Q)$(MAKE) --no-print-directory $(PARALLEL) all
 	@tools/demo $(BUILD)
+
+# Half an hour of comparisons with peers; wants a machine that does nothing else.
+bench:
+	@tools/setup build bench
+	$(Q)$(MAKE) --no-print-directory $(PARALLEL) all bench-bin
+	$(BUILD)/bench/span
+	$(BUILD)/bench/kernels
+	$(BUILD)/bench/overhead
+	$(BUILD)/bench/truth
+	$(BUILD)/bench/truth_links
+	bench/ddp.py
+	bench/allreduce.sh
 
 install: all
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/lockstep/clusters
