@@ -386,6 +386,7 @@ static enum lk_status note_assumptions(struct forecast *f, double scale_error, s
 {
     enum lk_status st = LK_OK;
     bool rank = false, transient = false, overlap = false, kappa = false;
+    int costless = 0;
     size_t other = 0;
 
     for (size_t i = 0; i < f->job->n_runs; i++)
@@ -395,6 +396,8 @@ static enum lk_status note_assumptions(struct forecast *f, double scale_error, s
         transient |= f->predictions[i].transient_assumed;
         overlap |= f->predictions[i].overlap_unknown;
         kappa |= f->predictions[i].kappa_unknown;
+        if (f->predictions[i].costless_gpus > costless)
+            costless = f->predictions[i].costless_gpus;
     }
     if (n_backtests)
         LK_TRY(lk_forecast_note(f->out,
@@ -409,6 +412,11 @@ static enum lk_status note_assumptions(struct forecast *f, double scale_error, s
     if (other)
         LK_TRY(lk_forecast_note(
             f->out, "%zu runs of several GPUs were made on another machine: not used", other));
+    if (costless)
+        LK_TRY(lk_forecast_note(f->out,
+                                "runs of %d GPUs are no anchor: this cluster has no cost of an "
+                                "all_reduce on as many ranks",
+                                costless));
     if (rank)
         LK_TRY(lk_forecast_note(f->out, "assumed: persistent rank sd %.1f %%",
                                 100 * lk_prior_value(LK_PRIOR_RANK_SD)));
@@ -433,7 +441,11 @@ static enum lk_status note_knee(struct forecast *f)
         most = f->configs[i].nodes > most ? f->configs[i].nodes : most;
     if (most < 2 || f->request->global_batch > 0)
         return LK_OK;
-    LK_TRY(lk_knee_find(f->predictor, &f->configs[0], per_node, most, &nodes));
+    st = lk_knee_find(f->predictor, &f->configs[0], per_node, most, &nodes);
+    if (st == LK_EEVIDENCE)
+        return lk_forecast_note(f->out, "knee: not known, a count on the way has no evidence");
+    if (st != LK_OK)
+        return st;
     if (nodes < most)
         LK_TRY(
             lk_forecast_note(f->out,

@@ -67,9 +67,12 @@ static double distance(const struct lk_config *run, const struct lk_config *at)
            (run->no_sync != at->no_sync) + (run->cap_bytes != at->cap_bytes ? 0.5 : 0);
 }
 
-/* The run to anchor at; false when there is none of at most as many ranks. */
-static bool find_anchor(const struct lk_predictor *p, const struct lk_config *at,
-                        struct lk_config *out)
+/*
+ * The nearest run to anchor at whose distance is above *distance_io, which becomes its; false when
+ * there is none of at most as many ranks.
+ */
+static bool next_anchor(const struct lk_predictor *p, const struct lk_config *at,
+                        double *distance_io, struct lk_config *out)
 {
     double best = INFINITY;
 
@@ -78,11 +81,13 @@ static bool find_anchor(const struct lk_predictor *p, const struct lk_config *at
         struct lk_config c = lk_config_of_run(r);
         double d = distance(&c, at);
 
-        if (!lk_predictor_run_counts(p->cluster, r) || r->gpus > at->gpus || d >= best)
+        if (!lk_predictor_run_counts(p->cluster, r) || r->gpus > at->gpus || d >= best ||
+            d <= *distance_io)
             continue;
         best = d;
         *out = c;
     }
+    *distance_io = best;
     return best < INFINITY;
 }
 
@@ -225,6 +230,7 @@ struct work {
     struct lk_config anchor;
     size_t n_runs, n_anchor_runs; /* of the configuration; of the anchor */
     bool anchored;
+    int costless_gpus;  /* ranks of the nearest run where the cluster has no cost; 0: none */
     double run_sd;      /* relative, between runs */
     double model_sd;    /* the model's own error, relative */
     double anchor_mean; /* the model's mean at the anchor */
@@ -236,6 +242,24 @@ static void work_fini(struct work *w)
     lk_config_model_fini(&w->anchor_model);
 }
 
+/* Runs whose model has no cost are passed over: what they measured cannot be set against it. */
+static enum lk_status find_anchor(struct lk_predictor *p, const struct lk_config *at,
+                                  struct work *w)
+{
+    enum lk_status st = LK_OK;
+    double distance_from = -INFINITY;
+
+    while (!w->anchored && next_anchor(p, at, &distance_from, &w->anchor)) {
+        st = build(p, &w->anchor, &w->anchor_model);
+        if (st != LK_OK && st != LK_EEVIDENCE)
+            return st;
+        w->anchored = st == LK_OK;
+        if (!w->anchored && !w->costless_gpus)
+            w->costless_gpus = w->anchor.gpus;
+    }
+    return LK_OK;
+}
+
 static enum lk_status work_init(struct lk_predictor *p, const struct lk_config *at, struct work *w)
 {
     enum lk_status st = LK_OK;
@@ -245,9 +269,8 @@ static enum lk_status work_init(struct lk_predictor *p, const struct lk_config *
 
     *w = (struct work){.run_sd = lk_prior_value(LK_PRIOR_RUN_SD)};
     LK_TRY(build(p, at, &w->model));
-    w->anchored = find_anchor(p, at, &w->anchor);
+    LK_TRY(find_anchor(p, at, w));
     if (w->anchored) {
-        LK_TRY(build(p, &w->anchor, &w->anchor_model));
         group_mean(p, &w->anchor, &w->n_anchor_runs, &w->run_sd);
         LK_TRY(model_mean(p, &w->anchor_model.step, &w->anchor_mean, NULL));
     }
@@ -471,6 +494,7 @@ enum lk_status lk_predictor_at(struct lk_predictor *p, const struct lk_config *c
     r.transient_assumed = w.model.transient_assumed && config->gpus > 1;
     r.overlap_unknown = w.model.overlap_unknown && config->gpus > 1;
     r.kappa_unknown = w.model.kappa_unknown;
+    r.costless_gpus = w.costless_gpus;
     LK_TRY(set_measured_interval(p, &w, config, &r));
     LK_TRY(draw_all(p, &w, config, &r));
     *out = r;

@@ -52,8 +52,9 @@ struct lk_prediction {
     char evidence_text[64];
     double measured_s, measured_lo_s, measured_hi_s; /* of runs of this configuration; or NaN */
     int anchor_gpus;                                 /* of the run it is anchored at; 0: none */
-    double anchor_factor;                            /* measured over modelled there; 1: none */
-    double losses_s[LK_LOSS_COUNT];                  /* what the anchor adds is in the rest */
+    int costless_gpus;    /* of a nearer run, passed over: no cost at its ranks; 0: none */
+    double anchor_factor; /* measured over modelled there; 1: none */
+    double losses_s[LK_LOSS_COUNT]; /* what the anchor adds is in the rest */
     bool rank_sd_assumed, transient_assumed, overlap_unknown, kappa_unknown;
 };
 void lk_prediction_fini(struct lk_prediction *p); /* zeroes it; safe on a zeroed one */

@@ -409,6 +409,36 @@ START_TEST(no_evidence_is_refused)
 }
 END_TEST
 
+/* Costs of 3 ranks only, too few for a fit: the run of 2 cannot be the anchor, that of 1 can. */
+START_TEST(an_anchor_without_cost_is_passed_over)
+{
+    static const int gpus[] = {3};
+    struct world w;
+    struct lk_forecast f;
+    struct lk_prediction p;
+    struct lk_predict_request q = request(gpus, 1);
+    struct lk_config c;
+    size_t n_points;
+
+    world_init(&w, 13, 2);
+    n_points = w.cluster.n_points;
+    w.cluster.n_points = 2;
+    for (size_t i = 0; i < w.cluster.n_points; i++)
+        w.cluster.points[i].ranks = w.cluster.points[i].nodes = 3;
+    c = config(&w.job, 3, 8);
+    predict_one(&w, 1, &c, &p);
+    ck_assert_int_eq(p.anchor_gpus, 1);
+    ck_assert_int_eq(p.costless_gpus, 2);
+    lk_prediction_fini(&p);
+    ck_assert_msg(lk_predict(&w.job, &w.cluster, &q, &f) == LK_OK, "%s", lk_error_text());
+    ck_assert_ptr_nonnull(note_with(&f, "runs of 2 GPUs are no anchor"));
+    ck_assert_ptr_nonnull(note_with(&f, "knee: not known"));
+    lk_forecast_fini(&f);
+    w.cluster.n_points = n_points;
+    world_fini(&w);
+}
+END_TEST
+
 /* On a preset, runs of several ranks are another machine's: no anchor, no back-test, the grade. */
 START_TEST(a_preset_is_another_machine)
 {
@@ -560,6 +590,7 @@ Suite *lk_suite_forecast(void)
     tcase_add_test(c, a_grid_names_its_best);
     tcase_add_test(c, same_seed_same_numbers);
     tcase_add_test(c, no_evidence_is_refused);
+    tcase_add_test(c, an_anchor_without_cost_is_passed_over);
     tcase_add_test(c, a_preset_is_another_machine);
     tcase_add_test(c, larger_runs_and_batches_are_held_out);
     tcase_add_test(c, the_held_out_run_is_not_seen);
