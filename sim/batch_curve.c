@@ -7,6 +7,12 @@
 #include <math.h>
 #include <stdlib.h>
 
+/*
+ * Times the largest batch, or below the smallest, that floor + rate x batch is trusted for: two
+ * doublings. Farther out kernels change regime (tiles, caches, memory) and no measured row says so.
+ */
+static const double REACH_MAX = 4;
+
 static const double Z90 = 1.6448536269514722;
 
 /* A column of job.json's compute table. */
@@ -164,6 +170,14 @@ enum lk_status lk_batch_curve_at(const struct lk_job *j, int local_batch,
                        "it from. The cheapest run that would supply it: lockstep run -n 1 "
                        "--local-batches %d,... with this model",
                        j->name, local_batch, j->n_compute ? "only one other" : "no", local_batch);
+    set_evidence(j, local_batch, &p);
+    if (p.reach > REACH_MAX)
+        return lk_fail(LK_EEVIDENCE,
+                       "job %s: local batch %d is %.3g times outside the measured %d to %d, more "
+                       "than the factor of %g that is extrapolated. The cheapest run that would "
+                       "supply it: lockstep run -n 1 --local-batches %d,... with this model",
+                       j->name, local_batch, p.reach, j->compute[0].local_batch,
+                       j->compute[j->n_compute - 1].local_batch, REACH_MAX, local_batch);
     LK_TRY(lk_alloc(&c.y, j->n_compute, sizeof *c.y));
     LK_TRY(lk_alloc(&c.a, 2 * j->n_compute, sizeof *c.a));
     LK_TRY(lk_alloc(&c.one, j->n_compute, sizeof *c.one));
@@ -173,7 +187,6 @@ enum lk_status lk_batch_curve_at(const struct lk_job *j, int local_batch,
     LK_TRY(column_at(&c, optimizer, local_batch, false, &p.optimizer_s));
     LK_TRY(column_at(&c, gap, local_batch, false, &p.gap_s));
     from_nearest(j, local_batch, &p);
-    set_evidence(j, local_batch, &p);
     *out = p;
 out:
     free(c.y);

@@ -20,7 +20,10 @@ struct lk_batch_point {
     double reach;                 /* EXTRAPOLATED: batch over the nearest measured one, or back */
 };
 
-/* LK_EEVIDENCE when there is one measured batch and another is asked for: no rate is known. */
+/*
+ * LK_EEVIDENCE when there is one measured batch and another is asked for, as no rate is known, and
+ * for a batch more than 4 times outside the measured ones.
+ */
 enum lk_status lk_batch_curve_at(const struct lk_job *j, int local_batch,
                                  struct lk_batch_point *out);
 

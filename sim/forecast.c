@@ -327,12 +327,18 @@ out:
     return st;
 }
 
+/* A batch outside the measured ones has its row, but no claim to be the best. */
+static bool may_be_best(const struct forecast *f, size_t i)
+{
+    return !(f->predictions[i].batch_reach > 1);
+}
+
 static size_t best_at(const struct forecast *f, int gpus, size_t except)
 {
     size_t best = f->n;
 
     for (size_t i = 0; i < f->n; i++)
-        if (i != except && f->configs[i].gpus == gpus &&
+        if (i != except && f->configs[i].gpus == gpus && may_be_best(f, i) &&
             (best == f->n ||
              f->out->points[i].throughput_per_s > f->out->points[best].throughput_per_s))
             best = i;
@@ -355,7 +361,15 @@ static enum lk_status note_best(struct forecast *f)
 {
     enum lk_status st = LK_OK;
     char cap[32];
+    size_t outside = 0;
 
+    for (size_t i = 0; i < f->n; i++)
+        outside += !may_be_best(f, i);
+    if (outside)
+        LK_TRY(lk_forecast_note(f->out,
+                                "%zu row%s extrapolated on local batch: not candidates for the "
+                                "best",
+                                outside, outside == 1 ? "" : "s"));
     for (size_t i = 0; i < f->n; i++) {
         int gpus = f->configs[i].gpus;
         size_t best, next;
@@ -365,7 +379,7 @@ static enum lk_status note_best(struct forecast *f)
             continue;
         best = best_at(f, gpus, f->n);
         next = best_at(f, gpus, best);
-        if (next == f->n)
+        if (best == f->n || next == f->n)
             continue;
         gain = f->out->points[best].throughput_per_s / f->out->points[next].throughput_per_s - 1;
         LK_TRY(lk_forecast_note(

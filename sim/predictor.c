@@ -421,7 +421,9 @@ static void set_evidence(const struct lk_predictor *p, const struct work *w,
 {
     const struct lk_config_model *m = &w->model;
     double reach = w->anchored ? (double)at->gpus / w->anchor.gpus : at->gpus;
+    int n;
 
+    out->batch_reach = w->n_runs ? 1 : m->batch_reach;
     out->evidence = m->evidence;
     snprintf(out->evidence_text, sizeof out->evidence_text, "%s", m->evidence_text);
     if (w->n_runs) {
@@ -430,12 +432,18 @@ static void set_evidence(const struct lk_predictor *p, const struct work *w,
                  lk_evidence_name(LK_EVIDENCE_MEASURED));
     } else if (p->cluster->preset && at->gpus > 1) {
         out->evidence = LK_EVIDENCE_PRESET;
-        snprintf(out->evidence_text, sizeof out->evidence_text, "%s",
-                 lk_evidence_name(LK_EVIDENCE_PRESET));
-    } else if (reach > 1 && m->evidence <= LK_EVIDENCE_EXTRAPOLATED && reach >= m->batch_reach) {
+        n = snprintf(out->evidence_text, sizeof out->evidence_text, "%s",
+                     lk_evidence_name(LK_EVIDENCE_PRESET));
+        if (m->batch_reach > 1)
+            snprintf(out->evidence_text + n, sizeof out->evidence_text - (size_t)n,
+                     "; extrapolated x%.3g on local batch", m->batch_reach);
+    } else if (reach > 1 && m->evidence <= LK_EVIDENCE_EXTRAPOLATED) {
         out->evidence = LK_EVIDENCE_EXTRAPOLATED;
-        snprintf(out->evidence_text, sizeof out->evidence_text, "extrapolated x%.3g on gpus",
-                 reach);
+        n = snprintf(out->evidence_text, sizeof out->evidence_text, "extrapolated x%.3g on gpus",
+                     reach);
+        if (m->batch_reach > 1)
+            snprintf(out->evidence_text + n, sizeof out->evidence_text - (size_t)n,
+                     ", x%.3g on local batch", m->batch_reach);
     }
 }
 

@@ -50,6 +50,7 @@ struct lk_prediction {
     size_t n_draws;
     enum lk_evidence evidence;
     char evidence_text[64];
+    double batch_reach; /* times the local batch is outside the measured ones; 1: within */
     double measured_s, measured_lo_s, measured_hi_s; /* of runs of this configuration; or NaN */
     int anchor_gpus;                                 /* of the run it is anchored at; 0: none */
     int costless_gpus;    /* of a nearer run, passed over: no cost at its ranks; 0: none */

@@ -367,6 +367,32 @@ START_TEST(a_grid_names_its_best)
 }
 END_TEST
 
+/* Batches of 4 to 16 are measured: 64 is a row with its grade but never the best, 65 is refused. */
+START_TEST(a_batch_outside_is_graded_then_refused)
+{
+    static const int gpus[] = {8}, batches[] = {4, 16, 64}, far[] = {65};
+    struct world w;
+    struct lk_forecast f;
+    struct lk_predict_request q = request(gpus, 1);
+
+    q.local_batches = batches;
+    q.n_local_batches = 3;
+    world_init(&w, 14, 2);
+    w.cluster.preset = _i == 1;
+    ck_assert_msg(lk_predict(&w.job, &w.cluster, &q, &f) == LK_OK, "%s", lk_error_text());
+    ck_assert_str_eq(f.points[2].evidence_text, _i ? "preset; extrapolated x4 on local batch"
+                                                   : "extrapolated x4 on gpus, x4 on local batch");
+    ck_assert_ptr_nonnull(note_with(&f, "best at 8 GPUs: local batch 16"));
+    ck_assert_ptr_nonnull(note_with(&f, "1 row extrapolated on local batch"));
+    lk_forecast_fini(&f);
+    q.local_batches = far;
+    q.n_local_batches = 1;
+    ck_assert_int_eq(lk_predict(&w.job, &w.cluster, &q, &f), LK_EEVIDENCE);
+    ck_assert_ptr_nonnull(strstr(lk_error_text(), "--local-batches 65"));
+    world_fini(&w);
+}
+END_TEST
+
 START_TEST(same_seed_same_numbers)
 {
     static const int gpus[] = {2, 16};
@@ -588,6 +614,7 @@ Suite *lk_suite_forecast(void)
     tcase_add_test(c, weak_scaling_refers_to_the_smallest_run);
     tcase_add_test(c, strong_scaling_keeps_the_global_batch);
     tcase_add_test(c, a_grid_names_its_best);
+    tcase_add_loop_test(c, a_batch_outside_is_graded_then_refused, 0, 2);
     tcase_add_test(c, same_seed_same_numbers);
     tcase_add_test(c, no_evidence_is_refused);
     tcase_add_test(c, an_anchor_without_cost_is_passed_over);
