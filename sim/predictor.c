@@ -447,6 +447,21 @@ static void set_evidence(const struct lk_predictor *p, const struct work *w,
     }
 }
 
+/*
+ * The model's losses as shares of the step that is predicted: what anchoring corrects is spread in
+ * proportion, as nothing says which row it belongs to. One rank has none to be slower than: its
+ * slowness is the reference's own.
+ */
+static void scale_losses(double *losses_s, int gpus, double factor)
+{
+    for (int i = 0; i < LK_LOSS_COUNT; i++)
+        losses_s[i] *= factor;
+    if (gpus == 1) {
+        losses_s[LK_LOSS_IDEAL] += losses_s[LK_LOSS_SLOW_RANK];
+        losses_s[LK_LOSS_SLOW_RANK] = 0;
+    }
+}
+
 static enum lk_status set_estimate(struct lk_predictor *p, struct work *w,
                                    const struct lk_config *at, struct lk_prediction *out)
 {
@@ -459,7 +474,7 @@ static enum lk_status set_estimate(struct lk_predictor *p, struct work *w,
     out->anchor_gpus = w->anchored ? w->anchor.gpus : 0;
     out->measured_s = group_mean(p, at, &n, NULL);
     out->step_s = n ? out->measured_s : modelled * out->anchor_factor;
-    out->losses_s[LK_LOSS_REST] += out->step_s - modelled;
+    scale_losses(out->losses_s, at->gpus, out->step_s / modelled);
 out:
     return st;
 }

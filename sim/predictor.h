@@ -55,7 +55,7 @@ struct lk_prediction {
     int anchor_gpus;                                 /* of the run it is anchored at; 0: none */
     int costless_gpus;    /* of a nearer run, passed over: no cost at its ranks; 0: none */
     double anchor_factor; /* measured over modelled there; 1: none */
-    double losses_s[LK_LOSS_COUNT]; /* what the anchor adds is in the rest */
+    double losses_s[LK_LOSS_COUNT]; /* of step_s, which they sum to */
     bool rank_sd_assumed, transient_assumed, overlap_unknown, kappa_unknown;
 };
 void lk_prediction_fini(struct lk_prediction *p); /* zeroes it; safe on a zeroed one */

@@ -193,11 +193,20 @@ START_TEST(losses_sum_to_the_step)
     double sum = 0;
 
     world_init(&w, 2, 2);
+    for (size_t r = 0; r < w.job.n_runs; r++)
+        for (size_t i = 0; i < w.job.runs[r].n_steps; i++)
+            w.job.runs[r].step_s[i] *= 1.3;
     c = config(&w.job, gpus[_i], 8);
     predict_one(&w, 1, &c, &p);
     for (int l = 0; l < LK_LOSS_COUNT; l++)
         sum += p.losses_s[l];
     ck_assert_double_eq_tol(sum, p.step_s, 1e-12);
+    ck_assert_int_eq(p.anchor_gpus, gpus[_i] == 1 ? 1 : 2);
+    /* The runs are 1.3 times as long as the model says, and none of that is a rest. */
+    ck_assert_double_gt(fabs(p.anchor_factor - 1), 0.2);
+    ck_assert_double_lt(fabs(p.losses_s[LK_LOSS_REST]), 0.03 * p.step_s);
+    if (gpus[_i] == 1)
+        ck_assert_double_eq(p.losses_s[LK_LOSS_SLOW_RANK], 0);
     lk_prediction_fini(&p);
     world_fini(&w);
 }
