@@ -205,9 +205,13 @@ static enum lk_status check_early(const struct run_options *o, const struct run_
     struct lk_dataset *data = NULL;
     struct lk_train_config c;
     enum lk_status st = LK_OK;
+    int most = 0;
 
-    for (size_t i = 0; i < sweep->n_points; i++)
+    for (size_t i = 0; i < sweep->n_points; i++) {
         LK_TRY(run_options_check_fault(o, sweep->points[i].ranks));
+        most = sweep->points[i].ranks > most ? sweep->points[i].ranks : most;
+    }
+    LK_TRY(run_options_check_slow_rank(o, most));
     LK_TRY(run_options_train(o, 0, 1, 0, &c));
     if (o->data)
         LK_TRY(lk_dataset_file(o->data, 1, &data));

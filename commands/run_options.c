@@ -161,30 +161,43 @@ const struct lk_option run_option_rows[] = {
     {0}};
 /* clang-format on */
 
-/* A rank's factor from "RANK:FACTOR": 1 for all others. */
-static enum lk_status slowdown(const char *text, int rank, double *out)
+/* "RANK:FACTOR". */
+static enum lk_status parse_slow_rank(const char *text, int64_t *out_rank, double *out_factor)
 {
     enum lk_status st = LK_OK;
-    const char *colon = text ? strchr(text, ':') : NULL;
+    const char *colon = strchr(text, ':');
     char *head = NULL;
-    int64_t slow;
+    int64_t rank;
     double factor;
 
-    *out = 1;
-    if (!text)
-        return LK_OK;
     if (!colon)
         return lk_fail(LK_EUSAGE, "--slow-rank=%s: expected RANK:FACTOR", text);
     LK_TRY(lk_strndup(&head, text, (size_t)(colon - text)));
-    LK_TRY(lk_parse_int64(head, 0, 1023, &slow));
+    LK_TRY(lk_parse_int64(head, 0, 1023, &rank));
     LK_TRY(lk_parse_double(colon + 1, &factor));
-    if (factor <= 0 || factor > 1000)
+    if (factor <= 0 || factor > 1000) {
         st = lk_fail(LK_EUSAGE, "the factor must be above 0, and at most 1000");
-    else if (slow == rank)
-        *out = factor;
+        goto out;
+    }
+    *out_rank = rank;
+    *out_factor = factor;
 out:
     free(head);
     return lk_fail_context(st, "--slow-rank=%s", text);
+}
+
+/* A rank's factor: 1 for all but the slow one. */
+static enum lk_status slowdown(const char *text, int rank, double *out)
+{
+    enum lk_status st = LK_OK;
+    int64_t slow = -1;
+    double factor = 1;
+
+    if (text)
+        st = parse_slow_rank(text, &slow, &factor);
+    if (st == LK_OK)
+        *out = slow == rank ? factor : 1;
+    return st;
 }
 
 static bool sweeps(const struct run_options *o)
@@ -192,34 +205,49 @@ static bool sweeps(const struct run_options *o)
     return o->scaling.n > 0 || o->local_batches.n > 0;
 }
 
-/* Rows of conflict: when both are so, the run makes no sense. */
-static enum lk_status check(const struct run_options *o)
+/*
+ * Rows of conflict: when both are so, the run makes no sense, or it would ignore what was asked
+ * for. d has the defaults: what differs from them was given.
+ */
+static enum lk_status check(const struct run_options *o, const struct run_options *d)
 {
     bool replay = !strcmp(o->model, "replay");
+    bool timed = o->device == DEVICE_TIMED;
+    bool sgd = o->optimizer == LK_OPTIM_SGD;
+    bool adamw = o->optimizer == LK_OPTIM_ADAMW;
     enum lk_status st;
     double factor;
     const struct {
         bool wrong;
         const char *why;
     } rows[] = {
-        {o->ranks && o->scaling.n,                                        "--ranks and --scaling exclude each other"           },
-        {o->strong && !o->scaling.n,                                      "--strong needs --scaling"                           },
-        {o->strong && o->local_batches.n,                                 "--strong and --local-batches exclude each other"    },
+        {o->ranks && o->scaling.n,                               "--ranks and --scaling exclude each other"             },
+        {o->strong && !o->scaling.n,                             "--strong needs --scaling"                             },
+        {o->strong && o->local_batches.n,                        "--strong and --local-batches exclude each other"      },
         {o->comm == COMM_SELF && (o->ranks > 1 || o->scaling.n),
-         "--comm=self is for one rank; --ranks or --scaling asks for more"                                                     },
-        {replay && !o->job,                                               "--model=replay needs --job"                         },
-        {!replay && o->job,                                               "--job is for --model=replay"                        },
-        {replay && o->device != DEVICE_TIMED,                             "--model=replay needs --device=timed"                },
-        {replay && o->verify,                                             "--verify: a replayed job computes nothing to verify"},
-        {o->device == DEVICE_TIMED && o->verify,
-         "--verify: the timed device computes nothing to verify"                                                               },
-        {o->device == DEVICE_TIMED && (o->export_path || o->import_path),
-         "--export and --import: the timed device computes no weights"                                                         },
-        {o->slow_rank && o->device != DEVICE_TIMED,                       "--slow-rank needs --device=timed"                   },
-        {o->verify_steps && !o->verify,                                   "--verify-steps needs --verify"                      },
-        {sweeps(o) && o->export_path,                                     "--export is for a single run, not a sweep"          },
-        {o->repetitions > 1 && o->export_path,                            "--export is for a single run, not repetitions"      },
-        {o->learning_rate <= 0,                                           "--learning-rate must be above 0"                    },
+         "--comm=self is for one rank; --ranks or --scaling asks for more"                                              },
+        {replay && !o->job,                                      "--model=replay needs --job"                           },
+        {!replay && o->job,                                      "--job is for --model=replay"                          },
+        {replay && !timed,                                       "--model=replay needs --device=timed"                  },
+        {replay && o->verify,                                    "--verify: a replayed job computes nothing to verify"  },
+        {timed && o->verify,                                     "--verify: the timed device computes nothing to verify"},
+        {timed && (o->export_path || o->import_path),
+         "--export and --import: the timed device computes no weights"                                                  },
+        {o->slow_rank && !timed,                                 "--slow-rank needs --device=timed"                     },
+        {o->timed_flops != d->timed_flops && !timed,             "--timed-flops needs --device=timed"                   },
+        {o->timed_Bps != d->timed_Bps && !timed,                 "--timed-bandwidth needs --device=timed"               },
+        {o->noise_every != d->noise_every && timed,
+         "--noise-every: the timed device computes no gradients to measure"                                             },
+        {o->momentum != d->momentum && adamw,                    "--momentum is for --optimizer=sgd"                    },
+        {o->beta1 != d->beta1 && sgd,                            "--beta1 is for --optimizer=adamw"                     },
+        {o->beta2 != d->beta2 && sgd,                            "--beta2 is for --optimizer=adamw"                     },
+        {o->epsilon != d->epsilon && sgd,                        "--epsilon is for --optimizer=adamw"                   },
+        {o->samples != d->samples && o->data,                    "--samples is for synthetic data, not for --data"      },
+        {o->plant != d->plant && !o->verify,                     "--plant needs --verify, which is to find it"          },
+        {o->verify_steps && !o->verify,                          "--verify-steps needs --verify"                        },
+        {sweeps(o) && o->export_path,                            "--export is for a single run, not a sweep"            },
+        {o->repetitions > 1 && o->export_path,                   "--export is for a single run, not repetitions"        },
+        {o->learning_rate <= 0,                                  "--learning-rate must be above 0"                      },
     };
 
     for (size_t i = 0; i < LK_COUNT(rows); i++)
@@ -229,13 +257,37 @@ static enum lk_status check(const struct run_options *o)
     return st == LK_OK ? run_options_check_fault(o, INT_MAX) : st;
 }
 
-enum lk_status run_options_parse(int argc, char **argv, struct run_options *out)
+static enum lk_status parse_defaults(struct run_options *out)
 {
-    enum lk_status st;
     int n_operands;
 
-    st = lk_option_parse(run_option_rows, out, argc, argv, NULL, 0, &n_operands);
-    return st == LK_OK ? check(out) : st;
+    return lk_option_parse(run_option_rows, out, 0, NULL, NULL, 0, &n_operands);
+}
+
+enum lk_status run_options_parse(int argc, char **argv, struct run_options *out)
+{
+    struct run_options defaults;
+    enum lk_status st = LK_OK;
+    int n_operands;
+
+    LK_TRY(parse_defaults(&defaults));
+    LK_TRY(lk_option_parse(run_option_rows, out, argc, argv, NULL, 0, &n_operands));
+    LK_TRY(check(out, &defaults));
+out:
+    return st;
+}
+
+enum lk_status run_options_check_slow_rank(const struct run_options *o, int ranks)
+{
+    enum lk_status st = LK_OK;
+    int64_t slow = -1;
+    double factor;
+
+    if (o->slow_rank)
+        st = parse_slow_rank(o->slow_rank, &slow, &factor);
+    if (st == LK_OK && slow >= ranks)
+        st = lk_fail(LK_EUSAGE, "--slow-rank=%s: the ranks are 0 to %d", o->slow_rank, ranks - 1);
+    return st;
 }
 
 enum lk_status run_options_check_fault(const struct run_options *o, int ranks)
@@ -267,9 +319,8 @@ enum lk_status run_options_argv(const struct run_options *o, char ***out)
     struct run_options defaults;
     char **argv = NULL;
     size_t n = 0;
-    int operands;
 
-    LK_TRY(lk_option_parse(run_option_rows, &defaults, 0, NULL, NULL, 0, &operands));
+    LK_TRY(parse_defaults(&defaults));
     LK_TRY(lk_alloc(&argv, LK_COUNT(run_option_rows) + 2, sizeof *argv));
     LK_TRY(lk_strdup(&argv[n++], "lockstep"));
     LK_TRY(lk_strdup(&argv[n++], "run"));

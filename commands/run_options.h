@@ -56,11 +56,14 @@ struct run_options {
 
 extern const struct lk_option run_option_rows[];
 
-/* Parses and checks: conflicting options are LK_EUSAGE. */
+/* Parses and checks: options that conflict, or would be ignored, are LK_EUSAGE. */
 enum lk_status run_options_parse(int argc, char **argv, struct run_options *out);
 
 /* Checks --fault for a run of so many ranks (INT_MAX: not known). */
 enum lk_status run_options_check_fault(const struct run_options *o, int ranks);
+
+/* LK_EUSAGE when --slow-rank names a rank that so many do not have. */
+enum lk_status run_options_check_slow_rank(const struct run_options *o, int ranks);
 
 /* Limit of the first bucket: as given, else 1 MiB when the cap was left alone, else the cap. */
 uint64_t run_options_first_bucket(const struct run_options *o);

@@ -213,6 +213,8 @@ out:
 
 static enum lk_status choose_directory(struct rank *r)
 {
+    enum lk_status st;
+
     r->dir = getenv(RUN_DIR_ENV);
     r->ours = r->dir != NULL;
     if (r->ours)
@@ -222,8 +224,9 @@ static enum lk_status choose_directory(struct rank *r)
                                   "ranks share");
     if (r->options->scaling.n || r->options->local_batches.n || r->options->repetitions > 1)
         return lk_fail(LK_EUSAGE, "a sweep starts its own ranks: not under another launcher");
+    st = run_options_check_slow_rank(r->options, r->env->world_size);
     r->dir = r->options->out;
-    return lk_mkdirs(r->dir);
+    return st == LK_OK ? lk_mkdirs(r->dir) : st;
 }
 
 enum lk_status run_rank(const struct run_options *o, const struct lk_rank_env *env)

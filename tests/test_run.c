@@ -355,6 +355,21 @@ START_TEST(summary)
 }
 END_TEST
 
+/* The largest run of a sweep has the slow rank; the smaller ones do without. */
+START_TEST(slow_rank_of_a_sweep)
+{
+    struct program p;
+
+    program_run(&p, dir, 0,
+                "run --scaling=1,2 --repetitions=1 --device=timed --slow-rank=1:2 -b2 --steps=4 "
+                "--warmup=0 --no-trace --out=%s/run " TINY,
+                dir);
+    assert_file("k1-b2-a1-r0/result.json", true);
+    assert_file("k2-b2-a1-r0/result.json", true);
+    program_fini(&p);
+}
+END_TEST
+
 /* ---- Verification ---- */
 
 static const int verify_ranks[] = {1, 2, 3, 4, 8};
@@ -481,31 +496,42 @@ END_TEST
 static const struct {
     const char *options, *says;
 } wrong[] = {
-    {"--modle=gpt",                                "did you mean"                       },
-    {"--model=gtp",                                "no model 'gtp'"                     },
-    {"--ranks=0",                                  "ranks"                              },
-    {"--steps=ten",                                "steps"                              },
-    {"-n2 --scaling=1,2",                          "exclude each other"                 },
-    {"--strong",                                   "--strong needs --scaling"           },
-    {"--scaling=1,2 --strong --local-batches=2,4", "exclude each other"                 },
-    {"--comm=self -n2",                            "--comm=self is for one rank"        },
-    {"--job=x",                                    "--job is for --model=replay"        },
-    {"--model=replay",                             "--model=replay needs --job"         },
-    {"--model=replay --job=x",                     "--model=replay needs --device=timed"},
-    {"--device=timed --verify",                    "computes nothing to verify"         },
-    {"--slow-rank=1:2",                            "--slow-rank needs --device=timed"   },
-    {"--device=timed --slow-rank=1",               "RANK:FACTOR"                        },
-    {"--device=timed --slow-rank=1:0",             "factor"                             },
-    {"--verify-steps=3",                           "--verify-steps needs --verify"      },
-    {"--scaling=1,3 --strong -b8",                 "does not divide by 3"               },
-    {"--scaling=1,2 --export=x",                   "--export is for a single run"       },
-    {"--plant=typo",                               "plant"                              },
-    {"-n2 --fault=fale:call=1",                    "'fale' is no fault"                 },
-    {"-n2 --fault=fail:call=1,rank=2",             "fail: rank: "                       },
-    {"--fault=fail:call=1,rank=1",                 "fail: rank: "                       },
-    {"--momentum=1.5",                             "momentum"                           },
-    {"--log=nonsense",                             "nonsense"                           },
-    {"extra",                                      "takes no operands"                  },
+    {"--modle=gpt",                                  "did you mean"                          },
+    {"--model=gtp",                                  "no model 'gtp'"                        },
+    {"--ranks=0",                                    "ranks"                                 },
+    {"--steps=ten",                                  "steps"                                 },
+    {"-n2 --scaling=1,2",                            "exclude each other"                    },
+    {"--strong",                                     "--strong needs --scaling"              },
+    {"--scaling=1,2 --strong --local-batches=2,4",   "exclude each other"                    },
+    {"--comm=self -n2",                              "--comm=self is for one rank"           },
+    {"--job=x",                                      "--job is for --model=replay"           },
+    {"--model=replay",                               "--model=replay needs --job"            },
+    {"--model=replay --job=x",                       "--model=replay needs --device=timed"   },
+    {"--device=timed --verify",                      "computes nothing to verify"            },
+    {"--slow-rank=1:2",                              "--slow-rank needs --device=timed"      },
+    {"--device=timed --slow-rank=1",                 "RANK:FACTOR"                           },
+    {"-n2 --device=timed --slow-rank=2:2",           "the ranks are 0 to 1"                  },
+    {"--scaling=1,3 --device=timed --slow-rank=3:2", "the ranks are 0 to 2"                  },
+    {"--timed-flops=1e9",                            "--timed-flops needs --device=timed"    },
+    {"--timed-bandwidth=1GB/s",                      "--timed-bandwidth needs --device=timed"},
+    {"--device=timed --noise-every=2",               "--noise-every"                         },
+    {"--momentum=0.5",                               "--momentum is for --optimizer=sgd"     },
+    {"--optimizer=sgd --beta1=0.5",                  "--beta1 is for --optimizer=adamw"      },
+    {"--optimizer=sgd --beta2=0.5",                  "--beta2 is for --optimizer=adamw"      },
+    {"--optimizer=sgd --epsilon=1e-6",               "--epsilon is for --optimizer=adamw"    },
+    {"--data=LICENSE --samples=100",                 "--samples is for synthetic data"       },
+    {"--plant=wrong-divisor",                        "--plant needs --verify"                },
+    {"--device=timed --slow-rank=1:0",               "factor"                                },
+    {"--verify-steps=3",                             "--verify-steps needs --verify"         },
+    {"--scaling=1,3 --strong -b8",                   "does not divide by 3"                  },
+    {"--scaling=1,2 --export=x",                     "--export is for a single run"          },
+    {"--plant=typo",                                 "plant"                                 },
+    {"-n2 --fault=fale:call=1",                      "'fale' is no fault"                    },
+    {"-n2 --fault=fail:call=1,rank=2",               "fail: rank: "                          },
+    {"--fault=fail:call=1,rank=1",                   "fail: rank: "                          },
+    {"--momentum=1.5",                               "momentum"                              },
+    {"--log=nonsense",                               "nonsense"                              },
+    {"extra",                                        "takes no operands"                     },
 };
 
 START_TEST(wrong_usage)
@@ -540,6 +566,7 @@ Suite *lk_suite_run(void)
     tcase_add_test(c, plan_interleaves);
     tcase_add_test(c, plan_that_does_not_divide);
     tcase_add_test(c, summary);
+    tcase_add_test(c, slow_rank_of_a_sweep);
     tcase_add_loop_test(c, verify, 0, SHAPES);
     tcase_add_loop_test(c, planted_faults_are_found, 0, LK_COUNT(planted));
     tcase_add_test(c, text_at_two_ranks_as_at_one);
