@@ -28,6 +28,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -69,6 +70,37 @@ static enum lk_status make_directory(const char *path)
         empty = empty && (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, ".."));
     closedir(dir);
     return empty ? LK_OK : lk_fail(LK_EUSAGE, "%s: the run directory is not empty", path);
+}
+
+/*
+ * Opens what the export will write and throws it away: a path that cannot be written must not show
+ * at the end of a long run. Not so a pipe, whose reader would take that for the end.
+ */
+static enum lk_status check_export(const char *path)
+{
+    struct lk_writer *w = NULL;
+    enum lk_status st = LK_OK;
+    struct stat s;
+
+    if (path && (stat(path, &s) || S_ISREG(s.st_mode) || S_ISDIR(s.st_mode)))
+        LK_TRY(lk_writer_open(path, false, &w));
+out:
+    lk_writer_abandon(w);
+    return lk_fail_context(st, "--export");
+}
+
+/* The run directory comes first: the export may go there. */
+static enum lk_status make_outputs(const struct run_options *o, const char *out)
+{
+    bool there = lk_file_exists(out);
+    enum lk_status st = make_directory(out);
+
+    if (st != LK_OK)
+        return st;
+    st = check_export(o->export_path);
+    if (st != LK_OK && !there && rmdir(out))
+        lk_log(LK_LOG_MAIN, LK_WARN, "%s: cannot be removed: %s", out, strerror(errno));
+    return st;
 }
 
 /* ---- One part of the sweep ---- */
@@ -202,7 +234,6 @@ static void print_configuration(const struct run_options *given, const struct lk
 static enum lk_status check_early(const struct run_options *o, const struct run_sweep *sweep,
                                   struct lk_run_info *out)
 {
-    struct lk_dataset *data = NULL;
     struct lk_train_config c;
     enum lk_status st = LK_OK;
     int most = 0;
@@ -213,11 +244,10 @@ static enum lk_status check_early(const struct run_options *o, const struct run_
     }
     LK_TRY(run_options_check_slow_rank(o, most));
     LK_TRY(run_options_train(o, 0, 1, 0, &c));
-    if (o->data)
-        LK_TRY(lk_dataset_file(o->data, 1, &data));
+    if (o->data || o->import_path)
+        LK_TRY(lk_train_check(&c));
     LK_TRY(lk_train_describe(&c, out));
 out:
-    lk_dataset_destroy(data);
     return st;
 }
 
@@ -234,7 +264,7 @@ static enum lk_status run_launcher(const struct run_options *o)
         LK_TRY(lk_strdup(&l.out, o->out));
     else
         LK_TRY(default_directory(o->model, &l.out));
-    LK_TRY(make_directory(l.out));
+    LK_TRY(make_outputs(o, l.out));
     print_configuration(o, &info, sweep.n_parts / sweep.n_points);
     LK_TRY(run_parts(&l, &sweep));
     LK_TRY(run_finish(&sweep, o, l.out));

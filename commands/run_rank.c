@@ -157,11 +157,23 @@ static void show_progress(void *ctx, int64_t step, double loss)
         fputs("\r\033[K", stderr);
 }
 
+static enum lk_status write_result(const struct rank *r, const struct lk_train_config *c,
+                                   const struct lk_train_result *result)
+{
+    enum lk_status st = LK_OK;
+    char *path = NULL;
+
+    LK_TRY(lk_path_join(&path, r->dir, "result.json"));
+    LK_TRY(run_result_write(path, result, c->warmup_steps));
+out:
+    free(path);
+    return st;
+}
+
 static enum lk_status train(struct rank *r, struct lk_train_config *c)
 {
     struct lk_train_result result = {0};
     enum lk_status st = LK_OK;
-    char *path = NULL;
 
     r->n_steps = c->steps + c->warmup_steps;
     if (r->env->rank == 0 && isatty(STDERR_FILENO)) {
@@ -170,14 +182,12 @@ static enum lk_status train(struct rank *r, struct lk_train_config *c)
     }
     c->recorder = r->recorder;
     LK_TRY(exchange_clocks(r, LK_CLOCK_START));
-    LK_TRY(lk_train(c, &result));
+    st = lk_train(c, &result);
+    if (r->env->rank == 0 && r->dir && result.n) /* also when the export after it failed */
+        LK_KEEP(write_result(r, c, &result));
+    LK_TRY(st);
     LK_TRY(exchange_clocks(r, LK_CLOCK_END));
-    if (r->env->rank == 0 && r->dir) {
-        LK_TRY(lk_path_join(&path, r->dir, "result.json"));
-        LK_TRY(run_result_write(path, &result, c->warmup_steps));
-    }
 out:
-    free(path);
     lk_train_result_fini(&result);
     return st;
 }

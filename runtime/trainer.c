@@ -84,7 +84,33 @@ static struct lk_sampler_config sampler(const struct trainer *t)
                                       .seed = c->seed};
 }
 
-static enum lk_status open_data(struct trainer *t)
+static enum lk_status open_model(struct trainer *t, const struct lk_model_config *model)
+{
+    enum lk_status st = LK_OK;
+
+    LK_TRY(open_streams(t));
+    LK_TRY(lk_model_create(t->device, t->compute, model, &t->model));
+    LK_TRY(lk_stream_sync(t->compute, lk_deadline_in(UINT64_MAX)));
+    if (t->config->import_path)
+        LK_TRY(lk_model_import(t->model, t->config->import_path));
+out:
+    return st;
+}
+
+static enum lk_status open_dataset(struct trainer *t)
+{
+    const struct lk_train_config *c = t->config;
+
+    if (!c->data)
+        return lk_dataset_synthetic((size_t)c->samples, t->model->context, t->model->vocab, c->seed,
+                                    &t->dataset);
+    if (t->model->vocab < 256)
+        return lk_fail(LK_EUSAGE, "%s: the bytes of a file need a vocabulary of 256, not %d",
+                       c->data, t->model->vocab);
+    return lk_dataset_file(c->data, t->model->context, &t->dataset);
+}
+
+static enum lk_status open_loader(struct trainer *t)
 {
     const struct lk_train_config *c = t->config;
     struct lk_loader_config lc = {.sampler = sampler(t),
@@ -96,16 +122,7 @@ static enum lk_status open_data(struct trainer *t)
                                   .delay_s = c->input_delay_s};
     enum lk_status st = LK_OK;
 
-    if (c->data && t->model->vocab < 256) {
-        st = lk_fail(LK_EUSAGE, "%s: the bytes of a file need a vocabulary of 256, not %d", c->data,
-                     t->model->vocab);
-        goto out;
-    }
-    if (c->data)
-        LK_TRY(lk_dataset_file(c->data, t->model->context, &t->dataset));
-    else
-        LK_TRY(lk_dataset_synthetic((size_t)c->samples, t->model->context, t->model->vocab, c->seed,
-                                    &t->dataset));
+    LK_TRY(open_dataset(t));
     /* A replayed job's wait for input is what prefetching left of it: it is not hidden again. */
     if (t->model->input_s > 0) {
         lc.delay_s = fmax(lc.delay_s, t->model->input_s);
@@ -144,12 +161,8 @@ static enum lk_status open_all(struct trainer *t)
     enum lk_status st = LK_OK;
 
     mc.max_samples = c->local_batch;
-    LK_TRY(open_streams(t));
-    LK_TRY(lk_model_create(t->device, t->compute, &mc, &t->model));
-    LK_TRY(lk_stream_sync(t->compute, lk_deadline_in(UINT64_MAX)));
-    if (c->import_path)
-        LK_TRY(lk_model_import(t->model, c->import_path));
-    LK_TRY(open_data(t));
+    LK_TRY(open_model(t, &mc));
+    LK_TRY(open_loader(t));
     cc.timeout_ns = c->timeout_ns;
     cc.recorder = c->recorder;
     LK_TRY(lk_comm_open(c->comm, &cc, &t->comm));
@@ -379,14 +392,14 @@ static enum lk_status finish(struct trainer *t, struct lk_train_result *out)
 
     LK_TRY(average(t));
     LK_TRY(estimate_noise(t, &out->noise));
-    if (c->export_path && t->rank == 0)
-        LK_TRY(lk_model_export(t->model, c->export_path));
     out->loss = t->loss;
     out->step_s = t->step_s;
     out->n = t->n_steps;
     out->verify_max_error = t->verify ? lk_verify_max_error(t->verify) : NAN;
     t->loss = NULL;
     t->step_s = NULL;
+    if (c->export_path && t->rank == 0)
+        LK_TRY(lk_model_export(t->model, c->export_path));
 out:
     return st;
 }
@@ -431,6 +444,22 @@ enum lk_status lk_train(const struct lk_train_config *config, struct lk_train_re
 out:
     if (st != LK_OK)
         st = give_up(&t, st);
+    close_all(&t);
+    return st;
+}
+
+enum lk_status lk_train_check(const struct lk_train_config *config)
+{
+    struct lk_train_config c = *config;
+    struct trainer t = {.config = &c};
+    enum lk_status st = LK_OK;
+
+    c.recorder = NULL;
+    c.model.max_samples = 1;
+    LK_TRY(check(&c));
+    LK_TRY(open_model(&t, &c.model));
+    LK_TRY(open_dataset(&t));
+out:
     close_all(&t);
     return st;
 }

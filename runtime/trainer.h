@@ -60,8 +60,15 @@ void lk_train_result_fini(struct lk_train_result *r);
 enum lk_status lk_train_describe(const struct lk_train_config *config, struct lk_run_info *out);
 
 /*
+ * Opens what a rank would read (data, weights to import) with the model that would read it: what
+ * fails here would fail on every rank. Makes the model once, with one sample, and frees it.
+ */
+enum lk_status lk_train_check(const struct lk_train_config *config);
+
+/*
  * Runs one rank to the end. On failure the spans recorded so far stay with the sinks, and the other
- * ranks learn of it through comm_config.store; the text is then the run's verdict.
+ * ranks learn of it through comm_config.store; the text is then the run's verdict. The export comes
+ * last: when only that fails, *out is written all the same (n > 0), and is the caller's to free.
  */
 enum lk_status lk_train(const struct lk_train_config *config, struct lk_train_result *out);
 

@@ -38,6 +38,18 @@ static void teardown(void)
     scratch_remove(dir);
 }
 
+/* The text with its "%s", if any, replaced by the scratch directory; freed by the caller. */
+static char *with_dir(const char *text)
+{
+    const char *at = strstr(text, "%s");
+    char *out;
+
+    ck_assert_int_eq(at ? lk_asprintf(&out, "%.*s%s%s", (int)(at - text), text, dir, at + 2)
+                        : lk_strdup(&out, text),
+                     LK_OK);
+    return out;
+}
+
 static struct lk_train_result result_of(const char *part)
 {
     struct lk_train_result r;
@@ -548,6 +560,74 @@ START_TEST(wrong_usage)
 }
 END_TEST
 
+/* ---- Files that cannot be: no rank starts, and nothing is left ---- */
+
+static const struct {
+    const char *options, *says; /* %s: the scratch directory */
+    int code;
+} unusable[] = {
+    {"--export=%s/nowhere/weights " TINY,                    "nowhere",                    1},
+    {"--export=%s " TINY,                                    "is a directory",             1},
+    {"--import=%s/nothing " TINY,                            "nothing",                    1},
+    {"--import=%s " TINY,                                    "%s",                         1},
+    {"--data=%s/nothing",                                    "nothing",                    1},
+    {"--data=%s/short --model=mlp --vocab=256 --context=64", "64 bytes are too few",       2},
+    {"--data=%s/short --model=mlp --vocab=255 --context=8",  "vocabulary of 256, not 255", 2},
+};
+
+START_TEST(unusable_files)
+{
+    char *out = scratch_path(dir, "run");
+    char *path = scratch_path(dir, "short");
+    char *options, *says;
+    FILE *f = fopen(path, "wb");
+    struct program p;
+
+    ck_assert_ptr_nonnull(f);
+    ck_assert_int_eq(fprintf(f, "%64s", "x"), 64);
+    ck_assert_int_eq(fclose(f), 0);
+    options = with_dir(unusable[_i].options);
+    says = with_dir(unusable[_i].says);
+    program_run(&p, dir, unusable[_i].code, "run -n2 --steps=3 --out=%s %s", out, options);
+    ck_assert_msg(strstr(p.err, says) != NULL, "%s", p.err);
+    ck_assert_msg(strstr(p.err, "rank ") == NULL, "%s", p.err);
+    ck_assert(!lk_file_exists(out));
+    free(options);
+    free(says);
+    free(path);
+    free(out);
+    program_fini(&p);
+}
+END_TEST
+
+/* Weights may go into the run directory, which is made for them. */
+START_TEST(export_into_run_directory)
+{
+    struct program p;
+
+    program_run(&p, dir, 0, "run --steps=2 --warmup=0 --export=%s/run/weights --out=%s/run " TINY,
+                dir, dir);
+    assert_file("weights", true);
+    program_fini(&p);
+}
+END_TEST
+
+/* A full disk shows only at the end; the run's results are there by then. */
+START_TEST(failed_export_keeps_results)
+{
+    struct lk_train_result r;
+    struct program p;
+
+    program_run(&p, dir, 1,
+                "run -n2 -b2 --steps=3 --warmup=0 --export=/dev/full --out=%s/run " TINY, dir);
+    ck_assert_msg(strstr(p.err, "/dev/full") != NULL, "%s", p.err);
+    program_fini(&p);
+    r = result_of("k2-b2-a1-r0");
+    ck_assert_int_eq(r.n, 3);
+    lk_train_result_fini(&r);
+}
+END_TEST
+
 Suite *lk_suite_run(void)
 {
     Suite *s = suite_create("run");
@@ -571,6 +651,9 @@ Suite *lk_suite_run(void)
     tcase_add_loop_test(c, planted_faults_are_found, 0, LK_COUNT(planted));
     tcase_add_test(c, text_at_two_ranks_as_at_one);
     tcase_add_loop_test(c, wrong_usage, 0, LK_COUNT(wrong));
+    tcase_add_loop_test(c, unusable_files, 0, LK_COUNT(unusable));
+    tcase_add_test(c, export_into_run_directory);
+    tcase_add_test(c, failed_export_keeps_results);
     suite_add_tcase(s, c);
     return s;
 }

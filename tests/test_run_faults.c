@@ -407,7 +407,7 @@ START_TEST(data_too_short)
     struct program p;
 
     write_text(path, "too short");
-    program_run(&p, dir, 1, "run -n2 --data=%s --out=%s/run --model=gpt-nano", path, dir);
+    program_run(&p, dir, 2, "run -n2 --data=%s --out=%s/run --model=gpt-nano", path, dir);
     assert_says(&p, "9 bytes are too few");
     ck_assert_int_eq(error_lines(&p), 1);
     free(path);
