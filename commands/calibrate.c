@@ -201,6 +201,9 @@ static enum lk_status fit_table(const struct lk_cluster *c, struct lk_table **ou
         LK_TRY(lk_table_number(*out, "bandwidth_Bps", f->bandwidth_Bps.value));
         LK_TRY(lk_table_number(*out, "error_percent", 100 * f->error.value));
     }
+    if (!c->n_fits)
+        LK_TRY(lk_table_note(*out, "none: a fit needs %d sizes of a collective and algorithm",
+                             (int)LK_COLL_FIT_POINTS_MIN));
 out:
     return st;
 }
@@ -246,7 +249,27 @@ out:
     return st;
 }
 
-static enum lk_status print(const struct calibrate_options *o, const struct lk_cluster *c)
+/* Where the numbers that there is one of come from, and why some are missing. */
+static enum lk_status effect_notes(struct lk_table *t, const struct calibrate_options *o,
+                                   const struct lk_cluster *c, int least)
+{
+    enum lk_status st = LK_OK;
+
+    if (lk_quantity_known(&c->delta))
+        LK_TRY(lk_table_note(t, "overlap: %s, %zu samples", c->delta.source, (size_t)c->delta.n));
+    else if (o->overlap && least > c->gpus_per_node)
+        LK_TRY(lk_table_note(t,
+                             "overlap not probed: %d ranks on %d usable CPU%s; compute and "
+                             "collectives would share a CPU, which is co-location",
+                             least, c->gpus_per_node, c->gpus_per_node == 1 ? "" : "s"));
+    if (lk_quantity_known(&c->rank_sd))
+        LK_TRY(lk_table_note(t, "sds: %s", c->rank_sd.source));
+out:
+    return st;
+}
+
+static enum lk_status print(const struct calibrate_options *o, const struct lk_cluster *c,
+                            int least)
 {
     enum lk_status st = LK_OK;
     struct lk_table *tables[3] = {NULL};
@@ -254,6 +277,7 @@ static enum lk_status print(const struct calibrate_options *o, const struct lk_c
     LK_TRY(point_table(c, &tables[0]));
     LK_TRY(fit_table(c, &tables[1]));
     LK_TRY(effect_table(c, &tables[2]));
+    LK_TRY(effect_notes(tables[2], o, c, least));
     LK_TRY(lk_table_note(tables[2], "cluster file: %s", o->out));
     LK_TRY(lk_report_tables((const struct lk_table *const *)tables, LK_COUNT(tables),
                             (enum lk_format)o->format, "-"));
@@ -287,14 +311,14 @@ out:
     return st;
 }
 
-/* Fits, writes and prints. */
-static enum lk_status finish(const struct calibrate_options *o, struct lk_cluster *c)
+/* Fits, writes and prints. least: the fewest ranks that our launcher started, or 0. */
+static enum lk_status finish(const struct calibrate_options *o, struct lk_cluster *c, int least)
 {
     enum lk_status st = LK_OK;
 
     LK_TRY(lk_coll_fit_cluster(c, 1));
     LK_TRY(lk_cluster_write(o->out, c));
-    LK_TRY(print(o, c));
+    LK_TRY(print(o, c, least));
 out:
     return st;
 }
@@ -322,10 +346,13 @@ static enum lk_status launch_one(const struct calibrate_options *o, char **argv,
 {
     enum lk_status st = LK_OK;
     struct lk_cluster part = calibrate_empty();
-    char *env[] = {NULL, NULL}, *path = NULL;
+    char crowded[] = CALIBRATE_NO_OVERLAP_ENV "=1";
+    char *env[] = {NULL, NULL, NULL}, *path = NULL;
 
     LK_TRY(lk_asprintf(&path, "%s.part.%ld", o->out, (long)getpid()));
     LK_TRY(lk_asprintf(&env[0], "%s=%s", CALIBRATE_PART_ENV, path));
+    if (ranks > usable_cpus())
+        env[1] = crowded;
     LK_TRY(lk_launch(&(struct lk_launch_config){.ranks = ranks,
                                                 .argv = argv,
                                                 .env = (const char *const *)env,
@@ -366,14 +393,18 @@ static enum lk_status run_launcher(struct calibrate_options *o, int argc, char *
     enum lk_status st = LK_OK;
     struct lk_cluster c = calibrate_empty();
     char program[] = "lockstep", command[] = "calibrate";
+    struct lk_writer *probe = NULL;
     char **child = NULL;
 
+    /* Before minutes are measured: can the file be made? */
+    LK_TRY(lk_writer_open(o->out, false, &probe));
+    lk_writer_abandon(probe);
     sort_ranks(&o->ranks);
     LK_TRY(child_argv(program, command, argc, argv, &child));
     LK_TRY(set_header(o, 1, &c));
     for (int i = 0; i < o->ranks.n; i++)
         LK_TRY(launch_one(o, child, (int)o->ranks.v[i], &c));
-    LK_TRY(finish(o, &c));
+    LK_TRY(finish(o, &c, (int)o->ranks.v[0]));
 out:
     free(child);
     lk_cluster_fini(&c);
@@ -394,7 +425,7 @@ static enum lk_status run_rank(const struct calibrate_options *o, const struct l
     if (part)
         LK_TRY(lk_cluster_write(part, &c));
     else
-        LK_TRY(finish(o, &c));
+        LK_TRY(finish(o, &c, 0));
 out:
     lk_cluster_fini(&c);
     return st;

@@ -38,6 +38,8 @@ enum lk_status calibrate_plan(const struct calibrate_options *o, struct calibrat
 
 /* Set by our launcher: the file that rank 0 writes its part of the cluster to. */
 #define CALIBRATE_PART_ENV "LOCKSTEP_CALIBRATE_PART"
+/* Set by it where ranks outnumber the CPUs: the overlap probe would measure co-location. */
+#define CALIBRATE_NO_OVERLAP_ENV "LOCKSTEP_CALIBRATE_NO_OVERLAP"
 
 /*
  * Measures as one rank. On rank 0 *out is the part of the cluster that this number of ranks shows:

@@ -154,6 +154,8 @@ enum lk_status calibrate_add_colocation(const struct lk_sweep_colocation *s, int
     double *alone = NULL, *together = NULL;
     struct lk_estimate e;
 
+    if (s->n < s->warmup + LK_SWEEP_SAMPLES_MIN)
+        return LK_OK;
     LK_TRY(lk_alloc(&alone, n, sizeof *alone));
     LK_TRY(lk_alloc(&together, n, sizeof *together));
     mean_over_ranks(s->alone_s, s, alone);
@@ -187,6 +189,8 @@ enum lk_status calibrate_add_overlap(const struct lk_sweep_overlap *s, int ranks
         {s->delta,      &c->delta     }
     };
 
+    if (s->n < s->warmup + LK_SWEEP_SAMPLES_MIN)
+        return LK_OK; /* too few to say how sure they are: unknown */
     for (size_t i = 0; i < LK_COUNT(rows); i++) {
         struct lk_estimate e;
 

@@ -39,6 +39,15 @@ static enum lk_status next_word(const char **list, char *word, size_t size)
     return LK_OK;
 }
 
+/* Collectives move whole elements: another size would be measured as the one below. */
+static enum lk_status check_size(const char *option, uint64_t bytes)
+{
+    if (bytes % sizeof(float))
+        return lk_fail(LK_EUSAGE, "%s: %llu bytes: expected a multiple of %zu, an element's size",
+                       option, (unsigned long long)bytes, sizeof(float));
+    return LK_OK;
+}
+
 enum lk_status calibrate_plan(const struct calibrate_options *o, struct calibrate_plan *out)
 {
     enum lk_status st = LK_OK;
@@ -46,6 +55,9 @@ enum lk_status calibrate_plan(const struct calibrate_options *o, struct calibrat
     const char *colls = o->collectives, *algos = o->algorithms;
     char word[32];
 
+    for (int i = 0; i < o->sizes.n; i++)
+        LK_TRY(check_size("--sizes", o->sizes.v[i]));
+    LK_TRY(check_size("--overlap-bytes", o->overlap_bytes));
     while (*colls && p.n_colls < LK_COUNT(p.colls)) {
         LK_TRY(next_word(&colls, word, sizeof word));
         if (lk_coll_from_name(word, &p.colls[p.n_colls++]) != LK_OK)
@@ -170,7 +182,7 @@ enum lk_status calibrate_rank(const struct calibrate_options *o, const struct lk
     LK_TRY(sweep_collectives(&r, &c));
     if (o->colocation)
         LK_TRY(sweep_colocation(&r, &c));
-    if (o->overlap)
+    if (o->overlap && !getenv(CALIBRATE_NO_OVERLAP_ENV))
         LK_TRY(sweep_overlap(&r, &c));
     *out = c;
     c = calibrate_empty();

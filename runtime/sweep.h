@@ -66,6 +66,9 @@ enum lk_status lk_sweep_collectives(struct lk_comm *comm,
                                     const struct lk_sweep_collectives_config *config,
                                     struct lk_sweep_rows *out);
 
+/* Samples that the two below take whatever the budget: fewer have no spread to speak of. */
+enum { LK_SWEEP_SAMPLES_MIN = 3 };
+
 struct lk_sweep_compute_config {
     struct lk_sweep_work work;
     double unit_target_s; /* length aimed at of one timed stretch, e.g. 0.02 */

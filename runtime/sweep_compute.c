@@ -123,7 +123,8 @@ enum lk_status lk_sweep_colocation(struct lk_comm *comm,
             s.together_s[s.n * world + r] = all[3 * r + 1];
         }
         s.n++;
-        if (s.n > s.warmup && config->budget_s > 0 && all[2] > config->budget_s)
+        if (s.n >= s.warmup + LK_SWEEP_SAMPLES_MIN && config->budget_s > 0 &&
+            all[2] > config->budget_s)
             break;
     }
     *out = s;
@@ -365,7 +366,8 @@ enum lk_status lk_sweep_overlap(struct lk_comm *comm, const struct lk_sweep_comp
         mine[ELAPSED] = lk_s_from_ns(lk_now_ns() - start_ns);
         LK_TRY(lk_sweep_gather(comm, mine, N_PHASES, all));
         keep(&s, all, world, late);
-        if (s.n > s.warmup && config->budget_s > 0 && all[ELAPSED] > config->budget_s)
+        if (s.n >= s.warmup + LK_SWEEP_SAMPLES_MIN && config->budget_s > 0 &&
+            all[ELAPSED] > config->budget_s)
             break;
     }
     *out = s;

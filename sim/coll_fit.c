@@ -8,7 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { COLUMNS = 3, MIN_POINTS = 3, HUBER_ROUNDS = 3, RESAMPLES = 200 };
+enum { COLUMNS = 3, HUBER_ROUNDS = 3, RESAMPLES = 200 };
 
 /* Huber's tuning constant: 95 % efficiency at the normal distribution. */
 static const double HUBER_K = 1.345;
@@ -337,10 +337,10 @@ enum lk_status lk_coll_fit(const struct lk_cluster_point *points, size_t n, enum
     double c[COLUMNS], *draws = NULL;
 
     LK_TRY(problem_init(&p, points, n, &sel, intra));
-    if (p.n < MIN_POINTS) {
+    if (p.n < LK_COLL_FIT_POINTS_MIN) {
         st = lk_fail(LK_EEVIDENCE, "%s by %s: %zu points %s nodes, a fit needs %d",
                      lk_coll_name(coll), lk_algo_name(algo), p.n,
-                     link == LK_LINK_INTER ? "between" : "inside", (int)MIN_POINTS);
+                     link == LK_LINK_INTER ? "between" : "inside", (int)LK_COLL_FIT_POINTS_MIN);
         goto out;
     }
     LK_TRY(lk_alloc(&draws, (size_t)RESAMPLES * COLUMNS, sizeof *draws));
@@ -388,7 +388,7 @@ enum lk_status lk_coll_fit_cluster(struct lk_cluster *c, uint64_t seed)
 
             for (int link = 0; link < LK_LINK_COUNT; link++) {
                 if (coll == LK_BARRIER || count_points(c, (enum lk_coll)coll, (enum lk_algo)algo,
-                                                       (enum lk_link)link) < MIN_POINTS)
+                                                       (enum lk_link)link) < LK_COLL_FIT_POINTS_MIN)
                     continue;
                 st = lk_coll_fit(c->points, c->n_points, (enum lk_coll)coll, (enum lk_algo)algo,
                                  (enum lk_link)link, intra, seed, &fits[n]);

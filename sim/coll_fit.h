@@ -15,6 +15,9 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+/* Points that a fit needs: as many as it has constants. */
+enum { LK_COLL_FIT_POINTS_MIN = 3 };
+
 /* What one rank does in a collective. */
 struct lk_coll_shape {
     double hops_intra, hops_inter; /* dependent steps over each kind of link */

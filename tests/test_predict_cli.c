@@ -6,6 +6,7 @@
 #include "tests/sim_truth.h"
 
 #include <check.h>
+#include <sched.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -151,28 +152,31 @@ static const struct {
     int code;
     const char *says;
 } refusals[] = {
-    {"predict",                                                                  2, "which job?"                },
-    {"predict job.json",                                                         2, "which cluster?"            },
-    {"predict job.json cluster.json",                                            2, "--gpus"                    },
-    {"predict job.json cluster.json --gpus=0",                                   2, "gpus"                      },
-    {"predict job.json cluster.json --gpus=two",                                 2, "gpus"                      },
-    {"predict job.json cluster.json --gpu=2",                                    2, "did you mean"              },
-    {"predict job.json cluster.json --gpus=2 --cluster=ethernet-25g",            2, "two clusters"              },
-    {"predict job.json cluster.json --gpus=2 --global-batch=3",                  2, "global batch of 3"         },
-    {"predict job.json cluster.json --gpus=2 --global-batch=8 --accumulation=2", 2, "one or the"                },
-    {"predict job.json ethernet-26g --gpus=2",                                   2, "presets: ethernet-25g"     },
-    {"predict none.json cluster.json --gpus=2",                                  1, "none.json"                 },
-    {"predict cluster.json job.json --gpus=2",                                   1, "cluster.json:"             },
-    {"predict cut.json cluster.json --gpus=2",                                   1, "cut.json:"                 },
-    {"predict job.json nolink.json --gpus=2",                                    1, "lockstep calibrate -n 2"   },
-    {"predict onebatch.json cluster.json --gpus=2 --local-batch=6",              1, "lockstep run"              },
-    {"predict job.json cluster.json --gpus=2 --out=no/such/folder/f.json",       1, "no/such/folder"            },
-    {"validate",                                                                 2, "which runs?"               },
-    {"validate job.json",                                                        2, "--cluster"                 },
-    {"validate onebatch.json --cluster=cluster.json",                            1, "lockstep run --scaling 1,2"},
-    {"calibrate --collectives=all_produce",                                      2, "all_produce"               },
-    {"calibrate --algorithms=",                                                  2, "--algorithms"              },
-    {"calibrate -n 1",                                                           2, "ranks"                     },
+    {"predict",                                                                  2, "which job?"                                   },
+    {"predict job.json",                                                         2, "which cluster?"                               },
+    {"predict job.json cluster.json",                                            2, "--gpus"                                       },
+    {"predict job.json cluster.json --gpus=0",                                   2, "gpus"                                         },
+    {"predict job.json cluster.json --gpus=two",                                 2, "gpus"                                         },
+    {"predict job.json cluster.json --gpu=2",                                    2, "did you mean"                                 },
+    {"predict job.json cluster.json --gpus=2 --cluster=ethernet-25g",            2, "two clusters"                                 },
+    {"predict job.json cluster.json --gpus=2 --global-batch=3",                  2, "global batch of 3"                            },
+    {"predict job.json cluster.json --gpus=2 --global-batch=8 --accumulation=2", 2, "one or the"                                   },
+    {"predict job.json ethernet-26g --gpus=2",                                   2, "presets: ethernet-25g"                        },
+    {"predict none.json cluster.json --gpus=2",                                  1, "none.json"                                    },
+    {"predict cluster.json job.json --gpus=2",                                   1, "cluster.json:"                                },
+    {"predict cut.json cluster.json --gpus=2",                                   1, "cut.json:"                                    },
+    {"predict job.json nolink.json --gpus=2",                                    1, "lockstep calibrate -n 2"                      },
+    {"predict onebatch.json cluster.json --gpus=2 --local-batch=6",              1, "lockstep run"                                 },
+    {"predict job.json cluster.json --gpus=2 --out=no/such/folder/f.json",       1, "no/such/folder"                               },
+    {"validate",                                                                 2, "which runs?"                                  },
+    {"validate job.json",                                                        2, "--cluster"                                    },
+    {"validate onebatch.json --cluster=cluster.json",                            1, "lockstep run --scaling 1,2"                   },
+    {"calibrate --collectives=all_produce",                                      2, "all_produce"                                  },
+    {"calibrate --algorithms=",                                                  2, "--algorithms"                                 },
+    {"calibrate --sizes=4097",                                                   2, "--sizes: 4097 bytes: expected a multiple of 4"},
+    {"calibrate --overlap-bytes=4097",                                           2, "--overlap-bytes: 4097"                        },
+    {"calibrate --out=no/such/folder/c.json",                                    1, "lockstep calibrate: no/such/folder"           },
+    {"calibrate -n 1",                                                           2, "ranks"                                        },
 };
 
 /* Variants of the good files that the refusals need. */
@@ -238,12 +242,57 @@ START_TEST(a_calibration_is_a_cluster)
     ck_assert_uint_eq(c.n_fits, 3);
     ck_assert_uint_eq(c.n_kappa, 1);
     ck_assert_int_eq(c.kappa[0].ranks, 2);
-    ck_assert(lk_quantity_known(&c.gamma_wire));
+    ck_assert(lk_quantity_known(&c.gamma_wire) == !strstr(r.text, "overlap not probed"));
     ck_assert(lk_quantity_known(&c.rank_sd));
     lk_cluster_fini(&c);
     free(path);
     r = run("predict job.json here.json --gpus=2,4 --draws=20");
     ck_assert_msg(r.code == 0, "%s", r.text);
+}
+END_TEST
+
+/* Whatever the budget, three samples or none; one size has no fit, and the table says so. */
+START_TEST(a_short_budget_leaves_three_samples)
+{
+    struct result r = run("calibrate -n 2 --sizes=4KiB --repetitions=4 --warmup=0 --budget=1us "
+                          "--out=short.json");
+    char *path = scratch_path(dir, "short.json");
+    struct lk_cluster c;
+
+    ck_assert_msg(r.code == 0, "%s", r.text);
+    ck_assert_ptr_nonnull(strstr(r.text, "none: a fit needs 3 sizes"));
+    ck_assert_msg(lk_cluster_read(path, &c) == LK_OK, "%s", lk_error_text());
+    ck_assert_uint_eq(c.kappa[0].kappa.n, 3);
+    ck_assert_ptr_nonnull(strstr(r.text, "sds: calibrate: co-location of 2 ranks"));
+    if (lk_quantity_known(&c.delta)) {
+        ck_assert_uint_eq(c.delta.n, 3);
+        ck_assert_ptr_nonnull(strstr(r.text, "overlap: calibrate: overlap probe of 2 ranks"));
+    } else {
+        ck_assert_ptr_nonnull(strstr(r.text, "overlap not probed"));
+    }
+    lk_cluster_fini(&c);
+    free(path);
+}
+END_TEST
+
+/* Two ranks on one CPU: what would be measured is co-location. */
+START_TEST(overlap_needs_a_cpu_a_rank)
+{
+    cpu_set_t all, one;
+    struct result r;
+    size_t cpu = 0;
+
+    ck_assert_int_eq(sched_getaffinity(0, sizeof all, &all), 0);
+    while (!CPU_ISSET(cpu, &all))
+        cpu++;
+    CPU_ZERO(&one);
+    CPU_SET(cpu, &one);
+    ck_assert_int_eq(sched_setaffinity(0, sizeof one, &one), 0);
+    r = run("calibrate -n 2 --sizes=4KiB --repetitions=3 --warmup=0 --budget=1us --out=one.json");
+    ck_assert_int_eq(sched_setaffinity(0, sizeof all, &all), 0);
+    ck_assert_msg(r.code == 0, "%s", r.text);
+    ck_assert_ptr_nonnull(strstr(r.text, "overlap not probed: 2 ranks on 1 usable CPU;"));
+    ck_assert_ptr_null(strstr(r.text, "delta:"));
 }
 END_TEST
 
@@ -261,6 +310,8 @@ Suite *lk_suite_predict_cli(void)
     tcase_add_test(c, validate_prints_errors);
     tcase_add_test(c, simulated_traces_are_analysed);
     tcase_add_test(c, a_calibration_is_a_cluster);
+    tcase_add_test(c, a_short_budget_leaves_three_samples);
+    tcase_add_test(c, overlap_needs_a_cpu_a_rank);
     suite_add_tcase(s, c);
     tcase_add_checked_fixture(bad, make_bad_files, remove_files);
     tcase_set_timeout(bad, 60);
