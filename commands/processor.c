@@ -1,8 +1,8 @@
 #include "commands/processor.h"
 
-#include <sched.h>
 #include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 /* The text after "model name : " of /proc/cpuinfo; "CPU" where the kernel gives none. */
 static void read_model(char *buf, size_t size)
@@ -29,13 +29,9 @@ static void read_model(char *buf, size_t size)
 const char *processor_name(char *buf, size_t size)
 {
     char model[200];
-    cpu_set_t set;
-    int cpus = 1;
+    long cpus = sysconf(_SC_NPROCESSORS_ONLN);
 
-    CPU_ZERO(&set);
-    if (!sched_getaffinity(0, sizeof set, &set))
-        cpus = CPU_COUNT(&set);
     read_model(model, sizeof model);
-    snprintf(buf, size, "%d x %s", cpus, model);
+    snprintf(buf, size, "%ld x %s", cpus > 0 ? cpus : 1, model);
     return buf;
 }

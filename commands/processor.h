@@ -5,8 +5,8 @@
 #include <stddef.h>
 
 /*
- * Writes "2 x Intel(R) Xeon(R) Processor": CPUs this process may use and the kernel's name for the
- * first of them ("CPU" where it has none). Returns buf.
+ * Writes "2 x Intel(R) Xeon(R) Processor": CPUs of this machine and the kernel's name for the first
+ * of them ("CPU" where it has none). Returns buf.
  */
 const char *processor_name(char *buf, size_t size);
 
