@@ -41,8 +41,11 @@ enum lk_status {
 #undef LK_STATUS_ENUM_
 };
 
-/* Sets this thread's error text (printf style) and returns `code`, for `return lk_fail(...)`. */
-#define lk_fail(code, ...) lk_fail_at_((code), __FILE__, __LINE__, __VA_ARGS__)
+/*
+ * Sets this thread's error text (printf style) and returns `code`, for `return lk_fail(...)`. What
+ * failed is never LK_OK: a code that is, by a mistake of the caller, becomes LK_EINTERNAL.
+ */
+#define lk_fail(code, ...) lk_failed_(lk_fail_at_((code), __FILE__, __LINE__, __VA_ARGS__))
 
 /* Puts "context: " before this thread's error text and returns `st`; does nothing for LK_OK. */
 enum lk_status lk_fail_context(enum lk_status st, const char *fmt, ...)
@@ -80,6 +83,11 @@ int lk_status_exit_code(enum lk_status st);
 /* Private part: only for the macros above. */
 enum lk_status lk_fail_at_(enum lk_status code, const char *file, int line, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
+/* Inline, so that compilers and analyzers see that results were written where a call succeeded. */
+static inline enum lk_status lk_failed_(enum lk_status code)
+{
+    return code == LK_OK ? LK_EINTERNAL : code;
+}
 struct lk_saved_error_ {
     char text[1024];
     const char *file;
