@@ -270,30 +270,31 @@ static const struct lk_option *find_long(const struct lk_option *rows, const cha
 
 /*
  * The next word of argv as the value of an option. A word that looks like an option is none: the
- * user forgot the value. "-" and negative numbers are values.
+ * user forgot the value. "-" and negative numbers are values. NULL: there is none (LK_EUSAGE).
  */
-static enum lk_status take_value(struct parse *p, const struct lk_option *row, const char **out)
+static const char *take_value(struct parse *p, const struct lk_option *row)
 {
     const char *word = p->next < p->argc ? p->argv[p->next] : NULL;
 
-    if (!word)
-        return lk_fail(LK_EUSAGE, "--%s needs a value", row->name);
-    if (word[0] == '-' && word[1] && !strchr("0123456789.", word[1]))
-        return lk_fail(LK_EUSAGE,
-                       "--%s needs a value, and '%s' looks like an option "
-                       "(if it is the value: --%s=%s)",
-                       row->name, word, row->name, word);
+    if (!word) {
+        (void)lk_fail(LK_EUSAGE, "--%s needs a value", row->name);
+        return NULL;
+    }
+    if (word[0] == '-' && word[1] && !strchr("0123456789.", word[1])) {
+        (void)lk_fail(LK_EUSAGE,
+                      "--%s needs a value, and '%s' looks like an option "
+                      "(if it is the value: --%s=%s)",
+                      row->name, word, row->name, word);
+        return NULL;
+    }
     p->next++;
-    *out = word;
-    return LK_OK;
+    return word;
 }
 
 /* An option was read: `value` is what came with it, NULL when nothing did. */
 static enum lk_status apply(struct parse *p, const struct lk_option *row, bool no,
                             const char *value)
 {
-    enum lk_status st = LK_OK;
-
     if (p->seen[row - p->rows])
         return lk_fail(LK_EUSAGE, "--%s is given twice", row->name);
     p->seen[row - p->rows] = true;
@@ -302,11 +303,11 @@ static enum lk_status apply(struct parse *p, const struct lk_option *row, bool n
             return lk_fail(LK_EUSAGE, "--%s takes no value, but has '%s'", row->name, value);
         value = no ? "no" : "yes";
     } else if (!value) {
-        LK_TRY(take_value(p, row, &value));
+        value = take_value(p, row);
+        if (!value)
+            return LK_EUSAGE;
     }
-    st = lk_fail_context(set_field(row, p->target, value), "--%s", row->name);
-out:
-    return st;
+    return lk_fail_context(set_field(row, p->target, value), "--%s", row->name);
 }
 
 static enum lk_status parse_long(struct parse *p, const char *word)

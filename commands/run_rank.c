@@ -20,7 +20,7 @@
 #include <unistd.h>
 
 /* Variables that may be written into a trace: never the whole environment. */
-extern char **environ;
+extern char **environ; /* NOLINT(cppcoreguidelines-avoid-non-const-global-variables): POSIX */
 static const char *const allowed_environment[] = {"NCCL_", "CUDA_", "OPENBLAS_", "OMP_"};
 
 enum { CLOCK_ROUND_TRIPS = 64 };

@@ -13,7 +13,7 @@
 #include <string.h>
 #include <sys/wait.h>
 
-extern char **environ;
+extern char **environ; /* NOLINT(cppcoreguidelines-avoid-non-const-global-variables): POSIX */
 
 /* A plot of ours takes well under a second; a gnuplot that takes longer than this hangs. */
 #define GNUPLOT_TIMEOUT_NS (60 * LK_NS_PER_S)
