@@ -39,7 +39,7 @@ layering:
 	@tools/layering
 headers:
 	@CC="$(CC)" tools/headers
-lint:
+lint: $(BUILD)/probe.mk
 	@tools/lint $(BUILD)
 SOURCES = $(wildcard *.c $(foreach d,$(ROOMS) tests bench,$(d)/*.c $(d)/*.h))
 format:
