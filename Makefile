@@ -50,6 +50,7 @@ Q := $(if $(V),,@)
 
 define room_rules
 $(1)_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard $(1)/*.c))
+$$($(1)_OBJ): $(wildcard $(1)/module.mk)
 $(BUILD)/lib$(1).a: $$($(1)_OBJ)
 	$$(Q)mkdir -p $$(@D)
 	$$(Q)rm -f $$@ && ar rcs $$@ $$^
