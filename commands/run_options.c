@@ -209,6 +209,7 @@ static bool sweeps(const struct run_options *o)
  * Rows of conflict: when both are so, the run makes no sense, or it would ignore what was asked
  * for. d has the defaults: what differs from them was given.
  */
+/* NOLINTNEXTLINE(readability-function-cognitive-complexity): a table, read row by row */
 static enum lk_status check(const struct run_options *o, const struct run_options *d)
 {
     bool replay = !strcmp(o->model, "replay");
