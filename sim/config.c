@@ -18,7 +18,15 @@ bool lk_config_equal(const struct lk_config *a, const struct lk_config *b)
 {
     return a->gpus == b->gpus && a->nodes == b->nodes && a->local_batch == b->local_batch &&
            a->accumulation == b->accumulation && a->no_sync == b->no_sync &&
-           a->first_bytes == b->first_bytes && a->cap_bytes == b->cap_bytes;
+           a->first_bytes == b->first_bytes && a->cap_bytes == b->cap_bytes &&
+           lk_config_same_scheme(a, b);
+}
+
+bool lk_config_same_scheme(const struct lk_config *a, const struct lk_config *b)
+{
+    return a->algo == b->algo && a->grad_dtype == b->grad_dtype &&
+           a->compression == b->compression && a->powersgd_rank == b->powersgd_rank &&
+           a->sharding == b->sharding && a->shard_group == b->shard_group && a->period == b->period;
 }
 
 struct lk_config lk_config_of_run(const struct lk_job_run *r)

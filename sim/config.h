@@ -10,19 +10,31 @@
 #include "base/job.h"
 #include "base/status.h"
 #include "sim/coll_cost.h"
+#include "sim/scheme.h"
 #include "sim/step.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
+/* What is left out is PyTorch's plain DDP, as the job's own runs are. */
 struct lk_config {
     int gpus, nodes;
     int local_batch, accumulation;
     bool no_sync;
     uint64_t first_bytes, cap_bytes; /* bucket limits */
+    enum lk_algo algo;               /* of the collectives; AUTO: what the cluster would choose */
+    enum lk_grad_dtype grad_dtype;   /* what gradients are produced in */
+    enum lk_compression compression; /* what a communication hook does to them */
+    int powersgd_rank;               /* POWERSGD: of the factors, 1 or more */
+    enum lk_sharding sharding;
+    int shard_group; /* HSDP: ranks that share one copy of the model; 0: those of a node */
+    int period;      /* LOCAL_SGD and DILOCO: steps from one averaging to the next, 1 or more */
 };
 
 bool lk_config_equal(const struct lk_config *a, const struct lk_config *b);
+/* Are gradients exchanged alike: algorithm, dtype, compression, sharding with its group and period?
+ */
+bool lk_config_same_scheme(const struct lk_config *a, const struct lk_config *b);
 /* The configuration of a measured run. */
 struct lk_config lk_config_of_run(const struct lk_job_run *r);
 /* The configuration of a forecast's point; what a point does not say is the job's. */

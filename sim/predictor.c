@@ -55,7 +55,8 @@ static bool same_config(const struct lk_config *a, const struct lk_config *b)
         a->gpus == 1 || (a->cap_bytes == b->cap_bytes && a->first_bytes == b->first_bytes);
 
     return a->gpus == b->gpus && a->nodes == b->nodes && a->local_batch == b->local_batch &&
-           a->accumulation == b->accumulation && same_sync && same_buckets;
+           a->accumulation == b->accumulation && same_sync && same_buckets &&
+           lk_config_same_scheme(a, b);
 }
 
 /* How unlike a configuration a run is; the ranks weigh most, then the batch, then the rest. */
