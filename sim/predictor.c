@@ -410,6 +410,11 @@ void lk_predictor_destroy(struct lk_predictor *p)
     free(p);
 }
 
+size_t lk_predictor_draws(const struct lk_predictor *p)
+{
+    return (size_t)p->options.draws;
+}
+
 void lk_prediction_fini(struct lk_prediction *p)
 {
     free(p->draws_s);

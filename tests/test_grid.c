@@ -1,0 +1,107 @@
+/* Sweeps over many configurations. */
+#include "base/array.h"
+#include "sim/sweep.h"
+#include "tests/sim_truth.h"
+
+#include <check.h>
+#include <math.h>
+#include <string.h>
+
+struct rig {
+    struct lk_job job;
+    struct lk_cluster cluster;
+    struct lk_predictor *predictor;
+};
+
+static void rig_init(struct rig *r)
+{
+    struct lk_predictor_options o = {.level = 0.9, .draws = 50, .seed = 3, .scale_error = NAN};
+
+    sim_truth_cluster(&sim_truth_default, 1, &r->cluster);
+    sim_truth_job(&sim_truth_default, 1, &r->job);
+    sim_truth_add_run(&sim_truth_default, &r->job, 1, 8, 11);
+    sim_truth_add_run(&sim_truth_default, &r->job, 2, 8, 12);
+    ck_assert_int_eq(lk_predictor_create(&r->job, &r->cluster, &o, &r->predictor), LK_OK);
+}
+
+static void rig_fini(struct rig *r)
+{
+    lk_predictor_destroy(r->predictor);
+    lk_job_fini(&r->job);
+    lk_cluster_fini(&r->cluster);
+}
+
+static struct lk_config config(const struct rig *r, int gpus, int batch)
+{
+    return (struct lk_config){.gpus = gpus,
+                              .nodes = gpus,
+                              .local_batch = batch,
+                              .accumulation = 1,
+                              .no_sync = true,
+                              .first_bytes = r->job.first_bytes,
+                              .cap_bytes = r->job.cap_bytes};
+}
+
+/* Points are as they were given; one that has no evidence does not end the sweep. */
+START_TEST(a_refused_point_is_marked)
+{
+    struct rig r = {0};
+    struct lk_sweep s;
+    struct lk_config configs[3];
+
+    rig_init(&r);
+    configs[0] = config(&r, 4, 8);
+    configs[1] = config(&r, 4, 100000);
+    configs[2] = config(&r, 1, 8);
+    ck_assert_int_eq(lk_sweep_run(r.predictor, configs, 3, &s), LK_OK);
+    ck_assert_uint_eq(s.n, 3);
+    ck_assert_int_eq(s.points[0].status, LK_OK);
+    ck_assert_int_eq(s.points[1].status, LK_EEVIDENCE);
+    ck_assert_int_eq(s.points[2].status, LK_OK);
+    ck_assert_ptr_nonnull(strstr(s.refusal, "local batch 100000"));
+    ck_assert_double_nan(s.draws_s[s.n_draws]);
+    ck_assert_int_eq(s.points[2].evidence, LK_EVIDENCE_MEASURED);
+    ck_assert_double_lt(s.points[0].lo_s, s.points[0].step_s);
+    ck_assert_double_gt(s.points[0].hi_s, s.points[0].step_s);
+    lk_sweep_fini(&s);
+    rig_fini(&r);
+}
+END_TEST
+
+START_TEST(gains_are_paired)
+{
+    struct rig r = {0};
+    struct lk_sweep s;
+    struct lk_config configs[2];
+    struct lk_estimate gain;
+    double lo, hi;
+
+    rig_init(&r);
+    configs[0] = config(&r, 8, 8);
+    configs[1] = config(&r, 4, 8);
+    ck_assert_int_eq(lk_sweep_run(r.predictor, configs, 2, &s), LK_OK);
+    ck_assert_int_eq(lk_sweep_gain(&s, 0, 1, 0.9, &gain), LK_OK);
+    ck_assert_double_eq_tol(gain.value, 2 * s.points[1].step_s / s.points[0].step_s, 1e-12);
+    /* As worlds are shared, the ratio is known better than from the two intervals. */
+    lo = 2 * s.points[1].lo_s / s.points[0].hi_s;
+    hi = 2 * s.points[1].hi_s / s.points[0].lo_s;
+    ck_assert_double_lt(gain.hi - gain.lo, 0.7 * (hi - lo));
+    ck_assert_double_eq(lk_sweep_certainty(&s, 0, 1), 1);
+    ck_assert_double_eq(lk_sweep_certainty(&s, 1, 0), 0);
+    lk_sweep_fini(&s);
+    rig_fini(&r);
+}
+END_TEST
+
+Suite *lk_suite_grid(void);
+Suite *lk_suite_grid(void)
+{
+    Suite *s = suite_create("grid");
+    TCase *c = tcase_create("grid");
+
+    tcase_set_timeout(c, 60);
+    tcase_add_test(c, a_refused_point_is_marked);
+    tcase_add_test(c, gains_are_paired);
+    suite_add_tcase(s, c);
+    return s;
+}
