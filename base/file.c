@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -32,7 +33,8 @@ static const char *gz_text(gzFile gz)
     return code == Z_ERRNO ? strerror(errno) : text;
 }
 
-static enum lk_status read_all(gzFile gz, const char *path, char **out_text, size_t *out_size)
+static enum lk_status read_all(gzFile gz, const char *path, size_t max, char **out_text,
+                               size_t *out_size)
 {
     enum lk_status st = LK_OK;
     char *text = NULL;
@@ -54,6 +56,10 @@ static enum lk_status read_all(gzFile gz, const char *path, char **out_text, siz
         if (n == 0)
             break;
         size += (size_t)n;
+        if (size > max) {
+            st = lk_fail(LK_EPARSE, "%s: larger than %zu bytes", path, max);
+            goto out;
+        }
     }
     /* At a gzip stream that ends too early gzread gives what there is, and the error stays here. */
     (void)gzerror(gz, &code);
@@ -72,6 +78,11 @@ out:
 
 enum lk_status lk_file_read(const char *path, char **out_text, size_t *out_size)
 {
+    return lk_file_read_max(path, SIZE_MAX, out_text, out_size);
+}
+
+enum lk_status lk_file_read_max(const char *path, size_t max, char **out_text, size_t *out_size)
+{
     enum lk_status st;
     gzFile gz;
     int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -84,7 +95,7 @@ enum lk_status lk_file_read(const char *path, char **out_text, size_t *out_size)
         return lk_fail(LK_ENOMEM, "%s: cannot start zlib", path);
     }
     (void)gzbuffer(gz, GZ_BUFFER);
-    st = read_all(gz, path, out_text, out_size);
+    st = read_all(gz, path, max, out_text, out_size);
     (void)gzclose_r(gz);
     return st;
 }

@@ -27,6 +27,9 @@
  * that end too early or whose checksum is wrong are LK_EIO.
  */
 enum lk_status lk_file_read(const char *path, char **out_text, size_t *out_size);
+/* The same, but LK_EPARSE for more than max bytes (unpacked): for readers of what strangers wrote.
+ */
+enum lk_status lk_file_read_max(const char *path, size_t max, char **out_text, size_t *out_size);
 
 struct lk_writer;
 /* Starts a file; gzip when gz. "-" writes to stdout. */

@@ -1,0 +1,90 @@
+/*
+ * Tables in CSV, read: RFC 4180, plain or gzip. The header row names the columns, in any order.
+ * Every error names file, line and column: "runs.csv:14: column 'bytes': '4 apples' is not ...".
+ *
+ *     enum { GPUS, BYTES, ALGORITHM, N_COLUMNS };
+ *     static const struct lk_csv_column columns[N_COLUMNS] = {
+ *         [GPUS] = {"gpus|n_gpus", true}, [BYTES] = {"bytes", true}, [ALGORITHM] = {"algorithm"}};
+ *
+ *     LK_TRY(lk_csv_load(path, columns, N_COLUMNS, LK_CSV_STRICT, &t));
+ *     for (size_t i = 0; i < lk_csv_rows(t); i++) {
+ *         LK_TRY(lk_csv_int(t, i, GPUS, 1, LK_RANKS_MAX, &gpus));
+ *         if (lk_csv_has(t, i, ALGORITHM))
+ *             LK_TRY(lk_csv_text(t, i, ALGORITHM, &name));
+ *     }
+ * out:
+ *     lk_csv_free(t);
+ *
+ * Fields may be quoted, then with doubled quotes, commas and line breaks inside. Blanks around
+ * an unquoted field, blank lines, CRLF and a UTF-8 byte order mark do not count. Lines that begin
+ * with "# ", and below the header with any "#", are comments; a "#" that begins the header is
+ * dropped, so that our own tables can be read.
+ */
+#ifndef LK_BASE_CSV_H
+#define LK_BASE_CSV_H
+
+#include "base/status.h"
+#include "base/units.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* What a table may be, so that a damaged file cannot take the memory: beyond, LK_EPARSE. */
+enum {
+    LK_CSV_BYTES_MAX = 64 << 20, /* of the file, unpacked */
+    LK_CSV_ROW_MAX = 64 << 10,   /* bytes of one row, line breaks in quotes included */
+    LK_CSV_COLUMNS_MAX = 256
+};
+
+struct lk_csv_column {
+    const char *name; /* as errors name it; other names that it may have follow, "gpus|n_gpus" */
+    bool required;
+};
+
+enum lk_csv_extra {
+    LK_CSV_STRICT, /* a column that is not in the list is an error: a typo must not be ignored */
+    LK_CSV_EXTRA   /* it is left alone */
+};
+
+struct lk_csv;
+
+/* Reads a table; `columns` must outlive it. A table without rows is one. */
+enum lk_status lk_csv_load(const char *path, const struct lk_csv_column *columns, size_t n_columns,
+                           enum lk_csv_extra extra, struct lk_csv **out);
+/* The same from memory; `name` stands for the file in errors. */
+enum lk_status lk_csv_parse(const char *name, const char *text, size_t size,
+                            const struct lk_csv_column *columns, size_t n_columns,
+                            enum lk_csv_extra extra, struct lk_csv **out);
+void lk_csv_free(struct lk_csv *t); /* NULL is legal */
+
+size_t lk_csv_rows(const struct lk_csv *t);
+/* The line of the file, from 1, at which a row begins. */
+size_t lk_csv_line(const struct lk_csv *t, size_t row);
+/* The file's name, as errors have it. */
+const char *lk_csv_name(const struct lk_csv *t);
+
+/* `col` is an index of the caller's list. Whether the table has the column at all, and whether
+ * this row has something in it. */
+bool lk_csv_has_column(const struct lk_csv *t, size_t col);
+bool lk_csv_has(const struct lk_csv *t, size_t row, size_t col);
+
+/* The values; LK_EPARSE when the field is empty or its column absent. Texts belong to the table. */
+enum lk_status lk_csv_text(const struct lk_csv *t, size_t row, size_t col, const char **out);
+/* A whole number in [min, max]; "8.0", as spreadsheets write one, is 8. */
+enum lk_status lk_csv_int(const struct lk_csv *t, size_t row, size_t col, int64_t min, int64_t max,
+                          int64_t *out);
+/* A finite decimal number in [min, max], either of which may be infinite. */
+enum lk_status lk_csv_real(const struct lk_csv *t, size_t row, size_t col, double min, double max,
+                           double *out);
+/* The same, finite and above 0. */
+enum lk_status lk_csv_positive(const struct lk_csv *t, size_t row, size_t col, double *out);
+/* A number with or without a unit of the dimension ("25MiB"), in [min, max] of the base unit. */
+enum lk_status lk_csv_quantity(const struct lk_csv *t, size_t row, size_t col,
+                               enum lk_dimension dim, double min, double max, double *out);
+
+/* "file:line: column 'name': " + printf text, as LK_EPARSE: for errors of meaning. */
+enum lk_status lk_csv_error(const struct lk_csv *t, size_t row, size_t col, const char *fmt, ...)
+    __attribute__((format(printf, 4, 5)));
+
+#endif
