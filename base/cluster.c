@@ -20,6 +20,24 @@ static const char *const link_names[LK_LINK_COUNT] = {
 #undef LK_LINK_NAME_
 };
 
+static const char *const gpu_link_names[] = {
+#define LK_GPU_LINK_NAME_(kind, name) [kind] = name,
+    LK_GPU_LINK_LIST(LK_GPU_LINK_NAME_)
+#undef LK_GPU_LINK_NAME_
+};
+
+static const char *const network_names[LK_NETWORK_COUNT] = {
+#define LK_NETWORK_NAME_(kind, name) [kind] = name,
+    LK_NETWORK_LIST(LK_NETWORK_NAME_)
+#undef LK_NETWORK_NAME_
+};
+
+static const char *const cpu_names[] = {
+#define LK_CPU_NAME_(maker, name) [maker] = name,
+    LK_CPU_LIST(LK_CPU_NAME_)
+#undef LK_CPU_NAME_
+};
+
 /* X(field, key, dimension): the optional quantities that stand alone. */
 #define OVERLAP_LIST(X)                                                                            \
     X(gamma_wait, "gamma_wait", LK_DIM_NONE)                                                       \
@@ -29,8 +47,19 @@ static const char *const link_names[LK_LINK_COUNT] = {
 #define STRAGGLER_LIST(X)                                                                          \
     X(rank_sd, "rank_sd", LK_DIM_NONE)                                                             \
     X(node_sd, "node_sd", LK_DIM_NONE)                                                             \
+    X(link_sd, "link_sd", LK_DIM_NONE)                                                             \
     X(transient_sd, "transient_sd", LK_DIM_NONE)                                                   \
-    X(common_sd, "common_sd", LK_DIM_NONE)
+    X(common_sd, "common_sd", LK_DIM_NONE)                                                         \
+    X(tail_share, "tail_share", LK_DIM_NONE)                                                       \
+    X(tail_scale, "tail_scale", LK_DIM_NONE)                                                       \
+    X(tail_shape, "tail_shape", LK_DIM_NONE)
+
+#define DEVICE_LIST(X)                                                                             \
+    X(device.flops, "flops", LK_DIM_FLOPS)                                                         \
+    X(device.memory_bytes, "memory", LK_DIM_BYTES)                                                 \
+    X(device.memory_Bps, "memory_bandwidth", LK_DIM_RATE)
+
+#define TOPOLOGY_LIST(X) X(topology.oversubscription, "oversubscription", LK_DIM_NONE)
 
 #define ROOT_LIST(X)                                                                               \
     X(price_per_hour, "price_per_hour", LK_DIM_PRICE)                                              \
@@ -56,6 +85,21 @@ const char *lk_link_name(enum lk_link l)
     return link_names[l];
 }
 
+const char *lk_gpu_link_name(enum lk_gpu_link l)
+{
+    return gpu_link_names[l];
+}
+
+const char *lk_network_name(enum lk_network n)
+{
+    return network_names[n];
+}
+
+const char *lk_cpu_name(enum lk_cpu c)
+{
+    return cpu_names[c];
+}
+
 void lk_cluster_fini(struct lk_cluster *c)
 {
     for (size_t i = 0; i < c->n_points; i++)
@@ -71,6 +115,8 @@ void lk_cluster_fini(struct lk_cluster *c)
     OVERLAP_LIST(FINI)
     STRAGGLER_LIST(FINI)
     ROOT_LIST(FINI)
+    DEVICE_LIST(FINI)
+    TOPOLOGY_LIST(FINI)
 #undef FINI
 #define FINI_LINK(field, key, dim)                                                                 \
     lk_quantity_fini(&c->intra.field);                                                             \
@@ -86,24 +132,6 @@ void lk_cluster_fini(struct lk_cluster *c)
 }
 
 /* ---- Reading ---- */
-
-/* A member that holds a name of an enum. */
-static enum lk_status read_enum(struct lk_json *obj, const char *key, const char *const *names,
-                                size_t n, size_t *out)
-{
-    enum lk_status st = LK_OK;
-    const char *text;
-
-    LK_TRY(lk_json_text(obj, key, &text));
-    for (size_t i = 0; i < n; i++)
-        if (!strcmp(text, names[i])) {
-            *out = i;
-            return LK_OK;
-        }
-    st = lk_json_error(lk_json_optional(obj, key), "unknown %s '%s'", key, text);
-out:
-    return st;
-}
 
 static enum lk_status read_coll(struct lk_json *obj, enum lk_coll *out_coll, enum lk_algo *out_algo)
 {
@@ -122,10 +150,10 @@ static enum lk_status read_point(struct lk_json *v, struct lk_cluster_point *p)
 {
     enum lk_status st = LK_OK;
     int64_t bytes;
-    size_t timing = 0;
+    int timing = 0;
 
     LK_TRY(read_coll(v, &p->coll, &p->algo));
-    LK_TRY(read_enum(v, "timing", timing_names, LK_COUNT(timing_names), &timing));
+    LK_TRY(lk_json_choice(v, "timing", timing_names, LK_COUNT(timing_names), &timing));
     p->timing = (enum lk_timing)timing;
     LK_TRY(lk_json_int32(v, "ranks", 1, LK_RANKS_MAX, &p->ranks));
     LK_TRY(lk_json_int32(v, "nodes", 1, p->ranks, &p->nodes));
@@ -142,10 +170,10 @@ out:
 static enum lk_status read_fit(struct lk_json *v, struct lk_cluster_fit *f)
 {
     enum lk_status st = LK_OK;
-    size_t link = 0;
+    int link = 0;
 
     LK_TRY(read_coll(v, &f->coll, &f->algo));
-    LK_TRY(read_enum(v, "link", link_names, LK_COUNT(link_names), &link));
+    LK_TRY(lk_json_choice(v, "link", link_names, LK_COUNT(link_names), &link));
     f->link = (enum lk_link)link;
 #define READ(field, key, dim) LK_TRY(lk_quantity_read(v, key, dim, &f->field));
     FIT_LIST(READ)
@@ -260,6 +288,46 @@ out:
     return st;
 }
 
+/* 1 for true, -1 for false, 0 when it is not said. */
+static enum lk_status read_tristate(struct lk_json *obj, const char *key, int *out)
+{
+    enum lk_status st = LK_OK;
+    bool yes = false;
+
+    *out = 0;
+    if (!lk_json_optional(obj, key))
+        return LK_OK;
+    LK_TRY(lk_json_bool(obj, key, &yes));
+    *out = yes ? 1 : -1;
+out:
+    return st;
+}
+
+static enum lk_status read_topology(struct lk_json *v, struct lk_cluster_topology *t)
+{
+    enum lk_status st = LK_OK;
+    int link = LK_GPU_LINK_UNKNOWN;
+    int network = LK_NETWORK_UNKNOWN;
+    int cpu = LK_CPU_UNKNOWN;
+
+    LK_TRY(lk_json_choice_optional(v, "gpu_link", gpu_link_names, LK_COUNT(gpu_link_names), &link));
+    LK_TRY(lk_json_choice_optional(v, "network", network_names, LK_COUNT(network_names), &network));
+    LK_TRY(lk_json_choice_optional(v, "cpu", cpu_names, LK_COUNT(cpu_names), &cpu));
+    t->gpu_link = (enum lk_gpu_link)link;
+    t->network = (enum lk_network)network;
+    t->cpu = (enum lk_cpu)cpu;
+    LK_TRY(lk_json_int32_optional(v, "nvlink_domain", 1, LK_RANKS_MAX, &t->nvlink_domain));
+    LK_TRY(lk_json_int32_optional(v, "nics_per_node", 1, LK_NICS_MAX, &t->nics_per_node));
+    LK_TRY(lk_json_int32_optional(v, "nodes_per_switch", 1, LK_RANKS_MAX, &t->nodes_per_switch));
+    LK_TRY(read_tristate(v, "nvls", &t->nvls));
+    LK_TRY(read_tristate(v, "sharp", &t->sharp));
+    if (lk_quantity_known(&t->oversubscription) && t->oversubscription.value < 1)
+        LK_TRY(lk_json_error(lk_json_optional(v, "oversubscription"), "must be 1 or more"));
+    LK_TRY(lk_json_end(v));
+out:
+    return st;
+}
+
 static enum lk_status read_groups(struct lk_json *root, struct lk_cluster *c)
 {
     enum lk_status st = LK_OK;
@@ -276,6 +344,18 @@ static enum lk_status read_groups(struct lk_json *root, struct lk_cluster *c)
     if (v) {
         STRAGGLER_LIST(READ)
         LK_TRY(lk_json_end(v));
+    }
+    v = lk_json_optional(root, "device");
+    if (v) {
+        LK_TRY(lk_json_int32_optional(v, "compute_capability", 10, 999,
+                                      &c->device.compute_capability));
+        DEVICE_LIST(READ)
+        LK_TRY(lk_json_end(v));
+    }
+    v = lk_json_optional(root, "topology");
+    if (v) {
+        TOPOLOGY_LIST(READ)
+        LK_TRY(read_topology(v, &c->topology));
     }
     v = root;
     ROOT_LIST(READ)
@@ -316,6 +396,8 @@ enum lk_status lk_cluster_read(const char *path, struct lk_cluster *out)
 #define NONE(field, key, dim) c.field = lk_quantity_none();
     OVERLAP_LIST(NONE)
     STRAGGLER_LIST(NONE)
+    DEVICE_LIST(NONE)
+    TOPOLOGY_LIST(NONE)
 #undef NONE
 #define NONE_LINK(field, key, dim)                                                                 \
     c.intra.field = lk_quantity_none();                                                            \
@@ -343,6 +425,42 @@ static void write_link(struct lk_json_out *o, const char *key, const struct lk_c
 #define WRITE(field, name, dim) lk_quantity_write(o, name, dim, &l->field);
     LINK_LIST(WRITE)
 #undef WRITE
+    lk_json_out_close(o);
+}
+
+static void write_device(struct lk_json_out *o, const struct lk_cluster *c)
+{
+    lk_json_out_object(o, "device");
+    if (c->device.compute_capability)
+        lk_json_out_int(o, "compute_capability", c->device.compute_capability);
+#define WRITE(field, key, dim) lk_quantity_write(o, key, dim, &c->field);
+    DEVICE_LIST(WRITE)
+#undef WRITE
+    lk_json_out_close(o);
+}
+
+/* What was not said is left out, so that reading it back says the same. */
+static void write_topology(struct lk_json_out *o, const struct lk_cluster *c)
+{
+    const struct lk_cluster_topology *t = &c->topology;
+
+    lk_json_out_object(o, "topology");
+    lk_json_out_text(o, "gpu_link", lk_gpu_link_name(t->gpu_link));
+    lk_json_out_text(o, "network", lk_network_name(t->network));
+    lk_json_out_text(o, "cpu", lk_cpu_name(t->cpu));
+    if (t->nvlink_domain)
+        lk_json_out_int(o, "nvlink_domain", t->nvlink_domain);
+    if (t->nics_per_node)
+        lk_json_out_int(o, "nics_per_node", t->nics_per_node);
+    if (t->nodes_per_switch)
+        lk_json_out_int(o, "nodes_per_switch", t->nodes_per_switch);
+#define WRITE(field, key, dim) lk_quantity_write(o, key, dim, &c->field);
+    TOPOLOGY_LIST(WRITE)
+#undef WRITE
+    if (t->nvls)
+        lk_json_out_bool(o, "nvls", t->nvls > 0);
+    if (t->sharp)
+        lk_json_out_bool(o, "sharp", t->sharp > 0);
     lk_json_out_close(o);
 }
 
@@ -401,6 +519,8 @@ static void write_root(struct lk_json_out *o, const struct lk_cluster *c)
     lk_json_out_int(o, "nodes", c->nodes);
     lk_json_out_int(o, "gpus_per_node", c->gpus_per_node);
     lk_json_out_text(o, "gpu", c->gpu);
+    write_device(o, c);
+    write_topology(o, c);
     write_link(o, "intra", &c->intra);
     write_link(o, "inter", &c->inter);
     write_lists(o, c);

@@ -39,6 +39,70 @@ enum lk_link {
         LK_LINK_COUNT
 };
 
+/* X(kind, name): what the GPUs of a node move bytes over. */
+#define LK_GPU_LINK_LIST(X)                                                                        \
+    X(LK_GPU_LINK_UNKNOWN, "unknown")                                                              \
+    X(LK_GPU_LINK_NVSWITCH, "nvswitch")                                                            \
+    X(LK_GPU_LINK_NVLINK, "nvlink")                                                                \
+    X(LK_GPU_LINK_PCIE, "pcie")                                                                    \
+    X(LK_GPU_LINK_SHARED_MEMORY, "shared_memory")
+
+enum lk_gpu_link {
+#define LK_GPU_LINK_ENUM_(kind, name) kind,
+    LK_GPU_LINK_LIST(LK_GPU_LINK_ENUM_)
+#undef LK_GPU_LINK_ENUM_
+};
+
+/* X(kind, name): the network between nodes, as far as its latency law differs. */
+#define LK_NETWORK_LIST(X)                                                                         \
+    X(LK_NETWORK_UNKNOWN, "unknown")                                                               \
+    X(LK_NETWORK_INFINIBAND, "infiniband")                                                         \
+    X(LK_NETWORK_ROCE, "roce")                                                                     \
+    X(LK_NETWORK_EFA, "efa")                                                                       \
+    X(LK_NETWORK_SLINGSHOT, "slingshot")                                                           \
+    X(LK_NETWORK_TCPX, "tcpx")                                                                     \
+    X(LK_NETWORK_TCP, "tcp")
+
+enum lk_network {
+#define LK_NETWORK_ENUM_(kind, name) kind,
+    LK_NETWORK_LIST(LK_NETWORK_ENUM_)
+#undef LK_NETWORK_ENUM_
+        LK_NETWORK_COUNT
+};
+
+/* X(maker, name): of the hosts' processors; NCCL's model asks. */
+#define LK_CPU_LIST(X)                                                                             \
+    X(LK_CPU_UNKNOWN, "unknown")                                                                   \
+    X(LK_CPU_INTEL, "intel")                                                                       \
+    X(LK_CPU_AMD, "amd")                                                                           \
+    X(LK_CPU_ARM, "arm")
+
+enum lk_cpu {
+#define LK_CPU_ENUM_(maker, name) maker,
+    LK_CPU_LIST(LK_CPU_ENUM_)
+#undef LK_CPU_ENUM_
+};
+
+/* The accelerator by its datasheet; every number optional. */
+struct lk_cluster_device {
+    int compute_capability;   /* CUDA's, e.g. 90 for 9.0; 0: not known, or no CUDA device */
+    struct lk_quantity flops; /* a second, dense, in the precision that jobs train in */
+    struct lk_quantity memory_bytes;
+    struct lk_quantity memory_Bps;
+};
+
+/* How nodes are built and joined; every member optional. */
+struct lk_cluster_topology {
+    enum lk_gpu_link gpu_link;
+    int nvlink_domain; /* GPUs that NVLink joins, over nodes too (NVL72: 72); 0: those of a node */
+    int nics_per_node; /* network links that inter.bandwidth is one of; 0: one */
+    enum lk_network network;
+    enum lk_cpu cpu;
+    int nodes_per_switch;                /* below one leaf switch; 0: all */
+    struct lk_quantity oversubscription; /* above the leaf: bandwidth below over above, >= 1 */
+    int nvls, sharp; /* in-switch reduction in a node, between nodes: 1 yes, -1 no, 0 not said */
+};
+
 /* A measured point. */
 struct lk_cluster_point {
     enum lk_coll coll;
@@ -80,7 +144,10 @@ struct lk_cluster {
     int nodes;   /* that exist; 0: as many as asked for */
     int gpus_per_node;
     char *gpu; /* name of the device, e.g. "cpu" */
+    struct lk_cluster_device device;
+    /* intra: of one GPU to all others of its node; inter: of one NIC; both one direction. */
     struct lk_cluster_link intra, inter;
+    struct lk_cluster_topology topology;
     struct lk_cluster_point *points; /* by coll, algo, ranks, bytes; the reader sorts */
     size_t n_points;
     struct lk_cluster_fit *fits;
@@ -90,8 +157,11 @@ struct lk_cluster {
     bool overlap_proxy;                               /* measured by a stand-in */
     struct lk_cluster_kappa *kappa;                   /* by ranks */
     size_t n_kappa;
-    /* Straggler law: relative sd of compute time. Optional. */
-    struct lk_quantity rank_sd, node_sd, transient_sd, common_sd;
+    /* Straggler law: relative sd of compute time; link_sd: of a node's link speed. Optional. */
+    struct lk_quantity rank_sd, node_sd, link_sd, transient_sd, common_sd;
+    /* Heavy tail of transients, peaks over threshold: the share of micro-batches beyond it, the
+     * mean excess (relative to the compute time) and the shape of the generalised Pareto law. */
+    struct lk_quantity tail_share, tail_scale, tail_shape;
     struct lk_quantity price_per_hour, power_W; /* a GPU; optional */
 };
 
@@ -100,5 +170,8 @@ enum lk_status lk_cluster_read(const char *path, struct lk_cluster *out);
 enum lk_status lk_cluster_write(const char *path, const struct lk_cluster *c);
 const char *lk_timing_name(enum lk_timing t);
 const char *lk_link_name(enum lk_link l);
+const char *lk_gpu_link_name(enum lk_gpu_link l);
+const char *lk_network_name(enum lk_network n);
+const char *lk_cpu_name(enum lk_cpu c);
 
 #endif

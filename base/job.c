@@ -22,6 +22,19 @@ static void compute_fini(struct lk_job_compute *c)
     lk_quantity_fini(&c->transient);
 }
 
+const char *const lk_job_optimizer_names[LK_JOB_OPTIMIZER_COUNT] = {
+#define LK_JOB_OPTIMIZER_NAME_(optimizer, name) [optimizer] = name,
+    LK_JOB_OPTIMIZER_LIST(LK_JOB_OPTIMIZER_NAME_)
+#undef LK_JOB_OPTIMIZER_NAME_
+};
+
+static void layer_fini(struct lk_job_layer *l)
+{
+    free(l->name);
+    lk_quantity_fini(&l->flops);
+    lk_quantity_fini(&l->bytes);
+}
+
 void lk_job_fini(struct lk_job *j)
 {
     for (size_t i = 0; i < j->n_tensors; i++)
@@ -30,10 +43,16 @@ void lk_job_fini(struct lk_job *j)
         compute_fini(&j->compute[i]);
     for (size_t i = 0; i < j->n_runs; i++)
         run_fini(&j->runs[i]);
+    for (size_t i = 0; i < j->n_layers; i++)
+        layer_fini(&j->layers[i]);
     lk_quantity_fini(&j->flops_per_sample);
     lk_quantity_fini(&j->memory_fixed_bytes);
     lk_quantity_fini(&j->memory_per_sample_bytes);
     lk_quantity_fini(&j->noise_scale);
+    lk_quantity_fini(&j->target_samples);
+    lk_quantity_fini(&j->learning_rate);
+    free(j->sync_bn);
+    free(j->layers);
     free(j->tensors);
     free(j->ready_order);
     free(j->compute);

@@ -25,6 +25,34 @@ struct lk_job_tensor {
     double ready;
 };
 
+/* A SyncBatchNorm layer: its collectives stand on the critical path. */
+struct lk_job_sync_bn {
+    int channels;
+    double at; /* the share of forward before it, 0..1; its backward is at 1 - at */
+};
+
+/* What one layer does for one sample, forward and backward together. */
+struct lk_job_layer {
+    char *name;
+    struct lk_quantity flops;
+    struct lk_quantity bytes; /* read and written in the device's memory; optional */
+};
+
+/* X(optimizer, name): what keeps states beside the parameters. */
+#define LK_JOB_OPTIMIZER_LIST(X)                                                                   \
+    X(LK_JOB_OPTIMIZER_UNKNOWN, "unknown")                                                         \
+    X(LK_JOB_OPTIMIZER_SGD, "sgd")                                                                 \
+    X(LK_JOB_OPTIMIZER_MOMENTUM, "momentum")                                                       \
+    X(LK_JOB_OPTIMIZER_ADAM, "adam")                                                               \
+    X(LK_JOB_OPTIMIZER_ADAMW, "adamw")
+
+enum lk_job_optimizer {
+#define LK_JOB_OPTIMIZER_ENUM_(optimizer, name) optimizer,
+    LK_JOB_OPTIMIZER_LIST(LK_JOB_OPTIMIZER_ENUM_)
+#undef LK_JOB_OPTIMIZER_ENUM_
+        LK_JOB_OPTIMIZER_COUNT
+};
+
 /* One micro-batch's compute on one rank, without communication, at one local batch. */
 struct lk_job_compute {
     int local_batch;
@@ -47,6 +75,11 @@ struct lk_job_run {
     double *rank_compute_s; /* mean forward + backward a step of each rank; n = gpus */
 };
 
+/*
+ * A job by hand needs a name, gradients and one row of compute with forward and backward. The rest
+ * has defaults: PyTorch's bucket limits and newest rule, one micro-batch a step, gradients ready in
+ * reverse registration order and evenly over backward, no input wait, optimizer time or host gap.
+ */
 struct lk_job {
     char *name;        /* the model */
     char *sample_unit; /* what a sample is */
@@ -61,10 +94,20 @@ struct lk_job {
     size_t n_compute;
     struct lk_job_run *runs; /* by gpus, local_batch, accumulation (the reader sorts) */
     size_t n_runs;
-    int prefetch_depth;                  /* batches prepared ahead; 0: none */
+    int prefetch_depth; /* batches prepared ahead; 0: none */
+    bool find_unused_parameters;
+    struct lk_job_sync_bn *sync_bn; /* in forward order */
+    size_t n_sync_bn;
+    struct lk_job_layer *layers;
+    size_t n_layers;
+    enum lk_job_optimizer optimizer;
+    bool master_weights;                 /* fp32 copies beside parameters of fewer bits */
     struct lk_quantity flops_per_sample; /* optional */
     struct lk_quantity memory_fixed_bytes, memory_per_sample_bytes; /* optional */
-    struct lk_quantity noise_scale; /* optional; in samples: tr(Sigma) / |G|^2 */
+    struct lk_quantity noise_scale;    /* optional; in samples: tr(Sigma) / |G|^2 */
+    struct lk_quantity target_samples; /* optional; to the target with small batches: E_min */
+    struct lk_quantity learning_rate;  /* optional; of the runs */
+    int64_t learning_rate_batch;       /* the global batch that it was tuned for; 0: not known */
 };
 
 void lk_job_fini(struct lk_job *j); /* zeroes it; safe on a zeroed job */
@@ -72,6 +115,7 @@ void lk_job_fini(struct lk_job *j); /* zeroes it; safe on a zeroed job */
 enum lk_status lk_job_read(const char *path, struct lk_job *out);
 enum lk_status lk_job_write(const char *path, const struct lk_job *j);
 
+extern const char *const lk_job_optimizer_names[LK_JOB_OPTIMIZER_COUNT];
 /* Sum of gradient bytes. */
 uint64_t lk_job_gradient_bytes(const struct lk_job *j);
 /* The tensors as the bucket rules want them, n_tensors items, freed by the caller. */

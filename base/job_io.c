@@ -5,23 +5,27 @@
 #include "base/bounds.h"
 #include "base/json.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* X(field, key, dimension) of a compute row. */
+/* X(field, key, dimension) of a compute row: required, 0 when absent, not known when absent. */
 #define COMPUTE_LIST(X)                                                                            \
     X(forward_s, "forward", LK_DIM_TIME)                                                           \
-    X(backward_s, "backward", LK_DIM_TIME)                                                         \
+    X(backward_s, "backward", LK_DIM_TIME)
+#define COMPUTE_ZERO_LIST(X)                                                                       \
     X(input_s, "input", LK_DIM_TIME)                                                               \
     X(optimizer_s, "optimizer", LK_DIM_TIME)                                                       \
-    X(gap_s, "gap", LK_DIM_TIME)                                                                   \
-    X(transient, "transient", LK_DIM_NONE)
+    X(gap_s, "gap", LK_DIM_TIME)
+#define COMPUTE_OPTIONAL_LIST(X) X(transient, "transient", LK_DIM_NONE)
 
 #define OPTIONAL_LIST(X)                                                                           \
     X(flops_per_sample, "flops_per_sample", LK_DIM_FLOP)                                           \
     X(memory_fixed_bytes, "memory_fixed", LK_DIM_BYTES)                                            \
     X(memory_per_sample_bytes, "memory_per_sample", LK_DIM_BYTES)                                  \
-    X(noise_scale, "noise_scale", LK_DIM_NONE)
+    X(noise_scale, "noise_scale", LK_DIM_NONE)                                                     \
+    X(target_samples, "target_samples", LK_DIM_NONE)                                               \
+    X(learning_rate, "learning_rate", LK_DIM_NONE)
 
 /* ---- Reading ---- */
 
@@ -60,12 +64,45 @@ static enum lk_status read_tensor(struct lk_json *v, struct lk_job_tensor *t)
     t->elems = (uint64_t)elems;
     LK_TRY(lk_json_text(v, "dtype", &text));
     LK_TRY(lk_json_blame(v, "dtype", lk_dtype_from_name(text, &t->dtype)));
-    LK_TRY(lk_json_number(v, "ready", &t->ready));
-    if (t->ready < 0 || t->ready > 1)
-        LK_TRY(lk_json_error(lk_json_optional(v, "ready"), "must be from 0 to 1"));
+    t->ready = NAN;
+    if (lk_json_optional(v, "ready")) {
+        LK_TRY(lk_json_number(v, "ready", &t->ready));
+        if (t->ready < 0 || t->ready > 1)
+            LK_TRY(lk_json_error(lk_json_optional(v, "ready"), "must be from 0 to 1"));
+    }
     LK_TRY(lk_json_end(v));
 out:
     return st;
+}
+
+/* Without an order: by ready time, the tensor registered last first where they are equal. */
+static void default_ready_order(struct lk_job *j)
+{
+    for (size_t i = 0; i < j->n_tensors; i++) {
+        size_t tensor = j->n_tensors - 1 - i;
+        size_t at = i;
+
+        for (; at > 0 && j->tensors[j->ready_order[at - 1]].ready > j->tensors[tensor].ready; at--)
+            j->ready_order[at] = j->ready_order[at - 1];
+        j->ready_order[at] = tensor;
+    }
+}
+
+/* Without times: evenly over backward, in the order. Some with and some without is an error. */
+static enum lk_status default_ready(struct lk_json *gradients, struct lk_job *j)
+{
+    size_t given = 0;
+
+    for (size_t i = 0; i < j->n_tensors; i++)
+        given += isnan(j->tensors[i].ready) ? 0 : 1;
+    if (given == j->n_tensors)
+        return LK_OK;
+    for (size_t i = 0; i < j->n_tensors && given; i++)
+        if (isnan(j->tensors[i].ready))
+            return lk_json_error(lk_json_item(gradients, i), "ready: is missing, others have it");
+    for (size_t i = 0; i < j->n_tensors; i++)
+        j->tensors[j->ready_order[i]].ready = (double)(i + 1) / (double)j->n_tensors;
+    return LK_OK;
 }
 
 /* Every tensor once. */
@@ -76,12 +113,16 @@ static enum lk_status read_ready_order(struct lk_json *root, struct lk_job *j)
     bool *seen = NULL;
     int64_t v;
 
+    LK_TRY(lk_alloc(&j->ready_order, j->n_tensors, sizeof *j->ready_order));
+    if (!lk_json_optional(root, "ready_order")) {
+        default_ready_order(j);
+        return LK_OK;
+    }
     LK_TRY(lk_json_array(root, "ready_order", &list));
     if (lk_json_count(list) != j->n_tensors)
         LK_TRY(lk_json_error(list, "has %zu entries for %zu gradients", lk_json_count(list),
                              j->n_tensors));
     LK_TRY(lk_alloc(&seen, j->n_tensors, sizeof *seen));
-    LK_TRY(lk_alloc(&j->ready_order, j->n_tensors, sizeof *j->ready_order));
     for (size_t i = 0; i < j->n_tensors; i++) {
         LK_TRY(lk_json_as_int(lk_json_item(list, i), 0, (int64_t)j->n_tensors - 1, &v));
         if (seen[v])
@@ -106,6 +147,15 @@ static enum lk_status read_compute(struct lk_json *v, const struct lk_job_comput
 #define READ(field, key, dim) LK_TRY(lk_quantity_read(v, key, dim, &c->field));
     COMPUTE_LIST(READ)
 #undef READ
+#define READ(field, key, dim) LK_TRY(lk_quantity_read_optional(v, key, dim, &c->field));
+    COMPUTE_ZERO_LIST(READ)
+    COMPUTE_OPTIONAL_LIST(READ)
+#undef READ
+#define ZERO(field, key, dim)                                                                      \
+    if (!lk_quantity_known(&c->field))                                                             \
+        LK_TRY(lk_quantity_set(&c->field, 0, NAN, NAN, 0, "assumed: %s is not given", key));
+    COMPUTE_ZERO_LIST(ZERO)
+#undef ZERO
     if (c->forward_s.value + c->backward_s.value <= 0)
         LK_TRY(lk_json_error(v, "forward and backward: one must be above 0"));
     LK_TRY(lk_json_end(v));
@@ -159,6 +209,32 @@ out:
     return st;
 }
 
+static enum lk_status read_sync_bn(struct lk_json *v, struct lk_job_sync_bn *b)
+{
+    enum lk_status st = LK_OK;
+
+    LK_TRY(lk_json_int32(v, "channels", 1, LK_CHANNELS_MAX, &b->channels));
+    LK_TRY(lk_json_number(v, "at", &b->at));
+    if (b->at < 0 || b->at > 1)
+        LK_TRY(lk_json_error(lk_json_optional(v, "at"), "must be from 0 to 1"));
+    LK_TRY(lk_json_end(v));
+out:
+    return st;
+}
+
+static enum lk_status read_layer(struct lk_json *v, struct lk_job_layer *l)
+{
+    enum lk_status st = LK_OK;
+
+    l->flops = l->bytes = lk_quantity_none();
+    LK_TRY(lk_json_text_copy(v, "name", &l->name));
+    LK_TRY(lk_quantity_read(v, "flops", LK_DIM_FLOP, &l->flops));
+    LK_TRY(lk_quantity_read_optional(v, "bytes", LK_DIM_BYTES, &l->bytes));
+    LK_TRY(lk_json_end(v));
+out:
+    return st;
+}
+
 static int compare_runs(const void *x, const void *y)
 {
     const struct lk_job_run *a = x;
@@ -190,23 +266,67 @@ static enum lk_status read_lists(struct lk_json *root, struct lk_job *j)
             LK_TRY(lk_json_error(lk_json_item(list, i), "the gradients exceed 2^63 bytes"));
     }
     LK_TRY(read_ready_order(root, j));
+    LK_TRY(default_ready(list, j));
     LK_TRY(read_list(root, "compute", &list));
     LK_TRY(lk_alloc(&j->compute, lk_json_count(list), sizeof *j->compute));
     for (size_t i = 0; i < lk_json_count(list); i++) {
         j->n_compute++;
         LK_TRY(read_compute(lk_json_item(list, i), i ? &j->compute[i - 1] : NULL, &j->compute[i]));
     }
-    list = lk_json_optional(root, "runs");
-    if (list && lk_json_type(list) != LK_JSON_ARRAY)
-        LK_TRY(lk_json_error(list, "expected a list"));
-    if (!list)
-        return LK_OK;
-    LK_TRY(lk_alloc(&j->runs, lk_json_count(list), sizeof *j->runs));
-    for (size_t i = 0; i < lk_json_count(list); i++) {
-        j->n_runs++;
-        LK_TRY(read_run(lk_json_item(list, i), &j->runs[i]));
+#define READ_LIST(key, array, count, read)                                                         \
+    list = lk_json_optional(root, key);                                                            \
+    if (list && lk_json_type(list) != LK_JSON_ARRAY)                                               \
+        LK_TRY(lk_json_error(list, "expected a list"));                                            \
+    if (list && lk_json_count(list)) {                                                             \
+        LK_TRY(lk_alloc(&j->array, lk_json_count(list), sizeof *j->array));                        \
+        while (j->count < lk_json_count(list)) {                                                   \
+            size_t i = j->count++;                                                                 \
+                                                                                                   \
+            LK_TRY(read(lk_json_item(list, i), &j->array[i]));                                     \
+        }                                                                                          \
     }
-    qsort(j->runs, j->n_runs, sizeof *j->runs, compare_runs);
+    READ_LIST("sync_batch_norm", sync_bn, n_sync_bn, read_sync_bn)
+    READ_LIST("layers", layers, n_layers, read_layer)
+    READ_LIST("runs", runs, n_runs, read_run)
+#undef READ_LIST
+    if (j->n_runs)
+        qsort(j->runs, j->n_runs, sizeof *j->runs, compare_runs);
+out:
+    return st;
+}
+
+/* Members with defaults. */
+static enum lk_status read_settings(struct lk_json *root, struct lk_job *j)
+{
+    enum lk_status st = LK_OK;
+    const char *text;
+    int optimizer = LK_JOB_OPTIMIZER_UNKNOWN;
+    bool set;
+
+    j->ddp_rule = LK_DDP_TORCH_2;
+    if (lk_json_optional(root, "ddp_rule")) {
+        LK_TRY(lk_json_text(root, "ddp_rule", &text));
+        LK_TRY(lk_json_blame(root, "ddp_rule", lk_ddp_rule_from_name(text, &j->ddp_rule)));
+    }
+    j->cap_bytes = LK_BUCKET_CAP_BYTES;
+    set = lk_json_optional(root, "bucket_cap_bytes");
+    if (set)
+        LK_TRY(read_bytes(root, "bucket_cap_bytes", &j->cap_bytes));
+    j->first_bytes = lk_ddp_rule_first_bytes(j->ddp_rule, j->cap_bytes, set);
+    if (lk_json_optional(root, "first_bucket_bytes"))
+        LK_TRY(read_bytes(root, "first_bucket_bytes", &j->first_bytes));
+    j->accumulation = 1;
+    LK_TRY(lk_json_int32_optional(root, "accumulation", 1, LK_BATCH_MAX, &j->accumulation));
+    j->no_sync = true;
+    LK_TRY(lk_json_bool_optional(root, "no_sync", &j->no_sync));
+    LK_TRY(lk_json_int32_optional(root, "prefetch_depth", 0, LK_BATCH_MAX, &j->prefetch_depth));
+    LK_TRY(lk_json_bool_optional(root, "find_unused_parameters", &j->find_unused_parameters));
+    LK_TRY(lk_json_choice_optional(root, "optimizer", lk_job_optimizer_names,
+                                   LK_JOB_OPTIMIZER_COUNT, &optimizer));
+    j->optimizer = (enum lk_job_optimizer)optimizer;
+    LK_TRY(lk_json_bool_optional(root, "master_weights", &j->master_weights));
+    if (lk_json_optional(root, "learning_rate_batch"))
+        LK_TRY(lk_json_int(root, "learning_rate_batch", 1, INT64_MAX, &j->learning_rate_batch));
 out:
     return st;
 }
@@ -214,18 +334,14 @@ out:
 static enum lk_status read_root(struct lk_json *root, struct lk_job *j)
 {
     enum lk_status st = LK_OK;
-    const char *text;
 
     LK_TRY(lk_json_schema(root, LK_JOB_SCHEMA, LK_JOB_VERSION));
     LK_TRY(lk_json_text_copy(root, "name", &j->name));
-    LK_TRY(lk_json_text_copy(root, "sample_unit", &j->sample_unit));
-    LK_TRY(lk_json_text(root, "ddp_rule", &text));
-    LK_TRY(lk_json_blame(root, "ddp_rule", lk_ddp_rule_from_name(text, &j->ddp_rule)));
-    LK_TRY(read_bytes(root, "first_bucket_bytes", &j->first_bytes));
-    LK_TRY(read_bytes(root, "bucket_cap_bytes", &j->cap_bytes));
-    LK_TRY(lk_json_int32(root, "accumulation", 1, LK_BATCH_MAX, &j->accumulation));
-    LK_TRY(lk_json_bool(root, "no_sync", &j->no_sync));
-    LK_TRY(lk_json_int32(root, "prefetch_depth", 0, LK_BATCH_MAX, &j->prefetch_depth));
+    if (lk_json_optional(root, "sample_unit"))
+        LK_TRY(lk_json_text_copy(root, "sample_unit", &j->sample_unit));
+    else
+        LK_TRY(lk_strdup(&j->sample_unit, "sample"));
+    LK_TRY(read_settings(root, j));
     LK_TRY(read_lists(root, j));
 #define READ(field, key, dim) LK_TRY(lk_quantity_read_optional(root, key, dim, &j->field));
     OPTIONAL_LIST(READ)
@@ -298,6 +414,28 @@ static void write_gradients(struct lk_json_out *o, const struct lk_job *j)
     lk_json_out_close(o);
 }
 
+static void write_layers(struct lk_json_out *o, const struct lk_job *j)
+{
+    lk_json_out_array(o, "sync_batch_norm");
+    for (size_t i = 0; i < j->n_sync_bn; i++) {
+        lk_json_out_compact(o);
+        lk_json_out_object(o, NULL);
+        lk_json_out_int(o, "channels", j->sync_bn[i].channels);
+        lk_json_out_number(o, "at", j->sync_bn[i].at);
+        lk_json_out_close(o);
+    }
+    lk_json_out_close(o);
+    lk_json_out_array(o, "layers");
+    for (size_t i = 0; i < j->n_layers; i++) {
+        lk_json_out_object(o, NULL);
+        lk_json_out_text(o, "name", j->layers[i].name);
+        lk_quantity_write(o, "flops", LK_DIM_FLOP, &j->layers[i].flops);
+        lk_quantity_write(o, "bytes", LK_DIM_BYTES, &j->layers[i].bytes);
+        lk_json_out_close(o);
+    }
+    lk_json_out_close(o);
+}
+
 static void write_root(struct lk_json_out *o, const struct lk_job *j)
 {
     lk_json_out_object(o, NULL);
@@ -311,6 +449,11 @@ static void write_root(struct lk_json_out *o, const struct lk_job *j)
     lk_json_out_int(o, "accumulation", j->accumulation);
     lk_json_out_bool(o, "no_sync", j->no_sync);
     lk_json_out_int(o, "prefetch_depth", j->prefetch_depth);
+    lk_json_out_bool(o, "find_unused_parameters", j->find_unused_parameters);
+    lk_json_out_text(o, "optimizer", lk_job_optimizer_names[j->optimizer]);
+    lk_json_out_bool(o, "master_weights", j->master_weights);
+    if (j->learning_rate_batch)
+        lk_json_out_int(o, "learning_rate_batch", j->learning_rate_batch);
 #define WRITE(field, key, dim) lk_quantity_write(o, key, dim, &j->field);
     OPTIONAL_LIST(WRITE)
 #undef WRITE
@@ -322,10 +465,13 @@ static void write_root(struct lk_json_out *o, const struct lk_job *j)
         lk_json_out_int(o, "local_batch", j->compute[i].local_batch);
 #define WRITE(field, key, dim) lk_quantity_write(o, key, dim, &j->compute[i].field);
         COMPUTE_LIST(WRITE)
+        COMPUTE_ZERO_LIST(WRITE)
+        COMPUTE_OPTIONAL_LIST(WRITE)
 #undef WRITE
         lk_json_out_close(o);
     }
     lk_json_out_close(o);
+    write_layers(o, j);
     lk_json_out_array(o, "runs");
     for (size_t i = 0; i < j->n_runs; i++)
         write_run(o, &j->runs[i]);

@@ -374,6 +374,44 @@ enum lk_status lk_json_bool(struct lk_json *obj, const char *key, bool *out)
     return st;
 }
 
+enum lk_status lk_json_choice(struct lk_json *obj, const char *key, const char *const *words,
+                              size_t n, int *out)
+{
+    enum lk_status st = LK_OK;
+    const char *text = NULL;
+    const char *near;
+
+    LK_TRY(lk_json_text(obj, key, &text));
+    for (size_t i = 0; i < n; i++)
+        if (!strcmp(text, words[i])) {
+            *out = (int)i;
+            return LK_OK;
+        }
+    near = lk_option_nearest(text, words, n);
+    st = near ? lk_json_error(lk_json_optional(obj, key), "unknown word '%s'; did you mean '%s'?",
+                              text, near)
+              : lk_json_error(lk_json_optional(obj, key), "unknown word '%s'", text);
+out:
+    return st;
+}
+
+enum lk_status lk_json_bool_optional(struct lk_json *obj, const char *key, bool *out)
+{
+    return lk_json_optional(obj, key) ? lk_json_bool(obj, key, out) : LK_OK;
+}
+
+enum lk_status lk_json_int32_optional(struct lk_json *obj, const char *key, int64_t min,
+                                      int64_t max, int *out)
+{
+    return lk_json_optional(obj, key) ? lk_json_int32(obj, key, min, max, out) : LK_OK;
+}
+
+enum lk_status lk_json_choice_optional(struct lk_json *obj, const char *key,
+                                       const char *const *words, size_t n, int *out)
+{
+    return lk_json_optional(obj, key) ? lk_json_choice(obj, key, words, n, out) : LK_OK;
+}
+
 static enum lk_status container(struct lk_json *obj, const char *key, enum lk_json_type type,
                                 struct lk_json **out)
 {

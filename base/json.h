@@ -58,6 +58,15 @@ enum lk_status lk_json_text_copy(struct lk_json *obj, const char *key, char **ou
 /* Up to all 64 bits. */
 enum lk_status lk_json_uint(struct lk_json *obj, const char *key, uint64_t max, uint64_t *out);
 enum lk_status lk_json_bool(struct lk_json *obj, const char *key, bool *out);
+/* A text that is one of n words; *out is its index. LK_EPARSE suggests the nearest. */
+enum lk_status lk_json_choice(struct lk_json *obj, const char *key, const char *const *words,
+                              size_t n, int *out);
+/* The same members when they may be absent or null: then *out stays as it is. */
+enum lk_status lk_json_bool_optional(struct lk_json *obj, const char *key, bool *out);
+enum lk_status lk_json_int32_optional(struct lk_json *obj, const char *key, int64_t min,
+                                      int64_t max, int *out);
+enum lk_status lk_json_choice_optional(struct lk_json *obj, const char *key,
+                                       const char *const *words, size_t n, int *out);
 enum lk_status lk_json_array(struct lk_json *obj, const char *key, struct lk_json **out);
 enum lk_status lk_json_object(struct lk_json *obj, const char *key, struct lk_json **out);
 /* The member, marked as used, or NULL when it is absent or null. Never fails. pre: key outlives the

@@ -435,7 +435,9 @@ static void clear(struct lk_job *j)
     *j = (struct lk_job){.flops_per_sample = lk_quantity_none(),
                          .memory_fixed_bytes = lk_quantity_none(),
                          .memory_per_sample_bytes = lk_quantity_none(),
-                         .noise_scale = lk_quantity_none()};
+                         .noise_scale = lk_quantity_none(),
+                         .target_samples = lk_quantity_none(),
+                         .learning_rate = lk_quantity_none()};
 }
 
 enum lk_status lk_job_build(const struct lk_run_set *set, struct lk_job *out)

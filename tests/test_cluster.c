@@ -22,6 +22,9 @@ static const char good[] =
     "  \"nodes\": 0,\n"
     "  \"gpus_per_node\": 8,\n"
     "  \"gpu\": \"H100\",\n"
+    "  \"device\": {\"compute_capability\": 90, \"memory\": " Q("80", "GB") "},\n"
+    "  \"topology\": {\"gpu_link\": \"nvswitch\", \"network\": \"roce\", \"nics_per_node\": 8,\n"
+    "     \"oversubscription\": " Q("2", "1") ", \"nodes_per_switch\": 16, \"sharp\": false},\n"
     "  \"intra\": {\"latency\": " Q("2", "us") ", \"bandwidth\": " Q("450", "GB/s") "},\n"
     "  \"inter\": {\"latency\": " Q("5", "us") ", \"bandwidth\": " Q("400", "Gbit/s") "},\n"
     "  \"collectives\": [\n"
@@ -79,6 +82,17 @@ static void check_cluster(const struct lk_cluster *c)
     ck_assert(lk_quantity_known(&c->gamma_wire));
     ck_assert(!lk_quantity_known(&c->gamma_wait));
     ck_assert(c->overlap_proxy);
+    ck_assert_int_eq(c->device.compute_capability, 90);
+    ck_assert(c->device.memory_bytes.value == 80e9);
+    ck_assert(!lk_quantity_known(&c->device.flops));
+    ck_assert_int_eq(c->topology.gpu_link, LK_GPU_LINK_NVSWITCH);
+    ck_assert_int_eq(c->topology.network, LK_NETWORK_ROCE);
+    ck_assert_int_eq(c->topology.cpu, LK_CPU_UNKNOWN);
+    ck_assert_int_eq(c->topology.nics_per_node, 8);
+    ck_assert_int_eq(c->topology.nodes_per_switch, 16);
+    ck_assert(c->topology.oversubscription.value == 2);
+    ck_assert_int_eq(c->topology.nvls, 0);
+    ck_assert_int_eq(c->topology.sharp, -1);
     ck_assert(c->price_per_hour.value == 2.5);
     ck_assert(!lk_quantity_known(&c->power_W));
 }
@@ -101,30 +115,34 @@ START_TEST(read_write_read)
 END_TEST
 
 static const struct bad_file bad[] = {
-    {"\"version\": 1",          "\"version\": 2",            "newer"                                       },
-    {"lockstep-cluster",        "lockstep-job",              "lockstep-job"                                },
-    {"\"gpus_per_node\": 8",    "\"gpus_per_node\": 0",      "gpus_per_node"                               },
-    {"\"gpus_per_node\": 8",    "\"gpus_a_node\": 8",        "gpus_per_node"                               },
-    {"\"preset\": true",        "\"preset\": \"yes\"",       "preset"                                      },
-    {"\"value\": 450",          "\"value\": 0",              "bandwidth"                                   },
-    {"\"unit\": \"GB/s\"",      "\"unit\": \"GB\"",          "unit"                                        },
-    {"\"all_reduce\"",          "\"allreduce\"",             "allreduce"                                   },
-    {"\"ring\"",                "\"rnig\"",                  "rnig"                                        },
-    {"\"alone\"",               "\"together\"",              "together"                                    },
-    {"\"ranks\": 8",            "\"ranks\": 1000000000",     "ranks"                                       },
-    {"\"nodes\": 1,",           "\"nodes\": 9,",             "nodes"                                       },
-    {"\"bytes\": 1048576",      "\"bytes\": -1",             "bytes"                                       },
-    {"\"value\": 40,",          "\"value\": 0,",             "time"                                        },
-    {"\"lo\": 38",              "\"lo\": 48",                "time"                                        },
-    {"\"lo\": 38, ",            "",                          "time"                                        },
-    {"\"link\": \"inter\"",     "\"link\": \"outer\"",       "outer"                                       },
-    {"\"colocation\": [",       "\"colocation\": {\"a\": [", ""                                            },
-    {"\"algorithm\": \"tree\"", "\"algorithm\": \"ring\"",
-     "fits[1]: all_reduce by ring over inter"                                                              },
-    {"{\"ranks\": 1,",          "{\"ranks\": 2,",            "colocation: 2 ranks are there twice"         },
-    {"\"nodes\": 0",            "\"nodes\": 16777216",       "nodes: 16777216 nodes of 8 GPUs are too many"},
-    {"\"proxy\": true",         "\"proxi\": true",           "prox"                                        },
-    {"\"rank_sd\"",             "\"gpu_sd\"",                "gpu_sd"                                      },
+    {"\"version\": 1",             "\"version\": 2",            "newer"                                       },
+    {"lockstep-cluster",           "lockstep-job",              "lockstep-job"                                },
+    {"\"gpus_per_node\": 8",       "\"gpus_per_node\": 0",      "gpus_per_node"                               },
+    {"\"gpus_per_node\": 8",       "\"gpus_a_node\": 8",        "gpus_per_node"                               },
+    {"\"preset\": true",           "\"preset\": \"yes\"",       "preset"                                      },
+    {"\"value\": 450",             "\"value\": 0",              "bandwidth"                                   },
+    {"\"unit\": \"GB/s\"",         "\"unit\": \"GB\"",          "unit"                                        },
+    {"\"all_reduce\"",             "\"allreduce\"",             "allreduce"                                   },
+    {"\"ring\"",                   "\"rnig\"",                  "rnig"                                        },
+    {"\"alone\"",                  "\"together\"",              "together"                                    },
+    {"\"ranks\": 8",               "\"ranks\": 1000000000",     "ranks"                                       },
+    {"\"nodes\": 1,",              "\"nodes\": 9,",             "nodes"                                       },
+    {"\"bytes\": 1048576",         "\"bytes\": -1",             "bytes"                                       },
+    {"\"value\": 40,",             "\"value\": 0,",             "time"                                        },
+    {"\"lo\": 38",                 "\"lo\": 48",                "time"                                        },
+    {"\"lo\": 38, ",               "",                          "time"                                        },
+    {"\"link\": \"inter\"",        "\"link\": \"outer\"",       "outer"                                       },
+    {"\"colocation\": [",          "\"colocation\": {\"a\": [", ""                                            },
+    {"\"algorithm\": \"tree\"",    "\"algorithm\": \"ring\"",
+     "fits[1]: all_reduce by ring over inter"                                                                 },
+    {"{\"ranks\": 1,",             "{\"ranks\": 2,",            "colocation: 2 ranks are there twice"         },
+    {"\"nodes\": 0",               "\"nodes\": 16777216",       "nodes: 16777216 nodes of 8 GPUs are too many"},
+    {"\"proxy\": true",            "\"proxi\": true",           "prox"                                        },
+    {"\"rank_sd\"",                "\"gpu_sd\"",                "gpu_sd"                                      },
+    {"\"nvswitch\"",               "\"nvswich\"",               "did you mean 'nvswitch'"                     },
+    {"\"value\": 2,",              "\"value\": 0.5,",           "oversubscription: must be 1 or more"         },
+    {"\"sharp\": false",           "\"sharp\": \"no\"",         "sharp"                                       },
+    {"\"compute_capability\": 90", "\"compute_capability\": 9", "compute_capability"                          },
 };
 
 START_TEST(bad_files)

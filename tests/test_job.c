@@ -44,6 +44,13 @@ static const char good[] =
     "     \"bucket_cap_bytes\": 18446744073709551615,\n"
     "     \"step_s\": [0.02], \"rank_compute_s\": [0.018]}\n"
     "  ],\n"
+    "  \"find_unused_parameters\": true,\n"
+    "  \"sync_batch_norm\": [{\"channels\": 64, \"at\": 0.5}],\n"
+    "  \"layers\": [{\"name\": \"fc\", \"flops\": " Q("6", "Mflop") "}],\n"
+    "  \"optimizer\": \"adamw\",\n"
+    "  \"master_weights\": true,\n"
+    "  \"learning_rate\": " Q("0.1", "1") ",\n"
+    "  \"learning_rate_batch\": 256,\n"
     "  \"noise_scale\": " Q("512", "1") "\n"
     "}\n";
 /* clang-format on */
@@ -71,6 +78,14 @@ static void check_job(const struct lk_job *j)
     ck_assert_uint_eq(j->runs[1].n_steps, 2);
     ck_assert(j->runs[1].rank_compute_s[1] == 0.019);
     ck_assert(lk_quantity_known(&j->noise_scale));
+    ck_assert(j->find_unused_parameters && j->master_weights);
+    ck_assert_int_eq(j->optimizer, LK_JOB_OPTIMIZER_ADAMW);
+    ck_assert_uint_eq(j->n_sync_bn, 1);
+    ck_assert_int_eq(j->sync_bn[0].channels, 64);
+    ck_assert_uint_eq(j->n_layers, 1);
+    ck_assert(j->layers[0].flops.value == 6e6);
+    ck_assert(!lk_quantity_known(&j->layers[0].bytes));
+    ck_assert_int_eq(j->learning_rate_batch, 256);
     ck_assert(!lk_quantity_known(&j->flops_per_sample));
 }
 
@@ -88,6 +103,36 @@ START_TEST(read_write_read)
     lk_job_fini(&a);
     lk_job_fini(&b);
     ck_assert_int_eq(unlink(path), 0);
+}
+END_TEST
+
+/* What a user types who has read no manual. */
+START_TEST(by_hand)
+{
+    static const char text[] =
+        "{\"schema\": \"lockstep-job\", \"version\": 1, \"name\": \"x\",\n"
+        " \"gradients\": [{\"name\": \"a\", \"elements\": 10, \"dtype\": \"float32\"},\n"
+        "   {\"name\": \"b\", \"elements\": 20, \"dtype\": \"float32\"}],\n"
+        " \"compute\": [{\"local_batch\": 8, \"forward\": " Q("3", "ms") ",\n"
+                                                                         "   \"backward\": " Q(
+                                                                             "6", "ms") "}]}";
+    struct lk_job j;
+    char path[64];
+
+    bad_file_write(text, strlen(text), path);
+    ck_assert_msg(lk_job_read(path, &j) == LK_OK, "%s", lk_error_text());
+    ck_assert_int_eq(unlink(path), 0);
+    ck_assert_int_eq(j.ddp_rule, LK_DDP_TORCH_2);
+    ck_assert_uint_eq(j.cap_bytes, LK_BUCKET_CAP_BYTES);
+    ck_assert_uint_eq(j.first_bytes, LK_BUCKET_FIRST_BYTES);
+    ck_assert(j.no_sync && j.accumulation == 1);
+    ck_assert_uint_eq(j.ready_order[0], 1);
+    ck_assert(j.tensors[1].ready == 0.5 && j.tensors[0].ready == 1.0);
+    ck_assert(j.compute[0].optimizer_s.value == 0.0);
+    ck_assert_ptr_nonnull(strstr(j.compute[0].optimizer_s.source, "assumed"));
+    ck_assert(!lk_quantity_known(&j.compute[0].transient));
+    ck_assert_uint_eq(j.n_runs, 0);
+    lk_job_fini(&j);
 }
 END_TEST
 
@@ -111,36 +156,41 @@ START_TEST(buckets)
 END_TEST
 
 static const struct bad_file bad[] = {
-    {"\"version\": 1",                 "\"version\": 99",                            "newer"           },
-    {"\"name\": \"tiny\",",            "",                                           "name"            },
-    {"\"name\": \"tiny\",",            "\"nmae\": \"tiny\",",                        "name"            },
-    {"\"prefetch_depth\"",             "\"prefetch\"",                               "prefetch"        },
-    {"300000",                         "0",                                          "elements"        },
-    {"300000",                         "1e30",                                       "elements"        },
-    {"300000",                         "-4",                                         "elements"        },
-    {"\"float16\"",                    "\"float8\"",                                 "float8"          },
-    {"\"ready\": 0.25",                "\"ready\": 1.25",                            "ready"           },
-    {"[1, 0]",                         "[1, 1]",                                     "twice"           },
-    {"[1, 0]",                         "[1]",                                        "ready_order"     },
-    {"[1, 0]",                         "[1, 2]",                                     "ready_order"     },
-    {"\"unit\": \"ms\"",               "\"unit\": \"MiB\"",                          "unit"            },
-    {"\"value\": 3,",                  "\"value\": -3,",                             "forward"         },
-    {"\"value\": 3,",                  "\"value\": 1e999,",                          "number"          },
-    {"\"value\": 3,",                  "\"value\": NaN,",                            ""                },
-    {"\"gpus\": 2",                    "\"gpus\": 0",                                "gpus"            },
-    {"\"gpus\": 2",                    "\"gpus\": 1000000000",                       "gpus"            },
-    {"\"gpus\": 2",                    "\"gpus\": 3",                                "rank_compute_s"  },
-    {"\"nodes\": 1",                   "\"nodes\": 3",                               "nodes"           },
-    {"[0.02, 0.021]",                  "[]",                                         "step_s"          },
-    {"[0.02, 0.021]",                  "[0.02, 0]",                                  "step_s"          },
-    {"\"local_batch\": 8, \"for",      "\"local_batch\": 0, \"for",                  "local_batch"     },
+    {"\"version\": 1",                 "\"version\": 99",                            "newer"              },
+    {"\"name\": \"tiny\",",            "",                                           "name"               },
+    {"\"name\": \"tiny\",",            "\"nmae\": \"tiny\",",                        "name"               },
+    {"\"prefetch_depth\"",             "\"prefetch\"",                               "prefetch"           },
+    {"\"adamw\"",                      "\"adma\"",                                   "did you mean 'adam'"},
+    {"\"channels\": 64",               "\"channels\": 0",                            "channels"           },
+    {"\"at\": 0.5",                    "\"at\": 1.5",                                "at"                 },
+    {", \"ready\": 0.25",              "",                                           "gradients[1]: ready"},
+    {"\"layers\": [",                  "\"layers\": 3, \"lairs\": [",                "layers"             },
+    {"300000",                         "0",                                          "elements"           },
+    {"300000",                         "1e30",                                       "elements"           },
+    {"300000",                         "-4",                                         "elements"           },
+    {"\"float16\"",                    "\"float8\"",                                 "float8"             },
+    {"\"ready\": 0.25",                "\"ready\": 1.25",                            "ready"              },
+    {"[1, 0]",                         "[1, 1]",                                     "twice"              },
+    {"[1, 0]",                         "[1]",                                        "ready_order"        },
+    {"[1, 0]",                         "[1, 2]",                                     "ready_order"        },
+    {"\"unit\": \"ms\"",               "\"unit\": \"MiB\"",                          "unit"               },
+    {"\"value\": 3,",                  "\"value\": -3,",                             "forward"            },
+    {"\"value\": 3,",                  "\"value\": 1e999,",                          "number"             },
+    {"\"value\": 3,",                  "\"value\": NaN,",                            ""                   },
+    {"\"gpus\": 2",                    "\"gpus\": 0",                                "gpus"               },
+    {"\"gpus\": 2",                    "\"gpus\": 1000000000",                       "gpus"               },
+    {"\"gpus\": 2",                    "\"gpus\": 3",                                "rank_compute_s"     },
+    {"\"nodes\": 1",                   "\"nodes\": 3",                               "nodes"              },
+    {"[0.02, 0.021]",                  "[]",                                         "step_s"             },
+    {"[0.02, 0.021]",                  "[0.02, 0]",                                  "step_s"             },
+    {"\"local_batch\": 8, \"for",      "\"local_batch\": 0, \"for",                  "local_batch"        },
     {"\"bucket_cap_bytes\": 26214400", "\"bucket_cap_bytes\": 0",
-     "bucket_cap_bytes: must be above 0"                                                               },
+     "bucket_cap_bytes: must be above 0"                                                                  },
     {"\"bucket_cap_bytes\": 26214400", "\"bucket_cap_bytes\": 18446744073709551616",
-     "out of range"                                                                                    },
-    {"\"bucket_cap_bytes\": 2",        "\"bucket_cap_bytes\": -2",                   "bucket_cap_bytes"},
-    {"\"torch-2.x\"",                  "\"torch-3\"",                                "torch-3"         },
-    {"\"no_sync\": true",              "\"no_sync\": 1",                             "no_sync"         },
+     "out of range"                                                                                       },
+    {"\"bucket_cap_bytes\": 2",        "\"bucket_cap_bytes\": -2",                   "bucket_cap_bytes"   },
+    {"\"torch-2.x\"",                  "\"torch-3\"",                                "torch-3"            },
+    {"\"no_sync\": true",              "\"no_sync\": 1",                             "no_sync"            },
 };
 
 START_TEST(bad_files)
@@ -188,6 +238,7 @@ Suite *lk_suite_job(void)
 
     tcase_set_timeout(c, 60);
     tcase_add_test(c, read_write_read);
+    tcase_add_test(c, by_hand);
     tcase_add_test(c, buckets);
     tcase_add_loop_test(c, bad_files, 0, LK_COUNT(bad));
     tcase_add_test(c, sums_do_not_wrap);
