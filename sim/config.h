@@ -8,9 +8,9 @@
 #include "base/cluster.h"
 #include "base/forecast.h"
 #include "base/job.h"
+#include "base/scheme.h"
 #include "base/status.h"
 #include "sim/coll_cost.h"
-#include "sim/scheme.h"
 #include "sim/step.h"
 
 #include <stdbool.h>

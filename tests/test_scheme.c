@@ -1,7 +1,7 @@
 /* Words for shardings, compressions and gradient dtypes; equality of configurations. */
 #include "base/array.h"
+#include "base/scheme.h"
 #include "sim/config.h"
-#include "sim/scheme.h"
 
 #include <check.h>
 #include <string.h>

@@ -3,8 +3,8 @@
  * (gradient dtype, compression). Words of the command line and of forecast files. Zero is PyTorch's
  * plain DDP everywhere.
  */
-#ifndef LK_SIM_SCHEME_H
-#define LK_SIM_SCHEME_H
+#ifndef LK_BASE_SCHEME_H
+#define LK_BASE_SCHEME_H
 
 #include "base/status.h"
 

@@ -1,5 +1,5 @@
 /* Words for how gradients are exchanged. */
-#include "sim/scheme.h"
+#include "base/scheme.h"
 
 #include "base/array.h"
 
