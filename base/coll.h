@@ -24,11 +24,21 @@ enum lk_coll {
         LK_COLL_COUNT
 };
 
-/* X(algorithm, name) */
+/*
+ * X(algorithm, name). NCCL's, and hierarchical: inside the node, between nodes, inside the node.
+ * nvls: sums in the NVSwitch; collnet: in the network's switches (SHARP); pat: parallel aggregated
+ * trees, one rank a node.
+ */
 #define LK_ALGO_LIST(X)                                                                            \
     X(LK_ALGO_AUTO, "auto")                                                                        \
     X(LK_ALGO_RING, "ring")                                                                        \
-    X(LK_ALGO_TREE, "tree")
+    X(LK_ALGO_TREE, "tree")                                                                        \
+    X(LK_ALGO_COLLNET_DIRECT, "collnet_direct")                                                    \
+    X(LK_ALGO_COLLNET_CHAIN, "collnet_chain")                                                      \
+    X(LK_ALGO_NVLS, "nvls")                                                                        \
+    X(LK_ALGO_NVLS_TREE, "nvls_tree")                                                              \
+    X(LK_ALGO_PAT, "pat")                                                                          \
+    X(LK_ALGO_HIERARCHICAL, "hierarchical")
 
 enum lk_algo {
 #define LK_ALGO_ENUM_(algo, name) algo,

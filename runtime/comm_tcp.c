@@ -79,7 +79,7 @@ static bool tcp_has(const struct lk_comm *c, enum lk_coll coll, enum lk_algo alg
     (void)c;
     if (algo == LK_ALGO_TREE)
         return coll == LK_ALL_REDUCE || coll == LK_BROADCAST || coll == LK_BARRIER;
-    return coll != LK_BARRIER;
+    return algo == LK_ALGO_RING && coll != LK_BARRIER;
 }
 
 static enum lk_algo choose(const struct lk_coll_call *call, int world_size, size_t bytes)

@@ -59,26 +59,51 @@ static const struct shape_row tree_rows[LK_COLL_COUNT] = {
     [LK_BARRIER] = {.rounds = 2},
 };
 
+/* A ring inside the node to share the parts out, rings of equal parts between nodes, and back. */
+static const struct shape_row hierarchical_rows[LK_COLL_COUNT] = {
+    [LK_ALL_REDUCE] = {.rounds = 2, .ring_wire = true},
+    [LK_REDUCE_SCATTER] = {.rounds = 1, .ring_wire = true},
+    [LK_ALL_GATHER] = {.rounds = 1, .ring_wire = true},
+};
+
 static const struct {
     double (*hops)(int rounds, int n);
     const struct shape_row *coll;
+    bool phases; /* inside the node and between nodes one after another */
 } algos[LK_ALGO_COUNT] = {
-    [LK_ALGO_AUTO] = {ring_hops, ring_rows},
-    [LK_ALGO_RING] = {ring_hops, ring_rows},
-    [LK_ALGO_TREE] = {tree_hops, tree_rows},
+    [LK_ALGO_AUTO] = {ring_hops, ring_rows,         false},
+    [LK_ALGO_RING] = {ring_hops, ring_rows,         false},
+    [LK_ALGO_TREE] = {tree_hops, tree_rows,         false},
+    [LK_ALGO_HIERARCHICAL] = {ring_hops, hierarchical_rows, true },
 };
+
+static void phased_shape(enum lk_coll coll, int rounds, double bytes, int ranks, int nodes,
+                         struct lk_coll_shape *out)
+{
+    int local = ranks / nodes;
+
+    out->hops_intra = ring_hops(rounds, local);
+    out->hops_inter = ring_hops(rounds, nodes);
+    out->phase_bytes[LK_LINK_INTRA] = lk_coll_wire_bytes(coll, bytes, local);
+    out->phase_bytes[LK_LINK_INTER] = lk_coll_wire_bytes(coll, bytes, nodes);
+}
 
 bool lk_coll_shape(enum lk_coll coll, enum lk_algo algo, double bytes, int ranks, int nodes,
                    struct lk_coll_shape *out)
 {
-    const struct shape_row *row = &algos[algo].coll[coll];
+    const struct shape_row *row;
     double hops;
 
-    if (!row->rounds)
+    if (!algos[algo].coll || !algos[algo].coll[coll].rounds)
         return false;
+    row = &algos[algo].coll[coll];
     *out = (struct lk_coll_shape){0};
     if (ranks < 2)
         return true;
+    if (algos[algo].phases) {
+        phased_shape(coll, row->rounds, bytes, ranks, nodes, out);
+        return true;
+    }
     hops = algos[algo].hops(row->rounds, ranks);
     out->hops_inter = nodes > 1 ? algos[algo].hops(row->rounds, nodes) : 0;
     if (out->hops_inter > hops)
@@ -100,7 +125,7 @@ double lk_coll_formula_s(const struct lk_coll_constants *k, const struct lk_coll
             continue;
         if (bw[l] <= 0)
             return NAN;
-        s += hops[l] * k->alpha_s[l];
+        s += hops[l] * k->alpha_s[l] + shape->phase_bytes[l] / bw[l];
         pace = fmin(pace, bw[l]);
     }
     return s > 0 || pace < INFINITY ? k->launch_s + s + shape->wire_bytes / pace : 0;
@@ -177,13 +202,14 @@ static enum lk_status problem_init(struct problem *p, const struct lk_cluster_po
         if (sel->link == LK_LINK_INTER && shape.hops_intra > 0) {
             if (!intra)
                 continue;
-            t -= shape.hops_intra * intra->alpha_s.value;
+            t -= shape.hops_intra * intra->alpha_s.value +
+                 shape.phase_bytes[LK_LINK_INTRA] / intra->bandwidth_Bps.value;
         }
         if (t <= 0)
             continue;
         p->a[p->n * COLUMNS] = 1;
         p->a[p->n * COLUMNS + 1] = hops;
-        p->a[p->n * COLUMNS + 2] = shape.wire_bytes;
+        p->a[p->n * COLUMNS + 2] = shape.wire_bytes + shape.phase_bytes[sel->link];
         p->t[p->n] = t;
         if (!p->n)
             first_hops = hops;

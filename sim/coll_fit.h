@@ -22,12 +22,16 @@ enum { LK_COLL_FIT_POINTS_MIN = 3 };
 struct lk_coll_shape {
     double hops_intra, hops_inter; /* dependent steps over each kind of link */
     double wire_bytes;             /* through one rank's link, one direction */
+    /* Of phases one after another: bytes through a rank's link inside the node, and through the
+     * node's link, which its ranks share. */
+    double phase_bytes[LK_LINK_COUNT];
 };
 
 /*
  * The shape of `coll` by `algo` on `ranks` over `nodes`; false when the algorithm does not offer
- * it. AUTO is costed as a ring. ranks 1 gives zeros. Limits: nodes divide the ranks evenly, and
- * the hops of a node's ranks that share one link are not told apart.
+ * it, or is one of those that only NCCL's model knows (sim/nccl_model.h). AUTO is costed as a ring.
+ * ranks 1 gives zeros. Limits: nodes divide the ranks evenly, and the hops of a node's ranks that
+ * share one link are not told apart.
  */
 bool lk_coll_shape(enum lk_coll coll, enum lk_algo algo, double bytes, int ranks, int nodes,
                    struct lk_coll_shape *out);
