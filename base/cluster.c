@@ -63,7 +63,10 @@ static const char *const cpu_names[] = {
 
 #define ROOT_LIST(X)                                                                               \
     X(price_per_hour, "price_per_hour", LK_DIM_PRICE)                                              \
-    X(power_W, "power", LK_DIM_POWER)
+    X(power_W, "power", LK_DIM_POWER)                                                              \
+    X(gpu_mtbf_s, "gpu_mtbf", LK_DIM_TIME)                                                         \
+    X(restart_s, "restart", LK_DIM_TIME)                                                           \
+    X(checkpoint_Bps, "checkpoint_bandwidth", LK_DIM_RATE)
 
 #define LINK_LIST(X)                                                                               \
     X(latency_s, "latency", LK_DIM_TIME)                                                           \

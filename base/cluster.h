@@ -163,6 +163,9 @@ struct lk_cluster {
      * mean excess (relative to the compute time) and the shape of the generalised Pareto law. */
     struct lk_quantity tail_share, tail_scale, tail_shape;
     struct lk_quantity price_per_hour, power_W; /* a GPU; optional */
+    /* Failures, all optional: mean time between those of one GPU that stop a job, from one to the
+     * first step after it, and the rate at which a job writes checkpoints, all ranks together. */
+    struct lk_quantity gpu_mtbf_s, restart_s, checkpoint_Bps;
 };
 
 void lk_cluster_fini(struct lk_cluster *c); /* zeroes it; safe on a zeroed cluster */

@@ -102,6 +102,7 @@ struct lk_job {
     size_t n_layers;
     enum lk_job_optimizer optimizer;
     bool master_weights;                 /* fp32 copies beside parameters of fewer bits */
+    bool gradient_as_bucket_view;        /* DDP's: gradients live in the buckets, no copy */
     struct lk_quantity flops_per_sample; /* optional */
     struct lk_quantity memory_fixed_bytes, memory_per_sample_bytes; /* optional */
     struct lk_quantity noise_scale;    /* optional; in samples: tr(Sigma) / |G|^2 */

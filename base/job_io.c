@@ -325,6 +325,7 @@ static enum lk_status read_settings(struct lk_json *root, struct lk_job *j)
                                    LK_JOB_OPTIMIZER_COUNT, &optimizer));
     j->optimizer = (enum lk_job_optimizer)optimizer;
     LK_TRY(lk_json_bool_optional(root, "master_weights", &j->master_weights));
+    LK_TRY(lk_json_bool_optional(root, "gradient_as_bucket_view", &j->gradient_as_bucket_view));
     if (lk_json_optional(root, "learning_rate_batch"))
         LK_TRY(lk_json_int(root, "learning_rate_batch", 1, INT64_MAX, &j->learning_rate_batch));
 out:
@@ -452,6 +453,7 @@ static void write_root(struct lk_json_out *o, const struct lk_job *j)
     lk_json_out_bool(o, "find_unused_parameters", j->find_unused_parameters);
     lk_json_out_text(o, "optimizer", lk_job_optimizer_names[j->optimizer]);
     lk_json_out_bool(o, "master_weights", j->master_weights);
+    lk_json_out_bool(o, "gradient_as_bucket_view", j->gradient_as_bucket_view);
     if (j->learning_rate_batch)
         lk_json_out_int(o, "learning_rate_batch", j->learning_rate_batch);
 #define WRITE(field, key, dim) lk_quantity_write(o, key, dim, &j->field);

@@ -49,7 +49,10 @@ static const char good[] =
     "    {\"ranks\": 1, \"kappa\": " Q("0", "1") "}],\n"
     "  \"overlap\": {\"gamma_wire\": " Q("0.1", "1") ", \"proxy\": true},\n"
     "  \"stragglers\": {\"rank_sd\": " Q("1", "%") "},\n"
-    "  \"price_per_hour\": " Q("2.5", "1/h") "\n"
+    "  \"price_per_hour\": " Q("2.5", "1/h") ",\n"
+    "  \"gpu_mtbf\": " Q("50000", "h") ",\n"
+    "  \"restart\": " Q("10", "min") ",\n"
+    "  \"checkpoint_bandwidth\": " Q("40", "GB/s") "\n"
     "}\n";
 /* clang-format on */
 
@@ -94,6 +97,8 @@ static void check_cluster(const struct lk_cluster *c)
     ck_assert_int_eq(c->topology.nvls, 0);
     ck_assert_int_eq(c->topology.sharp, -1);
     ck_assert(c->price_per_hour.value == 2.5);
+    ck_assert(c->gpu_mtbf_s.value == 50000.0 * 3600 && c->restart_s.value == 600);
+    ck_assert(c->checkpoint_Bps.value == 40e9);
     ck_assert(!lk_quantity_known(&c->power_W));
 }
 

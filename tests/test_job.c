@@ -49,6 +49,7 @@ static const char good[] =
     "  \"layers\": [{\"name\": \"fc\", \"flops\": " Q("6", "Mflop") "}],\n"
     "  \"optimizer\": \"adamw\",\n"
     "  \"master_weights\": true,\n"
+    "  \"gradient_as_bucket_view\": true,\n"
     "  \"learning_rate\": " Q("0.1", "1") ",\n"
     "  \"learning_rate_batch\": 256,\n"
     "  \"noise_scale\": " Q("512", "1") "\n"
@@ -78,7 +79,7 @@ static void check_job(const struct lk_job *j)
     ck_assert_uint_eq(j->runs[1].n_steps, 2);
     ck_assert(j->runs[1].rank_compute_s[1] == 0.019);
     ck_assert(lk_quantity_known(&j->noise_scale));
-    ck_assert(j->find_unused_parameters && j->master_weights);
+    ck_assert(j->find_unused_parameters && j->master_weights && j->gradient_as_bucket_view);
     ck_assert_int_eq(j->optimizer, LK_JOB_OPTIMIZER_ADAMW);
     ck_assert_uint_eq(j->n_sync_bn, 1);
     ck_assert_int_eq(j->sync_bn[0].channels, 64);

@@ -1,0 +1,345 @@
+/* Memory of one GPU. */
+#include "sim/memory.h"
+
+#include "base/bounds.h"
+
+#include <math.h>
+
+static const struct {
+    const char *key, *text;
+} row_names[LK_MEMORY_COUNT] = {
+#define LK_MEMORY_ROW_(row, key, text) [row] = {key, text},
+    LK_MEMORY_LIST(LK_MEMORY_ROW_)
+#undef LK_MEMORY_ROW_
+};
+
+static const char *const fit_names[] = {
+#define LK_MEMORY_FIT_NAME_(fit, name) [fit] = name,
+    LK_MEMORY_FIT_LIST(LK_MEMORY_FIT_NAME_)
+#undef LK_MEMORY_FIT_NAME_
+};
+
+/* Values that an optimizer keeps for each parameter. torch.optim: SGD, SGD with momentum, Adam(W).
+ */
+static const struct {
+    double value, lo, hi;
+} states_of[LK_JOB_OPTIMIZER_COUNT] = {
+    [LK_JOB_OPTIMIZER_UNKNOWN] = {2, 0, 2},
+      [LK_JOB_OPTIMIZER_SGD] = {0, 0, 0},
+    [LK_JOB_OPTIMIZER_MOMENTUM] = {1, 1, 1},
+      [LK_JOB_OPTIMIZER_ADAM] = {2, 2, 2},
+    [LK_JOB_OPTIMIZER_ADAMW] = {2, 2, 2},
+};
+
+/*
+ * What each scheme divides among the ranks that share, and what it adds: whole bucket copies (DDP's
+ * reducer), units gathered for the moment, further fp32 copies of the parameters (DiLoCo keeps the
+ * parameters of the last averaging and an outer momentum: arXiv:2311.08105).
+ * FSDP's SHARD_GRAD_OP holds all parameters from forward to the end of backward: its peak.
+ */
+static const struct {
+    bool parameters, gradients, states; /* divided */
+    bool buckets, units;
+    int copies;
+} schemes[LK_SHARDING_COUNT] = {
+    [LK_SHARDING_DDP] = {.buckets = true   },
+    [LK_SHARDING_ZERO1] = {.states = true,     .buckets = true},
+    [LK_SHARDING_ZERO2] = {.gradients = true,                  .states = true, .units = true},
+    [LK_SHARDING_ZERO3] = {.parameters = true,.gradients = true, .states = true, .units = true},
+    [LK_SHARDING_GRAD_OP] = {.gradients = true,                  .states = true, .units = true},
+    [LK_SHARDING_HSDP] = {.parameters = true,               .gradients = true, .states = true, .units = true},
+    [LK_SHARDING_LOCAL_SGD] = {.copies = 0    },
+    [LK_SHARDING_DILOCO] = {.copies = 2 },
+    [LK_SHARDING_ASYNC] = {.copies = 0    },
+};
+
+/*
+ * X(name, value, lo, hi, source): what a job's memory holds beside its tensors, where it was not
+ * measured.
+ */
+#define ASSUMED_LIST(X)                                                                            \
+    X(ASSUMED_CONTEXT, 0.8e9, 0.4e9, 1.4e9,                                                        \
+      "CUDA context and kernels 0.8 GB (0.4 to 1.4): 781 MB in pytorch/pytorch#34323")             \
+    X(ASSUMED_COLLECTIVES, 0.6e9, 0.1e9, 1.6e9,                                                    \
+      "NCCL's buffers 0.6 GB (0.1 to 1.6): 1.6 GB in NVIDIA/nccl#864")                             \
+    X(ASSUMED_FRAGMENTS, 0.05, 0, 0.1,                                                             \
+      "5 % fragmentation (0 to 10): the ZeRO paper saw 30 % at worst")
+
+enum {
+#define ASSUMED_ENUM_(name, value, lo, hi, source) name,
+    ASSUMED_LIST(ASSUMED_ENUM_)
+#undef ASSUMED_ENUM_
+        ASSUMED_COUNT
+};
+
+static const struct {
+    double value, lo, hi;
+} assumed[ASSUMED_COUNT] = {
+#define ASSUMED_ROW_(name, value, lo, hi, source) [name] = {value, lo, hi},
+    ASSUMED_LIST(ASSUMED_ROW_)
+#undef ASSUMED_ROW_
+};
+
+const char *lk_memory_assumed(void)
+{
+#define ASSUMED_TEXT_(name, value, lo, hi, source) "; " source
+    return "assumed" ASSUMED_LIST(ASSUMED_TEXT_);
+#undef ASSUMED_TEXT_
+}
+
+const char *lk_memory_key(enum lk_memory_row row)
+{
+    return row_names[row].key;
+}
+
+const char *lk_memory_text(enum lk_memory_row row)
+{
+    return row_names[row].text;
+}
+
+const char *lk_memory_fit_name(enum lk_memory_fit f)
+{
+    return fit_names[f];
+}
+
+static struct lk_estimate exactly(double bytes)
+{
+    return (struct lk_estimate){bytes, bytes, bytes, 0};
+}
+
+static struct lk_estimate scaled(struct lk_estimate e, double factor)
+{
+    return (struct lk_estimate){e.value * factor, e.lo * factor, e.hi * factor, e.n};
+}
+
+/* The file's interval, or the value alone where it gives none. */
+static struct lk_estimate of_quantity(const struct lk_quantity *q)
+{
+    return (struct lk_estimate){q->value, isnan(q->lo) ? q->value : q->lo,
+                                isnan(q->hi) ? q->value : q->hi, q->n};
+}
+
+/* Bytes of all parameters and gradients of the job, and of one value of the optimizer for each. */
+struct tensors {
+    double parameters, gradients, values, master, largest;
+};
+
+static struct tensors add_tensors(const struct lk_job *j, const struct lk_config *c)
+{
+    struct tensors t = {0};
+
+    for (size_t i = 0; i < j->n_tensors; i++) {
+        double elems = (double)j->tensors[i].elems;
+        double own = (double)lk_dtype_bytes(j->tensors[i].dtype);
+        double given = (double)lk_grad_dtype_bytes(c->grad_dtype);
+        double gradient = given > 0 ? given : own;
+        double parameter = j->master_weights ? fmin(gradient, 2) : gradient;
+
+        t.parameters += elems * parameter;
+        t.gradients += elems * gradient;
+        t.master += j->master_weights ? elems * 4 : 0;
+        t.values += elems * (j->master_weights ? 4 : parameter);
+        t.largest = fmax(t.largest, elems * gradient);
+    }
+    return t;
+}
+
+/* The ranks that share one copy of what is sharded. */
+static double shares(const struct lk_config *c)
+{
+    if (c->sharding != LK_SHARDING_HSDP)
+        return c->gpus;
+    return c->shard_group > 0 ? c->shard_group : (double)c->gpus / c->nodes;
+}
+
+/*
+ * Units at work in a sharded step: FSDP gathers a unit's parameters while the one before computes,
+ * and holds the unit's whole gradient until it is reduced. A unit is taken to be as large as a
+ * bucket may be, or as the largest tensor.
+ */
+static double units_bytes(const struct lk_config *c, const struct tensors *t)
+{
+    double unit = fmax(t->largest, fmin((double)c->cap_bytes, t->gradients));
+    bool parameters = schemes[c->sharding].parameters;
+
+    return parameters ? 2 * unit * t->parameters / t->gradients + unit : unit;
+}
+
+static void set_states(const struct lk_job *j, const struct lk_config *c, struct lk_memory *m)
+{
+    struct tensors t = add_tensors(j, c);
+    double n = shares(c), copies = schemes[c->sharding].copies;
+    double keep = schemes[c->sharding].states ? 1 / n : 1;
+    bool view = j->gradient_as_bucket_view;
+    bool feedback = c->compression == LK_COMPRESSION_POWERSGD;
+
+    m->rows[LK_MEMORY_PARAMETERS] =
+        exactly(t.parameters / (schemes[c->sharding].parameters ? n : 1));
+    m->rows[LK_MEMORY_GRADIENTS] = exactly(t.gradients / (schemes[c->sharding].gradients ? n : 1));
+    m->rows[LK_MEMORY_BUCKETS] =
+        exactly((schemes[c->sharding].buckets && !view && c->gpus > 1 ? t.gradients : 0) +
+                (feedback ? t.gradients : 0));
+    m->rows[LK_MEMORY_MASTER] = exactly(t.master * keep);
+    m->rows[LK_MEMORY_STATES] =
+        (struct lk_estimate){t.values * (states_of[j->optimizer].value * keep + copies),
+                             t.values * (states_of[j->optimizer].lo * keep + copies),
+                             t.values * (states_of[j->optimizer].hi * keep + copies), 0};
+    m->rows[LK_MEMORY_GATHERED] =
+        exactly(schemes[c->sharding].units && n > 1 ? units_bytes(c, &t) : 0);
+    m->optimizer_assumed = j->optimizer == LK_JOB_OPTIMIZER_UNKNOWN;
+}
+
+/*
+ * Activations of a sample. What a layer keeps for backward it wrote once in forward and reads once
+ * in backward: at most half of what it moves; with recomputation none. Half of that is the
+ * estimate.
+ */
+static void set_activations(const struct lk_job *j, const struct lk_config *c, struct lk_memory *m)
+{
+    double moved = 0;
+    bool known = j->n_layers > 0;
+
+    m->per_sample = (struct lk_estimate){NAN, NAN, NAN, 0};
+    if (lk_quantity_known(&j->memory_per_sample_bytes)) {
+        m->per_sample = of_quantity(&j->memory_per_sample_bytes);
+    } else {
+        for (size_t i = 0; i < j->n_layers; i++) {
+            known &= lk_quantity_known(&j->layers[i].bytes);
+            moved += j->layers[i].bytes.value;
+        }
+        if (known) {
+            m->per_sample = (struct lk_estimate){moved / 4, 0, moved / 2, 0};
+            m->activations_assumed = true;
+        }
+    }
+    m->rows[LK_MEMORY_ACTIVATIONS] = scaled(m->per_sample, c->local_batch);
+}
+
+/* What the states of plain DDP leave of the measured fixed part is the runtime's, at any sharding.
+ */
+static void set_runtime_measured(const struct lk_job *j, const struct lk_config *c,
+                                 struct lk_memory *m)
+{
+    struct lk_estimate fixed = of_quantity(&j->memory_fixed_bytes), *row;
+    struct lk_config plain = *c;
+    struct lk_memory ddp = {0};
+    double lo = 0, value = 0, hi = 0;
+
+    plain.sharding = LK_SHARDING_DDP;
+    plain.grad_dtype = LK_GRAD_OWN;
+    plain.compression = LK_COMPRESSION_NONE;
+    set_states(j, &plain, &ddp);
+    for (int r = 0; r < LK_MEMORY_ACTIVATIONS; r++) {
+        lo += ddp.rows[r].lo;
+        value += ddp.rows[r].value;
+        hi += ddp.rows[r].hi;
+    }
+    row = &m->rows[LK_MEMORY_RUNTIME];
+    row->value = fmax(0, fixed.value - value);
+    row->lo = fmin(row->value, fmax(0, fixed.lo - hi));
+    row->hi = fmax(row->value, fixed.hi - lo);
+}
+
+static void set_runtime_assumed(const struct lk_config *c, struct lk_memory *m)
+{
+    struct lk_estimate *row = &m->rows[LK_MEMORY_RUNTIME], rest = {0};
+
+    for (int r = 0; r < LK_MEMORY_RUNTIME; r++) {
+        if (isnan(m->rows[r].value))
+            continue;
+        rest.value += m->rows[r].value;
+        rest.lo += m->rows[r].lo;
+        rest.hi += m->rows[r].hi;
+    }
+#define PART(bound)                                                                                \
+    (assumed[ASSUMED_CONTEXT].bound + (c->gpus > 1 ? assumed[ASSUMED_COLLECTIVES].bound : 0) +     \
+     assumed[ASSUMED_FRAGMENTS].bound * rest.bound)
+    *row = (struct lk_estimate){PART(value), PART(lo), PART(hi), 0};
+#undef PART
+    m->runtime_assumed = true;
+}
+
+void lk_memory_of(const struct lk_job *j, const struct lk_config *c, struct lk_memory *out)
+{
+    struct lk_memory m = {0};
+
+    set_states(j, c, &m);
+    set_activations(j, c, &m);
+    if (lk_quantity_known(&j->memory_fixed_bytes))
+        set_runtime_measured(j, c, &m);
+    else
+        set_runtime_assumed(c, &m);
+    for (int r = 0; r < LK_MEMORY_COUNT; r++) {
+        if (isnan(m.rows[r].value)) {
+            m.total.hi = INFINITY;
+            continue;
+        }
+        m.total.value += m.rows[r].value;
+        m.total.lo += m.rows[r].lo;
+        m.total.hi += m.rows[r].hi;
+    }
+    *out = m;
+}
+
+double lk_memory_model_states_bytes(const struct lk_memory *m)
+{
+    return m->rows[LK_MEMORY_PARAMETERS].value + m->rows[LK_MEMORY_GRADIENTS].value +
+           m->rows[LK_MEMORY_MASTER].value + m->rows[LK_MEMORY_STATES].value;
+}
+
+double lk_memory_checkpoint_bytes(const struct lk_job *j, const struct lk_config *c)
+{
+    struct tensors t = add_tensors(j, c);
+
+    return t.parameters + t.master + t.values * states_of[j->optimizer].value;
+}
+
+enum lk_memory_fit lk_memory_fit(const struct lk_memory *m, double device_bytes)
+{
+    if (m->total.value > device_bytes)
+        return LK_MEMORY_TOO_LARGE;
+    if (isinf(m->total.hi))
+        return LK_MEMORY_FIT_UNKNOWN;
+    return m->total.hi > device_bytes ? LK_MEMORY_TIGHT : LK_MEMORY_FITS;
+}
+
+int lk_memory_largest_batch(const struct lk_memory *m, double device_bytes, bool surely)
+{
+    double sample = surely ? m->per_sample.hi : m->per_sample.value, rest, n;
+    double fragments = surely ? assumed[ASSUMED_FRAGMENTS].hi : assumed[ASSUMED_FRAGMENTS].value;
+    const struct lk_estimate *held = &m->rows[LK_MEMORY_ACTIVATIONS];
+
+    if (isnan(sample))
+        return -1;
+    if (m->runtime_assumed)
+        sample *= 1 + fragments;
+    rest = surely ? m->total.hi - held->hi * (m->runtime_assumed ? 1 + fragments : 1)
+                  : m->total.value - held->value * (m->runtime_assumed ? 1 + fragments : 1);
+    if (device_bytes < rest)
+        return 0;
+    n = floor((device_bytes - rest) / sample * (1 + 1e-12));
+    return n < LK_BATCH_MAX ? (int)n : LK_BATCH_MAX;
+}
+
+bool lk_memory_sharding_that_fits(const struct lk_job *j, const struct lk_config *c,
+                                  double device_bytes, enum lk_sharding *out)
+{
+    static const enum lk_sharding stages[] = {LK_SHARDING_ZERO1, LK_SHARDING_ZERO2,
+                                              LK_SHARDING_ZERO3};
+    struct lk_config sharded = *c;
+    struct lk_memory m;
+
+    for (size_t i = 0; i < sizeof stages / sizeof *stages; i++) {
+        enum lk_memory_fit fit;
+
+        sharded.sharding = stages[i];
+        sharded.compression = LK_COMPRESSION_NONE;
+        lk_memory_of(j, &sharded, &m);
+        fit = lk_memory_fit(&m, device_bytes);
+        if (fit == LK_MEMORY_FITS || fit == LK_MEMORY_TIGHT) {
+            *out = stages[i];
+            return true;
+        }
+    }
+    return false;
+}

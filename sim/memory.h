@@ -1,0 +1,92 @@
+/*
+ * Memory of one GPU in a configuration, row by row, and whether it fits.
+ *
+ * Model states follow the ZeRO paper (Rajbhandari et al., SC'20, arXiv:1910.02054, section 3): with
+ * AdamW in mixed precision 16 bytes a parameter, 2 for it, 2 for its gradient, 4 for the fp32
+ * master and 4 + 4 for the two moments. As in PyTorch, states have the dtype of the weights that
+ * the optimizer updates: fp32 with master weights, the gradients' own without. With master weights
+ * the parameters that compute have 16 bits; gradients have the dtype that the job lists. Sharding
+ * divides rows by the ranks that share (by the group's for HSDP).
+ *
+ * What the job measured ("memory_fixed", "memory_per_sample") goes before what is computed. What is
+ * neither measured nor computed is assumed, with its source: lk_memory_assumed.
+ */
+#ifndef LK_SIM_MEMORY_H
+#define LK_SIM_MEMORY_H
+
+#include "base/job.h"
+#include "base/scheme.h"
+#include "base/stats.h"
+#include "sim/config.h"
+
+#include <stdbool.h>
+
+/* X(row, key, text) */
+#define LK_MEMORY_LIST(X)                                                                          \
+    X(LK_MEMORY_PARAMETERS, "parameters", "parameters")                                            \
+    X(LK_MEMORY_GRADIENTS, "gradients", "gradients")                                               \
+    X(LK_MEMORY_BUCKETS, "buckets", "bucket copies of gradients; the hook's error feedback")       \
+    X(LK_MEMORY_MASTER, "master", "fp32 master weights")                                           \
+    X(LK_MEMORY_STATES, "states", "optimizer states")                                              \
+    X(LK_MEMORY_GATHERED, "gathered", "gathered units of sharded parameters")                      \
+    X(LK_MEMORY_ACTIVATIONS, "activations", "activations of a micro-batch")                        \
+    X(LK_MEMORY_RUNTIME, "runtime", "device context, collectives' buffers, fragmentation")
+
+enum lk_memory_row {
+#define LK_MEMORY_ENUM_(row, key, text) row,
+    LK_MEMORY_LIST(LK_MEMORY_ENUM_)
+#undef LK_MEMORY_ENUM_
+        LK_MEMORY_COUNT
+};
+const char *lk_memory_key(enum lk_memory_row row);
+const char *lk_memory_text(enum lk_memory_row row);
+
+struct lk_memory {
+    struct lk_estimate rows[LK_MEMORY_COUNT]; /* bytes */
+    struct lk_estimate total;      /* sums of value, lo and hi; hi is infinite and value without
+                                      activations where these are not known */
+    struct lk_estimate per_sample; /* of the activations; NaN: not known */
+    bool optimizer_assumed;        /* the job names none: none to Adam's states, Adam's as value */
+    bool activations_assumed;      /* from what the layers move, not measured */
+    bool runtime_assumed;
+};
+
+/* pre: config's sharding, batch and counts are valid. */
+void lk_memory_of(const struct lk_job *j, const struct lk_config *c, struct lk_memory *out);
+
+/* Bytes of parameters, gradients, master weights and states alone: the ZeRO paper's "model states".
+ */
+double lk_memory_model_states_bytes(const struct lk_memory *m);
+
+/* Bytes of a checkpoint of the whole job: parameters, master weights and states, unsharded. */
+double lk_memory_checkpoint_bytes(const struct lk_job *j, const struct lk_config *c);
+
+/* X(fit, name): how the total compares with a device. */
+#define LK_MEMORY_FIT_LIST(X)                                                                      \
+    X(LK_MEMORY_FITS, "yes")            /* all of the interval is below */                         \
+    X(LK_MEMORY_TIGHT, "perhaps")       /* the estimate is, its upper bound is not */              \
+    X(LK_MEMORY_TOO_LARGE, "no")        /* the estimate, or what is known of it, is above */       \
+    X(LK_MEMORY_FIT_UNKNOWN, "unknown") /* activations are not known, the rest is below */
+
+enum lk_memory_fit {
+#define LK_MEMORY_FIT_ENUM_(fit, name) fit,
+    LK_MEMORY_FIT_LIST(LK_MEMORY_FIT_ENUM_)
+#undef LK_MEMORY_FIT_ENUM_
+};
+const char *lk_memory_fit_name(enum lk_memory_fit f);
+enum lk_memory_fit lk_memory_fit(const struct lk_memory *m, double device_bytes);
+
+/*
+ * The largest local batch whose estimate fits, or, with `surely`, whose upper bound does. 0: not
+ * one sample; -1: not known, as the activations are not.
+ */
+int lk_memory_largest_batch(const struct lk_memory *m, double device_bytes, bool surely);
+
+/* The first of ZeRO-1, 2 and 3 whose estimate fits, in *out; false: none, or not known. */
+bool lk_memory_sharding_that_fits(const struct lk_job *j, const struct lk_config *c,
+                                  double device_bytes, enum lk_sharding *out);
+
+/* What is assumed where nothing was measured: one line, with sources. */
+const char *lk_memory_assumed(void);
+
+#endif
