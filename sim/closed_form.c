@@ -1,4 +1,9 @@
-/* The step model as a recurrence. */
+/*
+ * The step model as a recurrence. Divisions: a rank's program / collectives / the run.
+ *
+ * Between two collectives every rank goes on by itself, and while one is under way it changes pace
+ * only at the collective's own times: so a rank needs no more state than where its program stands.
+ */
 #include "sim/closed_form.h"
 
 #include "base/array.h"
@@ -6,58 +11,172 @@
 
 #include <stdlib.h>
 
+enum phase {
+    PHASE_WAITS, /* for its input */
+    PHASE_COMPUTES,
+    PHASE_STANDS, /* until a collective has ended */
+    PHASE_GAP,
+    PHASE_DONE /* with the run */
+};
+
 struct rank {
-    uint64_t now_ns;      /* end of the last micro-batch or step */
-    uint64_t done_ns;     /* end of the last step */
-    uint64_t backward_ns; /* work of this micro-batch's backward */
-    uint64_t work_ns;     /* of it, done by `at` */
-    uint64_t at_ns;
-    uint64_t arrival_ns;
+    uint64_t at_ns;       /* the program is known up to here; of the phases below, their end */
+    uint64_t micro_batch; /* over the whole run */
+    uint64_t step_start_ns;
+    uint64_t work_ns, total_ns; /* of this micro-batch's compute: done, and all */
+    uint64_t block_ns;          /* work at which it stands at present */
+    struct lk_step_compute compute;
+    enum phase phase;
+    bool counted; /* this step goes into the sums */
+    uint64_t arrival_ns, stands_ns;
     struct lk_step_loader loader;
 };
 
 struct state {
     struct lk_step_plan plan;
+    struct lk_step_cursor next; /* the first collective that has not ended */
     struct rank *ranks;
     uint64_t *taken_ns; /* of all ranks' loaders */
     struct lk_step_sums sums;
-    bool counted; /* this step goes into the sums */
+    uint64_t *step_sum_ns;  /* by counted step, over ranks */
+    uint64_t micro_batches; /* of the run */
 };
 
-/* What an interval of a rank's time was spent on, for the sums. */
-enum phase { PHASE_IDLE, PHASE_WAIT, PHASE_WIRE };
+/* ---- A rank's program ---- */
 
-/* Moves a rank from at_ns to until_ns with its compute slowed; what compute does not cover of a
- * wait or transfer is exposed. */
-static void advance(struct state *s, struct rank *r, uint64_t until_ns, uint64_t slow,
-                    enum phase phase)
+/* Where the program stands until the next collective has ended. */
+static void set_block(const struct state *s, struct rank *r)
 {
-    uint64_t covered_until = until_ns, elapsed = until_ns - r->at_ns;
-
-    if (r->work_ns < r->backward_ns) {
-        uint64_t left = r->backward_ns - r->work_ns, need = lk_slow_time_ns(left, slow);
-
-        if (need <= elapsed) {
-            covered_until = r->at_ns + need;
-            r->work_ns = r->backward_ns;
-            s->sums.overlap_ns += s->counted ? need - left : 0;
-        } else {
-            uint64_t work = lk_slow_work_ns(elapsed, slow);
-
-            r->work_ns += work;
-            s->sums.overlap_ns += s->counted ? elapsed - work : 0;
-        }
-    } else {
-        covered_until = r->at_ns;
-    }
-    if (s->counted && phase == PHASE_WAIT)
-        s->sums.straggler_ns += until_ns - covered_until;
-    if (s->counted && phase == PHASE_WIRE)
-        s->sums.wire_ns += until_ns - covered_until;
-    r->at_ns = until_ns;
+    r->block_ns =
+        lk_step_position_ns(&r->compute, lk_step_cursor_block(&s->plan, &s->next, r->micro_batch));
 }
 
-/* ns that a transfer takes when some rank computes for the first busy_ns of it. */
+/* The rank asks for its next micro-batch, or has done all of them. */
+static void start_micro_batch(struct state *s, struct rank *r)
+{
+    const struct lk_step_plan *p = &s->plan;
+    uint64_t now = r->at_ns;
+
+    if (r->micro_batch == s->micro_batches) {
+        r->phase = PHASE_DONE;
+        r->stands_ns = now;
+        return;
+    }
+    r->counted = r->micro_batch >= (uint64_t)p->model->accumulation * LK_SIM_WARMUP;
+    r->at_ns = lk_step_input_ns(p, &r->loader, r->micro_batch, now);
+    r->phase = PHASE_WAITS;
+    r->compute = lk_step_plan_compute(p, (int)(r - s->ranks), r->micro_batch);
+    r->total_ns = lk_step_work_ns(&r->compute);
+    r->work_ns = 0;
+    if (r->counted) {
+        s->sums.input_ns += r->at_ns - now;
+        s->sums.compute_ns += r->compute.forward_ns + r->compute.backward_ns;
+        s->sums.kappa_ns += r->compute.kappa_ns;
+    }
+    set_block(s, r);
+}
+
+static void end_step(struct state *s, struct rank *r)
+{
+    uint64_t micro = (uint64_t)s->plan.model->accumulation;
+
+    if (r->counted)
+        s->step_sum_ns[r->micro_batch / micro - LK_SIM_WARMUP] += r->at_ns - r->step_start_ns;
+    r->step_start_ns = r->at_ns;
+}
+
+/* Goes on with the program after the present phase's end. */
+static void next_phase(struct state *s, struct rank *r)
+{
+    if (r->phase == PHASE_WAITS) {
+        r->phase = PHASE_COMPUTES;
+        return;
+    }
+    if (r->phase == PHASE_COMPUTES && lk_step_plan_last(&s->plan, r->micro_batch)) {
+        r->phase = PHASE_GAP;
+        r->at_ns += s->plan.gap_ns;
+        return;
+    }
+    if (r->phase == PHASE_GAP)
+        end_step(s, r);
+    r->micro_batch++;
+    start_micro_batch(s, r);
+}
+
+/* Computes up to `work_ns` or `until_ns`, whichever comes first; true: it came to the work. */
+static bool compute(struct state *s, struct rank *r, uint64_t work_ns, uint64_t until_ns,
+                    uint64_t slow)
+{
+    uint64_t left = work_ns - r->work_ns, need = lk_slow_time_ns(left, slow);
+    uint64_t elapsed = until_ns - r->at_ns, work;
+
+    if (need <= elapsed) {
+        r->at_ns += need;
+        r->work_ns = work_ns;
+        s->sums.overlap_ns += r->counted ? need - left : 0;
+        return true;
+    }
+    work = lk_slow_work_ns(elapsed, slow);
+    r->at_ns = until_ns;
+    r->work_ns += work;
+    s->sums.overlap_ns += r->counted ? elapsed - work : 0;
+    return false;
+}
+
+/* Runs the program at this pace to until_ns, or to where it stands. */
+static void run_until(struct state *s, struct rank *r, uint64_t until_ns, uint64_t slow)
+{
+    while (r->phase != PHASE_STANDS && r->phase != PHASE_DONE) {
+        if (r->phase != PHASE_COMPUTES) {
+            if (r->at_ns > until_ns)
+                return;
+            next_phase(s, r);
+        } else {
+            bool blocks = r->block_ns <= r->total_ns;
+
+            if (r->work_ns < r->block_ns &&
+                !compute(s, r, blocks ? r->block_ns : r->total_ns, until_ns, slow))
+                return;
+            if (blocks) {
+                r->phase = PHASE_STANDS;
+                r->stands_ns = r->at_ns;
+            } else {
+                next_phase(s, r);
+            }
+        }
+    }
+}
+
+/* ---- Collectives ---- */
+
+/* The time at which the program comes to a position of this micro-batch, no collective under way.
+ * It was there already: `since`, the end of the collective before. */
+static uint64_t arrive(struct state *s, struct rank *r, uint64_t micro_batch, double position,
+                       uint64_t since)
+{
+    uint64_t work;
+
+    while (r->micro_batch < micro_batch ||
+           (r->micro_batch == micro_batch && r->phase == PHASE_WAITS)) {
+        if (r->phase == PHASE_COMPUTES)
+            (void)compute(s, r, r->total_ns, UINT64_MAX, LK_SLOW_ONE);
+        next_phase(s, r);
+    }
+    if (r->micro_batch > micro_batch || r->phase != PHASE_COMPUTES)
+        return since;
+    work = lk_step_position_ns(&r->compute, position);
+    if (work < r->work_ns)
+        return since;
+    (void)compute(s, r, work, UINT64_MAX, LK_SLOW_ONE);
+    return r->at_ns > since ? r->at_ns : since;
+}
+
+static bool stands(const struct rank *r)
+{
+    return r->phase == PHASE_STANDS || r->phase == PHASE_DONE;
+}
+
+/* ns that a transfer takes when the last rank is held up after busy_ns of it. */
 static uint64_t transfer_ns(const struct lk_step_plan *p, uint64_t cost_ns, uint64_t busy_ns)
 {
     uint64_t slowed = lk_slow_time_ns(cost_ns, p->slow_delta);
@@ -67,94 +186,87 @@ static uint64_t transfer_ns(const struct lk_step_plan *p, uint64_t cost_ns, uint
     return busy_ns + cost_ns - lk_slow_work_ns(busy_ns, p->slow_delta);
 }
 
-static void run_bucket(struct state *s, size_t k)
+/* The collective ended: exposes what ranks stood for it, and lets them go on. */
+static void release(struct state *s, uint64_t begin_ns, uint64_t end_ns)
+{
+    for (int i = 0; i < s->plan.model->ranks; i++) {
+        struct rank *r = &s->ranks[i];
+
+        if (r->phase == PHASE_STANDS && r->counted) {
+            uint64_t from = r->stands_ns > r->arrival_ns ? r->stands_ns : r->arrival_ns;
+
+            if (from < begin_ns) {
+                s->sums.straggler_ns += begin_ns - from;
+                from = begin_ns;
+            }
+            s->sums.wire_ns += end_ns - from;
+        }
+        set_block(s, r);
+        if (r->phase == PHASE_STANDS && r->work_ns < r->block_ns) {
+            r->phase = PHASE_COMPUTES;
+            r->at_ns = end_ns;
+        }
+    }
+}
+
+/* The next collective of the stream; *end_io: of the one before, and of this one. */
+static void run_collective(struct state *s, uint64_t *end_io)
 {
     const struct lk_step_plan *p = &s->plan;
-    int n = p->model->ranks;
-    uint64_t begin = 0, busy = 0, end;
+    size_t k = lk_step_cursor_coll(p, &s->next);
+    uint64_t begin = *end_io, latest, held = 0, end;
 
-    for (int i = 0; i < n; i++) {
+    for (int i = 0; i < p->model->ranks; i++) {
         struct rank *r = &s->ranks[i];
-        uint64_t share = lk_step_share_ns(r->backward_ns, p->ready[k]);
 
-        r->arrival_ns = r->at_ns + (share > r->work_ns ? share - r->work_ns : 0);
+        r->arrival_ns = arrive(s, r, s->next.micro_batch, p->model->colls[k].ready, *end_io);
         if (r->arrival_ns > begin)
             begin = r->arrival_ns;
     }
-    for (int i = 0; i < n; i++) {
-        struct rank *r = &s->ranks[i];
-        uint64_t left;
-
-        advance(s, r, r->arrival_ns, LK_SLOW_ONE, PHASE_IDLE);
-        advance(s, r, begin, p->slow_wait, PHASE_WAIT);
-        left = lk_slow_time_ns(r->backward_ns - r->work_ns, p->slow_wire);
-        if (left > busy)
-            busy = left;
-    }
-    end = begin + transfer_ns(p, p->cost_ns[k], busy);
-    for (int i = 0; i < n; i++)
-        advance(s, &s->ranks[i], end, p->slow_wire, PHASE_WIRE);
-}
-
-/* One micro-batch of all ranks; communicating ones end at max(backward end, last bucket's end). */
-static void run_micro_batch(struct state *s, uint64_t index, bool communicates)
-{
-    const struct lk_step_plan *p = &s->plan;
-
+    latest = begin + lk_slow_time_ns(p->cost_ns[k], p->slow_delta);
     for (int i = 0; i < p->model->ranks; i++) {
         struct rank *r = &s->ranks[i];
-        struct lk_step_compute c = lk_step_plan_compute(p, i, index);
-        uint64_t start = lk_step_input_ns(p, &r->loader, index, r->now_ns);
+        uint64_t until;
 
-        if (s->counted) {
-            s->sums.input_ns += start - r->now_ns;
-            s->sums.compute_ns += c.forward_ns + c.backward_ns;
-            s->sums.kappa_ns += c.kappa_ns;
-        }
-        r->at_ns = start + c.forward_ns;
-        r->backward_ns = c.backward_ns;
-        r->work_ns = 0;
+        run_until(s, r, begin, p->slow_wait);
+        run_until(s, r, latest, p->slow_wire);
+        until = stands(r) ? r->stands_ns : latest;
+        held = until > held ? until : held;
     }
-    for (size_t k = 0; communicates && k < p->model->n_buckets; k++)
-        run_bucket(s, k);
-    for (int i = 0; i < p->model->ranks; i++) {
-        struct rank *r = &s->ranks[i];
-
-        advance(s, r, r->at_ns + r->backward_ns - r->work_ns, LK_SLOW_ONE, PHASE_IDLE);
-        r->now_ns = r->at_ns;
-    }
+    end = begin + transfer_ns(p, p->cost_ns[k], held > begin ? held - begin : 0);
+    lk_step_cursor_next(p, &s->next);
+    release(s, begin, end);
+    *end_io = end;
 }
 
-/* One step; the sum over ranks of its length. */
-static uint64_t run_step(struct state *s, uint64_t step)
-{
-    const struct lk_step_plan *p = &s->plan;
-    uint64_t micro = (uint64_t)p->model->accumulation, sum = 0;
+/* ---- The run ---- */
 
-    for (uint64_t j = 0; j < micro; j++)
-        run_micro_batch(s, step * micro + j, !p->model->no_sync || j + 1 == micro);
-    for (int i = 0; i < p->model->ranks; i++) {
-        struct rank *r = &s->ranks[i];
-
-        r->now_ns += p->optimizer_ns + p->gap_ns;
-        sum += r->now_ns - r->done_ns;
-        r->done_ns = r->now_ns;
-    }
-    return sum;
-}
-
-static enum lk_status state_init(struct state *s, const struct lk_step_model *m, uint64_t seed)
+static enum lk_status state_init(struct state *s, const struct lk_step_model *m,
+                                 const struct lk_sim_request *request)
 {
     enum lk_status st = LK_OK;
     size_t depth = (size_t)m->prefetch_depth;
 
-    LK_TRY(lk_step_plan_init(&s->plan, m, seed));
+    LK_TRY(lk_step_plan_init(&s->plan, m, request->seed));
+    s->next = lk_step_cursor_first(&s->plan);
+    s->micro_batches = (uint64_t)(LK_SIM_WARMUP + request->steps) * (uint64_t)m->accumulation;
     LK_TRY(lk_alloc(&s->ranks, (size_t)m->ranks, sizeof *s->ranks));
     LK_TRY(lk_alloc(&s->taken_ns, (size_t)m->ranks * depth, sizeof *s->taken_ns));
-    for (int r = 0; r < m->ranks; r++)
-        s->ranks[r].loader.taken_ns = s->taken_ns + (size_t)r * depth;
+    LK_TRY(lk_alloc(&s->step_sum_ns, (size_t)request->steps, sizeof *s->step_sum_ns));
+    for (int i = 0; i < m->ranks; i++) {
+        s->ranks[i].loader.taken_ns = s->taken_ns + (size_t)i * depth;
+        start_micro_batch(s, &s->ranks[i]);
+    }
 out:
     return st;
+}
+
+static void state_fini(struct state *s)
+{
+    free(s->ranks);
+    free(s->taken_ns);
+    free(s->step_sum_ns);
+    lk_step_plan_fini(&s->plan);
 }
 
 enum lk_status lk_closed_form_run(const struct lk_step_model *m,
@@ -163,26 +275,23 @@ enum lk_status lk_closed_form_run(const struct lk_step_model *m,
     enum lk_status st = LK_OK;
     struct state s = {0};
     struct lk_sim_result r = {0};
+    uint64_t end = 0;
 
     if (request->steps < 1)
         return lk_fail(LK_EUSAGE, "%d steps to simulate, expected 1 or more", request->steps);
-    LK_TRY(state_init(&s, m, request->seed));
+    LK_TRY(state_init(&s, m, request));
     LK_TRY(lk_alloc(&r.step_s, (size_t)request->steps, sizeof *r.step_s));
-    for (int step = 0; step < LK_SIM_WARMUP + request->steps; step++) {
-        uint64_t sum;
-
-        s.counted = step >= LK_SIM_WARMUP;
-        sum = run_step(&s, (uint64_t)step);
-        if (s.counted)
-            r.step_s[r.n++] = lk_s_from_ns(sum) / m->ranks;
-    }
+    while (s.next.micro_batch < s.micro_batches)
+        run_collective(&s, &end);
+    for (int i = 0; i < m->ranks; i++)
+        run_until(&s, &s.ranks[i], UINT64_MAX, LK_SLOW_ONE);
+    for (; r.n < (size_t)request->steps; r.n++)
+        r.step_s[r.n] = lk_s_from_ns(s.step_sum_ns[r.n]) / m->ranks;
     lk_step_finish(&s.plan, &s.sums, (uint64_t)request->steps * (uint64_t)m->ranks, &r);
     *out = r;
     r.step_s = NULL;
 out:
     free(r.step_s);
-    free(s.ranks);
-    free(s.taken_ns);
-    lk_step_plan_fini(&s.plan);
+    state_fini(&s);
     return st;
 }

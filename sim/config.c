@@ -170,15 +170,22 @@ static enum lk_status set_buckets(struct lk_config_model *m, const struct lk_job
     struct lk_bucket_plan plan = {0};
 
     LK_TRY(lk_job_buckets(j, config->first_bytes, config->cap_bytes, &plan));
-    LK_TRY(lk_alloc(&m->buckets, plan.n_buckets, sizeof *m->buckets));
+    LK_TRY(lk_alloc(&m->colls, plan.n_buckets, sizeof *m->colls));
     LK_TRY(lk_alloc(&m->bytes, plan.n_buckets, sizeof *m->bytes));
     for (size_t k = 0; k < plan.n_buckets; k++) {
-        m->buckets[k].bytes = m->bytes[k] = plan.bytes[k];
+        m->bytes[k] = plan.bytes[k];
+        m->colls[k] = (struct lk_step_coll){.coll = LK_ALL_REDUCE,
+                                            .bytes = plan.bytes[k],
+                                            .ready = LK_STEP_BACKWARD,
+                                            .need = LK_STEP_OPTIMIZER,
+                                            .every_micro_batch = !config->no_sync,
+                                            .bucket = (int)k};
         for (size_t i = plan.first[k]; i < plan.first[k + 1]; i++)
-            m->buckets[k].ready = fmax(m->buckets[k].ready, j->tensors[plan.index[i]].ready);
+            m->colls[k].ready =
+                fmax(m->colls[k].ready, LK_STEP_BACKWARD + j->tensors[plan.index[i]].ready);
     }
-    m->step.buckets = m->buckets;
-    m->step.n_buckets = plan.n_buckets;
+    m->step.colls = m->colls;
+    m->step.n_colls = plan.n_buckets;
 out:
     lk_bucket_plan_fini(&plan);
     return st;
@@ -203,13 +210,13 @@ static enum lk_status set_costs(struct lk_config_model *m, const struct lk_cost_
 {
     enum lk_status st = LK_OK;
     struct lk_cost *costs = NULL;
-    size_t n = m->step.n_buckets;
+    size_t n = m->step.n_colls;
 
     LK_TRY(lk_alloc(&costs, n, sizeof *costs));
     LK_TRY(lk_cost_eval(cost, LK_ALL_REDUCE, LK_ALGO_AUTO, m->step.ranks, m->step.nodes, m->bytes,
                         n, costs));
     for (size_t k = 0; k < n; k++) {
-        m->buckets[k].cost_s = costs[k].seconds;
+        m->colls[k].cost_s = costs[k].seconds;
         if (!grade)
             continue;
         m->cost_reach = fmax(m->cost_reach, costs[k].reach);
@@ -242,7 +249,6 @@ enum lk_status lk_config_model_init(struct lk_config_model *m, const struct lk_j
         .ranks = config->gpus,
         .nodes = config->nodes,
         .accumulation = config->accumulation,
-        .no_sync = config->no_sync,
         .forward_s = p.forward_s,
         .backward_s = p.backward_s,
         .optimizer_s = p.optimizer_s,
@@ -272,7 +278,7 @@ out:
 
 void lk_config_model_fini(struct lk_config_model *m)
 {
-    free(m->buckets);
+    free(m->colls);
     free(m->bytes);
     memset(m, 0, sizeof *m);
 }

@@ -48,11 +48,11 @@ void lk_config_set_cap(struct lk_config *c, const struct lk_job *j, uint64_t cap
  */
 enum lk_status lk_config_nodes(const struct lk_cluster *c, int gpus, int *out_nodes);
 
-/* A step model that owns its buckets, and what is behind it. */
+/* A step model that owns its collectives, and what is behind it. */
 struct lk_config_model {
     struct lk_step_model step;
-    struct lk_step_bucket *buckets;
-    uint64_t *bytes; /* of the buckets */
+    struct lk_step_coll *colls;
+    uint64_t *bytes; /* of the collectives */
     enum lk_evidence evidence;
     char evidence_text[64];
     double batch_reach, cost_reach; /* how many times beyond the evidence; 1: within */
@@ -64,7 +64,7 @@ struct lk_config_model {
 enum lk_status lk_config_model_init(struct lk_config_model *m, const struct lk_job *j,
                                     const struct lk_cluster *c, const struct lk_cost_model *cost,
                                     const struct lk_config *config);
-/* The same buckets with another draw's costs. */
+/* The same collectives with another draw's costs. */
 enum lk_status lk_config_model_costs(struct lk_config_model *m, const struct lk_cost_model *cost);
 void lk_config_model_fini(struct lk_config_model *m);
 

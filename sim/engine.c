@@ -1,9 +1,9 @@
 /*
  * The step model as events.
  *
- * Divisions: heap / ranks / communication / recording / the run. Events of a rank whose compute
- * changed its pace are not removed from the heap: they carry the rank's generation, and old ones
- * are skipped.
+ * Divisions: heap / recording / paces / ranks / communication / the run. Events of a rank whose
+ * compute changed its pace are not removed from the heap: they carry the rank's generation, and old
+ * ones are skipped.
  */
 #include "sim/engine.h"
 
@@ -14,10 +14,9 @@
 
 enum event_kind {
     EVENT_INPUT,    /* a rank has its micro-batch */
-    EVENT_FORWARD,  /* its forward ended */
-    EVENT_PROGRESS, /* its backward passed a bucket's share, or ended */
+    EVENT_PROGRESS, /* its compute came to a stop: see settle */
     EVENT_TRANSFER, /* the collective ended */
-    EVENT_STEP      /* optimizer and gap ended */
+    EVENT_STEP      /* the host gap ended */
 };
 
 struct event {
@@ -27,24 +26,34 @@ struct event {
     enum event_kind kind;
 };
 
-enum rank_phase { RANK_IDLE, RANK_WAITS, RANK_TRANSFERS };
+enum rank_phase {
+    RANK_RESTS, /* input or host gap */
+    RANK_COMPUTES,
+    RANK_STANDS, /* until a collective has ended */
+    RANK_DONE    /* with the run */
+};
+enum comm_phase { COMM_IDLE, COMM_WAITS, COMM_TRANSFERS };
+
+/* A range of compute, as recorded. */
+enum { FORWARD, BACKWARD, OPTIMIZER, SEGMENTS };
 
 struct rank {
     uint64_t micro_batch; /* over the whole run */
     int step;
     uint64_t micro_start_ns; /* asked for its input */
-    uint64_t step_start_ns, forward_start_ns, backward_start_ns;
+    uint64_t step_start_ns, kernel_start_ns;
+    uint64_t segment_start_ns; /* UINT64_MAX: it has ended */
     struct lk_step_compute compute;
-    bool computes; /* backward is running */
-    /* Backward's progress: work_ns of it done at at_ns, going on at 1/slow. */
-    uint64_t work_ns, at_ns, slow;
-    uint32_t generation;
-    size_t next_ready; /* position in `order` of the next bucket to get full */
-    size_t next_mark;  /* of the record's */
+    uint64_t end_ns[SEGMENTS]; /* work at which each segment ends */
+    int segment;
     enum rank_phase phase;
-    size_t buckets_done; /* of this micro-batch */
-    uint64_t arrival_ns;
-    uint64_t end_ns; /* of backward, when it does not compute any more */
+    /* Compute: work_ns of it done at at_ns, going on at 1/slow; stops up to passed_ns are past. */
+    uint64_t work_ns, at_ns, slow, passed_ns;
+    uint32_t generation;
+    size_t next_ready; /* position in the list's by_ready */
+    size_t next_mark;  /* of the record's */
+    enum comm_phase comm;
+    uint64_t arrival_ns, stands_ns;
     struct lk_step_loader loader;
 };
 
@@ -54,16 +63,16 @@ struct engine {
     struct lk_step_sums sums;
     struct rank *ranks;
     uint64_t *taken_ns;
-    uint64_t *ready_ns;    /* [rank][bucket]; UINT64_MAX: not full yet in this micro-batch */
-    size_t *order;         /* buckets by ready share */
+    uint64_t *ready_ns;    /* [rank][collective]; UINT64_MAX: not ready, or ended */
     uint64_t *step_sum_ns; /* by counted step, over ranks */
     int steps;             /* to run, warm-up included */
     struct event *heap;
     size_t n_events, capacity;
     uint64_t sequence;
-    /* The communication stream: bucket `current` is next or under way. */
-    size_t current;
-    int arrived, computing;
+    /* The communication stream: `next` is to begin or under way. */
+    struct lk_step_cursor next;
+    size_t current;    /* its index in the model */
+    int arrived, busy; /* ranks; busy: not held up */
     bool transfers;
     uint64_t begin_ns;
     uint64_t left_ns, left_at_ns, left_slow; /* of the transfer, at its pace */
@@ -132,47 +141,65 @@ static void record(struct engine *e, const struct rank *r, enum lk_track_kind tr
     lk_sim_record_span(e->record, (int)(r - e->ranks), track, &s);
 }
 
-/* A phase of compute: the range and the one kernel that fills it. */
-static void record_phase(struct engine *e, const struct rank *r, enum lk_span_kind kind,
-                         uint64_t start_ns, uint64_t end_ns, int32_t index)
+static int32_t micro_index(const struct engine *e, const struct rank *r)
 {
-    record(e, r, LK_TRACK_COMPUTE, kind, start_ns, end_ns, index);
-    record(e, r, LK_TRACK_COMPUTE, LK_SPAN_KERNEL, start_ns, end_ns, -1);
+    return (int32_t)(r->micro_batch % (uint64_t)e->plan.model->accumulation);
 }
 
+/* Compute without a pause, as one kernel. */
+static void record_kernel(struct engine *e, const struct rank *r, uint64_t now_ns)
+{
+    if (now_ns > r->kernel_start_ns)
+        record(e, r, LK_TRACK_COMPUTE, LK_SPAN_KERNEL, r->kernel_start_ns, now_ns, -1);
+}
+
+static void record_segment(struct engine *e, const struct rank *r, uint64_t now_ns)
+{
+    static const enum lk_span_kind kinds[SEGMENTS] = {LK_SPAN_FORWARD, LK_SPAN_BACKWARD,
+                                                      LK_SPAN_OPTIMIZER};
+
+    record(e, r, LK_TRACK_COMPUTE, kinds[r->segment], r->segment_start_ns, now_ns,
+           r->segment == OPTIMIZER ? -1 : micro_index(e, r));
+    record_kernel(e, r, now_ns);
+}
+
+static uint64_t *ready_of(struct engine *e, int rank, size_t k)
+{
+    return &e->ready_ns[(size_t)rank * e->plan.model->n_colls + k];
+}
+
+/* In the step of its micro-batch, though the rank may have gone on to the next one. */
 static void record_collective(struct engine *e, int rank, uint64_t end_ns)
 {
     const struct rank *r = &e->ranks[rank];
+    const struct lk_step_coll *c = &e->plan.model->colls[e->current];
+    uint64_t step = e->next.micro_batch / (uint64_t)e->plan.model->accumulation;
     struct lk_span s = {.start_ns = r->arrival_ns,
                         .end_ns = end_ns,
-                        .ready_ns =
-                            e->ready_ns[(size_t)rank * e->plan.model->n_buckets + e->current],
-                        .bytes = e->plan.model->buckets[e->current].bytes,
-                        .step = (uint32_t)r->step,
-                        .index = (int32_t)e->current,
+                        .ready_ns = *ready_of(e, rank, e->current),
+                        .bytes = c->bytes,
+                        .step = (uint32_t)step,
+                        .index = c->bucket,
                         .seq = e->collective,
                         .kind = LK_SPAN_COLLECTIVE,
-                        .name = 1};
+                        .name = lk_sim_record_name(c->coll)};
 
     lk_sim_record_span(e->record, rank, LK_TRACK_COMM, &s);
 }
 
-/* ---- Ranks ---- */
+/* ---- Paces ---- */
 
-static bool communicates(const struct engine *e, const struct rank *r)
+static uint64_t pace_of(const struct engine *e, const struct rank *r)
 {
-    const struct lk_step_model *m = e->plan.model;
-    uint64_t micro = (uint64_t)m->accumulation;
-
-    return m->n_buckets && (!m->no_sync || r->micro_batch % micro + 1 == micro);
-}
-
-/* The work at which the rank's next bucket is full; without one, where its backward ends. */
-static uint64_t next_bucket_ns(const struct engine *e, const struct rank *r)
-{
-    if (communicates(e, r) && r->next_ready < e->plan.model->n_buckets)
-        return lk_step_share_ns(r->compute.backward_ns, e->plan.ready[e->order[r->next_ready]]);
-    return r->compute.backward_ns;
+    switch (r->comm) {
+    case COMM_IDLE:
+        return LK_SLOW_ONE;
+    case COMM_WAITS:
+        return e->plan.slow_wait;
+    case COMM_TRANSFERS:
+        return e->plan.slow_wire;
+    }
+    return LK_SLOW_ONE;
 }
 
 /* The work at which its next gradient is final; UINT64_MAX: none is left, or none is recorded. */
@@ -180,36 +207,135 @@ static uint64_t next_mark_ns(const struct engine *e, const struct rank *r)
 {
     if (!e->record || r->next_mark == e->record->n_marks)
         return UINT64_MAX;
-    return lk_step_share_ns(r->compute.backward_ns, e->record->marks[r->next_mark].ready);
+    return lk_step_position_ns(&r->compute,
+                               LK_STEP_BACKWARD + e->record->marks[r->next_mark].ready);
 }
 
-static enum lk_status schedule_progress(struct engine *e, int rank)
+static const struct lk_step_list *list_of(const struct engine *e, const struct rank *r)
+{
+    return &e->plan.lists[lk_step_plan_last(&e->plan, r->micro_batch)];
+}
+
+static uint64_t next_ready_ns(const struct engine *e, const struct rank *r)
+{
+    const struct lk_step_list *l = list_of(e, r);
+
+    if (r->next_ready == l->n)
+        return UINT64_MAX;
+    return lk_step_position_ns(&r->compute, e->plan.model->colls[l->by_ready[r->next_ready]].ready);
+}
+
+static uint64_t block_ns(const struct engine *e, const struct rank *r)
+{
+    return lk_step_position_ns(&r->compute,
+                               lk_step_cursor_block(&e->plan, &e->next, r->micro_batch));
+}
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* The next stop of the rank's compute. */
+static enum lk_status schedule(struct engine *e, int rank)
 {
     struct rank *r = &e->ranks[rank];
-    uint64_t bucket = next_bucket_ns(e, r), mark = next_mark_ns(e, r);
-    uint64_t work = mark < bucket ? mark : bucket;
-    uint64_t left = work > r->work_ns ? work - r->work_ns : 0;
+    uint64_t stop = least(least(next_mark_ns(e, r), next_ready_ns(e, r)),
+                          least(block_ns(e, r), r->end_ns[r->segment]));
+    uint64_t left = stop > r->work_ns ? stop - r->work_ns : 0;
 
     return push(e, r->at_ns + lk_slow_time_ns(left, r->slow), EVENT_PROGRESS, rank,
                 ++r->generation);
 }
 
-/* Changes the pace of a rank's backward from now_ns on. Where neither pace is slowed there is
- * nothing to convert, and the event that is already queued stays right. */
-static enum lk_status set_pace(struct engine *e, int rank, uint64_t now_ns, uint64_t slow)
+/* Accounts for the compute up to now, whose pace may change. */
+static void rebase(struct engine *e, struct rank *r, uint64_t now_ns)
 {
-    struct rank *r = &e->ranks[rank];
-    uint64_t elapsed = now_ns - r->at_ns, work;
+    uint64_t elapsed = now_ns - r->at_ns, work = lk_slow_work_ns(elapsed, r->slow);
 
-    if (!r->computes || (slow == LK_SLOW_ONE && r->slow == LK_SLOW_ONE))
-        return LK_OK;
-    work = lk_slow_work_ns(elapsed, r->slow);
     r->work_ns += work;
     r->at_ns = now_ns;
     if (counted(r))
         e->sums.overlap_ns += elapsed - work;
+}
+
+/* The rank's part in communication changes from now_ns on, and with it the pace of its compute.
+ * Where neither pace is slowed there is nothing to convert, and the queued event stays right. */
+static enum lk_status set_comm(struct engine *e, int rank, uint64_t now_ns, enum comm_phase comm)
+{
+    struct rank *r = &e->ranks[rank];
+    uint64_t slow;
+
+    r->comm = comm;
+    slow = pace_of(e, r);
+    if (r->phase != RANK_COMPUTES || (slow == LK_SLOW_ONE && r->slow == LK_SLOW_ONE))
+        return LK_OK;
+    rebase(e, r, now_ns);
     r->slow = slow;
-    return schedule_progress(e, rank);
+    return schedule(e, rank);
+}
+
+/* Pace of the transfer from now on: slowed until the last rank is held up. */
+static enum lk_status set_transfer_pace(struct engine *e, uint64_t now_ns)
+{
+    uint64_t slow = e->busy > 0 ? e->plan.slow_delta : LK_SLOW_ONE;
+
+    e->left_ns -= lk_slow_work_ns(now_ns - e->left_at_ns, e->left_slow);
+    e->left_at_ns = now_ns;
+    e->left_slow = slow;
+    return push(e, now_ns + lk_slow_time_ns(e->left_ns, slow), EVENT_TRANSFER, -1,
+                ++e->transfer_generation);
+}
+
+static enum lk_status set_busy(struct engine *e, uint64_t now_ns, int change)
+{
+    e->busy += change;
+    if (e->transfers && e->busy == (change > 0))
+        return set_transfer_pace(e, now_ns);
+    return LK_OK;
+}
+
+/* ---- Ranks ---- */
+
+static enum lk_status begin_transfer(struct engine *e, uint64_t now_ns)
+{
+    enum lk_status st = LK_OK;
+
+    e->transfers = true;
+    e->begin_ns = now_ns;
+    for (int i = 0; i < e->plan.model->ranks; i++) {
+        struct rank *r = &e->ranks[i];
+
+        if (counted(r) && r->phase == RANK_STANDS)
+            e->sums.straggler_ns +=
+                now_ns - (r->stands_ns > r->arrival_ns ? r->stands_ns : r->arrival_ns);
+        LK_TRY(set_comm(e, i, now_ns, COMM_TRANSFERS));
+    }
+    e->left_ns = e->plan.cost_ns[e->current];
+    e->left_at_ns = now_ns;
+    e->left_slow = LK_SLOW_ONE;
+    LK_TRY(set_transfer_pace(e, now_ns));
+out:
+    return st;
+}
+
+/* The rank has the next collective ready and the stream free. */
+static enum lk_status arrive(struct engine *e, int rank, uint64_t now_ns)
+{
+    enum lk_status st = LK_OK;
+
+    e->ranks[rank].arrival_ns = now_ns;
+    LK_TRY(set_comm(e, rank, now_ns, COMM_WAITS));
+    if (++e->arrived == e->plan.model->ranks)
+        LK_TRY(begin_transfer(e, now_ns));
+out:
+    return st;
+}
+
+static bool can_arrive(struct engine *e, int rank)
+{
+    return !e->transfers && e->ranks[rank].comm == COMM_IDLE && e->next.micro_batch != UINT64_MAX &&
+           *ready_of(e, rank, e->current) != UINT64_MAX;
 }
 
 /* Asks for the rank's next micro-batch. */
@@ -218,13 +344,85 @@ static enum lk_status start_micro_batch(struct engine *e, int rank, uint64_t now
     struct rank *r = &e->ranks[rank];
     uint64_t at = lk_step_input_ns(&e->plan, &r->loader, r->micro_batch, now_ns);
 
+    r->phase = RANK_RESTS;
     r->micro_start_ns = now_ns;
     return push(e, at, EVENT_INPUT, rank, ++r->generation);
 }
 
-static int32_t micro_index(const struct engine *e, const struct rank *r)
+/* All compute of the micro-batch is done: the next one, or the host gap. */
+static enum lk_status end_micro_batch(struct engine *e, int rank, uint64_t now_ns)
 {
-    return (int32_t)(r->micro_batch % (uint64_t)e->plan.model->accumulation);
+    struct rank *r = &e->ranks[rank];
+
+    rebase(e, r, now_ns);
+    if (!lk_step_plan_last(&e->plan, r->micro_batch)) {
+        r->micro_batch++;
+        return start_micro_batch(e, rank, now_ns);
+    }
+    r->phase = RANK_RESTS;
+    return push(e, now_ns + e->plan.gap_ns, EVENT_STEP, rank, ++r->generation);
+}
+
+/* What happens at this point of the rank's compute without passing it: gradients and collectives
+ * get ready. */
+static enum lk_status pass_marks(struct engine *e, int rank, uint64_t now_ns)
+{
+    enum lk_status st = LK_OK;
+    struct rank *r = &e->ranks[rank];
+
+    while (next_mark_ns(e, r) <= r->passed_ns) {
+        int32_t tensor = e->record->marks[r->next_mark++].tensor;
+
+        record(e, r, LK_TRACK_COMPUTE, LK_SPAN_GRADIENT, now_ns, now_ns, tensor);
+    }
+    while (r->next_ready < list_of(e, r)->n && next_ready_ns(e, r) <= r->passed_ns) {
+        size_t k = list_of(e, r)->by_ready[r->next_ready++];
+
+        *ready_of(e, rank, k) = now_ns;
+        if (k == e->current && can_arrive(e, rank))
+            LK_TRY(arrive(e, rank, now_ns));
+    }
+out:
+    return st;
+}
+
+/* The rank's compute has come to passed_ns: passes everything there, or stands, and goes on. */
+static enum lk_status settle(struct engine *e, int rank, uint64_t now_ns)
+{
+    enum lk_status st = LK_OK;
+    struct rank *r = &e->ranks[rank];
+
+    LK_TRY(pass_marks(e, rank, now_ns));
+    if (r->passed_ns == r->end_ns[r->segment] && r->segment_start_ns != UINT64_MAX) {
+        record_segment(e, r, now_ns);
+        r->segment_start_ns = UINT64_MAX;
+    }
+    if (block_ns(e, r) <= r->passed_ns) {
+        rebase(e, r, now_ns);
+        if (r->segment_start_ns != UINT64_MAX)
+            record_kernel(e, r, now_ns);
+        r->phase = RANK_STANDS;
+        r->stands_ns = now_ns;
+        r->generation++; /* arriving may have queued a stop */
+        return set_busy(e, now_ns, -1);
+    }
+    if (r->passed_ns < r->end_ns[r->segment])
+        return schedule(e, rank);
+    if (r->segment == (lk_step_plan_last(&e->plan, r->micro_batch) ? OPTIMIZER : BACKWARD))
+        return end_micro_batch(e, rank, now_ns);
+    r->segment++;
+    r->segment_start_ns = r->kernel_start_ns = now_ns;
+    return settle(e, rank, now_ns);
+out:
+    return st;
+}
+
+static enum lk_status on_progress(struct engine *e, int rank, uint64_t now_ns)
+{
+    struct rank *r = &e->ranks[rank];
+
+    r->passed_ns = r->work_ns + lk_slow_work_ns(now_ns - r->at_ns, r->slow);
+    return settle(e, rank, now_ns);
 }
 
 static enum lk_status on_input(struct engine *e, int rank, uint64_t now_ns)
@@ -238,42 +436,16 @@ static enum lk_status on_input(struct engine *e, int rank, uint64_t now_ns)
         e->sums.compute_ns += r->compute.forward_ns + r->compute.backward_ns;
         e->sums.kappa_ns += r->compute.kappa_ns;
     }
-    r->forward_start_ns = now_ns;
-    return push(e, now_ns + r->compute.forward_ns, EVENT_FORWARD, rank, ++r->generation);
-}
-
-static enum lk_status on_forward(struct engine *e, int rank, uint64_t now_ns)
-{
-    struct rank *r = &e->ranks[rank];
-    size_t n = e->plan.model->n_buckets;
-
-    record_phase(e, r, LK_SPAN_FORWARD, r->forward_start_ns, now_ns, micro_index(e, r));
-    r->backward_start_ns = r->at_ns = now_ns;
-    r->work_ns = 0;
-    r->slow = LK_SLOW_ONE;
-    r->next_ready = 0;
-    r->next_mark = 0;
-    r->buckets_done = 0;
-    r->computes = true;
-    e->computing += communicates(e, r);
-    for (size_t k = 0; k < n; k++)
-        e->ready_ns[(size_t)rank * n + k] = UINT64_MAX;
-    return schedule_progress(e, rank);
-}
-
-/* The micro-batch is over: the next one, or the optimizer and the gap. */
-static enum lk_status end_micro_batch(struct engine *e, int rank, uint64_t now_ns)
-{
-    struct rank *r = &e->ranks[rank];
-    bool last = micro_index(e, r) + 1 == e->plan.model->accumulation;
-
-    if (!last) {
-        r->micro_batch++;
-        return start_micro_batch(e, rank, now_ns);
-    }
-    record_phase(e, r, LK_SPAN_OPTIMIZER, now_ns, now_ns + e->plan.optimizer_ns, -1);
-    return push(e, now_ns + e->plan.optimizer_ns + e->plan.gap_ns, EVENT_STEP, rank,
-                ++r->generation);
+    r->end_ns[FORWARD] = r->compute.forward_ns;
+    r->end_ns[BACKWARD] = r->end_ns[FORWARD] + r->compute.backward_ns;
+    r->end_ns[OPTIMIZER] = r->end_ns[BACKWARD] + r->compute.optimizer_ns;
+    r->segment = FORWARD;
+    r->segment_start_ns = r->kernel_start_ns = r->at_ns = now_ns;
+    r->work_ns = r->passed_ns = 0;
+    r->slow = pace_of(e, r);
+    r->next_ready = r->next_mark = 0;
+    r->phase = RANK_COMPUTES;
+    return settle(e, rank, now_ns);
 }
 
 static enum lk_status on_step(struct engine *e, int rank, uint64_t now_ns)
@@ -286,59 +458,25 @@ static enum lk_status on_step(struct engine *e, int rank, uint64_t now_ns)
     r->step_start_ns = now_ns;
     r->step++;
     r->micro_batch++;
-    if (r->step == e->steps)
-        return LK_OK;
-    return start_micro_batch(e, rank, now_ns);
+    if (r->step < e->steps)
+        return start_micro_batch(e, rank, now_ns);
+    r->phase = RANK_DONE;
+    return set_busy(e, now_ns, -1);
 }
 
 /* ---- Communication ---- */
 
-/* Pace of the transfer from now on: slowed while some rank computes. */
-static enum lk_status set_transfer_pace(struct engine *e, uint64_t now_ns)
-{
-    uint64_t slow = e->computing > 0 ? e->plan.slow_delta : LK_SLOW_ONE;
-
-    e->left_ns -= lk_slow_work_ns(now_ns - e->left_at_ns, e->left_slow);
-    e->left_at_ns = now_ns;
-    e->left_slow = slow;
-    return push(e, now_ns + lk_slow_time_ns(e->left_ns, slow), EVENT_TRANSFER, -1,
-                ++e->transfer_generation);
-}
-
-static enum lk_status begin_transfer(struct engine *e, uint64_t now_ns)
-{
-    enum lk_status st = LK_OK;
-
-    e->transfers = true;
-    e->begin_ns = now_ns;
-    for (int i = 0; i < e->plan.model->ranks; i++) {
-        struct rank *r = &e->ranks[i];
-
-        if (counted(r) && !r->computes)
-            e->sums.straggler_ns +=
-                now_ns - (r->end_ns > r->arrival_ns ? r->end_ns : r->arrival_ns);
-        r->phase = RANK_TRANSFERS;
-        LK_TRY(set_pace(e, i, now_ns, e->plan.slow_wire));
-    }
-    e->left_ns = e->plan.cost_ns[e->current];
-    e->left_at_ns = now_ns;
-    e->left_slow = LK_SLOW_ONE;
-    LK_TRY(set_transfer_pace(e, now_ns));
-out:
-    return st;
-}
-
-/* The rank has the current bucket full and the stream free. */
-static enum lk_status arrive(struct engine *e, int rank, uint64_t now_ns)
+/* Compute goes on from where it stood. */
+static enum lk_status resume(struct engine *e, int rank, uint64_t now_ns)
 {
     enum lk_status st = LK_OK;
     struct rank *r = &e->ranks[rank];
 
-    r->arrival_ns = now_ns;
-    r->phase = RANK_WAITS;
-    LK_TRY(set_pace(e, rank, now_ns, e->plan.slow_wait));
-    if (++e->arrived == e->plan.model->ranks)
-        LK_TRY(begin_transfer(e, now_ns));
+    r->phase = RANK_COMPUTES;
+    r->at_ns = r->kernel_start_ns = now_ns;
+    r->slow = pace_of(e, r);
+    LK_TRY(set_busy(e, now_ns, 1));
+    LK_TRY(settle(e, rank, now_ns));
 out:
     return st;
 }
@@ -346,74 +484,30 @@ out:
 static enum lk_status end_transfer(struct engine *e, uint64_t now_ns)
 {
     enum lk_status st = LK_OK;
-    size_t n = e->plan.model->n_buckets;
+    int n = e->plan.model->ranks;
 
-    for (int i = 0; i < e->plan.model->ranks; i++) {
+    for (int i = 0; i < n; i++) {
         struct rank *r = &e->ranks[i];
 
         record_collective(e, i, now_ns);
-        if (counted(r) && !r->computes)
-            e->sums.wire_ns += now_ns - (r->end_ns > e->begin_ns ? r->end_ns : e->begin_ns);
-        r->phase = RANK_IDLE;
-        LK_TRY(set_pace(e, i, now_ns, LK_SLOW_ONE));
+        if (counted(r) && r->phase == RANK_STANDS)
+            e->sums.wire_ns += now_ns - (r->stands_ns > e->begin_ns ? r->stands_ns : e->begin_ns);
+        *ready_of(e, i, e->current) = UINT64_MAX;
+        LK_TRY(set_comm(e, i, now_ns, COMM_IDLE));
     }
     e->transfers = false;
     e->arrived = 0;
     e->collective++;
-    e->current = (e->current + 1) % n;
-    for (int i = 0; i < e->plan.model->ranks; i++) {
+    lk_step_cursor_next(&e->plan, &e->next);
+    e->current = lk_step_cursor_coll(&e->plan, &e->next);
+    for (int i = 0; i < n; i++) {
         struct rank *r = &e->ranks[i];
 
-        if (++r->buckets_done == n && !r->computes)
-            LK_TRY(end_micro_batch(e, i, now_ns));
-        else if (r->buckets_done < n && e->ready_ns[(size_t)i * n + e->current] != UINT64_MAX)
+        if (r->phase == RANK_STANDS && r->work_ns < block_ns(e, r))
+            LK_TRY(resume(e, i, now_ns));
+        if (can_arrive(e, i))
             LK_TRY(arrive(e, i, now_ns));
     }
-out:
-    return st;
-}
-
-/* The rank's backward ended; the buckets may be under way still. */
-static enum lk_status end_backward(struct engine *e, int rank, uint64_t now_ns)
-{
-    enum lk_status st = LK_OK;
-    struct rank *r = &e->ranks[rank];
-
-    if (counted(r))
-        e->sums.overlap_ns += now_ns - r->at_ns - (r->compute.backward_ns - r->work_ns);
-    r->computes = false;
-    r->end_ns = now_ns;
-    record_phase(e, r, LK_SPAN_BACKWARD, r->backward_start_ns, now_ns, micro_index(e, r));
-    if (!communicates(e, r))
-        return end_micro_batch(e, rank, now_ns);
-    if (--e->computing == 0 && e->transfers)
-        LK_TRY(set_transfer_pace(e, now_ns));
-    if (r->buckets_done == e->plan.model->n_buckets)
-        LK_TRY(end_micro_batch(e, rank, now_ns));
-out:
-    return st;
-}
-
-/* Backward came to a gradient's or bucket's share, or to its end: then all buckets are full. */
-static enum lk_status on_progress(struct engine *e, int rank, uint64_t now_ns)
-{
-    enum lk_status st = LK_OK;
-    struct rank *r = &e->ranks[rank];
-    size_t n = e->plan.model->n_buckets, k;
-
-    if (next_mark_ns(e, r) <= next_bucket_ns(e, r)) {
-        int32_t tensor = e->record->marks[r->next_mark++].tensor;
-
-        record(e, r, LK_TRACK_COMPUTE, LK_SPAN_GRADIENT, now_ns, now_ns, tensor);
-        return schedule_progress(e, rank);
-    }
-    if (!communicates(e, r) || r->next_ready == n)
-        return end_backward(e, rank, now_ns);
-    k = e->order[r->next_ready++];
-    e->ready_ns[(size_t)rank * n + k] = now_ns;
-    LK_TRY(schedule_progress(e, rank));
-    if (k == e->current && !e->transfers && r->phase == RANK_IDLE)
-        LK_TRY(arrive(e, rank, now_ns));
 out:
     return st;
 }
@@ -424,7 +518,6 @@ static enum lk_status handle(struct engine *e, const struct event *v)
 {
     static enum lk_status (*const handlers[])(struct engine *, int, uint64_t) = {
         [EVENT_INPUT] = on_input,
-        [EVENT_FORWARD] = on_forward,
         [EVENT_PROGRESS] = on_progress,
         [EVENT_STEP] = on_step,
     };
@@ -434,18 +527,6 @@ static enum lk_status handle(struct engine *e, const struct event *v)
     if (v->generation != e->ranks[v->rank].generation)
         return LK_OK;
     return handlers[v->kind](e, v->rank, v->at_ns);
-}
-
-/* Buckets by ready share; in DDP's order they are sorted but for ties, so insertion is linear. */
-static void sort_order(struct engine *e)
-{
-    for (size_t i = 0; i < e->plan.model->n_buckets; i++) {
-        size_t j = i;
-
-        for (; j > 0 && e->plan.ready[e->order[j - 1]] > e->plan.ready[i]; j--)
-            e->order[j] = e->order[j - 1];
-        e->order[j] = i;
-    }
 }
 
 static enum lk_status engine_init(struct engine *e, const struct lk_step_model *m,
@@ -458,12 +539,16 @@ static enum lk_status engine_init(struct engine *e, const struct lk_step_model *
     LK_TRY(lk_step_plan_init(&e->plan, m, request->seed));
     e->record = record_to;
     e->steps = LK_SIM_WARMUP + request->steps;
+    e->busy = m->ranks;
+    e->next = lk_step_cursor_first(&e->plan);
+    if (m->n_colls)
+        e->current = lk_step_cursor_coll(&e->plan, &e->next);
     LK_TRY(lk_alloc(&e->ranks, ranks, sizeof *e->ranks));
     LK_TRY(lk_alloc(&e->taken_ns, ranks * depth, sizeof *e->taken_ns));
-    LK_TRY(lk_alloc(&e->ready_ns, ranks * m->n_buckets, sizeof *e->ready_ns));
-    LK_TRY(lk_alloc(&e->order, m->n_buckets, sizeof *e->order));
+    LK_TRY(lk_alloc(&e->ready_ns, ranks * m->n_colls, sizeof *e->ready_ns));
     LK_TRY(lk_alloc(&e->step_sum_ns, (size_t)request->steps, sizeof *e->step_sum_ns));
-    sort_order(e);
+    for (size_t i = 0; i < ranks * m->n_colls; i++)
+        e->ready_ns[i] = UINT64_MAX;
     for (size_t r = 0; r < ranks; r++)
         e->ranks[r].loader.taken_ns = e->taken_ns + r * depth;
 out:
@@ -475,7 +560,6 @@ static void engine_fini(struct engine *e)
     free(e->ranks);
     free(e->taken_ns);
     free(e->ready_ns);
-    free(e->order);
     free(e->step_sum_ns);
     free(e->heap);
     lk_step_plan_fini(&e->plan);

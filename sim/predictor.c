@@ -169,7 +169,7 @@ static bool is_random(const struct lk_step_model *m)
 
 static int steps_for(const struct lk_predictor *p, const struct lk_step_model *m)
 {
-    double visits = (double)m->ranks * (double)(m->n_buckets + 1) * m->accumulation *
+    double visits = (double)m->ranks * (double)(m->n_colls + 1) * m->accumulation *
                     (p->options.draws + ESTIMATE_SEEDS);
     double affordable = VISITS_MAX / visits - LK_SIM_WARMUP;
 

@@ -3,7 +3,6 @@
 
 #include "base/array.h"
 #include "base/clockfit.h"
-#include "base/coll.h"
 #include "base/file.h"
 
 #include <stdlib.h>
@@ -20,16 +19,21 @@ static const struct {
     {"communication stream", LK_TRACK_COMM,    20},
 };
 
-/* Names that spans point to: all our collectives are gradient all-reduces. */
+/* Names that spans point to, from 1: the collectives'. */
 static enum lk_status add_names(struct lk_trace *t)
 {
     enum lk_status st = LK_OK;
 
-    LK_TRY(lk_alloc(&t->names, 1, sizeof *t->names));
-    LK_TRY(lk_strdup(&t->names[0], lk_coll_kineto_name(LK_ALL_REDUCE)));
-    t->n_names = 1;
+    LK_TRY(lk_alloc(&t->names, LK_COLL_COUNT, sizeof *t->names));
+    for (; t->n_names < LK_COLL_COUNT; t->n_names++)
+        LK_TRY(lk_strdup(&t->names[t->n_names], lk_coll_kineto_name((enum lk_coll)t->n_names)));
 out:
     return st;
+}
+
+uint16_t lk_sim_record_name(enum lk_coll coll)
+{
+    return (uint16_t)(coll + 1);
 }
 
 static enum lk_status add_tracks(struct lk_trace *t)

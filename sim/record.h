@@ -5,6 +5,7 @@
 #ifndef LK_SIM_RECORD_H
 #define LK_SIM_RECORD_H
 
+#include "base/coll.h"
 #include "base/span.h"
 #include "base/status.h"
 #include "base/trace.h"
@@ -37,6 +38,9 @@ enum lk_status lk_sim_record_marks(struct lk_sim_record *r, const double *ready,
 /* Appends a span to a rank's track. r NULL: nothing. A failure sticks in r->status. */
 void lk_sim_record_span(struct lk_sim_record *r, int rank, enum lk_track_kind track,
                         const struct lk_span *s);
+
+/* The name of a collective's spans. */
+uint16_t lk_sim_record_name(enum lk_coll coll);
 
 /* Sorts the spans and writes DIR/rankNNNNN.trace.json.gz; the directory is made. */
 enum lk_status lk_sim_record_write(struct lk_sim_record *r, const char *dir);

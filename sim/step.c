@@ -15,6 +15,7 @@ __extension__ typedef unsigned __int128 wide;
 static const uint64_t NARROW_WORK = 1ULL << 40;
 static const uint64_t NARROW_SLOW = 16ULL << LK_SLOW_BITS;
 static const double SLOW_MAX = 1000;
+static const double DURATION_MAX = 1e6; /* s */
 
 /* A rank's draws cannot make it more than this much faster: compute takes time. */
 static const double FASTEST = 0.05;
@@ -37,11 +38,11 @@ uint64_t lk_slow_work_ns(uint64_t elapsed_ns, uint64_t slow)
     return (uint64_t)(((wide)elapsed_ns << LK_SLOW_BITS) / slow);
 }
 
-uint64_t lk_step_share_ns(uint64_t backward_ns, double share)
+uint64_t lk_step_share_ns(uint64_t duration_ns, double share)
 {
-    uint64_t ns = (uint64_t)((double)backward_ns * share + 0.5);
+    uint64_t ns = (uint64_t)((double)duration_ns * share + 0.5);
 
-    return ns < backward_ns ? ns : backward_ns;
+    return ns < duration_ns ? ns : duration_ns;
 }
 
 static uint64_t slow_from(double g)
@@ -56,11 +57,38 @@ static enum lk_status check_range(const char *name, double v, double max)
     return lk_fail(LK_EUSAGE, "step model: %s is %g, expected 0 to %g", name, v, max);
 }
 
+/* What a collective needs must come before it: else compute and stream wait for each other. */
+static enum lk_status check_colls(const struct lk_step_model *m)
+{
+    enum lk_status st = LK_OK;
+    double latest = 0;
+
+    for (size_t k = 0; k < m->n_colls; k++) {
+        const struct lk_step_coll *c = &m->colls[k];
+
+        LK_TRY(check_range("a collective's ready position", c->ready, LK_STEP_END));
+        LK_TRY(check_range("a collective's need position", c->need, LK_STEP_END + 2));
+        LK_TRY(check_range("a collective's cost", c->cost_s, DURATION_MAX));
+        latest = fmax(latest, c->ready);
+        if (c->need < latest || c->need >= c->ready + LK_STEP_END)
+            return lk_fail(LK_EUSAGE,
+                           "step model: collective %zu is ready at %g and needed at %g, expected "
+                           "%g (when all up to it are ready) to less than %g",
+                           k, c->ready, c->need, latest, c->ready + LK_STEP_END);
+        if (c->every_micro_batch && c->need > LK_STEP_OPTIMIZER)
+            return lk_fail(LK_EUSAGE,
+                           "step model: collective %zu is needed at %g, but a micro-batch ends at "
+                           "2",
+                           k, c->need);
+    }
+out:
+    return st;
+}
+
 static enum lk_status check(const struct lk_step_model *m)
 {
     enum lk_status st = LK_OK;
-    static const double DURATION_MAX = 1e6; /* s */
-    static const double SD_MAX = 10;        /* a machine shared with others has shown over 1 */
+    static const double SD_MAX = 10; /* a machine shared with others has shown over 1 */
     const struct {
         const char *name;
         double value, max;
@@ -88,10 +116,7 @@ static enum lk_status check(const struct lk_step_model *m)
                        m->ranks, m->nodes, m->accumulation, m->prefetch_depth);
     for (size_t i = 0; i < LK_COUNT(rows); i++)
         LK_TRY(check_range(rows[i].name, rows[i].value, rows[i].max));
-    for (size_t k = 0; k < m->n_buckets; k++) {
-        LK_TRY(check_range("a bucket's ready share", m->buckets[k].ready, 1));
-        LK_TRY(check_range("a bucket's cost", m->buckets[k].cost_s, DURATION_MAX));
-    }
+    LK_TRY(check_colls(m));
 out:
     return st;
 }
@@ -117,6 +142,91 @@ static double normal_at(uint64_t seed, const char *purpose, uint64_t index, uint
     return lk_rng_normal(&g);
 }
 
+/* ---- The lists ---- */
+
+/* In most lists the collectives are by ready but for ties and few others: insertion is linear. */
+static void sort_by_ready(const struct lk_step_model *m, struct lk_step_list *l)
+{
+    for (size_t i = 0; i < l->n; i++) {
+        size_t j = i;
+
+        for (; j > 0 && m->colls[l->by_ready[j - 1]].ready > m->colls[l->coll[i]].ready; j--)
+            l->by_ready[j] = l->by_ready[j - 1];
+        l->by_ready[j] = l->coll[i];
+    }
+}
+
+static enum lk_status list_init(struct lk_step_list *l, const struct lk_step_model *m, bool last)
+{
+    enum lk_status st = LK_OK;
+
+    LK_TRY(lk_alloc(&l->coll, m->n_colls, sizeof *l->coll));
+    LK_TRY(lk_alloc(&l->by_ready, m->n_colls, sizeof *l->by_ready));
+    for (size_t k = 0; k < m->n_colls; k++)
+        if (last || m->colls[k].every_micro_batch)
+            l->coll[l->n++] = k;
+    LK_TRY(lk_alloc(&l->block, l->n + 1, sizeof *l->block));
+    l->block[l->n] = INFINITY;
+    for (size_t i = l->n; i-- > 0;)
+        l->block[i] = fmin(l->block[i + 1], m->colls[l->coll[i]].need);
+    sort_by_ready(m, l);
+out:
+    return st;
+}
+
+static void list_fini(struct lk_step_list *l)
+{
+    free(l->coll);
+    free(l->block);
+    free(l->by_ready);
+}
+
+bool lk_step_plan_last(const struct lk_step_plan *p, uint64_t micro_batch)
+{
+    uint64_t micro = (uint64_t)p->model->accumulation;
+
+    return micro == 1 || micro_batch % micro + 1 == micro;
+}
+
+struct lk_step_cursor lk_step_cursor_first(const struct lk_step_plan *p)
+{
+    struct lk_step_cursor c = {0, 0};
+
+    if (!p->model->n_colls)
+        c.micro_batch = UINT64_MAX;
+    else if (!p->lists[lk_step_plan_last(p, 0)].n)
+        c.micro_batch = (uint64_t)p->model->accumulation - 1;
+    return c;
+}
+
+void lk_step_cursor_next(const struct lk_step_plan *p, struct lk_step_cursor *c)
+{
+    if (++c->at < p->lists[lk_step_plan_last(p, c->micro_batch)].n)
+        return;
+    c->at = 0;
+    c->micro_batch += p->lists[0].n ? 1 : (uint64_t)p->model->accumulation;
+}
+
+size_t lk_step_cursor_coll(const struct lk_step_plan *p, const struct lk_step_cursor *c)
+{
+    return p->lists[lk_step_plan_last(p, c->micro_batch)].coll[c->at];
+}
+
+double lk_step_cursor_block(const struct lk_step_plan *p, const struct lk_step_cursor *c,
+                            uint64_t micro_batch)
+{
+    double block;
+
+    if (c->micro_batch > micro_batch)
+        return INFINITY;
+    block = p->lists[lk_step_plan_last(p, c->micro_batch)].block[c->at];
+    if (c->micro_batch == micro_batch)
+        return block;
+    return fmin(block - LK_STEP_END, p->lists[lk_step_plan_last(p, micro_batch)].block[0]);
+}
+
+/* ---- The plan ---- */
+
 enum lk_status lk_step_plan_init(struct lk_step_plan *p, const struct lk_step_model *m,
                                  uint64_t seed)
 {
@@ -133,13 +243,12 @@ enum lk_status lk_step_plan_init(struct lk_step_plan *p, const struct lk_step_mo
     p->slow_wire = slow_from(m->gamma_wire);
     p->slow_delta = slow_from(m->delta);
     p->random = m->law.transient_sd > 0 || m->law.common_sd > 0;
-    LK_TRY(lk_alloc(&p->cost_ns, m->n_buckets, sizeof *p->cost_ns));
-    LK_TRY(lk_alloc(&p->ready, m->n_buckets, sizeof *p->ready));
+    LK_TRY(lk_alloc(&p->cost_ns, m->n_colls, sizeof *p->cost_ns));
+    LK_TRY(list_init(&p->lists[0], m, false));
+    LK_TRY(list_init(&p->lists[1], m, true));
     LK_TRY(lk_alloc(&p->rank_effect, (size_t)m->ranks, sizeof *p->rank_effect));
-    for (size_t k = 0; k < m->n_buckets; k++) {
-        p->cost_ns[k] = lk_ns_from_s(m->buckets[k].cost_s);
-        p->ready[k] = m->buckets[k].ready;
-    }
+    for (size_t k = 0; k < m->n_colls; k++)
+        p->cost_ns[k] = lk_ns_from_s(m->colls[k].cost_s);
     for (int r = 0; r < m->ranks; r++) {
         double e = m->rank_slowness ? m->rank_slowness[r] : 0;
 
@@ -158,7 +267,8 @@ out:
 void lk_step_plan_fini(struct lk_step_plan *p)
 {
     free(p->cost_ns);
-    free(p->ready);
+    list_fini(&p->lists[0]);
+    list_fini(&p->lists[1]);
     free(p->rank_effect);
     memset(p, 0, sizeof *p);
 }
@@ -183,8 +293,26 @@ struct lk_step_compute lk_step_plan_compute(const struct lk_step_plan *p, int ra
     plain_ns = lk_ns_from_s(m->forward_s * factor) + lk_ns_from_s(m->backward_s * factor);
     c.forward_ns = lk_ns_from_s(m->forward_s * factor * (1 + m->kappa));
     c.backward_ns = lk_ns_from_s(m->backward_s * factor * (1 + m->kappa));
+    c.optimizer_ns = lk_step_plan_last(p, micro_batch) ? p->optimizer_ns : 0;
     c.kappa_ns = c.forward_ns + c.backward_ns - plain_ns;
     return c;
+}
+
+uint64_t lk_step_work_ns(const struct lk_step_compute *c)
+{
+    return c->forward_ns + c->backward_ns + c->optimizer_ns;
+}
+
+uint64_t lk_step_position_ns(const struct lk_step_compute *c, double position)
+{
+    if (position <= LK_STEP_BACKWARD)
+        return lk_step_share_ns(c->forward_ns, position);
+    if (position <= LK_STEP_OPTIMIZER)
+        return c->forward_ns + lk_step_share_ns(c->backward_ns, position - LK_STEP_BACKWARD);
+    if (position <= LK_STEP_END)
+        return c->forward_ns + c->backward_ns +
+               lk_step_share_ns(c->optimizer_ns, position - LK_STEP_OPTIMIZER);
+    return UINT64_MAX;
 }
 
 uint64_t lk_step_input_ns(const struct lk_step_plan *p, struct lk_step_loader *l, uint64_t i,

@@ -1,17 +1,29 @@
 /*
- * One configuration's step, ready to be simulated: durations, buckets with their cost, slowdowns
- * and the straggler law. Two ways lead from it to a result: sim/engine.h and sim/closed_form.h.
+ * One configuration's step, ready to be simulated: durations, collectives with their cost,
+ * slowdowns and the straggler law. Two ways lead from it to a result: sim/engine.h and
+ * sim/closed_form.h.
  *
- * For K ranks, step s, rank r, bucket k (DESIGN: step model):
+ * A rank's program is a line of positions. Of every micro-batch: its input, then 0..1 forward and
+ * 1..2 backward. Of a step's last one also 2..3, the optimizer, and after it the host gap; 3 + p is
+ * position p of the next step's first micro-batch. A collective may be launched where the program
+ * comes to `ready` and compute does not pass `need` before it has ended. Some that occur:
+ *
+ *   gradient bucket (DDP)                   ready 1 + share of backward       need 2
+ *   SyncBatchNorm at a, blocking            ready a                           need a
+ *   find_unused_parameters, after the last  ready 2                           need 2
+ *   ZeRO-1: parameters after the optimizer  ready 3                           need 3 or 3 + p
+ *   FSDP: a unit's parameters, prefetched   ready where its predecessor runs  need where it runs
+ *   FSDP: a unit's gradients                ready where it has run            need 2
+ *
+ * For K ranks, step s, rank r, collective k; there is one communication stream, and collectives
+ * run in the order of their list (DESIGN: step model):
  *
  *   start(r,s)  = done(r,s-1) + input wait
- *   ready(r,k)  = backward start + the bucket's share of backward, on the last micro-batch with
- *                 no_sync; without it on every one, each ending by waiting for its buckets
  *   arrival     = max(ready(r,k), end(k-1));  begin(k) = max over r of arrival
- *   end(k)      = begin(k) + cost, which advances at 1/(1+delta) while any rank still computes
+ *   end(k)      = begin(k) + cost, which advances at 1/(1+delta) until the last rank is held up
  *   compute     advances at 1/(1+gamma_wait) from arrival to begin, 1/(1+gamma_wire) from begin to
- *                 end, and at 1/(1+kappa) always
- *   done(r,s)   = max(backward end, end(last)) + optimizer (1+kappa) + host gap
+ *                 end, and at 1/(1+kappa) always; it stands where a collective is needed
+ *   done(r,s)   = end of the optimizer (1+kappa) and of what is needed after it + host gap
  *   F_r, B_r    = forward and backward times (1 + rank + node + transient + common effect)
  *
  * Time is integer ns: a duration is rounded once, when it enters. A slowdown 1 + g is a whole
@@ -20,6 +32,7 @@
 #ifndef LK_SIM_STEP_H
 #define LK_SIM_STEP_H
 
+#include "base/coll.h"
 #include "base/forecast.h"
 #include "base/rng.h"
 #include "base/status.h"
@@ -39,16 +52,24 @@ struct lk_straggler_law {
     double common_sd;    /* shared by all ranks, a draw a micro-batch */
 };
 
-struct lk_step_bucket {
-    uint64_t bytes;
-    double ready;  /* share of backward done when its last gradient is ready, 0..1 */
-    double cost_s; /* of its all-reduce, without delta */
+/* Positions on a rank's program. */
+#define LK_STEP_BACKWARD  1.0
+#define LK_STEP_OPTIMIZER 2.0
+#define LK_STEP_END       3.0
+
+struct lk_step_coll {
+    enum lk_coll coll;
+    uint64_t bytes;         /* see base/coll.h */
+    double ready;           /* 0..3 */
+    double need;            /* 0..5, less than ready + 3 */
+    double cost_s;          /* without delta */
+    bool every_micro_batch; /* else on the step's last one only; pre: need <= 2 */
+    int bucket;             /* its number in traces; -1: no gradient bucket */
 };
 
 struct lk_step_model {
     int ranks, nodes;
-    int accumulation; /* micro-batches a step */
-    bool no_sync;
+    int accumulation;              /* micro-batches a step */
     double forward_s, backward_s;  /* a micro-batch */
     double optimizer_s, gap_s;     /* a step */
     double input_s;                /* fixed wait a micro-batch */
@@ -58,8 +79,9 @@ struct lk_step_model {
     double delta, kappa;
     struct lk_straggler_law law;
     const double *rank_slowness; /* (optional) known effect of each rank, added; borrowed */
-    const struct lk_step_bucket *buckets; /* in the order of their collectives; borrowed */
-    size_t n_buckets;
+    /* In the order of the stream; borrowed. None is needed before all up to it may be ready. */
+    const struct lk_step_coll *colls;
+    size_t n_colls;
 };
 
 struct lk_sim_request {
@@ -86,8 +108,18 @@ enum { LK_SLOW_ONE = 1 << LK_SLOW_BITS };
 uint64_t lk_slow_time_ns(uint64_t work_ns, uint64_t slow);
 uint64_t lk_slow_work_ns(uint64_t elapsed_ns, uint64_t slow);
 
-/* The part of backward after which a bucket with this share is full. */
-uint64_t lk_step_share_ns(uint64_t backward_ns, double share);
+/* The part of a duration after which this share of it is done. */
+uint64_t lk_step_share_ns(uint64_t duration_ns, double share);
+
+/* The collectives of one kind of micro-batch: of all that are not their step's last, or of the last
+ * ones. A model with accumulation 1 has only the latter. */
+struct lk_step_list {
+    size_t *coll; /* n indices, in the order of the stream */
+    size_t n;
+    double *block;    /* n + 1: no program passes this while collective i is the next to end; the
+                       * smallest need from i on, infinite at n */
+    size_t *by_ready; /* the same indices by ready, ties in the order of the stream */
+};
 
 /* The model in ns, with the persistent effects drawn. */
 struct lk_step_plan {
@@ -95,23 +127,43 @@ struct lk_step_plan {
     uint64_t seed;
     uint64_t optimizer_ns, gap_ns, input_ns, load_ns;
     uint64_t slow_wait, slow_wire, slow_delta;
-    uint64_t *cost_ns;   /* n_buckets */
-    double *ready;       /* n_buckets */
-    double *rank_effect; /* ranks */
-    bool random;         /* draws a micro-batch are needed */
+    uint64_t *cost_ns;            /* n_colls */
+    struct lk_step_list lists[2]; /* of micro-batches that end no step, and that do */
+    double *rank_effect;          /* ranks */
+    bool random;                  /* draws a micro-batch are needed */
 };
-/* LK_EUSAGE names a value out of range. */
+/* LK_EUSAGE names a value out of range, or a collective that would wait for itself. */
 enum lk_status lk_step_plan_init(struct lk_step_plan *p, const struct lk_step_model *m,
                                  uint64_t seed);
 void lk_step_plan_fini(struct lk_step_plan *p);
 
-/* Compute of a rank's micro-batch (counted from 0 over the whole run), kappa included. */
+/* Whether a micro-batch (counted from 0 over the whole run) is its step's last one. */
+bool lk_step_plan_last(const struct lk_step_plan *p, uint64_t micro_batch);
+
+/* The next collective of the stream: number `at` in its micro-batch's list. */
+struct lk_step_cursor {
+    uint64_t micro_batch; /* UINT64_MAX: there is none */
+    size_t at;
+};
+/* The first one of a run, and the one after c. */
+struct lk_step_cursor lk_step_cursor_first(const struct lk_step_plan *p);
+void lk_step_cursor_next(const struct lk_step_plan *p, struct lk_step_cursor *c);
+/* Its index in the model. pre: there is one. */
+size_t lk_step_cursor_coll(const struct lk_step_plan *p, const struct lk_step_cursor *c);
+/* The position of a micro-batch that no rank passes while *c is the next to end, or infinite. */
+double lk_step_cursor_block(const struct lk_step_plan *p, const struct lk_step_cursor *c,
+                            uint64_t micro_batch);
+
+/* Compute of a rank's micro-batch, kappa included. The optimizer is 0 but for a step's last. */
 struct lk_step_compute {
-    uint64_t forward_ns, backward_ns;
-    uint64_t kappa_ns; /* the part of both that is co-location */
+    uint64_t forward_ns, backward_ns, optimizer_ns;
+    uint64_t kappa_ns; /* the part of forward and backward that is co-location */
 };
 struct lk_step_compute lk_step_plan_compute(const struct lk_step_plan *p, int rank,
                                             uint64_t micro_batch);
+/* Its sum, and the part of it before a position; UINT64_MAX for an infinite one. */
+uint64_t lk_step_work_ns(const struct lk_step_compute *c);
+uint64_t lk_step_position_ns(const struct lk_step_compute *c, double position);
 
 /* Sums over ranks and steps, in ns, from which the waterfall is made. */
 struct lk_step_sums {
@@ -119,7 +171,7 @@ struct lk_step_sums {
     uint64_t kappa_ns;
     uint64_t overlap_ns; /* what gamma added to compute */
     uint64_t input_ns;
-    uint64_t straggler_ns, wire_ns; /* exposed */
+    uint64_t straggler_ns, wire_ns; /* exposed: a rank stood until a collective ended */
 };
 /* Fills mean and losses; *out has its step_s. rank_steps: steps times ranks in the sums. */
 void lk_step_finish(const struct lk_step_plan *p, const struct lk_step_sums *sums,

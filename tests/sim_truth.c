@@ -143,7 +143,7 @@ double sim_truth_run(const struct sim_truth *t, const struct lk_job *j, int gpus
 {
     struct lk_rng g = lk_rng_init(seed, 3);
     struct lk_bucket_plan plan;
-    struct lk_step_bucket buckets[TENSORS];
+    struct lk_step_coll colls[TENSORS];
     struct lk_sim_result r;
     struct lk_step_model m = {
         .ranks = gpus,
@@ -155,18 +155,21 @@ double sim_truth_run(const struct sim_truth *t, const struct lk_job *j, int gpus
         .gap_s = 0.2e-3,
         .gamma_wire = 0.05,
         .law = {.rank_sd = t->rank_sd, .transient_sd = t->transient_sd},
-        .buckets = buckets
+        .colls = colls
     };
     double deviation = exp(t->run_sd * lk_rng_normal(&g)), mean;
 
     ck_assert_int_eq(lk_job_buckets(j, j->first_bytes, j->cap_bytes, &plan), LK_OK);
-    for (; m.n_buckets < plan.n_buckets; m.n_buckets++) {
-        struct lk_step_bucket *b = &buckets[m.n_buckets];
+    for (; m.n_colls < plan.n_buckets; m.n_colls++) {
+        struct lk_step_coll *b = &colls[m.n_colls];
 
-        *b = (struct lk_step_bucket){.bytes = plan.bytes[m.n_buckets],
-                                     .cost_s = cost(t, plan.bytes[m.n_buckets], gpus)};
-        for (size_t i = plan.first[m.n_buckets]; i < plan.first[m.n_buckets + 1]; i++)
-            b->ready = fmax(b->ready, j->tensors[plan.index[i]].ready);
+        *b = (struct lk_step_coll){.bytes = plan.bytes[m.n_colls],
+                                   .ready = LK_STEP_BACKWARD,
+                                   .need = LK_STEP_OPTIMIZER,
+                                   .bucket = (int)m.n_colls,
+                                   .cost_s = cost(t, plan.bytes[m.n_colls], gpus)};
+        for (size_t i = plan.first[m.n_colls]; i < plan.first[m.n_colls + 1]; i++)
+            b->ready = fmax(b->ready, LK_STEP_BACKWARD + j->tensors[plan.index[i]].ready);
     }
     ck_assert_int_eq(lk_closed_form_run(&m, &(struct lk_sim_request){t->steps, lk_rng_u64(&g)}, &r),
                      LK_OK);

@@ -18,9 +18,53 @@ static enum lk_status run_engine(const struct lk_step_model *m, const struct lk_
 
 static const run_fn ways[] = {run_engine, lk_closed_form_run};
 
-static const struct lk_step_bucket two_buckets[] = {
-    {1000, 0.5, 8e-3},
-    {1000, 1.0, 4e-3}
+#define BUCKET(share, cost)                                                                        \
+    {                                                                                              \
+        .bytes = 1000, .ready = 1 + (share), .need = 2, .cost_s = (cost)                           \
+    }
+
+static const struct lk_step_coll two_buckets[] = {
+    {.bytes = 1000, .ready = 1.5, .need = 2, .cost_s = 8e-3, .bucket = 0},
+    {.bytes = 1000, .ready = 2.0, .need = 2, .cost_s = 4e-3, .bucket = 1}
+};
+static struct lk_step_coll free_buckets[] = {BUCKET(0.5, 0), BUCKET(1.0, 0)};
+/* The buckets after every micro-batch. */
+static const struct lk_step_coll synchronised[] = {
+    {.bytes = 1000, .ready = 1.5, .need = 2, .cost_s = 8e-3, .every_micro_batch = true},
+    {.bytes = 1000, .ready = 2.0, .need = 2, .cost_s = 4e-3, .every_micro_batch = true}
+};
+/* SyncBatchNorm in the middle of forward and of backward, every micro-batch. */
+static const struct lk_step_coll sync_batch_norm[] = {
+    {.ready = 0.5,
+     .need = 0.5,
+     .cost_s = 1e-3,
+     .every_micro_batch = true,
+     .coll = LK_ALL_GATHER,
+     .bucket = -1},
+    BUCKET(0.25, 8e-3),
+    {.ready = 1.5,            .need = 1.5, .cost_s = 2e-3, .every_micro_batch = true, .bucket = -1},
+    BUCKET(1.0, 4e-3)
+};
+static const struct lk_step_coll find_unused[] = {
+    BUCKET(0.5, 8e-3), BUCKET(1.0, 4e-3), {.ready = 2, .need = 2, .cost_s = 1e-3, .bucket = -1}
+};
+/* Reduce-scatter in backward, all-gather after the optimizer: at once, or behind the next forward's
+ * first half. */
+static const struct lk_step_coll zero1[] = {
+    BUCKET(1.0, 4e-3),
+    {.coll = LK_ALL_GATHER, .ready = 3, .need = 3, .cost_s = 3e-3, .bucket = -1}
+};
+static const struct lk_step_coll zero1_overlapped[] = {
+    BUCKET(1.0, 4e-3),
+    {.coll = LK_ALL_GATHER, .ready = 3, .need = 3.5, .cost_s = 8.5e-3, .bucket = -1}
+};
+/* Two units, gathered before each half of forward and backward, the second one ahead. */
+static const struct lk_step_coll fsdp[] = {
+    {.coll = LK_ALL_GATHER,     .ready = 0,   .need = 0,      .cost_s = 2e-3, .bucket = -1},
+    {.coll = LK_ALL_GATHER,     .ready = 0,   .need = 0.5,    .cost_s = 4e-3, .bucket = -1},
+    {.coll = LK_ALL_GATHER,     .ready = 1,   .need = 1.5,    .cost_s = 4e-3, .bucket = -1},
+    {.coll = LK_REDUCE_SCATTER, .ready = 1.5, .need = 2,      .cost_s = 4e-3},
+    {.coll = LK_REDUCE_SCATTER,               .ready = 2,    .need = 2, .cost_s = 2e-3,    .bucket = 1            }
 };
 static const double second_rank_slow[] = {0, 0.1};
 
@@ -37,65 +81,79 @@ struct hand_case {
 
 static const struct hand_case hand_cases[] = {
   /* b0 20..28, b1 30..34, + 1.5. */
-    {"plain",                      {0},                    35.5, {[LK_LOSS_IDEAL] = 31.5, [LK_LOSS_WIRE] = 4}                         },
+    {"plain",                       {0},                            35.5, {[LK_LOSS_IDEAL] = 31.5, [LK_LOSS_WIRE] = 4}                         },
  /* Rank 1: forward 11, backward 22. b0: begin 22 (rank 1), end 30. b1: rank 0 is ready at 30,
   * rank 1 at 33: begin 33, end 37. Rank 0 waits 3 exposed; the mean over ranks is half. */
     {"slow rank",
      {.rank_slowness = second_rank_slow},
-     38.5,                                                       {[LK_LOSS_IDEAL] = 31.5,
+     38.5,                                                                {[LK_LOSS_IDEAL] = 31.5,
       [LK_LOSS_SLOW_RANK] = 1.5,
       [LK_LOSS_STRAGGLER] = 1.5,
-      [LK_LOSS_WIRE] = 4}                                                                                                   },
+      [LK_LOSS_WIRE] = 4}                                                                                                            },
  /* b0 20..28: backward goes on by 8 / 1.25 = 6.4, so 16.4 of 20 is done at 28, all at 31.6.
   * b1 31.6..35.6. */
     {"gamma wire",
      {.gamma_wire = 0.25},
-     37.1,                                                       {[LK_LOSS_IDEAL] = 31.5, [LK_LOSS_OVERLAP] = 1.6, [LK_LOSS_WIRE] = 4}},
+     37.1,                                                                {[LK_LOSS_IDEAL] = 31.5, [LK_LOSS_OVERLAP] = 1.6, [LK_LOSS_WIRE] = 4}},
  /* As "slow rank", but rank 0, waiting from 20 to 22, gets on by 1 instead of 2: 19 of 20 at
   * 30, backward ends at 31, exposed wait 31..33. */
     {"gamma wait",
      {.rank_slowness = second_rank_slow, .gamma_wait = 1},
-     38.5,                                                       {[LK_LOSS_IDEAL] = 31.5,
+     38.5,                                                                {[LK_LOSS_IDEAL] = 31.5,
       [LK_LOSS_SLOW_RANK] = 1.5,
       [LK_LOSS_OVERLAP] = 0.5,
       [LK_LOSS_STRAGGLER] = 1,
-      [LK_LOSS_WIRE] = 4}                                                                                                   },
+      [LK_LOSS_WIRE] = 4}                                                                                                            },
  /* b0 from 20: while backward runs (to 30) it gets on by 10 / 1.25 = 8 of 8: end 30.
   * b1 30..34, nothing computes: at its own pace. */
-    {"delta",                      {.delta = 0.25},        35.5, {[LK_LOSS_IDEAL] = 31.5, [LK_LOSS_WIRE] = 4}                         },
+    {"delta",                       {.delta = 0.25},                35.5, {[LK_LOSS_IDEAL] = 31.5, [LK_LOSS_WIRE] = 4}                         },
  /* b0 from 20: 5 of 8 done at 30, end 33. b1 33..37: exposed 3 + 4. */
-    {"delta beyond backward",      {.delta = 1},           38.5, {[LK_LOSS_IDEAL] = 31.5, [LK_LOSS_WIRE] = 7}                         },
+    {"delta beyond backward",       {.delta = 1},                   38.5, {[LK_LOSS_IDEAL] = 31.5, [LK_LOSS_WIRE] = 7}                         },
  /* First micro-batch 30 without communication; then as "plain". */
     {"accumulation, no_sync",
-     {.accumulation = 2, .no_sync = true},
-     65.5,                                                       {[LK_LOSS_IDEAL] = 61.5, [LK_LOSS_WIRE] = 4}                         },
+     {.accumulation = 2},
+     65.5,                                                                {[LK_LOSS_IDEAL] = 61.5, [LK_LOSS_WIRE] = 4}                         },
  /* Each micro-batch ends at 34. */
     {"accumulation, synchronised",
-     {.accumulation = 2},
-     69.5,                                                       {[LK_LOSS_IDEAL] = 61.5, [LK_LOSS_WIRE] = 8}                         },
+     {.accumulation = 2, .colls = synchronised, .n_colls = 2},
+     69.5,                                                                {[LK_LOSS_IDEAL] = 61.5, [LK_LOSS_WIRE] = 8}                         },
  /* Forward 11, backward 22: b0 22..30, b1 33..37, optimizer 1.1. */
     {"kappa",
      {.kappa = 0.1},
-     38.6,                                                       {[LK_LOSS_IDEAL] = 31.5,
+     38.6,                                                                {[LK_LOSS_IDEAL] = 31.5,
       [LK_LOSS_COLOCATION] = 3,
       [LK_LOSS_WIRE] = 4,
-      [LK_LOSS_OPTIMIZER] = 0.1}                                                                                            },
+      [LK_LOSS_OPTIMIZER] = 0.1}                                                                                                     },
     {"input waited for",
      {.load_s = 5e-3, .input_s = 1e-3},
-     41.5,                                                       {[LK_LOSS_IDEAL] = 37.5, [LK_LOSS_WIRE] = 4}                         },
+     41.5,                                                                {[LK_LOSS_IDEAL] = 37.5, [LK_LOSS_WIRE] = 4}                         },
  /* The loader is slower than the step: its pace is the step's. */
     {"input bound",
      {.load_s = 50e-3, .prefetch_depth = 2},
-     50,                                                         {[LK_LOSS_IDEAL] = 31.5, [LK_LOSS_INPUT] = 14.5, [LK_LOSS_WIRE] = 4} },
+     50,                                                                  {[LK_LOSS_IDEAL] = 31.5, [LK_LOSS_INPUT] = 14.5, [LK_LOSS_WIRE] = 4} },
     {"input hidden",
      {.load_s = 30e-3, .prefetch_depth = 1},
-     35.5,                                                       {[LK_LOSS_IDEAL] = 31.5, [LK_LOSS_WIRE] = 4}                         },
-    {"one rank",                   {.ranks = 1},           31.5, {[LK_LOSS_IDEAL] = 31.5}                                             },
-};
-
-static struct lk_step_bucket free_buckets[] = {
-    {1000, 0.5, 0},
-    {1000, 1.0, 0}
+     35.5,                                                                {[LK_LOSS_IDEAL] = 31.5, [LK_LOSS_WIRE] = 4}                         },
+    {"one rank",                    {.ranks = 1},                   31.5, {[LK_LOSS_IDEAL] = 31.5}                                             },
+ /* 5..6, b0 16..24; the one at 1.5 (21) queues behind it: 24..26; backward to 36, b1 36..40. */
+    {"SyncBatchNorm",
+     {.colls = sync_batch_norm, .n_colls = 4},
+     41.5,                                                                {[LK_LOSS_IDEAL] = 31.5, [LK_LOSS_WIRE] = 10}                        },
+ /* The first micro-batch has its own pair only: 1 + 2 more. */
+    {"SyncBatchNorm, accumulation",
+     {.colls = sync_batch_norm, .n_colls = 4, .accumulation = 2},
+     74.5,                                                                {[LK_LOSS_IDEAL] = 61.5, [LK_LOSS_WIRE] = 13}                        },
+    {"find_unused_parameters",
+     {.colls = find_unused, .n_colls = 3},
+     36.5,                                                                {[LK_LOSS_IDEAL] = 31.5, [LK_LOSS_WIRE] = 5}                         },
+    {"ZeRO-1",                      {.colls = zero1, .n_colls = 2}, 38.5, {[LK_LOSS_IDEAL] = 31.5, [LK_LOSS_WIRE] = 7}                         },
+ /* The gather goes on through the gap (0.5) and 5 of forward: 3 stand. */
+    {"ZeRO-1, overlapped",
+     {.colls = zero1_overlapped, .n_colls = 2},
+     38.5,                                                                {[LK_LOSS_IDEAL] = 31.5, [LK_LOSS_WIRE] = 7}                         },
+ /* 0..2 stands; 2..6 behind 2..7; backward 12..22, 12..16 behind it; 22..26
+  behind 22..32, 32..34. */
+    {"FSDP",                        {.colls = fsdp, .n_colls = 5},  35.5, {[LK_LOSS_IDEAL] = 31.5, [LK_LOSS_WIRE] = 4}                         },
 };
 
 static struct lk_step_model base_model(void)
@@ -107,8 +165,8 @@ static struct lk_step_model base_model(void)
                                   .backward_s = 20e-3,
                                   .optimizer_s = 1e-3,
                                   .gap_s = 0.5e-3,
-                                  .buckets = two_buckets,
-                                  .n_buckets = 2};
+                                  .colls = two_buckets,
+                                  .n_colls = 2};
 }
 
 static struct lk_step_model changed(const struct lk_step_model *c)
@@ -117,10 +175,13 @@ static struct lk_step_model changed(const struct lk_step_model *c)
 
     if (c->ranks) {
         m.ranks = c->ranks;
-        m.buckets = free_buckets;
+        m.colls = free_buckets;
+    }
+    if (c->colls) {
+        m.colls = c->colls;
+        m.n_colls = c->n_colls;
     }
     m.accumulation = c->accumulation ? c->accumulation : 1;
-    m.no_sync = c->no_sync;
     m.gamma_wait = c->gamma_wait;
     m.gamma_wire = c->gamma_wire;
     m.delta = c->delta;
@@ -153,8 +214,52 @@ START_TEST(by_hand)
 }
 END_TEST
 
+/* Random collectives in an order that is possible: none is needed before those up to it are ready.
+ */
+static size_t random_colls(struct lk_rng *g, struct lk_step_coll *colls, size_t max)
+{
+    size_t n = (size_t)lk_rng_below(g, max + 1);
+    bool ddp = lk_rng_below(g, 3) == 0, every = lk_rng_below(g, 2);
+    double latest = 0;
+
+    for (size_t k = 0; k < n; k++) {
+        struct lk_step_coll *c = &colls[k];
+        double u = lk_rng_below(g, 4) ? lk_rng_uniform(g) : (double)k / (double)n;
+
+        *c = (struct lk_step_coll){.coll = (enum lk_coll)lk_rng_below(g, 3),
+                                   .bytes = 1000,
+                                   .ready = ddp ? 1 + u : 3 * u,
+                                   .need = 2,
+                                   .cost_s = 10e-3 * lk_rng_uniform(g),
+                                   .every_micro_batch = every,
+                                   .bucket = (int)k};
+        latest = fmax(latest, c->ready);
+        if (ddp)
+            continue;
+        switch (lk_rng_below(g, 4)) {
+        case 0:
+            c->need = c->ready = latest; /* blocking */
+            break;
+        case 1:
+            c->need = fmin(latest + lk_rng_uniform(g), c->ready + 2.9);
+            break;
+        case 2:
+            c->need = fmax(latest, 2);
+            break;
+        default:
+            c->need = fmin(latest + 3 * lk_rng_uniform(g), fmin(5, c->ready + 2.9));
+            break;
+        }
+        c->need = fmax(c->need, latest);
+        if (c->need >= c->ready + 3)
+            c->ready = latest;
+        c->every_micro_batch = c->need <= 2 && lk_rng_below(g, 2);
+    }
+    return n;
+}
+
 /* A random model, from a case number: every feature comes and goes. */
-static struct lk_step_model random_model(uint64_t seed, struct lk_step_bucket *buckets, size_t max)
+static struct lk_step_model random_model(uint64_t seed, struct lk_step_coll *colls, size_t max)
 {
     struct lk_rng g = lk_rng_init(seed, 99);
     struct lk_step_model m = base_model();
@@ -162,7 +267,6 @@ static struct lk_step_model random_model(uint64_t seed, struct lk_step_bucket *b
     m.ranks = 1 + (int)lk_rng_below(&g, 12);
     m.nodes = 1 + (int)lk_rng_below(&g, (uint64_t)m.ranks);
     m.accumulation = 1 + (int)lk_rng_below(&g, 3);
-    m.no_sync = lk_rng_below(&g, 2);
     m.gamma_wait = lk_rng_below(&g, 2) ? lk_rng_uniform(&g) : 0;
     m.gamma_wire = lk_rng_below(&g, 2) ? lk_rng_uniform(&g) : 0;
     m.delta = lk_rng_below(&g, 2) ? 2 * lk_rng_uniform(&g) : 0;
@@ -174,19 +278,15 @@ static struct lk_step_model random_model(uint64_t seed, struct lk_step_bucket *b
     m.prefetch_depth = (int)lk_rng_below(&g, 4);
     m.load_s = lk_rng_below(&g, 2) ? 60e-3 * lk_rng_uniform(&g) : 0;
     m.input_s = lk_rng_below(&g, 2) ? 1e-3 * lk_rng_uniform(&g) : 0;
-    m.n_buckets = lk_rng_below(&g, max + 1);
-    for (size_t k = 0; k < m.n_buckets; k++)
-        buckets[k] = (struct lk_step_bucket){
-            1000, lk_rng_below(&g, 4) ? lk_rng_uniform(&g) : (double)k / (double)m.n_buckets,
-            10e-3 * lk_rng_uniform(&g)};
-    m.buckets = buckets;
+    m.n_colls = random_colls(&g, colls, max);
+    m.colls = colls;
     return m;
 }
 
 START_TEST(both_ways_agree_to_the_ns)
 {
-    struct lk_step_bucket buckets[6];
-    struct lk_step_model m = random_model((uint64_t)_i, buckets, LK_COUNT(buckets));
+    struct lk_step_coll colls[8];
+    struct lk_step_model m = random_model((uint64_t)_i, colls, LK_COUNT(colls));
     struct lk_sim_request q = {.steps = 20, .seed = (uint64_t)_i};
     struct lk_sim_result a, b;
 
@@ -202,8 +302,8 @@ END_TEST
 
 START_TEST(the_rows_sum_to_the_step)
 {
-    struct lk_step_bucket buckets[6];
-    struct lk_step_model m = random_model((uint64_t)_i, buckets, LK_COUNT(buckets));
+    struct lk_step_coll colls[8];
+    struct lk_step_model m = random_model((uint64_t)_i, colls, LK_COUNT(colls));
     struct lk_sim_request q = {.steps = 20, .seed = 5};
     struct lk_sim_result r;
     double sum = 0;
@@ -254,9 +354,7 @@ START_TEST(stragglers_cost_the_expected_maximum)
         {10,  1.5388},
         {100, 2.5076}
     };
-    static const struct lk_step_bucket at_end[] = {
-        {1000, 1.0, 1e-3}
-    };
+    static const struct lk_step_coll at_end[] = {BUCKET(1.0, 1e-3)};
     struct lk_step_model m = base_model();
     struct lk_sim_request q = {.steps = 2000, .seed = 3};
     struct lk_sim_result r;
@@ -264,8 +362,8 @@ START_TEST(stragglers_cost_the_expected_maximum)
 
     m.ranks = rows[_i].ranks;
     m.law.transient_sd = 0.002; /* small: the law is skewed */
-    m.buckets = at_end;
-    m.n_buckets = 1;
+    m.colls = at_end;
+    m.n_colls = 1;
     ck_assert_int_eq(lk_closed_form_run(&m, &q, &r), LK_OK);
     excess = (r.mean_s - 32.5e-3) / (0.002 * 30e-3);
     /* 2,000 steps know the mean of the maximum (sd 0.67 and less) to 0.015; four of them. */
@@ -292,6 +390,11 @@ END_TEST
 
 START_TEST(bad_models_are_named)
 {
+    /* The second stands at 1.0 for a stream that the first holds until 1.5. */
+    static const struct lk_step_coll waits_for_itself[] = {
+        {.ready = 1.5, .need = 2  },
+        {.ready = 1.0, .need = 1.0}
+    };
     struct lk_step_model m = base_model();
     struct lk_sim_request q = {.steps = 1, .seed = 1};
     struct lk_sim_result r;
@@ -303,6 +406,10 @@ START_TEST(bad_models_are_named)
     m.forward_s = NAN;
     ck_assert_int_eq(lk_closed_form_run(&m, &q, &r), LK_EUSAGE);
     ck_assert_ptr_nonnull(strstr(lk_error_text(), "forward"));
+    m = base_model();
+    m.colls = waits_for_itself;
+    ck_assert_int_eq(lk_closed_form_run(&m, &q, &r), LK_EUSAGE);
+    ck_assert_ptr_nonnull(strstr(lk_error_text(), "collective 1"));
     m = base_model();
     m.ranks = 0;
     ck_assert_int_eq(lk_engine_run(&m, &q, NULL, &r), LK_EUSAGE);
@@ -350,7 +457,7 @@ Suite *lk_suite_engine(void)
     TCase *c = tcase_create("engine");
 
     tcase_add_loop_test(c, by_hand, 0, 2 * (int)LK_COUNT(hand_cases));
-    tcase_add_loop_test(c, both_ways_agree_to_the_ns, 0, 300);
+    tcase_add_loop_test(c, both_ways_agree_to_the_ns, 0, 1000);
     tcase_add_loop_test(c, the_rows_sum_to_the_step, 0, 30);
     tcase_add_test(c, seeds_matter_and_repeat);
     tcase_add_loop_test(c, stragglers_cost_the_expected_maximum, 0, 3);
