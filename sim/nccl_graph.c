@@ -1,0 +1,165 @@
+/* The graphs that NCCL's search would find. */
+#include "sim/nccl_graph.h"
+
+#include <math.h>
+
+/* src/graph/search.cc:961-974 and src/include/nccl_common.h: channels that a search looks for. */
+enum { MAX_CHANNELS = 32, FEW_CHANNELS = 4 };
+static const double DOUBLE_FROM_GBPS = 25, DOUBLE_HOPPER_FROM_GBPS = 50;
+
+/* PCIe x16 generation 4 as NCCL counts it (topo.cc:423-426); taken for the CPU's memory path. */
+static const double SHARED_MEMORY_GBPS = 24;
+
+static const double GIGA = 1e9;
+
+/* Rates of a GPU's link and of the node's NICs, GB/s; nics 0: one node. */
+struct room {
+    double gpu, nic;
+    int nics;
+};
+
+/* Pass 1: the speed and channels that carry the most; the faster one of equals. */
+static struct lk_nccl_graph search(enum lk_nccl_gen gen, struct room r, int channels_max)
+{
+    struct lk_nccl_graph best = {0};
+    size_t n;
+    const double *speed = lk_nccl_speeds(gen, r.nics > 0, &n);
+
+    for (size_t i = 0; i < n; i++) {
+        double fit = floor(r.gpu / speed[i] * (1 + 1e-9));
+
+        if (r.nics)
+            fit = fmin(fit, r.nics * floor(r.nic / speed[i] * (1 + 1e-9)));
+        fit = fmin(fit, channels_max);
+        if (fit >= 1 && fit * speed[i] > best.channels * best.intra)
+            best = (struct lk_nccl_graph){(int)fit, speed[i], speed[i]};
+    }
+    return best;
+}
+
+/* search.cc:961-974: twice the channels of half the speed. */
+static void duplicate(enum lk_nccl_gen gen, struct lk_nccl_graph *g)
+{
+    bool hopper = gen >= LK_NCCL_HOPPER;
+
+    if (!g->channels || g->intra < DOUBLE_FROM_GBPS || g->channels * 2 > MAX_CHANNELS ||
+        (hopper && g->intra < DOUBLE_HOPPER_FROM_GBPS && g->channels > FEW_CHANNELS))
+        return;
+    g->channels *= 2;
+    g->intra /= 2;
+    g->inter /= 2;
+}
+
+/* search.cc:1168-1190, pass 2: the rate inside the node is raised to twice that between nodes. */
+static void raise_intra(enum lk_nccl_gen gen, struct room r, struct lk_nccl_graph *g)
+{
+    size_t n;
+    const double *speed = lk_nccl_speeds(gen, true, &n);
+
+    for (size_t i = n; i-- && g->intra < 2 * g->inter;)
+        if (speed[i] > g->intra && g->channels * speed[i] <= r.gpu * (1 + 1e-9))
+            g->intra = speed[i];
+}
+
+/* NVLS has a channel a GPU: the fastest speed that fits all of them; NICs are filled up to twice.
+ */
+static struct lk_nccl_graph search_nvls(enum lk_nccl_gen gen, struct room r, int local)
+{
+    struct lk_nccl_graph g = {.channels = local < MAX_CHANNELS ? local : MAX_CHANNELS};
+    size_t n;
+    const double *speed = lk_nccl_speeds(gen, r.nics > 0, &n);
+
+    for (size_t i = 0; i < n && g.intra <= 0; i++)
+        if (g.channels * speed[i] <= r.gpu * (1 + 1e-9))
+            g.intra = speed[i];
+    g.inter = r.nics ? fmin(r.nic * r.nics / g.channels, 2 * g.intra) : g.intra;
+    return g;
+}
+
+static double link_GBps(const struct lk_quantity *q)
+{
+    return lk_quantity_known(q) ? q->value / GIGA : 0;
+}
+
+/* What one GPU moves inside its node, as NCCL counts it. */
+static double gpu_GBps(const struct lk_cluster *c)
+{
+    double line = link_GBps(&c->intra.bandwidth_Bps);
+
+    switch (c->topology.gpu_link) {
+    case LK_GPU_LINK_NVSWITCH:
+    case LK_GPU_LINK_NVLINK:
+        return line > 0 ? lk_nccl_nvlink_GBps(c->device.compute_capability, line) : 0;
+    case LK_GPU_LINK_SHARED_MEMORY:
+        return line > 0 ? line : SHARED_MEMORY_GBPS;
+    default:
+        return line;
+    }
+}
+
+static void set_graphs(struct lk_nccl_comm *m, struct room r, int local)
+{
+    m->ring = search(m->gen, r, MAX_CHANNELS);
+    duplicate(m->gen, &m->ring);
+    m->tree = m->ring;
+    if (m->nodes > 1)
+        raise_intra(m->gen, r, &m->tree);
+    if (m->nvls)
+        m->nvls_graph = search_nvls(m->gen, r, local);
+    if (m->collnet)
+        m->collnet_graph = search(m->gen, r, local);
+}
+
+/*
+ * A ring enters and leaves a leaf switch once a channel, with one node's traffic: its uplinks are
+ * short only when oversubscription exceeds the nodes below the switch.
+ */
+static double uplink_factor(const struct lk_cluster_topology *t, int nodes)
+{
+    double over = lk_quantity_known(&t->oversubscription) ? t->oversubscription.value : 1;
+    int below = t->nodes_per_switch;
+
+    if (nodes < 2 || (below && nodes <= below))
+        return 1;
+    return fmax(1, over / (below ? below : 1));
+}
+
+bool lk_nccl_comm_of(const struct lk_cluster *c, int ranks, int nodes, struct lk_nccl_comm *out)
+{
+    const struct lk_cluster_topology *t = &c->topology;
+    int local, domain = t->nvlink_domain;
+    double nic = link_GBps(&c->inter.bandwidth_Bps), gpu = gpu_GBps(c);
+    struct room r;
+
+    /* NVLink over nodes: NCCL sees one node. */
+    if (domain > ranks / nodes)
+        nodes = ranks % domain == 0 ? ranks / domain : ranks < domain ? 1 : nodes;
+    local = ranks / nodes;
+    if (!c->device.compute_capability || !t->gpu_link || (local > 1 && gpu <= 0) ||
+        (nodes > 1 && nic <= 0))
+        return false;
+    /* One GPU a node: its PCIe only, which the NIC is on as well. */
+    if (local == 1)
+        gpu = fmax(gpu, nic);
+    r = (struct room){gpu, nic, nodes > 1 ? (t->nics_per_node > 1 ? t->nics_per_node : 1) : 0};
+    /* NICs of a domain over several nodes: its nodes' together. */
+    if (r.nics && domain > c->gpus_per_node && c->gpus_per_node > 0)
+        r.nics *= local / c->gpus_per_node > 0 ? local / c->gpus_per_node : 1;
+    *out = (struct lk_nccl_comm){
+        .gen = lk_nccl_gen_of(c->device.compute_capability),
+        .ranks = ranks,
+        .nodes = nodes,
+        .wire = t->gpu_link == LK_GPU_LINK_NVSWITCH || t->gpu_link == LK_GPU_LINK_NVLINK
+                    ? LK_NCCL_NVLINK
+                    : LK_NCCL_PCI,
+        .amd_cpu = t->cpu == LK_CPU_AMD,
+        .ll128 = c->device.compute_capability >= 70 && t->gpu_link != LK_GPU_LINK_SHARED_MEMORY,
+        .plain_tree = local == 1,
+        .nvls = t->nvls ? t->nvls > 0
+                        : t->gpu_link == LK_GPU_LINK_NVSWITCH && local > 2 &&
+                              c->device.compute_capability >= 90,
+        .collnet = t->sharp > 0 && nodes > 1,
+        .oversubscription = uplink_factor(t, nodes)};
+    set_graphs(out, r, local);
+    return out->ring.channels > 0;
+}

@@ -1,0 +1,39 @@
+/*
+ * The graphs that NCCL's search would find (src/graph/search.cc), from what a cluster file says:
+ * channels, and the rate of a channel inside a node and between nodes, for each algorithm. The
+ * search itself looks for paths; here links are alike and only their rates decide, so the result is
+ * the fastest grid speed times channels that fits a GPU's link and the node's NICs.
+ *
+ * 8 H100 on NVSwitch: Ring and Tree 12 channels of 30, NVLS 8 of 40 (known from a dump,
+ * github.com/NVIDIA/nccl issue 1197).
+ */
+#ifndef LK_SIM_NCCL_GRAPH_H
+#define LK_SIM_NCCL_GRAPH_H
+
+#include "base/cluster.h"
+#include "sim/nccl_constants.h"
+
+#include <stdbool.h>
+
+/* A graph; rates in GB/s a channel. channels 0: NCCL would not have it. */
+struct lk_nccl_graph {
+    int channels;
+    double intra, inter;
+};
+
+/* What NCCL knows of a communicator. */
+struct lk_nccl_comm {
+    enum lk_nccl_gen gen;
+    int ranks, nodes;       /* nodes as NCCL sees them: NVLink domains */
+    enum lk_nccl_wire wire; /* inside a node */
+    bool amd_cpu, ll128, plain_tree, nvls, collnet;
+    double net_latency_us; /* of the NIC's plugin; 0: built-in sockets and verbs */
+    struct lk_nccl_graph ring, tree, nvls_graph, collnet_graph;
+    double oversubscription; /* how much slower links between nodes are than NCCL thinks; >= 1 */
+};
+
+/* False when the cluster file does not say enough: no compute capability, kind of GPU link or rate
+ * of a link that is needed. pre: 2 <= ranks, nodes divides ranks. */
+bool lk_nccl_comm_of(const struct lk_cluster *c, int ranks, int nodes, struct lk_nccl_comm *out);
+
+#endif

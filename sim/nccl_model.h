@@ -1,0 +1,35 @@
+/*
+ * NCCL's own cost model (src/graph/tuning.cc:284-601, enqueue.cc:1785-1842) of one collective by
+ * one algorithm and protocol, and its choice among them. It is a model made for choosing: large
+ * messages are right within about 10 %, latencies are optimistic by 1.2 to 2 and more. So its
+ * parts come out one by one, and sim/nccl_fit.h puts factors on them; the choice stays NCCL's.
+ *
+ * Limits: no user buffer registration, no fp8, no symmetric windows.
+ */
+#ifndef LK_SIM_NCCL_MODEL_H
+#define LK_SIM_NCCL_MODEL_H
+
+#include "sim/nccl_graph.h"
+
+/* The parts of a time: us, but rate, which is bytes / 1000 / us (GB/s of the whole buffer). */
+struct lk_nccl_parts {
+    double base_us, intra_us, inter_us;
+    double GBps; /* 0: not offered */
+};
+
+/* Parts at a size, corrections included. Not offered: GBps 0. pre: bytes >= 0. */
+struct lk_nccl_parts lk_nccl_parts_of(const struct lk_nccl_comm *m, enum lk_coll coll,
+                                      enum lk_algo algo, enum lk_nccl_proto p, double bytes);
+double lk_nccl_us(const struct lk_nccl_parts *parts, double bytes);
+
+struct lk_nccl_choice {
+    enum lk_algo algo;
+    enum lk_nccl_proto proto;
+    struct lk_nccl_parts parts;
+};
+
+/* NCCL's choice; `algo` AUTO: among all, else among its protocols. False: nothing is offered. */
+bool lk_nccl_choose(const struct lk_nccl_comm *m, enum lk_coll coll, enum lk_algo algo,
+                    double bytes, struct lk_nccl_choice *out);
+
+#endif
