@@ -101,3 +101,21 @@ out:
     free(tensors);
     return st;
 }
+
+int lk_job_usual_batch(const struct lk_job *j)
+{
+    int best = j->n_compute ? j->compute[0].local_batch : 1;
+    size_t most = 0;
+
+    for (size_t i = 0; i < j->n_compute; i++) {
+        size_t n = 0;
+
+        for (size_t r = 0; r < j->n_runs; r++)
+            n += j->runs[r].local_batch == j->compute[i].local_batch;
+        if (n > most) {
+            most = n;
+            best = j->compute[i].local_batch;
+        }
+    }
+    return best;
+}

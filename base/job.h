@@ -117,6 +117,8 @@ enum lk_status lk_job_read(const char *path, struct lk_job *out);
 enum lk_status lk_job_write(const char *path, const struct lk_job *j);
 
 extern const char *const lk_job_optimizer_names[LK_JOB_OPTIMIZER_COUNT];
+/* The local batch that most runs have (the smaller one of equals); without runs the first row's. */
+int lk_job_usual_batch(const struct lk_job *j);
 /* Sum of gradient bytes. */
 uint64_t lk_job_gradient_bytes(const struct lk_job *j);
 /* The tensors as the bucket rules want them, n_tensors items, freed by the caller. */

@@ -1,5 +1,6 @@
 /*
- * lockstep run: real DDP training, instrumented. Started by hand it launches the ranks, one run
+ * lockstep run: real DDP training, instrumented; and lockstep replay, the same of a job whose
+ * compute is waited for. Started by hand it launches the ranks, one run
  * after the other, and sums up; started as a rank (by itself, torchrun, mpirun or srun) it is one.
  *
  * The run directory:
@@ -213,7 +214,7 @@ static void print_configuration(const struct run_options *given, const struct lk
     o.ranks = o.scaling.n ? 0 : o.ranks ? o.ranks : 1;
     o.repetitions = (int64_t)repetitions;
     o.first_bucket = run_options_first_bucket(given);
-    for (const struct lk_option *row = run_option_rows; row->name; row++) {
+    for (const struct lk_option *row = given->form->rows; row->name; row++) {
         char value[PATH_MAX];
 
         lk_option_value(row, &o, value, sizeof value);
@@ -275,19 +276,33 @@ out:
     return st;
 }
 
-static enum lk_status run(int argc, char **argv)
+static enum lk_status start(const struct run_options *o)
 {
-    struct run_options o;
     struct lk_rank_env env;
     enum lk_status st = LK_OK;
 
-    LK_TRY(run_options_parse(argc, argv, &o));
-    if (o.log)
-        LK_TRY(lk_log_configure(o.log));
+    if (o->log)
+        LK_TRY(lk_log_configure(o->log));
     LK_TRY(lk_rank_env_read(&env));
-    st = env.present ? run_rank(&o, &env) : run_launcher(&o);
+    st = env.present ? run_rank(o, &env) : run_launcher(o);
 out:
     return st;
+}
+
+static enum lk_status run(int argc, char **argv)
+{
+    struct run_options o;
+    enum lk_status st = run_options_parse(argc, argv, &o);
+
+    return st == LK_OK ? start(&o) : st;
+}
+
+static enum lk_status replay(int argc, char **argv)
+{
+    struct run_options o;
+    enum lk_status st = run_options_parse_replay(argc, argv, &o);
+
+    return st == LK_OK ? start(&o) : st;
 }
 
 const struct lk_command lk_command_run = {
@@ -296,4 +311,12 @@ const struct lk_command lk_command_run = {
     .help = "run a real DDP job, instrumented",
     .options = run_option_rows,
     .run = run,
+};
+
+const struct lk_command lk_command_replay = {
+    .name = "replay",
+    .usage = "JOB",
+    .help = "a job's real communication, its compute waited for (no GPU needed)",
+    .options = replay_option_rows,
+    .run = replay,
 };

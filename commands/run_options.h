@@ -1,4 +1,4 @@
-/* Options of `lockstep run`, and what they mean for a rank. */
+/* Options of `lockstep run` and `lockstep replay`, and what they mean for a rank. */
 #ifndef LK_COMMANDS_RUN_OPTIONS_H
 #define LK_COMMANDS_RUN_OPTIONS_H
 
@@ -9,7 +9,20 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* The command that the options were given to. */
+struct run_form {
+    const char *command;
+    const struct lk_option *rows;
+};
+enum run_form_kind { RUN_FORM_RUN, RUN_FORM_REPLAY };
+
+enum { RUN_DEVICE_CPU, RUN_DEVICE_TIMED };
+enum { RUN_COMM_AUTO, RUN_COMM_SELF, RUN_COMM_TCP };
+extern const char *const run_devices[]; /* names, NULL-ended */
+extern const char *const run_comms[];
+
 struct run_options {
+    const struct run_form *form;
     /* job */
     int64_t ranks; /* 0: not given */
     int64_t steps, warmup;
@@ -55,9 +68,15 @@ struct run_options {
 };
 
 extern const struct lk_option run_option_rows[];
+extern const struct lk_option replay_option_rows[];
 
 /* Parses and checks: options that conflict, or would be ignored, are LK_EUSAGE. */
 enum lk_status run_options_parse(int argc, char **argv, struct run_options *out);
+/*
+ * The same for replay, whose operand is a job file. What is not given is as the job has it, so the
+ * file is read; its errors name file, line and key.
+ */
+enum lk_status run_options_parse_replay(int argc, char **argv, struct run_options *out);
 
 /* Checks --fault for a run of so many ranks (INT_MAX: not known). */
 enum lk_status run_options_check_fault(const struct run_options *o, int ranks);
@@ -69,7 +88,8 @@ enum lk_status run_options_check_slow_rank(const struct run_options *o, int rank
 uint64_t run_options_first_bucket(const struct run_options *o);
 
 /*
- * The command line of a rank: "lockstep run" and every option of o that is not at its default, as
+ * The command line of a rank: "lockstep run" or "lockstep replay JOB" and every option of o that is
+ * not at its default, as
  * "--name=value". Freed by run_argv_free.
  */
 enum lk_status run_options_argv(const struct run_options *o, char ***out);

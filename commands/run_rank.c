@@ -91,7 +91,7 @@ static enum lk_status describe(struct rank *r, const struct lk_train_config *c,
     info->nodes = r->env->nodes;
     LK_TRY(lk_run_info_config(info, "tool_version", LK_VERSION));
     LK_TRY(lk_run_info_config(info, "processor", processor_name(value, sizeof value)));
-    for (const struct lk_option *row = run_option_rows; row->name; row++)
+    for (const struct lk_option *row = r->options->form->rows; row->name; row++)
         LK_TRY(lk_run_info_config(info, row->name,
                                   lk_option_value(row, r->options, value, sizeof value)));
     LK_TRY(describe_environment(info));

@@ -567,7 +567,7 @@ static void *serve_thread(void *arg)
     struct lk_store_server *s = arg;
 
     pthread_mutex_lock(&s->lock);
-    while (!may_stop(s)) {
+    for (;;) {
         struct lk_deadline next;
         uint64_t ignored;
         size_t n = 0;
@@ -577,6 +577,8 @@ static void *serve_thread(void *arg)
             lk_log(LK_LOG_COMM, LK_ERROR, "store: %s", lk_error_text());
             break;
         }
+        if (may_stop(s)) /* asked after clients were dropped, not before: nothing else wakes us */
+            break;
         next = next_timer(s);
         pthread_mutex_unlock(&s->lock);
         (void)poll(s->polls, n + 2, lk_deadline_poll_ms(next));

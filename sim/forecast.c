@@ -33,32 +33,13 @@ struct forecast {
 
 /* ---- The grid ---- */
 
-/* The local batch that most runs have (the smaller one of equals); without runs the first row's. */
-static int usual_batch(const struct lk_job *j)
-{
-    int best = j->n_compute ? j->compute[0].local_batch : 1;
-    size_t most = 0;
-
-    for (size_t i = 0; i < j->n_compute; i++) {
-        size_t n = 0;
-
-        for (size_t r = 0; r < j->n_runs; r++)
-            n += j->runs[r].local_batch == j->compute[i].local_batch;
-        if (n > most) {
-            most = n;
-            best = j->compute[i].local_batch;
-        }
-    }
-    return best;
-}
-
 static struct lk_config base_config(const struct forecast *f)
 {
     const struct lk_job *j = f->job;
 
     return (struct lk_config){.gpus = 1,
                               .nodes = 1,
-                              .local_batch = usual_batch(j),
+                              .local_batch = lk_job_usual_batch(j),
                               .accumulation = j->accumulation,
                               .no_sync =
                                   f->request->no_sync_given ? f->request->no_sync : j->no_sync,
