@@ -3,6 +3,7 @@
 
 #include "base/array.h"
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,6 +20,12 @@ static const char *const evidence_names[] = {
 #define LK_EVIDENCE_NAME_(grade, name) [grade] = name,
     LK_EVIDENCE_LIST(LK_EVIDENCE_NAME_)
 #undef LK_EVIDENCE_NAME_
+};
+
+const struct lk_plan lk_plan_none = {
+#define LK_PLAN_NONE_(field, heading, dim, digits) .field = NAN,
+    LK_PLAN_LIST(LK_PLAN_NONE_)
+#undef LK_PLAN_NONE_
 };
 
 const char *lk_loss_key(enum lk_loss row)

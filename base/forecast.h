@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "base/table.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -53,6 +54,43 @@ enum lk_loss {
 const char *lk_loss_key(enum lk_loss row);
 const char *lk_loss_text(enum lk_loss row);
 
+/*
+ * What planning adds to a point (sim/plan.h): numbers, NaN where an input is not known.
+ * X(field, heading, dimension, digits); the field is the column and the JSON key as well.
+ */
+#define LK_PLAN_LIST(X)                                                                            \
+    X(memory_bytes, "memory", LK_DIM_BYTES, -1)                                                    \
+    X(memory_lo_bytes, "from", LK_DIM_BYTES, -1)                                                   \
+    X(memory_hi_bytes, "to", LK_DIM_BYTES, -1)                                                     \
+    X(largest_batch, "largest batch", LK_DIM_NONE, -1)                                             \
+    X(cost_per_step, "cost a step", LK_DIM_NONE, 4)                                                \
+    X(cost_per_million, "cost of 1e6", LK_DIM_NONE, 2)                                             \
+    X(energy_per_million_kWh, "kWh of 1e6", LK_DIM_NONE, 3)                                        \
+    X(goodput, "goodput", LK_DIM_NONE, 3)                                                          \
+    X(checkpoint_period_s, "checkpoint every", LK_DIM_TIME, -1)                                    \
+    X(statistical_efficiency, "stat. eff.", LK_DIM_NONE, 3)                                        \
+    X(samples_to_target, "samples to target", LK_DIM_NONE, 0)                                      \
+    X(time_to_target_s, "time to target", LK_DIM_TIME, -1)                                         \
+    X(time_to_target_lo_s, "from", LK_DIM_TIME, -1)                                                \
+    X(time_to_target_hi_s, "to", LK_DIM_TIME, -1)                                                  \
+    X(cost_to_target, "cost to target", LK_DIM_NONE, 2)                                            \
+    X(cost_to_target_lo, "from", LK_DIM_NONE, 2)                                                   \
+    X(cost_to_target_hi, "to", LK_DIM_NONE, 2)                                                     \
+    X(cost_per_hour_saved, "cost an hour saved", LK_DIM_NONE, 2)                                   \
+    X(rate_linear, "l.r. linear", LK_DIM_NONE, 6)                                                  \
+    X(rate_sqrt, "l.r. sqrt", LK_DIM_NONE, 6)                                                      \
+    X(rate_noise, "l.r. noise", LK_DIM_NONE, 6)
+
+struct lk_plan {
+    bool known; /* false: nothing here was filled */
+#define LK_PLAN_FIELD_(field, heading, dim, digits) double field;
+    LK_PLAN_LIST(LK_PLAN_FIELD_)
+#undef LK_PLAN_FIELD_
+    char memory_fit[16]; /* "yes", "perhaps", "no", "unknown"; empty: no memory to compare with */
+    char fits_with[16];  /* where it is "no": the first ZeRO stage that would fit; or empty */
+};
+extern const struct lk_plan lk_plan_none; /* all NaN and empty */
+
 struct lk_forecast_point {
     int gpus, nodes, local_batch, accumulation;
     uint64_t cap_bytes;
@@ -64,6 +102,7 @@ struct lk_forecast_point {
     double measured_step_s; /* mean of a run of exactly this configuration; NaN: none */
     double measured_lo_s, measured_hi_s;
     double losses_s[LK_LOSS_COUNT];
+    struct lk_plan plan;
 };
 
 /* A held-out run: predicted from the others. */
@@ -95,6 +134,15 @@ enum lk_status lk_forecast_table(const struct lk_forecast *f, struct lk_table **
 enum lk_status lk_forecast_backtest_table(const struct lk_forecast *f, struct lk_table **out);
 /* One row a point, one column a loss: KEY_s. */
 enum lk_status lk_forecast_loss_table(const struct lk_forecast *f, struct lk_table **out);
+/*
+ * Memory, cost and time to a target: those columns that have a value somewhere. *out is NULL when
+ * no point was planned.
+ */
+enum lk_status lk_forecast_plan_table(const struct lk_forecast *f, struct lk_table **out);
+/* Appends a point to a table that has lk_forecast_table's columns, and perhaps more. */
+enum lk_status lk_forecast_point_row(struct lk_table *t, const struct lk_forecast_point *p);
+/* forecast.csv: the points' columns and the plan's. */
+enum lk_status lk_forecast_csv_table(const struct lk_forecast *f, struct lk_table **out);
 const char *lk_evidence_name(enum lk_evidence e);
 
 #endif

@@ -5,6 +5,7 @@
 #include "base/bounds.h"
 #include "base/json.h"
 
+#include <math.h>
 #include <string.h>
 
 /* X(field, largest): whole numbers from 1. */
@@ -29,6 +30,24 @@
 
 #define BACKTEST_NUMBERS(X) X(predicted_s) X(lo_s) X(hi_s) X(measured_s)
 
+/* Only what is known; nothing for a point without a plan. */
+static void write_plan(struct lk_json_out *o, const struct lk_plan *p)
+{
+    if (!p->known)
+        return;
+    lk_json_out_object(o, "plan");
+#define WRITE_KNOWN(field, heading, dim, digits)                                                   \
+    if (!isnan(p->field))                                                                          \
+        lk_json_out_number(o, #field, p->field);
+    LK_PLAN_LIST(WRITE_KNOWN)
+#undef WRITE_KNOWN
+    if (*p->memory_fit)
+        lk_json_out_text(o, "memory_fit", p->memory_fit);
+    if (*p->fits_with)
+        lk_json_out_text(o, "fits_with", p->fits_with);
+    lk_json_out_close(o);
+}
+
 static void write_point(struct lk_json_out *o, const struct lk_forecast_point *p)
 {
     lk_json_out_object(o, NULL);
@@ -46,6 +65,7 @@ static void write_point(struct lk_json_out *o, const struct lk_forecast_point *p
     for (int i = 0; i < LK_LOSS_COUNT; i++)
         lk_json_out_number(o, lk_loss_key((enum lk_loss)i), p->losses_s[i]);
     lk_json_out_close(o);
+    write_plan(o, &p->plan);
     lk_json_out_close(o);
 }
 
@@ -133,6 +153,30 @@ out:
     return st;
 }
 
+static enum lk_status read_plan(struct lk_json *point, struct lk_plan *p)
+{
+    enum lk_status st = LK_OK;
+    struct lk_json *v;
+
+    *p = lk_plan_none;
+    if (!lk_json_optional(point, "plan"))
+        return LK_OK;
+    LK_TRY(lk_json_object(point, "plan", &v));
+    p->known = true;
+#define READ_KNOWN(field, heading, dim, digits)                                                    \
+    if (lk_json_optional(v, #field))                                                               \
+        LK_TRY(lk_json_number(v, #field, &p->field));
+    LK_PLAN_LIST(READ_KNOWN)
+#undef READ_KNOWN
+    if (lk_json_optional(v, "memory_fit"))
+        LK_TRY(read_text(v, "memory_fit", p->memory_fit, sizeof p->memory_fit));
+    if (lk_json_optional(v, "fits_with"))
+        LK_TRY(read_text(v, "fits_with", p->fits_with, sizeof p->fits_with));
+    LK_TRY(lk_json_end(v));
+out:
+    return st;
+}
+
 static enum lk_status read_point(struct lk_json *v, struct lk_forecast_point *p)
 {
     enum lk_status st = LK_OK;
@@ -151,6 +195,7 @@ static enum lk_status read_point(struct lk_json *v, struct lk_forecast_point *p)
     for (int row = 0; row < LK_LOSS_COUNT; row++)
         LK_TRY(lk_json_number_or_null(losses, lk_loss_key((enum lk_loss)row), &p->losses_s[row]));
     LK_TRY(lk_json_end(losses));
+    LK_TRY(read_plan(v, &p->plan));
     LK_TRY(lk_json_end(v));
 out:
     return st;

@@ -46,7 +46,7 @@ static const struct lk_column loss_columns[] = {
 };
 #undef LOSS_COLUMN
 
-static enum lk_status point_row(struct lk_table *t, const struct lk_forecast_point *p)
+enum lk_status lk_forecast_point_row(struct lk_table *t, const struct lk_forecast_point *p)
 {
     const struct {
         const char *column;
@@ -87,7 +87,7 @@ enum lk_status lk_forecast_table(const struct lk_forecast *f, struct lk_table **
              f->job, f->cluster, f->reference, 100 * f->level);
     LK_TRY(lk_table_create(title, point_columns, LK_COUNT(point_columns), &t));
     for (size_t i = 0; i < f->n_points; i++)
-        LK_TRY(point_row(t, &f->points[i]));
+        LK_TRY(lk_forecast_point_row(t, &f->points[i]));
     for (size_t i = 0; i < f->n_notes; i++)
         LK_TRY(lk_table_note(t, "%s", f->notes[i]));
     *out = t;

@@ -17,7 +17,8 @@ enum lk_status lk_table_create(const char *title, const struct lk_column *column
 
     LK_TRY(lk_alloc(&t, 1, sizeof *t));
     LK_TRY(lk_strdup(&t->title, title));
-    t->columns = columns;
+    LK_TRY(lk_alloc(&t->columns, n_columns, sizeof *t->columns));
+    memcpy(t->columns, columns, n_columns * sizeof *columns);
     t->n_columns = n_columns;
     *out = t;
     t = NULL;
@@ -34,6 +35,7 @@ void lk_table_destroy(struct lk_table *t)
         free(t->cells[i].text);
     for (size_t i = 0; i < t->n_notes; i++)
         free(t->notes[i]);
+    free(t->columns);
     free(t->cells);
     free(t->notes);
     free(t->title);

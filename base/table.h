@@ -27,7 +27,7 @@ struct lk_column {
 
 struct lk_table {
     char *title;
-    const struct lk_column *columns; /* static storage */
+    struct lk_column *columns; /* a copy; names and headings are static storage */
     size_t n_columns;
     struct lk_cell *cells; /* row major, n_rows * n_columns */
     size_t n_rows, rows_capacity;
@@ -35,7 +35,7 @@ struct lk_table {
     size_t n_notes, notes_capacity;
 };
 
-/* An empty table; title is copied. `columns` outlives the table. */
+/* An empty table; title and columns are copied, the columns' names are not. */
 enum lk_status lk_table_create(const char *title, const struct lk_column *columns, size_t n_columns,
                                struct lk_table **out);
 void lk_table_destroy(struct lk_table *t); /* NULL is legal */

@@ -109,6 +109,44 @@ START_TEST(tables)
 }
 END_TEST
 
+/* A plan's known numbers and texts come back, the others stay unknown; no plan stays no plan. */
+START_TEST(plans)
+{
+    struct lk_forecast a, b;
+    struct lk_table *t;
+
+    fill(&a);
+    ck_assert_int_eq(lk_forecast_plan_table(&a, &t), LK_OK);
+    ck_assert_ptr_null(t);
+    ck_assert_msg(lk_forecast_write(path, &a) == LK_OK, "%s", lk_error_text());
+    ck_assert_msg(lk_forecast_read(path, &b) == LK_OK, "%s", lk_error_text());
+    ck_assert(!b.points[0].plan.known && isnan(b.points[0].plan.memory_bytes));
+    lk_forecast_fini(&b);
+
+    a.points[0].plan = lk_plan_none;
+    a.points[0].plan.known = true;
+    a.points[0].plan.cost_to_target = 12.5;
+    strcpy(a.points[0].plan.fits_with, "zero2");
+    ck_assert_msg(lk_forecast_write(path, &a) == LK_OK, "%s", lk_error_text());
+    ck_assert_msg(lk_forecast_read(path, &b) == LK_OK, "%s", lk_error_text());
+    ck_assert(b.points[0].plan.known && b.points[0].plan.cost_to_target == 12.5);
+    ck_assert(isnan(b.points[0].plan.memory_bytes));
+    ck_assert_str_eq(b.points[0].plan.fits_with, "zero2");
+    ck_assert_str_eq(b.points[0].plan.memory_fit, "");
+
+    ck_assert_int_eq(lk_forecast_plan_table(&b, &t), LK_OK);
+    ck_assert(lk_table_cell(t, 0, "cost_to_target")->number == 12.5);
+    ck_assert_ptr_null(lk_table_cell(t, 0, "memory_bytes"));
+    lk_table_destroy(t);
+    ck_assert_int_eq(lk_forecast_csv_table(&b, &t), LK_OK);
+    ck_assert(lk_table_cell(t, 0, "step_s")->number == 0.1);
+    ck_assert_str_eq(lk_table_cell(t, 0, "fits_with")->text, "zero2");
+    lk_table_destroy(t);
+    lk_forecast_fini(&a);
+    lk_forecast_fini(&b);
+}
+END_TEST
+
 static enum lk_status read_and_drop(const char *file)
 {
     struct lk_forecast f;
@@ -177,6 +215,7 @@ Suite *lk_suite_forecast_file(void)
     tcase_add_checked_fixture(c, make_path, remove_path);
     tcase_add_test(c, round_trip);
     tcase_add_test(c, tables);
+    tcase_add_test(c, plans);
     tcase_add_loop_test(c, bad_files, 0, LK_COUNT(bad));
     tcase_set_timeout(c, 60);
     tcase_add_test(c, torture);

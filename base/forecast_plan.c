@@ -1,0 +1,146 @@
+/* What planning adds to a forecast, as result tables. */
+#include "base/forecast.h"
+
+#include "base/array.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdlib.h>
+
+/* X(column, heading): texts of a plan, after its numbers. */
+#define TEXT_LIST(X)                                                                               \
+    X(memory_fit, "fits")                                                                          \
+    X(fits_with, "would fit with")
+
+#define NUMBER_COLUMN(field, heading, dim, digits) {#field, heading, dim, digits},
+#define TEXT_COLUMN(field, heading)                {#field, heading, LK_DIM_NONE, -1},
+static const struct lk_column plan_columns[] = {LK_PLAN_LIST(NUMBER_COLUMN) TEXT_LIST(TEXT_COLUMN)};
+#undef NUMBER_COLUMN
+#undef TEXT_COLUMN
+
+enum { N_PLAN = sizeof plan_columns / sizeof *plan_columns };
+
+static const struct lk_column key_columns[] = {
+    {"gpus",             "GPUs",        LK_DIM_NONE,  -1},
+    {"local_batch",      "local batch", LK_DIM_NONE,  -1},
+    {"accumulation",     "accum.",      LK_DIM_NONE,  -1},
+    {"bucket_cap_bytes", "bucket cap",  LK_DIM_BYTES, -1},
+    {"throughput_per_s", "samples/s",   LK_DIM_NONE,  1 },
+};
+
+/* Which columns have a value in some point. */
+static void mark_used(const struct lk_forecast *f, bool used[N_PLAN])
+{
+    for (size_t i = 0; i < f->n_points; i++) {
+        const struct lk_plan *p = &f->points[i].plan;
+        size_t at = 0;
+
+        if (!p->known)
+            continue;
+#define MARK_NUMBER(field, heading, dim, digits) used[at++] |= !isnan(p->field);
+        LK_PLAN_LIST(MARK_NUMBER)
+#undef MARK_NUMBER
+#define MARK_TEXT(field, heading) used[at++] |= *p->field != '\0';
+        TEXT_LIST(MARK_TEXT)
+#undef MARK_TEXT
+    }
+}
+
+/* Appends the used columns to `columns`, which has room; returns how many there are then. */
+static size_t append_used(const struct lk_forecast *f, struct lk_column *columns, size_t n)
+{
+    bool used[N_PLAN] = {false};
+
+    mark_used(f, used);
+    for (size_t i = 0; i < N_PLAN; i++)
+        if (used[i])
+            columns[n++] = plan_columns[i];
+    return n;
+}
+
+/* The plan's cells of the last row; a column that the table lacks has no value anywhere. */
+static enum lk_status plan_cells(struct lk_table *t, const struct lk_plan *p)
+{
+    enum lk_status st = LK_OK;
+
+    if (!p->known)
+        return LK_OK;
+#define PUT_NUMBER(field, heading, dim, digits)                                                    \
+    if (!isnan(p->field))                                                                          \
+        LK_TRY(lk_table_number(t, #field, p->field));
+    LK_PLAN_LIST(PUT_NUMBER)
+#undef PUT_NUMBER
+#define PUT_TEXT(field, heading)                                                                   \
+    if (*p->field)                                                                                 \
+        LK_TRY(lk_table_text(t, #field, "%s", p->field));
+    TEXT_LIST(PUT_TEXT)
+#undef PUT_TEXT
+out:
+    return st;
+}
+
+static enum lk_status key_cells(struct lk_table *t, const struct lk_forecast_point *p)
+{
+    enum lk_status st = LK_OK;
+
+    LK_TRY(lk_table_number(t, "gpus", p->gpus));
+    LK_TRY(lk_table_number(t, "local_batch", p->local_batch));
+    LK_TRY(lk_table_number(t, "accumulation", p->accumulation));
+    LK_TRY(lk_table_number(t, "bucket_cap_bytes", (double)p->cap_bytes));
+    LK_TRY(lk_table_number(t, "throughput_per_s", p->throughput_per_s));
+out:
+    return st;
+}
+
+enum lk_status lk_forecast_plan_table(const struct lk_forecast *f, struct lk_table **out)
+{
+    enum lk_status st = LK_OK;
+    struct lk_column columns[LK_COUNT(key_columns) + N_PLAN];
+    struct lk_table *t = NULL;
+    size_t n = LK_COUNT(key_columns);
+
+    for (size_t i = 0; i < n; i++)
+        columns[i] = key_columns[i];
+    n = append_used(f, columns, n);
+    *out = NULL;
+    if (n == LK_COUNT(key_columns))
+        return LK_OK;
+    LK_TRY(lk_table_create("Plan: memory of a GPU, cost and time to the target", columns, n, &t));
+    for (size_t i = 0; i < f->n_points; i++) {
+        LK_TRY(lk_table_row(t));
+        LK_TRY(key_cells(t, &f->points[i]));
+        LK_TRY(plan_cells(t, &f->points[i].plan));
+    }
+    *out = t;
+    t = NULL;
+out:
+    lk_table_destroy(t);
+    return st;
+}
+
+enum lk_status lk_forecast_csv_table(const struct lk_forecast *f, struct lk_table **out)
+{
+    enum lk_status st = LK_OK;
+    struct lk_column *columns = NULL;
+    struct lk_table *points = NULL, *t = NULL;
+    size_t n;
+
+    LK_TRY(lk_forecast_table(f, &points));
+    n = points->n_columns;
+    LK_TRY(lk_alloc(&columns, n + N_PLAN, sizeof *columns));
+    for (size_t i = 0; i < n; i++)
+        columns[i] = points->columns[i];
+    n = append_used(f, columns, n);
+    LK_TRY(lk_table_create(points->title, columns, n, &t));
+    for (size_t i = 0; i < f->n_points; i++) {
+        LK_TRY(lk_forecast_point_row(t, &f->points[i]));
+        LK_TRY(plan_cells(t, &f->points[i].plan));
+    }
+    *out = t;
+    t = NULL;
+out:
+    free(columns);
+    lk_table_destroy(points);
+    lk_table_destroy(t);
+    return st;
+}
