@@ -154,7 +154,7 @@ static enum lk_status loss_row(struct lk_table *t, const struct lk_forecast_poin
     LK_TRY(lk_table_number(t, "bucket_cap_bytes", (double)p->cap_bytes));
     LK_TRY(lk_table_number(t, "step_s", p->step_s));
     for (int i = 0; i < LK_LOSS_COUNT; i++) {
-        bool seen = fabs(p->losses_s[i]) > LOSS_RESOLUTION * p->step_s;
+        bool seen = !(fabs(p->losses_s[i]) <= LOSS_RESOLUTION * p->step_s); /* NaN: not known */
 
         LK_TRY(lk_table_number(
             t, loss_columns[LK_COUNT(loss_columns) - LK_LOSS_COUNT + (size_t)i].name,

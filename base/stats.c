@@ -40,6 +40,15 @@ static enum lk_status copy_of(const double *v, size_t n, double **out)
     return st;
 }
 
+void lk_stats_predictive(double *v, size_t n, double level, double *out_lo, double *out_hi)
+{
+    double count = (double)n, tail = (1 - level) / 2;
+    double q = n > 1 ? fmax(0, (tail * (count + 1) - 1) / (count - 1)) : 0;
+
+    *out_lo = lk_stats_quantile(v, n, q);
+    *out_hi = lk_stats_quantile_sorted(v, n, 1 - q);
+}
+
 double lk_stats_mean(const double *v, size_t n)
 {
     double mean = 0;

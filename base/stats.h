@@ -31,6 +31,12 @@ enum lk_status lk_stats_summary(const double *v, size_t n, struct lk_summary *ou
 double lk_stats_quantile_sorted(const double *sorted, size_t n, double q);
 /* The same of an unsorted array, which is sorted in place. */
 double lk_stats_quantile(double *v, size_t n, double q);
+/*
+ * The interval that holds a further draw with this probability: quantiles by p (n + 1) (Hyndman and
+ * Fan, type 6), since a new one falls below the k-th of n with probability k / (n + 1). Sorts v.
+ * pre: n > 0.
+ */
+void lk_stats_predictive(double *v, size_t n, double level, double *out_lo, double *out_hi);
 double lk_stats_mean(const double *v, size_t n);
 /* Median, sorting v in place. */
 double lk_stats_median(double *v, size_t n);

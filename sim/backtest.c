@@ -8,6 +8,7 @@
 #include "base/array.h"
 #include "base/stats.h"
 #include "sim/prior.h"
+#include "sim/run_group.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -305,7 +306,7 @@ static enum lk_status hold_out_batch(const struct lk_job *j, const struct lk_clu
     int batch = j->compute[row].local_batch;
     size_t run = 0;
 
-    if (!smallest_run(j, batch, &run) || !lk_predictor_run_counts(cluster, &j->runs[run]))
+    if (!smallest_run(j, batch, &run) || !lk_run_counts(cluster, &j->runs[run]))
         return LK_OK;
     LK_TRY(view_init(&v, j));
     keep_other_batches(&v, j, batch);
@@ -338,7 +339,7 @@ enum lk_status lk_backtest_all(const struct lk_job *job, const struct lk_cluster
     struct lk_backtests b = {0};
 
     for (size_t i = 0; i < job->n_runs; i++)
-        if (job->runs[i].gpus > 1 && lk_predictor_run_counts(cluster, &job->runs[i]) &&
+        if (job->runs[i].gpus > 1 && lk_run_counts(cluster, &job->runs[i]) &&
             first_of_its_kind(job, i))
             LK_TRY(hold_out_scale(job, cluster, options, i, &b));
     for (size_t i = 0; i < job->n_compute; i++)

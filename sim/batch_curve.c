@@ -3,15 +3,10 @@
 
 #include "base/array.h"
 #include "base/stats.h"
+#include "sim/prior.h"
 
 #include <math.h>
 #include <stdlib.h>
-
-/*
- * Times the largest batch, or below the smallest, that floor + rate x batch is trusted for: two
- * doublings. Farther out kernels change regime (tiles, caches, memory) and no measured row says so.
- */
-static const double REACH_MAX = 4;
 
 static const double Z90 = 1.6448536269514722;
 
@@ -54,8 +49,15 @@ struct curve {
     double *y, *a, *one; /* one entry a batch; a: two */
 };
 
+static double relative_sd(const struct lk_quantity *q)
+{
+    return lk_quantity_known(q) && q->value > 0 && q->hi >= q->lo
+               ? (q->hi - q->lo) / (2 * Z90 * q->value)
+               : 0;
+}
+
 /* y = floor + rate b through all batches, on relative errors. */
-static enum lk_status fit_line(struct curve *c, double *out_floor, double *out_rate)
+static enum lk_status fit_rate(struct curve *c, double *out_rate)
 {
     enum lk_status st = LK_OK;
     const struct lk_job *j = c->job;
@@ -71,20 +73,76 @@ static enum lk_status fit_line(struct curve *c, double *out_floor, double *out_r
     }
     if (n)
         LK_TRY(lk_stats_nnls(c->a, c->one, n, 2, k));
-    *out_floor = k[0];
     *out_rate = k[1] / scale;
+out:
+    return st;
+}
+
+/*
+ * The slope outside the measured batches: that of the segment at the edge, where the curve bends,
+ * and that of the line through all where the difference is no more than noise. A segment that does
+ * not rise says nothing. *out_sd: of the slope, from the rows' own sd.
+ */
+static enum lk_status edge_slope(struct curve *c, column_fn column, size_t edge, double *out_slope,
+                                 double *out_sd)
+{
+    enum lk_status st = LK_OK;
+    const struct lk_job *j = c->job;
+    size_t lo = edge ? edge - 1 : 0, hi = lo + 1;
+    double run_sd = lk_prior_value(LK_PRIOR_RUN_SD), fit, slope, sd, bend;
+    double width = j->compute[hi].local_batch - j->compute[lo].local_batch;
+
+    LK_TRY(fit_rate(c, &fit));
+    slope = (c->y[hi] - c->y[lo]) / width;
+    sd = hypot(c->y[hi] * hypot(run_sd, relative_sd(column(&j->compute[hi]))),
+               c->y[lo] * hypot(run_sd, relative_sd(column(&j->compute[lo])))) /
+         width;
+    bend = slope > 0 ? slope - fit : 0;
+    *out_slope = fit + bend * bend * bend / (bend * bend + sd * sd);
+    *out_sd = sd;
+out:
+    return st;
+}
+
+/* One measured batch: a share of its time is the floor, the rest grows with the batch. */
+static double from_one(double y, double ratio)
+{
+    double floor_share = lk_prior_value(LK_PRIOR_FLOOR_SHARE);
+
+    return y * (floor_share + (1 - floor_share) * ratio);
+}
+
+/*
+ * Outside the measured batches; *variance_io grows by the slope's. Compute neither shrinks with the
+ * batch nor, below the measured ones, faster than it.
+ */
+static enum lk_status beyond(struct curve *c, column_fn column, size_t edge, int b, double *out,
+                             double *variance_io)
+{
+    enum lk_status st = LK_OK;
+    const struct lk_job *j = c->job;
+    double at = j->compute[edge].local_batch, y = c->y[edge], slope, sd;
+
+    if (j->n_compute == 1) {
+        *out = from_one(y, b / at);
+        return LK_OK;
+    }
+    LK_TRY(edge_slope(c, column, edge, &slope, &sd));
+    *variance_io += sd * sd * (b - at) * (b - at);
+    y += slope * (b - at);
+    *out = b > at ? fmax(y, c->y[edge]) : fmin(fmax(y, c->y[edge] * b / at), c->y[edge]);
 out:
     return st;
 }
 
 /* The column at a batch. `grows`: it follows the batch outside the measured ones; else it is held.
  */
-static enum lk_status column_at(struct curve *c, column_fn column, int b, bool grows, double *out)
+static enum lk_status column_at(struct curve *c, column_fn column, int b, bool grows, double *out,
+                                double *variance_io)
 {
     enum lk_status st = LK_OK;
     const struct lk_job *j = c->job;
     size_t n = j->n_compute, edge;
-    double floor_s, rate, at_edge;
 
     for (size_t i = 0; i < n; i++)
         c->y[i] = value_of(column(&j->compute[i]));
@@ -106,21 +164,10 @@ static enum lk_status column_at(struct curve *c, column_fn column, int b, bool g
     }
     edge = b < j->compute[0].local_batch ? 0 : n - 1;
     *out = c->y[edge];
-    if (!grows || c->y[edge] <= 0)
-        return LK_OK;
-    LK_TRY(fit_line(c, &floor_s, &rate));
-    at_edge = floor_s + rate * j->compute[edge].local_batch;
-    if (at_edge > 0)
-        *out *= (floor_s + rate * b) / at_edge;
+    if (grows && c->y[edge] > 0)
+        LK_TRY(beyond(c, column, edge, b, out, variance_io));
 out:
     return st;
-}
-
-static double relative_sd(const struct lk_quantity *q)
-{
-    return lk_quantity_known(q) && q->value > 0 && q->hi >= q->lo
-               ? (q->hi - q->lo) / (2 * Z90 * q->value)
-               : 0;
 }
 
 /* Transient and uncertainty of the nearest measured batch: they change slowly with it. */
@@ -157,36 +204,54 @@ static void set_evidence(const struct lk_job *j, int b, struct lk_batch_point *o
     }
 }
 
+/* What may be wrong with it outside: the slope, and the shape with every doubling. */
+static void set_reach_sd(const struct lk_job *j, double variance, struct lk_batch_point *out)
+{
+    double shape =
+        lk_prior_value(j->n_compute == 1 ? LK_PRIOR_ONE_BATCH_ERROR : LK_PRIOR_BATCH_ERROR) *
+        log2(out->reach);
+    double compute_s = out->forward_s + out->backward_s;
+
+    out->reach_sd = compute_s > 0 ? hypot(shape, sqrt(variance) / compute_s) : shape;
+}
+
+static enum lk_status no_evidence(const struct lk_job *j, int local_batch)
+{
+    int other = j->n_compute && j->compute[0].local_batch != local_batch ? j->compute[0].local_batch
+                                                                         : 2 * local_batch;
+
+    return lk_fail(LK_EEVIDENCE,
+                   "job %s: no compute time at local batch %d, and %s to derive it from. The "
+                   "cheapest run that would supply it: lockstep run -n 1 --model %s "
+                   "--local-batches %d,%d",
+                   j->name, local_batch,
+                   j->n_compute ? "only one other batch, without \"flops_per_sample\"," : "no rows",
+                   j->name, local_batch < other ? local_batch : other,
+                   local_batch < other ? other : local_batch);
+}
+
 enum lk_status lk_batch_curve_at(const struct lk_job *j, int local_batch,
                                  struct lk_batch_point *out)
 {
     enum lk_status st = LK_OK;
     struct curve c = {.job = j};
     struct lk_batch_point p = {0};
+    double variance = 0, held = 0;
 
-    if (!j->n_compute || (j->n_compute == 1 && j->compute[0].local_batch != local_batch))
-        return lk_fail(LK_EEVIDENCE,
-                       "job %s: no compute time at local batch %d, and %s measured batch to derive "
-                       "it from. The cheapest run that would supply it: lockstep run -n 1 "
-                       "--local-batches %d,... with this model",
-                       j->name, local_batch, j->n_compute ? "only one other" : "no", local_batch);
+    if (!j->n_compute || (j->n_compute == 1 && j->compute[0].local_batch != local_batch &&
+                          !lk_quantity_known(&j->flops_per_sample)))
+        return no_evidence(j, local_batch);
     set_evidence(j, local_batch, &p);
-    if (p.reach > REACH_MAX)
-        return lk_fail(LK_EEVIDENCE,
-                       "job %s: local batch %d is %.3g times outside the measured %d to %d, more "
-                       "than the factor of %g that is extrapolated. The cheapest run that would "
-                       "supply it: lockstep run -n 1 --local-batches %d,... with this model",
-                       j->name, local_batch, p.reach, j->compute[0].local_batch,
-                       j->compute[j->n_compute - 1].local_batch, REACH_MAX, local_batch);
     LK_TRY(lk_alloc(&c.y, j->n_compute, sizeof *c.y));
     LK_TRY(lk_alloc(&c.a, 2 * j->n_compute, sizeof *c.a));
     LK_TRY(lk_alloc(&c.one, j->n_compute, sizeof *c.one));
-    LK_TRY(column_at(&c, forward, local_batch, true, &p.forward_s));
-    LK_TRY(column_at(&c, backward, local_batch, true, &p.backward_s));
-    LK_TRY(column_at(&c, input, local_batch, true, &p.input_s));
-    LK_TRY(column_at(&c, optimizer, local_batch, false, &p.optimizer_s));
-    LK_TRY(column_at(&c, gap, local_batch, false, &p.gap_s));
+    LK_TRY(column_at(&c, forward, local_batch, true, &p.forward_s, &variance));
+    LK_TRY(column_at(&c, backward, local_batch, true, &p.backward_s, &variance));
+    LK_TRY(column_at(&c, input, local_batch, true, &p.input_s, &held));
+    LK_TRY(column_at(&c, optimizer, local_batch, false, &p.optimizer_s, &held));
+    LK_TRY(column_at(&c, gap, local_batch, false, &p.gap_s, &held));
     from_nearest(j, local_batch, &p);
+    set_reach_sd(j, variance, &p);
     *out = p;
 out:
     free(c.y);

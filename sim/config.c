@@ -264,6 +264,7 @@ enum lk_status lk_config_model_init(struct lk_config_model *m, const struct lk_j
     m->kappa_unknown = !c->n_kappa && config->gpus > config->nodes;
     m->compute_sd = p.sd;
     m->batch_reach = p.reach;
+    m->batch_sd = p.reach_sd;
     m->evidence = LK_EVIDENCE_INTERPOLATED;
     snprintf(m->evidence_text, sizeof m->evidence_text, "%s",
              lk_evidence_name(LK_EVIDENCE_INTERPOLATED));

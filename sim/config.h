@@ -56,6 +56,7 @@ struct lk_config_model {
     enum lk_evidence evidence;
     char evidence_text[64];
     double batch_reach, cost_reach; /* how many times beyond the evidence; 1: within */
+    double batch_sd;                /* relative, of the compute time: what batch_reach adds */
     double compute_sd;              /* relative uncertainty of the compute time */
     bool rank_sd_assumed, transient_assumed, overlap_unknown, kappa_unknown;
 };

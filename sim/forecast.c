@@ -12,6 +12,7 @@
 #include "sim/knee.h"
 #include "sim/predictor.h"
 #include "sim/prior.h"
+#include "sim/run_group.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -151,8 +152,7 @@ static void find_reference(struct forecast *f)
     for (size_t i = 0; i < f->job->n_runs; i++) {
         const struct lk_job_run *r = &f->job->runs[i];
 
-        if (lk_predictor_run_counts(f->cluster, r) &&
-            (!f->reference_gpus || r->gpus < f->reference_gpus))
+        if (lk_run_counts(f->cluster, r) && (!f->reference_gpus || r->gpus < f->reference_gpus))
             f->reference_gpus = r->gpus;
     }
     f->reference_measured = f->reference_gpus > 0;
@@ -294,7 +294,7 @@ static enum lk_status note_losses(struct forecast *f)
         const struct lk_forecast_point *p = &f->out->points[i];
         int worst = LK_LOSS_IDEAL + 1;
 
-        if (p->gpus == 1 || (i && p[-1].gpus == p->gpus))
+        if (p->gpus == 1 || (i && p[-1].gpus == p->gpus) || isnan(p->losses_s[worst]))
             continue;
         for (int l = worst; l < LK_LOSS_COUNT; l++)
             if (p->losses_s[l] > p->losses_s[worst])
@@ -385,7 +385,7 @@ static enum lk_status note_assumptions(struct forecast *f, double scale_error, s
     size_t other = 0;
 
     for (size_t i = 0; i < f->job->n_runs; i++)
-        other += !lk_predictor_run_counts(f->cluster, &f->job->runs[i]);
+        other += !lk_run_counts(f->cluster, &f->job->runs[i]);
     for (size_t i = 0; i < f->n; i++) {
         rank |= f->predictions[i].rank_sd_assumed;
         transient |= f->predictions[i].transient_assumed;

@@ -1,7 +1,7 @@
 /*
  * Predictions with their distribution.
  *
- * Divisions: runs (measured groups and their resampling) / the model's mean / draws / interface.
+ * Divisions: the model's mean / draws / interface.
  */
 #include "sim/predictor.h"
 
@@ -11,6 +11,7 @@
 #include "sim/closed_form.h"
 #include "sim/coll_fit.h"
 #include "sim/prior.h"
+#include "sim/run_group.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -23,10 +24,6 @@ enum {
     ESTIMATE_SEEDS = 8, /* runs that an estimate is the mean of */
 };
 
-/* Two runs leave Cauchy's distribution, whose draws know no bound; the quantiles used are inside.
- */
-static const double DEVIATION_MAX = 20;
-
 /* Rank-bucket visits that one configuration's draws may take: about 2 s of one core. */
 static const double VISITS_MAX = 2e8;
 
@@ -34,129 +31,10 @@ struct lk_predictor {
     const struct lk_job *job;
     const struct lk_cluster *cluster;
     struct lk_predictor_options options;
+    struct lk_runs runs;
     struct lk_cost_model *cost;   /* the estimates */
     struct lk_cost_model **draws; /* options.draws of them */
 };
-
-/* ---- Runs ---- */
-
-bool lk_predictor_run_counts(const struct lk_cluster *c, const struct lk_job_run *r)
-{
-    bool fits = (c->nodes == 0 || r->nodes <= c->nodes) &&
-                (r->gpus <= r->nodes * c->gpus_per_node || c->n_kappa > 0);
-
-    return r->n_steps > 0 && (r->gpus == 1 || (!c->preset && fits));
-}
-
-static bool same_config(const struct lk_config *a, const struct lk_config *b)
-{
-    bool same_sync = a->no_sync == b->no_sync || a->accumulation == 1;
-    bool same_buckets =
-        a->gpus == 1 || (a->cap_bytes == b->cap_bytes && a->first_bytes == b->first_bytes);
-
-    return a->gpus == b->gpus && a->nodes == b->nodes && a->local_batch == b->local_batch &&
-           a->accumulation == b->accumulation && same_sync && same_buckets &&
-           lk_config_same_scheme(a, b);
-}
-
-/* How unlike a configuration a run is; the ranks weigh most, then the batch, then the rest. */
-static double distance(const struct lk_config *run, const struct lk_config *at)
-{
-    return 100 * fabs(log2((double)at->gpus / run->gpus)) +
-           10 * fabs(log2((double)at->local_batch / run->local_batch)) +
-           fabs(log2((double)at->accumulation / run->accumulation)) +
-           (run->no_sync != at->no_sync) + (run->cap_bytes != at->cap_bytes ? 0.5 : 0);
-}
-
-/*
- * The nearest run to anchor at whose distance is above *distance_io, which becomes its; false when
- * there is none of at most as many ranks.
- */
-static bool next_anchor(const struct lk_predictor *p, const struct lk_config *at,
-                        double *distance_io, struct lk_config *out)
-{
-    double best = INFINITY;
-
-    for (size_t i = 0; i < p->job->n_runs; i++) {
-        const struct lk_job_run *r = &p->job->runs[i];
-        struct lk_config c = lk_config_of_run(r);
-        double d = distance(&c, at);
-
-        if (!lk_predictor_run_counts(p->cluster, r) || r->gpus > at->gpus || d >= best ||
-            d <= *distance_io)
-            continue;
-        best = d;
-        *out = c;
-    }
-    *distance_io = best;
-    return best < INFINITY;
-}
-
-/* Mean step over the runs of one configuration, each with the same weight; NaN: none. */
-static double group_mean(const struct lk_predictor *p, const struct lk_config *at, size_t *out_n,
-                         double *out_sd)
-{
-    double sum = 0, squares = 0;
-    size_t n = 0;
-
-    for (size_t i = 0; i < p->job->n_runs; i++) {
-        const struct lk_job_run *r = &p->job->runs[i];
-        struct lk_config c = lk_config_of_run(r);
-        double mean;
-
-        if (!lk_predictor_run_counts(p->cluster, r) || !same_config(&c, at))
-            continue;
-        mean = lk_stats_mean(r->step_s, r->n_steps);
-        sum += mean;
-        squares += mean * mean;
-        n++;
-    }
-    *out_n = n;
-    if (!n)
-        return NAN;
-    if (out_sd)
-        *out_sd = n > 1 ? sqrt(fmax(0, squares - sum * sum / (double)n) / ((double)n - 1)) /
-                              (sum / (double)n)
-                        : lk_prior_value(LK_PRIOR_RUN_SD);
-    return sum / (double)n;
-}
-
-/* The mean of n steps drawn again in blocks of about sqrt(n). */
-static double resampled_mean(const double *v, size_t n, struct lk_rng *g)
-{
-    size_t block = (size_t)lround(sqrt((double)n)), taken = 0;
-    double sum = 0;
-
-    while (taken < n) {
-        size_t at = (size_t)lk_rng_below(g, n - block + 1);
-
-        for (size_t i = 0; i < block && taken < n; i++, taken++)
-            sum += v[at + i];
-    }
-    return sum / (double)n;
-}
-
-/* One draw of what the mean step of this configuration may be, from its n runs. */
-static double group_draw(const struct lk_predictor *p, const struct lk_config *at, size_t n,
-                         struct lk_rng *g)
-{
-    double sum = 0;
-
-    for (size_t d = 0; d < n; d++) {
-        size_t pick = (size_t)lk_rng_below(g, n);
-
-        for (size_t i = 0; i < p->job->n_runs; i++) {
-            const struct lk_job_run *r = &p->job->runs[i];
-            struct lk_config c = lk_config_of_run(r);
-
-            if (!lk_predictor_run_counts(p->cluster, r) || !same_config(&c, at) || pick--)
-                continue;
-            sum += resampled_mean(r->step_s, r->n_steps, g);
-            break;
-        }
-    }
-    return sum / (double)n;
-}
 
 /* ---- The model's mean ---- */
 
@@ -231,8 +109,8 @@ struct work {
     struct lk_config anchor;
     size_t n_runs, n_anchor_runs; /* of the configuration; of the anchor */
     bool anchored;
+    bool modelled;      /* false: measured, and without evidence for a model beside it */
     int costless_gpus;  /* ranks of the nearest run where the cluster has no cost; 0: none */
-    double run_sd;      /* relative, between runs */
     double model_sd;    /* the model's own error, relative */
     double anchor_mean; /* the model's mean at the anchor */
 };
@@ -250,7 +128,7 @@ static enum lk_status find_anchor(struct lk_predictor *p, const struct lk_config
     enum lk_status st = LK_OK;
     double distance_from = -INFINITY;
 
-    while (!w->anchored && next_anchor(p, at, &distance_from, &w->anchor)) {
+    while (!w->anchored && lk_runs_nearest(&p->runs, at, &distance_from, &w->anchor)) {
         st = build(p, &w->anchor, &w->anchor_model);
         if (st != LK_OK && st != LK_EEVIDENCE)
             return st;
@@ -261,24 +139,41 @@ static enum lk_status find_anchor(struct lk_predictor *p, const struct lk_config
     return LK_OK;
 }
 
+/* A measured configuration needs no model; where there is none it has no losses either. */
+static enum lk_status build_model(struct lk_predictor *p, const struct lk_config *at,
+                                  struct work *w)
+{
+    enum lk_status st = build(p, at, &w->model);
+
+    w->modelled = st == LK_OK;
+    return st == LK_EEVIDENCE && w->n_runs ? LK_OK : st;
+}
+
+static double model_sd(const struct lk_predictor *p, const struct lk_config *at,
+                       const struct work *w)
+{
+    double scale = isnan(p->options.scale_error) ? lk_prior_value(LK_PRIOR_SCALE_ERROR)
+                                                 : p->options.scale_error;
+
+    scale *= log2((double)at->gpus / (w->anchored ? w->anchor.gpus : 1));
+    return hypot(hypot(scale, w->model.batch_sd), lk_prior_value(LK_PRIOR_BASE_ERROR));
+}
+
 static enum lk_status work_init(struct lk_predictor *p, const struct lk_config *at, struct work *w)
 {
     enum lk_status st = LK_OK;
-    double scale = isnan(p->options.scale_error) ? lk_prior_value(LK_PRIOR_SCALE_ERROR)
-                                                 : p->options.scale_error;
-    double batch = lk_prior_value(LK_PRIOR_BATCH_ERROR);
 
-    *w = (struct work){.run_sd = lk_prior_value(LK_PRIOR_RUN_SD)};
-    LK_TRY(build(p, at, &w->model));
+    *w = (struct work){0};
+    lk_runs_mean(&p->runs, at, &w->n_runs);
+    LK_TRY(build_model(p, at, w));
+    if (!w->modelled)
+        return LK_OK;
     LK_TRY(find_anchor(p, at, w));
     if (w->anchored) {
-        group_mean(p, &w->anchor, &w->n_anchor_runs, &w->run_sd);
+        lk_runs_mean(&p->runs, &w->anchor, &w->n_anchor_runs);
         LK_TRY(model_mean(p, &w->anchor_model.step, &w->anchor_mean, NULL));
     }
-    group_mean(p, at, &w->n_runs, NULL);
-    scale *= log2((double)at->gpus / (w->anchored ? w->anchor.gpus : 1));
-    batch *= log2(w->model.batch_reach);
-    w->model_sd = hypot(hypot(scale, batch), lk_prior_value(LK_PRIOR_BASE_ERROR));
+    w->model_sd = model_sd(p, at, w);
 out:
     if (st != LK_OK)
         work_fini(w);
@@ -293,22 +188,11 @@ static double heavy_tailed(struct lk_rng *g)
     return lk_rng_normal(g) / sqrt(chi2 / 4) / sqrt(2);
 }
 
-/*
- * A run's own deviation in standard deviations. Of an sd known from few runs it is Student's t with
- * one degree of freedom less than these, of the prior's it is normal.
- */
-static double run_deviation(struct lk_rng *g, size_t n_runs)
+/* One draw of what runs say of a configuration's mean step: their steps, and between runs. */
+static double runs_draw(const struct lk_predictor *p, const struct lk_config *at, size_t n,
+                        double sd, double deviation, struct lk_rng *g)
 {
-    double z = lk_rng_normal(g), chi2 = 0;
-
-    if (n_runs < 2)
-        return z;
-    for (size_t i = 1; i < n_runs; i++) {
-        double y = lk_rng_normal(g);
-
-        chi2 += y * y;
-    }
-    return fmax(-DEVIATION_MAX, fmin(z / sqrt(chi2 / (double)(n_runs - 1)), DEVIATION_MAX));
+    return lk_runs_mean_draw(&p->runs, at, g) * exp(sd * deviation / sqrt((double)n));
 }
 
 /* One draw of the mean step of a fresh run. */
@@ -319,13 +203,12 @@ static enum lk_status draw(struct lk_predictor *p, struct work *w, const struct 
     struct lk_rng g = lk_rng_init(p->options.seed, lk_rng_stream("predictor.draw", i));
     struct lk_rng fresh = lk_rng_init(p->options.seed, lk_rng_stream("predictor.fresh_run", i));
     uint64_t seed = lk_rng_at(p->options.seed, lk_rng_stream("predictor.stragglers", 0), i);
-    double anchor_run = lk_rng_normal(&g);
-    double compute = lk_rng_normal(&g), error = heavy_tailed(&g), s, at_anchor;
+    double sd = lk_runs_sd_draw(&p->runs, &fresh), of_fresh = lk_rng_normal(&fresh);
+    double of_runs = lk_rng_normal(&g), compute = lk_rng_normal(&g);
+    double error = heavy_tailed(&g), s, at_anchor;
 
     if (w->n_runs) {
-        s = group_draw(p, at, w->n_runs, &g);
-        if (w->n_runs == 1)
-            s *= exp(w->run_sd * anchor_run);
+        s = runs_draw(p, at, w->n_runs, sd, of_runs, &g);
     } else {
         LK_TRY(lk_config_model_costs(&w->model, p->draws[i]));
         LK_TRY(simulate(p, &w->model.step, seed, &s, NULL));
@@ -333,14 +216,12 @@ static enum lk_status draw(struct lk_predictor *p, struct work *w, const struct 
         if (w->anchored) {
             LK_TRY(lk_config_model_costs(&w->anchor_model, p->draws[i]));
             LK_TRY(simulate(p, &w->anchor_model.step, seed, &at_anchor, NULL));
-            s *= group_draw(p, &w->anchor, w->n_anchor_runs, &g) / at_anchor;
-            if (w->n_anchor_runs == 1)
-                s *= exp(w->run_sd * anchor_run);
+            s *= runs_draw(p, &w->anchor, w->n_anchor_runs, sd, of_runs, &g) / at_anchor;
         } else {
             s *= exp(w->model.compute_sd * compute);
         }
     }
-    *out = s * exp(w->run_sd * run_deviation(&fresh, w->n_anchor_runs));
+    *out = s * exp(sd * of_fresh);
 out:
     return st;
 }
@@ -357,8 +238,9 @@ static enum lk_status draw_all(struct lk_predictor *p, struct work *w, const str
     for (; out->n_draws < n; out->n_draws++)
         LK_TRY(draw(p, w, at, out->n_draws, &out->draws_s[out->n_draws]));
     memcpy(sorted, out->draws_s, n * sizeof *sorted);
-    out->lo_s = fmin(out->step_s, lk_stats_quantile(sorted, n, (1 - p->options.level) / 2));
-    out->hi_s = fmax(out->step_s, lk_stats_quantile_sorted(sorted, n, (1 + p->options.level) / 2));
+    lk_stats_predictive(sorted, n, p->options.level, &out->lo_s, &out->hi_s);
+    out->lo_s = fmin(out->step_s, out->lo_s);
+    out->hi_s = fmax(out->step_s, out->hi_s);
 out:
     free(sorted);
     return st;
@@ -382,6 +264,7 @@ enum lk_status lk_predictor_create(const struct lk_job *job, const struct lk_clu
     p->job = job;
     p->cluster = cluster;
     p->options = *options;
+    p->runs = lk_runs_of(job, cluster);
     LK_TRY(lk_alloc(&p->draws, (size_t)options->draws, sizeof *p->draws));
     LK_TRY(lk_coll_fit_missing(cluster, &fitted, &own_fits));
     LK_TRY(lk_cost_model_create(&fitted, NULL, &p->cost));
@@ -475,11 +358,19 @@ static enum lk_status set_estimate(struct lk_predictor *p, struct work *w,
     double modelled;
     size_t n;
 
-    LK_TRY(model_mean(p, &w->model.step, &modelled, out->losses_s));
-    out->anchor_factor = w->anchored ? group_mean(p, &w->anchor, &n, NULL) / w->anchor_mean : 1;
+    out->anchor_factor = 1;
     out->anchor_gpus = w->anchored ? w->anchor.gpus : 0;
-    out->measured_s = group_mean(p, at, &n, NULL);
-    out->step_s = n ? out->measured_s : modelled * out->anchor_factor;
+    out->measured_s = lk_runs_mean(&p->runs, at, &n);
+    if (!w->modelled) {
+        out->step_s = out->measured_s;
+        for (int i = 0; i < LK_LOSS_COUNT; i++)
+            out->losses_s[i] = NAN;
+        return LK_OK;
+    }
+    LK_TRY(model_mean(p, &w->model.step, &modelled, out->losses_s));
+    if (w->anchored)
+        out->anchor_factor = lk_runs_mean(&p->runs, &w->anchor, &n) / w->anchor_mean;
+    out->step_s = w->n_runs ? out->measured_s : modelled * out->anchor_factor;
     scale_losses(out->losses_s, at->gpus, out->step_s / modelled);
 out:
     return st;
@@ -500,7 +391,9 @@ static enum lk_status set_measured_interval(struct lk_predictor *p, struct work 
     for (size_t i = 0; i < n; i++) {
         struct lk_rng g = lk_rng_init(p->options.seed, lk_rng_stream("predictor.measured", i));
 
-        means[i] = group_draw(p, at, w->n_runs, &g);
+        double between = p->runs.sd * lk_rng_normal(&g);
+
+        means[i] = lk_runs_mean_draw(&p->runs, at, &g) * exp(between / sqrt((double)w->n_runs));
     }
     out->measured_lo_s = lk_stats_quantile(means, n, (1 - p->options.level) / 2);
     out->measured_hi_s = lk_stats_quantile_sorted(means, n, (1 + p->options.level) / 2);

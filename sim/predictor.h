@@ -6,11 +6,11 @@
  * configuration. A configuration that was itself measured is thus met.
  *
  * The distribution is of the mean step of a fresh run of 50 steps on the same cluster. A draw takes
- * the anchor's runs again (by run, then by block of steps), moves the cluster's points and fits by
- * their intervals, draws stragglers anew, and adds a run's own deviation and the model's error,
+ * the anchor's runs again (sim/run_group.h), moves the cluster's points and fits by their
+ * intervals, draws stragglers anew, and adds a run's own deviation and the model's error,
  *
  *     sd^2 = base^2 + (scale error x log2 of the ranks over the anchor's)^2
- *                   + (batch error x log2 of the batch over the nearest measured one)^2,
+ *                   + (what the batch's reach adds: sim/batch_curve.h)^2,
  *
  * with Student's t of 4 degrees of freedom, because such errors have heavy tails. Draw i is the
  * same world for all configurations: ratios of predictions may be formed draw by draw.
@@ -56,7 +56,7 @@ struct lk_prediction {
     int anchor_gpus;                                 /* of the run it is anchored at; 0: none */
     int costless_gpus;    /* of a nearer run, passed over: no cost at its ranks; 0: none */
     double anchor_factor; /* measured over modelled there; 1: none */
-    double losses_s[LK_LOSS_COUNT]; /* of step_s, which they sum to */
+    double losses_s[LK_LOSS_COUNT]; /* of step_s, which they sum to; NaN: measured, no model */
     bool rank_sd_assumed, transient_assumed, overlap_unknown, kappa_unknown;
 };
 void lk_prediction_fini(struct lk_prediction *p); /* zeroes it; safe on a zeroed one */
@@ -66,11 +66,5 @@ enum lk_status lk_predictor_at(struct lk_predictor *p, const struct lk_config *c
 /* The estimate alone, without its distribution: for searches. */
 enum lk_status lk_predictor_estimate(struct lk_predictor *p, const struct lk_config *config,
                                      double *out_step_s);
-
-/*
- * May this run be evidence for this cluster? One rank alone may. A preset is another machine, and
- * so is a cluster that could not hold the run: too few nodes, or too few devices on them.
- */
-bool lk_predictor_run_counts(const struct lk_cluster *c, const struct lk_job_run *r);
 
 #endif

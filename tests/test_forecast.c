@@ -74,8 +74,8 @@ static double model_error(struct lk_rng *g)
 
 /*
  * 200 worlds, each measured at 1 and 2 ranks, forecast to 8; the truth there is a fresh run, off by
- * a model error of the size that is assumed. A 90 % interval that is right holds 180 of them; 80 to
- * 98 % is four binomial standard deviations and more to each side.
+ * a model error of the size that is assumed. A 90 % interval that is right holds 180 of them; the
+ * worlds are the same in every run of this test.
  */
 START_TEST(the_interval_holds_its_share)
 {
@@ -97,14 +97,14 @@ START_TEST(the_interval_holds_its_share)
         lk_prediction_fini(&p);
         world_fini(&w);
     }
-    ck_assert_msg(inside >= worlds * 80 / 100, "%d of %d", inside, worlds);
-    ck_assert_msg(inside <= worlds * 98 / 100, "%d of %d", inside, worlds);
+    ck_assert_msg(inside >= worlds * 85 / 100, "%d of %d", inside, worlds);
+    ck_assert_msg(inside <= worlds * 95 / 100, "%d of %d", inside, worlds);
 }
 END_TEST
 
 /*
  * Three runs that differ by 5 %, and a fourth: their sd is known from two degrees of freedom, and
- * the interval must say so. Bounds as above.
+ * the interval must say so.
  */
 START_TEST(few_runs_hold_their_share)
 {
@@ -129,8 +129,8 @@ START_TEST(few_runs_hold_their_share)
         lk_prediction_fini(&p);
         world_fini(&w);
     }
-    ck_assert_msg(inside >= worlds * 80 / 100, "%d of %d", inside, worlds);
-    ck_assert_msg(inside <= worlds * 98 / 100, "%d of %d", inside, worlds);
+    ck_assert_msg(inside >= worlds * 85 / 100, "%d of %d", inside, worlds);
+    ck_assert_msg(inside <= worlds * 95 / 100, "%d of %d", inside, worlds);
 }
 END_TEST
 
@@ -265,16 +265,69 @@ END_TEST
 START_TEST(one_batch_has_no_rate)
 {
     struct world w;
-    struct lk_batch_point p;
+    struct lk_batch_point p, at;
     size_t n;
 
     world_init(&w, 4, 1);
     n = w.job.n_compute;
     w.job.n_compute = 1;
-    ck_assert_int_eq(lk_batch_curve_at(&w.job, 4, &p), LK_OK);
+    ck_assert_int_eq(lk_batch_curve_at(&w.job, 4, &at), LK_OK);
+    ck_assert_double_eq(at.reach_sd, 0);
     ck_assert_int_eq(lk_batch_curve_at(&w.job, 6, &p), LK_EEVIDENCE);
-    ck_assert_ptr_nonnull(strstr(lk_error_text(), "lockstep run"));
+    ck_assert_ptr_nonnull(
+        strstr(lk_error_text(), "lockstep run -n 1 --model synthetic --local-batches 4,6"));
+    /* With a rate: all but the assumed floor grows. */
+    ck_assert_int_eq(lk_quantity_set(&w.job.flops_per_sample, 1e9, NAN, NAN, 0, "test"), LK_OK);
+    ck_assert_int_eq(lk_batch_curve_at(&w.job, 8, &p), LK_OK);
+    ck_assert_double_eq_tol(p.forward_s / at.forward_s, 2 - lk_prior_value(LK_PRIOR_FLOOR_SHARE),
+                            1e-12);
+    ck_assert_double_eq_tol(p.reach, 2, 1e-12);
+    ck_assert_double_eq_tol(p.reach_sd, lk_prior_value(LK_PRIOR_ONE_BATCH_ERROR), 1e-12);
     w.job.n_compute = n;
+    world_fini(&w);
+}
+END_TEST
+
+/* ms at batches 4, 8 and 16; what the truth is at 32 and 2; its tolerance. */
+static const struct {
+    const char *what;
+    double at[3], at_32, at_2, tolerance;
+    bool beats_proportional;
+} shapes[] = {
+    {"linear with a floor",      {8, 12, 20},          36,   6,    1e-9, true },
+    {"proportional",             {4, 8, 16},           32,   2,    1e-9, false},
+    {"b^1.2, a cache too small", {5.28, 12.13, 27.86}, 64.0, 2.30, 0.12, true },
+    {"b^0.8, kernels that fill", {3.03, 5.28, 9.19},   16.0, 1.74, 0.12, true },
+    {"a bend at 8",              {4, 8, 20},           44,   2,    0.03, true },
+};
+
+/* Extrapolation by two: near the truth, and nearer than the time a sample of the last batch. */
+START_TEST(the_curve_bends_as_the_data_do)
+{
+    struct world w;
+    struct lk_batch_point up, down;
+    double proportional = fabs(2 * shapes[_i].at[2] / shapes[_i].at_32 - 1), t;
+
+    world_init(&w, 4, 1);
+    for (int i = 0; i < 3; i++) {
+        struct lk_quantity *f = &w.job.compute[i].forward_s, *b = &w.job.compute[i].backward_s;
+
+        f->value = f->lo = f->hi = shapes[_i].at[i] / 3;
+        b->value = b->lo = b->hi = shapes[_i].at[i] / 3 * 2;
+    }
+    ck_assert_int_eq(lk_batch_curve_at(&w.job, 32, &up), LK_OK);
+    ck_assert_int_eq(lk_batch_curve_at(&w.job, 2, &down), LK_OK);
+    t = up.forward_s + up.backward_s;
+    ck_assert_msg(fabs(t / shapes[_i].at_32 - 1) <= shapes[_i].tolerance, "%s: %g at 32",
+                  shapes[_i].what, t);
+    if (shapes[_i].beats_proportional)
+        ck_assert_double_lt(fabs(t / shapes[_i].at_32 - 1), proportional);
+    t = down.forward_s + down.backward_s;
+    ck_assert_double_ge(t, shapes[_i].at[0] / 2 * (1 - 1e-9));
+    ck_assert_double_le(t, shapes[_i].at[0]);
+    ck_assert_msg(fabs(t / shapes[_i].at_2 - 1) <= fmax(0.2, shapes[_i].tolerance), "%s: %g at 2",
+                  shapes[_i].what, t);
+    ck_assert_double_gt(up.reach_sd, lk_prior_value(LK_PRIOR_BATCH_ERROR) * 0.999);
     world_fini(&w);
 }
 END_TEST
@@ -376,10 +429,10 @@ START_TEST(a_grid_names_its_best)
 }
 END_TEST
 
-/* Batches of 4 to 16 are measured: 64 is a row with its grade but never the best, 65 is refused. */
-START_TEST(a_batch_outside_is_graded_then_refused)
+/* Batches of 4 to 16 are measured: 64 is a row with its grade but never the best. */
+START_TEST(a_batch_outside_is_graded)
 {
-    static const int gpus[] = {8}, batches[] = {4, 16, 64}, far[] = {65};
+    static const int gpus[] = {8}, batches[] = {4, 16, 64};
     struct world w;
     struct lk_forecast f;
     struct lk_predict_request q = request(gpus, 1);
@@ -394,10 +447,6 @@ START_TEST(a_batch_outside_is_graded_then_refused)
     ck_assert_ptr_nonnull(note_with(&f, "best at 8 GPUs: local batch 16"));
     ck_assert_ptr_nonnull(note_with(&f, "1 row extrapolated on local batch"));
     lk_forecast_fini(&f);
-    q.local_batches = far;
-    q.n_local_batches = 1;
-    ck_assert_int_eq(lk_predict(&w.job, &w.cluster, &q, &f), LK_EEVIDENCE);
-    ck_assert_ptr_nonnull(strstr(lk_error_text(), "--local-batches 65"));
     world_fini(&w);
 }
 END_TEST
@@ -444,14 +493,15 @@ START_TEST(no_evidence_is_refused)
 }
 END_TEST
 
-/* Costs of 3 ranks only, too few for a fit: the run of 2 cannot be the anchor, that of 1 can. */
+/* Costs of 3 ranks only, too few for a fit: the run of 2 cannot be the anchor, that of 1 can. It is
+ * itself met. */
 START_TEST(an_anchor_without_cost_is_passed_over)
 {
-    static const int gpus[] = {3};
+    static const int gpus[] = {2, 3};
     struct world w;
     struct lk_forecast f;
     struct lk_prediction p;
-    struct lk_predict_request q = request(gpus, 1);
+    struct lk_predict_request q = request(gpus, 2);
     struct lk_config c;
     size_t n_points;
 
@@ -467,7 +517,12 @@ START_TEST(an_anchor_without_cost_is_passed_over)
     lk_prediction_fini(&p);
     ck_assert_msg(lk_predict(&w.job, &w.cluster, &q, &f) == LK_OK, "%s", lk_error_text());
     ck_assert_ptr_nonnull(note_with(&f, "runs of 2 GPUs are no anchor"));
-    ck_assert_ptr_nonnull(note_with(&f, "knee: not known"));
+    /* What was measured needs no cost; only its losses are not known. */
+    ck_assert_int_eq(f.points[0].evidence, LK_EVIDENCE_MEASURED);
+    ck_assert_double_eq_tol(f.points[0].step_s, f.points[0].measured_step_s, 1e-12);
+    ck_assert_double_nan(f.points[0].losses_s[LK_LOSS_WIRE]);
+    ck_assert_ptr_null(note_with(&f, "largest loss at 2 GPUs"));
+    ck_assert_ptr_nonnull(note_with(&f, "largest loss at 3 GPUs"));
     lk_forecast_fini(&f);
     w.cluster.n_points = n_points;
     world_fini(&w);
@@ -620,10 +675,11 @@ Suite *lk_suite_forecast(void)
     tcase_add_test(c, the_interval_grows_with_the_reach);
     tcase_add_loop_test(c, compute_follows_the_batch, 0, 5);
     tcase_add_test(c, one_batch_has_no_rate);
+    tcase_add_loop_test(c, the_curve_bends_as_the_data_do, 0, 5);
     tcase_add_test(c, weak_scaling_refers_to_the_smallest_run);
     tcase_add_test(c, strong_scaling_keeps_the_global_batch);
     tcase_add_test(c, a_grid_names_its_best);
-    tcase_add_loop_test(c, a_batch_outside_is_graded_then_refused, 0, 2);
+    tcase_add_loop_test(c, a_batch_outside_is_graded, 0, 2);
     tcase_add_test(c, same_seed_same_numbers);
     tcase_add_test(c, no_evidence_is_refused);
     tcase_add_test(c, an_anchor_without_cost_is_passed_over);

@@ -49,7 +49,12 @@ START_TEST(a_refused_point_is_marked)
     struct lk_sweep s;
     struct lk_config configs[3];
 
+    size_t n_compute;
+
     rig_init(&r);
+    n_compute = r.job.n_compute;
+    r.job.compute[0].local_batch = 8;
+    r.job.n_compute = 1; /* one batch without a rate */
     configs[0] = config(&r, 4, 8);
     configs[1] = config(&r, 4, 100000);
     configs[2] = config(&r, 1, 8);
@@ -64,6 +69,7 @@ START_TEST(a_refused_point_is_marked)
     ck_assert_double_lt(s.points[0].lo_s, s.points[0].step_s);
     ck_assert_double_gt(s.points[0].hi_s, s.points[0].step_s);
     lk_sweep_fini(&s);
+    r.job.n_compute = n_compute;
     rig_fini(&r);
 }
 END_TEST

@@ -321,6 +321,24 @@ START_TEST(bootstrap_ratio)
 }
 END_TEST
 
+/* 19 draws: a further one falls between the first and the last with 18 / 20. */
+START_TEST(predictive_by_hand)
+{
+    double v[19], lo, hi;
+
+    for (int i = 0; i < 19; i++)
+        v[i] = (i * 7) % 19;
+    lk_stats_predictive(v, 19, 0.9, &lo, &hi);
+    ck_assert_double_eq_tol(lo, 0, 1e-12);
+    ck_assert_double_eq_tol(hi, 18, 1e-12);
+    lk_stats_predictive(v, 19, 0.5, &lo, &hi);
+    ck_assert_double_eq_tol(lo, 4, 1e-12);
+    ck_assert_double_eq_tol(hi, 14, 1e-12);
+    lk_stats_predictive(v, 1, 0.9, &lo, &hi);
+    ck_assert_double_eq(lo, hi);
+}
+END_TEST
+
 Suite *lk_suite_stats(void);
 Suite *lk_suite_stats(void)
 {
@@ -328,6 +346,7 @@ Suite *lk_suite_stats(void)
     TCase *c = tcase_create("stats");
 
     tcase_set_timeout(c, 60);
+    tcase_add_test(c, predictive_by_hand);
     tcase_add_test(c, summary);
     tcase_add_loop_test(c, quantile, 0, (int)LK_COUNT(quantiles));
     tcase_add_test(c, mean_and_median);
