@@ -23,6 +23,7 @@ struct lk_job_tensor {
     /* When its gradient is ready, as a share of the backward of the last micro-batch: 0 at its
      * start, 1 at its end (median over steps and runs). */
     double ready;
+    uint64_t rows; /* of the matrix that its parameter is: its first dimension; 0: not known */
 };
 
 /* A SyncBatchNorm layer: its collectives stand on the critical path. */

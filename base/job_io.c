@@ -70,6 +70,12 @@ static enum lk_status read_tensor(struct lk_json *v, struct lk_job_tensor *t)
         if (t->ready < 0 || t->ready > 1)
             LK_TRY(lk_json_error(lk_json_optional(v, "ready"), "must be from 0 to 1"));
     }
+    if (lk_json_optional(v, "rows")) {
+        LK_TRY(lk_json_uint(v, "rows", LK_TENSOR_ELEMS_MAX, &t->rows));
+        if (!t->rows || t->elems % t->rows)
+            LK_TRY(lk_json_error(lk_json_optional(v, "rows"), "must divide the %llu elements",
+                                 (unsigned long long)t->elems));
+    }
     LK_TRY(lk_json_end(v));
 out:
     return st;
@@ -405,6 +411,8 @@ static void write_gradients(struct lk_json_out *o, const struct lk_job *j)
         lk_json_out_int(o, "elements", (int64_t)j->tensors[i].elems);
         lk_json_out_text(o, "dtype", lk_dtype_name(j->tensors[i].dtype));
         lk_json_out_number(o, "ready", j->tensors[i].ready);
+        if (j->tensors[i].rows)
+            lk_json_out_uint(o, "rows", j->tensors[i].rows);
         lk_json_out_close(o);
     }
     lk_json_out_close(o);
