@@ -40,6 +40,17 @@ struct lk_config lk_config_of_run(const struct lk_job_run *r)
                               .cap_bytes = r->cap_bytes};
 }
 
+struct lk_config lk_config_current(const struct lk_job *j)
+{
+    return (struct lk_config){.gpus = 1,
+                              .nodes = 1,
+                              .local_batch = lk_job_usual_batch(j),
+                              .accumulation = j->accumulation,
+                              .no_sync = j->no_sync,
+                              .first_bytes = j->first_bytes,
+                              .cap_bytes = j->cap_bytes};
+}
+
 void lk_config_set_cap(struct lk_config *c, const struct lk_job *j, uint64_t cap_bytes)
 {
     c->cap_bytes = cap_bytes;
@@ -163,31 +174,66 @@ static void set_input(struct lk_config_model *m, const struct lk_job *j,
         m->step.input_s = p->input_s / micro;
 }
 
-static enum lk_status set_buckets(struct lk_config_model *m, const struct lk_job *j,
-                                  const struct lk_config *config)
+/* Two collectives whose costs are asked for together. */
+static bool same_kind(const struct lk_volume_coll *a, const struct lk_volume_coll *b)
+{
+    return a->coll == b->coll && a->ranks == b->ranks && a->nodes == b->nodes;
+}
+
+/* Groups that cross a node's network at once share its links; one rank a node uses one of them. */
+static uint64_t network_bytes(const struct lk_volume_coll *c, int nics)
+{
+    double share = fmax(1, (double)c->groups / (nics > 0 ? nics : 1));
+
+    return (uint64_t)((double)c->bytes * share);
+}
+
+static void set_order(struct lk_config_model *m, int nics)
+{
+    size_t n = m->volume.n, at = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        bool seen = false;
+
+        for (size_t k = 0; k < at && !seen; k++)
+            seen = same_kind(&m->volume.colls[m->order[k]], &m->volume.colls[i]);
+        for (size_t k = i; k < n && !seen; k++)
+            if (same_kind(&m->volume.colls[k], &m->volume.colls[i]))
+                m->order[at++] = k;
+    }
+    for (size_t k = 0; k < n; k++)
+        m->bytes[k] = network_bytes(&m->volume.colls[m->order[k]], nics);
+}
+
+static enum lk_status set_colls(struct lk_config_model *m, const struct lk_job *j,
+                                const struct lk_cluster *c, const struct lk_config *config)
 {
     enum lk_status st = LK_OK;
-    struct lk_bucket_plan plan = {0};
+    size_t n;
 
-    LK_TRY(lk_job_buckets(j, config->first_bytes, config->cap_bytes, &plan));
-    LK_TRY(lk_alloc(&m->colls, plan.n_buckets, sizeof *m->colls));
-    LK_TRY(lk_alloc(&m->bytes, plan.n_buckets, sizeof *m->bytes));
-    for (size_t k = 0; k < plan.n_buckets; k++) {
-        m->bytes[k] = plan.bytes[k];
-        m->colls[k] = (struct lk_step_coll){.coll = LK_ALL_REDUCE,
-                                            .bytes = plan.bytes[k],
-                                            .ready = LK_STEP_BACKWARD,
-                                            .need = LK_STEP_OPTIMIZER,
-                                            .every_micro_batch = !config->no_sync,
-                                            .bucket = (int)k};
-        for (size_t i = plan.first[k]; i < plan.first[k + 1]; i++)
-            m->colls[k].ready =
-                fmax(m->colls[k].ready, LK_STEP_BACKWARD + j->tensors[plan.index[i]].ready);
+    LK_TRY(lk_volume_init(&m->volume, j, config));
+    n = m->volume.n;
+    LK_TRY(lk_alloc(&m->colls, n, sizeof *m->colls));
+    LK_TRY(lk_alloc(&m->order, n, sizeof *m->order));
+    LK_TRY(lk_alloc(&m->bytes, n, sizeof *m->bytes));
+    m->memory_Bps = known_or(&c->device.memory_Bps, NAN);
+    m->algo = config->algo;
+    m->shapes_assumed = m->volume.shapes_assumed;
+    for (size_t i = 0; i < n; i++) {
+        const struct lk_volume_coll *v = &m->volume.colls[i];
+
+        m->colls[i] = (struct lk_step_coll){.coll = v->coll,
+                                            .bytes = v->bytes,
+                                            .ready = v->ready,
+                                            .need = v->need,
+                                            .every_micro_batch = v->every_micro_batch,
+                                            .bucket = v->bucket};
+        m->cast_unknown |= v->memory_bytes > 0 && isnan(m->memory_Bps);
     }
+    set_order(m, c->topology.nics_per_node);
     m->step.colls = m->colls;
-    m->step.n_colls = plan.n_buckets;
+    m->step.n_colls = n;
 out:
-    lk_bucket_plan_fini(&plan);
     return st;
 }
 
@@ -205,29 +251,73 @@ static void weaken(struct lk_config_model *m, enum lk_evidence evidence, double 
         snprintf(m->evidence_text, sizeof m->evidence_text, "%s", lk_evidence_name(evidence));
 }
 
+/* The evidence behind a cost, where costs are graded. */
+static void grade_cost(struct lk_config_model *m, enum lk_coll coll, const struct lk_cost *c)
+{
+    char axis[32];
+
+    snprintf(axis, sizeof axis, "%s %s", coll == LK_ALL_REDUCE ? "all-reduce" : lk_coll_name(coll),
+             c->reach_is_bytes ? "bytes" : "ranks");
+    m->cost_reach = fmax(m->cost_reach, c->reach);
+    weaken(m, c->evidence == LK_EVIDENCE_MEASURED ? LK_EVIDENCE_INTERPOLATED : c->evidence,
+           c->reach, axis);
+}
+
 static enum lk_status set_costs(struct lk_config_model *m, const struct lk_cost_model *cost,
                                 bool grade)
 {
     enum lk_status st = LK_OK;
     struct lk_cost *costs = NULL;
-    size_t n = m->step.n_colls;
+    size_t n = m->step.n_colls, end;
 
     LK_TRY(lk_alloc(&costs, n, sizeof *costs));
-    LK_TRY(lk_cost_eval(cost, LK_ALL_REDUCE, LK_ALGO_AUTO, m->step.ranks, m->step.nodes, m->bytes,
-                        n, costs));
-    for (size_t k = 0; k < n; k++) {
-        m->colls[k].cost_s = costs[k].seconds;
-        if (!grade)
-            continue;
-        m->cost_reach = fmax(m->cost_reach, costs[k].reach);
-        weaken(m,
-               costs[k].evidence == LK_EVIDENCE_MEASURED ? LK_EVIDENCE_INTERPOLATED
-                                                         : costs[k].evidence,
-               costs[k].reach, costs[k].reach_is_bytes ? "all-reduce bytes" : "all-reduce ranks");
+    for (size_t i = 0; i < n; i = end) {
+        const struct lk_volume_coll *v = &m->volume.colls[m->order[i]];
+
+        for (end = i + 1; end < n && same_kind(&m->volume.colls[m->order[end]], v);)
+            end++;
+        LK_TRY(lk_cost_eval(cost, v->coll, v->coll == LK_ALL_REDUCE ? m->algo : LK_ALGO_AUTO,
+                            v->ranks, v->nodes, &m->bytes[i], end - i, &costs[i]));
+    }
+    for (size_t i = 0; i < n; i++) {
+        const struct lk_volume_coll *v = &m->volume.colls[m->order[i]];
+        double hook_s = isnan(m->memory_Bps) ? 0 : v->memory_bytes / m->memory_Bps;
+
+        m->colls[m->order[i]].cost_s = costs[i].seconds / v->period + hook_s;
+        if (grade)
+            grade_cost(m, v->coll, &costs[i]);
     }
 out:
     free(costs);
     return st;
+}
+
+/* Ranks that do not meet every step. */
+static void meet_seldom(struct lk_config_model *m, const struct lk_job *j,
+                        const struct lk_config *c)
+{
+    struct lk_straggler_law *law = &m->step.law;
+    bool periodic = c->sharding == LK_SHARDING_LOCAL_SGD || c->sharding == LK_SHARDING_DILOCO;
+
+    if (c->sharding == LK_SHARDING_ASYNC)
+        *law = (struct lk_straggler_law){0};
+    else if (periodic && c->shard_group < 2 && !j->n_sync_bn)
+        law->transient_sd /= sqrt(c->period);
+}
+
+/* Runs are of plain DDP: no other scheme was measured. */
+static void grade_scheme(struct lk_config_model *m, const struct lk_config *c)
+{
+    const char *what = c->sharding != LK_SHARDING_DDP          ? lk_sharding_name(c->sharding)
+                       : c->compression != LK_COMPRESSION_NONE ? lk_compression_name(c->compression)
+                       : c->grad_dtype != LK_GRAD_OWN          ? lk_grad_dtype_name(c->grad_dtype)
+                       : c->algo != LK_ALGO_AUTO               ? lk_algo_name(c->algo)
+                                                               : NULL;
+
+    if (!what || m->evidence >= LK_EVIDENCE_EXTRAPOLATED)
+        return;
+    m->evidence = LK_EVIDENCE_EXTRAPOLATED;
+    snprintf(m->evidence_text, sizeof m->evidence_text, "extrapolated to %s", what);
 }
 
 enum lk_status lk_config_model_costs(struct lk_config_model *m, const struct lk_cost_model *cost)
@@ -268,9 +358,11 @@ enum lk_status lk_config_model_init(struct lk_config_model *m, const struct lk_j
     m->evidence = LK_EVIDENCE_INTERPOLATED;
     snprintf(m->evidence_text, sizeof m->evidence_text, "%s",
              lk_evidence_name(LK_EVIDENCE_INTERPOLATED));
-    LK_TRY(set_buckets(m, j, config));
+    LK_TRY(set_colls(m, j, c, config));
     LK_TRY(set_costs(m, cost, true));
     weaken(m, p.evidence, p.reach, "local batch");
+    meet_seldom(m, j, config);
+    grade_scheme(m, config);
 out:
     if (st != LK_OK)
         lk_config_model_fini(m);
@@ -280,6 +372,8 @@ out:
 void lk_config_model_fini(struct lk_config_model *m)
 {
     free(m->colls);
+    free(m->order);
     free(m->bytes);
+    lk_volume_fini(&m->volume);
     memset(m, 0, sizeof *m);
 }

@@ -12,6 +12,7 @@
 #include "base/status.h"
 #include "sim/coll_cost.h"
 #include "sim/step.h"
+#include "sim/volume.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -48,17 +49,32 @@ void lk_config_set_cap(struct lk_config *c, const struct lk_job *j, uint64_t cap
  */
 enum lk_status lk_config_nodes(const struct lk_cluster *c, int gpus, int *out_nodes);
 
-/* A step model that owns its collectives, and what is behind it. */
+/* The job as it is: its usual batch, its accumulation and limits, plain DDP, on one GPU. */
+struct lk_config lk_config_current(const struct lk_job *j);
+
+/*
+ * A step model that owns its collectives, and what is behind it.
+ *
+ * An averaging every `period` steps takes its share of each step and hides behind nothing, as
+ * PyTorch's PeriodicModelAverager does; ranks that meet every H steps only have transients of
+ * 1/sqrt(H). Asynchronous ranks go at their own pace: there is no effect of the slowest. A hook's
+ * casts take their bytes over the device's memory rate, and none where that is not known.
+ */
 struct lk_config_model {
     struct lk_step_model step;
     struct lk_step_coll *colls;
-    uint64_t *bytes; /* of the collectives */
+    struct lk_volume volume;
+    size_t *order;   /* the collectives, those of a kind, algorithm and group together */
+    uint64_t *bytes; /* of the collectives in this order, as the network sees them */
+    enum lk_algo algo;
+    double memory_Bps; /* of the device; NaN: not known */
     enum lk_evidence evidence;
     char evidence_text[64];
     double batch_reach, cost_reach; /* how many times beyond the evidence; 1: within */
     double batch_sd;                /* relative, of the compute time: what batch_reach adds */
     double compute_sd;              /* relative uncertainty of the compute time */
     bool rank_sd_assumed, transient_assumed, overlap_unknown, kappa_unknown;
+    bool shapes_assumed, cast_unknown; /* of a compression */
 };
 
 /* Builds it, with costs of `cost`. */

@@ -36,16 +36,11 @@ struct forecast {
 
 static struct lk_config base_config(const struct forecast *f)
 {
-    const struct lk_job *j = f->job;
+    struct lk_config c = lk_config_current(f->job);
 
-    return (struct lk_config){.gpus = 1,
-                              .nodes = 1,
-                              .local_batch = lk_job_usual_batch(j),
-                              .accumulation = j->accumulation,
-                              .no_sync =
-                                  f->request->no_sync_given ? f->request->no_sync : j->no_sync,
-                              .first_bytes = j->first_bytes,
-                              .cap_bytes = j->cap_bytes};
+    if (f->request->no_sync_given)
+        c.no_sync = f->request->no_sync;
+    return c;
 }
 
 /* Strong scaling: accumulation from the global batch; a batch above the rank's share shrinks. */
