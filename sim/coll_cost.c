@@ -1,13 +1,14 @@
 /*
  * What a collective takes on a cluster.
  *
- * Divisions: sets (points of one kind) / constants (fits and links) / creation / evaluation.
+ * Divisions: sets (points of one kind) / constants (fits and links) / NCCL / creation / evaluation.
  */
 #include "sim/coll_cost.h"
 
 #include "base/array.h"
 #include "sim/coll_fit.h"
 #include "sim/curve.h"
+#include "sim/nccl_fit.h"
 #include "sim/prior.h"
 
 #include <math.h>
@@ -19,6 +20,8 @@ static const double Z90 = 1.6448536269514722;
 
 /* A size this near to a point's is the point's. */
 static const double SAME_SIZE = 1e-3;
+
+static const double MICRO = 1e6;
 
 /* The points of one collective, algorithm and place, by bytes. */
 struct set {
@@ -43,6 +46,10 @@ struct lk_cost_model {
     struct constants constants[LK_COLL_COUNT][LK_ALGO_COUNT];
     double error_shift; /* of a draw, in standard deviations of the fits' errors */
     bool preset;
+    bool has_nccl; /* the cluster file says what NCCL's model asks for */
+    struct lk_nccl_machine machine;
+    struct lk_nccl_factors factors[LK_NCCL_PLACE_COUNT];
+    bool refitted[LK_NCCL_PLACE_COUNT];
 };
 
 /* ---- Sets ---- */
@@ -181,7 +188,7 @@ static void constants_from_fit(struct constants *k, const struct lk_cluster_fit 
 }
 
 static void constants_from_link(struct constants *k, enum lk_link link,
-                                const struct lk_cluster_link *from, struct shifts by)
+                                const struct lk_cluster_link *from, int links, struct shifts by)
 {
     if (k->known[link] || !lk_quantity_known(&from->bandwidth_Bps) ||
         !lk_quantity_known(&from->latency_s))
@@ -189,7 +196,7 @@ static void constants_from_link(struct constants *k, enum lk_link link,
     k->known[link] = true;
     k->error = fmax(k->error, lk_prior_value(LK_PRIOR_PRESET_ERROR));
     k->k.alpha_s[link] = moved(&from->latency_s, by.time);
-    k->k.bandwidth_Bps[link] = moved(&from->bandwidth_Bps, by.rate);
+    k->k.bandwidth_Bps[link] = links * moved(&from->bandwidth_Bps, by.rate);
 }
 
 static void set_constants(struct lk_cost_model *m, const struct lk_cluster *c, struct shifts by)
@@ -205,8 +212,9 @@ static void set_constants(struct lk_cost_model *m, const struct lk_cluster *c, s
             if (algo == LK_ALGO_AUTO ||
                 !lk_coll_shape((enum lk_coll)coll, (enum lk_algo)algo, 1, 2, 1, &shape))
                 continue;
-            constants_from_link(k, LK_LINK_INTRA, &c->intra, by);
-            constants_from_link(k, LK_LINK_INTER, &c->inter, by);
+            constants_from_link(k, LK_LINK_INTRA, &c->intra, 1, by);
+            constants_from_link(k, LK_LINK_INTER, &c->inter,
+                                c->topology.nics_per_node > 1 ? c->topology.nics_per_node : 1, by);
         }
     /* The fit's own error moves every cost that comes from it the same way. */
     m->error_shift = by.error;
@@ -221,6 +229,64 @@ static void set_constants(struct lk_cost_model *m, const struct lk_cluster *c, s
                 k->k.bandwidth_Bps[l] /= factor;
             }
         }
+}
+
+/* ---- NCCL ---- */
+
+/* Points that a fit looks at; more say little new, and a model is made for every draw. */
+enum { NCCL_POINTS_MAX = 160 };
+
+static size_t points_of(const struct lk_cost_model *m, enum lk_nccl_place place, size_t every,
+                        struct lk_nccl_point *out)
+{
+    size_t n = 0, seen = 0;
+
+    for (size_t i = 0; i < m->n_sets; i++) {
+        const struct set *s = &m->sets[i];
+        struct lk_nccl_comm comm;
+
+        if (s->ranks < 2 || !lk_nccl_comm_of(&m->machine, s->ranks, s->nodes, &comm) ||
+            lk_nccl_place_of(&comm, m->machine.topology.network) != place)
+            continue;
+        for (size_t j = 0; j < s->n; j++, seen++) {
+            if (seen % every)
+                continue;
+            if (out)
+                out[n] = (struct lk_nccl_point){comm, s->coll, s->algo, s->bytes[j],
+                                                s->seconds[j] * MICRO};
+            n++;
+        }
+    }
+    return n;
+}
+
+/* Factors of each place: the prior, moved by the cluster's points, moved by the draw. */
+static enum lk_status set_factors(struct lk_cost_model *m, const struct lk_nccl_factors *prior,
+                                  struct lk_rng *draw)
+{
+    enum lk_status st = LK_OK;
+    struct lk_nccl_point *points = NULL;
+
+    for (int p = 0; p < LK_NCCL_PLACE_COUNT; p++) {
+        enum lk_nccl_place place = (enum lk_nccl_place)p;
+        struct lk_nccl_factors row = prior ? prior[p] : lk_nccl_prior(place), *f = &m->factors[p];
+        size_t n = points_of(m, place, 1, NULL), every = n / NCCL_POINTS_MAX + 1;
+
+        *f = row;
+        if (n) {
+            LK_TRY(lk_alloc(&points, n, sizeof *points));
+            n = points_of(m, place, every, points);
+            *f = lk_nccl_fit(points, n, &row);
+            m->refitted[p] = true;
+            free(points);
+            points = NULL;
+        }
+        for (int i = 0; draw && i < LK_NCCL_FACTOR_COUNT; i++)
+            f->ln[i] += f->sd[i] * (m->refitted[p] ? lk_rng_normal(draw) : 0);
+    }
+out:
+    free(points);
+    return st;
 }
 
 /* ---- Creation ---- */
@@ -248,6 +314,13 @@ out:
 enum lk_status lk_cost_model_create(const struct lk_cluster *c, struct lk_rng *draw,
                                     struct lk_cost_model **out)
 {
+    return lk_cost_model_create_from(c, draw, NULL, out);
+}
+
+enum lk_status lk_cost_model_create_from(const struct lk_cluster *c, struct lk_rng *draw,
+                                         const struct lk_nccl_factors *prior,
+                                         struct lk_cost_model **out)
+{
     enum lk_status st = LK_OK;
     struct lk_cost_model *m = NULL;
     struct lk_cluster with_fits = {0};
@@ -266,6 +339,9 @@ enum lk_status lk_cost_model_create(const struct lk_cluster *c, struct lk_rng *d
     LK_TRY(add_sets(m, c, shift));
     LK_TRY(lk_coll_fit_missing(c, &with_fits, &own_fits));
     set_constants(m, &with_fits, by);
+    m->has_nccl = lk_nccl_machine_of(c, &m->machine);
+    if (m->has_nccl)
+        LK_TRY(set_factors(m, prior, draw));
     *out = m;
     m = NULL;
 out:
@@ -300,11 +376,31 @@ struct modelled {
     bool fitted;
 };
 
+/* By NCCL's model; seconds NaN: it does not say. */
+static struct modelled nccl(const struct lk_cost_model *m, struct place at, double bytes)
+{
+    struct modelled out = {.seconds = NAN};
+    struct lk_nccl_comm comm;
+    enum lk_nccl_place place;
+
+    if (!m->has_nccl || !lk_nccl_comm_of(&m->machine, at.ranks, at.nodes, &comm))
+        return out;
+    place = lk_nccl_place_of(&comm, m->machine.topology.network);
+    out.seconds = lk_nccl_refit_us(&comm, &m->factors[place], at.coll, at.algo, bytes) / MICRO;
+    out.error = lk_nccl_error(&m->factors[place], bytes);
+    out.fitted = m->refitted[place];
+    if (!out.fitted)
+        out.seconds *= exp(m->error_shift * out.error);
+    return out;
+}
+
 /* By one algorithm or, for AUTO, the fastest known. */
 static struct modelled formula(const struct lk_cost_model *m, struct place at, double bytes)
 {
-    struct modelled best = {.seconds = NAN};
+    struct modelled best = nccl(m, at, bytes);
 
+    if (!isnan(best.seconds))
+        return best;
     for (int a = 0; a < LK_ALGO_COUNT; a++) {
         const struct constants *k = &m->constants[at.coll][a];
         struct lk_coll_shape shape;

@@ -3,10 +3,14 @@
  *
  *  1. points measured with this many ranks on this many nodes: a monotone curve over bytes
  *     (sim/curve.h), beyond the largest at its bandwidth, before the smallest at its time;
- *  2. points of other rank counts: the nearest one's curve, times the alpha-beta model here over
- *     the alpha-beta model there (sim/coll_fit.h), made monotone again; the fit's own error widens
- *     the interval with every doubling of the ranks;
- *  3. no points: the alpha-beta model with the cluster's fits, or its links' datasheet numbers.
+ *  2. points of other rank counts: the nearest one's curve, times the model here over the model
+ *     there, made monotone again; the model's own error widens the interval with every doubling of
+ *     the ranks;
+ *  3. no points: the model alone.
+ *
+ * The model, for a cluster file that has compute capability and kind of GPU link, is NCCL's with
+ * factors refitted to the file's points (sim/nccl_fit.h); else, and for what NCCL does not have,
+ * alpha-beta with the cluster's fits, or its links' datasheet numbers (sim/coll_fit.h).
  *
  * AUTO takes points measured as "auto"; where there are none, the fastest algorithm for the size.
  */
@@ -38,6 +42,13 @@ struct lk_cost_model;
 enum lk_status lk_cost_model_create(const struct lk_cluster *c, struct lk_rng *draw,
                                     struct lk_cost_model **out);
 void lk_cost_model_destroy(struct lk_cost_model *m); /* NULL is legal */
+
+/* The same with other rows (LK_NCCL_PLACE_COUNT of them) in place of sim/nccl_prior.c's: for
+ * tests of the rows themselves. */
+struct lk_nccl_factors;
+enum lk_status lk_cost_model_create_from(const struct lk_cluster *c, struct lk_rng *draw,
+                                         const struct lk_nccl_factors *prior,
+                                         struct lk_cost_model **out);
 
 /*
  * Cost of n sizes. ranks 1 costs 0, measured. Non-decreasing in bytes. LK_EEVIDENCE says what is

@@ -146,9 +146,12 @@ static const double tree_simple[TREE_COLUMNS] = {.9, .9, .9, .9, .9, .9, .9, .8,
 double lk_nccl_tree_correction(enum lk_nccl_proto p, double bytes)
 {
     static const double *const rows[LK_NCCL_PROTO_COUNT] = {tree_ll, tree_128, tree_simple};
-    double column = bytes >= TREE_FIRST_BYTES ? floor(log2(bytes / TREE_FIRST_BYTES)) : -1;
+    double x = bytes >= TREE_FIRST_BYTES ? log2(bytes / TREE_FIRST_BYTES) : -1;
+    int i = (int)x;
 
-    return column >= 0 && column < TREE_COLUMNS ? rows[p][(int)column] : 1;
+    if (x < 0 || i >= TREE_COLUMNS - 1)
+        return 1;
+    return rows[p][i] + (rows[p][i + 1] - rows[p][i]) * (x - i);
 }
 
 static const double numbers[LK_NCCL_NUMBER_COUNT] = {

@@ -62,7 +62,8 @@ double lk_nccl_ll_max(enum lk_nccl_gen gen, int nodes, bool amd_cpu);
 double lk_nccl_channel_cap(enum lk_nccl_cap cap, enum lk_nccl_gen gen, int nodes);
 /* Share of a link that NVLS gets; 0: no NVLS. */
 double lk_nccl_nvls_efficiency(enum lk_nccl_gen gen);
-/* Factor of a tree all-reduce's rate at this many bytes. */
+/* Factor of a tree all-reduce's rate at this many bytes. NCCL takes the row of the next smaller
+ * power of two; here it is linear between rows, so that a cost does not fall with the size. */
 double lk_nccl_tree_correction(enum lk_nccl_proto p, double bytes);
 
 /* X(name, value, unit, source) */

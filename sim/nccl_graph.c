@@ -10,7 +10,7 @@ static const double DOUBLE_FROM_GBPS = 25, DOUBLE_HOPPER_FROM_GBPS = 50;
 /* PCIe x16 generation 4 as NCCL counts it (topo.cc:423-426); taken for the CPU's memory path. */
 static const double SHARED_MEMORY_GBPS = 24;
 
-static const double GIGA = 1e9;
+static const double GIGA = 1e9, MICRO = 1e6;
 
 /* Rates of a GPU's link and of the node's NICs, GB/s; nics 0: one node. */
 struct room {
@@ -114,52 +114,95 @@ static void set_graphs(struct lk_nccl_comm *m, struct room r, int local)
  * A ring enters and leaves a leaf switch once a channel, with one node's traffic: its uplinks are
  * short only when oversubscription exceeds the nodes below the switch.
  */
-static double uplink_factor(const struct lk_cluster_topology *t, int nodes)
+static double uplink_factor(const struct lk_nccl_machine *c, int nodes)
 {
-    double over = lk_quantity_known(&t->oversubscription) ? t->oversubscription.value : 1;
-    int below = t->nodes_per_switch;
+    int below = c->topology.nodes_per_switch;
 
     if (nodes < 2 || (below && nodes <= below))
         return 1;
-    return fmax(1, over / (below ? below : 1));
+    return fmax(1, c->oversubscription / (below ? below : 1));
 }
 
-bool lk_nccl_comm_of(const struct lk_cluster *c, int ranks, int nodes, struct lk_nccl_comm *out)
+/* Speeds of the grid are at most 16 % apart where NICs are common; below 3 GB/s they are far apart
+ * and the wire carries what it can, WIRE_SHARE of the line rate (measured: 189 to 192 of 200). */
+static double grid_factor(const struct lk_nccl_graph *g, const struct room *r)
+{
+    static const double WIRE_SHARE = 0.95;
+    double found = g->channels * g->inter, wire = r->nics * r->nic * WIRE_SHARE;
+
+    return r->nics && wire <= r->gpu && wire > found ? found / wire : 1;
+}
+
+bool lk_nccl_machine_of(const struct lk_cluster *c, struct lk_nccl_machine *out)
 {
     const struct lk_cluster_topology *t = &c->topology;
-    int local, domain = t->nvlink_domain;
-    double nic = link_GBps(&c->inter.bandwidth_Bps), gpu = gpu_GBps(c);
-    struct room r;
 
-    /* NVLink over nodes: NCCL sees one node. */
-    if (domain > ranks / nodes)
-        nodes = ranks % domain == 0 ? ranks / domain : ranks < domain ? 1 : nodes;
-    local = ranks / nodes;
-    if (!c->device.compute_capability || !t->gpu_link || (local > 1 && gpu <= 0) ||
-        (nodes > 1 && nic <= 0))
-        return false;
+    *out = (struct lk_nccl_machine){
+        .compute_capability = c->device.compute_capability,
+        .gpus_per_node = c->gpus_per_node,
+        .gpu_GBps = gpu_GBps(c),
+        .nic_GBps = link_GBps(&c->inter.bandwidth_Bps),
+        .net_latency_us =
+            lk_quantity_known(&c->inter.latency_s) ? c->inter.latency_s.value * MICRO : 0,
+        .oversubscription = lk_quantity_known(&t->oversubscription) ? t->oversubscription.value : 1,
+        .topology = *t};
+    out->topology.oversubscription = lk_quantity_none();
+    return c->device.compute_capability && t->gpu_link;
+}
+
+/* NVLink over nodes: NCCL sees its domains as nodes. */
+static int nodes_of(const struct lk_nccl_machine *c, int ranks, int nodes)
+{
+    int domain = c->topology.nvlink_domain;
+
+    if (domain <= ranks / nodes)
+        return nodes;
+    return ranks <= domain ? 1 : ranks % domain ? nodes : ranks / domain;
+}
+
+static struct room room_of(const struct lk_nccl_machine *c, int local, int nodes)
+{
+    struct room r = {c->gpu_GBps, c->nic_GBps, 0};
+
     /* One GPU a node: its PCIe only, which the NIC is on as well. */
     if (local == 1)
-        gpu = fmax(gpu, nic);
-    r = (struct room){gpu, nic, nodes > 1 ? (t->nics_per_node > 1 ? t->nics_per_node : 1) : 0};
+        r.gpu = fmax(r.gpu, r.nic);
+    if (nodes == 1)
+        return r;
+    r.nics = c->topology.nics_per_node > 1 ? c->topology.nics_per_node : 1;
     /* NICs of a domain over several nodes: its nodes' together. */
-    if (r.nics && domain > c->gpus_per_node && c->gpus_per_node > 0)
-        r.nics *= local / c->gpus_per_node > 0 ? local / c->gpus_per_node : 1;
+    if (c->gpus_per_node > 0 && local > c->gpus_per_node)
+        r.nics *= local / c->gpus_per_node;
+    return r;
+}
+
+bool lk_nccl_comm_of(const struct lk_nccl_machine *c, int ranks, int nodes,
+                     struct lk_nccl_comm *out)
+{
+    const struct lk_cluster_topology *t = &c->topology;
+    int local;
+    struct room r;
+
+    nodes = nodes_of(c, ranks, nodes);
+    local = ranks / nodes;
+    if ((local > 1 && c->gpu_GBps <= 0) || (nodes > 1 && c->nic_GBps <= 0))
+        return false;
+    r = room_of(c, local, nodes);
     *out = (struct lk_nccl_comm){
-        .gen = lk_nccl_gen_of(c->device.compute_capability),
+        .gen = lk_nccl_gen_of(c->compute_capability),
         .ranks = ranks,
         .nodes = nodes,
         .wire = t->gpu_link == LK_GPU_LINK_NVSWITCH || t->gpu_link == LK_GPU_LINK_NVLINK
                     ? LK_NCCL_NVLINK
                     : LK_NCCL_PCI,
         .amd_cpu = t->cpu == LK_CPU_AMD,
-        .ll128 = c->device.compute_capability >= 70 && t->gpu_link != LK_GPU_LINK_SHARED_MEMORY,
+        .ll128 = c->compute_capability >= 70 && t->gpu_link != LK_GPU_LINK_SHARED_MEMORY,
         .plain_tree = local == 1,
         .nvls = t->nvls ? t->nvls > 0
                         : t->gpu_link == LK_GPU_LINK_NVSWITCH && local > 2 &&
-                              c->device.compute_capability >= 90,
-        .collnet = t->sharp > 0 && nodes > 1,
-        .oversubscription = uplink_factor(t, nodes)};
+                              c->compute_capability >= 90,
+        .collnet = t->sharp > 0 && nodes > 1};
     set_graphs(out, r, local);
+    out->slowdown = uplink_factor(c, nodes) * grid_factor(&out->ring, &r);
     return out->ring.channels > 0;
 }

@@ -21,6 +21,15 @@ struct lk_nccl_graph {
     double intra, inter;
 };
 
+/* What a cluster file says of the machine, as NCCL counts it. */
+struct lk_nccl_machine {
+    int compute_capability, gpus_per_node;
+    double gpu_GBps, nic_GBps; /* 0: not known */
+    double net_latency_us;     /* a message between nodes; 0: not known */
+    double oversubscription;
+    struct lk_cluster_topology topology; /* but its quantity */
+};
+
 /* What NCCL knows of a communicator. */
 struct lk_nccl_comm {
     enum lk_nccl_gen gen;
@@ -29,11 +38,15 @@ struct lk_nccl_comm {
     bool amd_cpu, ll128, plain_tree, nvls, collnet;
     double net_latency_us; /* of the NIC's plugin; 0: built-in sockets and verbs */
     struct lk_nccl_graph ring, tree, nvls_graph, collnet_graph;
-    double oversubscription; /* how much slower links between nodes are than NCCL thinks; >= 1 */
+    /* Not NCCL's: how much slower than it thinks links between nodes are, because switches are
+     * oversubscribed (>= 1), or faster, because the rate lies between two of its grid's (<= 1). */
+    double slowdown;
 };
 
-/* False when the cluster file does not say enough: no compute capability, kind of GPU link or rate
- * of a link that is needed. pre: 2 <= ranks, nodes divides ranks. */
-bool lk_nccl_comm_of(const struct lk_cluster *c, int ranks, int nodes, struct lk_nccl_comm *out);
+/* False without compute capability or kind of GPU link: then NCCL's model cannot be used. */
+bool lk_nccl_machine_of(const struct lk_cluster *c, struct lk_nccl_machine *out);
+/* False when the rate of a link that is needed is not known. pre: 2 <= ranks, nodes divides. */
+bool lk_nccl_comm_of(const struct lk_nccl_machine *c, int ranks, int nodes,
+                     struct lk_nccl_comm *out);
 
 #endif

@@ -36,7 +36,7 @@ START_TEST(the_dump_comes_back)
         .nodes = 2,
         .wire = LK_NCCL_PCI,
         .plain_tree = true,
-        .oversubscription = 1,
+        .slowdown = 1,
         .ring = {2, 1.2, 1.2},
         .tree = {2, 2.4, 1.2}
     };
@@ -50,10 +50,12 @@ START_TEST(the_dump_comes_back)
 }
 END_TEST
 
-static struct lk_cluster node_of(int cc, enum lk_gpu_link link, double intra, double nic, int nics)
+static struct lk_nccl_machine node_of(int cc, enum lk_gpu_link link, double intra, double nic,
+                                      int nics)
 {
     static char source[] = "test";
     struct lk_cluster c;
+    struct lk_nccl_machine m;
 
     memset(&c, 0, sizeof c);
     c.gpus_per_node = 8;
@@ -62,14 +64,15 @@ static struct lk_cluster node_of(int cc, enum lk_gpu_link link, double intra, do
     c.topology.nics_per_node = nics;
     c.intra.bandwidth_Bps = (struct lk_quantity){intra, NAN, NAN, 0, source};
     c.inter.bandwidth_Bps = (struct lk_quantity){nic, NAN, NAN, 0, nic > 0 ? source : NULL};
-    return c;
+    lk_nccl_machine_of(&c, &m);
+    return m;
 }
 
 /* 8 H100: Ring 12 channels of 30, NVLS 8 of 40 (github.com/NVIDIA/nccl issue 1197); bus rates by
  * the formula 360 and 476, measured 358-370 and 478-483. */
 START_TEST(graphs_of_eight_h100)
 {
-    struct lk_cluster c = node_of(90, LK_GPU_LINK_NVSWITCH, 450e9, 50e9, 8);
+    struct lk_nccl_machine c = node_of(90, LK_GPU_LINK_NVSWITCH, 450e9, 50e9, 8);
     struct lk_nccl_comm m;
     struct lk_nccl_parts p;
 
@@ -88,7 +91,7 @@ END_TEST
 /* 8 A100, 200 Gbit/s a GPU: 12 x 20 in a node; 8 x 24 between nodes (measured: 189 to 191). */
 START_TEST(graphs_of_eight_a100)
 {
-    struct lk_cluster c = node_of(80, LK_GPU_LINK_NVSWITCH, 300e9, 25e9, 8);
+    struct lk_nccl_machine c = node_of(80, LK_GPU_LINK_NVSWITCH, 300e9, 25e9, 8);
     struct lk_nccl_comm m;
 
     ck_assert(lk_nccl_comm_of(&c, 8, 1, &m));
@@ -105,7 +108,7 @@ END_TEST
 /* What NCCL chooses: small by latency, large by rate; never what is not there. */
 START_TEST(choice)
 {
-    struct lk_cluster c = node_of(90, LK_GPU_LINK_NVSWITCH, 450e9, 50e9, 8);
+    struct lk_nccl_machine c = node_of(90, LK_GPU_LINK_NVSWITCH, 450e9, 50e9, 8);
     struct lk_nccl_comm m;
     struct lk_nccl_choice k;
 
@@ -128,12 +131,17 @@ END_TEST
 
 START_TEST(what_must_be_known)
 {
-    struct lk_cluster c = node_of(0, LK_GPU_LINK_NVSWITCH, 450e9, 50e9, 8);
+    struct lk_cluster none;
+    struct lk_nccl_machine c;
     struct lk_nccl_comm m;
 
-    ck_assert(!lk_nccl_comm_of(&c, 8, 1, &m));
-    c = node_of(90, LK_GPU_LINK_UNKNOWN, 450e9, 50e9, 8);
-    ck_assert(!lk_nccl_comm_of(&c, 8, 1, &m));
+    memset(&none, 0, sizeof none);
+    none.topology.gpu_link = LK_GPU_LINK_NVSWITCH;
+    ck_assert(!lk_nccl_machine_of(&none, &c));
+    none.topology.gpu_link = LK_GPU_LINK_UNKNOWN;
+    none.device.compute_capability = 90;
+    ck_assert(!lk_nccl_machine_of(&none, &c));
+
     c = node_of(90, LK_GPU_LINK_NVSWITCH, 450e9, 0, 8);
     ck_assert(lk_nccl_comm_of(&c, 8, 1, &m));
     ck_assert(!lk_nccl_comm_of(&c, 16, 2, &m));
