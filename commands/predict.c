@@ -6,6 +6,7 @@
 #include "commands/command.h"
 #include "commands/find_cluster.h"
 #include "commands/find_job.h"
+#include "commands/plan_options.h"
 #include "reports/print.h"
 #include "sim/forecast.h"
 #include "sim/simulate.h"
@@ -24,6 +25,7 @@ struct options {
     const char *out, *csv, *trace;
     int64_t trace_steps;
     int format;
+    struct plan_options plan;
 };
 
 static const struct lk_option rows[] = {
@@ -84,6 +86,7 @@ static const struct lk_option rows[] = {
      .max = 1e15,
      .fallback = "1",
      .help = "seed of all draws: the same seed gives the same bytes"},
+    PLAN_OPTIONS(struct options),
     {.name = "out",
      .type = LK_OPT_FILE,
      .offset = offsetof(struct options, out),
@@ -141,23 +144,44 @@ static void make_request(const struct options *o, struct lists *l, struct lk_pre
                                      .seed = (uint64_t)o->seed};
 }
 
-static enum lk_status print(const struct options *o, const struct lk_forecast *f)
+/* The tables that there are, in the order of printing; *n of them, destroyed by the caller. */
+static enum lk_status make_tables(const struct options *o, const struct lk_job *job,
+                                  const struct lk_cluster *cluster, const struct lk_forecast *f,
+                                  struct lk_table **tables, size_t *n)
 {
     enum lk_status st = LK_OK;
-    struct lk_table *tables[3] = {NULL};
+    struct lk_plan_request plan = plan_request(&o->plan);
+
+    LK_TRY(lk_forecast_table(f, &tables[*n]));
+    LK_TRY(lk_forecast_plan_table(f, &tables[++*n]));
+    *n += tables[*n] != NULL;
+    if (o->plan.memory)
+        LK_TRY(lk_plan_memory_table(job, cluster, &plan, f, &tables[(*n)++]));
+    if (f->n_backtests)
+        LK_TRY(lk_forecast_backtest_table(f, &tables[(*n)++]));
+    LK_TRY(lk_forecast_loss_table(f, &tables[(*n)++]));
+out:
+    return st;
+}
+
+static enum lk_status print(const struct options *o, const struct lk_job *job,
+                            const struct lk_cluster *cluster, const struct lk_forecast *f)
+{
+    enum lk_status st = LK_OK;
+    struct lk_table *tables[5] = {NULL}, *csv = NULL;
     size_t n = 0;
 
-    LK_TRY(lk_forecast_table(f, &tables[n++]));
-    if (f->n_backtests)
-        LK_TRY(lk_forecast_backtest_table(f, &tables[n++]));
-    LK_TRY(lk_forecast_loss_table(f, &tables[n++]));
-    if (o->csv)
-        LK_TRY(lk_report_table(tables[0], LK_FORMAT_CSV, o->csv));
+    LK_TRY(make_tables(o, job, cluster, f, tables, &n));
+    if (o->csv) {
+        LK_TRY(lk_forecast_csv_table(f, &csv));
+        LK_TRY(lk_report_table(csv, LK_FORMAT_CSV, o->csv));
+    }
     LK_TRY(lk_report_tables((const struct lk_table *const *)tables, n, (enum lk_format)o->format,
                             "-"));
 out:
     for (size_t i = 0; i < LK_COUNT(tables); i++)
         lk_table_destroy(tables[i]);
+    lk_table_destroy(csv);
     return st;
 }
 
@@ -201,6 +225,7 @@ static enum lk_status run(int argc, char **argv)
     struct lk_job job = {0};
     struct lk_cluster cluster = {0};
     struct lk_predict_request request;
+    struct lk_plan_request plan;
     struct lk_forecast forecast = {0};
 
     LK_TRY(parse(argc, argv, &o, operands));
@@ -208,11 +233,13 @@ static enum lk_status run(int argc, char **argv)
     LK_TRY(find_cluster(operands[1], &cluster));
     make_request(&o, &lists, &request);
     LK_TRY(lk_predict(&job, &cluster, &request, &forecast));
+    plan = plan_request(&o.plan);
+    LK_TRY(lk_plan_forecast(&job, &cluster, &plan, &forecast));
     if (o.out)
         LK_TRY(lk_forecast_write(o.out, &forecast));
     if (o.trace)
         LK_TRY(write_trace(&o, &job, &cluster, &forecast));
-    LK_TRY(print(&o, &forecast));
+    LK_TRY(print(&o, &job, &cluster, &forecast));
 out:
     lk_forecast_fini(&forecast);
     lk_cluster_fini(&cluster);

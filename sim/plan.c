@@ -1,0 +1,551 @@
+/*
+ * Plans.
+ *
+ * Divisions: inputs / points / where more GPUs stop paying / notes / the memory table / the whole.
+ */
+#include "sim/plan.h"
+
+#include "base/array.h"
+#include "base/units.h"
+#include "sim/config.h"
+#include "sim/economics.h"
+#include "sim/goodput.h"
+#include "sim/memory.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+/*
+ * X(prior, value, lo, hi, source): of failures, where nobody said. Seconds.
+ */
+#define PRIOR_LIST(X)                                                                              \
+    X(PRIOR_MTBF, 50700 * 3600.0, 29500 * 3600.0, 87000 * 3600.0,                                  \
+      "a GPU fails once in 50,700 h (29,500 to 87,000): 419 stops in 54 days of 16,384 H100 "      \
+      "(arXiv:2407.21783); low: 6.50 failures in 1000 days of 8 A100 (arXiv:2410.21680); high: "   \
+      "as far above")                                                                              \
+    X(PRIOR_RESTART, 660, 330, 1320,                                                               \
+      "a restart takes 11 min: median between retries on 504 B200 (arXiv:2605.09370), bounds a "   \
+      "factor of two")
+
+enum {
+#define PRIOR_ENUM_(prior, value, lo, hi, source) prior,
+    PRIOR_LIST(PRIOR_ENUM_)
+#undef PRIOR_ENUM_
+        PRIOR_COUNT
+};
+
+static const struct {
+    double value, lo, hi; /* seconds */
+    const char *source;
+} priors[PRIOR_COUNT] = {
+#define PRIOR_ROW_(prior, value, lo, hi, source) [prior] = {value, lo, hi, source},
+    PRIOR_LIST(PRIOR_ROW_)
+#undef PRIOR_ROW_
+};
+
+struct plan {
+    const struct lk_job *job;
+    const struct lk_cluster *cluster;
+    const struct lk_plan_request *request;
+    struct lk_forecast *f;
+    double device_bytes; /* NaN: not known */
+    struct lk_economics economics;
+    struct lk_estimate mtbf_s, restart_s;
+    bool failures; /* asked for, and a checkpoint's time can be known */
+    bool assumed[PRIOR_COUNT];
+};
+
+/* ---- Inputs ---- */
+
+/* The option, the file's quantity with its interval, or unknown. */
+static struct lk_estimate input(double option, const struct lk_quantity *q)
+{
+    if (option > 0)
+        return lk_economics_known(option);
+    if (!lk_quantity_known(q))
+        return lk_economics_unknown();
+    return (struct lk_estimate){q->value, isnan(q->lo) ? q->value : q->lo,
+                                isnan(q->hi) ? q->value : q->hi, q->n};
+}
+
+static struct lk_estimate input_or_prior(struct plan *p, double option, const struct lk_quantity *q,
+                                         int prior)
+{
+    struct lk_estimate e = input(option, q);
+
+    p->assumed[prior] = isnan(e.value);
+    if (!p->assumed[prior])
+        return e;
+    return (struct lk_estimate){priors[prior].value, priors[prior].lo, priors[prior].hi, 0};
+}
+
+static enum lk_status set_inputs(struct plan *p)
+{
+    const struct lk_plan_request *q = p->request;
+    const struct lk_cluster *c = p->cluster;
+    struct lk_economics *e = &p->economics;
+    bool asked = q->gpu_mtbf_s > 0 || q->restart_s > 0 || lk_quantity_known(&c->gpu_mtbf_s);
+    bool written =
+        q->checkpoint_s > 0 || q->checkpoint_Bps > 0 || lk_quantity_known(&c->checkpoint_Bps);
+
+    if (q->target_batch > 0 && !(q->target_samples > 0))
+        return lk_fail(LK_EUSAGE, "--target-batch says where --target-samples were seen, which are "
+                                  "not given");
+    if (q->checkpoint_s > 0 && q->checkpoint_Bps > 0)
+        return lk_fail(LK_EUSAGE, "--checkpoint and --checkpoint-bandwidth both say how long a "
+                                  "checkpoint takes: give one");
+    p->device_bytes = input(q->device_bytes, &c->device.memory_bytes).value;
+    e->price_per_hour = input(q->price_per_hour, &c->price_per_hour);
+    e->power_W = input(q->power_W, &c->power_W);
+    e->noise_scale = input(q->noise_scale, &p->job->noise_scale);
+    e->target_samples = input(q->target_samples, &p->job->target_samples);
+    if (q->target_batch > 0)
+        e->target_samples = lk_economics_known(
+            lk_target_samples(q->target_samples, q->target_batch, e->noise_scale.value));
+    if (asked && !written)
+        return lk_forecast_note(p->f, "goodput: not known, say how long a checkpoint takes: "
+                                      "--checkpoint, or \"checkpoint_bandwidth\" in the cluster "
+                                      "file");
+    p->failures = written;
+    if (written) {
+        p->mtbf_s = input_or_prior(p, q->gpu_mtbf_s, &c->gpu_mtbf_s, PRIOR_MTBF);
+        p->restart_s = input_or_prior(p, q->restart_s, &c->restart_s, PRIOR_RESTART);
+    }
+    return LK_OK;
+}
+
+/* ---- Points ---- */
+
+static double or_nan(double v)
+{
+    return isfinite(v) ? v : NAN;
+}
+
+static void plan_memory(const struct plan *p, const struct lk_config *c, struct lk_plan *out)
+{
+    struct lk_memory m;
+    enum lk_memory_fit fit;
+    enum lk_sharding sharding;
+    int batch;
+
+    if (isnan(p->device_bytes))
+        return;
+    lk_memory_of(p->job, c, &m);
+    fit = lk_memory_fit(&m, p->device_bytes);
+    batch = lk_memory_largest_batch(&m, p->device_bytes, false);
+    out->memory_bytes = m.total.value;
+    out->memory_lo_bytes = m.total.lo;
+    out->memory_hi_bytes = or_nan(m.total.hi);
+    out->largest_batch = batch >= 0 ? (double)batch : NAN;
+    snprintf(out->memory_fit, sizeof out->memory_fit, "%s", lk_memory_fit_name(fit));
+    if (fit == LK_MEMORY_TOO_LARGE &&
+        lk_memory_sharding_that_fits(p->job, c, p->device_bytes, &sharding))
+        snprintf(out->fits_with, sizeof out->fits_with, "%s", lk_sharding_name(sharding));
+}
+
+/* How long a checkpoint stops training. */
+static double checkpoint_s(const struct plan *p, const struct lk_config *c)
+{
+    double rate = p->request->checkpoint_Bps > 0 ? p->request->checkpoint_Bps
+                                                 : p->cluster->checkpoint_Bps.value;
+
+    if (p->request->checkpoint_s > 0)
+        return p->request->checkpoint_s;
+    return lk_memory_checkpoint_bytes(p->job, c) / rate;
+}
+
+static double best_share(double mtbf_s, double restart_s, double write_s, int gpus)
+{
+    struct lk_goodput g = {mtbf_s, write_s, restart_s};
+
+    return lk_goodput_share(&g, gpus, lk_goodput_best_period_s(&g, gpus));
+}
+
+static struct lk_estimate plan_goodput(const struct plan *p, const struct lk_config *c,
+                                       struct lk_plan *out)
+{
+    double write = p->failures ? checkpoint_s(p, c) : 0;
+    struct lk_goodput g = {p->mtbf_s.value, write, p->restart_s.value};
+    struct lk_estimate e;
+
+    if (!p->failures)
+        return lk_economics_known(1);
+    e = (struct lk_estimate){best_share(p->mtbf_s.value, p->restart_s.value, write, c->gpus),
+                             best_share(p->mtbf_s.lo, p->restart_s.hi, write, c->gpus),
+                             best_share(p->mtbf_s.hi, p->restart_s.lo, write, c->gpus), 0};
+    out->goodput = e.value;
+    out->checkpoint_period_s = lk_goodput_best_period_s(&g, c->gpus);
+    return e;
+}
+
+/* Does every step learn from the global batch as a whole? Else the noise scale says nothing. */
+static bool batch_is_global(const struct lk_config *c)
+{
+    return c->sharding != LK_SHARDING_LOCAL_SGD && c->sharding != LK_SHARDING_DILOCO &&
+           c->sharding != LK_SHARDING_ASYNC;
+}
+
+static void plan_rates(const struct plan *p, double batch, struct lk_plan *out)
+{
+    const struct lk_job *j = p->job;
+    double tuned = (double)j->learning_rate_batch, noise = p->economics.noise_scale.value;
+
+    if (!lk_quantity_known(&j->learning_rate) || !j->learning_rate_batch)
+        return;
+    out->rate_linear =
+        lk_learning_rate(LK_RATE_LINEAR, j->learning_rate.value, tuned, batch, noise);
+    out->rate_sqrt = lk_learning_rate(LK_RATE_SQRT, j->learning_rate.value, tuned, batch, noise);
+    out->rate_noise = lk_learning_rate(LK_RATE_NOISE, j->learning_rate.value, tuned, batch, noise);
+}
+
+static void plan_point(const struct plan *p, struct lk_forecast_point *point)
+{
+    struct lk_config c = lk_config_of_point(point, p->job);
+    struct lk_plan *out = &point->plan;
+    struct lk_economics e = p->economics;
+    struct lk_economics_result r;
+    struct lk_economics_point at = {
+        .gpus = c.gpus,
+        .global_batch = (double)c.gpus * c.local_batch * c.accumulation,
+        .step_s = {point->step_s, point->step_lo_s, point->step_hi_s, 0},
+    };
+
+    *out = lk_plan_none;
+    out->known = true;
+    plan_memory(p, &c, out);
+    at.goodput = plan_goodput(p, &c, out);
+    if (!batch_is_global(&c))
+        e.noise_scale = lk_economics_unknown();
+    lk_economics_at(&e, &at, &r);
+    out->cost_per_step = r.cost_per_step;
+    out->cost_per_million = r.cost_per_million;
+    out->energy_per_million_kWh = r.energy_per_million_kWh;
+    out->statistical_efficiency = r.statistical_efficiency;
+    out->samples_to_target = r.samples_to_target;
+    out->time_to_target_s = or_nan(r.time_to_target_s.value);
+    out->time_to_target_lo_s = or_nan(r.time_to_target_s.lo);
+    out->time_to_target_hi_s = or_nan(r.time_to_target_s.hi);
+    out->cost_to_target = or_nan(r.cost_to_target.value);
+    out->cost_to_target_lo = or_nan(r.cost_to_target.lo);
+    out->cost_to_target_hi = or_nan(r.cost_to_target.hi);
+    if (batch_is_global(&c))
+        plan_rates(p, at.global_batch, out);
+}
+
+/* ---- Where more GPUs stop paying ---- */
+
+/* Points that differ from the first in GPUs alone. */
+static bool on_curve(const struct lk_forecast *f, const struct lk_forecast_point *p)
+{
+    const struct lk_forecast_point *first = &f->points[0];
+
+    return p->local_batch == first->local_batch && p->accumulation == first->accumulation &&
+           p->cap_bytes == first->cap_bytes && strcmp(p->plan.memory_fit, "no") != 0 &&
+           !isnan(p->plan.time_to_target_s);
+}
+
+/* What an hour saved costs, from the next smaller count on the curve. Empty where none is saved. */
+static void plan_marginal(struct lk_forecast *f)
+{
+    for (size_t i = 0; i < f->n_points; i++) {
+        const struct lk_forecast_point *below = NULL;
+        struct lk_forecast_point *p = &f->points[i];
+        double saved_h;
+
+        for (size_t k = 0; k < f->n_points && on_curve(f, p); k++)
+            if (f->points[k].gpus < p->gpus && on_curve(f, &f->points[k]) &&
+                (!below || f->points[k].gpus > below->gpus))
+                below = &f->points[k];
+        if (!below)
+            continue;
+        saved_h = (below->plan.time_to_target_s - p->plan.time_to_target_s) / 3600;
+        if (saved_h > 0)
+            p->plan.cost_per_hour_saved =
+                (p->plan.cost_to_target - below->plan.cost_to_target) / saved_h;
+    }
+}
+
+/* GPUs of the point on the curve with the least time at another noise scale. */
+static int fastest_gpus(const struct lk_forecast *f, double noise_scale)
+{
+    double least = INFINITY;
+    int gpus = 0;
+
+    for (size_t i = 0; i < f->n_points; i++) {
+        const struct lk_forecast_point *p = &f->points[i];
+        double batch = (double)p->gpus * p->local_batch * p->accumulation, time;
+
+        if (!on_curve(f, p))
+            continue;
+        time = p->plan.time_to_target_s * p->plan.statistical_efficiency /
+               lk_statistical_efficiency(batch, noise_scale);
+        if (time < least) {
+            least = time;
+            gpus = p->gpus;
+        }
+    }
+    return gpus;
+}
+
+static const struct lk_forecast_point *cheapest(const struct lk_forecast *f)
+{
+    const struct lk_forecast_point *best = NULL;
+
+    for (size_t i = 0; i < f->n_points; i++)
+        if (on_curve(f, &f->points[i]) && !isnan(f->points[i].plan.cost_to_target) &&
+            (!best || f->points[i].plan.cost_to_target < best->plan.cost_to_target))
+            best = &f->points[i];
+    return best;
+}
+
+static enum lk_status note_paying(const struct plan *p)
+{
+    enum lk_status st = LK_OK;
+    struct lk_forecast *f = p->f;
+    const struct lk_estimate *noise = &p->economics.noise_scale;
+    const struct lk_forecast_point *least;
+    int fast = fastest_gpus(f, noise->value), lo = fastest_gpus(f, noise->lo);
+    int hi = fastest_gpus(f, noise->hi), within = 0;
+
+    if (!fast)
+        return LK_OK;
+    if (lo == hi)
+        LK_TRY(lk_forecast_note(f, "time to the target is least at %d GPUs, of those asked for",
+                                fast));
+    else
+        LK_TRY(lk_forecast_note(f,
+                                "time to the target is least at %d GPUs, of those asked for; %d to "
+                                "%d over the noise scale's interval",
+                                fast, lo, hi));
+    least = cheapest(f);
+    if (!least)
+        return LK_OK;
+    for (size_t i = 0; i < f->n_points; i++)
+        if (on_curve(f, &f->points[i]) && f->points[i].gpus > within &&
+            f->points[i].plan.cost_to_target <=
+                p->request->cost_factor * least->plan.cost_to_target)
+            within = f->points[i].gpus;
+    LK_TRY(lk_forecast_note(f,
+                            "cost to the target is least at %d GPUs; up to %d it stays below %g "
+                            "times that",
+                            least->gpus, within, p->request->cost_factor));
+out:
+    return st;
+}
+
+/* ---- Notes ---- */
+
+static enum lk_status note_memory(const struct plan *p)
+{
+    enum lk_status st = LK_OK;
+    struct lk_forecast *f = p->f;
+    struct lk_config c = lk_config_of_point(&f->points[0], p->job);
+    struct lk_memory m;
+    size_t none = 0, sharded = 0;
+    char size[32];
+
+    if (isnan(p->device_bytes))
+        return LK_OK;
+    for (size_t i = 0; i < f->n_points; i++) {
+        none += !strcmp(f->points[i].plan.memory_fit, "no");
+        sharded += *f->points[i].plan.fits_with != '\0';
+    }
+    if (none)
+        LK_TRY(lk_forecast_note(
+            f, "memory: %zu of %zu configurations do not fit in %s; %zu of them would, sharded",
+            none, f->n_points, lk_units_format(LK_DIM_BYTES, p->device_bytes, size, sizeof size),
+            sharded));
+    lk_memory_of(p->job, &c, &m);
+    if (isnan(m.per_sample.value))
+        LK_TRY(lk_forecast_note(f, "memory: activations are not known and not in the sum: "
+                                   "\"memory_per_sample\" in the job file says them"));
+    if (m.activations_assumed)
+        LK_TRY(lk_forecast_note(f, "memory: activations assumed, none to half of what the layers "
+                                   "move; \"memory_per_sample\" in the job file would say"));
+    if (m.optimizer_assumed)
+        LK_TRY(lk_forecast_note(f, "memory: the job names no \"optimizer\": Adam's states assumed, "
+                                   "or none"));
+    if (m.runtime_assumed)
+        LK_TRY(lk_forecast_note(f, "memory: %s", lk_memory_assumed()));
+out:
+    return st;
+}
+
+static enum lk_status note_target(const struct plan *p)
+{
+    enum lk_status st = LK_OK;
+    const struct lk_economics *e = &p->economics;
+    const struct lk_forecast_point *first = &p->f->points[0];
+    bool noise = !isnan(e->noise_scale.value), target = !isnan(e->target_samples.value);
+
+    if (target && !noise)
+        LK_TRY(lk_forecast_note(p->f, "time to the target: needs the noise scale: \"noise_scale\" "
+                                      "in the job file, or --noise-scale"));
+    if (!noise)
+        return LK_OK;
+    LK_TRY(lk_forecast_note(p->f,
+                            "critical batch (noise scale): %.4g samples%s; the global batch passes "
+                            "it at %.0f GPUs with local batch %d, accumulation %d",
+                            e->noise_scale.value,
+                            e->noise_scale.lo < e->noise_scale.hi ? "" : ", taken as exact",
+                            ceil(e->noise_scale.value / first->local_batch / first->accumulation),
+                            first->local_batch, first->accumulation));
+    if (!target)
+        LK_TRY(lk_forecast_note(p->f, "time to the target: needs the samples that reach it: "
+                                      "\"target_samples\" in the job file, or --target-samples"));
+out:
+    return st;
+}
+
+static enum lk_status note_rates(const struct plan *p)
+{
+    enum lk_status st = LK_OK;
+    const struct lk_job *j = p->job;
+    bool adam = j->optimizer == LK_JOB_OPTIMIZER_ADAM || j->optimizer == LK_JOB_OPTIMIZER_ADAMW;
+
+    if (!lk_quantity_known(&j->learning_rate))
+        return LK_OK;
+    if (!j->learning_rate_batch)
+        return lk_forecast_note(p->f, "learning rate: \"learning_rate_batch\" in the job file says "
+                                      "which global batch it was tuned for");
+    LK_TRY(lk_forecast_note(p->f,
+                            "learning rate: the linear rule (arXiv:1706.02677) is SGD's and holds "
+                            "well below the critical batch; it was seen up to %d images of "
+                            "ImageNet, with warm-up. The square-root rule (arXiv:2205.10287) is "
+                            "Adam's%s",
+                            LK_RATE_GOYAL_BATCH, adam ? ": take that one here" : ""));
+out:
+    return st;
+}
+
+static enum lk_status note_failures(const struct plan *p)
+{
+    enum lk_status st = LK_OK;
+
+    for (int i = 0; i < PRIOR_COUNT; i++)
+        if (p->failures && p->assumed[i])
+            LK_TRY(lk_forecast_note(p->f, "goodput: assumed: %s", priors[i].source));
+out:
+    return st;
+}
+
+/* ---- The memory table ---- */
+
+#define SCHEME_COLUMN(name)                                                                        \
+    {                                                                                              \
+        name "_bytes", name, LK_DIM_BYTES, -1                                                      \
+    }
+static const struct lk_column memory_columns[] = {
+    {"part", "part", LK_DIM_NONE, -1},
+    SCHEME_COLUMN("ddp"),
+    SCHEME_COLUMN("zero1"),
+    SCHEME_COLUMN("zero2"),
+    SCHEME_COLUMN("zero3"),
+};
+#undef SCHEME_COLUMN
+
+enum { N_SCHEMES = 4 };
+static const enum lk_sharding memory_schemes[N_SCHEMES] = {LK_SHARDING_DDP, LK_SHARDING_ZERO1,
+                                                           LK_SHARDING_ZERO2, LK_SHARDING_ZERO3};
+
+static enum lk_status memory_row(struct lk_table *t, const char *part, const double v[N_SCHEMES])
+{
+    enum lk_status st = LK_OK;
+
+    LK_TRY(lk_table_row(t));
+    LK_TRY(lk_table_text(t, "part", "%s", part));
+    for (int s = 0; s < N_SCHEMES; s++)
+        LK_TRY(lk_table_number(t, memory_columns[1 + s].name, v[s]));
+out:
+    return st;
+}
+
+static enum lk_status memory_notes(struct lk_table *t, const struct plan *p,
+                                   const struct lk_memory m[N_SCHEMES])
+{
+    enum lk_status st = LK_OK;
+    char size[32];
+
+    if (isnan(p->device_bytes))
+        return lk_table_note(t, "what fits: --device-memory, or \"memory\" of \"device\" in the "
+                                "cluster file, says what a GPU has");
+    lk_units_format(LK_DIM_BYTES, p->device_bytes, size, sizeof size);
+    for (int s = 0; s < N_SCHEMES; s++) {
+        int batch = lk_memory_largest_batch(&m[s], p->device_bytes, false);
+        int sure = lk_memory_largest_batch(&m[s], p->device_bytes, true);
+
+        LK_TRY(lk_table_note(t, "%s fits in %s: %s", lk_sharding_name(memory_schemes[s]), size,
+                             lk_memory_fit_name(lk_memory_fit(&m[s], p->device_bytes))));
+        if (batch > 0)
+            LK_TRY(lk_table_note(t, "%s: largest local batch %d, surely %d",
+                                 lk_sharding_name(memory_schemes[s]), batch, sure));
+    }
+out:
+    return st;
+}
+
+enum lk_status lk_plan_memory_table(const struct lk_job *job, const struct lk_cluster *cluster,
+                                    const struct lk_plan_request *request,
+                                    const struct lk_forecast *f, struct lk_table **out)
+{
+    enum lk_status st = LK_OK;
+    struct lk_config c = lk_config_of_point(&f->points[0], job);
+    struct plan p = {.device_bytes =
+                         input(request->device_bytes, &cluster->device.memory_bytes).value};
+    struct lk_memory m[N_SCHEMES];
+    struct lk_table *t = NULL;
+    double v[N_SCHEMES];
+    char title[128];
+
+    for (int s = 0; s < N_SCHEMES; s++) {
+        c.sharding = memory_schemes[s];
+        lk_memory_of(job, &c, &m[s]);
+    }
+    snprintf(title, sizeof title, "Memory of a GPU: %d GPUs, local batch %d", c.gpus,
+             c.local_batch);
+    LK_TRY(lk_table_create(title, memory_columns, LK_COUNT(memory_columns), &t));
+    for (int r = 0; r < LK_MEMORY_COUNT; r++) {
+        for (int s = 0; s < N_SCHEMES; s++)
+            v[s] = m[s].rows[r].value;
+        LK_TRY(memory_row(t, lk_memory_text((enum lk_memory_row)r), v));
+    }
+#define TOTAL_ROW(text, bound)                                                                     \
+    for (int s = 0; s < N_SCHEMES; s++)                                                            \
+        v[s] = or_nan(m[s].total.bound);                                                           \
+    LK_TRY(memory_row(t, text, v));
+    TOTAL_ROW("total", value)
+    TOTAL_ROW("from", lo)
+    TOTAL_ROW("to", hi)
+#undef TOTAL_ROW
+    LK_TRY(memory_notes(t, &p, m));
+    *out = t;
+    t = NULL;
+out:
+    lk_table_destroy(t);
+    return st;
+}
+
+/* ---- The whole ---- */
+
+enum lk_status lk_plan_forecast(const struct lk_job *job, const struct lk_cluster *cluster,
+                                const struct lk_plan_request *request, struct lk_forecast *f)
+{
+    enum lk_status st = LK_OK;
+    struct plan p = {.job = job, .cluster = cluster, .request = request, .f = f};
+
+    if (!f->n_points)
+        return LK_OK;
+    LK_TRY(set_inputs(&p));
+    for (size_t i = 0; i < f->n_points; i++)
+        plan_point(&p, &f->points[i]);
+    plan_marginal(f);
+    LK_TRY(note_memory(&p));
+    LK_TRY(note_target(&p));
+    LK_TRY(note_paying(&p));
+    LK_TRY(note_rates(&p));
+    LK_TRY(note_failures(&p));
+out:
+    return st;
+}
