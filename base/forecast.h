@@ -70,9 +70,9 @@ const char *lk_loss_text(enum lk_loss row);
     X(checkpoint_period_s, "checkpoint every", LK_DIM_TIME, -1)                                    \
     X(statistical_efficiency, "stat. eff.", LK_DIM_NONE, 3)                                        \
     X(samples_to_target, "samples to target", LK_DIM_NONE, 0)                                      \
-    X(time_to_target_s, "time to target", LK_DIM_TIME, -1)                                         \
-    X(time_to_target_lo_s, "from", LK_DIM_TIME, -1)                                                \
-    X(time_to_target_hi_s, "to", LK_DIM_TIME, -1)                                                  \
+    X(time_to_target_h, "hours to target", LK_DIM_NONE, 2)                                         \
+    X(time_to_target_lo_h, "from", LK_DIM_NONE, 2)                                                 \
+    X(time_to_target_hi_h, "to", LK_DIM_NONE, 2)                                                   \
     X(cost_to_target, "cost to target", LK_DIM_NONE, 2)                                            \
     X(cost_to_target_lo, "from", LK_DIM_NONE, 2)                                                   \
     X(cost_to_target_hi, "to", LK_DIM_NONE, 2)                                                     \

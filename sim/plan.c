@@ -45,6 +45,8 @@ static const struct {
 #undef PRIOR_ROW_
 };
 
+static const double S_PER_HOUR = 3600;
+
 struct plan {
     const struct lk_job *job;
     const struct lk_cluster *cluster;
@@ -224,9 +226,9 @@ static void plan_point(const struct plan *p, struct lk_forecast_point *point)
     out->energy_per_million_kWh = r.energy_per_million_kWh;
     out->statistical_efficiency = r.statistical_efficiency;
     out->samples_to_target = r.samples_to_target;
-    out->time_to_target_s = or_nan(r.time_to_target_s.value);
-    out->time_to_target_lo_s = or_nan(r.time_to_target_s.lo);
-    out->time_to_target_hi_s = or_nan(r.time_to_target_s.hi);
+    out->time_to_target_h = or_nan(r.time_to_target_s.value / S_PER_HOUR);
+    out->time_to_target_lo_h = or_nan(r.time_to_target_s.lo / S_PER_HOUR);
+    out->time_to_target_hi_h = or_nan(r.time_to_target_s.hi / S_PER_HOUR);
     out->cost_to_target = or_nan(r.cost_to_target.value);
     out->cost_to_target_lo = or_nan(r.cost_to_target.lo);
     out->cost_to_target_hi = or_nan(r.cost_to_target.hi);
@@ -243,7 +245,7 @@ static bool on_curve(const struct lk_forecast *f, const struct lk_forecast_point
 
     return p->local_batch == first->local_batch && p->accumulation == first->accumulation &&
            p->cap_bytes == first->cap_bytes && strcmp(p->plan.memory_fit, "no") != 0 &&
-           !isnan(p->plan.time_to_target_s);
+           !isnan(p->plan.time_to_target_h);
 }
 
 /* What an hour saved costs, from the next smaller count on the curve. Empty where none is saved. */
@@ -260,7 +262,7 @@ static void plan_marginal(struct lk_forecast *f)
                 below = &f->points[k];
         if (!below)
             continue;
-        saved_h = (below->plan.time_to_target_s - p->plan.time_to_target_s) / 3600;
+        saved_h = below->plan.time_to_target_h - p->plan.time_to_target_h;
         if (saved_h > 0)
             p->plan.cost_per_hour_saved =
                 (p->plan.cost_to_target - below->plan.cost_to_target) / saved_h;
@@ -279,7 +281,7 @@ static int fastest_gpus(const struct lk_forecast *f, double noise_scale)
 
         if (!on_curve(f, p))
             continue;
-        time = p->plan.time_to_target_s * p->plan.statistical_efficiency /
+        time = p->plan.time_to_target_h * p->plan.statistical_efficiency /
                lk_statistical_efficiency(batch, noise_scale);
         if (time < least) {
             least = time;
@@ -354,7 +356,7 @@ static enum lk_status note_memory(const struct plan *p)
     }
     if (none)
         LK_TRY(lk_forecast_note(
-            f, "memory: %zu of %zu configurations do not fit in %s; %zu of them would, sharded",
+            f, "memory: %zu of %zu configurations do not fit in %s; sharded, %zu of them would",
             none, f->n_points, lk_units_format(LK_DIM_BYTES, p->device_bytes, size, sizeof size),
             sharded));
     lk_memory_of(p->job, &c, &m);
