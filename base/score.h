@@ -46,7 +46,8 @@ struct lk_score {
  */
 double lk_score_interval(double measured, double lo, double hi, double level);
 
-/* Points without a forecast (and those without an interval, from `n` on) are left out. */
+/* Points without a forecast are left out of all, those without an interval of n and what follows
+ * it. */
 enum lk_status lk_score_of(const struct lk_scored *v, size_t n, double level, struct lk_score *out);
 /* The errors alone, e.g. of a baseline: n pairs; a NaN among them is left out. */
 enum lk_status lk_score_errors_of(const double *measured, const double *predicted, size_t n,

@@ -336,7 +336,7 @@ enum lk_status lk_backtest_all(const struct lk_job *job, const struct lk_cluster
                                const struct lk_predictor_options *options, struct lk_backtests *out)
 {
     enum lk_status st = LK_OK;
-    struct lk_backtests b = {0};
+    struct lk_backtests b = {.level = options->level};
 
     for (size_t i = 0; i < job->n_runs; i++)
         if (job->runs[i].gpus > 1 && lk_run_counts(cluster, &job->runs[i]) &&
@@ -425,29 +425,61 @@ out:
     return st;
 }
 
+/* Errors of one simple forecaster, on the points where it applies. */
+static enum lk_status baseline_errors(const struct lk_backtests *b, int baseline,
+                                      struct lk_score_errors *out)
+{
+    enum lk_status st = LK_OK;
+    double *measured = NULL, *predicted = NULL;
+
+    LK_TRY(lk_alloc(&measured, b->n, sizeof *measured));
+    LK_TRY(lk_alloc(&predicted, b->n, sizeof *predicted));
+    for (size_t i = 0; i < b->n; i++) {
+        measured[i] = b->items[i].test.measured_s;
+        predicted[i] = b->items[i].baseline_s[baseline];
+    }
+    LK_TRY(lk_score_errors_of(measured, predicted, b->n, out));
+out:
+    free(measured);
+    free(predicted);
+    return st;
+}
+
+enum lk_status lk_backtest_score(const struct lk_backtests *b, struct lk_score *out)
+{
+    enum lk_status st = LK_OK;
+    struct lk_scored *v = NULL;
+
+    LK_TRY(lk_alloc(&v, b->n, sizeof *v));
+    for (size_t i = 0; i < b->n; i++) {
+        const struct lk_backtest *t = &b->items[i].test;
+
+        v[i] = (struct lk_scored){t->measured_s, t->predicted_s, t->lo_s, t->hi_s};
+    }
+    LK_TRY(lk_score_of(v, b->n, b->level, out));
+out:
+    free(v);
+    return st;
+}
+
 static enum lk_status add_summary(struct lk_table *t, const struct lk_backtests *b)
 {
     enum lk_status st = LK_OK;
-    double sum = 0, worst = 0, inside = 0;
-    struct lk_estimate share;
+    struct lk_score score;
 
-    for (size_t i = 0; i < b->n; i++) {
-        const struct lk_backtest *x = &b->items[i].test;
-        double e = fabs(percent(x->predicted_s, x->measured_s));
+    LK_TRY(lk_backtest_score(b, &score));
+    LK_TRY(lk_score_note(&score, t));
+    for (int k = 0; k < LK_BASELINE_COUNT; k++) {
+        struct lk_score_errors e;
 
-        sum += e;
-        worst = fmax(worst, e);
-        inside += x->measured_s >= x->lo_s && x->measured_s <= x->hi_s;
+        LK_TRY(baseline_errors(b, k, &e));
+        if (e.n)
+            LK_TRY(lk_table_note(t, "%s, error of %zu: mean %.2f %%, median %.2f %%, worst %.2f %%",
+                                 lk_baseline_text((enum lk_baseline)k), e.n, 100 * e.mean,
+                                 100 * e.median, 100 * e.worst));
     }
-    share = lk_stats_share((size_t)inside, b->n, 0.90);
-    LK_TRY(lk_table_note(t,
-                         "error: mean %.2f %%, worst %.2f %%; inside the interval: %.0f of %zu "
-                         "(true share %.0f to %.0f %%)",
-                         sum / (double)b->n, worst, inside, b->n, 100 * share.lo, 100 * share.hi));
-    LK_TRY(lk_table_note(t,
-                         "proportional, line, Amdahl: errors in %% of simple forecasters from the "
-                         "same runs; of a batch: time a sample of the nearest, line through the "
-                         "nearest two"));
+    LK_TRY(lk_table_note(t, "of a local batch: proportional is the time a sample of the nearest "
+                            "batch, line the one through the nearest two"));
 out:
     return st;
 }

@@ -8,6 +8,7 @@
 #include "base/cluster.h"
 #include "base/forecast.h"
 #include "base/job.h"
+#include "base/score.h"
 #include "base/status.h"
 #include "base/table.h"
 #include "sim/baseline.h"
@@ -26,6 +27,7 @@ struct lk_backtest_item {
 struct lk_backtests {
     struct lk_backtest_item *items;
     size_t n, capacity;
+    double level; /* of the intervals */
 };
 
 /*
@@ -44,7 +46,9 @@ void lk_backtests_fini(struct lk_backtests *b); /* zeroes it; safe on a zeroed o
  */
 double lk_backtest_scale_error(const struct lk_backtests *b, size_t *out_n);
 
-/* Predictions against measurements, the baselines' errors beside them. */
+/* Errors, share inside, width and interval score of all of them. */
+enum lk_status lk_backtest_score(const struct lk_backtests *b, struct lk_score *out);
+/* Predictions against measurements, the baselines' errors beside them; a summary below. */
 enum lk_status lk_backtest_table(const struct lk_backtests *b, struct lk_table **out);
 
 #endif
