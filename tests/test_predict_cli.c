@@ -131,7 +131,7 @@ START_TEST(validate_prints_errors)
     ck_assert_msg(r.code == 0, "%s", r.text);
     ck_assert_ptr_nonnull(strstr(r.text, "2 GPUs from 1"));
     ck_assert_ptr_nonnull(strstr(r.text, "local batch 16 from 4, 8"));
-    ck_assert_ptr_nonnull(strstr(r.text, "error: mean"));
+    ck_assert_ptr_nonnull(strstr(r.text, " inside (true share"));
 }
 END_TEST
 
