@@ -58,7 +58,7 @@ const char *lk_loss_text(enum lk_loss row);
  * What planning adds to a point (sim/plan.h): numbers, NaN where an input is not known.
  * X(field, heading, dimension, digits); the field is the column and the JSON key as well.
  */
-#define LK_PLAN_LIST(X)                                                                            \
+#define LK_PLAN_RESOURCE_LIST(X)                                                                   \
     X(memory_bytes, "memory", LK_DIM_BYTES, -1)                                                    \
     X(memory_lo_bytes, "from", LK_DIM_BYTES, -1)                                                   \
     X(memory_hi_bytes, "to", LK_DIM_BYTES, -1)                                                     \
@@ -67,7 +67,9 @@ const char *lk_loss_text(enum lk_loss row);
     X(cost_per_million, "cost of 1e6", LK_DIM_NONE, 2)                                             \
     X(energy_per_million_kWh, "kWh of 1e6", LK_DIM_NONE, 3)                                        \
     X(goodput, "goodput", LK_DIM_NONE, 3)                                                          \
-    X(checkpoint_period_s, "checkpoint every", LK_DIM_TIME, -1)                                    \
+    X(checkpoint_period_s, "checkpoint every", LK_DIM_TIME, -1)
+
+#define LK_PLAN_TARGET_LIST(X)                                                                     \
     X(statistical_efficiency, "stat. eff.", LK_DIM_NONE, 3)                                        \
     X(samples_to_target, "samples to target", LK_DIM_NONE, 0)                                      \
     X(time_to_target_h, "hours to target", LK_DIM_NONE, 2)                                         \
@@ -80,6 +82,8 @@ const char *lk_loss_text(enum lk_loss row);
     X(rate_linear, "l.r. linear", LK_DIM_NONE, 6)                                                  \
     X(rate_sqrt, "l.r. sqrt", LK_DIM_NONE, 6)                                                      \
     X(rate_noise, "l.r. noise", LK_DIM_NONE, 6)
+
+#define LK_PLAN_LIST(X) LK_PLAN_RESOURCE_LIST(X) LK_PLAN_TARGET_LIST(X)
 
 struct lk_plan {
     bool known; /* false: nothing here was filled */
@@ -135,10 +139,12 @@ enum lk_status lk_forecast_backtest_table(const struct lk_forecast *f, struct lk
 /* One row a point, one column a loss: KEY_s. */
 enum lk_status lk_forecast_loss_table(const struct lk_forecast *f, struct lk_table **out);
 /*
- * Memory, cost and time to a target: those columns that have a value somewhere. *out is NULL when
- * no point was planned.
+ * What planning found, as tables: memory and cost of a step, and the target; those columns that
+ * have a value somewhere. out[i] is NULL where there is none.
  */
-enum lk_status lk_forecast_plan_table(const struct lk_forecast *f, struct lk_table **out);
+enum { LK_PLAN_TABLES = 2 };
+enum lk_status lk_forecast_plan_tables(const struct lk_forecast *f,
+                                       struct lk_table *out[LK_PLAN_TABLES]);
 /* Appends a point to a table that has lk_forecast_table's columns, and perhaps more. */
 enum lk_status lk_forecast_point_row(struct lk_table *t, const struct lk_forecast_point *p);
 /* forecast.csv: the points' columns and the plan's. */

@@ -6,19 +6,33 @@
 #include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 
-/* X(column, heading): texts of a plan, after its numbers. */
+/* X(column, heading): texts of a plan, after the numbers of memory and cost. */
 #define TEXT_LIST(X)                                                                               \
     X(memory_fit, "fits")                                                                          \
     X(fits_with, "would fit with")
 
 #define NUMBER_COLUMN(field, heading, dim, digits) {#field, heading, dim, digits},
 #define TEXT_COLUMN(field, heading)                {#field, heading, LK_DIM_NONE, -1},
-static const struct lk_column plan_columns[] = {LK_PLAN_LIST(NUMBER_COLUMN) TEXT_LIST(TEXT_COLUMN)};
+static const struct lk_column plan_columns[] = {
+    LK_PLAN_RESOURCE_LIST(NUMBER_COLUMN) TEXT_LIST(TEXT_COLUMN) LK_PLAN_TARGET_LIST(NUMBER_COLUMN)};
 #undef NUMBER_COLUMN
 #undef TEXT_COLUMN
 
-enum { N_PLAN = sizeof plan_columns / sizeof *plan_columns };
+#define COUNT_ONE(...) +1
+enum {
+    N_PLAN = sizeof plan_columns / sizeof *plan_columns,
+    N_RESOURCE = 0 LK_PLAN_RESOURCE_LIST(COUNT_ONE) TEXT_LIST(COUNT_ONE)
+};
+#undef COUNT_ONE
+
+/* The columns of each table: from one bound to the next. */
+static const size_t part_bounds[LK_PLAN_TABLES + 1] = {0, N_RESOURCE, N_PLAN};
+static const char *const part_titles[LK_PLAN_TABLES] = {
+    "Plan: memory and cost of a GPU's work",
+    "Plan: time and cost to the target, learning rates",
+};
 
 static const struct lk_column key_columns[] = {
     {"gpus",             "GPUs",        LK_DIM_NONE,  -1},
@@ -38,27 +52,37 @@ static void mark_used(const struct lk_forecast *f, bool used[N_PLAN])
         if (!p->known)
             continue;
 #define MARK_NUMBER(field, heading, dim, digits) used[at++] |= !isnan(p->field);
-        LK_PLAN_LIST(MARK_NUMBER)
-#undef MARK_NUMBER
-#define MARK_TEXT(field, heading) used[at++] |= *p->field != '\0';
+#define MARK_TEXT(field, heading)                used[at++] |= *p->field != '\0';
+        LK_PLAN_RESOURCE_LIST(MARK_NUMBER)
         TEXT_LIST(MARK_TEXT)
+        LK_PLAN_TARGET_LIST(MARK_NUMBER)
 #undef MARK_TEXT
+#undef MARK_NUMBER
     }
 }
 
-/* Appends the used columns to `columns`, which has room; returns how many there are then. */
-static size_t append_used(const struct lk_forecast *f, struct lk_column *columns, size_t n)
+/* Appends the used columns of parts [from, to) to `columns`, which has room; returns the count. */
+static size_t append_used(const struct lk_forecast *f, int from, int to, struct lk_column *columns,
+                          size_t n)
 {
     bool used[N_PLAN] = {false};
 
     mark_used(f, used);
-    for (size_t i = 0; i < N_PLAN; i++)
+    for (size_t i = part_bounds[from]; i < part_bounds[to]; i++)
         if (used[i])
             columns[n++] = plan_columns[i];
     return n;
 }
 
-/* The plan's cells of the last row; a column that the table lacks has no value anywhere. */
+static bool has_column(const struct lk_table *t, const char *name)
+{
+    for (size_t i = 0; i < t->n_columns; i++)
+        if (!strcmp(t->columns[i].name, name))
+            return true;
+    return false;
+}
+
+/* The plan's cells of the last row, as far as the table has their columns. */
 static enum lk_status plan_cells(struct lk_table *t, const struct lk_plan *p)
 {
     enum lk_status st = LK_OK;
@@ -66,12 +90,12 @@ static enum lk_status plan_cells(struct lk_table *t, const struct lk_plan *p)
     if (!p->known)
         return LK_OK;
 #define PUT_NUMBER(field, heading, dim, digits)                                                    \
-    if (!isnan(p->field))                                                                          \
+    if (!isnan(p->field) && has_column(t, #field))                                                 \
         LK_TRY(lk_table_number(t, #field, p->field));
     LK_PLAN_LIST(PUT_NUMBER)
 #undef PUT_NUMBER
 #define PUT_TEXT(field, heading)                                                                   \
-    if (*p->field)                                                                                 \
+    if (*p->field && has_column(t, #field))                                                        \
         LK_TRY(lk_table_text(t, #field, "%s", p->field));
     TEXT_LIST(PUT_TEXT)
 #undef PUT_TEXT
@@ -92,7 +116,7 @@ out:
     return st;
 }
 
-enum lk_status lk_forecast_plan_table(const struct lk_forecast *f, struct lk_table **out)
+static enum lk_status part_table(const struct lk_forecast *f, int part, struct lk_table **out)
 {
     enum lk_status st = LK_OK;
     struct lk_column columns[LK_COUNT(key_columns) + N_PLAN];
@@ -101,11 +125,11 @@ enum lk_status lk_forecast_plan_table(const struct lk_forecast *f, struct lk_tab
 
     for (size_t i = 0; i < n; i++)
         columns[i] = key_columns[i];
-    n = append_used(f, columns, n);
+    n = append_used(f, part, part + 1, columns, n);
     *out = NULL;
     if (n == LK_COUNT(key_columns))
         return LK_OK;
-    LK_TRY(lk_table_create("Plan: memory of a GPU, cost and time to the target", columns, n, &t));
+    LK_TRY(lk_table_create(part_titles[part], columns, n, &t));
     for (size_t i = 0; i < f->n_points; i++) {
         LK_TRY(lk_table_row(t));
         LK_TRY(key_cells(t, &f->points[i]));
@@ -115,6 +139,24 @@ enum lk_status lk_forecast_plan_table(const struct lk_forecast *f, struct lk_tab
     t = NULL;
 out:
     lk_table_destroy(t);
+    return st;
+}
+
+enum lk_status lk_forecast_plan_tables(const struct lk_forecast *f,
+                                       struct lk_table *out[LK_PLAN_TABLES])
+{
+    enum lk_status st = LK_OK;
+    struct lk_table *t[LK_PLAN_TABLES] = {NULL};
+
+    for (int i = 0; i < LK_PLAN_TABLES; i++)
+        LK_TRY(part_table(f, i, &t[i]));
+    for (int i = 0; i < LK_PLAN_TABLES; i++) {
+        out[i] = t[i];
+        t[i] = NULL;
+    }
+out:
+    for (int i = 0; i < LK_PLAN_TABLES; i++)
+        lk_table_destroy(t[i]);
     return st;
 }
 
@@ -130,7 +172,7 @@ enum lk_status lk_forecast_csv_table(const struct lk_forecast *f, struct lk_tabl
     LK_TRY(lk_alloc(&columns, n + N_PLAN, sizeof *columns));
     for (size_t i = 0; i < n; i++)
         columns[i] = points->columns[i];
-    n = append_used(f, columns, n);
+    n = append_used(f, 0, LK_PLAN_TABLES, columns, n);
     LK_TRY(lk_table_create(points->title, columns, n, &t));
     for (size_t i = 0; i < f->n_points; i++) {
         LK_TRY(lk_forecast_point_row(t, &f->points[i]));

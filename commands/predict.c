@@ -151,10 +151,14 @@ static enum lk_status make_tables(const struct options *o, const struct lk_job *
 {
     enum lk_status st = LK_OK;
     struct lk_plan_request plan = plan_request(&o->plan);
+    struct lk_table *parts[LK_PLAN_TABLES];
 
     LK_TRY(lk_forecast_table(f, &tables[*n]));
-    LK_TRY(lk_forecast_plan_table(f, &tables[++*n]));
-    *n += tables[*n] != NULL;
+    ++*n;
+    LK_TRY(lk_forecast_plan_tables(f, parts));
+    for (int i = 0; i < LK_PLAN_TABLES; i++)
+        if (parts[i])
+            tables[(*n)++] = parts[i];
     if (o->plan.memory)
         LK_TRY(lk_plan_memory_table(job, cluster, &plan, f, &tables[(*n)++]));
     if (f->n_backtests)
@@ -168,7 +172,7 @@ static enum lk_status print(const struct options *o, const struct lk_job *job,
                             const struct lk_cluster *cluster, const struct lk_forecast *f)
 {
     enum lk_status st = LK_OK;
-    struct lk_table *tables[5] = {NULL}, *csv = NULL;
+    struct lk_table *tables[6] = {NULL}, *csv = NULL;
     size_t n = 0;
 
     LK_TRY(make_tables(o, job, cluster, f, tables, &n));

@@ -312,7 +312,10 @@ static enum lk_status note_paying(const struct plan *p)
     int hi = fastest_gpus(f, noise->hi), within = 0;
 
     if (!fast)
-        return LK_OK;
+        return isnan(noise->value) || isnan(p->economics.target_samples.value)
+                   ? LK_OK
+                   : lk_forecast_note(f, "where more GPUs stop paying: not said, nothing that was "
+                                         "asked for fits in memory");
     if (lo == hi)
         LK_TRY(lk_forecast_note(f, "time to the target is least at %d GPUs, of those asked for",
                                 fast));

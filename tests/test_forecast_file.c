@@ -113,11 +113,11 @@ END_TEST
 START_TEST(plans)
 {
     struct lk_forecast a, b;
-    struct lk_table *t;
+    struct lk_table *t, *parts[LK_PLAN_TABLES];
 
     fill(&a);
-    ck_assert_int_eq(lk_forecast_plan_table(&a, &t), LK_OK);
-    ck_assert_ptr_null(t);
+    ck_assert_int_eq(lk_forecast_plan_tables(&a, parts), LK_OK);
+    ck_assert(!parts[0] && !parts[1]);
     ck_assert_msg(lk_forecast_write(path, &a) == LK_OK, "%s", lk_error_text());
     ck_assert_msg(lk_forecast_read(path, &b) == LK_OK, "%s", lk_error_text());
     ck_assert(!b.points[0].plan.known && isnan(b.points[0].plan.memory_bytes));
@@ -134,10 +134,13 @@ START_TEST(plans)
     ck_assert_str_eq(b.points[0].plan.fits_with, "zero2");
     ck_assert_str_eq(b.points[0].plan.memory_fit, "");
 
-    ck_assert_int_eq(lk_forecast_plan_table(&b, &t), LK_OK);
-    ck_assert(lk_table_cell(t, 0, "cost_to_target")->number == 12.5);
-    ck_assert_ptr_null(lk_table_cell(t, 0, "memory_bytes"));
-    lk_table_destroy(t);
+    ck_assert_int_eq(lk_forecast_plan_tables(&b, parts), LK_OK);
+    ck_assert_str_eq(lk_table_cell(parts[0], 0, "fits_with")->text, "zero2");
+    ck_assert(lk_table_cell(parts[1], 0, "cost_to_target")->number == 12.5);
+    ck_assert_ptr_null(lk_table_cell(parts[0], 0, "memory_bytes"));
+    ck_assert_ptr_null(lk_table_cell(parts[1], 0, "rate_sqrt"));
+    lk_table_destroy(parts[0]);
+    lk_table_destroy(parts[1]);
     ck_assert_int_eq(lk_forecast_csv_table(&b, &t), LK_OK);
     ck_assert(lk_table_cell(t, 0, "step_s")->number == 0.1);
     ck_assert_str_eq(lk_table_cell(t, 0, "fits_with")->text, "zero2");
