@@ -1,0 +1,241 @@
+/* lockstep whatif: a grid over buckets, batches, networks, shardings, ...; names the best. */
+#include "sim/whatif.h"
+#include "base/array.h"
+#include "base/forecast.h"
+#include "base/job.h"
+#include "base/option.h"
+#include "commands/command.h"
+#include "commands/find_cluster.h"
+#include "commands/find_job.h"
+#include "reports/print.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { VALUES_MAX = 256 }; /* of one axis */
+
+struct options {
+    const char *axes[LK_AXIS_COUNT];
+    int64_t global_batch;
+    const char *cluster;
+    double level;
+    int64_t draws, seed;
+    const char *out, *csv;
+    int format;
+};
+
+#define AXIS_OFFSET_(axis) (offsetof(struct options, axes) + (axis) * sizeof(const char *))
+#define AXIS_ROW_(axis, option, column, text)                                                      \
+    {.name = (option), .type = LK_OPT_TEXT, .offset = AXIS_OFFSET_(axis), .help = (text)},
+
+static const struct lk_option rows[] = {
+    LK_AXIS_LIST(AXIS_ROW_){.name = "global-batch",
+                            .type = LK_OPT_INT,
+                            .offset = offsetof(struct options, global_batch),
+                            .min = 1,
+                            .max = 1e12,
+                            .help = "strong scaling: samples a step, whatever the GPUs"},
+    {.name = "cluster",
+                            .type = LK_OPT_TEXT,
+                            .offset = offsetof(struct options, cluster),
+                            .group = "model",
+                            .help = "cluster file or name of a preset, in place of the operand"},
+    {.name = "level",
+                            .type = LK_OPT_REAL,
+                            .offset = offsetof(struct options, level),
+                            .min = 0.5,
+                            .max = 0.99,
+                            .fallback = "0.9",
+                            .help = "share that the intervals are to hold"},
+    {.name = "draws",
+                            .type = LK_OPT_INT,
+                            .offset = offsetof(struct options, draws),
+                            .min = 20,
+                            .max = 100000,
+                            .fallback = "200",
+                            .help = "draws behind an interval"},
+    {.name = "seed",
+                            .type = LK_OPT_INT,
+                            .offset = offsetof(struct options, seed),
+                            .min = 0,
+                            .max = 1e15,
+                            .fallback = "1",
+                            .help = "seed of all draws: the same seed gives the same bytes"},
+    {.name = "out",
+                            .type = LK_OPT_FILE,
+                            .offset = offsetof(struct options, out),
+                            .group = "output",
+                            .help = "write the forecast here (JSON)"},
+    {.name = "csv",
+                            .type = LK_OPT_FILE,
+                            .offset = offsetof(struct options, csv),
+                            .help = "write its points here (CSV)"},
+    {.name = "format",
+                            .type = LK_OPT_CHOICE,
+                            .offset = offsetof(struct options, format),
+                            .choices = lk_format_names,
+                            .fallback = "text",
+                            .help = "of the tables on standard output"},
+    {0                                        }
+};
+
+/* The axes' values, and the clusters whose GPUs they name. */
+struct lists {
+    struct lk_axis_value *values[LK_AXIS_COUNT];
+    struct lk_cluster *gpus;
+    size_t n_gpus;
+};
+
+static void lists_fini(struct lists *l)
+{
+    for (int a = 0; a < LK_AXIS_COUNT; a++)
+        free(l->values[a]);
+    for (size_t i = 0; i < l->n_gpus; i++)
+        lk_cluster_fini(&l->gpus[i]);
+    free(l->gpus);
+}
+
+/* "own", or whose GPU it is. */
+static enum lk_status find_gpu(struct lists *l, const char *name, struct lk_axis_value *v)
+{
+    enum lk_status st = LK_OK;
+
+    if (!strcmp(name, "own"))
+        return LK_OK;
+    LK_TRY(lk_fail_context(find_cluster(name, &l->gpus[l->n_gpus]), "--gpu"));
+    v->gpu = &l->gpus[l->n_gpus++];
+out:
+    return st;
+}
+
+static enum lk_status read_axis(struct lists *l, enum lk_axis a, const char *text,
+                                struct lk_whatif_request *q)
+{
+    enum lk_status st = LK_OK;
+    char *copy = NULL, *rest, *word;
+    size_t n = 0;
+
+    LK_TRY(lk_strdup(&copy, text));
+    LK_TRY(lk_alloc(&l->values[a], VALUES_MAX, sizeof *l->values[a]));
+    for (rest = copy; (word = strsep(&rest, ",")); n++) {
+        if (n == VALUES_MAX) {
+            st = lk_fail(LK_EUSAGE, "--%s has more than %d values", lk_axis_option(a), VALUES_MAX);
+            goto out;
+        }
+        LK_TRY(lk_axis_parse(a, word, &l->values[a][n]));
+        if (a == LK_AXIS_GPU)
+            LK_TRY(find_gpu(l, word, &l->values[a][n]));
+        for (size_t i = 0; i < n; i++)
+            if (!strcmp(l->values[a][i].text, l->values[a][n].text)) {
+                st = lk_fail(LK_EUSAGE, "--%s: '%s' is there twice", lk_axis_option(a), word);
+                goto out;
+            }
+    }
+    q->axes[a].v = l->values[a];
+    q->axes[a].n = n;
+out:
+    free(copy);
+    return st;
+}
+
+static enum lk_status make_request(const struct options *o, struct lists *l,
+                                   struct lk_whatif_request *q)
+{
+    enum lk_status st = LK_OK;
+
+    *q = (struct lk_whatif_request){.global_batch = o->global_batch,
+                                    .level = o->level,
+                                    .draws = (int)o->draws,
+                                    .seed = (uint64_t)o->seed};
+    LK_TRY(lk_alloc(&l->gpus, VALUES_MAX, sizeof *l->gpus));
+    for (int a = 0; a < LK_AXIS_COUNT; a++)
+        if (o->axes[a])
+            LK_TRY(read_axis(l, (enum lk_axis)a, o->axes[a], q));
+out:
+    return st;
+}
+
+static void show_progress(void *user, size_t done, size_t total)
+{
+    (void)user;
+    fprintf(stderr, "\r%zu of %zu configurations%s", done, total, done < total ? "" : "\n");
+}
+
+static enum lk_status print(const struct options *o, struct lk_whatif *w)
+{
+    enum lk_status st = LK_OK;
+    struct lk_table *tables[2] = {NULL};
+    size_t n = 0;
+
+    LK_TRY(lk_whatif_table(w, &tables[n++]));
+    if (o->csv)
+        LK_TRY(lk_report_table(tables[0], LK_FORMAT_CSV, o->csv));
+    if (w->n_effects)
+        LK_TRY(lk_whatif_effect_table(w, &tables[n++]));
+    LK_TRY(lk_report_tables((const struct lk_table *const *)tables, n, (enum lk_format)o->format,
+                            "-"));
+out:
+    for (size_t i = 0; i < LK_COUNT(tables); i++)
+        lk_table_destroy(tables[i]);
+    return st;
+}
+
+static enum lk_status parse(int argc, char **argv, struct options *o, const char **operands)
+{
+    enum lk_status st = LK_OK;
+    int n = 0;
+
+    LK_TRY(lk_option_parse(rows, o, argc, argv, operands, 2, &n));
+    if (n < 1)
+        return lk_fail(LK_EUSAGE, "which job? Usage: lockstep whatif JOB CLUSTER --gpus N,...");
+    if (n < 2 && !o->cluster)
+        return lk_fail(LK_EUSAGE, "which cluster? Give a cluster file or a preset's name");
+    if (n == 2 && o->cluster)
+        return lk_fail(LK_EUSAGE, "two clusters: '%s' and --cluster=%s", operands[1], o->cluster);
+    if (!o->axes[LK_AXIS_GPUS])
+        return lk_fail(LK_EUSAGE, "--gpus is missing: the counts to look at, e.g. --gpus=8,64");
+    if (n < 2)
+        operands[1] = o->cluster;
+out:
+    return st;
+}
+
+static enum lk_status run(int argc, char **argv)
+{
+    enum lk_status st = LK_OK;
+    struct options o;
+    struct lists lists = {0};
+    const char *operands[2] = {NULL};
+    struct lk_job job = {0};
+    struct lk_cluster cluster = {0};
+    struct lk_whatif_request request;
+    struct lk_whatif w = {0};
+
+    LK_TRY(parse(argc, argv, &o, operands));
+    LK_TRY(make_request(&o, &lists, &request));
+    LK_TRY(find_job(operands[0], &job));
+    LK_TRY(find_cluster(operands[1], &cluster));
+    if (isatty(STDERR_FILENO))
+        request.progress = show_progress;
+    LK_TRY(lk_whatif_run(&job, &cluster, &request, &w));
+    if (o.out)
+        LK_TRY(lk_forecast_write(o.out, &w.forecast));
+    LK_TRY(print(&o, &w));
+out:
+    lk_whatif_fini(&w);
+    lk_cluster_fini(&cluster);
+    lk_job_fini(&job);
+    lists_fini(&lists);
+    return st;
+}
+
+const struct lk_command lk_command_whatif = {
+    .name = "whatif",
+    .usage = "JOB CLUSTER",
+    .help = "a grid over buckets, batches, networks, shardings; names the best",
+    .options = rows,
+    .run = run,
+};

@@ -1,0 +1,84 @@
+/*
+ * What if: a grid over axes (sim/axis.h), each point with interval and evidence, beside the current
+ * configuration and what each axis is worth alone.
+ *
+ * Points on the machine as it is come from the anchored predictor. A changed machine's come from
+ * the model of the changed job and cluster, times what the current configuration's forecast is over
+ * its model: what the model misses today it is taken to miss there. Draw i is one world throughout,
+ * so gains are ratios draw by draw; to each is added what the model is not known to resolve, a
+ * relative sd of LK_PRIOR_BASE_ERROR. Points that are not surely worse than the best are ties.
+ */
+#ifndef LK_SIM_WHATIF_H
+#define LK_SIM_WHATIF_H
+
+#include "base/cluster.h"
+#include "base/forecast.h"
+#include "base/job.h"
+#include "base/stats.h"
+#include "base/status.h"
+#include "base/table.h"
+#include "sim/axis.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+enum { LK_WHATIF_POINTS_MAX = 20000 };
+
+struct lk_whatif_request {
+    struct {
+        const struct lk_axis_value *v; /* borrowed */
+        size_t n;                      /* 0: the axis stays as the job and cluster have it */
+    } axes[LK_AXIS_COUNT];
+    int64_t global_batch; /* > 0: strong scaling; accumulation follows */
+    double level;         /* of the intervals */
+    int draws;
+    uint64_t seed;
+    /* (optional) called now and then, with points done and points in all */
+    void (*progress)(void *user, size_t done, size_t total);
+    void *user;
+};
+
+struct lk_whatif_point {
+    struct lk_scenario scenario;
+    char words[LK_AXIS_COUNT][32]; /* of the axes asked for; empty: as it is now */
+    size_t forecast;               /* its point in the forecast */
+    struct lk_estimate gain;       /* throughput over the current one's at the same GPUs */
+    double certainty;              /* that the gain is above 1 */
+    bool best, tie;                /* of its GPU count */
+};
+
+/* One axis moved alone from the current configuration. */
+struct lk_whatif_effect {
+    int gpus;
+    enum lk_axis axis;
+    char word[32];
+    double step_s;
+    struct lk_estimate gain;
+    double certainty;
+};
+
+struct lk_whatif {
+    struct lk_forecast forecast; /* points in the order of `points`; notes */
+    struct lk_whatif_point *points;
+    size_t n_points;
+    struct lk_whatif_effect *effects;
+    size_t n_effects;
+    size_t n_refused;
+    bool asked[LK_AXIS_COUNT];
+    struct lk_column *columns; /* of the table */
+};
+
+/*
+ * A point that has no evidence or makes no sense is left out, counted and its reason noted. The
+ * call fails with that reason when none is left; LK_EUSAGE for a grid above LK_WHATIF_POINTS_MAX.
+ */
+enum lk_status lk_whatif_run(const struct lk_job *job, const struct lk_cluster *cluster,
+                             const struct lk_whatif_request *request, struct lk_whatif *out);
+void lk_whatif_fini(struct lk_whatif *w); /* zeroes it; safe on a zeroed one */
+
+/* The points with a column an axis and the verdicts; and what each axis is worth alone. Tables
+ * borrow from *w. */
+enum lk_status lk_whatif_table(struct lk_whatif *w, struct lk_table **out);
+enum lk_status lk_whatif_effect_table(const struct lk_whatif *w, struct lk_table **out);
+
+#endif
