@@ -151,6 +151,34 @@ static double set_sd(const struct set *s, double bytes)
                           log(s->bytes[i + 1] / s->bytes[i]);
 }
 
+/* ln of how far point i lies off the straight line between its neighbours; ends: 0. */
+static double off_line(const struct set *s, size_t i)
+{
+    double x;
+
+    if (!i || i + 1 >= s->n)
+        return 0;
+    x = log(s->bytes[i] / s->bytes[i - 1]) / log(s->bytes[i + 1] / s->bytes[i - 1]);
+    return fabs(log(s->seconds[i] / s->seconds[i - 1]) -
+                x * log(s->seconds[i + 1] / s->seconds[i - 1]));
+}
+
+/*
+ * sd between points: a curve can be wrong there by about what its own points next to the size are
+ * off the line of their neighbours. ROUGH_SHARE and ROUGH_FLOOR: from sizes left out of public
+ * tables (bench/accuracy_collectives).
+ */
+static double between_sd(const struct set *s, double bytes)
+{
+    static const double ROUGH_SHARE = 0.6, ROUGH_FLOOR = 0.02;
+    size_t i = 0;
+
+    while (i + 1 < s->n && s->bytes[i + 1] < bytes)
+        i++;
+    return fmax(ROUGH_FLOOR,
+                ROUGH_SHARE * fmax(off_line(s, i), i + 1 < s->n ? off_line(s, i + 1) : 0));
+}
+
 static const struct set *find_set(const struct lk_cost_model *m, enum lk_coll coll,
                                   enum lk_algo algo, int ranks, int nodes)
 {
@@ -232,6 +260,10 @@ static void set_constants(struct lk_cost_model *m, const struct lk_cluster *c, s
 }
 
 /* ---- NCCL ---- */
+
+/* What is left of a prior row's error once this machine's own points moved it: rank counts left out
+ * of public tables (bench/accuracy_collectives). */
+static const double REFITTED_SHARE = 0.5;
 
 /* Points that a fit looks at; more say little new, and a model is made for every draw. */
 enum { NCCL_POINTS_MAX = 160 };
@@ -387,8 +419,8 @@ static struct modelled nccl(const struct lk_cost_model *m, struct place at, doub
         return out;
     place = lk_nccl_place_of(&comm, m->machine.topology.network);
     out.seconds = lk_nccl_refit_us(&comm, &m->factors[place], at.coll, at.algo, bytes) / MICRO;
-    out.error = lk_nccl_error(&m->factors[place], bytes);
     out.fitted = m->refitted[place];
+    out.error = lk_nccl_error(&m->factors[place], bytes) * (out.fitted ? REFITTED_SHARE : 1);
     if (!out.fitted)
         out.seconds *= exp(m->error_shift * out.error);
     return out;
@@ -442,7 +474,9 @@ static void eval_measured(const struct lk_cost_model *m, const struct set *s, do
         out->reach = bytes / last;
         out->reach_is_bytes = true;
     }
-    grade(m, out, evidence, set_sd(s, bytes));
+    grade(m, out, evidence,
+          evidence == LK_EVIDENCE_MEASURED ? set_sd(s, bytes)
+                                           : hypot(set_sd(s, bytes), between_sd(s, bytes)));
 }
 
 /* Inside a node, one rank a node, or several: places that a model may be carried between. */

@@ -149,9 +149,12 @@ double lk_nccl_tree_correction(enum lk_nccl_proto p, double bytes)
     double x = bytes >= TREE_FIRST_BYTES ? log2(bytes / TREE_FIRST_BYTES) : -1;
     int i = (int)x;
 
-    if (x < 0 || i >= TREE_COLUMNS - 1)
+    double next;
+
+    if (x < 0 || i >= TREE_COLUMNS)
         return 1;
-    return rows[p][i] + (rows[p][i + 1] - rows[p][i]) * (x - i);
+    next = i + 1 < TREE_COLUMNS ? rows[p][i + 1] : 1;
+    return rows[p][i] + (next - rows[p][i]) * (x - i);
 }
 
 static const double numbers[LK_NCCL_NUMBER_COUNT] = {
@@ -198,28 +201,31 @@ const double *lk_nccl_speeds(enum lk_nccl_gen gen, bool inter, size_t *out_n)
 }
 
 /*
- * GB/s of one NVLink, one direction: what NCCL counts (topo.h:17-22, topo.cc:263-272), and the line
- * rate of the same link (NVIDIA's V100, A100, H100 and Blackwell architecture papers: 300, 600, 900
- * and 1800 GB/s both ways over 6, 12, 18 and 18 links; NVLink 1: 4 of 20). Largest first.
+ * GB/s of one NVLink, one direction: what NCCL counts (topo.h:17-22, topo.cc:263-272), the line
+ * rate of the same link, and the links of the largest GPU (NVIDIA's architecture papers). Newest
+ * first.
  */
 static const struct {
     int compute_capability;
     double counted_GBps, line_GBps;
+    int links;
 } nvlinks[] = {
-    {100, 40.1, 50     },
-    {90,  20.6, 25     },
-    {86,  12,   14.0625},
-    {80,  20,   25     },
-    {70,  20,   25     },
-    {60,  18,   20     }
+    {100, 40.1, 50,      18},
+    {90,  20.6, 25,      18},
+    {86,  12,   14.0625, 4 },
+    {80,  20,   25,      12},
+    {70,  20,   25,      6 },
+    {60,  18,   20,      4 }
 };
 
-double lk_nccl_nvlink_GBps(int compute_capability, double line_GBps)
+double lk_nccl_nvlink_GBps(int compute_capability, double GBps)
 {
     size_t i = 0;
 
     while (i + 1 < sizeof nvlinks / sizeof nvlinks[0] &&
            compute_capability < nvlinks[i].compute_capability)
         i++;
-    return fmax(1, round(line_GBps / nvlinks[i].line_GBps)) * nvlinks[i].counted_GBps;
+    if (GBps <= nvlinks[i].counted_GBps * nvlinks[i].links)
+        return GBps;
+    return fmin(nvlinks[i].links, round(GBps / nvlinks[i].line_GBps)) * nvlinks[i].counted_GBps;
 }

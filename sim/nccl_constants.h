@@ -100,9 +100,9 @@ double lk_nccl_number(enum lk_nccl_number n);
 /* Speeds that NCCL's graph search tries, GB/s a channel, fastest first. *out_n of them. */
 const double *lk_nccl_speeds(enum lk_nccl_gen gen, bool inter, size_t *out_n);
 /*
- * What NCCL counts for NVLinks whose line rate is `line_GBps` in all, one direction: whole links,
- * at its own rate for this generation (src/graph/topo.h:17-22).
+ * What NCCL counts for all NVLinks of a GPU, one direction (src/graph/topo.h:17-22). A rate beyond
+ * what it counts for the most links of this generation is the line rate of a datasheet.
  */
-double lk_nccl_nvlink_GBps(int compute_capability, double line_GBps);
+double lk_nccl_nvlink_GBps(int compute_capability, double GBps);
 
 #endif

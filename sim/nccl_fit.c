@@ -69,14 +69,16 @@ static void terms_of(const struct lk_nccl_comm *m, const struct lk_nccl_parts *p
 {
     double hops =
         (p->intra_us + p->inter_us) * power_beyond(m->nodes, SCALE_HOP_NODES, SCALE_HOP_POWER);
+    double rate = bytes / (1000 * p->GBps) * m->slowdown *
+                  power_beyond(m->nodes, SCALE_RATE_NODES, SCALE_RATE_POWER);
     bool simple = proto == LK_NCCL_SIMPLE;
 
     t->us[LK_NCCL_LAUNCH] = p->base_us;
     t->us[LK_NCCL_HOP_LL] = simple ? 0 : hops;
     t->us[LK_NCCL_HOP_SIMPLE] = simple ? hops : 0;
     t->us[LK_NCCL_FILL] = simple ? FILL_US * bytes / (bytes + FILL_BYTES) : 0;
-    t->us[LK_NCCL_RATE] = bytes / (1000 * p->GBps) * m->slowdown *
-                          power_beyond(m->nodes, SCALE_RATE_NODES, SCALE_RATE_POWER);
+    t->us[LK_NCCL_RATE_LL] = simple ? 0 : rate;
+    t->us[LK_NCCL_RATE] = simple ? rate : 0;
     t->sum = 0;
     for (int i = 0; i < N; i++)
         t->sum += factor[i] * t->us[i];

@@ -3,7 +3,7 @@
  * kind of place (inside a node, or a network) comes from public nccl-tests tables
  * (bench/accuracy_collectives --rows prints them); the points of a cluster file move it.
  *
- *     us = LAUNCH base + HOP_* hops + RATE bytes / rate
+ *     us = LAUNCH base + HOP_x hops + FILL fill + RATE_x bytes / rate,   x: LL and LL128, or Simple
  *
  * and beyond hundreds of nodes a term of scale. All factors are logarithms, so 0 is NCCL's own.
  */
@@ -20,6 +20,7 @@
     X(LK_NCCL_HOP_LL, "hop_ll")                                                                    \
     X(LK_NCCL_HOP_SIMPLE, "hop_simple")                                                            \
     X(LK_NCCL_FILL, "fill")                                                                        \
+    X(LK_NCCL_RATE_LL, "rate_ll")                                                                  \
     X(LK_NCCL_RATE, "rate")
 
 enum lk_nccl_factor {

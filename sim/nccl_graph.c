@@ -10,7 +10,7 @@ static const double DOUBLE_FROM_GBPS = 25, DOUBLE_HOPPER_FROM_GBPS = 50;
 /* PCIe x16 generation 4 as NCCL counts it (topo.cc:423-426); taken for the CPU's memory path. */
 static const double SHARED_MEMORY_GBPS = 24;
 
-static const double GIGA = 1e9, MICRO = 1e6;
+static const double GIGA = 1e9;
 
 /* Rates of a GPU's link and of the node's NICs, GB/s; nics 0: one node. */
 struct room {
@@ -142,8 +142,6 @@ bool lk_nccl_machine_of(const struct lk_cluster *c, struct lk_nccl_machine *out)
         .gpus_per_node = c->gpus_per_node,
         .gpu_GBps = gpu_GBps(c),
         .nic_GBps = link_GBps(&c->inter.bandwidth_Bps),
-        .net_latency_us =
-            lk_quantity_known(&c->inter.latency_s) ? c->inter.latency_s.value * MICRO : 0,
         .oversubscription = lk_quantity_known(&t->oversubscription) ? t->oversubscription.value : 1,
         .topology = *t};
     out->topology.oversubscription = lk_quantity_none();

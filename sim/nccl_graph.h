@@ -25,7 +25,6 @@ struct lk_nccl_graph {
 struct lk_nccl_machine {
     int compute_capability, gpus_per_node;
     double gpu_GBps, nic_GBps; /* 0: not known */
-    double net_latency_us;     /* a message between nodes; 0: not known */
     double oversubscription;
     struct lk_cluster_topology topology; /* but its quantity */
 };

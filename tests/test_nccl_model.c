@@ -1,4 +1,5 @@
 /* NCCL's cost model against what NCCL itself printed. */
+#include "sim/nccl_fit.h"
 #include "sim/nccl_model.h"
 
 #include <check.h>
@@ -153,6 +154,80 @@ START_TEST(what_must_be_known)
 }
 END_TEST
 
+/* Times made with known factors give them back; a prior is moved by points and left without. */
+START_TEST(factors_are_recovered)
+{
+    struct lk_nccl_machine c = node_of(80, LK_GPU_LINK_NVSWITCH, 300e9, 25e9, 8);
+    struct lk_nccl_factors truth = lk_nccl_prior(LK_NCCL_OVER), prior = truth, got;
+    struct lk_nccl_point points[100];
+    size_t n = 0;
+
+    truth.ln[LK_NCCL_HOP_LL] += 0.5;
+    truth.ln[LK_NCCL_HOP_SIMPLE] -= 0.4;
+    truth.ln[LK_NCCL_RATE] += 0.1;
+    for (int nodes = 2; nodes <= 8; nodes *= 2)
+        for (double b = 8; b < 9e9; b *= 2) {
+            struct lk_nccl_point *p = &points[n];
+
+            ck_assert_uint_lt(n, sizeof points / sizeof points[0]);
+            ck_assert(lk_nccl_comm_of(&c, 8 * nodes, nodes, &p->comm));
+            p->coll = LK_ALL_REDUCE;
+            p->algo = LK_ALGO_AUTO;
+            p->bytes = b;
+            p->us = lk_nccl_refit_us(&p->comm, &truth, p->coll, p->algo, b);
+            n++;
+        }
+    got = lk_nccl_fit(points, n, &prior);
+    for (size_t i = 0; i < n; i++)
+        ck_assert_double_eq_tol(log(lk_nccl_refit_us(&points[i].comm, &got, LK_ALL_REDUCE,
+                                                     LK_ALGO_AUTO, points[i].bytes) /
+                                    points[i].us),
+                                0, 0.05);
+    ck_assert_double_lt(got.sd[LK_NCCL_RATE], prior.sd[LK_NCCL_RATE]);
+    got = lk_nccl_fit(points, 0, &prior);
+    ck_assert_double_eq(got.ln[LK_NCCL_HOP_LL], prior.ln[LK_NCCL_HOP_LL]);
+}
+END_TEST
+
+/* For every kind of place: costs do not fall with the size, nor with the nodes at one size. */
+START_TEST(costs_do_not_fall)
+{
+    static const enum lk_coll colls[] = {LK_ALL_REDUCE, LK_REDUCE_SCATTER, LK_ALL_GATHER,
+                                         LK_BROADCAST};
+    struct lk_nccl_machine c = node_of(_i % 2 ? 90 : 80, LK_GPU_LINK_NVSWITCH, 450e9, 50e9, 8);
+
+    for (size_t k = 0; k < 4; k++)
+        for (int nodes = 1; nodes <= 1024; nodes *= 4) {
+            struct lk_nccl_comm m;
+            struct lk_nccl_factors f = lk_nccl_prior((enum lk_nccl_place)_i);
+            double last = 0;
+
+            ck_assert(lk_nccl_comm_of(&c, 8 * nodes, nodes, &m));
+            for (double b = 8; b < 9e9; b *= 1.1) {
+                double us = lk_nccl_refit_us(&m, &f, colls[k], LK_ALGO_AUTO, b);
+
+                ck_assert_double_ge(us, last * (1 - 1e-9));
+                last = us;
+            }
+        }
+}
+END_TEST
+
+/* Oversubscribed leaf switches slow large messages between them, none below one. */
+START_TEST(oversubscription_slows)
+{
+    struct lk_nccl_machine c = node_of(80, LK_GPU_LINK_NVSWITCH, 300e9, 25e9, 8);
+    struct lk_nccl_comm m;
+
+    c.oversubscription = 4;
+    ck_assert(lk_nccl_comm_of(&c, 32, 4, &m));
+    ck_assert_double_eq_tol(m.slowdown, 4, 0.1);
+    c.topology.nodes_per_switch = 4;
+    ck_assert(lk_nccl_comm_of(&c, 32, 4, &m));
+    ck_assert_double_le(m.slowdown, 1);
+}
+END_TEST
+
 Suite *lk_suite_nccl_model(void);
 Suite *lk_suite_nccl_model(void)
 {
@@ -164,6 +239,9 @@ Suite *lk_suite_nccl_model(void)
     tcase_add_test(c, graphs_of_eight_a100);
     tcase_add_test(c, choice);
     tcase_add_test(c, what_must_be_known);
+    tcase_add_test(c, factors_are_recovered);
+    tcase_add_loop_test(c, costs_do_not_fall, 0, LK_NCCL_PLACE_COUNT);
+    tcase_add_test(c, oversubscription_slows);
     suite_add_tcase(s, c);
     return s;
 }
