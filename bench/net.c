@@ -1,0 +1,358 @@
+/*
+ * The forecast against replays on shaped links: reads what tests/net/validate measured, forecasts
+ * each held-out run from the job of the 1- and 2-rank runs and the 2-rank calibration, as
+ * `lockstep predict` does, and prints the errors beside those of three lesser models:
+ *
+ *     no overlap   every gradient is ready when backward ends
+ *     one bucket   all bytes in one collective
+ *     gamma 0      collectives and compute do not slow each other
+ *
+ * and, for each group and rank count with several bucket caps, what the cap that the forecast
+ * names costs against the best one measured. Runs that used more than 70 % of the processors are
+ * left out: they measured the machine.
+ *
+ *     build/bench/net LIST.csv [RESULTS.csv]
+ *
+ * Figures only: exit 1 when something could not be read or forecast.
+ */
+#include "base/array.h"
+#include "base/csv.h"
+#include "base/score.h"
+#include "base/stats.h"
+#include "base/table.h"
+#include "profiler/job_build.h"
+#include "profiler/run_set.h"
+#include "reports/print.h"
+#include "sim/forecast.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const double CPU_MOST = 0.70;
+static const double LEVEL = 0.90;
+enum { DRAWS = 200 };
+
+enum model { OURS, NO_OVERLAP, ONE_BUCKET, NO_GAMMA, MODELS };
+static const char *const model_names[MODELS] = {"ours", "no overlap", "one bucket", "gamma 0"};
+
+enum { GROUP, SINGLE, PAIR, CLUSTER, RUN, HOSTS, RATE, RANKS, CAP, ACCUMULATION, N_COLUMNS };
+static const struct lk_csv_column list_columns[N_COLUMNS] = {
+    [GROUP] = {"group",        true},
+      [SINGLE] = {"single",       true},
+    [PAIR] = {"pair",         true},
+      [CLUSTER] = {"cluster",      true},
+    [RUN] = {"run",          true},
+      [HOSTS] = {"hosts",        true},
+    [RATE] = {"rate",         true},
+      [RANKS] = {"ranks",        true},
+    [CAP] = {"cap",          true},
+      [ACCUMULATION] = {"accumulation", true},
+};
+
+/* A held-out run and its forecasts. Texts belong to the list. */
+struct item {
+    const char *text[N_COLUMNS];
+    int ranks, accumulation;
+    uint64_t cap_bytes;
+    size_t n_steps;
+    double measured_s, cpu_share;
+    double predicted_s[MODELS], lo_s, hi_s;
+};
+
+/* ---- Reading ---- */
+
+static enum lk_status read_row(const struct lk_csv *t, size_t row, struct item *out)
+{
+    enum lk_status st = LK_OK;
+    int64_t ranks, accumulation;
+    double cap;
+
+    for (size_t i = 0; i < N_COLUMNS; i++)
+        LK_TRY(lk_csv_text(t, row, i, &out->text[i]));
+    LK_TRY(lk_csv_int(t, row, RANKS, 2, 1024, &ranks));
+    LK_TRY(lk_csv_int(t, row, ACCUMULATION, 1, 1000, &accumulation));
+    LK_TRY(lk_csv_quantity(t, row, CAP, LK_DIM_BYTES, 1, 1e12, &cap));
+    out->ranks = (int)ranks;
+    out->accumulation = (int)accumulation;
+    out->cap_bytes = (uint64_t)cap;
+out:
+    return st;
+}
+
+/* What tests/net/hosts wrote: the share of the processors' time that ranks and network took. */
+static enum lk_status read_cpu(const char *path, double *out)
+{
+    static const struct lk_csv_column columns[] = {
+        {"name",  true},
+        {"value", true}
+    };
+    static const char *const names[] = {"wall_s", "processors", "ranks_cpu_s", "interrupt_cpu_s"};
+    double v[LK_COUNT(names)] = {0};
+    enum lk_status st = LK_OK;
+    struct lk_csv *t = NULL;
+
+    LK_TRY(lk_csv_load(path, columns, LK_COUNT(columns), LK_CSV_STRICT, &t));
+    for (size_t i = 0; i < lk_csv_rows(t); i++)
+        for (size_t k = 0; k < LK_COUNT(names); k++) {
+            const char *name;
+
+            LK_TRY(lk_csv_text(t, i, 0, &name));
+            if (!strcmp(name, names[k]))
+                LK_TRY(lk_csv_real(t, i, 1, 0, 1e9, &v[k]));
+        }
+    if (v[0] <= 0 || v[1] <= 0)
+        LK_TRY(lk_fail(LK_EPARSE, "%s: wall_s or processors is missing", path));
+    *out = (v[2] + v[3]) / (v[0] * v[1]);
+out:
+    lk_csv_free(t);
+    return st;
+}
+
+static enum lk_status build_job(const char *const *paths, size_t n, struct lk_job *out)
+{
+    enum lk_status st = LK_OK;
+    struct lk_run_set set = {0};
+
+    LK_TRY(lk_run_set_read(paths, n, &set));
+    LK_TRY(lk_job_build(&set, out));
+out:
+    lk_run_set_fini(&set);
+    return st;
+}
+
+static enum lk_status read_measured(struct item *item)
+{
+    enum lk_status st = LK_OK;
+    struct lk_job job = {0};
+
+    LK_TRY(build_job(&item->text[RUN], 1, &job));
+    item->n_steps = job.runs[0].n_steps;
+    item->measured_s = lk_stats_mean(job.runs[0].step_s, item->n_steps);
+    LK_TRY(read_cpu(item->text[HOSTS], &item->cpu_share));
+out:
+    lk_job_fini(&job);
+    return st;
+}
+
+/* ---- Forecasts ---- */
+
+/* All bytes in the first tensor, ready last; the others keep a byte's worth of nothing. */
+static void merge_tensors(struct lk_job *j)
+{
+    uint64_t elems = 0;
+
+    for (size_t i = 0; i < j->n_tensors; i++)
+        elems += j->tensors[i].elems * lk_dtype_bytes(j->tensors[i].dtype);
+    for (size_t i = 1; i < j->n_tensors; i++)
+        free(j->tensors[i].name);
+    j->tensors[0].elems = elems / lk_dtype_bytes(j->tensors[0].dtype);
+    j->tensors[0].ready = 1;
+    j->ready_order[0] = 0;
+    j->n_tensors = 1;
+}
+
+static void lessen(enum model m, struct lk_job *j, struct lk_cluster *c)
+{
+    if (m == NO_OVERLAP)
+        for (size_t i = 0; i < j->n_tensors; i++)
+            j->tensors[i].ready = 1;
+    if (m == ONE_BUCKET)
+        merge_tensors(j);
+    if (m == NO_GAMMA) {
+        lk_quantity_fini(&c->gamma_wait);
+        lk_quantity_fini(&c->gamma_wire);
+        lk_quantity_fini(&c->delta);
+        c->gamma_wait = c->gamma_wire = c->delta = lk_quantity_none();
+    }
+}
+
+static enum lk_status forecast(struct item *item, enum model m)
+{
+    enum lk_status st = LK_OK;
+    const char *paths[] = {item->text[SINGLE], item->text[PAIR]};
+    struct lk_job job = {0};
+    struct lk_cluster cluster = {0};
+    struct lk_forecast f = {0};
+    struct lk_predict_request q = {.gpus = &item->ranks,
+                                   .n_gpus = 1,
+                                   .accumulations = &item->accumulation,
+                                   .n_accumulations = 1,
+                                   .caps = &item->cap_bytes,
+                                   .n_caps = 1,
+                                   .level = LEVEL,
+                                   .draws = DRAWS,
+                                   .seed = 1};
+
+    LK_TRY(build_job(paths, LK_COUNT(paths), &job));
+    LK_TRY(lk_cluster_read(item->text[CLUSTER], &cluster));
+    /* One processor a host, and as many hosts as are asked for. */
+    cluster.gpus_per_node = 1;
+    cluster.nodes = 0;
+    lessen(m, &job, &cluster);
+    LK_TRY(lk_predict(&job, &cluster, &q, &f));
+    item->predicted_s[m] = f.points[0].step_s;
+    if (m == OURS) {
+        item->lo_s = f.points[0].step_lo_s;
+        item->hi_s = f.points[0].step_hi_s;
+    }
+out:
+    lk_forecast_fini(&f);
+    lk_cluster_fini(&cluster);
+    lk_job_fini(&job);
+    return st;
+}
+
+/* ---- Results ---- */
+
+static const struct lk_column columns[] = {
+    {"config",                "configuration", LK_DIM_NONE,  -1},
+    {"rate",                  "links",         LK_DIM_NONE,  -1},
+    {"ranks",                 "ranks",         LK_DIM_NONE,  -1},
+    {"cap",                   "bucket cap",    LK_DIM_BYTES, -1},
+    {"accumulation",          "accumulation",  LK_DIM_NONE,  -1},
+    {"measured_s",            "measured",      LK_DIM_TIME,  0 },
+    {"predicted_s",           "predicted",     LK_DIM_TIME,  0 },
+    {"lo_s",                  "90 % from",     LK_DIM_TIME,  0 },
+    {"hi_s",                  "to",            LK_DIM_TIME,  0 },
+    {"error_percent",         "error, %",      LK_DIM_NONE,  1 },
+    {"ablation_no_overlap_s", "no overlap",    LK_DIM_TIME,  0 },
+    {"ablation_one_bucket_s", "one bucket",    LK_DIM_TIME,  0 },
+    {"ablation_no_gamma_s",   "gamma 0",       LK_DIM_TIME,  0 },
+    {"cpu_share",             "CPU",           LK_DIM_NONE,  2 },
+};
+
+static enum lk_status add_row(const struct item *i, struct lk_table *t)
+{
+    enum lk_status st = LK_OK;
+
+    LK_TRY(lk_table_row(t));
+    LK_TRY(lk_table_text(t, "config", "%s", i->text[GROUP]));
+    LK_TRY(lk_table_text(t, "rate", "%s", i->text[RATE]));
+    LK_TRY(lk_table_number(t, "ranks", i->ranks));
+    LK_TRY(lk_table_number(t, "cap", (double)i->cap_bytes));
+    LK_TRY(lk_table_number(t, "accumulation", i->accumulation));
+    LK_TRY(lk_table_number(t, "measured_s", i->measured_s));
+    LK_TRY(lk_table_number(t, "predicted_s", i->predicted_s[OURS]));
+    LK_TRY(lk_table_number(t, "lo_s", i->lo_s));
+    LK_TRY(lk_table_number(t, "hi_s", i->hi_s));
+    LK_TRY(lk_table_number(t, "error_percent", 100 * (i->predicted_s[OURS] / i->measured_s - 1)));
+    LK_TRY(lk_table_number(t, "ablation_no_overlap_s", i->predicted_s[NO_OVERLAP]));
+    LK_TRY(lk_table_number(t, "ablation_one_bucket_s", i->predicted_s[ONE_BUCKET]));
+    LK_TRY(lk_table_number(t, "ablation_no_gamma_s", i->predicted_s[NO_GAMMA]));
+    LK_TRY(lk_table_number(t, "cpu_share", i->cpu_share));
+out:
+    return st;
+}
+
+static bool counts(const struct item *i)
+{
+    return i->cpu_share <= CPU_MOST;
+}
+
+static bool same_but_cap(const struct item *a, const struct item *b)
+{
+    return !strcmp(a->text[GROUP], b->text[GROUP]) && a->ranks == b->ranks &&
+           a->accumulation == b->accumulation;
+}
+
+/* What the cap that was forecast as best costs against the best measured; of those like items[at].
+ */
+static enum lk_status note_cap(const struct item *items, size_t n, size_t at, struct lk_table *t)
+{
+    const struct item *named = &items[at], *best = &items[at];
+    size_t caps = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        if (!same_but_cap(&items[i], &items[at]) || !counts(&items[i]))
+            continue;
+        if (i < at)
+            return LK_OK; /* told already */
+        caps++;
+        if (items[i].predicted_s[OURS] < named->predicted_s[OURS])
+            named = &items[i];
+        if (items[i].measured_s < best->measured_s)
+            best = &items[i];
+    }
+    if (caps < 2)
+        return LK_OK;
+    return lk_table_note(t, "%s, %d ranks: of %zu caps %s is named, %s was best: %.1f %% slower",
+                         named->text[GROUP], named->ranks, caps, named->text[CAP], best->text[CAP],
+                         100 * (named->measured_s / best->measured_s - 1));
+}
+
+static enum lk_status note_errors(const struct item *items, size_t n, struct lk_table *t)
+{
+    enum lk_status st = LK_OK;
+    struct lk_scored *v = NULL;
+    struct lk_score score;
+    size_t left_out = 0;
+
+    LK_TRY(lk_alloc(&v, n, sizeof *v));
+    for (enum model m = 0; m < MODELS; m++) {
+        size_t k = 0;
+
+        for (size_t i = 0; i < n; i++)
+            if (counts(&items[i]))
+                v[k++] = (struct lk_scored){items[i].measured_s, items[i].predicted_s[m],
+                                            items[i].lo_s, items[i].hi_s};
+        LK_TRY(lk_score_of(v, k, LEVEL, &score));
+        left_out = n - k;
+        if (m == OURS)
+            LK_TRY(lk_score_note(&score, t));
+        else
+            LK_TRY(lk_table_note(t, "%s: error mean %.1f %%, worst %.1f %%", model_names[m],
+                                 100 * score.errors.mean, 100 * score.errors.worst));
+    }
+    LK_TRY(lk_table_note(t, "%zu of %zu runs left out: over %.0f %% of the processors", left_out, n,
+                         100 * CPU_MOST));
+    for (size_t i = 0; i < n; i++)
+        LK_TRY(note_cap(items, n, i, t));
+out:
+    free(v);
+    return st;
+}
+
+static enum lk_status compare(const char *list, const char *results)
+{
+    enum lk_status st = LK_OK;
+    struct lk_csv *csv = NULL;
+    struct item *items = NULL;
+    struct lk_table *t = NULL;
+    size_t n = 0;
+
+    LK_TRY(lk_csv_load(list, list_columns, N_COLUMNS, LK_CSV_STRICT, &csv));
+    LK_TRY(lk_alloc(&items, lk_csv_rows(csv), sizeof *items));
+    LK_TRY(lk_table_create("Replays on shaped links, forecast from 1 and 2 ranks", columns,
+                           LK_COUNT(columns), &t));
+    for (; n < lk_csv_rows(csv); n++) {
+        LK_TRY(read_row(csv, n, &items[n]));
+        LK_TRY(read_measured(&items[n]));
+        for (enum model m = 0; m < MODELS; m++)
+            LK_TRY(forecast(&items[n], m));
+        LK_TRY(add_row(&items[n], t));
+    }
+    LK_TRY(note_errors(items, n, t));
+    if (results)
+        LK_TRY(lk_report_table(t, LK_FORMAT_CSV, results));
+    LK_TRY(lk_report_table(t, LK_FORMAT_TEXT, "-"));
+out:
+    lk_table_destroy(t);
+    free(items);
+    lk_csv_free(csv);
+    return st;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc < 2 || argc > 3) {
+        fprintf(stderr, "usage: net LIST.csv [RESULTS.csv]\n");
+        return 2;
+    }
+    if (compare(argv[1], argc == 3 ? argv[2] : NULL) != LK_OK) {
+        fprintf(stderr, "net: %s\n", lk_error_text());
+        return 1;
+    }
+    return 0;
+}
