@@ -20,7 +20,7 @@ ROOMS := commands reports sim profiler runtime kernels base
 VERSION := $(shell cat VERSION)
 
 # These install what the probe looks for, or do without; the build itself is a make of its own.
-NO_PROBE := help setup clean check demo bench coverage asan tsan headers layering format format-check
+NO_PROBE := help setup clean check demo bench validate-net validate-net-short coverage asan tsan headers layering format format-check
 ifneq ($(filter-out $(NO_PROBE),$(or $(MAKECMDGOALS),all)),)
 -include $(BUILD)/probe.mk
 endif

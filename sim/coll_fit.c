@@ -159,10 +159,19 @@ struct selection {
     enum lk_timing timing;
 };
 
+/*
+ * On two ranks (or nodes, between nodes) every algorithm is one exchange, in which a tree has
+ * neither its depth nor its copies: such points say nothing of larger trees.
+ */
+static bool is_exchange(const struct lk_cluster_point *p)
+{
+    return p->algo == LK_ALGO_TREE && (p->nodes > 1 ? p->nodes : p->ranks) == 2;
+}
+
 static bool belongs(const struct lk_cluster_point *p, const struct selection *s)
 {
-    return p->coll == s->coll && p->algo == s->algo && p->timing == s->timing && p->ranks > 1 &&
-           p->bytes > 0 && (p->nodes > 1) == (s->link == LK_LINK_INTER);
+    return !is_exchange(p) && p->coll == s->coll && p->algo == s->algo && p->timing == s->timing &&
+           p->ranks > 1 && p->bytes > 0 && (p->nodes > 1) == (s->link == LK_LINK_INTER);
 }
 
 /* Those timed alone where there are any, as sim/coll_cost.c prefers them: the two kinds differ. */
