@@ -61,17 +61,25 @@ uint64_t lk_rng_stream(const char *purpose, uint64_t index)
     return mix(mix(h) + index * 0x9E3779B97F4A7C15U);
 }
 
-uint64_t lk_rng_at(uint64_t seed, uint64_t stream, uint64_t i)
+/* Draws 2 block and 2 block + 1. */
+static void block_at(uint64_t seed, uint64_t stream, uint64_t block, uint64_t v[2])
 {
-    uint64_t block = i / 2;
     uint32_t counter[4] = {(uint32_t)block, (uint32_t)(block >> 32), (uint32_t)stream,
                            (uint32_t)(stream >> 32)};
     uint32_t key[2] = {(uint32_t)seed, (uint32_t)(seed >> 32)};
     uint32_t out[4];
-    unsigned half = i % 2 ? 2 : 0;
 
     lk_philox4x32(counter, key, out);
-    return (uint64_t)out[half + 1] << 32 | out[half];
+    v[0] = (uint64_t)out[1] << 32 | out[0];
+    v[1] = (uint64_t)out[3] << 32 | out[2];
+}
+
+uint64_t lk_rng_at(uint64_t seed, uint64_t stream, uint64_t i)
+{
+    uint64_t v[2];
+
+    block_at(seed, stream, i / 2, v);
+    return v[i % 2];
 }
 
 uint64_t lk_rng_u64(struct lk_rng *g)
@@ -95,12 +103,26 @@ uint64_t lk_rng_below(struct lk_rng *g, uint64_t n)
     return v % n;
 }
 
+/* Uniform in [0, 1), 53 bits. */
+static double uniform_from(uint64_t v)
+{
+    return (double)(v >> 11) * 0x1p-53;
+}
+
 double lk_rng_normal(struct lk_rng *g)
 {
-    double u = 1 - lk_rng_uniform(g); /* in (0, 1]: its logarithm is finite */
-    double angle = TWO_PI * lk_rng_uniform(g);
+    uint64_t v[2];
+    double u;
 
-    return sqrt(-2 * log(u)) * cos(angle);
+    if (g->next % 2) {
+        v[0] = lk_rng_u64(g);
+        v[1] = lk_rng_u64(g);
+    } else { /* one block holds both */
+        block_at(g->seed, g->stream, g->next / 2, v);
+        g->next += 2;
+    }
+    u = 1 - uniform_from(v[0]); /* in (0, 1]: its logarithm is finite */
+    return sqrt(-2 * log(u)) * cos(TWO_PI * uniform_from(v[1]));
 }
 
 double lk_rng_exponential(struct lk_rng *g)

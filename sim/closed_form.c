@@ -54,7 +54,7 @@ static void set_block(const struct state *s, struct rank *r)
 /* The rank asks for its next micro-batch, or has done all of them. */
 static void start_micro_batch(struct state *s, struct rank *r)
 {
-    const struct lk_step_plan *p = &s->plan;
+    struct lk_step_plan *p = &s->plan;
     uint64_t now = r->at_ns;
 
     if (r->micro_batch == s->micro_batches) {
@@ -186,57 +186,87 @@ static uint64_t transfer_ns(const struct lk_step_plan *p, uint64_t cost_ns, uint
     return busy_ns + cost_ns - lk_slow_work_ns(busy_ns, p->slow_delta);
 }
 
-/* The collective ended: exposes what ranks stood for it, and lets them go on. */
-static void release(struct state *s, uint64_t begin_ns, uint64_t end_ns)
+/* The collective ended: exposes what a rank stood for it. */
+static void expose(struct state *s, const struct rank *r, uint64_t begin_ns, uint64_t end_ns)
 {
-    for (int i = 0; i < s->plan.model->ranks; i++) {
+    uint64_t from = r->stands_ns > r->arrival_ns ? r->stands_ns : r->arrival_ns;
+
+    if (r->phase != PHASE_STANDS || !r->counted)
+        return;
+    if (from < begin_ns) {
+        s->sums.straggler_ns += begin_ns - from;
+        from = begin_ns;
+    }
+    s->sums.wire_ns += end_ns - from;
+}
+
+/* Ranks that stood for the collective that ended at end_ns go on, and come to the next one; when
+ * the last one did. `moved`: a rank in its micro-batch stands elsewhere now. */
+static uint64_t go_on(struct state *s, uint64_t begin_ns, uint64_t end_ns, uint64_t ended_in,
+                      bool moved)
+{
+    const struct lk_step_plan *p = &s->plan;
+    bool more = s->next.micro_batch < s->micro_batches;
+    double ready = more ? p->model->colls[lk_step_cursor_coll(p, &s->next)].ready : 0;
+    uint64_t last = end_ns;
+
+    for (int i = 0; i < p->model->ranks; i++) {
         struct rank *r = &s->ranks[i];
 
-        if (r->phase == PHASE_STANDS && r->counted) {
-            uint64_t from = r->stands_ns > r->arrival_ns ? r->stands_ns : r->arrival_ns;
-
-            if (from < begin_ns) {
-                s->sums.straggler_ns += begin_ns - from;
-                from = begin_ns;
-            }
-            s->sums.wire_ns += end_ns - from;
-        }
-        set_block(s, r);
+        expose(s, r, begin_ns, end_ns);
+        if (moved || r->micro_batch != ended_in)
+            set_block(s, r);
         if (r->phase == PHASE_STANDS && r->work_ns < r->block_ns) {
             r->phase = PHASE_COMPUTES;
             r->at_ns = end_ns;
         }
+        if (!more)
+            continue;
+        r->arrival_ns = arrive(s, r, s->next.micro_batch, ready, end_ns);
+        last = r->arrival_ns > last ? r->arrival_ns : last;
     }
+    return last;
 }
 
-/* The next collective of the stream; *end_io: of the one before, and of this one. */
-static void run_collective(struct state *s, uint64_t *end_io)
+/* The next collective of the stream, at which the last rank arrives at begin_ns; when the last one
+ * arrives at the one after it. */
+static uint64_t run_collective(struct state *s, uint64_t begin_ns)
 {
     const struct lk_step_plan *p = &s->plan;
-    size_t k = lk_step_cursor_coll(p, &s->next);
-    uint64_t begin = *end_io, latest, held = 0, end;
+    uint64_t cost = p->cost_ns[lk_step_cursor_coll(p, &s->next)], held = begin_ns, end;
+    uint64_t latest = begin_ns + lk_slow_time_ns(cost, p->slow_delta);
+    struct lk_step_cursor this = s->next;
+    double block = lk_step_cursor_block(p, &this, this.micro_batch);
 
-    for (int i = 0; i < p->model->ranks; i++) {
-        struct rank *r = &s->ranks[i];
-
-        r->arrival_ns = arrive(s, r, s->next.micro_batch, p->model->colls[k].ready, *end_io);
-        if (r->arrival_ns > begin)
-            begin = r->arrival_ns;
-    }
-    latest = begin + lk_slow_time_ns(p->cost_ns[k], p->slow_delta);
     for (int i = 0; i < p->model->ranks; i++) {
         struct rank *r = &s->ranks[i];
         uint64_t until;
 
-        run_until(s, r, begin, p->slow_wait);
+        run_until(s, r, begin_ns, p->slow_wait);
         run_until(s, r, latest, p->slow_wire);
         until = stands(r) ? r->stands_ns : latest;
         held = until > held ? until : held;
     }
-    end = begin + transfer_ns(p, p->cost_ns[k], held > begin ? held - begin : 0);
+    end = begin_ns + transfer_ns(p, cost, held - begin_ns);
     lk_step_cursor_next(p, &s->next);
-    release(s, begin, end);
-    *end_io = end;
+    return go_on(s, begin_ns, end, this.micro_batch,
+                 lk_step_cursor_block(p, &s->next, this.micro_batch) > block);
+}
+
+/* When the last rank arrives at the run's first collective. */
+static uint64_t first_begin(struct state *s)
+{
+    const struct lk_step_plan *p = &s->plan;
+    uint64_t last = 0;
+
+    for (int i = 0; i < p->model->ranks; i++) {
+        struct rank *r = &s->ranks[i];
+        size_t k = lk_step_cursor_coll(p, &s->next);
+
+        r->arrival_ns = arrive(s, r, s->next.micro_batch, p->model->colls[k].ready, 0);
+        last = r->arrival_ns > last ? r->arrival_ns : last;
+    }
+    return last;
 }
 
 /* ---- The run ---- */
@@ -275,14 +305,16 @@ enum lk_status lk_closed_form_run(const struct lk_step_model *m,
     enum lk_status st = LK_OK;
     struct state s = {0};
     struct lk_sim_result r = {0};
-    uint64_t end = 0;
+    uint64_t begin = 0;
 
     if (request->steps < 1)
         return lk_fail(LK_EUSAGE, "%d steps to simulate, expected 1 or more", request->steps);
     LK_TRY(state_init(&s, m, request));
     LK_TRY(lk_alloc(&r.step_s, (size_t)request->steps, sizeof *r.step_s));
+    if (m->n_colls)
+        begin = first_begin(&s);
     while (s.next.micro_batch < s.micro_batches)
-        run_collective(&s, &end);
+        begin = run_collective(&s, begin);
     for (int i = 0; i < m->ranks; i++)
         run_until(&s, &s.ranks[i], UINT64_MAX, LK_SLOW_ONE);
     for (; r.n < (size_t)request->steps; r.n++)

@@ -9,41 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
-__extension__ typedef unsigned __int128 wide;
-
-/* Products of work and slowdowns under these stay within 64 bits: 18 minutes, and 16. */
-static const uint64_t NARROW_WORK = 1ULL << 40;
-static const uint64_t NARROW_SLOW = 16ULL << LK_SLOW_BITS;
 static const double SLOW_MAX = 1000;
 static const double DURATION_MAX = 1e6; /* s */
 
 /* A rank's draws cannot make it more than this much faster: compute takes time. */
 static const double FASTEST = 0.05;
-
-uint64_t lk_slow_time_ns(uint64_t work_ns, uint64_t slow)
-{
-    if (slow == LK_SLOW_ONE)
-        return work_ns;
-    if (work_ns < NARROW_WORK && slow < NARROW_SLOW)
-        return (work_ns * slow + LK_SLOW_ONE - 1) >> LK_SLOW_BITS;
-    return (uint64_t)(((wide)work_ns * slow + LK_SLOW_ONE - 1) >> LK_SLOW_BITS);
-}
-
-uint64_t lk_slow_work_ns(uint64_t elapsed_ns, uint64_t slow)
-{
-    if (slow == LK_SLOW_ONE)
-        return elapsed_ns;
-    if (elapsed_ns < NARROW_WORK)
-        return (elapsed_ns << LK_SLOW_BITS) / slow;
-    return (uint64_t)(((wide)elapsed_ns << LK_SLOW_BITS) / slow);
-}
-
-uint64_t lk_step_share_ns(uint64_t duration_ns, double share)
-{
-    uint64_t ns = (uint64_t)((double)duration_ns * share + 0.5);
-
-    return ns < duration_ns ? ns : duration_ns;
-}
 
 static uint64_t slow_from(double g)
 {
@@ -122,23 +92,26 @@ out:
 }
 
 /*
- * An effect of mean 0 and this sd, from a normal number: a lognormal factor less 1. A disturbed
+ * An effect of mean 0 from a normal number: a lognormal factor less 1. A disturbed
  * micro-batch takes longer, never less than nothing, and disturbances of several times its length
  * do happen; for a small sd this is the normal distribution.
  */
-static double skewed(double sd, double z)
+static double skewed(double sigma, double z)
 {
-    double variance = log1p(sd * sd);
+    return expm1(sigma * z - sigma * sigma / 2);
+}
 
-    return expm1(sqrt(variance) * z - variance / 2);
+/* The sigma of a lognormal with mean 1 and this sd. */
+static double sigma_from(double sd)
+{
+    return sqrt(log1p(sd * sd));
 }
 
 /* The i-th normal number of a stream: draws need no state, so their order does not matter. */
-static double normal_at(uint64_t seed, const char *purpose, uint64_t index, uint64_t i)
+static double normal_at(uint64_t seed, uint64_t stream, uint64_t i)
 {
-    struct lk_rng g = lk_rng_init(seed, lk_rng_stream(purpose, index));
+    struct lk_rng g = {.seed = seed, .stream = stream, .next = 2 * i};
 
-    g.next = 2 * i;
     return lk_rng_normal(&g);
 }
 
@@ -227,11 +200,30 @@ double lk_step_cursor_block(const struct lk_step_plan *p, const struct lk_step_c
 
 /* ---- The plan ---- */
 
+/* The effects that last the whole run. A rank has the same draw whatever the number of ranks. */
+static void set_persistent(struct lk_step_plan *p)
+{
+    const struct lk_step_model *m = p->model;
+    int per_node = (m->ranks + m->nodes - 1) / m->nodes;
+    uint64_t rank_stream = lk_rng_stream("straggler.rank", 0);
+    uint64_t node_stream = lk_rng_stream("straggler.node", 0);
+    double node = 0;
+
+    for (int r = 0; r < m->ranks; r++) {
+        double e = m->rank_slowness ? m->rank_slowness[r] : 0;
+
+        if (m->law.rank_sd > 0)
+            e += m->law.rank_sd * normal_at(p->seed, rank_stream, (uint64_t)r);
+        if (m->law.node_sd > 0 && r % per_node == 0)
+            node = m->law.node_sd * normal_at(p->seed, node_stream, (uint64_t)(r / per_node));
+        p->rank_effect[r] = e + node;
+    }
+}
+
 enum lk_status lk_step_plan_init(struct lk_step_plan *p, const struct lk_step_model *m,
                                  uint64_t seed)
 {
     enum lk_status st = LK_OK;
-    int per_node = m->nodes > 0 ? (m->ranks + m->nodes - 1) / m->nodes : 1;
 
     *p = (struct lk_step_plan){.model = m, .seed = seed};
     LK_TRY(check(m));
@@ -242,22 +234,18 @@ enum lk_status lk_step_plan_init(struct lk_step_plan *p, const struct lk_step_mo
     p->slow_wait = slow_from(m->gamma_wait);
     p->slow_wire = slow_from(m->gamma_wire);
     p->slow_delta = slow_from(m->delta);
-    p->random = m->law.transient_sd > 0 || m->law.common_sd > 0;
+    p->transient_stream = lk_rng_stream("straggler.transient", 0);
+    p->common_stream = lk_rng_stream("straggler.common", 0);
+    p->transient_sigma = sigma_from(m->law.transient_sd);
+    p->common_sigma = sigma_from(m->law.common_sd);
+    p->common_micro_batch = UINT64_MAX;
     LK_TRY(lk_alloc(&p->cost_ns, m->n_colls, sizeof *p->cost_ns));
     LK_TRY(list_init(&p->lists[0], m, false));
     LK_TRY(list_init(&p->lists[1], m, true));
     LK_TRY(lk_alloc(&p->rank_effect, (size_t)m->ranks, sizeof *p->rank_effect));
     for (size_t k = 0; k < m->n_colls; k++)
         p->cost_ns[k] = lk_ns_from_s(m->colls[k].cost_s);
-    for (int r = 0; r < m->ranks; r++) {
-        double e = m->rank_slowness ? m->rank_slowness[r] : 0;
-
-        if (m->law.rank_sd > 0)
-            e += m->law.rank_sd * normal_at(seed, "straggler.rank", (uint64_t)r, 0);
-        if (m->law.node_sd > 0)
-            e += m->law.node_sd * normal_at(seed, "straggler.node", (uint64_t)(r / per_node), 0);
-        p->rank_effect[r] = e;
-    }
+    set_persistent(p);
 out:
     if (st != LK_OK)
         lk_step_plan_fini(p);
@@ -273,22 +261,27 @@ void lk_step_plan_fini(struct lk_step_plan *p)
     memset(p, 0, sizeof *p);
 }
 
-struct lk_step_compute lk_step_plan_compute(const struct lk_step_plan *p, int rank,
-                                            uint64_t micro_batch)
+static double common_effect(struct lk_step_plan *p, uint64_t micro_batch)
+{
+    if (p->common_micro_batch != micro_batch) {
+        p->common_micro_batch = micro_batch;
+        p->common = skewed(p->common_sigma, normal_at(p->seed, p->common_stream, micro_batch));
+    }
+    return p->common;
+}
+
+struct lk_step_compute lk_step_plan_compute(struct lk_step_plan *p, int rank, uint64_t micro_batch)
 {
     const struct lk_step_model *m = p->model;
     double factor = 1 + p->rank_effect[rank];
     struct lk_step_compute c;
     uint64_t plain_ns;
 
-    if (p->random) {
-        if (m->law.transient_sd > 0)
-            factor += skewed(m->law.transient_sd, normal_at(p->seed, "straggler.transient",
-                                                            (uint64_t)rank, micro_batch));
-        if (m->law.common_sd > 0)
-            factor +=
-                skewed(m->law.common_sd, normal_at(p->seed, "straggler.common", 0, micro_batch));
-    }
+    if (p->transient_sigma > 0)
+        factor += skewed(p->transient_sigma, normal_at(p->seed, p->transient_stream,
+                                                       micro_batch << 32 | (uint32_t)rank));
+    if (p->common_sigma > 0)
+        factor += common_effect(p, micro_batch);
     factor = fmax(factor, FASTEST);
     plain_ns = lk_ns_from_s(m->forward_s * factor) + lk_ns_from_s(m->backward_s * factor);
     c.forward_ns = lk_ns_from_s(m->forward_s * factor * (1 + m->kappa));
@@ -296,23 +289,6 @@ struct lk_step_compute lk_step_plan_compute(const struct lk_step_plan *p, int ra
     c.optimizer_ns = lk_step_plan_last(p, micro_batch) ? p->optimizer_ns : 0;
     c.kappa_ns = c.forward_ns + c.backward_ns - plain_ns;
     return c;
-}
-
-uint64_t lk_step_work_ns(const struct lk_step_compute *c)
-{
-    return c->forward_ns + c->backward_ns + c->optimizer_ns;
-}
-
-uint64_t lk_step_position_ns(const struct lk_step_compute *c, double position)
-{
-    if (position <= LK_STEP_BACKWARD)
-        return lk_step_share_ns(c->forward_ns, position);
-    if (position <= LK_STEP_OPTIMIZER)
-        return c->forward_ns + lk_step_share_ns(c->backward_ns, position - LK_STEP_BACKWARD);
-    if (position <= LK_STEP_END)
-        return c->forward_ns + c->backward_ns +
-               lk_step_share_ns(c->optimizer_ns, position - LK_STEP_OPTIMIZER);
-    return UINT64_MAX;
 }
 
 uint64_t lk_step_input_ns(const struct lk_step_plan *p, struct lk_step_loader *l, uint64_t i,

@@ -104,12 +104,39 @@ void lk_sim_result_fini(struct lk_sim_result *r); /* zeroes it; safe on a zeroed
 enum { LK_SLOW_BITS = 20 };
 enum { LK_SLOW_ONE = 1 << LK_SLOW_BITS };
 
-/* ns that work takes, rounded up, and the whole work done in a time: w = work(time(w)). */
-uint64_t lk_slow_time_ns(uint64_t work_ns, uint64_t slow);
-uint64_t lk_slow_work_ns(uint64_t elapsed_ns, uint64_t slow);
+__extension__ typedef unsigned __int128 lk_step_wide_;
+
+/* Products of work and slowdowns under these stay within 64 bits: 18 minutes, and 16. */
+#define LK_STEP_NARROW_WORK_ (1ULL << 40)
+#define LK_STEP_NARROW_SLOW_ (16ULL << LK_SLOW_BITS)
+
+/* ns that work takes, rounded up, and the whole work done in a time: w = work(time(w)). Inline, as
+ * what follows: both ways spend their time here. */
+static inline uint64_t lk_slow_time_ns(uint64_t work_ns, uint64_t slow)
+{
+    if (slow == LK_SLOW_ONE)
+        return work_ns;
+    if (work_ns < LK_STEP_NARROW_WORK_ && slow < LK_STEP_NARROW_SLOW_)
+        return (work_ns * slow + LK_SLOW_ONE - 1) >> LK_SLOW_BITS;
+    return (uint64_t)(((lk_step_wide_)work_ns * slow + LK_SLOW_ONE - 1) >> LK_SLOW_BITS);
+}
+
+static inline uint64_t lk_slow_work_ns(uint64_t elapsed_ns, uint64_t slow)
+{
+    if (slow == LK_SLOW_ONE)
+        return elapsed_ns;
+    if (elapsed_ns < LK_STEP_NARROW_WORK_)
+        return (elapsed_ns << LK_SLOW_BITS) / slow;
+    return (uint64_t)(((lk_step_wide_)elapsed_ns << LK_SLOW_BITS) / slow);
+}
 
 /* The part of a duration after which this share of it is done. */
-uint64_t lk_step_share_ns(uint64_t duration_ns, double share);
+static inline uint64_t lk_step_share_ns(uint64_t duration_ns, double share)
+{
+    uint64_t ns = (uint64_t)(int64_t)((double)(int64_t)duration_ns * share + 0.5);
+
+    return ns < duration_ns ? ns : duration_ns;
+}
 
 /* The collectives of one kind of micro-batch: of all that are not their step's last, or of the last
  * ones. A model with accumulation 1 has only the latter. */
@@ -130,7 +157,11 @@ struct lk_step_plan {
     uint64_t *cost_ns;            /* n_colls */
     struct lk_step_list lists[2]; /* of micro-batches that end no step, and that do */
     double *rank_effect;          /* ranks */
-    bool random;                  /* draws a micro-batch are needed */
+    /* What a micro-batch's draws start from. */
+    uint64_t transient_stream, common_stream;
+    double transient_sigma, common_sigma; /* of the normals whose exponentials they are */
+    uint64_t common_micro_batch;          /* whose common effect is at hand; UINT64_MAX: none */
+    double common;
 };
 /* LK_EUSAGE names a value out of range, or a collective that would wait for itself. */
 enum lk_status lk_step_plan_init(struct lk_step_plan *p, const struct lk_step_model *m,
@@ -159,11 +190,24 @@ struct lk_step_compute {
     uint64_t forward_ns, backward_ns, optimizer_ns;
     uint64_t kappa_ns; /* the part of forward and backward that is co-location */
 };
-struct lk_step_compute lk_step_plan_compute(const struct lk_step_plan *p, int rank,
-                                            uint64_t micro_batch);
+struct lk_step_compute lk_step_plan_compute(struct lk_step_plan *p, int rank, uint64_t micro_batch);
 /* Its sum, and the part of it before a position; UINT64_MAX for an infinite one. */
-uint64_t lk_step_work_ns(const struct lk_step_compute *c);
-uint64_t lk_step_position_ns(const struct lk_step_compute *c, double position);
+static inline uint64_t lk_step_work_ns(const struct lk_step_compute *c)
+{
+    return c->forward_ns + c->backward_ns + c->optimizer_ns;
+}
+
+static inline uint64_t lk_step_position_ns(const struct lk_step_compute *c, double position)
+{
+    if (position <= LK_STEP_BACKWARD)
+        return lk_step_share_ns(c->forward_ns, position);
+    if (position <= LK_STEP_OPTIMIZER)
+        return c->forward_ns + lk_step_share_ns(c->backward_ns, position - LK_STEP_BACKWARD);
+    if (position <= LK_STEP_END)
+        return c->forward_ns + c->backward_ns +
+               lk_step_share_ns(c->optimizer_ns, position - LK_STEP_OPTIMIZER);
+    return UINT64_MAX;
+}
 
 /* Sums over ranks and steps, in ns, from which the waterfall is made. */
 struct lk_step_sums {
