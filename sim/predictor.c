@@ -10,8 +10,8 @@
 #include "base/stats.h"
 #include "sim/closed_form.h"
 #include "sim/coll_fit.h"
+#include "sim/predictor_state.h"
 #include "sim/prior.h"
-#include "sim/run_group.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -26,15 +26,6 @@ enum {
 
 /* Rank-bucket visits that one configuration's draws may take: about 2 s of one core. */
 static const double VISITS_MAX = 2e8;
-
-struct lk_predictor {
-    const struct lk_job *job;
-    const struct lk_cluster *cluster;
-    struct lk_predictor_options options;
-    struct lk_runs runs;
-    struct lk_cost_model *cost;   /* the estimates */
-    struct lk_cost_model **draws; /* options.draws of them */
-};
 
 /* ---- The model's mean ---- */
 
@@ -149,14 +140,14 @@ static enum lk_status build_model(struct lk_predictor *p, const struct lk_config
     return st == LK_EEVIDENCE && w->n_runs ? LK_OK : st;
 }
 
-static double model_sd(const struct lk_predictor *p, const struct lk_config *at,
-                       const struct work *w)
+double lk_predictor_model_sd(const struct lk_predictor *p, const struct lk_config *at,
+                             int anchor_gpus, double batch_sd)
 {
     double scale = isnan(p->options.scale_error) ? lk_prior_value(LK_PRIOR_SCALE_ERROR)
                                                  : p->options.scale_error;
 
-    scale *= log2((double)at->gpus / (w->anchored ? w->anchor.gpus : 1));
-    return hypot(hypot(scale, w->model.batch_sd), lk_prior_value(LK_PRIOR_BASE_ERROR));
+    scale *= log2((double)at->gpus / (anchor_gpus ? anchor_gpus : 1));
+    return hypot(hypot(scale, batch_sd), lk_prior_value(LK_PRIOR_BASE_ERROR));
 }
 
 static enum lk_status work_init(struct lk_predictor *p, const struct lk_config *at, struct work *w)
@@ -173,7 +164,7 @@ static enum lk_status work_init(struct lk_predictor *p, const struct lk_config *
         lk_runs_mean(&p->runs, &w->anchor, &w->n_anchor_runs);
         LK_TRY(model_mean(p, &w->anchor_model.step, &w->anchor_mean, NULL));
     }
-    w->model_sd = model_sd(p, at, w);
+    w->model_sd = lk_predictor_model_sd(p, at, w->anchored ? w->anchor.gpus : 0, w->model.batch_sd);
 out:
     if (st != LK_OK)
         work_fini(w);
@@ -188,11 +179,26 @@ static double heavy_tailed(struct lk_rng *g)
     return lk_rng_normal(g) / sqrt(chi2 / 4) / sqrt(2);
 }
 
-/* One draw of what runs say of a configuration's mean step: their steps, and between runs. */
-static double runs_draw(const struct lk_predictor *p, const struct lk_config *at, size_t n,
-                        double sd, double deviation, struct lk_rng *g)
+double lk_predictor_runs_draw(const struct lk_predictor *p, const struct lk_config *at, size_t n,
+                              const struct lk_world *w)
 {
-    return lk_runs_mean_draw(&p->runs, at, g) * exp(sd * deviation / sqrt((double)n));
+    struct lk_rng g = w->steps;
+
+    return lk_runs_mean_draw(&p->runs, at, &g) * exp(w->run_sd * w->of_runs / sqrt((double)n));
+}
+
+struct lk_world lk_predictor_world(const struct lk_predictor *p, size_t i)
+{
+    struct lk_rng g = lk_rng_init(p->options.seed, lk_rng_stream("predictor.draw", i));
+    struct lk_rng fresh = lk_rng_init(p->options.seed, lk_rng_stream("predictor.fresh_run", i));
+    struct lk_world w = {.run_sd = lk_runs_sd_draw(&p->runs, &fresh)};
+
+    w.of_fresh = lk_rng_normal(&fresh);
+    w.of_runs = lk_rng_normal(&g);
+    w.compute = lk_rng_normal(&g);
+    w.error = heavy_tailed(&g);
+    w.steps = g;
+    return w;
 }
 
 /* One draw of the mean step of a fresh run. */
@@ -200,28 +206,25 @@ static enum lk_status draw(struct lk_predictor *p, struct work *w, const struct 
                            size_t i, double *out)
 {
     enum lk_status st = LK_OK;
-    struct lk_rng g = lk_rng_init(p->options.seed, lk_rng_stream("predictor.draw", i));
-    struct lk_rng fresh = lk_rng_init(p->options.seed, lk_rng_stream("predictor.fresh_run", i));
+    struct lk_world world = lk_predictor_world(p, i);
     uint64_t seed = lk_rng_at(p->options.seed, lk_rng_stream("predictor.stragglers", 0), i);
-    double sd = lk_runs_sd_draw(&p->runs, &fresh), of_fresh = lk_rng_normal(&fresh);
-    double of_runs = lk_rng_normal(&g), compute = lk_rng_normal(&g);
-    double error = heavy_tailed(&g), s, at_anchor;
+    double s, at_anchor;
 
     if (w->n_runs) {
-        s = runs_draw(p, at, w->n_runs, sd, of_runs, &g);
+        s = lk_predictor_runs_draw(p, at, w->n_runs, &world);
     } else {
         LK_TRY(lk_config_model_costs(&w->model, p->draws[i]));
         LK_TRY(simulate(p, &w->model.step, seed, &s, NULL));
-        s *= exp(w->model_sd * error);
+        s *= exp(w->model_sd * world.error);
         if (w->anchored) {
             LK_TRY(lk_config_model_costs(&w->anchor_model, p->draws[i]));
             LK_TRY(simulate(p, &w->anchor_model.step, seed, &at_anchor, NULL));
-            s *= runs_draw(p, &w->anchor, w->n_anchor_runs, sd, of_runs, &g) / at_anchor;
+            s *= lk_predictor_runs_draw(p, &w->anchor, w->n_anchor_runs, &world) / at_anchor;
         } else {
-            s *= exp(w->model.compute_sd * compute);
+            s *= exp(w->model.compute_sd * world.compute);
         }
     }
-    *out = s * exp(sd * of_fresh);
+    *out = s * exp(world.run_sd * world.of_fresh);
 out:
     return st;
 }
@@ -293,6 +296,14 @@ void lk_predictor_destroy(struct lk_predictor *p)
     free(p);
 }
 
+bool lk_predictor_measured(const struct lk_predictor *p, const struct lk_config *config)
+{
+    size_t n;
+
+    lk_runs_mean(&p->runs, config, &n);
+    return n > 0;
+}
+
 size_t lk_predictor_draws(const struct lk_predictor *p)
 {
     return (size_t)p->options.draws;
@@ -304,36 +315,43 @@ void lk_prediction_fini(struct lk_prediction *p)
     memset(p, 0, sizeof *p);
 }
 
+enum { EVIDENCE_TEXT_BYTES = sizeof((struct lk_prediction *)0)->evidence_text };
+
+void lk_predictor_grade(const struct lk_predictor *p, const struct lk_config_model *m,
+                        int anchor_gpus, const struct lk_config *at, enum lk_evidence *out,
+                        char *text)
+{
+    double reach = (double)at->gpus / (anchor_gpus ? anchor_gpus : 1);
+    const char *joint = NULL;
+    int n = 0;
+
+    *out = m->evidence;
+    snprintf(text, EVIDENCE_TEXT_BYTES, "%s", m->evidence_text);
+    if (p->cluster->preset && at->gpus > 1) {
+        *out = LK_EVIDENCE_PRESET;
+        n = snprintf(text, EVIDENCE_TEXT_BYTES, "%s", lk_evidence_name(LK_EVIDENCE_PRESET));
+        joint = "; extrapolated";
+    } else if (reach > 1 && m->evidence <= LK_EVIDENCE_EXTRAPOLATED) {
+        *out = LK_EVIDENCE_EXTRAPOLATED;
+        n = snprintf(text, EVIDENCE_TEXT_BYTES, "extrapolated x%.3g on gpus", reach);
+        joint = ",";
+    }
+    if (joint && m->batch_reach > 1)
+        snprintf(text + n, (size_t)(EVIDENCE_TEXT_BYTES - n), "%s x%.3g on local batch", joint,
+                 m->batch_reach);
+}
+
 /* Measured, where it was; else what the model and the distance to the largest run allow. */
 static void set_evidence(const struct lk_predictor *p, const struct work *w,
                          const struct lk_config *at, struct lk_prediction *out)
 {
-    const struct lk_config_model *m = &w->model;
-    double reach = w->anchored ? (double)at->gpus / w->anchor.gpus : at->gpus;
-    int n;
-
-    out->batch_reach = w->n_runs ? 1 : m->batch_reach;
-    out->evidence = m->evidence;
-    snprintf(out->evidence_text, sizeof out->evidence_text, "%s", m->evidence_text);
-    if (w->n_runs) {
-        out->evidence = LK_EVIDENCE_MEASURED;
-        snprintf(out->evidence_text, sizeof out->evidence_text, "%s",
-                 lk_evidence_name(LK_EVIDENCE_MEASURED));
-    } else if (p->cluster->preset && at->gpus > 1) {
-        out->evidence = LK_EVIDENCE_PRESET;
-        n = snprintf(out->evidence_text, sizeof out->evidence_text, "%s",
-                     lk_evidence_name(LK_EVIDENCE_PRESET));
-        if (m->batch_reach > 1)
-            snprintf(out->evidence_text + n, sizeof out->evidence_text - (size_t)n,
-                     "; extrapolated x%.3g on local batch", m->batch_reach);
-    } else if (reach > 1 && m->evidence <= LK_EVIDENCE_EXTRAPOLATED) {
-        out->evidence = LK_EVIDENCE_EXTRAPOLATED;
-        n = snprintf(out->evidence_text, sizeof out->evidence_text, "extrapolated x%.3g on gpus",
-                     reach);
-        if (m->batch_reach > 1)
-            snprintf(out->evidence_text + n, sizeof out->evidence_text - (size_t)n,
-                     ", x%.3g on local batch", m->batch_reach);
-    }
+    out->batch_reach = w->n_runs ? 1 : w->model.batch_reach;
+    out->evidence = LK_EVIDENCE_MEASURED;
+    snprintf(out->evidence_text, sizeof out->evidence_text, "%s",
+             lk_evidence_name(LK_EVIDENCE_MEASURED));
+    if (!w->n_runs)
+        lk_predictor_grade(p, &w->model, w->anchored ? w->anchor.gpus : 0, at, &out->evidence,
+                           out->evidence_text);
 }
 
 /*

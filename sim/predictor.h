@@ -41,7 +41,9 @@ struct lk_predictor;
 enum lk_status lk_predictor_create(const struct lk_job *job, const struct lk_cluster *cluster,
                                    const struct lk_predictor_options *options,
                                    struct lk_predictor **out);
-void lk_predictor_destroy(struct lk_predictor *p);       /* NULL is legal */
+void lk_predictor_destroy(struct lk_predictor *p); /* NULL is legal */
+/* Was this very configuration run? */
+bool lk_predictor_measured(const struct lk_predictor *p, const struct lk_config *config);
 size_t lk_predictor_draws(const struct lk_predictor *p); /* of a prediction */
 
 struct lk_prediction {

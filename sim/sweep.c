@@ -3,8 +3,10 @@
 
 #include "base/array.h"
 #include "base/stats.h"
+#include "sim/sweep_model.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -23,16 +25,14 @@ static void take(struct lk_sweep *s, size_t i, const struct lk_prediction *p)
     memcpy(&s->draws_s[i * s->n_draws], p->draws_s, s->n_draws * sizeof *s->draws_s);
 }
 
-static enum lk_status run_point(struct lk_predictor *p, struct lk_sweep *s, size_t i)
+/* By the full way: measured points, and the text of the first refusal. */
+static enum lk_status run_whole(struct lk_predictor *p, struct lk_sweep *s, size_t i)
 {
-    enum lk_status st = LK_OK;
     struct lk_prediction one = {0};
+    enum lk_status st = lk_predictor_at(p, &s->points[i].config, &one);
 
-    st = lk_predictor_at(p, &s->points[i].config, &one);
     if (st == LK_EEVIDENCE || st == LK_EUSAGE) {
         s->points[i].status = st;
-        for (size_t d = 0; d < s->n_draws; d++)
-            s->draws_s[i * s->n_draws + d] = NAN;
         return s->refusal ? LK_OK : lk_strdup(&s->refusal, lk_error_text());
     }
     if (st != LK_OK)
@@ -42,21 +42,43 @@ static enum lk_status run_point(struct lk_predictor *p, struct lk_sweep *s, size
     return LK_OK;
 }
 
+static enum lk_status run_point(struct lk_predictor *p, struct lk_sweep_model *m,
+                                struct lk_sweep *s, size_t i)
+{
+    enum lk_status st = LK_OK;
+    double *draws_s = &s->draws_s[i * s->n_draws];
+    bool refused;
+
+    if (lk_predictor_measured(p, &s->points[i].config))
+        return run_whole(p, s, i);
+    st = lk_sweep_model_at(m, &s->points[i], draws_s);
+    refused = st == LK_EEVIDENCE || st == LK_EUSAGE;
+    for (size_t d = 0; refused && d < s->n_draws; d++)
+        draws_s[d] = NAN;
+    s->points[i].status = refused ? st : LK_OK;
+    if (refused && !s->refusal)
+        return run_whole(p, s, i);
+    return refused ? LK_OK : st;
+}
+
 enum lk_status lk_sweep_run(struct lk_predictor *p, const struct lk_config *configs, size_t n,
                             struct lk_sweep *out)
 {
     enum lk_status st = LK_OK;
     struct lk_sweep s = {.n = n, .n_draws = lk_predictor_draws(p)};
+    struct lk_sweep_model *m = NULL;
 
     LK_TRY(lk_alloc(&s.points, n, sizeof *s.points));
     LK_TRY(lk_alloc(&s.draws_s, n * s.n_draws, sizeof *s.draws_s));
+    LK_TRY(lk_sweep_model_create(p, &m));
     for (size_t i = 0; i < n; i++) {
         s.points[i].config = configs[i];
-        LK_TRY(run_point(p, &s, i));
+        LK_TRY(run_point(p, m, &s, i));
     }
     *out = s;
     s = (struct lk_sweep){0};
 out:
+    lk_sweep_model_destroy(m);
     lk_sweep_fini(&s);
     return st;
 }

@@ -15,7 +15,7 @@ struct rig {
 
 static void rig_init(struct rig *r)
 {
-    struct lk_predictor_options o = {.level = 0.9, .draws = 50, .seed = 3, .scale_error = NAN};
+    struct lk_predictor_options o = {.level = 0.9, .draws = 200, .seed = 3, .scale_error = NAN};
 
     sim_truth_cluster(&sim_truth_default, 1, &r->cluster);
     sim_truth_job(&sim_truth_default, 1, &r->job);
@@ -99,6 +99,54 @@ START_TEST(gains_are_paired)
 }
 END_TEST
 
+/*
+ * The sweep against the full way, point by point: estimates and interval ends. What the tolerances
+ * leave room for: 200 draws on both sides, and what sim/sweep_model.h says it leaves out.
+ */
+START_TEST(the_sweep_agrees_with_the_full_way)
+{
+    static const int gpus[] = {4, 16, 64}, batches[] = {4, 16, 24}, accumulations[] = {1, 4};
+    static const uint64_t caps[] = {1 << 20, 4 << 20, 25 << 20};
+    struct rig r = {0};
+    struct lk_sweep s;
+    struct lk_config configs[54];
+    size_t n = 0;
+    double worst = 0, worst_lo = 0, worst_hi = 0, width = 0;
+
+    rig_init(&r);
+    for (int i = 0; i < 54; i++) {
+        struct lk_config *c = &configs[n++];
+
+        *c = config(&r, gpus[i % 3], batches[i / 3 % 3]);
+        c->accumulation = accumulations[i / 9 % 2];
+        lk_config_set_cap(c, &r.job, caps[i / 18]);
+    }
+    ck_assert_int_eq(lk_sweep_run(r.predictor, configs, n, &s), LK_OK);
+    for (size_t i = 0; i < n; i++) {
+        struct lk_prediction p;
+        double losses = 0;
+
+        ck_assert_int_eq(lk_predictor_at(r.predictor, &configs[i], &p), LK_OK);
+        worst = fmax(worst, fabs(s.points[i].step_s / p.step_s - 1));
+        worst_lo = fmax(worst_lo, fabs(s.points[i].lo_s / p.lo_s - 1));
+        worst_hi = fmax(worst_hi, fabs(s.points[i].hi_s / p.hi_s - 1));
+        width += log(s.points[i].hi_s / s.points[i].lo_s) / log(p.hi_s / p.lo_s) / (double)n;
+        ck_assert_int_eq(s.points[i].evidence, p.evidence);
+        ck_assert_str_eq(s.points[i].evidence_text, p.evidence_text);
+        ck_assert_double_eq(s.points[i].batch_reach, p.batch_reach);
+        for (int l = 0; l < LK_LOSS_COUNT; l++)
+            losses += s.points[i].losses_s[l];
+        ck_assert_double_eq_tol(losses, s.points[i].step_s, 1e-9);
+        lk_prediction_fini(&p);
+    }
+    ck_assert_msg(worst < 0.015, "estimate off by %g", worst);
+    ck_assert_msg(worst_lo < 0.03 && worst_hi < 0.03, "ends off by %g and %g", worst_lo, worst_hi);
+    ck_assert_msg(fabs(width - 1) < 0.1, "widths are %g of the full way's", width);
+    lk_sweep_fini(&s);
+    rig_fini(&r);
+}
+END_TEST
+
 Suite *lk_suite_grid(void);
 Suite *lk_suite_grid(void)
 {
@@ -108,6 +156,7 @@ Suite *lk_suite_grid(void)
     tcase_set_timeout(c, 60);
     tcase_add_test(c, a_refused_point_is_marked);
     tcase_add_test(c, gains_are_paired);
+    tcase_add_test(c, the_sweep_agrees_with_the_full_way);
     suite_add_tcase(s, c);
     return s;
 }

@@ -1,0 +1,480 @@
+/*
+ * The step model made fast for sweeps.
+ *
+ * Divisions: shapes / compute / one configuration / anchors / interface.
+ */
+#include "sim/sweep_model.h"
+
+#include "base/array.h"
+#include "base/stats.h"
+#include "sim/closed_form.h"
+#include "sim/predictor_state.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    FACTORS = 5,
+    STEPS = 2,         /* nothing is random, and a steady state is reached in the warm-up */
+    STEPS_LOADER = 10, /* until a loader's queue has settled */
+    EXTREME_CELLS = 400,
+};
+
+/* Of the collectives' cost; between them the step is nearly straight, beyond them taken as such. */
+static const double factors[FACTORS] = {0.5, 0.8, 1, 1.25, 2};
+
+/* Ranks, caps and scheme, whatever the batch. */
+struct shape {
+    struct lk_config key;
+    enum lk_status status;
+    struct lk_config_model model;
+    double *cost;    /* each draw's, over the estimate's */
+    double *extreme; /* each draw's largest of `ranks` standard normals */
+    double extreme_mean;
+};
+
+/* One local batch. */
+struct compute {
+    int local_batch;
+    enum lk_status status;
+    struct lk_config_model model; /* of one rank */
+};
+
+/* Measured over modelled of the runs of one configuration. */
+struct anchor {
+    struct lk_config config;
+    enum lk_status status;
+    double factor, *factors; /* the estimate's, each draw's */
+};
+
+struct lk_sweep_model {
+    struct lk_predictor *p;
+    size_t n_draws;
+    struct lk_world *worlds;
+    struct shape *shapes;
+    size_t n_shapes, shapes_capacity;
+    struct compute *computes;
+    size_t n_computes, computes_capacity;
+    struct anchor *anchors;
+    size_t n_anchors, anchors_capacity;
+    struct lk_step_coll *colls; /* scratch */
+    size_t colls_capacity;
+};
+
+/* ---- Shapes ---- */
+
+static struct lk_config shape_key(const struct lk_sweep_model *m, const struct lk_config *c)
+{
+    struct lk_config key = *c;
+
+    key.local_batch = lk_config_current(m->p->job).local_batch;
+    key.accumulation = c->accumulation > 1 ? 2 : 1;
+    return key;
+}
+
+/* The collective in the middle of the shape's cost, as an index into colls. */
+static size_t middle(const struct lk_config_model *m)
+{
+    double total = 0, sum = 0;
+    size_t k = 0;
+
+    for (size_t i = 0; i < m->step.n_colls; i++)
+        total += m->colls[i].cost_s;
+    for (; k + 1 < m->step.n_colls; k++) {
+        sum += m->colls[k].cost_s;
+        if (sum >= total / 2)
+            break;
+    }
+    return k;
+}
+
+/* That one collective's cost in every draw, over the estimate's. */
+static enum lk_status set_cost(struct lk_sweep_model *m, struct shape *s)
+{
+    enum lk_status st = LK_OK;
+    struct lk_config_model *model = &s->model;
+    const struct lk_volume_coll *v;
+    size_t n = model->step.n_colls, at = 0, k = middle(model);
+    struct lk_cost one, estimate;
+    enum lk_algo algo;
+
+    for (size_t i = 0; i < m->n_draws; i++)
+        s->cost[i] = 1;
+    if (!n || !(model->colls[k].cost_s > 0))
+        return LK_OK;
+    while (model->order[at] != k)
+        at++;
+    v = &model->volume.colls[k];
+    algo = v->coll == LK_ALL_REDUCE ? model->algo : LK_ALGO_AUTO;
+    LK_TRY(lk_cost_eval(m->p->cost, v->coll, algo, v->ranks, v->nodes, &model->bytes[at], 1,
+                        &estimate));
+    for (size_t i = 0; i < m->n_draws && estimate.seconds > 0; i++) {
+        LK_TRY(lk_cost_eval(m->p->draws[i], v->coll, algo, v->ranks, v->nodes, &model->bytes[at], 1,
+                            &one));
+        s->cost[i] = one.seconds / estimate.seconds;
+    }
+out:
+    return st;
+}
+
+/* The u-quantile of the largest of n standard normals. */
+static double extreme_at(double u, int n)
+{
+    return lk_stats_normal_quantile(pow(u, 1.0 / n));
+}
+
+static void set_extremes(struct lk_sweep_model *m, struct shape *s)
+{
+    int n = s->model.step.ranks;
+
+    s->extreme_mean = 0;
+    for (int i = 0; i < EXTREME_CELLS; i++)
+        s->extreme_mean += extreme_at((i + 0.5) / EXTREME_CELLS, n) / EXTREME_CELLS;
+    for (size_t i = 0; i < m->n_draws; i++) {
+        struct lk_rng g = lk_rng_init(m->p->options.seed, lk_rng_stream("sweep.extreme", i));
+
+        s->extreme[i] = extreme_at(fmax(lk_rng_uniform(&g), 1e-12), n);
+    }
+}
+
+static void shape_fini(struct shape *s)
+{
+    lk_config_model_fini(&s->model);
+    free(s->cost);
+    free(s->extreme);
+}
+
+static enum lk_status shape_init(struct lk_sweep_model *m, struct shape *s)
+{
+    enum lk_status st = LK_OK;
+    struct lk_predictor *p = m->p;
+
+    LK_TRY(lk_alloc(&s->cost, m->n_draws, sizeof *s->cost));
+    LK_TRY(lk_alloc(&s->extreme, m->n_draws, sizeof *s->extreme));
+    s->status = lk_config_model_init(&s->model, p->job, p->cluster, p->cost, &s->key);
+    if (s->status == LK_OK) {
+        s->status = set_cost(m, s);
+        set_extremes(m, s);
+    }
+    st = s->status == LK_EEVIDENCE || s->status == LK_EUSAGE ? LK_OK : s->status;
+out:
+    if (st != LK_OK)
+        shape_fini(s);
+    return st;
+}
+
+static enum lk_status shape_of(struct lk_sweep_model *m, const struct lk_config *c, size_t *out)
+{
+    enum lk_status st = LK_OK;
+    struct shape s = {.key = shape_key(m, c)};
+
+    /* Neighbours in a grid share their shape more often than not: the latest first. */
+    for (size_t i = m->n_shapes; i-- > 0;)
+        if (lk_config_equal(&m->shapes[i].key, &s.key)) {
+            *out = i;
+            return m->shapes[i].status;
+        }
+    LK_TRY(lk_array_grow(&m->shapes, &m->shapes_capacity, m->n_shapes + 1, sizeof *m->shapes));
+    LK_TRY(shape_init(m, &s));
+    *out = m->n_shapes;
+    m->shapes[m->n_shapes++] = s;
+    st = s.status;
+out:
+    return st;
+}
+
+/* ---- Compute ---- */
+
+static enum lk_status compute_of(struct lk_sweep_model *m, int local_batch, size_t *out)
+{
+    enum lk_status st = LK_OK;
+    struct compute c = {.local_batch = local_batch};
+    struct lk_config alone = lk_config_current(m->p->job);
+
+    for (size_t i = 0; i < m->n_computes; i++)
+        if (m->computes[i].local_batch == local_batch) {
+            *out = i;
+            return m->computes[i].status;
+        }
+    alone.local_batch = local_batch;
+    LK_TRY(
+        lk_array_grow(&m->computes, &m->computes_capacity, m->n_computes + 1, sizeof *m->computes));
+    c.status = lk_config_model_init(&c.model, m->p->job, m->p->cluster, m->p->cost, &alone);
+    if (c.status == LK_OK || c.status == LK_EEVIDENCE || c.status == LK_EUSAGE) {
+        *out = m->n_computes;
+        m->computes[m->n_computes++] = c;
+    }
+    st = c.status;
+out:
+    return st;
+}
+
+/* ---- One configuration ---- */
+
+struct one {
+    const struct shape *shape;
+    const struct compute *compute;
+    struct lk_step_model step;      /* one rank, the slowest */
+    double slowest;                 /* its compute over a rank's mean */
+    double persistent, own, total;  /* sd: persistent, a draw's share of it, of all */
+    double at[FACTORS], fixed_s;    /* the step at each factor */
+    double losses_s[LK_LOSS_COUNT]; /* at factor 1 */
+};
+
+static void set_stragglers(struct one *o, const struct lk_config *c)
+{
+    const struct lk_straggler_law *law = &o->shape->model.step.law;
+    double transient = law->transient_sd;
+
+    if (c->no_sync)
+        transient /= sqrt(c->accumulation); /* only their sum is waited for */
+    o->persistent = hypot(law->rank_sd, law->node_sd);
+    o->total = hypot(o->persistent, transient);
+    o->own = o->total > 0 ? o->persistent * o->persistent / o->total : 0;
+    o->slowest = 1 + o->total * o->shape->extreme_mean;
+}
+
+static void set_step(struct one *o, const struct lk_config *c)
+{
+    const struct lk_step_model *of_batch = &o->compute->model.step;
+
+    o->step = o->shape->model.step;
+    o->step.ranks = o->step.nodes = 1;
+    o->step.accumulation = c->accumulation;
+    o->step.forward_s = of_batch->forward_s * o->slowest;
+    o->step.backward_s = of_batch->backward_s * o->slowest;
+    o->step.optimizer_s = of_batch->optimizer_s;
+    o->step.gap_s = of_batch->gap_s;
+    o->step.input_s = of_batch->input_s;
+    o->step.load_s = of_batch->load_s;
+    o->step.prefetch_depth = of_batch->prefetch_depth;
+    o->step.law = (struct lk_straggler_law){0};
+    o->fixed_s = o->step.optimizer_s * (1 + o->step.kappa) + o->step.gap_s;
+}
+
+static enum lk_status simulate(struct lk_sweep_model *m, struct one *o, double factor,
+                               struct lk_sim_result *out)
+{
+    enum lk_status st = LK_OK;
+    struct lk_sim_request q = {.steps = o->step.load_s > 0 ? STEPS_LOADER : STEPS, .seed = 1};
+    const struct lk_config_model *model = &o->shape->model;
+    size_t n = model->step.n_colls;
+
+    LK_TRY(lk_array_grow(&m->colls, &m->colls_capacity, n, sizeof *m->colls));
+    for (size_t i = 0; i < n; i++) {
+        m->colls[i] = model->colls[i];
+        m->colls[i].cost_s *= factor;
+    }
+    o->step.colls = m->colls;
+    LK_TRY(lk_closed_form_run(&o->step, &q, out));
+out:
+    return st;
+}
+
+/* The slowest rank's losses as those of the mean rank, which waits for it. */
+static void set_losses(struct one *o, const struct lk_config *c, const struct lk_sim_result *r)
+{
+    const struct lk_step_model *s = &o->compute->model.step;
+    double slow_s = c->accumulation * (s->forward_s + s->backward_s) * (o->slowest - 1);
+
+    memcpy(o->losses_s, r->losses_s, sizeof o->losses_s);
+    o->losses_s[LK_LOSS_IDEAL] -= slow_s;
+    o->losses_s[LK_LOSS_STRAGGLER] += slow_s;
+}
+
+static enum lk_status one_init(struct lk_sweep_model *m, const struct lk_config *c, struct one *o)
+{
+    enum lk_status st = LK_OK;
+    size_t shape, compute;
+
+    LK_TRY(shape_of(m, c, &shape));
+    LK_TRY(compute_of(m, c->local_batch, &compute));
+    *o = (struct one){.shape = &m->shapes[shape], .compute = &m->computes[compute]};
+    set_stragglers(o, c);
+    set_step(o, c);
+    for (int i = 0; i < FACTORS; i++) {
+        struct lk_sim_result r;
+
+        LK_TRY(simulate(m, o, factors[i], &r));
+        o->at[i] = r.mean_s;
+        if (factors[i] == 1)
+            set_losses(o, c, &r);
+        lk_sim_result_fini(&r);
+    }
+out:
+    return st;
+}
+
+/* The step with the collectives' cost times f. */
+static double at_factor(const struct one *o, double f)
+{
+    int i = 1;
+
+    while (i + 1 < FACTORS && f > factors[i])
+        i++;
+    return o->at[i - 1] +
+           (o->at[i] - o->at[i - 1]) * (f - factors[i - 1]) / (factors[i] - factors[i - 1]);
+}
+
+static double estimate_of(const struct one *o)
+{
+    return at_factor(o, 1);
+}
+
+/* The step in a draw, without the model's error and without runs. */
+static double draw_of(const struct one *o, size_t i)
+{
+    double away = o->shape->extreme[i] - o->shape->extreme_mean;
+    double x = fmax(0.05, 1 + o->own * away / o->slowest);
+
+    return o->fixed_s + x * (at_factor(o, o->shape->cost[i] / x) - o->fixed_s);
+}
+
+/* ---- Anchors ---- */
+
+static enum lk_status anchor_init(struct lk_sweep_model *m, struct anchor *a)
+{
+    enum lk_status st = LK_OK;
+    struct one o;
+    double measured;
+    size_t n;
+
+    LK_TRY(lk_alloc(&a->factors, m->n_draws, sizeof *a->factors));
+    a->status = one_init(m, &a->config, &o);
+    if (a->status != LK_OK)
+        return a->status == LK_EEVIDENCE ? LK_OK : a->status;
+    measured = lk_runs_mean(&m->p->runs, &a->config, &n);
+    a->factor = measured / estimate_of(&o);
+    for (size_t i = 0; i < m->n_draws; i++)
+        a->factors[i] = lk_predictor_runs_draw(m->p, &a->config, n, &m->worlds[i]) / draw_of(&o, i);
+out:
+    return st;
+}
+
+/* The nearest run's that has a model; NULL: none has. */
+static enum lk_status anchor_of(struct lk_sweep_model *m, const struct lk_config *c,
+                                const struct anchor **out)
+{
+    enum lk_status st = LK_OK;
+    double distance = -INFINITY;
+    struct anchor a = {0};
+
+    *out = NULL;
+    while (lk_runs_nearest(&m->p->runs, c, &distance, &a.config)) {
+        size_t i = 0;
+
+        while (i < m->n_anchors && !lk_config_equal(&m->anchors[i].config, &a.config))
+            i++;
+        if (i == m->n_anchors) {
+            LK_TRY(lk_array_grow(&m->anchors, &m->anchors_capacity, i + 1, sizeof *m->anchors));
+            m->anchors[i] = a;
+            m->n_anchors++;
+            LK_TRY(anchor_init(m, &m->anchors[i]));
+        }
+        if (m->anchors[i].status != LK_OK)
+            continue;
+        *out = &m->anchors[i];
+        break;
+    }
+out:
+    return st;
+}
+
+/* ---- Interface ---- */
+
+enum lk_status lk_sweep_model_create(struct lk_predictor *p, struct lk_sweep_model **out)
+{
+    enum lk_status st = LK_OK;
+    struct lk_sweep_model *m = NULL;
+
+    LK_TRY(lk_alloc(&m, 1, sizeof *m));
+    m->p = p;
+    m->n_draws = lk_predictor_draws(p);
+    LK_TRY(lk_alloc(&m->worlds, m->n_draws, sizeof *m->worlds));
+    for (size_t i = 0; i < m->n_draws; i++)
+        m->worlds[i] = lk_predictor_world(p, i);
+    *out = m;
+    m = NULL;
+out:
+    lk_sweep_model_destroy(m);
+    return st;
+}
+
+void lk_sweep_model_destroy(struct lk_sweep_model *m)
+{
+    if (!m)
+        return;
+    for (size_t i = 0; i < m->n_shapes; i++)
+        shape_fini(&m->shapes[i]);
+    for (size_t i = 0; i < m->n_computes; i++)
+        lk_config_model_fini(&m->computes[i].model);
+    for (size_t i = 0; i < m->n_anchors; i++)
+        free(m->anchors[i].factors);
+    free(m->worlds);
+    free(m->shapes);
+    free(m->computes);
+    free(m->anchors);
+    free(m->colls);
+    free(m);
+}
+
+static void set_grade(struct lk_sweep_model *m, const struct one *o, int anchor_gpus,
+                      struct lk_sweep_point *point)
+{
+    struct lk_config_model graded = o->shape->model; /* borrows; only grades are read */
+    const struct lk_config_model *of_batch = &o->compute->model;
+
+    graded.batch_reach = of_batch->batch_reach;
+    if (of_batch->batch_reach > 1 && graded.evidence < LK_EVIDENCE_EXTRAPOLATED) {
+        graded.evidence = of_batch->evidence;
+        memcpy(graded.evidence_text, of_batch->evidence_text, sizeof graded.evidence_text);
+    }
+    point->batch_reach = of_batch->batch_reach;
+    lk_predictor_grade(m->p, &graded, anchor_gpus, &point->config, &point->evidence,
+                       point->evidence_text);
+}
+
+static enum lk_status set_interval(const struct lk_sweep_model *m, const double *draws_s,
+                                   struct lk_sweep_point *point)
+{
+    enum lk_status st = LK_OK;
+    double *sorted = NULL;
+
+    LK_TRY(lk_alloc(&sorted, m->n_draws, sizeof *sorted));
+    memcpy(sorted, draws_s, m->n_draws * sizeof *sorted);
+    lk_stats_predictive(sorted, m->n_draws, m->p->options.level, &point->lo_s, &point->hi_s);
+    point->lo_s = fmin(point->step_s, point->lo_s);
+    point->hi_s = fmax(point->step_s, point->hi_s);
+out:
+    free(sorted);
+    return st;
+}
+
+enum lk_status lk_sweep_model_at(struct lk_sweep_model *m, struct lk_sweep_point *point,
+                                 double *draws_s)
+{
+    enum lk_status st = LK_OK;
+    const struct lk_config *c = &point->config;
+    const struct anchor *a;
+    struct one o;
+    double modelled, model_sd;
+
+    LK_TRY(anchor_of(m, c, &a));
+    LK_TRY(one_init(m, c, &o));
+    modelled = estimate_of(&o);
+    point->step_s = modelled * (a ? a->factor : 1);
+    model_sd = lk_predictor_model_sd(m->p, c, a ? a->config.gpus : 0, o.compute->model.batch_sd);
+    for (size_t i = 0; i < m->n_draws; i++) {
+        const struct lk_world *w = &m->worlds[i];
+        double runs = a ? log(a->factors[i]) : o.compute->model.compute_sd * w->compute;
+
+        draws_s[i] = draw_of(&o, i) * exp(model_sd * w->error + runs + w->run_sd * w->of_fresh);
+    }
+    for (int i = 0; i < LK_LOSS_COUNT; i++)
+        point->losses_s[i] = o.losses_s[i] * point->step_s / modelled;
+    set_grade(m, &o, a ? a->config.gpus : 0, point);
+    LK_TRY(set_interval(m, draws_s, point));
+out:
+    return st;
+}
