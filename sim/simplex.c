@@ -1,0 +1,111 @@
+/* The simplex of Nelder and Mead. */
+#include "sim/simplex.h"
+
+#include <string.h>
+
+enum { MAX = LK_SIMPLEX_MAX };
+
+struct vertex {
+    double x[MAX], value;
+};
+
+struct search {
+    lk_simplex_fn *f;
+    void *ctx;
+    size_t n;
+    struct vertex v[MAX + 1]; /* sorted, best first */
+};
+
+static enum lk_status measure(const struct search *s, struct vertex *v)
+{
+    return s->f(v->x, s->ctx, &v->value);
+}
+
+/* Puts a vertex in its place among the first k sorted ones, over what stood at k. */
+static void insert(struct search *s, size_t k, const struct vertex *v)
+{
+    struct vertex copy = *v;
+
+    for (; k > 0 && s->v[k - 1].value > copy.value; k--)
+        s->v[k] = s->v[k - 1];
+    s->v[k] = copy;
+}
+
+/* The point at `t` times their distance beyond the centre of all but the worst, seen from it. */
+static enum lk_status away(const struct search *s, double t, struct vertex *out)
+{
+    for (size_t i = 0; i < s->n; i++) {
+        double centre = 0;
+
+        for (size_t k = 0; k < s->n; k++)
+            centre += s->v[k].x[i] / (double)s->n;
+        out->x[i] = centre + t * (centre - s->v[s->n].x[i]);
+    }
+    return measure(s, out);
+}
+
+static enum lk_status shrink(struct search *s)
+{
+    enum lk_status st = LK_OK;
+    struct vertex best = s->v[0];
+
+    for (size_t k = 1; k <= s->n; k++) {
+        struct vertex v = s->v[k];
+
+        for (size_t i = 0; i < s->n; i++)
+            v.x[i] = (v.x[i] + best.x[i]) / 2;
+        LK_TRY(measure(s, &v));
+        insert(s, k, &v);
+    }
+out:
+    return st;
+}
+
+static enum lk_status move(struct search *s)
+{
+    enum lk_status st = LK_OK;
+    size_t worst = s->n;
+    struct vertex reflected, other;
+
+    LK_TRY(away(s, 1, &reflected));
+    if (reflected.value < s->v[0].value) {
+        LK_TRY(away(s, 2, &other));
+        insert(s, worst, other.value < reflected.value ? &other : &reflected);
+    } else if (reflected.value < s->v[worst - 1].value) {
+        insert(s, worst, &reflected);
+    } else {
+        LK_TRY(away(s, -0.5, &other));
+        if (other.value < s->v[worst].value)
+            insert(s, worst, &other);
+        else
+            LK_TRY(shrink(s));
+    }
+out:
+    return st;
+}
+
+enum lk_status lk_simplex_minimise(lk_simplex_fn *f, void *ctx, double *x, size_t n, double step,
+                                   int iterations, double *out_value)
+{
+    enum lk_status st = LK_OK;
+    struct search s = {.f = f, .ctx = ctx, .n = n};
+
+    if (!n || n > MAX)
+        return lk_fail(LK_EINTERNAL, "a simplex of %zu variables; 1 to %d are possible", n, MAX);
+    for (size_t k = 0; k <= n; k++) {
+        struct vertex v = {.value = 0};
+
+        memcpy(v.x, x, n * sizeof *x);
+        if (k)
+            v.x[k - 1] += step;
+        LK_TRY(measure(&s, &v));
+        insert(&s, k, &v);
+    }
+    for (int i = 0; i < iterations; i++)
+        LK_TRY(move(&s));
+    memcpy(x, s.v[0].x, n * sizeof *x);
+    if (out_value)
+        *out_value = s.v[0].value;
+out:
+    return st;
+}
