@@ -7,6 +7,8 @@
 #ifndef LK_SIM_SCALING_PRIOR_H
 #define LK_SIM_SCALING_PRIOR_H
 
+#include "sim/scaling.h"
+
 /* X(constant, value); units: ln of time a sample, ln of doublings, probabilities. */
 #define LK_SCALING_LIST(X)                                                                         \
     X(exchange, 0.06493)                                                                           \
