@@ -7,6 +7,7 @@
 #include "commands/find_cluster.h"
 #include "commands/find_job.h"
 #include "commands/plan_options.h"
+#include "commands/predict_throughput.h"
 #include "reports/print.h"
 #include "sim/forecast.h"
 #include "sim/simulate.h"
@@ -19,7 +20,8 @@ struct options {
     struct lk_ints gpus, local_batches, accumulations;
     struct lk_sizes caps;
     int64_t global_batch;
-    const char *cluster;
+    const char *cluster, *throughput;
+    int64_t gpus_per_node;
     double level;
     int64_t draws, seed;
     const char *out, *csv, *trace;
@@ -65,6 +67,17 @@ static const struct lk_option rows[] = {
      .offset = offsetof(struct options, cluster),
      .group = "model",
      .help = "cluster file or name of a preset, in place of the operand"},
+    {.name = "throughput",
+     .type = LK_OPT_FILE,
+     .offset = offsetof(struct options, throughput),
+     .help = "forecast from this table alone (CSV: gpus, throughput; optional nodes, local_batch, "
+             "accumulation), without job and cluster"},
+    {.name = "gpus-per-node",
+     .type = LK_OPT_INT,
+     .offset = offsetof(struct options, gpus_per_node),
+     .min = 1,
+     .max = 1 << 16,
+     .help = "with --throughput: of the counts to predict; default: the table's fullest node"},
     {.name = "level",
      .type = LK_OPT_REAL,
      .offset = offsetof(struct options, level),
@@ -113,7 +126,7 @@ static const struct lk_option rows[] = {
      .choices = lk_format_names,
      .fallback = "text",
      .help = "of the tables on standard output"},
-    {0                           }
+    {0                                }
 };
 
 /* The lists as the request wants them. */
@@ -200,12 +213,44 @@ static enum lk_status write_trace(const struct options *o, const struct lk_job *
     return lk_simulate_trace(job, cluster, &c, &q, o->trace, NULL);
 }
 
+/* What a table of throughputs has no use for is an error, not ignored. */
+static enum lk_status check_throughput(const struct options *o, int n_operands)
+{
+    if (n_operands || o->cluster)
+        return lk_fail(LK_EUSAGE, "--throughput stands in place of JOB and CLUSTER");
+    if (o->global_batch || o->caps.n || o->trace || o->local_batches.n > 1 ||
+        o->accumulations.n > 1)
+        return lk_fail(LK_EUSAGE, "--throughput goes with --gpus, --gpus-per-node, --level, "
+                                  "--format, --out, --csv, one --local-batch and one "
+                                  "--accumulation");
+    if (!o->gpus.n)
+        return lk_fail(LK_EUSAGE, "--gpus is missing: the counts to predict, e.g. --gpus=8,16,32");
+    return LK_OK;
+}
+
+static enum lk_status run_throughput(const struct options *o)
+{
+    struct lists lists;
+    struct lk_throughput_request q = {
+        .gpus = lists.gpus,
+        .n_gpus = narrow(&o->gpus, lists.gpus),
+        .gpus_per_node = (int)o->gpus_per_node,
+        .local_batch = o->local_batches.n ? (int)o->local_batches.v[0] : 0,
+        .accumulation = o->accumulations.n ? (int)o->accumulations.v[0] : 0,
+        .level = o->level};
+    struct throughput_output out = {o->out, o->csv, o->format};
+
+    return predict_throughput(o->throughput, &q, &out);
+}
+
 static enum lk_status parse(int argc, char **argv, struct options *o, const char **operands)
 {
     enum lk_status st = LK_OK;
     int n = 0;
 
     LK_TRY(lk_option_parse(rows, o, argc, argv, operands, 2, &n));
+    if (o->throughput)
+        return check_throughput(o, n);
     if (n < 1)
         return lk_fail(LK_EUSAGE, "which job? Usage: lockstep predict JOB CLUSTER --gpus N,...");
     if (n < 2 && !o->cluster)
@@ -233,6 +278,8 @@ static enum lk_status run(int argc, char **argv)
     struct lk_forecast forecast = {0};
 
     LK_TRY(parse(argc, argv, &o, operands));
+    if (o.throughput)
+        return run_throughput(&o);
     LK_TRY(find_job(operands[0], &job));
     LK_TRY(find_cluster(operands[1], &cluster));
     make_request(&o, &lists, &request);

@@ -4,6 +4,7 @@
 #include "commands/command.h"
 #include "commands/find_cluster.h"
 #include "commands/find_job.h"
+#include "commands/predict_throughput.h"
 #include "reports/print.h"
 #include "sim/backtest.h"
 
@@ -12,7 +13,7 @@
 #include <string.h>
 
 struct options {
-    const char *cluster, *out;
+    const char *cluster, *throughput, *out;
     double level;
     int64_t draws, seed;
     int format;
@@ -24,6 +25,10 @@ static const struct lk_option rows[] = {
      .offset = offsetof(struct options, cluster),
      .group = "model",
      .help = "cluster file of the machine that the runs were made on; required"},
+    {.name = "throughput",
+     .type = LK_OPT_FILE,
+     .offset = offsetof(struct options, throughput),
+     .help = "validate the forecast from this table (CSV, see predict), without runs and cluster"},
     {.name = "level",
      .type = LK_OPT_REAL,
      .offset = offsetof(struct options, level),
@@ -56,7 +61,7 @@ static const struct lk_option rows[] = {
      .choices = lk_format_names,
      .fallback = "text",
      .help = "of the table on standard output"},
-    {0                      }
+    {0              }
 };
 
 enum { RUNS_MAX = 256 };
@@ -86,6 +91,11 @@ static enum lk_status run(int argc, char **argv)
     struct lk_backtests tests = {0};
 
     LK_TRY(lk_option_parse(rows, &o, argc, argv, operands, RUNS_MAX, &n));
+    if (o.throughput && (n || o.cluster))
+        return lk_fail(LK_EUSAGE, "--throughput stands in place of RUN... and --cluster");
+    if (o.throughput)
+        return validate_throughput(o.throughput, o.level,
+                                   &(struct throughput_output){.csv = o.out, .format = o.format});
     if (!n)
         return lk_fail(LK_EUSAGE,
                        "which runs? Usage: lockstep validate RUN... --cluster cluster.json");

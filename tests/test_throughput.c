@@ -1,0 +1,89 @@
+/* Forecasts from tables of throughputs, through the program. */
+#include "base/array.h"
+#include "base/file.h"
+#include "tests/program.h"
+#include "tests/scratch.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static char *dir;
+
+static void set_up(void)
+{
+    dir = scratch_create();
+}
+
+static void tear_down(void)
+{
+    scratch_remove(dir);
+}
+
+/* Writes t.csv and runs `WORDS t.csv REST`; what it printed is checked for `expect`. */
+static void check_run(const char *csv, const char *words, const char *rest, int code,
+                      const char *expect)
+{
+    char *path = scratch_path(dir, "t.csv");
+    FILE *f = fopen(path, "w");
+    struct program p;
+
+    ck_assert_ptr_nonnull(f);
+    fputs(csv, f);
+    ck_assert_int_eq(fclose(f), 0);
+    program_run(&p, dir, code, "%s %s %s", words, path, rest);
+    ck_assert_msg(strstr(code ? p.err : p.out, expect), "no '%s' in: %s%s", expect, p.out, p.err);
+    program_fini(&p);
+    free(path);
+}
+
+#define SCALE                                                                                      \
+    "gpus,nodes,throughput,local_batch\n1,1,100,32\n2,1,195,32\n4,1,380,32\n8,1,745,32\n"          \
+    "16,2,1400,32\n32,4,2700,32\n"
+#define ONE_NODE "gpus,throughput\n1,100\n2,196\n"
+
+static const struct {
+    const char *csv, *words, *rest;
+    int code;
+    const char *expect;
+} cases[] = {
+    {SCALE,                            "predict --throughput",  "--gpus=64",                   0, "extrapolated x2 on gpus"                 },
+    {SCALE,                            "predict --throughput",  "--gpus=16 --format=csv",      0, "measured"                                },
+    {SCALE,                            "predict --throughput",  "--gpus=64 --local-batch=64",  0, "no run of this batch"                    },
+    {SCALE,                            "validate --throughput", "",                            0, "of 5"                                    },
+    {ONE_NODE,                         "predict --throughput",  "--gpus=8",                    0, "assumed: 8 GPUs a node"                  },
+    {ONE_NODE,                         "predict --throughput",  "--gpus=16",                   1, "The cheapest run that would supply it: 2"},
+    {SCALE,                            "predict --throughput",  "--gpus=4096",                 1, "times the largest count"                 },
+    {SCALE,                            "predict --throughput",  "--gpus=8 --local-batch=1000", 1, "local batch of 1000"                     },
+    {ONE_NODE,                         "predict --throughput",  "--gpus=2 --local-batch=8",    1, "no column local_batch"                   },
+    {"gpus,throughput\n4,9\n",         "validate --throughput", "",                            1, "nothing to hold out"                     },
+    {"gpus,throughput\n4,-9\n",        "validate --throughput", "",                            1, "t.csv:2: column 'throughput'"            },
+    {"gpus,throughput\n0,9\n",         "validate --throughput", "",                            1, "t.csv:2: column 'gpus'"                  },
+    {"gpus,throughput\n4,nan\n",       "validate --throughput", "",                            1, "t.csv:2"                                 },
+    {"gpus,nodes,throughput\n4,3,9\n", "validate --throughput", "",                            1, "do not divide"                           },
+    {"gpus,thruput\n4,9\n",            "validate --throughput", "",                            1, "thruput"                                 },
+    {"gpus,throughput\n",              "validate --throughput", "",                            1, "no rows"                                 },
+    {SCALE,                            "predict --throughput",  "",                            2, "--gpus is missing"                       },
+    {SCALE,                            "predict --throughput",  "--gpus=8 --cluster=x",        2, "in place of JOB and CLUSTER"             },
+    {SCALE,                            "predict --throughput",  "--gpus=8 --bucket-cap=1MiB",  2, "--throughput goes with"                  },
+    {SCALE,                            "validate --throughput", "run",                         2, "in place of RUN"                         },
+};
+
+START_TEST(tables)
+{
+    check_run(cases[_i].csv, cases[_i].words, cases[_i].rest, cases[_i].code, cases[_i].expect);
+}
+END_TEST
+
+Suite *lk_suite_throughput(void);
+Suite *lk_suite_throughput(void)
+{
+    Suite *s = suite_create("throughput");
+    TCase *t = tcase_create("program");
+
+    tcase_add_checked_fixture(t, set_up, tear_down);
+    tcase_add_loop_test(t, tables, 0, (int)LK_COUNT(cases));
+    suite_add_tcase(s, t);
+    return s;
+}
