@@ -285,7 +285,7 @@ static enum lk_status run(int argc, char **argv)
     make_request(&o, &lists, &request);
     LK_TRY(lk_predict(&job, &cluster, &request, &forecast));
     plan = plan_request(&o.plan);
-    LK_TRY(lk_plan_forecast(&job, &cluster, &plan, &forecast));
+    LK_TRY(lk_plan_forecast(&job, &cluster, &plan, NULL, &forecast));
     if (o.out)
         LK_TRY(lk_forecast_write(o.out, &forecast));
     if (o.trace)

@@ -51,6 +51,7 @@ struct plan {
     const struct lk_job *job;
     const struct lk_cluster *cluster;
     const struct lk_plan_request *request;
+    const struct lk_plan_place *places; /* one a point, or NULL */
     struct lk_forecast *f;
     double device_bytes; /* NaN: not known */
     struct lk_economics economics;
@@ -120,30 +121,42 @@ static enum lk_status set_inputs(struct plan *p)
 
 /* ---- Points ---- */
 
+static struct lk_config config_of(const struct plan *p, size_t i)
+{
+    return p->places ? p->places[i].config : lk_config_of_point(&p->f->points[i], p->job);
+}
+
+/* Whose GPU a point runs on. */
+static const struct lk_cluster *device_of(const struct plan *p, size_t i)
+{
+    return p->places && p->places[i].device ? p->places[i].device : p->cluster;
+}
+
 static double or_nan(double v)
 {
     return isfinite(v) ? v : NAN;
 }
 
-static void plan_memory(const struct plan *p, const struct lk_config *c, struct lk_plan *out)
+static void plan_memory(const struct plan *p, const struct lk_config *c, double device_bytes,
+                        struct lk_plan *out)
 {
     struct lk_memory m;
     enum lk_memory_fit fit;
     enum lk_sharding sharding;
     int batch;
 
-    if (isnan(p->device_bytes))
+    if (isnan(device_bytes))
         return;
     lk_memory_of(p->job, c, &m);
-    fit = lk_memory_fit(&m, p->device_bytes);
-    batch = lk_memory_largest_batch(&m, p->device_bytes, false);
+    fit = lk_memory_fit(&m, device_bytes);
+    batch = lk_memory_largest_batch(&m, device_bytes, false);
     out->memory_bytes = m.total.value;
     out->memory_lo_bytes = m.total.lo;
     out->memory_hi_bytes = or_nan(m.total.hi);
     out->largest_batch = batch >= 0 ? (double)batch : NAN;
     snprintf(out->memory_fit, sizeof out->memory_fit, "%s", lk_memory_fit_name(fit));
     if (fit == LK_MEMORY_TOO_LARGE &&
-        lk_memory_sharding_that_fits(p->job, c, p->device_bytes, &sharding))
+        lk_memory_sharding_that_fits(p->job, c, device_bytes, &sharding))
         snprintf(out->fits_with, sizeof out->fits_with, "%s", lk_sharding_name(sharding));
 }
 
@@ -202,9 +215,11 @@ static void plan_rates(const struct plan *p, double batch, struct lk_plan *out)
     out->rate_noise = lk_learning_rate(LK_RATE_NOISE, j->learning_rate.value, tuned, batch, noise);
 }
 
-static void plan_point(const struct plan *p, struct lk_forecast_point *point)
+static void plan_point(const struct plan *p, size_t i)
 {
-    struct lk_config c = lk_config_of_point(point, p->job);
+    struct lk_forecast_point *point = &p->f->points[i];
+    const struct lk_cluster *device = device_of(p, i);
+    struct lk_config c = config_of(p, i);
     struct lk_plan *out = &point->plan;
     struct lk_economics e = p->economics;
     struct lk_economics_result r;
@@ -216,7 +231,9 @@ static void plan_point(const struct plan *p, struct lk_forecast_point *point)
 
     *out = lk_plan_none;
     out->known = true;
-    plan_memory(p, &c, out);
+    e.price_per_hour = input(p->request->price_per_hour, &device->price_per_hour);
+    e.power_W = input(p->request->power_W, &device->power_W);
+    plan_memory(p, &c, input(p->request->device_bytes, &device->device.memory_bytes).value, out);
     at.goodput = plan_goodput(p, &c, out);
     if (!batch_is_global(&c))
         e.noise_scale = lk_economics_unknown();
@@ -238,67 +255,74 @@ static void plan_point(const struct plan *p, struct lk_forecast_point *point)
 
 /* ---- Where more GPUs stop paying ---- */
 
-/* Points that differ from the first in GPUs alone. */
-static bool on_curve(const struct lk_forecast *f, const struct lk_forecast_point *p)
+/* Points that differ from the first in GPUs alone, fit, and have a time. */
+static bool on_curve(const struct plan *p, size_t i)
 {
-    const struct lk_forecast_point *first = &f->points[0];
+    const struct lk_plan *plan = &p->f->points[i].plan;
+    struct lk_config c = config_of(p, i), first = config_of(p, 0);
 
-    return p->local_batch == first->local_batch && p->accumulation == first->accumulation &&
-           p->cap_bytes == first->cap_bytes && strcmp(p->plan.memory_fit, "no") != 0 &&
-           !isnan(p->plan.time_to_target_h);
+    c.gpus = first.gpus;
+    c.nodes = first.nodes;
+    return lk_config_equal(&c, &first) && device_of(p, i) == device_of(p, 0) &&
+           strcmp(plan->memory_fit, lk_memory_fit_name(LK_MEMORY_TOO_LARGE)) != 0 &&
+           !isnan(plan->time_to_target_h);
 }
 
 /* What an hour saved costs, from the next smaller count on the curve. Empty where none is saved. */
-static void plan_marginal(struct lk_forecast *f)
+static void plan_marginal(struct plan *p)
 {
-    for (size_t i = 0; i < f->n_points; i++) {
-        const struct lk_forecast_point *below = NULL;
-        struct lk_forecast_point *p = &f->points[i];
+    const struct lk_forecast_point *below = NULL;
+
+    for (size_t i = 0; i < p->f->n_points; i++) {
+        struct lk_forecast_point *point = &p->f->points[i];
         double saved_h;
 
-        for (size_t k = 0; k < f->n_points && on_curve(f, p); k++)
-            if (f->points[k].gpus < p->gpus && on_curve(f, &f->points[k]) &&
-                (!below || f->points[k].gpus > below->gpus))
-                below = &f->points[k];
-        if (!below)
+        if (!on_curve(p, i))
             continue;
-        saved_h = below->plan.time_to_target_h - p->plan.time_to_target_h;
-        if (saved_h > 0)
-            p->plan.cost_per_hour_saved =
-                (p->plan.cost_to_target - below->plan.cost_to_target) / saved_h;
+        if (below && point->gpus > below->gpus) {
+            saved_h = below->plan.time_to_target_h - point->plan.time_to_target_h;
+            if (saved_h > 0)
+                point->plan.cost_per_hour_saved =
+                    (point->plan.cost_to_target - below->plan.cost_to_target) / saved_h;
+        }
+        below = point;
     }
 }
 
-/* GPUs of the point on the curve with the least time at another noise scale. */
-static int fastest_gpus(const struct lk_forecast *f, double noise_scale)
+/* GPUs of the point on the curve with the least time at another noise scale; 0: none. */
+static int fastest_gpus(const struct plan *p, double noise_scale)
 {
     double least = INFINITY;
     int gpus = 0;
 
-    for (size_t i = 0; i < f->n_points; i++) {
-        const struct lk_forecast_point *p = &f->points[i];
-        double batch = (double)p->gpus * p->local_batch * p->accumulation, time;
+    for (size_t i = 0; i < p->f->n_points; i++) {
+        const struct lk_forecast_point *point = &p->f->points[i];
+        double batch = (double)point->gpus * point->local_batch * point->accumulation, time;
 
-        if (!on_curve(f, p))
+        if (!on_curve(p, i))
             continue;
-        time = p->plan.time_to_target_h * p->plan.statistical_efficiency /
+        time = point->plan.time_to_target_h * point->plan.statistical_efficiency /
                lk_statistical_efficiency(batch, noise_scale);
         if (time < least) {
             least = time;
-            gpus = p->gpus;
+            gpus = point->gpus;
         }
     }
     return gpus;
 }
 
-static const struct lk_forecast_point *cheapest(const struct lk_forecast *f)
+/* The point on the curve with the least cost to the target; NULL: none. */
+static const struct lk_forecast_point *cheapest(const struct plan *p)
 {
     const struct lk_forecast_point *best = NULL;
 
-    for (size_t i = 0; i < f->n_points; i++)
-        if (on_curve(f, &f->points[i]) && !isnan(f->points[i].plan.cost_to_target) &&
-            (!best || f->points[i].plan.cost_to_target < best->plan.cost_to_target))
-            best = &f->points[i];
+    for (size_t i = 0; i < p->f->n_points; i++) {
+        const struct lk_forecast_point *point = &p->f->points[i];
+
+        if (on_curve(p, i) && !isnan(point->plan.cost_to_target) &&
+            (!best || point->plan.cost_to_target < best->plan.cost_to_target))
+            best = point;
+    }
     return best;
 }
 
@@ -308,8 +332,8 @@ static enum lk_status note_paying(const struct plan *p)
     struct lk_forecast *f = p->f;
     const struct lk_estimate *noise = &p->economics.noise_scale;
     const struct lk_forecast_point *least;
-    int fast = fastest_gpus(f, noise->value), lo = fastest_gpus(f, noise->lo);
-    int hi = fastest_gpus(f, noise->hi), within = 0;
+    int fast = fastest_gpus(p, noise->value), lo = fastest_gpus(p, noise->lo);
+    int hi = fastest_gpus(p, noise->hi), within = 0;
 
     if (!fast)
         return isnan(noise->value) || isnan(p->economics.target_samples.value)
@@ -324,11 +348,11 @@ static enum lk_status note_paying(const struct plan *p)
                                 "time to the target is least at %d GPUs, of those asked for; %d to "
                                 "%d over the noise scale's interval",
                                 fast, lo, hi));
-    least = cheapest(f);
+    least = cheapest(p);
     if (!least)
         return LK_OK;
     for (size_t i = 0; i < f->n_points; i++)
-        if (on_curve(f, &f->points[i]) && f->points[i].gpus > within &&
+        if (on_curve(p, i) && f->points[i].gpus > within &&
             f->points[i].plan.cost_to_target <=
                 p->request->cost_factor * least->plan.cost_to_target)
             within = f->points[i].gpus;
@@ -346,7 +370,7 @@ static enum lk_status note_memory(const struct plan *p)
 {
     enum lk_status st = LK_OK;
     struct lk_forecast *f = p->f;
-    struct lk_config c = lk_config_of_point(&f->points[0], p->job);
+    struct lk_config c = config_of(p, 0);
     struct lk_memory m;
     size_t none = 0, sharded = 0;
     char size[32];
@@ -535,17 +559,18 @@ out:
 /* ---- The whole ---- */
 
 enum lk_status lk_plan_forecast(const struct lk_job *job, const struct lk_cluster *cluster,
-                                const struct lk_plan_request *request, struct lk_forecast *f)
+                                const struct lk_plan_request *request,
+                                const struct lk_plan_place *places, struct lk_forecast *f)
 {
     enum lk_status st = LK_OK;
-    struct plan p = {.job = job, .cluster = cluster, .request = request, .f = f};
+    struct plan p = {.job = job, .cluster = cluster, .request = request, .places = places, .f = f};
 
     if (!f->n_points)
         return LK_OK;
     LK_TRY(set_inputs(&p));
     for (size_t i = 0; i < f->n_points; i++)
-        plan_point(&p, &f->points[i]);
-    plan_marginal(f);
+        plan_point(&p, i);
+    plan_marginal(&p);
     LK_TRY(note_memory(&p));
     LK_TRY(note_target(&p));
     LK_TRY(note_paying(&p));

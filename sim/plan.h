@@ -11,6 +11,7 @@
 #include "base/job.h"
 #include "base/status.h"
 #include "base/table.h"
+#include "sim/config.h"
 
 /* What the user gave; 0: not given, the cluster's or the job's own is taken. */
 struct lk_plan_request {
@@ -27,13 +28,20 @@ struct lk_plan_request {
     double cost_factor;    /* times the least cost to the target that is still accepted */
 };
 
+/* What a point runs as, where that is more than the point says. */
+struct lk_plan_place {
+    struct lk_config config;
+    const struct lk_cluster *device; /* whose GPU, with its memory, price and power; NULL: as is */
+};
+
 /*
  * Adds plans and notes to the forecast of this job on this cluster. Where more GPUs stop paying is
- * said of the points with the first one's local batch and accumulation. LK_EUSAGE for inputs that
- * contradict each other.
+ * said of the points that differ from the first in GPUs alone. `places` has one item a point; NULL:
+ * points are plain data parallelism. LK_EUSAGE for inputs that contradict each other.
  */
 enum lk_status lk_plan_forecast(const struct lk_job *job, const struct lk_cluster *cluster,
-                                const struct lk_plan_request *request, struct lk_forecast *f);
+                                const struct lk_plan_request *request,
+                                const struct lk_plan_place *places, struct lk_forecast *f);
 
 /*
  * The memory of one GPU in the forecast's first configuration, row by row, under plain data
