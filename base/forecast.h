@@ -90,6 +90,7 @@ struct lk_plan {
 #define LK_PLAN_FIELD_(field, heading, dim, digits) double field;
     LK_PLAN_LIST(LK_PLAN_FIELD_)
 #undef LK_PLAN_FIELD_
+    char label[64];      /* what it runs as where the point does not say; or empty */
     char memory_fit[16]; /* "yes", "perhaps", "no", "unknown"; empty: no memory to compare with */
     char fits_with[16];  /* where it is "no": the first ZeRO stage that would fit; or empty */
 };

@@ -41,6 +41,8 @@ static void write_plan(struct lk_json_out *o, const struct lk_plan *p)
         lk_json_out_number(o, #field, p->field);
     LK_PLAN_LIST(WRITE_KNOWN)
 #undef WRITE_KNOWN
+    if (*p->label)
+        lk_json_out_text(o, "label", p->label);
     if (*p->memory_fit)
         lk_json_out_text(o, "memory_fit", p->memory_fit);
     if (*p->fits_with)
@@ -168,6 +170,8 @@ static enum lk_status read_plan(struct lk_json *point, struct lk_plan *p)
         LK_TRY(lk_json_number(v, #field, &p->field));
     LK_PLAN_LIST(READ_KNOWN)
 #undef READ_KNOWN
+    if (lk_json_optional(v, "label"))
+        LK_TRY(read_text(v, "label", p->label, sizeof p->label));
     if (lk_json_optional(v, "memory_fit"))
         LK_TRY(read_text(v, "memory_fit", p->memory_fit, sizeof p->memory_fit));
     if (lk_json_optional(v, "fits_with"))

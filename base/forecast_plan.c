@@ -103,6 +103,16 @@ out:
     return st;
 }
 
+static const struct lk_column label_column = {"label", "runs as", LK_DIM_NONE, -1};
+
+static bool has_labels(const struct lk_forecast *f)
+{
+    for (size_t i = 0; i < f->n_points; i++)
+        if (f->points[i].plan.known && *f->points[i].plan.label)
+            return true;
+    return false;
+}
+
 static enum lk_status key_cells(struct lk_table *t, const struct lk_forecast_point *p)
 {
     enum lk_status st = LK_OK;
@@ -112,6 +122,8 @@ static enum lk_status key_cells(struct lk_table *t, const struct lk_forecast_poi
     LK_TRY(lk_table_number(t, "accumulation", p->accumulation));
     LK_TRY(lk_table_number(t, "bucket_cap_bytes", (double)p->cap_bytes));
     LK_TRY(lk_table_number(t, "throughput_per_s", p->throughput_per_s));
+    if (p->plan.known && *p->plan.label)
+        LK_TRY(lk_table_text(t, label_column.name, "%s", p->plan.label));
 out:
     return st;
 }
@@ -119,15 +131,18 @@ out:
 static enum lk_status part_table(const struct lk_forecast *f, int part, struct lk_table **out)
 {
     enum lk_status st = LK_OK;
-    struct lk_column columns[LK_COUNT(key_columns) + N_PLAN];
+    struct lk_column columns[LK_COUNT(key_columns) + 1 + N_PLAN];
     struct lk_table *t = NULL;
-    size_t n = LK_COUNT(key_columns);
+    size_t n = LK_COUNT(key_columns), keys;
 
     for (size_t i = 0; i < n; i++)
         columns[i] = key_columns[i];
+    if (has_labels(f))
+        columns[n++] = label_column;
+    keys = n;
     n = append_used(f, part, part + 1, columns, n);
     *out = NULL;
-    if (n == LK_COUNT(key_columns))
+    if (n == keys)
         return LK_OK;
     LK_TRY(lk_table_create(part_titles[part], columns, n, &t));
     for (size_t i = 0; i < f->n_points; i++) {

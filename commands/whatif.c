@@ -7,7 +7,9 @@
 #include "commands/command.h"
 #include "commands/find_cluster.h"
 #include "commands/find_job.h"
+#include "commands/plan_options.h"
 #include "reports/print.h"
+#include "sim/memory.h"
 
 #include <stddef.h>
 #include <stdio.h>
@@ -25,6 +27,7 @@ struct options {
     int64_t draws, seed;
     const char *out, *csv;
     int format;
+    struct plan_options plan;
 };
 
 #define AXIS_OFFSET_(axis) (offsetof(struct options, axes) + (axis) * sizeof(const char *))
@@ -32,53 +35,54 @@ struct options {
     {.name = (option), .type = LK_OPT_TEXT, .offset = AXIS_OFFSET_(axis), .help = (text)},
 
 static const struct lk_option rows[] = {
-    LK_AXIS_LIST(AXIS_ROW_){.name = "global-batch",
-                            .type = LK_OPT_INT,
-                            .offset = offsetof(struct options, global_batch),
-                            .min = 1,
-                            .max = 1e12,
-                            .help = "strong scaling: samples a step, whatever the GPUs"},
+    LK_AXIS_LIST(AXIS_ROW_) PLAN_OPTIONS(struct options),
+    {.name = "global-batch",
+                                              .type = LK_OPT_INT,
+                                              .offset = offsetof(struct options, global_batch),
+                                              .min = 1,
+                                              .max = 1e12,
+                                              .help = "strong scaling: samples a step, whatever the GPUs"},
     {.name = "cluster",
-                            .type = LK_OPT_TEXT,
-                            .offset = offsetof(struct options, cluster),
-                            .group = "model",
-                            .help = "cluster file or name of a preset, in place of the operand"},
+                                              .type = LK_OPT_TEXT,
+                                              .offset = offsetof(struct options, cluster),
+                                              .group = "model",
+                                              .help = "cluster file or name of a preset, in place of the operand"},
     {.name = "level",
-                            .type = LK_OPT_REAL,
-                            .offset = offsetof(struct options, level),
-                            .min = 0.5,
-                            .max = 0.99,
-                            .fallback = "0.9",
-                            .help = "share that the intervals are to hold"},
+                                              .type = LK_OPT_REAL,
+                                              .offset = offsetof(struct options, level),
+                                              .min = 0.5,
+                                              .max = 0.99,
+                                              .fallback = "0.9",
+                                              .help = "share that the intervals are to hold"},
     {.name = "draws",
-                            .type = LK_OPT_INT,
-                            .offset = offsetof(struct options, draws),
-                            .min = 20,
-                            .max = 100000,
-                            .fallback = "200",
-                            .help = "draws behind an interval"},
+                                              .type = LK_OPT_INT,
+                                              .offset = offsetof(struct options, draws),
+                                              .min = 20,
+                                              .max = 100000,
+                                              .fallback = "200",
+                                              .help = "draws behind an interval"},
     {.name = "seed",
-                            .type = LK_OPT_INT,
-                            .offset = offsetof(struct options, seed),
-                            .min = 0,
-                            .max = 1e15,
-                            .fallback = "1",
-                            .help = "seed of all draws: the same seed gives the same bytes"},
+                                              .type = LK_OPT_INT,
+                                              .offset = offsetof(struct options, seed),
+                                              .min = 0,
+                                              .max = 1e15,
+                                              .fallback = "1",
+                                              .help = "seed of all draws: the same seed gives the same bytes"},
     {.name = "out",
-                            .type = LK_OPT_FILE,
-                            .offset = offsetof(struct options, out),
-                            .group = "output",
-                            .help = "write the forecast here (JSON)"},
+                                              .type = LK_OPT_FILE,
+                                              .offset = offsetof(struct options, out),
+                                              .group = "output",
+                                              .help = "write the forecast here (JSON)"},
     {.name = "csv",
-                            .type = LK_OPT_FILE,
-                            .offset = offsetof(struct options, csv),
-                            .help = "write its points here (CSV)"},
+                                              .type = LK_OPT_FILE,
+                                              .offset = offsetof(struct options, csv),
+                                              .help = "write its points here (CSV)"},
     {.name = "format",
-                            .type = LK_OPT_CHOICE,
-                            .offset = offsetof(struct options, format),
-                            .choices = lk_format_names,
-                            .fallback = "text",
-                            .help = "of the tables on standard output"},
+                                              .type = LK_OPT_CHOICE,
+                                              .offset = offsetof(struct options, format),
+                                              .choices = lk_format_names,
+                                              .fallback = "text",
+                                              .help = "of the tables on standard output"},
     {0                                        }
 };
 
@@ -164,10 +168,92 @@ static void show_progress(void *user, size_t done, size_t total)
     fprintf(stderr, "\r%zu of %zu configurations%s", done, total, done < total ? "" : "\n");
 }
 
-static enum lk_status print(const struct options *o, struct lk_whatif *w)
+/* "sharding zero2, gpu dgx-h100": a point's own axes, GPUs aside. */
+static void make_label(const struct lk_whatif_point *p, char *out, size_t size)
+{
+    size_t at = 0;
+
+    *out = '\0';
+    for (int a = LK_AXIS_GPUS + 1; a < LK_AXIS_COUNT && at < size; a++)
+        if (*p->words[a])
+            at += (size_t)snprintf(out + at, size - at, "%s%s %s", at ? ", " : "",
+                                   lk_axis_option((enum lk_axis)a), p->words[a]);
+}
+
+static bool too_large(const struct lk_whatif *w, const struct lk_whatif_point *p)
+{
+    return !strcmp(w->forecast.points[p->forecast].plan.memory_fit,
+                   lk_memory_fit_name(LK_MEMORY_TOO_LARGE));
+}
+
+/* The point of these GPUs with the highest throughput that is not known to be too large; or NULL.
+ */
+static const struct lk_whatif_point *best_that_fits(const struct lk_whatif *w, int gpus)
+{
+    const struct lk_whatif_point *best = NULL;
+
+    for (size_t i = 0; i < w->n_points; i++) {
+        const struct lk_whatif_point *p = &w->points[i];
+
+        if (p->scenario.config.gpus == gpus && !too_large(w, p) &&
+            (!best || w->forecast.points[p->forecast].throughput_per_s >
+                          w->forecast.points[best->forecast].throughput_per_s))
+            best = p;
+    }
+    return best;
+}
+
+/* A best that does not fit is no choice: says so, and what is. */
+static enum lk_status note_fit(struct lk_whatif *w)
 {
     enum lk_status st = LK_OK;
-    struct lk_table *tables[2] = {NULL};
+
+    for (size_t i = 0; i < w->n_points; i++) {
+        const struct lk_whatif_point *p = &w->points[i], *fits;
+        char label[128];
+
+        if (!p->best || !too_large(w, p))
+            continue;
+        fits = best_that_fits(w, p->scenario.config.gpus);
+        if (fits)
+            make_label(fits, label, sizeof label);
+        LK_TRY(lk_forecast_note(
+            &w->forecast, "the best at %d GPUs does not fit in memory; the best that does: %s",
+            p->scenario.config.gpus, fits ? label : "none"));
+    }
+out:
+    return st;
+}
+
+/* Memory, cost and time to the target of every point, as what it runs as. */
+static enum lk_status plan(const struct options *o, const struct lk_job *job,
+                           const struct lk_cluster *cluster, struct lk_whatif *w)
+{
+    enum lk_status st = LK_OK;
+    struct lk_plan_request request = plan_request(&o->plan);
+    struct lk_plan_place *places = NULL;
+
+    LK_TRY(lk_alloc(&places, w->forecast.n_points, sizeof *places));
+    for (size_t i = 0; i < w->n_points; i++) {
+        struct lk_plan_place *place = &places[w->points[i].forecast];
+
+        place->config = w->points[i].scenario.config;
+        place->device = w->points[i].scenario.change.gpu;
+        make_label(&w->points[i], place->label, sizeof place->label);
+    }
+    LK_TRY(lk_plan_forecast(job, cluster, &request, places, &w->forecast));
+    LK_TRY(note_fit(w));
+out:
+    free(places);
+    return st;
+}
+
+static enum lk_status print(const struct options *o, const struct lk_job *job,
+                            const struct lk_cluster *cluster, struct lk_whatif *w)
+{
+    enum lk_status st = LK_OK;
+    struct lk_plan_request request = plan_request(&o->plan);
+    struct lk_table *tables[3 + LK_PLAN_TABLES] = {NULL}, *plans[LK_PLAN_TABLES] = {NULL};
     size_t n = 0;
 
     LK_TRY(lk_whatif_table(w, &tables[n++]));
@@ -175,6 +261,12 @@ static enum lk_status print(const struct options *o, struct lk_whatif *w)
         LK_TRY(lk_report_table(tables[0], LK_FORMAT_CSV, o->csv));
     if (w->n_effects)
         LK_TRY(lk_whatif_effect_table(w, &tables[n++]));
+    LK_TRY(lk_forecast_plan_tables(&w->forecast, plans));
+    for (int i = 0; i < LK_PLAN_TABLES; i++)
+        if (plans[i])
+            tables[n++] = plans[i];
+    if (o->plan.memory)
+        LK_TRY(lk_plan_memory_table(job, cluster, &request, &w->forecast, &tables[n++]));
     LK_TRY(lk_report_tables((const struct lk_table *const *)tables, n, (enum lk_format)o->format,
                             "-"));
 out:
@@ -221,9 +313,10 @@ static enum lk_status run(int argc, char **argv)
     if (isatty(STDERR_FILENO))
         request.progress = show_progress;
     LK_TRY(lk_whatif_run(&job, &cluster, &request, &w));
+    LK_TRY(plan(&o, &job, &cluster, &w));
     if (o.out)
         LK_TRY(lk_forecast_write(o.out, &w.forecast));
-    LK_TRY(print(&o, &w));
+    LK_TRY(print(&o, &job, &cluster, &w));
 out:
     lk_whatif_fini(&w);
     lk_cluster_fini(&cluster);

@@ -53,6 +53,7 @@ struct plan {
     const struct lk_plan_request *request;
     const struct lk_plan_place *places; /* one a point, or NULL */
     struct lk_forecast *f;
+    size_t first;        /* the first point that fits */
     double device_bytes; /* NaN: not known */
     struct lk_economics economics;
     struct lk_estimate mtbf_s, restart_s;
@@ -231,6 +232,8 @@ static void plan_point(const struct plan *p, size_t i)
 
     *out = lk_plan_none;
     out->known = true;
+    if (p->places)
+        snprintf(out->label, sizeof out->label, "%s", p->places[i].label);
     e.price_per_hour = input(p->request->price_per_hour, &device->price_per_hour);
     e.power_W = input(p->request->power_W, &device->power_W);
     plan_memory(p, &c, input(p->request->device_bytes, &device->device.memory_bytes).value, out);
@@ -255,17 +258,21 @@ static void plan_point(const struct plan *p, size_t i)
 
 /* ---- Where more GPUs stop paying ---- */
 
-/* Points that differ from the first in GPUs alone, fit, and have a time. */
+static bool too_large(const struct plan *p, size_t i)
+{
+    return !strcmp(p->f->points[i].plan.memory_fit, lk_memory_fit_name(LK_MEMORY_TOO_LARGE));
+}
+
+/* Points that fit, have a time, and differ in GPUs alone from the first that fits. */
 static bool on_curve(const struct plan *p, size_t i)
 {
     const struct lk_plan *plan = &p->f->points[i].plan;
-    struct lk_config c = config_of(p, i), first = config_of(p, 0);
+    struct lk_config c = config_of(p, i), first = config_of(p, p->first);
 
     c.gpus = first.gpus;
     c.nodes = first.nodes;
-    return lk_config_equal(&c, &first) && device_of(p, i) == device_of(p, 0) &&
-           strcmp(plan->memory_fit, lk_memory_fit_name(LK_MEMORY_TOO_LARGE)) != 0 &&
-           !isnan(plan->time_to_target_h);
+    return lk_config_equal(&c, &first) && device_of(p, i) == device_of(p, p->first) &&
+           !too_large(p, i) && !isnan(plan->time_to_target_h);
 }
 
 /* What an hour saved costs, from the next smaller count on the curve. Empty where none is saved. */
@@ -373,7 +380,6 @@ static enum lk_status note_memory(const struct plan *p)
     struct lk_config c = config_of(p, 0);
     struct lk_memory m;
     size_t none = 0, sharded = 0;
-    char size[32];
 
     if (isnan(p->device_bytes))
         return LK_OK;
@@ -382,10 +388,10 @@ static enum lk_status note_memory(const struct plan *p)
         sharded += *f->points[i].plan.fits_with != '\0';
     }
     if (none)
-        LK_TRY(lk_forecast_note(
-            f, "memory: %zu of %zu configurations do not fit in %s; sharded, %zu of them would",
-            none, f->n_points, lk_units_format(LK_DIM_BYTES, p->device_bytes, size, sizeof size),
-            sharded));
+        LK_TRY(lk_forecast_note(f,
+                                "memory: %zu of %zu configurations do not fit in a GPU's; %zu of "
+                                "them would with ZeRO",
+                                none, f->n_points, sharded));
     lk_memory_of(p->job, &c, &m);
     if (isnan(m.per_sample.value))
         LK_TRY(lk_forecast_note(f, "memory: activations are not known and not in the sum: "
@@ -570,6 +576,8 @@ enum lk_status lk_plan_forecast(const struct lk_job *job, const struct lk_cluste
     LK_TRY(set_inputs(&p));
     for (size_t i = 0; i < f->n_points; i++)
         plan_point(&p, i);
+    while (p.first + 1 < f->n_points && too_large(&p, p.first))
+        p.first++;
     plan_marginal(&p);
     LK_TRY(note_memory(&p));
     LK_TRY(note_target(&p));

@@ -31,13 +31,14 @@ struct lk_plan_request {
 /* What a point runs as, where that is more than the point says. */
 struct lk_plan_place {
     struct lk_config config;
+    char label[64];                  /* for people; or empty */
     const struct lk_cluster *device; /* whose GPU, with its memory, price and power; NULL: as is */
 };
 
 /*
  * Adds plans and notes to the forecast of this job on this cluster. Where more GPUs stop paying is
- * said of the points that differ from the first in GPUs alone. `places` has one item a point; NULL:
- * points are plain data parallelism. LK_EUSAGE for inputs that contradict each other.
+ * said of the points that differ in GPUs alone from the first that fits. `places` has one item a
+ * point; NULL: points are plain data parallelism. LK_EUSAGE for inputs that contradict each other.
  */
 enum lk_status lk_plan_forecast(const struct lk_job *job, const struct lk_cluster *cluster,
                                 const struct lk_plan_request *request,

@@ -6,6 +6,7 @@
 
 #include <check.h>
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -194,6 +195,28 @@ START_TEST(inputs_are_checked_and_asked_for)
 }
 END_TEST
 
+/* The grid's plan is of what each point runs as; a best that does not fit is said to be none. */
+START_TEST(whatif_plans_each_point)
+{
+    struct lk_forecast f;
+
+    ck_assert_msg(run("whatif job.json ethernet-25g --draws=20 --out=f.json --gpus=8 "
+                      "--sharding=ddp,zero1 --device-memory=24GB --price=3") == 0,
+                  "%s", text);
+    read_forecast(&f);
+    ck_assert_uint_eq(f.n_points, 2);
+    for (size_t i = 0; i < 2; i++) {
+        bool ddp = strstr(f.points[i].plan.label, "ddp") != NULL;
+
+        ck_assert_str_eq(f.points[i].plan.memory_fit, ddp ? "no" : "yes");
+        ck_assert(f.points[i].plan.cost_to_target > 0);
+    }
+    lk_forecast_fini(&f);
+    ck_assert(!strstr(text, "best at 8 GPUs: sharding=ddp") ||
+              strstr(text, "does not fit in memory; the best that does: sharding zero1"));
+}
+END_TEST
+
 /* Samples seen at a batch of 640, the noise scale, are twice those of small batches. */
 START_TEST(a_target_seen_at_a_batch)
 {
@@ -219,6 +242,7 @@ Suite *lk_suite_plan(void)
     tcase_add_test(c, absent_inputs_leave_no_columns);
     tcase_add_test(c, what_does_not_fit_is_marked);
     tcase_add_loop_test(c, inputs_are_checked_and_asked_for, 0, LK_COUNT(cases));
+    tcase_add_test(c, whatif_plans_each_point);
     tcase_add_test(c, a_target_seen_at_a_batch);
     suite_add_tcase(s, c);
     return s;
