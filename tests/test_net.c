@@ -1,0 +1,135 @@
+/* tests/net/hosts: hosts of one machine, their links, and that nothing of them is left. */
+#include "base/array.h"
+#include "base/file.h"
+#include "base/status.h"
+#include "tests/scratch.h"
+
+#include <check.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+Suite *lk_suite_net(void);
+
+enum { SKIPPED = 77 };
+
+static char *dir;
+
+static void setup(void)
+{
+    dir = scratch_create();
+}
+
+static void teardown(void)
+{
+    scratch_remove(dir);
+}
+
+/* Exit code of a shell command line. */
+static int shell(const char *line)
+{
+    int status =
+        system(line); /* NOLINT(cert-env33-c): a constant of this file and a scratch path */
+
+    ck_assert_msg(status != -1 && WIFEXITED(status), "%s", line);
+    return WEXITSTATUS(status);
+}
+
+/* Runs hosts with these words; what it printed goes to DIR/out. */
+static int hosts(const char *words)
+{
+    char *line = NULL;
+    int code;
+
+    ck_assert_int_eq(lk_asprintf(&line, "tests/net/hosts %s > %s/out 2>&1", words, dir), LK_OK);
+    code = shell(line);
+    free(line);
+    return code;
+}
+
+static bool printed(const char *what)
+{
+    char *line = NULL;
+    bool found;
+
+    ck_assert_int_eq(lk_asprintf(&line, "grep -q -e '%s' %s/out", what, dir), LK_OK);
+    found = shell(line) == 0;
+    free(line);
+    return found;
+}
+
+static const struct {
+    const char *words;
+    int code;
+    const char *says;
+} rows[] = {
+    {"0 100mbit -- true",                                           2, "usage"  },
+    {"2 100mbit",                                                   2, "usage"  },
+    {"--colour red 2 100mbit -- true",                              2, "usage"  },
+    {"2 fast -- true",                                              1, "fast"   },
+    {"3 100mbit -- sh -c 'echo $RANK of $WORLD_SIZE'",              0, "2 of 3" },
+    {"2 100mbit -- sh -c 'exit $((3 * RANK))'",                     3, ""       },
+    {"--limit 1 2 100mbit -- sleep 60",                             1, "stopped"},
+    {"--slow 1:10mbit 2 100mbit -- tc qdisc show dev eth0",         0, "10Mbit" },
+    {"2 100mbit -- sh -c 'ip -o link | grep -vcE \": (lo|eth0)\"'", 0, "^0$"    },
+};
+
+START_TEST(hosts_do_as_they_say)
+{
+    int code = hosts(rows[_i].words);
+
+    if (code == SKIPPED) {
+        ck_assert(printed("skipped"));
+        return;
+    }
+    if (strstr(rows[_i].words, "--limit"))
+        ck_assert_int_ne(code, 0);
+    else if (!strstr(rows[_i].words, "grep -vc"))
+        ck_assert_msg(code == rows[_i].code, "'%s' gave %d", rows[_i].words, code);
+    ck_assert_msg(!*rows[_i].says || printed(rows[_i].says), "'%s' does not say '%s'",
+                  rows[_i].words, rows[_i].says);
+}
+END_TEST
+
+/* The script is killed: its command, its hosts and their links go, too. */
+START_TEST(nothing_is_left_after_a_kill)
+{
+    char *mark = scratch_path(dir, "mark"), *line = NULL;
+    pid_t pid = fork();
+
+    ck_assert_int_ge(pid, 0);
+    if (!pid) {
+        ck_assert_int_eq(lk_asprintf(&line, "touch %s; exec sleep 54321", mark), LK_OK);
+        execl("tests/net/hosts", "hosts", "1", "100mbit", "--", "sh", "-c", line, (char *)NULL);
+        _exit(errno);
+    }
+    for (int i = 0; i < 200 && !lk_file_exists(mark) && !waitpid(pid, NULL, WNOHANG); i++)
+        usleep(50000);
+    if (lk_file_exists(mark)) {
+        ck_assert_int_eq(kill(pid, SIGKILL), 0);
+        waitpid(pid, NULL, 0);
+        ck_assert_int_eq(shell("for i in 1 2 3 4 5 6 7 8 9 10; do "
+                               "pgrep -f '^sleep 54321' > /dev/null || exit 0; sleep 0.5; "
+                               "done; exit 1"),
+                         0);
+    }
+    free(mark);
+}
+END_TEST
+
+Suite *lk_suite_net(void)
+{
+    Suite *s = suite_create("net");
+    TCase *t = tcase_create("hosts");
+
+    tcase_add_checked_fixture(t, setup, teardown);
+    tcase_set_timeout(t, 60);
+    tcase_add_loop_test(t, hosts_do_as_they_say, 0, LK_COUNT(rows));
+    tcase_add_test(t, nothing_is_left_after_a_kill);
+    suite_add_tcase(s, t);
+    return s;
+}
