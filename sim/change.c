@@ -113,7 +113,7 @@ static enum lk_status change_oversubscription(struct lk_changed *to, const struc
     struct lk_cluster_topology *t = &to->cluster.topology;
     double now = lk_quantity_known(&t->oversubscription) ? t->oversubscription.value : 1;
 
-    if (is_none(s))
+    if (is_none(s) || (!s->is_factor && s->value == now))
         return LK_OK;
     if (!t->nodes_per_switch)
         return lk_fail(LK_EEVIDENCE,
@@ -283,11 +283,12 @@ static enum lk_status change_gpu(struct lk_changed *to, const struct lk_job *j,
 {
     enum lk_status st = LK_OK;
     struct speed compute, optimizer;
-    double memory = ratio(&from->device.memory_Bps, &gpu->device.memory_Bps);
+    double memory;
 
     if (!gpu)
         return LK_OK;
     LK_TRY(gpu_speed(j, from, gpu, &compute));
+    memory = ratio(&from->device.memory_Bps, &gpu->device.memory_Bps);
     /* An optimizer reads and writes each state once or twice: the memory sets its pace. */
     optimizer = isnan(memory) ? compute : (struct speed){memory, memory, memory};
     for (size_t i = 0; i < j->n_compute; i++) {

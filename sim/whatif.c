@@ -124,6 +124,20 @@ out:
     return st;
 }
 
+/* What a scheme needs beside its name comes with it: the first value that was asked for. */
+static void apply_companions(const struct whatif *w, struct lk_scenario *s)
+{
+    static const enum lk_axis companions[] = {LK_AXIS_POWERSGD_RANK, LK_AXIS_SHARD_GROUP,
+                                              LK_AXIS_PERIOD};
+
+    for (size_t i = 0; i < LK_COUNT(companions); i++) {
+        enum lk_axis a = companions[i];
+
+        if (w->request->axes[a].n && lk_axis_matters(a, &s->config))
+            lk_axis_apply(a, &w->request->axes[a].v[0], w->job, s);
+    }
+}
+
 /* The current configuration at each GPU count, then each axis moved alone. */
 static enum lk_status add_current(struct whatif *w)
 {
@@ -145,6 +159,7 @@ static enum lk_status add_current(struct whatif *w)
                 e.value = v;
                 e.current = current;
                 lk_axis_apply((enum lk_axis)a, &q->axes[a].v[v], w->job, &e.s);
+                apply_companions(w, &e.s);
                 if (lk_axis_matters((enum lk_axis)a, &e.s.config))
                     LK_TRY(add_item(w, e, &at));
             }
