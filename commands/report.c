@@ -167,11 +167,15 @@ static enum lk_status report(const char *const *operands, size_t n, const struct
     /* Without gnuplot each plot fails after it wrote its data and script: all are written. */
     if (in.n_forecasts)
         st = plot_efficiency(&in, opt->out, title);
+    if (in.n_forecasts && lk_plot_plan_possible(&in.forecasts[0]))
+        LK_KEEP(lk_plot_plan(opt->out, "plan", title, &in.forecasts[0]));
     if (in.runs.n)
         LK_KEEP(plot_run(&in, opt, title));
     LK_TRY(st);
     if (in.n_forecasts)
         printf("%s/efficiency.svg .png .csv .gp\n", opt->out);
+    if (in.n_forecasts && lk_plot_plan_possible(&in.forecasts[0]))
+        printf("%s/plan.svg .png .csv .gp\n", opt->out);
     if (in.runs.n)
         printf("%s/waterfall.svg .png .csv .gp\n%s/timeline.svg .png .csv .gp\n", opt->out,
                opt->out);

@@ -9,6 +9,7 @@
 #include "base/status.h"
 #include "base/trace.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /*
@@ -18,6 +19,15 @@
  */
 enum lk_status lk_plot_efficiency(const char *dir, const char *name, const char *title,
                                   const struct lk_forecast *const *forecasts, size_t n);
+
+/*
+ * "NAME": throughput, statistical efficiency, time and (with a price) cost to the target against
+ * GPUs, of the points that fit and differ from the first such in GPUs alone. LK_EEVIDENCE when no
+ * point has a time to the target.
+ */
+enum lk_status lk_plot_plan(const char *dir, const char *name, const char *title,
+                            const struct lk_forecast *f);
+bool lk_plot_plan_possible(const struct lk_forecast *f);
 
 /* "NAME": from the ideal step to the measured one, loss by loss. The losses sum to the step. */
 enum lk_status lk_plot_waterfall(const char *dir, const char *name, const char *title,

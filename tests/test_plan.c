@@ -217,6 +217,25 @@ START_TEST(whatif_plans_each_point)
 }
 END_TEST
 
+/* The plot's data has a row a count; without gnuplot it is written all the same. */
+START_TEST(a_plan_is_plotted)
+{
+    char *path, *csv;
+    size_t size, lines = 0;
+
+    ck_assert_msg(run(PREDICT "--gpus=8,80,640 --price=3") == 0, "%s", text);
+    (void)run("report f.json --out=plots");
+    path = scratch_path(dir, "plots/plan.csv");
+    ck_assert_msg(lk_file_read(path, &csv, &size) == LK_OK, "%s", text);
+    for (size_t i = 0; i < size; i++)
+        lines += csv[i] == '\n';
+    ck_assert_uint_eq(lines, 4);
+    ck_assert_ptr_nonnull(strstr(csv, "\n640,"));
+    free(csv);
+    free(path);
+}
+END_TEST
+
 /* Samples seen at a batch of 640, the noise scale, are twice those of small batches. */
 START_TEST(a_target_seen_at_a_batch)
 {
@@ -243,6 +262,7 @@ Suite *lk_suite_plan(void)
     tcase_add_test(c, what_does_not_fit_is_marked);
     tcase_add_loop_test(c, inputs_are_checked_and_asked_for, 0, LK_COUNT(cases));
     tcase_add_test(c, whatif_plans_each_point);
+    tcase_add_test(c, a_plan_is_plotted);
     tcase_add_test(c, a_target_seen_at_a_batch);
     suite_add_tcase(s, c);
     return s;
