@@ -42,6 +42,11 @@ struct lk_json *lk_json_root(struct lk_json_doc *doc)
     return doc->root;
 }
 
+size_t lk_json_line(const struct lk_json *v)
+{
+    return v->line;
+}
+
 enum lk_json_type lk_json_type(const struct lk_json *v)
 {
     return v->type;

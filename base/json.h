@@ -42,6 +42,8 @@ void lk_json_free(struct lk_json_doc *doc); /* NULL is legal */
 
 struct lk_json *lk_json_root(struct lk_json_doc *doc);
 enum lk_json_type lk_json_type(const struct lk_json *v);
+/* The line of the file, from 1, where the value ends or, of objects and arrays, begins. */
+size_t lk_json_line(const struct lk_json *v);
 
 /* Required members of an object, with type check. Strings belong to the document. */
 enum lk_status lk_json_text(struct lk_json *obj, const char *key, const char **out);
