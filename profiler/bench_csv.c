@@ -66,7 +66,8 @@ static enum lk_status read_time(const struct lk_csv *t, size_t row, double *out)
     enum lk_status st = LK_OK;
     double us;
 
-    if (lk_csv_has(t, row, SECONDS)) {
+    if (lk_csv_has(t, row, SECONDS) ||
+        (lk_csv_has_column(t, SECONDS) && !lk_csv_has_column(t, TIME_US))) {
         st = lk_csv_positive(t, row, SECONDS, out);
     } else if (lk_csv_has_column(t, TIME_US)) {
         LK_TRY(lk_csv_positive(t, row, TIME_US, &us));
