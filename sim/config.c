@@ -155,6 +155,11 @@ static void set_law(struct lk_config_model *m, const struct lk_job *j, const str
     law->transient_sd = isnan(transient) ? lk_prior_value(LK_PRIOR_TRANSIENT_SD) : transient;
     law->node_sd = known_or(&c->node_sd, 0);
     law->common_sd = known_or(&c->common_sd, 0);
+    law->link_sd = known_or(&c->link_sd, 0);
+    law->tail_shape = known_or(&c->tail_shape, 0);
+    /* The file's scale is the mean excess; the law's is (1 - shape) of it. */
+    law->tail_scale = known_or(&c->tail_scale, 0) * (1 - law->tail_shape);
+    law->tail_share = known_or(&c->tail_share, 0);
 }
 
 /*

@@ -33,7 +33,8 @@ static bool is_random(const struct lk_step_model *m)
 {
     const struct lk_straggler_law *l = &m->law;
 
-    return l->rank_sd > 0 || l->node_sd > 0 || l->transient_sd > 0 || l->common_sd > 0;
+    return l->rank_sd > 0 || l->node_sd > 0 || l->transient_sd > 0 || l->common_sd > 0 ||
+           l->link_sd > 0 || l->tail_share > 0;
 }
 
 static int steps_for(const struct lk_predictor *p, const struct lk_step_model *m)

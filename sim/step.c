@@ -77,6 +77,10 @@ static enum lk_status check(const struct lk_step_model *m)
         {"node sd",         m->law.node_sd,      SD_MAX      },
         {"transient sd",    m->law.transient_sd, SD_MAX      },
         {"common sd",       m->law.common_sd,    SD_MAX      },
+        {"link sd",         m->law.link_sd,      SD_MAX      },
+        {"tail share",      m->law.tail_share,   1           },
+        {"tail scale",      m->law.tail_scale,   SLOW_MAX    },
+        {"tail shape",      m->law.tail_shape,   0.9         },
     };
 
     if (m->ranks < 1 || m->nodes < 1 || m->nodes > m->ranks || m->accumulation < 1 ||
@@ -200,6 +204,35 @@ double lk_step_cursor_block(const struct lk_step_plan *p, const struct lk_step_c
 
 /* ---- The plan ---- */
 
+/* What a micro-batch is longer by because it is one of the tail's, less the mean of that. */
+static double tail_effect(const struct lk_step_plan *p, uint64_t draw)
+{
+    const struct lk_straggler_law *l = &p->model->law;
+    struct lk_rng g = {.seed = p->seed, .stream = p->tail_stream, .next = 2 * draw};
+    double e;
+
+    if (lk_rng_uniform(&g) >= l->tail_share)
+        return -p->tail_mean;
+    e = lk_rng_exponential(&g);
+    return l->tail_scale * (l->tail_shape > 0 ? expm1(l->tail_shape * e) / l->tail_shape : e) -
+           p->tail_mean;
+}
+
+/* How much longer a collective takes because of the slowest of the nodes' links; costs are taken as
+ * those of equal links, so it is never under 1. */
+static double link_factor(const struct lk_step_plan *p)
+{
+    const struct lk_step_model *m = p->model;
+    uint64_t stream = lk_rng_stream("straggler.link", 0);
+    double worst = 0;
+
+    if (m->nodes < 2 || !(m->law.link_sd > 0))
+        return 1;
+    for (int i = 0; i < m->nodes; i++)
+        worst = fmax(worst, normal_at(p->seed, stream, (uint64_t)i));
+    return 1 + m->law.link_sd * worst;
+}
+
 /* The effects that last the whole run. A rank has the same draw whatever the number of ranks. */
 static void set_persistent(struct lk_step_plan *p)
 {
@@ -224,9 +257,11 @@ enum lk_status lk_step_plan_init(struct lk_step_plan *p, const struct lk_step_mo
                                  uint64_t seed)
 {
     enum lk_status st = LK_OK;
+    double link;
 
     *p = (struct lk_step_plan){.model = m, .seed = seed};
     LK_TRY(check(m));
+    link = link_factor(p);
     p->optimizer_ns = lk_ns_from_s(m->optimizer_s * (1 + m->kappa));
     p->gap_ns = lk_ns_from_s(m->gap_s);
     p->input_ns = lk_ns_from_s(m->input_s);
@@ -235,6 +270,8 @@ enum lk_status lk_step_plan_init(struct lk_step_plan *p, const struct lk_step_mo
     p->slow_wire = slow_from(m->gamma_wire);
     p->slow_delta = slow_from(m->delta);
     p->transient_stream = lk_rng_stream("straggler.transient", 0);
+    p->tail_stream = lk_rng_stream("straggler.tail", 0);
+    p->tail_mean = m->law.tail_share * m->law.tail_scale / (1 - m->law.tail_shape);
     p->common_stream = lk_rng_stream("straggler.common", 0);
     p->transient_sigma = sigma_from(m->law.transient_sd);
     p->common_sigma = sigma_from(m->law.common_sd);
@@ -244,7 +281,7 @@ enum lk_status lk_step_plan_init(struct lk_step_plan *p, const struct lk_step_mo
     LK_TRY(list_init(&p->lists[1], m, true));
     LK_TRY(lk_alloc(&p->rank_effect, (size_t)m->ranks, sizeof *p->rank_effect));
     for (size_t k = 0; k < m->n_colls; k++)
-        p->cost_ns[k] = lk_ns_from_s(m->colls[k].cost_s);
+        p->cost_ns[k] = lk_ns_from_s(m->colls[k].cost_s * link);
     set_persistent(p);
 out:
     if (st != LK_OK)
@@ -280,6 +317,8 @@ struct lk_step_compute lk_step_plan_compute(struct lk_step_plan *p, int rank, ui
     if (p->transient_sigma > 0)
         factor += skewed(p->transient_sigma, normal_at(p->seed, p->transient_stream,
                                                        micro_batch << 32 | (uint32_t)rank));
+    if (m->law.tail_share > 0)
+        factor += tail_effect(p, micro_batch << 32 | (uint32_t)rank);
     if (p->common_sigma > 0)
         factor += common_effect(p, micro_batch);
     factor = fmax(factor, FASTEST);

@@ -50,6 +50,12 @@ struct lk_straggler_law {
     double node_sd;      /* shared by a node's ranks, the whole run */
     double transient_sd; /* a draw a rank and micro-batch */
     double common_sd;    /* shared by all ranks, a draw a micro-batch */
+    double link_sd; /* of a node's link time, the whole run: the slowest node's sets the pace of
+                     * every collective between nodes */
+    /* Tail: this share of a rank's micro-batches takes longer still, by an excess that follows a
+     * generalised Pareto law (peaks over threshold) of this scale and shape; its mean is taken off
+     * all, since measured compute times contain it. */
+    double tail_share, tail_scale, tail_shape; /* 0..1; of the compute time; below 1 */
 };
 
 /* Positions on a rank's program. */
@@ -158,7 +164,8 @@ struct lk_step_plan {
     struct lk_step_list lists[2]; /* of micro-batches that end no step, and that do */
     double *rank_effect;          /* ranks */
     /* What a micro-batch's draws start from. */
-    uint64_t transient_stream, common_stream;
+    uint64_t transient_stream, tail_stream, common_stream;
+    double tail_mean;
     double transient_sigma, common_sigma; /* of the normals whose exponentials they are */
     uint64_t common_micro_batch;          /* whose common effect is at hand; UINT64_MAX: none */
     double common;

@@ -275,6 +275,10 @@ static struct lk_step_model random_model(uint64_t seed, struct lk_step_coll *col
     m.law.node_sd = lk_rng_below(&g, 2) ? 0.05 : 0;
     m.law.transient_sd = lk_rng_below(&g, 2) ? 0.1 : 0;
     m.law.common_sd = lk_rng_below(&g, 2) ? 0.02 : 0;
+    m.law.link_sd = lk_rng_below(&g, 2) ? 0.1 : 0;
+    m.law.tail_share = lk_rng_below(&g, 2) ? 0.1 : 0;
+    m.law.tail_scale = 0.2;
+    m.law.tail_shape = lk_rng_below(&g, 2) ? 0.3 : 0;
     m.prefetch_depth = (int)lk_rng_below(&g, 4);
     m.load_s = lk_rng_below(&g, 2) ? 60e-3 * lk_rng_uniform(&g) : 0;
     m.input_s = lk_rng_below(&g, 2) ? 1e-3 * lk_rng_uniform(&g) : 0;
@@ -372,6 +376,58 @@ START_TEST(stragglers_cost_the_expected_maximum)
 }
 END_TEST
 
+/*
+ * One rank's mean is not moved by its tail. Among K ranks that all wait, with a tail that is nearly
+ * certain to hit one of them, the step exceeds it by E[max]: of an exponential excess that every
+ * rank has, H(K) scales less the mean taken off.
+ */
+START_TEST(tails_keep_the_mean_and_grow_the_maximum)
+{
+    static const struct lk_step_coll at_end[] = {BUCKET(1.0, 1e-3)};
+    struct lk_step_model m = base_model();
+    struct lk_sim_request q = {.steps = 4000, .seed = 7};
+    struct lk_sim_result r;
+
+    m.ranks = 1;
+    m.law = (struct lk_straggler_law){.tail_share = 0.1, .tail_scale = 0.2, .tail_shape = 0.2};
+    m.colls = at_end;
+    m.n_colls = 1;
+    ck_assert_int_eq(lk_closed_form_run(&m, &q, &r), LK_OK);
+    /* sd of an excess 0.32, of a step 0.13 x 30 ms; four standard errors of 4,000. */
+    ck_assert_double_eq_tol(r.mean_s, 32.5e-3, 4 * 0.13 * 30e-3 / sqrt(4000));
+    lk_sim_result_fini(&r);
+    m.ranks = 10;
+    m.law = (struct lk_straggler_law){.tail_share = 1, .tail_scale = 0.05};
+    ck_assert_int_eq(lk_closed_form_run(&m, &q, &r), LK_OK);
+    /* H(10) = 2.9290; sd of the maximum 1.24 scales. */
+    ck_assert_double_eq_tol((r.mean_s - 32.5e-3) / (0.05 * 30e-3), 2.9290 - 1,
+                            4 * 1.24 / sqrt(4000));
+    lk_sim_result_fini(&r);
+}
+END_TEST
+
+/* The slowest of the nodes' links is what every collective takes: twice the nodes, not faster. */
+START_TEST(the_slowest_link_sets_the_pace)
+{
+    struct lk_step_model m = base_model();
+    struct lk_sim_request q = {.steps = 1, .seed = 7};
+    double before = 35.5e-3;
+
+    m.law.link_sd = 0.1;
+    for (m.ranks = 2; m.ranks <= 256; m.ranks *= 2) {
+        struct lk_sim_result r;
+
+        m.nodes = m.ranks;
+        ck_assert_int_eq(lk_closed_form_run(&m, &q, &r), LK_OK);
+        ck_assert_double_ge(r.mean_s, before - 1e-9);
+        before = r.mean_s;
+        lk_sim_result_fini(&r);
+    }
+    /* Of 256 normals the largest is 2.8 on average and above 2 in 99.7 % of cases; 4 ms exposed. */
+    ck_assert_double_ge(before, 35.5e-3 + 0.1 * 2 * 4e-3);
+}
+END_TEST
+
 START_TEST(paces_convert_both_ways)
 {
     struct lk_rng g = lk_rng_init(1, 1);
@@ -461,6 +517,8 @@ Suite *lk_suite_engine(void)
     tcase_add_loop_test(c, the_rows_sum_to_the_step, 0, 30);
     tcase_add_test(c, seeds_matter_and_repeat);
     tcase_add_loop_test(c, stragglers_cost_the_expected_maximum, 0, 3);
+    tcase_add_test(c, tails_keep_the_mean_and_grow_the_maximum);
+    tcase_add_test(c, the_slowest_link_sets_the_pace);
     tcase_add_test(c, paces_convert_both_ways);
     tcase_add_test(c, bad_models_are_named);
     tcase_add_test(c, spans_are_where_they_were_computed);
