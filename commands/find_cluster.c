@@ -57,32 +57,66 @@ out:
     return st;
 }
 
+static bool has_name(char *const *names, size_t n, const char *name)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!strcmp(names[i], name))
+            return true;
+    return false;
+}
+
+enum lk_status find_presets(char ***out, size_t *out_n)
+{
+    enum lk_status st = LK_OK;
+    char *dir = NULL, **found = NULL, **all = NULL;
+    size_t n_found = 0, n = 0, capacity = 0;
+
+    for (size_t i = 0;; i++) {
+        LK_TRY(folder(i, &dir));
+        if (!dir)
+            break;
+        if (lk_dir_list(dir, SUFFIX, &found, &n_found) != LK_OK)
+            n_found = 0; /* no such folder: its presets are elsewhere */
+        for (size_t k = 0; k < n_found; k++) {
+            found[k][strlen(found[k]) - strlen(SUFFIX)] = '\0';
+            if (has_name(all, n, found[k]))
+                continue;
+            LK_TRY(lk_array_grow(&all, &capacity, n + 1, sizeof *all));
+            LK_TRY(lk_strdup(&all[n], found[k]));
+            n++;
+        }
+        lk_names_free(found, n_found);
+        found = NULL;
+        n_found = 0;
+        free(dir);
+        dir = NULL;
+    }
+    *out = all;
+    *out_n = n;
+    all = NULL;
+    n = 0;
+out:
+    free(dir);
+    lk_names_free(found, n_found);
+    lk_names_free(all, n);
+    return st;
+}
+
 /* "no preset 'x'; there are: a, b". */
 static enum lk_status unknown_preset(const char *name)
 {
-    char known[1024] = "";
-    size_t at = 0;
-    char *dir = NULL;
+    enum lk_status st = LK_OK;
+    char known[1024] = "", **names = NULL;
+    size_t at = 0, n = 0;
 
-    for (size_t i = 0; folder(i, &dir) == LK_OK && dir; i++) {
-        char **names = NULL;
-        size_t n = 0;
-
-        if (lk_dir_list(dir, SUFFIX, &names, &n) != LK_OK)
-            n = 0;
-        for (size_t k = 0; k < n && at < sizeof known; k++) {
-            int stem = (int)(strlen(names[k]) - strlen(SUFFIX));
-            char word[128];
-
-            snprintf(word, sizeof word, "%.*s", stem, names[k]);
-            if (!strstr(known, word))
-                at += (size_t)snprintf(known + at, sizeof known - at, "%s%s", at ? ", " : "", word);
-        }
-        lk_names_free(names, n);
-        free(dir);
-    }
-    return lk_fail(LK_EUSAGE, "no cluster file and no preset '%s'%s%s", name,
-                   at ? "; presets: " : "; no presets were found", known);
+    LK_TRY(find_presets(&names, &n));
+    for (size_t k = 0; k < n && at < sizeof known; k++)
+        at += (size_t)snprintf(known + at, sizeof known - at, "%s%s", at ? ", " : "", names[k]);
+    st = lk_fail(LK_EUSAGE, "no cluster file and no preset '%s'%s%s", name,
+                 at ? "; presets: " : "; no presets were found", known);
+out:
+    lk_names_free(names, n);
+    return st;
 }
 
 enum lk_status find_cluster(const char *name, struct lk_cluster *out)

@@ -5,11 +5,16 @@
 #include "base/cluster.h"
 #include "base/status.h"
 
+#include <stddef.h>
+
 /*
  * Reads a cluster: a path (it has a slash or ends in .json), or the name of a preset, looked for in
  * ./clusters, beside the program's build folder, and in the installed share/lockstep/clusters.
  * LK_EUSAGE lists the presets that there are.
  */
 enum lk_status find_cluster(const char *name, struct lk_cluster *out);
+
+/* The names of all presets, each once; freed by the caller with lk_names_free. */
+enum lk_status find_presets(char ***out, size_t *out_n);
 
 #endif

@@ -157,6 +157,28 @@ static void make_request(const struct options *o, struct lists *l, struct lk_pre
                                      .seed = (uint64_t)o->seed};
 }
 
+/* What fits on the GPUs of all presets; NULL where none says its memory. */
+static enum lk_status device_table(const struct lk_job *job, const struct lk_forecast *f,
+                                   struct lk_table **out)
+{
+    enum lk_status st = LK_OK;
+    char **names = NULL;
+    struct lk_cluster *presets = NULL;
+    size_t n = 0;
+
+    LK_TRY(find_presets(&names, &n));
+    LK_TRY(lk_alloc(&presets, n, sizeof *presets));
+    for (size_t i = 0; i < n; i++)
+        LK_TRY(find_cluster(names[i], &presets[i]));
+    LK_TRY(lk_plan_device_table(job, presets, n, f, out));
+out:
+    for (size_t i = 0; presets && i < n; i++)
+        lk_cluster_fini(&presets[i]);
+    free(presets);
+    lk_names_free(names, n);
+    return st;
+}
+
 /* The tables that there are, in the order of printing; *n of them, destroyed by the caller. */
 static enum lk_status make_tables(const struct options *o, const struct lk_job *job,
                                   const struct lk_cluster *cluster, const struct lk_forecast *f,
@@ -172,8 +194,11 @@ static enum lk_status make_tables(const struct options *o, const struct lk_job *
     for (int i = 0; i < LK_PLAN_TABLES; i++)
         if (parts[i])
             tables[(*n)++] = parts[i];
-    if (o->plan.memory)
+    if (o->plan.memory) {
         LK_TRY(lk_plan_memory_table(job, cluster, &plan, f, &tables[(*n)++]));
+        LK_TRY(device_table(job, f, &tables[*n]));
+        *n += tables[*n] != NULL;
+    }
     if (f->n_backtests)
         LK_TRY(lk_forecast_backtest_table(f, &tables[(*n)++]));
     LK_TRY(lk_forecast_loss_table(f, &tables[(*n)++]));
@@ -185,7 +210,7 @@ static enum lk_status print(const struct options *o, const struct lk_job *job,
                             const struct lk_cluster *cluster, const struct lk_forecast *f)
 {
     enum lk_status st = LK_OK;
-    struct lk_table *tables[6] = {NULL}, *csv = NULL;
+    struct lk_table *tables[7] = {NULL}, *csv = NULL;
     size_t n = 0;
 
     LK_TRY(make_tables(o, job, cluster, f, tables, &n));

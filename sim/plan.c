@@ -562,6 +562,68 @@ out:
     return st;
 }
 
+static const struct lk_column device_columns[] = {
+    {"gpu",           "GPU",            LK_DIM_NONE,  -1},
+    {"device_bytes",  "memory",         LK_DIM_BYTES, -1},
+    {"memory_fit",    "fits",           LK_DIM_NONE,  -1},
+    {"largest_batch", "largest batch",  LK_DIM_NONE,  -1},
+    {"fits_with",     "would fit with", LK_DIM_NONE,  -1},
+};
+
+/* Was this GPU, with this memory, in an earlier cluster? */
+static bool seen_before(const struct lk_cluster *clusters, size_t i)
+{
+    for (size_t k = 0; k < i; k++)
+        if (!strcmp(clusters[k].gpu, clusters[i].gpu) &&
+            lk_quantity_known(&clusters[k].device.memory_bytes) &&
+            clusters[k].device.memory_bytes.value == clusters[i].device.memory_bytes.value)
+            return true;
+    return false;
+}
+
+static enum lk_status device_row(struct lk_table *t, const struct lk_job *job,
+                                 const struct lk_config *c, const struct lk_cluster *cluster)
+{
+    enum lk_status st = LK_OK;
+    struct lk_plan plan = lk_plan_none;
+    struct plan p = {.job = job, .device_bytes = cluster->device.memory_bytes.value};
+
+    plan_memory(&p, c, p.device_bytes, &plan);
+    LK_TRY(lk_table_row(t));
+    LK_TRY(lk_table_text(t, "gpu", "%s", cluster->gpu));
+    LK_TRY(lk_table_number(t, "device_bytes", p.device_bytes));
+    LK_TRY(lk_table_text(t, "memory_fit", "%s", plan.memory_fit));
+    LK_TRY(lk_table_number(t, "largest_batch", plan.largest_batch));
+    if (*plan.fits_with)
+        LK_TRY(lk_table_text(t, "fits_with", "%s", plan.fits_with));
+out:
+    return st;
+}
+
+enum lk_status lk_plan_device_table(const struct lk_job *job, const struct lk_cluster *clusters,
+                                    size_t n, const struct lk_forecast *f, struct lk_table **out)
+{
+    enum lk_status st = LK_OK;
+    struct lk_config c = lk_config_of_point(&f->points[0], job);
+    struct lk_table *t = NULL;
+    char title[128];
+
+    snprintf(title, sizeof title, "What fits on which GPU: plain data parallelism, local batch %d",
+             c.local_batch);
+    *out = NULL;
+    LK_TRY(lk_table_create(title, device_columns, LK_COUNT(device_columns), &t));
+    for (size_t i = 0; i < n; i++)
+        if (lk_quantity_known(&clusters[i].device.memory_bytes) && !seen_before(clusters, i))
+            LK_TRY(device_row(t, job, &c, &clusters[i]));
+    if (t->n_rows) {
+        *out = t;
+        t = NULL;
+    }
+out:
+    lk_table_destroy(t);
+    return st;
+}
+
 /* ---- The whole ---- */
 
 enum lk_status lk_plan_forecast(const struct lk_job *job, const struct lk_cluster *cluster,

@@ -52,4 +52,11 @@ enum lk_status lk_plan_memory_table(const struct lk_job *job, const struct lk_cl
                                     const struct lk_plan_request *request,
                                     const struct lk_forecast *f, struct lk_table **out);
 
+/*
+ * What fits on which GPU: one row for each different GPU of the clusters whose memory is known, for
+ * the forecast's first configuration. *out is NULL when there is none.
+ */
+enum lk_status lk_plan_device_table(const struct lk_job *job, const struct lk_cluster *clusters,
+                                    size_t n, const struct lk_forecast *f, struct lk_table **out);
+
 #endif

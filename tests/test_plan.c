@@ -168,22 +168,23 @@ static const struct {
     const char *says;
 } cases[] = {
     {"predict bare.json ethernet-25g --draws=20 --gpus=8 --device-memory=80GB",         0,
-     "\"memory_per_sample\" in the job file"                                                               },
+     "\"memory_per_sample\" in the job file"                                                                       },
     {"predict bare.json ethernet-25g --draws=20 --gpus=8 --target-samples=1e6",         0,
-     "needs the noise scale"                                                                               },
+     "needs the noise scale"                                                                                       },
     {"predict bare.json ethernet-25g --draws=20 --gpus=8 --noise-scale=100",            0,
-     "needs the samples that reach it"                                                                     },
+     "needs the samples that reach it"                                                                             },
     {"predict bare.json ethernet-25g --draws=20 --gpus=8 --mtbf=1000h",                 0,
-     "say how long a checkpoint takes"                                                                     },
+     "say how long a checkpoint takes"                                                                             },
     {"predict bare.json ethernet-25g --draws=20 --gpus=8 --checkpoint=1min",            0,
-     "assumed: a GPU fails once in 50,700 h"                                                               },
-    {"predict bare.json ethernet-25g --draws=20 --gpus=8 --target-batch=100",           2, "--target-batch"},
+     "assumed: a GPU fails once in 50,700 h"                                                                       },
+    {"predict bare.json ethernet-25g --draws=20 --gpus=8 --target-batch=100",           2, "--target-batch"        },
     {"predict bare.json ethernet-25g --draws=20 --gpus=8 --checkpoint=1min "
-     "--checkpoint-bandwidth=1GB/s",                                               2, "give one"      },
-    {"predict bare.json ethernet-25g --draws=20 --gpus=8 --price=-1",                   2, "price"         },
-    {"predict job.json ethernet-25g --draws=20 --gpus=8 --memory",                      0, "what fits:"    },
+     "--checkpoint-bandwidth=1GB/s",                                               2, "give one"              },
+    {"predict bare.json ethernet-25g --draws=20 --gpus=8 --price=-1",                   2, "price"                 },
+    {"predict job.json ethernet-25g --draws=20 --gpus=8 --memory",                      0, "What fits on which GPU"},
+    {"predict job.json ethernet-25g --draws=20 --gpus=8 --memory",                      0, "what fits:"            },
     {"predict job.json ethernet-25g --draws=20 --gpus=8 --memory --device-memory=30GB", 0,
-     "zero1: largest local batch 20"                                                                       },
+     "zero1: largest local batch 20"                                                                               },
 };
 
 START_TEST(inputs_are_checked_and_asked_for)
