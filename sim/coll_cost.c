@@ -40,9 +40,29 @@ struct constants {
     bool fitted;  /* from points of this machine, not from a datasheet */
 };
 
+struct place {
+    enum lk_coll coll;
+    enum lk_algo algo;
+    int ranks, nodes;
+};
+
+/* A set carried to another rank count. */
+struct carried {
+    struct place at;
+    struct lk_curve curve;
+    double *error; /* of the model, by the set's points */
+};
+
+/* Curves carried so far: a sweep asks for the same rank counts again and again. */
+struct carried_list {
+    struct carried *list;
+    size_t n, capacity;
+};
+
 struct lk_cost_model {
     struct set *sets;
     size_t n_sets;
+    struct carried_list *carried; /* grows while the model is asked */
     struct constants constants[LK_COLL_COUNT][LK_ALGO_COUNT];
     double error_shift; /* of a draw, in standard deviations of the fits' errors */
     bool preset;
@@ -361,6 +381,7 @@ enum lk_status lk_cost_model_create_from(const struct lk_cluster *c, struct lk_r
     bool own_fits = false;
 
     LK_TRY(lk_alloc(&m, 1, sizeof *m));
+    LK_TRY(lk_alloc(&m->carried, 1, sizeof *m->carried));
     m->preset = c->preset;
     if (draw) {
         shift = lk_rng_normal(draw);
@@ -390,16 +411,17 @@ void lk_cost_model_destroy(struct lk_cost_model *m)
     for (size_t i = 0; i < m->n_sets; i++)
         set_fini(&m->sets[i]);
     free(m->sets);
+    for (size_t i = 0; m->carried && i < m->carried->n; i++) {
+        lk_curve_fini(&m->carried->list[i].curve);
+        free(m->carried->list[i].error);
+    }
+    if (m->carried)
+        free(m->carried->list);
+    free(m->carried);
     free(m);
 }
 
 /* ---- Evaluation ---- */
-
-struct place {
-    enum lk_coll coll;
-    enum lk_algo algo;
-    int ranks, nodes;
-};
 
 /* What the alpha-beta model says. */
 struct modelled {
@@ -512,36 +534,76 @@ static const struct set *nearest_set(const struct lk_cost_model *m, struct place
  * Case 2 of the header: the nearest set's points, each carried over by the ratio of the model at
  * the two rank counts, as a curve of its own, so that the result is monotone.
  */
+static enum lk_status carry(const struct lk_cost_model *m, const struct set *from, struct place at,
+                            struct carried *out)
+{
+    enum lk_status st = LK_OK;
+    struct place there = {at.coll, at.algo, from->ranks, from->nodes};
+    double doublings = fabs(log2((double)at.ranks / from->ranks)), *seconds = NULL;
+    struct carried c = {.at = at};
+
+    LK_TRY(lk_alloc(&seconds, from->n, sizeof *seconds));
+    LK_TRY(lk_alloc(&c.error, from->n, sizeof *c.error));
+    for (size_t i = 0; i < from->n; i++) {
+        struct modelled here = formula(m, at, from->bytes[i]);
+
+        c.error[i] = here.error;
+        seconds[i] = from->seconds[i] * here.seconds / formula(m, there, from->bytes[i]).seconds *
+                     exp(m->error_shift * here.error * doublings);
+    }
+    LK_TRY(lk_curve_init(&c.curve, from->bytes, seconds, from->n, 1));
+    *out = c;
+    c.error = NULL;
+out:
+    free(c.error);
+    free(seconds);
+    return st;
+}
+
+/* The curve of a place, made when it is asked for first. */
+static enum lk_status find_carried(const struct lk_cost_model *m, const struct set *from,
+                                   struct place at, const struct carried **out)
+{
+    enum lk_status st = LK_OK;
+    struct carried_list *l = m->carried;
+
+    for (size_t i = 0; i < l->n; i++) {
+        const struct place *p = &l->list[i].at;
+
+        if (p->coll == at.coll && p->algo == at.algo && p->ranks == at.ranks &&
+            p->nodes == at.nodes) {
+            *out = &l->list[i];
+            return LK_OK;
+        }
+    }
+    LK_TRY(lk_array_grow(&l->list, &l->capacity, l->n + 1, sizeof *l->list));
+    LK_TRY(carry(m, from, at, &l->list[l->n]));
+    *out = &l->list[l->n++];
+out:
+    return st;
+}
+
 static enum lk_status carry_over(const struct lk_cost_model *m, const struct set *from,
                                  struct place at, bool inside, const uint64_t *bytes, size_t n,
                                  struct lk_cost *out)
 {
     enum lk_status st = LK_OK;
-    struct place there = {at.coll, at.algo, from->ranks, from->nodes};
-    double doublings = fabs(log2((double)at.ranks / from->ranks)), *seconds = NULL;
-    struct lk_curve curve = {0};
-    double error = 0;
+    double doublings = fabs(log2((double)at.ranks / from->ranks));
+    const struct carried *c;
 
-    LK_TRY(lk_alloc(&seconds, from->n, sizeof *seconds));
-    for (size_t i = 0; i < from->n; i++) {
-        struct modelled here = formula(m, at, from->bytes[i]);
-
-        error = fmax(error, here.error);
-        seconds[i] = from->seconds[i] * here.seconds / formula(m, there, from->bytes[i]).seconds *
-                     exp(m->error_shift * here.error * doublings);
-    }
-    LK_TRY(lk_curve_init(&curve, from->bytes, seconds, from->n, 1));
+    LK_TRY(find_carried(m, from, at, &c));
     for (size_t i = 0; i < n; i++) {
-        double b = fmax((double)bytes[i], 1), sd = set_sd(from, b);
+        double b = fmax((double)bytes[i], 1);
+        size_t k = 0;
 
-        out[i] = (struct lk_cost){.seconds = lk_curve_at(&curve, b),
+        while (k + 1 < from->n && from->bytes[k] < b)
+            k++;
+        out[i] = (struct lk_cost){.seconds = lk_curve_at(&c->curve, b),
                                   .reach = fmax(1, (double)at.ranks / from->ranks)};
         grade(m, &out[i], inside ? LK_EVIDENCE_INTERPOLATED : LK_EVIDENCE_EXTRAPOLATED,
-              hypot(sd, error * doublings));
+              hypot(set_sd(from, b), c->error[k] * doublings));
     }
 out:
-    lk_curve_fini(&curve);
-    free(seconds);
     return st;
 }
 

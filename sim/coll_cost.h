@@ -52,7 +52,8 @@ enum lk_status lk_cost_model_create_from(const struct lk_cluster *c, struct lk_r
 
 /*
  * Cost of n sizes. ranks 1 costs 0, measured. Non-decreasing in bytes. LK_EEVIDENCE says what is
- * missing and the run that would supply it. pre: 1 <= nodes <= ranks, nodes divides ranks.
+ * missing and the run that would supply it. One thread at a time: curves are kept. pre: 1 <= nodes
+ * <= ranks, nodes divides ranks.
  */
 enum lk_status lk_cost_eval(const struct lk_cost_model *m, enum lk_coll coll, enum lk_algo algo,
                             int ranks, int nodes, const uint64_t *bytes, size_t n,
