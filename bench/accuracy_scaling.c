@@ -343,7 +343,7 @@ static bool in_subset(const struct series *s, const struct subset *q)
 {
     double jump = s->points[s->n - 1].gpus / s->points[s->n - 2].gpus;
 
-    return s->tier == q->tier && jump >= q->least_jump && jump <= q->most_jump &&
+    return (s->tier == q->tier || !q->tier) && jump >= q->least_jump && jump <= q->most_jump &&
            (!q->value || !strcmp(*(char *const *)((const char *)s + q->field), q->value));
 }
 
@@ -438,6 +438,7 @@ static enum lk_status print_details(const struct data *d)
         const char *name;
         struct subset q;
     } jumps[] = {
+        {"tiers A and B together",     {0, 0, NULL, 0, INFINITY}     },
         {"tier A, all",                {'A', 0, NULL, 0, INFINITY}   },
         {"tier A, to twice the GPUs",  {'A', 0, NULL, 0, 2}          },
         {"tier A, to more than twice", {'A', 0, NULL, 2.01, INFINITY}},

@@ -1,6 +1,6 @@
 # Targets beside the build itself: set-up, tests, tools, installation.
 
-.PHONY: help setup check check-quick bench asan tsan coverage layering headers lint format format-check demo install validate-net validate-net-short
+.PHONY: accuracy help setup check check-quick bench asan tsan coverage layering headers lint format format-check demo install validate-net validate-net-short
 
 help:
 	@sed -n 's/^#   make/  make/p' Makefile
@@ -8,6 +8,7 @@ help:
 	@echo '  make coverage   line coverage of the tests'
 	@echo '  make bench      comparisons with PyTorch DDP, gloo and Open MPI; cost of recording; known truths'
 	@echo '  make validate-net validate-net-short  the forecast against replays on shaped links (root; 13 min and 75 s)'
+	@echo '  make accuracy   docs/accuracy.md again, from the public data in $$LOCKSTEP_DATA or ../shared/data'
 	@echo '  make layering headers lint format-check format'
 	@echo '  make install PREFIX=/usr/local'
 
@@ -70,6 +71,11 @@ validate-net validate-net-short:
 	@tools/setup build net
 	$(Q)$(MAKE) --no-print-directory $(PARALLEL) all $(BUILD)/bench/net
 	@tests/net/validate $(if $(filter %-short,$@),short,full) $(BUILD) || [ $$? = 77 ]
+
+# The generated parts of docs/accuracy.md, from public data; some minutes.
+accuracy:
+	$(Q)$(MAKE) --no-print-directory $(PARALLEL) all bench-bin
+	@tools/accuracy $(BUILD)
 
 install: all
 	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/lockstep/clusters
