@@ -112,8 +112,8 @@ static enum lk_status run(int argc, char **argv)
         st = lk_fail(LK_EEVIDENCE,
                      "nothing to hold out in job %s: runs at two or more counts of GPUs on this "
                      "cluster, or compute at three or more local batches, are needed. The cheapest "
-                     "run that would supply it: lockstep run --scaling 1,2 with this model",
-                     job.name);
+                     "run that would supply it: lockstep run --scaling 1,2 --model %s",
+                     job.name, job.name);
         goto out;
     }
     LK_TRY(print(&o, &tests));

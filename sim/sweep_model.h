@@ -9,7 +9,8 @@
  *     t_i = fixed + x_i (T(f_i / x_i) - fixed),   f_i: cost, x_i: compute, over the estimate's
  *
  * since the step scales with its durations; fixed is optimizer and gap. The limits: all collectives
- * of a draw move as the one in the middle of the cost does; effects are normal; a node's share in
+ * of a draw move as the one in the middle of the cost does; effects are normal, without heavy tails
+ * and links; a node's share in
  * them is as a rank's; a fresh run's 50 steps are their mean. The anchor is treated alike, so most
  * of what this leaves out cancels. tests/test_grid.c holds it against sim/predictor.h.
  */

@@ -139,8 +139,9 @@ START_TEST(the_sweep_agrees_with_the_full_way)
         ck_assert_double_eq_tol(losses, s.points[i].step_s, 1e-9);
         lk_prediction_fini(&p);
     }
-    ck_assert_msg(worst < 0.015, "estimate off by %g", worst);
-    ck_assert_msg(worst_lo < 0.03 && worst_hi < 0.03, "ends off by %g and %g", worst_lo, worst_hi);
+    ck_assert_msg(worst < 0.005, "estimate off by %g", worst);
+    ck_assert_msg(worst_lo < 0.015 && worst_hi < 0.015, "ends off by %g and %g", worst_lo,
+                  worst_hi);
     ck_assert_msg(fabs(width - 1) < 0.1, "widths are %g of the full way's", width);
     lk_sweep_fini(&s);
     rig_fini(&r);
