@@ -151,6 +151,19 @@ double lk_predictor_model_sd(const struct lk_predictor *p, const struct lk_confi
     return hypot(hypot(scale, batch_sd), lk_prior_value(LK_PRIOR_BASE_ERROR));
 }
 
+double lk_predictor_alone_s(const struct lk_step_model *m, int accumulation)
+{
+    return accumulation * (m->forward_s + m->backward_s + m->input_s) + m->optimizer_s + m->gap_s;
+}
+
+double lk_predictor_with_error(double alone_s, double step_s, double model_sd, double batch_sd,
+                               double error)
+{
+    double own_sd = hypot(batch_sd, lk_prior_value(LK_PRIOR_BASE_ERROR));
+
+    return fmax(step_s * exp(model_sd * error), fmin(step_s, alone_s) * exp(own_sd * error));
+}
+
 static enum lk_status work_init(struct lk_predictor *p, const struct lk_config *at, struct work *w)
 {
     enum lk_status st = LK_OK;
@@ -216,7 +229,8 @@ static enum lk_status draw(struct lk_predictor *p, struct work *w, const struct 
     } else {
         LK_TRY(lk_config_model_costs(&w->model, p->draws[i]));
         LK_TRY(simulate(p, &w->model.step, seed, &s, NULL));
-        s *= exp(w->model_sd * world.error);
+        s = lk_predictor_with_error(lk_predictor_alone_s(&w->model.step, at->accumulation), s,
+                                    w->model_sd, w->model.batch_sd, world.error);
         if (w->anchored) {
             LK_TRY(lk_config_model_costs(&w->anchor_model, p->draws[i]));
             LK_TRY(simulate(p, &w->anchor_model.step, seed, &at_anchor, NULL));

@@ -12,8 +12,10 @@
  *     sd^2 = base^2 + (scale error x log2 of the ranks over the anchor's)^2
  *                   + (what the batch's reach adds: sim/batch_curve.h)^2,
  *
- * with Student's t of 4 degrees of freedom, because such errors have heavy tails. Draw i is the
- * same world for all configurations: ratios of predictions may be formed draw by draw.
+ * with Student's t of 4 degrees of freedom, because such errors have heavy tails. The scale's part
+ * is an error in what communication and waiting add: it makes no step shorter than its compute.
+ * Draw i is the same world for all configurations: ratios of predictions may be formed draw by
+ * draw.
  */
 #ifndef LK_SIM_PREDICTOR_H
 #define LK_SIM_PREDICTOR_H

@@ -29,6 +29,15 @@ double lk_predictor_runs_draw(const struct lk_predictor *p, const struct lk_conf
 /* The model's own error, relative, at a batch of this sd from an anchor; 0 GPUs: none. */
 double lk_predictor_model_sd(const struct lk_predictor *p, const struct lk_config *at,
                              int anchor_gpus, double batch_sd);
+/*
+ * A step with the model's error. What is wrong about the compute time itself (own_sd: of the batch,
+ * and between measured configurations) moves all of it; the rest is in what communication and
+ * waiting add, and that is never less than nothing.
+ */
+double lk_predictor_with_error(double alone_s, double step_s, double model_sd, double batch_sd,
+                               double error);
+/* What a rank's own work of a step takes. */
+double lk_predictor_alone_s(const struct lk_step_model *m, int accumulation);
 /* Grade of a configuration that was not measured. text: 64 bytes. */
 void lk_predictor_grade(const struct lk_predictor *p, const struct lk_config_model *m,
                         int anchor_gpus, const struct lk_config *at, enum lk_evidence *out,

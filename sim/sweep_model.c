@@ -458,18 +458,21 @@ enum lk_status lk_sweep_model_at(struct lk_sweep_model *m, struct lk_sweep_point
     const struct lk_config *c = &point->config;
     const struct anchor *a;
     struct one o;
-    double modelled, model_sd;
+    double modelled, model_sd, alone;
 
     LK_TRY(anchor_of(m, c, &a));
     LK_TRY(one_init(m, c, &o));
     modelled = estimate_of(&o);
     point->step_s = modelled * (a ? a->factor : 1);
+    alone = lk_predictor_alone_s(&o.compute->model.step, c->accumulation);
     model_sd = lk_predictor_model_sd(m->p, c, a ? a->config.gpus : 0, o.compute->model.batch_sd);
     for (size_t i = 0; i < m->n_draws; i++) {
         const struct lk_world *w = &m->worlds[i];
         double runs = a ? log(a->factors[i]) : o.compute->model.compute_sd * w->compute;
+        double s = lk_predictor_with_error(alone, draw_of(&o, i), model_sd,
+                                           o.compute->model.batch_sd, w->error);
 
-        draws_s[i] = draw_of(&o, i) * exp(model_sd * w->error + runs + w->run_sd * w->of_fresh);
+        draws_s[i] = s * exp(runs + w->run_sd * w->of_fresh);
     }
     for (int i = 0; i < LK_LOSS_COUNT; i++)
         point->losses_s[i] = o.losses_s[i] * point->step_s / modelled;
