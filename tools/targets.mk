@@ -1,10 +1,13 @@
 # Targets beside the build itself: set-up, tests, tools, installation.
 
-.PHONY: accuracy help setup check check-quick bench asan tsan coverage layering headers lint format format-check demo install validate-net validate-net-short
+FUZZ_BIN := $(patsubst tests/fuzz/%.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c))
+
+.PHONY: accuracy fuzz fuzz-bin help setup check check-quick bench asan tsan coverage layering headers lint format format-check demo install validate-net validate-net-short
 
 help:
 	@sed -n 's/^#   make/  make/p' Makefile
 	@echo '  make asan tsan  the tests under AddressSanitizer + UndefinedBehaviorSanitizer, ThreadSanitizer'
+	@echo '  make fuzz SECONDS=60  the fuzz targets of tests/fuzz'
 	@echo '  make coverage   line coverage of the tests'
 	@echo '  make bench      comparisons with PyTorch DDP, gloo and Open MPI; cost of recording; known truths'
 	@echo '  make validate-net validate-net-short  the forecast against replays on shaped links (root; 13 min and 75 s)'
@@ -31,6 +34,17 @@ asan:
 	$(Q)$(MAKE) --no-print-directory BUILD=$(BUILD)/asan SAN=address,undefined OPT=-O1 check-quick
 tsan:
 	$(Q)$(MAKE) --no-print-directory BUILD=$(BUILD)/tsan SAN=thread OPT=-O1 BLAS=no check-quick
+
+# libFuzzer's targets over the library, SECONDS each. The corpora that they find stay in the build folder.
+SECONDS ?= 60
+fuzz:
+	$(Q)$(MAKE) --no-print-directory $(PARALLEL) CC=clang BUILD=$(BUILD)/fuzz OPT=-O1 BLAS=no \
+	    SAN=fuzzer-no-link,address,undefined fuzz-bin
+	$(Q)tools/fuzz $(BUILD)/fuzz $(SECONDS)
+fuzz-bin: $(FUZZ_BIN)
+$(BUILD)/fuzz_%: $(BUILD)/tests/fuzz/fuzz_%.o $(LIBS)
+	@echo "  LINK  $@"
+	$(Q)$(CC) $(CFLAGS) -fsanitize=fuzzer -o $@ $< -Wl,--start-group $(LIBS) -Wl,--end-group $(LK_LIBS)
 
 coverage:
 	@tools/setup coverage
