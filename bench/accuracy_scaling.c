@@ -421,7 +421,7 @@ static enum lk_status print_values(const struct data *d, size_t field)
     for (size_t i = 0; i < d->n; i++) {
         struct subset q = {'A', field, *(char *const *)((const char *)&d->v[i] + field), 0,
                            INFINITY};
-        bool seen = d->v[i].tier != q.tier;
+        bool seen = !in_subset(&d->v[i], &q);
 
         for (size_t k = 0; k < i && !seen; k++)
             seen = in_subset(&d->v[k], &q);
