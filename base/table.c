@@ -18,7 +18,8 @@ enum lk_status lk_table_create(const char *title, const struct lk_column *column
     LK_TRY(lk_alloc(&t, 1, sizeof *t));
     LK_TRY(lk_strdup(&t->title, title));
     LK_TRY(lk_alloc(&t->columns, n_columns, sizeof *t->columns));
-    memcpy(t->columns, columns, n_columns * sizeof *columns);
+    if (n_columns)
+        memcpy(t->columns, columns, n_columns * sizeof *columns);
     t->n_columns = n_columns;
     *out = t;
     t = NULL;
