@@ -1,0 +1,221 @@
+/* What plans mean: where more GPUs stop paying, and notes. */
+#include "sim/plan_state.h"
+
+#include "sim/memory.h"
+
+#include <math.h>
+#include <string.h>
+
+/* Points that fit, have a time, and differ in GPUs alone from the first that fits. */
+static bool on_curve(const struct lk_plan_state *p, size_t i)
+{
+    const struct lk_plan *plan = &p->f->points[i].plan;
+    struct lk_config c = lk_plan_config(p, i), first = lk_plan_config(p, p->first);
+
+    c.gpus = first.gpus;
+    c.nodes = first.nodes;
+    return lk_config_equal(&c, &first) && lk_plan_device(p, i) == lk_plan_device(p, p->first) &&
+           !lk_plan_too_large(&p->f->points[i]) && !isnan(plan->time_to_target_h);
+}
+
+void lk_plan_set_marginal(struct lk_plan_state *p)
+{
+    const struct lk_forecast_point *below = NULL;
+
+    for (size_t i = 0; i < p->f->n_points; i++) {
+        struct lk_forecast_point *point = &p->f->points[i];
+        double saved_h;
+
+        if (!on_curve(p, i))
+            continue;
+        if (below && point->gpus > below->gpus) {
+            saved_h = below->plan.time_to_target_h - point->plan.time_to_target_h;
+            if (saved_h > 0)
+                point->plan.cost_per_hour_saved =
+                    (point->plan.cost_to_target - below->plan.cost_to_target) / saved_h;
+        }
+        below = point;
+    }
+}
+
+/* GPUs of the point on the curve with the least time at another noise scale; 0: none. */
+static int fastest_gpus(const struct lk_plan_state *p, double noise_scale)
+{
+    double least = INFINITY;
+    int gpus = 0;
+
+    for (size_t i = 0; i < p->f->n_points; i++) {
+        const struct lk_forecast_point *point = &p->f->points[i];
+        double batch = (double)point->gpus * point->local_batch * point->accumulation, time;
+
+        if (!on_curve(p, i))
+            continue;
+        time = point->plan.time_to_target_h * point->plan.statistical_efficiency /
+               lk_statistical_efficiency(batch, noise_scale);
+        if (time < least) {
+            least = time;
+            gpus = point->gpus;
+        }
+    }
+    return gpus;
+}
+
+/* The point on the curve with the least cost to the target; NULL: none. */
+static const struct lk_forecast_point *cheapest(const struct lk_plan_state *p)
+{
+    const struct lk_forecast_point *best = NULL;
+
+    for (size_t i = 0; i < p->f->n_points; i++) {
+        const struct lk_forecast_point *point = &p->f->points[i];
+
+        if (on_curve(p, i) && !isnan(point->plan.cost_to_target) &&
+            (!best || point->plan.cost_to_target < best->plan.cost_to_target))
+            best = point;
+    }
+    return best;
+}
+
+static enum lk_status note_paying(const struct lk_plan_state *p)
+{
+    enum lk_status st = LK_OK;
+    struct lk_forecast *f = p->f;
+    const struct lk_estimate *noise = &p->economics.noise_scale;
+    const struct lk_forecast_point *least;
+    int fast = fastest_gpus(p, noise->value), lo = fastest_gpus(p, noise->lo);
+    int hi = fastest_gpus(p, noise->hi), within = 0;
+
+    if (!fast)
+        return isnan(noise->value) || isnan(p->economics.target_samples.value)
+                   ? LK_OK
+                   : lk_forecast_note(f, "where more GPUs stop paying: not said, nothing that was "
+                                         "asked for fits in memory");
+    if (lo == hi)
+        LK_TRY(lk_forecast_note(f, "time to the target is least at %d GPUs, of those asked for",
+                                fast));
+    else
+        LK_TRY(lk_forecast_note(f,
+                                "time to the target is least at %d GPUs, of those asked for; %d to "
+                                "%d over the noise scale's interval",
+                                fast, lo, hi));
+    least = cheapest(p);
+    if (!least)
+        return LK_OK;
+    for (size_t i = 0; i < f->n_points; i++)
+        if (on_curve(p, i) && f->points[i].gpus > within &&
+            f->points[i].plan.cost_to_target <=
+                p->request->cost_factor * least->plan.cost_to_target)
+            within = f->points[i].gpus;
+    LK_TRY(lk_forecast_note(f,
+                            "cost to the target is least at %d GPUs; up to %d it stays below %g "
+                            "times that",
+                            least->gpus, within, p->request->cost_factor));
+out:
+    return st;
+}
+
+static enum lk_status note_memory(const struct lk_plan_state *p)
+{
+    enum lk_status st = LK_OK;
+    struct lk_forecast *f = p->f;
+    struct lk_config c = lk_plan_config(p, 0);
+    struct lk_memory m;
+    size_t none = 0, sharded = 0;
+
+    if (isnan(p->device_bytes))
+        return LK_OK;
+    for (size_t i = 0; i < f->n_points; i++) {
+        none += !strcmp(f->points[i].plan.memory_fit, "no");
+        sharded += *f->points[i].plan.fits_with != '\0';
+    }
+    if (none)
+        LK_TRY(lk_forecast_note(f,
+                                "memory: %zu of %zu configurations do not fit in a GPU's; %zu of "
+                                "them would with ZeRO",
+                                none, f->n_points, sharded));
+    lk_memory_of(p->job, &c, &m);
+    if (isnan(m.per_sample.value))
+        LK_TRY(lk_forecast_note(f, "memory: activations are not known and not in the sum: "
+                                   "\"memory_per_sample\" in the job file says them"));
+    if (m.activations_assumed)
+        LK_TRY(lk_forecast_note(f, "memory: activations assumed, none to half of what the layers "
+                                   "move; \"memory_per_sample\" in the job file would say"));
+    if (m.optimizer_assumed)
+        LK_TRY(lk_forecast_note(f, "memory: the job names no \"optimizer\": Adam's states assumed, "
+                                   "or none"));
+    if (m.runtime_assumed)
+        LK_TRY(lk_forecast_note(f, "memory: %s", lk_memory_assumed()));
+out:
+    return st;
+}
+
+static enum lk_status note_target(const struct lk_plan_state *p)
+{
+    enum lk_status st = LK_OK;
+    const struct lk_economics *e = &p->economics;
+    const struct lk_forecast_point *first = &p->f->points[0];
+    bool noise = !isnan(e->noise_scale.value), target = !isnan(e->target_samples.value);
+
+    if (target && !noise)
+        LK_TRY(lk_forecast_note(p->f, "time to the target: needs the noise scale: \"noise_scale\" "
+                                      "in the job file, or --noise-scale"));
+    if (!noise)
+        return LK_OK;
+    LK_TRY(lk_forecast_note(p->f,
+                            "critical batch (noise scale): %.4g samples%s; the global batch passes "
+                            "it at %.0f GPUs with local batch %d, accumulation %d",
+                            e->noise_scale.value,
+                            e->noise_scale.lo < e->noise_scale.hi ? "" : ", taken as exact",
+                            ceil(e->noise_scale.value / first->local_batch / first->accumulation),
+                            first->local_batch, first->accumulation));
+    if (!target)
+        LK_TRY(lk_forecast_note(p->f, "time to the target: needs the samples that reach it: "
+                                      "\"target_samples\" in the job file, or --target-samples"));
+out:
+    return st;
+}
+
+static enum lk_status note_rates(const struct lk_plan_state *p)
+{
+    enum lk_status st = LK_OK;
+    const struct lk_job *j = p->job;
+    bool adam = j->optimizer == LK_JOB_OPTIMIZER_ADAM || j->optimizer == LK_JOB_OPTIMIZER_ADAMW;
+
+    if (!lk_quantity_known(&j->learning_rate))
+        return LK_OK;
+    if (!j->learning_rate_batch)
+        return lk_forecast_note(p->f, "learning rate: \"learning_rate_batch\" in the job file says "
+                                      "which global batch it was tuned for");
+    LK_TRY(lk_forecast_note(p->f,
+                            "learning rate: the linear rule (arXiv:1706.02677) is SGD's and holds "
+                            "well below the critical batch; it was seen up to %d images of "
+                            "ImageNet, with warm-up. The square-root rule (arXiv:2205.10287) is "
+                            "Adam's%s",
+                            LK_RATE_GOYAL_BATCH, adam ? ": take that one here" : ""));
+out:
+    return st;
+}
+
+static enum lk_status note_failures(const struct lk_plan_state *p)
+{
+    enum lk_status st = LK_OK;
+
+    for (int i = 0; i < LK_PLAN_PRIOR_COUNT; i++)
+        if (p->failures && p->assumed[i])
+            LK_TRY(lk_forecast_note(p->f, "goodput: assumed: %s",
+                                    lk_plan_prior_source((enum lk_plan_prior)i)));
+out:
+    return st;
+}
+
+enum lk_status lk_plan_add_notes(const struct lk_plan_state *p)
+{
+    enum lk_status st = LK_OK;
+
+    LK_TRY(note_memory(p));
+    LK_TRY(note_target(p));
+    LK_TRY(note_paying(p));
+    LK_TRY(note_rates(p));
+    LK_TRY(note_failures(p));
+out:
+    return st;
+}
