@@ -87,8 +87,27 @@ static bool is_numeric(const struct lk_table *t, size_t column)
     return any;
 }
 
-static enum lk_status text_row(struct lk_writer *w, const struct lk_table *t, const size_t *widths,
-                               size_t row, bool heading)
+/* How a column of a text table is set. */
+struct setting {
+    size_t width;
+    bool right;
+};
+
+static struct setting column_setting(const struct lk_table *t, size_t column)
+{
+    struct setting s = {text_width(t->columns[column].heading), is_numeric(t, column)};
+    char buf[CELL_MAX];
+
+    for (size_t r = 0; r < t->n_rows; r++) {
+        size_t width = text_width(cell_text(&t->columns[column], cell_at(t, r, column), buf));
+
+        s.width = width > s.width ? width : s.width;
+    }
+    return s;
+}
+
+static enum lk_status text_row(struct lk_writer *w, const struct lk_table *t,
+                               const struct setting *set, size_t row, bool heading)
 {
     enum lk_status st = LK_OK;
     char buf[CELL_MAX];
@@ -97,10 +116,9 @@ static enum lk_status text_row(struct lk_writer *w, const struct lk_table *t, co
         const char *text =
             heading ? t->columns[c].heading : cell_text(&t->columns[c], cell_at(t, row, c), buf);
         bool last = c + 1 == t->n_columns;
-        bool right = is_numeric(t, c);
 
         LK_TRY(lk_writer_put(w, "  ", 2));
-        LK_TRY(put_padded(w, text, last && !right ? 0 : widths[c], right));
+        LK_TRY(put_padded(w, text, last && !set[c].right ? 0 : set[c].width, set[c].right));
     }
     LK_TRY(lk_writer_put(w, "\n", 1));
 out:
@@ -110,26 +128,19 @@ out:
 static enum lk_status print_text(struct lk_writer *w, const struct lk_table *t)
 {
     enum lk_status st = LK_OK;
-    size_t *widths = NULL;
-    char buf[CELL_MAX];
+    struct setting *set = NULL;
 
-    LK_TRY(lk_alloc(&widths, t->n_columns, sizeof *widths));
-    for (size_t c = 0; c < t->n_columns; c++) {
-        widths[c] = text_width(t->columns[c].heading);
-        for (size_t r = 0; r < t->n_rows; r++) {
-            size_t width = text_width(cell_text(&t->columns[c], cell_at(t, r, c), buf));
-
-            widths[c] = width > widths[c] ? width : widths[c];
-        }
-    }
+    LK_TRY(lk_alloc(&set, t->n_columns, sizeof *set));
+    for (size_t c = 0; c < t->n_columns; c++)
+        set[c] = column_setting(t, c);
     LK_TRY(lk_writer_printf(w, "%s\n", t->title));
-    LK_TRY(text_row(w, t, widths, 0, true));
+    LK_TRY(text_row(w, t, set, 0, true));
     for (size_t r = 0; r < t->n_rows; r++)
-        LK_TRY(text_row(w, t, widths, r, false));
+        LK_TRY(text_row(w, t, set, r, false));
     for (size_t i = 0; i < t->n_notes; i++)
         LK_TRY(lk_writer_printf(w, "  %s\n", t->notes[i]));
 out:
-    free(widths);
+    free(set);
     return st;
 }
 
