@@ -61,6 +61,72 @@ START_TEST(quantile)
 }
 END_TEST
 
+/* Orders that are hard for some way of sorting: value i of n. */
+static double sawtooth(size_t i, size_t n)
+{
+    (void)n;
+    return (double)(i % 7);
+}
+
+static double rising(size_t i, size_t n)
+{
+    (void)n;
+    return (double)i;
+}
+
+static double falling(size_t i, size_t n)
+{
+    return (double)(n - i);
+}
+
+static double organ_pipe(size_t i, size_t n)
+{
+    return (double)(i < n / 2 ? i : n - i);
+}
+
+static double pair_of_ramps(size_t i, size_t n)
+{
+    return (double)(i % 2 ? i : n - i);
+}
+
+static double equal(size_t i, size_t n)
+{
+    (void)i;
+    (void)n;
+    return -1;
+}
+
+static double scattered(size_t i, size_t n)
+{
+    (void)n;
+    return (double)lk_rng_at(1, 2, i) - 9e18;
+}
+
+static double (*const orders[])(size_t, size_t) = {sawtooth,      rising, falling,  organ_pipe,
+                                                   pair_of_ramps, equal,  scattered};
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* Quantiles sort: as qsort does, whatever the order was. */
+START_TEST(sorting)
+{
+    static double v[3000], expected[3000];
+
+    for (size_t n = 1; n <= LK_COUNT(v); n += n < 70 ? 1 : 1465) {
+        for (size_t i = 0; i < n; i++)
+            v[i] = expected[i] = orders[_i](i, n);
+        qsort(expected, n, sizeof *expected, by_value);
+        (void)lk_stats_median(v, n);
+        ck_assert_mem_eq(v, expected, n * sizeof *v);
+    }
+}
+END_TEST
+
 START_TEST(mean_and_median)
 {
     double v[1000];
@@ -349,6 +415,7 @@ Suite *lk_suite_stats(void)
     tcase_add_test(c, predictive_by_hand);
     tcase_add_test(c, summary);
     tcase_add_loop_test(c, quantile, 0, (int)LK_COUNT(quantiles));
+    tcase_add_loop_test(c, sorting, 0, (int)LK_COUNT(orders));
     tcase_add_test(c, mean_and_median);
     tcase_add_loop_test(c, normal_quantile, 0, (int)LK_COUNT(normals));
     tcase_add_test(c, normal_quantile_inverts_the_distribution);
