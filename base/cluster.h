@@ -25,6 +25,7 @@ enum lk_timing {
 #define LK_TIMING_ENUM_(timing, name) timing,
     LK_TIMING_LIST(LK_TIMING_ENUM_)
 #undef LK_TIMING_ENUM_
+        LK_TIMING_COUNT
 };
 
 /* X(link, name): which wires a fit is about. */
@@ -51,6 +52,7 @@ enum lk_gpu_link {
 #define LK_GPU_LINK_ENUM_(kind, name) kind,
     LK_GPU_LINK_LIST(LK_GPU_LINK_ENUM_)
 #undef LK_GPU_LINK_ENUM_
+        LK_GPU_LINK_COUNT
 };
 
 /* X(kind, name): the network between nodes, as far as its latency law differs. */
@@ -81,6 +83,7 @@ enum lk_cpu {
 #define LK_CPU_ENUM_(maker, name) maker,
     LK_CPU_LIST(LK_CPU_ENUM_)
 #undef LK_CPU_ENUM_
+        LK_CPU_COUNT
 };
 
 /* The accelerator by its datasheet; every number optional. */
@@ -168,13 +171,16 @@ struct lk_cluster {
     struct lk_quantity gpu_mtbf_s, restart_s, checkpoint_Bps;
 };
 
+void lk_cluster_init(struct lk_cluster *c); /* empty: every quantity unknown */
 void lk_cluster_fini(struct lk_cluster *c); /* zeroes it; safe on a zeroed cluster */
+/* LK_EPARSE names file, line and key. */
 enum lk_status lk_cluster_read(const char *path, struct lk_cluster *out);
 enum lk_status lk_cluster_write(const char *path, const struct lk_cluster *c);
-const char *lk_timing_name(enum lk_timing t);
-const char *lk_link_name(enum lk_link l);
-const char *lk_gpu_link_name(enum lk_gpu_link l);
-const char *lk_network_name(enum lk_network n);
-const char *lk_cpu_name(enum lk_cpu c);
+
+extern const char *const lk_timing_names[LK_TIMING_COUNT];
+extern const char *const lk_link_names[LK_LINK_COUNT];
+extern const char *const lk_gpu_link_names[LK_GPU_LINK_COUNT];
+extern const char *const lk_network_names[LK_NETWORK_COUNT];
+extern const char *const lk_cpu_names[LK_CPU_COUNT];
 
 #endif

@@ -82,8 +82,10 @@ static void write_backtest(struct lk_json_out *o, const struct lk_backtest *b)
     lk_json_out_close(o);
 }
 
-static void write_all(struct lk_json_out *o, const struct lk_forecast *f)
+static void write_root(struct lk_json_out *o, const void *ctx)
 {
+    const struct lk_forecast *f = ctx;
+
     lk_json_out_object(o, NULL);
     lk_json_out_text(o, "schema", LK_FORECAST_SCHEMA);
     lk_json_out_int(o, "version", LK_FORECAST_VERSION);
@@ -109,19 +111,7 @@ static void write_all(struct lk_json_out *o, const struct lk_forecast *f)
 
 enum lk_status lk_forecast_write(const char *path, const struct lk_forecast *f)
 {
-    enum lk_status st = LK_OK;
-    struct lk_writer *w = NULL;
-    struct lk_json_out *o;
-
-    LK_TRY(lk_writer_open(path, false, &w));
-    LK_TRY(lk_json_out_begin(w, &o));
-    write_all(o, f);
-    LK_TRY(lk_json_out_end(o));
-    st = lk_writer_commit(w);
-    w = NULL;
-out:
-    lk_writer_abandon(w);
-    return st;
+    return lk_json_write(path, write_root, f);
 }
 
 /* A text into a fixed field. */
@@ -181,9 +171,10 @@ out:
     return st;
 }
 
-static enum lk_status read_point(struct lk_json *v, struct lk_forecast_point *p)
+static enum lk_status read_point(struct lk_json *v, void *item)
 {
     enum lk_status st = LK_OK;
+    struct lk_forecast_point *p = item;
     struct lk_json *losses;
 
 #define READ_INT(field, max) LK_TRY(lk_json_int32(v, #field, 1, max, &p->field));
@@ -205,9 +196,10 @@ out:
     return st;
 }
 
-static enum lk_status read_backtest(struct lk_json *v, struct lk_backtest *b)
+static enum lk_status read_backtest(struct lk_json *v, void *item)
 {
     enum lk_status st = LK_OK;
+    struct lk_backtest *b = item;
 
     LK_TRY(read_text(v, "what", b->what, sizeof b->what));
 #define READ_NUMBER(field) LK_TRY(lk_json_number_or_null(v, #field, &b->field));
@@ -224,16 +216,12 @@ static enum lk_status read_lists(struct lk_json *root, struct lk_forecast *f)
     struct lk_json *list;
     const char *text;
 
-    LK_TRY(lk_json_array(root, "points", &list));
-    f->points_capacity = lk_json_count(list);
-    LK_TRY(lk_alloc(&f->points, f->points_capacity, sizeof *f->points));
-    for (; f->n_points < f->points_capacity; f->n_points++)
-        LK_TRY(read_point(lk_json_item(list, f->n_points), &f->points[f->n_points]));
-    LK_TRY(lk_json_array(root, "backtests", &list));
-    f->backtests_capacity = lk_json_count(list);
-    LK_TRY(lk_alloc(&f->backtests, f->backtests_capacity, sizeof *f->backtests));
-    for (; f->n_backtests < f->backtests_capacity; f->n_backtests++)
-        LK_TRY(read_backtest(lk_json_item(list, f->n_backtests), &f->backtests[f->n_backtests]));
+    LK_TRY(lk_json_items(root, "points", LK_JSON_REQUIRED, read_point, &f->points,
+                         sizeof *f->points, &f->n_points));
+    f->points_capacity = f->n_points;
+    LK_TRY(lk_json_items(root, "backtests", LK_JSON_REQUIRED, read_backtest, &f->backtests,
+                         sizeof *f->backtests, &f->n_backtests));
+    f->backtests_capacity = f->n_backtests;
     LK_TRY(lk_json_array(root, "notes", &list));
     for (size_t i = 0; i < lk_json_count(list); i++) {
         LK_TRY(lk_json_as_text(lk_json_item(list, i), &text));
@@ -243,31 +231,34 @@ out:
     return st;
 }
 
-enum lk_status lk_forecast_read(const char *path, struct lk_forecast *out)
+static enum lk_status read_root(struct lk_json *root, void *ctx)
 {
     enum lk_status st = LK_OK;
-    struct lk_forecast f = {0};
-    struct lk_json_doc *doc = NULL;
-    struct lk_json *root;
+    struct lk_forecast *f = ctx;
 
-    LK_TRY(lk_json_load(path, &doc));
-    root = lk_json_root(doc);
     LK_TRY(lk_json_schema(root, LK_FORECAST_SCHEMA, LK_FORECAST_VERSION));
-    LK_TRY(lk_json_text_copy(root, "job", &f.job));
-    LK_TRY(lk_json_text_copy(root, "cluster", &f.cluster));
-    LK_TRY(lk_json_text_copy(root, "reference", &f.reference));
-    LK_TRY(lk_json_text_copy(root, "sample_unit", &f.sample_unit));
-    LK_TRY(lk_json_number(root, "level", &f.level));
-    if (!(f.level > 0.0 && f.level < 1.0)) {
-        st = lk_json_error(lk_json_optional(root, "level"), "%g is not between 0 and 1", f.level);
-        goto out;
-    }
-    LK_TRY(read_lists(root, &f));
+    LK_TRY(lk_json_text_copy(root, "job", &f->job));
+    LK_TRY(lk_json_text_copy(root, "cluster", &f->cluster));
+    LK_TRY(lk_json_text_copy(root, "reference", &f->reference));
+    LK_TRY(lk_json_text_copy(root, "sample_unit", &f->sample_unit));
+    LK_TRY(lk_json_number(root, "level", &f->level));
+    if (!(f->level > 0.0 && f->level < 1.0))
+        LK_TRY(
+            lk_json_error(lk_json_optional(root, "level"), "%g is not between 0 and 1", f->level));
+    LK_TRY(read_lists(root, f));
     LK_TRY(lk_json_end(root));
-    *out = f;
-    f = (struct lk_forecast){0};
 out:
-    lk_forecast_fini(&f);
-    lk_json_free(doc);
+    return st;
+}
+
+enum lk_status lk_forecast_read(const char *path, struct lk_forecast *out)
+{
+    struct lk_forecast f = {0};
+    enum lk_status st = lk_json_read(path, read_root, &f);
+
+    if (st == LK_OK)
+        *out = f;
+    else
+        lk_forecast_fini(&f);
     return st;
 }

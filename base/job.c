@@ -1,9 +1,41 @@
-/* The job artefact: memory, totals and buckets. job_io.c reads and writes it. */
+/* The job artefact: its quantities, memory, totals, buckets. job_io.c reads and writes it. */
 #include "base/job.h"
 
 #include "base/array.h"
+#include "base/job_rows.h"
 
 #include <stdlib.h>
+
+const char *const lk_job_optimizer_names[LK_JOB_OPTIMIZER_COUNT] = {
+#define LK_JOB_OPTIMIZER_NAME_(optimizer, name) [optimizer] = name,
+    LK_JOB_OPTIMIZER_LIST(LK_JOB_OPTIMIZER_NAME_)
+#undef LK_JOB_OPTIMIZER_NAME_
+};
+
+const struct lk_quantity_row lk_job_root_rows[] = {
+    LK_QUANTITY_ROW(struct lk_job, flops_per_sample, "flops_per_sample", LK_DIM_FLOP, OPTIONAL),
+    LK_QUANTITY_ROW(struct lk_job, memory_fixed_bytes, "memory_fixed", LK_DIM_BYTES, OPTIONAL),
+    LK_QUANTITY_ROW(struct lk_job, memory_per_sample_bytes, "memory_per_sample", LK_DIM_BYTES,
+                    OPTIONAL),
+    LK_QUANTITY_ROW(struct lk_job, noise_scale, "noise_scale", LK_DIM_NONE, OPTIONAL),
+    LK_QUANTITY_ROW(struct lk_job, target_samples, "target_samples", LK_DIM_NONE, OPTIONAL),
+    LK_QUANTITY_ROW(struct lk_job, learning_rate, "learning_rate", LK_DIM_NONE, OPTIONAL),
+    LK_QUANTITY_END,
+};
+const struct lk_quantity_row lk_job_compute_rows[] = {
+    LK_QUANTITY_ROW(struct lk_job_compute, forward_s, "forward", LK_DIM_TIME, REQUIRED),
+    LK_QUANTITY_ROW(struct lk_job_compute, backward_s, "backward", LK_DIM_TIME, REQUIRED),
+    LK_QUANTITY_ROW(struct lk_job_compute, input_s, "input", LK_DIM_TIME, ZERO),
+    LK_QUANTITY_ROW(struct lk_job_compute, optimizer_s, "optimizer", LK_DIM_TIME, ZERO),
+    LK_QUANTITY_ROW(struct lk_job_compute, gap_s, "gap", LK_DIM_TIME, ZERO),
+    LK_QUANTITY_ROW(struct lk_job_compute, transient, "transient", LK_DIM_NONE, OPTIONAL),
+    LK_QUANTITY_END,
+};
+const struct lk_quantity_row lk_job_layer_rows[] = {
+    LK_QUANTITY_ROW(struct lk_job_layer, flops, "flops", LK_DIM_FLOP, REQUIRED),
+    LK_QUANTITY_ROW(struct lk_job_layer, bytes, "bytes", LK_DIM_BYTES, OPTIONAL),
+    LK_QUANTITY_END,
+};
 
 static void run_fini(struct lk_job_run *r)
 {
@@ -12,27 +44,10 @@ static void run_fini(struct lk_job_run *r)
     free(r->rank_compute_s);
 }
 
-static void compute_fini(struct lk_job_compute *c)
+void lk_job_init(struct lk_job *j)
 {
-    lk_quantity_fini(&c->forward_s);
-    lk_quantity_fini(&c->backward_s);
-    lk_quantity_fini(&c->input_s);
-    lk_quantity_fini(&c->optimizer_s);
-    lk_quantity_fini(&c->gap_s);
-    lk_quantity_fini(&c->transient);
-}
-
-const char *const lk_job_optimizer_names[LK_JOB_OPTIMIZER_COUNT] = {
-#define LK_JOB_OPTIMIZER_NAME_(optimizer, name) [optimizer] = name,
-    LK_JOB_OPTIMIZER_LIST(LK_JOB_OPTIMIZER_NAME_)
-#undef LK_JOB_OPTIMIZER_NAME_
-};
-
-static void layer_fini(struct lk_job_layer *l)
-{
-    free(l->name);
-    lk_quantity_fini(&l->flops);
-    lk_quantity_fini(&l->bytes);
+    *j = (struct lk_job){0};
+    lk_quantity_rows_clear(lk_job_root_rows, j);
 }
 
 void lk_job_fini(struct lk_job *j)
@@ -40,17 +55,14 @@ void lk_job_fini(struct lk_job *j)
     for (size_t i = 0; i < j->n_tensors; i++)
         free(j->tensors[i].name);
     for (size_t i = 0; i < j->n_compute; i++)
-        compute_fini(&j->compute[i]);
+        lk_quantity_rows_fini(lk_job_compute_rows, &j->compute[i]);
     for (size_t i = 0; i < j->n_runs; i++)
         run_fini(&j->runs[i]);
-    for (size_t i = 0; i < j->n_layers; i++)
-        layer_fini(&j->layers[i]);
-    lk_quantity_fini(&j->flops_per_sample);
-    lk_quantity_fini(&j->memory_fixed_bytes);
-    lk_quantity_fini(&j->memory_per_sample_bytes);
-    lk_quantity_fini(&j->noise_scale);
-    lk_quantity_fini(&j->target_samples);
-    lk_quantity_fini(&j->learning_rate);
+    for (size_t i = 0; i < j->n_layers; i++) {
+        free(j->layers[i].name);
+        lk_quantity_rows_fini(lk_job_layer_rows, &j->layers[i]);
+    }
+    lk_quantity_rows_fini(lk_job_root_rows, j);
     free(j->sync_bn);
     free(j->layers);
     free(j->tensors);

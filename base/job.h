@@ -112,6 +112,7 @@ struct lk_job {
     int64_t learning_rate_batch;       /* the global batch that it was tuned for; 0: not known */
 };
 
+void lk_job_init(struct lk_job *j); /* empty: every quantity unknown */
 void lk_job_fini(struct lk_job *j); /* zeroes it; safe on a zeroed job */
 /* LK_EPARSE names file, line and key. Checks meaning too: sizes > 0, batches unique and sorted. */
 enum lk_status lk_job_read(const char *path, struct lk_job *out);

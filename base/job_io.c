@@ -3,29 +3,12 @@
 
 #include "base/array.h"
 #include "base/bounds.h"
+#include "base/job_rows.h"
 #include "base/json.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* X(field, key, dimension) of a compute row: required, 0 when absent, not known when absent. */
-#define COMPUTE_LIST(X)                                                                            \
-    X(forward_s, "forward", LK_DIM_TIME)                                                           \
-    X(backward_s, "backward", LK_DIM_TIME)
-#define COMPUTE_ZERO_LIST(X)                                                                       \
-    X(input_s, "input", LK_DIM_TIME)                                                               \
-    X(optimizer_s, "optimizer", LK_DIM_TIME)                                                       \
-    X(gap_s, "gap", LK_DIM_TIME)
-#define COMPUTE_OPTIONAL_LIST(X) X(transient, "transient", LK_DIM_NONE)
-
-#define OPTIONAL_LIST(X)                                                                           \
-    X(flops_per_sample, "flops_per_sample", LK_DIM_FLOP)                                           \
-    X(memory_fixed_bytes, "memory_fixed", LK_DIM_BYTES)                                            \
-    X(memory_per_sample_bytes, "memory_per_sample", LK_DIM_BYTES)                                  \
-    X(noise_scale, "noise_scale", LK_DIM_NONE)                                                     \
-    X(target_samples, "target_samples", LK_DIM_NONE)                                               \
-    X(learning_rate, "learning_rate", LK_DIM_NONE)
 
 /* ---- Reading ---- */
 
@@ -41,21 +24,10 @@ out:
     return st;
 }
 
-/* A list that must have something in it. */
-static enum lk_status read_list(struct lk_json *obj, const char *key, struct lk_json **out)
+static enum lk_status read_tensor(struct lk_json *v, void *item)
 {
     enum lk_status st = LK_OK;
-
-    LK_TRY(lk_json_array(obj, key, out));
-    if (!lk_json_count(*out))
-        st = lk_json_error(*out, "must not be empty");
-out:
-    return st;
-}
-
-static enum lk_status read_tensor(struct lk_json *v, struct lk_job_tensor *t)
-{
-    enum lk_status st = LK_OK;
+    struct lk_job_tensor *t = item;
     const char *text;
     int64_t elems;
 
@@ -95,8 +67,9 @@ static void default_ready_order(struct lk_job *j)
 }
 
 /* Without times: evenly over backward, in the order. Some with and some without is an error. */
-static enum lk_status default_ready(struct lk_json *gradients, struct lk_job *j)
+static enum lk_status default_ready(struct lk_json *root, struct lk_job *j)
 {
+    struct lk_json *gradients = lk_json_optional(root, "gradients");
     size_t given = 0;
 
     for (size_t i = 0; i < j->n_tensors; i++)
@@ -142,26 +115,13 @@ out:
     return st;
 }
 
-static enum lk_status read_compute(struct lk_json *v, const struct lk_job_compute *previous,
-                                   struct lk_job_compute *c)
+static enum lk_status read_compute(struct lk_json *v, void *item)
 {
     enum lk_status st = LK_OK;
+    struct lk_job_compute *c = item;
 
     LK_TRY(lk_json_int32(v, "local_batch", 1, LK_BATCH_MAX, &c->local_batch));
-    if (previous && previous->local_batch >= c->local_batch)
-        LK_TRY(lk_json_error(v, "local_batch: rows must be in rising order, each batch once"));
-#define READ(field, key, dim) LK_TRY(lk_quantity_read(v, key, dim, &c->field));
-    COMPUTE_LIST(READ)
-#undef READ
-#define READ(field, key, dim) LK_TRY(lk_quantity_read_optional(v, key, dim, &c->field));
-    COMPUTE_ZERO_LIST(READ)
-    COMPUTE_OPTIONAL_LIST(READ)
-#undef READ
-#define ZERO(field, key, dim)                                                                      \
-    if (!lk_quantity_known(&c->field))                                                             \
-        LK_TRY(lk_quantity_set(&c->field, 0, NAN, NAN, 0, "assumed: %s is not given", key));
-    COMPUTE_ZERO_LIST(ZERO)
-#undef ZERO
+    LK_TRY(lk_quantity_rows_read(v, lk_job_compute_rows, c));
     if (c->forward_s.value + c->backward_s.value <= 0)
         LK_TRY(lk_json_error(v, "forward and backward: one must be above 0"));
     LK_TRY(lk_json_end(v));
@@ -169,33 +129,18 @@ out:
     return st;
 }
 
-/* Positive times; their count goes to *out_n. */
-static enum lk_status read_times(struct lk_json *obj, const char *key, double **out, size_t *out_n)
+static enum lk_status read_time(struct lk_json *v, void *item)
 {
-    enum lk_status st = LK_OK;
-    struct lk_json *list;
-    double *v = NULL;
-    size_t n;
+    double *time_s = item;
+    enum lk_status st = lk_json_as_number(v, time_s);
 
-    LK_TRY(read_list(obj, key, &list));
-    n = lk_json_count(list);
-    LK_TRY(lk_alloc(&v, n, sizeof *v));
-    for (size_t i = 0; i < n; i++) {
-        LK_TRY(lk_json_as_number(lk_json_item(list, i), &v[i]));
-        if (v[i] <= 0)
-            LK_TRY(lk_json_error(lk_json_item(list, i), "must be above 0"));
-    }
-    *out = v;
-    *out_n = n;
-    v = NULL;
-out:
-    free(v);
-    return st;
+    return st != LK_OK || *time_s > 0 ? st : lk_json_error(v, "must be above 0");
 }
 
-static enum lk_status read_run(struct lk_json *v, struct lk_job_run *r)
+static enum lk_status read_run(struct lk_json *v, void *item)
 {
     enum lk_status st = LK_OK;
+    struct lk_job_run *r = item;
     size_t ranks = 0;
 
     LK_TRY(lk_json_text_copy(v, "source", &r->source));
@@ -206,18 +151,22 @@ static enum lk_status read_run(struct lk_json *v, struct lk_job_run *r)
     LK_TRY(lk_json_bool(v, "no_sync", &r->no_sync));
     LK_TRY(read_bytes(v, "first_bucket_bytes", &r->first_bytes));
     LK_TRY(read_bytes(v, "bucket_cap_bytes", &r->cap_bytes));
-    LK_TRY(read_times(v, "step_s", &r->step_s, &r->n_steps));
-    LK_TRY(read_times(v, "rank_compute_s", &r->rank_compute_s, &ranks));
+    LK_TRY(lk_json_items(v, "step_s", LK_JSON_FILLED, read_time, &r->step_s, sizeof *r->step_s,
+                         &r->n_steps));
+    LK_TRY(lk_json_items(v, "rank_compute_s", LK_JSON_FILLED, read_time, &r->rank_compute_s,
+                         sizeof *r->rank_compute_s, &ranks));
     if (ranks != (size_t)r->gpus)
-        LK_TRY(lk_json_error(v, "rank_compute_s: has %zu entries for %d GPUs", ranks, r->gpus));
+        LK_TRY(lk_json_error(lk_json_optional(v, "rank_compute_s"), "has %zu entries for %d GPUs",
+                             ranks, r->gpus));
     LK_TRY(lk_json_end(v));
 out:
     return st;
 }
 
-static enum lk_status read_sync_bn(struct lk_json *v, struct lk_job_sync_bn *b)
+static enum lk_status read_sync_bn(struct lk_json *v, void *item)
 {
     enum lk_status st = LK_OK;
+    struct lk_job_sync_bn *b = item;
 
     LK_TRY(lk_json_int32(v, "channels", 1, LK_CHANNELS_MAX, &b->channels));
     LK_TRY(lk_json_number(v, "at", &b->at));
@@ -228,14 +177,13 @@ out:
     return st;
 }
 
-static enum lk_status read_layer(struct lk_json *v, struct lk_job_layer *l)
+static enum lk_status read_layer(struct lk_json *v, void *item)
 {
     enum lk_status st = LK_OK;
+    struct lk_job_layer *l = item;
 
-    l->flops = l->bytes = lk_quantity_none();
     LK_TRY(lk_json_text_copy(v, "name", &l->name));
-    LK_TRY(lk_quantity_read(v, "flops", LK_DIM_FLOP, &l->flops));
-    LK_TRY(lk_quantity_read_optional(v, "bytes", LK_DIM_BYTES, &l->bytes));
+    LK_TRY(lk_quantity_rows_read(v, lk_job_layer_rows, l));
     LK_TRY(lk_json_end(v));
 out:
     return st;
@@ -255,46 +203,41 @@ static int compare_runs(const void *x, const void *y)
     return strcmp(a->source, b->source);
 }
 
-/* Lists grow their count item by item, so that fini frees what was read. */
+/* Rows in rising order, each batch once; gradients whose bytes a 64-bit number holds. */
+static enum lk_status check_lists(struct lk_json *root, const struct lk_job *j)
+{
+    uint64_t bytes = 0;
+
+    for (size_t i = 1; i < j->n_compute; i++)
+        if (j->compute[i - 1].local_batch >= j->compute[i].local_batch)
+            return lk_json_error(lk_json_item(lk_json_optional(root, "compute"), i),
+                                 "local_batch: rows must be in rising order, each batch once");
+    for (size_t i = 0; i < j->n_tensors; i++) {
+        bytes += j->tensors[i].elems * lk_dtype_bytes(j->tensors[i].dtype);
+        if (bytes > INT64_MAX)
+            return lk_json_error(lk_json_item(lk_json_optional(root, "gradients"), i),
+                                 "the gradients exceed 2^63 bytes");
+    }
+    return LK_OK;
+}
+
 static enum lk_status read_lists(struct lk_json *root, struct lk_job *j)
 {
     enum lk_status st = LK_OK;
-    struct lk_json *list;
-    uint64_t bytes = 0;
 
-    LK_TRY(read_list(root, "gradients", &list));
-    LK_TRY(lk_alloc(&j->tensors, lk_json_count(list), sizeof *j->tensors));
-    for (size_t i = 0; i < lk_json_count(list); i++) {
-        j->n_tensors++;
-        LK_TRY(read_tensor(lk_json_item(list, i), &j->tensors[i]));
-        bytes += j->tensors[i].elems * lk_dtype_bytes(j->tensors[i].dtype);
-        if (bytes > INT64_MAX)
-            LK_TRY(lk_json_error(lk_json_item(list, i), "the gradients exceed 2^63 bytes"));
-    }
+    LK_TRY(lk_json_items(root, "gradients", LK_JSON_FILLED, read_tensor, &j->tensors,
+                         sizeof *j->tensors, &j->n_tensors));
+    LK_TRY(lk_json_items(root, "compute", LK_JSON_FILLED, read_compute, &j->compute,
+                         sizeof *j->compute, &j->n_compute));
+    LK_TRY(lk_json_items(root, "sync_batch_norm", LK_JSON_OPTIONAL, read_sync_bn, &j->sync_bn,
+                         sizeof *j->sync_bn, &j->n_sync_bn));
+    LK_TRY(lk_json_items(root, "layers", LK_JSON_OPTIONAL, read_layer, &j->layers,
+                         sizeof *j->layers, &j->n_layers));
+    LK_TRY(lk_json_items(root, "runs", LK_JSON_OPTIONAL, read_run, &j->runs, sizeof *j->runs,
+                         &j->n_runs));
+    LK_TRY(check_lists(root, j));
     LK_TRY(read_ready_order(root, j));
-    LK_TRY(default_ready(list, j));
-    LK_TRY(read_list(root, "compute", &list));
-    LK_TRY(lk_alloc(&j->compute, lk_json_count(list), sizeof *j->compute));
-    for (size_t i = 0; i < lk_json_count(list); i++) {
-        j->n_compute++;
-        LK_TRY(read_compute(lk_json_item(list, i), i ? &j->compute[i - 1] : NULL, &j->compute[i]));
-    }
-#define READ_LIST(key, array, count, read)                                                         \
-    list = lk_json_optional(root, key);                                                            \
-    if (list && lk_json_type(list) != LK_JSON_ARRAY)                                               \
-        LK_TRY(lk_json_error(list, "expected a list"));                                            \
-    if (list && lk_json_count(list)) {                                                             \
-        LK_TRY(lk_alloc(&j->array, lk_json_count(list), sizeof *j->array));                        \
-        while (j->count < lk_json_count(list)) {                                                   \
-            size_t i = j->count++;                                                                 \
-                                                                                                   \
-            LK_TRY(read(lk_json_item(list, i), &j->array[i]));                                     \
-        }                                                                                          \
-    }
-    READ_LIST("sync_batch_norm", sync_bn, n_sync_bn, read_sync_bn)
-    READ_LIST("layers", layers, n_layers, read_layer)
-    READ_LIST("runs", runs, n_runs, read_run)
-#undef READ_LIST
+    LK_TRY(default_ready(root, j));
     if (j->n_runs)
         qsort(j->runs, j->n_runs, sizeof *j->runs, compare_runs);
 out:
@@ -338,9 +281,10 @@ out:
     return st;
 }
 
-static enum lk_status read_root(struct lk_json *root, struct lk_job *j)
+static enum lk_status read_root(struct lk_json *root, void *ctx)
 {
     enum lk_status st = LK_OK;
+    struct lk_job *j = ctx;
 
     LK_TRY(lk_json_schema(root, LK_JOB_SCHEMA, LK_JOB_VERSION));
     LK_TRY(lk_json_text_copy(root, "name", &j->name));
@@ -350,9 +294,7 @@ static enum lk_status read_root(struct lk_json *root, struct lk_job *j)
         LK_TRY(lk_strdup(&j->sample_unit, "sample"));
     LK_TRY(read_settings(root, j));
     LK_TRY(read_lists(root, j));
-#define READ(field, key, dim) LK_TRY(lk_quantity_read_optional(root, key, dim, &j->field));
-    OPTIONAL_LIST(READ)
-#undef READ
+    LK_TRY(lk_quantity_rows_read(root, lk_job_root_rows, j));
     LK_TRY(lk_json_end(root));
 out:
     return st;
@@ -360,17 +302,15 @@ out:
 
 enum lk_status lk_job_read(const char *path, struct lk_job *out)
 {
-    enum lk_status st = LK_OK;
-    struct lk_job j = {0};
-    struct lk_json_doc *doc = NULL;
+    struct lk_job j;
+    enum lk_status st;
 
-    LK_TRY(lk_json_load(path, &doc));
-    LK_TRY(read_root(lk_json_root(doc), &j));
-    *out = j;
-    j = (struct lk_job){0};
-out:
-    lk_job_fini(&j);
-    lk_json_free(doc);
+    lk_job_init(&j);
+    st = lk_json_read(path, read_root, &j);
+    if (st == LK_OK)
+        *out = j;
+    else
+        lk_job_fini(&j);
     return st;
 }
 
@@ -438,15 +378,16 @@ static void write_layers(struct lk_json_out *o, const struct lk_job *j)
     for (size_t i = 0; i < j->n_layers; i++) {
         lk_json_out_object(o, NULL);
         lk_json_out_text(o, "name", j->layers[i].name);
-        lk_quantity_write(o, "flops", LK_DIM_FLOP, &j->layers[i].flops);
-        lk_quantity_write(o, "bytes", LK_DIM_BYTES, &j->layers[i].bytes);
+        lk_quantity_rows_write(o, lk_job_layer_rows, &j->layers[i]);
         lk_json_out_close(o);
     }
     lk_json_out_close(o);
 }
 
-static void write_root(struct lk_json_out *o, const struct lk_job *j)
+static void write_root(struct lk_json_out *o, const void *ctx)
 {
+    const struct lk_job *j = ctx;
+
     lk_json_out_object(o, NULL);
     lk_json_out_text(o, "schema", LK_JOB_SCHEMA);
     lk_json_out_int(o, "version", LK_JOB_VERSION);
@@ -464,20 +405,13 @@ static void write_root(struct lk_json_out *o, const struct lk_job *j)
     lk_json_out_bool(o, "gradient_as_bucket_view", j->gradient_as_bucket_view);
     if (j->learning_rate_batch)
         lk_json_out_int(o, "learning_rate_batch", j->learning_rate_batch);
-#define WRITE(field, key, dim) lk_quantity_write(o, key, dim, &j->field);
-    OPTIONAL_LIST(WRITE)
-#undef WRITE
-
+    lk_quantity_rows_write(o, lk_job_root_rows, j);
     write_gradients(o, j);
     lk_json_out_array(o, "compute");
     for (size_t i = 0; i < j->n_compute; i++) {
         lk_json_out_object(o, NULL);
         lk_json_out_int(o, "local_batch", j->compute[i].local_batch);
-#define WRITE(field, key, dim) lk_quantity_write(o, key, dim, &j->compute[i].field);
-        COMPUTE_LIST(WRITE)
-        COMPUTE_ZERO_LIST(WRITE)
-        COMPUTE_OPTIONAL_LIST(WRITE)
-#undef WRITE
+        lk_quantity_rows_write(o, lk_job_compute_rows, &j->compute[i]);
         lk_json_out_close(o);
     }
     lk_json_out_close(o);
@@ -491,17 +425,5 @@ static void write_root(struct lk_json_out *o, const struct lk_job *j)
 
 enum lk_status lk_job_write(const char *path, const struct lk_job *j)
 {
-    enum lk_status st = LK_OK;
-    struct lk_writer *w = NULL;
-    struct lk_json_out *o;
-
-    LK_TRY(lk_writer_open(path, false, &w));
-    LK_TRY(lk_json_out_begin(w, &o));
-    write_root(o, j);
-    LK_TRY(lk_json_out_end(o));
-    st = lk_writer_commit(w);
-    w = NULL;
-out:
-    lk_writer_abandon(w);
-    return st;
+    return lk_json_write(path, write_root, j);
 }

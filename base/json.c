@@ -481,6 +481,30 @@ out:
     return st;
 }
 
+enum lk_status lk_json_items(struct lk_json *obj, const char *key, enum lk_json_need need,
+                             enum lk_status (*read)(struct lk_json *v, void *item), void *items,
+                             size_t size, size_t *n)
+{
+    enum lk_status st = LK_OK;
+    struct lk_json *list = NULL;
+    char *v;
+
+    if (need == LK_JSON_OPTIONAL && !lk_json_optional(obj, key))
+        return LK_OK;
+    LK_TRY(lk_json_array(obj, key, &list));
+    if (need == LK_JSON_FILLED && !list->n_items)
+        return fail_at(list, NULL, "must not be empty");
+    LK_TRY(lk_alloc(&v, list->n_items, size));
+    memcpy(items, &v, sizeof v);
+    for (*n = 0; *n < list->n_items;) {
+        size_t i = (*n)++;
+
+        LK_TRY(read(list->items[i], v + i * size));
+    }
+out:
+    return st;
+}
+
 size_t lk_json_count(const struct lk_json *array_or_object)
 {
     return array_or_object->n_items;

@@ -39,6 +39,9 @@ enum lk_status lk_json_load(const char *path, struct lk_json_doc **out);
 enum lk_status lk_json_parse(const char *name, const char *text, size_t size,
                              struct lk_json_doc **out);
 void lk_json_free(struct lk_json_doc *doc); /* NULL is legal */
+/* Loads, calls read with the root, frees: for files that become a struct (ctx). */
+enum lk_status lk_json_read(const char *path,
+                            enum lk_status (*read)(struct lk_json *root, void *ctx), void *ctx);
 
 struct lk_json *lk_json_root(struct lk_json_doc *doc);
 enum lk_json_type lk_json_type(const struct lk_json *v);
@@ -76,6 +79,17 @@ enum lk_status lk_json_object(struct lk_json *obj, const char *key, struct lk_js
 struct lk_json *lk_json_optional(struct lk_json *obj, const char *key);
 /* Fails on the first member that was not read. */
 enum lk_status lk_json_end(struct lk_json *obj);
+
+/* What a list member may be: absent, null or empty; there but empty; not empty. */
+enum lk_json_need { LK_JSON_OPTIONAL, LK_JSON_REQUIRED, LK_JSON_FILLED };
+/*
+ * The items of a list member as structs of `size` bytes: allocates *(void **)items, zeroed, and
+ * calls read for one after the other. *n counts those begun, so that the owner of the list frees
+ * what a failure left half read. An absent list leaves both alone.
+ */
+enum lk_status lk_json_items(struct lk_json *obj, const char *key, enum lk_json_need need,
+                             enum lk_status (*read)(struct lk_json *v, void *item), void *items,
+                             size_t size, size_t *n);
 
 size_t lk_json_count(const struct lk_json *array_or_object);
 /* Item i of an array, or NULL past its end. */
@@ -170,5 +184,9 @@ void lk_json_out_raw(struct lk_json_out *o, const char *key, const char *fmt, ..
 void lk_json_out_compact(struct lk_json_out *o);
 /* Ends the document and frees o; the first error of any call above. Does not commit the writer. */
 enum lk_status lk_json_out_end(struct lk_json_out *o);
+/* A whole file: write puts its one value. As with every writer, all of it or nothing. */
+enum lk_status lk_json_write(const char *path,
+                             void (*write)(struct lk_json_out *o, const void *ctx),
+                             const void *ctx);
 
 #endif

@@ -270,3 +270,21 @@ enum lk_status lk_json_out_end(struct lk_json_out *o)
     free(o);
     return st;
 }
+
+enum lk_status lk_json_write(const char *path,
+                             void (*write)(struct lk_json_out *o, const void *ctx), const void *ctx)
+{
+    enum lk_status st = LK_OK;
+    struct lk_writer *w = NULL;
+    struct lk_json_out *o;
+
+    LK_TRY(lk_writer_open(path, false, &w));
+    LK_TRY(lk_json_out_begin(w, &o));
+    write(o, ctx);
+    LK_TRY(lk_json_out_end(o));
+    st = lk_writer_commit(w);
+    w = NULL;
+out:
+    lk_writer_abandon(w);
+    return st;
+}

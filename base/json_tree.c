@@ -315,6 +315,19 @@ out:
     return st;
 }
 
+enum lk_status lk_json_read(const char *path,
+                            enum lk_status (*read)(struct lk_json *root, void *ctx), void *ctx)
+{
+    enum lk_status st = LK_OK;
+    struct lk_json_doc *doc = NULL;
+
+    LK_TRY(lk_json_load(path, &doc));
+    LK_TRY(read(lk_json_root(doc), ctx));
+out:
+    lk_json_free(doc);
+    return st;
+}
+
 enum lk_status lk_json_walk(const char *path, const struct lk_json_walk *walk, void *ctx)
 {
     enum lk_status st = LK_OK;

@@ -156,3 +156,48 @@ void lk_quantity_write(struct lk_json_out *o, const char *key, enum lk_dimension
     lk_json_out_text(o, "source", q->source);
     lk_json_out_close(o);
 }
+
+static struct lk_quantity *at(const struct lk_quantity_row *row, void *base)
+{
+    return (struct lk_quantity *)(void *)((char *)base + row->offset);
+}
+
+void lk_quantity_rows_clear(const struct lk_quantity_row *rows, void *base)
+{
+    for (; rows->key; rows++)
+        *at(rows, base) = lk_quantity_none();
+}
+
+enum lk_status lk_quantity_rows_read(struct lk_json *obj, const struct lk_quantity_row *rows,
+                                     void *base)
+{
+    enum lk_status st = LK_OK;
+
+    for (; rows->key; rows++) {
+        struct lk_quantity *q = at(rows, base);
+
+        if (rows->need == LK_QUANTITY_REQUIRED) {
+            LK_TRY(lk_quantity_read(obj, rows->key, rows->dim, q));
+            continue;
+        }
+        LK_TRY(lk_quantity_read_optional(obj, rows->key, rows->dim, q));
+        if (rows->need == LK_QUANTITY_ZERO && !lk_quantity_known(q))
+            LK_TRY(lk_quantity_set(q, 0, NAN, NAN, 0, "assumed: %s is not given", rows->key));
+    }
+out:
+    return st;
+}
+
+void lk_quantity_rows_write(struct lk_json_out *o, const struct lk_quantity_row *rows,
+                            const void *base)
+{
+    for (; rows->key; rows++)
+        lk_quantity_write(o, rows->key, rows->dim,
+                          (const void *)((const char *)base + rows->offset));
+}
+
+void lk_quantity_rows_fini(const struct lk_quantity_row *rows, void *base)
+{
+    for (; rows->key; rows++)
+        lk_quantity_fini(at(rows, base));
+}

@@ -10,6 +10,7 @@
 #include "base/units.h"
 
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdint.h>
 
 struct lk_quantity {
@@ -41,5 +42,36 @@ enum lk_status lk_quantity_read_optional(struct lk_json *obj, const char *key,
 /* Writes the member in the base unit; an absent quantity writes nothing. */
 void lk_quantity_write(struct lk_json_out *o, const char *key, enum lk_dimension dim,
                        const struct lk_quantity *q);
+
+/*
+ * The quantities of a struct as rows: one table serves reading, writing and freeing. A table ends
+ * with a row without key. `base` is the struct that the offsets are in.
+ */
+enum lk_quantity_need {
+    LK_QUANTITY_REQUIRED,
+    LK_QUANTITY_OPTIONAL, /* absent: not known */
+    LK_QUANTITY_ZERO      /* absent: 0, with a source that says "assumed" */
+};
+struct lk_quantity_row {
+    const char *key;
+    enum lk_dimension dim;
+    enum lk_quantity_need need;
+    size_t offset;
+};
+/* One row: LK_QUANTITY_ROW(struct lk_cluster, power_W, "power", LK_DIM_POWER, OPTIONAL). */
+#define LK_QUANTITY_ROW(type, field, key, dim, need)                                               \
+    {                                                                                              \
+        key, dim, LK_QUANTITY_##need, offsetof(type, field)                                        \
+    }
+#define LK_QUANTITY_END                                                                            \
+    {                                                                                              \
+        .key = NULL                                                                                \
+    }
+void lk_quantity_rows_clear(const struct lk_quantity_row *rows, void *base); /* all unknown */
+enum lk_status lk_quantity_rows_read(struct lk_json *obj, const struct lk_quantity_row *rows,
+                                     void *base);
+void lk_quantity_rows_write(struct lk_json_out *o, const struct lk_quantity_row *rows,
+                            const void *base);
+void lk_quantity_rows_fini(const struct lk_quantity_row *rows, void *base);
 
 #endif

@@ -139,9 +139,10 @@ void lk_run_info_write(struct lk_json_out *o, const char *key, const struct lk_r
     lk_json_out_close(o);
 }
 
-static enum lk_status read_tensor(struct lk_json *v, struct lk_run_tensor *t)
+static enum lk_status read_tensor(struct lk_json *v, void *item)
 {
     enum lk_status st = LK_OK;
+    struct lk_run_tensor *t = item;
     const char *dtype = NULL;
 
     LK_TRY(lk_json_text_copy(v, "name", &t->name));
@@ -149,22 +150,6 @@ static enum lk_status read_tensor(struct lk_json *v, struct lk_run_tensor *t)
     LK_TRY(lk_json_text(v, "dtype", &dtype));
     LK_TRY(lk_json_blame(v, "dtype", lk_dtype_from_name(dtype, &t->dtype)));
     LK_TRY(lk_json_end(v));
-out:
-    return st;
-}
-
-static enum lk_status read_tensors(struct lk_json *obj, struct lk_run_info *i)
-{
-    enum lk_status st = LK_OK;
-    struct lk_json *array = NULL;
-    size_t n;
-
-    LK_TRY(lk_json_array(obj, "tensors", &array));
-    n = lk_json_count(array);
-    LK_TRY(lk_alloc(&i->tensors, n, sizeof *i->tensors));
-    i->n_tensors = n;
-    for (size_t t = 0; t < n; t++)
-        LK_TRY(read_tensor(lk_json_item(array, t), &i->tensors[t]));
 out:
     return st;
 }
@@ -216,7 +201,8 @@ enum lk_status lk_run_info_read(struct lk_json *obj, struct lk_run_info *out)
     struct lk_run_info i = {0};
 
     LK_TRY(read_members(obj, &i));
-    LK_TRY(read_tensors(obj, &i));
+    LK_TRY(lk_json_items(obj, "tensors", LK_JSON_REQUIRED, read_tensor, &i.tensors,
+                         sizeof *i.tensors, &i.n_tensors));
     LK_TRY(read_config(obj, &i));
     LK_TRY(lk_json_end(obj));
     if (i.rank >= i.world_size) {

@@ -30,9 +30,10 @@ out:
     return st;
 }
 
-static enum lk_status read_track(struct lk_json *v, struct lk_trace_track *t)
+static enum lk_status read_track(struct lk_json *v, void *item)
 {
     enum lk_status st = LK_OK;
+    struct lk_trace_track *t = item;
     const char *text = NULL;
 
     LK_TRY(lk_json_text(v, "kind", &text));
@@ -44,46 +45,18 @@ out:
     return st;
 }
 
-static enum lk_status read_tracks(struct lk_json *obj, struct lk_trace *t)
+static enum lk_status read_name(struct lk_json *v, void *item)
 {
-    enum lk_status st = LK_OK;
-    struct lk_json *array = NULL;
-    size_t n;
-
-    LK_TRY(lk_json_array(obj, "tracks", &array));
-    n = lk_json_count(array);
-    LK_TRY(lk_alloc(&t->tracks, n, sizeof *t->tracks));
-    t->n_tracks = n;
-    for (size_t i = 0; i < n; i++)
-        LK_TRY(read_track(lk_json_item(array, i), &t->tracks[i]));
-out:
-    return st;
-}
-
-static enum lk_status read_names(struct lk_json *obj, struct lk_trace *t)
-{
-    enum lk_status st = LK_OK;
-    struct lk_json *array = NULL;
     const char *text = NULL;
-    size_t n;
+    enum lk_status st = lk_json_as_text(v, &text);
 
-    LK_TRY(lk_json_array(obj, "names", &array));
-    n = lk_json_count(array);
-    if (n > LK_TRACE_IDS_MAX)
-        return lk_json_error(array, "more than %d names", LK_TRACE_IDS_MAX);
-    LK_TRY(lk_alloc(&t->names, n, sizeof *t->names));
-    t->n_names = n;
-    for (size_t i = 0; i < n; i++) {
-        LK_TRY(lk_json_as_text(lk_json_item(array, i), &text));
-        LK_TRY(lk_strdup(&t->names[i], text));
-    }
-out:
-    return st;
+    return st == LK_OK ? lk_strdup(item, text) : st;
 }
 
-static enum lk_status read_rank(struct lk_json *v, struct lk_trace_rank_in *r)
+static enum lk_status read_rank(struct lk_json *v, void *item)
 {
     enum lk_status st = LK_OK;
+    struct lk_trace_rank_in *r = item;
     struct lk_trace *t = &r->trace;
     struct lk_json *info = NULL;
     struct lk_json *failure;
@@ -101,8 +74,12 @@ static enum lk_status read_rank(struct lk_json *v, struct lk_trace_rank_in *r)
         LK_TRY(lk_json_as_text(failure, &text));
         LK_TRY(lk_strdup(&t->failure, text));
     }
-    LK_TRY(read_tracks(v, t));
-    LK_TRY(read_names(v, t));
+    LK_TRY(lk_json_items(v, "tracks", LK_JSON_REQUIRED, read_track, &t->tracks, sizeof *t->tracks,
+                         &t->n_tracks));
+    LK_TRY(lk_json_items(v, "names", LK_JSON_REQUIRED, read_name, &t->names, sizeof *t->names,
+                         &t->n_names));
+    if (t->n_names > LK_TRACE_IDS_MAX)
+        LK_TRY(lk_json_error(lk_json_optional(v, "names"), "more than %d names", LK_TRACE_IDS_MAX));
     LK_TRY(lk_json_uint(v, "spans", INT64_MAX, &r->n_spans));
     LK_TRY(lk_json_end(v));
 out:
@@ -116,19 +93,19 @@ void lk_trace_ranks_free(struct lk_trace_rank_in *ranks, size_t n)
     free(ranks);
 }
 
-static enum lk_status read_ranks(struct lk_json *array, struct lk_trace_rank_in *ranks)
+/* Each rank once, and more than one in merged traces only. */
+static enum lk_status check_ranks(struct lk_json *array, const struct lk_trace_rank_in *ranks,
+                                  size_t n, bool merged)
 {
-    enum lk_status st = LK_OK;
-
-    for (size_t i = 0; i < lk_json_count(array); i++) {
-        LK_TRY(read_rank(lk_json_item(array, i), &ranks[i]));
+    if (n == 0 || (n > 1 && !merged))
+        return lk_json_error(array, "%zu ranks in a trace that is %s", n,
+                             merged ? "merged" : "not merged");
+    for (size_t i = 0; i < n; i++)
         for (size_t j = 0; j < i; j++)
             if (ranks[j].trace.info.rank == ranks[i].trace.info.rank)
                 return lk_json_error(lk_json_item(array, i), "rank %d is there twice",
                                      ranks[i].trace.info.rank);
-    }
-out:
-    return st;
+    return LK_OK;
 }
 
 enum lk_status lk_trace_read_header(struct lk_json *v, bool *out_merged,
@@ -136,29 +113,20 @@ enum lk_status lk_trace_read_header(struct lk_json *v, bool *out_merged,
 {
     enum lk_status st = LK_OK;
     struct lk_trace_rank_in *ranks = NULL;
-    struct lk_json *array = NULL;
     bool merged = false;
     size_t n = 0;
 
     LK_TRY(lk_json_schema(v, LK_TRACE_SCHEMA, LK_TRACE_VERSION));
     LK_TRY(lk_json_bool(v, "merged", &merged));
-    LK_TRY(lk_json_array(v, "ranks", &array));
+    LK_TRY(lk_json_items(v, "ranks", LK_JSON_REQUIRED, read_rank, &ranks, sizeof *ranks, &n));
     LK_TRY(lk_json_end(v));
-    n = lk_json_count(array);
-    if (n == 0 || (n > 1 && !merged)) {
-        st = lk_json_error(array, "%zu ranks in a trace that is %s", n,
-                           merged ? "merged" : "not merged");
-        n = 0;
-        goto out;
-    }
-    LK_TRY(lk_alloc(&ranks, n, sizeof *ranks));
-    LK_TRY(read_ranks(array, ranks));
+    LK_TRY(check_ranks(lk_json_optional(v, "ranks"), ranks, n, merged));
     *out_merged = merged;
     *out = ranks;
     *out_n = n;
     ranks = NULL;
+    n = 0;
 out:
-    if (ranks)
-        lk_trace_ranks_free(ranks, n);
+    lk_trace_ranks_free(ranks, n);
     return st;
 }

@@ -26,7 +26,7 @@ static enum lk_status point_row(struct lk_table *t, const struct lk_cluster_poin
     LK_TRY(lk_table_row(t));
     LK_TRY(lk_table_text(t, "collective", "%s", lk_coll_name(p->coll)));
     LK_TRY(lk_table_text(t, "algorithm", "%s", lk_algo_name(p->algo)));
-    LK_TRY(lk_table_text(t, "timing", "%s", lk_timing_name(p->timing)));
+    LK_TRY(lk_table_text(t, "timing", "%s", lk_timing_names[p->timing]));
     LK_TRY(lk_table_number(t, "ranks", p->ranks));
     LK_TRY(lk_table_number(t, "bytes", (double)p->bytes));
     LK_TRY(lk_table_number(t, "time_s", p->time_s.value));

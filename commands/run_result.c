@@ -17,19 +17,20 @@ static void write_array(struct lk_json_out *o, const char *key, const double *v,
     lk_json_out_close(o);
 }
 
-enum lk_status run_result_write(const char *path, const struct lk_train_result *r,
-                                int64_t warmup_steps)
-{
-    enum lk_status st = LK_OK;
-    struct lk_writer *w = NULL;
-    struct lk_json_out *o;
+struct written {
+    const struct lk_train_result *result;
+    int64_t warmup_steps;
+};
 
-    LK_TRY(lk_writer_open(path, false, &w));
-    LK_TRY(lk_json_out_begin(w, &o));
+static void write_root(struct lk_json_out *o, const void *ctx)
+{
+    const struct written *w = ctx;
+    const struct lk_train_result *r = w->result;
+
     lk_json_out_object(o, NULL);
     lk_json_out_text(o, "schema", SCHEMA);
     lk_json_out_int(o, "version", VERSION);
-    lk_json_out_int(o, "warmup_steps", warmup_steps);
+    lk_json_out_int(o, "warmup_steps", w->warmup_steps);
     write_array(o, "step_s", r->step_s, r->n);
     write_array(o, "loss", r->loss, r->n);
     lk_json_out_object(o, "noise_scale_samples");
@@ -40,12 +41,14 @@ enum lk_status run_result_write(const char *path, const struct lk_train_result *
     lk_json_out_close(o);
     lk_json_out_number(o, "verify_max_error", r->verify_max_error);
     lk_json_out_close(o);
-    LK_TRY(lk_json_out_end(o));
-    st = lk_writer_commit(w);
-    w = NULL;
-out:
-    lk_writer_abandon(w);
-    return st;
+}
+
+enum lk_status run_result_write(const char *path, const struct lk_train_result *r,
+                                int64_t warmup_steps)
+{
+    const struct written w = {r, warmup_steps};
+
+    return lk_json_write(path, write_root, &w);
 }
 
 static enum lk_status read_array(struct lk_json *root, const char *key, int64_t *n, double **out)
@@ -76,40 +79,42 @@ static enum lk_status read_number(struct lk_json *obj, const char *key, double m
     return v ? lk_json_as_number(v, out) : LK_OK;
 }
 
-enum lk_status run_result_read(const char *path, struct lk_train_result *out)
+static enum lk_status read_root(struct lk_json *root, void *ctx)
 {
-    struct lk_train_result r = {0};
-    struct lk_json_doc *doc = NULL;
     enum lk_status st = LK_OK;
-    struct lk_json *root;
+    struct lk_train_result *r = ctx;
     struct lk_json *noise;
     int64_t n;
     int64_t warmup;
     int64_t samples;
 
-    LK_TRY(lk_json_load(path, &doc));
-    root = lk_json_root(doc);
     LK_TRY(lk_json_schema(root, SCHEMA, VERSION));
     LK_TRY(lk_json_int(root, "warmup_steps", 0, INT64_MAX, &warmup));
-    LK_TRY(read_array(root, "step_s", &r.n, &r.step_s));
-    LK_TRY(read_array(root, "loss", &n, &r.loss));
-    if (n != r.n) {
-        st = lk_json_error(root, "%lld losses of %lld steps", (long long)n, (long long)r.n);
-        goto out;
-    }
+    LK_TRY(read_array(root, "step_s", &r->n, &r->step_s));
+    LK_TRY(read_array(root, "loss", &n, &r->loss));
+    if (n != r->n)
+        LK_TRY(lk_json_error(root, "%lld losses of %lld steps", (long long)n, (long long)r->n));
     LK_TRY(lk_json_object(root, "noise_scale_samples", &noise));
-    LK_TRY(read_number(noise, "value", NAN, &r.noise.value));
-    LK_TRY(read_number(noise, "lo", NAN, &r.noise.lo));
-    LK_TRY(read_number(noise, "hi", isnan(r.noise.value) ? NAN : INFINITY, &r.noise.hi));
+    LK_TRY(read_number(noise, "value", NAN, &r->noise.value));
+    LK_TRY(read_number(noise, "lo", NAN, &r->noise.lo));
+    LK_TRY(read_number(noise, "hi", isnan(r->noise.value) ? NAN : INFINITY, &r->noise.hi));
     LK_TRY(lk_json_int(noise, "n", 0, INT64_MAX, &samples));
-    r.noise.n = (size_t)samples;
+    r->noise.n = (size_t)samples;
     LK_TRY(lk_json_end(noise));
-    LK_TRY(read_number(root, "verify_max_error", NAN, &r.verify_max_error));
+    LK_TRY(read_number(root, "verify_max_error", NAN, &r->verify_max_error));
     LK_TRY(lk_json_end(root));
-    *out = r;
-    r = (struct lk_train_result){0};
 out:
-    lk_train_result_fini(&r);
-    lk_json_free(doc);
+    return st;
+}
+
+enum lk_status run_result_read(const char *path, struct lk_train_result *out)
+{
+    struct lk_train_result r = {0};
+    enum lk_status st = lk_json_read(path, read_root, &r);
+
+    if (st == LK_OK)
+        *out = r;
+    else
+        lk_train_result_fini(&r);
     return st;
 }

@@ -132,14 +132,10 @@ void run_sweep_fini(struct run_sweep *s)
 
 /* ---- Index ---- */
 
-enum lk_status run_sweep_write_index(const struct run_sweep *s, const char *path)
+static void write_index(struct lk_json_out *o, const void *ctx)
 {
-    enum lk_status st = LK_OK;
-    struct lk_writer *w = NULL;
-    struct lk_json_out *o;
+    const struct run_sweep *s = ctx;
 
-    LK_TRY(lk_writer_open(path, false, &w));
-    LK_TRY(lk_json_out_begin(w, &o));
     lk_json_out_object(o, NULL);
     lk_json_out_text(o, "schema", "lockstep-run");
     lk_json_out_int(o, "version", 1);
@@ -161,12 +157,11 @@ enum lk_status run_sweep_write_index(const struct run_sweep *s, const char *path
     }
     lk_json_out_close(o);
     lk_json_out_close(o);
-    LK_TRY(lk_json_out_end(o));
-    st = lk_writer_commit(w);
-    w = NULL;
-out:
-    lk_writer_abandon(w);
-    return st;
+}
+
+enum lk_status run_sweep_write_index(const struct run_sweep *s, const char *path)
+{
+    return lk_json_write(path, write_index, s);
 }
 
 /* ---- Summary ---- */

@@ -430,23 +430,13 @@ out:
     return st;
 }
 
-static void clear(struct lk_job *j)
-{
-    *j = (struct lk_job){.flops_per_sample = lk_quantity_none(),
-                         .memory_fixed_bytes = lk_quantity_none(),
-                         .memory_per_sample_bytes = lk_quantity_none(),
-                         .noise_scale = lk_quantity_none(),
-                         .target_samples = lk_quantity_none(),
-                         .learning_rate = lk_quantity_none()};
-}
-
 enum lk_status lk_job_build(const struct lk_run_set *set, struct lk_job *out)
 {
     enum lk_status st = LK_OK;
     struct lk_job j;
     size_t n_smallest = 0;
 
-    clear(&j);
+    lk_job_init(&j);
     if (!set->n)
         return lk_fail(LK_EEVIDENCE, "a job needs at least one run");
     LK_TRY(check_runs(set));
@@ -460,7 +450,7 @@ enum lk_status lk_job_build(const struct lk_run_set *set, struct lk_job *out)
     LK_TRY(fill_runs(set, &j));
     LK_TRY(fill_noise(set, &j));
     *out = j;
-    clear(&j);
+    j = (struct lk_job){0};
 out:
     lk_job_fini(&j);
     return st;

@@ -98,7 +98,7 @@ static enum lk_status change_link(struct lk_changed *to, const struct lk_scaled 
         return lk_fail(LK_EEVIDENCE,
                        "cluster %s: nothing says what the %s %s is now, so it cannot be changed. "
                        "Give %s.%s in the cluster file",
-                       to->cluster.name, lk_link_name(link), what, lk_link_name(link), what);
+                       to->cluster.name, lk_link_names[link], what, lk_link_names[link], what);
     if (!s->is_factor)
         factor = now > 0 ? s->value / now : 1;
     scale(own, factor);
