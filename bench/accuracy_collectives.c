@@ -55,7 +55,7 @@ struct series {
     enum lk_coll coll;
     enum lk_algo algo;
     int ranks, nodes, machine; /* -1: of unknown kind */
-    size_t n;
+    size_t n, bytes_capacity, us_capacity;
     double *bytes, *us;
     struct lk_cluster cluster; /* without points */
 };
@@ -63,6 +63,10 @@ struct series {
 struct tables {
     struct series *s;
     size_t n, capacity, left_out;
+    /* Work space, for all rows. */
+    struct lk_nccl_point *nccl;
+    struct lk_cluster_point *points;
+    struct lk_cost *cost;
 };
 
 enum { SOURCE, GPU, GPUS, NODES, WIRES, COLL, BYTES, TIME, IN_PLACE, N_COLUMNS };
@@ -165,14 +169,12 @@ static enum lk_status add_row(struct tables *t, const struct lk_csv *csv, size_t
         s->machine = machine_of(wires, gpu);
         snprintf(s->platform, sizeof s->platform, "%d/%d/%d/%s", s->machine, s->ranks, s->nodes,
                  coll);
-        LK_TRY(lk_alloc(&s->bytes, 128, sizeof *s->bytes));
-        LK_TRY(lk_alloc(&s->us, 128, sizeof *s->us));
         LK_TRY(read_cluster(dir, s));
     }
-    if (s->n < 128) {
-        s->bytes[s->n] = (double)bytes;
-        s->us[s->n++] = us;
-    }
+    LK_TRY(lk_array_grow(&s->bytes, &s->bytes_capacity, s->n + 1, sizeof *s->bytes));
+    LK_TRY(lk_array_grow(&s->us, &s->us_capacity, s->n + 1, sizeof *s->us));
+    s->bytes[s->n] = (double)bytes;
+    s->us[s->n++] = us;
 out:
     return st;
 }
@@ -213,7 +215,6 @@ static struct lk_nccl_factors pooled(const struct tables *t, const char *without
     struct lk_nccl_factors f = *all, v = vague();
     double values[LK_NCCL_FACTOR_COUNT][SOURCES_MAX + 1];
     size_t seen[LK_NCCL_FACTOR_COUNT] = {0};
-    static struct lk_nccl_point points[8192];
 
     for (size_t i = 0; i < t->n; i++) {
         const char *source = t->s[i].source;
@@ -226,22 +227,19 @@ static struct lk_nccl_factors pooled(const struct tables *t, const char *without
             continue;
         for (size_t j = i; j < t->n; j++) {
             enum lk_nccl_place at;
-            struct lk_nccl_point more[128];
             size_t k;
 
             if (strcmp(t->s[j].source, source))
                 continue;
-            k = nccl_points(&t->s[j], more, &at);
-            if (!k || (place >= 0 && (int)at != place) || (place == -2 && at < LK_NCCL_OVER) ||
-                (place == -1 && at >= LK_NCCL_OVER) || n + k > LK_COUNT(points))
-                continue;
-            memcpy(points + n, more, k * sizeof *more);
-            n += k;
+            k = nccl_points(&t->s[j], t->nccl + n, &at);
+            if (k && (place < 0 || (int)at == place) && (place != -2 || at >= LK_NCCL_OVER) &&
+                (place != -1 || at < LK_NCCL_OVER))
+                n += k;
         }
         if (!n)
             continue;
         v = vague();
-        v = lk_nccl_fit(points, n, &v);
+        v = lk_nccl_fit(t->nccl, n, &v);
         for (int k = 0; k < LK_NCCL_FACTOR_COUNT; k++)
             if (seen[k] < SOURCES_MAX)
                 values[k][seen[k]++] = v.ln[k];
@@ -385,7 +383,7 @@ static enum lk_status preset_alone(const struct tables *t, struct score *ours, s
 {
     enum lk_status st = LK_OK;
     struct lk_nccl_factors rows[LK_NCCL_PLACE_COUNT], nccl[LK_NCCL_PLACE_COUNT];
-    struct lk_cost cost[128];
+    struct lk_cost *cost = t->cost;
 
     for (int p = 0; p < LK_NCCL_PLACE_COUNT; p++)
         nccl[p] = lk_nccl_own();
@@ -429,11 +427,10 @@ static enum lk_status left_out_sizes(const struct tables *t, struct score *ours,
 
         for (size_t k = 1; k + 1 < s->n; k++) {
             struct lk_cluster c = s->cluster;
-            struct lk_cluster_point points[128];
             struct lk_cost cost;
             double near;
 
-            c.points = points;
+            c.points = t->points;
             c.n_points = 0;
             fill_points(s, k, &c);
             LK_TRY(eval(&c, NULL, s, k, &cost));
@@ -452,15 +449,14 @@ static enum lk_status left_out_ranks(const struct tables *t, struct score *ours,
                                      struct score *nearest, struct score *plain)
 {
     enum lk_status st = LK_OK;
-    static struct lk_cluster_point points[4096];
     struct lk_nccl_factors rows[LK_NCCL_PLACE_COUNT];
-    struct lk_cost cost[128];
+    struct lk_cost *cost = t->cost;
 
     for (size_t i = 0; i < t->n; i++) {
         const struct series *s = &t->s[i], *near = NULL;
         struct lk_cluster c = s->cluster;
 
-        c.points = points;
+        c.points = t->points;
         c.n_points = 0;
         for (size_t j = 0; s->machine >= 0 && j < t->n; j++) {
             const struct series *o = &t->s[j];
@@ -562,6 +558,9 @@ int main(int argc, char **argv)
         return 2;
     }
     LK_TRY(lk_csv_load(argv[1], columns, N_COLUMNS, LK_CSV_EXTRA, &csv));
+    LK_TRY(lk_alloc(&t.nccl, lk_csv_rows(csv), sizeof *t.nccl));
+    LK_TRY(lk_alloc(&t.points, lk_csv_rows(csv), sizeof *t.points));
+    LK_TRY(lk_alloc(&t.cost, lk_csv_rows(csv), sizeof *t.cost));
     for (size_t i = 0; i < lk_csv_rows(csv); i++)
         LK_TRY(add_row(&t, csv, i, dir));
     fprintf(stderr, "%zu tables, %zu rows left out by rule\n", t.n, t.left_out);
@@ -578,6 +577,9 @@ out:
         lk_cluster_fini(&t.s[i].cluster);
     }
     free(t.s);
+    free(t.nccl);
+    free(t.points);
+    free(t.cost);
     lk_csv_free(csv);
     return lk_status_exit_code(st);
 }

@@ -67,8 +67,8 @@ static double power_beyond(double x, double from, double power)
 static void terms_of(const struct lk_nccl_comm *m, const struct lk_nccl_parts *p,
                      enum lk_nccl_proto proto, const double *factor, double bytes, struct terms *t)
 {
-    double hops =
-        (p->intra_us + p->inter_us) * power_beyond(m->nodes, SCALE_HOP_NODES, SCALE_HOP_POWER);
+    double beyond = power_beyond(m->nodes, SCALE_HOP_NODES, SCALE_HOP_POWER);
+    double hops = (p->intra_us * m->intra.share + p->inter_us * m->inter.share) * beyond;
     double rate = bytes / (1000 * p->GBps) * m->slowdown *
                   power_beyond(m->nodes, SCALE_RATE_NODES, SCALE_RATE_POWER);
     bool simple = proto == LK_NCCL_SIMPLE;
@@ -79,7 +79,7 @@ static void terms_of(const struct lk_nccl_comm *m, const struct lk_nccl_parts *p
     t->us[LK_NCCL_FILL] = simple ? FILL_US * bytes / (bytes + FILL_BYTES) : 0;
     t->us[LK_NCCL_RATE_LL] = simple ? 0 : rate;
     t->us[LK_NCCL_RATE] = simple ? rate : 0;
-    t->sum = 0;
+    t->sum = p->intra_hops * m->intra.more_us + p->inter_hops * m->inter.more_us;
     for (int i = 0; i < N; i++)
         t->sum += factor[i] * t->us[i];
 }

@@ -10,7 +10,7 @@ static const double DOUBLE_FROM_GBPS = 25, DOUBLE_HOPPER_FROM_GBPS = 50;
 /* PCIe x16 generation 4 as NCCL counts it (topo.cc:423-426); taken for the CPU's memory path. */
 static const double SHARED_MEMORY_GBPS = 24;
 
-static const double GIGA = 1e9;
+static const double GIGA = 1e9, MICRO = 1e6;
 
 /* Rates of a GPU's link and of the node's NICs, GB/s; nics 0: one node. */
 struct room {
@@ -18,7 +18,9 @@ struct room {
     int nics;
 };
 
-/* Pass 1: the speed and channels that carry the most; the faster one of equals. */
+/* Pass 1: the speed and channels that carry the most; the faster one of equals, but between nodes
+ * one that uses all NICs, so that faster NICs do not leave fewer channels and with them less under
+ * the caps of a channel. */
 static struct lk_nccl_graph search(enum lk_nccl_gen gen, struct room r, int channels_max)
 {
     struct lk_nccl_graph best = {0};
@@ -31,7 +33,8 @@ static struct lk_nccl_graph search(enum lk_nccl_gen gen, struct room r, int chan
         if (r.nics)
             fit = fmin(fit, r.nics * floor(r.nic / speed[i] * (1 + 1e-9)));
         fit = fmin(fit, channels_max);
-        if (fit >= 1 && fit * speed[i] > best.channels * best.intra)
+        if (fit >= 1 && (fit * speed[i] > best.channels * best.intra ||
+                         (best.channels < r.nics && fit * speed[i] >= best.channels * best.intra)))
             best = (struct lk_nccl_graph){(int)fit, speed[i], speed[i]};
     }
     return best;
@@ -81,6 +84,11 @@ static double link_GBps(const struct lk_quantity *q)
     return lk_quantity_known(q) ? q->value / GIGA : 0;
 }
 
+static double latency_us(const struct lk_quantity *q)
+{
+    return lk_quantity_known(q) ? q->value * MICRO : NAN;
+}
+
 /* What one GPU moves inside its node, as NCCL counts it. */
 static double gpu_GBps(const struct lk_cluster *c)
 {
@@ -110,17 +118,11 @@ static void set_graphs(struct lk_nccl_comm *m, struct room r, int local)
         m->collnet_graph = search(m->gen, r, local);
 }
 
-/*
- * A ring enters and leaves a leaf switch once a channel, with one node's traffic: its uplinks are
- * short only when oversubscription exceeds the nodes below the switch.
- */
-static double uplink_factor(const struct lk_nccl_machine *c, int nodes)
+double lk_nccl_uplink_factor(int nodes_per_switch, double oversubscription, int nodes)
 {
-    int below = c->topology.nodes_per_switch;
-
-    if (nodes < 2 || (below && nodes <= below))
+    if (nodes < 2 || !nodes_per_switch || nodes <= nodes_per_switch)
         return 1;
-    return fmax(1, c->oversubscription / (below ? below : 1));
+    return fmax(1, oversubscription / nodes_per_switch);
 }
 
 /* Speeds of the grid are at most 16 % apart where NICs are common; below 3 GB/s they are far apart
@@ -142,20 +144,48 @@ bool lk_nccl_machine_of(const struct lk_cluster *c, struct lk_nccl_machine *out)
         .gpus_per_node = c->gpus_per_node,
         .gpu_GBps = gpu_GBps(c),
         .nic_GBps = link_GBps(&c->inter.bandwidth_Bps),
+        .intra_us = latency_us(&c->intra.latency_s),
+        .inter_us = latency_us(&c->inter.latency_s),
         .oversubscription = lk_quantity_known(&t->oversubscription) ? t->oversubscription.value : 1,
         .topology = *t};
     out->topology.oversubscription = lk_quantity_none();
     return c->device.compute_capability && t->gpu_link;
 }
 
-/* NVLink over nodes: NCCL sees its domains as nodes. */
-static int nodes_of(const struct lk_nccl_machine *c, int ranks, int nodes)
+int lk_nccl_nodes(int nvlink_domain, int ranks, int nodes)
 {
-    int domain = c->topology.nvlink_domain;
-
-    if (domain <= ranks / nodes)
+    if (nvlink_domain <= ranks / nodes)
         return nodes;
-    return ranks <= domain ? 1 : ranks % domain ? nodes : ranks / domain;
+    return ranks <= nvlink_domain ? 1 : ranks % nvlink_domain ? nodes : ranks / nvlink_domain;
+}
+
+bool lk_nccl_has_nvls(const struct lk_cluster_topology *t, int compute_capability)
+{
+    if (t->nvls)
+        return t->nvls > 0;
+    return t->gpu_link == LK_GPU_LINK_NVSWITCH && compute_capability >= 90;
+}
+
+/*
+ * us: the latencies with which clusters/ describes the places that the rows of sim/nccl_prior.c
+ * were made of; each file has the source of its own. Unknown networks: InfiniBand's.
+ */
+static const double network_us[LK_NETWORK_COUNT] = {
+    [LK_NETWORK_UNKNOWN] = 7.6, [LK_NETWORK_INFINIBAND] = 7.6, [LK_NETWORK_ROCE] = 12.3,
+    [LK_NETWORK_EFA] = 25,      [LK_NETWORK_SLINGSHOT] = 5.9,  [LK_NETWORK_TCPX] = 54,
+    [LK_NETWORK_TCP] = 35,
+};
+static const double nvlink_us = 1.9, pci_us = 2.5;
+
+static struct lk_nccl_latency latency_of(double us, double row_us)
+{
+    struct lk_nccl_latency l = {1, 0};
+
+    if (us < row_us)
+        l.share = us / row_us;
+    else if (us > row_us)
+        l.more_us = us - row_us;
+    return l;
 }
 
 static struct room room_of(const struct lk_nccl_machine *c, int local, int nodes)
@@ -181,7 +211,7 @@ bool lk_nccl_comm_of(const struct lk_nccl_machine *c, int ranks, int nodes,
     int local;
     struct room r;
 
-    nodes = nodes_of(c, ranks, nodes);
+    nodes = lk_nccl_nodes(t->nvlink_domain, ranks, nodes);
     local = ranks / nodes;
     if ((local > 1 && c->gpu_GBps <= 0) || (nodes > 1 && c->nic_GBps <= 0))
         return false;
@@ -196,11 +226,12 @@ bool lk_nccl_comm_of(const struct lk_nccl_machine *c, int ranks, int nodes,
         .amd_cpu = t->cpu == LK_CPU_AMD,
         .ll128 = c->compute_capability >= 70 && t->gpu_link != LK_GPU_LINK_SHARED_MEMORY,
         .plain_tree = local == 1,
-        .nvls = t->nvls ? t->nvls > 0
-                        : t->gpu_link == LK_GPU_LINK_NVSWITCH && local > 2 &&
-                              c->compute_capability >= 90,
+        .nvls = lk_nccl_has_nvls(t, c->compute_capability) && local > 1,
         .collnet = t->sharp > 0 && nodes > 1};
+    out->intra = latency_of(c->intra_us, out->wire == LK_NCCL_NVLINK ? nvlink_us : pci_us);
+    out->inter = latency_of(c->inter_us, network_us[t->network]);
     set_graphs(out, r, local);
-    out->slowdown = uplink_factor(c, nodes) * grid_factor(&out->ring, &r);
+    out->slowdown = lk_nccl_uplink_factor(t->nodes_per_switch, c->oversubscription, nodes) *
+                    grid_factor(&out->ring, &r);
     return out->ring.channels > 0;
 }

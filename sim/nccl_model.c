@@ -159,6 +159,15 @@ static double hop(const struct at *a, enum lk_nccl_wire wire, enum lk_algo algo)
     return lk_nccl_hop_us(wire, algo, a->p);
 }
 
+static void hops(struct lk_nccl_parts *out, double intra, double intra_us, double inter,
+                 double inter_us)
+{
+    out->intra_hops = intra;
+    out->inter_hops = inter;
+    out->intra_us = intra * intra_us;
+    out->inter_us = inter * inter_us;
+}
+
 static void ring_latency(const struct at *a, struct lk_nccl_parts *out)
 {
     const struct lk_nccl_comm *m = a->m;
@@ -168,8 +177,7 @@ static void ring_latency(const struct at *a, struct lk_nccl_parts *out)
         /* The nodes' channels alike: one hop of the slowest kind; Simple as a tree's. */
         enum lk_algo like = a->p == LK_NCCL_SIMPLE ? LK_ALGO_TREE : LK_ALGO_RING;
 
-        out->intra_us = m->nodes == 1 ? hop(a, m->wire, like) : 0;
-        out->inter_us = m->nodes > 1 ? hop(a, LK_NCCL_NET, like) + m->net_latency_us : 0;
+        hops(out, m->nodes == 1, hop(a, m->wire, like), m->nodes > 1, hop(a, LK_NCCL_NET, like));
         return;
     }
     if (m->nodes > 1) {
@@ -181,9 +189,8 @@ static void ring_latency(const struct at *a, struct lk_nccl_parts *out)
         intra = fmax(intra, overhead);
         inter = (a->coll == LK_ALL_REDUCE ? 2.0 : 1.0) * (m->nodes - 1);
     }
-    out->intra_us = (n - inter) * intra;
-    out->inter_us = inter * (hop(a, LK_NCCL_NET, a->local == 1 ? LK_ALGO_TREE : LK_ALGO_RING) +
-                             m->net_latency_us * (a->p == LK_NCCL_SIMPLE ? 2 : 1));
+    hops(out, n - inter, intra, inter,
+         hop(a, LK_NCCL_NET, a->local == 1 ? LK_ALGO_TREE : LK_ALGO_RING));
 }
 
 /* tuning.cc:353-401. */
@@ -192,7 +199,7 @@ static void latency(const struct at *a, struct lk_nccl_parts *out)
     const struct lk_nccl_comm *m = a->m;
     enum lk_algo like = a->local == 1 ? LK_ALGO_TREE : a->algo;
     double levels = floor(log2(m->nodes)), intra = hop(a, m->wire, a->algo);
-    double inter = hop(a, LK_NCCL_NET, like) + m->net_latency_us * (a->p == LK_NCCL_SIMPLE ? 2 : 1);
+    double inter = hop(a, LK_NCCL_NET, like), local = a->local - 1, over = m->nodes > 1;
 
     out->base_us = lk_nccl_base_us(a->algo, a->p);
     switch (a->algo) {
@@ -200,29 +207,28 @@ static void latency(const struct at *a, struct lk_nccl_parts *out)
         ring_latency(a, out);
         break;
     case LK_ALGO_TREE:
-        out->intra_us = 2 * (a->local - 1) * intra;
-        out->inter_us = 2 * levels * inter;
+        hops(out, 2 * local, intra, 2 * levels, inter);
         break;
     case LK_ALGO_NVLS:
-        out->intra_us = intra;
-        out->inter_us = m->nodes > 1 ? inter : 0;
+        hops(out, 1, intra, over, inter);
         break;
     case LK_ALGO_NVLS_TREE:
-        out->intra_us = intra;
-        out->inter_us = 2 * levels * inter;
+        hops(out, 1, intra, 2 * levels, inter);
         break;
     case LK_ALGO_COLLNET_DIRECT:
-        out->intra_us = 2 * (fmin(1, a->local - 1) * intra +
-                             (a->local - 1) * number(LK_NCCL_COLLNET_ARRIVAL_US));
-        out->inter_us = inter;
+        hops(out, 2 * fmin(1, local), intra, 1, inter);
+        out->intra_us += 2 * local * number(LK_NCCL_COLLNET_ARRIVAL_US);
         break;
     case LK_ALGO_COLLNET_CHAIN:
-        out->intra_us = 2 * (a->local - 1) * intra;
-        out->inter_us = inter;
+        hops(out, 2 * local, intra, 1, inter);
         break;
-    default:
-        out->intra_us = number(LK_NCCL_PAT_RANK_US) * m->ranks;
-        out->inter_us = levels * inter / number(LK_NCCL_PAT_NET_DIVISOR);
+    default: /* PAT */
+        hops(out, 0, 0, levels, inter / number(LK_NCCL_PAT_NET_DIVISOR));
+        out->intra_us += number(LK_NCCL_PAT_RANK_US) * m->ranks;
+    }
+    if (a->p == LK_NCCL_SIMPLE) {
+        out->intra_hops *= 2;
+        out->inter_hops *= 2;
     }
 }
 

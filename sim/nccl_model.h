@@ -14,7 +14,8 @@
 /* The parts of a time: us, but rate, which is bytes / 1000 / us (GB/s of the whole buffer). */
 struct lk_nccl_parts {
     double base_us, intra_us, inter_us;
-    double GBps; /* 0: not offered */
+    double intra_hops, inter_hops; /* by which a link's latency counts: Simple's twice */
+    double GBps;                   /* 0: not offered */
 };
 
 /* Parts at a size, corrections included. Not offered: GBps 0. pre: bytes >= 0. */

@@ -38,8 +38,10 @@ START_TEST(the_dump_comes_back)
         .wire = LK_NCCL_PCI,
         .plain_tree = true,
         .slowdown = 1,
-        .ring = {2, 1.2, 1.2},
-        .tree = {2, 2.4, 1.2}
+        .intra = {1,    0},
+        .inter = { 1,   0 },
+        .ring = { 2, 1.2,  1.2},
+        .tree = { 2, 2.4,  1.2}
     };
     struct lk_nccl_parts got =
         lk_nccl_parts_of(&m, dump[_i].coll, dump[_i].algo, dump[_i].p, 1 /* no correction */);
@@ -65,6 +67,7 @@ static struct lk_nccl_machine node_of(int cc, enum lk_gpu_link link, double intr
     c.topology.nics_per_node = nics;
     c.intra.bandwidth_Bps = (struct lk_quantity){intra, NAN, NAN, 0, source};
     c.inter.bandwidth_Bps = (struct lk_quantity){nic, NAN, NAN, 0, nic > 0 ? source : NULL};
+    c.intra.latency_s = c.inter.latency_s = lk_quantity_none();
     lk_nccl_machine_of(&c, &m);
     return m;
 }
@@ -220,6 +223,9 @@ START_TEST(oversubscription_slows)
     struct lk_nccl_comm m;
 
     c.oversubscription = 4;
+    ck_assert(lk_nccl_comm_of(&c, 32, 4, &m));
+    ck_assert_double_le(m.slowdown, 1); /* all below one switch */
+    c.topology.nodes_per_switch = 1;
     ck_assert(lk_nccl_comm_of(&c, 32, 4, &m));
     ck_assert_double_eq_tol(m.slowdown, 4, 0.1);
     c.topology.nodes_per_switch = 4;

@@ -37,33 +37,154 @@ static void check_sources(const struct lk_cluster *c)
     ck_assert(c->preset);
 }
 
-/* Two nodes: finite, more for more bytes, and no faster than all the links of a node allow. */
+static const enum lk_coll colls[] = {LK_ALL_REDUCE, LK_REDUCE_SCATTER, LK_ALL_GATHER, LK_BROADCAST};
+static const uint64_t sizes[] = {1 << 10, 1 << 20, 1 << 24, 1 << 30, 1ULL << 36};
+
+static struct lk_cost cost_of(const struct lk_cost_model *m, const struct lk_cluster *c,
+                              enum lk_coll coll, int ranks, int nodes, uint64_t bytes)
+{
+    struct lk_cost cost;
+
+    ck_assert_msg(lk_cost_eval(m, coll, LK_ALGO_AUTO, ranks, nodes, &bytes, 1, &cost) == LK_OK,
+                  "%s: %s", c->name, lk_error_text());
+    return cost;
+}
+
+/*
+ * Seconds that the links allow at least, put down here once more. Between nodes each sends its
+ * share over all its NICs; inside one, a GPU over its own link, of which an NVSwitch that sums
+ * (NVLS) takes the operand and gives a share of the sum.
+ */
+static double least_s(const struct lk_cluster *c, enum lk_coll coll, int ranks, int nodes,
+                      double bytes, bool best)
+{
+    const struct lk_quantity *q = nodes > 1 ? &c->inter.bandwidth_Bps : &c->intra.bandwidth_Bps;
+    double rate = best && q->hi > q->value ? q->hi : q->value, n = nodes > 1 ? nodes : ranks;
+    double passes = coll == LK_ALL_REDUCE  ? 2 * (n - 1) / n
+                    : coll == LK_BROADCAST ? 1
+                                           : (n - 1) / n;
+
+    if (nodes > 1 && c->topology.nics_per_node)
+        rate *= c->topology.nics_per_node;
+    if (nodes == 1 && coll == LK_ALL_REDUCE && c->topology.nvls > 0)
+        passes = fmin(passes, 1 + 1 / n);
+    return passes * bytes / rate;
+}
+
+/* 2 to 1024 ranks: finite, not less for more bytes, never faster than the links. */
 static void check_costs(const struct lk_cluster *c)
 {
-    static const uint64_t bytes[] = {1 << 10, 1 << 20, 1 << 30};
-    int ranks = 2 * c->gpus_per_node;
-    double links = c->topology.nics_per_node ? c->topology.nics_per_node : 1;
-    struct lk_cost cost[LK_COUNT(bytes)];
-    struct lk_cost_model *m;
-    double busbw, rate;
+    struct lk_cost_model *estimate, *draws[4];
 
-    ck_assert_msg(lk_cost_model_create(c, NULL, &m) == LK_OK, "%s", lk_error_text());
-    ck_assert_msg(lk_cost_eval(m, LK_ALL_REDUCE, LK_ALGO_AUTO, ranks, 2, bytes, LK_COUNT(bytes),
-                               cost) == LK_OK,
-                  "%s: %s", c->name, lk_error_text());
-    for (size_t i = 0; i < LK_COUNT(bytes); i++) {
-        ck_assert(isfinite(cost[i].seconds) && cost[i].seconds > 0);
-        ck_assert(cost[i].lo <= cost[i].seconds && cost[i].seconds <= cost[i].hi);
-        ck_assert(!i || cost[i].seconds > cost[i - 1].seconds);
+    ck_assert_msg(lk_cost_model_create(c, NULL, &estimate) == LK_OK, "%s", lk_error_text());
+    for (uint64_t i = 0; i < LK_COUNT(draws); i++) {
+        struct lk_rng g = lk_rng_init(i, 1);
+
+        ck_assert_int_eq(lk_cost_model_create(c, &g, &draws[i]), LK_OK);
     }
-    /* On two nodes busbw is 2(K-1)/K times the rate at which the nodes exchange; the factors of the
-     * cost model, fitted to other machines, may put it above that by a few percent. */
-    busbw = (double)bytes[2] / cost[2].seconds * lk_coll_busbw_factor(LK_ALL_REDUCE, ranks);
-    rate = links * c->inter.bandwidth_Bps.value;
-    if (c->topology.nvlink_domain > c->gpus_per_node)
-        rate = c->intra.bandwidth_Bps.value;
-    ck_assert_msg(busbw <= 1.15 * 2 * rate, "%s: %g over %g", c->name, busbw, rate);
+    for (int ranks = 2; ranks <= 1024; ranks *= 2)
+        for (size_t k = 0; k < LK_COUNT(colls); k++)
+            for (size_t i = 0; i < LK_COUNT(sizes); i++) {
+                int nodes = ranks <= c->gpus_per_node ? 1 : ranks / c->gpus_per_node;
+                bool domain = c->topology.nvlink_domain > c->gpus_per_node;
+                double bytes = (double)sizes[i], least = 0, best = 0, near = 1 - 1e-9;
+                struct lk_cost cost = cost_of(estimate, c, colls[k], ranks, nodes, sizes[i]);
+
+                if (!domain || nodes == 1) {
+                    least = least_s(c, colls[k], ranks, nodes, bytes, false);
+                    best = least_s(c, colls[k], ranks, nodes, bytes, true);
+                }
+                ck_assert(isfinite(cost.seconds) && cost.seconds > 0);
+                ck_assert(cost.lo <= cost.seconds && cost.seconds <= cost.hi);
+                ck_assert_double_ge(cost.seconds, least * near);
+                ck_assert_double_ge(cost.lo, best * near);
+                if (i)
+                    ck_assert_double_gt(
+                        cost.seconds,
+                        cost_of(estimate, c, colls[k], ranks, nodes, sizes[i - 1]).seconds);
+                for (size_t d = 0; d < LK_COUNT(draws); d++)
+                    ck_assert_double_ge(
+                        cost_of(draws[d], c, colls[k], ranks, nodes, sizes[i]).seconds,
+                        best * near);
+            }
+    lk_cost_model_destroy(estimate);
+    for (size_t i = 0; i < LK_COUNT(draws); i++)
+        lk_cost_model_destroy(draws[i]);
+}
+
+/* What a network is changed to, and whether that must be slower (+1), faster (-1), where `small`
+ * messages or large ones feel it. */
+struct move {
+    double intra_latency, inter_latency, intra_rate, inter_rate; /* factors */
+    double oversubscription;                                     /* 0: left as it is */
+    int nics;                                                    /* factor */
+    int sign;
+    bool one_node, small, large;
+};
+
+static const struct move moves[] = {
+    {1,   4,   1,  1,  0, 1, 1,  false, true,  false},
+    {1,   .25, 1,  1,  0, 1, -1, false, true,  false},
+    {4,   1,   1,  1,  0, 1, 1,  true,  true,  false},
+    {.25, 1,   1,  1,  0, 1, -1, true,  true,  false},
+    {1,   1,   .5, 1,  0, 1, 1,  true,  false, true },
+    {1,   1,   1,  .5, 0, 1, 1,  false, false, true },
+    {1,   1,   1,  2,  0, 1, -1, false, false, false},
+    {1,   1,   1,  1,  0, 2, -1, false, false, false},
+    {1,   1,   1,  1,  8, 1, 1,  false, false, true },
+};
+
+static double seconds_of(const struct lk_cluster *c, int ranks, int nodes, uint64_t bytes)
+{
+    struct lk_cost_model *m;
+    double s;
+
+    ck_assert_int_eq(lk_cost_model_create(c, NULL, &m), LK_OK);
+    s = cost_of(m, c, LK_ALL_REDUCE, ranks, nodes, bytes).seconds;
     lk_cost_model_destroy(m);
+    return s;
+}
+
+/* Whether the network between nodes, and not a GPU's own link, is what large messages wait for. */
+static bool network_bound(const struct lk_cluster *c)
+{
+    double nics = c->topology.nics_per_node ? c->topology.nics_per_node : 1;
+
+    return c->gpus_per_node == 1 ||
+           nics * c->inter.bandwidth_Bps.value < c->intra.bandwidth_Bps.value;
+}
+
+static void check_move(const struct lk_cluster *c, const struct move *v)
+{
+    struct lk_cluster to = *c;
+    int ranks = v->one_node ? c->gpus_per_node : 8 * c->gpus_per_node, nodes = v->one_node ? 1 : 8;
+
+    if (ranks < 2 || (!v->one_node && c->topology.nvlink_domain >= ranks))
+        return;
+    to.topology.nics_per_node =
+        v->nics * (to.topology.nics_per_node ? to.topology.nics_per_node : 1);
+    to.intra.latency_s.value *= v->intra_latency;
+    to.inter.latency_s.value *= v->inter_latency;
+    to.intra.bandwidth_Bps.value *= v->intra_rate;
+    to.inter.bandwidth_Bps.value *= v->inter_rate;
+    if (v->oversubscription > 0) {
+        to.topology.nodes_per_switch = 2;
+        to.topology.oversubscription.value = v->oversubscription;
+        to.topology.oversubscription.source = to.name;
+    }
+    for (size_t i = 0; i < LK_COUNT(sizes); i++) {
+        double before = seconds_of(c, ranks, nodes, sizes[i]);
+        double after = seconds_of(&to, ranks, nodes, sizes[i]);
+        bool must = (v->small && i == 0) ||
+                    (v->large && i + 1 == LK_COUNT(sizes) && (v->one_node || network_bound(&to)));
+
+        ck_assert_msg(v->sign * (after - before) >= -0.02 * before,
+                      "%s, change %td, %zu bytes: %g from %g", c->name, v - moves, (size_t)sizes[i],
+                      after, before);
+        ck_assert_msg(!must || v->sign * (after - before) > 0.01 * before,
+                      "%s, change %td, %zu bytes: nothing moved", c->name, v - moves,
+                      (size_t)sizes[i]);
+    }
 }
 
 START_TEST(every_preset)
@@ -84,6 +205,8 @@ START_TEST(every_preset)
         ck_assert(!strncmp(c.name, names[i], strlen(c.name)));
         check_sources(&c);
         check_costs(&c);
+        for (size_t k = 0; k < LK_COUNT(moves); k++)
+            check_move(&c, &moves[k]);
         lk_cluster_fini(&c);
         free(path);
     }
