@@ -1,7 +1,7 @@
 /* lockstep analyze: where the time of measured runs went. */
 #include "base/array.h"
-#include "base/log.h"
 #include "commands/command.h"
+#include "commands/common_rows.h"
 #include "profiler/analysis.h"
 #include "reports/print.h"
 
@@ -17,6 +17,7 @@ struct options {
     const char *log;
 };
 
+/* clang-format off */
 static const struct lk_option option_rows[] = {
     {.name = "reference",
      .type = LK_OPT_FILE,
@@ -33,19 +34,11 @@ static const struct lk_option option_rows[] = {
      .type = LK_OPT_FLAG,
      .offset = offsetof(struct options, brief),
      .help = "the waterfall and the findings alone"},
-    {.name = "format",
-     .type = LK_OPT_CHOICE,
-     .offset = offsetof(struct options, format),
-     .fallback = "text",
-     .choices = lk_format_names,
-     .help = "form of the tables"},
-    {.name = "log",
-     .type = LK_OPT_TEXT,
-     .offset = offsetof(struct options, log),
-     .fallback = "warn",
-     .help = "log level, or subsystem=level, separated by commas"},
-    {0                                                                   }
+    {ROW_FORMAT(struct options)},
+    {ROW_LOG(struct options)},
+    {0}
 };
+/* clang-format on */
 
 struct output {
     struct lk_table **tables;

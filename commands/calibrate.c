@@ -13,6 +13,7 @@
 #include "base/units.h"
 #include "commands/cluster_table.h"
 #include "commands/command.h"
+#include "commands/common_rows.h"
 #include "reports/print.h"
 #include "sim/coll_fit.h"
 
@@ -25,6 +26,7 @@
 #include <string.h>
 #include <unistd.h>
 
+/* clang-format off */
 static const struct lk_option rows[] = {
     {.name = "ranks",
      .letter = 'n',
@@ -113,14 +115,11 @@ static const struct lk_option rows[] = {
      .type = LK_OPT_TEXT,
      .offset = offsetof(struct calibrate_options, name),
      .help = "name of the cluster; default: the host's"},
-    {.name = "format",
-     .type = LK_OPT_CHOICE,
-     .offset = offsetof(struct calibrate_options, format),
-     .choices = lk_format_names,
-     .fallback = "text",
-     .help = "of the tables on standard output"},
-    {0                                       }
+    {ROW_FORMAT(struct calibrate_options)},
+    {ROW_LOG(struct calibrate_options)},
+    {0}
 };
+/* clang-format on */
 
 /* From a rank's failure to SIGTERM for the others. */
 #define GRACE_NS (5 * LK_NS_PER_S)
@@ -264,7 +263,7 @@ static enum lk_status launch_one(const struct calibrate_options *o, char **argv,
                                  struct lk_cluster *c)
 {
     enum lk_status st = LK_OK;
-    struct lk_cluster part = calibrate_empty();
+    struct lk_cluster part = {0};
     char crowded[] = CALIBRATE_NO_OVERLAP_ENV "=1";
     char *env[] = {NULL, NULL, NULL}, *path = NULL;
 
@@ -310,11 +309,12 @@ static void sort_ranks(struct lk_ints *r)
 static enum lk_status run_launcher(struct calibrate_options *o, int argc, char **argv)
 {
     enum lk_status st = LK_OK;
-    struct lk_cluster c = calibrate_empty();
+    struct lk_cluster c;
     char program[] = "lockstep", command[] = "calibrate";
     struct lk_writer *probe = NULL;
     char **child = NULL;
 
+    lk_cluster_init(&c);
     /* Before minutes are measured: can the file be made? */
     LK_TRY(lk_writer_open(o->out, false, &probe));
     lk_writer_abandon(probe);
@@ -334,7 +334,7 @@ out:
 static enum lk_status run_rank(const struct calibrate_options *o, const struct lk_rank_env *env)
 {
     enum lk_status st = LK_OK;
-    struct lk_cluster c = calibrate_empty();
+    struct lk_cluster c = {0};
     const char *part = getenv(CALIBRATE_PART_ENV);
 
     LK_TRY(calibrate_rank(o, env, &c));
@@ -359,6 +359,7 @@ static enum lk_status run(int argc, char **argv)
     int operands = 0;
 
     LK_TRY(lk_option_parse(rows, &o, argc, argv, NULL, 0, &operands));
+    LK_TRY(lk_log_configure(o.log));
     LK_TRY(calibrate_plan(&o, &plan));
     LK_TRY(lk_rank_env_read(&env));
     st = env.present ? run_rank(&o, &env) : run_launcher(&o, argc, argv);

@@ -24,6 +24,7 @@ struct calibrate_options {
     bool pin;
     double timeout_s;
     int format;
+    const char *log;
 };
 
 /* The names in the options. */
@@ -51,8 +52,6 @@ enum lk_status calibrate_rank(const struct calibrate_options *o, const struct lk
 
 /* ---- From samples to the cluster's numbers (calibrate_points.c) ---- */
 
-/* An empty cluster: every quantity absent. */
-struct lk_cluster calibrate_empty(void);
 /* Medians of the rows as points; `nodes` of them all. */
 enum lk_status calibrate_add_points(const struct lk_sweep_rows *rows, int nodes,
                                     struct lk_cluster *c);

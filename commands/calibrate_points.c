@@ -11,31 +11,6 @@
 enum { RESAMPLES = 400 };
 static const double LEVEL = 0.90;
 
-struct lk_cluster calibrate_empty(void)
-{
-    struct lk_quantity none = lk_quantity_none();
-
-    return (struct lk_cluster){
-        .intra = {none,          none},
-        .inter = {none,             none},
-        .gamma_wait = none,
-        .gamma_wire = none,
-        .delta = none,
-        .rank_sd = none,
-        .node_sd = none,
-        .link_sd = none,
-        .transient_sd = none,
-        .common_sd = none,
-        .tail_share = none,
-        .tail_scale = none,
-        .tail_shape = none,
-        .device = {.flops = none,.memory_bytes = none, .memory_Bps = none},
-        .topology = {.oversubscription = none},
-        .price_per_hour = none,
-        .power_W = none
-    };
-}
-
 /*
  * Median of the samples and its bootstrap interval. The median, because a call that another process
  * of the machine held up says nothing of the collective.

@@ -174,9 +174,10 @@ enum lk_status calibrate_rank(const struct calibrate_options *o, const struct lk
 {
     enum lk_status st = LK_OK;
     struct rank r = {.options = o, .env = env};
-    struct lk_cluster c = calibrate_empty();
+    struct lk_cluster c;
     bool told = false;
 
+    lk_cluster_init(&c);
     lk_log_set_rank(env->rank);
     LK_TRY(open_comm(&r));
     LK_TRY(sweep_collectives(&r, &c));
@@ -185,7 +186,7 @@ enum lk_status calibrate_rank(const struct calibrate_options *o, const struct lk
     if (o->overlap && !getenv(CALIBRATE_NO_OVERLAP_ENV))
         LK_TRY(sweep_overlap(&r, &c));
     *out = c;
-    c = calibrate_empty();
+    c = (struct lk_cluster){0};
 out:
     if (st != LK_OK && r.store) {
         st = lk_store_report(r.store, st, lk_error_text());

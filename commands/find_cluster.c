@@ -147,3 +147,18 @@ out:
     free(path);
     return st;
 }
+
+enum lk_status job_and_cluster(const char *command, const char **operands, int n,
+                               const char *cluster)
+{
+    if (n < 1)
+        return lk_fail(LK_EUSAGE, "which job? Usage: lockstep %s JOB CLUSTER --gpus N,...",
+                       command);
+    if (n < 2 && !cluster)
+        return lk_fail(LK_EUSAGE, "which cluster? Give a cluster file or a preset's name");
+    if (n == 2 && cluster)
+        return lk_fail(LK_EUSAGE, "two clusters: '%s' and --cluster=%s", operands[1], cluster);
+    if (n < 2)
+        operands[1] = cluster;
+    return LK_OK;
+}

@@ -14,6 +14,13 @@
  */
 enum lk_status find_cluster(const char *name, struct lk_cluster *out);
 
+/*
+ * The operands JOB CLUSTER of a command, of which the second may come by --cluster (NULL: not
+ * given): sets operands[1]. LK_EUSAGE for none and for two. pre: room for two.
+ */
+enum lk_status job_and_cluster(const char *command, const char **operands, int n,
+                               const char *cluster);
+
 /* The names of all presets, each once; freed by the caller with lk_names_free. */
 enum lk_status find_presets(char ***out, size_t *out_n);
 

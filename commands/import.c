@@ -1,10 +1,9 @@
 /* lockstep import: what others measured of collectives, as a cluster file. */
 #include "base/array.h"
 #include "base/bounds.h"
-#include "base/log.h"
-#include "commands/calibrate.h"
 #include "commands/cluster_table.h"
 #include "commands/command.h"
+#include "commands/common_rows.h"
 #include "commands/find_cluster.h"
 #include "profiler/bench_log.h"
 #include "reports/print.h"
@@ -20,11 +19,13 @@ struct options {
     const char *csv, *where, *collective, *base, *name, *gpu, *out;
     int64_t gpus, nodes;
     int place, format;
+    const char *log;
 };
 
 /* The order of enum lk_bench_place. */
 static const char *const place_names[] = {"in", "out", NULL};
 
+/* clang-format off */
 static const struct lk_option rows[] = {
     {.name = "collectives",
      .type = LK_OPT_FILE,
@@ -75,14 +76,11 @@ static const struct lk_option rows[] = {
      .offset = offsetof(struct options, out),
      .fallback = "cluster.json",
      .help = "cluster file to write"},
-    {.name = "format",
-     .type = LK_OPT_CHOICE,
-     .offset = offsetof(struct options, format),
-     .choices = lk_format_names,
-     .fallback = "text",
-     .help = "of the tables on standard output"},
-    {0              }
+    {ROW_FORMAT(struct options)},
+    {ROW_LOG(struct options)},
+    {0}
 };
+/* clang-format on */
 
 static enum lk_status read_files(const struct options *o, const char **files, int n,
                                  struct lk_bench *b)
@@ -199,9 +197,11 @@ static enum lk_status run(int argc, char **argv)
     int n = 0;
     struct options o;
     struct lk_bench b = {0};
-    struct lk_cluster c = calibrate_empty();
+    struct lk_cluster c;
 
+    lk_cluster_init(&c);
     LK_TRY(lk_option_parse(rows, &o, argc, argv, files, FILES_MAX, &n));
+    LK_TRY(lk_log_configure(o.log));
     if (o.base)
         LK_TRY(find_cluster(o.base, &c));
     LK_TRY(read_files(&o, files, n, &b));

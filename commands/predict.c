@@ -4,6 +4,7 @@
 #include "base/forecast.h"
 #include "base/job.h"
 #include "commands/command.h"
+#include "commands/common_rows.h"
 #include "commands/find_cluster.h"
 #include "commands/find_job.h"
 #include "commands/plan_options.h"
@@ -27,9 +28,11 @@ struct options {
     const char *out, *csv, *trace;
     int64_t trace_steps;
     int format;
+    const char *log;
     struct plan_options plan;
 };
 
+/* clang-format off */
 static const struct lk_option rows[] = {
     {.name = "gpus",
      .type = LK_OPT_INTS,
@@ -56,17 +59,8 @@ static const struct lk_option rows[] = {
      .min = 1,
      .max = 1e12,
      .help = "bucket caps, bytes; default: the job's"},
-    {.name = "global-batch",
-     .type = LK_OPT_INT,
-     .offset = offsetof(struct options, global_batch),
-     .min = 1,
-     .max = 1e12,
-     .help = "strong scaling: samples a step, whatever the GPUs"},
-    {.name = "cluster",
-     .type = LK_OPT_TEXT,
-     .offset = offsetof(struct options, cluster),
-     .group = "model",
-     .help = "cluster file or name of a preset, in place of the operand"},
+    {ROW_GLOBAL_BATCH(struct options)},
+    {ROW_CLUSTER(struct options), .group = "model"},
     {.name = "throughput",
      .type = LK_OPT_FILE,
      .offset = offsetof(struct options, throughput),
@@ -78,37 +72,12 @@ static const struct lk_option rows[] = {
      .min = 1,
      .max = 1 << 16,
      .help = "with --throughput: of the counts to predict; default: the table's fullest node"},
-    {.name = "level",
-     .type = LK_OPT_REAL,
-     .offset = offsetof(struct options, level),
-     .min = 0.5,
-     .max = 0.99,
-     .fallback = "0.9",
-     .help = "share that the intervals are to hold"},
-    {.name = "draws",
-     .type = LK_OPT_INT,
-     .offset = offsetof(struct options, draws),
-     .min = 20,
-     .max = 100000,
-     .fallback = "200",
-     .help = "draws behind an interval"},
-    {.name = "seed",
-     .type = LK_OPT_INT,
-     .offset = offsetof(struct options, seed),
-     .min = 0,
-     .max = 1e15,
-     .fallback = "1",
-     .help = "seed of all draws: the same seed gives the same bytes"},
+    {ROW_LEVEL(struct options)},
+    {ROW_DRAWS(struct options)},
+    {ROW_SEED(struct options)},
     PLAN_OPTIONS(struct options),
-    {.name = "out",
-     .type = LK_OPT_FILE,
-     .offset = offsetof(struct options, out),
-     .group = "output",
-     .help = "write the forecast here (JSON)"},
-    {.name = "csv",
-     .type = LK_OPT_FILE,
-     .offset = offsetof(struct options, csv),
-     .help = "write its points here (CSV)"},
+    {ROW_FORECAST_OUT(struct options), .group = "output"},
+    {ROW_FORECAST_CSV(struct options)},
     {.name = "trace",
      .type = LK_OPT_FILE,
      .offset = offsetof(struct options, trace),
@@ -120,14 +89,11 @@ static const struct lk_option rows[] = {
      .max = 100000,
      .fallback = "20",
      .help = "steady-state steps in these traces"},
-    {.name = "format",
-     .type = LK_OPT_CHOICE,
-     .offset = offsetof(struct options, format),
-     .choices = lk_format_names,
-     .fallback = "text",
-     .help = "of the tables on standard output"},
-    {0                                }
+    {ROW_FORMAT(struct options)},
+    {ROW_LOG(struct options)},
+    {0}
 };
+/* clang-format on */
 
 /* The lists as the request wants them. */
 struct lists {
@@ -274,18 +240,12 @@ static enum lk_status parse(int argc, char **argv, struct options *o, const char
     int n = 0;
 
     LK_TRY(lk_option_parse(rows, o, argc, argv, operands, 2, &n));
+    LK_TRY(lk_log_configure(o->log));
     if (o->throughput)
         return check_throughput(o, n);
-    if (n < 1)
-        return lk_fail(LK_EUSAGE, "which job? Usage: lockstep predict JOB CLUSTER --gpus N,...");
-    if (n < 2 && !o->cluster)
-        return lk_fail(LK_EUSAGE, "which cluster? Give a cluster file or a preset's name");
-    if (n == 2 && o->cluster)
-        return lk_fail(LK_EUSAGE, "two clusters: '%s' and --cluster=%s", operands[1], o->cluster);
+    LK_TRY(job_and_cluster("predict", operands, n, o->cluster));
     if (!o->gpus.n)
         return lk_fail(LK_EUSAGE, "--gpus is missing: the counts to predict, e.g. --gpus=1,2,4");
-    if (n < 2)
-        operands[1] = o->cluster;
 out:
     return st;
 }

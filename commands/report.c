@@ -2,8 +2,8 @@
 #include "base/array.h"
 #include "base/file.h"
 #include "base/forecast.h"
-#include "base/log.h"
 #include "commands/command.h"
+#include "commands/common_rows.h"
 #include "profiler/analysis.h"
 #include "reports/plot.h"
 
@@ -20,6 +20,7 @@ struct options {
     const char *log;
 };
 
+/* clang-format off */
 static const struct lk_option option_rows[] = {
     {.name = "out",
      .type = LK_OPT_FILE,
@@ -37,13 +38,10 @@ static const struct lk_option option_rows[] = {
      .max = UINT32_MAX,
      .fallback = "-1",
      .help = "optimizer step that the timeline shows; -1: the one of median length"},
-    {.name = "log",
-     .type = LK_OPT_TEXT,
-     .offset = offsetof(struct options, log),
-     .fallback = "warn",
-     .help = "log level, or subsystem=level, separated by commas"},
-    {0              }
+    {ROW_LOG(struct options)},
+    {0}
 };
+/* clang-format on */
 
 /* What the operands name. */
 struct input {

@@ -281,8 +281,7 @@ static enum lk_status start(const struct run_options *o)
     struct lk_rank_env env;
     enum lk_status st = LK_OK;
 
-    if (o->log)
-        LK_TRY(lk_log_configure(o->log));
+    LK_TRY(lk_log_configure(o->log));
     LK_TRY(lk_rank_env_read(&env));
     st = env.present ? run_rank(o, &env) : run_launcher(o);
 out:

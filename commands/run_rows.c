@@ -1,7 +1,7 @@
 /* The option tables of run and replay. */
 #include "commands/run_options.h"
 
-#include "reports/print.h"
+#include "commands/common_rows.h"
 #include "runtime/comm_fault.h"
 
 #include <stddef.h>
@@ -77,15 +77,9 @@ const char *const run_comms[] = {
 #define ROW_OUT \
     .name = "out", .letter = 'o', .type = LK_OPT_FILE, FIELD(out), \
     .help = "run directory, new or empty (runs/MODEL-TIME when not given)"
-#define ROW_FORMAT \
-    .name = "format", .type = LK_OPT_CHOICE, FIELD(format), .choices = lk_format_names, \
-    .fallback = "text", .help = "of the summary on standard output"
 #define ROW_TRACE \
     .name = "trace", .type = LK_OPT_FLAG, FIELD(trace), .fallback = "yes", \
     .help = "record spans, write traces and job.json"
-#define ROW_LOG \
-    .name = "log", .type = LK_OPT_TEXT, FIELD(log), \
-    .help = "log level: info, or comm=debug,train=info, ..."
 #define ROW_FAULT \
     .name = "fault", .type = LK_OPT_TEXT, FIELD(fault), \
     .help = "fail, delay or slow chosen collectives (docs/run.md)"
@@ -174,13 +168,13 @@ const struct lk_option run_option_rows[] = {
     {.name = "timed-bandwidth", .type = LK_OPT_RATE, FIELD(timed_Bps), .min = 1, .max = 1e16,
      .fallback = "100GB/s", .help = "memory rate of the timed device"},
     {ROW_OUT, .group = "output"},
-    {ROW_FORMAT},
+    {ROW_FORMAT(struct run_options)},
     {ROW_TRACE},
     {.name = "export", .type = LK_OPT_FILE, FIELD(export_path),
      .help = "write the weights here at the end"},
     {.name = "import", .type = LK_OPT_FILE, FIELD(import_path),
      .help = "start from these weights"},
-    {ROW_LOG},
+    {ROW_LOG(struct run_options)},
     {.name = "verify", .type = LK_OPT_FLAG, FIELD(verify), .group = "testing", .fallback = "no",
      .help = "compare every step with one rank in double precision on the global batch"},
     {.name = "verify-steps", .type = LK_OPT_INT, FIELD(verify_steps), .min = 0, .max = 1e9,
@@ -216,9 +210,9 @@ const struct lk_option replay_option_rows[] = {
     {ROW_TIMEOUT},
 
     {ROW_OUT, .group = "output"},
-    {ROW_FORMAT},
+    {ROW_FORMAT(struct run_options)},
     {ROW_TRACE},
-    {ROW_LOG},
+    {ROW_LOG(struct run_options)},
 
     {ROW_FAULT, .group = "testing"},
     {ROW_SLOW_RANK, .help = "RANK:FACTOR, a rank that computes that much slower"},

@@ -2,6 +2,7 @@
 #include "base/array.h"
 #include "base/job.h"
 #include "commands/command.h"
+#include "commands/common_rows.h"
 #include "commands/find_cluster.h"
 #include "commands/find_job.h"
 #include "commands/predict_throughput.h"
@@ -17,8 +18,10 @@ struct options {
     double level;
     int64_t draws, seed;
     int format;
+    const char *log;
 };
 
+/* clang-format off */
 static const struct lk_option rows[] = {
     {.name = "cluster",
      .type = LK_OPT_TEXT,
@@ -29,40 +32,19 @@ static const struct lk_option rows[] = {
      .type = LK_OPT_FILE,
      .offset = offsetof(struct options, throughput),
      .help = "validate the forecast from this table (CSV, see predict), without runs and cluster"},
-    {.name = "level",
-     .type = LK_OPT_REAL,
-     .offset = offsetof(struct options, level),
-     .min = 0.5,
-     .max = 0.99,
-     .fallback = "0.9",
-     .help = "share that the intervals are to hold"},
-    {.name = "draws",
-     .type = LK_OPT_INT,
-     .offset = offsetof(struct options, draws),
-     .min = 20,
-     .max = 100000,
-     .fallback = "200",
-     .help = "draws behind an interval"},
-    {.name = "seed",
-     .type = LK_OPT_INT,
-     .offset = offsetof(struct options, seed),
-     .min = 0,
-     .max = 1e15,
-     .fallback = "1",
-     .help = "seed of all draws"},
+    {ROW_LEVEL(struct options)},
+    {ROW_DRAWS(struct options)},
+    {ROW_SEED(struct options)},
     {.name = "out",
      .type = LK_OPT_FILE,
      .offset = offsetof(struct options, out),
      .group = "output",
      .help = "write the table here, too (CSV)"},
-    {.name = "format",
-     .type = LK_OPT_CHOICE,
-     .offset = offsetof(struct options, format),
-     .choices = lk_format_names,
-     .fallback = "text",
-     .help = "of the table on standard output"},
-    {0              }
+    {ROW_FORMAT(struct options)},
+    {ROW_LOG(struct options)},
+    {0}
 };
+/* clang-format on */
 
 enum { RUNS_MAX = 256 };
 
@@ -91,6 +73,7 @@ static enum lk_status run(int argc, char **argv)
     struct lk_backtests tests = {0};
 
     LK_TRY(lk_option_parse(rows, &o, argc, argv, operands, RUNS_MAX, &n));
+    LK_TRY(lk_log_configure(o.log));
     if (o.throughput && (n || o.cluster))
         return lk_fail(LK_EUSAGE, "--throughput stands in place of RUN... and --cluster");
     if (o.throughput)

@@ -5,6 +5,7 @@
 #include "base/job.h"
 #include "base/option.h"
 #include "commands/command.h"
+#include "commands/common_rows.h"
 #include "commands/find_cluster.h"
 #include "commands/find_job.h"
 #include "commands/plan_options.h"
@@ -27,6 +28,7 @@ struct options {
     int64_t draws, seed;
     const char *out, *csv;
     int format;
+    const char *log;
     struct plan_options plan;
 };
 
@@ -34,57 +36,22 @@ struct options {
 #define AXIS_ROW_(axis, option, column, text)                                                      \
     {.name = (option), .type = LK_OPT_TEXT, .offset = AXIS_OFFSET_(axis), .help = (text)},
 
+/* clang-format off */
 static const struct lk_option rows[] = {
-    LK_AXIS_LIST(AXIS_ROW_) PLAN_OPTIONS(struct options),
-    {.name = "global-batch",
-                                              .type = LK_OPT_INT,
-                                              .offset = offsetof(struct options, global_batch),
-                                              .min = 1,
-                                              .max = 1e12,
-                                              .help = "strong scaling: samples a step, whatever the GPUs"},
-    {.name = "cluster",
-                                              .type = LK_OPT_TEXT,
-                                              .offset = offsetof(struct options, cluster),
-                                              .group = "model",
-                                              .help = "cluster file or name of a preset, in place of the operand"},
-    {.name = "level",
-                                              .type = LK_OPT_REAL,
-                                              .offset = offsetof(struct options, level),
-                                              .min = 0.5,
-                                              .max = 0.99,
-                                              .fallback = "0.9",
-                                              .help = "share that the intervals are to hold"},
-    {.name = "draws",
-                                              .type = LK_OPT_INT,
-                                              .offset = offsetof(struct options, draws),
-                                              .min = 20,
-                                              .max = 100000,
-                                              .fallback = "200",
-                                              .help = "draws behind an interval"},
-    {.name = "seed",
-                                              .type = LK_OPT_INT,
-                                              .offset = offsetof(struct options, seed),
-                                              .min = 0,
-                                              .max = 1e15,
-                                              .fallback = "1",
-                                              .help = "seed of all draws: the same seed gives the same bytes"},
-    {.name = "out",
-                                              .type = LK_OPT_FILE,
-                                              .offset = offsetof(struct options, out),
-                                              .group = "output",
-                                              .help = "write the forecast here (JSON)"},
-    {.name = "csv",
-                                              .type = LK_OPT_FILE,
-                                              .offset = offsetof(struct options, csv),
-                                              .help = "write its points here (CSV)"},
-    {.name = "format",
-                                              .type = LK_OPT_CHOICE,
-                                              .offset = offsetof(struct options, format),
-                                              .choices = lk_format_names,
-                                              .fallback = "text",
-                                              .help = "of the tables on standard output"},
-    {0                                        }
+    LK_AXIS_LIST(AXIS_ROW_)
+    {ROW_GLOBAL_BATCH(struct options)},
+    {ROW_CLUSTER(struct options), .group = "model"},
+    {ROW_LEVEL(struct options)},
+    {ROW_DRAWS(struct options)},
+    {ROW_SEED(struct options)},
+    PLAN_OPTIONS(struct options),
+    {ROW_FORECAST_OUT(struct options), .group = "output"},
+    {ROW_FORECAST_CSV(struct options)},
+    {ROW_FORMAT(struct options)},
+    {ROW_LOG(struct options)},
+    {0}
 };
+/* clang-format on */
 
 /* The axes' values, and the clusters whose GPUs they name. */
 struct lists {
@@ -281,16 +248,10 @@ static enum lk_status parse(int argc, char **argv, struct options *o, const char
     int n = 0;
 
     LK_TRY(lk_option_parse(rows, o, argc, argv, operands, 2, &n));
-    if (n < 1)
-        return lk_fail(LK_EUSAGE, "which job? Usage: lockstep whatif JOB CLUSTER --gpus N,...");
-    if (n < 2 && !o->cluster)
-        return lk_fail(LK_EUSAGE, "which cluster? Give a cluster file or a preset's name");
-    if (n == 2 && o->cluster)
-        return lk_fail(LK_EUSAGE, "two clusters: '%s' and --cluster=%s", operands[1], o->cluster);
+    LK_TRY(lk_log_configure(o->log));
+    LK_TRY(job_and_cluster("whatif", operands, n, o->cluster));
     if (!o->axes[LK_AXIS_GPUS])
         return lk_fail(LK_EUSAGE, "--gpus is missing: the counts to look at, e.g. --gpus=8,64");
-    if (n < 2)
-        operands[1] = o->cluster;
 out:
     return st;
 }
