@@ -207,17 +207,29 @@ void lk_axis_apply(enum lk_axis a, const struct lk_axis_value *v, const struct l
         apply_to_config(a, v->number.value, j, &s->config);
 }
 
+void lk_axis_settle(const struct lk_job *j, struct lk_config *c)
+{
+    if (!lk_axis_matters(LK_AXIS_POWERSGD_RANK, c))
+        c->powersgd_rank = 0;
+    if (!lk_axis_matters(LK_AXIS_SHARD_GROUP, c))
+        c->shard_group = 0;
+    if (!lk_axis_matters(LK_AXIS_PERIOD, c))
+        c->period = 0;
+    if (!lk_axis_matters(LK_AXIS_NO_SYNC, c))
+        c->no_sync = j->no_sync;
+}
+
 bool lk_axis_matters(enum lk_axis a, const struct lk_config *c)
 {
-    bool local = c->sharding == LK_SHARDING_LOCAL_SGD;
+    bool periodic = c->sharding == LK_SHARDING_LOCAL_SGD || c->sharding == LK_SHARDING_DILOCO;
 
     switch (a) {
     case LK_AXIS_POWERSGD_RANK:
         return c->compression == LK_COMPRESSION_POWERSGD;
     case LK_AXIS_SHARD_GROUP:
-        return local || c->sharding == LK_SHARDING_HSDP;
+        return periodic || c->sharding == LK_SHARDING_HSDP;
     case LK_AXIS_PERIOD:
-        return local || c->sharding == LK_SHARDING_DILOCO;
+        return periodic;
     case LK_AXIS_NO_SYNC:
         return c->accumulation > 1;
     default:

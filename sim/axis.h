@@ -26,7 +26,8 @@
     X(LK_AXIS_POWERSGD_RANK, "powersgd-rank", "powersgd_rank", "ranks of PowerSGD's factors")      \
     X(LK_AXIS_ALGORITHM, "algorithm", "algorithm", "of the all-reduce: auto, ring, tree, ...")     \
     X(LK_AXIS_SHARDING, "sharding", "sharding", "ddp, zero1, zero2, zero3, hsdp, local-sgd, ...")  \
-    X(LK_AXIS_SHARD_GROUP, "shard-group", "shard_group", "hsdp, local-sgd: ranks of a group")      \
+    X(LK_AXIS_SHARD_GROUP, "shard-group", "shard_group",                                           \
+      "hsdp, local-sgd, diloco: ranks of a group")                                                 \
     X(LK_AXIS_PERIOD, "period", "period", "local-sgd, diloco: steps from averaging to averaging")  \
     X(LK_AXIS_INTER_BANDWIDTH, "inter-bandwidth", "inter_bandwidth",                               \
       "of a network link: 25Gbit/s, or x2 for twice today's")                                      \
@@ -67,6 +68,8 @@ enum lk_status lk_axis_parse(enum lk_axis a, const char *text, struct lk_axis_va
 /* Sets it. Nodes are not set by any axis. */
 void lk_axis_apply(enum lk_axis a, const struct lk_axis_value *v, const struct lk_job *j,
                    struct lk_scenario *s);
+/* Puts back what was set and has no meaning here: equal configurations then compare equal. */
+void lk_axis_settle(const struct lk_job *j, struct lk_config *c);
 /* Has the axis a meaning here: PowerSGD's rank without PowerSGD has none. */
 bool lk_axis_matters(enum lk_axis a, const struct lk_config *c);
 

@@ -244,7 +244,7 @@ static void set_step(struct one *o, const struct lk_config *c)
     o->step.accumulation = c->accumulation;
     o->step.forward_s = of_batch->forward_s * o->slowest;
     o->step.backward_s = of_batch->backward_s * o->slowest;
-    o->step.optimizer_s = of_batch->optimizer_s;
+    o->step.optimizer_s = of_batch->optimizer_s / lk_config_sharers(c);
     o->step.gap_s = of_batch->gap_s;
     o->step.input_s = of_batch->input_s;
     o->step.load_s = of_batch->load_s;
@@ -457,6 +457,7 @@ enum lk_status lk_sweep_model_at(struct lk_sweep_model *m, struct lk_sweep_point
     enum lk_status st = LK_OK;
     const struct lk_config *c = &point->config;
     const struct anchor *a;
+    struct lk_step_model own;
     struct one o;
     double modelled, model_sd, alone;
 
@@ -464,7 +465,9 @@ enum lk_status lk_sweep_model_at(struct lk_sweep_model *m, struct lk_sweep_point
     LK_TRY(one_init(m, c, &o));
     modelled = estimate_of(&o);
     point->step_s = modelled * (a ? a->factor : 1);
-    alone = lk_predictor_alone_s(&o.compute->model.step, c->accumulation);
+    own = o.compute->model.step;
+    own.optimizer_s = o.step.optimizer_s;
+    alone = lk_predictor_alone_s(&own, c->accumulation);
     model_sd = lk_predictor_model_sd(m->p, c, a ? a->config.gpus : 0, o.compute->model.batch_sd);
     for (size_t i = 0; i < m->n_draws; i++) {
         const struct lk_world *w = &m->worlds[i];

@@ -36,6 +36,12 @@ static enum lk_status split_global(const struct lk_whatif_state *w, struct lk_co
     return LK_OK;
 }
 
+/* A global batch may yet bring accumulation. */
+static bool matters(const struct lk_whatif_state *w, enum lk_axis a, const struct lk_config *c)
+{
+    return (a == LK_AXIS_NO_SYNC && w->request->global_batch > 0) || lk_axis_matters(a, c);
+}
+
 /* Nodes and accumulation follow from what the axes set. */
 static enum lk_status finish(struct lk_whatif_state *w, struct lk_whatif_item *i)
 {
@@ -49,6 +55,7 @@ static enum lk_status finish(struct lk_whatif_state *w, struct lk_whatif_item *i
     st = lk_config_nodes(&c, i->s.config.gpus, &i->s.config.nodes);
     if (st == LK_OK)
         st = split_global(w, &i->s.config);
+    lk_axis_settle(w->job, &i->s.config);
     return st == LK_EUSAGE || st == LK_EEVIDENCE ? lk_whatif_refuse(w, i, st) : st;
 }
 
@@ -101,7 +108,7 @@ static enum lk_status add_current(struct lk_whatif_state *w)
                 e.current = current;
                 lk_axis_apply((enum lk_axis)a, &q->axes[a].v[v], w->job, &e.s);
                 apply_companions(w, &e.s);
-                if (lk_axis_matters((enum lk_axis)a, &e.s.config))
+                if (matters(w, (enum lk_axis)a, &e.s.config))
                     LK_TRY(add_item(w, e, &at));
             }
     }
@@ -135,7 +142,7 @@ static bool make_point(const struct lk_whatif_state *w, size_t n, struct lk_what
         if (q->axes[a].n)
             lk_axis_apply((enum lk_axis)a, &q->axes[a].v[out->index[a]], w->job, &out->s);
     for (int a = 0; a < LK_AXIS_COUNT; a++)
-        if (q->axes[a].n && out->index[a] && !lk_axis_matters((enum lk_axis)a, &out->s.config))
+        if (q->axes[a].n && out->index[a] && !matters(w, (enum lk_axis)a, &out->s.config))
             return false;
     return true;
 }
