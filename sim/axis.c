@@ -43,6 +43,7 @@ static const struct {
     [LK_AXIS_INTER_LATENCY] = {TIME,   1e-12, 60          },
     [LK_AXIS_INTRA_BANDWIDTH] = {RATE,   1,     1e15        },
     [LK_AXIS_INTRA_LATENCY] = {TIME,   1e-12, 60          },
+    [LK_AXIS_NODES_PER_SWITCH] = {COUNT,  1,     1 << 20     },
     [LK_AXIS_OVERSUBSCRIPTION] = {RATIO,  1,     1000        },
     [LK_AXIS_GPUS_PER_NODE] = {COUNT,  1,     1 << 20     },
     [LK_AXIS_GPU] = {NAME,   0,     0           },
@@ -195,6 +196,8 @@ void lk_axis_apply(enum lk_axis a, const struct lk_axis_value *v, const struct l
 
     if (scaled[a])
         *scaled[a] = v->number;
+    else if (a == LK_AXIS_NODES_PER_SWITCH)
+        c->nodes_per_switch = (int)v->number.value;
     else if (a == LK_AXIS_GPUS_PER_NODE)
         c->gpus_per_node = (int)v->number.value;
     else if (a == LK_AXIS_GPU)

@@ -34,6 +34,7 @@
     X(LK_AXIS_INTER_LATENCY, "inter-latency", "inter_latency", "of a network hop: 5us, or x0.5")   \
     X(LK_AXIS_INTRA_BANDWIDTH, "intra-bandwidth", "intra_bandwidth", "of a GPU inside its node")   \
     X(LK_AXIS_INTRA_LATENCY, "intra-latency", "intra_latency", "of a hop inside a node")           \
+    X(LK_AXIS_NODES_PER_SWITCH, "nodes-per-switch", "nodes_per_switch", "below a leaf switch")     \
     X(LK_AXIS_OVERSUBSCRIPTION, "oversubscription", "oversubscription",                            \
       "above the leaf switches: 1, 2, 4, or x2")                                                   \
     X(LK_AXIS_GPUS_PER_NODE, "gpus-per-node", "gpus_per_node", "how the ranks are spread")         \

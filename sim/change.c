@@ -22,7 +22,7 @@ static bool is_none(const struct lk_scaled *s)
 
 static bool changes_links(const struct lk_change *c)
 {
-    bool some = !is_none(&c->oversubscription);
+    bool some = !is_none(&c->oversubscription) || c->nodes_per_switch;
 
     for (int l = 0; l < LK_LINK_COUNT; l++)
         some |= !is_none(&c->bandwidth_Bps[l]) || !is_none(&c->latency_s[l]);
@@ -42,7 +42,8 @@ static bool scaled_equal(const struct lk_scaled *a, const struct lk_scaled *b)
 
 bool lk_change_equal(const struct lk_change *a, const struct lk_change *b)
 {
-    bool same = scaled_equal(&a->oversubscription, &b->oversubscription);
+    bool same = scaled_equal(&a->oversubscription, &b->oversubscription) &&
+                a->nodes_per_switch == b->nodes_per_switch;
 
     for (int l = 0; l < LK_LINK_COUNT; l++)
         same = same && scaled_equal(&a->bandwidth_Bps[l], &b->bandwidth_Bps[l]) &&
@@ -108,18 +109,21 @@ static enum lk_status change_link(struct lk_changed *to, const struct lk_scaled 
     return LK_OK;
 }
 
-static enum lk_status change_oversubscription(struct lk_changed *to, const struct lk_scaled *s)
+static enum lk_status change_switches(struct lk_changed *to, const struct lk_change *change)
 {
+    const struct lk_scaled *s = &change->oversubscription;
     struct lk_cluster_topology *t = &to->cluster.topology;
     double now = lk_quantity_known(&t->oversubscription) ? t->oversubscription.value : 1;
 
+    if (change->nodes_per_switch)
+        t->nodes_per_switch = change->nodes_per_switch;
     if (is_none(s) || (!s->is_factor && s->value == now))
         return LK_OK;
     if (!t->nodes_per_switch)
         return lk_fail(LK_EEVIDENCE,
                        "cluster %s: oversubscription counts above leaf switches, and nothing says "
-                       "how many nodes are below one. Give topology.nodes_per_switch in the "
-                       "cluster file",
+                       "how many nodes are below one. Give --nodes-per-switch, or "
+                       "topology.nodes_per_switch in the cluster file",
                        to->cluster.name);
     t->oversubscription.value = s->is_factor ? now * s->value : s->value;
     t->oversubscription.lo = t->oversubscription.hi = NAN;
@@ -179,7 +183,7 @@ static enum lk_status change_network(struct lk_changed *to, const struct lk_clus
         LK_TRY(change_link(to, &c->latency_s[l], &links[l]->latency_s, (enum lk_link)l, fit_alpha,
                            "latency"));
     }
-    LK_TRY(change_oversubscription(to, &c->oversubscription));
+    LK_TRY(change_switches(to, c));
     if (changes_links(c) && to->cluster.n_points)
         LK_TRY(change_points(to, from));
 out:

@@ -28,6 +28,7 @@ struct lk_scaled {
 
 struct lk_change {
     struct lk_scaled bandwidth_Bps[LK_LINK_COUNT], latency_s[LK_LINK_COUNT];
+    int nodes_per_switch; /* 0: unchanged */
     struct lk_scaled oversubscription;
     int gpus_per_node;                /* 0: unchanged; network links a node stay */
     const struct lk_cluster *gpu;     /* whose device to take; NULL: unchanged */

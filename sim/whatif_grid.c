@@ -71,16 +71,23 @@ out:
     return st;
 }
 
-/* What a scheme needs beside its name comes with it: the first value that was asked for. */
-static void apply_companions(const struct lk_whatif_state *w, struct lk_scenario *s)
+/* What an axis needs beside its value comes with it: the first value that was asked for. */
+static void apply_companions(const struct lk_whatif_state *w, enum lk_axis of,
+                             struct lk_scenario *s)
 {
-    static const enum lk_axis companions[] = {LK_AXIS_POWERSGD_RANK, LK_AXIS_SHARD_GROUP,
-                                              LK_AXIS_PERIOD};
+    static const struct {
+        enum lk_axis of, companion;
+    } rows[] = {
+        {LK_AXIS_COMPRESSION,      LK_AXIS_POWERSGD_RANK   },
+        {LK_AXIS_SHARDING,         LK_AXIS_SHARD_GROUP     },
+        {LK_AXIS_SHARDING,         LK_AXIS_PERIOD          },
+        {LK_AXIS_OVERSUBSCRIPTION, LK_AXIS_NODES_PER_SWITCH},
+    };
 
-    for (size_t i = 0; i < LK_COUNT(companions); i++) {
-        enum lk_axis a = companions[i];
+    for (size_t i = 0; i < LK_COUNT(rows); i++) {
+        enum lk_axis a = rows[i].companion;
 
-        if (w->request->axes[a].n && lk_axis_matters(a, &s->config))
+        if (rows[i].of == of && w->request->axes[a].n && lk_axis_matters(a, &s->config))
             lk_axis_apply(a, &w->request->axes[a].v[0], w->job, s);
     }
 }
@@ -107,7 +114,7 @@ static enum lk_status add_current(struct lk_whatif_state *w)
                 e.value = v;
                 e.current = current;
                 lk_axis_apply((enum lk_axis)a, &q->axes[a].v[v], w->job, &e.s);
-                apply_companions(w, &e.s);
+                apply_companions(w, e.axis, &e.s);
                 if (matters(w, (enum lk_axis)a, &e.s.config))
                     LK_TRY(add_item(w, e, &at));
             }
