@@ -61,6 +61,14 @@ static void scale(struct lk_quantity *q, double factor)
     q->hi *= factor;
 }
 
+/* A new value, exact; the source of what it replaces stays. */
+static void replace(const struct lk_changed *to, struct lk_quantity *q, double value)
+{
+    q->value = value;
+    q->lo = q->hi = NAN;
+    q->source = q->source ? q->source : to->source;
+}
+
 typedef struct lk_quantity *(*fit_field_fn)(struct lk_cluster_fit *);
 
 static struct lk_quantity *fit_bandwidth(struct lk_cluster_fit *f)
@@ -125,8 +133,7 @@ static enum lk_status change_switches(struct lk_changed *to, const struct lk_cha
                        "how many nodes are below one. Give --nodes-per-switch, or "
                        "topology.nodes_per_switch in the cluster file",
                        to->cluster.name);
-    t->oversubscription.value = s->is_factor ? now * s->value : s->value;
-    t->oversubscription.lo = t->oversubscription.hi = NAN;
+    replace(to, &t->oversubscription, s->is_factor ? now * s->value : s->value);
     if (t->oversubscription.value < 1)
         return lk_fail(LK_EUSAGE, "an oversubscription of %g: expected 1 or more",
                        t->oversubscription.value);
@@ -395,8 +402,7 @@ static enum lk_status replace_slowest(struct lk_changed *to, const struct lk_job
         was = sqrt(was / ((double)units - 1));
     }
     without_largest(v, units, (size_t)without, &mean, &narrower);
-    sd->value = was * narrower;
-    sd->lo = sd->hi = NAN;
+    replace(to, sd, was * narrower);
     for (size_t i = 0; i < to->job.n_compute; i++) {
         scale(&to->compute[i].forward_s, 1 + mean);
         scale(&to->compute[i].backward_s, 1 + mean);
@@ -461,6 +467,7 @@ enum lk_status lk_changed_init(struct lk_changed *out, const struct lk_job *j,
 
     if (changes_links(change))
         LK_TRY(lk_coll_fit_missing(c, &fitted, &own));
+    LK_TRY(lk_strdup(&to.source, "a what-if"));
     LK_TRY(copy_lists(&to, j, &fitted));
     change_node(&to, change);
     LK_TRY(change_network(&to, &fitted, change));
@@ -484,6 +491,7 @@ out:
 
 void lk_changed_fini(struct lk_changed *c)
 {
+    free(c->source);
     free(c->compute);
     free(c->points);
     free(c->fits);

@@ -52,6 +52,7 @@ struct lk_changed {
     struct lk_cluster_fit *fits;
     struct lk_cluster_fit *own_fits; /* whose sources fits borrows; NULL: the cluster's */
     size_t n_own_fits;
+    char *source; /* of quantities that the original did not know */
 };
 
 /*

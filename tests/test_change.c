@@ -164,6 +164,7 @@ START_TEST(without_the_slowest_rank)
     for (int r = 0; r < 4; r++)
         w.job.runs[0].rank_compute_s[r] = r == 2 ? 1.1 : 1;
     ck_assert_int_eq(lk_changed_init(&c, &w.job, &w.cluster, &change, 4), LK_OK);
+    ck_assert(lk_quantity_known(&c.cluster.rank_sd));
     ck_assert_double_eq_tol(c.cluster.rank_sd.value, 0, 1e-9);
     ck_assert_double_eq_tol(c.job.compute[0].forward_s.value, before / 1.025, 1e-9);
     lk_changed_fini(&c);
