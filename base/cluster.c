@@ -53,6 +53,11 @@ const struct lk_quantity_row lk_cluster_straggler_rows[] = {
     LK_QUANTITY_ROW(struct lk_cluster, tail_shape, "tail_shape", LK_DIM_NONE, OPTIONAL),
     LK_QUANTITY_END,
 };
+const struct lk_quantity_row lk_cluster_slow_rows[] = {
+    LK_QUANTITY_ROW(struct lk_cluster_slow, compute, "compute", LK_DIM_NONE, OPTIONAL),
+    LK_QUANTITY_ROW(struct lk_cluster_slow, link, "link", LK_DIM_NONE, OPTIONAL),
+    LK_QUANTITY_END,
+};
 const struct lk_quantity_row lk_cluster_device_rows[] = {
     LK_QUANTITY_ROW(struct lk_cluster_device, flops, "flops", LK_DIM_FLOPS, OPTIONAL),
     LK_QUANTITY_ROW(struct lk_cluster_device, memory_bytes, "memory", LK_DIM_BYTES, OPTIONAL),
@@ -114,10 +119,13 @@ void lk_cluster_fini(struct lk_cluster *c)
         lk_quantity_rows_fini(lk_cluster_fit_rows, &c->fits[i]);
     for (size_t i = 0; i < c->n_kappa; i++)
         lk_quantity_fini(&c->kappa[i].kappa);
+    for (size_t i = 0; i < c->n_slow; i++)
+        lk_quantity_rows_fini(lk_cluster_slow_rows, &c->slow[i]);
     each_group(c, lk_quantity_rows_fini);
     free(c->points);
     free(c->fits);
     free(c->kappa);
+    free(c->slow);
     free(c->name);
     free(c->gpu);
     *c = (struct lk_cluster){0};

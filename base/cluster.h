@@ -141,6 +141,19 @@ struct lk_cluster_kappa {
     struct lk_quantity kappa;
 };
 
+/*
+ * A rank or node that is known to be slow, against the others' pace: a fact in place of the law's
+ * draws. Rank r and node n are the same devices at every size. Of a rank's and its node's compute,
+ * the rank's counts. link: a link's time over the others', 2 for half the rate; the slowest of a
+ * collective's nodes sets its pace.
+ */
+struct lk_cluster_slow {
+    int rank, node;             /* one of them; the other is -1. A rank's link is its node's */
+    struct lk_quantity compute; /* optional: factors above 0, at least one of them */
+    struct lk_quantity link;
+    bool since; /* not yet so when the file's points and the job's runs were measured */
+};
+
 struct lk_cluster {
     char *name;
     bool preset; /* numbers from datasheets: forecasts are graded "preset" */
@@ -165,6 +178,8 @@ struct lk_cluster {
     /* Heavy tail of transients, peaks over threshold: the share of micro-batches beyond it, the
      * mean excess (relative to the compute time) and the shape of the generalised Pareto law. */
     struct lk_quantity tail_share, tail_scale, tail_shape;
+    struct lk_cluster_slow *slow; /* stragglers.known */
+    size_t n_slow;
     struct lk_quantity price_per_hour, power_W; /* a GPU; optional */
     /* Failures, all optional: mean time between those of one GPU that stop a job, from one to the
      * first step after it, and the rate at which a job writes checkpoints, all ranks together. */

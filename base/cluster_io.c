@@ -77,6 +77,36 @@ out:
     return st;
 }
 
+/* A rank's or a node's number; -1 when it is not the one that is named. */
+static enum lk_status read_place(struct lk_json *v, const char *key, int *out)
+{
+    *out = -1;
+    return lk_json_int32_optional(v, key, 0, LK_RANKS_MAX - 1, out);
+}
+
+static enum lk_status read_slow(struct lk_json *v, void *item)
+{
+    enum lk_status st = LK_OK;
+    struct lk_cluster_slow *s = item;
+
+    lk_quantity_rows_clear(lk_cluster_slow_rows, s);
+    LK_TRY(read_place(v, "rank", &s->rank));
+    LK_TRY(read_place(v, "node", &s->node));
+    if ((s->rank < 0) == (s->node < 0))
+        LK_TRY(lk_json_error(v, "expected a rank or a node, and not both"));
+    LK_TRY(lk_quantity_rows_read(v, lk_cluster_slow_rows, s));
+    if (!lk_quantity_known(&s->compute) && !lk_quantity_known(&s->link))
+        LK_TRY(lk_json_error(v, "what is slow? Expected compute or link"));
+    if (lk_quantity_known(&s->compute))
+        LK_TRY(check_positive(v, "compute", &s->compute));
+    if (lk_quantity_known(&s->link))
+        LK_TRY(check_positive(v, "link", &s->link));
+    LK_TRY(lk_json_bool_optional(v, "since", &s->since));
+    LK_TRY(lk_json_end(v));
+out:
+    return st;
+}
+
 static int compare_points(const void *x, const void *y)
 {
     const struct lk_cluster_point *a = x;
@@ -136,6 +166,35 @@ static enum lk_status read_lists(struct lk_json *root, struct lk_cluster *c)
     LK_TRY(lk_json_items(root, "colocation", LK_JSON_OPTIONAL, read_kappa, &c->kappa,
                          sizeof *c->kappa, &c->n_kappa));
     LK_TRY(order_lists(root, c));
+out:
+    return st;
+}
+
+/* Both say what one place's field is. */
+static bool same_slow(const struct lk_cluster_slow *a, const struct lk_cluster_slow *b)
+{
+    return a->rank == b->rank && a->node == b->node && a->since == b->since &&
+           ((lk_quantity_known(&a->compute) && lk_quantity_known(&b->compute)) ||
+            (lk_quantity_known(&a->link) && lk_quantity_known(&b->link)));
+}
+
+static enum lk_status read_slow_list(struct lk_json *stragglers, struct lk_cluster *c)
+{
+    enum lk_status st = LK_OK;
+
+    LK_TRY(lk_json_items(stragglers, "known", LK_JSON_OPTIONAL, read_slow, &c->slow,
+                         sizeof *c->slow, &c->n_slow));
+    for (size_t i = 0; i < c->n_slow; i++) {
+        const struct lk_cluster_slow *s = &c->slow[i];
+        struct lk_json *at = lk_json_item(lk_json_optional(stragglers, "known"), i);
+
+        if (c->nodes && s->node >= c->nodes)
+            LK_TRY(lk_json_error(at, "node %d: there are %d, from 0", s->node, c->nodes));
+        for (size_t k = 0; k < i; k++)
+            if (same_slow(s, &c->slow[k]))
+                LK_TRY(lk_json_error(at, "%s %d is there twice", s->rank < 0 ? "node" : "rank",
+                                     s->rank < 0 ? s->node : s->rank));
+    }
 out:
     return st;
 }
@@ -211,6 +270,7 @@ static enum lk_status read_groups(struct lk_json *root, struct lk_cluster *c)
     v = lk_json_optional(root, "stragglers");
     if (v) {
         LK_TRY(lk_quantity_rows_read(v, lk_cluster_straggler_rows, c));
+        LK_TRY(read_slow_list(v, c));
         LK_TRY(lk_json_end(v));
     }
     v = lk_json_optional(root, "device");
@@ -349,6 +409,25 @@ static void write_lists(struct lk_json_out *o, const struct lk_cluster *c)
     lk_json_out_close(o);
 }
 
+static void write_slow(struct lk_json_out *o, const struct lk_cluster *c)
+{
+    if (!c->n_slow)
+        return;
+    lk_json_out_array(o, "known");
+    for (size_t i = 0; i < c->n_slow; i++) {
+        const struct lk_cluster_slow *s = &c->slow[i];
+
+        lk_json_out_compact(o);
+        lk_json_out_object(o, NULL);
+        lk_json_out_int(o, s->rank < 0 ? "node" : "rank", s->rank < 0 ? s->node : s->rank);
+        lk_quantity_rows_write(o, lk_cluster_slow_rows, s);
+        if (s->since)
+            lk_json_out_bool(o, "since", true);
+        lk_json_out_close(o);
+    }
+    lk_json_out_close(o);
+}
+
 static void write_root(struct lk_json_out *o, const void *ctx)
 {
     const struct lk_cluster *c = ctx;
@@ -372,6 +451,7 @@ static void write_root(struct lk_json_out *o, const void *ctx)
     lk_json_out_close(o);
     lk_json_out_object(o, "stragglers");
     lk_quantity_rows_write(o, lk_cluster_straggler_rows, c);
+    write_slow(o, c);
     lk_json_out_close(o);
     lk_quantity_rows_write(o, lk_cluster_root_rows, c);
     lk_json_out_close(o);

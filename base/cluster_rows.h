@@ -8,7 +8,8 @@
 extern const struct lk_quantity_row lk_cluster_overlap_rows[];
 extern const struct lk_quantity_row lk_cluster_straggler_rows[];
 extern const struct lk_quantity_row lk_cluster_root_rows[];
-/* Of struct lk_cluster_device, _topology, _link and _fit. */
+/* Of struct lk_cluster_slow, _device, _topology, _link and _fit. */
+extern const struct lk_quantity_row lk_cluster_slow_rows[];
 extern const struct lk_quantity_row lk_cluster_device_rows[];
 extern const struct lk_quantity_row lk_cluster_topology_rows[];
 extern const struct lk_quantity_row lk_cluster_link_rows[];

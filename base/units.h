@@ -54,6 +54,10 @@ const char *lk_units_exact(enum lk_dimension dim, double value, char *buf, size_
 enum lk_status lk_parse_int64(const char *text, int64_t min, int64_t max, int64_t *out);
 /* A finite number, the whole text. LK_EUSAGE otherwise. */
 enum lk_status lk_parse_double(const char *text, double *out);
+/* "3:1.25": a number from 0 to max_at, and a factor above 0 and at most 1000. LK_EUSAGE otherwise.
+ */
+enum lk_status lk_parse_factor_at(const char *text, int64_t max_at, int64_t *out_at,
+                                  double *out_factor);
 
 /* Conversions between the ns of traces and the s of models. */
 double lk_s_from_ns(uint64_t ns);

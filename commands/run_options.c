@@ -13,26 +13,8 @@
 /* "RANK:FACTOR". */
 static enum lk_status parse_slow_rank(const char *text, int64_t *out_rank, double *out_factor)
 {
-    enum lk_status st = LK_OK;
-    const char *colon = strchr(text, ':');
-    char *head = NULL;
-    int64_t rank;
-    double factor;
-
-    if (!colon)
-        return lk_fail(LK_EUSAGE, "--slow-rank=%s: expected RANK:FACTOR", text);
-    LK_TRY(lk_strndup(&head, text, (size_t)(colon - text)));
-    LK_TRY(lk_parse_int64(head, 0, 1023, &rank));
-    LK_TRY(lk_parse_double(colon + 1, &factor));
-    if (factor <= 0 || factor > 1000) {
-        st = lk_fail(LK_EUSAGE, "the factor must be above 0, and at most 1000");
-        goto out;
-    }
-    *out_rank = rank;
-    *out_factor = factor;
-out:
-    free(head);
-    return lk_fail_context(st, "--slow-rank=%s", text);
+    return lk_fail_context(lk_parse_factor_at(text, 1023, out_rank, out_factor), "--slow-rank=%s",
+                           text);
 }
 
 /* A rank's factor: 1 for all but the slow one. */

@@ -8,7 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
-enum kind { COUNT, YES_NO, SIZE, RATE, TIME, RATIO, WORD, NAME };
+enum kind { COUNT, YES_NO, SIZE, RATE, TIME, RATIO, WORD, NAME, PLACE };
 
 static const char *const option_names[LK_AXIS_COUNT] = {
 #define OPTION_(axis, option, column, help) [axis] = option,
@@ -43,12 +43,13 @@ static const struct {
     [LK_AXIS_INTER_LATENCY] = {TIME,   1e-12, 60          },
     [LK_AXIS_INTRA_BANDWIDTH] = {RATE,   1,     1e15        },
     [LK_AXIS_INTRA_LATENCY] = {TIME,   1e-12, 60          },
-    [LK_AXIS_NODES_PER_SWITCH] = {COUNT,  1,     1 << 20     },
     [LK_AXIS_OVERSUBSCRIPTION] = {RATIO,  1,     1000        },
     [LK_AXIS_GPUS_PER_NODE] = {COUNT,  1,     1 << 20     },
     [LK_AXIS_GPU] = {NAME,   0,     0           },
     [LK_AXIS_WITHOUT_RANKS] = {COUNT,  0,     1 << 20     },
     [LK_AXIS_WITHOUT_NODES] = {COUNT,  0,     1 << 20     },
+    [LK_AXIS_SLOW_RANK] = {PLACE,  0,     1 << 20     },
+    [LK_AXIS_SLOW_LINK] = {PLACE,  0,     1 << 20     },
 };
 
 static const double FACTOR_MAX = 1e6;
@@ -119,6 +120,19 @@ out:
     return st == LK_EPARSE ? LK_EUSAGE : st;
 }
 
+/* "none", or "3:1.25". */
+static enum lk_status parse_place(enum lk_axis a, const char *text, struct lk_axis_value *v)
+{
+    enum lk_status st = LK_OK;
+    int64_t at = 0;
+
+    if (strcmp(text, "none") != 0)
+        LK_TRY(lk_parse_factor_at(text, (int64_t)kinds[a].max, &at, &v->number.value));
+    v->at = (int)at;
+out:
+    return st;
+}
+
 static enum lk_status parse(enum lk_axis a, const char *text, struct lk_axis_value *v)
 {
     enum kind kind = kinds[a].kind;
@@ -127,6 +141,8 @@ static enum lk_status parse(enum lk_axis a, const char *text, struct lk_axis_val
         return parse_factor(text, &v->number);
     if (kind == WORD)
         return parse_word(a, text, &v->number.value);
+    if (kind == PLACE)
+        return parse_place(a, text, v);
     if (kind == NAME)
         return *text ? LK_OK : lk_fail(LK_EUSAGE, "a name is empty");
     if (kind == YES_NO) {
@@ -196,8 +212,6 @@ void lk_axis_apply(enum lk_axis a, const struct lk_axis_value *v, const struct l
 
     if (scaled[a])
         *scaled[a] = v->number;
-    else if (a == LK_AXIS_NODES_PER_SWITCH)
-        c->nodes_per_switch = (int)v->number.value;
     else if (a == LK_AXIS_GPUS_PER_NODE)
         c->gpus_per_node = (int)v->number.value;
     else if (a == LK_AXIS_GPU)
@@ -206,33 +220,25 @@ void lk_axis_apply(enum lk_axis a, const struct lk_axis_value *v, const struct l
         c->without_ranks = (int)v->number.value;
     else if (a == LK_AXIS_WITHOUT_NODES)
         c->without_nodes = (int)v->number.value;
+    else if (a == LK_AXIS_SLOW_RANK)
+        c->slow_rank = (struct lk_slowed){v->at, v->number.value};
+    else if (a == LK_AXIS_SLOW_LINK)
+        c->slow_link = (struct lk_slowed){v->at, v->number.value};
     else
         apply_to_config(a, v->number.value, j, &s->config);
 }
 
-void lk_axis_settle(const struct lk_job *j, struct lk_config *c)
-{
-    if (!lk_axis_matters(LK_AXIS_POWERSGD_RANK, c))
-        c->powersgd_rank = 0;
-    if (!lk_axis_matters(LK_AXIS_SHARD_GROUP, c))
-        c->shard_group = 0;
-    if (!lk_axis_matters(LK_AXIS_PERIOD, c))
-        c->period = 0;
-    if (!lk_axis_matters(LK_AXIS_NO_SYNC, c))
-        c->no_sync = j->no_sync;
-}
-
 bool lk_axis_matters(enum lk_axis a, const struct lk_config *c)
 {
-    bool periodic = c->sharding == LK_SHARDING_LOCAL_SGD || c->sharding == LK_SHARDING_DILOCO;
+    bool local = c->sharding == LK_SHARDING_LOCAL_SGD;
 
     switch (a) {
     case LK_AXIS_POWERSGD_RANK:
         return c->compression == LK_COMPRESSION_POWERSGD;
     case LK_AXIS_SHARD_GROUP:
-        return periodic || c->sharding == LK_SHARDING_HSDP;
+        return local || c->sharding == LK_SHARDING_HSDP;
     case LK_AXIS_PERIOD:
-        return periodic;
+        return local || c->sharding == LK_SHARDING_DILOCO;
     case LK_AXIS_NO_SYNC:
         return c->accumulation > 1;
     default:

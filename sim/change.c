@@ -1,7 +1,7 @@
 /*
  * Changed copies of clusters and jobs.
  *
- * Divisions: links / points / the GPU / the slowest / the whole.
+ * Divisions: links / points / the GPU / the slowest / known to be slow / the whole.
  */
 #include "sim/change.h"
 
@@ -22,7 +22,7 @@ static bool is_none(const struct lk_scaled *s)
 
 static bool changes_links(const struct lk_change *c)
 {
-    bool some = !is_none(&c->oversubscription) || c->nodes_per_switch;
+    bool some = !is_none(&c->oversubscription);
 
     for (int l = 0; l < LK_LINK_COUNT; l++)
         some |= !is_none(&c->bandwidth_Bps[l]) || !is_none(&c->latency_s[l]);
@@ -32,7 +32,7 @@ static bool changes_links(const struct lk_change *c)
 bool lk_change_is_none(const struct lk_change *c)
 {
     return !changes_links(c) && !c->gpus_per_node && !c->gpu && !c->without_ranks &&
-           !c->without_nodes;
+           !c->without_nodes && !(c->slow_rank.factor > 0) && !(c->slow_link.factor > 0);
 }
 
 static bool scaled_equal(const struct lk_scaled *a, const struct lk_scaled *b)
@@ -40,16 +40,21 @@ static bool scaled_equal(const struct lk_scaled *a, const struct lk_scaled *b)
     return a->value == b->value && a->is_factor == b->is_factor;
 }
 
+static bool slowed_equal(const struct lk_slowed *a, const struct lk_slowed *b)
+{
+    return a->at == b->at && a->factor == b->factor;
+}
+
 bool lk_change_equal(const struct lk_change *a, const struct lk_change *b)
 {
-    bool same = scaled_equal(&a->oversubscription, &b->oversubscription) &&
-                a->nodes_per_switch == b->nodes_per_switch;
+    bool same = scaled_equal(&a->oversubscription, &b->oversubscription);
 
     for (int l = 0; l < LK_LINK_COUNT; l++)
         same = same && scaled_equal(&a->bandwidth_Bps[l], &b->bandwidth_Bps[l]) &&
                scaled_equal(&a->latency_s[l], &b->latency_s[l]);
     return same && a->gpus_per_node == b->gpus_per_node && a->gpu == b->gpu &&
-           a->without_ranks == b->without_ranks && a->without_nodes == b->without_nodes;
+           a->without_ranks == b->without_ranks && a->without_nodes == b->without_nodes &&
+           slowed_equal(&a->slow_rank, &b->slow_rank) && slowed_equal(&a->slow_link, &b->slow_link);
 }
 
 /* ---- Links ---- */
@@ -59,14 +64,6 @@ static void scale(struct lk_quantity *q, double factor)
     q->value *= factor;
     q->lo *= factor;
     q->hi *= factor;
-}
-
-/* A new value, exact; the source of what it replaces stays. */
-static void replace(const struct lk_changed *to, struct lk_quantity *q, double value)
-{
-    q->value = value;
-    q->lo = q->hi = NAN;
-    q->source = q->source ? q->source : to->source;
 }
 
 typedef struct lk_quantity *(*fit_field_fn)(struct lk_cluster_fit *);
@@ -117,23 +114,21 @@ static enum lk_status change_link(struct lk_changed *to, const struct lk_scaled 
     return LK_OK;
 }
 
-static enum lk_status change_switches(struct lk_changed *to, const struct lk_change *change)
+static enum lk_status change_oversubscription(struct lk_changed *to, const struct lk_scaled *s)
 {
-    const struct lk_scaled *s = &change->oversubscription;
     struct lk_cluster_topology *t = &to->cluster.topology;
     double now = lk_quantity_known(&t->oversubscription) ? t->oversubscription.value : 1;
 
-    if (change->nodes_per_switch)
-        t->nodes_per_switch = change->nodes_per_switch;
     if (is_none(s) || (!s->is_factor && s->value == now))
         return LK_OK;
     if (!t->nodes_per_switch)
         return lk_fail(LK_EEVIDENCE,
                        "cluster %s: oversubscription counts above leaf switches, and nothing says "
-                       "how many nodes are below one. Give --nodes-per-switch, or "
-                       "topology.nodes_per_switch in the cluster file",
+                       "how many nodes are below one. Give topology.nodes_per_switch in the "
+                       "cluster file",
                        to->cluster.name);
-    replace(to, &t->oversubscription, s->is_factor ? now * s->value : s->value);
+    t->oversubscription.value = s->is_factor ? now * s->value : s->value;
+    t->oversubscription.lo = t->oversubscription.hi = NAN;
     if (t->oversubscription.value < 1)
         return lk_fail(LK_EUSAGE, "an oversubscription of %g: expected 1 or more",
                        t->oversubscription.value);
@@ -149,6 +144,7 @@ static enum lk_status model_without_points(const struct lk_cluster *c, struct lk
 
     bare.points = NULL;
     bare.n_points = 0;
+    bare.n_slow = 0;
     return lk_cost_model_create(&bare, NULL, out);
 }
 
@@ -190,7 +186,7 @@ static enum lk_status change_network(struct lk_changed *to, const struct lk_clus
         LK_TRY(change_link(to, &c->latency_s[l], &links[l]->latency_s, (enum lk_link)l, fit_alpha,
                            "latency"));
     }
-    LK_TRY(change_switches(to, c));
+    LK_TRY(change_oversubscription(to, &c->oversubscription));
     if (changes_links(c) && to->cluster.n_points)
         LK_TRY(change_points(to, from));
 out:
@@ -353,27 +349,44 @@ static const struct lk_job_run *widest_run(const struct lk_job *j, int units_min
     return best;
 }
 
+/* Mean compute of a run's unit of `each` ranks, of which those known to be slow are left out; NaN:
+ * all are. */
+static double unit_mean(const struct lk_changed *to, const struct lk_job_run *r, size_t unit,
+                        size_t each)
+{
+    double sum = 0;
+    size_t n = 0;
+
+    for (size_t k = unit * each; k < (unit + 1) * each; k++) {
+        if (!isnan(lk_slow_rank(&to->slow, (int)k, true)))
+            continue;
+        sum += r->rank_compute_s[k];
+        n++;
+    }
+    return n ? sum / (double)n : NAN;
+}
+
 /* Effects of ranks or nodes relative to their mean: measured, or n of a normal law (Blom 1958). */
-static enum lk_status effects(const struct lk_job *j, bool nodes, int n, int without, double sd,
-                              double **out, size_t *out_n)
+static enum lk_status effects(const struct lk_changed *to, const struct lk_job *j, bool nodes,
+                              int n, int without, double sd, double **out, size_t *out_n)
 {
     enum lk_status st = LK_OK;
     const struct lk_job_run *r = widest_run(j, without + 2, nodes);
-    size_t units = r ? (size_t)(nodes ? r->nodes : r->gpus) : (size_t)n;
-    size_t each = r ? (size_t)r->gpus / units : 1;
+    size_t units = r ? (size_t)(nodes ? r->nodes : r->gpus) : (size_t)n, known = 0;
     double *v, mean;
 
     LK_TRY(lk_alloc(&v, units, sizeof *v));
-    if (r) {
-        mean = lk_stats_mean(r->rank_compute_s, (size_t)r->gpus);
-        for (size_t i = 0; i < units; i++)
-            v[i] = lk_stats_mean(&r->rank_compute_s[i * each], each) / mean - 1;
-    } else {
-        for (size_t i = 0; i < units; i++)
-            v[i] = sd * lk_stats_normal_quantile(((double)i + 1 - 0.375) / ((double)n + 0.25));
+    for (size_t i = 0; i < units; i++) {
+        v[known] = r ? unit_mean(to, r, i, (size_t)r->gpus / units)
+                     : sd * lk_stats_normal_quantile(((double)i + 1 - 0.375) / ((double)n + 0.25));
+        if (!isnan(v[known]))
+            known++;
     }
+    mean = lk_stats_mean(v, known);
+    for (size_t i = 0; r && i < known; i++)
+        v[i] = v[i] / mean - 1;
     *out = v;
-    *out_n = units;
+    *out_n = known;
 out:
     return st;
 }
@@ -389,7 +402,7 @@ static enum lk_status replace_slowest(struct lk_changed *to, const struct lk_job
     if (!without)
         return LK_OK;
     was = lk_quantity_known(sd) ? sd->value : nodes ? 0 : lk_prior_value(LK_PRIOR_RANK_SD);
-    LK_TRY(effects(j, nodes, n, without, was, &v, &units));
+    LK_TRY(effects(to, j, nodes, n, without, was, &v, &units));
     if ((size_t)without + 2 > units) {
         st = lk_fail(LK_EUSAGE, "%d of %zu %s cannot be left out: two must stay", without, units,
                      nodes ? "nodes" : "ranks");
@@ -402,13 +415,93 @@ static enum lk_status replace_slowest(struct lk_changed *to, const struct lk_job
         was = sqrt(was / ((double)units - 1));
     }
     without_largest(v, units, (size_t)without, &mean, &narrower);
-    replace(to, sd, was * narrower);
+    sd->value = was * narrower;
+    sd->lo = sd->hi = NAN;
     for (size_t i = 0; i < to->job.n_compute; i++) {
         scale(&to->compute[i].forward_s, 1 + mean);
         scale(&to->compute[i].backward_s, 1 + mean);
     }
 out:
     free(v);
+    return st;
+}
+
+/* ---- Known to be slow ---- */
+
+/* The place of an entry, by rank or by node; -1: it has no place among so many. */
+static int place_of(const struct lk_changed *to, const struct lk_cluster_slow *e, bool nodes,
+                    int gpus)
+{
+    int at = nodes ? lk_slow_node_of(&to->cluster, e) : e->rank;
+    int n = nodes ? (gpus - 1) / to->cluster.gpus_per_node + 1 : gpus;
+
+    return lk_quantity_known(&e->compute) && e->compute.value > 1 && at < n ? at : -1;
+}
+
+/* Replaces the slowest of those known; how many of `without` are left to be sought. */
+static int replace_known(struct lk_changed *to, bool nodes, int gpus, int without)
+{
+    for (; without; without--) {
+        struct lk_cluster *c = &to->cluster;
+        double slowest = 1;
+        size_t kept = 0;
+        int at = -1;
+
+        for (size_t i = 0; i < c->n_slow; i++) {
+            int place = place_of(to, &c->slow[i], nodes, gpus);
+
+            if (place >= 0 && c->slow[i].compute.value > slowest) {
+                slowest = c->slow[i].compute.value;
+                at = place;
+            }
+        }
+        if (at < 0)
+            break;
+        for (size_t i = 0; i < c->n_slow; i++)
+            if ((nodes ? lk_slow_node_of(c, &c->slow[i]) : c->slow[i].rank) != at)
+                c->slow[kept++] = c->slow[i];
+        c->n_slow = kept;
+    }
+    return without;
+}
+
+static void add_slowed(struct lk_changed *to, const struct lk_slowed *s, bool link)
+{
+    struct lk_cluster_slow *e = &to->known[to->cluster.n_slow];
+    struct lk_quantity q = lk_quantity_none();
+
+    if (!(s->factor > 0))
+        return;
+    q.value = s->factor;
+    *e = (struct lk_cluster_slow){.rank = link ? -1 : s->at, .node = link ? s->at : -1};
+    e->compute = link ? lk_quantity_none() : q;
+    e->link = link ? q : lk_quantity_none();
+    e->since = true;
+    to->cluster.n_slow++;
+}
+
+/* The copy has no runs: what they found of ranks becomes the cluster's, and compute that of a rank
+ * that is not slow. */
+static enum lk_status take_known(struct lk_changed *to, const struct lk_job *j,
+                                 const struct lk_cluster *c)
+{
+    enum lk_status st = LK_OK;
+
+    LK_TRY(lk_slow_init(&to->slow, j, c));
+    LK_TRY(lk_alloc(&to->known, to->slow.n + 2, sizeof *to->known));
+    if (to->slow.n)
+        memcpy(to->known, to->slow.list, to->slow.n * sizeof *to->known);
+    to->cluster.slow = to->known;
+    to->cluster.n_slow = to->slow.n;
+    if (!lk_quantity_known(&to->cluster.rank_sd))
+        to->cluster.rank_sd.value = to->slow.rank_sd;
+    for (size_t i = 0; i < to->job.n_compute; i++) {
+        double reference = lk_slow_reference(&to->slow, to->compute[i].local_batch);
+
+        scale(&to->compute[i].forward_s, 1 / reference);
+        scale(&to->compute[i].backward_s, 1 / reference);
+    }
+out:
     return st;
 }
 
@@ -467,14 +560,19 @@ enum lk_status lk_changed_init(struct lk_changed *out, const struct lk_job *j,
 
     if (changes_links(change))
         LK_TRY(lk_coll_fit_missing(c, &fitted, &own));
-    LK_TRY(lk_strdup(&to.source, "a what-if"));
     LK_TRY(copy_lists(&to, j, &fitted));
+    LK_TRY(take_known(&to, j, c));
     change_node(&to, change);
     LK_TRY(change_network(&to, &fitted, change));
     LK_TRY(change_gpu(&to, j, c, change->gpu));
-    LK_TRY(replace_slowest(&to, j, false, gpus, change->without_ranks, &to.cluster.rank_sd));
+    LK_TRY(replace_slowest(&to, j, false, gpus,
+                           replace_known(&to, false, gpus, change->without_ranks),
+                           &to.cluster.rank_sd));
     LK_TRY(replace_slowest(&to, j, true, (gpus - 1) / to.cluster.gpus_per_node + 1,
-                           change->without_nodes, &to.cluster.node_sd));
+                           replace_known(&to, true, gpus, change->without_nodes),
+                           &to.cluster.node_sd));
+    add_slowed(&to, &change->slow_rank, false);
+    add_slowed(&to, &change->slow_link, true);
     *out = to;
     to = (struct lk_changed){0};
 out:
@@ -491,10 +589,11 @@ out:
 
 void lk_changed_fini(struct lk_changed *c)
 {
-    free(c->source);
     free(c->compute);
     free(c->points);
     free(c->fits);
+    lk_slow_fini(&c->slow);
+    free(c->known);
     lk_coll_fits_free(c->own_fits, c->n_own_fits);
     *c = (struct lk_changed){0};
 }

@@ -8,7 +8,8 @@
  * on the old: sum over layers of max(flops / rate, bytes / memory rate); the measured efficiency is
  * kept. Where a job has no layers but flops_per_sample, the rates' ratio is taken, and the interval
  * is widened to hold the ratio of the memories' rates. Slowest ranks: as if they were replaced by
- * others of the rest's kind; for fewer GPUs ask for fewer.
+ * others of the rest's kind; for fewer GPUs ask for fewer. Ranks that are known to be slow, or were
+ * found to be in the runs (sim/slow.h), stay so in the copies, and are the first to be replaced.
  */
 #ifndef LK_SIM_CHANGE_H
 #define LK_SIM_CHANGE_H
@@ -16,6 +17,7 @@
 #include "base/cluster.h"
 #include "base/job.h"
 #include "base/status.h"
+#include "sim/slow.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -26,13 +28,19 @@ struct lk_scaled {
     bool is_factor;
 };
 
+/* So much slower than the others; factor 0: nothing is. */
+struct lk_slowed {
+    int at; /* the rank or node */
+    double factor;
+};
+
 struct lk_change {
     struct lk_scaled bandwidth_Bps[LK_LINK_COUNT], latency_s[LK_LINK_COUNT];
-    int nodes_per_switch; /* 0: unchanged */
     struct lk_scaled oversubscription;
-    int gpus_per_node;                /* 0: unchanged; network links a node stay */
-    const struct lk_cluster *gpu;     /* whose device to take; NULL: unchanged */
-    int without_ranks, without_nodes; /* how many of the slowest are replaced */
+    int gpus_per_node;                     /* 0: unchanged; network links a node stay */
+    const struct lk_cluster *gpu;          /* whose device to take; NULL: unchanged */
+    int without_ranks, without_nodes;      /* how many of the slowest are replaced */
+    struct lk_slowed slow_rank, slow_link; /* a rank's compute and a node's link, from now on */
 };
 
 /* Nothing is changed. */
@@ -50,9 +58,10 @@ struct lk_changed {
     struct lk_job_compute *compute;
     struct lk_cluster_point *points;
     struct lk_cluster_fit *fits;
+    struct lk_slow slow; /* of the originals; known borrows its sources */
+    struct lk_cluster_slow *known;
     struct lk_cluster_fit *own_fits; /* whose sources fits borrows; NULL: the cluster's */
     size_t n_own_fits;
-    char *source; /* of quantities that the original did not know */
 };
 
 /*

@@ -9,6 +9,7 @@
 #include "sim/coll_fit.h"
 #include "sim/coll_model.h"
 #include "sim/coll_points.h"
+#include "sim/cost_level.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -35,6 +36,7 @@ struct lk_cost_model {
     struct carried_list *carried; /* grows while the model is asked */
     double error_shift;           /* of a draw, in standard deviations of the fits' errors */
     bool preset;
+    struct lk_cost_levels *levels; /* of other nodes' links; NULL: all links are alike */
 };
 
 /* ---- Creation ---- */
@@ -53,6 +55,7 @@ enum lk_status lk_cost_model_create_from(const struct lk_cluster *c, struct lk_r
     struct lk_cost_model *m = NULL;
     struct lk_cluster with_fits = {0};
     struct lk_coll_shifts by = {0};
+    struct lk_rng again = draw ? *draw : (struct lk_rng){0};
     double shift = 0;
     bool own_fits = false;
 
@@ -69,6 +72,7 @@ enum lk_status lk_cost_model_create_from(const struct lk_cluster *c, struct lk_r
     LK_TRY(lk_coll_sets_init(&m->sets, c, shift));
     LK_TRY(lk_coll_fit_missing(c, &with_fits, &own_fits));
     LK_TRY(lk_coll_model_create(&with_fits, &m->sets, prior, by, draw, &m->model));
+    LK_TRY(lk_cost_levels_create(c, draw ? &again : NULL, prior, &m->levels));
     *out = m;
     m = NULL;
 out:
@@ -82,6 +86,7 @@ void lk_cost_model_destroy(struct lk_cost_model *m)
 {
     if (!m)
         return;
+    lk_cost_levels_destroy(m->levels);
     lk_coll_sets_fini(&m->sets);
     lk_coll_model_destroy(m->model);
     for (size_t i = 0; m->carried && i < m->carried->n; i++) {
@@ -292,8 +297,11 @@ enum lk_status lk_cost_eval(const struct lk_cost_model *m, enum lk_coll coll, en
 {
     enum lk_status st = LK_OK;
     struct lk_coll_place at = {coll, algo, ranks, nodes};
+    const struct lk_cost_model *level = lk_cost_levels_at(m->levels, nodes);
     bool found;
 
+    if (level)
+        return lk_cost_eval(level, coll, algo, ranks, nodes, bytes, n, out);
     if (ranks == 1) {
         for (size_t i = 0; i < n; i++)
             out[i] = (struct lk_cost){.evidence = LK_EVIDENCE_MEASURED, .reach = 1};

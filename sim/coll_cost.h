@@ -12,6 +12,9 @@
  * factors refitted to the file's points (sim/nccl_fit.h); else, and for what NCCL does not have,
  * alpha-beta with the cluster's fits, or its links' datasheet numbers (sim/coll_fit.h).
  *
+ * Where links between nodes are known to be slow (stragglers.known), all this is of as many nodes
+ * as have the slowest of them: see sim/cost_level.h.
+ *
  * AUTO takes points measured as "auto"; where there are none, the fastest algorithm for the size.
  */
 #ifndef LK_SIM_COLL_COST_H

@@ -5,6 +5,7 @@
 #include "base/stats.h"
 #include "sim/batch_curve.h"
 #include "sim/prior.h"
+#include "sim/slow.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -49,22 +50,6 @@ struct lk_config lk_config_current(const struct lk_job *j)
                               .no_sync = j->no_sync,
                               .first_bytes = j->first_bytes,
                               .cap_bytes = j->cap_bytes};
-}
-
-double lk_config_sharers(const struct lk_config *c)
-{
-    switch (c->sharding) {
-    case LK_SHARDING_ZERO1:
-    case LK_SHARDING_ZERO2:
-    case LK_SHARDING_ZERO3:
-    case LK_SHARDING_GRAD_OP:
-    case LK_SHARDING_ASYNC:
-        return c->gpus;
-    case LK_SHARDING_HSDP:
-        return c->shard_group > 0 ? c->shard_group : (double)c->gpus / c->nodes;
-    default:
-        return 1;
-    }
 }
 
 void lk_config_set_cap(struct lk_config *c, const struct lk_job *j, uint64_t cap_bytes)
@@ -130,39 +115,17 @@ static double kappa_at(const struct lk_cluster *c, int ranks)
     return over > 1 ? (1 + y0) * over - 1 : y0;
 }
 
-/* Relative sd of ranks' mean compute in the runs with several: pooled over runs. */
-static double measured_rank_sd(const struct lk_job *j)
-{
-    double sum = 0, n = 0;
-
-    for (size_t i = 0; i < j->n_runs; i++) {
-        const struct lk_job_run *r = &j->runs[i];
-        double mean;
-
-        if (r->gpus < 2 || !r->rank_compute_s)
-            continue;
-        mean = lk_stats_mean(r->rank_compute_s, (size_t)r->gpus);
-        for (int k = 0; k < r->gpus; k++) {
-            double d = r->rank_compute_s[k] / mean - 1;
-
-            sum += d * d;
-        }
-        n += r->gpus - 1;
-    }
-    return n > 0 ? sqrt(sum / n) : NAN;
-}
-
 static double known_or(const struct lk_quantity *q, double otherwise)
 {
     return lk_quantity_known(q) ? q->value : otherwise;
 }
 
 /* The job's own runs first, then the cluster's law, then what is assumed. */
-static void set_law(struct lk_config_model *m, const struct lk_job *j, const struct lk_cluster *c,
-                    double job_transient)
+static void set_law(struct lk_config_model *m, const struct lk_cluster *c,
+                    const struct lk_slow *slow, double job_transient)
 {
     struct lk_straggler_law *law = &m->step.law;
-    double rank_sd = known_or(&c->rank_sd, measured_rank_sd(j));
+    double rank_sd = known_or(&c->rank_sd, slow->rank_sd);
     double transient = isnan(job_transient) ? known_or(&c->transient_sd, NAN) : job_transient;
 
     m->rank_sd_assumed = isnan(rank_sd);
@@ -172,10 +135,38 @@ static void set_law(struct lk_config_model *m, const struct lk_job *j, const str
     law->node_sd = known_or(&c->node_sd, 0);
     law->common_sd = known_or(&c->common_sd, 0);
     law->link_sd = known_or(&c->link_sd, 0);
+    law->link_nodes = lk_slow_measured_nodes(c, m->step.nodes);
     law->tail_shape = known_or(&c->tail_shape, 0);
     /* The file's scale is the mean excess; the law's is (1 - shape) of it. */
     law->tail_scale = known_or(&c->tail_scale, 0) * (1 - law->tail_shape);
     law->tail_share = known_or(&c->tail_share, 0);
+}
+
+/* What is known of each rank and node, and compute as of a rank that is not slow. */
+static enum lk_status set_known(struct lk_config_model *m, const struct lk_slow *slow,
+                                int local_batch)
+{
+    enum lk_status st = LK_OK;
+    struct lk_step_model *s = &m->step;
+    size_t ranks = (size_t)s->ranks, nodes = (size_t)s->nodes;
+    double reference = lk_slow_reference(slow, local_batch);
+
+    if (!slow->n)
+        return LK_OK;
+    LK_TRY(lk_alloc(&m->known, ranks + 2 * nodes, sizeof *m->known));
+    for (size_t i = 0; i < ranks; i++)
+        m->known[i] = lk_slow_rank(slow, (int)i, false) - 1;
+    for (size_t i = 0; i < nodes; i++) {
+        m->known[ranks + i] = lk_slow_node(slow, (int)i, false) - 1;
+        m->known[ranks + nodes + i] = lk_slow_link(slow->cluster, (int)i, false);
+    }
+    s->rank_slowness = m->known;
+    s->node_slowness = m->known + ranks;
+    s->node_link = m->known + ranks + nodes;
+    s->forward_s /= reference;
+    s->backward_s /= reference;
+out:
+    return st;
 }
 
 /*
@@ -248,6 +239,7 @@ static enum lk_status set_colls(struct lk_config_model *m, const struct lk_job *
                                             .ready = v->ready,
                                             .need = v->need,
                                             .every_micro_batch = v->every_micro_batch,
+                                            .inside = v->nodes < 2,
                                             .bucket = v->bucket};
         m->cast_unknown |= v->memory_bytes > 0 && isnan(m->memory_Bps);
     }
@@ -313,6 +305,26 @@ out:
     return st;
 }
 
+/* Ranks that wait for no other: the mean over them is of their rates. */
+static void go_alone(struct lk_config_model *m)
+{
+    struct lk_step_model *s = &m->step;
+    int per_node = (s->ranks + s->nodes - 1) / s->nodes;
+    double rates = 0;
+
+    for (int i = 0; s->rank_slowness && i < s->ranks; i++) {
+        double own = s->rank_slowness[i], node = s->node_slowness[i / per_node];
+
+        rates += 1 / (1 + (isnan(own) ? isnan(node) ? 0 : node : own));
+    }
+    if (rates > 0)
+        m->pace = s->ranks / rates;
+    s->forward_s *= m->pace;
+    s->backward_s *= m->pace;
+    s->rank_slowness = s->node_slowness = NULL;
+    s->law = (struct lk_straggler_law){0};
+}
+
 /* Ranks that do not meet every step. */
 static void meet_seldom(struct lk_config_model *m, const struct lk_job *j,
                         const struct lk_config *c)
@@ -321,7 +333,7 @@ static void meet_seldom(struct lk_config_model *m, const struct lk_job *j,
     bool periodic = c->sharding == LK_SHARDING_LOCAL_SGD || c->sharding == LK_SHARDING_DILOCO;
 
     if (c->sharding == LK_SHARDING_ASYNC)
-        *law = (struct lk_straggler_law){0};
+        go_alone(m);
     else if (periodic && c->shard_group < 2 && !j->n_sync_bn)
         law->transient_sd /= sqrt(c->period);
 }
@@ -352,9 +364,10 @@ enum lk_status lk_config_model_init(struct lk_config_model *m, const struct lk_j
 {
     enum lk_status st = LK_OK;
     struct lk_batch_point p;
+    struct lk_slow slow = {0};
     double micro_measured = j->accumulation > 0 ? j->accumulation : 1;
 
-    *m = (struct lk_config_model){.cost_reach = 1};
+    *m = (struct lk_config_model){.cost_reach = 1, .pace = 1};
     LK_TRY(lk_batch_curve_at(j, config->local_batch, &p));
     m->step = (struct lk_step_model){
         .ranks = config->gpus,
@@ -362,7 +375,7 @@ enum lk_status lk_config_model_init(struct lk_config_model *m, const struct lk_j
         .accumulation = config->accumulation,
         .forward_s = p.forward_s,
         .backward_s = p.backward_s,
-        .optimizer_s = p.optimizer_s / lk_config_sharers(config),
+        .optimizer_s = p.optimizer_s,
         .gap_s = p.gap_s,
         .gamma_wait = known_or(&c->gamma_wait, 0),
         .gamma_wire = known_or(&c->gamma_wire, 0),
@@ -370,7 +383,9 @@ enum lk_status lk_config_model_init(struct lk_config_model *m, const struct lk_j
         .kappa = kappa_at(c, config->gpus / config->nodes),
     };
     set_input(m, j, &p, micro_measured);
-    set_law(m, j, c, p.transient);
+    LK_TRY(lk_slow_init(&slow, j, c));
+    set_law(m, c, &slow, p.transient);
+    LK_TRY(set_known(m, &slow, config->local_batch));
     m->overlap_unknown = !lk_quantity_known(&c->gamma_wire) || !lk_quantity_known(&c->delta);
     m->kappa_unknown = !c->n_kappa && config->gpus > config->nodes;
     m->compute_sd = p.sd;
@@ -385,6 +400,7 @@ enum lk_status lk_config_model_init(struct lk_config_model *m, const struct lk_j
     meet_seldom(m, j, config);
     grade_scheme(m, config);
 out:
+    lk_slow_fini(&slow);
     if (st != LK_OK)
         lk_config_model_fini(m);
     return st;
@@ -393,6 +409,7 @@ out:
 void lk_config_model_fini(struct lk_config_model *m)
 {
     free(m->colls);
+    free(m->known);
     free(m->order);
     free(m->bytes);
     lk_volume_fini(&m->volume);

@@ -49,9 +49,6 @@ void lk_config_set_cap(struct lk_config *c, const struct lk_job *j, uint64_t cap
  */
 enum lk_status lk_config_nodes(const struct lk_cluster *c, int gpus, int *out_nodes);
 
-/* Ranks that share one copy of what the sharding divides, the optimizer's work too; 1: nothing. */
-double lk_config_sharers(const struct lk_config *c);
-
 /* The job as it is: its usual batch, its accumulation and limits, plain DDP, on one GPU. */
 struct lk_config lk_config_current(const struct lk_job *j);
 
@@ -60,9 +57,8 @@ struct lk_config lk_config_current(const struct lk_job *j);
  *
  * An averaging every `period` steps takes its share of each step and hides behind nothing, as
  * PyTorch's PeriodicModelAverager does; ranks that meet every H steps only have transients of
- * 1/sqrt(H). Ranks that share the optimizer's states share its work. Asynchronous ranks go at their
- * own pace: there is no effect of the slowest. A hook's casts take their bytes over the device's
- * memory rate, and none where that is not known.
+ * 1/sqrt(H). Asynchronous ranks go at their own pace: there is no effect of the slowest. A hook's
+ * casts take their bytes over the device's memory rate, and none where that is not known.
  */
 struct lk_config_model {
     struct lk_step_model step;
@@ -70,6 +66,8 @@ struct lk_config_model {
     struct lk_volume volume;
     size_t *order;   /* the collectives, those of a kind, algorithm and group together */
     uint64_t *bytes; /* of the collectives in this order, as the network sees them */
+    double *known; /* the step's rank_slowness, node_slowness and node_link; NULL: none is known */
+    double pace;   /* ASYNC: the ranks' compute over one's, by what is known of them; contained */
     enum lk_algo algo;
     double memory_Bps; /* of the device; NaN: not known */
     enum lk_evidence evidence;

@@ -13,6 +13,7 @@
 #include "sim/predictor.h"
 #include "sim/prior.h"
 #include "sim/run_group.h"
+#include "sim/slow.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -422,6 +423,24 @@ out:
     return st;
 }
 
+/* Ranks that the runs showed to be slow: the forecast rests on their staying so. */
+static enum lk_status note_slow(struct forecast *f)
+{
+    enum lk_status st = LK_OK;
+    struct lk_slow slow = {0};
+
+    LK_TRY(lk_slow_init(&slow, f->job, f->cluster));
+    for (size_t i = slow.n_file; i < slow.n; i++)
+        LK_TRY(lk_forecast_note(f->out,
+                                "rank %d computes %.2f times as long as the others (%s): taken as "
+                                "the same rank at every count",
+                                slow.list[i].rank, slow.list[i].compute.value,
+                                slow.list[i].compute.source));
+out:
+    lk_slow_fini(&slow);
+    return st;
+}
+
 static enum lk_status note_knee(struct forecast *f)
 {
     enum lk_status st = LK_OK;
@@ -506,6 +525,7 @@ enum lk_status lk_predict(const struct lk_job *job, const struct lk_cluster *clu
     LK_TRY(note_losses(&f));
     LK_TRY(note_best(&f));
     LK_TRY(note_knee(&f));
+    LK_TRY(note_slow(&f));
     LK_TRY(note_assumptions(&f, options.scale_error, n_scale));
     *out = o;
     memset(&o, 0, sizeof o);

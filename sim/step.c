@@ -14,6 +14,7 @@ static const double DURATION_MAX = 1e6; /* s */
 
 /* A rank's draws cannot make it more than this much faster: compute takes time. */
 static const double FASTEST = 0.05;
+static const double SLOWEST_LINK_LEAST = 0.05; /* likewise of links, of which all may be fast */
 
 static uint64_t slow_from(double g)
 {
@@ -218,19 +219,40 @@ static double tail_effect(const struct lk_step_plan *p, uint64_t draw)
            p->tail_mean;
 }
 
-/* How much longer a collective takes because of the slowest of the nodes' links; costs are taken as
- * those of equal links, so it is never under 1. */
-static double link_factor(const struct lk_step_plan *p)
+/* The time of the slowest of the first n nodes' links over that of an average one. Costs of equal
+ * links (floor 1) are never made less by a draw. */
+static double slowest_link(const struct lk_step_plan *p, int n, double floor)
 {
     const struct lk_step_model *m = p->model;
     uint64_t stream = lk_rng_stream("straggler.link", 0);
-    double worst = 0;
+    double worst = floor;
+
+    for (int i = 0; i < n; i++) {
+        double known = m->node_link && i < m->nodes ? m->node_link[i] : NAN;
+
+        worst =
+            fmax(worst, isnan(known) ? 1 + m->law.link_sd * normal_at(p->seed, stream, (uint64_t)i)
+                                     : known);
+    }
+    return worst;
+}
+
+/* How much longer a collective between nodes takes than its cost, which contains known links and,
+ * where it was measured on several nodes, their slowest one's draw. */
+static double link_factor(const struct lk_step_plan *p)
+{
+    const struct lk_step_model *m = p->model;
+    int contained = m->law.link_nodes;
+    double known = 0;
 
     if (m->nodes < 2 || !(m->law.link_sd > 0))
         return 1;
-    for (int i = 0; i < m->nodes; i++)
-        worst = fmax(worst, normal_at(p->seed, stream, (uint64_t)i));
-    return 1 + m->law.link_sd * worst;
+    for (int i = 0; m->node_link && i < m->nodes; i++)
+        known = fmax(known, m->node_link[i]); /* fmax passes NaN over */
+    if (contained < 2)
+        return slowest_link(p, m->nodes, 1) / fmax(known, 1);
+    return fmax(SLOWEST_LINK_LEAST, slowest_link(p, m->nodes, 0)) /
+           fmax(SLOWEST_LINK_LEAST, slowest_link(p, contained, known));
 }
 
 /* The effects that last the whole run. A rank has the same draw whatever the number of ranks. */
@@ -243,13 +265,21 @@ static void set_persistent(struct lk_step_plan *p)
     double node = 0;
 
     for (int r = 0; r < m->ranks; r++) {
-        double e = m->rank_slowness ? m->rank_slowness[r] : 0;
+        int at = r / per_node;
 
-        if (m->law.rank_sd > 0)
-            e += m->law.rank_sd * normal_at(p->seed, rank_stream, (uint64_t)r);
-        if (m->law.node_sd > 0 && r % per_node == 0)
-            node = m->law.node_sd * normal_at(p->seed, node_stream, (uint64_t)(r / per_node));
-        p->rank_effect[r] = e + node;
+        if (r % per_node == 0 && m->node_slowness && !isnan(m->node_slowness[at]))
+            node = m->node_slowness[at];
+        else if (r % per_node == 0)
+            node = m->law.node_sd > 0
+                       ? m->law.node_sd * normal_at(p->seed, node_stream, (uint64_t)at)
+                       : 0;
+        if (m->rank_slowness && !isnan(m->rank_slowness[r]))
+            p->rank_effect[r] = m->rank_slowness[r];
+        else
+            p->rank_effect[r] =
+                node + (m->law.rank_sd > 0
+                            ? m->law.rank_sd * normal_at(p->seed, rank_stream, (uint64_t)r)
+                            : 0);
     }
 }
 
@@ -281,7 +311,7 @@ enum lk_status lk_step_plan_init(struct lk_step_plan *p, const struct lk_step_mo
     LK_TRY(list_init(&p->lists[1], m, true));
     LK_TRY(lk_alloc(&p->rank_effect, (size_t)m->ranks, sizeof *p->rank_effect));
     for (size_t k = 0; k < m->n_colls; k++)
-        p->cost_ns[k] = lk_ns_from_s(m->colls[k].cost_s * link);
+        p->cost_ns[k] = lk_ns_from_s(m->colls[k].cost_s * (m->colls[k].inside ? 1 : link));
     set_persistent(p);
 out:
     if (st != LK_OK)

@@ -52,6 +52,8 @@ struct lk_straggler_law {
     double common_sd;    /* shared by all ranks, a draw a micro-batch */
     double link_sd; /* of a node's link time, the whole run: the slowest node's sets the pace of
                      * every collective between nodes */
+    int link_nodes; /* nodes that the costs were measured on: what the slowest of their links
+                     * adds is in them; 0: costs are those of equal links */
     /* Tail: this share of a rank's micro-batches takes longer still, by an excess that follows a
      * generalised Pareto law (peaks over threshold) of this scale and shape; its mean is taken off
      * all, since measured compute times contain it. */
@@ -70,6 +72,7 @@ struct lk_step_coll {
     double need;            /* 0..5, less than ready + 3 */
     double cost_s;          /* without delta */
     bool every_micro_batch; /* else on the step's last one only; pre: need <= 2 */
+    bool inside;            /* its ranks share a node: links between nodes do not slow it */
     int bucket;             /* its number in traces; -1: no gradient bucket */
 };
 
@@ -84,7 +87,10 @@ struct lk_step_model {
     double gamma_wait, gamma_wire; /* see above */
     double delta, kappa;
     struct lk_straggler_law law;
-    const double *rank_slowness; /* (optional) known effect of each rank, added; borrowed */
+    /* (optional, borrowed) What is known of each rank and node, in place of the law's draws; NaN:
+     * nothing, and draws it is. Of the three, the links' is a factor of time, which the costs
+     * contain, and the others are effects on compute: a rank's counts before its node's. */
+    const double *rank_slowness, *node_slowness, *node_link;
     /* In the order of the stream; borrowed. None is needed before all up to it may be ready. */
     const struct lk_step_coll *colls;
     size_t n_colls;

@@ -9,6 +9,7 @@
 #include "base/stats.h"
 #include "sim/closed_form.h"
 #include "sim/predictor_state.h"
+#include "sim/slowest.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -18,20 +19,22 @@ enum {
     FACTORS = 5,
     STEPS = 2,         /* nothing is random, and a steady state is reached in the warm-up */
     STEPS_LOADER = 10, /* until a loader's queue has settled */
-    EXTREME_CELLS = 400,
 };
 
 /* Of the collectives' cost; between them the step is nearly straight, beyond them taken as such. */
 static const double factors[FACTORS] = {0.5, 0.8, 1, 1.25, 2};
+
+static const double FASTEST = 0.05; /* as in sim/step.c */
 
 /* Ranks, caps and scheme, whatever the batch. */
 struct shape {
     struct lk_config key;
     enum lk_status status;
     struct lk_config_model model;
-    double *cost;    /* each draw's, over the estimate's */
-    double *extreme; /* each draw's largest of `ranks` standard normals */
-    double extreme_mean;
+    double *cost;                 /* each draw's, links included, over the estimate's */
+    double link;                  /* what the slowest link adds to the estimate's cost */
+    struct lk_slowest slowest[2]; /* rank: of one micro-batch; of as many as below */
+    int micro_batches;            /* 0: not made yet */
 };
 
 /* One local batch. */
@@ -52,6 +55,7 @@ struct lk_sweep_model {
     struct lk_predictor *p;
     size_t n_draws;
     struct lk_world *worlds;
+    double *rank_share, *link_share; /* each draw's probability of a faster slowest */
     struct shape *shapes;
     size_t n_shapes, shapes_capacity;
     struct compute *computes;
@@ -118,31 +122,17 @@ out:
     return st;
 }
 
-/* The u-quantile of the largest of n standard normals. */
-static double extreme_at(double u, int n)
+static void set_links(struct lk_sweep_model *m, struct shape *s)
 {
-    return lk_stats_normal_quantile(pow(u, 1.0 / n));
-}
-
-static void set_extremes(struct lk_sweep_model *m, struct shape *s)
-{
-    int n = s->model.step.ranks;
-
-    s->extreme_mean = 0;
-    for (int i = 0; i < EXTREME_CELLS; i++)
-        s->extreme_mean += extreme_at((i + 0.5) / EXTREME_CELLS, n) / EXTREME_CELLS;
-    for (size_t i = 0; i < m->n_draws; i++) {
-        struct lk_rng g = lk_rng_init(m->p->options.seed, lk_rng_stream("sweep.extreme", i));
-
-        s->extreme[i] = extreme_at(fmax(lk_rng_uniform(&g), 1e-12), n);
-    }
+    s->link = lk_slowest_link_mean(&s->model.step);
+    for (size_t i = 0; i < m->n_draws; i++)
+        s->cost[i] *= lk_slowest_link_quantile(&s->model.step, m->link_share[i]);
 }
 
 static void shape_fini(struct shape *s)
 {
     lk_config_model_fini(&s->model);
     free(s->cost);
-    free(s->extreme);
 }
 
 static enum lk_status shape_init(struct lk_sweep_model *m, struct shape *s)
@@ -151,11 +141,11 @@ static enum lk_status shape_init(struct lk_sweep_model *m, struct shape *s)
     struct lk_predictor *p = m->p;
 
     LK_TRY(lk_alloc(&s->cost, m->n_draws, sizeof *s->cost));
-    LK_TRY(lk_alloc(&s->extreme, m->n_draws, sizeof *s->extreme));
     s->status = lk_config_model_init(&s->model, p->job, p->cluster, p->cost, &s->key);
     if (s->status == LK_OK) {
         s->status = set_cost(m, s);
-        set_extremes(m, s);
+        set_links(m, s);
+        LK_TRY(lk_slowest_init(&s->slowest[0], &s->model.step, 1));
     }
     st = s->status == LK_EEVIDENCE || s->status == LK_EUSAGE ? LK_OK : s->status;
 out:
@@ -215,24 +205,27 @@ out:
 struct one {
     const struct shape *shape;
     const struct compute *compute;
-    struct lk_step_model step;      /* one rank, the slowest */
+    struct lk_step_model step; /* one rank, the slowest */
+    const struct lk_slowest *law;
     double slowest;                 /* its compute over a rank's mean */
-    double persistent, own, total;  /* sd: persistent, a draw's share of it, of all */
     double at[FACTORS], fixed_s;    /* the step at each factor */
     double losses_s[LK_LOSS_COUNT]; /* at factor 1 */
 };
 
-static void set_stragglers(struct one *o, const struct lk_config *c)
+/* With no_sync only the micro-batches' sum is waited for. */
+static enum lk_status set_stragglers(struct one *o, struct shape *s, const struct lk_config *c)
 {
-    const struct lk_straggler_law *law = &o->shape->model.step.law;
-    double transient = law->transient_sd;
+    enum lk_status st = LK_OK;
+    int micro_batches = c->no_sync ? c->accumulation : 1;
 
-    if (c->no_sync)
-        transient /= sqrt(c->accumulation); /* only their sum is waited for */
-    o->persistent = hypot(law->rank_sd, law->node_sd);
-    o->total = hypot(o->persistent, transient);
-    o->own = o->total > 0 ? o->persistent * o->persistent / o->total : 0;
-    o->slowest = 1 + o->total * o->shape->extreme_mean;
+    if (micro_batches > 1 && s->micro_batches != micro_batches)
+        LK_TRY(lk_slowest_init(&s->slowest[1], &s->model.step, micro_batches));
+    if (micro_batches > 1)
+        s->micro_batches = micro_batches;
+    o->law = &s->slowest[micro_batches > 1];
+    o->slowest = fmax(FASTEST, 1 + o->law->mean);
+out:
+    return st;
 }
 
 static void set_step(struct one *o, const struct lk_config *c)
@@ -242,14 +235,15 @@ static void set_step(struct one *o, const struct lk_config *c)
     o->step = o->shape->model.step;
     o->step.ranks = o->step.nodes = 1;
     o->step.accumulation = c->accumulation;
-    o->step.forward_s = of_batch->forward_s * o->slowest;
-    o->step.backward_s = of_batch->backward_s * o->slowest;
-    o->step.optimizer_s = of_batch->optimizer_s / lk_config_sharers(c);
+    o->step.forward_s = of_batch->forward_s * o->slowest * o->shape->model.pace;
+    o->step.backward_s = of_batch->backward_s * o->slowest * o->shape->model.pace;
+    o->step.optimizer_s = of_batch->optimizer_s;
     o->step.gap_s = of_batch->gap_s;
     o->step.input_s = of_batch->input_s;
     o->step.load_s = of_batch->load_s;
     o->step.prefetch_depth = of_batch->prefetch_depth;
     o->step.law = (struct lk_straggler_law){0};
+    o->step.rank_slowness = o->step.node_slowness = o->step.node_link = NULL;
     o->fixed_s = o->step.optimizer_s * (1 + o->step.kappa) + o->step.gap_s;
 }
 
@@ -276,34 +270,13 @@ out:
 static void set_losses(struct one *o, const struct lk_config *c, const struct lk_sim_result *r)
 {
     const struct lk_step_model *s = &o->compute->model.step;
-    double slow_s = c->accumulation * (s->forward_s + s->backward_s) * (o->slowest - 1);
+    double compute_s = c->accumulation * (s->forward_s + s->backward_s);
+    double slow_s = compute_s * (o->slowest - 1), own_s = compute_s * o->law->average;
 
     memcpy(o->losses_s, r->losses_s, sizeof o->losses_s);
     o->losses_s[LK_LOSS_IDEAL] -= slow_s;
-    o->losses_s[LK_LOSS_STRAGGLER] += slow_s;
-}
-
-static enum lk_status one_init(struct lk_sweep_model *m, const struct lk_config *c, struct one *o)
-{
-    enum lk_status st = LK_OK;
-    size_t shape, compute;
-
-    LK_TRY(shape_of(m, c, &shape));
-    LK_TRY(compute_of(m, c->local_batch, &compute));
-    *o = (struct one){.shape = &m->shapes[shape], .compute = &m->computes[compute]};
-    set_stragglers(o, c);
-    set_step(o, c);
-    for (int i = 0; i < FACTORS; i++) {
-        struct lk_sim_result r;
-
-        LK_TRY(simulate(m, o, factors[i], &r));
-        o->at[i] = r.mean_s;
-        if (factors[i] == 1)
-            set_losses(o, c, &r);
-        lk_sim_result_fini(&r);
-    }
-out:
-    return st;
+    o->losses_s[LK_LOSS_SLOW_RANK] += own_s;
+    o->losses_s[LK_LOSS_STRAGGLER] += slow_s - own_s;
 }
 
 /* The step with the collectives' cost times f. */
@@ -319,14 +292,38 @@ static double at_factor(const struct one *o, double f)
 
 static double estimate_of(const struct one *o)
 {
-    return at_factor(o, 1);
+    return at_factor(o, o->shape->link);
+}
+
+static enum lk_status one_init(struct lk_sweep_model *m, const struct lk_config *c, struct one *o)
+{
+    enum lk_status st = LK_OK;
+    size_t shape, compute;
+
+    LK_TRY(shape_of(m, c, &shape));
+    LK_TRY(compute_of(m, c->local_batch, &compute));
+    *o = (struct one){.shape = &m->shapes[shape], .compute = &m->computes[compute]};
+    LK_TRY(set_stragglers(o, &m->shapes[shape], c));
+    set_step(o, c);
+    for (int i = 0; i < FACTORS; i++) {
+        struct lk_sim_result r;
+
+        LK_TRY(simulate(m, o, factors[i], &r));
+        o->at[i] = r.mean_s;
+        if (factors[i] == 1)
+            set_losses(o, c, &r);
+        lk_sim_result_fini(&r);
+    }
+    o->losses_s[LK_LOSS_WIRE] += estimate_of(o) - at_factor(o, 1);
+out:
+    return st;
 }
 
 /* The step in a draw, without the model's error and without runs. */
-static double draw_of(const struct one *o, size_t i)
+static double draw_of(const struct lk_sweep_model *m, const struct one *o, size_t i)
 {
-    double away = o->shape->extreme[i] - o->shape->extreme_mean;
-    double x = fmax(0.05, 1 + o->own * away / o->slowest);
+    double away = lk_slowest_quantile(o->law, m->rank_share[i]) - o->law->mean;
+    double x = fmax(FASTEST, 1 + o->law->persistent * away / o->slowest);
 
     return o->fixed_s + x * (at_factor(o, o->shape->cost[i] / x) - o->fixed_s);
 }
@@ -347,7 +344,8 @@ static enum lk_status anchor_init(struct lk_sweep_model *m, struct anchor *a)
     measured = lk_runs_mean(&m->p->runs, &a->config, &n);
     a->factor = measured / estimate_of(&o);
     for (size_t i = 0; i < m->n_draws; i++)
-        a->factors[i] = lk_predictor_runs_draw(m->p, &a->config, n, &m->worlds[i]) / draw_of(&o, i);
+        a->factors[i] =
+            lk_predictor_runs_draw(m->p, &a->config, n, &m->worlds[i]) / draw_of(m, &o, i);
 out:
     return st;
 }
@@ -392,8 +390,16 @@ enum lk_status lk_sweep_model_create(struct lk_predictor *p, struct lk_sweep_mod
     m->p = p;
     m->n_draws = lk_predictor_draws(p);
     LK_TRY(lk_alloc(&m->worlds, m->n_draws, sizeof *m->worlds));
-    for (size_t i = 0; i < m->n_draws; i++)
+    LK_TRY(lk_alloc(&m->rank_share, m->n_draws, sizeof *m->rank_share));
+    LK_TRY(lk_alloc(&m->link_share, m->n_draws, sizeof *m->link_share));
+    for (size_t i = 0; i < m->n_draws; i++) {
+        struct lk_rng ranks = lk_rng_init(p->options.seed, lk_rng_stream("sweep.extreme", i));
+        struct lk_rng links = lk_rng_init(p->options.seed, lk_rng_stream("sweep.link", i));
+
         m->worlds[i] = lk_predictor_world(p, i);
+        m->rank_share[i] = fmax(lk_rng_uniform(&ranks), 1e-12);
+        m->link_share[i] = fmax(lk_rng_uniform(&links), 1e-12);
+    }
     *out = m;
     m = NULL;
 out:
@@ -412,6 +418,8 @@ void lk_sweep_model_destroy(struct lk_sweep_model *m)
     for (size_t i = 0; i < m->n_anchors; i++)
         free(m->anchors[i].factors);
     free(m->worlds);
+    free(m->rank_share);
+    free(m->link_share);
     free(m->shapes);
     free(m->computes);
     free(m->anchors);
@@ -457,7 +465,6 @@ enum lk_status lk_sweep_model_at(struct lk_sweep_model *m, struct lk_sweep_point
     enum lk_status st = LK_OK;
     const struct lk_config *c = &point->config;
     const struct anchor *a;
-    struct lk_step_model own;
     struct one o;
     double modelled, model_sd, alone;
 
@@ -465,14 +472,12 @@ enum lk_status lk_sweep_model_at(struct lk_sweep_model *m, struct lk_sweep_point
     LK_TRY(one_init(m, c, &o));
     modelled = estimate_of(&o);
     point->step_s = modelled * (a ? a->factor : 1);
-    own = o.compute->model.step;
-    own.optimizer_s = o.step.optimizer_s;
-    alone = lk_predictor_alone_s(&own, c->accumulation);
+    alone = lk_predictor_alone_s(&o.compute->model.step, c->accumulation);
     model_sd = lk_predictor_model_sd(m->p, c, a ? a->config.gpus : 0, o.compute->model.batch_sd);
     for (size_t i = 0; i < m->n_draws; i++) {
         const struct lk_world *w = &m->worlds[i];
         double runs = a ? log(a->factors[i]) : o.compute->model.compute_sd * w->compute;
-        double s = lk_predictor_with_error(alone, draw_of(&o, i), model_sd,
+        double s = lk_predictor_with_error(alone, draw_of(m, &o, i), model_sd,
                                            o.compute->model.batch_sd, w->error);
 
         draws_s[i] = s * exp(runs + w->run_sd * w->of_fresh);

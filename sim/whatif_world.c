@@ -64,7 +64,8 @@ out:
 static enum lk_status set_anchor(struct lk_whatif_state *w, struct lk_predictor *anchored)
 {
     enum lk_status st = LK_OK;
-    struct lk_job bare = *w->job;
+    const struct lk_change none = {0};
+    struct lk_changed bare = {0};
     struct lk_predictor *model = NULL;
     struct lk_prediction a = {0}, b = {0};
     struct lk_config c = lk_config_current(w->job);
@@ -79,9 +80,8 @@ static enum lk_status set_anchor(struct lk_whatif_state *w, struct lk_predictor 
             c.gpus = w->job->runs[i].gpus;
             c.nodes = w->job->runs[i].nodes;
         }
-    bare.runs = NULL;
-    bare.n_runs = 0;
-    LK_TRY(lk_predictor_create(&bare, w->cluster, &w->options, &model));
+    LK_TRY(lk_changed_init(&bare, w->job, w->cluster, &none, c.gpus));
+    LK_TRY(lk_predictor_create(&bare.job, &bare.cluster, &w->options, &model));
     st = lk_predictor_at(anchored, &c, &a);
     if (st == LK_OK)
         st = lk_predictor_at(model, &c, &b);
@@ -98,6 +98,7 @@ out:
     lk_prediction_fini(&a);
     lk_prediction_fini(&b);
     lk_predictor_destroy(model);
+    lk_changed_fini(&bare);
     return st;
 }
 

@@ -158,6 +158,7 @@ double sim_truth_run(const struct sim_truth *t, const struct lk_job *j, int gpus
         .colls = colls
     };
     double deviation = exp(t->run_sd * lk_rng_normal(&g)), mean;
+    double *slowness = NULL;
 
     ck_assert_int_eq(lk_job_buckets(j, j->first_bytes, j->cap_bytes, &plan), LK_OK);
     for (; m.n_colls < plan.n_buckets; m.n_colls++) {
@@ -171,11 +172,16 @@ double sim_truth_run(const struct sim_truth *t, const struct lk_job *j, int gpus
         for (size_t i = plan.first[m.n_colls]; i < plan.first[m.n_colls + 1]; i++)
             b->ready = fmax(b->ready, LK_STEP_BACKWARD + j->tensors[plan.index[i]].ready);
     }
+    ck_assert_int_eq(lk_alloc(&slowness, (size_t)gpus, sizeof *slowness), LK_OK);
+    for (int i = 0; i < gpus; i++)
+        slowness[i] = t->slow_factor > 0 && i == t->slow_rank ? t->slow_factor - 1 : NAN;
+    m.rank_slowness = slowness;
     ck_assert_int_eq(lk_closed_form_run(&m, &(struct lk_sim_request){t->steps, lk_rng_u64(&g)}, &r),
                      LK_OK);
     for (size_t i = 0; steps && i < r.n; i++)
         steps[i] = r.step_s[i] * deviation;
     mean = r.mean_s * deviation;
+    free(slowness);
     lk_sim_result_fini(&r);
     lk_bucket_plan_fini(&plan);
     return mean;
@@ -201,6 +207,7 @@ void sim_truth_add_run(const struct sim_truth *t, struct lk_job *j, int gpus, in
     ck_assert_int_eq(lk_alloc(&r->step_s, r->n_steps, sizeof *r->step_s), LK_OK);
     ck_assert_int_eq(lk_alloc(&r->rank_compute_s, (size_t)gpus, sizeof *r->rank_compute_s), LK_OK);
     for (int i = 0; i < gpus; i++)
-        r->rank_compute_s[i] = (t->forward_s + t->backward_s) * batch_factor(local_batch);
+        r->rank_compute_s[i] = (t->forward_s + t->backward_s) * batch_factor(local_batch) *
+                               (t->slow_factor > 0 && i == t->slow_rank ? t->slow_factor : 1);
     sim_truth_run(t, j, gpus, local_batch, seed, r->step_s);
 }

@@ -18,6 +18,8 @@ struct sim_truth {
     double rank_sd, transient_sd;
     double run_sd; /* relative, one run after another */
     int steps;     /* of a run */
+    int slow_rank; /* computes slow_factor times as long as it would; slow_factor 0: none is slow */
+    double slow_factor;
 };
 
 extern const struct sim_truth sim_truth_default;

@@ -48,7 +48,9 @@ static const char good[] =
     "  \"colocation\": [{\"ranks\": 2, \"kappa\": " Q("0.02", "1") "},\n"
     "    {\"ranks\": 1, \"kappa\": " Q("0", "1") "}],\n"
     "  \"overlap\": {\"gamma_wire\": " Q("0.1", "1") ", \"proxy\": true},\n"
-    "  \"stragglers\": {\"rank_sd\": " Q("1", "%") "},\n"
+    "  \"stragglers\": {\"rank_sd\": " Q("1", "%") ", \"known\": [\n"
+    "     {\"rank\": 3, \"compute\": " Q("1.25", "1") "},\n"
+    "     {\"node\": 1, \"link\": " Q("3", "1") ", \"since\": true}]},\n"
     "  \"price_per_hour\": " Q("2.5", "1/h") ",\n"
     "  \"gpu_mtbf\": " Q("50000", "h") ",\n"
     "  \"restart\": " Q("10", "min") ",\n"
@@ -96,6 +98,13 @@ static void check_cluster(const struct lk_cluster *c)
     ck_assert(c->topology.oversubscription.value == 2);
     ck_assert_int_eq(c->topology.nvls, 0);
     ck_assert_int_eq(c->topology.sharp, -1);
+    ck_assert_uint_eq(c->n_slow, 2);
+    ck_assert_int_eq(c->slow[0].rank, 3);
+    ck_assert_int_eq(c->slow[0].node, -1);
+    ck_assert(c->slow[0].compute.value == 1.25 && !lk_quantity_known(&c->slow[0].link));
+    ck_assert_int_eq(c->slow[1].rank, -1);
+    ck_assert_int_eq(c->slow[1].node, 1);
+    ck_assert(c->slow[1].link.value == 3 && c->slow[1].since && !c->slow[0].since);
     ck_assert(c->price_per_hour.value == 2.5);
     ck_assert(c->gpu_mtbf_s.value == 50000.0 * 3600 && c->restart_s.value == 600);
     ck_assert(c->checkpoint_Bps.value == 40e9);
@@ -120,34 +129,42 @@ START_TEST(read_write_read)
 END_TEST
 
 static const struct bad_file bad[] = {
-    {"\"version\": 1",             "\"version\": 2",            "newer"                                       },
-    {"lockstep-cluster",           "lockstep-job",              "lockstep-job"                                },
-    {"\"gpus_per_node\": 8",       "\"gpus_per_node\": 0",      "gpus_per_node"                               },
-    {"\"gpus_per_node\": 8",       "\"gpus_a_node\": 8",        "gpus_per_node"                               },
-    {"\"preset\": true",           "\"preset\": \"yes\"",       "preset"                                      },
-    {"\"value\": 450",             "\"value\": 0",              "bandwidth"                                   },
-    {"\"unit\": \"GB/s\"",         "\"unit\": \"GB\"",          "unit"                                        },
-    {"\"all_reduce\"",             "\"allreduce\"",             "allreduce"                                   },
-    {"\"ring\"",                   "\"rnig\"",                  "rnig"                                        },
-    {"\"alone\"",                  "\"together\"",              "together"                                    },
-    {"\"ranks\": 8",               "\"ranks\": 1000000000",     "ranks"                                       },
-    {"\"nodes\": 1,",              "\"nodes\": 9,",             "nodes"                                       },
-    {"\"bytes\": 1048576",         "\"bytes\": -1",             "bytes"                                       },
-    {"\"value\": 40,",             "\"value\": 0,",             "time"                                        },
-    {"\"lo\": 38",                 "\"lo\": 48",                "time"                                        },
-    {"\"lo\": 38, ",               "",                          "time"                                        },
-    {"\"link\": \"inter\"",        "\"link\": \"outer\"",       "outer"                                       },
-    {"\"colocation\": [",          "\"colocation\": {\"a\": [", ""                                            },
-    {"\"algorithm\": \"tree\"",    "\"algorithm\": \"ring\"",
-     "fits[1]: all_reduce by ring over inter"                                                                 },
-    {"{\"ranks\": 1,",             "{\"ranks\": 2,",            "colocation: 2 ranks are there twice"         },
-    {"\"nodes\": 0",               "\"nodes\": 16777216",       "nodes: 16777216 nodes of 8 GPUs are too many"},
-    {"\"proxy\": true",            "\"proxi\": true",           "prox"                                        },
-    {"\"rank_sd\"",                "\"gpu_sd\"",                "gpu_sd"                                      },
-    {"\"nvswitch\"",               "\"nvswich\"",               "did you mean 'nvswitch'"                     },
-    {"\"value\": 2,",              "\"value\": 0.5,",           "oversubscription: must be 1 or more"         },
-    {"\"sharp\": false",           "\"sharp\": \"no\"",         "sharp"                                       },
-    {"\"compute_capability\": 90", "\"compute_capability\": 9", "compute_capability"                          },
+    {"\"version\": 1",                "\"version\": 2",                           "newer"                                       },
+    {"lockstep-cluster",              "lockstep-job",                             "lockstep-job"                                },
+    {"\"gpus_per_node\": 8",          "\"gpus_per_node\": 0",                     "gpus_per_node"                               },
+    {"\"gpus_per_node\": 8",          "\"gpus_a_node\": 8",                       "gpus_per_node"                               },
+    {"\"preset\": true",              "\"preset\": \"yes\"",                      "preset"                                      },
+    {"\"value\": 450",                "\"value\": 0",                             "bandwidth"                                   },
+    {"\"unit\": \"GB/s\"",            "\"unit\": \"GB\"",                         "unit"                                        },
+    {"\"all_reduce\"",                "\"allreduce\"",                            "allreduce"                                   },
+    {"\"ring\"",                      "\"rnig\"",                                 "rnig"                                        },
+    {"\"alone\"",                     "\"together\"",                             "together"                                    },
+    {"\"ranks\": 8",                  "\"ranks\": 1000000000",                    "ranks"                                       },
+    {"\"nodes\": 1,",                 "\"nodes\": 9,",                            "nodes"                                       },
+    {"\"bytes\": 1048576",            "\"bytes\": -1",                            "bytes"                                       },
+    {"\"value\": 40,",                "\"value\": 0,",                            "time"                                        },
+    {"\"lo\": 38",                    "\"lo\": 48",                               "time"                                        },
+    {"\"lo\": 38, ",                  "",                                         "time"                                        },
+    {"\"link\": \"inter\"",           "\"link\": \"outer\"",                      "outer"                                       },
+    {"\"colocation\": [",             "\"colocation\": {\"a\": [",                ""                                            },
+    {"\"algorithm\": \"tree\"",       "\"algorithm\": \"ring\"",
+     "fits[1]: all_reduce by ring over inter"                                                                                   },
+    {"{\"ranks\": 1,",                "{\"ranks\": 2,",                           "colocation: 2 ranks are there twice"         },
+    {"\"nodes\": 0",                  "\"nodes\": 16777216",                      "nodes: 16777216 nodes of 8 GPUs are too many"},
+    {"\"proxy\": true",               "\"proxi\": true",                          "prox"                                        },
+    {"\"rank_sd\"",                   "\"gpu_sd\"",                               "gpu_sd"                                      },
+    {"\"rank\": 3",                   "\"rank\": -3",                             "stragglers.known[0].rank"                    },
+    {"\"rank\": 3",                   "\"gpu\": 3",                               "known[0]: expected a rank or a node"         },
+    {"\"rank\": 3,",                  "\"rank\": 3, \"node\": 1,",                "known[0]: expected a rank or a node"         },
+    {"\"compute\": {\"value\": 1.25", "\"compute\": {\"value\": 0",
+     "known[0].compute: must be above 0"                                                                                        },
+    {"{\"rank\": 3, \"compute\":",    "{\"node\": 1, \"since\": true, \"link\":",
+     "known[1]: node 1 is there twice"                                                                                          },
+    {"\"link\": {\"value\": 3,",      "\"lnk\": {\"value\": 3,",                  "known[1]: what is slow"                      },
+    {"\"nvswitch\"",                  "\"nvswich\"",                              "did you mean 'nvswitch'"                     },
+    {"\"value\": 2,",                 "\"value\": 0.5,",                          "oversubscription: must be 1 or more"         },
+    {"\"sharp\": false",              "\"sharp\": \"no\"",                        "sharp"                                       },
+    {"\"compute_capability\": 90",    "\"compute_capability\": 9",                "compute_capability"                          },
 };
 
 START_TEST(bad_files)

@@ -168,6 +168,12 @@ static const struct {
     {"predict job.json nolink.json --gpus=4",                                    1, "lockstep calibrate -n 2"                      },
     {"predict onebatch.json cluster.json --gpus=2 --local-batch=6",              1, "lockstep run"                                 },
     {"predict job.json cluster.json --gpus=2 --out=no/such/folder/f.json",       1, "no/such/folder"                               },
+    {"predict job.json cluster.json --gpus=2 --slow-rank=1",                     2,
+     "--slow-rank=1: '1': expected NUMBER:FACTOR"                                                                                  },
+    {"predict job.json cluster.json --gpus=2 --slow-rank=1:0",                   2, "factor must be above 0"                       },
+    {"predict job.json cluster.json --gpus=2 --slow-link=1:2,1:3",               2, "node 1 is known already"                      },
+    {"whatif job.json cluster.json --gpus=2 --slow-link=x:2",                    2,
+     "--slow-link: 'x' is not a whole number"                                                                                      },
     {"validate",                                                                 2, "which runs?"                                  },
     {"validate job.json",                                                        2, "--cluster"                                    },
     {"validate onebatch.json --cluster=cluster.json",                            1, "lockstep run --scaling 1,2"                   },
@@ -216,6 +222,20 @@ static void make_bad_files(void)
     lk_job_fini(&job);
     lk_cluster_fini(&cluster);
 }
+
+/* A rank that is slow makes the forecast longer, in predict as a fact, in whatif as a change. */
+START_TEST(slow_ranks_and_links_are_said)
+{
+    struct result r = run("whatif job.json cluster.json --gpus=4 --slow-rank=none,3:1.5 "
+                          "--slow-link=none,0:4 --format=csv");
+
+    ck_assert_msg(r.code == 0, "%s", r.text);
+    ck_assert_ptr_nonnull(strstr(r.text, "slow_rank"));
+    ck_assert_ptr_nonnull(strstr(r.text, "3:1.5"));
+    r = run("predict job.json cluster.json --gpus=4 --slow-rank=3:1.5 --format=csv");
+    ck_assert_msg(r.code == 0, "%s", r.text);
+}
+END_TEST
 
 START_TEST(refusals_say_what_is_missing)
 {
@@ -306,6 +326,7 @@ Suite *lk_suite_predict_cli(void)
     tcase_set_timeout(c, 120); /* sanitizers, a busy machine */
     tcase_add_test(c, a_forecast_is_printed_and_written);
     tcase_add_test(c, a_directory_stands_for_its_job);
+    tcase_add_test(c, slow_ranks_and_links_are_said);
     tcase_add_test(c, a_preset_is_found_by_name);
     tcase_add_test(c, validate_prints_errors);
     tcase_add_test(c, simulated_traces_are_analysed);
