@@ -1,7 +1,10 @@
 /* Counter-based random numbers; see the header. */
 #include "base/rng.h"
 
+#include "base/elementary.h"
+
 #include <math.h>
+#include <stdbool.h>
 
 /* Philox4x32's multipliers and Weyl increments (Salmon et al., SC'11, section 3.3). */
 #define PHILOX_M0 0xD2511F53U
@@ -123,6 +126,54 @@ double lk_rng_normal(struct lk_rng *g)
     }
     u = 1 - uniform_from(v[0]); /* in (0, 1]: its logarithm is finite */
     return sqrt(-2 * log(u)) * cos(TWO_PI * uniform_from(v[1]));
+}
+
+/* Blocks first to first + n - 1 as one uniform number of each half: in (0, 1], and in [0, 1). 52
+ * bits, which become the fraction of a number from 1 to 2: no conversion, that vectors lack. */
+static void uniform_pairs(uint64_t seed, uint64_t stream, uint64_t first, double *above_0,
+                          double *below_1, size_t n)
+{
+    static const uint64_t one = 0x3FF0000000000000;
+
+    for (size_t i = 0; i < n; i++) {
+        uint64_t v[2];
+
+        block_at(seed, stream, first + i, v);
+        above_0[i] = 2 - lk_elementary_double_(one | v[0] >> 12);
+        below_1[i] = lk_elementary_double_(one | v[1] >> 12) - 1;
+    }
+}
+
+/* Box and Muller's transform, both halves of it. */
+static void normal_pairs(uint64_t seed, uint64_t stream, uint64_t first, double *even, double *odd,
+                         size_t n)
+{
+    uniform_pairs(seed, stream, first, even, odd, n);
+    for (size_t i = 0; i < n; i++) {
+        double radius = sqrt(-2 * lk_elementary_log(even[i])), x, y;
+
+        lk_elementary_cos_sin(odd[i], &x, &y);
+        even[i] = radius * x;
+        odd[i] = radius * y;
+    }
+}
+
+void lk_rng_normals(uint64_t seed, uint64_t stream, uint64_t first, double *out, size_t n)
+{
+    enum { TILE = 128 };
+    double even[TILE], odd[TILE];
+    size_t at = 0, skip = first % 2; /* of the first block, the even half is not asked for */
+
+    while (at < n) {
+        uint64_t block = (first + at) / 2;
+        size_t pairs = (n - at + skip + 1) / 2;
+
+        pairs = pairs < TILE ? pairs : TILE;
+        normal_pairs(seed, stream, block, even, odd, pairs);
+        for (size_t i = skip; i < 2 * pairs && at < n; i++)
+            out[at++] = i % 2 ? odd[i / 2] : even[i / 2];
+        skip = 0;
+    }
 }
 
 double lk_rng_exponential(struct lk_rng *g)

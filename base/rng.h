@@ -35,6 +35,12 @@ double lk_rng_uniform(struct lk_rng *g);
 uint64_t lk_rng_below(struct lk_rng *g, uint64_t n);
 /* Standard normal (Box-Muller; two uniform draws each, no cached half). */
 double lk_rng_normal(struct lk_rng *g);
+/*
+ * Normals first to first + n - 1 of a stream into out, by position and many at a time: far faster
+ * than one by one, with the same bits in any batch. Two share a block, so out of an odd place one
+ * is computed in vain. Their own numbers: those of lk_rng_normal are others.
+ */
+void lk_rng_normals(uint64_t seed, uint64_t stream, uint64_t first, double *out, size_t n);
 /* Exponential with mean 1. */
 double lk_rng_exponential(struct lk_rng *g);
 /* A uniformly random permutation of 0..n-1 into out (Fisher-Yates, inside out). */

@@ -2,6 +2,8 @@
 #include "sim/step.h"
 
 #include "base/array.h"
+#include "base/clock.h"
+#include "base/elementary.h"
 #include "base/stats.h"
 #include "base/units.h"
 
@@ -103,7 +105,7 @@ out:
  */
 static double skewed(double sigma, double z)
 {
-    return expm1(sigma * z - sigma * sigma / 2);
+    return lk_elementary_exp(sigma * z - sigma * sigma / 2) - 1;
 }
 
 /* The sigma of a lognormal with mean 1 and this sd. */
@@ -115,9 +117,10 @@ static double sigma_from(double sd)
 /* The i-th normal number of a stream: draws need no state, so their order does not matter. */
 static double normal_at(uint64_t seed, uint64_t stream, uint64_t i)
 {
-    struct lk_rng g = {.seed = seed, .stream = stream, .next = 2 * i};
+    double z;
 
-    return lk_rng_normal(&g);
+    lk_rng_normals(seed, stream, i, &z, 1);
+    return z;
 }
 
 /* ---- The lists ---- */
@@ -337,26 +340,67 @@ static double common_effect(struct lk_step_plan *p, uint64_t micro_batch)
     return p->common;
 }
 
+/* Compute times over the plain ones of n ranks from `first` on. */
+static void draw_factors(struct lk_step_plan *p, uint64_t micro_batch, int first, double *factor,
+                         size_t n)
+{
+    uint64_t draw = micro_batch << 32 | (uint32_t)first;
+    double common = p->common_sigma > 0 ? common_effect(p, micro_batch) : 0;
+    const double *effect = p->rank_effect + first;
+
+    if (p->transient_sigma > 0) {
+        lk_rng_normals(p->seed, p->transient_stream, draw, factor, n);
+        for (size_t i = 0; i < n; i++)
+            factor[i] = 1 + effect[i] + common + skewed(p->transient_sigma, factor[i]);
+    } else {
+        for (size_t i = 0; i < n; i++)
+            factor[i] = 1 + effect[i] + common;
+    }
+    for (size_t i = 0; i < n && p->model->law.tail_share > 0; i++)
+        factor[i] += tail_effect(p, draw + i);
+    for (size_t i = 0; i < n; i++)
+        factor[i] = factor[i] > FASTEST ? factor[i] : FASTEST;
+}
+
+/* As lk_ns_from_s, but inlined: loops over it are vectorised. */
+static uint64_t ns_from(double s)
+{
+    static const double longest = 0x1p62;
+    double ns = s * (double)LK_NS_PER_S + 0.5;
+
+    return (uint64_t)(int64_t)(ns < longest ? ns : longest);
+}
+
+uint64_t lk_step_plan_draw(struct lk_step_plan *p, uint64_t micro_batch, int first, size_t n,
+                           uint64_t *forward_ns, uint64_t *backward_ns)
+{
+    enum { TILE = 256 };
+    const struct lk_step_model *m = p->model;
+    double factor[TILE], kappa = 1 + m->kappa;
+    uint64_t kappa_ns = 0;
+
+    for (size_t at = 0; at < n; at += TILE) {
+        size_t tile = n - at < TILE ? n - at : TILE;
+        uint64_t *forward = forward_ns + at, *backward = backward_ns + at;
+
+        draw_factors(p, micro_batch, first + (int)at, factor, tile);
+        for (size_t i = 0; i < tile; i++) {
+            double forward_s = m->forward_s * factor[i], backward_s = m->backward_s * factor[i];
+
+            forward[i] = ns_from(forward_s * kappa);
+            backward[i] = ns_from(backward_s * kappa);
+            kappa_ns += forward[i] + backward[i] - ns_from(forward_s) - ns_from(backward_s);
+        }
+    }
+    return kappa_ns;
+}
+
 struct lk_step_compute lk_step_plan_compute(struct lk_step_plan *p, int rank, uint64_t micro_batch)
 {
-    const struct lk_step_model *m = p->model;
-    double factor = 1 + p->rank_effect[rank];
     struct lk_step_compute c;
-    uint64_t plain_ns;
 
-    if (p->transient_sigma > 0)
-        factor += skewed(p->transient_sigma, normal_at(p->seed, p->transient_stream,
-                                                       micro_batch << 32 | (uint32_t)rank));
-    if (m->law.tail_share > 0)
-        factor += tail_effect(p, micro_batch << 32 | (uint32_t)rank);
-    if (p->common_sigma > 0)
-        factor += common_effect(p, micro_batch);
-    factor = fmax(factor, FASTEST);
-    plain_ns = lk_ns_from_s(m->forward_s * factor) + lk_ns_from_s(m->backward_s * factor);
-    c.forward_ns = lk_ns_from_s(m->forward_s * factor * (1 + m->kappa));
-    c.backward_ns = lk_ns_from_s(m->backward_s * factor * (1 + m->kappa));
+    c.kappa_ns = lk_step_plan_draw(p, micro_batch, rank, 1, &c.forward_ns, &c.backward_ns);
     c.optimizer_ns = lk_step_plan_last(p, micro_batch) ? p->optimizer_ns : 0;
-    c.kappa_ns = c.forward_ns + c.backward_ns - plain_ns;
     return c;
 }
 

@@ -204,6 +204,9 @@ struct lk_step_compute {
     uint64_t kappa_ns; /* the part of forward and backward that is co-location */
 };
 struct lk_step_compute lk_step_plan_compute(struct lk_step_plan *p, int rank, uint64_t micro_batch);
+/* The same of n ranks from `first` on, many at a time; what is returned is their kappa_ns's sum. */
+uint64_t lk_step_plan_draw(struct lk_step_plan *p, uint64_t micro_batch, int first, size_t n,
+                           uint64_t *forward_ns, uint64_t *backward_ns);
 /* Its sum, and the part of it before a position; UINT64_MAX for an infinite one. */
 static inline uint64_t lk_step_work_ns(const struct lk_step_compute *c)
 {

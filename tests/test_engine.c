@@ -214,9 +214,10 @@ START_TEST(by_hand)
 }
 END_TEST
 
-/* Random collectives in an order that is possible: none is needed before those up to it are ready.
- */
-static size_t random_colls(struct lk_rng *g, struct lk_step_coll *colls, size_t max)
+/* Random collectives in an order that is possible: none is needed before those up to it are ready,
+ * nor beyond `furthest`, 3 to 5. */
+static size_t random_colls(struct lk_rng *g, double furthest, struct lk_step_coll *colls,
+                           size_t max)
 {
     size_t n = (size_t)lk_rng_below(g, max + 1);
     bool ddp = lk_rng_below(g, 3) == 0, every = lk_rng_below(g, 2);
@@ -241,13 +242,13 @@ static size_t random_colls(struct lk_rng *g, struct lk_step_coll *colls, size_t 
             c->need = c->ready = latest; /* blocking */
             break;
         case 1:
-            c->need = fmin(latest + lk_rng_uniform(g), c->ready + 2.9);
+            c->need = fmin(latest + lk_rng_uniform(g), fmin(furthest, c->ready + 2.9));
             break;
         case 2:
             c->need = fmax(latest, 2);
             break;
         default:
-            c->need = fmin(latest + 3 * lk_rng_uniform(g), fmin(5, c->ready + 2.9));
+            c->need = fmin(latest + 3 * lk_rng_uniform(g), fmin(furthest, c->ready + 2.9));
             break;
         }
         c->need = fmax(c->need, latest);
@@ -259,7 +260,8 @@ static size_t random_colls(struct lk_rng *g, struct lk_step_coll *colls, size_t 
 }
 
 /* A random model, from a case number: every feature comes and goes. */
-static struct lk_step_model random_model(uint64_t seed, struct lk_step_coll *colls, size_t max)
+static struct lk_step_model random_model(uint64_t seed, double furthest, struct lk_step_coll *colls,
+                                         size_t max)
 {
     struct lk_rng g = lk_rng_init(seed, 99);
     struct lk_step_model m = base_model();
@@ -282,32 +284,84 @@ static struct lk_step_model random_model(uint64_t seed, struct lk_step_coll *col
     m.prefetch_depth = (int)lk_rng_below(&g, 4);
     m.load_s = lk_rng_below(&g, 2) ? 60e-3 * lk_rng_uniform(&g) : 0;
     m.input_s = lk_rng_below(&g, 2) ? 1e-3 * lk_rng_uniform(&g) : 0;
-    m.n_colls = random_colls(&g, colls, max);
+    m.n_colls = random_colls(&g, furthest, colls, max);
     m.colls = colls;
     return m;
 }
 
-START_TEST(both_ways_agree_to_the_ns)
+static void check_that_both_ways_agree(const struct lk_step_model *m, int steps, uint64_t seed)
 {
-    struct lk_step_coll colls[8];
-    struct lk_step_model m = random_model((uint64_t)_i, colls, LK_COUNT(colls));
-    struct lk_sim_request q = {.steps = 20, .seed = (uint64_t)_i};
+    struct lk_sim_request q = {.steps = steps, .seed = seed};
     struct lk_sim_result a, b;
 
-    ck_assert_int_eq(lk_engine_run(&m, &q, NULL, &a), LK_OK);
-    ck_assert_int_eq(lk_closed_form_run(&m, &q, &b), LK_OK);
+    ck_assert_int_eq(lk_engine_run(m, &q, NULL, &a), LK_OK);
+    ck_assert_int_eq(lk_closed_form_run(m, &q, &b), LK_OK);
     ck_assert_uint_eq(a.n, b.n);
     ck_assert_mem_eq(a.step_s, b.step_s, a.n * sizeof *a.step_s);
     ck_assert_mem_eq(a.losses_s, b.losses_s, sizeof a.losses_s);
     lk_sim_result_fini(&a);
     lk_sim_result_fini(&b);
 }
+
+START_TEST(both_ways_agree_to_the_ns)
+{
+    struct lk_step_coll colls[8];
+    struct lk_step_model m = random_model((uint64_t)_i, LK_STEP_END, colls, LK_COUNT(colls));
+
+    check_that_both_ways_agree(&m, 20, (uint64_t)_i);
+}
+END_TEST
+
+/* More ranks than are drawn at a time, and a number that no vector divides. */
+START_TEST(both_ways_agree_on_many_ranks)
+{
+    struct lk_step_coll colls[8];
+    struct lk_step_model m = random_model((uint64_t)_i, LK_STEP_END, colls, LK_COUNT(colls));
+
+    m.ranks = 517 + _i;
+    m.nodes = 65;
+    check_that_both_ways_agree(&m, 2, (uint64_t)_i);
+}
+END_TEST
+
+/* Durations and slowdowns around those whose products fit into 64 bits: a step of 18 minutes, and a
+ * slowdown of 16. */
+START_TEST(both_ways_agree_at_any_size)
+{
+    static const struct {
+        double longer, slower;
+    } rows[] = {
+        {36e3, 1 },
+        {37e3, 1 },
+        {3e5,  1 },
+        {1e7,  1 },
+        {1,    14},
+        {1,    15},
+        {1,    16},
+        {1,    99},
+        {1e7,  99}
+    };
+
+    for (size_t i = 0; i < LK_COUNT(rows); i++) {
+        struct lk_step_coll colls[8];
+        struct lk_step_model m = random_model((uint64_t)_i, LK_STEP_END, colls, LK_COUNT(colls));
+
+        m.forward_s *= rows[i].longer;
+        m.backward_s *= rows[i].longer;
+        for (size_t k = 0; k < m.n_colls; k++)
+            colls[k].cost_s *= rows[i].longer;
+        m.gamma_wait *= rows[i].slower;
+        m.gamma_wire *= rows[i].slower;
+        m.delta *= rows[i].slower;
+        check_that_both_ways_agree(&m, 3, (uint64_t)_i);
+    }
+}
 END_TEST
 
 START_TEST(the_rows_sum_to_the_step)
 {
     struct lk_step_coll colls[8];
-    struct lk_step_model m = random_model((uint64_t)_i, colls, LK_COUNT(colls));
+    struct lk_step_model m = random_model((uint64_t)_i, 5, colls, LK_COUNT(colls));
     struct lk_sim_request q = {.steps = 20, .seed = 5};
     struct lk_sim_result r;
     double sum = 0;
@@ -514,6 +568,8 @@ Suite *lk_suite_engine(void)
 
     tcase_add_loop_test(c, by_hand, 0, 2 * (int)LK_COUNT(hand_cases));
     tcase_add_loop_test(c, both_ways_agree_to_the_ns, 0, 1000);
+    tcase_add_loop_test(c, both_ways_agree_on_many_ranks, 0, 10);
+    tcase_add_loop_test(c, both_ways_agree_at_any_size, 0, 30);
     tcase_add_loop_test(c, the_rows_sum_to_the_step, 0, 30);
     tcase_add_test(c, seeds_matter_and_repeat);
     tcase_add_loop_test(c, stragglers_cost_the_expected_maximum, 0, 3);

@@ -1,5 +1,6 @@
 /* Random numbers: the published vectors, the same draws everywhere, and the right distributions. */
 #include "base/array.h"
+#include "base/elementary.h"
 #include "base/rng.h"
 
 #include <check.h>
@@ -135,6 +136,75 @@ START_TEST(normal_distribution)
 }
 END_TEST
 
+/* The same against the normals that come many at a time. */
+START_TEST(normals_distribution)
+{
+    static double v[DRAWS];
+    double sum = 0, squares = 0, lag = 0;
+
+    lk_rng_normals(12, 5, 1ULL << 40, v, DRAWS);
+    for (int k = -20; k <= 20; k++) {
+        int below = 0;
+
+        for (int i = 0; i < DRAWS; i++)
+            below += v[i] <= k * 0.2;
+        ck_assert_double_eq_tol((double)below / DRAWS, 0.5 * erfc(-k * 0.2 / sqrt(2)),
+                                1.63 / sqrt(DRAWS)); /* 1 % level */
+    }
+    for (int i = 0; i < DRAWS; i++) {
+        sum += v[i];
+        squares += v[i] * v[i];
+        lag += i ? v[i] * v[i - 1] : 0; /* neighbours share a block, every second time */
+    }
+    ck_assert_double_eq_tol(sum / DRAWS, 0, 4 / sqrt(DRAWS));
+    ck_assert_double_eq_tol(squares / DRAWS, 1, 4 * sqrt(2.0 / DRAWS));
+    ck_assert_double_eq_tol(lag / DRAWS, 0, 4 / sqrt(DRAWS));
+}
+END_TEST
+
+/* Any batch from any position holds the same bits. */
+START_TEST(normals_are_by_position)
+{
+    static double all[1000], part[1000];
+
+    lk_rng_normals(3, 4, 0, all, LK_COUNT(all));
+    for (size_t first = 0; first < 5; first++)
+        for (size_t n = 0; n < 700; n += n < 20 ? 1 : 97) {
+            part[n] = -1;
+            lk_rng_normals(3, 4, first, part, n);
+            ck_assert_mem_eq(part, all + first, n * sizeof *part);
+            ck_assert_double_eq(part[n], -1);
+        }
+}
+END_TEST
+
+static double error_of(double got, double expected)
+{
+    return fabs(got - expected) / fmax(1, fabs(expected));
+}
+
+/* Against libm's, whose arguments are rounded: 2 pi turns, and exp(x) as an argument of log. */
+START_TEST(elementary_functions)
+{
+    struct lk_rng g = lk_rng_init(14, 0);
+    double s, c;
+
+    ck_assert_double_eq(lk_elementary_log(1), 0);
+    ck_assert_double_eq(lk_elementary_exp(0), 1);
+    for (int i = 0; i < DRAWS; i++) {
+        double u = 1 - lk_rng_uniform(&g), x = 40 * u - 20, turns = i ? u : 1;
+
+        ck_assert_double_le(error_of(lk_elementary_log(u), log(u)), 4e-16);
+        ck_assert_double_le(fabs(lk_elementary_log(exp(x)) - x), 4e-15);
+        ck_assert_double_le(fabs(lk_elementary_exp(x) / exp(x) - 1), 5e-16);
+        lk_elementary_cos_sin(turns, &c, &s);
+        ck_assert_double_le(error_of(c, cos(2 * acos(-1) * turns)), 1e-15);
+        ck_assert_double_le(error_of(s, sin(2 * acos(-1) * turns)), 1e-15);
+    }
+    ck_assert_double_eq_tol(lk_elementary_log(0x1p-52), -52 * log(2), 1e-14);
+}
+END_TEST
+
 START_TEST(uniform_is_below_one)
 {
     struct lk_rng g = lk_rng_init(13, 0);
@@ -216,6 +286,9 @@ Suite *lk_suite_rng(void)
     tcase_add_test(c, streams_differ);
     tcase_add_loop_test(c, mean_and_variance, 0, (int)LK_COUNT(laws));
     tcase_add_test(c, normal_distribution);
+    tcase_add_test(c, normals_distribution);
+    tcase_add_test(c, normals_are_by_position);
+    tcase_add_test(c, elementary_functions);
     tcase_add_test(c, uniform_is_below_one);
     tcase_add_test(c, below_is_even);
     tcase_add_test(c, below_is_unbiased_near_the_top);

@@ -162,7 +162,7 @@ START_TEST(a_job_from_its_traces_predicts_them)
     ck_assert_int_eq(
         lk_predictor_create(&read, &cluster,
                             &(struct lk_predictor_options){
-                                .level = 0.9, .draws = 20, .seed = 4, .scale_error = NAN},
+                                .level = 0.98, .draws = 200, .seed = 4, .scale_error = NAN},
                             &p),
         LK_OK);
     config = lk_config_of_run(&read.runs[0]);
