@@ -73,7 +73,7 @@ struct lk_job_run {
     uint64_t first_bytes, cap_bytes;
     double *step_s; /* steady-state steps, warm-up left out; mean over ranks; in order */
     size_t n_steps;
-    double *rank_compute_s; /* mean forward + backward a step of each rank; n = gpus */
+    double *rank_compute_s; /* mean forward + backward a step of each rank, gpus of them, or NULL */
 };
 
 /*

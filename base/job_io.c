@@ -153,9 +153,9 @@ static enum lk_status read_run(struct lk_json *v, void *item)
     LK_TRY(read_bytes(v, "bucket_cap_bytes", &r->cap_bytes));
     LK_TRY(lk_json_items(v, "step_s", LK_JSON_FILLED, read_time, &r->step_s, sizeof *r->step_s,
                          &r->n_steps));
-    LK_TRY(lk_json_items(v, "rank_compute_s", LK_JSON_FILLED, read_time, &r->rank_compute_s,
+    LK_TRY(lk_json_items(v, "rank_compute_s", LK_JSON_OPTIONAL, read_time, &r->rank_compute_s,
                          sizeof *r->rank_compute_s, &ranks));
-    if (ranks != (size_t)r->gpus)
+    if (r->rank_compute_s && ranks != (size_t)r->gpus)
         LK_TRY(lk_json_error(lk_json_optional(v, "rank_compute_s"), "has %zu entries for %d GPUs",
                              ranks, r->gpus));
     LK_TRY(lk_json_end(v));
@@ -337,7 +337,8 @@ static void write_run(struct lk_json_out *o, const struct lk_job_run *r)
     lk_json_out_uint(o, "first_bucket_bytes", r->first_bytes);
     lk_json_out_uint(o, "bucket_cap_bytes", r->cap_bytes);
     write_times(o, "step_s", r->step_s, r->n_steps);
-    write_times(o, "rank_compute_s", r->rank_compute_s, (size_t)r->gpus);
+    if (r->rank_compute_s)
+        write_times(o, "rank_compute_s", r->rank_compute_s, (size_t)r->gpus);
     lk_json_out_close(o);
 }
 

@@ -15,9 +15,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The prior model error counts as this many back-tests. */
-static const double PRIOR_WEIGHT = 2;
-
 /* ---- Views ---- */
 
 /* A job's rows without some; the contents are the job's. */
@@ -362,7 +359,7 @@ void lk_backtests_fini(struct lk_backtests *b)
 double lk_backtest_scale_error(const struct lk_backtests *b, size_t *out_n)
 {
     double prior = lk_prior_value(LK_PRIOR_SCALE_ERROR);
-    double sum = PRIOR_WEIGHT * prior * prior, n = PRIOR_WEIGHT;
+    double weight = lk_prior_value(LK_PRIOR_SCALE_TESTS), sum = weight * prior * prior, n = weight;
 
     for (size_t i = 0; i < b->n; i++) {
         const struct lk_backtest_item *item = &b->items[i];
@@ -374,7 +371,7 @@ double lk_backtest_scale_error(const struct lk_backtests *b, size_t *out_n)
         sum += e * e;
         n++;
     }
-    *out_n = (size_t)(n - PRIOR_WEIGHT);
+    *out_n = (size_t)(n - weight);
     return sqrt(sum / n);
 }
 

@@ -40,9 +40,9 @@ enum lk_status lk_backtest_all(const struct lk_job *job, const struct lk_cluster
 void lk_backtests_fini(struct lk_backtests *b); /* zeroes it; safe on a zeroed one */
 
 /*
- * The model's relative error a doubling of the ranks, from the scale back-tests: the prior counts
- * as two observations. Without any it is the prior. *out_n: how many of these
- * back-tests there are.
+ * The model's relative error a doubling of the ranks (rms), from the scale back-tests and the
+ * prior, which counts as LK_PRIOR_SCALE_TESTS of them. Without any it is the prior. *out_n: how
+ * many of these back-tests there are.
  */
 double lk_backtest_scale_error(const struct lk_backtests *b, size_t *out_n);
 

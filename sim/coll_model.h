@@ -20,6 +20,7 @@ struct lk_coll_modelled {
     double seconds; /* NaN: nothing is known */
     double error;   /* relative, of the constants */
     bool fitted;    /* to points of this machine, not from a datasheet */
+    bool is_nccl;   /* by NCCL's model, not alpha-beta */
 };
 
 struct lk_coll_model;

@@ -517,6 +517,7 @@ enum lk_status lk_predict(const struct lk_job *job, const struct lk_cluster *clu
     LK_TRY(make_grid(&f));
     LK_TRY(lk_backtest_all(job, cluster, &options, &backtests));
     options.scale_error = lk_backtest_scale_error(&backtests, &n_scale);
+    options.scale_tests = n_scale;
     LK_TRY(lk_predictor_create(job, cluster, &options, &f.predictor));
     find_reference(&f);
     LK_TRY(set_header(&f));

@@ -103,7 +103,7 @@ struct work {
     bool anchored;
     bool modelled;      /* false: measured, and without evidence for a model beside it */
     int costless_gpus;  /* ranks of the nearest run where the cluster has no cost; 0: none */
-    double model_sd;    /* the model's own error, relative */
+    double scale_error; /* of the model at this distance from the anchor, relative */
     double anchor_mean; /* the model's mean at the anchor */
 };
 
@@ -141,14 +141,13 @@ static enum lk_status build_model(struct lk_predictor *p, const struct lk_config
     return st == LK_EEVIDENCE && w->n_runs ? LK_OK : st;
 }
 
-double lk_predictor_model_sd(const struct lk_predictor *p, const struct lk_config *at,
-                             int anchor_gpus, double batch_sd)
+double lk_predictor_scale_error(const struct lk_predictor *p, const struct lk_config *at,
+                                int anchor_gpus)
 {
     double scale = isnan(p->options.scale_error) ? lk_prior_value(LK_PRIOR_SCALE_ERROR)
                                                  : p->options.scale_error;
 
-    scale *= log2((double)at->gpus / (anchor_gpus ? anchor_gpus : 1));
-    return hypot(hypot(scale, batch_sd), lk_prior_value(LK_PRIOR_BASE_ERROR));
+    return scale * log2((double)at->gpus / (anchor_gpus ? anchor_gpus : 1));
 }
 
 double lk_predictor_alone_s(const struct lk_step_model *m, int accumulation)
@@ -156,12 +155,13 @@ double lk_predictor_alone_s(const struct lk_step_model *m, int accumulation)
     return accumulation * (m->forward_s + m->backward_s + m->input_s) + m->optimizer_s + m->gap_s;
 }
 
-double lk_predictor_with_error(double alone_s, double step_s, double model_sd, double batch_sd,
-                               double error)
+double lk_predictor_with_error(double alone_s, double step_s, double scale_error, double batch_sd,
+                               const struct lk_world *w)
 {
     double own_sd = hypot(batch_sd, lk_prior_value(LK_PRIOR_BASE_ERROR));
 
-    return fmax(step_s * exp(model_sd * error), fmin(step_s, alone_s) * exp(own_sd * error));
+    return fmax(step_s * exp(scale_error * w->scale), fmin(step_s, alone_s)) *
+           exp(own_sd * w->error);
 }
 
 static enum lk_status work_init(struct lk_predictor *p, const struct lk_config *at, struct work *w)
@@ -178,19 +178,25 @@ static enum lk_status work_init(struct lk_predictor *p, const struct lk_config *
         lk_runs_mean(&p->runs, &w->anchor, &w->n_anchor_runs);
         LK_TRY(model_mean(p, &w->anchor_model.step, &w->anchor_mean, NULL));
     }
-    w->model_sd = lk_predictor_model_sd(p, at, w->anchored ? w->anchor.gpus : 0, w->model.batch_sd);
+    w->scale_error = lk_predictor_scale_error(p, at, w->anchored ? w->anchor.gpus : 0);
 out:
     if (st != LK_OK)
         work_fini(w);
     return st;
 }
 
-/* Student's t with 4 degrees of freedom, scaled to variance 1 (its own is 2). */
-static double heavy_tailed(struct lk_rng *g)
+/* Student's t; chi-squared is a sum of squared normal numbers, two of which are exponential. */
+static double student(struct lk_rng *g, size_t freedom)
 {
-    double chi2 = 2 * (lk_rng_exponential(g) + lk_rng_exponential(g));
+    double chi2 = 0, z;
 
-    return lk_rng_normal(g) / sqrt(chi2 / 4) / sqrt(2);
+    for (size_t i = 0; i < freedom / 2; i++)
+        chi2 += 2 * lk_rng_exponential(g);
+    if (freedom % 2) {
+        z = lk_rng_normal(g);
+        chi2 += z * z;
+    }
+    return lk_rng_normal(g) / sqrt(chi2 / (double)freedom);
 }
 
 double lk_predictor_runs_draw(const struct lk_predictor *p, const struct lk_config *at, size_t n,
@@ -210,7 +216,9 @@ struct lk_world lk_predictor_world(const struct lk_predictor *p, size_t i)
     w.of_fresh = lk_rng_normal(&fresh);
     w.of_runs = lk_rng_normal(&g);
     w.compute = lk_rng_normal(&g);
-    w.error = heavy_tailed(&g);
+    w.error = student(&g, 4) / sqrt(2); /* its variance is 2 */
+    w.scale =
+        student(&fresh, (size_t)lk_prior_value(LK_PRIOR_SCALE_TESTS) + p->options.scale_tests);
     w.steps = g;
     return w;
 }
@@ -230,7 +238,7 @@ static enum lk_status draw(struct lk_predictor *p, struct work *w, const struct 
         LK_TRY(lk_config_model_costs(&w->model, p->draws[i]));
         LK_TRY(simulate(p, &w->model.step, seed, &s, NULL));
         s = lk_predictor_with_error(lk_predictor_alone_s(&w->model.step, at->accumulation), s,
-                                    w->model_sd, w->model.batch_sd, world.error);
+                                    w->scale_error, w->model.batch_sd, &world);
         if (w->anchored) {
             LK_TRY(lk_config_model_costs(&w->anchor_model, p->draws[i]));
             LK_TRY(simulate(p, &w->anchor_model.step, seed, &at_anchor, NULL));

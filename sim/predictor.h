@@ -7,13 +7,16 @@
  *
  * The distribution is of the mean step of a fresh run of 50 steps on the same cluster. A draw takes
  * the anchor's runs again (sim/run_group.h), moves the cluster's points and fits by their
- * intervals, draws stragglers anew, and adds a run's own deviation and the model's error,
+ * intervals, draws stragglers anew, and adds a run's own deviation and the model's two errors:
  *
- *     sd^2 = base^2 + (scale error x log2 of the ranks over the anchor's)^2
- *                   + (what the batch's reach adds: sim/batch_curve.h)^2,
+ *  - of the compute, sd^2 = base^2 + (what the batch's reach adds: sim/batch_curve.h)^2, with
+ *    Student's t of 4 degrees of freedom, because such errors have heavy tails;
+ *  - of the scale, times log2 of the ranks over the anchor's. How well a job scales as modelled
+ *    differs from job to job: the prior of sim/prior.h is worth LK_PRIOR_SCALE_TESTS back-tests,
+ *    and after n of the job's own the error is Student's t of LK_PRIOR_SCALE_TESTS + n degrees of
+ *    freedom, its scale the rms of all of them. It is an error in what communication and waiting
+ *    add: it makes no step shorter than its compute.
  *
- * with Student's t of 4 degrees of freedom, because such errors have heavy tails. The scale's part
- * is an error in what communication and waiting add: it makes no step shorter than its compute.
  * Draw i is the same world for all configurations: ratios of predictions may be formed draw by
  * draw.
  */
@@ -34,7 +37,8 @@ struct lk_predictor_options {
     double level;       /* of intervals, e.g. 0.90 */
     int draws;          /* e.g. 200 */
     uint64_t seed;      /* of everything random */
-    double scale_error; /* relative sd a doubling of the ranks; NaN: the prior's */
+    double scale_error; /* relative, a doubling of the ranks: scale of its t; NaN: the prior's */
+    size_t scale_tests; /* the job's own back-tests behind it */
 };
 
 struct lk_predictor;

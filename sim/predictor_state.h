@@ -19,23 +19,23 @@ struct lk_predictor {
 /* The random numbers of draw i that every configuration shares. */
 struct lk_world {
     double run_sd, of_fresh, of_runs; /* between runs; deviations in sd of the fresh and the old */
-    double compute, error;            /* deviations in sd of compute time and of the model */
+    double compute, error, scale;     /* deviations in sd of compute, the model, its scale */
     struct lk_rng steps;              /* for the steps of the runs */
 };
 struct lk_world lk_predictor_world(const struct lk_predictor *p, size_t i);
 /* One draw of what n runs say of a configuration's mean step: their steps, and between runs. */
 double lk_predictor_runs_draw(const struct lk_predictor *p, const struct lk_config *at, size_t n,
                               const struct lk_world *w);
-/* The model's own error, relative, at a batch of this sd from an anchor; 0 GPUs: none. */
-double lk_predictor_model_sd(const struct lk_predictor *p, const struct lk_config *at,
-                             int anchor_gpus, double batch_sd);
+/* The error of the scale, relative, at this distance from an anchor; 0 GPUs: none. */
+double lk_predictor_scale_error(const struct lk_predictor *p, const struct lk_config *at,
+                                int anchor_gpus);
 /*
- * A step with the model's error. What is wrong about the compute time itself (own_sd: of the batch,
- * and between measured configurations) moves all of it; the rest is in what communication and
- * waiting add, and that is never less than nothing.
+ * A step with the model's errors of world w. What is wrong about the compute time itself (of the
+ * batch, and between measured configurations) moves all of it; the scale's error is in what
+ * communication and waiting add, and that is never less than nothing.
  */
-double lk_predictor_with_error(double alone_s, double step_s, double model_sd, double batch_sd,
-                               double error);
+double lk_predictor_with_error(double alone_s, double step_s, double scale_error, double batch_sd,
+                               const struct lk_world *w);
 /* What a rank's own work of a step takes. */
 double lk_predictor_alone_s(const struct lk_step_model *m, int accumulation);
 /* Grade of a configuration that was not measured. text: 64 bytes. */

@@ -466,19 +466,19 @@ enum lk_status lk_sweep_model_at(struct lk_sweep_model *m, struct lk_sweep_point
     const struct lk_config *c = &point->config;
     const struct anchor *a;
     struct one o;
-    double modelled, model_sd, alone;
+    double modelled, scale_error, alone;
 
     LK_TRY(anchor_of(m, c, &a));
     LK_TRY(one_init(m, c, &o));
     modelled = estimate_of(&o);
     point->step_s = modelled * (a ? a->factor : 1);
     alone = lk_predictor_alone_s(&o.compute->model.step, c->accumulation);
-    model_sd = lk_predictor_model_sd(m->p, c, a ? a->config.gpus : 0, o.compute->model.batch_sd);
+    scale_error = lk_predictor_scale_error(m->p, c, a ? a->config.gpus : 0);
     for (size_t i = 0; i < m->n_draws; i++) {
         const struct lk_world *w = &m->worlds[i];
         double runs = a ? log(a->factors[i]) : o.compute->model.compute_sd * w->compute;
-        double s = lk_predictor_with_error(alone, draw_of(m, &o, i), model_sd,
-                                           o.compute->model.batch_sd, w->error);
+        double s = lk_predictor_with_error(alone, draw_of(m, &o, i), scale_error,
+                                           o.compute->model.batch_sd, w);
 
         draws_s[i] = s * exp(runs + w->run_sd * w->of_fresh);
     }

@@ -37,6 +37,7 @@ static enum lk_status set_options(struct lk_whatif_state *w)
                                                .scale_error = NAN};
     LK_TRY(lk_backtest_all(w->job, w->cluster, &w->options, &b));
     w->options.scale_error = lk_backtest_scale_error(&b, &n);
+    w->options.scale_tests = n;
     for (size_t i = 0; i < w->job->n_runs; i++) {
         const struct lk_job_run *r = &w->job->runs[i];
 

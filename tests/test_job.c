@@ -42,7 +42,7 @@ static const char good[] =
     "    {\"source\": \"y\", \"gpus\": 1, \"nodes\": 1, \"local_batch\": 8, \"accumulation\": 2,\n"
     "     \"no_sync\": true, \"first_bucket_bytes\": 1048576,\n"
     "     \"bucket_cap_bytes\": 18446744073709551615,\n"
-    "     \"step_s\": [0.02], \"rank_compute_s\": [0.018]}\n"
+    "     \"step_s\": [0.02]}\n"
     "  ],\n"
     "  \"find_unused_parameters\": true,\n"
     "  \"sync_batch_norm\": [{\"channels\": 64, \"at\": 0.5}],\n"
@@ -78,6 +78,7 @@ static void check_job(const struct lk_job *j)
     ck_assert_uint_eq(j->runs[0].cap_bytes, UINT64_MAX);
     ck_assert_uint_eq(j->runs[1].n_steps, 2);
     ck_assert(j->runs[1].rank_compute_s[1] == 0.019);
+    ck_assert_ptr_null(j->runs[0].rank_compute_s);
     ck_assert(lk_quantity_known(&j->noise_scale));
     ck_assert(j->find_unused_parameters && j->master_weights && j->gradient_as_bucket_view);
     ck_assert_int_eq(j->optimizer, LK_JOB_OPTIMIZER_ADAMW);
