@@ -7,6 +7,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 static const struct {
     const char *key, *text;
@@ -41,6 +42,27 @@ const char *lk_loss_text(enum lk_loss row)
 const char *lk_evidence_name(enum lk_evidence e)
 {
     return evidence_names[e];
+}
+
+const char *lk_verdict_name(enum lk_verdict v)
+{
+    static const char *const names[LK_VERDICT_COUNT] = {
+#define LK_VERDICT_NAME_(verdict, name) [verdict] = name,
+        LK_VERDICT_LIST(LK_VERDICT_NAME_)
+#undef LK_VERDICT_NAME_
+    };
+
+    return names[v];
+}
+
+bool lk_forecast_same_curve(const struct lk_forecast *f, const struct lk_forecast_point *a,
+                            const struct lk_forecast_point *b)
+{
+    for (size_t i = 0; i < f->n_axes; i++)
+        if (strcmp(a->words[i], b->words[i]) != 0)
+            return false;
+    return a->local_batch == b->local_batch && a->accumulation == b->accumulation &&
+           a->cap_bytes == b->cap_bytes;
 }
 
 void lk_forecast_fini(struct lk_forecast *f)

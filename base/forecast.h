@@ -90,11 +90,35 @@ struct lk_plan {
 #define LK_PLAN_FIELD_(field, heading, dim, digits) double field;
     LK_PLAN_LIST(LK_PLAN_FIELD_)
 #undef LK_PLAN_FIELD_
-    char label[64];      /* what it runs as where the point does not say; or empty */
     char memory_fit[16]; /* "yes", "perhaps", "no", "unknown"; empty: no memory to compare with */
     char fits_with[16];  /* where it is "no": the first ZeRO stage that would fit; or empty */
 };
 extern const struct lk_plan lk_plan_none; /* all NaN and empty */
+
+/* X(verdict, name): of a what-if's points with as many GPUs. */
+#define LK_VERDICT_LIST(X)                                                                         \
+    X(LK_VERDICT_NONE, "")                                                                         \
+    X(LK_VERDICT_BEST, "best")                                                                     \
+    X(LK_VERDICT_TIE, "tie") /* not surely worse than the best */
+
+enum lk_verdict {
+#define LK_VERDICT_ENUM_(verdict, name) verdict,
+    LK_VERDICT_LIST(LK_VERDICT_ENUM_)
+#undef LK_VERDICT_ENUM_
+        LK_VERDICT_COUNT
+};
+
+/* Throughput over that of the current configuration on as many GPUs. */
+struct lk_gain {
+    bool known;           /* false: nothing here was filled */
+    double ratio, lo, hi; /* NaN: nothing to compare with */
+    double certainty;     /* that it is above 1 */
+    enum lk_verdict verdict;
+};
+
+/* The axes of a what-if that a point's own numbers do not say, and the words of each. */
+enum { LK_FORECAST_AXES_MAX = 24, LK_FORECAST_WORD_BYTES = 32 };
+typedef char lk_forecast_word[LK_FORECAST_WORD_BYTES];
 
 struct lk_forecast_point {
     int gpus, nodes, local_batch, accumulation;
@@ -107,7 +131,9 @@ struct lk_forecast_point {
     double measured_step_s; /* mean of a run of exactly this configuration; NaN: none */
     double measured_lo_s, measured_hi_s;
     double losses_s[LK_LOSS_COUNT];
+    struct lk_gain gain; /* of a what-if */
     struct lk_plan plan;
+    lk_forecast_word words[LK_FORECAST_AXES_MAX]; /* of the forecast's axes; empty: as it is now */
 };
 
 /* A held-out run: predicted from the others. */
@@ -120,7 +146,9 @@ struct lk_forecast {
     char *job, *cluster; /* names */
     char *reference;     /* what efficiency refers to, e.g. "1 GPU, local batch 4" */
     char *sample_unit;
-    double level; /* of the intervals, 0.90 */
+    double level;                                /* of the intervals, 0.90 */
+    lk_forecast_word axes[LK_FORECAST_AXES_MAX]; /* names, as columns have them */
+    size_t n_axes;
     struct lk_forecast_point *points;
     size_t n_points, points_capacity;
     struct lk_backtest *backtests;
@@ -134,22 +162,34 @@ enum lk_status lk_forecast_note(struct lk_forecast *f, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 enum lk_status lk_forecast_write(const char *path, const struct lk_forecast *f);
 enum lk_status lk_forecast_read(const char *path, struct lk_forecast *out);
-/* The points (forecast.csv's columns) and the back-tests as result tables. */
+/* Does nothing but the count of GPUs tell two points of a forecast apart? */
+bool lk_forecast_same_curve(const struct lk_forecast *f, const struct lk_forecast_point *a,
+                            const struct lk_forecast_point *b);
+/* The points (forecast.csv's columns, without the plan's) and the back-tests as result tables,
+ * which borrow the axes' names from the forecast. */
 enum lk_status lk_forecast_table(const struct lk_forecast *f, struct lk_table **out);
 enum lk_status lk_forecast_backtest_table(const struct lk_forecast *f, struct lk_table **out);
 /* One row a point, one column a loss: KEY_s. */
 enum lk_status lk_forecast_loss_table(const struct lk_forecast *f, struct lk_table **out);
 /*
  * What planning found, as tables: memory and cost of a step, and the target; those columns that
- * have a value somewhere. out[i] is NULL where there is none.
+ * have a value somewhere, and of a large what-if the best points. out[i] is NULL where there is
+ * none.
  */
 enum { LK_PLAN_TABLES = 2 };
 enum lk_status lk_forecast_plan_tables(const struct lk_forecast *f,
                                        struct lk_table *out[LK_PLAN_TABLES]);
 /* Appends a point to a table that has lk_forecast_table's columns, and perhaps more. */
-enum lk_status lk_forecast_point_row(struct lk_table *t, const struct lk_forecast_point *p);
+enum lk_status lk_forecast_point_row(struct lk_table *t, const struct lk_forecast *f,
+                                     const struct lk_forecast_point *p);
+/* Appends a column for each axis to columns, which has room; returns the count. And a point's words
+ * to the last row of a table that has them. */
+size_t lk_forecast_axis_columns(const struct lk_forecast *f, struct lk_column *columns, size_t n);
+enum lk_status lk_forecast_axis_cells(struct lk_table *t, const struct lk_forecast *f,
+                                      const struct lk_forecast_point *p);
 /* forecast.csv: the points' columns and the plan's. */
 enum lk_status lk_forecast_csv_table(const struct lk_forecast *f, struct lk_table **out);
 const char *lk_evidence_name(enum lk_evidence e);
+const char *lk_verdict_name(enum lk_verdict v);
 
 #endif

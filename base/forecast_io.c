@@ -28,6 +28,8 @@
     X(measured_lo_s)                                                                               \
     X(measured_hi_s)
 
+#define GAIN_NUMBERS(X) X(ratio) X(lo) X(hi) X(certainty)
+
 #define BACKTEST_NUMBERS(X) X(predicted_s) X(lo_s) X(hi_s) X(measured_s)
 
 /* Only what is known; nothing for a point without a plan. */
@@ -41,8 +43,6 @@ static void write_plan(struct lk_json_out *o, const struct lk_plan *p)
         lk_json_out_number(o, #field, p->field);
     LK_PLAN_LIST(WRITE_KNOWN)
 #undef WRITE_KNOWN
-    if (*p->label)
-        lk_json_out_text(o, "label", p->label);
     if (*p->memory_fit)
         lk_json_out_text(o, "memory_fit", p->memory_fit);
     if (*p->fits_with)
@@ -50,7 +50,36 @@ static void write_plan(struct lk_json_out *o, const struct lk_plan *p)
     lk_json_out_close(o);
 }
 
-static void write_point(struct lk_json_out *o, const struct lk_forecast_point *p)
+static void write_gain(struct lk_json_out *o, const struct lk_gain *g)
+{
+    if (!g->known)
+        return;
+    lk_json_out_compact(o);
+    lk_json_out_object(o, "gain");
+#define WRITE_NUMBER(field) lk_json_out_number(o, #field, g->field);
+    GAIN_NUMBERS(WRITE_NUMBER)
+#undef WRITE_NUMBER
+    if (g->verdict)
+        lk_json_out_text(o, "verdict", lk_verdict_name(g->verdict));
+    lk_json_out_close(o);
+}
+
+/* An axis that has no meaning for the point is left out. */
+static void write_words(struct lk_json_out *o, const struct lk_forecast *f,
+                        const struct lk_forecast_point *p)
+{
+    if (!f->n_axes)
+        return;
+    lk_json_out_compact(o);
+    lk_json_out_object(o, "axes");
+    for (size_t i = 0; i < f->n_axes; i++)
+        if (*p->words[i])
+            lk_json_out_text(o, f->axes[i], p->words[i]);
+    lk_json_out_close(o);
+}
+
+static void write_point(struct lk_json_out *o, const struct lk_forecast *f,
+                        const struct lk_forecast_point *p)
 {
     lk_json_out_object(o, NULL);
 #define WRITE_INT(field, max) lk_json_out_int(o, #field, p->field);
@@ -67,6 +96,8 @@ static void write_point(struct lk_json_out *o, const struct lk_forecast_point *p
     for (int i = 0; i < LK_LOSS_COUNT; i++)
         lk_json_out_number(o, lk_loss_key((enum lk_loss)i), p->losses_s[i]);
     lk_json_out_close(o);
+    write_words(o, f, p);
+    write_gain(o, &p->gain);
     write_plan(o, &p->plan);
     lk_json_out_close(o);
 }
@@ -94,9 +125,16 @@ static void write_root(struct lk_json_out *o, const void *ctx)
     lk_json_out_text(o, "reference", f->reference);
     lk_json_out_text(o, "sample_unit", f->sample_unit);
     lk_json_out_number(o, "level", f->level);
+    if (f->n_axes) {
+        lk_json_out_compact(o);
+        lk_json_out_array(o, "axes");
+        for (size_t i = 0; i < f->n_axes; i++)
+            lk_json_out_text(o, NULL, f->axes[i]);
+        lk_json_out_close(o);
+    }
     lk_json_out_array(o, "points");
     for (size_t i = 0; i < f->n_points; i++)
-        write_point(o, &f->points[i]);
+        write_point(o, f, &f->points[i]);
     lk_json_out_close(o);
     lk_json_out_array(o, "backtests");
     for (size_t i = 0; i < f->n_backtests; i++)
@@ -160,8 +198,6 @@ static enum lk_status read_plan(struct lk_json *point, struct lk_plan *p)
         LK_TRY(lk_json_number(v, #field, &p->field));
     LK_PLAN_LIST(READ_KNOWN)
 #undef READ_KNOWN
-    if (lk_json_optional(v, "label"))
-        LK_TRY(read_text(v, "label", p->label, sizeof p->label));
     if (lk_json_optional(v, "memory_fit"))
         LK_TRY(read_text(v, "memory_fit", p->memory_fit, sizeof p->memory_fit));
     if (lk_json_optional(v, "fits_with"))
@@ -171,10 +207,69 @@ out:
     return st;
 }
 
-static enum lk_status read_point(struct lk_json *v, void *item)
+static enum lk_status read_gain(struct lk_json *point, struct lk_gain *g)
+{
+    static const char *const names[LK_VERDICT_COUNT] = {
+#define VERDICT_NAME_(verdict, name) [verdict] = name,
+        LK_VERDICT_LIST(VERDICT_NAME_)
+#undef VERDICT_NAME_
+    };
+    enum lk_status st = LK_OK;
+    struct lk_json *v;
+    int verdict = LK_VERDICT_NONE;
+
+    if (!lk_json_optional(point, "gain"))
+        return LK_OK;
+    g->known = true;
+    LK_TRY(lk_json_object(point, "gain", &v));
+#define READ_NUMBER(field) LK_TRY(lk_json_number_or_null(v, #field, &g->field));
+    GAIN_NUMBERS(READ_NUMBER)
+#undef READ_NUMBER
+    LK_TRY(lk_json_choice_optional(v, "verdict", names, LK_VERDICT_COUNT, &verdict));
+    g->verdict = (enum lk_verdict)verdict;
+    LK_TRY(lk_json_end(v));
+out:
+    return st;
+}
+
+static enum lk_status read_word(struct lk_json *v, lk_forecast_word out)
 {
     enum lk_status st = LK_OK;
-    struct lk_forecast_point *p = item;
+    const char *text;
+
+    LK_TRY(lk_json_as_text(v, &text));
+    if (strlen(text) >= LK_FORECAST_WORD_BYTES)
+        st = lk_json_error(v, "longer than %d bytes", LK_FORECAST_WORD_BYTES - 1);
+    else
+        memcpy(out, text, strlen(text) + 1);
+out:
+    return st;
+}
+
+/* The point's words, in the order of the forecast's axes. */
+static enum lk_status read_words(struct lk_json *point, const struct lk_forecast *f,
+                                 struct lk_forecast_point *p)
+{
+    enum lk_status st = LK_OK;
+    struct lk_json *v, *word;
+
+    if (!f->n_axes)
+        return LK_OK;
+    LK_TRY(lk_json_object(point, "axes", &v));
+    for (size_t i = 0; i < f->n_axes; i++) {
+        word = lk_json_optional(v, f->axes[i]);
+        if (word)
+            LK_TRY(read_word(word, p->words[i]));
+    }
+    LK_TRY(lk_json_end(v));
+out:
+    return st;
+}
+
+static enum lk_status read_point(struct lk_json *v, const struct lk_forecast *f,
+                                 struct lk_forecast_point *p)
+{
+    enum lk_status st = LK_OK;
     struct lk_json *losses;
 
 #define READ_INT(field, max) LK_TRY(lk_json_int32(v, #field, 1, max, &p->field));
@@ -190,6 +285,8 @@ static enum lk_status read_point(struct lk_json *v, void *item)
     for (int row = 0; row < LK_LOSS_COUNT; row++)
         LK_TRY(lk_json_number_or_null(losses, lk_loss_key((enum lk_loss)row), &p->losses_s[row]));
     LK_TRY(lk_json_end(losses));
+    LK_TRY(read_words(v, f, p));
+    LK_TRY(read_gain(v, &p->gain));
     LK_TRY(read_plan(v, &p->plan));
     LK_TRY(lk_json_end(v));
 out:
@@ -210,15 +307,35 @@ out:
     return st;
 }
 
+static enum lk_status read_axes(struct lk_json *root, struct lk_forecast *f)
+{
+    enum lk_status st = LK_OK;
+    struct lk_json *list;
+
+    if (!lk_json_optional(root, "axes"))
+        return LK_OK;
+    LK_TRY(lk_json_array(root, "axes", &list));
+    if (lk_json_count(list) > LK_FORECAST_AXES_MAX)
+        return lk_json_error(list, "axes: more than %d", LK_FORECAST_AXES_MAX);
+    for (; f->n_axes < lk_json_count(list); f->n_axes++)
+        LK_TRY(read_word(lk_json_item(list, f->n_axes), f->axes[f->n_axes]));
+out:
+    return st;
+}
+
 static enum lk_status read_lists(struct lk_json *root, struct lk_forecast *f)
 {
     enum lk_status st = LK_OK;
     struct lk_json *list;
     const char *text;
 
-    LK_TRY(lk_json_items(root, "points", LK_JSON_REQUIRED, read_point, &f->points,
-                         sizeof *f->points, &f->n_points));
-    f->points_capacity = f->n_points;
+    LK_TRY(read_axes(root, f));
+    LK_TRY(lk_json_array(root, "points", &list));
+    LK_TRY(lk_array_grow(&f->points, &f->points_capacity, lk_json_count(list), sizeof *f->points));
+    for (; f->n_points < lk_json_count(list); f->n_points++) {
+        f->points[f->n_points] = (struct lk_forecast_point){0};
+        LK_TRY(read_point(lk_json_item(list, f->n_points), f, &f->points[f->n_points]));
+    }
     LK_TRY(lk_json_items(root, "backtests", LK_JSON_REQUIRED, read_backtest, &f->backtests,
                          sizeof *f->backtests, &f->n_backtests));
     f->backtests_capacity = f->n_backtests;

@@ -103,17 +103,8 @@ out:
     return st;
 }
 
-static const struct lk_column label_column = {"label", "runs as", LK_DIM_NONE, -1};
-
-static bool has_labels(const struct lk_forecast *f)
-{
-    for (size_t i = 0; i < f->n_points; i++)
-        if (f->points[i].plan.known && *f->points[i].plan.label)
-            return true;
-    return false;
-}
-
-static enum lk_status key_cells(struct lk_table *t, const struct lk_forecast_point *p)
+static enum lk_status key_cells(struct lk_table *t, const struct lk_forecast *f,
+                                const struct lk_forecast_point *p)
 {
     enum lk_status st = LK_OK;
 
@@ -122,23 +113,33 @@ static enum lk_status key_cells(struct lk_table *t, const struct lk_forecast_poi
     LK_TRY(lk_table_number(t, "accumulation", p->accumulation));
     LK_TRY(lk_table_number(t, "bucket_cap_bytes", (double)p->cap_bytes));
     LK_TRY(lk_table_number(t, "throughput_per_s", p->throughput_per_s));
-    if (p->plan.known && *p->plan.label)
-        LK_TRY(lk_table_text(t, label_column.name, "%s", p->plan.label));
+    LK_TRY(lk_forecast_axis_cells(t, f, p));
 out:
     return st;
+}
+
+/* Beyond so many points tables are of those that a what-if found to be the best or as good. */
+enum { POINTS_SHOWN_MAX = 20 };
+
+static bool has_verdicts(const struct lk_forecast *f)
+{
+    for (size_t i = 0; i < f->n_points; i++)
+        if (f->points[i].gain.verdict)
+            return true;
+    return false;
 }
 
 static enum lk_status part_table(const struct lk_forecast *f, int part, struct lk_table **out)
 {
     enum lk_status st = LK_OK;
-    struct lk_column columns[LK_COUNT(key_columns) + 1 + N_PLAN];
+    struct lk_column columns[LK_COUNT(key_columns) + LK_FORECAST_AXES_MAX + N_PLAN];
     struct lk_table *t = NULL;
+    bool some = f->n_points > POINTS_SHOWN_MAX && has_verdicts(f);
     size_t n = LK_COUNT(key_columns), keys;
 
     for (size_t i = 0; i < n; i++)
         columns[i] = key_columns[i];
-    if (has_labels(f))
-        columns[n++] = label_column;
+    n = lk_forecast_axis_columns(f, columns, n);
     keys = n;
     n = append_used(f, part, part + 1, columns, n);
     *out = NULL;
@@ -146,10 +147,17 @@ static enum lk_status part_table(const struct lk_forecast *f, int part, struct l
         return LK_OK;
     LK_TRY(lk_table_create(part_titles[part], columns, n, &t));
     for (size_t i = 0; i < f->n_points; i++) {
+        if (some && !f->points[i].gain.verdict)
+            continue;
         LK_TRY(lk_table_row(t));
-        LK_TRY(key_cells(t, &f->points[i]));
+        LK_TRY(key_cells(t, f, &f->points[i]));
         LK_TRY(plan_cells(t, &f->points[i].plan));
     }
+    if (some)
+        LK_TRY(lk_table_note(t,
+                             "%zu of %zu points: the best and those that tie with them; --csv "
+                             "and --out have all",
+                             t->n_rows, f->n_points));
     *out = t;
     t = NULL;
 out:
@@ -190,7 +198,7 @@ enum lk_status lk_forecast_csv_table(const struct lk_forecast *f, struct lk_tabl
     n = append_used(f, 0, LK_PLAN_TABLES, columns, n);
     LK_TRY(lk_table_create(points->title, columns, n, &t));
     for (size_t i = 0; i < f->n_points; i++) {
-        LK_TRY(lk_forecast_point_row(t, &f->points[i]));
+        LK_TRY(lk_forecast_point_row(t, f, &f->points[i]));
         LK_TRY(plan_cells(t, &f->points[i].plan));
     }
     *out = t;

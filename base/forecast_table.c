@@ -6,6 +6,7 @@
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
+#include <string.h>
 
 static const struct lk_column point_columns[] = {
     {"gpus",             "GPUs",        LK_DIM_NONE,  -1},
@@ -46,7 +47,55 @@ static const struct lk_column loss_columns[] = {
 };
 #undef LOSS_COLUMN
 
-enum lk_status lk_forecast_point_row(struct lk_table *t, const struct lk_forecast_point *p)
+static const struct lk_column gain_columns[] = {
+    {"gain_pct",    "gain, %", LK_DIM_NONE, 1 },
+    {"gain_lo_pct", "from",    LK_DIM_NONE, 1 },
+    {"gain_hi_pct", "to",      LK_DIM_NONE, 1 },
+    {"verdict",     "verdict", LK_DIM_NONE, -1},
+};
+
+static bool has_gains(const struct lk_forecast *f)
+{
+    for (size_t i = 0; i < f->n_points; i++)
+        if (f->points[i].gain.known)
+            return true;
+    return false;
+}
+
+size_t lk_forecast_axis_columns(const struct lk_forecast *f, struct lk_column *columns, size_t n)
+{
+    for (size_t i = 0; i < f->n_axes; i++)
+        columns[n++] = (struct lk_column){f->axes[i], f->axes[i], LK_DIM_NONE, -1};
+    return n;
+}
+
+enum lk_status lk_forecast_axis_cells(struct lk_table *t, const struct lk_forecast *f,
+                                      const struct lk_forecast_point *p)
+{
+    enum lk_status st = LK_OK;
+
+    for (size_t i = 0; i < f->n_axes; i++)
+        if (*p->words[i])
+            LK_TRY(lk_table_text(t, f->axes[i], "%s", p->words[i]));
+out:
+    return st;
+}
+
+static enum lk_status gain_cells(struct lk_table *t, const struct lk_gain *g)
+{
+    enum lk_status st = LK_OK;
+
+    LK_TRY(lk_table_number(t, "gain_pct", 100 * (g->ratio - 1)));
+    LK_TRY(lk_table_number(t, "gain_lo_pct", 100 * (g->lo - 1)));
+    LK_TRY(lk_table_number(t, "gain_hi_pct", 100 * (g->hi - 1)));
+    if (g->verdict)
+        LK_TRY(lk_table_text(t, "verdict", "%s", lk_verdict_name(g->verdict)));
+out:
+    return st;
+}
+
+enum lk_status lk_forecast_point_row(struct lk_table *t, const struct lk_forecast *f,
+                                     const struct lk_forecast_point *p)
 {
     const struct {
         const char *column;
@@ -73,6 +122,9 @@ enum lk_status lk_forecast_point_row(struct lk_table *t, const struct lk_forecas
         LK_TRY(lk_table_number(t, numbers[i].column, numbers[i].value));
     LK_TRY(lk_table_text(t, "evidence", "%s",
                          *p->evidence_text ? p->evidence_text : lk_evidence_name(p->evidence)));
+    LK_TRY(lk_forecast_axis_cells(t, f, p));
+    if (p->gain.known)
+        LK_TRY(gain_cells(t, &p->gain));
 out:
     return st;
 }
@@ -80,14 +132,21 @@ out:
 enum lk_status lk_forecast_table(const struct lk_forecast *f, struct lk_table **out)
 {
     enum lk_status st = LK_OK;
+    struct lk_column
+        columns[LK_COUNT(point_columns) + LK_FORECAST_AXES_MAX + LK_COUNT(gain_columns)];
     struct lk_table *t = NULL;
+    size_t n = LK_COUNT(point_columns);
     char title[256];
 
+    memcpy(columns, point_columns, sizeof point_columns);
+    n = lk_forecast_axis_columns(f, columns, n);
+    for (size_t i = 0; has_gains(f) && i < LK_COUNT(gain_columns); i++)
+        columns[n++] = gain_columns[i];
     snprintf(title, sizeof title, "Forecast of %s on %s; efficiency against %s, %.0f %% interval",
              f->job, f->cluster, f->reference, 100 * f->level);
-    LK_TRY(lk_table_create(title, point_columns, LK_COUNT(point_columns), &t));
+    LK_TRY(lk_table_create(title, columns, n, &t));
     for (size_t i = 0; i < f->n_points; i++)
-        LK_TRY(lk_forecast_point_row(t, &f->points[i]));
+        LK_TRY(lk_forecast_point_row(t, f, &f->points[i]));
     for (size_t i = 0; i < f->n_notes; i++)
         LK_TRY(lk_table_note(t, "%s", f->notes[i]));
     *out = t;

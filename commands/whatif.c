@@ -135,83 +135,34 @@ static void show_progress(void *user, size_t done, size_t total)
     fprintf(stderr, "\r%zu of %zu configurations%s", done, total, done < total ? "" : "\n");
 }
 
-/* "sharding zero2, gpu dgx-h100": a point's own axes, GPUs aside. */
-static void make_label(const struct lk_whatif_point *p, char *out, size_t size)
-{
-    size_t at = 0;
-
-    *out = '\0';
-    for (int a = LK_AXIS_GPUS + 1; a < LK_AXIS_COUNT && at < size; a++)
-        if (*p->words[a])
-            at += (size_t)snprintf(out + at, size - at, "%s%s %s", at ? ", " : "",
-                                   lk_axis_option((enum lk_axis)a), p->words[a]);
-}
-
-static bool too_large(const struct lk_whatif *w, const struct lk_whatif_point *p)
-{
-    return !strcmp(w->forecast.points[p->forecast].plan.memory_fit,
-                   lk_memory_fit_name(LK_MEMORY_TOO_LARGE));
-}
-
-/* The point of these GPUs with the highest throughput that is not known to be too large; or NULL.
- */
-static const struct lk_whatif_point *best_that_fits(const struct lk_whatif *w, int gpus)
-{
-    const struct lk_whatif_point *best = NULL;
-
-    for (size_t i = 0; i < w->n_points; i++) {
-        const struct lk_whatif_point *p = &w->points[i];
-
-        if (p->scenario.config.gpus == gpus && !too_large(w, p) &&
-            (!best || w->forecast.points[p->forecast].throughput_per_s >
-                          w->forecast.points[best->forecast].throughput_per_s))
-            best = p;
-    }
-    return best;
-}
-
-/* A best that does not fit is no choice: says so, and what is. */
-static enum lk_status note_fit(struct lk_whatif *w)
-{
-    enum lk_status st = LK_OK;
-
-    for (size_t i = 0; i < w->n_points; i++) {
-        const struct lk_whatif_point *p = &w->points[i], *fits;
-        char label[128];
-
-        if (!p->best || !too_large(w, p))
-            continue;
-        fits = best_that_fits(w, p->scenario.config.gpus);
-        if (fits)
-            make_label(fits, label, sizeof label);
-        LK_TRY(lk_forecast_note(
-            &w->forecast, "the best at %d GPUs does not fit in memory; the best that does: %s",
-            p->scenario.config.gpus, fits ? label : "none"));
-    }
-out:
-    return st;
-}
-
 /* Memory, cost and time to the target of every point, as what it runs as. */
-static enum lk_status plan(const struct options *o, const struct lk_job *job,
+static enum lk_status plan(const struct lk_plan_request *request, const struct lk_job *job,
                            const struct lk_cluster *cluster, struct lk_whatif *w)
 {
     enum lk_status st = LK_OK;
-    struct lk_plan_request request = plan_request(&o->plan);
     struct lk_plan_place *places = NULL;
 
     LK_TRY(lk_alloc(&places, w->forecast.n_points, sizeof *places));
     for (size_t i = 0; i < w->n_points; i++) {
-        struct lk_plan_place *place = &places[w->points[i].forecast];
-
-        place->config = w->points[i].scenario.config;
-        place->device = w->points[i].scenario.change.gpu;
-        make_label(&w->points[i], place->label, sizeof place->label);
+        places[i].config = w->scenarios[i].config;
+        places[i].device = w->scenarios[i].change.gpu;
     }
-    LK_TRY(lk_plan_forecast(job, cluster, &request, places, &w->forecast));
-    LK_TRY(note_fit(w));
+    LK_TRY(lk_plan_forecast(job, cluster, request, places, &w->forecast));
 out:
     free(places);
+    return st;
+}
+
+/* forecast.csv */
+static enum lk_status write_csv(const char *path, const struct lk_forecast *f)
+{
+    enum lk_status st = LK_OK;
+    struct lk_table *t = NULL;
+
+    LK_TRY(lk_forecast_csv_table(f, &t));
+    LK_TRY(lk_report_table(t, LK_FORMAT_CSV, path));
+out:
+    lk_table_destroy(t);
     return st;
 }
 
@@ -223,9 +174,7 @@ static enum lk_status print(const struct options *o, const struct lk_job *job,
     struct lk_table *tables[3 + LK_PLAN_TABLES] = {NULL}, *plans[LK_PLAN_TABLES] = {NULL};
     size_t n = 0;
 
-    LK_TRY(lk_whatif_table(w, &tables[n++]));
-    if (o->csv)
-        LK_TRY(lk_report_table(tables[0], LK_FORMAT_CSV, o->csv));
+    LK_TRY(lk_forecast_table(&w->forecast, &tables[n++]));
     if (w->n_effects)
         LK_TRY(lk_whatif_effect_table(w, &tables[n++]));
     LK_TRY(lk_forecast_plan_tables(&w->forecast, plans));
@@ -265,18 +214,23 @@ static enum lk_status run(int argc, char **argv)
     struct lk_job job = {0};
     struct lk_cluster cluster = {0};
     struct lk_whatif_request request;
+    struct lk_plan_request plans;
     struct lk_whatif w = {0};
 
     LK_TRY(parse(argc, argv, &o, operands));
     LK_TRY(make_request(&o, &lists, &request));
+    plans = plan_request(&o.plan);
+    request.plan = &plans;
     LK_TRY(find_job(operands[0], &job));
     LK_TRY(find_cluster(operands[1], &cluster));
     if (isatty(STDERR_FILENO))
         request.progress = show_progress;
     LK_TRY(lk_whatif_run(&job, &cluster, &request, &w));
-    LK_TRY(plan(&o, &job, &cluster, &w));
+    LK_TRY(plan(&plans, &job, &cluster, &w));
     if (o.out)
         LK_TRY(lk_forecast_write(o.out, &w.forecast));
+    if (o.csv)
+        LK_TRY(write_csv(o.csv, &w.forecast));
     LK_TRY(print(&o, &job, &cluster, &w));
 out:
     lk_whatif_fini(&w);

@@ -17,10 +17,7 @@ static const char *const series_colors[SERIES_MAX] = {LK_COLOR_BLUE, LK_COLOR_GR
 /* Points of a forecast that belong on one curve. */
 static bool on_curve(const struct lk_forecast *f, const struct lk_forecast_point *p)
 {
-    const struct lk_forecast_point *first = &f->points[0];
-
-    return p->local_batch == first->local_batch && p->accumulation == first->accumulation &&
-           p->cap_bytes == first->cap_bytes;
+    return lk_forecast_same_curve(f, &f->points[0], p);
 }
 
 /* Step time at efficiency 1, in the terms of this point: what measured steps are compared with. */

@@ -8,18 +8,17 @@
 #include <string.h>
 
 /* The point is on the curve of the first planned one that fits: GPUs alone differ. */
-static bool on_curve(const struct lk_forecast_point *first, const struct lk_forecast_point *p)
+static bool on_curve(const struct lk_forecast *f, const struct lk_forecast_point *first,
+                     const struct lk_forecast_point *p)
 {
     return p->plan.known && !isnan(p->plan.time_to_target_h) &&
-           strcmp(p->plan.memory_fit, "no") != 0 && p->local_batch == first->local_batch &&
-           p->accumulation == first->accumulation && p->cap_bytes == first->cap_bytes &&
-           !strcmp(p->plan.label, first->plan.label);
+           strcmp(p->plan.memory_fit, "no") != 0 && lk_forecast_same_curve(f, first, p);
 }
 
 static const struct lk_forecast_point *first_planned(const struct lk_forecast *f)
 {
     for (size_t i = 0; i < f->n_points; i++)
-        if (on_curve(&f->points[i], &f->points[i]))
+        if (on_curve(f, &f->points[i], &f->points[i]))
             return &f->points[i];
     return NULL;
 }
@@ -36,7 +35,7 @@ static enum lk_status put_data(struct lk_writer *w, const struct lk_forecast *f,
         const struct lk_forecast_point *p = &f->points[i];
         const struct lk_plan *q = &p->plan;
 
-        if (on_curve(first, p))
+        if (on_curve(f, first, p))
             LK_TRY(lk_writer_printf(
                 w, "%d,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g\n", p->gpus,
                 p->throughput_per_s, p->throughput_per_s * p->step_s / p->step_hi_s,

@@ -142,6 +142,11 @@ bool lk_plan_too_large(const struct lk_forecast_point *p)
     return !strcmp(p->plan.memory_fit, lk_memory_fit_name(LK_MEMORY_TOO_LARGE));
 }
 
+double lk_plan_device_bytes(const struct lk_cluster *device, const struct lk_plan_request *request)
+{
+    return lk_plan_input(request ? request->device_bytes : 0, &device->device.memory_bytes).value;
+}
+
 /* How long a checkpoint stops training. */
 static double checkpoint_s(const struct lk_plan_state *p, const struct lk_config *c)
 {
@@ -213,8 +218,6 @@ static void plan_point(const struct lk_plan_state *p, size_t i)
 
     *out = lk_plan_none;
     out->known = true;
-    if (p->places)
-        snprintf(out->label, sizeof out->label, "%s", p->places[i].label);
     e.price_per_hour = lk_plan_input(p->request->price_per_hour, &device->price_per_hour);
     e.power_W = lk_plan_input(p->request->power_W, &device->power_W);
     lk_plan_set_memory(p->job, &c,

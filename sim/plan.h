@@ -31,7 +31,6 @@ struct lk_plan_request {
 /* What a point runs as, where that is more than the point says. */
 struct lk_plan_place {
     struct lk_config config;
-    char label[64];                  /* for people; or empty */
     const struct lk_cluster *device; /* whose GPU, with its memory, price and power; NULL: as is */
 };
 
@@ -43,6 +42,10 @@ struct lk_plan_place {
 enum lk_status lk_plan_forecast(const struct lk_job *job, const struct lk_cluster *cluster,
                                 const struct lk_plan_request *request,
                                 const struct lk_plan_place *places, struct lk_forecast *f);
+
+/* Memory of a GPU: what the user gave, or else the cluster's number (request NULL: that alone);
+ * NaN: nothing says. */
+double lk_plan_device_bytes(const struct lk_cluster *device, const struct lk_plan_request *request);
 
 /*
  * The memory of one GPU in the forecast's first configuration, row by row, under plain data

@@ -1,10 +1,73 @@
 /* What plans mean: where more GPUs stop paying, and notes. */
 #include "sim/plan_state.h"
 
+#include "base/units.h"
 #include "sim/memory.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
+
+/* "64 GPUs, local batch 4, accumulation 2, bucket cap 25 MiB, sharding zero2" */
+static void describe(const struct lk_forecast *f, const struct lk_forecast_point *p, char *out,
+                     size_t size)
+{
+    char cap[32];
+    size_t at;
+
+    lk_units_format(LK_DIM_BYTES, (double)p->cap_bytes, cap, sizeof cap);
+    at = (size_t)snprintf(out, size, "%d GPUs, local batch %d, accumulation %d, bucket cap %s",
+                          p->gpus, p->local_batch, p->accumulation, cap);
+    for (size_t i = 0; i < f->n_axes && at < size; i++)
+        if (*p->words[i])
+            at += (size_t)snprintf(out + at, size - at, ", %s %s", f->axes[i], p->words[i]);
+}
+
+/* Over all that was asked for, the least time and the least cost: throughput alone names another
+ * configuration where a larger batch learns less from each sample. */
+static enum lk_status note_least(const struct lk_plan_state *p)
+{
+    enum lk_status st = LK_OK;
+    struct lk_forecast *f = p->f;
+    const struct lk_forecast_point *fast = NULL, *cheap = NULL;
+    char words[256];
+
+    for (size_t i = 0; i < f->n_points; i++) {
+        const struct lk_forecast_point *q = &f->points[i];
+
+        if (lk_plan_too_large(q))
+            continue;
+        if (!isnan(q->plan.time_to_target_h) &&
+            (!fast || q->plan.time_to_target_h < fast->plan.time_to_target_h))
+            fast = q;
+        if (!isnan(q->plan.cost_to_target) &&
+            (!cheap || q->plan.cost_to_target < cheap->plan.cost_to_target))
+            cheap = q;
+    }
+    if (fast) {
+        describe(f, fast, words, sizeof words);
+        LK_TRY(lk_forecast_note(f, "least time to the target of all: %.4g h (%.4g to %.4g): %s",
+                                fast->plan.time_to_target_h, fast->plan.time_to_target_lo_h,
+                                fast->plan.time_to_target_hi_h, words));
+    }
+    if (cheap) {
+        describe(f, cheap, words, sizeof words);
+        LK_TRY(lk_forecast_note(f, "least cost to the target of all: %.4g (%.4g to %.4g): %s",
+                                cheap->plan.cost_to_target, cheap->plan.cost_to_target_lo,
+                                cheap->plan.cost_to_target_hi, words));
+    }
+out:
+    return st;
+}
+
+/* Does anything but GPUs differ? Else the notes on the curve say it. */
+static bool several_curves(const struct lk_forecast *f)
+{
+    for (size_t i = 1; i < f->n_points; i++)
+        if (!lk_forecast_same_curve(f, &f->points[0], &f->points[i]))
+            return true;
+    return false;
+}
 
 /* Points that fit, have a time, and differ in GPUs alone from the first that fits. */
 static bool on_curve(const struct lk_plan_state *p, size_t i)
@@ -90,12 +153,12 @@ static enum lk_status note_paying(const struct lk_plan_state *p)
                    : lk_forecast_note(f, "where more GPUs stop paying: not said, nothing that was "
                                          "asked for fits in memory");
     if (lo == hi)
-        LK_TRY(lk_forecast_note(f, "time to the target is least at %d GPUs, of those asked for",
-                                fast));
+        LK_TRY(lk_forecast_note(
+            f, "time to the target, by GPUs alone, is least at %d, of those asked for", fast));
     else
         LK_TRY(lk_forecast_note(f,
-                                "time to the target is least at %d GPUs, of those asked for; %d to "
-                                "%d over the noise scale's interval",
+                                "time to the target, by GPUs alone, is least at %d, of those asked "
+                                "for; %d to %d over the noise scale's interval",
                                 fast, lo, hi));
     least = cheapest(p);
     if (!least)
@@ -127,12 +190,15 @@ static enum lk_status note_memory(const struct lk_plan_state *p)
         none += !strcmp(f->points[i].plan.memory_fit, "no");
         sharded += *f->points[i].plan.fits_with != '\0';
     }
-    if (none)
+    lk_memory_of(p->job, &c, &m);
+    if (none && isnan(m.per_sample.value))
+        LK_TRY(lk_forecast_note(f, "memory: %zu of %zu configurations do not fit in a GPU's", none,
+                                f->n_points));
+    else if (none)
         LK_TRY(lk_forecast_note(f,
                                 "memory: %zu of %zu configurations do not fit in a GPU's; %zu of "
                                 "them would with ZeRO",
                                 none, f->n_points, sharded));
-    lk_memory_of(p->job, &c, &m);
     if (isnan(m.per_sample.value))
         LK_TRY(lk_forecast_note(f, "memory: activations are not known and not in the sum: "
                                    "\"memory_per_sample\" in the job file says them"));
@@ -214,6 +280,8 @@ enum lk_status lk_plan_add_notes(const struct lk_plan_state *p)
     LK_TRY(note_memory(p));
     LK_TRY(note_target(p));
     LK_TRY(note_paying(p));
+    if (several_curves(p->f))
+        LK_TRY(note_least(p));
     LK_TRY(note_rates(p));
     LK_TRY(note_failures(p));
 out:

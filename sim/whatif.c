@@ -6,6 +6,7 @@
 #include "sim/run_group.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 static enum lk_status set_header(struct lk_whatif_state *w)
@@ -21,6 +22,9 @@ static enum lk_status set_header(struct lk_whatif_state *w)
     LK_TRY(lk_asprintf(&f->reference, "%d GPU%s, %s, plain DDP on the same machine", gpus,
                        gpus == 1 ? "" : "s", w->reference_gpus ? "measured" : "modelled"));
     w->reference_gpus = gpus;
+    for (int a = 0; a < LK_AXIS_COUNT; a++)
+        if (lk_whatif_worded(w, (enum lk_axis)a))
+            snprintf(f->axes[f->n_axes++], sizeof *f->axes, "%s", lk_axis_column((enum lk_axis)a));
 out:
     return st;
 }
@@ -70,8 +74,6 @@ enum lk_status lk_whatif_run(const struct lk_job *job, const struct lk_cluster *
         return lk_fail(LK_EUSAGE, "no GPU counts to look at");
     if (request->global_batch > 0 && request->axes[LK_AXIS_ACCUMULATION].n)
         return lk_fail(LK_EUSAGE, "a global batch sets the accumulation: give one or the other");
-    for (int a = 0; a < LK_AXIS_COUNT; a++)
-        o.asked[a] = request->axes[a].n > 0;
     LK_TRY(set_options(&w));
     LK_TRY(set_header(&w));
     LK_TRY(lk_whatif_add_grid(&w));
@@ -100,8 +102,7 @@ out:
 void lk_whatif_fini(struct lk_whatif *w)
 {
     lk_forecast_fini(&w->forecast);
-    free(w->points);
+    free(w->scenarios);
     free(w->effects);
-    free(w->columns);
     *w = (struct lk_whatif){0};
 }

@@ -6,7 +6,9 @@
  * the model of the changed job and cluster, times what the current configuration's forecast is over
  * its model: what the model misses today it is taken to miss there. Draw i is one world throughout,
  * so gains are ratios draw by draw; to each is added what the model is not known to resolve, a
- * relative sd of LK_PRIOR_BASE_ERROR. Points that are not surely worse than the best are ties.
+ * relative sd of LK_PRIOR_BASE_ERROR. The best of a count of GPUs has the highest throughput of
+ * those that fit in memory, as far as is known, with a batch inside the measured ones; points that
+ * are not surely worse than it are ties.
  */
 #ifndef LK_SIM_WHATIF_H
 #define LK_SIM_WHATIF_H
@@ -18,6 +20,7 @@
 #include "base/status.h"
 #include "base/table.h"
 #include "sim/axis.h"
+#include "sim/plan.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -29,22 +32,14 @@ struct lk_whatif_request {
         const struct lk_axis_value *v; /* borrowed */
         size_t n;                      /* 0: the axis stays as the job and cluster have it */
     } axes[LK_AXIS_COUNT];
-    int64_t global_batch; /* > 0: strong scaling; accumulation follows */
-    double level;         /* of the intervals */
+    int64_t global_batch;               /* > 0: strong scaling; accumulation follows */
+    double level;                       /* of the intervals */
+    const struct lk_plan_request *plan; /* borrowed: memory of a GPU; NULL: the clusters' own */
     int draws;
     uint64_t seed;
     /* (optional) called now and then, with points done and points in all */
     void (*progress)(void *user, size_t done, size_t total);
     void *user;
-};
-
-struct lk_whatif_point {
-    struct lk_scenario scenario;
-    char words[LK_AXIS_COUNT][32]; /* of the axes asked for; empty: as it is now */
-    size_t forecast;               /* its point in the forecast */
-    struct lk_estimate gain;       /* throughput over the current one's at the same GPUs */
-    double certainty;              /* that the gain is above 1 */
-    bool best, tie;                /* of its GPU count */
 };
 
 /* One axis moved alone from the current configuration. */
@@ -53,19 +48,16 @@ struct lk_whatif_effect {
     enum lk_axis axis;
     char word[32];
     double step_s;
-    struct lk_estimate gain;
-    double certainty;
+    struct lk_gain gain; /* no verdict */
 };
 
 struct lk_whatif {
-    struct lk_forecast forecast; /* points in the order of `points`; notes */
-    struct lk_whatif_point *points;
+    struct lk_forecast forecast;   /* points with words, gains and verdicts; notes */
+    struct lk_scenario *scenarios; /* of the points */
     size_t n_points;
     struct lk_whatif_effect *effects;
     size_t n_effects;
     size_t n_refused;
-    bool asked[LK_AXIS_COUNT];
-    struct lk_column *columns; /* of the table */
 };
 
 /*
@@ -76,9 +68,7 @@ enum lk_status lk_whatif_run(const struct lk_job *job, const struct lk_cluster *
                              const struct lk_whatif_request *request, struct lk_whatif *out);
 void lk_whatif_fini(struct lk_whatif *w); /* zeroes it; safe on a zeroed one */
 
-/* The points with a column an axis and the verdicts; and what each axis is worth alone. Tables
- * borrow from *w. */
-enum lk_status lk_whatif_table(struct lk_whatif *w, struct lk_table **out);
+/* What each axis is worth alone, as a result table. */
 enum lk_status lk_whatif_effect_table(const struct lk_whatif *w, struct lk_table **out);
 
 #endif

@@ -3,6 +3,7 @@
 
 #include "base/array.h"
 #include "base/rng.h"
+#include "sim/memory.h"
 #include "sim/prior.h"
 
 #include <math.h>
@@ -45,14 +46,23 @@ static struct lk_estimate interval(const struct lk_whatif_state *w, double value
 }
 
 /* Throughput of a over b's. */
-static struct lk_estimate gain(const struct lk_whatif_state *w, const struct lk_whatif_item *a,
-                               const struct lk_whatif_item *b)
+static struct lk_gain gain(const struct lk_whatif_state *w, const struct lk_whatif_item *a,
+                           const struct lk_whatif_item *b)
 {
+    struct lk_gain g = {.known = true, .ratio = NAN, .lo = NAN, .hi = NAN, .certainty = NAN};
+    struct lk_estimate e;
     bool none = same(a, b);
 
+    if (b->status != LK_OK)
+        return g;
     for (size_t d = 0; d < (size_t)w->options.draws; d++)
         w->ratios[d] = none ? 1 : ratio(a, b, a->draws_s[d], b->draws_s[d]) * w->resolution[d];
-    return interval(w, ratio(a, b, a->at.step_s, b->at.step_s));
+    e = interval(w, ratio(a, b, a->at.step_s, b->at.step_s));
+    g.ratio = e.value;
+    g.lo = e.lo;
+    g.hi = e.hi;
+    g.certainty = certainty(w, a, b);
+    return g;
 }
 
 /* Draws of efficiency have no resolution added: it is one quantity, not a comparison. */
@@ -73,6 +83,12 @@ static void set_efficiency(const struct lk_whatif_state *w, const struct lk_what
     out->efficiency_hi = e.hi;
 }
 
+bool lk_whatif_worded(const struct lk_whatif_state *w, enum lk_axis a)
+{
+    return w->request->axes[a].n && a != LK_AXIS_GPUS && a != LK_AXIS_LOCAL_BATCH &&
+           a != LK_AXIS_ACCUMULATION && a != LK_AXIS_BUCKET_CAP;
+}
+
 static enum lk_status add_forecast_point(struct lk_whatif_state *w, const struct lk_whatif_item *i)
 {
     enum lk_status st = LK_OK;
@@ -88,7 +104,8 @@ static enum lk_status add_forecast_point(struct lk_whatif_state *w, const struct
                                   .step_hi_s = i->at.hi_s,
                                   .throughput_per_s = lk_whatif_samples(c) / i->at.step_s,
                                   .evidence = i->at.evidence,
-                                  .measured_step_s = NAN,
+                                  .measured_step_s =
+                                      i->at.evidence == LK_EVIDENCE_MEASURED ? i->at.step_s : NAN,
                                   .measured_lo_s = NAN,
                                   .measured_hi_s = NAN,
                                   .plan = lk_plan_none};
@@ -102,25 +119,32 @@ out:
     return st;
 }
 
+/* The words of the axes that were asked for and that the point's own numbers do not say. */
+static void set_words(const struct lk_whatif_state *w, const struct lk_whatif_item *i,
+                      struct lk_forecast_point *p)
+{
+    size_t n = 0;
+
+    for (int a = 0; a < LK_AXIS_COUNT; a++) {
+        if (!lk_whatif_worded(w, (enum lk_axis)a))
+            continue;
+        if (lk_axis_matters((enum lk_axis)a, &i->s.config))
+            memcpy(p->words[n], w->request->axes[a].v[i->index[a]].text, sizeof p->words[n]);
+        n++;
+    }
+}
+
 static enum lk_status add_point(struct lk_whatif_state *w, const struct lk_whatif_item *i)
 {
     enum lk_status st = LK_OK;
     struct lk_whatif *o = w->out;
-    struct lk_whatif_point *p = &o->points[o->n_points];
-    const struct lk_whatif_item *current = &w->items[i->current];
+    struct lk_forecast_point *p;
 
-    p->scenario = i->s;
-    p->forecast = o->forecast.n_points;
-    p->gain.value = p->gain.lo = p->gain.hi = p->certainty = NAN;
-    for (int a = 0; a < LK_AXIS_COUNT; a++)
-        if (w->request->axes[a].n && lk_axis_matters((enum lk_axis)a, &i->s.config))
-            memcpy(p->words[a], w->request->axes[a].v[i->index[a]].text, sizeof p->words[a]);
-    if (current->status == LK_OK) {
-        p->gain = gain(w, i, current);
-        p->certainty = certainty(w, i, current);
-    }
     LK_TRY(add_forecast_point(w, i));
-    o->n_points++;
+    p = &o->forecast.points[o->n_points];
+    p->gain = gain(w, i, &w->items[i->current]);
+    set_words(w, i, p);
+    o->scenarios[o->n_points++] = i->s;
 out:
     return st;
 }
@@ -137,7 +161,6 @@ static void add_effect(struct lk_whatif_state *w, const struct lk_whatif_item *i
     e->step_s = i->at.step_s;
     memcpy(e->word, w->request->axes[i->axis].v[i->value].text, sizeof e->word);
     e->gain = gain(w, i, current);
-    e->certainty = certainty(w, i, current);
     w->out->n_effects++;
 }
 
@@ -158,19 +181,30 @@ out:
     return st;
 }
 
+static void set_fit(const struct lk_whatif_state *w, struct lk_whatif_item *i)
+{
+    const struct lk_cluster *device = i->s.change.gpu ? i->s.change.gpu : w->cluster;
+    struct lk_memory m;
+
+    lk_memory_of(w->job, &i->s.config, &m);
+    i->too_large = lk_memory_fit(&m, lk_plan_device_bytes(device, w->request->plan)) ==
+                   LK_MEMORY_TOO_LARGE; /* never where the device's is NaN */
+}
+
 enum lk_status lk_whatif_add_results(struct lk_whatif_state *w)
 {
     enum lk_status st = LK_OK;
 
     LK_TRY(set_resolution(w));
     LK_TRY(lk_alloc(&w->point_items, w->n_items, sizeof *w->point_items));
-    LK_TRY(lk_alloc(&w->out->points, w->n_items, sizeof *w->out->points));
+    LK_TRY(lk_alloc(&w->out->scenarios, w->n_items, sizeof *w->out->scenarios));
     LK_TRY(lk_alloc(&w->out->effects, w->n_items, sizeof *w->out->effects));
     for (size_t i = 0; i < w->n_items; i++) {
         if (w->items[i].status != LK_OK)
             continue;
         if (w->items[i].role == LK_WHATIF_GRID) {
             w->point_items[w->out->n_points] = i;
+            set_fit(w, &w->items[i]);
             LK_TRY(add_point(w, &w->items[i]));
         }
         if (w->items[i].role == LK_WHATIF_EFFECT)
@@ -189,26 +223,31 @@ bool lk_whatif_surely(const struct lk_whatif_state *w, double certainty)
     return certainty >= (1 + w->options.level) / 2;
 }
 
-static const struct lk_whatif_item *item_of(const struct lk_whatif_state *w, size_t point)
+const struct lk_whatif_item *lk_whatif_item_of(const struct lk_whatif_state *w, size_t point)
 {
     return &w->items[w->point_items[point]];
 }
 
+/* A batch outside the measured ones is a guess: it is shown, and is not named the best. */
+static bool may_be_best(const struct lk_whatif_item *i)
+{
+    return i->at.batch_reach <= 1 && !i->too_large;
+}
+
 void lk_whatif_mark_best(struct lk_whatif_state *w, int gpus)
 {
-    struct lk_whatif *o = w->out;
-    const struct lk_forecast_point *f = o->forecast.points;
-    size_t best = o->n_points;
+    struct lk_forecast_point *f = w->out->forecast.points;
+    size_t n = w->out->n_points, best = n;
 
-    /* A batch outside the measured ones is a guess: it is shown, and is not named the best. */
-    for (size_t i = 0; i < o->n_points; i++)
-        if (f[i].gpus == gpus && item_of(w, i)->at.batch_reach <= 1 &&
-            (best == o->n_points || f[i].throughput_per_s > f[best].throughput_per_s))
+    for (size_t i = 0; i < n; i++)
+        if (f[i].gpus == gpus && may_be_best(lk_whatif_item_of(w, i)) &&
+            (best == n || f[i].throughput_per_s > f[best].throughput_per_s))
             best = i;
-    if (best == o->n_points)
+    if (best == n)
         return;
-    o->points[best].best = true;
-    for (size_t i = 0; i < o->n_points; i++)
-        if (i != best && f[i].gpus == gpus && item_of(w, i)->at.batch_reach <= 1)
-            o->points[i].tie = !lk_whatif_surely(w, certainty(w, item_of(w, best), item_of(w, i)));
+    f[best].gain.verdict = LK_VERDICT_BEST;
+    for (size_t i = 0; i < n; i++)
+        if (i != best && f[i].gpus == gpus && may_be_best(lk_whatif_item_of(w, i)) &&
+            !lk_whatif_surely(w, certainty(w, lk_whatif_item_of(w, best), lk_whatif_item_of(w, i))))
+            f[i].gain.verdict = LK_VERDICT_TIE;
 }

@@ -24,6 +24,7 @@ struct lk_whatif_item {
     enum lk_status status;
     struct lk_sweep_point at;
     double *draws_s; /* borrowed from its world's sweep */
+    bool too_large;  /* for a GPU's memory, as far as is known */
 };
 
 /* A machine, as it is or changed, and all that is asked of it. */
@@ -76,6 +77,10 @@ enum lk_status lk_whatif_run_worlds(struct lk_whatif_state *w);
 enum lk_status lk_whatif_add_results(struct lk_whatif_state *w);
 /* The best point of this GPU count and those that tie with it. */
 void lk_whatif_mark_best(struct lk_whatif_state *w, int gpus);
+/* What a point was made of. */
+const struct lk_whatif_item *lk_whatif_item_of(const struct lk_whatif_state *w, size_t point);
+/* Has the axis a word in the forecast: do the point's own numbers not say it? */
+bool lk_whatif_worded(const struct lk_whatif_state *w, enum lk_axis a);
 /* Is this share of the draws enough to say that a gain is one? */
 bool lk_whatif_surely(const struct lk_whatif_state *w, double certainty);
 enum lk_status lk_whatif_add_notes(struct lk_whatif_state *w);

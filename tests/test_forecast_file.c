@@ -84,6 +84,40 @@ START_TEST(round_trip)
 }
 END_TEST
 
+/* A what-if's axes: words where they mean something, gains, verdicts; as JSON and as columns. */
+START_TEST(axes_and_gains)
+{
+    struct lk_forecast a, b;
+    struct lk_table *t;
+
+    fill(&a);
+    strcpy(a.axes[0], "sharding");
+    strcpy(a.axes[1], "period");
+    a.n_axes = 2;
+    strcpy(a.points[0].words[0], "zero1");
+    a.points[0].gain = (struct lk_gain){true, 1.25, 1.2, 1.5, 0.99, LK_VERDICT_TIE};
+    ck_assert_msg(lk_forecast_write(path, &a) == LK_OK, "%s", lk_error_text());
+    ck_assert_msg(lk_forecast_read(path, &b) == LK_OK, "%s", lk_error_text());
+    ck_assert_uint_eq(b.n_axes, 2);
+    ck_assert_str_eq(b.axes[1], "period");
+    ck_assert_str_eq(b.points[0].words[0], "zero1");
+    ck_assert_str_eq(b.points[0].words[1], "");
+    ck_assert(b.points[0].gain.known && b.points[0].gain.hi == 1.5);
+    ck_assert_int_eq(b.points[0].gain.verdict, LK_VERDICT_TIE);
+    ck_assert_int_eq(lk_forecast_csv_table(&b, &t), LK_OK);
+    ck_assert_str_eq(lk_table_cell(t, 0, "sharding")->text, "zero1");
+    ck_assert_int_eq(lk_table_cell(t, 0, "period")->type, LK_CELL_EMPTY);
+    ck_assert_double_eq_tol(lk_table_cell(t, 0, "gain_pct")->number, 25, 1e-12);
+    ck_assert_str_eq(lk_table_cell(t, 0, "verdict")->text, "tie");
+    lk_table_destroy(t);
+    ck_assert(lk_forecast_same_curve(&b, &a.points[0], &b.points[0]));
+    strcpy(b.points[0].words[0], "zero2");
+    ck_assert(!lk_forecast_same_curve(&b, &a.points[0], &b.points[0]));
+    lk_forecast_fini(&a);
+    lk_forecast_fini(&b);
+}
+END_TEST
+
 START_TEST(tables)
 {
     struct lk_forecast f;
@@ -217,6 +251,7 @@ Suite *lk_suite_forecast_file(void)
 
     tcase_add_checked_fixture(c, make_path, remove_path);
     tcase_add_test(c, round_trip);
+    tcase_add_test(c, axes_and_gains);
     tcase_add_test(c, tables);
     tcase_add_test(c, plans);
     tcase_add_loop_test(c, bad_files, 0, LK_COUNT(bad));

@@ -134,18 +134,19 @@ END_TEST
 START_TEST(verdicts)
 {
     struct rig r;
+    const struct lk_forecast_point *p;
     struct lk_whatif w;
 
     rig_init(&r);
     axis(&r, LK_AXIS_GPUS, "4");
     axis(&r, LK_AXIS_INTER_BANDWIDTH, "x1,x1.001,x0.01");
     w = whatif(&r);
-    ck_assert_double_eq(w.points[0].gain.value, 1);
-    ck_assert(w.points[0].best || w.points[0].tie);
-    ck_assert(w.points[1].best || w.points[1].tie);
-    ck_assert(!w.points[2].best && !w.points[2].tie);
-    ck_assert_double_lt(w.points[2].gain.hi, 1);
-    ck_assert_double_lt(w.points[2].certainty, 0.05);
+    p = w.forecast.points;
+    ck_assert_double_eq(p[0].gain.ratio, 1);
+    ck_assert(p[0].gain.verdict != LK_VERDICT_NONE && p[1].gain.verdict != LK_VERDICT_NONE);
+    ck_assert_int_eq(p[2].gain.verdict, LK_VERDICT_NONE);
+    ck_assert_double_lt(p[2].gain.hi, 1);
+    ck_assert_double_lt(p[2].gain.certainty, 0.05);
     ck_assert_uint_eq(w.n_effects, 3);
     lk_whatif_fini(&w);
     rig_fini(&r);
