@@ -53,35 +53,60 @@ out:
     return st;
 }
 
-/* Without an order: by ready time, the tensor registered last first where they are equal. */
-static void default_ready_order(struct lk_job *j)
-{
-    for (size_t i = 0; i < j->n_tensors; i++) {
-        size_t tensor = j->n_tensors - 1 - i;
-        size_t at = i;
+struct ready {
+    double at;
+    size_t tensor;
+};
 
-        for (; at > 0 && j->tensors[j->ready_order[at - 1]].ready > j->tensors[tensor].ready; at--)
-            j->ready_order[at] = j->ready_order[at - 1];
-        j->ready_order[at] = tensor;
-    }
+static int compare_ready(const void *x, const void *y)
+{
+    const struct ready *a = x;
+    const struct ready *b = y;
+
+    if (a->at != b->at && !isnan(a->at) && !isnan(b->at))
+        return a->at < b->at ? -1 : 1;
+    return (a->tensor < b->tensor) - (a->tensor > b->tensor);
 }
 
-/* Without times: evenly over backward, in the order. Some with and some without is an error. */
-static enum lk_status default_ready(struct lk_json *root, struct lk_job *j)
+/*
+ * Without an order: by ready time, the tensor registered last first where they are equal. Either
+ * all tensors have a time or none has: check_ready.
+ */
+static enum lk_status default_ready_order(struct lk_job *j)
 {
-    struct lk_json *gradients = lk_json_optional(root, "gradients");
+    enum lk_status st = LK_OK;
+    struct ready *order = NULL;
+
+    LK_TRY(lk_alloc(&order, j->n_tensors, sizeof *order));
+    for (size_t i = 0; i < j->n_tensors; i++)
+        order[i] = (struct ready){j->tensors[i].ready, i};
+    qsort(order, j->n_tensors, sizeof *order, compare_ready);
+    for (size_t i = 0; i < j->n_tensors; i++)
+        j->ready_order[i] = order[i].tensor;
+out:
+    free(order);
+    return st;
+}
+
+/* All have a ready time or none has. */
+static enum lk_status check_ready(struct lk_json *root, const struct lk_job *j)
+{
     size_t given = 0;
 
     for (size_t i = 0; i < j->n_tensors; i++)
         given += isnan(j->tensors[i].ready) ? 0 : 1;
-    if (given == j->n_tensors)
-        return LK_OK;
-    for (size_t i = 0; i < j->n_tensors && given; i++)
+    for (size_t i = 0; i < j->n_tensors && given && given < j->n_tensors; i++)
         if (isnan(j->tensors[i].ready))
-            return lk_json_error(lk_json_item(gradients, i), "ready: is missing, others have it");
-    for (size_t i = 0; i < j->n_tensors; i++)
-        j->tensors[j->ready_order[i]].ready = (double)(i + 1) / (double)j->n_tensors;
+            return lk_json_error(lk_json_item(lk_json_optional(root, "gradients"), i),
+                                 "ready: is missing, others have it");
     return LK_OK;
+}
+
+/* Without times: evenly over backward, in the order. */
+static void default_ready(struct lk_job *j)
+{
+    for (size_t i = 0; i < j->n_tensors && isnan(j->tensors[j->ready_order[i]].ready); i++)
+        j->tensors[j->ready_order[i]].ready = (double)(i + 1) / (double)j->n_tensors;
 }
 
 /* Every tensor once. */
@@ -93,10 +118,8 @@ static enum lk_status read_ready_order(struct lk_json *root, struct lk_job *j)
     int64_t v;
 
     LK_TRY(lk_alloc(&j->ready_order, j->n_tensors, sizeof *j->ready_order));
-    if (!lk_json_optional(root, "ready_order")) {
-        default_ready_order(j);
-        return LK_OK;
-    }
+    if (!lk_json_optional(root, "ready_order"))
+        return default_ready_order(j);
     LK_TRY(lk_json_array(root, "ready_order", &list));
     if (lk_json_count(list) != j->n_tensors)
         LK_TRY(lk_json_error(list, "has %zu entries for %zu gradients", lk_json_count(list),
@@ -236,8 +259,9 @@ static enum lk_status read_lists(struct lk_json *root, struct lk_job *j)
     LK_TRY(lk_json_items(root, "runs", LK_JSON_OPTIONAL, read_run, &j->runs, sizeof *j->runs,
                          &j->n_runs));
     LK_TRY(check_lists(root, j));
+    LK_TRY(check_ready(root, j));
     LK_TRY(read_ready_order(root, j));
-    LK_TRY(default_ready(root, j));
+    default_ready(j);
     if (j->n_runs)
         qsort(j->runs, j->n_runs, sizeof *j->runs, compare_runs);
 out:

@@ -1,6 +1,7 @@
 /*
- * JSON in and out, on yajl. `//` and slash-star comments are read. Every error names file, line
- * and key path: "cluster.json:14: collectives[3].bytes: expected a number, got a string".
+ * JSON in and out, on yajl. `//` and slash-star comments are read, and a UTF-8 byte order mark is
+ * skipped. Every error names file, line and key path:
+ * "cluster.json:14: collectives[3].bytes: expected a number, got a string".
  *
  * Small documents are read into a tree. Reading a member marks it as used, and lk_json_end fails on
  * members that nobody read: a typo must not be ignored.

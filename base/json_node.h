@@ -66,6 +66,7 @@ struct lk_json_parser {
     int depth;
     enum lk_status st; /* of the hook that stopped the parse */
     bool located;      /* its text has file and line already */
+    bool begun;        /* the first chunk is past: a byte order mark before it is skipped */
 };
 /* The line of the token that is being reported. */
 size_t lk_json_parser_line(struct lk_json_parser *p);

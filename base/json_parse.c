@@ -168,9 +168,16 @@ static enum lk_status parser_status(struct lk_json_parser *p, yajl_status answer
 /* pre: the chunk stays until the next call. */
 static enum lk_status parser_feed(struct lk_json_parser *p, const void *data, size_t size)
 {
+    static const char mark[] = "\xEF\xBB\xBF";
+    const char *text = data;
     enum lk_status st;
 
-    p->chunk = data;
+    if (!p->begun && size >= sizeof mark - 1 && !memcmp(text, mark, sizeof mark - 1)) {
+        text += sizeof mark - 1;
+        size -= sizeof mark - 1;
+    }
+    p->begun = true;
+    p->chunk = (const unsigned char *)text;
     p->chunk_size = size;
     p->counted = 0;
     st = parser_status(p, yajl_parse(p->yajl, p->chunk, size));

@@ -33,16 +33,18 @@ static size_t edit_distance(const char *a, const char *b)
     return d[n][m];
 }
 
-/* How far `word` is from `candidate`; SIZE_MAX when nobody would mix them up. */
+/*
+ * How far `word` is from `candidate`; SIZE_MAX when nobody would mix them up. A word cut short is
+ * near whatever it begins, and nearest to the shortest of these.
+ */
 static size_t nearness(const char *word, const char *candidate)
 {
     size_t n = strlen(word);
-    size_t distance;
+    size_t distance = edit_distance(word, candidate);
 
-    if (n >= 3 && !strncmp(word, candidate, n)) /* cut short: "--bucket" for "--bucket-cap" */
-        return 1;
-    distance = edit_distance(word, candidate);
-    return distance <= 1 + n / 4 && distance < n ? distance : SIZE_MAX;
+    if (distance <= 1 + n / 4 && distance < n)
+        return distance;
+    return n >= 3 && !strncmp(word, candidate, n) ? distance : SIZE_MAX;
 }
 
 const char *lk_option_nearest(const char *word, const char *const *words, size_t n)

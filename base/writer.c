@@ -69,16 +69,16 @@ static enum lk_status open_temporary(struct lk_writer *w, int *out_fd)
 }
 
 /* Opens what the data go to: standard output, a device or pipe in place, or a temporary file. */
-static enum lk_status open_target(struct lk_writer *w, int *out_fd)
+static enum lk_status open_target(struct lk_writer *w, const char *path, int *out_fd)
 {
     struct stat s;
 
-    if (!strcmp(w->path, "-")) {
+    if (!strcmp(path, "-")) {
         *out_fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0);
-        return *out_fd < 0 ? fail_errno("standard output", "open") : LK_OK;
+        return *out_fd < 0 ? fail_errno(w->path, "open") : LK_OK;
     }
-    if (stat(w->path, &s) < 0)
-        return lk_strdup(&w->target, w->path) != LK_OK ? LK_ENOMEM : open_temporary(w, out_fd);
+    if (stat(path, &s) < 0)
+        return lk_strdup(&w->target, path) != LK_OK ? LK_ENOMEM : open_temporary(w, out_fd);
     if (S_ISDIR(s.st_mode))
         return lk_fail(LK_EIO, "%s: is a directory", w->path);
     if (!S_ISREG(s.st_mode)) { /* renaming over /dev/null would take it from everybody */
@@ -96,12 +96,12 @@ enum lk_status lk_writer_open(const char *path, bool gz, struct lk_writer **out)
     int fd = -1;
 
     LK_TRY(lk_alloc(&w, 1, sizeof *w));
-    LK_TRY(lk_strdup(&w->path, path));
+    LK_TRY(lk_strdup(&w->path, strcmp(path, "-") ? path : "standard output"));
     if (!strcmp(path, "-") && fflush(stdout)) { /* what printf wrote comes first */
-        st = fail_errno("standard output", "write");
+        st = fail_errno(w->path, "write");
         goto out;
     }
-    LK_TRY(open_target(w, &fd));
+    LK_TRY(open_target(w, path, &fd));
     if (gz) {
         w->gz = gzdopen(fd, "wb");
         if (w->gz)

@@ -65,6 +65,11 @@ static bool has_name(char *const *names, size_t n, const char *name)
     return false;
 }
 
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
 enum lk_status find_presets(char ***out, size_t *out_n)
 {
     enum lk_status st = LK_OK;
@@ -91,6 +96,8 @@ enum lk_status find_presets(char ***out, size_t *out_n)
         free(dir);
         dir = NULL;
     }
+    if (n) /* by name: ".json" at their ends had its own place in the order */
+        qsort(all, n, sizeof *all, compare_names);
     *out = all;
     *out_n = n;
     all = NULL;
@@ -102,17 +109,20 @@ out:
     return st;
 }
 
-/* "no preset 'x'; there are: a, b". */
+/* "no preset 'x'; did you mean 'y'? There are: a, b". */
 static enum lk_status unknown_preset(const char *name)
 {
     enum lk_status st = LK_OK;
     char known[1024] = "", **names = NULL;
+    const char *near;
     size_t at = 0, n = 0;
 
     LK_TRY(find_presets(&names, &n));
     for (size_t k = 0; k < n && at < sizeof known; k++)
         at += (size_t)snprintf(known + at, sizeof known - at, "%s%s", at ? ", " : "", names[k]);
-    st = lk_fail(LK_EUSAGE, "no cluster file and no preset '%s'%s%s", name,
+    near = lk_option_nearest(name, (const char *const *)names, n);
+    st = lk_fail(LK_EUSAGE, "no cluster file and no preset '%s'%s%s%s%s%s", name,
+                 near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "",
                  at ? "; presets: " : "; no presets were found", known);
 out:
     lk_names_free(names, n);

@@ -36,19 +36,27 @@ out:
     return st;
 }
 
-/* Whether item i's host is not among those before it. */
-static enum lk_status is_new_host(struct lk_json *devices, size_t i, bool *out)
+static int compare_texts(const void *a, const void *b)
+{
+    return strcmp(*(const char *const *)a, *(const char *const *)b);
+}
+
+static enum lk_status count_hosts(struct lk_json *devices, int *out)
 {
     enum lk_status st = LK_OK;
-    const char *name, *other;
+    size_t n = lk_json_count(devices);
+    const char **names = NULL;
+    int hosts = 0;
 
-    LK_TRY(lk_json_text(lk_json_item(devices, i), "hostname", &name));
-    *out = true;
-    for (size_t k = i; k > 0 && *out; k--) {
-        LK_TRY(lk_json_text(lk_json_item(devices, k - 1), "hostname", &other));
-        *out = strcmp(name, other) != 0;
-    }
+    LK_TRY(lk_alloc(&names, n, sizeof *names));
+    for (size_t i = 0; i < n; i++)
+        LK_TRY(lk_json_text(lk_json_item(devices, i), "hostname", &names[i]));
+    qsort(names, n, sizeof *names, compare_texts);
+    for (size_t i = 0; i < n; i++)
+        hosts += !i || strcmp(names[i], names[i - 1]) != 0;
+    *out = hosts;
 out:
+    free(names);
     return st;
 }
 
@@ -58,12 +66,12 @@ static enum lk_status read_devices(struct lk_json *root, struct bench_table *t, 
     struct lk_json *config, *devices;
     int threads, gpus;
     int64_t group, ranks;
-    bool fresh = false;
 
     LK_TRY(lk_json_object(root, "config", &config));
     LK_TRY(lk_json_int32(config, "nthreads", 1, LK_RANKS_MAX, &threads));
     LK_TRY(lk_json_int32(config, "ngpus", 1, LK_RANKS_MAX, &gpus));
     LK_TRY(lk_json_array(config, "devices", &devices));
+    LK_TRY(count_hosts(devices, &t->nodes));
     for (size_t i = 0; i < lk_json_count(devices); i++) {
         struct lk_json *d = lk_json_item(devices, i);
 
@@ -71,8 +79,6 @@ static enum lk_status read_devices(struct lk_json *root, struct bench_table *t, 
         if (group)
             return lk_json_error(d, "several groups (NCCL_TESTS_SPLIT) are not told apart here: "
                                     "use the text output");
-        LK_TRY(is_new_host(devices, i, &fresh));
-        t->nodes += fresh;
         if (!b->gpu)
             LK_TRY(lk_json_text_copy(d, "device_info", &b->gpu));
     }
@@ -98,6 +104,15 @@ out:
     return st;
 }
 
+static enum lk_status read_not_negative(struct lk_json *obj, const char *key, double *out)
+{
+    enum lk_status st = lk_json_number(obj, key, out);
+
+    return st != LK_OK || *out >= 0
+               ? st
+               : lk_json_error(lk_json_optional(obj, key), "must not be negative");
+}
+
 static enum lk_status read_result(struct lk_json *v, const char *place, struct bench_table *t)
 {
     enum lk_status st = LK_OK;
@@ -115,10 +130,10 @@ static enum lk_status read_result(struct lk_json *v, const char *place, struct b
     row.root = strchr(text, '-') ? -1 : 0;
     if (lk_json_optional(body, "cpu_time"))
         return lk_json_error(body, "CPU times (-C): they do not say how long the collectives took");
-    LK_TRY(lk_json_number(body, "time", &row.seconds));
+    LK_TRY(read_not_negative(body, "time", &row.seconds));
     row.seconds *= 1e-6;
-    LK_TRY(lk_json_number(body, "alg_bw", &row.algbw));
-    LK_TRY(lk_json_number(body, "bus_bw", &row.busbw));
+    LK_TRY(read_not_negative(body, "alg_bw", &row.algbw));
+    LK_TRY(read_not_negative(body, "bus_bw", &row.busbw));
     wrong = lk_json_optional(body, "nwrong");
     if (wrong)
         LK_TRY(lk_json_as_number(wrong, &row.wrong));

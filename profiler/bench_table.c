@@ -174,6 +174,8 @@ enum lk_status lk_bench_read_nccl_tests(const char *path, const struct lk_bench_
     size_t size = 0, at = 0;
 
     LK_TRY(lk_file_read_max(path, LOG_BYTES_MAX, &text, &size));
+    if (size >= 3 && !memcmp(text, "\xEF\xBB\xBF", 3)) /* a UTF-8 byte order mark */
+        at = 3;
     while (at < size && strchr(" \t\r\n", text[at]))
         at++;
     if (at < size && text[at] == '{')

@@ -226,6 +226,35 @@ START_TEST(sums_do_not_wrap)
 }
 END_TEST
 
+/* The order that sorting by insertion would take minutes for. */
+START_TEST(many_gradients_without_an_order)
+{
+    enum { COUNT = 100000, ITEM = 96 };
+    size_t size = (size_t)COUNT * ITEM + 1024, n;
+    char *text = malloc(size), path[64];
+    struct lk_job j;
+
+    ck_assert_ptr_nonnull(text);
+    n = (size_t)snprintf(text, size,
+                         "{\"schema\": \"lockstep-job\", \"version\": 1, \"name\": \"x\",\n"
+                         " \"compute\": [{\"local_batch\": 8, \"forward\": %s,"
+                         " \"backward\": %s}],\n \"gradients\": [\n",
+                         Q("3", "ms"), Q("6", "ms"));
+    for (int i = 0; i < COUNT; i++)
+        n += (size_t)snprintf(text + n, size - n,
+                              "{\"name\": \"g\", \"elements\": %d, \"dtype\": \"float32\", "
+                              "\"ready\": %.6f}%s\n",
+                              i + 1, i / (double)COUNT, i + 1 < COUNT ? "," : "]}");
+    bad_file_write(text, n, path);
+    ck_assert_msg(lk_job_read(path, &j) == LK_OK, "%s", lk_error_text());
+    ck_assert_uint_eq(j.ready_order[0], 0);
+    ck_assert_uint_eq(j.ready_order[COUNT - 1], COUNT - 1);
+    lk_job_fini(&j);
+    ck_assert_int_eq(unlink(path), 0);
+    free(text);
+}
+END_TEST
+
 START_TEST(torture)
 {
     bad_file_torture(good, 3000, read_and_drop);
@@ -244,6 +273,7 @@ Suite *lk_suite_job(void)
     tcase_add_test(c, buckets);
     tcase_add_loop_test(c, bad_files, 0, LK_COUNT(bad));
     tcase_add_test(c, sums_do_not_wrap);
+    tcase_add_test(c, many_gradients_without_an_order);
     tcase_add_test(c, torture);
     suite_add_tcase(s, c);
     return s;

@@ -1,6 +1,12 @@
-/* What the fuzz targets share: readers take paths, so the input becomes a file in memory. */
+/*
+ * What the fuzz targets share: files out of bytes, since readers take paths, and what follows after
+ * reading: a forecast, and the file written and read again.
+ */
 #ifndef LK_TESTS_FUZZ_H
 #define LK_TESTS_FUZZ_H
+
+#include "base/forecast.h"
+#include "sim/forecast.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -11,19 +17,76 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* Path of a file with the input; good until the next call of a thread. */
+/* A file in memory; its path is good while the process lives. */
+struct fuzz_file {
+    int fd;
+    char path[64];
+};
+
+static inline const char *fuzz_file_put(struct fuzz_file *f, const void *data, size_t size)
+{
+    if (!*f->path) {
+        f->fd = memfd_create("fuzz", 0);
+        snprintf(f->path, sizeof f->path, "/proc/self/fd/%d", f->fd);
+    }
+    if (f->fd < 0 || ftruncate(f->fd, 0) || pwrite(f->fd, data, size, 0) != (ssize_t)size)
+        abort();
+    return f->path;
+}
+
+/* Path of a file with the input; good until the next call. */
 static inline const char *fuzz_file(const uint8_t *data, size_t size)
 {
-    static int fd = -1;
+    static struct fuzz_file f;
+
+    return fuzz_file_put(&f, data, size);
+}
+
+static inline void fuzz_remove_output(void);
+
+/* Where a target writes: memory, under a name of this process's own that goes with it. */
+static inline const char *fuzz_output(void)
+{
     static char path[64];
 
-    if (fd < 0) {
-        fd = memfd_create("fuzz", 0);
-        snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+    if (!*path) {
+        snprintf(path, sizeof path, "/dev/shm/lockstep-fuzz-%ld", (long)getpid());
+        if (atexit(fuzz_remove_output))
+            abort();
     }
-    if (fd < 0 || ftruncate(fd, 0) || pwrite(fd, data, size, 0) != (ssize_t)size)
-        abort();
     return path;
+}
+
+static inline void fuzz_remove_output(void)
+{
+    (void)unlink(fuzz_output());
+}
+
+/* What must not fail, did: the input is a finding. */
+static inline void fuzz_must(enum lk_status st)
+{
+    if (st == LK_OK)
+        return;
+    fprintf(stderr, "must not fail: %s\n", lk_error_text());
+    abort();
+}
+
+/* One and two ranks, twice the batch: cheap, and through back-tests, draws and losses. */
+static inline void fuzz_forecast(const struct lk_job *job, const struct lk_cluster *cluster)
+{
+    static const int gpus[] = {1, 2};
+    const int batches[] = {lk_job_usual_batch(job), 2 * (lk_job_usual_batch(job) % (1 << 20))};
+    const struct lk_predict_request q = {.gpus = gpus,
+                                         .n_gpus = 2,
+                                         .local_batches = batches,
+                                         .n_local_batches = batches[1] ? 2 : 1,
+                                         .level = 0.9,
+                                         .draws = 20,
+                                         .seed = 1};
+    struct lk_forecast f = {0};
+
+    if (lk_predict(job, cluster, &q, &f) == LK_OK)
+        lk_forecast_fini(&f);
 }
 
 #endif

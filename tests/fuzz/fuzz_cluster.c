@@ -1,4 +1,7 @@
-/* cluster.json: any bytes are read or refused; what was read costs something or is refused. */
+/*
+ * cluster.json: any bytes are read or refused. What was read costs a collective something, carries
+ * a forecast of two ranks, and is written and read again.
+ */
 #include "base/cluster.h"
 #include "sim/coll_cost.h"
 #include "tests/fuzz/fuzz.h"
@@ -6,18 +9,48 @@
 /* Fits of thousands of points take seconds by design. */
 enum { POINTS_MAX = 32 };
 
-int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+static const char job_text[] =
+    "{\"schema\": \"lockstep-job\", \"version\": 1, \"name\": \"f\",\n"
+    " \"gradients\": [{\"name\": \"a\", \"elements\": 300000, \"dtype\": \"float32\"}],\n"
+    " \"compute\": [{\"local_batch\": 8,\n"
+    "  \"forward\": {\"value\": 25, \"unit\": \"ms\", \"source\": \"f\"},\n"
+    "  \"backward\": {\"value\": 50, \"unit\": \"ms\", \"source\": \"f\"}}]}\n";
+
+static const struct lk_job *job(void)
+{
+    static struct fuzz_file f;
+    static struct lk_job j;
+
+    if (!j.name)
+        fuzz_must(lk_job_read(fuzz_file_put(&f, job_text, sizeof job_text - 1), &j));
+    return &j;
+}
+
+static void cost(const struct lk_cluster *c)
 {
     static const uint64_t bytes[] = {1024, 1 << 20};
-    struct lk_cluster c;
     struct lk_cost_model *m;
-    struct lk_cost cost[2];
+    struct lk_cost out[2];
+
+    if (lk_cost_model_create(c, NULL, &m) != LK_OK)
+        return;
+    for (int coll = 0; coll < LK_COLL_COUNT; coll++)
+        (void)lk_cost_eval(m, (enum lk_coll)coll, LK_ALGO_AUTO, 16, 2, bytes, 2, out);
+    lk_cost_model_destroy(m);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct lk_cluster c, again;
 
     if (lk_cluster_read(fuzz_file(data, size), &c) != LK_OK)
         return 0;
-    if (c.n_points <= POINTS_MAX && lk_cost_model_create(&c, NULL, &m) == LK_OK) {
-        (void)lk_cost_eval(m, LK_ALL_REDUCE, LK_ALGO_AUTO, 16, 2, bytes, 2, cost);
-        lk_cost_model_destroy(m);
+    fuzz_must(lk_cluster_write(fuzz_output(), &c));
+    fuzz_must(lk_cluster_read(fuzz_output(), &again));
+    lk_cluster_fini(&again);
+    if (c.n_points <= POINTS_MAX) {
+        cost(&c);
+        fuzz_forecast(job(), &c);
     }
     lk_cluster_fini(&c);
     return 0;

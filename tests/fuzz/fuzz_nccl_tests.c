@@ -1,6 +1,26 @@
-/* nccl-tests' output, text and JSON, with and without hints. */
+/*
+ * nccl-tests' output, text and JSON, with and without hints. The points that were read are fitted,
+ * as `lockstep import` does.
+ */
 #include "profiler/bench_log.h"
+#include "sim/coll_fit.h"
 #include "tests/fuzz/fuzz.h"
+
+/* Fits of thousands of points take seconds by design. */
+enum { POINTS_MAX = 32 };
+
+static void fit(struct lk_bench *b)
+{
+    struct lk_cluster c;
+
+    lk_cluster_init(&c);
+    c.points = b->points;
+    c.n_points = b->n_points;
+    b->points = NULL;
+    b->n_points = b->capacity = 0;
+    (void)lk_coll_fit_cluster(&c, 1);
+    lk_cluster_fini(&c);
+}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
@@ -12,7 +32,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (size_t i = 0; i < 2; i++) {
         struct lk_bench b = {0};
 
-        (void)lk_bench_read_nccl_tests(fuzz_file(data, size), &hints[i], &b);
+        if (lk_bench_read_nccl_tests(fuzz_file(data, size), &hints[i], &b) == LK_OK &&
+            b.n_points <= POINTS_MAX)
+            fit(&b);
         lk_bench_fini(&b);
     }
     return 0;

@@ -1,0 +1,26 @@
+/* Tables of throughputs: any bytes are read or refused; what was read is forecast and validated. */
+#include "sim/throughput.h"
+#include "tests/fuzz/fuzz.h"
+
+/* Each row is held out in turn: the work grows with their square. */
+enum { ROWS_MAX = 12 };
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    static const int gpus[] = {2, 64};
+    static const struct lk_throughput_request q = {.gpus = gpus, .n_gpus = 2, .level = 0.9};
+    struct lk_throughput_table t = {0};
+    struct lk_table *errors = NULL;
+    struct lk_forecast f = {0};
+
+    if (lk_throughput_read(fuzz_file(data, size), &t) != LK_OK)
+        return 0;
+    if (t.n <= ROWS_MAX) {
+        if (lk_throughput_predict(&t, &q, &f) == LK_OK)
+            lk_forecast_fini(&f);
+        if (lk_throughput_validate(&t, 0.9, &errors) == LK_OK)
+            lk_table_destroy(errors);
+    }
+    lk_throughput_fini(&t);
+    return 0;
+}
