@@ -4,11 +4,15 @@
 #include "base/cluster.h"
 #include "base/file.h"
 #include "sim/coll_cost.h"
+#include "tests/scratch.h"
 
 #include <check.h>
 #include <math.h>
+#include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 
 Suite *lk_suite_presets(void);
 
@@ -221,12 +225,88 @@ START_TEST(every_preset)
 }
 END_TEST
 
+/* ---- By name ---- */
+
+/* Runs a shell's words and checks the exit code; *says must be in what they print. */
+__attribute__((format(printf, 3, 4))) static void shell(int code, const char *says, const char *fmt,
+                                                        ...)
+{
+    static char printed[1 << 16];
+    char words[1024];
+    int status;
+    size_t n;
+    va_list ap;
+    FILE *f;
+
+    va_start(ap, fmt);
+    ck_assert_int_lt(vsnprintf(words, sizeof words, fmt, ap), (int)sizeof words);
+    va_end(ap);
+    f = popen(words, "r"); /* NOLINT(cert-env33-c): our own program, fixed words */
+    ck_assert_ptr_nonnull(f);
+    n = fread(printed, 1, sizeof printed - 1, f);
+    printed[n] = '\0';
+    status = pclose(f);
+    ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == code && strstr(printed, says),
+                  "'%s' gave %d, or lacks '%s': %s", words, WEXITSTATUS(status), says, printed);
+}
+
+/* Forecasts with every preset by its name, from a folder that has none. */
+static void check_names(const char *program)
+{
+    char *job = realpath("tests/fuzz/corpus/job/full.json", NULL), **names = NULL;
+    size_t n = 0;
+
+    ck_assert_ptr_nonnull(job);
+    ck_assert_int_eq(lk_dir_list("clusters", ".json", &names, &n), LK_OK);
+    for (size_t i = 0; i < n; i++) {
+        names[i][strlen(names[i]) - strlen(".json")] = '\0';
+        shell(0, names[i], "cd / && '%s' predict '%s' %s --gpus=16 --draws=20 2>&1", program, job,
+              names[i]);
+    }
+    shell(2, "did you mean 'dgx-h200'?; presets: dgx-1-v100, dgx-2, dgx-a100, dgx-a100-roce,",
+          "cd / && '%s' predict '%s' dgx-h20 --gpus=16 2>&1", program, job);
+    lk_names_free(names, n);
+    free(job);
+}
+
+START_TEST(found_beside_the_build)
+{
+    char *program = realpath(LK_BUILD_DIR "/lockstep", NULL);
+
+    ck_assert_ptr_nonnull(program);
+    check_names(program);
+    free(program);
+}
+END_TEST
+
+/* What `make install` lays out, under a folder of its own. */
+START_TEST(found_where_installed)
+{
+    char *prefix = scratch_create(), *program = scratch_path(prefix, "bin/lockstep");
+
+    shell(0, "",
+          "mkdir -p '%s/bin' '%s/share/lockstep/clusters' && cp " LK_BUILD_DIR "/lockstep '%s' && "
+          "cp clusters/*.json '%s/share/lockstep/clusters'",
+          prefix, prefix, program, prefix);
+    check_names(program);
+    shell(0, "", "rm -r '%s/share'", prefix);
+    shell(2, "no cluster file and no preset 'dgx-h100'; no presets were found",
+          "cd / && '%s' predict '%s' dgx-h100 --gpus=16 2>&1", program,
+          realpath("tests/fuzz/corpus/job/full.json", (char[4096]){0}));
+    free(program);
+    scratch_remove(prefix);
+}
+END_TEST
+
 Suite *lk_suite_presets(void)
 {
     Suite *s = suite_create("presets");
     TCase *tc = tcase_create("presets");
 
+    tcase_set_timeout(tc, 240); /* sanitizers, a busy machine */
     tcase_add_test(tc, every_preset);
+    tcase_add_test(tc, found_beside_the_build);
+    tcase_add_test(tc, found_where_installed);
     suite_add_tcase(s, tc);
     return s;
 }
