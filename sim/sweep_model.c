@@ -1,7 +1,7 @@
 /*
  * The step model made fast for sweeps.
  *
- * Divisions: shapes / compute / one configuration / anchors / interface.
+ * Divisions: shapes / compute / stragglers / one configuration / anchors / interface.
  */
 #include "sim/sweep_model.h"
 
@@ -12,6 +12,7 @@
 #include "sim/slowest.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -31,10 +32,8 @@ struct shape {
     struct lk_config key;
     enum lk_status status;
     struct lk_config_model model;
-    double *cost;                 /* each draw's, links included, over the estimate's */
-    double link;                  /* what the slowest link adds to the estimate's cost */
-    struct lk_slowest slowest[2]; /* rank: of one micro-batch; of as many as below */
-    int micro_batches;            /* 0: not made yet */
+    double *cost; /* each draw's, links included, over the estimate's */
+    double link;  /* what the slowest link adds to the estimate's cost */
 };
 
 /* One local batch. */
@@ -42,6 +41,15 @@ struct compute {
     int local_batch;
     enum lk_status status;
     struct lk_config_model model; /* of one rank */
+    double *factors;              /* each draw's compute over the estimate's */
+};
+
+/* The slowest of one shape's ranks, or of many shapes': most differ in their collectives alone. */
+struct straggler {
+    struct lk_step_model of; /* ranks, nodes, law and what is known; borrows from a shape's */
+    int micro_batches;
+    struct lk_slowest slowest;
+    double *effect; /* each draw's */
 };
 
 /* Measured over modelled of the runs of one configuration. */
@@ -55,11 +63,14 @@ struct lk_sweep_model {
     struct lk_predictor *p;
     size_t n_draws;
     struct lk_world *worlds;
+    double *fresh;                   /* each draw's run over the mean of all runs */
     double *rank_share, *link_share; /* each draw's probability of a faster slowest */
     struct shape *shapes;
     size_t n_shapes, shapes_capacity;
     struct compute *computes;
     size_t n_computes, computes_capacity;
+    struct straggler *stragglers;
+    size_t n_stragglers, stragglers_capacity;
     struct anchor *anchors;
     size_t n_anchors, anchors_capacity;
     struct lk_step_coll *colls; /* scratch */
@@ -145,7 +156,6 @@ static enum lk_status shape_init(struct lk_sweep_model *m, struct shape *s)
     if (s->status == LK_OK) {
         s->status = set_cost(m, s);
         set_links(m, s);
-        LK_TRY(lk_slowest_init(&s->slowest[0], &s->model.step, 1));
     }
     st = s->status == LK_EEVIDENCE || s->status == LK_EUSAGE ? LK_OK : s->status;
 out:
@@ -190,12 +200,67 @@ static enum lk_status compute_of(struct lk_sweep_model *m, int local_batch, size
     alone.local_batch = local_batch;
     LK_TRY(
         lk_array_grow(&m->computes, &m->computes_capacity, m->n_computes + 1, sizeof *m->computes));
+    LK_TRY(lk_alloc(&c.factors, m->n_draws, sizeof *c.factors));
     c.status = lk_config_model_init(&c.model, m->p->job, m->p->cluster, m->p->cost, &alone);
-    if (c.status == LK_OK || c.status == LK_EEVIDENCE || c.status == LK_EUSAGE) {
-        *out = m->n_computes;
-        m->computes[m->n_computes++] = c;
-    }
+    for (size_t i = 0; i < m->n_draws; i++)
+        c.factors[i] = exp(c.model.compute_sd * m->worlds[i].compute);
+    *out = m->n_computes;
+    m->computes[m->n_computes++] = c;
     st = c.status;
+out:
+    return st;
+}
+
+/* ---- Stragglers ---- */
+
+static bool same_known(const double *a, const double *b, int n)
+{
+    return a && b ? !memcmp(a, b, (size_t)n * sizeof *a) : a == b;
+}
+
+/* Whether the slowest of their ranks are drawn alike. */
+static bool same_ranks(const struct lk_step_model *a, const struct lk_step_model *b)
+{
+    const struct lk_straggler_law *x = &a->law, *y = &b->law;
+
+    return a->ranks == b->ranks && a->nodes == b->nodes && x->rank_sd == y->rank_sd &&
+           x->node_sd == y->node_sd && x->transient_sd == y->transient_sd &&
+           x->tail_share == y->tail_share && x->tail_scale == y->tail_scale &&
+           x->tail_shape == y->tail_shape &&
+           same_known(a->rank_slowness, b->rank_slowness, a->ranks) &&
+           same_known(a->node_slowness, b->node_slowness, a->nodes);
+}
+
+static enum lk_status straggler_init(const struct lk_sweep_model *m, struct straggler *s)
+{
+    enum lk_status st = LK_OK;
+
+    LK_TRY(lk_slowest_init(&s->slowest, &s->of, s->micro_batches));
+    LK_TRY(lk_alloc(&s->effect, m->n_draws, sizeof *s->effect));
+    for (size_t i = 0; i < m->n_draws; i++)
+        s->effect[i] = lk_slowest_quantile(&s->slowest, m->rank_share[i]);
+out:
+    return st;
+}
+
+/* The slowest of so many micro-batches' sum. */
+static enum lk_status straggler_of(struct lk_sweep_model *m, const struct lk_step_model *of,
+                                   int micro_batches, size_t *out)
+{
+    enum lk_status st = LK_OK;
+    struct straggler s = {.of = *of, .micro_batches = micro_batches};
+
+    for (size_t i = m->n_stragglers; i-- > 0;)
+        if (m->stragglers[i].micro_batches == micro_batches &&
+            same_ranks(&m->stragglers[i].of, of)) {
+            *out = i;
+            return LK_OK;
+        }
+    LK_TRY(lk_array_grow(&m->stragglers, &m->stragglers_capacity, m->n_stragglers + 1,
+                         sizeof *m->stragglers));
+    LK_TRY(straggler_init(m, &s));
+    *out = m->n_stragglers;
+    m->stragglers[m->n_stragglers++] = s;
 out:
     return st;
 }
@@ -205,28 +270,12 @@ out:
 struct one {
     const struct shape *shape;
     const struct compute *compute;
-    struct lk_step_model step; /* one rank, the slowest */
-    const struct lk_slowest *law;
+    const struct straggler *straggler;
+    struct lk_step_model step;      /* one rank, the slowest */
     double slowest;                 /* its compute over a rank's mean */
     double at[FACTORS], fixed_s;    /* the step at each factor */
     double losses_s[LK_LOSS_COUNT]; /* at factor 1 */
 };
-
-/* With no_sync only the micro-batches' sum is waited for. */
-static enum lk_status set_stragglers(struct one *o, struct shape *s, const struct lk_config *c)
-{
-    enum lk_status st = LK_OK;
-    int micro_batches = c->no_sync ? c->accumulation : 1;
-
-    if (micro_batches > 1 && s->micro_batches != micro_batches)
-        LK_TRY(lk_slowest_init(&s->slowest[1], &s->model.step, micro_batches));
-    if (micro_batches > 1)
-        s->micro_batches = micro_batches;
-    o->law = &s->slowest[micro_batches > 1];
-    o->slowest = fmax(FASTEST, 1 + o->law->mean);
-out:
-    return st;
-}
 
 static void set_step(struct one *o, const struct lk_config *c)
 {
@@ -271,7 +320,8 @@ static void set_losses(struct one *o, const struct lk_config *c, const struct lk
 {
     const struct lk_step_model *s = &o->compute->model.step;
     double compute_s = c->accumulation * (s->forward_s + s->backward_s);
-    double slow_s = compute_s * (o->slowest - 1), own_s = compute_s * o->law->average;
+    double slow_s = compute_s * (o->slowest - 1);
+    double own_s = compute_s * o->straggler->slowest.average;
 
     memcpy(o->losses_s, r->losses_s, sizeof o->losses_s);
     o->losses_s[LK_LOSS_IDEAL] -= slow_s;
@@ -298,12 +348,17 @@ static double estimate_of(const struct one *o)
 static enum lk_status one_init(struct lk_sweep_model *m, const struct lk_config *c, struct one *o)
 {
     enum lk_status st = LK_OK;
-    size_t shape, compute;
+    size_t shape, compute, straggler;
 
     LK_TRY(shape_of(m, c, &shape));
     LK_TRY(compute_of(m, c->local_batch, &compute));
-    *o = (struct one){.shape = &m->shapes[shape], .compute = &m->computes[compute]};
-    LK_TRY(set_stragglers(o, &m->shapes[shape], c));
+    /* With no_sync only the micro-batches' sum is waited for. */
+    LK_TRY(straggler_of(m, &m->shapes[shape].model.step, c->no_sync ? c->accumulation : 1,
+                        &straggler));
+    *o = (struct one){.shape = &m->shapes[shape],
+                      .compute = &m->computes[compute],
+                      .straggler = &m->stragglers[straggler]};
+    o->slowest = fmax(FASTEST, 1 + o->straggler->slowest.mean);
     set_step(o, c);
     for (int i = 0; i < FACTORS; i++) {
         struct lk_sim_result r;
@@ -320,10 +375,11 @@ out:
 }
 
 /* The step in a draw, without the model's error and without runs. */
-static double draw_of(const struct lk_sweep_model *m, const struct one *o, size_t i)
+static double draw_of(const struct one *o, size_t i)
 {
-    double away = lk_slowest_quantile(o->law, m->rank_share[i]) - o->law->mean;
-    double x = fmax(FASTEST, 1 + o->law->persistent * away / o->slowest);
+    const struct lk_slowest *s = &o->straggler->slowest;
+    double away = o->straggler->effect[i] - s->mean;
+    double x = fmax(FASTEST, 1 + s->persistent * away / o->slowest);
 
     return o->fixed_s + x * (at_factor(o, o->shape->cost[i] / x) - o->fixed_s);
 }
@@ -344,8 +400,7 @@ static enum lk_status anchor_init(struct lk_sweep_model *m, struct anchor *a)
     measured = lk_runs_mean(&m->p->runs, &a->config, &n);
     a->factor = measured / estimate_of(&o);
     for (size_t i = 0; i < m->n_draws; i++)
-        a->factors[i] =
-            lk_predictor_runs_draw(m->p, &a->config, n, &m->worlds[i]) / draw_of(m, &o, i);
+        a->factors[i] = lk_predictor_runs_draw(m->p, &a->config, n, &m->worlds[i]) / draw_of(&o, i);
 out:
     return st;
 }
@@ -390,6 +445,7 @@ enum lk_status lk_sweep_model_create(struct lk_predictor *p, struct lk_sweep_mod
     m->p = p;
     m->n_draws = lk_predictor_draws(p);
     LK_TRY(lk_alloc(&m->worlds, m->n_draws, sizeof *m->worlds));
+    LK_TRY(lk_alloc(&m->fresh, m->n_draws, sizeof *m->fresh));
     LK_TRY(lk_alloc(&m->rank_share, m->n_draws, sizeof *m->rank_share));
     LK_TRY(lk_alloc(&m->link_share, m->n_draws, sizeof *m->link_share));
     for (size_t i = 0; i < m->n_draws; i++) {
@@ -397,6 +453,7 @@ enum lk_status lk_sweep_model_create(struct lk_predictor *p, struct lk_sweep_mod
         struct lk_rng links = lk_rng_init(p->options.seed, lk_rng_stream("sweep.link", i));
 
         m->worlds[i] = lk_predictor_world(p, i);
+        m->fresh[i] = exp(m->worlds[i].run_sd * m->worlds[i].of_fresh);
         m->rank_share[i] = fmax(lk_rng_uniform(&ranks), 1e-12);
         m->link_share[i] = fmax(lk_rng_uniform(&links), 1e-12);
     }
@@ -413,15 +470,21 @@ void lk_sweep_model_destroy(struct lk_sweep_model *m)
         return;
     for (size_t i = 0; i < m->n_shapes; i++)
         shape_fini(&m->shapes[i]);
-    for (size_t i = 0; i < m->n_computes; i++)
+    for (size_t i = 0; i < m->n_computes; i++) {
         lk_config_model_fini(&m->computes[i].model);
+        free(m->computes[i].factors);
+    }
+    for (size_t i = 0; i < m->n_stragglers; i++)
+        free(m->stragglers[i].effect);
     for (size_t i = 0; i < m->n_anchors; i++)
         free(m->anchors[i].factors);
     free(m->worlds);
+    free(m->fresh);
     free(m->rank_share);
     free(m->link_share);
     free(m->shapes);
     free(m->computes);
+    free(m->stragglers);
     free(m->anchors);
     free(m->colls);
     free(m);
@@ -475,12 +538,10 @@ enum lk_status lk_sweep_model_at(struct lk_sweep_model *m, struct lk_sweep_point
     alone = lk_predictor_alone_s(&o.compute->model.step, c->accumulation);
     scale_error = lk_predictor_scale_error(m->p, c, a ? a->config.gpus : 0);
     for (size_t i = 0; i < m->n_draws; i++) {
-        const struct lk_world *w = &m->worlds[i];
-        double runs = a ? log(a->factors[i]) : o.compute->model.compute_sd * w->compute;
-        double s = lk_predictor_with_error(alone, draw_of(m, &o, i), scale_error,
-                                           o.compute->model.batch_sd, w);
+        double s = lk_predictor_with_error(alone, draw_of(&o, i), scale_error,
+                                           o.compute->model.batch_sd, &m->worlds[i]);
 
-        draws_s[i] = s * exp(runs + w->run_sd * w->of_fresh);
+        draws_s[i] = s * m->fresh[i] * (a ? a->factors[i] : o.compute->factors[i]);
     }
     for (int i = 0; i < LK_LOSS_COUNT; i++)
         point->losses_s[i] = o.losses_s[i] * point->step_s / modelled;
