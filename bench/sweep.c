@@ -85,7 +85,7 @@ static enum lk_status bench(const char *cluster_path)
     begin = lk_now_ns();
     LK_TRY(lk_predictor_create(&job, &cluster, &o, &p));
     created = lk_now_ns();
-    LK_TRY(lk_sweep_run(p, configs, POINTS, &sweep));
+    LK_TRY(lk_sweep_run(p, configs, POINTS, NULL, &sweep));
     end = lk_now_ns();
     for (size_t i = 0; i < sweep.n; i++)
         refused += sweep.points[i].status != LK_OK;

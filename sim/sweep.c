@@ -62,8 +62,9 @@ static enum lk_status run_point(struct lk_predictor *p, struct lk_sweep_model *m
 }
 
 enum lk_status lk_sweep_run(struct lk_predictor *p, const struct lk_config *configs, size_t n,
-                            struct lk_sweep *out)
+                            const struct lk_sweep_watch *watch, struct lk_sweep *out)
 {
+    enum { TELL = 64 }; /* points from one word to the next */
     enum lk_status st = LK_OK;
     struct lk_sweep s = {.n = n, .n_draws = lk_predictor_draws(p)};
     struct lk_sweep_model *m = NULL;
@@ -74,6 +75,8 @@ enum lk_status lk_sweep_run(struct lk_predictor *p, const struct lk_config *conf
     for (size_t i = 0; i < n; i++) {
         s.points[i].config = configs[i];
         LK_TRY(run_point(p, m, &s, i));
+        if (watch && ((i + 1) % TELL == 0 || i + 1 == n))
+            watch->tell(watch->user, i + 1);
     }
     *out = s;
     s = (struct lk_sweep){0};

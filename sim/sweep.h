@@ -34,9 +34,16 @@ struct lk_sweep {
     char *refusal; /* the text of the first refused point; NULL: none was */
 };
 
-/* Any other failure than a refusal is returned. *out is freed by lk_sweep_fini. */
+/* Told now and then how many points are done, and at the end. */
+struct lk_sweep_watch {
+    void (*tell)(void *user, size_t done);
+    void *user;
+};
+
+/* Any other failure than a refusal is returned. watch may be NULL. *out is freed by
+ * lk_sweep_fini. */
 enum lk_status lk_sweep_run(struct lk_predictor *p, const struct lk_config *configs, size_t n,
-                            struct lk_sweep *out);
+                            const struct lk_sweep_watch *watch, struct lk_sweep *out);
 void lk_sweep_fini(struct lk_sweep *s); /* zeroes it; safe on a zeroed one */
 
 /* Throughput of point a over that of point b, with its interval. */

@@ -55,9 +55,7 @@ out:
 
 static void world_fini(struct lk_whatif_world *world)
 {
-    for (size_t i = 0; i < world->n_sweeps; i++)
-        lk_sweep_fini(&world->sweeps[i]);
-    free(world->sweeps);
+    lk_sweep_fini(&world->sweep);
     free(world->items);
     lk_predictor_destroy(world->predictor);
     lk_changed_fini(&world->changed);

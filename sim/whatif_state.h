@@ -35,8 +35,7 @@ struct lk_whatif_world {
     struct lk_predictor *predictor;
     size_t *items;
     size_t n_items, capacity;
-    struct lk_sweep *sweeps;
-    size_t n_sweeps;
+    struct lk_sweep sweep; /* of the items, in their order */
 };
 
 struct lk_whatif_state {

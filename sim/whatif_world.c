@@ -8,8 +8,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-enum { CHUNK = 64 }; /* points from one report of progress to the next */
-
 static enum lk_status world_of(struct lk_whatif_state *w, const struct lk_change *c,
                                struct lk_whatif_world **out)
 {
@@ -122,13 +120,15 @@ static void anchor_point(const struct lk_whatif_state *w, struct lk_whatif_item 
     }
 }
 
-static enum lk_status take_sweep(struct lk_whatif_state *w, struct lk_whatif_world *world,
-                                 struct lk_sweep *s, size_t from, double *sorted)
+static enum lk_status take_sweep(struct lk_whatif_state *w, struct lk_whatif_world *world)
 {
     enum lk_status st = LK_OK;
+    struct lk_sweep *s = &world->sweep;
+    double *sorted = NULL;
 
+    LK_TRY(lk_alloc(&sorted, s->n_draws, sizeof *sorted));
     for (size_t k = 0; k < s->n; k++) {
-        struct lk_whatif_item *i = &w->items[world->items[from + k]];
+        struct lk_whatif_item *i = &w->items[world->items[k]];
 
         i->at = s->points[k];
         i->draws_s = &s->draws_s[k * s->n_draws];
@@ -141,32 +141,32 @@ static enum lk_status take_sweep(struct lk_whatif_state *w, struct lk_whatif_wor
         }
     }
 out:
+    free(sorted);
     return st;
+}
+
+static void tell(void *user, size_t done)
+{
+    const struct lk_whatif_state *w = user;
+
+    if (w->request->progress)
+        w->request->progress(w->request->user, w->done + done, w->n_items);
 }
 
 static enum lk_status sweep_world(struct lk_whatif_state *w, struct lk_whatif_world *world)
 {
     enum lk_status st = LK_OK;
-    struct lk_config configs[CHUNK];
-    double *sorted = NULL;
+    struct lk_config *configs = NULL;
 
-    LK_TRY(lk_alloc(&world->sweeps, world->n_items / CHUNK + 1, sizeof *world->sweeps));
-    LK_TRY(lk_alloc(&sorted, (size_t)w->options.draws, sizeof *sorted));
-    for (size_t from = 0; from < world->n_items; from += CHUNK) {
-        size_t n = world->n_items - from < CHUNK ? world->n_items - from : CHUNK;
-        struct lk_sweep *s = &world->sweeps[world->n_sweeps];
-
-        for (size_t k = 0; k < n; k++)
-            configs[k] = w->items[world->items[from + k]].s.config;
-        LK_TRY(lk_sweep_run(world->predictor, configs, n, s));
-        world->n_sweeps++;
-        LK_TRY(take_sweep(w, world, s, from, sorted));
-        w->done += n;
-        if (w->request->progress)
-            w->request->progress(w->request->user, w->done, w->n_items);
-    }
+    LK_TRY(lk_alloc(&configs, world->n_items, sizeof *configs));
+    for (size_t k = 0; k < world->n_items; k++)
+        configs[k] = w->items[world->items[k]].s.config;
+    LK_TRY(lk_sweep_run(world->predictor, configs, world->n_items,
+                        &(struct lk_sweep_watch){tell, w}, &world->sweep));
+    w->done += world->n_items;
+    LK_TRY(take_sweep(w, world));
 out:
-    free(sorted);
+    free(configs);
     return st;
 }
 

@@ -58,7 +58,7 @@ START_TEST(a_refused_point_is_marked)
     configs[0] = config(&r, 4, 8);
     configs[1] = config(&r, 4, 100000);
     configs[2] = config(&r, 1, 8);
-    ck_assert_int_eq(lk_sweep_run(r.predictor, configs, 3, &s), LK_OK);
+    ck_assert_int_eq(lk_sweep_run(r.predictor, configs, 3, NULL, &s), LK_OK);
     ck_assert_uint_eq(s.n, 3);
     ck_assert_int_eq(s.points[0].status, LK_OK);
     ck_assert_int_eq(s.points[1].status, LK_EEVIDENCE);
@@ -85,7 +85,7 @@ START_TEST(gains_are_paired)
     rig_init(&r);
     configs[0] = config(&r, 8, 8);
     configs[1] = config(&r, 4, 8);
-    ck_assert_int_eq(lk_sweep_run(r.predictor, configs, 2, &s), LK_OK);
+    ck_assert_int_eq(lk_sweep_run(r.predictor, configs, 2, NULL, &s), LK_OK);
     ck_assert_int_eq(lk_sweep_gain(&s, 0, 1, 0.9, &gain), LK_OK);
     ck_assert_double_eq_tol(gain.value, 2 * s.points[1].step_s / s.points[0].step_s, 1e-12);
     /* As worlds are shared, the ratio is known better than from the two intervals. */
@@ -123,7 +123,7 @@ START_TEST(the_sweep_agrees_with_the_full_way)
         c->accumulation = accumulations[i / 9 % 2];
         lk_config_set_cap(c, &r.job, caps[i / 18]);
     }
-    ck_assert_int_eq(lk_sweep_run(r.predictor, configs, n, &s), LK_OK);
+    ck_assert_int_eq(lk_sweep_run(r.predictor, configs, n, NULL, &s), LK_OK);
     for (size_t i = 0; i < n; i++) {
         struct lk_prediction p;
         double losses = 0;

@@ -489,7 +489,7 @@ START_TEST(sweeps_know_them_too)
         configs[i].gpus = configs[i].nodes = 2 << i;
         configs[i].local_batch = 8;
     }
-    ck_assert_int_eq(lk_sweep_run(p, configs, 4, &s), LK_OK);
+    ck_assert_int_eq(lk_sweep_run(p, configs, 4, NULL, &s), LK_OK);
     for (int i = 0; i < 4; i++) {
         struct lk_prediction one;
 
