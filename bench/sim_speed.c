@@ -1,11 +1,12 @@
 /*
  * How fast a step is simulated, on one thread: the closed form beside the event engine, each run in
- * a process of its own so that its peak memory is its own, interleaved.
+ * a process of its own so that its peak memory is its own, interleaved. Then whether both give the
+ * same steps, to the ns, under every kind of straggler and several seeds.
  *
  *     build/bench/sim_speed [REPETITIONS]     default 5
  *
- * Ten gradient buckets, gamma_wait, gamma_wire and delta above 0, every rank drawn independently in
- * every micro-batch. Both ways give the same steps to the ns: the bench checks their p50 and p95.
+ * gamma_wait, gamma_wire and delta are above 0, and every rank is drawn independently in every
+ * micro-batch.
  */
 #include "base/array.h"
 #include "base/clock.h"
@@ -13,6 +14,7 @@
 #include "sim/closed_form.h"
 #include "sim/engine.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -20,26 +22,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { BUCKETS = 10, REPETITIONS_MAX = 50 };
+enum { BUCKETS = 10, UNITS = 100, COLLS_MAX = 3 * UNITS, REPETITIONS_MAX = 50, SEEDS = 10 };
 
-static const struct row {
-    const char *name;
-    int ranks, steps;
-    int engine_every; /* it runs in every so many repetitions, being slow; 0: in the first */
-} rows[] = {
-    {"1,024 ranks x 10 buckets x 1,000 steps", 1024,  1000, 0},
-    {"16,384 ranks x 10 buckets x 1 step",     16384, 1,    1},
-    {"16,384 ranks x 10 buckets x 20 steps",   16384, 20,   0},
-    {"65,536 ranks x 10 buckets x 1 step",     65536, 1,    0},
-};
+/* ---- Models ---- */
 
-struct timing {
-    enum lk_status status;
-    double seconds, p50_s, p95_s;
-    double own_KiB; /* peak resident memory above the process's at its start */
-};
-
-static struct lk_step_model model(int ranks, struct lk_step_coll *colls)
+static size_t ddp(struct lk_step_coll *colls)
 {
     for (int k = 0; k < BUCKETS; k++)
         colls[k] = (struct lk_step_coll){.bytes = 25 << 20,
@@ -47,21 +34,75 @@ static struct lk_step_model model(int ranks, struct lk_step_coll *colls)
                                          .need = LK_STEP_OPTIMIZER,
                                          .cost_s = 6e-3,
                                          .bucket = k};
-    return (struct lk_step_model){
-        .ranks = ranks,
-        .nodes = ranks / 8,
-        .accumulation = 1,
-        .forward_s = 30e-3,
-        .backward_s = 60e-3,
-        .optimizer_s = 2e-3,
-        .gamma_wait = 0.02,
-        .gamma_wire = 0.06,
-        .delta = 0.05,
-        .law = {.rank_sd = 0.01, .node_sd = 0.005, .transient_sd = 0.02, .common_sd = 0.005},
-        .colls = colls,
-        .n_colls = BUCKETS
-    };
+    return BUCKETS;
 }
+
+/* Every unit's parameters before its forward and its backward, gathered while the unit before it
+ * computes, and its gradients after its backward. */
+static size_t fsdp(struct lk_step_coll *colls)
+{
+    const struct lk_step_coll gather = {
+        .coll = LK_ALL_GATHER, .bytes = 4 << 20, .cost_s = 0.2e-3, .bucket = -1};
+    size_t n = 0;
+
+    for (int pass = 0; pass < 2; pass++)
+        for (int u = 0; u < UNITS; u++) {
+            colls[n] = gather;
+            colls[n].ready = pass + fmax(0, u - 1.0) / UNITS;
+            colls[n++].need = pass + (double)u / UNITS;
+            if (!pass || !u)
+                continue;
+            colls[n] = gather;
+            colls[n].coll = LK_REDUCE_SCATTER;
+            colls[n].ready = LK_STEP_BACKWARD + (double)u / UNITS;
+            colls[n++].need = LK_STEP_OPTIMIZER;
+        }
+    colls[n] = gather;
+    colls[n].coll = LK_REDUCE_SCATTER;
+    colls[n].ready = colls[n].need = LK_STEP_OPTIMIZER;
+    return n + 1;
+}
+
+static const struct lk_straggler_law usual = {
+    .rank_sd = 0.01, .node_sd = 0.005, .transient_sd = 0.02, .common_sd = 0.005};
+
+static struct lk_step_model model(int ranks, size_t (*list)(struct lk_step_coll *),
+                                  struct lk_step_coll *colls)
+{
+    return (struct lk_step_model){.ranks = ranks,
+                                  .nodes = ranks / 8,
+                                  .accumulation = 1,
+                                  .forward_s = 30e-3,
+                                  .backward_s = 60e-3,
+                                  .optimizer_s = 2e-3,
+                                  .gamma_wait = 0.02,
+                                  .gamma_wire = 0.06,
+                                  .delta = 0.05,
+                                  .law = usual,
+                                  .colls = colls,
+                                  .n_colls = list(colls)};
+}
+
+/* ---- Speed ---- */
+
+static const struct row {
+    const char *name;
+    int ranks, steps;
+    size_t (*list)(struct lk_step_coll *);
+    int engine_every; /* it runs in every so many repetitions, being slow; 0: in the first */
+} rows[] = {
+    {"1,024 ranks x 10 buckets x 1,000 steps",                   1024,  1000, ddp,  0},
+    {"16,384 ranks x 10 buckets x 1 step",                       16384, 1,    ddp,  1},
+    {"16,384 ranks x 10 buckets x 20 steps",                     16384, 20,   ddp,  0},
+    {"65,536 ranks x 10 buckets x 1 step",                       65536, 1,    ddp,  0},
+    {"1,024 ranks x 100 FSDP units, 300 collectives x 50 steps", 1024,  50,   fsdp, 0},
+};
+
+struct timing {
+    enum lk_status status;
+    double seconds, p50_s, p95_s;
+    double own_KiB; /* peak resident memory above the process's at its start */
+};
 
 static double peak_KiB(void)
 {
@@ -72,8 +113,8 @@ static double peak_KiB(void)
 
 static struct timing measure(const struct row *row, bool engine)
 {
-    struct lk_step_coll colls[BUCKETS];
-    struct lk_step_model m = model(row->ranks, colls);
+    struct lk_step_coll colls[COLLS_MAX];
+    struct lk_step_model m = model(row->ranks, row->list, colls);
     struct lk_sim_request q = {.steps = row->steps, .seed = 1};
     struct lk_sim_result r = {0};
     double before_KiB = peak_KiB();
@@ -155,6 +196,92 @@ out:
     return st;
 }
 
+/* ---- Agreement ---- */
+
+enum { AGREEMENT_RANKS = 64, AGREEMENT_STEPS = 100 };
+
+static const struct kind {
+    const char *name;
+    struct lk_straggler_law law;
+    bool known; /* rank 5 and node 3 are known to be slow, and a link */
+} kinds[] = {
+    {"ranks and nodes", {.rank_sd = 0.03, .node_sd = 0.02},                         false},
+    {"transient",       {.transient_sd = 0.1},                                      false},
+    {"common",          {.common_sd = 0.05},                                        false},
+    {"heavy tail",      {.tail_share = 0.02, .tail_scale = 0.2, .tail_shape = 0.3}, false},
+    {"links",           {.link_sd = 0.2, .link_nodes = 2},                          false},
+    {"known",           {.rank_sd = 0.01, .link_sd = 0.1},                          true },
+    {"all",
+     {.rank_sd = 0.03,
+      .node_sd = 0.02,
+      .transient_sd = 0.1,
+      .common_sd = 0.05,
+      .link_sd = 0.1,
+      .tail_share = 0.02,
+      .tail_scale = 0.2,
+      .tail_shape = 0.3},
+     true                                                                                },
+};
+
+static enum lk_status agree(const struct kind *kind, size_t (*list)(struct lk_step_coll *),
+                            const char *name)
+{
+    enum lk_status st = LK_OK;
+    struct lk_step_coll colls[COLLS_MAX];
+    struct lk_step_model m = model(AGREEMENT_RANKS, list, colls);
+    double rank[AGREEMENT_RANKS], node[AGREEMENT_RANKS], link[AGREEMENT_RANKS], p50[SEEDS],
+        p95[SEEDS];
+    struct lk_sim_result c = {0}, e = {0};
+
+    for (int i = 0; i < AGREEMENT_RANKS; i++)
+        rank[i] = node[i] = link[i] = NAN;
+    rank[5] = 0.2;
+    node[3] = 0.1;
+    link[2] = 1.5;
+    m.law = kind->law;
+    if (kind->known) {
+        m.rank_slowness = rank;
+        m.node_slowness = node;
+        m.node_link = link;
+    }
+    for (int i = 0; i < SEEDS; i++) {
+        struct lk_sim_request q = {.steps = AGREEMENT_STEPS, .seed = (uint64_t)i + 1};
+
+        LK_TRY(lk_closed_form_run(&m, &q, &c));
+        LK_TRY(lk_engine_run(&m, &q, NULL, &e));
+        if (c.n != e.n || memcmp(c.step_s, e.step_s, c.n * sizeof *c.step_s) != 0)
+            LK_TRY(lk_fail(LK_EINTERNAL, "%s, %s, seed %d: the two ways differ", name, kind->name,
+                           i + 1));
+        p50[i] = lk_stats_quantile(c.step_s, c.n, 0.5);
+        p95[i] = lk_stats_quantile_sorted(c.step_s, c.n, 0.95);
+        lk_sim_result_fini(&c);
+        lk_sim_result_fini(&e);
+    }
+    printf("    %-5s %-16s", name, kind->name);
+    print_spread(p50, SEEDS, 1e3, " %10.3f %10.3f %10.3f");
+    print_spread(p95, SEEDS, 1e3, "   %10.3f %10.3f %10.3f ms\n");
+out:
+    lk_sim_result_fini(&c);
+    lk_sim_result_fini(&e);
+    return st;
+}
+
+static enum lk_status agree_all(void)
+{
+    enum lk_status st = LK_OK;
+
+    printf("both ways give the same %d steps of %d ranks, to the ns, with each of %d seeds\n",
+           AGREEMENT_STEPS, AGREEMENT_RANKS, SEEDS);
+    printf("# %-24s %32s   %32s\n", "stragglers", "p50: least, median, most seed",
+           "p95: least, median, most seed");
+    for (size_t i = 0; i < LK_COUNT(kinds); i++) {
+        LK_TRY(agree(&kinds[i], ddp, "DDP"));
+        LK_TRY(agree(&kinds[i], fsdp, "FSDP"));
+    }
+out:
+    return st;
+}
+
 int main(int argc, char **argv)
 {
     int repetitions = argc > 1 ? (int)strtol(argv[1], NULL, 10) : 5;
@@ -168,6 +295,7 @@ int main(int argc, char **argv)
     printf("# %-16s %10s %10s %10s\n", "", "least", "median", "most");
     for (size_t i = 0; i < LK_COUNT(rows); i++)
         LK_TRY(bench(&rows[i], repetitions));
+    LK_TRY(agree_all());
 out:
     if (st != LK_OK)
         fprintf(stderr, "bench/sim_speed: %s\n", lk_error_text());

@@ -258,31 +258,33 @@ static double link_factor(const struct lk_step_plan *p)
            fmax(SLOWEST_LINK_LEAST, slowest_link(p, contained, known));
 }
 
+/* What a node's ranks share for the whole run. */
+static double node_effect(const struct lk_step_plan *p, int node, uint64_t stream)
+{
+    const struct lk_step_model *m = p->model;
+
+    if (m->node_slowness && !isnan(m->node_slowness[node]))
+        return m->node_slowness[node];
+    return m->law.node_sd > 0 ? m->law.node_sd * normal_at(p->seed, stream, (uint64_t)node) : 0;
+}
+
 /* The effects that last the whole run. A rank has the same draw whatever the number of ranks. */
 static void set_persistent(struct lk_step_plan *p)
 {
     const struct lk_step_model *m = p->model;
     int per_node = (m->ranks + m->nodes - 1) / m->nodes;
-    uint64_t rank_stream = lk_rng_stream("straggler.rank", 0);
     uint64_t node_stream = lk_rng_stream("straggler.node", 0);
-    double node = 0;
+    double *effect = p->rank_effect, node = 0;
 
+    if (m->law.rank_sd > 0)
+        lk_rng_normals(p->seed, lk_rng_stream("straggler.rank", 0), 0, effect, (size_t)m->ranks);
     for (int r = 0; r < m->ranks; r++) {
-        int at = r / per_node;
-
-        if (r % per_node == 0 && m->node_slowness && !isnan(m->node_slowness[at]))
-            node = m->node_slowness[at];
-        else if (r % per_node == 0)
-            node = m->law.node_sd > 0
-                       ? m->law.node_sd * normal_at(p->seed, node_stream, (uint64_t)at)
-                       : 0;
+        if (r % per_node == 0)
+            node = node_effect(p, r / per_node, node_stream);
         if (m->rank_slowness && !isnan(m->rank_slowness[r]))
-            p->rank_effect[r] = m->rank_slowness[r];
+            effect[r] = m->rank_slowness[r];
         else
-            p->rank_effect[r] =
-                node + (m->law.rank_sd > 0
-                            ? m->law.rank_sd * normal_at(p->seed, rank_stream, (uint64_t)r)
-                            : 0);
+            effect[r] = node + m->law.rank_sd * effect[r];
     }
 }
 
