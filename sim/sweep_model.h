@@ -1,11 +1,11 @@
 /*
  * The step model made fast for sweeps: what configurations have in common is computed once.
  *
- * A network shape (ranks, caps, scheme) has its collectives, and how their cost moves in every draw,
- * the slowest link's included. A local batch has its compute. The ranks' law has that of the slowest
- * (sim/slowest.h), tail and known ranks included. A configuration is then one rank whose compute is
- * the slowest's mean, simulated without randomness at a few factors of its collectives' cost; a draw
- * is a look-up:
+ * A network shape (ranks, caps, scheme) has its collectives, and how their cost moves in every
+ * draw, the slowest link's included. A local batch has its compute. The ranks' law has that of the
+ * slowest (sim/slowest.h), tail and known ranks included. A configuration is then one rank whose
+ * compute is the slowest's mean, simulated without randomness at a few factors of its collectives'
+ * cost; a draw is a look-up:
  *
  *     t_i = fixed + x_i (T(f_i / x_i) - fixed),   f_i: cost, x_i: compute, over the estimate's
  *
