@@ -2,6 +2,7 @@
 #include "base/file.h"
 
 #include "base/array.h"
+#include "base/file_impl.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -14,18 +15,14 @@
 #include <unistd.h>
 #include <zlib.h>
 
-enum {
-    READ_STEP = 1 << 16, /* bytes a gzread asks for at least */
-    GZ_BUFFER = 1 << 17  /* zlib's own buffer; its default of 8 KiB costs half the speed */
-};
+enum { READ_STEP = 1 << 16 }; /* bytes a gzread asks for at least */
 
-static enum lk_status fail_errno(const char *path, const char *what)
+enum lk_status lk_file_fail(const char *path, const char *what)
 {
     return lk_fail(LK_EIO, "%s: cannot %s: %s", path, what, strerror(errno));
 }
 
-/* zlib's text for its last failure, or the system's. */
-static const char *gz_text(gzFile gz)
+const char *lk_gz_text(gzFile gz)
 {
     int code;
     const char *text = gzerror(gz, &code);
@@ -50,7 +47,7 @@ static enum lk_status read_all(gzFile gz, const char *path, size_t max, char **o
         room = capacity - size - 1;
         n = gzread(gz, text + size, room > INT_MAX / 2 ? INT_MAX / 2 : (unsigned)room);
         if (n < 0) {
-            st = lk_fail(LK_EIO, "%s: cannot read: %s", path, gz_text(gz));
+            st = lk_fail(LK_EIO, "%s: cannot read: %s", path, lk_gz_text(gz));
             goto out;
         }
         if (n == 0)
@@ -88,13 +85,13 @@ enum lk_status lk_file_read_max(const char *path, size_t max, char **out_text, s
     int fd = open(path, O_RDONLY | O_CLOEXEC);
 
     if (fd < 0)
-        return fail_errno(path, "open");
+        return lk_file_fail(path, "open");
     gz = gzdopen(fd, "rb");
     if (!gz) {
         close(fd);
         return lk_fail(LK_ENOMEM, "%s: cannot start zlib", path);
     }
-    (void)gzbuffer(gz, GZ_BUFFER);
+    (void)gzbuffer(gz, LK_GZ_BUFFER);
     st = read_all(gz, path, max, out_text, out_size);
     (void)gzclose_r(gz);
     return st;
@@ -111,7 +108,7 @@ static enum lk_status make_directory(const char *path)
             return LK_OK;
         errno = ENOTDIR;
     }
-    return fail_errno(path, "make the directory");
+    return lk_file_fail(path, "make the directory");
 }
 
 enum lk_status lk_mkdirs(const char *path)
@@ -170,7 +167,7 @@ enum lk_status lk_dir_list(const char *dir, const char *suffix, char ***out, siz
     DIR *d = opendir(dir);
 
     if (!d)
-        return fail_errno(dir, "list");
+        return lk_file_fail(dir, "list");
     LK_TRY(lk_array_grow(&names, &capacity, 1, sizeof *names));
     while (errno = 0, (e = readdir(d))) {
         if (!strcmp(e->d_name, ".") || !strcmp(e->d_name, "..") || !ends_with(e->d_name, suffix))
@@ -180,7 +177,7 @@ enum lk_status lk_dir_list(const char *dir, const char *suffix, char ***out, siz
         n++;
     }
     if (errno) {
-        st = fail_errno(dir, "list");
+        st = lk_file_fail(dir, "list");
         goto out;
     }
     qsort(names, n, sizeof *names, by_name);

@@ -1,32 +1,19 @@
-/* Reading values of a JSON document: typed access, use marks, errors with file, line and key. */
+/*
+ * Members of JSON objects: typed access, use marks, lists, unknown keys. json_value.c has what one
+ * value is, and the errors.
+ */
 #include "base/json.h"
 
 #include "base/array.h"
 #include "base/json_node.h"
 #include "base/option.h"
 
-#include <errno.h>
 #include <math.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* Integers in exponent or decimal form ("1e9") are exact as doubles up to here. */
-#define EXACT_DOUBLE_MAX 9007199254740992.0 /* 2^53 */
-
 enum { NEAREST_MAX = 32 };
-
-const char *lk_json_type_text(enum lk_json_type t)
-{
-    static const char *const texts[] = {
-        [LK_JSON_NULL] = "null",       [LK_JSON_BOOL] = "true or false",
-        [LK_JSON_NUMBER] = "a number", [LK_JSON_STRING] = "a string",
-        [LK_JSON_ARRAY] = "an array",  [LK_JSON_OBJECT] = "an object",
-    };
-
-    return texts[t];
-}
 
 void lk_json_free(struct lk_json_doc *doc)
 {
@@ -52,75 +39,9 @@ enum lk_json_type lk_json_type(const struct lk_json *v)
     return v->type;
 }
 
-/* "a.b[3].c" in buf, cut at the front when it is too long. */
-static const char *path_of(const struct lk_json *v, const char *key, char *buf, size_t size)
-{
-    char part[256];
-    size_t at = size - 1;
-
-    buf[at] = '\0';
-    for (bool first = true; v || first; first = false) {
-        const char *name = first ? key : v->key;
-        int n = 0;
-
-        if (name)
-            n = snprintf(part, sizeof part, ".%s", name);
-        else if (!first && v->parent)
-            n = snprintf(part, sizeof part, "[%zu]", v->index);
-        if (n < 0 || (size_t)n >= sizeof part)
-            n = (int)strlen(part);
-        if ((size_t)n > at)
-            break;
-        at -= (size_t)n;
-        memcpy(buf + at, part, (size_t)n);
-        if (!first)
-            v = v->parent;
-    }
-    return buf[at] == '.' ? buf + at + 1 : buf + at;
-}
-
-static enum lk_status fail_at(const struct lk_json *v, const char *key, const char *fmt, ...)
-    __attribute__((format(printf, 3, 4)));
-
-/* key: a member of v that the error is about, or NULL. */
-static enum lk_status fail_at(const struct lk_json *v, const char *key, const char *fmt, ...)
-{
-    char text[512];
-    char path[256];
-    const char *where = path_of(v, key, path, sizeof path);
-    va_list ap;
-
-    va_start(ap, fmt);
-    if (vsnprintf(text, sizeof text, fmt, ap) < 0)
-        text[0] = '\0';
-    va_end(ap);
-    return lk_fail(LK_EPARSE, "%s:%zu: %s%s%s", v->doc->name, v->line, where, *where ? ": " : "",
-                   text);
-}
-
-enum lk_status lk_json_error(const struct lk_json *v, const char *fmt, ...)
-{
-    char text[512];
-    va_list ap;
-
-    va_start(ap, fmt);
-    if (vsnprintf(text, sizeof text, fmt, ap) < 0)
-        text[0] = '\0';
-    va_end(ap);
-    return fail_at(v, NULL, "%s", text);
-}
-
 enum lk_status lk_json_blame(struct lk_json *obj, const char *key, enum lk_status st)
 {
     return st == LK_OK ? LK_OK : lk_json_error(lk_json_optional(obj, key), "%s", lk_error_text());
-}
-
-static enum lk_status expect(const struct lk_json *v, enum lk_json_type type)
-{
-    if (v->type == type)
-        return LK_OK;
-    return fail_at(v, NULL, "expected %s, got %s", lk_json_type_text(type),
-                   lk_json_type_text(v->type));
 }
 
 static struct lk_json *find(struct lk_json *obj, const char *key)
@@ -155,8 +76,8 @@ static enum lk_status missing(struct lk_json *obj, const char *key)
             words[n++] = obj->items[i]->key;
     near = n ? lk_option_nearest(key, words, n) : NULL;
     if (near)
-        return fail_at(obj, key, "missing (there is \"%s\")", near);
-    return fail_at(obj, key, "missing");
+        return lk_json_fail_at(obj, key, "missing (there is \"%s\")", near);
+    return lk_json_fail_at(obj, key, "missing");
 }
 
 /* The member, marked as used. NULL: *out_st says why. */
@@ -164,7 +85,7 @@ static struct lk_json *get(struct lk_json *obj, const char *key, enum lk_status 
 {
     struct lk_json *v;
 
-    *out_st = expect(obj, LK_JSON_OBJECT);
+    *out_st = lk_json_expect(obj, LK_JSON_OBJECT);
     if (*out_st != LK_OK)
         return NULL;
     v = find(obj, key);
@@ -173,132 +94,6 @@ static struct lk_json *get(struct lk_json *obj, const char *key, enum lk_status 
     else
         *out_st = missing(obj, key);
     return v;
-}
-
-enum lk_status lk_json_as_text(struct lk_json *v, const char **out)
-{
-    enum lk_status st = expect(v, LK_JSON_STRING);
-
-    if (st == LK_OK)
-        *out = v->text;
-    return st;
-}
-
-enum lk_status lk_json_as_number(struct lk_json *v, double *out)
-{
-    enum lk_status st = LK_OK;
-    double d = 0.0;
-
-    LK_TRY(expect(v, LK_JSON_NUMBER));
-    d = strtod(v->text, NULL);
-    if (!isfinite(d))
-        return fail_at(v, NULL, "%.40s is too large a number", v->text);
-    *out = d;
-out:
-    return st;
-}
-
-static enum lk_status whole(struct lk_json *v, int64_t *out)
-{
-    enum lk_status st = LK_OK;
-    char *end;
-    long long n;
-    double d = 0.0;
-
-    LK_TRY(expect(v, LK_JSON_NUMBER));
-    errno = 0;
-    n = strtoll(v->text, &end, 10);
-    if (!*end && !errno) {
-        *out = n;
-        return LK_OK;
-    }
-    LK_TRY(lk_json_as_number(v, &d));
-    if (d != floor(d))
-        return fail_at(v, NULL, "expected a whole number, got %.40s", v->text);
-    if (fabs(d) > EXACT_DOUBLE_MAX)
-        return fail_at(v, NULL, "%.40s is out of range", v->text);
-    *out = (int64_t)d;
-out:
-    return st;
-}
-
-enum lk_status lk_json_as_int(struct lk_json *v, int64_t min, int64_t max, int64_t *out)
-{
-    enum lk_status st = LK_OK;
-    int64_t n = 0;
-
-    LK_TRY(whole(v, &n));
-    if (n < min || n > max)
-        return fail_at(v, NULL, "%.40s is out of range: expected %lld to %lld", v->text,
-                       (long long)min, (long long)max);
-    *out = n;
-out:
-    return st;
-}
-
-enum lk_status lk_json_as_uint(struct lk_json *v, uint64_t max, uint64_t *out)
-{
-    enum lk_status st = LK_OK;
-    unsigned long long n;
-    int64_t small = 0;
-    char *end;
-
-    LK_TRY(expect(v, LK_JSON_NUMBER));
-    errno = 0;
-    n = strtoull(v->text, &end, 10);
-    if (v->text[0] == '-' || *end || errno) {
-        LK_TRY(whole(v, &small));
-        n = (unsigned long long)small;
-    }
-    if (small < 0 || n > max)
-        return fail_at(v, NULL, "%.40s is out of range: expected 0 to %llu", v->text,
-                       (unsigned long long)max);
-    *out = n;
-out:
-    return st;
-}
-
-bool lk_json_fixed(const char *text, size_t len, int places, int64_t *out)
-{
-    bool negative = len > 0 && text[0] == '-';
-    bool point = false;
-    uint64_t n = 0;
-    int left = places; /* decimals still to come */
-
-    for (size_t i = negative; i < len; i++) {
-        unsigned digit = (unsigned)(text[i] - '0');
-
-        if (text[i] == '.' && !point) {
-            point = true;
-        } else if (digit > 9) {
-            return false;
-        } else if (point && left == 0) {
-            if (digit)
-                return false;
-        } else {
-            if (n > ((uint64_t)INT64_MAX - digit) / 10)
-                return false;
-            n = 10 * n + digit;
-            left -= point;
-        }
-    }
-    for (; left > 0; left--) {
-        if (n > INT64_MAX / 10)
-            return false;
-        n *= 10;
-    }
-    *out = negative ? -(int64_t)n : (int64_t)n;
-    return len > (size_t)negative;
-}
-
-enum lk_status lk_json_as_fixed(struct lk_json *v, int places, int64_t *out)
-{
-    enum lk_status st = expect(v, LK_JSON_NUMBER);
-
-    if (st == LK_OK && !lk_json_fixed(v->text, strlen(v->text), places, out))
-        return fail_at(v, NULL, "%.40s: expected a number with at most %d decimals", v->text,
-                       places);
-    return st;
 }
 
 enum lk_status lk_json_text(struct lk_json *obj, const char *key, const char **out)
@@ -373,7 +168,7 @@ enum lk_status lk_json_bool(struct lk_json *obj, const char *key, bool *out)
 
     if (!v)
         return st;
-    st = expect(v, LK_JSON_BOOL);
+    st = lk_json_expect(v, LK_JSON_BOOL);
     if (st == LK_OK)
         *out = v->boolean;
     return st;
@@ -425,7 +220,7 @@ static enum lk_status container(struct lk_json *obj, const char *key, enum lk_js
 
     if (!v)
         return st;
-    st = expect(v, type);
+    st = lk_json_expect(v, type);
     if (st == LK_OK)
         *out = v;
     return st;
@@ -466,7 +261,7 @@ enum lk_status lk_json_end(struct lk_json *obj)
     char buf[128];
     size_t n = 0;
 
-    LK_TRY(expect(obj, LK_JSON_OBJECT));
+    LK_TRY(lk_json_expect(obj, LK_JSON_OBJECT));
     for (size_t i = 0; i < obj->n_items; i++) {
         const struct lk_json *v = obj->items[i];
 
@@ -474,8 +269,8 @@ enum lk_status lk_json_end(struct lk_json *obj)
             continue;
         for (const struct lk_json_wish *w = obj->wishes; w && n < NEAREST_MAX; w = w->next)
             words[n++] = w->key;
-        return fail_at(v, NULL, "unknown key%s",
-                       n ? suggestion(v->key, words, n, buf, sizeof buf) : "");
+        return lk_json_fail_at(v, NULL, "unknown key%s",
+                               n ? suggestion(v->key, words, n, buf, sizeof buf) : "");
     }
 out:
     return st;
@@ -493,7 +288,7 @@ enum lk_status lk_json_items(struct lk_json *obj, const char *key, enum lk_json_
         return LK_OK;
     LK_TRY(lk_json_array(obj, key, &list));
     if (need == LK_JSON_FILLED && !list->n_items)
-        return fail_at(list, NULL, "must not be empty");
+        return lk_json_fail_at(list, NULL, "must not be empty");
     LK_TRY(lk_alloc(&v, list->n_items, size));
     memcpy(items, &v, sizeof v);
     for (*n = 0; *n < list->n_items;) {
@@ -532,12 +327,14 @@ enum lk_status lk_json_schema(struct lk_json *root, const char *schema, int vers
 
     LK_TRY(lk_json_text(root, "schema", &name));
     if (strcmp(name, schema) != 0)
-        return fail_at(find(root, "schema"), NULL, "expected \"%s\", got \"%.60s\"", schema, name);
+        return lk_json_fail_at(find(root, "schema"), NULL, "expected \"%s\", got \"%.60s\"", schema,
+                               name);
     LK_TRY(lk_json_int(root, "version", 1, INT32_MAX, &v));
     if (v > version)
-        return fail_at(find(root, "version"), NULL,
-                       "version %lld was written by a newer lockstep; this one reads up to %d",
-                       (long long)v, version);
+        return lk_json_fail_at(
+            find(root, "version"), NULL,
+            "version %lld was written by a newer lockstep; this one reads up to %d", (long long)v,
+            version);
 out:
     return st;
 }

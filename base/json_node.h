@@ -74,6 +74,12 @@ size_t lk_json_parser_line(struct lk_json_parser *p);
 enum lk_status lk_json_parser_text(struct lk_json_parser *p, const char *text, size_t size);
 enum lk_status lk_json_parser_file(struct lk_json_parser *p);
 
+/* LK_EPARSE with file, line and key path; key: a member of v that the error is about, or NULL. */
+enum lk_status lk_json_fail_at(const struct lk_json *v, const char *key, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+/* LK_EPARSE unless v is of the type. */
+enum lk_status lk_json_expect(const struct lk_json *v, enum lk_json_type type);
+
 /* "an object", "a number", ... for messages. */
 const char *lk_json_type_text(enum lk_json_type t);
 

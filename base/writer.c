@@ -1,6 +1,8 @@
 /* Files: writing, all or nothing; see the header. */
-#include "base/array.h"
 #include "base/file.h"
+
+#include "base/array.h"
+#include "base/file_impl.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -12,10 +14,7 @@
 #include <unistd.h>
 #include <zlib.h>
 
-enum {
-    GZ_BUFFER = 1 << 17,  /* zlib's own buffer; its default of 8 KiB costs half the speed */
-    TEMP_NAMES_MAX = 1000 /* left-over temporary files of dead processes with our number */
-};
+enum { TEMP_NAMES_MAX = 1000 }; /* left-over temporary files of dead processes with our number */
 
 /* Exactly one of `file` and `gz` is open. */
 struct lk_writer {
@@ -31,20 +30,6 @@ struct lk_writer {
     size_t *out_memory_size;
     char error[256]; /* why something was not written, and commit must not rename; "" if it was */
 };
-
-static enum lk_status fail_errno(const char *path, const char *what)
-{
-    return lk_fail(LK_EIO, "%s: cannot %s: %s", path, what, strerror(errno));
-}
-
-/* zlib's text for its last failure, or the system's. */
-static const char *gz_text(gzFile gz)
-{
-    int code;
-    const char *text = gzerror(gz, &code);
-
-    return code == Z_ERRNO ? strerror(errno) : text;
-}
 
 /* Opens a temporary file beside the target, under a name that nobody has. */
 static enum lk_status open_temporary(struct lk_writer *w, int *out_fd)
@@ -62,7 +47,7 @@ static enum lk_status open_temporary(struct lk_writer *w, int *out_fd)
         free(w->temporary);
         w->temporary = NULL;
         if (errno != EEXIST)
-            return fail_errno(w->path, "create");
+            return lk_file_fail(w->path, "create");
     }
     return lk_fail(LK_EIO, "%s: there are %d temporary files beside it already", w->path,
                    TEMP_NAMES_MAX);
@@ -75,7 +60,7 @@ static enum lk_status open_target(struct lk_writer *w, const char *path, int *ou
 
     if (!strcmp(path, "-")) {
         *out_fd = fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 0);
-        return *out_fd < 0 ? fail_errno(w->path, "open") : LK_OK;
+        return *out_fd < 0 ? lk_file_fail(w->path, "open") : LK_OK;
     }
     if (stat(path, &s) < 0)
         return lk_strdup(&w->target, path) != LK_OK ? LK_ENOMEM : open_temporary(w, out_fd);
@@ -83,10 +68,10 @@ static enum lk_status open_target(struct lk_writer *w, const char *path, int *ou
         return lk_fail(LK_EIO, "%s: is a directory", w->path);
     if (!S_ISREG(s.st_mode)) { /* renaming over /dev/null would take it from everybody */
         *out_fd = open(w->path, O_WRONLY | O_CLOEXEC);
-        return *out_fd < 0 ? fail_errno(w->path, "open") : LK_OK;
+        return *out_fd < 0 ? lk_file_fail(w->path, "open") : LK_OK;
     }
     w->target = realpath(w->path, NULL);
-    return w->target ? open_temporary(w, out_fd) : fail_errno(w->path, "resolve");
+    return w->target ? open_temporary(w, out_fd) : lk_file_fail(w->path, "resolve");
 }
 
 enum lk_status lk_writer_open(const char *path, bool gz, struct lk_writer **out)
@@ -98,14 +83,14 @@ enum lk_status lk_writer_open(const char *path, bool gz, struct lk_writer **out)
     LK_TRY(lk_alloc(&w, 1, sizeof *w));
     LK_TRY(lk_strdup(&w->path, strcmp(path, "-") ? path : "standard output"));
     if (!strcmp(path, "-") && fflush(stdout)) { /* what printf wrote comes first */
-        st = fail_errno(w->path, "write");
+        st = lk_file_fail(w->path, "write");
         goto out;
     }
     LK_TRY(open_target(w, path, &fd));
     if (gz) {
         w->gz = gzdopen(fd, "wb");
         if (w->gz)
-            (void)gzbuffer(w->gz, GZ_BUFFER);
+            (void)gzbuffer(w->gz, LK_GZ_BUFFER);
     } else {
         w->file = fdopen(fd, "wb");
     }
@@ -134,7 +119,7 @@ enum lk_status lk_writer_open_memory(char **out_text, size_t *out_size, struct l
     LK_TRY(lk_strdup(&w->path, "memory"));
     w->file = open_memstream(&w->memory, &w->memory_size);
     if (!w->file) {
-        st = fail_errno(w->path, "open a stream in");
+        st = lk_file_fail(w->path, "open a stream in");
         goto out;
     }
     w->out_memory = out_text;
@@ -160,7 +145,7 @@ static enum lk_status put_gz(struct lk_writer *w, const char *data, size_t size)
         int n = gzwrite(w->gz, data, chunk);
 
         if (n <= 0)
-            return lk_fail(LK_EIO, "%s: cannot write: %s", w->path, gz_text(w->gz));
+            return lk_fail(LK_EIO, "%s: cannot write: %s", w->path, lk_gz_text(w->gz));
         data += n;
         size -= (size_t)n;
     }
@@ -176,7 +161,7 @@ enum lk_status lk_writer_put(struct lk_writer *w, const void *data, size_t size)
     if (w->gz)
         st = put_gz(w, data, size);
     else if (fwrite(data, 1, size, w->file) != size)
-        st = fail_errno(w->path, "write");
+        st = lk_file_fail(w->path, "write");
     return st == LK_OK ? st : keep_failure(w, st);
 }
 
@@ -219,14 +204,14 @@ static enum lk_status close_stream(struct lk_writer *w)
     enum lk_status st = LK_OK;
 
     if (w->gz && gzflush(w->gz, Z_FINISH) != Z_OK)
-        st = lk_fail(LK_EIO, "%s: cannot write: %s", w->path, gz_text(w->gz));
+        st = lk_fail(LK_EIO, "%s: cannot write: %s", w->path, lk_gz_text(w->gz));
     if (w->file && fflush(w->file))
-        st = fail_errno(w->path, "write");
+        st = lk_file_fail(w->path, "write");
     /* A network file system may tell only now that the disk is full. */
     if (st == LK_OK && w->temporary && fsync(w->fd))
-        st = fail_errno(w->path, "write");
+        st = lk_file_fail(w->path, "write");
     if ((w->gz ? gzclose_w(w->gz) != Z_OK : fclose(w->file) != 0) && st == LK_OK)
-        st = fail_errno(w->path, "close");
+        st = lk_file_fail(w->path, "close");
     w->gz = NULL;
     w->file = NULL;
     return st;
@@ -242,7 +227,7 @@ enum lk_status lk_writer_commit(struct lk_writer *w)
         st = lk_fail(LK_EIO, "%s", w->error);
     LK_KEEP(close_stream(w));
     if (st == LK_OK && w->temporary && rename(w->temporary, w->target))
-        st = fail_errno(w->path, "rename to");
+        st = lk_file_fail(w->path, "rename to");
     if (st != LK_OK && w->temporary)
         (void)unlink(w->temporary);
     if (st == LK_OK && w->out_memory) {
