@@ -1,10 +1,11 @@
 /*
  * How well collectives are forecast, against public nccl-tests tables:
  *
- *     build/bench/accuracy_collectives nccl_tables.csv [CLUSTERS_DIR] [--csv | --rows]
+ *     build/bench/accuracy_collectives nccl_tables.csv [CLUSTERS_DIR] [--csv | --rows | POINTS.csv]
  *
  * Splits are nested by source: whatever is predicted, the rows of sim/nccl_prior.c are made anew
- * without any table of its source. --rows prints the rows that all tables together give.
+ * without any table of its source. POINTS.csv gets every point of ours; --rows prints the rows that
+ * all tables together give.
  *
  * Left out by rule: several processes on one GPU (time-sliced), rows that their source marks as
  * DEGRADED, collectives other than ours, in-place rows (the same run again), machines of unknown
@@ -271,6 +272,7 @@ struct score {
     double error, worst, width, interval;
     double *errors;
     size_t capacity;
+    FILE *points; /* of the first band: where each point goes, too; may be NULL */
 };
 
 /* Relative error, and the interval score of the 90 % interval in logarithms (Gneiting and Raftery
@@ -313,6 +315,8 @@ static enum lk_status count_at(struct score *scores, const struct series *s, siz
     while (s->bytes[k] > band_ends[b])
         b++;
     LK_TRY(count(&scores[b], us, s->us[k], lo, hi));
+    if (scores->points)
+        fprintf(scores->points, "%.9g,%.9g,%.9g,%.9g\n", s->us[k], us, lo, hi);
     if (!is_odd(s, k))
         LK_TRY(count(&scores[BANDS + b], us, s->us[k], lo, hi));
 out:
@@ -519,7 +523,7 @@ static void print_rows(const struct tables *t)
     }
 }
 
-static enum lk_status print_all(const struct tables *t, bool csv, bool verbose)
+static enum lk_status print_all(const struct tables *t, bool csv, bool verbose, FILE *points)
 {
     enum lk_status st = LK_OK;
     struct score a[2 * BANDS] = {{0}}, b[2 * BANDS] = {{0}}, c[2 * BANDS] = {{0}};
@@ -529,16 +533,22 @@ static enum lk_status print_all(const struct tables *t, bool csv, bool verbose)
                : "%-34s %-6s %-5s %5s %8s %8s %8s %17s %7s %7s\n",
            "# what", "bytes", "rows", "n", "mean %", "median", "worst", "inside % (90 %)", "width",
            "score");
+    if (points)
+        fprintf(points, "measured,predicted,lo,hi\n");
+    a->points = points;
     LK_TRY(left_out_sizes(t, a, b));
     print_scores("left-out sizes", a, csv);
     print_scores("  proportional from the next", b, csv);
+    a->points = points;
     LK_TRY(left_out_ranks(t, a, b, c));
     print_scores("left-out rank counts", a, csv);
     print_scores("  time of the nearest count", b, csv);
     print_scores("  alpha-beta", c, csv);
+    a->points = points;
     LK_TRY(preset_alone(t, a, b, verbose));
     print_scores("preset alone", a, csv);
     print_scores("  NCCL's model as it is", b, csv);
+    a->points = NULL;
     LK_TRY(between_labs(t, a));
     print_scores("one lab for another (noise floor)", a, csv);
 out:
@@ -552,9 +562,11 @@ int main(int argc, char **argv)
     struct tables t = {0};
     const char *last = argc > 2 ? argv[argc - 1] : "";
     const char *dir = argc > 2 && argv[2][0] != '-' ? argv[2] : "clusters";
+    FILE *points = NULL;
 
     if (argc < 2) {
-        fprintf(stderr, "usage: %s nccl_tables.csv [CLUSTERS_DIR] [--csv | --rows]\n", argv[0]);
+        fprintf(stderr, "usage: %s nccl_tables.csv [CLUSTERS_DIR] [--csv | --rows | POINTS.csv]\n",
+                argv[0]);
         return 2;
     }
     LK_TRY(lk_csv_load(argv[1], columns, N_COLUMNS, LK_CSV_EXTRA, &csv));
@@ -564,11 +576,15 @@ int main(int argc, char **argv)
     for (size_t i = 0; i < lk_csv_rows(csv); i++)
         LK_TRY(add_row(&t, csv, i, dir));
     fprintf(stderr, "%zu tables, %zu rows left out by rule\n", t.n, t.left_out);
+    if (argc > 3 && last[0] != '-' && !(points = fopen(last, "w")))
+        LK_TRY(lk_fail(LK_EIO, "%s: cannot be written", last));
     if (!strcmp(last, "--rows"))
         print_rows(&t);
     else
-        LK_TRY(print_all(&t, !strcmp(last, "--csv"), !strcmp(last, "--verbose")));
+        LK_TRY(print_all(&t, !strcmp(last, "--csv"), !strcmp(last, "--verbose"), points));
 out:
+    if (points && fclose(points) && st == LK_OK)
+        st = lk_fail(LK_EIO, "%s: cannot be written", last);
     if (st != LK_OK)
         fprintf(stderr, "%s\n", lk_error_text());
     for (size_t i = 0; i < t.n; i++) {

@@ -1,17 +1,24 @@
 /*
- * The forecast against replays on shaped links: reads what tests/net/validate measured, forecasts
- * each held-out run from the job of the 1- and 2-rank runs and the 2-rank calibration, as
- * `lockstep predict` does, and prints the errors beside those of three lesser models:
+ * The forecast against runs on shaped links: reads what tests/net/validate or bench/net_torch.sh
+ * measured, forecasts each held-out run from the job of the 1- and 2-rank runs and the 2-rank
+ * calibration, as `lockstep predict` does, and prints the errors beside those of three lesser
+ * models:
  *
  *     no overlap   every gradient is ready when backward ends
  *     one bucket   all bytes in one collective
  *     gamma 0      collectives and compute do not slow each other
  *
- * and, for each group and rank count with several bucket caps, what the cap that the forecast
+ * and, for each group and rank count with several bucket caps, what the cap that `lockstep whatif`
  * names costs against the best one measured. Runs that used more than 70 % of the processors are
  * left out: they measured the machine.
  *
- *     build/bench/net LIST.csv [RESULTS.csv]
+ * slow_rank and slow_link are what a user knows and evidence of two ranks cannot show, as predict's
+ * options have it.
+ *
+ * A run is a run's directory, or a job file that has the run; `single` may be a job file with all
+ * of the evidence, and `pair` then is empty.
+ *
+ *     build/bench/net LOCKSTEP LIST.csv [RESULTS.csv]
  *
  * Figures only: exit 1 when something could not be read or forecast.
  */
@@ -20,15 +27,18 @@
 #include "base/score.h"
 #include "base/stats.h"
 #include "base/table.h"
+#include "commands/known_slow.h"
 #include "profiler/job_build.h"
 #include "profiler/run_set.h"
 #include "reports/print.h"
 #include "sim/forecast.h"
 
+#include <inttypes.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 static const double CPU_MOST = 0.70;
 static const double LEVEL = 0.90;
@@ -37,23 +47,39 @@ enum { DRAWS = 200 };
 enum model { OURS, NO_OVERLAP, ONE_BUCKET, NO_GAMMA, MODELS };
 static const char *const model_names[MODELS] = {"ours", "no overlap", "one bucket", "gamma 0"};
 
-enum { GROUP, SINGLE, PAIR, CLUSTER, RUN, HOSTS, RATE, RANKS, CAP, ACCUMULATION, N_COLUMNS };
+enum {
+    GROUP,
+    SINGLE,
+    PAIR,
+    CLUSTER,
+    RUN,
+    HOSTS,
+    RATE,
+    RANKS,
+    CAP,
+    ACCUMULATION,
+    SLOW_RANK,
+    SLOW_LINK,
+    N_COLUMNS
+};
 static const struct lk_csv_column list_columns[N_COLUMNS] = {
-    [GROUP] = {"group",        true},
-      [SINGLE] = {"single",       true},
-    [PAIR] = {"pair",         true},
-      [CLUSTER] = {"cluster",      true},
-    [RUN] = {"run",          true},
-      [HOSTS] = {"hosts",        true},
-    [RATE] = {"rate",         true},
-      [RANKS] = {"ranks",        true},
-    [CAP] = {"cap",          true},
-      [ACCUMULATION] = {"accumulation", true},
+    [GROUP] = {"group",        true },
+    [SINGLE] = {"single",       true },
+    [PAIR] = {"pair",         false},
+    [CLUSTER] = {"cluster",      true },
+    [RUN] = {"run",          true },
+    [HOSTS] = {"hosts",        true },
+    [RATE] = {"rate",         true },
+    [RANKS] = {"ranks",        true },
+    [CAP] = {"cap",          true },
+    [ACCUMULATION] = {"accumulation", true },
+    [SLOW_RANK] = {"slow_rank",    false},
+    [SLOW_LINK] = {"slow_link",    false},
 };
 
 /* A held-out run and its forecasts. Texts belong to the list. */
 struct item {
-    const char *text[N_COLUMNS];
+    const char *text[N_COLUMNS]; /* NULL: none of it */
     int ranks, accumulation;
     uint64_t cap_bytes;
     size_t n_steps;
@@ -70,7 +96,8 @@ static enum lk_status read_row(const struct lk_csv *t, size_t row, struct item *
     double cap;
 
     for (size_t i = 0; i < N_COLUMNS; i++)
-        LK_TRY(lk_csv_text(t, row, i, &out->text[i]));
+        if (list_columns[i].required || lk_csv_has(t, row, i))
+            LK_TRY(lk_csv_text(t, row, i, &out->text[i]));
     LK_TRY(lk_csv_int(t, row, RANKS, 2, 1024, &ranks));
     LK_TRY(lk_csv_int(t, row, ACCUMULATION, 1, 1000, &accumulation));
     LK_TRY(lk_csv_quantity(t, row, CAP, LK_DIM_BYTES, 1, 1e12, &cap));
@@ -110,12 +137,23 @@ out:
     return st;
 }
 
-static enum lk_status build_job(const char *const *paths, size_t n, struct lk_job *out)
+static bool is_file(const char *path)
+{
+    struct stat s;
+
+    return stat(path, &s) == 0 && S_ISREG(s.st_mode);
+}
+
+/* Of one or two runs; second may be NULL. */
+static enum lk_status build_job(const char *first, const char *second, struct lk_job *out)
 {
     enum lk_status st = LK_OK;
+    const char *paths[] = {first, second};
     struct lk_run_set set = {0};
 
-    LK_TRY(lk_run_set_read(paths, n, &set));
+    if (is_file(first))
+        return lk_job_read(first, out);
+    LK_TRY(lk_run_set_read(paths, second ? 2 : 1, &set));
     LK_TRY(lk_job_build(&set, out));
 out:
     lk_run_set_fini(&set);
@@ -127,7 +165,9 @@ static enum lk_status read_measured(struct item *item)
     enum lk_status st = LK_OK;
     struct lk_job job = {0};
 
-    LK_TRY(build_job(&item->text[RUN], 1, &job));
+    LK_TRY(build_job(item->text[RUN], NULL, &job));
+    if (!job.n_runs)
+        LK_TRY(lk_fail(LK_EPARSE, "%s: no run in it", item->text[RUN]));
     item->n_steps = job.runs[0].n_steps;
     item->measured_s = lk_stats_mean(job.runs[0].step_s, item->n_steps);
     LK_TRY(read_cpu(item->text[HOSTS], &item->cpu_share));
@@ -168,10 +208,24 @@ static void lessen(enum model m, struct lk_job *j, struct lk_cluster *c)
     }
 }
 
+/* What the forecast is made of: one processor a host, and as many hosts as are asked for. */
+static enum lk_status read_evidence(const struct item *item, struct lk_job *job,
+                                    struct lk_cluster *cluster)
+{
+    enum lk_status st = LK_OK;
+
+    LK_TRY(build_job(item->text[SINGLE], item->text[PAIR], job));
+    LK_TRY(lk_cluster_read(item->text[CLUSTER], cluster));
+    cluster->gpus_per_node = 1;
+    cluster->nodes = 0;
+    LK_TRY(known_slow_add(cluster, item->text[SLOW_RANK], item->text[SLOW_LINK]));
+out:
+    return st;
+}
+
 static enum lk_status forecast(struct item *item, enum model m)
 {
     enum lk_status st = LK_OK;
-    const char *paths[] = {item->text[SINGLE], item->text[PAIR]};
     struct lk_job job = {0};
     struct lk_cluster cluster = {0};
     struct lk_forecast f = {0};
@@ -185,11 +239,7 @@ static enum lk_status forecast(struct item *item, enum model m)
                                    .draws = DRAWS,
                                    .seed = 1};
 
-    LK_TRY(build_job(paths, LK_COUNT(paths), &job));
-    LK_TRY(lk_cluster_read(item->text[CLUSTER], &cluster));
-    /* One processor a host, and as many hosts as are asked for. */
-    cluster.gpus_per_node = 1;
-    cluster.nodes = 0;
+    LK_TRY(read_evidence(item, &job, &cluster));
     lessen(m, &job, &cluster);
     LK_TRY(lk_predict(&job, &cluster, &q, &f));
     item->predicted_s[m] = f.points[0].step_s;
@@ -257,32 +307,109 @@ static bool same_but_cap(const struct item *a, const struct item *b)
            a->accumulation == b->accumulation;
 }
 
-/* What the cap that was forecast as best costs against the best measured; of those like items[at].
- */
-static enum lk_status note_cap(const struct item *items, size_t n, size_t at, struct lk_table *t)
+/* The cap in the row that `lockstep whatif` calls the best. */
+static enum lk_status read_best(const char *path, uint64_t *out)
 {
-    const struct item *named = &items[at], *best = &items[at];
-    size_t caps = 0;
+    enum { BYTES, VERDICT };
+    static const struct lk_csv_column verdicts[] = {
+        {"bucket_cap_bytes", true},
+        {"verdict",          true}
+    };
+    enum lk_status st = LK_OK;
+    struct lk_csv *t = NULL;
+    double bytes = 0;
+
+    LK_TRY(lk_csv_load(path, verdicts, LK_COUNT(verdicts), LK_CSV_EXTRA, &t));
+    for (size_t i = 0; i < lk_csv_rows(t); i++) {
+        const char *verdict = "";
+
+        if (lk_csv_has(t, i, VERDICT))
+            LK_TRY(lk_csv_text(t, i, VERDICT, &verdict));
+        if (!strcmp(verdict, "best"))
+            LK_TRY(lk_csv_quantity(t, i, BYTES, LK_DIM_BYTES, 1, 1e12, &bytes));
+    }
+    if (bytes <= 0)
+        LK_TRY(lk_fail(LK_EPARSE, "%s: names no best", path));
+    *out = (uint64_t)bytes;
+out:
+    lk_csv_free(t);
+    return st;
+}
+
+/* Asks the command itself, with the evidence as files beside the run. `caps`: a list. */
+static enum lk_status ask_whatif(const char *lockstep, const struct item *like, const char *caps,
+                                 uint64_t *out)
+{
+    enum lk_status st = LK_OK;
+    struct lk_job job = {0};
+    struct lk_cluster cluster = {0};
+    char *base = NULL, *job_path = NULL, *cluster_path = NULL, *csv = NULL, *command = NULL;
+
+    LK_TRY(lk_asprintf(&base, "%s.whatif", like->text[RUN]));
+    LK_TRY(lk_asprintf(&job_path, "%s.job.json", base));
+    LK_TRY(lk_asprintf(&cluster_path, "%s.cluster.json", base));
+    LK_TRY(lk_asprintf(&csv, "%s.csv", base));
+    LK_TRY(read_evidence(like, &job, &cluster));
+    LK_TRY(lk_job_write(job_path, &job));
+    LK_TRY(lk_cluster_write(cluster_path, &cluster));
+    LK_TRY(lk_asprintf(&command,
+                       "'%s' whatif '%s' '%s' --gpus=%d --accumulation=%d --bucket-cap=%s "
+                       "--csv='%s' > /dev/null",
+                       lockstep, job_path, cluster_path, like->ranks, like->accumulation, caps,
+                       csv));
+    if (system(command) != 0)
+        LK_TRY(lk_fail(LK_EIO, "failed: %s", command));
+    LK_TRY(read_best(csv, out));
+out:
+    free(command);
+    free(csv);
+    free(cluster_path);
+    free(job_path);
+    free(base);
+    lk_cluster_fini(&cluster);
+    lk_job_fini(&job);
+    return st;
+}
+
+/* What the cap that whatif names costs against the best measured; of those like items[at]. */
+static enum lk_status note_cap(const char *lockstep, const struct item *items, size_t n, size_t at,
+                               struct lk_table *t)
+{
+    enum lk_status st = LK_OK;
+    const struct item *named = NULL, *best = &items[at];
+    char caps[512] = "";
+    size_t n_caps = 0, used = 0;
+    uint64_t cap = 0;
 
     for (size_t i = 0; i < n; i++) {
         if (!same_but_cap(&items[i], &items[at]) || !counts(&items[i]))
             continue;
-        if (i < at)
+        if (i < at || used >= sizeof caps)
             return LK_OK; /* told already */
-        caps++;
-        if (items[i].predicted_s[OURS] < named->predicted_s[OURS])
-            named = &items[i];
+        used += (size_t)snprintf(caps + used, sizeof caps - used, "%s%" PRIu64, n_caps ? "," : "",
+                                 items[i].cap_bytes);
+        n_caps++;
         if (items[i].measured_s < best->measured_s)
             best = &items[i];
     }
-    if (caps < 2)
+    if (n_caps < 2)
         return LK_OK;
-    return lk_table_note(t, "%s, %d ranks: of %zu caps %s is named, %s was best: %.1f %% slower",
-                         named->text[GROUP], named->ranks, caps, named->text[CAP], best->text[CAP],
-                         100 * (named->measured_s / best->measured_s - 1));
+    LK_TRY(ask_whatif(lockstep, &items[at], caps, &cap));
+    for (size_t i = at; i < n; i++)
+        if (same_but_cap(&items[i], &items[at]) && items[i].cap_bytes == cap)
+            named = &items[i];
+    if (!named)
+        LK_TRY(lk_fail(LK_EPARSE, "whatif names a cap of %" PRIu64 ", not of %s", cap, caps));
+    LK_TRY(lk_table_note(t,
+                         "%s, %d ranks: of %zu caps whatif names %s, %s was best: %.1f %% slower",
+                         named->text[GROUP], named->ranks, n_caps, named->text[CAP],
+                         best->text[CAP], 100 * (named->measured_s / best->measured_s - 1)));
+out:
+    return st;
 }
 
-static enum lk_status note_errors(const struct item *items, size_t n, struct lk_table *t)
+static enum lk_status note_errors(const char *lockstep, const struct item *items, size_t n,
+                                  struct lk_table *t)
 {
     enum lk_status st = LK_OK;
     struct lk_scored *v = NULL;
@@ -308,13 +435,13 @@ static enum lk_status note_errors(const struct item *items, size_t n, struct lk_
     LK_TRY(lk_table_note(t, "%zu of %zu runs left out: over %.0f %% of the processors", left_out, n,
                          100 * CPU_MOST));
     for (size_t i = 0; i < n; i++)
-        LK_TRY(note_cap(items, n, i, t));
+        LK_TRY(note_cap(lockstep, items, n, i, t));
 out:
     free(v);
     return st;
 }
 
-static enum lk_status compare(const char *list, const char *results)
+static enum lk_status compare(const char *lockstep, const char *list, const char *results)
 {
     enum lk_status st = LK_OK;
     struct lk_csv *csv = NULL;
@@ -324,7 +451,7 @@ static enum lk_status compare(const char *list, const char *results)
 
     LK_TRY(lk_csv_load(list, list_columns, N_COLUMNS, LK_CSV_STRICT, &csv));
     LK_TRY(lk_alloc(&items, lk_csv_rows(csv), sizeof *items));
-    LK_TRY(lk_table_create("Replays on shaped links, forecast from 1 and 2 ranks", columns,
+    LK_TRY(lk_table_create("Runs on shaped links, forecast from 1 and 2 ranks", columns,
                            LK_COUNT(columns), &t));
     for (; n < lk_csv_rows(csv); n++) {
         LK_TRY(read_row(csv, n, &items[n]));
@@ -333,7 +460,7 @@ static enum lk_status compare(const char *list, const char *results)
             LK_TRY(forecast(&items[n], m));
         LK_TRY(add_row(&items[n], t));
     }
-    LK_TRY(note_errors(items, n, t));
+    LK_TRY(note_errors(lockstep, items, n, t));
     if (results)
         LK_TRY(lk_report_table(t, LK_FORMAT_CSV, results));
     LK_TRY(lk_report_table(t, LK_FORMAT_TEXT, "-"));
@@ -346,11 +473,11 @@ out:
 
 int main(int argc, char **argv)
 {
-    if (argc < 2 || argc > 3) {
-        fprintf(stderr, "usage: net LIST.csv [RESULTS.csv]\n");
+    if (argc < 3 || argc > 4) {
+        fprintf(stderr, "usage: net LOCKSTEP LIST.csv [RESULTS.csv]\n");
         return 2;
     }
-    if (compare(argv[1], argc == 3 ? argv[2] : NULL) != LK_OK) {
+    if (compare(argv[1], argv[2], argc == 4 ? argv[3] : NULL) != LK_OK) {
         fprintf(stderr, "net: %s\n", lk_error_text());
         return 1;
     }

@@ -333,7 +333,9 @@ enum lk_status lk_backtest_all(const struct lk_job *job, const struct lk_cluster
                                const struct lk_predictor_options *options, struct lk_backtests *out)
 {
     enum lk_status st = LK_OK;
-    struct lk_backtests b = {.level = options->level};
+    struct lk_backtests b = {
+        .level = options->level,
+        .prior_scale_error = lk_prior_value(lk_prior_of_scale(cluster->n_points, cluster->preset))};
 
     for (size_t i = 0; i < job->n_runs; i++)
         if (job->runs[i].gpus > 1 && lk_run_counts(cluster, &job->runs[i]) &&
@@ -358,8 +360,8 @@ void lk_backtests_fini(struct lk_backtests *b)
 
 double lk_backtest_scale_error(const struct lk_backtests *b, size_t *out_n)
 {
-    double prior = lk_prior_value(LK_PRIOR_SCALE_ERROR);
-    double weight = lk_prior_value(LK_PRIOR_SCALE_TESTS), sum = weight * prior * prior, n = weight;
+    double weight = lk_prior_value(LK_PRIOR_SCALE_TESTS), n = weight;
+    double sum = weight * b->prior_scale_error * b->prior_scale_error;
 
     for (size_t i = 0; i < b->n; i++) {
         const struct lk_backtest_item *item = &b->items[i];

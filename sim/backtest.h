@@ -27,7 +27,8 @@ struct lk_backtest_item {
 struct lk_backtests {
     struct lk_backtest_item *items;
     size_t n, capacity;
-    double level; /* of the intervals */
+    double level;             /* of the intervals */
+    double prior_scale_error; /* what is assumed on this cluster without any */
 };
 
 /*

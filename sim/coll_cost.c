@@ -151,11 +151,14 @@ static enum lk_status carry(const struct lk_cost_model *m, const struct lk_coll_
     LK_TRY(lk_alloc(&c.error, from->n, sizeof *c.error));
     for (size_t i = 0; i < from->n; i++) {
         struct lk_coll_modelled here = lk_coll_model_at(m->model, at, from->bytes[i]);
-        double ratio = here.seconds / lk_coll_model_at(m->model, from->at, from->bytes[i]).seconds;
-        double error = here.is_nccl ? NAN : lk_coll_carry_error(from, i, at, ratio);
+        struct lk_coll_modelled there = lk_coll_model_at(m->model, from->at, from->bytes[i]);
+        double ratio = here.seconds / there.seconds;
 
-        c.error[i] = isnan(error) ? here.error : error;
-        seconds[i] = from->seconds[i] * ratio * exp(m->error_shift * c.error[i] * doublings);
+        c.error[i] = here.error;
+        seconds[i] = here.is_ring && there.is_ring
+                         ? lk_coll_carry_s(from, i, at, m->model, &c.error[i])
+                         : from->seconds[i] * ratio;
+        seconds[i] *= exp(m->error_shift * c.error[i] * doublings);
         seconds[i] = fmax(seconds[i], lk_coll_model_floor_s(m->model, at, from->bytes[i], false));
     }
     LK_TRY(lk_curve_init(&c.curve, from->bytes, seconds, from->n, 1));

@@ -218,7 +218,7 @@ void lk_coll_model_destroy(struct lk_coll_model *m)
 static struct lk_coll_modelled nccl(const struct lk_coll_model *m, struct lk_coll_place at,
                                     double bytes)
 {
-    struct lk_coll_modelled out = {.seconds = NAN, .is_nccl = true};
+    struct lk_coll_modelled out = {.seconds = NAN};
     struct lk_nccl_comm comm;
     enum lk_nccl_place place;
 
@@ -258,7 +258,10 @@ static struct lk_coll_modelled formula(const struct lk_coll_model *m, struct lk_
         constants.bandwidth_Bps[LK_LINK_INTER] /= uplinks;
         s = lk_coll_formula_s(&constants, &shape);
         if (!isnan(s) && (isnan(best.seconds) || s < best.seconds))
-            best = (struct lk_coll_modelled){s, k->error, k->fitted, false};
+            best =
+                (struct lk_coll_modelled){s, k->error, k->fitted,
+                                          a <= LK_ALGO_RING && uplinks <= 1 &&
+                                              (!(shape.hops_intra > 0) || !(shape.hops_inter > 0))};
     }
     return best;
 }

@@ -20,7 +20,7 @@ struct lk_coll_modelled {
     double seconds; /* NaN: nothing is known */
     double error;   /* relative, of the constants */
     bool fitted;    /* to points of this machine, not from a datasheet */
-    bool is_nccl;   /* by NCCL's model, not alpha-beta */
+    bool is_ring;   /* by alpha-beta of a ring, all over one kind of link at its full rate */
 };
 
 struct lk_coll_model;

@@ -396,10 +396,12 @@ static enum lk_status note_assumptions(struct forecast *f, double scale_error, s
                                 "back-tests and the prior",
                                 100 * scale_error, n_backtests));
     else
-        LK_TRY(lk_forecast_note(f->out,
-                                "no held-out evidence: prior model error of %.1f %% a "
-                                "doubling of the GPUs (%s)",
-                                100 * scale_error, lk_prior_source(LK_PRIOR_SCALE_ERROR)));
+        LK_TRY(lk_forecast_note(
+            f->out,
+            "no held-out evidence: prior model error of %.1f %% a "
+            "doubling of the GPUs (%s)",
+            100 * scale_error,
+            lk_prior_source(lk_prior_of_scale(f->cluster->n_points, f->cluster->preset))));
     if (other)
         LK_TRY(lk_forecast_note(
             f->out, "%zu runs of several GPUs were made on another machine: not used", other));

@@ -144,8 +144,9 @@ static enum lk_status build_model(struct lk_predictor *p, const struct lk_config
 double lk_predictor_scale_error(const struct lk_predictor *p, const struct lk_config *at,
                                 int anchor_gpus)
 {
-    double scale = isnan(p->options.scale_error) ? lk_prior_value(LK_PRIOR_SCALE_ERROR)
-                                                 : p->options.scale_error;
+    double scale = isnan(p->options.scale_error)
+                       ? lk_prior_value(lk_prior_of_scale(p->cluster->n_points, p->cluster->preset))
+                       : p->options.scale_error;
 
     return scale * log2((double)at->gpus / (anchor_gpus ? anchor_gpus : 1));
 }

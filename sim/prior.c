@@ -19,3 +19,8 @@ const char *lk_prior_source(enum lk_prior p)
 {
     return rows[p].source;
 }
+
+enum lk_prior lk_prior_of_scale(size_t n_points, bool preset)
+{
+    return n_points && !preset ? LK_PRIOR_MEASURED_SCALE_ERROR : LK_PRIOR_SCALE_ERROR;
+}

@@ -304,7 +304,8 @@ START_TEST(one_rank_count_gives_the_launch_to_the_hops)
 }
 END_TEST
 
-/* From 2 and 4 ranks to 3, 8 and 64, on data that the model can express: within 1 %. */
+/* From 2 and 4 ranks to 3, 8 and 64, on data that the model can express: within 2 %, as a ring's
+ * chunk may lie between the sizes measured, a factor 4 apart. */
 START_TEST(other_rank_counts_follow_the_model)
 {
     static const int ranks[] = {3, 8, 64};
@@ -317,7 +318,7 @@ START_TEST(other_rank_counts_follow_the_model)
         for (uint64_t b = 4096; b <= 64U << 20; b *= 4) {
             struct lk_cost c = cost_at(&s.cluster, LK_ALGO_RING, b, ranks[k], 1);
 
-            ck_assert_double_eq_tol(c.seconds / truth(LK_ALGO_RING, (double)b, ranks[k]), 1, 0.01);
+            ck_assert_double_eq_tol(c.seconds / truth(LK_ALGO_RING, (double)b, ranks[k]), 1, 0.02);
             ck_assert_int_eq(c.evidence,
                              ranks[k] == 3 ? LK_EVIDENCE_INTERPOLATED : LK_EVIDENCE_EXTRAPOLATED);
         }
@@ -337,20 +338,22 @@ static void add_ragged(struct sweep *s)
         add_point(s, LK_ALGO_AUTO, 2, bytes, ms[i] * 1e-3, LK_TIMING_ALONE);
 }
 
-START_TEST(a_carried_time_is_as_sure_as_its_split)
+START_TEST(a_ring_is_carried_by_its_chunks)
 {
     struct sweep s;
     struct lk_cost small, large;
 
     sweep_init(&s);
     add_ragged(&s);
-    small = cost_at(&s.cluster, LK_ALGO_AUTO, 16384, 4, 1);
+    small = cost_at(&s.cluster, LK_ALGO_AUTO, 16384, 8, 1);
     large = cost_at(&s.cluster, LK_ALGO_AUTO, 1 << 20, 4, 1);
     /* One exchange of all bytes on 2 ranks, 1.5 on 4: measured there as 142 ms. */
-    ck_assert_double_eq_tol(large.seconds, 142e-3, 0.02 * 142e-3);
-    ck_assert_double_lt(large.hi / large.lo, 1.25);
-    /* 16 KiB took a third of 4 KiB's time: whether hops or bytes take it is open. */
-    ck_assert_double_gt(small.hi / small.lo, 3);
+    ck_assert_double_eq_tol(large.seconds, 142e-3, 0.03 * 142e-3);
+    ck_assert_double_lt(large.hi / large.lo, 1.15);
+    /* Measured on 8 ranks: 23.5 ms, 14 hops of chunks that take 4 KiB on 2 ranks. By bytes alone it
+     * would be 2.1 ms. */
+    ck_assert_double_gt(small.seconds, 12e-3);
+    ck_assert_double_gt(small.hi, 23.5e-3);
     sweep_fini(&s);
 }
 END_TEST
@@ -465,7 +468,7 @@ Suite *lk_suite_coll_cost(void)
     tcase_add_test(c, fit_resists_an_outlier);
     tcase_add_test(c, one_rank_count_gives_the_launch_to_the_hops);
     tcase_add_test(c, other_rank_counts_follow_the_model);
-    tcase_add_test(c, a_carried_time_is_as_sure_as_its_split);
+    tcase_add_test(c, a_ring_is_carried_by_its_chunks);
     tcase_add_test(c, auto_takes_the_fastest);
     tcase_add_test(c, links_alone_are_a_preset);
     tcase_add_test(c, nothing_known_is_refused_with_the_next_run);

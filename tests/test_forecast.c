@@ -83,7 +83,7 @@ START_TEST(the_interval_holds_its_share)
         struct world w;
         struct lk_prediction p;
         struct lk_rng g = lk_rng_init((uint64_t)i, 77);
-        double off = lk_prior_value(LK_PRIOR_SCALE_ERROR) * 2, truth;
+        double off = lk_prior_value(LK_PRIOR_MEASURED_SCALE_ERROR) * 2, truth;
         double slower = exp(lk_prior_value(LK_PRIOR_CARRY_ERROR) * 2 * lk_rng_normal(&g));
         struct lk_config c;
 
