@@ -10,5 +10,6 @@ enum {
 };
 /* Elements of one tensor; times the largest element and 2^12 tensors it still fits 64 bits. */
 #define LK_TENSOR_ELEMS_MAX (1ULL << 48)
+#define LK_PARAMETERS_MAX   1e13 /* of a model */
 
 #endif

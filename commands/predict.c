@@ -22,8 +22,8 @@ struct options {
     struct lk_ints gpus, local_batches, accumulations;
     struct lk_sizes caps;
     int64_t global_batch;
-    const char *cluster, *throughput, *slow_rank, *slow_link;
-    int64_t gpus_per_node;
+    const char *cluster, *slow_rank, *slow_link;
+    struct throughput_options table;
     double level;
     int64_t draws, seed;
     const char *out, *csv, *trace;
@@ -62,17 +62,6 @@ static const struct lk_option rows[] = {
      .help = "bucket caps, bytes; default: the job's"},
     {ROW_GLOBAL_BATCH(struct options)},
     {ROW_CLUSTER(struct options), .group = "model"},
-    {.name = "throughput",
-     .type = LK_OPT_FILE,
-     .offset = offsetof(struct options, throughput),
-     .help = "forecast from this table alone (CSV: gpus, throughput; optional nodes, local_batch, "
-             "accumulation), without job and cluster"},
-    {.name = "gpus-per-node",
-     .type = LK_OPT_INT,
-     .offset = offsetof(struct options, gpus_per_node),
-     .min = 1,
-     .max = 1 << 16,
-     .help = "with --throughput: of the counts to predict; default: the table's fullest node"},
     {.name = "slow-rank",
      .type = LK_OPT_TEXT,
      .offset = offsetof(struct options, slow_rank),
@@ -84,6 +73,7 @@ static const struct lk_option rows[] = {
     {ROW_LEVEL(struct options)},
     {ROW_DRAWS(struct options)},
     {ROW_SEED(struct options)},
+    THROUGHPUT_ROWS(struct options),
     PLAN_OPTIONS(struct options),
     {ROW_FORECAST_OUT(struct options), .group = "output"},
     {ROW_FORECAST_CSV(struct options)},
@@ -214,45 +204,58 @@ static enum lk_status write_trace(const struct options *o, const struct lk_job *
 }
 
 /* What a table of throughputs has no use for is an error, not ignored. */
-static enum lk_status check_throughput(const struct options *o, int n_operands)
+static enum lk_status check_throughput(const struct options *o)
 {
-    if (n_operands || o->cluster)
-        return lk_fail(LK_EUSAGE, "--throughput stands in place of JOB and CLUSTER");
-    if (o->global_batch || o->caps.n || o->trace || o->slow_rank || o->slow_link ||
-        o->local_batches.n > 1 || o->accumulations.n > 1)
-        return lk_fail(LK_EUSAGE, "--throughput goes with --gpus, --gpus-per-node, --level, "
-                                  "--format, --out, --csv, one --local-batch and one "
-                                  "--accumulation");
+    if (o->trace || o->slow_rank || o->slow_link)
+        return lk_fail(LK_EUSAGE, "--trace, --slow-rank and --slow-link need a JOB and CLUSTER "
+                                  "without --throughput");
     if (!o->gpus.n)
         return lk_fail(LK_EUSAGE, "--gpus is missing: the counts to predict, e.g. --gpus=8,16,32");
     return LK_OK;
 }
 
-static enum lk_status run_throughput(const struct options *o)
-{
-    struct lists lists;
-    struct lk_throughput_request q = {
-        .gpus = lists.gpus,
-        .n_gpus = narrow(&o->gpus, lists.gpus),
-        .gpus_per_node = (int)o->gpus_per_node,
-        .local_batch = o->local_batches.n ? (int)o->local_batches.v[0] : 0,
-        .accumulation = o->accumulations.n ? (int)o->accumulations.v[0] : 0,
-        .level = o->level};
-    struct throughput_output out = {o->out, o->csv, o->format};
-
-    return predict_throughput(o->throughput, &q, &out);
-}
-
-static enum lk_status parse(int argc, char **argv, struct options *o, const char **operands)
+static enum lk_status run_throughput(const struct options *o, const char *const *operands, int n)
 {
     enum lk_status st = LK_OK;
-    int n = 0;
+    struct throughput_job job = {0};
+    struct lists lists;
+    struct lk_throughput_request q = {.gpus = lists.gpus,
+                                      .n_gpus = narrow(&o->gpus, lists.gpus),
+                                      .gpus_per_node = (int)o->table.gpus_per_node,
+                                      .local_batches = lists.batches,
+                                      .n_local_batches = narrow(&o->local_batches, lists.batches),
+                                      .accumulations = lists.accumulations,
+                                      .n_accumulations =
+                                          narrow(&o->accumulations, lists.accumulations),
+                                      .caps = o->caps.v,
+                                      .n_caps = (size_t)o->caps.n,
+                                      .global_batch = o->global_batch,
+                                      .level = o->level};
+    struct throughput_output out = {o->out, o->csv, o->format};
 
-    LK_TRY(lk_option_parse(rows, o, argc, argv, operands, 2, &n));
+    LK_TRY(throughput_job_find(&o->table, o->cluster, operands, n, &job));
+    job.model.draws = (int)o->draws;
+    job.model.seed = (uint64_t)o->seed;
+    q.model = job.known ? &job.model : NULL;
+    LK_TRY(predict_throughput(o->table.file, &q, &out));
+out:
+    throughput_job_fini(&job);
+    return st;
+}
+
+static enum lk_status parse(int argc, char **argv, struct options *o, const char **operands,
+                            int *out_operands)
+{
+    enum lk_status st = LK_OK;
+
+    LK_TRY(lk_option_parse(rows, o, argc, argv, operands, 2, out_operands));
     LK_TRY(lk_log_configure(o->log));
-    if (o->throughput)
-        return check_throughput(o, n);
-    LK_TRY(job_and_cluster("predict", operands, n, o->cluster));
+    if (o->table.file)
+        return check_throughput(o);
+    if (o->table.parameters || o->table.gradients || o->table.gpus_per_node)
+        return lk_fail(LK_EUSAGE, "--parameters, --gradients and --gpus-per-node go with "
+                                  "--throughput");
+    LK_TRY(job_and_cluster("predict", operands, *out_operands, o->cluster));
     if (!o->gpus.n)
         return lk_fail(LK_EUSAGE, "--gpus is missing: the counts to predict, e.g. --gpus=1,2,4");
 out:
@@ -265,15 +268,16 @@ static enum lk_status run(int argc, char **argv)
     struct options o;
     struct lists lists;
     const char *operands[2] = {NULL};
+    int n = 0;
     struct lk_job job = {0};
     struct lk_cluster cluster = {0};
     struct lk_predict_request request;
     struct lk_plan_request plan;
     struct lk_forecast forecast = {0};
 
-    LK_TRY(parse(argc, argv, &o, operands));
-    if (o.throughput)
-        return run_throughput(&o);
+    LK_TRY(parse(argc, argv, &o, operands, &n));
+    if (o.table.file)
+        return run_throughput(&o, operands, n);
     LK_TRY(find_job(operands[0], &job));
     LK_TRY(find_cluster(operands[1], &cluster));
     LK_TRY(known_slow_add(&cluster, o.slow_rank, o.slow_link));

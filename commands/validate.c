@@ -14,7 +14,9 @@
 #include <string.h>
 
 struct options {
-    const char *cluster, *throughput, *out;
+    const char *cluster, *out;
+    struct throughput_options table;
+    int64_t local_batch;
     double level;
     int64_t draws, seed;
     int format;
@@ -28,10 +30,13 @@ static const struct lk_option rows[] = {
      .offset = offsetof(struct options, cluster),
      .group = "model",
      .help = "cluster file of the machine that the runs were made on; required"},
-    {.name = "throughput",
-     .type = LK_OPT_FILE,
-     .offset = offsetof(struct options, throughput),
-     .help = "validate the forecast from this table (CSV, see predict), without runs and cluster"},
+    THROUGHPUT_ROWS(struct options),
+    {.name = "local-batch",
+     .type = LK_OPT_INT,
+     .offset = offsetof(struct options, local_batch),
+     .min = 1,
+     .max = 1 << 30,
+     .help = "of a table without that column"},
     {ROW_LEVEL(struct options)},
     {ROW_DRAWS(struct options)},
     {ROW_SEED(struct options)},
@@ -62,6 +67,27 @@ out:
     return st;
 }
 
+static enum lk_status run_throughput(const struct options *o, const char *const *operands, int n)
+{
+    enum lk_status st = LK_OK;
+    struct throughput_job job = {0};
+    int local_batch = (int)o->local_batch;
+    struct lk_throughput_request q = {.gpus_per_node = (int)o->table.gpus_per_node,
+                                      .local_batches = &local_batch,
+                                      .n_local_batches = local_batch ? 1 : 0,
+                                      .level = o->level};
+
+    LK_TRY(throughput_job_find(&o->table, o->cluster, operands, n, &job));
+    job.model.draws = (int)o->draws;
+    job.model.seed = (uint64_t)o->seed;
+    q.model = job.known ? &job.model : NULL;
+    LK_TRY(validate_throughput(o->table.file, &q,
+                               &(struct throughput_output){.csv = o->out, .format = o->format}));
+out:
+    throughput_job_fini(&job);
+    return st;
+}
+
 static enum lk_status run(int argc, char **argv)
 {
     enum lk_status st = LK_OK;
@@ -74,11 +100,11 @@ static enum lk_status run(int argc, char **argv)
 
     LK_TRY(lk_option_parse(rows, &o, argc, argv, operands, RUNS_MAX, &n));
     LK_TRY(lk_log_configure(o.log));
-    if (o.throughput && (n || o.cluster))
-        return lk_fail(LK_EUSAGE, "--throughput stands in place of RUN... and --cluster");
-    if (o.throughput)
-        return validate_throughput(o.throughput, o.level,
-                                   &(struct throughput_output){.csv = o.out, .format = o.format});
+    if (o.table.file)
+        return run_throughput(&o, operands, n);
+    if (o.table.parameters || o.table.gradients || o.table.gpus_per_node || o.local_batch)
+        return lk_fail(LK_EUSAGE, "--parameters, --gradients, --gpus-per-node and --local-batch go "
+                                  "with --throughput");
     if (!n)
         return lk_fail(LK_EUSAGE,
                        "which runs? Usage: lockstep validate RUN... --cluster cluster.json");

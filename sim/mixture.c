@@ -27,6 +27,20 @@ out:
     return st;
 }
 
+enum lk_status lk_mixture_append(struct lk_mixture *m, const struct lk_mixture *from,
+                                 double log_weight)
+{
+    enum lk_status st = LK_OK;
+
+    LK_TRY(lk_array_grow(&m->parts, &m->capacity, m->n + from->n, sizeof *m->parts));
+    for (size_t i = 0; i < from->n; i++) {
+        m->parts[m->n] = from->parts[i];
+        m->parts[m->n++].log_weight += log_weight;
+    }
+out:
+    return st;
+}
+
 /* ln of the sum of exponentials of the weights. */
 static double log_sum(const struct lk_mixture *m)
 {

@@ -21,6 +21,9 @@ struct lk_mixture {
 
 void lk_mixture_fini(struct lk_mixture *m); /* zeroes it; safe on a zeroed one */
 enum lk_status lk_mixture_add(struct lk_mixture *m, double log_weight, double mean, double sd);
+/* Adds the parts of a normalised mixture, which together weigh exp(log_weight). */
+enum lk_status lk_mixture_append(struct lk_mixture *m, const struct lk_mixture *from,
+                                 double log_weight);
 /* Makes the weights sum to 1 and drops parts below 1e-9 of that; *out_log_sum (NULL is legal):
  * ln of their sum before. pre: n > 0. */
 void lk_mixture_normalise(struct lk_mixture *m, double *out_log_sum);

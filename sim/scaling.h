@@ -33,13 +33,15 @@
 #include "sim/mixture.h"
 
 #include <stddef.h>
+#include <stdint.h>
 
 /* A measurement, or what is asked for (throughput unused). */
 struct lk_scaling_point {
     double gpus, nodes;
     double local_batch; /* 0: not known, the same for all */
     double accumulation;
-    double throughput; /* samples a second, all ranks */
+    double throughput;  /* samples a second, all ranks */
+    uint64_t cap_bytes; /* of DDP's buckets; 0: the job's. The law knows nothing of it */
     /* What another model says of ln(GPU-seconds a sample), up to a constant; 0: none. */
     double model;
 };

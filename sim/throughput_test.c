@@ -22,6 +22,7 @@ static const struct lk_column table_columns[] = {
     {"lo_per_s",        "from/s",      LK_DIM_NONE, 1 },
     {"hi_per_s",        "to/s",        LK_DIM_NONE, 1 },
     {"error",           "error %",     LK_DIM_NONE, 2 },
+    {"law_error",       "law alone %", LK_DIM_NONE, 2 },
     {"inside",          "inside",      LK_DIM_NONE, -1},
 };
 
@@ -48,6 +49,7 @@ struct item {
     size_t n;
     bool batch; /* a local batch was held out */
     struct lk_scored scored;
+    double law_per_s; /* by the law alone */
 };
 
 static void baselines(const struct item *it, double *out)
@@ -85,6 +87,7 @@ static enum lk_status add_row(struct lk_table *t, const struct item *it)
     LK_TRY(lk_table_number(t, "lo_per_s", s->lo));
     LK_TRY(lk_table_number(t, "hi_per_s", s->hi));
     LK_TRY(lk_table_number(t, "error", 100 * (s->predicted / s->measured - 1)));
+    LK_TRY(lk_table_number(t, "law_error", 100 * (it->law_per_s / s->measured - 1)));
     LK_TRY(lk_table_text(t, "inside", "%s",
                          s->measured >= s->lo && s->measured <= s->hi ? "yes" : "no"));
     baselines(it, b);
@@ -135,25 +138,57 @@ out:
     return st;
 }
 
-enum lk_status lk_throughput_validate(const struct lk_throughput_table *t, double level,
+static enum lk_status predict_from(const struct item *it, struct lk_step_prior *step, double level,
+                                   struct lk_throughput_estimate *out)
+{
+    enum lk_status st = LK_OK;
+    struct lk_throughput_fit fit = {0};
+
+    LK_TRY(lk_throughput_fit_init(&fit, step, it->rest, it->n));
+    LK_TRY(lk_throughput_fit_at(&fit, it->target, level, out));
+out:
+    lk_throughput_fit_fini(&fit);
+    return st;
+}
+
+static enum lk_status predict_item(struct item *it, struct lk_step_prior *step, double level)
+{
+    enum lk_status st = LK_OK;
+    struct lk_throughput_estimate e, law;
+
+    LK_TRY(predict_from(it, step, level, &e));
+    LK_TRY(predict_from(it, NULL, level, &law));
+    it->scored = (struct lk_scored){it->target->throughput, e.value, e.lo, e.hi};
+    it->law_per_s = law.value;
+out:
+    return st;
+}
+
+enum lk_status lk_throughput_validate(struct lk_throughput_table *t,
+                                      const struct lk_throughput_request *request,
                                       struct lk_table **out)
 {
     enum lk_status st = LK_OK;
+    const struct lk_throughput_model *m = request->model;
     struct lk_table *table = NULL;
     struct lk_scored *v = NULL;
+    struct lk_step_prior *step = NULL;
+    struct lk_cluster cluster;
     struct item it;
     size_t n = 0;
+    bool assumed;
 
+    LK_TRY(lk_throughput_prior(
+        t, request, &cluster,
+        lk_throughput_per_node(t, request->gpus_per_node, m ? m->cluster : NULL, &assumed), &step));
     LK_TRY(lk_alloc(&v, 2 * t->n, sizeof *v));
     LK_TRY(create_table(&table));
     for (int batch = 0; batch < 2; batch++)
         for (size_t i = 0; i < t->n; i++) {
-            struct lk_throughput_estimate e;
-
             if (!hold_out(t, i, batch, &it))
                 continue;
-            LK_TRY(lk_throughput_at(it.rest, it.n, it.target, level, &e));
-            it.scored = v[n++] = (struct lk_scored){it.target->throughput, e.value, e.lo, e.hi};
+            LK_TRY(predict_item(&it, step, request->level));
+            v[n++] = it.scored;
             LK_TRY(add_row(table, &it));
         }
     if (!n) {
@@ -163,10 +198,11 @@ enum lk_status lk_throughput_validate(const struct lk_throughput_table *t, doubl
                      t->name, 2 * t->points[0].gpus);
         goto out;
     }
-    LK_TRY(summarise(table, v, n, level));
+    LK_TRY(summarise(table, v, n, request->level));
     *out = table;
     table = NULL;
 out:
+    lk_step_prior_destroy(step);
     lk_table_destroy(table);
     free(v);
     return st;

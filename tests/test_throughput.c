@@ -50,7 +50,8 @@ static const struct {
 } cases[] = {
     {SCALE,                            "predict --throughput",  "--gpus=64",                   0, "extrapolated x2 on gpus"                 },
     {SCALE,                            "predict --throughput",  "--gpus=16 --format=csv",      0, "measured"                                },
-    {SCALE,                            "predict --throughput",  "--gpus=64 --local-batch=64",  0, "no run of this batch"                    },
+    {SCALE,                            "predict --throughput",  "--gpus=64 --local-batch=64",  0,
+     "extrapolated to another local batch"                                                                                                  },
     {SCALE,                            "validate --throughput", "",                            0, "of 5"                                    },
     {ONE_NODE,                         "predict --throughput",  "--gpus=8",                    0, "assumed: 8 GPUs a node"                  },
     {ONE_NODE,                         "predict --throughput",  "--gpus=16",                   1, "The cheapest run that would supply it: 2"},
@@ -65,10 +66,54 @@ static const struct {
     {"gpus,thruput\n4,9\n",            "validate --throughput", "",                            1, "thruput"                                 },
     {"gpus,throughput\n",              "validate --throughput", "",                            1, "no rows"                                 },
     {SCALE,                            "predict --throughput",  "",                            2, "--gpus is missing"                       },
-    {SCALE,                            "predict --throughput",  "--gpus=8 --cluster=x",        2, "in place of JOB and CLUSTER"             },
-    {SCALE,                            "predict --throughput",  "--gpus=8 --bucket-cap=1MiB",  2, "--throughput goes with"                  },
-    {SCALE,                            "validate --throughput", "run",                         2, "in place of RUN"                         },
+    {SCALE,                            "predict --throughput",  "--gpus=8 --cluster=x",        2, "both or neither"                         },
+    {SCALE,                            "predict --throughput",  "--gpus=8 --bucket-cap=1MiB",  2, "take what the job and"                   },
+    {SCALE,                            "predict --throughput",  "--gpus=8 --global-batch=256", 2, "take what the job and"                   },
+    {SCALE,                            "validate --throughput", "run",                         2, "both or neither"                         },
 };
+
+/* With what the job and the machine are. */
+#define HOSTS  "gpus,throughput\n1,10\n2,16\n"
+#define BOX    "gpus,throughput,local_batch\n1,1300,192\n4,5000,192\n8,9800,192\n"
+#define RESNET "--parameters=25.6M --cluster=dgx-1-v100 "
+#define SLOW   "--parameters=1M --cluster=ethernet-10g --local-batch=8 "
+
+static const struct {
+    const char *csv, *words, *rest;
+    int code;
+    const char *expect;
+} model_cases[] = {
+    {BOX,   "predict --throughput",  RESNET "--gpus=16,64",                                 0, "preset"                 },
+    {BOX,   "predict --throughput",  RESNET "--gpus=8 --format=csv",                        0, "measured"               },
+    {BOX,   "predict --throughput",  RESNET "--gpus=8,16 --global-batch=3072 --format=csv", 0,
+     "16,2,192,1,"                                                                                                      },
+    {BOX,   "predict --throughput",
+     RESNET "--gpus=16 --local-batch=96,192 --accumulation=1,2 --format=csv",               0, "16,2,96,2,"             },
+    {BOX,   "predict --throughput",  RESNET "--gpus=16 --bucket-cap=1MiB,25MiB",            0, "1.00 MiB"               },
+    {BOX,   "predict --throughput",  RESNET "--gpus=16",                                    0, "largest loss at 16 GPUs"},
+    {BOX,   "validate --throughput", RESNET,                                                0, "law alone"              },
+    {HOSTS, "predict --throughput",  SLOW "--gpus=4,8",                                     0, "knee"                   },
+    {HOSTS, "predict --throughput",  "--parameters=1M --cluster=ethernet-10g --gpus=4",     1,
+     "no column local_batch"                                                                                            },
+    {HOSTS, "predict --throughput",
+     "--parameters=9B --cluster=ethernet-10g --local-batch=8 --gpus=4",                     0,
+     "speak against the step model"                                                                                     },
+    {BOX,   "predict --throughput",  RESNET "--gpus=16 --global-batch=100",                 2, "does not split"         },
+    {BOX,   "predict --throughput",  RESNET "--gpus=16 --gradients=t.csv",                  2, "one or the other"       },
+    {BOX,   "predict --throughput",  "--parameters=many --cluster=dgx-2 --gpus=16",         2,
+     "a count of parameters"                                                                                            },
+    {BOX,   "predict --throughput",  "--parameters=1M --gpus=16",                           2, "both or neither"        },
+    {BOX,   "predict --throughput",  RESNET "--gpus=16 --trace=x",                          2, "--trace"                },
+    {BOX,   "predict",               "--parameters=1M --gpus=8",                            2, "go with --throughput"   },
+    {BOX,   "predict --throughput",  RESNET "--gpus=16384",                                 1, "times the largest count"},
+};
+
+START_TEST(models)
+{
+    check_run(model_cases[_i].csv, model_cases[_i].words, model_cases[_i].rest,
+              model_cases[_i].code, model_cases[_i].expect);
+}
+END_TEST
 
 START_TEST(tables)
 {
@@ -84,6 +129,7 @@ Suite *lk_suite_throughput(void)
 
     tcase_add_checked_fixture(t, set_up, tear_down);
     tcase_add_loop_test(t, tables, 0, (int)LK_COUNT(cases));
+    tcase_add_loop_test(t, models, 0, (int)LK_COUNT(model_cases));
     suite_add_tcase(s, t);
     return s;
 }

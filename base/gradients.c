@@ -1,0 +1,202 @@
+/* Gradient lists from tables and counts. */
+#include "base/gradients.h"
+
+#include "base/array.h"
+#include "base/bounds.h"
+#include "base/csv.h"
+#include "base/units.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { NAME, ELEMENTS, SHAPE, DTYPE, READY, N_COLUMNS };
+
+static const struct lk_csv_column columns[N_COLUMNS] = {
+    [NAME] = {"name|parameter", true },
+      [ELEMENTS] = {"elements|numel", false},
+    [SHAPE] = {"shape",          false},
+      [DTYPE] = {"dtype",          false},
+    [READY] = {"ready",          false},
+};
+
+/* The product of the numbers in a shape; one without any is a scalar's. */
+static enum lk_status elements_of(const struct lk_csv *csv, size_t row, const char *shape,
+                                  uint64_t *out)
+{
+    uint64_t product = 1;
+
+    for (const char *at = shape; *at;) {
+        uint64_t n = 0;
+
+        if (*at == '-')
+            return lk_csv_error(csv, row, SHAPE, "'%s' has a negative side", shape);
+        if (!isdigit((unsigned char)*at)) {
+            at++;
+            continue;
+        }
+        for (; isdigit((unsigned char)*at) && n <= LK_TENSOR_ELEMS_MAX; at++)
+            n = 10 * n + (uint64_t)(*at - '0');
+        if (!n || n > LK_TENSOR_ELEMS_MAX / product)
+            return lk_csv_error(csv, row, SHAPE, "'%s' has no, or more than 2^48, elements", shape);
+        product *= n;
+    }
+    *out = product;
+    return LK_OK;
+}
+
+static enum lk_status read_tensor(const struct lk_csv *csv, size_t row, enum lk_dtype dtype,
+                                  struct lk_job_tensor *t)
+{
+    enum lk_status st = LK_OK;
+    const char *text;
+    int64_t elems;
+
+    LK_TRY(lk_csv_text(csv, row, NAME, &text));
+    LK_TRY(lk_strdup(&t->name, text));
+    if (lk_csv_has(csv, row, ELEMENTS)) {
+        LK_TRY(lk_csv_int(csv, row, ELEMENTS, 1, (int64_t)LK_TENSOR_ELEMS_MAX, &elems));
+        t->elems = (uint64_t)elems;
+    } else {
+        LK_TRY(lk_csv_text(csv, row, SHAPE, &text));
+        LK_TRY(elements_of(csv, row, text, &t->elems));
+    }
+    t->dtype = dtype;
+    if (lk_csv_has(csv, row, DTYPE)) {
+        LK_TRY(lk_csv_text(csv, row, DTYPE, &text));
+        if (lk_dtype_from_name(text, &t->dtype) != LK_OK)
+            LK_TRY(lk_csv_error(csv, row, DTYPE, "'%s' is no dtype: float32, bfloat16, ...", text));
+    }
+    if (lk_csv_has_column(csv, READY))
+        LK_TRY(lk_csv_real(csv, row, READY, 0, 1, &t->ready));
+out:
+    return st;
+}
+
+static void settings(struct lk_job *j)
+{
+    j->ddp_rule = LK_DDP_TORCH_2;
+    j->cap_bytes = LK_BUCKET_CAP_BYTES;
+    j->first_bytes = lk_ddp_rule_first_bytes(j->ddp_rule, j->cap_bytes, false);
+    j->accumulation = 1;
+    j->no_sync = true;
+    j->flops_per_sample = j->memory_fixed_bytes = j->memory_per_sample_bytes = lk_quantity_none();
+    j->noise_scale = j->target_samples = j->learning_rate = lk_quantity_none();
+}
+
+/* By ready where there is one (insertion: mostly sorted), else the last registered first, evenly.
+ */
+static enum lk_status set_order(struct lk_job *j, bool timed)
+{
+    enum lk_status st = LK_OK;
+
+    LK_TRY(lk_alloc(&j->ready_order, j->n_tensors, sizeof *j->ready_order));
+    for (size_t i = 0; i < j->n_tensors; i++) {
+        size_t tensor = j->n_tensors - 1 - i, at = i;
+
+        if (!timed)
+            j->tensors[tensor].ready = (double)(i + 1) / (double)j->n_tensors;
+        for (; at > 0 && j->tensors[j->ready_order[at - 1]].ready > j->tensors[tensor].ready; at--)
+            j->ready_order[at] = j->ready_order[at - 1];
+        j->ready_order[at] = tensor;
+    }
+out:
+    return st;
+}
+
+enum lk_status lk_gradients_read(const char *path, enum lk_dtype dtype, struct lk_job *out,
+                                 bool *out_timed)
+{
+    enum lk_status st = LK_OK;
+    struct lk_csv *csv = NULL;
+    struct lk_job j = {0};
+    size_t rows;
+
+    LK_TRY(lk_csv_load(path, columns, N_COLUMNS, LK_CSV_STRICT, &csv));
+    rows = lk_csv_rows(csv);
+    if (!rows)
+        LK_TRY(lk_fail(LK_EPARSE, "%s: no rows", path));
+    if (!lk_csv_has_column(csv, ELEMENTS) && !lk_csv_has_column(csv, SHAPE))
+        LK_TRY(lk_fail(LK_EPARSE, "%s: needs a column elements or shape", path));
+    settings(&j);
+    LK_TRY(lk_strdup(&j.name, path));
+    LK_TRY(lk_strdup(&j.sample_unit, "sample"));
+    LK_TRY(lk_alloc(&j.tensors, rows, sizeof *j.tensors));
+    for (; j.n_tensors < rows; j.n_tensors++) {
+        st = read_tensor(csv, j.n_tensors, dtype, &j.tensors[j.n_tensors]);
+        if (st != LK_OK) {
+            free(j.tensors[j.n_tensors].name);
+            goto out;
+        }
+    }
+    *out_timed = lk_csv_has_column(csv, READY);
+    LK_TRY(set_order(&j, *out_timed));
+    *out = j;
+    memset(&j, 0, sizeof j);
+out:
+    lk_job_fini(&j);
+    lk_csv_free(csv);
+    return st;
+}
+
+enum lk_status lk_gradients_of_count(double parameters, enum lk_dtype dtype, struct lk_job *out)
+{
+    enum lk_status st = LK_OK;
+    struct lk_job j = {0};
+    uint64_t left = (uint64_t)parameters, n;
+
+    if (!(parameters >= 1 && parameters <= LK_PARAMETERS_MAX))
+        return lk_fail(LK_EUSAGE, "%g parameters: expected 1 to %g", parameters, LK_PARAMETERS_MAX);
+    n = left < LK_GRADIENTS_TENSORS ? left : LK_GRADIENTS_TENSORS;
+    settings(&j);
+    LK_TRY(lk_asprintf(&j.name, "%.4g parameters", parameters));
+    LK_TRY(lk_strdup(&j.sample_unit, "sample"));
+    LK_TRY(lk_alloc(&j.tensors, n, sizeof *j.tensors));
+    for (; j.n_tensors < n; j.n_tensors++) {
+        struct lk_job_tensor *t = &j.tensors[j.n_tensors];
+
+        t->elems = left / (n - j.n_tensors);
+        t->dtype = dtype;
+        left -= t->elems;
+        LK_TRY(lk_asprintf(&t->name, "part %zu of %llu", j.n_tensors + 1, (unsigned long long)n));
+    }
+    LK_TRY(set_order(&j, false));
+    *out = j;
+    memset(&j, 0, sizeof j);
+out:
+    lk_job_fini(&j);
+    return st;
+}
+
+enum lk_status lk_gradients_parse_count(const char *text, double *out)
+{
+    static const struct {
+        char letter;
+        double factor;
+    } suffixes[] = {
+        {'k', 1e3},
+        {'K', 1e3},
+        {'M', 1e6},
+        {'G', 1e9},
+        {'B', 1e9}
+    };
+    char number[64];
+    size_t n = strlen(text);
+    double factor = 1, v;
+
+    if (!n || n >= sizeof number)
+        return lk_fail(LK_EUSAGE, "'%s': expected a count of parameters, e.g. 124M", text);
+    memcpy(number, text, n + 1);
+    for (size_t i = 0; i < LK_COUNT(suffixes); i++)
+        if (text[n - 1] == suffixes[i].letter) {
+            factor = suffixes[i].factor;
+            number[n - 1] = 0;
+        }
+    if (lk_parse_double(number, &v) != LK_OK || !(v * factor >= 1) ||
+        v * factor > LK_PARAMETERS_MAX)
+        return lk_fail(LK_EUSAGE, "'%s': expected a count of parameters, e.g. 124M, to %g", text,
+                       LK_PARAMETERS_MAX);
+    *out = floor(v * factor + 0.5);
+    return LK_OK;
+}
