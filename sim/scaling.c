@@ -216,9 +216,10 @@ static enum lk_status add_cells(const struct lk_scaling_prior *p, const struct r
         for (size_t j = 0; j < LK_COUNT(regularity_nodes); j++)
             for (int full = 0; full < 2; full++) {
                 struct cell c = {
-                    .s = model_share * exp(p->omega * scale_nodes[i][0]),
+                    .s = exp(p->omega * scale_nodes[i][0]),
                     .u = exp(p->omega_u * regularity_nodes[j][0]),
-                    .theta = {p->exchange, p->skew, full ? p->contention : 0, p->crossing, p->hops},
+                    .theta = {model_share * p->exchange, p->skew, full ? p->contention : 0,
+                              model_share * p->crossing, model_share * p->hops},
                     .log_weight = log_weight + log(scale_nodes[i][1] * regularity_nodes[j][1] *
                                                    (full ? contended : 1 - contended))
                 };

@@ -4,9 +4,10 @@
  *
  * In each draw the compute time of every local batch is solved for, so that the step of that
  * batch's smallest count is met; the other rows then weigh the draw. What the step model misses is
- * left to the scaling law (sim/scaling.h), at a share of its size: a row is
+ * left to the scaling law (sim/scaling.h): contention and skew within a node, irregularity, and a
+ * share of its communication. A row is
  *
- *     y = ln(step of the draw) + law at `share`
+ *     y = ln(step of the draw) + law with that share
  *
  * so that a forecast is a mixture over draws and cells of the law, and its evidence can be held
  * against that of the law alone.

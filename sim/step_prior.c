@@ -10,7 +10,6 @@
 #include "base/stats.h"
 #include "sim/closed_form.h"
 #include "sim/coll_fit.h"
-#include "sim/scaling.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -26,7 +25,7 @@ enum {
 /* ---- Unknowns ---- */
 
 struct draw {
-    double backward, fixed, warp, rate, growth, gamma, delta, rank_sd, kappa;
+    double backward, fixed, warp, rate, growth, gamma, delta, rank_sd;
     bool overlapped;
 };
 
@@ -59,10 +58,8 @@ static double uniform(double z)
 static struct draw make_draw(const struct lk_step_prior *p, bool timed, const double *z)
 {
     const struct lk_cluster *c = &p->cluster;
-    const struct lk_scaling_prior *law = &lk_scaling_default;
     bool gamma = lk_quantity_known(&c->gamma_wire), delta = lk_quantity_known(&c->delta);
     bool measured = !c->preset && c->n_points > 0;
-    bool contended = uniform(z[LK_STEP_CONTENDED_]) < law->contended;
 
     return (struct draw){.backward = fmin(fmax(2.0 / 3 + 0.04 * z[LK_STEP_BACKWARD_], 0.4), 0.85),
                          .fixed = fmin(0.03 * exp(0.7 * z[LK_STEP_FIXED_]), 0.5),
@@ -72,9 +69,7 @@ static struct draw make_draw(const struct lk_step_prior *p, bool timed, const do
                          .growth = 0.05 * z[LK_STEP_GROWTH_],
                          .gamma = gamma ? c->gamma_wire.value : fabs(0.08 * z[LK_STEP_GAMMA_]),
                          .delta = delta ? c->delta.value : fabs(0.1 * z[LK_STEP_DELTA_]),
-                         .rank_sd = 0.008 * exp(0.6 * z[LK_STEP_RANK_]),
-                         .kappa =
-                             contended ? law->contention * exp(law->omega * z[LK_STEP_KAPPA_]) : 0};
+                         .rank_sd = 0.008 * exp(0.6 * z[LK_STEP_RANK_])};
 }
 
 static enum lk_status make_draws(struct lk_step_prior *p, bool timed, uint64_t seed)
@@ -209,7 +204,6 @@ enum lk_status lk_step_prior_step_s(struct lk_step_prior *p, size_t draw, size_t
     const struct draw *d = &p->draws[draw];
     struct shape *s = &p->shapes[shape];
     double slow = s->key.gpus > 1 ? 1 + d->rank_sd * s->extreme : 1;
-    double per_node = (double)s->key.gpus / s->key.nodes;
     struct lk_step_model m = s->model.step;
     struct lk_sim_request q = {.steps = STEPS, .seed = 1};
     struct lk_sim_result r;
@@ -223,8 +217,6 @@ enum lk_status lk_step_prior_step_s(struct lk_step_prior *p, size_t draw, size_t
     m.input_s = m.load_s = 0;
     m.gamma_wire = d->gamma;
     m.delta = d->delta;
-    if (s->model.kappa_unknown)
-        m.kappa = d->kappa * (per_node - 1) / 8;
     m.law = (struct lk_straggler_law){0};
     m.colls = s->colls;
     LK_TRY(lk_closed_form_run(&m, &q, &r));

@@ -32,9 +32,7 @@
     X(GROWTH, "the same, a doubling of the ranks from two on: ln 1, sd 0.05")                      \
     X(GAMMA, "compute slows under collectives: |normal|, sd 0.08; the cluster's where known")      \
     X(DELTA, "collectives slow under compute: |normal|, sd 0.1; the cluster's where known")        \
-    X(RANK, "sd of ranks' steady pace: ln 0.008, sd 0.6")                                          \
-    X(CONTENDED, "ranks of a node hinder each other: the scaling law's probability")               \
-    X(KAPPA, "by how much: the law's contention; the cluster's co-location where known")
+    X(RANK, "sd of ranks' steady pace: ln 0.008, sd 0.6")
 
 enum lk_step_unknown {
 #define LK_STEP_UNKNOWN_ENUM_(unknown, what) LK_STEP_##unknown##_,
