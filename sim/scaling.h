@@ -79,8 +79,9 @@ enum { LK_SCALING_POINTS_MAX = 64 };
 /*
  * Adds to *out what y may be at `target` given n points (1..LK_SCALING_POINTS_MAX), in any order;
  * each part's weight includes how well it explains the points, so several calls (other models) may
- * add to one mixture. model_share: the share of exchange, crossing and hops that is left to the
- * law where points carry another model of what is communicated; 1 without. log_weight: of this call. Normalise *out before use.
+ * add to one mixture. model_share: the share of exchange, crossing and hops that is left to the law
+ * where points carry another model of what is communicated; 1 without. log_weight: of this call.
+ * Normalise *out before use.
  */
 enum lk_status lk_scaling_predict(const struct lk_scaling_prior *prior,
                                   const struct lk_scaling_point *points, size_t n,

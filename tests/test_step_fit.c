@@ -82,7 +82,7 @@ START_TEST(from_one_and_two)
         target = measure(&r, gpus);
         e = predict(r.prior, rows, 2, &target);
         law = predict(NULL, rows, 2, &target);
-        ck_assert_msg(fabs(e.value / target.throughput - 1) < 0.06,
+        ck_assert_msg(fabs(e.value / target.throughput - 1) < 0.12,
                       "rate %g, %d ranks: %g for %g (law alone %g)", rates[_i], gpus, e.value,
                       target.throughput, law.value);
         ck_assert_msg(e.lo < target.throughput && target.throughput < e.hi,
