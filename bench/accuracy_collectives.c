@@ -202,14 +202,14 @@ static struct lk_nccl_factors vague(void)
 {
     struct lk_nccl_factors f = {
         {0   },
-        { 0.7, 0.7, 0.7, 0.7, 0.5, 0.1},
-        0.4, 0.2
+        {0.7,  0.7, 0.7, 0.7, 0.7, 0.5, 0.1},
+        {0}
     };
 
     return f;
 }
 
-/* Sources' own factors of a place, then their median, with `all` as if that were one source. */
+/* Sources' own factors of a place, then their mean, with `all` as if that were one source. */
 static struct lk_nccl_factors pooled(const struct tables *t, const char *without, int place,
                                      const struct lk_nccl_factors *all)
 {
@@ -247,7 +247,7 @@ static struct lk_nccl_factors pooled(const struct tables *t, const char *without
     }
     for (int k = 0; k < LK_NCCL_FACTOR_COUNT; k++) {
         values[k][seen[k]++] = all->ln[k];
-        f.ln[k] = lk_stats_median(values[k], seen[k]);
+        f.ln[k] = lk_stats_mean(values[k], seen[k]);
     }
     return f;
 }
@@ -260,8 +260,7 @@ static void make_rows(const struct tables *t, const char *without, struct lk_ncc
     for (int p = 0; p < LK_NCCL_PLACE_COUNT; p++) {
         rows[p] = pooled(t, without, p, p < LK_NCCL_OVER ? &inside : &between);
         memcpy(rows[p].sd, lk_nccl_prior((enum lk_nccl_place)p).sd, sizeof rows[p].sd);
-        rows[p].error_small = lk_nccl_prior((enum lk_nccl_place)p).error_small;
-        rows[p].error_large = lk_nccl_prior((enum lk_nccl_place)p).error_large;
+        memcpy(rows[p].error, lk_nccl_prior((enum lk_nccl_place)p).error, sizeof rows[p].error);
     }
 }
 
@@ -450,7 +449,7 @@ out:
 /* Each count of nodes from the other counts of its source and machine that have several nodes;
  * beside it the nearest count's time, and alpha-beta. */
 static enum lk_status left_out_ranks(const struct tables *t, struct score *ours,
-                                     struct score *nearest, struct score *plain)
+                                     struct score *nearest, struct score *plain, bool verbose)
 {
     enum lk_status st = LK_OK;
     struct lk_nccl_factors rows[LK_NCCL_PLACE_COUNT];
@@ -476,8 +475,13 @@ static enum lk_status left_out_ranks(const struct tables *t, struct score *ours,
             continue;
         make_rows(t, s->source, rows);
         LK_TRY(eval(&c, rows, s, SIZE_MAX, cost));
-        for (size_t k = 0; k < s->n; k++)
+        for (size_t k = 0; k < s->n; k++) {
             LK_TRY(count_at(ours, s, k, cost[k].seconds * 1e6, cost[k].lo * 1e6, cost[k].hi * 1e6));
+            if (verbose)
+                fprintf(stderr, "left out: %s %dx%d %.0f %.1f %.1f %.3f\n", s->label, s->ranks,
+                        s->nodes, s->bytes[k], s->us[k], cost[k].seconds * 1e6,
+                        cost[k].seconds * 1e6 / s->us[k]);
+        }
         for (size_t k = 0; k < s->n && k < near->n; k++)
             LK_TRY(count_at(nearest, s, k, near->us[k], near->us[k], near->us[k]));
         c.device.compute_capability = 0;
@@ -540,7 +544,7 @@ static enum lk_status print_all(const struct tables *t, bool csv, bool verbose, 
     print_scores("left-out sizes", a, csv);
     print_scores("  proportional from the next", b, csv);
     a->points = points;
-    LK_TRY(left_out_ranks(t, a, b, c));
+    LK_TRY(left_out_ranks(t, a, b, c, verbose));
     print_scores("left-out rank counts", a, csv);
     print_scores("  time of the nearest count", b, csv);
     print_scores("  alpha-beta", c, csv);

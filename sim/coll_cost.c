@@ -6,7 +6,6 @@
 #include "sim/coll_cost.h"
 
 #include "base/array.h"
-#include "sim/coll_carry.h"
 #include "sim/coll_fit.h"
 #include "sim/coll_model.h"
 #include "sim/coll_points.h"
@@ -22,7 +21,7 @@ static const double SAME_SIZE = 1e-3;
 struct carried {
     struct lk_coll_place at;
     struct lk_curve curve;
-    double *error; /* of the model, by the set's points */
+    double *sd; /* of the logarithm, by the set's points */
 };
 
 /* Curves carried so far: a sweep asks for the same rank counts again and again. */
@@ -92,7 +91,7 @@ void lk_cost_model_destroy(struct lk_cost_model *m)
     lk_coll_model_destroy(m->model);
     for (size_t i = 0; m->carried && i < m->carried->n; i++) {
         lk_curve_fini(&m->carried->list[i].curve);
-        free(m->carried->list[i].error);
+        free(m->carried->list[i].sd);
     }
     if (m->carried)
         free(m->carried->list);
@@ -137,41 +136,47 @@ static void eval_measured(const struct lk_cost_model *m, const struct lk_coll_se
 }
 
 /*
- * Case 2 of the header: the nearest set's points, each carried over by the ratio of the model at
- * the two rank counts, as a curve of its own, so that the result is monotone.
+ * Case 2 of the header: the points of the sets nearest, each carried over, as a curve of its own.
+ * Between a smaller and a larger count both are taken, in the logarithm, the nearer one for more.
  */
-static enum lk_status carry(const struct lk_cost_model *m, const struct lk_coll_set *from,
+static enum lk_status carry(const struct lk_cost_model *m, const struct lk_coll_near *near,
                             struct lk_coll_place at, struct carried *out)
 {
     enum lk_status st = LK_OK;
-    double doublings = fabs(log2((double)at.ranks / from->at.ranks)), *seconds = NULL;
-    struct carried c = {.at = at};
+    const struct lk_coll_set *from = near->set[0], *other = near->set[1];
+    struct carried c = {.at = at}, second = {0};
+    double *seconds = NULL, share = near->share;
 
     LK_TRY(lk_alloc(&seconds, from->n, sizeof *seconds));
-    LK_TRY(lk_alloc(&c.error, from->n, sizeof *c.error));
-    for (size_t i = 0; i < from->n; i++) {
-        struct lk_coll_modelled here = lk_coll_model_at(m->model, at, from->bytes[i]);
-        struct lk_coll_modelled there = lk_coll_model_at(m->model, from->at, from->bytes[i]);
-        double ratio = here.seconds / there.seconds;
+    LK_TRY(lk_alloc(&c.sd, from->n, sizeof *c.sd));
+    LK_TRY(lk_coll_model_carry(m->model, from, at, seconds, c.sd));
+    if (other)
+        LK_TRY(carry(m, &(struct lk_coll_near){{other}, 1}, at, &second));
+    for (size_t i = 0; other && i < from->n; i++) {
+        size_t k = lk_coll_set_at(other, from->bytes[i]);
+        double ln;
 
-        c.error[i] = here.error;
-        seconds[i] = here.is_ring && there.is_ring
-                         ? lk_coll_carry_s(from, i, at, m->model, &c.error[i])
-                         : from->seconds[i] * ratio;
-        seconds[i] *= exp(m->error_shift * c.error[i] * doublings);
-        seconds[i] = fmax(seconds[i], lk_coll_model_floor_s(m->model, at, from->bytes[i], false));
+        if (from->bytes[i] < other->bytes[0] || from->bytes[i] > other->bytes[other->n - 1])
+            continue;
+        ln = log(lk_curve_at(&second.curve, from->bytes[i]) / seconds[i]);
+        seconds[i] *= exp((1 - share) * ln);
+        /* As of two independent ones, and of how far they differ. */
+        c.sd[i] = sqrt(pow(share * c.sd[i], 2) + pow((1 - share) * second.sd[k], 2) +
+                       share * (1 - share) * ln * ln);
     }
-    LK_TRY(lk_curve_init(&c.curve, from->bytes, seconds, from->n, 1));
+    LK_TRY(lk_curve_init(&c.curve, from->bytes, seconds, from->n, 1, LK_COLL_REAL_FALL));
     *out = c;
-    c.error = NULL;
+    c.sd = NULL;
 out:
-    free(c.error);
+    lk_curve_fini(&second.curve);
+    free(second.sd);
+    free(c.sd);
     free(seconds);
     return st;
 }
 
 /* The curve of a place, made when it is asked for first. */
-static enum lk_status find_carried(const struct lk_cost_model *m, const struct lk_coll_set *from,
+static enum lk_status find_carried(const struct lk_cost_model *m, const struct lk_coll_near *near,
                                    struct lk_coll_place at, const struct carried **out)
 {
     enum lk_status st = LK_OK;
@@ -187,31 +192,28 @@ static enum lk_status find_carried(const struct lk_cost_model *m, const struct l
         }
     }
     LK_TRY(lk_array_grow(&l->list, &l->capacity, l->n + 1, sizeof *l->list));
-    LK_TRY(carry(m, from, at, &l->list[l->n]));
+    LK_TRY(carry(m, near, at, &l->list[l->n]));
     *out = &l->list[l->n++];
 out:
     return st;
 }
 
-static enum lk_status carry_over(const struct lk_cost_model *m, const struct lk_coll_set *from,
-                                 struct lk_coll_place at, bool inside, const uint64_t *bytes,
-                                 size_t n, struct lk_cost *out)
+static enum lk_status carry_over(const struct lk_cost_model *m, const struct lk_coll_near *near,
+                                 struct lk_coll_place at, const uint64_t *bytes, size_t n,
+                                 struct lk_cost *out)
 {
     enum lk_status st = LK_OK;
-    double doublings = fabs(log2((double)at.ranks / from->at.ranks));
+    const struct lk_coll_set *from = near->set[0];
     const struct carried *c;
 
-    LK_TRY(find_carried(m, from, at, &c));
+    LK_TRY(find_carried(m, near, at, &c));
     for (size_t i = 0; i < n; i++) {
         double b = fmax((double)bytes[i], 1);
-        size_t k = 0;
 
-        while (k + 1 < from->n && from->bytes[k] < b)
-            k++;
         out[i] = (struct lk_cost){.seconds = lk_curve_at(&c->curve, b),
                                   .reach = fmax(1, (double)at.ranks / from->at.ranks)};
-        grade(m, at, b, &out[i], inside ? LK_EVIDENCE_INTERPOLATED : LK_EVIDENCE_EXTRAPOLATED,
-              hypot(lk_coll_set_sd(from, b), c->error[k] * doublings));
+        grade(m, at, b, &out[i], near->set[1] ? LK_EVIDENCE_INTERPOLATED : LK_EVIDENCE_EXTRAPOLATED,
+              hypot(lk_coll_set_sd(from, b), c->sd[lk_coll_set_at(from, b)]));
     }
 out:
     return st;
@@ -254,7 +256,7 @@ static enum lk_status eval_points(const struct lk_cost_model *m, struct lk_coll_
                                   bool *out_found)
 {
     const struct lk_coll_set *s = lk_coll_sets_find(&m->sets, at);
-    bool inside;
+    struct lk_coll_near near;
 
     *out_found = true;
     if (s) {
@@ -262,10 +264,10 @@ static enum lk_status eval_points(const struct lk_cost_model *m, struct lk_coll_
             eval_measured(m, s, (double)bytes[i], &out[i]);
         return LK_OK;
     }
-    s = lk_coll_sets_nearest(&m->sets, at, &inside);
-    if (s && !isnan(lk_coll_model_at(m->model, at, 1).seconds) &&
-        !isnan(lk_coll_model_at(m->model, s->at, 1).seconds))
-        return carry_over(m, s, at, inside, bytes, n, out);
+    near = lk_coll_sets_near(&m->sets, at);
+    if (near.set[0] && !isnan(lk_coll_model_at(m->model, at, 1).seconds) &&
+        !isnan(lk_coll_model_at(m->model, near.set[0]->at, 1).seconds))
+        return carry_over(m, &near, at, bytes, n, out);
     *out_found = false;
     return LK_OK;
 }

@@ -1,11 +1,11 @@
 /*
  * What a collective takes on a cluster, with interval and evidence, best source first:
  *
- *  1. points measured with this many ranks on this many nodes: a monotone curve over bytes
- *     (sim/curve.h), beyond the largest at its bandwidth, before the smallest at its time;
- *  2. points of other rank counts: the nearest one's curve, times the model here over the model
- *     there, made monotone again; the model's own error widens the interval with every doubling of
- *     the ranks;
+ *  1. points measured with this many ranks on this many nodes: a curve over bytes (sim/curve.h),
+ *     beyond the largest at its bandwidth, before the smallest at its time;
+ *  2. points of other rank counts: the nearest one's (between a smaller and a larger count, both),
+ *     carried over by the model (sim/coll_model.h), the interval wider with every doubling of the
+ *     ranks and wherever the regime is in doubt;
  *  3. no points: the model alone.
  *
  * The model, for a cluster file that has compute capability and kind of GPU link, is NCCL's with
@@ -54,8 +54,9 @@ enum lk_status lk_cost_model_create_from(const struct lk_cluster *c, struct lk_r
                                          struct lk_cost_model **out);
 
 /*
- * Cost of n sizes. ranks 1 costs 0, measured. Non-decreasing in bytes. LK_EEVIDENCE says what is
- * missing and the run that would supply it. One thread at a time: curves are kept. pre: 1 <= nodes
+ * Cost of n sizes. ranks 1 costs 0, measured. More bytes may cost less, where that was measured or
+ * NCCL would choose what is slow. LK_EEVIDENCE says what is missing and the run that would supply
+ * it. One thread at a time: curves are kept. pre: 1 <= nodes
  * <= ranks, nodes divides ranks.
  */
 enum lk_status lk_cost_eval(const struct lk_cost_model *m, enum lk_coll coll, enum lk_algo algo,

@@ -6,8 +6,9 @@
 #include "sim/coll_model.h"
 
 #include "base/array.h"
+#include "sim/coll_carry.h"
 #include "sim/coll_fit.h"
-#include "sim/nccl_fit.h"
+#include "sim/nccl_carry.h"
 #include "sim/prior.h"
 
 #include <math.h>
@@ -107,6 +108,9 @@ static void set_constants(struct lk_coll_model *m, const struct lk_cluster *c,
 /* What is left of a prior row's error once this machine's own points moved it: rank counts left out
  * of public tables (bench/accuracy_collectives). */
 static const double REFITTED_SHARE = 0.5;
+/* What is left of that where points are carried by NCCL's model, a doubling of ranks, beside doubt
+ * about the regime: the same. */
+static const double CARRIED_SHARE = 0.4;
 
 /* Points that a fit looks at; more say little new, and a model is made for every draw. */
 enum { NCCL_POINTS_MAX = 160 };
@@ -282,4 +286,60 @@ struct lk_coll_modelled lk_coll_model_at(const struct lk_coll_model *m, struct l
     if (!isnan(out.seconds))
         out.seconds = fmax(out.seconds, lk_coll_model_floor_s(m, at, bytes, false));
     return out;
+}
+
+/* False: NCCL's model does not know both places. */
+static bool nccl_knows(const struct lk_coll_model *m, struct lk_coll_place at)
+{
+    return !isnan(nccl(m, at, 1).seconds);
+}
+
+static enum lk_status carry_by_nccl(const struct lk_coll_model *m, const struct lk_coll_set *from,
+                                    struct lk_coll_place at, double *seconds, double *sd)
+{
+    enum lk_status st = LK_OK;
+    struct lk_nccl_measured measured = {
+        .bytes = from->bytes, .seconds = from->seconds, .n = from->n};
+    struct lk_nccl_carried *carried = NULL;
+    struct lk_nccl_comm comm;
+    enum lk_nccl_place place;
+
+    LK_TRY(lk_alloc(&carried, from->n, sizeof *carried));
+    lk_nccl_comm_of(&m->machine, at.ranks, at.nodes, &comm);
+    lk_nccl_comm_of(&m->machine, from->at.ranks, from->at.nodes, &measured.comm);
+    place = lk_nccl_place_of(&comm, m->machine.topology.network);
+    LK_TRY(lk_nccl_carry(&comm, &measured, &m->factors[place], at.coll, at.algo, carried));
+    for (size_t i = 0; i < from->n; i++) {
+        seconds[i] = carried[i].seconds;
+        sd[i] = hypot(sd[i], carried[i].sd);
+    }
+out:
+    free(carried);
+    return st;
+}
+
+enum lk_status lk_coll_model_carry(const struct lk_coll_model *m, const struct lk_coll_set *from,
+                                   struct lk_coll_place at, double *seconds, double *sd)
+{
+    enum lk_status st = LK_OK;
+    double doublings = fabs(log2((double)at.ranks / from->at.ranks));
+    bool nccl_at = nccl_knows(m, at) && nccl_knows(m, from->at);
+
+    for (size_t i = 0; i < from->n; i++) {
+        struct lk_coll_modelled here = lk_coll_model_at(m, at, from->bytes[i]);
+        struct lk_coll_modelled there = lk_coll_model_at(m, from->at, from->bytes[i]);
+        double error = nccl_at ? CARRIED_SHARE * here.error : here.error;
+
+        seconds[i] = here.is_ring && there.is_ring
+                         ? lk_coll_carry_s(from, i, at, m, &error)
+                         : from->seconds[i] * here.seconds / there.seconds;
+        sd[i] = error * doublings;
+    }
+    if (nccl_at)
+        LK_TRY(carry_by_nccl(m, from, at, seconds, sd));
+    for (size_t i = 0; i < from->n; i++)
+        seconds[i] = fmax(seconds[i] * exp(m->error_shift * sd[i]),
+                          lk_coll_model_floor_s(m, at, from->bytes[i], false));
+out:
+    return st;
 }

@@ -38,6 +38,13 @@ void lk_coll_model_destroy(struct lk_coll_model *m); /* NULL is legal */
 /* By one algorithm or, for AUTO, the fastest known. pre: at.ranks > 1. */
 struct lk_coll_modelled lk_coll_model_at(const struct lk_coll_model *m, struct lk_coll_place at,
                                          double bytes);
+/*
+ * What `from` measured, carried to another rank count: by NCCL's model (sim/nccl_carry.h), else by
+ * the ratio of the model at each size. sd: of the logarithm, from the model and every doubling of
+ * ranks, and from doubt about the regime. seconds, sd: from->n; NaN: the model does not know.
+ */
+enum lk_status lk_coll_model_carry(const struct lk_coll_model *m, const struct lk_coll_set *from,
+                                   struct lk_coll_place at, double *seconds, double *sd);
 /* Seconds that the links allow at least; `best`: by the upper end of their rates. */
 double lk_coll_model_floor_s(const struct lk_coll_model *m, struct lk_coll_place at, double bytes,
                              bool best);

@@ -88,7 +88,7 @@ static enum lk_status set_init(struct lk_coll_set *s, const struct lk_cluster *c
         i += same;
     }
     if (s->n)
-        LK_TRY(lk_curve_init(&s->curve, s->bytes, s->seconds, s->n, 1));
+        LK_TRY(lk_curve_init(&s->curve, s->bytes, s->seconds, s->n, 1, LK_COLL_REAL_FALL));
 out:
     free(picked);
     if (st != LK_OK)
@@ -126,13 +126,11 @@ static double off_line(const struct lk_coll_set *s, size_t i)
  */
 double lk_coll_set_between_sd(const struct lk_coll_set *s, double bytes)
 {
-    static const double ROUGH_SHARE = 0.6, ROUGH_FLOOR = 0.02;
-    size_t i = 0;
+    static const double ROUGH_SHARE = 0.85, ROUGH_FLOOR = 0.02;
+    size_t i = lk_coll_set_at(s, bytes);
+    double rough = fmax(off_line(s, i), i ? off_line(s, i - 1) : 0);
 
-    while (i + 1 < s->n && s->bytes[i + 1] < bytes)
-        i++;
-    return fmax(ROUGH_FLOOR,
-                ROUGH_SHARE * fmax(off_line(s, i), i + 1 < s->n ? off_line(s, i + 1) : 0));
+    return fmax(ROUGH_FLOOR, ROUGH_SHARE * rough);
 }
 
 /* ---- All sets of a cluster ---- */
@@ -187,24 +185,43 @@ static int kind_of_place(struct lk_coll_place at)
     return at.nodes == 1 ? 0 : at.nodes == at.ranks ? 1 : 2;
 }
 
-const struct lk_coll_set *lk_coll_sets_nearest(const struct lk_coll_sets *s,
-                                               struct lk_coll_place at, bool *out_inside)
+static double octaves(const struct lk_coll_set *s, struct lk_coll_place at)
 {
-    const struct lk_coll_set *best = NULL;
-    bool below = false, above = false;
+    return fabs(log2((double)s->at.ranks / at.ranks)) +
+           ((s->at.nodes == 2) != (at.nodes == 2) ? 1 : 0);
+}
+
+struct lk_coll_near lk_coll_sets_near(const struct lk_coll_sets *s, struct lk_coll_place at)
+{
+    struct lk_coll_near near = {
+        {NULL, NULL},
+        1
+    };
+    const struct lk_coll_set *side[2] = {NULL, NULL}; /* fewer ranks, more */
+    double d[2] = {INFINITY, INFINITY};
 
     for (size_t i = 0; i < s->n; i++) {
         const struct lk_coll_set *set = &s->list[i];
-        double d = fabs(log((double)set->at.ranks / at.ranks));
+        int k = set->at.ranks > at.ranks;
 
         if (set->at.coll != at.coll || set->at.algo != at.algo || set->at.ranks < 2 ||
-            kind_of_place(set->at) != kind_of_place(at))
+            kind_of_place(set->at) != kind_of_place(at) || octaves(set, at) >= d[k])
             continue;
-        below |= set->at.ranks < at.ranks;
-        above |= set->at.ranks > at.ranks;
-        if (!best || d < fabs(log((double)best->at.ranks / at.ranks)))
-            best = set;
+        side[k] = set;
+        d[k] = octaves(set, at);
     }
-    *out_inside = below && above;
-    return best;
+    near.set[0] = d[1] < d[0] ? side[1] : side[0];
+    near.set[1] = d[1] < d[0] ? side[0] : side[1];
+    if (near.set[1])
+        near.share = fmax(d[0], d[1]) / (d[0] + d[1]);
+    return near;
+}
+
+size_t lk_coll_set_at(const struct lk_coll_set *s, double bytes)
+{
+    size_t i = 0;
+
+    while (i + 1 < s->n && s->bytes[i] < bytes)
+        i++;
+    return i;
 }

@@ -15,6 +15,9 @@
 /* A 90 % interval of a normal distribution is this many standard deviations to each side. */
 #define LK_Z90 1.6448536269514722
 
+/* A size that takes this much less (ln) than a smaller one: a library does choose what is slow. */
+#define LK_COLL_REAL_FALL 0.05
+
 /* What a cost is asked for, but the size. */
 struct lk_coll_place {
     enum lk_coll coll;
@@ -49,10 +52,19 @@ void lk_coll_sets_fini(struct lk_coll_sets *s);
 /* NULL: no points of exactly that. */
 const struct lk_coll_set *lk_coll_sets_find(const struct lk_coll_sets *s, struct lk_coll_place at);
 
-/* The set nearest in ranks, of the same kind of place; *out_inside: between two such. */
-const struct lk_coll_set *lk_coll_sets_nearest(const struct lk_coll_sets *s,
-                                               struct lk_coll_place at, bool *out_inside);
+/* Sets of the same kind of place at other rank counts: the nearest, and the nearest on its other
+ * side where there is one (else NULL), with the share of the first. */
+struct lk_coll_near {
+    const struct lk_coll_set *set[2];
+    double share;
+};
 
+/* Near in ranks by octaves; two nodes are farther from more than that, because libraries treat
+ * them apart (NCCL's constants have a column for two). set[0] NULL: none. */
+struct lk_coll_near lk_coll_sets_near(const struct lk_coll_sets *s, struct lk_coll_place at);
+
+/* The first point of at least that size, or the last. */
+size_t lk_coll_set_at(const struct lk_coll_set *s, double bytes);
 /* sd of the points at a size: linear in the logarithm between them, held outside. */
 double lk_coll_set_sd(const struct lk_coll_set *s, double bytes);
 /* sd of the curve between points: about what those next to the size are off the line of their

@@ -41,7 +41,7 @@ static void set_slopes(struct lk_curve *c)
 }
 
 enum lk_status lk_curve_init(struct lk_curve *c, const double *x, const double *y, size_t n,
-                             double tail)
+                             double tail, double real_fall)
 {
     enum lk_status st = LK_OK;
 
@@ -53,7 +53,11 @@ enum lk_status lk_curve_init(struct lk_curve *c, const double *x, const double *
         c->x[i] = log(x[i]);
         c->y[i] = log(y[i]);
     }
-    LK_TRY(lk_stats_isotonic(c->y, NULL, n));
+    for (size_t i = 0, next; i < n; i = next) {
+        for (next = i + 1; next < n && c->y[next] > c->y[next - 1] - real_fall; next++)
+            ;
+        LK_TRY(lk_stats_isotonic(c->y + i, NULL, next - i));
+    }
     set_slopes(c);
 out:
     if (st != LK_OK)

@@ -9,12 +9,30 @@ enum { ROUNDS = 8, N = LK_NCCL_FACTOR_COUNT };
 /* Huber's tuning constant, and the sd of one table's times about the model, as a start. */
 static const double HUBER_K = 1.345, POINT_SD = 0.15;
 
-/* Between small and large messages for what is left; the bands of docs/accuracy.md. */
-static const double LARGE_BYTES = 32.0 * (1 << 20);
+/* log2 of the bytes at which what is left is given. */
+static const double error_at[LK_NCCL_ERRORS] = {20, 24, 27};
 
 /* Simple's pipeline fills: up to FILL_US as the message grows past FILL_BYTES. What single-node
  * H100 tables take beyond latency and rate: 30 us at 8 MB, 60 at 64 MB, 85 at 256 MB. */
 static const double FILL_US = 50, FILL_BYTES = 16.0 * (1 << 20);
+
+/*
+ * LL between nodes goes through host memory, where a thread of the proxy looks at the flag of every
+ * 8 bytes before it sends: about 2.6 GB/s of what a rank sends, whatever the links. Public tables,
+ * all-reduce from 4 to 64 KB, and to 1 MB where there is no LL128, GB/s of the buffer, half of
+ * that: EFA 1.2 (H100), 1.1 and 0.7 (one GPU a node), 0.5 (A100), Slingshot 1.2, RoCE 2.1 and 0.7,
+ * TCPXO 1.9.
+ */
+static const double LL_PROXY_GBPS = 2.6;
+
+static const enum lk_nccl_factor rate_factors[LK_NCCL_PROTO_COUNT] = {
+    [LK_NCCL_LL] = LK_NCCL_RATE_LL,
+    [LK_NCCL_LL128] = LK_NCCL_RATE_LL128,
+    [LK_NCCL_SIMPLE] = LK_NCCL_RATE,
+};
+
+/* At 8, what NCCL reckons 10 % slower counts half as much, 33 % slower a tenth. */
+static const double CHOICE_POWER = 8, CHOICE_LEAST = 0.01;
 
 /*
  * Scale: hops cost more beyond SCALE_HOP_NODES, bandwidth beyond SCALE_RATE_NODES, by these powers
@@ -47,16 +65,15 @@ const char *lk_nccl_place_name(enum lk_nccl_place place)
 
 struct lk_nccl_factors lk_nccl_own(void)
 {
-    struct lk_nccl_factors f = {{0}, {0}, 0, 0};
+    struct lk_nccl_factors f = {{0}, {0}, {0}};
 
     f.ln[LK_NCCL_FILL] = -INFINITY;
     return f;
 }
 
-/* The parts of a time in us, by the factor that each is multiplied with. */
-struct terms {
-    double us[N];
-    double sum; /* with the factors */
+/* A time, and the derivative of its logarithm by that of each factor. */
+struct timed {
+    double us, by[N];
 };
 
 static double power_beyond(double x, double from, double power)
@@ -64,47 +81,64 @@ static double power_beyond(double x, double from, double power)
     return x > from ? pow(x / from, power) : 1;
 }
 
-static void terms_of(const struct lk_nccl_comm *m, const struct lk_nccl_parts *p,
-                     enum lk_nccl_proto proto, const double *factor, double bytes, struct terms *t)
+static struct timed time_of(const struct lk_nccl_comm *m, enum lk_coll coll,
+                            const struct lk_nccl_parts *p, enum lk_nccl_proto proto,
+                            const double *factor, double bytes)
 {
     double beyond = power_beyond(m->nodes, SCALE_HOP_NODES, SCALE_HOP_POWER);
     double hops = (p->intra_us * m->intra.share + p->inter_us * m->inter.share) * beyond;
     double rate = bytes / (1000 * p->GBps) * m->slowdown *
                   power_beyond(m->nodes, SCALE_RATE_NODES, SCALE_RATE_POWER);
     bool simple = proto == LK_NCCL_SIMPLE;
+    struct timed t = {p->intra_hops * m->intra.more_us + p->inter_hops * m->inter.more_us, {0}};
 
-    t->us[LK_NCCL_LAUNCH] = p->base_us;
-    t->us[LK_NCCL_HOP_LL] = simple ? 0 : hops;
-    t->us[LK_NCCL_HOP_SIMPLE] = simple ? hops : 0;
-    t->us[LK_NCCL_FILL] = simple ? FILL_US * bytes / (bytes + FILL_BYTES) : 0;
-    t->us[LK_NCCL_RATE_LL] = simple ? 0 : rate;
-    t->us[LK_NCCL_RATE] = simple ? rate : 0;
-    t->sum = p->intra_hops * m->intra.more_us + p->inter_hops * m->inter.more_us;
+    if (proto == LK_NCCL_LL && m->nodes > 1)
+        rate += lk_coll_wire_bytes(coll, bytes, m->ranks) / (1000 * LL_PROXY_GBPS);
+    t.by[LK_NCCL_LAUNCH] = p->base_us;
+    t.by[simple ? LK_NCCL_HOP_SIMPLE : LK_NCCL_HOP_LL] = hops;
+    t.by[LK_NCCL_FILL] = simple ? FILL_US * bytes / (bytes + FILL_BYTES) : 0;
+    t.by[rate_factors[proto]] = rate;
+    for (int i = 0; i < N; i++) {
+        t.by[i] *= factor[i];
+        t.us += t.by[i];
+    }
     for (int i = 0; i < N; i++)
-        t->sum += factor[i] * t->us[i];
+        t.by[i] /= t.us;
+    return t;
 }
 
-static bool least(const struct lk_nccl_comm *m, const double *factor, enum lk_coll coll,
-                  enum lk_algo algo, double bytes, struct terms *out)
+double lk_nccl_choice_weight(const struct lk_nccl_choice *best, const struct lk_nccl_choice *k)
 {
-    bool found = false;
+    double w = pow(best->us / k->us, CHOICE_POWER);
 
-    for (int a = LK_ALGO_AUTO + 1; a < LK_ALGO_COUNT; a++)
-        for (int p = 0; p < LK_NCCL_PROTO_COUNT; p++) {
-            struct lk_nccl_parts parts;
-            struct terms t;
+    return w < CHOICE_LEAST ? 0 : w;
+}
 
-            if (algo != LK_ALGO_AUTO && a != (int)algo)
-                continue;
-            parts = lk_nccl_parts_of(m, coll, (enum lk_algo)a, (enum lk_nccl_proto)p, bytes);
-            if (parts.GBps <= 0)
-                continue;
-            terms_of(m, &parts, (enum lk_nccl_proto)p, factor, bytes, &t);
-            if (!found || t.sum < out->sum)
-                *out = t;
-            found = true;
-        }
-    return found;
+/* False: nothing is offered. */
+static bool chosen(const struct lk_nccl_comm *m, const double *factor, enum lk_coll coll,
+                   enum lk_algo algo, double bytes, struct timed *out)
+{
+    struct lk_nccl_choice all[LK_NCCL_OFFERS_MAX];
+    size_t n = lk_nccl_offers(m, coll, algo, bytes, all);
+    double sum = 0, ln = 0;
+
+    *out = (struct timed){0};
+    for (size_t i = 0; i < n; i++) {
+        double w = lk_nccl_choice_weight(&all[0], &all[i]);
+        struct timed t;
+
+        if (w <= 0)
+            continue;
+        t = time_of(m, coll, &all[i].parts, all[i].proto, factor, bytes);
+        sum += w;
+        ln += w * log(t.us);
+        for (int k = 0; k < N; k++)
+            out->by[k] += w * t.by[k];
+    }
+    for (int k = 0; k < N; k++)
+        out->by[k] /= sum;
+    out->us = exp(ln / sum);
+    return n > 0;
 }
 
 static void factors_of(const struct lk_nccl_factors *f, double *out)
@@ -117,10 +151,19 @@ double lk_nccl_refit_us(const struct lk_nccl_comm *m, const struct lk_nccl_facto
                         enum lk_coll coll, enum lk_algo algo, double bytes)
 {
     double factor[N];
-    struct terms t;
+    struct timed t;
 
     factors_of(f, factor);
-    return least(m, factor, coll, algo, bytes, &t) ? t.sum : NAN;
+    return chosen(m, factor, coll, algo, bytes, &t) ? t.us : NAN;
+}
+
+double lk_nccl_choice_us(const struct lk_nccl_comm *m, const struct lk_nccl_factors *f,
+                         enum lk_coll coll, const struct lk_nccl_choice *k, double bytes)
+{
+    double factor[N];
+
+    factors_of(f, factor);
+    return time_of(m, coll, &k->parts, k->proto, factor, bytes).us;
 }
 
 /* Solves the symmetric positive definite a x = b and inverts a, by Gauss-Jordan. */
@@ -161,19 +204,17 @@ static void add_points(const struct lk_nccl_point *points, size_t n, const doubl
         factor[i] = exp(ln[i]);
     for (size_t k = 0; k < n; k++) {
         const struct lk_nccl_point *q = &points[k];
-        struct terms t;
-        double r, w, g[N];
+        struct timed t;
+        double r, w;
 
-        if (!least(&q->comm, factor, q->coll, q->algo, q->bytes, &t))
+        if (!chosen(&q->comm, factor, q->coll, q->algo, q->bytes, &t))
             continue;
-        r = log(q->us / t.sum);
+        r = log(q->us / t.us);
         w = 1 / (POINT_SD * POINT_SD) / fmax(1, fabs(r) / (HUBER_K * POINT_SD));
-        for (int i = 0; i < N; i++)
-            g[i] = factor[i] * t.us[i] / t.sum;
         for (int i = 0; i < N; i++) {
-            b[i] += w * g[i] * r;
+            b[i] += w * t.by[i] * r;
             for (int j = 0; j < N; j++)
-                a[i][j] += w * g[i] * g[j];
+                a[i][j] += w * t.by[i] * t.by[j];
         }
     }
 }
@@ -205,5 +246,13 @@ struct lk_nccl_factors lk_nccl_fit(const struct lk_nccl_point *points, size_t n,
 
 double lk_nccl_error(const struct lk_nccl_factors *f, double bytes)
 {
-    return bytes > LARGE_BYTES ? f->error_large : f->error_small;
+    double x = log2(fmax(bytes, 1));
+    int i = 0;
+
+    if (x <= error_at[0])
+        return f->error[0];
+    while (i + 2 < LK_NCCL_ERRORS && x > error_at[i + 1])
+        i++;
+    x = fmin(1, (x - error_at[i]) / (error_at[i + 1] - error_at[i]));
+    return f->error[i] + x * (f->error[i + 1] - f->error[i]);
 }

