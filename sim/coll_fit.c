@@ -301,6 +301,109 @@ out:
     return st;
 }
 
+/* Sizes at least this share of the largest tell the rate; times at least this share of which is not
+ * bytes tell the hops; a fit this far off the former is made from the ends. */
+static const double LARGE_SHARE = 1.0 / 16, HOPS_SHARE = 0.5, LARGE_MISFIT = 0.08;
+
+static size_t picked(const size_t *pick, size_t i)
+{
+    return pick ? pick[i] : i;
+}
+
+static double most_bytes(const struct problem *p, const size_t *pick)
+{
+    double most = 0;
+
+    for (size_t i = 0; i < p->n; i++)
+        most = fmax(most, p->a[picked(pick, i) * COLUMNS + 2]);
+    return most;
+}
+
+/* How far the fit is off the large sizes, on the whole. */
+static double large_misfit(const struct problem *p, const size_t *pick, const double *c)
+{
+    double most = most_bytes(p, pick), sum = 0;
+    size_t n = 0;
+
+    for (size_t i = 0; i < p->n; i++)
+        if (p->a[picked(pick, i) * COLUMNS + 2] >= LARGE_SHARE * most) {
+            sum += residual(p, c, picked(pick, i));
+            n++;
+        }
+    return fabs(sum / (double)n);
+}
+
+/* The line through the large sizes, by relative errors: seconds a byte, and at no bytes (may be
+ * negative). False: they are of one size. */
+static bool large_line(const struct problem *p, const size_t *pick, double *slope, double *at_zero)
+{
+    double most = most_bytes(p, pick), w = 0, x = 0, y = 0, xx = 0, xy = 0, d;
+
+    for (size_t i = 0; i < p->n; i++) {
+        size_t k = picked(pick, i);
+        double bytes = p->a[k * COLUMNS + 2] / most, t = p->t[k], v = 1 / (t * t);
+
+        if (bytes < LARGE_SHARE)
+            continue;
+        w += v;
+        x += v * bytes;
+        y += v * t;
+        xx += v * bytes * bytes;
+        xy += v * bytes * t;
+    }
+    d = w * xx - x * x;
+    if (!(d > 1e-9 * w * xx))
+        return false;
+    *slope = (w * xy - x * y) / d / most;
+    *at_zero = (y - *slope * most * x) / w;
+    return *slope > 0;
+}
+
+/*
+ * The rate from the large sizes, then launch and hops from those where bytes take little. For links
+ * that are no line of bytes: a shaped one (token bucket) lets a burst pass at once, so that small
+ * messages seem to have a higher rate and no latency. Leaves c where the sizes cannot tell.
+ */
+static enum lk_status solve_ends(const struct problem *p, const size_t *pick, double *c)
+{
+    enum lk_status st = LK_OK;
+    double scale[COLUMNS], hops[COLUMNS], slope, at_zero, burst;
+    size_t n = 0;
+
+    if (!large_line(p, pick, &slope, &at_zero))
+        return LK_OK;
+    burst = fmax(0, -at_zero / slope);
+    set_scale(p, scale);
+    scale[2] = 0;
+    for (size_t i = 0; i < p->n; i++) {
+        size_t k = picked(pick, i);
+        double rest = 1 - slope * fmax(0, p->a[k * COLUMNS + 2] - burst) / p->t[k];
+
+        set_row(p, i, k, rest >= HOPS_SHARE ? 1 : 0, scale);
+        p->ones[i] *= rest;
+        n += rest >= HOPS_SHARE;
+    }
+    if (!n)
+        return LK_OK;
+    LK_TRY(lk_stats_nnls(p->scaled, p->ones, p->n, COLUMNS, hops));
+    c[0] = hops[0] * scale[0];
+    c[1] = hops[1] * scale[1];
+    c[2] = slope;
+out:
+    return st;
+}
+
+static enum lk_status solve_robust(const struct problem *p, const size_t *pick, double *c)
+{
+    enum lk_status st = LK_OK;
+
+    LK_TRY(solve(p, pick, c));
+    if (large_misfit(p, pick, c) > LARGE_MISFIT)
+        LK_TRY(solve_ends(p, pick, c));
+out:
+    return st;
+}
+
 /* 1/bandwidth that was not resolved, because all sizes are small: the best rate that was seen. */
 static double best_inverse_rate(const struct problem *p)
 {
@@ -324,7 +427,7 @@ static enum lk_status resample(const struct problem *p, uint64_t seed, double *d
 
         for (size_t i = 0; i < p->n; i++)
             pick[i] = (size_t)lk_rng_below(&g, p->n);
-        LK_TRY(solve(p, pick, c));
+        LK_TRY(solve_robust(p, pick, c));
         draws[d] = c[0];
         draws[RESAMPLES + d] = c[1];
         draws[2 * RESAMPLES + d] = c[2] > 0 ? c[2] : floor_inverse;
@@ -379,7 +482,7 @@ enum lk_status lk_coll_fit(const struct lk_cluster_point *points, size_t n, enum
         goto out;
     }
     LK_TRY(lk_alloc(&draws, (size_t)RESAMPLES * COLUMNS, sizeof *draws));
-    LK_TRY(solve(&p, NULL, c));
+    LK_TRY(solve_robust(&p, NULL, c));
     LK_TRY(resample(&p, seed, draws));
     LK_TRY(set_constants(&p, c, draws, &fit));
     *out = fit;

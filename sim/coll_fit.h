@@ -48,7 +48,8 @@ double lk_coll_formula_s(const struct lk_coll_constants *k, const struct lk_coll
 /*
  * Fits one algorithm on one kind of link to the points of that kind (intra: nodes == 1; inter:
  * more), those timed alone where there are any. Non-negative least squares on relative errors,
- * outliers weighted down (Huber, three rounds). With one rank count the launch cannot be told from
+ * outliers weighted down (Huber, three rounds); where that is off the large sizes, the rate from
+ * these and the hops from the small ones. With one rank count the launch cannot be told from
  * the hops and all of it is given to the hops, which is the careful side for more ranks; the source
  * says so. Intervals (90 %) by resampling the points. `intra`: the constants inside a node, needed
  * for inter points with several ranks a node; may be NULL otherwise. LK_EEVIDENCE with fewer than

@@ -358,6 +358,39 @@ START_TEST(a_ring_is_carried_by_its_chunks)
 }
 END_TEST
 
+/*
+ * A ring of K on links shaped to 100 Mbit/s by a token bucket, that let 64 KiB pass at once: 0.3 ms
+ * a hop, and the bytes beyond the burst at the rate.
+ */
+static double shaped(double bytes, int ranks)
+{
+    return 2 * (ranks - 1) * 0.3e-3 + fmax(0, 2.0 * (ranks - 1) / ranks * bytes - 65536) / 11.8e6;
+}
+
+START_TEST(bursts_of_shaped_links)
+{
+    struct sweep s;
+    struct lk_cluster_fit f;
+
+    sweep_init(&s);
+    for (uint64_t b = 4096; b <= 64U << 20; b *= 4)
+        add_point(&s, LK_ALGO_AUTO, 2, b, shaped((double)b, 2), LK_TIMING_ALONE);
+    ck_assert_int_eq(lk_coll_fit(s.cluster.points, s.cluster.n_points, LK_ALL_REDUCE, LK_ALGO_AUTO,
+                                 LK_LINK_INTRA, NULL, 1, &f),
+                     LK_OK);
+    ck_assert_double_eq_tol(f.bandwidth_Bps.value / 11.8e6, 1, 0.02);
+    ck_assert_double_eq_tol(f.alpha_s.value / 0.3e-3, 1, 0.02);
+    lk_cluster_fit_fini(&f);
+    for (int ranks = 4; ranks <= 8; ranks *= 2) {
+        double large = shaped(25 << 20, ranks);
+
+        ck_assert_double_eq_tol(cost_at(&s.cluster, LK_ALGO_AUTO, 25 << 20, ranks, 1).seconds,
+                                large, 0.05 * large);
+    }
+    sweep_fini(&s);
+}
+END_TEST
+
 START_TEST(auto_takes_the_fastest)
 {
     struct sweep s;
@@ -469,6 +502,7 @@ Suite *lk_suite_coll_cost(void)
     tcase_add_test(c, one_rank_count_gives_the_launch_to_the_hops);
     tcase_add_test(c, other_rank_counts_follow_the_model);
     tcase_add_test(c, a_ring_is_carried_by_its_chunks);
+    tcase_add_test(c, bursts_of_shaped_links);
     tcase_add_test(c, auto_takes_the_fastest);
     tcase_add_test(c, links_alone_are_a_preset);
     tcase_add_test(c, nothing_known_is_refused_with_the_next_run);
