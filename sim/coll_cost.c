@@ -6,6 +6,7 @@
 #include "sim/coll_cost.h"
 
 #include "base/array.h"
+#include "sim/coll_derive.h"
 #include "sim/coll_fit.h"
 #include "sim/coll_model.h"
 #include "sim/coll_points.h"
@@ -72,6 +73,7 @@ enum lk_status lk_cost_model_create_from(const struct lk_cluster *c, struct lk_r
     LK_TRY(lk_coll_sets_init(&m->sets, c, shift));
     LK_TRY(lk_coll_fit_missing(c, &with_fits, &own_fits));
     LK_TRY(lk_coll_model_create(&with_fits, &m->sets, prior, by, draw, &m->model));
+    LK_TRY(lk_coll_derive(c, m->model, &m->sets));
     LK_TRY(lk_cost_levels_create(c, draw ? &again : NULL, prior, &m->levels));
     *out = m;
     m = NULL;
@@ -124,6 +126,8 @@ static void eval_measured(const struct lk_cost_model *m, const struct lk_coll_se
     for (size_t i = 0; i < s->n; i++)
         if (fabs(bytes / s->bytes[i] - 1) <= SAME_SIZE)
             evidence = LK_EVIDENCE_MEASURED;
+    if (s->derived)
+        evidence = LK_EVIDENCE_EXTRAPOLATED;
     if (bytes > last * (1 + SAME_SIZE)) {
         evidence = LK_EVIDENCE_EXTRAPOLATED;
         out->reach = bytes / last;
@@ -212,7 +216,8 @@ static enum lk_status carry_over(const struct lk_cost_model *m, const struct lk_
 
         out[i] = (struct lk_cost){.seconds = lk_curve_at(&c->curve, b),
                                   .reach = fmax(1, (double)at.ranks / from->at.ranks)};
-        grade(m, at, b, &out[i], near->set[1] ? LK_EVIDENCE_INTERPOLATED : LK_EVIDENCE_EXTRAPOLATED,
+        grade(m, at, b, &out[i],
+              near->set[1] && !from->derived ? LK_EVIDENCE_INTERPOLATED : LK_EVIDENCE_EXTRAPOLATED,
               hypot(lk_coll_set_sd(from, b), c->sd[lk_coll_set_at(from, b)]));
     }
 out:

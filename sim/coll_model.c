@@ -7,6 +7,7 @@
 
 #include "base/array.h"
 #include "sim/coll_carry.h"
+#include "sim/coll_derive.h"
 #include "sim/coll_fit.h"
 #include "sim/nccl_carry.h"
 #include "sim/prior.h"
@@ -40,6 +41,9 @@ struct lk_coll_model {
 
 /* ---- Constants ---- */
 
+/* Relative, of constants that another collective's points gave (sim/coll_derive.h). */
+static const double DERIVED_ERROR = 0.3;
+
 static double moved(const struct lk_quantity *q, double shift)
 {
     return lk_quantity_known(q) ? q->value * exp(shift * lk_coll_log_sd(q)) : 0;
@@ -70,11 +74,23 @@ static void constants_from_link(struct constants *k, enum lk_link link,
     k->k.bandwidth_Bps[link] = links * moved(&from->bandwidth_Bps, by.rate);
 }
 
+/* What an all-reduce's fit knows of the links; the shape of the collective does the rest. */
+static void constants_from_all_reduce(struct lk_coll_model *m, const struct lk_cluster *c)
+{
+    for (int coll = 0; coll < LK_COLL_COUNT; coll++)
+        for (int algo = 0; algo < LK_ALGO_COUNT && lk_coll_is_derived(c, (enum lk_coll)coll);
+             algo++) {
+            m->constants[coll][algo] = m->constants[LK_ALL_REDUCE][algo];
+            m->constants[coll][algo].error = hypot(m->constants[coll][algo].error, DERIVED_ERROR);
+        }
+}
+
 static void set_constants(struct lk_coll_model *m, const struct lk_cluster *c,
                           struct lk_coll_shifts by)
 {
     for (size_t i = 0; i < c->n_fits; i++)
         constants_from_fit(&m->constants[c->fits[i].coll][c->fits[i].algo], &c->fits[i], by);
+    constants_from_all_reduce(m, c);
     for (int coll = 0; coll < LK_COLL_COUNT; coll++)
         for (int algo = 0; algo < LK_ALGO_COUNT; algo++) {
             struct constants *k = &m->constants[coll][algo];
@@ -288,8 +304,12 @@ struct lk_coll_modelled lk_coll_model_at(const struct lk_coll_model *m, struct l
     return out;
 }
 
-/* False: NCCL's model does not know both places. */
-static bool nccl_knows(const struct lk_coll_model *m, struct lk_coll_place at)
+double lk_coll_model_shift(const struct lk_coll_model *m)
+{
+    return m->error_shift;
+}
+
+bool lk_coll_model_by_nccl(const struct lk_coll_model *m, struct lk_coll_place at)
 {
     return !isnan(nccl(m, at, 1).seconds);
 }
@@ -323,7 +343,7 @@ enum lk_status lk_coll_model_carry(const struct lk_coll_model *m, const struct l
 {
     enum lk_status st = LK_OK;
     double doublings = fabs(log2((double)at.ranks / from->at.ranks));
-    bool nccl_at = nccl_knows(m, at) && nccl_knows(m, from->at);
+    bool nccl_at = lk_coll_model_by_nccl(m, at) && lk_coll_model_by_nccl(m, from->at);
 
     for (size_t i = 0; i < from->n; i++) {
         struct lk_coll_modelled here = lk_coll_model_at(m, at, from->bytes[i]);

@@ -45,6 +45,10 @@ struct lk_coll_modelled lk_coll_model_at(const struct lk_coll_model *m, struct l
  */
 enum lk_status lk_coll_model_carry(const struct lk_coll_model *m, const struct lk_coll_set *from,
                                    struct lk_coll_place at, double *seconds, double *sd);
+/* Whether NCCL's model says what it takes there, and not alpha-beta. */
+bool lk_coll_model_by_nccl(const struct lk_coll_model *m, struct lk_coll_place at);
+/* Of a draw, in standard deviations: by how much what the model says is off; 0: the estimates. */
+double lk_coll_model_shift(const struct lk_coll_model *m);
 /* Seconds that the links allow at least; `best`: by the upper end of their rates. */
 double lk_coll_model_floor_s(const struct lk_coll_model *m, struct lk_coll_place at, double bytes,
                              bool best);

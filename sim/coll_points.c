@@ -6,6 +6,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Relative sd of a quantity from its interval; 0 when that is unknown. */
 double lk_coll_log_sd(const struct lk_quantity *q)
@@ -141,7 +142,7 @@ enum lk_status lk_coll_sets_init(struct lk_coll_sets *s, const struct lk_cluster
     struct lk_coll_lines line = lk_coll_lines_of(c, true);
 
     *s = (struct lk_coll_sets){0};
-    LK_TRY(lk_alloc(&s->list, c->n_points, sizeof *s->list));
+    LK_TRY(lk_array_grow(&s->list, &s->capacity, c->n_points, sizeof *s->list));
     for (size_t i = 0; i < c->n_points; i++) {
         const struct lk_cluster_point *p = &c->points[i];
 
@@ -156,6 +157,35 @@ enum lk_status lk_coll_sets_init(struct lk_coll_sets *s, const struct lk_cluster
 out:
     if (st != LK_OK)
         lk_coll_sets_fini(s);
+    return st;
+}
+
+static enum lk_status copy_of(double **out, const double *v, size_t n)
+{
+    enum lk_status st = LK_OK;
+
+    LK_TRY(lk_alloc(out, n, sizeof **out));
+    memcpy(*out, v, n * sizeof **out);
+out:
+    return st;
+}
+
+enum lk_status lk_coll_sets_add(struct lk_coll_sets *s, struct lk_coll_place at,
+                                const double *bytes, const double *seconds, const double *sd,
+                                size_t n)
+{
+    enum lk_status st = LK_OK;
+    struct lk_coll_set set = {.at = at, .n = n, .derived = true};
+
+    LK_TRY(copy_of(&set.bytes, bytes, n));
+    LK_TRY(copy_of(&set.seconds, seconds, n));
+    LK_TRY(copy_of(&set.sd, sd, n));
+    LK_TRY(lk_curve_init(&set.curve, bytes, seconds, n, 1, LK_COLL_REAL_FALL));
+    LK_TRY(lk_array_grow(&s->list, &s->capacity, s->n + 1, sizeof *s->list));
+    s->list[s->n++] = set;
+    set = (struct lk_coll_set){0};
+out:
+    set_fini(&set);
     return st;
 }
 

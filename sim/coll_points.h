@@ -30,11 +30,12 @@ struct lk_coll_set {
     size_t n;
     double *bytes, *seconds, *sd; /* bytes ascending; sd of the logarithm */
     struct lk_curve curve;
+    bool derived; /* from another collective's points (sim/coll_derive.h) */
 };
 
 struct lk_coll_sets {
     struct lk_coll_set *list;
-    size_t n;
+    size_t n, capacity;
 };
 
 /* Relative sd of a quantity from its interval; 0 when that is unknown. */
@@ -48,6 +49,10 @@ double lk_coll_log_sd(const struct lk_quantity *q);
  */
 enum lk_status lk_coll_sets_init(struct lk_coll_sets *s, const struct lk_cluster *c, double shift);
 void lk_coll_sets_fini(struct lk_coll_sets *s);
+/* Adds a derived set; the arrays are copied. */
+enum lk_status lk_coll_sets_add(struct lk_coll_sets *s, struct lk_coll_place at,
+                                const double *bytes, const double *seconds, const double *sd,
+                                size_t n);
 
 /* NULL: no points of exactly that. */
 const struct lk_coll_set *lk_coll_sets_find(const struct lk_coll_sets *s, struct lk_coll_place at);

@@ -442,8 +442,51 @@ START_TEST(nothing_known_is_refused_with_the_next_run)
     ck_assert_int_eq(lk_cost_eval(m, LK_ALL_REDUCE, LK_ALGO_AUTO, 4, 4, &bytes, 1, &out),
                      LK_EEVIDENCE);
     ck_assert_ptr_nonnull(strstr(lk_error_text(), "lockstep calibrate"));
-    ck_assert_int_eq(lk_cost_eval(m, LK_ALL_GATHER, LK_ALGO_AUTO, 2, 1, &bytes, 1, &out),
+    ck_assert_int_eq(lk_cost_eval(m, LK_BARRIER, LK_ALGO_AUTO, 2, 1, &bytes, 1, &out),
                      LK_EEVIDENCE);
+    lk_cost_model_destroy(m);
+    sweep_fini(&s);
+}
+END_TEST
+
+/* A ring's all-reduce gives its halves, less surely; a broadcast passes all of it once. */
+START_TEST(an_all_reduce_gives_its_halves)
+{
+    static const struct {
+        enum lk_coll coll;
+        double hops, wire; /* on 4 ranks, of 16 MB */
+    } rows[] = {
+        {LK_REDUCE_SCATTER, 3, 12e6},
+        {LK_ALL_GATHER,     3, 12e6},
+        {LK_BROADCAST,      3, 16e6},
+    };
+    struct sweep s;
+    struct lk_cost_model *m = NULL;
+    struct lk_cost whole, part;
+    uint64_t bytes = 16000000;
+
+    sweep_init(&s);
+    add_curve(&s, LK_ALGO_RING, 2, 0);
+    add_curve(&s, LK_ALGO_RING, 4, 0);
+    ck_assert_int_eq(lk_cost_model_create(&s.cluster, NULL, &m), LK_OK);
+    ck_assert_int_eq(lk_cost_eval(m, LK_ALL_REDUCE, LK_ALGO_AUTO, 4, 1, &bytes, 1, &whole), LK_OK);
+    for (size_t i = 0; i < LK_COUNT(rows); i++)
+        for (int ranks = 4; ranks <= 8; ranks += 4) {
+            ck_assert_int_eq(
+                lk_cost_eval(m, rows[i].coll, LK_ALGO_AUTO, ranks, 1, &bytes, 1, &part), LK_OK);
+            ck_assert_int_eq(part.evidence, LK_EVIDENCE_EXTRAPOLATED);
+            ck_assert_double_gt(log(part.hi / part.lo), 2 * log(whole.hi / whole.lo));
+            if (ranks == 4)
+                ck_assert_double_eq_tol(
+                    part.seconds / (LAUNCH + rows[i].hops * ALPHA + rows[i].wire / RATE), 1, 0.02);
+        }
+    lk_cost_model_destroy(m);
+    /* Points of its own are better. */
+    s.cluster.points[0].coll = LK_ALL_GATHER;
+    ck_assert_int_eq(lk_cost_model_create(&s.cluster, NULL, &m), LK_OK);
+    bytes = s.cluster.points[0].bytes;
+    ck_assert_int_eq(lk_cost_eval(m, LK_ALL_GATHER, LK_ALGO_AUTO, 2, 1, &bytes, 1, &part), LK_OK);
+    ck_assert_int_eq(part.evidence, LK_EVIDENCE_MEASURED);
     lk_cost_model_destroy(m);
     sweep_fini(&s);
 }
@@ -506,6 +549,7 @@ Suite *lk_suite_coll_cost(void)
     tcase_add_test(c, auto_takes_the_fastest);
     tcase_add_test(c, links_alone_are_a_preset);
     tcase_add_test(c, nothing_known_is_refused_with_the_next_run);
+    tcase_add_test(c, an_all_reduce_gives_its_halves);
     tcase_add_test(c, draws_move_by_the_interval);
     suite_add_tcase(s, c);
     return s;
