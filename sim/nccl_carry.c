@@ -27,16 +27,30 @@ static bool same(struct regime a, struct regime b)
     return a.algo == b.algo && a.proto == b.proto;
 }
 
-/* The regimes of `from` from size i on begin at i + 1 instead, or end at i. */
-static void move_boundary(struct regime *r, size_t n, size_t fall)
+/* Whether something else begins after size i: times fall there, or grow by more than bytes do. */
+static bool breaks(const struct lk_nccl_measured *from, size_t i)
 {
-    for (size_t d = 0; d <= BOUNDARY_POINTS; d++) {
-        if (fall + d + 1 < n && !same(r[fall + d], r[fall + d + 1])) {
+    double grown = log(from->seconds[i + 1] / from->seconds[i]);
+
+    return grown < -LEFT_SLOW || grown > log(from->bytes[i + 1] / from->bytes[i]) + LEFT_SLOW;
+}
+
+/* A boundary of the model's, between sizes i and i + 1, that nothing measured confirms. */
+static bool unconfirmed(const struct lk_nccl_measured *from, const struct regime *r, size_t i)
+{
+    return i + 1 < from->n && !same(r[i], r[i + 1]) && !breaks(from, i);
+}
+
+/* Moves the unconfirmed boundary nearest to a fall there. */
+static void move_boundary(const struct lk_nccl_measured *from, struct regime *r, size_t fall)
+{
+    for (size_t d = 1; d <= BOUNDARY_POINTS; d++) {
+        if (unconfirmed(from, r, fall + d)) {
             for (size_t i = fall + 1; i <= fall + d; i++)
                 r[i] = r[fall + d + 1];
             return;
         }
-        if (d <= fall && !same(r[fall - d], r[fall - d + 1])) {
+        if (d <= fall && unconfirmed(from, r, fall - d)) {
             for (size_t i = fall - d + 1; i <= fall; i++)
                 r[i] = r[fall - d];
             return;
@@ -54,8 +68,8 @@ static void set_regimes(const struct lk_nccl_measured *from, enum lk_coll coll, 
         r[i] = (struct regime){all[0].algo, all[0].proto};
     }
     for (size_t i = 0; i + 1 < from->n; i++)
-        if (log(from->seconds[i] / from->seconds[i + 1]) > LEFT_SLOW)
-            move_boundary(r, from->n, i);
+        if (same(r[i], r[i + 1]) && log(from->seconds[i] / from->seconds[i + 1]) > LEFT_SLOW)
+            move_boundary(from, r, i);
 }
 
 /* The measured size nearest to `bytes`, of regime k where one is within ALIKE octaves. */
