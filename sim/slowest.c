@@ -4,6 +4,7 @@
 #include "base/stats.h"
 
 #include <math.h>
+#include <stdbool.h>
 #include <stdlib.h>
 
 enum { STRATA = 24 };
@@ -243,46 +244,44 @@ double lk_slowest_quantile(const struct lk_slowest *s, double u)
 
 /* ---- Links ---- */
 
-static int known_links(const struct lk_step_model *m, double *slowest)
+/* The u-quantile of the slowest of n links that are not known; 0 of none. */
+static double slowest_unknown(const struct lk_step_model *m, double u, int n)
 {
-    int n = 0;
-
-    *slowest = 0;
-    for (int i = 0; m->node_link && i < m->nodes; i++)
-        if (!isnan(m->node_link[i])) {
-            *slowest = fmax(*slowest, m->node_link[i]);
-            n++;
-        }
-    return n;
+    return n > 0 ? 1 + m->law.link_sd * lk_stats_normal_quantile(pow(u, 1.0 / n)) : 0;
 }
 
-/* The u-quantile of the largest of n standard normals. */
-static double extreme_at(double u, int n)
+double lk_slowest_link(const struct lk_step_model *m, double u, double u_apart)
 {
-    return lk_stats_normal_quantile(pow(u, 1.0 / n));
-}
+    int measured = m->law.link_nodes, both = 0, apart;
+    double known = 0, shared, rest;
 
-double lk_slowest_link_quantile(const struct lk_step_model *m, double u)
-{
-    double known, sd = m->law.link_sd, slowest, contained;
-    int unknown;
-
-    if (m->nodes < 2 || !(sd > 0))
+    if (m->nodes < 2 || !(m->law.link_sd > 0))
         return 1;
-    unknown = m->nodes - known_links(m, &known);
-    slowest = unknown > 0 ? 1 + sd * extreme_at(u, unknown) : known;
+    if (measured < 2)
+        measured = m->nodes;
+    apart = measured > m->nodes ? measured - m->nodes : 0;
+    for (int i = 0; i < m->nodes; i++) {
+        bool is_known = m->node_link && !isnan(m->node_link[i]);
+
+        known = is_known ? fmax(known, m->node_link[i]) : known;
+        both += !is_known && i < measured;
+        apart += !is_known && i >= measured;
+    }
+    shared = slowest_unknown(m, u, both);
     if (m->law.link_nodes < 2)
-        return fmax(fmax(slowest, known), 1) / fmax(known, 1);
-    contained = 1 + sd * extreme_at(u, m->law.link_nodes);
-    return fmax(slowest, known) / fmax(fmax(contained, known), LINK_LEAST);
+        return fmax(fmax(shared, known), 1) / fmax(known, 1);
+    shared = fmax(fmax(shared, known), LINK_LEAST);
+    rest = fmax(shared, slowest_unknown(m, u_apart, apart));
+    return measured > m->nodes ? shared / rest : rest / shared;
 }
 
 double lk_slowest_link_mean(const struct lk_step_model *m)
 {
-    enum { CELLS = 64 };
+    enum { CELLS = 24 };
     double sum = 0;
 
     for (int i = 0; i < CELLS; i++)
-        sum += lk_slowest_link_quantile(m, (i + 0.5) / CELLS) / CELLS;
-    return sum;
+        for (int k = 0; k < CELLS; k++)
+            sum += lk_slowest_link(m, (i + 0.5) / CELLS, (k + 0.5) / CELLS);
+    return sum / (CELLS * CELLS);
 }

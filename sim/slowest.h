@@ -31,10 +31,10 @@ double lk_slowest_quantile(const struct lk_slowest *s, double u);
 
 /*
  * What collectives between nodes take over their cost because of the slowest link: the mean, and
- * the u-quantile. 1 where links are alike. As sim/step.c draws it; what the costs contain already
- * is taken at the same quantile, since the links that were measured are among them.
+ * where the slowest of the links that the measured costs contain is at its u-quantile and that of
+ * the others at its u_apart-quantile. 1 where links are alike. As sim/step.c draws it.
  */
 double lk_slowest_link_mean(const struct lk_step_model *m);
-double lk_slowest_link_quantile(const struct lk_step_model *m, double u);
+double lk_slowest_link(const struct lk_step_model *m, double u, double u_apart);
 
 #endif

@@ -63,8 +63,9 @@ struct lk_sweep_model {
     struct lk_predictor *p;
     size_t n_draws;
     struct lk_world *worlds;
-    double *fresh;                   /* each draw's run over the mean of all runs */
-    double *rank_share, *link_share; /* each draw's probability of a faster slowest */
+    double *fresh; /* each draw's run over the mean of all runs */
+    /* Each draw's probability of a faster slowest: of ranks, of links and of links apart. */
+    double *rank_share, *link_share, *link_apart;
     struct shape *shapes;
     size_t n_shapes, shapes_capacity;
     struct compute *computes;
@@ -137,7 +138,7 @@ static void set_links(struct lk_sweep_model *m, struct shape *s)
 {
     s->link = lk_slowest_link_mean(&s->model.step);
     for (size_t i = 0; i < m->n_draws; i++)
-        s->cost[i] *= lk_slowest_link_quantile(&s->model.step, m->link_share[i]);
+        s->cost[i] *= lk_slowest_link(&s->model.step, m->link_share[i], m->link_apart[i]);
 }
 
 static void shape_fini(struct shape *s)
@@ -345,6 +346,15 @@ static double estimate_of(const struct one *o)
     return at_factor(o, o->shape->link);
 }
 
+/* Whether ranks wait for each other in a step's last micro-batch alone: for the sum of all. */
+static bool meets_once(const struct lk_step_model *m)
+{
+    for (size_t i = 0; i < m->n_colls; i++)
+        if (m->colls[i].every_micro_batch)
+            return false;
+    return true;
+}
+
 static enum lk_status one_init(struct lk_sweep_model *m, const struct lk_config *c, struct one *o)
 {
     enum lk_status st = LK_OK;
@@ -352,8 +362,8 @@ static enum lk_status one_init(struct lk_sweep_model *m, const struct lk_config 
 
     LK_TRY(shape_of(m, c, &shape));
     LK_TRY(compute_of(m, c->local_batch, &compute));
-    /* With no_sync only the micro-batches' sum is waited for. */
-    LK_TRY(straggler_of(m, &m->shapes[shape].model.step, c->no_sync ? c->accumulation : 1,
+    LK_TRY(straggler_of(m, &m->shapes[shape].model.step,
+                        meets_once(&m->shapes[shape].model.step) ? c->accumulation : 1,
                         &straggler));
     *o = (struct one){.shape = &m->shapes[shape],
                       .compute = &m->computes[compute],
@@ -448,6 +458,7 @@ enum lk_status lk_sweep_model_create(struct lk_predictor *p, struct lk_sweep_mod
     LK_TRY(lk_alloc(&m->fresh, m->n_draws, sizeof *m->fresh));
     LK_TRY(lk_alloc(&m->rank_share, m->n_draws, sizeof *m->rank_share));
     LK_TRY(lk_alloc(&m->link_share, m->n_draws, sizeof *m->link_share));
+    LK_TRY(lk_alloc(&m->link_apart, m->n_draws, sizeof *m->link_apart));
     for (size_t i = 0; i < m->n_draws; i++) {
         struct lk_rng ranks = lk_rng_init(p->options.seed, lk_rng_stream("sweep.extreme", i));
         struct lk_rng links = lk_rng_init(p->options.seed, lk_rng_stream("sweep.link", i));
@@ -456,6 +467,7 @@ enum lk_status lk_sweep_model_create(struct lk_predictor *p, struct lk_sweep_mod
         m->fresh[i] = exp(m->worlds[i].run_sd * m->worlds[i].of_fresh);
         m->rank_share[i] = fmax(lk_rng_uniform(&ranks), 1e-12);
         m->link_share[i] = fmax(lk_rng_uniform(&links), 1e-12);
+        m->link_apart[i] = fmax(lk_rng_uniform(&links), 1e-12);
     }
     *out = m;
     m = NULL;
@@ -482,6 +494,7 @@ void lk_sweep_model_destroy(struct lk_sweep_model *m)
     free(m->fresh);
     free(m->rank_share);
     free(m->link_share);
+    free(m->link_apart);
     free(m->shapes);
     free(m->computes);
     free(m->stragglers);

@@ -5,12 +5,17 @@
 
 #include <check.h>
 #include <math.h>
+#include <stdbool.h>
+#include <stdlib.h>
 #include <string.h>
+
+enum { POINTS = 18, ESTIMATES = 16 };
 
 struct rig {
     struct lk_job job;
     struct lk_cluster cluster;
     struct lk_predictor *predictor;
+    struct lk_predictor *estimates[ESTIMATES]; /* of agreements */
 };
 
 static void rig_init(struct rig *r)
@@ -27,6 +32,8 @@ static void rig_init(struct rig *r)
 static void rig_fini(struct rig *r)
 {
     lk_predictor_destroy(r->predictor);
+    for (int i = 0; i < ESTIMATES; i++)
+        lk_predictor_destroy(r->estimates[i]);
     lk_job_fini(&r->job);
     lk_cluster_fini(&r->cluster);
 }
@@ -100,36 +107,128 @@ START_TEST(gains_are_paired)
 }
 END_TEST
 
-/*
- * The sweep against the full way, point by point: estimates and interval ends. What the tolerances
- * leave room for: 200 draws on both sides, few of them in the error's tails, and what
- * sim/sweep_model.h says it leaves out.
- */
+/* What a case changes of the rig's cluster, job and configurations, and how far the ends of the
+ * intervals may be off: 200 draws on both sides, few of them in the tails. */
+static const struct agreement {
+    const char *name;
+    double tail_share, node_sd, link_sd;
+    bool sync_bn, no_sync;
+    enum lk_sharding sharding;
+    double ends;
+} agreements[] = {
+    {"plain",         0,    0,    0,   false, true,  LK_SHARDING_DDP,   0.02},
+    {"synchronised",  0,    0,    0,   false, false, LK_SHARDING_DDP,   0.02},
+    {"nodes",         0,    0.01, 0,   false, true,  LK_SHARDING_DDP,   0.02},
+    {"links",         0,    0,    0.1, false, true,  LK_SHARDING_DDP,   0.05},
+    {"tail",          0.02, 0,    0,   false, true,  LK_SHARDING_DDP,   0.03},
+    {"SyncBatchNorm", 0,    0,    0,   true,  true,  LK_SHARDING_DDP,   0.02},
+    {"tail, each",    0.02, 0,    0,   true,  true,  LK_SHARDING_DDP,   0.03},
+    {"ZeRO-1",        0,    0,    0,   false, true,  LK_SHARDING_ZERO1, 0.02},
+    {"FSDP",          0,    0,    0,   false, true,  LK_SHARDING_ZERO3, 0.02},
+    {"all",           0.02, 0.01, 0.1, true,  true,  LK_SHARDING_ZERO3, 0.05},
+};
+
+static void know(struct lk_quantity *q, double value)
+{
+    if (value > 0)
+        ck_assert_int_eq(lk_quantity_set(q, value, NAN, NAN, 1, "test"), LK_OK);
+}
+
+/* Half of an all-reduce is what each of these does. */
+static void measure_too(struct lk_cluster *c, enum lk_coll coll)
+{
+    size_t n = c->n_points;
+    struct lk_cluster_point *points;
+
+    ck_assert_int_eq(lk_alloc(&points, 2 * n, sizeof *points), LK_OK);
+    memcpy(points, c->points, n * sizeof *points);
+    free(c->points);
+    c->points = points;
+    for (size_t i = 0; i < n; i++) {
+        if (points[i].coll != LK_ALL_REDUCE)
+            continue;
+        points[c->n_points] = points[i];
+        points[c->n_points].coll = coll;
+        points[c->n_points].time_s = lk_quantity_none();
+        ck_assert_int_eq(lk_quantity_set(&points[c->n_points++].time_s, points[i].time_s.value / 2,
+                                         NAN, NAN, 1, "test"),
+                         LK_OK);
+    }
+}
+
+static void agreement_init(const struct agreement *a, struct rig *r)
+{
+    struct lk_predictor_options o = {.level = 0.9, .draws = 200, .seed = 3, .scale_error = NAN};
+
+    rig_init(r);
+    lk_predictor_destroy(r->predictor);
+    measure_too(&r->cluster, LK_ALL_GATHER);
+    measure_too(&r->cluster, LK_REDUCE_SCATTER);
+    know(&r->cluster.tail_share, a->tail_share);
+    know(&r->cluster.tail_scale, 0.1);
+    know(&r->cluster.tail_shape, 0.2);
+    know(&r->cluster.node_sd, a->node_sd);
+    know(&r->cluster.link_sd, a->link_sd);
+    if (a->sync_bn) {
+        ck_assert_int_eq(lk_alloc(&r->job.sync_bn, 4, sizeof *r->job.sync_bn), LK_OK);
+        for (; r->job.n_sync_bn < 4; r->job.n_sync_bn++)
+            r->job.sync_bn[r->job.n_sync_bn] = (struct lk_job_sync_bn){
+                .channels = 256, .at = 0.2 + 0.2 * (double)r->job.n_sync_bn};
+    }
+    ck_assert_int_eq(lk_predictor_create(&r->job, &r->cluster, &o, &r->predictor), LK_OK);
+    o.draws = 2; /* for their estimates alone, of 8 seeds each */
+    for (int i = 0; i < ESTIMATES && a->link_sd > 0; i++, o.seed += 8)
+        ck_assert_int_eq(lk_predictor_create(&r->job, &r->cluster, &o, &r->estimates[i]), LK_OK);
+}
+
+/* The full way's estimate, without its own noise where a seed moves all collectives. */
+static double full_estimate(const struct rig *r, const struct lk_config *c, double one)
+{
+    double sum = 0;
+
+    if (!r->estimates[0])
+        return one;
+    for (int i = 0; i < ESTIMATES; i++) {
+        struct lk_prediction p;
+
+        ck_assert_msg(lk_predictor_at(r->estimates[i], c, &p) == LK_OK, "%s", lk_error_text());
+        sum += p.step_s;
+        lk_prediction_fini(&p);
+    }
+    return sum / ESTIMATES;
+}
+
+/* The sweep against the full way, point by point: estimates and interval ends. */
 START_TEST(the_sweep_agrees_with_the_full_way)
 {
-    static const int gpus[] = {4, 16, 64}, batches[] = {4, 16, 24}, accumulations[] = {1, 4};
+    static const int gpus[] = {4, 16, 64}, batches[] = {4, 16, 24};
     static const uint64_t caps[] = {1 << 20, 4 << 20, 25 << 20};
+    const struct agreement *a = &agreements[_i];
     struct rig r = {0};
     struct lk_sweep s;
-    struct lk_config configs[54];
+    struct lk_config configs[POINTS];
     size_t n = 0;
     double worst = 0, worst_lo = 0, worst_hi = 0, width = 0;
 
-    rig_init(&r);
-    for (int i = 0; i < 54; i++) {
+    agreement_init(a, &r);
+    for (int i = 0; i < POINTS; i++) {
         struct lk_config *c = &configs[n++];
 
-        *c = config(&r, gpus[i % 3], batches[i / 3 % 3]);
-        c->accumulation = accumulations[i / 9 % 2];
-        lk_config_set_cap(c, &r.job, caps[i / 18]);
+        *c = config(&r, gpus[i % 3], batches[(i + i / 3) % 3]);
+        c->accumulation = i / 3 % 2 ? 4 : 1;
+        c->no_sync = a->no_sync;
+        c->sharding = a->sharding;
+        lk_config_set_cap(c, &r.job, caps[i / 6]);
     }
     ck_assert_int_eq(lk_sweep_run(r.predictor, configs, n, NULL, &s), LK_OK);
     for (size_t i = 0; i < n; i++) {
         struct lk_prediction p;
         double losses = 0;
 
-        ck_assert_int_eq(lk_predictor_at(r.predictor, &configs[i], &p), LK_OK);
-        worst = fmax(worst, fabs(s.points[i].step_s / p.step_s - 1));
+        ck_assert_msg(lk_predictor_at(r.predictor, &configs[i], &p) == LK_OK, "%s",
+                      lk_error_text());
+        worst =
+            fmax(worst, fabs(s.points[i].step_s / full_estimate(&r, &configs[i], p.step_s) - 1));
         worst_lo = fmax(worst_lo, fabs(s.points[i].lo_s / p.lo_s - 1));
         worst_hi = fmax(worst_hi, fabs(s.points[i].hi_s / p.hi_s - 1));
         width += log(s.points[i].hi_s / s.points[i].lo_s) / log(p.hi_s / p.lo_s) / (double)n;
@@ -141,9 +240,10 @@ START_TEST(the_sweep_agrees_with_the_full_way)
         ck_assert_double_eq_tol(losses, s.points[i].step_s, 1e-9);
         lk_prediction_fini(&p);
     }
-    ck_assert_msg(worst < 0.005, "estimate off by %g", worst);
-    ck_assert_msg(worst_lo < 0.05 && worst_hi < 0.05, "ends off by %g and %g", worst_lo, worst_hi);
-    ck_assert_msg(fabs(width - 1) < 0.1, "widths are %g of the full way's", width);
+    ck_assert_msg(worst < 0.005, "%s: estimate off by %g", a->name, worst);
+    ck_assert_msg(worst_lo < a->ends && worst_hi < a->ends, "%s: ends off by %g and %g", a->name,
+                  worst_lo, worst_hi);
+    ck_assert_msg(fabs(width - 1) < 0.1, "%s: widths are %g of the full way's", a->name, width);
     lk_sweep_fini(&s);
     rig_fini(&r);
 }
@@ -158,7 +258,7 @@ Suite *lk_suite_grid(void)
     tcase_set_timeout(c, 60);
     tcase_add_test(c, a_refused_point_is_marked);
     tcase_add_test(c, gains_are_paired);
-    tcase_add_test(c, the_sweep_agrees_with_the_full_way);
+    tcase_add_loop_test(c, the_sweep_agrees_with_the_full_way, 0, (int)LK_COUNT(agreements));
     suite_add_tcase(s, c);
     return s;
 }
