@@ -419,6 +419,28 @@ out:
     return st;
 }
 
+/* Each size from its whole table: what averaging neighbours costs. */
+static enum lk_status measured_sizes(const struct tables *t, struct score *ours)
+{
+    enum lk_status st = LK_OK;
+    struct lk_cost *cost = t->cost;
+
+    for (size_t i = 0; i < t->n; i++) {
+        const struct series *s = &t->s[i];
+        struct lk_cluster c = s->cluster;
+
+        c.points = t->points;
+        c.n_points = 0;
+        fill_points(s, SIZE_MAX, &c);
+        LK_TRY(eval(&c, NULL, s, SIZE_MAX, cost));
+        for (size_t k = 0; k < s->n; k++)
+            LK_TRY(count_at(ours, s, k, cost[k].seconds * 1e6, cost[k].lo * (1e6 - 1e-3),
+                            cost[k].hi * (1e6 + 1e-3)));
+    }
+out:
+    return st;
+}
+
 /* Each size but the ends from the others of its table; beside it the nearest point by bytes. */
 static enum lk_status left_out_sizes(const struct tables *t, struct score *ours,
                                      struct score *nearest)
@@ -539,6 +561,8 @@ static enum lk_status print_all(const struct tables *t, bool csv, bool verbose, 
            "score");
     if (points)
         fprintf(points, "measured,predicted,lo,hi\n");
+    LK_TRY(measured_sizes(t, c));
+    print_scores("measured sizes", c, csv);
     a->points = points;
     LK_TRY(left_out_sizes(t, a, b));
     print_scores("left-out sizes", a, csv);
