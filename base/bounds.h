@@ -3,10 +3,12 @@
 #define LK_BASE_BOUNDS_H
 
 enum {
-    LK_RANKS_MAX = 1 << 24,   /* ranks, GPUs, nodes: two orders above the largest machine */
-    LK_BATCH_MAX = 1 << 30,   /* samples a micro-batch, micro-batches a step */
-    LK_NICS_MAX = 1024,       /* network links a node */
-    LK_CHANNELS_MAX = 1 << 24 /* of a normalisation layer */
+    LK_RANKS_MAX = 1 << 24,         /* ranks, GPUs, nodes: two orders above the largest machine */
+    LK_FORECAST_GPUS_MAX = 1 << 20, /* of a forecast */
+    LK_BATCH_MAX = 1 << 30,         /* samples a micro-batch */
+    LK_ACCUMULATION_MAX = 100000,   /* micro-batches a step: a forecast looks at each */
+    LK_NICS_MAX = 1024,             /* network links a node */
+    LK_CHANNELS_MAX = 1 << 24       /* of a normalisation layer */
 };
 /* Elements of one tensor; times the largest element and 2^12 tensors it still fits 64 bits. */
 #define LK_TENSOR_ELEMS_MAX (1ULL << 48)

@@ -13,7 +13,7 @@
     X(gpus, LK_RANKS_MAX)                                                                          \
     X(nodes, LK_RANKS_MAX)                                                                         \
     X(local_batch, LK_BATCH_MAX)                                                                   \
-    X(accumulation, LK_BATCH_MAX)
+    X(accumulation, LK_ACCUMULATION_MAX)
 
 /* X(field): numbers; NaN is written as null and read back as NaN. */
 #define POINT_NUMBERS(X)                                                                           \

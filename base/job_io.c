@@ -170,7 +170,7 @@ static enum lk_status read_run(struct lk_json *v, void *item)
     LK_TRY(lk_json_int32(v, "gpus", 1, LK_RANKS_MAX, &r->gpus));
     LK_TRY(lk_json_int32(v, "nodes", 1, r->gpus, &r->nodes));
     LK_TRY(lk_json_int32(v, "local_batch", 1, LK_BATCH_MAX, &r->local_batch));
-    LK_TRY(lk_json_int32(v, "accumulation", 1, LK_BATCH_MAX, &r->accumulation));
+    LK_TRY(lk_json_int32(v, "accumulation", 1, LK_ACCUMULATION_MAX, &r->accumulation));
     LK_TRY(lk_json_bool(v, "no_sync", &r->no_sync));
     LK_TRY(read_bytes(v, "first_bucket_bytes", &r->first_bytes));
     LK_TRY(read_bytes(v, "bucket_cap_bytes", &r->cap_bytes));
@@ -289,7 +289,7 @@ static enum lk_status read_settings(struct lk_json *root, struct lk_job *j)
     if (lk_json_optional(root, "first_bucket_bytes"))
         LK_TRY(read_bytes(root, "first_bucket_bytes", &j->first_bytes));
     j->accumulation = 1;
-    LK_TRY(lk_json_int32_optional(root, "accumulation", 1, LK_BATCH_MAX, &j->accumulation));
+    LK_TRY(lk_json_int32_optional(root, "accumulation", 1, LK_ACCUMULATION_MAX, &j->accumulation));
     j->no_sync = true;
     LK_TRY(lk_json_bool_optional(root, "no_sync", &j->no_sync));
     LK_TRY(lk_json_int32_optional(root, "prefetch_depth", 0, LK_BATCH_MAX, &j->prefetch_depth));

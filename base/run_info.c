@@ -15,7 +15,7 @@
     X(local_rank, 0, LK_RANKS_MAX - 1)                                                             \
     X(nodes, 1, LK_RANKS_MAX)                                                                      \
     X(local_batch, 1, LK_BATCH_MAX)                                                                \
-    X(accumulation, 1, LK_BATCH_MAX)
+    X(accumulation, 1, LK_ACCUMULATION_MAX)
 #define BOOLS(X) X(no_sync) X(simulated)
 #define UINTS(X) X(first_bytes) X(cap_bytes) X(warmup_steps) X(steps)
 

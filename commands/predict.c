@@ -1,5 +1,6 @@
 /* lockstep predict: step time and efficiency at more GPUs and other batches, with interval. */
 #include "base/array.h"
+#include "base/bounds.h"
 #include "base/file.h"
 #include "base/forecast.h"
 #include "base/job.h"
@@ -39,20 +40,20 @@ static const struct lk_option rows[] = {
      .type = LK_OPT_INTS,
      .offset = offsetof(struct options, gpus),
      .min = 1,
-     .max = 1 << 20,
+     .max = LK_FORECAST_GPUS_MAX,
      .group = "configurations",
      .help = "counts of GPUs (ranks) to predict; required"},
     {.name = "local-batch",
      .type = LK_OPT_INTS,
      .offset = offsetof(struct options, local_batches),
      .min = 1,
-     .max = 1 << 30,
+     .max = LK_BATCH_MAX,
      .help = "local batches, samples; default: the job's"},
     {.name = "accumulation",
      .type = LK_OPT_INTS,
      .offset = offsetof(struct options, accumulations),
      .min = 1,
-     .max = 1 << 20,
+     .max = LK_ACCUMULATION_MAX,
      .help = "micro-batches a step; default: the job's"},
     {.name = "bucket-cap",
      .type = LK_OPT_SIZES,

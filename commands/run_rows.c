@@ -1,6 +1,7 @@
 /* The option tables of run and replay. */
 #include "commands/run_options.h"
 
+#include "base/bounds.h"
 #include "commands/common_rows.h"
 #include "runtime/comm_fault.h"
 
@@ -88,7 +89,7 @@ const char *const run_comms[] = {
     .max = 1e6
 #define ROW_ACCUMULATION \
     .name = "accumulation", .letter = 'a', .type = LK_OPT_INT, FIELD(accumulation), .min = 1, \
-    .max = 1e5
+    .max = LK_ACCUMULATION_MAX
 #define ROW_BUCKET_CAP \
     .name = "bucket-cap", .type = LK_OPT_SIZE, FIELD(bucket_cap), .min = 1, .max = 1e15
 #define ROW_FIRST_BUCKET \

@@ -2,6 +2,7 @@
 #include "sim/config.h"
 
 #include "base/array.h"
+#include "base/bounds.h"
 #include "base/stats.h"
 #include "sim/batch_curve.h"
 #include "sim/prior.h"
@@ -50,6 +51,25 @@ struct lk_config lk_config_current(const struct lk_job *j)
                               .no_sync = j->no_sync,
                               .first_bytes = j->first_bytes,
                               .cap_bytes = j->cap_bytes};
+}
+
+enum lk_status lk_config_split_global(int64_t global, struct lk_config *c)
+{
+    int64_t share = global / c->gpus, batch = share < c->local_batch ? share : c->local_batch;
+
+    if (global <= 0)
+        return LK_OK;
+    if (global % c->gpus || share % batch)
+        return lk_fail(LK_EUSAGE,
+                       "a global batch of %lld does not split into %d GPUs with local batch %d",
+                       (long long)global, c->gpus, c->local_batch);
+    if (share / batch > LK_ACCUMULATION_MAX)
+        return lk_fail(LK_EUSAGE,
+                       "a global batch of %lld is more than %d micro-batches of %lld on %d GPUs",
+                       (long long)global, LK_ACCUMULATION_MAX, (long long)batch, c->gpus);
+    c->local_batch = (int)batch;
+    c->accumulation = (int)(share / batch);
+    return LK_OK;
 }
 
 void lk_config_set_cap(struct lk_config *c, const struct lk_job *j, uint64_t cap_bytes)

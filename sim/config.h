@@ -40,6 +40,11 @@ bool lk_config_same_scheme(const struct lk_config *a, const struct lk_config *b)
 struct lk_config lk_config_of_run(const struct lk_job_run *r);
 /* The configuration of a forecast's point; what a point does not say is the job's. */
 struct lk_config lk_config_of_point(const struct lk_forecast_point *p, const struct lk_job *j);
+/*
+ * Strong scaling: the accumulation, and where the batch exceeds a rank's share a smaller one, that
+ * make `global` samples a step. 0 or less: as it is. LK_EUSAGE where they do not divide.
+ */
+enum lk_status lk_config_split_global(int64_t global, struct lk_config *c);
 /* Sets the cap and, by the job's ddp rule, the first bucket's limit. */
 void lk_config_set_cap(struct lk_config *c, const struct lk_job *j, uint64_t cap_bytes);
 /*

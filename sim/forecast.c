@@ -6,6 +6,7 @@
 #include "sim/forecast.h"
 
 #include "base/array.h"
+#include "base/bounds.h"
 #include "base/stats.h"
 #include "base/units.h"
 #include "sim/backtest.h"
@@ -44,21 +45,6 @@ static struct lk_config base_config(const struct forecast *f)
     return c;
 }
 
-/* Strong scaling: accumulation from the global batch; a batch above the rank's share shrinks. */
-static enum lk_status split_global(const struct forecast *f, struct lk_config *c)
-{
-    int64_t global = f->request->global_batch, share = global / c->gpus;
-
-    if (global % c->gpus || share < 1 || (share > c->local_batch && share % c->local_batch))
-        return lk_fail(LK_EUSAGE,
-                       "a global batch of %lld does not split into %d GPUs with local batch %d",
-                       (long long)global, c->gpus, c->local_batch);
-    if (share < c->local_batch)
-        c->local_batch = (int)share;
-    c->accumulation = (int)(share / c->local_batch);
-    return LK_OK;
-}
-
 static bool already_there(const struct forecast *f, const struct lk_config *c)
 {
     for (size_t i = 0; i < f->n; i++)
@@ -72,8 +58,7 @@ static enum lk_status add_config(struct forecast *f, struct lk_config c)
     enum lk_status st = LK_OK;
 
     LK_TRY(lk_config_nodes(f->cluster, c.gpus, &c.nodes));
-    if (f->request->global_batch > 0)
-        LK_TRY(split_global(f, &c));
+    LK_TRY(lk_config_split_global(f->request->global_batch, &c));
     if (already_there(f, &c))
         return LK_OK;
     LK_TRY(lk_array_grow(&f->configs, &f->capacity, f->n + 1, sizeof *f->configs));
@@ -127,8 +112,9 @@ static enum lk_status check_request(const struct lk_predict_request *q)
     if (!q->n_gpus)
         return lk_fail(LK_EUSAGE, "no GPU counts to predict");
     for (size_t i = 0; i < q->n_gpus; i++)
-        if (q->gpus[i] < 1 || q->gpus[i] > 1 << 20)
-            return lk_fail(LK_EUSAGE, "%d GPUs: expected 1 to %d", q->gpus[i], 1 << 20);
+        if (q->gpus[i] < 1 || q->gpus[i] > LK_FORECAST_GPUS_MAX)
+            return lk_fail(LK_EUSAGE, "%d GPUs: expected 1 to %d", q->gpus[i],
+                           LK_FORECAST_GPUS_MAX);
     for (size_t i = 0; i < q->n_local_batches; i++)
         if (q->local_batches[i] < 1)
             return lk_fail(LK_EUSAGE, "a local batch of %d", q->local_batches[i]);

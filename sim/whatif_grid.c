@@ -19,23 +19,6 @@ enum lk_status lk_whatif_refuse(struct lk_whatif_state *w, struct lk_whatif_item
                                                    : lk_strdup(&w->refusal, lk_error_text());
 }
 
-/* Strong scaling: accumulation from the global batch; a batch above the rank's share shrinks. */
-static enum lk_status split_global(const struct lk_whatif_state *w, struct lk_config *c)
-{
-    int64_t global = w->request->global_batch, share = global / c->gpus;
-
-    if (global <= 0)
-        return LK_OK;
-    if (global % c->gpus || (share > c->local_batch && share % c->local_batch))
-        return lk_fail(LK_EUSAGE,
-                       "a global batch of %lld does not split into %d GPUs with local batch %d",
-                       (long long)global, c->gpus, c->local_batch);
-    if (share < c->local_batch)
-        c->local_batch = (int)share;
-    c->accumulation = (int)(share / c->local_batch);
-    return LK_OK;
-}
-
 /* Nodes and accumulation follow from what the axes set. */
 static enum lk_status finish(struct lk_whatif_state *w, struct lk_whatif_item *i)
 {
@@ -48,7 +31,7 @@ static enum lk_status finish(struct lk_whatif_state *w, struct lk_whatif_item *i
         i->s.config.powersgd_rank = 1; /* PyTorch's default */
     st = lk_config_nodes(&c, i->s.config.gpus, &i->s.config.nodes);
     if (st == LK_OK)
-        st = split_global(w, &i->s.config);
+        st = lk_config_split_global(w->request->global_batch, &i->s.config);
     return st == LK_EUSAGE || st == LK_EEVIDENCE ? lk_whatif_refuse(w, i, st) : st;
 }
 
@@ -198,7 +181,7 @@ enum lk_status lk_whatif_add_references(struct lk_whatif_state *w)
         if (w->items[i].role != LK_WHATIF_GRID || w->items[i].status != LK_OK)
             continue;
         r.s = reference_of(w, &w->items[i].s);
-        if (w->request->global_batch > 0 && split_global(w, &r.s.config) != LK_OK)
+        if (lk_config_split_global(w->request->global_batch, &r.s.config) != LK_OK)
             LK_TRY(lk_whatif_refuse(w, &w->items[i], LK_EUSAGE));
         while (at < w->n_items && !same_reference(&r.s, &w->items[at].s))
             at++;

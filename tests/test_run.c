@@ -521,7 +521,7 @@ static const struct {
     {"--model=replay --job=x",                       "--model=replay needs --device=timed"   },
     {"--device=timed --verify",                      "computes nothing to verify"            },
     {"--slow-rank=1:2",                              "--slow-rank needs --device=timed"      },
-    {"--device=timed --slow-rank=1",                 "RANK:FACTOR"                           },
+    {"--device=timed --slow-rank=1",                 "NUMBER:FACTOR"                         },
     {"-n2 --device=timed --slow-rank=2:2",           "the ranks are 0 to 1"                  },
     {"--scaling=1,3 --device=timed --slow-rank=3:2", "the ranks are 0 to 2"                  },
     {"--timed-flops=1e9",                            "--timed-flops needs --device=timed"    },
