@@ -178,23 +178,56 @@ static bool same_slow(const struct lk_cluster_slow *a, const struct lk_cluster_s
             (lk_quantity_known(&a->link) && lk_quantity_known(&b->link)));
 }
 
+/* By place, then as the file has them. */
+static int compare_slow(const void *x, const void *y)
+{
+    const struct lk_cluster_slow *a = *(const struct lk_cluster_slow *const *)x;
+    const struct lk_cluster_slow *b = *(const struct lk_cluster_slow *const *)y;
+
+    if (a->rank != b->rank)
+        return a->rank < b->rank ? -1 : 1;
+    if (a->node != b->node)
+        return a->node < b->node ? -1 : 1;
+    return (a > b) - (a < b);
+}
+
+/* Nothing is said twice of one place. One place has four entries at most before it is. */
+static enum lk_status check_slow(struct lk_json *list, const struct lk_cluster *c)
+{
+    enum lk_status st = LK_OK;
+    const struct lk_cluster_slow **order = NULL;
+
+    LK_TRY(lk_alloc(&order, c->n_slow, sizeof *order));
+    for (size_t i = 0; i < c->n_slow; i++)
+        order[i] = &c->slow[i];
+    qsort(order, c->n_slow, sizeof *order, compare_slow);
+    for (size_t i = 1; i < c->n_slow; i++) {
+        const struct lk_cluster_slow *s = order[i];
+
+        for (size_t k = i; k > 0 && order[k - 1]->rank == s->rank && order[k - 1]->node == s->node;
+             k--)
+            if (same_slow(s, order[k - 1]))
+                LK_TRY(lk_json_error(lk_json_item(list, (size_t)(s - c->slow)),
+                                     "%s %d is there twice", s->rank < 0 ? "node" : "rank",
+                                     s->rank < 0 ? s->node : s->rank));
+    }
+out:
+    free(order);
+    return st;
+}
+
 static enum lk_status read_slow_list(struct lk_json *stragglers, struct lk_cluster *c)
 {
     enum lk_status st = LK_OK;
+    struct lk_json *list = lk_json_optional(stragglers, "known");
 
     LK_TRY(lk_json_items(stragglers, "known", LK_JSON_OPTIONAL, read_slow, &c->slow,
                          sizeof *c->slow, &c->n_slow));
-    for (size_t i = 0; i < c->n_slow; i++) {
-        const struct lk_cluster_slow *s = &c->slow[i];
-        struct lk_json *at = lk_json_item(lk_json_optional(stragglers, "known"), i);
-
-        if (c->nodes && s->node >= c->nodes)
-            LK_TRY(lk_json_error(at, "node %d: there are %d, from 0", s->node, c->nodes));
-        for (size_t k = 0; k < i; k++)
-            if (same_slow(s, &c->slow[k]))
-                LK_TRY(lk_json_error(at, "%s %d is there twice", s->rank < 0 ? "node" : "rank",
-                                     s->rank < 0 ? s->node : s->rank));
-    }
+    for (size_t i = 0; i < c->n_slow; i++)
+        if (c->nodes && c->slow[i].node >= c->nodes)
+            LK_TRY(lk_json_error(lk_json_item(list, i), "node %d: there are %d, from 0",
+                                 c->slow[i].node, c->nodes));
+    LK_TRY(check_slow(list, c));
 out:
     return st;
 }

@@ -169,6 +169,11 @@ static const struct damage damages[] = {
     {KIND_CLUSTER, "{\"ranks\": 1, \"kappa\"", "{\"ranks\": 2, \"kappa\"", "\"colocation\"", "colocation: 2 ranks are there twice"},
     {KIND_CLUSTER, "\"proxy\": true", "\"proxi\": true", "\"overlap\": {", "overlap.proxy: missing (there is \"proxi\")"},
     {KIND_CLUSTER, "\"rank_sd\"", "\"gpu_sd\"", NULL, "stragglers.gpu_sd: unknown key"},
+    {KIND_CLUSTER, "{\"rank\": 3,", "{\"rank\": -3,", NULL, "stragglers.known[0].rank: -3 is out of range"},
+    {KIND_CLUSTER, "{\"rank\": 3,", "{\"rank\": 3, \"node\": 1,", NULL, "stragglers.known[0]: expected a rank or a node, and not both"},
+    {KIND_CLUSTER, "\"compute\": {\"value\": 1.2", "\"compute\": {\"value\": 0", NULL, "stragglers.known[0].compute: must be above 0"},
+    {KIND_CLUSTER, "{\"node\": 1, \"link\"", "{\"node\": 9, \"link\"", NULL, "stragglers.known[1]: node 9: there are 4"},
+    {KIND_CLUSTER, "{\"node\": 1, \"link\": {\"value\": 2, \"unit\": \"1\", \"source\": \"by hand\"}, \"since\": true}", "{\"rank\": 3, \"compute\": {\"value\": 2, \"unit\": \"1\", \"source\": \"x\"}}", NULL, "stragglers.known[1]: rank 3 is there twice"},
     {KIND_CLUSTER, "\"price_per_hour\": {\"value\": 2.5, \"unit\": \"1/h\"", "\"price_per_hour\": {\"value\": 2.5, \"unit\": \"$\"", NULL, "price_per_hour.unit"},
     /* Tables of throughputs. */
     {KIND_THROUGHPUT, "gpus,nodes", "gpu_count,nodes", NULL, "gpu_count"},

@@ -6,6 +6,8 @@
 
 #include <check.h>
 #include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
@@ -173,6 +175,31 @@ START_TEST(bad_files)
 }
 END_TEST
 
+/* Comparing each with all would take longer than the test may. */
+START_TEST(many_slow_ranks)
+{
+    static const char list[] = "\"known\": [";
+    enum { COUNT = 100000, ITEM = 96 };
+    const char *at = strstr(good, list) + sizeof list - 1;
+    size_t size = sizeof good + (size_t)COUNT * ITEM + 64, n = (size_t)(at - good);
+    char *text = malloc(size), path[64];
+    struct lk_cluster c;
+
+    ck_assert_ptr_nonnull(text);
+    memcpy(text, good, n);
+    for (int i = 0; i < COUNT; i++)
+        n += (size_t)snprintf(text + n, size - n, "{\"rank\": %d, \"compute\": %s},\n",
+                              1000 + COUNT - i, Q("2", "1"));
+    snprintf(text + n, size - n, "%s", at);
+    bad_file_write(text, strlen(text), path);
+    ck_assert_msg(lk_cluster_read(path, &c) == LK_OK, "%s", lk_error_text());
+    ck_assert_uint_gt(c.n_slow, COUNT);
+    lk_cluster_fini(&c);
+    ck_assert_int_eq(unlink(path), 0);
+    free(text);
+}
+END_TEST
+
 START_TEST(torture)
 {
     bad_file_torture(good, 3000, read_and_drop);
@@ -188,6 +215,7 @@ Suite *lk_suite_cluster(void)
     tcase_set_timeout(c, 60);
     tcase_add_test(c, read_write_read);
     tcase_add_loop_test(c, bad_files, 0, LK_COUNT(bad));
+    tcase_add_test(c, many_slow_ranks);
     tcase_add_test(c, torture);
     suite_add_tcase(s, c);
     return s;
