@@ -25,7 +25,15 @@ Suite *lk_suite_bad_input(void);
 #define JOB     CORPUS "job/full.json"
 #define CLUSTER CORPUS "cluster/full.json"
 
-enum kind { KIND_JOB, KIND_CLUSTER, KIND_THROUGHPUT, KIND_COLLECTIVES, KIND_LOG, KIND_JSON };
+enum kind {
+    KIND_JOB,
+    KIND_CLUSTER,
+    KIND_THROUGHPUT,
+    KIND_GRADIENTS,
+    KIND_COLLECTIVES,
+    KIND_LOG,
+    KIND_JSON
+};
 enum { COMMANDS_MAX = 4, LIMIT_S = 120 };
 
 /* The good file of a kind and the commands that read it: %1$s is the file, %2$s where to write. */
@@ -37,19 +45,24 @@ static const struct {
                   {"predict %1$s " CLUSTER " --gpus=1,2 --draws=20 --out=%2$s",
                    "whatif %1$s " CLUSTER " --gpus=2 --draws=20 --out=%2$s",
                    "validate %1$s --cluster=" CLUSTER " --draws=20 --out=%2$s",
-                   "replay %1$s --steps=1 --out=%2$s"}                                   },
+                   "replay %1$s --steps=1 --out=%2$s"}                                    },
     [KIND_CLUSTER] = {CLUSTER,
                   {"predict " JOB " %1$s --gpus=1,2 --draws=20 --out=%2$s",
                        "whatif " JOB " %1$s --gpus=2 --draws=20 --out=%2$s",
                        "validate " JOB " --cluster=%1$s --draws=20 --out=%2$s",
                        "import --collectives=" CORPUS "csv/points.csv --base=%1$s --gpu=x "
-                       "--out=%2$s"}                                                     },
+                       "--out=%2$s"}                                                      },
     [KIND_THROUGHPUT] = {CORPUS "throughput/nodes.csv",
                   {"predict --throughput=%1$s --gpus=128 --out=%2$s",
-                          "validate --throughput=%1$s --out=%2$s"}                       },
-    [KIND_COLLECTIVES] = {CORPUS "csv/points.csv",       {"import --collectives=%1$s --out=%2$s"}},
-    [KIND_LOG] = {CORPUS "nccl_tests/plain.log", {"import %1$s --out=%2$s"}              },
-    [KIND_JSON] = {CORPUS "nccl_tests/j.json",    {"import %1$s --out=%2$s"}              },
+                          "validate --throughput=%1$s --out=%2$s"}                        },
+    [KIND_GRADIENTS] = {CORPUS "gradients/tensors.csv",
+                  {"predict --throughput=" CORPUS "throughput/nodes.csv --gradients=%1$s "
+                         "--cluster=dgx-h100 --gpus=128 --out=%2$s",
+                         "validate --throughput=" CORPUS "throughput/nodes.csv --gradients=%1$s "
+                         "--cluster=dgx-h100 --out=%2$s"}                                 },
+    [KIND_COLLECTIVES] = {CORPUS "csv/points.csv",        {"import --collectives=%1$s --out=%2$s"}},
+    [KIND_LOG] = {CORPUS "nccl_tests/plain.log",  {"import %1$s --out=%2$s"}              },
+    [KIND_JSON] = {CORPUS "nccl_tests/j.json",     {"import %1$s --out=%2$s"}              },
 };
 
 /*
@@ -193,6 +206,16 @@ static const struct damage damages[] = {
     {KIND_THROUGHPUT, "8,1,32,1,2600", "8,1,32,1,", NULL, "'throughput': nothing there"},
     {KIND_THROUGHPUT, "8,1,32,1,2600", "8,1,32,1", NULL, "has 4 fields"},
     {KIND_THROUGHPUT, "8,1,32,1,2600", "8,1,\"32,1,2600", NULL, ""},
+    /* Lists of gradients. */
+    {KIND_GRADIENTS, "name,shape", "nmae,shape", NULL, "'nmae'"},
+    {KIND_GRADIENTS, "64x3x7x7", "64x0x7x7", NULL, "'shape': '64x0x7x7' has no, or more than 2^48, elements"},
+    {KIND_GRADIENTS, "64x3x7x7", "64x-3x7x7", NULL, "'shape': "},
+    {KIND_GRADIENTS, "64x3x7x7", "1000000000x1000000000x1000000000", NULL, "more than 2^48"},
+    {KIND_GRADIENTS, "64x3x7x7", "", NULL, "'shape': nothing there"},
+    {KIND_GRADIENTS, "bfloat16", "bf17", NULL, "'dtype': 'bf17' is no dtype"},
+    {KIND_GRADIENTS, ",0.5", ",1.5", NULL, "'ready': 1.5 is not from 0 to 1"},
+    {KIND_GRADIENTS, ",0.5", ",nan", NULL, "'ready': 'nan'"},
+    {KIND_GRADIENTS, ",0.5", "", NULL, "fields"},
     /* Tables of collectives. */
     {KIND_COLLECTIVES, "gpus", "gpu_count", NULL, "'gpu_count'"},
     {KIND_COLLECTIVES, "busbw", "buswb", NULL, "did you mean 'busbw'?"},
@@ -540,7 +563,7 @@ static const struct {
     {"predict " JOB " " CLUSTER " --cluster=dgx-a100 --gpus=8",       "two clusters"                           },
     {"predict " JOB " --gpus=8",                                      "which cluster?"                         },
     {"predict --gpus=8",                                              "which job?"                             },
-    {"predict " JOB " --throughput=" CORPUS "throughput/nodes.csv --gpus=8", "stands in place of"              },
+    {"predict " JOB " --throughput=" CORPUS "throughput/nodes.csv --gpus=8", "give both or neither"           },
     {"predict " JOB " " CLUSTER " --gpus=8 --local-batch=0",          "--local-batch: must be from 1"          },
     {"predict " JOB " " CLUSTER " --gpus=8 --accumulation=-2",        "--accumulation: must be from 1"         },
     {"predict " JOB " " CLUSTER " --gpus=8 --bucket-cap=0",           "--bucket-cap"                           },
@@ -568,7 +591,7 @@ static const struct {
     {"whatif " JOB " " CLUSTER " --gpus=8 --gpu=dgx-a10",             "did you mean 'dgx-a100'?"               },
     {"validate " JOB,                                                 "--cluster is missing"                   },
     {"validate --cluster=" CLUSTER,                                   "which runs?"                            },
-    {"validate " JOB " --throughput=" CORPUS "throughput/nodes.csv",  "stands in place of"                     },
+    {"validate " JOB " --throughput=" CORPUS "throughput/nodes.csv",  "give both or neither"                  },
     {"replay " JOB " --ranks=0",                                      "--ranks: must be from 1"                },
     {"replay " JOB " --ranks=1000000000",                             "--ranks: must be from 1"                },
     {"replay " JOB " --ranks=2 --scaling=1,2",                        "--ranks and --scaling exclude"          },

@@ -1,5 +1,6 @@
-/* CSV: the table, its getters, and the reader of collectives above them. */
+/* CSV: the table, its getters, and the readers of collectives and gradients above them. */
 #include "base/csv.h"
+#include "base/gradients.h"
 #include "profiler/bench_log.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -14,6 +15,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct lk_bench_hints hints = {0};
     struct lk_bench b = {0};
     struct lk_csv *t;
+    struct lk_job job;
+    bool timed;
     const char *text;
     int64_t whole;
     double real;
@@ -30,5 +33,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     (void)lk_bench_read_csv(fuzz_file(data, size), &hints, &b);
     lk_bench_fini(&b);
+    if (lk_gradients_read(fuzz_file(data, size), LK_F32, &job, &timed) == LK_OK)
+        lk_job_fini(&job);
     return 0;
 }
