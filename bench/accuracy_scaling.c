@@ -279,7 +279,7 @@ static enum lk_status predict(struct series *s, const struct lk_scaling_prior *p
     enum lk_status st = LK_OK;
     struct lk_mixture m = {0};
     const struct lk_scaling_point *t = &s->points[s->n - 1];
-    struct lk_scale_point b[LK_SCALING_POINTS_MAX];
+    struct lk_scale_point b[LK_SCALING_POINTS_MAX], target = {.gpus = t->gpus, .nodes = t->nodes};
 
     LK_TRY(lk_scaling_predict(p, s->points, s->n - 1, t, 1, 0, &m));
     lk_mixture_normalise(&m, NULL);
@@ -288,9 +288,11 @@ static enum lk_status predict(struct series *s, const struct lk_scaling_prior *p
                                  .lo = t->gpus / exp(lk_mixture_quantile(&m, (1 + LEVEL) / 2)),
                                  .hi = t->gpus / exp(lk_mixture_quantile(&m, (1 - LEVEL) / 2))};
     for (size_t i = 0; i + 1 < s->n; i++)
-        b[i] = (struct lk_scale_point){s->points[i].gpus, s->points[i].throughput};
+        b[i] = (struct lk_scale_point){.gpus = s->points[i].gpus,
+                                       .throughput = s->points[i].throughput,
+                                       .nodes = s->points[i].nodes};
     for (int i = 0; i < LK_BASELINE_COUNT; i++)
-        s->baseline[i] = lk_baseline_throughput((enum lk_baseline)i, b, s->n - 1, t->gpus);
+        s->baseline[i] = lk_baseline_throughput((enum lk_baseline)i, b, s->n - 1, &target);
 out:
     lk_mixture_fini(&m);
     return st;

@@ -94,6 +94,16 @@ static double measured_step(const struct lk_job *j, const struct lk_config *c)
     return n > 0 ? sum / n : NAN;
 }
 
+static struct lk_scale_point scale_point(const struct lk_config *c, double step_s)
+{
+    return (struct lk_scale_point){.gpus = c->gpus,
+                                   .throughput =
+                                       (double)c->gpus * c->local_batch * c->accumulation / step_s,
+                                   .nodes = c->nodes,
+                                   .local_batch = c->local_batch,
+                                   .accumulation = c->accumulation};
+}
+
 /* Throughputs of the same job at the view's counts, ascending; at most `max`. */
 static size_t scale_points(const struct lk_job *j, const struct lk_config *like,
                            struct lk_scale_point *out, size_t max)
@@ -117,8 +127,7 @@ static size_t scale_points(const struct lk_job *j, const struct lk_config *like,
         last = c.gpus;
         step = measured_step(j, &c);
         if (!isnan(step))
-            out[n++] = (struct lk_scale_point){c.gpus, (double)c.gpus * c.local_batch *
-                                                           c.accumulation / step};
+            out[n++] = scale_point(&c, step);
     }
     return n;
 }
@@ -128,10 +137,11 @@ static void set_scale_baselines(const struct lk_job *rest, struct lk_backtest_it
     struct lk_scale_point points[32];
     size_t n = scale_points(rest, &item->config, points, LK_COUNT(points));
     const struct lk_config *c = &item->config;
+    struct lk_scale_point target = scale_point(c, NAN);
 
     for (int b = 0; b < LK_BASELINE_COUNT; b++)
         item->baseline_s[b] = (double)c->gpus * c->local_batch * c->accumulation /
-                              lk_baseline_throughput((enum lk_baseline)b, points, n, c->gpus);
+                              lk_baseline_throughput((enum lk_baseline)b, points, n, &target);
 }
 
 /* Of a batch: the time a sample of the nearest batch, and the line through the nearest two. */
@@ -389,6 +399,7 @@ static const struct lk_column columns[] = {
     {"proportional_percent", "proportional", LK_DIM_NONE, 2 },
     {"line_percent",         "line",         LK_DIM_NONE, 2 },
     {"amdahl_percent",       "Amdahl",       LK_DIM_NONE, 2 },
+    {"pollux_percent",       "Pollux",       LK_DIM_NONE, 2 },
 };
 
 static const char *const baseline_columns[LK_BASELINE_COUNT] = {

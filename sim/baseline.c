@@ -2,27 +2,29 @@
 #include "sim/baseline.h"
 
 #include "base/stats.h"
+#include "sim/pollux.h"
 
 #include <math.h>
 
 enum { AMDAHL_POINTS_MAX = 64 };
 
-static double proportional(const struct lk_scale_point *p, size_t n, double gpus)
+static double proportional(const struct lk_scale_point *p, size_t n,
+                           const struct lk_scale_point *target)
 {
-    return n ? p[n - 1].throughput / p[n - 1].gpus * gpus : NAN;
+    return n ? p[n - 1].throughput / p[n - 1].gpus * target->gpus : NAN;
 }
 
-static double line(const struct lk_scale_point *p, size_t n, double gpus)
+static double line(const struct lk_scale_point *p, size_t n, const struct lk_scale_point *target)
 {
     double slope;
 
     if (n < 2)
         return NAN;
     slope = (p[n - 1].throughput - p[n - 2].throughput) / (p[n - 1].gpus - p[n - 2].gpus);
-    return p[n - 1].throughput + slope * (gpus - p[n - 1].gpus);
+    return p[n - 1].throughput + slope * (target->gpus - p[n - 1].gpus);
 }
 
-static double amdahl(const struct lk_scale_point *p, size_t n, double gpus)
+static double amdahl(const struct lk_scale_point *p, size_t n, const struct lk_scale_point *target)
 {
     double a[2 * AMDAHL_POINTS_MAX], ones[AMDAHL_POINTS_MAX], c[2];
 
@@ -37,15 +39,22 @@ static double amdahl(const struct lk_scale_point *p, size_t n, double gpus)
     }
     if (lk_stats_nnls(a, ones, n, 2, c) != LK_OK)
         return NAN;
-    return gpus / (c[0] + c[1] * gpus);
+    return target->gpus / (c[0] + c[1] * target->gpus);
+}
+
+static double pollux(const struct lk_scale_point *p, size_t n, const struct lk_scale_point *target)
+{
+    return n < 2 ? NAN : lk_pollux_throughput(p, n, target);
 }
 
 static const struct {
-    double (*predict)(const struct lk_scale_point *p, size_t n, double gpus);
+    double (*predict)(const struct lk_scale_point *p, size_t n,
+                      const struct lk_scale_point *target);
 } rows[LK_BASELINE_COUNT] = {
     [LK_BASELINE_PROPORTIONAL] = {.predict = proportional},
     [LK_BASELINE_LINE] = {.predict = line},
     [LK_BASELINE_AMDAHL] = {.predict = amdahl},
+    [LK_BASELINE_POLLUX] = {.predict = pollux},
 };
 
 const char *lk_baseline_text(enum lk_baseline b)
@@ -60,7 +69,7 @@ const char *lk_baseline_text(enum lk_baseline b)
 }
 
 double lk_baseline_throughput(enum lk_baseline b, const struct lk_scale_point *points, size_t n,
-                              double gpus)
+                              const struct lk_scale_point *target)
 {
-    return rows[b].predict(points, n, gpus);
+    return rows[b].predict(points, n, target);
 }

@@ -1,6 +1,6 @@
 /*
  * The simple forecasters that ours is held against. Each predicts throughput at K from throughputs
- * at smaller counts. Pollux's 7-parameter model (Qiao et al., OSDI'21) is not among them yet.
+ * at smaller counts.
  */
 #ifndef LK_SIM_BASELINE_H
 #define LK_SIM_BASELINE_H
@@ -9,16 +9,18 @@
 
 #include <stddef.h>
 
-/* Measured throughput at a count of GPUs. */
+/* Measured throughput at a count of GPUs. The rest is for Pollux; 0: one, or the same for all. */
 struct lk_scale_point {
     double gpus, throughput;
+    double nodes, local_batch, accumulation;
 };
 
 /* X(baseline, key, text) */
 #define LK_BASELINE_LIST(X)                                                                        \
     X(LK_BASELINE_PROPORTIONAL, "proportional", "proportional from the largest count")             \
     X(LK_BASELINE_LINE, "line", "line through the last two counts")                                \
-    X(LK_BASELINE_AMDAHL, "amdahl", "Amdahl's law fitted to all counts")
+    X(LK_BASELINE_AMDAHL, "amdahl", "Amdahl's law fitted to all counts")                           \
+    X(LK_BASELINE_POLLUX, "pollux", "Pollux's 7-parameter model fitted to all counts")
 
 enum lk_baseline {
 #define LK_BASELINE_ENUM_(baseline, key, text) baseline,
@@ -29,12 +31,12 @@ enum lk_baseline {
 const char *lk_baseline_text(enum lk_baseline b);
 
 /*
- * Throughput at `gpus`. points: n of different counts, ascending. NaN when there are too few: the
- * line and Amdahl need two.
+ * Throughput at the target (its own is not read). points: n of different counts, ascending. NaN
+ * when there are too few: the line, Amdahl and Pollux (sim/pollux.h) need two.
  * Amdahl: time of one sample's share, y = gpus / throughput = a + b gpus, non-negative, relative
  * errors: b / (a + b) is the serial share.
  */
 double lk_baseline_throughput(enum lk_baseline b, const struct lk_scale_point *points, size_t n,
-                              double gpus);
+                              const struct lk_scale_point *target);
 
 #endif

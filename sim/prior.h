@@ -27,10 +27,10 @@
  * all-reduces of 256 KiB up, measured on 4 and 8 ranks, ln(measured / carried from 2) a doubling.
  *
  * The batch errors are of one GPU's time at a local batch, in the same file, a doubling of the
- * batch: from two batches by the line through them, such that 1.5 sd hold 14 of 17 triples (7
- * sources; the other three are one source's V-Net), and from one batch by proportion, 1.4826 times
- * the median of |ln(measured / predicted)| of 72 pairs (19 sources). There the time doubles less
- * than twice, by a median factor of exp(-0.09): a floor of 17 % that does not grow.
+ * batch (bench/accuracy_batch prints all three): from two batches by the line through them, such
+ * that 1.5 sd hold 14 of 18 triples (8 sources), and from one batch by proportion, 1.4826 times the
+ * median of |ln(measured / predicted)| of 63 pairs (18 sources). There the time doubles less than
+ * twice, by a median factor of exp(-0.09): a floor of 18 % that does not grow.
  *
  * The preset error is that of a collective's time from datasheet numbers: rms of ln(model /
  * measured) over 12 all-reduce, all-gather and reduce-scatter size bands above 1 MiB of NCCL
@@ -43,9 +43,9 @@
     X(LK_PRIOR_PRESET_ERROR, 0.22, "NCCL's own cost model against public nccl-tests tables")       \
     X(LK_PRIOR_CARRY_ERROR, 0.03,                                                                  \
       "all-reduces of 256 KiB up on shaped links, 4 and 8 ranks from 2")                           \
-    X(LK_PRIOR_BATCH_ERROR, 0.036, "line through two batches to the third, 17 published triples")  \
-    X(LK_PRIOR_ONE_BATCH_ERROR, 0.14, "one batch to the next, 72 published pairs")                 \
-    X(LK_PRIOR_FLOOR_SHARE, 0.17, "one batch to the next, 72 published pairs")                     \
+    X(LK_PRIOR_BATCH_ERROR, 0.036, "line through two batches to the third, 18 published triples")  \
+    X(LK_PRIOR_ONE_BATCH_ERROR, 0.15, "one batch to the next, 63 published pairs")                 \
+    X(LK_PRIOR_FLOOR_SHARE, 0.18, "one batch to the next, 63 published pairs")                     \
     X(LK_PRIOR_BASE_ERROR, 0.01, "assumed: a configuration between measured ones")                 \
     X(LK_PRIOR_RUN_SD, 0.01, "assumed: one run after another on the same machine")                 \
     X(LK_PRIOR_RANK_SD, 0.01, "assumed: persistent differences between equal devices")             \

@@ -52,20 +52,23 @@ struct item {
     double law_per_s; /* by the law alone */
 };
 
+static struct lk_scale_point scale_point(const struct lk_scaling_point *p)
+{
+    return (struct lk_scale_point){p->gpus, p->throughput, p->nodes, p->local_batch,
+                                   p->accumulation};
+}
+
 static void baselines(const struct item *it, double *out)
 {
-    struct lk_scale_point p[LK_SCALING_POINTS_MAX];
+    struct lk_scale_point p[LK_SCALING_POINTS_MAX], target = scale_point(it->target);
     size_t n = 0;
 
     for (size_t i = 0; i < it->n; i++)
         if (lk_throughput_same_batch(&it->rest[i], it->target) &&
             (!n || it->rest[i].gpus > p[n - 1].gpus))
-            p[n++] = (struct lk_scale_point){.gpus = it->rest[i].gpus,
-                                             .throughput = it->rest[i].throughput};
+            p[n++] = scale_point(&it->rest[i]);
     for (int b = 0; b < LK_BASELINE_COUNT; b++)
-        out[b] = n && !it->batch
-                     ? lk_baseline_throughput((enum lk_baseline)b, p, n, it->target->gpus)
-                     : NAN;
+        out[b] = n && !it->batch ? lk_baseline_throughput((enum lk_baseline)b, p, n, &target) : NAN;
 }
 
 static enum lk_status add_row(struct lk_table *t, const struct item *it)
@@ -131,9 +134,10 @@ static enum lk_status summarise(struct lk_table *t, const struct lk_scored *v, s
 
     LK_TRY(lk_score_of(v, n, level, &s));
     LK_TRY(lk_score_note(&s, t));
-    LK_TRY(lk_table_note(t, "the baselines' columns are their errors in %%: proportional from the "
-                            "largest count, line through the last two, Amdahl, from the same "
-                            "batch's smaller counts"));
+    LK_TRY(lk_table_note(t,
+                         "the baselines' columns are their errors in %%: proportional from the "
+                         "largest count, line through the last two, Amdahl, Pollux's model, from "
+                         "the same batch's smaller counts"));
 out:
     return st;
 }

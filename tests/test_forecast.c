@@ -614,17 +614,18 @@ START_TEST(baselines_by_hand)
     /* 1 GPU 100/s, 2 GPUs 190/s; to 4: 380; 100 + 90 x 3 = 370; Amdahl: 1/100 = a + b, 2/190 =
      * a + 2 b: b = 1/1900, a = 18/1900; 4 / (22/1900) = 345.45. */
     static const struct lk_scale_point points[] = {
-        {1, 100},
-        {2, 190}
+        {.gpus = 1, .throughput = 100},
+        {.gpus = 2, .throughput = 190}
     };
+    static const struct lk_scale_point four = {.gpus = 4};
 
-    ck_assert_double_eq_tol(lk_baseline_throughput(LK_BASELINE_PROPORTIONAL, points, 2, 4), 380,
+    ck_assert_double_eq_tol(lk_baseline_throughput(LK_BASELINE_PROPORTIONAL, points, 2, &four), 380,
                             1e-9);
-    ck_assert_double_eq_tol(lk_baseline_throughput(LK_BASELINE_LINE, points, 2, 4), 370, 1e-9);
-    ck_assert_double_eq_tol(lk_baseline_throughput(LK_BASELINE_AMDAHL, points, 2, 4), 7600.0 / 22,
-                            1e-6);
-    ck_assert_double_nan(lk_baseline_throughput(LK_BASELINE_LINE, points, 1, 4));
-    ck_assert_double_nan(lk_baseline_throughput(LK_BASELINE_PROPORTIONAL, points, 0, 4));
+    ck_assert_double_eq_tol(lk_baseline_throughput(LK_BASELINE_LINE, points, 2, &four), 370, 1e-9);
+    ck_assert_double_eq_tol(lk_baseline_throughput(LK_BASELINE_AMDAHL, points, 2, &four),
+                            7600.0 / 22, 1e-6);
+    ck_assert_double_nan(lk_baseline_throughput(LK_BASELINE_LINE, points, 1, &four));
+    ck_assert_double_nan(lk_baseline_throughput(LK_BASELINE_PROPORTIONAL, points, 0, &four));
 }
 END_TEST
 

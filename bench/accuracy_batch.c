@@ -1,0 +1,261 @@
+/*
+ * How one GPU's time follows the local batch in published measurements: the constants of
+ * sim/prior.h for batches that were not measured.
+ *
+ *     build/bench/accuracy_batch
+ *
+ * Data: $LOCKSTEP_DATA/published_scaling.csv, else ../shared/data's; rows of tiers A and B on one
+ * GPU with a numeric batch. A family: source file, model, GPU, precision, length and interconnect.
+ * A pair: two neighbouring batches of a family, the larger predicted by proportion. A triple:
+ * three, the largest predicted by the line through the smaller two. Errors are of logarithms, a
+ * doubling of the batch beyond the nearest one predicted from.
+ */
+#include "base/array.h"
+#include "base/csv.h"
+#include "base/stats.h"
+
+#include <ctype.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    SOURCE,
+    MODEL,
+    GPU,
+    N_GPUS,
+    INTERCONNECT,
+    PRECISION,
+    BATCH,
+    SEQ,
+    ACCUM,
+    THROUGHPUT,
+    NOTE,
+    N_COLUMNS
+};
+
+static const struct lk_csv_column columns[N_COLUMNS] = {
+    [SOURCE] = {"source",           true},
+    [MODEL] = {"model",            true},
+    [GPU] = {"gpu",              true},
+    [N_GPUS] = {"n_gpus",           true},
+    [INTERCONNECT] = {"interconnect",     true},
+    [PRECISION] = {"precision",        true},
+    [BATCH] = {"batch_per_gpu",    true},
+    [SEQ] = {"seq_len_or_image", true},
+    [ACCUM] = {"grad_accum",       true},
+    [THROUGHPUT] = {"throughput",       true},
+    [NOTE] = {"note",             true},
+};
+static const int family_columns[] = {MODEL, GPU, PRECISION, SEQ, INTERCONNECT, ACCUM};
+
+/* What a triple's errors are held by: 1.5 sd of that many of all. */
+static const double HELD_SD = 1.5, HELD_SHARE = 14.0 / 18;
+static const double MAD = 1.4826; /* sd of a normal distribution over its median deviation */
+
+struct row {
+    char *family;
+    size_t source_length; /* of the family's text */
+    double batch, time_s; /* a micro-batch */
+};
+
+struct rows {
+    struct row *v;
+    size_t n, capacity;
+};
+
+static enum lk_status cell(const struct lk_csv *t, size_t row, int col, const char **out)
+{
+    *out = "";
+    return lk_csv_has(t, row, (size_t)col) ? lk_csv_text(t, row, (size_t)col, out) : LK_OK;
+}
+
+/* The source without the line it was on. */
+static size_t file_length(const char *source)
+{
+    const char *last = strrchr(source, ':');
+
+    return last && last[1] == 'L' && isdigit((unsigned char)last[2]) ? (size_t)(last - source)
+                                                                     : strlen(source);
+}
+
+static enum lk_status family_of(const struct lk_csv *t, size_t row, struct row *out)
+{
+    enum lk_status st = LK_OK;
+    const char *text;
+    char *longer = NULL;
+
+    LK_TRY(cell(t, row, SOURCE, &text));
+    out->source_length = file_length(text);
+    LK_TRY(lk_strndup(&out->family, text, out->source_length));
+    for (size_t i = 0; i < LK_COUNT(family_columns); i++) {
+        LK_TRY(cell(t, row, family_columns[i], &text));
+        LK_TRY(lk_asprintf(&longer, "%s|%s", out->family, text));
+        free(out->family);
+        out->family = longer;
+    }
+out:
+    return st;
+}
+
+static bool is_number(const char *text)
+{
+    return *text && strspn(text, "0123456789.") == strlen(text);
+}
+
+/* Rows on one GPU; the last one of a family and batch counts. */
+static enum lk_status add_row(struct rows *r, const struct lk_csv *t, size_t at)
+{
+    enum lk_status st = LK_OK;
+    const char *note, *batch;
+    struct row row = {0};
+    int64_t gpus;
+    double throughput;
+
+    LK_TRY(cell(t, at, NOTE, &note));
+    LK_TRY(cell(t, at, BATCH, &batch));
+    if (strncmp(note, "tier=", 5) || !note[5] || !strchr("AB", note[5]) || !is_number(batch) ||
+        !lk_csv_has(t, at, N_GPUS) || !lk_csv_has(t, at, THROUGHPUT))
+        return LK_OK;
+    LK_TRY(lk_csv_int(t, at, N_GPUS, 1, 1 << 24, &gpus));
+    if (gpus != 1)
+        return LK_OK;
+    LK_TRY(lk_csv_positive(t, at, BATCH, &row.batch));
+    LK_TRY(lk_csv_positive(t, at, THROUGHPUT, &throughput));
+    row.time_s = row.batch / throughput;
+    LK_TRY(family_of(t, at, &row));
+    for (size_t i = 0; i < r->n; i++)
+        if (r->v[i].batch == row.batch && !strcmp(r->v[i].family, row.family)) {
+            r->v[i].time_s = row.time_s;
+            goto out;
+        }
+    LK_TRY(lk_array_grow(&r->v, &r->capacity, r->n + 1, sizeof *r->v));
+    r->v[r->n++] = row;
+    row.family = NULL;
+out:
+    free(row.family);
+    return st;
+}
+
+static int by_family_and_batch(const void *a, const void *b)
+{
+    const struct row *x = a, *y = b;
+    int d = strcmp(x->family, y->family);
+
+    return d ? d : (x->batch > y->batch) - (x->batch < y->batch);
+}
+
+static bool same_family(const struct rows *r, size_t i, size_t k)
+{
+    return k < r->n && !strcmp(r->v[i].family, r->v[k].family);
+}
+
+/* Sources of the rows that begin n neighbours of one family. */
+static size_t sources_of(const struct rows *r, size_t n)
+{
+    size_t count = 0;
+    const struct row *last = NULL;
+
+    for (size_t i = 0; i < r->n; i++) {
+        const struct row *p = &r->v[i];
+
+        if (!same_family(r, i, i + n - 1))
+            continue;
+        count += !last || last->source_length != p->source_length ||
+                 strncmp(last->family, p->family, p->source_length);
+        last = p;
+    }
+    return count;
+}
+
+static enum lk_status print_pairs(const struct rows *r)
+{
+    enum lk_status st = LK_OK;
+    double *error = NULL, *change = NULL, growth;
+    size_t n = 0;
+
+    LK_TRY(lk_alloc(&error, r->n, sizeof *error));
+    LK_TRY(lk_alloc(&change, r->n, sizeof *change));
+    for (size_t i = 0; i < r->n; i++) {
+        const struct row *p = &r->v[i];
+
+        if (!same_family(r, i, i + 1))
+            continue;
+        change[n] =
+            log(p[1].time_s / p->time_s * p->batch / p[1].batch) / log2(p[1].batch / p->batch);
+        error[n] = fabs(change[n]);
+        n++;
+    }
+    growth = 2 * exp(lk_stats_median(change, n));
+    printf("pairs: %zu of %zu sources\n", n, sources_of(r, 2));
+    printf("LK_PRIOR_ONE_BATCH_ERROR %.3f\n", MAD * lk_stats_median(error, n));
+    /* floor + (1 - floor) 2 = growth */
+    printf("LK_PRIOR_FLOOR_SHARE %.3f\n", 2 - growth);
+out:
+    free(error);
+    free(change);
+    return st;
+}
+
+static enum lk_status print_triples(const struct rows *r)
+{
+    enum lk_status st = LK_OK;
+    double *error = NULL;
+    size_t n = 0, held;
+
+    LK_TRY(lk_alloc(&error, r->n, sizeof *error));
+    for (size_t i = 0; i < r->n; i++) {
+        const struct row *p = &r->v[i];
+        double slope, line;
+
+        if (!same_family(r, i, i + 2))
+            continue;
+        slope = (p[1].time_s - p->time_s) / (p[1].batch - p->batch);
+        line = p[1].time_s + slope * (p[2].batch - p[1].batch);
+        if (line > 0)
+            error[n++] = fabs(log(p[2].time_s / line)) / log2(p[2].batch / p[1].batch);
+    }
+    held = (size_t)(HELD_SHARE * (double)n + 0.5);
+    printf("triples: %zu of %zu sources\n", n, sources_of(r, 3));
+    printf("LK_PRIOR_BATCH_ERROR %.3f (1.5 sd hold %zu)\n",
+           lk_stats_quantile(error, n, (double)(held - 1) / (double)(n - 1)) / HELD_SD, held);
+out:
+    free(error);
+    return st;
+}
+
+static enum lk_status run(const char *path)
+{
+    enum lk_status st = LK_OK;
+    struct lk_csv *t = NULL;
+    struct rows r = {0};
+
+    LK_TRY(lk_csv_load(path, columns, N_COLUMNS, LK_CSV_EXTRA, &t));
+    for (size_t i = 0; i < lk_csv_rows(t); i++)
+        LK_TRY(add_row(&r, t, i));
+    if (r.n < 3)
+        LK_TRY(lk_fail(LK_EPARSE, "%s: no rows on one GPU", path));
+    qsort(r.v, r.n, sizeof *r.v, by_family_and_batch);
+    LK_TRY(print_pairs(&r));
+    LK_TRY(print_triples(&r));
+out:
+    for (size_t i = 0; i < r.n; i++)
+        free(r.v[i].family);
+    free(r.v);
+    lk_csv_free(t);
+    return st;
+}
+
+int main(void)
+{
+    const char *dir = getenv("LOCKSTEP_DATA");
+    char path[4096];
+    enum lk_status st;
+
+    snprintf(path, sizeof path, "%s/published_scaling.csv", dir ? dir : "../shared/data");
+    st = run(path);
+    if (st != LK_OK)
+        fprintf(stderr, "bench/accuracy_batch: %s\n", lk_error_text());
+    return lk_status_exit_code(st);
+}
