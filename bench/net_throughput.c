@@ -1,0 +1,326 @@
+/*
+ * The forecast from a table of throughputs against runs on shaped links: of what tests/net/validate
+ * or bench/net_torch.sh measured, the throughputs of 1 and 2 ranks and the 2-rank calibration are
+ * given, and 4 and 8 ranks asked for, with what may be known of the job beside them:
+ *
+ *     ready        its gradients and when each is ready
+ *     gradients    its gradients
+ *     parameters   their count
+ *     law alone    nothing; no cluster either, and no other bucket cap than the measured one
+ *
+ *     build/bench/net_throughput LIST.csv
+ *
+ * The list is bench/net's. Runs with a slow rank or link are left out: two throughputs do not say
+ * which. Figures only: exit 1 when something could not be read or forecast.
+ */
+#include "base/array.h"
+#include "base/csv.h"
+#include "base/gradients.h"
+#include "base/score.h"
+#include "base/stats.h"
+#include "base/table.h"
+#include "profiler/job_build.h"
+#include "profiler/run_set.h"
+#include "reports/print.h"
+#include "sim/throughput.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+static const double LEVEL = 0.90;
+enum { DRAWS = 200 };
+
+enum known { READY, GRADIENTS, PARAMETERS, LAW, KNOWN_COUNT };
+static const char *const known_names[KNOWN_COUNT] = {"ready", "gradients", "parameters",
+                                                     "law alone"};
+
+enum {
+    GROUP,
+    SINGLE,
+    PAIR,
+    CLUSTER,
+    RUN,
+    RANKS,
+    CAP,
+    ACCUMULATION,
+    SLOW_RANK,
+    SLOW_LINK,
+    N_COLUMNS
+};
+static const struct lk_csv_column list_columns[N_COLUMNS] = {
+    [GROUP] = {"group",        true },
+    [SINGLE] = {"single",       true },
+    [PAIR] = {"pair",         false},
+    [CLUSTER] = {"cluster",      true },
+    [RUN] = {"run",          true },
+    [RANKS] = {"ranks",        true },
+    [CAP] = {"cap",          true },
+    [ACCUMULATION] = {"accumulation", true },
+    [SLOW_RANK] = {"slow_rank",    false},
+    [SLOW_LINK] = {"slow_link",    false},
+};
+
+struct item {
+    const char *group;
+    int ranks, accumulation;
+    uint64_t cap_bytes;
+    double measured_s;
+    struct lk_scored scored[KNOWN_COUNT]; /* predicted NaN: it cannot be */
+};
+
+/* ---- Reading ---- */
+
+static enum lk_status build_job(const char *first, const char *second, struct lk_job *out)
+{
+    enum lk_status st = LK_OK;
+    const char *paths[] = {first, second};
+    struct lk_run_set set = {0};
+    struct stat s;
+
+    if (stat(first, &s) == 0 && S_ISREG(s.st_mode))
+        return lk_job_read(first, out);
+    LK_TRY(lk_run_set_read(paths, second ? 2 : 1, &set));
+    LK_TRY(lk_job_build(&set, out));
+out:
+    lk_run_set_fini(&set);
+    return st;
+}
+
+static struct lk_scaling_point point_of(const struct lk_job_run *r)
+{
+    double step_s = lk_stats_mean(r->step_s, r->n_steps);
+
+    return (struct lk_scaling_point){.gpus = r->gpus,
+                                     .nodes = r->gpus, /* one rank a host */
+                                     .local_batch = r->local_batch,
+                                     .accumulation = r->accumulation,
+                                     .throughput =
+                                         r->gpus * r->local_batch * r->accumulation / step_s,
+                                     .cap_bytes = r->cap_bytes};
+}
+
+/* The 1- and 2-rank runs as a table; the single rank ran without buckets that matter. */
+static enum lk_status make_table(const struct lk_job *j, struct lk_throughput_table *t)
+{
+    enum lk_status st = LK_OK;
+
+    LK_TRY(lk_strdup(&t->name, j->name));
+    t->has_nodes = true;
+    LK_TRY(lk_array_grow(&t->points, &t->capacity, j->n_runs, sizeof *t->points));
+    for (size_t i = 0; i < j->n_runs; i++)
+        if (j->runs[i].gpus <= 2)
+            t->points[t->n++] = point_of(&j->runs[i]);
+    for (size_t i = 0; i < t->n; i++)
+        t->points[i].cap_bytes = t->points[t->n - 1].cap_bytes;
+out:
+    return st;
+}
+
+/* ---- Forecasts ---- */
+
+/* A job of which nothing but the count of parameters and the bucket limits is known. */
+static enum lk_status count_job(const struct lk_job *j, struct lk_job *out)
+{
+    enum lk_status st = LK_OK;
+    double parameters = 0;
+
+    for (size_t i = 0; i < j->n_tensors; i++)
+        parameters += (double)j->tensors[i].elems;
+    LK_TRY(lk_gradients_of_count(parameters, j->tensors[0].dtype, out));
+    out->ddp_rule = j->ddp_rule;
+    out->cap_bytes = j->cap_bytes;
+    out->first_bytes = j->first_bytes;
+out:
+    return st;
+}
+
+static void even_ready(struct lk_job *j)
+{
+    for (size_t i = 0; i < j->n_tensors; i++)
+        j->tensors[j->ready_order[i]].ready = (double)(i + 1) / (double)j->n_tensors;
+}
+
+static enum lk_status predict(struct item *item, struct lk_job *job,
+                              const struct lk_cluster *cluster, struct lk_throughput_table *t,
+                              enum known k)
+{
+    enum lk_status st = LK_OK;
+    struct lk_throughput_model m = {job, k == READY, cluster, DRAWS, 1};
+    struct lk_throughput_request q = {.model = k == LAW ? NULL : &m,
+                                      .gpus = &item->ranks,
+                                      .n_gpus = 1,
+                                      .gpus_per_node = 1,
+                                      .accumulations = &item->accumulation,
+                                      .n_accumulations = 1,
+                                      .caps = &item->cap_bytes,
+                                      .n_caps = k == LAW ? 0 : 1,
+                                      .level = LEVEL};
+    struct lk_forecast f = {0};
+
+    item->scored[k] = (struct lk_scored){item->measured_s, NAN, NAN, NAN};
+    if (k == LAW && item->cap_bytes != t->points[0].cap_bytes)
+        return LK_OK;
+    LK_TRY(lk_throughput_predict(t, &q, &f));
+    item->scored[k] = (struct lk_scored){item->measured_s, f.points[0].step_s,
+                                         f.points[0].step_lo_s, f.points[0].step_hi_s};
+out:
+    lk_forecast_fini(&f);
+    return st;
+}
+
+static enum lk_status forecast(struct item *item, const char *single, const char *pair,
+                               const char *cluster_path)
+{
+    enum lk_status st = LK_OK;
+    struct lk_job job = {0}, count = {0};
+    struct lk_cluster cluster = {0};
+    struct lk_throughput_table t = {0};
+
+    LK_TRY(build_job(single, pair, &job));
+    LK_TRY(lk_cluster_read(cluster_path, &cluster));
+    LK_TRY(make_table(&job, &t));
+    LK_TRY(count_job(&job, &count));
+    LK_TRY(predict(item, &job, &cluster, &t, READY));
+    even_ready(&job);
+    LK_TRY(predict(item, &job, &cluster, &t, GRADIENTS));
+    LK_TRY(predict(item, &count, &cluster, &t, PARAMETERS));
+    LK_TRY(predict(item, &count, &cluster, &t, LAW));
+out:
+    lk_throughput_fini(&t);
+    lk_cluster_fini(&cluster);
+    lk_job_fini(&job);
+    lk_job_fini(&count);
+    return st;
+}
+
+static enum lk_status read_item(const struct lk_csv *csv, size_t row, struct item *out)
+{
+    enum lk_status st = LK_OK;
+    struct lk_job job = {0};
+    const char *text[N_COLUMNS] = {NULL};
+    int64_t ranks, accumulation;
+    double cap;
+
+    for (size_t i = 0; i < N_COLUMNS; i++)
+        if (list_columns[i].required || lk_csv_has(csv, row, i))
+            LK_TRY(lk_csv_text(csv, row, i, &text[i]));
+    LK_TRY(lk_csv_int(csv, row, RANKS, 2, 1024, &ranks));
+    LK_TRY(lk_csv_int(csv, row, ACCUMULATION, 1, 1000, &accumulation));
+    LK_TRY(lk_csv_quantity(csv, row, CAP, LK_DIM_BYTES, 1, 1e12, &cap));
+    *out = (struct item){.group = text[GROUP],
+                         .ranks = (int)ranks,
+                         .accumulation = (int)accumulation,
+                         .cap_bytes = (uint64_t)cap};
+    if (text[SLOW_RANK] || text[SLOW_LINK])
+        return LK_OK;
+    LK_TRY(build_job(text[RUN], NULL, &job));
+    if (!job.n_runs)
+        LK_TRY(lk_fail(LK_EPARSE, "%s: no run in it", text[RUN]));
+    out->measured_s = lk_stats_mean(job.runs[0].step_s, job.runs[0].n_steps);
+    LK_TRY(forecast(out, text[SINGLE], text[PAIR], text[CLUSTER]));
+out:
+    lk_job_fini(&job);
+    return st;
+}
+
+/* ---- Results ---- */
+
+static const struct lk_column columns[] = {
+    {"config",       "configuration", LK_DIM_NONE,  -1},
+    {"ranks",        "ranks",         LK_DIM_NONE,  -1},
+    {"cap",          "bucket cap",    LK_DIM_BYTES, -1},
+    {"accumulation", "accumulation",  LK_DIM_NONE,  -1},
+    {"measured_s",   "measured",      LK_DIM_TIME,  0 },
+    {"ready_s",      "ready",         LK_DIM_TIME,  0 },
+    {"gradients_s",  "gradients",     LK_DIM_TIME,  0 },
+    {"lo_s",         "90 % from",     LK_DIM_TIME,  0 },
+    {"hi_s",         "to",            LK_DIM_TIME,  0 },
+    {"parameters_s", "parameters",    LK_DIM_TIME,  0 },
+    {"law_s",        "law alone",     LK_DIM_TIME,  0 },
+};
+
+static enum lk_status add_row(const struct item *i, struct lk_table *t)
+{
+    enum lk_status st = LK_OK;
+
+    LK_TRY(lk_table_row(t));
+    LK_TRY(lk_table_text(t, "config", "%s", i->group));
+    LK_TRY(lk_table_number(t, "ranks", i->ranks));
+    LK_TRY(lk_table_number(t, "cap", (double)i->cap_bytes));
+    LK_TRY(lk_table_number(t, "accumulation", i->accumulation));
+    LK_TRY(lk_table_number(t, "measured_s", i->measured_s));
+    LK_TRY(lk_table_number(t, "ready_s", i->scored[READY].predicted));
+    LK_TRY(lk_table_number(t, "gradients_s", i->scored[GRADIENTS].predicted));
+    LK_TRY(lk_table_number(t, "lo_s", i->scored[GRADIENTS].lo));
+    LK_TRY(lk_table_number(t, "hi_s", i->scored[GRADIENTS].hi));
+    LK_TRY(lk_table_number(t, "parameters_s", i->scored[PARAMETERS].predicted));
+    LK_TRY(lk_table_number(t, "law_s", i->scored[LAW].predicted));
+out:
+    return st;
+}
+
+static enum lk_status note_errors(const struct item *items, size_t n, struct lk_table *t)
+{
+    enum lk_status st = LK_OK;
+    struct lk_scored *v = NULL;
+    struct lk_score s;
+
+    LK_TRY(lk_alloc(&v, n, sizeof *v));
+    for (int k = 0; k < KNOWN_COUNT; k++) {
+        for (size_t i = 0; i < n; i++)
+            v[i] = items[i].scored[k];
+        LK_TRY(lk_score_of(v, n, LEVEL, &s));
+        LK_TRY(lk_table_note(t,
+                             "%s: error of %zu mean %.1f %%, median %.1f %%, worst %.1f %%; %zu of "
+                             "%zu inside, mean width %.0f %%, score %.2f",
+                             known_names[k], s.errors.n, 100 * s.errors.mean, 100 * s.errors.median,
+                             100 * s.errors.worst, s.inside, s.n, 100 * s.width, s.score));
+    }
+out:
+    free(v);
+    return st;
+}
+
+static enum lk_status compare(const char *list)
+{
+    enum lk_status st = LK_OK;
+    struct lk_csv *csv = NULL;
+    struct item *items = NULL;
+    struct lk_table *t = NULL;
+    size_t n = 0;
+
+    LK_TRY(lk_csv_load(list, list_columns, N_COLUMNS, LK_CSV_EXTRA, &csv));
+    LK_TRY(lk_alloc(&items, lk_csv_rows(csv) + 1, sizeof *items));
+    LK_TRY(lk_table_create("Runs on shaped links, forecast from throughputs of 1 and 2 ranks",
+                           columns, LK_COUNT(columns), &t));
+    for (size_t i = 0; i < lk_csv_rows(csv); i++) {
+        LK_TRY(read_item(csv, i, &items[n]));
+        if (!(items[n].measured_s > 0))
+            continue;
+        LK_TRY(add_row(&items[n], t));
+        n++;
+    }
+    LK_TRY(note_errors(items, n, t));
+    LK_TRY(lk_report_table(t, LK_FORMAT_TEXT, "-"));
+out:
+    lk_table_destroy(t);
+    free(items);
+    lk_csv_free(csv);
+    return st;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc != 2) {
+        fprintf(stderr, "usage: net_throughput LIST.csv\n");
+        return 2;
+    }
+    if (compare(argv[1]) != LK_OK) {
+        fprintf(stderr, "net_throughput: %s\n", lk_error_text());
+        return 1;
+    }
+    return 0;
+}
