@@ -34,6 +34,10 @@ static const enum lk_nccl_factor rate_factors[LK_NCCL_PROTO_COUNT] = {
 /* At 8, what NCCL reckons 10 % slower counts half as much, 33 % slower a tenth. */
 static const double CHOICE_POWER = 8, CHOICE_LEAST = 0.01;
 
+/* And a choice counts for less the slower it is by our factors: of the public tables that NCCL's
+ * reckoning puts into LL between nodes at 1 MB, half are in it, the others were tuned out of it. */
+static const double TUNED_POWER = 1;
+
 /*
  * Scale: hops cost more beyond SCALE_HOP_NODES, bandwidth beyond SCALE_RATE_NODES, by these powers
  * of the nodes over that. GH200 on Slingshot, 4 to 512 nodes: NCCL's model over measured falls from
@@ -120,7 +124,7 @@ static bool chosen(const struct lk_nccl_comm *m, const double *factor, enum lk_c
 {
     struct lk_nccl_choice all[LK_NCCL_OFFERS_MAX];
     size_t n = lk_nccl_offers(m, coll, algo, bytes, all);
-    double sum = 0, ln = 0;
+    double sum = 0, ln = 0, first = 0;
 
     *out = (struct timed){0};
     for (size_t i = 0; i < n; i++) {
@@ -130,6 +134,9 @@ static bool chosen(const struct lk_nccl_comm *m, const double *factor, enum lk_c
         if (w <= 0)
             continue;
         t = time_of(m, coll, &all[i].parts, all[i].proto, factor, bytes);
+        if (!i)
+            first = t.us;
+        w *= pow(first / t.us, TUNED_POWER);
         sum += w;
         ln += w * log(t.us);
         for (int k = 0; k < N; k++)
