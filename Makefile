@@ -59,7 +59,7 @@ $(foreach r,$(ROOMS),$(eval $(call room_rules,$(r))))
 LIBS := $(foreach r,$(ROOMS),$(if $(wildcard $(r)/*.c),$(BUILD)/lib$(r).a))
 
 TEST_SRC  := $(wildcard tests/*.c)
-TEST_OBJ  := $(TEST_SRC:%.c=$(BUILD)/%.o)
+TEST_OBJ  := $(patsubst %.c,$(BUILD)/%.o,$(TEST_SRC) $(wildcard tests/fuzz/*.c))
 BENCH_BIN := $(patsubst bench/%.c,$(BUILD)/bench/%,$(wildcard bench/*.c))
 
 .PHONY: all lib test-bin bench-bin clean
@@ -88,6 +88,10 @@ $(BUILD)/tests/suites.inc: $(TEST_SRC)
 	$(Q)mkdir -p $(@D)
 	$(Q)for f in $(patsubst tests/test_%.c,%,$(wildcard tests/test_*.c)); do echo "X($$f)"; done > $@
 $(BUILD)/tests/main.o: $(BUILD)/tests/suites.inc
+# The test program runs the fuzz targets over their corpora, each under the name of its file.
+ifeq ($(findstring fuzzer,$(SAN)),)
+$(BUILD)/tests/fuzz/%.o: LK_CFLAGS += -DLLVMFuzzerTestOneInput=$(notdir $(basename $@))
+endif
 $(BUILD)/tests/%.o: LK_CFLAGS += -I$(BUILD) -DLK_BUILD_DIR='"$(BUILD)"'
 
 $(BUILD)/test_lockstep: $(TEST_OBJ) $(LIBS) $(BUILD)/lockstep

@@ -18,7 +18,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (t.n <= ROWS_MAX) {
         if (lk_throughput_predict(&t, &q, &f) == LK_OK)
             lk_forecast_fini(&f);
-        if (lk_throughput_validate(&t, 0.9, &errors) == LK_OK)
+        if (lk_throughput_validate(&t, &q, &errors) == LK_OK)
             lk_table_destroy(errors);
     }
     lk_throughput_fini(&t);
