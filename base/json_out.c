@@ -220,16 +220,18 @@ void lk_json_out_raw(struct lk_json_out *o, const char *key, const char *fmt, ..
 
 void lk_json_out_number(struct lk_json_out *o, const char *key, double v)
 {
-    char text[40];
-    int digits = 15;
+    char text[40], shorter[40];
 
     if (!isfinite(v)) {
         lk_json_out_null(o, key);
         return;
     }
-    do
-        snprintf(text, sizeof text, "%.*g", digits, v);
-    while (strtod(text, NULL) != v && ++digits <= 17);
+    /* Most numbers that were computed need 16 or 17 digits: those are tried first. */
+    snprintf(text, sizeof text, "%.16g", v);
+    if (strtod(text, NULL) != v)
+        snprintf(text, sizeof text, "%.17g", v);
+    else if (snprintf(shorter, sizeof shorter, "%.15g", v) > 0 && strtod(shorter, NULL) == v)
+        memcpy(text, shorter, sizeof text);
     lk_json_out_raw(o, key, "%s", text);
 }
 
