@@ -43,6 +43,7 @@ static const struct {
     [LK_AXIS_INTER_LATENCY] = {TIME,   1e-12, 60                  },
     [LK_AXIS_INTRA_BANDWIDTH] = {RATE,   1,     1e15                },
     [LK_AXIS_INTRA_LATENCY] = {TIME,   1e-12, 60                  },
+    [LK_AXIS_NODES_PER_SWITCH] = {COUNT,  1,     1 << 20             },
     [LK_AXIS_OVERSUBSCRIPTION] = {RATIO,  1,     1000                },
     [LK_AXIS_GPUS_PER_NODE] = {COUNT,  1,     1 << 20             },
     [LK_AXIS_GPU] = {NAME,   0,     0                   },
@@ -212,6 +213,8 @@ void lk_axis_apply(enum lk_axis a, const struct lk_axis_value *v, const struct l
 
     if (scaled[a])
         *scaled[a] = v->number;
+    else if (a == LK_AXIS_NODES_PER_SWITCH)
+        c->nodes_per_switch = (int)v->number.value;
     else if (a == LK_AXIS_GPUS_PER_NODE)
         c->gpus_per_node = (int)v->number.value;
     else if (a == LK_AXIS_GPU)
@@ -228,17 +231,29 @@ void lk_axis_apply(enum lk_axis a, const struct lk_axis_value *v, const struct l
         apply_to_config(a, v->number.value, j, &s->config);
 }
 
+void lk_axis_settle(const struct lk_job *j, struct lk_config *c)
+{
+    if (!lk_axis_matters(LK_AXIS_POWERSGD_RANK, c))
+        c->powersgd_rank = 0;
+    if (!lk_axis_matters(LK_AXIS_SHARD_GROUP, c))
+        c->shard_group = 0;
+    if (!lk_axis_matters(LK_AXIS_PERIOD, c))
+        c->period = 0;
+    if (!lk_axis_matters(LK_AXIS_NO_SYNC, c))
+        c->no_sync = j->no_sync;
+}
+
 bool lk_axis_matters(enum lk_axis a, const struct lk_config *c)
 {
-    bool local = c->sharding == LK_SHARDING_LOCAL_SGD;
+    bool periodic = c->sharding == LK_SHARDING_LOCAL_SGD || c->sharding == LK_SHARDING_DILOCO;
 
     switch (a) {
     case LK_AXIS_POWERSGD_RANK:
         return c->compression == LK_COMPRESSION_POWERSGD;
     case LK_AXIS_SHARD_GROUP:
-        return local || c->sharding == LK_SHARDING_HSDP;
+        return periodic || c->sharding == LK_SHARDING_HSDP;
     case LK_AXIS_PERIOD:
-        return local || c->sharding == LK_SHARDING_DILOCO;
+        return periodic;
     case LK_AXIS_NO_SYNC:
         return c->accumulation > 1;
     default:

@@ -26,13 +26,15 @@
     X(LK_AXIS_POWERSGD_RANK, "powersgd-rank", "powersgd_rank", "ranks of PowerSGD's factors")      \
     X(LK_AXIS_ALGORITHM, "algorithm", "algorithm", "of the all-reduce: auto, ring, tree, ...")     \
     X(LK_AXIS_SHARDING, "sharding", "sharding", "ddp, zero1, zero2, zero3, hsdp, local-sgd, ...")  \
-    X(LK_AXIS_SHARD_GROUP, "shard-group", "shard_group", "hsdp, local-sgd: ranks of a group")      \
+    X(LK_AXIS_SHARD_GROUP, "shard-group", "shard_group",                                           \
+      "hsdp, local-sgd, diloco: ranks of a group")                                                 \
     X(LK_AXIS_PERIOD, "period", "period", "local-sgd, diloco: steps from averaging to averaging")  \
     X(LK_AXIS_INTER_BANDWIDTH, "inter-bandwidth", "inter_bandwidth",                               \
       "of a network link: 25Gbit/s, or x2 for twice today's")                                      \
     X(LK_AXIS_INTER_LATENCY, "inter-latency", "inter_latency", "of a network hop: 5us, or x0.5")   \
     X(LK_AXIS_INTRA_BANDWIDTH, "intra-bandwidth", "intra_bandwidth", "of a GPU inside its node")   \
     X(LK_AXIS_INTRA_LATENCY, "intra-latency", "intra_latency", "of a hop inside a node")           \
+    X(LK_AXIS_NODES_PER_SWITCH, "nodes-per-switch", "nodes_per_switch", "below a leaf switch")     \
     X(LK_AXIS_OVERSUBSCRIPTION, "oversubscription", "oversubscription",                            \
       "above the leaf switches: 1, 2, 4, or x2")                                                   \
     X(LK_AXIS_GPUS_PER_NODE, "gpus-per-node", "gpus_per_node", "how the ranks are spread")         \
@@ -71,6 +73,8 @@ enum lk_status lk_axis_parse(enum lk_axis a, const char *text, struct lk_axis_va
 /* Sets it. Nodes are not set by any axis. */
 void lk_axis_apply(enum lk_axis a, const struct lk_axis_value *v, const struct lk_job *j,
                    struct lk_scenario *s);
+/* Puts back what was set and has no meaning here: equal configurations then compare equal. */
+void lk_axis_settle(const struct lk_job *j, struct lk_config *c);
 /* Has the axis a meaning here: PowerSGD's rank without PowerSGD has none. */
 bool lk_axis_matters(enum lk_axis a, const struct lk_config *c);
 

@@ -22,7 +22,7 @@ static bool is_none(const struct lk_scaled *s)
 
 static bool changes_links(const struct lk_change *c)
 {
-    bool some = !is_none(&c->oversubscription);
+    bool some = !is_none(&c->oversubscription) || c->nodes_per_switch;
 
     for (int l = 0; l < LK_LINK_COUNT; l++)
         some |= !is_none(&c->bandwidth_Bps[l]) || !is_none(&c->latency_s[l]);
@@ -47,7 +47,8 @@ static bool slowed_equal(const struct lk_slowed *a, const struct lk_slowed *b)
 
 bool lk_change_equal(const struct lk_change *a, const struct lk_change *b)
 {
-    bool same = scaled_equal(&a->oversubscription, &b->oversubscription);
+    bool same = scaled_equal(&a->oversubscription, &b->oversubscription) &&
+                a->nodes_per_switch == b->nodes_per_switch;
 
     for (int l = 0; l < LK_LINK_COUNT; l++)
         same = same && scaled_equal(&a->bandwidth_Bps[l], &b->bandwidth_Bps[l]) &&
@@ -64,6 +65,14 @@ static void scale(struct lk_quantity *q, double factor)
     q->value *= factor;
     q->lo *= factor;
     q->hi *= factor;
+}
+
+/* A new value, exact; the source of what it replaces stays. */
+static void replace(const struct lk_changed *to, struct lk_quantity *q, double value)
+{
+    q->value = value;
+    q->lo = q->hi = NAN;
+    q->source = q->source ? q->source : to->source;
 }
 
 typedef struct lk_quantity *(*fit_field_fn)(struct lk_cluster_fit *);
@@ -114,21 +123,23 @@ static enum lk_status change_link(struct lk_changed *to, const struct lk_scaled 
     return LK_OK;
 }
 
-static enum lk_status change_oversubscription(struct lk_changed *to, const struct lk_scaled *s)
+static enum lk_status change_switches(struct lk_changed *to, const struct lk_change *change)
 {
+    const struct lk_scaled *s = &change->oversubscription;
     struct lk_cluster_topology *t = &to->cluster.topology;
     double now = lk_quantity_known(&t->oversubscription) ? t->oversubscription.value : 1;
 
+    if (change->nodes_per_switch)
+        t->nodes_per_switch = change->nodes_per_switch;
     if (is_none(s) || (!s->is_factor && s->value == now))
         return LK_OK;
     if (!t->nodes_per_switch)
         return lk_fail(LK_EEVIDENCE,
                        "cluster %s: oversubscription counts above leaf switches, and nothing says "
-                       "how many nodes are below one. Give topology.nodes_per_switch in the "
-                       "cluster file",
+                       "how many nodes are below one. Give --nodes-per-switch, or "
+                       "topology.nodes_per_switch in the cluster file",
                        to->cluster.name);
-    t->oversubscription.value = s->is_factor ? now * s->value : s->value;
-    t->oversubscription.lo = t->oversubscription.hi = NAN;
+    replace(to, &t->oversubscription, s->is_factor ? now * s->value : s->value);
     if (t->oversubscription.value < 1)
         return lk_fail(LK_EUSAGE, "an oversubscription of %g: expected 1 or more",
                        t->oversubscription.value);
@@ -186,7 +197,7 @@ static enum lk_status change_network(struct lk_changed *to, const struct lk_clus
         LK_TRY(change_link(to, &c->latency_s[l], &links[l]->latency_s, (enum lk_link)l, fit_alpha,
                            "latency"));
     }
-    LK_TRY(change_oversubscription(to, &c->oversubscription));
+    LK_TRY(change_switches(to, c));
     if (changes_links(c) && to->cluster.n_points)
         LK_TRY(change_points(to, from));
 out:
@@ -415,8 +426,7 @@ static enum lk_status replace_slowest(struct lk_changed *to, const struct lk_job
         was = sqrt(was / ((double)units - 1));
     }
     without_largest(v, units, (size_t)without, &mean, &narrower);
-    sd->value = was * narrower;
-    sd->lo = sd->hi = NAN;
+    replace(to, sd, was * narrower);
     for (size_t i = 0; i < to->job.n_compute; i++) {
         scale(&to->compute[i].forward_s, 1 + mean);
         scale(&to->compute[i].backward_s, 1 + mean);
@@ -472,7 +482,7 @@ static void add_slowed(struct lk_changed *to, const struct lk_slowed *s, bool li
 
     if (!(s->factor > 0))
         return;
-    q.value = s->factor;
+    replace(to, &q, s->factor);
     *e = (struct lk_cluster_slow){.rank = link ? -1 : s->at, .node = link ? s->at : -1};
     e->compute = link ? lk_quantity_none() : q;
     e->link = link ? q : lk_quantity_none();
@@ -493,8 +503,8 @@ static enum lk_status take_known(struct lk_changed *to, const struct lk_job *j,
         memcpy(to->known, to->slow.list, to->slow.n * sizeof *to->known);
     to->cluster.slow = to->known;
     to->cluster.n_slow = to->slow.n;
-    if (!lk_quantity_known(&to->cluster.rank_sd))
-        to->cluster.rank_sd.value = to->slow.rank_sd;
+    if (!lk_quantity_known(&to->cluster.rank_sd) && !isnan(to->slow.rank_sd))
+        replace(to, &to->cluster.rank_sd, to->slow.rank_sd);
     for (size_t i = 0; i < to->job.n_compute; i++) {
         double reference = lk_slow_reference(&to->slow, to->compute[i].local_batch);
 
@@ -560,6 +570,7 @@ enum lk_status lk_changed_init(struct lk_changed *out, const struct lk_job *j,
 
     if (changes_links(change))
         LK_TRY(lk_coll_fit_missing(c, &fitted, &own));
+    LK_TRY(lk_strdup(&to.source, "a what-if"));
     LK_TRY(copy_lists(&to, j, &fitted));
     LK_TRY(take_known(&to, j, c));
     change_node(&to, change);
@@ -589,6 +600,7 @@ out:
 
 void lk_changed_fini(struct lk_changed *c)
 {
+    free(c->source);
     free(c->compute);
     free(c->points);
     free(c->fits);

@@ -36,6 +36,7 @@ struct lk_slowed {
 
 struct lk_change {
     struct lk_scaled bandwidth_Bps[LK_LINK_COUNT], latency_s[LK_LINK_COUNT];
+    int nodes_per_switch; /* 0: unchanged */
     struct lk_scaled oversubscription;
     int gpus_per_node;                     /* 0: unchanged; network links a node stay */
     const struct lk_cluster *gpu;          /* whose device to take; NULL: unchanged */
@@ -62,6 +63,7 @@ struct lk_changed {
     struct lk_cluster_slow *known;
     struct lk_cluster_fit *own_fits; /* whose sources fits borrows; NULL: the cluster's */
     size_t n_own_fits;
+    char *source; /* of quantities that the original did not know */
 };
 
 /*

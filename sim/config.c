@@ -72,6 +72,22 @@ enum lk_status lk_config_split_global(int64_t global, struct lk_config *c)
     return LK_OK;
 }
 
+double lk_config_sharers(const struct lk_config *c)
+{
+    switch (c->sharding) {
+    case LK_SHARDING_ZERO1:
+    case LK_SHARDING_ZERO2:
+    case LK_SHARDING_ZERO3:
+    case LK_SHARDING_GRAD_OP:
+    case LK_SHARDING_ASYNC:
+        return c->gpus;
+    case LK_SHARDING_HSDP:
+        return c->shard_group > 0 ? c->shard_group : (double)c->gpus / c->nodes;
+    default:
+        return 1;
+    }
+}
+
 void lk_config_set_cap(struct lk_config *c, const struct lk_job *j, uint64_t cap_bytes)
 {
     c->cap_bytes = cap_bytes;
@@ -395,7 +411,7 @@ enum lk_status lk_config_model_init(struct lk_config_model *m, const struct lk_j
         .accumulation = config->accumulation,
         .forward_s = p.forward_s,
         .backward_s = p.backward_s,
-        .optimizer_s = p.optimizer_s,
+        .optimizer_s = p.optimizer_s / lk_config_sharers(config),
         .gap_s = p.gap_s,
         .gamma_wait = known_or(&c->gamma_wait, 0),
         .gamma_wire = known_or(&c->gamma_wire, 0),

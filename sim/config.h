@@ -54,6 +54,9 @@ void lk_config_set_cap(struct lk_config *c, const struct lk_job *j, uint64_t cap
  */
 enum lk_status lk_config_nodes(const struct lk_cluster *c, int gpus, int *out_nodes);
 
+/* Ranks that share one copy of what the sharding divides, the optimizer's work too; 1: nothing. */
+double lk_config_sharers(const struct lk_config *c);
+
 /* The job as it is: its usual batch, its accumulation and limits, plain DDP, on one GPU. */
 struct lk_config lk_config_current(const struct lk_job *j);
 
@@ -62,8 +65,9 @@ struct lk_config lk_config_current(const struct lk_job *j);
  *
  * An averaging every `period` steps takes its share of each step and hides behind nothing, as
  * PyTorch's PeriodicModelAverager does; ranks that meet every H steps only have transients of
- * 1/sqrt(H). Asynchronous ranks go at their own pace: there is no effect of the slowest. A hook's
- * casts take their bytes over the device's memory rate, and none where that is not known.
+ * 1/sqrt(H). Ranks that share the optimizer's states share its work. Asynchronous ranks go at their
+ * own pace: there is no effect of the slowest. A hook's casts take their bytes over the device's
+ * memory rate, and none where that is not known.
  */
 struct lk_config_model {
     struct lk_step_model step;

@@ -50,7 +50,7 @@ static const struct {
     [LK_SHARDING_HSDP] = {.parameters = true,               .gradients = true, .states = true, .units = true},
     [LK_SHARDING_LOCAL_SGD] = {.copies = 0    },
     [LK_SHARDING_DILOCO] = {.copies = 2 },
-    [LK_SHARDING_ASYNC] = {.copies = 0    },
+    [LK_SHARDING_ASYNC] = {.states = true    },
 };
 
 /*
@@ -144,14 +144,6 @@ static struct tensors add_tensors(const struct lk_job *j, const struct lk_config
     return t;
 }
 
-/* The ranks that share one copy of what is sharded. */
-static double shares(const struct lk_config *c)
-{
-    if (c->sharding != LK_SHARDING_HSDP)
-        return c->gpus;
-    return c->shard_group > 0 ? c->shard_group : (double)c->gpus / c->nodes;
-}
-
 /*
  * Units at work in a sharded step: FSDP gathers a unit's parameters while the one before computes,
  * and holds the unit's whole gradient until it is reduced. A unit is taken to be as large as a
@@ -168,16 +160,17 @@ static double units_bytes(const struct lk_config *c, const struct tensors *t)
 static void set_states(const struct lk_job *j, const struct lk_config *c, struct lk_memory *m)
 {
     struct tensors t = add_tensors(j, c);
-    double n = shares(c), copies = schemes[c->sharding].copies;
+    double n = lk_config_sharers(c), copies = schemes[c->sharding].copies;
     double keep = schemes[c->sharding].states ? 1 / n : 1;
     bool view = j->gradient_as_bucket_view;
+    bool reduced = schemes[c->sharding].buckets || c->shard_group > 1;
     bool feedback = c->compression == LK_COMPRESSION_POWERSGD;
 
     m->rows[LK_MEMORY_PARAMETERS] =
         exactly(t.parameters / (schemes[c->sharding].parameters ? n : 1));
     m->rows[LK_MEMORY_GRADIENTS] = exactly(t.gradients / (schemes[c->sharding].gradients ? n : 1));
     m->rows[LK_MEMORY_BUCKETS] =
-        exactly((schemes[c->sharding].buckets && !view && c->gpus > 1 ? t.gradients : 0) +
+        exactly((reduced && !schemes[c->sharding].units && !view && c->gpus > 1 ? t.gradients : 0) +
                 (feedback ? t.gradients : 0));
     m->rows[LK_MEMORY_MASTER] = exactly(t.master * keep);
     m->rows[LK_MEMORY_STATES] =

@@ -287,7 +287,7 @@ static void set_step(struct one *o, const struct lk_config *c)
     o->step.accumulation = c->accumulation;
     o->step.forward_s = of_batch->forward_s * o->slowest * o->shape->model.pace;
     o->step.backward_s = of_batch->backward_s * o->slowest * o->shape->model.pace;
-    o->step.optimizer_s = of_batch->optimizer_s;
+    o->step.optimizer_s = of_batch->optimizer_s / lk_config_sharers(c);
     o->step.gap_s = of_batch->gap_s;
     o->step.input_s = of_batch->input_s;
     o->step.load_s = of_batch->load_s;
@@ -541,6 +541,7 @@ enum lk_status lk_sweep_model_at(struct lk_sweep_model *m, struct lk_sweep_point
     enum lk_status st = LK_OK;
     const struct lk_config *c = &point->config;
     const struct anchor *a;
+    struct lk_step_model own;
     struct one o;
     double modelled, scale_error, alone;
 
@@ -548,7 +549,9 @@ enum lk_status lk_sweep_model_at(struct lk_sweep_model *m, struct lk_sweep_point
     LK_TRY(one_init(m, c, &o));
     modelled = estimate_of(&o);
     point->step_s = modelled * (a ? a->factor : 1);
-    alone = lk_predictor_alone_s(&o.compute->model.step, c->accumulation);
+    own = o.compute->model.step;
+    own.optimizer_s = o.step.optimizer_s;
+    alone = lk_predictor_alone_s(&own, c->accumulation);
     scale_error = lk_predictor_scale_error(m->p, c, a ? a->config.gpus : 0);
     for (size_t i = 0; i < m->n_draws; i++) {
         double s = lk_predictor_with_error(alone, draw_of(&o, i), scale_error,

@@ -443,7 +443,8 @@ static enum lk_status add_used_map(struct build *b)
 static enum lk_status check(const struct lk_config *c)
 {
     bool plain = c->sharding == LK_SHARDING_DDP ||
-                 (c->sharding == LK_SHARDING_LOCAL_SGD && c->shard_group > 1);
+                 ((c->sharding == LK_SHARDING_LOCAL_SGD || c->sharding == LK_SHARDING_DILOCO) &&
+                  c->shard_group > 1);
 
     if (c->compression == LK_COMPRESSION_POWERSGD && !plain)
         return lk_fail(LK_EUSAGE, "PowerSGD is a hook of all-reduces: it does not go with %s",

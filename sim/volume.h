@@ -18,8 +18,8 @@
  * (DeepSpeed and FSDP volumes: github.com/stas00/ml-engineering, training/model-parallelism;
  * DiLoCo: arXiv 2311.08105.) Where gradients are sharded no_sync changes nothing: each
  * micro-batch's are reduced. A unit of FSDP is a bucket here, so the bucket cap is the size of a
- * unit. local-sgd with a shard group all-reduces gradients within the group every step (PyTorch's
- * post_localSGD_hook).
+ * unit. local-sgd and diloco with a shard group all-reduce gradients within the group every step
+ * (PyTorch's post_localSGD_hook; DiLoCo's workers of several GPUs).
  *
  * Compression works on buckets that are cut: fp16 and bf16 halve float32 (default_hooks.py),
  * PowerSGD makes three all-reduces of one (powerSGD_hook.py): tensors that are not worth it, all

@@ -19,6 +19,12 @@ enum lk_status lk_whatif_refuse(struct lk_whatif_state *w, struct lk_whatif_item
                                                    : lk_strdup(&w->refusal, lk_error_text());
 }
 
+/* A global batch may yet bring accumulation. */
+static bool matters(const struct lk_whatif_state *w, enum lk_axis a, const struct lk_config *c)
+{
+    return (a == LK_AXIS_NO_SYNC && w->request->global_batch > 0) || lk_axis_matters(a, c);
+}
+
 /* Nodes and accumulation follow from what the axes set. */
 static enum lk_status finish(struct lk_whatif_state *w, struct lk_whatif_item *i)
 {
@@ -32,6 +38,7 @@ static enum lk_status finish(struct lk_whatif_state *w, struct lk_whatif_item *i
     st = lk_config_nodes(&c, i->s.config.gpus, &i->s.config.nodes);
     if (st == LK_OK)
         st = lk_config_split_global(w->request->global_batch, &i->s.config);
+    lk_axis_settle(w->job, &i->s.config);
     return st == LK_EUSAGE || st == LK_EEVIDENCE ? lk_whatif_refuse(w, i, st) : st;
 }
 
@@ -47,16 +54,23 @@ out:
     return st;
 }
 
-/* What a scheme needs beside its name comes with it: the first value that was asked for. */
-static void apply_companions(const struct lk_whatif_state *w, struct lk_scenario *s)
+/* What an axis needs beside its value comes with it: the first value that was asked for. */
+static void apply_companions(const struct lk_whatif_state *w, enum lk_axis of,
+                             struct lk_scenario *s)
 {
-    static const enum lk_axis companions[] = {LK_AXIS_POWERSGD_RANK, LK_AXIS_SHARD_GROUP,
-                                              LK_AXIS_PERIOD};
+    static const struct {
+        enum lk_axis of, companion;
+    } rows[] = {
+        {LK_AXIS_COMPRESSION,      LK_AXIS_POWERSGD_RANK   },
+        {LK_AXIS_SHARDING,         LK_AXIS_SHARD_GROUP     },
+        {LK_AXIS_SHARDING,         LK_AXIS_PERIOD          },
+        {LK_AXIS_OVERSUBSCRIPTION, LK_AXIS_NODES_PER_SWITCH},
+    };
 
-    for (size_t i = 0; i < LK_COUNT(companions); i++) {
-        enum lk_axis a = companions[i];
+    for (size_t i = 0; i < LK_COUNT(rows); i++) {
+        enum lk_axis a = rows[i].companion;
 
-        if (w->request->axes[a].n && lk_axis_matters(a, &s->config))
+        if (rows[i].of == of && w->request->axes[a].n && lk_axis_matters(a, &s->config))
             lk_axis_apply(a, &w->request->axes[a].v[0], w->job, s);
     }
 }
@@ -83,8 +97,8 @@ static enum lk_status add_current(struct lk_whatif_state *w)
                 e.value = v;
                 e.current = current;
                 lk_axis_apply((enum lk_axis)a, &q->axes[a].v[v], w->job, &e.s);
-                apply_companions(w, &e.s);
-                if (lk_axis_matters((enum lk_axis)a, &e.s.config))
+                apply_companions(w, e.axis, &e.s);
+                if (matters(w, (enum lk_axis)a, &e.s.config))
                     LK_TRY(add_item(w, e, &at));
             }
     }
@@ -118,7 +132,7 @@ static bool make_point(const struct lk_whatif_state *w, size_t n, struct lk_what
         if (q->axes[a].n)
             lk_axis_apply((enum lk_axis)a, &q->axes[a].v[out->index[a]], w->job, &out->s);
     for (int a = 0; a < LK_AXIS_COUNT; a++)
-        if (q->axes[a].n && out->index[a] && !lk_axis_matters((enum lk_axis)a, &out->s.config))
+        if (q->axes[a].n && out->index[a] && !matters(w, (enum lk_axis)a, &out->s.config))
             return false;
     return true;
 }

@@ -166,11 +166,36 @@ START_TEST(without_the_slowest_rank)
     for (int r = 0; r < 4; r++)
         w.job.runs[0].rank_compute_s[r] = r == 2 ? 1.1 : 1;
     ck_assert_int_eq(lk_changed_init(&c, &w.job, &w.cluster, &change, 4), LK_OK);
+    ck_assert(lk_quantity_known(&c.cluster.rank_sd));
     ck_assert_double_eq_tol(c.cluster.rank_sd.value, 0, 1e-9);
     ck_assert_double_eq_tol(c.job.compute[0].forward_s.value, before / 1.025, 1e-9);
     lk_changed_fini(&c);
     change.without_ranks = 3;
     ck_assert_int_eq(lk_changed_init(&c, &w.job, &w.cluster, &change, 4), LK_EUSAGE);
+    world_fini(&w);
+}
+END_TEST
+
+/* Slow from now on: a copy's rank and link, whatever the runs and points were measured with. */
+START_TEST(slow_from_now_on)
+{
+    struct world w;
+    struct lk_change change = {
+        .slow_rank = {3, 1.5},
+          .slow_link = {1, 2  }
+    };
+    struct lk_changed c;
+    struct lk_slow s;
+
+    world_init(&w);
+    ck_assert(!lk_change_is_none(&change));
+    ck_assert_int_eq(lk_changed_init(&c, &w.job, &w.cluster, &change, 4), LK_OK);
+    ck_assert_int_eq(lk_slow_init(&s, &c.job, &c.cluster), LK_OK);
+    ck_assert_double_eq(lk_slow_rank(&s, 3, false), 1.5);
+    ck_assert_double_nan(lk_slow_rank(&s, 3, true));
+    lk_slow_fini(&s);
+    ck_assert_double_eq_tol(cost(&c.cluster, 2, 64 << 20) / cost(&w.cluster, 2, 64 << 20), 2, 0.04);
+    lk_changed_fini(&c);
     world_fini(&w);
 }
 END_TEST
@@ -204,6 +229,7 @@ Suite *lk_suite_change(void)
     tcase_add_loop_test(tc, links_scale_what_they_should, 0, 4);
     tcase_add_test(tc, another_gpu_by_its_rates);
     tcase_add_test(tc, without_the_slowest_rank);
+    tcase_add_test(tc, slow_from_now_on);
     tcase_add_test(tc, what_is_not_known_cannot_change);
     suite_add_tcase(s, tc);
     return s;
