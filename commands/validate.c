@@ -121,8 +121,9 @@ static enum lk_status run(int argc, char **argv)
         st = lk_fail(LK_EEVIDENCE,
                      "nothing to hold out in job %s: runs at two or more counts of GPUs on this "
                      "cluster, or compute at three or more local batches, are needed. The cheapest "
-                     "run that would supply it: lockstep run --scaling 1,2 --model %s",
-                     job.name, job.name);
+                     "run that would supply it: this job on 1 and on 2 GPUs, by lockstep run with "
+                     "--scaling 1,2 or, for a program of your own, by lockstep profile on each",
+                     job.name);
         goto out;
     }
     LK_TRY(print(&o, &tests));

@@ -219,15 +219,17 @@ static enum lk_status no_evidence(const struct lk_job *j, int local_batch)
 {
     int other = j->n_compute && j->compute[0].local_batch != local_batch ? j->compute[0].local_batch
                                                                          : 2 * local_batch;
+    int least = local_batch < other ? local_batch : other;
+    int most = local_batch < other ? other : local_batch;
 
     return lk_fail(LK_EEVIDENCE,
                    "job %s: no compute time at local batch %d, and %s to derive it from. The "
-                   "cheapest run that would supply it: lockstep run -n 1 --model %s "
-                   "--local-batches %d,%d",
+                   "cheapest run that would supply it: this job on 1 GPU at local batches %d and "
+                   "%d, by lockstep run with --local-batches %d,%d or, for a program of your own, "
+                   "by lockstep profile at each",
                    j->name, local_batch,
                    j->n_compute ? "only one other batch, without \"flops_per_sample\"," : "no rows",
-                   j->name, local_batch < other ? local_batch : other,
-                   local_batch < other ? other : local_batch);
+                   least, most, least, most);
 }
 
 enum lk_status lk_batch_curve_at(const struct lk_job *j, int local_batch,

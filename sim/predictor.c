@@ -341,28 +341,49 @@ void lk_prediction_fini(struct lk_prediction *p)
 
 enum { EVIDENCE_TEXT_BYTES = sizeof((struct lk_prediction *)0)->evidence_text };
 
+/* Appends " x4 on gpus" and the like, apart by commas after `joint`. */
+static void append_reach(char *text, const char **joint, double reach, const char *axis)
+{
+    size_t n = strlen(text);
+
+    if (reach <= 1)
+        return;
+    snprintf(text + n, EVIDENCE_TEXT_BYTES - n, "%s x%.3g on %s", *joint, reach, axis);
+    *joint = ",";
+}
+
 void lk_predictor_grade(const struct lk_predictor *p, const struct lk_config_model *m,
                         int anchor_gpus, const struct lk_config *at, enum lk_evidence *out,
                         char *text)
 {
-    double reach = (double)at->gpus / (anchor_gpus ? anchor_gpus : 1);
-    const char *joint = NULL;
-    int n = 0;
+    static const char scheme[] = "extrapolated to";
+    struct lk_runs_reach runs = lk_runs_reach(&p->runs, at);
+    double gpus = (double)at->gpus / (anchor_gpus ? anchor_gpus : 1);
+    bool preset = p->cluster->preset && at->gpus > 1;
+    bool beyond = gpus > 1 || m->batch_reach > 1;
+    const char *joint = ",";
 
-    *out = m->evidence;
-    snprintf(text, EVIDENCE_TEXT_BYTES, "%s", m->evidence_text);
-    if (p->cluster->preset && at->gpus > 1) {
-        *out = LK_EVIDENCE_PRESET;
-        n = snprintf(text, EVIDENCE_TEXT_BYTES, "%s", lk_evidence_name(LK_EVIDENCE_PRESET));
+    *out = preset ? LK_EVIDENCE_PRESET : m->evidence;
+    snprintf(text, EVIDENCE_TEXT_BYTES, "%s",
+             preset ? lk_evidence_name(LK_EVIDENCE_PRESET) : m->evidence_text);
+    if (preset) {
         joint = "; extrapolated";
-    } else if (reach > 1 && m->evidence <= LK_EVIDENCE_EXTRAPOLATED) {
+        gpus = 1; /* the preset's own */
+    } else if (m->evidence > LK_EVIDENCE_EXTRAPOLATED ||
+               (!beyond && runs.accumulation <= 1 && runs.cap <= 1)) {
+        return;
+    } else {
         *out = LK_EVIDENCE_EXTRAPOLATED;
-        n = snprintf(text, EVIDENCE_TEXT_BYTES, "extrapolated x%.3g on gpus", reach);
-        joint = ",";
+        if (m->evidence < LK_EVIDENCE_EXTRAPOLATED ||
+            (beyond && strncmp(text, scheme, sizeof scheme - 1) != 0)) {
+            snprintf(text, EVIDENCE_TEXT_BYTES, "extrapolated");
+            joint = "";
+        }
     }
-    if (joint && m->batch_reach > 1)
-        snprintf(text + n, (size_t)(EVIDENCE_TEXT_BYTES - n), "%s x%.3g on local batch", joint,
-                 m->batch_reach);
+    append_reach(text, &joint, gpus, "gpus");
+    append_reach(text, &joint, m->batch_reach, "local batch");
+    append_reach(text, &joint, runs.accumulation, "accumulation");
+    append_reach(text, &joint, runs.cap, "bucket cap");
 }
 
 /* Measured, where it was; else what the model and the distance to the largest run allow. */

@@ -64,6 +64,41 @@ double lk_runs_mean(const struct lk_runs *r, const struct lk_config *at, size_t 
     return n ? sum / (double)n : NAN;
 }
 
+/* Values of a configuration's kind that were run. */
+struct range {
+    double lo, hi;
+};
+
+static void widen(struct range *r, double v)
+{
+    r->lo = r->hi > 0 ? fmin(r->lo, v) : v;
+    r->hi = fmax(r->hi, v);
+}
+
+static double times_outside(const struct range *r, double v)
+{
+    return !(r->hi > 0) ? 1 : v < r->lo ? r->lo / v : v > r->hi ? v / r->hi : 1;
+}
+
+struct lk_runs_reach lk_runs_reach(const struct lk_runs *r, const struct lk_config *at)
+{
+    struct range accumulation = {0}, cap = {0};
+
+    for (size_t i = 0; i < r->job->n_runs; i++) {
+        const struct lk_job_run *run = &r->job->runs[i];
+
+        if (!lk_run_counts(r->cluster, run))
+            continue;
+        if (run->accumulation == 1 || at->accumulation == 1 || run->no_sync == at->no_sync)
+            widen(&accumulation, run->accumulation);
+        if (run->gpus > 1) /* one rank reduces nothing, whatever its buckets */
+            widen(&cap, (double)run->cap_bytes);
+    }
+    return (struct lk_runs_reach){.accumulation = times_outside(&accumulation, at->accumulation),
+                                  .cap = at->gpus > 1 ? times_outside(&cap, (double)at->cap_bytes)
+                                                      : 1};
+}
+
 /* Is run i the first of its configuration? */
 static bool is_first(const struct lk_runs *r, size_t i)
 {

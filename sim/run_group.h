@@ -32,6 +32,15 @@ struct lk_runs {
 };
 struct lk_runs lk_runs_of(const struct lk_job *job, const struct lk_cluster *cluster);
 
+/*
+ * How many times a configuration's accumulation and bucket cap lie outside those of the runs that
+ * count; 1: within, or no run says. A run of one micro-batch reduces both on the last and on all.
+ */
+struct lk_runs_reach {
+    double accumulation, cap;
+};
+struct lk_runs_reach lk_runs_reach(const struct lk_runs *r, const struct lk_config *at);
+
 /* Mean step over the runs of a configuration, each with the same weight; NaN and 0: none. */
 double lk_runs_mean(const struct lk_runs *r, const struct lk_config *at, size_t *out_n);
 /* One draw of that mean, from the steps of these very runs, in blocks. */

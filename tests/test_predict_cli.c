@@ -176,7 +176,7 @@ static const struct {
      "--slow-link: 'x' is not a whole number"                                                                                      },
     {"validate",                                                                 2, "which runs?"                                  },
     {"validate job.json",                                                        2, "--cluster"                                    },
-    {"validate onebatch.json --cluster=cluster.json",                            1, "lockstep run --scaling 1,2"                   },
+    {"validate onebatch.json --cluster=cluster.json",                            1, "run with --scaling 1,2"                       },
     {"calibrate --collectives=all_produce",                                      2, "all_produce"                                  },
     {"calibrate --algorithms=",                                                  2, "--algorithms"                                 },
     {"calibrate --sizes=4097",                                                   2, "--sizes: 4097 bytes: expected a multiple of 4"},
