@@ -8,7 +8,8 @@ enum {
     LK_BATCH_MAX = 1 << 30,         /* samples a micro-batch */
     LK_ACCUMULATION_MAX = 100000,   /* micro-batches a step: a forecast looks at each */
     LK_NICS_MAX = 1024,             /* network links a node */
-    LK_CHANNELS_MAX = 1 << 24       /* of a normalisation layer */
+    LK_CHANNELS_MAX = 1 << 24,      /* of a normalisation layer */
+    LK_SHAPE_MAX = 1 << 30          /* layers, widths, heads, tokens of a transformer */
 };
 /* Elements of one tensor; times the largest element and 2^12 tensors it still fits 64 bits. */
 #define LK_TENSOR_ELEMS_MAX (1ULL << 48)

@@ -12,6 +12,12 @@ const char *const lk_job_optimizer_names[LK_JOB_OPTIMIZER_COUNT] = {
 #undef LK_JOB_OPTIMIZER_NAME_
 };
 
+const char *const lk_job_recompute_names[LK_JOB_RECOMPUTE_COUNT] = {
+#define LK_JOB_RECOMPUTE_NAME_(recompute, name) [recompute] = name,
+    LK_JOB_RECOMPUTE_LIST(LK_JOB_RECOMPUTE_NAME_)
+#undef LK_JOB_RECOMPUTE_NAME_
+};
+
 const struct lk_quantity_row lk_job_root_rows[] = {
     LK_QUANTITY_ROW(struct lk_job, flops_per_sample, "flops_per_sample", LK_DIM_FLOP, OPTIONAL),
     LK_QUANTITY_ROW(struct lk_job, memory_fixed_bytes, "memory_fixed", LK_DIM_BYTES, OPTIONAL),

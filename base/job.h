@@ -39,6 +39,28 @@ struct lk_job_layer {
     struct lk_quantity bytes; /* read and written in the device's memory; optional */
 };
 
+/* X(recompute, name): what backward computes again instead of keeping it. */
+#define LK_JOB_RECOMPUTE_LIST(X)                                                                   \
+    X(LK_JOB_RECOMPUTE_NONE, "none")                                                               \
+    X(LK_JOB_RECOMPUTE_SELECTIVE, "selective") /* attention's scores, or a fused attention */      \
+    X(LK_JOB_RECOMPUTE_FULL, "full")           /* all of a layer but its input */
+
+enum lk_job_recompute {
+#define LK_JOB_RECOMPUTE_ENUM_(recompute, name) recompute,
+    LK_JOB_RECOMPUTE_LIST(LK_JOB_RECOMPUTE_ENUM_)
+#undef LK_JOB_RECOMPUTE_ENUM_
+        LK_JOB_RECOMPUTE_COUNT
+};
+
+/* Shape of a transformer whose sample is one sequence; from it follow the activations. */
+struct lk_job_transformer {
+    int layers; /* 0: not given, and nothing else here is */
+    int hidden, heads, sequence;
+    int vocabulary;       /* of the output layer; 0: not counted */
+    int activation_bytes; /* of a value: 2 with mixed precision, 4 without */
+    enum lk_job_recompute recompute;
+};
+
 /* X(optimizer, name): what keeps states beside the parameters. */
 #define LK_JOB_OPTIMIZER_LIST(X)                                                                   \
     X(LK_JOB_OPTIMIZER_UNKNOWN, "unknown")                                                         \
@@ -102,9 +124,10 @@ struct lk_job {
     struct lk_job_layer *layers;
     size_t n_layers;
     enum lk_job_optimizer optimizer;
-    bool master_weights;                 /* fp32 copies beside parameters of fewer bits */
-    bool gradient_as_bucket_view;        /* DDP's: gradients live in the buckets, no copy */
-    struct lk_quantity flops_per_sample; /* optional */
+    bool master_weights;                   /* fp32 copies beside parameters of fewer bits */
+    bool gradient_as_bucket_view;          /* DDP's: gradients live in the buckets, no copy */
+    struct lk_job_transformer transformer; /* optional */
+    struct lk_quantity flops_per_sample;   /* optional */
     struct lk_quantity memory_fixed_bytes, memory_per_sample_bytes; /* optional */
     struct lk_quantity noise_scale;    /* optional; in samples: tr(Sigma) / |G|^2 */
     struct lk_quantity target_samples; /* optional; to the target with small batches: E_min */
@@ -119,6 +142,7 @@ enum lk_status lk_job_read(const char *path, struct lk_job *out);
 enum lk_status lk_job_write(const char *path, const struct lk_job *j);
 
 extern const char *const lk_job_optimizer_names[LK_JOB_OPTIMIZER_COUNT];
+extern const char *const lk_job_recompute_names[LK_JOB_RECOMPUTE_COUNT];
 /* The local batch that most runs have (the smaller one of equals); without runs the first row's. */
 int lk_job_usual_batch(const struct lk_job *j);
 /* Sum of gradient bytes. */

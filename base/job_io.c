@@ -212,6 +212,35 @@ out:
     return st;
 }
 
+/* X(member): whole numbers from 1 that a shape needs. */
+#define SHAPE_INTS(X) X(layers) X(hidden) X(heads) X(sequence)
+
+static enum lk_status read_transformer(struct lk_json *root, struct lk_job_transformer *t)
+{
+    enum lk_status st = LK_OK;
+    struct lk_json *v;
+    int recompute = LK_JOB_RECOMPUTE_NONE;
+
+    if (!lk_json_optional(root, "transformer"))
+        return LK_OK;
+    LK_TRY(lk_json_object(root, "transformer", &v));
+#define READ_INT(member) LK_TRY(lk_json_int32(v, #member, 1, LK_SHAPE_MAX, &t->member));
+    SHAPE_INTS(READ_INT)
+#undef READ_INT
+    if (t->hidden % t->heads)
+        LK_TRY(lk_json_error(lk_json_optional(v, "heads"), "%d heads do not divide %d", t->heads,
+                             t->hidden));
+    LK_TRY(lk_json_int32_optional(v, "vocabulary", 0, LK_SHAPE_MAX, &t->vocabulary));
+    t->activation_bytes = 2;
+    LK_TRY(lk_json_int32_optional(v, "activation_bytes", 1, 8, &t->activation_bytes));
+    LK_TRY(lk_json_choice_optional(v, "recompute", lk_job_recompute_names, LK_JOB_RECOMPUTE_COUNT,
+                                   &recompute));
+    t->recompute = (enum lk_job_recompute)recompute;
+    LK_TRY(lk_json_end(v));
+out:
+    return st;
+}
+
 static int compare_runs(const void *x, const void *y)
 {
     const struct lk_job_run *a = x;
@@ -301,6 +330,7 @@ static enum lk_status read_settings(struct lk_json *root, struct lk_job *j)
     LK_TRY(lk_json_bool_optional(root, "gradient_as_bucket_view", &j->gradient_as_bucket_view));
     if (lk_json_optional(root, "learning_rate_batch"))
         LK_TRY(lk_json_int(root, "learning_rate_batch", 1, INT64_MAX, &j->learning_rate_batch));
+    LK_TRY(read_transformer(root, &j->transformer));
 out:
     return st;
 }
@@ -409,6 +439,21 @@ static void write_layers(struct lk_json_out *o, const struct lk_job *j)
     lk_json_out_close(o);
 }
 
+static void write_transformer(struct lk_json_out *o, const struct lk_job_transformer *t)
+{
+    if (!t->layers)
+        return;
+    lk_json_out_compact(o);
+    lk_json_out_object(o, "transformer");
+#define WRITE_INT(member) lk_json_out_int(o, #member, t->member);
+    SHAPE_INTS(WRITE_INT)
+    WRITE_INT(vocabulary)
+    WRITE_INT(activation_bytes)
+#undef WRITE_INT
+    lk_json_out_text(o, "recompute", lk_job_recompute_names[t->recompute]);
+    lk_json_out_close(o);
+}
+
 static void write_root(struct lk_json_out *o, const void *ctx)
 {
     const struct lk_job *j = ctx;
@@ -430,6 +475,7 @@ static void write_root(struct lk_json_out *o, const void *ctx)
     lk_json_out_bool(o, "gradient_as_bucket_view", j->gradient_as_bucket_view);
     if (j->learning_rate_batch)
         lk_json_out_int(o, "learning_rate_batch", j->learning_rate_batch);
+    write_transformer(o, &j->transformer);
     lk_quantity_rows_write(o, lk_job_root_rows, j);
     write_gradients(o, j);
     lk_json_out_array(o, "compute");

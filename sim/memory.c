@@ -64,6 +64,9 @@ static const struct {
       "NCCL's buffers 0.6 GB (0.1 to 1.6): 1.6 GB in NVIDIA/nccl#864")                             \
     X(ASSUMED_FRAGMENTS, 0.05, 0, 0.1,                                                             \
       "5 % fragmentation (0 to 10): the ZeRO paper saw 30 % at worst")
+/* A share of what the formula of a shape gives: what it leaves out, and fused kernels save. */
+#define SHAPE_LO 0.8
+#define SHAPE_HI 1.2
 
 enum {
 #define ASSUMED_ENUM_(name, value, lo, hi, source) name,
@@ -182,8 +185,25 @@ static void set_states(const struct lk_job *j, const struct lk_config *c, struct
     m->optimizer_assumed = j->optimizer == LK_JOB_OPTIMIZER_UNKNOWN;
 }
 
+double lk_memory_transformer_bytes(const struct lk_job_transformer *t)
+{
+    double s = t->sequence, h = t->hidden, w = t->activation_bytes;
+    double linear = s * h * (16 * w + 2), scores = (2 * w + 1) * t->heads * s * s;
+    double ends = s * h + 2 * w * s * h + 4 * s * t->vocabulary;
+
+    switch (t->recompute) {
+    case LK_JOB_RECOMPUTE_SELECTIVE:
+        return t->layers * linear + ends;
+    case LK_JOB_RECOMPUTE_FULL:
+        return t->layers * w * s * h + linear + scores + ends;
+    default:
+        return t->layers * (linear + scores) + ends;
+    }
+}
+
 /*
- * Activations of a sample. What a layer keeps for backward it wrote once in forward and reads once
+ * Activations of a sample: measured, else by the shape of a transformer, else from what layers
+ * move. What a layer keeps for backward it wrote once in forward and reads once
  * in backward: at most half of what it moves; with recomputation none. Half of that is the
  * estimate.
  */
@@ -195,6 +215,11 @@ static void set_activations(const struct lk_job *j, const struct lk_config *c, s
     m->per_sample = (struct lk_estimate){NAN, NAN, NAN, 0};
     if (lk_quantity_known(&j->memory_per_sample_bytes)) {
         m->per_sample = of_quantity(&j->memory_per_sample_bytes);
+    } else if (j->transformer.layers) {
+        double bytes = lk_memory_transformer_bytes(&j->transformer);
+
+        m->per_sample = (struct lk_estimate){bytes, SHAPE_LO * bytes, SHAPE_HI * bytes, 0};
+        m->activations_of_shape = true;
     } else {
         for (size_t i = 0; i < j->n_layers; i++) {
             known &= lk_quantity_known(&j->layers[i].bytes);

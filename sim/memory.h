@@ -8,6 +8,16 @@
  * the parameters that compute have 16 bits; gradients have the dtype that the job lists. Sharding
  * divides rows by the ranks that share (by the group's for HSDP).
  *
+ * Activations of a transformer of L layers, hidden size h, a heads, sequence s, vocabulary v, in
+ * values of w bytes, of one sequence (Korthikanti et al. 2022, "Reducing Activation Recomputation
+ * in Large Transformer Models", arXiv:2205.05198, equations 1, 2 and 6 and section 4.3, where w =
+ * 2):
+ *
+ *     a layer          s h (16 w + 2 + (2 w + 1) a s / h)      w = 2: s h (34 + 5 a s / h)
+ *     selective        s h (16 w + 2)                          no scores of attention
+ *     full             w s h, and one layer at work
+ *     both ends        s h (the embedding's dropout) + 2 w s h + 4 s v (logits in fp32)
+ *
  * What the job measured ("memory_fixed", "memory_per_sample") goes before what is computed. What is
  * neither measured nor computed is assumed, with its source: lk_memory_assumed.
  */
@@ -48,6 +58,7 @@ struct lk_memory {
     struct lk_estimate per_sample; /* of the activations; NaN: not known */
     bool optimizer_assumed;        /* the job names none: none to Adam's states, Adam's as value */
     bool activations_assumed;      /* from what the layers move, not measured */
+    bool activations_of_shape;     /* from a transformer's shape, not measured */
     bool runtime_assumed;
 };
 
@@ -57,6 +68,9 @@ void lk_memory_of(const struct lk_job *j, const struct lk_config *c, struct lk_m
 /* Bytes of parameters, gradients, master weights and states alone: the ZeRO paper's "model states".
  */
 double lk_memory_model_states_bytes(const struct lk_memory *m);
+
+/* The formula above: bytes of one sequence. pre: the shape is given. */
+double lk_memory_transformer_bytes(const struct lk_job_transformer *t);
 
 /* Bytes of a checkpoint of the whole job: parameters, master weights and states, unsharded. */
 double lk_memory_checkpoint_bytes(const struct lk_job *j, const struct lk_config *c);

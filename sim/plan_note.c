@@ -201,7 +201,12 @@ static enum lk_status note_memory(const struct lk_plan_state *p)
                                 none, f->n_points, sharded));
     if (isnan(m.per_sample.value))
         LK_TRY(lk_forecast_note(f, "memory: activations are not known and not in the sum: "
-                                   "\"memory_per_sample\" in the job file says them"));
+                                   "\"memory_per_sample\" in the job file says them, or a "
+                                   "\"transformer\"'s shape"));
+    if (m.activations_of_shape)
+        LK_TRY(lk_forecast_note(f, "memory: activations by the transformer's shape "
+                                   "(arXiv:2205.05198), 20 %% either way assumed; "
+                                   "\"memory_per_sample\" in the job file would say"));
     if (m.activations_assumed)
         LK_TRY(lk_forecast_note(f, "memory: activations assumed, none to half of what the layers "
                                    "move; \"memory_per_sample\" in the job file would say"));

@@ -50,6 +50,8 @@ static const char good[] =
     "  \"optimizer\": \"adamw\",\n"
     "  \"master_weights\": true,\n"
     "  \"gradient_as_bucket_view\": true,\n"
+    "  \"transformer\": {\"layers\": 2, \"hidden\": 768, \"heads\": 12, \"sequence\": 1024,\n"
+    "    \"recompute\": \"full\"},\n"
     "  \"learning_rate\": " Q("0.1", "1") ",\n"
     "  \"learning_rate_batch\": 256,\n"
     "  \"noise_scale\": " Q("512", "1") "\n"
@@ -68,6 +70,9 @@ static enum lk_status read_and_drop(const char *path)
 
 static void check_job(const struct lk_job *j)
 {
+    ck_assert_int_eq(j->transformer.hidden, 768);
+    ck_assert_int_eq(j->transformer.activation_bytes, 2);
+    ck_assert_int_eq(j->transformer.recompute, LK_JOB_RECOMPUTE_FULL);
     ck_assert_str_eq(j->name, "tiny");
     ck_assert_uint_eq(j->n_tensors, 2);
     ck_assert_uint_eq(lk_job_gradient_bytes(j), 1200200);
@@ -167,6 +172,10 @@ static const struct bad_file bad[] = {
     {"\"at\": 0.5",                    "\"at\": 1.5",                                "at"                 },
     {", \"ready\": 0.25",              "",                                           "gradients[1]: ready"},
     {"\"layers\": [",                  "\"layers\": 3, \"lairs\": [",                "layers"             },
+    {"\"heads\": 12",                  "\"heads\": 7",                               "do not divide"      },
+    {"\"hidden\": 768",                "\"hidden\": 0",                              "hidden"             },
+    {"\"sequence\": 1024,",            "",                                           "sequence"           },
+    {"\"full\"",                       "\"ful\"",                                    "did you mean 'full'"},
     {"300000",                         "0",                                          "elements"           },
     {"300000",                         "1e30",                                       "elements"           },
     {"300000",                         "-4",                                         "elements"           },
