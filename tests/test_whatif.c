@@ -1,6 +1,7 @@
 /* Grids: known answers, monotony, verdicts, refusals; and the command as a user meets it. */
 #include "base/array.h"
 #include "base/file.h"
+#include "sim/predictor.h"
 #include "sim/whatif.h"
 #include "tests/scratch.h"
 #include "tests/sim_truth.h"
@@ -149,6 +150,68 @@ START_TEST(verdicts)
     ck_assert_double_lt(p[2].gain.certainty, 0.05);
     ck_assert_uint_eq(w.n_effects, 3);
     lk_whatif_fini(&w);
+    rig_fini(&r);
+}
+END_TEST
+
+/* The same configurations one by one, as lockstep predict forecasts them: within 0.5 %, with the
+ * same evidence. */
+START_TEST(agrees_with_predict)
+{
+    struct rig r;
+    struct lk_whatif w;
+    struct lk_predictor *p = NULL;
+    const struct lk_predictor_options options = {
+        .level = 0.9, .draws = 40, .seed = 1, .scale_error = NAN};
+
+    rig_init(&r);
+    axis(&r, LK_AXIS_GPUS, "2,4,16");
+    axis(&r, LK_AXIS_LOCAL_BATCH, "8,16");
+    axis(&r, LK_AXIS_BUCKET_CAP, "1MiB,25MiB,100MiB");
+    axis(&r, LK_AXIS_ACCUMULATION, "1,4");
+    w = whatif(&r);
+    ck_assert_uint_eq(w.n_points, 36);
+    ck_assert_int_eq(lk_predictor_create(&r.job, &r.cluster, &options, &p), LK_OK);
+    for (size_t i = 0; i < w.n_points; i++) {
+        struct lk_prediction one;
+
+        ck_assert_int_eq(lk_predictor_at(p, &w.scenarios[i].config, &one), LK_OK);
+        ck_assert_msg(fabs(step(&w, i) / one.step_s - 1) < 0.005,
+                      "%d GPUs, cap %llu, accumulation %d: what-if %.6g s, predict %.6g s",
+                      one.config.gpus, (unsigned long long)one.config.cap_bytes,
+                      one.config.accumulation, step(&w, i), one.step_s);
+        ck_assert_str_eq(w.forecast.points[i].evidence_text, one.evidence_text);
+        lk_prediction_fini(&one);
+    }
+    lk_predictor_destroy(p);
+    lk_whatif_fini(&w);
+    rig_fini(&r);
+}
+END_TEST
+
+/* Beyond the runs' accumulation and bucket cap nothing is interpolated. */
+START_TEST(evidence_ends_with_the_runs)
+{
+    static const struct {
+        const char *cap, *accumulation, *text;
+    } rows[] = {
+        {"4MiB",  "1", "measured"                                         },
+        {"16MiB", "1", "extrapolated x4 on bucket cap"                    },
+        {"20MiB", "4", "extrapolated x4 on accumulation, x5 on bucket cap"},
+    };
+    struct rig r;
+
+    rig_init(&r);
+    axis(&r, LK_AXIS_GPUS, "2");
+    for (size_t i = 0; i < LK_COUNT(rows); i++) {
+        struct lk_whatif w;
+
+        axis(&r, LK_AXIS_BUCKET_CAP, rows[i].cap);
+        axis(&r, LK_AXIS_ACCUMULATION, rows[i].accumulation);
+        w = whatif(&r);
+        ck_assert_str_eq(w.forecast.points[0].evidence_text, rows[i].text);
+        lk_whatif_fini(&w);
+    }
     rig_fini(&r);
 }
 END_TEST
@@ -333,6 +396,8 @@ Suite *lk_suite_whatif(void)
     tcase_add_loop_test(tc, more_of_it_is_never_slower, 0, (int)LK_COUNT(never_slower));
     tcase_add_test(tc, every_scheme_has_a_forecast);
     tcase_add_test(tc, verdicts);
+    tcase_add_test(tc, agrees_with_predict);
+    tcase_add_test(tc, evidence_ends_with_the_runs);
     tcase_add_test(tc, a_global_batch_is_kept);
     tcase_add_test(tc, points_that_are_left_out);
     tcase_add_test(tc, values_that_are_no_values);
