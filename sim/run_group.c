@@ -83,6 +83,7 @@ static double times_outside(const struct range *r, double v)
 struct lk_runs_reach lk_runs_reach(const struct lk_runs *r, const struct lk_config *at)
 {
     struct range accumulation = {0}, cap = {0};
+    double all = (double)lk_job_gradient_bytes(r->job); /* a larger cap is one that holds all */
 
     for (size_t i = 0; i < r->job->n_runs; i++) {
         const struct lk_job_run *run = &r->job->runs[i];
@@ -92,7 +93,7 @@ struct lk_runs_reach lk_runs_reach(const struct lk_runs *r, const struct lk_conf
         if (run->accumulation == 1 || at->accumulation == 1 || run->no_sync == at->no_sync)
             widen(&accumulation, run->accumulation);
         if (run->gpus > 1) /* one rank reduces nothing, whatever its buckets */
-            widen(&cap, (double)run->cap_bytes);
+            widen(&cap, fmin((double)run->cap_bytes, all));
     }
     return (struct lk_runs_reach){.accumulation = times_outside(&accumulation, at->accumulation),
                                   .cap = at->gpus > 1 ? times_outside(&cap, (double)at->cap_bytes)
