@@ -173,11 +173,11 @@ enum lk_status lk_forecast_backtest_table(const struct lk_forecast *f, struct lk
 enum lk_status lk_forecast_loss_table(const struct lk_forecast *f, struct lk_table **out);
 /*
  * What planning found, as tables: memory and cost of a step, and the target; those columns that
- * have a value somewhere, and of a large what-if the best points. out[i] is NULL where there is
- * none.
+ * have a value somewhere. all: every point; else, of a what-if with many, the best ones. out[i] is
+ * NULL where there is none.
  */
 enum { LK_PLAN_TABLES = 2 };
-enum lk_status lk_forecast_plan_tables(const struct lk_forecast *f,
+enum lk_status lk_forecast_plan_tables(const struct lk_forecast *f, bool all,
                                        struct lk_table *out[LK_PLAN_TABLES]);
 /* Appends a point to a table that has lk_forecast_table's columns, and perhaps more. */
 enum lk_status lk_forecast_point_row(struct lk_table *t, const struct lk_forecast *f,

@@ -129,12 +129,13 @@ static bool has_verdicts(const struct lk_forecast *f)
     return false;
 }
 
-static enum lk_status part_table(const struct lk_forecast *f, int part, struct lk_table **out)
+static enum lk_status part_table(const struct lk_forecast *f, int part, bool all,
+                                 struct lk_table **out)
 {
     enum lk_status st = LK_OK;
     struct lk_column columns[LK_COUNT(key_columns) + LK_FORECAST_AXES_MAX + N_PLAN];
     struct lk_table *t = NULL;
-    bool some = f->n_points > POINTS_SHOWN_MAX && has_verdicts(f);
+    bool some = !all && f->n_points > POINTS_SHOWN_MAX && has_verdicts(f);
     size_t n = LK_COUNT(key_columns), keys;
 
     for (size_t i = 0; i < n; i++)
@@ -165,14 +166,14 @@ out:
     return st;
 }
 
-enum lk_status lk_forecast_plan_tables(const struct lk_forecast *f,
+enum lk_status lk_forecast_plan_tables(const struct lk_forecast *f, bool all,
                                        struct lk_table *out[LK_PLAN_TABLES])
 {
     enum lk_status st = LK_OK;
     struct lk_table *t[LK_PLAN_TABLES] = {NULL};
 
     for (int i = 0; i < LK_PLAN_TABLES; i++)
-        LK_TRY(part_table(f, i, &t[i]));
+        LK_TRY(part_table(f, i, all, &t[i]));
     for (int i = 0; i < LK_PLAN_TABLES; i++) {
         out[i] = t[i];
         t[i] = NULL;

@@ -156,7 +156,7 @@ static enum lk_status make_tables(const struct options *o, const struct lk_job *
 
     LK_TRY(lk_forecast_table(f, &tables[*n]));
     ++*n;
-    LK_TRY(lk_forecast_plan_tables(f, parts));
+    LK_TRY(lk_forecast_plan_tables(f, true, parts));
     for (int i = 0; i < LK_PLAN_TABLES; i++)
         if (parts[i])
             tables[(*n)++] = parts[i];

@@ -177,7 +177,7 @@ static enum lk_status print(const struct options *o, const struct lk_job *job,
     LK_TRY(lk_forecast_table(&w->forecast, &tables[n++]));
     if (w->n_effects)
         LK_TRY(lk_whatif_effect_table(w, &tables[n++]));
-    LK_TRY(lk_forecast_plan_tables(&w->forecast, plans));
+    LK_TRY(lk_forecast_plan_tables(&w->forecast, o->format != LK_FORMAT_TEXT, plans));
     for (int i = 0; i < LK_PLAN_TABLES; i++)
         if (plans[i])
             tables[n++] = plans[i];

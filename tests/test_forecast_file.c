@@ -150,7 +150,7 @@ START_TEST(plans)
     struct lk_table *t, *parts[LK_PLAN_TABLES];
 
     fill(&a);
-    ck_assert_int_eq(lk_forecast_plan_tables(&a, parts), LK_OK);
+    ck_assert_int_eq(lk_forecast_plan_tables(&a, true, parts), LK_OK);
     ck_assert(!parts[0] && !parts[1]);
     ck_assert_msg(lk_forecast_write(path, &a) == LK_OK, "%s", lk_error_text());
     ck_assert_msg(lk_forecast_read(path, &b) == LK_OK, "%s", lk_error_text());
@@ -168,7 +168,7 @@ START_TEST(plans)
     ck_assert_str_eq(b.points[0].plan.fits_with, "zero2");
     ck_assert_str_eq(b.points[0].plan.memory_fit, "");
 
-    ck_assert_int_eq(lk_forecast_plan_tables(&b, parts), LK_OK);
+    ck_assert_int_eq(lk_forecast_plan_tables(&b, true, parts), LK_OK);
     ck_assert_str_eq(lk_table_cell(parts[0], 0, "fits_with")->text, "zero2");
     ck_assert(lk_table_cell(parts[1], 0, "cost_to_target")->number == 12.5);
     ck_assert_ptr_null(lk_table_cell(parts[0], 0, "memory_bytes"));

@@ -264,6 +264,25 @@ START_TEST(steps_on_nodes)
 }
 END_TEST
 
+/* Twice the flops and four times the memory's rate: half the compute, a quarter of the optimizer
+ * and of a hook's casts; the network stays. */
+START_TEST(another_gpu)
+{
+    struct rig r;
+    struct lk_cluster fast;
+    double by_hand_s = (FWD + BWD) / 2 + OPT / 4 + AR(4, M / 2) + 16 * (M / 4) / (4 * MEM);
+
+    rig_init(&r, hosts_text);
+    fast = r.cluster; /* borrows */
+    fast.device.flops.value *= 2;
+    fast.device.memory_Bps.value *= 4;
+    set_axes(&r, "gpus=4 compression=fp16 gpu=fast");
+    r.values[LK_AXIS_GPU].gpu = &fast;
+    ck_assert_double_eq_tol(step_of(&r) / by_hand_s, 1, 1e-3);
+    rig_fini(&r);
+}
+END_TEST
+
 Suite *lk_suite_whatif_axes(void)
 {
     Suite *s = suite_create("whatif_axes");
@@ -272,6 +291,7 @@ Suite *lk_suite_whatif_axes(void)
     tcase_add_unchecked_fixture(tc, make_dir, remove_dir);
     tcase_add_loop_test(tc, steps_on_hosts, 0, (int)LK_COUNT(on_hosts));
     tcase_add_loop_test(tc, steps_on_nodes, 0, (int)LK_COUNT(on_nodes));
+    tcase_add_test(tc, another_gpu);
     suite_add_tcase(s, tc);
     return s;
 }
