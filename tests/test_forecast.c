@@ -275,8 +275,7 @@ START_TEST(one_batch_has_no_rate)
     ck_assert_int_eq(lk_batch_curve_at(&w.job, 4, &at), LK_OK);
     ck_assert_double_eq(at.reach_sd, 0);
     ck_assert_int_eq(lk_batch_curve_at(&w.job, 6, &p), LK_EEVIDENCE);
-    ck_assert_ptr_nonnull(
-        strstr(lk_error_text(), "by lockstep run with --local-batches 4,6"));
+    ck_assert_ptr_nonnull(strstr(lk_error_text(), "by lockstep run with --local-batches 4,6"));
     /* With a rate: all but the assumed floor grows. */
     ck_assert_int_eq(lk_quantity_set(&w.job.flops_per_sample, 1e9, NAN, NAN, 0, "test"), LK_OK);
     ck_assert_int_eq(lk_batch_curve_at(&w.job, 8, &p), LK_OK);
