@@ -3,8 +3,8 @@
 # (bench/net_torch.py): a job file written by hand from one timed process, alone and with runs of 1 and 2 ranks, and a
 # cluster file imported from a sweep of all-reduces on 2 ranks; runs of 4 and 8 ranks are what is to be forecast.
 #   bench/net_torch.sh BUILD [GROUP...]   groups: convnet-50 convnet-100 convnet-200 transformer-100 transformer-150
-# Leaves everything in BUILD/net-torch, the result in results.csv there; groups not named are kept. Skips (exit 77)
-# without root or PyTorch. PYTHON names the interpreter (default /usr/bin/python3).
+# Leaves everything in BUILD/net-torch, the results in results-hand.csv and results-anchored.csv there; groups not named are
+# kept, and with RESUME=yes every run that is there. Skips (exit 77) without root or PyTorch. PYTHON names the interpreter (default /usr/bin/python3).
 set -eu
 
 build=${1:-build}
@@ -27,11 +27,13 @@ mkdir -p "$out"
 torch() {
     name=$1 ranks=$2 rate=$3 job=$4
     shift 4
+    [ -z "${RESUME:-}" ] || [ ! -e "$out/$name.done" ] || return 0
     GLOO_SOCKET_IFNAME=eth0 OMP_NUM_THREADS=1 "$here/../tests/net/hosts" --limit 180 "$ranks" "$rate" -- \
         nice -n -10 "$python" "$here/net_torch.py" "$job" "$out/$name" "$@" > "$out/$name.log" 2>&1 || {
         cat "$out/$name.log" >&2
         exit 1
     }
+    touch "$out/$name.done"
     echo "$(date +%T) $name"
 }
 
