@@ -9,7 +9,7 @@
  * file, model, GPU, precision, batch per GPU, accumulation, sequence length and interconnect, at
  * three counts or more; of several rows at a count the last one counts. Constants are fitted to the
  * series of tier A and, with 0.3 of the weight, tier B that are of other source files (or of other
- * repositories: the harder test).
+ * repositories: the harder test): whole files are dealt to 8 folds, each predicted from the rest.
  */
 #include "base/array.h"
 #include "base/csv.h"
@@ -25,7 +25,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { ALL_ITERATIONS = 400, FOLD_ITERATIONS = 80 };
+enum { ALL_ITERATIONS = 400, FOLD_ITERATIONS = 120, FOLDS = 8 };
 static const double LEVEL = 0.90;
 static const double TIER_B_WEIGHT = 0.3;
 
@@ -70,6 +70,7 @@ static const int key_columns[] = {MODEL, GPU, PRECISION, BATCH, ACCUM, SEQ, INTE
 struct series {
     char *key, *source, *repository, *name, *gpu, *framework;
     char tier;
+    int fold;
     struct lk_scored ours;
     double baseline[LK_BASELINE_COUNT];
     struct lk_scaling_point *points; /* ascending */
@@ -257,9 +258,8 @@ static const char *group_of(const struct series *s, bool by_repository)
     return by_repository ? s->repository : s->source;
 }
 
-/* The series that are not of this group (NULL: all) as the fit takes them. */
-static void weigh(const struct data *d, const char *without, bool by_repository,
-                  struct lk_scaling_series *out)
+/* The series outside this fold (-1: all) as the fit takes them. */
+static void weigh(const struct data *d, int fold, struct lk_scaling_series *out)
 {
     for (size_t i = 0; i < d->n; i++) {
         const struct series *s = &d->v[i];
@@ -269,7 +269,7 @@ static void weigh(const struct data *d, const char *without, bool by_repository,
             same += !strcmp(s->source, d->v[k].source);
         out[i] = (struct lk_scaling_series){s->points, s->n,
                                             (s->tier == 'B' ? TIER_B_WEIGHT : 1) / sqrt(same)};
-        if (without && !strcmp(without, group_of(s, by_repository)))
+        if (s->fold == fold)
             out[i].weight = 0;
     }
 }
@@ -298,15 +298,22 @@ out:
     return st;
 }
 
-static bool first_of_group(const struct data *d, size_t i, bool by_repository)
+/* Whole groups to folds in turn, in the order of the file. */
+static void deal(struct data *d, bool by_repository)
 {
-    for (size_t k = 0; k < i; k++)
-        if (!strcmp(group_of(&d->v[k], by_repository), group_of(&d->v[i], by_repository)))
-            return false;
-    return true;
+    int groups = 0;
+
+    for (size_t i = 0; i < d->n; i++) {
+        d->v[i].fold = -1;
+        for (size_t k = 0; k < i && d->v[i].fold < 0; k++)
+            if (!strcmp(group_of(&d->v[k], by_repository), group_of(&d->v[i], by_repository)))
+                d->v[i].fold = d->v[k].fold;
+        if (d->v[i].fold < 0)
+            d->v[i].fold = groups++ % FOLDS;
+    }
 }
 
-/* Every series by constants of the others' groups. */
+/* Every series by constants fitted to other groups. */
 static enum lk_status predict_all(struct data *d, const struct lk_scaling_prior *all,
                                   bool by_repository)
 {
@@ -315,16 +322,13 @@ static enum lk_status predict_all(struct data *d, const struct lk_scaling_prior 
     struct lk_scaling_prior p;
 
     LK_TRY(lk_alloc(&v, d->n, sizeof *v));
-    for (size_t i = 0; i < d->n; i++) {
-        const char *group = group_of(&d->v[i], by_repository);
-
-        if (!first_of_group(d, i, by_repository))
-            continue;
-        weigh(d, group, by_repository, v);
+    deal(d, by_repository);
+    for (int fold = 0; fold < FOLDS; fold++) {
+        weigh(d, fold, v);
         LK_TRY(lk_scaling_fit(v, d->n, all, FOLD_ITERATIONS, &p));
-        for (size_t k = i; k < d->n; k++)
-            if (!strcmp(group, group_of(&d->v[k], by_repository)))
-                LK_TRY(predict(&d->v[k], &p));
+        for (size_t i = 0; i < d->n; i++)
+            if (d->v[i].fold == fold)
+                LK_TRY(predict(&d->v[i], &p));
     }
 out:
     free(v);
@@ -516,7 +520,7 @@ static enum lk_status run(const char *path, const char *word)
 
     LK_TRY(read_data(path, "AB", &d));
     LK_TRY(lk_alloc(&v, d.n, sizeof *v));
-    weigh(&d, NULL, false, v);
+    weigh(&d, -1, v);
     LK_TRY(lk_scaling_fit(v, d.n, &lk_scaling_start, ALL_ITERATIONS, &all));
     if (word && !strcmp(word, "--fit"))
         for (size_t i = 0; i < LK_SCALING_CONSTANT_COUNT; i++)

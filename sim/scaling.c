@@ -191,13 +191,17 @@ static enum lk_status add_cell(const struct lk_scaling_prior *p, const struct ce
     enum lk_status st = LK_OK;
     double mean, sd, evidence;
     double jump = 1 - pow(1 - fmin(p->jump, 0.9), doublings(rows, n)), size = c->s * p->jump_size;
+    double recovery = p->recovery * jump;
 
     condition(p, c, rows, n, lower, z, &mean, &sd, &evidence);
     evidence += c->log_weight;
     mean = fmin(mean, ceiling(rows, n)) + model;
+    evidence -= log1p(recovery);
     LK_TRY(lk_mixture_add(out, evidence + log1p(-jump), mean, sd));
     if (jump > 0)
         LK_TRY(lk_mixture_add(out, evidence + log(jump), mean + size, hypot(sd, size)));
+    if (recovery > 0)
+        LK_TRY(lk_mixture_add(out, evidence + log(recovery), mean - size, hypot(sd, size)));
 out:
     return st;
 }

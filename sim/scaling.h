@@ -17,7 +17,9 @@
  * the measurement (sigma) and of one configuration against its neighbours (kappa s, K > 1), both
  * times u, ln u ~ Normal(0, omega_u^2): some series are less regular. At the forecast something may
  * also saturate that did not before (overlap used up, a link, a host): probability
- * 1 - (1 - jump)^doublings, then Normal(s j, (s j)^2) more.
+ * 1 - (1 - jump)^doublings, then Normal(s j, (s j)^2) more. `recovery` times as likely, what
+ * hindered the counts that were measured (a placement, another tenant, a disturbed run) is gone: as
+ * much less.
  *
  * Exchange, skew, crossing and hops are times a step, so with B samples a rank and step in place of
  * B_0 they count B_0 / B as much: accumulation and local batch. Another local batch also has
@@ -62,7 +64,8 @@ struct lk_scaling_point {
     X(omega, "sd of ln s")                                                                         \
     X(omega_u, "sd of ln u")                                                                       \
     X(jump, "probability of a saturation a doubling")                                              \
-    X(jump_size, "its mean and sd, over s")
+    X(jump_size, "its mean and sd, over s")                                                        \
+    X(recovery, "probability of a recovery over that of a saturation; assumed, not fitted")
 
 struct lk_scaling_prior {
 #define LK_SCALING_FIELD_(field, text) double field;

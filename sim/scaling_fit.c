@@ -5,7 +5,8 @@
 
 #include <math.h>
 
-enum { N = LK_SCALING_CONSTANT_COUNT };
+/* The last one, recovery, is assumed. */
+enum { N = LK_SCALING_CONSTANT_COUNT - 1 };
 
 static const double EARLIER_WEIGHT = 0.5;
 static const double MEDIAN_WEIGHT = 20;
@@ -28,7 +29,8 @@ const struct lk_scaling_prior lk_scaling_start = {.exchange = 0.05,
                                                   .omega = 1.0,
                                                   .omega_u = 0.5,
                                                   .jump = 0.05,
-                                                  .jump_size = 0.08};
+                                                  .jump_size = 0.08,
+                                                  .recovery = 1};
 
 static enum lk_status score_series(const struct lk_scaling_series *s,
                                    const struct lk_scaling_prior *p, double *out)
@@ -58,7 +60,9 @@ enum lk_status lk_scaling_objective(const struct lk_scaling_series *series, size
 {
     enum lk_status st = LK_OK;
     const double *c = (const double *)p, *start = (const double *)&lk_scaling_start;
+    struct lk_scaling_prior one_sided = *p;
 
+    one_sided.recovery = 0;
     *out = 0;
     for (size_t i = 0; i < N; i++)
         *out += pow(log(c[i] / start[i]), 2) / 2;
@@ -67,7 +71,7 @@ enum lk_status lk_scaling_objective(const struct lk_scaling_series *series, size
 
         if (!(series[i].weight > 0))
             continue;
-        LK_TRY(score_series(&series[i], p, &v));
+        LK_TRY(score_series(&series[i], &one_sided, &v));
         *out += series[i].weight * v;
     }
 out:
@@ -85,6 +89,7 @@ static enum lk_status objective_of_logs(const double *x, void *ctx, double *out)
     struct lk_scaling_prior p;
     double *c = (double *)&p;
 
+    p.recovery = 0;
     for (size_t i = 0; i < N; i++)
         c[i] = exp(x[i]);
     return lk_scaling_objective(q->series, q->n, &p, out);
@@ -108,6 +113,7 @@ enum lk_status lk_scaling_fit(const struct lk_scaling_series *series, size_t n,
     LK_TRY(lk_simplex_minimise(objective_of_logs, &q, x, N, FIRST_STEP, iterations, NULL));
     for (size_t i = 0; i < N; i++)
         c[i] = exp(x[i]);
+    out->recovery = from->recovery;
 out:
     return st;
 }

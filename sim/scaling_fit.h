@@ -8,6 +8,9 @@
  *
  * The first part asks for honest intervals, the second for a median that is near, the third keeps
  * constants that the series say little about near where physics puts them.
+ *
+ * recovery is assumed, as likely as saturation, and scored as 0: the density of mostly regular
+ * series has no use for it, and without it 77 % of tier B's last counts are inside, not 84 %.
  */
 #ifndef LK_SIM_SCALING_FIT_H
 #define LK_SIM_SCALING_FIT_H

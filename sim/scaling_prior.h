@@ -25,6 +25,7 @@
     X(omega, 0.6927)                                                                               \
     X(omega_u, 0.4059)                                                                             \
     X(jump, 0.05762)                                                                               \
-    X(jump_size, 0.09663)
+    X(jump_size, 0.09663)                                                                          \
+    X(recovery, 1)
 
 #endif
