@@ -10,7 +10,7 @@
  * constants that the series say little about near where physics puts them.
  *
  * recovery is assumed, as likely as saturation, and scored as 0: the density of mostly regular
- * series has no use for it, and without it 77 % of tier B's last counts are inside, not 84 %.
+ * series has no use for it, and without it 84 % of the last counts held out are inside, not 86 %.
  */
 #ifndef LK_SIM_SCALING_FIT_H
 #define LK_SIM_SCALING_FIT_H
