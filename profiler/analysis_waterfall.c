@@ -85,7 +85,7 @@ struct sums {
 static void sum_item(const struct item *item, void *ctx)
 {
     struct sums *s = ctx;
-    double d = lk_ns_to_s_(item->end_ns - item->start_ns);
+    double d = lk_ns_to_s_(lk_range_work_ns(s->rank, item->start_ns, item->end_ns));
 
     if (s->quiet_only && lk_step_pending_ns(s->rank, s->step, item->start_ns, item->end_ns) > 0)
         return;
@@ -249,7 +249,8 @@ struct balance {
 static void weigh_item(const struct item *item, void *ctx)
 {
     struct balance *b = ctx;
-    double d = lk_ns_to_s_(item->end_ns - item->start_ns), w = item_work_s(b->work, item);
+    double d = lk_ns_to_s_(lk_range_work_ns(b->rank, item->start_ns, item->end_ns));
+    double w = item_work_s(b->work, item);
 
     if (lk_step_pending_ns(b->rank, b->step, item->start_ns, item->end_ns) > 0) {
         b->in_s += d;

@@ -71,11 +71,12 @@ static const struct lk_range *last_backward(const struct lk_rank_steps *r, const
     return NULL;
 }
 
-static double share(const struct lk_range *backward, uint64_t at_ns)
+/* Of the backward's own work: what it stood for other ranks is none of it. */
+static double share(const struct lk_rank_steps *r, const struct lk_range *backward, uint64_t at_ns)
 {
-    uint64_t length = backward->end_ns - backward->start_ns;
+    uint64_t length = lk_range_work_ns(r, backward->start_ns, backward->end_ns);
 
-    return length ? (double)(at_ns - backward->start_ns) / (double)length : 0;
+    return length ? (double)lk_range_work_ns(r, backward->start_ns, at_ns) / (double)length : 0;
 }
 
 /* Ready shares of one tensor, of all steps and ranks of the runs with the smallest world size. */
@@ -95,7 +96,7 @@ static enum lk_status ready_share(const struct lk_run *runs, size_t n_runs, size
                     if (r->marks[m].tensor != (int32_t)tensor)
                         continue;
                     LK_TRY(lk_array_grow(samples, capacity, n + 1, sizeof **samples));
-                    (*samples)[n++] = share(b, r->marks[m].at_ns);
+                    (*samples)[n++] = share(r, b, r->marks[m].at_ns);
                 }
             }
     if (!n)

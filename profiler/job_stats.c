@@ -161,7 +161,7 @@ static void add_micro_batches(const struct lk_rank_steps *r, const struct lk_ste
 
     /* A micro-batch's forward comes before its backward, and they do not interleave. */
     for (const struct lk_range *x = r->ranges + p->first_range; x < end; x++) {
-        double s = (double)(x->end_ns - x->start_ns) / (double)LK_NS_PER_S;
+        double s = (double)lk_range_work_ns(r, x->start_ns, x->end_ns) / (double)LK_NS_PER_S;
 
         if (x->kind == LK_SPAN_FORWARD) {
             forward_s = s;

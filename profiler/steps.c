@@ -9,7 +9,9 @@
 struct builder {
     const struct lk_trace *t;
     struct lk_rank_steps s;
-    size_t steps_capacity, ranges_capacity, marks_capacity, transfers_capacity;
+    struct lk_interval *kernels; /* of the compute stream, copies too */
+    size_t n_kernels;
+    size_t steps_capacity, ranges_capacity, marks_capacity, transfers_capacity, kernels_capacity;
 };
 
 /* ---- Reading ---- */
@@ -69,7 +71,17 @@ static enum lk_status add_transfer(struct builder *b, const struct lk_span *span
     return st;
 }
 
-/* Who takes a span of which kind on which track; the rest (kernels, counters) is not needed. */
+static enum lk_status add_kernel(struct builder *b, const struct lk_span *span)
+{
+    enum lk_status st =
+        lk_array_grow(&b->kernels, &b->kernels_capacity, b->n_kernels + 1, sizeof *b->kernels);
+
+    if (st == LK_OK)
+        b->kernels[b->n_kernels++] = (struct lk_interval){span->start_ns, span->end_ns};
+    return st;
+}
+
+/* Who takes a span of which kind on which track; the rest (e.g. counters) is not needed. */
 static const struct {
     enum lk_status (*add)(struct builder *b, const struct lk_span *span);
     enum lk_track_kind track;
@@ -80,6 +92,8 @@ static const struct {
     [LK_SPAN_BACKWARD] = {add_range,    LK_TRACK_COMPUTE},
     [LK_SPAN_OPTIMIZER] = {add_range,    LK_TRACK_COMPUTE},
     [LK_SPAN_GRADIENT] = {add_mark,     LK_TRACK_COMPUTE},
+    [LK_SPAN_KERNEL] = {add_kernel,   LK_TRACK_COMPUTE},
+    [LK_SPAN_COPY] = {add_kernel,   LK_TRACK_COMPUTE},
     [LK_SPAN_COLLECTIVE] = {add_transfer, LK_TRACK_COMM   },
 };
 
@@ -275,9 +289,11 @@ enum lk_status lk_rank_steps_read(const struct lk_trace *t, struct lk_rank_steps
     set_arrivals(&b.s);
     set_windows(&b.s);
     drop_incomplete(&b.s, t->info.accumulation);
+    LK_TRY(lk_stands_find(&b.s, b.kernels, b.n_kernels));
     *out = b.s;
     b.s = (struct lk_rank_steps){0};
 out:
+    free(b.kernels);
     lk_rank_steps_fini(&b.s);
     return st;
 }
@@ -288,6 +304,7 @@ void lk_rank_steps_fini(struct lk_rank_steps *s)
     free(s->ranges);
     free(s->marks);
     free(s->transfers);
+    free(s->stands);
     *s = (struct lk_rank_steps){0};
 }
 
@@ -326,9 +343,14 @@ uint64_t lk_step_pending_ns(const struct lk_rank_steps *s, const struct lk_step 
         uint64_t to = x->end_ns < b ? x->end_ns : b;
 
         if (to > from)
-            sum += to - from;
+            sum += lk_range_work_ns(s, from, to);
     }
     return sum;
+}
+
+uint64_t lk_range_work_ns(const struct lk_rank_steps *s, uint64_t a, uint64_t b)
+{
+    return b - a - lk_stands_ns(s, a, b);
 }
 
 uint64_t lk_step_compute_ns(const struct lk_rank_steps *s, const struct lk_step *p, uint64_t a,
@@ -342,7 +364,7 @@ uint64_t lk_step_compute_ns(const struct lk_rank_steps *s, const struct lk_step 
         uint64_t to = r->end_ns < b ? r->end_ns : b;
 
         if (r->kind != LK_SPAN_INPUT && to > from)
-            sum += to - from;
+            sum += lk_range_work_ns(s, from, to);
     }
     return sum;
 }
@@ -373,6 +395,7 @@ struct walk {
     const uint64_t *begin_ns;
     size_t work, input; /* cursors in ranges, of own compute and of input */
     size_t transfer;    /* cursor in the step's transfers */
+    size_t stand;       /* cursor in the stands */
 };
 
 /*
@@ -399,6 +422,22 @@ static const struct lk_range *range_at(const struct walk *w, size_t *cursor, boo
     return NULL;
 }
 
+/* Does compute stand here? The same for *next. */
+static bool stands_at(struct walk *w, uint64_t at, uint64_t *next)
+{
+    const struct lk_interval *x;
+    uint64_t change;
+
+    while (w->stand < w->s->n_stands && w->s->stands[w->stand].end_ns <= at)
+        w->stand++;
+    if (w->stand == w->s->n_stands)
+        return false;
+    x = &w->s->stands[w->stand];
+    change = at < x->start_ns ? x->start_ns : x->end_ns;
+    *next = change < *next ? change : *next;
+    return at >= x->start_ns;
+}
+
 /* The same for the pending transfer: sets *waiting while not all ranks have arrived. */
 static bool transfer_at(struct walk *w, uint64_t at, uint64_t *next, bool *waiting)
 {
@@ -422,8 +461,12 @@ static bool transfer_at(struct walk *w, uint64_t at, uint64_t *next, bool *waiti
 void lk_step_split(const struct lk_rank_steps *s, const struct lk_step *p, const uint64_t *begin_ns,
                    struct lk_step_split *out)
 {
-    struct walk w = {
-        .s = s, .p = p, .begin_ns = begin_ns, .work = p->first_range, .input = p->first_range};
+    struct walk w = {.s = s,
+                     .p = p,
+                     .begin_ns = begin_ns,
+                     .work = p->first_range,
+                     .input = p->first_range,
+                     .stand = lk_stands_after(s, p->begin_ns)};
     uint64_t sum_ns[PART_COUNT] = {0};
 
     for (uint64_t at = p->begin_ns, next; at < p->end_ns; at = next) {
@@ -433,6 +476,8 @@ void lk_step_split(const struct lk_rank_steps *s, const struct lk_step *p, const
 
         next = p->end_ns;
         work = range_at(&w, &w.work, false, at, &next);
+        if (stands_at(&w, at, &next))
+            work = NULL;
         pending = transfer_at(&w, at, &next, &waiting);
         input = range_at(&w, &w.input, true, at, &next);
         if (work)

@@ -14,6 +14,7 @@
 
 #include "base/status.h"
 #include "base/trace.h"
+#include "profiler/stand.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -65,6 +66,8 @@ struct lk_rank_steps {
     size_t n_marks;
     struct lk_transfer *transfers;
     size_t n_transfers;
+    struct lk_interval *stands; /* by time, apart: compute stood (profiler/stand.h) */
+    size_t n_stands;
 };
 
 enum lk_status lk_rank_steps_read(const struct lk_trace *t, struct lk_rank_steps *out);
@@ -77,9 +80,9 @@ const struct lk_transfer *lk_step_transfer(const struct lk_rank_steps *s, const 
 
 /*
  * Where the window of one step went, s. Every instant belongs to exactly one part, the first that
- * applies: the rank's own compute (forward, backward, optimizer ranges); a collective that is
- * pending (from its arrival to its end), before `begin` straggler wait, after it wire; input; gap.
- * The parts sum to the window.
+ * applies: the rank's own compute (forward, backward, optimizer ranges, but for what it stood
+ * inside them for a collective that blocks); a collective that is pending (from its arrival to its
+ * end), before `begin` straggler wait, after it wire; input; gap. The parts sum to the window.
  */
 struct lk_step_split {
     double forward_s, backward_s, optimizer_s;
@@ -96,9 +99,11 @@ void lk_step_split(const struct lk_rank_steps *s, const struct lk_step *p, const
                    struct lk_step_split *out);
 double lk_step_window_s(const struct lk_step *p);
 
-/* Nanoseconds of [a, b) in which one of the step's transfers is pending. */
+/* Nanoseconds of [a, b) in which one of the step's transfers is pending while the rank works. */
 uint64_t lk_step_pending_ns(const struct lk_rank_steps *s, const struct lk_step *p, uint64_t a,
                             uint64_t b);
+/* Nanoseconds of [a, b), in one range, that the rank worked: without what it stood. */
+uint64_t lk_range_work_ns(const struct lk_rank_steps *s, uint64_t a, uint64_t b);
 /* Nanoseconds of [a, b) that the rank's own compute (forward, backward, optimizer) covers. */
 uint64_t lk_step_compute_ns(const struct lk_rank_steps *s, const struct lk_step *p, uint64_t a,
                             uint64_t b);

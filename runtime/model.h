@@ -45,6 +45,7 @@ struct lk_grad_hook {
     void *ctx;
 };
 
+struct lk_comm;
 struct lk_model;
 struct lk_model_ops {
     const char *name;
@@ -62,6 +63,9 @@ struct lk_model_ops {
                                bool accumulate, const struct lk_grad_hook *hook);
     /* (optional) Enqueues a step of the model's own instead of the optimizer: for replayed jobs. */
     enum lk_status (*update)(struct lk_model *m);
+    /* (optional) For a model with collectives of its own (a replayed SyncBatchNorm): they go over
+     * comm on the net stream, both borrowed, among the reducer's. Before the first forward. */
+    enum lk_status (*join)(struct lk_model *m, struct lk_comm *comm, struct lk_stream *net);
 };
 
 struct lk_model { /* first member of a model's own struct */
@@ -74,9 +78,12 @@ struct lk_model { /* first member of a model's own struct */
     int context, vocab;
     lk_real *loss;           /* device memory, one element */
     double flops_per_sample; /* forward and backward; NaN: unknown */
-    double input_s;          /* a replayed job: what a step waits for each batch; else 0 */
-    char sample_unit[48];    /* "sequence of 64 tokens" */
-    char config_text[160];   /* "layers 3, heads 3, channels 48, context 64, vocab 256" */
+    /* A replayed job: what a step waits for each batch, and after its optimizer; whether DDP looks
+     * for unused parameters; else 0. */
+    double input_s, gap_s;
+    bool find_unused_parameters;
+    char sample_unit[48];  /* "sequence of 64 tokens" */
+    char config_text[160]; /* "layers 3, heads 3, channels 48, context 64, vocab 256" */
 };
 
 /* Finds the model by name or preset and creates it. LK_EUSAGE lists the names. */

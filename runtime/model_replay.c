@@ -3,7 +3,9 @@
  *
  * Forward is one wait; backward is a wait up to each tensor's ready time, in the order in which
  * they become ready, so that real buckets of real bytes fill and are reduced when the job's would
- * be; the optimizer is a wait. Waits take time on a "timed" device only (kernels/ops.h: wait).
+ * be; the optimizer is a wait. SyncBatchNorm's all-gathers and all-reduces really happen where its
+ * layers are, and the next wait waits for them. Waits take time on a "timed" device only
+ * (kernels/ops.h: wait).
  *
  * A tensor that the job sends in another type than float32 is given the float32 elements that make
  * the same bytes (rounded up), since gradients here are float32.
@@ -11,6 +13,7 @@
 #include "base/array.h"
 #include "base/job.h"
 #include "kernels/ops.h"
+#include "runtime/comm.h"
 #include "runtime/model_impl.h"
 
 #include <math.h>
@@ -24,11 +27,17 @@ struct replay {
     struct lk_model model;
     struct lk_job job;
     size_t *order; /* tensors by ready time */
+    /* SyncBatchNorm; NULL: no layer has it, or one rank, which PyTorch leaves alone too. */
+    struct lk_comm *comm; /* borrowed, as the stream */
+    struct lk_stream *net;
+    void *statistics;        /* of the widest layer, all ranks' */
+    struct lk_event **there; /* a layer: forward's at 2 i, backward's behind it */
+    struct lk_event *back;
 };
 
 /* Of one micro-batch. */
 struct times {
-    double forward_s, backward_s, input_s;
+    double forward_s, backward_s, input_s, gap_s;
 };
 
 static double between(double a, double b, double share)
@@ -50,6 +59,7 @@ static enum lk_status times_at(const struct lk_job *job, int batch, struct times
     out->forward_s = job->compute[i].forward_s.value;
     out->backward_s = job->compute[i].backward_s.value;
     out->input_s = job->compute[i].input_s.value;
+    out->gap_s = job->compute[i].gap_s.value;
     if (job->compute[i].local_batch != batch) {
         const struct lk_job_compute *a = &job->compute[i - 1];
         const struct lk_job_compute *b = &job->compute[i];
@@ -58,6 +68,7 @@ static enum lk_status times_at(const struct lk_job *job, int batch, struct times
         out->forward_s = between(a->forward_s.value, b->forward_s.value, share);
         out->backward_s = between(a->backward_s.value, b->backward_s.value, share);
         out->input_s = between(a->input_s.value, b->input_s.value, share);
+        out->gap_s = between(a->gap_s.value, b->gap_s.value, share);
     }
     return LK_OK;
 }
@@ -67,13 +78,71 @@ static enum lk_status wait_s(struct lk_model *m, double seconds)
     return seconds > 0 ? LK_LAUNCH(m->stream, wait, .seconds = seconds) : LK_OK;
 }
 
+/*
+ * One layer's collective; what is enqueued on the compute stream behind it waits for its end.
+ * Forward gathers mean, inverse deviation and count of every channel, backward sums two gradients
+ * (torch/nn/modules/_functions.py).
+ */
+static enum lk_status exchange(struct replay *r, size_t layer, bool backward)
+{
+    size_t channels = (size_t)r->job.sync_bn[layer].channels;
+    struct lk_event *there;
+    struct lk_coll_call call = {.coll = backward ? LK_ALL_REDUCE : LK_ALL_GATHER,
+                                .dtype = LK_F32,
+                                .buf = r->statistics,
+                                .count = 2 * channels + !backward,
+                                .index = -1};
+    enum lk_status st = LK_OK;
+
+    if (!r->comm)
+        return LK_OK;
+    call.ready = there = r->there[2 * layer + backward];
+    LK_TRY(lk_event_record(there, r->model.stream));
+    LK_TRY(lk_stream_wait(r->net, there));
+    LK_TRY(lk_comm_enqueue(r->comm, r->net, &call));
+    LK_TRY(lk_event_record(r->back, r->net));
+    LK_TRY(lk_stream_wait(r->model.stream, r->back));
+out:
+    return st;
+}
+
 static enum lk_status forward(struct lk_model *m, const struct lk_batch *batch)
 {
     struct replay *r = (struct replay *)m;
     struct times t = {0};
-    enum lk_status st = times_at(&r->job, batch->samples, &t);
+    double reached = 0;
+    enum lk_status st = LK_OK;
 
-    return st == LK_OK ? wait_s(m, t.forward_s) : st;
+    LK_TRY(times_at(&r->job, batch->samples, &t));
+    for (size_t i = 0; i < r->job.n_sync_bn; i++) {
+        double at = r->job.sync_bn[i].at;
+
+        LK_TRY(wait_s(m, (at - reached) * t.forward_s));
+        reached = at;
+        LK_TRY(exchange(r, i, false));
+    }
+    LK_TRY(wait_s(m, (1 - reached) * t.forward_s));
+out:
+    return st;
+}
+
+/* Goes on with backward to a share of it; layers on the way, the last ones first, are exchanged. */
+static enum lk_status backward_to(struct replay *r, const struct times *t, double share,
+                                  double *reached, size_t *layers_left)
+{
+    enum lk_status st = LK_OK;
+
+    while (*layers_left && 1 - r->job.sync_bn[*layers_left - 1].at <= share) {
+        double at = 1 - r->job.sync_bn[--*layers_left].at;
+
+        LK_TRY(wait_s(&r->model, (at - *reached) * t->backward_s));
+        *reached = at;
+        LK_TRY(exchange(r, *layers_left, true));
+    }
+    LK_TRY(wait_s(&r->model, (share - *reached) * t->backward_s));
+    *reached = share;
+out:
+    return st;
 }
 
 static enum lk_status backward(struct lk_model *m, const struct lk_batch *batch, double seed,
@@ -81,6 +150,7 @@ static enum lk_status backward(struct lk_model *m, const struct lk_batch *batch,
 {
     struct replay *r = (struct replay *)m;
     double reached = 0;
+    size_t layers_left = r->job.n_sync_bn;
     struct times t = {0};
     enum lk_status st = LK_OK;
 
@@ -88,13 +158,10 @@ static enum lk_status backward(struct lk_model *m, const struct lk_batch *batch,
     (void)accumulate;
     LK_TRY(times_at(&r->job, batch->samples, &t));
     for (size_t i = 0; i < m->n_params; i++) {
-        double ready = r->job.tensors[r->order[i]].ready;
-
-        LK_TRY(wait_s(m, (ready - reached) * t.backward_s));
-        reached = ready;
+        LK_TRY(backward_to(r, &t, r->job.tensors[r->order[i]].ready, &reached, &layers_left));
         LK_TRY(lk_model_ready(m, hook, r->order[i]));
     }
-    LK_TRY(wait_s(m, (1 - reached) * t.backward_s));
+    LK_TRY(backward_to(r, &t, 1, &reached, &layers_left));
 out:
     return st;
 }
@@ -106,6 +173,29 @@ static enum lk_status update(struct lk_model *m)
 
     /* The optimizer's time does not depend on the batch; the first row's is as good as any. */
     return wait_s(m, j->compute[0].optimizer_s.value);
+}
+
+static enum lk_status join(struct lk_model *m, struct lk_comm *comm, struct lk_stream *net)
+{
+    struct replay *r = (struct replay *)m;
+    size_t n = r->job.n_sync_bn, widest = 0, ranks = (size_t)lk_comm_world_size(comm);
+    enum lk_status st = LK_OK;
+
+    if (!n || ranks == 1)
+        return LK_OK;
+    for (size_t i = 0; i < n; i++)
+        if ((size_t)r->job.sync_bn[i].channels > widest)
+            widest = (size_t)r->job.sync_bn[i].channels;
+    LK_TRY(lk_device_alloc(m->device, ranks * (2 * widest + 1) * lk_dtype_bytes(LK_F32),
+                           &r->statistics));
+    LK_TRY(lk_alloc(&r->there, 2 * n, sizeof(struct lk_event *)));
+    for (size_t i = 0; i < 2 * n; i++)
+        LK_TRY(lk_event_create(m->device, &r->there[i]));
+    LK_TRY(lk_event_create(m->device, &r->back));
+    r->comm = comm;
+    r->net = net;
+out:
+    return st;
 }
 
 /* Stable: tensors ready at the same time keep the order in which the job's became ready. */
@@ -151,6 +241,11 @@ static void destroy(struct lk_model *m)
     for (size_t i = 0; i < m->n_params; i++)
         lk_device_free(m->device, m->params[i].data);
     free(m->params);
+    for (size_t i = 0; r->there && i < 2 * r->job.n_sync_bn; i++)
+        lk_event_destroy(r->there[i]);
+    free(r->there);
+    lk_event_destroy(r->back);
+    lk_device_free(m->device, r->statistics);
     lk_device_free(m->device, m->loss);
     free(r->order);
     lk_job_fini(&r->job);
@@ -183,6 +278,8 @@ static enum lk_status create(struct lk_device *d, struct lk_stream *s,
     /* A batch that the job does not know fails in forward. */
     if (times_at(&r->job, config->max_samples, &t) == LK_OK)
         r->model.input_s = t.input_s;
+    r->model.gap_s = t.gap_s;
+    r->model.find_unused_parameters = r->job.find_unused_parameters;
     LK_TRY(lk_device_alloc(d, lk_device_real_bytes(d), &r->model.loss));
     r->model.flops_per_sample = r->job.flops_per_sample.value;
     snprintf(r->model.sample_unit, sizeof r->model.sample_unit, "%s", r->job.sample_unit);
@@ -203,4 +300,5 @@ const struct lk_model_ops lk_model_replay = {
     .forward = forward,
     .backward = backward,
     .update = update,
+    .join = join,
 };

@@ -46,6 +46,8 @@ struct lk_reducer {
     bool order_known; /* ...which is over */
     bool rebuilt;
     struct lk_event *reduced; /* on the net stream: all buckets of this micro-batch are reduced */
+    void *used;               /* find_unused: device, n_params int32; all are used, none is asked */
+    struct lk_event *marked;  /* on the compute stream: the map is final */
 
     bool measuring;   /* this micro-batch's norms */
     void *norms;      /* device: n_buckets local squares, then n_buckets averaged ones */
@@ -202,6 +204,10 @@ enum lk_status lk_reducer_create(const struct lk_reducer_config *config, struct 
     LK_TRY(lk_alloc(&r->seen, n_params, sizeof *r->seen));
     LK_TRY(lk_alloc(&r->order, n_params, sizeof *r->order));
     LK_TRY(lk_event_create(r->device, &r->reduced));
+    if (config->find_unused) {
+        LK_TRY(lk_event_create(r->device, &r->marked));
+        LK_TRY(lk_device_alloc(r->device, n_params * lk_dtype_bytes(LK_I32), &r->used));
+    }
     LK_TRY(lk_stream_sync(config->compute, lk_deadline_in(config->timeout_ns)));
     LK_TRY(lk_reducer_check_params(config->comm, params, n_params));
     LK_TRY(lk_reducer_broadcast_params(config->comm, params, n_params, r->dtype));
@@ -219,6 +225,8 @@ void lk_reducer_destroy(struct lk_reducer *r)
         return;
     drop_buckets(r);
     lk_event_destroy(r->reduced);
+    lk_event_destroy(r->marked);
+    lk_device_free(r->device, r->used);
     lk_device_free(r->device, r->slab);
     lk_device_free(r->device, r->old_slab);
     free(r->bucket_of);
@@ -409,6 +417,28 @@ static enum lk_status missing_gradient(const struct lk_reducer *r)
                    (unsigned)r->step, r->params[p].name);
 }
 
+/* The map of used parameters, as PyTorch with find_unused_parameters: one more all-reduce behind
+ * the last bucket's. */
+static enum lk_status reduce_used(struct lk_reducer *r)
+{
+    const struct lk_reducer_config *c = &r->config;
+    const struct lk_coll_call call = {.coll = LK_ALL_REDUCE,
+                                      .dtype = LK_I32,
+                                      .buf = r->used,
+                                      .count = r->n_params,
+                                      .index = -1,
+                                      .ready = r->marked};
+    enum lk_status st = LK_OK;
+
+    if (!c->find_unused)
+        return LK_OK;
+    LK_TRY(lk_event_record(r->marked, c->compute));
+    LK_TRY(lk_stream_wait(c->net, r->marked));
+    LK_TRY(lk_comm_enqueue(c->comm, c->net, &call));
+out:
+    return st;
+}
+
 enum lk_status lk_reducer_backward_end(struct lk_reducer *r)
 {
     const struct lk_reducer_config *c = &r->config;
@@ -425,6 +455,7 @@ enum lk_status lk_reducer_backward_end(struct lk_reducer *r)
         r->measured = true;
         r->measured_step = r->step;
     }
+    LK_TRY(reduce_used(r));
     LK_TRY(lk_event_record(r->reduced, c->net));
     LK_TRY(lk_stream_wait(c->compute, r->reduced));
 out:

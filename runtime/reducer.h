@@ -60,6 +60,7 @@ struct lk_reducer_config {
     enum lk_algo algo;
     int accumulation; /* micro-batches a step */
     bool no_sync;     /* all-reduce in the last micro-batch only */
+    bool find_unused; /* all-reduce the map of used parameters behind the buckets, an int32 each */
     int noise_every;  /* steps between measurements of the two gradient norms; 0: never */
     enum lk_plant plant;
     uint64_t timeout_ns;

@@ -170,6 +170,9 @@ static enum lk_status open_all(struct trainer *t)
     rc.compute = t->compute;
     rc.net = t->net;
     rc.timeout_ns = c->timeout_ns;
+    rc.find_unused |= t->model->find_unused_parameters;
+    if (t->model->ops->join)
+        LK_TRY(t->model->ops->join(t->model, t->comm, t->net));
     LK_TRY(lk_reducer_create(&rc, t->model->params, t->model->n_params, &t->reducer));
     if (!t->model->ops->update)
         LK_TRY(
@@ -328,6 +331,8 @@ static enum lk_status run_step(struct trainer *t, int64_t step)
     LK_TRY(lk_stream_sync(
         t->compute,
         lk_deadline_in(c->timeout_ns > UINT64_MAX / 2 ? UINT64_MAX : 2 * c->timeout_ns)));
+    if (t->model->gap_s > 0)
+        lk_sleep_until_ns(lk_monotonic_ns() + lk_ns_from_s(t->model->gap_s));
     lk_span_end(t->host, &span);
     t->step_s[step] = lk_s_from_ns(lk_now_ns() - began_ns);
     keep(t, step, rate);

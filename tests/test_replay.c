@@ -34,12 +34,24 @@ static const size_t ready_order[TENSORS] = {3, 1, 2, 0};
 static char *dir;
 static char *job_path;
 
+/* Layers of SyncBatchNorm: at a quarter and at three quarters of forward. */
+static const struct lk_job_sync_bn layers[] = {
+    {8,  0.25},
+    {16, 0.75}
+};
+
 static void set(struct lk_quantity *q, double value)
 {
     ck_assert_int_eq(lk_quantity_set(q, value, NAN, NAN, 1, "test"), LK_OK);
 }
 
-static void write_job(void)
+static void set_gap(struct lk_job *j, double gap_s)
+{
+    for (size_t i = 0; i < j->n_compute; i++)
+        set(&j->compute[i].gap_s, gap_s);
+}
+
+static void write_job(bool exchanges)
 {
     static const int batches[] = {2, 4};
     struct lk_job j = {.ddp_rule = LK_DDP_TORCH_2,
@@ -75,6 +87,13 @@ static void write_job(void)
         set(&j.compute[i].gap_s, 0);
         set(&j.compute[i].transient, 0);
     }
+    if (exchanges) {
+        ck_assert_int_eq(lk_alloc(&j.sync_bn, LK_COUNT(layers), sizeof *j.sync_bn), LK_OK);
+        j.n_sync_bn = LK_COUNT(layers);
+        memcpy(j.sync_bn, layers, sizeof layers);
+        j.find_unused_parameters = true;
+        set_gap(&j, 0.003);
+    }
     ck_assert_msg(lk_job_write(job_path, &j) == LK_OK, "%s", lk_error_text());
     lk_job_fini(&j);
 }
@@ -83,7 +102,7 @@ static void setup(void)
 {
     dir = scratch_create();
     job_path = scratch_path(dir, "job.json");
-    write_job();
+    write_job(false);
 }
 
 static void teardown(void)
@@ -243,6 +262,70 @@ START_TEST(slow_rank_is_waited_for)
 }
 END_TEST
 
+static enum lk_status watched_rank(struct rank *me)
+{
+    static const struct lk_sink_ops ops = {.name = "test", .track_open = track_open, .emit = emit};
+    struct lk_train_config c = config(me->world_size, me->rank);
+    struct lk_train_result r = {0};
+    enum lk_status st = LK_OK;
+
+    LK_TRY(rank_connect(me, &c.comm_config.store));
+    if (me->rank == 0) {
+        LK_TRY(lk_recorder_create(&c.recorder));
+        LK_TRY(lk_recorder_attach(c.recorder, &ops, &seen));
+    }
+    st = lk_train(&c, &r);
+    lk_train_result_fini(&r);
+    lk_recorder_destroy(c.recorder);
+    lk_store_close(c.comm_config.store);
+out:
+    return st;
+}
+
+/* In the order of the stream: both layers' gathers in forward, then, in backward, buckets and
+ * layers by where they are (layers at 1/4 and 3/4, gradients at 0, 1/2, 3/4, 1), and the map of
+ * used parameters last. Nothing of backward goes on before a layer's sum is there. */
+START_TEST(exchanges_are_real)
+{
+    static const struct {
+        int index;
+        uint64_t bytes;
+    } expected[] = {
+        {-1, 2 * 17 * 4},
+        {-1, 2 * 33 * 4},
+        {0,  200       },
+        {-1, 32 * 4    },
+        {1,  1200      },
+        {-1, 16 * 4    },
+        {2,  804       },
+        {-1, 4 * 4     }
+    };
+    struct rank ranks[RANKS_MAX];
+    const struct lk_span *step, *optimizer, *mark;
+
+    write_job(true);
+    memset(seen, 0, sizeof seen);
+    ranks_run_threads(2, TIMEOUT_NS, watched_rank, NULL, ranks);
+    for (int r = 0; r < 2; r++)
+        ck_assert_msg(ranks[r].status == LK_OK, "rank %d: %s", r, ranks[r].text);
+    for (size_t i = 0; i < LK_COUNT(expected); i++) {
+        const struct lk_span *s = last_step(LK_TRACK_COMM, LK_SPAN_COLLECTIVE, i);
+
+        ck_assert_ptr_nonnull(s);
+        ck_assert_int_eq(s->index, expected[i].index);
+        ck_assert_uint_eq(s->bytes, expected[i].bytes);
+    }
+    ck_assert_ptr_null(last_step(LK_TRACK_COMM, LK_SPAN_COLLECTIVE, LK_COUNT(expected)));
+    /* b, at half of backward, is behind the layer at a quarter of it. */
+    mark = last_step(LK_TRACK_COMPUTE, LK_SPAN_GRADIENT, 1);
+    ck_assert_uint_ge(mark->start_ns, last_step(LK_TRACK_COMM, LK_SPAN_COLLECTIVE, 3)->end_ns);
+    optimizer = last_step(LK_TRACK_COMPUTE, LK_SPAN_OPTIMIZER, 0);
+    ck_assert_uint_ge(optimizer->start_ns, last_step(LK_TRACK_COMM, LK_SPAN_COLLECTIVE, 7)->end_ns);
+    step = last_step(LK_TRACK_HOST, LK_SPAN_STEP, 0);
+    ck_assert_uint_ge(step->end_ns, optimizer->end_ns + 2999000); /* the gap */
+}
+END_TEST
+
 static const struct {
     const char *device, *says;
     int local_batch;
@@ -278,6 +361,7 @@ Suite *lk_suite_replay(void)
     tcase_add_test(c, order_and_buckets);
     tcase_add_test(c, waits);
     tcase_add_test(c, slow_rank_is_waited_for);
+    tcase_add_test(c, exchanges_are_real);
     tcase_add_loop_test(c, refused, 0, LK_COUNT(bad));
     suite_add_tcase(s, c);
     return s;
