@@ -163,6 +163,9 @@ static enum lk_status effect_table(const struct lk_cluster *c, struct lk_table *
     LK_TRY(effect_row(*out, &c->delta, "delta: a collective, by compute"));
     LK_TRY(effect_row(*out, &c->rank_sd, "sd between ranks"));
     LK_TRY(effect_row(*out, &c->transient_sd, "sd from time to time"));
+    LK_TRY(effect_row(*out, &c->common_sd, "sd of all ranks in common"));
+    LK_TRY(effect_row(*out, &c->tail_share, "tail: share of micro-batches"));
+    LK_TRY(effect_row(*out, &c->tail_scale, "tail: mean excess"));
 out:
     return st;
 }
@@ -180,8 +183,11 @@ static enum lk_status effect_notes(struct lk_table *t, const struct calibrate_op
                              "overlap not probed: %d ranks on %d usable CPU%s; compute and "
                              "collectives would share a CPU, which is co-location",
                              least, c->gpus_per_node, c->gpus_per_node == 1 ? "" : "s"));
-    if (lk_quantity_known(&c->rank_sd))
-        LK_TRY(lk_table_note(t, "sds: %s", c->rank_sd.source));
+    if (lk_quantity_known(&c->transient_sd))
+        LK_TRY(lk_table_note(t, "sds: %s", c->transient_sd.source));
+    for (size_t i = 0; i < c->n_slow; i++)
+        LK_TRY(lk_table_note(t, "rank %d stands out: %.2f times as long as the others (%s)",
+                             c->slow[i].rank, c->slow[i].compute.value, c->slow[i].compute.source));
 out:
     return st;
 }

@@ -2,7 +2,9 @@
 #include "base/array.h"
 #include "base/rng.h"
 #include "base/stats.h"
+#include "base/straggler.h"
 #include "commands/calibrate.h"
+#include "sim/prior.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -93,36 +95,85 @@ static void mean_over_ranks(const double *v, const struct lk_sweep_colocation *s
         out[i - s->warmup] = lk_stats_mean(v + i * (size_t)s->ranks, (size_t)s->ranks);
 }
 
-/*
- * Variance components of the ranks' times: within a rank (transient) and between their means
- * (persistent), the latter less what the former puts into a mean of n.
- */
+/* The ranks that keep the common pace, side by side in `out`; the others are known to be slow. */
+static enum lk_status without_slow(const struct lk_sweep_colocation *s, struct lk_cluster *c,
+                                   double *out, size_t *out_ranks)
+{
+    enum lk_status st = LK_OK;
+    size_t n = s->n - s->warmup, ranks = (size_t)s->ranks, kept = 0;
+    const double *v = s->together_s + s->warmup * ranks;
+    double *means = NULL, *sorted = NULL, noise = 0, slowest;
+    struct lk_pace pace;
+
+    LK_TRY(lk_alloc(&means, ranks, sizeof *means));
+    LK_TRY(lk_alloc(&sorted, ranks, sizeof *sorted));
+    LK_TRY(lk_alloc(&c->slow, ranks, sizeof *c->slow));
+    for (size_t r = 0; r < ranks; r++) {
+        for (size_t i = 0; i < n; i++)
+            means[r] += v[i * ranks + r] / (double)n;
+        sorted[r] = means[r];
+    }
+    for (size_t i = 0; i < n * ranks; i++)
+        noise += pow(v[i] / means[i % ranks] - 1, 2) / (double)((n - 1) * ranks);
+    pace =
+        lk_straggler_pace(sorted, ranks, lk_prior_value(LK_PRIOR_RANK_SD), sqrt(noise / (double)n));
+    /* Of two ranks, a difference is as well the machine's doing as the slower one's. */
+    if (ranks < 3)
+        pace = (struct lk_pace){.mean = lk_stats_mean(sorted, ranks), .n = ranks};
+    slowest = sorted[pace.n - 1];
+    for (size_t r = 0; r < ranks; r++) {
+        struct lk_cluster_slow *e = &c->slow[c->n_slow];
+
+        if (means[r] <= slowest) {
+            for (size_t i = 0; i < n; i++)
+                out[i * pace.n + kept] = v[i * ranks + r];
+            kept++;
+            continue;
+        }
+        *e = (struct lk_cluster_slow){.rank = (int)r, .node = -1};
+        e->compute = e->link = lk_quantity_none();
+        c->n_slow++;
+        LK_TRY(lk_quantity_set(&e->compute, means[r] / pace.mean, NAN, NAN, n,
+                               "calibrate: co-location of %d ranks", s->ranks));
+    }
+    *out_ranks = kept;
+out:
+    free(means);
+    free(sorted);
+    return st;
+}
+
+/* Slow ranks, and the law of the others: what these repetitions cannot tell stays unknown. */
 static enum lk_status add_law(const struct lk_sweep_colocation *s, struct lk_cluster *c)
 {
     enum lk_status st = LK_OK;
     size_t n = s->n - s->warmup, ranks = (size_t)s->ranks;
-    double all = lk_stats_mean(s->together_s + s->warmup * ranks, n * ranks);
-    double within = 0, between = 0;
+    struct lk_straggler_fit fit;
+    double *v = NULL;
+    const struct {
+        struct lk_quantity *to;
+        const struct lk_estimate *from;
+    } rows[] = {
+        {&c->rank_sd,      &fit.rank_sd     },
+        {&c->transient_sd, &fit.transient_sd},
+        {&c->common_sd,    &fit.common_sd   },
+        {&c->tail_share,   &fit.tail_share  },
+        {&c->tail_scale,   &fit.tail_scale  },
+        {&c->tail_shape,   &fit.tail_shape  }
+    };
 
     if (n < 2 || ranks < 2)
         return LK_OK;
-    for (size_t r = 0; r < ranks; r++) {
-        double mean = 0;
-
-        for (size_t i = s->warmup; i < s->n; i++)
-            mean += s->together_s[i * ranks + r] / (double)n;
-        for (size_t i = s->warmup; i < s->n; i++) {
-            double d = (s->together_s[i * ranks + r] - mean) / all;
-
-            within += d * d / (double)((n - 1) * ranks);
-        }
-        between += (mean / all - 1) * (mean / all - 1) / (double)(ranks - 1);
-    }
-    LK_TRY(lk_quantity_set(&c->transient_sd, sqrt(within), NAN, NAN, n * ranks,
-                           "calibrate: co-location of %d ranks", s->ranks));
-    LK_TRY(lk_quantity_set(&c->rank_sd, sqrt(fmax(0, between - within / (double)n)), NAN, NAN,
-                           ranks, "calibrate: co-location of %d ranks", s->ranks));
+    LK_TRY(lk_alloc(&v, n * ranks, sizeof *v));
+    LK_TRY(without_slow(s, c, v, &ranks));
+    LK_TRY(lk_straggler_fit(v, n, ranks, &fit));
+    for (size_t i = 0; i < LK_COUNT(rows); i++)
+        if (rows[i].from->n)
+            LK_TRY(lk_quantity_set(rows[i].to, rows[i].from->value, rows[i].from->lo,
+                                   rows[i].from->hi, rows[i].from->n,
+                                   "calibrate: co-location of %d ranks", s->ranks));
 out:
+    free(v);
     return st;
 }
 
@@ -221,6 +272,12 @@ enum lk_status calibrate_merge(struct lk_cluster *c, struct lk_cluster *part)
     take_if_absent(&c->delta, &part->delta);
     take_if_absent(&c->rank_sd, &part->rank_sd);
     take_if_absent(&c->transient_sd, &part->transient_sd);
+    take_if_absent(&c->common_sd, &part->common_sd);
+    take_if_absent(&c->tail_share, &part->tail_share);
+    take_if_absent(&c->tail_scale, &part->tail_scale);
+    take_if_absent(&c->tail_shape, &part->tail_shape);
+    if (!c->n_slow)
+        LK_TRY(append(&c->slow, &c->n_slow, &part->slow, &part->n_slow, sizeof *c->slow));
     LK_TRY(append(&c->points, &c->n_points, &part->points, &part->n_points, sizeof *c->points));
     LK_TRY(append(&c->kappa, &c->n_kappa, &part->kappa, &part->n_kappa, sizeof *c->kappa));
 out:

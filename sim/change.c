@@ -505,6 +505,8 @@ static enum lk_status take_known(struct lk_changed *to, const struct lk_job *j,
     to->cluster.n_slow = to->slow.n;
     if (!lk_quantity_known(&to->cluster.rank_sd) && !isnan(to->slow.rank_sd))
         replace(to, &to->cluster.rank_sd, to->slow.rank_sd);
+    if (!lk_quantity_known(&to->cluster.node_sd) && !isnan(to->slow.node_sd))
+        replace(to, &to->cluster.node_sd, to->slow.node_sd);
     for (size_t i = 0; i < to->job.n_compute; i++) {
         double reference = lk_slow_reference(&to->slow, to->compute[i].local_batch);
 

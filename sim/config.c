@@ -168,14 +168,15 @@ static void set_law(struct lk_config_model *m, const struct lk_cluster *c,
     m->transient_assumed = isnan(transient);
     law->rank_sd = isnan(rank_sd) ? lk_prior_value(LK_PRIOR_RANK_SD) : rank_sd;
     law->transient_sd = isnan(transient) ? lk_prior_value(LK_PRIOR_TRANSIENT_SD) : transient;
-    law->node_sd = known_or(&c->node_sd, 0);
+    law->node_sd = known_or(&c->node_sd, isnan(slow->node_sd) ? lk_prior_value(LK_PRIOR_NODE_SD)
+                                                              : slow->node_sd);
     law->common_sd = known_or(&c->common_sd, 0);
-    law->link_sd = known_or(&c->link_sd, 0);
+    law->link_sd = known_or(&c->link_sd, lk_prior_value(LK_PRIOR_LINK_SD));
     law->link_nodes = lk_slow_measured_nodes(c, m->step.nodes);
     law->tail_shape = known_or(&c->tail_shape, 0);
     /* The file's scale is the mean excess; the law's is (1 - shape) of it. */
     law->tail_scale = known_or(&c->tail_scale, 0) * (1 - law->tail_shape);
-    law->tail_share = known_or(&c->tail_share, 0);
+    law->tail_share = known_or(&c->tail_share, lk_prior_value(LK_PRIOR_TAIL_SHARE));
 }
 
 /* What is known of each rank and node, and compute as of a rank that is not slow. */

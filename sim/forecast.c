@@ -411,6 +411,32 @@ out:
     return st;
 }
 
+/* What several ranks could differ by and nothing measured says. */
+static enum lk_status note_alike(struct forecast *f, const struct lk_slow *slow)
+{
+    const struct lk_cluster *c = f->cluster;
+    const struct {
+        bool unknown;
+        enum lk_prior prior;
+    } rows[] = {
+        {!lk_quantity_known(&c->node_sd) && isnan(slow->node_sd), LK_PRIOR_NODE_SD   },
+        {!lk_quantity_known(&c->link_sd),                         LK_PRIOR_LINK_SD   },
+        {!lk_quantity_known(&c->tail_share),                      LK_PRIOR_TAIL_SHARE}
+    };
+    enum lk_status st = LK_OK;
+    int ranks = 1, nodes = 1;
+
+    for (size_t i = 0; i < f->n; i++) {
+        ranks = f->configs[i].gpus > ranks ? f->configs[i].gpus : ranks;
+        nodes = f->configs[i].nodes > nodes ? f->configs[i].nodes : nodes;
+    }
+    for (size_t i = 0; i < LK_COUNT(rows); i++)
+        if (rows[i].unknown && (rows[i].prior == LK_PRIOR_TAIL_SHARE ? ranks : nodes) > 1)
+            LK_TRY(lk_forecast_note(f->out, "assumed: %s", lk_prior_source(rows[i].prior)));
+out:
+    return st;
+}
+
 /* Ranks that the runs showed to be slow: the forecast rests on their staying so. */
 static enum lk_status note_slow(struct forecast *f)
 {
@@ -424,6 +450,7 @@ static enum lk_status note_slow(struct forecast *f)
                                 "the same rank at every count",
                                 slow.list[i].rank, slow.list[i].compute.value,
                                 slow.list[i].compute.source));
+    LK_TRY(note_alike(f, &slow));
 out:
     lk_slow_fini(&slow);
     return st;

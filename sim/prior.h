@@ -9,6 +9,9 @@
 #include <stddef.h>
 
 /*
+ * The last three are 0 for want of a figure: published studies of stragglers count jobs, not ranks
+ * (Lin et al. 2025, arXiv 2505.05713: not trivially hardware failures, but many factors).
+ *
  * X(prior, value, source). All but the floor share and the tests are relative standard deviations.
  *
  * The scale error is that of the scaling law on public data (bench/accuracy_scaling): tier A series
@@ -49,7 +52,10 @@
     X(LK_PRIOR_BASE_ERROR, 0.01, "assumed: a configuration between measured ones")                 \
     X(LK_PRIOR_RUN_SD, 0.01, "assumed: one run after another on the same machine")                 \
     X(LK_PRIOR_RANK_SD, 0.01, "assumed: persistent differences between equal devices")             \
-    X(LK_PRIOR_TRANSIENT_SD, 0.01, "assumed: one micro-batch after another on a device")
+    X(LK_PRIOR_TRANSIENT_SD, 0.01, "assumed: one micro-batch after another on a device")           \
+    X(LK_PRIOR_NODE_SD, 0, "nodes no slower than their ranks")                                     \
+    X(LK_PRIOR_LINK_SD, 0, "links between nodes alike")                                            \
+    X(LK_PRIOR_TAIL_SHARE, 0, "no micro-batch far slower than the others")
 
 enum lk_prior {
 #define LK_PRIOR_ENUM_(prior, value, source) prior,

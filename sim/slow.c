@@ -7,16 +7,13 @@
 
 #include "base/array.h"
 #include "base/stats.h"
+#include "base/straggler.h"
 #include "sim/prior.h"
 #include "sim/run_group.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-static const double FOUND_LEAST = 0.05; /* relative; below it nobody would call a rank slow */
-static const double FOUND_SDS = 4;
-static const double PRIOR_RANKS = 2; /* that the prior's sd counts as */
 
 /* ---- Finding ---- */
 
@@ -36,13 +33,6 @@ static int most_ranks(const struct lk_job *j)
     return most;
 }
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
 /* Relative sd of the mean of a run's micro-batches, from how these vary. */
 static double mean_sd(const struct lk_job *j, const struct lk_job_run *r)
 {
@@ -53,42 +43,6 @@ static double mean_sd(const struct lk_job *j, const struct lk_job_run *r)
             lk_quantity_known(&j->compute[i].transient))
             transient = j->compute[i].transient.value;
     return transient / sqrt(fmax(1, (double)r->n_steps) * r->accumulation);
-}
-
-/* A run's ranks without the slow ones: their mean and how many they are. */
-struct pace {
-    double mean, sum_sq; /* s; of relative deviations */
-    int n;
-};
-
-static struct pace pace_of(const double *sorted, int n)
-{
-    struct pace p = {.mean = lk_stats_mean(sorted, (size_t)n), .n = n};
-
-    for (int i = 0; i < n; i++)
-        p.sum_sq += (sorted[i] / p.mean - 1) * (sorted[i] / p.mean - 1);
-    return p;
-}
-
-/* Takes the slowest away as long as they stand out from those that stay. */
-static struct pace common_pace(const struct lk_job *j, const struct lk_job_run *r, double *sorted)
-{
-    double prior = lk_prior_value(LK_PRIOR_RANK_SD), noise = mean_sd(j, r);
-    struct pace p;
-    int n = r->gpus;
-
-    memcpy(sorted, r->rank_compute_s, (size_t)n * sizeof *sorted);
-    qsort(sorted, (size_t)n, sizeof *sorted, by_value);
-    /* From the fastest half up, so that several slow ranks do not hide each other. */
-    for (n = (n + 1) / 2; n < r->gpus; n++) {
-        double sd;
-
-        p = pace_of(sorted, n);
-        sd = hypot(sqrt((PRIOR_RANKS * prior * prior + p.sum_sq) / (PRIOR_RANKS + n - 1)), noise);
-        if (sorted[n] / p.mean - 1 > fmax(FOUND_LEAST, FOUND_SDS * sd))
-            break;
-    }
-    return pace_of(sorted, n);
 }
 
 /* What the runs said of each rank. */
@@ -105,13 +59,79 @@ static bool in_file(const struct lk_slow *s, int rank)
     return false;
 }
 
-static void look(const struct lk_job_run *r, const struct pace *p, double slowest,
+static void look(const struct lk_job_run *r, const struct lk_pace *p, double slowest,
                  struct seen *seen)
 {
     for (int k = 0; k < r->gpus; k++) {
         seen[k].runs++;
         if (r->rank_compute_s[k] > slowest)
             seen[k].factors[seen[k].slow_runs++] = r->rank_compute_s[k] / p->mean;
+    }
+}
+
+/* Sums over runs for the spread within and between nodes. */
+struct spread {
+    double all_ss, all_freedom;       /* ranks around their run's mean */
+    double within_ss, within_freedom; /* around their node's; runs on one node: the run's */
+    double node_ss, node_freedom;     /* variance of nodes by moments, times its freedom */
+};
+
+/* Nodes' means around their mean, less what as many ranks' own effects put there. */
+static void add_nodes(struct spread *s, const struct lk_job_run *r, const struct lk_pace *p,
+                      double slowest)
+{
+    int per_node = r->gpus / r->nodes, nodes = 0;
+    double sum = 0, sum_sq = 0, within_ss = 0, within_freedom = 0, shares = 0;
+
+    for (int i = 0; i < r->nodes; i++) {
+        const double *v = &r->rank_compute_s[i * per_node];
+        double mean = 0, n = 0;
+
+        for (int k = 0; k < per_node; k++) {
+            mean += v[k] <= slowest ? v[k] / p->mean : 0;
+            n += v[k] <= slowest;
+        }
+        if (!(n > 0))
+            continue;
+        mean /= n;
+        for (int k = 0; k < per_node; k++)
+            within_ss += v[k] <= slowest ? pow(v[k] / p->mean - mean, 2) : 0;
+        within_freedom += n - 1;
+        shares += 1 / n;
+        sum += mean;
+        sum_sq += mean * mean;
+        nodes++;
+    }
+    s->within_ss += within_ss;
+    s->within_freedom += within_freedom;
+    if (nodes > 1 && within_freedom > 0) {
+        s->node_ss +=
+            sum_sq - sum * sum / nodes - (nodes - 1) * within_ss / within_freedom * shares / nodes;
+        s->node_freedom += nodes - 1;
+    }
+}
+
+static void add_spread(struct spread *s, const struct lk_job_run *r, const struct lk_pace *p,
+                       double slowest)
+{
+    s->all_ss += p->sum_sq;
+    s->all_freedom += (double)p->n - 1;
+    if (r->nodes == 1) {
+        s->within_ss += p->sum_sq;
+        s->within_freedom += (double)p->n - 1;
+    } else if (r->gpus % r->nodes == 0 && r->gpus > r->nodes) {
+        add_nodes(s, r, p, slowest);
+    }
+}
+
+/* One rank a node: its effect and its node's are one, and the rank's. */
+static void set_spread(struct lk_slow *s, const struct spread *x)
+{
+    if (x->all_freedom > 0)
+        s->rank_sd = sqrt(x->all_ss / x->all_freedom);
+    if (x->node_freedom > 0) {
+        s->rank_sd = sqrt(x->within_ss / x->within_freedom);
+        s->node_sd = sqrt(fmax(0, x->node_ss / x->node_freedom));
     }
 }
 
@@ -141,7 +161,8 @@ static enum lk_status find(struct lk_slow *s, int ranks)
     enum lk_status st = LK_OK;
     const struct lk_job *j = s->job;
     struct seen *seen = NULL;
-    double *factors = NULL, *sorted = NULL, sum_sq = 0, freedom = 0;
+    struct spread spread = {0};
+    double *factors = NULL, *sorted = NULL;
 
     LK_TRY(lk_alloc(&seen, (size_t)ranks, sizeof *seen));
     LK_TRY(lk_alloc(&factors, (size_t)ranks * j->n_runs, sizeof *factors));
@@ -149,18 +170,18 @@ static enum lk_status find(struct lk_slow *s, int ranks)
     for (int k = 0; k < ranks; k++)
         seen[k].factors = factors + (size_t)k * j->n_runs;
     for (size_t i = 0; i < j->n_runs; i++) {
-        struct pace p;
+        struct lk_pace p;
 
         if (!has_ranks(&j->runs[i]))
             continue;
-        p = common_pace(j, &j->runs[i], sorted);
+        memcpy(sorted, j->runs[i].rank_compute_s, (size_t)j->runs[i].gpus * sizeof *sorted);
+        p = lk_straggler_pace(sorted, (size_t)j->runs[i].gpus, lk_prior_value(LK_PRIOR_RANK_SD),
+                              mean_sd(j, &j->runs[i]));
         if (lk_run_counts(s->cluster, &j->runs[i]))
             look(&j->runs[i], &p, sorted[p.n - 1], seen);
-        sum_sq += p.sum_sq;
-        freedom += p.n - 1;
+        add_spread(&spread, &j->runs[i], &p, sorted[p.n - 1]);
     }
-    if (freedom > 0)
-        s->rank_sd = sqrt(sum_sq / freedom);
+    set_spread(s, &spread);
     for (int k = 0; k < ranks; k++)
         if (2 * seen[k].slow_runs > seen[k].runs && !in_file(s, k))
             LK_TRY(add_found(s, k, &seen[k]));
@@ -176,7 +197,7 @@ enum lk_status lk_slow_init(struct lk_slow *s, const struct lk_job *j, const str
     enum lk_status st = LK_OK;
     int ranks = most_ranks(j);
 
-    *s = (struct lk_slow){.job = j, .cluster = c, .rank_sd = NAN};
+    *s = (struct lk_slow){.job = j, .cluster = c, .rank_sd = NAN, .node_sd = NAN};
     LK_TRY(lk_alloc(&s->list, c->n_slow + (size_t)ranks, sizeof *s->list));
     if (c->n_slow)
         memcpy(s->list, c->slow, c->n_slow * sizeof *s->list);

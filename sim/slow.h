@@ -3,9 +3,8 @@
  * and ranks that the job's runs showed to be. A rank is the same device at every size, so what four
  * ranks showed of rank 3 holds at eight; the spread of the others is estimated without it.
  *
- * A rank was found slow when its compute is above the mean of the others by 5 % and by 4 sd of
- * theirs, in more than half of the runs that had it. Their sd is that of the ranks that are not
- * slow, with two of the prior's, and of the mean of as many micro-batches.
+ * A rank was found slow when its compute stands out (base/straggler.h) in more than half of the
+ * runs that had it.
  */
 #ifndef LK_SIM_SLOW_H
 #define LK_SIM_SLOW_H
@@ -23,6 +22,7 @@ struct lk_slow {
     struct lk_cluster_slow *list; /* the file's entries, whose sources are borrowed; then found */
     size_t n, n_file;
     double rank_sd; /* of the ranks that are not slow, in the runs with several; NaN: none */
+    double node_sd; /* of their nodes; NaN: no run has several nodes of several ranks */
 };
 
 enum lk_status lk_slow_init(struct lk_slow *s, const struct lk_job *j, const struct lk_cluster *c);

@@ -111,6 +111,33 @@ START_TEST(slow_ranks_are_found)
 }
 END_TEST
 
+/* Four nodes of four ranks, nodes up to 4 % apart, ranks 2 %: told apart, and one slow rank left
+ * out. */
+START_TEST(nodes_and_ranks_are_told_apart)
+{
+    static const double node[] = {-0.02, 0.02, -0.007, 0.007}, rank[] = {-0.01, 0.01, -0.01, 0.01};
+    struct world w;
+    struct lk_slow s;
+    struct lk_job_run *r;
+
+    world_init(&w, 0, 0);
+    w.cluster.gpus_per_node = 4;
+    sim_truth_add_run(&w.truth, &w.job, 16, 8, 5);
+    r = &w.job.runs[0];
+    r->nodes = 4;
+    for (int k = 0; k < 16; k++)
+        r->rank_compute_s[k] = 1 + node[k / 4] + rank[k % 4];
+    r->rank_compute_s[5] = 1.6;
+    ck_assert_int_eq(lk_slow_init(&s, &w.job, &w.cluster), LK_OK);
+    ck_assert_uint_eq(s.n, 1);
+    ck_assert_int_eq(s.list[0].rank, 5);
+    ck_assert_double_eq_tol(s.rank_sd, 0.0115, 0.001);
+    ck_assert_double_eq_tol(s.node_sd, 0.0163, 0.002);
+    lk_slow_fini(&s);
+    world_fini(&w);
+}
+END_TEST
+
 /* One run in which a rank was slow, of three: it was the run, not the rank. */
 START_TEST(once_is_not_always)
 {
@@ -513,6 +540,7 @@ Suite *lk_suite_slow(void)
     tcase_set_timeout(c, 60);
     tcase_add_loop_test(c, slow_ranks_are_found, 0, LK_COUNT(find_cases));
     tcase_add_test(c, once_is_not_always);
+    tcase_add_test(c, nodes_and_ranks_are_told_apart);
     tcase_add_test(c, the_file_counts_first);
     tcase_add_test(c, a_slow_rank_stays_slow);
     tcase_add_test(c, known_ranks_are_counted_once);
