@@ -1,0 +1,46 @@
+/*
+ * Shared libraries that are looked for when they are needed, not when the program starts.
+ *
+ * CUDA's libraries (cuBLASLt, NCCL, CUPTI, NVML) are used through a table of functions that
+ * lk_library_open fills, and are never linked: the same program then starts on a laptop without a
+ * driver, on a machine with the toolkit, and on one that has only PyTorch's copies of them.
+ * Searched, in this order:
+ *
+ *   1. the folders in LOCKSTEP_LIBRARY_PATH, separated by ':'
+ *   2. the loader's own way: LD_LIBRARY_PATH and the system's folders
+ *   3. CUDA_HOME, CUDA_PATH, the toolkit of the build, /usr/local/cuda
+ *   4. the packages nvidia/NAME/lib and torch/lib beside Python, as pip and conda install PyTorch
+ *
+ * A file that opens but lacks a function is passed over, and the error says so.
+ */
+#ifndef LK_BASE_LIBRARY_H
+#define LK_BASE_LIBRARY_H
+
+#include "base/status.h"
+
+#include <stddef.h>
+
+/* A function pointer at `offset` of the caller's table. */
+struct lk_library_symbol {
+    const char *name;
+    size_t offset;
+};
+
+struct lk_library_spec {
+    const char *name;         /* for messages: "cuBLASLt" */
+    const char *const *files; /* sonames, the preferred one first; ends with NULL */
+    const struct lk_library_symbol *symbols;
+    size_t n_symbols;
+};
+
+struct lk_library;
+
+/* LK_EUNSUPPORTED when no file in any of the places has all functions; table is untouched then. */
+enum lk_status lk_library_open(const struct lk_library_spec *spec, void *table,
+                               struct lk_library **out);
+/* The functions must not be called any more. NULL is legal. */
+void lk_library_close(struct lk_library *l);
+/* The file that was opened; where the loader found it, its full path. */
+const char *lk_library_path(const struct lk_library *l);
+
+#endif
