@@ -4,10 +4,11 @@
 
 #include "kernels/ops.h"
 
-/* lk_<op>_cpu and lk_<op>_ref: args is a const struct lk_<op>_args *. */
+/* args is a const struct lk_<op>_args *. lk_<op>_cuda is there in builds with CUDA. */
 #define LK_OP_IMPL_(op)                                                                            \
     void lk_##op##_cpu(const void *args);                                                          \
-    void lk_##op##_ref(const void *args);
+    void lk_##op##_ref(const void *args);                                                          \
+    enum lk_status lk_##op##_cuda(const void *args, const struct lk_cuda *cuda);
 LK_OP_LIST(LK_OP_IMPL_)
 #undef LK_OP_IMPL_
 

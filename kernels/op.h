@@ -5,7 +5,7 @@
  * Three implementations share the arguments:
  *   cpu   float32, what ships (BLAS where it is a matrix product)
  *   ref   float64, naive loops: the definition. Its buffers hold doubles.
- *   cuda  launcher of the CUDA kernel, or NULL where it is not built
+ *   cuda  enqueues the CUDA kernels (kernels/cuda.h), or NULL in a build without CUDA
  * A device runs one of them; lk_device_real_bytes says which element size its buffers have.
  *
  * kernels/ops.h lists all ops with their argument structs.
@@ -19,6 +19,10 @@
 
 /* An element buffer of float (cpu), double (ref) or the device's type (cuda). */
 typedef void lk_real;
+/* As lk_real, but never narrower than float: sums, statistics, the state of optimizers. */
+typedef void lk_wide;
+
+struct lk_cuda;
 
 /* What an op asks of a machine. A timed device takes max(flops, bytes at its rates) + seconds. */
 struct lk_op_cost {
@@ -32,7 +36,7 @@ struct lk_op {
     size_t args_bytes; /* of the argument struct; at most LK_OP_ARGS_MAX */
     void (*cpu)(const void *args);
     void (*ref)(const void *args);
-    enum lk_status (*cuda)(const void *args, void *cuda_stream);
+    enum lk_status (*cuda)(const void *args, const struct lk_cuda *cuda);
     struct lk_op_cost (*cost)(const void *args);
 };
 

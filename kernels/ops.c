@@ -173,14 +173,14 @@ static struct lk_op_cost cross_entropy_backward_cost(const void *args)
 static struct lk_op_cost sgd_cost(const void *args)
 {
     const struct lk_sgd_args *a = args;
-    double n = (double)a->n;
+    double n = (double)a->elems;
 
-    return cost(6 * n, (a->buf ? 5 : 3) * n, 0);
+    return cost(6 * n, (a->momentum > 0 ? 5 : 3) * n, 0);
 }
 
 static struct lk_op_cost adamw_cost(const void *args)
 {
-    double n = (double)((const struct lk_adamw_args *)args)->n;
+    double n = (double)((const struct lk_adamw_args *)args)->elems;
 
     return cost(15 * n, 7 * n, 0);
 }
@@ -190,6 +190,11 @@ static struct lk_op_cost sum_squares_cost(const void *args)
     double n = (double)((const struct lk_sum_squares_args *)args)->n;
 
     return cost(2 * n, n, 0);
+}
+
+static struct lk_op_cost widen_cost(const void *args)
+{
+    return cost(0, 2 * (double)((const struct lk_widen_args *)args)->n, 0);
 }
 
 static struct lk_op_cost scale_cost(const void *args)
@@ -220,11 +225,17 @@ static struct lk_op_cost wait_cost(const void *args)
     return (struct lk_op_cost){.seconds = ((const struct lk_wait_args *)args)->seconds};
 }
 
+#ifdef LK_HAVE_CUDA
+#define CUDA(op) lk_##op##_cuda
+#else
+#define CUDA(op) NULL
+#endif
 #define ROW(op)                                                                                    \
     static_assert(sizeof(struct lk_##op##_args) <= LK_OP_ARGS_MAX, #op);                           \
     const struct lk_op lk_op_##op = {.name = #op,                                                  \
                                      .args_bytes = sizeof(struct lk_##op##_args),                  \
                                      .cpu = lk_##op##_cpu,                                         \
                                      .ref = lk_##op##_ref,                                         \
+                                     .cuda = CUDA(op),                                             \
                                      .cost = op##_cost};
 LK_OP_LIST(ROW)

@@ -3,9 +3,10 @@
  *
  *     LK_LAUNCH(stream, gelu_forward, .out = out, .in = in, .n = n);
  *
- * Matrices are row major and dense. lk_real buffers have the device's element size, tokens are
- * int32. Buffers of one op do not overlap unless its comment says so. Sizes are elements; a size
- * of 0 is legal and does nothing. `accumulate` false overwrites a gradient, true adds to it.
+ * Matrices are row major and dense. lk_real buffers have the device's element size, lk_wide ones
+ * that of its sums (float, on reference double), tokens are int32. Buffers of one op do not overlap
+ * unless its comment says so. Sizes are elements; a size of 0 is legal and does nothing.
+ * `accumulate` false overwrites a gradient, true adds to it.
  *
  * The same inputs give the same bits, on any thread: no op splits its work by the number of
  * processors. NaN and infinity propagate. Any number of threads may run ops at once.
@@ -42,6 +43,7 @@
     X(sgd)                                                                                         \
     X(adamw)                                                                                       \
     X(sum_squares)                                                                                 \
+    X(widen)                                                                                       \
     X(scale)                                                                                       \
     X(fill)                                                                                        \
     X(cast_to_wire)                                                                                \
@@ -101,7 +103,7 @@ struct lk_bytes_forward_args {
 /* out = (in - mean) * rstd * weight + bias over each row; the variance divides by channels. */
 struct lk_layernorm_forward_args {
     lk_real *out;          /* (rows, channels) */
-    lk_real *mean, *rstd;  /* (rows): kept for the backward pass */
+    lk_wide *mean, *rstd;  /* (rows): kept for the backward pass */
     const lk_real *in;     /* (rows, channels) */
     const lk_real *weight; /* (channels) */
     const lk_real *bias;   /* (channels) */
@@ -114,7 +116,7 @@ struct lk_layernorm_backward_args {
     const lk_real *dout;        /* (rows, channels) */
     const lk_real *in;          /* (rows, channels) */
     const lk_real *weight;      /* (channels) */
-    const lk_real *mean, *rstd; /* (rows) */
+    const lk_wide *mean, *rstd; /* (rows) */
     size_t rows, channels;
     bool accumulate;       /* of dweight and dbias */
     bool accumulate_input; /* of din: true joins the gradient of a residual connection */
@@ -160,17 +162,21 @@ struct lk_matmul_backward_weight_args {
 struct lk_attention_forward_args {
     lk_real *out;       /* (samples, context, channels); heads side by side */
     lk_real *probs;     /* (samples, heads, context, context), lower triangles; kept for backward.
-                           What lies above the diagonal is unspecified. */
+                           What lies above the diagonal is unspecified. cuda: not used */
+    lk_wide *log_sum;   /* cuda: (samples, heads, context), logarithms of the sums of the softmax,
+                           from which backward finds probs again. Others: not used */
     const lk_real *qkv; /* (samples, context, 3 * channels): q, k, v */
     size_t samples, context, channels, heads;
 };
 
 struct lk_attention_backward_args {
-    lk_real *dqkv;        /* (samples, context, 3 * channels) */
-    lk_real *scratch;     /* (context, context) */
-    const lk_real *dout;  /* (samples, context, channels) */
-    const lk_real *qkv;   /* as in forward */
-    const lk_real *probs; /* from forward */
+    lk_real *dqkv;          /* (samples, context, 3 * channels) */
+    lk_real *scratch;       /* (context, context); cuda: not used */
+    const lk_real *dout;    /* (samples, context, channels) */
+    const lk_real *qkv;     /* as in forward */
+    const lk_real *out;     /* from forward */
+    const lk_real *probs;   /* from forward; cuda: not used */
+    const lk_wide *log_sum; /* cuda: from forward */
     size_t samples, context, channels, heads;
 };
 
@@ -208,8 +214,8 @@ struct lk_relu_backward_args {
 
 /* loss = mean over rows of log(sum of exp(logits)) - logits(target). pre: 0 <= target < vocab. */
 struct lk_cross_entropy_forward_args {
-    lk_real *loss;          /* one element */
-    lk_real *log_sum;       /* (rows): log of the sum of exp(logits), kept for backward */
+    lk_wide *loss;          /* one element */
+    lk_wide *log_sum;       /* (rows): log of the sum of exp(logits), kept for backward */
     const lk_real *logits;  /* (rows, vocab) */
     const int32_t *targets; /* of row r: targets[r * target_stride] */
     size_t rows, vocab, target_stride;
@@ -219,20 +225,33 @@ struct lk_cross_entropy_forward_args {
 struct lk_cross_entropy_backward_args {
     lk_real *dlogits;       /* (rows, vocab); may be `logits` */
     const lk_real *logits;  /* (rows, vocab) */
-    const lk_real *log_sum; /* (rows): from forward */
+    const lk_wide *log_sum; /* (rows): from forward */
     const int32_t *targets;
     size_t rows, vocab, target_stride;
     double seed; /* d(loss) */
 };
 
-/* ---- Optimizers: one parameter, updated in place, as torch.optim does ---- */
+/* ---- Optimizers: all parameters in one launch, updated in place, as torch.optim does ---- */
 
-/* g = grad + weight_decay * param; buf = momentum * buf + g; param -= learning_rate * buf. */
-struct lk_sgd_args {
-    lk_real *param, *buf; /* buf: zeroed before the first step; NULL: no momentum */
+/* One parameter. The gradient lies where its bucket has it, so no copy comes before the update. */
+struct lk_optim_tensor {
+    lk_real *param;
+    lk_wide *master; /* the exact weights, which `param` is rounded from; NULL: `param` is exact */
+    lk_wide *m, *v;  /* state, zeroed before the first step; sgd: m is the momentum or NULL, no v */
     const lk_real *grad;
     size_t n;
-    double learning_rate, momentum, weight_decay;
+    size_t first_chunk; /* chunks of LK_OPTIM_CHUNK elements in the tensors before this one */
+    double weight_decay;
+};
+/* What one block of a GPU updates: a tensor is cut into such chunks, the last one shorter. */
+enum { LK_OPTIM_CHUNK = 8192 };
+
+/* g = grad + weight_decay * param; m = momentum * m + g; param -= learning_rate * m. */
+struct lk_sgd_args {
+    const struct lk_optim_tensor *tensors; /* (n_tensors), device memory */
+    size_t n_tensors, n_chunks;            /* n_chunks: of all tensors */
+    size_t elems;                          /* of all tensors */
+    double learning_rate, momentum;
 };
 
 /*
@@ -242,10 +261,9 @@ struct lk_sgd_args {
  * param -= learning_rate / (1 - beta1^t) * m / (sqrt(v / (1 - beta2^t)) + eps).
  */
 struct lk_adamw_args {
-    lk_real *param, *m, *v; /* m, v: zeroed before the first step */
-    const lk_real *grad;
-    size_t n;
-    double learning_rate, beta1, beta2, eps, weight_decay;
+    const struct lk_optim_tensor *tensors;
+    size_t n_tensors, n_chunks, elems;
+    double learning_rate, beta1, beta2, eps;
     int64_t t; /* number of this update, from 1 */
 };
 
@@ -253,10 +271,17 @@ struct lk_adamw_args {
 
 /* *out = sum of squares; accumulate adds it to *out. */
 struct lk_sum_squares_args {
-    lk_real *out;
+    lk_wide *out;
     const lk_real *in;
     size_t n;
     bool accumulate;
+};
+
+/* out = in: an exact copy of weights. */
+struct lk_widen_args {
+    lk_wide *out;
+    const lk_real *in;
+    size_t n;
 };
 
 /* x = x * factor. */

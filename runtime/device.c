@@ -102,6 +102,11 @@ size_t lk_device_real_bytes(const struct lk_device *d)
     return d->ops->real_bytes;
 }
 
+size_t lk_device_wide_bytes(const struct lk_device *d)
+{
+    return d->ops->real_bytes > sizeof(float) ? d->ops->real_bytes : sizeof(float);
+}
+
 enum lk_status lk_device_alloc(struct lk_device *d, size_t bytes, void **out)
 {
     size_t rounded = bytes ? bytes : 1;

@@ -50,6 +50,8 @@ void lk_device_close(struct lk_device *d);
 const char *lk_device_name(const struct lk_device *d);
 /* Element size of lk_real buffers: 4 on cpu and timed, 8 on reference. */
 size_t lk_device_real_bytes(const struct lk_device *d);
+/* Element size of lk_wide buffers: that of lk_real, but never below 4. */
+size_t lk_device_wide_bytes(const struct lk_device *d);
 
 /* Zeroed, 64-byte aligned device memory. */
 enum lk_status lk_device_alloc(struct lk_device *d, size_t bytes, void **out);

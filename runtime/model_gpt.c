@@ -403,7 +403,7 @@ static enum lk_status block_backward(const struct pass *p, size_t l, const lk_re
     LK_TRY(linear_backward(p, g->dnarrow, g->dstream, b->attention,
                            block_param(l, ATTN_PROJ_WEIGHT), c, c));
     LK_TRY(LK_LAUNCH(g->base.stream, attention_backward, .dqkv = g->dwide, .scratch = g->scratch,
-                     .dout = g->dnarrow, .qkv = b->qkv, .probs = b->probs,
+                     .dout = g->dnarrow, .qkv = b->qkv, .out = b->attention, .probs = b->probs,
                      .samples = (size_t)p->batch->samples, .context = (size_t)p->batch->context,
                      .channels = c, .heads = g->heads));
     LK_TRY(linear_backward(p, g->dnarrow, g->dwide, b->ln_1.out, block_param(l, ATTN_WEIGHT), c,

@@ -1,7 +1,11 @@
-/* SGD with momentum and AdamW over arrays of parameters. */
+/*
+ * SGD with momentum and AdamW: one launch for all parameters, by a table of them in device memory.
+ * The table is sent again when a gradient has moved, which happens once, when buckets are rebuilt.
+ */
 #include "runtime/optim.h"
 
 #include "base/array.h"
+#include "base/clock.h"
 #include "kernels/ops.h"
 
 #include <math.h>
@@ -12,9 +16,14 @@ struct lk_optim {
     struct lk_device *device;
     size_t n_params;
     size_t elems;       /* of all parameters */
+    size_t n_chunks;    /* of the table */
     size_t state_elems; /* a parameter's element: 0, 1 or 2 */
-    lk_real *state;     /* state_elems planes of elems each; NULL without */
+    bool masters;       /* the device's reals are too narrow to sum updates in */
+    lk_wide *state;     /* state_elems planes of elems each, then the masters; NULL without */
+    struct lk_optim_tensor *host, *table; /* (n_params), the same on the host and the device */
 };
+
+static const uint64_t transfer_timeout_ns = 120 * LK_NS_PER_S;
 
 static enum lk_status check(const struct lk_optim_config *c)
 {
@@ -39,6 +48,38 @@ static size_t state_elems(const struct lk_optim_config *c)
     return c->momentum > 0 ? 1 : 0;
 }
 
+/* Element `at` of state plane `plane`, or NULL when there is no such plane. */
+static lk_wide *state_at(const struct lk_optim *o, size_t plane, size_t at)
+{
+    size_t offset = (plane * o->elems + at) * lk_device_wide_bytes(o->device);
+
+    return plane < o->state_elems ? (char *)o->state + offset : NULL;
+}
+
+static void fill_table(struct lk_optim *o, const struct lk_param *params)
+{
+    size_t at = 0, masters = o->state_elems * o->elems * lk_device_wide_bytes(o->device);
+
+    o->n_chunks = 0;
+    for (size_t i = 0; i < o->n_params; i++) {
+        const struct lk_param *p = &params[i];
+        size_t offset = masters + at * lk_device_wide_bytes(o->device);
+
+        o->host[i] = (struct lk_optim_tensor){
+            .param = p->data,
+            .master = o->masters ? (char *)o->state + offset : NULL,
+            .m = state_at(o, 0, at),
+            .v = state_at(o, 1, at),
+            .grad = p->grad,
+            .n = p->elems,
+            .first_chunk = o->n_chunks,
+            .weight_decay = p->decay ? o->config.weight_decay : 0,
+        };
+        o->n_chunks += (p->elems + LK_OPTIM_CHUNK - 1) / LK_OPTIM_CHUNK;
+        at += p->elems;
+    }
+}
+
 enum lk_status lk_optim_create(struct lk_device *d, const struct lk_optim_config *config,
                                const struct lk_param *params, size_t n_params,
                                struct lk_optim **out)
@@ -52,10 +93,13 @@ enum lk_status lk_optim_create(struct lk_device *d, const struct lk_optim_config
     o->device = d;
     o->n_params = n_params;
     o->state_elems = state_elems(config);
+    o->masters = lk_device_real_bytes(d) < lk_device_wide_bytes(d);
     for (size_t i = 0; i < n_params; i++)
         o->elems += params[i].elems;
-    if (o->state_elems > 0)
+    if (lk_optim_state_bytes(o) > 0)
         LK_TRY(lk_device_alloc(d, lk_optim_state_bytes(o), &o->state));
+    LK_TRY(lk_alloc(&o->host, n_params, sizeof *o->host));
+    LK_TRY(lk_device_alloc(d, n_params * sizeof *o->table, (void **)&o->table));
     *out = o;
     o = NULL;
 out:
@@ -68,20 +112,44 @@ void lk_optim_destroy(struct lk_optim *o)
     if (!o)
         return;
     lk_device_free(o->device, o->state);
+    lk_device_free(o->device, o->table);
+    free(o->host);
     free(o);
 }
 
 size_t lk_optim_state_bytes(const struct lk_optim *o)
 {
-    return o->state_elems * o->elems * lk_device_real_bytes(o->device);
+    size_t planes = o->state_elems + (o->masters ? 1 : 0);
+
+    return planes * o->elems * lk_device_wide_bytes(o->device);
 }
 
-/* Element `at` of state plane `plane`, or NULL when there is no such plane. */
-static lk_real *state_at(const struct lk_optim *o, size_t plane, size_t at)
+static bool table_holds(const struct lk_optim *o, const struct lk_param *params)
 {
-    size_t offset = (plane * o->elems + at) * lk_device_real_bytes(o->device);
+    for (size_t i = 0; i < o->n_params; i++)
+        if (o->host[i].param != params[i].data || o->host[i].grad != params[i].grad)
+            return false;
+    return true;
+}
 
-    return plane < o->state_elems ? (char *)o->state + offset : NULL;
+/* The copy on its way must have left the host's table before that changes. The first table also
+ * says that no update was yet: the masters start as the parameters are. */
+static enum lk_status send_table(struct lk_optim *o, struct lk_stream *s,
+                                 const struct lk_param *params)
+{
+    bool first = o->n_params > 0 && !o->host[0].param;
+    enum lk_status st = LK_OK;
+
+    if (table_holds(o, params))
+        return LK_OK;
+    LK_TRY(lk_stream_sync(s, lk_deadline_in(transfer_timeout_ns)));
+    fill_table(o, params);
+    LK_TRY(lk_stream_copy(s, o->table, o->host, o->n_params * sizeof *o->host));
+    for (size_t i = 0; i < o->n_params && first && o->masters; i++)
+        LK_TRY(LK_LAUNCH(s, widen, .out = o->host[i].master, .in = o->host[i].param,
+                         .n = o->host[i].n));
+out:
+    return st;
 }
 
 enum lk_status lk_optim_step(struct lk_optim *o, struct lk_stream *s, const struct lk_param *params,
@@ -89,23 +157,16 @@ enum lk_status lk_optim_step(struct lk_optim *o, struct lk_stream *s, const stru
 {
     const struct lk_optim_config *c = &o->config;
     enum lk_status st = LK_OK;
-    size_t at = 0;
 
-    for (size_t i = 0; i < o->n_params && st == LK_OK; i++) {
-        const struct lk_param *p = &params[i];
-        double decay = p->decay ? c->weight_decay : 0;
-        lk_real *first = state_at(o, 0, at);
-
-        if (c->kind == LK_OPTIM_SGD)
-            st = LK_LAUNCH(s, sgd, .param = p->data, .buf = first, .grad = p->grad, .n = p->elems,
-                           .learning_rate = learning_rate, .momentum = c->momentum,
-                           .weight_decay = decay);
-        else
-            st = LK_LAUNCH(s, adamw, .param = p->data, .m = first, .v = state_at(o, 1, at),
-                           .grad = p->grad, .n = p->elems, .learning_rate = learning_rate,
-                           .beta1 = c->beta1, .beta2 = c->beta2, .eps = c->eps,
-                           .weight_decay = decay, .t = t);
-        at += p->elems;
-    }
+    LK_TRY(send_table(o, s, params));
+    if (c->kind == LK_OPTIM_SGD)
+        LK_TRY(LK_LAUNCH(s, sgd, .tensors = o->table, .n_tensors = o->n_params,
+                         .n_chunks = o->n_chunks, .elems = o->elems, .learning_rate = learning_rate,
+                         .momentum = c->momentum));
+    else
+        LK_TRY(LK_LAUNCH(s, adamw, .tensors = o->table, .n_tensors = o->n_params,
+                         .n_chunks = o->n_chunks, .elems = o->elems, .learning_rate = learning_rate,
+                         .beta1 = c->beta1, .beta2 = c->beta2, .eps = c->eps, .t = t));
+out:
     return st;
 }

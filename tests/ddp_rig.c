@@ -402,6 +402,7 @@ static enum lk_status train_step(struct rig_rank *r, uint32_t step)
 {
     const struct rig_case *c = r->config;
     const struct lk_grad_hook hook = lk_reducer_hook(r->reducer);
+    struct lk_optim_tensor tensors[RIG_PARAMS];
     struct lk_batch batch;
     enum lk_status st = LK_OK;
 
@@ -418,9 +419,10 @@ static enum lk_status train_step(struct rig_rank *r, uint32_t step)
         LK_TRY(lk_reducer_backward_end(r->reducer));
     }
     for (size_t p = 0; p < RIG_PARAMS; p++)
-        LK_TRY(LK_LAUNCH(r->compute, sgd, .param = r->model->params[p].data,
-                         .grad = r->model->params[p].grad, .n = rig_elems[p],
-                         .learning_rate = 0.5));
+        tensors[p] = (struct lk_optim_tensor){
+            .param = r->model->params[p].data, .grad = r->model->params[p].grad, .n = rig_elems[p]};
+    LK_TRY(LK_LAUNCH(r->compute, sgd, .tensors = tensors, .n_tensors = RIG_PARAMS,
+                     .learning_rate = 0.5));
     LK_TRY(lk_stream_sync(r->compute, lk_deadline_in(timeout_ns)));
     if (c->before_verify)
         c->before_verify(r, step);

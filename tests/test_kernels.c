@@ -431,20 +431,50 @@ START_TEST(vectors_match)
 }
 END_TEST
 
+/* Two tensors of one buffer: the update must find where each begins, and its own weight decay. */
+struct tables {
+    struct lk_optim_tensor f[2], d[2];
+};
+
+static struct tables tables_of(const struct pair *param, const struct pair *m, const struct pair *v,
+                               const struct pair *grad, double weight_decay)
+{
+    struct tables t;
+    size_t cut = param->n / 3;
+
+    for (size_t i = 0; i < 2; i++) {
+        size_t at = i ? cut : 0, n = i ? param->n - cut : cut;
+
+        t.f[i] = (struct lk_optim_tensor){.param = param->f + at,
+                                          .m = m ? m->f + at : NULL,
+                                          .v = v ? v->f + at : NULL,
+                                          .grad = grad->f + at,
+                                          .n = n,
+                                          .weight_decay = i ? weight_decay : 0};
+        t.d[i] = t.f[i];
+        t.d[i].param = param->d + at;
+        t.d[i].m = m ? m->d + at : NULL;
+        t.d[i].v = v ? v->d + at : NULL;
+        t.d[i].grad = grad->d + at;
+    }
+    return t;
+}
+
 START_TEST(optimizers_match)
 {
     size_t n = lengths[_i];
     struct lk_rng g = generator(_i);
     struct pair param = pair_random(&g, n, 1), buf = pair_zero(n), v = pair_zero(n);
+    struct tables table;
 
     for (int64_t t = 1; t <= 5; t++) {
         struct pair grad = pair_random(&g, n, 1);
 
-        RUN(sgd, (.param = param.f, .buf = buf.f, .grad = grad.f),
-            (.param = param.d, .buf = buf.d, .grad = grad.d), .n = n, .learning_rate = 0.1,
-            .momentum = 0.9, .weight_decay = 0.01);
-        RUN(sgd, (.param = param.f, .grad = grad.f), (.param = param.d, .grad = grad.d), .n = n,
-            .learning_rate = 0.1);
+        table = tables_of(&param, &buf, NULL, &grad, 0.01);
+        RUN(sgd, (.tensors = table.f), (.tensors = table.d), .n_tensors = 2, .learning_rate = 0.1,
+            .momentum = 0.9);
+        table = tables_of(&param, NULL, NULL, &grad, 0);
+        RUN(sgd, (.tensors = table.f), (.tensors = table.d), .n_tensors = 2, .learning_rate = 0.1);
         pair_free(&grad);
     }
     ck_assert_double_le(pair_error(&param), 20 * ULP); /* ten updates of a few roundings */
@@ -454,9 +484,9 @@ START_TEST(optimizers_match)
     for (int64_t t = 1; t <= 5; t++) {
         struct pair grad = pair_random(&g, n, 1);
 
-        RUN(adamw, (.param = param.f, .m = buf.f, .v = v.f, .grad = grad.f),
-            (.param = param.d, .m = buf.d, .v = v.d, .grad = grad.d), .n = n, .learning_rate = 0.01,
-            .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .weight_decay = 0.1, .t = t);
+        table = tables_of(&param, &buf, &v, &grad, 0.1);
+        RUN(adamw, (.tensors = table.f), (.tensors = table.d), .n_tensors = 2,
+            .learning_rate = 0.01, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8, .t = t);
         pair_free(&grad);
     }
     ck_assert_double_le(pair_error(&param), 20 * ULP);
@@ -472,23 +502,16 @@ END_TEST
 START_TEST(optimizers_by_hand)
 {
     double param = 1, buf = 0, m = 0, v = 0, grad = 0.5;
-    struct lk_sgd_args sgd = {.param = &param,
-                              .buf = &buf,
-                              .grad = &grad,
-                              .n = 1,
-                              .learning_rate = 0.1,
-                              .momentum = 0.9,
-                              .weight_decay = 0.2};
-    struct lk_adamw_args adamw = {.param = &param,
-                                  .m = &m,
-                                  .v = &v,
-                                  .grad = &grad,
-                                  .n = 1,
+    struct lk_optim_tensor one = {
+        .param = &param, .m = &buf, .grad = &grad, .n = 1, .weight_decay = 0.2};
+    struct lk_sgd_args sgd = {
+        .tensors = &one, .n_tensors = 1, .learning_rate = 0.1, .momentum = 0.9};
+    struct lk_adamw_args adamw = {.tensors = &one,
+                                  .n_tensors = 1,
                                   .learning_rate = 0.1,
                                   .beta1 = 0.9,
                                   .beta2 = 0.99,
-                                  .eps = 1e-8,
-                                  .weight_decay = 0.5};
+                                  .eps = 1e-8};
 
     lk_op_sgd.ref(&sgd); /* g = 0.7, buf = 0.7, param = 0.93 */
     ck_assert_double_eq_tol(param, 0.93, 1e-15);
@@ -497,6 +520,9 @@ START_TEST(optimizers_by_hand)
     ck_assert_double_eq_tol(buf, -0.184, 1e-15);
     ck_assert_double_eq_tol(param, 0.9484, 1e-15);
 
+    one.m = &m;
+    one.v = &v;
+    one.weight_decay = 0.5;
     param = 2;
     grad = 0.5;
     adamw.t = 1;
@@ -519,6 +545,7 @@ START_TEST(nan_comes_out)
     struct pair mean = pair_zero(1), rstd = pair_zero(1), one = pair_zero(1);
     const int32_t target = 3;
     size_t at = (size_t)_i;
+    struct tables table;
 
     x.f[at] = NAN;
     x.d[at] = NAN;
@@ -537,8 +564,8 @@ START_TEST(nan_comes_out)
     ck_assert(isnan(y.f[at]) && isnan(y.d[at]));
     RUN(sum_squares, (.out = one.f, .in = x.f), (.out = one.d, .in = x.d), .n = N);
     ck_assert(isnan(one.f[0]) && isnan(one.d[0]));
-    RUN(sgd, (.param = ones.f, .grad = x.f), (.param = ones.d, .grad = x.d), .n = N,
-        .learning_rate = 1);
+    table = tables_of(&ones, NULL, NULL, &x, 0);
+    RUN(sgd, (.tensors = table.f), (.tensors = table.d), .n_tensors = 2, .learning_rate = 1);
     ck_assert(isnan(ones.f[at]) && isnan(ones.d[at]));
     pair_free(&x);
     pair_free(&y);

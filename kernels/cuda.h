@@ -1,0 +1,71 @@
+/*
+ * What the launcher of a CUDA kernel needs of its device: lk_op.cuda takes it beside the arguments.
+ *
+ * One for each stream that ops are launched on, since kernels use the workspace. No CUDA type shows
+ * here, so that files which do not know CUDA can include it.
+ *
+ * Elements. lk_real buffers hold `real`: float, or bfloat16 with sums, statistics and the
+ * optimizer's weights in float (lk_wide). Products of floats are tf32 on the tensor cores: the
+ * factors keep 10 bits of mantissa, sums are float32. That is torch's
+ * set_float32_matmul_precision("high"), not its default.
+ */
+#ifndef LK_KERNELS_CUDA_H
+#define LK_KERNELS_CUDA_H
+
+#include "base/dtype.h"
+#include "base/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/*
+ * LK_OK for cudaSuccess, else "what: text (name)": LK_ENOMEM, LK_EUNSUPPORTED for what this machine
+ * lacks (driver, device, code for it), LK_EINTERNAL for the rest. `error` is a cudaError_t.
+ */
+enum lk_status lk_cuda_status(int error, const char *what);
+
+struct lk_cuda_blas;
+
+struct lk_cuda {
+    void *stream;       /* cudaStream_t */
+    enum lk_dtype real; /* LK_F32 or LK_BF16 */
+    /* Device memory of LK_CUDA_WORKSPACE_BYTES, for partial sums within one op and cuBLASLt. */
+    void *workspace;
+    struct lk_cuda_blas *blas; /* borrowed; one host thread uses it at a time */
+};
+
+enum { LK_CUDA_WORKSPACE_BYTES = 32 << 20 };
+
+/*
+ * cuBLASLt with the plans made so far; opens the library. LK_EUNSUPPORTED when it is not found or
+ * the current device has no tensor cores for bfloat16 (compute capability below 8.0).
+ */
+enum lk_status lk_cuda_blas_open(struct lk_cuda_blas **out);
+void lk_cuda_blas_close(struct lk_cuda_blas *b); /* NULL is legal */
+/* The file of cuBLASLt. */
+const char *lk_cuda_blas_path(const struct lk_cuda_blas *b);
+
+/*
+ * Sets up the context of a stream of the current device; stream, real and blas are the caller's.
+ * Allocates the workspace.
+ */
+enum lk_status lk_cuda_init(struct lk_cuda *c, void *stream, enum lk_dtype real,
+                            struct lk_cuda_blas *blas);
+/* Safe on a zeroed context. */
+void lk_cuda_fini(struct lk_cuda *c);
+
+/*
+ * d = op(a) * op(b) + bias + e, all row major and dense: op(a) is (rows, inner), op(b) is
+ * (inner, columns), d and e are (rows, columns). A transposed factor is stored as its transpose.
+ */
+struct lk_cuda_product {
+    void *d;
+    const void *a, *b;
+    const void *bias;            /* (columns), or NULL */
+    const void *e;               /* or NULL; may be d */
+    size_t rows, inner, columns; /* > 0 */
+    bool transpose_a, transpose_b;
+};
+enum lk_status lk_cuda_blas_product(const struct lk_cuda *c, const struct lk_cuda_product *p);
+
+#endif
