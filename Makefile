@@ -5,11 +5,13 @@
 #   make check      set up, build, run every test
 #   make help       all targets
 #
-# Options: CC=clang  BUILD=dir  WERROR=1  BLAS=no  SAN=address,undefined  V=1
+# Options: CC=clang  BUILD=dir  WERROR=1  BLAS=no  CUDA=no  CUDA_ARCH="80 90"|all  SAN=address,undefined  V=1
 
 BUILD  ?= build
 WERROR ?= 0
 BLAS   ?= auto
+CUDA   ?= auto
+CUDA_ARCH ?= native
 SAN    ?=
 PREFIX ?= /usr/local
 .DEFAULT_GOAL := all
@@ -22,6 +24,11 @@ VERSION := $(shell cat VERSION)
 # These install what the probe looks for, or do without; the build itself is a make of its own.
 NO_PROBE := help setup clean check demo bench validate-net validate-net-short coverage asan tsan headers layering format format-check
 ifneq ($(filter-out $(NO_PROBE),$(or $(MAKECMDGOALS),all)),)
+# What was found depends on these: other options, another search.
+PROBE_OPTIONS := CC="$(CC)" CXX="$(CXX)" BLAS="$(BLAS)" CUDA="$(CUDA)" CUDA_ARCH="$(CUDA_ARCH)"
+ifneq ($(shell cat $(BUILD)/probe.options 2> /dev/null),$(PROBE_OPTIONS))
+$(shell mkdir -p $(BUILD) && echo '$(PROBE_OPTIONS)' > $(BUILD)/probe.options)
+endif
 -include $(BUILD)/probe.mk
 endif
 
@@ -31,9 +38,14 @@ OPT      ?= -O3
 ARCH     ?= -march=native
 CFLAGS   ?= $(OPT) -g $(ARCH)
 LK_CFLAGS := -std=c11 -D_GNU_SOURCE -I. -pthread -fno-math-errno $(WARNINGS) $(PROBE_CFLAGS)
-LK_LIBS   := $(PROBE_LIBS) -lz -lm -pthread
+LK_LIBS   := $(PROBE_LIBS) $(PROBE_CUDA_LIBS) -lz -ldl -lm -pthread
+# No exceptions and no run-time types: the objects link as C.
+NVCCFLAGS ?= -O3 -lineinfo
+LK_NVCCFLAGS := -std=c++17 -D_GNU_SOURCE -I. $(PROBE_GENCODE) \
+                -Xcompiler -Wall,-Wextra,-fno-exceptions,-fno-rtti,-fno-threadsafe-statics
 ifneq ($(WERROR),0)
 LK_CFLAGS += -Werror
+LK_NVCCFLAGS += -Werror all-warnings -Xcompiler -Werror
 endif
 ifneq ($(SAN),)
 LK_CFLAGS += -fsanitize=$(SAN) -fno-omit-frame-pointer -fno-sanitize-recover=all
@@ -45,11 +57,16 @@ LK_LIBS   += --coverage
 endif
 Q := $(if $(V),,@)
 
-# One module.mk a room may add flags (<room>_CFLAGS); the sources are what lies in the folder.
+# One module.mk a room may add flags (<room>_CFLAGS); the sources are what lies in the folder: x.c,
+# and with CUDA x.cu and x_cuda.c.
 -include $(addsuffix /module.mk,$(ROOMS))
 
 define room_rules
-$(1)_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard $(1)/*.c))
+$(1)_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(filter-out %_cuda.c,$(wildcard $(1)/*.c)))
+ifeq ($(PROBE_CUDA),yes)
+$(1)_OBJ += $(patsubst %,$(BUILD)/%.o,$(wildcard $(1)/*.cu)) \
+            $(patsubst %.c,$(BUILD)/%.o,$(wildcard $(1)/*_cuda.c))
+endif
 $$($(1)_OBJ): $(wildcard $(1)/module.mk)
 $(BUILD)/lib$(1).a: $$($(1)_OBJ)
 	$$(Q)mkdir -p $$(@D)
@@ -67,14 +84,19 @@ all: $(BUILD)/lockstep
 test-bin: $(BUILD)/test_lockstep
 bench-bin: $(BENCH_BIN)
 
-$(BUILD)/probe.mk: tools/probe Makefile
+$(BUILD)/probe.mk: tools/probe Makefile $(BUILD)/probe.options
 	$(Q)mkdir -p $(BUILD)
-	$(Q)CC="$(CC)" BLAS="$(BLAS)" tools/probe $@
+	$(Q)$(PROBE_OPTIONS) tools/probe $@
 
 $(BUILD)/%.o: %.c $(BUILD)/probe.mk
 	$(Q)mkdir -p $(@D)
 	@echo "  CC    $<"
 	$(Q)$(CC) $(CFLAGS) $(LK_CFLAGS) $($(firstword $(subst /, ,$<))_CFLAGS) -MMD -MP -c $< -o $@
+
+$(BUILD)/%.cu.o: %.cu $(BUILD)/probe.mk
+	$(Q)mkdir -p $(@D)
+	@echo "  NVCC  $<"
+	$(Q)$(PROBE_NVCC) $(NVCCFLAGS) $(LK_NVCCFLAGS) -MMD -MP -MF $(@:.o=.d) -c $< -o $@
 
 $(BUILD)/lockstep.o: LK_CFLAGS += -DLK_VERSION='"$(VERSION)"' -DLK_BUILD_CC='"$(notdir $(CC))"'
 $(BUILD)/lockstep.o: VERSION
@@ -105,6 +127,7 @@ $(BUILD)/bench/%: $(BUILD)/bench/%.o $(LIBS)
 clean:
 	rm -rf $(BUILD)
 
+include tools/cuda.mk
 include tools/targets.mk
 
 -include $(shell find $(BUILD) -name '*.d' 2>/dev/null)

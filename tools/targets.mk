@@ -27,6 +27,7 @@ PARALLEL = $(if $(findstring jobserver,$(MAKEFLAGS)),,-j$(shell nproc))
 
 check-quick:
 	$(Q)$(MAKE) --no-print-directory $(PARALLEL) all test-bin
+	$(Q)[ "$(PROBE_CUDA)" != yes ] || [ -n "$(SUITES)" ] || $(BUILD)/test_gpu || [ $$? = 77 ]
 	$(Q)$(BUILD)/test_lockstep $(SUITES)
 
 # Each test is a fork that ends with a search for leaks: the default quarantine of freed memory, 256 MiB, which the
@@ -59,7 +60,8 @@ headers:
 	@CC="$(CC)" tools/headers
 lint: $(BUILD)/probe.mk
 	@tools/lint $(BUILD)
-SOURCES = $(wildcard *.c $(foreach d,$(ROOMS) tests bench,$(d)/*.c $(d)/*.h))
+SOURCES = $(wildcard *.c $(foreach d,$(ROOMS) tests tests/cuda tests/cuda_shim bench,\
+                         $(d)/*.c $(d)/*.h $(d)/*.cc $(d)/*.cu $(d)/*.cuh))
 format:
 	clang-format -i $(SOURCES)
 format-check:

@@ -1,0 +1,62 @@
+/* The context of a stream, and CUDA's errors as ours. */
+#include "kernels/cuda.h"
+
+#include <cuda_runtime_api.h>
+
+/* Errors of the machine, not of the program. */
+static bool machine_lacks(cudaError_t e)
+{
+    static const cudaError_t errors[] = {
+        cudaErrorInsufficientDriver,
+        cudaErrorNoDevice,
+        cudaErrorInvalidDevice,
+        cudaErrorNoKernelImageForDevice,
+        cudaErrorUnsupportedPtxVersion,
+        cudaErrorStubLibrary,
+        cudaErrorDevicesUnavailable,
+        cudaErrorSystemDriverMismatch,
+        cudaErrorSystemNotReady,
+        cudaErrorInitializationError,
+        cudaErrorCompatNotSupportedOnDevice,
+        cudaErrorInvalidDeviceFunction,
+    };
+
+    for (size_t i = 0; i < sizeof errors / sizeof *errors; i++)
+        if (errors[i] == e)
+            return true;
+    return false;
+}
+
+enum lk_status lk_cuda_status(int error, const char *what)
+{
+    cudaError_t e = (cudaError_t)error;
+    enum lk_status st = LK_EINTERNAL;
+
+    if (e == cudaSuccess)
+        return LK_OK;
+    if (e == cudaErrorMemoryAllocation)
+        st = LK_ENOMEM;
+    else if (machine_lacks(e))
+        st = LK_EUNSUPPORTED;
+    return lk_fail(st, "%s: %s (%s)", what, cudaGetErrorString(e), cudaGetErrorName(e));
+}
+
+enum lk_status lk_cuda_init(struct lk_cuda *c, void *stream, enum lk_dtype real,
+                            struct lk_cuda_blas *blas)
+{
+    void *workspace = NULL;
+    enum lk_status st = LK_OK;
+
+    LK_TRY(
+        lk_cuda_status(cudaMalloc(&workspace, LK_CUDA_WORKSPACE_BYTES), "workspace of a stream"));
+    *c = (struct lk_cuda){.stream = stream, .real = real, .workspace = workspace, .blas = blas};
+out:
+    return st;
+}
+
+void lk_cuda_fini(struct lk_cuda *c)
+{
+    /* An error here is one of an earlier call, which whoever synchronised has seen. */
+    (void)cudaFree(c->workspace);
+    *c = (struct lk_cuda){0};
+}

@@ -1,0 +1,167 @@
+/*
+ * Private to kernels/NAME.cu: what kernels and their launchers share.
+ *
+ * The same sources are compiled twice: by nvcc, and by a C++ compiler for the host, with the
+ * headers of tests/cuda_shim in place of CUDA's, to be tested without a GPU. Shared memory is
+ * therefore declared by macros, kernels start through lk_launch, and inline PTX is only in
+ * kernels/ptx.cuh.
+ *
+ * The same inputs give the same bits: no float is added by an atomic, and how a sum is split
+ * depends on its shape alone, never on the GPU.
+ */
+#ifndef LK_KERNELS_DEVICE_CUH
+#define LK_KERNELS_DEVICE_CUH
+
+extern "C" {
+#include "kernels/cuda.h"
+#include "kernels/impl.h"
+}
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+
+#include <cstddef>
+#include <cstdint>
+
+#ifndef LK_SHARED /* the shim has its own */
+/* Shared memory of a block: an array of n, or what the launch asked for. */
+#define LK_SHARED(type, name, n)  __shared__ type name[n]
+#define LK_SHARED_OF_LAUNCH(name) extern __shared__ __align__(16) unsigned char name[]
+#endif
+
+typedef __nv_bfloat16 bf16;
+
+enum { LK_WARP = 32, LK_ALL_LANES = -1 };
+
+/* ---- Elements ---- */
+
+__device__ inline float to_float(float x)
+{
+    return x;
+}
+
+__device__ inline float to_float(bf16 x)
+{
+    return __bfloat162float(x);
+}
+
+template <class T> __device__ inline T from_float(float x);
+
+template <> __device__ inline float from_float<float>(float x)
+{
+    return x;
+}
+
+template <> __device__ inline bf16 from_float<bf16>(float x)
+{
+    return __float2bfloat16_rn(x);
+}
+
+/* N elements that move in one instruction. 16 bytes is the widest. */
+template <class T, int N> struct alignas(N * sizeof(T) < 16 ? N * sizeof(T) : 16) pack {
+    T x[N];
+};
+
+template <int N, class T> __device__ inline pack<T, N> load(const T *p)
+{
+    return *reinterpret_cast<const pack<T, N> *>(p);
+}
+
+template <int N, class T> __device__ inline void store(T *p, const pack<T, N> &x)
+{
+    *reinterpret_cast<pack<T, N> *>(p) = x;
+}
+
+/* Elements of T in 16 bytes. */
+template <class T> constexpr int widest = 16 / (int)sizeof(T);
+
+/* Whether N elements at p can move in one instruction; all of several arrays. */
+template <int N, class T> inline bool fits(const T *p)
+{
+    return reinterpret_cast<uintptr_t>(p) % alignof(pack<T, N>) == 0;
+}
+
+template <int N, class T, class... U> inline bool fits(const T *p, const U *...more)
+{
+    return fits<N>(p) && fits<N>(more...);
+}
+
+/* ---- Sums over lanes and threads ---- */
+
+struct add {
+    template <class X> __device__ X operator()(X a, X b) const
+    {
+        return a + b;
+    }
+};
+
+/* NaN wins, unlike in fmaxf: what has diverged must show. */
+struct max_or_nan {
+    __device__ float operator()(float a, float b) const
+    {
+        return a > b || a != a ? a : b;
+    }
+};
+
+/* f of all 32 lanes, on each of them. f is commutative, so all get the same bits. */
+template <class X, class F> __device__ inline X warp_reduce(X x, F f)
+{
+    for (int other = LK_WARP / 2; other > 0; other /= 2)
+        x = f(x, __shfl_xor_sync((unsigned)LK_ALL_LANES, x, other));
+    return x;
+}
+
+/*
+ * f of all threads, on each of them; `start` changes nothing under f. pre: a block of whole warps,
+ * at most 32; all threads call; shared holds 32 elements, free again afterwards.
+ */
+template <class X, class F> __device__ inline X block_reduce(X x, F f, X start, X *shared)
+{
+    unsigned lane = threadIdx.x % LK_WARP, warp = threadIdx.x / LK_WARP;
+
+    x = warp_reduce(x, f);
+    if (lane == 0)
+        shared[warp] = x;
+    __syncthreads();
+    x = lane < blockDim.x / LK_WARP ? shared[lane] : start;
+    __syncthreads();
+    return warp_reduce(x, f);
+}
+
+/* ---- Launching ---- */
+
+/* Starts a kernel on the context's stream; an empty grid is nothing to do. */
+template <class... P, class... A>
+enum lk_status lk_launch(const struct lk_cuda *c, const char *name, dim3 grid, unsigned threads,
+                         size_t shared_bytes, void (*kernel)(P...), A... args)
+{
+    cudaLaunchConfig_t config = {};
+
+    if (grid.x == 0 || grid.y == 0 || grid.z == 0)
+        return LK_OK;
+    config.gridDim = grid;
+    config.blockDim = dim3(threads);
+    config.dynamicSmemBytes = shared_bytes;
+    config.stream = static_cast<cudaStream_t>(c->stream);
+    return lk_cuda_status(cudaLaunchKernelEx(&config, kernel, static_cast<P>(args)...), name);
+}
+
+/* Blocks for n items, `each` a block; kernels stride by the grid, so that no n is too large. */
+inline unsigned blocks_for(size_t n, size_t each, unsigned most = 1U << 16)
+{
+    size_t blocks = (n + each - 1) / each;
+
+    return blocks < most ? (unsigned)blocks : most;
+}
+
+/* Defines lk_<op>_cuda by a template over the element type: op<T>(args, context). */
+#define LK_CUDA_OP(op)                                                                             \
+    extern "C" enum lk_status lk_##op##_cuda(const void *args, const struct lk_cuda *c)            \
+    {                                                                                              \
+        const struct lk_##op##_args &a = *static_cast<const struct lk_##op##_args *>(args);        \
+                                                                                                   \
+        return c->real == LK_BF16 ? op<bf16>(a, c) : op<float>(a, c);                              \
+    }
+
+#endif

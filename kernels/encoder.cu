@@ -1,0 +1,282 @@
+/* Embeddings, forward and backward, and bytes as numbers. */
+#include "kernels/map.cuh"
+
+namespace
+{
+
+enum { THREADS = 256 };
+
+/* Per element: two rows read, one written. A row's packs go to consecutive threads. */
+template <int N, class T>
+__global__ void __launch_bounds__(THREADS)
+    forward_kernel(T *out, const int32_t *tokens, const T *wte, const T *wpe, size_t rows,
+                   size_t context, size_t channels)
+{
+    size_t packs = channels / N, stride = (size_t)gridDim.x * blockDim.x;
+
+    for (size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < rows * packs; i += stride) {
+        size_t row = i / packs, c = i % packs * N;
+        pack<T, N> word = load<N>(wte + (size_t)tokens[row] * channels + c);
+        pack<T, N> place = load<N>(wpe + row % context * channels + c);
+
+#pragma unroll
+        for (int k = 0; k < N; k++)
+            word.x[k] = from_float<T>(to_float(word.x[k]) + to_float(place.x[k]));
+        store<N>(out + row * channels + c, word);
+    }
+}
+
+template <class T>
+enum lk_status encoder_forward(const struct lk_encoder_forward_args &a, const struct lk_cuda *c)
+{
+    constexpr int N = widest<T>;
+    T *out = static_cast<T *>(a.out);
+    const T *wte = static_cast<const T *>(a.wte), *wpe = static_cast<const T *>(a.wpe);
+    size_t rows = a.samples * a.context;
+
+    if (a.channels % N == 0 && fits<N>(out, wte, wpe))
+        return lk_launch(
+            c, "encoder_forward", dim3(blocks_for(rows * a.channels, (size_t)N * THREADS)), THREADS,
+            0, forward_kernel<N, T>, out, a.tokens, wte, wpe, rows, a.context, a.channels);
+    return lk_launch(c, "encoder_forward", dim3(blocks_for(rows * a.channels, THREADS)), THREADS, 0,
+                     forward_kernel<1, T>, out, a.tokens, wte, wpe, rows, a.context, a.channels);
+}
+
+/* A thread adds one pack of a position over the samples, in their order. */
+template <int N, class T>
+__global__ void __launch_bounds__(THREADS)
+    position_kernel(T *dwpe, const T *dout, size_t samples, size_t context, size_t channels,
+                    size_t wpe_rows, bool accumulate)
+{
+    size_t packs = channels / N, stride = (size_t)gridDim.x * blockDim.x;
+
+    for (size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < wpe_rows * packs;
+         i += stride) {
+        size_t t = i / packs, c = i % packs * N;
+        T *to = dwpe + t * channels + c;
+        pack<T, N> sum;
+        float total[N] = {};
+
+        if (accumulate) {
+            sum = load<N>(to);
+#pragma unroll
+            for (int k = 0; k < N; k++)
+                total[k] = to_float(sum.x[k]);
+        }
+        for (size_t s = 0; s < samples && t < context; s++) {
+            pack<T, N> from = load<N>(dout + (s * context + t) * channels + c);
+
+#pragma unroll
+            for (int k = 0; k < N; k++)
+                total[k] += to_float(from.x[k]);
+        }
+#pragma unroll
+        for (int k = 0; k < N; k++)
+            sum.x[k] = from_float<T>(total[k]);
+        store<N>(to, sum);
+    }
+}
+
+template <class T>
+enum lk_status encoder_backward_position(const struct lk_encoder_backward_position_args &a,
+                                         const struct lk_cuda *c)
+{
+    constexpr int N = widest<T>;
+    T *dwpe = static_cast<T *>(a.dwpe);
+    const T *dout = static_cast<const T *>(a.dout);
+    size_t n = a.wpe_rows * a.channels;
+
+    if (a.channels % N == 0 && fits<N>(dwpe, dout))
+        return lk_launch(c, "encoder_backward_position", dim3(blocks_for(n, (size_t)N * THREADS)),
+                         THREADS, 0, position_kernel<N, T>, dwpe, dout, a.samples, a.context,
+                         a.channels, a.wpe_rows, a.accumulate);
+    return lk_launch(c, "encoder_backward_position", dim3(blocks_for(n, THREADS)), THREADS, 0,
+                     position_kernel<1, T>, dwpe, dout, a.samples, a.context, a.channels,
+                     a.wpe_rows, a.accumulate);
+}
+
+/*
+ * The token embedding's gradient is a sum for each word, over the positions where it stands, and
+ * words repeat: adding by atomics would give other bits every time. So the positions are sorted by
+ * word first, keeping their order, and then a warp adds up one word's rows in that order.
+ *
+ * Sorting is a counting sort without passing counts between blocks: a block owns RANGE words, reads
+ * all tokens (64 KiB for 16 x 1024 of them, from the second-level cache), counts its own words and
+ * how many tokens are below its first, which is where its positions begin.
+ */
+enum { RANGE = THREADS, EACH = 4, TILE = RANGE * EACH };
+
+/* Sum over the threads before this one; *total is the sum over all. shared holds 32. */
+__device__ unsigned exclusive_sum(unsigned x, unsigned *total, unsigned *shared)
+{
+    unsigned lane = threadIdx.x % LK_WARP, warp = threadIdx.x / LK_WARP;
+    unsigned sum = x, before = 0, all = 0;
+
+    for (int d = 1; d < LK_WARP; d *= 2) {
+        unsigned other = __shfl_up_sync((unsigned)LK_ALL_LANES, sum, (unsigned)d);
+
+        if (lane >= (unsigned)d)
+            sum += other;
+    }
+    if (lane == LK_WARP - 1)
+        shared[warp] = sum;
+    __syncthreads();
+    for (unsigned w = 0; w < blockDim.x / LK_WARP; w++) {
+        if (w < warp)
+            before += shared[w];
+        all += shared[w];
+    }
+    __syncthreads();
+    *total = all;
+    return before + sum - x;
+}
+
+/* positions: the n positions by word, then by position; those of word v begin at first[v]. */
+__global__ void __launch_bounds__(THREADS)
+    sort_kernel(unsigned *first, unsigned *positions, const int32_t *tokens, size_t n, size_t vocab)
+{
+    LK_SHARED(unsigned, counts, RANGE);
+    LK_SHARED(unsigned, shared, LK_WARP);
+    LK_SHARED(unsigned, word, TILE);
+    LK_SHARED(unsigned, place, TILE);
+    size_t base = (size_t)blockIdx.x * RANGE;
+    unsigned below = 0, found, cursor;
+
+    counts[threadIdx.x] = 0;
+    __syncthreads();
+    for (size_t i = threadIdx.x; i < n; i += RANGE) {
+        size_t token = (size_t)tokens[i];
+
+        if (token < base)
+            below++;
+        else if (token - base < RANGE)
+            atomicAdd(&counts[token - base], 1U);
+    }
+    __syncthreads();
+    below = block_reduce(below, add{}, 0U, shared);
+    cursor = below + exclusive_sum(counts[threadIdx.x], &found, shared);
+    if (base + threadIdx.x < vocab)
+        first[base + threadIdx.x] = cursor;
+    if (base + threadIdx.x + 1 == vocab)
+        first[vocab] = (unsigned)n;
+    for (size_t tile = 0; tile < n; tile += TILE) {
+        size_t i = tile + (size_t)threadIdx.x * EACH;
+        unsigned mine = 0, at, local[EACH];
+
+        for (int k = 0; k < EACH; k++) {
+            size_t token = i + (size_t)k < n ? (size_t)tokens[i + (size_t)k] : SIZE_MAX;
+
+            local[k] =
+                token >= base && token - base < RANGE ? (unsigned)(token - base) : (unsigned)RANGE;
+            mine += local[k] < RANGE;
+        }
+        if (!__syncthreads_or((int)mine))
+            continue;
+        at = exclusive_sum(mine, &found, shared);
+        for (int k = 0; k < EACH; k++)
+            if (local[k] < RANGE) {
+                word[at] = local[k];
+                place[at++] = (unsigned)(i + (size_t)k);
+            }
+        __syncthreads();
+        for (unsigned e = 0; e < found; e++)
+            if (word[e] == threadIdx.x)
+                positions[cursor++] = place[e];
+    }
+}
+
+/* A warp owns a word and 32 packs of its channels. */
+template <int N, class T>
+__global__ void __launch_bounds__(THREADS)
+    token_kernel(T *dwte, const T *dout, const unsigned *first, const unsigned *positions,
+                 size_t channels, size_t vocab, bool accumulate)
+{
+    size_t v = (size_t)blockIdx.x * (THREADS / LK_WARP) + threadIdx.x / LK_WARP;
+    size_t c = ((size_t)blockIdx.y * LK_WARP + threadIdx.x % LK_WARP) * N;
+    float total[N] = {};
+    pack<T, N> sum;
+    unsigned begin, end;
+    T *to;
+
+    if (v >= vocab || c >= channels)
+        return;
+    begin = first[v];
+    end = first[v + 1];
+    to = dwte + v * channels + c;
+    if (accumulate && begin == end)
+        return;
+    if (accumulate) {
+        sum = load<N>(to);
+#pragma unroll
+        for (int k = 0; k < N; k++)
+            total[k] = to_float(sum.x[k]);
+    }
+#pragma unroll 4
+    for (unsigned i = begin; i < end; i++) {
+        pack<T, N> from = load<N>(dout + (size_t)positions[i] * channels + c);
+
+#pragma unroll
+        for (int k = 0; k < N; k++)
+            total[k] += to_float(from.x[k]);
+    }
+#pragma unroll
+    for (int k = 0; k < N; k++)
+        sum.x[k] = from_float<T>(total[k]);
+    store<N>(to, sum);
+}
+
+template <int N, class T>
+enum lk_status add_tokens(const struct lk_encoder_backward_token_args &a, const struct lk_cuda *c,
+                          const unsigned *first, const unsigned *positions)
+{
+    dim3 grid(blocks_for(a.vocab, THREADS / LK_WARP, UINT32_MAX),
+              blocks_for(a.channels, (size_t)N * LK_WARP));
+
+    return lk_launch(c, "encoder_backward_token", grid, THREADS, 0, token_kernel<N, T>,
+                     static_cast<T *>(a.dwte), static_cast<const T *>(a.dout), first, positions,
+                     a.channels, a.vocab, a.accumulate);
+}
+
+template <class T>
+enum lk_status encoder_backward_token(const struct lk_encoder_backward_token_args &a,
+                                      const struct lk_cuda *c)
+{
+    constexpr int N = widest<T>;
+    size_t n = a.samples * a.context;
+    unsigned *first = static_cast<unsigned *>(c->workspace), *positions = first + a.vocab + 1;
+    enum lk_status st;
+
+    if ((a.vocab + 1 + n) * sizeof *first > LK_CUDA_WORKSPACE_BYTES)
+        return lk_fail(LK_EUNSUPPORTED, "encoder_backward_token: %zu words and %zu positions",
+                       a.vocab, n);
+    st = lk_launch(c, "encoder_backward_token", dim3(blocks_for(a.vocab, RANGE)), THREADS, 0,
+                   sort_kernel, first, positions, a.tokens, n, a.vocab);
+    if (st != LK_OK)
+        return st;
+    if (a.channels % N == 0 && fits<N>(static_cast<T *>(a.dwte), static_cast<const T *>(a.dout)))
+        return add_tokens<N, T>(a, c, first, positions);
+    return add_tokens<1, T>(a, c, first, positions);
+}
+
+template <class T> struct shifted {
+    float factor, shift;
+
+    __device__ T operator()(int32_t token) const
+    {
+        return from_float<T>((float)token * factor + shift);
+    }
+};
+
+template <class T>
+enum lk_status bytes_forward(const struct lk_bytes_forward_args &a, const struct lk_cuda *c)
+{
+    return lk_map(c, "bytes_forward", static_cast<T *>(a.out), a.tokens, a.n,
+                  shifted<T>{(float)a.factor, (float)a.shift});
+}
+
+} // namespace
+
+LK_CUDA_OP(encoder_forward)
+LK_CUDA_OP(encoder_backward_position)
+LK_CUDA_OP(encoder_backward_token)
+LK_CUDA_OP(bytes_forward)

@@ -1,0 +1,87 @@
+/*
+ * Private to kernels/NAME.cu: all inline PTX. A host compiler cannot run it; tests/cuda_shim has a
+ * definition of each of these functions, by the text of NVIDIA's PTX ISA 9.0, section named.
+ */
+#ifndef LK_KERNELS_PTX_CUH
+#define LK_KERNELS_PTX_CUH
+
+#include "kernels/device.cuh"
+
+#ifdef __CUDACC__
+
+/*
+ * d += a * b on the tensor cores: a (16, 16) row major, b (16, 8) column major, bfloat16; d (16, 8)
+ * float. A warp holds them in pieces, "Matrix Fragments for mma.m16n8k16 with floating point type":
+ * with g = lane / 4 and t = lane % 4,
+ *     a[0] = a(g, 2t..2t+1), a[1] = a(g + 8, same), a[2] = a(g, 2t+8..2t+9), a[3] = a(g + 8, same)
+ *     b[0] = b(2t..2t+1, g), b[1] = b(2t+8..2t+9, g)
+ *     d[0..1] = d(g, 2t..2t+1), d[2..3] = d(g + 8, same)
+ */
+__device__ inline void mma_bf16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2])
+{
+    asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+                 "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+/*
+ * The same for tf32, a (16, 8), b (8, 8), "Matrix Fragments for mma.m16n8k8":
+ *     a[0] = a(g, t), a[1] = a(g + 8, t), a[2] = a(g, t + 4), a[3] = a(g + 8, t + 4)
+ *     b[0] = b(t, g), b[1] = b(t + 4, g); d as above
+ */
+__device__ inline void mma_tf32(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2])
+{
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
+                 "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+/* The bits of x rounded to tf32: 10 bits of mantissa, ties away from zero ("cvt", .rna). */
+__device__ inline uint32_t to_tf32(float x)
+{
+    uint32_t bits;
+
+    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(x));
+    return bits;
+}
+
+/*
+ * Four 8 x 8 matrices of 16-bit elements from shared memory ("ldmatrix"): lane l names row l % 8 of
+ * matrix l / 8, which is 16 bytes, 16-byte aligned, and gets of each matrix i
+ *     r[i] = (row l / 4, columns 2 (l % 4) and the next); transposed: (rows 2 (l % 4) and the next,
+ *     column l / 4).
+ */
+__device__ inline void load_matrices(uint32_t (&r)[4], const void *row)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"((uint32_t)__cvta_generic_to_shared(row))
+                 : "memory");
+}
+
+__device__ inline void load_matrices_transposed(uint32_t (&r)[4], const void *row)
+{
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
+                 : "r"((uint32_t)__cvta_generic_to_shared(row))
+                 : "memory");
+}
+
+/* Nanoseconds of a clock that all multiprocessors share; it steps by 32 ns to 1 us
+ * ("%globaltimer").
+ */
+__device__ inline uint64_t global_timer_ns(void)
+{
+    uint64_t ns;
+
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(ns));
+    return ns;
+}
+
+#else
+#include "ptx_shim.h"
+#endif
+
+#endif

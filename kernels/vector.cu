@@ -1,0 +1,177 @@
+/* Vector operations, and the sum of squares. */
+#include "kernels/map.cuh"
+
+namespace
+{
+
+template <class T> struct times {
+    float factor;
+
+    __device__ T operator()(T x) const
+    {
+        return from_float<T>(to_float(x) * factor);
+    }
+};
+
+template <class T> struct constant {
+    T value;
+
+    __device__ T operator()(T) const
+    {
+        return value;
+    }
+};
+
+template <class T> struct to_f16 {
+    __device__ uint16_t operator()(T x) const
+    {
+        return __half_as_ushort(__float2half_rn(to_float(x)));
+    }
+};
+
+template <class T> struct to_bf16 {
+    __device__ uint16_t operator()(T x) const
+    {
+        return __bfloat16_as_ushort(__float2bfloat16_rn(to_float(x)));
+    }
+};
+
+template <class T> struct from_f16 {
+    __device__ T operator()(uint16_t x) const
+    {
+        return from_float<T>(__half2float(__ushort_as_half(x)));
+    }
+};
+
+template <class T> struct from_bf16 {
+    __device__ T operator()(uint16_t x) const
+    {
+        return from_float<T>(__bfloat162float(__ushort_as_bfloat16(x)));
+    }
+};
+
+template <class T> struct exact {
+    __device__ float operator()(T x) const
+    {
+        return to_float(x);
+    }
+};
+
+template <class T> enum lk_status scale(const struct lk_scale_args &a, const struct lk_cuda *c)
+{
+    T *x = static_cast<T *>(a.x);
+
+    return lk_map(c, "scale", x, x, a.n, times<T>{(float)a.factor});
+}
+
+/* The compiler drops the load that nothing uses. */
+template <class T> enum lk_status fill(const struct lk_fill_args &a, const struct lk_cuda *c)
+{
+    T *x = static_cast<T *>(a.x);
+
+    return lk_map(c, "fill", x, x, a.n, constant<T>{from_float<T>((float)a.value)});
+}
+
+template <class T> enum lk_status widen(const struct lk_widen_args &a, const struct lk_cuda *c)
+{
+    return lk_map(c, "widen", static_cast<float *>(a.out), static_cast<const T *>(a.in), a.n,
+                  exact<T>{});
+}
+
+template <class T>
+enum lk_status cast_to_wire(const struct lk_cast_to_wire_args &a, const struct lk_cuda *c)
+{
+    const T *in = static_cast<const T *>(a.in);
+
+    if (a.dtype == LK_F16)
+        return lk_map(c, "cast_to_wire", a.out, in, a.n, to_f16<T>{});
+    return lk_map(c, "cast_to_wire", a.out, in, a.n, to_bf16<T>{});
+}
+
+template <class T>
+enum lk_status cast_from_wire(const struct lk_cast_from_wire_args &a, const struct lk_cuda *c)
+{
+    T *out = static_cast<T *>(a.out);
+
+    if (a.dtype == LK_F16)
+        return lk_map(c, "cast_from_wire", out, a.in, a.n, from_f16<T>{});
+    return lk_map(c, "cast_from_wire", out, a.in, a.n, from_bf16<T>{});
+}
+
+/*
+ * Sum of squares in two launches: up to 1024 partial sums, then their sum in double. A thread adds
+ * n / 2^18 floats, so that its rounding stays small for any model.
+ */
+enum { SUM_THREADS = 256, SUM_BLOCKS = 1024, SUM_EACH = 16 };
+
+template <int N, class T>
+__global__ void __launch_bounds__(SUM_THREADS) squares_kernel(float *partial, const T *in, size_t n)
+{
+    LK_SHARED(float, shared, LK_WARP);
+    size_t thread = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
+    size_t stride = (size_t)gridDim.x * blockDim.x;
+    float sum = 0;
+
+    for (size_t i = thread; i < n / N; i += stride) {
+        pack<T, N> from = load<N>(in + i * N);
+        float part = 0;
+
+#pragma unroll
+        for (int k = 0; k < N; k++)
+            part += to_float(from.x[k]) * to_float(from.x[k]);
+        sum += part;
+    }
+    for (size_t i = n / N * N + thread; i < n; i += stride)
+        sum += to_float(in[i]) * to_float(in[i]);
+    sum = block_reduce(sum, add{}, 0.0F, shared);
+    if (threadIdx.x == 0)
+        partial[blockIdx.x] = sum;
+}
+
+/* One warp: the lanes' sums, in double, go through shared memory in order. */
+__global__ void __launch_bounds__(LK_WARP)
+    total_kernel(float *out, const float *partial, size_t n, bool accumulate)
+{
+    LK_SHARED(double, sums, LK_WARP);
+    double sum = 0;
+
+    for (size_t i = threadIdx.x; i < n; i += LK_WARP)
+        sum += partial[i];
+    sums[threadIdx.x] = sum;
+    __syncwarp();
+    if (threadIdx.x != 0)
+        return;
+    sum = accumulate ? *out : 0;
+    for (int lane = 0; lane < LK_WARP; lane++)
+        sum += sums[lane];
+    *out = (float)sum;
+}
+
+template <class T>
+enum lk_status sum_squares(const struct lk_sum_squares_args &a, const struct lk_cuda *c)
+{
+    const T *in = static_cast<const T *>(a.in);
+    float *partial = static_cast<float *>(c->workspace);
+    unsigned blocks = blocks_for(a.n, (size_t)SUM_THREADS * SUM_EACH, SUM_BLOCKS);
+    enum lk_status st;
+
+    if (fits<widest<T>>(in))
+        st = lk_launch(c, "sum_squares", dim3(blocks), SUM_THREADS, 0, squares_kernel<widest<T>, T>,
+                       partial, in, a.n);
+    else
+        st = lk_launch(c, "sum_squares", dim3(blocks), SUM_THREADS, 0, squares_kernel<1, T>,
+                       partial, in, a.n);
+    if (st != LK_OK)
+        return st;
+    return lk_launch(c, "sum_squares", dim3(1), LK_WARP, 0, total_kernel,
+                     static_cast<float *>(a.out), partial, blocks, a.accumulate);
+}
+
+} // namespace
+
+LK_CUDA_OP(scale)
+LK_CUDA_OP(fill)
+LK_CUDA_OP(widen)
+LK_CUDA_OP(cast_to_wire)
+LK_CUDA_OP(cast_from_wire)
+LK_CUDA_OP(sum_squares)

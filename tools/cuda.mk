@@ -1,0 +1,45 @@
+# CUDA kernels in the tests: on the host (any C++ compiler with AddressSanitizer), and on a GPU.
+
+# The sources of kernels/, compiled for the host with tests/cuda_shim in place of CUDA's headers, twice:
+# tests/cuda_shim/shim.h says what each finds. -fsanitize=thread only makes the calls of hooks.cc.
+SHIM_CXX    := $(CXX) -std=c++17 -O2 -g -D_GNU_SOURCE -I. -Itests/cuda_shim -fno-omit-frame-pointer \
+               -fno-exceptions -Wall -Wextra -Wno-unknown-pragmas
+SHIM_races  := -fsanitize=thread
+SHIM_bounds := -fsanitize=address
+ifneq ($(WERROR),0)
+SHIM_CXX += -Werror
+endif
+SHIM_CU   := $(wildcard kernels/*.cu tests/cuda_shim/*.cu)
+SHIM_BASE := $(patsubst %,$(BUILD)/shim/%.o,tests/cuda_shim/shim.cc tests/cuda_shim/shadow.cc) \
+             $(BUILD)/tests/cuda_shim/main.o $(BUILD)/tests/cuda_shim/blas.o
+CASE_OBJ  := $(BUILD)/tests/cuda/cases.o $(BUILD)/tests/cuda/buffers.o
+
+$(BUILD)/shim/%.cc.o: %.cc $(BUILD)/probe.mk
+	$(Q)mkdir -p $(@D)
+	@echo "  CXX   $<"
+	$(Q)$(SHIM_CXX) -MMD -MP -c $< -o $@
+
+# The launchers here stand before those that libkernels.a has for the GPU.
+define shim_rules
+$(BUILD)/shim/$(1)/%.cu.o: %.cu $(BUILD)/probe.mk
+	$$(Q)mkdir -p $$(@D)
+	@echo "  CXX   $$< ($(1))"
+	$$(Q)$$(SHIM_CXX) $$(SHIM_$(1)) -MMD -MP -c -x c++ $$< -o $$@
+$(BUILD)/cuda_shim_$(1): $(patsubst %,$(BUILD)/shim/$(1)/%.o,$(SHIM_CU)) $(SHIM_BASE) $(CASE_OBJ) $(2) $(LIBS)
+	@echo "  LINK  $$@"
+	$$(Q)$$(CXX) -fsanitize=address -o $$@ $$(filter %.o,$$^) $(BUILD)/libkernels.a $(BUILD)/libbase.a $$(LK_LIBS)
+endef
+$(eval $(call shim_rules,races,$(BUILD)/shim/tests/cuda_shim/hooks.cc.o))
+$(eval $(call shim_rules,bounds,))
+
+$(BUILD)/test_gpu: $(BUILD)/tests/cuda/gpu.o $(CASE_OBJ) $(LIBS)
+	@echo "  LINK  $@"
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) -Wl,--start-group $(LIBS) -Wl,--end-group $(PROBE_CHECK_LIBS) $(LK_LIBS)
+
+ifeq ($(PROBE_SHIM)$(SAN),yes)
+test-bin: $(BUILD)/cuda_shim_races $(BUILD)/cuda_shim_bounds
+$(BUILD)/tests/test_cuda_shim.o: LK_CFLAGS += -DLK_HAVE_SHIM
+endif
+ifeq ($(PROBE_CUDA),yes)
+test-bin: $(BUILD)/test_gpu
+endif
