@@ -1,0 +1,657 @@
+#include "tests/cuda/cases.h"
+
+#include "base/array.h"
+#include "tests/cuda/buffers.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The type of lk_real. */
+static enum lk_dtype real(const struct cuda_rig *r)
+{
+    return r->cuda.real;
+}
+
+/* Shapes of both kinds in one table: those for the host, then those only for a GPU. */
+#define N_SHAPES(r, table, small) ((r)->large ? LK_COUNT(table) : (size_t)(small))
+
+/* ---- Embeddings ---- */
+
+static const struct {
+    size_t samples, context, channels, vocab;
+} texts[] = {
+    {1, 1,    1,   1    },
+    {2, 3,    17,  7    },
+    {3, 16,   48,  256  },
+    {2, 33,   31,  5    },
+    {0, 4,    4,   4    },
+    {3, 40,   264, 300  },
+    {4, 1024, 768, 50257},
+    {2, 1000, 770, 50257},
+};
+enum { HOST_TEXTS = 6 };
+
+static void encoder_forward(struct cuda_rig *r)
+{
+    for (size_t i = 0; i < N_SHAPES(r, texts, HOST_TEXTS); i++) {
+        size_t samples = texts[i].samples, context = texts[i].context, c = texts[i].channels;
+        struct buffer out = buffer_zero(r, "out", real(r), samples * context * c);
+        struct buffer wte = buffer_random(r, "wte", real(r), texts[i].vocab * c, 1);
+        struct buffer wpe = buffer_random(r, "wpe", real(r), (context + 2) * c, 1);
+        int32_t *host, *tokens = tokens_random(r, samples * context, texts[i].vocab, &host);
+
+        RUN(r, encoder_forward, (.out = out.dev, .tokens = tokens, .wte = wte.dev, .wpe = wpe.dev),
+            (.out = out.d, .tokens = host, .wte = wte.d, .wpe = wpe.d), .samples = samples,
+            .context = context, .channels = c, .vocab = texts[i].vocab);
+        buffer_check(&out, ULP);
+        tokens_free(r, tokens, host);
+        buffer_free(&out);
+        buffer_free(&wte);
+        buffer_free(&wpe);
+    }
+}
+
+static void encoder_backward(struct cuda_rig *r)
+{
+    for (size_t i = 0; i < 2 * N_SHAPES(r, texts, HOST_TEXTS); i++) {
+        size_t samples = texts[i / 2].samples, context = texts[i / 2].context;
+        size_t c = texts[i / 2].channels, vocab = texts[i / 2].vocab, rows = samples * context;
+        struct buffer dout = buffer_random(r, "dout", real(r), rows * c, 1);
+        struct buffer dwte = buffer_random(r, "dwte", real(r), vocab * c, 1);
+        struct buffer dwpe = buffer_random(r, "dwpe", real(r), (context + 2) * c, 1);
+        int32_t *host, *tokens = tokens_random(r, rows, vocab, &host);
+
+        RUN(r, encoder_backward_position, (.dwpe = dwpe.dev, .dout = dout.dev),
+            (.dwpe = dwpe.d, .dout = dout.d), .samples = samples, .context = context, .channels = c,
+            .wpe_rows = context + 2, .accumulate = i % 2);
+        buffer_check(&dwpe, SUM_BOUND(samples));
+        RUN(r, encoder_backward_token, (.dwte = dwte.dev, .dout = dout.dev, .tokens = tokens),
+            (.dwte = dwte.d, .dout = dout.d, .tokens = host), .samples = samples,
+            .context = context, .channels = c, .vocab = vocab, .accumulate = i % 2);
+        /* A word of a small vocabulary stands at many positions. */
+        buffer_check(&dwte, SUM_BOUND(8 + 4 * rows / vocab));
+        tokens_free(r, tokens, host);
+        buffer_free(&dout);
+        buffer_free(&dwte);
+        buffer_free(&dwpe);
+    }
+}
+
+static void bytes_forward(struct cuda_rig *r)
+{
+    for (size_t n = 0; n < (r->large ? 100000U : 1200U); n = 3 * n + 1) {
+        struct buffer out = buffer_zero(r, "out", real(r), n);
+        int32_t *host, *tokens = tokens_random(r, n, 256, &host);
+
+        RUN(r, bytes_forward, (.out = out.dev, .tokens = tokens), (.out = out.d, .tokens = host),
+            .n = n, .factor = 1 / 128.0, .shift = -1);
+        buffer_check(&out, 2 * ULP);
+        tokens_free(r, tokens, host);
+        buffer_free(&out);
+    }
+}
+
+/* ---- Layer normalisation ---- */
+
+static const struct {
+    size_t rows, channels;
+} matrices[] = {
+    {1,    1    },
+    {3,    5    },
+    {9,    33   },
+    {0,    8    },
+    {2,    1030 },
+    {70,   64   },
+    {20,   264  },
+    {2,    4104 },
+    {8192, 768  },
+    {700,  4096 },
+    {1000, 1601 },
+    {100,  16384},
+};
+enum { HOST_MATRICES = 8 };
+
+static void layernorm_forward(struct cuda_rig *r)
+{
+    for (size_t i = 0; i < N_SHAPES(r, matrices, HOST_MATRICES); i++) {
+        size_t rows = matrices[i].rows, c = matrices[i].channels;
+        struct buffer in = buffer_random(r, "in", real(r), rows * c, 3);
+        struct buffer weight = buffer_random(r, "weight", real(r), c, 1);
+        struct buffer bias = buffer_random(r, "bias", real(r), c, 1);
+        struct buffer out = buffer_zero(r, "out", real(r), rows * c);
+        struct buffer mean = buffer_zero(r, "mean", LK_F32, rows);
+        struct buffer rstd = buffer_zero(r, "rstd", LK_F32, rows);
+
+        /* A mean far from 0 must not cost the variance its digits. */
+        for (size_t k = 0; k < rows * c; k++)
+            in.d[k] += 20;
+        buffer_send(&in);
+        RUN(r, layernorm_forward,
+            (.out = out.dev, .mean = mean.dev, .rstd = rstd.dev, .in = in.dev, .weight = weight.dev,
+             .bias = bias.dev),
+            (.out = out.d, .mean = mean.d, .rstd = rstd.d, .in = in.d, .weight = weight.d,
+             .bias = bias.d),
+            .rows = rows, .channels = c);
+        buffer_check(&mean, 8 * ULP);
+        buffer_check(&rstd, 64 * ULP);
+        buffer_check(&out, 64 * ULP); /* in - mean cancels 4 bits */
+        buffer_free(&in);
+        buffer_free(&weight);
+        buffer_free(&bias);
+        buffer_free(&out);
+        buffer_free(&mean);
+        buffer_free(&rstd);
+    }
+}
+
+static void fill_statistics(struct buffer *mean, struct buffer *rstd)
+{
+    for (size_t k = 0; k < rstd->n; k++)
+        rstd->d[k] = 1 + fabs(rstd->d[k]);
+    buffer_send(mean);
+    buffer_send(rstd);
+}
+
+static void layernorm_backward(struct cuda_rig *r)
+{
+    for (size_t i = 0; i < 2 * N_SHAPES(r, matrices, HOST_MATRICES); i++) {
+        size_t rows = matrices[i / 2].rows, c = matrices[i / 2].channels;
+        struct buffer in = buffer_random(r, "in", real(r), rows * c, 1);
+        struct buffer dout = buffer_random(r, "dout", real(r), rows * c, 1);
+        struct buffer weight = buffer_random(r, "weight", real(r), c, 1);
+        struct buffer din = buffer_random(r, "din", real(r), rows * c, 1);
+        struct buffer dweight = buffer_random(r, "dweight", real(r), c, 1);
+        struct buffer dbias = buffer_random(r, "dbias", real(r), c, 1);
+        struct buffer mean = buffer_random(r, "mean", LK_F32, rows, 0.1);
+        struct buffer rstd = buffer_random(r, "rstd", LK_F32, rows, 1);
+
+        fill_statistics(&mean, &rstd);
+        RUN(r, layernorm_backward,
+            (.din = din.dev, .dweight = dweight.dev, .dbias = dbias.dev, .dout = dout.dev,
+             .in = in.dev, .weight = weight.dev, .mean = mean.dev, .rstd = rstd.dev),
+            (.din = din.d, .dweight = dweight.d, .dbias = dbias.d, .dout = dout.d, .in = in.d,
+             .weight = weight.d, .mean = mean.d, .rstd = rstd.d),
+            .rows = rows, .channels = c, .accumulate = i % 2, .accumulate_input = i % 2);
+        buffer_check(&din, 32 * ULP);
+        buffer_check(&dweight, SUM_BOUND(rows));
+        buffer_check(&dbias, SUM_BOUND(rows));
+        buffer_free(&in);
+        buffer_free(&dout);
+        buffer_free(&weight);
+        buffer_free(&din);
+        buffer_free(&dweight);
+        buffer_free(&dbias);
+        buffer_free(&mean);
+        buffer_free(&rstd);
+    }
+}
+
+/* ---- Linear layer ---- */
+
+static const struct {
+    size_t rows, inputs, outputs;
+} products[] = {
+    {1,    1,   1    },
+    {5,    17,  3    },
+    {33,   8,   130  },
+    {200,  4,   24   },
+    {0,    4,   4    },
+    {4,    0,   4    },
+    {4,    4,   0    },
+    {1024, 768, 3072 },
+    {1000, 768, 770  },
+    {64,   768, 50257},
+};
+enum { HOST_PRODUCTS = 7 };
+
+/* Factors of tf32 keep 11 bits: a product of numbers below 1 errs by at most 2^-10, and k such
+ * errors of either sign add up to sqrt(k) of them. bfloat16 factors are exact. */
+static double product_bound(const struct cuda_rig *r, size_t k)
+{
+    return SUM_BOUND(k) + (real(r) == LK_F32 ? 0x1p-10 * sqrt((double)k + 1) : 0);
+}
+
+static void matmul_forward(struct cuda_rig *r)
+{
+    for (size_t i = 0; i < 4 * N_SHAPES(r, products, HOST_PRODUCTS); i++) {
+        size_t rows = products[i / 4].rows, inputs = products[i / 4].inputs;
+        size_t outputs = products[i / 4].outputs;
+        bool bias = i & 1, residual = i & 2;
+        struct buffer in = buffer_random(r, "in", real(r), rows * inputs, 1);
+        struct buffer weight = buffer_random(r, "weight", real(r), outputs * inputs, 1);
+        struct buffer b = buffer_random(r, "bias", real(r), outputs, 1);
+        struct buffer e = buffer_random(r, "residual", real(r), rows * outputs, 1);
+        struct buffer out = buffer_random(r, "out", real(r), rows * outputs, 1);
+
+        RUN(r, matmul_forward,
+            (.out = out.dev, .in = in.dev, .weight = weight.dev, .bias = bias ? b.dev : NULL,
+             .residual = residual ? e.dev : NULL),
+            (.out = out.d, .in = in.d, .weight = weight.d, .bias = bias ? b.d : NULL,
+             .residual = residual ? e.d : NULL),
+            .rows = rows, .inputs = inputs, .outputs = outputs);
+        buffer_check(&out, product_bound(r, inputs));
+        RUN(r, matmul_forward,
+            (.out = e.dev, .in = in.dev, .weight = weight.dev, .residual = e.dev),
+            (.out = e.d, .in = in.d, .weight = weight.d, .residual = e.d), .rows = rows,
+            .inputs = inputs, .outputs = outputs);
+        buffer_check(&e, product_bound(r, inputs));
+        buffer_free(&in);
+        buffer_free(&weight);
+        buffer_free(&b);
+        buffer_free(&e);
+        buffer_free(&out);
+    }
+}
+
+static void matmul_backward(struct cuda_rig *r)
+{
+    for (size_t i = 0; i < 2 * N_SHAPES(r, products, HOST_PRODUCTS); i++) {
+        size_t rows = products[i / 2].rows, inputs = products[i / 2].inputs;
+        size_t outputs = products[i / 2].outputs;
+        struct buffer in = buffer_random(r, "in", real(r), rows * inputs, 1);
+        struct buffer weight = buffer_random(r, "weight", real(r), outputs * inputs, 1);
+        struct buffer dout = buffer_random(r, "dout", real(r), rows * outputs, 1);
+        struct buffer din = buffer_random(r, "din", real(r), rows * inputs, 1);
+        struct buffer dweight = buffer_random(r, "dweight", real(r), outputs * inputs, 1);
+        struct buffer dbias = buffer_random(r, "dbias", real(r), outputs, 1);
+
+        RUN(r, matmul_backward_input, (.din = din.dev, .dout = dout.dev, .weight = weight.dev),
+            (.din = din.d, .dout = dout.d, .weight = weight.d), .rows = rows, .inputs = inputs,
+            .outputs = outputs, .accumulate = i % 2);
+        buffer_check(&din, product_bound(r, outputs));
+        RUN(r, matmul_backward_weight,
+            (.dweight = dweight.dev, .dbias = dbias.dev, .dout = dout.dev, .in = in.dev),
+            (.dweight = dweight.d, .dbias = dbias.d, .dout = dout.d, .in = in.d), .rows = rows,
+            .inputs = inputs, .outputs = outputs, .accumulate = i % 2);
+        buffer_check(&dweight, product_bound(r, rows));
+        buffer_check(&dbias, SUM_BOUND(rows));
+        buffer_free(&in);
+        buffer_free(&weight);
+        buffer_free(&dout);
+        buffer_free(&din);
+        buffer_free(&dweight);
+        buffer_free(&dbias);
+    }
+}
+
+/* ---- Attention ---- */
+
+static const struct {
+    size_t samples, context, heads, width;
+} attentions[] = {
+    {1, 1,    1,  8  },
+    {1, 17,   2,  24 },
+    {1, 20,   1,  5  },
+    {1, 66,   1,  64 },
+    {1, 34,   1,  128},
+    {1, 1024, 12, 64 },
+    {2, 333,  2,  128},
+    {3, 65,   5,  40 },
+    {2, 257,  3,  33 },
+};
+enum { HOST_ATTENTIONS = 5 };
+
+/*
+ * bfloat16: probabilities and their derivatives are rounded to 8 bits before they are multiplied,
+ * each by at most 2^-9 of itself; tf32: all factors to 11 bits, scores among them, whose error
+ * becomes a relative one of the probability. Sums of positions average such errors; they are
+ * allowed once in full forward, and four times backward, where three products follow each other.
+ */
+static double attention_bound(const struct cuda_rig *r)
+{
+    return real(r) == LK_BF16 ? 0x1p-8 : 0x1p-10;
+}
+
+static void attention(struct cuda_rig *r, size_t i, bool backward)
+{
+    size_t samples = attentions[i].samples, context = attentions[i].context;
+    size_t heads = attentions[i].heads, c = heads * attentions[i].width;
+    size_t rows = samples * context;
+    struct buffer qkv = buffer_random(r, "qkv", real(r), rows * 3 * c, 2);
+    struct buffer dout = buffer_random(r, "dout", real(r), rows * c, 1);
+    struct buffer out = buffer_zero(r, "out", real(r), rows * c);
+    struct buffer dqkv = buffer_zero(r, "dqkv", real(r), rows * 3 * c);
+    struct buffer log_sum = buffer_zero(r, "log_sum", LK_F32, rows * heads);
+    double *probs = calloc(rows * heads * context + context * context, sizeof *probs);
+
+    RUN(r, attention_forward, (.out = out.dev, .log_sum = log_sum.dev, .qkv = qkv.dev),
+        (.out = out.d, .probs = probs, .qkv = qkv.d), .samples = samples, .context = context,
+        .channels = c, .heads = heads);
+    if (backward) {
+        RUN(r, attention_backward,
+            (.dqkv = dqkv.dev, .dout = dout.dev, .qkv = qkv.dev, .out = out.dev,
+             .log_sum = log_sum.dev),
+            (.dqkv = dqkv.d, .dout = dout.d, .qkv = qkv.d, .out = out.d, .probs = probs,
+             .scratch = probs + rows * heads * context),
+            .samples = samples, .context = context, .channels = c, .heads = heads);
+        buffer_check(&dqkv, 4 * attention_bound(r));
+    } else {
+        buffer_check(&out, attention_bound(r));
+    }
+    free(probs);
+    buffer_free(&qkv);
+    buffer_free(&dout);
+    buffer_free(&out);
+    buffer_free(&dqkv);
+    buffer_free(&log_sum);
+}
+
+static void attention_forward(struct cuda_rig *r)
+{
+    for (size_t i = 0; i < N_SHAPES(r, attentions, HOST_ATTENTIONS); i++)
+        attention(r, i, false);
+}
+
+static void attention_backward(struct cuda_rig *r)
+{
+    for (size_t i = 0; i < N_SHAPES(r, attentions, HOST_ATTENTIONS); i++)
+        attention(r, i, true);
+}
+
+/* ---- Element by element ---- */
+
+static const size_t lengths[] = {0, 1, 3, 8, 17, 300, 2051, 100003, 1 << 22};
+enum { HOST_LENGTHS = 7 };
+
+static void gelu(struct cuda_rig *r)
+{
+    for (size_t i = 0; i < N_SHAPES(r, lengths, HOST_LENGTHS); i++) {
+        size_t n = lengths[i];
+        struct buffer in = buffer_random(r, "in", real(r), n, 5);
+        struct buffer out = buffer_zero(r, "out", real(r), n);
+        struct buffer d = buffer_random(r, "dout", real(r), n, 1);
+
+        RUN(r, gelu_forward, (.out = out.dev, .in = in.dev), (.out = out.d, .in = in.d), .n = n);
+        buffer_check(&out, 4 * ULP);
+        RUN(r, gelu_backward, (.din = d.dev, .dout = d.dev, .in = in.dev),
+            (.din = d.d, .dout = d.d, .in = in.d), .n = n);
+        buffer_check(&d, 16 * ULP);
+        buffer_free(&in);
+        buffer_free(&out);
+        buffer_free(&d);
+    }
+}
+
+static void relu(struct cuda_rig *r)
+{
+    for (size_t i = 0; i < N_SHAPES(r, lengths, HOST_LENGTHS); i++) {
+        size_t n = lengths[i];
+        struct buffer x = buffer_random(r, "in", real(r), n, 5);
+        struct buffer d = buffer_random(r, "dout", real(r), n, 1);
+
+        if (n > 1)
+            x.d[1] = NAN;
+        buffer_send(&x);
+        RUN(r, relu_forward, (.out = x.dev, .in = x.dev), (.out = x.d, .in = x.d), .n = n);
+        buffer_check(&x, 0);
+        RUN(r, relu_backward, (.din = d.dev, .dout = d.dev, .out = x.dev),
+            (.din = d.d, .dout = d.d, .out = x.d), .n = n);
+        buffer_check(&d, 0);
+        buffer_free(&x);
+        buffer_free(&d);
+    }
+}
+
+static void vectors(struct cuda_rig *r)
+{
+    for (size_t i = 0; i < N_SHAPES(r, lengths, HOST_LENGTHS); i++) {
+        size_t n = lengths[i];
+        struct buffer x = buffer_random(r, "x", real(r), n, 5);
+        struct buffer wide = buffer_zero(r, "wide", LK_F32, n);
+
+        RUN(r, widen, (.out = wide.dev, .in = x.dev), (.out = wide.d, .in = x.d), .n = n);
+        buffer_check(&wide, 0);
+        RUN(r, scale, (.x = x.dev), (.x = x.d), .n = n, .factor = 0.7);
+        buffer_check(&x, ULP);
+        RUN(r, fill, (.x = x.dev), (.x = x.d), .n = n, .value = 1.5);
+        buffer_check(&x, 0);
+        buffer_free(&x);
+        buffer_free(&wide);
+    }
+}
+
+static void sum_squares(struct cuda_rig *r)
+{
+    for (size_t i = 0; i < 2 * N_SHAPES(r, lengths, HOST_LENGTHS); i++) {
+        struct buffer in = buffer_random(r, "in", real(r), lengths[i / 2], 1);
+        struct buffer out = buffer_random(r, "out", LK_F32, 1, 1);
+
+        RUN(r, sum_squares, (.out = out.dev, .in = in.dev), (.out = out.d, .in = in.d),
+            .n = lengths[i / 2], .accumulate = i % 2);
+        buffer_check(&out, 8 * ULP);
+        buffer_free(&in);
+        buffer_free(&out);
+    }
+}
+
+/* The ends of the ranges of float16 and bfloat16, rounded to the real type first. */
+static const double ends[] = {0.0,     -0.0,    65504.0,   65519.9, 65520.0,  -1e30,
+                              0x1p-24, 0x1p-25, 0x1.8p-25, 3.4e38,  INFINITY, NAN};
+
+static bool same_wire(enum lk_dtype dtype, uint16_t a, uint16_t b)
+{
+    float x = dtype == LK_F16 ? lk_f32_from_f16(a) : lk_f32_from_bf16(a);
+    float y = dtype == LK_F16 ? lk_f32_from_f16(b) : lk_f32_from_bf16(b);
+
+    return a == b || (isnan(x) && isnan(y));
+}
+
+static void cast(struct cuda_rig *r, size_t n, enum lk_dtype dtype)
+{
+    struct buffer x = buffer_random(r, "x", real(r), n, 9);
+    uint16_t *wire = r->machine->alloc(n * sizeof *wire, "wire");
+    uint16_t *want = calloc(n + 1, sizeof *want), *got = calloc(n + 1, sizeof *got);
+
+    for (size_t k = 0; k < n && k < LK_COUNT(ends); k++)
+        x.d[k] = ends[k];
+    buffer_send(&x);
+    RUN(r, cast_to_wire, (.out = wire, .in = x.dev), (.out = want, .in = x.d), .n = n,
+        .dtype = dtype);
+    r->machine->copy(got, wire, n * sizeof *got);
+    for (size_t k = 0; k < n; k++)
+        if (!same_wire(dtype, got[k], want[k]))
+            rig_fail(r, "%s of %g is %#x, not %#x", lk_dtype_name(dtype), x.d[k], got[k], want[k]);
+    RUN(r, cast_from_wire, (.out = x.dev, .in = wire), (.out = x.d, .in = want), .n = n,
+        .dtype = dtype);
+    buffer_check(&x, 0);
+    r->machine->free(wire);
+    free(want);
+    free(got);
+    buffer_free(&x);
+}
+
+static void casts(struct cuda_rig *r)
+{
+    for (size_t i = 0; i < N_SHAPES(r, lengths, HOST_LENGTHS); i++) {
+        cast(r, lengths[i], LK_F16);
+        cast(r, lengths[i], LK_BF16);
+    }
+}
+
+/* ---- Loss ---- */
+
+static const struct {
+    size_t rows, vocab;
+} losses[] = {
+    {1,    1    },
+    {3,    2    },
+    {5,    257  },
+    {4,    1000 },
+    {2,    8193 },
+    {0,    9    },
+    {1024, 50257},
+    {512,  50304},
+};
+enum { HOST_LOSSES = 6 };
+
+/* Targets every second token. A logit of -infinity is a masked word: it has no probability. */
+static void cross_entropy(struct cuda_rig *r)
+{
+    for (size_t i = 0; i < N_SHAPES(r, losses, HOST_LOSSES); i++) {
+        size_t rows = losses[i].rows, vocab = losses[i].vocab;
+        struct buffer logits = buffer_random(r, "logits", real(r), rows * vocab, 8);
+        struct buffer log_sum = buffer_zero(r, "log_sum", LK_F32, rows);
+        struct buffer loss = buffer_zero(r, "loss", LK_F32, 1);
+        int32_t *host, *targets = tokens_random(r, 2 * rows, vocab, &host);
+
+        if (vocab > 2 && rows > 0 && host[0] != 0)
+            logits.d[0] = -INFINITY;
+        buffer_send(&logits);
+        RUN(r, cross_entropy_forward,
+            (.loss = loss.dev, .log_sum = log_sum.dev, .logits = logits.dev, .targets = targets),
+            (.loss = loss.d, .log_sum = log_sum.d, .logits = logits.d, .targets = host),
+            .rows = rows, .vocab = vocab, .target_stride = 2);
+        buffer_check(&loss, 16 * ULP);
+        buffer_check(&log_sum, 16 * ULP);
+        RUN(r, cross_entropy_backward,
+            (.dlogits = logits.dev, .logits = logits.dev, .log_sum = log_sum.dev,
+             .targets = targets),
+            (.dlogits = logits.d, .logits = logits.d, .log_sum = log_sum.d, .targets = host),
+            .rows = rows, .vocab = vocab, .target_stride = 2, .seed = 0.25);
+        buffer_check(&logits, 64 * ULP); /* log_sum, about 10, has an error of 2^-20 itself */
+        tokens_free(r, targets, host);
+        buffer_free(&logits);
+        buffer_free(&log_sum);
+        buffer_free(&loss);
+    }
+}
+
+/* ---- Optimizers ---- */
+
+/* Tensors of one allocation, so that most begin at no multiple of 16 bytes; an empty one among
+ * them, and one of more than a chunk. */
+static const size_t tensors[] = {1, 64, 0, 7, LK_OPTIM_CHUNK + 5, 100};
+enum { N_TENSORS = LK_COUNT(tensors), N_CHUNKS = 6 };
+
+struct optimizer {
+    struct buffer param, master, m, v, grad;
+    struct lk_optim_tensor *table; /* device */
+    struct lk_optim_tensor device[N_TENSORS], host[N_TENSORS];
+};
+
+static void *at(const struct buffer *b, size_t i)
+{
+    return (char *)b->dev + i * lk_dtype_bytes(b->type);
+}
+
+static void make_table(struct cuda_rig *r, struct optimizer *o, bool masters, bool states)
+{
+    size_t first = 0, chunks = 0;
+
+    for (size_t i = 0; i < N_TENSORS; i++) {
+        o->device[i] = (struct lk_optim_tensor){.param = at(&o->param, first),
+                                                .master = masters ? at(&o->master, first) : NULL,
+                                                .m = states ? at(&o->m, first) : NULL,
+                                                .v = states ? at(&o->v, first) : NULL,
+                                                .grad = at(&o->grad, first),
+                                                .n = tensors[i],
+                                                .first_chunk = chunks,
+                                                .weight_decay = i % 2 ? 0.1 : 0};
+        o->host[i] = o->device[i];
+        o->host[i].param = o->param.d + first;
+        o->host[i].m = states ? o->m.d + first : NULL;
+        o->host[i].v = states ? o->v.d + first : NULL;
+        o->host[i].grad = o->grad.d + first;
+        first += tensors[i];
+        chunks += (tensors[i] + LK_OPTIM_CHUNK - 1) / LK_OPTIM_CHUNK;
+    }
+    r->machine->copy(o->table, o->device, sizeof o->device);
+}
+
+static void make_optimizer(struct cuda_rig *r, struct optimizer *o)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < N_TENSORS; i++)
+        n += tensors[i];
+    o->param = buffer_random(r, "param", real(r), n, 1);
+    o->master = buffer_zero(r, "master", LK_F32, n);
+    memcpy(o->master.d, o->param.d, n * sizeof *o->master.d);
+    buffer_send(&o->master);
+    o->m = buffer_zero(r, "m", LK_F32, n);
+    o->v = buffer_zero(r, "v", LK_F32, n);
+    o->grad = buffer_random(r, "grad", real(r), n, 1);
+    o->table = r->machine->alloc(sizeof o->device, "table");
+}
+
+static void free_optimizer(struct cuda_rig *r, struct optimizer *o)
+{
+    r->machine->free(o->table);
+    buffer_free(&o->param);
+    buffer_free(&o->master);
+    buffer_free(&o->m);
+    buffer_free(&o->v);
+    buffer_free(&o->grad);
+}
+
+static void adamw(struct cuda_rig *r, bool masters)
+{
+    struct optimizer o;
+
+    make_optimizer(r, &o);
+    make_table(r, &o, masters, true);
+    for (int64_t t = 1; t <= 3; t++)
+        RUN(r, adamw, (.tensors = o.table), (.tensors = o.host), .n_tensors = N_TENSORS,
+            .n_chunks = N_CHUNKS, .learning_rate = 0.01, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8,
+            .t = t);
+    memcpy(o.master.d, o.param.d, o.param.n * sizeof *o.param.d);
+    if (masters)
+        buffer_check(&o.master, 12 * ULP);
+    buffer_check(&o.param, 12 * ULP);
+    buffer_check(&o.m, 8 * ULP);
+    buffer_check(&o.v, 8 * ULP);
+    free_optimizer(r, &o);
+}
+
+/* With and without momentum. */
+static void sgd(struct cuda_rig *r, bool masters, bool states)
+{
+    struct optimizer o;
+
+    make_optimizer(r, &o);
+    make_table(r, &o, masters, states);
+    for (int step = 0; step < 2; step++)
+        RUN(r, sgd, (.tensors = o.table), (.tensors = o.host), .n_tensors = N_TENSORS,
+            .n_chunks = N_CHUNKS, .learning_rate = 0.1, .momentum = states ? 0.9 : 0);
+    buffer_check(&o.param, 12 * ULP);
+    free_optimizer(r, &o);
+}
+
+/* Weights of bfloat16 without masters lose updates: that is not a way to train, and not compared.
+ */
+static void optimizers(struct cuda_rig *r)
+{
+    bool narrow = real(r) != LK_F32;
+
+    adamw(r, true);
+    sgd(r, true, true);
+    sgd(r, true, false);
+    if (narrow)
+        return;
+    adamw(r, false);
+    sgd(r, false, true);
+}
+
+static void wait(struct cuda_rig *r)
+{
+    rig_try(r, lk_wait_cuda(&(struct lk_wait_args){.seconds = 1e-6}, &r->cuda));
+    rig_try(r, lk_wait_cuda(&(struct lk_wait_args){.seconds = 0}, &r->cuda));
+}
+
+#define ROW(name) {#name, name},
+const struct cuda_case cuda_cases[] = {
+    CUDA_CASE_LIST(ROW){NULL, NULL}
+};
+#undef ROW
+
+void cuda_case_run(const struct cuda_case *c, struct cuda_rig *r)
+{
+    r->hash = 0xcbf29ce484222325U;
+    r->worst = 0;
+    r->text[0] = '\0';
+    for (r->shift = 0; r->shift < 2; r->shift++) {
+        r->rng = lk_rng_init(20260705, lk_rng_stream(c->name, r->shift));
+        c->run(r);
+    }
+}

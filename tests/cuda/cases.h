@@ -1,0 +1,67 @@
+/*
+ * What every CUDA kernel must do, on any machine that runs them: a GPU (tests/cuda/gpu.c) or the
+ * host (tests/cuda_shim). A case makes inputs, runs the op's CUDA launcher and its float64
+ * definition, and compares within a bound that it states.
+ */
+#ifndef LK_TESTS_CUDA_CASES_H
+#define LK_TESTS_CUDA_CASES_H
+
+#include "base/dtype.h"
+#include "base/rng.h"
+#include "kernels/cuda.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* X(case) */
+#define CUDA_CASE_LIST(X)                                                                          \
+    X(encoder_forward)                                                                             \
+    X(encoder_backward)                                                                            \
+    X(bytes_forward)                                                                               \
+    X(layernorm_forward)                                                                           \
+    X(layernorm_backward)                                                                          \
+    X(matmul_forward)                                                                              \
+    X(matmul_backward)                                                                             \
+    X(attention_forward)                                                                           \
+    X(attention_backward)                                                                          \
+    X(gelu)                                                                                        \
+    X(relu)                                                                                        \
+    X(cross_entropy)                                                                               \
+    X(optimizers)                                                                                  \
+    X(sum_squares)                                                                                 \
+    X(vectors)                                                                                     \
+    X(casts)                                                                                       \
+    X(wait)
+
+/* Memory of the machine. A call that fails ends the program. */
+struct cuda_machine {
+    void *(*alloc)(size_t bytes, const char *name);
+    void (*free)(void *p);
+    void (*copy)(void *to, const void *from, size_t bytes); /* between host and device, and done */
+};
+
+/* One run of a case. */
+struct cuda_rig {
+    const struct cuda_machine *machine;
+    struct lk_cuda cuda;
+    bool large;   /* shapes as in training; false: the host must be able to run them */
+    size_t shift; /* elements by which buffers begin after an aligned address */
+    struct lk_rng rng;
+    uint64_t hash;  /* of all results, bit for bit */
+    double worst;   /* largest error as a part of its bound */
+    char text[256]; /* "" or what did not hold */
+};
+
+struct cuda_case {
+    const char *name;
+    void (*run)(struct cuda_rig *r);
+};
+
+/* One a row of CUDA_CASE_LIST, ended by a name of NULL. */
+extern const struct cuda_case cuda_cases[];
+
+/* Runs a case on inputs that depend on its name alone, so that runs can be compared. */
+void cuda_case_run(const struct cuda_case *c, struct cuda_rig *r);
+
+#endif

@@ -1,0 +1,33 @@
+/* CUDA's bfloat16 for a host compiler; conversions are those of base/dtype.h. */
+#ifndef LK_SHIM_CUDA_BF16_H
+#define LK_SHIM_CUDA_BF16_H
+
+extern "C" {
+#include "base/dtype.h"
+}
+
+struct __nv_bfloat16 {
+    uint16_t bits;
+};
+
+inline float __bfloat162float(__nv_bfloat16 x)
+{
+    return lk_f32_from_bf16(x.bits);
+}
+
+inline __nv_bfloat16 __float2bfloat16_rn(float x)
+{
+    return {lk_bf16_from_f32(x)};
+}
+
+inline unsigned short __bfloat16_as_ushort(__nv_bfloat16 x)
+{
+    return x.bits;
+}
+
+inline __nv_bfloat16 __ushort_as_bfloat16(unsigned short bits)
+{
+    return {bits};
+}
+
+#endif

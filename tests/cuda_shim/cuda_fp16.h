@@ -1,0 +1,33 @@
+/* CUDA's half for a host compiler; conversions are those of base/dtype.h. */
+#ifndef LK_SHIM_CUDA_FP16_H
+#define LK_SHIM_CUDA_FP16_H
+
+extern "C" {
+#include "base/dtype.h"
+}
+
+struct __half {
+    uint16_t bits;
+};
+
+inline float __half2float(__half x)
+{
+    return lk_f32_from_f16(x.bits);
+}
+
+inline __half __float2half_rn(float x)
+{
+    return {lk_f16_from_f32(x)};
+}
+
+inline unsigned short __half_as_ushort(__half x)
+{
+    return x.bits;
+}
+
+inline __half __ushort_as_half(unsigned short bits)
+{
+    return {bits};
+}
+
+#endif

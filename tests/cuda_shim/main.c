@@ -1,0 +1,99 @@
+/*
+ * Runs the CUDA kernels on the host: PROGRAM CASE TYPE ORDERS, or PROGRAM --plant FAULT SEED, where
+ * PROGRAM is cuda_shim_races or cuda_shim_bounds (shim.h).
+ *
+ * A case passes when each of the orders keeps within the bounds, and all give the same bits.
+ */
+#include "tests/cuda_shim/planted.h"
+#include "tests/cuda_shim/shim.h"
+
+#include "tests/cuda/cases.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Enough for the shapes of the host; less than launchers may use, so that an overflow is near. */
+enum { WORKSPACE_BYTES = 1 << 20 };
+
+static void copy(void *to, const void *from, size_t bytes)
+{
+    if (bytes > 0)
+        memcpy(to, from, bytes);
+}
+
+static const struct cuda_machine machine = {.alloc = shim_alloc, .free = shim_free, .copy = copy};
+
+static int run_case(const struct cuda_case *c, enum lk_dtype real, int orders)
+{
+    struct cuda_rig r = {.machine = &machine, .cuda.real = real};
+    uint64_t first = 0;
+
+    for (int order = 0; order < orders; order++) {
+        shim_seed((uint64_t)order + 1);
+        r.cuda.workspace = shim_alloc(WORKSPACE_BYTES, "workspace");
+        cuda_case_run(c, &r);
+        shim_free(r.cuda.workspace);
+        if (r.text[0]) {
+            fprintf(stderr, "%s, order %d: %s\n", c->name, order, r.text);
+            return 1;
+        }
+        if (order == 0)
+            first = r.hash;
+        if (r.hash != first) {
+            fprintf(stderr, "%s: order %d gives other bits than order 0\n", c->name, order);
+            return 1;
+        }
+    }
+    printf("%s %s: %d orders alike, %llu launches, largest error %.2f of its bound\n", c->name,
+           lk_dtype_name(real), orders, (unsigned long long)shim_launches(), r.worst);
+    return 0;
+}
+
+static const struct {
+    const char *name;
+    enum lk_status (*run)(const struct lk_cuda *c, float *out, const float *in, size_t n);
+} planted[] = {
+#define PLANT(fault, races, bounds) {#fault, planted_##fault},
+    PLANTED_LIST(PLANT)
+#undef PLANT
+};
+
+static int run_planted(const char *name, uint64_t seed)
+{
+    enum { N = 256 };
+    struct lk_cuda c = {.real = LK_F32};
+    float *in, *out;
+    enum lk_status st = LK_EUSAGE;
+
+    shim_seed(seed);
+    in = shim_alloc(N * sizeof *in, "in");
+    out = shim_alloc(N / 64 * sizeof *out, "out");
+    for (int i = 0; i < N; i++)
+        in[i] = 1;
+    for (size_t i = 0; i < sizeof planted / sizeof *planted; i++)
+        if (!strcmp(planted[i].name, name))
+            st = planted[i].run(&c, out, in, N);
+    if (st != LK_OK) {
+        fprintf(stderr, "%s: %s\n", name, lk_error_text());
+        return 1;
+    }
+    for (int i = 0; i < N / 64; i++)
+        if (out[i] != 64)
+            return 2;
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    enum lk_dtype real;
+
+    if (argc == 4 && !strcmp(argv[1], "--plant"))
+        return run_planted(argv[2], strtoull(argv[3], NULL, 10));
+    for (const struct cuda_case *c = cuda_cases; argc == 4 && c->name; c++)
+        if (!strcmp(c->name, argv[1]) && lk_dtype_from_name(argv[2], &real) == LK_OK)
+            return run_case(c, real, atoi(argv[3]));
+    fprintf(stderr, "usage: %s CASE float32|bfloat16 ORDERS\n       %s --plant FAULT SEED\n",
+            argv[0], argv[0]);
+    return 2;
+}

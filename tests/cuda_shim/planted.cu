@@ -1,0 +1,76 @@
+/* One sum over 64 threads, and what can be wrong with it. */
+#include "kernels/device.cuh"
+
+extern "C" {
+#include "tests/cuda_shim/planted.h"
+}
+
+namespace
+{
+
+enum { THREADS = 64 };
+
+enum fault {
+#define FAULT(fault, races, bounds) fault_##fault,
+    PLANTED_LIST(FAULT)
+#undef FAULT
+};
+
+/* Sums by halves in shared memory; the upper half of a warp's last 32 is lane to lane. */
+template <enum fault F> __global__ void sum_kernel(float *out, const float *in, size_t n)
+{
+    LK_SHARED(float, sums, THREADS);
+    unsigned t = threadIdx.x;
+    volatile float local[4];
+
+    local[F == fault_local_store_out_of_bounds ? t : t % 4] = 1;
+    if (F == fault_exit_before_barrier && t == 7)
+        return;
+    sums[F == fault_shared_store_out_of_bounds ? t + 1 : t] =
+        in[blockIdx.x * THREADS + t + (F == fault_global_load_out_of_bounds ? n - 1 : 0)] *
+        local[t % 4];
+    if (F == fault_two_barriers && t < 32)
+        __syncthreads();
+    else if (F != fault_missing_barrier)
+        __syncthreads();
+    if (F == fault_missing_lane && t == 5)
+        return;
+    if (t < 32)
+        sums[t] += sums[t + 32];
+    for (unsigned half = 16; half > 0; half /= 2) {
+        float other;
+
+        if (t >= 32)
+            break;
+        if (F != fault_missing_warp_barrier)
+            __syncwarp();
+        other = sums[(t + half) % 32];
+        if (F != fault_missing_warp_barrier)
+            __syncwarp();
+        sums[t] += other;
+    }
+    if (F == fault_missing_lane)
+        sums[t] = __shfl_xor_sync(0xffffffffU, sums[t], 1);
+    if (t == 0)
+        out[F == fault_race_of_blocks               ? 0
+            : F == fault_global_store_out_of_bounds ? blockIdx.x + 1
+                                                    : blockIdx.x] = sums[0];
+}
+
+template <enum fault F>
+enum lk_status run(const struct lk_cuda *c, float *out, const float *in, size_t n)
+{
+    return lk_launch(c, "planted", dim3((unsigned)(n / THREADS)),
+                     F == fault_too_many_threads ? 1056U : (unsigned)THREADS,
+                     F == fault_too_much_shared ? 49 << 10 : 0, sum_kernel<F>, out, in, n);
+}
+
+} // namespace
+
+#define DEFINE(fault, races, bounds)                                                               \
+    extern "C" enum lk_status planted_##fault(const struct lk_cuda *c, float *out,                 \
+                                              const float *in, size_t n)                           \
+    {                                                                                              \
+        return run<fault_##fault>(c, out, in, n);                                                  \
+    }
+PLANTED_LIST(DEFINE)

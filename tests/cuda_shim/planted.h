@@ -1,0 +1,30 @@
+/* Kernels with a fault each, which the shim must find (tests/test_cuda_shim.c). */
+#ifndef LK_SHIM_PLANTED_H
+#define LK_SHIM_PLANTED_H
+
+#include "kernels/cuda.h"
+
+/* X(fault, what the message of cuda_shim_races says, and of cuda_shim_bounds; "" if it finds
+ * nothing) */
+#define PLANTED_LIST(X)                                                                            \
+    X(none, "", "")                                                                                \
+    X(missing_barrier, "no barrier in between", "")                                                \
+    X(missing_warp_barrier, "no barrier in between", "")                                           \
+    X(race_of_blocks, "no barrier in between", "")                                                 \
+    X(shared_store_out_of_bounds, "heap-buffer-overflow", "heap-buffer-overflow")                  \
+    X(global_store_out_of_bounds, "heap-buffer-overflow", "heap-buffer-overflow")                  \
+    X(global_load_out_of_bounds, "heap-buffer-overflow", "heap-buffer-overflow")                   \
+    X(local_store_out_of_bounds, "", "stack-buffer-overflow")                                      \
+    X(exit_before_barrier, "has exited", "has exited")                                             \
+    X(two_barriers, "divergence", "divergence")                                                    \
+    X(missing_lane, "divergence", "divergence")                                                    \
+    X(too_many_threads, "launch refused", "launch refused")                                        \
+    X(too_much_shared, "launch refused", "launch refused")
+
+/* n floats, of which the kernels sum 64 a block into out (n / 64). */
+#define PLANTED_DECLARE(fault, races, bounds)                                                      \
+    enum lk_status planted_##fault(const struct lk_cuda *c, float *out, const float *in, size_t n);
+PLANTED_LIST(PLANTED_DECLARE)
+#undef PLANTED_DECLARE
+
+#endif

@@ -1,0 +1,157 @@
+/*
+ * The functions of kernels/ptx.cuh without PTX, by the same text of the PTX ISA. A lane hands its
+ * piece to the warp and computes its own part of the result. Products are added in double and
+ * rounded once: tensor cores round more often, in an order that is not documented.
+ */
+#ifndef LK_SHIM_PTX_H
+#define LK_SHIM_PTX_H
+
+#include <cuda_runtime.h>
+
+struct shim_pieces {
+    uint32_t a[4], b[2];
+};
+
+inline const shim_pieces *shim_piece(const unsigned char *all, int lane)
+{
+    return reinterpret_cast<const shim_pieces *>(all + lane * SHIM_DEPOSIT);
+}
+
+inline double shim_float_of(uint32_t bits)
+{
+    float x;
+
+    std::memcpy(&x, &bits, sizeof x);
+    return (double)x;
+}
+
+/* The upper or the lower of two bfloat16: a float's upper half. */
+inline double shim_bf16_of(uint32_t two, int which)
+{
+    return shim_float_of(which ? two & 0xffff0000U : two << 16);
+}
+
+/* Elements of the factors of m16n8k16, from the lane that has them. */
+struct shim_bf16_factors {
+    static constexpr int K = 16;
+
+    static double a(const unsigned char *all, int row, int k)
+    {
+        return shim_bf16_of(shim_piece(all, row % 8 * 4 + k % 8 / 2)->a[row / 8 + k / 8 * 2],
+                            k % 2);
+    }
+
+    static double b(const unsigned char *all, int k, int column)
+    {
+        return shim_bf16_of(shim_piece(all, column * 4 + k % 8 / 2)->b[k / 8], k % 2);
+    }
+};
+
+/* Of m16n8k8. The tensor core ignores the bits of a mantissa beyond ten. */
+struct shim_tf32_factors {
+    static constexpr int K = 8;
+
+    static double a(const unsigned char *all, int row, int k)
+    {
+        return shim_float_of(shim_piece(all, row % 8 * 4 + k % 4)->a[row / 8 + k / 4 * 2] &
+                             0xffffe000U);
+    }
+
+    static double b(const unsigned char *all, int k, int column)
+    {
+        return shim_float_of(shim_piece(all, column * 4 + k % 4)->b[k / 4] & 0xffffe000U);
+    }
+};
+
+template <class F>
+void shim_mma(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], const char *file,
+              int line)
+{
+    shim_pieces mine = {
+        {a[0],  a[1], a[2], a[3]},
+        {b[0], b[1]    }
+    };
+    const unsigned char *all = shim_exchange(0xffffffffU, &mine, sizeof mine, file, line);
+    int g = (int)shim_lane() / 4, t = (int)shim_lane() % 4;
+    double sum[4] = {(double)d[0], (double)d[1], (double)d[2], (double)d[3]};
+
+    for (int k = 0; k < F::K; k++) {
+        double low = F::a(all, g, k), high = F::a(all, g + 8, k);
+        double left = F::b(all, k, 2 * t), right = F::b(all, k, 2 * t + 1);
+
+        sum[0] += low * left;
+        sum[1] += low * right;
+        sum[2] += high * left;
+        sum[3] += high * right;
+    }
+    for (int i = 0; i < 4; i++)
+        d[i] = (float)sum[i];
+}
+
+inline void mma_bf16(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2])
+{
+    shim_mma<shim_bf16_factors>(d, a, b, SHIM_SITE);
+}
+
+inline void mma_tf32(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2])
+{
+    shim_mma<shim_tf32_factors>(d, a, b, SHIM_SITE);
+}
+
+/* Adds half of the last place that is kept, so that ties go away from zero; NaN and infinity stay.
+ */
+inline uint32_t to_tf32(float x)
+{
+    uint32_t bits;
+
+    std::memcpy(&bits, &x, sizeof bits);
+    if ((bits & 0x7f800000U) != 0x7f800000U)
+        bits += 0x1000U;
+    return bits & 0xffffe000U;
+}
+
+/* A lane reads the row that it names, 16 bytes. */
+struct shim_row {
+    alignas(16) uint16_t x[8];
+};
+
+inline const unsigned char *shim_rows(const void *row, const char *file, int line)
+{
+    shim_row mine = *static_cast<const shim_row *>(row);
+
+    return shim_exchange(0xffffffffU, &mine, sizeof mine, file, line);
+}
+
+/* Element (row, column) of matrix i. */
+inline uint32_t shim_matrix(const unsigned char *all, int i, int row, int column)
+{
+    uint16_t x;
+
+    std::memcpy(&x, all + (8 * i + row) * SHIM_DEPOSIT + column * (int)sizeof x, sizeof x);
+    return x;
+}
+
+inline void load_matrices(uint32_t (&r)[4], const void *row)
+{
+    const unsigned char *all = shim_rows(row, SHIM_SITE);
+    int g = (int)shim_lane() / 4, t = (int)shim_lane() % 4;
+
+    for (int i = 0; i < 4; i++)
+        r[i] = shim_matrix(all, i, g, 2 * t) | shim_matrix(all, i, g, 2 * t + 1) << 16;
+}
+
+inline void load_matrices_transposed(uint32_t (&r)[4], const void *row)
+{
+    const unsigned char *all = shim_rows(row, SHIM_SITE);
+    int g = (int)shim_lane() / 4, t = (int)shim_lane() % 4;
+
+    for (int i = 0; i < 4; i++)
+        r[i] = shim_matrix(all, i, 2 * t, g) | shim_matrix(all, i, 2 * t + 1, g) << 16;
+}
+
+inline uint64_t global_timer_ns(void)
+{
+    return shim_timer_ns();
+}
+
+#endif

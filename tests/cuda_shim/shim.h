@@ -1,0 +1,95 @@
+/*
+ * Runs CUDA kernels on the host, to find what a GPU hides: a barrier that is missing, an index that
+ * is out of bounds, a result that depends on the order of threads.
+ *
+ * Blocks run one after another, in an order drawn from the seed. A block's threads are fibers with
+ * stacks of their own; at every barrier and every operation of a warp the next one to run is drawn.
+ * The kernels are compiled twice, since a compiler does one of these only at a time:
+ *
+ * cuda_shim_bounds, under AddressSanitizer
+ *   bounds      of buffers, shared arrays (heap allocations here) and a thread's own arrays; stacks
+ *               have guard pages
+ *
+ * cuda_shim_races, with a call for every access (-fsanitize=thread without ThreadSanitizer:
+ * hooks.cc) races       two accesses of the same bytes, one of them a write, by threads with no
+ * barrier in between, or by threads of different blocks of a launch. Found in every order, because
+ *               accesses are recorded: shadow.cc. Between threads of a warp a __syncwarp is needed,
+ *               as CUDA's rules have it.
+ *   bounds      of buffers and shared arrays
+ *
+ * and both
+ *   barriers    all threads of a block must come to the same one; those of a warp's operation must
+ * all come to it with the same mask not set     memory holds bytes drawn from the seed at first:
+ * reading them changes results with the seed launches    limits of grids, blocks and shared memory
+ *
+ * Not found here: bank conflicts, speed, and what the compiler for GPUs does.
+ *
+ * Whatever is found ends the process with SHIM_EXIT_FOUND and a message on stderr.
+ */
+#ifndef LK_SHIM_H
+#define LK_SHIM_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#else
+#include <stdbool.h>
+#endif
+
+enum {
+    SHIM_WARP = 32,
+    SHIM_DEPOSIT = 32,   /* bytes a lane can hand to its warp */
+    SHIM_EXIT_FOUND = 3, /* AddressSanitizer has its own, 4 here */
+};
+
+/* The order of blocks and threads, and the contents of shared memory, from now on. */
+void shim_seed(uint64_t seed);
+
+/* A buffer in "device memory", exactly so many bytes; its contents are drawn from the seed. */
+void *shim_alloc(size_t bytes, const char *name);
+void shim_free(void *p);
+
+/* Kernels started, and blocks that ran, so far. */
+uint64_t shim_launches(void);
+
+#ifdef __cplusplus
+} /* extern "C" */
+
+/* The rest is for the headers that stand for CUDA's. */
+
+struct shim_index {
+    unsigned x, y, z;
+};
+
+/* Of the thread that runs. */
+extern shim_index threadIdx, blockIdx, blockDim, gridDim;
+
+/* False when the launch breaks a limit of the GPU: 1024 threads, 65535 blocks in y and z, 48 KiB of
+ * shared memory unless allowed more. */
+bool shim_launch(const void *kernel, shim_index blocks, shim_index threads, size_t shared_bytes,
+                 void (*run)(void *), void *arg);
+void shim_allow_shared(const void *kernel, size_t bytes);
+
+/* The block's array declared at file:line. */
+void *shim_shared(const char *file, int line, size_t bytes);
+void *shim_shared_of_launch(void);
+
+/* Returns whether any thread came with flag. */
+int shim_barrier(int flag, const char *file, int line);
+void shim_sync_warp(unsigned mask, const char *file, int line);
+/* All lanes of the mask hand in `bytes`; returns 32 times SHIM_DEPOSIT bytes, by lane. They hold
+ * until the thread's next barrier or operation of its warp. */
+const unsigned char *shim_exchange(unsigned mask, const void *mine, size_t bytes, const char *file,
+                                   int line);
+unsigned shim_lane(void);
+
+/* Notes an atomic access: it races with plain ones, not with its like. */
+void shim_note_atomic(const void *p, size_t bytes);
+
+/* A step of a clock that all threads share. */
+uint64_t shim_timer_ns(void);
+#endif
+
+#endif

@@ -1,0 +1,32 @@
+/* Private to the shim: what the scheduler (shim.cc) and the record of accesses (shadow.cc) share.
+ */
+#ifndef LK_SHIM_IMPL_H
+#define LK_SHIM_IMPL_H
+
+#include "shim.h"
+
+/* Ends the process with SHIM_EXIT_FOUND, after the text and the stack of the caller. */
+[[noreturn]] void shim_found(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+/* Who makes an access. Accesses of one block with different epochs have a barrier between them;
+ * those of one warp with different warp epochs have a __syncwarp. */
+struct shim_actor {
+    uint32_t launch, block, epoch;
+    uint32_t thread, warp_epoch;
+};
+/* False outside of kernels. */
+bool shim_actor_now(shim_actor *out);
+/* The stack of the fiber that runs; what is on it is of no interest. */
+constexpr size_t SHIM_STACK_BYTES = 256 << 10;
+extern uintptr_t shim_stack;
+
+uint64_t shim_random(void);
+
+/* Records accesses to [p, p + bytes) from now on. what is copied. */
+void shim_shadow_add(const void *p, size_t bytes, const char *what);
+void shim_shadow_remove(const void *p);
+
+enum shim_access { SHIM_READ, SHIM_WRITE, SHIM_ATOMIC };
+void shim_shadow_access(uintptr_t p, size_t bytes, enum shim_access how);
+
+#endif
