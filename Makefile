@@ -25,7 +25,7 @@ VERSION := $(shell cat VERSION)
 NO_PROBE := help setup clean check demo bench validate-net validate-net-short coverage asan tsan headers layering format format-check
 ifneq ($(filter-out $(NO_PROBE),$(or $(MAKECMDGOALS),all)),)
 # What was found depends on these: other options, another search.
-PROBE_OPTIONS := CC="$(CC)" CXX="$(CXX)" BLAS="$(BLAS)" CUDA="$(CUDA)" CUDA_ARCH="$(CUDA_ARCH)"
+PROBE_OPTIONS := BLAS="$(BLAS)" CUDA="$(CUDA)" CUDA_ARCH="$(CUDA_ARCH)"
 ifneq ($(shell cat $(BUILD)/probe.options 2> /dev/null),$(PROBE_OPTIONS))
 $(shell mkdir -p $(BUILD) && echo '$(PROBE_OPTIONS)' > $(BUILD)/probe.options)
 endif
@@ -77,7 +77,8 @@ LIBS := $(foreach r,$(ROOMS),$(if $(wildcard $(r)/*.c),$(BUILD)/lib$(r).a))
 
 TEST_SRC  := $(wildcard tests/*.c)
 TEST_OBJ  := $(patsubst %.c,$(BUILD)/%.o,$(TEST_SRC) $(wildcard tests/fuzz/*.c))
-BENCH_BIN := $(patsubst bench/%.c,$(BUILD)/bench/%,$(wildcard bench/*.c))
+BENCH_BIN := $(patsubst bench/%.c,$(BUILD)/bench/%,\
+               $(filter-out $(if $(PROBE_CUDA:no=),,%_cuda.c),$(wildcard bench/*.c)))
 
 .PHONY: all lib test-bin bench-bin clean
 all: $(BUILD)/lockstep
@@ -86,7 +87,7 @@ bench-bin: $(BENCH_BIN)
 
 $(BUILD)/probe.mk: tools/probe Makefile $(BUILD)/probe.options
 	$(Q)mkdir -p $(BUILD)
-	$(Q)$(PROBE_OPTIONS) tools/probe $@
+	$(Q)CC="$(CC)" CXX="$(CXX)" $(PROBE_OPTIONS) tools/probe $@
 
 $(BUILD)/%.o: %.c $(BUILD)/probe.mk
 	$(Q)mkdir -p $(@D)
@@ -98,7 +99,8 @@ $(BUILD)/%.cu.o: %.cu $(BUILD)/probe.mk
 	@echo "  NVCC  $<"
 	$(Q)$(PROBE_NVCC) $(NVCCFLAGS) $(LK_NVCCFLAGS) -MMD -MP -MF $(@:.o=.d) -c $< -o $@
 
-$(BUILD)/lockstep.o: LK_CFLAGS += -DLK_VERSION='"$(VERSION)"' -DLK_BUILD_CC='"$(notdir $(CC))"'
+$(BUILD)/lockstep.o: LK_CFLAGS += -DLK_VERSION='"$(VERSION)"' -DLK_BUILD_CC='"$(notdir $(CC))"' \
+                          $(if $(PROBE_CUDA_TEXT),-DLK_BUILD_CUDA='"$(PROBE_CUDA_TEXT)"')
 $(BUILD)/lockstep.o: VERSION
 
 $(BUILD)/lockstep: $(BUILD)/lockstep.o $(LIBS)

@@ -45,6 +45,9 @@ static void print_version(void)
 #ifdef LK_HAVE_OPENBLAS
     fputs(", OpenBLAS", stdout);
 #endif
+#ifdef LK_BUILD_CUDA
+    fputs(", " LK_BUILD_CUDA, stdout);
+#endif
     puts(")\ndevices: cpu timed\ncollectives: self tcp fault");
 }
 

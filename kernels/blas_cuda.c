@@ -272,8 +272,15 @@ out:
     return st;
 }
 
-/* The plan of a key, made if need be; valid until the next call. */
-static enum lk_status plan_of(struct lk_cuda_blas *b, const struct key *k, struct plan **out)
+static enum lk_status set_bias(const struct lk_cuda_blas *b, struct plan *p, const void *bias)
+{
+    return bias ? set_desc(b, p->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &bias, sizeof bias)
+                : LK_OK;
+}
+
+/* The plan of a key, made if need be; valid until the next call. The heuristic sees the bias. */
+static enum lk_status plan_of(struct lk_cuda_blas *b, const struct key *k, const void *bias,
+                              struct plan **out)
 {
     struct plan made = {0};
     enum lk_status st = LK_OK;
@@ -281,10 +288,11 @@ static enum lk_status plan_of(struct lk_cuda_blas *b, const struct key *k, struc
     for (size_t i = 0; i < b->n_plans; i++)
         if (!memcmp(&b->plans[i].key, k, sizeof *k)) {
             *out = &b->plans[i];
-            return LK_OK;
+            return set_bias(b, *out, bias);
         }
     memcpy(&made.key, k, sizeof *k);
     LK_TRY(describe(b, &made));
+    LK_TRY(set_bias(b, &made, bias));
     LK_TRY(choose(b, &made));
     LK_TRY(lk_array_grow(&b->plans, &b->capacity, b->n_plans + 1, sizeof *b->plans));
     memcpy(&b->plans[b->n_plans], &made, sizeof made);
@@ -304,10 +312,7 @@ enum lk_status lk_cuda_blas_product(const struct lk_cuda *c, const struct lk_cud
     struct plan *plan = NULL;
     enum lk_status st = LK_OK;
 
-    LK_TRY(plan_of(b, &k, &plan));
-    if (p->bias)
-        LK_TRY(
-            set_desc(b, plan->desc, CUBLASLT_MATMUL_DESC_BIAS_POINTER, &p->bias, sizeof p->bias));
+    LK_TRY(plan_of(b, &k, p->bias, &plan));
     LK_TRY(check(b,
                  b->call.Matmul(b->handle, plan->desc, &one, p->b, plan->b, p->a, plan->a, &beta, e,
                                 plan->d, p->d, plan->d, &plan->algo, c->workspace,

@@ -69,17 +69,33 @@ void lk_model_destroy(struct lk_model *m)
         m->ops->destroy(m);
 }
 
-lk_real *lk_model_take(struct lk_model_arena *a, size_t rows, size_t columns)
+static void *take(struct lk_model_arena *a, size_t rows, size_t columns, size_t elem_bytes)
 {
-    enum { ALIGN_ELEMS = 16 }; /* 64 bytes of float32 */
-    size_t n, padded, bytes, first = a->elems;
+    enum { ALIGN = 64 };
+    size_t n, bytes, padded, first = a->bytes;
 
     if (__builtin_mul_overflow(rows, columns, &n) ||
-        __builtin_add_overflow(n, ALIGN_ELEMS - 1, &padded) ||
-        __builtin_add_overflow(a->elems, padded / ALIGN_ELEMS * ALIGN_ELEMS, &a->elems) ||
-        __builtin_mul_overflow(a->elems, a->real_bytes, &bytes))
+        __builtin_mul_overflow(n, elem_bytes, &bytes) ||
+        __builtin_add_overflow(bytes, ALIGN - 1, &padded) ||
+        __builtin_add_overflow(a->bytes, padded / ALIGN * ALIGN, &a->bytes))
         a->overflow = true;
-    return a->base ? a->base + first * a->real_bytes : NULL;
+    return a->base ? a->base + first : NULL;
+}
+
+struct lk_model_arena lk_model_arena_of(const struct lk_device *d)
+{
+    return (struct lk_model_arena){.real_bytes = lk_device_real_bytes(d),
+                                   .wide_bytes = lk_device_wide_bytes(d)};
+}
+
+lk_real *lk_model_take(struct lk_model_arena *a, size_t rows, size_t columns)
+{
+    return take(a, rows, columns, a->real_bytes);
+}
+
+lk_wide *lk_model_take_wide(struct lk_model_arena *a, size_t rows, size_t columns)
+{
+    return take(a, rows, columns, a->wide_bytes);
 }
 
 enum lk_status lk_model_arena_check(const struct lk_model_arena *a)
@@ -94,11 +110,11 @@ enum lk_status lk_model_arena_alloc(struct lk_model *m, struct lk_model_arena *a
 
     if (st != LK_OK)
         return st;
-    st = lk_device_alloc(m->device, a->elems * a->real_bytes, &base);
+    st = lk_device_alloc(m->device, a->bytes, &base);
     if (st != LK_OK)
         return st;
     a->base = base;
-    a->elems = 0;
+    a->bytes = 0;
     return LK_OK;
 }
 
@@ -200,7 +216,7 @@ enum lk_status lk_model_init(struct lk_model *m, const struct lk_model_ops *ops,
                              struct lk_device *d, struct lk_stream *s, uint64_t seed,
                              const struct lk_model_param *params, size_t n)
 {
-    struct lk_model_arena a = {.real_bytes = lk_device_real_bytes(d)};
+    struct lk_model_arena a = lk_model_arena_of(d);
     enum lk_status st = LK_OK;
     char *name = NULL;
 

@@ -76,7 +76,7 @@ struct lk_model { /* first member of a model's own struct */
     size_t n_params;
     lk_real *weights; /* all params[].data lie in this allocation; NULL without */
     int context, vocab;
-    lk_real *loss;           /* device memory, one element */
+    lk_wide *loss;           /* device memory, one element */
     double flops_per_sample; /* forward and backward; NaN: unknown */
     /* A replayed job: what a step waits for each batch, and after its optimizer; whether DDP looks
      * for unused parameters; else 0. */

@@ -54,7 +54,7 @@ enum { MAX_LAYERS = 1024, MAX_WIDTH = 1 << 16, MAX_VOCAB = 1 << 20 };
 /* Outputs kept for the backward pass; R = max_samples * context rows, C channels. */
 struct norm {
     lk_real *out;         /* (R, C) */
-    lk_real *mean, *rstd; /* (R) */
+    lk_wide *mean, *rstd; /* (R) */
 };
 struct block {
     struct norm ln_1, ln_2;
@@ -74,7 +74,7 @@ struct gpt {
     struct block *blocks;
     struct norm last;
     lk_real *logits;  /* (R, vocab); the backward pass turns them into their gradient */
-    lk_real *log_sum; /* (R) */
+    lk_wide *log_sum; /* (R) */
     lk_real *dstream; /* (R, C): gradient of the residual stream */
     lk_real *dwide;   /* (R, 4 C): of gelu, fc or qkv */
     lk_real *dnarrow; /* (R, C): of a norm's output or the attention's */
@@ -94,8 +94,8 @@ static size_t block_param(size_t layer, enum block_param p)
 static void lay_out_norm(struct norm *n, struct lk_model_arena *a, size_t rows, size_t channels)
 {
     n->out = lk_model_take(a, rows, channels);
-    n->mean = lk_model_take(a, rows, 1);
-    n->rstd = lk_model_take(a, rows, 1);
+    n->mean = lk_model_take_wide(a, rows, 1);
+    n->rstd = lk_model_take_wide(a, rows, 1);
 }
 
 static void lay_out(struct gpt *g, struct lk_model_arena *a)
@@ -103,7 +103,7 @@ static void lay_out(struct gpt *g, struct lk_model_arena *a)
     size_t context = (size_t)g->base.context, c = g->channels;
     size_t rows = g->max_samples * context;
 
-    g->base.loss = lk_model_take(a, 1, 1);
+    g->base.loss = lk_model_take_wide(a, 1, 1);
     g->embedded = lk_model_take(a, rows, c);
     for (size_t l = 0; l < g->layers; l++) {
         struct block *b = &g->blocks[l];
@@ -120,7 +120,7 @@ static void lay_out(struct gpt *g, struct lk_model_arena *a)
     }
     lay_out_norm(&g->last, a, rows, c);
     g->logits = lk_model_take(a, rows, (size_t)g->base.vocab);
-    g->log_sum = lk_model_take(a, rows, 1);
+    g->log_sum = lk_model_take_wide(a, rows, 1);
     g->dstream = lk_model_take(a, rows, c);
     g->dwide = lk_model_take(a, rows, 4 * c);
     g->dnarrow = lk_model_take(a, rows, c);
@@ -227,7 +227,7 @@ static void gpt_destroy(struct lk_model *m)
 static enum lk_status gpt_create(struct lk_device *d, struct lk_stream *s,
                                  const struct lk_model_config *config, struct lk_model **out)
 {
-    struct lk_model_arena a = {.real_bytes = lk_device_real_bytes(d)};
+    struct lk_model_arena a = lk_model_arena_of(d);
     enum lk_status st = LK_OK;
     struct gpt *g = NULL;
 

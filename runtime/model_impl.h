@@ -13,12 +13,16 @@ extern const struct lk_model_ops lk_model_replay;
  * with base NULL it counts, with the memory it hands out pointers.
  */
 struct lk_model_arena {
-    char *base; /* NULL: only count */
-    size_t elems, real_bytes;
+    char *base;   /* NULL: only count */
+    size_t bytes; /* handed out so far */
+    size_t real_bytes, wide_bytes;
     bool overflow;
 };
+/* An empty one that counts, with the device's element sizes. */
+struct lk_model_arena lk_model_arena_of(const struct lk_device *d);
 /* rows * columns elements, 64-byte aligned; NULL while counting. */
 lk_real *lk_model_take(struct lk_model_arena *a, size_t rows, size_t columns);
+lk_wide *lk_model_take_wide(struct lk_model_arena *a, size_t rows, size_t columns);
 /* After counting: LK_EUSAGE when it does not fit an address space. */
 enum lk_status lk_model_arena_check(const struct lk_model_arena *a);
 /* Allocates what was counted, sets base and starts over. */

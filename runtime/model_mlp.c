@@ -24,7 +24,7 @@ struct mlp {
     lk_real *bytes;       /* (max_samples, context) */
     lk_real **hidden;     /* [layers], (max_samples, channels): after relu */
     lk_real *logits;      /* (max_samples, vocab); backward turns them into their gradient */
-    lk_real *log_sum;     /* (max_samples) */
+    lk_wide *log_sum;     /* (max_samples) */
     lk_real *dhidden[2];  /* (max_samples, channels): of this layer's output and its input */
 };
 
@@ -46,12 +46,12 @@ static const lk_real *input_of(const struct mlp *p, size_t i)
 
 static void lay_out(struct mlp *p, struct lk_model_arena *a)
 {
-    p->base.loss = lk_model_take(a, 1, 1);
+    p->base.loss = lk_model_take_wide(a, 1, 1);
     p->bytes = lk_model_take(a, p->max_samples, (size_t)p->base.context);
     for (size_t i = 0; i < p->layers; i++)
         p->hidden[i] = lk_model_take(a, p->max_samples, p->channels);
     p->logits = lk_model_take(a, p->max_samples, (size_t)p->base.vocab);
-    p->log_sum = lk_model_take(a, p->max_samples, 1);
+    p->log_sum = lk_model_take_wide(a, p->max_samples, 1);
     for (size_t i = 0; i < 2; i++)
         p->dhidden[i] = lk_model_take(a, p->max_samples, p->channels);
 }
@@ -114,7 +114,7 @@ static void mlp_destroy(struct lk_model *m)
 static enum lk_status mlp_create(struct lk_device *d, struct lk_stream *s,
                                  const struct lk_model_config *config, struct lk_model **out)
 {
-    struct lk_model_arena a = {.real_bytes = lk_device_real_bytes(d)};
+    struct lk_model_arena a = lk_model_arena_of(d);
     enum lk_status st = LK_OK;
     struct mlp *p = NULL;
 

@@ -26,8 +26,8 @@ struct lk_reducer {
     struct lk_device *device;
     struct lk_param *params;
     size_t n_params;
-    enum lk_dtype dtype; /* of gradients, in memory and on the wire */
-    size_t real_bytes;
+    enum lk_dtype dtype;           /* of gradients, in memory and on the wire */
+    size_t real_bytes, wide_bytes; /* of lk_real and lk_wide */
     int ranks;
     uint32_t step;
 
@@ -141,8 +141,8 @@ static enum lk_status set_buckets(struct lk_reducer *r, struct lk_bucket_plan *p
     for (size_t b = 0; b < r->plan.n_buckets; b++)
         point_views(r, b, stale && b == 0);
     if (r->config.noise_every > 0) {
-        LK_TRY(lk_device_alloc(r->device, 2 * r->plan.n_buckets * r->real_bytes, &r->norms));
-        LK_TRY(lk_alloc(&r->norms_host, 2 * r->plan.n_buckets, r->real_bytes));
+        LK_TRY(lk_device_alloc(r->device, 2 * r->plan.n_buckets * r->wide_bytes, &r->norms));
+        LK_TRY(lk_alloc(&r->norms_host, 2 * r->plan.n_buckets, r->wide_bytes));
     }
 out:
     return st;
@@ -198,6 +198,7 @@ enum lk_status lk_reducer_create(const struct lk_reducer_config *config, struct 
     r->params = params;
     r->n_params = n_params;
     r->real_bytes = lk_device_real_bytes(r->device);
+    r->wide_bytes = lk_device_wide_bytes(r->device);
     r->dtype = r->real_bytes == sizeof(double) ? LK_F64 : LK_F32;
     r->ranks = lk_comm_world_size(config->comm);
     LK_TRY(lk_alloc(&r->bucket_of, n_params, sizeof *r->bucket_of));
@@ -339,7 +340,7 @@ static enum lk_status measure(struct lk_reducer *r, size_t b, size_t slot)
 {
     if (!r->measuring)
         return LK_OK;
-    return LK_LAUNCH(r->config.net, sum_squares, .out = (char *)r->norms + slot * r->real_bytes,
+    return LK_LAUNCH(r->config.net, sum_squares, .out = (char *)r->norms + slot * r->wide_bytes,
                      .in = r->slab + r->buckets[b].at_elems * r->real_bytes,
                      .n = r->buckets[b].elems, .accumulate = false);
 }
@@ -451,7 +452,7 @@ enum lk_status lk_reducer_backward_end(struct lk_reducer *r)
     r->order_known = true;
     if (r->measuring) {
         LK_TRY(
-            lk_stream_copy(c->net, r->norms_host, r->norms, 2 * r->plan.n_buckets * r->real_bytes));
+            lk_stream_copy(c->net, r->norms_host, r->norms, 2 * r->plan.n_buckets * r->wide_bytes));
         r->measured = true;
         r->measured_step = r->step;
     }
@@ -464,13 +465,13 @@ out:
 
 /* ---- Norms ---- */
 
-static double sum_reals(const void *reals, size_t real_bytes, size_t n)
+static double sum_wide(const void *sums, size_t wide_bytes, size_t n)
 {
     double sum = 0;
 
     for (size_t i = 0; i < n; i++)
-        sum += real_bytes == sizeof(double) ? ((const double *)reals)[i]
-                                            : (double)((const float *)reals)[i];
+        sum += wide_bytes == sizeof(double) ? ((const double *)sums)[i]
+                                            : (double)((const float *)sums)[i];
     return sum;
 }
 
@@ -485,8 +486,8 @@ enum lk_status lk_reducer_norms(const struct lk_reducer *r, uint32_t *step, doub
     if (!r->measured)
         return lk_fail(LK_EEVIDENCE, "no step has measured the gradient norms yet");
     *step = r->measured_step;
-    *local_sq = local * local * sum_reals(r->norms_host, r->real_bytes, n);
+    *local_sq = local * local * sum_wide(r->norms_host, r->wide_bytes, n);
     *mean_sq = averaged * averaged *
-               sum_reals((const char *)r->norms_host + n * r->real_bytes, r->real_bytes, n);
+               sum_wide((const char *)r->norms_host + n * r->wide_bytes, r->wide_bytes, n);
     return LK_OK;
 }

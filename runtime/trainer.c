@@ -178,7 +178,7 @@ static enum lk_status open_all(struct trainer *t)
         LK_TRY(
             lk_optim_create(t->device, &c->optim, t->model->params, t->model->n_params, &t->optim));
     LK_TRY(open_verify(t, &mc));
-    LK_TRY(lk_alloc(&t->micro_loss, (size_t)rc.accumulation, lk_device_real_bytes(t->device)));
+    LK_TRY(lk_alloc(&t->micro_loss, (size_t)rc.accumulation, lk_device_wide_bytes(t->device)));
     LK_TRY(lk_alloc(&t->loss, (size_t)t->n_steps, sizeof(double)));
     LK_TRY(lk_alloc(&t->step_s, (size_t)t->n_steps, sizeof(double)));
     LK_TRY(lk_alloc(&t->local_sq, (size_t)t->n_steps, sizeof(double)));
@@ -224,7 +224,7 @@ static enum lk_status enqueue_micro_batch(struct trainer *t, uint32_t step, int 
 {
     const struct lk_model_ops *model = t->model->ops;
     const struct lk_grad_hook hook = lk_reducer_hook(t->reducer);
-    size_t real = lk_device_real_bytes(t->device);
+    size_t wide = lk_device_wide_bytes(t->device);
     struct lk_batch batch;
     enum lk_status st = LK_OK;
 
@@ -232,8 +232,8 @@ static enum lk_status enqueue_micro_batch(struct trainer *t, uint32_t step, int 
     LK_TRY(lk_stream_range_begin(t->compute, LK_SPAN_FORWARD, micro_batch));
     LK_TRY(model->forward(t->model, &batch));
     LK_TRY(lk_stream_range_end(t->compute));
-    LK_TRY(lk_stream_copy(t->compute, (char *)t->micro_loss + (size_t)micro_batch * real,
-                          t->model->loss, real));
+    LK_TRY(lk_stream_copy(t->compute, (char *)t->micro_loss + (size_t)micro_batch * wide,
+                          t->model->loss, wide));
     LK_TRY(lk_reducer_backward_begin(t->reducer, micro_batch));
     LK_TRY(lk_stream_range_begin(t->compute, LK_SPAN_BACKWARD, micro_batch));
     LK_TRY(model->backward(t->model, &batch, lk_reducer_seed(t->reducer), micro_batch > 0, &hook));
@@ -260,7 +260,7 @@ out:
 static double mean_loss(const struct trainer *t)
 {
     int n = t->config->reducer.accumulation;
-    bool wide = lk_device_real_bytes(t->device) == sizeof(double);
+    bool wide = lk_device_wide_bytes(t->device) == sizeof(double);
     double sum = 0;
 
     if (!t->computes)

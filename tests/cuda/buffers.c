@@ -148,7 +148,7 @@ void buffer_check(struct buffer *b, double bound)
     for (size_t i = 0; i < b->n; i++)
         if (isfinite(b->d[i]))
             largest = fmax(largest, fabs(b->d[i]));
-    for (size_t i = 0; i < b->n; i++) {
+    for (size_t i = 0; i < b->n && b->rig->compare; i++) {
         double part = part_of_bound(b, widened(b, host, i), b->d[i], bound * largest);
 
         b->rig->worst = fmax(b->rig->worst, part);

@@ -43,7 +43,8 @@ void rig_try(struct cuda_rig *r, enum lk_status st);
     do {                                                                                           \
         rig_try(r,                                                                                 \
                 lk_##op##_cuda(&(struct lk_##op##_args){UNWRAP device, __VA_ARGS__}, &(r)->cuda)); \
-        lk_op_##op.ref(&(struct lk_##op##_args){UNWRAP host, __VA_ARGS__});                        \
+        if ((r)->compare)                                                                          \
+            lk_op_##op.ref(&(struct lk_##op##_args){UNWRAP host, __VA_ARGS__});                    \
     } while (0)
 
 #define ULP 0x1p-23

@@ -192,16 +192,16 @@ static void layernorm_backward(struct cuda_rig *r)
 static const struct {
     size_t rows, inputs, outputs;
 } products[] = {
-    {1,    1,   1    },
-    {5,    17,  3    },
-    {33,   8,   130  },
-    {200,  4,   24   },
-    {0,    4,   4    },
-    {4,    0,   4    },
-    {4,    4,   0    },
-    {1024, 768, 3072 },
-    {1000, 768, 770  },
-    {64,   768, 50257},
+    {1,   1,   1   },
+    {5,   17,  3   },
+    {33,  8,   130 },
+    {200, 4,   24  },
+    {0,   4,   4   },
+    {4,   0,   4   },
+    {4,   4,   0   },
+    {512, 768, 768 },
+    {200, 770, 3072},
+    {24,  768, 8191},
 };
 enum { HOST_PRODUCTS = 7 };
 
@@ -280,15 +280,15 @@ static void matmul_backward(struct cuda_rig *r)
 static const struct {
     size_t samples, context, heads, width;
 } attentions[] = {
-    {1, 1,    1,  8  },
-    {1, 17,   2,  24 },
-    {1, 20,   1,  5  },
-    {1, 66,   1,  64 },
-    {1, 34,   1,  128},
-    {1, 1024, 12, 64 },
-    {2, 333,  2,  128},
-    {3, 65,   5,  40 },
-    {2, 257,  3,  33 },
+    {1, 1,    1, 8  },
+    {1, 17,   2, 24 },
+    {1, 20,   1, 5  },
+    {1, 66,   1, 64 },
+    {1, 34,   1, 128},
+    {1, 1024, 4, 64 },
+    {2, 333,  2, 128},
+    {3, 65,   5, 40 },
+    {2, 257,  3, 33 },
 };
 enum { HOST_ATTENTIONS = 5 };
 
@@ -449,7 +449,8 @@ static void cast(struct cuda_rig *r, size_t n, enum lk_dtype dtype)
     RUN(r, cast_to_wire, (.out = wire, .in = x.dev), (.out = want, .in = x.d), .n = n,
         .dtype = dtype);
     r->machine->copy(got, wire, n * sizeof *got);
-    for (size_t k = 0; k < n; k++)
+    rig_hash(r, got, n * sizeof *got);
+    for (size_t k = 0; k < n && r->compare; k++)
         if (!same_wire(dtype, got[k], want[k]))
             rig_fail(r, "%s of %g is %#x, not %#x", lk_dtype_name(dtype), x.d[k], got[k], want[k]);
     RUN(r, cast_from_wire, (.out = x.dev, .in = wire), (.out = x.d, .in = want), .n = n,
@@ -648,7 +649,8 @@ const struct cuda_case cuda_cases[] = {
 void cuda_case_run(const struct cuda_case *c, struct cuda_rig *r)
 {
     r->hash = 0xcbf29ce484222325U;
-    r->worst = 0;
+    if (r->compare)
+        r->worst = 0;
     r->text[0] = '\0';
     for (r->shift = 0; r->shift < 2; r->shift++) {
         r->rng = lk_rng_init(20260705, lk_rng_stream(c->name, r->shift));

@@ -45,6 +45,7 @@ struct cuda_machine {
 struct cuda_rig {
     const struct cuda_machine *machine;
     struct lk_cuda cuda;
+    bool compare; /* with the definition; false: only the hash, for a run after the first */
     bool large;   /* shapes as in training; false: the host must be able to run them */
     size_t shift; /* elements by which buffers begin after an aligned address */
     struct lk_rng rng;

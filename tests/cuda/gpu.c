@@ -56,6 +56,7 @@ START_TEST(agrees_with_its_definition)
     ck_assert_msg(lk_cuda_init(&r.cuda, gpu.stream, types[_i % 2], gpu.blas) == LK_OK, "%s",
                   lk_error_text());
     for (int run = 0; run < 2; run++) {
+        r.compare = run == 0;
         cuda_case_run(c, &r);
         must(cudaStreamSynchronize(gpu.stream), c->name);
         ck_assert_msg(!r.text[0], "%s %s: %s", c->name, lk_dtype_name(types[_i % 2]), r.text);

@@ -31,6 +31,7 @@ static int run_case(const struct cuda_case *c, enum lk_dtype real, int orders)
 
     for (int order = 0; order < orders; order++) {
         shim_seed((uint64_t)order + 1);
+        r.compare = order == 0;
         r.cuda.workspace = shim_alloc(WORKSPACE_BYTES, "workspace");
         cuda_case_run(c, &r);
         shim_free(r.cuda.workspace);
