@@ -1,0 +1,99 @@
+/* Two ranks on one GPU: refused with both names unless both share. */
+#include "runtime/gpu_claim.h"
+#include "tests/scratch.h"
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static char *dir;
+
+static void setup(void)
+{
+    dir = scratch_create();
+    ck_assert_int_eq(setenv("LOCKSTEP_GPU_LOCKS", dir, 1), 0);
+}
+
+static void teardown(void)
+{
+    unsetenv("LOCKSTEP_GPU_LOCKS");
+    scratch_remove(dir);
+}
+
+START_TEST(second_rank_is_refused)
+{
+    struct lk_gpu_claim first = {0}, second = {0}, other = {0};
+
+    ck_assert_int_eq(lk_gpu_claim(&first, "uuid-a", 2, false), LK_OK);
+    ck_assert_int_eq(lk_gpu_claim(&second, "uuid-a", 5, false), LK_EUSAGE);
+    ck_assert_ptr_nonnull(strstr(lk_error_text(), "local ranks 2 (process"));
+    ck_assert_ptr_nonnull(strstr(lk_error_text(), "and 5 would be on one GPU (uuid-a)"));
+    ck_assert_int_eq(lk_gpu_claim(&second, "uuid-a", 5, true), LK_EUSAGE);
+    ck_assert_ptr_nonnull(strstr(lk_error_text(), "the first does not share"));
+    ck_assert_int_eq(lk_gpu_claim(&other, "uuid-b", 5, false), LK_OK);
+    lk_gpu_claim_release(&first);
+    ck_assert_int_eq(lk_gpu_claim(&second, "uuid-a", 5, false), LK_OK);
+    lk_gpu_claim_release(&second);
+    lk_gpu_claim_release(&second);
+    lk_gpu_claim_release(&other);
+}
+END_TEST
+
+START_TEST(those_who_share_go_together)
+{
+    struct lk_gpu_claim first = {0}, second = {0}, third = {0};
+
+    ck_assert_int_eq(lk_gpu_claim(&first, "uuid-a", 0, true), LK_OK);
+    ck_assert_int_eq(lk_gpu_claim(&second, "uuid-a", 1, true), LK_OK);
+    ck_assert_int_eq(lk_gpu_claim(&third, "uuid-a", 2, false), LK_EUSAGE);
+    lk_gpu_claim_release(&first);
+    lk_gpu_claim_release(&second);
+}
+END_TEST
+
+/* A rank that dies without a word lets its GPU go. */
+START_TEST(the_dead_hold_nothing)
+{
+    struct lk_gpu_claim mine = {0};
+    pid_t pid = fork();
+    int status;
+
+    if (pid == 0) {
+        struct lk_gpu_claim theirs = {0};
+
+        _exit(lk_gpu_claim(&theirs, "uuid-a", 0, false) == LK_OK ? 0 : 1);
+    }
+    ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+    ck_assert_int_eq(status, 0);
+    ck_assert_int_eq(lk_gpu_claim(&mine, "uuid-a", 1, false), LK_OK);
+    lk_gpu_claim_release(&mine);
+}
+END_TEST
+
+START_TEST(missing_folder_is_named)
+{
+    struct lk_gpu_claim c = {0};
+
+    ck_assert_int_eq(setenv("LOCKSTEP_GPU_LOCKS", "/nowhere/at/all", 1), 0);
+    ck_assert_int_eq(lk_gpu_claim(&c, "uuid-a", 0, false), LK_EIO);
+    ck_assert_ptr_nonnull(strstr(lk_error_text(), "/nowhere/at/all/lockstep-gpu-uuid-a"));
+    ck_assert_int_eq(c.fd, 0);
+}
+END_TEST
+
+Suite *lk_suite_gpu_claim(void);
+Suite *lk_suite_gpu_claim(void)
+{
+    Suite *s = suite_create("gpu_claim");
+    TCase *tc = tcase_create("claims");
+
+    suite_add_tcase(s, tc);
+    tcase_add_checked_fixture(tc, setup, teardown);
+    tcase_add_test(tc, second_rank_is_refused);
+    tcase_add_test(tc, those_who_share_go_together);
+    tcase_add_test(tc, the_dead_hold_nothing);
+    tcase_add_test(tc, missing_folder_is_named);
+    return s;
+}
