@@ -75,10 +75,12 @@ endef
 $(foreach r,$(ROOMS),$(eval $(call room_rules,$(r))))
 LIBS := $(foreach r,$(ROOMS),$(if $(wildcard $(r)/*.c),$(BUILD)/lib$(r).a))
 
-TEST_SRC  := $(wildcard tests/*.c)
+# Tests and benchmarks of CUDA's files likewise.
+NOT_BUILT := $(if $(filter yes,$(PROBE_CUDA)),,%_cuda.c)
+TEST_SRC  := $(filter-out $(NOT_BUILT),$(wildcard tests/*.c))
 TEST_OBJ  := $(patsubst %.c,$(BUILD)/%.o,$(TEST_SRC) $(wildcard tests/fuzz/*.c))
 BENCH_BIN := $(patsubst bench/%.c,$(BUILD)/bench/%,\
-               $(filter-out $(if $(PROBE_CUDA:no=),,%_cuda.c),$(wildcard bench/*.c)))
+               $(filter-out $(NOT_BUILT),$(wildcard bench/*.c)))
 
 .PHONY: all lib test-bin bench-bin clean
 all: $(BUILD)/lockstep
@@ -108,9 +110,9 @@ $(BUILD)/lockstep: $(BUILD)/lockstep.o $(LIBS)
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(BUILD)/lockstep.o -Wl,--start-group $(LIBS) -Wl,--end-group $(LK_LIBS)
 
 # The test program takes its suites from the files' names: tests/test_x.c has lk_suite_x.
-$(BUILD)/tests/suites.inc: $(TEST_SRC)
+$(BUILD)/tests/suites.inc: $(TEST_SRC) $(BUILD)/probe.mk
 	$(Q)mkdir -p $(@D)
-	$(Q)for f in $(patsubst tests/test_%.c,%,$(wildcard tests/test_*.c)); do echo "X($$f)"; done > $@
+	$(Q)for f in $(patsubst tests/test_%.c,%,$(filter tests/test_%.c,$(TEST_SRC))); do echo "X($$f)"; done > $@
 $(BUILD)/tests/main.o: $(BUILD)/tests/suites.inc
 # The test program runs the fuzz targets over their corpora, each under the name of its file.
 ifeq ($(findstring fuzzer,$(SAN)),)

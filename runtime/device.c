@@ -14,6 +14,9 @@ static const struct lk_device_ops *const registry[] = {
     &lk_device_cpu,
     &lk_device_timed,
     &lk_device_reference,
+#ifdef LK_HAVE_CUDA
+    &lk_device_cuda,
+#endif
 };
 
 /* A cache line, and the widest vector register. */
@@ -86,6 +89,8 @@ void lk_device_close(struct lk_device *d)
         free(d->streams);
         d->streams = next;
     }
+    if (d->ops->close)
+        d->ops->close(d);
     free(d->names.ops);
     free(d->names.ids);
     pthread_mutex_destroy(&d->lock);
@@ -107,12 +112,23 @@ size_t lk_device_wide_bytes(const struct lk_device *d)
     return d->ops->real_bytes > sizeof(float) ? d->ops->real_bytes : sizeof(float);
 }
 
+bool lk_device_uses_host_memory(const struct lk_device *d)
+{
+    return !d->ops->alloc;
+}
+
+bool lk_device_keeps_log_sum(const struct lk_device *d)
+{
+    return d->ops->keeps_log_sum;
+}
+
 enum lk_status lk_device_alloc(struct lk_device *d, size_t bytes, void **out)
 {
     size_t rounded = bytes ? bytes : 1;
     void *p;
 
-    (void)d;
+    if (d->ops->alloc)
+        return d->ops->alloc(d, rounded, out);
     if (rounded > SIZE_MAX - MEMORY_ALIGN)
         return lk_fail(LK_ENOMEM, "cannot allocate %zu bytes of device memory", bytes);
     rounded = (rounded + MEMORY_ALIGN - 1) / MEMORY_ALIGN * MEMORY_ALIGN;
@@ -126,8 +142,12 @@ enum lk_status lk_device_alloc(struct lk_device *d, size_t bytes, void **out)
 
 void lk_device_free(struct lk_device *d, void *p)
 {
-    (void)d;
-    free(p);
+    if (!p)
+        return;
+    if (d->ops->free)
+        d->ops->free(d, p);
+    else
+        free(p);
 }
 
 /* Failure. */
@@ -179,6 +199,7 @@ enum lk_status lk_stream_create(struct lk_device *d, const struct lk_track_info 
     LK_TRY(lk_alloc(&s, 1, d->ops->stream_bytes));
     s->device = d;
     s->open = true;
+    s->kind = info->kind;
     snprintf(s->name, sizeof s->name, "%s", info->name);
     LK_TRY(lk_recorder_track(d->config.recorder, info, &s->track));
     LK_TRY(d->ops->stream_open(s));

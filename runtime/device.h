@@ -9,6 +9,8 @@
  *   cpu        a stream is a thread; ops run in float32 (lk_op.cpu)
  *   timed      a stream is a thread; an op waits, to an absolute deadline, for as long as its cost
  *              takes at the device's rates. Host functions (collectives) and copies run for real.
+ *   cuda       a stream is a CUDA stream; float32 with tf32 products (lk_op.cuda). Builds with CUDA
+ *              only. Host memory is not device memory: only copies may name both.
  *   reference  no threads: work runs at once on the caller, ops in float64 (lk_op.ref)
  *
  * Thread rule: one host thread drives a device. Host functions run on the stream's thread. Any
@@ -27,22 +29,26 @@
 #include "base/status.h"
 #include "kernels/op.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
+struct lk_cuda_calls;
 struct lk_device;
 struct lk_stream;
 struct lk_event;
 
 struct lk_device_config {
     struct lk_recorder *recorder; /* borrowed, outlives the device; NULL: nothing is recorded */
-    int local_rank;
-    double timed_flops; /* timed: flop/s of an op; > 0 */
-    double timed_Bps;   /* timed: bytes/s of an op; > 0 */
-    double slowdown;    /* timed: every op takes this many times as long; 1: as modelled */
+    int local_rank;               /* cuda: chooses the GPU */
+    bool share_gpu; /* cuda: several ranks on one GPU are meant; timings mean nothing then */
+    const struct lk_cuda_calls *cuda_calls; /* cuda: for tests; NULL: CUDA's own */
+    double timed_flops;                     /* timed: flop/s of an op; > 0 */
+    double timed_Bps;                       /* timed: bytes/s of an op; > 0 */
+    double slowdown; /* timed: every op takes this many times as long; 1: as modelled */
 };
 
-/* Opens "cpu", "timed" or "reference". LK_EUNSUPPORTED names the devices of this build. */
+/* Opens "cpu", "timed", "reference" or "cuda". LK_EUNSUPPORTED names the devices of this build. */
 enum lk_status lk_device_open(const char *name, const struct lk_device_config *config,
                               struct lk_device **out);
 /* pre: its streams and events are destroyed. NULL is legal. */
@@ -52,6 +58,11 @@ const char *lk_device_name(const struct lk_device *d);
 size_t lk_device_real_bytes(const struct lk_device *d);
 /* Element size of lk_wide buffers: that of lk_real, but never below 4. */
 size_t lk_device_wide_bytes(const struct lk_device *d);
+
+/* Whether ops can use host memory; else what they read goes through lk_stream_copy. */
+bool lk_device_uses_host_memory(const struct lk_device *d);
+/* Whether attention keeps log_sum for backward (kernels/ops.h), not probs. */
+bool lk_device_keeps_log_sum(const struct lk_device *d);
 
 /* Zeroed, 64-byte aligned device memory. */
 enum lk_status lk_device_alloc(struct lk_device *d, size_t bytes, void **out);

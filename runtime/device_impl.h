@@ -73,6 +73,7 @@ struct lk_stream { /* first member of a backend's own struct */
     struct lk_stream *next; /* of the device's list */
     struct lk_track *track; /* NULL: nothing is recorded */
     char name[48];
+    enum lk_track_kind kind;
     uint32_t step;        /* of what is enqueued from now on. Host thread only */
     struct lk_span range; /* the open range. Executing thread only */
     bool open;            /* until lk_stream_destroy. Host thread only */
@@ -84,8 +85,14 @@ struct lk_device_ops {
     size_t real_bytes;
     size_t device_bytes, stream_bytes; /* of the backend's own structs */
     bool stamps;                       /* commands carry queued_ns */
+    bool keeps_log_sum;                /* attention keeps log_sum for backward, not probs */
     /* (optional) Checks the configuration. */
     enum lk_status (*open)(struct lk_device *d);
+    /* (optional) Undoes open, also one that failed half way. */
+    void (*close)(struct lk_device *d);
+    /* (optional, both) Zeroed device memory, bytes > 0; without them it is the host's. */
+    enum lk_status (*alloc)(struct lk_device *d, size_t bytes, void **out);
+    void (*free)(struct lk_device *d, void *p);
     /* NULL when the device can run the op, else what it lacks. */
     const char *(*lacks)(const struct lk_op *op);
     enum lk_status (*stream_open)(struct lk_stream *s);
@@ -126,6 +133,7 @@ struct lk_device { /* first member of a backend's own struct */
 };
 
 extern const struct lk_device_ops lk_device_cpu, lk_device_timed, lk_device_reference;
+extern const struct lk_device_ops lk_device_cuda; /* in builds with CUDA */
 
 /* Runs a command other than WAIT on the executing thread; the device's failure is taken note of. */
 void lk_device_run_command(struct lk_stream *s, const struct lk_command *c);

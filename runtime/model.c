@@ -85,7 +85,8 @@ static void *take(struct lk_model_arena *a, size_t rows, size_t columns, size_t 
 struct lk_model_arena lk_model_arena_of(const struct lk_device *d)
 {
     return (struct lk_model_arena){.real_bytes = lk_device_real_bytes(d),
-                                   .wide_bytes = lk_device_wide_bytes(d)};
+                                   .wide_bytes = lk_device_wide_bytes(d),
+                                   .keeps_log_sum = lk_device_keeps_log_sum(d)};
 }
 
 lk_real *lk_model_take(struct lk_model_arena *a, size_t rows, size_t columns)

@@ -59,7 +59,8 @@ struct norm {
 struct block {
     struct norm ln_1, ln_2;
     lk_real *qkv;       /* (R, 3 C) */
-    lk_real *probs;     /* (max_samples, heads, context, context) */
+    lk_real *probs;     /* (max_samples, heads, context, context), or NULL and */
+    lk_wide *log_sum;   /* (max_samples, heads, context): lk_device_keeps_log_sum */
     lk_real *attention; /* (R, C) */
     lk_real *middle;    /* (R, C): residual stream after the attention */
     lk_real *fc, *gelu; /* (R, 4 C) */
@@ -78,7 +79,7 @@ struct gpt {
     lk_real *dstream; /* (R, C): gradient of the residual stream */
     lk_real *dwide;   /* (R, 4 C): of gelu, fc or qkv */
     lk_real *dnarrow; /* (R, C): of a norm's output or the attention's */
-    lk_real *scratch; /* (context, context) */
+    lk_real *scratch; /* (context, context); NULL where log_sum is kept */
 };
 
 static size_t last_norm_param(const struct gpt *g)
@@ -110,7 +111,10 @@ static void lay_out(struct gpt *g, struct lk_model_arena *a)
 
         lay_out_norm(&b->ln_1, a, rows, c);
         b->qkv = lk_model_take(a, rows, 3 * c);
-        b->probs = lk_model_take(a, rows * g->heads, context);
+        if (a->keeps_log_sum)
+            b->log_sum = lk_model_take_wide(a, rows, g->heads);
+        else
+            b->probs = lk_model_take(a, rows * g->heads, context);
         b->attention = lk_model_take(a, rows, c);
         b->middle = lk_model_take(a, rows, c);
         lay_out_norm(&b->ln_2, a, rows, c);
@@ -124,7 +128,8 @@ static void lay_out(struct gpt *g, struct lk_model_arena *a)
     g->dstream = lk_model_take(a, rows, c);
     g->dwide = lk_model_take(a, rows, 4 * c);
     g->dnarrow = lk_model_take(a, rows, c);
-    g->scratch = lk_model_take(a, context, context);
+    if (!a->keeps_log_sum)
+        g->scratch = lk_model_take(a, context, context);
 }
 
 static enum lk_status check_config(const struct lk_model_config *c)
@@ -296,8 +301,8 @@ static enum lk_status block_forward(struct gpt *g, size_t l, const lk_real *in,
     LK_TRY(
         linear_forward(g, b->qkv, b->ln_1.out, block_param(l, ATTN_WEIGHT), NULL, rows, c, 3 * c));
     LK_TRY(LK_LAUNCH(g->base.stream, attention_forward, .out = b->attention, .probs = b->probs,
-                     .qkv = b->qkv, .samples = samples, .context = context, .channels = c,
-                     .heads = g->heads));
+                     .log_sum = b->log_sum, .qkv = b->qkv, .samples = samples, .context = context,
+                     .channels = c, .heads = g->heads));
     LK_TRY(linear_forward(g, b->middle, b->attention, block_param(l, ATTN_PROJ_WEIGHT), in, rows, c,
                           c));
     LK_TRY(norm_forward(g, &b->ln_2, block_param(l, LN_2_WEIGHT), b->middle, rows));
@@ -404,8 +409,8 @@ static enum lk_status block_backward(const struct pass *p, size_t l, const lk_re
                            block_param(l, ATTN_PROJ_WEIGHT), c, c));
     LK_TRY(LK_LAUNCH(g->base.stream, attention_backward, .dqkv = g->dwide, .scratch = g->scratch,
                      .dout = g->dnarrow, .qkv = b->qkv, .out = b->attention, .probs = b->probs,
-                     .samples = (size_t)p->batch->samples, .context = (size_t)p->batch->context,
-                     .channels = c, .heads = g->heads));
+                     .log_sum = b->log_sum, .samples = (size_t)p->batch->samples,
+                     .context = (size_t)p->batch->context, .channels = c, .heads = g->heads));
     LK_TRY(linear_backward(p, g->dnarrow, g->dwide, b->ln_1.out, block_param(l, ATTN_WEIGHT), c,
                            3 * c));
     LK_TRY(norm_backward(p, &b->ln_1, block_param(l, LN_1_WEIGHT), g->dnarrow, in, false));

@@ -16,6 +16,7 @@ struct lk_model_arena {
     char *base;   /* NULL: only count */
     size_t bytes; /* handed out so far */
     size_t real_bytes, wide_bytes;
+    bool keeps_log_sum; /* lk_device_keeps_log_sum */
     bool overflow;
 };
 /* An empty one that counts, with the device's element sizes. */

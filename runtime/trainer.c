@@ -61,6 +61,9 @@ static enum lk_status open_streams(struct trainer *t)
 
     dc.recorder = t->config->recorder;
     LK_TRY(lk_device_open(t->config->device, &dc, &t->device));
+    if (!lk_device_uses_host_memory(t->device))
+        return lk_fail(LK_EUNSUPPORTED, "batches cannot be brought to device %s yet",
+                       lk_device_name(t->device));
     t->computes = strcmp(lk_device_name(t->device), "timed") != 0;
     LK_TRY(lk_stream_create(t->device, &compute, &t->compute));
     LK_TRY(lk_stream_create(t->device, &net, &t->net));

@@ -1,0 +1,502 @@
+/*
+ * The device cuda: ops in float on a GPU, products in tf32 (kernels/cuda.h). A stream is a CUDA
+ * stream; nothing here waits for the GPU but sync.
+ *
+ * Commands go to CUDA as they are submitted. What the host wants to know later, that is when
+ * events, ranges and marks were passed, is a CUDA event each, in the stream's list of points; the
+ * list is read up to the first that has not been passed whenever the host waits for the stream.
+ * Times are those of CUDA's events, in lk_now_ns by a base event whose time the host took. KERNEL
+ * and COPY spans are not made here: two events around each kernel would disturb what they measure.
+ * They come from CUPTI's records.
+ *
+ * A host function runs on a thread of CUDA's, in stream order, and must not call CUDA itself.
+ *
+ * GPU by local rank. Two ranks on one GPU would time-slice it and every figure would be wrong, so
+ * that has to be asked for (config.share_gpu); without, the second rank fails and names the first.
+ * A lock on a file that is named by the GPU's UUID tells, since ranks may each see their GPU as
+ * number 0.
+ */
+#include "base/array.h"
+#include "base/log.h"
+#include "runtime/calls_cuda.h"
+#include "runtime/device_impl.h"
+#include "runtime/gpu_claim.h"
+
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+struct cuda_device {
+    struct lk_device base;
+    const struct lk_cuda_calls *call;
+    struct lk_cuda_blas *blas;
+    struct lk_gpu_claim claim;
+    int gpu, most_urgent; /* the priority of comm streams */
+};
+
+/* What is known of a command once its CUDA event was passed. */
+struct point {
+    enum lk_command_kind kind; /* RANGE_BEGIN, RANGE_END, MARK or RECORD */
+    uint64_t seq;
+    cudaEvent_t passed;
+    struct lk_event *event; /* RECORD: held */
+    struct lk_span span;    /* RANGE_BEGIN, MARK */
+};
+
+struct cuda_stream {
+    struct lk_stream base;
+    cudaStream_t stream;
+    struct lk_cuda context;
+    uint64_t submitted;
+    struct point *points; /* n_points of them from `first` on, oldest first */
+    size_t first, n_points, capacity;
+    cudaEvent_t *spare; /* events to use again */
+    size_t n_spare, spare_capacity;
+    cudaEvent_t origin; /* of the stream's times: recorded and waited for at origin_ns */
+    uint64_t origin_ns;
+};
+
+#define CALL(call) .call = cuda##call,
+const struct lk_cuda_calls lk_cuda_calls = {LK_CUDA_CALL_LIST(CALL).blas_open = lk_cuda_blas_open,
+                                            .blas_close = lk_cuda_blas_close, .init = lk_cuda_init,
+                                            .fini = lk_cuda_fini};
+#undef CALL
+
+static struct cuda_device *device_of(const struct lk_device *d)
+{
+    return (struct cuda_device *)(uintptr_t)d;
+}
+
+static struct cuda_stream *stream_of(struct lk_stream *s)
+{
+    return (struct cuda_stream *)s;
+}
+
+static const struct lk_cuda_calls *calls_of(const struct cuda_stream *t)
+{
+    return device_of(t->base.device)->call;
+}
+
+/* ---- The device ---- */
+
+/* As nvidia-smi writes it. */
+static void uuid_text(const cudaUUID_t *uuid, char text[static 64])
+{
+    size_t n = (size_t)snprintf(text, 64, "GPU-");
+
+    for (size_t i = 0; i < sizeof uuid->bytes; i++)
+        n += (size_t)snprintf(text + n, 64 - n, "%s%02x",
+                              i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "",
+                              (unsigned)(unsigned char)uuid->bytes[i]);
+}
+
+static enum lk_status choose_gpu(struct cuda_device *g)
+{
+    const struct lk_device_config *c = &g->base.config;
+    struct cudaDeviceProp properties;
+    enum lk_status st = LK_OK;
+    char uuid[64];
+    int n = 0;
+
+    LK_TRY(lk_cuda_status(g->call->GetDeviceCount(&n), "device cuda"));
+    if (n == 0)
+        return lk_fail(LK_EUNSUPPORTED, "device cuda: this process sees no GPU");
+    g->gpu = c->local_rank % n;
+    LK_TRY(lk_cuda_status(g->call->GetDeviceProperties(&properties, g->gpu), "device cuda"));
+    uuid_text(&properties.uuid, uuid);
+    LK_TRY(lk_gpu_claim(&g->claim, uuid, c->local_rank, c->share_gpu));
+    LK_TRY(lk_cuda_status(g->call->SetDevice(g->gpu), "device cuda"));
+    lk_log(LK_LOG_DEVICE, LK_INFO, "local rank %d: GPU %d of %d, %s (%s)", c->local_rank, g->gpu, n,
+           properties.name, uuid);
+out:
+    return st;
+}
+
+static enum lk_status cuda_open(struct lk_device *d)
+{
+    struct cuda_device *g = device_of(d);
+    enum lk_status st = LK_OK;
+    int least;
+
+    g->call = d->config.cuda_calls ? d->config.cuda_calls : &lk_cuda_calls;
+    LK_TRY(choose_gpu(g));
+    LK_TRY(lk_cuda_status(g->call->DeviceGetStreamPriorityRange(&least, &g->most_urgent),
+                          "priorities of streams"));
+    LK_TRY(g->call->blas_open(&g->blas));
+out:
+    return st;
+}
+
+static void cuda_close(struct lk_device *d)
+{
+    struct cuda_device *g = device_of(d);
+
+    if (g->blas)
+        g->call->blas_close(g->blas);
+    lk_gpu_claim_release(&g->claim);
+}
+
+/* cudaMemset returns before it is done, and our streams do not wait for the one it runs on. */
+static enum lk_status cuda_alloc(struct lk_device *d, size_t bytes, void **out)
+{
+    const struct lk_cuda_calls *call = device_of(d)->call;
+    void *p = NULL;
+    enum lk_status st = LK_OK;
+
+    LK_TRY(lk_cuda_status(call->Malloc(&p, bytes), "device memory"));
+    LK_TRY(lk_cuda_status(call->Memset(p, 0, bytes), "device memory"));
+    LK_TRY(lk_cuda_status(call->StreamSynchronize(NULL), "device memory"));
+    *out = p;
+    p = NULL;
+out:
+    if (p)
+        (void)call->Free(p);
+    return lk_fail_context(st, "%zu bytes", bytes);
+}
+
+/* An error here is one of earlier work, which the streams report. */
+static void cuda_free(struct lk_device *d, void *p)
+{
+    (void)device_of(d)->call->Free(p);
+}
+
+static const char *cuda_lacks(const struct lk_op *op)
+{
+    return op->cuda ? NULL : "CUDA kernel";
+}
+
+/* ---- Points ---- */
+
+static enum lk_status take_event(struct cuda_stream *t, cudaEvent_t *out)
+{
+    if (t->n_spare > 0) {
+        *out = t->spare[--t->n_spare];
+        return LK_OK;
+    }
+    return lk_cuda_status(calls_of(t)->EventCreateWithFlags(out, cudaEventDefault), "an event");
+}
+
+/* pre: no work refers to the event any more, or only by what was recorded before. */
+static void give_event(struct cuda_stream *t, cudaEvent_t e)
+{
+    if (lk_array_grow(&t->spare, &t->spare_capacity, t->n_spare + 1, sizeof *t->spare) == LK_OK)
+        t->spare[t->n_spare++] = e;
+    else
+        (void)calls_of(t)->EventDestroy(e);
+}
+
+/* Room for one more behind the last; those in use move to the front of the array first. */
+static enum lk_status make_room(struct cuda_stream *t)
+{
+    if (t->first > 0 && t->first + t->n_points == t->capacity) {
+        memmove(t->points, t->points + t->first, t->n_points * sizeof *t->points);
+        t->first = 0;
+    }
+    return lk_array_grow(&t->points, &t->capacity, t->first + t->n_points + 1, sizeof *t->points);
+}
+
+static enum lk_status add_point(struct cuda_stream *t, const struct point *p)
+{
+    cudaEvent_t passed = NULL;
+    enum lk_status st = LK_OK;
+
+    LK_TRY(make_room(t));
+    LK_TRY(take_event(t, &passed));
+    st = lk_cuda_status(calls_of(t)->EventRecord(passed, t->stream), "recording an event");
+    if (st != LK_OK) {
+        give_event(t, passed);
+        return st;
+    }
+    t->points[t->first + t->n_points] = *p;
+    t->points[t->first + t->n_points++].passed = passed;
+out:
+    return st;
+}
+
+/* The base of times: the host looks at the clock when the GPU has just passed it. */
+static enum lk_status set_origin(struct cuda_stream *t)
+{
+    enum lk_status st = LK_OK;
+
+    LK_TRY(lk_cuda_status(calls_of(t)->EventRecord(t->origin, t->stream), "recording an event"));
+    LK_TRY(lk_cuda_status(calls_of(t)->StreamSynchronize(t->stream), "synchronising"));
+    t->origin_ns = lk_now_ns();
+out:
+    return st;
+}
+
+/* A point's consequences, now that its time is known. */
+static void pass(struct cuda_stream *t, struct point *p, uint64_t at_ns)
+{
+    struct lk_stream *s = &t->base;
+
+    if (p->kind == LK_COMMAND_RANGE_BEGIN) {
+        s->range = p->span;
+        s->range.start_ns = at_ns;
+    } else if (p->kind == LK_COMMAND_RANGE_END) {
+        s->range.end_ns = at_ns;
+        if (s->track)
+            lk_span_emit(s->track, &s->range);
+    } else if (p->kind == LK_COMMAND_MARK) {
+        p->span.start_ns = at_ns;
+        p->span.end_ns = at_ns;
+        if (s->track)
+            lk_span_emit(s->track, &p->span);
+    } else if (p->event) {
+        pthread_mutex_lock(&p->event->lock);
+        p->event->passed_stream = s;
+        p->event->passed_seq = p->seq;
+        p->event->passed_ns = at_ns;
+        pthread_mutex_unlock(&p->event->lock);
+    }
+}
+
+static void drop_first(struct cuda_stream *t)
+{
+    struct point *p = &t->points[t->first++];
+
+    lk_event_destroy(p->event);
+    give_event(t, p->passed);
+    if (--t->n_points == 0)
+        t->first = 0;
+}
+
+/* Passes what the GPU has passed. An error of the GPU shows here, and is the device's. */
+static void look(struct cuda_stream *t)
+{
+    const struct lk_cuda_calls *call = calls_of(t);
+
+    while (t->n_points > 0) {
+        struct point *p = &t->points[t->first];
+        cudaError_t e = call->EventQuery(p->passed);
+        float ms = 0;
+
+        if (e == cudaErrorNotReady)
+            return;
+        if (e == cudaSuccess)
+            e = call->EventElapsedTime(&ms, t->origin, p->passed);
+        if (e != cudaSuccess) {
+            lk_device_fail(t->base.device, lk_cuda_status((int)e, t->base.name), lk_error_text());
+            return;
+        }
+        pass(t, p, t->origin_ns + (uint64_t)((double)(ms > 0 ? ms : 0) * 1e6));
+        drop_first(t);
+    }
+}
+
+/* ---- Commands ---- */
+
+struct host_call {
+    struct lk_stream *s;
+    lk_host_fn fn;
+    _Alignas(max_align_t) unsigned char args[LK_OP_ARGS_MAX];
+};
+
+static void CUDART_CB run_host_call(void *arg)
+{
+    struct host_call *h = arg;
+
+    if (!lk_device_failed(h->s->device)) {
+        enum lk_status st = h->fn(h->s, h->args);
+
+        if (st != LK_OK)
+            lk_device_fail(h->s->device, st, lk_error_text());
+    }
+    free(h);
+}
+
+static enum lk_status submit_host(struct cuda_stream *t, const struct lk_command *c)
+{
+    struct host_call *h = NULL;
+    enum lk_status st = LK_OK;
+
+    LK_TRY(lk_alloc(&h, 1, sizeof *h));
+    h->s = &t->base;
+    h->fn = c->fn;
+    if (c->args_bytes)
+        memcpy(h->args, c->args, c->args_bytes);
+    LK_TRY(lk_cuda_status(calls_of(t)->LaunchHostFunc(t->stream, run_host_call, h),
+                          "a host function"));
+    h = NULL;
+out:
+    free(h);
+    return st;
+}
+
+static enum lk_status submit_op(struct cuda_stream *t, const struct lk_command *c)
+{
+    return c->op->cuda(c->args, &t->context);
+}
+
+static enum lk_status submit_point(struct cuda_stream *t, const struct lk_command *c)
+{
+    struct point p = {.kind = c->kind, .seq = t->submitted};
+
+    p.span = (struct lk_span){.step = c->step, .index = c->index, .kind = (uint16_t)c->span};
+    if (c->kind == LK_COMMAND_RECORD)
+        p.event = c->event;
+    return add_point(t, &p);
+}
+
+static enum lk_status submit_copy(struct cuda_stream *t, const struct lk_command *c)
+{
+    if (c->copy.bytes == 0)
+        return LK_OK;
+    return lk_cuda_status(calls_of(t)->MemcpyAsync(c->copy.to, c->copy.from, c->copy.bytes,
+                                                   cudaMemcpyDefault, t->stream),
+                          "a copy");
+}
+
+/* A point that is no longer in the list was passed. */
+static enum lk_status submit_wait(struct cuda_stream *t, const struct lk_command *c)
+{
+    struct cuda_stream *on = stream_of(c->on);
+    enum lk_status st = LK_OK;
+
+    for (size_t i = on->first; i < on->first + on->n_points; i++)
+        if (on->points[i].seq == c->seq)
+            LK_TRY(lk_cuda_status(calls_of(t)->StreamWaitEvent(t->stream, on->points[i].passed, 0),
+                                  "a wait"));
+    lk_event_destroy(c->event);
+out:
+    return st;
+}
+
+static enum lk_status (*const submit_table[LK_COMMAND_COUNT])(struct cuda_stream *,
+                                                              const struct lk_command *) = {
+    [LK_COMMAND_OP] = submit_op,
+    [LK_COMMAND_HOST] = submit_host,
+    [LK_COMMAND_RANGE_BEGIN] = submit_point,
+    [LK_COMMAND_RANGE_END] = submit_point,
+    [LK_COMMAND_MARK] = submit_point,
+    [LK_COMMAND_COPY] = submit_copy,
+    [LK_COMMAND_RECORD] = submit_point,
+    [LK_COMMAND_WAIT] = submit_wait,
+};
+
+static enum lk_status cuda_submit(struct lk_stream *s, const struct lk_command *c,
+                                  uint64_t *out_seq)
+{
+    struct cuda_stream *t = stream_of(s);
+    enum lk_status st;
+
+    t->submitted++;
+    st = submit_table[c->kind](t, c);
+    if (st == LK_OK)
+        *out_seq = t->submitted;
+    return st;
+}
+
+/* ---- Waiting ---- */
+
+static void nap(uint64_t ns)
+{
+    nanosleep(&(struct timespec){.tv_nsec = (long)ns}, NULL);
+}
+
+/* Times are floats of milliseconds since the origin: it must not be long ago. */
+static enum lk_status refresh_origin(struct cuda_stream *t)
+{
+    const uint64_t too_old_ns = LK_NS_PER_S;
+
+    if (t->n_points > 0 || lk_now_ns() - t->origin_ns < too_old_ns)
+        return LK_OK;
+    return set_origin(t);
+}
+
+static enum lk_status cuda_sync(struct lk_stream *s, uint64_t seq, struct lk_deadline deadline)
+{
+    enum { FIRST_NAP_NS = 5000, LONGEST_NAP_NS = 200000 };
+    struct cuda_stream *t = stream_of(s);
+    uint64_t rest_ns = FIRST_NAP_NS;
+    enum lk_status st = LK_OK;
+
+    if (!s->open || lk_device_failed(s->device))
+        return LK_OK;
+    if (seq == UINT64_MAX) {
+        LK_TRY(add_point(t, &(struct point){.kind = LK_COMMAND_RECORD, .seq = ++t->submitted}));
+        seq = t->submitted;
+    }
+    for (look(t); t->n_points > 0 && t->points[t->first].seq <= seq; look(t)) {
+        if (lk_device_failed(s->device))
+            return LK_OK;
+        if (lk_deadline_left_ns(deadline) == 0)
+            return lk_fail(LK_ETIMEOUT, "stream '%s' did not finish in time: %zu points are left",
+                           s->name, t->n_points);
+        nap(rest_ns);
+        rest_ns = rest_ns < LONGEST_NAP_NS / 2 ? 2 * rest_ns : LONGEST_NAP_NS;
+    }
+    LK_TRY(refresh_origin(t));
+out:
+    return st;
+}
+
+/* ---- Streams ---- */
+
+static void release(struct cuda_stream *t)
+{
+    const struct lk_cuda_calls *call = calls_of(t);
+
+    while (t->n_points > 0)
+        drop_first(t);
+    while (t->n_spare > 0)
+        (void)call->EventDestroy(t->spare[--t->n_spare]);
+    if (t->origin)
+        (void)call->EventDestroy(t->origin);
+    if (t->context.workspace)
+        call->fini(&t->context);
+    if (t->stream)
+        (void)call->StreamDestroy(t->stream);
+    free(t->points);
+    free(t->spare);
+    t->points = NULL;
+    t->spare = NULL;
+}
+
+static enum lk_status cuda_stream_open(struct lk_stream *s)
+{
+    struct cuda_stream *t = stream_of(s);
+    struct cuda_device *g = device_of(s->device);
+    int priority = s->kind == LK_TRACK_COMM ? g->most_urgent : 0;
+    enum lk_status st = LK_OK;
+
+    LK_TRY(lk_cuda_status(
+        g->call->StreamCreateWithPriority(&t->stream, cudaStreamNonBlocking, priority), s->name));
+    LK_TRY(g->call->init(&t->context, t->stream, LK_F32, g->blas));
+    LK_TRY(lk_cuda_status(g->call->EventCreateWithFlags(&t->origin, cudaEventDefault), s->name));
+    LK_TRY(set_origin(t));
+out:
+    if (st != LK_OK)
+        release(t);
+    return st;
+}
+
+/* What was given to CUDA runs to its end: it cannot be taken back. */
+static void cuda_stream_close(struct lk_stream *s)
+{
+    struct cuda_stream *t = stream_of(s);
+
+    (void)calls_of(t)->StreamSynchronize(t->stream);
+    look(t);
+    release(t);
+}
+
+const struct lk_device_ops lk_device_cuda = {
+    .name = "cuda",
+    .help = "float32 on a GPU, matrix products in tf32",
+    .real_bytes = sizeof(float),
+    .device_bytes = sizeof(struct cuda_device),
+    .stream_bytes = sizeof(struct cuda_stream),
+    .keeps_log_sum = true,
+    .open = cuda_open,
+    .close = cuda_close,
+    .alloc = cuda_alloc,
+    .free = cuda_free,
+    .lacks = cuda_lacks,
+    .stream_open = cuda_stream_open,
+    .stream_close = cuda_stream_close,
+    .submit = cuda_submit,
+    .sync = cuda_sync,
+};
