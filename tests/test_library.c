@@ -71,9 +71,11 @@ START_TEST(lacking_function_is_named)
 }
 END_TEST
 
-/* The user's folder comes before the loader's, and one without the file is passed over. */
-START_TEST(users_folders_come_first)
+/* Only the last of the user's folders has the file, under a name that the loader does not know. */
+START_TEST(users_folders_are_searched)
 {
+    static const char *const nowhere[] = {"liblockstep-nowhere.so.7", NULL};
+    struct lk_library_spec spec = math;
     struct functions call = {0};
     struct lk_library *l = NULL;
     char real_path[1024], folders[1024];
@@ -85,9 +87,9 @@ START_TEST(users_folders_come_first)
     ck_assert_int_eq(symlink(real_path, link), 0);
     snprintf(folders, sizeof folders, "/nowhere::%s", dir);
     ck_assert_int_eq(setenv("LOCKSTEP_LIBRARY_PATH", folders, 1), 0);
-    ck_assert_int_eq(lk_library_open(&math, &call, &l), LK_OK);
+    spec.files = nowhere;
+    ck_assert_int_eq(lk_library_open(&spec, &call, &l), LK_OK);
     ck_assert_double_eq(call.cosine(0), 1);
-    ck_assert_ptr_nonnull(strstr(lk_library_path(l), dir));
     lk_library_close(l);
     unsetenv("LOCKSTEP_LIBRARY_PATH");
     free(link);
@@ -105,6 +107,6 @@ Suite *lk_suite_library(void)
     tcase_add_test(tc, table_is_filled);
     tcase_add_test(tc, absence_is_explained);
     tcase_add_test(tc, lacking_function_is_named);
-    tcase_add_test(tc, users_folders_come_first);
+    tcase_add_test(tc, users_folders_are_searched);
     return s;
 }

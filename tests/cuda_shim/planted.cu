@@ -23,7 +23,7 @@ template <enum fault F> __global__ void sum_kernel(float *out, const float *in, 
     unsigned t = threadIdx.x;
     volatile float local[4];
 
-    local[F == fault_local_store_out_of_bounds ? t : t % 4] = 1;
+    local[F == fault_local_store_out_of_bounds ? t % 4 + 1 : t % 4] = 1;
     if (F == fault_exit_before_barrier && t == 7)
         return;
     sums[F == fault_shared_store_out_of_bounds ? t + 1 : t] =
