@@ -34,6 +34,8 @@ struct cuda_device {
     struct lk_cuda_blas *blas;
     struct lk_gpu_claim claim;
     int gpu, most_urgent; /* the priority of comm streams */
+    cudaEvent_t origin;   /* of all times: recorded on an idle stream, and passed at origin_ns */
+    uint64_t origin_ns;
 };
 
 /* What is known of a command once its CUDA event was passed. */
@@ -54,8 +56,6 @@ struct cuda_stream {
     size_t first, n_points, capacity;
     cudaEvent_t *spare; /* events to use again */
     size_t n_spare, spare_capacity;
-    cudaEvent_t origin; /* of the stream's times: recorded and waited for at origin_ns */
-    uint64_t origin_ns;
 };
 
 #define CALL(call) .call = cuda##call,
@@ -124,6 +124,8 @@ static enum lk_status cuda_open(struct lk_device *d)
     LK_TRY(choose_gpu(g));
     LK_TRY(lk_cuda_status(g->call->DeviceGetStreamPriorityRange(&least, &g->most_urgent),
                           "priorities of streams"));
+    LK_TRY(lk_cuda_status(g->call->EventCreateWithFlags(&g->origin, cudaEventDefault),
+                          "the origin of times"));
     LK_TRY(g->call->blas_open(&g->blas));
 out:
     return st;
@@ -133,6 +135,8 @@ static void cuda_close(struct lk_device *d)
 {
     struct cuda_device *g = device_of(d);
 
+    if (g->origin)
+        (void)g->call->EventDestroy(g->origin);
     if (g->blas)
         g->call->blas_close(g->blas);
     lk_gpu_claim_release(&g->claim);
@@ -215,18 +219,6 @@ out:
     return st;
 }
 
-/* The base of times: the host looks at the clock when the GPU has just passed it. */
-static enum lk_status set_origin(struct cuda_stream *t)
-{
-    enum lk_status st = LK_OK;
-
-    LK_TRY(lk_cuda_status(calls_of(t)->EventRecord(t->origin, t->stream), "recording an event"));
-    LK_TRY(lk_cuda_status(calls_of(t)->StreamSynchronize(t->stream), "synchronising"));
-    t->origin_ns = lk_now_ns();
-out:
-    return st;
-}
-
 /* A point's consequences, now that its time is known. */
 static void pass(struct cuda_stream *t, struct point *p, uint64_t at_ns)
 {
@@ -266,22 +258,23 @@ static void drop_first(struct cuda_stream *t)
 /* Passes what the GPU has passed. An error of the GPU shows here, and is the device's. */
 static void look(struct cuda_stream *t)
 {
-    const struct lk_cuda_calls *call = calls_of(t);
+    struct cuda_device *g = device_of(t->base.device);
 
     while (t->n_points > 0) {
         struct point *p = &t->points[t->first];
-        cudaError_t e = call->EventQuery(p->passed);
+        cudaError_t e = g->call->EventQuery(p->passed);
         float ms = 0;
 
         if (e == cudaErrorNotReady)
             return;
         if (e == cudaSuccess)
-            e = call->EventElapsedTime(&ms, t->origin, p->passed);
+            e = g->call->EventElapsedTime(&ms, g->origin, p->passed);
         if (e != cudaSuccess) {
             lk_device_fail(t->base.device, lk_cuda_status((int)e, t->base.name), lk_error_text());
             return;
         }
-        pass(t, p, t->origin_ns + (uint64_t)((double)(ms > 0 ? ms : 0) * 1e6));
+        /* Negative where another stream renewed the origin since. */
+        pass(t, p, g->origin_ns + (uint64_t)(int64_t)((double)ms * 1e6));
         drop_first(t);
     }
 }
@@ -332,8 +325,12 @@ static enum lk_status submit_op(struct cuda_stream *t, const struct lk_command *
 
 static enum lk_status submit_point(struct cuda_stream *t, const struct lk_command *c)
 {
+    enum { LONG = 64 };
     struct point p = {.kind = c->kind, .seq = t->submitted};
 
+    /* Nobody may ever wait for this stream. */
+    if (t->n_points >= LONG)
+        look(t);
     p.span = (struct lk_span){.step = c->step, .index = c->index, .kind = (uint16_t)c->span};
     if (c->kind == LK_COMMAND_RECORD)
         p.event = c->event;
@@ -396,14 +393,22 @@ static void nap(uint64_t ns)
     nanosleep(&(struct timespec){.tv_nsec = (long)ns}, NULL);
 }
 
-/* Times are floats of milliseconds since the origin: it must not be long ago. */
+/* Times are floats of milliseconds since the origin, and two clocks drift apart: it must not be
+ * long ago. pre: the stream is idle, so that the host looks at the clock when the GPU has just
+ * passed it. */
 static enum lk_status refresh_origin(struct cuda_stream *t)
 {
     const uint64_t too_old_ns = LK_NS_PER_S;
+    struct cuda_device *g = device_of(t->base.device);
+    enum lk_status st = LK_OK;
 
-    if (t->n_points > 0 || lk_now_ns() - t->origin_ns < too_old_ns)
+    if (g->origin_ns > 0 && lk_now_ns() - g->origin_ns < too_old_ns)
         return LK_OK;
-    return set_origin(t);
+    LK_TRY(lk_cuda_status(g->call->EventRecord(g->origin, t->stream), "recording an event"));
+    LK_TRY(lk_cuda_status(g->call->StreamSynchronize(t->stream), "synchronising"));
+    g->origin_ns = lk_now_ns();
+out:
+    return st;
 }
 
 static enum lk_status cuda_sync(struct lk_stream *s, uint64_t seq, struct lk_deadline deadline)
@@ -411,11 +416,12 @@ static enum lk_status cuda_sync(struct lk_stream *s, uint64_t seq, struct lk_dea
     enum { FIRST_NAP_NS = 5000, LONGEST_NAP_NS = 200000 };
     struct cuda_stream *t = stream_of(s);
     uint64_t rest_ns = FIRST_NAP_NS;
+    bool all = seq == UINT64_MAX;
     enum lk_status st = LK_OK;
 
     if (!s->open || lk_device_failed(s->device))
         return LK_OK;
-    if (seq == UINT64_MAX) {
+    if (all) {
         LK_TRY(add_point(t, &(struct point){.kind = LK_COMMAND_RECORD, .seq = ++t->submitted}));
         seq = t->submitted;
     }
@@ -428,7 +434,8 @@ static enum lk_status cuda_sync(struct lk_stream *s, uint64_t seq, struct lk_dea
         nap(rest_ns);
         rest_ns = rest_ns < LONGEST_NAP_NS / 2 ? 2 * rest_ns : LONGEST_NAP_NS;
     }
-    LK_TRY(refresh_origin(t));
+    if (all && !lk_device_failed(s->device))
+        LK_TRY(refresh_origin(t));
 out:
     return st;
 }
@@ -443,8 +450,6 @@ static void release(struct cuda_stream *t)
         drop_first(t);
     while (t->n_spare > 0)
         (void)call->EventDestroy(t->spare[--t->n_spare]);
-    if (t->origin)
-        (void)call->EventDestroy(t->origin);
     if (t->context.workspace)
         call->fini(&t->context);
     if (t->stream)
@@ -465,8 +470,7 @@ static enum lk_status cuda_stream_open(struct lk_stream *s)
     LK_TRY(lk_cuda_status(
         g->call->StreamCreateWithPriority(&t->stream, cudaStreamNonBlocking, priority), s->name));
     LK_TRY(g->call->init(&t->context, t->stream, LK_F32, g->blas));
-    LK_TRY(lk_cuda_status(g->call->EventCreateWithFlags(&t->origin, cudaEventDefault), s->name));
-    LK_TRY(set_origin(t));
+    LK_TRY(refresh_origin(t));
 out:
     if (st != LK_OK)
         release(t);
