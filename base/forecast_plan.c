@@ -118,15 +118,26 @@ out:
     return st;
 }
 
-/* Beyond so many points tables are of those that a what-if found to be the best or as good. */
+/* Which points the tables have. Beyond so many: those that a what-if found the best or as good; and
+ * where these are as many, the best. */
 enum { POINTS_SHOWN_MAX = 20 };
+enum shown { ALL, GOOD, BEST };
 
-static bool has_verdicts(const struct lk_forecast *f)
+static enum shown shown_of(const struct lk_forecast *f, bool all)
 {
+    size_t good = 0;
+
     for (size_t i = 0; i < f->n_points; i++)
-        if (f->points[i].gain.verdict)
-            return true;
-    return false;
+        good += f->points[i].gain.verdict != LK_VERDICT_NONE;
+    if (all || f->n_points <= POINTS_SHOWN_MAX || !good)
+        return ALL;
+    return good <= POINTS_SHOWN_MAX ? GOOD : BEST;
+}
+
+static bool is_shown(const struct lk_forecast_point *p, enum shown shown)
+{
+    return shown == ALL || p->gain.verdict == LK_VERDICT_BEST ||
+           (shown == GOOD && p->gain.verdict == LK_VERDICT_TIE);
 }
 
 static enum lk_status part_table(const struct lk_forecast *f, int part, bool all,
@@ -135,7 +146,7 @@ static enum lk_status part_table(const struct lk_forecast *f, int part, bool all
     enum lk_status st = LK_OK;
     struct lk_column columns[LK_COUNT(key_columns) + LK_FORECAST_AXES_MAX + N_PLAN];
     struct lk_table *t = NULL;
-    bool some = !all && f->n_points > POINTS_SHOWN_MAX && has_verdicts(f);
+    enum shown shown = shown_of(f, all);
     size_t n = LK_COUNT(key_columns), keys;
 
     for (size_t i = 0; i < n; i++)
@@ -148,17 +159,16 @@ static enum lk_status part_table(const struct lk_forecast *f, int part, bool all
         return LK_OK;
     LK_TRY(lk_table_create(part_titles[part], columns, n, &t));
     for (size_t i = 0; i < f->n_points; i++) {
-        if (some && !f->points[i].gain.verdict)
+        if (!is_shown(&f->points[i], shown))
             continue;
         LK_TRY(lk_table_row(t));
         LK_TRY(key_cells(t, f, &f->points[i]));
         LK_TRY(plan_cells(t, &f->points[i].plan));
     }
-    if (some)
-        LK_TRY(lk_table_note(t,
-                             "%zu of %zu points: the best and those that tie with them; --csv "
-                             "and --out have all",
-                             t->n_rows, f->n_points));
+    if (shown != ALL)
+        LK_TRY(lk_table_note(t, "%zu of %zu points: the best%s; --csv and --out have all",
+                             t->n_rows, f->n_points,
+                             shown == GOOD ? " and those that tie with them" : ""));
     *out = t;
     t = NULL;
 out:

@@ -143,6 +143,46 @@ START_TEST(tables)
 }
 END_TEST
 
+/* Of 30 points: all where none was judged or all are asked for; the best and its ties while these
+ * are few; the best alone where they are not. Row: how many tie, rows expected. */
+static const struct {
+    bool judged, all;
+    size_t ties, rows;
+} plan_rows[] = {
+    {false, false, 0,  30},
+    {true,  true,  5,  30},
+    {true,  false, 5,  6 },
+    {true,  false, 19, 20},
+    {true,  false, 20, 1 },
+};
+
+START_TEST(long_plans_show_what_is_good)
+{
+    struct lk_forecast f;
+    struct lk_table *parts[LK_PLAN_TABLES];
+
+    fill(&f);
+    f.n_points = 1;
+    ck_assert_int_eq(lk_array_grow(&f.points, &f.points_capacity, 30, sizeof *f.points), LK_OK);
+    for (size_t i = 0; i < 30; i++) {
+        f.points[i] = f.points[0];
+        f.points[i].plan = lk_plan_none;
+        f.points[i].plan.known = true;
+        f.points[i].plan.memory_bytes = 1e9;
+        f.points[i].gain.verdict = !plan_rows[_i].judged     ? LK_VERDICT_NONE
+                                   : i == 0                  ? LK_VERDICT_BEST
+                                   : i <= plan_rows[_i].ties ? LK_VERDICT_TIE
+                                                             : LK_VERDICT_NONE;
+    }
+    f.n_points = 30;
+    ck_assert_int_eq(lk_forecast_plan_tables(&f, plan_rows[_i].all, parts), LK_OK);
+    ck_assert_uint_eq(parts[0]->n_rows, plan_rows[_i].rows);
+    for (size_t i = 0; i < LK_PLAN_TABLES; i++)
+        lk_table_destroy(parts[i]);
+    lk_forecast_fini(&f);
+}
+END_TEST
+
 /* A plan's known numbers and texts come back, the others stay unknown; no plan stays no plan. */
 START_TEST(plans)
 {
@@ -254,6 +294,7 @@ Suite *lk_suite_forecast_file(void)
     tcase_add_test(c, axes_and_gains);
     tcase_add_test(c, tables);
     tcase_add_test(c, plans);
+    tcase_add_loop_test(c, long_plans_show_what_is_good, 0, (int)LK_COUNT(plan_rows));
     tcase_add_loop_test(c, bad_files, 0, LK_COUNT(bad));
     tcase_set_timeout(c, 60);
     tcase_add_test(c, torture);
