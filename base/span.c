@@ -160,6 +160,24 @@ void lk_span_emit(struct lk_track *t, const struct lk_span *s)
         t->recorder->ops[i]->emit(t->ctx[i], s);
 }
 
+void lk_span_enter(struct lk_track *t, const struct lk_span *s)
+{
+    if (!t)
+        return;
+    for (int i = 0; i < t->recorder->n_sinks; i++)
+        if (t->recorder->ops[i]->enter)
+            t->recorder->ops[i]->enter(t->ctx[i], s);
+}
+
+void lk_span_leave(struct lk_track *t, const struct lk_span *s)
+{
+    if (!t)
+        return;
+    for (int i = 0; i < t->recorder->n_sinks; i++)
+        if (t->recorder->ops[i]->leave)
+            t->recorder->ops[i]->leave(t->ctx[i], s);
+}
+
 struct lk_span lk_span_begin(struct lk_track *t, enum lk_span_kind kind, uint16_t name,
                              uint32_t step, int32_t index)
 {
@@ -167,9 +185,7 @@ struct lk_span lk_span_begin(struct lk_track *t, enum lk_span_kind kind, uint16_
 
     if (!t)
         return s;
-    for (int i = 0; i < t->recorder->n_sinks; i++)
-        if (t->recorder->ops[i]->begin)
-            t->recorder->ops[i]->begin(t->ctx[i], &s);
+    lk_span_enter(t, &s);
     s.start_ns = lk_now_ns();
     return s;
 }
@@ -179,6 +195,7 @@ void lk_span_end(struct lk_track *t, struct lk_span *s)
     if (!t)
         return;
     s->end_ns = lk_now_ns();
+    lk_span_leave(t, s);
     lk_span_emit(t, s);
 }
 

@@ -77,9 +77,13 @@ struct lk_sink_ops {
     enum lk_status (*track_open)(void *sink, const struct lk_track_info *info, void **out_ctx);
     /* (optional) A span name got this id. Not in a timed region. */
     enum lk_status (*name_added)(void *sink, uint16_t id, const char *name);
-    /* (optional) A range starts now; start_ns is not set yet. No lock, no allocation, no system
-     * call. */
-    void (*begin)(void *track_ctx, const struct lk_span *s);
+    /*
+     * (optional, both) This thread starts, and ends, issuing the work that s is about: it does the
+     * work, or enqueues it on a device that runs it later. s has kind, name, step and index, no
+     * times. Properly nested on a thread; a failure may leave some open. No lock, no allocation.
+     */
+    void (*enter)(void *track_ctx, const struct lk_span *s);
+    void (*leave)(void *track_ctx, const struct lk_span *s);
     /* A span is complete. No lock, no allocation, no system call. One thread a track. */
     void (*emit)(void *track_ctx, const struct lk_span *s);
 };
@@ -109,10 +113,14 @@ enum lk_status lk_recorder_name(struct lk_recorder *r, const char *name, uint16_
 /* Gives a finished span to every sink. t NULL: nothing. */
 void lk_span_emit(struct lk_track *t, const struct lk_span *s);
 
-/* Starts a range at lk_now_ns(); t NULL gives a zero span and reads no clock. */
+/* Tells the sinks that this thread starts and ends issuing what s is about. t NULL: nothing. */
+void lk_span_enter(struct lk_track *t, const struct lk_span *s);
+void lk_span_leave(struct lk_track *t, const struct lk_span *s);
+
+/* Enters, and starts a range at lk_now_ns(); t NULL gives a zero span and reads no clock. */
 struct lk_span lk_span_begin(struct lk_track *t, enum lk_span_kind kind, uint16_t name,
                              uint32_t step, int32_t index);
-/* Sets end_ns to now and emits. t NULL: nothing. */
+/* Sets end_ns to now, leaves and emits. t NULL: nothing. */
 void lk_span_end(struct lk_track *t, struct lk_span *s);
 
 /* Emits a counter's value for a step, now. t NULL: nothing. */

@@ -6,6 +6,7 @@
 #define LK_RUNTIME_CALLS_CUDA_H
 
 #include "kernels/cuda.h"
+#include "kernels/op.h"
 
 #include <cuda_runtime_api.h>
 
@@ -17,6 +18,8 @@
     X(DeviceGetStreamPriorityRange)                                                                \
     X(Malloc)                                                                                      \
     X(Free)                                                                                        \
+    X(HostAlloc)                                                                                   \
+    X(FreeHost)                                                                                    \
     X(Memset)                                                                                      \
     X(MemcpyAsync)                                                                                 \
     X(StreamCreateWithPriority)                                                                    \
@@ -38,6 +41,7 @@ struct lk_cuda_calls {
     __typeof__(lk_cuda_blas_close) *blas_close;
     __typeof__(lk_cuda_init) *init;
     __typeof__(lk_cuda_fini) *fini;
+    enum lk_status (*run_op)(const struct lk_op *op, const void *args, const struct lk_cuda *cuda);
 };
 
 /* CUDA's own. */

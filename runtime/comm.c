@@ -130,9 +130,8 @@ static enum lk_status check_call(const struct lk_comm *c, const struct lk_coll_c
     return LK_OK;
 }
 
-/* "all_reduce 17 (bucket 2, step 5)". */
-static void name_call(const struct lk_coll_call *call, uint64_t seq, uint32_t step, char *buf,
-                      size_t size)
+void lk_comm_name_call(const struct lk_coll_call *call, uint64_t seq, uint32_t step, char *buf,
+                       size_t size)
 {
     char where[64] = "";
 
@@ -143,8 +142,8 @@ static void name_call(const struct lk_coll_call *call, uint64_t seq, uint32_t st
     snprintf(buf, size, "%s %" PRIu64 "%s", lk_coll_name(call->coll), seq, where);
 }
 
-enum lk_status lk_comm_run_step(struct lk_comm *c, const struct lk_coll_call *call, uint32_t step,
-                                uint64_t *out_seq)
+enum lk_status lk_comm_run_step(struct lk_comm *c, struct lk_stream *s,
+                                const struct lk_coll_call *call, uint32_t step, uint64_t *out_seq)
 {
     char name[128];
     enum lk_status st;
@@ -155,10 +154,10 @@ enum lk_status lk_comm_run_step(struct lk_comm *c, const struct lk_coll_call *ca
     st = check_call(c, call);
     if (st == LK_OK) {
         c->next_seq++;
-        st = c->ops->run(c, call, seq);
+        st = s ? c->ops->enqueue(c, s, call, seq) : c->ops->run(c, call, seq);
     }
     if (st != LK_OK) {
-        name_call(call, seq, step, name, sizeof name);
+        lk_comm_name_call(call, seq, step, name, sizeof name);
         st = lk_fail_context(st, "%s", name);
         c->failed = st;
         lk_quietly_(lk_strdup(&c->failed_text, lk_error_text()));
@@ -172,5 +171,5 @@ enum lk_status lk_comm_run(struct lk_comm *c, const struct lk_coll_call *call)
 {
     uint64_t seq;
 
-    return lk_comm_run_step(c, call, UINT32_MAX, &seq);
+    return lk_comm_run_step(c, NULL, call, UINT32_MAX, &seq);
 }

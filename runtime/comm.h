@@ -2,7 +2,9 @@
  * Communicators: collectives over the ranks of a run, enqueued on a stream.
  *
  *   self   one rank: every collective is the identity
- *   tcp    sockets between all ranks, rendezvous by the store; ring and tree, chunked, pipelined
+ *   tcp    sockets between all ranks, rendezvous by the store; ring and tree, chunked, pipelined.
+ *          Buffers in host memory
+ *   nccl   NCCL between GPUs, on streams of the device cuda; rendezvous by the store
  *   fault  wraps another: fails, delays or slows chosen calls, for tests and known-truth runs
  *          (runtime/comm_fault.h)
  *
@@ -25,6 +27,15 @@
 
 struct lk_comm;
 
+struct lk_nccl_calls;
+
+/* What NCCL is asked for; 0: its own default. */
+struct lk_nccl_options {
+    int min_ctas, max_ctas; /* thread blocks, each on an SM of its own, of a collective */
+    int cga_cluster;        /* thread blocks of a cluster */
+    bool register_buffers;  /* tell NCCL of the gradient buckets, where it can use that */
+};
+
 struct lk_comm_config {
     int rank, world_size;
     struct lk_store *store; /* borrowed, outlives the communicator; NULL for world_size 1 */
@@ -33,6 +44,9 @@ struct lk_comm_config {
     const char *listen; /* (optional) address to listen on; NULL: the route to the store */
     const char *fault;  /* (optional) what goes wrong: runtime/comm_fault.h */
     struct lk_recorder *recorder; /* (optional) gives spans the collective's name; borrowed */
+    struct lk_device *device;     /* nccl: on whose streams and memory; borrowed */
+    struct lk_nccl_options nccl;
+    const struct lk_nccl_calls *nccl_calls; /* for tests; NULL: the library's */
 };
 
 /* Opens "self" or "tcp" (wrapped by "fault" when config->fault is set). */
@@ -61,14 +75,16 @@ struct lk_coll_call {
 };
 
 /*
- * Enqueues the collective on s; emits a COLLECTIVE span (arrival to end, ready, bytes, seq) there.
+ * Enqueues the collective on s, as a host function or, with nccl, as the stream's own work; emits a
+ * COLLECTIVE span (arrival to end, ready, bytes, seq) there.
  * float16 and bfloat16 are added in float32 and rounded once a hop; all ranks end with
  * bit-identical results (of a sum of several NaNs, the payload is any of theirs). A failure becomes
  * the device's. pre: c and the buffer outlive the stream's work.
  */
 enum lk_status lk_comm_enqueue(struct lk_comm *c, struct lk_stream *s,
                                const struct lk_coll_call *call);
-/* Runs it on the calling thread to its end, without a span: for set-up and sweeps. */
+/* Runs it on the calling thread to its end, without a span: for set-up and sweeps. With nccl the
+ * buffer may also be in host memory. */
 enum lk_status lk_comm_run(struct lk_comm *c, const struct lk_coll_call *call);
 
 /* Private part: what a backend implements. */
@@ -78,6 +94,10 @@ struct lk_comm_ops {
     /* Runs a call to its end on the calling thread; seq numbers the calls from 0. */
     enum lk_status (*run)(struct lk_comm *c, const struct lk_coll_call *call, uint64_t seq);
     void (*close)(struct lk_comm *c);
+    /* (optional) Puts a call on a stream instead of running it; what goes wrong later, and a call
+     * that does not end in time, the backend notices by itself and makes the device fail. */
+    enum lk_status (*enqueue)(struct lk_comm *c, struct lk_stream *s,
+                              const struct lk_coll_call *call, uint64_t seq);
     /* (optional) As lk_comm_has, for algorithms other than AUTO; NULL: all. */
     bool (*has)(const struct lk_comm *c, enum lk_coll coll, enum lk_algo algo);
 };
@@ -95,9 +115,12 @@ extern const struct lk_comm_ops lk_comm_self, lk_comm_tcp;
 enum lk_status lk_comm_open_ops(const struct lk_comm_ops *ops, const struct lk_comm_config *config,
                                 struct lk_comm **out);
 /* Runs a call as step `step` of a job (UINT32_MAX: of none), for messages: behind enqueue and run.
- */
-enum lk_status lk_comm_run_step(struct lk_comm *c, const struct lk_coll_call *call, uint32_t step,
-                                uint64_t *out_seq);
+ * s: puts it on this stream instead; NULL: runs it to its end. */
+enum lk_status lk_comm_run_step(struct lk_comm *c, struct lk_stream *s,
+                                const struct lk_coll_call *call, uint32_t step, uint64_t *out_seq);
+/* "all_reduce 17 (bucket 2, step 5)": a call in messages. */
+void lk_comm_name_call(const struct lk_coll_call *call, uint64_t seq, uint32_t step, char *buf,
+                       size_t size);
 /* Bytes of the call's buffer on one rank. */
 size_t lk_coll_call_bytes(const struct lk_coll_call *call, int world_size);
 

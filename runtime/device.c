@@ -55,9 +55,13 @@ enum lk_status lk_device_open(const char *name, const struct lk_device_config *c
             ops = registry[i];
     if (!ops)
         return unknown_device(name);
+    if (config->real != LK_F32 && !(config->real == LK_BF16 && ops->has_bf16))
+        return lk_fail(LK_EUNSUPPORTED, "device %s does not compute in %s", name,
+                       lk_dtype_name(config->real));
     LK_TRY(lk_alloc(&d, 1, ops->device_bytes));
     d->ops = ops;
     d->config = *config;
+    d->real = config->real == LK_F32 ? ops->real : config->real;
     atomic_init(&d->failed, LK_OK);
     if (pthread_mutex_init(&d->lock, NULL)) {
         free(d);
@@ -104,12 +108,17 @@ const char *lk_device_name(const struct lk_device *d)
 
 size_t lk_device_real_bytes(const struct lk_device *d)
 {
-    return d->ops->real_bytes;
+    return lk_dtype_bytes(d->real);
+}
+
+enum lk_dtype lk_device_real_dtype(const struct lk_device *d)
+{
+    return d->real;
 }
 
 size_t lk_device_wide_bytes(const struct lk_device *d)
 {
-    return d->ops->real_bytes > sizeof(float) ? d->ops->real_bytes : sizeof(float);
+    return d->real == LK_F64 ? sizeof(double) : sizeof(float);
 }
 
 bool lk_device_uses_host_memory(const struct lk_device *d)
@@ -122,13 +131,12 @@ bool lk_device_keeps_log_sum(const struct lk_device *d)
     return d->ops->keeps_log_sum;
 }
 
-enum lk_status lk_device_alloc(struct lk_device *d, size_t bytes, void **out)
+/* Zeroed memory of the host. */
+static enum lk_status alloc_ordinary(size_t bytes, void **out)
 {
     size_t rounded = bytes ? bytes : 1;
     void *p;
 
-    if (d->ops->alloc)
-        return d->ops->alloc(d, rounded, out);
     if (rounded > SIZE_MAX - MEMORY_ALIGN)
         return lk_fail(LK_ENOMEM, "cannot allocate %zu bytes of device memory", bytes);
     rounded = (rounded + MEMORY_ALIGN - 1) / MEMORY_ALIGN * MEMORY_ALIGN;
@@ -140,12 +148,34 @@ enum lk_status lk_device_alloc(struct lk_device *d, size_t bytes, void **out)
     return LK_OK;
 }
 
+enum lk_status lk_device_alloc(struct lk_device *d, size_t bytes, void **out)
+{
+    if (d->ops->alloc)
+        return d->ops->alloc(d, bytes ? bytes : 1, out);
+    return alloc_ordinary(bytes, out);
+}
+
 void lk_device_free(struct lk_device *d, void *p)
 {
     if (!p)
         return;
     if (d->ops->free)
         d->ops->free(d, p);
+    else
+        free(p);
+}
+
+enum lk_status lk_device_alloc_host(struct lk_device *d, size_t bytes, void **out)
+{
+    if (d->ops->alloc_host)
+        return d->ops->alloc_host(d, bytes ? bytes : 1, out);
+    return alloc_ordinary(bytes, out);
+}
+
+void lk_device_free_host(struct lk_device *d, void *p)
+{
+    if (p && d->ops->free_host)
+        d->ops->free_host(d, p);
     else
         free(p);
 }
@@ -242,6 +272,11 @@ uint32_t lk_stream_step(const struct lk_stream *s)
     return s->step;
 }
 
+void *lk_stream_native(struct lk_stream *s)
+{
+    return s->device->ops->native ? s->device->ops->native(s) : NULL;
+}
+
 static enum lk_status submit(struct lk_stream *s, struct lk_command *c, uint64_t *out_seq)
 {
     enum lk_status st = lk_device_status(s->device);
@@ -249,7 +284,7 @@ static enum lk_status submit(struct lk_stream *s, struct lk_command *c, uint64_t
 
     if (st != LK_OK)
         return st;
-    c->step = s->step;
+    c->span.step = s->step;
     if (s->device->ops->stamps)
         c->queued_ns = lk_now_ns();
     st = s->device->ops->submit(s, c, &seq);
@@ -327,11 +362,13 @@ out:
 
 enum lk_status lk_stream_launch(struct lk_stream *s, const struct lk_op *op, const void *args)
 {
-    struct lk_command c = {.kind = LK_COMMAND_OP, .index = -1, .op = op};
-    enum lk_status st = op_name(s->device, op, &c.name);
+    struct lk_command c = {.kind = LK_COMMAND_OP, .op = op};
+    enum lk_status st = op_name(s->device, op, &c.span.name);
 
     if (st != LK_OK)
         return st;
+    c.span.kind = LK_SPAN_KERNEL;
+    c.span.index = -1;
     c.args = args;
     c.args_bytes = op->args_bytes;
     return submit(s, &c, NULL);
@@ -339,8 +376,7 @@ enum lk_status lk_stream_launch(struct lk_stream *s, const struct lk_op *op, con
 
 enum lk_status lk_stream_host(struct lk_stream *s, lk_host_fn fn, const void *arg, size_t bytes)
 {
-    struct lk_command c = {
-        .kind = LK_COMMAND_HOST, .index = -1, .fn = fn, .args = arg, .args_bytes = bytes};
+    struct lk_command c = {.kind = LK_COMMAND_HOST, .fn = fn, .args = arg, .args_bytes = bytes};
 
     if (bytes > LK_OP_ARGS_MAX)
         return lk_fail(LK_EINTERNAL, "a host function has %zu bytes of arguments, more than %d",
@@ -348,30 +384,25 @@ enum lk_status lk_stream_host(struct lk_stream *s, lk_host_fn fn, const void *ar
     return submit(s, &c, NULL);
 }
 
-enum lk_status lk_stream_range_begin(struct lk_stream *s, enum lk_span_kind kind, int32_t index)
-{
-    struct lk_command c = {.kind = LK_COMMAND_RANGE_BEGIN, .span = kind, .index = index};
-
-    return submit(s, &c, NULL);
-}
-
 enum lk_status lk_stream_range_end(struct lk_stream *s)
 {
-    struct lk_command c = {.kind = LK_COMMAND_RANGE_END, .index = -1};
+    struct lk_command c = {.kind = LK_COMMAND_RANGE_END};
 
     return submit(s, &c, NULL);
 }
 
 enum lk_status lk_stream_mark(struct lk_stream *s, enum lk_span_kind kind, int32_t index)
 {
-    struct lk_command c = {.kind = LK_COMMAND_MARK, .span = kind, .index = index};
+    struct lk_command c = {
+        .kind = LK_COMMAND_MARK, .span = {.kind = (uint16_t)kind, .index = index}
+    };
 
     return submit(s, &c, NULL);
 }
 
 enum lk_status lk_stream_copy(struct lk_stream *s, void *to, const void *from, size_t bytes)
 {
-    struct lk_command c = {.kind = LK_COMMAND_COPY, .index = -1};
+    struct lk_command c = {.kind = LK_COMMAND_COPY};
 
     c.copy.to = to;
     c.copy.from = from;
@@ -426,9 +457,24 @@ static enum lk_status submit_event(struct lk_stream *s, struct lk_command *c, ui
     return st;
 }
 
+enum lk_status lk_stream_span_begin(struct lk_stream *s, const struct lk_span *span,
+                                    struct lk_event *ready)
+{
+    struct lk_command c = {.kind = LK_COMMAND_RANGE_BEGIN, .span = *span, .event = ready};
+
+    return ready ? submit_event(s, &c, NULL) : submit(s, &c, NULL);
+}
+
+enum lk_status lk_stream_range_begin(struct lk_stream *s, enum lk_span_kind kind, int32_t index)
+{
+    const struct lk_span span = {.kind = (uint16_t)kind, .index = index};
+
+    return lk_stream_span_begin(s, &span, NULL);
+}
+
 enum lk_status lk_event_record(struct lk_event *e, struct lk_stream *s)
 {
-    struct lk_command c = {.kind = LK_COMMAND_RECORD, .index = -1, .event = e};
+    struct lk_command c = {.kind = LK_COMMAND_RECORD, .event = e};
     uint64_t seq;
     enum lk_status st = submit_event(s, &c, &seq);
 
@@ -441,7 +487,7 @@ enum lk_status lk_event_record(struct lk_event *e, struct lk_stream *s)
 
 enum lk_status lk_stream_wait(struct lk_stream *s, struct lk_event *e)
 {
-    struct lk_command c = {.kind = LK_COMMAND_WAIT, .index = -1, .event = e};
+    struct lk_command c = {.kind = LK_COMMAND_WAIT, .event = e};
 
     if (!e->stream || e->stream == s) /* never recorded, or in stream order anyway */
         return lk_device_status(s->device);

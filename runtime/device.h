@@ -9,8 +9,9 @@
  *   cpu        a stream is a thread; ops run in float32 (lk_op.cpu)
  *   timed      a stream is a thread; an op waits, to an absolute deadline, for as long as its cost
  *              takes at the device's rates. Host functions (collectives) and copies run for real.
- *   cuda       a stream is a CUDA stream; float32 with tf32 products (lk_op.cuda). Builds with CUDA
- *              only. Host memory is not device memory: only copies may name both.
+ *   cuda       a stream is a CUDA stream; float32 with tf32 products, or bfloat16 (lk_op.cuda).
+ *              Builds with CUDA only. Host memory is not device memory: only copies may name both,
+ *              and they are asynchronous where it comes from lk_device_alloc_host.
  *   reference  no threads: work runs at once on the caller, ops in float64 (lk_op.ref)
  *
  * Thread rule: one host thread drives a device. Host functions run on the stream's thread. Any
@@ -25,6 +26,7 @@
 #define LK_RUNTIME_DEVICE_H
 
 #include "base/clock.h"
+#include "base/dtype.h"
 #include "base/span.h"
 #include "base/status.h"
 #include "kernels/op.h"
@@ -40,6 +42,7 @@ struct lk_event;
 
 struct lk_device_config {
     struct lk_recorder *recorder; /* borrowed, outlives the device; NULL: nothing is recorded */
+    enum lk_dtype real;           /* LK_F32: the device's own; LK_BF16 where it computes in that */
     int local_rank;               /* cuda: chooses the GPU */
     bool share_gpu; /* cuda: several ranks on one GPU are meant; timings mean nothing then */
     const struct lk_cuda_calls *cuda_calls; /* cuda: for tests; NULL: CUDA's own */
@@ -54,7 +57,9 @@ enum lk_status lk_device_open(const char *name, const struct lk_device_config *c
 /* pre: its streams and events are destroyed. NULL is legal. */
 void lk_device_close(struct lk_device *d);
 const char *lk_device_name(const struct lk_device *d);
-/* Element size of lk_real buffers: 4 on cpu and timed, 8 on reference. */
+/* Element type of lk_real buffers: LK_F32 or LK_BF16 on cuda, LK_F64 on reference, else LK_F32. */
+enum lk_dtype lk_device_real_dtype(const struct lk_device *d);
+/* ...and its size. */
 size_t lk_device_real_bytes(const struct lk_device *d);
 /* Element size of lk_wide buffers: that of lk_real, but never below 4. */
 size_t lk_device_wide_bytes(const struct lk_device *d);
@@ -68,6 +73,11 @@ bool lk_device_keeps_log_sum(const struct lk_device *d);
 enum lk_status lk_device_alloc(struct lk_device *d, size_t bytes, void **out);
 void lk_device_free(struct lk_device *d, void *p); /* NULL is legal */
 
+/* As those two, of host memory that the device copies from and to at full speed and without waiting
+ * for the host (page-locked, where that is a difference). It is not device memory. */
+enum lk_status lk_device_alloc_host(struct lk_device *d, size_t bytes, void **out);
+void lk_device_free_host(struct lk_device *d, void *p);
+
 /* A stream with its own track (info is copied). */
 enum lk_status lk_stream_create(struct lk_device *d, const struct lk_track_info *info,
                                 struct lk_stream **out);
@@ -79,6 +89,9 @@ struct lk_track *lk_stream_track(struct lk_stream *s);
 /* Optimizer step written into the spans of what is enqueued from now on. */
 void lk_stream_set_step(struct lk_stream *s, uint32_t step);
 uint32_t lk_stream_step(const struct lk_stream *s);
+
+/* The backend's handle of the stream: cudaStream_t on cuda, NULL on others. */
+void *lk_stream_native(struct lk_stream *s);
 
 /* Enqueues an op; args (op->args_bytes) are copied. Emits a KERNEL span when it ran. */
 enum lk_status lk_stream_launch(struct lk_stream *s, const struct lk_op *op, const void *args);
@@ -94,6 +107,10 @@ enum lk_status lk_stream_host(struct lk_stream *s, lk_host_fn fn, const void *ar
  * Ranges of a stream do not nest. */
 enum lk_status lk_stream_range_begin(struct lk_stream *s, enum lk_span_kind kind, int32_t index);
 enum lk_status lk_stream_range_end(struct lk_stream *s);
+/* As range_begin, with all that is known of the span but its times (its step is the stream's).
+ * ready (optional): ready_ns is when this event's last recorded point was passed. */
+enum lk_status lk_stream_span_begin(struct lk_stream *s, const struct lk_span *span,
+                                    struct lk_event *ready);
 /* Enqueues an instant (GRADIENT), timed on the stream. */
 enum lk_status lk_stream_mark(struct lk_stream *s, enum lk_span_kind kind, int32_t index);
 

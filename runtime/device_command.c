@@ -11,9 +11,13 @@ static const char *const command_names[LK_COMMAND_COUNT] = {
 
 static void run_range_begin(struct lk_stream *s, const struct lk_command *c)
 {
-    s->range = lk_span_begin(s->track, c->span, 0, c->step, c->index);
-    if (s->track)
-        s->range.start_ns = s->device->ops->now_ns(s);
+    s->range = c->span;
+    if (!s->track)
+        return;
+    lk_span_enter(s->track, &s->range);
+    s->range.start_ns = s->device->ops->now_ns(s);
+    if (c->event)
+        s->range.ready_ns = lk_event_time_ns(c->event);
 }
 
 static void run_range_end(struct lk_stream *s, const struct lk_command *c)
@@ -22,12 +26,13 @@ static void run_range_end(struct lk_stream *s, const struct lk_command *c)
     if (!s->track)
         return;
     s->range.end_ns = s->device->ops->now_ns(s);
+    lk_span_leave(s->track, &s->range);
     lk_span_emit(s->track, &s->range);
 }
 
 static void run_mark(struct lk_stream *s, const struct lk_command *c)
 {
-    struct lk_span span = {.step = c->step, .index = c->index, .kind = (uint16_t)c->span};
+    struct lk_span span = c->span;
 
     if (!s->track)
         return;
@@ -38,7 +43,7 @@ static void run_mark(struct lk_stream *s, const struct lk_command *c)
 
 static void run_copy(struct lk_stream *s, const struct lk_command *c)
 {
-    struct lk_span span = lk_span_begin(s->track, LK_SPAN_COPY, 0, c->step, -1);
+    struct lk_span span = lk_span_begin(s->track, LK_SPAN_COPY, 0, c->span.step, -1);
 
     span.bytes = c->copy.bytes;
     if (c->copy.bytes)
@@ -107,7 +112,8 @@ void lk_device_run_command(struct lk_stream *s, const struct lk_command *c)
 
 void lk_command_drop(const struct lk_command *c)
 {
-    if (c->kind == LK_COMMAND_RECORD || c->kind == LK_COMMAND_WAIT)
+    if (c->kind == LK_COMMAND_RECORD || c->kind == LK_COMMAND_WAIT ||
+        c->kind == LK_COMMAND_RANGE_BEGIN)
         lk_event_destroy(c->event);
 }
 

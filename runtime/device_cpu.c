@@ -16,7 +16,7 @@ static const char *cpu_lacks(const struct lk_op *op)
 
 static void cpu_run_op(struct lk_stream *s, const struct lk_command *c)
 {
-    struct lk_span span = lk_span_begin(s->track, LK_SPAN_KERNEL, c->name, c->step, -1);
+    struct lk_span span = lk_span_begin(s->track, LK_SPAN_KERNEL, c->span.name, c->span.step, -1);
 
     c->op->cpu(c->args);
     lk_span_end(s->track, &span);
@@ -31,7 +31,7 @@ static uint64_t cpu_now_ns(struct lk_stream *s)
 const struct lk_device_ops lk_device_cpu = {
     .name = "cpu",
     .help = "float32 on this processor, a stream is a thread",
-    .real_bytes = sizeof(float),
+    .real = LK_F32,
     .device_bytes = sizeof(struct lk_device),
     .stream_bytes = sizeof(struct lk_thread_stream),
     .open = cpu_open,

@@ -43,7 +43,7 @@ struct point {
     enum lk_command_kind kind; /* RANGE_BEGIN, RANGE_END, MARK or RECORD */
     uint64_t seq;
     cudaEvent_t passed;
-    struct lk_event *event; /* RECORD: held */
+    struct lk_event *event; /* RECORD, RANGE_BEGIN: held */
     struct lk_span span;    /* RANGE_BEGIN, MARK */
 };
 
@@ -51,6 +51,7 @@ struct cuda_stream {
     struct lk_stream base;
     cudaStream_t stream;
     struct lk_cuda context;
+    struct lk_span issuing; /* the range whose end was not submitted yet */
     uint64_t submitted;
     struct point *points; /* n_points of them from `first` on, oldest first */
     size_t first, n_points, capacity;
@@ -58,10 +59,15 @@ struct cuda_stream {
     size_t n_spare, spare_capacity;
 };
 
+static enum lk_status run_op(const struct lk_op *op, const void *args, const struct lk_cuda *cuda)
+{
+    return op->cuda(args, cuda);
+}
+
 #define CALL(call) .call = cuda##call,
 const struct lk_cuda_calls lk_cuda_calls = {LK_CUDA_CALL_LIST(CALL).blas_open = lk_cuda_blas_open,
                                             .blas_close = lk_cuda_blas_close, .init = lk_cuda_init,
-                                            .fini = lk_cuda_fini};
+                                            .fini = lk_cuda_fini, .run_op = run_op};
 #undef CALL
 
 static struct cuda_device *device_of(const struct lk_device *d)
@@ -166,12 +172,33 @@ static void cuda_free(struct lk_device *d, void *p)
     (void)device_of(d)->call->Free(p);
 }
 
+static enum lk_status cuda_alloc_host(struct lk_device *d, size_t bytes, void **out)
+{
+    const struct lk_cuda_calls *call = device_of(d)->call;
+    void *p = NULL;
+    enum lk_status st =
+        lk_cuda_status(call->HostAlloc(&p, bytes, cudaHostAllocDefault), "page-locked host memory");
+
+    if (st != LK_OK)
+        return lk_fail_context(st, "%zu bytes", bytes);
+    memset(p, 0, bytes);
+    *out = p;
+    return LK_OK;
+}
+
+static void cuda_free_host(struct lk_device *d, void *p)
+{
+    (void)device_of(d)->call->FreeHost(p);
+}
+
 static const char *cuda_lacks(const struct lk_op *op)
 {
     return op->cuda ? NULL : "CUDA kernel";
 }
 
 /* ---- Points ---- */
+
+static void look(struct cuda_stream *t);
 
 static enum lk_status take_event(struct cuda_stream *t, cudaEvent_t *out)
 {
@@ -219,6 +246,14 @@ out:
     return st;
 }
 
+/* The other stream's point was passed before this one's, which waited for it. */
+static uint64_t ready_ns(struct lk_event *e)
+{
+    if (e->stream)
+        look(stream_of(e->stream));
+    return lk_event_time_ns(e);
+}
+
 /* A point's consequences, now that its time is known. */
 static void pass(struct cuda_stream *t, struct point *p, uint64_t at_ns)
 {
@@ -227,6 +262,8 @@ static void pass(struct cuda_stream *t, struct point *p, uint64_t at_ns)
     if (p->kind == LK_COMMAND_RANGE_BEGIN) {
         s->range = p->span;
         s->range.start_ns = at_ns;
+        if (p->event)
+            s->range.ready_ns = ready_ns(p->event);
     } else if (p->kind == LK_COMMAND_RANGE_END) {
         s->range.end_ns = at_ns;
         if (s->track)
@@ -236,7 +273,7 @@ static void pass(struct cuda_stream *t, struct point *p, uint64_t at_ns)
         p->span.end_ns = at_ns;
         if (s->track)
             lk_span_emit(s->track, &p->span);
-    } else if (p->event) {
+    } else if (p->kind == LK_COMMAND_RECORD && p->event) {
         pthread_mutex_lock(&p->event->lock);
         p->event->passed_stream = s;
         p->event->passed_seq = p->seq;
@@ -320,7 +357,12 @@ out:
 
 static enum lk_status submit_op(struct cuda_stream *t, const struct lk_command *c)
 {
-    return c->op->cuda(c->args, &t->context);
+    enum lk_status st;
+
+    lk_span_enter(t->base.track, &c->span);
+    st = calls_of(t)->run_op(c->op, c->args, &t->context);
+    lk_span_leave(t->base.track, &c->span);
+    return st;
 }
 
 static enum lk_status submit_point(struct cuda_stream *t, const struct lk_command *c)
@@ -331,9 +373,15 @@ static enum lk_status submit_point(struct cuda_stream *t, const struct lk_comman
     /* Nobody may ever wait for this stream. */
     if (t->n_points >= LONG)
         look(t);
-    p.span = (struct lk_span){.step = c->step, .index = c->index, .kind = (uint16_t)c->span};
-    if (c->kind == LK_COMMAND_RECORD)
+    p.span = c->span;
+    if (c->kind == LK_COMMAND_RECORD || c->kind == LK_COMMAND_RANGE_BEGIN)
         p.event = c->event;
+    if (c->kind == LK_COMMAND_RANGE_BEGIN) {
+        t->issuing = c->span;
+        lk_span_enter(t->base.track, &t->issuing);
+    } else if (c->kind == LK_COMMAND_RANGE_END) {
+        lk_span_leave(t->base.track, &t->issuing);
+    }
     return add_point(t, &p);
 }
 
@@ -469,7 +517,7 @@ static enum lk_status cuda_stream_open(struct lk_stream *s)
 
     LK_TRY(lk_cuda_status(
         g->call->StreamCreateWithPriority(&t->stream, cudaStreamNonBlocking, priority), s->name));
-    LK_TRY(g->call->init(&t->context, t->stream, LK_F32, g->blas));
+    LK_TRY(g->call->init(&t->context, t->stream, g->base.real, g->blas));
     LK_TRY(refresh_origin(t));
 out:
     if (st != LK_OK)
@@ -487,10 +535,16 @@ static void cuda_stream_close(struct lk_stream *s)
     release(t);
 }
 
+static void *cuda_native(struct lk_stream *s)
+{
+    return stream_of(s)->stream;
+}
+
 const struct lk_device_ops lk_device_cuda = {
     .name = "cuda",
-    .help = "float32 on a GPU, matrix products in tf32",
-    .real_bytes = sizeof(float),
+    .help = "float32 on a GPU with matrix products in tf32, or bfloat16",
+    .real = LK_F32,
+    .has_bf16 = true,
     .device_bytes = sizeof(struct cuda_device),
     .stream_bytes = sizeof(struct cuda_stream),
     .keeps_log_sum = true,
@@ -498,9 +552,12 @@ const struct lk_device_ops lk_device_cuda = {
     .close = cuda_close,
     .alloc = cuda_alloc,
     .free = cuda_free,
+    .alloc_host = cuda_alloc_host,
+    .free_host = cuda_free_host,
     .lacks = cuda_lacks,
     .stream_open = cuda_stream_open,
     .stream_close = cuda_stream_close,
     .submit = cuda_submit,
     .sync = cuda_sync,
+    .native = cuda_native,
 };

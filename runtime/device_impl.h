@@ -36,14 +36,11 @@ enum lk_command_kind {
 
 struct lk_command {
     enum lk_command_kind kind;
-    enum lk_span_kind span; /* RANGE_BEGIN, MARK */
-    int32_t index;          /* RANGE_BEGIN, MARK */
-    uint32_t step;
-    uint16_t name; /* OP: of its span */
+    struct lk_span span; /* kind, name, step and index: what is issued; of a collective more */
     union {
         const struct lk_op *op; /* OP */
         lk_host_fn fn;          /* HOST */
-        struct lk_event *event; /* RECORD, WAIT; the command holds a reference */
+        struct lk_event *event; /* RECORD, WAIT, RANGE_BEGIN (NULL: none); the command holds it */
         struct {                /* COPY */
             void *to;
             const void *from;
@@ -82,7 +79,8 @@ struct lk_stream { /* first member of a backend's own struct */
 struct lk_device_ops {
     const char *name;
     const char *help;
-    size_t real_bytes;
+    enum lk_dtype real;                /* of lk_real buffers */
+    bool has_bf16;                     /* ...unless the configuration asks for bfloat16 */
     size_t device_bytes, stream_bytes; /* of the backend's own structs */
     bool stamps;                       /* commands carry queued_ns */
     bool keeps_log_sum;                /* attention keeps log_sum for backward, not probs */
@@ -109,6 +107,11 @@ struct lk_device_ops {
     void (*wake)(struct lk_stream *s);
     /* Runs an op and emits its span. */
     void (*run_op)(struct lk_stream *s, const struct lk_command *c);
+    /* (optional) The backend's own handle of a stream (lk_stream_native). */
+    void *(*native)(struct lk_stream *s);
+    /* (optional, both) Host memory that copies to and from the device start from (page-locked). */
+    enum lk_status (*alloc_host)(struct lk_device *d, size_t bytes, void **out);
+    void (*free_host)(struct lk_device *d, void *p);
     /* The time on the stream, in lk_now_ns. */
     uint64_t (*now_ns)(struct lk_stream *s);
     /* (optional) Commands ran that took real time, until at_ns. */
@@ -124,6 +127,7 @@ struct lk_op_names {
 
 struct lk_device { /* first member of a backend's own struct */
     const struct lk_device_ops *ops;
+    enum lk_dtype real;
     struct lk_device_config config;
     struct lk_op_names names;
     pthread_mutex_t lock; /* guards streams and the failure's text; taken before a stream's lock */

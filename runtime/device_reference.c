@@ -45,7 +45,7 @@ static enum lk_status reference_sync(struct lk_stream *s, uint64_t seq, struct l
 
 static void reference_run_op(struct lk_stream *s, const struct lk_command *c)
 {
-    struct lk_span span = lk_span_begin(s->track, LK_SPAN_KERNEL, c->name, c->step, -1);
+    struct lk_span span = lk_span_begin(s->track, LK_SPAN_KERNEL, c->span.name, c->span.step, -1);
 
     c->op->ref(c->args);
     lk_span_end(s->track, &span);
@@ -60,7 +60,7 @@ static uint64_t reference_now_ns(struct lk_stream *s)
 const struct lk_device_ops lk_device_reference = {
     .name = "reference",
     .help = "float64 by the definition, without threads",
-    .real_bytes = sizeof(double),
+    .real = LK_F64,
     .device_bytes = sizeof(struct lk_device),
     .stream_bytes = sizeof(struct reference_stream),
     .lacks = reference_lacks,

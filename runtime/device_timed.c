@@ -48,7 +48,7 @@ static void timed_run_op(struct lk_stream *s, const struct lk_command *c)
 {
     struct lk_thread_stream *t = (struct lk_thread_stream *)s;
     struct lk_op_cost cost = c->op->cost(c->args);
-    struct lk_span span = lk_span_begin(s->track, LK_SPAN_KERNEL, c->name, c->step, -1);
+    struct lk_span span = lk_span_begin(s->track, LK_SPAN_KERNEL, c->span.name, c->span.step, -1);
     uint64_t now_ns;
 
     span.start_ns = t->busy_until_ns;
@@ -68,7 +68,7 @@ static uint64_t timed_now_ns(struct lk_stream *s)
 const struct lk_device_ops lk_device_timed = {
     .name = "timed",
     .help = "waits for as long as an op would take, a stream is a thread",
-    .real_bytes = sizeof(float),
+    .real = LK_F32,
     .device_bytes = sizeof(struct lk_device),
     .stream_bytes = sizeof(struct lk_thread_stream),
     .stamps = true,

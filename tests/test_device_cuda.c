@@ -1,308 +1,15 @@
-/*
- * The device cuda without a GPU: what it does with CUDA's answers. CUDA is a table of functions
- * (runtime/calls_cuda.h); here they keep queues of their own, and work goes on by one step a stream
- * whenever the device asks whether an event was passed, so nothing is done when it is submitted.
- */
+/* The device cuda without a GPU: what it does with CUDA's answers (tests/fake_cuda.h). */
 #include "base/array.h"
 #include "runtime/calls_cuda.h"
 #include "runtime/device.h"
+#include "tests/fake_cuda.h"
 #include "tests/scratch.h"
 
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { MAX_STREAMS = 4, MAX_WORK = 16384 };
 static const uint64_t hang_ns = 20 * LK_NS_PER_S;
-
-struct fake_event {
-    int recorded, passed; /* numbers of records: submitted, and done */
-    double ms;
-};
-
-struct work {
-    enum { WORK_RUN, WORK_COPY, WORK_RECORD, WORK_WAIT } kind;
-    cudaHostFn_t fn;
-    void *arg;
-    void *to;
-    const void *from;
-    size_t bytes;
-    struct fake_event *event;
-    int number; /* RECORD, WAIT: of the record */
-};
-
-struct fake_stream {
-    struct work work[MAX_WORK];
-    size_t done, n;
-    int priority;
-};
-
-/* One machine a test; every test is a process. */
-static struct {
-    struct fake_stream streams[MAX_STREAMS];
-    size_t n_streams;
-    int gpus;
-    bool stuck;              /* no stream goes on */
-    cudaError_t query_error; /* what EventQuery says */
-    int fail_at;             /* this call fails, from 1; 0: none */
-    cudaError_t fail_with;
-    int calls, events_alive, streams_alive, contexts_alive, blas_alive, allocated;
-} fake;
-
-static cudaError_t called(void)
-{
-    return ++fake.calls == fake.fail_at ? fake.fail_with : cudaSuccess;
-}
-
-#define CALLED()                                                                                   \
-    do {                                                                                           \
-        cudaError_t error_ = called();                                                             \
-        if (error_ != cudaSuccess)                                                                 \
-            return error_;                                                                         \
-    } while (0)
-
-static void step(struct fake_stream *s)
-{
-    struct work *w = &s->work[s->done];
-
-    if (s->done == s->n || fake.stuck)
-        return;
-    if (w->kind == WORK_WAIT && w->event->passed < w->number)
-        return;
-    s->done++;
-    if (w->kind == WORK_RUN)
-        w->fn(w->arg);
-    if (w->kind == WORK_COPY)
-        memcpy(w->to, w->from, w->bytes);
-    if (w->kind == WORK_RECORD) {
-        w->event->passed = w->number;
-        w->event->ms = (double)lk_now_ns() / 1e6;
-    }
-}
-
-static void step_all(void)
-{
-    /* The last stream first: without waits, what was submitted later would run earlier. */
-    for (size_t i = fake.n_streams; i > 0; i--)
-        step(&fake.streams[i - 1]);
-}
-
-static cudaError_t enqueue(cudaStream_t s, struct work w)
-{
-    struct fake_stream *f = (struct fake_stream *)s;
-
-    ck_assert_ptr_nonnull(f);
-    ck_assert_uint_lt(f->n, MAX_WORK);
-    f->work[f->n++] = w;
-    return cudaSuccess;
-}
-
-static cudaError_t fake_count(int *n)
-{
-    CALLED();
-    *n = fake.gpus;
-    return cudaSuccess;
-}
-
-static cudaError_t fake_set(int gpu)
-{
-    CALLED();
-    ck_assert(gpu >= 0 && gpu < fake.gpus);
-    return cudaSuccess;
-}
-
-static cudaError_t fake_properties(struct cudaDeviceProp *p, int gpu)
-{
-    CALLED();
-    memset(p, 0, sizeof *p);
-    strcpy(p->name, "fake");
-    p->uuid.bytes[15] = (char)gpu;
-    return cudaSuccess;
-}
-
-static cudaError_t fake_priorities(int *least, int *greatest)
-{
-    CALLED();
-    *least = 0;
-    *greatest = -5;
-    return cudaSuccess;
-}
-
-static cudaError_t fake_malloc(void **p, size_t bytes)
-{
-    CALLED();
-    *p = malloc(bytes);
-    fake.allocated++;
-    return cudaSuccess;
-}
-
-static cudaError_t fake_free(void *p)
-{
-    free(p);
-    fake.allocated--;
-    return cudaSuccess;
-}
-
-static cudaError_t fake_memset(void *p, int value, size_t bytes)
-{
-    CALLED();
-    memset(p, value, bytes);
-    return cudaSuccess;
-}
-
-static cudaError_t fake_copy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
-                             cudaStream_t s)
-{
-    CALLED();
-    ck_assert_int_eq(kind, cudaMemcpyDefault);
-    return enqueue(s, (struct work){.kind = WORK_COPY, .to = to, .from = from, .bytes = bytes});
-}
-
-static cudaError_t fake_stream_create(cudaStream_t *s, unsigned flags, int priority)
-{
-    struct fake_stream *f = &fake.streams[fake.n_streams];
-
-    CALLED();
-    ck_assert_uint_eq(flags, cudaStreamNonBlocking);
-    ck_assert_uint_lt(fake.n_streams++, MAX_STREAMS);
-    f->priority = priority;
-    fake.streams_alive++;
-    *s = (cudaStream_t)f;
-    return cudaSuccess;
-}
-
-static cudaError_t fake_stream_destroy(cudaStream_t s)
-{
-    (void)s;
-    fake.streams_alive--;
-    return cudaSuccess;
-}
-
-static cudaError_t fake_synchronize(cudaStream_t s)
-{
-    struct fake_stream *f = (struct fake_stream *)s;
-
-    CALLED();
-    while (f && f->done < f->n && !fake.stuck)
-        step_all();
-    return cudaSuccess;
-}
-
-static cudaError_t fake_wait(cudaStream_t s, cudaEvent_t e, unsigned flags)
-{
-    struct fake_event *f = (struct fake_event *)e;
-
-    CALLED();
-    ck_assert_uint_eq(flags, 0);
-    return enqueue(s, (struct work){.kind = WORK_WAIT, .event = f, .number = f->recorded});
-}
-
-static cudaError_t fake_host(cudaStream_t s, cudaHostFn_t fn, void *arg)
-{
-    CALLED();
-    return enqueue(s, (struct work){.kind = WORK_RUN, .fn = fn, .arg = arg});
-}
-
-static cudaError_t fake_event_create(cudaEvent_t *e, unsigned flags)
-{
-    CALLED();
-    ck_assert_uint_eq(flags, cudaEventDefault); /* with times */
-    *e = (cudaEvent_t)calloc(1, sizeof(struct fake_event));
-    fake.events_alive++;
-    return cudaSuccess;
-}
-
-static cudaError_t fake_event_destroy(cudaEvent_t e)
-{
-    free(e);
-    fake.events_alive--;
-    return cudaSuccess;
-}
-
-static cudaError_t fake_record(cudaEvent_t e, cudaStream_t s)
-{
-    struct fake_event *f = (struct fake_event *)e;
-
-    CALLED();
-    f->recorded++;
-    return enqueue(s, (struct work){.kind = WORK_RECORD, .event = f, .number = f->recorded});
-}
-
-static cudaError_t fake_query(cudaEvent_t e)
-{
-    const struct fake_event *f = (const struct fake_event *)e;
-
-    if (fake.query_error != cudaSuccess)
-        return fake.query_error;
-    step_all();
-    return f->passed == f->recorded ? cudaSuccess : cudaErrorNotReady;
-}
-
-static cudaError_t fake_elapsed(float *ms, cudaEvent_t from, cudaEvent_t to)
-{
-    *ms = (float)(((const struct fake_event *)to)->ms - ((const struct fake_event *)from)->ms);
-    return cudaSuccess;
-}
-
-static enum lk_status fake_blas_open(struct lk_cuda_blas **out)
-{
-    enum lk_status st = lk_cuda_status(called(), "blas");
-
-    if (st != LK_OK)
-        return st;
-    fake.blas_alive++;
-    *out = (struct lk_cuda_blas *)&fake;
-    return LK_OK;
-}
-
-static void fake_blas_close(struct lk_cuda_blas *b)
-{
-    (void)b;
-    fake.blas_alive--;
-}
-
-static enum lk_status fake_init(struct lk_cuda *c, void *stream, enum lk_dtype real,
-                                struct lk_cuda_blas *blas)
-{
-    enum lk_status st = lk_cuda_status(called(), "workspace");
-
-    if (st != LK_OK)
-        return st;
-    fake.contexts_alive++;
-    *c = (struct lk_cuda){.stream = stream, .real = real, .workspace = &fake, .blas = blas};
-    return LK_OK;
-}
-
-static void fake_fini(struct lk_cuda *c)
-{
-    fake.contexts_alive--;
-    *c = (struct lk_cuda){0};
-}
-
-static const struct lk_cuda_calls calls = {
-    .GetDeviceCount = fake_count,
-    .SetDevice = fake_set,
-    .GetDeviceProperties = fake_properties,
-    .DeviceGetStreamPriorityRange = fake_priorities,
-    .Malloc = fake_malloc,
-    .Free = fake_free,
-    .Memset = fake_memset,
-    .MemcpyAsync = fake_copy,
-    .StreamCreateWithPriority = fake_stream_create,
-    .StreamDestroy = fake_stream_destroy,
-    .StreamSynchronize = fake_synchronize,
-    .StreamWaitEvent = fake_wait,
-    .LaunchHostFunc = fake_host,
-    .EventCreateWithFlags = fake_event_create,
-    .EventDestroy = fake_event_destroy,
-    .EventRecord = fake_record,
-    .EventQuery = fake_query,
-    .EventElapsedTime = fake_elapsed,
-    .blas_open = fake_blas_open,
-    .blas_close = fake_blas_close,
-    .init = fake_init,
-    .fini = fake_fini,
-};
 
 /* ---- What tests share ---- */
 
@@ -314,24 +21,19 @@ static void setup(void)
 {
     locks = scratch_create();
     ck_assert_int_eq(setenv("LOCKSTEP_GPU_LOCKS", locks, 1), 0);
-    memset(&fake, 0, sizeof fake);
-    fake.gpus = 2;
+    fake_cuda_reset(2);
 }
 
 static void teardown(void)
 {
-    ck_assert_int_eq(fake.events_alive, 0);
-    ck_assert_int_eq(fake.streams_alive, 0);
-    ck_assert_int_eq(fake.contexts_alive, 0);
-    ck_assert_int_eq(fake.blas_alive, 0);
-    ck_assert_int_eq(fake.allocated, 0);
+    fake_cuda_check_clean();
     scratch_remove(locks);
 }
 
 static enum lk_status open_device(struct lk_device **d, int local_rank, bool share)
 {
     const struct lk_device_config config = {
-        .local_rank = local_rank, .share_gpu = share, .cuda_calls = &calls};
+        .local_rank = local_rank, .share_gpu = share, .cuda_calls = &fake_cuda_calls};
 
     return lk_device_open("cuda", &config, d);
 }
@@ -354,7 +56,7 @@ static struct lk_stream *must_stream(struct lk_device *d, const struct lk_track_
 
 /* An op that writes its value at the end of a list when the stream comes to it. */
 struct log {
-    int n, values[MAX_WORK];
+    int n, values[FAKE_WORK_MAX];
 };
 struct log_args {
     struct log *log;
@@ -375,9 +77,8 @@ static enum lk_status log_launch(const void *args, const struct lk_cuda *c)
 
     memcpy(copy, args, sizeof *copy);
     ck_assert_int_eq(c->real, LK_F32);
-    return lk_cuda_status((int)enqueue((cudaStream_t)c->stream,
-                                       (struct work){.kind = WORK_RUN, .fn = append, .arg = copy}),
-                          "log");
+    fake_cuda_run_on((cudaStream_t)c->stream, append, copy);
+    return LK_OK;
 }
 
 static const struct lk_op log_op = {
@@ -478,19 +179,19 @@ START_TEST(events_are_used_again)
     ck_assert_int_eq(lk_event_create(d, &e), LK_OK);
     for (int i = 0; i < N; i++)
         ck_assert_int_eq(lk_event_record(e, s), LK_OK);
-    alive = fake.events_alive;
+    alive = fake_cuda.events_alive;
     ck_assert_int_lt(alive, N / 10);
-    fake.stuck = true;
+    fake_cuda.stuck = true;
     for (int i = 0; i < N; i++)
         ck_assert_int_eq(lk_event_record(e, s), LK_OK);
-    fake.stuck = false;
+    fake_cuda.stuck = false;
     ck_assert_int_eq(lk_stream_sync(s, lk_deadline_in(hang_ns)), LK_OK);
-    alive = fake.events_alive;
+    alive = fake_cuda.events_alive;
     ck_assert_int_ge(alive, N);
     for (int i = 0; i < N; i++)
         ck_assert_int_eq(lk_event_record(e, s), LK_OK);
     ck_assert_int_eq(lk_stream_sync(s, lk_deadline_in(hang_ns)), LK_OK);
-    ck_assert_int_eq(fake.events_alive, alive);
+    ck_assert_int_eq(fake_cuda.events_alive, alive);
     lk_event_destroy(e);
     lk_stream_destroy(s);
     lk_device_close(d);
@@ -502,10 +203,10 @@ START_TEST(deadlines_end_waits)
     struct lk_device *d = must_open();
     struct lk_stream *s = must_stream(d, &compute_info);
 
-    fake.stuck = true;
+    fake_cuda.stuck = true;
     ck_assert_int_eq(lk_stream_sync(s, lk_deadline_in(1)), LK_ETIMEOUT);
     ck_assert_ptr_nonnull(strstr(lk_error_text(), "stream 'compute'"));
-    fake.stuck = false;
+    fake_cuda.stuck = false;
     lk_stream_destroy(s);
     lk_device_close(d);
 }
@@ -519,10 +220,10 @@ START_TEST(errors_stick)
     struct lk_stream *s = must_stream(d, &compute_info);
     struct log_args a = {.log = log};
 
-    fake.query_error = cudaErrorIllegalAddress;
+    fake_cuda.query_error = cudaErrorIllegalAddress;
     ck_assert_int_eq(lk_stream_sync(s, lk_deadline_in(hang_ns)), LK_EINTERNAL);
     ck_assert_ptr_nonnull(strstr(lk_error_text(), "cudaErrorIllegalAddress"));
-    fake.query_error = cudaSuccess;
+    fake_cuda.query_error = cudaSuccess;
     ck_assert_int_eq(lk_stream_launch(s, &log_op, &a), LK_EINTERNAL);
     ck_assert_int_eq(lk_stream_sync(s, lk_deadline_in(hang_ns)), LK_EINTERNAL);
     lk_stream_destroy(s);
@@ -549,8 +250,8 @@ START_TEST(comm_streams_go_first)
     struct lk_device *d = must_open();
     struct lk_stream *compute = must_stream(d, &compute_info), *net = must_stream(d, &net_info);
 
-    ck_assert_int_eq(fake.streams[0].priority, 0);
-    ck_assert_int_eq(fake.streams[1].priority, -5);
+    ck_assert_int_eq(fake_cuda.streams[0].priority, 0);
+    ck_assert_int_eq(fake_cuda.streams[1].priority, -5);
     lk_stream_destroy(compute);
     lk_stream_destroy(net);
     lk_device_close(d);
@@ -571,13 +272,13 @@ START_TEST(machines_without_a_gpu)
 {
     struct lk_device *d = NULL;
 
-    fake.fail_at = 1;
-    fake.fail_with = openings[_i].error;
+    fake_cuda.fail_at = 1;
+    fake_cuda.fail_with = openings[_i].error;
     ck_assert_int_eq(open_device(&d, 0, false), openings[_i].status);
     ck_assert_ptr_nonnull(strstr(lk_error_text(), "device cuda"));
     ck_assert_ptr_nonnull(strstr(lk_error_text(), openings[_i].says));
-    fake.fail_at = 0;
-    fake.gpus = 0;
+    fake_cuda.fail_at = 0;
+    fake_cuda.gpus = 0;
     ck_assert_int_eq(open_device(&d, 0, false), LK_EUNSUPPORTED);
     ck_assert_ptr_nonnull(strstr(lk_error_text(), "sees no GPU"));
 }
@@ -626,8 +327,8 @@ START_TEST(memory_is_zeroed_and_can_run_out)
         ck_assert_int_eq(p[i], 0);
     lk_device_free(d, p);
     lk_device_free(d, NULL);
-    fake.fail_at = fake.calls + 1;
-    fake.fail_with = cudaErrorMemoryAllocation;
+    fake_cuda.fail_at = fake_cuda.calls + 1;
+    fake_cuda.fail_with = cudaErrorMemoryAllocation;
     ck_assert_int_eq(lk_device_alloc(d, 12345, (void **)&p), LK_ENOMEM);
     ck_assert_ptr_nonnull(strstr(lk_error_text(), "12345 bytes"));
     lk_device_close(d);
@@ -672,19 +373,19 @@ START_TEST(any_call_may_fail)
     int calls_of_a_life;
 
     ck_assert_msg(short_life() == LK_OK, "%s", lk_error_text());
-    calls_of_a_life = fake.calls;
+    calls_of_a_life = fake_cuda.calls;
     for (int i = 1; i <= calls_of_a_life; i++) {
-        fake.calls = 0;
-        fake.n_streams = 0;
-        memset(fake.streams, 0, sizeof fake.streams);
-        fake.fail_at = i;
-        fake.fail_with = cudaErrorMemoryAllocation;
+        fake_cuda.calls = 0;
+        fake_cuda.n_streams = 0;
+        memset(fake_cuda.streams, 0, sizeof fake_cuda.streams);
+        fake_cuda.fail_at = i;
+        fake_cuda.fail_with = cudaErrorMemoryAllocation;
         /* Closing streams synchronises them, and has nobody to tell. */
         ck_assert(short_life() == LK_ENOMEM || i > calls_of_a_life - 2);
-        ck_assert_int_eq(fake.events_alive, 0);
-        ck_assert_int_eq(fake.streams_alive, 0);
-        ck_assert_int_eq(fake.contexts_alive, 0);
-        ck_assert_int_eq(fake.allocated, 0);
+        ck_assert_int_eq(fake_cuda.events_alive, 0);
+        ck_assert_int_eq(fake_cuda.streams_alive, 0);
+        ck_assert_int_eq(fake_cuda.contexts_alive, 0);
+        ck_assert_int_eq(fake_cuda.allocated, 0);
     }
 }
 END_TEST

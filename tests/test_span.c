@@ -15,7 +15,7 @@ struct kept_track {
     struct lk_track_info info;
     struct lk_span *spans;
     size_t n;
-    size_t begun;
+    size_t entered, left;
 };
 
 /* A sink that keeps everything. */
@@ -60,12 +60,20 @@ static enum lk_status keeper_name_added(void *sink, uint16_t id, const char *nam
     return LK_OK;
 }
 
-static void keeper_begin(void *ctx, const struct lk_span *s)
+static void keeper_enter(void *ctx, const struct lk_span *s)
 {
     struct kept_track *t = ctx;
 
     (void)s;
-    t->begun++;
+    t->entered++;
+}
+
+static void keeper_leave(void *ctx, const struct lk_span *s)
+{
+    struct kept_track *t = ctx;
+
+    (void)s;
+    t->left++;
 }
 
 static void keeper_emit(void *ctx, const struct lk_span *s)
@@ -78,7 +86,8 @@ static void keeper_emit(void *ctx, const struct lk_span *s)
 static const struct lk_sink_ops keeper_ops = {.name = "keeper",
                                               .track_open = keeper_track_open,
                                               .name_added = keeper_name_added,
-                                              .begin = keeper_begin,
+                                              .enter = keeper_enter,
+                                              .leave = keeper_leave,
                                               .emit = keeper_emit};
 static const struct lk_sink_ops small_ops = {
     .name = "small", .track_open = keeper_track_open, .emit = keeper_emit};
@@ -140,7 +149,8 @@ START_TEST(every_span_reaches_every_sink)
         ck_assert_int_eq(kept->info.kind, LK_TRACK_COMPUTE);
         ck_assert_int_eq(kept->info.stream, 7);
         ck_assert_uint_eq(kept->n, SPANS_MAX);
-        ck_assert_uint_eq(kept->begun, k == 2 ? 0 : SPANS_MAX);
+        ck_assert_uint_eq(kept->entered, k == 2 ? 0 : SPANS_MAX);
+        ck_assert_uint_eq(kept->left, k == 2 ? 0 : SPANS_MAX / 2);
         for (uint32_t i = 0; i < SPANS_MAX; i++) {
             ck_assert_uint_eq(kept->spans[i].step, i);
             ck_assert_uint_eq(kept->spans[i].kind, i % 2 ? LK_SPAN_FORWARD : LK_SPAN_COLLECTIVE);
