@@ -32,7 +32,13 @@ endef
 $(eval $(call shim_rules,races,$(BUILD)/shim/tests/cuda_shim/hooks.cc.o))
 $(eval $(call shim_rules,bounds,))
 
-$(BUILD)/test_gpu: $(BUILD)/tests/cuda/gpu.o $(CASE_OBJ) $(LIBS)
+# test_gpu takes its suites from the files' names: tests/cuda/suite_x.c has gpu_suite_x.
+GPU_SUITES := $(wildcard tests/cuda/suite_*.c)
+$(BUILD)/tests/cuda/suites.inc: $(GPU_SUITES)
+	$(Q)mkdir -p $(@D)
+	$(Q)for f in $(patsubst tests/cuda/suite_%.c,%,$(GPU_SUITES)); do echo "X($$f)"; done > $@
+$(BUILD)/tests/cuda/gpu.o: $(BUILD)/tests/cuda/suites.inc
+$(BUILD)/test_gpu: $(BUILD)/tests/cuda/gpu.o $(GPU_SUITES:%.c=$(BUILD)/%.o) $(CASE_OBJ) $(LIBS)
 	@echo "  LINK  $@"
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) -Wl,--start-group $(LIBS) -Wl,--end-group $(PROBE_CHECK_LIBS) $(LK_LIBS)
 
