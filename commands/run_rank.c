@@ -5,25 +5,16 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/units.h"
-#include "commands/processor.h"
 #include "commands/run_finish.h"
+#include "commands/run_record.h"
 #include "commands/run_result.h"
 #include "profiler/convert.h"
-#include "profiler/span_file.h"
 
 #include <inttypes.h>
-#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 #include <unistd.h>
-
-/* Variables that may be written into a trace: never the whole environment. */
-extern char **environ; /* NOLINT(cppcoreguidelines-avoid-non-const-global-variables): POSIX */
-static const char *const allowed_environment[] = {"NCCL_", "CUDA_", "OPENBLAS_", "OMP_"};
-
-enum { CLOCK_ROUND_TRIPS = 64 };
 
 struct rank {
     const struct run_options *options;
@@ -32,112 +23,10 @@ struct rank {
     bool ours;       /* started by our own launcher */
     struct lk_store_server *server;
     struct lk_store *store;
-    struct lk_span_file *spans;
-    struct lk_recorder *recorder;
+    struct run_record record;
     uint64_t shown_ns; /* when progress was last shown */
     int64_t n_steps;
 };
-
-/* ---- Recording ---- */
-
-/* The same text on all ranks: rank 0 makes it. */
-static enum lk_status agree_on_id(struct rank *r, char **out)
-{
-    char id[64];
-    void *value = NULL;
-    size_t size;
-    enum lk_status st = LK_OK;
-
-    if (r->env->rank == 0) {
-        snprintf(id, sizeof id, "%016" PRIx64 "-%ld", lk_epoch_ns(), (long)getpid());
-        LK_TRY(lk_store_set(r->store, "run-id", id, strlen(id)));
-    }
-    LK_TRY(lk_store_get(r->store, "run-id", &value, &size));
-    LK_TRY(lk_strndup(out, value, size));
-out:
-    free(value);
-    return st;
-}
-
-static enum lk_status describe_environment(struct lk_run_info *info)
-{
-    enum lk_status st = LK_OK;
-    char *key = NULL;
-
-    for (char **e = environ; *e; e++)
-        for (size_t i = 0; i < LK_COUNT(allowed_environment); i++) {
-            const char *equals = strchr(*e, '=');
-
-            if (!equals || strncmp(*e, allowed_environment[i], strlen(allowed_environment[i])) != 0)
-                continue;
-            LK_TRY(lk_strndup(&key, *e, (size_t)(equals - *e)));
-            LK_TRY(lk_run_info_config(info, key, equals + 1));
-            free(key);
-            key = NULL;
-        }
-out:
-    free(key);
-    return st;
-}
-
-static enum lk_status describe(struct rank *r, const struct lk_train_config *c,
-                               struct lk_run_info *info)
-{
-    enum lk_status st = LK_OK;
-    char value[PATH_MAX];
-
-    LK_TRY(lk_train_describe(c, info));
-    LK_TRY(agree_on_id(r, &info->run_id));
-    info->nodes = r->env->nodes;
-    LK_TRY(lk_run_info_config(info, "tool_version", LK_VERSION));
-    LK_TRY(lk_run_info_config(info, "processor", processor_name(value, sizeof value)));
-    for (const struct lk_option *row = r->options->form->rows; row->name; row++)
-        LK_TRY(lk_run_info_config(info, row->name,
-                                  lk_option_value(row, r->options, value, sizeof value)));
-    LK_TRY(describe_environment(info));
-out:
-    return st;
-}
-
-/* Spans of the compute stream, which has the most: about three ops and instants a tensor in every
- * micro-batch, one in the optimizer, and what does not depend on tensors. */
-static uint64_t expected_spans(const struct lk_run_info *info)
-{
-    uint64_t micro_batch = 5 * (uint64_t)info->n_tensors + 32;
-
-    return info->steps *
-           ((uint64_t)info->accumulation * micro_batch + 2 * (uint64_t)info->n_tensors + 32);
-}
-
-static enum lk_status start_recording(struct rank *r, const struct lk_train_config *c)
-{
-    struct lk_run_info info = {0};
-    enum lk_status st = LK_OK;
-    char *path = NULL;
-
-    LK_TRY(describe(r, c, &info));
-    LK_TRY(lk_asprintf(&path, "%s/rank%d.spans", r->dir, r->env->rank));
-    LK_TRY(lk_span_file_create(path, &info, expected_spans(&info), &r->spans));
-    LK_TRY(lk_recorder_create(&r->recorder));
-    LK_TRY(lk_recorder_attach(r->recorder, &lk_span_file_ops, r->spans));
-out:
-    free(path);
-    lk_run_info_fini(&info);
-    return st;
-}
-
-static enum lk_status exchange_clocks(struct rank *r, enum lk_clock_moment moment)
-{
-    struct lk_clock_sample samples[CLOCK_ROUND_TRIPS];
-    enum lk_status st = LK_OK;
-
-    if (!r->spans || r->env->rank == 0)
-        return LK_OK;
-    LK_TRY(lk_store_clock(r->store, CLOCK_ROUND_TRIPS, samples));
-    LK_TRY(lk_span_file_clock(r->spans, moment, samples, CLOCK_ROUND_TRIPS));
-out:
-    return st;
-}
 
 /* ---- The run ---- */
 
@@ -180,13 +69,13 @@ static enum lk_status train(struct rank *r, struct lk_train_config *c)
         c->progress = show_progress;
         c->progress_ctx = r;
     }
-    c->recorder = r->recorder;
-    LK_TRY(exchange_clocks(r, LK_CLOCK_START));
+    c->recorder = r->record.recorder;
+    LK_TRY(run_record_clocks(&r->record, r->env, r->store, LK_CLOCK_START));
     st = lk_train(c, &result);
     if (r->env->rank == 0 && r->dir && result.n) /* also when the export after it failed */
         LK_KEEP(write_result(r, c, &result));
     LK_TRY(st);
-    LK_TRY(exchange_clocks(r, LK_CLOCK_END));
+    LK_TRY(run_record_clocks(&r->record, r->env, r->store, LK_CLOCK_END));
 out:
     lk_train_result_fini(&result);
     return st;
@@ -251,18 +140,14 @@ enum lk_status run_rank(const struct run_options *o, const struct lk_rank_env *e
     LK_TRY(choose_directory(&r));
     LK_TRY(open_store(&r));
     c.comm_config.store = r.store;
-    if (o->trace)
-        LK_TRY(start_recording(&r, &c));
+    LK_TRY(run_record_start(&r.record, o, env, r.store, r.dir, &c));
     LK_TRY(train(&r, &c));
 out:
     if (st != LK_OK && r.store) {
         st = lk_store_report(r.store, st, lk_error_text());
         told = r.ours;
     }
-    if (st != LK_OK && r.spans)
-        lk_span_file_fail(r.spans, lk_error_text());
-    lk_recorder_destroy(r.recorder);
-    LK_KEEP(lk_span_file_close(r.spans));
+    st = run_record_stop(&r.record, st);
     if (st == LK_OK)
         st = convert(&r);
     lk_store_close(r.store);

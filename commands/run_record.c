@@ -1,0 +1,152 @@
+/* Recording of one rank; see the header. */
+#include "commands/run_record.h"
+
+#include "base/array.h"
+#include "base/units.h"
+#include "commands/processor.h"
+
+#include <inttypes.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* Variables that may be written into a trace: never the whole environment. */
+extern char **environ; /* NOLINT(cppcoreguidelines-avoid-non-const-global-variables): POSIX */
+static const char *const allowed_environment[] = {"NCCL_", "CUDA_", "OPENBLAS_", "OMP_"};
+
+enum { CLOCK_ROUND_TRIPS = 64 };
+
+/* What the functions below are told. */
+struct rank {
+    const struct run_options *options;
+    const struct lk_rank_env *env;
+    struct lk_store *store;
+    const char *dir;
+};
+
+/* The same text on all ranks: rank 0 makes it. */
+static enum lk_status agree_on_id(const struct rank *r, char **out)
+{
+    char id[64];
+    void *value = NULL;
+    size_t size;
+    enum lk_status st = LK_OK;
+
+    if (r->env->rank == 0) {
+        snprintf(id, sizeof id, "%016" PRIx64 "-%ld", lk_epoch_ns(), (long)getpid());
+        LK_TRY(lk_store_set(r->store, "run-id", id, strlen(id)));
+    }
+    LK_TRY(lk_store_get(r->store, "run-id", &value, &size));
+    LK_TRY(lk_strndup(out, value, size));
+out:
+    free(value);
+    return st;
+}
+
+static enum lk_status describe_environment(struct lk_run_info *info)
+{
+    enum lk_status st = LK_OK;
+    char *key = NULL;
+
+    for (char **e = environ; *e; e++)
+        for (size_t i = 0; i < LK_COUNT(allowed_environment); i++) {
+            const char *equals = strchr(*e, '=');
+
+            if (!equals || strncmp(*e, allowed_environment[i], strlen(allowed_environment[i])) != 0)
+                continue;
+            LK_TRY(lk_strndup(&key, *e, (size_t)(equals - *e)));
+            LK_TRY(lk_run_info_config(info, key, equals + 1));
+            free(key);
+            key = NULL;
+        }
+out:
+    free(key);
+    return st;
+}
+
+static enum lk_status describe(const struct rank *r, const struct lk_train_config *c,
+                               struct lk_run_info *info)
+{
+    enum lk_status st = LK_OK;
+    char value[PATH_MAX];
+
+    LK_TRY(lk_train_describe(c, info));
+    LK_TRY(agree_on_id(r, &info->run_id));
+    info->nodes = r->env->nodes;
+    LK_TRY(lk_run_info_config(info, "tool_version", LK_VERSION));
+    LK_TRY(lk_run_info_config(info, "processor", processor_name(value, sizeof value)));
+    for (const struct lk_option *row = r->options->form->rows; row->name; row++)
+        LK_TRY(lk_run_info_config(info, row->name,
+                                  lk_option_value(row, r->options, value, sizeof value)));
+    LK_TRY(describe_environment(info));
+out:
+    return st;
+}
+
+/* Spans of the compute stream, which has the most: about three ops and instants a tensor in every
+ * micro-batch, one in the optimizer, and what does not depend on tensors. */
+static uint64_t expected_spans(const struct lk_run_info *info)
+{
+    uint64_t micro_batch = 5 * (uint64_t)info->n_tensors + 32;
+
+    return info->steps *
+           ((uint64_t)info->accumulation * micro_batch + 2 * (uint64_t)info->n_tensors + 32);
+}
+
+static enum lk_status open_spans(const struct rank *r, const struct lk_run_info *info,
+                                 struct lk_span_file **out)
+{
+    enum lk_status st = LK_OK;
+    char *path = NULL;
+
+    LK_TRY(lk_asprintf(&path, "%s/rank%d.spans", r->dir, r->env->rank));
+    LK_TRY(lk_span_file_create(path, info, expected_spans(info), out));
+out:
+    free(path);
+    return st;
+}
+
+enum lk_status run_record_start(struct run_record *r, const struct run_options *o,
+                                const struct lk_rank_env *env, struct lk_store *store,
+                                const char *dir, const struct lk_train_config *c)
+{
+    const struct rank rank = {.options = o, .env = env, .store = store, .dir = dir};
+    struct lk_run_info info = {0};
+    enum lk_status st = LK_OK;
+
+    if (!o->trace)
+        return LK_OK;
+    LK_TRY(describe(&rank, c, &info));
+    LK_TRY(lk_recorder_create(&r->recorder));
+    LK_TRY(open_spans(&rank, &info, &r->spans));
+    LK_TRY(lk_recorder_attach(r->recorder, &lk_span_file_ops, r->spans));
+out:
+    lk_run_info_fini(&info);
+    return st;
+}
+
+enum lk_status run_record_clocks(struct run_record *r, const struct lk_rank_env *env,
+                                 struct lk_store *store, enum lk_clock_moment moment)
+{
+    struct lk_clock_sample samples[CLOCK_ROUND_TRIPS];
+    enum lk_status st = LK_OK;
+
+    if (!r->spans || env->rank == 0)
+        return LK_OK;
+    LK_TRY(lk_store_clock(store, CLOCK_ROUND_TRIPS, samples));
+    LK_TRY(lk_span_file_clock(r->spans, moment, samples, CLOCK_ROUND_TRIPS));
+out:
+    return st;
+}
+
+enum lk_status run_record_stop(struct run_record *r, enum lk_status st)
+{
+    if (st != LK_OK && r->spans)
+        lk_span_file_fail(r->spans, lk_error_text());
+    lk_recorder_destroy(r->recorder);
+    LK_KEEP(lk_span_file_close(r->spans));
+    *r = (struct run_record){0};
+    return st;
+}

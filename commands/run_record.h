@@ -1,0 +1,35 @@
+/* What a rank of a run records, and into which sinks. */
+#ifndef LK_COMMANDS_RUN_RECORD_H
+#define LK_COMMANDS_RUN_RECORD_H
+
+#include "base/span.h"
+#include "base/status.h"
+#include "commands/run_options.h"
+#include "profiler/span_file.h"
+#include "runtime/launch.h"
+#include "runtime/store.h"
+
+/* Of one rank. A zeroed one records nothing. */
+struct run_record {
+    struct lk_recorder *recorder; /* NULL: nothing is recorded */
+    struct lk_span_file *spans;   /* NULL: no trace */
+};
+
+/*
+ * Makes the recorder with the sinks that the options ask for; the spans go to DIR/rank%d.spans. c
+ * is what the rank will train. Collective over the store's ranks. After a failure the caller still
+ * calls the others.
+ */
+enum lk_status run_record_start(struct run_record *r, const struct run_options *o,
+                                const struct lk_rank_env *env, struct lk_store *store,
+                                const char *dir, const struct lk_train_config *c);
+
+/* Round trips to rank 0's clock, into the trace. Nothing where there is none. */
+enum lk_status run_record_clocks(struct run_record *r, const struct lk_rank_env *env,
+                                 struct lk_store *store, enum lk_clock_moment moment);
+
+/* Ends the recording of a rank that got as far as st, whose failure is lk_error_text. pre: nothing
+ * is emitted any more. Safe on a zeroed one. */
+enum lk_status run_record_stop(struct run_record *r, enum lk_status st);
+
+#endif
