@@ -12,12 +12,18 @@
 
 static const struct lk_comm_ops *const backends[] = {&lk_comm_self, &lk_comm_tcp};
 
-static enum lk_status check_config(const struct lk_comm_config *config)
+static enum lk_status check_config(const struct lk_comm_ops *ops,
+                                   const struct lk_comm_config *config)
 {
     if (config->world_size < 1 || config->rank < 0 || config->rank >= config->world_size)
         return lk_fail(LK_EUSAGE, "there is no rank %d of %d", config->rank, config->world_size);
     if (config->world_size > 1 && !config->store)
         return lk_fail(LK_EUSAGE, "%d ranks need a store to meet at", config->world_size);
+    if (config->device && !lk_device_uses_host_memory(config->device) && !ops->enqueue)
+        return lk_fail(LK_EUNSUPPORTED,
+                       "the communicator '%s' needs buffers in host memory, and those of the "
+                       "device %s are not: it takes nccl",
+                       ops->name, lk_device_name(config->device));
     return LK_OK;
 }
 
@@ -27,7 +33,7 @@ enum lk_status lk_comm_open_ops(const struct lk_comm_ops *ops, const struct lk_c
     enum lk_status st = LK_OK;
     struct lk_comm *c = NULL;
 
-    LK_TRY(check_config(config));
+    LK_TRY(check_config(ops, config));
     LK_TRY(ops->open(config, &c));
     c->ops = ops;
     c->rank = config->rank;
@@ -125,8 +131,9 @@ static enum lk_status check_call(const struct lk_comm *c, const struct lk_coll_c
         return lk_fail(LK_EUSAGE, "there is no rank %d of %d to broadcast from", call->root,
                        c->world_size);
     if (!lk_comm_has(c, call->coll, call->algo))
-        return lk_fail(LK_EUNSUPPORTED, "%s has no %s for it", c->ops->name,
-                       lk_algo_name(call->algo));
+        return lk_fail(LK_EUNSUPPORTED, "%s has no %s for it%s%s", c->ops->name,
+                       lk_algo_name(call->algo), c->ops->algo_help ? ": " : "",
+                       c->ops->algo_help ? c->ops->algo_help : "");
     return LK_OK;
 }
 
@@ -142,6 +149,20 @@ void lk_comm_name_call(const struct lk_coll_call *call, uint64_t seq, uint32_t s
     snprintf(buf, size, "%s %" PRIu64 "%s", lk_coll_name(call->coll), seq, where);
 }
 
+/* Why every later call fails. */
+static enum lk_status dead(const struct lk_comm *c)
+{
+    return lk_fail(c->failed, "%s", c->failed_text ? c->failed_text : "out of memory");
+}
+
+static enum lk_status die(struct lk_comm *c, enum lk_status st, const char *name)
+{
+    st = lk_fail_context(st, "%s", name);
+    c->failed = st;
+    lk_quietly_(lk_strdup(&c->failed_text, lk_error_text()));
+    return st;
+}
+
 enum lk_status lk_comm_run_step(struct lk_comm *c, struct lk_stream *s,
                                 const struct lk_coll_call *call, uint32_t step, uint64_t *out_seq)
 {
@@ -150,7 +171,7 @@ enum lk_status lk_comm_run_step(struct lk_comm *c, struct lk_stream *s,
     uint64_t seq = c->next_seq;
 
     if (c->failed != LK_OK)
-        return lk_fail(c->failed, "%s", c->failed_text ? c->failed_text : "out of memory");
+        return dead(c);
     st = check_call(c, call);
     if (st == LK_OK) {
         c->next_seq++;
@@ -158,10 +179,7 @@ enum lk_status lk_comm_run_step(struct lk_comm *c, struct lk_stream *s,
     }
     if (st != LK_OK) {
         lk_comm_name_call(call, seq, step, name, sizeof name);
-        st = lk_fail_context(st, "%s", name);
-        c->failed = st;
-        lk_quietly_(lk_strdup(&c->failed_text, lk_error_text()));
-        return st;
+        return die(c, st, name);
     }
     *out_seq = seq;
     return LK_OK;
@@ -172,4 +190,46 @@ enum lk_status lk_comm_run(struct lk_comm *c, const struct lk_coll_call *call)
     uint64_t seq;
 
     return lk_comm_run_step(c, NULL, call, UINT32_MAX, &seq);
+}
+
+enum lk_status lk_comm_alloc(struct lk_comm *c, struct lk_device *d, size_t bytes, void **out)
+{
+    return c->ops->alloc ? c->ops->alloc(c, d, bytes ? bytes : 1, out)
+                         : lk_device_alloc(d, bytes, out);
+}
+
+void lk_comm_free(struct lk_comm *c, struct lk_device *d, void *p)
+{
+    if (p && c->ops->free)
+        c->ops->free(c, d, p);
+    else
+        lk_device_free(d, p);
+}
+
+bool lk_comm_can_capture(const struct lk_comm *c)
+{
+    return c->ops->graph != NULL;
+}
+
+static enum lk_status graph(struct lk_comm *c, struct lk_stream *s, uint64_t seq, bool end)
+{
+    enum lk_status st;
+
+    if (c->failed != LK_OK)
+        return dead(c);
+    if (!c->ops->graph)
+        return lk_fail(LK_EUNSUPPORTED, "collectives of %s cannot be part of a graph",
+                       c->ops->name);
+    st = c->ops->graph(c, s, seq, end);
+    return st == LK_OK ? st : die(c, st, "launch of a graph");
+}
+
+enum lk_status lk_comm_graph_begin(struct lk_comm *c, struct lk_stream *s)
+{
+    return graph(c, s, c->next_seq, false);
+}
+
+enum lk_status lk_comm_graph_end(struct lk_comm *c, struct lk_stream *s)
+{
+    return graph(c, s, c->next_seq++, true);
 }

@@ -5,6 +5,7 @@
  *   tcp    sockets between all ranks, rendezvous by the store; ring and tree, chunked, pipelined.
  *          Buffers in host memory
  *   nccl   NCCL between GPUs, on streams of the device cuda; rendezvous by the store
+ *          (runtime/comm_nccl.h)
  *   fault  wraps another: fails, delays or slows chosen calls, for tests and known-truth runs
  *          (runtime/comm_fault.h)
  *
@@ -49,7 +50,10 @@ struct lk_comm_config {
     const struct lk_nccl_calls *nccl_calls; /* for tests; NULL: the library's */
 };
 
-/* Opens "self" or "tcp" (wrapped by "fault" when config->fault is set). */
+/*
+ * Opens "self", "tcp" or, in builds with CUDA, "nccl" (wrapped by "fault" when config->fault is
+ * set). LK_EUNSUPPORTED when config->device is given and its memory is out of the backend's reach.
+ */
 enum lk_status lk_comm_open(const char *name, const struct lk_comm_config *config,
                             struct lk_comm **out);
 void lk_comm_close(struct lk_comm *c); /* NULL is legal */
@@ -87,6 +91,27 @@ enum lk_status lk_comm_enqueue(struct lk_comm *c, struct lk_stream *s,
  * buffer may also be in host memory. */
 enum lk_status lk_comm_run(struct lk_comm *c, const struct lk_coll_call *call);
 
+/*
+ * Memory of d for buffers that many collectives of c will use: zeroed, as of lk_device_alloc, and
+ * where the backend can make use of it, made known to it (lk_nccl_options.register_buffers, the
+ * same on all ranks). Freed by lk_comm_free before c is closed. pre of both: no collective on the
+ * buffer is in flight, or d has failed.
+ */
+enum lk_status lk_comm_alloc(struct lk_comm *c, struct lk_device *d, size_t bytes, void **out);
+void lk_comm_free(struct lk_comm *c, struct lk_device *d, void *p); /* NULL is legal */
+
+/*
+ * Collectives in a captured graph. Where lk_comm_can_capture, lk_comm_enqueue on a stream that is
+ * being captured makes the collective part of the graph; it then runs with every launch of it, on
+ * all ranks alike. Capture in cudaStreamCaptureModeThreadLocal, when the first steps have run: the
+ * backend's own threads go on calling CUDA. Each launch, of all collectives of a graph together,
+ * has a number and is watched as one collective: graph_begin comes before it and graph_end behind
+ * it, on the stream that it is launched on.
+ */
+bool lk_comm_can_capture(const struct lk_comm *c);
+enum lk_status lk_comm_graph_begin(struct lk_comm *c, struct lk_stream *s);
+enum lk_status lk_comm_graph_end(struct lk_comm *c, struct lk_stream *s);
+
 /* Private part: what a backend implements. */
 struct lk_comm_ops {
     const char *name;
@@ -100,6 +125,13 @@ struct lk_comm_ops {
                               const struct lk_coll_call *call, uint64_t seq);
     /* (optional) As lk_comm_has, for algorithms other than AUTO; NULL: all. */
     bool (*has)(const struct lk_comm *c, enum lk_coll coll, enum lk_algo algo);
+    /* (optional) How to ask for an algorithm that it has not, for messages. */
+    const char *algo_help;
+    /* (optional, both) As lk_comm_alloc and lk_comm_free; NULL: the device's. */
+    enum lk_status (*alloc)(struct lk_comm *c, struct lk_device *d, size_t bytes, void **out);
+    void (*free)(struct lk_comm *c, struct lk_device *d, void *p);
+    /* (optional) Before a launch of a graph on s, and at its end. NULL: cannot be captured. */
+    enum lk_status (*graph)(struct lk_comm *c, struct lk_stream *s, uint64_t seq, bool end);
 };
 struct lk_comm { /* first member of a backend's own struct */
     const struct lk_comm_ops *ops;

@@ -63,5 +63,8 @@ enum lk_status lk_comm_enqueue(struct lk_comm *c, struct lk_stream *s,
 {
     struct enqueued e = {.comm = c, .call = *call, .step = lk_stream_step(s)};
 
-    return c->ops->enqueue ? put_on(c, s, call) : lk_stream_host(s, run_enqueued, &e, sizeof e);
+    /* Where host functions can use the buffer, one is cheaper than the events of a range. */
+    if (c->ops->enqueue && !lk_device_uses_host_memory(lk_stream_device(s)))
+        return put_on(c, s, call);
+    return lk_stream_host(s, run_enqueued, &e, sizeof e);
 }

@@ -131,11 +131,11 @@ static enum lk_status set_buckets(struct lk_reducer *r, struct lk_bucket_plan *p
         at += (r->buckets[b].elems + align - 1) / align * align;
         LK_TRY(lk_event_create(r->device, &r->buckets[b].ready));
     }
-    LK_TRY(lk_device_alloc(r->device, at * r->real_bytes, &slab));
+    LK_TRY(lk_comm_alloc(r->config.comm, r->device, at * r->real_bytes, &slab));
     if (stale)
         r->old_slab = r->slab;
     else
-        lk_device_free(r->device, r->slab);
+        lk_comm_free(r->config.comm, r->device, r->slab);
     r->slab = slab;
     r->slab_elems = at;
     for (size_t b = 0; b < r->plan.n_buckets; b++)
@@ -228,8 +228,8 @@ void lk_reducer_destroy(struct lk_reducer *r)
     lk_event_destroy(r->reduced);
     lk_event_destroy(r->marked);
     lk_device_free(r->device, r->used);
-    lk_device_free(r->device, r->slab);
-    lk_device_free(r->device, r->old_slab);
+    lk_comm_free(r->config.comm, r->device, r->slab);
+    lk_comm_free(r->config.comm, r->device, r->old_slab);
     free(r->bucket_of);
     free(r->seen);
     free(r->order);

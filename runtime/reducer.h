@@ -73,7 +73,7 @@ struct lk_reducer;
  */
 enum lk_status lk_reducer_create(const struct lk_reducer_config *config, struct lk_param *params,
                                  size_t n_params, struct lk_reducer **out);
-/* pre: the streams are idle or destroyed. NULL is legal. */
+/* pre: the streams are idle or destroyed, the communicator is not closed. NULL is legal. */
 void lk_reducer_destroy(struct lk_reducer *r);
 
 /* Starts a step: rebuilds buckets when it is time (collective), and sets the net stream's step.
