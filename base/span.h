@@ -61,8 +61,19 @@ struct lk_span {
  * COUNTER is a value of the step (loss, learning rate, gradient norms) on the host track.
  */
 
-/* What a track shows. FORWARD, BACKWARD and OPTIMIZER ranges lie on the compute stream's track. */
-enum lk_track_kind { LK_TRACK_HOST, LK_TRACK_COMPUTE, LK_TRACK_COMM, LK_TRACK_LOADER };
+/*
+ * What a track shows. FORWARD, BACKWARD and OPTIMIZER ranges lie on the compute stream's track. The
+ * loader's thread and the copy stream, on which batches go to a device, work for steps to come:
+ * their INPUT ranges carry the step that gets the batch, and are no part of the step's time.
+ */
+enum lk_track_kind {
+    LK_TRACK_HOST,
+    LK_TRACK_COMPUTE,
+    LK_TRACK_COMM,
+    LK_TRACK_LOADER,
+    LK_TRACK_COPY,
+    LK_TRACK_KIND_COUNT
+};
 
 struct lk_track_info {
     const char *name; /* e.g. "compute stream"; borrowed for the call */

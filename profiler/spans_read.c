@@ -68,7 +68,7 @@ static enum lk_status check_track(const struct source *s, uint32_t i)
     const struct lk_span_file_track *t = &s->header->tracks[i];
 
     if (!memchr(t->name, '\0', sizeof t->name) || t->kind < LK_TRACK_HOST ||
-        t->kind > LK_TRACK_LOADER)
+        t->kind >= LK_TRACK_KIND_COUNT)
         return CORRUPT(s, "track %u has no valid name and kind", i);
     if (t->capacity < LK_SPAN_FILE_RING_MIN || t->capacity > LK_SPAN_FILE_RING_MAX ||
         (t->capacity & (t->capacity - 1)) || t->offset % LK_SPAN_FILE_ALIGN ||

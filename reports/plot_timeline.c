@@ -78,10 +78,11 @@ static uint64_t last_arrival_ns(const struct lk_trace *traces, size_t n, uint32_
     return last;
 }
 
-/* The loader's own spans carry the step that they prepare, and lie before it. */
-static bool is_loader(const struct lk_trace *t, const struct lk_trace_span *s)
+/* Spans that carry the step which they prepare, and lie before it. */
+static bool is_ahead(const struct lk_trace *t, const struct lk_trace_span *s)
 {
-    return s->track < t->n_tracks && t->tracks[s->track].kind == LK_TRACK_LOADER;
+    return s->track < t->n_tracks && (t->tracks[s->track].kind == LK_TRACK_LOADER ||
+                                      t->tracks[s->track].kind == LK_TRACK_COPY);
 }
 
 static enum lk_status add_span(struct boxes *b, const struct lk_trace *traces, size_t n, size_t r,
@@ -124,7 +125,7 @@ static enum lk_status collect(const struct lk_trace *traces, size_t n, int64_t s
     for (size_t r = 0; r < n; r++)
         for (size_t i = 0; i < traces[r].n_spans; i++)
             if (traces[r].spans[i].span.step == (uint32_t)step &&
-                !is_loader(&traces[r], &traces[r].spans[i]))
+                !is_ahead(&traces[r], &traces[r].spans[i]))
                 LK_TRY(add_span(b, traces, n, r, &traces[r].spans[i].span));
     if (!b->n)
         st = lk_fail(LK_EEVIDENCE, "the traces have no step %lld", (long long)step);

@@ -15,6 +15,9 @@
     X(GetDeviceCount)                                                                              \
     X(SetDevice)                                                                                   \
     X(GetDeviceProperties)                                                                         \
+    X(DriverGetVersion)                                                                            \
+    X(RuntimeGetVersion)                                                                           \
+    X(DeviceReset)                                                                                 \
     X(DeviceGetStreamPriorityRange)                                                                \
     X(Malloc)                                                                                      \
     X(Free)                                                                                        \

@@ -61,11 +61,28 @@ enum lk_status lk_dataset_read(const struct lk_dataset *d, size_t i, int32_t *in
  *
  * The thread's track shows an INPUT span for every batch it prepared (step and micro-batch counted
  * from the first batch on); what the step waited for is the trainer's INPUT span on the host track.
- * Batches are written by the host: a device that does not share the host's memory copies them.
+ *
+ * On a device that does not use host memory a batch takes three buffers:
+ *
+ *   page-locked memory   the thread writes it
+ *   a slot on the GPU    the thread puts the copy on a stream of the loader's own (track COPY, an
+ *                        INPUT range "copy batch") as soon as the batch is written, so it is there
+ *                        ahead of its step. A slot is written again after the step has taken it
+ *   the step's buffer    lk_loader_next enqueues, on the compute stream, the wait for the copy and
+ *                        one more copy, on the GPU, to the buffer that the model reads
+ *
+ * Micro-batch m of every step has the same buffer, so that a step that was captured once (a CUDA
+ * graph) always reads the same addresses: call lk_loader_next for all of its micro-batches before
+ * the graph is launched, and not while capturing. Work that lk_loader_next puts on the compute
+ * stream orders itself after what reads the buffer's last content there. The thread calls the
+ * device while others do, also while they capture: a capture has to be of mode "thread local" or
+ * "relaxed".
  */
 struct lk_loader_config {
     struct lk_dataset *dataset;       /* borrowed */
     struct lk_sampler_config sampler; /* samples: 0 takes the dataset's */
+    struct lk_stream
+        *compute; /* that reads the batches; borrowed. For devices as above, else NULL */
     int local_batch, context, depth;
     int accumulation;             /* batches a step; so many stay valid at a time. >= 1 */
     struct lk_recorder *recorder; /* NULL: none */
@@ -77,8 +94,8 @@ enum lk_status lk_loader_create(struct lk_device *d, const struct lk_loader_conf
                                 struct lk_loader **out);
 void lk_loader_destroy(struct lk_loader *l); /* stops the thread; NULL is legal */
 /*
- * The next batch; valid until `accumulation` more calls were made. LK_ETIMEOUT past the deadline.
- * One thread.
+ * The next batch; valid until `accumulation` more calls were made, on the GPU for what is enqueued
+ * on the compute stream until then. LK_ETIMEOUT past the deadline. The thread of the device.
  */
 enum lk_status lk_loader_next(struct lk_loader *l, struct lk_deadline deadline,
                               struct lk_batch *out);

@@ -131,6 +131,21 @@ bool lk_device_keeps_log_sum(const struct lk_device *d)
     return d->ops->keeps_log_sum;
 }
 
+double lk_device_unit_roundoff(const struct lk_device *d)
+{
+    return d->real == LK_BF16 ? 0x1p-8 : d->ops->unit_roundoff;
+}
+
+enum lk_status lk_device_describe(const struct lk_device *d, struct lk_run_info *info)
+{
+    return d->ops->describe ? d->ops->describe(d, info) : LK_OK;
+}
+
+enum lk_status lk_device_attach(struct lk_device *d)
+{
+    return d->ops->attach ? d->ops->attach(d) : LK_OK;
+}
+
 /* Zeroed memory of the host. */
 static enum lk_status alloc_ordinary(size_t bytes, void **out)
 {

@@ -14,8 +14,10 @@
  *              and they are asynchronous where it comes from lk_device_alloc_host.
  *   reference  no threads: work runs at once on the caller, ops in float64 (lk_op.ref)
  *
- * Thread rule: one host thread drives a device. Host functions run on the stream's thread. Any
- * thread: lk_device_fail, lk_device_status, lk_event_time_ns.
+ * Thread rule: the thread that opened a device drives it. On cuda another thread may drive a stream
+ * of its own, after lk_device_attach: copies, ranges, events and their waits, no ops. An event that
+ * two threads use is handed over under a lock of theirs. Host functions run on the stream's thread.
+ * Any thread: lk_device_fail, lk_device_status, lk_event_time_ns.
  *
  * A stream holds a bounded number of commands; enqueuing on a full one waits until there is room or
  * the device fails. That wait has no deadline of its own: what runs on a stream ends, since ops
@@ -37,6 +39,7 @@
 
 struct lk_cuda_calls;
 struct lk_device;
+struct lk_run_info;
 struct lk_stream;
 struct lk_event;
 
@@ -45,6 +48,7 @@ struct lk_device_config {
     enum lk_dtype real;           /* LK_F32: the device's own; LK_BF16 where it computes in that */
     int local_rank;               /* cuda: chooses the GPU */
     bool share_gpu; /* cuda: several ranks on one GPU are meant; timings mean nothing then */
+    bool brief;     /* cuda: this process needs the GPU no more when the device is closed */
     const struct lk_cuda_calls *cuda_calls; /* cuda: for tests; NULL: CUDA's own */
     double timed_flops;                     /* timed: flop/s of an op; > 0 */
     double timed_Bps;                       /* timed: bytes/s of an op; > 0 */
@@ -68,6 +72,16 @@ size_t lk_device_wide_bytes(const struct lk_device *d);
 bool lk_device_uses_host_memory(const struct lk_device *d);
 /* Whether attention keeps log_sum for backward (kernels/ops.h), not probs. */
 bool lk_device_keeps_log_sum(const struct lk_device *d);
+
+/*
+ * Unit roundoff of what matrix products multiply: 2^-24 for float32, 2^-11 for float32 on cuda,
+ * whose products are tf32, 2^-8 for bfloat16, 2^-53 on reference. Sums are float32 or wider.
+ */
+double lk_device_unit_roundoff(const struct lk_device *d);
+/* Adds what is known of the machine (on cuda: GPU, driver, CUDA) to a run's configuration. */
+enum lk_status lk_device_describe(const struct lk_device *d, struct lk_run_info *info);
+/* Before a thread that did not open d drives a stream of it. */
+enum lk_status lk_device_attach(struct lk_device *d);
 
 /* Zeroed, 64-byte aligned device memory. */
 enum lk_status lk_device_alloc(struct lk_device *d, size_t bytes, void **out);

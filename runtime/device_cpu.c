@@ -32,6 +32,7 @@ const struct lk_device_ops lk_device_cpu = {
     .name = "cpu",
     .help = "float32 on this processor, a stream is a thread",
     .real = LK_F32,
+    .unit_roundoff = 0x1p-24,
     .device_bytes = sizeof(struct lk_device),
     .stream_bytes = sizeof(struct lk_thread_stream),
     .open = cpu_open,

@@ -11,6 +11,9 @@
  *
  * A host function runs on a thread of CUDA's, in stream order, and must not call CUDA itself.
  *
+ * Several threads may drive a stream each. What they share is who waits for which point, and the
+ * origin of times: one lock of the device guards the points of all its streams.
+ *
  * GPU by local rank. Two ranks on one GPU would time-slice it and every figure would be wrong, so
  * that has to be asked for (config.share_gpu); without, the second rank fails and names the first.
  * A lock on a file that is named by the GPU's UUID tells, since ranks may each see their GPU as
@@ -18,6 +21,7 @@
  */
 #include "base/array.h"
 #include "base/log.h"
+#include "base/trace.h"
 #include "runtime/calls_cuda.h"
 #include "runtime/device_impl.h"
 #include "runtime/gpu_claim.h"
@@ -34,7 +38,13 @@ struct cuda_device {
     struct lk_cuda_blas *blas;
     struct lk_gpu_claim claim;
     int gpu, most_urgent; /* the priority of comm streams */
-    cudaEvent_t origin;   /* of all times: recorded on an idle stream, and passed at origin_ns */
+    char name[sizeof(((struct cudaDeviceProp *)0)->name)], uuid[64];
+    int major, minor, multiprocessors;
+    size_t memory_bytes;
+    int driver, runtime; /* CUDA versions, 1000 * major + 10 * minor */
+    pthread_mutex_t points_lock;
+    bool has_lock;
+    cudaEvent_t origin; /* of all times: recorded on an idle stream, and passed at origin_ns */
     uint64_t origin_ns;
 };
 
@@ -53,6 +63,7 @@ struct cuda_stream {
     struct lk_cuda context;
     struct lk_span issuing; /* the range whose end was not submitted yet */
     uint64_t submitted;
+    /* The rest is guarded by the device's points_lock. */
     struct point *points; /* n_points of them from `first` on, oldest first */
     size_t first, n_points, capacity;
     cudaEvent_t *spare; /* events to use again */
@@ -103,7 +114,6 @@ static enum lk_status choose_gpu(struct cuda_device *g)
     const struct lk_device_config *c = &g->base.config;
     struct cudaDeviceProp properties;
     enum lk_status st = LK_OK;
-    char uuid[64];
     int n = 0;
 
     LK_TRY(lk_cuda_status(g->call->GetDeviceCount(&n), "device cuda"));
@@ -111,13 +121,50 @@ static enum lk_status choose_gpu(struct cuda_device *g)
         return lk_fail(LK_EUNSUPPORTED, "device cuda: this process sees no GPU");
     g->gpu = c->local_rank % n;
     LK_TRY(lk_cuda_status(g->call->GetDeviceProperties(&properties, g->gpu), "device cuda"));
-    uuid_text(&properties.uuid, uuid);
-    LK_TRY(lk_gpu_claim(&g->claim, uuid, c->local_rank, c->share_gpu));
+    uuid_text(&properties.uuid, g->uuid);
+    snprintf(g->name, sizeof g->name, "%s", properties.name);
+    g->major = properties.major;
+    g->minor = properties.minor;
+    g->multiprocessors = properties.multiProcessorCount;
+    g->memory_bytes = properties.totalGlobalMem;
+    LK_TRY(lk_gpu_claim(&g->claim, g->uuid, c->local_rank, c->share_gpu));
     LK_TRY(lk_cuda_status(g->call->SetDevice(g->gpu), "device cuda"));
+    LK_TRY(lk_cuda_status(g->call->DriverGetVersion(&g->driver), "version of the driver"));
+    LK_TRY(lk_cuda_status(g->call->RuntimeGetVersion(&g->runtime), "version of CUDA"));
     lk_log(LK_LOG_DEVICE, LK_INFO, "local rank %d: GPU %d of %d, %s (%s)", c->local_rank, g->gpu, n,
-           properties.name, uuid);
+           g->name, g->uuid);
 out:
     return st;
+}
+
+static enum lk_status cuda_describe(const struct lk_device *d, struct lk_run_info *info)
+{
+    const struct cuda_device *g = device_of(d);
+    enum lk_status st = LK_OK;
+    char value[64];
+
+    LK_TRY(lk_run_info_config(info, "gpu", g->name));
+    LK_TRY(lk_run_info_config(info, "gpu_uuid", g->uuid));
+    snprintf(value, sizeof value, "%d.%d", g->major, g->minor);
+    LK_TRY(lk_run_info_config(info, "gpu_compute_capability", value));
+    snprintf(value, sizeof value, "%d", g->multiprocessors);
+    LK_TRY(lk_run_info_config(info, "gpu_multiprocessors", value));
+    snprintf(value, sizeof value, "%zu", g->memory_bytes);
+    LK_TRY(lk_run_info_config(info, "gpu_memory_bytes", value));
+    snprintf(value, sizeof value, "%d.%d", g->driver / 1000, g->driver % 1000 / 10);
+    LK_TRY(lk_run_info_config(info, "cuda_driver", value));
+    snprintf(value, sizeof value, "%d.%d", g->runtime / 1000, g->runtime % 1000 / 10);
+    LK_TRY(lk_run_info_config(info, "cuda_runtime", value));
+out:
+    return st;
+}
+
+/* The current device is a thread's own. */
+static enum lk_status cuda_attach(struct lk_device *d)
+{
+    struct cuda_device *g = device_of(d);
+
+    return lk_cuda_status(g->call->SetDevice(g->gpu), "device cuda");
 }
 
 static enum lk_status cuda_open(struct lk_device *d)
@@ -127,6 +174,9 @@ static enum lk_status cuda_open(struct lk_device *d)
     int least;
 
     g->call = d->config.cuda_calls ? d->config.cuda_calls : &lk_cuda_calls;
+    if (pthread_mutex_init(&g->points_lock, NULL))
+        return lk_fail(LK_ENOMEM, "cannot make a mutex");
+    g->has_lock = true;
     LK_TRY(choose_gpu(g));
     LK_TRY(lk_cuda_status(g->call->DeviceGetStreamPriorityRange(&least, &g->most_urgent),
                           "priorities of streams"));
@@ -145,7 +195,12 @@ static void cuda_close(struct lk_device *d)
         (void)g->call->EventDestroy(g->origin);
     if (g->blas)
         g->call->blas_close(g->blas);
+    /* CUDA's context takes memory of the GPU until it is destroyed or the process ends. */
+    if (d->config.brief && g->runtime)
+        (void)g->call->DeviceReset();
     lk_gpu_claim_release(&g->claim);
+    if (g->has_lock)
+        pthread_mutex_destroy(&g->points_lock);
 }
 
 /* cudaMemset returns before it is done, and our streams do not wait for the one it runs on. */
@@ -196,9 +251,19 @@ static const char *cuda_lacks(const struct lk_op *op)
     return op->cuda ? NULL : "CUDA kernel";
 }
 
-/* ---- Points ---- */
+/* ---- Points: all of this under the device's points_lock ---- */
 
 static void look(struct cuda_stream *t);
+
+static void lock_points(const struct cuda_stream *t)
+{
+    pthread_mutex_lock(&device_of(t->base.device)->points_lock);
+}
+
+static void unlock_points(const struct cuda_stream *t)
+{
+    pthread_mutex_unlock(&device_of(t->base.device)->points_lock);
+}
 
 static enum lk_status take_event(struct cuda_stream *t, cudaEvent_t *out)
 {
@@ -369,10 +434,8 @@ static enum lk_status submit_point(struct cuda_stream *t, const struct lk_comman
 {
     enum { LONG = 64 };
     struct point p = {.kind = c->kind, .seq = t->submitted};
+    enum lk_status st;
 
-    /* Nobody may ever wait for this stream. */
-    if (t->n_points >= LONG)
-        look(t);
     p.span = c->span;
     if (c->kind == LK_COMMAND_RECORD || c->kind == LK_COMMAND_RANGE_BEGIN)
         p.event = c->event;
@@ -382,7 +445,13 @@ static enum lk_status submit_point(struct cuda_stream *t, const struct lk_comman
     } else if (c->kind == LK_COMMAND_RANGE_END) {
         lk_span_leave(t->base.track, &t->issuing);
     }
-    return add_point(t, &p);
+    lock_points(t);
+    /* Nobody may ever wait for this stream. */
+    if (t->n_points >= LONG)
+        look(t);
+    st = add_point(t, &p);
+    unlock_points(t);
+    return st;
 }
 
 static enum lk_status submit_copy(struct cuda_stream *t, const struct lk_command *c)
@@ -400,12 +469,14 @@ static enum lk_status submit_wait(struct cuda_stream *t, const struct lk_command
     struct cuda_stream *on = stream_of(c->on);
     enum lk_status st = LK_OK;
 
+    lock_points(t);
     for (size_t i = on->first; i < on->first + on->n_points; i++)
         if (on->points[i].seq == c->seq)
             LK_TRY(lk_cuda_status(calls_of(t)->StreamWaitEvent(t->stream, on->points[i].passed, 0),
                                   "a wait"));
     lk_event_destroy(c->event);
 out:
+    unlock_points(t);
     return st;
 }
 
@@ -450,12 +521,38 @@ static enum lk_status refresh_origin(struct cuda_stream *t)
     struct cuda_device *g = device_of(t->base.device);
     enum lk_status st = LK_OK;
 
+    lock_points(t);
     if (g->origin_ns > 0 && lk_now_ns() - g->origin_ns < too_old_ns)
-        return LK_OK;
+        goto out;
     LK_TRY(lk_cuda_status(g->call->EventRecord(g->origin, t->stream), "recording an event"));
     LK_TRY(lk_cuda_status(g->call->StreamSynchronize(t->stream), "synchronising"));
     g->origin_ns = lk_now_ns();
 out:
+    unlock_points(t);
+    return st;
+}
+
+/* Whether the stream's points up to `seq` were passed, as far as the GPU says. */
+static bool was_passed(struct cuda_stream *t, uint64_t seq, size_t *out_left)
+{
+    bool passed;
+
+    lock_points(t);
+    look(t);
+    passed = t->n_points == 0 || t->points[t->first].seq > seq;
+    *out_left = t->n_points;
+    unlock_points(t);
+    return passed;
+}
+
+static enum lk_status add_last_point(struct cuda_stream *t)
+{
+    const struct point p = {.kind = LK_COMMAND_RECORD, .seq = ++t->submitted};
+    enum lk_status st;
+
+    lock_points(t);
+    st = add_point(t, &p);
+    unlock_points(t);
     return st;
 }
 
@@ -466,19 +563,20 @@ static enum lk_status cuda_sync(struct lk_stream *s, uint64_t seq, struct lk_dea
     uint64_t rest_ns = FIRST_NAP_NS;
     bool all = seq == UINT64_MAX;
     enum lk_status st = LK_OK;
+    size_t left;
 
     if (!s->open || lk_device_failed(s->device))
         return LK_OK;
     if (all) {
-        LK_TRY(add_point(t, &(struct point){.kind = LK_COMMAND_RECORD, .seq = ++t->submitted}));
+        LK_TRY(add_last_point(t));
         seq = t->submitted;
     }
-    for (look(t); t->n_points > 0 && t->points[t->first].seq <= seq; look(t)) {
+    while (!was_passed(t, seq, &left)) {
         if (lk_device_failed(s->device))
             return LK_OK;
         if (lk_deadline_left_ns(deadline) == 0)
             return lk_fail(LK_ETIMEOUT, "stream '%s' did not finish in time: %zu points are left",
-                           s->name, t->n_points);
+                           s->name, left);
         nap(rest_ns);
         rest_ns = rest_ns < LONGEST_NAP_NS / 2 ? 2 * rest_ns : LONGEST_NAP_NS;
     }
@@ -494,6 +592,7 @@ static void release(struct cuda_stream *t)
 {
     const struct lk_cuda_calls *call = calls_of(t);
 
+    lock_points(t);
     while (t->n_points > 0)
         drop_first(t);
     while (t->n_spare > 0)
@@ -506,6 +605,7 @@ static void release(struct cuda_stream *t)
     free(t->spare);
     t->points = NULL;
     t->spare = NULL;
+    unlock_points(t);
 }
 
 static enum lk_status cuda_stream_open(struct lk_stream *s)
@@ -529,9 +629,10 @@ out:
 static void cuda_stream_close(struct lk_stream *s)
 {
     struct cuda_stream *t = stream_of(s);
+    size_t left;
 
     (void)calls_of(t)->StreamSynchronize(t->stream);
-    look(t);
+    (void)was_passed(t, UINT64_MAX, &left);
     release(t);
 }
 
@@ -545,11 +646,14 @@ const struct lk_device_ops lk_device_cuda = {
     .help = "float32 on a GPU with matrix products in tf32, or bfloat16",
     .real = LK_F32,
     .has_bf16 = true,
+    .unit_roundoff = 0x1p-11,
     .device_bytes = sizeof(struct cuda_device),
     .stream_bytes = sizeof(struct cuda_stream),
     .keeps_log_sum = true,
     .open = cuda_open,
     .close = cuda_close,
+    .describe = cuda_describe,
+    .attach = cuda_attach,
     .alloc = cuda_alloc,
     .free = cuda_free,
     .alloc_host = cuda_alloc_host,

@@ -56,8 +56,8 @@ struct lk_command {
 
 struct lk_event {
     struct lk_device *device;
-    struct lk_stream *stream; /* of the last recorded point; NULL: none. Host thread only */
-    uint64_t seq;             /* of the last recorded point. Host thread only */
+    struct lk_stream *stream; /* of the last recorded point; NULL: none. Driving thread only */
+    uint64_t seq;             /* of the last recorded point. Driving thread only */
     atomic_uint refs;         /* the owner's and one a queued command */
     pthread_mutex_t lock;     /* guards the last passed point, below */
     const struct lk_stream *passed_stream;
@@ -71,9 +71,9 @@ struct lk_stream { /* first member of a backend's own struct */
     struct lk_track *track; /* NULL: nothing is recorded */
     char name[48];
     enum lk_track_kind kind;
-    uint32_t step;        /* of what is enqueued from now on. Host thread only */
+    uint32_t step;        /* of what is enqueued from now on. Driving thread only */
     struct lk_span range; /* the open range. Executing thread only */
-    bool open;            /* until lk_stream_destroy. Host thread only */
+    bool open;            /* until lk_stream_destroy. Driving thread only */
 };
 
 struct lk_device_ops {
@@ -81,6 +81,7 @@ struct lk_device_ops {
     const char *help;
     enum lk_dtype real;                /* of lk_real buffers */
     bool has_bf16;                     /* ...unless the configuration asks for bfloat16 */
+    double unit_roundoff;              /* of what products of `real` multiply */
     size_t device_bytes, stream_bytes; /* of the backend's own structs */
     bool stamps;                       /* commands carry queued_ns */
     bool keeps_log_sum;                /* attention keeps log_sum for backward, not probs */
@@ -88,6 +89,10 @@ struct lk_device_ops {
     enum lk_status (*open)(struct lk_device *d);
     /* (optional) Undoes open, also one that failed half way. */
     void (*close)(struct lk_device *d);
+    /* (optional) Adds what is known of the machine to a run's configuration. */
+    enum lk_status (*describe)(const struct lk_device *d, struct lk_run_info *info);
+    /* (optional) The calling thread is about to drive a stream. */
+    enum lk_status (*attach)(struct lk_device *d);
     /* (optional, both) Zeroed device memory, bytes > 0; without them it is the host's. */
     enum lk_status (*alloc)(struct lk_device *d, size_t bytes, void **out);
     void (*free)(struct lk_device *d, void *p);

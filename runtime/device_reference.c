@@ -61,6 +61,7 @@ const struct lk_device_ops lk_device_reference = {
     .name = "reference",
     .help = "float64 by the definition, without threads",
     .real = LK_F64,
+    .unit_roundoff = 0x1p-53,
     .device_bytes = sizeof(struct lk_device),
     .stream_bytes = sizeof(struct reference_stream),
     .lacks = reference_lacks,

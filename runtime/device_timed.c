@@ -69,6 +69,7 @@ const struct lk_device_ops lk_device_timed = {
     .name = "timed",
     .help = "waits for as long as an op would take, a stream is a thread",
     .real = LK_F32,
+    .unit_roundoff = 0x1p-24,
     .device_bytes = sizeof(struct lk_device),
     .stream_bytes = sizeof(struct lk_thread_stream),
     .stamps = true,

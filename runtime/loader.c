@@ -1,4 +1,4 @@
-/* A thread that prepares batches ahead, in a ring of slots. */
+/* A thread that prepares batches ahead, in a ring of slots, and sends them to the device. */
 #include "runtime/data.h"
 
 #include "base/array.h"
@@ -11,16 +11,28 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* The last batch leaves page-locked memory in far less on any machine that trains. */
+static const uint64_t copy_timeout_ns = 120 * LK_NS_PER_S;
+
+/* A batch: inputs, then targets. The rest only where the device does not use host memory. */
+struct slot {
+    int32_t *host, *device;
+    struct lk_event *copied; /* on the copy stream: it is on the device */
+    struct lk_event *used;   /* on the compute stream: the step has its own copy */
+};
+
 struct lk_loader {
     struct lk_loader_config config;
     struct lk_device *device;
+    struct lk_stream *copy; /* NULL: the device uses host memory */
     struct lk_sampler *sampler;
     struct lk_track *track;
-    uint16_t span_name;
+    uint16_t span_name, copy_name;
     size_t batches_an_epoch;
-    uint64_t epoch;  /* the sampler's; only the preparing thread uses both */
-    size_t n_slots;  /* depth + accumulation, or accumulation without a thread */
-    int32_t **slots; /* inputs, then targets */
+    uint64_t epoch; /* the sampler's; only the preparing thread uses both */
+    size_t n_slots; /* depth + accumulation, or accumulation without a thread */
+    struct slot *slots;
+    int32_t **step; /* by micro-batch: the device's buffers that the model reads */
     pthread_t thread;
     bool threaded, has_lock;
     pthread_mutex_t lock; /* guards all below when threaded */
@@ -36,6 +48,11 @@ static size_t slot_elems(const struct lk_loader *l)
     return (size_t)l->config.local_batch * (size_t)l->config.context;
 }
 
+static size_t slot_bytes(const struct lk_loader *l)
+{
+    return 2 * slot_elems(l) * sizeof(int32_t);
+}
+
 /* Reads batch n into its slot. */
 static enum lk_status fill(struct lk_loader *l, uint64_t n)
 {
@@ -43,7 +60,7 @@ static enum lk_status fill(struct lk_loader *l, uint64_t n)
     size_t batch = (size_t)l->config.local_batch;
     uint64_t epoch = n / l->batches_an_epoch;
     size_t first = (size_t)(n % l->batches_an_epoch) * batch;
-    int32_t *inputs = l->slots[n % l->n_slots];
+    int32_t *inputs = l->slots[n % l->n_slots].host;
     int32_t *targets = inputs + slot_elems(l);
     enum lk_status st = LK_OK;
 
@@ -76,25 +93,61 @@ static void delay(struct lk_loader *l, uint64_t began_ns)
     pthread_mutex_unlock(&l->lock);
 }
 
+/* Puts batch n on its way to the device. */
+static enum lk_status send(struct lk_loader *l, uint64_t n)
+{
+    const struct slot *slot = &l->slots[n % l->n_slots];
+    uint64_t a_step = (uint64_t)l->config.accumulation;
+    const struct lk_span span = {
+        .kind = LK_SPAN_INPUT, .name = l->copy_name, .index = (int32_t)(n % a_step)};
+    enum lk_status st = LK_OK;
+
+    lk_stream_set_step(l->copy, (uint32_t)(n / a_step));
+    LK_TRY(lk_stream_wait(l->copy, slot->used));
+    LK_TRY(lk_stream_span_begin(l->copy, &span, NULL));
+    LK_TRY(lk_stream_copy(l->copy, slot->device, slot->host, slot_bytes(l)));
+    LK_TRY(lk_stream_range_end(l->copy));
+    LK_TRY(lk_event_record(slot->copied, l->copy));
+out:
+    return st;
+}
+
 static enum lk_status prepare(struct lk_loader *l, uint64_t n)
 {
     uint64_t began_ns = lk_monotonic_ns();
     uint64_t a_step = (uint64_t)l->config.accumulation;
-    struct lk_span span = lk_span_begin(l->track, LK_SPAN_INPUT, l->span_name,
-                                        (uint32_t)(n / a_step), (int32_t)(n % a_step));
-    enum lk_status st = fill(l, n);
+    struct lk_span span = {0};
+    enum lk_status st = LK_OK;
 
+    if (l->copy) /* the batch before must have left */
+        LK_TRY(lk_event_sync(l->slots[n % l->n_slots].copied, lk_deadline_in(copy_timeout_ns)));
+    span = lk_span_begin(l->track, LK_SPAN_INPUT, l->span_name, (uint32_t)(n / a_step),
+                         (int32_t)(n % a_step));
+    st = fill(l, n);
     delay(l, began_ns);
     lk_span_end(l->track, &span);
+    if (l->copy)
+        LK_TRY(st == LK_OK ? send(l, n) : st);
+out:
     return st;
+}
+
+/* pre: the lock is held. */
+static void fail(struct lk_loader *l, enum lk_status st)
+{
+    l->failed = st;
+    snprintf(l->failure, sizeof l->failure, "%s", lk_error_text());
+    pthread_cond_broadcast(&l->changed);
 }
 
 static void *run(void *arg)
 {
     struct lk_loader *l = arg;
-    enum lk_status st = LK_OK;
+    enum lk_status st = lk_device_attach(l->device);
 
     pthread_mutex_lock(&l->lock);
+    if (st != LK_OK)
+        fail(l, st);
     while (st == LK_OK) {
         /* The last `accumulation` batches taken may still be read: their slots are not free. */
         while (!l->stop && l->made - l->taken >= (uint64_t)l->config.depth)
@@ -106,9 +159,8 @@ static void *run(void *arg)
         pthread_mutex_lock(&l->lock);
         if (st == LK_OK)
             l->made++;
-        l->failed = st;
-        if (st != LK_OK)
-            snprintf(l->failure, sizeof l->failure, "%s", lk_error_text());
+        else
+            fail(l, st);
         pthread_cond_broadcast(&l->changed);
     }
     pthread_mutex_unlock(&l->lock);
@@ -155,12 +207,34 @@ static enum lk_status make_slots(struct lk_loader *l)
 
     l->n_slots = (size_t)l->config.accumulation + (size_t)l->config.depth;
     LK_TRY(lk_alloc(&l->slots, l->n_slots, sizeof *l->slots));
-    for (size_t i = 0; i < l->n_slots; i++) {
-        void *p;
+    for (size_t i = 0; i < l->n_slots; i++)
+        LK_TRY(lk_device_alloc_host(l->device, slot_bytes(l), (void **)&l->slots[i].host));
+out:
+    return st;
+}
 
-        LK_TRY(lk_device_alloc(l->device, 2 * slot_elems(l) * sizeof(int32_t), &p));
-        l->slots[i] = p;
+/* What a batch needs on its way to a device with memory of its own. */
+static enum lk_status make_way(struct lk_loader *l)
+{
+    const struct lk_track_info info = {.name = "copy stream", .kind = LK_TRACK_COPY, .stream = 3};
+    size_t n = (size_t)l->config.accumulation;
+    enum lk_status st = LK_OK;
+
+    if (lk_device_uses_host_memory(l->device))
+        return LK_OK;
+    if (!l->config.compute)
+        return lk_fail(LK_EINTERNAL, "a loader for device %s without its compute stream",
+                       lk_device_name(l->device));
+    LK_TRY(lk_recorder_name(l->config.recorder, "copy batch", &l->copy_name));
+    for (size_t i = 0; i < l->n_slots; i++) {
+        LK_TRY(lk_device_alloc(l->device, slot_bytes(l), (void **)&l->slots[i].device));
+        LK_TRY(lk_event_create(l->device, &l->slots[i].copied));
+        LK_TRY(lk_event_create(l->device, &l->slots[i].used));
     }
+    LK_TRY(lk_alloc(&l->step, n, sizeof *l->step));
+    for (size_t i = 0; i < n; i++)
+        LK_TRY(lk_device_alloc(l->device, slot_bytes(l), (void **)&l->step[i]));
+    LK_TRY(lk_stream_create(l->device, &info, &l->copy));
 out:
     return st;
 }
@@ -187,6 +261,7 @@ enum lk_status lk_loader_create(struct lk_device *d, const struct lk_loader_conf
         goto out;
     }
     LK_TRY(make_slots(l));
+    LK_TRY(make_way(l));
     if (config->depth > 0) {
         LK_TRY(lk_recorder_track(config->recorder, &info, &l->track));
         LK_TRY(lk_recorder_name(config->recorder, "prepare batch", &l->span_name));
@@ -216,9 +291,17 @@ void lk_loader_destroy(struct lk_loader *l)
         pthread_cond_destroy(&l->changed);
         pthread_mutex_destroy(&l->lock);
     }
-    for (size_t i = 0; l->slots && i < l->n_slots; i++)
-        lk_device_free(l->device, l->slots[i]);
+    lk_stream_destroy(l->copy);
+    for (size_t i = 0; l->slots && i < l->n_slots; i++) {
+        lk_device_free(l->device, l->slots[i].device);
+        lk_device_free_host(l->device, l->slots[i].host);
+        lk_event_destroy(l->slots[i].copied);
+        lk_event_destroy(l->slots[i].used);
+    }
     free(l->slots);
+    for (int i = 0; l->step && i < l->config.accumulation; i++)
+        lk_device_free(l->device, l->step[i]);
+    free(l->step);
     lk_sampler_destroy(l->sampler);
     free(l);
 }
@@ -248,10 +331,29 @@ static enum lk_status wait_made(struct lk_loader *l, struct lk_deadline deadline
     return st;
 }
 
+/* Where the step reads batch n, once the compute stream comes to it. */
+static enum lk_status hand_over(struct lk_loader *l, uint64_t n, int32_t **out)
+{
+    const struct slot *slot = &l->slots[n % l->n_slots];
+    struct lk_stream *compute = l->config.compute;
+    enum lk_status st = LK_OK;
+
+    *out = slot->host;
+    if (!l->copy)
+        return LK_OK;
+    *out = l->step[n % (uint64_t)l->config.accumulation];
+    LK_TRY(lk_stream_wait(compute, slot->copied));
+    LK_TRY(lk_stream_copy(compute, *out, slot->device, slot_bytes(l)));
+    LK_TRY(lk_event_record(slot->used, compute));
+out:
+    return st;
+}
+
 enum lk_status lk_loader_next(struct lk_loader *l, struct lk_deadline deadline,
                               struct lk_batch *out)
 {
     uint64_t n = l->taken;
+    int32_t *tokens;
     enum lk_status st = LK_OK;
 
     if (l->threaded) {
@@ -263,8 +365,9 @@ enum lk_status lk_loader_next(struct lk_loader *l, struct lk_deadline deadline,
     }
     out->samples = l->config.local_batch;
     out->context = l->config.context;
-    out->inputs = l->slots[n % l->n_slots];
-    out->targets = out->inputs + slot_elems(l);
+    LK_TRY(hand_over(l, n, &tokens));
+    out->inputs = tokens;
+    out->targets = tokens + slot_elems(l);
 out:
     return st;
 }

@@ -2,6 +2,7 @@
 #include "runtime/model.h"
 
 #include "base/array.h"
+#include "base/dtype.h"
 #include "base/rng.h"
 #include "runtime/model_impl.h"
 
@@ -27,6 +28,8 @@ static const struct preset {
 
 /* A whole model moves in less, on any machine that holds it. */
 static const uint64_t transfer_timeout_ns = 120 * LK_NS_PER_S;
+/* Weights come and go in pieces of this many: page-locked memory is dear. */
+enum { STAGED_ELEMS = 1 << 18 };
 
 static enum lk_status unknown_model(const char *name)
 {
@@ -148,43 +151,78 @@ out:
     return st;
 }
 
-/* Between host float32 and the device's reals, in a host buffer of the device's type. */
+static void from_float(enum lk_dtype to, void *out, const float *in, size_t n)
+{
+    if (to == LK_F32)
+        memcpy(out, in, n * sizeof *in);
+    for (size_t i = 0; i < n && to == LK_F64; i++)
+        ((double *)out)[i] = (double)in[i];
+    for (size_t i = 0; i < n && to == LK_BF16; i++)
+        ((uint16_t *)out)[i] = lk_bf16_from_f32(in[i]);
+}
+
+static void to_float(enum lk_dtype from, float *out, const void *in, size_t n)
+{
+    if (from == LK_F32)
+        memcpy(out, in, n * sizeof *out);
+    for (size_t i = 0; i < n && from == LK_F64; i++)
+        out[i] = (float)((const double *)in)[i];
+    for (size_t i = 0; i < n && from == LK_BF16; i++)
+        out[i] = lk_f32_from_bf16(((const uint16_t *)in)[i]);
+}
+
+/* One direction and one buffer on the device at a time, through the staging buffer. */
+static enum lk_status upload(struct lk_model *m, void *to, enum lk_dtype dtype, const float *from,
+                             size_t elems)
+{
+    size_t bytes = lk_dtype_bytes(dtype);
+    enum lk_status st = LK_OK;
+
+    for (size_t at = 0, n; at < elems; at += n) {
+        n = elems - at < STAGED_ELEMS ? elems - at : STAGED_ELEMS;
+        from_float(dtype, m->staging, from + at, n);
+        LK_TRY(lk_stream_copy(m->stream, (char *)to + at * bytes, m->staging, n * bytes));
+        LK_TRY(lk_stream_sync(m->stream, lk_deadline_in(transfer_timeout_ns)));
+    }
+out:
+    return st;
+}
+
+static enum lk_status download(struct lk_model *m, float *to, const void *from, enum lk_dtype dtype,
+                               size_t elems)
+{
+    size_t bytes = lk_dtype_bytes(dtype);
+    enum lk_status st = LK_OK;
+
+    for (size_t at = 0, n; at < elems; at += n) {
+        n = elems - at < STAGED_ELEMS ? elems - at : STAGED_ELEMS;
+        LK_TRY(lk_stream_copy(m->stream, m->staging, (const char *)from + at * bytes, n * bytes));
+        LK_TRY(lk_stream_sync(m->stream, lk_deadline_in(transfer_timeout_ns)));
+        to_float(dtype, to + at, m->staging, n);
+    }
+out:
+    return st;
+}
+
 enum lk_status lk_model_upload(struct lk_model *m, size_t param, const float *from)
 {
     const struct lk_param *p = &m->params[param];
-    size_t real_bytes = lk_device_real_bytes(m->device);
-    double *wide = NULL;
     enum lk_status st = LK_OK;
 
-    if (real_bytes == sizeof(double)) {
-        LK_TRY(lk_alloc(&wide, p->elems, sizeof *wide));
-        for (size_t i = 0; i < p->elems; i++)
-            wide[i] = (double)from[i];
-    }
-    LK_TRY(lk_stream_copy(m->stream, p->data, wide ? (const void *)wide : from,
-                          p->elems * real_bytes));
-    LK_TRY(lk_stream_sync(m->stream, lk_deadline_in(transfer_timeout_ns)));
+    LK_TRY(upload(m, p->data, lk_device_real_dtype(m->device), from, p->elems));
+    if (p->master)
+        LK_TRY(upload(m, p->master, LK_F32, from, p->elems));
 out:
-    free(wide);
     return st;
 }
 
 enum lk_status lk_model_download(struct lk_model *m, size_t param, float *to)
 {
     const struct lk_param *p = &m->params[param];
-    size_t real_bytes = lk_device_real_bytes(m->device);
-    double *wide = NULL;
-    enum lk_status st = LK_OK;
 
-    if (real_bytes == sizeof(double))
-        LK_TRY(lk_alloc(&wide, p->elems, sizeof *wide));
-    LK_TRY(lk_stream_copy(m->stream, wide ? (void *)wide : to, p->data, p->elems * real_bytes));
-    LK_TRY(lk_stream_sync(m->stream, lk_deadline_in(transfer_timeout_ns)));
-    for (size_t i = 0; wide && i < p->elems; i++)
-        to[i] = (float)wide[i];
-out:
-    free(wide);
-    return st;
+    if (p->master)
+        return download(m, to, p->master, LK_F32, p->elems);
+    return download(m, to, p->data, lk_device_real_dtype(m->device), p->elems);
 }
 
 static enum lk_status start_param(struct lk_model *m, size_t param, uint64_t seed,
@@ -213,11 +251,38 @@ static void lay_out_params(struct lk_model *m, const struct lk_model_param *para
         m->params[i].data = lk_model_take(a, params[i].rows, params[i].columns);
 }
 
+static void lay_out_masters(struct lk_model *m, const struct lk_model_param *params,
+                            struct lk_model_arena *a)
+{
+    for (size_t i = 0; i < m->n_params; i++)
+        m->params[i].master = lk_model_take_wide(a, params[i].rows, params[i].columns);
+}
+
+static enum lk_status alloc_params(struct lk_model *m, const struct lk_model_param *params)
+{
+    struct lk_model_arena a = lk_model_arena_of(m->device);
+    enum lk_status st = LK_OK;
+
+    lay_out_params(m, params, &a);
+    LK_TRY(lk_model_arena_alloc(m, &a));
+    m->weights = a.base;
+    lay_out_params(m, params, &a);
+    if (a.real_bytes < a.wide_bytes) {
+        a = lk_model_arena_of(m->device);
+        lay_out_masters(m, params, &a);
+        LK_TRY(lk_model_arena_alloc(m, &a));
+        m->masters = a.base;
+        lay_out_masters(m, params, &a);
+    }
+    LK_TRY(lk_device_alloc_host(m->device, STAGED_ELEMS * sizeof(double), &m->staging));
+out:
+    return st;
+}
+
 enum lk_status lk_model_init(struct lk_model *m, const struct lk_model_ops *ops,
                              struct lk_device *d, struct lk_stream *s, uint64_t seed,
                              const struct lk_model_param *params, size_t n)
 {
-    struct lk_model_arena a = lk_model_arena_of(d);
     enum lk_status st = LK_OK;
     char *name = NULL;
 
@@ -232,10 +297,7 @@ enum lk_status lk_model_init(struct lk_model *m, const struct lk_model_ops *ops,
         m->params[i].elems = params[i].rows * params[i].columns;
         m->params[i].decay = params[i].decay;
     }
-    lay_out_params(m, params, &a);
-    LK_TRY(lk_model_arena_alloc(m, &a));
-    m->weights = a.base;
-    lay_out_params(m, params, &a);
+    LK_TRY(alloc_params(m, params));
     for (size_t i = 0; i < n; i++)
         LK_TRY(start_param(m, i, seed, &params[i]));
 out:
@@ -247,6 +309,9 @@ void lk_model_fini(struct lk_model *m)
     for (size_t i = 0; i < m->n_params; i++)
         free((char *)m->params[i].name);
     free(m->params);
-    if (m->device)
-        lk_device_free(m->device, m->weights);
+    if (!m->device)
+        return;
+    lk_device_free(m->device, m->weights);
+    lk_device_free(m->device, m->masters);
+    lk_device_free_host(m->device, m->staging);
 }

@@ -12,13 +12,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A parameter, in registration order. Element type: the device's real. */
+/*
+ * A parameter, in registration order. Element type: the device's real. Where that is narrower than
+ * float, `master` has the exact weights, which the optimizer updates and rounds `data` from; files
+ * hold those, so that what was imported is trained on, and exported, without a rounding.
+ */
 struct lk_param {
     const char *name; /* e.g. "h.0.attn.c_attn.weight"; owned by the model */
     size_t elems;
     lk_real *data;
-    lk_real *grad; /* set by the reducer: a view into a bucket; may move between steps */
-    bool decay;    /* weight decay applies (matrices, not biases and norms) */
+    lk_wide *master; /* NULL: data is exact */
+    lk_real *grad;   /* set by the reducer: a view into a bucket; may move between steps */
+    bool decay;      /* weight decay applies (matrices, not biases and norms) */
 };
 
 /* Tokens of one micro-batch, in device memory: inputs and targets are (samples, context) int32. */
@@ -75,6 +80,8 @@ struct lk_model { /* first member of a model's own struct */
     struct lk_param *params;
     size_t n_params;
     lk_real *weights; /* all params[].data lie in this allocation; NULL without */
+    lk_wide *masters; /* and all params[].master in this one */
+    void *staging;    /* host memory through which weights come and go */
     int context, vocab;
     lk_wide *loss;           /* device memory, one element */
     double flops_per_sample; /* forward and backward; NaN: unknown */
@@ -93,7 +100,8 @@ void lk_model_destroy(struct lk_model *m); /* NULL is legal */
 
 /*
  * Parameters as a file: one line of JSON (names and element counts, in order), then float32 little
- * endian. For comparison with other frameworks and for checkpoints. pre: the stream is idle.
+ * endian, on every device. For comparison with other frameworks and for checkpoints. pre: the
+ * stream is idle.
  */
 enum lk_status lk_model_export(struct lk_model *m, const char *path);
 enum lk_status lk_model_import(struct lk_model *m, const char *path);

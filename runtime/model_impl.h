@@ -60,7 +60,8 @@ enum lk_status lk_model_check_batch(const struct lk_model *m, const struct lk_ba
  */
 enum lk_status lk_model_ready(struct lk_model *m, const struct lk_grad_hook *hook, size_t param);
 
-/* Copies between a host array of float32 and a parameter, and waits for it. */
+/* Copies between a host array of float32 and a parameter, and waits for it. Up go the exact weights
+ * and what they round to, down come the exact ones. */
 enum lk_status lk_model_upload(struct lk_model *m, size_t param, const float *from);
 enum lk_status lk_model_download(struct lk_model *m, size_t param, float *to);
 

@@ -1,6 +1,7 @@
 /*
  * SGD with momentum and AdamW: one launch for all parameters, by a table of them in device memory.
  * The table is sent again when a gradient has moved, which happens once, when buckets are rebuilt.
+ * Exact weights beside narrow ones are the model's (lk_param.master).
  */
 #include "runtime/optim.h"
 
@@ -15,12 +16,12 @@ struct lk_optim {
     struct lk_optim_config config;
     struct lk_device *device;
     size_t n_params;
-    size_t elems;       /* of all parameters */
-    size_t n_chunks;    /* of the table */
-    size_t state_elems; /* a parameter's element: 0, 1 or 2 */
-    bool masters;       /* the device's reals are too narrow to sum updates in */
-    lk_wide *state;     /* state_elems planes of elems each, then the masters; NULL without */
+    size_t elems;                         /* of all parameters */
+    size_t n_chunks;                      /* of the table */
+    size_t state_elems;                   /* a parameter's element: 0, 1 or 2 */
+    lk_wide *state;                       /* state_elems planes of elems each; NULL without */
     struct lk_optim_tensor *host, *table; /* (n_params), the same on the host and the device */
+    struct lk_event *sent;                /* the host's table has been copied */
 };
 
 static const uint64_t transfer_timeout_ns = 120 * LK_NS_PER_S;
@@ -58,16 +59,15 @@ static lk_wide *state_at(const struct lk_optim *o, size_t plane, size_t at)
 
 static void fill_table(struct lk_optim *o, const struct lk_param *params)
 {
-    size_t at = 0, masters = o->state_elems * o->elems * lk_device_wide_bytes(o->device);
+    size_t at = 0;
 
     o->n_chunks = 0;
     for (size_t i = 0; i < o->n_params; i++) {
         const struct lk_param *p = &params[i];
-        size_t offset = masters + at * lk_device_wide_bytes(o->device);
 
         o->host[i] = (struct lk_optim_tensor){
             .param = p->data,
-            .master = o->masters ? (char *)o->state + offset : NULL,
+            .master = p->master,
             .m = state_at(o, 0, at),
             .v = state_at(o, 1, at),
             .grad = p->grad,
@@ -93,13 +93,13 @@ enum lk_status lk_optim_create(struct lk_device *d, const struct lk_optim_config
     o->device = d;
     o->n_params = n_params;
     o->state_elems = state_elems(config);
-    o->masters = lk_device_real_bytes(d) < lk_device_wide_bytes(d);
     for (size_t i = 0; i < n_params; i++)
         o->elems += params[i].elems;
     if (lk_optim_state_bytes(o) > 0)
         LK_TRY(lk_device_alloc(d, lk_optim_state_bytes(o), &o->state));
-    LK_TRY(lk_alloc(&o->host, n_params, sizeof *o->host));
+    LK_TRY(lk_device_alloc_host(d, n_params * sizeof *o->host, (void **)&o->host));
     LK_TRY(lk_device_alloc(d, n_params * sizeof *o->table, (void **)&o->table));
+    LK_TRY(lk_event_create(d, &o->sent));
     *out = o;
     o = NULL;
 out:
@@ -113,15 +113,14 @@ void lk_optim_destroy(struct lk_optim *o)
         return;
     lk_device_free(o->device, o->state);
     lk_device_free(o->device, o->table);
-    free(o->host);
+    lk_device_free_host(o->device, o->host);
+    lk_event_destroy(o->sent);
     free(o);
 }
 
 size_t lk_optim_state_bytes(const struct lk_optim *o)
 {
-    size_t planes = o->state_elems + (o->masters ? 1 : 0);
-
-    return planes * o->elems * lk_device_wide_bytes(o->device);
+    return o->state_elems * o->elems * lk_device_wide_bytes(o->device);
 }
 
 static bool table_holds(const struct lk_optim *o, const struct lk_param *params)
@@ -132,22 +131,19 @@ static bool table_holds(const struct lk_optim *o, const struct lk_param *params)
     return true;
 }
 
-/* The copy on its way must have left the host's table before that changes. The first table also
- * says that no update was yet: the masters start as the parameters are. */
+/* The copy on its way must have left the host's table before that changes: it is of a step that has
+ * ended, so this waits for nothing. */
 static enum lk_status send_table(struct lk_optim *o, struct lk_stream *s,
                                  const struct lk_param *params)
 {
-    bool first = o->n_params > 0 && !o->host[0].param;
     enum lk_status st = LK_OK;
 
     if (table_holds(o, params))
         return LK_OK;
-    LK_TRY(lk_stream_sync(s, lk_deadline_in(transfer_timeout_ns)));
+    LK_TRY(lk_event_sync(o->sent, lk_deadline_in(transfer_timeout_ns)));
     fill_table(o, params);
     LK_TRY(lk_stream_copy(s, o->table, o->host, o->n_params * sizeof *o->host));
-    for (size_t i = 0; i < o->n_params && first && o->masters; i++)
-        LK_TRY(LK_LAUNCH(s, widen, .out = o->host[i].master, .in = o->host[i].param,
-                         .n = o->host[i].n));
+    LK_TRY(lk_event_record(o->sent, s));
 out:
     return st;
 }

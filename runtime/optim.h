@@ -45,8 +45,7 @@ void lk_optim_destroy(struct lk_optim *o); /* NULL is legal; pre: its streams ar
 enum lk_status lk_optim_step(struct lk_optim *o, struct lk_stream *s, const struct lk_param *params,
                              double learning_rate, int64_t t);
 
-/* Bytes of state: 0, 1 (momentum) or 2 (AdamW) wide elements a parameter, and one more for its
- * exact weight where the device's reals are narrower. */
+/* Bytes of state: 0, 1 (momentum) or 2 (AdamW) wide elements a parameter. */
 size_t lk_optim_state_bytes(const struct lk_optim *o);
 
 #endif

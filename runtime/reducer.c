@@ -93,7 +93,7 @@ static void drop_buckets(struct lk_reducer *r)
     lk_bucket_plan_fini(&r->plan);
     lk_device_free(r->device, r->norms);
     r->norms = NULL;
-    free(r->norms_host);
+    lk_device_free_host(r->device, r->norms_host);
     r->norms_host = NULL;
     r->measured = false;
 }
@@ -142,7 +142,8 @@ static enum lk_status set_buckets(struct lk_reducer *r, struct lk_bucket_plan *p
         point_views(r, b, stale && b == 0);
     if (r->config.noise_every > 0) {
         LK_TRY(lk_device_alloc(r->device, 2 * r->plan.n_buckets * r->wide_bytes, &r->norms));
-        LK_TRY(lk_alloc(&r->norms_host, 2 * r->plan.n_buckets, r->wide_bytes));
+        LK_TRY(
+            lk_device_alloc_host(r->device, 2 * r->plan.n_buckets * r->wide_bytes, &r->norms_host));
     }
 out:
     return st;
@@ -199,7 +200,7 @@ enum lk_status lk_reducer_create(const struct lk_reducer_config *config, struct 
     r->n_params = n_params;
     r->real_bytes = lk_device_real_bytes(r->device);
     r->wide_bytes = lk_device_wide_bytes(r->device);
-    r->dtype = r->real_bytes == sizeof(double) ? LK_F64 : LK_F32;
+    r->dtype = lk_device_real_dtype(r->device);
     r->ranks = lk_comm_world_size(config->comm);
     LK_TRY(lk_alloc(&r->bucket_of, n_params, sizeof *r->bucket_of));
     LK_TRY(lk_alloc(&r->seen, n_params, sizeof *r->seen));
@@ -210,7 +211,7 @@ enum lk_status lk_reducer_create(const struct lk_reducer_config *config, struct 
         LK_TRY(lk_device_alloc(r->device, n_params * lk_dtype_bytes(LK_I32), &r->used));
     }
     LK_TRY(lk_stream_sync(config->compute, lk_deadline_in(config->timeout_ns)));
-    LK_TRY(lk_reducer_check_params(config->comm, params, n_params));
+    LK_TRY(lk_reducer_check_params(config->comm, params, n_params, r->dtype));
     LK_TRY(lk_reducer_broadcast_params(config->comm, params, n_params, r->dtype));
     LK_TRY(assign_buckets(r, false));
     *out = r;

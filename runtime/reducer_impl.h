@@ -5,13 +5,14 @@
 #include "runtime/reducer.h"
 
 /*
- * Checks that all ranks have the same parameters: how many, and of each the name and the number of
- * elements. LK_EVERIFY, on all ranks, names the first that differs, what each of the two ranks has,
- * and both ranks. Collective.
+ * Checks that all ranks have the same parameters: how many, and of each the name, the number of
+ * elements and their type. LK_EVERIFY, on all ranks, names the first that differs, what each of the
+ * two ranks has, and both ranks. Collective.
  */
 enum lk_status lk_reducer_check_params(struct lk_comm *c, const struct lk_param *params,
-                                       size_t n_params);
-/* Gives all ranks rank 0's values. Collective. pre: the compute stream is idle. */
+                                       size_t n_params, enum lk_dtype dtype);
+/* Gives all ranks rank 0's values, the exact ones too. Collective. pre: the compute stream is idle.
+ */
 enum lk_status lk_reducer_broadcast_params(struct lk_comm *c, struct lk_param *params,
                                            size_t n_params, enum lk_dtype dtype);
 /* Gives all ranks rank 0's order. Collective. */

@@ -9,6 +9,7 @@
 struct fact {
     uint64_t name_hash;
     uint64_t elems;
+    uint64_t dtype;
 };
 
 /* Bytes of a name that an error shows. */
@@ -68,17 +69,18 @@ static enum lk_status report_difference(struct lk_comm *c, const char *name, siz
     LK_TRY(lk_alloc(&all, (size_t)lk_comm_world_size(c), sizeof own));
     LK_TRY(gather(c, own, sizeof own, all));
     st = lk_fail(LK_EVERIFY,
-                 "the ranks' models differ in parameter %zu: rank 0 has '%s' of %llu elements, "
-                 "rank %zu has '%s' of %llu",
-                 param, all, (unsigned long long)of_0->elems, rank, all + rank * sizeof own,
-                 (unsigned long long)of_rank->elems);
+                 "the ranks' models differ in parameter %zu: rank 0 has '%s' of %llu %s elements, "
+                 "rank %zu has '%s' of %llu %s",
+                 param, all, (unsigned long long)of_0->elems,
+                 lk_dtype_name((enum lk_dtype)of_0->dtype), rank, all + rank * sizeof own,
+                 (unsigned long long)of_rank->elems, lk_dtype_name((enum lk_dtype)of_rank->dtype));
 out:
     free(all);
     return st;
 }
 
 enum lk_status lk_reducer_check_params(struct lk_comm *c, const struct lk_param *params,
-                                       size_t n_params)
+                                       size_t n_params, enum lk_dtype dtype)
 {
     size_t world = (size_t)lk_comm_world_size(c);
     struct fact *own = NULL;
@@ -89,7 +91,7 @@ enum lk_status lk_reducer_check_params(struct lk_comm *c, const struct lk_param 
     LK_TRY(lk_alloc(&own, n_params, sizeof *own));
     LK_TRY(lk_alloc(&all, world * n_params, sizeof *all));
     for (size_t i = 0; i < n_params; i++)
-        own[i] = (struct fact){hash_text(params[i].name), params[i].elems};
+        own[i] = (struct fact){hash_text(params[i].name), params[i].elems, (uint64_t)dtype};
     LK_TRY(gather(c, own, n_params * sizeof *own, all));
     for (size_t i = 0; i < n_params; i++)
         for (size_t r = 1; r < world; r++)
@@ -104,16 +106,18 @@ out:
 enum lk_status lk_reducer_broadcast_params(struct lk_comm *c, struct lk_param *params,
                                            size_t n_params, enum lk_dtype dtype)
 {
+    struct lk_coll_call call = {.coll = LK_BROADCAST, .index = -1};
     enum lk_status st = LK_OK;
 
     for (size_t i = 0; i < n_params; i++) {
-        const struct lk_coll_call call = {.coll = LK_BROADCAST,
-                                          .dtype = dtype,
-                                          .buf = params[i].data,
-                                          .count = params[i].elems,
-                                          .index = -1};
-
+        call.count = params[i].elems;
+        call.dtype = dtype;
+        call.buf = params[i].data;
         LK_TRY(lk_fail_context(lk_comm_run(c, &call), "parameter '%s'", params[i].name));
+        call.dtype = LK_F32;
+        call.buf = params[i].master;
+        if (call.buf)
+            LK_TRY(lk_fail_context(lk_comm_run(c, &call), "parameter '%s'", params[i].name));
     }
 out:
     return st;

@@ -42,7 +42,7 @@ struct trainer {
     struct lk_verify *verify; /* NULL: nothing is verified */
     struct lk_dataset *dataset;
     struct lk_loader *loader;
-    lk_real *micro_loss; /* host memory: loss of each micro-batch of the step in progress */
+    lk_wide *micro_loss; /* host memory: loss of each micro-batch of the step in progress */
     int64_t n_steps;     /* warm-up included */
     /* One entry a step, this rank's; norms are NaN in steps that did not measure them. */
     double *loss, *step_s, *local_sq, *mean_sq;
@@ -61,9 +61,6 @@ static enum lk_status open_streams(struct trainer *t)
 
     dc.recorder = t->config->recorder;
     LK_TRY(lk_device_open(t->config->device, &dc, &t->device));
-    if (!lk_device_uses_host_memory(t->device))
-        return lk_fail(LK_EUNSUPPORTED, "batches cannot be brought to device %s yet",
-                       lk_device_name(t->device));
     t->computes = strcmp(lk_device_name(t->device), "timed") != 0;
     LK_TRY(lk_stream_create(t->device, &compute, &t->compute));
     LK_TRY(lk_stream_create(t->device, &net, &t->net));
@@ -117,6 +114,7 @@ static enum lk_status open_loader(struct trainer *t)
 {
     const struct lk_train_config *c = t->config;
     struct lk_loader_config lc = {.sampler = sampler(t),
+                                  .compute = t->compute,
                                   .local_batch = c->local_batch,
                                   .context = t->model->context,
                                   .depth = c->prefetch,
@@ -168,6 +166,7 @@ static enum lk_status open_all(struct trainer *t)
     LK_TRY(open_loader(t));
     cc.timeout_ns = c->timeout_ns;
     cc.recorder = c->recorder;
+    cc.device = t->device;
     LK_TRY(lk_comm_open(c->comm, &cc, &t->comm));
     rc.comm = t->comm;
     rc.compute = t->compute;
@@ -181,7 +180,8 @@ static enum lk_status open_all(struct trainer *t)
         LK_TRY(
             lk_optim_create(t->device, &c->optim, t->model->params, t->model->n_params, &t->optim));
     LK_TRY(open_verify(t, &mc));
-    LK_TRY(lk_alloc(&t->micro_loss, (size_t)rc.accumulation, lk_device_wide_bytes(t->device)));
+    LK_TRY(lk_device_alloc_host(
+        t->device, (size_t)rc.accumulation * lk_device_wide_bytes(t->device), &t->micro_loss));
     LK_TRY(lk_alloc(&t->loss, (size_t)t->n_steps, sizeof(double)));
     LK_TRY(lk_alloc(&t->step_s, (size_t)t->n_steps, sizeof(double)));
     LK_TRY(lk_alloc(&t->local_sq, (size_t)t->n_steps, sizeof(double)));
@@ -202,8 +202,9 @@ static void close_all(struct trainer *t)
     lk_reducer_destroy(t->reducer);
     lk_comm_close(t->comm);
     lk_model_destroy(t->model);
+    if (t->device)
+        lk_device_free_host(t->device, t->micro_loss);
     lk_device_close(t->device);
-    free(t->micro_loss);
     free(t->loss);
     free(t->step_s);
     free(t->local_sq);

@@ -16,7 +16,7 @@ static enum lk_status fill_tensors(const struct lk_model *m, struct lk_run_info 
         LK_TRY(lk_strdup(&info->tensors[i].name, m->params[i].name));
         info->n_tensors++;
         info->tensors[i].elems = m->params[i].elems;
-        info->tensors[i].dtype = LK_F32;
+        info->tensors[i].dtype = lk_device_real_dtype(m->device);
     }
 out:
     return st;
@@ -56,6 +56,7 @@ static enum lk_status fill(const struct lk_train_config *c, const struct lk_mode
     LK_TRY(lk_strdup(&info->model, c->model.name));
     LK_TRY(lk_strdup(&info->sample_unit, m->sample_unit));
     LK_TRY(lk_run_info_config(info, "model_shape", m->config_text));
+    LK_TRY(lk_device_describe(m->device, info));
     LK_TRY(fill_tensors(m, info));
 out:
     return st;

@@ -18,9 +18,9 @@ struct lk_verify {
     struct lk_device *device; /* the reference */
     struct lk_stream *stream;
     struct lk_model *model;
-    double *grads;     /* of the reference, all parameters in order */
-    void *staging;     /* host copy of a parameter or gradient of the model under test */
-    size_t real_bytes; /* of its elements */
+    double *grads;      /* of the reference, all parameters in order */
+    void *staging;      /* host copy of a parameter or gradient of the model under test */
+    enum lk_dtype real; /* of its elements */
 
     int ranks;
     struct lk_sampler **samplers; /* by rank */
@@ -73,7 +73,8 @@ static enum lk_status open_reference(struct lk_verify *v)
             largest = v->model->params[i].elems;
     }
     LK_TRY(lk_alloc(&v->grads, elems, sizeof *v->grads));
-    LK_TRY(lk_alloc(&v->staging, largest, sizeof(double)));
+    LK_TRY(lk_device_alloc_host(lk_stream_device(v->config.compute), largest * sizeof(double),
+                                &v->staging));
     elems = 0;
     for (size_t i = 0; i < v->model->n_params; i++) {
         v->model->params[i].grad = v->grads + elems;
@@ -113,7 +114,7 @@ enum lk_status lk_verify_create(const struct lk_verify_config *config, struct lk
     LK_TRY(lk_alloc(&v, 1, sizeof *v));
     v->config = *config;
     v->ranks = lk_comm_world_size(config->comm);
-    v->real_bytes = lk_device_real_bytes(lk_stream_device(config->compute));
+    v->real = lk_device_real_dtype(lk_stream_device(config->compute));
     LK_TRY(open_reference(v));
     LK_TRY(open_samplers(v));
     v->n_words = VERDICT_WORDS + v->model->n_params;
@@ -140,26 +141,36 @@ void lk_verify_destroy(struct lk_verify *v)
     lk_stream_destroy(v->stream);
     lk_device_close(v->device);
     free(v->grads);
-    free(v->staging);
+    lk_device_free_host(lk_stream_device(v->config.compute), v->staging);
     free(v->words);
     free(v);
 }
 
-/* Copies elements of the model under test into v->staging. */
-static enum lk_status fetch(struct lk_verify *v, const lk_real *from, size_t elems)
+/* Copies bytes of the model under test into v->staging. */
+static enum lk_status fetch_bytes(struct lk_verify *v, const void *from, size_t bytes)
 {
     enum lk_status st = LK_OK;
 
-    LK_TRY(lk_stream_copy(v->config.compute, v->staging, from, elems * v->real_bytes));
+    LK_TRY(lk_stream_copy(v->config.compute, v->staging, from, bytes));
     LK_TRY(lk_stream_sync(v->config.compute, lk_deadline_in(v->config.timeout_ns)));
 out:
     return st;
 }
 
+/* ...elements... */
+static enum lk_status fetch(struct lk_verify *v, const lk_real *from, size_t elems)
+{
+    return fetch_bytes(v, from, elems * lk_dtype_bytes(v->real));
+}
+
+/* ...one of which this is. */
 static double staged(const struct lk_verify *v, size_t i)
 {
-    return v->real_bytes == sizeof(double) ? ((const double *)v->staging)[i]
-                                           : (double)((const float *)v->staging)[i];
+    if (v->real == LK_F64)
+        return ((const double *)v->staging)[i];
+    if (v->real == LK_BF16)
+        return (double)lk_f32_from_bf16(((const uint16_t *)v->staging)[i]);
+    return (double)((const float *)v->staging)[i];
 }
 
 enum lk_status lk_verify_step_begin(struct lk_verify *v)
@@ -276,10 +287,10 @@ out:
 
 /* Depends on every bit and on the order. Every round is a bijection of h for a given word, so data
  * that differ in one word never collide. */
-static uint64_t hash_bytes(const void *data, size_t bytes)
+static uint64_t hash_bytes(const void *data, size_t bytes, uint64_t start)
 {
     const unsigned char *at = data;
-    uint64_t h = bytes;
+    uint64_t h = start ^ bytes;
 
     for (; bytes; bytes -= bytes < 8 ? bytes : 8, at += 8) {
         uint64_t word = 0;
@@ -299,7 +310,11 @@ static enum lk_status hash_parameters(struct lk_verify *v, uint64_t *hashes)
         const struct lk_param *own = &v->config.model->params[p];
 
         LK_TRY(fetch(v, own->data, own->elems));
-        hashes[p] = hash_bytes(v->staging, own->elems * v->real_bytes);
+        hashes[p] = hash_bytes(v->staging, own->elems * lk_dtype_bytes(v->real), 0);
+        if (!own->master)
+            continue;
+        LK_TRY(fetch_bytes(v, own->master, own->elems * sizeof(float)));
+        hashes[p] = hash_bytes(v->staging, own->elems * sizeof(float), hashes[p]);
     }
 out:
     return st;

@@ -86,6 +86,23 @@ static cudaError_t fake_properties(struct cudaDeviceProp *p, int gpu)
     return cudaSuccess;
 }
 
+static cudaError_t fake_version(int *version)
+{
+    CALLED();
+    *version = 13000;
+    return cudaSuccess;
+}
+
+/* Nothing may be left of what the context held. */
+static cudaError_t fake_reset(void)
+{
+    CALLED();
+    ck_assert_int_eq(fake_cuda.allocated, 0);
+    ck_assert_int_eq(fake_cuda.streams_alive, 0);
+    fake_cuda.resets++;
+    return cudaSuccess;
+}
+
 static cudaError_t fake_priorities(int *least, int *greatest)
 {
     CALLED();
@@ -273,6 +290,9 @@ const struct lk_cuda_calls fake_cuda_calls = {
     .GetDeviceCount = fake_count,
     .SetDevice = fake_set,
     .GetDeviceProperties = fake_properties,
+    .DriverGetVersion = fake_version,
+    .RuntimeGetVersion = fake_version,
+    .DeviceReset = fake_reset,
     .DeviceGetStreamPriorityRange = fake_priorities,
     .Malloc = fake_malloc,
     .Free = fake_free,

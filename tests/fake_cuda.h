@@ -44,7 +44,7 @@ struct fake_cuda {
     cudaError_t query_error; /* what EventQuery says */
     int fail_at;             /* this call fails, from 1; 0: none */
     cudaError_t fail_with;
-    int calls, events_alive, streams_alive, contexts_alive, blas_alive, allocated;
+    int calls, events_alive, streams_alive, contexts_alive, blas_alive, allocated, resets;
 };
 extern struct fake_cuda fake_cuda;
 extern const struct lk_cuda_calls fake_cuda_calls;

@@ -66,10 +66,10 @@ static const struct {
     const char *text;
 } mismatches[] = {
     {rename_on_rank_2,
-     "differ in parameter 4: rank 0 has 'c.weight' of 200 elements, rank 2 has 'c.wait' of 200"},
+     "parameter 4: rank 0 has 'c.weight' of 200 float32 elements, rank 2 has 'c.wait' of 200"},
     {resize_on_rank_1,
-     "differ in parameter 7: rank 0 has 'e.weight' of 31 elements, rank 1 has 'e.weight' of 30"},
-    {fewer_on_rank_2,  "rank 0 has 9 parameters, rank 2 has 8"                                 },
+     "parameter 7: rank 0 has 'e.weight' of 31 float32 elements, rank 1 has 'e.weight' of 30"},
+    {fewer_on_rank_2,  "rank 0 has 9 parameters, rank 2 has 8"                               },
 };
 
 START_TEST(models_that_differ_are_told_apart)

@@ -57,7 +57,7 @@ static struct lk_train_config config(int ranks, int rank)
 /* Counts what is emitted, by track and span kind; steps must not go back on a track. */
 struct counts {
     pthread_mutex_t lock;
-    int n[4][LK_SPAN_KIND_COUNT]; /* by enum lk_track_kind */
+    int n[LK_TRACK_KIND_COUNT][LK_SPAN_KIND_COUNT];
     bool ordered;
 };
 struct counted_track {
