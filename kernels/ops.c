@@ -225,6 +225,20 @@ static struct lk_op_cost wait_cost(const void *args)
     return (struct lk_op_cost){.seconds = ((const struct lk_wait_args *)args)->seconds};
 }
 
+static struct lk_op_cost hold_cost(const void *args)
+{
+    return (struct lk_op_cost){.seconds = ((const struct lk_hold_args *)args)->seconds};
+}
+
+static struct lk_op_cost move_cost(const void *args)
+{
+    const struct lk_move_args *a = args;
+
+    if (a->Bps > 0)
+        return (struct lk_op_cost){.seconds = (double)a->bytes / a->Bps};
+    return (struct lk_op_cost){.bytes = 2 * (double)a->bytes};
+}
+
 #ifdef LK_HAVE_CUDA
 #define CUDA(op) lk_##op##_cuda
 #else

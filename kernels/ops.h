@@ -48,7 +48,9 @@
     X(fill)                                                                                        \
     X(cast_to_wire)                                                                                \
     X(cast_from_wire)                                                                              \
-    X(wait)
+    X(wait)                                                                                        \
+    X(hold)                                                                                        \
+    X(move)
 
 #define LK_OP_EXTERN_(op) extern const struct lk_op lk_op_##op;
 LK_OP_LIST(LK_OP_EXTERN_)
@@ -317,6 +319,29 @@ struct lk_cast_from_wire_args {
 /* Does nothing, and costs this time: on a timed device it waits. For replayed jobs. */
 struct lk_wait_args {
     double seconds;
+};
+
+/*
+ * ---- Stand-ins for a collective, where one GPU is alone ----
+ *
+ * On cuda they take from the other kernels what a collective of NCCL takes: `ctas` thread blocks,
+ * each with a multiprocessor to itself (kernels/stand_in.cu). On other devices hold only costs its
+ * time, and move copies.
+ */
+
+/* A collective that waits for a late rank, for this long. */
+struct lk_hold_args {
+    double seconds;
+    size_t ctas;
+};
+
+/* One that moves bytes: to = from. Memory is read and written at Bps each; 0: as fast as ctas can.
+ */
+struct lk_move_args {
+    void *to; /* (bytes) */
+    const void *from;
+    size_t bytes, ctas;
+    double Bps;
 };
 
 #endif

@@ -134,6 +134,8 @@ static enum lk_status check_call(const struct lk_comm *c, const struct lk_coll_c
         return lk_fail(LK_EUNSUPPORTED, "%s has no %s for it%s%s", c->ops->name,
                        lk_algo_name(call->algo), c->ops->algo_help ? ": " : "",
                        c->ops->algo_help ? c->ops->algo_help : "");
+    if (call->from && !c->ops->out_of_place)
+        return lk_fail(LK_EUNSUPPORTED, "%s reduces in place only", c->ops->name);
     return LK_OK;
 }
 
@@ -232,4 +234,18 @@ enum lk_status lk_comm_graph_begin(struct lk_comm *c, struct lk_stream *s)
 enum lk_status lk_comm_graph_end(struct lk_comm *c, struct lk_stream *s)
 {
     return graph(c, s, c->next_seq++, true);
+}
+
+enum lk_status lk_comm_estimate(struct lk_comm *c, const struct lk_coll_call *call, double *out_s)
+{
+    enum lk_status st;
+
+    if (c->failed != LK_OK)
+        return dead(c);
+    st = check_call(c, call);
+    if (st != LK_OK)
+        return st;
+    if (!c->ops->estimate)
+        return lk_fail(LK_EUNSUPPORTED, "%s does not estimate times", c->ops->name);
+    return c->ops->estimate(c, call, out_s);
 }

@@ -68,10 +68,13 @@ struct lk_coll_call {
     enum lk_coll coll;
     enum lk_algo algo; /* AUTO: by bytes and ranks */
     enum lk_dtype dtype;
-    void *buf; /* in place: all-reduce and broadcast `count` elements; reduce-scatter and
-                  all-gather world_size parts of `count` elements, in rank order. Of a
-                  reduce-scatter only part `rank` is a result, the others are overwritten.
-                  Barrier: not used. */
+    void *buf;        /* in place: all-reduce and broadcast `count` elements; reduce-scatter and
+                         all-gather world_size parts of `count` elements, in rank order. Of a
+                         reduce-scatter only part `rank` is a result, the others are overwritten.
+                         Barrier: not used. */
+    const void *from; /* NULL: in place. Else what is read, apart from buf, where the backend has
+                         that (nccl): of all-gather this rank's `count` elements, of reduce-scatter
+                         all parts, and buf is then the `count` elements of the result alone */
     size_t count;
     int root;               /* broadcast */
     int32_t index;          /* bucket, or -1: for spans and messages */
@@ -112,6 +115,16 @@ bool lk_comm_can_capture(const struct lk_comm *c);
 enum lk_status lk_comm_graph_begin(struct lk_comm *c, struct lk_stream *s);
 enum lk_status lk_comm_graph_end(struct lk_comm *c, struct lk_stream *s);
 
+/* As lk_comm_enqueue, without a span and the events that time one: for sweeps, which time a burst.
+ */
+enum lk_status lk_comm_put(struct lk_comm *c, struct lk_stream *s, const struct lk_coll_call *call);
+/*
+ * What the backend itself expects the call to take, without running it: NCCL's model of time. It
+ * is no measurement. All ranks ask for the same calls in the same order. LK_EUNSUPPORTED where the
+ * backend, or its version, has no such model; the communicator goes on.
+ */
+enum lk_status lk_comm_estimate(struct lk_comm *c, const struct lk_coll_call *call, double *out_s);
+
 /* Private part: what a backend implements. */
 struct lk_comm_ops {
     const char *name;
@@ -132,6 +145,9 @@ struct lk_comm_ops {
     void (*free)(struct lk_comm *c, struct lk_device *d, void *p);
     /* (optional) Before a launch of a graph on s, and at its end. NULL: cannot be captured. */
     enum lk_status (*graph)(struct lk_comm *c, struct lk_stream *s, uint64_t seq, bool end);
+    /* (optional) As lk_comm_estimate. */
+    enum lk_status (*estimate)(struct lk_comm *c, const struct lk_coll_call *call, double *out_s);
+    bool out_of_place; /* calls may have `from` */
 };
 struct lk_comm { /* first member of a backend's own struct */
     const struct lk_comm_ops *ops;
@@ -153,7 +169,7 @@ enum lk_status lk_comm_run_step(struct lk_comm *c, struct lk_stream *s,
 /* "all_reduce 17 (bucket 2, step 5)": a call in messages. */
 void lk_comm_name_call(const struct lk_coll_call *call, uint64_t seq, uint32_t step, char *buf,
                        size_t size);
-/* Bytes of the call's buffer on one rank. */
+/* nccl-tests' size of the call (base/coll.h): of a call in place the bytes of its buffer. */
 size_t lk_coll_call_bytes(const struct lk_coll_call *call, int world_size);
 
 #endif

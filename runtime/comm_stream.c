@@ -68,3 +68,11 @@ enum lk_status lk_comm_enqueue(struct lk_comm *c, struct lk_stream *s,
         return put_on(c, s, call);
     return lk_stream_host(s, run_enqueued, &e, sizeof e);
 }
+
+enum lk_status lk_comm_put(struct lk_comm *c, struct lk_stream *s, const struct lk_coll_call *call)
+{
+    uint64_t seq;
+
+    return c->ops->enqueue ? lk_comm_run_step(c, s, call, lk_stream_step(s), &seq)
+                           : lk_comm_enqueue(c, s, call);
+}

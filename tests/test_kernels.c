@@ -620,6 +620,29 @@ START_TEST(every_op_has_a_cost)
             .flops,
         60);
     ck_assert_double_eq(lk_op_wait.cost(&(struct lk_wait_args){.seconds = 0.25}).seconds, 0.25);
+    ck_assert_double_eq(lk_op_hold.cost(&(struct lk_hold_args){.seconds = 0.5}).seconds, 0.5);
+    ck_assert_double_eq(lk_op_move.cost(&(struct lk_move_args){.bytes = 100, .Bps = 50}).seconds,
+                        2);
+    ck_assert_double_eq(lk_op_move.cost(&(struct lk_move_args){.bytes = 100}).bytes, 200);
+}
+END_TEST
+
+START_TEST(stand_ins_move_bytes_and_nothing_else)
+{
+    enum { N = 36 };
+    const struct lk_op *const op = &lk_op_move;
+    unsigned char from[N], to[N + 1];
+
+    for (int i = 0; i < N; i++)
+        from[i] = (unsigned char)(3 * i);
+    for (int ref = 0; ref < 2; ref++) {
+        memset(to, 0xee, sizeof to);
+        (ref ? op->ref : op->cpu)(&(struct lk_move_args){to, from, N, 4, 1e9});
+        ck_assert_mem_eq(to, from, N);
+        ck_assert_uint_eq(to[N], 0xee);
+    }
+    lk_op_hold.cpu(&(struct lk_hold_args){.seconds = 1e9});
+    lk_op_hold.ref(&(struct lk_hold_args){.seconds = 1e9});
 }
 END_TEST
 
@@ -646,6 +669,7 @@ Suite *lk_suite_kernels(void)
     tcase_add_loop_test(tc, nan_comes_out, 0, 40);
     tcase_add_test(tc, casts_at_the_ends);
     tcase_add_test(tc, every_op_has_a_cost);
+    tcase_add_test(tc, stand_ins_move_bytes_and_nothing_else);
     suite_add_tcase(suite, tc);
     return suite;
 }

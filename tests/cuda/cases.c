@@ -640,6 +640,41 @@ static void wait(struct cuda_rig *r)
     rig_try(r, lk_wait_cuda(&(struct lk_wait_args){.seconds = 0}, &r->cuda));
 }
 
+/* A copy is one whatever its pace and blocks are, also where bytes are left over at the end. */
+static void stand_ins(struct cuda_rig *r)
+{
+    static const struct {
+        size_t n, ctas;
+        double Bps;
+    } moves[] = {
+        {5000,    2,  0    },
+        {2561,    3,  1e12 },
+        {7,       1,  0    },
+        {0,       4,  0    },
+        {1 << 22, 16, 0    },
+        {1 << 22, 8,  100e9},
+    };
+    enum { HOST_MOVES = 4 };
+
+    for (size_t i = 0; i < N_SHAPES(r, moves, HOST_MOVES); i++) {
+        struct buffer from = buffer_random(r, "from", LK_F32, moves[i].n, 1);
+        struct buffer to = buffer_zero(r, "to", LK_F32, moves[i].n);
+
+        rig_try(r, lk_move_cuda(&(struct lk_move_args){.to = to.dev,
+                                                       .from = from.dev,
+                                                       .bytes = moves[i].n * sizeof(float),
+                                                       .ctas = moves[i].ctas,
+                                                       .Bps = moves[i].Bps},
+                                &r->cuda));
+        memcpy(to.d, from.d, moves[i].n * sizeof *to.d);
+        buffer_check(&to, 0);
+        buffer_free(&from);
+        buffer_free(&to);
+    }
+    rig_try(r, lk_hold_cuda(&(struct lk_hold_args){.seconds = 1e-6, .ctas = 3}, &r->cuda));
+    rig_try(r, lk_hold_cuda(&(struct lk_hold_args){.seconds = 0, .ctas = 3}, &r->cuda));
+}
+
 #define ROW(name) {#name, name},
 const struct cuda_case cuda_cases[] = {
     CUDA_CASE_LIST(ROW){NULL, NULL}

@@ -32,7 +32,8 @@
     X(sum_squares)                                                                                 \
     X(vectors)                                                                                     \
     X(casts)                                                                                       \
-    X(wait)
+    X(wait)                                                                                        \
+    X(stand_ins)
 
 /* Memory of the machine. A call that fails ends the program. */
 struct cuda_machine {

@@ -1,0 +1,152 @@
+/*
+ * Stand-ins for a collective of NCCL where there is only one GPU: what they take from the kernels
+ * beside them. A block of NCCL's (2.28.9) has up to 640 threads (NCCL_MAX_NTHREADS,
+ * src/include/device.h) of at most 96 registers (makefiles/common.mk, -maxrregcount=96) and 82240
+ * bytes of shared memory beside its static part (ncclShmemDynamicSize, for 8.0 and 9.0): 61440 of a
+ * multiprocessor's 65536 registers, so that next to nothing fits beside it. These have the same.
+ *
+ * Not like NCCL's: no bytes leave the GPU, none come in, and nothing is added.
+ */
+#include "kernels/ptx.cuh"
+
+namespace
+{
+
+/* With these kept, a thread has 80 to 96 registers in all (ptxas -v, for 8.0, 9.0 and 10.0). */
+enum { KEPT_HOLD = 80, KEPT_MOVE = 64 };
+enum { THREADS = 640, SHARED_BYTES = 82240, UNROLL = 4 };
+
+/* Registers that are in use from the start of a kernel to its end. */
+template <int KEPT> struct reserve {
+    uint32_t x[KEPT];
+
+    __device__ reserve()
+    {
+        for (int i = 0; i < KEPT; i++)
+            x[i] = threadIdx.x + (unsigned)i;
+    }
+
+    /* Something that a compiler cannot do at the end, or leave out. */
+    __device__ void use(uint32_t seed)
+    {
+        for (int i = 0; i < KEPT; i++)
+            x[i] = (x[i] ^ seed) * 0x9e3779b1U;
+    }
+
+    __device__ void end(unsigned char *shared)
+    {
+        uint32_t sum = 0;
+
+        for (int i = 0; i < KEPT; i++)
+            sum = (sum ^ x[i]) * 0x85ebca6bU;
+        reinterpret_cast<uint32_t *>(shared)[threadIdx.x] = sum;
+    }
+};
+
+/* One thread looks at the clock, as one of NCCL's looks at a flag; the others are at a barrier. */
+template <int KEPT> __device__ void wait_until(uint64_t ns, reserve<KEPT> &r)
+{
+    uint64_t now = global_timer_ns();
+
+    if (threadIdx.x == 0)
+        for (; now < ns; now = global_timer_ns()) {
+        }
+    __syncthreads();
+    r.use((uint32_t)now);
+}
+
+/* In rounds, since what is used once more at the end only would be computed there. */
+__global__ void __launch_bounds__(THREADS, 1) hold_kernel(uint64_t ns)
+{
+    const uint64_t round_ns = 10000;
+    LK_SHARED_OF_LAUNCH(shared);
+    uint64_t start = global_timer_ns(), waited = 0;
+    reserve<KEPT_HOLD> r;
+
+    while (waited < ns) {
+        waited = ns - waited < round_ns ? ns : waited + round_ns;
+        wait_until(start + waited, r);
+    }
+    r.end(shared);
+}
+
+/*
+ * Words move N at a time. A block takes every gridDim.x-th tile; the tiles of all blocks together
+ * are ns_a_tile apart, 0: as they come.
+ */
+template <int N>
+__global__ void __launch_bounds__(THREADS, 1)
+    move_kernel(uint32_t *to, const uint32_t *from, size_t words, double ns_a_tile)
+{
+    constexpr size_t TILE = (size_t)THREADS * UNROLL;
+    LK_SHARED_OF_LAUNCH(shared);
+    uint64_t start = global_timer_ns();
+    size_t n = words / N;
+    reserve<KEPT_MOVE> r;
+
+    for (size_t tile = blockIdx.x; tile * TILE < n; tile += gridDim.x) {
+        size_t first = tile * TILE + threadIdx.x;
+        pack<uint32_t, N> x[UNROLL];
+
+        r.use((uint32_t)tile);
+#pragma unroll
+        for (int i = 0; i < UNROLL; i++)
+            if (first + (size_t)i * THREADS < n)
+                x[i] = load<N>(from + (first + (size_t)i * THREADS) * N);
+#pragma unroll
+        for (int i = 0; i < UNROLL; i++)
+            if (first + (size_t)i * THREADS < n)
+                store<N>(to + (first + (size_t)i * THREADS) * N, x[i]);
+        if (ns_a_tile > 0)
+            wait_until(start + (uint64_t)((double)(tile + 1) * ns_a_tile), r);
+    }
+    if (blockIdx.x == 0 && n * N + threadIdx.x < words)
+        to[n * N + threadIdx.x] = from[n * N + threadIdx.x];
+    r.end(shared);
+}
+
+template <class... P, class... A>
+enum lk_status start(const struct lk_cuda *c, const char *name, size_t ctas, void (*kernel)(P...),
+                     A... args)
+{
+    enum lk_status st = lk_cuda_status(
+        cudaFuncSetAttribute(reinterpret_cast<const void *>(kernel),
+                             cudaFuncAttributeMaxDynamicSharedMemorySize, (int)SHARED_BYTES),
+        name);
+
+    if (st != LK_OK)
+        return st;
+    return lk_launch(c, name, dim3((unsigned)ctas), THREADS, SHARED_BYTES, kernel, args...);
+}
+
+template <class T> enum lk_status hold(const struct lk_hold_args &a, const struct lk_cuda *c)
+{
+    if (!(a.seconds > 0))
+        return LK_OK;
+    return start(c, "hold", a.ctas, hold_kernel, (uint64_t)(a.seconds * 1e9));
+}
+
+template <int N>
+enum lk_status move_by(const struct lk_move_args &a, uint32_t *to, const uint32_t *from,
+                       const struct lk_cuda *c)
+{
+    double tile_bytes = (double)THREADS * UNROLL * N * sizeof *to;
+
+    return start(c, "move", a.ctas, move_kernel<N>, to, from, a.bytes / sizeof *to,
+                 a.Bps > 0 ? tile_bytes / a.Bps * 1e9 : 0);
+}
+
+template <class T> enum lk_status move(const struct lk_move_args &a, const struct lk_cuda *c)
+{
+    uint32_t *to = static_cast<uint32_t *>(a.to);
+    const uint32_t *from = static_cast<const uint32_t *>(a.from);
+
+    if (a.bytes == 0)
+        return LK_OK;
+    return fits<4>(to, from) ? move_by<4>(a, to, from, c) : move_by<1>(a, to, from, c);
+}
+
+} // namespace
+
+LK_CUDA_OP(hold)
+LK_CUDA_OP(move)

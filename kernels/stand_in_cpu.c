@@ -1,0 +1,17 @@
+/* The stand-ins on a CPU: a copy, and nothing. */
+#include "kernels/impl.h"
+
+#include <string.h>
+
+void lk_hold_cpu(const void *args)
+{
+    (void)args;
+}
+
+void lk_move_cpu(const void *args)
+{
+    const struct lk_move_args *a = args;
+
+    if (a->bytes)
+        memcpy(a->to, a->from, a->bytes);
+}
