@@ -1,17 +1,66 @@
 /* The machine; see the header. */
 #include "tests/fake_cuda.h"
 
+#include "base/array.h"
 #include "base/clock.h"
+#include "base/rng.h"
+#include "tests/fake_ops.h"
 
 #include <check.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 struct fake_cuda fake_cuda;
 
+static pthread_mutex_t machine; /* recursive: a host function may ask for something */
+static pthread_once_t machine_once = PTHREAD_ONCE_INIT;
+static struct lk_rng order;
+static uint64_t order_seed;
+
+static void make_machine(void)
+{
+    pthread_mutexattr_t attr;
+
+    pthread_mutexattr_init(&attr);
+    pthread_mutexattr_settype(&attr, PTHREAD_MUTEX_RECURSIVE);
+    pthread_mutex_init(&machine, &attr);
+    pthread_mutexattr_destroy(&attr);
+}
+
+static void lock(void)
+{
+    pthread_once(&machine_once, make_machine);
+    pthread_mutex_lock(&machine);
+}
+
+static void unlock(void)
+{
+    pthread_mutex_unlock(&machine);
+}
+
+static uint64_t draw(uint64_t below)
+{
+    if (order_seed != fake_cuda.seed) {
+        order_seed = fake_cuda.seed;
+        order = lk_rng_init(fake_cuda.seed, lk_rng_stream("order", 0));
+    }
+    return lk_rng_below(&order, below);
+}
+
 static cudaError_t called(void)
 {
-    return ++fake_cuda.calls == fake_cuda.fail_at ? fake_cuda.fail_with : cudaSuccess;
+    bool fails;
+
+    lock();
+    fails = ++fake_cuda.calls == fake_cuda.fail_at;
+    /* An eager GPU, now and then. */
+    if (fake_cuda.seed && draw(4) == 0)
+        fake_cuda_step();
+    unlock();
+    return fails ? fake_cuda.fail_with : cudaSuccess;
 }
 
 #define CALLED()                                                                                   \
@@ -21,34 +70,206 @@ static cudaError_t called(void)
             return error_;                                                                         \
     } while (0)
 
-static void step(struct fake_stream *s)
-{
-    struct fake_work *w = &s->work[s->done];
+/* ---- Memory ---- */
 
-    if (s->done == s->n || fake_cuda.stuck)
-        return;
-    if (w->kind == WORK_WAIT && w->event->passed < w->number)
-        return;
-    s->done++;
+static const struct fake_memory *memory_of(const void *p, size_t bytes)
+{
+    const char *at = p;
+
+    for (size_t i = 0; i < FAKE_ALLOCATIONS_MAX; i++) {
+        const struct fake_memory *m = &fake_cuda.memory[i];
+
+        if (m->at && at >= m->at && bytes <= m->bytes && at <= m->at + (m->bytes - bytes))
+            return m;
+    }
+    return NULL;
+}
+
+static void protect(int rights)
+{
+    for (size_t i = 0; i < FAKE_ALLOCATIONS_MAX; i++) {
+        const struct fake_memory *m = &fake_cuda.memory[i];
+
+        if (m->at && !m->host)
+            ck_assert_int_eq(mprotect(m->at, m->mapped, rights), 0);
+    }
+}
+
+void fake_cuda_open(void)
+{
+    lock();
+    if (fake_cuda.open++ == 0)
+        protect(PROT_READ | PROT_WRITE);
+}
+
+void fake_cuda_close(void)
+{
+    if (--fake_cuda.open == 0)
+        protect(PROT_NONE);
+    unlock();
+}
+
+void fake_cuda_check_device(const void *p, size_t bytes)
+{
+    const struct fake_memory *m = memory_of(p, bytes);
+
+    ck_assert_msg(m && !m->host, "%zu bytes at %p are not device memory", bytes, p);
+}
+
+void fake_cuda_peek(void *to, const void *from, size_t bytes)
+{
+    fake_cuda_open();
+    fake_cuda_check_device(from, bytes);
+    memcpy(to, from, bytes);
+    fake_cuda_close();
+}
+
+/* Not zeroed: garbage shows what was not written. */
+static cudaError_t map(void **p, size_t bytes, bool host)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t mapped = (bytes + page - 1) / page * page;
+    struct fake_memory *m = fake_cuda.memory;
+
+    while (m < fake_cuda.memory + FAKE_ALLOCATIONS_MAX && m->at)
+        m++;
+    ck_assert(m < fake_cuda.memory + FAKE_ALLOCATIONS_MAX);
+    m->at = mmap(NULL, mapped + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ck_assert(m->at != MAP_FAILED);
+    memset(m->at, 0xa5, bytes);
+    ck_assert_int_eq(mprotect(m->at + mapped, page, PROT_NONE), 0);
+    m->bytes = bytes;
+    m->mapped = mapped;
+    m->host = host;
+    if (!host && !fake_cuda.open)
+        ck_assert_int_eq(mprotect(m->at, mapped, PROT_NONE), 0);
+    *p = m->at;
+    fake_cuda.allocated++;
+    return cudaSuccess;
+}
+
+/* Whoever still has work on it pending finds it gone. */
+static cudaError_t unmap(void *p, bool host)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+
+    lock();
+    for (size_t i = 0; i < FAKE_ALLOCATIONS_MAX; i++) {
+        struct fake_memory *m = &fake_cuda.memory[i];
+
+        if (m->at != p)
+            continue;
+        ck_assert_int_eq(m->host, host);
+        ck_assert_int_eq(munmap(m->at, m->mapped + page), 0);
+        *m = (struct fake_memory){0};
+        fake_cuda.allocated--;
+        unlock();
+        return cudaSuccess;
+    }
+    ck_abort_msg("%p was not allocated", p);
+    return cudaErrorInvalidValue;
+}
+
+static cudaError_t fake_malloc(void **p, size_t bytes)
+{
+    cudaError_t e;
+
+    CALLED();
+    lock();
+    e = map(p, bytes, false);
+    unlock();
+    return e;
+}
+
+static cudaError_t fake_host_alloc(void **p, size_t bytes, unsigned flags)
+{
+    cudaError_t e;
+
+    CALLED();
+    ck_assert_uint_eq(flags, cudaHostAllocDefault);
+    lock();
+    e = map(p, bytes, true);
+    unlock();
+    return e;
+}
+
+static cudaError_t fake_free(void *p)
+{
+    return unmap(p, false);
+}
+
+static cudaError_t fake_free_host(void *p)
+{
+    return unmap(p, true);
+}
+
+static cudaError_t fake_memset(void *p, int value, size_t bytes)
+{
+    CALLED();
+    fake_cuda_open();
+    fake_cuda_check_device(p, bytes);
+    memset(p, value, bytes);
+    fake_cuda_close();
+    return cudaSuccess;
+}
+
+/* ---- Streams ---- */
+
+static void run_work(const struct fake_work *w)
+{
+    const struct fake_ops_config config = {
+        .real = w->real, .tf32 = fake_cuda.tf32, .check = fake_cuda_check_device};
+
     if (w->kind == WORK_RUN)
         w->fn(w->arg);
     if (w->kind == WORK_OP) {
-        w->op->cpu(w->arg);
+        fake_cuda_open();
+        fake_ops_run(w->op, w->arg, &config);
+        fake_cuda_close();
         free(w->arg);
     }
-    if (w->kind == WORK_COPY)
-        memcpy(w->to, w->from, w->bytes);
+    if (w->kind == WORK_COPY) {
+        fake_cuda_open();
+        ck_assert_ptr_nonnull(memory_of(w->to, w->bytes));
+        ck_assert_ptr_nonnull(memory_of(w->from, w->bytes));
+        memmove(w->to, w->from, w->bytes);
+        fake_cuda_close();
+    }
     if (w->kind == WORK_RECORD) {
         w->event->passed = w->number;
         w->event->ms = (double)lk_now_ns() / 1e6;
     }
 }
 
+static bool step(struct fake_stream *s)
+{
+    struct fake_work w;
+
+    if (s->done == s->n || fake_cuda.stuck)
+        return false;
+    w = s->work[s->done];
+    if (w.kind == WORK_WAIT && w.event->passed < w.number)
+        return false;
+    s->done++;
+    run_work(&w);
+    return true;
+}
+
 void fake_cuda_step(void)
 {
+    static const size_t bursts[] = {1, 1, 1, 2, 5, 40};
+
+    lock();
+    if (fake_cuda.seed && fake_cuda.n_streams > 0) {
+        struct fake_stream *s = &fake_cuda.streams[draw(fake_cuda.n_streams)];
+
+        for (size_t n = bursts[draw(LK_COUNT(bursts))]; n > 0 && step(s); n--)
+            ;
+    }
     /* The last stream first: without waits, what was submitted later would run earlier. */
-    for (size_t i = fake_cuda.n_streams; i > 0; i--)
+    for (size_t i = fake_cuda.n_streams; i > 0 && !fake_cuda.seed; i--)
         step(&fake_cuda.streams[i - 1]);
+    unlock();
 }
 
 static cudaError_t enqueue(cudaStream_t s, struct fake_work w)
@@ -56,10 +277,12 @@ static cudaError_t enqueue(cudaStream_t s, struct fake_work w)
     struct fake_stream *f = (struct fake_stream *)s;
 
     ck_assert_ptr_nonnull(f);
+    lock();
     if (f->done == f->n)
         f->done = f->n = 0;
     ck_assert_uint_lt(f->n, FAKE_WORK_MAX);
     f->work[f->n++] = w;
+    unlock();
     return cudaSuccess;
 }
 
@@ -111,53 +334,29 @@ static cudaError_t fake_priorities(int *least, int *greatest)
     return cudaSuccess;
 }
 
-static cudaError_t fake_malloc(void **p, size_t bytes)
-{
-    CALLED();
-    *p = malloc(bytes);
-    fake_cuda.allocated++;
-    return cudaSuccess;
-}
-
-static cudaError_t fake_free(void *p)
-{
-    free(p);
-    fake_cuda.allocated--;
-    return cudaSuccess;
-}
-
-static cudaError_t fake_host_alloc(void **p, size_t bytes, unsigned flags)
-{
-    CALLED();
-    ck_assert_uint_eq(flags, cudaHostAllocDefault);
-    *p = malloc(bytes);
-    fake_cuda.allocated++;
-    return cudaSuccess;
-}
-
-static cudaError_t fake_memset(void *p, int value, size_t bytes)
-{
-    CALLED();
-    memset(p, value, bytes);
-    return cudaSuccess;
-}
-
 static cudaError_t fake_copy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
                              cudaStream_t s)
 {
     CALLED();
     ck_assert_int_eq(kind, cudaMemcpyDefault);
+    lock();
+    ck_assert_msg(memory_of(to, bytes) && memory_of(from, bytes),
+                  "a copy of %zu bytes from %p to %p names ordinary memory", bytes, from, to);
+    unlock();
     return enqueue(s,
                    (struct fake_work){.kind = WORK_COPY, .to = to, .from = from, .bytes = bytes});
 }
 
 static cudaError_t fake_stream_create(cudaStream_t *s, unsigned flags, int priority)
 {
-    struct fake_stream *f = &fake_cuda.streams[fake_cuda.n_streams];
+    struct fake_stream *f;
 
     CALLED();
+    lock();
+    ck_assert_uint_lt(fake_cuda.n_streams, FAKE_STREAMS_MAX);
+    f = &fake_cuda.streams[fake_cuda.n_streams++];
+    unlock();
     ck_assert_uint_eq(flags, cudaStreamNonBlocking);
-    ck_assert_uint_lt(fake_cuda.n_streams++, FAKE_STREAMS_MAX);
     f->priority = priority;
     fake_cuda.streams_alive++;
     *s = (cudaStream_t)f;
@@ -176,8 +375,10 @@ static cudaError_t fake_synchronize(cudaStream_t s)
     struct fake_stream *f = (struct fake_stream *)s;
 
     CALLED();
+    lock();
     while (f && f->done < f->n && !fake_cuda.stuck)
         fake_cuda_step();
+    unlock();
     return cudaSuccess;
 }
 
@@ -187,7 +388,10 @@ static cudaError_t fake_wait(cudaStream_t s, cudaEvent_t e, unsigned flags)
 
     CALLED();
     ck_assert_uint_eq(flags, 0);
-    return enqueue(s, (struct fake_work){.kind = WORK_WAIT, .event = f, .number = f->recorded});
+    lock();
+    enqueue(s, (struct fake_work){.kind = WORK_WAIT, .event = f, .number = f->recorded});
+    unlock();
+    return cudaSuccess;
 }
 
 static cudaError_t fake_host(cudaStream_t s, cudaHostFn_t fn, void *arg)
@@ -201,14 +405,18 @@ static cudaError_t fake_event_create(cudaEvent_t *e, unsigned flags)
     CALLED();
     ck_assert_uint_eq(flags, cudaEventDefault); /* with times */
     *e = (cudaEvent_t)calloc(1, sizeof(struct fake_event));
+    lock();
     fake_cuda.events_alive++;
+    unlock();
     return cudaSuccess;
 }
 
 static cudaError_t fake_event_destroy(cudaEvent_t e)
 {
+    lock();
     free(e);
     fake_cuda.events_alive--;
+    unlock();
     return cudaSuccess;
 }
 
@@ -217,18 +425,26 @@ static cudaError_t fake_record(cudaEvent_t e, cudaStream_t s)
     struct fake_event *f = (struct fake_event *)e;
 
     CALLED();
+    lock();
     f->recorded++;
-    return enqueue(s, (struct fake_work){.kind = WORK_RECORD, .event = f, .number = f->recorded});
+    enqueue(s, (struct fake_work){.kind = WORK_RECORD, .event = f, .number = f->recorded});
+    unlock();
+    return cudaSuccess;
 }
 
 static cudaError_t fake_query(cudaEvent_t e)
 {
     const struct fake_event *f = (const struct fake_event *)e;
+    bool passed;
 
+    CALLED();
     if (fake_cuda.query_error != cudaSuccess)
         return fake_cuda.query_error;
+    lock();
     fake_cuda_step();
-    return f->passed == f->recorded ? cudaSuccess : cudaErrorNotReady;
+    passed = f->passed == f->recorded;
+    unlock();
+    return passed ? cudaSuccess : cudaErrorNotReady;
 }
 
 static cudaError_t fake_elapsed(float *ms, cudaEvent_t from, cudaEvent_t to)
@@ -275,10 +491,14 @@ static void fake_fini(struct lk_cuda *c)
 /* An op of a test may have only the launcher: that runs at once. */
 static enum lk_status fake_run_op(const struct lk_op *op, const void *args, const struct lk_cuda *c)
 {
-    struct fake_work w = {.kind = WORK_OP, .op = op};
+    struct fake_work w = {.kind = WORK_OP, .op = op, .real = c->real};
+    enum lk_status st;
 
     if (!op->cpu)
         return op->cuda(args, c);
+    st = lk_cuda_status(called(), op->name);
+    if (st != LK_OK)
+        return st;
     w.arg = malloc(op->args_bytes);
     ck_assert_ptr_nonnull(w.arg);
     memcpy(w.arg, args, op->args_bytes);
@@ -297,7 +517,7 @@ const struct lk_cuda_calls fake_cuda_calls = {
     .Malloc = fake_malloc,
     .Free = fake_free,
     .HostAlloc = fake_host_alloc,
-    .FreeHost = fake_free,
+    .FreeHost = fake_free_host,
     .Memset = fake_memset,
     .MemcpyAsync = fake_copy,
     .StreamCreateWithPriority = fake_stream_create,
@@ -326,6 +546,7 @@ void fake_cuda_reset(int gpus)
 {
     memset(&fake_cuda, 0, sizeof fake_cuda);
     fake_cuda.gpus = gpus;
+    order_seed = 0;
 }
 
 void fake_cuda_check_clean(void)

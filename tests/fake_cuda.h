@@ -1,8 +1,16 @@
 /*
  * A machine with GPUs that is none, for tests: the table of functions in CUDA's place
- * (runtime/calls_cuda.h). Streams keep queues of their own, and work goes on by one step a stream
- * whenever somebody asks whether an event was passed, so nothing is done when it is submitted. Ops
- * run by their CPU definition. Device memory is the host's. One machine a process.
+ * (runtime/calls_cuda.h). Streams keep queues of their own, and work goes on whenever somebody asks
+ * whether an event was passed: without a seed by one step of every stream, the last stream first;
+ * with one in a random order that favours a stream for a while, also at other calls. Ops run by
+ * their CPU definition (tests/fake_ops.h).
+ *
+ * Device memory can be accessed only by what runs on a stream: a host that touches it crashes. A
+ * copy on a stream ends the test unless each side is wholly device memory or wholly page-locked,
+ * since any other would wait, and be a bug that only a GPU shows.
+ *
+ * One machine a process. Any thread may call it; what runs on a stream must not wait for another
+ * thread.
  */
 #ifndef LK_TESTS_FAKE_CUDA_H
 #define LK_TESTS_FAKE_CUDA_H
@@ -11,7 +19,7 @@
 
 #include <stddef.h>
 
-enum { FAKE_STREAMS_MAX = 16, FAKE_WORK_MAX = 16384 };
+enum { FAKE_STREAMS_MAX = 16, FAKE_WORK_MAX = 16384, FAKE_ALLOCATIONS_MAX = 512 };
 
 struct fake_event {
     int recorded, passed; /* numbers of records: submitted, and done */
@@ -22,7 +30,8 @@ struct fake_work {
     enum { WORK_RUN, WORK_OP, WORK_COPY, WORK_RECORD, WORK_WAIT } kind;
     cudaHostFn_t fn;
     const struct lk_op *op;
-    void *arg; /* OP: a copy of its arguments */
+    enum lk_dtype real; /* OP: of its stream's context */
+    void *arg;          /* OP: a copy of its arguments */
     void *to;
     const void *from;
     size_t bytes;
@@ -36,7 +45,17 @@ struct fake_stream {
     int priority;
 };
 
+struct fake_memory {
+    char *at;
+    size_t bytes, mapped; /* asked for; mapped without the page behind, that nobody may touch */
+    bool host;            /* page-locked, not the device's */
+};
+
 struct fake_cuda {
+    struct fake_memory memory[FAKE_ALLOCATIONS_MAX];
+    int open;      /* device memory is accessible */
+    uint64_t seed; /* of the order of streams; 0: a fixed one */
+    bool tf32;     /* float products as on a GPU, not as on the CPU */
     struct fake_stream streams[FAKE_STREAMS_MAX];
     size_t n_streams;
     int gpus;
@@ -57,5 +76,13 @@ void fake_cuda_check_clean(void);
 void fake_cuda_step(void);
 /* Puts fn on the stream: it runs in stream order. */
 void fake_cuda_run_on(cudaStream_t s, cudaHostFn_t fn, void *arg);
+/* Makes device memory accessible, for work of a test's own that stands for a kernel; and not again.
+ */
+void fake_cuda_open(void);
+void fake_cuda_close(void);
+/* Ends the test unless [p, p + bytes) is device memory. */
+void fake_cuda_check_device(const void *p, size_t bytes);
+/* Copies device memory to the host at once, whatever the streams do. */
+void fake_cuda_peek(void *to, const void *from, size_t bytes);
 
 #endif
