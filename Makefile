@@ -124,6 +124,15 @@ $(BUILD)/test_lockstep: $(TEST_OBJ) $(LIBS) $(BUILD)/lockstep
 	@echo "  LINK  $@"
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(TEST_OBJ) -Wl,--start-group $(LIBS) -Wl,--end-group $(PROBE_CHECK_LIBS) $(LK_LIBS)
 
+# A tool for NVTX, which the program loads when NVTX_INJECTION64_PATH names it.
+ifneq ($(findstring LK_HAVE_NVTX,$(PROBE_CFLAGS)),)
+test-bin bench-bin: $(BUILD)/nvtx_injection.so
+$(BUILD)/tests/nvtx/injection.o: LK_CFLAGS += -fPIC -fvisibility=hidden
+endif
+$(BUILD)/nvtx_injection.so: $(BUILD)/tests/nvtx/injection.o
+	@echo "  LINK  $@"
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -shared -o $@ $< -ldl -pthread
+
 $(BUILD)/bench/%: $(BUILD)/bench/%.o $(LIBS)
 	@echo "  LINK  $@"
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< -Wl,--start-group $(LIBS) -Wl,--end-group $(LK_LIBS)

@@ -18,8 +18,11 @@ enum run_form_kind { RUN_FORM_RUN, RUN_FORM_REPLAY };
 
 enum { RUN_DEVICE_CPU, RUN_DEVICE_TIMED };
 enum { RUN_COMM_AUTO, RUN_COMM_SELF, RUN_COMM_TCP };
+/* What is done where it makes sense, always or never. */
+enum { RUN_AUTO, RUN_YES, RUN_NO };
 extern const char *const run_devices[]; /* names, NULL-ended */
 extern const char *const run_comms[];
+extern const char *const run_switches[];
 
 struct run_options {
     const struct run_form *form;
@@ -58,6 +61,7 @@ struct run_options {
     const char *out;
     int format;
     bool trace;
+    int nvtx; /* RUN_AUTO: when a tool runs this program */
     const char *export_path, *import_path;
     const char *log;
     /* testing */

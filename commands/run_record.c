@@ -2,6 +2,7 @@
 #include "commands/run_record.h"
 
 #include "base/array.h"
+#include "base/log.h"
 #include "base/units.h"
 #include "commands/processor.h"
 
@@ -95,17 +96,35 @@ static uint64_t expected_spans(const struct lk_run_info *info)
            ((uint64_t)info->accumulation * micro_batch + 2 * (uint64_t)info->n_tensors + 32);
 }
 
-static enum lk_status open_spans(const struct rank *r, const struct lk_run_info *info,
+static enum lk_status open_spans(const struct rank *r, const struct lk_train_config *c,
                                  struct lk_span_file **out)
 {
+    struct lk_run_info info = {0};
     enum lk_status st = LK_OK;
     char *path = NULL;
 
+    LK_TRY(describe(r, c, &info));
     LK_TRY(lk_asprintf(&path, "%s/rank%d.spans", r->dir, r->env->rank));
-    LK_TRY(lk_span_file_create(path, info, expected_spans(info), out));
+    LK_TRY(lk_span_file_create(path, &info, expected_spans(&info), out));
 out:
     free(path);
+    lk_run_info_fini(&info);
     return st;
+}
+
+/* A tool that cannot be used is an error where ranges were asked for, else a warning. */
+static enum lk_status open_nvtx(const struct rank *r, struct lk_nvtx **out)
+{
+    enum lk_status st;
+
+    if (r->options->nvtx == RUN_NO || (r->options->nvtx == RUN_AUTO && !lk_nvtx_tool()))
+        return LK_OK;
+    st = lk_nvtx_open(out);
+    if (r->options->nvtx == RUN_YES || st != LK_EUNSUPPORTED)
+        return lk_fail_context(st, "--nvtx=yes");
+    if (r->env->local_rank == 0)
+        lk_log(LK_LOG_PROFILE, LK_WARN, "%s; the run goes on without ranges", lk_error_text());
+    return LK_OK;
 }
 
 enum lk_status run_record_start(struct run_record *r, const struct run_options *o,
@@ -113,17 +132,19 @@ enum lk_status run_record_start(struct run_record *r, const struct run_options *
                                 const char *dir, const struct lk_train_config *c)
 {
     const struct rank rank = {.options = o, .env = env, .store = store, .dir = dir};
-    struct lk_run_info info = {0};
     enum lk_status st = LK_OK;
 
-    if (!o->trace)
+    LK_TRY(open_nvtx(&rank, &r->nvtx));
+    if (o->trace)
+        LK_TRY(open_spans(&rank, c, &r->spans));
+    if (!r->nvtx && !r->spans)
         return LK_OK;
-    LK_TRY(describe(&rank, c, &info));
     LK_TRY(lk_recorder_create(&r->recorder));
-    LK_TRY(open_spans(&rank, &info, &r->spans));
-    LK_TRY(lk_recorder_attach(r->recorder, &lk_span_file_ops, r->spans));
+    if (r->nvtx)
+        LK_TRY(lk_recorder_attach(r->recorder, &lk_nvtx_ops, r->nvtx));
+    if (r->spans)
+        LK_TRY(lk_recorder_attach(r->recorder, &lk_span_file_ops, r->spans));
 out:
-    lk_run_info_fini(&info);
     return st;
 }
 
@@ -146,6 +167,7 @@ enum lk_status run_record_stop(struct run_record *r, enum lk_status st)
     if (st != LK_OK && r->spans)
         lk_span_file_fail(r->spans, lk_error_text());
     lk_recorder_destroy(r->recorder);
+    lk_nvtx_close(r->nvtx);
     LK_KEEP(lk_span_file_close(r->spans));
     *r = (struct run_record){0};
     return st;

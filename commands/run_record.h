@@ -5,6 +5,7 @@
 #include "base/span.h"
 #include "base/status.h"
 #include "commands/run_options.h"
+#include "profiler/nvtx.h"
 #include "profiler/span_file.h"
 #include "runtime/launch.h"
 #include "runtime/store.h"
@@ -13,6 +14,7 @@
 struct run_record {
     struct lk_recorder *recorder; /* NULL: nothing is recorded */
     struct lk_span_file *spans;   /* NULL: no trace */
+    struct lk_nvtx *nvtx;         /* NULL: no ranges for a tool */
 };
 
 /*

@@ -30,6 +30,7 @@ static const char *const plants[] = {
 const char *const run_devices[] = {[RUN_DEVICE_CPU] = "cpu", [RUN_DEVICE_TIMED] = "timed", NULL};
 const char *const run_comms[] = {
     [RUN_COMM_AUTO] = "auto", [RUN_COMM_SELF] = "self", [RUN_COMM_TCP] = "tcp", NULL};
+const char *const run_switches[] = {[RUN_AUTO] = "auto", [RUN_YES] = "yes", [RUN_NO] = "no", NULL};
 
 #define FIELD(f) .offset = offsetof(struct run_options, f)
 
@@ -81,6 +82,9 @@ const char *const run_comms[] = {
 #define ROW_TRACE \
     .name = "trace", .type = LK_OPT_FLAG, FIELD(trace), .fallback = "yes", \
     .help = "record spans, write traces and job.json"
+#define ROW_NVTX \
+    .name = "nvtx", .type = LK_OPT_CHOICE, FIELD(nvtx), .choices = run_switches, \
+    .fallback = "auto", .help = "NVTX ranges; auto: when run by a tool such as nsys profile"
 #define ROW_FAULT \
     .name = "fault", .type = LK_OPT_TEXT, FIELD(fault), \
     .help = "fail, delay or slow chosen collectives (docs/run.md)"
@@ -171,6 +175,7 @@ const struct lk_option run_option_rows[] = {
     {ROW_OUT, .group = "output"},
     {ROW_FORMAT(struct run_options)},
     {ROW_TRACE},
+    {ROW_NVTX},
     {.name = "export", .type = LK_OPT_FILE, FIELD(export_path),
      .help = "write the weights here at the end"},
     {.name = "import", .type = LK_OPT_FILE, FIELD(import_path),
@@ -213,6 +218,7 @@ const struct lk_option replay_option_rows[] = {
     {ROW_OUT, .group = "output"},
     {ROW_FORMAT(struct run_options)},
     {ROW_TRACE},
+    {ROW_NVTX},
     {ROW_LOG(struct run_options)},
 
     {ROW_FAULT, .group = "testing"},

@@ -57,6 +57,7 @@ static void timed_run_op(struct lk_stream *s, const struct lk_command *c)
     now_ns = lk_now_ns();
     if (span.end_ns > now_ns)
         lk_thread_sleep(t, lk_deadline_in(span.end_ns - now_ns));
+    lk_span_leave(s->track, &span);
     lk_span_emit(s->track, &span);
 }
 

@@ -1,0 +1,289 @@
+/* Spans as NVTX ranges; see the header. */
+#include "profiler/nvtx.h"
+
+#include "base/array.h"
+#include "base/coll.h"
+
+#ifdef LK_HAVE_NVTX
+#include <nvtx3/nvToolsExt.h>
+#endif
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#define TOOL_ENV "NVTX_INJECTION64_PATH"
+
+const char *lk_nvtx_tool(void)
+{
+    const char *path = getenv(TOOL_ENV);
+
+    return path && path[0] ? path : NULL;
+}
+
+#ifdef LK_HAVE_NVTX
+
+enum payload { PAYLOAD_STEP, PAYLOAD_INDEX, PAYLOAD_BYTES };
+
+/* What a kind of span looks like. Categories group ranges in a tool; colours are ARGB. */
+struct look {
+    const char *text; /* NULL: no ranges */
+    const char *category;
+    uint32_t colour;
+    enum payload payload;
+};
+
+static const struct look looks[LK_SPAN_KIND_COUNT] = {
+    [LK_SPAN_STEP] = {"step",        "step",          0xff9e9e9e, PAYLOAD_STEP },
+    [LK_SPAN_INPUT] = {"input",       "input",         0xffedc948, PAYLOAD_INDEX},
+    [LK_SPAN_FORWARD] = {"forward",     "compute",       0xff4e79a7, PAYLOAD_INDEX},
+    [LK_SPAN_BACKWARD] = {"backward",    "compute",       0xff76b7b2, PAYLOAD_INDEX},
+    [LK_SPAN_OPTIMIZER] = {"optimizer",   "compute",       0xffb07aa1, PAYLOAD_STEP },
+    [LK_SPAN_SYNC] = {"synchronize", "step",          0xffbab0ac, PAYLOAD_STEP },
+    [LK_SPAN_KERNEL] = {"op",          "op",            0xff59a14f, PAYLOAD_STEP },
+    [LK_SPAN_COPY] = {"copy",        "op",            0xff9c755f, PAYLOAD_BYTES},
+    [LK_SPAN_COLLECTIVE] = {"collective",  "communication", 0xfff28e2b, PAYLOAD_BYTES},
+};
+
+/* One a collective: the names of its buckets. */
+struct buckets {
+    nvtxStringHandle_t text[LK_NVTX_BUCKETS + 1]; /* the last: of all later ones */
+};
+
+struct lk_nvtx {
+    nvtxDomainHandle_t domain;
+    pid_t host; /* the thread that opened the sink */
+    uint32_t categories[LK_SPAN_KIND_COUNT];
+    nvtxStringHandle_t kinds[LK_SPAN_KIND_COUNT];
+    nvtxStringHandle_t *names;      /* by id; the whole table at once, so that it never moves */
+    const struct buckets **by_name; /* by id; NULL: the name is no collective's */
+    struct buckets *buckets;        /* LK_COLL_COUNT */
+    struct track *tracks;           /* to free */
+};
+
+struct track {
+    struct lk_nvtx *sink;
+    struct track *next;
+    atomic_bool named; /* the thread that issues on it has its name */
+    char name[64];
+};
+
+enum { NAMES = UINT16_MAX + 1 };
+
+static void name_categories(struct lk_nvtx *n)
+{
+    for (size_t i = 0; i < LK_SPAN_KIND_COUNT; i++) {
+        size_t same = 0;
+
+        if (!looks[i].text)
+            continue;
+        while (strcmp(looks[same].category, looks[i].category) != 0)
+            same++;
+        n->categories[i] = (uint32_t)same + 1; /* 0 is no category */
+        if (same == i)
+            nvtxDomainNameCategoryA(n->domain, n->categories[i], looks[i].category);
+        n->kinds[i] = nvtxDomainRegisterStringA(n->domain, looks[i].text);
+    }
+}
+
+static void name_buckets(struct lk_nvtx *n, enum lk_coll coll)
+{
+    char text[64];
+
+    for (int i = 0; i <= LK_NVTX_BUCKETS; i++) {
+        (void)snprintf(text, sizeof text, "%s bucket %d%s", lk_coll_name(coll), i,
+                       i < LK_NVTX_BUCKETS ? "" : " or later");
+        n->buckets[coll].text[i] = nvtxDomainRegisterStringA(n->domain, text);
+    }
+}
+
+enum lk_status lk_nvtx_open(struct lk_nvtx **out)
+{
+    const char *tool = lk_nvtx_tool();
+    struct lk_nvtx *n = NULL;
+    enum lk_status st = LK_OK;
+
+    if (!tool)
+        return lk_fail(LK_EUNSUPPORTED, "NVTX: no tool runs this program (" TOOL_ENV
+                                        " is not set; nsys profile sets it)");
+    LK_TRY(lk_alloc(&n, 1, sizeof *n));
+    LK_TRY(lk_alloc(&n->names, NAMES, sizeof *n->names));
+    LK_TRY(lk_alloc(&n->by_name, NAMES, sizeof *n->by_name));
+    LK_TRY(lk_alloc(&n->buckets, LK_COLL_COUNT, sizeof *n->buckets));
+    n->domain = nvtxDomainCreateA("lockstep");
+    if (!n->domain) {
+        st = lk_fail(LK_EUNSUPPORTED,
+                     "NVTX: " TOOL_ENV "=%s: it does not load, or takes no domains", tool);
+        goto out;
+    }
+    n->host = gettid();
+    nvtxNameOsThreadA((uint32_t)n->host, "host");
+    name_categories(n);
+    *out = n;
+    n = NULL;
+out:
+    lk_nvtx_close(n);
+    return st;
+}
+
+void lk_nvtx_close(struct lk_nvtx *n)
+{
+    if (!n)
+        return;
+    if (n->domain)
+        nvtxDomainDestroy(n->domain);
+    while (n->tracks) {
+        struct track *next = n->tracks->next;
+
+        free(n->tracks);
+        n->tracks = next;
+    }
+    free(n->names);
+    free(n->by_name);
+    free(n->buckets);
+    free(n);
+}
+
+/* ---- The sink ---- */
+
+static enum lk_status track_open(void *sink, const struct lk_track_info *info, void **out_ctx)
+{
+    struct lk_nvtx *n = sink;
+    struct track *t = NULL;
+    enum lk_status st = LK_OK;
+
+    LK_TRY(lk_alloc(&t, 1, sizeof *t));
+    t->sink = n;
+    t->next = n->tracks;
+    n->tracks = t;
+    (void)snprintf(t->name, sizeof t->name, "%s", info->name);
+    *out_ctx = t;
+out:
+    return st;
+}
+
+/* A thread that uses the id got it after this: the tables need no lock. */
+static enum lk_status name_added(void *sink, uint16_t id, const char *name)
+{
+    struct lk_nvtx *n = sink;
+
+    n->names[id] = nvtxDomainRegisterStringA(n->domain, name);
+    for (int coll = 0; coll < LK_COLL_COUNT; coll++)
+        if (!strcmp(name, lk_coll_name((enum lk_coll)coll))) {
+            name_buckets(n, (enum lk_coll)coll);
+            n->by_name[id] = &n->buckets[coll];
+        }
+    return LK_OK;
+}
+
+static nvtxStringHandle_t text_of(const struct lk_nvtx *n, const struct lk_span *s)
+{
+    const struct buckets *b = n->by_name[s->name];
+
+    if (b && s->index >= 0)
+        return b->text[s->index < LK_NVTX_BUCKETS ? s->index : LK_NVTX_BUCKETS];
+    return s->name ? n->names[s->name] : n->kinds[s->kind];
+}
+
+static void set_payload(nvtxEventAttributes_t *a, const struct lk_span *s)
+{
+    switch (looks[s->kind].payload) {
+    case PAYLOAD_STEP:
+        a->payloadType = NVTX_PAYLOAD_TYPE_UNSIGNED_INT64;
+        a->payload.ullValue = s->step;
+        break;
+    case PAYLOAD_INDEX:
+        a->payloadType = NVTX_PAYLOAD_TYPE_INT64;
+        a->payload.llValue = s->index;
+        break;
+    case PAYLOAD_BYTES:
+        if (s->bytes == 0) /* not known when the range starts */
+            break;
+        a->payloadType = NVTX_PAYLOAD_TYPE_UNSIGNED_INT64;
+        a->payload.ullValue = s->bytes;
+        break;
+    }
+}
+
+/* Once a track: a stream's thread has its track's name. The host thread, which drives a GPU's
+ * streams, keeps its own. */
+static void name_thread(struct track *t)
+{
+    pid_t self = gettid();
+
+    atomic_store_explicit(&t->named, true, memory_order_relaxed);
+    if (self != t->sink->host)
+        nvtxNameOsThreadA((uint32_t)self, t->name);
+}
+
+static void enter(void *ctx, const struct lk_span *s)
+{
+    struct track *t = ctx;
+    nvtxEventAttributes_t a = {.version = NVTX_VERSION, .size = NVTX_EVENT_ATTRIB_STRUCT_SIZE};
+
+    if (!looks[s->kind].text)
+        return;
+    if (!atomic_load_explicit(&t->named, memory_order_relaxed))
+        name_thread(t);
+    a.category = t->sink->categories[s->kind];
+    a.colorType = NVTX_COLOR_ARGB;
+    a.color = looks[s->kind].colour;
+    a.messageType = NVTX_MESSAGE_TYPE_REGISTERED;
+    a.message.registered = text_of(t->sink, s);
+    set_payload(&a, s);
+    (void)nvtxDomainRangePushEx(t->sink->domain, &a);
+}
+
+static void leave(void *ctx, const struct lk_span *s)
+{
+    const struct track *t = ctx;
+
+    if (looks[s->kind].text)
+        (void)nvtxDomainRangePop(t->sink->domain);
+}
+
+/* Ranges have ended by then. */
+static void emit(void *ctx, const struct lk_span *s)
+{
+    (void)ctx;
+    (void)s;
+}
+
+const struct lk_sink_ops lk_nvtx_ops = {
+    .name = "NVTX",
+    .track_open = track_open,
+    .name_added = name_added,
+    .enter = enter,
+    .leave = leave,
+    .emit = emit,
+};
+
+#else
+
+enum lk_status lk_nvtx_open(struct lk_nvtx **out)
+{
+    (void)out;
+    return lk_fail(LK_EUNSUPPORTED, "NVTX: this build has none (nvtx3/nvToolsExt.h was not found)");
+}
+
+void lk_nvtx_close(struct lk_nvtx *n)
+{
+    (void)n;
+}
+
+static enum lk_status no_track(void *sink, const struct lk_track_info *info, void **out_ctx)
+{
+    (void)sink, (void)info, (void)out_ctx;
+    return lk_fail(LK_EINTERNAL, "NVTX: no sink in this build");
+}
+
+static void no_emit(void *ctx, const struct lk_span *s)
+{
+    (void)ctx, (void)s;
+}
+
+const struct lk_sink_ops lk_nvtx_ops = {.name = "NVTX", .track_open = no_track, .emit = no_emit};
+
+#endif
