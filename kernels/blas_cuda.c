@@ -6,45 +6,31 @@
  * everything transposed, d = a * b is transposed(d) = transposed(b) * transposed(a), so b is its
  * first factor and our columns are its rows.
  *
- * The same product gives the same bits on the same GPU model: cuBLASLt says so as long as a stream
- * has its own workspace, which it has here.
+ * The same product gives the same bits on the same GPU model: NVIDIA says so of cublasLtMatmul with
+ * a workspace of the caller's, which each stream has here (cuBLAS manual, 2.1.4), and a plan
+ * depends on its key alone. Sums are float: split sums that would be rounded to bfloat16 on the way
+ * (reduction schemes "in place" and "output type") are not allowed.
+ *
+ * The manual lists the types used here for any shape and stride (3.4.17, "Datatypes Supported"),
+ * the bias as epilogue together with a third matrix included. Fast is another matter: all extents
+ * along memory, strides and addresses must be multiples of 16 bytes (2.1.11, "Tensor Core Usage"),
+ * and with a bias a third matrix costs some of the speed (3.4.17, note 6).
  */
 #include "base/array.h"
 #include "base/library.h"
-#include "kernels/cuda.h"
+#include "kernels/calls_blas_cuda.h"
+#include "kernels/ops.h"
 
-#include <cublasLt.h>
 #include <cuda_runtime_api.h>
 
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* X(function): cublasLt<function>. */
-#define FUNCTIONS(X)                                                                               \
-    X(Create)                                                                                      \
-    X(Destroy)                                                                                     \
-    X(GetStatusString)                                                                             \
-    X(Matmul)                                                                                      \
-    X(MatmulAlgoGetHeuristic)                                                                      \
-    X(MatmulDescCreate)                                                                            \
-    X(MatmulDescDestroy)                                                                           \
-    X(MatmulDescSetAttribute)                                                                      \
-    X(MatmulPreferenceCreate)                                                                      \
-    X(MatmulPreferenceDestroy)                                                                     \
-    X(MatmulPreferenceSetAttribute)                                                                \
-    X(MatrixLayoutCreate)                                                                          \
-    X(MatrixLayoutDestroy)
-
-struct functions {
-#define MEMBER(function) __typeof__(cublasLt##function) *function;
-    FUNCTIONS(MEMBER)
-#undef MEMBER
-};
-
 static const struct lk_library_symbol symbols[] = {
-#define ROW(function) {"cublasLt" #function, offsetof(struct functions, function)},
-    FUNCTIONS(ROW)
+#define ROW(function) {"cublasLt" #function, offsetof(struct lk_blas_calls, function)},
+    LK_BLAS_CALL_LIST(ROW)
 #undef ROW
 };
 
@@ -55,12 +41,14 @@ static const struct lk_library_symbol symbols[] = {
 static const char *const files[] = {SONAME(CUBLAS_VER_MAJOR), "libcublasLt.so.13",
                                     "libcublasLt.so.12", NULL};
 
-enum { FACTORS = 4 }; /* a, b, d, e */
+enum operand { A, B, D, E, BIAS, OPERANDS };
+enum { MATRICES = E }; /* with a stride of their own: e has that of d */
 
 /* What a plan depends on. */
 struct key {
     size_t rows, inner, columns;
-    uint32_t alignment[FACTORS]; /* bytes, a power of two up to 256 */
+    size_t stride[MATRICES];
+    uint32_t alignment[OPERANDS]; /* bytes, a power of two up to 256 */
     enum lk_dtype real;
     bool transpose_a, transpose_b, bias, e;
 };
@@ -74,8 +62,8 @@ struct plan {
 };
 
 struct lk_cuda_blas {
-    struct functions call;
-    struct lk_library *library;
+    struct lk_blas_calls call;
+    struct lk_library *library; /* NULL: the functions are the caller's */
     cublasLtHandle_t handle;
     struct plan *plans;
     size_t n_plans, capacity;
@@ -106,21 +94,36 @@ out:
     return st;
 }
 
-enum lk_status lk_cuda_blas_open(struct lk_cuda_blas **out)
+enum lk_status lk_cuda_blas_open_calls(const struct lk_blas_calls *calls, struct lk_cuda_blas **out)
 {
-    static const struct lk_library_spec spec = {
-        .name = "cuBLASLt", .files = files, .symbols = symbols, .n_symbols = LK_COUNT(symbols)};
     struct lk_cuda_blas *b = NULL;
     enum lk_status st = LK_OK;
 
-    LK_TRY(check_device());
     LK_TRY(lk_alloc(&b, 1, sizeof *b));
-    LK_TRY(lk_library_open(&spec, &b->call, &b->library));
+    b->call = *calls;
     LK_TRY(check(b, b->call.Create(&b->handle), "a handle"));
     *out = b;
     b = NULL;
 out:
     lk_cuda_blas_close(b);
+    return st;
+}
+
+enum lk_status lk_cuda_blas_open(struct lk_cuda_blas **out)
+{
+    static const struct lk_library_spec spec = {
+        .name = "cuBLASLt", .files = files, .symbols = symbols, .n_symbols = LK_COUNT(symbols)};
+    struct lk_library *library = NULL;
+    struct lk_blas_calls calls;
+    enum lk_status st = LK_OK;
+
+    LK_TRY(check_device());
+    LK_TRY(lk_library_open(&spec, &calls, &library));
+    LK_TRY(lk_cuda_blas_open_calls(&calls, out));
+    (*out)->library = library;
+    library = NULL;
+out:
+    lk_library_close(library);
     return st;
 }
 
@@ -151,7 +154,7 @@ void lk_cuda_blas_close(struct lk_cuda_blas *b)
 
 const char *lk_cuda_blas_path(const struct lk_cuda_blas *b)
 {
-    return lk_library_path(b->library);
+    return b->library ? lk_library_path(b->library) : "none";
 }
 
 /* The largest power of two, up to 256, that divides an address. */
@@ -162,6 +165,7 @@ static uint32_t alignment_of(const void *p)
     return bits ? bits & -bits : 256;
 }
 
+/* pre: strides are not 0. */
 static struct key key_of(const struct lk_cuda *c, const struct lk_cuda_product *p)
 {
     struct key k;
@@ -170,10 +174,14 @@ static struct key key_of(const struct lk_cuda *c, const struct lk_cuda_product *
     k.rows = p->rows;
     k.inner = p->inner;
     k.columns = p->columns;
-    k.alignment[0] = alignment_of(p->a);
-    k.alignment[1] = alignment_of(p->b);
-    k.alignment[2] = alignment_of(p->d);
-    k.alignment[3] = alignment_of(p->e ? p->e : p->d);
+    k.stride[A] = p->a_stride;
+    k.stride[B] = p->b_stride;
+    k.stride[D] = p->d_stride;
+    k.alignment[A] = alignment_of(p->a);
+    k.alignment[B] = alignment_of(p->b);
+    k.alignment[D] = alignment_of(p->d);
+    k.alignment[E] = alignment_of(p->e ? p->e : p->d);
+    k.alignment[BIAS] = p->bias ? alignment_of(p->bias) : 256;
     k.real = c->real;
     k.transpose_a = p->transpose_a;
     k.transpose_b = p->transpose_b;
@@ -182,17 +190,36 @@ static struct key key_of(const struct lk_cuda *c, const struct lk_cuda_product *
     return k;
 }
 
+/* What failed, for whoever has to find out why: everything that the heuristic is told. */
+static enum lk_status product_context(const struct key *k, enum lk_status st)
+{
+    char text[320];
+
+    if (st == LK_OK)
+        return st;
+    snprintf(text, sizeof text,
+             "%s(%zu, %zu) times %s(%zu, %zu)%s%s in %s, strides %zu, %zu, %zu, aligned to %u, %u, "
+             "%u, %u, %u bytes",
+             k->transpose_a ? "transposed " : "", k->transpose_a ? k->inner : k->rows,
+             k->transpose_a ? k->rows : k->inner, k->transpose_b ? "transposed " : "",
+             k->transpose_b ? k->columns : k->inner, k->transpose_b ? k->inner : k->columns,
+             k->bias ? " plus bias" : "", k->e ? " plus matrix" : "", lk_dtype_name(k->real),
+             k->stride[A], k->stride[B], k->stride[D], k->alignment[A], k->alignment[B],
+             k->alignment[D], k->alignment[E], k->alignment[BIAS]);
+    return lk_fail_context(st, "%s", text);
+}
+
 static enum lk_status set_desc(const struct lk_cuda_blas *b, cublasLtMatmulDesc_t desc,
                                cublasLtMatmulDescAttributes_t what, const void *value, size_t bytes)
 {
     return check(b, b->call.MatmulDescSetAttribute(desc, what, value, bytes), "an attribute");
 }
 
-/* A row-major matrix is a column-major one of its transpose. */
+/* A row-major matrix as stored is a column-major one of its transpose. */
 static enum lk_status make_layout(const struct lk_cuda_blas *b, cudaDataType_t type, size_t rows,
-                                  size_t columns, cublasLtMatrixLayout_t *out)
+                                  size_t columns, size_t stride, cublasLtMatrixLayout_t *out)
 {
-    return check(b, b->call.MatrixLayoutCreate(out, type, columns, rows, (int64_t)columns),
+    return check(b, b->call.MatrixLayoutCreate(out, type, columns, rows, (int64_t)stride),
                  "a layout");
 }
 
@@ -212,34 +239,51 @@ static enum lk_status describe(const struct lk_cuda_blas *b, struct plan *p)
     LK_TRY(set_desc(b, p->desc, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second));
     LK_TRY(set_desc(b, p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue));
     LK_TRY(make_layout(b, type, k->transpose_a ? k->inner : k->rows,
-                       k->transpose_a ? k->rows : k->inner, &p->a));
+                       k->transpose_a ? k->rows : k->inner, k->stride[A], &p->a));
     LK_TRY(make_layout(b, type, k->transpose_b ? k->columns : k->inner,
-                       k->transpose_b ? k->inner : k->columns, &p->b));
-    LK_TRY(make_layout(b, type, k->rows, k->columns, &p->d));
+                       k->transpose_b ? k->inner : k->columns, k->stride[B], &p->b));
+    LK_TRY(make_layout(b, type, k->rows, k->columns, k->stride[D], &p->d));
 out:
     return st;
 }
 
-/* What the heuristic may use: the workspace, and the alignment that the matrices have. */
 static enum lk_status set_preference(const struct lk_cuda_blas *b, cublasLtMatmulPreference_t to,
-                                     const struct key *k)
+                                     cublasLtMatmulPreferenceAttributes_t what, const void *value,
+                                     size_t bytes)
 {
-    static const cublasLtMatmulPreferenceAttributes_t of[FACTORS] = {
-        /* a is the second factor of cuBLASLt, and b the first. */
-        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES,
-        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES};
-    size_t workspace_bytes = LK_CUDA_WORKSPACE_BYTES;
+    return check(b, b->call.MatmulPreferenceSetAttribute(to, what, value, bytes), "a preference");
+}
+
+/* What the heuristic may use: the workspace, sums in float, and the alignment of the matrices. That
+ * of the bias it takes from its pointer; D's is held to it too, as PyTorch does. */
+static enum lk_status set_preferences(const struct lk_cuda_blas *b, cublasLtMatmulPreference_t to,
+                                      const struct key *k)
+{
+    static const struct {
+        enum operand operand;
+        cublasLtMatmulPreferenceAttributes_t attribute;
+    } rows[] = {
+  /* a is the second factor of cuBLASLt, and b the first. */
+        {A, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES},
+        {B, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES},
+        {D, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES},
+        {E, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES},
+    };
+    uint64_t workspace_bytes = LK_CUDA_WORKSPACE_BYTES;
+    uint32_t reduction = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
     enum lk_status st = LK_OK;
 
-    LK_TRY(check(b,
-                 b->call.MatmulPreferenceSetAttribute(to, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES,
-                                                      &workspace_bytes, sizeof workspace_bytes),
-                 "the workspace"));
-    for (size_t i = 0; i < FACTORS; i++)
-        LK_TRY(check(b,
-                     b->call.MatmulPreferenceSetAttribute(to, of[i], &k->alignment[i],
-                                                          sizeof k->alignment[i]),
-                     "an alignment"));
+    LK_TRY(set_preference(b, to, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace_bytes,
+                          sizeof workspace_bytes));
+    LK_TRY(set_preference(b, to, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reduction,
+                          sizeof reduction));
+    for (size_t i = 0; i < LK_COUNT(rows); i++) {
+        uint32_t bytes = k->alignment[rows[i].operand];
+
+        if (rows[i].operand == D && k->alignment[BIAS] < bytes)
+            bytes = k->alignment[BIAS];
+        LK_TRY(set_preference(b, to, rows[i].attribute, &bytes, sizeof bytes));
+    }
 out:
     return st;
 }
@@ -248,22 +292,22 @@ static enum lk_status choose(const struct lk_cuda_blas *b, struct plan *p)
 {
     cublasLtMatmulHeuristicResult_t result;
     cublasLtMatmulPreference_t preference = NULL;
-    const struct key *k = &p->key;
+    cublasStatus_t status;
     int found = 0;
     enum lk_status st = LK_OK;
 
     LK_TRY(check(b, b->call.MatmulPreferenceCreate(&preference), "a preference"));
-    LK_TRY(set_preference(b, preference, k));
-    LK_TRY(check(b,
-                 b->call.MatmulAlgoGetHeuristic(b->handle, p->desc, p->b, p->a, p->d, p->d,
-                                                preference, 1, &result, &found),
-                 "the choice of an algorithm"));
-    if (found == 0) {
-        st =
-            lk_fail(LK_EUNSUPPORTED, "cuBLASLt has no algorithm for (%zu, %zu) times (%zu, %zu) %s",
-                    k->rows, k->inner, k->inner, k->columns, lk_dtype_name(k->real));
+    LK_TRY(set_preferences(b, preference, &p->key));
+    status = b->call.MatmulAlgoGetHeuristic(b->handle, p->desc, p->b, p->a, p->d, p->d, preference,
+                                            1, &result, &found);
+    /* It says so in three ways. */
+    if (status == CUBLAS_STATUS_SUCCESS && found > 0)
+        status = result.state;
+    if (status == CUBLAS_STATUS_NOT_SUPPORTED || (status == CUBLAS_STATUS_SUCCESS && found == 0)) {
+        st = lk_fail(LK_EUNSUPPORTED, "cuBLASLt has no algorithm");
         goto out;
     }
+    LK_TRY(check(b, status, "the choice of an algorithm"));
     p->algo = result.algo;
     p->workspace_bytes = result.workspaceSize;
 out:
@@ -303,7 +347,8 @@ out:
     return st;
 }
 
-enum lk_status lk_cuda_blas_product(const struct lk_cuda *c, const struct lk_cuda_product *p)
+/* pre: strides are not 0. */
+static enum lk_status run(const struct lk_cuda *c, const struct lk_cuda_product *p)
 {
     struct lk_cuda_blas *b = c->blas;
     struct key k = key_of(c, p);
@@ -318,6 +363,99 @@ enum lk_status lk_cuda_blas_product(const struct lk_cuda *c, const struct lk_cud
                                 plan->d, p->d, plan->d, &plan->algo, c->workspace,
                                 plan->workspace_bytes, (cudaStream_t)c->stream),
                  "a product"));
+out:
+    return product_context(&k, st);
+}
+
+/* ---- Cutting ---- */
+
+enum axis { ROWS, INNER, COLUMNS, AXES };
+
+/*
+ * Where a product is cut along an axis: at its last multiple of 16 bytes, where everything else
+ * about the matrices in which the axis lies along memory is one; 0: not at all.
+ */
+static size_t cut_at(const struct lk_cuda_product *p, enum axis axis, size_t element_bytes)
+{
+    enum { UNIT_BYTES = 16 };
+    const struct {
+        enum axis along;
+        size_t stride;
+        const void *at;
+    } matrices[] = {
+        {p->transpose_a ? ROWS : INNER,    p->a_stride, p->a},
+        {p->transpose_b ? INNER : COLUMNS, p->b_stride, p->b},
+        {COLUMNS,                          p->d_stride, p->d},
+    };
+    const size_t extents[AXES] = {p->rows, p->inner, p->columns};
+    size_t unit = UNIT_BYTES / element_bytes, rest = extents[axis] % unit;
+    bool along = false;
+
+    for (size_t i = 0; i < LK_COUNT(matrices); i++)
+        if (matrices[i].along == axis) {
+            if (matrices[i].stride % unit || (uintptr_t)matrices[i].at % UNIT_BYTES)
+                return 0;
+            along = true;
+        }
+    return along && rest > 0 ? extents[axis] - rest : 0;
+}
+
+/* Moves what a pointer names, if it names something. */
+static const void *past(const void *p, size_t elements, size_t element_bytes)
+{
+    return p ? (const char *)p + elements * element_bytes : NULL;
+}
+
+/* What is left of a product beyond `at`; the first part has written d where the axis is inner. */
+static struct lk_cuda_product rest_of(struct lk_cuda_product p, enum axis axis, size_t at,
+                                      size_t bytes)
+{
+    size_t in_d = axis == COLUMNS ? at : at * p.d_stride;
+
+    if (axis != COLUMNS)
+        p.a = past(p.a, (axis == INNER) == p.transpose_a ? at * p.a_stride : at, bytes);
+    if (axis != ROWS)
+        p.b = past(p.b, (axis == COLUMNS) == p.transpose_b ? at * p.b_stride : at, bytes);
+    if (axis == INNER) {
+        p.e = p.d;
+        p.bias = NULL;
+        p.inner -= at;
+        return p;
+    }
+    p.d = (char *)p.d + in_d * bytes;
+    p.e = past(p.e, in_d, bytes);
+    if (axis == COLUMNS)
+        p.bias = past(p.bias, at, bytes);
+    *(axis == ROWS ? &p.rows : &p.columns) -= at;
+    return p;
+}
+
+static struct lk_cuda_product start_of(struct lk_cuda_product p, enum axis axis, size_t at)
+{
+    *(axis == ROWS ? &p.rows : axis == INNER ? &p.inner : &p.columns) = at;
+    return p;
+}
+
+enum lk_status lk_cuda_blas_product(const struct lk_cuda *c, const struct lk_cuda_product *p)
+{
+    size_t bytes = lk_dtype_bytes(c->real);
+    struct lk_cuda_product whole = *p;
+    enum lk_status st = LK_OK;
+
+    whole.a_stride = lk_op_stride(p->a_stride, p->transpose_a ? p->rows : p->inner);
+    whole.b_stride = lk_op_stride(p->b_stride, p->transpose_b ? p->inner : p->columns);
+    whole.d_stride = lk_op_stride(p->d_stride, p->columns);
+    for (enum axis axis = ROWS; axis < AXES; axis++) {
+        size_t at = cut_at(&whole, axis, bytes);
+        struct lk_cuda_product part = start_of(whole, axis, at);
+
+        if (at == 0)
+            continue;
+        LK_TRY(lk_cuda_blas_product(c, &part));
+        part = rest_of(whole, axis, at, bytes);
+        return lk_cuda_blas_product(c, &part);
+    }
+    LK_TRY(run(c, &whole));
 out:
     return st;
 }

@@ -55,8 +55,12 @@ enum lk_status lk_cuda_init(struct lk_cuda *c, void *stream, enum lk_dtype real,
 void lk_cuda_fini(struct lk_cuda *c);
 
 /*
- * d = op(a) * op(b) + bias + e, all row major and dense: op(a) is (rows, inner), op(b) is
- * (inner, columns), d and e are (rows, columns). A transposed factor is stored as its transpose.
+ * d = op(a) * op(b) + bias + e, all row major: op(a) is (rows, inner), op(b) is (inner, columns), d
+ * and e are (rows, columns). A transposed factor is stored as its transpose.
+ *
+ * Any shape, stride and alignment is legal, but tensor cores are fast where all that lies along
+ * memory (extents, strides, addresses) is a multiple of 16 bytes. Where only the extent is not, the
+ * product is made of two: up to the last multiple, and the rest.
  */
 struct lk_cuda_product {
     void *d;
@@ -64,8 +68,11 @@ struct lk_cuda_product {
     const void *bias;            /* (columns), or NULL */
     const void *e;               /* or NULL; may be d */
     size_t rows, inner, columns; /* > 0 */
+    /* Elements from row to row as stored, d_stride for e too; 0: none between rows. */
+    size_t a_stride, b_stride, d_stride;
     bool transpose_a, transpose_b;
 };
+/* LK_EUNSUPPORTED when cuBLASLt has no algorithm; errors name shape, strides and types. */
 enum lk_status lk_cuda_blas_product(const struct lk_cuda *c, const struct lk_cuda_product *p);
 
 #endif

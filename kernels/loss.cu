@@ -14,8 +14,8 @@ unsigned threads_for(size_t vocab)
     return vocab < MANY_COLUMNS ? FEW_THREADS : MOST_THREADS;
 }
 
-/* Elements before the first that is aligned for N of them; a vocabulary of 50257 has rows that
- * begin anywhere. pre: p is aligned for one. */
+/* Elements before the first that is aligned for N of them: rows of a vocabulary of 50257 with none
+ * between them begin anywhere. pre: p is aligned for one. */
 template <int N, class T> __device__ size_t unaligned(const T *p, size_t n)
 {
     constexpr size_t bytes = sizeof(pack<T, N>);
@@ -61,14 +61,14 @@ template <int N, class T> __device__ void see_pack(online &s, const pack<T, N> &
 template <int N, class T>
 __global__ void __launch_bounds__(MOST_THREADS)
     forward_kernel(float *row_loss, float *log_sums, const T *logits, const int32_t *targets,
-                   size_t vocab, size_t target_stride)
+                   size_t vocab, size_t stride, size_t target_stride)
 {
     LK_SHARED(float, shared, LK_WARP);
     size_t row = blockIdx.x, head, packs;
     online s = {-INFINITY, 0};
     float max, sum;
 
-    logits += row * vocab;
+    logits += row * stride;
     head = unaligned<N>(logits, vocab);
     packs = (vocab - head) / N;
     for (size_t v = threadIdx.x; v < head; v += blockDim.x)
@@ -113,7 +113,8 @@ enum lk_status cross_entropy_forward(const struct lk_cross_entropy_forward_args 
         return lk_fail(LK_EUNSUPPORTED, "cross_entropy_forward: %zu rows", a.rows);
     st = lk_launch(c, "cross_entropy_forward", dim3((unsigned)a.rows), threads_for(a.vocab), 0,
                    forward_kernel<widest<T>, T>, row_loss, static_cast<float *>(a.log_sum),
-                   static_cast<const T *>(a.logits), a.targets, a.vocab, a.target_stride);
+                   static_cast<const T *>(a.logits), a.targets, a.vocab,
+                   lk_op_stride(a.stride, a.vocab), a.target_stride);
     if (st != LK_OK)
         return st;
     return lk_launch(c, "cross_entropy_forward", dim3(1), MOST_THREADS, 0, mean_kernel,
@@ -134,13 +135,13 @@ struct gradient {
 template <int N, class T>
 __global__ void __launch_bounds__(MOST_THREADS)
     backward_kernel(T *dlogits, const T *logits, const float *log_sums, const int32_t *targets,
-                    size_t vocab, size_t target_stride, float seed)
+                    size_t vocab, size_t stride, size_t target_stride, float seed)
 {
     size_t row = blockIdx.x, head, packs;
     gradient f = {seed, log_sums[row], (size_t)targets[row * target_stride]};
 
-    logits += row * vocab;
-    dlogits += row * vocab;
+    logits += row * stride;
+    dlogits += row * stride;
     head = unaligned<N>(logits, vocab);
     packs = (vocab - head) / N;
     for (size_t v = threadIdx.x; v < head; v += blockDim.x)
@@ -170,8 +171,8 @@ enum lk_status cross_entropy_backward(const struct lk_cross_entropy_backward_arg
 
     return lk_launch(c, "cross_entropy_backward", dim3((unsigned)a.rows), threads_for(a.vocab), 0,
                      alike ? backward_kernel<N, T> : backward_kernel<1, T>, to, from,
-                     static_cast<const float *>(a.log_sum), a.targets, a.vocab, a.target_stride,
-                     seed);
+                     static_cast<const float *>(a.log_sum), a.targets, a.vocab,
+                     lk_op_stride(a.stride, a.vocab), a.target_stride, seed);
 }
 
 } // namespace

@@ -25,12 +25,13 @@ void lk_cross_entropy_forward_cpu(const void *args)
 {
     const struct lk_cross_entropy_forward_args *a = args;
     float *log_sum = a->log_sum;
+    size_t stride = lk_op_stride(a->stride, a->vocab);
     double loss = 0;
 
     if (a->rows == 0)
         return;
     for (size_t r = 0; r < a->rows; r++) {
-        const float *logits = (const float *)a->logits + r * a->vocab;
+        const float *logits = (const float *)a->logits + r * stride;
 
         log_sum[r] = row_log_sum(logits, a->vocab);
         loss += (double)(log_sum[r] - logits[a->targets[r * a->target_stride]]);
@@ -43,10 +44,11 @@ void lk_cross_entropy_backward_cpu(const void *args)
     const struct lk_cross_entropy_backward_args *a = args;
     const float *log_sum = a->log_sum;
     float seed = (float)(a->seed / (double)a->rows);
+    size_t stride = lk_op_stride(a->stride, a->vocab);
 
     for (size_t r = 0; r < a->rows; r++) {
-        const float *logits = (const float *)a->logits + r * a->vocab;
-        float *dlogits = (float *)a->dlogits + r * a->vocab;
+        const float *logits = (const float *)a->logits + r * stride;
+        float *dlogits = (float *)a->dlogits + r * stride;
         float shift = log_sum[r];
 
 #pragma omp simd

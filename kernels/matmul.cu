@@ -12,12 +12,16 @@ enum { THREADS = LK_COLUMNS_THREADS, MOST_STRIPS = 128 };
 /* A product over nothing: d = bias + e. */
 template <class T>
 __global__ void __launch_bounds__(THREADS)
-    nothing_kernel(T *d, const T *bias, const T *e, size_t rows, size_t columns)
+    nothing_kernel(T *d, const T *bias, const T *e, size_t rows, size_t columns, size_t stride)
 {
-    size_t stride = (size_t)gridDim.x * blockDim.x;
+    size_t threads = (size_t)gridDim.x * blockDim.x;
 
-    for (size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < rows * columns; i += stride)
-        d[i] = from_float<T>((bias ? to_float(bias[i % columns]) : 0) + (e ? to_float(e[i]) : 0));
+    for (size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x; i < rows * columns;
+         i += threads) {
+        size_t at = i / columns * stride + i % columns;
+
+        d[at] = from_float<T>((bias ? to_float(bias[i % columns]) : 0) + (e ? to_float(e[at]) : 0));
+    }
 }
 
 template <class T>
@@ -29,7 +33,8 @@ enum lk_status product(const struct lk_cuda *c, const char *name, const struct l
         return lk_fail_context(lk_cuda_blas_product(c, &p), "%s", name);
     return lk_launch(c, name, dim3(blocks_for(p.rows * p.columns, THREADS)), THREADS, 0,
                      nothing_kernel<T>, static_cast<T *>(p.d), static_cast<const T *>(p.bias),
-                     static_cast<const T *>(p.e), p.rows, p.columns);
+                     static_cast<const T *>(p.e), p.rows, p.columns,
+                     lk_op_stride(p.d_stride, p.columns));
 }
 
 template <class T>
@@ -46,6 +51,7 @@ enum lk_status matmul_forward(const struct lk_matmul_forward_args &a, const stru
     p.rows = a.rows;
     p.inner = a.inputs;
     p.columns = a.outputs;
+    p.d_stride = a.stride;
     return product<T>(c, "matmul_forward", p);
 }
 
@@ -62,13 +68,14 @@ enum lk_status matmul_backward_input(const struct lk_matmul_backward_input_args 
     p.rows = a.rows;
     p.inner = a.outputs;
     p.columns = a.inputs;
+    p.a_stride = a.stride;
     return product<T>(c, "matmul_backward_input", p);
 }
 
 /* Sums of a strip of rows: a lane has N columns, the block's warps every eighth row. */
 template <int N, class T>
 __global__ void __launch_bounds__(THREADS)
-    columns_kernel(float *partial, const T *in, size_t rows, size_t columns)
+    columns_kernel(float *partial, const T *in, size_t rows, size_t columns, size_t stride)
 {
     LK_SHARED(float, sums, THREADS *N);
     size_t first = rows * blockIdx.y / gridDim.y, end = rows * (blockIdx.y + 1) / gridDim.y;
@@ -76,7 +83,7 @@ __global__ void __launch_bounds__(THREADS)
     float sum[N] = {};
 
     for (size_t r = first + threadIdx.x / LK_WARP; r < end && c < columns; r += LK_COLUMNS_PARTS) {
-        pack<T, N> from = load<N>(in + r * columns + c);
+        pack<T, N> from = load<N>(in + r * stride + c);
 
 #pragma unroll
         for (int k = 0; k < N; k++)
@@ -99,18 +106,18 @@ __global__ void __launch_bounds__(THREADS)
 
 template <class T>
 enum lk_status sum_columns(const struct lk_cuda *c, T *out, const T *in, size_t rows,
-                           size_t columns, bool accumulate)
+                           size_t columns, size_t stride, bool accumulate)
 {
     constexpr int N = widest<T>;
     const char *name = "matmul_backward_weight";
     float *partial = static_cast<float *>(c->workspace);
     /* Eight rows a warp and strip at least. */
     size_t strips = strips_of((rows + 63) / 64, columns, MOST_STRIPS);
-    bool wide = columns % N == 0 && fits<N>(in);
+    bool wide = columns % N == 0 && stride % N == 0 && fits<N>(in);
     dim3 grid(blocks_for(columns, (size_t)LK_WARP * (wide ? N : 1), UINT32_MAX), (unsigned)strips);
     enum lk_status st =
         lk_launch(c, name, grid, THREADS, 0, wide ? columns_kernel<N, T> : columns_kernel<1, T>,
-                  partial, in, rows, columns);
+                  partial, in, rows, columns, stride);
 
     if (st != LK_OK)
         return st;
@@ -132,11 +139,12 @@ enum lk_status matmul_backward_weight(const struct lk_matmul_backward_weight_arg
     p.rows = a.outputs;
     p.inner = a.rows;
     p.columns = a.inputs;
+    p.a_stride = a.stride;
     st = product<T>(c, "matmul_backward_weight", p);
     if (st != LK_OK || !a.dbias)
         return st;
     return sum_columns(c, static_cast<T *>(a.dbias), static_cast<const T *>(a.dout), a.rows,
-                       a.outputs, a.accumulate);
+                       a.outputs, lk_op_stride(a.stride, a.outputs), a.accumulate);
 }
 
 } // namespace

@@ -8,11 +8,11 @@
 static void start_rows(const struct lk_matmul_forward_args *a)
 {
     const float *restrict bias = a->bias;
-    size_t n = a->outputs;
+    size_t n = a->outputs, stride = lk_op_stride(a->stride, n);
 
     for (size_t r = 0; r < a->rows; r++) {
-        float *out = (float *)a->out + r * n;
-        const float *residual = a->residual ? (const float *)a->residual + r * n : NULL;
+        float *out = (float *)a->out + r * stride;
+        const float *residual = a->residual ? (const float *)a->residual + r * stride : NULL;
 
         if (residual && bias)
             for (size_t c = 0; c < n; c++)
@@ -36,7 +36,7 @@ void lk_matmul_forward_cpu(const void *args)
                         .c = a->out,
                         .a_stride = a->inputs,
                         .b_stride = a->inputs,
-                        .c_stride = a->outputs,
+                        .c_stride = lk_op_stride(a->stride, a->outputs),
                         .b_transposed = true};
 
     if (starts)
@@ -55,7 +55,7 @@ void lk_matmul_backward_input_cpu(const void *args)
                         .a = a->dout,
                         .b = a->weight,
                         .c = a->din,
-                        .a_stride = a->outputs,
+                        .a_stride = lk_op_stride(a->stride, a->outputs),
                         .b_stride = a->inputs,
                         .c_stride = a->inputs};
 
@@ -63,20 +63,21 @@ void lk_matmul_backward_input_cpu(const void *args)
 }
 
 /* Column sums, four rows a pass so that the sums are loaded and stored less often. */
-static void add_columns(float *restrict sums, const float *restrict x, size_t rows, size_t n)
+static void add_columns(float *restrict sums, const float *restrict x, size_t rows, size_t n,
+                        size_t stride)
 {
     size_t r = 0;
 
     for (; r + 4 <= rows; r += 4) {
-        const float *restrict x0 = x + r * n, *restrict x1 = x0 + n;
-        const float *restrict x2 = x1 + n, *restrict x3 = x2 + n;
+        const float *restrict x0 = x + r * stride, *restrict x1 = x0 + stride;
+        const float *restrict x2 = x1 + stride, *restrict x3 = x2 + stride;
 
         for (size_t c = 0; c < n; c++)
             sums[c] += (x0[c] + x1[c]) + (x2[c] + x3[c]);
     }
     for (; r < rows; r++)
         for (size_t c = 0; c < n; c++)
-            sums[c] += x[r * n + c];
+            sums[c] += x[r * stride + c];
 }
 
 void lk_matmul_backward_weight_cpu(const void *args)
@@ -90,7 +91,7 @@ void lk_matmul_backward_weight_cpu(const void *args)
                         .a = a->dout,
                         .b = a->in,
                         .c = a->dweight,
-                        .a_stride = a->outputs,
+                        .a_stride = lk_op_stride(a->stride, a->outputs),
                         .b_stride = a->inputs,
                         .c_stride = a->inputs,
                         .a_transposed = true};
@@ -100,5 +101,5 @@ void lk_matmul_backward_weight_cpu(const void *args)
         return;
     if (!a->accumulate)
         memset(a->dbias, 0, a->outputs * sizeof(float));
-    add_columns(a->dbias, a->dout, a->rows, a->outputs);
+    add_columns(a->dbias, a->dout, a->rows, a->outputs, lk_op_stride(a->stride, a->outputs));
 }

@@ -6,6 +6,7 @@ void lk_matmul_forward_ref(const void *args)
     const struct lk_matmul_forward_args *a = args;
     const double *in = a->in, *weight = a->weight, *bias = a->bias, *residual = a->residual;
     double *out = a->out;
+    size_t stride = lk_op_stride(a->stride, a->outputs);
 
     for (size_t r = 0; r < a->rows; r++)
         for (size_t o = 0; o < a->outputs; o++) {
@@ -13,7 +14,7 @@ void lk_matmul_forward_ref(const void *args)
 
             for (size_t i = 0; i < a->inputs; i++)
                 sum += in[r * a->inputs + i] * weight[o * a->inputs + i];
-            out[r * a->outputs + o] = sum + (residual ? residual[r * a->outputs + o] : 0);
+            out[r * stride + o] = sum + (residual ? residual[r * stride + o] : 0);
         }
 }
 
@@ -22,13 +23,14 @@ void lk_matmul_backward_input_ref(const void *args)
     const struct lk_matmul_backward_input_args *a = args;
     const double *dout = a->dout, *weight = a->weight;
     double *din = a->din;
+    size_t stride = lk_op_stride(a->stride, a->outputs);
 
     for (size_t r = 0; r < a->rows; r++)
         for (size_t i = 0; i < a->inputs; i++) {
             double sum = a->accumulate ? din[r * a->inputs + i] : 0;
 
             for (size_t o = 0; o < a->outputs; o++)
-                sum += dout[r * a->outputs + o] * weight[o * a->inputs + i];
+                sum += dout[r * stride + o] * weight[o * a->inputs + i];
             din[r * a->inputs + i] = sum;
         }
 }
@@ -38,20 +40,21 @@ void lk_matmul_backward_weight_ref(const void *args)
     const struct lk_matmul_backward_weight_args *a = args;
     const double *dout = a->dout, *in = a->in;
     double *dweight = a->dweight, *dbias = a->dbias;
+    size_t stride = lk_op_stride(a->stride, a->outputs);
 
     for (size_t o = 0; o < a->outputs; o++) {
         for (size_t i = 0; i < a->inputs; i++) {
             double sum = a->accumulate ? dweight[o * a->inputs + i] : 0;
 
             for (size_t r = 0; r < a->rows; r++)
-                sum += dout[r * a->outputs + o] * in[r * a->inputs + i];
+                sum += dout[r * stride + o] * in[r * a->inputs + i];
             dweight[o * a->inputs + i] = sum;
         }
         if (dbias) {
             double sum = a->accumulate ? dbias[o] : 0;
 
             for (size_t r = 0; r < a->rows; r++)
-                sum += dout[r * a->outputs + o];
+                sum += dout[r * stride + o];
             dbias[o] = sum;
         }
     }

@@ -126,6 +126,16 @@ struct lk_layernorm_backward_args {
 
 /* ---- Linear layer; weights as PyTorch's Linear: (outputs, inputs) ---- */
 
+/*
+ * Rows of out, residual, dout and logits may lie further apart than they are long: by `stride`
+ * elements, 0 for none between them. Tensor cores want rows that begin at a multiple of 16 bytes,
+ * and a vocabulary of 50257 has none. What lies between rows is neither read nor written.
+ */
+static inline size_t lk_op_stride(size_t stride, size_t columns)
+{
+    return stride > columns ? stride : columns;
+}
+
 /* out = in * transposed(weight) + bias + residual. */
 struct lk_matmul_forward_args {
     lk_real *out;            /* (rows, outputs) */
@@ -134,6 +144,7 @@ struct lk_matmul_forward_args {
     const lk_real *bias;     /* (outputs), or NULL */
     const lk_real *residual; /* (rows, outputs), or NULL; may be `out` */
     size_t rows, inputs, outputs;
+    size_t stride; /* of out and residual */
 };
 
 /* din = dout * weight. */
@@ -142,6 +153,7 @@ struct lk_matmul_backward_input_args {
     const lk_real *dout;   /* (rows, outputs) */
     const lk_real *weight; /* (outputs, inputs) */
     size_t rows, inputs, outputs;
+    size_t stride; /* of dout */
     bool accumulate;
 };
 
@@ -152,6 +164,7 @@ struct lk_matmul_backward_weight_args {
     const lk_real *dout; /* (rows, outputs) */
     const lk_real *in;   /* (rows, inputs) */
     size_t rows, inputs, outputs;
+    size_t stride; /* of dout */
     bool accumulate;
 };
 
@@ -221,6 +234,7 @@ struct lk_cross_entropy_forward_args {
     const lk_real *logits;  /* (rows, vocab) */
     const int32_t *targets; /* of row r: targets[r * target_stride] */
     size_t rows, vocab, target_stride;
+    size_t stride; /* of logits */
 };
 
 /* dlogits = seed / rows * (softmax(logits) - onehot(target)). */
@@ -230,7 +244,8 @@ struct lk_cross_entropy_backward_args {
     const lk_wide *log_sum; /* (rows): from forward */
     const int32_t *targets;
     size_t rows, vocab, target_stride;
-    double seed; /* d(loss) */
+    size_t stride; /* of logits and dlogits */
+    double seed;   /* d(loss) */
 };
 
 /* ---- Optimizers: all parameters in one launch, updated in place, as torch.optim does ---- */

@@ -74,7 +74,8 @@ struct gpt {
     lk_real *embedded;    /* (R, C) */
     struct block *blocks;
     struct norm last;
-    lk_real *logits;  /* (R, vocab); the backward pass turns them into their gradient */
+    lk_real *logits;  /* (R, stride) of vocab; the backward pass turns them into their gradient */
+    size_t stride;    /* from row to row of logits */
     lk_wide *log_sum; /* (R) */
     lk_real *dstream; /* (R, C): gradient of the residual stream */
     lk_real *dwide;   /* (R, 4 C): of gelu, fc or qkv */
@@ -97,6 +98,13 @@ static void lay_out_norm(struct norm *n, struct lk_model_arena *a, size_t rows, 
     n->out = lk_model_take(a, rows, channels);
     n->mean = lk_model_take_wide(a, rows, 1);
     n->rstd = lk_model_take_wide(a, rows, 1);
+}
+
+/* Rows of logits begin at multiples of 64 elements, 128 bytes of bfloat16: tensor cores are slow on
+ * those of 50257 elements with none between them (kernels/ops.h). */
+static size_t logits_stride(size_t vocab)
+{
+    return (vocab + 63) / 64 * 64;
 }
 
 static void lay_out(struct gpt *g, struct lk_model_arena *a)
@@ -123,7 +131,7 @@ static void lay_out(struct gpt *g, struct lk_model_arena *a)
         b->out = lk_model_take(a, rows, c);
     }
     lay_out_norm(&g->last, a, rows, c);
-    g->logits = lk_model_take(a, rows, (size_t)g->base.vocab);
+    g->logits = lk_model_take(a, rows, g->stride);
     g->log_sum = lk_model_take_wide(a, rows, 1);
     g->dstream = lk_model_take(a, rows, c);
     g->dwide = lk_model_take(a, rows, 4 * c);
@@ -244,6 +252,7 @@ static enum lk_status gpt_create(struct lk_device *d, struct lk_stream *s,
     g->max_samples = (size_t)config->max_samples;
     g->base.context = config->context;
     g->base.vocab = config->vocab;
+    g->stride = logits_stride((size_t)config->vocab);
     LK_TRY(lk_alloc(&g->blocks, g->layers, sizeof *g->blocks));
     lay_out(g, &a);
     LK_TRY(lk_model_arena_check(&a));
@@ -334,10 +343,10 @@ static enum lk_status gpt_forward(struct lk_model *m, const struct lk_batch *bat
     LK_TRY(norm_forward(g, &g->last, last_norm_param(g), x, rows));
     LK_TRY(LK_LAUNCH(m->stream, matmul_forward, .out = g->logits, .in = g->last.out,
                      .weight = m->params[WTE].data, .rows = rows, .inputs = g->channels,
-                     .outputs = vocab));
+                     .outputs = vocab, .stride = g->stride));
     LK_TRY(LK_LAUNCH(m->stream, cross_entropy_forward, .loss = m->loss, .log_sum = g->log_sum,
                      .logits = g->logits, .targets = batch->targets, .rows = rows, .vocab = vocab,
-                     .target_stride = 1));
+                     .target_stride = 1, .stride = g->stride));
 out:
     return st;
 }
@@ -428,13 +437,13 @@ static enum lk_status head_backward(const struct pass *p, double seed, const lk_
 
     LK_TRY(LK_LAUNCH(m->stream, cross_entropy_backward, .dlogits = g->logits, .logits = g->logits,
                      .log_sum = g->log_sum, .targets = p->batch->targets, .rows = p->rows,
-                     .vocab = vocab, .target_stride = 1, .seed = seed));
+                     .vocab = vocab, .target_stride = 1, .stride = g->stride, .seed = seed));
     LK_TRY(LK_LAUNCH(m->stream, matmul_backward_weight, .dweight = m->params[WTE].grad,
                      .dout = g->logits, .in = g->last.out, .rows = p->rows, .inputs = g->channels,
-                     .outputs = vocab, .accumulate = p->accumulate));
+                     .outputs = vocab, .stride = g->stride, .accumulate = p->accumulate));
     LK_TRY(LK_LAUNCH(m->stream, matmul_backward_input, .din = g->dnarrow, .dout = g->logits,
                      .weight = m->params[WTE].data, .rows = p->rows, .inputs = g->channels,
-                     .outputs = vocab));
+                     .outputs = vocab, .stride = g->stride));
     LK_TRY(norm_backward(p, &g->last, last_norm_param(g), g->dnarrow, stream, true));
 out:
     return st;

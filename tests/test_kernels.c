@@ -59,13 +59,14 @@ static const int n_shapes = sizeof shapes / sizeof *shapes;
 
 START_TEST(matmul_forward_matches)
 {
-    struct shape s = shapes[_i / 4];
+    struct shape s = shapes[_i / 8];
+    size_t stride = _i & 4 ? s.outputs + 3 : s.outputs;
     struct lk_rng g = generator(_i);
     struct pair in = pair_random(&g, s.rows * s.inputs, 1);
     struct pair weight = pair_random(&g, s.outputs * s.inputs, 1);
     struct pair bias = pair_random(&g, s.outputs, 1);
-    struct pair residual = pair_random(&g, s.rows * s.outputs, 1);
-    struct pair out = pair_random(&g, s.rows * s.outputs, 1);
+    struct pair residual = pair_random(&g, s.rows * stride, 1);
+    struct pair out = pair_random(&g, s.rows * stride, 1);
     bool has_bias = _i & 1, has_residual = _i & 2;
 
     RUN(matmul_forward,
@@ -73,13 +74,13 @@ START_TEST(matmul_forward_matches)
          .residual = has_residual ? residual.f : NULL),
         (.out = out.d, .in = in.d, .weight = weight.d, .bias = has_bias ? bias.d : NULL,
          .residual = has_residual ? residual.d : NULL),
-        .rows = s.rows, .inputs = s.inputs, .outputs = s.outputs);
+        .rows = s.rows, .inputs = s.inputs, .outputs = s.outputs, .stride = stride);
     ck_assert_double_le(pair_error(&out), SUM_TOLERANCE(s.inputs));
 
     /* In place on the residual. */
     RUN(matmul_forward, (.out = residual.f, .in = in.f, .weight = weight.f, .residual = residual.f),
         (.out = residual.d, .in = in.d, .weight = weight.d, .residual = residual.d), .rows = s.rows,
-        .inputs = s.inputs, .outputs = s.outputs);
+        .inputs = s.inputs, .outputs = s.outputs, .stride = stride);
     ck_assert_double_le(pair_error(&residual), SUM_TOLERANCE(s.inputs));
     pair_free(&in);
     pair_free(&weight);
@@ -91,29 +92,30 @@ END_TEST
 
 START_TEST(matmul_backward_matches)
 {
-    struct shape s = shapes[_i / 2];
+    struct shape s = shapes[_i / 4];
+    size_t stride = _i & 2 ? s.outputs + 5 : 0;
     struct lk_rng g = generator(_i);
     struct pair in = pair_random(&g, s.rows * s.inputs, 1);
     struct pair weight = pair_random(&g, s.outputs * s.inputs, 1);
-    struct pair dout = pair_random(&g, s.rows * s.outputs, 1);
+    struct pair dout = pair_random(&g, s.rows * (stride ? stride : s.outputs), 1);
     struct pair din = pair_random(&g, s.rows * s.inputs, 1);
     struct pair dweight = pair_random(&g, s.outputs * s.inputs, 1);
     struct pair dbias = pair_random(&g, s.outputs, 1);
 
     RUN(matmul_backward_input, (.din = din.f, .dout = dout.f, .weight = weight.f),
         (.din = din.d, .dout = dout.d, .weight = weight.d), .rows = s.rows, .inputs = s.inputs,
-        .outputs = s.outputs, .accumulate = _i & 1);
+        .outputs = s.outputs, .stride = stride, .accumulate = _i & 1);
     ck_assert_double_le(pair_error(&din), SUM_TOLERANCE(s.outputs));
     RUN(matmul_backward_weight,
         (.dweight = dweight.f, .dbias = dbias.f, .dout = dout.f, .in = in.f),
         (.dweight = dweight.d, .dbias = dbias.d, .dout = dout.d, .in = in.d), .rows = s.rows,
-        .inputs = s.inputs, .outputs = s.outputs, .accumulate = _i & 1);
+        .inputs = s.inputs, .outputs = s.outputs, .stride = stride, .accumulate = _i & 1);
     ck_assert_double_le(pair_error(&dweight), SUM_TOLERANCE(s.rows));
     ck_assert_double_le(pair_error(&dbias), SUM_TOLERANCE(s.rows));
 
     RUN(matmul_backward_weight, (.dweight = dweight.f, .dout = dout.f, .in = in.f),
         (.dweight = dweight.d, .dout = dout.d, .in = in.d), .rows = s.rows, .inputs = s.inputs,
-        .outputs = s.outputs);
+        .outputs = s.outputs, .stride = stride);
     ck_assert_double_le(pair_error(&dweight), SUM_TOLERANCE(s.rows));
     pair_free(&in);
     pair_free(&weight);
@@ -347,37 +349,41 @@ END_TEST
 START_TEST(cross_entropy_matches)
 {
     static const struct {
-        size_t rows, vocab, stride;
+        size_t rows, vocab, target_stride, stride;
     } table[] = {
-        {1,  1,    1},
-        {1,  2,    1},
-        {5,  17,   1},
-        {3,  256,  4},
-        {2,  1001, 2},
-        {16, 31,   1}
+        {1,  1,    1, 0   },
+        {1,  2,    1, 0   },
+        {5,  17,   1, 20  },
+        {3,  256,  4, 0   },
+        {2,  1001, 2, 1024},
+        {16, 31,   1, 31  }
     };
     size_t rows = table[_i].rows, vocab = table[_i].vocab, stride = table[_i].stride;
+    size_t targets_apart = table[_i].target_stride, n = rows * (stride ? stride : vocab);
     struct lk_rng g = generator(_i);
-    struct pair logits = pair_random(&g, rows * vocab, 8), log_sum = pair_zero(rows);
-    struct pair loss = pair_zero(1), dlogits = pair_zero(rows * vocab);
-    int32_t *targets = random_tokens(&g, rows * stride, vocab);
+    struct pair logits = pair_random(&g, n, 8), log_sum = pair_zero(rows);
+    struct pair loss = pair_zero(1), dlogits = pair_zero(n);
+    int32_t *targets = random_tokens(&g, rows * targets_apart, vocab);
 
     RUN(cross_entropy_forward, (.loss = loss.f, .log_sum = log_sum.f, .logits = logits.f),
         (.loss = loss.d, .log_sum = log_sum.d, .logits = logits.d), .targets = targets,
-        .rows = rows, .vocab = vocab, .target_stride = stride);
+        .rows = rows, .vocab = vocab, .target_stride = targets_apart, .stride = stride);
     /* The terms are positive: their sum's relative error is a few ulp, its log's an absolute one.
      */
     ck_assert_double_le(pair_error(&log_sum), 8 * ULP);
     ck_assert_double_le(pair_error(&loss), 8 * ULP);
     RUN(cross_entropy_backward, (.dlogits = dlogits.f, .logits = logits.f, .log_sum = log_sum.f),
         (.dlogits = dlogits.d, .logits = logits.d, .log_sum = log_sum.d), .targets = targets,
-        .rows = rows, .vocab = vocab, .target_stride = stride, .seed = 0.5);
+        .rows = rows, .vocab = vocab, .target_stride = targets_apart, .stride = stride,
+        .seed = 0.5);
     ck_assert_double_le(pair_error(&dlogits), 32 * ULP); /* an exponent of up to 16 rounded */
     RUN(cross_entropy_backward, (.dlogits = logits.f, .logits = logits.f, .log_sum = log_sum.f),
         (.dlogits = logits.d, .logits = logits.d, .log_sum = log_sum.d), .targets = targets,
-        .rows = rows, .vocab = vocab, .target_stride = stride, .seed = 0.5);
+        .rows = rows, .vocab = vocab, .target_stride = targets_apart, .stride = stride,
+        .seed = 0.5);
     for (size_t i = 0; i < logits.n; i++)
-        ck_assert_float_eq(logits.f[i], dlogits.f[i]);
+        if (stride == 0 || i % stride < vocab)
+            ck_assert_float_eq(logits.f[i], dlogits.f[i]);
     pair_free(&logits);
     pair_free(&log_sum);
     pair_free(&loss);
@@ -654,8 +660,8 @@ Suite *lk_suite_kernels(void)
 
     lk_kernels_init();
     tcase_set_timeout(tc, 120);
-    tcase_add_loop_test(tc, matmul_forward_matches, 0, 4 * n_shapes);
-    tcase_add_loop_test(tc, matmul_backward_matches, 0, 2 * n_shapes);
+    tcase_add_loop_test(tc, matmul_forward_matches, 0, 8 * n_shapes);
+    tcase_add_loop_test(tc, matmul_backward_matches, 0, 4 * n_shapes);
     tcase_add_loop_test(tc, encoder_matches, 0, 2 * n_texts);
     tcase_add_loop_test(tc, bytes_match, 0, n_lengths);
     tcase_add_loop_test(tc, layernorm_matches, 0, 2 * n_shapes);

@@ -212,29 +212,37 @@ static double product_bound(const struct cuda_rig *r, size_t k)
     return SUM_BOUND(k) + (real(r) == LK_F32 ? 0x1p-10 * sqrt((double)k + 1) : 0);
 }
 
+/* Every other shape has something between its rows: logits of an odd vocabulary do. */
+static size_t padded(size_t i, size_t columns)
+{
+    return i % 2 ? (columns + 63) / 64 * 64 : 0;
+}
+
 static void matmul_forward(struct cuda_rig *r)
 {
     for (size_t i = 0; i < 4 * N_SHAPES(r, products, HOST_PRODUCTS); i++) {
         size_t rows = products[i / 4].rows, inputs = products[i / 4].inputs;
-        size_t outputs = products[i / 4].outputs;
+        size_t outputs = products[i / 4].outputs, stride = padded(i / 4, outputs);
         bool bias = i & 1, residual = i & 2;
         struct buffer in = buffer_random(r, "in", real(r), rows * inputs, 1);
         struct buffer weight = buffer_random(r, "weight", real(r), outputs * inputs, 1);
         struct buffer b = buffer_random(r, "bias", real(r), outputs, 1);
-        struct buffer e = buffer_random(r, "residual", real(r), rows * outputs, 1);
-        struct buffer out = buffer_random(r, "out", real(r), rows * outputs, 1);
+        struct buffer e =
+            buffer_random(r, "residual", real(r), rows * lk_op_stride(stride, outputs), 1);
+        struct buffer out =
+            buffer_random(r, "out", real(r), rows * lk_op_stride(stride, outputs), 1);
 
         RUN(r, matmul_forward,
             (.out = out.dev, .in = in.dev, .weight = weight.dev, .bias = bias ? b.dev : NULL,
              .residual = residual ? e.dev : NULL),
             (.out = out.d, .in = in.d, .weight = weight.d, .bias = bias ? b.d : NULL,
              .residual = residual ? e.d : NULL),
-            .rows = rows, .inputs = inputs, .outputs = outputs);
+            .rows = rows, .inputs = inputs, .outputs = outputs, .stride = stride);
         buffer_check(&out, product_bound(r, inputs));
         RUN(r, matmul_forward,
             (.out = e.dev, .in = in.dev, .weight = weight.dev, .residual = e.dev),
             (.out = e.d, .in = in.d, .weight = weight.d, .residual = e.d), .rows = rows,
-            .inputs = inputs, .outputs = outputs);
+            .inputs = inputs, .outputs = outputs, .stride = stride);
         buffer_check(&e, product_bound(r, inputs));
         buffer_free(&in);
         buffer_free(&weight);
@@ -248,22 +256,23 @@ static void matmul_backward(struct cuda_rig *r)
 {
     for (size_t i = 0; i < 2 * N_SHAPES(r, products, HOST_PRODUCTS); i++) {
         size_t rows = products[i / 2].rows, inputs = products[i / 2].inputs;
-        size_t outputs = products[i / 2].outputs;
+        size_t outputs = products[i / 2].outputs, stride = padded(i / 2, outputs);
         struct buffer in = buffer_random(r, "in", real(r), rows * inputs, 1);
         struct buffer weight = buffer_random(r, "weight", real(r), outputs * inputs, 1);
-        struct buffer dout = buffer_random(r, "dout", real(r), rows * outputs, 1);
+        struct buffer dout =
+            buffer_random(r, "dout", real(r), rows * lk_op_stride(stride, outputs), 1);
         struct buffer din = buffer_random(r, "din", real(r), rows * inputs, 1);
         struct buffer dweight = buffer_random(r, "dweight", real(r), outputs * inputs, 1);
         struct buffer dbias = buffer_random(r, "dbias", real(r), outputs, 1);
 
         RUN(r, matmul_backward_input, (.din = din.dev, .dout = dout.dev, .weight = weight.dev),
             (.din = din.d, .dout = dout.d, .weight = weight.d), .rows = rows, .inputs = inputs,
-            .outputs = outputs, .accumulate = i % 2);
+            .outputs = outputs, .stride = stride, .accumulate = i % 2);
         buffer_check(&din, product_bound(r, outputs));
         RUN(r, matmul_backward_weight,
             (.dweight = dweight.dev, .dbias = dbias.dev, .dout = dout.dev, .in = in.dev),
             (.dweight = dweight.d, .dbias = dbias.d, .dout = dout.d, .in = in.d), .rows = rows,
-            .inputs = inputs, .outputs = outputs, .accumulate = i % 2);
+            .inputs = inputs, .outputs = outputs, .stride = stride, .accumulate = i % 2);
         buffer_check(&dweight, product_bound(r, rows));
         buffer_check(&dbias, SUM_BOUND(rows));
         buffer_free(&in);
@@ -481,8 +490,9 @@ static const struct {
     {4,    1000 },
     {2,    8193 },
     {0,    9    },
-    {1024, 50257},
     {512,  50304},
+    {1024, 50257},
+    {512,  50257},
 };
 enum { HOST_LOSSES = 6 };
 
@@ -490,8 +500,9 @@ enum { HOST_LOSSES = 6 };
 static void cross_entropy(struct cuda_rig *r)
 {
     for (size_t i = 0; i < N_SHAPES(r, losses, HOST_LOSSES); i++) {
-        size_t rows = losses[i].rows, vocab = losses[i].vocab;
-        struct buffer logits = buffer_random(r, "logits", real(r), rows * vocab, 8);
+        size_t rows = losses[i].rows, vocab = losses[i].vocab, stride = padded(i, vocab);
+        struct buffer logits =
+            buffer_random(r, "logits", real(r), rows * lk_op_stride(stride, vocab), 8);
         struct buffer log_sum = buffer_zero(r, "log_sum", LK_F32, rows);
         struct buffer loss = buffer_zero(r, "loss", LK_F32, 1);
         int32_t *host, *targets = tokens_random(r, 2 * rows, vocab, &host);
@@ -502,14 +513,14 @@ static void cross_entropy(struct cuda_rig *r)
         RUN(r, cross_entropy_forward,
             (.loss = loss.dev, .log_sum = log_sum.dev, .logits = logits.dev, .targets = targets),
             (.loss = loss.d, .log_sum = log_sum.d, .logits = logits.d, .targets = host),
-            .rows = rows, .vocab = vocab, .target_stride = 2);
+            .rows = rows, .vocab = vocab, .target_stride = 2, .stride = stride);
         buffer_check(&loss, 16 * ULP);
         buffer_check(&log_sum, 16 * ULP);
         RUN(r, cross_entropy_backward,
             (.dlogits = logits.dev, .logits = logits.dev, .log_sum = log_sum.dev,
              .targets = targets),
             (.dlogits = logits.d, .logits = logits.d, .log_sum = log_sum.d, .targets = host),
-            .rows = rows, .vocab = vocab, .target_stride = 2, .seed = 0.25);
+            .rows = rows, .vocab = vocab, .target_stride = 2, .stride = stride, .seed = 0.25);
         buffer_check(&logits, 64 * ULP); /* log_sum, about 10, has an error of 2^-20 itself */
         tokens_free(r, targets, host);
         buffer_free(&logits);

@@ -1,5 +1,5 @@
 /* What kernels/context_cuda.c and kernels/blas_cuda.c do on a GPU, for the host: products by plain
- * loops, so that launchers are tested; the products themselves are not. */
+ * loops, so that launchers are tested here; the products are in tests/test_blas_cuda.c. */
 #include "kernels/cuda.h"
 
 #include "base/dtype.h"
@@ -17,31 +17,39 @@ static double element(enum lk_dtype type, const void *p, size_t i)
                            : (double)((const float *)p)[i];
 }
 
+static size_t stride_of(size_t stride, size_t columns)
+{
+    return stride ? stride : columns;
+}
+
 static double dot(const struct lk_cuda *c, const struct lk_cuda_product *p, size_t row,
                   size_t column)
 {
+    size_t a = stride_of(p->a_stride, p->transpose_a ? p->rows : p->inner);
+    size_t b = stride_of(p->b_stride, p->transpose_b ? p->inner : p->columns);
     double sum = 0;
 
     for (size_t k = 0; k < p->inner; k++)
-        sum += element(c->real, p->a, p->transpose_a ? k * p->rows + row : row * p->inner + k) *
-               element(c->real, p->b,
-                       p->transpose_b ? column * p->inner + k : k * p->columns + column);
+        sum += element(c->real, p->a, p->transpose_a ? k * a + row : row * a + k) *
+               element(c->real, p->b, p->transpose_b ? column * b + k : k * b + column);
     return sum;
 }
 
 enum lk_status lk_cuda_blas_product(const struct lk_cuda *c, const struct lk_cuda_product *p)
 {
     for (size_t i = 0; i < p->rows * p->columns; i++) {
-        double sum = dot(c, p, i / p->columns, i % p->columns);
+        size_t row = i / p->columns, column = i % p->columns;
+        size_t at = row * stride_of(p->d_stride, p->columns) + column;
+        double sum = dot(c, p, row, column);
 
         if (p->bias)
-            sum += element(c->real, p->bias, i % p->columns);
+            sum += element(c->real, p->bias, column);
         if (p->e)
-            sum += element(c->real, p->e, i);
+            sum += element(c->real, p->e, at);
         if (c->real == LK_BF16)
-            ((uint16_t *)p->d)[i] = lk_bf16_from_f32((float)sum);
+            ((uint16_t *)p->d)[at] = lk_bf16_from_f32((float)sum);
         else
-            ((float *)p->d)[i] = (float)sum;
+            ((float *)p->d)[at] = (float)sum;
     }
     return LK_OK;
 }
