@@ -18,7 +18,7 @@
 #include <unistd.h>
 
 enum {
-    WAIT_SLICE_MS = 20, /* another thread may read our reply: look again after this */
+    WAIT_SLICE_MS = 20, /* another thread may read what is for us: look again after this */
     BYE_MS = 1000,      /* to hand the goodbye to the kernel */
     VERDICT_MS = 5000,  /* for the server to decide, beside the timeout's part for its question */
 };
@@ -43,7 +43,6 @@ struct lk_store {
     pthread_mutex_t lock; /* of all that follows */
     struct lk_bytes in, out;
     struct request *requests;
-    size_t n_requests;
     uint64_t next_id;
     enum lk_status verdict; /* LK_OK: none; sticks */
     char verdict_text[LK_STORE_TEXT_MAX + 64];
@@ -170,7 +169,6 @@ static void forget(struct lk_store *s, const struct request *r)
     for (struct request **p = &s->requests; *p; p = &(*p)->next)
         if (*p == r) {
             *p = r->next;
-            s->n_requests--;
             return;
         }
 }
@@ -185,7 +183,6 @@ static enum lk_status wait_once(struct lk_store *s, const bool *done, struct lk_
     struct pollfd p = {.fd = s->fd, .events = POLLIN};
     enum lk_status st;
     int ms = lk_deadline_poll_ms(deadline);
-    bool shared;
 
     pthread_mutex_lock(&s->lock);
     st = pump(s);
@@ -193,13 +190,12 @@ static enum lk_status wait_once(struct lk_store *s, const bool *done, struct lk_
         st = verdict(s);
     *out_done = *done;
     p.events = (short)(s->out.at < s->out.n ? POLLIN | POLLOUT : POLLIN);
-    shared = s->n_requests > 1;
     pthread_mutex_unlock(&s->lock);
     if (st != LK_OK || *out_done)
         return st;
     if (!lk_deadline_left_ns(deadline))
         return lk_fail(LK_ETIMEOUT, "deadline passed");
-    if (shared && (ms < 0 || ms > WAIT_SLICE_MS))
+    if (ms < 0 || ms > WAIT_SLICE_MS)
         ms = WAIT_SLICE_MS;
     if (poll(&p, 1, ms) < 0 && errno != EINTR)
         return lk_fail(LK_EIO, "poll: %s", strerror(errno));
@@ -230,7 +226,6 @@ static enum lk_status ask(struct lk_store *s, enum lk_msg type, const void *head
         r.id = ++s->next_id;
         r.next = s->requests;
         s->requests = &r;
-        s->n_requests++;
         st = lk_frame_put(&s->out, type, r.id, head, n_head, tail, n_tail);
     }
     if (st == LK_OK)

@@ -11,6 +11,9 @@
  * for everything else. It is final: the first one wins, and every later call on the store returns
  * it.
  *
+ * Any thread may call the functions of a connection but close, several at a time: whoever reads
+ * hands replies and the verdict to those that wait for them.
+ *
  * Who is the culprit of a stall: on the first report of a timeout the server asks every rank for
  * the last collective it entered; ranks inside a collective answer from their poll loop. Those that
  * do not answer within the grace time, else those that are furthest behind, are named.

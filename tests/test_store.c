@@ -8,7 +8,9 @@
 
 #include <check.h>
 #include <poll.h>
+#include <pthread.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -56,6 +58,54 @@ out:
     free(value);
     return st;
 }
+
+struct watch {
+    struct lk_store *store;
+    atomic_bool stop;
+};
+
+/* Reads all that comes, also what is for others, as a communicator's watchdog does. */
+static void *check_always(void *arg)
+{
+    struct watch *w = arg;
+    struct pollfd p = {.fd = lk_store_fd(w->store), .events = POLLIN};
+
+    while (!atomic_load(&w->stop))
+        if (poll(&p, 1, 1) > 0)
+            (void)lk_store_check(w->store);
+    return NULL;
+}
+
+/* A reply that another thread has read reaches who waits for it long before the deadline, an hour.
+ */
+static enum lk_status wait_beside_a_checker(struct rank *me)
+{
+    enum { ROUNDS = 100 };
+    struct lk_clock_sample samples[ROUNDS];
+    struct watch watch = {.store = NULL};
+    pthread_t thread;
+    enum lk_status st = rank_connect(me, &watch.store);
+
+    if (st != LK_OK)
+        return st;
+    ck_assert_int_eq(pthread_create(&thread, NULL, check_always, &watch), 0);
+    st = lk_store_clock(watch.store, ROUNDS, samples);
+    if (st == LK_OK)
+        st = lk_store_barrier(watch.store, "end");
+    atomic_store(&watch.stop, true);
+    pthread_join(thread, NULL);
+    lk_store_close(watch.store);
+    return st;
+}
+
+START_TEST(several_threads_read)
+{
+    struct rank ranks[RANKS_MAX];
+
+    ranks_run_threads(2, 3600 * LK_NS_PER_S, wait_beside_a_checker, NULL, ranks);
+    assert_all_ok(ranks, 2);
+}
+END_TEST
 
 START_TEST(keys_and_barriers)
 {
@@ -447,6 +497,7 @@ Suite *lk_suite_store(void)
 
     tcase_set_timeout(c, 60);
     tcase_add_test(c, keys_and_barriers);
+    tcase_add_test(c, several_threads_read);
     tcase_add_test(c, clock_samples_are_ordered);
     tcase_add_test(c, a_barrier_names_who_is_missing);
     tcase_add_test(c, a_missing_key_is_named);
