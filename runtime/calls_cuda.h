@@ -1,6 +1,6 @@
 /*
- * Private to runtime/device_cuda.c and its tests: the calls into CUDA that the device makes, as a
- * table, so that what the device does with their answers can be tested without a GPU.
+ * Private to runtime/device_cuda.c, runtime/comm_nccl*_cuda.c and their tests: the calls into CUDA
+ * that they make, as a table, so that what they do with the answers can be tested without a GPU.
  */
 #ifndef LK_RUNTIME_CALLS_CUDA_H
 #define LK_RUNTIME_CALLS_CUDA_H
@@ -13,6 +13,7 @@
 /* X(call): cuda<call>. */
 #define LK_CUDA_CALL_LIST(X)                                                                       \
     X(GetDeviceCount)                                                                              \
+    X(GetDevice)                                                                                   \
     X(SetDevice)                                                                                   \
     X(GetDeviceProperties)                                                                         \
     X(DriverGetVersion)                                                                            \
@@ -25,10 +26,12 @@
     X(FreeHost)                                                                                    \
     X(Memset)                                                                                      \
     X(MemcpyAsync)                                                                                 \
+    X(PointerGetAttributes)                                                                        \
     X(StreamCreateWithPriority)                                                                    \
     X(StreamDestroy)                                                                               \
     X(StreamSynchronize)                                                                           \
     X(StreamWaitEvent)                                                                             \
+    X(StreamIsCapturing)                                                                           \
     X(LaunchHostFunc)                                                                              \
     X(EventCreateWithFlags)                                                                        \
     X(EventDestroy)                                                                                \

@@ -241,15 +241,61 @@ static void run_work(const struct fake_work *w)
     }
 }
 
+struct host_call {
+    struct fake_stream *stream;
+    struct fake_work work;
+};
+
+static void *host_thread(void *arg)
+{
+    struct host_call *h = arg;
+
+    h->work.fn(h->work.arg);
+    lock();
+    h->stream->busy = false;
+    h->stream->done++;
+    unlock();
+    free(h);
+    return NULL;
+}
+
+static void start_host_thread(struct fake_stream *s, const struct fake_work *w)
+{
+    struct host_call *h = malloc(sizeof *h);
+    pthread_t thread;
+
+    ck_assert_ptr_nonnull(h);
+    *h = (struct host_call){s, *w};
+    s->busy = true;
+    ck_assert_int_eq(pthread_create(&thread, NULL, host_thread, h), 0);
+    pthread_detach(thread);
+}
+
+static bool polled(const struct fake_work *w)
+{
+    bool done;
+
+    fake_cuda_open();
+    done = w->poll(w->arg);
+    fake_cuda_close();
+    return done;
+}
+
 static bool step(struct fake_stream *s)
 {
     struct fake_work w;
 
-    if (s->done == s->n || fake_cuda.stuck)
+    if (s->done == s->n || s->busy || fake_cuda.stuck)
         return false;
     w = s->work[s->done];
     if (w.kind == WORK_WAIT && w.event->passed < w.number)
         return false;
+    if (w.kind == WORK_POLL && !polled(&w))
+        return false;
+    if (w.kind == WORK_RUN && fake_cuda.host_threads) {
+        start_host_thread(s, &w);
+        return false;
+    }
     s->done++;
     run_work(&w);
     return true;
@@ -297,6 +343,35 @@ static cudaError_t fake_set(int gpu)
 {
     CALLED();
     ck_assert(gpu >= 0 && gpu < fake_cuda.gpus);
+    return cudaSuccess;
+}
+
+static cudaError_t fake_get(int *gpu)
+{
+    CALLED();
+    *gpu = 0;
+    return cudaSuccess;
+}
+
+static cudaError_t fake_attributes(struct cudaPointerAttributes *a, const void *p)
+{
+    const struct fake_memory *m;
+
+    CALLED();
+    lock();
+    m = memory_of(p, 1);
+    *a = (struct cudaPointerAttributes){.type = !m        ? cudaMemoryTypeUnregistered
+                                                : m->host ? cudaMemoryTypeHost
+                                                          : cudaMemoryTypeDevice};
+    unlock();
+    return cudaSuccess;
+}
+
+static cudaError_t fake_capturing(cudaStream_t s, enum cudaStreamCaptureStatus *status)
+{
+    (void)s;
+    CALLED();
+    *status = cudaStreamCaptureStatusNone;
     return cudaSuccess;
 }
 
@@ -373,12 +448,18 @@ static cudaError_t fake_stream_destroy(cudaStream_t s)
 static cudaError_t fake_synchronize(cudaStream_t s)
 {
     struct fake_stream *f = (struct fake_stream *)s;
+    bool done = !f, waits;
 
     CALLED();
-    lock();
-    while (f && f->done < f->n && !fake_cuda.stuck)
+    while (!done) {
+        lock();
         fake_cuda_step();
-    unlock();
+        done = f->done == f->n || fake_cuda.stuck;
+        waits = f->busy || (!done && f->work[f->done].kind == WORK_POLL);
+        unlock();
+        if (waits)
+            usleep(50);
+    }
     return cudaSuccess;
 }
 
@@ -403,8 +484,9 @@ static cudaError_t fake_host(cudaStream_t s, cudaHostFn_t fn, void *arg)
 static cudaError_t fake_event_create(cudaEvent_t *e, unsigned flags)
 {
     CALLED();
-    ck_assert_uint_eq(flags, cudaEventDefault); /* with times */
+    ck_assert(flags == cudaEventDefault || flags == cudaEventDisableTiming);
     *e = (cudaEvent_t)calloc(1, sizeof(struct fake_event));
+    ((struct fake_event *)*e)->timed = flags == cudaEventDefault;
     lock();
     fake_cuda.events_alive++;
     unlock();
@@ -449,6 +531,7 @@ static cudaError_t fake_query(cudaEvent_t e)
 
 static cudaError_t fake_elapsed(float *ms, cudaEvent_t from, cudaEvent_t to)
 {
+    ck_assert(((const struct fake_event *)from)->timed && ((const struct fake_event *)to)->timed);
     *ms = (float)(((const struct fake_event *)to)->ms - ((const struct fake_event *)from)->ms);
     return cudaSuccess;
 }
@@ -508,7 +591,10 @@ static enum lk_status fake_run_op(const struct lk_op *op, const void *args, cons
 
 const struct lk_cuda_calls fake_cuda_calls = {
     .GetDeviceCount = fake_count,
+    .GetDevice = fake_get,
     .SetDevice = fake_set,
+    .PointerGetAttributes = fake_attributes,
+    .StreamIsCapturing = fake_capturing,
     .GetDeviceProperties = fake_properties,
     .DriverGetVersion = fake_version,
     .RuntimeGetVersion = fake_version,
@@ -540,6 +626,11 @@ const struct lk_cuda_calls fake_cuda_calls = {
 void fake_cuda_run_on(cudaStream_t s, cudaHostFn_t fn, void *arg)
 {
     enqueue(s, (struct fake_work){.kind = WORK_RUN, .fn = fn, .arg = arg});
+}
+
+void fake_cuda_poll_on(cudaStream_t s, bool (*poll)(void *arg), void *arg)
+{
+    enqueue(s, (struct fake_work){.kind = WORK_POLL, .poll = poll, .arg = arg});
 }
 
 void fake_cuda_reset(int gpus)

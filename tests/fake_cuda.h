@@ -10,7 +10,7 @@
  * since any other would wait, and be a bug that only a GPU shows.
  *
  * One machine a process. Any thread may call it; what runs on a stream must not wait for another
- * thread.
+ * thread (but see host_threads).
  */
 #ifndef LK_TESTS_FAKE_CUDA_H
 #define LK_TESTS_FAKE_CUDA_H
@@ -24,11 +24,13 @@ enum { FAKE_STREAMS_MAX = 16, FAKE_WORK_MAX = 16384, FAKE_ALLOCATIONS_MAX = 512 
 struct fake_event {
     int recorded, passed; /* numbers of records: submitted, and done */
     double ms;
+    bool timed;
 };
 
 struct fake_work {
-    enum { WORK_RUN, WORK_OP, WORK_COPY, WORK_RECORD, WORK_WAIT } kind;
+    enum { WORK_RUN, WORK_POLL, WORK_OP, WORK_COPY, WORK_RECORD, WORK_WAIT } kind;
     cudaHostFn_t fn;
+    bool (*poll)(void *arg);
     const struct lk_op *op;
     enum lk_dtype real; /* OP: of its stream's context */
     void *arg;          /* OP: a copy of its arguments */
@@ -43,6 +45,7 @@ struct fake_stream {
     struct fake_work work[FAKE_WORK_MAX];
     size_t done, n;
     int priority;
+    bool busy; /* with a host function on a thread of its own */
 };
 
 struct fake_memory {
@@ -60,6 +63,7 @@ struct fake_cuda {
     size_t n_streams;
     int gpus;
     bool stuck;              /* no stream goes on */
+    bool host_threads;       /* host functions run on threads of their own, and may wait */
     cudaError_t query_error; /* what EventQuery says */
     int fail_at;             /* this call fails, from 1; 0: none */
     cudaError_t fail_with;
@@ -76,6 +80,8 @@ void fake_cuda_check_clean(void);
 void fake_cuda_step(void);
 /* Puts fn on the stream: it runs in stream order. */
 void fake_cuda_run_on(cudaStream_t s, cudaHostFn_t fn, void *arg);
+/* Puts poll on the stream: it is called, with device memory accessible, until it says true. */
+void fake_cuda_poll_on(cudaStream_t s, bool (*poll)(void *arg), void *arg);
 /* Makes device memory accessible, for work of a test's own that stands for a kernel; and not again.
  */
 void fake_cuda_open(void);
