@@ -6,7 +6,6 @@
 #include <dlfcn.h>
 #include <glob.h>
 #include <link.h>
-#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -71,7 +70,7 @@ static bool try_file(struct search *s, const char *path)
 {
     struct link_map *map = NULL;
     const char *lacks;
-    void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+    void *handle = dlopen(path, RTLD_NOW | RTLD_LOCAL | (s->spec->stays ? RTLD_NODELETE : 0));
 
     if (!handle)
         return false;

@@ -18,6 +18,7 @@
 
 #include "base/status.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /* A function pointer at `offset` of the caller's table. */
@@ -31,6 +32,7 @@ struct lk_library_spec {
     const char *const *files; /* sonames, the preferred one first; ends with NULL */
     const struct lk_library_symbol *symbols;
     size_t n_symbols;
+    bool stays; /* has threads of its own, which closing must not take the code from */
 };
 
 struct lk_library;

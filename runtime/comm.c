@@ -10,7 +10,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const struct lk_comm_ops *const backends[] = {&lk_comm_self, &lk_comm_tcp};
+static const struct lk_comm_ops *const backends[] = {
+    &lk_comm_self,
+    &lk_comm_tcp,
+#ifdef LK_HAVE_CUDA
+    &lk_comm_nccl,
+#endif
+};
 
 static enum lk_status check_config(const struct lk_comm_ops *ops,
                                    const struct lk_comm_config *config)
@@ -48,19 +54,42 @@ out:
     return st;
 }
 
+static enum lk_status find(const char *name, const struct lk_comm_ops **out)
+{
+    char known[64] = "";
+    size_t n = 0;
+
+    for (size_t i = 0; i < LK_COUNT(backends); i++) {
+        if (!strcmp(backends[i]->name, name)) {
+            *out = backends[i];
+            return LK_OK;
+        }
+        n += (size_t)snprintf(known + n, sizeof known - n, " %s", backends[i]->name);
+    }
+    return lk_fail(LK_EUNSUPPORTED, "no communicator '%s' in this build (there are:%s)", name,
+                   known);
+}
+
+enum lk_status lk_comm_library(const char *name, char *buf, size_t size)
+{
+    const struct lk_comm_ops *ops = NULL;
+    enum lk_status st = find(name, &ops);
+
+    if (st != LK_OK)
+        return st;
+    snprintf(buf, size, "%s", "");
+    return ops->library ? ops->library(buf, size) : LK_OK;
+}
+
 enum lk_status lk_comm_open(const char *name, const struct lk_comm_config *config,
                             struct lk_comm **out)
 {
     const struct lk_comm_ops *ops = NULL;
     struct lk_comm *c = NULL;
-    enum lk_status st;
+    enum lk_status st = find(name, &ops);
 
-    for (size_t i = 0; i < LK_COUNT(backends); i++)
-        if (!strcmp(backends[i]->name, name))
-            ops = backends[i];
-    if (!ops)
-        return lk_fail(LK_EUNSUPPORTED, "no communicator '%s' in this build (there are: self tcp)",
-                       name);
+    if (st != LK_OK)
+        return st;
     st = lk_comm_open_ops(ops, config, &c);
     if (st == LK_OK && config->fault)
         return lk_comm_fault_wrap(config->fault, config, c, out);

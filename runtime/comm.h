@@ -5,7 +5,7 @@
  *   tcp    sockets between all ranks, rendezvous by the store; ring and tree, chunked, pipelined.
  *          Buffers in host memory
  *   nccl   NCCL between GPUs, on streams of the device cuda; rendezvous by the store
- *          (runtime/comm_nccl.h)
+ *          (runtime/comm_nccl_cuda.h)
  *   fault  wraps another: fails, delays or slows chosen calls, for tests and known-truth runs
  *          (runtime/comm_fault.h)
  *
@@ -57,6 +57,9 @@ struct lk_comm_config {
 enum lk_status lk_comm_open(const char *name, const struct lk_comm_config *config,
                             struct lk_comm **out);
 void lk_comm_close(struct lk_comm *c); /* NULL is legal */
+/* The library behind a backend, "NCCL 2.28.9 (FILE)", or "": whether it would open on this machine.
+ * LK_EUNSUPPORTED says what is missing. */
+enum lk_status lk_comm_library(const char *name, char *buf, size_t size);
 const char *lk_comm_name(const struct lk_comm *c);
 int lk_comm_rank(const struct lk_comm *c);
 int lk_comm_world_size(const struct lk_comm *c);
@@ -148,6 +151,8 @@ struct lk_comm_ops {
     /* (optional) As lk_comm_estimate. */
     enum lk_status (*estimate)(struct lk_comm *c, const struct lk_coll_call *call, double *out_s);
     bool out_of_place; /* calls may have `from` */
+    /* (optional) As lk_comm_library. */
+    enum lk_status (*library)(char *buf, size_t size);
 };
 struct lk_comm { /* first member of a backend's own struct */
     const struct lk_comm_ops *ops;
@@ -158,6 +163,7 @@ struct lk_comm { /* first member of a backend's own struct */
     uint16_t span_names[LK_COLL_COUNT];
 };
 extern const struct lk_comm_ops lk_comm_self, lk_comm_tcp;
+extern const struct lk_comm_ops lk_comm_nccl; /* in builds with CUDA */
 
 /* Opens a backend and fills in the struct above: for comm.c, and backends that wrap another. */
 enum lk_status lk_comm_open_ops(const struct lk_comm_ops *ops, const struct lk_comm_config *config,

@@ -1,0 +1,661 @@
+/*
+ * The communicator nccl: collectives of NCCL's, as work of CUDA streams. How it waits and fails is
+ * in runtime/comm_nccl_cuda.h.
+ *
+ * Sums are plain (ncclSum): for ncclAvg NCCL leaves out what sums in the NVSwitch (notes:
+ * enqueue.cc and device.h of 2.28), and the division is in the loss's seed anyway. NCCL chooses the
+ * algorithm.
+ */
+#include "runtime/comm_nccl_cuda.h"
+
+#include "base/array.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#ifdef LK_NCCL_BUILT
+
+#include "base/log.h"
+#include "runtime/device_impl.h"
+
+#include <inttypes.h>
+#include <string.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#define FINALIZE_NS (10 * LK_NS_PER_S) /* for all ranks to come to the end */
+
+static struct lk_nccl *nccl_of(struct lk_comm *c)
+{
+    return (struct lk_nccl *)c;
+}
+
+/* ---- Collectives ---- */
+
+static const ncclDataType_t dtypes[LK_DTYPE_COUNT] = {
+    [LK_F32] = ncclFloat32, [LK_F16] = ncclFloat16, [LK_BF16] = ncclBfloat16,
+    [LK_F64] = ncclFloat64, [LK_I32] = ncclInt32,   [LK_I64] = ncclInt64,
+    [LK_U8] = ncclUint8,
+};
+
+/* This rank's part of a buffer of world_size parts. */
+static void *own_part(const struct lk_nccl *n, const struct lk_coll_call *call)
+{
+    return (char *)call->buf + (size_t)n->base.rank * call->count * lk_dtype_bytes(call->dtype);
+}
+
+static ncclResult_t all_reduce(const struct lk_nccl *n, ncclComm_t comm,
+                               const struct lk_coll_call *call, cudaStream_t s)
+{
+    return n->call->AllReduce(call->from ? call->from : call->buf, call->buf, call->count,
+                              dtypes[call->dtype], ncclSum, comm, s);
+}
+
+static ncclResult_t reduce_scatter(const struct lk_nccl *n, ncclComm_t comm,
+                                   const struct lk_coll_call *call, cudaStream_t s)
+{
+    return n->call->ReduceScatter(call->from ? call->from : call->buf,
+                                  call->from ? call->buf : own_part(n, call), call->count,
+                                  dtypes[call->dtype], ncclSum, comm, s);
+}
+
+static ncclResult_t all_gather(const struct lk_nccl *n, ncclComm_t comm,
+                               const struct lk_coll_call *call, cudaStream_t s)
+{
+    return n->call->AllGather(call->from ? call->from : own_part(n, call), call->buf, call->count,
+                              dtypes[call->dtype], comm, s);
+}
+
+static ncclResult_t broadcast(const struct lk_nccl *n, ncclComm_t comm,
+                              const struct lk_coll_call *call, cudaStream_t s)
+{
+    return n->call->Broadcast(call->from ? call->from : call->buf, call->buf, call->count,
+                              dtypes[call->dtype], call->root, comm, s);
+}
+
+/* Nobody has the sum before all have given their byte. */
+static ncclResult_t barrier(const struct lk_nccl *n, ncclComm_t comm,
+                            const struct lk_coll_call *call, cudaStream_t s)
+{
+    (void)call;
+    return n->call->AllReduce(n->scratch, n->scratch, 1, ncclUint8, ncclSum, comm, s);
+}
+
+typedef ncclResult_t (*collective)(const struct lk_nccl *, ncclComm_t, const struct lk_coll_call *,
+                                   cudaStream_t);
+static const collective collectives[LK_COLL_COUNT] = {
+    [LK_ALL_REDUCE] = all_reduce, [LK_REDUCE_SCATTER] = reduce_scatter,
+    [LK_ALL_GATHER] = all_gather, [LK_BROADCAST] = broadcast,
+    [LK_BARRIER] = barrier,
+};
+
+ncclResult_t lk_nccl_collective(const struct lk_nccl *n, ncclComm_t comm,
+                                const struct lk_coll_call *call, cudaStream_t s)
+{
+    return collectives[call->coll](n, comm, call, s);
+}
+
+/* Puts the collective on the stream: when this returns it is there. */
+static enum lk_status issue(struct lk_nccl *n, const struct lk_coll_call *call, cudaStream_t s)
+{
+    struct lk_deadline deadline = lk_deadline_in(n->timeout_ns);
+    ncclResult_t result;
+    enum lk_status st = lk_nccl_enter(n, deadline);
+
+    if (st == LK_OK) {
+        result = lk_nccl_collective(n, n->comm, call, s);
+        lk_nccl_leave(n);
+        st = lk_nccl_await(n, result, deadline);
+    }
+    return st;
+}
+
+static bool moves_nothing(const struct lk_nccl *n, const struct lk_coll_call *call)
+{
+    return call->coll != LK_BARRIER && !lk_coll_call_bytes(call, n->base.world_size);
+}
+
+static enum lk_status record(const struct lk_nccl *n, cudaEvent_t e, cudaStream_t s)
+{
+    return lk_cuda_status(n->cuda->EventRecord(e, s), "recording an event");
+}
+
+static enum lk_status nccl_enqueue(struct lk_comm *c, struct lk_stream *s,
+                                   const struct lk_coll_call *call, uint64_t seq)
+{
+    struct lk_nccl *n = nccl_of(c);
+    cudaStream_t stream = lk_stream_native(s);
+    enum cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
+    struct lk_nccl_entry e = {.call = *call, .seq = seq, .step = lk_stream_step(s)};
+    enum lk_status st = LK_OK;
+
+    if (moves_nothing(n, call))
+        return LK_OK;
+    LK_TRY(lk_cuda_status(n->cuda->StreamIsCapturing(stream, &capture), "capture"));
+    if (capture != cudaStreamCaptureStatusNone)
+        return issue(n, call, stream);
+    LK_TRY(lk_nccl_take_event(n, &e.before));
+    LK_TRY(lk_nccl_take_event(n, &e.after));
+    LK_TRY(record(n, e.before, stream));
+    LK_TRY(issue(n, call, stream));
+    LK_TRY(record(n, e.after, stream));
+    LK_TRY(lk_nccl_watch(n, &e));
+    return LK_OK;
+out:
+    lk_nccl_drop_events(n, &e);
+    return st;
+}
+
+static enum lk_status nccl_graph(struct lk_comm *c, struct lk_stream *s, uint64_t seq, bool end)
+{
+    struct lk_nccl *n = nccl_of(c);
+    struct lk_nccl_entry *e = &n->graph;
+    cudaStream_t stream = lk_stream_native(s);
+    enum lk_status st = lk_nccl_alive(n);
+
+    if (st != LK_OK)
+        return st;
+    if (!end) {
+        *e = (struct lk_nccl_entry){.graph = true, .seq = seq, .step = lk_stream_step(s)};
+        LK_TRY(lk_nccl_take_event(n, &e->before));
+        LK_TRY(lk_nccl_take_event(n, &e->after));
+        LK_TRY(record(n, e->before, stream));
+    } else {
+        LK_TRY(record(n, e->after, stream));
+        LK_TRY(lk_nccl_watch(n, e));
+        *e = (struct lk_nccl_entry){.graph = false};
+    }
+out:
+    return st;
+}
+
+/* ---- Collectives that are run ---- */
+
+static enum lk_status make_scratch(struct lk_nccl *n, size_t bytes)
+{
+    enum lk_status st = LK_OK;
+
+    if (n->scratch_bytes >= bytes)
+        return LK_OK;
+    lk_device_free(n->device, n->scratch);
+    lk_device_free_host(n->device, n->staging);
+    n->scratch = n->staging = NULL;
+    n->scratch_bytes = 0;
+    LK_TRY(lk_device_alloc(n->device, bytes, &n->scratch));
+    LK_TRY(lk_device_alloc_host(n->device, bytes, &n->staging));
+    n->scratch_bytes = bytes;
+out:
+    return st;
+}
+
+static enum lk_status is_of_device(const struct lk_nccl *n, const void *p, bool *out)
+{
+    struct cudaPointerAttributes a;
+    enum lk_status st = lk_cuda_status(n->cuda->PointerGetAttributes(&a, p), "a buffer");
+
+    if (st == LK_OK)
+        *out = a.type == cudaMemoryTypeDevice || a.type == cudaMemoryTypeManaged;
+    return st;
+}
+
+static enum lk_status copy(struct lk_nccl *n, void *to, const void *from, size_t bytes)
+{
+    return lk_cuda_status(n->cuda->MemcpyAsync(to, from, bytes, cudaMemcpyDefault, n->stream),
+                          "a copy");
+}
+
+/* Waits until the stream of run is done. */
+static enum lk_status await_stream(struct lk_nccl *n)
+{
+    struct lk_deadline deadline = lk_deadline_in(n->timeout_ns);
+    enum lk_status st = LK_OK;
+    uint64_t nap_ns = 0;
+
+    LK_TRY(record(n, n->ended, n->stream));
+    for (;;) {
+        cudaError_t e = n->cuda->EventQuery(n->ended);
+
+        if (e != cudaErrorNotReady)
+            return lk_cuda_status((int)e, "collective");
+        LK_TRY(lk_nccl_alive(n));
+        if (!lk_deadline_left_ns(deadline))
+            return lk_nccl_late(n);
+        lk_nccl_nap(&nap_ns);
+    }
+out:
+    return st;
+}
+
+static enum lk_status run(struct lk_nccl *n, struct lk_coll_call *call)
+{
+    size_t bytes = lk_coll_call_bytes(call, n->base.world_size);
+    void *given = call->buf;
+    bool staged = false;
+    enum lk_status st = LK_OK;
+
+    if (call->coll != LK_BARRIER && !call->from) { /* out of place is for buffers of the device */
+        LK_TRY(is_of_device(n, given, &staged));
+        staged = !staged;
+    }
+    if (staged) {
+        LK_TRY(make_scratch(n, bytes));
+        memcpy(n->staging, given, bytes);
+        call->buf = n->scratch;
+        LK_TRY(copy(n, n->scratch, n->staging, bytes));
+    }
+    LK_TRY(issue(n, call, n->stream));
+    if (staged)
+        LK_TRY(copy(n, n->staging, n->scratch, bytes));
+    LK_TRY(await_stream(n));
+    if (staged)
+        memcpy(given, n->staging, bytes);
+out:
+    return st;
+}
+
+static enum lk_status nccl_run(struct lk_comm *c, const struct lk_coll_call *call, uint64_t seq)
+{
+    struct lk_nccl *n = nccl_of(c);
+    struct lk_coll_call own = *call;
+    enum lk_status st = LK_OK;
+
+    if (moves_nothing(n, call))
+        return LK_OK;
+    LK_TRY(lk_nccl_alive(n));
+    LK_TRY(lk_nccl_look(n)); /* what was enqueued before has its progress told first */
+    if (n->store)
+        lk_store_progress(n->store, seq, true);
+    LK_TRY(run(n, &own));
+    if (n->store)
+        lk_store_progress(n->store, seq, false);
+out:
+    return st;
+}
+
+static bool nccl_has(const struct lk_comm *c, enum lk_coll coll, enum lk_algo algo)
+{
+    (void)c;
+    (void)coll;
+    return algo == LK_ALGO_AUTO;
+}
+
+/* ---- Memory ---- */
+
+/* NCCL's own allocator: sums in the NVSwitch take registered buffers only from there. */
+static enum lk_status alloc_registered(struct lk_nccl *n, size_t bytes, struct lk_nccl_buffer *out)
+{
+    struct lk_deadline deadline = lk_deadline_in(n->timeout_ns);
+    struct lk_nccl_buffer b = {.p = NULL};
+    ncclResult_t result;
+    enum lk_status st = LK_OK;
+
+    LK_TRY(lk_nccl_status(n, n->call->MemAlloc(&b.p, bytes)));
+    LK_TRY(lk_cuda_status(n->cuda->Memset(b.p, 0, bytes), "device memory"));
+    LK_TRY(lk_cuda_status(n->cuda->StreamSynchronize(NULL), "device memory"));
+    LK_TRY(lk_nccl_enter(n, deadline));
+    result = n->call->CommRegister(n->comm, b.p, bytes, &b.handle);
+    lk_nccl_leave(n);
+    LK_TRY(lk_nccl_await(n, result, deadline));
+    *out = b;
+    return LK_OK;
+out:
+    if (b.p)
+        (void)n->call->MemFree(b.p);
+    return lk_fail_context(st, "%zu bytes of registered memory", bytes);
+}
+
+static enum lk_status nccl_alloc(struct lk_comm *c, struct lk_device *d, size_t bytes, void **out)
+{
+    struct lk_nccl *n = nccl_of(c);
+    enum lk_status st = LK_OK;
+
+    if (!n->options.register_buffers)
+        return lk_device_alloc(d, bytes, out);
+    LK_TRY(lk_array_grow(&n->buffers, &n->cap_buffers, n->n_buffers + 1, sizeof *n->buffers));
+    LK_TRY(alloc_registered(n, bytes, &n->buffers[n->n_buffers]));
+    *out = n->buffers[n->n_buffers++].p;
+    lk_log(LK_LOG_COMM, LK_DEBUG, "NCCL: registered %zu bytes", bytes);
+out:
+    return st;
+}
+
+static void free_registered(struct lk_nccl *n, const struct lk_nccl_buffer *b)
+{
+    struct lk_deadline deadline = lk_deadline_in(n->timeout_ns);
+    ncclResult_t result;
+
+    /* Of an aborted communicator nothing is registered any more; the abort has to be over. */
+    if (lk_nccl_alive(n) != LK_OK) {
+        if (!lk_nccl_watch_stop(n))
+            return;
+    } else if (lk_nccl_enter(n, deadline) == LK_OK) {
+        result = n->call->CommDeregister(n->comm, b->handle);
+        lk_nccl_leave(n);
+        lk_quietly_(lk_nccl_await(n, result, deadline));
+    }
+    (void)n->call->MemFree(b->p);
+}
+
+static void nccl_free(struct lk_comm *c, struct lk_device *d, void *p)
+{
+    struct lk_nccl *n = nccl_of(c);
+
+    for (size_t i = 0; i < n->n_buffers; i++)
+        if (n->buffers[i].p == p) {
+            lk_quietly_((free_registered(n, &n->buffers[i]), LK_OK));
+            n->buffers[i] = n->buffers[--n->n_buffers];
+            return;
+        }
+    lk_device_free(d, p);
+}
+
+/* ---- Open and close ---- */
+
+/* What rank 0 tells the others. */
+struct meeting {
+    ncclUniqueId id;
+    int32_t version;
+    char path[256];
+};
+
+static enum lk_status check_version(const struct meeting *m, const struct lk_nccl *n,
+                                    const char *path)
+{
+    char of_0[32], own[32];
+
+    if (m->version == n->version)
+        return LK_OK;
+    lk_nccl_version_text(m->version, of_0, sizeof of_0);
+    lk_nccl_version_text(n->version, own, sizeof own);
+    return lk_fail(LK_EUNSUPPORTED,
+                   "all ranks need the same NCCL: rank 0 has %s (%.256s), rank %d "
+                   "has %s (%s)",
+                   of_0, m->path, n->base.rank, own, path);
+}
+
+static enum lk_status meet(struct lk_nccl *n, const char *path, struct meeting *out)
+{
+    struct meeting m = {.version = n->version};
+    char key[32];
+    void *value = NULL;
+    size_t bytes = 0;
+    enum lk_status st = LK_OK;
+
+    if (n->store)
+        snprintf(key, sizeof key, "nccl-%" PRIu64, lk_store_next_id(n->store));
+    if (n->base.rank == 0) {
+        snprintf(m.path, sizeof m.path, "%s", path);
+        LK_TRY(lk_nccl_status(n, n->call->GetUniqueId(&m.id)));
+        if (n->store)
+            LK_TRY(lk_store_set(n->store, key, &m, sizeof m));
+    } else {
+        LK_TRY(lk_store_get(n->store, key, &value, &bytes));
+        if (bytes != sizeof m) {
+            st = lk_fail(LK_EPARSE, "rank 0 is another build of lockstep");
+            goto out;
+        }
+        memcpy(&m, value, sizeof m);
+        LK_TRY(check_version(&m, n, path));
+    }
+    *out = m;
+out:
+    free(value);
+    return st;
+}
+
+static enum lk_status join(struct lk_nccl *n, const struct meeting *m)
+{
+    struct lk_deadline deadline = lk_deadline_in(n->timeout_ns);
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    ncclResult_t result;
+    enum lk_status st = LK_OK;
+
+    config.blocking = 0;
+    if (n->options.min_ctas)
+        config.minCTAs = n->options.min_ctas;
+    if (n->options.max_ctas)
+        config.maxCTAs = n->options.max_ctas;
+    if (n->options.cga_cluster)
+        config.cgaClusterSize = n->options.cga_cluster;
+    LK_TRY(lk_nccl_enter(n, deadline));
+    result =
+        n->call->CommInitRankConfig(&n->comm, n->base.world_size, m->id, n->base.rank, &config);
+    lk_nccl_leave(n);
+    LK_TRY(lk_nccl_await(n, result, deadline));
+out:
+    return st;
+}
+
+static enum lk_status open_library(struct lk_nccl *n, const struct lk_comm_config *config,
+                                   const char **out_path)
+{
+    enum lk_status st = LK_OK;
+
+    n->call = config->nccl_calls;
+    if (!n->call) {
+        LK_TRY(lk_nccl_open_library(&n->own, &n->library));
+        n->call = &n->own;
+    }
+    *out_path = n->library ? lk_library_path(n->library) : "a test's";
+    LK_TRY(lk_nccl_version(n->call, *out_path, &n->version));
+out:
+    return st;
+}
+
+static enum lk_status open_streams(struct lk_nccl *n)
+{
+    int least, most_urgent;
+    enum lk_status st = LK_OK;
+
+    LK_TRY(lk_cuda_status(n->cuda->GetDevice(&n->gpu), "current GPU"));
+    LK_TRY(lk_cuda_status(n->cuda->DeviceGetStreamPriorityRange(&least, &most_urgent),
+                          "priorities of streams"));
+    LK_TRY(lk_cuda_status(
+        n->cuda->StreamCreateWithPriority(&n->stream, cudaStreamNonBlocking, most_urgent),
+        "a stream for collectives"));
+    LK_TRY(lk_cuda_status(n->cuda->EventCreateWithFlags(&n->ended, cudaEventDisableTiming),
+                          "an event"));
+    LK_TRY(make_scratch(n, 1)); /* a barrier's */
+out:
+    return st;
+}
+
+static void free_all(struct lk_nccl *n)
+{
+    while (n->n_buffers > 0) /* of callers that did not */
+        (void)n->call->MemFree(n->buffers[--n->n_buffers].p);
+    while (n->n_entries > 0) {
+        lk_nccl_drop_events(n, &n->entries[n->first++]);
+        n->n_entries--;
+    }
+    lk_nccl_drop_events(n, &n->graph);
+    while (n->n_spare > 0)
+        (void)n->cuda->EventDestroy(n->spare[--n->n_spare]);
+    if (n->ended)
+        (void)n->cuda->EventDestroy(n->ended);
+    if (n->stream)
+        (void)n->cuda->StreamDestroy(n->stream);
+    lk_device_free(n->device, n->scratch);
+    if (n->staging)
+        lk_device_free_host(n->device, n->staging);
+    if (n->wake_fd >= 0)
+        close(n->wake_fd);
+    pthread_mutex_destroy(&n->lock);
+    pthread_cond_destroy(&n->changed);
+    free(n->buffers);
+    free(n->entries);
+    free(n->spare);
+    lk_library_close(n->library);
+    free(n);
+}
+
+/* All ranks come here when all went well: what was enqueued has ended everywhere. */
+static enum lk_status finalize(struct lk_nccl *n)
+{
+    struct lk_deadline deadline =
+        lk_deadline_in(n->timeout_ns < FINALIZE_NS ? n->timeout_ns : FINALIZE_NS);
+    ncclResult_t result;
+    enum lk_status st = LK_OK;
+
+    LK_TRY(lk_device_status(n->device));
+    LK_TRY(lk_nccl_enter(n, deadline));
+    result = n->call->CommFinalize(n->comm);
+    lk_nccl_leave(n);
+    LK_TRY(lk_nccl_await(n, result, deadline));
+    LK_TRY(lk_nccl_enter(n, deadline));
+    result = n->call->CommDestroy(n->comm);
+    n->comm = NULL;
+    lk_nccl_leave(n);
+    LK_TRY(lk_nccl_status(n, result));
+out:
+    return st;
+}
+
+static void nccl_close(struct lk_comm *c)
+{
+    struct lk_nccl *n = nccl_of(c);
+    struct lk_saved_error_ saved;
+    enum lk_status st = LK_OK;
+
+    lk_error_save_(&saved);
+    if (n->joined && lk_nccl_alive(n) == LK_OK)
+        st = finalize(n);
+    if (st != LK_OK)
+        lk_nccl_break(n, st, lk_error_text());
+    if (lk_nccl_watch_stop(n))
+        free_all(n);
+    else
+        lk_log(LK_LOG_COMM, LK_ERROR, "NCCL did not end its communicator: it is left behind");
+    lk_error_restore_(&saved);
+}
+
+static enum lk_status check_config(const struct lk_comm_config *c)
+{
+    if (!c->device || strcmp(lk_device_name(c->device), "cuda") != 0)
+        return lk_fail(LK_EUNSUPPORTED, "the communicator nccl is for the device cuda, not %s",
+                       c->device ? lk_device_name(c->device) : "none");
+    if (c->nccl.max_ctas && c->nccl.min_ctas > c->nccl.max_ctas)
+        return lk_fail(LK_EUSAGE, "NCCL: at least %d thread blocks, but at most %d",
+                       c->nccl.min_ctas, c->nccl.max_ctas);
+    return LK_OK;
+}
+
+static enum lk_status create(const struct lk_comm_config *config, struct lk_nccl **out)
+{
+    struct lk_nccl *n = NULL;
+    enum lk_status st = lk_alloc(&n, 1, sizeof *n);
+
+    if (st != LK_OK)
+        return st;
+    n->base.rank = config->rank;
+    n->base.world_size = config->world_size;
+    n->device = config->device;
+    n->cuda =
+        config->device->config.cuda_calls ? config->device->config.cuda_calls : &lk_cuda_calls;
+    n->store = config->store;
+    n->timeout_ns = config->timeout_ns;
+    n->options = config->nccl;
+    pthread_mutex_init(&n->lock, NULL);
+    pthread_cond_init(&n->changed, NULL);
+    n->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    *out = n;
+    return LK_OK;
+}
+
+static enum lk_status nccl_open(const struct lk_comm_config *config, struct lk_comm **out)
+{
+    struct lk_nccl *n = NULL;
+    struct meeting m;
+    const char *path = "";
+    char version[32];
+    enum lk_status st = check_config(config);
+
+    if (st != LK_OK)
+        return st;
+    LK_TRY(create(config, &n));
+    LK_TRY(open_library(n, config, &path));
+    LK_TRY(open_streams(n));
+    LK_TRY(meet(n, path, &m));
+    LK_TRY(lk_nccl_watch_start(n));
+    LK_TRY(join(n, &m));
+    n->joined = true;
+    lk_nccl_version_text(n->version, version, sizeof version);
+    lk_log(LK_LOG_COMM, LK_INFO, "NCCL %s (%s): rank %d of %d", version, path, config->rank,
+           config->world_size);
+    *out = &n->base;
+    return LK_OK;
+out:
+    if (n)
+        nccl_close(&n->base);
+    return lk_fail_context(st, "opening nccl");
+}
+
+static enum lk_status nccl_library(char *buf, size_t size)
+{
+    struct lk_nccl_calls calls;
+    struct lk_library *library = NULL;
+    enum lk_status st = LK_OK;
+    int version = 0, n;
+
+    LK_TRY(lk_nccl_open_library(&calls, &library));
+    LK_TRY(lk_nccl_version(&calls, lk_library_path(library), &version));
+    n = snprintf(buf, size, "NCCL ");
+    lk_nccl_version_text(version, buf + n, size - (size_t)n);
+    n = (int)strlen(buf);
+    snprintf(buf + n, size - (size_t)n, " (%s)", lk_library_path(library));
+out:
+    lk_library_close(library);
+    return st;
+}
+
+const struct lk_comm_ops lk_comm_nccl = {
+    .name = "nccl",
+    .open = nccl_open,
+    .run = nccl_run,
+    .close = nccl_close,
+    .enqueue = nccl_enqueue,
+    .has = nccl_has,
+    .algo_help = "NCCL chooses by itself, and NCCL_ALGO in its environment restricts it",
+    .alloc = nccl_alloc,
+    .free = nccl_free,
+    .graph = nccl_graph,
+    .library = nccl_library,
+    .out_of_place = true,
+};
+
+#else
+
+static enum lk_status not_built(void)
+{
+    return lk_fail(LK_EUNSUPPORTED,
+                   "this build has no NCCL: nccl.h of 2.19 or newer was not found by make");
+}
+
+static enum lk_status nccl_open(const struct lk_comm_config *config, struct lk_comm **out)
+{
+    (void)config;
+    (void)out;
+    return not_built();
+}
+
+static enum lk_status nccl_library(char *buf, size_t size)
+{
+    (void)buf;
+    (void)size;
+    return not_built();
+}
+
+static enum lk_status nccl_enqueue(struct lk_comm *c, struct lk_stream *s,
+                                   const struct lk_coll_call *call, uint64_t seq)
+{
+    (void)c;
+    (void)s;
+    (void)call;
+    (void)seq;
+    return not_built();
+}
+
+const struct lk_comm_ops lk_comm_nccl = {
+    .name = "nccl", .open = nccl_open, .enqueue = nccl_enqueue, .library = nccl_library};
+
+#endif
