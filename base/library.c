@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 struct lk_library {
     void *handle;
@@ -135,6 +136,66 @@ static bool try_loader(struct search *s)
     return false;
 }
 
+/* PyTorch's packages under the prefix that has bin/python3: of a virtual environment, of conda. */
+static bool try_prefix(struct search *s, const char *prefix)
+{
+    static const char *const below[] = {"lib/python3*/*-packages/nvidia/*/lib",
+                                        "lib/python3*/*-packages/torch/lib"};
+    char pattern[1200];
+
+    for (size_t i = 0; i < LK_COUNT(below); i++)
+        if ((size_t)snprintf(pattern, sizeof pattern, "%s/%s", prefix, below[i]) < sizeof pattern &&
+            try_pattern(s, pattern))
+            return true;
+    return false;
+}
+
+/* Makes path the file that it links to; false when it is no link. */
+static bool follow(char *path, size_t size)
+{
+    char target[1024];
+    ssize_t n = readlink(path, target, sizeof target);
+    size_t dir;
+
+    if (n <= 0 || (size_t)n == sizeof target)
+        return false;
+    dir = target[0] == '/' ? 0 : (size_t)(strrchr(path, '/') - path) + 1;
+    if (dir + (size_t)n >= size)
+        return false;
+    memcpy(path + dir, target, (size_t)n);
+    path[dir + (size_t)n] = '\0';
+    return true;
+}
+
+/*
+ * The python3 that a shell would start. A virtual environment's links to the system's, and may
+ * itself be linked to from PATH without being activated: each file on the way is looked at, its
+ * folder being PREFIX/bin.
+ */
+static bool try_python(struct search *s)
+{
+    enum { LINKS = 8 };
+    const char *at = getenv("PATH");
+    char path[1024] = "", prefix[1100];
+
+    while (at && *at && !*path) {
+        size_t n = strcspn(at, ":");
+
+        snprintf(path, sizeof path, "%.*s/python3", (int)n, at);
+        if (access(path, X_OK) != 0)
+            *path = '\0';
+        at += n + (at[n] == ':');
+    }
+    for (int i = 0; i < LINKS && *path; i++) {
+        snprintf(prefix, sizeof prefix, "%.*s/..", (int)(strrchr(path, '/') - path), path);
+        if (try_prefix(s, prefix))
+            return true;
+        if (!follow(path, sizeof path))
+            break;
+    }
+    return false;
+}
+
 static bool try_places(struct search *s)
 {
     char pattern[1024];
@@ -157,7 +218,7 @@ enum lk_status lk_library_open(const struct lk_library_spec *spec, void *table,
 {
     struct search s = {.spec = spec};
 
-    if (!try_user(&s) && !try_loader(&s) && !try_places(&s))
+    if (!try_user(&s) && !try_loader(&s) && !try_places(&s) && !try_python(&s))
         return lk_fail(LK_EUNSUPPORTED,
                        "%s (%s) was not found: not by the loader, not in CUDA_HOME, not among "
                        "Python's packages%s; name its folder in LOCKSTEP_LIBRARY_PATH",

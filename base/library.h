@@ -9,7 +9,8 @@
  *   1. the folders in LOCKSTEP_LIBRARY_PATH, separated by ':'
  *   2. the loader's own way: LD_LIBRARY_PATH and the system's folders
  *   3. CUDA_HOME, CUDA_PATH, the toolkit of the build, /usr/local/cuda
- *   4. the packages nvidia/NAME/lib and torch/lib beside Python, as pip and conda install PyTorch
+ *   4. the packages nvidia/NAME/lib and torch/lib beside Python, as pip and conda install them: of
+ *      VIRTUAL_ENV and CONDA_PREFIX, the user's, the system's, and those of the python3 in PATH
  *
  * A file that opens but lacks a function is passed over, and the error says so.
  */

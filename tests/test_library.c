@@ -97,6 +97,43 @@ START_TEST(users_folders_are_searched)
 }
 END_TEST
 
+/* PATH has a link to a link to the python3 of an environment that is not activated; its packages
+ * have the file. */
+START_TEST(packages_of_the_python_in_path_are_searched)
+{
+    static const char *const nowhere[] = {"liblockstep-nowhere.so.7", NULL};
+    struct lk_library_spec spec = math;
+    struct functions call = {0};
+    struct lk_library *l = NULL;
+    char real_path[1024], command[4096];
+    char *dir = scratch_create();
+
+    ck_assert_int_eq(lk_library_open(&math, &call, &l), LK_OK);
+    snprintf(real_path, sizeof real_path, "%s", lk_library_path(l));
+    lk_library_close(l);
+    snprintf(command, sizeof command,
+             "cd '%s' && mkdir -p a b env/bin env/lib/python3.12/site-packages/nvidia/cu13/lib && "
+             "ln -s /bin/sh env/bin/python3 && ln -s ../env/bin/python3 b/python3 && "
+             "ln -s '%s/b/python3' a/python3 && "
+             "ln -s '%s' env/lib/python3.12/site-packages/nvidia/cu13/lib/%s",
+             dir, dir, real_path, nowhere[0]);
+    ck_assert_int_eq(system(command), 0);
+    spec.files = nowhere;
+    snprintf(command, sizeof command, "/nowhere::%s/a:/usr/bin", dir);
+    ck_assert_int_eq(setenv("PATH", command, 1), 0);
+    ck_assert_msg(lk_library_open(&spec, &call, &l) == LK_OK, "%s", lk_error_text());
+    ck_assert_double_eq(call.cosine(0), 1);
+    lk_library_close(l);
+    /* Another python3 comes first, which has no packages. */
+    snprintf(command, sizeof command, "/usr/bin:%s/a", dir);
+    ck_assert_int_eq(setenv("PATH", command, 1), 0);
+    if (access("/usr/bin/python3", X_OK) == 0)
+        ck_assert_int_eq(lk_library_open(&spec, &call, &l), LK_EUNSUPPORTED);
+    ck_assert_int_eq(setenv("PATH", "/bin:/usr/bin", 1), 0);
+    scratch_remove(dir);
+}
+END_TEST
+
 Suite *lk_suite_library(void);
 Suite *lk_suite_library(void)
 {
@@ -108,5 +145,6 @@ Suite *lk_suite_library(void)
     tcase_add_test(tc, absence_is_explained);
     tcase_add_test(tc, lacking_function_is_named);
     tcase_add_test(tc, users_folders_are_searched);
+    tcase_add_test(tc, packages_of_the_python_in_path_are_searched);
     return s;
 }
