@@ -6,12 +6,14 @@
 #   make help       all targets
 #
 # Options: CC=clang  BUILD=dir  WERROR=1  BLAS=no  CUDA=no  CUDA_ARCH="80 90"|all  SAN=address,undefined  V=1
+# STATIC=1 links yajl, zlib and check into the programs.
 
 BUILD  ?= build
 WERROR ?= 0
 BLAS   ?= auto
 CUDA   ?= auto
 CUDA_ARCH ?= native
+STATIC ?= 0
 SAN    ?=
 PREFIX ?= /usr/local
 .DEFAULT_GOAL := all
@@ -22,10 +24,10 @@ ROOMS := commands reports sim profiler runtime kernels base
 VERSION := $(shell cat VERSION)
 
 # These install what the probe looks for, or do without; the build itself is a make of its own.
-NO_PROBE := help setup clean check demo bench validate-net validate-net-short coverage asan tsan headers layering format format-check
+NO_PROBE := help setup clean check demo bench validate-net validate-net-short coverage asan tsan headers layering format format-check gpu-bundle check-gpu
 ifneq ($(filter-out $(NO_PROBE),$(or $(MAKECMDGOALS),all)),)
 # What was found depends on these: other options, another search.
-PROBE_OPTIONS := BLAS="$(BLAS)" CUDA="$(CUDA)" CUDA_ARCH="$(CUDA_ARCH)"
+PROBE_OPTIONS := BLAS="$(BLAS)" CUDA="$(CUDA)" CUDA_ARCH="$(CUDA_ARCH)" STATIC="$(STATIC)"
 ifneq ($(shell cat $(BUILD)/probe.options 2> /dev/null),$(PROBE_OPTIONS))
 $(shell mkdir -p $(BUILD) && echo '$(PROBE_OPTIONS)' > $(BUILD)/probe.options)
 endif
@@ -38,7 +40,7 @@ OPT      ?= -O3
 ARCH     ?= -march=native
 CFLAGS   ?= $(OPT) -g $(ARCH)
 LK_CFLAGS := -std=c11 -D_GNU_SOURCE -I. -pthread -fno-math-errno $(WARNINGS) $(PROBE_CFLAGS)
-LK_LIBS   := $(PROBE_LIBS) $(PROBE_CUDA_LIBS) -lz -ldl -lm -pthread
+LK_LIBS   := $(PROBE_LIBS) $(PROBE_CUDA_LIBS) -ldl -lm -pthread
 # No exceptions and no run-time types: the objects link as C.
 NVCCFLAGS ?= -O3 -lineinfo
 LK_NVCCFLAGS := -std=c++17 -D_GNU_SOURCE -I. $(PROBE_GENCODE) \

@@ -49,3 +49,21 @@ endif
 ifeq ($(PROBE_CUDA),yes)
 test-bin: $(BUILD)/test_gpu
 endif
+
+# What runs on a GPU machine, and the same for one that has neither yajl, zlib nor check: built here, carried
+# there in build/gpu.
+GPU_PROGRAMS := lockstep test_gpu bench/kernels_cuda bench/machine_cuda bench/overhead
+CARRY_ARCH   := $(if $(filter x86_64,$(shell uname -m)),-march=x86-64-v3)
+BUNDLE_ARCH  ?= all
+# A quarter of the size (CUDA 12.8 or newer).
+BUNDLE_NVCCFLAGS ?= -O3 -lineinfo --compress-mode=size
+.PHONY: gpu-programs gpu-bundle check-gpu
+gpu-programs: $(addprefix $(BUILD)/,$(GPU_PROGRAMS))
+gpu-bundle:
+	$(Q)$(MAKE) --no-print-directory $(PARALLEL) BUILD=$(BUILD)/carry STATIC=1 BLAS=no CUDA=yes CUDA_ARCH="$(BUNDLE_ARCH)" \
+	    ARCH="$(CARRY_ARCH)" NVCCFLAGS="$(BUNDLE_NVCCFLAGS)" gpu-programs
+	$(Q)tools/gpu-bundle $(BUILD)/carry $(BUILD)/gpu $(GPU_PROGRAMS)
+
+# CHECK_GPU="--parts ddp,torch" and other options of tools/check-gpu.
+check-gpu:
+	$(Q)tools/check-gpu --build $(BUILD) $(CHECK_GPU) || { rc=$$?; [ $$rc = 77 ] && echo "check-gpu: skipped: no GPU here, nothing was checked"; exit $$rc; }

@@ -5,7 +5,8 @@
  *     suite kernels: 34 checks, 0 failed
  *     suite peers: skipped: one GPU, two are needed
  *
- * Exit 77 where there is no GPU: skipped is not passed.
+ * and a line `figure NAME VALUE` that a test prints goes into tools/check-gpu's result file. --list
+ * prints the suites' names. Exit 77 where there is no GPU: skipped is not passed.
  */
 #include "tests/cuda/gpu.h"
 
@@ -85,10 +86,21 @@ static int run_suite(const char *name, const struct gpu_suite *suite)
     return failed;
 }
 
+static int list(void)
+{
+    for (size_t i = 0; i < SUITES; i++)
+        puts(suites[i].name);
+    return EXIT_SUCCESS;
+}
+
 int main(int argc, char **argv)
 {
-    const char *reason = unknown(argc, argv);
+    const char *reason;
     int failed = 0;
+
+    if (argc == 2 && !strcmp(argv[1], "--list"))
+        return list();
+    reason = unknown(argc, argv);
 
     setvbuf(stdout, NULL, _IOLBF, 0); /* a time limit must not take the lines before it */
     if (reason) {

@@ -1,0 +1,325 @@
+/*
+ * tools/check-gpu without a GPU: that it says so; its parts on the CPU, where they are held against
+ * PyTorch's numbers; parts that fail or hang; README's table against result files. And what is
+ * carried to GPU machines: programs that need nothing but the C library.
+ */
+#include "base/array.h"
+#include "base/file.h"
+#include "base/job.h"
+#include "base/json.h"
+#include "tests/scratch.h"
+
+#include <check.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+Suite *lk_suite_check_gpu(void);
+
+enum { SKIPPED = 77 };
+
+static char *dir;
+
+static void setup(void)
+{
+    dir = scratch_create();
+}
+
+static void teardown(void)
+{
+    scratch_remove(dir);
+}
+
+/* Runs a line of shell in which $dir and $build are set; what it printed is in dir/said. */
+static int shell(const char *line)
+{
+    char *command;
+    int status;
+
+    ck_assert_int_eq(lk_asprintf(&command,
+                                 "{ dir='%s'; build=$(realpath '" LK_BUILD_DIR
+                                 "'); %s; } > '%s/said' 2>&1",
+                                 dir, line, dir),
+                     LK_OK);
+    status = system(command);
+    free(command);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+/* The text of a file in dir; freed by the caller. */
+static char *text_of(const char *name)
+{
+    char *path = scratch_path(dir, name), *text = NULL;
+    size_t size;
+
+    ck_assert_msg(lk_file_read(path, &text, &size) == LK_OK, "%s", lk_error_text());
+    free(path);
+    return text;
+}
+
+static void assert_said(const char *what)
+{
+    char *said = text_of("said");
+
+    ck_assert_msg(strstr(said, what) != NULL, "no '%s' in what it said:\n%s", what, said);
+    free(said);
+}
+
+static void assert_code(int got, int wanted)
+{
+    char *said = text_of("said");
+
+    ck_assert_msg(got == wanted, "exit code %d, not %d; it said:\n%s", got, wanted, said);
+    free(said);
+}
+
+/* The result file that a dry run left in dir/out, renamed to have no date. */
+static struct lk_json_doc *result(void)
+{
+    struct lk_json_doc *doc = NULL;
+    char *text;
+
+    ck_assert_int_eq(shell("cd $dir/out && cat gpu-cpu-*-[0-9][0-9].json"), 0);
+    text = text_of("said");
+    ck_assert_msg(lk_json_parse("result", text, strlen(text), &doc) == LK_OK, "%s",
+                  lk_error_text());
+    free(text);
+    return doc;
+}
+
+/* A text of a part's row, "" when it has none. */
+static const char *of_part(struct lk_json_doc *doc, const char *part, const char *key)
+{
+    struct lk_json *parts, *v;
+    const char *name, *text = "";
+
+    ck_assert_int_eq(lk_json_array(lk_json_root(doc), "parts", &parts), LK_OK);
+    for (size_t i = 0; i < lk_json_count(parts); i++) {
+        struct lk_json *row = lk_json_item(parts, i);
+
+        ck_assert_int_eq(lk_json_text(row, "name", &name), LK_OK);
+        v = lk_json_optional(row, key);
+        if (!strcmp(name, part) && v)
+            ck_assert_int_eq(lk_json_as_text(v, &text), LK_OK);
+    }
+    return text;
+}
+
+static void assert_file(const char *pattern)
+{
+    char line[256];
+
+    snprintf(line, sizeof line, "test -s $dir/out/%s", pattern);
+    ck_assert_msg(shell(line) == 0, "no %s", pattern);
+}
+
+/* ---- The script ---- */
+
+START_TEST(no_gpu_is_said)
+{
+    if (access("/dev/nvidia0", F_OK) == 0)
+        return; /* make check-gpu is for this machine */
+    assert_code(shell("tools/check-gpu --out $dir/out"), SKIPPED);
+    assert_said("no GPU here");
+    ck_assert_int_ne(shell("test -e $dir/out"), 0);
+}
+END_TEST
+
+START_TEST(parts_fit_into_nine_minutes)
+{
+    assert_code(shell("tools/check-gpu --list"), 0);
+    assert_said("s of 530");
+}
+END_TEST
+
+/* PyTorch beside the python3 of PATH or of the system; without one the part says that it was
+ * skipped. */
+#define PYTHON "python=python3; python3 -c 'import torch' 2> /dev/null || python=/usr/bin/python3; "
+
+START_TEST(every_part_on_the_cpu)
+{
+    static const char *const parts[] = {"ddp", "job", "records", "shared"};
+    struct lk_job job = {0};
+    struct lk_json_doc *doc;
+    char *path;
+
+    assert_code(shell(PYTHON
+                      "tools/check-gpu --device cpu --build $build --python $python "
+                      "--out $dir/out --parts ddp,losses,job,records,shared,kernels "
+                      "--limit losses=100 --limit ddp=100 --limit job=100 --limit shared=100"),
+                0);
+    doc = result();
+    for (size_t i = 0; i < LK_COUNT(parts); i++)
+        ck_assert_str_eq(of_part(doc, parts[i], "status"), "pass");
+    ck_assert_str_eq(of_part(doc, "kernels", "status"), "skipped");
+    if (strcmp(of_part(doc, "losses", "status"), "pass") != 0)
+        ck_assert_ptr_nonnull(strstr(of_part(doc, "losses", "reason"), "no PyTorch"));
+    lk_json_free(doc);
+    assert_file("gpu-cpu-*.forecast.json");
+    assert_file("gpu-cpu-*.forecast.csv");
+    ck_assert_int_eq(shell("mv $dir/out/*.job.json $dir/job.json"), 0);
+    path = scratch_path(dir, "job.json");
+    ck_assert_msg(lk_job_read(path, &job) == LK_OK, "%s", lk_error_text());
+    lk_job_fini(&job);
+    free(path);
+}
+END_TEST
+
+/* A tolerance that rounding alone exceeds. */
+START_TEST(losses_that_differ_are_no_pass)
+{
+    int code = shell(PYTHON "bench/gpu_torch.py --lockstep $build/lockstep --python $python "
+                            "--device cpu --dtype float32 --model gpt-nano --theirs float32 "
+                            "--rounds 1 --warmup 0 --steps 10 --local-batch 2 --agree 1e-10");
+
+    if (code == SKIPPED)
+        return;
+    assert_code(code, 1);
+    assert_said("no ratio");
+}
+END_TEST
+
+/* One part fails, one hangs, with a process of its own; the one behind them runs. */
+START_TEST(parts_that_fail_or_hang)
+{
+    struct lk_json_doc *doc;
+
+    ck_assert_int_eq(shell("mkdir -p $dir/b/build && cat > $dir/b/build/lockstep << EOF\n"
+                           "#!/bin/sh\n"
+                           "case \"\\$*\" in\n"
+                           "*'-n 2'*) sleep 300 & echo \\$! > $dir/pid; wait;;\n"
+                           "*--verify*) echo a planted fault; exit 3;;\n"
+                           "*) exec $build/lockstep \"\\$@\";;\n"
+                           "esac\n"
+                           "EOF\n"
+                           "chmod +x $dir/b/build/lockstep"),
+                     0);
+    assert_code(shell("tools/check-gpu --device cpu --from $dir/b --out $dir/out "
+                      "--parts ddp,shared,job --limit shared=1 --limit job=100"),
+                1);
+    assert_said("1 passed, 2 failed");
+    doc = result();
+    ck_assert_str_eq(of_part(doc, "ddp", "status"), "fail");
+    ck_assert_str_eq(of_part(doc, "ddp", "reason"), "lockstep ended with 3");
+    ck_assert_ptr_nonnull(strstr(of_part(doc, "ddp", "tail"), "a planted fault"));
+    ck_assert_str_eq(of_part(doc, "shared", "status"), "fail");
+    ck_assert_ptr_nonnull(strstr(of_part(doc, "shared", "reason"), "did not end within"));
+    ck_assert_str_eq(of_part(doc, "job", "status"), "pass");
+    lk_json_free(doc);
+    /* Gone, or dead and not yet waited for by whoever adopted it. */
+    assert_code(shell("p=$(cat $dir/pid); for i in $(seq 20); do "
+                      "[ ! -e /proc/$p ] || grep -q '^State:.Z' /proc/$p/status && exit 0; "
+                      "sleep 0.1; done; exit 1"),
+                0);
+}
+END_TEST
+
+/* ---- README's table ---- */
+
+START_TEST(readme_claims_what_was_run)
+{
+    assert_code(shell("tools/check-gpu --claims"), 0);
+}
+END_TEST
+
+#define RESULT                                                                                     \
+    "mkdir -p $dir/bench/results && cp README.md $dir/ && "                                        \
+    "echo '{\"schema\": \"lockstep-check-gpu\", \"device\": \"cuda\", \"date\": \"2030-01-31\", "  \
+    "\"machine\": {\"gpu\": \"NVIDIA X1\"}, \"parts\": [{\"name\": \"nccl\", \"status\": "         \
+    "\"%s\"}]}' > $dir/bench/results/gpu-x1-2030-01-31.json && "
+#define CLAIM                                                                                      \
+    "sed -i 's;^| NCCL between GPUs[^|]*|.*;| NCCL between GPUs | run on %s, 2030-01-31 "          \
+    "([result](bench/results/gpu-x1-2030-01-31.json)) |;' $dir/README.md && "
+#define CLAIMS "tools/check-gpu --claims $dir/README.md"
+
+static const struct {
+    const char *status, *claimed; /* in the result file; the GPU in README, or NULL */
+    int code;
+    const char *says;
+} readmes[] = {
+    {"pass", "NVIDIA X1", 0, ""                        },
+    {"pass", NULL,        1, "does not say that it ran"},
+    {"fail", "NVIDIA X1", 1, "in which it did not pass"},
+    {"pass", "NVIDIA X2", 1, "is of NVIDIA X1"         },
+    {"fail", NULL,        0, ""                        },
+};
+
+START_TEST(claims_are_held_against_results)
+{
+    char line[4096];
+    int n = snprintf(line, sizeof line, RESULT, readmes[_i].status);
+
+    if (readmes[_i].claimed)
+        n += snprintf(line + n, sizeof line - (size_t)n, CLAIM, readmes[_i].claimed);
+    snprintf(line + n, sizeof line - (size_t)n, CLAIMS);
+    assert_code(shell(line), readmes[_i].code);
+    assert_said(readmes[_i].says);
+}
+END_TEST
+
+/* ---- What is carried ---- */
+
+START_TEST(programs_with_libraries_are_not_carried)
+{
+    if (shell("ldd $build/lockstep | grep -q libyajl") != 0)
+        return; /* a static build */
+    assert_code(shell("tools/gpu-bundle $build $dir/bundle lockstep"), 1);
+    assert_said("libyajl");
+    ck_assert_int_ne(shell("test -e $dir/bundle"), 0);
+}
+END_TEST
+
+/* Archives of all three go into a program that then needs the C library alone. */
+START_TEST(static_libraries_are_found_and_linked)
+{
+    if (shell("STATIC=1 BLAS=no CUDA=no tools/probe $dir/p.mk") != 0) {
+        assert_said("MISSING");
+        return;
+    }
+    assert_code(
+        shell("cat > $dir/t.c << EOF\n"
+              "#include <check.h>\n#include <stdio.h>\n#include <yajl/yajl_parse.h>\n"
+              "#include <zlib.h>\n"
+              "int main(void)\n{\n"
+              "    SRunner *r = srunner_create(suite_create(\"s\"));\n"
+              "    yajl_handle y = yajl_alloc(NULL, NULL, NULL);\n"
+              "    srunner_run_all(r, CK_SILENT);\n"
+              "    printf(\"%s %d\\n\", zlibVersion(), y != NULL);\n    return 0;\n}\n"
+              "EOF\n"
+              "libs=$(sed -n 's/^PROBE_\\(CHECK_\\)*LIBS := //p' $dir/p.mk | tr '\\n' ' ')\n"
+              "cc -o $dir/t $dir/t.c $libs -lm -pthread && $dir/t && ldd $dir/t > $dir/ldd && "
+              "! grep -E 'libz|yajl|check|subunit' $dir/ldd"),
+        0);
+}
+END_TEST
+
+Suite *lk_suite_check_gpu(void)
+{
+    Suite *s = suite_create("check_gpu");
+    TCase *script = tcase_create("script"), *table = tcase_create("table");
+    TCase *carried = tcase_create("carried");
+
+    suite_add_tcase(s, script);
+    tcase_add_checked_fixture(script, setup, teardown);
+    tcase_set_timeout(script, 300);
+    tcase_add_test(script, no_gpu_is_said);
+    tcase_add_test(script, parts_fit_into_nine_minutes);
+    tcase_add_test(script, every_part_on_the_cpu);
+    tcase_add_test(script, losses_that_differ_are_no_pass);
+    tcase_add_test(script, parts_that_fail_or_hang);
+    suite_add_tcase(s, table);
+    tcase_add_checked_fixture(table, setup, teardown);
+    tcase_add_test(table, readme_claims_what_was_run);
+    tcase_add_loop_test(table, claims_are_held_against_results, 0, LK_COUNT(readmes));
+    suite_add_tcase(s, carried);
+    tcase_add_checked_fixture(carried, setup, teardown);
+    tcase_set_timeout(carried, 60);
+    tcase_add_test(carried, programs_with_libraries_are_not_carried);
+    tcase_add_test(carried, static_libraries_are_found_and_linked);
+    return s;
+}
