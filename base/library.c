@@ -49,13 +49,17 @@ struct search {
 
 /* ISO C has no conversion between pointers to objects and to functions; POSIX gives them one size.
  */
+static void find(void *handle, const char *name, void *out)
+{
+    void *p = dlsym(handle, name);
+
+    memcpy(out, &p, sizeof p);
+}
+
 static void fill_table(const struct lk_library_spec *spec, void *handle, void *table)
 {
-    for (size_t i = 0; i < spec->n_symbols; i++) {
-        void *p = dlsym(handle, spec->symbols[i].name);
-
-        memcpy((char *)table + spec->symbols[i].offset, &p, sizeof p);
-    }
+    for (size_t i = 0; i < spec->n_symbols; i++)
+        find(handle, spec->symbols[i].name, (char *)table + spec->symbols[i].offset);
 }
 
 static const char *lacking(const struct lk_library_spec *spec, void *handle)
@@ -226,6 +230,11 @@ enum lk_status lk_library_open(const struct lk_library_spec *spec, void *table,
     fill_table(spec, s.found->handle, table);
     *out = s.found;
     return LK_OK;
+}
+
+void lk_library_function(const struct lk_library *l, const char *name, void *out)
+{
+    find(l->handle, name, out);
 }
 
 void lk_library_close(struct lk_library *l)

@@ -41,6 +41,9 @@ struct lk_library;
 /* LK_EUNSUPPORTED when no file in any of the places has all functions; table is untouched then. */
 enum lk_status lk_library_open(const struct lk_library_spec *spec, void *table,
                                struct lk_library **out);
+/* For functions that only newer versions have: stores the function's address in the function
+ * pointer at out, or NULL. */
+void lk_library_function(const struct lk_library *l, const char *name, void *out);
 /* The functions must not be called any more. NULL is legal. */
 void lk_library_close(struct lk_library *l);
 /* The file that was opened; where the loader found it, its full path. */

@@ -27,8 +27,10 @@
     X(LK_SPAN_BACKWARD, "backward", "user_annotation", "micro-batch")                              \
     X(LK_SPAN_OPTIMIZER, "optimizer", "user_annotation", "none")                                   \
     X(LK_SPAN_SYNC, "synchronize", "cuda_runtime", "none")                                         \
-    X(LK_SPAN_KERNEL, "kernel", "kernel", "none")                                                  \
+    X(LK_SPAN_KERNEL, "kernel", "kernel", "bucket that a collective's kernel moves, else -1")      \
     X(LK_SPAN_COPY, "copy", "gpu_memcpy", "none")                                                  \
+    X(LK_SPAN_MEMSET, "memset", "gpu_memset", "none")                                              \
+    X(LK_SPAN_OVERHEAD, "overhead", "overhead", "none")                                            \
     X(LK_SPAN_COLLECTIVE, "collective", "kernel", "bucket, or -1")                                 \
     X(LK_SPAN_GRADIENT, "gradient", "cpu_instant_event", "tensor, in registration order")          \
     X(LK_SPAN_COUNTER, "counter", "counter", "none")
@@ -46,7 +48,7 @@ struct lk_span {
     uint64_t end_ns;
     uint64_t ready_ns; /* of a collective: the bucket was full; else 0 */
     union {
-        uint64_t bytes; /* of a collective or copy: payload; else 0 */
+        uint64_t bytes; /* of a collective, copy or memset: payload; else 0 */
         double value;   /* of a counter */
     };
     uint32_t step; /* optimizer step, from 0 */
@@ -58,8 +60,13 @@ struct lk_span {
 
 /*
  * GRADIENT is an instant (start_ns == end_ns) on the compute track: the tensor's gradient is final.
- * COUNTER is a value of the step (loss, learning rate, gradient norms) on the host track.
+ * COUNTER is a value of the step (loss, learning rate, gradient norms) on the host track. OVERHEAD
+ * is time that the profiler or the driver took for itself, on a host track.
+ *
+ * What a GPU ran may be recorded without its step: LK_SPAN_STEP_UNKNOWN, for which the reader of
+ * span files finds the step that the time lies in.
  */
+#define LK_SPAN_STEP_UNKNOWN UINT32_MAX
 
 /*
  * What a track shows. FORWARD, BACKWARD and OPTIMIZER ranges lie on the compute stream's track. The

@@ -1,0 +1,93 @@
+/*
+ * What a GPU really ran: CUPTI's activity records become spans of the recorder.
+ *
+ *     struct lk_cupti *g = NULL;
+ *     LK_TRY(lk_recorder_create(&recorder));
+ *     LK_TRY(lk_cupti_open(&(struct lk_cupti_config){.recorder = recorder}, &g));   before CUDA
+ *     LK_TRY(lk_recorder_attach(recorder, &lk_cupti_ops, g));
+ *     ... other sinks; the run ...
+ * out:
+ *     LK_KEEP(lk_cupti_close(g, lk_deadline_in(10 * LK_NS_PER_S), &counts));
+ *     lk_recorder_destroy(recorder);
+ *
+ * It is a sink and a source. As a sink it hears what a thread issues (enter, leave) and pushes that
+ * as CUPTI's external correlation id, so that a record tells which op, step and bucket it was for.
+ * As a source it emits, on a track of its own beside each stream's ("compute stream, GPU records"):
+ *
+ *   KERNEL    name "OP: KERNEL", or the kernel's alone where that has the op's name in it; index:
+ *             the bucket, where a collective launched it
+ *   COPY      name HtoD, DtoH, DtoD, ..., bytes
+ *   MEMSET    bytes
+ *
+ * and on a host track "CUDA calls": SYNC (waits of LK_CUPTI_SYNC_NS and more) and OVERHEAD. Times
+ * are lk_now_ns, which CUPTI calls for (cuptiActivityRegisterTimestampCallback); it maps the GPU's
+ * clock to it.
+ *
+ * What NCCL launches on threads of its own carries no id (communicators that do not block do that):
+ * such records have step LK_SPAN_STEP_UNKNOWN, and the reader of span files places them by their
+ * time. All records have the same fields at the same places in CUPTI 9 to 13; a newer major version
+ * is refused.
+ *
+ * Buffers come from a pool. Without a free one CUPTI drops records, counts them, and so do we.
+ * CUPTI's thread delivers full buffers; the rest comes when the session is closed. CUPTI's
+ * callbacks carry no context: one session a process.
+ */
+#ifndef LK_PROFILER_CUPTI_H
+#define LK_PROFILER_CUPTI_H
+
+#include "base/clock.h"
+#include "base/span.h"
+#include "base/status.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Shorter waits are queries of events, of which a run makes thousands. */
+#define LK_CUPTI_SYNC_NS (5 * LK_NS_PER_US)
+
+/* Names of the counters that closing emits, as in traces. X(field, counter, meaning) */
+#define LK_CUPTI_COUNT_LIST(X)                                                                     \
+    X(records, "GPU records", "kernels, copies and memsets that became spans")                     \
+    X(unmatched, "GPU records without an op", "of these: nothing of ours issued them")             \
+    X(dropped, "GPU records dropped", "lost by CUPTI: no buffer was free")                         \
+    X(untimed, "GPU records without times", "left out: CUPTI had no times for them")               \
+    X(broken, "GPU records broken", "left out: cut off, or times that cannot be")                  \
+    X(unknown, "GPU records unknown", "left out: kinds that nobody asked for")                     \
+    X(lost, "GPU records lost", "left out: no memory or no track for them")
+
+struct lk_cupti_counts {
+#define LK_CUPTI_COUNT_MEMBER_(field, counter, meaning) uint64_t field; /* meaning */
+    LK_CUPTI_COUNT_LIST(LK_CUPTI_COUNT_MEMBER_)
+#undef LK_CUPTI_COUNT_MEMBER_
+};
+
+struct lk_cupti;
+struct lk_cupti_calls;
+
+struct lk_cupti_config {
+    struct lk_recorder *recorder;       /* borrowed, outlives the session */
+    const struct lk_cupti_calls *calls; /* for tests; NULL: the library's, found at run time */
+    size_t buffer_bytes, buffers;       /* of the pool, and how many at most; 0: usual ones */
+};
+
+/*
+ * Finds CUPTI and starts recording. LK_EUNSUPPORTED, with what would help: no library, a version
+ * that is not known, no permission, another profiler is attached. LK_EINTERNAL: a session is open.
+ */
+enum lk_status lk_cupti_open(const struct lk_cupti_config *config, struct lk_cupti **out);
+
+/* The sink's table; the struct lk_cupti is the sink. */
+extern const struct lk_sink_ops lk_cupti_ops;
+
+/* "CUPTI API 130001, FILE". */
+const char *lk_cupti_text(const struct lk_cupti *g);
+
+/*
+ * Takes what CUPTI still has, stops it, emits the counters and warns of what is missing. pre: the
+ * streams are idle, and nothing is issued any more. NULL is legal. LK_ETIMEOUT when CUPTI does not
+ * hand its buffers over in time; they stay where they are then. out (optional) is always written.
+ */
+enum lk_status lk_cupti_close(struct lk_cupti *g, struct lk_deadline deadline,
+                              struct lk_cupti_counts *out);
+
+#endif

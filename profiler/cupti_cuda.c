@@ -1,0 +1,545 @@
+/*
+ * The session with CUPTI. Divisions: its answers, the library, buffers, starting, the sink, ending.
+ *
+ * CUPTI asks for buffers on the thread that issues work and gives them back, filled, on a thread
+ * of its own or on the one that flushes; the pool's lock is held for a few instructions only, so
+ * that issuing never waits for reading.
+ */
+#include "profiler/cupti_impl_cuda.h"
+
+#ifdef LK_HAVE_CUPTI
+
+#include "base/array.h"
+#include "base/library.h"
+#include "base/log.h"
+
+#include <cupti_driver_cbid.h>
+#include <cupti_runtime_cbid.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* NVIDIA recommends buffers of 1 to 10 MiB (CUPTI, Usage, Activity API). */
+enum { BUFFER_BYTES = 2 << 20, BUFFERS = 64, BUFFERS_AHEAD = 8, FLUSH_PERIOD_MS = 1000 };
+
+struct buffers {
+    pthread_mutex_t lock; /* guards all below */
+    size_t bytes, most;
+    uint8_t **free;
+    size_t n_free, n_made;
+};
+
+struct lk_cupti {
+    struct lk_cupti_calls call;
+    char text[1200];
+    struct buffers buffers;
+    pthread_mutex_t reading; /* guards records, but for its tracks, and closed */
+    struct lk_cupti_records records;
+    bool closed; /* nothing may be emitted any more */
+    int lent;    /* buffers that CUPTI has; guarded by buffers.lock */
+    struct {
+        pthread_mutex_t lock; /* guards what follows */
+        pthread_cond_t ended;
+        bool done, abandoned; /* abandoned: the flushing thread frees the session */
+        CUptiResult error;
+    } flush;
+};
+
+/* CUPTI's callbacks carry no context. NULL: no session. */
+static _Atomic(struct lk_cupti *)
+    current; /* NOLINT(cppcoreguidelines-avoid-non-const-global-variables) */
+
+/* ---- Its answers ---- */
+
+/* What a user can do about it. */
+static const struct {
+    CUptiResult error;
+    const char *hint;
+} hints[] = {
+    {CUPTI_ERROR_INSUFFICIENT_PRIVILEGES,
+     "; the driver lets only administrators profile: the module option "
+     "NVreg_RestrictProfilingToAdminUsers=0 of nvidia, or CAP_SYS_ADMIN, allows it"                        },
+    {CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED,
+     "; another profiler or debugger is attached (Nsight Systems, Nsight Compute, cuda-gdb)"               },
+    {CUPTI_ERROR_DISABLED,                           "; another profiler is attached"                      },
+    {CUPTI_ERROR_NOT_INITIALIZED,                    "; CUPTI cannot reach the CUDA driver"                },
+    {CUPTI_ERROR_UNKNOWN,                            "; is there a CUDA driver, no older than the library?"},
+    {CUPTI_ERROR_VIRTUALIZED_DEVICE_NOT_SUPPORTED,   "; this virtual GPU cannot be profiled"               },
+};
+
+static enum lk_status check(const struct lk_cupti *g, CUptiResult e, const char *what)
+{
+    const char *text = NULL, *hint = "";
+
+    if (e == CUPTI_SUCCESS)
+        return LK_OK;
+    for (size_t i = 0; i < LK_COUNT(hints); i++)
+        if (hints[i].error == e)
+            hint = hints[i].hint;
+    if (g->call.GetResultString(e, &text) != CUPTI_SUCCESS || !text)
+        text = "an error without a text";
+    return lk_fail(LK_EUNSUPPORTED, "CUPTI: %s: %s (%d)%s", what, text, (int)e, hint);
+}
+
+/* ---- The library ---- */
+
+#define SYMBOL(call) {"cupti" #call, offsetof(struct lk_cupti_calls, call)},
+static const struct lk_library_symbol symbols[] = {LK_CUPTI_CALL_LIST(SYMBOL)};
+#undef SYMBOL
+
+static const char *const files[] = {"libcupti.so.13", "libcupti.so.12", "libcupti.so", NULL};
+
+/* CUPTI's thread may be in the library for as long as the process lives: it is never closed. */
+static enum lk_status open_library(struct lk_cupti *g, char path[static 1024])
+{
+    const struct lk_library_spec spec = {
+        .name = "CUPTI", .files = files, .symbols = symbols, .n_symbols = LK_COUNT(symbols)};
+    struct lk_library *l = NULL;
+    enum lk_status st = lk_library_open(&spec, &g->call, &l);
+
+    if (st != LK_OK)
+        return st;
+#define FIND(call_, parameters) lk_library_function(l, "cupti" #call_, &g->call.call_);
+    LK_CUPTI_NEWER_LIST(FIND)
+#undef FIND
+    snprintf(path, 1024, "%s", lk_library_path(l));
+    return LK_OK;
+}
+
+/* CUDA 9's is 12 (CUpti_ActivityKernel4); from CUDA 13 on the number is the toolkit's. */
+static bool is_known(uint32_t version)
+{
+    return (version >= 12 && version < 130000) || version / 10000 == 13;
+}
+
+static enum lk_status check_version(struct lk_cupti *g, const char *path)
+{
+    enum lk_status st = LK_OK;
+    uint32_t version = 0;
+
+    LK_TRY(check(g, g->call.GetVersion(&version), "its version"));
+    if (!is_known(version))
+        return lk_fail(LK_EUNSUPPORTED,
+                       "CUPTI: the records of API version %" PRIu32 " are not known (%s): up to "
+                       "CUDA 13",
+                       version, path);
+    snprintf(g->text, sizeof g->text, "CUPTI API %" PRIu32 ", %s", version, path);
+out:
+    return st;
+}
+
+/* ---- Buffers ---- */
+
+static enum lk_status buffers_init(struct buffers *b, const struct lk_cupti_config *c)
+{
+    enum lk_status st = LK_OK;
+
+    b->bytes = c->buffer_bytes ? c->buffer_bytes : BUFFER_BYTES;
+    b->most = c->buffers ? c->buffers : BUFFERS;
+    LK_TRY(lk_alloc(&b->free, b->most, sizeof *b->free));
+    while (b->n_free < b->most && b->n_free < BUFFERS_AHEAD) {
+        LK_TRY(lk_alloc(&b->free[b->n_free], b->bytes, 1));
+        b->n_free++;
+        b->n_made++;
+    }
+out:
+    return st;
+}
+
+static void buffers_fini(struct buffers *b)
+{
+    while (b->n_free > 0)
+        free(b->free[--b->n_free]);
+    free(b->free);
+    pthread_mutex_destroy(&b->lock);
+}
+
+/* A zeroed buffer, or none: CUPTI drops records then and counts them. */
+static void CUPTIAPI buffer_requested(uint8_t **buffer, size_t *size, size_t *max_records)
+{
+    struct lk_cupti *g = atomic_load(&current);
+    struct buffers *b = g ? &g->buffers : NULL;
+
+    *buffer = NULL;
+    *size = 0;
+    *max_records = 0;
+    if (!b)
+        return;
+    pthread_mutex_lock(&b->lock);
+    if (b->n_free > 0)
+        *buffer = b->free[--b->n_free];
+    else if (b->n_made < b->most && lk_alloc(buffer, b->bytes, 1) == LK_OK)
+        b->n_made++;
+    g->lent += *buffer != NULL;
+    pthread_mutex_unlock(&b->lock);
+    if (*buffer)
+        *size = b->bytes;
+}
+
+static void count_dropped(struct lk_cupti *g)
+{
+    size_t n = 0;
+
+    if (g->call.ActivityGetNumDroppedRecords(NULL, 0, &n) == CUPTI_SUCCESS)
+        g->records.counts.dropped += n;
+}
+
+static void CUPTIAPI buffer_completed(CUcontext context, uint32_t stream, uint8_t *buffer,
+                                      size_t size, size_t valid)
+{
+    struct lk_cupti *g = atomic_load(&current);
+
+    (void)context;
+    (void)stream;
+    if (!g || !buffer) /* of a session that did not wait for it */
+        return;
+    pthread_mutex_lock(&g->reading);
+    if (!g->closed) {
+        lk_cupti_records_read(&g->records, buffer, valid < size ? valid : size);
+        count_dropped(g);
+    }
+    pthread_mutex_unlock(&g->reading);
+    memset(buffer, 0, size);
+    pthread_mutex_lock(&g->buffers.lock);
+    g->buffers.free[g->buffers.n_free++] = buffer;
+    g->lent--;
+    pthread_mutex_unlock(&g->buffers.lock);
+}
+
+static uint64_t CUPTIAPI now(void)
+{
+    return lk_now_ns();
+}
+
+/* ---- Starting ---- */
+
+/* External correlation records are those of traced calls (header, on pushing ids): hence RUNTIME
+ * and DRIVER. */
+static const struct {
+    CUpti_ActivityKind kind;
+    const char *what;
+} enabled[] = {
+    {CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION, "external correlation"},
+    {CUPTI_ACTIVITY_KIND_RUNTIME,              "runtime calls"       },
+    {CUPTI_ACTIVITY_KIND_DRIVER,               "driver calls"        },
+    {CUPTI_ACTIVITY_KIND_SYNCHRONIZATION,      "synchronisation"     },
+    {CUPTI_ACTIVITY_KIND_OVERHEAD,             "overhead"            },
+    {CUPTI_ACTIVITY_KIND_MEMCPY,               "copies"              },
+    {CUPTI_ACTIVITY_KIND_MEMCPY2,              "copies between GPUs" },
+    {CUPTI_ACTIVITY_KIND_MEMSET,               "memsets"             },
+    {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL,    "kernels"             },
+};
+
+/* Calls that launch nothing and are made all the time. */
+static const CUpti_CallbackId quiet_runtime[] = {
+    CUPTI_RUNTIME_TRACE_CBID_cudaEventQuery_v3020,
+    CUPTI_RUNTIME_TRACE_CBID_cudaEventRecord_v3020,
+    CUPTI_RUNTIME_TRACE_CBID_cudaEventElapsedTime_v3020,
+    CUPTI_RUNTIME_TRACE_CBID_cudaStreamWaitEvent_v3020,
+    CUPTI_RUNTIME_TRACE_CBID_cudaStreamQuery_v3020,
+    CUPTI_RUNTIME_TRACE_CBID_cudaGetDevice_v3020,
+    CUPTI_RUNTIME_TRACE_CBID_cudaSetDevice_v3020,
+    CUPTI_RUNTIME_TRACE_CBID_cudaGetLastError_v3020,
+};
+static const CUpti_CallbackId quiet_driver[] = {
+    CUPTI_DRIVER_TRACE_CBID_cuEventQuery,       CUPTI_DRIVER_TRACE_CBID_cuEventRecord,
+    CUPTI_DRIVER_TRACE_CBID_cuEventElapsedTime, CUPTI_DRIVER_TRACE_CBID_cuStreamWaitEvent,
+    CUPTI_DRIVER_TRACE_CBID_cuStreamQuery,      CUPTI_DRIVER_TRACE_CBID_cuCtxGetCurrent,
+    CUPTI_DRIVER_TRACE_CBID_cuCtxSetCurrent,    CUPTI_DRIVER_TRACE_CBID_cuCtxGetDevice,
+};
+
+static void disable_all(struct lk_cupti *g)
+{
+    for (size_t i = LK_COUNT(enabled); i-- > 0;)
+        (void)g->call.ActivityDisable(enabled[i].kind);
+}
+
+/* These only make tracing cheaper: without them there are more records than are needed. */
+static void quieten(struct lk_cupti *g)
+{
+    uint8_t zeroed = 1;
+    size_t size = sizeof zeroed;
+
+    (void)g->call.ActivitySetAttribute(CUPTI_ACTIVITY_ATTR_ZEROED_OUT_ACTIVITY_BUFFER, &size,
+                                       &zeroed);
+    for (size_t i = 0; g->call.ActivityEnableRuntimeApi && i < LK_COUNT(quiet_runtime); i++)
+        (void)g->call.ActivityEnableRuntimeApi(quiet_runtime[i], 0);
+    for (size_t i = 0; g->call.ActivityEnableDriverApi && i < LK_COUNT(quiet_driver); i++)
+        (void)g->call.ActivityEnableDriverApi(quiet_driver[i], 0);
+    if (g->call.ActivityEnableAllSyncRecords)
+        (void)g->call.ActivityEnableAllSyncRecords(0);
+    if (g->call.ActivityFlushPeriod)
+        (void)g->call.ActivityFlushPeriod(FLUSH_PERIOD_MS);
+}
+
+static enum lk_status start(struct lk_cupti *g)
+{
+    enum lk_status st = LK_OK;
+    char what[64];
+
+    LK_TRY(check(g, g->call.ActivityRegisterTimestampCallback(now), "taking our clock"));
+    LK_TRY(check(g, g->call.ActivityRegisterCallbacks(buffer_requested, buffer_completed),
+                 "registering buffers"));
+    for (size_t i = 0; i < LK_COUNT(enabled); i++) {
+        snprintf(what, sizeof what, "recording %s", enabled[i].what);
+        LK_TRY(check(g, g->call.ActivityEnable(enabled[i].kind), what));
+    }
+    quieten(g);
+out:
+    if (st != LK_OK)
+        disable_all(g);
+    return st;
+}
+
+static void destroy(struct lk_cupti *g)
+{
+    lk_cupti_records_fini(&g->records);
+    buffers_fini(&g->buffers);
+    pthread_mutex_destroy(&g->reading);
+    pthread_mutex_destroy(&g->flush.lock);
+    pthread_cond_destroy(&g->flush.ended);
+    free(g);
+}
+
+static enum lk_status create(struct lk_cupti **out)
+{
+    struct lk_cupti *g = NULL;
+    enum lk_status st = lk_alloc(&g, 1, sizeof *g);
+
+    if (st != LK_OK)
+        return st;
+    if (pthread_mutex_init(&g->buffers.lock, NULL) || pthread_mutex_init(&g->reading, NULL) ||
+        pthread_mutex_init(&g->flush.lock, NULL) || pthread_cond_init(&g->flush.ended, NULL)) {
+        free(g);
+        return lk_fail(LK_ENOMEM, "cannot make a mutex");
+    }
+    *out = g;
+    return LK_OK;
+}
+
+enum lk_status lk_cupti_open(const struct lk_cupti_config *config, struct lk_cupti **out)
+{
+    struct lk_cupti *g = NULL, *none = NULL;
+    char path[1024] = "a table of functions";
+    enum lk_status st = LK_OK;
+    bool ours = false;
+
+    LK_TRY(create(&g));
+    if (config->calls)
+        g->call = *config->calls;
+    else
+        LK_TRY(open_library(g, path));
+    LK_TRY(check_version(g, path));
+    LK_TRY(lk_cupti_records_init(&g->records, config->recorder, &g->call));
+    LK_TRY(buffers_init(&g->buffers, config));
+    ours = atomic_compare_exchange_strong(&current, &none, g);
+    if (!ours) {
+        st = lk_fail(LK_EINTERNAL, "CUPTI: this process has a session already");
+        goto out;
+    }
+    LK_TRY(start(g));
+    lk_log(LK_LOG_PROFILE, LK_INFO, "GPU records by %s", g->text);
+    *out = g;
+    g = NULL;
+out:
+    if (g) {
+        if (ours)
+            atomic_store(&current, NULL);
+        destroy(g);
+    }
+    return st;
+}
+
+const char *lk_cupti_text(const struct lk_cupti *g)
+{
+    return g->text;
+}
+
+/* ---- The sink ---- */
+
+static enum lk_status track_open(void *sink, const struct lk_track_info *info, void **out_ctx)
+{
+    struct lk_cupti *g = sink;
+
+    *out_ctx = lk_cupti_records_track(&g->records, info);
+    return LK_OK;
+}
+
+static enum lk_status name_added(void *sink, uint16_t id, const char *name)
+{
+    struct lk_cupti *g = sink;
+
+    return lk_cupti_names_add(&g->records.names, id, name);
+}
+
+static void enter(void *track_ctx, const struct lk_span *s)
+{
+    const struct lk_cupti_track *t = track_ctx;
+
+    if (t)
+        (void)t->call->ActivityPushExternalCorrelationId(CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0,
+                                                         lk_cupti_id(s, t->number));
+}
+
+static void leave(void *track_ctx, const struct lk_span *s)
+{
+    const struct lk_cupti_track *t = track_ctx;
+    uint64_t id;
+
+    (void)s;
+    if (t)
+        (void)t->call->ActivityPopExternalCorrelationId(CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0,
+                                                        &id);
+}
+
+static void emit(void *track_ctx, const struct lk_span *s)
+{
+    (void)track_ctx;
+    (void)s;
+}
+
+const struct lk_sink_ops lk_cupti_ops = {.name = "cupti",
+                                         .track_open = track_open,
+                                         .name_added = name_added,
+                                         .enter = enter,
+                                         .leave = leave,
+                                         .emit = emit};
+
+/* ---- Ending ---- */
+
+/* CUPTI may still write into the buffers that it has. */
+static void destroy_if_idle(struct lk_cupti *g)
+{
+    bool idle;
+
+    pthread_mutex_lock(&g->buffers.lock);
+    idle = g->lent == 0;
+    pthread_mutex_unlock(&g->buffers.lock);
+    if (idle)
+        destroy(g);
+}
+
+/* A flush that forces gives what is unfinished as well: without times, and so counted. It blocks,
+ * for how long is CUPTI's affair, hence a thread of its own. */
+static void *flush(void *arg)
+{
+    struct lk_cupti *g = arg;
+    CUptiResult e = g->call.ActivityFlushAll(0);
+    bool abandoned;
+
+    disable_all(g);
+    if (e == CUPTI_SUCCESS)
+        e = g->call.ActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
+    pthread_mutex_lock(&g->flush.lock);
+    g->flush.done = true;
+    g->flush.error = e;
+    abandoned = g->flush.abandoned;
+    pthread_cond_signal(&g->flush.ended);
+    pthread_mutex_unlock(&g->flush.lock);
+    if (abandoned)
+        destroy_if_idle(g);
+    return NULL;
+}
+
+/* Sets *ended when the flush is over. */
+static enum lk_status flush_until(struct lk_cupti *g, struct lk_deadline deadline, bool *ended)
+{
+    const struct timespec until = lk_deadline_timespec(deadline);
+    enum lk_status st = LK_OK;
+    pthread_t thread;
+    int error = 0;
+
+    *ended = true;
+    if (pthread_create(&thread, NULL, flush, g))
+        return lk_fail(LK_ENOMEM, "cannot make a thread");
+    pthread_mutex_lock(&g->flush.lock);
+    while (!g->flush.done && error == 0)
+        error = pthread_cond_clockwait(&g->flush.ended, &g->flush.lock, CLOCK_MONOTONIC, &until);
+    *ended = g->flush.done;
+    if (*ended)
+        st = check(g, g->flush.error, "fetching the last records");
+    else
+        st = lk_fail(LK_ETIMEOUT, "CUPTI did not hand over its last records in time");
+    pthread_mutex_unlock(&g->flush.lock);
+    if (*ended)
+        pthread_join(thread, NULL);
+    else
+        pthread_detach(thread);
+    return st;
+}
+
+/* The flush is not over: who ends last frees. */
+static void abandon(struct lk_cupti *g)
+{
+    bool done;
+
+    pthread_mutex_lock(&g->flush.lock);
+    done = g->flush.done;
+    g->flush.abandoned = true;
+    pthread_mutex_unlock(&g->flush.lock);
+    if (done)
+        destroy_if_idle(g);
+}
+
+/* What a user must know to read the trace. */
+static void warn(const struct lk_cupti_counts *c)
+{
+    const struct {
+        uint64_t n;
+        const char *what;
+    } rows[] = {
+        {c->dropped, "dropped by CUPTI, which had no free buffer"},
+        {c->untimed, "without times"                             },
+        {c->broken,  "cut off or with times that cannot be"      },
+        {c->unknown, "of kinds that nobody asked for"            },
+        {c->lost,    "that found no track"                       },
+    };
+
+    for (size_t i = 0; i < LK_COUNT(rows); i++)
+        if (rows[i].n)
+            lk_log(LK_LOG_PROFILE, LK_WARN,
+                   "%" PRIu64 " GPU records %s are missing from the trace (%" PRIu64 " are there)",
+                   rows[i].n, rows[i].what, c->records);
+}
+
+/* flushed: CUPTI answers. */
+static struct lk_cupti_counts finish(struct lk_cupti *g, bool flushed)
+{
+    struct lk_cupti_counts counts;
+
+    pthread_mutex_lock(&g->reading);
+    if (flushed)
+        count_dropped(g);
+    lk_cupti_records_drain(&g->records);
+    lk_cupti_records_report(&g->records);
+    counts = g->records.counts;
+    g->closed = true;
+    pthread_mutex_unlock(&g->reading);
+    atomic_store(&current, NULL);
+    return counts;
+}
+
+enum lk_status lk_cupti_close(struct lk_cupti *g, struct lk_deadline deadline,
+                              struct lk_cupti_counts *out)
+{
+    struct lk_cupti_counts counts = {0};
+    enum lk_status st = LK_OK;
+    bool ended;
+
+    if (g) {
+        st = flush_until(g, deadline, &ended);
+        counts = finish(g, ended);
+        warn(&counts);
+        if (ended)
+            destroy_if_idle(g);
+        else
+            abandon(g);
+    }
+    if (out)
+        *out = counts;
+    return st;
+}
+
+#endif

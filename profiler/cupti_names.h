@@ -1,0 +1,51 @@
+/*
+ * Span names of kernels: "OP: KERNEL", within what a recorder can hold. A run has some dozens of
+ * kernels; beyond LK_CUPTI_KERNELS of them, or LK_CUPTI_PAIRS with their ops, a span bears its op's
+ * name alone.
+ */
+#ifndef LK_PROFILER_CUPTI_NAMES_H
+#define LK_PROFILER_CUPTI_NAMES_H
+
+#include "base/span.h"
+#include "base/status.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum {
+    LK_CUPTI_KERNELS = 512,
+    LK_CUPTI_PAIRS = 512,
+    LK_CUPTI_NAME_BYTES = 96,
+    LK_CUPTI_OPS = 1024, /* names of the recorder whose text is known */
+};
+
+struct lk_cupti_names {
+    struct lk_recorder *recorder;
+    struct {
+        char *symbol; /* NULL: a free place */
+        char text[LK_CUPTI_NAME_BYTES];
+    } * kernels;
+    size_t n_kernels;
+    struct {
+        int kernel; /* 0: a free place */
+        uint16_t op, name;
+    } * pairs;
+    size_t n_pairs;
+    pthread_mutex_t lock; /* guards ops, which other threads fill */
+    char *ops[LK_CUPTI_OPS];
+};
+
+enum lk_status lk_cupti_names_init(struct lk_cupti_names *n, struct lk_recorder *recorder);
+void lk_cupti_names_fini(struct lk_cupti_names *n); /* safe on a zeroed one */
+/* The text of one of the recorder's names. Any thread. */
+enum lk_status lk_cupti_names_add(struct lk_cupti_names *n, uint16_t id, const char *text);
+/* A number for a kernel by its linker name, from 1; 0: there are too many. */
+int lk_cupti_names_kernel(struct lk_cupti_names *n, const char *symbol);
+/* Whether the kernel is one of NCCL's. */
+bool lk_cupti_names_is_nccl(const struct lk_cupti_names *n, int kernel);
+/* The recorder's name for a kernel of an op (0: of none). */
+uint16_t lk_cupti_names_span(struct lk_cupti_names *n, int kernel, uint16_t op);
+
+#endif

@@ -1,0 +1,43 @@
+/*
+ * CUPTI without a GPU, for tests: a table of functions in its place. A test lays out records with
+ * the structs of CUPTI's headers, and the fake delivers them in buffers that it asks for, as CUPTI
+ * does. One a process.
+ */
+#ifndef LK_TESTS_FAKE_CUPTI_CUDA_H
+#define LK_TESTS_FAKE_CUPTI_CUDA_H
+
+#include "profiler/cupti_calls_cuda.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct fake_cupti {
+    uint32_t version;
+    const char *fail_call; /* this call fails, once it was made fail_after times more */
+    int fail_after;
+    CUptiResult fail_with;
+    size_t dropped;     /* what GetNumDroppedRecords says next */
+    bool stuck;         /* FlushAll does not return while set */
+    bool left_at_end;   /* FlushAll delivers what is open */
+    int kinds_enabled;  /* ActivityEnable less ActivityDisable */
+    int flushes, quiet; /* quiet: calls that were switched off */
+    uint64_t stack[64]; /* ids pushed by the test's thread */
+    size_t depth;
+    CUpti_BuffersCallbackRequestFunc request;
+    CUpti_BuffersCallbackCompleteFunc complete;
+    CUpti_TimestampCallbackFunc now;
+    uint8_t *open; /* a buffer that is being filled, or NULL */
+    size_t open_size, open_used;
+};
+extern struct fake_cupti fake_cupti;
+extern const struct lk_cupti_calls fake_cupti_calls;
+
+void fake_cupti_reset(void);
+/* Lays a record into the open buffer; asks for one where there is none. False: none was given, or
+ * it is full (it is delivered then, and the record goes into the next). */
+bool fake_cupti_put(const void *record, size_t bytes);
+/* Delivers the open buffer but for its last `cut` bytes. */
+void fake_cupti_deliver(size_t cut);
+
+#endif
