@@ -9,12 +9,17 @@
  *
  *   STEP                         "ProfilerStep#N", cat user_annotation
  *   INPUT, SYNC                  ranges on the host's tracks
- *   KERNEL, COPY, COLLECTIVE     cat kernel and gpu_memcpy with args.device, stream, correlation
- *                                ("Memcpy", "nccl:NAME")
- *   FORWARD, BACKWARD, OPTIMIZER ranges on a compute track; where that track has no KERNEL (a
- *                                coarse simulation), they are its kernels
+ *   KERNEL, COPY, MEMSET,        cat kernel, gpu_memcpy and gpu_memset with args.device, stream,
+ *   COLLECTIVE                   correlation ("Memcpy", "Memset", "nccl:NAME")
+ *   FORWARD, BACKWARD, OPTIMIZER ranges on a compute track; where no track of that stream has
+ *                                KERNEL (a coarse simulation), they are its kernels
+ *   OVERHEAD                     cat overhead, a range on the host's tracks
  *   GRADIENT                     ph i, named after the tensor
  *   COUNTER                      ph C
+ *
+ * Tracks of one kind and stream number show one stream: a GPU's records are on a track of their
+ * own. Where a comm stream has KERNEL spans, COLLECTIVE is cat gpu_user_annotation, as it is in
+ * PyTorch's traces, and the kernels are the work.
  *
  * A collective has Kineto's args "Collective name", "In msg nelems", "Out msg nelems", "Group
  * size", "dtype", "Seq" and is called "nccl:NAME" (without a name: nccl:all_reduce) whatever

@@ -222,20 +222,27 @@ static void write_counter(const struct lk_trace_out *f, const struct lk_trace_ra
 }
 
 /*
- * The category of work of a device, or NULL for ranges that only annotate. Of a compute track
+ * The category of work of a device, or NULL for ranges that only annotate. Of a compute stream
  * without kernels forward, backward and optimizer are the work; else they contain it, and HTA
- * would count it twice.
+ * would count it twice. So would it a collective and the kernels that do it.
  */
 static const char *device_category(const struct lk_trace_rank_out *r, const struct lk_trace_span *s)
 {
     enum lk_span_kind kind = (enum lk_span_kind)s->span.kind;
 
-    if (kind == LK_SPAN_KERNEL || kind == LK_SPAN_COPY || kind == LK_SPAN_COLLECTIVE)
+    if (kind == LK_SPAN_KERNEL || kind == LK_SPAN_COPY || kind == LK_SPAN_MEMSET ||
+        (kind == LK_SPAN_COLLECTIVE && !r->has_kernels[s->track]))
         return lk_span_kind_category(kind);
     if ((kind == LK_SPAN_FORWARD || kind == LK_SPAN_BACKWARD || kind == LK_SPAN_OPTIMIZER) &&
         r->t->tracks[s->track].kind == LK_TRACK_COMPUTE && !r->has_kernels[s->track])
         return lk_span_kind_category(LK_SPAN_KERNEL);
     return NULL;
+}
+
+/* Of what is no work of a device's. Kineto has collectives twice too: a range, and its kernel. */
+static const char *annotation_category(enum lk_span_kind kind)
+{
+    return kind == LK_SPAN_COLLECTIVE ? "gpu_user_annotation" : lk_span_kind_category(kind);
 }
 
 /* The name that viewers and HTA's classification go by. Returns buf or a name. */
@@ -250,6 +257,8 @@ static const char *shown_name(const struct lk_trace_rank_out *r, const struct lk
         snprintf(buf, size, "nccl:%s", collective_name(r, s));
     else if (s->kind == LK_SPAN_COPY)
         snprintf(buf, size, "Memcpy%s%s", s->name ? " " : "", s->name ? name : "");
+    else if (s->kind == LK_SPAN_MEMSET)
+        snprintf(buf, size, "Memset (Device)");
     else
         return name;
     return buf;
@@ -266,7 +275,7 @@ static void write_range(struct lk_trace_out *f, const struct lk_trace_rank_out *
         f->correlation++;
         write_launch(f, r, &s->span);
     }
-    begin_event(o, "X", device ? device : lk_span_kind_category((enum lk_span_kind)s->span.kind),
+    begin_event(o, "X", device ? device : annotation_category((enum lk_span_kind)s->span.kind),
                 shown_name(r, &s->span, name, sizeof name), r, s->track,
                 lk_trace_file_ns(f, r, s->span.start_ns));
     lk_trace_put_us(o, "dur",
@@ -278,7 +287,7 @@ static void write_range(struct lk_trace_out *f, const struct lk_trace_rank_out *
         lk_json_out_int(o, "stream", (int64_t)s->track + 1);
         lk_json_out_uint(o, "correlation", f->correlation);
     }
-    if (s->span.kind == LK_SPAN_COPY)
+    if (s->span.kind == LK_SPAN_COPY || s->span.kind == LK_SPAN_MEMSET)
         lk_json_out_uint(o, "bytes", s->span.bytes);
     if (s->span.kind == LK_SPAN_COLLECTIVE)
         write_collective(r, o, &s->span);

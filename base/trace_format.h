@@ -64,7 +64,7 @@ struct lk_trace_rank_out {
     uint64_t base_epoch_ns, base_local_ns;
     struct lk_trace_step *steps; /* by step */
     size_t n_steps;
-    bool *has_kernels; /* of each track */
+    bool *has_kernels; /* of each track: its stream has KERNEL spans */
     uint32_t launch_track;
 };
 

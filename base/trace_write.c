@@ -73,6 +73,18 @@ static void rank_fini(struct lk_trace_rank_out *r)
     free(r->has_kernels);
 }
 
+/* Two tracks can show one stream: its ranges, and what its GPU recorded. */
+static void share_kernels(struct lk_trace_rank_out *r)
+{
+    const struct lk_trace *t = r->t;
+
+    for (size_t i = 0; i < t->n_tracks; i++)
+        for (size_t k = 0; k < t->n_tracks; k++)
+            if (r->has_kernels[k] && t->tracks[i].kind == t->tracks[k].kind &&
+                t->tracks[i].stream == t->tracks[k].stream)
+                r->has_kernels[i] = true;
+}
+
 /* Checks the spans and finds the steps, the tracks with kernels and the track of launches. */
 static enum lk_status rank_init(const struct lk_trace_out *f, struct lk_trace_rank_out *r)
 {
@@ -99,6 +111,7 @@ static enum lk_status rank_init(const struct lk_trace_out *f, struct lk_trace_ra
                                    .end_ns = lk_trace_file_ns(f, r, s->span.end_ns),
                                    .track = s->track};
     }
+    share_kernels(r);
     if (r->n_steps)
         qsort(r->steps, r->n_steps, sizeof *r->steps, by_step);
 out:

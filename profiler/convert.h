@@ -18,7 +18,7 @@
  *
  * The clock is fitted from the round trips in the file. Rank 0 is the reference; another rank
  * without samples (it died before they were exchanged) gets the identity with uncertainty
- * LK_CLOCK_UNKNOWN_NS.
+ * LK_CLOCK_UNKNOWN_NS. Spans without a step get the one that they lie in (profiler/place.h).
  */
 enum lk_status lk_spans_read(const char *path, struct lk_trace *out);
 

@@ -156,7 +156,7 @@ enum lk_status lk_cupti_records_init(struct lk_cupti_records *r, struct lk_recor
     *r = (struct lk_cupti_records){.recorder = recorder, .call = call};
     atomic_init(&r->n_tracks, 0);
     r->earliest_ns = lk_now_ns() - LK_NS_PER_S; /* clocks are fitted, and err a little */
-    r->other = (struct lk_cupti_track){.kind = LK_TRACK_LOADER};
+    r->other = (struct lk_cupti_track){.kind = LK_TRACK_COPY};
     snprintf(r->other.gpu_name, sizeof r->other.gpu_name, "other streams, GPU records");
     LK_TRY(lk_alloc(&r->issues, LK_CUPTI_ISSUES, sizeof *r->issues));
     LK_TRY(lk_alloc(&r->pending, LK_CUPTI_PENDING, sizeof *r->pending));
@@ -231,11 +231,14 @@ static bool make_calls_track(struct lk_cupti_records *r)
     return r->calls || make_track(r, &info, &r->calls);
 }
 
-/* Of a device's stream, not of a thread. */
+/* Of a device's stream; NULL: of a thread. */
 static struct lk_cupti_track *device_track(struct lk_cupti_records *r, int number)
 {
+    const bool of_device[LK_TRACK_KIND_COUNT] = {
+        [LK_TRACK_COMPUTE] = true, [LK_TRACK_COMM] = true, [LK_TRACK_COPY] = true};
+
     if (number >= atomic_load_explicit(&r->n_tracks, memory_order_acquire) ||
-        r->tracks[number].kind == LK_TRACK_HOST)
+        !of_device[r->tracks[number].kind])
         return NULL;
     return &r->tracks[number];
 }
@@ -286,28 +289,30 @@ static bool find_issue(const struct lk_cupti_records *r, uint32_t correlation,
     return true;
 }
 
-/* These are issued on their own track's stream; other ranges enclose work of any stream. */
-static bool names_its_stream(enum lk_span_kind kind)
+/* These are issued on their own track's stream, as is all that a copy stream's ranges enclose;
+ * other ranges enclose work of any stream. */
+static bool names_its_stream(const struct lk_cupti_track *t, enum lk_span_kind kind)
 {
-    return kind == LK_SPAN_KERNEL || kind == LK_SPAN_COPY || kind == LK_SPAN_COLLECTIVE;
+    return t && (t->kind == LK_TRACK_COPY || kind == LK_SPAN_KERNEL || kind == LK_SPAN_COPY ||
+                 kind == LK_SPAN_COLLECTIVE);
 }
 
 /* The track of the work, or NULL while it may still become known. */
 static struct lk_cupti_track *find_track(struct lk_cupti_records *r, const struct lk_cupti_work *w,
                                          const struct lk_cupti_issue *i, bool last)
 {
-    struct lk_cupti_track *t = i && names_its_stream(i->kind) ? device_track(r, i->track) : NULL;
+    struct lk_cupti_track *issuer = i ? device_track(r, i->track) : NULL, *t;
 
-    if (t) {
-        learn(r, w, t->number);
-        return t;
+    if (i && names_its_stream(issuer, i->kind)) {
+        learn(r, w, issuer->number);
+        return issuer;
     }
     t = stream_track(r, w);
     if (!t && last && lk_cupti_names_is_nccl(&r->names, w->kernel))
         t = comm_track(r);
-    if (!t && last && i)
-        t = device_track(r, i->track);
-    return t || !last ? t : &r->other;
+    if (!t && last)
+        t = issuer ? issuer : &r->other;
+    return t;
 }
 
 /* Emits the work unless something of it may still become known. */

@@ -79,7 +79,7 @@ static void name_categories(struct lk_nvtx *n)
 
         if (!looks[i].text)
             continue;
-        while (strcmp(looks[same].category, looks[i].category) != 0)
+        while (!looks[same].text || strcmp(looks[same].category, looks[i].category) != 0)
             same++;
         n->categories[i] = (uint32_t)same + 1; /* 0 is no category */
         if (same == i)

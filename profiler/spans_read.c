@@ -3,6 +3,7 @@
 
 #include "base/array.h"
 #include "base/json.h"
+#include "profiler/place.h"
 #include "profiler/span_file.h"
 
 #include <errno.h>
@@ -289,6 +290,7 @@ enum lk_status lk_spans_read(const char *path, struct lk_trace *out)
     LK_TRY(open_source(&s));
     LK_TRY(read_header(&s, &t));
     LK_TRY(read_rings(&s, &t));
+    LK_TRY(lk_spans_place(&t));
     *out = t;
     t = (struct lk_trace){0};
 out:

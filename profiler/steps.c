@@ -94,6 +94,7 @@ static const struct {
     [LK_SPAN_GRADIENT] = {add_mark,     LK_TRACK_COMPUTE},
     [LK_SPAN_KERNEL] = {add_kernel,   LK_TRACK_COMPUTE},
     [LK_SPAN_COPY] = {add_kernel,   LK_TRACK_COMPUTE},
+    [LK_SPAN_MEMSET] = {add_kernel,   LK_TRACK_COMPUTE},
     [LK_SPAN_COLLECTIVE] = {add_transfer, LK_TRACK_COMM   },
 };
 

@@ -456,11 +456,16 @@ static enum lk_status submit_point(struct cuda_stream *t, const struct lk_comman
 
 static enum lk_status submit_copy(struct cuda_stream *t, const struct lk_command *c)
 {
+    const struct lk_span span = {.step = c->span.step, .index = -1, .kind = LK_SPAN_COPY};
+    cudaError_t e;
+
     if (c->copy.bytes == 0)
         return LK_OK;
-    return lk_cuda_status(calls_of(t)->MemcpyAsync(c->copy.to, c->copy.from, c->copy.bytes,
-                                                   cudaMemcpyDefault, t->stream),
-                          "a copy");
+    lk_span_enter(t->base.track, &span);
+    e = calls_of(t)->MemcpyAsync(c->copy.to, c->copy.from, c->copy.bytes, cudaMemcpyDefault,
+                                 t->stream);
+    lk_span_leave(t->base.track, &span);
+    return lk_cuda_status((int)e, "a copy");
 }
 
 /* A point that is no longer in the list was passed. */

@@ -202,6 +202,7 @@ static void check_span(const char *name, size_t i, enum lk_span_kind kind, const
 
 #define COMPUTE "compute stream, GPU records"
 #define COMM    "comm stream, GPU records"
+#define COPY    "copy stream, GPU records"
 #define OTHER   "other streams, GPU records"
 #define CALLS   "CUDA calls"
 #define GELU    "_Z16gelu_forward_gpuIfEvPT_PKS0_m"
@@ -283,6 +284,8 @@ START_TEST(streams_are_learnt)
     uint64_t backward = id_of(rig.compute, LK_SPAN_BACKWARD, 0, 4, 2);
     uint64_t gelu = id_of(rig.compute, LK_SPAN_KERNEL, rig.gelu, 4, -1);
     uint64_t bucket = id_of(rig.comm, LK_SPAN_COLLECTIVE, 0, 4, 0);
+    uint64_t thread = id_of(track("loader", LK_TRACK_LOADER, 0), LK_SPAN_INPUT, 0, 5, 0);
+    uint64_t batch = id_of(track("copy stream", LK_TRACK_COPY, 3), LK_SPAN_INPUT, 0, 6, 0);
 
     put_issue(1, step);
     put_issue(2, backward);
@@ -290,8 +293,12 @@ START_TEST(streams_are_learnt)
     put_issue(4, bucket);
     put_kernel(1, 13, 100, 200, "plain");
     put_kernel(2, 14, 300, 400, "plain");
+    put_issue(5, thread);
+    put_issue(6, batch);
+    put_kernel(5, 15, 900, 1000, "plain");
     fake_cupti_deliver(0);
-    ck_assert_uint_eq(kept.n_tracks, 3);
+    ck_assert_uint_eq(kept.n_tracks, 5);
+    put_kernel(6, 15, 1100, 1200, "plain");
     put_kernel(3, 13, 500, 600, GELU);
     put_kernel(4, 14, 700, 800, NCCL);
     fake_cupti_deliver(0);
@@ -300,6 +307,8 @@ START_TEST(streams_are_learnt)
     check_span(COMPUTE, 0, LK_SPAN_KERNEL, "gelu_forward_gpu", 500, 600, 4, -1);
     check_span(COMPUTE, 1, LK_SPAN_KERNEL, "plain", 100, 200, 4, -1);
     check_span(COMM, 1, LK_SPAN_KERNEL, "plain", 300, 400, 4, -1);
+    check_span(COPY, 0, LK_SPAN_KERNEL, "plain", 1100, 1200, 6, -1);
+    check_span(COPY, 1, LK_SPAN_KERNEL, "plain", 900, 1000, 5, -1);
     ck_assert_uint_eq(rig.counts.unmatched, 0);
 }
 END_TEST
@@ -315,7 +324,7 @@ START_TEST(work_without_an_id_keeps_its_time)
     check_span(COMM, 0, LK_SPAN_KERNEL, "ncclDevKernel_AllReduce_Sum_f32_RING_LL", 100, 200,
                LK_SPAN_STEP_UNKNOWN, -1);
     check_span(OTHER, 0, LK_SPAN_KERNEL, "someone", 300, 400, LK_SPAN_STEP_UNKNOWN, -1);
-    ck_assert_int_eq(kept_track(OTHER)->kind, LK_TRACK_LOADER);
+    ck_assert_int_eq(kept_track(OTHER)->kind, LK_TRACK_COPY);
     ck_assert_uint_eq(rig.counts.records, 2);
     ck_assert_uint_eq(rig.counts.unmatched, 2);
 }
