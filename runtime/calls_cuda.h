@@ -18,6 +18,7 @@
     X(GetDeviceProperties)                                                                         \
     X(DriverGetVersion)                                                                            \
     X(RuntimeGetVersion)                                                                           \
+    X(DeviceSynchronize)                                                                           \
     X(DeviceReset)                                                                                 \
     X(DeviceGetStreamPriorityRange)                                                                \
     X(Malloc)                                                                                      \

@@ -221,9 +221,19 @@ out:
     return lk_fail_context(st, "%zu bytes", bytes);
 }
 
-/* An error here is one of earlier work, which the streams report. */
+/* Where something failed, what was enqueued before may still use the memory. An error here is one
+ * of that work. */
+static void wait_for_all(struct lk_device *d)
+{
+    cudaError_t e = device_of(d)->call->DeviceSynchronize();
+
+    if (e != cudaSuccess)
+        lk_device_fail(d, lk_cuda_status((int)e, "before memory is freed"), lk_error_text());
+}
+
 static void cuda_free(struct lk_device *d, void *p)
 {
+    wait_for_all(d);
     (void)device_of(d)->call->Free(p);
 }
 
@@ -243,6 +253,7 @@ static enum lk_status cuda_alloc_host(struct lk_device *d, size_t bytes, void **
 
 static void cuda_free_host(struct lk_device *d, void *p)
 {
+    wait_for_all(d);
     (void)device_of(d)->call->FreeHost(p);
 }
 

@@ -261,6 +261,7 @@ static void lay_out_masters(struct lk_model *m, const struct lk_model_param *par
 static enum lk_status alloc_params(struct lk_model *m, const struct lk_model_param *params)
 {
     struct lk_model_arena a = lk_model_arena_of(m->device);
+    size_t staged = 0;
     enum lk_status st = LK_OK;
 
     lay_out_params(m, params, &a);
@@ -274,7 +275,10 @@ static enum lk_status alloc_params(struct lk_model *m, const struct lk_model_par
         m->masters = a.base;
         lay_out_masters(m, params, &a);
     }
-    LK_TRY(lk_device_alloc_host(m->device, STAGED_ELEMS * sizeof(double), &m->staging));
+    for (size_t i = 0; i < m->n_params; i++)
+        staged = m->params[i].elems > staged ? m->params[i].elems : staged;
+    staged = staged < STAGED_ELEMS ? staged : STAGED_ELEMS;
+    LK_TRY(lk_device_alloc_host(m->device, staged * sizeof(double), &m->staging));
 out:
     return st;
 }

@@ -445,12 +445,11 @@ static cudaError_t fake_stream_destroy(cudaStream_t s)
     return cudaSuccess;
 }
 
-static cudaError_t fake_synchronize(cudaStream_t s)
+/* Until the stream has run everything. */
+static void finish(struct fake_stream *f)
 {
-    struct fake_stream *f = (struct fake_stream *)s;
-    bool done = !f, waits;
+    bool done = false, waits;
 
-    CALLED();
     while (!done) {
         lock();
         fake_cuda_step();
@@ -460,7 +459,25 @@ static cudaError_t fake_synchronize(cudaStream_t s)
         if (waits)
             usleep(50);
     }
-    return cudaSuccess;
+}
+
+/* One that says of an error has waited all the same. */
+static cudaError_t fake_synchronize(cudaStream_t s)
+{
+    cudaError_t e = called();
+
+    if (s)
+        finish((struct fake_stream *)s);
+    return e;
+}
+
+static cudaError_t fake_device_synchronize(void)
+{
+    cudaError_t e = called();
+
+    for (size_t i = 0; i < fake_cuda.n_streams; i++)
+        finish(&fake_cuda.streams[i]);
+    return e;
 }
 
 static cudaError_t fake_wait(cudaStream_t s, cudaEvent_t e, unsigned flags)
@@ -598,6 +615,7 @@ const struct lk_cuda_calls fake_cuda_calls = {
     .GetDeviceProperties = fake_properties,
     .DriverGetVersion = fake_version,
     .RuntimeGetVersion = fake_version,
+    .DeviceSynchronize = fake_device_synchronize,
     .DeviceReset = fake_reset,
     .DeviceGetStreamPriorityRange = fake_priorities,
     .Malloc = fake_malloc,
@@ -635,7 +653,9 @@ void fake_cuda_poll_on(cudaStream_t s, bool (*poll)(void *arg), void *arg)
 
 void fake_cuda_reset(int gpus)
 {
-    memset(&fake_cuda, 0, sizeof fake_cuda);
+    memset(&fake_cuda, 0, offsetof(struct fake_cuda, streams));
+    for (size_t i = 0; i < FAKE_STREAMS_MAX; i++)
+        memset(&fake_cuda.streams[i], 0, offsetof(struct fake_stream, work));
     fake_cuda.gpus = gpus;
     order_seed = 0;
 }

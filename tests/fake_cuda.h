@@ -42,10 +42,10 @@ struct fake_work {
 };
 
 struct fake_stream {
-    struct fake_work work[FAKE_WORK_MAX];
     size_t done, n;
     int priority;
     bool busy; /* with a host function on a thread of its own */
+    struct fake_work work[FAKE_WORK_MAX];
 };
 
 struct fake_memory {
@@ -59,7 +59,6 @@ struct fake_cuda {
     int open;      /* device memory is accessible */
     uint64_t seed; /* of the order of streams; 0: a fixed one */
     bool tf32;     /* float products as on a GPU, not as on the CPU */
-    struct fake_stream streams[FAKE_STREAMS_MAX];
     size_t n_streams;
     int gpus;
     bool stuck;              /* no stream goes on */
@@ -68,6 +67,7 @@ struct fake_cuda {
     int fail_at;             /* this call fails, from 1; 0: none */
     cudaError_t fail_with;
     int calls, events_alive, streams_alive, contexts_alive, blas_alive, allocated, resets;
+    struct fake_stream streams[FAKE_STREAMS_MAX]; /* last: a reset leaves their work as it is */
 };
 extern struct fake_cuda fake_cuda;
 extern const struct lk_cuda_calls fake_cuda_calls;

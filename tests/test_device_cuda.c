@@ -391,9 +391,7 @@ START_TEST(any_call_may_fail)
 
     ck_assert_msg(short_life(&calls_of_a_life) == LK_OK, "%s", lk_error_text());
     for (int i = 1; i <= calls_of_a_life; i++) {
-        fake_cuda.calls = 0;
-        fake_cuda.n_streams = 0;
-        memset(fake_cuda.streams, 0, sizeof fake_cuda.streams);
+        fake_cuda_reset(2);
         fake_cuda.fail_at = i;
         fake_cuda.fail_with = cudaErrorMemoryAllocation;
         ck_assert_int_eq(short_life(&calls), LK_ENOMEM);

@@ -1,0 +1,281 @@
+/*
+ * Training on the device cuda, without a GPU: on the machine of tests/fake_cuda.h a run gives the
+ * losses of the device cpu bit for bit, in whatever order streams go on; every call that fails ends
+ * it with an error and leaves nothing behind.
+ */
+#include "base/array.h"
+#include "runtime/trainer.h"
+#include "tests/fake_cuda.h"
+#include "tests/scratch.h"
+
+#include <check.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { STEPS = 5, LOCAL_BATCH = 2, SEEDS = 4 };
+#define TIMEOUT_NS (20 * LK_NS_PER_S)
+
+static char *directory;
+
+static void setup(void)
+{
+    directory = scratch_create();
+    ck_assert_int_eq(setenv("LOCKSTEP_GPU_LOCKS", directory, 1), 0);
+    fake_cuda_reset(1);
+}
+
+static void teardown(void)
+{
+    fake_cuda_check_clean();
+    scratch_remove(directory);
+}
+
+/* A run short enough to be repeated many times: samples for a little more than an epoch. */
+static struct lk_train_config config(const char *device, int accumulation, int prefetch)
+{
+    struct lk_train_config c = {.device = device,
+                                .comm = "self",
+                                .local_batch = LOCAL_BATCH,
+                                .steps = STEPS,
+                                .samples = 24,
+                                .prefetch = prefetch,
+                                .shuffle = true,
+                                .seed = 5,
+                                .timeout_ns = TIMEOUT_NS};
+
+    c.device_config.slowdown = 1;
+    c.device_config.cuda_calls = &fake_cuda_calls;
+    c.comm_config.world_size = 1;
+    c.model = (struct lk_model_config){.name = "gpt-nano", .context = 16, .vocab = 64, .seed = 3};
+    c.optim = (struct lk_optim_config){
+        .kind = LK_OPTIM_ADAMW, .learning_rate = 1e-2, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8};
+    c.reducer.ddp_rule = LK_DDP_TORCH_2;
+    c.reducer.first_bytes = 65536;
+    c.reducer.cap_bytes = 65536;
+    c.reducer.accumulation = accumulation;
+    c.reducer.no_sync = true;
+    c.reducer.noise_every = 2;
+    return c;
+}
+
+static const struct shape {
+    int accumulation, prefetch;
+    bool no_sync;
+    const char *model;
+} shapes[] = {
+    {1, 0, true,  "gpt-nano"},
+    {1, 2, true,  "gpt-nano"},
+    {3, 0, true,  "gpt-nano"},
+    {3, 2, true,  "gpt-nano"},
+    {3, 2, false, "gpt-nano"},
+    {2, 1, true,  "mlp"     },
+};
+
+static struct lk_train_config shaped(const char *device, const struct shape *s)
+{
+    struct lk_train_config c = config(device, s->accumulation, s->prefetch);
+
+    c.model.name = s->model;
+    if (!strcmp(s->model, "mlp"))
+        c.model.channels = 32;
+    c.reducer.no_sync = s->no_sync;
+    return c;
+}
+
+/* What steps read is not written before it was read, and written before it is: any other order of
+ * copies and ops would be another loss, or what fresh memory holds. */
+START_TEST(losses_are_the_cpus)
+{
+    const struct shape *s = &shapes[_i / (SEEDS + 1)];
+    struct lk_train_config on_cpu = shaped("cpu", s), on_cuda = shaped("cuda", s);
+    struct lk_train_result expected, got;
+
+    fake_cuda.seed = (uint64_t)(_i % (SEEDS + 1));
+    ck_assert_msg(lk_train(&on_cpu, &expected) == LK_OK, "%s", lk_error_text());
+    ck_assert_msg(lk_train(&on_cuda, &got) == LK_OK, "%s", lk_error_text());
+    ck_assert_int_eq(got.n, STEPS);
+    ck_assert_double_ne(got.loss[STEPS - 1], got.loss[0]);
+    for (int i = 0; i < STEPS; i++)
+        ck_assert_msg(got.loss[i] == expected.loss[i], "step %d: %.9g, on the cpu %.9g", i,
+                      got.loss[i], expected.loss[i]);
+    lk_train_result_fini(&expected);
+    lk_train_result_fini(&got);
+}
+END_TEST
+
+/* ---- Failures ---- */
+
+/* Calls into CUDA until the last step has ended: what fails later is closing, and nobody's. */
+static void note_calls(void *ctx, int64_t step, double loss)
+{
+    (void)step;
+    (void)loss;
+    *(int *)ctx = fake_cuda.calls;
+}
+
+/* All that a run can do, in as few calls as possible. */
+static enum lk_status short_run(int prefetch, int fail_at, int *calls)
+{
+    struct lk_train_config c = config("cuda", 2, prefetch);
+    struct lk_train_result result = {0};
+    char path[256];
+    enum lk_status st;
+
+    snprintf(path, sizeof path, "%s/weights", directory);
+    c.model = (struct lk_model_config){
+        .name = "mlp", .layers = 1, .channels = 8, .context = 8, .vocab = 16, .seed = 3};
+    c.steps = 2;
+    c.verify = true;
+    c.verify_steps = 1;
+    c.export_path = path;
+    c.progress = note_calls;
+    c.progress_ctx = calls;
+    fake_cuda_reset(1);
+    fake_cuda.fail_at = fail_at;
+    fake_cuda.fail_with = cudaErrorMemoryAllocation;
+    st = lk_train(&c, &result);
+    lk_train_result_fini(&result);
+    fake_cuda_check_clean();
+    return st;
+}
+
+START_TEST(any_call_may_fail)
+{
+    int prefetch = _i, last = 0, calls = 0;
+
+    ck_assert_msg(short_run(prefetch, 0, &last) == LK_OK, "%s", lk_error_text());
+    ck_assert_int_gt(last, 200);
+    for (int i = 1; i <= last; i++) {
+        enum lk_status st = short_run(prefetch, i, &calls);
+
+        /* The loader's thread may fail at a batch that nobody needs any more. */
+        if (prefetch == 0 || st != LK_OK)
+            ck_assert_msg(st == LK_ENOMEM, "call %d of %d: %s", i, last,
+                          st == LK_OK ? "no error" : lk_error_text());
+    }
+}
+END_TEST
+
+/* A GPU that stops in the middle: the wait has an end, and says where. */
+static void stop(void *ctx, int64_t step, double loss)
+{
+    (void)loss;
+    fake_cuda.stuck = step == *(int *)ctx;
+}
+
+START_TEST(a_gpu_that_stops)
+{
+    struct lk_train_config c = config("cuda", 2, _i);
+    struct lk_train_result result = {0};
+    int step = 1;
+
+    c.timeout_ns = LK_NS_PER_S / 10;
+    c.progress = stop;
+    c.progress_ctx = &step;
+    ck_assert_int_eq(lk_train(&c, &result), LK_ETIMEOUT);
+    ck_assert_ptr_nonnull(strstr(lk_error_text(), "stream 'compute stream' did not finish"));
+}
+END_TEST
+
+/* ---- The loader alone ---- */
+
+static const struct {
+    int accumulation, depth;
+} rings[] = {
+    {1, 0},
+    {1, 1},
+    {1, 3},
+    {3, 0},
+    {3, 2}
+};
+enum { BATCHES = 60, CONTEXT = 8, TOKENS = 2 * LOCAL_BATCH * CONTEXT };
+
+static struct lk_loader *loader(struct lk_device *d, struct lk_dataset *data,
+                                struct lk_stream *compute, int ring)
+{
+    const struct lk_loader_config c = {
+        .dataset = data,
+        .sampler = {.ranks = 1, .shuffle = true, .seed = 4},
+        .compute = compute,
+        .local_batch = LOCAL_BATCH,
+        .context = CONTEXT,
+        .depth = rings[ring].depth,
+        .accumulation = rings[ring].accumulation,
+    };
+    struct lk_loader *l = NULL;
+
+    ck_assert_msg(lk_loader_create(d, &c, &l) == LK_OK, "%s", lk_error_text());
+    return l;
+}
+
+/* All batches, one after the other, to the host; on a GPU without ever waiting for it. */
+static void read_batches(const char *name, int ring, int32_t (*out)[TOKENS])
+{
+    const struct lk_device_config dc = {.slowdown = 1, .cuda_calls = &fake_cuda_calls};
+    const struct lk_track_info info = {.name = "compute", .kind = LK_TRACK_COMPUTE};
+    const int32_t *addresses[3];
+    struct lk_device *d = NULL;
+    struct lk_stream *s = NULL;
+    struct lk_dataset *data = NULL;
+    struct lk_loader *l;
+    int32_t(*host)[TOKENS] = NULL;
+    struct lk_batch b;
+
+    ck_assert_int_eq(lk_device_open(name, &dc, &d), LK_OK);
+    ck_assert_int_eq(lk_stream_create(d, &info, &s), LK_OK);
+    ck_assert_int_eq(lk_dataset_synthetic(27, CONTEXT, 100, 1, &data), LK_OK);
+    ck_assert_int_eq(lk_device_alloc_host(d, BATCHES * sizeof *host, (void **)&host), LK_OK);
+    l = loader(d, data, s, ring);
+    for (int n = 0; n < BATCHES; n++) {
+        int m = n % rings[ring].accumulation;
+
+        ck_assert_msg(lk_loader_next(l, lk_deadline_in(TIMEOUT_NS), &b) == LK_OK, "%s",
+                      lk_error_text());
+        ck_assert_ptr_eq(b.targets, b.inputs + TOKENS / 2);
+        /* Micro-batch m of every step lies in the same place. */
+        if (n >= rings[ring].accumulation && !lk_device_uses_host_memory(d))
+            ck_assert_ptr_eq(b.inputs, addresses[m]);
+        addresses[m] = b.inputs;
+        ck_assert_int_eq(lk_stream_copy(s, host[n], b.inputs, sizeof *host), LK_OK);
+        if (lk_device_uses_host_memory(d))
+            ck_assert_int_eq(lk_stream_sync(s, lk_deadline_in(TIMEOUT_NS)), LK_OK);
+    }
+    ck_assert_int_eq(lk_stream_sync(s, lk_deadline_in(TIMEOUT_NS)), LK_OK);
+    memcpy(out, host, BATCHES * sizeof *host);
+    lk_stream_destroy(s);
+    lk_loader_destroy(l);
+    lk_device_free_host(d, host);
+    lk_dataset_destroy(data);
+    lk_device_close(d);
+}
+
+START_TEST(batches_are_not_overwritten)
+{
+    static int32_t expected[BATCHES][TOKENS], got[BATCHES][TOKENS];
+    int ring = _i / SEEDS;
+
+    fake_cuda.seed = (uint64_t)(_i % SEEDS) + 1;
+    read_batches("cpu", ring, expected);
+    read_batches("cuda", ring, got);
+    for (int n = 0; n < BATCHES; n++)
+        ck_assert_msg(!memcmp(got[n], expected[n], sizeof got[n]), "batch %d", n);
+}
+END_TEST
+
+Suite *lk_suite_trainer_cuda(void);
+Suite *lk_suite_trainer_cuda(void)
+{
+    Suite *s = suite_create("trainer_cuda");
+    TCase *tc = tcase_create("without a GPU");
+
+    suite_add_tcase(s, tc);
+    tcase_add_checked_fixture(tc, setup, teardown);
+    tcase_set_timeout(tc, 120);
+    tcase_add_loop_test(tc, batches_are_not_overwritten, 0, (int)LK_COUNT(rings) * SEEDS);
+    tcase_add_loop_test(tc, any_call_may_fail, 0, 2);
+    tcase_add_loop_test(tc, a_gpu_that_stops, 0, 2);
+    tcase_add_loop_test(tc, losses_are_the_cpus, 0, (int)LK_COUNT(shapes) * (SEEDS + 1));
+    return s;
+}
