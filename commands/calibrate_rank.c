@@ -107,6 +107,7 @@ static enum lk_status sweep_collectives(struct rank *r, struct lk_cluster *c)
     const struct calibrate_options *o = r->options;
     struct calibrate_plan plan;
     struct lk_sweep_rows rows = {0};
+    const enum lk_dtype dtype = LK_F32;
 
     announce(r, "collectives");
     LK_TRY(calibrate_plan(o, &plan));
@@ -118,7 +119,8 @@ static enum lk_status sweep_collectives(struct rank *r, struct lk_cluster *c)
                                               .n_algos = plan.n_algos,
                                               .bytes = o->sizes.v,
                                               .n_bytes = (size_t)o->sizes.n,
-                                              .dtype = LK_F32,
+                                              .dtypes = &dtype,
+                                              .n_dtypes = 1,
                                               .repetitions = (size_t)o->repetitions,
                                               .warmup = (size_t)o->warmup,
                                               .budget_s = o->budget_s,

@@ -6,6 +6,7 @@
 #include "base/units.h"
 #include "runtime/sweep_impl.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -30,6 +31,7 @@ void lk_sweep_rows_fini(struct lk_sweep_rows *r)
     for (size_t i = 0; i < r->n; i++) {
         free(r->row[i].time_s);
         free(r->row[i].wire_s);
+        free(r->row[i].host_s);
     }
     free(r->row);
     *r = (struct lk_sweep_rows){0};
@@ -40,18 +42,26 @@ struct sweep {
     const struct lk_sweep_collectives_config *config;
     struct lk_sweep_rows rows;
     size_t cap_rows;
-    void *buf;    /* as large as the largest row needs */
-    double *mine; /* one a row, then the time since the start */
-    double *all;  /* the same of every rank */
+    struct lk_sweep_clock clock;
+    void *buf, *from; /* as large as the largest row needs; from: out of place */
+    double *mine;     /* two a row: time and host's time; then the time since the start */
+    double *all;      /* the same of every rank */
 };
 
 /* Elements of a call: of a part where the buffer has parts. */
-static size_t count_of(const struct sweep *s, enum lk_coll coll, uint64_t bytes)
+static size_t count_of(const struct sweep *s, enum lk_coll coll, enum lk_dtype dtype,
+                       uint64_t bytes)
 {
     bool parted = coll == LK_ALL_GATHER || coll == LK_REDUCE_SCATTER;
     uint64_t world = (uint64_t)lk_comm_world_size(s->comm);
 
-    return (size_t)(bytes / lk_dtype_bytes(s->config->dtype) / (parted ? world : 1));
+    return (size_t)(bytes / lk_dtype_bytes(dtype) / (parted ? world : 1));
+}
+
+/* Numbers that a rank has for the others after a repetition. */
+static size_t n_mine(const struct sweep *s)
+{
+    return 2 * s->rows.n + 1;
 }
 
 static struct lk_coll_call call_of(const struct sweep *s, const struct lk_sweep_row *row)
@@ -60,7 +70,8 @@ static struct lk_coll_call call_of(const struct sweep *s, const struct lk_sweep_
                                  .algo = row->algo,
                                  .dtype = row->dtype,
                                  .buf = s->buf,
-                                 .count = count_of(s, row->coll, row->bytes),
+                                 .from = row->out_of_place ? s->from : NULL,
+                                 .count = count_of(s, row->coll, row->dtype, row->bytes),
                                  .index = -1};
 }
 
@@ -72,32 +83,26 @@ static enum lk_status add_row(struct sweep *s, struct lk_sweep_row row)
     LK_TRY(lk_array_grow(&s->rows.row, &s->cap_rows, s->rows.n + 1, sizeof row));
     LK_TRY(lk_alloc(&row.time_s, n, sizeof *row.time_s));
     LK_TRY(lk_alloc(&row.wire_s, n, sizeof *row.wire_s));
+    LK_TRY(lk_alloc(&row.host_s, n, sizeof *row.host_s));
     s->rows.row[s->rows.n++] = row;
     return LK_OK;
 out:
     free(row.time_s);
+    free(row.wire_s);
     return st;
 }
 
-/* The rows of one collective, algorithm and timing; a barrier has one, of no bytes. */
-static enum lk_status add_sizes(struct sweep *s, enum lk_coll coll, enum lk_algo algo,
-                                enum lk_timing timing)
+/* The rows of all sizes; a barrier has one, of no bytes. */
+static enum lk_status add_sizes(struct sweep *s, struct lk_sweep_row row)
 {
-    struct lk_sweep_row row = {.coll = coll,
-                               .algo = algo,
-                               .timing = timing,
-                               .dtype = s->config->dtype,
-                               .ranks = lk_comm_world_size(s->comm),
-                               .burst = 1,
-                               .warmup = s->config->warmup};
     enum lk_status st = LK_OK;
 
-    if (coll == LK_BARRIER)
+    if (row.coll == LK_BARRIER)
         return add_row(s, row);
     for (size_t i = 0; i < s->config->n_bytes; i++) {
-        struct lk_coll_call call = {.coll = coll, .dtype = row.dtype};
+        struct lk_coll_call call = {.coll = row.coll, .dtype = row.dtype};
 
-        call.count = count_of(s, coll, s->config->bytes[i]);
+        call.count = count_of(s, row.coll, row.dtype, s->config->bytes[i]);
         row.bytes = lk_coll_call_bytes(&call, row.ranks);
         if (row.bytes)
             LK_TRY(add_row(s, row));
@@ -106,41 +111,115 @@ out:
     return st;
 }
 
-static enum lk_status plan(struct sweep *s)
+/* Types, places and timings of one collective and algorithm; of a barrier there is one of each. */
+static enum lk_status add_kinds(struct sweep *s, enum lk_coll coll, enum lk_algo algo)
 {
     static const enum lk_timing timings[] = {LK_TIMING_ALONE, LK_TIMING_BACK_TO_BACK};
+    const struct lk_sweep_collectives_config *g = s->config;
+    size_t n_dtypes = coll == LK_BARRIER ? 1 : g->n_dtypes;
+    size_t n_places = coll != LK_BARRIER && g->out_of_place ? 2 : 1;
+    struct lk_sweep_row row = {.coll = coll,
+                               .algo = algo,
+                               .ranks = lk_comm_world_size(s->comm),
+                               .estimate_s = NAN,
+                               .burst = 1,
+                               .warmup = g->warmup};
+    enum lk_status st = LK_OK;
+
+    for (size_t d = 0; d < n_dtypes; d++)
+        for (size_t p = 0; p < n_places; p++)
+            for (size_t t = 0; t < LK_COUNT(timings); t++) {
+                row.dtype = g->dtypes[d];
+                row.out_of_place = p > 0;
+                row.timing = timings[t];
+                LK_TRY(add_sizes(s, row));
+            }
+out:
+    return st;
+}
+
+/* Zeroed, so that its pages exist before anything is timed. */
+static enum lk_status make_buffer(const struct sweep *s, uint64_t bytes, void **out)
+{
+    enum lk_status st;
+
+    if (s->config->stream)
+        return lk_comm_alloc(s->comm, lk_stream_device(s->config->stream), (size_t)bytes, out);
+    st = lk_alloc(out, (size_t)bytes, 1);
+    if (st == LK_OK)
+        memset(*out, 0, (size_t)bytes);
+    return st;
+}
+
+static void free_buffer(const struct sweep *s, void *p)
+{
+    if (s->config->stream)
+        lk_comm_free(s->comm, lk_stream_device(s->config->stream), p);
+    else
+        free(p);
+}
+
+static enum lk_status plan(struct sweep *s)
+{
     const struct lk_sweep_collectives_config *g = s->config;
     enum lk_status st = LK_OK;
     uint64_t largest = 0;
 
     for (size_t c = 0; c < g->n_colls; c++)
         for (size_t a = 0; a < g->n_algos; a++)
-            for (size_t t = 0; t < LK_COUNT(timings); t++)
-                if (lk_comm_has(s->comm, g->colls[c], g->algos[a]))
-                    LK_TRY(add_sizes(s, g->colls[c], g->algos[a], timings[t]));
+            if (lk_comm_has(s->comm, g->colls[c], g->algos[a]))
+                LK_TRY(add_kinds(s, g->colls[c], g->algos[a]));
     for (size_t i = 0; i < s->rows.n; i++)
         largest = s->rows.row[i].bytes > largest ? s->rows.row[i].bytes : largest;
-    LK_TRY(lk_alloc(&s->buf, (size_t)largest, 1));
-    LK_TRY(lk_alloc(&s->mine, s->rows.n + 1, sizeof *s->mine));
-    LK_TRY(
-        lk_alloc(&s->all, (s->rows.n + 1) * (size_t)lk_comm_world_size(s->comm), sizeof *s->all));
-    memset(s->buf, 0, (size_t)largest); /* its pages exist before anything is timed */
+    LK_TRY(make_buffer(s, largest, &s->buf));
+    if (g->out_of_place)
+        LK_TRY(make_buffer(s, largest, &s->from));
+    LK_TRY(lk_alloc(&s->mine, n_mine(s), sizeof *s->mine));
+    LK_TRY(lk_alloc(&s->all, n_mine(s) * (size_t)lk_comm_world_size(s->comm), sizeof *s->all));
+    LK_TRY(lk_sweep_clock_init(&s->clock, g->stream, g->timeout_ns));
 out:
     return st;
 }
 
-/* Times a row's calls on this rank, from its own arrival. */
-static enum lk_status time_row(const struct sweep *s, const struct lk_sweep_row *row, double *out_s)
+/* What the communicator expects each row to take; it need not say. */
+static enum lk_status ask(struct sweep *s)
 {
-    struct lk_coll_call call = call_of(s, row);
+    for (size_t i = 0; i < s->rows.n; i++) {
+        struct lk_sweep_row *row = &s->rows.row[i];
+        struct lk_coll_call call = call_of(s, row);
+        enum lk_status st = lk_comm_estimate(s->comm, &call, &row->estimate_s);
+
+        if (st == LK_EUNSUPPORTED)
+            return LK_OK;
+        if (st != LK_OK)
+            return st;
+    }
+    return LK_OK;
+}
+
+struct one_call {
+    struct lk_comm *comm;
+    struct lk_coll_call call;
+};
+
+static enum lk_status make_call(void *ctx, struct lk_stream *stream)
+{
+    const struct one_call *c = ctx;
+
+    return stream ? lk_comm_put(c->comm, stream, &c->call) : lk_comm_run(c->comm, &c->call);
+}
+
+/* Times a row's calls on this rank, from its own arrival. */
+static enum lk_status time_row(struct sweep *s, const struct lk_sweep_row *row, double out_s[2])
+{
+    struct one_call one = {s->comm, call_of(s, row)};
+    struct lk_sweep_time t;
     enum lk_status st = LK_OK;
-    uint64_t start_ns;
 
     LK_TRY(lk_sweep_barrier(s->comm));
-    start_ns = lk_now_ns();
-    for (size_t i = 0; i < row->burst; i++)
-        LK_TRY(lk_comm_run(s->comm, &call));
-    *out_s = lk_s_from_ns(lk_now_ns() - start_ns) / (double)row->burst;
+    LK_TRY(lk_sweep_clock_time(&s->clock, make_call, &one, row->burst, &t));
+    out_s[0] = t.s / (double)row->burst;
+    out_s[1] = t.host_s / (double)row->burst;
 out:
     return st;
 }
@@ -151,19 +230,20 @@ static enum lk_status time_all(struct sweep *s, uint64_t start_ns)
     enum lk_status st = LK_OK;
 
     for (size_t i = 0; i < s->rows.n; i++)
-        LK_TRY(time_row(s, &s->rows.row[i], &s->mine[i]));
-    s->mine[s->rows.n] = lk_s_from_ns(lk_now_ns() - start_ns);
-    LK_TRY(lk_sweep_gather(s->comm, s->mine, s->rows.n + 1, s->all));
+        LK_TRY(time_row(s, &s->rows.row[i], &s->mine[2 * i]));
+    s->mine[2 * s->rows.n] = lk_s_from_ns(lk_now_ns() - start_ns);
+    LK_TRY(lk_sweep_gather(s->comm, s->mine, n_mine(s), s->all));
 out:
     return st;
 }
 
-static double extreme(const struct sweep *s, size_t row, bool largest)
+/* Of the ranks' `i`-th number. */
+static double extreme(const struct sweep *s, size_t i, bool largest)
 {
-    double v = s->all[row];
+    double v = s->all[i];
 
     for (int r = 1; r < lk_comm_world_size(s->comm); r++) {
-        double x = s->all[(size_t)r * (s->rows.n + 1) + row];
+        double x = s->all[(size_t)r * n_mine(s) + i];
 
         v = largest == (x > v) ? x : v;
     }
@@ -176,7 +256,7 @@ static enum lk_status choose_bursts(struct sweep *s)
     enum lk_status st = time_all(s, lk_now_ns());
 
     for (size_t i = 0; st == LK_OK && i < s->rows.n; i++) {
-        double n = s->config->burst_s / extreme(s, i, true);
+        double n = s->config->burst_s / extreme(s, 2 * i, true);
 
         if (s->rows.row[i].timing != LK_TIMING_BACK_TO_BACK)
             continue;
@@ -199,23 +279,28 @@ enum lk_status lk_sweep_collectives(struct lk_comm *comm,
         return LK_OK;
     }
     LK_TRY(plan(&s));
+    if (config->estimate)
+        LK_TRY(ask(&s));
     LK_TRY(choose_bursts(&s));
     for (size_t rep = 0; rep < config->warmup + config->repetitions; rep++) {
         LK_TRY(time_all(&s, start_ns));
         for (size_t i = 0; i < s.rows.n; i++) {
-            s.rows.row[i].time_s[rep] = extreme(&s, i, true);
-            s.rows.row[i].wire_s[rep] = extreme(&s, i, false);
+            s.rows.row[i].time_s[rep] = extreme(&s, 2 * i, true);
+            s.rows.row[i].wire_s[rep] = extreme(&s, 2 * i, false);
+            s.rows.row[i].host_s[rep] = extreme(&s, 2 * i + 1, true);
             s.rows.row[i].n = rep + 1;
         }
         /* Rank 0's watch, so that all ranks stop together. */
-        if (rep >= config->warmup && config->budget_s > 0 && s.all[s.rows.n] > config->budget_s)
+        if (rep >= config->warmup && config->budget_s > 0 && s.all[2 * s.rows.n] > config->budget_s)
             break;
     }
     *out = s.rows;
     s.rows = (struct lk_sweep_rows){0};
 out:
     lk_sweep_rows_fini(&s.rows);
-    free(s.buf);
+    lk_sweep_clock_fini(&s.clock);
+    free_buffer(&s, s.buf);
+    free_buffer(&s, s.from);
     free(s.mine);
     free(s.all);
     return st;

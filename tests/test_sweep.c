@@ -46,6 +46,7 @@ static enum lk_status sweep_collectives(struct rank *me)
     static const enum lk_coll colls[] = {LK_ALL_REDUCE, LK_ALL_GATHER, LK_BARRIER};
     static const enum lk_algo algos[] = {LK_ALGO_RING, LK_ALGO_TREE};
     static const uint64_t bytes[] = {4, 1000, 4096};
+    static const enum lk_dtype dtypes[] = {LK_F32};
     struct results *results = me->ctx;
     struct lk_sweep_collectives_config config = {.colls = colls,
                                                  .n_colls = LK_COUNT(colls),
@@ -53,7 +54,8 @@ static enum lk_status sweep_collectives(struct rank *me)
                                                  .n_algos = LK_COUNT(algos),
                                                  .bytes = bytes,
                                                  .n_bytes = LK_COUNT(bytes),
-                                                 .dtype = LK_F32,
+                                                 .dtypes = dtypes,
+                                                 .n_dtypes = LK_COUNT(dtypes),
                                                  .repetitions = REPETITIONS,
                                                  .warmup = WARMUP,
                                                  .burst_s = 0.0005};
