@@ -32,16 +32,22 @@ uint64_t lk_sweep_compute_ns(const struct lk_sweep_compute *c, size_t units);
 /*
  * How calls are made and timed: put on a stream between two events, or made on the calling thread
  * (stream NULL: the call gets NULL and returns when it is done).
+ *
+ * A stream is held first, for as long as the host is expected to need for putting all calls there.
+ * They then follow each other at the device's pace, as they do in training, where the host is
+ * ahead.
  */
 struct lk_sweep_clock {
     struct lk_stream *stream;
     struct lk_event *begin, *end;
     uint64_t timeout_ns;
+    double put_s; /* the host needed for a call, at the last measurement */
 };
 
 struct lk_sweep_time {
-    double s;      /* by the stream's events; without a stream the same as host_s */
-    double host_s; /* until the host knew of the end */
+    double s;       /* by the stream's events; without a stream the same as host_s */
+    double host_s;  /* by the host's clock: from the begin to when the host knew of the end */
+    bool host_late; /* calls were still being put there when the first of them began */
 };
 
 enum lk_status lk_sweep_clock_init(struct lk_sweep_clock *c, struct lk_stream *stream,
@@ -50,6 +56,9 @@ void lk_sweep_clock_fini(struct lk_sweep_clock *c); /* safe on a zeroed one */
 /* n calls, one after the other, all together. */
 enum lk_status lk_sweep_clock_time(struct lk_sweep_clock *c, lk_sweep_put call, void *ctx, size_t n,
                                    struct lk_sweep_time *out);
+
+/* How long a stream is held for n calls: see above. */
+double lk_sweep_hold_s(const struct lk_sweep_clock *c, size_t n);
 
 /* Seconds between two points that were passed. */
 double lk_sweep_between_s(struct lk_event *from, struct lk_event *to);

@@ -18,7 +18,6 @@ enum {
     SPARE_UNITS = 4, /* before the collectives begin, and after them */
     POINTS_MAX = 4096
 };
-/* From the start of a waiting collective to compute beside it: it is resident then. */
 static const double SETTLE_S = 100e-6;
 static const double FIRST_STRETCH = 1.5;
 
@@ -63,26 +62,63 @@ static enum lk_status sync(const struct lk_sweep_clock *c)
     return lk_stream_sync(c->stream, lk_deadline_in(c->timeout_ns));
 }
 
+static enum lk_status make_points(struct streams *s, size_t n)
+{
+    enum lk_status st = LK_OK;
+
+    for (; s->n_points < n; s->n_points++)
+        LK_TRY(lk_event_create(lk_stream_device(s->compute.stream), &s->points[s->n_points]));
+out:
+    return st;
+}
+
+/* Units `from` to `to` of a stretch, with a point before the first and behind each of them. */
+static enum lk_status put_units(struct streams *s, size_t from, size_t to)
+{
+    enum lk_status st = LK_OK;
+
+    LK_TRY(make_points(s, to + 1));
+    if (from == 0)
+        LK_TRY(lk_event_record(s->points[0], s->compute.stream));
+    for (size_t i = from; i < to; i++) {
+        LK_TRY(put_unit(s, s->compute.stream));
+        LK_TRY(lk_event_record(s->points[i + 1], s->compute.stream));
+    }
+out:
+    return st;
+}
+
 /* Compute alone; the time is kept, since the margins of the others come from it. */
 static enum lk_status time_quiet(void *ctx, double *out_s)
 {
     struct streams *s = ctx;
-    struct lk_sweep_time t;
+    uint64_t start_ns;
     enum lk_status st = LK_OK;
 
     LK_TRY(lk_sweep_barrier(s->comm));
-    LK_TRY(lk_sweep_clock_time(&s->compute, put_unit, s, s->units, &t));
-    s->quiet_s = t.s;
-    *out_s = t.s;
+    start_ns = lk_now_ns();
+    LK_TRY(LK_LAUNCH(s->compute.stream, wait, .seconds = lk_sweep_hold_s(&s->compute, s->units)));
+    LK_TRY(put_units(s, 0, s->units));
+    s->compute.put_s = lk_s_from_ns(lk_now_ns() - start_ns) / (double)s->units;
+    LK_TRY(sync(&s->compute));
+    s->quiet_s = lk_sweep_between_s(s->points[0], s->points[s->units]);
+    *out_s = s->quiet_s;
 out:
     return st;
+}
+
+/* From the start of a waiting collective to compute beside it: its blocks are resident then, and
+ * the host has put compute on its stream. */
+static double settle_s(const struct streams *s)
+{
+    return SETTLE_S + lk_sweep_hold_s(&s->compute, s->units);
 }
 
 /* What waits: a stand-in for a while, or the collective, to which the late rank comes after it. */
 static enum lk_status put_waiting(struct streams *s, int late)
 {
     struct lk_stream *net = s->net.stream;
-    double seconds = s->quiet_s * s->stretch + 2 * SETTLE_S;
+    double seconds = s->quiet_s * s->stretch + settle_s(s) + SETTLE_S;
     enum lk_status st = LK_OK;
 
     if (!stands_in(s) && lk_comm_rank(s->comm) == late)
@@ -107,15 +143,12 @@ static enum lk_status time_wait(void *ctx, int late, double *out_s)
     LK_TRY(put_waiting(s, late));
     if (waits)
         LK_TRY(lk_stream_wait(s->compute.stream, s->net.begin));
-    LK_TRY(LK_LAUNCH(s->compute.stream, wait, .seconds = SETTLE_S));
-    LK_TRY(lk_event_record(s->compute.begin, s->compute.stream));
-    for (size_t i = 0; i < s->units; i++)
-        LK_TRY(put_unit(s, s->compute.stream));
-    LK_TRY(lk_event_record(s->compute.end, s->compute.stream));
+    LK_TRY(LK_LAUNCH(s->compute.stream, wait, .seconds = settle_s(s)));
+    LK_TRY(put_units(s, 0, s->units));
     LK_TRY(sync(&s->compute));
     LK_TRY(sync(&s->net));
-    *out_s = lk_sweep_between_s(s->compute.begin, s->compute.end);
-    if (waits && lk_event_time_ns(s->net.end) < lk_event_time_ns(s->compute.end))
+    *out_s = lk_sweep_between_s(s->points[0], s->points[s->units]);
+    if (waits && lk_event_time_ns(s->net.end) < lk_event_time_ns(s->points[s->units]))
         *out_s = NAN;
 out:
     return st;
@@ -135,16 +168,6 @@ out:
     return st;
 }
 
-static enum lk_status make_points(struct streams *s, size_t n)
-{
-    enum lk_status st = LK_OK;
-
-    for (; s->n_points < n; s->n_points++)
-        LK_TRY(lk_event_create(lk_stream_device(s->compute.stream), &s->points[s->n_points]));
-out:
-    return st;
-}
-
 /* Units that outlast the calls: those before, those while they run, and some more. */
 static size_t units_beside(const struct streams *s)
 {
@@ -154,23 +177,20 @@ static size_t units_beside(const struct streams *s)
     return n < POINTS_MAX - 1 ? (size_t)n : POINTS_MAX - 1;
 }
 
-/* The calls begin behind the first units, when compute has the device. */
+/* The calls begin behind the first unit, when compute has the device. */
 static enum lk_status put_both(struct streams *s, size_t calls, size_t units)
 {
+    double hold_s = lk_sweep_hold_s(&s->compute, units) + lk_sweep_hold_s(&s->net, calls);
     enum lk_status st = LK_OK;
 
-    LK_TRY(lk_event_record(s->points[0], s->compute.stream));
-    for (size_t i = 0; i < units; i++) {
-        LK_TRY(put_unit(s, s->compute.stream));
-        LK_TRY(lk_event_record(s->points[i + 1], s->compute.stream));
-        if (i > 0)
-            continue;
-        LK_TRY(lk_stream_wait(s->net.stream, s->points[1]));
-        LK_TRY(lk_event_record(s->net.begin, s->net.stream));
-        for (size_t k = 0; k < calls; k++)
-            LK_TRY(put_call(s, s->net.stream));
-        LK_TRY(lk_event_record(s->net.end, s->net.stream));
-    }
+    LK_TRY(LK_LAUNCH(s->compute.stream, wait, .seconds = hold_s));
+    LK_TRY(put_units(s, 0, 1));
+    LK_TRY(lk_stream_wait(s->net.stream, s->points[1]));
+    LK_TRY(lk_event_record(s->net.begin, s->net.stream));
+    for (size_t k = 0; k < calls; k++)
+        LK_TRY(put_call(s, s->net.stream));
+    LK_TRY(lk_event_record(s->net.end, s->net.stream));
+    LK_TRY(put_units(s, 1, units));
 out:
     return st;
 }
@@ -182,7 +202,6 @@ static enum lk_status time_both(void *ctx, size_t calls, double *out_traffic_s,
     size_t units = units_beside(s);
     enum lk_status st = LK_OK;
 
-    LK_TRY(make_points(s, units + 1));
     LK_TRY(lk_sweep_barrier(s->comm));
     LK_TRY(put_both(s, calls, units));
     LK_TRY(sync(&s->compute));
@@ -221,7 +240,7 @@ static enum lk_status choose_units(struct streams *s, double *out_unit_s)
     LK_TRY(lk_sweep_clock_time(&s->compute, put_unit, s, PILOT_UNITS, &t));
     LK_TRY(lk_sweep_fastest(s->comm, t.s / PILOT_UNITS, out_unit_s));
     n = *out_unit_s > 0 ? s->config->unit_target_s / *out_unit_s : 1;
-    s->units = n < 1 ? 1 : n > POINTS_MAX ? POINTS_MAX : (size_t)n;
+    s->units = n < 1 ? 1 : n > POINTS_MAX - 1 ? POINTS_MAX - 1 : (size_t)n;
 out:
     return st;
 }
