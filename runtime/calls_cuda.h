@@ -16,6 +16,7 @@
     X(GetDevice)                                                                                   \
     X(SetDevice)                                                                                   \
     X(GetDeviceProperties)                                                                         \
+    X(DeviceGetP2PAttribute)                                                                       \
     X(DriverGetVersion)                                                                            \
     X(RuntimeGetVersion)                                                                           \
     X(DeviceSynchronize)                                                                           \

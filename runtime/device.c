@@ -42,17 +42,41 @@ static enum lk_status unknown_device(const char *name)
     return lk_fail(LK_EUNSUPPORTED, "device '%s' is not in this build, which has: %s", name, known);
 }
 
+static const struct lk_device_ops *find(const char *name)
+{
+    for (size_t i = 0; i < LK_COUNT(registry); i++)
+        if (!strcmp(registry[i]->name, name))
+            return registry[i];
+    return NULL;
+}
+
+enum lk_status lk_device_count(const char *name, const struct lk_device_config *config, int *out)
+{
+    const struct lk_device_ops *ops = find(name);
+
+    if (!ops)
+        return unknown_device(name);
+    if (ops->count)
+        return ops->count(config, out);
+    *out = 1;
+    return LK_OK;
+}
+
+enum lk_status lk_device_properties(const struct lk_device *d, struct lk_device_properties *out)
+{
+    *out = (struct lk_device_properties){.link = LK_GPU_LINK_UNKNOWN};
+    snprintf(out->name, sizeof out->name, "%s", d->ops->name);
+    return d->ops->properties ? d->ops->properties(d, out) : LK_OK;
+}
+
 enum lk_status lk_device_open(const char *name, const struct lk_device_config *config,
                               struct lk_device **out)
 {
     enum lk_status st = LK_OK;
-    const struct lk_device_ops *ops = NULL;
+    const struct lk_device_ops *ops = find(name);
     struct lk_device *d = NULL;
     uint16_t id;
 
-    for (size_t i = 0; i < LK_COUNT(registry); i++)
-        if (!strcmp(registry[i]->name, name))
-            ops = registry[i];
     if (!ops)
         return unknown_device(name);
     if (config->real != LK_F32 && !(config->real == LK_BF16 && ops->has_bf16))

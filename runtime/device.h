@@ -28,6 +28,7 @@
 #define LK_RUNTIME_DEVICE_H
 
 #include "base/clock.h"
+#include "base/cluster.h"
 #include "base/dtype.h"
 #include "base/span.h"
 #include "base/status.h"
@@ -67,6 +68,20 @@ enum lk_dtype lk_device_real_dtype(const struct lk_device *d);
 size_t lk_device_real_bytes(const struct lk_device *d);
 /* Element size of lk_wide buffers: that of lk_real, but never below 4. */
 size_t lk_device_wide_bytes(const struct lk_device *d);
+
+/* What a device is, for files and messages; 0, "" and unknown where it does not say. */
+struct lk_device_properties {
+    char name[256];
+    int compute_capability; /* CUDA's, 90 for 9.0 */
+    uint64_t memory_bytes;
+    int multiprocessors;
+    int gpus;              /* that this process sees */
+    enum lk_gpu_link link; /* between them */
+};
+enum lk_status lk_device_properties(const struct lk_device *d, struct lk_device_properties *out);
+/* Devices of a kind that this process sees, without opening one: GPUs for "cuda", else 1. The name
+ * and config are as for lk_device_open. */
+enum lk_status lk_device_count(const char *name, const struct lk_device_config *config, int *out);
 
 /* Whether ops can use host memory; else what they read goes through lk_stream_copy. */
 bool lk_device_uses_host_memory(const struct lk_device *d);

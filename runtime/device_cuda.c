@@ -659,6 +659,8 @@ static void *cuda_native(struct lk_stream *s)
 
 const struct lk_device_ops lk_device_cuda = {
     .name = "cuda",
+    .properties = lk_cuda_properties,
+    .count = lk_cuda_count,
     .help = "float32 on a GPU with matrix products in tf32, or bfloat16",
     .real = LK_F32,
     .has_bf16 = true,

@@ -117,6 +117,9 @@ struct lk_device_ops {
     /* (optional, both) Host memory that copies to and from the device start from (page-locked). */
     enum lk_status (*alloc_host)(struct lk_device *d, size_t bytes, void **out);
     void (*free_host)(struct lk_device *d, void *p);
+    /* (optional, both) As lk_device_properties and lk_device_count. */
+    enum lk_status (*properties)(const struct lk_device *d, struct lk_device_properties *out);
+    enum lk_status (*count)(const struct lk_device_config *config, int *out);
     /* The time on the stream, in lk_now_ns. */
     uint64_t (*now_ns)(struct lk_stream *s);
     /* (optional) Commands ran that took real time, until at_ns. */
@@ -143,6 +146,9 @@ struct lk_device { /* first member of a backend's own struct */
 
 extern const struct lk_device_ops lk_device_cpu, lk_device_timed, lk_device_reference;
 extern const struct lk_device_ops lk_device_cuda; /* in builds with CUDA */
+/* Of it (device_properties_cuda.c). */
+enum lk_status lk_cuda_properties(const struct lk_device *d, struct lk_device_properties *out);
+enum lk_status lk_cuda_count(const struct lk_device_config *config, int *out);
 
 /* Runs a command other than WAIT on the executing thread; the device's failure is taken note of. */
 void lk_device_run_command(struct lk_stream *s, const struct lk_command *c);

@@ -37,6 +37,9 @@ void lk_sweep_rows_fini(struct lk_sweep_rows *r)
     *r = (struct lk_sweep_rows){0};
 }
 
+/* Of a row. */
+enum { TIME, HOST_TIME, HOST_LATE, N_TIMES };
+
 struct sweep {
     struct lk_comm *comm;
     const struct lk_sweep_collectives_config *config;
@@ -44,7 +47,7 @@ struct sweep {
     size_t cap_rows;
     struct lk_sweep_clock clock;
     void *buf, *from; /* as large as the largest row needs; from: out of place */
-    double *mine;     /* two a row: time and host's time; then the time since the start */
+    double *mine;     /* N_TIMES a row, then the time since the start */
     double *all;      /* the same of every rank */
 };
 
@@ -61,7 +64,7 @@ static size_t count_of(const struct sweep *s, enum lk_coll coll, enum lk_dtype d
 /* Numbers that a rank has for the others after a repetition. */
 static size_t n_mine(const struct sweep *s)
 {
-    return 2 * s->rows.n + 1;
+    return N_TIMES * s->rows.n + 1;
 }
 
 static struct lk_coll_call call_of(const struct sweep *s, const struct lk_sweep_row *row)
@@ -181,14 +184,17 @@ out:
     return st;
 }
 
-/* What the communicator expects each row to take; it need not say. */
+/* What the communicator expects each row to take; it need not say. Once for both timings. */
 static enum lk_status ask(struct sweep *s)
 {
     for (size_t i = 0; i < s->rows.n; i++) {
         struct lk_sweep_row *row = &s->rows.row[i];
         struct lk_coll_call call = call_of(s, row);
-        enum lk_status st = lk_comm_estimate(s->comm, &call, &row->estimate_s);
+        enum lk_status st;
 
+        if (row->timing != LK_TIMING_ALONE)
+            continue;
+        st = lk_comm_estimate(s->comm, &call, &row->estimate_s);
         if (st == LK_EUNSUPPORTED)
             return LK_OK;
         if (st != LK_OK)
@@ -210,7 +216,7 @@ static enum lk_status make_call(void *ctx, struct lk_stream *stream)
 }
 
 /* Times a row's calls on this rank, from its own arrival. */
-static enum lk_status time_row(struct sweep *s, const struct lk_sweep_row *row, double out_s[2])
+static enum lk_status time_row(struct sweep *s, const struct lk_sweep_row *row, double out[N_TIMES])
 {
     struct one_call one = {s->comm, call_of(s, row)};
     struct lk_sweep_time t;
@@ -218,8 +224,9 @@ static enum lk_status time_row(struct sweep *s, const struct lk_sweep_row *row, 
 
     LK_TRY(lk_sweep_barrier(s->comm));
     LK_TRY(lk_sweep_clock_time(&s->clock, make_call, &one, row->burst, &t));
-    out_s[0] = t.s / (double)row->burst;
-    out_s[1] = t.host_s / (double)row->burst;
+    out[TIME] = t.s / (double)row->burst;
+    out[HOST_TIME] = t.host_s / (double)row->burst;
+    out[HOST_LATE] = t.host_late;
 out:
     return st;
 }
@@ -230,8 +237,8 @@ static enum lk_status time_all(struct sweep *s, uint64_t start_ns)
     enum lk_status st = LK_OK;
 
     for (size_t i = 0; i < s->rows.n; i++)
-        LK_TRY(time_row(s, &s->rows.row[i], &s->mine[2 * i]));
-    s->mine[2 * s->rows.n] = lk_s_from_ns(lk_now_ns() - start_ns);
+        LK_TRY(time_row(s, &s->rows.row[i], &s->mine[N_TIMES * i]));
+    s->mine[N_TIMES * s->rows.n] = lk_s_from_ns(lk_now_ns() - start_ns);
     LK_TRY(lk_sweep_gather(s->comm, s->mine, n_mine(s), s->all));
 out:
     return st;
@@ -256,7 +263,7 @@ static enum lk_status choose_bursts(struct sweep *s)
     enum lk_status st = time_all(s, lk_now_ns());
 
     for (size_t i = 0; st == LK_OK && i < s->rows.n; i++) {
-        double n = s->config->burst_s / extreme(s, 2 * i, true);
+        double n = s->config->burst_s / extreme(s, N_TIMES * i + TIME, true);
 
         if (s->rows.row[i].timing != LK_TIMING_BACK_TO_BACK)
             continue;
@@ -285,13 +292,17 @@ enum lk_status lk_sweep_collectives(struct lk_comm *comm,
     for (size_t rep = 0; rep < config->warmup + config->repetitions; rep++) {
         LK_TRY(time_all(&s, start_ns));
         for (size_t i = 0; i < s.rows.n; i++) {
-            s.rows.row[i].time_s[rep] = extreme(&s, 2 * i, true);
-            s.rows.row[i].wire_s[rep] = extreme(&s, 2 * i, false);
-            s.rows.row[i].host_s[rep] = extreme(&s, 2 * i + 1, true);
-            s.rows.row[i].n = rep + 1;
+            struct lk_sweep_row *row = &s.rows.row[i];
+
+            row->time_s[rep] = extreme(&s, N_TIMES * i + TIME, true);
+            row->wire_s[rep] = extreme(&s, N_TIMES * i + TIME, false);
+            row->host_s[rep] = extreme(&s, N_TIMES * i + HOST_TIME, true);
+            row->n_late += rep >= config->warmup && extreme(&s, N_TIMES * i + HOST_LATE, true) > 0;
+            row->n = rep + 1;
         }
         /* Rank 0's watch, so that all ranks stop together. */
-        if (rep >= config->warmup && config->budget_s > 0 && s.all[2 * s.rows.n] > config->budget_s)
+        if (rep >= config->warmup && config->budget_s > 0 &&
+            s.all[N_TIMES * s.rows.n] > config->budget_s)
             break;
     }
     *out = s.rows;

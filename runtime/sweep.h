@@ -62,6 +62,7 @@ struct lk_sweep_row {
     double *wire_s;    /* per call, from the last arrival (smallest over ranks): no skew in it */
     double *host_s;    /* as time_s, by the host's clock to the end of its wait: on a stream more */
     size_t n;
+    size_t n_late; /* samples on a stream whose calls the host put there too late: its pace */
 };
 struct lk_sweep_rows {
     struct lk_sweep_row *row; /* by collective, algorithm, element type, place, timing, bytes */

@@ -381,6 +381,17 @@ static cudaError_t fake_properties(struct cudaDeviceProp *p, int gpu)
     memset(p, 0, sizeof *p);
     strcpy(p->name, "fake");
     p->uuid.bytes[15] = (char)gpu;
+    p->major = 9;
+    p->totalGlobalMem = (size_t)80 << 30;
+    p->multiProcessorCount = 132;
+    return cudaSuccess;
+}
+
+static cudaError_t fake_p2p(int *value, enum cudaDeviceP2PAttr property, int from, int to)
+{
+    CALLED();
+    ck_assert_int_ne(from, to);
+    *value = property == cudaDevP2PAttrNativeAtomicSupported ? fake_cuda.nvlink : !fake_cuda.apart;
     return cudaSuccess;
 }
 
@@ -613,6 +624,7 @@ const struct lk_cuda_calls fake_cuda_calls = {
     .PointerGetAttributes = fake_attributes,
     .StreamIsCapturing = fake_capturing,
     .GetDeviceProperties = fake_properties,
+    .DeviceGetP2PAttribute = fake_p2p,
     .DriverGetVersion = fake_version,
     .RuntimeGetVersion = fake_version,
     .DeviceSynchronize = fake_device_synchronize,

@@ -61,6 +61,7 @@ struct fake_cuda {
     bool tf32;     /* float products as on a GPU, not as on the CPU */
     size_t n_streams;
     int gpus;
+    bool nvlink, apart;      /* the links between GPUs: PCIe, unless NVLink or none */
     bool stuck;              /* no stream goes on */
     bool host_threads;       /* host functions run on threads of their own, and may wait */
     cudaError_t query_error; /* what EventQuery says */

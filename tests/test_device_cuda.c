@@ -403,6 +403,45 @@ START_TEST(any_call_may_fail)
 }
 END_TEST
 
+/* What links the GPUs, from what CUDA says of pairs of them. */
+START_TEST(properties_are_those_of_the_gpu)
+{
+    static const struct {
+        int gpus;
+        bool nvlink, apart;
+        enum lk_gpu_link link;
+    } machines[] = {
+        {1, true,  false, LK_GPU_LINK_UNKNOWN },
+        {2, false, true,  LK_GPU_LINK_UNKNOWN },
+        {2, false, false, LK_GPU_LINK_PCIE    },
+        {4, true,  false, LK_GPU_LINK_NVLINK  },
+        {8, true,  false, LK_GPU_LINK_NVSWITCH},
+    };
+
+    for (size_t i = 0; i < LK_COUNT(machines); i++) {
+        struct lk_device_config config = {.cuda_calls = &fake_cuda_calls};
+        struct lk_device_properties p;
+        struct lk_device *d;
+        int n = 0;
+
+        fake_cuda_reset(machines[i].gpus);
+        fake_cuda.nvlink = machines[i].nvlink;
+        fake_cuda.apart = machines[i].apart;
+        ck_assert_int_eq(lk_device_count("cuda", &config, &n), LK_OK);
+        ck_assert_int_eq(n, machines[i].gpus);
+        d = must_open();
+        ck_assert_int_eq(lk_device_properties(d, &p), LK_OK);
+        ck_assert_str_eq(p.name, "fake");
+        ck_assert_int_eq(p.compute_capability, 90);
+        ck_assert_int_eq(p.multiprocessors, 132);
+        ck_assert_uint_eq(p.memory_bytes, (uint64_t)80 << 30);
+        ck_assert_int_eq(p.gpus, machines[i].gpus);
+        ck_assert_int_eq(p.link, machines[i].link);
+        lk_device_close(d);
+    }
+}
+END_TEST
+
 Suite *lk_suite_device_cuda(void);
 Suite *lk_suite_device_cuda(void)
 {
@@ -414,6 +453,7 @@ Suite *lk_suite_device_cuda(void)
     tcase_set_timeout(tc, 60);
     tcase_add_test(tc, work_runs_in_order_and_later);
     tcase_add_test(tc, streams_wait_for_events);
+    tcase_add_test(tc, properties_are_those_of_the_gpu);
     tcase_add_test(tc, events_are_used_again);
     tcase_add_test(tc, deadlines_end_waits);
     tcase_add_test(tc, errors_stick);
