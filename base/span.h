@@ -71,7 +71,8 @@ struct lk_span {
 /*
  * What a track shows. FORWARD, BACKWARD and OPTIMIZER ranges lie on the compute stream's track. The
  * loader's thread and the copy stream, on which batches go to a device, work for steps to come:
- * their INPUT ranges carry the step that gets the batch, and are no part of the step's time.
+ * their INPUT ranges carry the step that gets the batch, and are no part of the step's time. The
+ * GPU's own track has COUNTER spans alone, sampled: its clock, power and the like.
  */
 enum lk_track_kind {
     LK_TRACK_HOST,
@@ -79,13 +80,15 @@ enum lk_track_kind {
     LK_TRACK_COMM,
     LK_TRACK_LOADER,
     LK_TRACK_COPY,
+    LK_TRACK_GPU,
     LK_TRACK_KIND_COUNT
 };
 
 struct lk_track_info {
     const char *name; /* e.g. "compute stream"; borrowed for the call */
     enum lk_track_kind kind;
-    int stream; /* stream number, or thread number on the host */
+    int stream;       /* stream number, or thread number on the host */
+    uint64_t n_spans; /* expected; 0: the sink guesses by the kind */
 };
 
 /* A receiver of spans. One sink serves all tracks of a rank. */

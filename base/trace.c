@@ -17,7 +17,7 @@ const char *const lk_trace_keys[LK_TRACE_KEY_COUNT] = {
 
 static const char *const track_kinds[] = {
     [LK_TRACK_HOST] = "host",     [LK_TRACK_COMPUTE] = "compute", [LK_TRACK_COMM] = "comm",
-    [LK_TRACK_LOADER] = "loader", [LK_TRACK_COPY] = "copy",
+    [LK_TRACK_LOADER] = "loader", [LK_TRACK_COPY] = "copy",       [LK_TRACK_GPU] = "gpu",
 };
 
 const char *lk_track_kind_name(enum lk_track_kind kind)
@@ -32,8 +32,8 @@ enum lk_status lk_track_kind_from_name(const char *name, enum lk_track_kind *out
             *out = (enum lk_track_kind)i;
             return LK_OK;
         }
-    return lk_fail(LK_EPARSE, "'%.40s' is no kind of track (host, compute, comm, loader, copy)",
-                   name);
+    return lk_fail(LK_EPARSE,
+                   "'%.40s' is no kind of track (host, compute, comm, loader, copy, gpu)", name);
 }
 
 void lk_trace_fini(struct lk_trace *t)

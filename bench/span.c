@@ -59,7 +59,8 @@ static void print(const char *what, double (*batch)(struct lk_track *), struct l
 
 static enum lk_status run(const char *dir)
 {
-    const struct lk_track_info info = {"compute stream", LK_TRACK_COMPUTE, 1};
+    const struct lk_track_info info = {
+        .name = "compute stream", .kind = LK_TRACK_COMPUTE, .stream = 1};
     struct lk_run_info about = {.world_size = 1, .local_batch = 1, .accumulation = 1};
     struct lk_span_file *file = NULL;
     struct lk_recorder *recorder = NULL;

@@ -45,11 +45,13 @@ static uint64_t round_up(uint64_t n, uint64_t to)
     return (n + to - 1) / to * to;
 }
 
-static uint64_t ring_capacity(const struct lk_span_file *f, enum lk_track_kind kind)
+static uint64_t ring_capacity(const struct lk_span_file *f, const struct lk_track_info *info)
 {
-    uint64_t n_spans = kind == LK_TRACK_COMPUTE ? f->n_spans : f->n_spans / 8;
+    uint64_t n_spans = info->kind == LK_TRACK_COMPUTE ? f->n_spans : f->n_spans / 8;
     uint64_t capacity = LK_SPAN_FILE_RING_MIN;
 
+    if (info->n_spans > 0)
+        n_spans = info->n_spans;
     while (capacity < n_spans && capacity < LK_SPAN_FILE_RING_MAX)
         capacity *= 2;
     return capacity;
@@ -168,7 +170,7 @@ static enum lk_status track_open(void *sink, const struct lk_track_info *info, v
     struct lk_span_file *f = sink;
     struct lk_span_file_track *row;
     struct ring *r;
-    uint64_t capacity = ring_capacity(f, info->kind);
+    uint64_t capacity = ring_capacity(f, info);
     size_t bytes;
     void *map = NULL;
 

@@ -42,8 +42,9 @@ struct lk_span_file;
 /*
  * Makes the file (over an old one) and writes who the rank is. n_spans: spans that a compute track
  * is expected to get, e.g. steps * spans a step. Its ring gets that many places, and those of the
- * other tracks an eighth, for their spans are a step's or a bucket's and not an op's; rounded up to
- * a power of two between 2^10 and 2^20. The file gets its name when the header is complete.
+ * other tracks an eighth, for their spans are a step's or a bucket's and not an op's, unless a
+ * track says itself how many it expects; rounded up to a power of two between 2^10 and 2^20. The
+ * file gets its name when the header is complete.
  */
 enum lk_status lk_span_file_create(const char *path, const struct lk_run_info *info,
                                    uint64_t n_spans, struct lk_span_file **out);

@@ -329,8 +329,8 @@ static void set_weights(struct rig_rank *r)
 static enum lk_status open_rank(struct rig_rank *r)
 {
     const struct rig_case *c = r->config;
-    const struct lk_track_info compute = {"compute", LK_TRACK_COMPUTE, 0};
-    const struct lk_track_info net = {"net", LK_TRACK_COMM, 1};
+    const struct lk_track_info compute = {.name = "compute", .kind = LK_TRACK_COMPUTE};
+    const struct lk_track_info net = {.name = "net", .kind = LK_TRACK_COMM, .stream = 1};
     const struct lk_device_config dc = {.timed_flops = 1e12, .timed_Bps = 1e12, .slowdown = 1};
     const struct lk_loader_config lc = {
         .dataset = r->dataset,

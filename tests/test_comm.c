@@ -417,7 +417,8 @@ static enum lk_status enqueue(struct rank *me)
     LK_TRY(lk_recorder_attach(recorder, &sink, kept));
     dc.recorder = config.recorder = recorder;
     LK_TRY(lk_device_open("cpu", &dc, &device));
-    LK_TRY(lk_stream_create(device, &(struct lk_track_info){"net", LK_TRACK_COMM, 1}, &s));
+    LK_TRY(lk_stream_create(
+        device, &(struct lk_track_info){.name = "net", .kind = LK_TRACK_COMM, .stream = 1}, &s));
     LK_TRY(lk_event_create(device, &full));
     LK_TRY(rank_connect(me, &config.store));
     LK_TRY(lk_comm_open("tcp", &config, &c));

@@ -170,7 +170,7 @@ struct rig {
 static struct rig *rig_open(const char *name)
 {
     static struct rig rig; /* a test is a process of its own */
-    struct lk_track_info info = {"test stream", LK_TRACK_COMPUTE, 0};
+    struct lk_track_info info = {.name = "test stream", .kind = LK_TRACK_COMPUTE};
     struct lk_device_config config = {.timed_flops = 1e9, .timed_Bps = 1e9, .slowdown = 1};
 
     memset(&rig, 0, sizeof rig);

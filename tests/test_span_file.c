@@ -75,9 +75,9 @@ static struct lk_span make_span(uint64_t i, uint16_t name)
 }
 
 static const struct lk_track_info track_infos[] = {
-    {"compute stream", LK_TRACK_COMPUTE, 1},
-    {"comm stream",    LK_TRACK_COMM,    2},
-    {"host",           LK_TRACK_HOST,    0},
+    {.name = "compute stream", .kind = LK_TRACK_COMPUTE, .stream = 1},
+    {.name = "comm stream",                        .kind = LK_TRACK_COMM,                            .stream = 2},
+    {.name = "host",             .kind = LK_TRACK_HOST         },
 };
 
 static void read_back(const char *path, struct lk_trace *out)
