@@ -100,6 +100,21 @@ out:
     return st;
 }
 
+const char *lk_run_info_value(const struct lk_run_info *i, const char *key)
+{
+    for (size_t c = 0; c < i->n_config; c++)
+        if (!strcmp(i->config[c].key, key))
+            return i->config[c].value;
+    return NULL;
+}
+
+bool lk_run_info_shared_gpu(const struct lk_run_info *i)
+{
+    const char *shared = lk_run_info_value(i, "share-gpu");
+
+    return shared && !strcmp(shared, "yes");
+}
+
 static const char *or_empty(const char *text)
 {
     return text ? text : "";

@@ -84,6 +84,10 @@ struct lk_run_info {
 void lk_run_info_fini(struct lk_run_info *i);
 enum lk_status lk_run_info_copy(struct lk_run_info *to, const struct lk_run_info *from);
 enum lk_status lk_run_info_config(struct lk_run_info *i, const char *key, const char *value);
+/* The value of a key of config, or NULL. */
+const char *lk_run_info_value(const struct lk_run_info *i, const char *key);
+/* Ranks took turns on a GPU (--share-gpu): no time of the run means anything. */
+bool lk_run_info_shared_gpu(const struct lk_run_info *i);
 /* As a JSON object. NULL texts become "". Reading checks ranges: see base/bounds.h. */
 void lk_run_info_write(struct lk_json_out *o, const char *key, const struct lk_run_info *i);
 enum lk_status lk_run_info_read(struct lk_json *obj, struct lk_run_info *out);

@@ -129,6 +129,10 @@ static enum lk_status analyze(const char *const *dirs, size_t n, const struct op
     if (opt->reference)
         LK_TRY(lk_run_set_read(&opt->reference, 1, &reference));
     for (size_t i = 0; i < set.n; i++)
+        if (lk_run_info_shared_gpu(lk_run_about(&set.runs[i])))
+            lk_log(LK_LOG_MAIN, LK_WARN, "%s: its ranks shared a GPU: its times mean nothing",
+                   set.runs[i].dir);
+    for (size_t i = 0; i < set.n; i++)
         if (shown(&set, i, opt->reference != NULL))
             LK_TRY(analyze_run(&set.runs[i], opt->reference ? &reference : &set, opt, &o));
     LK_TRY(lk_report_tables((const struct lk_table *const *)o.tables, o.n,

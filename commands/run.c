@@ -20,6 +20,7 @@
 #include "commands/run_rank.h"
 #include "commands/run_result.h"
 #include "commands/run_sweep.h"
+#include "commands/share_gpu.h"
 #include "profiler/convert.h"
 #include "runtime/launch.h"
 
@@ -237,6 +238,7 @@ static enum lk_status check_early(const struct run_options *o, const struct run_
 {
     struct lk_train_config c;
     enum lk_status st = LK_OK;
+    char library[512];
     int most = 0;
 
     for (size_t i = 0; i < sweep->n_points; i++) {
@@ -244,6 +246,8 @@ static enum lk_status check_early(const struct run_options *o, const struct run_
         most = sweep->points[i].ranks > most ? sweep->points[i].ranks : most;
     }
     LK_TRY(run_options_check_slow_rank(o, most));
+    LK_TRY(run_options_train(o, 0, most, 0, &c));
+    LK_TRY(lk_comm_library(c.comm, library, sizeof library));
     LK_TRY(run_options_train(o, 0, 1, 0, &c));
     if (o->data || o->import_path)
         LK_TRY(lk_train_check(&c));
@@ -267,6 +271,8 @@ static enum lk_status run_launcher(const struct run_options *o)
         LK_TRY(default_directory(o->model, &l.out));
     LK_TRY(make_outputs(o, l.out));
     print_configuration(o, &info, sweep.n_parts / sweep.n_points);
+    if (o->share_gpu)
+        lk_log(LK_LOG_MAIN, LK_WARN, SHARE_GPU_WARNING);
     LK_TRY(run_parts(&l, &sweep));
     LK_TRY(run_finish(&sweep, o, l.out));
 out:

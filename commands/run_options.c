@@ -3,6 +3,7 @@
 #include "base/array.h"
 #include "base/job.h"
 #include "base/units.h"
+#include "commands/share_gpu.h"
 #include "runtime/comm_fault.h"
 
 #include <limits.h>
@@ -45,6 +46,8 @@ static enum lk_status check(const struct run_options *o, const struct run_option
 {
     bool replay = !strcmp(o->model, "replay");
     bool timed = o->device == RUN_DEVICE_TIMED;
+    bool cuda = !strcmp(run_devices[o->device], "cuda");
+    bool of_nccl = o->nccl_min_ctas || o->nccl_max_ctas || o->nccl_cga || o->nccl_register;
     bool sgd = o->optimizer == LK_OPTIM_SGD;
     bool adamw = o->optimizer == LK_OPTIM_ADAMW;
     enum lk_status st;
@@ -58,6 +61,15 @@ static enum lk_status check(const struct run_options *o, const struct run_option
         {o->strong && o->local_batches.n,                            "--strong and --local-batches exclude each other"      },
         {o->comm == RUN_COMM_SELF && (o->ranks > 1 || o->scaling.n),
          "--comm=self is for one rank; --ranks or --scaling asks for more"                                                  },
+        {o->comm == RUN_COMM_NCCL && !cuda,                          "--comm=nccl needs --device=cuda"                      },
+        {o->comm == RUN_COMM_TCP && cuda,
+         "--comm=tcp: it needs buffers in host memory, which --device=cuda has not; it takes nccl"                          },
+        {of_nccl && (!cuda || o->comm == RUN_COMM_SELF),             "--nccl-... options need --comm=nccl"                  },
+        {o->nccl_max_ctas && o->nccl_min_ctas > o->nccl_max_ctas,
+         "--nccl-min-ctas is above --nccl-max-ctas"                                                                         },
+        {o->algorithm != d->algorithm && cuda,
+         "--algorithm: NCCL chooses; NCCL_ALGO=allreduce:ring in the environment forces one"                                },
+        {o->share_gpu && !cuda,                                      "--share-gpu needs --device=cuda"                      },
         {replay && !o->job,                                          "--model=replay needs --job"                           },
         {!replay && o->job,                                          "--job is for --model=replay"                          },
         {replay && !timed,                                           "--model=replay needs --device=timed"                  },
@@ -285,16 +297,41 @@ static void fill_model(const struct run_options *o, struct lk_model_config *c)
     c->job = o->job;
 }
 
+static const char *comm_name(const struct run_options *o, int world_size)
+{
+    if (o->comm != RUN_COMM_AUTO)
+        return run_comms[o->comm];
+    if (world_size == 1)
+        return "self";
+    return strcmp(run_devices[o->device], "cuda") != 0 ? "tcp" : "nccl";
+}
+
+static struct lk_nccl_options nccl_options(const struct run_options *o)
+{
+    struct lk_nccl_options n = {.min_ctas = (int)o->nccl_min_ctas,
+                                .max_ctas = (int)o->nccl_max_ctas,
+                                .cga_cluster = (int)o->nccl_cga,
+                                .register_buffers = o->nccl_register};
+
+    if (o->share_gpu)
+        share_gpu_limit(&n);
+    return n;
+}
+
 enum lk_status run_options_train(const struct run_options *o, int rank, int world_size,
                                  int local_rank, struct lk_train_config *out)
 {
     struct lk_train_config c = {
         .device = run_devices[o->device],
-        .comm = o->comm == RUN_COMM_AUTO ? (world_size == 1 ? "self" : "tcp") : run_comms[o->comm],
+        .comm = comm_name(o, world_size),
         .device_config = {.local_rank = local_rank,
+                          .share_gpu = o->share_gpu,
                           .timed_flops = o->timed_flops,
-                          .timed_Bps = o->timed_Bps                                            },
-        .comm_config = {.rank = rank,             .world_size = world_size, .fault = o->fault},
+                          .timed_Bps = o->timed_Bps},
+        .comm_config = {.rank = rank,
+                          .world_size = world_size,
+                          .fault = o->fault,
+                          .nccl = nccl_options(o)  },
         .local_batch = (int)o->local_batch,
         .steps = o->steps,
         .warmup_steps = o->warmup,

@@ -17,7 +17,7 @@ struct run_form {
 enum run_form_kind { RUN_FORM_RUN, RUN_FORM_REPLAY };
 
 enum { RUN_DEVICE_CPU, RUN_DEVICE_TIMED };
-enum { RUN_COMM_AUTO, RUN_COMM_SELF, RUN_COMM_TCP };
+enum { RUN_COMM_AUTO, RUN_COMM_SELF, RUN_COMM_TCP, RUN_COMM_NCCL };
 /* What is done where it makes sense, always or never. */
 enum { RUN_AUTO, RUN_YES, RUN_NO };
 extern const char *const run_devices[]; /* names, NULL-ended */
@@ -54,6 +54,8 @@ struct run_options {
     int64_t noise_every;
     /* machine */
     int device, comm;
+    int64_t nccl_min_ctas, nccl_max_ctas, nccl_cga; /* 0: NCCL's own */
+    bool nccl_register, share_gpu;
     bool pin;
     double timeout_s;
     double timed_flops, timed_Bps;

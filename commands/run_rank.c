@@ -8,6 +8,7 @@
 #include "commands/run_finish.h"
 #include "commands/run_record.h"
 #include "commands/run_result.h"
+#include "commands/share_gpu.h"
 #include "profiler/convert.h"
 
 #include <inttypes.h>
@@ -46,6 +47,17 @@ static void show_progress(void *ctx, int64_t step, double loss)
         fputs("\r\033[K", stderr);
 }
 
+/* After every step. */
+static void progressed(void *ctx, int64_t step, double loss)
+{
+    struct rank *r = ctx;
+
+    if (r->options->share_gpu)
+        share_gpu_deadline(r->options->timeout_s);
+    if (r->env->rank == 0 && isatty(STDERR_FILENO))
+        show_progress(r, step, loss);
+}
+
 static enum lk_status write_result(const struct rank *r, const struct lk_train_config *c,
                                    const struct lk_train_result *result)
 {
@@ -65,10 +77,8 @@ static enum lk_status train(struct rank *r, struct lk_train_config *c)
     enum lk_status st = LK_OK;
 
     r->n_steps = c->steps + c->warmup_steps;
-    if (r->env->rank == 0 && isatty(STDERR_FILENO)) {
-        c->progress = show_progress;
-        c->progress_ctx = r;
-    }
+    c->progress = progressed;
+    c->progress_ctx = r;
     c->recorder = r->record.recorder;
     LK_TRY(run_record_clocks(&r->record, r->env, r->store, LK_CLOCK_START));
     st = lk_train(c, &result);
@@ -128,6 +138,17 @@ static enum lk_status choose_directory(struct rank *r)
     return st == LK_OK ? lk_mkdirs(r->dir) : st;
 }
 
+/* Before NCCL is opened, and threads are made. */
+static enum lk_status share(const struct run_options *o, const struct lk_rank_env *env)
+{
+    if (!o->share_gpu)
+        return LK_OK;
+    if (env->rank == 0 && !getenv(RUN_DIR_ENV)) /* our own launcher has said so */
+        lk_log(LK_LOG_MAIN, LK_WARN, SHARE_GPU_WARNING);
+    share_gpu_deadline(o->timeout_s);
+    return share_gpu_environment(env->rank, env->nodes);
+}
+
 enum lk_status run_rank(const struct run_options *o, const struct lk_rank_env *env)
 {
     struct rank r = {.options = o, .env = env};
@@ -136,6 +157,7 @@ enum lk_status run_rank(const struct run_options *o, const struct lk_rank_env *e
     bool told = false;
 
     lk_log_set_rank(env->rank);
+    LK_TRY(share(o, env));
     LK_TRY(run_options_train(o, env->rank, env->world_size, env->local_rank, &c));
     LK_TRY(choose_directory(&r));
     LK_TRY(open_store(&r));
@@ -148,6 +170,7 @@ out:
         told = r.ours;
     }
     st = run_record_stop(&r.record, st);
+    share_gpu_deadline(0);
     if (st == LK_OK)
         st = convert(&r);
     lk_store_close(r.store);

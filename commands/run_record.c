@@ -81,6 +81,9 @@ static enum lk_status describe(const struct rank *r, const struct lk_train_confi
     for (const struct lk_option *row = r->options->form->rows; row->name; row++)
         LK_TRY(lk_run_info_config(info, row->name,
                                   lk_option_value(row, r->options, value, sizeof value)));
+    LK_TRY(lk_comm_library(c->comm, value, sizeof value));
+    if (*value)
+        LK_TRY(lk_run_info_config(info, "comm_library", value));
     LK_TRY(describe_environment(info));
 out:
     return st;

@@ -29,7 +29,8 @@ static const char *const plants[] = {
         NULL};
 const char *const run_devices[] = {[RUN_DEVICE_CPU] = "cpu", [RUN_DEVICE_TIMED] = "timed", NULL};
 const char *const run_comms[] = {
-    [RUN_COMM_AUTO] = "auto", [RUN_COMM_SELF] = "self", [RUN_COMM_TCP] = "tcp", NULL};
+    [RUN_COMM_AUTO] = "auto", [RUN_COMM_SELF] = "self", [RUN_COMM_TCP] = "tcp",
+    [RUN_COMM_NCCL] = "nccl", NULL};
 const char *const run_switches[] = {[RUN_AUTO] = "auto", [RUN_YES] = "yes", [RUN_NO] = "no", NULL};
 
 #define FIELD(f) .offset = offsetof(struct run_options, f)
@@ -69,7 +70,7 @@ const char *const run_switches[] = {[RUN_AUTO] = "auto", [RUN_YES] = "yes", [RUN
     .fallback = "auto", .help = "of the all-reduce"
 #define ROW_COMM \
     .name = "comm", .type = LK_OPT_CHOICE, FIELD(comm), .choices = run_comms, .fallback = "auto", \
-    .help = "collectives; auto: self for one rank, else tcp"
+    .help = "collectives; auto: self for one rank, else nccl on GPUs and tcp elsewhere"
 #define ROW_PIN \
     .name = "pin", .type = LK_OPT_FLAG, FIELD(pin), .fallback = "yes", \
     .help = "bind each rank to a CPU, where there are enough"
@@ -166,6 +167,16 @@ const struct lk_option run_option_rows[] = {
     {.name = "device", .type = LK_OPT_CHOICE, FIELD(device), .group = "machine",
      .choices = run_devices, .fallback = "cpu", .help = "what computes; timed waits instead"},
     {ROW_COMM},
+    {.name = "nccl-min-ctas", .type = LK_OPT_INT, FIELD(nccl_min_ctas), .min = 1, .max = 64,
+     .help = "thread blocks of a collective, each on an SM of its own: at least (NCCL's choice)"},
+    {.name = "nccl-max-ctas", .type = LK_OPT_INT, FIELD(nccl_max_ctas), .min = 1, .max = 64,
+     .help = "the same: at most (NCCL's choice; 2 with --share-gpu)"},
+    {.name = "nccl-cga", .type = LK_OPT_INT, FIELD(nccl_cga), .min = 1, .max = 8,
+     .help = "thread blocks of a cluster (NCCL's choice)"},
+    {.name = "nccl-register", .type = LK_OPT_FLAG, FIELD(nccl_register), .fallback = "no",
+     .help = "gradients in memory of NCCL's, registered with it"},
+    {.name = "share-gpu", .type = LK_OPT_FLAG, FIELD(share_gpu), .fallback = "no",
+     .help = "let ranks share a GPU, to test: its times then mean nothing"},
     {ROW_PIN},
     {ROW_TIMEOUT},
     {.name = "timed-flops", .type = LK_OPT_REAL, FIELD(timed_flops), .min = 1, .max = 1e18,

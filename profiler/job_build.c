@@ -51,6 +51,10 @@ static enum lk_status check_runs(const struct lk_run_set *set)
 
         if (st != LK_OK)
             return st;
+        if (lk_run_info_shared_gpu(lk_run_about(&set->runs[i])))
+            return lk_fail(LK_EEVIDENCE,
+                           "%s: its ranks shared a GPU (--share-gpu), so its times mean nothing",
+                           set->runs[i].dir);
         if (!set->runs[i].n_steps)
             return lk_fail(LK_EEVIDENCE,
                            "%s: no step after the warm-up of %llu steps is complete on all ranks",

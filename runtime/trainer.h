@@ -21,7 +21,7 @@
 struct lk_train_config {
     const char *device, *comm;             /* names */
     struct lk_device_config device_config; /* recorder is filled in by the trainer */
-    struct lk_comm_config comm_config;     /* timeout and recorder are filled in by the trainer */
+    struct lk_comm_config comm_config;     /* timeout, recorder and device are filled in by it */
     struct lk_model_config model;          /* max_samples is filled in by the trainer */
     struct lk_optim_config optim;
     struct lk_reducer_config reducer; /* comm, streams and timeout are filled in by the trainer */

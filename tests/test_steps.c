@@ -447,6 +447,25 @@ START_TEST(too_little_for_a_job)
 }
 END_TEST
 
+/* --share-gpu: no evidence, in whatever run it was. */
+START_TEST(no_job_of_a_shared_gpu)
+{
+    struct lk_run_set set;
+    struct lk_job j;
+    const char *path = dir;
+
+    write_run("a", (struct step_model){.ranks = 2}, -1);
+    ck_assert_int_eq(lk_run_set_read(&path, 1, &set), LK_OK);
+    ck_assert(!lk_run_info_shared_gpu(lk_run_about(&set.runs[0])));
+    for (int r = 0; r < 2; r++)
+        ck_assert_int_eq(lk_run_info_config(&set.runs[0].traces[r].info, "share-gpu", "yes"),
+                         LK_OK);
+    ck_assert_int_eq(lk_job_build(&set, &j), LK_EEVIDENCE);
+    ck_assert_ptr_nonnull(strstr(lk_error_text(), "its ranks shared a GPU (--share-gpu)"));
+    lk_run_set_fini(&set);
+}
+END_TEST
+
 Suite *lk_suite_steps(void)
 {
     Suite *s = suite_create("steps");
@@ -466,6 +485,7 @@ Suite *lk_suite_steps(void)
     tcase_add_test(d, job_without_a_single_rank);
     tcase_add_test(d, different_jobs);
     tcase_add_test(d, too_little_for_a_job);
+    tcase_add_test(d, no_job_of_a_shared_gpu);
     suite_add_tcase(s, d);
     return s;
 }
