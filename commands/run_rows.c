@@ -28,9 +28,11 @@ static const char *const plants[] = {
 #undef ROW
         NULL};
 const char *const run_devices[] = {[RUN_DEVICE_CPU] = "cpu", [RUN_DEVICE_TIMED] = "timed", NULL};
-const char *const run_comms[] = {
-    [RUN_COMM_AUTO] = "auto", [RUN_COMM_SELF] = "self", [RUN_COMM_TCP] = "tcp",
-    [RUN_COMM_NCCL] = "nccl", NULL};
+const char *const run_comms[] = {[RUN_COMM_AUTO] = "auto",
+                                 [RUN_COMM_SELF] = "self",
+                                 [RUN_COMM_TCP] = "tcp",
+                                 [RUN_COMM_NCCL] = "nccl",
+                                 NULL};
 const char *const run_switches[] = {[RUN_AUTO] = "auto", [RUN_YES] = "yes", [RUN_NO] = "no", NULL};
 
 #define FIELD(f) .offset = offsetof(struct run_options, f)
