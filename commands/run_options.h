@@ -63,7 +63,8 @@ struct run_options {
     const char *out;
     int format;
     bool trace;
-    int nvtx; /* RUN_AUTO: when a tool runs this program */
+    int nvtx;        /* RUN_AUTO: when a tool runs this program */
+    int gpu_records; /* RUN_AUTO: on a GPU, where CUPTI can be used */
     const char *export_path, *import_path;
     const char *log;
     /* testing */

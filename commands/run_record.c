@@ -25,6 +25,7 @@ struct rank {
     const struct lk_rank_env *env;
     struct lk_store *store;
     const char *dir;
+    char gpu_records[1024]; /* by what, or why there are none; "": no GPU */
 };
 
 /* The same text on all ranks: rank 0 makes it. */
@@ -78,6 +79,8 @@ static enum lk_status describe(const struct rank *r, const struct lk_train_confi
     info->nodes = r->env->nodes;
     LK_TRY(lk_run_info_config(info, "tool_version", LK_VERSION));
     LK_TRY(lk_run_info_config(info, "processor", processor_name(value, sizeof value)));
+    if (r->gpu_records[0])
+        LK_TRY(lk_run_info_config(info, LK_CUPTI_CONFIG_KEY, r->gpu_records));
     for (const struct lk_option *row = r->options->form->rows; row->name; row++)
         LK_TRY(lk_run_info_config(info, row->name,
                                   lk_option_value(row, r->options, value, sizeof value)));
@@ -130,19 +133,51 @@ static enum lk_status open_nvtx(const struct rank *r, struct lk_nvtx **out)
     return LK_OK;
 }
 
+/* Before CUDA starts, and before the trace, which says what came of it. Where nobody asked for
+ * records by name, a run without them is better than none. */
+static enum lk_status open_gpu_records(struct rank *r, const struct lk_train_config *c,
+                                       struct run_record *out)
+{
+    const struct lk_cupti_config config = {.recorder = out->recorder};
+    int wanted = r->options->gpu_records;
+    enum lk_status st;
+
+    out->gpu_needed = wanted == RUN_YES;
+    if (!r->options->trace || strcmp(c->device, "cuda") != 0)
+        return LK_OK;
+    if (wanted == RUN_NO) {
+        snprintf(r->gpu_records, sizeof r->gpu_records, "none: --gpu-records=no");
+        return LK_OK;
+    }
+    st = lk_cupti_open(&config, &out->gpu);
+    if (st == LK_OK)
+        snprintf(r->gpu_records, sizeof r->gpu_records, "%s", lk_cupti_text(out->gpu));
+    else if (wanted == RUN_YES || st != LK_EUNSUPPORTED)
+        return lk_fail_context(st, "--gpu-records");
+    else
+        snprintf(r->gpu_records, sizeof r->gpu_records, "none: %s", lk_error_text());
+    if (st != LK_OK && r->env->local_rank == 0)
+        lk_log(LK_LOG_PROFILE, LK_WARN, "%s; the trace will have ranges, but no kernels and copies",
+               lk_error_text());
+    return LK_OK;
+}
+
 enum lk_status run_record_start(struct run_record *r, const struct run_options *o,
                                 const struct lk_rank_env *env, struct lk_store *store,
                                 const char *dir, const struct lk_train_config *c)
 {
-    const struct rank rank = {.options = o, .env = env, .store = store, .dir = dir};
+    struct rank rank = {.options = o, .env = env, .store = store, .dir = dir};
     enum lk_status st = LK_OK;
 
     LK_TRY(open_nvtx(&rank, &r->nvtx));
-    if (o->trace)
-        LK_TRY(open_spans(&rank, c, &r->spans));
-    if (!r->nvtx && !r->spans)
+    if (!r->nvtx && !o->trace)
         return LK_OK;
     LK_TRY(lk_recorder_create(&r->recorder));
+    LK_TRY(open_gpu_records(&rank, c, r));
+    if (o->trace)
+        LK_TRY(open_spans(&rank, c, &r->spans));
+    if (r->gpu)
+        LK_TRY(lk_recorder_attach(r->recorder, &lk_cupti_ops, r->gpu));
     if (r->nvtx)
         LK_TRY(lk_recorder_attach(r->recorder, &lk_nvtx_ops, r->nvtx));
     if (r->spans)
@@ -165,8 +200,27 @@ out:
     return st;
 }
 
+/* The spans that there are stay in the trace, whatever CUPTI says in the end. */
+static enum lk_status stop_gpu_records(struct run_record *r, enum lk_status st)
+{
+    const uint64_t longest_ns = 20 * LK_NS_PER_S;
+    enum lk_status gpu;
+
+    if (!r->gpu)
+        return st;
+    if (st != LK_OK) {
+        lk_quietly_(lk_cupti_close(r->gpu, lk_deadline_in(longest_ns), NULL));
+        return st;
+    }
+    gpu = lk_cupti_close(r->gpu, lk_deadline_in(longest_ns), NULL);
+    if (gpu != LK_OK && !r->gpu_needed)
+        lk_log(LK_LOG_PROFILE, LK_WARN, "%s", lk_error_text());
+    return r->gpu_needed ? gpu : LK_OK;
+}
+
 enum lk_status run_record_stop(struct run_record *r, enum lk_status st)
 {
+    st = stop_gpu_records(r, st);
     if (st != LK_OK && r->spans)
         lk_span_file_fail(r->spans, lk_error_text());
     lk_recorder_destroy(r->recorder);

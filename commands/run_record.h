@@ -5,6 +5,7 @@
 #include "base/span.h"
 #include "base/status.h"
 #include "commands/run_options.h"
+#include "profiler/cupti.h"
 #include "profiler/nvtx.h"
 #include "profiler/span_file.h"
 #include "runtime/launch.h"
@@ -15,6 +16,8 @@ struct run_record {
     struct lk_recorder *recorder; /* NULL: nothing is recorded */
     struct lk_span_file *spans;   /* NULL: no trace */
     struct lk_nvtx *nvtx;         /* NULL: no ranges for a tool */
+    struct lk_cupti *gpu;         /* NULL: no records of a GPU */
+    bool gpu_needed;              /* they were asked for: losing them is a failure */
 };
 
 /*

@@ -88,6 +88,9 @@ const char *const run_switches[] = {[RUN_AUTO] = "auto", [RUN_YES] = "yes", [RUN
 #define ROW_NVTX \
     .name = "nvtx", .type = LK_OPT_CHOICE, FIELD(nvtx), .choices = run_switches, \
     .fallback = "auto", .help = "NVTX ranges; auto: when run by a tool such as nsys profile"
+#define ROW_GPU_RECORDS \
+    .name = "gpu-records", .type = LK_OPT_CHOICE, FIELD(gpu_records), .choices = run_switches, \
+    .fallback = "auto", .help = "kernels and copies in the trace, by CUPTI; auto: where it can be used"
 #define ROW_FAULT \
     .name = "fault", .type = LK_OPT_TEXT, FIELD(fault), \
     .help = "fail, delay or slow chosen collectives (docs/run.md)"
@@ -189,6 +192,7 @@ const struct lk_option run_option_rows[] = {
     {ROW_FORMAT(struct run_options)},
     {ROW_TRACE},
     {ROW_NVTX},
+    {ROW_GPU_RECORDS},
     {.name = "export", .type = LK_OPT_FILE, FIELD(export_path),
      .help = "write the weights here at the end"},
     {.name = "import", .type = LK_OPT_FILE, FIELD(import_path),

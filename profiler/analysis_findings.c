@@ -4,12 +4,14 @@
 #include "base/array.h"
 #include "base/coll.h"
 #include "base/units.h"
+#include "profiler/cupti.h"
 
 #include <inttypes.h>
 #include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Shares of the step from which on something is worth a sentence. */
 static const double rest_share = 0.03;       /* DESIGN section 6 */
@@ -18,6 +20,7 @@ static const double exposed_share = 0.05;    /* exposed communication */
 static const double poor_overlap = 0.5;      /* of pending communication is exposed */
 static const double late_first_bucket = 0.5; /* of the backward */
 static const double unresolved_share = 0.5;  /* of the collectives */
+static const double idle_share = 0.1;        /* of forward and backward */
 
 static enum lk_status say(struct lk_analysis *a, double cost_s, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
@@ -153,6 +156,49 @@ static enum lk_status first_bucket(struct lk_analysis *a)
                100 * a->first_ready);
 }
 
+struct idle {
+    uint64_t idle_ns, length_ns;
+};
+
+/* Forward and backward of the run's steps on one rank. */
+static struct idle sum_idle(const struct lk_run *run, const struct lk_rank_steps *r)
+{
+    struct idle sum = {0};
+
+    for (size_t i = 0; i < run->n_steps; i++) {
+        const struct lk_step *p = lk_rank_step(r, run->steps[i]);
+
+        for (size_t k = p->first_range; k < p->first_range + p->n_ranges; k++)
+            if (r->ranges[k].kind == LK_SPAN_FORWARD || r->ranges[k].kind == LK_SPAN_BACKWARD) {
+                sum.idle_ns += r->ranges[k].idle_ns;
+                sum.length_ns += r->ranges[k].end_ns - r->ranges[k].start_ns;
+            }
+    }
+    return sum;
+}
+
+/* Small kernels: they are over before the host has launched the next. */
+static enum lk_status idle_stream(struct lk_analysis *a)
+{
+    struct idle all = {0};
+    double cost;
+
+    for (size_t k = 0; k < a->run->n; k++) {
+        struct idle x = sum_idle(a->run, &a->run->ranks[k]);
+
+        all.idle_ns += x.idle_ns;
+        all.length_ns += x.length_ns;
+    }
+    cost = lk_ns_to_s_(all.idle_ns) / (double)(a->run->n * a->run->n_steps);
+    if (cost < loss_share * a->step_s || (double)all.idle_ns < idle_share * (double)all.length_ns)
+        return LK_OK;
+    return say(
+        a, cost,
+        "launch bound: no kernel runs in %.0f %% of forward and backward, %s a step; kernels "
+        "end before the host has launched the next (larger batches have larger kernels)",
+        100 * (double)all.idle_ns / (double)all.length_ns, time_text(cost).buf);
+}
+
 /* Rows of the waterfall that speak for themselves. */
 static const struct {
     enum lk_loss row;
@@ -232,6 +278,49 @@ out:
     return st;
 }
 
+/* The last value of a counter in a trace; 0: it has none. */
+static double counter(const struct lk_trace *t, const char *name)
+{
+    double value = 0;
+
+    for (size_t i = 0; i < t->n_spans; i++)
+        if (t->spans[i].span.kind == LK_SPAN_COUNTER &&
+            !strcmp(lk_trace_span_name(t, &t->spans[i].span), name))
+            value = t->spans[i].span.value;
+    return value;
+}
+
+/* What of the GPU is not in the traces, and why. */
+static enum lk_status gpu_records(struct lk_analysis *a)
+{
+    static const struct {
+        const char *counter, *what;
+    } rows[] = {
+        {LK_CUPTI_DROPPED, "were dropped by CUPTI"      },
+        {LK_CUPTI_UNTIMED, "had no times"               },
+        {LK_CUPTI_BROKEN,  "were cut off or on no clock"},
+        {LK_CUPTI_LOST,    "found no room"              },
+    };
+    const struct lk_run_info *about = lk_run_about(a->run);
+    enum lk_status st = LK_OK;
+
+    for (size_t i = 0; i < about->n_config; i++)
+        if (!strcmp(about->config[i].key, LK_CUPTI_CONFIG_KEY) &&
+            !strncmp(about->config[i].value, "none: ", 6))
+            LK_TRY(say(a, NAN, "GPU records: none, so kernels and copies are not shown: %s",
+                       about->config[i].value + 6));
+    for (size_t i = 0; i < LK_COUNT(rows); i++) {
+        double n = 0;
+
+        for (size_t k = 0; k < a->run->n; k++)
+            n += counter(&a->run->traces[k], rows[i].counter);
+        if (n > 0)
+            LK_TRY(say(a, NAN, "GPU records: %.0f %s", n, rows[i].what));
+    }
+out:
+    return st;
+}
+
 /* Costly ones first; those without a cost last. */
 static int finding_order(const void *a, const void *b)
 {
@@ -251,10 +340,12 @@ enum lk_status lk_analysis_findings_(struct lk_analysis *a)
     LK_TRY(wire(a));
     LK_TRY(overlap(a));
     LK_TRY(first_bucket(a));
+    LK_TRY(idle_stream(a));
     LK_TRY(losses(a));
     LK_TRY(rest(a));
     LK_TRY(clocks(a));
     LK_TRY(recording(a));
+    LK_TRY(gpu_records(a));
     if (a->n_findings)
         qsort(a->findings, a->n_findings, sizeof *a->findings, finding_order);
 out:

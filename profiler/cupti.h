@@ -45,15 +45,24 @@
 /* Shorter waits are queries of events, of which a run makes thousands. */
 #define LK_CUPTI_SYNC_NS (5 * LK_NS_PER_US)
 
-/* Names of the counters that closing emits, as in traces. X(field, counter, meaning) */
+#define LK_CUPTI_DROPPED "GPU records dropped"
+#define LK_CUPTI_UNTIMED "GPU records without times"
+#define LK_CUPTI_BROKEN  "GPU records broken"
+#define LK_CUPTI_LOST    "GPU records lost"
+
+/* Closing emits a counter of each into the trace. X(field, counter, meaning) */
 #define LK_CUPTI_COUNT_LIST(X)                                                                     \
     X(records, "GPU records", "kernels, copies and memsets that became spans")                     \
     X(unmatched, "GPU records without an op", "of these: nothing of ours issued them")             \
-    X(dropped, "GPU records dropped", "lost by CUPTI: no buffer was free")                         \
-    X(untimed, "GPU records without times", "left out: CUPTI had no times for them")               \
-    X(broken, "GPU records broken", "left out: cut off, or times that cannot be")                  \
+    X(dropped, LK_CUPTI_DROPPED, "lost by CUPTI: no buffer was free")                              \
+    X(untimed, LK_CUPTI_UNTIMED, "left out: CUPTI had no times for them")                          \
+    X(broken, LK_CUPTI_BROKEN, "left out: cut off, or times that cannot be")                       \
     X(unknown, "GPU records unknown", "left out: kinds that nobody asked for")                     \
-    X(lost, "GPU records lost", "left out: no memory or no track for them")
+    X(lost, LK_CUPTI_LOST, "left out: no memory or no track for them")
+
+/* Of a run's configuration in the trace: lk_cupti_text, or "none: REASON" on a GPU without records.
+ */
+#define LK_CUPTI_CONFIG_KEY "gpu_records_by"
 
 struct lk_cupti_counts {
 #define LK_CUPTI_COUNT_MEMBER_(field, counter, meaning) uint64_t field; /* meaning */

@@ -95,6 +95,42 @@ out:
     return st;
 }
 
+/* Of [a, b), from the first kernel on that may reach into it; kernels may overlap. */
+static uint64_t covered_ns(const struct lk_interval *kernels, size_t n, uint64_t a, uint64_t b)
+{
+    uint64_t at = a, sum = 0;
+
+    for (size_t i = 0; i < n && kernels[i].start_ns < b; i++) {
+        uint64_t from = kernels[i].start_ns > at ? kernels[i].start_ns : at;
+        uint64_t to = kernels[i].end_ns < b ? kernels[i].end_ns : b;
+
+        if (to > from) {
+            sum += to - from;
+            at = to;
+        }
+    }
+    return sum;
+}
+
+void lk_ranges_find_idle(struct lk_rank_steps *s, const struct lk_interval *kernels, size_t n)
+{
+    size_t first = 0;
+
+    for (size_t i = 0; i < s->n_ranges; i++) {
+        struct lk_range *r = &s->ranges[i];
+        uint64_t covered, busy;
+
+        if (r->kind == LK_SPAN_INPUT)
+            continue;
+        while (first < n && kernels[first].end_ns <= r->start_ns)
+            first++;
+        covered = covered_ns(kernels + first, n - first, r->start_ns, r->end_ns);
+        busy = covered + lk_stands_ns(s, r->start_ns, r->end_ns);
+        if (covered > 0 && busy < r->end_ns - r->start_ns)
+            r->idle_ns = r->end_ns - r->start_ns - busy;
+    }
+}
+
 size_t lk_stands_after(const struct lk_rank_steps *s, uint64_t at)
 {
     size_t lo = 0, hi = s->n_stands;

@@ -23,6 +23,9 @@ struct lk_rank_steps;
 /* Fills s->stands from its ranges and transfers, which are ready, and the compute stream's kernels
  * and copies, which it sorts. */
 enum lk_status lk_stands_find(struct lk_rank_steps *s, struct lk_interval *kernels, size_t n);
+/* Sets idle_ns of the ranges: no kernel ran there, and none waited for a collective that blocks.
+ * pre: the stands are there, and kernels sorted by start. */
+void lk_ranges_find_idle(struct lk_rank_steps *s, const struct lk_interval *kernels, size_t n);
 /* Nanoseconds of [a, b) that compute stood. */
 uint64_t lk_stands_ns(const struct lk_rank_steps *s, uint64_t a, uint64_t b);
 /* The first stand that ends after `at`, an index into s->stands; n_stands: there is none. */

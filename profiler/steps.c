@@ -291,6 +291,7 @@ enum lk_status lk_rank_steps_read(const struct lk_trace *t, struct lk_rank_steps
     set_windows(&b.s);
     drop_incomplete(&b.s, t->info.accumulation);
     LK_TRY(lk_stands_find(&b.s, b.kernels, b.n_kernels));
+    lk_ranges_find_idle(&b.s, b.kernels, b.n_kernels);
     *out = b.s;
     b.s = (struct lk_rank_steps){0};
 out:

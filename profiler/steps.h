@@ -28,6 +28,7 @@ struct lk_range {
     int32_t micro_batch; /* -1: none */
     size_t first_mark;   /* BACKWARD: its marks, in lk_rank_steps.marks */
     size_t n_marks;
+    uint64_t idle_ns; /* its stream ran no kernel and waited for no collective; 0 without kernels */
 };
 
 /* A GRADIENT instant. */

@@ -282,6 +282,77 @@ START_TEST(rest_is_a_finding)
 }
 END_TEST
 
+/* Kernels in the first part of each forward and backward, on a track beside the ranges'. */
+static void add_kernels(struct lk_trace *t, double share)
+{
+    size_t n = t->n_spans, capacity = t->n_spans, tracks = t->n_tracks;
+    uint32_t track = (uint32_t)t->n_tracks;
+
+    ck_assert_int_eq(lk_array_grow(&t->tracks, &tracks, t->n_tracks + 1, sizeof *t->tracks), LK_OK);
+    t->tracks[t->n_tracks] = (struct lk_trace_track){.kind = LK_TRACK_COMPUTE};
+    ck_assert_int_eq(lk_strdup(&t->tracks[t->n_tracks++].name, "GPU records"), LK_OK);
+    for (size_t i = 0; i < n; i++) {
+        struct lk_span s = t->spans[i].span;
+
+        if (s.kind != LK_SPAN_FORWARD && s.kind != LK_SPAN_BACKWARD)
+            continue;
+        s.kind = LK_SPAN_KERNEL;
+        s.end_ns = s.start_ns + (uint64_t)(share * (double)(s.end_ns - s.start_ns));
+        ck_assert_int_eq(lk_array_grow(&t->spans, &capacity, t->n_spans + 1, sizeof *t->spans),
+                         LK_OK);
+        t->spans[t->n_spans++] = (struct lk_trace_span){.span = s, .track = track};
+    }
+}
+
+static void add_counter(struct lk_trace *t, const char *name, double value)
+{
+    size_t capacity = t->n_spans, names = t->n_names;
+
+    ck_assert_int_eq(lk_array_grow(&t->names, &names, t->n_names + 1, sizeof *t->names), LK_OK);
+    ck_assert_int_eq(lk_strdup(&t->names[t->n_names++], name), LK_OK);
+    ck_assert_int_eq(lk_array_grow(&t->spans, &capacity, t->n_spans + 1, sizeof *t->spans), LK_OK);
+    t->spans[t->n_spans] = (struct lk_trace_span){
+        .span = {.start_ns = 1,
+                 .end_ns = 1,
+                 .value = value,
+                 .kind = LK_SPAN_COUNTER,
+                 .name = (uint16_t)t->n_names}
+    };
+    t->n_spans++;
+}
+
+/* What a GPU's records show, and what of them is missing. */
+START_TEST(records_of_a_gpu)
+{
+    const struct step_model m = step_model_default((struct step_model){.ranks = 1});
+    struct lk_trace *traces = NULL;
+    struct lk_analysis a = {0};
+    struct lk_run run = {0};
+
+    ck_assert_int_eq(step_model_run(&m, &traces, NULL), LK_OK);
+    add_kernels(&traces[0], _i == 0 ? 0.75 : 0.95);
+    if (_i == 0) {
+        add_counter(&traces[0], "GPU records dropped", 7);
+        add_counter(&traces[0], "GPU records lost", 0);
+        ck_assert_int_eq(lk_run_info_config(&traces[0].info, "gpu_records_by", "CUPTI"), LK_OK);
+    } else {
+        ck_assert_int_eq(lk_run_info_config(&traces[0].info, "gpu_records_by", "none: no library"),
+                         LK_OK);
+    }
+    ck_assert_int_eq(lk_run_take("model", traces, 1, &run), LK_OK);
+    ck_assert_int_eq(lk_analyze(&run, NULL, 0, &a), LK_OK);
+    print_findings(&a);
+    ck_assert(has_finding(&a, "launch bound: no kernel runs in 25 %") == (_i == 0));
+    ck_assert(has_finding(&a, "GPU records: 7 were dropped") == (_i == 0));
+    ck_assert(!has_finding(&a, "GPU records: 0"));
+    ck_assert(
+        has_finding(&a, "GPU records: none, so kernels and copies are not shown: no library") ==
+        (_i == 1));
+    lk_analysis_fini(&a);
+    lk_run_fini(&run);
+}
+END_TEST
+
 START_TEST(wrong_references)
 {
     struct step_model m = step_model_default((struct step_model){0});
@@ -356,6 +427,7 @@ Suite *lk_suite_analysis(void)
     tcase_add_test(t, uncertain_clocks);
     tcase_add_test(t, modelled_reference);
     tcase_add_test(t, rest_is_a_finding);
+    tcase_add_loop_test(t, records_of_a_gpu, 0, 2);
     tcase_add_test(t, wrong_references);
     tcase_add_test(t, tables);
     suite_add_tcase(s, t);

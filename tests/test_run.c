@@ -539,6 +539,7 @@ static const struct {
     {"--plant=wrong-divisor",                        "--plant needs --verify"                },
     {"--device=timed --slow-rank=1:0",               "factor"                                },
     {"--verify-steps=3",                             "--verify-steps needs --verify"         },
+    {"--gpu-records=yes",                            "--gpu-records=yes needs --device=cuda" },
     {"--scaling=1,3 --strong -b8",                   "does not divide by 3"                  },
     {"--scaling=1,2 --export=x",                     "--export is for a single run"          },
     {"--plant=typo",                                 "plant"                                 },

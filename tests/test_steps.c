@@ -120,6 +120,54 @@ START_TEST(split_by_hand)
 }
 END_TEST
 
+/* Kernels beside the ranges' track, as a GPU's records are: of the forward (10-30) and the backward
+ * (30-60), which also stands in its last gap for the collective that ends at 50. */
+START_TEST(idle_by_hand)
+{
+    static const struct {
+        enum lk_span_kind kind;
+        uint64_t start_us, end_us;
+    } kernels[] = {
+        {LK_SPAN_KERNEL, 8,  12}, /* began before its range, by another clock */
+        {LK_SPAN_KERNEL, 14, 20},
+        {LK_SPAN_MEMSET, 15, 16}, /* within the one before */
+        {LK_SPAN_COPY,   19, 22},
+        {LK_SPAN_KERNEL, 32, 47},
+        {LK_SPAN_KERNEL, 53, 60},
+    };
+    struct lk_trace_span spans[LK_COUNT(hand_spans) + LK_COUNT(kernels)];
+    struct lk_trace_track tracks[LK_COUNT(hand_tracks) + 1];
+    struct lk_rank_steps r;
+    struct lk_trace t;
+
+    make_hand_trace(&t, spans);
+    memcpy(tracks, hand_tracks, sizeof hand_tracks);
+    tracks[LK_COUNT(hand_tracks)] = (struct lk_trace_track){.kind = LK_TRACK_COMPUTE};
+    t.tracks = tracks;
+    t.n_tracks++;
+    for (size_t i = 0; i < LK_COUNT(kernels); i++)
+        spans[t.n_spans++] = (struct lk_trace_span){
+            .track = LK_COUNT(hand_tracks),
+            .span = {.kind = (uint16_t)kernels[i].kind,
+                     .start_ns = kernels[i].start_us * US,
+                     .end_ns = kernels[i].end_us * US}
+        };
+    ck_assert_int_eq(lk_rank_steps_read(&t, &r), LK_OK);
+    ck_assert_uint_eq(r.n_stands, 1);
+    for (size_t i = 0; i < r.n_ranges; i++) {
+        const struct lk_range *x = &r.ranges[i];
+        uint64_t idle_us = 0; /* the optimizer has no kernels: nothing is known */
+
+        if (x->kind == LK_SPAN_FORWARD)
+            idle_us = 2 + 8; /* 12-14, 22-30 */
+        if (x->kind == LK_SPAN_BACKWARD)
+            idle_us = 2 + 3; /* 30-32; 50-53, for it stands from 47 to 50 */
+        ck_assert_uint_eq(x->idle_ns, idle_us * US);
+    }
+    lk_rank_steps_fini(&r);
+}
+END_TEST
+
 /* The parts sum to the window, whatever lies in it, and windows to the time from end to end. */
 START_TEST(parts_sum)
 {
@@ -473,6 +521,7 @@ Suite *lk_suite_steps(void)
     TCase *d = tcase_create("directories");
 
     tcase_add_test(t, split_by_hand);
+    tcase_add_test(t, idle_by_hand);
     tcase_add_loop_test(t, parts_sum, 0, 2);
     tcase_add_loop_test(t, incomplete_steps, 0, 3);
     suite_add_tcase(s, t);
