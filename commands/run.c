@@ -129,7 +129,7 @@ static enum lk_status launch(struct launcher *l, const struct run_point *p, cons
                                                 .env = (const char *const *)env,
                                                 .grace_ns = GRACE_NS,
                                                 .timeout_ns = UINT64_MAX,
-                                                .pin = o.pin}));
+                                                .pin = o.pin && o.device != RUN_DEVICE_CUDA}));
 out:
     free(env[0]);
     run_argv_free(argv);
@@ -249,6 +249,7 @@ static enum lk_status check_early(const struct run_options *o, const struct run_
     LK_TRY(run_options_train(o, 0, most, 0, &c));
     LK_TRY(lk_comm_library(c.comm, library, sizeof library));
     LK_TRY(run_options_train(o, 0, 1, 0, &c));
+    c.device_config.brief = true;
     if (o->data || o->import_path)
         LK_TRY(lk_train_check(&c));
     LK_TRY(lk_train_describe(&c, out));

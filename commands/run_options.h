@@ -16,7 +16,7 @@ struct run_form {
 };
 enum run_form_kind { RUN_FORM_RUN, RUN_FORM_REPLAY };
 
-enum { RUN_DEVICE_CPU, RUN_DEVICE_TIMED };
+enum { RUN_DEVICE_CPU, RUN_DEVICE_TIMED, RUN_DEVICE_CUDA };
 enum { RUN_COMM_AUTO, RUN_COMM_SELF, RUN_COMM_TCP, RUN_COMM_NCCL };
 /* What is done where it makes sense, always or never. */
 enum { RUN_AUTO, RUN_YES, RUN_NO };
@@ -53,7 +53,7 @@ struct run_options {
     uint64_t bucket_cap, first_bucket; /* first_bucket 0: by PyTorch's rule */
     int64_t noise_every;
     /* machine */
-    int device, comm;
+    int device, dtype, comm;
     int64_t nccl_min_ctas, nccl_max_ctas, nccl_cga; /* 0: NCCL's own */
     bool nccl_register, share_gpu;
     bool pin;

@@ -27,7 +27,9 @@ static const char *const plants[] = {
     LK_PLANT_LIST(ROW)
 #undef ROW
         NULL};
-const char *const run_devices[] = {[RUN_DEVICE_CPU] = "cpu", [RUN_DEVICE_TIMED] = "timed", NULL};
+const char *const run_devices[] = {
+    [RUN_DEVICE_CPU] = "cpu", [RUN_DEVICE_TIMED] = "timed", [RUN_DEVICE_CUDA] = "cuda", NULL};
+static const char *const dtypes[] = {"float32", "bfloat16", NULL};
 const char *const run_comms[] = {[RUN_COMM_AUTO] = "auto",
                                  [RUN_COMM_SELF] = "self",
                                  [RUN_COMM_TCP] = "tcp",
@@ -75,7 +77,7 @@ const char *const run_switches[] = {[RUN_AUTO] = "auto", [RUN_YES] = "yes", [RUN
     .help = "collectives; auto: self for one rank, else nccl on GPUs and tcp elsewhere"
 #define ROW_PIN \
     .name = "pin", .type = LK_OPT_FLAG, FIELD(pin), .fallback = "yes", \
-    .help = "bind each rank to a CPU, where there are enough"
+    .help = "bind each rank to a CPU, where there are enough (not with --device=cuda)"
 #define ROW_TIMEOUT \
     .name = "timeout", .type = LK_OPT_TIME, FIELD(timeout_s), .min = 0.1, .max = 1e6, \
     .fallback = "60s", .help = "longest wait for another rank; a step may take twice that"
@@ -170,7 +172,10 @@ const struct lk_option run_option_rows[] = {
     {.name = "noise-every", .type = LK_OPT_INT, FIELD(noise_every), .min = 0, .max = 1e9,
      .fallback = "0", .help = "steps between measurements of the gradient noise scale; 0: never"},
     {.name = "device", .type = LK_OPT_CHOICE, FIELD(device), .group = "machine",
-     .choices = run_devices, .fallback = "cpu", .help = "what computes; timed waits instead"},
+     .choices = run_devices, .fallback = "cpu",
+     .help = "what computes: processors, GPUs (docs/gpu.md); timed waits instead"},
+    {.name = "dtype", .type = LK_OPT_CHOICE, FIELD(dtype), .choices = dtypes, .fallback = "float32",
+     .help = "of weights, activations and gradients; bfloat16 needs --device=cuda, sums in float32"},
     {ROW_COMM},
     {.name = "nccl-min-ctas", .type = LK_OPT_INT, FIELD(nccl_min_ctas), .min = 1, .max = 64,
      .help = "thread blocks of a collective, each on an SM of its own: at least (NCCL's choice)"},

@@ -109,6 +109,18 @@ static void uuid_text(const cudaUUID_t *uuid, char text[static 64])
                               (unsigned)(unsigned char)uuid->bytes[i]);
 }
 
+/* CUDA's text says "insufficient" also where there is no driver at all. */
+static enum lk_status count_gpus(struct cuda_device *g, int *out_n)
+{
+    cudaError_t e = g->call->GetDeviceCount(out_n);
+
+    if (e == cudaErrorInsufficientDriver)
+        return lk_fail_context(lk_cuda_status((int)e, "device cuda"),
+                               "no NVIDIA driver, or one older than CUDA %d.%d",
+                               CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
+    return lk_cuda_status((int)e, "device cuda");
+}
+
 static enum lk_status choose_gpu(struct cuda_device *g)
 {
     const struct lk_device_config *c = &g->base.config;
@@ -116,7 +128,7 @@ static enum lk_status choose_gpu(struct cuda_device *g)
     enum lk_status st = LK_OK;
     int n = 0;
 
-    LK_TRY(lk_cuda_status(g->call->GetDeviceCount(&n), "device cuda"));
+    LK_TRY(count_gpus(g, &n));
     if (n == 0)
         return lk_fail(LK_EUNSUPPORTED, "device cuda: this process sees no GPU");
     g->gpu = c->local_rank % n;

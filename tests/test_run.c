@@ -524,6 +524,9 @@ static const struct {
     {"--model=replay",                               "--model=replay needs --job"            },
     {"--model=replay --job=x",                       "--model=replay needs --device=timed"   },
     {"--device=timed --verify",                      "computes nothing to verify"            },
+    {"--dtype=bfloat16",                             "--dtype=bfloat16 needs --device=cuda"  },
+    {"--device=timed --dtype=bfloat16",              "--dtype=bfloat16 needs --device=cuda"  },
+    {"--device=cuda --dtype=float16",                "dtype"                                 },
     {"--slow-rank=1:2",                              "--slow-rank needs --device=timed"      },
     {"--device=timed --slow-rank=1",                 "NUMBER:FACTOR"                         },
     {"-n2 --device=timed --slow-rank=2:2",           "the ranks are 0 to 1"                  },
@@ -579,6 +582,29 @@ static const struct {
     {"--data=%s/short --model=mlp --vocab=256 --context=64", "64 bytes are too few",       2},
     {"--data=%s/short --model=mlp --vocab=255 --context=8",  "vocabulary of 256, not 255", 2},
 };
+
+/* A reason, at once, and once. (On a machine with a GPU the run is a run.) */
+START_TEST(no_gpu)
+{
+    char *out = scratch_path(dir, "run");
+    struct program p;
+
+    program_start(&p, dir, NULL, NULL, "run --device=cuda --dtype=%s -n2 --steps=1 --out=%s " TINY,
+                  _i ? "bfloat16" : "float32", out);
+    program_wait(&p, 60);
+    ck_assert_int_eq(p.signal, 0);
+    if (p.code != 0) {
+        ck_assert_int_eq(p.code, 1);
+        ck_assert_msg(strstr(p.err, "device cuda: ") || strstr(p.err, "device 'cuda' is not in"),
+                      "%s", p.err);
+        ck_assert_msg(strstr(p.err, "rank ") == NULL, "%s", p.err);
+        ck_assert_str_eq(p.out, "");
+        ck_assert(!lk_file_exists(out));
+    }
+    free(out);
+    program_fini(&p);
+}
+END_TEST
 
 START_TEST(unusable_files)
 {
@@ -656,6 +682,7 @@ Suite *lk_suite_run(void)
     tcase_add_loop_test(c, planted_faults_are_found, 0, LK_COUNT(planted));
     tcase_add_test(c, text_at_two_ranks_as_at_one);
     tcase_add_loop_test(c, wrong_usage, 0, LK_COUNT(wrong));
+    tcase_add_loop_test(c, no_gpu, 0, 2);
     tcase_add_loop_test(c, unusable_files, 0, LK_COUNT(unusable));
     tcase_add_test(c, export_into_run_directory);
     tcase_add_test(c, failed_export_keeps_results);
