@@ -34,6 +34,12 @@
     X(StreamSynchronize)                                                                           \
     X(StreamWaitEvent)                                                                             \
     X(StreamIsCapturing)                                                                           \
+    X(StreamBeginCapture)                                                                          \
+    X(StreamEndCapture)                                                                            \
+    X(GraphInstantiate)                                                                            \
+    X(GraphLaunch)                                                                                 \
+    X(GraphDestroy)                                                                                \
+    X(GraphExecDestroy)                                                                            \
     X(LaunchHostFunc)                                                                              \
     X(EventCreateWithFlags)                                                                        \
     X(EventDestroy)                                                                                \

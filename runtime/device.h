@@ -160,6 +160,31 @@ enum lk_status lk_event_sync(struct lk_event *e, struct lk_deadline deadline);
 /* lk_now_ns at which the last recorded point was passed. pre: it was passed. */
 uint64_t lk_event_time_ns(struct lk_event *e);
 
+/*
+ * A graph: work that is put together once, and then launched again and again as a whole, with the
+ * same arguments. Not on all devices.
+ *
+ * Between begin and end what is enqueued on s is not run but kept, and so is what is enqueued on a
+ * stream once it waits for an event that was recorded in the graph; s must wait for every such
+ * stream before the end. Ops and copies can be kept (from and to page-locked memory); ranges and
+ * marks are left out; host functions, waits of the host and waits for events recorded before are
+ * errors. An event recorded in the graph counts as passed after its end: record it again. Run the
+ * same work once before, since what is made when it is first needed cannot be made meanwhile.
+ *
+ * After an error in between call end all the same: it fails too, or makes a graph that is not
+ * whole. A stream that is destroyed meanwhile drops the graph. pre: one at a time on a device; this
+ * thread allocates and frees nothing of the device meanwhile.
+ */
+struct lk_graph;
+bool lk_device_has_graphs(const struct lk_device *d);
+enum lk_status lk_graph_begin(struct lk_stream *s);
+enum lk_status lk_graph_end(struct lk_stream *s, struct lk_graph **out);
+/* Enqueues all of it on s: it begins after what was enqueued before, and ends before what follows.
+ */
+enum lk_status lk_graph_launch(struct lk_graph *g, struct lk_stream *s);
+/* pre: its launches have run, and its device is open. NULL is legal. */
+void lk_graph_destroy(struct lk_graph *g);
+
 /* Makes the device fail, from any thread: streams stop as soon as they can. The first one wins. */
 void lk_device_fail(struct lk_device *d, enum lk_status st, const char *text);
 /* LK_OK, or the device's first failure (its text becomes this thread's). */

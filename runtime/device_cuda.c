@@ -19,56 +19,16 @@
  * A lock on a file that is named by the GPU's UUID tells, since ranks may each see their GPU as
  * number 0.
  */
+#include "runtime/device_cuda.h"
 #include "base/array.h"
 #include "base/log.h"
 #include "base/trace.h"
-#include "runtime/calls_cuda.h"
-#include "runtime/device_impl.h"
-#include "runtime/gpu_claim.h"
 
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-
-struct cuda_device {
-    struct lk_device base;
-    const struct lk_cuda_calls *call;
-    struct lk_cuda_blas *blas;
-    struct lk_gpu_claim claim;
-    int gpu, most_urgent; /* the priority of comm streams */
-    char name[sizeof(((struct cudaDeviceProp *)0)->name)], uuid[64];
-    int major, minor, multiprocessors;
-    size_t memory_bytes;
-    int driver, runtime; /* CUDA versions, 1000 * major + 10 * minor */
-    pthread_mutex_t points_lock;
-    bool has_lock;
-    cudaEvent_t origin; /* of all times: recorded on an idle stream, and passed at origin_ns */
-    uint64_t origin_ns;
-};
-
-/* What is known of a command once its CUDA event was passed. */
-struct point {
-    enum lk_command_kind kind; /* RANGE_BEGIN, RANGE_END, MARK or RECORD */
-    uint64_t seq;
-    cudaEvent_t passed;
-    struct lk_event *event; /* RECORD, RANGE_BEGIN: held */
-    struct lk_span span;    /* RANGE_BEGIN, MARK */
-};
-
-struct cuda_stream {
-    struct lk_stream base;
-    cudaStream_t stream;
-    struct lk_cuda context;
-    struct lk_span issuing; /* the range whose end was not submitted yet */
-    uint64_t submitted;
-    /* The rest is guarded by the device's points_lock. */
-    struct point *points; /* n_points of them from `first` on, oldest first */
-    size_t first, n_points, capacity;
-    cudaEvent_t *spare; /* events to use again */
-    size_t n_spare, spare_capacity;
-};
 
 static enum lk_status run_op(const struct lk_op *op, const void *args, const struct lk_cuda *cuda)
 {
@@ -80,21 +40,6 @@ const struct lk_cuda_calls lk_cuda_calls = {LK_CUDA_CALL_LIST(CALL).blas_open = 
                                             .blas_close = lk_cuda_blas_close, .init = lk_cuda_init,
                                             .fini = lk_cuda_fini, .run_op = run_op};
 #undef CALL
-
-static struct cuda_device *device_of(const struct lk_device *d)
-{
-    return (struct cuda_device *)(uintptr_t)d;
-}
-
-static struct cuda_stream *stream_of(struct lk_stream *s)
-{
-    return (struct cuda_stream *)s;
-}
-
-static const struct lk_cuda_calls *calls_of(const struct cuda_stream *t)
-{
-    return device_of(t->base.device)->call;
-}
 
 /* ---- The device ---- */
 
@@ -277,16 +222,6 @@ static const char *cuda_lacks(const struct lk_op *op)
 /* ---- Points: all of this under the device's points_lock ---- */
 
 static void look(struct cuda_stream *t);
-
-static void lock_points(const struct cuda_stream *t)
-{
-    pthread_mutex_lock(&device_of(t->base.device)->points_lock);
-}
-
-static void unlock_points(const struct cuda_stream *t)
-{
-    pthread_mutex_unlock(&device_of(t->base.device)->points_lock);
-}
 
 static enum lk_status take_event(struct cuda_stream *t, cudaEvent_t *out)
 {
@@ -491,21 +426,34 @@ static enum lk_status submit_copy(struct cuda_stream *t, const struct lk_command
     return lk_cuda_status((int)e, "a copy");
 }
 
-/* A point that is no longer in the list was passed. */
+/* A point that is no longer in the list was passed. Waiting for a point of the graph that is being
+ * made puts the stream into it, too. */
 static enum lk_status submit_wait(struct cuda_stream *t, const struct lk_command *c)
 {
     struct cuda_stream *on = stream_of(c->on);
+    cudaEvent_t event;
     enum lk_status st = LK_OK;
 
     lock_points(t);
-    for (size_t i = on->first; i < on->first + on->n_points; i++)
+    event = lk_cuda_graph_event(on, c->seq);
+    if (event)
+        t->capturing = true;
+    for (size_t i = on->first; i < on->first + on->n_points && !event; i++)
         if (on->points[i].seq == c->seq)
-            LK_TRY(lk_cuda_status(calls_of(t)->StreamWaitEvent(t->stream, on->points[i].passed, 0),
-                                  "a wait"));
+            event = on->points[i].passed;
+    if (event)
+        LK_TRY(lk_cuda_status(calls_of(t)->StreamWaitEvent(t->stream, event, 0), "a wait"));
     lk_event_destroy(c->event);
 out:
     unlock_points(t);
     return st;
+}
+
+static enum lk_status drop(struct cuda_stream *t, const struct lk_command *c)
+{
+    (void)t;
+    lk_command_drop(c);
+    return LK_OK;
 }
 
 static enum lk_status (*const submit_table[LK_COMMAND_COUNT])(struct cuda_stream *,
@@ -520,6 +468,19 @@ static enum lk_status (*const submit_table[LK_COMMAND_COUNT])(struct cuda_stream
     [LK_COMMAND_WAIT] = submit_wait,
 };
 
+/* While a graph is made. Its times are not known: ranges and marks are left out. */
+static enum lk_status (*const capture_table[LK_COMMAND_COUNT])(struct cuda_stream *,
+                                                               const struct lk_command *) = {
+    [LK_COMMAND_OP] = submit_op,
+    [LK_COMMAND_HOST] = lk_cuda_graph_refuse,
+    [LK_COMMAND_RANGE_BEGIN] = drop,
+    [LK_COMMAND_RANGE_END] = drop,
+    [LK_COMMAND_MARK] = drop,
+    [LK_COMMAND_COPY] = submit_copy,
+    [LK_COMMAND_RECORD] = lk_cuda_graph_record,
+    [LK_COMMAND_WAIT] = submit_wait,
+};
+
 static enum lk_status cuda_submit(struct lk_stream *s, const struct lk_command *c,
                                   uint64_t *out_seq)
 {
@@ -527,7 +488,7 @@ static enum lk_status cuda_submit(struct lk_stream *s, const struct lk_command *
     enum lk_status st;
 
     t->submitted++;
-    st = submit_table[c->kind](t, c);
+    st = (t->capturing ? capture_table : submit_table)[c->kind](t, c);
     if (st == LK_OK)
         *out_seq = t->submitted;
     return st;
@@ -595,6 +556,9 @@ static enum lk_status cuda_sync(struct lk_stream *s, uint64_t seq, struct lk_dea
 
     if (!s->open || lk_device_failed(s->device))
         return LK_OK;
+    if (t->capturing)
+        return lk_fail(LK_EINTERNAL, "a wait for stream '%s', whose work goes into a graph",
+                       s->name);
     if (all) {
         LK_TRY(add_last_point(t));
         seq = t->submitted;
@@ -631,8 +595,10 @@ static void release(struct cuda_stream *t)
         (void)call->StreamDestroy(t->stream);
     free(t->points);
     free(t->spare);
+    free(t->captured);
     t->points = NULL;
     t->spare = NULL;
+    t->captured = NULL;
     unlock_points(t);
 }
 
@@ -659,6 +625,7 @@ static void cuda_stream_close(struct lk_stream *s)
     struct cuda_stream *t = stream_of(s);
     size_t left;
 
+    lk_cuda_graph_abandon(device_of(s->device));
     (void)calls_of(t)->StreamSynchronize(t->stream);
     (void)was_passed(t, UINT64_MAX, &left);
     release(t);
@@ -694,4 +661,8 @@ const struct lk_device_ops lk_device_cuda = {
     .submit = cuda_submit,
     .sync = cuda_sync,
     .native = cuda_native,
+    .graph_begin = lk_cuda_graph_begin,
+    .graph_end = lk_cuda_graph_end,
+    .graph_launch = lk_cuda_graph_launch,
+    .graph_destroy = lk_cuda_graph_destroy,
 };

@@ -76,6 +76,10 @@ struct lk_stream { /* first member of a backend's own struct */
     bool open;            /* until lk_stream_destroy. Driving thread only */
 };
 
+struct lk_graph { /* first member of a backend's own struct */
+    struct lk_device *device;
+};
+
 struct lk_device_ops {
     const char *name;
     const char *help;
@@ -120,6 +124,11 @@ struct lk_device_ops {
     /* (optional, both) As lk_device_properties and lk_device_count. */
     enum lk_status (*properties)(const struct lk_device *d, struct lk_device_properties *out);
     enum lk_status (*count)(const struct lk_device_config *config, int *out);
+    /* (optional, all) As lk_graph_...; commands between begin and end come to submit as ever. */
+    enum lk_status (*graph_begin)(struct lk_stream *s);
+    enum lk_status (*graph_end)(struct lk_stream *s, struct lk_graph **out);
+    enum lk_status (*graph_launch)(struct lk_graph *g, struct lk_stream *s);
+    void (*graph_destroy)(struct lk_graph *g);
     /* The time on the stream, in lk_now_ns. */
     uint64_t (*now_ns)(struct lk_stream *s);
     /* (optional) Commands ran that took real time, until at_ns. */

@@ -4,6 +4,7 @@
 #include "base/array.h"
 #include "base/clock.h"
 #include "base/rng.h"
+#include "tests/fake_graph_cuda.h"
 #include "tests/fake_ops.h"
 
 #include <check.h>
@@ -68,6 +69,31 @@ static cudaError_t called(void)
         cudaError_t error_ = called();                                                             \
         if (error_ != cudaSuccess)                                                                 \
             return error_;                                                                         \
+    } while (0)
+
+static cudaError_t spoil(cudaError_t e)
+{
+    fake_cuda.capture->spoilt = true;
+    return e;
+}
+
+/* Calls that are unsafe in a thread that captures in mode "thread local". */
+static cudaError_t unsafe(void)
+{
+    cudaError_t e = cudaSuccess;
+
+    lock();
+    if (fake_cuda.capture && pthread_equal(fake_cuda.capturer, pthread_self()))
+        e = spoil(cudaErrorStreamCaptureUnsupported);
+    unlock();
+    return e;
+}
+
+#define UNSAFE()                                                                                   \
+    do {                                                                                           \
+        cudaError_t unsafe_ = unsafe();                                                            \
+        if (unsafe_ != cudaSuccess)                                                                \
+            return unsafe_;                                                                        \
     } while (0)
 
 /* ---- Memory ---- */
@@ -175,6 +201,7 @@ static cudaError_t fake_malloc(void **p, size_t bytes)
     cudaError_t e;
 
     CALLED();
+    UNSAFE();
     lock();
     e = map(p, bytes, false);
     unlock();
@@ -186,6 +213,7 @@ static cudaError_t fake_host_alloc(void **p, size_t bytes, unsigned flags)
     cudaError_t e;
 
     CALLED();
+    UNSAFE();
     ck_assert_uint_eq(flags, cudaHostAllocDefault);
     lock();
     e = map(p, bytes, true);
@@ -195,17 +223,20 @@ static cudaError_t fake_host_alloc(void **p, size_t bytes, unsigned flags)
 
 static cudaError_t fake_free(void *p)
 {
+    UNSAFE();
     return unmap(p, false);
 }
 
 static cudaError_t fake_free_host(void *p)
 {
+    UNSAFE();
     return unmap(p, true);
 }
 
 static cudaError_t fake_memset(void *p, int value, size_t bytes)
 {
     CALLED();
+    UNSAFE();
     fake_cuda_open();
     fake_cuda_check_device(p, bytes);
     memset(p, value, bytes);
@@ -226,7 +257,6 @@ static void run_work(const struct fake_work *w)
         fake_cuda_open();
         fake_ops_run(w->op, w->arg, &config);
         fake_cuda_close();
-        free(w->arg);
     }
     if (w->kind == WORK_COPY) {
         fake_cuda_open();
@@ -281,6 +311,27 @@ static bool polled(const struct fake_work *w)
     return done;
 }
 
+/* Whether there was something left of the graph to do. */
+static bool step_graph(struct fake_stream *s, struct fake_graph *g)
+{
+    const struct fake_node *node = fake_graph_next(g, s, draw);
+    _Alignas(max_align_t) char args[LK_OP_ARGS_MAX];
+    struct fake_work w;
+
+    if (!node)
+        return false;
+    if (node->work.kind == WORK_POLL && !polled(&node->work))
+        s->ran[node - g->nodes] = false;
+    w = node->work;
+    if (w.kind == WORK_OP) {
+        memcpy(args, w.arg, w.op->args_bytes); /* a run may change them */
+        w.arg = args;
+    }
+    if (w.kind != WORK_RECORD) /* its event was one of the capture */
+        run_work(&w);
+    return true;
+}
+
 static bool step(struct fake_stream *s)
 {
     struct fake_work w;
@@ -288,6 +339,8 @@ static bool step(struct fake_stream *s)
     if (s->done == s->n || s->busy || fake_cuda.stuck)
         return false;
     w = s->work[s->done];
+    if (w.kind == WORK_GRAPH && step_graph(s, w.graph))
+        return true;
     if (w.kind == WORK_WAIT && w.event->passed < w.number)
         return false;
     if (w.kind == WORK_POLL && !polled(&w))
@@ -298,6 +351,10 @@ static bool step(struct fake_stream *s)
     }
     s->done++;
     run_work(&w);
+    if (w.kind == WORK_OP)
+        free(w.arg);
+    if (w.kind == WORK_GRAPH)
+        fake_graph_release(w.graph);
     return true;
 }
 
@@ -318,18 +375,31 @@ void fake_cuda_step(void)
     unlock();
 }
 
-static cudaError_t enqueue(cudaStream_t s, struct fake_work w)
+/* pre: the lock is held. `other`: the node that work in a capture waits for. */
+static cudaError_t put(struct fake_stream *f, const struct fake_work *w, size_t other)
 {
-    struct fake_stream *f = (struct fake_stream *)s;
-
-    ck_assert_ptr_nonnull(f);
-    lock();
+    if (f->capture && f->capture->spoilt)
+        return cudaErrorStreamCaptureInvalidated;
+    if (f->capture) {
+        fake_graph_add(f->capture, f, w, other);
+        return cudaSuccess;
+    }
     if (f->done == f->n)
         f->done = f->n = 0;
     ck_assert_uint_lt(f->n, FAKE_WORK_MAX);
-    f->work[f->n++] = w;
-    unlock();
+    f->work[f->n++] = *w;
     return cudaSuccess;
+}
+
+static cudaError_t enqueue(cudaStream_t s, struct fake_work w)
+{
+    cudaError_t e;
+
+    ck_assert_ptr_nonnull(s);
+    lock();
+    e = put((struct fake_stream *)s, &w, FAKE_NO_NODE);
+    unlock();
+    return e;
 }
 
 static cudaError_t fake_count(int *n)
@@ -369,9 +439,12 @@ static cudaError_t fake_attributes(struct cudaPointerAttributes *a, const void *
 
 static cudaError_t fake_capturing(cudaStream_t s, enum cudaStreamCaptureStatus *status)
 {
-    (void)s;
+    const struct fake_graph *g = ((struct fake_stream *)s)->capture;
+
     CALLED();
-    *status = cudaStreamCaptureStatusNone;
+    *status = !g          ? cudaStreamCaptureStatusNone
+              : g->spoilt ? cudaStreamCaptureStatusInvalidated
+                          : cudaStreamCaptureStatusActive;
     return cudaSuccess;
 }
 
@@ -477,6 +550,9 @@ static cudaError_t fake_synchronize(cudaStream_t s)
 {
     cudaError_t e = called();
 
+    UNSAFE();
+    if (s && ((struct fake_stream *)s)->capture)
+        return cudaErrorStreamCaptureUnsupported;
     if (s)
         finish((struct fake_stream *)s);
     return e;
@@ -486,21 +562,125 @@ static cudaError_t fake_device_synchronize(void)
 {
     cudaError_t e = called();
 
+    UNSAFE();
     for (size_t i = 0; i < fake_cuda.n_streams; i++)
         finish(&fake_cuda.streams[i]);
     return e;
 }
 
+static cudaError_t wait_for(struct fake_stream *s, struct fake_event *e)
+{
+    const struct fake_work w = {.kind = WORK_WAIT, .event = e, .number = e->recorded};
+
+    if (!e->graph)
+        return s->capture ? spoil(cudaErrorStreamCaptureIsolation) : put(s, &w, FAKE_NO_NODE);
+    if (e->graph != fake_cuda.capture)
+        return cudaErrorCapturedEvent;
+    if (!s->capture) {
+        s->capture = e->graph;
+        s->tail = FAKE_NO_NODE;
+    }
+    return put(s, &w, e->node);
+}
+
 static cudaError_t fake_wait(cudaStream_t s, cudaEvent_t e, unsigned flags)
 {
-    struct fake_event *f = (struct fake_event *)e;
+    cudaError_t error;
 
     CALLED();
     ck_assert_uint_eq(flags, 0);
     lock();
-    enqueue(s, (struct fake_work){.kind = WORK_WAIT, .event = f, .number = f->recorded});
+    error = wait_for((struct fake_stream *)s, (struct fake_event *)e);
+    unlock();
+    return error;
+}
+
+static cudaError_t fake_begin(cudaStream_t s, enum cudaStreamCaptureMode mode)
+{
+    struct fake_stream *f = (struct fake_stream *)s;
+    cudaError_t e = cudaSuccess;
+
+    CALLED();
+    ck_assert_int_eq(mode, cudaStreamCaptureModeThreadLocal);
+    lock();
+    if (fake_cuda.capture) {
+        e = cudaErrorIllegalState;
+    } else {
+        f->capture = fake_cuda.capture = fake_graph_create(f);
+        f->tail = FAKE_NO_NODE;
+        fake_cuda.capturer = pthread_self();
+    }
+    unlock();
+    return e;
+}
+
+static cudaError_t end_capture(struct fake_stream *s, cudaGraph_t *out)
+{
+    struct fake_graph *g = s->capture;
+    cudaError_t e = g->spoilt               ? cudaErrorStreamCaptureInvalidated
+                    : !fake_graph_joined(g) ? cudaErrorStreamCaptureUnjoined
+                                            : cudaSuccess;
+
+    for (size_t i = 0; i < fake_cuda.n_streams; i++)
+        fake_cuda.streams[i].capture = NULL;
+    fake_cuda.capture = NULL;
+    fake_cuda.graph_nodes = g->n;
+    *out = e == cudaSuccess ? (cudaGraph_t)g : NULL;
+    if (e != cudaSuccess)
+        fake_graph_release(g);
+    return e;
+}
+
+/* A call that fails by the plan of a test ends the capture all the same. */
+static cudaError_t fake_end(cudaStream_t s, cudaGraph_t *out)
+{
+    struct fake_stream *f = (struct fake_stream *)s;
+    cudaError_t planned = called(), e = cudaErrorIllegalState;
+
+    lock();
+    if (f->capture && f->capture->origin == f) {
+        f->capture->spoilt |= planned != cudaSuccess;
+        e = end_capture(f, out);
+    }
+    unlock();
+    return planned == cudaSuccess ? e : planned;
+}
+
+static cudaError_t fake_instantiate(cudaGraphExec_t *exec, cudaGraph_t graph,
+                                    unsigned long long flags)
+{
+    CALLED();
+    ck_assert_uint_eq(flags, cudaGraphInstantiateFlagUseNodePriority);
+    lock();
+    ((struct fake_graph *)graph)->refs++;
+    unlock();
+    *exec = (cudaGraphExec_t)graph;
+    return cudaSuccess;
+}
+
+static cudaError_t fake_launch(cudaGraphExec_t exec, cudaStream_t s)
+{
+    struct fake_graph *g = (struct fake_graph *)exec;
+
+    CALLED();
+    lock();
+    g->refs++;
+    fake_cuda.graph_launches++;
+    unlock();
+    return enqueue(s, (struct fake_work){.kind = WORK_GRAPH, .graph = g});
+}
+
+static cudaError_t fake_graph_destroy(cudaGraph_t graph)
+{
+    lock();
+    fake_graph_release((struct fake_graph *)graph);
     unlock();
     return cudaSuccess;
+}
+
+static cudaError_t fake_exec_destroy(cudaGraphExec_t exec)
+{
+    return fake_graph_destroy((cudaGraph_t)exec);
 }
 
 static cudaError_t fake_host(cudaStream_t s, cudaHostFn_t fn, void *arg)
@@ -532,14 +712,19 @@ static cudaError_t fake_event_destroy(cudaEvent_t e)
 
 static cudaError_t fake_record(cudaEvent_t e, cudaStream_t s)
 {
+    struct fake_stream *stream = (struct fake_stream *)s;
     struct fake_event *f = (struct fake_event *)e;
+    cudaError_t error;
 
     CALLED();
     lock();
     f->recorded++;
-    enqueue(s, (struct fake_work){.kind = WORK_RECORD, .event = f, .number = f->recorded});
+    error = put(stream, &(struct fake_work){.kind = WORK_RECORD, .event = f, .number = f->recorded},
+                FAKE_NO_NODE);
+    f->graph = stream->capture;
+    f->node = stream->tail;
     unlock();
-    return cudaSuccess;
+    return error;
 }
 
 static cudaError_t fake_query(cudaEvent_t e)
@@ -550,6 +735,9 @@ static cudaError_t fake_query(cudaEvent_t e)
     CALLED();
     if (fake_cuda.query_error != cudaSuccess)
         return fake_cuda.query_error;
+    UNSAFE();
+    if (f->graph)
+        return cudaErrorCapturedEvent;
     lock();
     fake_cuda_step();
     passed = f->passed == f->recorded;
@@ -623,6 +811,12 @@ const struct lk_cuda_calls fake_cuda_calls = {
     .SetDevice = fake_set,
     .PointerGetAttributes = fake_attributes,
     .StreamIsCapturing = fake_capturing,
+    .StreamBeginCapture = fake_begin,
+    .StreamEndCapture = fake_end,
+    .GraphInstantiate = fake_instantiate,
+    .GraphLaunch = fake_launch,
+    .GraphDestroy = fake_graph_destroy,
+    .GraphExecDestroy = fake_exec_destroy,
     .GetDeviceProperties = fake_properties,
     .DeviceGetP2PAttribute = fake_p2p,
     .DriverGetVersion = fake_version,
@@ -679,4 +873,5 @@ void fake_cuda_check_clean(void)
     ck_assert_int_eq(fake_cuda.contexts_alive, 0);
     ck_assert_int_eq(fake_cuda.blas_alive, 0);
     ck_assert_int_eq(fake_cuda.allocated, 0);
+    ck_assert_int_eq(fake_cuda.graphs_alive, 0);
 }

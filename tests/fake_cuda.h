@@ -9,6 +9,11 @@
  * copy on a stream ends the test unless each side is wholly device memory or wholly page-locked,
  * since any other would wait, and be a bug that only a GPU shows.
  *
+ * Capture as in cudaStreamBeginCapture's text: what is put on a stream that is part of it becomes a
+ * node; calls that are unsafe in the thread that captures, waits for work outside, and questions
+ * about its events are refused and spoil it; at the end every stream must have come back. A graph's
+ * nodes then run in any order that their edges allow.
+ *
  * One machine a process. Any thread may call it; what runs on a stream must not wait for another
  * thread (but see host_threads).
  */
@@ -17,6 +22,7 @@
 
 #include "runtime/calls_cuda.h"
 
+#include <pthread.h>
 #include <stddef.h>
 
 enum { FAKE_STREAMS_MAX = 16, FAKE_WORK_MAX = 16384, FAKE_ALLOCATIONS_MAX = 512 };
@@ -25,10 +31,12 @@ struct fake_event {
     int recorded, passed; /* numbers of records: submitted, and done */
     double ms;
     bool timed;
+    struct fake_graph *graph; /* it was last recorded in this one's capture, as `node` */
+    size_t node;
 };
 
 struct fake_work {
-    enum { WORK_RUN, WORK_POLL, WORK_OP, WORK_COPY, WORK_RECORD, WORK_WAIT } kind;
+    enum { WORK_RUN, WORK_POLL, WORK_OP, WORK_COPY, WORK_RECORD, WORK_WAIT, WORK_GRAPH } kind;
     cudaHostFn_t fn;
     bool (*poll)(void *arg);
     const struct lk_op *op;
@@ -37,6 +45,7 @@ struct fake_work {
     void *to;
     const void *from;
     size_t bytes;
+    struct fake_graph *graph; /* GRAPH: held */
     struct fake_event *event;
     int number; /* RECORD, WAIT: of the record */
 };
@@ -44,7 +53,10 @@ struct fake_work {
 struct fake_stream {
     size_t done, n;
     int priority;
-    bool busy; /* with a host function on a thread of its own */
+    bool busy;                  /* with a host function on a thread of its own */
+    struct fake_graph *capture; /* what is put on it goes into this one */
+    size_t tail;                /* the last of it there; SIZE_MAX: none yet */
+    bool *ran;                  /* by node, of the graph that it is working on */
     struct fake_work work[FAKE_WORK_MAX];
 };
 
@@ -61,9 +73,13 @@ struct fake_cuda {
     bool tf32;     /* float products as on a GPU, not as on the CPU */
     size_t n_streams;
     int gpus;
-    bool nvlink, apart;      /* the links between GPUs: PCIe, unless NVLink or none */
-    bool stuck;              /* no stream goes on */
-    bool host_threads;       /* host functions run on threads of their own, and may wait */
+    bool nvlink, apart;         /* the links between GPUs: PCIe, unless NVLink or none */
+    bool stuck;                 /* no stream goes on */
+    bool host_threads;          /* host functions run on threads of their own, and may wait */
+    struct fake_graph *capture; /* the one that is being captured, by this thread: */
+    pthread_t capturer;
+    int graphs_alive, graph_launches;
+    size_t graph_nodes;      /* of the last one captured */
     cudaError_t query_error; /* what EventQuery says */
     int fail_at;             /* this call fails, from 1; 0: none */
     cudaError_t fail_with;

@@ -107,17 +107,17 @@ BUFFERS(layernorm_backward)
 
 BUFFERS(matmul_forward)
 {
-    WRITE(out, a->rows * a->outputs);
+    WRITE(out, a->rows * lk_op_stride(a->stride, a->outputs));
     FACTOR(in, a->rows * a->inputs);
     FACTOR(weight, a->outputs * a->inputs);
     READ(bias, a->outputs);
-    READ(residual, a->rows * a->outputs);
+    READ(residual, a->rows * lk_op_stride(a->stride, a->outputs));
 }
 
 BUFFERS(matmul_backward_input)
 {
     WRITE(din, a->rows * a->inputs);
-    FACTOR(dout, a->rows * a->outputs);
+    FACTOR(dout, a->rows * lk_op_stride(a->stride, a->outputs));
     FACTOR(weight, a->outputs * a->inputs);
 }
 
@@ -125,7 +125,7 @@ BUFFERS(matmul_backward_weight)
 {
     WRITE(dweight, a->outputs * a->inputs);
     WRITE(dbias, a->outputs);
-    FACTOR(dout, a->rows * a->outputs);
+    FACTOR(dout, a->rows * lk_op_stride(a->stride, a->outputs));
     FACTOR(in, a->rows * a->inputs);
 }
 
@@ -179,14 +179,14 @@ BUFFERS(cross_entropy_forward)
 {
     WIDE(loss, 1);
     WIDE(log_sum, a->rows);
-    READ(logits, a->rows * a->vocab);
+    READ(logits, a->rows * lk_op_stride(a->stride, a->vocab));
     TOKENS(targets, a->rows ? (a->rows - 1) * a->target_stride + 1 : 0);
 }
 
 BUFFERS(cross_entropy_backward)
 {
-    WRITE(dlogits, a->rows * a->vocab);
-    READ(logits, a->rows * a->vocab);
+    WRITE(dlogits, a->rows * lk_op_stride(a->stride, a->vocab));
+    READ(logits, a->rows * lk_op_stride(a->stride, a->vocab));
     WIDE(log_sum, a->rows);
     TOKENS(targets, a->rows ? (a->rows - 1) * a->target_stride + 1 : 0);
 }

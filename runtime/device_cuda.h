@@ -1,0 +1,97 @@
+/* Private to the device cuda: what its files share. */
+#ifndef LK_RUNTIME_DEVICE_CUDA_H
+#define LK_RUNTIME_DEVICE_CUDA_H
+
+#include "runtime/calls_cuda.h"
+#include "runtime/device_impl.h"
+#include "runtime/gpu_claim.h"
+
+struct cuda_device {
+    struct lk_device base;
+    const struct lk_cuda_calls *call;
+    struct lk_cuda_blas *blas;
+    struct lk_gpu_claim claim;
+    int gpu, most_urgent; /* the priority of comm streams */
+    char name[sizeof(((struct cudaDeviceProp *)0)->name)], uuid[64];
+    int major, minor, multiprocessors;
+    size_t memory_bytes;
+    int driver, runtime; /* CUDA versions, 1000 * major + 10 * minor */
+    pthread_mutex_t points_lock;
+    bool has_lock;
+    struct cuda_stream
+        *capture;       /* the stream that a graph was begun on; NULL: none is being made */
+    cudaEvent_t origin; /* of all times: recorded on an idle stream, and passed at origin_ns */
+    uint64_t origin_ns;
+};
+
+/* What is known of a command once its CUDA event was passed. */
+struct point {
+    enum lk_command_kind kind; /* RANGE_BEGIN, RANGE_END, MARK or RECORD */
+    uint64_t seq;
+    cudaEvent_t passed;
+    struct lk_event *event; /* RECORD, RANGE_BEGIN: held */
+    struct lk_span span;    /* RANGE_BEGIN, MARK */
+};
+
+/* An event that was recorded into the graph that is being made. CUDA lets nobody ask about it. */
+struct captured {
+    uint64_t seq;
+    cudaEvent_t event;
+};
+
+struct cuda_stream {
+    struct lk_stream base;
+    cudaStream_t stream;
+    struct lk_cuda context;
+    struct lk_span issuing; /* the range whose end was not submitted yet */
+    uint64_t submitted;
+    bool capturing; /* what is submitted goes into the graph. Host thread only */
+    /* The rest is guarded by the device's points_lock. */
+    struct point *points; /* n_points of them from `first` on, oldest first */
+    size_t first, n_points, capacity;
+    cudaEvent_t *spare; /* events to use again */
+    size_t n_spare, spare_capacity;
+    struct captured *captured;
+    size_t n_captured, captured_capacity;
+};
+
+static inline struct cuda_device *device_of(const struct lk_device *d)
+{
+    return (struct cuda_device *)(uintptr_t)d;
+}
+
+static inline struct cuda_stream *stream_of(struct lk_stream *s)
+{
+    return (struct cuda_stream *)s;
+}
+
+static inline const struct lk_cuda_calls *calls_of(const struct cuda_stream *t)
+{
+    return device_of(t->base.device)->call;
+}
+
+static inline void lock_points(const struct cuda_stream *t)
+{
+    pthread_mutex_lock(&device_of(t->base.device)->points_lock);
+}
+
+static inline void unlock_points(const struct cuda_stream *t)
+{
+    pthread_mutex_unlock(&device_of(t->base.device)->points_lock);
+}
+
+/* Graphs (runtime/device_graph_cuda.c): lk_device_ops, and what commands do while one is made. */
+enum lk_status lk_cuda_graph_begin(struct lk_stream *s);
+enum lk_status lk_cuda_graph_end(struct lk_stream *s, struct lk_graph **out);
+enum lk_status lk_cuda_graph_launch(struct lk_graph *g, struct lk_stream *s);
+void lk_cuda_graph_destroy(struct lk_graph *g);
+/* Drops the graph that is being made, if one is. */
+void lk_cuda_graph_abandon(struct cuda_device *g);
+/* pre of both: t is capturing. */
+enum lk_status lk_cuda_graph_record(struct cuda_stream *t, const struct lk_command *c);
+enum lk_status lk_cuda_graph_refuse(struct cuda_stream *t, const struct lk_command *c);
+/* The event that was recorded into the graph as the stream's command `seq`; NULL: none. pre: the
+ * points' lock is held. */
+cudaEvent_t lk_cuda_graph_event(const struct cuda_stream *on, uint64_t seq);
+
+#endif

@@ -1,0 +1,296 @@
+/* Graphs of the device cuda, and steps that are launched as one (tests/fake_cuda.h). */
+#include "base/array.h"
+#include "kernels/ops.h"
+#include "runtime/device.h"
+#include "runtime/trainer.h"
+#include "tests/fake_cuda.h"
+#include "tests/scratch.h"
+
+#include <check.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const uint64_t hang_ns = 20 * LK_NS_PER_S;
+static char *locks;
+
+static void setup(void)
+{
+    locks = scratch_create();
+    ck_assert_int_eq(setenv("LOCKSTEP_GPU_LOCKS", locks, 1), 0);
+    fake_cuda_reset(1);
+}
+
+static void teardown(void)
+{
+    fake_cuda_check_clean();
+    scratch_remove(locks);
+}
+
+static void must(enum lk_status st)
+{
+    ck_assert_msg(st == LK_OK, "%s", lk_error_text());
+}
+
+/* ---- The device ---- */
+
+struct rig {
+    struct lk_device *d;
+    struct lk_stream *compute, *net;
+    struct lk_event *ready, *reduced;
+    float *x, *y; /* device memory, a float each */
+};
+
+static enum lk_status open_rig(struct rig *r)
+{
+    static const struct lk_track_info compute = {.name = "compute", .kind = LK_TRACK_COMPUTE};
+    static const struct lk_track_info net = {.name = "net", .kind = LK_TRACK_COMM};
+    const struct lk_device_config config = {.cuda_calls = &fake_cuda_calls};
+    enum lk_status st = LK_OK;
+
+    memset(r, 0, sizeof *r);
+    LK_TRY(lk_device_open("cuda", &config, &r->d));
+    LK_TRY(lk_stream_create(r->d, &compute, &r->compute));
+    LK_TRY(lk_stream_create(r->d, &net, &r->net));
+    LK_TRY(lk_event_create(r->d, &r->ready));
+    LK_TRY(lk_event_create(r->d, &r->reduced));
+    LK_TRY(lk_device_alloc(r->d, sizeof *r->x, (void **)&r->x));
+    LK_TRY(lk_device_alloc(r->d, sizeof *r->y, (void **)&r->y));
+    LK_TRY(LK_LAUNCH(r->compute, fill, .x = r->x, .n = 1, .value = 1));
+    LK_TRY(lk_stream_sync(r->compute, lk_deadline_in(hang_ns)));
+out:
+    return st;
+}
+
+static void close_rig(struct rig *r, struct lk_graph *g)
+{
+    lk_stream_destroy(r->net);
+    lk_stream_destroy(r->compute);
+    lk_graph_destroy(g);
+    lk_event_destroy(r->ready);
+    lk_event_destroy(r->reduced);
+    if (r->d) {
+        lk_device_free(r->d, r->x);
+        lk_device_free(r->d, r->y);
+    }
+    lk_device_close(r->d);
+}
+
+/* x doubles; the other stream keeps it in y; x triples. */
+static enum lk_status enqueue_work(const struct rig *r)
+{
+    enum lk_status st = LK_OK;
+
+    LK_TRY(lk_stream_range_begin(r->compute, LK_SPAN_FORWARD, 0));
+    LK_TRY(LK_LAUNCH(r->compute, scale, .x = r->x, .n = 1, .factor = 2));
+    LK_TRY(lk_stream_range_end(r->compute));
+    LK_TRY(lk_event_record(r->ready, r->compute));
+    LK_TRY(lk_stream_wait(r->net, r->ready));
+    LK_TRY(lk_stream_copy(r->net, r->y, r->x, sizeof *r->x));
+    LK_TRY(lk_event_record(r->reduced, r->net));
+    LK_TRY(lk_stream_wait(r->compute, r->reduced));
+    LK_TRY(LK_LAUNCH(r->compute, scale, .x = r->x, .n = 1, .factor = 3));
+out:
+    return st;
+}
+
+static float peek(const float *p)
+{
+    float value;
+
+    fake_cuda_peek(&value, p, sizeof value);
+    return value;
+}
+
+START_TEST(a_graph_runs_at_each_launch_in_its_order)
+{
+    struct lk_graph *g = NULL;
+    struct rig r;
+    float x = 1;
+
+    fake_cuda.seed = (uint64_t)_i;
+    must(open_rig(&r));
+    ck_assert(lk_device_has_graphs(r.d));
+    must(lk_graph_begin(r.compute));
+    must(enqueue_work(&r));
+    must(lk_graph_end(r.compute, &g));
+    must(lk_stream_sync(r.compute, lk_deadline_in(hang_ns)));
+    ck_assert_float_eq(peek(r.x), 1);
+    for (int i = 0; i < 3; i++, x *= 6) {
+        must(lk_graph_launch(g, r.compute));
+        must(LK_LAUNCH(r.compute, scale, .x = r.x, .n = 1, .factor = 5));
+        must(LK_LAUNCH(r.compute, scale, .x = r.x, .n = 1, .factor = 0.2));
+        must(lk_stream_sync(r.compute, lk_deadline_in(hang_ns)));
+        ck_assert_float_eq_tol(peek(r.y), 2 * x, 1e-3F * x);
+        ck_assert_float_eq_tol(peek(r.x), 6 * x, 1e-3F * x);
+    }
+    ck_assert_int_eq(fake_cuda.graph_launches, 3);
+    /* The same work, not as a graph: its events are those of streams again. */
+    must(enqueue_work(&r));
+    must(lk_event_sync(r.reduced, lk_deadline_in(hang_ns)));
+    ck_assert_float_eq_tol(peek(r.y), 2 * x, 1e-3F * x);
+    must(lk_stream_sync(r.compute, lk_deadline_in(hang_ns)));
+    close_rig(&r, g);
+}
+END_TEST
+
+static enum lk_status host_function(struct lk_stream *s, const void *arg)
+{
+    (void)s;
+    (void)arg;
+    return LK_OK;
+}
+
+static enum lk_status mistake_sync(struct rig *r)
+{
+    return lk_stream_sync(r->compute, lk_deadline_in(hang_ns));
+}
+
+static enum lk_status mistake_host(struct rig *r)
+{
+    return lk_stream_host(r->compute, host_function, NULL, 0);
+}
+
+static enum lk_status mistake_begin(struct rig *r)
+{
+    return lk_graph_begin(r->net);
+}
+
+static enum lk_status mistake_end(struct rig *r)
+{
+    struct lk_graph *g;
+
+    return lk_graph_end(r->net, &g);
+}
+
+/* Its point was recorded on the other stream before the graph was begun, and not passed. */
+static enum lk_status mistake_wait(struct rig *r)
+{
+    return lk_stream_wait(r->compute, r->reduced);
+}
+
+static enum lk_status mistake_alloc(struct rig *r)
+{
+    void *p;
+
+    return lk_device_alloc(r->d, 4, &p);
+}
+
+static enum lk_status mistake_fork(struct rig *r)
+{
+    enum lk_status st = LK_OK;
+
+    LK_TRY(lk_event_record(r->ready, r->compute));
+    LK_TRY(lk_stream_wait(r->net, r->ready));
+    LK_TRY(lk_stream_copy(r->net, r->y, r->x, sizeof *r->x));
+out:
+    return st;
+}
+
+static const struct {
+    enum lk_status (*make)(struct rig *r);
+    const char *text;
+    bool makes; /* CUDA has not noticed: the graph can be made */
+} mistakes[] = {
+    {mistake_sync,  "a wait for stream 'compute', whose work goes into a graph",             true },
+    {mistake_host,  "stream 'compute': a host function cannot be part of a graph",           true },
+    {mistake_begin, "a graph is begun on stream 'net' within another",                       true },
+    {mistake_end,   "no graph was begun on stream 'net'",                                    true },
+    {mistake_wait,  "a wait: dependency created on uncaptured work in another stream",       false},
+    {mistake_alloc, "4 bytes: device memory: operation not permitted when stream is captur", false},
+    {mistake_fork,  "the end of a graph: capturing stream has unjoined work",                false},
+};
+
+/* Each is an error that says so, and the streams work afterwards. */
+START_TEST(mistakes_in_a_graph_are_errors)
+{
+    struct lk_graph *g = NULL;
+    enum lk_status made, ended;
+    struct rig r;
+    char text[512];
+
+    must(open_rig(&r));
+    fake_cuda.stuck = true;
+    must(lk_event_record(r.reduced, r.net));
+    must(lk_graph_begin(r.compute));
+    must(LK_LAUNCH(r.compute, scale, .x = r.x, .n = 1, .factor = 2));
+    made = mistakes[_i].make(&r);
+    snprintf(text, sizeof text, "%s", lk_error_text());
+    ended = lk_graph_end(r.compute, &g);
+    ck_assert_int_eq(ended == LK_OK, mistakes[_i].makes);
+    if (made == LK_OK)
+        snprintf(text, sizeof text, "%s", lk_error_text());
+    ck_assert(made != LK_OK || ended != LK_OK);
+    ck_assert_msg(strstr(text, mistakes[_i].text) == text, "%s", text);
+    fake_cuda.stuck = false;
+    must(enqueue_work(&r));
+    must(lk_stream_sync(r.compute, lk_deadline_in(hang_ns)));
+    ck_assert_float_eq(peek(r.x), 6);
+    close_rig(&r, g);
+}
+END_TEST
+
+/* Whatever fails leaves nothing behind; a stream that is destroyed drops the graph. */
+START_TEST(every_call_may_fail)
+{
+    bool failed = true;
+
+    for (int n = 0; failed; n++) {
+        struct lk_graph *g = NULL;
+        enum lk_status st = LK_OK;
+        struct rig r;
+
+        ck_assert_int_lt(n, 200);
+        must(open_rig(&r));
+        fake_cuda.fail_at = fake_cuda.calls + n + 1;
+        fake_cuda.fail_with = cudaErrorUnknown;
+        LK_TRY(lk_graph_begin(r.compute));
+        LK_TRY(enqueue_work(&r));
+        LK_TRY(lk_graph_end(r.compute, &g));
+        LK_TRY(lk_graph_launch(g, r.compute));
+        LK_TRY(lk_stream_sync(r.compute, lk_deadline_in(hang_ns)));
+    out:
+        failed = st != LK_OK;
+        fake_cuda.fail_at = 0;
+        close_rig(&r, g);
+        fake_cuda_check_clean();
+        fake_cuda_reset(1);
+        ck_assert(failed || n > 10);
+    }
+}
+END_TEST
+
+START_TEST(a_device_without_graphs_says_so)
+{
+    static const struct lk_track_info info = {.name = "compute", .kind = LK_TRACK_COMPUTE};
+    const struct lk_device_config config = {0};
+    struct lk_device *d = NULL;
+    struct lk_stream *s = NULL;
+    struct lk_graph *g = NULL;
+
+    must(lk_device_open("cpu", &config, &d));
+    must(lk_stream_create(d, &info, &s));
+    ck_assert(!lk_device_has_graphs(d));
+    ck_assert_int_eq(lk_graph_begin(s), LK_EUNSUPPORTED);
+    ck_assert_str_eq(lk_error_text(), "device cpu has no graphs");
+    ck_assert_int_eq(lk_graph_end(s, &g), LK_EUNSUPPORTED);
+    lk_graph_destroy(NULL);
+    lk_stream_destroy(s);
+    lk_device_close(d);
+}
+END_TEST
+
+Suite *lk_suite_graph_cuda(void);
+Suite *lk_suite_graph_cuda(void)
+{
+    Suite *s = suite_create("graph_cuda");
+    TCase *tc = tcase_create("graphs of the device");
+
+    suite_add_tcase(s, tc);
+    tcase_add_checked_fixture(tc, setup, teardown);
+    tcase_set_timeout(tc, 60);
+    tcase_add_loop_test(tc, a_graph_runs_at_each_launch_in_its_order, 0, 8);
+    tcase_add_loop_test(tc, mistakes_in_a_graph_are_errors, 0, (int)LK_COUNT(mistakes));
+    tcase_add_test(tc, every_call_may_fail);
+    tcase_add_test(tc, a_device_without_graphs_says_so);
+    return s;
+}
