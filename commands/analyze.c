@@ -63,6 +63,7 @@ enum { BRIEF_TABLES = 2 };
 static enum lk_status (*const makers[])(const struct lk_analysis *a, struct lk_table **out) = {
     lk_analysis_waterfall_table, lk_analysis_finding_table, lk_analysis_rank_table,
     lk_analysis_overlap_table,   lk_analysis_bucket_table,  lk_analysis_straggler_table,
+    lk_analysis_gpu_table,
 };
 
 static enum lk_status tables_of(const struct lk_analysis *a, const struct options *opt,
@@ -77,7 +78,9 @@ static enum lk_status tables_of(const struct lk_analysis *a, const struct option
     }
     for (size_t i = 0; i < (opt->brief ? BRIEF_TABLES : LK_COUNT(makers)); i++) {
         LK_TRY(makers[i](a, &t));
-        LK_TRY(keep(o, t));
+        if (t)
+            LK_TRY(keep(o, t));
+        t = NULL;
     }
 out:
     return st;

@@ -128,6 +128,7 @@ enum lk_status lk_analyze(const struct lk_run *run, const struct lk_run *const *
     LK_TRY(lk_analysis_buckets_(&a));
     LK_TRY(n_refs ? lk_work_measure_(refs, n_refs, &work) : lk_work_model_(&a, &work));
     LK_TRY(lk_analysis_waterfall_(&a, &work));
+    LK_TRY(lk_analysis_gpu_(&a));
     LK_TRY(lk_analysis_findings_(&a));
     *out = a;
     a = (struct lk_analysis){0};

@@ -50,6 +50,7 @@
 #include "base/forecast.h"
 #include "base/status.h"
 #include "base/table.h"
+#include "profiler/gpu_state.h"
 #include "profiler/run_set.h"
 
 #include <stdbool.h>
@@ -61,11 +62,13 @@ struct lk_analysis_rank {
     double step_s;
     struct lk_step_split split;
     double losses_s[LK_LOSS_COUNT];
-    double slowdown;  /* s(r) */
-    double pending_s; /* a step, some collective was pending */
-    double moving_s;  /* of this, after all ranks had arrived */
-    size_t n_late;    /* collectives at which this rank was the last, resolved */
-    double late_by_s; /* mean of these */
+    double slowdown;                 /* s(r) */
+    double pending_s;                /* a step, some collective was pending */
+    double moving_s;                 /* of this, after all ranks had arrived */
+    size_t n_late;                   /* collectives at which this rank was the last, resolved */
+    double late_by_s;                /* mean of these */
+    struct lk_gpu_summary gpu;       /* during the steps; n 0: it was not sampled */
+    double gpu_max_mhz, gpu_limit_w; /* clock and power that its GPU can have; NaN: not known */
 };
 
 /* One bucket, means over steps (and ranks). */
@@ -142,6 +145,8 @@ enum lk_status lk_analysis_rank_table(const struct lk_analysis *a, struct lk_tab
 enum lk_status lk_analysis_overlap_table(const struct lk_analysis *a, struct lk_table **out);
 enum lk_status lk_analysis_bucket_table(const struct lk_analysis *a, struct lk_table **out);
 enum lk_status lk_analysis_straggler_table(const struct lk_analysis *a, struct lk_table **out);
+/* Clock, power and throttling of every rank's GPU; *out is NULL when none was sampled. */
+enum lk_status lk_analysis_gpu_table(const struct lk_analysis *a, struct lk_table **out);
 enum lk_status lk_analysis_finding_table(const struct lk_analysis *a, struct lk_table **out);
 /* Every collective of one step by rank: ready, arrival, queue, wait, wire. LK_EUSAGE names the
  * steps there are. */

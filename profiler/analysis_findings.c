@@ -20,6 +20,7 @@ static const double exposed_share = 0.05;    /* exposed communication */
 static const double poor_overlap = 0.5;      /* of pending communication is exposed */
 static const double late_first_bucket = 0.5; /* of the backward */
 static const double unresolved_share = 0.5;  /* of the collectives */
+static const double throttled_share = 0.05;  /* of the samples of a GPU's state */
 static const double idle_share = 0.1;        /* of forward and backward */
 
 static enum lk_status say(struct lk_analysis *a, double cost_s, const char *fmt, ...)
@@ -67,6 +68,7 @@ static enum lk_status late_rank(struct lk_analysis *a)
     size_t resolved = 0, worst = 0;
     const struct lk_analysis_rank *r;
     const char *why = "";
+    char gpu[LK_GPU_TEXT + 2] = "; ";
 
     for (size_t k = 0; k < a->run->n; k++) {
         resolved += a->ranks[k].n_late;
@@ -82,7 +84,9 @@ static enum lk_status late_rank(struct lk_analysis *a)
                    "stragglers: ranks wait %s a step for the last to arrive, and it is not always "
                    "the same rank",
                    time_text(cost).buf);
-    if (r->losses_s[LK_LOSS_SLOW_RANK] > cost / 2)
+    if (lk_analysis_gpu_slow_(a, worst, gpu + 2))
+        why = gpu;
+    else if (r->losses_s[LK_LOSS_SLOW_RANK] > cost / 2)
         why = "; its own compute is slower than the others'";
     else if (r->split.input_s > a->step_s * loss_share)
         why = "; it waits for its input";
@@ -95,16 +99,52 @@ static enum lk_status slow_ranks(struct lk_analysis *a)
 {
     for (size_t k = 0; k < a->run->n; k++) {
         double cost = a->ranks[k].losses_s[LK_LOSS_SLOW_RANK];
+        char gpu[LK_GPU_TEXT + 2] = "; ";
         enum lk_status st;
 
         if (cost < loss_share * a->step_s)
             continue;
-        st = say(a, cost, "slow rank: rank %zu computes %s a step longer than the common pace", k,
-                 time_text(cost).buf);
+        st = say(a, cost, "slow rank: rank %zu computes %s a step longer than the common pace%s", k,
+                 time_text(cost).buf, lk_analysis_gpu_slow_(a, k, gpu + 2) ? gpu : "");
         if (st != LK_OK)
             return st;
     }
     return LK_OK;
+}
+
+static enum lk_status slow_gpus(struct lk_analysis *a)
+{
+    enum lk_status st = LK_OK;
+    char gpu[LK_GPU_TEXT];
+
+    for (size_t k = 0; k < a->run->n; k++)
+        if (lk_analysis_gpu_slow_(a, k, gpu))
+            LK_TRY(say(a, NAN, "GPU clock: rank %zu: %s", k, gpu));
+out:
+    return st;
+}
+
+/* What holds all clocks down, the one that is held down most for example. */
+static enum lk_status throttled_gpus(struct lk_analysis *a)
+{
+    size_t n = 0, sampled = 0, worst = 0;
+    char text[LK_GPU_TEXT];
+
+    for (size_t k = 0; k < a->run->n; k++) {
+        const struct lk_gpu_summary *g = &a->ranks[k].gpu;
+
+        sampled += g->n > 0;
+        n += g->n > 0 && g->throttled >= throttled_share;
+        if (g->n > 0 && g->throttled > 0 &&
+            !(a->ranks[worst].gpu.throttled >= g->throttled && a->ranks[worst].gpu.n > 0))
+            worst = k;
+    }
+    if (!n)
+        return LK_OK;
+    lk_gpu_summary_text(&a->ranks[worst].gpu, text);
+    return say(a, NAN,
+               "throttled: %zu of %zu GPUs do not hold their clock; most that of rank %zu: %s", n,
+               sampled, worst, text);
 }
 
 /* Bus bandwidth of the largest bucket, where wire time tells it. */
@@ -337,6 +377,8 @@ enum lk_status lk_analysis_findings_(struct lk_analysis *a)
 
     LK_TRY(late_rank(a));
     LK_TRY(slow_ranks(a));
+    LK_TRY(slow_gpus(a));
+    LK_TRY(throttled_gpus(a));
     LK_TRY(wire(a));
     LK_TRY(overlap(a));
     LK_TRY(first_bucket(a));

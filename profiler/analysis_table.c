@@ -18,8 +18,8 @@
         "rank", "rank", LK_DIM_NONE, -1                                                            \
     }
 
-static enum lk_status create(const struct lk_analysis *a, const char *what,
-                             const struct lk_column *columns, size_t n, struct lk_table **out)
+enum lk_status lk_analysis_table_(const struct lk_analysis *a, const char *what,
+                                  const struct lk_column *columns, size_t n, struct lk_table **out)
 {
     enum lk_status st = LK_OK;
     const struct lk_run_info *info = lk_run_about(a->run);
@@ -80,7 +80,7 @@ enum lk_status lk_analysis_waterfall_table(const struct lk_analysis *a, struct l
     struct lk_table *t = NULL;
     const struct lk_run *run = a->run;
 
-    LK_TRY(create(a, "Waterfall", waterfall_columns, LK_COUNT(waterfall_columns), &t));
+    LK_TRY(lk_analysis_table_(a, "Waterfall", waterfall_columns, LK_COUNT(waterfall_columns), &t));
     for (int i = 0; i < LK_LOSS_COUNT; i++)
         LK_TRY(waterfall_row(a, t, i));
     LK_TRY(lk_table_row(t));
@@ -125,7 +125,7 @@ enum lk_status lk_analysis_rank_table(const struct lk_analysis *a, struct lk_tab
     enum lk_status st = LK_OK;
     struct lk_table *t = NULL;
 
-    LK_TRY(create(a, "Ranks", rank_columns, LK_COUNT(rank_columns), &t));
+    LK_TRY(lk_analysis_table_(a, "Ranks", rank_columns, LK_COUNT(rank_columns), &t));
     for (size_t k = 0; k < a->run->n; k++) {
         const struct lk_analysis_rank *r = &a->ranks[k];
 
@@ -163,7 +163,7 @@ enum lk_status lk_analysis_overlap_table(const struct lk_analysis *a, struct lk_
     enum lk_status st = LK_OK;
     struct lk_table *t = NULL;
 
-    LK_TRY(create(a, "Overlap", overlap_columns, LK_COUNT(overlap_columns), &t));
+    LK_TRY(lk_analysis_table_(a, "Overlap", overlap_columns, LK_COUNT(overlap_columns), &t));
     for (size_t k = 0; k < a->run->n; k++) {
         const struct lk_analysis_rank *r = &a->ranks[k];
         double exposed = r->split.straggler_s + r->split.wire_s;
@@ -242,7 +242,7 @@ enum lk_status lk_analysis_bucket_table(const struct lk_analysis *a, struct lk_t
     enum lk_status st = LK_OK;
     struct lk_table *t = NULL;
 
-    LK_TRY(create(a, "Buckets", bucket_columns, LK_COUNT(bucket_columns), &t));
+    LK_TRY(lk_analysis_table_(a, "Buckets", bucket_columns, LK_COUNT(bucket_columns), &t));
     for (size_t i = 0; i < a->n_buckets; i++)
         LK_TRY(bucket_row(a, t, &a->buckets[i]));
     LK_TRY(lk_table_note(t, "ready after: from the start of the backward; queue: behind earlier "
@@ -275,7 +275,7 @@ enum lk_status lk_analysis_straggler_table(const struct lk_analysis *a, struct l
     struct lk_table *t = NULL;
     size_t unresolved = 0;
 
-    LK_TRY(create(a, "Stragglers", straggler_columns, LK_COUNT(straggler_columns), &t));
+    LK_TRY(lk_analysis_table_(a, "Stragglers", straggler_columns, LK_COUNT(straggler_columns), &t));
     for (size_t k = 0; k < a->run->n; k++) {
         const struct lk_analysis_rank *r = &a->ranks[k];
         uint64_t clock_ns = a->run->ranks[k].uncertainty_ns;
@@ -319,7 +319,7 @@ enum lk_status lk_analysis_finding_table(const struct lk_analysis *a, struct lk_
     enum lk_status st = LK_OK;
     struct lk_table *t = NULL;
 
-    LK_TRY(create(a, "Findings", finding_columns, LK_COUNT(finding_columns), &t));
+    LK_TRY(lk_analysis_table_(a, "Findings", finding_columns, LK_COUNT(finding_columns), &t));
     for (size_t i = 0; i < a->n_findings; i++) {
         LK_TRY(lk_table_row(t));
         LK_TRY(lk_table_text(t, "finding", "%s", a->findings[i].text));
@@ -406,7 +406,8 @@ enum lk_status lk_analysis_step_table(const struct lk_analysis *a, uint32_t step
 
         origin_ns = begin < origin_ns ? begin : origin_ns;
     }
-    LK_TRY(create(a, "Collectives of one step", step_columns, LK_COUNT(step_columns), &t));
+    LK_TRY(
+        lk_analysis_table_(a, "Collectives of one step", step_columns, LK_COUNT(step_columns), &t));
     for (size_t i = a->first_meeting[s]; i < a->first_meeting[s + 1]; i++)
         for (size_t k = 0; k < run->n; k++)
             LK_TRY(step_row(a, t, i, k, origin_ns));

@@ -51,6 +51,10 @@ enum lk_gpu_reason {
         LK_GPU_REASON_COUNT
 };
 
+/* Keys of a run's configuration: the highest SM clock and the power limit in force, as numbers. */
+#define LK_GPU_CONFIG_MAX_CLOCK   "gpu_max_sm_clock_mhz"
+#define LK_GPU_CONFIG_POWER_LIMIT "gpu_power_limit_w"
+
 struct lk_gpu_sample {
     uint64_t at_ns;                      /* lk_now_ns */
     double value[LK_GPU_QUANTITY_COUNT]; /* NaN: the GPU does not say */
