@@ -324,6 +324,8 @@ static struct lk_nccl_options nccl_options(const struct run_options *o)
 enum lk_status run_options_train(const struct run_options *o, int rank, int world_size,
                                  int local_rank, struct lk_train_config *out)
 {
+    static const enum lk_train_graph graphs[] = {
+        [RUN_AUTO] = LK_GRAPH_AUTO, [RUN_YES] = LK_GRAPH_YES, [RUN_NO] = LK_GRAPH_NO};
     struct lk_train_config c = {
         .device = run_devices[o->device],
         .comm = comm_name(o, world_size),
@@ -346,6 +348,7 @@ enum lk_status run_options_train(const struct run_options *o, int rank, int worl
         .shuffle = o->shuffle,
         .drop_last = o->drop_last,
         .seed = (uint64_t)o->seed,
+        .graph = graphs[o->graph],
         .verify = o->verify,
         .verify_steps = (int)o->verify_steps,
         .export_path = o->export_path,

@@ -63,6 +63,7 @@ struct run_options {
     const char *out;
     int format;
     bool trace;
+    int graph;       /* RUN_AUTO: where it can be */
     int nvtx;        /* RUN_AUTO: when a tool runs this program */
     int gpu_records; /* RUN_AUTO: on a GPU, where CUPTI can be used */
     const char *export_path, *import_path;

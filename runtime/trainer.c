@@ -42,8 +42,11 @@ struct trainer {
     struct lk_verify *verify; /* NULL: nothing is verified */
     struct lk_dataset *dataset;
     struct lk_loader *loader;
-    lk_wide *micro_loss; /* host memory: loss of each micro-batch of the step in progress */
-    int64_t n_steps;     /* warm-up included */
+    bool uses_graph;
+    struct lk_graph *graph;   /* NULL: not made yet */
+    struct lk_batch *batches; /* of the micro-batches of a step, as the graph reads them */
+    lk_wide *micro_loss;      /* host memory: loss of each micro-batch of the step in progress */
+    int64_t n_steps;          /* warm-up included */
     /* One entry a step, this rank's; norms are NaN in steps that did not measure them. */
     double *loss, *step_s, *local_sq, *mean_sq;
 };
@@ -153,6 +156,44 @@ static enum lk_status open_verify(struct trainer *t, const struct lk_model_confi
     return c->verify ? lk_verify_create(&vc, &t->verify) : LK_OK;
 }
 
+/* What speaks against launching steps as a graph; NULL: nothing. */
+static const char *graph_lacks(const struct trainer *t)
+{
+    const struct lk_train_config *c = t->config;
+
+    if (!lk_device_has_graphs(t->device))
+        return "the device has none";
+    if (c->recorder)
+        return "spans are recorded, and nothing tells the times within a graph";
+    if (t->model->ops->update)
+        return "the model replays a job";
+    if (c->reducer.plant != LK_PLANT_NONE)
+        return "a fault is planted";
+    if (c->reducer.noise_every == 1)
+        return "every step measures the gradients' norms";
+    if (c->verify && c->verify_steps == 0)
+        return "every step is verified";
+    return lk_comm_can_capture(t->comm) ? NULL : "the collectives cannot be part of one";
+}
+
+static enum lk_status choose_graph(struct trainer *t)
+{
+    const char *lacks = graph_lacks(t);
+    enum lk_status st = LK_OK;
+
+    if (t->config->graph == LK_GRAPH_NO)
+        return LK_OK;
+    if (lacks && t->config->graph == LK_GRAPH_YES)
+        return lk_fail(LK_EUNSUPPORTED, "steps cannot be launched as a graph: %s", lacks);
+    if (lacks && lk_device_has_graphs(t->device) && t->rank == 0)
+        lk_log(LK_LOG_TRAIN, LK_INFO, "steps are not launched as a graph: %s", lacks);
+    t->uses_graph = !lacks;
+    if (t->uses_graph)
+        LK_TRY(lk_alloc(&t->batches, (size_t)t->config->reducer.accumulation, sizeof *t->batches));
+out:
+    return st;
+}
+
 static enum lk_status open_all(struct trainer *t)
 {
     const struct lk_train_config *c = t->config;
@@ -180,6 +221,7 @@ static enum lk_status open_all(struct trainer *t)
         LK_TRY(
             lk_optim_create(t->device, &c->optim, t->model->params, t->model->n_params, &t->optim));
     LK_TRY(open_verify(t, &mc));
+    LK_TRY(choose_graph(t));
     LK_TRY(lk_device_alloc_host(
         t->device, (size_t)rc.accumulation * lk_device_wide_bytes(t->device), &t->micro_loss));
     LK_TRY(lk_alloc(&t->loss, (size_t)t->n_steps, sizeof(double)));
@@ -195,6 +237,7 @@ static void close_all(struct trainer *t)
     /* Streams first: nothing may run on what is freed after them. */
     lk_stream_destroy(t->net);
     lk_stream_destroy(t->compute);
+    lk_graph_destroy(t->graph);
     lk_loader_destroy(t->loader);
     lk_verify_destroy(t->verify);
     lk_dataset_destroy(t->dataset);
@@ -205,6 +248,7 @@ static void close_all(struct trainer *t)
     if (t->device)
         lk_device_free_host(t->device, t->micro_loss);
     lk_device_close(t->device);
+    free(t->batches);
     free(t->loss);
     free(t->step_s);
     free(t->local_sq);
@@ -224,27 +268,94 @@ static enum lk_status next_batch(struct trainer *t, uint32_t step, int micro_bat
     return st == LK_ETIMEOUT ? lk_fail(LK_EIO, "%s", lk_error_text()) : st;
 }
 
-static enum lk_status enqueue_micro_batch(struct trainer *t, uint32_t step, int micro_batch)
+static enum lk_status enqueue_micro_batch(struct trainer *t, int micro_batch,
+                                          const struct lk_batch *batch)
 {
     const struct lk_model_ops *model = t->model->ops;
     const struct lk_grad_hook hook = lk_reducer_hook(t->reducer);
     size_t wide = lk_device_wide_bytes(t->device);
-    struct lk_batch batch;
     enum lk_status st = LK_OK;
 
-    LK_TRY(next_batch(t, step, micro_batch, &batch));
     LK_TRY(lk_stream_range_begin(t->compute, LK_SPAN_FORWARD, micro_batch));
-    LK_TRY(model->forward(t->model, &batch));
+    LK_TRY(model->forward(t->model, batch));
     LK_TRY(lk_stream_range_end(t->compute));
     LK_TRY(lk_stream_copy(t->compute, (char *)t->micro_loss + (size_t)micro_batch * wide,
                           t->model->loss, wide));
     LK_TRY(lk_reducer_backward_begin(t->reducer, micro_batch));
     LK_TRY(lk_stream_range_begin(t->compute, LK_SPAN_BACKWARD, micro_batch));
-    LK_TRY(model->backward(t->model, &batch, lk_reducer_seed(t->reducer), micro_batch > 0, &hook));
+    LK_TRY(model->backward(t->model, batch, lk_reducer_seed(t->reducer), micro_batch > 0, &hook));
     LK_TRY(lk_stream_range_end(t->compute));
     LK_TRY(lk_reducer_backward_end(t->reducer));
 out:
     return st;
+}
+
+static enum lk_status enqueue_passes(struct trainer *t, uint32_t step)
+{
+    struct lk_batch batch;
+    enum lk_status st = LK_OK;
+
+    for (int i = 0; i < t->config->reducer.accumulation; i++) {
+        LK_TRY(next_batch(t, step, i, &batch));
+        LK_TRY(enqueue_micro_batch(t, i, &batch));
+    }
+out:
+    return st;
+}
+
+/* All batches first: they are brought by work that is another one every step. */
+static enum lk_status next_batches(struct trainer *t, uint32_t step)
+{
+    enum lk_status st = LK_OK;
+
+    for (int i = 0; i < t->config->reducer.accumulation; i++) {
+        struct lk_batch batch, *known = &t->batches[i];
+
+        LK_TRY(next_batch(t, step, i, &batch));
+        if (t->graph && (batch.inputs != known->inputs || batch.targets != known->targets ||
+                         batch.samples != known->samples || batch.context != known->context))
+            return lk_fail(LK_EINTERNAL, "micro-batch %d is not where the graph reads it", i);
+        *known = batch;
+    }
+out:
+    return st;
+}
+
+static enum lk_status capture_passes(struct trainer *t)
+{
+    enum lk_status st = LK_OK;
+
+    LK_TRY(lk_graph_begin(t->compute));
+    for (int i = 0; i < t->config->reducer.accumulation; i++)
+        LK_TRY(enqueue_micro_batch(t, i, &t->batches[i]));
+    LK_TRY(lk_graph_end(t->compute, &t->graph));
+    if (t->rank == 0)
+        lk_log(LK_LOG_TRAIN, LK_INFO, "steps are launched as a graph");
+out:
+    return st;
+}
+
+static enum lk_status launch_passes(struct trainer *t, uint32_t step)
+{
+    enum lk_status st = LK_OK;
+
+    LK_TRY(next_batches(t, step));
+    if (!t->graph)
+        LK_TRY(capture_passes(t));
+    LK_TRY(lk_comm_graph_begin(t->comm, t->compute));
+    LK_TRY(lk_graph_launch(t->graph, t->compute));
+    LK_TRY(lk_comm_graph_end(t->comm, t->compute));
+out:
+    return st;
+}
+
+/* Whether a step is the same work as that before and that after it. */
+static bool is_alike(const struct trainer *t, int64_t step, bool verify)
+{
+    enum { FIRST_ALIKE = 2 };
+    int noise_every = t->config->reducer.noise_every;
+
+    return step >= FIRST_ALIKE && !verify && (noise_every == 0 || step % noise_every != 0);
 }
 
 static enum lk_status enqueue_update(struct trainer *t, double rate, int64_t step)
@@ -328,8 +439,10 @@ static enum lk_status run_step(struct trainer *t, int64_t step)
     lk_stream_set_step(t->compute, at);
     lk_stream_set_step(t->net, at);
     LK_TRY(lk_reducer_step_begin(t->reducer, at));
-    for (int i = 0; i < c->reducer.accumulation; i++)
-        LK_TRY(enqueue_micro_batch(t, at, i));
+    if (t->uses_graph && is_alike(t, step, verify))
+        LK_TRY(launch_passes(t, at));
+    else
+        LK_TRY(enqueue_passes(t, at));
     LK_TRY(enqueue_update(t, rate, step));
     /* Twice: a collective that waits for a peer times out first, and names it. */
     LK_TRY(lk_stream_sync(

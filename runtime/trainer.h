@@ -18,6 +18,19 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/*
+ * Whether forward, backward and all-reduce of a step are launched as one graph (runtime/device.h),
+ * from the third step on: the first has no buckets in the order of the gradients yet, the second
+ * makes what is made when it is first needed. The optimizer is not part of it. Legal where the
+ * device has graphs, the communicator can be captured and nothing is recorded or planted; steps
+ * that verify or measure the gradients' norms are launched as before. Losses are the same bits.
+ */
+enum lk_train_graph {
+    LK_GRAPH_NO,
+    LK_GRAPH_AUTO, /* where legal; else the log says why not */
+    LK_GRAPH_YES   /* LK_EUNSUPPORTED where it is not */
+};
+
 struct lk_train_config {
     const char *device, *comm;             /* names */
     struct lk_device_config device_config; /* recorder is filled in by the trainer */
@@ -33,6 +46,7 @@ struct lk_train_config {
     double input_delay_s; /* a batch takes at least this long to prepare */
     bool shuffle, drop_last;
     uint64_t seed;
+    enum lk_train_graph graph;
     bool verify;      /* check gradients and parameters against the reference after every step */
     int verify_steps; /* only the first n steps; 0: all */
     const char *export_path, *import_path; /* weights; NULL: none. Rank 0 exports. */

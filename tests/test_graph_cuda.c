@@ -7,6 +7,7 @@
 #include "tests/scratch.h"
 
 #include <check.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -279,6 +280,172 @@ START_TEST(a_device_without_graphs_says_so)
 }
 END_TEST
 
+/* ---- Steps ---- */
+
+enum { STEPS = 6, SEEDS = 3 };
+
+static struct lk_train_config config(int accumulation, bool no_sync, enum lk_dtype real)
+{
+    struct lk_train_config c = {.device = "cuda",
+                                .comm = "self",
+                                .local_batch = 2,
+                                .steps = STEPS,
+                                .samples = 24,
+                                .prefetch = 2,
+                                .shuffle = true,
+                                .seed = 5,
+                                .graph = LK_GRAPH_YES,
+                                .timeout_ns = 20 * LK_NS_PER_S};
+
+    c.device_config.slowdown = 1;
+    c.device_config.cuda_calls = &fake_cuda_calls;
+    c.device_config.real = real;
+    c.comm_config.world_size = 1;
+    c.model = (struct lk_model_config){.name = "gpt",
+                                       .layers = 1,
+                                       .heads = 2,
+                                       .channels = 16,
+                                       .context = 8,
+                                       .vocab = 33,
+                                       .seed = 3};
+    c.optim = (struct lk_optim_config){
+        .kind = LK_OPTIM_ADAMW, .learning_rate = 1e-2, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8};
+    c.reducer.ddp_rule = LK_DDP_TORCH_2;
+    c.reducer.first_bytes = 4096;
+    c.reducer.cap_bytes = 4096;
+    c.reducer.accumulation = accumulation;
+    c.reducer.no_sync = no_sync;
+    return c;
+}
+
+static const struct {
+    int accumulation, noise_every, verify_steps, launches; /* verify_steps: 0: none */
+    bool no_sync;
+    enum lk_dtype real;
+} runs[] = {
+    {1, 0, 0, STEPS - 2, true,  LK_F32 },
+    {3, 0, 0, STEPS - 2, true,  LK_F32 },
+    {3, 0, 0, STEPS - 2, false, LK_F32 },
+    {1, 0, 0, STEPS - 2, true,  LK_BF16},
+    {2, 2, 0, 2,         true,  LK_F32 }, /* steps 3 and 5 */
+    {1, 0, 4, 2,         true,  LK_F32 },
+};
+
+/* Whatever order streams and the graph's nodes run in. */
+START_TEST(losses_are_those_without_a_graph)
+{
+    int i = _i / SEEDS;
+    struct lk_train_config c = config(runs[i].accumulation, runs[i].no_sync, runs[i].real);
+    struct lk_train_result with, without;
+
+    fake_cuda.seed = (uint64_t)(_i % SEEDS);
+    c.reducer.noise_every = runs[i].noise_every;
+    c.verify = runs[i].verify_steps > 0;
+    c.verify_steps = runs[i].verify_steps;
+    must(lk_train(&c, &with));
+    ck_assert_int_eq(fake_cuda.graph_launches, runs[i].launches);
+    fake_cuda_check_clean();
+    c.graph = LK_GRAPH_NO;
+    must(lk_train(&c, &without));
+    ck_assert_int_eq(fake_cuda.graph_launches, runs[i].launches);
+    ck_assert_double_ne(with.loss[STEPS - 1], with.loss[0]);
+    for (int k = 0; k < STEPS; k++)
+        ck_assert_msg(with.loss[k] == without.loss[k], "step %d: %.9g with a graph, %.9g without",
+                      k, with.loss[k], without.loss[k]);
+    lk_train_result_fini(&with);
+    lk_train_result_fini(&without);
+}
+END_TEST
+
+static void record_steps(struct lk_train_config *c)
+{
+    (void)c;
+}
+
+static void plant(struct lk_train_config *c)
+{
+    c->reducer.plant = LK_PLANT_DROPPED_BUCKET;
+}
+
+static void measure_always(struct lk_train_config *c)
+{
+    c->reducer.noise_every = 1;
+}
+
+static void verify_always(struct lk_train_config *c)
+{
+    c->verify = true;
+}
+
+static void use_cpu(struct lk_train_config *c)
+{
+    c->device = "cpu";
+}
+
+static const struct {
+    void (*change)(struct lk_train_config *c);
+    const char *why;
+} reasons[] = {
+    {record_steps,   "spans are recorded, and nothing tells the times within a graph"},
+    {plant,          "a fault is planted"                                            },
+    {measure_always, "every step measures the gradients' norms"                      },
+    {verify_always,  "every step is verified"                                        },
+    {use_cpu,        "the device has none"                                           },
+};
+
+/* Asked for, it is an error; else the run goes on without. */
+START_TEST(where_a_graph_is_not_legal)
+{
+    struct lk_train_config c = config(1, true, LK_F32);
+    struct lk_train_result result = {0};
+    struct lk_recorder *recorder = NULL;
+    char text[256];
+
+    must(lk_recorder_create(&recorder));
+    if (reasons[_i].change == record_steps)
+        c.recorder = recorder;
+    reasons[_i].change(&c);
+    ck_assert_int_eq(lk_train(&c, &result), LK_EUNSUPPORTED);
+    snprintf(text, sizeof text, "steps cannot be launched as a graph: %s", reasons[_i].why);
+    ck_assert_str_eq(lk_error_text(), text);
+    c.graph = LK_GRAPH_AUTO;
+    must(lk_train(&c, &result));
+    ck_assert_int_eq(fake_cuda.graph_launches, 0);
+    lk_train_result_fini(&result);
+    lk_recorder_destroy(recorder);
+}
+END_TEST
+
+/* In the steps that are captured and launched. */
+static void fail_later(void *ctx, int64_t step, double loss)
+{
+    (void)loss;
+    if (step == 1)
+        fake_cuda.fail_at = fake_cuda.calls + *(int *)ctx;
+}
+
+START_TEST(a_run_ends_with_any_call_that_fails)
+{
+    for (int n = 1; n < 400; n += 1 + n / 8) {
+        struct lk_train_config c = config(2, true, LK_F32);
+        struct lk_train_result result = {0};
+        enum lk_status st;
+
+        c.prefetch = 0;
+        c.steps = 4;
+        c.progress = fail_later;
+        c.progress_ctx = &n;
+        fake_cuda_reset(1);
+        fake_cuda.fail_with = cudaErrorMemoryAllocation;
+        st = lk_train(&c, &result);
+        ck_assert_msg(st == LK_OK || st == LK_ENOMEM, "call %d: %s", n, lk_error_text());
+        ck_assert(n > 100 || st == LK_ENOMEM);
+        lk_train_result_fini(&result);
+        fake_cuda_check_clean();
+    }
+}
+END_TEST
+
 Suite *lk_suite_graph_cuda(void);
 Suite *lk_suite_graph_cuda(void)
 {
@@ -292,5 +459,8 @@ Suite *lk_suite_graph_cuda(void)
     tcase_add_loop_test(tc, mistakes_in_a_graph_are_errors, 0, (int)LK_COUNT(mistakes));
     tcase_add_test(tc, every_call_may_fail);
     tcase_add_test(tc, a_device_without_graphs_says_so);
+    tcase_add_loop_test(tc, losses_are_those_without_a_graph, 0, SEEDS * (int)LK_COUNT(runs));
+    tcase_add_loop_test(tc, where_a_graph_is_not_legal, 0, (int)LK_COUNT(reasons));
+    tcase_add_test(tc, a_run_ends_with_any_call_that_fails);
     return s;
 }
