@@ -90,6 +90,7 @@ static enum lk_status check(const struct run_options *o, const struct run_option
         {o->samples != d->samples && o->data,                        "--samples is for synthetic data, not for --data"      },
         {o->plant != d->plant && !o->verify,                         "--plant needs --verify, which is to find it"          },
         {o->gpu_records == RUN_YES && !cuda,                         "--gpu-records=yes needs --device=cuda"                },
+        {o->gpu_state == RUN_YES && !cuda,                           "--gpu-state=yes needs --device=cuda"                  },
         {o->gpu_records == RUN_YES && !o->trace,                     "--gpu-records=yes needs --trace"                      },
         {o->verify_steps && !o->verify,                              "--verify-steps needs --verify"                        },
         {sweeps(o) && o->export_path,                                "--export is for a single run, not a sweep"            },

@@ -66,6 +66,7 @@ struct run_options {
     int graph;       /* RUN_AUTO: where it can be */
     int nvtx;        /* RUN_AUTO: when a tool runs this program */
     int gpu_records; /* RUN_AUTO: on a GPU, where CUPTI can be used */
+    int gpu_state;   /* RUN_AUTO: on a GPU, with a trace, where NVML can be used */
     const char *export_path, *import_path;
     const char *log;
     /* testing */

@@ -52,20 +52,22 @@ static void progressed(void *ctx, int64_t step, double loss)
 {
     struct rank *r = ctx;
 
+    gpu_state_step(&r->record.state, step + 1, r->options->warmup, r->n_steps);
     if (r->options->share_gpu)
         share_gpu_deadline(r->options->timeout_s);
     if (r->env->rank == 0 && isatty(STDERR_FILENO))
         show_progress(r, step, loss);
 }
 
-static enum lk_status write_result(const struct rank *r, const struct lk_train_config *c,
+static enum lk_status write_result(struct rank *r, const struct lk_train_config *c,
                                    const struct lk_train_result *result)
 {
     enum lk_status st = LK_OK;
     char *path = NULL;
 
+    LK_TRY(gpu_state_stop(&r->record.state));
     LK_TRY(lk_path_join(&path, r->dir, "result.json"));
-    LK_TRY(run_result_write(path, result, c->warmup_steps));
+    LK_TRY(run_result_write(path, result, c->warmup_steps, &r->record.state));
 out:
     free(path);
     return st;

@@ -102,16 +102,27 @@ static uint64_t expected_spans(const struct lk_run_info *info)
            ((uint64_t)info->accumulation * micro_batch + 2 * (uint64_t)info->n_tensors + 32);
 }
 
-static enum lk_status open_spans(const struct rank *r, const struct lk_train_config *c,
-                                 struct lk_span_file **out)
+/* With a trace always where there is a GPU, without one when it was asked for. */
+static bool wants_state(const struct run_options *o)
+{
+    return o->gpu_state == RUN_YES || (o->gpu_state == RUN_AUTO && o->trace);
+}
+
+/* What the trace says of the run: who the rank is, its GPU among it. */
+static enum lk_status open_trace(const struct rank *r, const struct lk_train_config *c,
+                                 struct run_record *out)
 {
     struct lk_run_info info = {0};
     enum lk_status st = LK_OK;
     char *path = NULL;
 
     LK_TRY(describe(r, c, &info));
+    if (wants_state(r->options))
+        LK_TRY(gpu_state_open(&out->state, r->options->gpu_state == RUN_YES, NULL, &info));
+    if (!r->options->trace)
+        goto out;
     LK_TRY(lk_asprintf(&path, "%s/rank%d.spans", r->dir, r->env->rank));
-    LK_TRY(lk_span_file_create(path, &info, expected_spans(&info), out));
+    LK_TRY(lk_span_file_create(path, &info, expected_spans(&info), &out->spans));
 out:
     free(path);
     lk_run_info_fini(&info);
@@ -170,18 +181,20 @@ enum lk_status run_record_start(struct run_record *r, const struct run_options *
     enum lk_status st = LK_OK;
 
     LK_TRY(open_nvtx(&rank, &r->nvtx));
-    if (!r->nvtx && !o->trace)
+    if (!r->nvtx && !o->trace && o->gpu_state != RUN_YES)
         return LK_OK;
-    LK_TRY(lk_recorder_create(&r->recorder));
+    if (r->nvtx || o->trace)
+        LK_TRY(lk_recorder_create(&r->recorder));
     LK_TRY(open_gpu_records(&rank, c, r));
-    if (o->trace)
-        LK_TRY(open_spans(&rank, c, &r->spans));
+    if (o->trace || o->gpu_state == RUN_YES)
+        LK_TRY(open_trace(&rank, c, r));
     if (r->gpu)
         LK_TRY(lk_recorder_attach(r->recorder, &lk_cupti_ops, r->gpu));
     if (r->nvtx)
         LK_TRY(lk_recorder_attach(r->recorder, &lk_nvtx_ops, r->nvtx));
     if (r->spans)
         LK_TRY(lk_recorder_attach(r->recorder, &lk_span_file_ops, r->spans));
+    LK_TRY(gpu_state_start(&r->state, r->recorder));
 out:
     return st;
 }
@@ -221,6 +234,7 @@ static enum lk_status stop_gpu_records(struct run_record *r, enum lk_status st)
 enum lk_status run_record_stop(struct run_record *r, enum lk_status st)
 {
     st = stop_gpu_records(r, st);
+    LK_KEEP(gpu_state_stop(&r->state));
     if (st != LK_OK && r->spans)
         lk_span_file_fail(r->spans, lk_error_text());
     lk_recorder_destroy(r->recorder);

@@ -4,6 +4,7 @@
 
 #include "base/span.h"
 #include "base/status.h"
+#include "commands/gpu_state.h"
 #include "commands/run_options.h"
 #include "profiler/cupti.h"
 #include "profiler/nvtx.h"
@@ -18,6 +19,7 @@ struct run_record {
     struct lk_nvtx *nvtx;         /* NULL: no ranges for a tool */
     struct lk_cupti *gpu;         /* NULL: no records of a GPU */
     bool gpu_needed;              /* they were asked for: losing them is a failure */
+    struct gpu_state state;       /* clock, power and throttling of the GPU */
 };
 
 /*

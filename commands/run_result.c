@@ -20,6 +20,7 @@ static void write_array(struct lk_json_out *o, const char *key, const double *v,
 struct written {
     const struct lk_train_result *result;
     int64_t warmup_steps;
+    const struct gpu_state *gpu;
 };
 
 static void write_root(struct lk_json_out *o, const void *ctx)
@@ -40,13 +41,15 @@ static void write_root(struct lk_json_out *o, const void *ctx)
     lk_json_out_int(o, "n", (int64_t)r->noise.n);
     lk_json_out_close(o);
     lk_json_out_number(o, "verify_max_error", r->verify_max_error);
+    if (w->gpu->summary.n > 0)
+        gpu_state_write(o, "gpu", w->gpu);
     lk_json_out_close(o);
 }
 
 enum lk_status run_result_write(const char *path, const struct lk_train_result *r,
-                                int64_t warmup_steps)
+                                int64_t warmup_steps, const struct gpu_state *gpu)
 {
-    const struct written w = {r, warmup_steps};
+    const struct written w = {r, warmup_steps, gpu};
 
     return lk_json_write(path, write_root, &w);
 }
@@ -102,6 +105,7 @@ static enum lk_status read_root(struct lk_json *root, void *ctx)
     r->noise.n = (size_t)samples;
     LK_TRY(lk_json_end(noise));
     LK_TRY(read_number(root, "verify_max_error", NAN, &r->verify_max_error));
+    (void)lk_json_optional(root, "gpu"); /* for people and scripts */
     LK_TRY(lk_json_end(root));
 out:
     return st;

@@ -93,6 +93,10 @@ const char *const run_switches[] = {[RUN_AUTO] = "auto", [RUN_YES] = "yes", [RUN
 #define ROW_GPU_RECORDS \
     .name = "gpu-records", .type = LK_OPT_CHOICE, FIELD(gpu_records), .choices = run_switches, \
     .fallback = "auto", .help = "kernels and copies in the trace, by CUPTI; auto: where it can be used"
+#define ROW_GPU_STATE \
+    .name = "gpu-state", .type = LK_OPT_CHOICE, FIELD(gpu_state), .choices = run_switches, \
+    .fallback = "auto", \
+    .help = "clock, power and throttling of GPUs by NVML; auto: on a GPU, with the trace"
 #define ROW_FAULT \
     .name = "fault", .type = LK_OPT_TEXT, FIELD(fault), \
     .help = "fail, delay or slow chosen collectives (docs/run.md)"
@@ -201,6 +205,7 @@ const struct lk_option run_option_rows[] = {
     {ROW_TRACE},
     {ROW_NVTX},
     {ROW_GPU_RECORDS},
+    {ROW_GPU_STATE},
     {.name = "export", .type = LK_OPT_FILE, FIELD(export_path),
      .help = "write the weights here at the end"},
     {.name = "import", .type = LK_OPT_FILE, FIELD(import_path),

@@ -5,7 +5,8 @@
  *   on a comm track        that of the collective in which the middle of the span lies, whose
  *                          bucket it moves; between two, that of the earlier
  *   on compute and others  that of forward, backward or optimizer likewise
- *   on the host            that of the STEP range likewise
+ *   on the host, and of a  that of the STEP range likewise
+ *   GPU's sampled state
  *
  * By the middle, because ranges are timed by events and records by CUPTI, which agree within some
  * microseconds. What comes before all of them gets the first's step, and 0 where there are none.
