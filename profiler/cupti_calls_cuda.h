@@ -5,7 +5,10 @@
 #ifndef LK_PROFILER_CUPTI_CALLS_CUDA_H
 #define LK_PROFILER_CUPTI_CALLS_CUDA_H
 
+#include "base/status.h"
+
 #include <cupti.h>
+#include <stddef.h>
 
 /* X(call): cupti<call>. */
 #define LK_CUPTI_CALL_LIST(X)                                                                      \
@@ -37,5 +40,9 @@ struct lk_cupti_calls {
     LK_CUPTI_NEWER_LIST(LK_CUPTI_NEWER_MEMBER_)
 #undef LK_CUPTI_NEWER_MEMBER_
 };
+
+/* CUPTI's own. Its thread may be in the library for as long as the process lives: it is never
+ * closed. path: the file. */
+enum lk_status lk_cupti_library(struct lk_cupti_calls *out, char *path, size_t size);
 
 #endif

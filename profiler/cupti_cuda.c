@@ -91,20 +91,19 @@ static const struct lk_library_symbol symbols[] = {LK_CUPTI_CALL_LIST(SYMBOL)};
 
 static const char *const files[] = {"libcupti.so.13", "libcupti.so.12", "libcupti.so", NULL};
 
-/* CUPTI's thread may be in the library for as long as the process lives: it is never closed. */
-static enum lk_status open_library(struct lk_cupti *g, char path[static 1024])
+enum lk_status lk_cupti_library(struct lk_cupti_calls *out, char *path, size_t size)
 {
     const struct lk_library_spec spec = {
         .name = "CUPTI", .files = files, .symbols = symbols, .n_symbols = LK_COUNT(symbols)};
     struct lk_library *l = NULL;
-    enum lk_status st = lk_library_open(&spec, &g->call, &l);
+    enum lk_status st = lk_library_open(&spec, out, &l);
 
     if (st != LK_OK)
         return st;
-#define FIND(call_, parameters) lk_library_function(l, "cupti" #call_, &g->call.call_);
+#define FIND(call, parameters) lk_library_function(l, "cupti" #call, &out->call);
     LK_CUPTI_NEWER_LIST(FIND)
 #undef FIND
-    snprintf(path, 1024, "%s", lk_library_path(l));
+    snprintf(path, size, "%s", lk_library_path(l));
     return LK_OK;
 }
 
@@ -330,7 +329,7 @@ enum lk_status lk_cupti_open(const struct lk_cupti_config *config, struct lk_cup
     if (config->calls)
         g->call = *config->calls;
     else
-        LK_TRY(open_library(g, path));
+        LK_TRY(lk_cupti_library(&g->call, path, sizeof path));
     LK_TRY(check_version(g, path));
     LK_TRY(lk_cupti_records_init(&g->records, config->recorder, &g->call));
     LK_TRY(buffers_init(&g->buffers, config));

@@ -20,6 +20,7 @@ struct fake_cupti {
     size_t dropped;     /* what GetNumDroppedRecords says next */
     bool stuck;         /* FlushAll does not return while set */
     bool left_at_end;   /* FlushAll delivers what is open */
+    size_t sizes[256];  /* of records by kind, where they are not those of the headers */
     int kinds_enabled;  /* ActivityEnable less ActivityDisable */
     int flushes, quiet; /* quiet: calls that were switched off */
     uint64_t stack[64]; /* ids pushed by the test's thread */

@@ -11,58 +11,11 @@ Suite *lk_suite_cupti_cuda(void);
 #include "base/array.h"
 #include "base/log.h"
 #include "tests/fake_cupti_cuda.h"
+#include "tests/kept_spans.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* ---- A sink that keeps what it gets ---- */
-
-struct kept_track {
-    char name[64];
-    enum lk_track_kind kind;
-    int stream;
-    struct lk_span *spans;
-    size_t n, capacity;
-};
-
-static struct {
-    struct kept_track tracks[80];
-    size_t n_tracks;
-    char names[2000][100];
-    size_t n_names;
-} kept;
-
-static enum lk_status keep_track(void *sink, const struct lk_track_info *info, void **out_ctx)
-{
-    struct kept_track *t = &kept.tracks[kept.n_tracks++];
-
-    (void)sink;
-    snprintf(t->name, sizeof t->name, "%s", info->name);
-    t->kind = info->kind;
-    t->stream = info->stream;
-    *out_ctx = t;
-    return LK_OK;
-}
-
-static enum lk_status keep_name(void *sink, uint16_t id, const char *name)
-{
-    (void)sink;
-    snprintf(kept.names[id], sizeof kept.names[id], "%s", name);
-    kept.n_names = id;
-    return LK_OK;
-}
-
-static void keep_span(void *track_ctx, const struct lk_span *s)
-{
-    struct kept_track *t = track_ctx;
-
-    ck_assert_int_eq(lk_array_grow(&t->spans, &t->capacity, t->n + 1, sizeof *t->spans), LK_OK);
-    t->spans[t->n++] = *s;
-}
-
-static const struct lk_sink_ops keep_ops = {
-    .name = "keep", .track_open = keep_track, .name_added = keep_name, .emit = keep_span};
 
 /* ---- The rig ---- */
 
@@ -103,7 +56,7 @@ static void set_up_with(size_t buffer_bytes, size_t buffers)
     rig.t0 = lk_now_ns();
     must(lk_cupti_open(&c, &rig.cupti));
     must(lk_recorder_attach(rig.recorder, &lk_cupti_ops, rig.cupti));
-    must(lk_recorder_attach(rig.recorder, &keep_ops, &kept));
+    must(lk_recorder_attach(rig.recorder, &kept_ops, &kept));
     must(lk_recorder_name(rig.recorder, "matmul_forward", &rig.matmul));
     rig.host = track("host", LK_TRACK_HOST, 0);
     rig.compute = track("compute stream", LK_TRACK_COMPUTE, 1);
@@ -127,9 +80,7 @@ static void tear_down(void)
         close_session();
     ck_assert_int_eq(fake_cupti.kinds_enabled, 0);
     lk_recorder_destroy(rig.recorder);
-    for (size_t i = 0; i < kept.n_tracks; i++)
-        free(kept.tracks[i].spans);
-    memset(&kept, 0, sizeof kept);
+    kept_reset();
     memset(&rig, 0, sizeof rig);
 }
 
@@ -170,15 +121,6 @@ static void put_kernel(uint32_t correlation, uint32_t stream, uint64_t start, ui
                                       .name = name};
 
     ck_assert(fake_cupti_put(&r, sizeof r));
-}
-
-static const struct kept_track *kept_track(const char *name)
-{
-    for (size_t i = 0; i < kept.n_tracks; i++)
-        if (!strcmp(kept.tracks[i].name, name))
-            return &kept.tracks[i];
-    ck_abort_msg("there is no track '%s'", name);
-    return NULL;
 }
 
 /* Span i of a track: all that is in it. */
