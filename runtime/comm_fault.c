@@ -180,6 +180,60 @@ out:
     return st;
 }
 
+/* ---- On a stream that runs the collectives by itself ---- */
+
+/* A fault in the stream's order, before the call. */
+struct struck {
+    struct faulty *comm;
+    const struct lk_fault *fault;
+    struct lk_coll_call call;
+    uint64_t seq;
+    uint32_t step;
+};
+_Static_assert(sizeof(struct struck) <= LK_OP_ARGS_MAX, "a fault must fit a stream's entry");
+
+static enum lk_status strike_on(struct lk_stream *s, const void *arg)
+{
+    const struct struck *a = arg;
+    enum lk_status st = strike(a->comm, a->fault);
+    char name[128];
+
+    (void)s;
+    if (st == LK_OK)
+        return st;
+    lk_comm_name_call(&a->call, a->seq, a->step, name, sizeof name);
+    return lk_fail_context(st, "%s", name);
+}
+
+static enum lk_status fault_enqueue(struct lk_comm *base, struct lk_stream *s,
+                                    const struct lk_coll_call *call, uint64_t seq)
+{
+    struct faulty *c = (struct faulty *)base;
+    enum lk_status st = LK_OK;
+
+    for (size_t i = 0; i < c->n_faults; i++) {
+        const struct lk_fault *f = &c->faults[i];
+        const struct struck arg = {
+            .comm = c, .fault = f, .call = *call, .seq = seq, .step = lk_stream_step(s)};
+
+        if (seq >= f->from && seq <= f->to && (f->rank < 0 || f->rank == base->rank))
+            LK_TRY(lk_stream_host(s, strike_on, &arg, sizeof arg));
+    }
+    st = c->inner->ops->enqueue(c->inner, s, call, seq);
+out:
+    return st;
+}
+
+static enum lk_status fault_alloc(struct lk_comm *c, struct lk_device *d, size_t bytes, void **out)
+{
+    return lk_comm_alloc(((struct faulty *)c)->inner, d, bytes, out);
+}
+
+static void fault_free(struct lk_comm *c, struct lk_device *d, void *p)
+{
+    lk_comm_free(((struct faulty *)c)->inner, d, p);
+}
+
 static bool fault_has(const struct lk_comm *c, enum lk_coll coll, enum lk_algo algo)
 {
     return lk_comm_has(((const struct faulty *)c)->inner, coll, algo);
@@ -213,6 +267,13 @@ static void fault_close(struct lk_comm *base)
 
 static const struct lk_comm_ops fault_ops = {
     .name = "fault", .run = fault_run, .close = fault_close, .has = fault_has};
+static const struct lk_comm_ops fault_ops_on_streams = {.name = "fault",
+                                                        .run = fault_run,
+                                                        .close = fault_close,
+                                                        .enqueue = fault_enqueue,
+                                                        .has = fault_has,
+                                                        .alloc = fault_alloc,
+                                                        .free = fault_free};
 
 /* A number that differs between hosts, and between boots of one: a hash (FNV-1a) of Linux' own. */
 static enum lk_status identify_host(uint64_t *out)
@@ -234,6 +295,17 @@ static enum lk_status identify_host(uint64_t *out)
     return LK_OK;
 }
 
+/* A GPU's stream cannot be held for a time that is known only when the call is done. */
+static enum lk_status check_slow(const struct lk_comm_config *config)
+{
+    if (config->device && !lk_device_uses_host_memory(config->device))
+        return lk_fail(LK_EUNSUPPORTED,
+                       "slow links are made for collectives of the host, not for "
+                       "those of the device %s",
+                       lk_device_name(config->device));
+    return LK_OK;
+}
+
 enum lk_status lk_comm_fault_wrap(const char *spec, const struct lk_comm_config *config,
                                   struct lk_comm *inner, struct lk_comm **out)
 {
@@ -242,7 +314,7 @@ enum lk_status lk_comm_fault_wrap(const char *spec, const struct lk_comm_config 
 
     LK_TRY(lk_alloc(&c, 1, sizeof *c));
     c->base = *inner;
-    c->base.ops = &fault_ops;
+    c->base.ops = inner->ops->enqueue ? &fault_ops_on_streams : &fault_ops;
     c->inner = inner;
     inner = NULL;
     c->store = config->store;
@@ -250,8 +322,10 @@ enum lk_status lk_comm_fault_wrap(const char *spec, const struct lk_comm_config 
     LK_TRY(lk_alloc(&c->arrivals, (size_t)c->base.world_size, sizeof *c->arrivals));
     LK_TRY(lk_fault_parse(spec, c->base.world_size, &c->faults, &c->n_faults));
     for (size_t i = 0; i < c->n_faults && !c->host; i++)
-        if (c->faults[i].kind == LK_FAULT_SLOW)
+        if (c->faults[i].kind == LK_FAULT_SLOW) {
+            LK_TRY(check_slow(config));
             LK_TRY(identify_host(&c->host));
+        }
     *out = &c->base;
     c = NULL;
 out:

@@ -24,7 +24,8 @@
  *         broadcast, 2 ceil(log2 K) for barrier; or when the wrapped call is done, if that is
  *         later: such calls are counted, and a warning at the end says how many and by how much.
  *         Ranks tell each other their arrivals on CLOCK_MONOTONIC, so they must be on one host:
- *         others are refused. One rank has no links and loses no time.
+ *         others are refused. One rank has no links and loses no time. Not on GPUs, whose streams
+ *         run the collectives by themselves: the other faults are host functions there.
  *
  * A fault that names calls which the run did not reach is a warning at the end.
  */

@@ -17,8 +17,14 @@ enum {
     WATCH_MS = 10,
     MANY = 256, /* entries, from which on the host looks as well */
 };
-#define ABORT_NS (5 * LK_NS_PER_S)  /* for a thread to come out of NCCL before the abort */
-#define END_NS   (20 * LK_NS_PER_S) /* for the watchdog to end, its abort included */
+/* At most; less where the communicator's timeout is less. */
+#define OUTSIDE_NS (5 * LK_NS_PER_S)  /* for a thread to come out of NCCL before the abort */
+#define ABORT_NS   (15 * LK_NS_PER_S) /* for the abort */
+
+static uint64_t least(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
 
 /* ---- Events and entries ---- */
 
@@ -204,7 +210,7 @@ static void fall(struct lk_nccl *n)
     st = n->status;
     pthread_mutex_unlock(&n->lock);
     lk_device_fail(n->device, st, text);
-    if (!lk_nccl_enter_last(n, lk_deadline_in(ABORT_NS))) {
+    if (!lk_nccl_enter_last(n, lk_deadline_in(least(n->timeout_ns, OUTSIDE_NS)))) {
         lk_log(LK_LOG_COMM, LK_ERROR,
                "a call of NCCL's does not return: its communicator cannot be aborted");
         return;
@@ -260,12 +266,15 @@ enum lk_status lk_nccl_watch_start(struct lk_nccl *n)
 
 bool lk_nccl_watch_stop(struct lk_nccl *n)
 {
-    struct timespec until = lk_deadline_timespec(lk_deadline_in(END_NS));
+    uint64_t most_ns = least(n->timeout_ns, OUTSIDE_NS) + least(n->timeout_ns, ABORT_NS);
+    struct timespec until;
     bool gone;
     int rc = 0;
 
     if (!n->watched || n->deserted)
         return !n->deserted;
+    /* It may be asking the store for a verdict, too. */
+    until = lk_deadline_timespec(lk_deadline_in(least(n->timeout_ns, ABORT_NS) + most_ns));
     pthread_mutex_lock(&n->lock);
     n->stop = true;
     (void)eventfd_write(n->wake_fd, 1);

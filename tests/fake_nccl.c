@@ -1,0 +1,416 @@
+/* NCCL's stand-in; see the header. */
+#include "tests/fake_nccl.h"
+
+#ifdef LK_NCCL_BUILT
+
+#include "runtime/comm_reduce.h"
+#include "tests/fake_cuda.h"
+
+#include <check.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+struct fake_nccl fake_nccl;
+
+/*
+ * Call n of a communicator uses slot n mod 2: a rank is in call n + 2 only when all have left call
+ * n.
+ */
+struct hub {
+    atomic_int ids;
+    _Atomic uint64_t arrived[2][FAKE_NCCL_RANKS_MAX]; /* number of the call, from 1 */
+    unsigned char data[2][FAKE_NCCL_RANKS_MAX][FAKE_NCCL_SLOT_BYTES];
+};
+static struct hub *hub;
+
+struct work {
+    struct ncclComm *comm;
+    uint64_t number;
+    enum { SUM, SCATTER, GATHER, COPY } kind;
+    enum lk_dtype dtype;
+    const void *from;
+    void *to;
+    size_t count; /* as NCCL counts */
+    int root;
+    bool posted;
+    cudaStream_t stream;
+};
+
+struct ncclComm {
+    int rank, ranks, progress; /* answers of ncclInProgress to come */
+    bool initing, finalizing, finalized;
+    ncclResult_t state;
+    uint64_t calls;
+    atomic_bool aborted;
+    struct work *launch; /* of the last collective: when the answers are given */
+};
+
+/* Not freed: work on a stream may still look at one that was aborted. */
+static struct ncclComm comms[8];
+
+static atomic_int inside;
+
+static void enter(void)
+{
+    ck_assert_msg(atomic_fetch_add(&inside, 1) == 0, "two threads are in NCCL");
+}
+
+static ncclResult_t leave(ncclResult_t r)
+{
+    atomic_fetch_sub(&inside, 1);
+    return r;
+}
+
+static enum lk_dtype dtype_of(ncclDataType_t t)
+{
+    switch (t) {
+    case ncclFloat32:
+        return LK_F32;
+    case ncclFloat16:
+        return LK_F16;
+    case ncclBfloat16:
+        return LK_BF16;
+    case ncclFloat64:
+        return LK_F64;
+    case ncclInt32:
+        return LK_I32;
+    case ncclInt64:
+        return LK_I64;
+    default:
+        ck_assert_int_eq(t, ncclUint8);
+        return LK_U8;
+    }
+}
+
+/* ---- Collectives ---- */
+
+/* Elements that a rank gives, and of those that it takes from every rank's. */
+static void post(const struct work *w)
+{
+    const struct ncclComm *c = w->comm;
+    size_t n = w->kind == SCATTER ? w->count * (size_t)c->ranks : w->count;
+    size_t bytes = n * lk_dtype_bytes(w->dtype);
+
+    ck_assert_uint_le(bytes, FAKE_NCCL_SLOT_BYTES);
+    if (w->kind != COPY || c->rank == w->root) {
+        fake_cuda_check_device(w->from, bytes);
+        memcpy(hub->data[w->number % 2][c->rank], w->from, bytes);
+    }
+    atomic_store(&hub->arrived[w->number % 2][c->rank], w->number);
+}
+
+static bool all_arrived(const struct work *w)
+{
+    for (int r = 0; r < w->comm->ranks; r++)
+        if (atomic_load(&hub->arrived[w->number % 2][r]) < w->number)
+            return false;
+    return true;
+}
+
+static void take(const struct work *w)
+{
+    const struct ncclComm *c = w->comm;
+    size_t bytes = w->count * lk_dtype_bytes(w->dtype);
+    size_t at = w->kind == SCATTER ? (size_t)c->rank * bytes : 0;
+    int first = w->kind == COPY ? w->root : 0;
+
+    fake_cuda_check_device(w->to, w->kind == GATHER ? bytes * (size_t)c->ranks : bytes);
+    if (w->kind == GATHER) {
+        for (int r = 0; r < c->ranks; r++)
+            memcpy((char *)w->to + (size_t)r * bytes, hub->data[w->number % 2][r], bytes);
+        return;
+    }
+    memcpy(w->to, hub->data[w->number % 2][first] + at, bytes);
+    for (int r = 1; r < c->ranks && w->kind != COPY; r++)
+        lk_reduce_add(w->dtype, w->to, hub->data[w->number % 2][r] + at, w->count);
+}
+
+/* A step of a collective's work on its stream. */
+static bool proceed(void *arg)
+{
+    struct work *w = arg;
+
+    if (!atomic_load(&w->comm->aborted)) {
+        if (!w->posted)
+            post(w);
+        w->posted = true;
+        if (!all_arrived(w))
+            return false;
+        take(w);
+    }
+    free(w);
+    return true;
+}
+
+static void launch(struct ncclComm *c)
+{
+    struct work *w = c->launch;
+
+    c->launch = NULL;
+    if (w)
+        fake_cuda_poll_on(w->stream, proceed, w);
+}
+
+/* After a call: in progress, or at once. */
+static ncclResult_t answer(struct ncclComm *c)
+{
+    c->progress = fake_nccl.in_progress;
+    if (c->progress > 0)
+        return ncclInProgress;
+    launch(c);
+    return ncclSuccess;
+}
+
+static ncclResult_t start(struct ncclComm *c, struct work w)
+{
+    enter();
+    ck_assert_msg(c->progress == 0 && !c->initing && !c->finalizing, "a call while in progress");
+    if (++fake_nccl.collectives == fake_nccl.fail_call)
+        return leave(c->state = fake_nccl.fail_with);
+    c->launch = malloc(sizeof w);
+    ck_assert_ptr_nonnull(c->launch);
+    w.comm = c;
+    w.number = ++c->calls;
+    *c->launch = w;
+    return leave(answer(c));
+}
+
+static ncclResult_t all_reduce(const void *from, void *to, size_t n, ncclDataType_t t,
+                               ncclRedOp_t op, ncclComm_t c, cudaStream_t s)
+{
+    ck_assert_int_eq(op, ncclSum);
+    return start(
+        c, (struct work){
+               .kind = SUM, .dtype = dtype_of(t), .from = from, .to = to, .count = n, .stream = s});
+}
+
+static ncclResult_t reduce_scatter(const void *from, void *to, size_t n, ncclDataType_t t,
+                                   ncclRedOp_t op, ncclComm_t c, cudaStream_t s)
+{
+    ck_assert_int_eq(op, ncclSum);
+    return start(c, (struct work){.kind = SCATTER,
+                                  .dtype = dtype_of(t),
+                                  .from = from,
+                                  .to = to,
+                                  .count = n,
+                                  .stream = s});
+}
+
+static ncclResult_t all_gather(const void *from, void *to, size_t n, ncclDataType_t t, ncclComm_t c,
+                               cudaStream_t s)
+{
+    return start(
+        c,
+        (struct work){
+            .kind = GATHER, .dtype = dtype_of(t), .from = from, .to = to, .count = n, .stream = s});
+}
+
+static ncclResult_t broadcast(const void *from, void *to, size_t n, ncclDataType_t t, int root,
+                              ncclComm_t c, cudaStream_t s)
+{
+    return start(c, (struct work){.kind = COPY,
+                                  .dtype = dtype_of(t),
+                                  .from = from,
+                                  .to = to,
+                                  .count = n,
+                                  .root = root,
+                                  .stream = s});
+}
+
+/* ---- Communicators ---- */
+
+static ncclResult_t get_version(int *version)
+{
+    *version = fake_nccl.version;
+    return ncclSuccess;
+}
+
+static ncclResult_t get_id(ncclUniqueId *id)
+{
+    memset(id, 0, sizeof *id);
+    id->internal[0] = (char)(1 + atomic_fetch_add(&hub->ids, 1));
+    return ncclSuccess;
+}
+
+static ncclResult_t init(ncclComm_t *out, int ranks, ncclUniqueId id, int rank,
+                         ncclConfig_t *config)
+{
+    struct ncclComm *c = &comms[fake_nccl.inits];
+
+    enter();
+    ck_assert_uint_lt((size_t)fake_nccl.inits, sizeof comms / sizeof *comms);
+    memset(c, 0, sizeof *c);
+    ck_assert_int_eq(id.internal[0], 1);
+    ck_assert_int_le(ranks, FAKE_NCCL_RANKS_MAX);
+    ck_assert_int_eq(config->blocking, 0);
+    fake_nccl.config = *config;
+    fake_nccl.inits++;
+    fake_nccl.comms_alive++;
+    c->rank = rank;
+    c->ranks = ranks;
+    c->initing = true;
+    /* All ranks meet in call 0's place: their number is 2, as of a call before the first two. */
+    c->calls = 2;
+    atomic_store(&hub->arrived[0][rank], 2);
+    atomic_store(&hub->arrived[1][rank], 1);
+    *out = c;
+    return leave(ncclInProgress);
+}
+
+static ncclResult_t state_of_init(struct ncclComm *c)
+{
+    if (fake_nccl.init_says != ncclSuccess)
+        return fake_nccl.init_says;
+    if (fake_nccl.init_hangs)
+        return ncclInProgress;
+    for (int r = 0; r < c->ranks; r++)
+        if (!atomic_load(&hub->arrived[0][r]))
+            return ncclInProgress;
+    c->initing = false;
+    return ncclSuccess;
+}
+
+static ncclResult_t get_error(ncclComm_t c, ncclResult_t *out)
+{
+    enter();
+    ck_assert_ptr_nonnull(c);
+    fake_nccl.questions++;
+    *out = c->state;
+    if (fake_nccl.error_from && fake_nccl.questions >= fake_nccl.error_from) {
+        *out = fake_nccl.fail_with;
+    } else if (c->state == ncclSuccess && c->initing) {
+        *out = state_of_init(c);
+    } else if (c->state == ncclSuccess && c->finalizing) {
+        c->finalized = !fake_nccl.finalize_hangs;
+        *out = c->finalized ? ncclSuccess : ncclInProgress;
+    } else if (c->state == ncclSuccess && c->progress > 0) {
+        *out = ncclInProgress;
+        if (--c->progress == 0)
+            launch(c);
+    }
+    return leave(ncclSuccess);
+}
+
+static ncclResult_t finalize(ncclComm_t c)
+{
+    enter();
+    ck_assert_msg(c->progress == 0 && !c->initing && !c->finalizing, "finalized while in progress");
+    c->finalizing = true;
+    fake_nccl.finalized++;
+    return leave(ncclInProgress);
+}
+
+static ncclResult_t end(ncclComm_t c)
+{
+    /* Its work may still stand in a stream, which looks at it. */
+    atomic_store(&c->aborted, true);
+    free(c->launch);
+    c->launch = NULL;
+    fake_nccl.comms_alive--;
+    return leave(ncclSuccess);
+}
+
+static ncclResult_t destroy(ncclComm_t c)
+{
+    enter();
+    ck_assert_msg(c->finalized, "destroyed, but not finalized");
+    fake_nccl.destroyed++;
+    return end(c);
+}
+
+static ncclResult_t abort_comm(ncclComm_t c)
+{
+    enter();
+    fake_nccl.aborted++;
+    while (fake_nccl.abort_hangs)
+        usleep(1000);
+    return end(c);
+}
+
+static ncclResult_t enroll(const ncclComm_t c, void *p, size_t bytes, void **handle)
+{
+    (void)c;
+    enter();
+    fake_cuda_check_device(p, bytes);
+    fake_nccl.registered++;
+    *handle = p;
+    return leave(ncclSuccess);
+}
+
+static ncclResult_t dismiss(const ncclComm_t c, void *handle)
+{
+    (void)c;
+    enter();
+    ck_assert_ptr_nonnull(handle);
+    fake_nccl.registered--;
+    return leave(ncclSuccess);
+}
+
+static ncclResult_t mem_alloc(void **p, size_t bytes)
+{
+    fake_nccl.memory_alive++;
+    return fake_cuda_calls.Malloc(p, bytes) == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
+}
+
+static ncclResult_t mem_free(void *p)
+{
+    fake_nccl.memory_alive--;
+    return fake_cuda_calls.Free(p) == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
+}
+
+static const char *error_string(ncclResult_t r)
+{
+    return r == ncclRemoteError    ? "remote process exited or there was a network error"
+           : r == ncclInvalidUsage ? "invalid usage"
+                                   : "unhandled cuda error";
+}
+
+static const char *last_error(ncclComm_t c)
+{
+    ck_assert_ptr_null(c);
+    return "what it says last";
+}
+
+const struct lk_nccl_calls fake_nccl_calls = {
+    .GetVersion = get_version,
+    .GetUniqueId = get_id,
+    .GetErrorString = error_string,
+    .GetLastError = last_error,
+    .CommInitRankConfig = init,
+    .CommGetAsyncError = get_error,
+    .CommFinalize = finalize,
+    .CommDestroy = destroy,
+    .CommAbort = abort_comm,
+    .CommRegister = enroll,
+    .CommDeregister = dismiss,
+    .MemAlloc = mem_alloc,
+    .MemFree = mem_free,
+    .AllReduce = all_reduce,
+    .ReduceScatter = reduce_scatter,
+    .AllGather = all_gather,
+    .Broadcast = broadcast,
+};
+
+void fake_nccl_create(void)
+{
+    hub = mmap(NULL, sizeof *hub, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    ck_assert(hub != MAP_FAILED);
+    fake_nccl_reset();
+}
+
+void fake_nccl_destroy(void)
+{
+    ck_assert_int_eq(munmap(hub, sizeof *hub), 0);
+    hub = NULL;
+}
+
+void fake_nccl_reset(void)
+{
+    memset(&fake_nccl, 0, sizeof fake_nccl);
+    fake_nccl.version = NCCL_VERSION_CODE;
+}
+
+#endif
