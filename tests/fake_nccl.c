@@ -28,14 +28,14 @@ static struct hub *hub;
 
 struct work {
     struct ncclComm *comm;
-    uint64_t number;
+    uint64_t number; /* of the call, once the stream has come to it */
     enum { SUM, SCATTER, GATHER, COPY } kind;
     enum lk_dtype dtype;
     const void *from;
     void *to;
     size_t count; /* as NCCL counts */
     int root;
-    bool posted;
+    bool posted, kept; /* kept: of a graph, and run with every launch of it */
     cudaStream_t stream;
 };
 
@@ -50,6 +50,10 @@ struct ncclComm {
 
 /* Not freed: work on a stream may still look at one that was aborted. */
 static struct ncclComm comms[8];
+
+enum { KEPT_MAX = 256 };
+static struct work *kept[KEPT_MAX]; /* work of graphs */
+static size_t n_kept;
 
 static atomic_int inside;
 
@@ -134,24 +138,36 @@ static bool proceed(void *arg)
     struct work *w = arg;
 
     if (!atomic_load(&w->comm->aborted)) {
-        if (!w->posted)
+        if (!w->posted) {
+            w->number = ++w->comm->calls;
             post(w);
+        }
         w->posted = true;
         if (!all_arrived(w))
             return false;
         take(w);
     }
-    free(w);
+    w->posted = false;
+    if (!w->kept)
+        free(w);
     return true;
 }
 
 static void launch(struct ncclComm *c)
 {
+    enum cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
     struct work *w = c->launch;
 
     c->launch = NULL;
-    if (w)
-        fake_cuda_poll_on(w->stream, proceed, w);
+    if (!w)
+        return;
+    ck_assert_int_eq(fake_cuda_calls.StreamIsCapturing(w->stream, &status), cudaSuccess);
+    if (status != cudaStreamCaptureStatusNone) {
+        ck_assert_uint_lt(n_kept, KEPT_MAX);
+        w->kept = true;
+        kept[n_kept++] = w;
+    }
+    fake_cuda_poll_on(w->stream, proceed, w);
 }
 
 /* After a call: in progress, or at once. */
@@ -173,7 +189,6 @@ static ncclResult_t start(struct ncclComm *c, struct work w)
     c->launch = malloc(sizeof w);
     ck_assert_ptr_nonnull(c->launch);
     w.comm = c;
-    w.number = ++c->calls;
     *c->launch = w;
     return leave(answer(c));
 }
@@ -409,8 +424,10 @@ void fake_nccl_destroy(void)
 
 void fake_nccl_reset(void)
 {
+    while (n_kept > 0)
+        free(kept[--n_kept]);
     memset(&fake_nccl, 0, sizeof fake_nccl);
-    fake_nccl.version = NCCL_VERSION_CODE;
+    fake_nccl.version = NCCL_VERSION(2, 28, 9);
 }
 
 #endif

@@ -1,0 +1,661 @@
+/*
+ * The communicator nccl without a GPU (tests/fake_nccl.h): results, and what it makes of NCCL's
+ * answers and of ranks that fail. Ranks are processes.
+ */
+#include "runtime/calls_nccl_cuda.h"
+
+#include <check.h>
+
+Suite *lk_suite_comm_nccl_cuda(void);
+
+#ifdef LK_NCCL_BUILT
+
+#include "runtime/comm.h"
+#include "tests/fake_cuda.h"
+#include "tests/fake_nccl.h"
+#include "tests/ranks.h"
+#include "tests/scratch.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+static const uint64_t limit_ns = 40 * LK_NS_PER_S;
+static const uint64_t plenty_ns = 20 * LK_NS_PER_S;
+static const uint64_t short_ns = 400 * LK_NS_PER_MS;
+
+static char *locks;
+
+static void setup(void)
+{
+    locks = scratch_create();
+    ck_assert_int_eq(setenv("LOCKSTEP_GPU_LOCKS", locks, 1), 0);
+    fake_nccl_create();
+}
+
+static void teardown(void)
+{
+    fake_nccl_destroy();
+    scratch_remove(locks);
+}
+
+/* ---- A rank ---- */
+
+/* What a rank has open. */
+struct node {
+    struct lk_store *store;
+    struct lk_device *device;
+    struct lk_stream *net;
+    struct lk_comm *comm;
+};
+
+static enum lk_status open_node(const struct rank *me, const char *fault, bool registers,
+                                struct node *n)
+{
+    const struct lk_device_config dc = {.share_gpu = true, .cuda_calls = &fake_cuda_calls};
+    const struct lk_track_info net = {.name = "net", .kind = LK_TRACK_COMM};
+    struct lk_comm_config cc = {
+        .rank = me->rank,
+        .world_size = me->world_size,
+        .timeout_ns = me->timeout_ns,
+        .fault = fault,
+        .nccl = {.max_ctas = 2, .register_buffers = registers},
+        .nccl_calls = &fake_nccl_calls
+    };
+    enum lk_status st = LK_OK;
+
+    fake_cuda_reset(1);
+    fake_cuda.host_threads = true;
+    LK_TRY(rank_connect(me, &n->store));
+    LK_TRY(lk_device_open("cuda", &dc, &n->device));
+    LK_TRY(lk_stream_create(n->device, &net, &n->net));
+    cc.store = n->store;
+    cc.device = n->device;
+    LK_TRY(lk_comm_open("nccl", &cc, &n->comm));
+out:
+    return st;
+}
+
+/* As the trainer: the others learn of a failure through the store. */
+static enum lk_status close_node(struct node *n, enum lk_status st)
+{
+    char text[1024];
+
+    if (st != LK_OK && n->device) {
+        snprintf(text, sizeof text, "%s", lk_error_text());
+        lk_device_fail(n->device, st, text);
+        if (n->store)
+            st = lk_store_report(n->store, st, text);
+    }
+    lk_stream_destroy(n->net);
+    lk_comm_close(n->comm);
+    if (n->device)
+        lk_device_close(n->device);
+    lk_store_close(n->store);
+    return st;
+}
+
+static enum lk_status expect(bool right, const char *what)
+{
+    return right ? LK_OK : lk_fail(LK_EVERIFY, "not so: %s", what);
+}
+
+/* Nothing of CUDA's or NCCL's is left; it ended by an abort, or as it should. */
+static enum lk_status check_end(bool aborted)
+{
+    enum lk_status st = LK_OK;
+
+    LK_TRY(expect(!fake_cuda.events_alive && !fake_cuda.streams_alive, "no events and streams"));
+    LK_TRY(expect(!fake_cuda.allocated && !fake_nccl.memory_alive, "no memory"));
+    LK_TRY(expect(!fake_nccl.registered || aborted, "nothing registered"));
+    LK_TRY(expect(fake_nccl.comms_alive == 0, "no communicator"));
+    LK_TRY(expect(fake_nccl.aborted == aborted, aborted ? "aborted once" : "not aborted"));
+    LK_TRY(expect(fake_nccl.destroyed == !aborted, aborted ? "not destroyed" : "destroyed once"));
+out:
+    return st;
+}
+
+static void assert_all_ok(const struct rank *ranks, int n)
+{
+    for (int r = 0; r < n; r++) {
+        ck_assert_msg(ranks[r].status == LK_OK, "rank %d: %s", r, ranks[r].text);
+        ck_assert_int_eq(ranks[r].wait_status, 0);
+    }
+}
+
+/* ---- Values ---- */
+
+static double get(enum lk_dtype t, const void *p, size_t i)
+{
+    switch (t) {
+    case LK_F32:
+        return ((const float *)p)[i];
+    case LK_F16:
+        return lk_f32_from_f16(((const uint16_t *)p)[i]);
+    case LK_BF16:
+        return lk_f32_from_bf16(((const uint16_t *)p)[i]);
+    case LK_F64:
+        return ((const double *)p)[i];
+    case LK_I32:
+        return ((const int32_t *)p)[i];
+    case LK_I64:
+        return (double)((const int64_t *)p)[i];
+    default:
+        return ((const uint8_t *)p)[i];
+    }
+}
+
+static void put(enum lk_dtype t, void *p, size_t i, int v)
+{
+    switch (t) {
+    case LK_F32:
+        ((float *)p)[i] = (float)v;
+        return;
+    case LK_F16:
+        ((uint16_t *)p)[i] = lk_f16_from_f32((float)v);
+        return;
+    case LK_BF16:
+        ((uint16_t *)p)[i] = lk_bf16_from_f32((float)v);
+        return;
+    case LK_F64:
+        ((double *)p)[i] = v;
+        return;
+    case LK_I32:
+        ((int32_t *)p)[i] = v;
+        return;
+    case LK_I64:
+        ((int64_t *)p)[i] = v;
+        return;
+    default:
+        ((uint8_t *)p)[i] = (uint8_t)v;
+    }
+}
+
+/* Small whole numbers: every type holds their sums. */
+static int value(int rank, size_t i)
+{
+    return (int)((i * 3 + (size_t)rank * 5 + 1) % 23);
+}
+
+static int sum(int world, size_t i)
+{
+    int s = 0;
+
+    for (int r = 0; r < world; r++)
+        s += value(r, i);
+    return s;
+}
+
+/* What element i must be afterwards; -1: nothing is said. */
+static int wanted(const struct lk_coll_call *c, int rank, int world, size_t i)
+{
+    switch (c->coll) {
+    case LK_ALL_REDUCE:
+        return sum(world, i);
+    case LK_REDUCE_SCATTER:
+        return i / c->count == (size_t)rank ? sum(world, i) : -1;
+    case LK_ALL_GATHER:
+        return value((int)(i / c->count), i);
+    default:
+        return value(c->root, i);
+    }
+}
+
+/* ---- Results ---- */
+
+struct results {
+    bool on_stream, of_host, registers;
+    int in_progress;
+};
+
+static enum lk_status one_collective(struct node *n, const struct rank *me, const struct results *r,
+                                     struct lk_coll_call *c)
+{
+    size_t bytes = lk_coll_call_bytes(c, me->world_size);
+    size_t elems = bytes / lk_dtype_bytes(c->dtype);
+    void *values = NULL, *device = NULL;
+    enum lk_status st = LK_OK;
+
+    LK_TRY(lk_device_alloc_host(n->device, bytes, &values));
+    LK_TRY(lk_comm_alloc(n->comm, n->device, bytes, &device));
+    for (size_t i = 0; i < elems; i++)
+        put(c->dtype, values, i, value(me->rank, i));
+    c->buf = r->of_host ? values : device;
+    if (!r->of_host)
+        LK_TRY(lk_stream_copy(n->net, device, values, bytes));
+    if (!r->on_stream)
+        LK_TRY(lk_stream_sync(n->net, lk_deadline_in(plenty_ns)));
+    LK_TRY(r->on_stream ? lk_comm_enqueue(n->comm, n->net, c) : lk_comm_run(n->comm, c));
+    if (!r->of_host)
+        LK_TRY(lk_stream_copy(n->net, values, device, bytes));
+    LK_TRY(lk_stream_sync(n->net, lk_deadline_in(plenty_ns)));
+    for (size_t i = 0; i < elems; i++) {
+        int want = wanted(c, me->rank, me->world_size, i);
+
+        if (want >= 0 && get(c->dtype, values, i) != want)
+            return lk_fail(LK_EVERIFY, "%s of %s: element %zu is %g, not %d", lk_coll_name(c->coll),
+                           lk_dtype_name(c->dtype), i, get(c->dtype, values, i), want);
+    }
+out:
+    lk_comm_free(n->comm, n->device, device);
+    lk_device_free_host(n->device, values);
+    return st;
+}
+
+static enum lk_status all_collectives(struct rank *me)
+{
+    const struct results *r = me->ctx;
+    struct node n = {.store = NULL};
+    enum lk_status st = LK_OK;
+
+    fake_nccl.in_progress = r->in_progress;
+    LK_TRY(open_node(me, NULL, r->registers, &n));
+    LK_TRY(expect(fake_nccl.config.maxCTAs == 2, "at most 2 CTAs"));
+    LK_TRY(expect(fake_nccl.config.minCTAs == NCCL_CONFIG_UNDEF_INT, "NCCL's own minimum"));
+    for (int coll = 0; coll < LK_BARRIER; coll++)
+        for (int dtype = 0; dtype < LK_DTYPE_COUNT; dtype++) {
+            struct lk_coll_call c = {.coll = (enum lk_coll)coll,
+                                     .dtype = (enum lk_dtype)dtype,
+                                     .count = 37,
+                                     .root = me->world_size - 1,
+                                     .index = -1};
+
+            LK_TRY(one_collective(&n, me, r, &c));
+        }
+    LK_TRY(lk_comm_run(n.comm, &(struct lk_coll_call){.coll = LK_BARRIER, .index = -1}));
+    LK_TRY(lk_comm_run(n.comm, &(struct lk_coll_call){.coll = LK_ALL_REDUCE, .index = -1}));
+out:
+    st = close_node(&n, st);
+    return st == LK_OK ? check_end(false) : st;
+}
+
+static const struct results results[] = {
+    {false, false, false, 0},
+    {false, true,  false, 0},
+    {true,  false, false, 0},
+    {false, true,  false, 3},
+    {true,  false, true,  3},
+};
+
+START_TEST(results_are_right)
+{
+    struct results r = results[_i / 3];
+    int world = 1 + _i % 3;
+    struct rank ranks[RANKS_MAX];
+
+    ranks_run_processes(world, plenty_ns, all_collectives, &r, 1, NULL, limit_ns, ranks);
+    assert_all_ok(ranks, world);
+}
+END_TEST
+
+static enum lk_status ring(struct rank *me)
+{
+    struct node n = {.store = NULL};
+    float x = 1;
+    enum lk_status st = LK_OK;
+    const struct lk_coll_call call = {.coll = LK_ALL_REDUCE,
+                                      .algo = LK_ALGO_RING,
+                                      .dtype = LK_F32,
+                                      .buf = &x,
+                                      .count = 1,
+                                      .index = -1};
+
+    LK_TRY(open_node(me, NULL, false, &n));
+    LK_TRY(expect(!lk_comm_has(n.comm, LK_ALL_REDUCE, LK_ALGO_RING), "no ring"));
+    LK_TRY(expect(lk_comm_run(n.comm, &call) == LK_EUNSUPPORTED, "refused"));
+    LK_TRY(expect(strstr(lk_error_text(), "NCCL_ALGO") != NULL, lk_error_text()));
+out:
+    return close_node(&n, st);
+}
+
+START_TEST(algorithms_are_nccls)
+{
+    struct rank ranks[RANKS_MAX];
+
+    ranks_run_processes(1, plenty_ns, ring, NULL, 1, NULL, limit_ns, ranks);
+    assert_all_ok(ranks, 1);
+}
+END_TEST
+
+/* ---- Failures ---- */
+
+enum { WORLD = 3, CULPRIT = 1, CALLS = 8, AT = 5 };
+
+enum way {
+    KILLED,
+    STOPPED,
+    LATE,
+    LEAVES,
+    REPORTS,
+    BREAKS,  /* its device fails */
+    REFUSED, /* NCCL refuses a collective */
+    ERROR,   /* NCCL finds an error by itself */
+    PLANTED, /* by `fault` */
+    IN_A_GRAPH,
+    HANGS_AT_START,
+    ALL_HANG_AT_START,
+    OTHER_VERSION,
+    WRONG_USE,
+};
+
+struct scene {
+    enum way way;
+    const char *fault;
+    bool stalls;
+    const char *says;
+};
+
+static const struct scene scenes[] = {
+    {KILLED,            NULL,                  false, "rank 1 was killed by signal 9"                                  },
+    {STOPPED,           NULL,                  true,  "rank 1 did not answer: stopped, or busy outside of collectives" },
+    {LATE,              NULL,                  true,  "rank 1 fell behind: did not enter collective 5, others are in 5"},
+    {LEAVES,            NULL,                  true,  "rank 1 left the run before the others"                          },
+    {REPORTS,           NULL,                  false, "rank 1 failed: disk full"                                       },
+    {BREAKS,            NULL,                  false, "rank 1 failed: a kernel of ours"                                },
+    {REFUSED,           NULL,                  false, "rank 1 failed: NCCL: unhandled cuda error: what it says last"   },
+    {ERROR,             NULL,                  false,
+     "rank 1 failed: NCCL: remote process exited or there was a network error: what it says last"                      },
+    {PLANTED,           "kill:call=5,rank=1",  false, "rank 1 was killed by signal 9"                                  },
+    {PLANTED,           "fail:call=5,rank=1",  false,
+     "rank 1 failed: all_reduce 5 (bucket 5, step 0): a planted failure"                                               },
+    {PLANTED,           "stall:call=5,rank=1", true,
+     "rank 1 fell behind: did not enter collective 5, others are in 5"                                                 },
+    {IN_A_GRAPH,        NULL,                  true,  "rank 1 fell behind: did not enter collective 5, others are in 5"},
+    {HANGS_AT_START,    NULL,                  true,  "rank 1 fell behind: did not enter collective 0, others are in 0"},
+    {ALL_HANG_AT_START, NULL,                  true,  "no rank is behind in collective 0: its data do not arrive"      },
+    {OTHER_VERSION,     NULL,                  false,
+     "rank 1 failed: opening nccl: all ranks need the same NCCL: rank 0 has 2.28.9"                                    },
+    {WRONG_USE,         NULL,                  false, "rank 1 failed: NCCL: invalid usage: what it says last"          },
+};
+
+static void prepare(const struct scene *s, int rank)
+{
+    bool culprit = rank == CULPRIT;
+
+    fake_nccl.in_progress = 1;
+    fake_nccl.init_hangs = s->way == ALL_HANG_AT_START || (culprit && s->way == HANGS_AT_START);
+    if (culprit && s->way == WRONG_USE)
+        fake_nccl.init_says = ncclInvalidUsage;
+    if (culprit && s->way == OTHER_VERSION)
+        fake_nccl.version = NCCL_VERSION(2, 27, 7);
+    if (culprit && s->way == REFUSED) {
+        fake_nccl.fail_call = AT + 1;
+        fake_nccl.fail_with = ncclUnhandledCudaError;
+    }
+}
+
+/* What the culprit does when it is its turn. */
+static enum lk_status go_wrong(const struct scene *s, struct node *n, uint64_t timeout_ns)
+{
+    switch (s->way) {
+    case KILLED:
+        raise(SIGKILL);
+        return LK_OK;
+    case STOPPED:
+        raise(SIGSTOP);
+        return LK_OK;
+    case LATE:
+    case IN_A_GRAPH:
+        lk_sleep_until_ns(lk_monotonic_ns() + 3 * timeout_ns);
+        return LK_OK;
+    case LEAVES:
+        return lk_fail(LK_EUSAGE, "it leaves");
+    case REPORTS:
+        return lk_store_report(n->store, LK_EIO, "disk full");
+    case BREAKS:
+        return lk_fail(LK_EINTERNAL, "a kernel of ours");
+    case ERROR:
+        fake_nccl.fail_with = ncclRemoteError;
+        fake_nccl.error_from = 1;
+        return LK_OK;
+    default:
+        return LK_OK;
+    }
+}
+
+static enum lk_status step(struct node *n, const struct scene *s, struct lk_graph *g, void *buf,
+                           int i)
+{
+    const struct lk_coll_call call = {
+        .coll = LK_ALL_REDUCE, .dtype = LK_F32, .buf = buf, .count = 100, .index = i};
+    enum lk_status st = LK_OK;
+
+    if (s->way != IN_A_GRAPH) {
+        LK_TRY(lk_comm_enqueue(n->comm, n->net, &call));
+    } else {
+        LK_TRY(lk_comm_graph_begin(n->comm, n->net));
+        LK_TRY(lk_graph_launch(g, n->net));
+        LK_TRY(lk_comm_graph_end(n->comm, n->net));
+    }
+    LK_TRY(lk_stream_sync(n->net, lk_deadline_in(limit_ns)));
+out:
+    return st;
+}
+
+/* Takes the numbers 0 and 1, so that launches are counted from there. */
+static enum lk_status capture(struct node *n, void *buf, struct lk_graph **out)
+{
+    const struct lk_coll_call call = {
+        .coll = LK_ALL_REDUCE, .dtype = LK_F32, .buf = buf, .count = 100, .index = 0};
+    enum lk_status st = LK_OK;
+
+    LK_TRY(expect(lk_comm_can_capture(n->comm), "can capture"));
+    LK_TRY(lk_graph_begin(n->net));
+    LK_TRY(lk_comm_enqueue(n->comm, n->net, &call));
+    LK_TRY(lk_comm_enqueue(n->comm, n->net, &call));
+    LK_TRY(lk_graph_end(n->net, out));
+out:
+    return st;
+}
+
+static enum lk_status play(struct rank *me)
+{
+    const struct scene *s = me->ctx;
+    bool leaves = me->rank == CULPRIT && s->way == LEAVES;
+    struct node n = {.store = NULL};
+    struct lk_graph *g = NULL;
+    void *buf = NULL;
+    enum lk_status st = LK_OK, end;
+    char text[1024];
+
+    prepare(s, me->rank);
+    LK_TRY(open_node(me, s->fault, false, &n));
+    LK_TRY(lk_device_alloc(n.device, 100 * sizeof(float), &buf));
+    if (s->way == IN_A_GRAPH)
+        LK_TRY(capture(&n, buf, &g));
+    for (int i = s->way == IN_A_GRAPH ? 2 : 0; i < CALLS; i++) {
+        if (i == AT && me->rank == CULPRIT)
+            LK_TRY(go_wrong(s, &n, me->timeout_ns));
+        LK_TRY(step(&n, s, g, buf, i));
+    }
+out:
+    if (leaves) { /* without a word */
+        lk_store_close(n.store);
+        _exit(0);
+    }
+    snprintf(text, sizeof text, "%s", lk_error_text());
+    if (st != LK_OK && n.device) /* the stream's failure, in the words of the collective */
+        lk_device_fail(n.device, st, text);
+    if (n.net)
+        lk_stream_destroy(n.net);
+    n.net = NULL;
+    lk_graph_destroy(g);
+    if (n.device)
+        lk_device_free(n.device, buf);
+    if (st != LK_OK)
+        st = lk_fail(st, "%s", text);
+    st = close_node(&n, st);
+    snprintf(text, sizeof text, "%s", lk_error_text());
+    end = s->way == OTHER_VERSION && me->rank == CULPRIT ? LK_OK : check_end(true);
+    return end != LK_OK ? end : lk_fail(st, "%s", text);
+}
+
+/* Lets a stopped rank go on when the others must have given up. */
+static void wake_culprit(struct rank *ranks, void *ctx)
+{
+    const struct scene *s = ctx;
+
+    if (s->way != STOPPED)
+        return;
+    usleep(1500000);
+    kill(ranks[CULPRIT].pid, SIGCONT);
+}
+
+START_TEST(all_name_the_culprit)
+{
+    struct scene s = scenes[_i];
+    struct rank ranks[RANKS_MAX];
+
+    ranks_run_processes(WORLD, s.stalls ? short_ns : plenty_ns, play, &s, 1, wake_culprit, limit_ns,
+                        ranks);
+    for (int r = 0; r < WORLD; r++) {
+        bool gone = r == CULPRIT && (s.way == LEAVES || ranks[r].wait_status);
+
+        ck_assert_msg(gone || !strncmp(ranks[r].text, s.says, strlen(s.says)), "rank %d: %s", r,
+                      ranks[r].text);
+    }
+}
+END_TEST
+
+/* ---- Ends that hang ---- */
+
+static enum lk_status end_hangs(struct rank *me)
+{
+    const bool *aborts = me->ctx;
+    struct node n = {.store = NULL};
+    enum lk_status st = LK_OK;
+
+    fake_nccl.finalize_hangs = !*aborts;
+    fake_nccl.abort_hangs = *aborts;
+    LK_TRY(open_node(me, NULL, false, &n));
+    LK_TRY(lk_comm_run(n.comm, &(struct lk_coll_call){.coll = LK_BARRIER, .index = -1}));
+    if (*aborts)
+        lk_device_fail(n.device, LK_EINTERNAL, "a kernel of ours");
+    lk_comm_close(n.comm);
+    n.comm = NULL;
+    LK_TRY(expect(fake_nccl.aborted == 1 && !fake_nccl.destroyed, "aborted"));
+    if (!*aborts) {
+        st = close_node(&n, st);
+        n = (struct node){.store = NULL};
+        LK_TRY(st);
+        LK_TRY(check_end(true));
+    }
+out:
+    return st;
+}
+
+START_TEST(the_end_has_a_deadline)
+{
+    bool aborts = _i;
+    struct rank ranks[RANKS_MAX];
+
+    ranks_run_processes(2, short_ns, end_hangs, &aborts, 1, NULL, limit_ns, ranks);
+    assert_all_ok(ranks, 2);
+}
+END_TEST
+
+/* ---- What cannot be ---- */
+
+static enum lk_status old_library(struct rank *me)
+{
+    struct node n = {.store = NULL};
+    enum lk_status st;
+
+    fake_nccl.version = NCCL_VERSION(2, 18, 5);
+    st = open_node(me, NULL, false, &n);
+    st = expect(st == LK_EUNSUPPORTED &&
+                    strstr(lk_error_text(), "NCCL 2.18.5 (a test's) is too old: 2.19.0"),
+                lk_error_text());
+    (void)close_node(&n, LK_OK);
+    return st;
+}
+
+START_TEST(old_libraries_are_refused)
+{
+    struct rank ranks[RANKS_MAX];
+
+    ranks_run_processes(1, plenty_ns, old_library, NULL, 1, NULL, limit_ns, ranks);
+    assert_all_ok(ranks, 1);
+}
+END_TEST
+
+static void refuse(const char *name, struct lk_device *d, const char *fault, const char *why)
+{
+    const struct lk_comm_config config = {.world_size = 1,
+                                          .timeout_ns = 1,
+                                          .device = d,
+                                          .fault = fault,
+                                          .nccl_calls = &fake_nccl_calls};
+    struct lk_comm *c = NULL;
+
+    ck_assert_int_eq(lk_comm_open(name, &config, &c), LK_EUNSUPPORTED);
+    ck_assert_msg(strstr(lk_error_text(), why) != NULL, "%s", lk_error_text());
+}
+
+START_TEST(devices_and_communicators_that_do_not_fit)
+{
+    const struct lk_device_config dc = {.cuda_calls = &fake_cuda_calls};
+    struct lk_device *cuda = NULL, *cpu = NULL;
+
+    fake_cuda_reset(1);
+    ck_assert_int_eq(lk_device_open("cuda", &dc, &cuda), LK_OK);
+    ck_assert_int_eq(lk_device_open("cpu", &dc, &cpu), LK_OK);
+    refuse("tcp", cuda, NULL, "needs buffers in host memory");
+    refuse("nccl", cpu, NULL, "nccl is for the device cuda, not cpu");
+    refuse("nccl", NULL, NULL, "nccl is for the device cuda, not none");
+    refuse("self", cuda, "slow:latency=1ms", "slow links");
+    refuse("mpi", cuda, NULL, "there are: self tcp nccl");
+    lk_device_close(cuda);
+    lk_device_close(cpu);
+    fake_cuda_check_clean();
+}
+END_TEST
+
+/* The library of the build, where it is: no GPU is needed to ask its version. */
+START_TEST(library_tells_its_version)
+{
+    char text[512] = "";
+    enum lk_status st = lk_comm_library("nccl", text, sizeof text);
+
+    if (st == LK_OK)
+        ck_assert_msg(!strncmp(text, "NCCL 2.", 7) && strstr(text, "libnccl.so.2"), "%s", text);
+    else
+        ck_assert_msg(strstr(lk_error_text(), "NCCL") != NULL, "%s", lk_error_text());
+    ck_assert_int_eq(lk_comm_library("tcp", text, sizeof text), LK_OK);
+    ck_assert_str_eq(text, "");
+}
+END_TEST
+
+static void add_tests(TCase *c)
+{
+    tcase_set_timeout(c, 60);
+    tcase_add_checked_fixture(c, setup, teardown);
+    tcase_add_loop_test(c, results_are_right, 0, 3 * (int)(sizeof results / sizeof *results));
+    tcase_add_test(c, algorithms_are_nccls);
+    tcase_add_loop_test(c, all_name_the_culprit, 0, (int)(sizeof scenes / sizeof *scenes));
+    tcase_add_loop_test(c, the_end_has_a_deadline, 0, 2);
+    tcase_add_test(c, old_libraries_are_refused);
+    tcase_add_test(c, devices_and_communicators_that_do_not_fit);
+    tcase_add_test(c, library_tells_its_version);
+}
+
+#else
+
+static void add_tests(TCase *c)
+{
+    (void)c;
+}
+
+#endif
+
+Suite *lk_suite_comm_nccl_cuda(void)
+{
+    Suite *s = suite_create("comm_nccl_cuda");
+    TCase *c = tcase_create("comm_nccl_cuda");
+
+    add_tests(c);
+    suite_add_tcase(s, c);
+    return s;
+}
