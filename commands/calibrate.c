@@ -10,10 +10,11 @@
 #include "base/array.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/log.h"
 #include "base/units.h"
 #include "commands/cluster_table.h"
 #include "commands/command.h"
-#include "commands/common_rows.h"
+#include "commands/share_gpu.h"
 #include "reports/print.h"
 #include "sim/coll_fit.h"
 
@@ -25,101 +26,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-/* clang-format off */
-static const struct lk_option rows[] = {
-    {.name = "ranks",
-     .letter = 'n',
-     .type = LK_OPT_INTS,
-     .offset = offsetof(struct calibrate_options, ranks),
-     .min = 2,
-     .max = 1024,
-     .fallback = "2",
-     .group = "sweep",
-     .help = "counts of local ranks to measure, each in a run of its own"},
-    {.name = "collectives",
-     .type = LK_OPT_TEXT,
-     .offset = offsetof(struct calibrate_options, collectives),
-     .fallback = "all_reduce",
-     .help = "collectives to time, separated by commas"},
-    {.name = "algorithms",
-     .type = LK_OPT_TEXT,
-     .offset = offsetof(struct calibrate_options, algorithms),
-     .fallback = "auto,ring,tree",
-     .help = "algorithms to time, separated by commas"},
-    {.name = "sizes",
-     .type = LK_OPT_SIZES,
-     .offset = offsetof(struct calibrate_options, sizes),
-     .min = 4,
-     .max = 1e11,
-     .fallback = "4KiB,16KiB,64KiB,256KiB,1MiB,4MiB,16MiB,64MiB",
-     .help = "bytes of a collective"},
-    {.name = "repetitions",
-     .type = LK_OPT_INT,
-     .offset = offsetof(struct calibrate_options, repetitions),
-     .min = 3,
-     .max = 100000,
-     .fallback = "20",
-     .help = "samples of each row, interleaved over the rows"},
-    {.name = "warmup",
-     .type = LK_OPT_INT,
-     .offset = offsetof(struct calibrate_options, warmup),
-     .min = 0,
-     .max = 1000,
-     .fallback = "2",
-     .help = "samples before them that do not count"},
-    {.name = "budget",
-     .type = LK_OPT_TIME,
-     .offset = offsetof(struct calibrate_options, budget_s),
-     .min = 0,
-     .max = 1e6,
-     .fallback = "20s",
-     .help = "time after which the collectives of a count stop early; half of it for the rest"},
-    {.name = "colocation",
-     .type = LK_OPT_FLAG,
-     .offset = offsetof(struct calibrate_options, colocation),
-     .fallback = "yes",
-     .help = "measure how ranks that only compute slow each other"},
-    {.name = "overlap",
-     .type = LK_OPT_FLAG,
-     .offset = offsetof(struct calibrate_options, overlap),
-     .fallback = "yes",
-     .help = "measure how compute and all-reduces slow each other"},
-    {.name = "overlap-bytes",
-     .type = LK_OPT_SIZE,
-     .offset = offsetof(struct calibrate_options, overlap_bytes),
-     .min = 1024,
-     .max = 1e11,
-     .fallback = "4MiB",
-     .help = "bytes of the all-reduces in that probe"},
-    {.name = "pin",
-     .type = LK_OPT_FLAG,
-     .offset = offsetof(struct calibrate_options, pin),
-     .fallback = "yes",
-     .group = "machine",
-     .help = "bind each rank to a CPU where there are enough"},
-    {.name = "timeout",
-     .type = LK_OPT_TIME,
-     .offset = offsetof(struct calibrate_options, timeout_s),
-     .min = 0.1,
-     .max = 1e6,
-     .fallback = "60s",
-     .help = "longest wait for another rank"},
-    {.name = "out",
-     .type = LK_OPT_FILE,
-     .offset = offsetof(struct calibrate_options, out),
-     .fallback = "cluster.json",
-     .group = "output",
-     .help = "cluster file to write"},
-    {.name = "name",
-     .type = LK_OPT_TEXT,
-     .offset = offsetof(struct calibrate_options, name),
-     .help = "name of the cluster; default: the host's"},
-    {ROW_FORMAT(struct calibrate_options)},
-    {ROW_LOG(struct calibrate_options)},
-    {0}
-};
-/* clang-format on */
 
 /* From a rank's failure to SIGTERM for the others. */
 #define GRACE_NS (5 * LK_NS_PER_S)
@@ -178,7 +84,7 @@ static enum lk_status effect_notes(struct lk_table *t, const struct calibrate_op
 
     if (lk_quantity_known(&c->delta))
         LK_TRY(lk_table_note(t, "overlap: %s, %zu samples", c->delta.source, (size_t)c->delta.n));
-    else if (o->overlap && least > c->gpus_per_node)
+    else if (o->device == CALIBRATE_CPU && o->overlap && least > c->gpus_per_node)
         LK_TRY(lk_table_note(t,
                              "overlap not probed: %d ranks on %d usable CPU%s; compute and "
                              "collectives would share a CPU, which is co-location",
@@ -192,22 +98,34 @@ out:
     return st;
 }
 
+/* What GPUs were asked to show comes before what the file has. */
 static enum lk_status print(const struct calibrate_options *o, const struct lk_cluster *c,
-                            int least)
+                            const struct calibrate_tables *gpu, int least)
 {
+    enum { OF_FILE = 3 };
     enum lk_status st = LK_OK;
-    struct lk_table *tables[3] = {NULL};
+    struct lk_table *own[OF_FILE] = {NULL};
+    const struct lk_table *all[OF_FILE + CALIBRATE_TABLES];
+    size_t n = 0;
 
-    LK_TRY(cluster_point_table(c, &tables[0]));
-    LK_TRY(cluster_fit_table(c, &tables[1]));
-    LK_TRY(effect_table(c, &tables[2]));
-    LK_TRY(effect_notes(tables[2], o, c, least));
-    LK_TRY(lk_table_note(tables[2], "cluster file: %s", o->out));
-    LK_TRY(lk_report_tables((const struct lk_table *const *)tables, LK_COUNT(tables),
-                            (enum lk_format)o->format, "-"));
+    LK_TRY(cluster_point_table(c, &own[0]));
+    LK_TRY(cluster_fit_table(c, &own[1]));
+    LK_TRY(effect_table(c, &own[2]));
+    LK_TRY(effect_notes(own[2], o, c, least));
+    if (o->share_gpu)
+        LK_TRY(lk_table_note(own[2], "no cluster file: " SHARE_GPU_WARNING));
+    else
+        LK_TRY(lk_table_note(own[2], "cluster file: %s", o->out));
+    for (size_t i = 0; i < CALIBRATE_TABLES; i++)
+        if (gpu->table[i] && gpu->table[i]->n_rows)
+            all[n++] = gpu->table[i];
+    for (size_t i = 0; i < OF_FILE; i++)
+        if (o->device == CALIBRATE_CPU || i + 1 == OF_FILE || own[i]->n_rows)
+            all[n++] = own[i];
+    LK_TRY(lk_report_tables(all, n, (enum lk_format)o->format, "-"));
 out:
-    for (size_t i = 0; i < LK_COUNT(tables); i++)
-        lk_table_destroy(tables[i]);
+    for (size_t i = 0; i < OF_FILE; i++)
+        lk_table_destroy(own[i]);
     return st;
 }
 
@@ -228,21 +146,25 @@ static enum lk_status set_header(const struct calibrate_options *o, int nodes, s
     if (gethostname(host, sizeof host - 1))
         return lk_fail(LK_EIO, "gethostname: %s", strerror(errno));
     LK_TRY(lk_strdup(&c->name, o->name ? o->name : host));
-    LK_TRY(lk_strdup(&c->gpu, "cpu"));
     c->nodes = nodes;
+    if (o->device == CALIBRATE_CUDA)
+        return LK_OK; /* rank 0 says what its GPU is */
+    LK_TRY(lk_strdup(&c->gpu, "cpu"));
     c->gpus_per_node = usable_cpus();
 out:
     return st;
 }
 
 /* Fits, writes and prints. least: the fewest ranks that our launcher started, or 0. */
-static enum lk_status finish(const struct calibrate_options *o, struct lk_cluster *c, int least)
+static enum lk_status finish(const struct calibrate_options *o, struct lk_cluster *c,
+                             const struct calibrate_tables *tables, int least)
 {
     enum lk_status st = LK_OK;
 
     LK_TRY(lk_coll_fit_cluster(c, 1));
-    LK_TRY(lk_cluster_write(o->out, c));
-    LK_TRY(print(o, c, least));
+    if (!o->share_gpu)
+        LK_TRY(lk_cluster_write(o->out, c));
+    LK_TRY(print(o, c, tables, least));
 out:
     return st;
 }
@@ -265,32 +187,74 @@ out:
     return st;
 }
 
+/* The files that rank 0 leaves, and what it is told in its environment. */
+struct part {
+    char *cluster, *tables;
+    char *env[5];
+    size_t n_env;
+};
+
+static enum lk_status add_env(struct part *p, const char *name, const char *value)
+{
+    enum lk_status st = lk_asprintf(&p->env[p->n_env], "%s=%s", name, value);
+
+    p->n_env += st == LK_OK;
+    return st;
+}
+
+static void remove_part(struct part *p)
+{
+    if (p->cluster)
+        unlink(p->cluster);
+    if (p->tables)
+        unlink(p->tables);
+    for (size_t i = 0; i < p->n_env; i++)
+        free(p->env[i]);
+    free(p->cluster);
+    free(p->tables);
+}
+
+static enum lk_status make_part(const struct calibrate_options *o, int ranks, bool again,
+                                struct part *p)
+{
+    bool cuda = o->device == CALIBRATE_CUDA;
+    enum lk_status st = LK_OK;
+
+    LK_TRY(lk_asprintf(&p->cluster, "%s.part.%ld", o->out, (long)getpid()));
+    LK_TRY(add_env(p, CALIBRATE_PART_ENV, p->cluster));
+    if (cuda) {
+        LK_TRY(lk_asprintf(&p->tables, "%s.tables.%ld", o->out, (long)getpid()));
+        LK_TRY(add_env(p, CALIBRATE_TABLES_ENV, p->tables));
+    }
+    if (cuda && again)
+        LK_TRY(add_env(p, CALIBRATE_NO_RATES_ENV, "1"));
+    if (!cuda && ranks > usable_cpus())
+        LK_TRY(add_env(p, CALIBRATE_NO_OVERLAP_ENV, "1"));
+out:
+    return st;
+}
+
 static enum lk_status launch_one(const struct calibrate_options *o, char **argv, int ranks,
-                                 struct lk_cluster *c)
+                                 struct lk_cluster *c, struct calibrate_tables *tables)
 {
     enum lk_status st = LK_OK;
-    struct lk_cluster part = {0};
-    char crowded[] = CALIBRATE_NO_OVERLAP_ENV "=1";
-    char *env[] = {NULL, NULL, NULL}, *path = NULL;
+    struct lk_cluster found = {0};
+    struct part p = {0};
 
-    LK_TRY(lk_asprintf(&path, "%s.part.%ld", o->out, (long)getpid()));
-    LK_TRY(lk_asprintf(&env[0], "%s=%s", CALIBRATE_PART_ENV, path));
-    if (ranks > usable_cpus())
-        env[1] = crowded;
+    LK_TRY(make_part(o, ranks, c->gpu && o->device == CALIBRATE_CUDA, &p));
     LK_TRY(lk_launch(&(struct lk_launch_config){.ranks = ranks,
                                                 .argv = argv,
-                                                .env = (const char *const *)env,
+                                                .env = (const char *const *)p.env,
                                                 .grace_ns = GRACE_NS,
                                                 .timeout_ns = UINT64_MAX,
                                                 .pin = o->pin}));
-    LK_TRY(lk_cluster_read(path, &part));
-    LK_TRY(calibrate_merge(c, &part));
+    LK_TRY(lk_cluster_read(p.cluster, &found));
+    LK_TRY(calibrate_merge(c, &found));
+    if (p.tables)
+        LK_TRY(calibrate_tables_append(tables, p.tables));
 out:
-    if (path)
-        unlink(path);
-    lk_cluster_fini(&part);
-    free(env[0]);
-    free(path);
+    remove_part(&p);
+    lk_cluster_fini(&found);
     return st;
 }
 
@@ -312,26 +276,57 @@ static void sort_ranks(struct lk_ints *r)
     r->n = n;
 }
 
+/* Where no counts are given: 2; of GPUs 2, 4, ... up to those that there are, or the only one. */
+static enum lk_status default_ranks(struct calibrate_options *o)
+{
+    enum lk_status st = LK_OK;
+    int most = 2;
+
+    if (o->ranks.n)
+        return LK_OK;
+    if (o->device == CALIBRATE_CUDA)
+        LK_TRY(lk_device_count("cuda", &(struct lk_device_config){.real = LK_F32}, &most));
+    for (int n = 2; n <= most; n *= 2)
+        o->ranks.v[o->ranks.n++] = n;
+    if (!o->ranks.n)
+        o->ranks.v[o->ranks.n++] = 1;
+out:
+    return st;
+}
+
+/* Before minutes are measured: can the file be made? */
+static enum lk_status check_out(const char *path)
+{
+    struct lk_writer *probe = NULL;
+    enum lk_status st = lk_writer_open(path, false, &probe);
+
+    lk_writer_abandon(probe);
+    return st;
+}
+
 static enum lk_status run_launcher(struct calibrate_options *o, int argc, char **argv)
 {
     enum lk_status st = LK_OK;
     struct lk_cluster c;
+    struct calibrate_tables tables = {.table = {NULL}};
     char program[] = "lockstep", command[] = "calibrate";
-    struct lk_writer *probe = NULL;
     char **child = NULL;
 
     lk_cluster_init(&c);
-    /* Before minutes are measured: can the file be made? */
-    LK_TRY(lk_writer_open(o->out, false, &probe));
-    lk_writer_abandon(probe);
+    LK_TRY(check_out(o->out));
+    LK_TRY(default_ranks(o));
     sort_ranks(&o->ranks);
     LK_TRY(child_argv(program, command, argc, argv, &child));
     LK_TRY(set_header(o, 1, &c));
+    LK_TRY(calibrate_tables_create(&tables));
+    if (o->share_gpu)
+        lk_log(LK_LOG_MAIN, LK_WARN, SHARE_GPU_WARNING);
     for (int i = 0; i < o->ranks.n; i++)
-        LK_TRY(launch_one(o, child, (int)o->ranks.v[i], &c));
-    LK_TRY(finish(o, &c, (int)o->ranks.v[0]));
+        LK_TRY(launch_one(o, child, (int)o->ranks.v[i], &c, &tables));
+    LK_TRY(finish(o, &c, &tables, (int)o->ranks.v[0]));
 out:
     free(child);
+    calibrate_tables_fini(&tables);
     lk_cluster_fini(&c);
     return st;
 }
@@ -341,17 +336,22 @@ static enum lk_status run_rank(const struct calibrate_options *o, const struct l
 {
     enum lk_status st = LK_OK;
     struct lk_cluster c = {0};
-    const char *part = getenv(CALIBRATE_PART_ENV);
+    struct calibrate_tables tables = {.table = {NULL}};
+    const char *part = getenv(CALIBRATE_PART_ENV), *shown = getenv(CALIBRATE_TABLES_ENV);
 
-    LK_TRY(calibrate_rank(o, env, &c));
+    LK_TRY(calibrate_tables_create(&tables));
+    LK_TRY(calibrate_rank(o, env, &c, &tables));
     if (env->rank != 0)
         goto out;
     LK_TRY(set_header(o, env->nodes, &c));
     if (part)
         LK_TRY(lk_cluster_write(part, &c));
-    else
-        LK_TRY(finish(o, &c, 0));
+    if (part && shown)
+        LK_TRY(calibrate_tables_write(&tables, shown));
+    if (!part)
+        LK_TRY(finish(o, &c, &tables, 0));
 out:
+    calibrate_tables_fini(&tables);
     lk_cluster_fini(&c);
     return st;
 }
@@ -364,7 +364,7 @@ static enum lk_status run(int argc, char **argv)
     struct lk_rank_env env;
     int operands = 0;
 
-    LK_TRY(lk_option_parse(rows, &o, argc, argv, NULL, 0, &operands));
+    LK_TRY(lk_option_parse(calibrate_option_rows, &o, argc, argv, NULL, 0, &operands));
     LK_TRY(lk_log_configure(o.log));
     LK_TRY(calibrate_plan(&o, &plan));
     LK_TRY(lk_rank_env_read(&env));
@@ -377,6 +377,6 @@ const struct lk_command lk_command_calibrate = {
     .name = "calibrate",
     .usage = "",
     .help = "time collectives, overlap and co-location here",
-    .options = rows,
+    .options = calibrate_option_rows,
     .run = run,
 };

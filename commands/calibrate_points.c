@@ -7,17 +7,15 @@
 #include "sim/prior.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { RESAMPLES = 400 };
 static const double LEVEL = 0.90;
 
-/*
- * Median of the samples and its bootstrap interval. The median, because a call that another process
- * of the machine held up says nothing of the collective.
- */
-static enum lk_status median_of(const double *v, size_t n, uint64_t stream, struct lk_estimate *out)
+enum lk_status calibrate_median(const double *v, size_t n, uint64_t stream,
+                                struct lk_estimate *out)
 {
     enum lk_status st = LK_OK;
     struct lk_rng g = lk_rng_init(1, lk_rng_stream("calibrate.median", stream));
@@ -43,10 +41,10 @@ out:
 
 /* Slowdowns are not negative in the model: what noise put below 0 is 0. */
 static enum lk_status set_not_negative(struct lk_quantity *q, const struct lk_estimate *e,
-                                       const char *source, int ranks)
+                                       const char *source)
 {
-    return lk_quantity_set(q, fmax(e->value, 0), fmax(e->lo, 0), fmax(e->hi, 0), e->n, source,
-                           ranks);
+    return lk_quantity_set(q, fmax(e->value, 0), fmax(e->lo, 0), fmax(e->hi, 0), e->n, "%s",
+                           source);
 }
 
 static enum lk_status add_point(const struct lk_sweep_row *row, int nodes, uint64_t stream,
@@ -58,7 +56,7 @@ static enum lk_status add_point(const struct lk_sweep_row *row, int nodes, uint6
     const double *samples = alone ? row->wire_s : row->time_s;
     struct lk_estimate e;
 
-    LK_TRY(median_of(samples + row->warmup, row->n - row->warmup, stream, &e));
+    LK_TRY(calibrate_median(samples + row->warmup, row->n - row->warmup, stream, &e));
     *out = (struct lk_cluster_point){.coll = row->coll,
                                      .algo = row->algo,
                                      .timing = row->timing,
@@ -80,7 +78,8 @@ enum lk_status calibrate_add_points(const struct lk_sweep_rows *rows, int nodes,
 
     LK_TRY(lk_alloc(&c->points, rows->n, sizeof *c->points));
     for (size_t i = 0; i < rows->n; i++)
-        if (rows->row[i].n > rows->row[i].warmup) {
+        if (rows->row[i].n > rows->row[i].warmup && !rows->row[i].out_of_place &&
+            rows->row[i].dtype == rows->row[0].dtype) {
             LK_TRY(add_point(&rows->row[i], nodes, i, &c->points[c->n_points]));
             c->n_points++;
         }
@@ -185,9 +184,11 @@ enum lk_status calibrate_add_colocation(const struct lk_sweep_colocation *s, int
     struct lk_rng g = lk_rng_init(1, lk_rng_stream("calibrate.kappa", (uint64_t)s->ranks));
     double *alone = NULL, *together = NULL;
     struct lk_estimate e;
+    char source[80];
 
     if (s->n < s->warmup + LK_SWEEP_SAMPLES_MIN)
         return LK_OK;
+    snprintf(source, sizeof source, "calibrate: %d ranks computing at once against one", s->ranks);
     LK_TRY(lk_alloc(&alone, n, sizeof *alone));
     LK_TRY(lk_alloc(&together, n, sizeof *together));
     mean_over_ranks(s->alone_s, s, alone);
@@ -199,8 +200,7 @@ enum lk_status calibrate_add_colocation(const struct lk_sweep_colocation *s, int
     LK_TRY(lk_alloc(&c->kappa, 1, sizeof *c->kappa));
     c->kappa[0] = (struct lk_cluster_kappa){.ranks = ranks_per_node, .kappa = lk_quantity_none()};
     c->n_kappa = 1;
-    LK_TRY(set_not_negative(&c->kappa[0].kappa, &e,
-                            "calibrate: %d ranks computing at once against one", s->ranks));
+    LK_TRY(set_not_negative(&c->kappa[0].kappa, &e, source));
     LK_TRY(add_law(s, c));
 out:
     free(alone);
@@ -208,8 +208,8 @@ out:
     return st;
 }
 
-enum lk_status calibrate_add_overlap(const struct lk_sweep_overlap *s, int ranks,
-                                     struct lk_cluster *c)
+enum lk_status calibrate_add_overlap(const struct lk_sweep_overlap *s, bool proxy,
+                                     const char *source, struct lk_cluster *c)
 {
     enum lk_status st = LK_OK;
     const struct {
@@ -226,10 +226,63 @@ enum lk_status calibrate_add_overlap(const struct lk_sweep_overlap *s, int ranks
     for (size_t i = 0; i < LK_COUNT(rows); i++) {
         struct lk_estimate e;
 
-        LK_TRY(median_of(rows[i].samples + s->warmup, s->n - s->warmup, 1000 + i, &e));
-        LK_TRY(set_not_negative(rows[i].to, &e, "calibrate: overlap probe of %d ranks", ranks));
+        LK_TRY(calibrate_median(rows[i].samples + s->warmup, s->n - s->warmup, 1000 + i, &e));
+        LK_TRY(set_not_negative(rows[i].to, &e, source));
     }
-    c->overlap_proxy = true;
+    c->overlap_proxy = proxy;
+out:
+    return st;
+}
+
+/* ---- Rates ---- */
+
+/* The row of the best median among those of a kind; NULL: none has samples. */
+static enum lk_status best_row(const struct lk_rate_rows *rows, enum lk_rate_kind kind,
+                               const struct lk_rate_row **out_row, struct lk_estimate *out)
+{
+    enum lk_status st = LK_OK;
+    double best = 0;
+
+    *out_row = NULL;
+    for (size_t i = 0; i < rows->n; i++) {
+        const struct lk_rate_row *r = &rows->row[i];
+        struct lk_estimate e;
+
+        if (r->kind != kind || r->n <= r->warmup)
+            continue;
+        LK_TRY(calibrate_median(r->time_s + r->warmup, r->n - r->warmup, i, &e));
+        if (lk_rate_work(r) / e.value <= best)
+            continue;
+        best = lk_rate_work(r) / e.value;
+        *out_row = r;
+        *out = e;
+    }
+out:
+    return st;
+}
+
+enum lk_status calibrate_add_rates(const struct lk_rate_rows *rows, struct lk_cluster *c)
+{
+    const struct lk_rate_row *r;
+    struct lk_estimate e;
+    enum lk_status st = LK_OK;
+    double work;
+
+    LK_TRY(best_row(rows, LK_RATE_PRODUCT, &r, &e));
+    if (r) {
+        work = lk_rate_work(r);
+        LK_TRY(lk_quantity_set(&c->device.flops, work / e.value, work / e.hi, work / e.lo, e.n,
+                               "calibrate: the fastest product, %s, %zu x %zu x %zu, in %s",
+                               r->shape.name, r->shape.rows, r->shape.inner, r->shape.columns,
+                               r->dtype == LK_F32 ? "tf32" : lk_dtype_name(r->dtype)));
+    }
+    LK_TRY(best_row(rows, LK_RATE_DEVICE_TO_DEVICE, &r, &e));
+    if (r) {
+        work = 2 * lk_rate_work(r); /* read and written */
+        LK_TRY(lk_quantity_set(&c->device.memory_Bps, work / e.value, work / e.hi, work / e.lo, e.n,
+                               "calibrate: copy of %llu bytes within the GPU, read and written",
+                               (unsigned long long)r->bytes));
+    }
 out:
     return st;
 }
@@ -261,12 +314,29 @@ static void take_if_absent(struct lk_quantity *to, struct lk_quantity *from)
     *from = lk_quantity_none();
 }
 
+/* Of GPUs: what they are. */
+static void take_device(struct lk_cluster *c, struct lk_cluster *part)
+{
+    if (!c->device.compute_capability && part->device.compute_capability) {
+        free(c->gpu);
+        c->gpu = part->gpu;
+        part->gpu = NULL;
+        c->gpus_per_node = part->gpus_per_node;
+        c->device.compute_capability = part->device.compute_capability;
+        c->topology.gpu_link = part->topology.gpu_link;
+    }
+    take_if_absent(&c->device.memory_bytes, &part->device.memory_bytes);
+    take_if_absent(&c->device.memory_Bps, &part->device.memory_Bps);
+    take_if_absent(&c->device.flops, &part->device.flops);
+}
+
 enum lk_status calibrate_merge(struct lk_cluster *c, struct lk_cluster *part)
 {
     enum lk_status st = LK_OK;
 
     if (!lk_quantity_known(&c->gamma_wire) && lk_quantity_known(&part->gamma_wire))
         c->overlap_proxy = part->overlap_proxy;
+    take_device(c, part);
     take_if_absent(&c->gamma_wait, &part->gamma_wait);
     take_if_absent(&c->gamma_wire, &part->gamma_wire);
     take_if_absent(&c->delta, &part->delta);

@@ -39,12 +39,70 @@ static enum lk_status next_word(const char **list, char *word, size_t size)
     return LK_OK;
 }
 
-/* Collectives move whole elements: another size would be measured as the one below. */
-static enum lk_status check_size(const char *option, uint64_t bytes)
+/* The defaults of a device, where nothing was given. */
+static const struct {
+    const char *collectives, *algorithms;
+    uint64_t largest; /* sizes: 4 KiB, four times that, ... up to this */
+} defaults[] = {
+    [CALIBRATE_CPU] = {"all_reduce",                                     "auto,ring,tree", 64 << 20},
+    [CALIBRATE_CUDA] = {"all_reduce,reduce_scatter,all_gather,broadcast", "auto",           1 << 30},
+};
+
+static struct lk_sizes sizes_of(const struct calibrate_options *o)
 {
-    if (bytes % sizeof(float))
+    struct lk_sizes s = o->sizes;
+
+    if (!s.n)
+        for (uint64_t b = 4096; b <= defaults[o->device].largest; b *= 4)
+            s.v[s.n++] = b;
+    return s;
+}
+
+/* Collectives move whole elements: another size would be measured as the one below. */
+static enum lk_status check_size(const char *option, uint64_t bytes, enum lk_dtype dtype)
+{
+    if (bytes % lk_dtype_bytes(dtype))
         return lk_fail(LK_EUSAGE, "%s: %llu bytes: expected a multiple of %zu, an element's size",
-                       option, (unsigned long long)bytes, sizeof(float));
+                       option, (unsigned long long)bytes, lk_dtype_bytes(dtype));
+    return LK_OK;
+}
+
+static enum lk_status plan_dtypes(const char *list, struct calibrate_plan *p)
+{
+    enum lk_status st = LK_OK;
+    char word[32];
+
+    while (*list && p->n_dtypes < LK_COUNT(p->dtypes)) {
+        LK_TRY(next_word(&list, word, sizeof word));
+        if (lk_dtype_from_name(word, &p->dtypes[p->n_dtypes++]) != LK_OK)
+            return lk_fail(LK_EUSAGE, "--dtypes: %s", lk_error_text());
+    }
+    if (*list || !p->n_dtypes)
+        return lk_fail(LK_EUSAGE, "--dtypes: each name once");
+out:
+    return st;
+}
+
+static enum lk_status check_options(const struct calibrate_options *o)
+{
+    const int64_t *b = o->block.v;
+    bool cuda = o->device == CALIBRATE_CUDA;
+
+    for (int i = 0; i < o->ranks.n; i++)
+        if (!cuda && o->ranks.v[i] < 2)
+            return lk_fail(LK_EUSAGE, "--ranks: a collective of CPUs has 2 ranks or more (1: with "
+                                      "--device=cuda)");
+    if (o->share_gpu && !cuda)
+        return lk_fail(LK_EUSAGE, "--share-gpu needs --device=cuda");
+    if (o->block.n != 4)
+        return lk_fail(LK_EUSAGE, "--overlap-block: expected samples,context,channels,heads");
+    if (b[2] % b[3] || b[2] / b[3] > 128)
+        return lk_fail(LK_EUSAGE,
+                       "--overlap-block: %lld heads of %lld channels: expected a divisor that "
+                       "leaves 128 channels a head or fewer",
+                       (long long)b[3], (long long)b[2]);
+    if (o->nccl_max_ctas && o->nccl_min_ctas > o->nccl_max_ctas)
+        return lk_fail(LK_EUSAGE, "--nccl-min-ctas is above --nccl-max-ctas");
     return LK_OK;
 }
 
@@ -52,12 +110,17 @@ enum lk_status calibrate_plan(const struct calibrate_options *o, struct calibrat
 {
     enum lk_status st = LK_OK;
     struct calibrate_plan p = {.n_colls = 0};
-    const char *colls = o->collectives, *algos = o->algorithms;
+    const char *colls = o->collectives ? o->collectives : defaults[o->device].collectives;
+    const char *algos = o->algorithms ? o->algorithms : defaults[o->device].algorithms;
     char word[32];
 
-    for (int i = 0; i < o->sizes.n; i++)
-        LK_TRY(check_size("--sizes", o->sizes.v[i]));
-    LK_TRY(check_size("--overlap-bytes", o->overlap_bytes));
+    LK_TRY(check_options(o));
+    LK_TRY(plan_dtypes(o->dtypes, &p));
+    p.sizes = sizes_of(o);
+    for (size_t d = 0; d < p.n_dtypes; d++)
+        for (int i = 0; i < p.sizes.n; i++)
+            LK_TRY(check_size("--sizes", p.sizes.v[i], p.dtypes[d]));
+    LK_TRY(check_size("--overlap-bytes", o->overlap_bytes, LK_F32));
     while (*colls && p.n_colls < LK_COUNT(p.colls)) {
         LK_TRY(next_word(&colls, word, sizeof word));
         if (lk_coll_from_name(word, &p.colls[p.n_colls++]) != LK_OK)
@@ -75,24 +138,27 @@ out:
     return st;
 }
 
-static enum lk_status open_comm(struct rank *r)
+static enum lk_status open_store(struct rank *r)
 {
     enum lk_status st = LK_OK;
     const struct lk_rank_env *e = r->env;
-    uint64_t timeout_ns = lk_ns_from_s(r->options->timeout_s);
 
     if (e->serve && e->rank == 0)
         LK_TRY(lk_store_serve(e->master_addr, e->master_port, e->world_size, &r->server));
-    LK_TRY(lk_store_connect(e->master_addr, e->master_port, e->rank, e->world_size, timeout_ns,
-                            &r->store));
-    LK_TRY(lk_comm_open("tcp",
-                        &(struct lk_comm_config){.rank = e->rank,
-                                                 .world_size = e->world_size,
-                                                 .store = r->store,
-                                                 .timeout_ns = timeout_ns},
-                        &r->comm));
+    LK_TRY(lk_store_connect(e->master_addr, e->master_port, e->rank, e->world_size,
+                            lk_ns_from_s(r->options->timeout_s), &r->store));
 out:
     return st;
+}
+
+static enum lk_status open_comm(struct rank *r)
+{
+    return lk_comm_open("tcp",
+                        &(struct lk_comm_config){.rank = r->env->rank,
+                                                 .world_size = r->env->world_size,
+                                                 .store = r->store,
+                                                 .timeout_ns = lk_ns_from_s(r->options->timeout_s)},
+                        &r->comm);
 }
 
 static void announce(const struct rank *r, const char *what)
@@ -107,7 +173,6 @@ static enum lk_status sweep_collectives(struct rank *r, struct lk_cluster *c)
     const struct calibrate_options *o = r->options;
     struct calibrate_plan plan;
     struct lk_sweep_rows rows = {0};
-    const enum lk_dtype dtype = LK_F32;
 
     announce(r, "collectives");
     LK_TRY(calibrate_plan(o, &plan));
@@ -117,10 +182,10 @@ static enum lk_status sweep_collectives(struct rank *r, struct lk_cluster *c)
                                               .n_colls = plan.n_colls,
                                               .algos = plan.algos,
                                               .n_algos = plan.n_algos,
-                                              .bytes = o->sizes.v,
-                                              .n_bytes = (size_t)o->sizes.n,
-                                              .dtypes = &dtype,
-                                              .n_dtypes = 1,
+                                              .bytes = plan.sizes.v,
+                                              .n_bytes = (size_t)plan.sizes.n,
+                                              .dtypes = plan.dtypes,
+                                              .n_dtypes = plan.n_dtypes,
                                               .repetitions = (size_t)o->repetitions,
                                               .warmup = (size_t)o->warmup,
                                               .budget_s = o->budget_s,
@@ -161,18 +226,34 @@ static enum lk_status sweep_overlap(struct rank *r, struct lk_cluster *c)
     enum lk_status st = LK_OK;
     struct lk_sweep_compute_config config = compute_config(r->options);
     struct lk_sweep_overlap s = {0};
+    char source[64];
 
     announce(r, "overlap");
+    snprintf(source, sizeof source, "calibrate: overlap probe of %d ranks", r->env->world_size);
     LK_TRY(lk_sweep_overlap(r->comm, &config, r->options->overlap_bytes, &s));
     if (r->env->rank == 0)
-        LK_TRY(calibrate_add_overlap(&s, r->env->world_size, c));
+        LK_TRY(calibrate_add_overlap(&s, true, source, c));
 out:
     lk_sweep_overlap_fini(&s);
     return st;
 }
 
+static enum lk_status measure_cpu(struct rank *r, struct lk_cluster *c)
+{
+    enum lk_status st = LK_OK;
+
+    LK_TRY(open_comm(r));
+    LK_TRY(sweep_collectives(r, c));
+    if (r->options->colocation)
+        LK_TRY(sweep_colocation(r, c));
+    if (r->options->overlap && !getenv(CALIBRATE_NO_OVERLAP_ENV))
+        LK_TRY(sweep_overlap(r, c));
+out:
+    return st;
+}
+
 enum lk_status calibrate_rank(const struct calibrate_options *o, const struct lk_rank_env *env,
-                              struct lk_cluster *out)
+                              struct lk_cluster *out, struct calibrate_tables *tables)
 {
     enum lk_status st = LK_OK;
     struct rank r = {.options = o, .env = env};
@@ -181,12 +262,12 @@ enum lk_status calibrate_rank(const struct calibrate_options *o, const struct lk
 
     lk_cluster_init(&c);
     lk_log_set_rank(env->rank);
-    LK_TRY(open_comm(&r));
-    LK_TRY(sweep_collectives(&r, &c));
-    if (o->colocation)
-        LK_TRY(sweep_colocation(&r, &c));
-    if (o->overlap && !getenv(CALIBRATE_NO_OVERLAP_ENV))
-        LK_TRY(sweep_overlap(&r, &c));
+    LK_TRY(open_store(&r));
+    if (o->device == CALIBRATE_CUDA)
+        LK_TRY(calibrate_gpu(
+            &(struct calibrate_gpu){.options = o, .env = env, .store = r.store}, &c, tables));
+    else
+        LK_TRY(measure_cpu(&r, &c));
     *out = c;
     c = (struct lk_cluster){0};
 out:
