@@ -7,8 +7,8 @@
 #include "base/option.h"
 #include "base/stats.h"
 #include "base/status.h"
-#include "runtime/launch.h"
 #include "commands/calibrate_tables.h"
+#include "runtime/launch.h"
 #include "runtime/sweep.h"
 #include "runtime/sweep_rates.h"
 
@@ -79,8 +79,8 @@ struct calibrate_gpu {
     const struct lk_rank_env *env;
     struct lk_store *store; /* NULL for one rank */
     const struct lk_cuda_calls *cuda_calls;
-    const struct lk_nccl_calls *nccl_calls;       /* NULL, both: the libraries' */
-    const struct lk_product_shape *shapes;        /* NULL: GPT-2's */
+    const struct lk_nccl_calls *nccl_calls; /* NULL, both: the libraries' */
+    const struct lk_product_shape *shapes;  /* NULL: GPT-2's */
     size_t n_shapes;
 };
 /* The same on GPUs: collectives by NCCL, copies, products, overlap. */

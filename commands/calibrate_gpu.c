@@ -18,12 +18,12 @@ static const double STRETCH_S = 0.02; /* of compute and of collectives, in the o
 
 /* Linear layers of GPT-2 124M and of a GPT with 4096 channels, and a product of squares. */
 static const struct lk_product_shape gpt_shapes[] = {
-    {"qkv, 768 channels",     16384, 768,  2304 },
-    {"mlp up, 768 channels",  16384, 768,  3072 },
+    {"qkv, 768 channels",      16384, 768,  2304 },
+    {"mlp up, 768 channels",   16384, 768,  3072 },
     {"mlp down, 768 channels", 16384, 3072, 768  },
-    {"logits, 768 channels",  8192,  768,  50304},
-    {"mlp up, 4096 channels", 8192,  4096, 16384},
-    {"squares",               8192,  8192, 8192 },
+    {"logits, 768 channels",   8192,  768,  50304},
+    {"mlp up, 4096 channels",  8192,  4096, 16384},
+    {"squares",                8192,  8192, 8192 },
 };
 
 /*
@@ -285,16 +285,16 @@ static enum lk_status probe_line(struct probe *p, struct lk_comm *comm,
                                  const struct lk_sweep_beside *beside, int ctas, bool in_file)
 {
     struct gpu *g = p->gpu;
-    const struct lk_sweep_stream_config config = {
-        .compute = g->compute,
-        .net = g->net,
-        .unit = lk_block_backward,
-        .ctx = p->block,
-        .unit_target_s = STRETCH_S,
-        .repetitions = (size_t)g->options->repetitions,
-        .warmup = (size_t)g->options->warmup,
-        .budget_s = g->options->budget_s / 2 / (double)p->lines,
-        .timeout_ns = timeout_ns(g)};
+    const struct lk_sweep_stream_config config = {.compute = g->compute,
+                                                  .net = g->net,
+                                                  .unit = lk_block_backward,
+                                                  .ctx = p->block,
+                                                  .unit_target_s = STRETCH_S,
+                                                  .repetitions = (size_t)g->options->repetitions,
+                                                  .warmup = (size_t)g->options->warmup,
+                                                  .budget_s =
+                                                      g->options->budget_s / 2 / (double)p->lines,
+                                                  .timeout_ns = timeout_ns(g)};
     struct lk_sweep_overlap s = {0};
     enum lk_status st = LK_OK;
     char source[256];

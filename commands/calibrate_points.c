@@ -14,8 +14,7 @@
 enum { RESAMPLES = 400 };
 static const double LEVEL = 0.90;
 
-enum lk_status calibrate_median(const double *v, size_t n, uint64_t stream,
-                                struct lk_estimate *out)
+enum lk_status calibrate_median(const double *v, size_t n, uint64_t stream, struct lk_estimate *out)
 {
     enum lk_status st = LK_OK;
     struct lk_rng g = lk_rng_init(1, lk_rng_stream("calibrate.median", stream));

@@ -45,7 +45,7 @@ static const struct {
     uint64_t largest; /* sizes: 4 KiB, four times that, ... up to this */
 } defaults[] = {
     [CALIBRATE_CPU] = {"all_reduce",                                     "auto,ring,tree", 64 << 20},
-    [CALIBRATE_CUDA] = {"all_reduce,reduce_scatter,all_gather,broadcast", "auto",           1 << 30},
+    [CALIBRATE_CUDA] = {"all_reduce,reduce_scatter,all_gather,broadcast", "auto",           1 << 30 },
 };
 
 static struct lk_sizes sizes_of(const struct calibrate_options *o)
@@ -264,8 +264,8 @@ enum lk_status calibrate_rank(const struct calibrate_options *o, const struct lk
     lk_log_set_rank(env->rank);
     LK_TRY(open_store(&r));
     if (o->device == CALIBRATE_CUDA)
-        LK_TRY(calibrate_gpu(
-            &(struct calibrate_gpu){.options = o, .env = env, .store = r.store}, &c, tables));
+        LK_TRY(calibrate_gpu(&(struct calibrate_gpu){.options = o, .env = env, .store = r.store},
+                             &c, tables));
     else
         LK_TRY(measure_cpu(&r, &c));
     *out = c;

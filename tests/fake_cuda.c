@@ -267,7 +267,8 @@ static void run_work(const struct fake_work *w)
     }
     if (w->kind == WORK_RECORD) {
         w->event->passed = w->number;
-        w->event->ms = (double)lk_now_ns() / 1e6;
+        if (!fake_cuda.takes_ms)
+            w->event->ms = (double)lk_now_ns() / 1e6;
     }
 }
 
@@ -332,6 +333,24 @@ static bool step_graph(struct fake_stream *s, struct fake_graph *g)
     return true;
 }
 
+static double later(double a, double b)
+{
+    return a > b ? a : b;
+}
+
+/* Before the work runs. */
+static void pass_time(struct fake_stream *s, const struct fake_work *w)
+{
+    if (!fake_cuda.takes_ms)
+        return;
+    s->ms = later(s->ms, w->queued_ms);
+    if (w->kind == WORK_WAIT)
+        s->ms = later(s->ms, w->event->ms);
+    s->ms += fake_cuda.takes_ms(w, s);
+    if (w->kind == WORK_RECORD)
+        w->event->ms = s->ms;
+}
+
 static bool step(struct fake_stream *s)
 {
     struct fake_work w;
@@ -350,6 +369,7 @@ static bool step(struct fake_stream *s)
         return false;
     }
     s->done++;
+    pass_time(s, &w);
     run_work(&w);
     if (w.kind == WORK_OP)
         free(w.arg);
@@ -387,7 +407,8 @@ static cudaError_t put(struct fake_stream *f, const struct fake_work *w, size_t 
     if (f->done == f->n)
         f->done = f->n = 0;
     ck_assert_uint_lt(f->n, FAKE_WORK_MAX);
-    f->work[f->n++] = *w;
+    f->work[f->n] = *w;
+    f->work[f->n++].queued_ms = fake_cuda.seen_ms;
     return cudaSuccess;
 }
 
@@ -555,6 +576,8 @@ static cudaError_t fake_synchronize(cudaStream_t s)
         return cudaErrorStreamCaptureUnsupported;
     if (s)
         finish((struct fake_stream *)s);
+    if (s)
+        fake_cuda.seen_ms = later(fake_cuda.seen_ms, ((struct fake_stream *)s)->ms);
     return e;
 }
 
@@ -741,6 +764,8 @@ static cudaError_t fake_query(cudaEvent_t e)
     lock();
     fake_cuda_step();
     passed = f->passed == f->recorded;
+    if (passed)
+        fake_cuda.seen_ms = later(fake_cuda.seen_ms, f->ms);
     unlock();
     return passed ? cudaSuccess : cudaErrorNotReady;
 }

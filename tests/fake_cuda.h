@@ -48,6 +48,7 @@ struct fake_work {
     struct fake_graph *graph; /* GRAPH: held */
     struct fake_event *event;
     int number; /* RECORD, WAIT: of the record */
+    double queued_ms;
 };
 
 struct fake_stream {
@@ -58,6 +59,7 @@ struct fake_stream {
     size_t tail;                /* the last of it there; SIZE_MAX: none yet */
     bool *ran;                  /* by node, of the graph that it is working on */
     struct fake_work work[FAKE_WORK_MAX];
+    double ms; /* by takes_ms: what ran last ended then */
 };
 
 struct fake_memory {
@@ -72,6 +74,11 @@ struct fake_cuda {
     uint64_t seed; /* of the order of streams; 0: a fixed one */
     bool tf32;     /* float products as on a GPU, not as on the CPU */
     size_t n_streams;
+    /* A model of time: how long a piece of work takes that starts when its stream's `ms` says.
+     * NULL: events have the host's times. With it, work starts when what came before it on its
+     * stream, what it waits for, and what the host knew of when it was put there has ended. */
+    double (*takes_ms)(const struct fake_work *w, const struct fake_stream *s);
+    double seen_ms; /* the latest event that the host knows to have passed */
     int gpus;
     bool nvlink, apart;         /* the links between GPUs: PCIe, unless NVLink or none */
     bool stuck;                 /* no stream goes on */
