@@ -224,7 +224,7 @@ class Trainer:
                 loss = call(batches[step][:, :-1], batches[step][:, 1:])
             loss.backward()
             optimizer.step()
-            optimizer.zero_grad(set_to_none="ddp" not in variant)
+            optimizer.zero_grad(set_to_none=True)
             losses.append(loss.detach())
         self.sync()
         seconds = time.perf_counter() - start

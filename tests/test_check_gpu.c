@@ -42,7 +42,7 @@ static int shell(const char *line)
     int status;
 
     ck_assert_int_eq(lk_asprintf(&command,
-                                 "{ dir='%s'; build=$(realpath '" LK_BUILD_DIR
+                                 "{ dir='%s'; root=$PWD; build=$(realpath '" LK_BUILD_DIR
                                  "'); %s; } > '%s/said' 2>&1",
                                  dir, line, dir),
                      LK_OK);
@@ -170,6 +170,51 @@ START_TEST(every_part_on_the_cpu)
 }
 END_TEST
 
+/*
+ * What only a machine with a GPU takes, on one that pretends (tests/make_gpu_machine): options that
+ * the program has, the output of the programs of GPUs, the names of files. A trace without GPU
+ * records is found out.
+ */
+START_TEST(every_part_as_on_a_gpu)
+{
+    static const char *const passed[] = {"machine",  "suites", "ddp",    "job",
+                                         "overhead", "shared", "kernels"};
+    static const char *const skipped[] = {"build", "nccl"};
+    struct lk_json_doc *doc;
+
+    assert_code(
+        shell("tests/make_gpu_machine $dir/gpu $build && cd $dir && "
+              "LD_LIBRARY_PATH=$dir/gpu $root/tools/check-gpu --from $dir/gpu --out $dir/out "
+              "--parts build,machine,suites,ddp,job,records,overhead,shared,nccl,kernels "
+              "--limit ddp=100 --limit job=100 --limit shared=100"),
+        1);
+    assert_said("target met: kernels of known length");
+    ck_assert_int_eq(
+        shell("cd $dir/out && mv gpu-h100-80gb-hbm3-*-[0-9][0-9].json gpu-cpu-1-01.json"), 0);
+    doc = result();
+    for (size_t i = 0; i < LK_COUNT(passed); i++)
+        ck_assert_msg(!strcmp(of_part(doc, passed[i], "status"), "pass"), "%s: %s", passed[i],
+                      of_part(doc, passed[i], "reason"));
+    for (size_t i = 0; i < LK_COUNT(skipped); i++)
+        ck_assert_str_eq(of_part(doc, skipped[i], "status"), "skipped");
+    ck_assert_ptr_nonnull(strstr(of_part(doc, "records", "reason"), "'kernels'"));
+    lk_json_free(doc);
+    assert_file("gpu-h100-80gb-hbm3-*.forecast.csv");
+}
+END_TEST
+
+/* A suite that the GPU ends is a failure; those behind it run. */
+START_TEST(faulty_suite_is_a_failure)
+{
+    assert_code(
+        shell("tests/make_gpu_machine $dir/gpu $build && FAULTY_SUITE=1 LD_LIBRARY_PATH=$dir/gpu "
+              "tools/check-gpu --from $dir/gpu --out $dir/out --parts suites,overhead"),
+        1);
+    assert_said("suites: faulty");
+    assert_said("1 passed, 1 failed");
+}
+END_TEST
+
 /* A tolerance that rounding alone exceeds. */
 START_TEST(losses_that_differ_are_no_pass)
 {
@@ -205,7 +250,7 @@ START_TEST(parts_that_fail_or_hang)
     assert_said("1 passed, 2 failed");
     doc = result();
     ck_assert_str_eq(of_part(doc, "ddp", "status"), "fail");
-    ck_assert_str_eq(of_part(doc, "ddp", "reason"), "lockstep ended with 3");
+    ck_assert_str_eq(of_part(doc, "ddp", "reason"), "lockstep ended with 3: a planted fault");
     ck_assert_ptr_nonnull(strstr(of_part(doc, "ddp", "tail"), "a planted fault"));
     ck_assert_str_eq(of_part(doc, "shared", "status"), "fail");
     ck_assert_ptr_nonnull(strstr(of_part(doc, "shared", "reason"), "did not end within"));
@@ -310,6 +355,8 @@ Suite *lk_suite_check_gpu(void)
     tcase_add_test(script, no_gpu_is_said);
     tcase_add_test(script, parts_fit_into_nine_minutes);
     tcase_add_test(script, every_part_on_the_cpu);
+    tcase_add_test(script, every_part_as_on_a_gpu);
+    tcase_add_test(script, faulty_suite_is_a_failure);
     tcase_add_test(script, losses_that_differ_are_no_pass);
     tcase_add_test(script, parts_that_fail_or_hang);
     suite_add_tcase(s, table);
