@@ -38,7 +38,7 @@ $(BUILD)/tests/cuda/suites.inc: $(GPU_SUITES)
 	$(Q)mkdir -p $(@D)
 	$(Q)for f in $(patsubst tests/cuda/suite_%.c,%,$(GPU_SUITES)); do echo "X($$f)"; done > $@
 $(BUILD)/tests/cuda/gpu.o: $(BUILD)/tests/cuda/suites.inc
-$(BUILD)/test_gpu: $(BUILD)/tests/cuda/gpu.o $(GPU_SUITES:%.c=$(BUILD)/%.o) $(BUILD)/tests/kept_spans.o $(CASE_OBJ) $(LIBS)
+$(BUILD)/test_gpu: $(BUILD)/tests/cuda/gpu.o $(GPU_SUITES:%.c=$(BUILD)/%.o) $(BUILD)/tests/kept_spans.o $(BUILD)/tests/nccl_cases.o $(CASE_OBJ) $(LIBS)
 	@echo "  LINK  $@"
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) -Wl,--start-group $(LIBS) -Wl,--end-group $(PROBE_CHECK_LIBS) $(LK_LIBS)
 
