@@ -146,7 +146,7 @@ START_TEST(spin_kernels_have_their_length)
         ck_assert_msg(strstr(kept.names[s->name], "wait") != NULL, "%s", kept.names[s->name]);
         ck_assert_msg(i == 0 || s->start_ns >= t->spans[i - 1].end_ns, "kernel %u overlaps", i);
     }
-    printf("spin kernels of %g ms: off by at most %.3f %%\n", 1e3 * lengths_s[_i], 100 * worst);
+    printf("figure spin_%gms_error %.6f\n", 1e3 * lengths_s[_i], worst);
     ck_assert_double_le(worst, 0.01);
 }
 END_TEST
@@ -166,6 +166,8 @@ START_TEST(every_launch_comes_back_once)
         must(LK_LAUNCH(streams[i % 2], wait, .seconds = 1e-6));
     }
     finish();
+    printf("figure launches %d\nfigure records %" PRIu64 "\nfigure dropped %" PRIu64 "\n", MANY,
+           rig.counts.records, rig.counts.dropped);
     ck_assert_uint_eq(rig.counts.records, MANY);
     ck_assert_uint_eq(rig.counts.unmatched, 0);
     for (uint32_t k = 0; k < 2; k++) {
