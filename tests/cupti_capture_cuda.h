@@ -1,7 +1,7 @@
 /*
- * Captured records of CUPTI as text, for tests: tests/data/cupti-*.txt. The suite cupti of test_gpu
- * writes one where LK_CUPTI_CAPTURE names the file; tests/test_cupti_capture_cuda.c plays them
- * back. One line each, in this order, times in ns since the capture began:
+ * Captured records of CUPTI as text, for tests: tests/data/cupti-*.txt. The suite records of
+ * test_gpu writes one where LK_CUPTI_CAPTURE names the file; tests/test_cupti_capture_cuda.c plays
+ * them back. One line each, in this order, times in ns since the capture began:
  *
  *   # anything
  *   name TEXT                             of the recorder, in order of their ids
