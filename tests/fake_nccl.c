@@ -20,11 +20,13 @@ struct fake_nccl fake_nccl;
  * n.
  */
 struct hub {
-    atomic_int ids;
     _Atomic uint64_t arrived[2][FAKE_NCCL_RANKS_MAX]; /* number of the call, from 1 */
     unsigned char data[2][FAKE_NCCL_RANKS_MAX][FAKE_NCCL_SLOT_BYTES];
 };
-static struct hub *hub;
+static struct hubs {
+    atomic_int ids;
+    struct hub hub[FAKE_NCCL_COMMS_MAX]; /* by id - 1 */
+} * hubs;
 
 struct work {
     struct ncclComm *comm;
@@ -40,6 +42,7 @@ struct work {
 };
 
 struct ncclComm {
+    struct hub *hub;
     int rank, ranks, progress; /* answers of ncclInProgress to come */
     bool initing, finalizing, finalized;
     ncclResult_t state;
@@ -49,7 +52,7 @@ struct ncclComm {
 };
 
 /* Not freed: work on a stream may still look at one that was aborted. */
-static struct ncclComm comms[8];
+static struct ncclComm comms[FAKE_NCCL_COMMS_MAX];
 
 enum { KEPT_MAX = 256 };
 static struct work *kept[KEPT_MAX]; /* work of graphs */
@@ -101,15 +104,15 @@ static void post(const struct work *w)
     ck_assert_uint_le(bytes, FAKE_NCCL_SLOT_BYTES);
     if (w->kind != COPY || c->rank == w->root) {
         fake_cuda_check_device(w->from, bytes);
-        memcpy(hub->data[w->number % 2][c->rank], w->from, bytes);
+        memcpy(c->hub->data[w->number % 2][c->rank], w->from, bytes);
     }
-    atomic_store(&hub->arrived[w->number % 2][c->rank], w->number);
+    atomic_store(&c->hub->arrived[w->number % 2][c->rank], w->number);
 }
 
 static bool all_arrived(const struct work *w)
 {
     for (int r = 0; r < w->comm->ranks; r++)
-        if (atomic_load(&hub->arrived[w->number % 2][r]) < w->number)
+        if (atomic_load(&w->comm->hub->arrived[w->number % 2][r]) < w->number)
             return false;
     return true;
 }
@@ -124,12 +127,12 @@ static void take(const struct work *w)
     fake_cuda_check_device(w->to, w->kind == GATHER ? bytes * (size_t)c->ranks : bytes);
     if (w->kind == GATHER) {
         for (int r = 0; r < c->ranks; r++)
-            memcpy((char *)w->to + (size_t)r * bytes, hub->data[w->number % 2][r], bytes);
+            memcpy((char *)w->to + (size_t)r * bytes, c->hub->data[w->number % 2][r], bytes);
         return;
     }
-    memcpy(w->to, hub->data[w->number % 2][first] + at, bytes);
+    memcpy(w->to, c->hub->data[w->number % 2][first] + at, bytes);
     for (int r = 1; r < c->ranks && w->kind != COPY; r++)
-        lk_reduce_add(w->dtype, w->to, hub->data[w->number % 2][r] + at, w->count);
+        lk_reduce_add(w->dtype, w->to, c->hub->data[w->number % 2][r] + at, w->count);
 }
 
 /* A step of a collective's work on its stream. */
@@ -246,7 +249,7 @@ static ncclResult_t get_version(int *version)
 static ncclResult_t get_id(ncclUniqueId *id)
 {
     memset(id, 0, sizeof *id);
-    id->internal[0] = (char)(1 + atomic_fetch_add(&hub->ids, 1));
+    id->internal[0] = (char)(1 + atomic_fetch_add(&hubs->ids, 1));
     return ncclSuccess;
 }
 
@@ -258,19 +261,20 @@ static ncclResult_t init(ncclComm_t *out, int ranks, ncclUniqueId id, int rank,
     enter();
     ck_assert_uint_lt((size_t)fake_nccl.inits, sizeof comms / sizeof *comms);
     memset(c, 0, sizeof *c);
-    ck_assert_int_eq(id.internal[0], 1);
+    ck_assert(id.internal[0] >= 1 && id.internal[0] <= FAKE_NCCL_COMMS_MAX);
     ck_assert_int_le(ranks, FAKE_NCCL_RANKS_MAX);
     ck_assert_int_eq(config->blocking, 0);
     fake_nccl.config = *config;
     fake_nccl.inits++;
     fake_nccl.comms_alive++;
+    c->hub = &hubs->hub[id.internal[0] - 1];
     c->rank = rank;
     c->ranks = ranks;
     c->initing = true;
     /* All ranks meet in call 0's place: their number is 2, as of a call before the first two. */
     c->calls = 2;
-    atomic_store(&hub->arrived[0][rank], 2);
-    atomic_store(&hub->arrived[1][rank], 1);
+    atomic_store(&c->hub->arrived[1][rank], 1);
+    atomic_store(&c->hub->arrived[0][rank], 2);
     *out = c;
     return leave(ncclInProgress);
 }
@@ -282,7 +286,7 @@ static ncclResult_t state_of_init(struct ncclComm *c)
     if (fake_nccl.init_hangs)
         return ncclInProgress;
     for (int r = 0; r < c->ranks; r++)
-        if (!atomic_load(&hub->arrived[0][r]))
+        if (!atomic_load(&c->hub->arrived[0][r]))
             return ncclInProgress;
     c->initing = false;
     return ncclSuccess;
@@ -411,15 +415,16 @@ const struct lk_nccl_calls fake_nccl_calls = {
 
 void fake_nccl_create(void)
 {
-    hub = mmap(NULL, sizeof *hub, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    ck_assert(hub != MAP_FAILED);
+    hubs = mmap(NULL, sizeof *hubs, PROT_READ | PROT_WRITE,
+                MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    ck_assert(hubs != MAP_FAILED);
     fake_nccl_reset();
 }
 
 void fake_nccl_destroy(void)
 {
-    ck_assert_int_eq(munmap(hub, sizeof *hub), 0);
-    hub = NULL;
+    ck_assert_int_eq(munmap(hubs, sizeof *hubs), 0);
+    hubs = NULL;
 }
 
 void fake_nccl_reset(void)
