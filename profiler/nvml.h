@@ -70,9 +70,9 @@ void lk_nvml_sampler_restart(struct lk_nvml_sampler *s);
 /* ...and ends here. NULL: nothing. */
 void lk_nvml_sampler_end(struct lk_nvml_sampler *s);
 /*
- * Stops and frees. LK_EIO when the GPU was lost, LK_ETIMEOUT when the driver did not come back (the
- * thread is left behind then); *out (NULL: not wanted) is written all the same. s NULL gives LK_OK
- * and a summary of nothing.
+ * Stops and frees. LK_EIO when the GPU was lost, LK_ETIMEOUT when the driver did not come back (its
+ * thread is left behind then, and frees what it has if the driver ever does); *out (NULL: not
+ * wanted) is written all the same. s NULL gives LK_OK and a summary of nothing.
  */
 enum lk_status lk_nvml_sampler_stop(struct lk_nvml_sampler *s, struct lk_gpu_summary *out);
 

@@ -26,6 +26,7 @@ struct lk_nvml_sampler {
     pthread_mutex_t lock; /* guards what follows */
     pthread_cond_t changed;
     bool stop, done, ended;
+    bool abandoned; /* nobody waits for the thread: it frees this when the driver answers */
     struct lk_gpu_sums sums;
     enum lk_status failed;
     char failure[256];
@@ -71,10 +72,19 @@ static void add(struct lk_nvml_sampler *s, const struct lk_gpu_sample *sample)
         lk_gpu_sums_add(&s->sums, (enum lk_gpu_quantity)q, sample->at_ns, sample->value[q]);
 }
 
+static void release(struct lk_nvml_sampler *s)
+{
+    lk_nvml_close(s->nvml);
+    pthread_cond_destroy(&s->changed);
+    pthread_mutex_destroy(&s->lock);
+    free(s);
+}
+
 /* Reads without the lock: the driver may take its time. */
 static void *sample(void *arg)
 {
     struct lk_nvml_sampler *s = arg;
+    bool abandoned;
     struct rarity rarity = {.every = 1};
     struct lk_deadline next = {lk_monotonic_ns()};
     struct timespec at;
@@ -107,8 +117,11 @@ static void *sample(void *arg)
             ;
     }
     s->done = true;
+    abandoned = s->abandoned;
     pthread_cond_broadcast(&s->changed);
     pthread_mutex_unlock(&s->lock);
+    if (abandoned)
+        release(s);
     return NULL;
 }
 
@@ -201,6 +214,9 @@ static bool wait_end(struct lk_nvml_sampler *s, struct lk_gpu_sums *sums, enum l
     *sums = s->sums;
     *failed = s->failed;
     done = s->done;
+    s->abandoned = !done;
+    if (s->abandoned)
+        pthread_detach(s->thread);
     pthread_mutex_unlock(&s->lock);
     return done;
 }
@@ -209,6 +225,7 @@ enum lk_status lk_nvml_sampler_stop(struct lk_nvml_sampler *s, struct lk_gpu_sum
 {
     struct lk_gpu_sums sums = {0};
     enum lk_status st = LK_OK;
+    uint64_t timeout_ns = s ? s->timeout_ns : 0;
     bool done = true;
 
     if (s)
@@ -217,17 +234,12 @@ enum lk_status lk_nvml_sampler_stop(struct lk_nvml_sampler *s, struct lk_gpu_sum
         lk_gpu_summary(&sums, out);
     if (!s)
         return LK_OK;
-    if (!done) {
-        pthread_detach(s->thread);
-        return lk_fail(LK_ETIMEOUT, "NVML: the driver did not answer for %.0f s",
-                       lk_s_from_ns(s->timeout_ns));
-    }
+    if (!done)
+        return lk_fail(LK_ETIMEOUT, "NVML: the driver did not answer for %.1f s",
+                       lk_s_from_ns(timeout_ns));
     pthread_join(s->thread, NULL);
     if (st != LK_OK)
         st = lk_fail(st, "%s", s->failure);
-    lk_nvml_close(s->nvml);
-    pthread_cond_destroy(&s->changed);
-    pthread_mutex_destroy(&s->lock);
-    free(s);
+    release(s);
     return st;
 }

@@ -12,7 +12,6 @@
 #include <string.h>
 
 static const struct lk_nvml_sampler_config fast = {.period_s = 0.001, .timeout_s = 20};
-static const uint64_t hang_ns = 20 * LK_NS_PER_S;
 
 static void check_clean(void)
 {
@@ -216,14 +215,20 @@ static void seen_open(struct seen *s)
     ck_assert_int_eq(lk_recorder_attach(s->recorder, &seen_ops, s), LK_OK);
 }
 
+/* Until the clock was read so often. */
+static void wait_total(int reads)
+{
+    struct lk_deadline end = lk_deadline_in(20 * LK_NS_PER_S);
+
+    while (atomic_load(&fake_nvml.clock_reads) < reads && lk_deadline_left_ns(end) > 0)
+        lk_sleep_until_ns(lk_monotonic_ns() + LK_NS_PER_MS / 4);
+    ck_assert_int_ge(atomic_load(&fake_nvml.clock_reads), reads);
+}
+
+/* ...so often from now on: of a sampler that goes on. */
 static void wait_reads(int more)
 {
-    int until = atomic_load(&fake_nvml.clock_reads) + more;
-    struct lk_deadline end = lk_deadline_in(hang_ns);
-
-    while (atomic_load(&fake_nvml.clock_reads) < until && lk_deadline_left_ns(end) > 0)
-        lk_sleep_until_ns(lk_monotonic_ns() + LK_NS_PER_MS / 4);
-    ck_assert_int_ge(atomic_load(&fake_nvml.clock_reads), until);
+    wait_total(atomic_load(&fake_nvml.clock_reads) + more);
 }
 
 START_TEST(samples_are_shown_and_summed)
@@ -276,7 +281,7 @@ START_TEST(a_lost_gpu_ends_the_sampling)
 
     atomic_store(&fake_nvml.lost_after, 3);
     ck_assert_int_eq(lk_nvml_sampler_start(must_open(&fake_nvml_calls), &fast, &sampler), LK_OK);
-    wait_reads(4);
+    wait_total(4);
     ck_assert_int_eq(lk_nvml_sampler_stop(sampler, &sum), LK_EIO);
     ck_assert_msg(strstr(lk_error_text(), "GPU is lost") != NULL, "%s", lk_error_text());
     ck_assert_uint_eq(sum.n, 3);
@@ -293,7 +298,7 @@ START_TEST(a_stop_is_prompt)
 
     config.period_s = 3600;
     ck_assert_int_eq(lk_nvml_sampler_start(must_open(&fake_nvml_calls), &config, &sampler), LK_OK);
-    wait_reads(1);
+    wait_total(1);
     ck_assert_int_eq(lk_nvml_sampler_stop(sampler, NULL), LK_OK);
     ck_assert_int_eq(atomic_load(&fake_nvml.clock_reads), 1);
     check_clean();
@@ -347,6 +352,9 @@ START_TEST(a_driver_hangs)
     ck_assert_uint_ge(sum.n, 1);
     ck_assert_int_eq(atomic_load(&fake_nvml.initialised), 1);
     atomic_store(&fake_nvml.hang, 0);
+    while (atomic_load(&fake_nvml.initialised) > 0)
+        lk_sleep_until_ns(lk_monotonic_ns() + LK_NS_PER_MS);
+    lk_sleep_until_ns(lk_monotonic_ns() + 50 * LK_NS_PER_MS); /* the thread's last words */
 }
 END_TEST
 
