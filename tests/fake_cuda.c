@@ -381,6 +381,7 @@ static bool step(struct fake_stream *s)
 void fake_cuda_step(void)
 {
     static const size_t bursts[] = {1, 1, 1, 2, 5, 40};
+    bool again;
 
     lock();
     if (fake_cuda.seed && fake_cuda.n_streams > 0) {
@@ -390,8 +391,11 @@ void fake_cuda_step(void)
             ;
     }
     /* The last stream first: without waits, what was submitted later would run earlier. */
-    for (size_t i = fake_cuda.n_streams; i > 0 && !fake_cuda.seed; i--)
-        step(&fake_cuda.streams[i - 1]);
+    do {
+        again = false;
+        for (size_t i = fake_cuda.n_streams; i > 0 && !fake_cuda.seed; i--)
+            again |= step(&fake_cuda.streams[i - 1]);
+    } while (again && fake_cuda.takes_ms); /* its time does not depend on who asks when */
     unlock();
 }
 

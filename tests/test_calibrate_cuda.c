@@ -1,0 +1,322 @@
+/*
+ * A calibration of one GPU from end to end, on the machine without GPUs (tests/fake_cuda.h) with a
+ * model of time: what it puts into the cluster file and the tables is what the model says.
+ */
+#include "base/array.h"
+#include "commands/calibrate.h"
+#include "kernels/ops.h"
+#include "runtime/calls_cuda.h"
+#include "tests/fake_cuda.h"
+#include "tests/scratch.h"
+
+#include <check.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The model: rates, and how compute and stand-ins slow each other. */
+static const double FLOPS = 1e7, COPY_BPS = 1e9, HOST_BPS = 0.5e9, COMPUTE_MS = 0.25;
+static const double WAIT_SLOWDOWN = 0.25, WIRE_SLOWDOWN = 0.5, DELTA = 0.2;
+
+/* Virtual times between which stand-ins hold or move. */
+static struct {
+    double hold_until_ms, move_until_ms, compute_until_ms;
+    int moves, holds, products;
+} model;
+
+static bool is_compute(const struct lk_op *op)
+{
+    return op != &lk_op_wait && op != &lk_op_hold && op != &lk_op_move &&
+           op != &lk_op_matmul_forward;
+}
+
+/* Whether a stream has such an op before it. */
+static bool queued(const struct lk_op *op, const struct fake_stream *but)
+{
+    for (size_t i = 0; i < fake_cuda.n_streams; i++) {
+        const struct fake_stream *s = &fake_cuda.streams[i];
+
+        for (size_t k = s->done; s != but && k < s->n; k++)
+            if (s->work[k].kind == WORK_OP && s->work[k].op == op)
+                return true;
+    }
+    return false;
+}
+
+static double compute_ms(const struct fake_stream *s)
+{
+    double slowdown = 0;
+
+    if (s->ms < model.move_until_ms || queued(&lk_op_move, s))
+        slowdown = WIRE_SLOWDOWN;
+    else if (s->ms < model.hold_until_ms)
+        slowdown = WAIT_SLOWDOWN;
+    return COMPUTE_MS * (1 + slowdown);
+}
+
+static double op_ms(const struct fake_work *w, const struct fake_stream *s)
+{
+    struct lk_op_cost cost = w->op->cost(w->arg);
+    double ms;
+
+    if (is_compute(w->op)) {
+        ms = compute_ms(s);
+        model.compute_until_ms = s->ms + ms;
+        return ms;
+    }
+    if (w->op == &lk_op_matmul_forward) {
+        model.products++;
+        return cost.flops / FLOPS * 1e3;
+    }
+    ms = cost.seconds * 1e3;
+    if (w->op == &lk_op_hold) {
+        model.holds++;
+        model.hold_until_ms = s->ms + ms;
+    }
+    if (w->op == &lk_op_move) {
+        model.moves++;
+        if (s->ms < model.compute_until_ms || queued(&lk_op_gelu_backward, s))
+            ms *= 1 + DELTA;
+        model.move_until_ms = s->ms + ms;
+    }
+    return ms;
+}
+
+static bool on_host(const void *p)
+{
+    for (size_t i = 0; i < FAKE_ALLOCATIONS_MAX; i++) {
+        const struct fake_memory *m = &fake_cuda.memory[i];
+
+        if (m->at && (const char *)p >= m->at && (const char *)p < m->at + m->bytes)
+            return m->host;
+    }
+    return false;
+}
+
+static double takes_ms(const struct fake_work *w, const struct fake_stream *s)
+{
+    if (w->kind == WORK_OP)
+        return op_ms(w, s);
+    if (w->kind == WORK_COPY)
+        return (double)w->bytes / (on_host(w->from) || on_host(w->to) ? HOST_BPS : COPY_BPS) * 1e3;
+    return 0;
+}
+
+/* ---- */
+
+enum { RATE_GBPS = 2, BYTES = 1 << 19 };
+
+static const struct lk_product_shape shapes[] = {
+    {"small", 8, 16, 24},
+    {"less",  8, 8,  8 },
+};
+
+static const struct calibrate_options options = {
+    .dtypes = "float32",
+    .sizes = {.n = 1, .v = {4096}   },
+    .repetitions = 3,
+    .warmup = 1,
+    .overlap = true,
+    .overlap_bytes = BYTES,
+    .block = {4,      {1, 8, 16, 2} },
+    .overlap_ctas = {2,      {1, 16}       },
+    .overlap_GBps = {2,      {RATE_GBPS, 1}},
+    .rates = true,
+    .copy_sizes = {2,      {1000, 100000}},
+    .device = CALIBRATE_CUDA,
+    .timeout_s = 20
+};
+static const struct lk_rank_env alone = {
+    .present = true, .world_size = 1, .local_world_size = 1, .nodes = 1};
+
+static char *locks;
+
+static void setup(void)
+{
+    locks = scratch_create();
+    ck_assert_int_eq(setenv("LOCKSTEP_GPU_LOCKS", locks, 1), 0);
+    fake_cuda_reset(1);
+    fake_cuda.takes_ms = takes_ms;
+    memset(&model, 0, sizeof model);
+}
+
+static void teardown(void)
+{
+    fake_cuda_check_clean();
+    scratch_remove(locks);
+}
+
+static enum lk_status calibrate(const struct calibrate_options *o, struct lk_cluster *c,
+                                struct calibrate_tables *t)
+{
+    const struct calibrate_gpu gpu = {.options = o,
+                                      .env = &alone,
+                                      .cuda_calls = &fake_cuda_calls,
+                                      .shapes = shapes,
+                                      .n_shapes = LK_COUNT(shapes)};
+
+    lk_cluster_init(c);
+    ck_assert_int_eq(calibrate_tables_create(t), LK_OK);
+    return calibrate_gpu(&gpu, c, t);
+}
+
+static void finish(struct lk_cluster *c, struct calibrate_tables *t)
+{
+    lk_cluster_fini(c);
+    calibrate_tables_fini(t);
+}
+
+static void near(double got, double want, const char *what)
+{
+    ck_assert_msg(fabs(got - want) <= 0.002 * want, "%s: %g, expected %g", what, got, want);
+}
+
+static double number(const struct lk_table *t, size_t row, const char *column)
+{
+    const struct lk_cell *c = lk_table_cell(t, row, column);
+
+    ck_assert_msg(c && c->type == LK_CELL_NUMBER, "%s of row %zu", column, row);
+    return c->number;
+}
+
+static void check_cluster(const struct lk_cluster *c)
+{
+    ck_assert_str_eq(c->gpu, "fake");
+    ck_assert_int_eq(c->gpus_per_node, 1);
+    ck_assert_int_eq(c->device.compute_capability, 90);
+    near(c->device.memory_bytes.value, 80.0 * (1 << 30), "memory");
+    near(c->device.flops.value, FLOPS, "flops");
+    ck_assert_ptr_nonnull(strstr(c->device.flops.source, "bfloat16"));
+    near(c->device.memory_Bps.value, 2 * COPY_BPS, "memory's rate");
+    near(c->gamma_wait.value, WAIT_SLOWDOWN, "gamma_wait");
+    near(c->gamma_wire.value, WIRE_SLOWDOWN, "gamma_wire");
+    near(c->delta.value, DELTA, "delta");
+    ck_assert(c->overlap_proxy);
+    ck_assert_ptr_nonnull(strstr(c->delta.source, "stand-in of 16 thread blocks"));
+    ck_assert_ptr_nonnull(strstr(c->delta.source, "2 GB/s"));
+    ck_assert_uint_eq(c->n_points, 0);
+}
+
+static void check_tables(const struct calibrate_tables *t)
+{
+    const struct lk_table *copies = t->table[CALIBRATE_COPIES];
+    const struct lk_table *products = t->table[CALIBRATE_PRODUCTS];
+    const struct lk_table *overlap = t->table[CALIBRATE_OVERLAP];
+    int in_file = 0;
+
+    ck_assert_uint_eq(t->table[CALIBRATE_COLLECTIVES]->n_rows, 0);
+    ck_assert_uint_eq(copies->n_rows, 3 * 2); /* directions and sizes */
+    for (size_t i = 0; i < copies->n_rows; i++)
+        near(number(copies, i, "rate_Bps"), i < 2 ? COPY_BPS : HOST_BPS, "a copy");
+    ck_assert_uint_eq(products->n_rows, 2 * LK_COUNT(shapes)); /* bfloat16, then tf32 */
+    for (size_t i = 0; i < products->n_rows; i++) {
+        near(number(products, i, "rate_flops"), FLOPS, "a product");
+        ck_assert_str_eq(lk_table_cell(products, i, "dtype")->text, i < 2 ? "bfloat16" : "tf32");
+    }
+    ck_assert_uint_eq(overlap->n_rows, 2 * 2); /* rates and thread blocks */
+    for (size_t i = 0; i < overlap->n_rows; i++) {
+        near(number(overlap, i, "ctas"), i % 2 ? 16 : 1, "thread blocks");
+        near(number(overlap, i, "rate_Bps"), (i < 2 ? RATE_GBPS : 1) * 1e9, "rate");
+        near(number(overlap, i, "gamma_wait"), WAIT_SLOWDOWN, "gamma_wait");
+        near(number(overlap, i, "gamma_wire"), WIRE_SLOWDOWN, "gamma_wire");
+        near(number(overlap, i, "delta"), DELTA, "delta");
+        in_file += lk_table_cell(overlap, i, "in_file")->text[0] != 0;
+    }
+    ck_assert_int_eq(in_file, 1);
+}
+
+START_TEST(one_gpu_gives_what_its_model_says)
+{
+    struct calibrate_tables t;
+    struct lk_cluster c;
+
+    ck_assert_msg(calibrate(&options, &c, &t) == LK_OK, "%s", lk_error_text());
+    check_cluster(&c);
+    check_tables(&t);
+    ck_assert_int_gt(model.holds, 0);
+    ck_assert_int_gt(model.moves, model.holds);
+    ck_assert_int_gt(model.products, 0);
+    finish(&c, &t);
+}
+END_TEST
+
+/* The expected number of thread blocks is measured, also when it was not asked for. */
+START_TEST(the_file_takes_the_thread_blocks_of_nccl)
+{
+    struct calibrate_options o = options;
+    struct calibrate_tables t;
+    struct lk_cluster c;
+
+    o.rates = false;
+    o.overlap_GBps.n = 1;
+    o.nccl_ctas = 5;
+    ck_assert_msg(calibrate(&o, &c, &t) == LK_OK, "%s", lk_error_text());
+    ck_assert_ptr_nonnull(strstr(c.delta.source, "stand-in of 5 thread blocks"));
+    ck_assert_uint_eq(t.table[CALIBRATE_OVERLAP]->n_rows, 3);
+    ck_assert(!lk_quantity_known(&c.device.flops));
+    ck_assert_int_eq(model.products, 0);
+    finish(&c, &t);
+}
+END_TEST
+
+/* Every so many-th call into CUDA fails once: an error, and nothing is left behind. */
+START_TEST(a_call_that_fails_leaves_nothing)
+{
+    struct calibrate_options o = options;
+    enum lk_status st = LK_EINTERNAL;
+    int failures = 0;
+
+    o.overlap_ctas.n = o.overlap_GBps.n = 1;
+    o.nccl_ctas = 1;
+    o.repetitions = 1;
+    o.warmup = 0;
+    for (int n = 1; st != LK_OK; n += n < 50 ? 1 : n / 6) {
+        struct calibrate_tables t;
+        struct lk_cluster c;
+
+        fake_cuda_reset(1);
+        fake_cuda.takes_ms = takes_ms;
+        memset(&model, 0, sizeof model);
+        fake_cuda.fail_at = n;
+        fake_cuda.fail_with = cudaErrorIllegalAddress;
+        st = calibrate(&o, &c, &t);
+        if (st != LK_OK) {
+            failures++;
+            ck_assert_ptr_nonnull(strstr(lk_error_text(), "cudaErrorIllegalAddress"));
+        }
+        finish(&c, &t);
+        fake_cuda_check_clean();
+    }
+    ck_assert_int_gt(failures, 50);
+}
+END_TEST
+
+START_TEST(a_gpu_that_hangs_is_given_up)
+{
+    struct calibrate_options o = options;
+    struct calibrate_tables t;
+    struct lk_cluster c;
+
+    o.timeout_s = 0.05;
+    fake_cuda.stuck = true;
+    ck_assert_int_eq(calibrate(&o, &c, &t), LK_ETIMEOUT);
+    ck_assert_ptr_nonnull(strstr(lk_error_text(), "did not finish in time"));
+    finish(&c, &t);
+}
+END_TEST
+
+Suite *lk_suite_calibrate_cuda(void);
+Suite *lk_suite_calibrate_cuda(void)
+{
+    Suite *s = suite_create("calibrate_cuda");
+    TCase *c = tcase_create("one GPU");
+
+    tcase_add_checked_fixture(c, setup, teardown);
+    tcase_set_timeout(c, 120);
+    tcase_add_test(c, one_gpu_gives_what_its_model_says);
+    tcase_add_test(c, the_file_takes_the_thread_blocks_of_nccl);
+    tcase_add_test(c, a_call_that_fails_leaves_nothing);
+    tcase_add_test(c, a_gpu_that_hangs_is_given_up);
+    suite_add_tcase(s, c);
+    return s;
+}
