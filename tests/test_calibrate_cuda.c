@@ -1,12 +1,15 @@
 /*
  * A calibration of one GPU from end to end, on the machine without GPUs (tests/fake_cuda.h) with a
- * model of time: what it puts into the cluster file and the tables is what the model says.
+ * model of time: what it puts into the cluster file and the tables is what the model says. Of two
+ * GPUs, the sweep of collectives over an NCCL that is none (tests/fake_nccl.h).
  */
 #include "base/array.h"
 #include "commands/calibrate.h"
 #include "kernels/ops.h"
 #include "runtime/calls_cuda.h"
 #include "tests/fake_cuda.h"
+#include "tests/fake_nccl.h"
+#include "tests/ranks.h"
 #include "tests/scratch.h"
 
 #include <check.h>
@@ -305,6 +308,103 @@ START_TEST(a_gpu_that_hangs_is_given_up)
 }
 END_TEST
 
+#ifdef LK_NCCL_BUILT
+
+/* ---- Two GPUs, a process each, over an NCCL that is none ---- */
+
+enum { RANKS = 2, COLLS = 4, DTYPES = 2, TIMINGS = 2 };
+
+static enum lk_status expect(bool right, const char *what)
+{
+    return right ? LK_OK : lk_fail(LK_EVERIFY, "not so: %s", what);
+}
+
+static enum lk_status check_line(const struct lk_table *t, size_t row)
+{
+    static const char *const numbers[] = {"in_time_s",  "in_algbw_Bps",  "in_busbw_Bps",
+                                          "out_time_s", "out_algbw_Bps", "out_busbw_Bps",
+                                          "host_s"};
+    const struct lk_cell *c;
+    enum lk_status st = LK_OK;
+
+    for (size_t i = 0; i < LK_COUNT(numbers); i++) {
+        c = lk_table_cell(t, row, numbers[i]);
+        LK_TRY(expect(c && c->type == LK_CELL_NUMBER && c->number > 0, numbers[i]));
+    }
+    c = lk_table_cell(t, row, "ranks");
+    LK_TRY(expect(c->number == RANKS, "two ranks"));
+out:
+    return st;
+}
+
+/* What rank 0 has; the others have nothing. Ranks that share a GPU leave no evidence. */
+static enum lk_status check_sweep(const struct lk_cluster *c, const struct calibrate_tables *t,
+                                  int rank, bool shared)
+{
+    const struct lk_table *colls = t->table[CALIBRATE_COLLECTIVES];
+    size_t lines = rank == 0 ? COLLS * DTYPES * TIMINGS : 0;
+    enum lk_status st = LK_OK;
+
+    LK_TRY(expect(colls->n_rows == lines, "a line a collective, type and timing"));
+    for (size_t i = 0; i < lines; i++)
+        LK_TRY(check_line(colls, i));
+    LK_TRY(expect(c->n_points == (rank || shared ? 0 : COLLS * TIMINGS), "points of one type"));
+    LK_TRY(expect(c->gpus_per_node == (shared ? 1 : RANKS), "GPUs of the node"));
+out:
+    return st;
+}
+
+static enum lk_status sweep_two(struct rank *me)
+{
+    bool shared = *(const bool *)me->ctx;
+    struct calibrate_options o = options;
+    struct lk_rank_env env = {.present = true,
+                              .rank = me->rank,
+                              .world_size = RANKS,
+                              .local_rank = me->rank,
+                              .local_world_size = RANKS,
+                              .nodes = 1};
+    struct calibrate_gpu gpu = {
+        .options = &o, .env = &env, .cuda_calls = &fake_cuda_calls, .nccl_calls = &fake_nccl_calls};
+    struct calibrate_tables t;
+    struct lk_cluster c;
+    enum lk_status st = LK_OK;
+
+    fake_cuda_reset(shared ? 1 : RANKS);
+    fake_cuda.host_threads = true;
+    o.dtypes = "float32,bfloat16";
+    o.overlap = o.rates = false;
+    o.share_gpu = shared;
+    lk_cluster_init(&c);
+    LK_TRY(calibrate_tables_create(&t));
+    LK_TRY(rank_connect(me, &gpu.store));
+    LK_TRY(calibrate_gpu(&gpu, &c, &t));
+    LK_TRY(check_sweep(&c, &t, me->rank, shared));
+    LK_TRY(expect(!fake_nccl.comms_alive && !fake_nccl.memory_alive, "nothing left of NCCL"));
+    LK_TRY(expect(!fake_cuda.streams_alive && !fake_cuda.allocated, "nothing left of CUDA"));
+out:
+    finish(&c, &t);
+    lk_store_close(gpu.store);
+    return st;
+}
+
+START_TEST(two_gpus_sweep_collectives)
+{
+    const uint64_t limit_ns = 60 * LK_NS_PER_S;
+    bool shared = _i;
+    struct rank ranks[RANKS_MAX];
+
+    fake_nccl_create();
+    fake_nccl_reset();
+    ranks_run_processes(RANKS, limit_ns / 3, sweep_two, &shared, 1, NULL, limit_ns, ranks);
+    for (int r = 0; r < RANKS; r++)
+        ck_assert_msg(ranks[r].status == LK_OK, "rank %d: %s", r, ranks[r].text);
+    fake_nccl_destroy();
+}
+END_TEST
+
+#endif
+
 Suite *lk_suite_calibrate_cuda(void);
 Suite *lk_suite_calibrate_cuda(void)
 {
@@ -317,6 +417,9 @@ Suite *lk_suite_calibrate_cuda(void)
     tcase_add_test(c, the_file_takes_the_thread_blocks_of_nccl);
     tcase_add_test(c, a_call_that_fails_leaves_nothing);
     tcase_add_test(c, a_gpu_that_hangs_is_given_up);
+#ifdef LK_NCCL_BUILT
+    tcase_add_loop_test(c, two_gpus_sweep_collectives, 0, 2);
+#endif
     suite_add_tcase(s, c);
     return s;
 }

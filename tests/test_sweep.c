@@ -2,6 +2,7 @@
 #include "runtime/sweep.h"
 
 #include "base/array.h"
+#include "kernels/ops.h"
 #include "tests/ranks.h"
 
 #include <check.h>
@@ -190,6 +191,64 @@ START_TEST(compute)
 }
 END_TEST
 
+/* On streams: a device that waits instead of computing, whose collectives are sockets'. */
+static enum lk_status put_wait(void *ctx, struct lk_stream *s)
+{
+    (void)ctx;
+    return LK_LAUNCH(s, wait, .seconds = 0.0005);
+}
+
+static enum lk_status sweep_streams(struct rank *me)
+{
+    static const struct lk_device_config dc = {
+        .timed_flops = 1e12, .timed_Bps = 1e11, .slowdown = 1};
+    static const struct lk_sweep_beside beside = {.bytes = 100000};
+    struct lk_sweep_stream_config config = {.unit = put_wait,
+                                            .unit_target_s = 0.002,
+                                            .repetitions = REPETITIONS,
+                                            .warmup = WARMUP,
+                                            .timeout_ns = plenty_ns};
+    struct results *results = me->ctx;
+    struct lk_device *d = NULL;
+    struct lk_store *store = NULL;
+    struct lk_comm *c = NULL;
+    enum lk_status st = LK_OK;
+
+    LK_TRY(open_comm(me, &store, &c));
+    LK_TRY(lk_device_open("timed", &dc, &d));
+    LK_TRY(lk_stream_create(d, &(struct lk_track_info){.name = "compute"}, &config.compute));
+    LK_TRY(lk_stream_create(d, &(struct lk_track_info){.name = "net"}, &config.net));
+    LK_TRY(lk_sweep_overlap_streams(c, &config, &beside, &results->overlap[me->rank]));
+out:
+    lk_stream_destroy(config.compute);
+    lk_stream_destroy(config.net);
+    lk_device_close(d);
+    lk_comm_close(c);
+    lk_store_close(store);
+    return st;
+}
+
+START_TEST(overlap_on_streams)
+{
+    struct results *results = calloc(1, sizeof *results);
+    struct rank ranks[RANKS_MAX];
+
+    ranks_run_threads(WORLD, plenty_ns, sweep_streams, results, ranks);
+    for (int r = 0; r < WORLD; r++) {
+        const struct lk_sweep_overlap *o = &results->overlap[r];
+
+        ck_assert_msg(ranks[r].status == LK_OK, "rank %d: %s", r, ranks[r].text);
+        ck_assert_uint_eq(o->n, SAMPLES);
+        check_same(o->gamma_wait, results->overlap[0].gamma_wait, SAMPLES, -1);
+        check_same(o->gamma_wire, results->overlap[0].gamma_wire, SAMPLES, -1);
+        check_same(o->delta, results->overlap[0].delta, SAMPLES, -1);
+    }
+    for (int r = 0; r < WORLD; r++)
+        lk_sweep_overlap_fini(&results->overlap[r]);
+    free(results);
+}
+END_TEST
+
 START_TEST(one_rank)
 {
     struct lk_comm_config config = {.world_size = 1};
@@ -221,6 +280,7 @@ Suite *lk_suite_sweep(void)
     tcase_set_timeout(c, 120);
     tcase_add_test(c, collectives);
     tcase_add_test(c, compute);
+    tcase_add_test(c, overlap_on_streams);
     tcase_add_test(c, one_rank);
     suite_add_tcase(s, c);
     return s;
