@@ -177,15 +177,16 @@ END_TEST
  */
 START_TEST(every_part_as_on_a_gpu)
 {
-    static const char *const passed[] = {"machine",  "suites", "ddp",    "job",
-                                         "overhead", "shared", "kernels"};
+    static const char *const passed[] = {"machine",   "suites", "ddp",   "job",    "overhead",
+                                         "calibrate", "shared", "graph", "kernels"};
     static const char *const skipped[] = {"build", "nccl"};
     struct lk_json_doc *doc;
 
     assert_code(
         shell("tests/make_gpu_machine $dir/gpu $build && cd $dir && "
               "LD_LIBRARY_PATH=$dir/gpu $root/tools/check-gpu --from $dir/gpu --out $dir/out "
-              "--parts build,machine,suites,ddp,job,records,overhead,shared,nccl,kernels "
+              "--parts "
+              "build,machine,suites,ddp,job,records,overhead,calibrate,shared,nccl,graph,kernels "
               "--limit ddp=100 --limit job=100 --limit shared=100"),
         1);
     assert_said("target met: kernels of known length");
@@ -200,6 +201,7 @@ START_TEST(every_part_as_on_a_gpu)
     ck_assert_ptr_nonnull(strstr(of_part(doc, "records", "reason"), "'kernels'"));
     lk_json_free(doc);
     assert_file("gpu-h100-80gb-hbm3-*.forecast.csv");
+    assert_file("gpu-h100-80gb-hbm3-*.cluster.json");
 }
 END_TEST
 

@@ -58,7 +58,12 @@ BUNDLE_ARCH  ?= all
 # A quarter of the size (CUDA 12.8 or newer).
 BUNDLE_NVCCFLAGS ?= -O3 -lineinfo --compress-mode=size
 .PHONY: gpu-programs gpu-bundle check-gpu
+ifeq ($(PROBE_CUDA),yes)
 gpu-programs: $(addprefix $(BUILD)/,$(GPU_PROGRAMS))
+else
+gpu-programs:
+	@echo 'lockstep: no CUDA Toolkit: these programs are for GPUs' >&2; exit 1
+endif
 gpu-bundle:
 	$(Q)$(MAKE) --no-print-directory $(PARALLEL) BUILD=$(BUILD)/carry STATIC=1 BLAS=no CUDA=yes CUDA_ARCH="$(BUNDLE_ARCH)" \
 	    ARCH="$(CARRY_ARCH)" NVCCFLAGS="$(BUNDLE_NVCCFLAGS)" gpu-programs
