@@ -3,15 +3,15 @@
  * the first communicator is opened (base/library.h), so that what is done with their answers can be
  * tested without a GPU.
  *
- * Built with and run on NCCL 2.19 or newer, which has all of them. A configuration that is newer
- * than the library is legal: NCCL reads as much of it as it knows.
+ * Built with NCCL 2.22 or newer and run with 2.19 or newer. A configuration that is newer than the
+ * library is legal: NCCL reads as much of it as it knows.
  */
 #ifndef LK_RUNTIME_CALLS_NCCL_CUDA_H
 #define LK_RUNTIME_CALLS_NCCL_CUDA_H
 
 #ifdef LK_HAVE_NCCL
 #include <nccl.h>
-#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 19, 0)
+#if NCCL_VERSION_CODE >= NCCL_VERSION(2, 22, 0)
 #define LK_NCCL_BUILT
 #endif
 #endif
@@ -41,9 +41,15 @@
     X(AllGather)                                                                                   \
     X(Broadcast)
 
+/* Those of NCCL 2.22 and newer, for estimates; NULL in older ones. */
+#define LK_NCCL_ESTIMATE_LIST(X)                                                                   \
+    X(GroupStart)                                                                                  \
+    X(GroupSimulateEnd)
+
 struct lk_nccl_calls {
 #define LK_NCCL_CALL_MEMBER_(call) __typeof__(nccl##call) *call;
     LK_NCCL_CALL_LIST(LK_NCCL_CALL_MEMBER_)
+    LK_NCCL_ESTIMATE_LIST(LK_NCCL_CALL_MEMBER_)
 #undef LK_NCCL_CALL_MEMBER_
 };
 

@@ -23,7 +23,8 @@
 
 static const struct lk_library_symbol symbols[] = {
 #define ROW(call) {"nccl" #call, offsetof(struct lk_nccl_calls, call)},
-    LK_NCCL_CALL_LIST(ROW)
+    LK_NCCL_CALL_LIST(ROW)};
+static const struct lk_library_symbol estimate_symbols[] = {LK_NCCL_ESTIMATE_LIST(ROW)
 #undef ROW
 };
 
@@ -53,6 +54,22 @@ enum lk_status lk_nccl_version(const struct lk_nccl_calls *call, const char *pat
     return LK_OK;
 }
 
+/* Of the same file, or not at all. */
+static void open_estimates(struct lk_nccl_calls *table, const char *path)
+{
+    static const struct lk_library_spec spec = {.name = "NCCL",
+                                                .files = files,
+                                                .symbols = estimate_symbols,
+                                                .n_symbols = LK_COUNT(estimate_symbols),
+                                                .stays = true};
+    struct lk_nccl_calls found = *table;
+    struct lk_library *l = NULL;
+
+    if (lk_library_open(&spec, &found, &l) == LK_OK && !strcmp(lk_library_path(l), path))
+        *table = found;
+    lk_library_close(l);
+}
+
 enum lk_status lk_nccl_open_library(struct lk_nccl_calls *table, struct lk_library **out)
 {
     static const struct lk_library_spec spec = {.name = "NCCL",
@@ -60,8 +77,14 @@ enum lk_status lk_nccl_open_library(struct lk_nccl_calls *table, struct lk_libra
                                                 .symbols = symbols,
                                                 .n_symbols = LK_COUNT(symbols),
                                                 .stays = true};
+    struct lk_nccl_calls found = {.GroupStart = NULL};
+    enum lk_status st = lk_library_open(&spec, &found, out);
 
-    return lk_library_open(&spec, table, out);
+    if (st != LK_OK)
+        return st;
+    lk_quietly_((open_estimates(&found, lk_library_path(*out)), LK_OK));
+    *table = found;
+    return LK_OK;
 }
 
 /* ---- Being in NCCL ---- */

@@ -373,50 +373,66 @@ static enum lk_status check_version(const struct meeting *m, const struct lk_ncc
                    of_0, m->path, n->base.rank, own, path);
 }
 
-static enum lk_status meet(struct lk_nccl *n, const char *path, struct meeting *out)
+/* Rank 0's value, for all. */
+enum lk_status lk_nccl_share(struct lk_nccl *n, void *value, size_t size)
 {
-    struct meeting m = {.version = n->version};
     char key[32];
-    void *value = NULL;
+    void *got = NULL;
     size_t bytes = 0;
     enum lk_status st = LK_OK;
 
-    if (n->store)
-        snprintf(key, sizeof key, "nccl-%" PRIu64, lk_store_next_id(n->store));
-    if (n->base.rank == 0) {
-        snprintf(m.path, sizeof m.path, "%s", path);
-        LK_TRY(lk_nccl_status(n, n->call->GetUniqueId(&m.id)));
-        if (n->store)
-            LK_TRY(lk_store_set(n->store, key, &m, sizeof m));
-    } else {
-        LK_TRY(lk_store_get(n->store, key, &value, &bytes));
-        if (bytes != sizeof m) {
-            st = lk_fail(LK_EPARSE, "rank 0 is another build of lockstep");
-            goto out;
-        }
-        memcpy(&m, value, sizeof m);
-        LK_TRY(check_version(&m, n, path));
-    }
-    *out = m;
+    if (!n->store)
+        return LK_OK;
+    snprintf(key, sizeof key, "nccl-%" PRIu64, lk_store_next_id(n->store));
+    if (n->base.rank == 0)
+        return lk_store_set(n->store, key, value, size);
+    LK_TRY(lk_store_get(n->store, key, &got, &bytes));
+    if (bytes == size)
+        memcpy(value, got, size);
+    else
+        st = lk_fail(LK_EPARSE, "rank 0 is another build of lockstep");
 out:
-    free(value);
+    free(got);
     return st;
 }
 
-static enum lk_status join(struct lk_nccl *n, const struct meeting *m)
+static enum lk_status meet(struct lk_nccl *n, const char *path, struct meeting *out)
 {
-    struct lk_deadline deadline = lk_deadline_in(n->timeout_ns);
-    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
-    ncclResult_t result;
+    struct meeting m = {.version = n->version};
     enum lk_status st = LK_OK;
 
-    config.blocking = 0;
+    if (n->base.rank == 0) {
+        snprintf(m.path, sizeof m.path, "%s", path);
+        LK_TRY(lk_nccl_status(n, n->call->GetUniqueId(&m.id)));
+    }
+    LK_TRY(lk_nccl_share(n, &m, sizeof m));
+    LK_TRY(check_version(&m, n, path));
+    *out = m;
+out:
+    return st;
+}
+
+ncclConfig_t lk_nccl_config(const struct lk_nccl *n, bool blocking)
+{
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+
+    config.blocking = blocking;
     if (n->options.min_ctas)
         config.minCTAs = n->options.min_ctas;
     if (n->options.max_ctas)
         config.maxCTAs = n->options.max_ctas;
     if (n->options.cga_cluster)
         config.cgaClusterSize = n->options.cga_cluster;
+    return config;
+}
+
+static enum lk_status join(struct lk_nccl *n, const struct meeting *m)
+{
+    struct lk_deadline deadline = lk_deadline_in(n->timeout_ns);
+    ncclConfig_t config = lk_nccl_config(n, false);
+    ncclResult_t result;
+    enum lk_status st = LK_OK;
+
     LK_TRY(lk_nccl_enter(n, deadline));
     result =
         n->call->CommInitRankConfig(&n->comm, n->base.world_size, m->id, n->base.rank, &config);
@@ -518,11 +534,12 @@ static void nccl_close(struct lk_comm *c)
     enum lk_status st = LK_OK;
 
     lk_error_save_(&saved);
+    lk_nccl_close_estimator(n);
     if (n->joined && lk_nccl_alive(n) == LK_OK)
         st = finalize(n);
     if (st != LK_OK)
         lk_nccl_break(n, st, lk_error_text());
-    if (lk_nccl_watch_stop(n))
+    if (lk_nccl_watch_stop(n) && !n->lost)
         free_all(n);
     else
         lk_log(LK_LOG_COMM, LK_ERROR, "NCCL did not end its communicator: it is left behind");
@@ -619,6 +636,7 @@ const struct lk_comm_ops lk_comm_nccl = {
     .alloc = nccl_alloc,
     .free = nccl_free,
     .graph = nccl_graph,
+    .estimate = lk_nccl_estimate,
     .library = nccl_library,
     .out_of_place = true,
 };
@@ -628,7 +646,7 @@ const struct lk_comm_ops lk_comm_nccl = {
 static enum lk_status not_built(void)
 {
     return lk_fail(LK_EUNSUPPORTED,
-                   "this build has no NCCL: nccl.h of 2.19 or newer was not found by make");
+                   "this build has no NCCL: nccl.h of 2.22 or newer was not found by make");
 }
 
 static enum lk_status nccl_open(const struct lk_comm_config *config, struct lk_comm **out)

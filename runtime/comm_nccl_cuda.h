@@ -4,6 +4,7 @@
  *   comm_nccl_cuda.c        open, close, collectives, memory
  *   comm_nccl_call_cuda.c   the library; being in NCCL, and what its answers mean
  *   comm_nccl_watch_cuda.c  the watchdog
+ *   comm_nccl_estimate_cuda.c  NCCL's own idea of how long a collective takes
  *
  * NCCL's communicator is non-blocking: a call returns at once and is in progress until
  * ncclCommGetAsyncError says otherwise, which is asked with a deadline after every call. (Each
@@ -70,6 +71,8 @@ struct lk_nccl {
     size_t n_buffers, cap_buffers;
     struct lk_nccl_entry graph; /* whose launch began. Host thread only */
     bool joined;                /* the ranks have met. Host thread only */
+    ncclComm_t estimator; /* a blocking one, for estimates; NULL: none yet. Host thread only */
+    bool lost;            /* a thread for estimates did not come back, and may use all this */
 
     pthread_t watchdog;
     bool watched;  /* the thread was made, and not joined */
@@ -95,6 +98,16 @@ struct lk_nccl {
 /* Asks NCCL for the collective. pre: inside. */
 ncclResult_t lk_nccl_collective(const struct lk_nccl *n, ncclComm_t comm,
                                 const struct lk_coll_call *call, cudaStream_t s);
+
+/* Gives rank 0's value to all ranks, which come here together. */
+enum lk_status lk_nccl_share(struct lk_nccl *n, void *value, size_t size);
+/* What the communicator was asked for. */
+ncclConfig_t lk_nccl_config(const struct lk_nccl *n, bool blocking);
+
+/* ---- comm_nccl_estimate_cuda.c ---- */
+
+enum lk_status lk_nccl_estimate(struct lk_comm *c, const struct lk_coll_call *call, double *out_s);
+void lk_nccl_close_estimator(struct lk_nccl *n);
 
 /* ---- comm_nccl_call_cuda.c ---- */
 

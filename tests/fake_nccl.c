@@ -44,7 +44,8 @@ struct work {
 struct ncclComm {
     struct hub *hub;
     int rank, ranks, progress; /* answers of ncclInProgress to come */
-    bool initing, finalizing, finalized;
+    bool initing, finalizing, finalized, blocking;
+    atomic_int inside;
     ncclResult_t state;
     uint64_t calls;
     atomic_bool aborted;
@@ -58,16 +59,17 @@ enum { KEPT_MAX = 256 };
 static struct work *kept[KEPT_MAX]; /* work of graphs */
 static size_t n_kept;
 
-static atomic_int inside;
+static _Thread_local bool in_group;
+static _Thread_local size_t group_bytes;
 
-static void enter(void)
+static void enter(ncclComm_t c)
 {
-    ck_assert_msg(atomic_fetch_add(&inside, 1) == 0, "two threads are in NCCL");
+    ck_assert_msg(atomic_fetch_add(&c->inside, 1) == 0, "two threads are in a communicator");
 }
 
-static ncclResult_t leave(ncclResult_t r)
+static ncclResult_t leave(ncclComm_t c, ncclResult_t r)
 {
-    atomic_fetch_sub(&inside, 1);
+    atomic_fetch_sub(&c->inside, 1);
     return r;
 }
 
@@ -185,15 +187,20 @@ static ncclResult_t answer(struct ncclComm *c)
 
 static ncclResult_t start(struct ncclComm *c, struct work w)
 {
-    enter();
+    enter(c);
     ck_assert_msg(c->progress == 0 && !c->initing && !c->finalizing, "a call while in progress");
+    ck_assert_int_eq(in_group, c->blocking);
+    if (in_group) {
+        group_bytes += w.count * lk_dtype_bytes(w.dtype);
+        return leave(c, ncclSuccess);
+    }
     if (++fake_nccl.collectives == fake_nccl.fail_call)
-        return leave(c->state = fake_nccl.fail_with);
+        return leave(c, c->state = fake_nccl.fail_with);
     c->launch = malloc(sizeof w);
     ck_assert_ptr_nonnull(c->launch);
     w.comm = c;
     *c->launch = w;
-    return leave(answer(c));
+    return leave(c, answer(c));
 }
 
 static ncclResult_t all_reduce(const void *from, void *to, size_t n, ncclDataType_t t,
@@ -253,32 +260,6 @@ static ncclResult_t get_id(ncclUniqueId *id)
     return ncclSuccess;
 }
 
-static ncclResult_t init(ncclComm_t *out, int ranks, ncclUniqueId id, int rank,
-                         ncclConfig_t *config)
-{
-    struct ncclComm *c = &comms[fake_nccl.inits];
-
-    enter();
-    ck_assert_uint_lt((size_t)fake_nccl.inits, sizeof comms / sizeof *comms);
-    memset(c, 0, sizeof *c);
-    ck_assert(id.internal[0] >= 1 && id.internal[0] <= FAKE_NCCL_COMMS_MAX);
-    ck_assert_int_le(ranks, FAKE_NCCL_RANKS_MAX);
-    ck_assert_int_eq(config->blocking, 0);
-    fake_nccl.config = *config;
-    fake_nccl.inits++;
-    fake_nccl.comms_alive++;
-    c->hub = &hubs->hub[id.internal[0] - 1];
-    c->rank = rank;
-    c->ranks = ranks;
-    c->initing = true;
-    /* All ranks meet in call 0's place: their number is 2, as of a call before the first two. */
-    c->calls = 2;
-    atomic_store(&c->hub->arrived[1][rank], 1);
-    atomic_store(&c->hub->arrived[0][rank], 2);
-    *out = c;
-    return leave(ncclInProgress);
-}
-
 static ncclResult_t state_of_init(struct ncclComm *c)
 {
     if (fake_nccl.init_says != ncclSuccess)
@@ -292,9 +273,38 @@ static ncclResult_t state_of_init(struct ncclComm *c)
     return ncclSuccess;
 }
 
+static ncclResult_t init(ncclComm_t *out, int ranks, ncclUniqueId id, int rank,
+                         ncclConfig_t *config)
+{
+    struct ncclComm *c = &comms[fake_nccl.inits];
+
+    ck_assert_uint_lt((size_t)fake_nccl.inits, sizeof comms / sizeof *comms);
+    memset(c, 0, sizeof *c);
+    enter(c);
+    ck_assert(id.internal[0] >= 1 && id.internal[0] <= FAKE_NCCL_COMMS_MAX);
+    ck_assert_int_le(ranks, FAKE_NCCL_RANKS_MAX);
+    ck_assert_int_le(config->blocking, 1);
+    fake_nccl.config = *config;
+    fake_nccl.inits++;
+    fake_nccl.comms_alive++;
+    c->hub = &hubs->hub[id.internal[0] - 1];
+    c->rank = rank;
+    c->ranks = ranks;
+    c->initing = true;
+    /* All ranks meet in call 0's place: their number is 2, as of a call before the first two. */
+    c->calls = 2;
+    atomic_store(&c->hub->arrived[1][rank], 1);
+    atomic_store(&c->hub->arrived[0][rank], 2);
+    *out = c;
+    c->blocking = config->blocking;
+    while (c->blocking && (fake_nccl.estimates_hang || state_of_init(c) == ncclInProgress))
+        usleep(100);
+    return leave(c, c->blocking ? ncclSuccess : ncclInProgress);
+}
+
 static ncclResult_t get_error(ncclComm_t c, ncclResult_t *out)
 {
-    enter();
+    enter(c);
     ck_assert_ptr_nonnull(c);
     fake_nccl.questions++;
     *out = c->state;
@@ -310,16 +320,16 @@ static ncclResult_t get_error(ncclComm_t c, ncclResult_t *out)
         if (--c->progress == 0)
             launch(c);
     }
-    return leave(ncclSuccess);
+    return leave(c, ncclSuccess);
 }
 
 static ncclResult_t finalize(ncclComm_t c)
 {
-    enter();
+    enter(c);
     ck_assert_msg(c->progress == 0 && !c->initing && !c->finalizing, "finalized while in progress");
     c->finalizing = true;
     fake_nccl.finalized++;
-    return leave(ncclInProgress);
+    return leave(c, ncclInProgress);
 }
 
 static ncclResult_t end(ncclComm_t c)
@@ -329,20 +339,20 @@ static ncclResult_t end(ncclComm_t c)
     free(c->launch);
     c->launch = NULL;
     fake_nccl.comms_alive--;
-    return leave(ncclSuccess);
+    return leave(c, ncclSuccess);
 }
 
 static ncclResult_t destroy(ncclComm_t c)
 {
-    enter();
-    ck_assert_msg(c->finalized, "destroyed, but not finalized");
+    enter(c);
+    ck_assert_msg(c->finalized || c->blocking, "destroyed, but not finalized");
     fake_nccl.destroyed++;
     return end(c);
 }
 
 static ncclResult_t abort_comm(ncclComm_t c)
 {
-    enter();
+    enter(c);
     fake_nccl.aborted++;
     while (fake_nccl.abort_hangs)
         usleep(1000);
@@ -352,20 +362,20 @@ static ncclResult_t abort_comm(ncclComm_t c)
 static ncclResult_t enroll(const ncclComm_t c, void *p, size_t bytes, void **handle)
 {
     (void)c;
-    enter();
+    enter(c);
     fake_cuda_check_device(p, bytes);
     fake_nccl.registered++;
     *handle = p;
-    return leave(ncclSuccess);
+    return leave(c, ncclSuccess);
 }
 
 static ncclResult_t dismiss(const ncclComm_t c, void *handle)
 {
     (void)c;
-    enter();
+    enter(c);
     ck_assert_ptr_nonnull(handle);
     fake_nccl.registered--;
-    return leave(ncclSuccess);
+    return leave(c, ncclSuccess);
 }
 
 static ncclResult_t mem_alloc(void **p, size_t bytes)
@@ -378,6 +388,22 @@ static ncclResult_t mem_free(void *p)
 {
     fake_nccl.memory_alive--;
     return fake_cuda_calls.Free(p) == cudaSuccess ? ncclSuccess : ncclUnhandledCudaError;
+}
+
+static ncclResult_t group_start(void)
+{
+    in_group = true;
+    group_bytes = 0;
+    return ncclSuccess;
+}
+
+/* A microsecond, and one a byte. */
+static ncclResult_t simulate_end(ncclSimInfo_t *info)
+{
+    ck_assert(in_group && info->size == sizeof *info);
+    in_group = false;
+    info->estimatedTime = 1 + (float)group_bytes;
+    return ncclSuccess;
 }
 
 static const char *error_string(ncclResult_t r)
@@ -411,6 +437,8 @@ const struct lk_nccl_calls fake_nccl_calls = {
     .ReduceScatter = reduce_scatter,
     .AllGather = all_gather,
     .Broadcast = broadcast,
+    .GroupStart = group_start,
+    .GroupSimulateEnd = simulate_end,
 };
 
 void fake_nccl_create(void)

@@ -32,6 +32,7 @@ struct fake_nccl {
     bool finalize_hangs;
     bool abort_hangs;
     int collectives, questions;
+    bool estimates_hang;
     int comms_alive, inits, finalized, destroyed, aborted, registered, memory_alive;
     ncclConfig_t config; /* of the last init */
 };

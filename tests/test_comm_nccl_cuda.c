@@ -436,6 +436,49 @@ START_TEST(the_end_has_a_deadline)
 }
 END_TEST
 
+/* ---- Estimates ---- */
+
+static enum lk_status estimate(struct rank *me)
+{
+    const bool *hangs = me->ctx;
+    const struct lk_coll_call call = {
+        .coll = LK_ALL_REDUCE, .dtype = LK_BF16, .buf = me, .count = 1000, .index = -1};
+    struct node n = {.store = NULL};
+    double s = 0;
+    enum lk_status st = LK_OK;
+
+    fake_nccl.estimates_hang = *hangs;
+    LK_TRY(open_node(me, NULL, false, &n));
+    if (*hangs) {
+        LK_TRY(expect(lk_comm_estimate(n.comm, &call, &s) == LK_ETIMEOUT, "late"));
+        lk_comm_close(n.comm); /* which leaves it behind: a thread is in it */
+        return LK_OK;
+    }
+    for (int i = 0; i < 3; i++) {
+        LK_TRY(lk_comm_estimate(n.comm, &call, &s));
+        LK_TRY(expect(s > 2000.9e-6 && s < 2001.1e-6, "2001 us"));
+    }
+    LK_TRY(lk_comm_run(n.comm, &(struct lk_coll_call){.coll = LK_BARRIER, .index = -1}));
+out:
+    st = close_node(&n, st);
+    if (st == LK_OK)
+        st = check_end(false);
+    return st == LK_OK ? expect(fake_nccl.inits == 2 && fake_nccl.collectives == 1,
+                                "only the barrier was launched")
+                       : st;
+}
+
+START_TEST(estimates_launch_nothing)
+{
+    bool hangs = _i;
+    struct rank ranks[RANKS_MAX];
+
+    ranks_run_processes(2, hangs ? short_ns : plenty_ns, estimate, &hangs, 1, NULL, limit_ns,
+                        ranks);
+    assert_all_ok(ranks, 2);
+}
+END_TEST
+
 /* ---- What cannot be ---- */
 
 static enum lk_status old_library(struct rank *me)
@@ -516,6 +559,7 @@ static void add_tests(TCase *c)
     tcase_add_test(c, algorithms_are_nccls);
     tcase_add_loop_test(c, all_name_the_culprit, 0, (int)(sizeof scenes / sizeof *scenes));
     tcase_add_loop_test(c, the_end_has_a_deadline, 0, 2);
+    tcase_add_loop_test(c, estimates_launch_nothing, 0, 2);
     tcase_add_test(c, old_libraries_are_refused);
     tcase_add_test(c, devices_and_communicators_that_do_not_fit);
     tcase_add_test(c, library_tells_its_version);
