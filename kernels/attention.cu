@@ -3,9 +3,10 @@
  * the tensor cores by mma instructions (kernels/ptx.cuh).
  *
  * A block has 64 queries (or keys) of one head, a warp 16 of them; tiles of the other side go
- * through shared memory. Forward keeps the logarithm of each row's sum, from which backward
- * computes the probabilities again. Backward runs two kernels, one for dq and one for dk and dv, so
- * that no sum is formed by atomics: seven products instead of five, and the same bits every time.
+ * through shared memory, two buffers of them: the next tile comes while this one is multiplied.
+ * Forward keeps the logarithm of each row's sum, from which backward computes the probabilities
+ * again. Backward runs two kernels, one for dq and one for dk and dv, so that no sum is formed by
+ * atomics: seven products instead of five, and the same bits every time.
  *
  * Heads up to 128 wide; the tile is 64 or 128 wide, zero where the head is narrower. Products are
  * of bfloat16, or of tf32 where lk_real is float; sums, softmax and its derivative are float.
@@ -189,25 +190,32 @@ template <class T> struct rows_of {
 };
 
 /* ROWS rows from row `first` on; zero outside the matrix, so that no product meets a NaN that is
- * not there. WIDE: 16 bytes at once. */
+ * not there. WIDE: 16 bytes at once, by copies that have come when tiles_are_there returns. */
 template <class T, int WIDTH, int ROWS, bool WIDE>
 __device__ void load_tile(T *tile, const rows_of<const T> &m, int first)
 {
     constexpr int N = WIDE ? widest<T> : 1, packs = WIDTH / N, ld = WIDTH + factors<T>::PAD;
 
+/* Nothing waits for a copy that has begun, and more addresses at once would take registers. */
+#pragma unroll(WIDE ? 1 : 4)
     for (int i = (int)threadIdx.x; i < ROWS * packs; i += THREADS) {
         int row = i / packs, column = i % packs * N;
-        pack<T, N> x;
+        bool there = first + row < m.rows && column < m.width;
+        const T *from = there ? m.p + (size_t)(first + row) * m.stride + column : m.p;
 
-        if (first + row < m.rows && column < m.width) {
-            x = load<N>(m.p + (size_t)(first + row) * m.stride + column);
-        } else {
-#pragma unroll
-            for (int k = 0; k < N; k++)
-                x.x[k] = from_float<T>(0);
-        }
-        store<N>(tile + row * ld + column, x);
+        if (WIDE)
+            copy_async(tile + row * ld + column, from, there);
+        else
+            tile[row * ld + column] = there ? *from : from_float<T>(0);
     }
+}
+
+/* What this thread has begun to load is there for all, and all are done with what they read
+ * before. */
+__device__ inline void tiles_are_there()
+{
+    wait_for_copies();
+    __syncthreads();
 }
 
 /* A warp's 16 rows of sums, from row `first` on, times factor. Lane's elements: kernels/ptx.cuh. */
@@ -345,6 +353,8 @@ __global__ void __launch_bounds__(THREADS) forward_kernel(problem<T> p)
     constexpr int KEYS = tile_of<T, WIDTH>, LD = WIDTH + factors<T>::PAD;
     LK_SHARED_OF_LAUNCH(shared);
     T *q = reinterpret_cast<T *>(shared), *k = q + TILE_ROWS * LD, *v = k + KEYS * LD;
+    constexpr int BUFFER = 2 * KEYS * LD; /* from a tile to the next one's */
+    int at = 0;
     /* The last queries have the most keys: they start first. */
     int first = (int)(gridDim.x - 1 - blockIdx.x) * TILE_ROWS;
     int warp_row = (int)threadIdx.x / LK_WARP * WARP_ROWS;
@@ -357,16 +367,19 @@ __global__ void __launch_bounds__(THREADS) forward_kernel(problem<T> p)
     };
 
     load_tile<T, WIDTH, TILE_ROWS, WIDE>(q, p.part(p.qkv, 0), first);
-    for (int key = 0; key < keys; key += KEYS) {
+    load_tile<T, WIDTH, KEYS, WIDE>(k, p.part(p.qkv, 1), 0);
+    load_tile<T, WIDTH, KEYS, WIDE>(v, p.part(p.qkv, 2), 0);
+    for (int key = 0; key < keys; key += KEYS, at = BUFFER - at) {
         float s[KEYS / 8][4];
 
-        load_tile<T, WIDTH, KEYS, WIDE>(k, p.part(p.qkv, 1), key);
-        load_tile<T, WIDTH, KEYS, WIDE>(v, p.part(p.qkv, 2), key);
-        __syncthreads();
-        product_of_rows<T, WIDTH>(s, q + warp_row * LD, k);
+        tiles_are_there();
+        if (key + KEYS < keys) {
+            load_tile<T, WIDTH, KEYS, WIDE>(k + BUFFER - at, p.part(p.qkv, 1), key + KEYS);
+            load_tile<T, WIDTH, KEYS, WIDE>(v + BUFFER - at, p.part(p.qkv, 2), key + KEYS);
+        }
+        product_of_rows<T, WIDTH>(s, q + warp_row * LD, k + at);
         softmax_tile<KEYS / 8, WIDTH>(s, rows, out, query, key, p.scale * log2_e);
-        add_product_of_sums<T, WIDTH>(out, s, v);
-        __syncthreads();
+        add_product_of_sums<T, WIDTH>(out, s, v + at);
     }
 #pragma unroll
     for (int half = 0; half < 2; half++) {
@@ -416,6 +429,8 @@ __global__ void __launch_bounds__(THREADS) dq_kernel(problem<T> p)
     LK_SHARED_OF_LAUNCH(shared);
     T *q = reinterpret_cast<T *>(shared), *dout = q + TILE_ROWS * LD;
     T *k = dout + TILE_ROWS * LD, *v = k + KEYS * LD;
+    constexpr int BUFFER = 2 * KEYS * LD;
+    int at = 0;
     int first = (int)(gridDim.x - 1 - blockIdx.x) * TILE_ROWS;
     int warp_row = (int)threadIdx.x / LK_WARP * WARP_ROWS;
     int query = first + warp_row + (int)threadIdx.x % LK_WARP / 4;
@@ -429,14 +444,18 @@ __global__ void __launch_bounds__(THREADS) dq_kernel(problem<T> p)
         }
     load_tile<T, WIDTH, TILE_ROWS, WIDE>(q, p.part(p.qkv, 0), first);
     load_tile<T, WIDTH, TILE_ROWS, WIDE>(dout, p.heads_side_by_side(p.dout), first);
-    for (int key = 0; key < keys; key += KEYS) {
+    load_tile<T, WIDTH, KEYS, WIDE>(k, p.part(p.qkv, 1), 0);
+    load_tile<T, WIDTH, KEYS, WIDE>(v, p.part(p.qkv, 2), 0);
+    for (int key = 0; key < keys; key += KEYS, at = BUFFER - at) {
         float s[KEYS / 8][4], ds[KEYS / 8][4];
 
-        load_tile<T, WIDTH, KEYS, WIDE>(k, p.part(p.qkv, 1), key);
-        load_tile<T, WIDTH, KEYS, WIDE>(v, p.part(p.qkv, 2), key);
-        __syncthreads();
-        product_of_rows<T, WIDTH>(s, q + warp_row * LD, k);
-        product_of_rows<T, WIDTH>(ds, dout + warp_row * LD, v);
+        tiles_are_there();
+        if (key + KEYS < keys) {
+            load_tile<T, WIDTH, KEYS, WIDE>(k + BUFFER - at, p.part(p.qkv, 1), key + KEYS);
+            load_tile<T, WIDTH, KEYS, WIDE>(v + BUFFER - at, p.part(p.qkv, 2), key + KEYS);
+        }
+        product_of_rows<T, WIDTH>(s, q + warp_row * LD, k + at);
+        product_of_rows<T, WIDTH>(ds, dout + warp_row * LD, v + at);
 #pragma unroll
         for (int i = 0; i < KEYS / 8; i++)
 #pragma unroll
@@ -447,22 +466,49 @@ __global__ void __launch_bounds__(THREADS) dq_kernel(problem<T> p)
                 derive(s[i][e], ds[i][e], column <= row && row < p.context, log_sum[e / 2],
                        delta[e / 2], p.scale);
             }
-        add_product_of_sums<T, WIDTH>(dq, ds, k);
-        __syncthreads();
+        add_product_of_sums<T, WIDTH>(dq, ds, k + at);
     }
     store_sums<T, WIDTH, WIDE>(p.part(p.to, 0), first + warp_row, dq, 1, 1);
 }
+
+/* A tile of queries as dkv_kernel reads it. */
+template <class T, int WIDTH> struct queries {
+    static constexpr int ROWS = tile_of<T, WIDTH>, LD = WIDTH + factors<T>::PAD;
+    static constexpr size_t BYTES = tile_bytes<T, WIDTH>(2 * ROWS) + 2 * ROWS * sizeof(float);
+
+    T *q, *dout;
+    float *log_sum, *delta;
+
+    __device__ explicit queries(unsigned char *at)
+        : q(reinterpret_cast<T *>(at)), dout(q + ROWS * LD),
+          log_sum(reinterpret_cast<float *>(dout + ROWS * LD)), delta(log_sum + ROWS)
+    {
+    }
+
+    template <bool WIDE> __device__ void load(const problem<T> &p, int first) const
+    {
+        int mine = first + (int)threadIdx.x;
+
+        load_tile<T, WIDTH, ROWS, WIDE>(q, p.part(p.qkv, 0), first);
+        load_tile<T, WIDTH, ROWS, WIDE>(dout, p.heads_side_by_side(p.dout), first);
+        if (threadIdx.x < ROWS) {
+            log_sum[threadIdx.x] = mine < p.context ? p.log_sum[p.first_row() + mine] : 0;
+            delta[threadIdx.x] = mine < p.context ? p.delta[p.first_row() + mine] : 0;
+        }
+    }
+};
 
 /* dk and dv of 64 keys: over the queries from them on, with rows of keys and columns of queries:
  * dv += transposed(probs) * dout, dk += transposed(dscores) * q. */
 template <class T, int WIDTH, bool WIDE>
 __global__ void __launch_bounds__(THREADS) dkv_kernel(problem<T> p)
 {
-    constexpr int QUERIES = tile_of<T, WIDTH>, LD = WIDTH + factors<T>::PAD;
+    typedef queries<T, WIDTH> tile;
+    constexpr int QUERIES = tile::ROWS, LD = tile::LD;
     LK_SHARED_OF_LAUNCH(shared);
     T *k = reinterpret_cast<T *>(shared), *v = k + TILE_ROWS * LD;
-    T *q = v + TILE_ROWS * LD, *dout = q + QUERIES * LD;
-    float *log_sum = reinterpret_cast<float *>(dout + QUERIES * LD), *delta = log_sum + QUERIES;
+    unsigned char *buffers = reinterpret_cast<unsigned char *>(v + TILE_ROWS * LD);
+    size_t at = 0;
     int first = (int)blockIdx.x * TILE_ROWS; /* the first keys have the most queries */
     int warp_row = (int)threadIdx.x / LK_WARP * WARP_ROWS;
     int key = first + warp_row + (int)threadIdx.x % LK_WARP / 4;
@@ -470,19 +516,16 @@ __global__ void __launch_bounds__(THREADS) dkv_kernel(problem<T> p)
 
     load_tile<T, WIDTH, TILE_ROWS, WIDE>(k, p.part(p.qkv, 1), first);
     load_tile<T, WIDTH, TILE_ROWS, WIDE>(v, p.part(p.qkv, 2), first);
-    for (int query = first; query < p.context; query += QUERIES) {
+    tile(buffers).template load<WIDE>(p, first);
+    for (int query = first; query < p.context; query += QUERIES, at = tile::BYTES - at) {
+        tile now(buffers + at);
         float s[QUERIES / 8][4], ds[QUERIES / 8][4];
-        int mine = query + (int)threadIdx.x;
 
-        load_tile<T, WIDTH, QUERIES, WIDE>(q, p.part(p.qkv, 0), query);
-        load_tile<T, WIDTH, QUERIES, WIDE>(dout, p.heads_side_by_side(p.dout), query);
-        if (threadIdx.x < QUERIES) {
-            log_sum[threadIdx.x] = mine < p.context ? p.log_sum[p.first_row() + mine] : 0;
-            delta[threadIdx.x] = mine < p.context ? p.delta[p.first_row() + mine] : 0;
-        }
-        __syncthreads();
-        product_of_rows<T, WIDTH>(s, k + warp_row * LD, q);
-        product_of_rows<T, WIDTH>(ds, v + warp_row * LD, dout);
+        tiles_are_there();
+        if (query + QUERIES < p.context)
+            tile(buffers + tile::BYTES - at).template load<WIDE>(p, query + QUERIES);
+        product_of_rows<T, WIDTH>(s, k + warp_row * LD, now.q);
+        product_of_rows<T, WIDTH>(ds, v + warp_row * LD, now.dout);
 #pragma unroll
         for (int i = 0; i < QUERIES / 8; i++)
 #pragma unroll
@@ -491,11 +534,10 @@ __global__ void __launch_bounds__(THREADS) dkv_kernel(problem<T> p)
 
                 derive(s[i][e], ds[i][e],
                        key + 8 * (e / 2) <= query + column && query + column < p.context,
-                       log_sum[column], delta[column], p.scale);
+                       now.log_sum[column], now.delta[column], p.scale);
             }
-        add_product_of_sums<T, WIDTH>(dv, s, dout);
-        add_product_of_sums<T, WIDTH>(dk, ds, q);
-        __syncthreads();
+        add_product_of_sums<T, WIDTH>(dv, s, now.dout);
+        add_product_of_sums<T, WIDTH>(dk, ds, now.q);
     }
     store_sums<T, WIDTH, WIDE>(p.part(p.to, 1), first + warp_row, dk, 1, 1);
     store_sums<T, WIDTH, WIDE>(p.part(p.to, 2), first + warp_row, dv, 1, 1);
@@ -547,7 +589,7 @@ enum lk_status launch_tiles(const struct lk_cuda *c, const char *name, size_t sa
 template <class T, int WIDTH, bool WIDE>
 enum lk_status forward(const struct lk_cuda *c, size_t samples, const problem<T> &p)
 {
-    size_t bytes = tile_bytes<T, WIDTH>(TILE_ROWS + 2 * tile_of<T, WIDTH>);
+    size_t bytes = tile_bytes<T, WIDTH>(TILE_ROWS + 4 * tile_of<T, WIDTH>);
 
     return launch_tiles(c, "attention_forward", samples, bytes, p, forward_kernel<T, WIDTH, WIDE>);
 }
@@ -555,15 +597,15 @@ enum lk_status forward(const struct lk_cuda *c, size_t samples, const problem<T>
 template <class T, int WIDTH, bool WIDE>
 enum lk_status backward(const struct lk_cuda *c, size_t samples, const problem<T> &p)
 {
-    constexpr int tile = tile_of<T, WIDTH>;
     const char *name = "attention_backward";
-    size_t bytes = tile_bytes<T, WIDTH>(2 * TILE_ROWS + 2 * tile);
+    size_t bytes = tile_bytes<T, WIDTH>(2 * TILE_ROWS);
     enum lk_status st;
 
-    st = launch_tiles(c, name, samples, bytes, p, dq_kernel<T, WIDTH, WIDE>);
+    st = launch_tiles(c, name, samples, bytes + tile_bytes<T, WIDTH>(4 * tile_of<T, WIDTH>), p,
+                      dq_kernel<T, WIDTH, WIDE>);
     if (st != LK_OK)
         return st;
-    return launch_tiles(c, name, samples, bytes + 2 * tile * sizeof(float), p,
+    return launch_tiles(c, name, samples, bytes + 2 * queries<T, WIDTH>::BYTES, p,
                         dkv_kernel<T, WIDTH, WIDE>);
 }
 

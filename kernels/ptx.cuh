@@ -1,6 +1,8 @@
 /*
  * Private to kernels/NAME.cu: all inline PTX. A host compiler cannot run it; tests/cuda_shim has a
- * definition of each of these functions, by the text of NVIDIA's PTX ISA 9.0, section named.
+ * definition of each of these functions, by the text of NVIDIA's PTX ISA 9.0, section named. The
+ * pieces below, those that kernels/attention.cu makes of them and the shim's were compared with
+ * that text element by element, twice and apart from each other.
  */
 #ifndef LK_KERNELS_PTX_CUH
 #define LK_KERNELS_PTX_CUH
@@ -11,8 +13,8 @@
 
 /*
  * d += a * b on the tensor cores: a (16, 16) row major, b (16, 8) column major, bfloat16; d (16, 8)
- * float. A warp holds them in pieces, "Matrix Fragments for mma.m16n8k16 with floating point type":
- * with g = lane / 4 and t = lane % 4,
+ * float. A warp holds them in pieces, 9.7.14.5.8, "Matrix Fragments for mma.m16n8k16 with floating
+ * point type": with g = lane / 4 and t = lane % 4,
  *     a[0] = a(g, 2t..2t+1), a[1] = a(g + 8, same), a[2] = a(g, 2t+8..2t+9), a[3] = a(g + 8, same)
  *     b[0] = b(2t..2t+1, g), b[1] = b(2t+8..2t+9, g)
  *     d[0..1] = d(g, 2t..2t+1), d[2..3] = d(g + 8, same)
@@ -26,7 +28,7 @@ __device__ inline void mma_bf16(float (&d)[4], const uint32_t (&a)[4], const uin
 }
 
 /*
- * The same for tf32, a (16, 8), b (8, 8), "Matrix Fragments for mma.m16n8k8":
+ * The same for tf32, a (16, 8), b (8, 8), 9.7.14.5.7, "Matrix Fragments for mma.m16n8k8":
  *     a[0] = a(g, t), a[1] = a(g + 8, t), a[2] = a(g, t + 4), a[3] = a(g + 8, t + 4)
  *     b[0] = b(t, g), b[1] = b(t + 4, g); d as above
  */
@@ -48,10 +50,10 @@ __device__ inline uint32_t to_tf32(float x)
 }
 
 /*
- * Four 8 x 8 matrices of 16-bit elements from shared memory ("ldmatrix"): lane l names row l % 8 of
- * matrix l / 8, which is 16 bytes, 16-byte aligned, and gets of each matrix i
- *     r[i] = (row l / 4, columns 2 (l % 4) and the next); transposed: (rows 2 (l % 4) and the next,
- *     column l / 4).
+ * Four 8 x 8 matrices of 16-bit elements from shared memory (9.7.14.5.15, "ldmatrix"): lane l names
+ * row l % 8 of matrix l / 8, which is 16 bytes, 16-byte aligned, and gets of each matrix i r[i] =
+ * (row l / 4, columns 2 (l % 4) and the next); transposed: (rows 2 (l % 4) and the next, column l /
+ * 4).
  */
 __device__ inline void load_matrices(uint32_t (&r)[4], const void *row)
 {
@@ -67,6 +69,27 @@ __device__ inline void load_matrices_transposed(uint32_t (&r)[4], const void *ro
                  : "=r"(r[0]), "=r"(r[1]), "=r"(r[2]), "=r"(r[3])
                  : "r"((uint32_t)__cvta_generic_to_shared(row))
                  : "memory");
+}
+
+/*
+ * 16 bytes from global to shared memory, both 16-byte aligned, that come while the thread goes on
+ * (9.7.9.25.3, "cp.async"); zeros where `there` is false, from a legal address all the same. Until
+ * the thread has waited for them nobody may touch them; then they are this thread's to read, and
+ * after a barrier everybody's.
+ */
+__device__ inline void copy_async(void *to, const void *from, bool there)
+{
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+                 :
+                 : "r"((uint32_t)__cvta_generic_to_shared(to)), "l"(__cvta_generic_to_global(from)),
+                   "r"(there ? 16 : 0)
+                 : "memory");
+}
+
+/* Waits for all copies of this thread ("cp.async.wait_all"). */
+__device__ inline void wait_for_copies(void)
+{
+    asm volatile("cp.async.wait_all;" : : : "memory");
 }
 
 /* Nanoseconds of a clock that all multiprocessors share; it steps by 32 ns to 1 us

@@ -19,6 +19,7 @@ static void access(void *at, size_t bytes, enum shim_access how)
     if (p - shim_stack < SHIM_STACK_BYTES)
         return;
     if (__asan_region_is_poisoned(at, bytes)) {
+        shim_check_copies(p);
         if (how == SHIM_READ)
             __asan_report_load_n(p, bytes);
         else

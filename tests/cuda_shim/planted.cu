@@ -1,5 +1,5 @@
 /* One sum over 64 threads, and what can be wrong with it. */
-#include "kernels/device.cuh"
+#include "kernels/ptx.cuh"
 
 extern "C" {
 #include "tests/cuda_shim/planted.h"
@@ -9,6 +9,10 @@ namespace
 {
 
 enum { THREADS = 64 };
+
+struct alignas(16) pack4 {
+    float x[4];
+};
 
 enum fault {
 #define FAULT(fault, races, bounds) fault_##fault,
@@ -57,12 +61,46 @@ template <enum fault F> __global__ void sum_kernel(float *out, const float *in, 
                                                     : blockIdx.x] = sums[0];
 }
 
+/* The same sum with sums that an asynchronous copy has brought, twice. */
+template <enum fault F> __global__ void copy_kernel(float *out, const float *in, size_t)
+{
+    LK_SHARED(pack4, shared, THREADS / 4);
+    const float *sums = shared[0].x;
+    unsigned t = threadIdx.x;
+    float sum = 0;
+
+    for (int round = 0; round < 2; round++) {
+        if (t < THREADS / 4)
+            copy_async(&shared[t], in + blockIdx.x * THREADS + 4 * t, true);
+        if (F == fault_exit_before_copy_wait && round == 1)
+            return;
+        if (F != fault_missing_copy_wait)
+            wait_for_copies();
+        if (F != fault_missing_copy_barrier)
+            __syncthreads();
+        sum = 0;
+        for (unsigned i = 0; i < THREADS; i++)
+            sum += sums[(t + i) % THREADS];
+        if (F != fault_copy_over_reads)
+            __syncthreads();
+    }
+    if (t == 0)
+        out[blockIdx.x] = sum;
+}
+
+constexpr bool copies(enum fault f)
+{
+    return f == fault_missing_copy_wait || f == fault_missing_copy_barrier ||
+           f == fault_copy_over_reads || f == fault_exit_before_copy_wait;
+}
+
 template <enum fault F>
 enum lk_status run(const struct lk_cuda *c, float *out, const float *in, size_t n)
 {
     return lk_launch(c, "planted", dim3((unsigned)(n / THREADS)),
                      F == fault_too_many_threads ? 1056U : (unsigned)THREADS,
-                     F == fault_too_much_shared ? 49 << 10 : 0, sum_kernel<F>, out, in, n);
+                     F == fault_too_much_shared ? 49 << 10 : 0,
+                     copies(F) ? copy_kernel<F> : sum_kernel<F>, out, in, n);
 }
 
 } // namespace

@@ -15,6 +15,10 @@
     X(global_store_out_of_bounds, "heap-buffer-overflow", "heap-buffer-overflow")                  \
     X(global_load_out_of_bounds, "heap-buffer-overflow", "heap-buffer-overflow")                   \
     X(local_store_out_of_bounds, "", "stack-buffer-overflow")                                      \
+    X(missing_copy_wait, "no wait, or no barrier in between", "use-after-poison")                  \
+    X(missing_copy_barrier, "no barrier in between", "")                                           \
+    X(copy_over_reads, "no barrier in between", "")                                                \
+    X(exit_before_copy_wait, "exits without a wait", "exits without a wait")                       \
     X(exit_before_barrier, "has exited", "has exited")                                             \
     X(two_barriers, "divergence", "divergence")                                                    \
     X(missing_lane, "divergence", "divergence")                                                    \

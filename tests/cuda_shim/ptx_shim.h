@@ -149,6 +149,16 @@ inline void load_matrices_transposed(uint32_t (&r)[4], const void *row)
         r[i] = shim_matrix(all, i, 2 * t, g) | shim_matrix(all, i, 2 * t + 1, g) << 16;
 }
 
+inline void copy_async(void *to, const void *from, bool there)
+{
+    shim_copy_async(to, from, there ? 16 : 0, SHIM_SITE);
+}
+
+inline void wait_for_copies(void)
+{
+    shim_wait_for_copies();
+}
+
 inline uint64_t global_timer_ns(void)
 {
     return shim_timer_ns();

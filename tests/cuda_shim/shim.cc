@@ -39,6 +39,14 @@ struct gathered {
     int users;
 };
 
+/* An asynchronous copy that the thread has not waited for. */
+struct pending {
+    char *to;
+    const void *from;
+    size_t bytes;
+};
+enum { COPY_BYTES = 16 };
+
 struct fiber {
     void *resume[5]; /* of __builtin_setjmp */
     char *stack;
@@ -55,6 +63,7 @@ struct fiber {
     bool orders_memory; /* AT_WARP: __syncwarp */
     unsigned char deposit[SHIM_DEPOSIT];
     gathered *got;
+    std::vector<pending> copies;
 };
 
 struct array {
@@ -121,6 +130,9 @@ void fiber_main()
     __sanitizer_finish_switch_fiber(nullptr, &shim.scheduler_bottom, &shim.scheduler_bytes);
     shim.run(shim.arg);
     f = shim.running;
+    if (!f->copies.empty())
+        shim_found("thread %u of block %u exits without a wait for its asynchronous copies",
+                   f->number, shim.block);
     f->state = EXITED;
     let_go(f);
     back_to_scheduler();
@@ -502,6 +514,48 @@ void *shim_shared(const char *file, int line, size_t bytes)
         a = make_array(bytes, what);
     }
     return a.p;
+}
+
+void shim_copy_async(void *to, const void *from, size_t bytes, const char *file, int line)
+{
+    uintptr_t p = reinterpret_cast<uintptr_t>(to), q = reinterpret_cast<uintptr_t>(from);
+
+    if (p % COPY_BYTES || q % COPY_BYTES)
+        shim_found("an asynchronous copy at %s:%d is not aligned to %d bytes", file, line,
+                   COPY_BYTES);
+    shim_check_copies(p);
+    if (__asan_region_is_poisoned(to, COPY_BYTES) ||
+        (bytes > 0 && __asan_region_is_poisoned(const_cast<void *>(from), bytes)))
+        shim_found("an asynchronous copy at %s:%d is out of bounds", file, line);
+    /* It may write at once, or later. */
+    shim_shadow_access(p, COPY_BYTES, SHIM_WRITE);
+    __asan_poison_memory_region(to, COPY_BYTES);
+    shim.running->copies.push_back({static_cast<char *>(to), from, bytes});
+}
+
+void shim_wait_for_copies(void)
+{
+    fiber *f = shim.running;
+
+    for (const pending &copy : f->copies) {
+        __asan_unpoison_memory_region(copy.to, COPY_BYTES);
+        shim_shadow_access(reinterpret_cast<uintptr_t>(copy.from), copy.bytes, SHIM_READ);
+        shim_shadow_access(reinterpret_cast<uintptr_t>(copy.to), COPY_BYTES, SHIM_WRITE);
+        memset(copy.to, 0, COPY_BYTES);
+        memcpy(copy.to, copy.from, copy.bytes);
+    }
+    f->copies.clear();
+}
+
+void shim_check_copies(uintptr_t p)
+{
+    for (unsigned i = 0; i < shim.n; i++)
+        for (const pending &copy : shim.pool[i]->copies)
+            if (p - reinterpret_cast<uintptr_t>(copy.to) < COPY_BYTES)
+                shim_found(
+                    "thread %u of block %u touches bytes that an asynchronous copy of thread "
+                    "%u brings: no wait, or no barrier in between",
+                    shim.running->number, shim.block, i);
 }
 
 void *shim_shared_of_launch(void)

@@ -18,6 +18,7 @@
  *   bounds      of buffers and shared arrays
  *
  * and both
+ *   copies      bytes of an asynchronous copy that nobody has waited for
  *   barriers    all threads of a block must come to the same one; those of a warp's operation must
  * all come to it with the same mask not set     memory holds bytes drawn from the seed at first:
  * reading them changes results with the seed launches    limits of grids, blocks and shared memory
@@ -84,6 +85,11 @@ void shim_sync_warp(unsigned mask, const char *file, int line);
 const unsigned char *shim_exchange(unsigned mask, const void *mine, size_t bytes, const char *file,
                                    int line);
 unsigned shim_lane(void);
+
+/* Asynchronous copies of 16 bytes, zeros but for the first `bytes`. The bytes come as late as they
+ * may: when the thread waits. Until then, an access by anybody is found. */
+void shim_copy_async(void *to, const void *from, size_t bytes, const char *file, int line);
+void shim_wait_for_copies(void);
 
 /* Notes an atomic access: it races with plain ones, not with its like. */
 void shim_note_atomic(const void *p, size_t bytes);

@@ -22,6 +22,9 @@ extern uintptr_t shim_stack;
 
 uint64_t shim_random(void);
 
+/* Ends the process if an asynchronous copy to p has not ended. */
+void shim_check_copies(uintptr_t p);
+
 /* Records accesses to [p, p + bytes) from now on. what is copied. */
 void shim_shadow_add(const void *p, size_t bytes, const char *what);
 void shim_shadow_remove(const void *p);
