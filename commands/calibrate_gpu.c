@@ -14,7 +14,7 @@
 #include <unistd.h>
 
 static const double BURST_S = 0.005;
-static const double STRETCH_S = 0.02; /* of compute and of collectives, in the overlap probe */
+static const double STRETCH_S = 0.01; /* of compute and of collectives, in the overlap probe */
 
 /* Linear layers of GPT-2 124M and of a GPT with 4096 channels, and a product of squares. */
 static const struct lk_product_shape gpt_shapes[] = {

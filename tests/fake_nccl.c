@@ -1,12 +1,13 @@
 /* NCCL's stand-in; see the header. */
 #include "tests/fake_nccl.h"
 
+#include <check.h> /* also where nothing else follows: ISO C wants a declaration */
+
 #ifdef LK_NCCL_BUILT
 
 #include "runtime/comm_reduce.h"
 #include "tests/fake_cuda.h"
 
-#include <check.h>
 #include <stdatomic.h>
 #include <stdlib.h>
 #include <string.h>

@@ -333,6 +333,9 @@ static enum lk_status check_line(const struct lk_table *t, size_t row)
     }
     c = lk_table_cell(t, row, "ranks");
     LK_TRY(expect(c->number == RANKS, "two ranks"));
+    c = lk_table_cell(t, row, "estimate_s");
+    LK_TRY(
+        expect(c->type == (row % TIMINGS ? LK_CELL_EMPTY : LK_CELL_NUMBER), "an estimate a call"));
 out:
     return st;
 }
