@@ -225,19 +225,36 @@ enum lk_status lk_model_download(struct lk_model *m, size_t param, float *to)
     return download(m, to, p->data, lk_device_real_dtype(m->device), p->elems);
 }
 
+static void fill_normal(float *to, size_t elems, uint64_t seed, const struct lk_model_param *how)
+{
+    enum { CHUNK = 4096 };
+    uint64_t stream = lk_rng_stream(how->name, 0);
+    double normals[CHUNK];
+
+    for (size_t at = 0; at < elems; at += CHUNK) {
+        size_t n = elems - at < CHUNK ? elems - at : CHUNK;
+
+        lk_rng_normals(seed, stream, at, normals, n);
+        for (size_t i = 0; i < n; i++)
+            to[at + i] = (float)(how->std * normals[i]);
+    }
+}
+
 static enum lk_status start_param(struct lk_model *m, size_t param, uint64_t seed,
                                   const struct lk_model_param *how)
 {
     struct lk_param *p = &m->params[param];
-    struct lk_rng g = lk_rng_init(seed, lk_rng_stream(how->name, 0));
     enum lk_status st = LK_OK;
     float *host = NULL;
 
     if (how->start == LK_START_ZERO)
         return LK_OK; /* device memory starts zeroed */
     LK_TRY(lk_alloc(&host, p->elems, sizeof *host));
-    for (size_t i = 0; i < p->elems; i++)
-        host[i] = how->start == LK_START_ONE ? 1.0F : (float)(how->std * lk_rng_normal(&g));
+    if (how->start == LK_START_NORMAL)
+        fill_normal(host, p->elems, seed, how);
+    else
+        for (size_t i = 0; i < p->elems; i++)
+            host[i] = 1;
     LK_TRY(lk_model_upload(m, param, host));
 out:
     free(host);
@@ -284,7 +301,8 @@ out:
 }
 
 enum lk_status lk_model_init(struct lk_model *m, const struct lk_model_ops *ops,
-                             struct lk_device *d, struct lk_stream *s, uint64_t seed,
+                             struct lk_device *d, struct lk_stream *s,
+                             const struct lk_model_config *config,
                              const struct lk_model_param *params, size_t n)
 {
     enum lk_status st = LK_OK;
@@ -302,8 +320,8 @@ enum lk_status lk_model_init(struct lk_model *m, const struct lk_model_ops *ops,
         m->params[i].decay = params[i].decay;
     }
     LK_TRY(alloc_params(m, params));
-    for (size_t i = 0; i < n; i++)
-        LK_TRY(start_param(m, i, seed, &params[i]));
+    for (size_t i = 0; i < n && !config->blank; i++)
+        LK_TRY(start_param(m, i, config->seed, &params[i]));
 out:
     return st;
 }

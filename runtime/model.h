@@ -41,6 +41,7 @@ struct lk_model_config {
     int layers, heads, channels, context, vocab; /* 0: the preset's */
     int max_samples; /* largest micro-batch: activations are allocated once */
     uint64_t seed;   /* initial weights: the same on all ranks and devices */
+    bool blank;      /* weights stay zero: somebody describes the model, or loads others into it */
     const char *job; /* replay: path of a job.json */
 };
 

@@ -204,7 +204,7 @@ static enum lk_status init_params(struct gpt *g, struct lk_device *d, struct lk_
         list_block(g, l, &params[block_param(l, LN_1_WEIGHT)], &names[l * BLOCK_PARAMS]);
     params[n - 2] = (struct lk_model_param){"ln_f.weight", 1, c, false, LK_START_ONE, 0};
     params[n - 1] = (struct lk_model_param){"ln_f.bias", 1, c, false, LK_START_ZERO, 0};
-    LK_TRY(lk_model_init(&g->base, &lk_model_gpt, d, s, config->seed, params, n));
+    LK_TRY(lk_model_init(&g->base, &lk_model_gpt, d, s, config, params, n));
 out:
     free(names);
     free(params);

@@ -41,11 +41,13 @@ struct lk_model_param {
     double std;
 };
 /*
- * Fills the common part of m: parameters in one allocation, with initial values. A normal value
- * depends on seed, name and index alone, and is rounded to float32 on every device.
+ * Fills the common part of m: parameters in one allocation, with initial values unless the config
+ * wants them blank. A normal value depends on seed, name and index alone, and is rounded to float32
+ * on every device.
  */
 enum lk_status lk_model_init(struct lk_model *m, const struct lk_model_ops *ops,
-                             struct lk_device *d, struct lk_stream *s, uint64_t seed,
+                             struct lk_device *d, struct lk_stream *s,
+                             const struct lk_model_config *config,
                              const struct lk_model_param *params, size_t n);
 /* Frees what lk_model_init made; safe on a zeroed model. */
 void lk_model_fini(struct lk_model *m);

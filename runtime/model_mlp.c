@@ -57,7 +57,7 @@ static void lay_out(struct mlp *p, struct lk_model_arena *a)
 }
 
 static enum lk_status init_params(struct mlp *p, struct lk_device *d, struct lk_stream *s,
-                                  uint64_t seed)
+                                  const struct lk_model_config *config)
 {
     size_t n = 2 * (p->layers + 1);
     struct lk_model_param *params = NULL;
@@ -78,7 +78,7 @@ static enum lk_status init_params(struct mlp *p, struct lk_device *d, struct lk_
                                     .start = weight ? LK_START_NORMAL : LK_START_ZERO,
                                     .std = sqrt(2 / (double)inputs_of(p, i / 2))};
     }
-    LK_TRY(lk_model_init(&p->base, &lk_model_mlp, d, s, seed, params, n));
+    LK_TRY(lk_model_init(&p->base, &lk_model_mlp, d, s, config, params, n));
 out:
     free(names);
     free(params);
@@ -128,7 +128,7 @@ static enum lk_status mlp_create(struct lk_device *d, struct lk_stream *s,
     LK_TRY(lk_alloc(&p->hidden, p->layers, sizeof *p->hidden));
     lay_out(p, &a);
     LK_TRY(lk_model_arena_check(&a));
-    LK_TRY(init_params(p, d, s, config->seed));
+    LK_TRY(init_params(p, d, s, config));
     LK_TRY(lk_model_arena_alloc(&p->base, &a));
     p->activations = a.base;
     lay_out(p, &a);

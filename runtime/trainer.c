@@ -87,12 +87,14 @@ static struct lk_sampler_config sampler(const struct trainer *t)
                                       .seed = c->seed};
 }
 
-static enum lk_status open_model(struct trainer *t, const struct lk_model_config *model)
+static enum lk_status open_model(struct trainer *t, const struct lk_model_config *config)
 {
+    struct lk_model_config model = *config;
     enum lk_status st = LK_OK;
 
+    model.blank = model.blank || t->config->import_path;
     LK_TRY(open_streams(t));
-    LK_TRY(lk_model_create(t->device, t->compute, model, &t->model));
+    LK_TRY(lk_model_create(t->device, t->compute, &model, &t->model));
     LK_TRY(lk_stream_sync(t->compute, lk_deadline_in(UINT64_MAX)));
     if (t->config->import_path)
         LK_TRY(lk_model_import(t->model, t->config->import_path));
@@ -578,6 +580,7 @@ enum lk_status lk_train_check(const struct lk_train_config *config)
 
     c.recorder = NULL;
     c.model.max_samples = 1;
+    c.model.blank = true;
     LK_TRY(check(&c));
     LK_TRY(open_model(&t, &c.model));
     LK_TRY(open_dataset(&t));

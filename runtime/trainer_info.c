@@ -75,6 +75,7 @@ enum lk_status lk_train_describe(const struct lk_train_config *config, struct lk
 
     dc.recorder = NULL;
     mc.max_samples = 1;
+    mc.blank = true;
     LK_TRY(lk_device_open(config->device, &dc, &device));
     LK_TRY(lk_stream_create(device, &track, &stream));
     LK_TRY(lk_model_create(device, stream, &mc, &model));

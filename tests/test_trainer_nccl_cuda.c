@@ -82,7 +82,7 @@ static struct lk_train_config config(const struct rank *me, const struct shape *
                                             .fault = s->fault,
                                             .nccl = {.register_buffers = s->registers},
                                             .nccl_calls = &fake_nccl_calls};
-    c.model = (struct lk_model_config){.name = "gpt-nano", .context = 16, .vocab = 64, .seed = 3};
+    c.model = (struct lk_model_config){.name = "gpt-nano", .context = 16, .vocab = 64, .seed = 5};
     c.optim = (struct lk_optim_config){
         .kind = LK_OPTIM_ADAMW, .learning_rate = 1e-2, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8};
     c.reducer.ddp_rule = LK_DDP_TORCH_2;
