@@ -30,7 +30,8 @@
  *
  * Buffers come from a pool. Without a free one CUPTI drops records, counts them, and so do we.
  * CUPTI's thread delivers full buffers; the rest comes when the session is closed. CUPTI's
- * callbacks carry no context: one session a process.
+ * callbacks carry no context: one session a process, and one a recorder, which hears nothing from
+ * it once it is closed.
  */
 #ifndef LK_PROFILER_CUPTI_H
 #define LK_PROFILER_CUPTI_H

@@ -41,8 +41,7 @@ struct lk_cupti_calls {
 #undef LK_CUPTI_NEWER_MEMBER_
 };
 
-/* CUPTI's own. Its thread may be in the library for as long as the process lives: it is never
- * closed. path: the file. */
+/* CUPTI's own, of a library that stays open. path: the file. */
 enum lk_status lk_cupti_library(struct lk_cupti_calls *out, char *path, size_t size);
 
 #endif

@@ -51,6 +51,10 @@ struct lk_cupti {
 static _Atomic(struct lk_cupti *)
     current; /* NOLINT(cppcoreguidelines-avoid-non-const-global-variables) */
 
+/* CUPTI's thread may be in the library for as long as the process lives: once open, it stays so. */
+static _Atomic(struct lk_library *)
+    library; /* NOLINT(cppcoreguidelines-avoid-non-const-global-variables) */
+
 /* ---- Its answers ---- */
 
 /* What a user can do about it. */
@@ -95,7 +99,7 @@ enum lk_status lk_cupti_library(struct lk_cupti_calls *out, char *path, size_t s
 {
     const struct lk_library_spec spec = {
         .name = "CUPTI", .files = files, .symbols = symbols, .n_symbols = LK_COUNT(symbols)};
-    struct lk_library *l = NULL;
+    struct lk_library *l = NULL, *none = NULL;
     enum lk_status st = lk_library_open(&spec, out, &l);
 
     if (st != LK_OK)
@@ -104,6 +108,8 @@ enum lk_status lk_cupti_library(struct lk_cupti_calls *out, char *path, size_t s
     LK_CUPTI_NEWER_LIST(FIND)
 #undef FIND
     snprintf(path, size, "%s", lk_library_path(l));
+    if (!atomic_compare_exchange_strong(&library, &none, l))
+        lk_library_close(l);
     return LK_OK;
 }
 

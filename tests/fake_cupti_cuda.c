@@ -21,7 +21,8 @@ static CUptiResult result(const char *call)
 
 void fake_cupti_reset(void)
 {
-    fake_cupti = (struct fake_cupti){.version = CUPTI_API_VERSION};
+    memset(&fake_cupti, 0, sizeof fake_cupti);
+    fake_cupti.version = CUPTI_API_VERSION;
 }
 
 bool fake_cupti_put(const void *record, size_t bytes)
@@ -108,7 +109,7 @@ static CUptiResult flush_all(uint32_t flag)
 {
     (void)flag;
     fake_cupti.flushes++;
-    while (((volatile struct fake_cupti *)&fake_cupti)->stuck)
+    while (fake_cupti.stuck)
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     if (fake_cupti.left_at_end)
         fake_cupti_deliver(0);

@@ -8,6 +8,7 @@
 
 #include "profiler/cupti_calls_cuda.h"
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -17,12 +18,13 @@ struct fake_cupti {
     const char *fail_call; /* this call fails, once it was made fail_after times more */
     int fail_after;
     CUptiResult fail_with;
-    size_t dropped;     /* what GetNumDroppedRecords says next */
-    bool stuck;         /* FlushAll does not return while set */
-    bool left_at_end;   /* FlushAll delivers what is open */
-    size_t sizes[256];  /* of records by kind, where they are not those of the headers */
-    int kinds_enabled;  /* ActivityEnable less ActivityDisable */
-    int flushes, quiet; /* quiet: calls that were switched off */
+    size_t dropped;           /* what GetNumDroppedRecords says next */
+    atomic_bool stuck;        /* FlushAll does not return while set */
+    bool left_at_end;         /* FlushAll delivers what is open */
+    size_t sizes[256];        /* of records by kind, where they are not those of the headers */
+    atomic_int kinds_enabled; /* ActivityEnable less ActivityDisable */
+    atomic_int flushes;
+    int quiet;          /* calls that were switched off */
     uint64_t stack[64]; /* ids pushed by the test's thread */
     size_t depth;
     CUpti_BuffersCallbackRequestFunc request;
