@@ -28,6 +28,8 @@
  * time. All records have the same fields at the same places in CUPTI 9 to 13; a newer major version
  * is refused.
  *
+ * What ran before the recorder's first track was made is not recorded.
+ *
  * Buffers come from a pool. Without a free one CUPTI drops records, counts them, and so do we.
  * CUPTI's thread delivers full buffers; the rest comes when the session is closed. CUPTI's
  * callbacks carry no context: one session a process, and one a recorder, which hears nothing from

@@ -52,7 +52,8 @@ struct lk_cupti_work {
 struct lk_cupti_records {
     struct lk_recorder *recorder;
     const struct lk_cupti_calls *call;
-    uint64_t earliest_ns; /* no record can be older */
+    uint64_t earliest_ns;      /* no record can be older */
+    _Atomic uint64_t began_ns; /* the first track was made; before that nothing is the run's */
     struct lk_cupti_track tracks[LK_CUPTI_TRACKS];
     atomic_int n_tracks;
     struct {

@@ -155,6 +155,7 @@ enum lk_status lk_cupti_records_init(struct lk_cupti_records *r, struct lk_recor
 
     *r = (struct lk_cupti_records){.recorder = recorder, .call = call};
     atomic_init(&r->n_tracks, 0);
+    atomic_init(&r->began_ns, UINT64_MAX);
     r->earliest_ns = lk_now_ns() - LK_NS_PER_S; /* clocks are fitted, and err a little */
     r->other = (struct lk_cupti_track){.kind = LK_TRACK_COPY};
     snprintf(r->other.gpu_name, sizeof r->other.gpu_name, "other streams, GPU records");
@@ -197,6 +198,8 @@ struct lk_cupti_track *lk_cupti_records_track(struct lk_cupti_records *r,
     *t = (struct lk_cupti_track){
         .call = r->call, .number = n, .kind = info->kind, .stream = info->stream};
     snprintf(t->gpu_name, sizeof t->gpu_name, "%.40s, GPU records", info->name);
+    if (n == 0)
+        atomic_store(&r->began_ns, lk_now_ns());
     atomic_store_explicit(&r->n_tracks, n + 1, memory_order_release);
     return t;
 }
@@ -363,7 +366,8 @@ static void take_work(struct lk_cupti_records *r, struct lk_cupti_work *w)
 
 /* ---- Kinds ---- */
 
-/* CUPTI writes 0 where it has no times. Times that cannot be would be another layout's. */
+/* CUPTI writes 0 where it has no times. Times that cannot be would be another layout's. What ended
+ * before the run began (a model is made to describe it) is left out. */
 static bool has_times(struct lk_cupti_records *r, uint64_t start, uint64_t end)
 {
     if (start == 0 || end == 0) {
@@ -374,7 +378,7 @@ static bool has_times(struct lk_cupti_records *r, uint64_t start, uint64_t end)
         r->counts.broken++;
         return false;
     }
-    return true;
+    return end >= atomic_load(&r->began_ns);
 }
 
 static void take_kernel(struct lk_cupti_records *r, const void *record)

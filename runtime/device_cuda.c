@@ -269,12 +269,56 @@ out:
     return st;
 }
 
-/* The other stream's point was passed before this one's, which waited for it. */
-static uint64_t ready_ns(struct lk_event *e)
+/* A range was ready when this point of its event was passed. The event may have moved on since. */
+static void set_ready(struct lk_event *e, struct point *p)
 {
-    if (e->stream)
-        look(stream_of(e->stream));
-    return lk_event_time_ns(e);
+    p->ready_on = e->stream;
+    p->ready_seq = e->seq;
+    pthread_mutex_lock(&e->lock);
+    if (e->stream && e->passed_stream == e->stream && e->passed_seq >= e->seq)
+        p->span.ready_ns = e->passed_ns;
+    pthread_mutex_unlock(&e->lock);
+}
+
+/* Tells the ranges that a point of their event was passed. */
+static void tell_ranges(struct cuda_stream *t, const struct point *record, uint64_t at_ns)
+{
+    struct lk_device *d = t->base.device;
+
+    pthread_mutex_lock(&d->lock);
+    for (struct lk_stream *s = d->streams; s; s = s->next) {
+        struct cuda_stream *u = stream_of(s);
+
+        for (size_t i = u->first; i < u->first + u->n_points && u->n_ready > 0; i++)
+            if (u->points[i].kind == LK_COMMAND_RANGE_BEGIN &&
+                u->points[i].event == record->event && u->points[i].ready_on == &t->base &&
+                u->points[i].ready_seq == record->seq)
+                u->points[i].span.ready_ns = at_ns;
+    }
+    pthread_mutex_unlock(&d->lock);
+}
+
+static void begin_range(struct cuda_stream *t, struct point *p, uint64_t at_ns)
+{
+    struct lk_stream *s = &t->base;
+
+    if (p->ready_on) {
+        look(stream_of(p->ready_on)); /* passed before this one, which waited for it */
+        t->n_ready--;
+    }
+    s->range = p->span;
+    s->range.start_ns = at_ns;
+    if (s->range.ready_ns > at_ns) /* two origins: within the accuracy of the clock */
+        s->range.ready_ns = at_ns;
+}
+
+static void end_range(struct cuda_stream *t, uint64_t at_ns)
+{
+    struct lk_stream *s = &t->base;
+
+    s->range.end_ns = at_ns > s->range.start_ns ? at_ns : s->range.start_ns;
+    if (s->track)
+        lk_span_emit(s->track, &s->range);
 }
 
 /* A point's consequences, now that its time is known. */
@@ -283,14 +327,9 @@ static void pass(struct cuda_stream *t, struct point *p, uint64_t at_ns)
     struct lk_stream *s = &t->base;
 
     if (p->kind == LK_COMMAND_RANGE_BEGIN) {
-        s->range = p->span;
-        s->range.start_ns = at_ns;
-        if (p->event)
-            s->range.ready_ns = ready_ns(p->event);
+        begin_range(t, p, at_ns);
     } else if (p->kind == LK_COMMAND_RANGE_END) {
-        s->range.end_ns = at_ns;
-        if (s->track)
-            lk_span_emit(s->track, &s->range);
+        end_range(t, at_ns);
     } else if (p->kind == LK_COMMAND_MARK) {
         p->span.start_ns = at_ns;
         p->span.end_ns = at_ns;
@@ -302,6 +341,7 @@ static void pass(struct cuda_stream *t, struct point *p, uint64_t at_ns)
         p->event->passed_seq = p->seq;
         p->event->passed_ns = at_ns;
         pthread_mutex_unlock(&p->event->lock);
+        tell_ranges(t, p, at_ns);
     }
 }
 
@@ -407,7 +447,10 @@ static enum lk_status submit_point(struct cuda_stream *t, const struct lk_comman
     /* Nobody may ever wait for this stream. */
     if (t->n_points >= LONG)
         look(t);
+    if (c->kind == LK_COMMAND_RANGE_BEGIN && p.event)
+        set_ready(p.event, &p);
     st = add_point(t, &p);
+    t->n_ready += st == LK_OK && p.ready_on;
     unlock_points(t);
     return st;
 }

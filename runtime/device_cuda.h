@@ -29,8 +29,10 @@ struct point {
     enum lk_command_kind kind; /* RANGE_BEGIN, RANGE_END, MARK or RECORD */
     uint64_t seq;
     cudaEvent_t passed;
-    struct lk_event *event; /* RECORD, RANGE_BEGIN: held */
-    struct lk_span span;    /* RANGE_BEGIN, MARK */
+    struct lk_event *event;     /* RECORD, RANGE_BEGIN: held */
+    struct lk_span span;        /* RANGE_BEGIN, MARK */
+    struct lk_stream *ready_on; /* RANGE_BEGIN: where its event was recorded last; NULL: nowhere */
+    uint64_t ready_seq;
 };
 
 /* An event that was recorded into the graph that is being made. CUDA lets nobody ask about it. */
@@ -49,6 +51,7 @@ struct cuda_stream {
     /* The rest is guarded by the device's points_lock. */
     struct point *points; /* n_points of them from `first` on, oldest first */
     size_t first, n_points, capacity;
+    size_t n_ready;     /* of these, starts of ranges that hear when they were ready */
     cudaEvent_t *spare; /* events to use again */
     size_t n_spare, spare_capacity;
     struct captured *captured;

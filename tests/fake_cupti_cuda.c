@@ -8,6 +8,7 @@
 #include <time.h>
 
 struct fake_cupti fake_cupti;
+_Thread_local struct fake_cupti_stack fake_cupti_stack;
 
 /* Whether this call is the one to fail, and with what. */
 static CUptiResult result(const char *call)
@@ -22,6 +23,7 @@ static CUptiResult result(const char *call)
 void fake_cupti_reset(void)
 {
     memset(&fake_cupti, 0, sizeof fake_cupti);
+    fake_cupti_stack.depth = 0;
     fake_cupti.version = CUPTI_API_VERSION;
 }
 
@@ -172,18 +174,18 @@ static CUptiResult get_dropped(CUcontext context, uint32_t stream, size_t *dropp
 static CUptiResult push_id(CUpti_ExternalCorrelationKind kind, uint64_t id)
 {
     if (kind != CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0 ||
-        fake_cupti.depth == LK_COUNT(fake_cupti.stack))
+        fake_cupti_stack.depth == LK_COUNT(fake_cupti_stack.ids))
         return CUPTI_ERROR_INVALID_PARAMETER;
-    fake_cupti.stack[fake_cupti.depth++] = id;
+    fake_cupti_stack.ids[fake_cupti_stack.depth++] = id;
     return CUPTI_SUCCESS;
 }
 
 static CUptiResult pop_id(CUpti_ExternalCorrelationKind kind, uint64_t *last)
 {
     (void)kind;
-    if (fake_cupti.depth == 0)
+    if (fake_cupti_stack.depth == 0)
         return CUPTI_ERROR_QUEUE_EMPTY;
-    *last = fake_cupti.stack[--fake_cupti.depth];
+    *last = fake_cupti_stack.ids[--fake_cupti_stack.depth];
     return CUPTI_SUCCESS;
 }
 

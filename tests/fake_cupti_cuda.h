@@ -24,9 +24,7 @@ struct fake_cupti {
     size_t sizes[256];        /* of records by kind, where they are not those of the headers */
     atomic_int kinds_enabled; /* ActivityEnable less ActivityDisable */
     atomic_int flushes;
-    int quiet;          /* calls that were switched off */
-    uint64_t stack[64]; /* ids pushed by the test's thread */
-    size_t depth;
+    int quiet; /* calls that were switched off */
     CUpti_BuffersCallbackRequestFunc request;
     CUpti_BuffersCallbackCompleteFunc complete;
     CUpti_TimestampCallbackFunc now;
@@ -34,6 +32,13 @@ struct fake_cupti {
     size_t open_size, open_used;
 };
 extern struct fake_cupti fake_cupti;
+
+/* Ids that this thread pushed. */
+struct fake_cupti_stack {
+    uint64_t ids[64];
+    size_t depth;
+};
+extern _Thread_local struct fake_cupti_stack fake_cupti_stack;
 extern const struct lk_cupti_calls fake_cupti_calls;
 
 void fake_cupti_reset(void);

@@ -25,7 +25,7 @@ enum { SYMBOLS = 4096 };
 static struct {
     struct lk_recorder *recorder;
     struct lk_cupti *cupti;
-    uint64_t t0;
+    uint64_t t0;            /* of the first record */
     char *symbols[SYMBOLS]; /* that records point to */
     size_t n_symbols;
     size_t next[KEPT_TRACKS]; /* span to compare */
@@ -42,7 +42,6 @@ static void start(void)
 {
     memset(&play, 0, sizeof play);
     fake_cupti_reset();
-    play.t0 = lk_now_ns();
     must(lk_recorder_create(&play.recorder));
     must(lk_cupti_open(
         &(struct lk_cupti_config){.recorder = play.recorder, .calls = &fake_cupti_calls},
@@ -109,6 +108,8 @@ static void play_record(const char *rest)
     ck_assert_int_eq(sscanf(rest, "%" SCNu32 " %n", &kind, &at), 1);
     for (rest += at; n < sizeof record && sscanf(rest, "%2x", &byte) == 1; rest += 2)
         record[n++] = (unsigned char)byte;
+    if (play.t0 == 0)
+        play.t0 = lk_now_ns();
     capture_shift(kind, record, play.t0);
     if (kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL) {
         const char *symbol;

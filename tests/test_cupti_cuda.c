@@ -54,7 +54,6 @@ static void set_up_with(size_t buffer_bytes, size_t buffers)
     must(lk_recorder_create(&rig.recorder));
     must(lk_recorder_name(rig.recorder, "gelu_forward", &rig.gelu));
     c.recorder = rig.recorder;
-    rig.t0 = lk_now_ns();
     must(lk_cupti_open(&c, &rig.cupti));
     must(lk_recorder_attach(rig.recorder, &lk_cupti_ops, rig.cupti));
     must(lk_recorder_attach(rig.recorder, &kept_ops, &kept));
@@ -62,6 +61,7 @@ static void set_up_with(size_t buffer_bytes, size_t buffers)
     rig.host = track("host", LK_TRACK_HOST, 0);
     rig.compute = track("compute stream", LK_TRACK_COMPUTE, 1);
     rig.comm = track("comm stream", LK_TRACK_COMM, 2);
+    rig.t0 = lk_now_ns();
 }
 
 static void set_up(void)
@@ -94,8 +94,8 @@ static uint64_t id_of(struct lk_track *t, enum lk_span_kind kind, uint16_t name,
     uint64_t id;
 
     lk_span_enter(t, &s);
-    ck_assert_uint_gt(fake_cupti.depth, 0);
-    id = fake_cupti.stack[fake_cupti.depth - 1];
+    ck_assert_uint_gt(fake_cupti_stack.depth, 0);
+    id = fake_cupti_stack.ids[fake_cupti_stack.depth - 1];
     lk_span_leave(t, &s);
     return id;
 }
@@ -443,6 +443,19 @@ START_TEST(times_that_cannot_be)
 }
 END_TEST
 
+/* A model that is made to describe it, before the recorder has tracks. */
+START_TEST(work_before_the_run_is_left_out)
+{
+    rig.t0 -= LK_NS_PER_MS;
+    put_kernel(1, 13, 0, 1, GELU);
+    fake_cupti_deliver(0);
+    close_session();
+    ck_assert_uint_eq(rig.counts.records, 0);
+    ck_assert_uint_eq(rig.counts.broken, 0);
+    ck_assert_uint_eq(rig.counts.unmatched, 0);
+}
+END_TEST
+
 /* A buffer that ends within a record: by so many bytes too early. */
 static const size_t cuts[] = {1, 8, 112, sizeof(CUpti_ActivityKernel10) - 4,
                               sizeof(CUpti_ActivityKernel10) - 1};
@@ -519,12 +532,12 @@ START_TEST(nesting_is_pushed_and_popped)
     struct lk_span step = lk_span_begin(rig.host, LK_SPAN_STEP, 0, 2, -1);
     struct lk_span op = lk_span_begin(rig.compute, LK_SPAN_KERNEL, rig.gelu, 2, -1);
 
-    ck_assert_uint_eq(fake_cupti.depth, 2);
-    ck_assert_uint_ne(fake_cupti.stack[0], fake_cupti.stack[1]);
+    ck_assert_uint_eq(fake_cupti_stack.depth, 2);
+    ck_assert_uint_ne(fake_cupti_stack.ids[0], fake_cupti_stack.ids[1]);
     lk_span_end(rig.compute, &op);
-    ck_assert_uint_eq(fake_cupti.depth, 1);
+    ck_assert_uint_eq(fake_cupti_stack.depth, 1);
     lk_span_end(rig.host, &step);
-    ck_assert_uint_eq(fake_cupti.depth, 0);
+    ck_assert_uint_eq(fake_cupti_stack.depth, 0);
     lk_span_leave(rig.host, &step); /* one too many does no harm */
 }
 END_TEST
@@ -747,6 +760,7 @@ Suite *lk_suite_cupti_cuda(void)
     tcase_add_test(tc, synchronisation_and_overhead);
     tcase_add_test(tc, foreign_records_are_counted);
     tcase_add_test(tc, times_that_cannot_be);
+    tcase_add_test(tc, work_before_the_run_is_left_out);
     tcase_add_loop_test(tc, a_buffer_cut_short, 0, (int)LK_COUNT(cuts));
     tcase_add_test(tc, an_empty_pool);
     tcase_add_test(tc, counts_are_in_the_trace);

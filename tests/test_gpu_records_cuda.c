@@ -1,0 +1,267 @@
+/*
+ * Training on a machine with a GPU that is none (tests/fake_cuda.h), recorded by a CUPTI that is
+ * none (tests/fake_cupti_cuda.h): each op and copy leaves a record as its launch would, and all of
+ * them must be in the trace with their op, step and stream.
+ */
+#include <check.h>
+
+Suite *lk_suite_gpu_records_cuda(void);
+
+#ifdef LK_HAVE_CUPTI
+
+#include "base/array.h"
+#include "profiler/convert.h"
+#include "profiler/cupti.h"
+#include "profiler/span_file.h"
+#include "profiler/steps.h"
+#include "runtime/trainer.h"
+#include "tests/fake_cuda.h"
+#include "tests/fake_cupti_cuda.h"
+#include "tests/scratch.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { STEPS = 5 };
+
+static struct {
+    char *directory;
+    struct lk_recorder *recorder;
+    struct lk_cupti *cupti;
+    struct lk_span_file *spans;
+    struct lk_cuda_calls cuda;
+    struct lk_train_config config;
+    struct lk_cupti_counts counts;
+    uint32_t correlation;
+    uint64_t kernels, copies;
+} rig;
+
+static void must(enum lk_status st)
+{
+    ck_assert_msg(st == LK_OK, "%s", lk_error_text());
+}
+
+/* ---- The machine leaves records ---- */
+
+/* Small numbers for streams, as CUPTI has them. */
+static uint32_t stream_number(const void *stream)
+{
+    return (uint32_t)((uintptr_t)stream % 1000003);
+}
+
+/* What the calling thread is doing, if it says so: else nobody records yet. */
+static uint32_t issue(uint64_t *count)
+{
+    CUpti_ActivityExternalCorrelation e = {.kind = CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION,
+                                           .externalKind = CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0,
+                                           .correlationId = ++rig.correlation};
+
+    if (fake_cupti_stack.depth > 0) {
+        e.externalId = fake_cupti_stack.ids[fake_cupti_stack.depth - 1];
+        ck_assert(fake_cupti_put(&e, sizeof e));
+        ++*count;
+    }
+    return rig.correlation;
+}
+
+static enum lk_status recorded_op(const struct lk_op *op, const void *args,
+                                  const struct lk_cuda *cuda)
+{
+    CUpti_ActivityKernel10 k = {.kind = CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL,
+                                .streamId = stream_number(cuda->stream),
+                                .name = op->name};
+
+    k.correlationId = issue(&rig.kernels);
+    k.start = lk_now_ns();
+    k.end = k.start + 1;
+    ck_assert(fake_cupti_put(&k, sizeof k));
+    return fake_cuda_calls.run_op(op, args, cuda);
+}
+
+static cudaError_t recorded_copy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
+                                 cudaStream_t stream)
+{
+    CUpti_ActivityMemcpy6 c = {.kind = CUPTI_ACTIVITY_KIND_MEMCPY,
+                               .copyKind = CUPTI_ACTIVITY_MEMCPY_KIND_HTOD,
+                               .bytes = bytes,
+                               .streamId = stream_number(stream)};
+
+    c.correlationId = issue(&rig.copies);
+    c.start = lk_now_ns();
+    c.end = c.start + 1;
+    ck_assert(fake_cupti_put(&c, sizeof c));
+    return fake_cuda_calls.MemcpyAsync(to, from, bytes, kind, stream);
+}
+
+/* ---- The rig ---- */
+
+static void configure(int accumulation, int prefetch)
+{
+    rig.config = (struct lk_train_config){.device = "cuda",
+                                          .comm = "self",
+                                          .local_batch = 2,
+                                          .steps = STEPS,
+                                          .samples = 64,
+                                          .prefetch = prefetch,
+                                          .seed = 5,
+                                          .recorder = rig.recorder,
+                                          .timeout_ns = 20 * LK_NS_PER_S};
+    rig.config.device_config.slowdown = 1;
+    rig.config.device_config.cuda_calls = &rig.cuda;
+    rig.config.comm_config.world_size = 1;
+    rig.config.model =
+        (struct lk_model_config){.name = "gpt-nano", .context = 16, .vocab = 64, .seed = 3};
+    rig.config.optim = (struct lk_optim_config){
+        .kind = LK_OPTIM_ADAMW, .learning_rate = 1e-2, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8};
+    rig.config.reducer.ddp_rule = LK_DDP_TORCH_2;
+    rig.config.reducer.first_bytes = 65536;
+    rig.config.reducer.cap_bytes = 65536;
+    rig.config.reducer.accumulation = accumulation;
+    rig.config.reducer.no_sync = true;
+}
+
+static void open_file(void)
+{
+    struct lk_run_info info = {0};
+    char *path = scratch_path(rig.directory, "rank0.spans");
+
+    must(lk_train_describe(&rig.config, &info));
+    must(lk_span_file_create(path, &info, 1 << 14, &rig.spans));
+    lk_run_info_fini(&info);
+    free(path);
+}
+
+static void setup(void)
+{
+    memset(&rig, 0, sizeof rig);
+    rig.directory = scratch_create();
+    ck_assert_int_eq(setenv("LOCKSTEP_GPU_LOCKS", rig.directory, 1), 0);
+    fake_cuda_reset(1);
+    fake_cupti_reset();
+    rig.cuda = fake_cuda_calls;
+    rig.cuda.run_op = recorded_op;
+    rig.cuda.MemcpyAsync = recorded_copy;
+    must(lk_recorder_create(&rig.recorder));
+    must(lk_cupti_open(
+        &(struct lk_cupti_config){.recorder = rig.recorder, .calls = &fake_cupti_calls},
+        &rig.cupti));
+    must(lk_recorder_attach(rig.recorder, &lk_cupti_ops, rig.cupti));
+}
+
+/* Trains, and gives the trace that a user gets. */
+static void train(int accumulation, int prefetch, struct lk_trace *out)
+{
+    struct lk_train_result result = {0};
+    char *path = scratch_path(rig.directory, "rank0.trace.json.gz");
+
+    configure(accumulation, prefetch);
+    open_file();
+    must(lk_recorder_attach(rig.recorder, &lk_span_file_ops, rig.spans));
+    must(lk_train(&rig.config, &result));
+    lk_train_result_fini(&result);
+    ck_assert_uint_eq(fake_cupti_stack.depth, 0);
+    fake_cupti.left_at_end = true;
+    must(lk_cupti_close(rig.cupti, lk_deadline_in(20 * LK_NS_PER_S), &rig.counts));
+    lk_recorder_destroy(rig.recorder);
+    must(lk_span_file_close(rig.spans));
+    must(lk_convert_run(rig.directory, NULL));
+    must(lk_trace_read(path, out));
+    free(path);
+}
+
+static void teardown(void)
+{
+    fake_cuda_check_clean();
+    scratch_remove(rig.directory);
+}
+
+static bool is_gpu_track(const struct lk_trace *t, uint32_t track)
+{
+    return strstr(t->tracks[track].name, "GPU records") != NULL;
+}
+
+/* ---- Cases ---- */
+
+static const struct {
+    int accumulation;
+    uint32_t prefetch;
+} shapes[] = {
+    {1, 0},
+    {3, 0},
+    {2, 2},
+};
+
+/* Nothing is lost, nothing is added, and every step of the steady state has the same. */
+START_TEST(every_launch_is_in_the_trace)
+{
+    uint64_t kernels = 0, copies = 0, of_step[STEPS] = {0};
+    struct lk_trace t = {0};
+
+    train(shapes[_i].accumulation, (int)shapes[_i].prefetch, &t);
+    for (size_t i = 0; i < t.n_spans; i++) {
+        const struct lk_span *s = &t.spans[i].span;
+        enum lk_track_kind kind = t.tracks[t.spans[i].track].kind;
+
+        if (!is_gpu_track(&t, t.spans[i].track))
+            continue;
+        /* Batches are brought ahead of their step. */
+        ck_assert_uint_lt(s->step, STEPS + (s->kind == LK_SPAN_COPY ? shapes[_i].prefetch : 0));
+        copies += s->kind == LK_SPAN_COPY;
+        kernels += s->kind == LK_SPAN_KERNEL;
+        ck_assert_int_ne(kind, LK_TRACK_HOST);
+        ck_assert_str_ne(t.tracks[t.spans[i].track].name, "other streams, GPU records");
+        if (s->kind == LK_SPAN_KERNEL) {
+            ck_assert_uint_ne(s->name, 0);
+            of_step[s->step] += kind == LK_TRACK_COMPUTE;
+        }
+    }
+    ck_assert_uint_gt(rig.kernels, 50 * STEPS);
+    ck_assert_uint_gt(rig.copies, 0);
+    ck_assert_uint_eq(kernels, rig.kernels);
+    ck_assert_uint_eq(copies, rig.copies);
+    ck_assert_uint_eq(rig.counts.records, rig.kernels + rig.copies);
+    ck_assert_uint_eq(rig.counts.unmatched, 0);
+    for (int i = 2; i < STEPS; i++)
+        ck_assert_uint_eq(of_step[i], of_step[1]);
+    lk_trace_fini(&t);
+}
+END_TEST
+
+/* The ranges are still there, beside the records, and steps are cut as without them. */
+START_TEST(steps_are_whole)
+{
+    struct lk_rank_steps r = {0};
+    struct lk_trace t = {0};
+
+    train(2, 0, &t);
+    must(lk_rank_steps_read(&t, &r));
+    ck_assert_uint_eq(r.n_steps, STEPS);
+    for (size_t i = 0; i < r.n_ranges; i++)
+        ck_assert_uint_le(r.ranges[i].idle_ns, r.ranges[i].end_ns - r.ranges[i].start_ns);
+    lk_rank_steps_fini(&r);
+    lk_trace_fini(&t);
+}
+END_TEST
+
+Suite *lk_suite_gpu_records_cuda(void)
+{
+    Suite *s = suite_create("GPU records of a run");
+    TCase *tc = tcase_create("records");
+
+    suite_add_tcase(s, tc);
+    tcase_set_timeout(tc, 60);
+    tcase_add_checked_fixture(tc, setup, teardown);
+    tcase_add_loop_test(tc, every_launch_is_in_the_trace, 0, (int)LK_COUNT(shapes));
+    tcase_add_test(tc, steps_are_whole);
+    return s;
+}
+
+#else
+
+Suite *lk_suite_gpu_records_cuda(void)
+{
+    return suite_create("GPU records of a run");
+}
+
+#endif
