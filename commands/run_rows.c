@@ -193,7 +193,7 @@ const struct lk_option run_option_rows[] = {
      .help = "let ranks share a GPU, to test: its times then mean nothing"},
     {.name = "graph", .type = LK_OPT_CHOICE, FIELD(graph), .choices = run_switches,
      .fallback = "auto",
-     .help = "forward, backward and all-reduce as one CUDA graph; auto: where it can be (--trace=no)"},
+     .help = "forward, backward and all-reduce as one CUDA graph; auto: where it can be (--no-trace)"},
     {ROW_PIN},
     {ROW_TIMEOUT},
     {.name = "timed-flops", .type = LK_OPT_REAL, FIELD(timed_flops), .min = 1, .max = 1e18,

@@ -323,18 +323,43 @@ out:
     return st;
 }
 
-static enum lk_status capture_passes(struct trainer *t)
+static enum lk_status enqueue_batches(struct trainer *t)
 {
     enum lk_status st = LK_OK;
 
-    LK_TRY(lk_graph_begin(t->compute));
     for (int i = 0; i < t->config->reducer.accumulation; i++)
         LK_TRY(enqueue_micro_batch(t, i, &t->batches[i]));
-    LK_TRY(lk_graph_end(t->compute, &t->graph));
+out:
+    return st;
+}
+
+static enum lk_status capture_passes(struct trainer *t)
+{
+    struct lk_graph *graph = NULL;
+    enum lk_status st = LK_OK;
+
+    LK_TRY(lk_graph_begin(t->compute));
+    st = enqueue_batches(t);
+    LK_KEEP(lk_graph_end(t->compute, &graph));
+    LK_TRY(st);
+    t->graph = graph;
+    graph = NULL;
     if (t->rank == 0)
         lk_log(LK_LOG_TRAIN, LK_INFO, "steps are launched as a graph");
 out:
+    lk_graph_destroy(graph);
     return st;
+}
+
+/* A graph that nobody insisted on and that cannot be made is no reason to stop. Ranks must do
+ * alike, so only one that is alone goes on. */
+static bool can_go_on_without(struct trainer *t)
+{
+    if (t->config->graph != LK_GRAPH_AUTO || t->ranks > 1)
+        return false;
+    lk_log(LK_LOG_TRAIN, LK_WARN, "steps are not launched as a graph: %s", lk_error_text());
+    t->uses_graph = false;
+    return lk_device_status(t->device) == LK_OK;
 }
 
 static enum lk_status launch_passes(struct trainer *t, uint32_t step)
@@ -342,8 +367,12 @@ static enum lk_status launch_passes(struct trainer *t, uint32_t step)
     enum lk_status st = LK_OK;
 
     LK_TRY(next_batches(t, step));
-    if (!t->graph)
-        LK_TRY(capture_passes(t));
+    if (!t->graph) {
+        st = capture_passes(t);
+        if (st != LK_OK && can_go_on_without(t))
+            return enqueue_batches(t);
+        LK_TRY(st);
+    }
     LK_TRY(lk_comm_graph_begin(t->comm, t->compute));
     LK_TRY(lk_graph_launch(t->graph, t->compute));
     LK_TRY(lk_comm_graph_end(t->comm, t->compute));

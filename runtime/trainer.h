@@ -27,8 +27,8 @@
  */
 enum lk_train_graph {
     LK_GRAPH_NO,
-    LK_GRAPH_AUTO, /* where legal; else the log says why not */
-    LK_GRAPH_YES   /* LK_EUNSUPPORTED where it is not */
+    LK_GRAPH_AUTO, /* where legal; else, or when a lone rank cannot capture, the log says why */
+    LK_GRAPH_YES   /* an error where it is not legal: LK_EUNSUPPORTED */
 };
 
 struct lk_train_config {

@@ -1,5 +1,6 @@
 /* Graphs of the device cuda, and steps that are launched as one (tests/fake_cuda.h). */
 #include "base/array.h"
+#include "base/log.h"
 #include "kernels/ops.h"
 #include "runtime/device.h"
 #include "runtime/trainer.h"
@@ -446,6 +447,39 @@ START_TEST(a_run_ends_with_any_call_that_fails)
 }
 END_TEST
 
+/* What cannot be captured is launched as before, unless a graph was asked for. */
+START_TEST(a_run_goes_on_without_a_graph)
+{
+    struct lk_train_config c = config(1, true, LK_F32);
+    struct lk_train_result expected = {0};
+    int without = 0;
+
+    must(lk_log_configure("error")); /* each that goes on without would warn */
+    c.prefetch = 0;
+    c.steps = 4;
+    must(lk_train(&c, &expected));
+    c.graph = LK_GRAPH_AUTO;
+    c.progress = fail_later;
+    for (int n = 1; n < 60; n += 3) {
+        struct lk_train_result result = {0};
+
+        c.progress_ctx = &n;
+        fake_cuda_reset(1);
+        fake_cuda.fail_with = cudaErrorStreamCaptureUnsupported;
+        if (lk_train(&c, &result) == LK_OK) {
+            without++;
+            ck_assert_int_eq(fake_cuda.graph_launches, 0);
+            for (int k = 0; k < 4; k++)
+                ck_assert_double_eq(result.loss[k], expected.loss[k]);
+        }
+        lk_train_result_fini(&result);
+        fake_cuda_check_clean();
+    }
+    ck_assert_int_gt(without, 10);
+    lk_train_result_fini(&expected);
+}
+END_TEST
+
 Suite *lk_suite_graph_cuda(void);
 Suite *lk_suite_graph_cuda(void)
 {
@@ -462,5 +496,6 @@ Suite *lk_suite_graph_cuda(void)
     tcase_add_loop_test(tc, losses_are_those_without_a_graph, 0, SEEDS * (int)LK_COUNT(runs));
     tcase_add_loop_test(tc, where_a_graph_is_not_legal, 0, (int)LK_COUNT(reasons));
     tcase_add_test(tc, a_run_ends_with_any_call_that_fails);
+    tcase_add_test(tc, a_run_goes_on_without_a_graph);
     return s;
 }
