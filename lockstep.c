@@ -48,7 +48,15 @@ static void print_version(void)
 #ifdef LK_BUILD_CUDA
     fputs(", " LK_BUILD_CUDA, stdout);
 #endif
-    puts(")\ndevices: cpu timed\ncollectives: self tcp fault");
+    fputs(")\ndevices: cpu timed", stdout);
+#ifdef LK_HAVE_CUDA
+    fputs(" cuda", stdout);
+#endif
+    fputs("\ncollectives: self tcp", stdout);
+#ifdef LK_HAVE_NCCL
+    fputs(" nccl", stdout);
+#endif
+    puts(" fault");
 }
 
 static void print_command_help(const struct lk_command *c)
