@@ -199,6 +199,29 @@ START_TEST(wraps)
 }
 END_TEST
 
+/* A track that says how much it expects gets the room, whatever its kind. */
+START_TEST(room_as_expected)
+{
+    const struct lk_track_info info = {.name = "GPU", .kind = LK_TRACK_GPU, .n_spans = 5000};
+    struct lk_recorder *rec = NULL;
+    char *path = scratch_path(dir, "rank0.spans");
+    struct lk_span_file *f = create(path, 1, &rec);
+    struct emitter e = {.n = 5000};
+    struct lk_trace t;
+
+    ck_assert_int_eq(lk_recorder_track(rec, &info, &e.track), LK_OK);
+    emit_all(&e);
+    lk_recorder_destroy(rec);
+    ck_assert_int_eq(lk_span_file_close(f), LK_OK);
+    read_back(path, &t);
+    assert_track(&t, 0, 0, 5000);
+    ck_assert_uint_eq(t.dropped, 0);
+    ck_assert_int_eq(t.tracks[0].kind, LK_TRACK_GPU);
+    lk_trace_fini(&t);
+    free(path);
+}
+END_TEST
+
 /* ---- How a run ends ---- */
 
 /* Kills a child that emits without end; all that it had emitted by then is there. */
@@ -532,6 +555,7 @@ Suite *lk_suite_span_file(void)
     tcase_set_timeout(t, 60);
     tcase_add_test(t, spans_come_back);
     tcase_add_loop_test(t, wraps, 0, 6);
+    tcase_add_test(t, room_as_expected);
     tcase_add_loop_test(t, survives_a_kill, 0, 5);
     tcase_add_test(t, keeps_the_first_failure);
     tcase_add_test(t, keeps_the_best_clock_samples);

@@ -1,0 +1,152 @@
+/*
+ * NVTX ranges of a run on the device cuda, without a GPU (tests/fake_cuda.h): the host thread
+ * issues the work of all streams, so that its ranges nest, and what a tool projects onto the GPU is
+ * what was launched within them.
+ */
+#include "base/array.h"
+#include "profiler/nvtx.h"
+#include "runtime/trainer.h"
+#include "tests/fake_cuda.h"
+#include "tests/nvtx_log.h"
+#include "tests/scratch.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#ifdef LK_HAVE_NVTX
+
+enum { STEPS = 3, ACCUMULATION = 2 };
+
+static char *dir;
+
+static void setup(void)
+{
+    char *log;
+
+    dir = scratch_create();
+    log = scratch_path(dir, "nvtx");
+    ck_assert_int_eq(setenv("LOCKSTEP_GPU_LOCKS", dir, 1), 0);
+    ck_assert_int_eq(setenv("NVTX_INJECTION64_PATH", NVTX_TOOL, 1), 0);
+    ck_assert_int_eq(setenv("NVTX_LOG", log, 1), 0);
+    free(log);
+    fake_cuda_reset(1);
+}
+
+static void teardown(void)
+{
+    fake_cuda_check_clean();
+    scratch_remove(dir);
+}
+
+static struct lk_train_config config(struct lk_recorder *r)
+{
+    struct lk_train_config c = {.device = "cuda",
+                                .comm = "self",
+                                .local_batch = 2,
+                                .steps = STEPS,
+                                .samples = 64,
+                                .prefetch = 2,
+                                .recorder = r,
+                                .timeout_ns = 20 * LK_NS_PER_S};
+
+    c.device_config.slowdown = 1;
+    c.device_config.cuda_calls = &fake_cuda_calls;
+    c.comm_config.world_size = 1;
+    c.model = (struct lk_model_config){.name = "gpt-nano", .context = 16, .vocab = 64, .seed = 3};
+    c.optim = (struct lk_optim_config){
+        .kind = LK_OPTIM_ADAMW, .learning_rate = 1e-2, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8};
+    c.reducer.ddp_rule = LK_DDP_TORCH_2;
+    c.reducer.first_bytes = 65536;
+    c.reducer.cap_bytes = 65536;
+    c.reducer.accumulation = ACCUMULATION;
+    c.reducer.no_sync = true;
+    return c;
+}
+
+static void train(void)
+{
+    struct lk_recorder *r = NULL;
+    struct lk_nvtx *n = NULL;
+    struct lk_train_result result;
+    struct lk_train_config c;
+
+    ck_assert_int_eq(lk_recorder_create(&r), LK_OK);
+    ck_assert_msg(lk_nvtx_open(&n) == LK_OK, "%s", lk_error_text());
+    ck_assert_int_eq(lk_recorder_attach(r, &lk_nvtx_ops, n), LK_OK);
+    c = config(r);
+    ck_assert_msg(lk_train(&c, &result) == LK_OK, "%s", lk_error_text());
+    lk_train_result_fini(&result);
+    lk_recorder_destroy(r);
+    lk_nvtx_close(n);
+}
+
+/* The range around a of this text; the test fails where there is none. */
+static const struct nvtx_range *within(const struct nvtx_range *a, const char *text)
+{
+    ck_assert_msg(a->within && !strcmp(a->within->text, text), "'%s' is within '%s', not '%s'",
+                  a->text, a->within ? a->within->text : "nothing", text);
+    return a->within;
+}
+
+static void check_range(const struct nvtx_range *a, int counts[static 3])
+{
+    if (!strcmp(a->text, "forward") || !strcmp(a->text, "backward")) {
+        ck_assert_str_eq(within(a, "step")->thread, "host");
+        counts[0]++;
+    } else if (!strcmp(a->text, "optimizer") || !strcmp(a->text, "input")) {
+        (void)within(a, "step");
+    } else if (!strncmp(a->text, "all_reduce bucket", 17)) {
+        /* Where its bucket is full: in the backward of the last micro-batch. */
+        ck_assert_int_eq(within(a, "backward")->payload, ACCUMULATION - 1);
+        ck_assert_int_gt(a->payload, 0);
+        counts[1]++;
+    } else if (strstr(a->text, "_forward")) {
+        ck_assert_str_eq(a->category, "op");
+        (void)within(a, "forward");
+        counts[2]++;
+    }
+}
+
+START_TEST(ranges_nest_on_the_host_thread)
+{
+    int counts[3] = {0};
+    struct nvtx_log l;
+    size_t at = 0;
+
+    train();
+    nvtx_logs_read(dir, "nvtx.", &l, 1);
+    for (int s = 0; s < STEPS; s++) {
+        const struct nvtx_range *step = nvtx_next(&l, &at, "step");
+
+        ck_assert_ptr_nonnull(step);
+        ck_assert_int_eq(step->payload, s);
+        ck_assert_ptr_null(step->within);
+    }
+    for (size_t i = 0; i < l.n; i++)
+        check_range(&l.ranges[i], counts);
+    ck_assert_int_eq(counts[0], 2 * STEPS * ACCUMULATION);
+    ck_assert_int_gt(counts[1], STEPS);      /* more than one bucket, once their order is known */
+    ck_assert_int_gt(counts[2], 20 * STEPS); /* layers of the model */
+    nvtx_log_fini(&l);
+}
+END_TEST
+
+#endif
+
+Suite *lk_suite_nvtx_cuda(void);
+
+Suite *lk_suite_nvtx_cuda(void)
+{
+    Suite *s = suite_create("nvtx_cuda");
+    TCase *t = tcase_create("nvtx_cuda");
+
+    tcase_set_timeout(t, 120);
+#ifdef LK_HAVE_NVTX
+    tcase_add_checked_fixture(t, setup, teardown);
+    tcase_add_test(t, ranges_nest_on_the_host_thread);
+#endif
+    suite_add_tcase(s, t);
+    return s;
+}
