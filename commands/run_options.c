@@ -207,8 +207,14 @@ enum lk_status run_options_check_fault(const struct run_options *o, int ranks)
     st = lk_fault_parse(o->fault, ranks, &faults, &n);
     if (st != LK_OK)
         return st;
+    for (size_t i = 0; i < n; i++)
+        if (faults[i].kind == LK_FAULT_SLOW && !strcmp(run_devices[o->device], "cuda"))
+            st = lk_fail(LK_EUSAGE,
+                         "--fault=%s: slow links are for collectives of the host, not "
+                         "for --device=cuda",
+                         faults[i].text);
     free(faults);
-    return LK_OK;
+    return st;
 }
 
 uint64_t run_options_first_bucket(const struct run_options *o)

@@ -7,6 +7,7 @@
 #include <errno.h>
 #include <limits.h>
 #include <math.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -69,5 +70,6 @@ void share_gpu_deadline(double timeout_s)
 {
     double s = ceil(4 * timeout_s);
 
+    (void)signal(SIGALRM, SIG_DFL); /* whatever was inherited */
     alarm(s < INT_MAX ? (unsigned)s : INT_MAX);
 }

@@ -21,8 +21,8 @@
 
 enum { RANKS = 2, CULPRIT = 1, CALLS = 8, AT = 5, ELEMS = 1 << 20 };
 
-static const uint64_t timeout_ns = 20 * LK_NS_PER_S;
-static const uint64_t limit_ns = 60 * LK_NS_PER_S;
+static const uint64_t timeout_ns = 10 * LK_NS_PER_S;
+static const uint64_t limit_ns = 25 * LK_NS_PER_S;
 
 static const struct nccl_way ways[] = {
     {false, false},
@@ -124,7 +124,7 @@ static void be_rank(const char *told)
     enum lk_status st = LK_OK;
 
     ck_assert_int_eq(sscanf(told, "%d %d %d", &rank, &port, &dies), 3);
-    alarm(60);
+    alarm(25);
     lk_log_set_rank(rank);
     LK_TRY(share_gpu_environment(rank, 1));
     LK_TRY(lk_store_connect("127.0.0.1", port, rank, RANKS, timeout_ns, &n.store));
