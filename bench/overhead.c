@@ -11,6 +11,8 @@
  * slower step was disturbed by something else. Prints the mean ratio to the run without of the same
  * round, with Student's 95 % interval over the rounds (of logarithms, since ratios multiply).
  *
+ * A run that records launches a step op by op, so the others do, too: no step goes as a graph.
+ *
  * With a time limit as many rounds are run as fit, by the longest so far, at most PAIRS of them.
  */
 #include "base/array.h"
@@ -184,7 +186,7 @@ static enum lk_status command_of(const struct bench *b, const struct arm *arm, c
     return lk_asprintf(
         out,
         "env -u NVTX_INJECTION64_PATH %s%s '%s' run -n %lld --device=%s %s --steps=%lld "
-        "--warmup=%d --%strace --gpu-records=%s --gpu-state=%s --nvtx=%s --out '%s' "
+        "--warmup=%d --graph=no --%strace --gpu-records=%s --gpu-state=%s --nvtx=%s --out '%s' "
         "> '%s' 2>&1",
         arm->nvtx ? "NVTX_INJECTION64_PATH=" : "", arm->nvtx ? b->opt.tool : "", b->program,
         (long long)b->ranks, devices[b->opt.device], b->opt.job, (long long)b->opt.steps, WARMUP,
