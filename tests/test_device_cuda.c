@@ -3,6 +3,7 @@
 #include "runtime/calls_cuda.h"
 #include "runtime/device.h"
 #include "tests/fake_cuda.h"
+#include "tests/kept_spans.h"
 #include "tests/scratch.h"
 
 #include <check.h>
@@ -202,6 +203,58 @@ START_TEST(events_are_used_again)
     lk_event_destroy(e);
     lk_stream_destroy(s);
     lk_device_close(d);
+}
+END_TEST
+
+/*
+ * A bucket's event is recorded in every step, and the host looks at its collectives' stream late:
+ * by then the event may be steps ahead. Each range was ready at its own point.
+ */
+START_TEST(ranges_are_ready_at_their_own_point)
+{
+    const struct lk_span collective = {.kind = LK_SPAN_COLLECTIVE};
+    struct lk_recorder *r = NULL;
+    struct lk_device *d = NULL;
+    struct lk_stream *compute, *net;
+    struct lk_event *e = NULL;
+    uint64_t passed_ns[4], last_ns = 0;
+
+    ck_assert_int_eq(lk_recorder_create(&r), LK_OK);
+    ck_assert_int_eq(lk_recorder_attach(r, &kept_ops, &kept), LK_OK);
+    ck_assert_int_eq(
+        lk_device_open(
+            "cuda", &(struct lk_device_config){.recorder = r, .cuda_calls = &fake_cuda_calls}, &d),
+        LK_OK);
+    compute = must_stream(d, &compute_info);
+    net = must_stream(d, &net_info);
+    ck_assert_int_eq(lk_event_create(d, &e), LK_OK);
+    for (size_t i = 0; i < LK_COUNT(passed_ns); i++) {
+        ck_assert_int_eq(lk_event_record(e, compute), LK_OK);
+        ck_assert_int_eq(lk_stream_wait(net, e), LK_OK);
+        ck_assert_int_eq(lk_stream_span_begin(net, &collective, e), LK_OK);
+        ck_assert_int_eq(lk_stream_range_end(net), LK_OK);
+        if (_i == 0) /* else the event's points are looked at together with the ranges */
+            ck_assert_int_eq(lk_stream_sync(compute, lk_deadline_in(hang_ns)), LK_OK);
+        passed_ns[i] = lk_event_time_ns(e);
+    }
+    ck_assert_int_eq(lk_stream_sync(net, lk_deadline_in(hang_ns)), LK_OK);
+    ck_assert_uint_eq(kept_track("net")->n, LK_COUNT(passed_ns));
+    for (size_t i = 0; i < LK_COUNT(passed_ns); i++) {
+        const struct lk_span *s = &kept_track("net")->spans[i];
+
+        ck_assert_uint_gt(s->ready_ns, last_ns);
+        ck_assert_uint_le(s->ready_ns, s->start_ns);
+        ck_assert_uint_le(s->start_ns, s->end_ns);
+        if (_i == 0)
+            ck_assert_uint_eq(s->ready_ns, passed_ns[i]);
+        last_ns = s->ready_ns;
+    }
+    lk_event_destroy(e);
+    lk_stream_destroy(compute);
+    lk_stream_destroy(net);
+    lk_device_close(d);
+    lk_recorder_destroy(r);
+    kept_reset();
 }
 END_TEST
 
@@ -455,6 +508,7 @@ Suite *lk_suite_device_cuda(void)
     tcase_add_test(tc, streams_wait_for_events);
     tcase_add_test(tc, properties_are_those_of_the_gpu);
     tcase_add_test(tc, events_are_used_again);
+    tcase_add_loop_test(tc, ranges_are_ready_at_their_own_point, 0, 2);
     tcase_add_test(tc, deadlines_end_waits);
     tcase_add_test(tc, errors_stick);
     tcase_add_test(tc, host_functions_fail_the_device);

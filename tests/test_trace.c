@@ -200,6 +200,44 @@ START_TEST(ranges_stand_in_for_kernels)
 }
 END_TEST
 
+/* A GPU's records lie on tracks of their own: with them, ranges and collectives only annotate. */
+START_TEST(records_beside_ranges)
+{
+    struct lk_trace t;
+    struct lk_trace back;
+    char *text = NULL;
+    size_t size, n;
+
+    lk_trace_sample(&t, 0, 1);
+    /* The loader's track becomes the comm stream's second, and has what its GPU recorded. */
+    t.tracks[3].kind = t.tracks[2].kind;
+    t.tracks[3].stream = t.tracks[2].stream;
+    n = t.n_spans;
+    for (size_t i = 0; i < n; i++)
+        if (t.spans[i].span.kind == LK_SPAN_COPY) {
+            t.spans[i].track = 3;
+            t.spans[i].span.kind = LK_SPAN_MEMSET;
+        } else if (t.spans[i].span.kind == LK_SPAN_SYNC) {
+            t.spans[i].span.kind = LK_SPAN_OVERHEAD;
+        } else if (t.spans[i].span.kind == LK_SPAN_OPTIMIZER) {
+            t.spans[i].span.kind = LK_SPAN_KERNEL;
+            t.spans[i].track = 3;
+        }
+    ck_assert_int_eq(lk_trace_write(path, &t), LK_OK);
+    ck_assert_int_eq(lk_file_read(path, &text, &size), LK_OK);
+    ck_assert_ptr_nonnull(strstr(text, "\"cat\": \"gpu_user_annotation\", \"name\": \"nccl:"));
+    ck_assert_ptr_null(strstr(text, "\"cat\": \"kernel\", \"name\": \"nccl:"));
+    ck_assert_ptr_null(strstr(text, "\"cat\": \"kernel\", \"name\": \"forward\""));
+    ck_assert_ptr_nonnull(strstr(text, "\"cat\": \"gpu_memset\", \"name\": \"Memset (Device)\""));
+    ck_assert_ptr_nonnull(strstr(text, "\"cat\": \"overhead\", \"name\": \"overhead\""));
+    ck_assert_int_eq(lk_trace_read(path, &back), LK_OK);
+    lk_trace_assert_same(&t, &back);
+    lk_trace_fini(&t);
+    lk_trace_fini(&back);
+    free(text);
+}
+END_TEST
+
 START_TEST(run_info_is_copied)
 {
     struct lk_trace t;
@@ -527,6 +565,7 @@ Suite *lk_suite_trace(void)
     tcase_add_loop_test(t, a_span_that_cannot_be_written, 0, 5);
     tcase_add_test(t, a_full_disk);
     tcase_add_test(t, ranges_stand_in_for_kernels);
+    tcase_add_test(t, records_beside_ranges);
     tcase_add_test(t, run_info_is_copied);
     tcase_add_test(t, a_run_directory);
     tcase_add_loop_test(t, kinetos_rules_hold, 0, 3);
