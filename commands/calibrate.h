@@ -15,6 +15,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+struct lk_nvml_calls;
+
 struct calibrate_options {
     struct lk_ints ranks;
     /* Comma-separated names; NULL: the device's default. */
@@ -23,7 +25,7 @@ struct calibrate_options {
     int64_t repetitions, warmup;
     double budget_s;
     bool colocation, overlap;
-    uint64_t overlap_bytes;
+    uint64_t overlap_bytes; /* 0: the device's default */
     struct lk_ints block, overlap_ctas, overlap_GBps;
     int64_t nccl_ctas; /* 0: by the GPU */
     bool rates;
@@ -51,6 +53,7 @@ struct calibrate_plan {
     enum lk_dtype dtypes[LK_DTYPE_COUNT];
     size_t n_dtypes;
     struct lk_sizes sizes;
+    uint64_t overlap_bytes;
 };
 /* LK_EUSAGE names the word that is unknown, or what does not go together. */
 enum lk_status calibrate_plan(const struct calibrate_options *o, struct calibrate_plan *out);
@@ -79,7 +82,8 @@ struct calibrate_gpu {
     const struct lk_rank_env *env;
     struct lk_store *store; /* NULL for one rank */
     const struct lk_cuda_calls *cuda_calls;
-    const struct lk_nccl_calls *nccl_calls; /* NULL, both: the libraries' */
+    const struct lk_nccl_calls *nccl_calls;
+    const struct lk_nvml_calls *nvml_calls; /* NULL, all three: the libraries' */
     const struct lk_product_shape *shapes;  /* NULL: GPT-2's */
     size_t n_shapes;
 };

@@ -1,9 +1,11 @@
 /* One rank of a calibration on GPUs; see commands/calibrate.h. */
 #include "base/array.h"
 #include "base/log.h"
+#include "base/trace.h"
 #include "base/units.h"
 #include "commands/calibrate.h"
 #include "commands/share_gpu.h"
+#include "profiler/nvml.h"
 #include "runtime/comm.h"
 #include "runtime/device.h"
 #include "runtime/sweep_block.h"
@@ -11,6 +13,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
 
 static const double BURST_S = 0.005;
@@ -46,6 +49,7 @@ struct gpu {
     struct lk_comm *comm;
     struct lk_stream *compute, *net;
     struct lk_device_properties properties;
+    char uuid[64];
     struct lk_cluster *c;
     struct calibrate_tables *tables;
 };
@@ -122,6 +126,18 @@ static enum lk_status open_comm(struct gpu *g, int max_ctas, struct lk_comm **ou
     return lk_comm_open(e->world_size > 1 ? "nccl" : "self", &config, out);
 }
 
+static enum lk_status find_uuid(struct gpu *g)
+{
+    struct lk_run_info info = {0};
+    enum lk_status st = lk_device_describe(g->device, &info);
+
+    for (size_t i = 0; st == LK_OK && i < info.n_config; i++)
+        if (!strcmp(info.config[i].key, "gpu_uuid"))
+            snprintf(g->uuid, sizeof g->uuid, "%s", info.config[i].value);
+    lk_run_info_fini(&info);
+    return st;
+}
+
 /* What the cluster file says of the machine. */
 static enum lk_status describe(struct gpu *g)
 {
@@ -129,6 +145,7 @@ static enum lk_status describe(struct gpu *g)
     enum lk_status st = LK_OK;
     int local = g->config->env->local_world_size;
 
+    LK_TRY(find_uuid(g));
     LK_TRY(lk_device_properties(g->device, &g->properties));
     LK_TRY(lk_strdup(&g->c->gpu, p->name));
     /* A launcher may show each rank only its own. */
@@ -138,6 +155,64 @@ static enum lk_status describe(struct gpu *g)
     if (p->memory_bytes)
         LK_TRY(lk_quantity_set(&g->c->device.memory_bytes, (double)p->memory_bytes, NAN, NAN, 0,
                                "calibrate: what CUDA says of the GPU"));
+out:
+    return st;
+}
+
+/* ---- The state of rank 0's GPU beside what is measured ---- */
+
+struct watch {
+    struct lk_nvml *nvml; /* the sampler's, once that runs */
+    struct lk_nvml_sampler *sampler;
+};
+
+/* Without NVML nothing is watched. */
+static enum lk_status watch_start(const struct gpu *g, struct watch *w)
+{
+    static const struct lk_nvml_sampler_config config = {.period_s = 0.1, .timeout_s = 10};
+    enum lk_status st = lk_nvml_open(g->uuid, g->config->nvml_calls, &w->nvml);
+
+    if (st == LK_EUNSUPPORTED || st == LK_EIO) {
+        lk_log(LK_LOG_MAIN, LK_INFO, "%s: clock and power are not known", lk_error_text());
+        return LK_OK;
+    }
+    if (st == LK_OK)
+        st = lk_nvml_sampler_start(w->nvml, &config, &w->sampler);
+    if (st != LK_OK) {
+        lk_nvml_close(w->nvml);
+        w->nvml = NULL;
+    }
+    return st;
+}
+
+static enum lk_status watch_stop(const struct gpu *g, struct watch *w, int table)
+{
+    struct lk_gpu_summary summary;
+    char text[LK_GPU_TEXT];
+    int ranks = g->config->env->world_size;
+
+    if (!w->sampler)
+        return LK_OK;
+    if (lk_nvml_sampler_stop(w->sampler, &summary) != LK_OK)
+        lk_log(LK_LOG_MAIN, LK_WARN, "%s", lk_error_text());
+    if (!summary.n)
+        return LK_OK;
+    lk_gpu_summary_text(&summary, text);
+    return lk_table_note(g->tables->table[table], "%d rank%s, rank 0's GPU meanwhile: %s", ranks,
+                         ranks == 1 ? "" : "s", text);
+}
+
+/* Measures a part; how the GPU was meanwhile is a note of its table. */
+static enum lk_status watched(struct gpu *g, int table, enum lk_status (*part)(struct gpu *g))
+{
+    struct watch w = {NULL, NULL};
+    enum lk_status st = LK_OK;
+
+    if (!first(g))
+        return part(g);
+    LK_TRY(watch_start(g, &w));
+    st = part(g);
+    LK_KEEP(watch_stop(g, &w, table));
 out:
     return st;
 }
@@ -184,14 +259,16 @@ out:
 
 /* ---- Copies and products ---- */
 
-/* Each of the three parts of the rates has an eighth of the budget. */
+/* Each of the three parts of the rates has an eighth of the budget; the other ranks wait for two of
+ * them, with their timeout. */
 static struct lk_rates_config rates_config(const struct gpu *g)
 {
     return (struct lk_rates_config){.stream = g->compute,
                                     .repetitions = (size_t)g->options->repetitions,
                                     .warmup = (size_t)g->options->warmup,
                                     .burst_s = BURST_S,
-                                    .budget_s = g->options->budget_s / 8,
+                                    .budget_s =
+                                        fmin(g->options->budget_s, g->options->timeout_s) / 8,
                                     .timeout_ns = timeout_ns(g)};
 }
 
@@ -259,7 +336,8 @@ struct probe {
     struct gpu *gpu;
     struct lk_block *block;
     struct lk_block_size size;
-    size_t lines; /* that share the budget */
+    uint64_t bytes; /* of a collective */
+    size_t lines;   /* that share the budget */
 };
 
 static enum lk_status source_of(const struct probe *p, const struct lk_sweep_beside *beside,
@@ -337,7 +415,7 @@ static enum lk_status probe_stand_ins(struct probe *p)
     p->lines = (size_t)(ctas.n * o->overlap_GBps.n);
     for (int r = 0; r < o->overlap_GBps.n; r++)
         for (int i = 0; i < ctas.n; i++) {
-            const struct lk_sweep_beside beside = {.bytes = o->overlap_bytes,
+            const struct lk_sweep_beside beside = {.bytes = p->bytes,
                                                    .ctas = (size_t)ctas.v[i],
                                                    .Bps = (double)o->overlap_GBps.v[r] * 1e9};
 
@@ -357,7 +435,7 @@ out:
 /* Several GPUs: NCCL's own choice, for the file, and then with every limit. */
 static enum lk_status probe_collectives(struct probe *p)
 {
-    const struct lk_sweep_beside beside = {.bytes = p->gpu->options->overlap_bytes};
+    const struct lk_sweep_beside beside = {.bytes = p->bytes};
     const struct lk_ints *ctas = &p->gpu->options->overlap_ctas;
     struct lk_comm *limited = NULL;
     enum lk_status st = LK_OK;
@@ -382,9 +460,12 @@ static enum lk_status probe_overlap(struct gpu *g)
 {
     const int64_t *b = g->options->block.v;
     struct probe p = {.gpu = g};
+    struct calibrate_plan plan;
     enum lk_status st = LK_OK;
 
     announce(g, "overlap");
+    LK_TRY(calibrate_plan(g->options, &plan));
+    p.bytes = plan.overlap_bytes;
     p.size = (struct lk_block_size){(size_t)b[0], (size_t)b[1], (size_t)b[2], (size_t)b[3]};
     LK_TRY(lk_block_create(g->compute, &p.size, timeout_ns(g), &p.block));
     LK_TRY(g->config->env->world_size > 1 ? probe_collectives(&p) : probe_stand_ins(&p));
@@ -410,14 +491,14 @@ static enum lk_status measure(struct gpu *g, bool rates)
     LK_TRY(describe(g));
     LK_TRY(open_comm(g, 0, &g->comm));
     if (g->config->env->world_size > 1)
-        LK_TRY(sweep_collectives(g));
+        LK_TRY(watched(g, CALIBRATE_COLLECTIVES, sweep_collectives));
     if (rates && first(g)) {
-        LK_TRY(sweep_copies(g));
-        LK_TRY(sweep_products(g));
+        LK_TRY(watched(g, CALIBRATE_COPIES, sweep_copies));
+        LK_TRY(watched(g, CALIBRATE_PRODUCTS, sweep_products));
     }
     LK_TRY(barrier(g));
     if (g->options->overlap)
-        LK_TRY(probe_overlap(g));
+        LK_TRY(watched(g, CALIBRATE_OVERLAP, probe_overlap));
 out:
     return st;
 }
@@ -427,7 +508,7 @@ static enum lk_status measure_tf32(struct gpu *g)
     enum lk_status st = LK_OK;
 
     LK_TRY(open_device(g, LK_F32));
-    LK_TRY(sweep_products(g));
+    LK_TRY(watched(g, CALIBRATE_PRODUCTS, sweep_products));
 out:
     return st;
 }

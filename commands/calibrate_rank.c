@@ -43,9 +43,10 @@ static enum lk_status next_word(const char **list, char *word, size_t size)
 static const struct {
     const char *collectives, *algorithms;
     uint64_t largest; /* sizes: 4 KiB, four times that, ... up to this */
+    uint64_t overlap_bytes;
 } defaults[] = {
-    [CALIBRATE_CPU] = {"all_reduce",                                     "auto,ring,tree", 64 << 20},
-    [CALIBRATE_CUDA] = {"all_reduce,reduce_scatter,all_gather,broadcast", "auto",           1 << 30 },
+    [CALIBRATE_CPU] = {"all_reduce", "auto,ring,tree",                     64 << 20,          4 << 20},
+    [CALIBRATE_CUDA] = {"all_reduce,reduce_scatter,all_gather,broadcast",            "auto", 1 << 30},
 };
 
 static struct lk_sizes sizes_of(const struct calibrate_options *o)
@@ -117,10 +118,11 @@ enum lk_status calibrate_plan(const struct calibrate_options *o, struct calibrat
     LK_TRY(check_options(o));
     LK_TRY(plan_dtypes(o->dtypes, &p));
     p.sizes = sizes_of(o);
+    p.overlap_bytes = o->overlap_bytes ? o->overlap_bytes : defaults[o->device].overlap_bytes;
     for (size_t d = 0; d < p.n_dtypes; d++)
         for (int i = 0; i < p.sizes.n; i++)
             LK_TRY(check_size("--sizes", p.sizes.v[i], p.dtypes[d]));
-    LK_TRY(check_size("--overlap-bytes", o->overlap_bytes, LK_F32));
+    LK_TRY(check_size("--overlap-bytes", p.overlap_bytes, LK_F32));
     while (*colls && p.n_colls < LK_COUNT(p.colls)) {
         LK_TRY(next_word(&colls, word, sizeof word));
         if (lk_coll_from_name(word, &p.colls[p.n_colls++]) != LK_OK)
@@ -226,11 +228,13 @@ static enum lk_status sweep_overlap(struct rank *r, struct lk_cluster *c)
     enum lk_status st = LK_OK;
     struct lk_sweep_compute_config config = compute_config(r->options);
     struct lk_sweep_overlap s = {0};
+    struct calibrate_plan plan;
     char source[64];
 
     announce(r, "overlap");
+    LK_TRY(calibrate_plan(r->options, &plan));
     snprintf(source, sizeof source, "calibrate: overlap probe of %d ranks", r->env->world_size);
-    LK_TRY(lk_sweep_overlap(r->comm, &config, r->options->overlap_bytes, &s));
+    LK_TRY(lk_sweep_overlap(r->comm, &config, plan.overlap_bytes, &s));
     if (r->env->rank == 0)
         LK_TRY(calibrate_add_overlap(&s, true, source, c));
 out:

@@ -9,6 +9,7 @@
 #include "runtime/calls_cuda.h"
 #include "tests/fake_cuda.h"
 #include "tests/fake_nccl.h"
+#include "tests/fake_nvml.h"
 #include "tests/ranks.h"
 #include "tests/scratch.h"
 
@@ -129,8 +130,9 @@ static const struct calibrate_options options = {
     .device = CALIBRATE_CUDA,
     .timeout_s = 20
 };
+/* On GPU 1 of 2: the one that NVML's stand-in knows. */
 static const struct lk_rank_env alone = {
-    .present = true, .world_size = 1, .local_world_size = 1, .nodes = 1};
+    .present = true, .world_size = 1, .local_rank = 1, .local_world_size = 1, .nodes = 1};
 
 static char *locks;
 
@@ -138,8 +140,9 @@ static void setup(void)
 {
     locks = scratch_create();
     ck_assert_int_eq(setenv("LOCKSTEP_GPU_LOCKS", locks, 1), 0);
-    fake_cuda_reset(1);
+    fake_cuda_reset(2);
     fake_cuda.takes_ms = takes_ms;
+    fake_nvml_reset();
     memset(&model, 0, sizeof model);
 }
 
@@ -155,6 +158,7 @@ static enum lk_status calibrate(const struct calibrate_options *o, struct lk_clu
     const struct calibrate_gpu gpu = {.options = o,
                                       .env = &alone,
                                       .cuda_calls = &fake_cuda_calls,
+                                      .nvml_calls = &fake_nvml_calls,
                                       .shapes = shapes,
                                       .n_shapes = LK_COUNT(shapes)};
 
@@ -185,7 +189,7 @@ static double number(const struct lk_table *t, size_t row, const char *column)
 static void check_cluster(const struct lk_cluster *c)
 {
     ck_assert_str_eq(c->gpu, "fake");
-    ck_assert_int_eq(c->gpus_per_node, 1);
+    ck_assert_int_eq(c->gpus_per_node, 2);
     ck_assert_int_eq(c->device.compute_capability, 90);
     near(c->device.memory_bytes.value, 80.0 * (1 << 30), "memory");
     near(c->device.flops.value, FLOPS, "flops");
@@ -226,6 +230,8 @@ static void check_tables(const struct calibrate_tables *t)
         in_file += lk_table_cell(overlap, i, "in_file")->text[0] != 0;
     }
     ck_assert_int_eq(in_file, 1);
+    /* How the GPU was meanwhile. */
+    ck_assert_ptr_nonnull(strstr(overlap->notes[overlap->n_notes - 1], "MHz"));
 }
 
 START_TEST(one_gpu_gives_what_its_model_says)
@@ -277,7 +283,7 @@ START_TEST(a_call_that_fails_leaves_nothing)
         struct calibrate_tables t;
         struct lk_cluster c;
 
-        fake_cuda_reset(1);
+        fake_cuda_reset(2);
         fake_cuda.takes_ms = takes_ms;
         memset(&model, 0, sizeof model);
         fake_cuda.fail_at = n;
