@@ -108,7 +108,8 @@ enum lk_status calibrate_add_colocation(const struct lk_sweep_colocation *s, int
 /* proxy: measured by a stand-in. The source says how. */
 enum lk_status calibrate_add_overlap(const struct lk_sweep_overlap *s, bool proxy,
                                      const char *source, struct lk_cluster *c);
-/* Of products the best rate as the device's flop/s, of copies within the device its memory rate. */
+/* Of products the best rate as the device's flop/s; of the largest copy within it its memory rate.
+ */
 enum lk_status calibrate_add_rates(const struct lk_rate_rows *rows, struct lk_cluster *c);
 /*
  * Moves what `part` has into `c`: points and kappas are appended; of the rest c keeps what it has.

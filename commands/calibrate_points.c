@@ -235,9 +235,12 @@ out:
 
 /* ---- Rates ---- */
 
-/* The row of the best median among those of a kind; NULL: none has samples. */
-static enum lk_status best_row(const struct lk_rate_rows *rows, enum lk_rate_kind kind,
-                               const struct lk_rate_row **out_row, struct lk_estimate *out)
+/*
+ * The row that tells of the device: of products the fastest; of copies the largest, since smaller
+ * ones stay in its cache. NULL: none has samples.
+ */
+static enum lk_status telling_row(const struct lk_rate_rows *rows, enum lk_rate_kind kind,
+                                  const struct lk_rate_row **out_row, struct lk_estimate *out)
 {
     enum lk_status st = LK_OK;
     double best = 0;
@@ -246,13 +249,15 @@ static enum lk_status best_row(const struct lk_rate_rows *rows, enum lk_rate_kin
     for (size_t i = 0; i < rows->n; i++) {
         const struct lk_rate_row *r = &rows->row[i];
         struct lk_estimate e;
+        double merit;
 
         if (r->kind != kind || r->n <= r->warmup)
             continue;
         LK_TRY(calibrate_median(r->time_s + r->warmup, r->n - r->warmup, i, &e));
-        if (lk_rate_work(r) / e.value <= best)
+        merit = kind == LK_RATE_PRODUCT ? lk_rate_work(r) / e.value : lk_rate_work(r);
+        if (merit <= best)
             continue;
-        best = lk_rate_work(r) / e.value;
+        best = merit;
         *out_row = r;
         *out = e;
     }
@@ -267,7 +272,7 @@ enum lk_status calibrate_add_rates(const struct lk_rate_rows *rows, struct lk_cl
     enum lk_status st = LK_OK;
     double work;
 
-    LK_TRY(best_row(rows, LK_RATE_PRODUCT, &r, &e));
+    LK_TRY(telling_row(rows, LK_RATE_PRODUCT, &r, &e));
     if (r) {
         work = lk_rate_work(r);
         LK_TRY(lk_quantity_set(&c->device.flops, work / e.value, work / e.hi, work / e.lo, e.n,
@@ -275,7 +280,7 @@ enum lk_status calibrate_add_rates(const struct lk_rate_rows *rows, struct lk_cl
                                r->shape.name, r->shape.rows, r->shape.inner, r->shape.columns,
                                r->dtype == LK_F32 ? "tf32" : lk_dtype_name(r->dtype)));
     }
-    LK_TRY(best_row(rows, LK_RATE_DEVICE_TO_DEVICE, &r, &e));
+    LK_TRY(telling_row(rows, LK_RATE_DEVICE_TO_DEVICE, &r, &e));
     if (r) {
         work = 2 * lk_rate_work(r); /* read and written */
         LK_TRY(lk_quantity_set(&c->device.memory_Bps, work / e.value, work / e.hi, work / e.lo, e.n,
