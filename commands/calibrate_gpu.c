@@ -1,14 +1,13 @@
-/* One rank of a calibration on GPUs; see commands/calibrate.h. */
+/* One rank of a calibration on GPUs; see the headers. */
+#include "commands/calibrate_gpu.h"
 #include "base/array.h"
 #include "base/log.h"
 #include "base/trace.h"
 #include "base/units.h"
-#include "commands/calibrate.h"
 #include "commands/share_gpu.h"
 #include "profiler/nvml.h"
 #include "runtime/comm.h"
 #include "runtime/device.h"
-#include "runtime/sweep_block.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -17,7 +16,6 @@
 #include <unistd.h>
 
 static const double BURST_S = 0.005;
-static const double STRETCH_S = 0.01; /* of compute and of collectives, in the overlap probe */
 
 /* Linear layers of GPT-2 124M and of a GPT with 4096 channels, and a product of squares. */
 static const struct lk_product_shape gpt_shapes[] = {
@@ -29,54 +27,28 @@ static const struct lk_product_shape gpt_shapes[] = {
     {"squares",                8192,  8192, 8192 },
 };
 
-/*
- * Thread blocks of a large all-reduce inside a node, by compute capability from 90 and 100 on:
- * NVLS has 16 on Hopper and 24 on Blackwell (NCCL 2.28.9, nvls.cc:148), rings and trees on eight
- * A100 24 (12 channels of 20 GB/s, twice).
- */
-static const struct {
-    int compute_capability, ctas;
-} nccl_ctas[] = {
-    {100, 24},
-    {90,  16},
-    {0,   24},
-};
-
-struct gpu {
-    const struct calibrate_gpu *config;
-    const struct calibrate_options *options;
-    struct lk_device *device;
-    struct lk_comm *comm;
-    struct lk_stream *compute, *net;
-    struct lk_device_properties properties;
-    char uuid[64];
-    struct lk_cluster *c;
-    struct calibrate_tables *tables;
-};
-
-static bool first(const struct gpu *g)
+bool gpu_rank_first(const struct gpu_rank *g)
 {
     return g->config->env->rank == 0;
 }
 
-static uint64_t timeout_ns(const struct gpu *g)
+uint64_t gpu_rank_timeout_ns(const struct gpu_rank *g)
 {
     return lk_ns_from_s(g->options->timeout_s);
 }
 
-/* Progress, and a deadline for the next part where ranks share a GPU. */
-static void announce(const struct gpu *g, const char *what)
+void gpu_rank_announce(const struct gpu_rank *g, const char *what)
 {
     if (g->options->share_gpu)
         share_gpu_deadline(g->options->timeout_s);
-    if (first(g) && isatty(STDERR_FILENO))
+    if (gpu_rank_first(g) && isatty(STDERR_FILENO))
         fprintf(stderr, "%d rank%s: %s\n", g->config->env->world_size,
                 g->config->env->world_size == 1 ? "" : "s", what);
 }
 
 /* ---- The device and its streams ---- */
 
-static enum lk_status open_device(struct gpu *g, enum lk_dtype real)
+static enum lk_status open_device(struct gpu_rank *g, enum lk_dtype real)
 {
     const struct lk_device_config config = {.real = real,
                                             .local_rank = g->config->env->local_rank,
@@ -94,7 +66,7 @@ out:
     return st;
 }
 
-static void close_device(struct gpu *g)
+static void close_device(struct gpu_rank *g)
 {
     lk_stream_destroy(g->compute);
     lk_stream_destroy(g->net);
@@ -103,14 +75,13 @@ static void close_device(struct gpu *g)
     g->device = NULL;
 }
 
-/* max_ctas 0: as the options have it. */
-static enum lk_status open_comm(struct gpu *g, int max_ctas, struct lk_comm **out)
+enum lk_status gpu_rank_open_comm(struct gpu_rank *g, int max_ctas, struct lk_comm **out)
 {
     const struct lk_rank_env *e = g->config->env;
     struct lk_comm_config config = {.rank = e->rank,
                                     .world_size = e->world_size,
                                     .store = g->config->store,
-                                    .timeout_ns = timeout_ns(g),
+                                    .timeout_ns = gpu_rank_timeout_ns(g),
                                     .device = g->device,
                                     .nccl_calls = g->config->nccl_calls};
 
@@ -126,7 +97,7 @@ static enum lk_status open_comm(struct gpu *g, int max_ctas, struct lk_comm **ou
     return lk_comm_open(e->world_size > 1 ? "nccl" : "self", &config, out);
 }
 
-static enum lk_status find_uuid(struct gpu *g)
+static enum lk_status find_uuid(struct gpu_rank *g)
 {
     struct lk_run_info info = {0};
     enum lk_status st = lk_device_describe(g->device, &info);
@@ -139,7 +110,7 @@ static enum lk_status find_uuid(struct gpu *g)
 }
 
 /* What the cluster file says of the machine. */
-static enum lk_status describe(struct gpu *g)
+static enum lk_status describe(struct gpu_rank *g)
 {
     const struct lk_device_properties *p = &g->properties;
     enum lk_status st = LK_OK;
@@ -167,7 +138,7 @@ struct watch {
 };
 
 /* Without NVML nothing is watched. */
-static enum lk_status watch_start(const struct gpu *g, struct watch *w)
+static enum lk_status watch_start(const struct gpu_rank *g, struct watch *w)
 {
     static const struct lk_nvml_sampler_config config = {.period_s = 0.1, .timeout_s = 10};
     enum lk_status st = lk_nvml_open(g->uuid, g->config->nvml_calls, &w->nvml);
@@ -185,7 +156,7 @@ static enum lk_status watch_start(const struct gpu *g, struct watch *w)
     return st;
 }
 
-static enum lk_status watch_stop(const struct gpu *g, struct watch *w, int table)
+static enum lk_status watch_stop(const struct gpu_rank *g, struct watch *w, int table)
 {
     struct lk_gpu_summary summary;
     char text[LK_GPU_TEXT];
@@ -203,12 +174,13 @@ static enum lk_status watch_stop(const struct gpu *g, struct watch *w, int table
 }
 
 /* Measures a part; how the GPU was meanwhile is a note of its table. */
-static enum lk_status watched(struct gpu *g, int table, enum lk_status (*part)(struct gpu *g))
+static enum lk_status watched(struct gpu_rank *g, int table,
+                              enum lk_status (*part)(struct gpu_rank *g))
 {
     struct watch w = {NULL, NULL};
     enum lk_status st = LK_OK;
 
-    if (!first(g))
+    if (!gpu_rank_first(g))
         return part(g);
     LK_TRY(watch_start(g, &w));
     st = part(g);
@@ -219,14 +191,14 @@ out:
 
 /* ---- Collectives ---- */
 
-static enum lk_status sweep_collectives(struct gpu *g)
+static enum lk_status sweep_collectives(struct gpu_rank *g)
 {
     const struct calibrate_options *o = g->options;
     struct calibrate_plan plan;
     struct lk_sweep_rows rows = {0};
     enum lk_status st = LK_OK;
 
-    announce(g, "collectives");
+    gpu_rank_announce(g, "collectives");
     LK_TRY(calibrate_plan(o, &plan));
     LK_TRY(lk_sweep_collectives(
         g->comm,
@@ -241,13 +213,13 @@ static enum lk_status sweep_collectives(struct gpu *g)
                                               .out_of_place = true,
                                               .estimate = true,
                                               .stream = g->net,
-                                              .timeout_ns = timeout_ns(g),
+                                              .timeout_ns = gpu_rank_timeout_ns(g),
                                               .repetitions = (size_t)o->repetitions,
                                               .warmup = (size_t)o->warmup,
                                               .budget_s = o->budget_s,
                                               .burst_s = BURST_S},
         &rows));
-    if (first(g)) {
+    if (gpu_rank_first(g)) {
         if (!o->share_gpu)
             LK_TRY(calibrate_add_points(&rows, g->config->env->nodes, g->c));
         LK_TRY(calibrate_show_collectives(g->tables, &rows));
@@ -261,7 +233,7 @@ out:
 
 /* Each of the three parts of the rates has an eighth of the budget; the other ranks wait for two of
  * them, with their timeout. */
-static struct lk_rates_config rates_config(const struct gpu *g)
+static struct lk_rates_config rates_config(const struct gpu_rank *g)
 {
     return (struct lk_rates_config){.stream = g->compute,
                                     .repetitions = (size_t)g->options->repetitions,
@@ -269,10 +241,10 @@ static struct lk_rates_config rates_config(const struct gpu *g)
                                     .burst_s = BURST_S,
                                     .budget_s =
                                         fmin(g->options->budget_s, g->options->timeout_s) / 8,
-                                    .timeout_ns = timeout_ns(g)};
+                                    .timeout_ns = gpu_rank_timeout_ns(g)};
 }
 
-static enum lk_status keep_rates(struct gpu *g, const struct lk_rate_rows *rows)
+static enum lk_status keep_rates(struct gpu_rank *g, const struct lk_rate_rows *rows)
 {
     enum lk_status st = calibrate_show_rates(g->tables, rows);
 
@@ -282,13 +254,13 @@ static enum lk_status keep_rates(struct gpu *g, const struct lk_rate_rows *rows)
     return st;
 }
 
-static enum lk_status sweep_copies(struct gpu *g)
+static enum lk_status sweep_copies(struct gpu_rank *g)
 {
     const struct lk_rates_config config = rates_config(g);
     struct lk_rate_rows rows = {0};
     enum lk_status st = LK_OK;
 
-    announce(g, "copies");
+    gpu_rank_announce(g, "copies");
     LK_TRY(lk_sweep_copies(&config, g->options->copy_sizes.v, (size_t)g->options->copy_sizes.n,
                            &rows));
     LK_TRY(keep_rates(g, &rows));
@@ -297,7 +269,7 @@ out:
     return st;
 }
 
-static enum lk_status sweep_products(struct gpu *g)
+static enum lk_status sweep_products(struct gpu_rank *g)
 {
     const struct lk_product_shape *shapes = g->config->shapes ? g->config->shapes : gpt_shapes;
     size_t n = g->config->shapes ? g->config->n_shapes : LK_COUNT(gpt_shapes);
@@ -305,7 +277,7 @@ static enum lk_status sweep_products(struct gpu *g)
     struct lk_rate_rows rows = {0};
     enum lk_status st = LK_OK;
 
-    announce(g, "matrix products");
+    gpu_rank_announce(g, "matrix products");
     LK_TRY(lk_sweep_products(&config, shapes, n, &rows));
     LK_TRY(keep_rates(g, &rows));
 out:
@@ -313,197 +285,36 @@ out:
     return st;
 }
 
-/* ---- Overlap ---- */
-
-/* Thread blocks that NCCL would use: as asked for, by the limits given to it, or its own choice. */
-static int expected_ctas(const struct gpu *g)
-{
-    const struct calibrate_options *o = g->options;
-    size_t i = 0;
-    int ctas;
-
-    if (o->nccl_ctas)
-        return (int)o->nccl_ctas;
-    while (g->properties.compute_capability < nccl_ctas[i].compute_capability)
-        i++;
-    ctas = nccl_ctas[i].ctas;
-    if (o->nccl_max_ctas && ctas > o->nccl_max_ctas)
-        ctas = (int)o->nccl_max_ctas;
-    return ctas < o->nccl_min_ctas ? (int)o->nccl_min_ctas : ctas;
-}
-
-struct probe {
-    struct gpu *gpu;
-    struct lk_block *block;
-    struct lk_block_size size;
-    uint64_t bytes; /* of a collective */
-    size_t lines;   /* that share the budget */
-};
-
-static enum lk_status source_of(const struct probe *p, const struct lk_sweep_beside *beside,
-                                char *buf, size_t size)
-{
-    int n = snprintf(buf, size, "calibrate: ");
-
-    if (beside->ctas)
-        n += snprintf(buf + n, size - (size_t)n,
-                      "a stand-in of %zu thread blocks that copies %g GB/s within the GPU",
-                      beside->ctas, beside->Bps / 1e9);
-    else
-        n += snprintf(buf + n, size - (size_t)n, "all-reduces of %llu bytes by %d ranks",
-                      (unsigned long long)beside->bytes, p->gpu->config->env->world_size);
-    snprintf(buf + n, size - (size_t)n,
-             " beside the backward pass of a GPT block (%zu x %zu tokens, %zu channels)",
-             p->size.samples, p->size.context, p->size.channels);
-    return LK_OK;
-}
-
-/* A line of the table; ctas: NCCL's limit, where it is not its own choice. */
-static enum lk_status probe_line(struct probe *p, struct lk_comm *comm,
-                                 const struct lk_sweep_beside *beside, int ctas, bool in_file)
-{
-    struct gpu *g = p->gpu;
-    const struct lk_sweep_stream_config config = {.compute = g->compute,
-                                                  .net = g->net,
-                                                  .unit = lk_block_backward,
-                                                  .ctx = p->block,
-                                                  .unit_target_s = STRETCH_S,
-                                                  .repetitions = (size_t)g->options->repetitions,
-                                                  .warmup = (size_t)g->options->warmup,
-                                                  .budget_s =
-                                                      g->options->budget_s / 2 / (double)p->lines,
-                                                  .timeout_ns = timeout_ns(g)};
-    struct lk_sweep_overlap s = {0};
-    enum lk_status st = LK_OK;
-    char source[256];
-
-    LK_TRY(lk_sweep_overlap_streams(comm, &config, beside, &s));
-    if (!first(g))
-        goto out;
-    LK_TRY(source_of(p, beside, source, sizeof source));
-    if (in_file && !g->options->share_gpu)
-        LK_TRY(calibrate_add_overlap(&s, beside->ctas > 0, source, g->c));
-    LK_TRY(calibrate_show_overlap(
-        g->tables, &(struct calibrate_overlap){.samples = &s,
-                                               .beside = beside,
-                                               .ranks = g->config->env->world_size,
-                                               .ctas = ctas,
-                                               .in_file = in_file && !g->options->share_gpu}));
-out:
-    lk_sweep_overlap_fini(&s);
-    return st;
-}
-
-static bool contains(const struct lk_ints *list, int64_t v)
-{
-    for (int i = 0; i < list->n; i++)
-        if (list->v[i] == v)
-            return true;
-    return false;
-}
-
-/* One GPU: a stand-in of every size, at every rate. The file takes NCCL's size at the first. */
-static enum lk_status probe_stand_ins(struct probe *p)
-{
-    const struct calibrate_options *o = p->gpu->options;
-    int expected = expected_ctas(p->gpu);
-    struct lk_ints ctas = o->overlap_ctas;
-    enum lk_status st = LK_OK;
-
-    if (!contains(&ctas, expected) && ctas.n < LK_OPTION_LIST_MAX)
-        ctas.v[ctas.n++] = expected;
-    p->lines = (size_t)(ctas.n * o->overlap_GBps.n);
-    for (int r = 0; r < o->overlap_GBps.n; r++)
-        for (int i = 0; i < ctas.n; i++) {
-            const struct lk_sweep_beside beside = {.bytes = p->bytes,
-                                                   .ctas = (size_t)ctas.v[i],
-                                                   .Bps = (double)o->overlap_GBps.v[r] * 1e9};
-
-            if (ctas.v[i] > p->gpu->properties.multiprocessors)
-                continue; /* they would not be resident together */
-            LK_TRY(probe_line(p, p->gpu->comm, &beside, 0, r == 0 && ctas.v[i] == expected));
-        }
-    LK_TRY(lk_table_note(p->gpu->tables->table[CALIBRATE_OVERLAP],
-                         "stand-in: own kernels that hold as much of the GPU as NCCL's thread "
-                         "blocks and copy within it; NCCL is taken to use %d (%s). A proxy: see "
-                         "docs/gpu.md",
-                         expected, o->nccl_ctas ? "--nccl-ctas" : "by this GPU"));
-out:
-    return st;
-}
-
-/* Several GPUs: NCCL's own choice, for the file, and then with every limit. */
-static enum lk_status probe_collectives(struct probe *p)
-{
-    const struct lk_sweep_beside beside = {.bytes = p->bytes};
-    const struct lk_ints *ctas = &p->gpu->options->overlap_ctas;
-    struct lk_comm *limited = NULL;
-    enum lk_status st = LK_OK;
-
-    p->lines = (size_t)ctas->n + 1;
-    LK_TRY(probe_line(p, p->gpu->comm, &beside, 0, true));
-    for (int i = 0; i < ctas->n; i++) {
-        LK_TRY(open_comm(p->gpu, (int)ctas->v[i], &limited));
-        LK_TRY(probe_line(p, limited, &beside, (int)ctas->v[i], false));
-        lk_comm_close(limited);
-        limited = NULL;
-    }
-    if (first(p->gpu))
-        LK_TRY(lk_table_note(p->gpu->tables->table[CALIBRATE_OVERLAP],
-                             "CTAs: the limit given to NCCL, which may use fewer"));
-out:
-    lk_comm_close(limited);
-    return st;
-}
-
-static enum lk_status probe_overlap(struct gpu *g)
-{
-    const int64_t *b = g->options->block.v;
-    struct probe p = {.gpu = g};
-    struct calibrate_plan plan;
-    enum lk_status st = LK_OK;
-
-    announce(g, "overlap");
-    LK_TRY(calibrate_plan(g->options, &plan));
-    p.bytes = plan.overlap_bytes;
-    p.size = (struct lk_block_size){(size_t)b[0], (size_t)b[1], (size_t)b[2], (size_t)b[3]};
-    LK_TRY(lk_block_create(g->compute, &p.size, timeout_ns(g), &p.block));
-    LK_TRY(g->config->env->world_size > 1 ? probe_collectives(&p) : probe_stand_ins(&p));
-out:
-    lk_block_destroy(p.block);
-    return st;
-}
-
 /* ---- All ---- */
 
-static enum lk_status barrier(struct gpu *g)
+static enum lk_status barrier(struct gpu_rank *g)
 {
     return lk_comm_run(g->comm, &(struct lk_coll_call){.coll = LK_BARRIER, .index = -1});
 }
 
 /* In bfloat16, what GPUs train in; what one GPU can do without the others is rank 0's to measure,
  * while they wait. */
-static enum lk_status measure(struct gpu *g, bool rates)
+static enum lk_status measure(struct gpu_rank *g, bool rates)
 {
     enum lk_status st = LK_OK;
 
     LK_TRY(open_device(g, LK_BF16));
     LK_TRY(describe(g));
-    LK_TRY(open_comm(g, 0, &g->comm));
+    LK_TRY(gpu_rank_open_comm(g, 0, &g->comm));
     if (g->config->env->world_size > 1)
         LK_TRY(watched(g, CALIBRATE_COLLECTIVES, sweep_collectives));
-    if (rates && first(g)) {
+    if (rates && gpu_rank_first(g)) {
         LK_TRY(watched(g, CALIBRATE_COPIES, sweep_copies));
         LK_TRY(watched(g, CALIBRATE_PRODUCTS, sweep_products));
     }
     LK_TRY(barrier(g));
     if (g->options->overlap)
-        LK_TRY(watched(g, CALIBRATE_OVERLAP, probe_overlap));
+        LK_TRY(watched(g, CALIBRATE_OVERLAP, gpu_rank_probe));
 out:
     return st;
 }
 
-static enum lk_status measure_tf32(struct gpu *g)
+static enum lk_status measure_tf32(struct gpu_rank *g)
 {
     enum lk_status st = LK_OK;
 
@@ -513,7 +324,7 @@ out:
     return st;
 }
 
-static void close_all(struct gpu *g)
+static void close_all(struct gpu_rank *g)
 {
     lk_comm_close(g->comm);
     g->comm = NULL;
@@ -523,7 +334,7 @@ static void close_all(struct gpu *g)
 enum lk_status calibrate_gpu(const struct calibrate_gpu *config, struct lk_cluster *c,
                              struct calibrate_tables *tables)
 {
-    struct gpu g = {.config = config, .options = config->options, .c = c, .tables = tables};
+    struct gpu_rank g = {.config = config, .options = config->options, .c = c, .tables = tables};
     bool rates = config->options->rates && !getenv(CALIBRATE_NO_RATES_ENV);
     enum lk_status st = LK_OK;
 
@@ -533,7 +344,7 @@ enum lk_status calibrate_gpu(const struct calibrate_gpu *config, struct lk_clust
     }
     LK_TRY(measure(&g, rates));
     close_all(&g);
-    if (rates && first(&g))
+    if (rates && gpu_rank_first(&g))
         LK_TRY(measure_tf32(&g));
 out:
     close_all(&g);
