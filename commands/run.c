@@ -246,13 +246,13 @@ static enum lk_status check_early(const struct run_options *o, const struct run_
         most = sweep->points[i].ranks > most ? sweep->points[i].ranks : most;
     }
     LK_TRY(run_options_check_slow_rank(o, most));
-    LK_TRY(run_options_train(o, 0, most, 0, &c));
-    LK_TRY(lk_comm_library(c.comm, library, sizeof library));
     LK_TRY(run_options_train(o, 0, 1, 0, &c));
     c.device_config.brief = true;
     if (o->data || o->import_path)
         LK_TRY(lk_train_check(&c));
     LK_TRY(lk_train_describe(&c, out));
+    LK_TRY(run_options_train(o, 0, most, 0, &c));
+    LK_TRY(lk_comm_library(c.comm, library, sizeof library));
 out:
     return st;
 }
