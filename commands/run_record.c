@@ -19,6 +19,9 @@ static const char *const allowed_environment[] = {"NCCL_", "CUDA_", "OPENBLAS_",
 
 enum { CLOCK_ROUND_TRIPS = 64 };
 
+/* A library that CUDA's driver loads into the program: a tool that traces it, such as nsys. */
+#define CUDA_TOOL_ENV "CUDA_INJECTION64_PATH"
+
 /* What the functions below are told. */
 struct rank {
     const struct run_options *options;
@@ -150,6 +153,7 @@ static enum lk_status open_gpu_records(struct rank *r, const struct lk_train_con
                                        struct run_record *out)
 {
     const struct lk_cupti_config config = {.recorder = out->recorder};
+    const char *tool = getenv(CUDA_TOOL_ENV);
     int wanted = r->options->gpu_records;
     enum lk_status st;
 
@@ -158,6 +162,11 @@ static enum lk_status open_gpu_records(struct rank *r, const struct lk_train_con
         return LK_OK;
     if (wanted == RUN_NO) {
         snprintf(r->gpu_records, sizeof r->gpu_records, "none: --gpu-records=no");
+        return LK_OK;
+    }
+    /* Only one can have them, and whoever runs the program under a tool wants the tool to. */
+    if (wanted == RUN_AUTO && tool && tool[0]) {
+        snprintf(r->gpu_records, sizeof r->gpu_records, "none: left to " CUDA_TOOL_ENV "=%s", tool);
         return LK_OK;
     }
     st = lk_cupti_open(&config, &out->gpu);
