@@ -90,6 +90,7 @@ struct lk_model { /* first member of a model's own struct */
      * for unused parameters; else 0. */
     double input_s, gap_s;
     bool find_unused_parameters;
+    bool has_kinks;        /* its gradient jumps where a relu turns on or off */
     char sample_unit[48];  /* "sequence of 64 tokens" */
     char config_text[160]; /* "layers 3, heads 3, channels 48, context 64, vocab 256" */
 };

@@ -125,6 +125,7 @@ static enum lk_status mlp_create(struct lk_device *d, struct lk_stream *s,
     p->max_samples = (size_t)config->max_samples;
     p->base.context = config->context;
     p->base.vocab = config->vocab;
+    p->base.has_kinks = true;
     LK_TRY(lk_alloc(&p->hidden, p->layers, sizeof *p->hidden));
     lay_out(p, &a);
     LK_TRY(lk_model_arena_check(&a));

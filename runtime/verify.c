@@ -2,8 +2,8 @@
 #include "runtime/verify.h"
 
 #include "base/array.h"
+#include "base/rng.h"
 
-#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,6 +11,8 @@
 
 /* See the header: bound and floor. */
 static const double bound_margin = 16;
+static const double unit_roundoff = 0x1p-24; /* float32's */
+static const double kink_move = 0x1p-4;
 static const double floor_ratio = 1e-3;
 
 struct lk_verify {
@@ -22,6 +24,11 @@ struct lk_verify {
     void *staging;      /* host copy of a parameter or gradient of the model under test */
     enum lk_dtype real; /* of its elements */
 
+    /* Where factors are narrower than float32: reference gradients of weights that are off by the
+     * margin, and the weights as they are. Else NULL. */
+    double *moved, *kept;
+    double narrow; /* the factors' unit roundoff */
+
     int ranks;
     struct lk_sampler **samplers; /* by rank */
     uint64_t epoch;               /* that the samplers are at */
@@ -30,14 +37,15 @@ struct lk_verify {
     /* What a rank tells the others: struct verdict, then a hash a parameter. */
     uint64_t *words;
     size_t n_words; /* a rank */
-    double bound;
-    double max_error;
+    double bound;   /* float32's */
+    double max_error, max_bound;
 };
 
 /* Of one rank's gradients. */
 struct verdict {
     uint64_t failed; /* the first parameter beyond the bound, or none */
     double error;    /* of that parameter, else the largest of all */
+    double bound;    /* the same */
 };
 enum { VERDICT_WORDS = sizeof(struct verdict) / sizeof(uint64_t) };
 static const uint64_t none = UINT64_MAX;
@@ -75,6 +83,10 @@ static enum lk_status open_reference(struct lk_verify *v)
     LK_TRY(lk_alloc(&v->grads, elems, sizeof *v->grads));
     LK_TRY(lk_device_alloc_host(lk_stream_device(v->config.compute), largest * sizeof(double),
                                 &v->staging));
+    if (v->narrow > unit_roundoff) {
+        LK_TRY(lk_alloc(&v->moved, elems, sizeof *v->moved));
+        LK_TRY(lk_alloc(&v->kept, elems, sizeof *v->kept));
+    }
     elems = 0;
     for (size_t i = 0; i < v->model->n_params; i++) {
         v->model->params[i].grad = v->grads + elems;
@@ -115,12 +127,13 @@ enum lk_status lk_verify_create(const struct lk_verify_config *config, struct lk
     v->config = *config;
     v->ranks = lk_comm_world_size(config->comm);
     v->real = lk_device_real_dtype(lk_stream_device(config->compute));
+    v->narrow = lk_device_unit_roundoff(lk_stream_device(config->compute));
     LK_TRY(open_reference(v));
     LK_TRY(open_samplers(v));
     v->n_words = VERDICT_WORDS + v->model->n_params;
     LK_TRY(lk_alloc(&v->words, (size_t)v->ranks * v->n_words, sizeof *v->words));
     terms = (double)v->ranks * config->accumulation * config->local_batch * v->model->context;
-    v->bound = bound_margin * (FLT_EPSILON / 2) * (sqrt(terms) + (double)v->model->n_params);
+    v->bound = bound_margin * unit_roundoff * (sqrt(terms) + (double)v->model->n_params);
     *out = v;
     v = NULL;
 out:
@@ -141,6 +154,8 @@ void lk_verify_destroy(struct lk_verify *v)
     lk_stream_destroy(v->stream);
     lk_device_close(v->device);
     free(v->grads);
+    free(v->moved);
+    free(v->kept);
     lk_device_free_host(lk_stream_device(v->config.compute), v->staging);
     free(v->words);
     free(v);
@@ -238,6 +253,53 @@ out:
     return st;
 }
 
+/* At random, and alike on all ranks. */
+static void move_weights(struct lk_verify *v, uint32_t step)
+{
+    const double rounded = bound_margin * v->narrow;
+    const double most = v->model->has_kinks ? fmax(rounded, kink_move) : rounded;
+    double *kept = v->kept;
+
+    for (size_t p = 0; p < v->model->n_params; p++) {
+        const struct lk_param *reference = &v->model->params[p];
+        struct lk_rng g = lk_rng_init(step, lk_rng_stream("verify", p));
+        double *weights = reference->data;
+
+        memcpy(kept, weights, reference->elems * sizeof *kept);
+        for (size_t i = 0; i < reference->elems; i++)
+            weights[i] *= 1 + most * (2 * lk_rng_uniform(&g) - 1);
+        kept += reference->elems;
+    }
+}
+
+static void move_back(struct lk_verify *v)
+{
+    const double *kept = v->kept;
+
+    for (size_t p = 0; p < v->model->n_params; p++) {
+        memcpy(v->model->params[p].data, kept, v->model->params[p].elems * sizeof *kept);
+        kept += v->model->params[p].elems;
+    }
+}
+
+/* Into v->moved; see the header. */
+static enum lk_status run_moved(struct lk_verify *v, uint32_t step)
+{
+    size_t elems = 0;
+    enum lk_status st = LK_OK;
+
+    if (!v->moved)
+        return LK_OK;
+    for (size_t p = 0; p < v->model->n_params; p++)
+        elems += v->model->params[p].elems;
+    move_weights(v, step);
+    LK_TRY(run_reference(v, step));
+    memcpy(v->moved, v->grads, elems * sizeof *v->moved);
+    move_back(v);
+out:
+    return st;
+}
+
 /* ---- The checks ---- */
 
 /* A thousandth of the root mean square of all reference gradients. */
@@ -253,6 +315,37 @@ static double rms_floor(const struct lk_verify *v)
     return floor_ratio * sqrt(sum / (double)elems);
 }
 
+/* The norm of the difference to a reference gradient against the reference's own. All gradients
+ * zero, and rightly so, is no error. */
+static double relative(double squares_of_difference, double squares, size_t elems, double floor)
+{
+    if (squares_of_difference == 0)
+        return 0;
+    return sqrt(squares_of_difference) / (sqrt(squares) + floor * sqrt((double)elems));
+}
+
+/* Error and bound of one parameter's gradient. */
+static enum lk_status compare(struct lk_verify *v, size_t p, double floor, double *error,
+                              double *bound)
+{
+    const struct lk_param *own = &v->config.model->params[p];
+    const double *reference = v->model->params[p].grad;
+    const double *moved = v->moved ? v->moved + (reference - v->grads) : reference;
+    double difference = 0, change = 0, norm = 0;
+    enum lk_status st = LK_OK;
+
+    LK_TRY(fetch(v, own->grad, own->elems));
+    for (size_t i = 0; i < own->elems; i++) {
+        difference += (staged(v, i) - reference[i]) * (staged(v, i) - reference[i]);
+        change += (moved[i] - reference[i]) * (moved[i] - reference[i]);
+        norm += reference[i] * reference[i];
+    }
+    *error = relative(difference, norm, own->elems, floor);
+    *bound = v->bound + relative(change, norm, own->elems, floor);
+out:
+    return st;
+}
+
 static enum lk_status check_gradients(struct lk_verify *v, struct verdict *out)
 {
     const double floor = rms_floor(v);
@@ -260,25 +353,17 @@ static enum lk_status check_gradients(struct lk_verify *v, struct verdict *out)
     enum lk_status st = LK_OK;
 
     for (size_t p = 0; p < v->model->n_params && verdict.failed == none; p++) {
-        const struct lk_param *own = &v->config.model->params[p];
-        const double *reference = v->model->params[p].grad;
-        double difference = 0;
-        double norm = 0;
-        double error;
+        double error = 0, bound = 0;
 
-        LK_TRY(fetch(v, own->grad, own->elems));
-        for (size_t i = 0; i < own->elems; i++) {
-            difference += (staged(v, i) - reference[i]) * (staged(v, i) - reference[i]);
-            norm += reference[i] * reference[i];
-        }
-        /* All gradients zero, and rightly so, is no error. */
-        error = difference == 0
-                    ? 0
-                    : sqrt(difference) / (sqrt(norm) + floor * sqrt((double)own->elems));
-        if (!(error <= v->bound)) /* NaN fails */
+        LK_TRY(compare(v, p, floor, &error, &bound));
+        if (!(error <= bound)) /* NaN fails */
             verdict.failed = p;
-        if (!(error <= verdict.error) || verdict.failed == p)
+        if (!(error <= verdict.error) || verdict.failed == p) {
             verdict.error = error;
+            verdict.bound = bound;
+        }
+        if (v->max_bound < bound)
+            v->max_bound = bound;
     }
     *out = verdict;
 out:
@@ -335,7 +420,7 @@ static enum lk_status judge_gradients(struct lk_verify *v, uint32_t step)
                            "the float64 reference of the global batch by %.3g (relative; bound "
                            "%.3g)",
                            (unsigned)step, v->model->params[verdict.failed].name, r, verdict.error,
-                           v->bound);
+                           verdict.bound);
     }
     return LK_OK;
 }
@@ -369,6 +454,7 @@ enum lk_status lk_verify_step_end(struct lk_verify *v, uint32_t step)
     struct verdict verdict;
     enum lk_status st = LK_OK;
 
+    LK_TRY(run_moved(v, step));
     LK_TRY(run_reference(v, step));
     LK_TRY(check_gradients(v, &verdict));
     memcpy(own, &verdict, sizeof verdict);
@@ -387,5 +473,5 @@ double lk_verify_max_error(const struct lk_verify *v)
 
 double lk_verify_bound(const struct lk_verify *v)
 {
-    return v->bound;
+    return v->max_bound > v->bound ? v->max_bound : v->bound;
 }

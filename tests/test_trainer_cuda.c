@@ -105,6 +105,181 @@ START_TEST(losses_are_the_cpus)
 }
 END_TEST
 
+/* ---- Narrow factors ---- */
+
+/* What rounds: float products on a GPU, or everything. */
+static const struct {
+    const char *model;
+    bool bf16;
+    double rate;
+} narrow[] = {
+    {"gpt", false, 1e-2},
+    {"gpt", true,  1e-2},
+    {"mlp", false, 1e-2},
+    {"mlp", true,  1e-3},
+};
+enum { NARROW_STEPS = 12 };
+
+static struct lk_train_config narrow_config(int i)
+{
+    struct lk_train_config c = config("cuda", 2, 1);
+
+    fake_cuda.tf32 = !narrow[i].bf16;
+    c.device_config.real = narrow[i].bf16 ? LK_BF16 : LK_F32;
+    c.model = (struct lk_model_config){
+        .name = narrow[i].model, .layers = 3, .channels = 32, .context = 8, .vocab = 32, .seed = 3};
+    if (!strcmp(c.model.name, "gpt"))
+        c.model.heads = 2;
+    c.steps = NARROW_STEPS;
+    c.local_batch = 8;
+    c.samples = 64;
+    c.optim.learning_rate = narrow[i].rate;
+    return c;
+}
+
+/* The rounding of the fake's ops is within the bound, but no fault is; it learns as in float32. */
+START_TEST(narrow_factors_verify)
+{
+    struct lk_train_config c = narrow_config(_i);
+    struct lk_train_result exact, result = {0};
+
+    c.verify = true;
+    ck_assert_msg(lk_train(&c, &result) == LK_OK, "%s", lk_error_text());
+    /* The factors were rounded: far more than float32 would show. */
+    ck_assert_double_gt(result.verify_max_error, 1e-4);
+    c.reducer.plant = LK_PLANT_WRONG_DIVISOR;
+    ck_assert_int_eq(lk_train(&c, &exact), LK_EVERIFY);
+    ck_assert_ptr_nonnull(strstr(lk_error_text(), "in step 0"));
+    c.reducer.plant = LK_PLANT_NONE;
+    c.verify = false;
+    c.device = "cpu";
+    c.device_config.real = LK_F32;
+    ck_assert_msg(lk_train(&c, &exact) == LK_OK, "%s", lk_error_text());
+    /* A bfloat16 has 8 bits; the steps multiply what it rounds. */
+    for (int i = 0; i < NARROW_STEPS; i++)
+        ck_assert_double_eq_tol(result.loss[i], exact.loss[i], 0.05 * exact.loss[i]);
+    lk_train_result_fini(&result);
+    lk_train_result_fini(&exact);
+}
+END_TEST
+
+static char *in_directory(const char *name)
+{
+    char *path = malloc(strlen(directory) + strlen(name) + 2);
+
+    ck_assert_ptr_nonnull(path);
+    sprintf(path, "%s/%s", directory, name);
+    return path;
+}
+
+static void read_weights(const char *path, float *out, size_t n)
+{
+    FILE *f = fopen(path, "rb");
+
+    ck_assert_ptr_nonnull(f);
+    ck_assert_int_eq(fseek(f, -(long)(n * sizeof *out), SEEK_END), 0);
+    ck_assert_uint_eq(fread(out, sizeof *out, n, f), n);
+    fclose(f);
+}
+
+static struct lk_model *open_model(enum lk_dtype real, struct lk_device **d, struct lk_stream **s)
+{
+    const struct lk_device_config dc = {.real = real, .cuda_calls = &fake_cuda_calls};
+    const struct lk_track_info info = {.name = "compute", .kind = LK_TRACK_COMPUTE};
+    const struct lk_model_config mc = {.name = "mlp",
+                                       .layers = 1,
+                                       .channels = 8,
+                                       .context = 8,
+                                       .vocab = 16,
+                                       .max_samples = 1,
+                                       .seed = 3};
+    struct lk_model *m = NULL;
+
+    ck_assert_int_eq(lk_device_open("cuda", &dc, d), LK_OK);
+    ck_assert_int_eq(lk_stream_create(*d, &info, s), LK_OK);
+    ck_assert_msg(lk_model_create(*d, *s, &mc, &m) == LK_OK, "%s", lk_error_text());
+    return m;
+}
+
+static void close_model(struct lk_model *m, struct lk_device *d, struct lk_stream *s)
+{
+    lk_stream_destroy(s);
+    lk_model_destroy(m);
+    lk_device_close(d);
+}
+
+/* Files hold float32 and lose nothing on their way through a model of bfloat16, whose ops see the
+ * rounded weights; both start from the same numbers. */
+START_TEST(exact_weights_in_files)
+{
+    enum { ELEMS = 4096 };
+    char *floats = in_directory("floats"), *narrow_path = in_directory("narrow");
+    static float exact[ELEMS], back[ELEMS];
+    static uint16_t rounded[ELEMS];
+    struct lk_device *d;
+    struct lk_stream *s;
+    struct lk_model *m = open_model(LK_F32, &d, &s);
+    size_t n = 0;
+
+    for (size_t i = 0; i < m->n_params; i++)
+        n += m->params[i].elems;
+    ck_assert_uint_le(n, ELEMS);
+    ck_assert_ptr_null(m->params[0].master);
+    ck_assert_int_eq(lk_model_export(m, floats), LK_OK);
+    close_model(m, d, s);
+    read_weights(floats, exact, n);
+    for (int import = 0; import < 2; import++) {
+        m = open_model(LK_BF16, &d, &s);
+        if (import)
+            ck_assert_msg(lk_model_import(m, floats) == LK_OK, "%s", lk_error_text());
+        ck_assert_int_eq(lk_model_export(m, narrow_path), LK_OK);
+        fake_cuda_peek(rounded, m->params[0].data, m->params[0].elems * sizeof *rounded);
+        for (size_t i = 0; i < m->params[0].elems; i++)
+            ck_assert_uint_eq(rounded[i], lk_bf16_from_f32(exact[i]));
+        close_model(m, d, s);
+        read_weights(narrow_path, back, n);
+        ck_assert_mem_eq(back, exact, n * sizeof *back);
+    }
+    free(floats);
+    free(narrow_path);
+}
+END_TEST
+
+/* Steps too small for a bfloat16 add up in the exact weights. */
+START_TEST(small_steps_add_up)
+{
+    enum { ELEMS = 4096, MANY = 20 };
+    char *path = in_directory("weights");
+    static float start[ELEMS], end[2][ELEMS];
+    size_t n = 0;
+    double moved = 0, apart = 0;
+
+    for (int i = 0; i < 3; i++) {
+        struct lk_train_config c = config("cuda", 1, 0);
+        struct lk_train_result r = {0};
+
+        c.device_config.real = i == 1 ? LK_BF16 : LK_F32;
+        c.model = (struct lk_model_config){
+            .name = "mlp", .layers = 1, .channels = 8, .context = 8, .vocab = 16, .seed = 3};
+        c.optim = (struct lk_optim_config){.kind = LK_OPTIM_SGD, .learning_rate = 1e-4};
+        c.steps = i == 2 ? 1 : MANY;
+        c.export_path = path;
+        ck_assert_msg(lk_train(&c, &r) == LK_OK, "%s", lk_error_text());
+        lk_train_result_fini(&r);
+        n = 8 * 8 + 8 + 16 * 8 + 16;
+        read_weights(path, i == 2 ? start : end[i], n);
+    }
+    for (size_t i = 0; i < n; i++) {
+        moved += pow((double)end[0][i] - (double)start[i], 2);
+        apart += pow((double)end[0][i] - (double)end[1][i], 2);
+    }
+    /* The same way, but for the rounding of gradients and weights. */
+    ck_assert_double_gt(moved, 0);
+    ck_assert_double_lt(apart, 0.05 * 0.05 * moved);
+    free(path);
+}
+END_TEST
+
 /* ---- Failures ---- */
 
 /* Calls into CUDA until the last step has ended: what fails later is closing, and nobody's. */
@@ -274,6 +449,9 @@ Suite *lk_suite_trainer_cuda(void)
     tcase_add_checked_fixture(tc, setup, teardown);
     tcase_set_timeout(tc, 120);
     tcase_add_loop_test(tc, batches_are_not_overwritten, 0, (int)LK_COUNT(rings) * SEEDS);
+    tcase_add_loop_test(tc, narrow_factors_verify, 0, LK_COUNT(narrow));
+    tcase_add_test(tc, exact_weights_in_files);
+    tcase_add_test(tc, small_steps_add_up);
     tcase_add_loop_test(tc, any_call_may_fail, 0, 2);
     tcase_add_loop_test(tc, a_gpu_that_stops, 0, 2);
     tcase_add_loop_test(tc, losses_are_the_cpus, 0, (int)LK_COUNT(shapes) * (SEEDS + 1));
