@@ -33,6 +33,16 @@ static void write_metadata(struct lk_json_out *o, const char *name, int pid, siz
     lk_json_out_close(o);
 }
 
+/* Viewers show tracks by this: those of one stream beside each other. */
+static int64_t sort_index(const struct lk_trace *t, size_t track)
+{
+    for (size_t i = 0; i < track; i++)
+        if (t->tracks[i].kind == t->tracks[track].kind &&
+            t->tracks[i].stream == t->tracks[track].stream)
+            return 2 * (int64_t)i + 1;
+    return 2 * (int64_t)track;
+}
+
 static enum lk_status write_names(struct lk_json_out *o, const struct lk_trace *t)
 {
     enum lk_status st = LK_OK;
@@ -46,7 +56,7 @@ static enum lk_status write_names(struct lk_json_out *o, const struct lk_trace *
     write_metadata(o, "process_sort_index", rank, 0, "sort_index", NULL, rank);
     for (size_t i = 0; i < t->n_tracks; i++) {
         write_metadata(o, "thread_name", rank, i + 1, "name", t->tracks[i].name, 0);
-        write_metadata(o, "thread_sort_index", rank, i + 1, "sort_index", NULL, (int64_t)i);
+        write_metadata(o, "thread_sort_index", rank, i + 1, "sort_index", NULL, sort_index(t, i));
     }
 out:
     free(name);

@@ -492,7 +492,9 @@ static void take_sync(struct lk_cupti_records *r, const void *record)
               find_issue(r, s.correlation, &issue) ? issue.step : LK_SPAN_STEP_UNKNOWN);
 }
 
-/* CUpti_ActivityOverheadKind >> 16. Some are newer than the oldest headers that serve. */
+/* CUpti_ActivityOverheadKind >> 16. Some are newer than the oldest headers that serve. A full
+ * command buffer has details in newer versions, some bytes that the client is to free: that depends
+ * on the version, and is left undone. */
 static void take_overhead(struct lk_cupti_records *r, const void *record)
 {
     static const char *const names[] = {"compiling",           "flush of records",

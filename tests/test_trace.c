@@ -230,6 +230,8 @@ START_TEST(records_beside_ranges)
     ck_assert_ptr_null(strstr(text, "\"cat\": \"kernel\", \"name\": \"forward\""));
     ck_assert_ptr_nonnull(strstr(text, "\"cat\": \"gpu_memset\", \"name\": \"Memset (Device)\""));
     ck_assert_ptr_nonnull(strstr(text, "\"cat\": \"overhead\", \"name\": \"overhead\""));
+    ck_assert_ptr_nonnull(
+        strstr(text, "\"sort_index\": 5")); /* beside the third track, not sixth */
     ck_assert_int_eq(lk_trace_read(path, &back), LK_OK);
     lk_trace_assert_same(&t, &back);
     lk_trace_fini(&t);
