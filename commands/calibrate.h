@@ -99,6 +99,12 @@ enum lk_status calibrate_gpu(const struct calibrate_gpu *g, struct lk_cluster *c
  */
 enum lk_status calibrate_median(const double *v, size_t n, uint64_t stream,
                                 struct lk_estimate *out);
+/*
+ * The samples of a row that count, behind its warm-up. Alone from the last rank's arrival, as in
+ * the step model. In a burst ranks of CPUs arrive as they come; streams are held for as long as
+ * each host takes, which is no part of it: again from the last arrival.
+ */
+const double *calibrate_samples(const struct lk_sweep_row *r);
 /* Medians of the rows in place, of the first row's element type, as points; `nodes` of them all. */
 enum lk_status calibrate_add_points(const struct lk_sweep_rows *rows, int nodes,
                                     struct lk_cluster *c);

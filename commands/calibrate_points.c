@@ -46,16 +46,19 @@ static enum lk_status set_not_negative(struct lk_quantity *q, const struct lk_es
                            source);
 }
 
+const double *calibrate_samples(const struct lk_sweep_row *r)
+{
+    return (r->timing == LK_TIMING_ALONE || r->on_stream ? r->wire_s : r->time_s) + r->warmup;
+}
+
 static enum lk_status add_point(const struct lk_sweep_row *row, int nodes, uint64_t stream,
                                 struct lk_cluster_point *out)
 {
     enum lk_status st = LK_OK;
-    /* Alone: from the last arrival, as in the step model. In a burst ranks arrive as they come. */
     bool alone = row->timing == LK_TIMING_ALONE;
-    const double *samples = alone ? row->wire_s : row->time_s;
     struct lk_estimate e;
 
-    LK_TRY(calibrate_median(samples + row->warmup, row->n - row->warmup, stream, &e));
+    LK_TRY(calibrate_median(calibrate_samples(row), row->n - row->warmup, stream, &e));
     *out = (struct lk_cluster_point){.coll = row->coll,
                                      .algo = row->algo,
                                      .timing = row->timing,
@@ -64,8 +67,9 @@ static enum lk_status add_point(const struct lk_sweep_row *row, int nodes, uint6
                                      .bytes = row->bytes,
                                      .time_s = lk_quantity_none()};
     LK_TRY(lk_quantity_set(&out->time_s, e.value, e.lo, e.hi, e.n,
-                           alone ? "calibrate: median from the last arrival"
-                                 : "calibrate: median of bursts, a call"));
+                           alone ? "calibrate: median from the last arrival%s"
+                                 : "calibrate: median of bursts, a call%s",
+                           row->on_stream ? ", by the GPU's events" : ""));
 out:
     return st;
 }

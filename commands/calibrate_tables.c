@@ -203,16 +203,15 @@ static const struct lk_sweep_row *out_of_place(const struct lk_sweep_rows *rows,
     return NULL;
 }
 
-/* Time and rates of one place. Alone: from the last arrival (commands/calibrate_points.c). */
+/* Time and rates of one place. */
 static enum lk_status show_place(struct lk_table *t, const struct lk_sweep_row *r,
                                  const char *const columns[3])
 {
-    const double *samples = r->timing == LK_TIMING_ALONE ? r->wire_s : r->time_s;
     enum lk_status st = LK_OK;
     struct lk_estimate e;
     double rate;
 
-    LK_TRY(calibrate_median(samples + r->warmup, r->n - r->warmup, r->bytes, &e));
+    LK_TRY(calibrate_median(calibrate_samples(r), r->n - r->warmup, r->bytes, &e));
     rate = (double)r->bytes / e.value;
     LK_TRY(lk_table_number(t, columns[0], e.value));
     LK_TRY(lk_table_number(t, columns[1], rate));

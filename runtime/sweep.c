@@ -126,6 +126,7 @@ static enum lk_status add_kinds(struct sweep *s, enum lk_coll coll, enum lk_algo
                                .ranks = lk_comm_world_size(s->comm),
                                .estimate_s = NAN,
                                .burst = 1,
+                               .on_stream = g->stream != NULL,
                                .warmup = g->warmup};
     enum lk_status st = LK_OK;
 

@@ -58,9 +58,10 @@ struct lk_sweep_row {
     double estimate_s; /* what the communicator expects; NaN: it does not say, or was not asked */
     size_t burst;      /* calls a sample is the mean of: 1 where timed alone */
     size_t warmup;     /* of the n samples, the first ones */
-    double *time_s;    /* per call, from the rank's own arrival: the largest over ranks */
-    double *wire_s;    /* per call, from the last arrival (smallest over ranks): no skew in it */
-    double *host_s;    /* as time_s, by the host's clock to the end of its wait: on a stream more */
+    bool on_stream;
+    double *time_s; /* per call, from the rank's own arrival: the largest over ranks */
+    double *wire_s; /* per call, from the last arrival (smallest over ranks): no skew in it */
+    double *host_s; /* as time_s, by the host's clock to the end of its wait: on a stream more */
     size_t n;
     size_t n_late; /* samples on a stream whose calls the host put there too late: its pace */
 };

@@ -33,7 +33,7 @@ uint64_t lk_sweep_compute_ns(const struct lk_sweep_compute *c, size_t units)
     return lk_now_ns() - start_ns;
 }
 
-enum lk_status lk_sweep_fastest(struct lk_comm *comm, double mine, double *out)
+enum lk_status lk_sweep_extreme(struct lk_comm *comm, bool largest, double mine, double *out)
 {
     enum lk_status st = LK_OK;
     size_t world = (size_t)lk_comm_world_size(comm);
@@ -42,7 +42,7 @@ enum lk_status lk_sweep_fastest(struct lk_comm *comm, double mine, double *out)
     LK_TRY(lk_alloc(&all, world, sizeof *all));
     LK_TRY(lk_sweep_gather(comm, &mine, 1, all));
     for (size_t r = 0; r < world; r++)
-        mine = all[r] < mine ? all[r] : mine;
+        mine = largest == (all[r] > mine) ? all[r] : mine;
     *out = mine;
 out:
     free(all);
@@ -62,7 +62,7 @@ enum lk_status lk_sweep_compute_init(struct lk_sweep_compute *c, struct lk_comm 
     }
     (void)lk_sweep_compute_ns(c, PILOT_UNITS);
     unit_s = lk_s_from_ns(lk_sweep_compute_ns(c, PILOT_UNITS)) / PILOT_UNITS;
-    LK_TRY(lk_sweep_fastest(comm, unit_s, &unit_s));
+    LK_TRY(lk_sweep_extreme(comm, false, unit_s, &unit_s));
     c->units = unit_s > 0 ? (size_t)(config->unit_target_s / unit_s) : 1;
     c->units = c->units ? c->units : 1;
 out:

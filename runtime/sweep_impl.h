@@ -12,8 +12,8 @@
 enum lk_status lk_sweep_gather(struct lk_comm *comm, const double *mine, size_t n, double *all);
 enum lk_status lk_sweep_barrier(struct lk_comm *comm);
 
-/* The smallest of the ranks' numbers, on all of them. */
-enum lk_status lk_sweep_fastest(struct lk_comm *comm, double mine, double *out);
+/* The smallest or the largest of the ranks' numbers, on all of them. */
+enum lk_status lk_sweep_extreme(struct lk_comm *comm, bool largest, double mine, double *out);
 
 /* ---- A stretch of compute on the calling thread ---- */
 

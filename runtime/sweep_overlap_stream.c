@@ -62,6 +62,12 @@ static enum lk_status sync(const struct lk_sweep_clock *c)
     return lk_stream_sync(c->stream, lk_deadline_in(c->timeout_ns));
 }
 
+/* Streams of all ranks are held for the same time: for the slowest host. */
+static enum lk_status agree(struct streams *s, struct lk_sweep_clock *c)
+{
+    return lk_sweep_extreme(s->comm, true, c->put_s, &c->put_s);
+}
+
 static enum lk_status make_points(struct streams *s, size_t n)
 {
     enum lk_status st = LK_OK;
@@ -101,6 +107,7 @@ static enum lk_status time_quiet(void *ctx, double *out_s)
     LK_TRY(put_units(s, 0, s->units));
     s->compute.put_s = lk_s_from_ns(lk_now_ns() - start_ns) / (double)s->units;
     LK_TRY(sync(&s->compute));
+    LK_TRY(agree(s, &s->compute));
     s->quiet_s = lk_sweep_between_s(s->points[0], s->points[s->units]);
     *out_s = s->quiet_s;
 out:
@@ -162,6 +169,7 @@ static enum lk_status time_traffic(void *ctx, size_t calls, double *out_s)
 
     LK_TRY(lk_sweep_barrier(s->comm));
     LK_TRY(lk_sweep_clock_time(&s->net, put_call, s, calls, &t));
+    LK_TRY(agree(s, &s->net));
     s->traffic_s = t.s;
     *out_s = t.s;
 out:
@@ -238,7 +246,7 @@ static enum lk_status choose_units(struct streams *s, double *out_unit_s)
 
     LK_TRY(lk_sweep_clock_time(&s->compute, put_unit, s, PILOT_UNITS, &t));
     LK_TRY(lk_sweep_clock_time(&s->compute, put_unit, s, PILOT_UNITS, &t));
-    LK_TRY(lk_sweep_fastest(s->comm, t.s / PILOT_UNITS, out_unit_s));
+    LK_TRY(lk_sweep_extreme(s->comm, false, t.s / PILOT_UNITS, out_unit_s));
     n = *out_unit_s > 0 ? s->config->unit_target_s / *out_unit_s : 1;
     s->units = n < 1 ? 1 : n > POINTS_MAX - 1 ? POINTS_MAX - 1 : (size_t)n;
 out:

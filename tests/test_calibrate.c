@@ -228,7 +228,7 @@ static void fill_row(struct lk_sweep_row *r, enum lk_coll coll, bool out_of_plac
     for (int i = 0; i < SAMPLES; i++) {
         r->time_s[i] = i ? time_s : 1;
         r->host_s[i] = i ? 2 * time_s : 1;
-        r->wire_s[i] = time_s / 4; /* only of rows that are timed alone */
+        r->wire_s[i] = time_s / 4; /* only of rows that are timed alone, or on streams */
     }
 }
 
@@ -323,6 +323,23 @@ START_TEST(points_are_those_in_place_of_the_first_type)
 }
 END_TEST
 
+START_TEST(the_samples_of_a_row)
+{
+    struct lk_sweep_row r;
+
+    fill_row(&r, LK_ALL_REDUCE, false, 8e-6);
+    ck_assert_ptr_eq(calibrate_samples(&r), r.time_s + r.warmup);
+    r.on_stream = true;
+    ck_assert_ptr_eq(calibrate_samples(&r), r.wire_s + r.warmup);
+    r.on_stream = false;
+    r.timing = LK_TIMING_ALONE;
+    ck_assert_ptr_eq(calibrate_samples(&r), r.wire_s + r.warmup);
+    free(r.time_s);
+    free(r.wire_s);
+    free(r.host_s);
+}
+END_TEST
+
 static struct lk_rate_row rate_row(enum lk_rate_kind kind, uint64_t bytes, double time_s)
 {
     struct lk_rate_row r = {
@@ -412,6 +429,7 @@ Suite *lk_suite_calibrate(void)
     tcase_add_test(c, slowdowns_are_means_over_ranks);
     tcase_add_test(c, collectives_are_shown_as_nccl_tests_does);
     tcase_add_test(c, points_are_those_in_place_of_the_first_type);
+    tcase_add_test(c, the_samples_of_a_row);
     tcase_add_test(c, rates_are_work_over_time);
     tcase_add_test(c, the_device_comes_from_a_part);
     suite_add_tcase(s, c);
