@@ -1,24 +1,15 @@
-/*
- * The communicator nccl: collectives of NCCL's, as work of CUDA streams. How it waits and fails is
- * in runtime/comm_nccl_cuda.h.
- *
- * Sums are plain (ncclSum): for ncclAvg NCCL leaves out what sums in the NVSwitch (notes:
- * enqueue.cc and device.h of 2.28), and the division is in the loss's seed anyway. NCCL chooses the
- * algorithm.
- */
+/* The communicator nccl: opening, memory, closing; see runtime/comm_nccl_cuda.h. */
 #include "runtime/comm_nccl_cuda.h"
-
-#include "base/array.h"
-
-#include <stdio.h>
-#include <stdlib.h>
 
 #ifdef LK_NCCL_BUILT
 
+#include "base/array.h"
 #include "base/log.h"
 #include "runtime/device_impl.h"
 
 #include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -28,248 +19,6 @@
 static struct lk_nccl *nccl_of(struct lk_comm *c)
 {
     return (struct lk_nccl *)c;
-}
-
-/* ---- Collectives ---- */
-
-static const ncclDataType_t dtypes[LK_DTYPE_COUNT] = {
-    [LK_F32] = ncclFloat32, [LK_F16] = ncclFloat16, [LK_BF16] = ncclBfloat16,
-    [LK_F64] = ncclFloat64, [LK_I32] = ncclInt32,   [LK_I64] = ncclInt64,
-    [LK_U8] = ncclUint8,
-};
-
-/* This rank's part of a buffer of world_size parts. */
-static void *own_part(const struct lk_nccl *n, const struct lk_coll_call *call)
-{
-    return (char *)call->buf + (size_t)n->base.rank * call->count * lk_dtype_bytes(call->dtype);
-}
-
-static ncclResult_t all_reduce(const struct lk_nccl *n, ncclComm_t comm,
-                               const struct lk_coll_call *call, cudaStream_t s)
-{
-    return n->call->AllReduce(call->from ? call->from : call->buf, call->buf, call->count,
-                              dtypes[call->dtype], ncclSum, comm, s);
-}
-
-static ncclResult_t reduce_scatter(const struct lk_nccl *n, ncclComm_t comm,
-                                   const struct lk_coll_call *call, cudaStream_t s)
-{
-    return n->call->ReduceScatter(call->from ? call->from : call->buf,
-                                  call->from ? call->buf : own_part(n, call), call->count,
-                                  dtypes[call->dtype], ncclSum, comm, s);
-}
-
-static ncclResult_t all_gather(const struct lk_nccl *n, ncclComm_t comm,
-                               const struct lk_coll_call *call, cudaStream_t s)
-{
-    return n->call->AllGather(call->from ? call->from : own_part(n, call), call->buf, call->count,
-                              dtypes[call->dtype], comm, s);
-}
-
-static ncclResult_t broadcast(const struct lk_nccl *n, ncclComm_t comm,
-                              const struct lk_coll_call *call, cudaStream_t s)
-{
-    return n->call->Broadcast(call->from ? call->from : call->buf, call->buf, call->count,
-                              dtypes[call->dtype], call->root, comm, s);
-}
-
-/* Nobody has the sum before all have given their byte. */
-static ncclResult_t barrier(const struct lk_nccl *n, ncclComm_t comm,
-                            const struct lk_coll_call *call, cudaStream_t s)
-{
-    (void)call;
-    return n->call->AllReduce(n->scratch, n->scratch, 1, ncclUint8, ncclSum, comm, s);
-}
-
-typedef ncclResult_t (*collective)(const struct lk_nccl *, ncclComm_t, const struct lk_coll_call *,
-                                   cudaStream_t);
-static const collective collectives[LK_COLL_COUNT] = {
-    [LK_ALL_REDUCE] = all_reduce, [LK_REDUCE_SCATTER] = reduce_scatter,
-    [LK_ALL_GATHER] = all_gather, [LK_BROADCAST] = broadcast,
-    [LK_BARRIER] = barrier,
-};
-
-ncclResult_t lk_nccl_collective(const struct lk_nccl *n, ncclComm_t comm,
-                                const struct lk_coll_call *call, cudaStream_t s)
-{
-    return collectives[call->coll](n, comm, call, s);
-}
-
-/* Puts the collective on the stream: when this returns it is there. */
-static enum lk_status issue(struct lk_nccl *n, const struct lk_coll_call *call, cudaStream_t s)
-{
-    struct lk_deadline deadline = lk_deadline_in(n->timeout_ns);
-    ncclResult_t result;
-    enum lk_status st = lk_nccl_enter(n, deadline);
-
-    if (st == LK_OK) {
-        result = lk_nccl_collective(n, n->comm, call, s);
-        lk_nccl_leave(n);
-        st = lk_nccl_await(n, result, deadline);
-    }
-    return st;
-}
-
-static bool moves_nothing(const struct lk_nccl *n, const struct lk_coll_call *call)
-{
-    return call->coll != LK_BARRIER && !lk_coll_call_bytes(call, n->base.world_size);
-}
-
-static enum lk_status record(const struct lk_nccl *n, cudaEvent_t e, cudaStream_t s)
-{
-    return lk_cuda_status(n->cuda->EventRecord(e, s), "recording an event");
-}
-
-static enum lk_status nccl_enqueue(struct lk_comm *c, struct lk_stream *s,
-                                   const struct lk_coll_call *call, uint64_t seq)
-{
-    struct lk_nccl *n = nccl_of(c);
-    cudaStream_t stream = lk_stream_native(s);
-    enum cudaStreamCaptureStatus capture = cudaStreamCaptureStatusNone;
-    struct lk_nccl_entry e = {.call = *call, .seq = seq, .step = lk_stream_step(s)};
-    enum lk_status st = LK_OK;
-
-    if (moves_nothing(n, call))
-        return LK_OK;
-    LK_TRY(lk_cuda_status(n->cuda->StreamIsCapturing(stream, &capture), "capture"));
-    if (capture != cudaStreamCaptureStatusNone)
-        return issue(n, call, stream);
-    LK_TRY(lk_nccl_take_event(n, &e.before));
-    LK_TRY(lk_nccl_take_event(n, &e.after));
-    LK_TRY(record(n, e.before, stream));
-    LK_TRY(issue(n, call, stream));
-    LK_TRY(record(n, e.after, stream));
-    LK_TRY(lk_nccl_watch(n, &e));
-    return LK_OK;
-out:
-    lk_nccl_drop_events(n, &e);
-    return st;
-}
-
-static enum lk_status nccl_graph(struct lk_comm *c, struct lk_stream *s, uint64_t seq, bool end)
-{
-    struct lk_nccl *n = nccl_of(c);
-    struct lk_nccl_entry *e = &n->graph;
-    cudaStream_t stream = lk_stream_native(s);
-    enum lk_status st = lk_nccl_alive(n);
-
-    if (st != LK_OK)
-        return st;
-    if (!end) {
-        *e = (struct lk_nccl_entry){.graph = true, .seq = seq, .step = lk_stream_step(s)};
-        LK_TRY(lk_nccl_take_event(n, &e->before));
-        LK_TRY(lk_nccl_take_event(n, &e->after));
-        LK_TRY(record(n, e->before, stream));
-    } else {
-        LK_TRY(record(n, e->after, stream));
-        LK_TRY(lk_nccl_watch(n, e));
-        *e = (struct lk_nccl_entry){.graph = false};
-    }
-out:
-    return st;
-}
-
-/* ---- Collectives that are run ---- */
-
-static enum lk_status make_scratch(struct lk_nccl *n, size_t bytes)
-{
-    enum lk_status st = LK_OK;
-
-    if (n->scratch_bytes >= bytes)
-        return LK_OK;
-    lk_device_free(n->device, n->scratch);
-    lk_device_free_host(n->device, n->staging);
-    n->scratch = n->staging = NULL;
-    n->scratch_bytes = 0;
-    LK_TRY(lk_device_alloc(n->device, bytes, &n->scratch));
-    LK_TRY(lk_device_alloc_host(n->device, bytes, &n->staging));
-    n->scratch_bytes = bytes;
-out:
-    return st;
-}
-
-static enum lk_status is_of_device(const struct lk_nccl *n, const void *p, bool *out)
-{
-    struct cudaPointerAttributes a;
-    enum lk_status st = lk_cuda_status(n->cuda->PointerGetAttributes(&a, p), "a buffer");
-
-    if (st == LK_OK)
-        *out = a.type == cudaMemoryTypeDevice || a.type == cudaMemoryTypeManaged;
-    return st;
-}
-
-static enum lk_status copy(struct lk_nccl *n, void *to, const void *from, size_t bytes)
-{
-    return lk_cuda_status(n->cuda->MemcpyAsync(to, from, bytes, cudaMemcpyDefault, n->stream),
-                          "a copy");
-}
-
-/* Waits until the stream of run is done. */
-static enum lk_status await_stream(struct lk_nccl *n)
-{
-    struct lk_deadline deadline = lk_deadline_in(n->timeout_ns);
-    enum lk_status st = LK_OK;
-    uint64_t nap_ns = 0;
-
-    LK_TRY(record(n, n->ended, n->stream));
-    for (;;) {
-        cudaError_t e = n->cuda->EventQuery(n->ended);
-
-        if (e != cudaErrorNotReady)
-            return lk_cuda_status((int)e, "collective");
-        LK_TRY(lk_nccl_alive(n));
-        if (!lk_deadline_left_ns(deadline))
-            return lk_nccl_late(n);
-        lk_nccl_nap(&nap_ns);
-    }
-out:
-    return st;
-}
-
-static enum lk_status run(struct lk_nccl *n, struct lk_coll_call *call)
-{
-    size_t bytes = lk_coll_call_bytes(call, n->base.world_size);
-    void *given = call->buf;
-    bool staged = false;
-    enum lk_status st = LK_OK;
-
-    if (call->coll != LK_BARRIER && !call->from) { /* out of place is for buffers of the device */
-        LK_TRY(is_of_device(n, given, &staged));
-        staged = !staged;
-    }
-    if (staged) {
-        LK_TRY(make_scratch(n, bytes));
-        memcpy(n->staging, given, bytes);
-        call->buf = n->scratch;
-        LK_TRY(copy(n, n->scratch, n->staging, bytes));
-    }
-    LK_TRY(issue(n, call, n->stream));
-    if (staged)
-        LK_TRY(copy(n, n->staging, n->scratch, bytes));
-    LK_TRY(await_stream(n));
-    if (staged)
-        memcpy(given, n->staging, bytes);
-out:
-    return st;
-}
-
-static enum lk_status nccl_run(struct lk_comm *c, const struct lk_coll_call *call, uint64_t seq)
-{
-    struct lk_nccl *n = nccl_of(c);
-    struct lk_coll_call own = *call;
-    enum lk_status st = LK_OK;
-
-    if (moves_nothing(n, call))
-        return LK_OK;
-    LK_TRY(lk_nccl_alive(n));
-    LK_TRY(lk_nccl_look(n)); /* what was enqueued before has its progress told first */
-    if (n->store)
-        lk_store_progress(n->store, seq, true);
-    LK_TRY(run(n, &own));
-    if (n->store)
-        lk_store_progress(n->store, seq, false);
-out:
-    return st;
 }
 
 static bool nccl_has(const struct lk_comm *c, enum lk_coll coll, enum lk_algo algo)
@@ -471,7 +220,7 @@ static enum lk_status open_streams(struct lk_nccl *n)
         "a stream for collectives"));
     LK_TRY(lk_cuda_status(n->cuda->EventCreateWithFlags(&n->ended, cudaEventDisableTiming),
                           "an event"));
-    LK_TRY(make_scratch(n, 1)); /* a barrier's */
+    LK_TRY(lk_nccl_make_scratch(n, 1)); /* a barrier's */
 out:
     return st;
 }
@@ -628,14 +377,14 @@ out:
 const struct lk_comm_ops lk_comm_nccl = {
     .name = "nccl",
     .open = nccl_open,
-    .run = nccl_run,
+    .run = lk_nccl_run,
     .close = nccl_close,
-    .enqueue = nccl_enqueue,
+    .enqueue = lk_nccl_enqueue,
     .has = nccl_has,
     .algo_help = "NCCL chooses by itself, and NCCL_ALGO in its environment restricts it",
     .alloc = nccl_alloc,
     .free = nccl_free,
-    .graph = nccl_graph,
+    .graph = lk_nccl_graph,
     .estimate = lk_nccl_estimate,
     .library = nccl_library,
     .out_of_place = true,

@@ -1,10 +1,11 @@
 /*
  * The parts of the communicator nccl. Private to runtime/comm_nccl*_cuda.c.
  *
- *   comm_nccl_cuda.c        open, close, collectives, memory
- *   comm_nccl_call_cuda.c   the library; being in NCCL, and what its answers mean
- *   comm_nccl_watch_cuda.c  the watchdog
- *   comm_nccl_estimate_cuda.c  NCCL's own idea of how long a collective takes
+ *   comm_nccl_cuda.c             open, close, memory
+ *   comm_nccl_collective_cuda.c  collectives, enqueued and run
+ *   comm_nccl_call_cuda.c        the library; being in NCCL, and what its answers mean
+ *   comm_nccl_watch_cuda.c       the watchdog
+ *   comm_nccl_estimate_cuda.c    NCCL's own idea of how long a collective takes
  *
  * NCCL's communicator is non-blocking: a call returns at once and is in progress until
  * ncclCommGetAsyncError says otherwise, which is asked with a deadline after every call. (Each
@@ -93,11 +94,20 @@ struct lk_nccl {
     size_t n_spare, cap_spare;
 };
 
-/* ---- comm_nccl_cuda.c ---- */
+/* ---- comm_nccl_collective_cuda.c ---- */
 
 /* Asks NCCL for the collective. pre: inside. */
 ncclResult_t lk_nccl_collective(const struct lk_nccl *n, ncclComm_t comm,
                                 const struct lk_coll_call *call, cudaStream_t s);
+/* As lk_comm_ops has them. */
+enum lk_status lk_nccl_run(struct lk_comm *c, const struct lk_coll_call *call, uint64_t seq);
+enum lk_status lk_nccl_enqueue(struct lk_comm *c, struct lk_stream *s,
+                               const struct lk_coll_call *call, uint64_t seq);
+enum lk_status lk_nccl_graph(struct lk_comm *c, struct lk_stream *s, uint64_t seq, bool end);
+/* Makes room in scratch and staging. */
+enum lk_status lk_nccl_make_scratch(struct lk_nccl *n, size_t bytes);
+
+/* ---- comm_nccl_cuda.c ---- */
 
 /* Gives rank 0's value to all ranks, which come here together. */
 enum lk_status lk_nccl_share(struct lk_nccl *n, void *value, size_t size);
