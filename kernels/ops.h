@@ -133,7 +133,7 @@ struct lk_layernorm_backward_args {
  */
 static inline size_t lk_op_stride(size_t stride, size_t columns)
 {
-    return stride > columns ? stride : columns;
+    return stride ? stride : columns;
 }
 
 /* out = in * transposed(weight) + bias + residual. */
