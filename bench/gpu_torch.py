@@ -8,8 +8,9 @@ the tokens of its counted steps over their time: ours by result.json, PyTorch's 
 synchronisation to another, with its tokens on the device beforehand. A ratio is ours over theirs,
 block for block of a round; its interval is Student's over rounds.
 
-No figure is given unless the losses of the first steps agree within --agree, relative.
-Exit 0, 1 (losses differ, or a run failed), 77 (no PyTorch, or it has no such device).
+A variant whose losses of the first steps do not agree within --agree, relative, gets no ratio.
+Exit 0, 1 (no ratio at all, or a run of ours failed), 77 (no PyTorch, or it has no such device, or
+nothing of it ran).
 
     bench/gpu_torch.py --device cuda --dtype bfloat16 --json FILE
     bench/gpu_torch.py --device cpu --dtype float32 --model gpt-nano --theirs float32 --rounds 1
@@ -37,6 +38,10 @@ BEGAN = time.monotonic()
 
 
 class Failed(Exception):
+    pass
+
+
+class Skipped(Exception):
     pass
 
 
@@ -169,7 +174,7 @@ def worst_difference(a, x, y):
 
 
 def sum_up(a, blocks, errors, about):
-    """The figures; also whether the losses agree."""
+    """The figures. A variant whose losses are others than ours gets no ratio; the first of PyTorch's is ours' measure."""
     tokens = a.steps * a.local_batch * MODELS[a.model][3]
     speed = {name: [tokens / b["seconds"] for b in list_] for name, list_ in blocks.items()}
     their_names = [name for name in blocks if not name.startswith("ours")]
@@ -178,19 +183,17 @@ def sum_up(a, blocks, errors, about):
               "losses": {"bound": a.agree, "steps": min(a.agree_steps, a.warmup + a.steps), "difference": {}},
               "tokens_per_s": {name: interval(values) for name, values in speed.items()},
               "ratio": {}, "errors": errors}
-    agree = True
     for name in blocks:
         reference = blocks["ours"] if name in their_names else blocks[their_names[0]]
         worst = max(worst_difference(a, x, y) for x, y in zip(blocks[name], reference))
         result["losses"]["difference"][name] = worst
-        agree = agree and worst <= a.agree
-    for mine in (name for name in blocks if name not in their_names):
-        for name in their_names:
+        if not worst <= a.agree:
+            errors[name] = f"losses differ by {worst:.1e}, more than {a.agree:g}: no ratio"
+    for mine in (name for name in blocks if name not in their_names and name not in errors):
+        for name in (name for name in their_names if name not in errors):
             ratios = [x / y for x, y in zip(speed[mine], speed[name])]
             result["ratio"][f"{mine} / {name}"] = interval(ratios)
-    if not agree:
-        result["ratio"] = {}
-    return result, agree
+    return result
 
 
 def show(result):
@@ -215,15 +218,15 @@ def compare(a, folder):
     finally:
         theirs.end()
     if not any(name in blocks for name in a.theirs.split(",")):
-        raise Failed(f"none of PyTorch's variants ran: {errors}")
-    result, agree = sum_up(a, blocks, errors, theirs.about)
+        raise Skipped(f"none of PyTorch's variants ran: {errors}")
+    result = sum_up(a, blocks, errors, theirs.about)
     show(result)
     if a.json:
         with open(a.json, "w") as f:
             json.dump(result, f, indent=2)
             f.write("\n")
-    if not agree:
-        raise Failed(f"losses differ by more than {a.agree:g}: no ratio")
+    if not result["ratio"]:
+        raise Failed(f"no ratio: {errors}")
 
 
 def main():
@@ -235,6 +238,9 @@ def main():
     try:
         with tempfile.TemporaryDirectory() as folder:
             compare(a, folder)
+    except Skipped as e:
+        say(f"skipped: {e}")
+        return 77
     except Failed as e:
         say(str(e))
         return 1
