@@ -64,13 +64,13 @@ static const struct {
 } hints[] = {
     {CUPTI_ERROR_INSUFFICIENT_PRIVILEGES,
      "; the driver lets only administrators profile: the module option "
-     "NVreg_RestrictProfilingToAdminUsers=0 of nvidia, or CAP_SYS_ADMIN, allows it"                        },
+     "NVreg_RestrictProfilingToAdminUsers=0 of nvidia, or CAP_SYS_ADMIN, allows it"                                    },
     {CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED,
-     "; another profiler or debugger is attached (Nsight Systems, Nsight Compute, cuda-gdb)"               },
-    {CUPTI_ERROR_DISABLED,                           "; another profiler is attached"                      },
-    {CUPTI_ERROR_NOT_INITIALIZED,                    "; CUPTI cannot reach the CUDA driver"                },
-    {CUPTI_ERROR_UNKNOWN,                            "; is there a CUDA driver, no older than the library?"},
-    {CUPTI_ERROR_VIRTUALIZED_DEVICE_NOT_SUPPORTED,   "; this virtual GPU cannot be profiled"               },
+     "; another profiler or debugger is attached (Nsight Systems, Nsight Compute, cuda-gdb)"                           },
+    {CUPTI_ERROR_DISABLED,                           "; another profiler is attached"                                  },
+    {CUPTI_ERROR_NOT_INITIALIZED,                    "; CUPTI cannot reach the CUDA driver"                            },
+    {CUPTI_ERROR_UNKNOWN,                            "; perhaps there is no CUDA driver, or one older than the library"},
+    {CUPTI_ERROR_VIRTUALIZED_DEVICE_NOT_SUPPORTED,   "; this virtual GPU cannot be profiled"                           },
 };
 
 static enum lk_status check(const struct lk_cupti *g, CUptiResult e, const char *what)
