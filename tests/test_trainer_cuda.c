@@ -105,6 +105,73 @@ START_TEST(losses_are_the_cpus)
 }
 END_TEST
 
+/* ---- What is said of a run ---- */
+
+static const char *configured(const struct lk_run_info *info, const char *key)
+{
+    for (size_t i = 0; i < info->n_config; i++)
+        if (!strcmp(info->config[i].key, key))
+            return info->config[i].value;
+    return "";
+}
+
+/* A process that only looks gives back what it took of the GPU. */
+START_TEST(descriptions)
+{
+    struct lk_train_config c = config("cuda", 1, 0);
+    struct lk_run_info info = {0};
+
+    c.device_config.real = _i ? LK_BF16 : LK_F32;
+    c.device_config.brief = _i;
+    ck_assert_msg(lk_train_describe(&c, &info) == LK_OK, "%s", lk_error_text());
+    ck_assert_str_eq(info.device, "cuda");
+    ck_assert_str_eq(configured(&info, "gpu"), "fake");
+    ck_assert_str_eq(configured(&info, "gpu_uuid"), "GPU-00000000-0000-0000-0000-000000000000");
+    ck_assert_str_eq(configured(&info, "cuda_driver"), "13.0");
+    for (size_t i = 0; i < info.n_tensors; i++)
+        ck_assert_int_eq(info.tensors[i].dtype, c.device_config.real);
+    ck_assert_int_eq(fake_cuda.resets, _i);
+    lk_run_info_fini(&info);
+}
+END_TEST
+
+static enum lk_track_kind kinds[16];
+static int n_kinds, copies[STEPS];
+
+static enum lk_status track_open(void *sink, const struct lk_track_info *info, void **out_ctx)
+{
+    (void)sink;
+    kinds[n_kinds] = info->kind;
+    *out_ctx = &kinds[n_kinds++];
+    return LK_OK;
+}
+
+static void emit(void *ctx, const struct lk_span *s)
+{
+    if (*(enum lk_track_kind *)ctx != LK_TRACK_COPY || s->step >= STEPS)
+        return;
+    ck_assert_int_eq(s->kind, LK_SPAN_INPUT);
+    ck_assert_int_eq(s->index, copies[s->step]++);
+    ck_assert_uint_ge(s->end_ns, s->start_ns);
+}
+
+/* Each batch's way to the GPU is a range on the copy stream, under the step that it is for. */
+START_TEST(copies_are_seen)
+{
+    static const struct lk_sink_ops ops = {.name = "test", .track_open = track_open, .emit = emit};
+    struct lk_train_config c = config("cuda", 3, _i);
+    struct lk_train_result r = {0};
+
+    ck_assert_int_eq(lk_recorder_create(&c.recorder), LK_OK);
+    ck_assert_int_eq(lk_recorder_attach(c.recorder, &ops, copies), LK_OK);
+    ck_assert_msg(lk_train(&c, &r) == LK_OK, "%s", lk_error_text());
+    for (int i = 0; i < STEPS; i++)
+        ck_assert_int_eq(copies[i], 3);
+    lk_train_result_fini(&r);
+    lk_recorder_destroy(c.recorder);
+}
+END_TEST
+
 /* ---- Narrow factors ---- */
 
 /* What rounds: float products on a GPU, or everything. */
@@ -451,6 +518,8 @@ Suite *lk_suite_trainer_cuda(void)
     tcase_add_loop_test(tc, batches_are_not_overwritten, 0, (int)LK_COUNT(rings) * SEEDS);
     tcase_add_loop_test(tc, narrow_factors_verify, 0, LK_COUNT(narrow));
     tcase_add_test(tc, exact_weights_in_files);
+    tcase_add_loop_test(tc, descriptions, 0, 2);
+    tcase_add_loop_test(tc, copies_are_seen, 0, 3);
     tcase_add_test(tc, small_steps_add_up);
     tcase_add_loop_test(tc, any_call_may_fail, 0, 2);
     tcase_add_loop_test(tc, a_gpu_that_stops, 0, 2);
