@@ -50,7 +50,7 @@ static int device_by_uuid(const char *uuid, struct nvmlDevice_st **out)
 {
     if (!strcmp(uuid, FAKE_NVML_GPU))
         *out = &gpu;
-    else if (!strncmp(uuid, "MIG", 3) && !strcmp(uuid + 3, FAKE_NVML_PART + 3))
+    else if (!strncmp(uuid, "MIG", 3) && !strcmp(uuid + 3, &FAKE_NVML_PART[3]))
         *out = &part;
     else
         return NVML_NOT_FOUND;
