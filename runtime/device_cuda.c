@@ -656,6 +656,7 @@ static enum lk_status cuda_stream_open(struct lk_stream *s)
         g->call->StreamCreateWithPriority(&t->stream, cudaStreamNonBlocking, priority), s->name));
     LK_TRY(g->call->init(&t->context, t->stream, g->base.real, g->blas));
     LK_TRY(refresh_origin(t));
+    lk_cuda_name_stream(t->stream, s->name);
 out:
     if (st != LK_OK)
         release(t);

@@ -97,4 +97,7 @@ enum lk_status lk_cuda_graph_refuse(struct cuda_stream *t, const struct lk_comma
  * points' lock is held. */
 cudaEvent_t lk_cuda_graph_event(const struct cuda_stream *on, uint64_t seq);
 
+/* Tells the tool that runs this program, if there is one, what the stream is called. */
+void lk_cuda_name_stream(cudaStream_t stream, const char *name);
+
 #endif

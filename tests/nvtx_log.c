@@ -93,6 +93,9 @@ static void take(struct reader *r, const char *line)
         snprintf(thread_of(r, tid)->name, sizeof r->threads->name, "%s", line + at);
     else if (sscanf(line, "category %u %n", &category, &at), at)
         snprintf(r->categories[category % CATEGORIES_MAX], sizeof *r->categories, "%s", line + at);
+    else if (sscanf(line, "stream 1 %n", &at), at)
+        snprintf(r->log->streams + strlen(r->log->streams),
+                 sizeof r->log->streams - strlen(r->log->streams), "%s;", line + at);
     else if (!strcmp(line, "domain lockstep"))
         r->domain = true;
     else if (!strcmp(line, "end"))

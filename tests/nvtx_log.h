@@ -20,6 +20,7 @@ struct nvtx_range {
 struct nvtx_log {
     struct nvtx_range *ranges;
     size_t n;
+    char streams[256]; /* names of CUDA streams, each with a ';' behind it */
 };
 
 /* The library; a process that is to load it is given its path in NVTX_INJECTION64_PATH. */

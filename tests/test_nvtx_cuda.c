@@ -129,6 +129,7 @@ START_TEST(ranges_nest_on_the_host_thread)
     ck_assert_int_eq(counts[0], 2 * STEPS * ACCUMULATION);
     ck_assert_int_gt(counts[1], STEPS);      /* more than one bucket, once their order is known */
     ck_assert_int_gt(counts[2], 20 * STEPS); /* layers of the model */
+    ck_assert_str_eq(l.streams, "compute stream;comm stream;copy stream;");
     nvtx_log_fini(&l);
 }
 END_TEST

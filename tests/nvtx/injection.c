@@ -6,6 +6,7 @@
  *     domain NAME
  *     category ID NAME
  *     thread TID NAME
+ *     stream KNOWN NAME                           KNOWN: 1, it has a handle
  *     push TID DEPTH CATEGORY PAYLOAD TEXT        depth before the push, from 0
  *     pop TID DEPTH                               depth after the pop
  *     error TEXT
@@ -124,6 +125,12 @@ static int pop(nvtxDomainHandle_t domain)
     return depth;
 }
 
+/* Of the module for CUDA's run-time library; the program has no stream's number to compare with. */
+static void name_stream(nvtx_cudaStream_t stream, const char *name)
+{
+    say("stream %d %s", stream != NULL, name);
+}
+
 static void domain_destroy(nvtxDomainHandle_t domain)
 {
     check_domain(domain);
@@ -141,6 +148,7 @@ struct hook {
 
 static const struct hook hooks[] = {
     {HOOK(CORE, NameOsThreadA, name_thread)},
+    {HOOK(CUDART, NameCudaStreamA, name_stream)},
     {HOOK(CORE2, DomainCreateA, domain_create)},
     {HOOK(CORE2, DomainDestroy, domain_destroy)},
     {HOOK(CORE2, DomainRegisterStringA, register_string)},
