@@ -93,6 +93,9 @@ static enum lk_status check_options(const struct calibrate_options *o)
         if (!cuda && o->ranks.v[i] < 2)
             return lk_fail(LK_EUSAGE, "--ranks: a collective of CPUs has 2 ranks or more (1: with "
                                       "--device=cuda)");
+    if (cuda && o->algorithms && strcmp(o->algorithms, "auto") != 0)
+        return lk_fail(LK_EUSAGE, "--algorithms: NCCL chooses by itself, and NCCL_ALGO in its "
+                                  "environment restricts it");
     if (o->share_gpu && !cuda)
         return lk_fail(LK_EUSAGE, "--share-gpu needs --device=cuda");
     if (o->block.n != 4)

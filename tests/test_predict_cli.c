@@ -183,6 +183,14 @@ static const struct {
     {"calibrate --overlap-bytes=4097",                                           2, "--overlap-bytes: 4097"                        },
     {"calibrate --out=no/such/folder/c.json",                                    1, "lockstep calibrate: no/such/folder"           },
     {"calibrate -n 1",                                                           2, "ranks"                                        },
+    {"calibrate --device=cuda --algorithms=ring",                                2, "NCCL_ALGO"                                    },
+    {"calibrate --share-gpu",                                                    2, "--share-gpu needs --device=cuda"              },
+    {"calibrate --dtypes=float33",                                               2, "float33"                                      },
+    {"calibrate --dtypes=float64 --sizes=4",                                     2, "expected a multiple of 8"                     },
+    {"calibrate --overlap-block=16,1024,768",                                    2, "--overlap-block: expected samples"            },
+    {"calibrate --overlap-block=16,1024,768,5",                                  2, "5 heads of 768 channels"                      },
+    {"calibrate --nccl-min-ctas=8 --nccl-max-ctas=4",                            2, "--nccl-min-ctas is above"                     },
+    {"calibrate --device=gpu",                                                   2, "cuda"                                         },
 };
 
 /* Variants of the good files that the refusals need. */
