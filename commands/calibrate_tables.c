@@ -56,6 +56,7 @@ static const struct lk_column overlap_columns[] = {
     {"ctas",          "CTAs",           LK_DIM_NONE,  -1},
     {"bytes",         "size",           LK_DIM_BYTES, -1},
     {"rate_Bps",      "asked to copy",  LK_DIM_RATE,  -1},
+    {"alone_Bps",     "moves alone",    LK_DIM_RATE,  -1},
     {"gamma_wait",    "gamma_wait",     LK_DIM_NONE,  3 },
     {"gamma_wait_lo", "from",           LK_DIM_NONE,  3 },
     {"gamma_wait_hi", "to",             LK_DIM_NONE,  3 },
@@ -328,6 +329,7 @@ enum lk_status calibrate_show_overlap(struct calibrate_tables *t,
     struct lk_table *to = t->table[CALIBRATE_OVERLAP];
     size_t ctas = line->beside->ctas, n = s->n - s->warmup;
     enum lk_status st = LK_OK;
+    struct lk_estimate alone;
 
     LK_TRY(lk_table_row(to));
     LK_TRY(lk_table_text(to, "beside", "%s", ctas ? "stand-in" : "all_reduce"));
@@ -339,6 +341,8 @@ enum lk_status calibrate_show_overlap(struct calibrate_tables *t,
     LK_TRY(lk_table_number(to, "bytes", (double)s->bytes));
     if (line->beside->Bps > 0)
         LK_TRY(lk_table_number(to, "rate_Bps", line->beside->Bps));
+    LK_TRY(calibrate_median(s->call_s + s->warmup, n, n, &alone));
+    LK_TRY(lk_table_number(to, "alone_Bps", (double)s->bytes / alone.value));
     LK_TRY(show_slowdown(to, s->gamma_wait + s->warmup, n, wait));
     LK_TRY(show_slowdown(to, s->gamma_wire + s->warmup, n, wire));
     LK_TRY(show_slowdown(to, s->delta + s->warmup, n, delta));

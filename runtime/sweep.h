@@ -114,6 +114,7 @@ struct lk_sweep_overlap {
     double *gamma_wait; /* compute slower by this while the comm thread waits for a late rank */
     double *gamma_wire; /* compute slower by this while all-reduces move bytes */
     double *delta;      /* an all-reduce takes longer by this while compute runs */
+    double *call_s;     /* and takes this long alone, in a burst */
 };
 void lk_sweep_overlap_fini(struct lk_sweep_overlap *o);
 

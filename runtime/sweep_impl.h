@@ -105,9 +105,11 @@ enum lk_overlap_phase {
 /*
  * From the times of all ranks, `world` rows of LK_OVERLAP_PHASES, to a sample of the three: means
  * over ranks of time / undisturbed time - 1; gamma_wait without rank `late`, which never waited
- * (SIZE_MAX: all did). False, and nothing kept, where a time is NaN.
+ * (SIZE_MAX: all did); and the time of one of the `calls` alone. False, and nothing kept, where a
+ * time is NaN.
  */
-bool lk_overlap_keep(struct lk_sweep_overlap *s, const double *all, size_t world, size_t late);
+bool lk_overlap_keep(struct lk_sweep_overlap *s, const double *all, size_t world, size_t late,
+                     size_t calls);
 
 /*
  * Mean time of the units between n_points points of a stream that lie between from_ns and to_ns,

@@ -18,6 +18,7 @@ void lk_sweep_overlap_fini(struct lk_sweep_overlap *o)
     free(o->gamma_wait);
     free(o->gamma_wire);
     free(o->delta);
+    free(o->call_s);
     *o = (struct lk_sweep_overlap){0};
 }
 
@@ -38,9 +39,10 @@ double lk_overlap_unit_s(const uint64_t *points_ns, size_t n_points, uint64_t fr
     return lk_s_from_ns(points_ns[last] - points_ns[first]) / (double)(last - first);
 }
 
-bool lk_overlap_keep(struct lk_sweep_overlap *s, const double *all, size_t world, size_t late)
+bool lk_overlap_keep(struct lk_sweep_overlap *s, const double *all, size_t world, size_t late,
+                     size_t calls)
 {
-    double wait = 0, wire = 0, delta = 0;
+    double wait = 0, wire = 0, delta = 0, traffic = 0;
     size_t waited = 0;
 
     for (size_t r = 0; r < world; r++) {
@@ -52,12 +54,14 @@ bool lk_overlap_keep(struct lk_sweep_overlap *s, const double *all, size_t world
         }
         wire += v[LK_OVERLAP_BOTH_COMPUTE] / v[LK_OVERLAP_QUIET] - 1;
         delta += v[LK_OVERLAP_BOTH] / v[LK_OVERLAP_TRAFFIC] - 1;
+        traffic += v[LK_OVERLAP_TRAFFIC];
     }
     if (!isfinite(wait) || !isfinite(wire) || !isfinite(delta))
         return false;
     s->gamma_wait[s->n] = wait / (double)waited;
     s->gamma_wire[s->n] = wire / (double)world;
     s->delta[s->n] = delta / (double)world;
+    s->call_s[s->n] = traffic / (double)world / (double)calls;
     s->n++;
     return true;
 }
@@ -120,7 +124,7 @@ static enum lk_status repeat(struct measure *m, const struct lk_overlap_plan *pl
         LK_TRY(time_once(m, world > 1 ? (int)late : -1, mine));
         mine[LK_OVERLAP_ELAPSED] = lk_s_from_ns(lk_now_ns() - start_ns);
         LK_TRY(lk_sweep_gather(m->comm, mine, LK_OVERLAP_PHASES, all));
-        if (!lk_overlap_keep(s, all, world, late)) {
+        if (!lk_overlap_keep(s, all, world, late, m->calls)) {
             if (!m->way->lengthen || ++attempts == ATTEMPTS)
                 return too_short();
             m->way->lengthen(m->ctx);
@@ -148,6 +152,7 @@ enum lk_status lk_overlap_measure(struct lk_comm *comm, const struct lk_overlap_
     LK_TRY(lk_alloc(&s.gamma_wait, n, sizeof *s.gamma_wait));
     LK_TRY(lk_alloc(&s.gamma_wire, n, sizeof *s.gamma_wire));
     LK_TRY(lk_alloc(&s.delta, n, sizeof *s.delta));
+    LK_TRY(lk_alloc(&s.call_s, n, sizeof *s.call_s));
     LK_TRY(choose_calls(&m, plan->target_s, all));
     LK_TRY(repeat(&m, plan, all, &s));
     *out = s;

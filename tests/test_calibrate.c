@@ -130,6 +130,7 @@ START_TEST(known_slowdowns_come_back)
         ck_assert_double_eq_tol(o.gamma_wait[i], 0.25, tol);
         ck_assert_double_eq_tol(o.gamma_wire[i], 0.5, tol);
         ck_assert_double_eq_tol(o.delta[i], 0.1, 1e-9);
+        ck_assert_double_eq_tol(o.call_s[i], 0.001, tol);
     }
     ck_assert_int_eq(s.late, -1);
     ck_assert_int_eq(s.calls[4], 2);     /* lengthened once for each that was too short... */
@@ -164,25 +165,27 @@ END_TEST
 START_TEST(slowdowns_are_means_over_ranks)
 {
     enum { WORLD = 3, LATE = 1 };
-    double wait[1], wire[1], delta[1];
-    struct lk_sweep_overlap o = {.gamma_wait = wait, .gamma_wire = wire, .delta = delta};
+    double wait[1], wire[1], delta[1], call[1];
+    struct lk_sweep_overlap o = {
+        .gamma_wait = wait, .gamma_wire = wire, .delta = delta, .call_s = call};
     double all[WORLD][LK_OVERLAP_PHASES] = {
         {1, 1.1, 2, 2.4, 1.3, 0},
         {2, 9,   2, 2.2, 2.4, 0},
         {4, 4.8, 2, 2.0, 4.0, 0}
     };
 
-    ck_assert(lk_overlap_keep(&o, &all[0][0], WORLD, LATE));
+    ck_assert(lk_overlap_keep(&o, &all[0][0], WORLD, LATE, 4));
     ck_assert_double_eq_tol(wait[0], (0.1 + 0.2) / 2, tol);
     ck_assert_double_eq_tol(wire[0], (0.3 + 0.2 + 0) / 3, tol);
     ck_assert_double_eq_tol(delta[0], (0.2 + 0.1 + 0) / 3, tol);
+    ck_assert_double_eq_tol(call[0], 2.0 / 4, tol);
     ck_assert_uint_eq(o.n, 1);
     all[LATE][LK_OVERLAP_WAIT] = NAN; /* it does not matter... */
     o.n = 0;
-    ck_assert(lk_overlap_keep(&o, &all[0][0], WORLD, LATE));
+    ck_assert(lk_overlap_keep(&o, &all[0][0], WORLD, LATE, 4));
     all[0][LK_OVERLAP_WAIT] = NAN; /* ...but of the others it does */
     o.n = 0;
-    ck_assert(!lk_overlap_keep(&o, &all[0][0], WORLD, LATE));
+    ck_assert(!lk_overlap_keep(&o, &all[0][0], WORLD, LATE, 4));
     ck_assert_uint_eq(o.n, 0);
 }
 END_TEST

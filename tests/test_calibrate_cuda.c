@@ -224,6 +224,7 @@ static void check_tables(const struct calibrate_tables *t)
     for (size_t i = 0; i < overlap->n_rows; i++) {
         near(number(overlap, i, "ctas"), i % 2 ? 16 : 1, "thread blocks");
         near(number(overlap, i, "rate_Bps"), (i < 2 ? RATE_GBPS : 1) * 1e9, "rate");
+        near(number(overlap, i, "alone_Bps"), (i < 2 ? RATE_GBPS : 1) * 1e9, "rate alone");
         near(number(overlap, i, "gamma_wait"), WAIT_SLOWDOWN, "gamma_wait");
         near(number(overlap, i, "gamma_wire"), WIRE_SLOWDOWN, "gamma_wire");
         near(number(overlap, i, "delta"), DELTA, "delta");
