@@ -27,7 +27,7 @@ static bool machine_lacks(cudaError_t e)
     return false;
 }
 
-enum lk_status lk_cuda_status(int error, const char *what)
+enum lk_status lk_cuda_status(unsigned error, const char *what)
 {
     cudaError_t e = (cudaError_t)error;
     enum lk_status st = LK_EINTERNAL;

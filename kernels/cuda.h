@@ -22,7 +22,7 @@
  * LK_OK for cudaSuccess, else "what: text (name)": LK_ENOMEM, LK_EUNSUPPORTED for what this machine
  * lacks (driver, device, code for it), LK_EINTERNAL for the rest. `error` is a cudaError_t.
  */
-enum lk_status lk_cuda_status(int error, const char *what);
+enum lk_status lk_cuda_status(unsigned error, const char *what);
 
 struct lk_cuda_blas;
 

@@ -197,7 +197,7 @@ static enum lk_status await_stream(struct lk_nccl *n)
         cudaError_t e = n->cuda->EventQuery(n->ended);
 
         if (e != cudaErrorNotReady)
-            return lk_cuda_status((int)e, "collective");
+            return lk_cuda_status(e, "collective");
         LK_TRY(lk_nccl_alive(n));
         if (!lk_deadline_left_ns(deadline))
             return lk_nccl_late(n);

@@ -92,7 +92,7 @@ static enum lk_status passed(const struct lk_nccl *n, cudaEvent_t event, bool *o
     cudaError_t e = n->cuda->EventQuery(event);
 
     *out = e == cudaSuccess;
-    return e == cudaErrorNotReady ? LK_OK : lk_cuda_status((int)e, "collectives");
+    return e == cudaErrorNotReady ? LK_OK : lk_cuda_status(e, "collectives");
 }
 
 /* pre: locked. */

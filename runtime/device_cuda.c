@@ -60,10 +60,10 @@ static enum lk_status count_gpus(struct cuda_device *g, int *out_n)
     cudaError_t e = g->call->GetDeviceCount(out_n);
 
     if (e == cudaErrorInsufficientDriver)
-        return lk_fail_context(lk_cuda_status((int)e, "device cuda"),
+        return lk_fail_context(lk_cuda_status(e, "device cuda"),
                                "no NVIDIA driver, or one older than CUDA %d.%d",
                                CUDART_VERSION / 1000, CUDART_VERSION % 1000 / 10);
-    return lk_cuda_status((int)e, "device cuda");
+    return lk_cuda_status(e, "device cuda");
 }
 
 static enum lk_status choose_gpu(struct cuda_device *g)
@@ -185,7 +185,7 @@ static void wait_for_all(struct lk_device *d)
     cudaError_t e = device_of(d)->call->DeviceSynchronize();
 
     if (e != cudaSuccess)
-        lk_device_fail(d, lk_cuda_status((int)e, "before memory is freed"), lk_error_text());
+        lk_device_fail(d, lk_cuda_status(e, "before memory is freed"), lk_error_text());
 }
 
 static void cuda_free(struct lk_device *d, void *p)
@@ -370,7 +370,7 @@ static void look(struct cuda_stream *t)
         if (e == cudaSuccess)
             e = g->call->EventElapsedTime(&ms, g->origin, p->passed);
         if (e != cudaSuccess) {
-            lk_device_fail(t->base.device, lk_cuda_status((int)e, t->base.name), lk_error_text());
+            lk_device_fail(t->base.device, lk_cuda_status(e, t->base.name), lk_error_text());
             return;
         }
         /* Negative where another stream renewed the origin since. */
@@ -466,7 +466,7 @@ static enum lk_status submit_copy(struct cuda_stream *t, const struct lk_command
     e = calls_of(t)->MemcpyAsync(c->copy.to, c->copy.from, c->copy.bytes, cudaMemcpyDefault,
                                  t->stream);
     lk_span_leave(t->base.track, &span);
-    return lk_cuda_status((int)e, "a copy");
+    return lk_cuda_status(e, "a copy");
 }
 
 /* A point that is no longer in the list was passed. Waiting for a point of the graph that is being

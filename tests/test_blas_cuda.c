@@ -199,7 +199,7 @@ START_TEST(every_form_is_its_definition)
                                         .transpose_b = bits & 2,
                                         .bias = bits & 4,
                                         .padded = bits & 8,
-                                        .e = e,
+                                        .e = (unsigned)e,
                                         .shift = shift});
 }
 END_TEST

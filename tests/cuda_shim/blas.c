@@ -6,9 +6,9 @@
 
 #include <stdint.h>
 
-enum lk_status lk_cuda_status(int error, const char *what)
+enum lk_status lk_cuda_status(unsigned error, const char *what)
 {
-    return error ? lk_fail(LK_EINTERNAL, "%s: launch refused (%d)", what, error) : LK_OK;
+    return error ? lk_fail(LK_EINTERNAL, "%s: launch refused (%u)", what, error) : LK_OK;
 }
 
 static double element(enum lk_dtype type, const void *p, size_t i)
