@@ -11,7 +11,8 @@
  * slower step was disturbed by something else. Prints the mean ratio to the run without of the same
  * round, with Student's 95 % interval over the rounds (of logarithms, since ratios multiply).
  *
- * A run that records launches a step op by op, so the others do, too: no step goes as a graph.
+ * A run that records launches a step op by op, so the one without does, too: what a CUDA graph
+ * gains is not the cost of recording, and is measured by --with graph.
  *
  * With a time limit as many rounds are run as fit, by the longest so far, at most PAIRS of them.
  */
@@ -37,15 +38,16 @@ static const char *const devices[] = {[DEVICE_CPU] = "cpu", [DEVICE_CUDA] = "cud
 /* What is measured. The first is what the others are compared with. */
 static const struct arm {
     const char *name;
-    bool trace, records, state, nvtx;
+    bool trace, records, state, nvtx, graph;
     const char *help;
 } arms[] = {
-    {"nothing", false, false, false, false, ""                                         },
-    {"spans",   true,  false, false, false, "spans, on a GPU by its events"            },
-    {"records", true,  true,  false, false, "and CUPTI's records"                      },
-    {"state",   true,  false, true,  false, "and NVML's samples"                       },
-    {"nvtx",    true,  false, false, true,  "and ranges, for a tool that drops them"   },
-    {"all",     true,  true,  true,  false, "spans, records, samples: as it is on GPUs"},
+    {"nothing", false, false, false, false, false, ""                                         },
+    {"spans",   true,  false, false, false, false, "spans, on a GPU by its events"            },
+    {"records", true,  true,  false, false, false, "and CUPTI's records"                      },
+    {"state",   true,  false, true,  false, false, "and NVML's samples"                       },
+    {"nvtx",    true,  false, false, true,  false, "and ranges, for a tool that drops them"   },
+    {"all",     true,  true,  true,  false, false, "spans, records, samples: as it is on GPUs"},
+    {"graph",   false, false, false, false, true,  "nothing, as a CUDA graph"                 },
 };
 enum { ARMS = sizeof arms / sizeof *arms };
 
@@ -75,7 +77,7 @@ static const struct lk_option rows[] = {
     {.name = "with",
      .type = LK_OPT_TEXT,
      .offset = offsetof(struct options, with),
-     .help = "spans, records, state, nvtx, all: a list (cpu: spans; cuda: spans,all)"},
+     .help = "spans, records, state, nvtx, all, graph: a list (cpu: spans; cuda: spans,all)"},
     {.name = "job",
      .type = LK_OPT_TEXT,
      .offset = offsetof(struct options, job),
@@ -102,7 +104,7 @@ static const struct lk_option rows[] = {
      .offset = offsetof(struct options, tool),
      .fallback = "build/nvtx_injection.so",
      .help = "the tool of nvtx"},
-    {0                                                                   }
+    {0                                                                          }
 };
 
 struct bench {
@@ -186,11 +188,12 @@ static enum lk_status command_of(const struct bench *b, const struct arm *arm, c
     return lk_asprintf(
         out,
         "env -u NVTX_INJECTION64_PATH %s%s '%s' run -n %lld --device=%s %s --steps=%lld "
-        "--warmup=%d --graph=no --%strace --gpu-records=%s --gpu-state=%s --nvtx=%s --out '%s' "
-        "> '%s' 2>&1",
+        "--warmup=%d --%strace --gpu-records=%s --gpu-state=%s --nvtx=%s --out '%s' "
+        "--graph=%s > '%s' 2>&1",
         arm->nvtx ? "NVTX_INJECTION64_PATH=" : "", arm->nvtx ? b->opt.tool : "", b->program,
         (long long)b->ranks, devices[b->opt.device], b->opt.job, (long long)b->opt.steps, WARMUP,
-        arm->trace ? "" : "no-", yes(arm->records), yes(arm->state), yes(arm->nvtx), dir, log);
+        arm->trace ? "" : "no-", yes(arm->records), yes(arm->state), yes(arm->nvtx), dir,
+        arm->graph ? "yes" : "no", log);
 }
 
 static enum lk_status measure(struct bench *b, const struct arm *arm, double *out)
@@ -350,9 +353,10 @@ static enum lk_status choose_arms(struct bench *b)
         while (i < ARMS && (strlen(arms[i].name) != n || strncmp(arms[i].name, at, n) != 0))
             i++;
         if (i == ARMS)
-            return lk_fail(LK_EUSAGE, "--with: '%.*s' is none of spans, records, state, nvtx, all",
+            return lk_fail(LK_EUSAGE,
+                           "--with: '%.*s' is none of spans, records, state, nvtx, all, graph",
                            (int)n, at);
-        if ((arms[i].records || arms[i].state) && b->opt.device != DEVICE_CUDA)
+        if ((arms[i].records || arms[i].state || arms[i].graph) && b->opt.device != DEVICE_CUDA)
             return lk_fail(LK_EUSAGE, "--with %s needs --device cuda", arms[i].name);
         if (arms[i].nvtx && access(b->opt.tool, R_OK))
             return lk_fail(LK_EUSAGE, "--with nvtx: no tool %s (make test-bin; --nvtx-tool)",
