@@ -1,6 +1,6 @@
 /*
- * test_gpu [SUITE...]: what only a GPU can tell, all suites or those named. A line each says what
- * came of it:
+ * test_gpu [SUITE...]: what only a GPU can tell, all suites or those named; SUITE/PART is one test
+ * case of a suite that has parts. A line each says what came of it:
  *
  *     suite kernels: 34 checks, 0 failed
  *     suite peers: skipped: one GPU, two are needed
@@ -43,30 +43,28 @@ static const char *reason_to_skip(void)
     return n == 0 ? "no GPU" : NULL;
 }
 
-static bool wanted(const char *name, int argc, char **argv)
+static bool has_part(const struct gpu_suite *suite, const char *part)
 {
-    for (int i = 1; i < argc; i++)
-        if (!strcmp(argv[i], name))
+    for (int i = 0; suite->part && suite->part(i); i++)
+        if (!strcmp(suite->part(i), part))
             return true;
-    return argc < 2;
+    return false;
 }
 
-/* The first word that names no suite, or NULL. */
-static const char *unknown(int argc, char **argv)
+/* The suite of "SUITE" or "SUITE/PART", or NULL; *part is NULL without one. */
+static const struct gpu_suite *find(const char *word, const char **part)
 {
-    for (int i = 1; i < argc; i++) {
-        size_t s = 0;
+    size_t n = strcspn(word, "/");
 
-        while (s < SUITES && strcmp(argv[i], suites[s].name) != 0)
-            s++;
-        if (s == SUITES)
-            return argv[i];
-    }
+    *part = word[n] ? word + n + 1 : NULL;
+    for (size_t i = 0; i < SUITES; i++)
+        if (strlen(suites[i].name) == n && !strncmp(word, suites[i].name, n))
+            return !*part || has_part(suites[i].suite, *part) ? suites[i].suite : NULL;
     return NULL;
 }
 
-/* Tests that failed. */
-static int run_suite(const char *name, const struct gpu_suite *suite)
+/* Tests that failed. name: as it was asked for; part: one test case of it, or NULL. */
+static int run_suite(const char *name, const struct gpu_suite *suite, const char *part)
 {
     const char *reason = suite->reason_to_skip ? suite->reason_to_skip() : NULL;
     SRunner *runner;
@@ -78,7 +76,7 @@ static int run_suite(const char *name, const struct gpu_suite *suite)
     }
     runner = srunner_create(suite->make());
     srunner_set_fork_status(runner, CK_NOFORK);
-    srunner_run_all(runner, CK_NORMAL);
+    srunner_run(runner, NULL, part, CK_NORMAL);
     failed = srunner_ntests_failed(runner);
     run = srunner_ntests_run(runner);
     srunner_free(runner);
@@ -88,32 +86,42 @@ static int run_suite(const char *name, const struct gpu_suite *suite)
 
 static int list(void)
 {
-    for (size_t i = 0; i < SUITES; i++)
-        puts(suites[i].name);
+    for (size_t i = 0; i < SUITES; i++) {
+        const struct gpu_suite *s = suites[i].suite;
+
+        if (!s->part)
+            puts(suites[i].name);
+        for (int k = 0; s->part && s->part(k); k++)
+            printf("%s/%s\n", suites[i].name, s->part(k));
+    }
     return EXIT_SUCCESS;
 }
 
 int main(int argc, char **argv)
 {
-    const char *reason;
+    const char *reason, *part;
     int failed = 0;
 
     if (argc == 2 && !strcmp(argv[1], "--list"))
         return list();
-    reason = unknown(argc, argv);
 
     setvbuf(stdout, NULL, _IOLBF, 0); /* a time limit must not take the lines before it */
-    if (reason) {
-        fprintf(stderr, "test_gpu: no suite '%s'\n", reason);
-        return EXIT_USAGE;
-    }
+    for (int i = 1; i < argc; i++)
+        if (!find(argv[i], &part)) {
+            fprintf(stderr, "test_gpu: no suite '%s'\n", argv[i]);
+            return EXIT_USAGE;
+        }
     reason = reason_to_skip();
     if (reason) {
         fprintf(stderr, "test_gpu: skipped: %s\n", reason);
         return EXIT_SKIPPED;
     }
-    for (size_t i = 0; i < SUITES; i++)
-        if (wanted(suites[i].name, argc, argv))
-            failed += run_suite(suites[i].name, suites[i].suite);
+    for (size_t i = 0; i < SUITES && argc < 2; i++)
+        failed += run_suite(suites[i].name, suites[i].suite, NULL);
+    for (int i = 1; i < argc; i++) {
+        const struct gpu_suite *suite = find(argv[i], &part);
+
+        failed += run_suite(argv[i], suite, part);
+    }
     return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -17,6 +17,9 @@ struct gpu_suite {
      * on any with a GPU. The text is static or lives as long as the program. */
     const char *(*reason_to_skip)(void);
     Suite *(*make)(void);
+    /* Name of the i-th test case of a suite that takes long, NULL past the last: check-gpu runs
+     * each in a process of its own, several at once. NULL: the suite is run as a whole. */
+    const char *(*part)(int i);
 };
 
 #endif
