@@ -578,10 +578,12 @@ static cudaError_t fake_synchronize(cudaStream_t s)
     UNSAFE();
     if (s && ((struct fake_stream *)s)->capture)
         return cudaErrorStreamCaptureUnsupported;
-    if (s)
-        finish((struct fake_stream *)s);
-    if (s)
-        fake_cuda.seen_ms = later(fake_cuda.seen_ms, ((struct fake_stream *)s)->ms);
+    if (!s)
+        return e;
+    finish((struct fake_stream *)s);
+    lock();
+    fake_cuda.seen_ms = later(fake_cuda.seen_ms, ((struct fake_stream *)s)->ms);
+    unlock();
     return e;
 }
 
