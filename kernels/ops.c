@@ -192,11 +192,6 @@ static struct lk_op_cost sum_squares_cost(const void *args)
     return cost(2 * n, n, 0);
 }
 
-static struct lk_op_cost widen_cost(const void *args)
-{
-    return cost(0, 2 * (double)((const struct lk_widen_args *)args)->n, 0);
-}
-
 static struct lk_op_cost scale_cost(const void *args)
 {
     double n = (double)((const struct lk_scale_args *)args)->n;

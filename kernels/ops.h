@@ -43,7 +43,6 @@
     X(sgd)                                                                                         \
     X(adamw)                                                                                       \
     X(sum_squares)                                                                                 \
-    X(widen)                                                                                       \
     X(scale)                                                                                       \
     X(fill)                                                                                        \
     X(cast_to_wire)                                                                                \
@@ -292,13 +291,6 @@ struct lk_sum_squares_args {
     const lk_real *in;
     size_t n;
     bool accumulate;
-};
-
-/* out = in: an exact copy of weights. */
-struct lk_widen_args {
-    lk_wide *out;
-    const lk_real *in;
-    size_t n;
 };
 
 /* x = x * factor. */

@@ -50,13 +50,6 @@ template <class T> struct from_bf16 {
     }
 };
 
-template <class T> struct exact {
-    __device__ float operator()(T x) const
-    {
-        return to_float(x);
-    }
-};
-
 template <class T> enum lk_status scale(const struct lk_scale_args &a, const struct lk_cuda *c)
 {
     T *x = static_cast<T *>(a.x);
@@ -70,12 +63,6 @@ template <class T> enum lk_status fill(const struct lk_fill_args &a, const struc
     T *x = static_cast<T *>(a.x);
 
     return lk_map(c, "fill", x, x, a.n, constant<T>{from_float<T>((float)a.value)});
-}
-
-template <class T> enum lk_status widen(const struct lk_widen_args &a, const struct lk_cuda *c)
-{
-    return lk_map(c, "widen", static_cast<float *>(a.out), static_cast<const T *>(a.in), a.n,
-                  exact<T>{});
 }
 
 template <class T>
@@ -171,7 +158,6 @@ enum lk_status sum_squares(const struct lk_sum_squares_args &a, const struct lk_
 
 LK_CUDA_OP(scale)
 LK_CUDA_OP(fill)
-LK_CUDA_OP(widen)
 LK_CUDA_OP(cast_to_wire)
 LK_CUDA_OP(cast_from_wire)
 LK_CUDA_OP(sum_squares)

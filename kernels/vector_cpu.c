@@ -21,14 +21,6 @@ void lk_sum_squares_cpu(const void *args)
     *out = (float)total;
 }
 
-void lk_widen_cpu(const void *args)
-{
-    const struct lk_widen_args *a = args;
-
-    if (a->n > 0)
-        memcpy(a->out, a->in, a->n * sizeof(float));
-}
-
 void lk_scale_cpu(const void *args)
 {
     const struct lk_scale_args *a = args;

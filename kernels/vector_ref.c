@@ -1,8 +1,6 @@
 /* Vector operations, float64. */
 #include "kernels/impl.h"
 
-#include <string.h>
-
 void lk_sum_squares_ref(const void *args)
 {
     const struct lk_sum_squares_args *a = args;
@@ -12,14 +10,6 @@ void lk_sum_squares_ref(const void *args)
     for (size_t i = 0; i < a->n; i++)
         sum += in[i] * in[i];
     *out = sum;
-}
-
-void lk_widen_ref(const void *args)
-{
-    const struct lk_widen_args *a = args;
-
-    if (a->n > 0)
-        memcpy(a->out, a->in, a->n * sizeof(double));
 }
 
 void lk_scale_ref(const void *args)

@@ -212,12 +212,6 @@ BUFFERS(sum_squares)
     READ(in, a->n);
 }
 
-BUFFERS(widen)
-{
-    WIDE(out, a->n);
-    READ(in, a->n);
-}
-
 BUFFERS(scale)
 {
     WRITE(x, a->n);
