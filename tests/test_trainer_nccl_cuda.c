@@ -68,7 +68,7 @@ static struct lk_train_config config(const struct rank *me, const struct shape *
                                 .prefetch = 2,
                                 .shuffle = true,
                                 .seed = 5,
-                                .verify = s->real == LK_F32,
+                                .verify = true,
                                 .graph = LK_GRAPH_NO,
                                 .timeout_ns = timeout_ns};
 
