@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <sys/prctl.h>
 
 static uint64_t read_clock_ns(clockid_t id)
 {
@@ -66,4 +67,12 @@ void lk_sleep_until_ns(uint64_t monotonic_at_ns)
 
     while (clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &t, NULL) == EINTR)
         continue;
+}
+
+void lk_nap_ns(uint64_t ns)
+{
+    const struct timespec t = to_timespec(ns);
+
+    (void)prctl(PR_SET_TIMERSLACK, (unsigned long)LK_NS_PER_US);
+    (void)nanosleep(&t, NULL);
 }

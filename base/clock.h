@@ -45,6 +45,10 @@ struct timespec lk_deadline_timespec(struct lk_deadline d);
 /* Sleeps until CLOCK_MONOTONIC reaches at_ns, signals notwithstanding. */
 void lk_sleep_until_ns(uint64_t monotonic_at_ns);
 
+/* Sleeps for ns, or until a signal, in a wait that looks again. The thread's timers may be late by
+ * 1 us from then on, not by 50 (prctl(2), PR_SET_TIMERSLACK). */
+void lk_nap_ns(uint64_t ns);
+
 /* CLOCK_MONOTONIC in ns, the clock of lk_deadline and lk_sleep_until_ns. */
 uint64_t lk_monotonic_ns(void);
 

@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
 
 /* How long another report, or the store's own eyes, may take to say who is to blame. The store
@@ -197,7 +196,7 @@ void lk_nccl_nap(uint64_t *ns)
         return;
     }
     *ns = *ns < FIRST_NS ? FIRST_NS : *ns;
-    nanosleep(&(struct timespec){.tv_nsec = (long)*ns}, NULL);
+    lk_nap_ns(*ns);
     *ns = *ns < LONGEST_NS / 2 ? 2 * *ns : LONGEST_NS;
 }
 

@@ -21,6 +21,7 @@
  */
 #include "runtime/device_cuda.h"
 #include "base/array.h"
+#include "base/clock.h"
 #include "base/log.h"
 #include "base/trace.h"
 
@@ -28,7 +29,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 static enum lk_status run_op(const struct lk_op *op, const void *args, const struct lk_cuda *cuda)
 {
@@ -539,11 +539,6 @@ static enum lk_status cuda_submit(struct lk_stream *s, const struct lk_command *
 
 /* ---- Waiting ---- */
 
-static void nap(uint64_t ns)
-{
-    nanosleep(&(struct timespec){.tv_nsec = (long)ns}, NULL);
-}
-
 /* Times are floats of milliseconds since the origin, and two clocks drift apart: it must not be
  * long ago. pre: the stream is idle, so that the host looks at the clock when the GPU has just
  * passed it. */
@@ -590,7 +585,7 @@ static enum lk_status add_last_point(struct cuda_stream *t)
 
 static enum lk_status cuda_sync(struct lk_stream *s, uint64_t seq, struct lk_deadline deadline)
 {
-    enum { FIRST_NAP_NS = 5000, LONGEST_NAP_NS = 200000 };
+    enum { FIRST_NAP_NS = 2000, LONGEST_NAP_NS = 20000 }; /* the GPU idles until we wake up */
     struct cuda_stream *t = stream_of(s);
     uint64_t rest_ns = FIRST_NAP_NS;
     bool all = seq == UINT64_MAX;
@@ -612,7 +607,7 @@ static enum lk_status cuda_sync(struct lk_stream *s, uint64_t seq, struct lk_dea
         if (lk_deadline_left_ns(deadline) == 0)
             return lk_fail(LK_ETIMEOUT, "stream '%s' did not finish in time: %zu points are left",
                            s->name, left);
-        nap(rest_ns);
+        lk_nap_ns(rest_ns);
         rest_ns = rest_ns < LONGEST_NAP_NS / 2 ? 2 * rest_ns : LONGEST_NAP_NS;
     }
     if (all && !lk_device_failed(s->device))

@@ -6,6 +6,7 @@
 #include <limits.h>
 #include <pthread.h>
 #include <signal.h>
+#include <sys/prctl.h>
 
 START_TEST(clocks_go_forward)
 {
@@ -115,6 +116,17 @@ START_TEST(sleep_lasts_until_the_deadline)
 }
 END_TEST
 
+START_TEST(naps_are_not_late_by_the_usual_slack)
+{
+    uint64_t at = lk_monotonic_ns();
+
+    ck_assert_int_eq(prctl(PR_SET_TIMERSLACK, 50000UL), 0);
+    lk_nap_ns(LK_NS_PER_MS);
+    ck_assert_uint_ge(lk_monotonic_ns(), at + LK_NS_PER_MS);
+    ck_assert_int_le(prctl(PR_GET_TIMERSLACK), 1000);
+}
+END_TEST
+
 Suite *lk_suite_clock(void);
 Suite *lk_suite_clock(void)
 {
@@ -128,6 +140,7 @@ Suite *lk_suite_clock(void)
     tcase_add_test(c, milliseconds_round_up);
     tcase_add_test(c, timespec_is_the_deadline);
     tcase_add_test(c, sleep_lasts_until_the_deadline);
+    tcase_add_test(c, naps_are_not_late_by_the_usual_slack);
     suite_add_tcase(s, c);
     return s;
 }
