@@ -71,6 +71,7 @@ static enum lk_status open_reference(struct lk_verify *v)
     enum lk_status st = LK_OK;
 
     mc.max_samples = v->config.local_batch;
+    mc.blank = true; /* every step begins with the weights of the model under test */
     LK_TRY(lk_device_open("reference", &dc, &v->device));
     LK_TRY(lk_stream_create(v->device, &info, &v->stream));
     LK_TRY((v->config.create ? v->config.create : lk_model_create)(v->device, v->stream, &mc,
