@@ -111,8 +111,12 @@ out:
 
 enum lk_status lk_cuda_blas_open(struct lk_cuda_blas **out)
 {
-    static const struct lk_library_spec spec = {
-        .name = "cuBLASLt", .files = files, .symbols = symbols, .n_symbols = LK_COUNT(symbols)};
+    /* Its kernels stay in CUDA's context, which a process may open devices on again. */
+    static const struct lk_library_spec spec = {.name = "cuBLASLt",
+                                                .files = files,
+                                                .symbols = symbols,
+                                                .n_symbols = LK_COUNT(symbols),
+                                                .stays = true};
     struct lk_library *library = NULL;
     struct lk_blas_calls calls;
     enum lk_status st = LK_OK;
