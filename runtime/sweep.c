@@ -10,7 +10,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { BURST_MIN = 2, BURST_MAX = 1000 };
+/* On a stream fewer: a call is some commands (its kernel, events of ours and NCCL's), and from
+ * about 1000 on CUDA's launches wait for the GPU, so that the host's part would be in the time
+ * again. */
+enum { BURST_MIN = 2, BURST_MAX = 1000, BURST_MAX_ON_STREAM = 100 };
 
 enum lk_status lk_sweep_gather(struct lk_comm *comm, const double *mine, size_t n, double *all)
 {
@@ -264,11 +267,12 @@ static enum lk_status choose_bursts(struct sweep *s)
     enum lk_status st = time_all(s, lk_now_ns());
 
     for (size_t i = 0; st == LK_OK && i < s->rows.n; i++) {
+        double most = s->config->stream ? BURST_MAX_ON_STREAM : BURST_MAX;
         double n = s->config->burst_s / extreme(s, N_TIMES * i + TIME, true);
 
         if (s->rows.row[i].timing != LK_TIMING_BACK_TO_BACK)
             continue;
-        n = n < BURST_MIN ? BURST_MIN : n > BURST_MAX ? BURST_MAX : n;
+        n = n < BURST_MIN ? BURST_MIN : n > most ? most : n;
         s->rows.row[i].burst = (size_t)n;
     }
     return st;
