@@ -54,6 +54,7 @@ static enum lk_status open_device(struct gpu_rank *g, enum lk_dtype real)
     const struct lk_device_config config = {.real = real,
                                             .local_rank = g->config->env->local_rank,
                                             .share_gpu = g->options->share_gpu,
+                                            .hang_ns = lk_ns_from_s(g->options->timeout_s),
                                             .cuda_calls = g->config->cuda_calls};
     enum lk_status st = LK_OK;
 

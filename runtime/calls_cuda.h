@@ -31,6 +31,7 @@
     X(PointerGetAttributes)                                                                        \
     X(StreamCreateWithPriority)                                                                    \
     X(StreamDestroy)                                                                               \
+    X(StreamQuery)                                                                                 \
     X(StreamSynchronize)                                                                           \
     X(StreamWaitEvent)                                                                             \
     X(StreamIsCapturing)                                                                           \

@@ -48,8 +48,9 @@ struct lk_device_config {
     struct lk_recorder *recorder; /* borrowed, outlives the device; NULL: nothing is recorded */
     enum lk_dtype real;           /* LK_F32: the device's own; LK_BF16 where it computes in that */
     int local_rank;               /* cuda: chooses the GPU */
-    bool share_gpu; /* cuda: several ranks on one GPU are meant; timings mean nothing then */
-    bool brief;     /* cuda: this process needs the GPU no more when the device is closed */
+    bool share_gpu;   /* cuda: several ranks on one GPU are meant; timings mean nothing then */
+    bool brief;       /* cuda: this process needs the GPU no more when the device is closed */
+    uint64_t hang_ns; /* cuda: the GPU answers within this, also when it is let go; 0: 10 s */
     const struct lk_cuda_calls *cuda_calls; /* cuda: for tests; NULL: CUDA's own */
     double timed_flops;                     /* timed: flop/s of an op; > 0 */
     double timed_Bps;                       /* timed: bytes/s of an op; > 0 */

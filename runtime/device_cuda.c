@@ -150,10 +150,10 @@ static void cuda_close(struct lk_device *d)
 
     if (g->origin)
         (void)g->call->EventDestroy(g->origin);
-    if (g->blas)
+    if (g->blas && !g->hangs)
         g->call->blas_close(g->blas);
     /* CUDA's context takes memory of the GPU until it is destroyed or the process ends. */
-    if (d->config.brief && g->runtime)
+    if (d->config.brief && g->runtime && !g->hangs)
         (void)g->call->DeviceReset();
     lk_gpu_claim_release(&g->claim);
     if (g->has_lock)
@@ -179,19 +179,23 @@ out:
 }
 
 /* Where something failed, what was enqueued before may still use the memory. An error here is one
- * of that work. */
-static void wait_for_all(struct lk_device *d)
+ * of that work. False: it hangs, and so would every call that frees. */
+static bool wait_for_all(struct lk_device *d)
 {
-    cudaError_t e = device_of(d)->call->DeviceSynchronize();
+    cudaError_t e;
 
+    if (device_of(d)->hangs)
+        return false;
+    e = device_of(d)->call->DeviceSynchronize();
     if (e != cudaSuccess)
         lk_device_fail(d, lk_cuda_status(e, "before memory is freed"), lk_error_text());
+    return true;
 }
 
 static void cuda_free(struct lk_device *d, void *p)
 {
-    wait_for_all(d);
-    (void)device_of(d)->call->Free(p);
+    if (wait_for_all(d))
+        (void)device_of(d)->call->Free(p);
 }
 
 static enum lk_status cuda_alloc_host(struct lk_device *d, size_t bytes, void **out)
@@ -210,8 +214,8 @@ static enum lk_status cuda_alloc_host(struct lk_device *d, size_t bytes, void **
 
 static void cuda_free_host(struct lk_device *d, void *p)
 {
-    wait_for_all(d);
-    (void)device_of(d)->call->FreeHost(p);
+    if (wait_for_all(d))
+        (void)device_of(d)->call->FreeHost(p);
 }
 
 static const char *cuda_lacks(const struct lk_op *op)
@@ -539,6 +543,11 @@ static enum lk_status cuda_submit(struct lk_stream *s, const struct lk_command *
 
 /* ---- Waiting ---- */
 
+static uint64_t hang_ns(const struct cuda_device *g)
+{
+    return g->base.config.hang_ns ? g->base.config.hang_ns : 10 * LK_NS_PER_S;
+}
+
 /* Times are floats of milliseconds since the origin, and two clocks drift apart: it must not be
  * long ago. pre: the stream is idle, so that the host looks at the clock when the GPU has just
  * passed it. */
@@ -546,13 +555,21 @@ static enum lk_status refresh_origin(struct cuda_stream *t)
 {
     const uint64_t too_old_ns = LK_NS_PER_S;
     struct cuda_device *g = device_of(t->base.device);
+    struct lk_deadline deadline = lk_deadline_in(hang_ns(g));
     enum lk_status st = LK_OK;
+    cudaError_t e;
 
     lock_points(t);
     if (g->origin_ns > 0 && lk_now_ns() - g->origin_ns < too_old_ns)
         goto out;
     LK_TRY(lk_cuda_status(g->call->EventRecord(g->origin, t->stream), "recording an event"));
-    LK_TRY(lk_cuda_status(g->call->StreamSynchronize(t->stream), "synchronising"));
+    while ((e = g->call->EventQuery(g->origin)) == cudaErrorNotReady)
+        if (lk_deadline_left_ns(deadline) == 0) {
+            st = lk_fail(LK_ETIMEOUT, "stream '%s' did not finish in time, though it was idle",
+                         t->base.name);
+            goto out;
+        }
+    LK_TRY(lk_cuda_status(e, "synchronising"));
     g->origin_ns = lk_now_ns();
 out:
     unlock_points(t);
@@ -627,7 +644,7 @@ static void release(struct cuda_stream *t)
         drop_first(t);
     while (t->n_spare > 0)
         (void)call->EventDestroy(t->spare[--t->n_spare]);
-    if (t->context.workspace)
+    if (t->context.workspace && !device_of(t->base.device)->hangs)
         call->fini(&t->context);
     if (t->stream)
         (void)call->StreamDestroy(t->stream);
@@ -658,14 +675,31 @@ out:
     return st;
 }
 
-/* What was given to CUDA runs to its end: it cannot be taken back. */
+/* Whether all that was given to CUDA has ended: it cannot be taken back. An error ends it, too. */
+static bool has_ended(struct cuda_stream *t)
+{
+    struct lk_deadline deadline = lk_deadline_in(hang_ns(device_of(t->base.device)));
+
+    while (calls_of(t)->StreamQuery(t->stream) == cudaErrorNotReady) {
+        if (lk_deadline_left_ns(deadline) == 0)
+            return false;
+        lk_nap_ns(LK_NS_PER_US * 20);
+    }
+    return true;
+}
+
 static void cuda_stream_close(struct lk_stream *s)
 {
+    struct cuda_device *g = device_of(s->device);
     struct cuda_stream *t = stream_of(s);
     size_t left;
 
-    lk_cuda_graph_abandon(device_of(s->device));
-    (void)calls_of(t)->StreamSynchronize(t->stream);
+    lk_cuda_graph_abandon(g);
+    if (!g->hangs && !has_ended(t)) {
+        g->hangs = true;
+        lk_log(LK_LOG_DEVICE, LK_ERROR, "stream '%s' hangs: memory of the GPU is left behind",
+               s->name);
+    }
     (void)was_passed(t, UINT64_MAX, &left);
     release(t);
 }

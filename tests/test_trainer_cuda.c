@@ -414,6 +414,7 @@ START_TEST(a_gpu_that_stops)
     int step = 1;
 
     c.timeout_ns = LK_NS_PER_S / 10;
+    c.device_config.hang_ns = LK_NS_PER_S / 20;
     c.progress = stop;
     c.progress_ctx = &step;
     ck_assert_int_eq(lk_train(&c, &result), LK_ETIMEOUT);
