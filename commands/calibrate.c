@@ -234,6 +234,11 @@ out:
     return st;
 }
 
+bool calibrate_pins(const struct calibrate_options *o)
+{
+    return o->pin && o->device != CALIBRATE_CUDA;
+}
+
 static enum lk_status launch_one(const struct calibrate_options *o, char **argv, int ranks,
                                  struct lk_cluster *c, struct calibrate_tables *tables)
 {
@@ -247,7 +252,7 @@ static enum lk_status launch_one(const struct calibrate_options *o, char **argv,
                                                 .env = (const char *const *)p.env,
                                                 .grace_ns = GRACE_NS,
                                                 .timeout_ns = UINT64_MAX,
-                                                .pin = o->pin}));
+                                                .pin = calibrate_pins(o)}));
     LK_TRY(lk_cluster_read(p.cluster, &found));
     LK_TRY(calibrate_merge(c, &found));
     if (p.tables)

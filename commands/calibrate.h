@@ -58,6 +58,10 @@ struct calibrate_plan {
 /* LK_EUSAGE names the word that is unknown, or what does not go together. */
 enum lk_status calibrate_plan(const struct calibrate_options *o, struct calibrate_plan *out);
 
+/* Whether each rank is bound to one CPU. With a GPU never: CUDA, CUPTI and NCCL have threads of
+ * their own in it, which would all take turns there. */
+bool calibrate_pins(const struct calibrate_options *o);
+
 /* Set by our launcher: the file that rank 0 writes its part of the cluster to. */
 #define CALIBRATE_PART_ENV "LOCKSTEP_CALIBRATE_PART"
 /* ...and the file that it writes its tables to (commands/calibrate_tables.h): of GPUs. */

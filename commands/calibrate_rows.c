@@ -144,7 +144,7 @@ const struct lk_option calibrate_option_rows[] = {
      .type = LK_OPT_FLAG,
      .offset = offsetof(struct calibrate_options, pin),
      .fallback = "yes",
-     .help = "bind each rank to a CPU where there are enough"},
+     .help = "bind each rank to a CPU where there are enough (not with --device=cuda)"},
     {.name = "timeout",
      .type = LK_OPT_TIME,
      .offset = offsetof(struct calibrate_options, timeout_s),

@@ -235,6 +235,18 @@ static void check_tables(const struct calibrate_tables *t)
     ck_assert_ptr_nonnull(strstr(overlap->notes[overlap->n_notes - 1], "MHz"));
 }
 
+START_TEST(ranks_with_gpus_have_all_cpus)
+{
+    struct calibrate_options o = {.device = CALIBRATE_CUDA, .pin = true};
+
+    ck_assert(!calibrate_pins(&o));
+    o.device = CALIBRATE_CPU;
+    ck_assert(calibrate_pins(&o));
+    o.pin = false;
+    ck_assert(!calibrate_pins(&o));
+}
+END_TEST
+
 START_TEST(one_gpu_gives_what_its_model_says)
 {
     struct calibrate_tables t;
@@ -427,6 +439,7 @@ Suite *lk_suite_calibrate_cuda(void)
     tcase_add_test(c, the_file_takes_the_thread_blocks_of_nccl);
     tcase_add_test(c, a_call_that_fails_leaves_nothing);
     tcase_add_test(c, a_gpu_that_hangs_is_given_up);
+    tcase_add_test(c, ranks_with_gpus_have_all_cpus);
 #ifdef LK_NCCL_BUILT
     tcase_add_loop_test(c, two_gpus_sweep_collectives, 0, 2);
 #endif
