@@ -9,17 +9,14 @@
 #include <sys/file.h>
 #include <unistd.h>
 
+/* A session's folder may be gone, or never have been made; one that was named has to be there. */
 static const char *folder(void)
 {
-    static const char *const variables[] = {"LOCKSTEP_GPU_LOCKS", "XDG_RUNTIME_DIR"};
+    const char *named = getenv("LOCKSTEP_GPU_LOCKS"), *session = getenv("XDG_RUNTIME_DIR");
 
-    for (size_t i = 0; i < sizeof variables / sizeof *variables; i++) {
-        const char *value = getenv(variables[i]);
-
-        if (value && *value)
-            return value;
-    }
-    return "/tmp";
+    if (named && *named)
+        return named;
+    return session && *session && access(session, W_OK | X_OK) == 0 ? session : "/tmp";
 }
 
 /* Whoever holds the lock wrote its rank and process into the file. */

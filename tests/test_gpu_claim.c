@@ -3,6 +3,7 @@
 #include "tests/scratch.h"
 
 #include <check.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/wait.h>
@@ -83,6 +84,24 @@ START_TEST(missing_folder_is_named)
 }
 END_TEST
 
+/* Sessions leave XDG_RUNTIME_DIR set where its folder was never made or is gone. */
+START_TEST(a_session_without_its_folder_has_tmp)
+{
+    struct lk_gpu_claim claim = {0};
+    char path[64], uuid[32];
+
+    snprintf(uuid, sizeof uuid, "test-%ld", (long)getpid());
+    snprintf(path, sizeof path, "/tmp/lockstep-gpu-%s", uuid);
+    unsetenv("LOCKSTEP_GPU_LOCKS");
+    ck_assert_int_eq(setenv("XDG_RUNTIME_DIR", "/nonexistent/run", 1), 0);
+    ck_assert_msg(lk_gpu_claim(&claim, uuid, 0, false) == LK_OK, "%s", lk_error_text());
+    ck_assert_int_eq(access(path, F_OK), 0);
+    lk_gpu_claim_release(&claim);
+    (void)unlink(path);
+    unsetenv("XDG_RUNTIME_DIR");
+}
+END_TEST
+
 Suite *lk_suite_gpu_claim(void);
 Suite *lk_suite_gpu_claim(void)
 {
@@ -95,5 +114,6 @@ Suite *lk_suite_gpu_claim(void)
     tcase_add_test(tc, those_who_share_go_together);
     tcase_add_test(tc, the_dead_hold_nothing);
     tcase_add_test(tc, missing_folder_is_named);
+    tcase_add_test(tc, a_session_without_its_folder_has_tmp);
     return s;
 }
