@@ -20,6 +20,7 @@
  * number 0.
  */
 #include "runtime/device_cuda.h"
+
 #include "base/array.h"
 #include "base/clock.h"
 #include "base/log.h"
@@ -223,166 +224,6 @@ static const char *cuda_lacks(const struct lk_op *op)
     return op->cuda ? NULL : "CUDA kernel";
 }
 
-/* ---- Points: all of this under the device's points_lock ---- */
-
-static void look(struct cuda_stream *t);
-
-static enum lk_status take_event(struct cuda_stream *t, cudaEvent_t *out)
-{
-    if (t->n_spare > 0) {
-        *out = t->spare[--t->n_spare];
-        return LK_OK;
-    }
-    return lk_cuda_status(calls_of(t)->EventCreateWithFlags(out, cudaEventDefault), "an event");
-}
-
-/* pre: no work refers to the event any more, or only by what was recorded before. */
-static void give_event(struct cuda_stream *t, cudaEvent_t e)
-{
-    if (lk_array_grow(&t->spare, &t->spare_capacity, t->n_spare + 1, sizeof *t->spare) == LK_OK)
-        t->spare[t->n_spare++] = e;
-    else
-        (void)calls_of(t)->EventDestroy(e);
-}
-
-/* Room for one more behind the last; those in use move to the front of the array first. */
-static enum lk_status make_room(struct cuda_stream *t)
-{
-    if (t->first > 0 && t->first + t->n_points == t->capacity) {
-        memmove(t->points, t->points + t->first, t->n_points * sizeof *t->points);
-        t->first = 0;
-    }
-    return lk_array_grow(&t->points, &t->capacity, t->first + t->n_points + 1, sizeof *t->points);
-}
-
-static enum lk_status add_point(struct cuda_stream *t, const struct point *p)
-{
-    cudaEvent_t passed = NULL;
-    enum lk_status st = LK_OK;
-
-    LK_TRY(make_room(t));
-    LK_TRY(take_event(t, &passed));
-    st = lk_cuda_status(calls_of(t)->EventRecord(passed, t->stream), "recording an event");
-    if (st != LK_OK) {
-        give_event(t, passed);
-        return st;
-    }
-    t->points[t->first + t->n_points] = *p;
-    t->points[t->first + t->n_points++].passed = passed;
-out:
-    return st;
-}
-
-/* A range was ready when this point of its event was passed. The event may have moved on since. */
-static void set_ready(struct lk_event *e, struct point *p)
-{
-    p->ready_on = e->stream;
-    p->ready_seq = e->seq;
-    pthread_mutex_lock(&e->lock);
-    if (e->stream && e->passed_stream == e->stream && e->passed_seq >= e->seq)
-        p->span.ready_ns = e->passed_ns;
-    pthread_mutex_unlock(&e->lock);
-}
-
-/* Tells the ranges that a point of their event was passed. */
-static void tell_ranges(struct cuda_stream *t, const struct point *record, uint64_t at_ns)
-{
-    struct lk_device *d = t->base.device;
-
-    pthread_mutex_lock(&d->lock);
-    for (struct lk_stream *s = d->streams; s; s = s->next) {
-        struct cuda_stream *u = stream_of(s);
-
-        for (size_t i = u->first; i < u->first + u->n_points && u->n_ready > 0; i++)
-            if (u->points[i].kind == LK_COMMAND_RANGE_BEGIN &&
-                u->points[i].event == record->event && u->points[i].ready_on == &t->base &&
-                u->points[i].ready_seq == record->seq)
-                u->points[i].span.ready_ns = at_ns;
-    }
-    pthread_mutex_unlock(&d->lock);
-}
-
-static void begin_range(struct cuda_stream *t, struct point *p, uint64_t at_ns)
-{
-    struct lk_stream *s = &t->base;
-
-    if (p->ready_on) {
-        look(stream_of(p->ready_on)); /* passed before this one, which waited for it */
-        t->n_ready--;
-    }
-    s->range = p->span;
-    s->range.start_ns = at_ns;
-    if (s->range.ready_ns > at_ns) /* two origins: within the accuracy of the clock */
-        s->range.ready_ns = at_ns;
-}
-
-static void end_range(struct cuda_stream *t, uint64_t at_ns)
-{
-    struct lk_stream *s = &t->base;
-
-    s->range.end_ns = at_ns > s->range.start_ns ? at_ns : s->range.start_ns;
-    if (s->track)
-        lk_span_emit(s->track, &s->range);
-}
-
-/* A point's consequences, now that its time is known. */
-static void pass(struct cuda_stream *t, struct point *p, uint64_t at_ns)
-{
-    struct lk_stream *s = &t->base;
-
-    if (p->kind == LK_COMMAND_RANGE_BEGIN) {
-        begin_range(t, p, at_ns);
-    } else if (p->kind == LK_COMMAND_RANGE_END) {
-        end_range(t, at_ns);
-    } else if (p->kind == LK_COMMAND_MARK) {
-        p->span.start_ns = at_ns;
-        p->span.end_ns = at_ns;
-        if (s->track)
-            lk_span_emit(s->track, &p->span);
-    } else if (p->kind == LK_COMMAND_RECORD && p->event) {
-        pthread_mutex_lock(&p->event->lock);
-        p->event->passed_stream = s;
-        p->event->passed_seq = p->seq;
-        p->event->passed_ns = at_ns;
-        pthread_mutex_unlock(&p->event->lock);
-        tell_ranges(t, p, at_ns);
-    }
-}
-
-static void drop_first(struct cuda_stream *t)
-{
-    struct point *p = &t->points[t->first++];
-
-    lk_event_destroy(p->event);
-    give_event(t, p->passed);
-    if (--t->n_points == 0)
-        t->first = 0;
-}
-
-/* Passes what the GPU has passed. An error of the GPU shows here, and is the device's. */
-static void look(struct cuda_stream *t)
-{
-    struct cuda_device *g = device_of(t->base.device);
-
-    while (t->n_points > 0) {
-        struct point *p = &t->points[t->first];
-        cudaError_t e = g->call->EventQuery(p->passed);
-        float ms = 0;
-
-        if (e == cudaErrorNotReady)
-            return;
-        if (e == cudaSuccess)
-            e = g->call->EventElapsedTime(&ms, g->origin, p->passed);
-        if (e != cudaSuccess) {
-            lk_device_fail(t->base.device, lk_cuda_status(e, t->base.name), lk_error_text());
-            return;
-        }
-        /* Negative where another stream renewed the origin since. */
-        pass(t, p, g->origin_ns + (uint64_t)(int64_t)((double)ms * 1e6));
-        drop_first(t);
-    }
-}
-
 /* ---- Commands ---- */
 
 struct host_call {
@@ -432,6 +273,17 @@ static enum lk_status submit_op(struct cuda_stream *t, const struct lk_command *
     return st;
 }
 
+/* A range was ready when this point of its event was passed. The event may have moved on since. */
+static void set_ready(struct lk_event *e, struct point *p)
+{
+    p->ready_on = e->stream;
+    p->ready_seq = e->seq;
+    pthread_mutex_lock(&e->lock);
+    if (e->stream && e->passed_stream == e->stream && e->passed_seq >= e->seq)
+        p->span.ready_ns = e->passed_ns;
+    pthread_mutex_unlock(&e->lock);
+}
+
 static enum lk_status submit_point(struct cuda_stream *t, const struct lk_command *c)
 {
     enum { LONG = 64 };
@@ -450,10 +302,10 @@ static enum lk_status submit_point(struct cuda_stream *t, const struct lk_comman
     lock_points(t);
     /* Nobody may ever wait for this stream. */
     if (t->n_points >= LONG)
-        look(t);
+        lk_cuda_look(t);
     if (c->kind == LK_COMMAND_RANGE_BEGIN && p.event)
         set_ready(p.event, &p);
-    st = add_point(t, &p);
+    st = lk_cuda_point_add(t, &p);
     t->n_ready += st == LK_OK && p.ready_on;
     unlock_points(t);
     return st;
@@ -543,78 +395,6 @@ static enum lk_status cuda_submit(struct lk_stream *s, const struct lk_command *
 
 /* ---- Waiting ---- */
 
-static uint64_t hang_ns(const struct cuda_device *g)
-{
-    return g->base.config.hang_ns ? g->base.config.hang_ns : 10 * LK_NS_PER_S;
-}
-
-/* Takes the origin anew. pre: the stream is idle, so that the host looks at the clock when the GPU
- * has just passed it. *out_ns: how long all that took. */
-static enum lk_status take_origin(struct cuda_stream *t, struct lk_deadline deadline,
-                                  uint64_t *out_ns)
-{
-    struct cuda_device *g = device_of(t->base.device);
-    uint64_t began_ns = lk_now_ns();
-    enum lk_status st = LK_OK;
-    cudaError_t e;
-
-    LK_TRY(lk_cuda_status(g->call->EventRecord(g->origin, t->stream), "recording an event"));
-    while ((e = g->call->EventQuery(g->origin)) == cudaErrorNotReady)
-        if (lk_deadline_left_ns(deadline) == 0)
-            return lk_fail(LK_ETIMEOUT, "stream '%s' did not finish in time, though it was idle",
-                           t->base.name);
-    LK_TRY(lk_cuda_status(e, "synchronising"));
-    g->origin_ns = lk_now_ns();
-    *out_ns = g->origin_ns - began_ns;
-out:
-    return st;
-}
-
-/* Times are floats of milliseconds since the origin, and two clocks drift apart: it must not be
- * long ago. Nor may the host have been held up beside it, or all times until the next are off. */
-static enum lk_status refresh_origin(struct cuda_stream *t)
-{
-    enum { TRIES = 5 };
-    const uint64_t too_old_ns = LK_NS_PER_S, close_ns = 30 * LK_NS_PER_US;
-    struct cuda_device *g = device_of(t->base.device);
-    struct lk_deadline deadline = lk_deadline_in(hang_ns(g));
-    enum lk_status st = LK_OK;
-    uint64_t ns = UINT64_MAX;
-
-    lock_points(t);
-    if (g->origin_ns > 0 && lk_now_ns() - g->origin_ns < too_old_ns)
-        goto out;
-    for (int i = 0; i < TRIES && ns > close_ns; i++)
-        LK_TRY(take_origin(t, deadline, &ns));
-out:
-    unlock_points(t);
-    return st;
-}
-
-/* Whether the stream's points up to `seq` were passed, as far as the GPU says. */
-static bool was_passed(struct cuda_stream *t, uint64_t seq, size_t *out_left)
-{
-    bool passed;
-
-    lock_points(t);
-    look(t);
-    passed = t->n_points == 0 || t->points[t->first].seq > seq;
-    *out_left = t->n_points;
-    unlock_points(t);
-    return passed;
-}
-
-static enum lk_status add_last_point(struct cuda_stream *t)
-{
-    const struct point p = {.kind = LK_COMMAND_RECORD, .seq = ++t->submitted};
-    enum lk_status st;
-
-    lock_points(t);
-    st = add_point(t, &p);
-    unlock_points(t);
-    return st;
-}
-
 static enum lk_status cuda_sync(struct lk_stream *s, uint64_t seq, struct lk_deadline deadline)
 {
     enum { FIRST_NAP_NS = 2000, LONGEST_NAP_NS = 20000 }; /* the GPU idles until we wake up */
@@ -630,10 +410,10 @@ static enum lk_status cuda_sync(struct lk_stream *s, uint64_t seq, struct lk_dea
         return lk_fail(LK_EINTERNAL, "a wait for stream '%s', whose work goes into a graph",
                        s->name);
     if (all) {
-        LK_TRY(add_last_point(t));
+        LK_TRY(lk_cuda_point_add_last(t));
         seq = t->submitted;
     }
-    while (!was_passed(t, seq, &left)) {
+    while (!lk_cuda_was_passed(t, seq, &left)) {
         if (lk_device_failed(s->device))
             return LK_OK;
         if (lk_deadline_left_ns(deadline) == 0)
@@ -643,7 +423,7 @@ static enum lk_status cuda_sync(struct lk_stream *s, uint64_t seq, struct lk_dea
         rest_ns = rest_ns < LONGEST_NAP_NS / 2 ? 2 * rest_ns : LONGEST_NAP_NS;
     }
     if (all && !lk_device_failed(s->device))
-        LK_TRY(refresh_origin(t));
+        LK_TRY(lk_cuda_refresh_origin(t));
 out:
     return st;
 }
@@ -654,22 +434,13 @@ static void release(struct cuda_stream *t)
 {
     const struct lk_cuda_calls *call = calls_of(t);
 
-    lock_points(t);
-    while (t->n_points > 0)
-        drop_first(t);
-    while (t->n_spare > 0)
-        (void)call->EventDestroy(t->spare[--t->n_spare]);
+    lk_cuda_points_fini(t);
     if (t->context.workspace && !device_of(t->base.device)->hangs)
         call->fini(&t->context);
     if (t->stream)
         (void)call->StreamDestroy(t->stream);
-    free(t->points);
-    free(t->spare);
     free(t->captured);
-    t->points = NULL;
-    t->spare = NULL;
     t->captured = NULL;
-    unlock_points(t);
 }
 
 static enum lk_status cuda_stream_open(struct lk_stream *s)
@@ -682,7 +453,7 @@ static enum lk_status cuda_stream_open(struct lk_stream *s)
     LK_TRY(lk_cuda_status(
         g->call->StreamCreateWithPriority(&t->stream, cudaStreamNonBlocking, priority), s->name));
     LK_TRY(g->call->init(&t->context, t->stream, g->base.real, g->blas));
-    LK_TRY(refresh_origin(t));
+    LK_TRY(lk_cuda_refresh_origin(t));
     lk_cuda_name_stream(t->stream, s->name);
 out:
     if (st != LK_OK)
@@ -693,7 +464,7 @@ out:
 /* Whether all that was given to CUDA has ended: it cannot be taken back. An error ends it, too. */
 static bool has_ended(struct cuda_stream *t)
 {
-    struct lk_deadline deadline = lk_deadline_in(hang_ns(device_of(t->base.device)));
+    struct lk_deadline deadline = lk_deadline_in(lk_cuda_hang_ns(device_of(t->base.device)));
 
     while (calls_of(t)->StreamQuery(t->stream) == cudaErrorNotReady) {
         if (lk_deadline_left_ns(deadline) == 0)
@@ -715,7 +486,7 @@ static void cuda_stream_close(struct lk_stream *s)
         lk_log(LK_LOG_DEVICE, LK_ERROR, "stream '%s' hangs: memory of the GPU is left behind",
                s->name);
     }
-    (void)was_passed(t, UINT64_MAX, &left);
+    (void)lk_cuda_was_passed(t, UINT64_MAX, &left);
     release(t);
 }
 

@@ -84,6 +84,20 @@ static inline void unlock_points(const struct cuda_stream *t)
     pthread_mutex_unlock(&device_of(t->base.device)->points_lock);
 }
 
+/* Points (runtime/device_points_cuda.c). pre of the first two: the points' lock is held. */
+enum lk_status lk_cuda_point_add(struct cuda_stream *t, const struct point *p);
+/* Passes what the GPU has passed. An error of the GPU shows here, and is the device's. */
+void lk_cuda_look(struct cuda_stream *t);
+/* A point behind all that was submitted. */
+enum lk_status lk_cuda_point_add_last(struct cuda_stream *t);
+/* Whether the stream's points up to `seq` were passed, as far as the GPU says. */
+bool lk_cuda_was_passed(struct cuda_stream *t, uint64_t seq, size_t *out_left);
+void lk_cuda_points_fini(struct cuda_stream *t);
+/* Takes the origin of times again when it is old. pre: the stream is idle. */
+enum lk_status lk_cuda_refresh_origin(struct cuda_stream *t);
+/* lk_device_config.hang_ns, or its default. */
+uint64_t lk_cuda_hang_ns(const struct cuda_device *g);
+
 /* Graphs (runtime/device_graph_cuda.c): lk_device_ops, and what commands do while one is made. */
 enum lk_status lk_cuda_graph_begin(struct lk_stream *s);
 enum lk_status lk_cuda_graph_end(struct lk_stream *s, struct lk_graph **out);

@@ -1,0 +1,242 @@
+/*
+ * When the GPU passed what: the points of a cuda stream, which are CUDA events in the order of its
+ * commands, and the origin that their times are counted from. runtime/device_cuda.h says what a
+ * point is.
+ */
+#include "runtime/device_cuda.h"
+
+#include "base/array.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static enum lk_status take_event(struct cuda_stream *t, cudaEvent_t *out)
+{
+    if (t->n_spare > 0) {
+        *out = t->spare[--t->n_spare];
+        return LK_OK;
+    }
+    return lk_cuda_status(calls_of(t)->EventCreateWithFlags(out, cudaEventDefault), "an event");
+}
+
+/* pre: no work refers to the event any more, or only by what was recorded before. */
+static void give_event(struct cuda_stream *t, cudaEvent_t e)
+{
+    if (lk_array_grow(&t->spare, &t->spare_capacity, t->n_spare + 1, sizeof *t->spare) == LK_OK)
+        t->spare[t->n_spare++] = e;
+    else
+        (void)calls_of(t)->EventDestroy(e);
+}
+
+/* Room for one more behind the last; those in use move to the front of the array first. */
+static enum lk_status make_room(struct cuda_stream *t)
+{
+    if (t->first > 0 && t->first + t->n_points == t->capacity) {
+        memmove(t->points, t->points + t->first, t->n_points * sizeof *t->points);
+        t->first = 0;
+    }
+    return lk_array_grow(&t->points, &t->capacity, t->first + t->n_points + 1, sizeof *t->points);
+}
+
+enum lk_status lk_cuda_point_add(struct cuda_stream *t, const struct point *p)
+{
+    cudaEvent_t passed = NULL;
+    enum lk_status st = LK_OK;
+
+    LK_TRY(make_room(t));
+    LK_TRY(take_event(t, &passed));
+    st = lk_cuda_status(calls_of(t)->EventRecord(passed, t->stream), "recording an event");
+    if (st != LK_OK) {
+        give_event(t, passed);
+        return st;
+    }
+    t->points[t->first + t->n_points] = *p;
+    t->points[t->first + t->n_points++].passed = passed;
+out:
+    return st;
+}
+
+/* Tells the ranges that a point of their event was passed. */
+static void tell_ranges(struct cuda_stream *t, const struct point *record, uint64_t at_ns)
+{
+    struct lk_device *d = t->base.device;
+
+    pthread_mutex_lock(&d->lock);
+    for (struct lk_stream *s = d->streams; s; s = s->next) {
+        struct cuda_stream *u = stream_of(s);
+
+        for (size_t i = u->first; i < u->first + u->n_points && u->n_ready > 0; i++)
+            if (u->points[i].kind == LK_COMMAND_RANGE_BEGIN &&
+                u->points[i].event == record->event && u->points[i].ready_on == &t->base &&
+                u->points[i].ready_seq == record->seq)
+                u->points[i].span.ready_ns = at_ns;
+    }
+    pthread_mutex_unlock(&d->lock);
+}
+
+static void begin_range(struct cuda_stream *t, struct point *p, uint64_t at_ns)
+{
+    struct lk_stream *s = &t->base;
+
+    if (p->ready_on) {
+        lk_cuda_look(stream_of(p->ready_on)); /* passed before this one, which waited for it */
+        t->n_ready--;
+    }
+    s->range = p->span;
+    s->range.start_ns = at_ns;
+    if (s->range.ready_ns > at_ns) /* two origins: within the accuracy of the clock */
+        s->range.ready_ns = at_ns;
+}
+
+static void end_range(struct cuda_stream *t, uint64_t at_ns)
+{
+    struct lk_stream *s = &t->base;
+
+    s->range.end_ns = at_ns > s->range.start_ns ? at_ns : s->range.start_ns;
+    if (s->track)
+        lk_span_emit(s->track, &s->range);
+}
+
+/* A point's consequences, now that its time is known. */
+static void pass(struct cuda_stream *t, struct point *p, uint64_t at_ns)
+{
+    struct lk_stream *s = &t->base;
+
+    if (p->kind == LK_COMMAND_RANGE_BEGIN) {
+        begin_range(t, p, at_ns);
+    } else if (p->kind == LK_COMMAND_RANGE_END) {
+        end_range(t, at_ns);
+    } else if (p->kind == LK_COMMAND_MARK) {
+        p->span.start_ns = at_ns;
+        p->span.end_ns = at_ns;
+        if (s->track)
+            lk_span_emit(s->track, &p->span);
+    } else if (p->kind == LK_COMMAND_RECORD && p->event) {
+        pthread_mutex_lock(&p->event->lock);
+        p->event->passed_stream = s;
+        p->event->passed_seq = p->seq;
+        p->event->passed_ns = at_ns;
+        pthread_mutex_unlock(&p->event->lock);
+        tell_ranges(t, p, at_ns);
+    }
+}
+
+static void drop_first(struct cuda_stream *t)
+{
+    struct point *p = &t->points[t->first++];
+
+    lk_event_destroy(p->event);
+    give_event(t, p->passed);
+    if (--t->n_points == 0)
+        t->first = 0;
+}
+
+void lk_cuda_look(struct cuda_stream *t)
+{
+    struct cuda_device *g = device_of(t->base.device);
+
+    while (t->n_points > 0) {
+        struct point *p = &t->points[t->first];
+        cudaError_t e = g->call->EventQuery(p->passed);
+        float ms = 0;
+
+        if (e == cudaErrorNotReady)
+            return;
+        if (e == cudaSuccess)
+            e = g->call->EventElapsedTime(&ms, g->origin, p->passed);
+        if (e != cudaSuccess) {
+            lk_device_fail(t->base.device, lk_cuda_status(e, t->base.name), lk_error_text());
+            return;
+        }
+        /* Negative where another stream renewed the origin since. */
+        pass(t, p, g->origin_ns + (uint64_t)(int64_t)((double)ms * 1e6));
+        drop_first(t);
+    }
+}
+
+/* ---- The origin, and waiting ---- */
+
+uint64_t lk_cuda_hang_ns(const struct cuda_device *g)
+{
+    return g->base.config.hang_ns ? g->base.config.hang_ns : 10 * LK_NS_PER_S;
+}
+
+/* Takes the origin anew. pre: the stream is idle, so that the host looks at the clock when the GPU
+ * has just passed it. *out_ns: how long all that took. */
+static enum lk_status take_origin(struct cuda_stream *t, struct lk_deadline deadline,
+                                  uint64_t *out_ns)
+{
+    struct cuda_device *g = device_of(t->base.device);
+    uint64_t began_ns = lk_now_ns();
+    enum lk_status st = LK_OK;
+    cudaError_t e;
+
+    LK_TRY(lk_cuda_status(g->call->EventRecord(g->origin, t->stream), "recording an event"));
+    while ((e = g->call->EventQuery(g->origin)) == cudaErrorNotReady)
+        if (lk_deadline_left_ns(deadline) == 0)
+            return lk_fail(LK_ETIMEOUT, "stream '%s' did not finish in time, though it was idle",
+                           t->base.name);
+    LK_TRY(lk_cuda_status(e, "synchronising"));
+    g->origin_ns = lk_now_ns();
+    *out_ns = g->origin_ns - began_ns;
+out:
+    return st;
+}
+
+/* Times are floats of milliseconds since the origin, and two clocks drift apart: it must not be
+ * long ago. Nor may the host have been held up beside it, or all times until the next are off. */
+enum lk_status lk_cuda_refresh_origin(struct cuda_stream *t)
+{
+    enum { TRIES = 5 };
+    const uint64_t too_old_ns = LK_NS_PER_S, close_ns = 30 * LK_NS_PER_US;
+    struct cuda_device *g = device_of(t->base.device);
+    struct lk_deadline deadline = lk_deadline_in(lk_cuda_hang_ns(g));
+    enum lk_status st = LK_OK;
+    uint64_t ns = UINT64_MAX;
+
+    lock_points(t);
+    if (g->origin_ns > 0 && lk_now_ns() - g->origin_ns < too_old_ns)
+        goto out;
+    for (int i = 0; i < TRIES && ns > close_ns; i++)
+        LK_TRY(take_origin(t, deadline, &ns));
+out:
+    unlock_points(t);
+    return st;
+}
+
+bool lk_cuda_was_passed(struct cuda_stream *t, uint64_t seq, size_t *out_left)
+{
+    bool passed;
+
+    lock_points(t);
+    lk_cuda_look(t);
+    passed = t->n_points == 0 || t->points[t->first].seq > seq;
+    *out_left = t->n_points;
+    unlock_points(t);
+    return passed;
+}
+
+enum lk_status lk_cuda_point_add_last(struct cuda_stream *t)
+{
+    const struct point p = {.kind = LK_COMMAND_RECORD, .seq = ++t->submitted};
+    enum lk_status st;
+
+    lock_points(t);
+    st = lk_cuda_point_add(t, &p);
+    unlock_points(t);
+    return st;
+}
+
+void lk_cuda_points_fini(struct cuda_stream *t)
+{
+    lock_points(t);
+    while (t->n_points > 0)
+        drop_first(t);
+    while (t->n_spare > 0)
+        (void)calls_of(t)->EventDestroy(t->spare[--t->n_spare]);
+    free(t->points);
+    free(t->spare);
+    t->points = NULL;
+    t->spare = NULL;
+    unlock_points(t);
+}
