@@ -76,8 +76,7 @@ struct lk_nccl {
     bool lost;            /* a thread for estimates did not come back, and may use all this */
 
     pthread_t watchdog;
-    bool watched;  /* the thread was made, and not joined */
-    bool deserted; /* it did not end in time */
+    bool watched; /* the thread was made, and not joined */
     int wake_fd;
 
     pthread_mutex_t lock; /* of all that follows */
@@ -86,6 +85,8 @@ struct lk_nccl {
     bool inside;     /* a thread is in NCCL */
     bool broken;     /* something failed: nobody enters but to abort */
     bool stop, gone; /* the watchdog has to end, has ended */
+    bool looking;    /* it is asking store or device, which must live on meanwhile */
+    bool deserted;   /* it did not end in time */
     enum lk_status status;
     char text[1024]; /* why it is broken */
     struct lk_nccl_entry *entries;

@@ -198,6 +198,14 @@ static void describe(struct lk_nccl *n, char *buf, size_t size)
     snprintf(buf, size, "%s: %s", name, n->text);
 }
 
+static void end_look(struct lk_nccl *n)
+{
+    pthread_mutex_lock(&n->lock);
+    n->looking = false;
+    pthread_cond_broadcast(&n->changed);
+    pthread_mutex_unlock(&n->lock);
+}
+
 /* The device fails with the same words, then the communicator is aborted: in this order, so that
  * who waits for a stream hears why. */
 static void fall(struct lk_nccl *n)
@@ -206,10 +214,16 @@ static void fall(struct lk_nccl *n)
     char text[1200];
 
     pthread_mutex_lock(&n->lock);
+    if (n->deserted) {
+        pthread_mutex_unlock(&n->lock);
+        return;
+    }
     describe(n, text, sizeof text);
     st = n->status;
+    n->looking = true;
     pthread_mutex_unlock(&n->lock);
     lk_device_fail(n->device, st, text);
+    end_look(n);
     if (!lk_nccl_enter_last(n, lk_deadline_in(least(n->timeout_ns, OUTSIDE_NS)))) {
         lk_log(LK_LOG_COMM, LK_ERROR,
                "a call of NCCL's does not return: its communicator cannot be aborted");
@@ -239,9 +253,11 @@ static void *watch(void *arg)
         pthread_mutex_lock(&n->lock);
         broken = n->broken;
         stop = n->stop;
+        n->looking = !broken && !stop;
         pthread_mutex_unlock(&n->lock);
         if (!broken && !stop) {
             look_around(n);
+            end_look(n);
             broken = lk_nccl_alive(n) != LK_OK;
         }
     } while (!broken && !stop);
@@ -271,7 +287,7 @@ bool lk_nccl_watch_stop(struct lk_nccl *n)
     bool gone;
     int rc = 0;
 
-    if (!n->watched || n->deserted)
+    if (!n->watched || n->deserted) /* this thread alone writes both */
         return !n->deserted;
     /* It may be asking the store for a verdict, too. */
     until = lk_deadline_timespec(lk_deadline_in(least(n->timeout_ns, ABORT_NS) + most_ns));
@@ -280,9 +296,13 @@ bool lk_nccl_watch_stop(struct lk_nccl *n)
     (void)eventfd_write(n->wake_fd, 1);
     while (!n->gone && rc == 0)
         rc = pthread_cond_clockwait(&n->changed, &n->lock, CLOCK_MONOTONIC, &until);
+    /* Store and device will be closed: only within NCCL, which has neither, may it stay behind.
+     * What it asks of them has deadlines. */
+    while (!n->gone && n->looking)
+        pthread_cond_wait(&n->changed, &n->lock);
     gone = n->gone;
-    pthread_mutex_unlock(&n->lock);
     n->deserted = !gone;
+    pthread_mutex_unlock(&n->lock);
     if (gone) {
         pthread_join(n->watchdog, NULL);
         n->watched = false;

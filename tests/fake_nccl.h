@@ -15,6 +15,7 @@
 
 #ifdef LK_NCCL_BUILT
 
+#include <stdatomic.h>
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -31,9 +32,9 @@ struct fake_nccl {
     ncclResult_t fail_with;
     bool finalize_hangs;
     bool abort_hangs;
-    int collectives, questions;
+    atomic_int collectives, questions;
     bool estimates_hang;
-    int comms_alive, inits, finalized, destroyed, aborted, registered, memory_alive;
+    atomic_int comms_alive, inits, finalized, destroyed, aborted, registered, memory_alive;
     ncclConfig_t config; /* of the last init */
 };
 extern struct fake_nccl fake_nccl;

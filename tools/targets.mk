@@ -27,14 +27,14 @@ PARALLEL = $(if $(findstring jobserver,$(MAKEFLAGS)),,-j$(shell nproc))
 
 check-quick:
 	$(Q)$(MAKE) --no-print-directory $(PARALLEL) all test-bin
-	$(Q)[ "$(PROBE_CUDA)" != yes ] || [ -n "$(SUITES)" ] || $(BUILD)/test_gpu || [ $$? = 77 ]
+	$(Q)[ "$(PROBE_CUDA)" != yes ] || [ -n "$(SUITES)$(SAN)" ] || $(BUILD)/test_gpu || [ $$? = 77 ]
 	$(Q)$(BUILD)/test_lockstep $(SUITES)
 
-# The sanitizers go without CUDA: what nvcc compiles has none, and its kernels have tests of their own kind.
+# With CUDA, for the C files around it: what nvcc compiles has no sanitizer, and its kernels have tests of their own kind.
 # Each test is a fork that ends with a search for leaks: the default quarantine of freed memory, 256 MiB, which the
 # parent fills with libcheck's messages, would make every one of them slower than its test.
 asan:
-	$(Q)ASAN_OPTIONS=$${ASAN_OPTIONS:-quarantine_size_mb=16} $(MAKE) --no-print-directory BUILD=$(BUILD)/asan SAN=address,undefined OPT=-O1 CUDA=no check-quick
+	$(Q)ASAN_OPTIONS=$${ASAN_OPTIONS:-quarantine_size_mb=16} $(MAKE) --no-print-directory BUILD=$(BUILD)/asan SAN=address,undefined OPT=-O1 check-quick
 # No OpenMP runtime under ThreadSanitizer: it cannot see inside, so plain loops replace BLAS.
 tsan:
 	$(Q)$(MAKE) --no-print-directory BUILD=$(BUILD)/tsan SAN=thread OPT=-O1 BLAS=no CUDA=no check-quick
