@@ -19,6 +19,7 @@ Suite *lk_suite_gpu_records_cuda(void);
 #include "tests/fake_cupti_cuda.h"
 #include "tests/scratch.h"
 
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -65,6 +66,9 @@ static uint32_t issue(uint64_t *count)
     return rig.correlation;
 }
 
+/* The loader's thread copies while this one launches. */
+static pthread_mutex_t recording = PTHREAD_MUTEX_INITIALIZER;
+
 static enum lk_status recorded_op(const struct lk_op *op, const void *args,
                                   const struct lk_cuda *cuda)
 {
@@ -72,10 +76,12 @@ static enum lk_status recorded_op(const struct lk_op *op, const void *args,
                                 .streamId = stream_number(cuda->stream),
                                 .name = op->name};
 
+    pthread_mutex_lock(&recording);
     k.correlationId = issue(&rig.kernels);
     k.start = lk_now_ns();
     k.end = k.start + 1;
     ck_assert(fake_cupti_put(&k, sizeof k));
+    pthread_mutex_unlock(&recording);
     return fake_cuda_calls.run_op(op, args, cuda);
 }
 
@@ -87,10 +93,12 @@ static cudaError_t recorded_copy(void *to, const void *from, size_t bytes, enum 
                                .bytes = bytes,
                                .streamId = stream_number(stream)};
 
+    pthread_mutex_lock(&recording);
     c.correlationId = issue(&rig.copies);
     c.start = lk_now_ns();
     c.end = c.start + 1;
     ck_assert(fake_cupti_put(&c, sizeof c));
+    pthread_mutex_unlock(&recording);
     return fake_cuda_calls.MemcpyAsync(to, from, bytes, kind, stream);
 }
 
