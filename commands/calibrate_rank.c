@@ -42,11 +42,12 @@ static enum lk_status next_word(const char **list, char *word, size_t size)
 /* The defaults of a device, where nothing was given. */
 static const struct {
     const char *collectives, *algorithms;
-    uint64_t largest; /* sizes: 4 KiB, four times that, ... up to this */
-    uint64_t overlap_bytes;
+    uint64_t largest;       /* sizes: 4 KiB, four times that, ... up to this */
+    uint64_t overlap_bytes; /* of the overlap probe; on GPUs PyTorch DDP's bucket */
 } defaults[] = {
-    [CALIBRATE_CPU] = {"all_reduce", "auto,ring,tree",                     64 << 20,          4 << 20},
-    [CALIBRATE_CUDA] = {"all_reduce,reduce_scatter,all_gather,broadcast",            "auto", 1 << 30},
+    [CALIBRATE_CPU] = {"all_reduce",                                     "auto,ring,tree", 64 << 20, 4 << 20},
+    [CALIBRATE_CUDA] = {"all_reduce,reduce_scatter,all_gather,broadcast", "auto",           1 << 30,
+                       25 << 20                                                                             },
 };
 
 static struct lk_sizes sizes_of(const struct calibrate_options *o)

@@ -394,6 +394,27 @@ START_TEST(rates_are_work_over_time)
 }
 END_TEST
 
+/* No device measures a collective or a bucket of nothing. */
+START_TEST(every_device_has_defaults)
+{
+    static const uint64_t overlap[] = {[CALIBRATE_CPU] = 4 << 20, [CALIBRATE_CUDA] = 25 << 20};
+    static const uint64_t largest[] = {[CALIBRATE_CPU] = 64 << 20, [CALIBRATE_CUDA] = 1 << 30};
+    struct calibrate_options o;
+    struct calibrate_plan p;
+    int operands;
+
+    ck_assert_int_eq(lk_option_parse(calibrate_option_rows, &o, 0, NULL, NULL, 0, &operands),
+                     LK_OK);
+    o.device = _i;
+    ck_assert_msg(calibrate_plan(&o, &p) == LK_OK, "%s", lk_error_text());
+    ck_assert_uint_eq(p.overlap_bytes, overlap[_i]);
+    ck_assert_uint_gt(p.n_colls, 0);
+    ck_assert_uint_gt(p.n_algos, 0);
+    ck_assert_int_gt(p.sizes.n, 0);
+    ck_assert_uint_eq(p.sizes.v[p.sizes.n - 1], largest[_i]);
+}
+END_TEST
+
 /* Of several counts of ranks the first one's device stays. */
 START_TEST(the_device_comes_from_a_part)
 {
@@ -435,6 +456,7 @@ Suite *lk_suite_calibrate(void)
     tcase_add_test(c, the_samples_of_a_row);
     tcase_add_test(c, rates_are_work_over_time);
     tcase_add_test(c, the_device_comes_from_a_part);
+    tcase_add_loop_test(c, every_device_has_defaults, 0, 2);
     suite_add_tcase(s, c);
     return s;
 }
