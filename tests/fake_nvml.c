@@ -2,6 +2,7 @@
 
 #include "base/clock.h"
 
+#include <check.h>
 #include <string.h>
 
 /* NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables): NVML passes no context */
@@ -139,3 +140,17 @@ const struct lk_nvml_calls fake_nvml_calls = {
     .energy = energy,
     .reasons = reasons,
 };
+
+void fake_nvml_wait_total(int reads)
+{
+    struct lk_deadline end = lk_deadline_in(20 * LK_NS_PER_S);
+
+    while (atomic_load(&fake_nvml.clock_reads) < reads && lk_deadline_left_ns(end) > 0)
+        lk_sleep_until_ns(lk_monotonic_ns() + LK_NS_PER_MS / 4);
+    ck_assert_int_ge(atomic_load(&fake_nvml.clock_reads), reads);
+}
+
+void fake_nvml_wait_reads(int more)
+{
+    fake_nvml_wait_total(atomic_load(&fake_nvml.clock_reads) + more);
+}

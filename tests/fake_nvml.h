@@ -26,4 +26,9 @@ void fake_nvml_reset(void);
 /* All functions. */
 extern const struct lk_nvml_calls fake_nvml_calls;
 
+/* Waits until the clock was read so often. */
+void fake_nvml_wait_total(int reads);
+/* ...so often from now on: of a sampler that goes on. */
+void fake_nvml_wait_reads(int more);
+
 #endif

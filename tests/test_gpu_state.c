@@ -21,22 +21,6 @@ static const char *configured(const struct lk_run_info *info, const char *key)
     return "";
 }
 
-/* Until the clock was read so often. */
-static void wait_total(int reads)
-{
-    struct lk_deadline end = lk_deadline_in(20 * LK_NS_PER_S);
-
-    while (atomic_load(&fake_nvml.clock_reads) < reads && lk_deadline_left_ns(end) > 0)
-        lk_sleep_until_ns(lk_monotonic_ns() + LK_NS_PER_MS / 4);
-    ck_assert_int_ge(atomic_load(&fake_nvml.clock_reads), reads);
-}
-
-/* ...so often from now on: of a sampler that goes on. */
-static void wait_reads(int more)
-{
-    wait_total(atomic_load(&fake_nvml.clock_reads) + more);
-}
-
 /* The warm-up's clock and what comes after the last step are not in the summary. */
 START_TEST(from_the_warm_up_to_the_last_step)
 {
@@ -52,15 +36,15 @@ START_TEST(from_the_warm_up_to_the_last_step)
     ck_assert_str_eq(configured(&info, "gpu_instance"), "");
     ck_assert_int_eq(gpu_state_start(&g, NULL), LK_OK);
     gpu_state_step(&g, 1, 2, 4);
-    wait_reads(1);
+    fake_nvml_wait_reads(1);
     atomic_store(&fake_nvml.sm_clock_mhz, 1755);
-    wait_reads(1);
+    fake_nvml_wait_reads(1);
     gpu_state_step(&g, 2, 2, 4);
-    wait_reads(3);
+    fake_nvml_wait_reads(3);
     gpu_state_step(&g, 3, 2, 4);
     gpu_state_step(&g, 4, 2, 4);
     atomic_store(&fake_nvml.sm_clock_mhz, 210);
-    wait_reads(1);
+    fake_nvml_wait_reads(1);
     ck_assert_int_eq(gpu_state_stop(&g), LK_OK);
     ck_assert_int_eq(gpu_state_stop(&g), LK_OK);
     ck_assert_uint_ge(g.summary.n, 2);
@@ -98,7 +82,7 @@ START_TEST(what_cannot_be_had)
     ck_assert_int_eq(st, needed && !rows[i].opens ? rows[i].st : LK_OK);
     if (rows[i].opens) {
         ck_assert_int_eq(gpu_state_start(&g, NULL), LK_OK);
-        wait_total(1);
+        fake_nvml_wait_total(1);
         st = gpu_state_stop(&g);
         ck_assert_int_eq(st, needed ? rows[i].st : LK_OK);
     }

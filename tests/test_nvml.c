@@ -215,22 +215,6 @@ static void seen_open(struct seen *s)
     ck_assert_int_eq(lk_recorder_attach(s->recorder, &seen_ops, s), LK_OK);
 }
 
-/* Until the clock was read so often. */
-static void wait_total(int reads)
-{
-    struct lk_deadline end = lk_deadline_in(20 * LK_NS_PER_S);
-
-    while (atomic_load(&fake_nvml.clock_reads) < reads && lk_deadline_left_ns(end) > 0)
-        lk_sleep_until_ns(lk_monotonic_ns() + LK_NS_PER_MS / 4);
-    ck_assert_int_ge(atomic_load(&fake_nvml.clock_reads), reads);
-}
-
-/* ...so often from now on: of a sampler that goes on. */
-static void wait_reads(int more)
-{
-    wait_total(atomic_load(&fake_nvml.clock_reads) + more);
-}
-
 START_TEST(samples_are_shown_and_summed)
 {
     struct lk_nvml_sampler_config config = fast;
@@ -241,17 +225,17 @@ START_TEST(samples_are_shown_and_summed)
     seen_open(&seen);
     config.recorder = seen.recorder;
     ck_assert_int_eq(lk_nvml_sampler_start(must_open(&fake_nvml_calls), &config, &sampler), LK_OK);
-    wait_reads(4);
+    fake_nvml_wait_reads(4);
     /* The warm-up does not count; the sample that is being taken may still be one of it. */
     atomic_store(&fake_nvml.sm_clock_mhz, 1500);
     atomic_store(&fake_nvml.reasons, 0x4);
-    wait_reads(2);
+    fake_nvml_wait_reads(2);
     lk_nvml_sampler_restart(sampler);
-    wait_reads(20);
+    fake_nvml_wait_reads(20);
     lk_nvml_sampler_end(sampler);
     atomic_store(&fake_nvml.sm_clock_mhz, 300);
     atomic_store(&fake_nvml.reasons, 0x1);
-    wait_reads(3);
+    fake_nvml_wait_reads(3);
     ck_assert_msg(lk_nvml_sampler_stop(sampler, &sum) == LK_OK, "%s", lk_error_text());
     ck_assert_uint_ge(sum.n, 18);
     ck_assert_double_eq(sum.quantity[LK_GPU_SM_CLOCK_MHZ].mean, 1500);
@@ -281,7 +265,7 @@ START_TEST(a_lost_gpu_ends_the_sampling)
 
     atomic_store(&fake_nvml.lost_after, 3);
     ck_assert_int_eq(lk_nvml_sampler_start(must_open(&fake_nvml_calls), &fast, &sampler), LK_OK);
-    wait_total(4);
+    fake_nvml_wait_total(4);
     ck_assert_int_eq(lk_nvml_sampler_stop(sampler, &sum), LK_EIO);
     ck_assert_msg(strstr(lk_error_text(), "GPU is lost") != NULL, "%s", lk_error_text());
     ck_assert_uint_eq(sum.n, 3);
@@ -298,7 +282,7 @@ START_TEST(a_stop_is_prompt)
 
     config.period_s = 3600;
     ck_assert_int_eq(lk_nvml_sampler_start(must_open(&fake_nvml_calls), &config, &sampler), LK_OK);
-    wait_total(1);
+    fake_nvml_wait_total(1);
     ck_assert_int_eq(lk_nvml_sampler_stop(sampler, NULL), LK_OK);
     ck_assert_int_eq(atomic_load(&fake_nvml.clock_reads), 1);
     check_clean();
@@ -344,7 +328,7 @@ START_TEST(a_driver_hangs)
 
     config.timeout_s = 0.05;
     ck_assert_int_eq(lk_nvml_sampler_start(must_open(&fake_nvml_calls), &config, &sampler), LK_OK);
-    wait_reads(2);
+    fake_nvml_wait_reads(2);
     atomic_store(&fake_nvml.hang, 1);
     lk_sleep_until_ns(lk_monotonic_ns() + 20 * LK_NS_PER_MS);
     ck_assert_int_eq(lk_nvml_sampler_stop(sampler, &sum), LK_ETIMEOUT);
