@@ -1,9 +1,11 @@
-/* Graphs of the machine without GPUs; see the header. */
+/* Graphs of the machine without GPUs, and their capture; see the header. */
 #include "tests/fake_graph_cuda.h"
 
 #include "base/array.h"
+#include "tests/fake_machine_cuda.h"
 
 #include <check.h>
+#include <pthread.h>
 #include <stdlib.h>
 
 struct fake_graph *fake_graph_create(struct fake_stream *origin)
@@ -66,8 +68,7 @@ static bool can_run(const struct fake_graph *g, const bool *ran, size_t i)
            (node->other == FAKE_NO_NODE || ran[node->other]);
 }
 
-const struct fake_node *fake_graph_next(const struct fake_graph *g, struct fake_stream *s,
-                                        uint64_t (*draw)(uint64_t below))
+const struct fake_node *fake_graph_next(const struct fake_graph *g, struct fake_stream *s)
 {
     size_t chosen = FAKE_NO_NODE, able = 0;
 
@@ -77,7 +78,7 @@ const struct fake_node *fake_graph_next(const struct fake_graph *g, struct fake_
     }
     /* The k-th of those that can run replaces the choice one time in k: each is as likely. */
     for (size_t i = 0; i < g->n; i++)
-        if (can_run(g, s->ran, i) && (!fake_cuda.seed || draw(++able) == 0))
+        if (can_run(g, s->ran, i) && (!fake_cuda.seed || fake_draw(++able) == 0))
             chosen = i;
     if (chosen == FAKE_NO_NODE) {
         free(s->ran);
@@ -86,4 +87,120 @@ const struct fake_node *fake_graph_next(const struct fake_graph *g, struct fake_
     }
     s->ran[chosen] = true;
     return &g->nodes[chosen];
+}
+
+cudaError_t fake_spoil(cudaError_t e)
+{
+    fake_cuda.capture->spoilt = true;
+    return e;
+}
+
+cudaError_t fake_unsafe(void)
+{
+    cudaError_t e = cudaSuccess;
+
+    fake_lock();
+    if (fake_cuda.capture && pthread_equal(fake_cuda.capturer, pthread_self()))
+        e = fake_spoil(cudaErrorStreamCaptureUnsupported);
+    fake_unlock();
+    return e;
+}
+
+cudaError_t fake_cudaStreamIsCapturing(cudaStream_t s, enum cudaStreamCaptureStatus *status)
+{
+    const struct fake_graph *g = ((struct fake_stream *)s)->capture;
+
+    FAKE_CALLED();
+    *status = !g          ? cudaStreamCaptureStatusNone
+              : g->spoilt ? cudaStreamCaptureStatusInvalidated
+                          : cudaStreamCaptureStatusActive;
+    return cudaSuccess;
+}
+
+cudaError_t fake_cudaStreamBeginCapture(cudaStream_t s, enum cudaStreamCaptureMode mode)
+{
+    struct fake_stream *f = (struct fake_stream *)s;
+    cudaError_t e = cudaSuccess;
+
+    FAKE_CALLED();
+    ck_assert_int_eq(mode, cudaStreamCaptureModeThreadLocal);
+    fake_lock();
+    if (fake_cuda.capture) {
+        e = cudaErrorIllegalState;
+    } else {
+        f->capture = fake_cuda.capture = fake_graph_create(f);
+        f->tail = FAKE_NO_NODE;
+        fake_cuda.capturer = pthread_self();
+    }
+    fake_unlock();
+    return e;
+}
+
+static cudaError_t end_capture(struct fake_stream *s, cudaGraph_t *out)
+{
+    struct fake_graph *g = s->capture;
+    cudaError_t e = g->spoilt               ? cudaErrorStreamCaptureInvalidated
+                    : !fake_graph_joined(g) ? cudaErrorStreamCaptureUnjoined
+                                            : cudaSuccess;
+
+    for (size_t i = 0; i < fake_cuda.n_streams; i++)
+        fake_cuda.streams[i].capture = NULL;
+    fake_cuda.capture = NULL;
+    fake_cuda.graph_nodes = g->n;
+    *out = e == cudaSuccess ? (cudaGraph_t)g : NULL;
+    if (e != cudaSuccess)
+        fake_graph_release(g);
+    return e;
+}
+
+/* A call that fails by the plan of a test ends the capture all the same. */
+cudaError_t fake_cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *out)
+{
+    struct fake_stream *f = (struct fake_stream *)s;
+    cudaError_t planned = fake_called(), e = cudaErrorIllegalState;
+
+    fake_lock();
+    if (f->capture && f->capture->origin == f) {
+        f->capture->spoilt |= planned != cudaSuccess;
+        e = end_capture(f, out);
+    }
+    fake_unlock();
+    return planned == cudaSuccess ? e : planned;
+}
+
+cudaError_t fake_cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph,
+                                      unsigned long long flags)
+{
+    FAKE_CALLED();
+    ck_assert_uint_eq(flags, cudaGraphInstantiateFlagUseNodePriority);
+    fake_lock();
+    ((struct fake_graph *)graph)->refs++;
+    fake_unlock();
+    *exec = (cudaGraphExec_t)graph;
+    return cudaSuccess;
+}
+
+cudaError_t fake_cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t s)
+{
+    struct fake_graph *g = (struct fake_graph *)exec;
+
+    FAKE_CALLED();
+    fake_lock();
+    g->refs++;
+    fake_cuda.graph_launches++;
+    fake_unlock();
+    return fake_enqueue(s, (struct fake_work){.kind = WORK_GRAPH, .graph = g});
+}
+
+cudaError_t fake_cudaGraphDestroy(cudaGraph_t graph)
+{
+    fake_lock();
+    fake_graph_release((struct fake_graph *)graph);
+    fake_unlock();
+    return cudaSuccess;
+}
+
+cudaError_t fake_cudaGraphExecDestroy(cudaGraphExec_t exec)
+{
+    return fake_cudaGraphDestroy((cudaGraph_t)exec);
 }

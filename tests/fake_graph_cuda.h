@@ -20,6 +20,8 @@ struct fake_graph {
 };
 
 struct fake_graph *fake_graph_create(struct fake_stream *origin);
+/* The capture under way is invalid from now on, because of e. pre: there is one. */
+cudaError_t fake_spoil(cudaError_t e);
 /* Behind what the stream has in it. */
 size_t fake_graph_add(struct fake_graph *g, struct fake_stream *s, const struct fake_work *w,
                       size_t other);
@@ -27,7 +29,6 @@ size_t fake_graph_add(struct fake_graph *g, struct fake_stream *s, const struct 
 bool fake_graph_joined(const struct fake_graph *g);
 void fake_graph_release(struct fake_graph *g);
 /* A node that can run now, marked as run: the last one, or a random one; NULL: all have run. */
-const struct fake_node *fake_graph_next(const struct fake_graph *g, struct fake_stream *s,
-                                        uint64_t (*draw)(uint64_t below));
+const struct fake_node *fake_graph_next(const struct fake_graph *g, struct fake_stream *s);
 
 #endif
