@@ -1,5 +1,5 @@
-/* CUPTI's records against spans, without a GPU: buffers of the headers' own structs, played back by
- * a table of functions in CUPTI's place. */
+/* The session of CUPTI, without a GPU: what is opened, refused, flushed and closed, with a table of
+ * functions in CUPTI's place. Its records: test_cupti_records_cuda.c. */
 #include "profiler/cupti.h"
 
 #include <check.h>
@@ -9,523 +9,15 @@ Suite *lk_suite_cupti_cuda(void);
 #ifdef LK_HAVE_CUPTI
 
 #include "base/array.h"
-#include "base/log.h"
+#include "tests/cupti_rig_cuda.h"
 #include "tests/fake_cupti_cuda.h"
-#include "tests/kept_spans.h"
 
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-
-/* ---- The rig ---- */
-
-static struct {
-    struct lk_recorder *recorder;
-    struct lk_cupti *cupti;
-    struct lk_recorder *next; /* of a second session: the first remains the first's */
-    struct lk_track *host, *compute, *comm;
-    uint16_t gelu, matmul;
-    uint64_t t0; /* times of records are t0 and what a test says */
-    struct lk_cupti_counts counts;
-} rig;
 
 static void must(enum lk_status st)
 {
     ck_assert_msg(st == LK_OK, "%s", lk_error_text());
 }
-
-static struct lk_track *track(const char *name, enum lk_track_kind kind, int stream)
-{
-    struct lk_track *t = NULL;
-
-    must(lk_recorder_track(
-        rig.recorder, &(struct lk_track_info){.name = name, .kind = kind, .stream = stream}, &t));
-    return t;
-}
-
-static void set_up_with(size_t buffer_bytes, size_t buffers)
-{
-    const struct lk_cupti_config config = {
-        .calls = &fake_cupti_calls, .buffer_bytes = buffer_bytes, .buffers = buffers};
-    struct lk_cupti_config c = config;
-
-    fake_cupti_reset();
-    must(lk_log_configure("error")); /* each test of something missing would warn */
-    must(lk_recorder_create(&rig.recorder));
-    must(lk_recorder_name(rig.recorder, "gelu_forward", &rig.gelu));
-    c.recorder = rig.recorder;
-    must(lk_cupti_open(&c, &rig.cupti));
-    must(lk_recorder_attach(rig.recorder, &lk_cupti_ops, rig.cupti));
-    must(lk_recorder_attach(rig.recorder, &kept_ops, &kept));
-    must(lk_recorder_name(rig.recorder, "matmul_forward", &rig.matmul));
-    rig.host = track("host", LK_TRACK_HOST, 0);
-    rig.compute = track("compute stream", LK_TRACK_COMPUTE, 1);
-    rig.comm = track("comm stream", LK_TRACK_COMM, 2);
-    rig.t0 = lk_now_ns();
-}
-
-static void set_up(void)
-{
-    set_up_with(0, 0);
-}
-
-static void close_session(void)
-{
-    must(lk_cupti_close(rig.cupti, lk_deadline_in(20 * LK_NS_PER_S), &rig.counts));
-    rig.cupti = NULL;
-}
-
-static void tear_down(void)
-{
-    if (rig.cupti)
-        close_session();
-    ck_assert_int_eq(fake_cupti.kinds_enabled, 0);
-    lk_recorder_destroy(rig.recorder);
-    lk_recorder_destroy(rig.next);
-    kept_reset();
-    memset(&rig, 0, sizeof rig);
-}
-
-/* The id that work issued under s bears. */
-static uint64_t id_of(struct lk_track *t, enum lk_span_kind kind, uint16_t name, uint32_t step,
-                      int32_t index)
-{
-    const struct lk_span s = {.step = step, .index = index, .kind = (uint16_t)kind, .name = name};
-    uint64_t id;
-
-    lk_span_enter(t, &s);
-    ck_assert_uint_gt(fake_cupti_stack.depth, 0);
-    id = fake_cupti_stack.ids[fake_cupti_stack.depth - 1];
-    lk_span_leave(t, &s);
-    return id;
-}
-
-static void put_issue(uint32_t correlation, uint64_t id)
-{
-    const CUpti_ActivityExternalCorrelation r = {.kind = CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION,
-                                                 .externalKind =
-                                                     CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0,
-                                                 .externalId = id,
-                                                 .correlationId = correlation};
-
-    ck_assert(fake_cupti_put(&r, sizeof r));
-}
-
-static void put_kernel(uint32_t correlation, uint32_t stream, uint64_t start, uint64_t end,
-                       const char *name)
-{
-    const CUpti_ActivityKernel10 r = {.kind = CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL,
-                                      .start = rig.t0 + start,
-                                      .end = rig.t0 + end,
-                                      .contextId = 1,
-                                      .streamId = stream,
-                                      .correlationId = correlation,
-                                      .name = name};
-
-    ck_assert(fake_cupti_put(&r, sizeof r));
-}
-
-/* Span i of a track: all that is in it. */
-static void check_span(const char *name, size_t i, enum lk_span_kind kind, const char *text,
-                       uint64_t start, uint64_t end, uint32_t step, int32_t index)
-{
-    const struct kept_track *t = kept_track(name);
-    const struct lk_span *s;
-
-    ck_assert_uint_lt(i, t->n);
-    s = &t->spans[i];
-    ck_assert_uint_eq(s->kind, kind);
-    ck_assert_str_eq(kept.names[s->name], text);
-    ck_assert_uint_eq(s->start_ns - rig.t0, start);
-    ck_assert_uint_eq(s->end_ns - rig.t0, end);
-    ck_assert_uint_eq(s->step, step);
-    ck_assert_int_eq(s->index, index);
-    ck_assert_uint_eq(s->ready_ns, 0);
-    ck_assert_uint_eq(s->seq, 0);
-}
-
-#define COMPUTE "compute stream, GPU records"
-#define COMM    "comm stream, GPU records"
-#define COPY    "copy stream, GPU records"
-#define OTHER   "other streams, GPU records"
-#define CALLS   "CUDA calls"
-#define GELU    "_Z16gelu_forward_gpuIfEvPT_PKS0_m"
-#define GEMM    "_ZN7cutlass6KernelI4TypeEEvNT_6ParamsE"
-#define NCCL    "_Z39ncclDevKernel_AllReduce_Sum_f32_RING_LL24ncclDevKernelArgsStorageILm4096EE"
-
-/* ---- Matching ---- */
-
-/* Where the id comes, seen from the kernel. */
-enum order { BEFORE, AFTER, BUFFER_BEFORE, BUFFER_AFTER, THREE_BUFFERS_AFTER, ORDERS };
-
-/* Two ops of two steps on the compute stream, and a bucket's collective. */
-START_TEST(records_meet_their_ids)
-{
-    uint64_t gelu = id_of(rig.compute, LK_SPAN_KERNEL, rig.gelu, 7, -1);
-    uint64_t matmul = id_of(rig.compute, LK_SPAN_KERNEL, rig.matmul, 8, -1);
-    uint64_t bucket = id_of(rig.comm, LK_SPAN_COLLECTIVE, 0, 8, 3);
-    bool late = _i == AFTER || _i == BUFFER_AFTER || _i == THREE_BUFFERS_AFTER;
-
-    for (int part = 0; part < 2; part++) {
-        if ((part == 0) != late) {
-            put_issue(100, gelu);
-            put_issue(101, matmul);
-            put_issue(102, bucket);
-        } else {
-            put_kernel(100, 13, 1000, 2000, GELU);
-            put_kernel(101, 13, 3000, 4500, GEMM);
-            put_kernel(102, 14, 3500, 9000, NCCL);
-        }
-        if (part == 0 && _i >= BUFFER_BEFORE)
-            fake_cupti_deliver(0);
-        for (int n = 0; part == 0 && _i == THREE_BUFFERS_AFTER && n < 2; n++) {
-            put_issue(200 + (uint32_t)n, gelu);
-            fake_cupti_deliver(0);
-        }
-    }
-    fake_cupti_deliver(0);
-    ck_assert_uint_eq(kept_track(COMPUTE)->n, 2);
-    ck_assert_uint_eq(kept_track(COMM)->n, 1);
-    check_span(COMPUTE, 0, LK_SPAN_KERNEL, "gelu_forward_gpu", 1000, 2000, 7, -1);
-    check_span(COMPUTE, 1, LK_SPAN_KERNEL, "matmul_forward: cutlass::Kernel", 3000, 4500, 8, -1);
-    check_span(COMM, 0, LK_SPAN_KERNEL, "ncclDevKernel_AllReduce_Sum_f32_RING_LL", 3500, 9000, 8,
-               3);
-    ck_assert_int_eq(kept_track(COMPUTE)->kind, LK_TRACK_COMPUTE);
-    ck_assert_int_eq(kept_track(COMPUTE)->stream, 1);
-    ck_assert_int_eq(kept_track(COMM)->kind, LK_TRACK_COMM);
-    close_session();
-    ck_assert_uint_eq(rig.counts.records, 3);
-    ck_assert_uint_eq(rig.counts.unmatched, 0);
-}
-END_TEST
-
-/* The extremes of what an id holds, and one beyond. */
-START_TEST(ids_keep_what_was_issued)
-{
-    static const struct {
-        uint32_t step;
-        int32_t index, index_back;
-    } rows[] = {
-        {0,             -1,    -1   },
-        {(1 << 24) - 1, 16382, 16382},
-        {5,             0,     0    },
-        {5,             16383, -1   },
-    };
-    uint64_t id = id_of(rig.comm, LK_SPAN_COLLECTIVE, 0, rows[_i].step, rows[_i].index);
-
-    put_issue(1, id);
-    put_kernel(1, 20, 10, 20, NCCL);
-    fake_cupti_deliver(0);
-    check_span(COMM, 0, LK_SPAN_KERNEL, "ncclDevKernel_AllReduce_Sum_f32_RING_LL", 10, 20,
-               rows[_i].step, rows[_i].index_back);
-}
-END_TEST
-
-/* A stream's track is learnt from ops; what ranges and the host's step enclose goes by it. */
-START_TEST(streams_are_learnt)
-{
-    uint64_t step = id_of(rig.host, LK_SPAN_STEP, 0, 4, -1);
-    uint64_t backward = id_of(rig.compute, LK_SPAN_BACKWARD, 0, 4, 2);
-    uint64_t gelu = id_of(rig.compute, LK_SPAN_KERNEL, rig.gelu, 4, -1);
-    uint64_t bucket = id_of(rig.comm, LK_SPAN_COLLECTIVE, 0, 4, 0);
-    uint64_t thread = id_of(track("loader", LK_TRACK_LOADER, 0), LK_SPAN_INPUT, 0, 5, 0);
-    uint64_t batch = id_of(track("copy stream", LK_TRACK_COPY, 3), LK_SPAN_INPUT, 0, 6, 0);
-
-    put_issue(1, step);
-    put_issue(2, backward);
-    put_issue(3, gelu);
-    put_issue(4, bucket);
-    put_kernel(1, 13, 100, 200, "plain");
-    put_kernel(2, 14, 300, 400, "plain");
-    put_issue(5, thread);
-    put_issue(6, batch);
-    put_kernel(5, 15, 900, 1000, "plain");
-    fake_cupti_deliver(0);
-    ck_assert_uint_eq(kept.n_tracks, 5);
-    put_kernel(6, 15, 1100, 1200, "plain");
-    put_kernel(3, 13, 500, 600, GELU);
-    put_kernel(4, 14, 700, 800, NCCL);
-    fake_cupti_deliver(0);
-    close_session();
-    ck_assert_uint_eq(kept_track(COMPUTE)->n, 2);
-    check_span(COMPUTE, 0, LK_SPAN_KERNEL, "gelu_forward_gpu", 500, 600, 4, -1);
-    check_span(COMPUTE, 1, LK_SPAN_KERNEL, "plain", 100, 200, 4, -1);
-    check_span(COMM, 1, LK_SPAN_KERNEL, "plain", 300, 400, 4, -1);
-    check_span(COPY, 0, LK_SPAN_KERNEL, "plain", 1100, 1200, 6, -1);
-    check_span(COPY, 1, LK_SPAN_KERNEL, "plain", 900, 1000, 5, -1);
-    ck_assert_uint_eq(rig.counts.unmatched, 0);
-}
-END_TEST
-
-/* What NCCL launches on its own thread has no id; nor has anybody's kernel on an unknown stream. */
-START_TEST(work_without_an_id_keeps_its_time)
-{
-    put_kernel(1, 14, 100, 200, NCCL);
-    put_kernel(2, 99, 300, 400, "someone");
-    fake_cupti_deliver(0);
-    ck_assert_uint_eq(kept.n_tracks, 3);
-    close_session();
-    check_span(COMM, 0, LK_SPAN_KERNEL, "ncclDevKernel_AllReduce_Sum_f32_RING_LL", 100, 200,
-               LK_SPAN_STEP_UNKNOWN, -1);
-    check_span(OTHER, 0, LK_SPAN_KERNEL, "someone", 300, 400, LK_SPAN_STEP_UNKNOWN, -1);
-    ck_assert_int_eq(kept_track(OTHER)->kind, LK_TRACK_COPY);
-    ck_assert_uint_eq(rig.counts.records, 2);
-    ck_assert_uint_eq(rig.counts.unmatched, 2);
-}
-END_TEST
-
-/* More waits than there is room for: the oldest go as they are, and none is lost. */
-START_TEST(waiting_is_bounded)
-{
-    enum { MANY = 70000 };
-    uint64_t gelu = id_of(rig.compute, LK_SPAN_KERNEL, rig.gelu, 1, -1);
-
-    put_issue(1, gelu);
-    put_kernel(1, 13, 0, 1, GELU);
-    for (uint32_t i = 2; i <= MANY; i++)
-        put_kernel(i, 13, i, i + 1, GELU);
-    fake_cupti_deliver(0);
-    ck_assert_uint_lt(kept_track(COMPUTE)->n, MANY);
-    put_issue(MANY, gelu);
-    fake_cupti_deliver(0);
-    close_session();
-    ck_assert_uint_eq(kept_track(COMPUTE)->n, MANY);
-    ck_assert_uint_eq(rig.counts.records, MANY);
-    ck_assert_uint_eq(rig.counts.unmatched, MANY - 2); /* all but the first and the last */
-}
-END_TEST
-
-START_TEST(names_are_bounded)
-{
-    enum { MANY = 600 };
-    uint64_t gelu = id_of(rig.compute, LK_SPAN_KERNEL, rig.gelu, 1, -1);
-    static char symbols[MANY][16];
-
-    for (uint32_t i = 0; i < MANY; i++) {
-        snprintf(symbols[i], sizeof symbols[i], "kernel%u", i);
-        put_issue(i, gelu);
-        put_kernel(i, 13, i, i + 1, symbols[i]);
-    }
-    fake_cupti_deliver(0);
-    check_span(COMPUTE, 0, LK_SPAN_KERNEL, "gelu_forward: kernel0", 0, 1, 1, -1);
-    check_span(COMPUTE, 511, LK_SPAN_KERNEL, "gelu_forward: kernel511", 511, 512, 1, -1);
-    check_span(COMPUTE, 512, LK_SPAN_KERNEL, "gelu_forward", 512, 513, 1, -1);
-    check_span(COMPUTE, MANY - 1, LK_SPAN_KERNEL, "gelu_forward", MANY - 1, MANY, 1, -1);
-    ck_assert_uint_lt(kept.n_names, 600);
-}
-END_TEST
-
-/* ---- Kinds ---- */
-
-START_TEST(copies_and_memsets)
-{
-    uint64_t copy = id_of(rig.compute, LK_SPAN_COPY, 0, 3, -1);
-    CUpti_ActivityMemcpy6 c = {.kind = CUPTI_ACTIVITY_KIND_MEMCPY,
-                               .copyKind = CUPTI_ACTIVITY_MEMCPY_KIND_HTOD,
-                               .bytes = 4096,
-                               .start = rig.t0 + 10,
-                               .end = rig.t0 + 30,
-                               .contextId = 1,
-                               .streamId = 13,
-                               .correlationId = 1};
-    const CUpti_ActivityMemcpyPtoP4 p = {.kind = CUPTI_ACTIVITY_KIND_MEMCPY2,
-                                         .copyKind = CUPTI_ACTIVITY_MEMCPY_KIND_PTOP,
-                                         .bytes = UINT64_C(1) << 33,
-                                         .start = rig.t0 + 40,
-                                         .end = rig.t0 + 50,
-                                         .contextId = 1,
-                                         .streamId = 13,
-                                         .srcDeviceId = 7,
-                                         .correlationId = 1};
-    const CUpti_ActivityMemset4 m = {.kind = CUPTI_ACTIVITY_KIND_MEMSET,
-                                     .value = 255,
-                                     .bytes = 77,
-                                     .start = rig.t0 + 60,
-                                     .end = rig.t0 + 60,
-                                     .contextId = 1,
-                                     .streamId = 13,
-                                     .correlationId = 1};
-    const struct kept_track *t;
-
-    put_issue(1, copy);
-    ck_assert(fake_cupti_put(&c, sizeof c));
-    ck_assert(fake_cupti_put(&p, sizeof p));
-    ck_assert(fake_cupti_put(&m, sizeof m));
-    c.copyKind = 200; /* of a version to come */
-    ck_assert(fake_cupti_put(&c, sizeof c));
-    fake_cupti_deliver(0);
-    check_span(COMPUTE, 0, LK_SPAN_COPY, "HtoD", 10, 30, 3, -1);
-    check_span(COMPUTE, 1, LK_SPAN_COPY, "PtoP", 40, 50, 3, -1);
-    check_span(COMPUTE, 2, LK_SPAN_MEMSET, "", 60, 60, 3, -1);
-    check_span(COMPUTE, 3, LK_SPAN_COPY, "", 10, 30, 3, -1);
-    t = kept_track(COMPUTE);
-    ck_assert_uint_eq(t->spans[0].bytes, 4096);
-    ck_assert_uint_eq(t->spans[1].bytes, UINT64_C(1) << 33);
-    ck_assert_uint_eq(t->spans[2].bytes, 77);
-}
-END_TEST
-
-/* Waits, not queries: those are shorter than LK_CUPTI_SYNC_NS. */
-START_TEST(synchronisation_and_overhead)
-{
-    uint64_t step = id_of(rig.host, LK_SPAN_STEP, 0, 9, -1);
-    CUpti_ActivitySynchronization2 s = {.kind = CUPTI_ACTIVITY_KIND_SYNCHRONIZATION,
-                                        .type =
-                                            CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_STREAM_SYNCHRONIZE,
-                                        .start = rig.t0,
-                                        .end = rig.t0 + LK_CUPTI_SYNC_NS,
-                                        .correlationId = 5};
-    const CUpti_ActivityOverhead3 o = {.kind = CUPTI_ACTIVITY_KIND_OVERHEAD,
-                                       .overheadKind =
-                                           CUPTI_ACTIVITY_OVERHEAD_LAZY_FUNCTION_LOADING,
-                                       .start = rig.t0 + 1,
-                                       .end = rig.t0 + 2};
-
-    put_issue(5, step);
-    ck_assert(fake_cupti_put(&s, sizeof s));
-    s.type = CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_STREAM_WAIT_EVENT;
-    ck_assert(fake_cupti_put(&s, sizeof s));
-    s.type = CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_EVENT_SYNCHRONIZE;
-    s.end--;
-    ck_assert(fake_cupti_put(&s, sizeof s));
-    ck_assert(fake_cupti_put(&o, sizeof o));
-    fake_cupti_deliver(0);
-    ck_assert_uint_eq(kept_track(CALLS)->n, 2);
-    check_span(CALLS, 0, LK_SPAN_SYNC, "stream synchronize", 0, LK_CUPTI_SYNC_NS, 9, -1);
-    check_span(CALLS, 1, LK_SPAN_OVERHEAD, "loading a function", 1, 2, LK_SPAN_STEP_UNKNOWN, -1);
-    ck_assert_int_eq(kept_track(CALLS)->kind, LK_TRACK_HOST);
-    close_session();
-    ck_assert_uint_eq(rig.counts.records, 0);
-}
-END_TEST
-
-/* ---- What is not as it should be ---- */
-
-START_TEST(foreign_records_are_counted)
-{
-    const CUpti_ActivityDeviceAttribute d = {.kind = CUPTI_ACTIVITY_KIND_DEVICE_ATTRIBUTE};
-    const CUpti_ActivityAPI a = {.kind = CUPTI_ACTIVITY_KIND_RUNTIME};
-    const CUpti_ActivityExternalCorrelation e = {.kind = CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION,
-                                                 .externalKind =
-                                                     CUPTI_EXTERNAL_CORRELATION_KIND_OPENACC,
-                                                 .externalId = 1,
-                                                 .correlationId = 1};
-
-    ck_assert(fake_cupti_put(&d, sizeof d));
-    ck_assert(fake_cupti_put(&a, sizeof a));
-    ck_assert(fake_cupti_put(&e, sizeof e));
-    put_kernel(1, 13, 5, 6, GELU);
-    fake_cupti_deliver(0);
-    close_session();
-    ck_assert_uint_eq(rig.counts.unknown, 1);
-    ck_assert_uint_eq(rig.counts.records, 1);
-    ck_assert_uint_eq(rig.counts.unmatched, 1);
-}
-END_TEST
-
-START_TEST(times_that_cannot_be)
-{
-    uint64_t t0 = rig.t0;
-
-    put_issue(1, id_of(rig.compute, LK_SPAN_KERNEL, rig.gelu, 1, -1));
-    rig.t0 = 0;
-    put_kernel(1, 13, 0, 0, GELU);           /* CUPTI had no times */
-    put_kernel(1, 13, t0 + 9, t0 + 8, GELU); /* backwards */
-    put_kernel(1, 13, 1000, 2000, GELU);     /* on another clock */
-    put_kernel(1, 13, t0, t0 + 3600 * LK_NS_PER_S, GELU);
-    rig.t0 = t0;
-    put_kernel(1, 13, 5, 6, GELU);
-    fake_cupti_deliver(0);
-    close_session();
-    ck_assert_uint_eq(rig.counts.untimed, 1);
-    ck_assert_uint_eq(rig.counts.broken, 3);
-    ck_assert_uint_eq(rig.counts.records, 1);
-}
-END_TEST
-
-/* A model that is made to describe it, before the recorder has tracks. */
-START_TEST(work_before_the_run_is_left_out)
-{
-    rig.t0 -= LK_NS_PER_MS;
-    put_kernel(1, 13, 0, 1, GELU);
-    fake_cupti_deliver(0);
-    close_session();
-    ck_assert_uint_eq(rig.counts.records, 0);
-    ck_assert_uint_eq(rig.counts.broken, 0);
-    ck_assert_uint_eq(rig.counts.unmatched, 0);
-}
-END_TEST
-
-/* A buffer that ends within a record: by so many bytes too early. */
-static const size_t cuts[] = {1, 8, 112, sizeof(CUpti_ActivityKernel10) - 4,
-                              sizeof(CUpti_ActivityKernel10) - 1};
-
-START_TEST(a_buffer_cut_short)
-{
-    put_issue(1, id_of(rig.compute, LK_SPAN_KERNEL, rig.gelu, 1, -1));
-    put_kernel(1, 13, 1, 2, GELU);
-    put_kernel(1, 13, 3, 4, GELU);
-    fake_cupti_deliver(cuts[_i]);
-    close_session();
-    ck_assert_uint_eq(rig.counts.records, 1);
-    ck_assert_uint_eq(rig.counts.broken, 1);
-    check_span(COMPUTE, 0, LK_SPAN_KERNEL, "gelu_forward_gpu", 1, 2, 1, -1);
-}
-END_TEST
-
-/* Two buffers of room for a few records: the second waits for delivery, a third there is not. */
-START_TEST(an_empty_pool)
-{
-    const CUpti_ActivityKernel10 k = {
-        .kind = CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, .start = 1, .end = 2};
-    uint8_t *taken[3];
-    size_t size, most;
-
-    tear_down();
-    set_up_with(1024, 2);
-    for (int i = 0; i < 3; i++) {
-        fake_cupti.request(&taken[i], &size, &most);
-        ck_assert_uint_eq(size, i < 2 ? 1024 : 0);
-        ck_assert_uint_eq(most, 0);
-        ck_assert((taken[i] != NULL) == (i < 2));
-        ck_assert_uint_eq((uintptr_t)taken[i] % 8, 0);
-    }
-    ck_assert(!fake_cupti_put(&k, sizeof k));
-    fake_cupti.dropped = 1;
-    memset(taken[0], 0xa5, 1024);
-    fake_cupti.complete(NULL, 0, taken[0], 1024, 0);
-    fake_cupti.request(&taken[0], &size, &most);
-    ck_assert_ptr_nonnull(taken[0]);
-    for (size_t i = 0; i < 1024; i++)
-        ck_assert_uint_eq(taken[0][i], 0);
-    fake_cupti.complete(NULL, 0, taken[0], 1024, 0);
-    fake_cupti.complete(NULL, 0, taken[1], 1024, 0);
-    fake_cupti.dropped = 4;
-    close_session();
-    ck_assert_uint_eq(rig.counts.dropped, 5);
-}
-END_TEST
-
-/* What is counted is in the trace. */
-START_TEST(counts_are_in_the_trace)
-{
-    const struct kept_track *t;
-    bool found = false;
-
-    fake_cupti.dropped = 12;
-    close_session();
-    t = kept_track(CALLS);
-    for (size_t i = 0; i < t->n; i++)
-        if (!strcmp(kept.names[t->spans[i].name], "GPU records dropped")) {
-            ck_assert_uint_eq(t->spans[i].kind, LK_SPAN_COUNTER);
-            ck_assert_double_eq(t->spans[i].value, 12);
-            found = true;
-        }
-    ck_assert(found);
-}
-END_TEST
-
-/* ---- The session ---- */
 
 START_TEST(nesting_is_pushed_and_popped)
 {
@@ -554,10 +46,10 @@ END_TEST
 
 START_TEST(the_last_buffer_comes_at_the_end)
 {
-    put_issue(1, id_of(rig.compute, LK_SPAN_KERNEL, rig.gelu, 1, -1));
-    put_kernel(1, 13, 1, 2, GELU);
+    cupti_rig_put_issue(1, cupti_rig_id(rig.compute, LK_SPAN_KERNEL, rig.gelu, 1, -1));
+    cupti_rig_put_kernel(1, 13, 1, 2, CUPTI_RIG_GELU);
     fake_cupti.left_at_end = true;
-    close_session();
+    cupti_rig_close();
     ck_assert_uint_eq(rig.counts.records, 1);
     ck_assert_int_eq(fake_cupti.flushes, 2);
 }
@@ -568,8 +60,8 @@ START_TEST(a_flush_that_hangs)
     struct lk_cupti_counts counts;
     enum lk_status st;
 
-    put_issue(1, id_of(rig.compute, LK_SPAN_KERNEL, rig.gelu, 1, -1));
-    put_kernel(1, 13, 1, 2, GELU);
+    cupti_rig_put_issue(1, cupti_rig_id(rig.compute, LK_SPAN_KERNEL, rig.gelu, 1, -1));
+    cupti_rig_put_kernel(1, 13, 1, 2, CUPTI_RIG_GELU);
     fake_cupti_deliver(0);
     fake_cupti.stuck = true;
     st = lk_cupti_close(rig.cupti, lk_deadline_in(20 * LK_NS_PER_MS), &counts);
@@ -590,7 +82,7 @@ START_TEST(a_buffer_after_the_end)
     size_t size, most;
     char alone[64] = {0};
 
-    close_session();
+    cupti_rig_close();
     fake_cupti.request(&buffer, &size, &most);
     ck_assert_ptr_null(buffer);
     fake_cupti.complete(NULL, 0, (uint8_t *)alone, sizeof alone, sizeof alone);
@@ -611,7 +103,7 @@ START_TEST(one_session_a_process)
 
     ck_assert_int_eq(open_again(&second), LK_EINTERNAL);
     ck_assert_ptr_null(second);
-    close_session();
+    cupti_rig_close();
     must(open_again(&rig.cupti));
     ck_assert_ptr_nonnull(strstr(lk_cupti_text(rig.cupti), "CUPTI API 1"));
 }
@@ -640,7 +132,7 @@ START_TEST(each_call_failing)
 {
     struct lk_cupti *g = NULL;
 
-    close_session();
+    cupti_rig_close();
     fake_cupti_reset();
     fake_cupti.fail_call = failures[_i].call;
     fake_cupti.fail_after = failures[_i].after;
@@ -659,11 +151,11 @@ START_TEST(calls_that_may_fail)
     static const char *const calls[] = {"ActivitySetAttribute", "ActivityGetNumDroppedRecords",
                                         "ActivityDisable"};
 
-    close_session();
+    cupti_rig_close();
     fake_cupti.fail_call = calls[_i];
     fake_cupti.fail_with = CUPTI_ERROR_NOT_SUPPORTED;
     must(open_again(&rig.cupti));
-    close_session();
+    cupti_rig_close();
     ck_assert_ptr_null(fake_cupti.fail_call);
 }
 END_TEST
@@ -696,7 +188,7 @@ START_TEST(versions_that_are_not_known)
     struct lk_cupti *g = NULL;
     enum lk_status st;
 
-    close_session();
+    cupti_rig_close();
     fake_cupti.version = versions[_i].version;
     st = open_again(&g);
     ck_assert_int_eq(st, versions[_i].known ? LK_OK : LK_EUNSUPPORTED);
@@ -712,7 +204,7 @@ START_TEST(an_older_library)
     struct lk_cupti_calls older = fake_cupti_calls;
     struct lk_cupti *g = NULL;
 
-    close_session();
+    cupti_rig_close();
     must(lk_recorder_create(&rig.next));
     older.ActivityFlushPeriod = NULL;
     older.ActivityEnableAllSyncRecords = NULL;
@@ -729,7 +221,7 @@ START_TEST(the_library_itself)
     struct lk_cupti *g = NULL;
     enum lk_status st;
 
-    close_session();
+    cupti_rig_close();
     must(lk_recorder_create(&rig.next));
     st = lk_cupti_open(&(struct lk_cupti_config){.recorder = rig.next}, &g);
     if (st == LK_OK) {
@@ -745,25 +237,11 @@ END_TEST
 
 Suite *lk_suite_cupti_cuda(void)
 {
-    Suite *s = suite_create("CUPTI records");
-    TCase *tc = tcase_create("records");
+    Suite *s = suite_create("CUPTI session");
+    TCase *tc = tcase_create("session");
 
     suite_add_tcase(s, tc);
-    tcase_add_checked_fixture(tc, set_up, tear_down);
-    tcase_add_loop_test(tc, records_meet_their_ids, 0, ORDERS);
-    tcase_add_loop_test(tc, ids_keep_what_was_issued, 0, 4);
-    tcase_add_test(tc, streams_are_learnt);
-    tcase_add_test(tc, work_without_an_id_keeps_its_time);
-    tcase_add_test(tc, waiting_is_bounded);
-    tcase_add_test(tc, names_are_bounded);
-    tcase_add_test(tc, copies_and_memsets);
-    tcase_add_test(tc, synchronisation_and_overhead);
-    tcase_add_test(tc, foreign_records_are_counted);
-    tcase_add_test(tc, times_that_cannot_be);
-    tcase_add_test(tc, work_before_the_run_is_left_out);
-    tcase_add_loop_test(tc, a_buffer_cut_short, 0, (int)LK_COUNT(cuts));
-    tcase_add_test(tc, an_empty_pool);
-    tcase_add_test(tc, counts_are_in_the_trace);
+    tcase_add_checked_fixture(tc, cupti_rig_set_up, cupti_rig_tear_down);
     tcase_add_test(tc, nesting_is_pushed_and_popped);
     tcase_add_test(tc, times_are_ours);
     tcase_add_test(tc, the_last_buffer_comes_at_the_end);
@@ -792,7 +270,7 @@ END_TEST
 
 Suite *lk_suite_cupti_cuda(void)
 {
-    Suite *s = suite_create("CUPTI records");
+    Suite *s = suite_create("CUPTI session");
     TCase *tc = tcase_create("absence");
 
     suite_add_tcase(s, tc);
