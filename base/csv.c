@@ -103,12 +103,10 @@ static enum lk_status scan_field(struct scanner *s)
     quoted = *s->p == '"';
     if (quoted)
         s->p++;
-    start = s->p;
+    start = end = s->p;
     if (quoted)
         LK_TRY(scan_quoted(s, &end));
-    else if (*s->p == ',' || at_line_end(s))
-        end = start;
-    else
+    else if (*s->p != ',' && !at_line_end(s))
         LK_TRY(scan_plain(s, &end));
     if (s->p - s->row_start > LK_CSV_ROW_MAX)
         return fail_at(s, s->row_line, "the row is too long");

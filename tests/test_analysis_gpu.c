@@ -247,7 +247,6 @@ Suite *lk_suite_analysis_gpu(void)
     Suite *s = suite_create("analysis_gpu");
     TCase *t = tcase_create("analysis_gpu");
 
-    tcase_set_timeout(t, 60);
     tcase_add_test(t, throttled_rank_is_named);
     tcase_add_loop_test(t, equal_clocks_are_no_finding, 0, 3);
     tcase_add_test(t, table_of_gpus);

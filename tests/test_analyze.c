@@ -96,7 +96,6 @@ Suite *lk_suite_analyze(void)
     TCase *t = tcase_create("analyze");
 
     tcase_add_checked_fixture(t, set_up, tear_down);
-    tcase_set_timeout(t, 180);
     tcase_add_loop_test(t, says, 0, (int)LK_COUNT(rows));
     suite_add_tcase(s, t);
     return s;

@@ -627,7 +627,6 @@ Suite *lk_suite_bad_input(void)
     TCase *tc = tcase_create("bad_input");
 
     tcase_add_checked_fixture(tc, make_dir, remove_dir);
-    tcase_set_timeout(tc, 240); /* sanitizers, a busy machine */
     tcase_add_loop_test(tc, good_files_are_taken, 0, LK_COUNT(kinds));
     tcase_add_loop_test(tc, damage_is_located, 0, LK_COUNT(damages));
     tcase_add_loop_test(tc, cut_files, 0, 3);

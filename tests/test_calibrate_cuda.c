@@ -434,7 +434,6 @@ Suite *lk_suite_calibrate_cuda(void)
     TCase *c = tcase_create("one GPU");
 
     tcase_add_checked_fixture(c, setup, teardown);
-    tcase_set_timeout(c, 120);
     tcase_add_test(c, one_gpu_gives_what_its_model_says);
     tcase_add_test(c, the_file_takes_the_thread_blocks_of_nccl);
     tcase_add_test(c, a_call_that_fails_leaves_nothing);

@@ -354,7 +354,6 @@ Suite *lk_suite_check_gpu(void)
 
     suite_add_tcase(s, script);
     tcase_add_checked_fixture(script, setup, teardown);
-    tcase_set_timeout(script, 300);
     tcase_add_test(script, no_gpu_is_said);
     tcase_add_test(script, parts_fit_into_nine_minutes);
     tcase_add_test(script, every_part_on_the_cpu);
@@ -368,7 +367,6 @@ Suite *lk_suite_check_gpu(void)
     tcase_add_loop_test(table, claims_are_held_against_results, 0, LK_COUNT(readmes));
     suite_add_tcase(s, carried);
     tcase_add_checked_fixture(carried, setup, teardown);
-    tcase_set_timeout(carried, 60);
     tcase_add_test(carried, programs_with_libraries_are_not_carried);
     tcase_add_test(carried, static_libraries_are_found_and_linked);
     return s;

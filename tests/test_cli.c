@@ -141,7 +141,6 @@ Suite *lk_suite_cli(void)
     Suite *s = suite_create("cli");
     TCase *c = tcase_create("cli");
 
-    tcase_set_timeout(c, 60);
     tcase_add_loop_test(c, help_goes_to_stdout, 0, 3);
     tcase_add_test(c, version);
     tcase_add_test(c, no_arguments_is_wrong_usage);

@@ -133,7 +133,6 @@ Suite *lk_suite_clock(void)
     Suite *s = suite_create("clock");
     TCase *c = tcase_create("clock");
 
-    tcase_set_timeout(c, 30);
     tcase_add_test(c, clocks_go_forward);
     tcase_add_test(c, deadlines_pass);
     tcase_add_test(c, never);

@@ -212,7 +212,6 @@ Suite *lk_suite_cluster(void)
     Suite *s = suite_create("cluster");
     TCase *c = tcase_create("cluster");
 
-    tcase_set_timeout(c, 60);
     tcase_add_test(c, read_write_read);
     tcase_add_loop_test(c, bad_files, 0, LK_COUNT(bad));
     tcase_add_test(c, many_slow_ranks);

@@ -549,7 +549,6 @@ Suite *lk_suite_comm(void)
     Suite *s = suite_create("comm");
     TCase *c = tcase_create("comm");
 
-    tcase_set_timeout(c, 120);
     tcase_add_loop_test(c, every_collective_on_threads, 0,
                         (int)(sizeof matrices / sizeof *matrices));
     tcase_add_loop_test(c, large_buffers_on_processes, 2, 5);

@@ -308,7 +308,6 @@ Suite *lk_suite_comm_failure(void)
     Suite *s = suite_create("comm_failure");
     TCase *c = tcase_create("comm_failure");
 
-    tcase_set_timeout(c, 60);
     tcase_add_loop_test(c, all_name_the_culprit, 0, (int)(sizeof scenes / sizeof *scenes));
     tcase_add_loop_test(c, random_kills, 0, 24);
     tcase_add_test(c, a_rank_that_never_arrives);

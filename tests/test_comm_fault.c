@@ -268,7 +268,6 @@ Suite *lk_suite_comm_fault(void)
     Suite *s = suite_create("comm_fault");
     TCase *c = tcase_create("comm_fault");
 
-    tcase_set_timeout(c, 60);
     tcase_add_loop_test(c, the_text_is_read_strictly, 0, (int)LK_COUNT(texts));
     tcase_add_loop_test(c, planted_failures, 0, (int)LK_COUNT(failures));
     tcase_add_test(c, a_delay);

@@ -556,7 +556,6 @@ END_TEST
 
 static void add_tests(TCase *c)
 {
-    tcase_set_timeout(c, 60);
     tcase_add_checked_fixture(c, setup, teardown);
     tcase_add_loop_test(c, results_are_right, 0, 3 * (int)(sizeof results / sizeof *results));
     tcase_add_test(c, algorithms_are_nccls);

@@ -293,7 +293,6 @@ Suite *lk_suite_convert(void)
     TCase *t = tcase_create("convert");
 
     tcase_add_checked_fixture(t, set_up, tear_down);
-    tcase_set_timeout(t, 60);
     tcase_add_test(t, recorder_list_comes_back);
     tcase_add_test(t, merged_is_the_recorders_list);
     tcase_add_test(t, failure_is_kept);

@@ -18,8 +18,7 @@
 enum {
     ORDERS = 16,
     RACE_ORDERS = 2, /* a race is found in any order */
-    SEEDS = 2,
-    TIMEOUT_S = 120
+    SEEDS = 2
 };
 
 #define NAME(name) #name,
@@ -105,7 +104,6 @@ Suite *lk_suite_cuda_shim(void)
     TCase *tc = tcase_create("kernels on the host");
 
     suite_add_tcase(s, tc);
-    tcase_set_timeout(tc, TIMEOUT_S);
 #ifdef LK_HAVE_SHIM
     tcase_add_loop_test(tc, orders_give_the_same_bits, 0, 2 * N_CASES);
     tcase_add_loop_test(tc, no_races, 0, 2 * N_CASES);

@@ -503,7 +503,6 @@ Suite *lk_suite_device_cuda(void)
 
     suite_add_tcase(s, tc);
     tcase_add_checked_fixture(tc, setup, teardown);
-    tcase_set_timeout(tc, 60);
     tcase_add_test(tc, work_runs_in_order_and_later);
     tcase_add_test(tc, streams_wait_for_events);
     tcase_add_test(tc, properties_are_those_of_the_gpu);

@@ -512,7 +512,6 @@ Suite *lk_suite_file(void)
     Suite *s = suite_create("file");
     TCase *c = tcase_create("file");
 
-    tcase_set_timeout(c, 60);
     tcase_add_checked_fixture(c, setup, teardown);
     tcase_add_loop_test(c, write_then_read, 0, 2 * (int)LK_COUNT(sizes));
     tcase_add_test(c, formatted);

@@ -667,7 +667,6 @@ Suite *lk_suite_forecast(void)
     Suite *s = suite_create("forecast");
     TCase *c = tcase_create("forecast");
 
-    tcase_set_timeout(c, 120); /* sanitizers */
     tcase_add_test(c, the_interval_holds_its_share);
     tcase_add_test(c, few_runs_hold_their_share);
     tcase_add_test(c, the_estimate_is_near);

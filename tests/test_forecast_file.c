@@ -296,7 +296,6 @@ Suite *lk_suite_forecast_file(void)
     tcase_add_test(c, plans);
     tcase_add_loop_test(c, long_plans_show_what_is_good, 0, (int)LK_COUNT(plan_rows));
     tcase_add_loop_test(c, bad_files, 0, LK_COUNT(bad));
-    tcase_set_timeout(c, 60);
     tcase_add_test(c, torture);
     suite_add_tcase(s, c);
     return s;

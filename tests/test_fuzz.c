@@ -61,7 +61,6 @@ Suite *lk_suite_fuzz(void)
     Suite *s = suite_create("fuzz");
     TCase *tc = tcase_create("fuzz");
 
-    tcase_set_timeout(tc, 120); /* sanitizers, a busy machine */
     tcase_add_loop_test(tc, corpus, 0, LK_COUNT(targets));
     suite_add_tcase(s, tc);
     return s;

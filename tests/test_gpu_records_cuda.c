@@ -258,7 +258,6 @@ Suite *lk_suite_gpu_records_cuda(void)
     TCase *tc = tcase_create("records");
 
     suite_add_tcase(s, tc);
-    tcase_set_timeout(tc, 60);
     tcase_add_checked_fixture(tc, setup, teardown);
     tcase_add_loop_test(tc, every_launch_is_in_the_trace, 0, (int)LK_COUNT(shapes));
     tcase_add_test(tc, steps_are_whole);

@@ -160,7 +160,6 @@ Suite *lk_suite_gpu_state(void)
     Suite *s = suite_create("gpu_state");
     TCase *t = tcase_create("gpu_state");
 
-    tcase_set_timeout(t, 60);
     tcase_add_checked_fixture(t, fake_nvml_reset, NULL);
     tcase_add_test(t, from_the_warm_up_to_the_last_step);
     tcase_add_loop_test(t, what_cannot_be_had, 0, 6);

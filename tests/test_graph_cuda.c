@@ -488,7 +488,6 @@ Suite *lk_suite_graph_cuda(void)
 
     suite_add_tcase(s, tc);
     tcase_add_checked_fixture(tc, setup, teardown);
-    tcase_set_timeout(tc, 60);
     tcase_add_loop_test(tc, a_graph_runs_at_each_launch_in_its_order, 0, 8);
     tcase_add_loop_test(tc, mistakes_in_a_graph_are_errors, 0, (int)LK_COUNT(mistakes));
     tcase_add_test(tc, every_call_may_fail);

@@ -255,7 +255,6 @@ Suite *lk_suite_grid(void)
     Suite *s = suite_create("grid");
     TCase *c = tcase_create("grid");
 
-    tcase_set_timeout(c, 60);
     tcase_add_test(c, a_refused_point_is_marked);
     tcase_add_test(c, gains_are_paired);
     tcase_add_loop_test(c, the_sweep_agrees_with_the_full_way, 0, (int)LK_COUNT(agreements));

@@ -386,7 +386,6 @@ Suite *lk_suite_import(void)
     Suite *s = suite_create("import");
     TCase *tc = tcase_create("import");
 
-    tcase_set_timeout(tc, 120);
     tcase_add_loop_test(tc, forms_of_a_log, 0, LK_COUNT(same));
     tcase_add_loop_test(tc, prefixes_of_a_log, 0, LK_COUNT(prefixes));
     tcase_add_loop_test(tc, other_tables, 0, LK_COUNT(tables));

@@ -276,7 +276,6 @@ Suite *lk_suite_job(void)
     Suite *s = suite_create("job");
     TCase *c = tcase_create("job");
 
-    tcase_set_timeout(c, 60);
     tcase_add_test(c, read_write_read);
     tcase_add_test(c, by_hand);
     tcase_add_test(c, buckets);

@@ -659,7 +659,6 @@ Suite *lk_suite_kernels(void)
     TCase *tc = tcase_create("cpu against reference");
 
     lk_kernels_init();
-    tcase_set_timeout(tc, 120);
     tcase_add_loop_test(tc, matmul_forward_matches, 0, 8 * n_shapes);
     tcase_add_loop_test(tc, matmul_backward_matches, 0, 4 * n_shapes);
     tcase_add_loop_test(tc, encoder_matches, 0, 2 * n_texts);

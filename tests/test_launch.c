@@ -322,7 +322,6 @@ Suite *lk_suite_launch(void)
     Suite *s = suite_create("launch");
     TCase *c = tcase_create("launch");
 
-    tcase_set_timeout(c, 120);
     tcase_add_loop_test(c, how_ranks_end, 0, (int)(sizeof endings / sizeof *endings));
     tcase_add_test(c, a_run_that_takes_too_long);
     tcase_add_test(c, a_program_that_is_not_there);

@@ -11,7 +11,7 @@
 
 Suite *lk_suite_loader(void);
 
-enum { CONTEXT = 6, BATCH = 3, SAMPLES = 17, RANKS = 2, TIMEOUT_S = 60 };
+enum { CONTEXT = 6, BATCH = 3, SAMPLES = 17, RANKS = 2, SOON_S = 60 };
 
 static struct lk_device *device;
 static struct lk_dataset *dataset;
@@ -32,7 +32,7 @@ static void teardown(void)
 
 static struct lk_deadline soon(void)
 {
-    return lk_deadline_in(TIMEOUT_S * LK_NS_PER_S);
+    return lk_deadline_in(SOON_S * LK_NS_PER_S);
 }
 
 static struct lk_loader *make(int depth, int accumulation, double delay_s)
@@ -246,7 +246,6 @@ Suite *lk_suite_loader(void)
     TCase *c = tcase_create("loader");
 
     tcase_add_checked_fixture(c, setup, teardown);
-    tcase_set_timeout(c, TIMEOUT_S);
     tcase_add_loop_test(c, batches_in_order, 0, sizeof shapes / sizeof *shapes);
     tcase_add_test(c, deadline_and_stop);
     tcase_add_loop_test(c, delay_is_at_least_as_asked, 0, 2);

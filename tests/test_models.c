@@ -549,7 +549,6 @@ Suite *lk_suite_models(void)
     Suite *suite = suite_create("models");
     TCase *tc = tcase_create("models");
 
-    tcase_set_timeout(tc, 120);
     tcase_add_loop_test(tc, gradients_are_the_loss_derivatives, 0, ROWS);
     tcase_add_loop_test(tc, cpu_follows_the_reference, 0, ROWS);
     tcase_add_loop_test(tc, accumulating_adds, 0, ROWS);

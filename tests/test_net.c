@@ -127,7 +127,6 @@ Suite *lk_suite_net(void)
     TCase *t = tcase_create("hosts");
 
     tcase_add_checked_fixture(t, setup, teardown);
-    tcase_set_timeout(t, 60);
     tcase_add_loop_test(t, hosts_do_as_they_say, 0, LK_COUNT(rows));
     tcase_add_test(t, nothing_is_left_after_a_kill);
     suite_add_tcase(s, t);

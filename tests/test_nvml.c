@@ -420,7 +420,6 @@ Suite *lk_suite_nvml(void)
     Suite *s = suite_create("nvml");
     TCase *t = tcase_create("nvml");
 
-    tcase_set_timeout(t, 60);
     tcase_add_checked_fixture(t, fake_nvml_reset, NULL);
     tcase_add_test(t, a_sample);
     tcase_add_loop_test(t, a_part_of_a_gpu, 0, 2);

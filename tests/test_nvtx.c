@@ -314,7 +314,6 @@ Suite *lk_suite_nvtx(void)
     Suite *s = suite_create("nvtx");
     TCase *t = tcase_create("nvtx");
 
-    tcase_set_timeout(t, 150);
     tcase_add_checked_fixture(t, setup, teardown);
 #ifdef LK_HAVE_NVTX
     tcase_add_loop_test(t, ranges_of_a_run, 0, 3);

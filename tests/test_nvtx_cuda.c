@@ -143,7 +143,6 @@ Suite *lk_suite_nvtx_cuda(void)
     Suite *s = suite_create("nvtx_cuda");
     TCase *t = tcase_create("nvtx_cuda");
 
-    tcase_set_timeout(t, 120);
 #ifdef LK_HAVE_NVTX
     tcase_add_checked_fixture(t, setup, teardown);
     tcase_add_test(t, ranges_nest_on_the_host_thread);

@@ -257,7 +257,6 @@ Suite *lk_suite_plan(void)
     TCase *c = tcase_create("plan");
 
     tcase_add_checked_fixture(c, make_files, remove_files);
-    tcase_set_timeout(c, 60);
     tcase_add_test(c, the_plan_follows_from_the_forecast);
     tcase_add_test(c, absent_inputs_leave_no_columns);
     tcase_add_test(c, what_does_not_fit_is_marked);

@@ -194,7 +194,6 @@ Suite *lk_suite_plot(void)
     Suite *s = suite_create("plot");
     TCase *c = tcase_create("plot");
 
-    tcase_set_timeout(c, 120);
     tcase_add_checked_fixture(c, make_dir, remove_dir);
     tcase_add_test(c, efficiency);
     tcase_add_test(c, an_empty_forecast_is_refused);

@@ -331,7 +331,6 @@ Suite *lk_suite_predict_cli(void)
     TCase *c = tcase_create("predict_cli"), *bad = tcase_create("refusals");
 
     tcase_add_checked_fixture(c, make_files, remove_files);
-    tcase_set_timeout(c, 120); /* sanitizers, a busy machine */
     tcase_add_test(c, a_forecast_is_printed_and_written);
     tcase_add_test(c, a_directory_stands_for_its_job);
     tcase_add_test(c, slow_ranks_and_links_are_said);
@@ -343,7 +342,6 @@ Suite *lk_suite_predict_cli(void)
     tcase_add_test(c, overlap_needs_a_cpu_a_rank);
     suite_add_tcase(s, c);
     tcase_add_checked_fixture(bad, make_bad_files, remove_files);
-    tcase_set_timeout(bad, 60);
     tcase_add_loop_test(bad, refusals_say_what_is_missing, 0, (int)LK_COUNT(refusals));
     suite_add_tcase(s, bad);
     return s;

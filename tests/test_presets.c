@@ -306,7 +306,6 @@ Suite *lk_suite_presets(void)
     Suite *s = suite_create("presets");
     TCase *tc = tcase_create("presets");
 
-    tcase_set_timeout(tc, 240); /* sanitizers, a busy machine */
     tcase_add_test(tc, every_preset);
     tcase_add_test(tc, found_beside_the_build);
     tcase_add_test(tc, found_where_installed);

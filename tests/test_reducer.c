@@ -402,7 +402,6 @@ Suite *lk_suite_reducer(void)
     Suite *s = suite_create("reducer");
     TCase *c = tcase_create("reducer");
 
-    tcase_set_timeout(c, 60); /* a hang; the rig's own waits end after 20 s */
     tcase_add_loop_test(c, models_that_differ_are_told_apart, 0, LK_COUNT(mismatches));
     tcase_add_test(c, rank_0_gives_the_values);
     tcase_add_loop_test(c, buckets_follow_the_rule_then_rank_0s_ready_order, 0,

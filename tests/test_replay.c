@@ -357,7 +357,6 @@ Suite *lk_suite_replay(void)
     TCase *c = tcase_create("replay");
 
     tcase_add_checked_fixture(c, setup, teardown);
-    tcase_set_timeout(c, 120);
     tcase_add_test(c, order_and_buckets);
     tcase_add_test(c, waits);
     tcase_add_test(c, slow_rank_is_waited_for);

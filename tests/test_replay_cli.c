@@ -199,7 +199,6 @@ Suite *lk_suite_replay_cli(void)
     tcase_add_loop_test(options, rank_reads_the_same, 0, LK_COUNT(rows));
     suite_add_tcase(s, options);
     tcase_add_checked_fixture(program, setup, teardown);
-    tcase_set_timeout(program, 120);
     tcase_add_loop_test(program, refuses, 0, LK_COUNT(wrong));
     tcase_add_test(program, writes_a_run);
     tcase_add_test(program, runs_as_a_rank);

@@ -671,7 +671,6 @@ Suite *lk_suite_run(void)
     TCase *c = tcase_create("run");
 
     tcase_add_checked_fixture(c, setup, teardown);
-    tcase_set_timeout(c, 240);
     tcase_add_loop_test(c, files_of_a_run, 0, LK_COUNT(shapes));
     tcase_add_test(c, csv_on_stdout_only_results);
     tcase_add_test(c, untraced);

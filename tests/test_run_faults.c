@@ -510,7 +510,6 @@ Suite *lk_suite_run_faults(void)
     TCase *c = tcase_create("run_faults");
 
     tcase_add_checked_fixture(c, setup, teardown);
-    tcase_set_timeout(c, 240);
     tcase_add_loop_test(c, killed, 0, KILLS);
     tcase_add_test(c, killed_traces_have_the_steps);
     tcase_add_test(c, launcher_killed_then_analysed);

@@ -131,7 +131,6 @@ Suite *lk_suite_run_record_cuda(void)
     TCase *tc = tcase_create("GPU records");
 
     suite_add_tcase(s, tc);
-    tcase_set_timeout(tc, 60);
     tcase_add_checked_fixture(tc, setup, teardown);
     tcase_add_test(tc, auto_says_what_came_of_it);
     tcase_add_test(tc, no_is_said);

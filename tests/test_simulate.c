@@ -269,7 +269,6 @@ Suite *lk_suite_simulate(void)
     Suite *s = suite_create("simulate");
     TCase *c = tcase_create("simulate");
 
-    tcase_set_timeout(c, 60); /* sanitizers */
     tcase_add_loop_test(c, rows_come_back, 0, (int)LK_COUNT(scenarios));
     tcase_add_loop_test(c, a_job_from_its_traces_predicts_them, 0, (int)LK_COUNT(scenarios));
     tcase_add_test(c, traces_repeat_byte_by_byte);

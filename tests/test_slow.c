@@ -537,7 +537,6 @@ Suite *lk_suite_slow(void)
     Suite *s = suite_create("slow");
     TCase *c = tcase_create("slow");
 
-    tcase_set_timeout(c, 60);
     tcase_add_loop_test(c, slow_ranks_are_found, 0, LK_COUNT(find_cases));
     tcase_add_test(c, once_is_not_always);
     tcase_add_test(c, nodes_and_ranks_are_told_apart);

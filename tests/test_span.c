@@ -390,7 +390,6 @@ Suite *lk_suite_span(void)
     Suite *s = suite_create("span");
     TCase *c = tcase_create("span");
 
-    tcase_set_timeout(c, 60);
     tcase_add_test(c, a_span_is_one_record);
     tcase_add_test(c, every_span_reaches_every_sink);
     tcase_add_test(c, fields_of_a_range);

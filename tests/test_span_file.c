@@ -552,7 +552,6 @@ Suite *lk_suite_span_file(void)
     TCase *t = tcase_create("span_file");
 
     tcase_add_checked_fixture(t, set_up, tear_down);
-    tcase_set_timeout(t, 60);
     tcase_add_test(t, spans_come_back);
     tcase_add_loop_test(t, wraps, 0, 6);
     tcase_add_test(t, room_as_expected);

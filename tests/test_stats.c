@@ -411,7 +411,6 @@ Suite *lk_suite_stats(void)
     Suite *s = suite_create("stats");
     TCase *c = tcase_create("stats");
 
-    tcase_set_timeout(c, 60);
     tcase_add_test(c, predictive_by_hand);
     tcase_add_test(c, summary);
     tcase_add_loop_test(c, quantile, 0, (int)LK_COUNT(quantiles));

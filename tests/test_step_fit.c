@@ -189,7 +189,6 @@ Suite *lk_suite_step_fit(void)
     Suite *s = suite_create("step_fit");
     TCase *t = tcase_create("truth");
 
-    tcase_set_timeout(t, 60);
     tcase_add_loop_test(t, from_one_and_two, 0, (int)LK_COUNT(rates));
     tcase_add_test(t, from_one);
     tcase_add_test(t, rows_and_losses);

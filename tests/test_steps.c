@@ -526,7 +526,6 @@ Suite *lk_suite_steps(void)
     tcase_add_loop_test(t, incomplete_steps, 0, 3);
     suite_add_tcase(s, t);
     tcase_add_checked_fixture(d, set_up, tear_down);
-    tcase_set_timeout(d, 60);
     tcase_add_test(d, runs_are_found);
     tcase_add_test(d, bad_run_directories);
     tcase_add_test(d, job_of_a_sweep);

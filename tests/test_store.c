@@ -495,7 +495,6 @@ Suite *lk_suite_store(void)
     Suite *s = suite_create("store");
     TCase *c = tcase_create("store");
 
-    tcase_set_timeout(c, 60);
     tcase_add_test(c, keys_and_barriers);
     tcase_add_test(c, several_threads_read);
     tcase_add_test(c, clock_samples_are_ordered);

@@ -112,7 +112,6 @@ Suite *lk_suite_straggler(void)
     Suite *s = suite_create("straggler");
     TCase *c = tcase_create("straggler");
 
-    tcase_set_timeout(c, 60);
     tcase_add_loop_test(c, a_known_law_comes_back, 0, LK_COUNT(laws));
     tcase_add_test(c, what_cannot_be_told);
     tcase_add_test(c, ranks_that_stand_out);

@@ -277,7 +277,6 @@ Suite *lk_suite_sweep(void)
     Suite *s = suite_create("sweep");
     TCase *c = tcase_create("sweep");
 
-    tcase_set_timeout(c, 120);
     tcase_add_test(c, collectives);
     tcase_add_test(c, compute);
     tcase_add_test(c, overlap_on_streams);

@@ -127,7 +127,6 @@ Suite *lk_suite_throughput(void)
     Suite *s = suite_create("throughput");
     TCase *t = tcase_create("program");
 
-    tcase_set_timeout(t, 120); /* sanitizers, a busy machine */
     tcase_add_checked_fixture(t, set_up, tear_down);
     tcase_add_loop_test(t, tables, 0, (int)LK_COUNT(cases));
     tcase_add_loop_test(t, models, 0, (int)LK_COUNT(model_cases));

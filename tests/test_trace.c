@@ -559,7 +559,6 @@ Suite *lk_suite_trace(void)
     TCase *t = tcase_create("trace");
 
     tcase_add_checked_fixture(t, make_folder, remove_folder);
-    tcase_set_timeout(t, 120);
     tcase_add_loop_test(t, round_trip, 0, 6);
     tcase_add_test(t, round_trip_without_anything);
     tcase_add_test(t, round_trip_merged);

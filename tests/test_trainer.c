@@ -264,7 +264,6 @@ Suite *lk_suite_trainer(void)
     Suite *s = suite_create("trainer");
     TCase *c = tcase_create("trainer");
 
-    tcase_set_timeout(c, 120);
     tcase_add_loop_test(c, spans_of_a_run, 0, LK_COUNT(shapes));
     tcase_add_loop_test(c, bad_configurations, 0, LK_COUNT(bad));
     tcase_add_test(c, timed);

@@ -515,7 +515,6 @@ Suite *lk_suite_trainer_cuda(void)
 
     suite_add_tcase(s, tc);
     tcase_add_checked_fixture(tc, setup, teardown);
-    tcase_set_timeout(tc, 120);
     tcase_add_loop_test(tc, batches_are_not_overwritten, 0, (int)LK_COUNT(rings) * SEEDS);
     tcase_add_loop_test(tc, narrow_factors_verify, 0, LK_COUNT(narrow));
     tcase_add_test(tc, exact_weights_in_files);

@@ -200,7 +200,6 @@ END_TEST
 
 static void add_tests(TCase *c)
 {
-    tcase_set_timeout(c, 60);
     tcase_add_checked_fixture(c, setup, teardown);
     tcase_add_loop_test(c, ranks_agree_with_one, 0, (int)(sizeof shapes / sizeof *shapes));
     tcase_add_loop_test(c, a_graph_gives_the_same_losses, 0, 2);

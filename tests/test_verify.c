@@ -169,7 +169,6 @@ Suite *lk_suite_verify(void)
     Suite *s = suite_create("verify");
     TCase *c = tcase_create("verify");
 
-    tcase_set_timeout(c, 60); /* a hang; the rig's own waits end after 20 s */
     tcase_add_loop_test(c, ranks_compute_what_one_would, 0, COMBINATIONS);
     tcase_add_loop_test(c, the_reference_device_is_exact, 0, SYNC_MODES);
     tcase_add_loop_test(c, a_planted_fault_is_noticed, 0, LK_COUNT(faults) * LK_COUNT(settings));

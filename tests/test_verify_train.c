@@ -127,7 +127,6 @@ Suite *lk_suite_verify_train(void)
     Suite *s = suite_create("verify_train");
     TCase *c = tcase_create("verify_train");
 
-    tcase_set_timeout(c, 60); /* a hang; waits between ranks end after 20 s */
     tcase_add_loop_test(c, models_train_as_one_rank_would, 0, COMBINATIONS);
     tcase_add_loop_test(c, a_planted_fault_ends_the_run, 0,
                         LK_COUNT(faults) * LK_COUNT(fault_settings));

@@ -392,7 +392,6 @@ Suite *lk_suite_whatif(void)
     Suite *s = suite_create("whatif");
     TCase *tc = tcase_create("grid"), *cli = tcase_create("command");
 
-    tcase_set_timeout(tc, 120);
     tcase_add_loop_test(tc, more_of_it_is_never_slower, 0, (int)LK_COUNT(never_slower));
     tcase_add_test(tc, every_scheme_has_a_forecast);
     tcase_add_test(tc, verdicts);
@@ -402,7 +401,6 @@ Suite *lk_suite_whatif(void)
     tcase_add_test(tc, points_that_are_left_out);
     tcase_add_test(tc, values_that_are_no_values);
     suite_add_tcase(s, tc);
-    tcase_set_timeout(cli, 120);
     tcase_add_unchecked_fixture(cli, make_files, remove_files);
     tcase_add_test(cli, the_command_writes_its_files);
     tcase_add_test(cli, the_command_refuses);
