@@ -33,7 +33,8 @@
     X(LK_SPAN_OVERHEAD, "overhead", "overhead", "none")                                            \
     X(LK_SPAN_COLLECTIVE, "collective", "kernel", "bucket, or -1")                                 \
     X(LK_SPAN_GRADIENT, "gradient", "cpu_instant_event", "tensor, in registration order")          \
-    X(LK_SPAN_COUNTER, "counter", "counter", "none")
+    X(LK_SPAN_COUNTER, "counter", "counter", "none")                                               \
+    X(LK_SPAN_BUCKET, "bucket", "user_annotation", "bucket")
 
 enum lk_span_kind {
 #define LK_SPAN_ENUM_(kind, name, cat, index) kind,
@@ -61,7 +62,9 @@ struct lk_span {
 /*
  * GRADIENT is an instant (start_ns == end_ns) on the compute track: the tensor's gradient is final.
  * COUNTER is a value of the step (loss, learning rate, gradient norms) on the host track. OVERHEAD
- * is time that the profiler or the driver took for itself, on a host track.
+ * is time that the profiler or the driver took for itself, on a host track. BUCKET is entered and
+ * left by the thread that issues what a full bucket needs, its collective among it, and not
+ * emitted.
  *
  * What a GPU ran may be recorded without its step: LK_SPAN_STEP_UNKNOWN, for which the reader of
  * span files finds the step that the time lies in.

@@ -45,9 +45,10 @@ static const struct look looks[LK_SPAN_KIND_COUNT] = {
     [LK_SPAN_KERNEL] = {"op",          "op",            0xff59a14f, PAYLOAD_STEP },
     [LK_SPAN_COPY] = {"copy",        "op",            0xff9c755f, PAYLOAD_BYTES},
     [LK_SPAN_COLLECTIVE] = {"collective",  "communication", 0xfff28e2b, PAYLOAD_BYTES},
+    [LK_SPAN_BUCKET] = {"bucket",      "bucket",        0xffe15759, PAYLOAD_BYTES},
 };
 
-/* One a collective: the names of its buckets. */
+/* Names of buckets. */
 struct buckets {
     nvtxStringHandle_t text[LK_NVTX_BUCKETS + 1]; /* the last: of all later ones */
 };
@@ -59,7 +60,7 @@ struct lk_nvtx {
     nvtxStringHandle_t kinds[LK_SPAN_KIND_COUNT];
     nvtxStringHandle_t *names;      /* by id; the whole table at once, so that it never moves */
     const struct buckets **by_name; /* by id; NULL: the name is no collective's */
-    struct buckets *buckets;        /* LK_COLL_COUNT */
+    struct buckets *buckets;        /* LK_COLL_COUNT, and the buckets themselves */
     struct track *tracks;           /* to free */
 };
 
@@ -88,14 +89,14 @@ static void name_categories(struct lk_nvtx *n)
     }
 }
 
-static void name_buckets(struct lk_nvtx *n, enum lk_coll coll)
+static void name_buckets(struct lk_nvtx *n, struct buckets *b, const char *prefix)
 {
     char text[64];
 
     for (int i = 0; i <= LK_NVTX_BUCKETS; i++) {
-        (void)snprintf(text, sizeof text, "%s bucket %d%s", lk_coll_name(coll), i,
+        (void)snprintf(text, sizeof text, "%sbucket %d%s", prefix, i,
                        i < LK_NVTX_BUCKETS ? "" : " or later");
-        n->buckets[coll].text[i] = nvtxDomainRegisterStringA(n->domain, text);
+        b->text[i] = nvtxDomainRegisterStringA(n->domain, text);
     }
 }
 
@@ -111,7 +112,7 @@ enum lk_status lk_nvtx_open(struct lk_nvtx **out)
     LK_TRY(lk_alloc(&n, 1, sizeof *n));
     LK_TRY(lk_alloc(&n->names, NAMES, sizeof *n->names));
     LK_TRY(lk_alloc(&n->by_name, NAMES, sizeof *n->by_name));
-    LK_TRY(lk_alloc(&n->buckets, LK_COLL_COUNT, sizeof *n->buckets));
+    LK_TRY(lk_alloc(&n->buckets, LK_COLL_COUNT + 1, sizeof *n->buckets));
     n->domain = nvtxDomainCreateA("lockstep");
     if (!n->domain) {
         st = lk_fail(LK_EUNSUPPORTED,
@@ -121,6 +122,7 @@ enum lk_status lk_nvtx_open(struct lk_nvtx **out)
     n->host = gettid();
     nvtxNameOsThreadA((uint32_t)n->host, "host");
     name_categories(n);
+    name_buckets(n, &n->buckets[LK_COLL_COUNT], "");
     *out = n;
     n = NULL;
 out:
@@ -168,11 +170,13 @@ out:
 static enum lk_status name_added(void *sink, uint16_t id, const char *name)
 {
     struct lk_nvtx *n = sink;
+    char prefix[32];
 
     n->names[id] = nvtxDomainRegisterStringA(n->domain, name);
     for (int coll = 0; coll < LK_COLL_COUNT; coll++)
         if (!strcmp(name, lk_coll_name((enum lk_coll)coll))) {
-            name_buckets(n, (enum lk_coll)coll);
+            (void)snprintf(prefix, sizeof prefix, "%s ", name);
+            name_buckets(n, &n->buckets[coll], prefix);
             n->by_name[id] = &n->buckets[coll];
         }
     return LK_OK;
@@ -180,7 +184,8 @@ static enum lk_status name_added(void *sink, uint16_t id, const char *name)
 
 static nvtxStringHandle_t text_of(const struct lk_nvtx *n, const struct lk_span *s)
 {
-    const struct buckets *b = n->by_name[s->name];
+    const struct buckets *b =
+        s->kind == LK_SPAN_BUCKET ? &n->buckets[LK_COLL_COUNT] : n->by_name[s->name];
 
     if (b && s->index >= 0)
         return b->text[s->index < LK_NVTX_BUCKETS ? s->index : LK_NVTX_BUCKETS];

@@ -16,6 +16,8 @@
  *   input                   micro-batch        the host thread, while it waits
  *   prepare batch           micro-batch        the loader's thread
  *   forward, backward       micro-batch        who drives the compute stream
+ *   bucket I                bytes              the host thread: all that it does for a bucket once
+ *                                              its turn has come, the collective's range in it
  *   optimizer               step               ...
  *   NAME of an op           step               ...
  *   all_reduce bucket I     bytes              who drives the comm stream
@@ -38,7 +40,7 @@
 
 struct lk_nvtx;
 
-/* Buckets with a text of their own; later ones are called "all_reduce bucket 256 or later". */
+/* Buckets with a text of their own; later ones are called "bucket 256 or later". */
 enum { LK_NVTX_BUCKETS = 256 };
 
 /* The library that a tool named in NVTX_INJECTION64_PATH; NULL: there is no tool. */

@@ -4,6 +4,7 @@
  */
 #include "base/array.h"
 #include "base/log.h"
+#include "base/span.h"
 #include "kernels/ops.h"
 #include "runtime/reducer_impl.h"
 
@@ -349,6 +350,8 @@ static enum lk_status measure(struct lk_reducer *r, size_t b, size_t slot)
 static enum lk_status launch(struct lk_reducer *r, size_t b)
 {
     const struct lk_reducer_config *c = &r->config;
+    const struct lk_span span = {
+        .kind = LK_SPAN_BUCKET, .step = r->step, .index = (int32_t)b, .bytes = r->plan.bytes[b]};
     const struct lk_coll_call call = {.coll = LK_ALL_REDUCE,
                                       .algo = c->algo,
                                       .dtype = r->dtype,
@@ -358,11 +361,13 @@ static enum lk_status launch(struct lk_reducer *r, size_t b)
                                       .ready = r->buckets[b].ready};
     enum lk_status st = LK_OK;
 
+    lk_span_enter(c->track, &span);
     LK_TRY(lk_stream_wait(c->net, r->buckets[b].ready));
     LK_TRY(measure(r, b, b));
     if (c->plant != LK_PLANT_DROPPED_BUCKET || b != 0)
         LK_TRY(lk_comm_enqueue(c->comm, c->net, &call));
     LK_TRY(measure(r, b, r->plan.n_buckets + b));
+    lk_span_leave(c->track, &span);
 out:
     return st;
 }

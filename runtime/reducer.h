@@ -55,6 +55,7 @@ enum lk_status lk_plant_from_name(const char *name, enum lk_plant *out); /* LK_E
 struct lk_reducer_config {
     struct lk_comm *comm;            /* borrowed */
     struct lk_stream *compute, *net; /* borrowed: compute and comm stream */
+    struct lk_track *track; /* borrowed, of the host thread: it hears of buckets; or NULL */
     enum lk_ddp_rule ddp_rule;
     uint64_t first_bytes, cap_bytes;
     enum lk_algo algo;

@@ -214,6 +214,7 @@ static enum lk_status open_all(struct trainer *t)
     rc.comm = t->comm;
     rc.compute = t->compute;
     rc.net = t->net;
+    rc.track = t->host;
     rc.timeout_ns = c->timeout_ns;
     rc.find_unused |= t->model->find_unused_parameters;
     if (t->model->ops->join)

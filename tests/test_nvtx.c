@@ -116,6 +116,22 @@ static void check_micro_batch(const struct nvtx_log *l, const struct nvtx_range 
     ck_assert_uint_gt(ops_within(l, backward), 3);
 }
 
+/* What the host thread does for a bucket: its work is enqueued, and runs on the stream's thread. */
+static void check_issued(const struct nvtx_log *l, const struct nvtx_range *step,
+                         const struct nvtx_range *reduced)
+{
+    size_t at = (size_t)(step - l->ranges);
+    const struct nvtx_range *r = must_next(l, &at, reduced->text + strlen("all_reduce "));
+
+    ck_assert_str_eq(r->category, "bucket");
+    ck_assert_str_eq(r->thread, "host");
+    ck_assert_ptr_eq(r->within, step);
+    ck_assert_int_eq(r->payload, reduced->payload);
+    ck_assert_uint_lt(r->pushed, reduced->pushed);
+    r = nvtx_next(l, &at, r->text);
+    ck_assert_msg(!r || !nvtx_during(r, step), "%s comes twice in a step", reduced->text);
+}
+
 /* Every bucket once; their payloads are all gradients. */
 static size_t check_buckets(const struct nvtx_log *l, const struct nvtx_range *step)
 {
@@ -136,6 +152,7 @@ static size_t check_buckets(const struct nvtx_log *l, const struct nvtx_range *s
         ck_assert_ptr_null(r->within);
         ck_assert_int_gt(r->payload, 0);
         bytes += r->payload;
+        check_issued(l, step, r);
         r = nvtx_next(l, &from, text);
         ck_assert_msg(!r || !nvtx_during(r, step), "%s comes twice in a step", text);
     }
@@ -248,8 +265,10 @@ START_TEST(texts_and_payloads)
                                         "a span of its own",
                                         "collective",
                                         "copy",
-                                        "synchronize"};
-    static const long long payloads[] = {100, 200, 300, 400, 500, 600, 7, 700, -1, 7};
+                                        "synchronize",
+                                        "bucket 3",
+                                        "bucket 256 or later"};
+    static const long long payloads[] = {100, 200, 300, 400, 500, 600, 7, 700, -1, 7, 800, 900};
 
     attach_tool(NULL);
     ck_assert_int_eq(lk_recorder_create(&r), LK_OK);
@@ -269,6 +288,8 @@ START_TEST(texts_and_payloads)
     issue(t, LK_SPAN_COLLECTIVE, 0, -1, 700);
     issue(t, LK_SPAN_COPY, 0, -1, 0); /* bytes not known yet */
     issue(t, LK_SPAN_SYNC, 0, -1, 0);
+    issue(t, LK_SPAN_BUCKET, 0, 3, 800);
+    issue(t, LK_SPAN_BUCKET, 0, 256, 900);
     issue(t, LK_SPAN_COUNTER, 0, -1, 0); /* no range */
     issue(t, LK_SPAN_GRADIENT, 0, 3, 0);
     lk_recorder_destroy(r);

@@ -62,6 +62,7 @@ static struct lk_train_config config(struct lk_recorder *r)
     c.reducer.cap_bytes = 65536;
     c.reducer.accumulation = ACCUMULATION;
     c.reducer.no_sync = true;
+    c.reducer.noise_every = 1;
     return c;
 }
 
@@ -90,18 +91,25 @@ static const struct nvtx_range *within(const struct nvtx_range *a, const char *t
     return a->within;
 }
 
-static void check_range(const struct nvtx_range *a, int counts[static 3])
+static void check_range(const struct nvtx_range *a, int counts[static 5])
 {
     if (!strcmp(a->text, "forward") || !strcmp(a->text, "backward")) {
         ck_assert_str_eq(within(a, "step")->thread, "host");
         counts[0]++;
     } else if (!strcmp(a->text, "optimizer") || !strcmp(a->text, "input")) {
         (void)within(a, "step");
-    } else if (!strncmp(a->text, "all_reduce bucket", 17)) {
-        /* Where its bucket is full: in the backward of the last micro-batch. */
+    } else if (!strncmp(a->text, "bucket", 6)) {
+        /* Where it is full: in the backward of the last micro-batch. */
+        ck_assert_str_eq(a->category, "bucket");
         ck_assert_int_eq(within(a, "backward")->payload, ACCUMULATION - 1);
         ck_assert_int_gt(a->payload, 0);
+        counts[3]++;
+    } else if (!strncmp(a->text, "all_reduce bucket", 17)) {
+        ck_assert_int_eq(within(a, a->text + 11)->payload, a->payload);
         counts[1]++;
+    } else if (!strcmp(a->text, "sum_squares")) { /* of its gradients, before and after */
+        ck_assert(a->within && !strncmp(a->within->text, "bucket", 6));
+        counts[4]++;
     } else if (strstr(a->text, "_forward")) {
         ck_assert_str_eq(a->category, "op");
         (void)within(a, "forward");
@@ -111,7 +119,7 @@ static void check_range(const struct nvtx_range *a, int counts[static 3])
 
 START_TEST(ranges_nest_on_the_host_thread)
 {
-    int counts[3] = {0};
+    int counts[5] = {0};
     struct nvtx_log l;
     size_t at = 0;
 
@@ -127,7 +135,9 @@ START_TEST(ranges_nest_on_the_host_thread)
     for (size_t i = 0; i < l.n; i++)
         check_range(&l.ranges[i], counts);
     ck_assert_int_eq(counts[0], 2 * STEPS * ACCUMULATION);
-    ck_assert_int_gt(counts[1], STEPS);      /* more than one bucket, once their order is known */
+    ck_assert_int_gt(counts[1], STEPS); /* more than one bucket, once their order is known */
+    ck_assert_int_eq(counts[3], counts[1]);
+    ck_assert_int_eq(counts[4], 2 * counts[1]);
     ck_assert_int_gt(counts[2], 20 * STEPS); /* layers of the model */
     ck_assert_str_eq(l.streams, "compute stream;comm stream;copy stream;");
     nvtx_log_fini(&l);
