@@ -20,8 +20,8 @@
  *   MEMSET    bytes
  *
  * and on a host track "CUDA calls": SYNC (waits of LK_CUPTI_SYNC_NS and more) and OVERHEAD. Times
- * are lk_now_ns, which CUPTI calls for (cuptiActivityRegisterTimestampCallback); it maps the GPU's
- * clock to it.
+ * are lk_now_ns: CUPTI maps the GPU's clock to its own, and we its own to ours
+ * (profiler/cupti_clock.h says why not by cuptiActivityRegisterTimestampCallback).
  *
  * What NCCL launches on threads of its own carries no id (communicators that do not block do that):
  * such records have step LK_SPAN_STEP_UNKNOWN, and the reader of span files places them by their
@@ -30,7 +30,9 @@
  *
  * What ran before the recorder's first track was made is not recorded.
  *
- * Buffers come from a pool. Without a free one CUPTI drops records, counts them, and so do we.
+ * Buffers come from a pool, for all threads together: CUPTI 13's default, one for each thread,
+ * would fill it with those of the threads that NCCL starts for every collective. Without a free one
+ * CUPTI drops records, counts them, and so do we; CUPTI before 12.9 would crash, and gets more.
  * CUPTI's thread delivers full buffers; the rest comes when the session is closed. CUPTI's
  * callbacks carry no context: one session a process, and one a recorder, which hears nothing from
  * it once it is closed.

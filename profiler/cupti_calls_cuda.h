@@ -9,13 +9,14 @@
 
 #include <cupti.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /* X(call): cupti<call>. */
 #define LK_CUPTI_CALL_LIST(X)                                                                      \
     X(GetVersion)                                                                                  \
     X(GetResultString)                                                                             \
+    X(GetTimestamp)                                                                                \
     X(ActivityRegisterCallbacks)                                                                   \
-    X(ActivityRegisterTimestampCallback)                                                           \
     X(ActivitySetAttribute)                                                                        \
     X(ActivityEnable)                                                                              \
     X(ActivityDisable)                                                                             \
@@ -39,6 +40,8 @@ struct lk_cupti_calls {
 #define LK_CUPTI_NEWER_MEMBER_(call, parameters) CUptiResult(*call) parameters;
     LK_CUPTI_NEWER_LIST(LK_CUPTI_NEWER_MEMBER_)
 #undef LK_CUPTI_NEWER_MEMBER_
+    /* For tests: both clocks at the same moment. NULL: GetTimestamp between two looks at ours. */
+    void (*clocks)(uint64_t *theirs_ns, uint64_t *ours_ns);
 };
 
 /* CUPTI's own, of a library that stays open. path: the file. */

@@ -24,11 +24,23 @@
 /* NVIDIA recommends buffers of 1 to 10 MiB (CUPTI, Usage, Activity API). */
 enum { BUFFER_BYTES = 2 << 20, BUFFERS = 64, BUFFERS_AHEAD = 8, FLUSH_PERIOD_MS = 1000 };
 
+/* CUPTI_ACTIVITY_ATTR_PER_THREAD_ACTIVITY_BUFFER, of 12.3 and newer: older headers lack the name,
+ * older libraries refuse the number. */
+enum { ATTR_BUFFERS_BY_THREAD = 9 };
+#if CUPTI_API_VERSION >= 21
+_Static_assert((int)ATTR_BUFFERS_BY_THREAD == (int)CUPTI_ACTIVITY_ATTR_PER_THREAD_ACTIVITY_BUFFER,
+               "an attribute");
+#endif
+
+/* Of CUDA 12.9. Those before crash when they are given no buffer (CUPTI, release notes of 12.9). */
+enum { VERSION_REFUSABLE = 27 };
+
 struct buffers {
     pthread_mutex_t lock; /* guards all below */
     size_t bytes, most;
     uint8_t **free;
     size_t n_free, n_made;
+    bool refusable; /* CUPTI may be given none */
 };
 
 struct lk_cupti {
@@ -42,8 +54,9 @@ struct lk_cupti {
     struct {
         pthread_mutex_t lock; /* guards what follows */
         pthread_cond_t ended;
-        bool done, abandoned; /* abandoned: the flushing thread frees the session */
-        CUptiResult error;
+        bool fetched, done; /* there are no more records; CUPTI is switched off, too */
+        bool abandoned;     /* the flushing thread frees the session */
+        CUptiResult error;  /* of fetching */
     } flush;
 };
 
@@ -131,6 +144,7 @@ static enum lk_status check_version(struct lk_cupti *g, const char *path)
                        "CUDA 13",
                        version, path);
     snprintf(g->text, sizeof g->text, "CUPTI API %" PRIu32 ", %s", version, path);
+    g->buffers.refusable = version >= VERSION_REFUSABLE;
 out:
     return st;
 }
@@ -161,26 +175,79 @@ static void buffers_fini(struct buffers *b)
     pthread_mutex_destroy(&b->lock);
 }
 
-/* A zeroed buffer, or none: CUPTI drops records then and counts them. */
+/* A zeroed buffer, or NULL: CUPTI drops records then and counts them. */
+static uint8_t *lend_buffer(struct lk_cupti *g)
+{
+    struct buffers *b = &g->buffers;
+    uint8_t *buffer = NULL;
+
+    pthread_mutex_lock(&b->lock);
+    if (b->n_free > 0)
+        buffer = b->free[--b->n_free];
+    else if ((b->n_made < b->most || !b->refusable) && lk_alloc(&buffer, b->bytes, 1) == LK_OK)
+        b->n_made++;
+    g->lent += buffer != NULL;
+    pthread_mutex_unlock(&b->lock);
+    return buffer;
+}
+
+/* Freed at once is what the pool has too much of, and what it never lent: buffers of an earlier
+ * session. */
+static void return_buffer(struct lk_cupti *g, uint8_t *buffer, size_t size)
+{
+    struct buffers *b = &g->buffers;
+    bool ours;
+
+    pthread_mutex_lock(&b->lock);
+    ours = g->lent > 0 && size == b->bytes;
+    g->lent -= ours;
+    if (ours && b->n_made <= b->most) {
+        b->free[b->n_free++] = buffer;
+    } else {
+        b->n_made -= ours;
+        free(buffer);
+    }
+    pthread_mutex_unlock(&b->lock);
+}
+
+/* Without a session, which only a CUPTI asks that could not be switched off, a buffer nevertheless:
+ * see VERSION_REFUSABLE. */
 static void CUPTIAPI buffer_requested(uint8_t **buffer, size_t *size, size_t *max_records)
 {
     struct lk_cupti *g = atomic_load(&current);
-    struct buffers *b = g ? &g->buffers : NULL;
 
     *buffer = NULL;
-    *size = 0;
     *max_records = 0;
-    if (!b)
-        return;
-    pthread_mutex_lock(&b->lock);
-    if (b->n_free > 0)
-        *buffer = b->free[--b->n_free];
-    else if (b->n_made < b->most && lk_alloc(buffer, b->bytes, 1) == LK_OK)
-        b->n_made++;
-    g->lent += *buffer != NULL;
-    pthread_mutex_unlock(&b->lock);
-    if (*buffer)
-        *size = b->bytes;
+    if (g)
+        *buffer = lend_buffer(g);
+    else
+        (void)lk_alloc(buffer, BUFFER_BYTES, 1);
+    *size = !*buffer ? 0 : g ? g->buffers.bytes : BUFFER_BYTES;
+}
+
+/* Both clocks at the same moment: in the middle of the shortest of some looks. */
+static CUptiResult look_at_clocks(struct lk_cupti *g)
+{
+    enum { LOOKS = 8 };
+    uint64_t shortest_ns = UINT64_MAX, theirs = 0, ours = 0;
+
+    if (g->call.clocks)
+        g->call.clocks(&theirs, &ours);
+    for (int i = 0; !g->call.clocks && i < LOOKS; i++) {
+        uint64_t before = lk_now_ns(), t = 0, took;
+        CUptiResult e = g->call.GetTimestamp(&t);
+
+        took = lk_now_ns() - before;
+        if (e != CUPTI_SUCCESS)
+            return e;
+        if (took < shortest_ns) {
+            shortest_ns = took;
+            theirs = t;
+            ours = before + took / 2;
+        }
+    }
+    lk_cupti_clock_add(&g->records.clock, theirs, ours);
+    return CUPTI_SUCCESS;
 }
 
 static void count_dropped(struct lk_cupti *g)
@@ -198,24 +265,19 @@ static void CUPTIAPI buffer_completed(CUcontext context, uint32_t stream, uint8_
 
     (void)context;
     (void)stream;
-    if (!g || !buffer) /* of a session that did not wait for it */
+    if (!g) /* of a session that did not wait for it, or of none */
+        free(buffer);
+    if (!g || !buffer)
         return;
     pthread_mutex_lock(&g->reading);
     if (!g->closed) {
+        (void)look_at_clocks(g);
         lk_cupti_records_read(&g->records, buffer, valid < size ? valid : size);
         count_dropped(g);
     }
     pthread_mutex_unlock(&g->reading);
     memset(buffer, 0, size);
-    pthread_mutex_lock(&g->buffers.lock);
-    g->buffers.free[g->buffers.n_free++] = buffer;
-    g->lent--;
-    pthread_mutex_unlock(&g->buffers.lock);
-}
-
-static uint64_t CUPTIAPI now(void)
-{
-    return lk_now_ns();
+    return_buffer(g, buffer, size);
 }
 
 /* ---- Starting ---- */
@@ -261,14 +323,22 @@ static void disable_all(struct lk_cupti *g)
         (void)g->call.ActivityDisable(enabled[i].kind);
 }
 
-/* These only make tracing cheaper: without them there are more records than are needed. */
-static void quieten(struct lk_cupti *g)
+/* What buffers are like, which CUPTI takes before they are registered. A version that does not
+ * know an attribute has no need of it. */
+static void describe_buffers(struct lk_cupti *g)
 {
-    uint8_t zeroed = 1;
+    uint8_t zeroed = 1, by_thread = 0;
     size_t size = sizeof zeroed;
 
     (void)g->call.ActivitySetAttribute(CUPTI_ACTIVITY_ATTR_ZEROED_OUT_ACTIVITY_BUFFER, &size,
                                        &zeroed);
+    (void)g->call.ActivitySetAttribute((CUpti_ActivityAttribute)ATTR_BUFFERS_BY_THREAD, &size,
+                                       &by_thread);
+}
+
+/* These only make tracing cheaper: without them there are more records than are needed. */
+static void quieten(struct lk_cupti *g)
+{
     for (size_t i = 0; g->call.ActivityEnableRuntimeApi && i < LK_COUNT(quiet_runtime); i++)
         (void)g->call.ActivityEnableRuntimeApi(quiet_runtime[i], 0);
     for (size_t i = 0; g->call.ActivityEnableDriverApi && i < LK_COUNT(quiet_driver); i++)
@@ -284,7 +354,8 @@ static enum lk_status start(struct lk_cupti *g)
     enum lk_status st = LK_OK;
     char what[64];
 
-    LK_TRY(check(g, g->call.ActivityRegisterTimestampCallback(now), "taking our clock"));
+    LK_TRY(check(g, look_at_clocks(g), "its clock"));
+    describe_buffers(g);
     LK_TRY(check(g, g->call.ActivityRegisterCallbacks(buffer_requested, buffer_completed),
                  "registering buffers"));
     for (size_t i = 0; i < LK_COUNT(enabled); i++) {
@@ -427,19 +498,25 @@ static void destroy_if_idle(struct lk_cupti *g)
 }
 
 /* A flush that forces gives what is unfinished as well: without times, and so counted. It blocks,
- * for how long is CUPTI's affair, hence a thread of its own. */
+ * for how long is CUPTI's affair, hence a thread of its own. Kinds are switched off behind it,
+ * since in CUDA 13.0 that may hang (CUPTI, release notes of 13.0 Update 1): what CUPTI has written
+ * since is of no interest, but it gives its buffers back. */
 static void *flush(void *arg)
 {
     struct lk_cupti *g = arg;
     CUptiResult e = g->call.ActivityFlushAll(0);
     bool abandoned;
 
-    disable_all(g);
     if (e == CUPTI_SUCCESS)
         e = g->call.ActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
     pthread_mutex_lock(&g->flush.lock);
-    g->flush.done = true;
     g->flush.error = e;
+    g->flush.fetched = true;
+    pthread_mutex_unlock(&g->flush.lock);
+    disable_all(g);
+    (void)g->call.ActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
+    pthread_mutex_lock(&g->flush.lock);
+    g->flush.done = true;
     abandoned = g->flush.abandoned;
     pthread_cond_signal(&g->flush.ended);
     pthread_mutex_unlock(&g->flush.lock);
@@ -463,10 +540,13 @@ static enum lk_status flush_until(struct lk_cupti *g, struct lk_deadline deadlin
     while (!g->flush.done && error == 0)
         error = pthread_cond_clockwait(&g->flush.ended, &g->flush.lock, CLOCK_MONOTONIC, &until);
     *ended = g->flush.done;
-    if (*ended)
+    if (g->flush.fetched)
         st = check(g, g->flush.error, "fetching the last records");
     else
         st = lk_fail(LK_ETIMEOUT, "CUPTI did not hand over its last records in time");
+    if (g->flush.fetched && !*ended)
+        lk_log(LK_LOG_PROFILE, LK_WARN,
+               "CUPTI hangs where it is to stop; all records were fetched before");
     pthread_mutex_unlock(&g->flush.lock);
     if (*ended)
         pthread_join(thread, NULL);
@@ -486,6 +566,15 @@ static void abandon(struct lk_cupti *g)
     pthread_mutex_unlock(&g->flush.lock);
     if (done)
         destroy_if_idle(g);
+}
+
+static void warn_of_clock(const struct lk_cupti_clock *c)
+{
+    if (c->jump_ns)
+        lk_log(LK_LOG_PROFILE, LK_WARN,
+               "the system's clock was set by %.3f ms while the GPU was recorded: times of its "
+               "kernels and copies around that moment are off by as much",
+               (double)c->jump_ns / (double)LK_NS_PER_MS);
 }
 
 /* What a user must know to read the trace. */
@@ -517,6 +606,7 @@ static struct lk_cupti_counts finish(struct lk_cupti *g, bool flushed)
     pthread_mutex_lock(&g->reading);
     if (flushed)
         count_dropped(g);
+    warn_of_clock(&g->records.clock);
     lk_cupti_records_drain(&g->records);
     lk_cupti_records_report(&g->records);
     counts = g->records.counts;

@@ -5,6 +5,7 @@
 
 #include "profiler/cupti.h"
 #include "profiler/cupti_calls_cuda.h"
+#include "profiler/cupti_clock.h"
 #include "profiler/cupti_names.h"
 
 #include <stdatomic.h>
@@ -52,8 +53,9 @@ struct lk_cupti_work {
 struct lk_cupti_records {
     struct lk_recorder *recorder;
     const struct lk_cupti_calls *call;
-    uint64_t earliest_ns;      /* no record can be older */
-    _Atomic uint64_t began_ns; /* the first track was made; before that nothing is the run's */
+    struct lk_cupti_clock clock; /* of the times in records */
+    uint64_t earliest_ns;        /* no record can be older */
+    _Atomic uint64_t began_ns;   /* the first track was made; before that nothing is the run's */
     struct lk_cupti_track tracks[LK_CUPTI_TRACKS];
     atomic_int n_tracks;
     struct {
@@ -81,7 +83,8 @@ void lk_cupti_records_fini(struct lk_cupti_records *r);
  * one at a time. */
 struct lk_cupti_track *lk_cupti_records_track(struct lk_cupti_records *r,
                                               const struct lk_track_info *info);
-/* Reads a buffer of CUPTI's. One thread at a time, as the two below. */
+/* Reads a buffer of CUPTI's. One thread at a time, as the two below. pre: the clock has a point
+ * behind the buffer's records. */
 void lk_cupti_records_read(struct lk_cupti_records *r, uint8_t *buffer, size_t bytes);
 /* Nothing more comes: what still waits becomes spans as it is. */
 void lk_cupti_records_drain(struct lk_cupti_records *r);

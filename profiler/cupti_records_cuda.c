@@ -366,14 +366,18 @@ static void take_work(struct lk_cupti_records *r, struct lk_cupti_work *w)
 
 /* ---- Kinds ---- */
 
-/* CUPTI writes 0 where it has no times. Times that cannot be would be another layout's. What ended
- * before the run began (a model is made to describe it) is left out. */
-static bool has_times(struct lk_cupti_records *r, uint64_t start, uint64_t end)
+/* Makes times ours. CUPTI writes 0 where it has none. Times that cannot be would be another
+ * layout's. What ended before the run began (a model is made to describe it) is left out. */
+static bool has_times(struct lk_cupti_records *r, uint64_t *at_start, uint64_t *at_end)
 {
+    uint64_t start = *at_start, end = *at_end;
+
     if (start == 0 || end == 0) {
         r->counts.untimed++;
         return false;
     }
+    *at_start = start = lk_cupti_clock_ours_ns(&r->clock, start);
+    *at_end = end = lk_cupti_clock_ours_ns(&r->clock, end);
     if (end < start || start < r->earliest_ns || end > lk_now_ns() + LK_NS_PER_S) {
         r->counts.broken++;
         return false;
@@ -387,7 +391,7 @@ static void take_kernel(struct lk_cupti_records *r, const void *record)
     struct lk_cupti_work w;
 
     memcpy(&k, record, sizeof k);
-    if (!has_times(r, k.start, k.end))
+    if (!has_times(r, &k.start, &k.end))
         return;
     w = (struct lk_cupti_work){
         .span = {.start_ns = k.start, .end_ns = k.end, .kind = LK_SPAN_KERNEL},
@@ -407,8 +411,8 @@ static uint16_t name_of(struct lk_cupti_records *r, const char *text)
     return id;
 }
 
-static void take_copy_of(struct lk_cupti_records *r, const struct copy_record *c,
-                         uint32_t correlation, enum lk_span_kind kind)
+static void take_copy_of(struct lk_cupti_records *r, struct copy_record *c, uint32_t correlation,
+                         enum lk_span_kind kind)
 {
     static const char *const names[] = {
         [CUPTI_ACTIVITY_MEMCPY_KIND_HTOD] = "HtoD", [CUPTI_ACTIVITY_MEMCPY_KIND_DTOH] = "DtoH",
@@ -419,7 +423,7 @@ static void take_copy_of(struct lk_cupti_records *r, const struct copy_record *c
     };
     struct lk_cupti_work w;
 
-    if (!has_times(r, c->start, c->end))
+    if (!has_times(r, &c->start, &c->end))
         return;
     w = (struct lk_cupti_work){
         .span = {.start_ns = c->start, .end_ns = c->end, .kind = (uint16_t)kind},
@@ -485,7 +489,7 @@ static void take_sync(struct lk_cupti_records *r, const void *record)
     struct sync_record s;
 
     memcpy(&s, record, sizeof s);
-    if (s.type >= LK_COUNT(names) || !names[s.type] || !has_times(r, s.start, s.end) ||
+    if (s.type >= LK_COUNT(names) || !names[s.type] || !has_times(r, &s.start, &s.end) ||
         s.end - s.start < LK_CUPTI_SYNC_NS)
         return;
     emit_call(r, LK_SPAN_SYNC, names[s.type], s.start, s.end,
@@ -506,7 +510,7 @@ static void take_overhead(struct lk_cupti_records *r, const void *record)
 
     memcpy(&o, record, sizeof o);
     kind = o.overhead >> 16;
-    if (has_times(r, o.start, o.end))
+    if (has_times(r, &o.start, &o.end))
         emit_call(r, LK_SPAN_OVERHEAD, kind < LK_COUNT(names) ? names[kind] : NULL, o.start, o.end,
                   LK_SPAN_STEP_UNKNOWN);
 }

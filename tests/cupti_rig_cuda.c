@@ -32,6 +32,7 @@ void cupti_rig_set_up_with(size_t buffer_bytes, size_t buffers)
     struct lk_cupti_config c = config;
 
     fake_cupti_reset();
+    fake_cupti.ahead_ns = UINT64_C(1800000000) * LK_NS_PER_S; /* since 1970 */
     must(lk_log_configure("error")); /* each test of something missing would warn */
     must(lk_recorder_create(&rig.recorder));
     must(lk_recorder_name(rig.recorder, "gelu_forward", &rig.gelu));
@@ -43,7 +44,7 @@ void cupti_rig_set_up_with(size_t buffer_bytes, size_t buffers)
     rig.host = cupti_rig_track("host", LK_TRACK_HOST, 0);
     rig.compute = cupti_rig_track("compute stream", LK_TRACK_COMPUTE, 1);
     rig.comm = cupti_rig_track("comm stream", LK_TRACK_COMM, 2);
-    rig.t0 = lk_now_ns();
+    rig.t0 = lk_now_ns() + fake_cupti.ahead_ns;
 }
 
 void cupti_rig_set_up(void)

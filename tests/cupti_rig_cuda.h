@@ -17,7 +17,7 @@ struct cupti_rig {
     struct lk_recorder *next; /* of a second session: the first remains the first's */
     struct lk_track *host, *compute, *comm;
     uint16_t gelu, matmul;
-    uint64_t t0; /* times of records are t0 and what a test says */
+    uint64_t t0; /* on CUPTI's clock: times of records are t0 and what a test says */
     struct lk_cupti_counts counts;
 };
 extern struct cupti_rig rig;

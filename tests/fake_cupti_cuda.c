@@ -3,6 +3,7 @@
 #ifdef LK_HAVE_CUPTI
 
 #include "base/array.h"
+#include "base/clock.h"
 
 #include <string.h>
 #include <time.h>
@@ -25,6 +26,7 @@ void fake_cupti_reset(void)
     memset(&fake_cupti, 0, sizeof fake_cupti);
     fake_cupti_stack.depth = 0;
     fake_cupti.version = CUPTI_API_VERSION;
+    fake_cupti.by_thread = 1;
 }
 
 bool fake_cupti_put(const void *record, size_t bytes)
@@ -74,20 +76,27 @@ static CUptiResult register_callbacks(CUpti_BuffersCallbackRequestFunc request,
     return result("ActivityRegisterCallbacks");
 }
 
-/* Before any kind is enabled, or records would bear other times. */
-static CUptiResult register_timestamp(CUpti_TimestampCallbackFunc now)
+static CUptiResult get_timestamp(uint64_t *timestamp)
 {
-    if (fake_cupti.kinds_enabled > 0)
-        return CUPTI_ERROR_INVALID_OPERATION;
-    fake_cupti.now = now;
-    return result("ActivityRegisterTimestampCallback");
+    *timestamp = lk_now_ns() + fake_cupti.ahead_ns;
+    return result("GetTimestamp");
 }
 
+static void clocks(uint64_t *theirs_ns, uint64_t *ours_ns)
+{
+    *ours_ns = lk_now_ns();
+    *theirs_ns = *ours_ns + fake_cupti.ahead_ns;
+}
+
+/* Buffers by thread: before buffers are registered and kinds enabled, else the behaviour is
+ * undefined. */
 static CUptiResult set_attribute(CUpti_ActivityAttribute attribute, size_t *size, void *value)
 {
-    (void)attribute;
-    (void)size;
-    (void)value;
+    if (attribute == CUPTI_ACTIVITY_ATTR_PER_THREAD_ACTIVITY_BUFFER) {
+        if (*size != 1 || fake_cupti.kinds_enabled > 0)
+            return CUPTI_ERROR_INVALID_OPERATION;
+        memcpy(&fake_cupti.by_thread, value, 1);
+    }
     return result("ActivitySetAttribute");
 }
 
@@ -103,6 +112,8 @@ static CUptiResult enable(CUpti_ActivityKind kind)
 static CUptiResult disable(CUpti_ActivityKind kind)
 {
     (void)kind;
+    while (fake_cupti.stuck_disabling)
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     fake_cupti.kinds_enabled -= fake_cupti.kinds_enabled > 0;
     return result("ActivityDisable");
 }
@@ -110,6 +121,7 @@ static CUptiResult disable(CUpti_ActivityKind kind)
 static CUptiResult flush_all(uint32_t flag)
 {
     (void)flag;
+    fake_cupti.flushes_enabled += fake_cupti.kinds_enabled > 0;
     fake_cupti.flushes++;
     while (fake_cupti.stuck)
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
@@ -211,8 +223,8 @@ static CUptiResult api(CUpti_CallbackId id, uint8_t enabled)
 const struct lk_cupti_calls fake_cupti_calls = {
     .GetVersion = get_version,
     .GetResultString = get_result_string,
+    .GetTimestamp = get_timestamp,
     .ActivityRegisterCallbacks = register_callbacks,
-    .ActivityRegisterTimestampCallback = register_timestamp,
     .ActivitySetAttribute = set_attribute,
     .ActivityEnable = enable,
     .ActivityDisable = disable,
@@ -225,6 +237,7 @@ const struct lk_cupti_calls fake_cupti_calls = {
     .ActivityEnableAllSyncRecords = all_sync_records,
     .ActivityEnableRuntimeApi = api,
     .ActivityEnableDriverApi = api,
+    .clocks = clocks,
 };
 
 #endif

@@ -18,16 +18,18 @@ struct fake_cupti {
     const char *fail_call; /* this call fails, once it was made fail_after times more */
     int fail_after;
     CUptiResult fail_with;
-    size_t dropped;           /* what GetNumDroppedRecords says next */
-    atomic_bool stuck;        /* FlushAll does not return while set */
-    bool left_at_end;         /* FlushAll delivers what is open */
-    size_t sizes[256];        /* of records by kind, where they are not those of the headers */
-    atomic_int kinds_enabled; /* ActivityEnable less ActivityDisable */
-    atomic_int flushes;
-    int quiet; /* calls that were switched off */
+    size_t dropped;              /* what GetNumDroppedRecords says next */
+    atomic_bool stuck;           /* FlushAll does not return while set */
+    atomic_bool stuck_disabling; /* nor ActivityDisable */
+    uint64_t ahead_ns;           /* CUPTI's clock less ours */
+    uint8_t by_thread;           /* a buffer for each thread, CUPTI 13's default */
+    bool left_at_end;            /* FlushAll delivers what is open */
+    size_t sizes[256];           /* of records by kind, where they are not those of the headers */
+    atomic_int kinds_enabled;    /* ActivityEnable less ActivityDisable */
+    atomic_int flushes, flushes_enabled; /* before kinds were disabled */
+    int quiet;                           /* calls that were switched off */
     CUpti_BuffersCallbackRequestFunc request;
     CUpti_BuffersCallbackCompleteFunc complete;
-    CUpti_TimestampCallbackFunc now;
     uint8_t *open; /* a buffer that is being filled, or NULL */
     size_t open_size, open_used;
 };

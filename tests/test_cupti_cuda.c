@@ -11,6 +11,7 @@ Suite *lk_suite_cupti_cuda(void);
 #include "base/array.h"
 #include "tests/cupti_rig_cuda.h"
 #include "tests/fake_cupti_cuda.h"
+#include "tests/kept_spans.h"
 
 #include <string.h>
 
@@ -34,13 +35,68 @@ START_TEST(nesting_is_pushed_and_popped)
 }
 END_TEST
 
-START_TEST(times_are_ours)
+START_TEST(polling_is_not_recorded)
 {
-    uint64_t before = lk_now_ns(), now = fake_cupti.now();
+    ck_assert_int_gt(fake_cupti.quiet, 8);
+}
+END_TEST
 
-    ck_assert_uint_ge(now, before);
-    ck_assert_uint_le(now, lk_now_ns());
-    ck_assert_int_gt(fake_cupti.quiet, 8); /* polling is not recorded */
+/* CUPTI's clock counts from 1970. Both are read one after the other, as with the library's own
+ * functions; a second is much more than that errs by, and much less than the clocks differ by. */
+START_TEST(times_become_ours)
+{
+    static struct lk_cupti_calls one_by_one;
+    const struct kept_track *t;
+    uint64_t start;
+
+    cupti_rig_close();
+    kept_reset();
+    one_by_one = fake_cupti_calls;
+    one_by_one.clocks = NULL;
+    must(lk_recorder_create(&rig.next));
+    must(lk_cupti_open(&(struct lk_cupti_config){.recorder = rig.next, .calls = &one_by_one},
+                       &rig.cupti));
+    must(lk_recorder_attach(rig.next, &lk_cupti_ops, rig.cupti));
+    must(lk_recorder_attach(rig.next, &kept_ops, &kept));
+    must(lk_recorder_track(
+        rig.next,
+        &(struct lk_track_info){.name = "compute stream", .kind = LK_TRACK_COMPUTE, .stream = 1},
+        &rig.compute));
+    start = lk_now_ns();
+    rig.t0 = start + fake_cupti.ahead_ns;
+    cupti_rig_put_issue(1, cupti_rig_id(rig.compute, LK_SPAN_KERNEL, 0, 1, -1));
+    cupti_rig_put_kernel(1, 13, LK_NS_PER_S / 4, LK_NS_PER_S / 2, CUPTI_RIG_GELU);
+    fake_cupti_deliver(0);
+    cupti_rig_close();
+    t = kept_track("compute stream, GPU records");
+    ck_assert_uint_eq(t->n, 1);
+    ck_assert_uint_ge(t->spans[0].start_ns, start);
+    ck_assert_uint_lt(t->spans[0].start_ns, start + LK_NS_PER_S);
+}
+END_TEST
+
+START_TEST(a_clock_that_cannot_be_read)
+{
+    struct lk_cupti_calls calls = fake_cupti_calls;
+    struct lk_cupti *g = NULL;
+
+    cupti_rig_close();
+    calls.clocks = NULL;
+    must(lk_recorder_create(&rig.next));
+    fake_cupti.fail_call = "GetTimestamp";
+    fake_cupti.fail_with = CUPTI_ERROR_NOT_INITIALIZED;
+    ck_assert_int_eq(
+        lk_cupti_open(&(struct lk_cupti_config){.recorder = rig.next, .calls = &calls}, &g),
+        LK_EUNSUPPORTED);
+    ck_assert_ptr_nonnull(strstr(lk_error_text(), "its clock"));
+    ck_assert_int_eq(fake_cupti.kinds_enabled, 0);
+}
+END_TEST
+
+/* CUPTI 13's default is a buffer for each thread; NCCL starts a thread for every collective. */
+START_TEST(buffers_are_of_all_threads)
+{
+    ck_assert_uint_eq(fake_cupti.by_thread, 0);
 }
 END_TEST
 
@@ -51,7 +107,7 @@ START_TEST(the_last_buffer_comes_at_the_end)
     fake_cupti.left_at_end = true;
     cupti_rig_close();
     ck_assert_uint_eq(rig.counts.records, 1);
-    ck_assert_int_eq(fake_cupti.flushes, 2);
+    ck_assert_int_eq(fake_cupti.flushes, 3);
 }
 END_TEST
 
@@ -69,23 +125,42 @@ START_TEST(a_flush_that_hangs)
     ck_assert_int_eq(st, LK_ETIMEOUT);
     ck_assert_uint_eq(counts.records, 1);
     fake_cupti.stuck = false;
-    while (fake_cupti.flushes < 2)
+    while (fake_cupti.flushes < 3)
         continue;
     fake_cupti.kinds_enabled = 0;
 }
 END_TEST
 
-/* A session did not wait for this buffer: it is left where it is. */
+/* As in CUDA 13.0: all records were fetched before. */
+START_TEST(an_end_that_hangs)
+{
+    struct lk_cupti_counts counts;
+    enum lk_status st;
+
+    fake_cupti.stuck_disabling = true;
+    st = lk_cupti_close(rig.cupti, lk_deadline_in(LK_NS_PER_S), &counts);
+    rig.cupti = NULL;
+    ck_assert(st == LK_OK || st == LK_ETIMEOUT); /* this host may be slow to begin */
+    ck_assert_int_gt(fake_cupti.kinds_enabled, 0);
+    fake_cupti.stuck_disabling = false;
+    while (fake_cupti.flushes < 3)
+        continue;
+    ck_assert_int_eq(fake_cupti.kinds_enabled, 0);
+    ck_assert_int_eq(fake_cupti.flushes_enabled, 2);
+}
+END_TEST
+
+/* CUPTI that could not be switched off asks on; before 12.9 it would crash without a buffer. */
 START_TEST(a_buffer_after_the_end)
 {
     uint8_t *buffer = NULL;
-    size_t size, most;
-    char alone[64] = {0};
+    size_t size = 0, most;
 
     cupti_rig_close();
     fake_cupti.request(&buffer, &size, &most);
-    ck_assert_ptr_null(buffer);
-    fake_cupti.complete(NULL, 0, (uint8_t *)alone, sizeof alone, sizeof alone);
+    ck_assert_ptr_nonnull(buffer);
+    ck_assert_uint_gt(size, 0);
+    fake_cupti.complete(NULL, 0, buffer, size, size);
 }
 END_TEST
 
@@ -115,17 +190,16 @@ static const struct {
     CUptiResult error;
     const char *says;
 } failures[] = {
-    {"GetVersion",                        0, CUPTI_ERROR_UNKNOWN,                            "its version"        },
-    {"GetVersion",                        0, CUPTI_ERROR_UNKNOWN,                            "CUDA driver"        },
-    {"ActivityRegisterTimestampCallback", 0, CUPTI_ERROR_INVALID_PARAMETER,                  "taking our clock"   },
-    {"ActivityRegisterCallbacks",         0, CUPTI_ERROR_INVALID_PARAMETER,                  "registering buffers"},
-    {"ActivityEnable",                    0, CUPTI_ERROR_INSUFFICIENT_PRIVILEGES,
-     "NVreg_RestrictProfilingToAdminUsers"                                                                        },
-    {"ActivityEnable",                    0, CUPTI_ERROR_INSUFFICIENT_PRIVILEGES,
-     "CUPTI_ERROR_INSUFFICIENT_PRIVILEGES"                                                                        },
-    {"ActivityEnable",                    1, CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED, "Nsight"             },
-    {"ActivityEnable",                    5, CUPTI_ERROR_NOT_INITIALIZED,                    "recording copies"   },
-    {"ActivityEnable",                    8, CUPTI_ERROR_NOT_COMPATIBLE,                     "recording kernels"  },
+    {"GetVersion",                0, CUPTI_ERROR_UNKNOWN,                            "its version"        },
+    {"GetVersion",                0, CUPTI_ERROR_UNKNOWN,                            "CUDA driver"        },
+    {"ActivityRegisterCallbacks", 0, CUPTI_ERROR_INVALID_PARAMETER,                  "registering buffers"},
+    {"ActivityEnable",            0, CUPTI_ERROR_INSUFFICIENT_PRIVILEGES,
+     "NVreg_RestrictProfilingToAdminUsers"                                                                },
+    {"ActivityEnable",            0, CUPTI_ERROR_INSUFFICIENT_PRIVILEGES,
+     "CUPTI_ERROR_INSUFFICIENT_PRIVILEGES"                                                                },
+    {"ActivityEnable",            1, CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED, "Nsight"             },
+    {"ActivityEnable",            5, CUPTI_ERROR_NOT_INITIALIZED,                    "recording copies"   },
+    {"ActivityEnable",            8, CUPTI_ERROR_NOT_COMPATIBLE,                     "recording kernels"  },
 };
 
 START_TEST(each_call_failing)
@@ -243,9 +317,13 @@ Suite *lk_suite_cupti_cuda(void)
     suite_add_tcase(s, tc);
     tcase_add_checked_fixture(tc, cupti_rig_set_up, cupti_rig_tear_down);
     tcase_add_test(tc, nesting_is_pushed_and_popped);
-    tcase_add_test(tc, times_are_ours);
+    tcase_add_test(tc, polling_is_not_recorded);
+    tcase_add_test(tc, times_become_ours);
+    tcase_add_test(tc, a_clock_that_cannot_be_read);
+    tcase_add_test(tc, buffers_are_of_all_threads);
     tcase_add_test(tc, the_last_buffer_comes_at_the_end);
     tcase_add_test(tc, a_flush_that_hangs);
+    tcase_add_test(tc, an_end_that_hangs);
     tcase_add_test(tc, a_buffer_after_the_end);
     tcase_add_test(tc, one_session_a_process);
     tcase_add_loop_test(tc, each_call_failing, 0, (int)LK_COUNT(failures));

@@ -27,8 +27,8 @@ static void check_span(const char *name, size_t i, enum lk_span_kind kind, const
     s = &t->spans[i];
     ck_assert_uint_eq(s->kind, kind);
     ck_assert_str_eq(kept.names[s->name], text);
-    ck_assert_uint_eq(s->start_ns - rig.t0, start);
-    ck_assert_uint_eq(s->end_ns - rig.t0, end);
+    ck_assert_uint_eq(s->start_ns + fake_cupti.ahead_ns - rig.t0, start);
+    ck_assert_uint_eq(s->end_ns + fake_cupti.ahead_ns - rig.t0, end);
     ck_assert_uint_eq(s->step, step);
     ck_assert_int_eq(s->index, index);
     ck_assert_uint_eq(s->ready_ns, 0);
@@ -392,6 +392,36 @@ START_TEST(an_empty_pool)
 }
 END_TEST
 
+/* CUPTI before 12.9 crashes when it is given none. */
+START_TEST(a_pool_that_cannot_refuse)
+{
+    enum { TAKEN = 5 };
+    struct lk_cupti *older = NULL;
+    uint8_t *taken[TAKEN];
+    size_t size, most;
+
+    cupti_rig_close();
+    fake_cupti.version = 26;
+    ck_assert_int_eq(lk_recorder_create(&rig.next), LK_OK);
+    ck_assert_int_eq(lk_cupti_open(&(struct lk_cupti_config){.recorder = rig.next,
+                                                             .calls = &fake_cupti_calls,
+                                                             .buffer_bytes = 1024,
+                                                             .buffers = 2},
+                                   &older),
+                     LK_OK);
+    rig.cupti = older;
+    for (int round = 0; round < 2; round++) {
+        for (int i = 0; i < TAKEN; i++) {
+            fake_cupti.request(&taken[i], &size, &most);
+            ck_assert_ptr_nonnull(taken[i]);
+            ck_assert_uint_eq(size, 1024);
+        }
+        for (int i = 0; i < TAKEN; i++)
+            fake_cupti.complete(NULL, 0, taken[i], 1024, 0);
+    }
+}
+END_TEST
+
 /* What is counted is in the trace. */
 START_TEST(counts_are_in_the_trace)
 {
@@ -431,6 +461,7 @@ Suite *lk_suite_cupti_records_cuda(void)
     tcase_add_test(tc, work_before_the_run_is_left_out);
     tcase_add_loop_test(tc, a_buffer_cut_short, 0, (int)LK_COUNT(cuts));
     tcase_add_test(tc, an_empty_pool);
+    tcase_add_test(tc, a_pool_that_cannot_refuse);
     tcase_add_test(tc, counts_are_in_the_trace);
     return s;
 }
