@@ -5,16 +5,12 @@
 #include "base/log.h"
 #include "tests/fake_cupti_cuda.h"
 #include "tests/kept_spans.h"
+#include "tests/must.h"
 
 #include <check.h>
 #include <string.h>
 
 struct cupti_rig rig;
-
-static void must(enum lk_status st)
-{
-    ck_assert_msg(st == LK_OK, "%s", lk_error_text());
-}
 
 struct lk_track *cupti_rig_track(const char *name, enum lk_track_kind kind, int stream)
 {

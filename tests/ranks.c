@@ -172,3 +172,16 @@ enum lk_status rank_connect(const struct rank *me, struct lk_store **out)
 {
     return lk_store_connect("127.0.0.1", me->port, me->rank, me->world_size, me->timeout_ns, out);
 }
+
+enum lk_status rank_open_tcp(const struct rank *me, size_t chunk_bytes, struct lk_store **store,
+                             struct lk_comm **comm)
+{
+    struct lk_comm_config config = {.rank = me->rank,
+                                    .world_size = me->world_size,
+                                    .timeout_ns = me->timeout_ns,
+                                    .chunk_bytes = chunk_bytes};
+    enum lk_status st = rank_connect(me, store);
+
+    config.store = *store;
+    return st == LK_OK ? lk_comm_open("tcp", &config, comm) : st;
+}

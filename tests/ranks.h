@@ -6,6 +6,7 @@
 #define LK_TESTS_RANKS_H
 
 #include "base/status.h"
+#include "runtime/comm.h"
 #include "runtime/store.h"
 
 #include <stdint.h>
@@ -40,5 +41,9 @@ void ranks_run_processes(int world_size, uint64_t timeout_ns, rank_fn fn, void *
 
 /* Connects to the store of the test. */
 enum lk_status rank_connect(const struct rank *me, struct lk_store **out);
+/* The same, and opens the communicator tcp over it (chunk_bytes: as its configuration has it). Both
+ * are the caller's to close. */
+enum lk_status rank_open_tcp(const struct rank *me, size_t chunk_bytes, struct lk_store **store,
+                             struct lk_comm **comm);
 
 #endif

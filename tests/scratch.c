@@ -17,6 +17,14 @@ char *scratch_create(void)
     return dir;
 }
 
+char *scratch_create_for_gpus(void)
+{
+    char *dir = scratch_create();
+
+    ck_assert_int_eq(setenv("LOCKSTEP_GPU_LOCKS", dir, 1), 0);
+    return dir;
+}
+
 static int remove_one(const char *path, const struct stat *s, int type, struct FTW *f)
 {
     (void)s;

@@ -4,6 +4,8 @@
 
 /* Makes a directory under $TMPDIR or /tmp; aborts the test when it cannot. */
 char *scratch_create(void);
+/* The same, and the locks of GPUs lie there from now on (runtime/gpu_claim.h). */
+char *scratch_create_for_gpus(void);
 /* Removes it with all that is in it, and frees the name. */
 void scratch_remove(char *dir);
 /* "DIR/NAME", to be freed. */

@@ -15,7 +15,6 @@
 
 #include <check.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 /* The model: rates, and how compute and stand-ins slow each other. */
@@ -138,8 +137,7 @@ static char *locks;
 
 static void setup(void)
 {
-    locks = scratch_create();
-    ck_assert_int_eq(setenv("LOCKSTEP_GPU_LOCKS", locks, 1), 0);
+    locks = scratch_create_for_gpus();
     fake_cuda_reset(2);
     fake_cuda.takes_ms = takes_ms;
     fake_nvml_reset();

@@ -210,19 +210,6 @@ static size_t size_of(int i, int world)
     return sizes[i];
 }
 
-static enum lk_status open_tcp(const struct rank *me, size_t chunk_bytes, struct lk_store **store,
-                               struct lk_comm **comm)
-{
-    struct lk_comm_config config = {.rank = me->rank,
-                                    .world_size = me->world_size,
-                                    .timeout_ns = me->timeout_ns,
-                                    .chunk_bytes = chunk_bytes};
-    enum lk_status st = rank_connect(me, store);
-
-    config.store = *store;
-    return st == LK_OK ? lk_comm_open("tcp", &config, comm) : st;
-}
-
 static enum lk_status run_matrix(struct rank *me)
 {
     struct matrix *m = me->ctx;
@@ -231,7 +218,7 @@ static enum lk_status run_matrix(struct rank *me)
     enum lk_status st = LK_OK;
     int call = 0;
 
-    LK_TRY(open_tcp(me, m->chunk_bytes, &store, &c));
+    LK_TRY(rank_open_tcp(me, m->chunk_bytes, &store, &c));
     for (int w = 0; w < N_WAYS; w++)
         for (int z = 0; z < N_SIZES; z++)
             for (int t = 0; t < LK_DTYPE_COUNT; t++, call++) {
@@ -286,7 +273,7 @@ static enum lk_status run_large(struct rank *me)
     struct lk_comm *c = NULL;
     enum lk_status st = LK_OK;
 
-    LK_TRY(open_tcp(me, 0, &store, &c));
+    LK_TRY(rank_open_tcp(me, 0, &store, &c));
     for (int i = 0; i < 6; i++) {
         struct shape s = {.coll = LK_ALL_REDUCE,
                           .algo = i % 2 ? LK_ALGO_TREE : LK_ALGO_RING,
@@ -517,7 +504,7 @@ static enum lk_status call_something_else(struct rank *me)
     float x[8] = {0};
     struct lk_coll_call call = {.coll = LK_ALL_REDUCE, .dtype = LK_F32, .buf = x, .index = -1};
 
-    LK_TRY(open_tcp(me, 0, &store, &c));
+    LK_TRY(rank_open_tcp(me, 0, &store, &c));
     LK_TRY(lk_store_barrier(store, "all are open"));
     call.count = me->rank == 1 ? 7 : 8;
     st = lk_comm_run(c, &call);

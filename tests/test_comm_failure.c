@@ -5,6 +5,7 @@
 #include "base/rng.h"
 #include "runtime/comm.h"
 #include "runtime/net.h"
+#include "tests/culprit.h"
 #include "tests/ranks.h"
 
 #include <check.h>
@@ -19,45 +20,12 @@ enum { WORLD = 3, CULPRIT = 1, CALLS = 8, AT = 5 };
 
 static const uint64_t limit_ns = 30 * LK_NS_PER_S;
 
-enum way { KILLED, STOPPED, LATE, LEAVES, REPORTS };
-
 struct scene {
-    enum way way;
+    enum culprit_way way;
     enum lk_coll coll;
     enum lk_algo algo;
     size_t count;
 };
-
-static enum lk_status open_tcp(const struct rank *me, struct lk_store **store,
-                               struct lk_comm **comm)
-{
-    struct lk_comm_config config = {
-        .rank = me->rank, .world_size = me->world_size, .timeout_ns = me->timeout_ns};
-    enum lk_status st = rank_connect(me, store);
-
-    config.store = *store;
-    return st == LK_OK ? lk_comm_open("tcp", &config, comm) : st;
-}
-
-/* What the culprit does when it is its turn. */
-static enum lk_status go_wrong(const struct scene *s, struct lk_store *store, uint64_t timeout_ns)
-{
-    switch (s->way) {
-    case KILLED:
-        raise(SIGKILL);
-        return LK_OK;
-    case STOPPED:
-        raise(SIGSTOP);
-        return LK_OK;
-    case LATE:
-        lk_sleep_until_ns(lk_monotonic_ns() + 3 * timeout_ns);
-        return LK_OK;
-    case REPORTS:
-        return lk_store_report(store, LK_EIO, "disk full");
-    default:
-        return lk_fail(LK_EUSAGE, "it leaves");
-    }
-}
 
 static enum lk_status play(struct rank *me)
 {
@@ -68,7 +36,7 @@ static enum lk_status play(struct rank *me)
     size_t parts = s->coll == LK_ALL_GATHER || s->coll == LK_REDUCE_SCATTER ? WORLD : 1;
     float *buf = calloc(parts * s->count + 1, sizeof *buf);
 
-    LK_TRY(open_tcp(me, &store, &c));
+    LK_TRY(rank_open_tcp(me, 0, &store, &c));
     for (int i = 0; i < CALLS; i++) {
         struct lk_coll_call call = {.coll = s->coll,
                                     .algo = s->algo,
@@ -78,7 +46,7 @@ static enum lk_status play(struct rank *me)
                                     .index = -1};
 
         if (i == AT && me->rank == CULPRIT)
-            LK_TRY(go_wrong(s, store, me->timeout_ns));
+            LK_TRY(culprit_go(s->way, store, me->timeout_ns));
         LK_TRY(lk_comm_run(c, &call));
     }
 out:
@@ -96,15 +64,11 @@ out:
     return st;
 }
 
-/* Lets a stopped rank go on when the others must have given up. */
 static void wake_culprit(struct rank *ranks, void *ctx)
 {
     const struct scene *s = ctx;
 
-    if (s->way != STOPPED)
-        return;
-    usleep(1500000);
-    kill(ranks[CULPRIT].pid, SIGCONT);
+    culprit_wake(s->way, ranks[CULPRIT].pid);
 }
 
 static const char *const says[] = {
@@ -173,7 +137,7 @@ static enum lk_status run_until_stopped(struct rank *me)
     static const enum lk_coll colls[] = {LK_ALL_REDUCE, LK_ALL_GATHER, LK_BROADCAST, LK_BARRIER,
                                          LK_ALL_REDUCE};
 
-    LK_TRY(open_tcp(me, &store, &c));
+    LK_TRY(rank_open_tcp(me, 0, &store, &c));
     for (uint64_t i = 0;; i++) {
         struct lk_coll_call call = {.coll = colls[i % 5],
                                     .dtype = LK_F32,
@@ -232,7 +196,7 @@ static enum lk_status one_stays_away(struct rank *me)
 {
     struct lk_store *store = NULL;
     struct lk_comm *c = NULL;
-    enum lk_status st = me->rank == CULPRIT ? LK_OK : open_tcp(me, &store, &c);
+    enum lk_status st = me->rank == CULPRIT ? LK_OK : rank_open_tcp(me, 0, &store, &c);
 
     lk_comm_close(c);
     lk_store_close(store);

@@ -11,13 +11,13 @@ Suite *lk_suite_comm_nccl_cuda(void);
 #ifdef LK_NCCL_BUILT
 
 #include "runtime/comm.h"
+#include "tests/culprit.h"
 #include "tests/fake_cuda.h"
 #include "tests/fake_nccl.h"
 #include "tests/nccl_cases.h"
 #include "tests/ranks.h"
 #include "tests/scratch.h"
 
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -31,8 +31,7 @@ static char *locks;
 
 static void setup(void)
 {
-    locks = scratch_create();
-    ck_assert_int_eq(setenv("LOCKSTEP_GPU_LOCKS", locks, 1), 0);
+    locks = scratch_create_for_gpus();
     fake_nccl_create();
 }
 
@@ -206,16 +205,12 @@ END_TEST
 
 enum { WORLD = 3, CULPRIT = 1, CALLS = 8, AT = 5 };
 
-enum way {
-    KILLED,
-    STOPPED,
-    LATE,
-    LEAVES,
-    REPORTS,
-    BREAKS,  /* its device fails */
-    REFUSED, /* NCCL refuses a collective */
-    ERROR,   /* NCCL finds an error by itself */
-    PLANTED, /* by `fault` */
+/* Ways of tests/culprit.h, and: */
+enum {
+    BREAKS = CULPRIT_WAYS, /* its device fails */
+    REFUSED,               /* NCCL refuses a collective */
+    ERROR,                 /* NCCL finds an error by itself */
+    PLANTED,               /* by `fault` */
     IN_A_GRAPH,
     HANGS_AT_START,
     ALL_HANG_AT_START,
@@ -224,7 +219,7 @@ enum way {
 };
 
 struct scene {
-    enum way way;
+    int way;
     const char *fault;
     bool stalls;
     const char *says;
@@ -273,20 +268,8 @@ static void prepare(const struct scene *s, int rank)
 static enum lk_status go_wrong(const struct scene *s, struct node *n, uint64_t timeout_ns)
 {
     switch (s->way) {
-    case KILLED:
-        raise(SIGKILL);
-        return LK_OK;
-    case STOPPED:
-        raise(SIGSTOP);
-        return LK_OK;
-    case LATE:
     case IN_A_GRAPH:
-        lk_sleep_until_ns(lk_monotonic_ns() + 3 * timeout_ns);
-        return LK_OK;
-    case LEAVES:
-        return lk_fail(LK_EUSAGE, "it leaves");
-    case REPORTS:
-        return lk_store_report(n->store, LK_EIO, "disk full");
+        return culprit_go(LATE, n->store, timeout_ns);
     case BREAKS:
         return lk_fail(LK_EINTERNAL, "a kernel of ours");
     case ERROR:
@@ -294,7 +277,7 @@ static enum lk_status go_wrong(const struct scene *s, struct node *n, uint64_t t
         fake_nccl.error_from = 1;
         return LK_OK;
     default:
-        return LK_OK;
+        return s->way < CULPRIT_WAYS ? culprit_go(s->way, n->store, timeout_ns) : LK_OK;
     }
 }
 
@@ -375,15 +358,11 @@ out:
     return end != LK_OK ? end : lk_fail(st, "%s", text);
 }
 
-/* Lets a stopped rank go on when the others must have given up. */
 static void wake_culprit(struct rank *ranks, void *ctx)
 {
     const struct scene *s = ctx;
 
-    if (s->way != STOPPED)
-        return;
-    usleep(1500000);
-    kill(ranks[CULPRIT].pid, SIGCONT);
+    culprit_wake(s->way, ranks[CULPRIT].pid);
 }
 
 START_TEST(all_name_the_culprit)

@@ -15,6 +15,7 @@ Suite *lk_suite_cupti_capture_cuda(void);
 #include "tests/cupti_capture_cuda.h"
 #include "tests/fake_cupti_cuda.h"
 #include "tests/kept_spans.h"
+#include "tests/must.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -32,11 +33,6 @@ static struct {
     size_t n_spans, n_records;
     char wrong[512]; /* "" or what did not come out */
 } play;
-
-static void must(enum lk_status st)
-{
-    ck_assert_msg(st == LK_OK, "%s", lk_error_text());
-}
 
 static void start(void)
 {

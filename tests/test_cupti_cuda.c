@@ -12,13 +12,9 @@ Suite *lk_suite_cupti_cuda(void);
 #include "tests/cupti_rig_cuda.h"
 #include "tests/fake_cupti_cuda.h"
 #include "tests/kept_spans.h"
+#include "tests/must.h"
 
 #include <string.h>
-
-static void must(enum lk_status st)
-{
-    ck_assert_msg(st == LK_OK, "%s", lk_error_text());
-}
 
 START_TEST(nesting_is_pushed_and_popped)
 {

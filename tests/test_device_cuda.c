@@ -20,8 +20,7 @@ static const struct lk_track_info net_info = {.name = "net", .kind = LK_TRACK_CO
 
 static void setup(void)
 {
-    locks = scratch_create();
-    ck_assert_int_eq(setenv("LOCKSTEP_GPU_LOCKS", locks, 1), 0);
+    locks = scratch_create_for_gpus();
     fake_cuda_reset(2);
 }
 

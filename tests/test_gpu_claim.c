@@ -13,8 +13,7 @@ static char *dir;
 
 static void setup(void)
 {
-    dir = scratch_create();
-    ck_assert_int_eq(setenv("LOCKSTEP_GPU_LOCKS", dir, 1), 0);
+    dir = scratch_create_for_gpus();
 }
 
 static void teardown(void)

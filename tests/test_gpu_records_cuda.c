@@ -17,7 +17,9 @@ Suite *lk_suite_gpu_records_cuda(void);
 #include "runtime/trainer.h"
 #include "tests/fake_cuda.h"
 #include "tests/fake_cupti_cuda.h"
+#include "tests/must.h"
 #include "tests/scratch.h"
+#include "tests/small_train.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -37,11 +39,6 @@ static struct {
     uint32_t correlation;
     uint64_t kernels, copies;
 } rig;
-
-static void must(enum lk_status st)
-{
-    ck_assert_msg(st == LK_OK, "%s", lk_error_text());
-}
 
 /* ---- The machine leaves records ---- */
 
@@ -106,27 +103,11 @@ static cudaError_t recorded_copy(void *to, const void *from, size_t bytes, enum 
 
 static void configure(int accumulation, int prefetch)
 {
-    rig.config = (struct lk_train_config){.device = "cuda",
-                                          .comm = "self",
-                                          .local_batch = 2,
-                                          .steps = STEPS,
-                                          .samples = 64,
-                                          .prefetch = prefetch,
-                                          .seed = 5,
-                                          .recorder = rig.recorder,
-                                          .timeout_ns = 20 * LK_NS_PER_S};
-    rig.config.device_config.slowdown = 1;
+    rig.config = small_train("cuda", STEPS);
+    rig.config.prefetch = prefetch;
+    rig.config.recorder = rig.recorder;
     rig.config.device_config.cuda_calls = &rig.cuda;
-    rig.config.comm_config.world_size = 1;
-    rig.config.model =
-        (struct lk_model_config){.name = "gpt-nano", .context = 16, .vocab = 64, .seed = 3};
-    rig.config.optim = (struct lk_optim_config){
-        .kind = LK_OPTIM_ADAMW, .learning_rate = 1e-2, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8};
-    rig.config.reducer.ddp_rule = LK_DDP_TORCH_2;
-    rig.config.reducer.first_bytes = 65536;
-    rig.config.reducer.cap_bytes = 65536;
     rig.config.reducer.accumulation = accumulation;
-    rig.config.reducer.no_sync = true;
 }
 
 static void open_file(void)
@@ -143,8 +124,7 @@ static void open_file(void)
 static void setup(void)
 {
     memset(&rig, 0, sizeof rig);
-    rig.directory = scratch_create();
-    ck_assert_int_eq(setenv("LOCKSTEP_GPU_LOCKS", rig.directory, 1), 0);
+    rig.directory = scratch_create_for_gpus();
     fake_cuda_reset(1);
     fake_cupti_reset();
     rig.cuda = fake_cuda_calls;

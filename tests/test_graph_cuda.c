@@ -5,11 +5,12 @@
 #include "runtime/device.h"
 #include "runtime/trainer.h"
 #include "tests/fake_cuda.h"
+#include "tests/must.h"
 #include "tests/scratch.h"
+#include "tests/small_train.h"
 
 #include <check.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 static const uint64_t hang_ns = 20 * LK_NS_PER_S;
@@ -17,8 +18,7 @@ static char *locks;
 
 static void setup(void)
 {
-    locks = scratch_create();
-    ck_assert_int_eq(setenv("LOCKSTEP_GPU_LOCKS", locks, 1), 0);
+    locks = scratch_create_for_gpus();
     fake_cuda_reset(1);
 }
 
@@ -26,11 +26,6 @@ static void teardown(void)
 {
     fake_cuda_check_clean();
     scratch_remove(locks);
-}
-
-static void must(enum lk_status st)
-{
-    ck_assert_msg(st == LK_OK, "%s", lk_error_text());
 }
 
 /* ---- The device ---- */
@@ -287,21 +282,11 @@ enum { STEPS = 6, SEEDS = 3 };
 
 static struct lk_train_config config(int accumulation, bool no_sync, enum lk_dtype real)
 {
-    struct lk_train_config c = {.device = "cuda",
-                                .comm = "self",
-                                .local_batch = 2,
-                                .steps = STEPS,
-                                .samples = 24,
-                                .prefetch = 2,
-                                .shuffle = true,
-                                .seed = 5,
-                                .graph = LK_GRAPH_YES,
-                                .timeout_ns = 20 * LK_NS_PER_S};
+    struct lk_train_config c = small_train("cuda", STEPS);
 
-    c.device_config.slowdown = 1;
+    c.graph = LK_GRAPH_YES;
     c.device_config.cuda_calls = &fake_cuda_calls;
     c.device_config.real = real;
-    c.comm_config.world_size = 1;
     c.model = (struct lk_model_config){.name = "gpt",
                                        .layers = 1,
                                        .heads = 2,
@@ -309,9 +294,6 @@ static struct lk_train_config config(int accumulation, bool no_sync, enum lk_dty
                                        .context = 8,
                                        .vocab = 33,
                                        .seed = 3};
-    c.optim = (struct lk_optim_config){
-        .kind = LK_OPTIM_ADAMW, .learning_rate = 1e-2, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8};
-    c.reducer.ddp_rule = LK_DDP_TORCH_2;
     c.reducer.first_bytes = 4096;
     c.reducer.cap_bytes = 4096;
     c.reducer.accumulation = accumulation;

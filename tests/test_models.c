@@ -6,6 +6,7 @@
 #include "runtime/device.h"
 #include "runtime/model.h"
 #include "tests/kernel_pair.h"
+#include "tests/must.h"
 
 #include <check.h>
 #include <math.h>
@@ -61,11 +62,6 @@ struct bench {
     int32_t *inputs, *targets;
     bool wide; /* reals are double */
 };
-
-static void must(enum lk_status st)
-{
-    ck_assert_msg(st == LK_OK, "%s", lk_error_text());
-}
 
 static void bench_open_recorded(struct bench *b, const char *device, const struct row *r,
                                 struct lk_recorder *recorder)

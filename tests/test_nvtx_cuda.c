@@ -9,6 +9,7 @@
 #include "tests/fake_cuda.h"
 #include "tests/nvtx_log.h"
 #include "tests/scratch.h"
+#include "tests/small_train.h"
 
 #include <check.h>
 #include <stdio.h>
@@ -25,9 +26,8 @@ static void setup(void)
 {
     char *log;
 
-    dir = scratch_create();
+    dir = scratch_create_for_gpus();
     log = scratch_path(dir, "nvtx");
-    ck_assert_int_eq(setenv("LOCKSTEP_GPU_LOCKS", dir, 1), 0);
     ck_assert_int_eq(setenv("NVTX_INJECTION64_PATH", NVTX_TOOL, 1), 0);
     ck_assert_int_eq(setenv("NVTX_LOG", log, 1), 0);
     free(log);
@@ -42,26 +42,11 @@ static void teardown(void)
 
 static struct lk_train_config config(struct lk_recorder *r)
 {
-    struct lk_train_config c = {.device = "cuda",
-                                .comm = "self",
-                                .local_batch = 2,
-                                .steps = STEPS,
-                                .samples = 64,
-                                .prefetch = 2,
-                                .recorder = r,
-                                .timeout_ns = 20 * LK_NS_PER_S};
+    struct lk_train_config c = small_train("cuda", STEPS);
 
-    c.device_config.slowdown = 1;
+    c.recorder = r;
     c.device_config.cuda_calls = &fake_cuda_calls;
-    c.comm_config.world_size = 1;
-    c.model = (struct lk_model_config){.name = "gpt-nano", .context = 16, .vocab = 64, .seed = 3};
-    c.optim = (struct lk_optim_config){
-        .kind = LK_OPTIM_ADAMW, .learning_rate = 1e-2, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8};
-    c.reducer.ddp_rule = LK_DDP_TORCH_2;
-    c.reducer.first_bytes = 65536;
-    c.reducer.cap_bytes = 65536;
     c.reducer.accumulation = ACCUMULATION;
-    c.reducer.no_sync = true;
     c.reducer.noise_every = 1;
     return c;
 }

@@ -20,8 +20,7 @@ static char *directory;
 
 static void setup(void)
 {
-    directory = scratch_create();
-    ck_assert_int_eq(setenv("LOCKSTEP_GPU_LOCKS", directory, 1), 0);
+    directory = scratch_create_for_gpus();
     fake_cuda_reset(1);
 }
 

@@ -31,17 +31,6 @@ static void count_unit(void *ctx)
     lk_sleep_until_ns(lk_monotonic_ns() + 20000);
 }
 
-static enum lk_status open_comm(const struct rank *me, struct lk_store **store,
-                                struct lk_comm **comm)
-{
-    struct lk_comm_config config = {
-        .rank = me->rank, .world_size = me->world_size, .timeout_ns = me->timeout_ns};
-    enum lk_status st = rank_connect(me, store);
-
-    config.store = *store;
-    return st == LK_OK ? lk_comm_open("tcp", &config, comm) : st;
-}
-
 static enum lk_status sweep_collectives(struct rank *me)
 {
     static const enum lk_coll colls[] = {LK_ALL_REDUCE, LK_ALL_GATHER, LK_BARRIER};
@@ -64,7 +53,7 @@ static enum lk_status sweep_collectives(struct rank *me)
     struct lk_comm *c = NULL;
     enum lk_status st = LK_OK;
 
-    LK_TRY(open_comm(me, &store, &c));
+    LK_TRY(rank_open_tcp(me, 0, &store, &c));
     LK_TRY(lk_sweep_collectives(c, &config, &results->rows[me->rank]));
 out:
     lk_comm_close(c);
@@ -142,7 +131,7 @@ static enum lk_status sweep_compute(struct rank *me)
     struct lk_comm *c = NULL;
     enum lk_status st = LK_OK;
 
-    LK_TRY(open_comm(me, &store, &c));
+    LK_TRY(rank_open_tcp(me, 0, &store, &c));
     LK_TRY(lk_sweep_colocation(c, &config, &results->colocation[me->rank]));
     config.work = (struct lk_sweep_work){0}; /* the built-in one */
     LK_TRY(lk_sweep_overlap(c, &config, 100000, &results->overlap[me->rank]));
@@ -214,7 +203,7 @@ static enum lk_status sweep_streams(struct rank *me)
     struct lk_comm *c = NULL;
     enum lk_status st = LK_OK;
 
-    LK_TRY(open_comm(me, &store, &c));
+    LK_TRY(rank_open_tcp(me, 0, &store, &c));
     LK_TRY(lk_device_open("timed", &dc, &d));
     LK_TRY(lk_stream_create(d, &(struct lk_track_info){.name = "compute"}, &config.compute));
     LK_TRY(lk_stream_create(d, &(struct lk_track_info){.name = "net"}, &config.net));

@@ -7,6 +7,7 @@
 #include "runtime/trainer.h"
 #include "tests/fake_cuda.h"
 #include "tests/scratch.h"
+#include "tests/small_train.h"
 
 #include <check.h>
 #include <math.h>
@@ -21,8 +22,7 @@ static char *directory;
 
 static void setup(void)
 {
-    directory = scratch_create();
-    ck_assert_int_eq(setenv("LOCKSTEP_GPU_LOCKS", directory, 1), 0);
+    directory = scratch_create_for_gpus();
     fake_cuda_reset(1);
 }
 
@@ -32,30 +32,13 @@ static void teardown(void)
     scratch_remove(directory);
 }
 
-/* A run short enough to be repeated many times: samples for a little more than an epoch. */
 static struct lk_train_config config(const char *device, int accumulation, int prefetch)
 {
-    struct lk_train_config c = {.device = device,
-                                .comm = "self",
-                                .local_batch = LOCAL_BATCH,
-                                .steps = STEPS,
-                                .samples = 24,
-                                .prefetch = prefetch,
-                                .shuffle = true,
-                                .seed = 5,
-                                .timeout_ns = TIMEOUT_NS};
+    struct lk_train_config c = small_train(device, STEPS);
 
-    c.device_config.slowdown = 1;
+    c.prefetch = prefetch;
     c.device_config.cuda_calls = &fake_cuda_calls;
-    c.comm_config.world_size = 1;
-    c.model = (struct lk_model_config){.name = "gpt-nano", .context = 16, .vocab = 64, .seed = 3};
-    c.optim = (struct lk_optim_config){
-        .kind = LK_OPTIM_ADAMW, .learning_rate = 1e-2, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8};
-    c.reducer.ddp_rule = LK_DDP_TORCH_2;
-    c.reducer.first_bytes = 65536;
-    c.reducer.cap_bytes = 65536;
     c.reducer.accumulation = accumulation;
-    c.reducer.no_sync = true;
     c.reducer.noise_every = 2;
     return c;
 }

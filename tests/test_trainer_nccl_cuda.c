@@ -15,8 +15,8 @@ Suite *lk_suite_trainer_nccl_cuda(void);
 #include "tests/fake_nccl.h"
 #include "tests/ranks.h"
 #include "tests/scratch.h"
+#include "tests/small_train.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 enum { STEPS = 4 };
@@ -28,8 +28,7 @@ static char *locks;
 
 static void setup(void)
 {
-    locks = scratch_create();
-    ck_assert_int_eq(setenv("LOCKSTEP_GPU_LOCKS", locks, 1), 0);
+    locks = scratch_create_for_gpus();
     fake_nccl_create();
 }
 
@@ -60,19 +59,11 @@ static const struct shape {
 static struct lk_train_config config(const struct rank *me, const struct shape *s,
                                      struct lk_store *store)
 {
-    struct lk_train_config c = {.device = "cuda",
-                                .comm = "nccl",
-                                .local_batch = 2,
-                                .steps = STEPS,
-                                .samples = 24,
-                                .prefetch = 2,
-                                .shuffle = true,
-                                .seed = 5,
-                                .verify = true,
-                                .graph = LK_GRAPH_NO,
-                                .timeout_ns = timeout_ns};
+    struct lk_train_config c = small_train("cuda", STEPS);
 
-    c.device_config.slowdown = 1;
+    c.comm = "nccl";
+    c.verify = true;
+    c.graph = LK_GRAPH_NO;
     c.device_config.share_gpu = true;
     c.device_config.real = s->real;
     c.device_config.cuda_calls = &fake_cuda_calls;
@@ -82,12 +73,7 @@ static struct lk_train_config config(const struct rank *me, const struct shape *
                                             .fault = s->fault,
                                             .nccl = {.register_buffers = s->registers},
                                             .nccl_calls = &fake_nccl_calls};
-    c.model = (struct lk_model_config){.name = "gpt-nano", .context = 16, .vocab = 64, .seed = 5};
-    c.optim = (struct lk_optim_config){
-        .kind = LK_OPTIM_ADAMW, .learning_rate = 1e-2, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8};
-    c.reducer.ddp_rule = LK_DDP_TORCH_2;
-    c.reducer.first_bytes = 65536;
-    c.reducer.cap_bytes = 65536;
+    c.model.seed = 5; /* the loss falls in so few steps */
     c.reducer.accumulation = s->accumulation;
     c.reducer.no_sync = s->no_sync;
     c.reducer.plant = s->plant;

@@ -9,6 +9,7 @@
 #include "runtime/sweep_block.h"
 #include "runtime/sweep_impl.h"
 #include "tests/cuda/gpu.h"
+#include "tests/must.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -23,11 +24,6 @@ static struct {
     struct lk_device_properties properties;
     struct lk_event *begin, *end, *other;
 } rig;
-
-static void must(enum lk_status st)
-{
-    ck_assert_msg(st == LK_OK, "%s", lk_error_text());
-}
 
 static void setup(void)
 {

@@ -8,6 +8,7 @@
 #include "profiler/nvml.h"
 #include "runtime/device.h"
 #include "tests/cuda/gpu.h"
+#include "tests/must.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -18,11 +19,6 @@ static struct {
     struct lk_stream *stream;
     struct lk_nvml *nvml;
 } rig;
-
-static void must(enum lk_status st)
-{
-    ck_assert_msg(st == LK_OK, "%s", lk_error_text());
-}
 
 static void setup(void)
 {

@@ -17,6 +17,7 @@
 #include "runtime/device.h"
 #include "tests/cupti_capture_cuda.h"
 #include "tests/kept_spans.h"
+#include "tests/must.h"
 
 #include <cuda_runtime_api.h>
 #include <inttypes.h>
@@ -39,11 +40,6 @@ static struct {
     uint64_t outside_ns; /* the furthest that a record lies before the one or behind the other */
     struct lk_cupti_counts counts;
 } rig;
-
-static void must(enum lk_status st)
-{
-    ck_assert_msg(st == LK_OK, "%s", lk_error_text());
-}
 
 static void must_cuda(cudaError_t e, const char *what)
 {
