@@ -50,7 +50,8 @@ enum lk_status lk_gpu_claim(struct lk_gpu_claim *c, const char *gpu, int local_r
     enum lk_status st = LK_OK;
     int fd;
 
-    if ((size_t)snprintf(path, sizeof path, "%s/lockstep-gpu-%s", folder(), gpu) >= sizeof path)
+    if ((size_t)snprintf(path, sizeof path, "%s/lockstep-gpu-%s-%u", folder(), gpu,
+                         (unsigned)geteuid()) >= sizeof path)
         return lk_fail(LK_EUSAGE, "%s: too long for the name of a folder", folder());
     fd = open(path, O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
     if (fd < 0)

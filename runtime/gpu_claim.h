@@ -1,7 +1,8 @@
 /*
  * Who uses a GPU of this host: a lock on a file named by the GPU, since ranks may each see theirs
- * as number 0. The file lies in LOCKSTEP_GPU_LOCKS if set, else in XDG_RUNTIME_DIR if that can
- * be written to, else in /tmp; it stays behind, unlocked, and is used again.
+ * as number 0, and by the user: nobody opens what another left in a folder for all. The file lies
+ * in LOCKSTEP_GPU_LOCKS if set, else in XDG_RUNTIME_DIR if that can be written to, else in /tmp; it
+ * stays behind, unlocked, and is used again.
  */
 #ifndef LK_RUNTIME_GPU_CLAIM_H
 #define LK_RUNTIME_GPU_CLAIM_H

@@ -83,6 +83,19 @@ START_TEST(missing_folder_is_named)
 }
 END_TEST
 
+/* In /tmp a file that another user left can be opened by nobody else, not even by root. */
+START_TEST(every_user_has_a_file)
+{
+    struct lk_gpu_claim claim = {0};
+    char path[512];
+
+    snprintf(path, sizeof path, "%s/lockstep-gpu-uuid-a-%u", dir, (unsigned)geteuid());
+    ck_assert_int_eq(lk_gpu_claim(&claim, "uuid-a", 0, false), LK_OK);
+    ck_assert_int_eq(access(path, F_OK), 0);
+    lk_gpu_claim_release(&claim);
+}
+END_TEST
+
 /* Sessions leave XDG_RUNTIME_DIR set where its folder was never made or is gone. */
 START_TEST(a_session_without_its_folder_has_tmp)
 {
@@ -90,7 +103,7 @@ START_TEST(a_session_without_its_folder_has_tmp)
     char path[64], uuid[32];
 
     snprintf(uuid, sizeof uuid, "test-%ld", (long)getpid());
-    snprintf(path, sizeof path, "/tmp/lockstep-gpu-%s", uuid);
+    snprintf(path, sizeof path, "/tmp/lockstep-gpu-%s-%u", uuid, (unsigned)geteuid());
     unsetenv("LOCKSTEP_GPU_LOCKS");
     ck_assert_int_eq(setenv("XDG_RUNTIME_DIR", "/nonexistent/run", 1), 0);
     ck_assert_msg(lk_gpu_claim(&claim, uuid, 0, false) == LK_OK, "%s", lk_error_text());
@@ -113,6 +126,7 @@ Suite *lk_suite_gpu_claim(void)
     tcase_add_test(tc, those_who_share_go_together);
     tcase_add_test(tc, the_dead_hold_nothing);
     tcase_add_test(tc, missing_folder_is_named);
+    tcase_add_test(tc, every_user_has_a_file);
     tcase_add_test(tc, a_session_without_its_folder_has_tmp);
     return s;
 }
