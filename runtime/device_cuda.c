@@ -355,13 +355,19 @@ static enum lk_status drop(struct cuda_stream *t, const struct lk_command *c)
     return LK_OK;
 }
 
+/* Spans of a stream without a track go nowhere: an event each would be work for host and GPU. */
+static enum lk_status submit_span(struct cuda_stream *t, const struct lk_command *c)
+{
+    return t->base.track ? submit_point(t, c) : drop(t, c);
+}
+
 static enum lk_status (*const submit_table[LK_COMMAND_COUNT])(struct cuda_stream *,
                                                               const struct lk_command *) = {
     [LK_COMMAND_OP] = submit_op,
     [LK_COMMAND_HOST] = submit_host,
-    [LK_COMMAND_RANGE_BEGIN] = submit_point,
-    [LK_COMMAND_RANGE_END] = submit_point,
-    [LK_COMMAND_MARK] = submit_point,
+    [LK_COMMAND_RANGE_BEGIN] = submit_span,
+    [LK_COMMAND_RANGE_END] = submit_span,
+    [LK_COMMAND_MARK] = submit_span,
     [LK_COMMAND_COPY] = submit_copy,
     [LK_COMMAND_RECORD] = submit_point,
     [LK_COMMAND_WAIT] = submit_wait,

@@ -257,6 +257,30 @@ START_TEST(ranges_are_ready_at_their_own_point)
 }
 END_TEST
 
+/* Where nothing is recorded nobody wants to know when what was passed. */
+START_TEST(spans_without_a_track_are_no_events)
+{
+    struct lk_device *d = must_open();
+    struct lk_stream *s = must_stream(d, &compute_info);
+    struct lk_event *e = NULL;
+    int calls;
+
+    ck_assert_int_eq(lk_event_create(d, &e), LK_OK);
+    ck_assert_int_eq(lk_event_record(e, s), LK_OK);
+    calls = fake_cuda.calls;
+    ck_assert_int_eq(lk_stream_range_begin(s, LK_SPAN_FORWARD, 0), LK_OK);
+    ck_assert_int_eq(lk_stream_mark(s, LK_SPAN_GRADIENT, 0), LK_OK);
+    ck_assert_int_eq(lk_stream_range_end(s), LK_OK);
+    ck_assert_int_eq(lk_stream_span_begin(s, &(struct lk_span){.kind = LK_SPAN_COLLECTIVE}, e),
+                     LK_OK);
+    ck_assert_int_eq(lk_stream_range_end(s), LK_OK);
+    ck_assert_int_eq(fake_cuda.calls, calls);
+    lk_event_destroy(e);
+    lk_stream_destroy(s);
+    lk_device_close(d);
+}
+END_TEST
+
 START_TEST(deadlines_end_waits)
 {
     struct lk_device *d = must_open();
@@ -507,6 +531,7 @@ Suite *lk_suite_device_cuda(void)
     tcase_add_test(tc, properties_are_those_of_the_gpu);
     tcase_add_test(tc, events_are_used_again);
     tcase_add_loop_test(tc, ranges_are_ready_at_their_own_point, 0, 2);
+    tcase_add_test(tc, spans_without_a_track_are_no_events);
     tcase_add_test(tc, deadlines_end_waits);
     tcase_add_test(tc, errors_stick);
     tcase_add_test(tc, host_functions_fail_the_device);
