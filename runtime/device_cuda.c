@@ -149,7 +149,7 @@ static void cuda_close(struct lk_device *d)
 {
     struct cuda_device *g = device_of(d);
 
-    if (g->origin)
+    if (g->origin && !g->hangs)
         (void)g->call->EventDestroy(g->origin);
     if (g->blas && !g->hangs)
         g->call->blas_close(g->blas);
@@ -436,14 +436,17 @@ out:
 
 /* ---- Streams ---- */
 
+/* Of a GPU that hangs nothing is destroyed: events and streams should go at once then, but have
+ * been seen not to (pytorch#97066, #122732). */
 static void release(struct cuda_stream *t)
 {
     const struct lk_cuda_calls *call = calls_of(t);
+    bool hangs = device_of(t->base.device)->hangs;
 
     lk_cuda_points_fini(t);
-    if (t->context.workspace && !device_of(t->base.device)->hangs)
+    if (t->context.workspace && !hangs)
         call->fini(&t->context);
-    if (t->stream)
+    if (t->stream && !hangs)
         (void)call->StreamDestroy(t->stream);
     free(t->captured);
     t->captured = NULL;
@@ -462,6 +465,7 @@ static enum lk_status cuda_stream_open(struct lk_stream *s)
     LK_TRY(lk_cuda_refresh_origin(t));
     lk_cuda_name_stream(t->stream, s->name);
 out:
+    g->hangs = g->hangs || st == LK_ETIMEOUT;
     if (st != LK_OK)
         release(t);
     return st;

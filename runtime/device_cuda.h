@@ -18,7 +18,7 @@ struct cuda_device {
     int driver, runtime; /* CUDA versions, 1000 * major + 10 * minor */
     pthread_mutex_t points_lock;
     bool has_lock;
-    bool hangs; /* a stream did not end in time: CUDA is not called to free anything */
+    bool hangs; /* a stream did not end in time: CUDA is asked to free or destroy nothing */
     struct cuda_stream
         *capture;       /* the stream that a graph was begun on; NULL: none is being made */
     cudaEvent_t origin; /* of all times: recorded on an idle stream, and passed at origin_ns */

@@ -32,7 +32,8 @@ static void forget(struct cuda_device *g)
     for (struct lk_stream *s = g->base.streams; s; s = s->next) {
         struct cuda_stream *t = stream_of(s);
 
-        t->capturing = false;
+        if (t->capturing) /* of others another thread may just be asking */
+            t->capturing = false;
         pthread_mutex_lock(&g->points_lock);
         while (t->n_captured > 0)
             (void)g->call->EventDestroy(t->captured[--t->n_captured].event);
@@ -109,7 +110,10 @@ enum lk_status lk_cuda_graph_launch(struct lk_graph *g, struct lk_stream *s)
 
 void lk_cuda_graph_destroy(struct lk_graph *g)
 {
-    (void)device_of(g->device)->call->GraphExecDestroy(graph_of(g)->exec);
+    const struct cuda_device *d = device_of(g->device);
+
+    if (!d->hangs)
+        (void)d->call->GraphExecDestroy(graph_of(g)->exec);
     free(g);
 }
 

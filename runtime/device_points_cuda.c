@@ -229,10 +229,12 @@ enum lk_status lk_cuda_point_add_last(struct cuda_stream *t)
 
 void lk_cuda_points_fini(struct cuda_stream *t)
 {
+    bool hangs = device_of(t->base.device)->hangs;
+
     lock_points(t);
     while (t->n_points > 0)
         drop_first(t);
-    while (t->n_spare > 0)
+    while (t->n_spare > 0 && !hangs)
         (void)calls_of(t)->EventDestroy(t->spare[--t->n_spare]);
     free(t->points);
     free(t->spare);

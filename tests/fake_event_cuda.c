@@ -20,6 +20,10 @@ cudaError_t fake_cudaEventCreateWithFlags(cudaEvent_t *e, unsigned flags)
 
 cudaError_t fake_cudaEventDestroy(cudaEvent_t e)
 {
+    const struct fake_event *f = (const struct fake_event *)e;
+
+    if (!f->graph && f->passed < f->recorded)
+        fake_waits(NULL);
     fake_lock();
     free(e);
     fake_cuda.events_alive--;

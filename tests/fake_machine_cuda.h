@@ -32,6 +32,10 @@ cudaError_t fake_unsafe(void);
             return unsafe_;                                                                        \
     } while (0)
 
+/* Ends the test where this call would wait for a GPU that is stuck: with work on `s`, or NULL: on
+ * any stream. */
+void fake_waits(cudaStream_t s);
+
 /* The memory that [p, p + bytes) lies in, or NULL. pre: the lock is held. */
 const struct fake_memory *fake_memory_of(const void *p, size_t bytes);
 

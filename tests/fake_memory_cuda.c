@@ -132,12 +132,14 @@ cudaError_t fake_cudaHostAlloc(void **p, size_t bytes, unsigned flags)
 cudaError_t fake_cudaFree(void *p)
 {
     FAKE_UNSAFE();
+    fake_waits(NULL);
     return unmap(p, false);
 }
 
 cudaError_t fake_cudaFreeHost(void *p)
 {
     FAKE_UNSAFE();
+    fake_waits(NULL);
     return unmap(p, true);
 }
 

@@ -221,9 +221,20 @@ cudaError_t fake_cudaStreamCreateWithPriority(cudaStream_t *s, unsigned flags, i
     return cudaSuccess;
 }
 
+void fake_waits(cudaStream_t s)
+{
+    fake_lock();
+    for (size_t i = 0; i < fake_cuda.n_streams && fake_cuda.stuck; i++) {
+        const struct fake_stream *f = &fake_cuda.streams[i];
+
+        ck_assert_msg(f->done == f->n || (s && s != (cudaStream_t)f), "a wait without an end");
+    }
+    fake_unlock();
+}
+
 cudaError_t fake_cudaStreamDestroy(cudaStream_t s)
 {
-    (void)s;
+    fake_waits(s);
     fake_cuda.streams_alive--;
     return cudaSuccess;
 }
