@@ -2,8 +2,11 @@
  * Causal attention without the matrix of probabilities in memory: FlashAttention-2 (Dao 2023), on
  * the tensor cores by mma instructions (kernels/ptx.cuh).
  *
- * A block has 64 queries (or keys) of one head, a warp 16 of them; tiles of the other side go
- * through shared memory, two buffers of them: the next tile comes while this one is multiplied.
+ * A block has 64 or 128 queries (or keys) of one head, a warp 16 or 32 of them; tiles of the other
+ * side go through shared memory, two buffers of them: the next tile comes while this one is
+ * multiplied. With 16 rows a warp, shared memory is read for longer than tensor cores multiply (of
+ * an H100, for bfloat16 heads of 64: 176 cycles a tile of 16 by 64 forward, against 102); with 32,
+ * what is read once serves twice.
  * Forward keeps the logarithm of each row's sum, from which backward computes the probabilities
  * again. Backward runs two kernels, one for dq and one for dk and dv, so that no sum is formed by
  * atomics: seven products instead of five, and the same bits every time.
@@ -18,11 +21,15 @@
 namespace
 {
 
-enum { THREADS = 128, WARP_ROWS = 16, TILE_ROWS = THREADS / LK_WARP * WARP_ROWS };
+enum { THREADS = 128, WARPS = THREADS / LK_WARP, MMA_ROWS = 16 };
 
 constexpr float log2_e = 1.44269504088896340736F;
 
-/* ---- Products of tiles in shared memory, of 16 rows a warp ---- */
+/* Tiles of 16 rows that a warp has, and the rows of a block. Two where registers allow. */
+template <class T, int WIDTH> constexpr int tall = sizeof(T) == 2 && WIDTH == 64 ? 2 : 1;
+template <class T, int WIDTH> constexpr int block_rows = WARPS *tall<T, WIDTH> *MMA_ROWS;
+
+/* ---- Products of tiles in shared memory, of M times 16 rows a warp ---- */
 
 /*
  * T's factors: a step of a product over K elements. LD(width) is the length of a row in shared
@@ -64,18 +71,12 @@ template <> struct factors<bf16> {
         b[0][0] = r[0], b[0][1] = r[1], b[1][0] = r[2], b[1][1] = r[3];
     }
 
-    static __device__ uint32_t two(float low, float high)
-    {
-        return (uint32_t)__bfloat16_as_ushort(__float2bfloat16_rn(low)) |
-               (uint32_t)__bfloat16_as_ushort(__float2bfloat16_rn(high)) << 16;
-    }
-
     static __device__ void from_sums(uint32_t (&a)[4], const float (*sums)[4])
     {
-        a[0] = two(sums[0][0], sums[0][1]);
-        a[1] = two(sums[0][2], sums[0][3]);
-        a[2] = two(sums[1][0], sums[1][1]);
-        a[3] = two(sums[1][2], sums[1][3]);
+        a[0] = two_bf16(sums[0][0], sums[0][1]);
+        a[1] = two_bf16(sums[0][2], sums[0][3]);
+        a[2] = two_bf16(sums[1][0], sums[1][1]);
+        a[3] = two_bf16(sums[1][2], sums[1][3]);
     }
 
     static __device__ void multiply(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2])
@@ -135,47 +136,58 @@ template <> struct factors<float> {
     }
 };
 
-/* d(16, 8 * TILES) = a(16, WIDTH) * transposed(b(8 * TILES, WIDTH)), both tiles in shared memory.
- */
-template <class T, int WIDTH, int TILES>
-__device__ void product_of_rows(float (&d)[TILES][4], const T *a, const T *b)
+/* d(16 M, 8 * TILES) = a(16 M, WIDTH) * transposed(b(8 * TILES, WIDTH)), both in shared memory. */
+template <class T, int WIDTH, int M, int TILES>
+__device__ void product_of_rows(float (&d)[M][TILES][4], const T *a, const T *b)
 {
     constexpr int ld = WIDTH + factors<T>::PAD;
 
 #pragma unroll
-    for (int i = 0; i < TILES; i++)
-        d[i][0] = d[i][1] = d[i][2] = d[i][3] = 0;
+    for (int m = 0; m < M; m++)
+#pragma unroll
+        for (int i = 0; i < TILES; i++)
+            d[m][i][0] = d[m][i][1] = d[m][i][2] = d[m][i][3] = 0;
 #pragma unroll
     for (int k = 0; k < WIDTH; k += factors<T>::K) {
-        uint32_t left[4], right[2][2];
+        uint32_t left[M][4], right[2][2];
 
-        factors<T>::load_a(left, a + k, ld);
+#pragma unroll
+        for (int m = 0; m < M; m++)
+            factors<T>::load_a(left[m], a + MMA_ROWS * m * ld + k, ld);
 #pragma unroll
         for (int i = 0; i < TILES; i += 2) {
             factors<T>::load_b_rows(right, b + 8 * i * ld + k, ld);
-            factors<T>::multiply(d[i], left, right[0]);
-            factors<T>::multiply(d[i + 1], left, right[1]);
+#pragma unroll
+            for (int m = 0; m < M; m++) {
+                factors<T>::multiply(d[m][i], left[m], right[0]);
+                factors<T>::multiply(d[m][i + 1], left[m], right[1]);
+            }
         }
     }
 }
 
-/* d(16, WIDTH) += sums(16, 8 * TILES) * b(8 * TILES, WIDTH), b in shared memory. */
-template <class T, int WIDTH, int TILES>
-__device__ void add_product_of_sums(float (&d)[WIDTH / 8][4], const float (&sums)[TILES][4],
+/* d(16 M, WIDTH) += sums(16 M, 8 * TILES) * b(8 * TILES, WIDTH), b in shared memory. */
+template <class T, int WIDTH, int M, int TILES>
+__device__ void add_product_of_sums(float (&d)[M][WIDTH / 8][4], const float (&sums)[M][TILES][4],
                                     const T *b)
 {
     constexpr int ld = WIDTH + factors<T>::PAD, step = factors<T>::K / 8;
 
 #pragma unroll
     for (int k = 0; k < TILES; k += step) {
-        uint32_t left[4], right[2][2];
+        uint32_t left[M][4], right[2][2];
 
-        factors<T>::from_sums(left, &sums[k]);
+#pragma unroll
+        for (int m = 0; m < M; m++)
+            factors<T>::from_sums(left[m], &sums[m][k]);
 #pragma unroll
         for (int i = 0; i < WIDTH / 8; i += 2) {
             factors<T>::load_b_columns(right, b + 8 * k * ld + 8 * i, ld);
-            factors<T>::multiply(d[i], left, right[0]);
-            factors<T>::multiply(d[i + 1], left, right[1]);
+#pragma unroll
+            for (int m = 0; m < M; m++) {
+                factors<T>::multiply(d[m][i], left[m], right[0]);
+                factors<T>::multiply(d[m][i + 1], left[m], right[1]);
+            }
         }
     }
 }
@@ -265,7 +277,8 @@ template <class T> struct problem {
     float *log_sum;
     float *delta; /* (samples, heads, context): dot products of dout and out */
     int context, heads, width;
-    float scale; /* of the scores: 1 / sqrt(width) */
+    float scale;  /* of the scores: 1 / sqrt(width) */
+    float scale2; /* the same for powers of 2: scale * log2(e) */
 
     __device__ size_t channels() const
     {
@@ -292,8 +305,9 @@ template <class T> struct problem {
     }
 };
 
-/* Rows of the other side in shared memory at a time. */
-template <class T, int WIDTH> constexpr int tile_of = sizeof(T) == 2 && WIDTH == 64 ? 64 : 32;
+/* Rows of the other side in shared memory at a time: keys, and for dkv_kernel queries. */
+template <class T, int WIDTH> constexpr int keys_of = sizeof(T) == 2 && WIDTH == 64 ? 64 : 32;
+enum { QUERIES = 32 };
 
 template <class T, int WIDTH> constexpr size_t tile_bytes(int rows)
 {
@@ -306,35 +320,38 @@ struct softmax_row {
 };
 
 /*
- * Scores to exp2(score - max), with the sums and the output so far brought to the new maximum.
- * key: of the tile's first column; query: of this lane's first row.
+ * Scores of 16 rows to exp2(score - max), with the sums and the output so far brought to the new
+ * maximum. key: of the tile's first column; query: of this lane's first row. MASK: some queries do
+ * not see all of the tile. scale > 0, so the largest score is the largest once scaled.
  */
-template <int TILES, int WIDTH>
+template <bool MASK, int TILES, int WIDTH>
 __device__ void softmax_tile(float (&s)[TILES][4], softmax_row (&rows)[2],
-                             float (&out)[WIDTH / 8][4], int query, int key, float scale)
+                             float (&out)[WIDTH / 8][4], int query, int key, float scale2)
 {
 #pragma unroll
     for (int half = 0; half < 2; half++) {
         softmax_row &row = rows[half];
-        float larger = row.max, shrink;
+        float larger = -INFINITY, shrink;
 
 #pragma unroll
         for (int i = 0; i < 2 * TILES; i++) {
             float &x = s[i / 2][2 * half + i % 2];
             int column = key + 8 * (i / 2) + 2 * ((int)threadIdx.x % 4) + i % 2;
 
-            x = column <= query + 8 * half ? x * scale : -INFINITY;
+            if (MASK && column > query + 8 * half)
+                x = -INFINITY;
             larger = fmaxf(larger, x);
         }
         larger = of_row(larger, [](float a, float b) { return fmaxf(a, b); });
-        shrink = exp2f(row.max - larger);
+        larger = fmaxf(row.max, larger * scale2);
+        shrink = exp2_fast(row.max - larger);
         row.sum *= shrink;
         row.max = larger;
 #pragma unroll
         for (int i = 0; i < 2 * TILES; i++) {
             float &x = s[i / 2][2 * half + i % 2];
 
-            x = exp2f(x - larger);
+            x = exp2_fast(fmaf(x, scale2, -larger));
             row.sum += x;
         }
 #pragma unroll
@@ -350,138 +367,181 @@ __device__ void softmax_tile(float (&s)[TILES][4], softmax_row (&rows)[2],
 template <class T, int WIDTH, bool WIDE>
 __global__ void __launch_bounds__(THREADS) forward_kernel(problem<T> p)
 {
-    constexpr int KEYS = tile_of<T, WIDTH>, LD = WIDTH + factors<T>::PAD;
+    constexpr int KEYS = keys_of<T, WIDTH>, LD = WIDTH + factors<T>::PAD, M = tall<T, WIDTH>;
+    constexpr int ROWS = block_rows<T, WIDTH>;
     LK_SHARED_OF_LAUNCH(shared);
-    T *q = reinterpret_cast<T *>(shared), *k = q + TILE_ROWS * LD, *v = k + KEYS * LD;
+    T *q = reinterpret_cast<T *>(shared), *k = q + ROWS * LD, *v = k + KEYS * LD;
     constexpr int BUFFER = 2 * KEYS * LD; /* from a tile to the next one's */
     int at = 0;
     /* The last queries have the most keys: they start first. */
-    int first = (int)(gridDim.x - 1 - blockIdx.x) * TILE_ROWS;
-    int warp_row = (int)threadIdx.x / LK_WARP * WARP_ROWS;
+    int first = (int)(gridDim.x - 1 - blockIdx.x) * ROWS;
+    int warp_row = (int)threadIdx.x / LK_WARP * M * MMA_ROWS;
     int query = first + warp_row + (int)threadIdx.x % LK_WARP / 4;
-    int keys = first + TILE_ROWS < p.context ? first + TILE_ROWS : p.context;
-    float out[WIDTH / 8][4] = {};
-    softmax_row rows[2] = {
-        {-INFINITY, 0},
-        {-INFINITY, 0}
-    };
+    int keys = first + ROWS < p.context ? first + ROWS : p.context;
+    float out[M][WIDTH / 8][4] = {};
+    softmax_row rows[M][2];
 
-    load_tile<T, WIDTH, TILE_ROWS, WIDE>(q, p.part(p.qkv, 0), first);
+#pragma unroll
+    for (int r = 0; r < 2 * M; r++)
+        rows[r / 2][r % 2] = {-INFINITY, 0};
+    load_tile<T, WIDTH, ROWS, WIDE>(q, p.part(p.qkv, 0), first);
     load_tile<T, WIDTH, KEYS, WIDE>(k, p.part(p.qkv, 1), 0);
     load_tile<T, WIDTH, KEYS, WIDE>(v, p.part(p.qkv, 2), 0);
     for (int key = 0; key < keys; key += KEYS, at = BUFFER - at) {
-        float s[KEYS / 8][4];
+        float s[M][KEYS / 8][4];
 
         tiles_are_there();
         if (key + KEYS < keys) {
             load_tile<T, WIDTH, KEYS, WIDE>(k + BUFFER - at, p.part(p.qkv, 1), key + KEYS);
             load_tile<T, WIDTH, KEYS, WIDE>(v + BUFFER - at, p.part(p.qkv, 2), key + KEYS);
         }
+        if (key >= first + warp_row + M * MMA_ROWS)
+            continue; /* none of this warp's queries sees these keys */
         product_of_rows<T, WIDTH>(s, q + warp_row * LD, k + at);
-        softmax_tile<KEYS / 8, WIDTH>(s, rows, out, query, key, p.scale * log2_e);
+#pragma unroll
+        for (int m = 0; m < M; m++)
+            if (key + KEYS - 1 <= first + warp_row + m * MMA_ROWS)
+                softmax_tile<false, KEYS / 8, WIDTH>(s[m], rows[m], out[m], 0, 0, p.scale2);
+            else
+                softmax_tile<true, KEYS / 8, WIDTH>(s[m], rows[m], out[m], query + m * MMA_ROWS,
+                                                    key, p.scale2);
         add_product_of_sums<T, WIDTH>(out, s, v + at);
     }
 #pragma unroll
-    for (int half = 0; half < 2; half++) {
-        rows[half].sum = of_row(rows[half].sum, add{});
-        if (threadIdx.x % 4 == 0 && query + 8 * half < p.context)
-            p.log_sum[p.first_row() + query + 8 * half] =
-                rows[half].max / log2_e + logf(rows[half].sum);
+    for (int m = 0; m < M; m++) {
+#pragma unroll
+        for (int half = 0; half < 2; half++) {
+            int row = query + m * MMA_ROWS + 8 * half;
+            float sum = of_row(rows[m][half].sum, add{});
+
+            if (threadIdx.x % 4 == 0 && row < p.context)
+                p.log_sum[p.first_row() + row] = rows[m][half].max / log2_e + logf(sum);
+            rows[m][half].sum = sum;
+        }
+        store_sums<T, WIDTH, WIDE>(p.heads_side_by_side(p.to), first + warp_row + m * MMA_ROWS,
+                                   out[m], 1 / rows[m][0].sum, 1 / rows[m][1].sum);
     }
-    store_sums<T, WIDTH, WIDE>(p.heads_side_by_side(p.to), first + warp_row, out, 1 / rows[0].sum,
-                               1 / rows[1].sum);
 }
 
 /* ---- Backward ---- */
 
-/* delta = sum over the head of dout * out: what the softmax's derivative subtracts. A warp a row.
- */
-template <class T> __global__ void __launch_bounds__(THREADS) delta_kernel(problem<T> p)
-{
-    int row = (int)blockIdx.x * (THREADS / LK_WARP) + (int)threadIdx.x / LK_WARP;
-    rows_of<const T> dout = p.heads_side_by_side(p.dout), out = p.heads_side_by_side(p.out);
-    float sum = 0;
+/* A row's logarithm of the sum for powers of 2, and its delta: the sum over the head of dout * out,
+ * which the softmax's derivative subtracts. */
+struct row_facts {
+    float log_sum, delta;
+};
 
-    if (row >= p.context)
-        return;
-    for (int c = (int)threadIdx.x % LK_WARP; c < p.width; c += LK_WARP)
-        sum += to_float(dout.p[row * dout.stride + c]) * to_float(out.p[row * out.stride + c]);
-    sum = warp_reduce(sum, add{});
-    if (threadIdx.x % LK_WARP == 0)
-        p.delta[p.first_row() + row] = sum;
+/* Those of a row; delta by the four lanes that share the row, and kept for dkv_kernel. */
+template <class T, bool WIDE> __device__ row_facts find_facts(const problem<T> &p, int row)
+{
+    constexpr int N = WIDE ? widest<T> : 1;
+    rows_of<const T> dout = p.heads_side_by_side(p.dout), out = p.heads_side_by_side(p.out);
+    row_facts f = {0, 0};
+
+    if (row < p.context) {
+        for (int c = (int)threadIdx.x % 4 * N; c < p.width; c += 4 * N) {
+            pack<T, N> a = load<N>(dout.p + (size_t)row * dout.stride + c);
+            pack<T, N> b = load<N>(out.p + (size_t)row * out.stride + c);
+
+#pragma unroll
+            for (int i = 0; i < N; i++)
+                f.delta += to_float(a.x[i]) * to_float(b.x[i]);
+        }
+        f.log_sum = p.log_sum[p.first_row() + row] * log2_e;
+    }
+    f.delta = of_row(f.delta, add{});
+    if (threadIdx.x % 4 == 0 && row < p.context)
+        p.delta[p.first_row() + row] = f.delta;
+    return f;
 }
 
-/* probs and dscores of one element; scores are q * k without the scale, dprobs is dout * v. */
-__device__ inline void derive(float &score, float &dprob, bool seen, float log_sum, float delta,
-                              float scale)
+/* probs of one element, and dscores but for the scale, which is left to the end; scores are q * k,
+ * dprobs is dout * v. */
+__device__ inline void derive(float &score, float &dprob, bool seen, row_facts f, float scale2)
 {
-    float prob = seen ? exp2f((score * scale - log_sum) * log2_e) : 0;
+    float prob = seen ? exp2_fast(fmaf(score, scale2, -f.log_sum)) : 0;
 
-    dprob = prob * (dprob - delta) * scale;
+    dprob = prob * (dprob - f.delta);
     score = prob;
 }
 
-/* dq of 64 queries: over the keys up to them, dq += dscores * k. */
+/* As softmax_tile. Rows beyond the context are of zeros, and nobody stores what becomes of them. */
+template <bool MASK, int TILES>
+__device__ void derive_rows(float (&s)[TILES][4], float (&ds)[TILES][4], const row_facts (&rows)[2],
+                            int query, int key, float scale2)
+{
+#pragma unroll
+    for (int i = 0; i < TILES; i++)
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+            int column = key + 8 * i + 2 * ((int)threadIdx.x % 4) + e % 2;
+
+            derive(s[i][e], ds[i][e], !MASK || column <= query + 8 * (e / 2), rows[e / 2], scale2);
+        }
+}
+
+/* dq of a block's queries: over the keys up to them, dq += dscores * k. */
 template <class T, int WIDTH, bool WIDE>
 __global__ void __launch_bounds__(THREADS) dq_kernel(problem<T> p)
 {
-    constexpr int KEYS = tile_of<T, WIDTH>, LD = WIDTH + factors<T>::PAD;
+    constexpr int KEYS = keys_of<T, WIDTH>, LD = WIDTH + factors<T>::PAD, M = tall<T, WIDTH>;
+    constexpr int ROWS = block_rows<T, WIDTH>;
     LK_SHARED_OF_LAUNCH(shared);
-    T *q = reinterpret_cast<T *>(shared), *dout = q + TILE_ROWS * LD;
-    T *k = dout + TILE_ROWS * LD, *v = k + KEYS * LD;
+    T *q = reinterpret_cast<T *>(shared), *dout = q + ROWS * LD;
+    T *k = dout + ROWS * LD, *v = k + KEYS * LD;
     constexpr int BUFFER = 2 * KEYS * LD;
     int at = 0;
-    int first = (int)(gridDim.x - 1 - blockIdx.x) * TILE_ROWS;
-    int warp_row = (int)threadIdx.x / LK_WARP * WARP_ROWS;
+    int first = (int)(gridDim.x - 1 - blockIdx.x) * ROWS;
+    int warp_row = (int)threadIdx.x / LK_WARP * M * MMA_ROWS;
     int query = first + warp_row + (int)threadIdx.x % LK_WARP / 4;
-    int keys = first + TILE_ROWS < p.context ? first + TILE_ROWS : p.context;
-    float dq[WIDTH / 8][4] = {}, log_sum[2] = {}, delta[2] = {};
+    int keys = first + ROWS < p.context ? first + ROWS : p.context;
+    float dq[M][WIDTH / 8][4] = {};
+    row_facts rows[M][2];
 
-    for (int half = 0; half < 2; half++)
-        if (query + 8 * half < p.context) {
-            log_sum[half] = p.log_sum[p.first_row() + query + 8 * half];
-            delta[half] = p.delta[p.first_row() + query + 8 * half];
-        }
-    load_tile<T, WIDTH, TILE_ROWS, WIDE>(q, p.part(p.qkv, 0), first);
-    load_tile<T, WIDTH, TILE_ROWS, WIDE>(dout, p.heads_side_by_side(p.dout), first);
+    load_tile<T, WIDTH, ROWS, WIDE>(q, p.part(p.qkv, 0), first);
+    load_tile<T, WIDTH, ROWS, WIDE>(dout, p.heads_side_by_side(p.dout), first);
     load_tile<T, WIDTH, KEYS, WIDE>(k, p.part(p.qkv, 1), 0);
     load_tile<T, WIDTH, KEYS, WIDE>(v, p.part(p.qkv, 2), 0);
+#pragma unroll
+    for (int r = 0; r < 2 * M; r++)
+        rows[r / 2][r % 2] = find_facts<T, WIDE>(p, query + 8 * r);
     for (int key = 0; key < keys; key += KEYS, at = BUFFER - at) {
-        float s[KEYS / 8][4], ds[KEYS / 8][4];
+        float s[M][KEYS / 8][4], ds[M][KEYS / 8][4];
 
         tiles_are_there();
         if (key + KEYS < keys) {
             load_tile<T, WIDTH, KEYS, WIDE>(k + BUFFER - at, p.part(p.qkv, 1), key + KEYS);
             load_tile<T, WIDTH, KEYS, WIDE>(v + BUFFER - at, p.part(p.qkv, 2), key + KEYS);
         }
+        if (key >= first + warp_row + M * MMA_ROWS)
+            continue;
         product_of_rows<T, WIDTH>(s, q + warp_row * LD, k + at);
         product_of_rows<T, WIDTH>(ds, dout + warp_row * LD, v + at);
 #pragma unroll
-        for (int i = 0; i < KEYS / 8; i++)
-#pragma unroll
-            for (int e = 0; e < 4; e++) {
-                int column = key + 8 * i + 2 * ((int)threadIdx.x % 4) + e % 2;
-                int row = query + 8 * (e / 2);
-
-                derive(s[i][e], ds[i][e], column <= row && row < p.context, log_sum[e / 2],
-                       delta[e / 2], p.scale);
-            }
+        for (int m = 0; m < M; m++)
+            if (key + KEYS - 1 <= first + warp_row + m * MMA_ROWS)
+                derive_rows<false>(s[m], ds[m], rows[m], 0, 0, p.scale2);
+            else
+                derive_rows<true>(s[m], ds[m], rows[m], query + m * MMA_ROWS, key, p.scale2);
         add_product_of_sums<T, WIDTH>(dq, ds, k + at);
     }
-    store_sums<T, WIDTH, WIDE>(p.part(p.to, 0), first + warp_row, dq, 1, 1);
+#pragma unroll
+    for (int m = 0; m < M; m++)
+        store_sums<T, WIDTH, WIDE>(p.part(p.to, 0), first + warp_row + m * MMA_ROWS, dq[m], p.scale,
+                                   p.scale);
 }
 
 /* A tile of queries as dkv_kernel reads it. */
 template <class T, int WIDTH> struct queries {
-    static constexpr int ROWS = tile_of<T, WIDTH>, LD = WIDTH + factors<T>::PAD;
-    static constexpr size_t BYTES = tile_bytes<T, WIDTH>(2 * ROWS) + 2 * ROWS * sizeof(float);
+    static constexpr int LD = WIDTH + factors<T>::PAD;
+    static constexpr size_t BYTES = tile_bytes<T, WIDTH>(2 * QUERIES) + QUERIES * sizeof(row_facts);
 
     T *q, *dout;
-    float *log_sum, *delta;
+    row_facts *rows;
 
     __device__ explicit queries(unsigned char *at)
-        : q(reinterpret_cast<T *>(at)), dout(q + ROWS * LD),
-          log_sum(reinterpret_cast<float *>(dout + ROWS * LD)), delta(log_sum + ROWS)
+        : q(reinterpret_cast<T *>(at)), dout(q + QUERIES * LD),
+          rows(reinterpret_cast<row_facts *>(dout + QUERIES * LD))
     {
     }
 
@@ -489,58 +549,81 @@ template <class T, int WIDTH> struct queries {
     {
         int mine = first + (int)threadIdx.x;
 
-        load_tile<T, WIDTH, ROWS, WIDE>(q, p.part(p.qkv, 0), first);
-        load_tile<T, WIDTH, ROWS, WIDE>(dout, p.heads_side_by_side(p.dout), first);
-        if (threadIdx.x < ROWS) {
-            log_sum[threadIdx.x] = mine < p.context ? p.log_sum[p.first_row() + mine] : 0;
-            delta[threadIdx.x] = mine < p.context ? p.delta[p.first_row() + mine] : 0;
-        }
+        load_tile<T, WIDTH, QUERIES, WIDE>(q, p.part(p.qkv, 0), first);
+        load_tile<T, WIDTH, QUERIES, WIDE>(dout, p.heads_side_by_side(p.dout), first);
+        if (threadIdx.x < QUERIES)
+            rows[threadIdx.x] = mine < p.context
+                                    ? row_facts{p.log_sum[p.first_row() + mine] * log2_e,
+                                                p.delta[p.first_row() + mine]}
+                                    : row_facts{0, 0};
     }
 };
 
-/* dk and dv of 64 keys: over the queries from them on, with rows of keys and columns of queries:
- * dv += transposed(probs) * dout, dk += transposed(dscores) * q. */
+/* derive with rows of keys and columns of queries, `first` the first of these. MASK: some do not
+ * see some keys, or are beyond the context. */
+template <bool MASK, int TILES>
+__device__ void derive_columns(float (&s)[TILES][4], float (&ds)[TILES][4],
+                               const row_facts *columns, int key, int first, int context,
+                               float scale2)
+{
+#pragma unroll
+    for (int i = 0; i < TILES; i++)
+#pragma unroll
+        for (int e = 0; e < 4; e++) {
+            int column = 8 * i + 2 * ((int)threadIdx.x % 4) + e % 2, query = first + column;
+
+            derive(s[i][e], ds[i][e], !MASK || (key + 8 * (e / 2) <= query && query < context),
+                   columns[column], scale2);
+        }
+}
+
+/* dk and dv of a block's keys: over the queries from them on, with rows of keys and columns of
+ * queries: dv += transposed(probs) * dout, dk += transposed(dscores) * q. */
 template <class T, int WIDTH, bool WIDE>
 __global__ void __launch_bounds__(THREADS) dkv_kernel(problem<T> p)
 {
     typedef queries<T, WIDTH> tile;
-    constexpr int QUERIES = tile::ROWS, LD = tile::LD;
+    constexpr int LD = tile::LD, M = tall<T, WIDTH>, ROWS = block_rows<T, WIDTH>;
     LK_SHARED_OF_LAUNCH(shared);
-    T *k = reinterpret_cast<T *>(shared), *v = k + TILE_ROWS * LD;
-    unsigned char *buffers = reinterpret_cast<unsigned char *>(v + TILE_ROWS * LD);
+    T *k = reinterpret_cast<T *>(shared), *v = k + ROWS * LD;
+    unsigned char *buffers = reinterpret_cast<unsigned char *>(v + ROWS * LD);
     size_t at = 0;
-    int first = (int)blockIdx.x * TILE_ROWS; /* the first keys have the most queries */
-    int warp_row = (int)threadIdx.x / LK_WARP * WARP_ROWS;
+    int first = (int)blockIdx.x * ROWS; /* the first keys have the most queries */
+    int warp_row = (int)threadIdx.x / LK_WARP * M * MMA_ROWS;
     int key = first + warp_row + (int)threadIdx.x % LK_WARP / 4;
-    float dk[WIDTH / 8][4] = {}, dv[WIDTH / 8][4] = {};
+    float dk[M][WIDTH / 8][4] = {}, dv[M][WIDTH / 8][4] = {};
 
-    load_tile<T, WIDTH, TILE_ROWS, WIDE>(k, p.part(p.qkv, 1), first);
-    load_tile<T, WIDTH, TILE_ROWS, WIDE>(v, p.part(p.qkv, 2), first);
+    load_tile<T, WIDTH, ROWS, WIDE>(k, p.part(p.qkv, 1), first);
+    load_tile<T, WIDTH, ROWS, WIDE>(v, p.part(p.qkv, 2), first);
     tile(buffers).template load<WIDE>(p, first);
     for (int query = first; query < p.context; query += QUERIES, at = tile::BYTES - at) {
         tile now(buffers + at);
-        float s[QUERIES / 8][4], ds[QUERIES / 8][4];
+        float s[M][QUERIES / 8][4], ds[M][QUERIES / 8][4];
 
         tiles_are_there();
         if (query + QUERIES < p.context)
             tile(buffers + tile::BYTES - at).template load<WIDE>(p, query + QUERIES);
+        if (query + QUERIES <= first + warp_row)
+            continue; /* none of these queries sees this warp's keys */
         product_of_rows<T, WIDTH>(s, k + warp_row * LD, now.q);
         product_of_rows<T, WIDTH>(ds, v + warp_row * LD, now.dout);
 #pragma unroll
-        for (int i = 0; i < QUERIES / 8; i++)
-#pragma unroll
-            for (int e = 0; e < 4; e++) {
-                int column = 8 * i + 2 * ((int)threadIdx.x % 4) + e % 2;
-
-                derive(s[i][e], ds[i][e],
-                       key + 8 * (e / 2) <= query + column && query + column < p.context,
-                       now.log_sum[column], now.delta[column], p.scale);
-            }
+        for (int m = 0; m < M; m++)
+            if (query >= first + warp_row + (m + 1) * MMA_ROWS - 1 && query + QUERIES <= p.context)
+                derive_columns<false>(s[m], ds[m], now.rows, 0, 0, 0, p.scale2);
+            else
+                derive_columns<true>(s[m], ds[m], now.rows, key + m * MMA_ROWS, query, p.context,
+                                     p.scale2);
         add_product_of_sums<T, WIDTH>(dv, s, now.dout);
         add_product_of_sums<T, WIDTH>(dk, ds, now.q);
     }
-    store_sums<T, WIDTH, WIDE>(p.part(p.to, 1), first + warp_row, dk, 1, 1);
-    store_sums<T, WIDTH, WIDE>(p.part(p.to, 2), first + warp_row, dv, 1, 1);
+#pragma unroll
+    for (int m = 0; m < M; m++) {
+        int row = first + warp_row + m * MMA_ROWS;
+
+        store_sums<T, WIDTH, WIDE>(p.part(p.to, 1), row, dk[m], p.scale, p.scale);
+        store_sums<T, WIDTH, WIDE>(p.part(p.to, 2), row, dv[m], 1, 1);
+    }
 }
 
 /* ---- Launching ---- */
@@ -562,17 +645,13 @@ enum lk_status describe(problem<T> *out, const char *name, size_t samples, size_
     out->heads = (int)heads;
     out->width = (int)width;
     out->scale = (float)(1 / sqrt((double)width));
+    out->scale2 = out->scale * log2_e;
     return LK_OK;
 }
 
-template <class T> unsigned tiles_of(const problem<T> &p)
-{
-    return blocks_for((size_t)p.context, TILE_ROWS);
-}
-
-/* A kernel of TILE_ROWS rows a block, with more shared memory than a kernel has unasked. */
+/* A kernel of `rows` rows a block, with more shared memory than a kernel has unasked. */
 template <class T>
-enum lk_status launch_tiles(const struct lk_cuda *c, const char *name, size_t samples,
+enum lk_status launch_tiles(const struct lk_cuda *c, const char *name, size_t samples, size_t rows,
                             size_t shared_bytes, const problem<T> &p, void (*kernel)(problem<T>))
 {
     enum lk_status st = lk_cuda_status(
@@ -582,30 +661,36 @@ enum lk_status launch_tiles(const struct lk_cuda *c, const char *name, size_t sa
 
     if (st != LK_OK)
         return st;
-    return lk_launch(c, name, dim3(tiles_of(p), (unsigned)p.heads, (unsigned)samples), THREADS,
-                     shared_bytes, kernel, p);
+    return lk_launch(
+        c, name, dim3(blocks_for((size_t)p.context, rows), (unsigned)p.heads, (unsigned)samples),
+        THREADS, shared_bytes, kernel, p);
 }
 
 template <class T, int WIDTH, bool WIDE>
 enum lk_status forward(const struct lk_cuda *c, size_t samples, const problem<T> &p)
 {
-    size_t bytes = tile_bytes<T, WIDTH>(TILE_ROWS + 4 * tile_of<T, WIDTH>);
+    constexpr int ROWS = block_rows<T, WIDTH>;
 
-    return launch_tiles(c, "attention_forward", samples, bytes, p, forward_kernel<T, WIDTH, WIDE>);
+    return launch_tiles(c, "attention_forward", samples, ROWS,
+                        tile_bytes<T, WIDTH>(ROWS + 4 * keys_of<T, WIDTH>), p,
+                        forward_kernel<T, WIDTH, WIDE>);
 }
 
+/* dq_kernel first: it finds delta, which dkv_kernel reads. */
 template <class T, int WIDTH, bool WIDE>
 enum lk_status backward(const struct lk_cuda *c, size_t samples, const problem<T> &p)
 {
+    constexpr int ROWS = block_rows<T, WIDTH>;
     const char *name = "attention_backward";
-    size_t bytes = tile_bytes<T, WIDTH>(2 * TILE_ROWS);
     enum lk_status st;
 
-    st = launch_tiles(c, name, samples, bytes + tile_bytes<T, WIDTH>(4 * tile_of<T, WIDTH>), p,
-                      dq_kernel<T, WIDTH, WIDE>);
+    st =
+        launch_tiles(c, name, samples, ROWS, tile_bytes<T, WIDTH>(2 * ROWS + 4 * keys_of<T, WIDTH>),
+                     p, dq_kernel<T, WIDTH, WIDE>);
     if (st != LK_OK)
         return st;
-    return launch_tiles(c, name, samples, bytes + 2 * queries<T, WIDTH>::BYTES, p,
+    return launch_tiles(c, name, samples, ROWS,
+                        tile_bytes<T, WIDTH>(2 * ROWS) + 2 * queries<T, WIDTH>::BYTES, p,
                         dkv_kernel<T, WIDTH, WIDE>);
 }
 
@@ -653,12 +738,6 @@ enum lk_status attention_backward(const struct lk_attention_backward_args &a,
     p.to = static_cast<T *>(a.dqkv);
     p.log_sum = const_cast<float *>(static_cast<const float *>(a.log_sum));
     p.delta = static_cast<float *>(c->workspace);
-    st = lk_launch(
-        c, name,
-        dim3(blocks_for(a.context, THREADS / LK_WARP), (unsigned)a.heads, (unsigned)a.samples),
-        THREADS, 0, delta_kernel<T>, p);
-    if (st != LK_OK)
-        return st;
     if (p.width > 64)
         return rows_fit(p) ? backward<T, 128, true>(c, a.samples, p)
                            : backward<T, 128, false>(c, a.samples, p);

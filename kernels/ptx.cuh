@@ -49,6 +49,36 @@ __device__ inline uint32_t to_tf32(float x)
     return bits;
 }
 
+/* Two bfloat16, rounded to nearest even, low in the lower half ("cvt", .rn.bf16x2). */
+__device__ inline uint32_t two_bf16(float low, float high)
+{
+    uint32_t bits;
+
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(bits) : "f"(high), "f"(low));
+    return bits;
+}
+
+/*
+ * 2^x and 1 / x by one instruction each, with a relative error of at most 2^-22 and 2^-23; what
+ * lies below 2^-126, argument or result, is 0 ("ex2" and "rcp", .approx.ftz). exp2f and division
+ * take 4 and about 8, for ends of the range that nobody here needs.
+ */
+__device__ inline float exp2_fast(float x)
+{
+    float y;
+
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+__device__ inline float reciprocal_fast(float x)
+{
+    float y;
+
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
 /*
  * Four 8 x 8 matrices of 16-bit elements from shared memory (9.7.14.5.15, "ldmatrix"): lane l names
  * row l % 8 of matrix l / 8, which is 16 bytes, 16-byte aligned, and gets of each matrix i r[i] =

@@ -294,12 +294,13 @@ static const struct {
     {1, 20,   1, 5  },
     {1, 66,   1, 64 },
     {1, 34,   1, 128},
+    {1, 145,  1, 64 },
     {1, 1024, 4, 64 },
     {2, 333,  2, 128},
     {3, 65,   5, 40 },
     {2, 257,  3, 33 },
 };
-enum { HOST_ATTENTIONS = 5 };
+enum { HOST_ATTENTIONS = 6 };
 
 /*
  * bfloat16: probabilities and their derivatives are rounded to 8 bits before they are multiplied,

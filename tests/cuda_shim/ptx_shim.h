@@ -6,6 +6,7 @@
 #ifndef LK_SHIM_PTX_H
 #define LK_SHIM_PTX_H
 
+#include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
 struct shim_pieces {
@@ -108,6 +109,37 @@ inline uint32_t to_tf32(float x)
     if ((bits & 0x7f800000U) != 0x7f800000U)
         bits += 0x1000U;
     return bits & 0xffffe000U;
+}
+
+inline uint32_t two_bf16(float low, float high)
+{
+    return (uint32_t)__bfloat16_as_ushort(__float2bfloat16_rn(low)) |
+           (uint32_t)__bfloat16_as_ushort(__float2bfloat16_rn(high)) << 16;
+}
+
+/* Approximations err as much as the text allows, upwards for some and downwards for others. */
+inline float shim_approximate(double exact, float x, double error)
+{
+    uint32_t bits;
+
+    std::memcpy(&bits, &x, sizeof bits);
+    exact *= bits & 1 ? 1 + error : 1 - error;
+    return std::fabs(exact) < 0x1p-126 ? (float)std::copysign(0.0, exact) : (float)exact;
+}
+
+inline float shim_flush(float x)
+{
+    return std::fabs(x) < 0x1p-126F ? std::copysign(0.0F, x) : x;
+}
+
+inline float exp2_fast(float x)
+{
+    return shim_approximate(std::exp2((double)shim_flush(x)), x, 0x1p-22);
+}
+
+inline float reciprocal_fast(float x)
+{
+    return shim_approximate(1 / (double)shim_flush(x), x, 0x1p-23);
 }
 
 /* A lane reads the row that it names, 16 bytes. */
