@@ -19,36 +19,54 @@ inline size_t strips_of(size_t rows, size_t floats, size_t most)
     return strips < room ? strips : room;
 }
 
+/* Where column sums go: the first `split` columns to one array, the others to another. */
+template <class T> struct column_sums {
+    T *first, *second;
+    size_t split;
+
+    __device__ T *at(size_t c) const
+    {
+        return c < split ? first + c : second + (c - split);
+    }
+};
+
+/* The most warps of a block: strips are many, columns few, and each addition waits for memory. */
+enum { LK_STRIPS_PARTS = 32, LK_STRIPS_THREADS = LK_STRIPS_PARTS * LK_WARP };
+
 /* out(c) = sum over strips of partial(strip, c), added to out where accumulate. A warp has 32
- * neighbouring columns, the warps of a block every eighth strip. */
+ * neighbouring columns, the warps of a block every 32nd strip. */
 template <class T>
-__global__ void __launch_bounds__(LK_COLUMNS_THREADS)
-    strips_kernel(T *out, const float *partial, size_t strips, size_t stride, size_t columns,
+__global__ void __launch_bounds__(LK_STRIPS_THREADS)
+    strips_kernel(column_sums<T> out, const float *partial, size_t strips, size_t columns,
                   bool accumulate)
 {
-    LK_SHARED(float, sums, LK_COLUMNS_THREADS);
+    LK_SHARED(float, sums, LK_STRIPS_THREADS);
     size_t c = (size_t)blockIdx.x * LK_WARP + threadIdx.x % LK_WARP;
     size_t part = threadIdx.x / LK_WARP;
     float sum = 0;
 
-    for (size_t s = part; s < strips && c < columns; s += LK_COLUMNS_PARTS)
-        sum += partial[s * stride + c];
+    if (c < columns) {
+#pragma unroll 4
+        for (size_t s = part; s < strips; s += LK_STRIPS_PARTS)
+            sum += partial[s * columns + c];
+    }
     sums[threadIdx.x] = sum;
     __syncthreads();
     if (part > 0 || c >= columns)
         return;
-    sum = accumulate ? to_float(out[c]) : 0;
-    for (int p = 0; p < LK_COLUMNS_PARTS; p++)
+    sum = accumulate ? to_float(*out.at(c)) : 0;
+    for (int p = 0; p < LK_STRIPS_PARTS; p++)
         sum += sums[p * LK_WARP + threadIdx.x];
-    out[c] = from_float<T>(sum);
+    *out.at(c) = from_float<T>(sum);
 }
 
+/* partial: (strips, columns). */
 template <class T>
-enum lk_status sum_strips(const struct lk_cuda *c, const char *name, T *out, const float *partial,
-                          size_t strips, size_t stride, size_t columns, bool accumulate)
+enum lk_status sum_strips(const struct lk_cuda *c, const char *name, column_sums<T> out,
+                          const float *partial, size_t strips, size_t columns, bool accumulate)
 {
-    return lk_launch(c, name, dim3(blocks_for(columns, LK_WARP, UINT32_MAX)), LK_COLUMNS_THREADS, 0,
-                     strips_kernel<T>, out, partial, strips, stride, columns, accumulate);
+    return lk_launch(c, name, dim3(blocks_for(columns, LK_WARP, UINT32_MAX)), LK_STRIPS_THREADS, 0,
+                     strips_kernel<T>, out, partial, strips, columns, accumulate);
 }
 
 #endif

@@ -102,19 +102,42 @@ __device__ void block_sum_two(float &a, float &b, float *shared)
     b = warp_reduce(b, add{});
 }
 
+/* Of a pack: normalised inputs, and gradients of these. */
+template <int N> struct normed {
+    float x[N], g[N];
+
+    template <class T>
+    __device__ normed(const pack<T, N> &in, const pack<T, N> &dout, const T *weight, float mean,
+                      float rstd)
+    {
+        pack<T, N> w = load<N>(weight);
+
+#pragma unroll
+        for (int k = 0; k < N; k++) {
+            x[k] = (to_float(in.x[k]) - mean) * rstd;
+            g[k] = to_float(dout.x[k]) * to_float(w.x[k]);
+        }
+    }
+};
+
+/* A row's loads all come before the sums over the block, so that it waits for memory once. What
+ * does not fit into registers, of many columns, is read again afterwards. */
 template <int N, int SLOTS, class T>
 __global__ void __launch_bounds__(most_threads(SLOTS))
     backward_kernel(T *din, float *partial, const T *dout, const T *in, const T *weight,
                     const float *means, const float *rstds, size_t rows, size_t channels,
                     bool accumulate_input)
 {
+    constexpr bool KEEP = SLOTS == 1;
     LK_SHARED(float, shared, 2 * LK_WARP);
     size_t first = rows * blockIdx.x / gridDim.x, end = rows * (blockIdx.x + 1) / gridDim.x;
     float dweight[SLOTS][N] = {}, dbias[SLOTS][N] = {};
 
     for (size_t row = first; row < end; row++) {
         float mean = means[row], rstd = rstds[row], mean_g = 0, mean_gx = 0;
-        float x[SLOTS][N] = {}, g[SLOTS][N] = {};
+        const T *in_row = in + row * channels, *dout_row = dout + row * channels;
+        T *din_row = din + row * channels;
+        pack<T, N> from = {}, d = {}, to = {};
 
 #pragma unroll
         for (int s = 0; s < SLOTS; s++) {
@@ -122,18 +145,18 @@ __global__ void __launch_bounds__(most_threads(SLOTS))
 
             if (c >= channels)
                 break;
-            pack<T, N> from = load<N>(in + row * channels + c);
-            pack<T, N> d = load<N>(dout + row * channels + c);
-            pack<T, N> w = load<N>(weight + c);
+            from = load<N>(in_row + c);
+            d = load<N>(dout_row + c);
+            if (KEEP && accumulate_input)
+                to = load<N>(din_row + c);
+            normed<N> of(from, d, weight + c, mean, rstd);
 
 #pragma unroll
             for (int k = 0; k < N; k++) {
-                x[s][k] = (to_float(from.x[k]) - mean) * rstd;
-                g[s][k] = to_float(d.x[k]) * to_float(w.x[k]);
-                dweight[s][k] += to_float(d.x[k]) * x[s][k];
+                dweight[s][k] += to_float(d.x[k]) * of.x[k];
                 dbias[s][k] += to_float(d.x[k]);
-                mean_g += g[s][k];
-                mean_gx += g[s][k] * x[s][k];
+                mean_g += of.g[k];
+                mean_gx += of.g[k] * of.x[k];
             }
         }
         block_sum_two(mean_g, mean_gx, shared);
@@ -142,17 +165,22 @@ __global__ void __launch_bounds__(most_threads(SLOTS))
 #pragma unroll
         for (int s = 0; s < SLOTS; s++) {
             size_t c = ((size_t)s * blockDim.x + threadIdx.x) * N;
-            pack<T, N> to;
 
             if (c >= channels)
                 break;
-            if (accumulate_input)
-                to = load<N>(din + row * channels + c);
+            if (!KEEP) {
+                from = load<N>(in_row + c);
+                d = load<N>(dout_row + c);
+                if (accumulate_input)
+                    to = load<N>(din_row + c);
+            }
+            normed<N> of(from, d, weight + c, mean, rstd);
+
 #pragma unroll
             for (int k = 0; k < N; k++)
                 to.x[k] = from_float<T>((accumulate_input ? to_float(to.x[k]) : 0) +
-                                        rstd * (g[s][k] - mean_g - x[s][k] * mean_gx));
-            store<N>(din + row * channels + c, to);
+                                        rstd * (of.g[k] - mean_g - of.x[k] * mean_gx));
+            store<N>(din_row + c, to);
         }
     }
     partial += (size_t)blockIdx.x * 2 * channels;
@@ -213,13 +241,12 @@ enum lk_status layernorm_backward(const struct lk_layernorm_backward_args &a,
         st = backward_of<N, T>(a, c, strips);
     else
         st = backward_of<1, T>(a, c, strips);
-    if (st == LK_OK)
-        st = sum_strips(c, "layernorm_backward", static_cast<T *>(a.dweight), partial, strips,
-                        2 * a.channels, a.channels, a.accumulate);
-    if (st == LK_OK)
-        st = sum_strips(c, "layernorm_backward", static_cast<T *>(a.dbias), partial + a.channels,
-                        strips, 2 * a.channels, a.channels, a.accumulate);
-    return st;
+    if (st != LK_OK)
+        return st;
+    return sum_strips(
+        c, "layernorm_backward",
+        column_sums<T>{static_cast<T *>(a.dweight), static_cast<T *>(a.dbias), a.channels}, partial,
+        strips, 2 * a.channels, a.accumulate);
 }
 
 } // namespace

@@ -121,7 +121,8 @@ enum lk_status sum_columns(const struct lk_cuda *c, T *out, const T *in, size_t 
 
     if (st != LK_OK)
         return st;
-    return sum_strips(c, name, out, partial, strips, columns, columns, accumulate);
+    return sum_strips(c, name, column_sums<T>{out, nullptr, columns}, partial, strips, columns,
+                      accumulate);
 }
 
 template <class T>
