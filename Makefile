@@ -122,7 +122,7 @@ $(BUILD)/tests/fuzz/%.o: LK_CFLAGS += -DLLVMFuzzerTestOneInput=$(notdir $(basena
 endif
 $(BUILD)/tests/%.o: LK_CFLAGS += -I$(BUILD) -DLK_BUILD_DIR='"$(BUILD)"'
 
-$(BUILD)/test_lockstep: $(TEST_OBJ) $(LIBS) $(BUILD)/lockstep
+$(BUILD)/test_lockstep: $(TEST_OBJ) $(LIBS) $(BUILD)/lockstep $(BUILD)/bench/overhead
 	@echo "  LINK  $@"
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(TEST_OBJ) -Wl,--start-group $(LIBS) -Wl,--end-group $(PROBE_CHECK_LIBS) $(LK_LIBS)
 

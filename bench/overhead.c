@@ -222,13 +222,16 @@ out:
 
 static enum lk_status run_round(struct bench *b)
 {
+    size_t on[ARMS], n = 0;
     enum lk_status st = LK_OK;
 
-    for (size_t k = 0; k < ARMS; k++) {
-        size_t i = (k + b->n) % ARMS;
-
+    for (size_t i = 0; i < ARMS; i++)
         if (b->on[i])
-            LK_TRY(measure(b, &arms[i], &b->step_s[i][b->n]));
+            on[n++] = i;
+    for (size_t k = 0; k < n; k++) {
+        size_t i = on[(k + b->n) % n];
+
+        LK_TRY(measure(b, &arms[i], &b->step_s[i][b->n]));
     }
     b->n++;
 out:

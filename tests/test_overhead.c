@@ -1,0 +1,94 @@
+/* bench/overhead with a program in lockstep's place: in which order runs are made, and what comes
+ * of their steps. */
+#include "base/array.h"
+#include "base/file.h"
+#include "base/status.h"
+#include "tests/scratch.h"
+
+#include <check.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+Suite *lk_suite_overhead(void);
+
+/* Notes whether it records; a step takes 10 ms, 10.1 ms recorded. */
+static const char program[] =
+    "#!/bin/sh\n"
+    "trace=yes\n"
+    "while [ $# -gt 0 ]; do\n"
+    "    case $1 in --no-trace) trace=no ;; --out) out=$2 ;; esac\n"
+    "    shift\n"
+    "done\n"
+    "mkdir -p \"$out/run\"\n"
+    "printf '%s ' $trace >> \"${0%/*}/order\"\n"
+    "s=0.01; [ $trace = no ] || s=0.0101\n"
+    "n=0; steps=$s; losses=1\n"
+    "while [ $n -lt 29 ]; do n=$((n + 1)); steps=\"$steps,$s\"; losses=\"$losses,1\"; done\n"
+    "echo \"{\\\"schema\\\": \\\"lockstep-result\\\", \\\"version\\\": 1, \\\"warmup_steps\\\": "
+    "20,\n"
+    "\\\"step_s\\\": [$steps], \\\"loss\\\": [$losses],\n"
+    "\\\"noise_scale_samples\\\": {\\\"n\\\": 0}}\" > \"$out/run/result.json\"\n";
+
+static char *dir;
+
+static void setup(void)
+{
+    dir = scratch_create();
+}
+
+static void teardown(void)
+{
+    scratch_remove(dir);
+}
+
+static char *text_of(const char *name)
+{
+    char *path = scratch_path(dir, name), *text = NULL;
+    size_t size;
+
+    ck_assert_msg(lk_file_read(path, &text, &size) == LK_OK, "%s", lk_error_text());
+    free(path);
+    return text;
+}
+
+/* What drifts, the GPU's temperature for one, must not favour either: each comes first as often as
+ * last. */
+START_TEST(each_comes_first_in_turn)
+{
+    char *path = scratch_path(dir, "lockstep"), *command, *text;
+
+    FILE *f = fopen(path, "w");
+
+    ck_assert_ptr_nonnull(f);
+    ck_assert_int_ge(fputs(program, f), 0);
+    ck_assert_int_eq(fclose(f), 0);
+    ck_assert_int_eq(lk_asprintf(&command,
+                                 "chmod +x '%s' && " LK_BUILD_DIR
+                                 "/bench/overhead 4 1 '%s' --steps 10 "
+                                 "--device cuda --with all --json '%s/json' > '%s/said' 2>&1",
+                                 path, path, dir, dir),
+                     LK_OK);
+    if (system(command))
+        ck_abort_msg("%s", text_of("said"));
+    free(command);
+    text = text_of("order");
+    ck_assert_str_eq(text, "no yes yes no no yes yes no ");
+    free(text);
+    text = text_of("json");
+    ck_assert_msg(strstr(text, "\"value\": 0.0100000000000") != NULL, "%s", text);
+    free(text);
+    free(path);
+}
+END_TEST
+
+Suite *lk_suite_overhead(void)
+{
+    Suite *s = suite_create("bench/overhead");
+    TCase *tc = tcase_create("rounds");
+
+    suite_add_tcase(s, tc);
+    tcase_add_checked_fixture(tc, setup, teardown);
+    tcase_add_test(tc, each_comes_first_in_turn);
+    return s;
+}
