@@ -336,10 +336,11 @@ static enum lk_status gpu_records(struct lk_analysis *a)
     static const struct {
         const char *counter, *what;
     } rows[] = {
-        {LK_CUPTI_DROPPED, "were dropped by CUPTI"      },
-        {LK_CUPTI_UNTIMED, "had no times"               },
-        {LK_CUPTI_BROKEN,  "were cut off or on no clock"},
-        {LK_CUPTI_LOST,    "found no room"              },
+        {LK_CUPTI_DROPPED, "were dropped by CUPTI"                                     },
+        {LK_CUPTI_UNTIMED, "had no times"                                              },
+        {LK_CUPTI_BROKEN,  "were cut off or on no clock"                               },
+        {LK_CUPTI_LOST,    "found no room"                                             },
+        {LK_CUPTI_BY_TIME, "of NCCL's kernels have step and bucket by their time alone"},
     };
     const struct lk_run_info *about = lk_run_about(a->run);
     enum lk_status st = LK_OK;

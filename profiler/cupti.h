@@ -23,10 +23,13 @@
  * are lk_now_ns: CUPTI maps the GPU's clock to its own, and we its own to ours
  * (profiler/cupti_clock.h says why not by cuptiActivityRegisterTimestampCallback).
  *
- * What NCCL launches on threads of its own carries no id (communicators that do not block do that):
- * such records have step LK_SPAN_STEP_UNKNOWN, and the reader of span files places them by their
- * time. All records have the same fields at the same places in CUPTI 9 to 13; a newer major version
- * is refused.
+ * What NCCL launches on threads of its own carries no id (communicators that do not block do that).
+ * It belongs to the collective that was being issued when it was launched (profiler/cupti_turns.h):
+ * CUPTI's record of the launch has the kernel's correlation id and the time. Where
+ * that record is missing, the kernel has step LK_SPAN_STEP_UNKNOWN, the reader of span files places
+ * it by its own time, and it is counted. So is, but for the counting, what NCCL ran for nobody's
+ * bucket. All records have the same fields at the same places in CUPTI 9 to 13; a newer major
+ * version is refused.
  *
  * What ran before the recorder's first track was made is not recorded.
  *
@@ -54,11 +57,14 @@
 #define LK_CUPTI_UNTIMED "GPU records without times"
 #define LK_CUPTI_BROKEN  "GPU records broken"
 #define LK_CUPTI_LOST    "GPU records lost"
+#define LK_CUPTI_BY_TIME "GPU records placed by time"
 
 /* Closing emits a counter of each into the trace. X(field, counter, meaning) */
 #define LK_CUPTI_COUNT_LIST(X)                                                                     \
     X(records, "GPU records", "kernels, copies and memsets that became spans")                     \
     X(unmatched, "GPU records without an op", "of these: nothing of ours issued them")             \
+    X(by_time, LK_CUPTI_BY_TIME,                                                                   \
+      "of these: NCCL's, and CUPTI did not tell when they were launched")                          \
     X(dropped, LK_CUPTI_DROPPED, "lost by CUPTI: no buffer was free")                              \
     X(untimed, LK_CUPTI_UNTIMED, "left out: CUPTI had no times for them")                          \
     X(broken, LK_CUPTI_BROKEN, "left out: cut off, or times that cannot be")                       \

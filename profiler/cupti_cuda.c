@@ -282,8 +282,8 @@ static void CUPTIAPI buffer_completed(CUcontext context, uint32_t stream, uint8_
 
 /* ---- Starting ---- */
 
-/* External correlation records are those of traced calls (header, on pushing ids): hence RUNTIME
- * and DRIVER. */
+/* External correlation records are those of traced calls (header, on pushing ids), and NCCL's calls
+ * tell when they were: hence RUNTIME and DRIVER. */
 static const struct {
     CUpti_ActivityKind kind;
     const char *what;
@@ -450,10 +450,24 @@ static enum lk_status name_added(void *sink, uint16_t id, const char *name)
     return lk_cupti_names_add(&g->records.names, id, name);
 }
 
+/* By the clock of CUPTI's records, so that nothing is lost by comparing two. 0: it does not say. */
+static uint64_t their_time_ns(const struct lk_cupti_calls *call)
+{
+    uint64_t theirs = 0, ours;
+
+    if (call->clocks)
+        call->clocks(&theirs, &ours);
+    else if (call->GetTimestamp(&theirs) != CUPTI_SUCCESS)
+        theirs = 0;
+    return theirs;
+}
+
 static void enter(void *track_ctx, const struct lk_span *s)
 {
     const struct lk_cupti_track *t = track_ctx;
 
+    if (t && t->turns && s->kind == LK_SPAN_COLLECTIVE)
+        lk_cupti_turns_begin(t->turns, their_time_ns(t->call), lk_cupti_id(s, t->number));
     if (t)
         (void)t->call->ActivityPushExternalCorrelationId(CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0,
                                                          lk_cupti_id(s, t->number));
@@ -464,7 +478,8 @@ static void leave(void *track_ctx, const struct lk_span *s)
     const struct lk_cupti_track *t = track_ctx;
     uint64_t id;
 
-    (void)s;
+    if (t && t->turns && s->kind == LK_SPAN_COLLECTIVE)
+        lk_cupti_turns_end(t->turns, their_time_ns(t->call));
     if (t)
         (void)t->call->ActivityPopExternalCorrelationId(CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0,
                                                         &id);

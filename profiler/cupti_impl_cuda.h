@@ -7,6 +7,7 @@
 #include "profiler/cupti_calls_cuda.h"
 #include "profiler/cupti_clock.h"
 #include "profiler/cupti_names.h"
+#include "profiler/cupti_turns.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -27,8 +28,17 @@ struct lk_cupti_track {
     enum lk_track_kind kind;
     int stream;
     char gpu_name[64];
-    struct lk_track *gpu; /* made with the first record */
-    bool failed;          /* it could not be made */
+    struct lk_track *gpu;         /* made with the first record */
+    bool failed;                  /* it could not be made */
+    struct lk_cupti_turns *turns; /* of the first track of collectives; NULL: of another */
+};
+
+/* What is known of an API call. */
+enum lk_cupti_call {
+    LK_CUPTI_CALL_UNKNOWN,
+    LK_CUPTI_CALL_OURS,    /* the id was pushed where it was made */
+    LK_CUPTI_CALL_IN_TURN, /* the id is of the collective that was being issued then */
+    LK_CUPTI_CALL_NOBODYS, /* no collective was being issued then */
 };
 
 /* An external correlation id, taken apart. */
@@ -65,9 +75,10 @@ struct lk_cupti_records {
     size_t n_streams;
     struct {
         uint32_t correlation;
-        bool used;
+        enum lk_cupti_call call;
         uint64_t id;
     } * issues;
+    struct lk_cupti_turns turns;
     struct lk_cupti_work *pending;
     size_t n_pending;
     struct lk_cupti_track other; /* streams that are nobody's */

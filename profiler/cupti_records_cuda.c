@@ -3,8 +3,9 @@
  *
  * A record of work has a correlation id, which it shares with the API call that caused it; an
  * external correlation record says which of our ids (lk_cupti_id) was on top of the calling
- * thread's stack then. There is no order between the two kinds, not even between buffers, so what
- * comes without its id waits. So does work on a stream whose track is not known yet: that is
+ * thread's stack then. Of NCCL's own threads there is the call's record alone, which tells when it
+ * was. There is no order between the kinds, not even between buffers, so what comes without its id
+ * waits. So does work on a stream whose track is not known yet: that is
  * learnt from the first op, copy or collective of ours that ran on it.
  */
 #include "profiler/cupti_impl_cuda.h"
@@ -62,6 +63,12 @@ struct overhead_record {
     uint64_t start, end;
 };
 
+struct call_record {
+    uint32_t kind, function;
+    uint64_t start, end;
+    uint32_t process, thread, correlation;
+};
+
 struct external_record {
     uint32_t kind, external;
     uint64_t id;
@@ -104,6 +111,8 @@ SAME_TIMES(overhead_record, CUpti_ActivityOverhead);
 SAME_TIMES(overhead_record, CUpti_ActivityOverhead2);
 SAME_TIMES(overhead_record, CUpti_ActivityOverhead3);
 #endif
+SAME_TIMES(call_record, CUpti_ActivityAPI);
+SAME(call_record, CUpti_ActivityAPI, correlation, correlationId);
 SAME(external_record, CUpti_ActivityExternalCorrelation, id, externalId);
 SAME(external_record, CUpti_ActivityExternalCorrelation, correlation, correlationId);
 
@@ -161,6 +170,7 @@ enum lk_status lk_cupti_records_init(struct lk_cupti_records *r, struct lk_recor
     snprintf(r->other.gpu_name, sizeof r->other.gpu_name, "other streams, GPU records");
     LK_TRY(lk_alloc(&r->issues, LK_CUPTI_ISSUES, sizeof *r->issues));
     LK_TRY(lk_alloc(&r->pending, LK_CUPTI_PENDING, sizeof *r->pending));
+    LK_TRY(lk_cupti_turns_init(&r->turns));
     LK_TRY(lk_cupti_names_init(&r->names, recorder));
 out:
     if (st != LK_OK)
@@ -171,6 +181,7 @@ out:
 void lk_cupti_records_fini(struct lk_cupti_records *r)
 {
     lk_cupti_names_fini(&r->names);
+    lk_cupti_turns_fini(&r->turns);
     free(r->issues);
     free(r->pending);
     r->issues = NULL;
@@ -187,6 +198,14 @@ static bool is_ours(const struct lk_cupti_records *r, const char *name)
 
 static const char calls_name[] = "CUDA calls";
 
+static bool has_turns(const struct lk_cupti_records *r, int n_tracks)
+{
+    for (int i = 0; i < n_tracks; i++)
+        if (r->tracks[i].turns)
+            return true;
+    return false;
+}
+
 struct lk_cupti_track *lk_cupti_records_track(struct lk_cupti_records *r,
                                               const struct lk_track_info *info)
 {
@@ -197,6 +216,8 @@ struct lk_cupti_track *lk_cupti_records_track(struct lk_cupti_records *r,
         return NULL;
     *t = (struct lk_cupti_track){
         .call = r->call, .number = n, .kind = info->kind, .stream = info->stream};
+    if (info->kind == LK_TRACK_COMM && !has_turns(r, n))
+        t->turns = &r->turns;
     snprintf(t->gpu_name, sizeof t->gpu_name, "%.40s, GPU records", info->name);
     if (n == 0)
         atomic_store(&r->began_ns, lk_now_ns());
@@ -281,15 +302,18 @@ static struct lk_cupti_track *comm_track(struct lk_cupti_records *r)
 
 /* ---- Matching ---- */
 
-static bool find_issue(const struct lk_cupti_records *r, uint32_t correlation,
-                       struct lk_cupti_issue *out)
+/* Whose call that was; *out is written where it was somebody's. */
+static enum lk_cupti_call find_issue(const struct lk_cupti_records *r, uint32_t correlation,
+                                     struct lk_cupti_issue *out)
 {
     size_t place = correlation & (LK_CUPTI_ISSUES - 1);
 
-    if (!r->issues[place].used || r->issues[place].correlation != correlation)
-        return false;
-    *out = lk_cupti_id_read(r->issues[place].id);
-    return true;
+    if (r->issues[place].correlation != correlation)
+        return LK_CUPTI_CALL_UNKNOWN;
+    if (r->issues[place].call == LK_CUPTI_CALL_OURS ||
+        r->issues[place].call == LK_CUPTI_CALL_IN_TURN)
+        *out = lk_cupti_id_read(r->issues[place].id);
+    return r->issues[place].call;
 }
 
 /* These are issued on their own track's stream, as is all that a copy stream's ranges enclose;
@@ -318,11 +342,22 @@ static struct lk_cupti_track *find_track(struct lk_cupti_records *r, const struc
     return t;
 }
 
+/* Other threads work beside a collective that is being issued: only NCCL's kernels, and what runs
+ * on the collectives' stream, are its own. */
+static bool is_of_collective(struct lk_cupti_records *r, const struct lk_cupti_work *w)
+{
+    const struct lk_cupti_track *t = stream_track(r, w);
+
+    return lk_cupti_names_is_nccl(&r->names, w->kernel) || (t && t->kind == LK_TRACK_COMM);
+}
+
 /* Emits the work unless something of it may still become known. */
 static bool settle(struct lk_cupti_records *r, struct lk_cupti_work *w, bool last)
 {
     struct lk_cupti_issue issue;
-    bool issued = find_issue(r, w->correlation, &issue);
+    enum lk_cupti_call call = find_issue(r, w->correlation, &issue);
+    bool issued =
+        call == LK_CUPTI_CALL_OURS || (call == LK_CUPTI_CALL_IN_TURN && is_of_collective(r, w));
     struct lk_cupti_track *t;
     uint16_t op = 0;
 
@@ -340,6 +375,7 @@ static bool settle(struct lk_cupti_records *r, struct lk_cupti_work *w, bool las
     if (w->span.kind == LK_SPAN_KERNEL)
         w->span.name = lk_cupti_names_span(&r->names, w->kernel, op);
     r->counts.unmatched += !issued;
+    r->counts.by_time += !issued && t->kind == LK_TRACK_COMM && call == LK_CUPTI_CALL_UNKNOWN;
     emit(r, t, &w->span);
     return true;
 }
@@ -493,7 +529,8 @@ static void take_sync(struct lk_cupti_records *r, const void *record)
         s.end - s.start < LK_CUPTI_SYNC_NS)
         return;
     emit_call(r, LK_SPAN_SYNC, names[s.type], s.start, s.end,
-              find_issue(r, s.correlation, &issue) ? issue.step : LK_SPAN_STEP_UNKNOWN);
+              find_issue(r, s.correlation, &issue) == LK_CUPTI_CALL_OURS ? issue.step
+                                                                         : LK_SPAN_STEP_UNKNOWN);
 }
 
 /* CUpti_ActivityOverheadKind >> 16. Some are newer than the oldest headers that serve. A full
@@ -526,10 +563,29 @@ static void take_issue(struct lk_cupti_records *r, const void *record)
     place = e.correlation & (LK_CUPTI_ISSUES - 1);
     r->issues[place].correlation = e.correlation;
     r->issues[place].id = e.id;
-    r->issues[place].used = true;
+    r->issues[place].call = LK_CUPTI_CALL_OURS;
 }
 
-/* Calls are traced for their ids alone. */
+/* A call that no id was pushed for may be NCCL's. */
+static void take_call(struct lk_cupti_records *r, const void *record)
+{
+    static const enum lk_cupti_call calls[] = {[LK_CUPTI_WITHIN] = LK_CUPTI_CALL_IN_TURN,
+                                               [LK_CUPTI_BETWEEN] = LK_CUPTI_CALL_NOBODYS,
+                                               [LK_CUPTI_FORGOTTEN] = LK_CUPTI_CALL_UNKNOWN};
+    struct call_record c;
+    size_t place;
+
+    memcpy(&c, record, sizeof c);
+    place = c.correlation & (LK_CUPTI_ISSUES - 1);
+    if (c.start == 0 || !comm_track(r) ||
+        (r->issues[place].correlation == c.correlation &&
+         r->issues[place].call == LK_CUPTI_CALL_OURS))
+        return;
+    r->issues[place].correlation = c.correlation;
+    r->issues[place].call = calls[lk_cupti_turns_find(&r->turns, c.start, &r->issues[place].id)];
+}
+
+/* Asked for by nobody, or of no use. */
 static void pass_over(struct lk_cupti_records *r, const void *record)
 {
     (void)r;
@@ -550,9 +606,9 @@ static const struct {
     {CUPTI_ACTIVITY_KIND_MEMSET,               sizeof(struct copy_record),      false, take_memset   },
     {CUPTI_ACTIVITY_KIND_SYNCHRONIZATION,      sizeof(struct sync_record),      false, take_sync     },
     {CUPTI_ACTIVITY_KIND_OVERHEAD,             sizeof(struct overhead_record),  false, take_overhead },
-    {CUPTI_ACTIVITY_KIND_RUNTIME,              0,                               false, pass_over     },
-    {CUPTI_ACTIVITY_KIND_DRIVER,               0,                               false, pass_over     },
-    {CUPTI_ACTIVITY_KIND_INTERNAL_LAUNCH_API,  0,                               false, pass_over     },
+    {CUPTI_ACTIVITY_KIND_RUNTIME,              sizeof(struct call_record),      true,  take_call     },
+    {CUPTI_ACTIVITY_KIND_DRIVER,               sizeof(struct call_record),      true,  take_call     },
+    {CUPTI_ACTIVITY_KIND_INTERNAL_LAUNCH_API,  sizeof(struct call_record),      true,  take_call     },
     {CUPTI_ACTIVITY_KIND_CUDA_EVENT,           0,                               false, pass_over     },
 };
 

@@ -1,6 +1,6 @@
 /*
- * The step of what a GPU's records do not tell (LK_SPAN_STEP_UNKNOWN): NCCL launches on threads of
- * its own, libraries for themselves, and overhead belongs to nobody.
+ * The step of what a GPU's records do not tell (LK_SPAN_STEP_UNKNOWN): libraries launch for
+ * themselves, NCCL's launches may not be known, and overhead belongs to nobody.
  *
  *   on a comm track        that of the collective in which the middle of the span lies, whose
  *                          bucket it moves; between two, that of the earlier

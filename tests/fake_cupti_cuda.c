@@ -145,6 +145,7 @@ static size_t record_bytes(uint32_t kind)
         {CUPTI_ACTIVITY_KIND_OVERHEAD,             sizeof(CUpti_ActivityOverhead3)          },
         {CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION, sizeof(CUpti_ActivityExternalCorrelation)},
         {CUPTI_ACTIVITY_KIND_RUNTIME,              sizeof(CUpti_ActivityAPI)                },
+        {CUPTI_ACTIVITY_KIND_DRIVER,               sizeof(CUpti_ActivityAPI)                },
         {CUPTI_ACTIVITY_KIND_DEVICE_ATTRIBUTE,     sizeof(CUpti_ActivityDeviceAttribute)    },
     };
 

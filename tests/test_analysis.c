@@ -334,6 +334,7 @@ START_TEST(records_of_a_gpu)
     if (_i == 0) {
         add_counter(&traces[0], "GPU records dropped", 7);
         add_counter(&traces[0], "GPU records lost", 0);
+        add_counter(&traces[0], "GPU records placed by time", 3);
         ck_assert_int_eq(lk_run_info_config(&traces[0].info, "gpu_records_by", "CUPTI"), LK_OK);
     } else {
         ck_assert_int_eq(lk_run_info_config(&traces[0].info, "gpu_records_by", "none: no library"),
@@ -344,6 +345,8 @@ START_TEST(records_of_a_gpu)
     print_findings(&a);
     ck_assert(has_finding(&a, "launch bound: no kernel runs in 25 %") == (_i == 0));
     ck_assert(has_finding(&a, "GPU records: 7 were dropped") == (_i == 0));
+    ck_assert(has_finding(&a, "GPU records: 3 of NCCL's kernels have step and bucket by their "
+                              "time alone") == (_i == 0));
     ck_assert(!has_finding(&a, "GPU records: 0"));
     ck_assert(
         has_finding(&a, "GPU records: none, so kernels and copies are not shown: no library") ==

@@ -161,6 +161,7 @@ START_TEST(work_without_an_id_keeps_its_time)
     ck_assert_int_eq(kept_track(OTHER)->kind, LK_TRACK_COPY);
     ck_assert_uint_eq(rig.counts.records, 2);
     ck_assert_uint_eq(rig.counts.unmatched, 2);
+    ck_assert_uint_eq(rig.counts.by_time, 1);
 }
 END_TEST
 

@@ -17,6 +17,7 @@ Suite *lk_suite_gpu_records_cuda(void);
 #include "runtime/trainer.h"
 #include "tests/fake_cuda.h"
 #include "tests/fake_cupti_cuda.h"
+#include "tests/fake_nccl.h"
 #include "tests/must.h"
 #include "tests/scratch.h"
 #include "tests/small_train.h"
@@ -34,6 +35,7 @@ static struct {
     struct lk_cupti *cupti;
     struct lk_span_file *spans;
     struct lk_cuda_calls cuda;
+    const struct lk_nccl_calls *nccl; /* NULL: no collectives */
     struct lk_train_config config;
     struct lk_cupti_counts counts;
     uint32_t correlation;
@@ -99,6 +101,50 @@ static cudaError_t recorded_copy(void *to, const void *from, size_t bytes, enum 
     return fake_cuda_calls.MemcpyAsync(to, from, bytes, kind, stream);
 }
 
+#ifdef LK_NCCL_BUILT
+
+enum { REDUCED = 1000 };
+static char reduced_names[REDUCED][40]; /* by collective */
+static size_t n_reduced;
+
+/* NCCL's thread: the kernel comes once all of the step was issued, as behind a slow one. */
+static void *launch_reduced(void *stream)
+{
+    const uint64_t now = lk_now_ns() + fake_cupti.ahead_ns;
+    const CUpti_ActivityAPI a = {.kind = CUPTI_ACTIVITY_KIND_DRIVER,
+                                 .start = now,
+                                 .end = now + 1,
+                                 .correlationId = ++rig.correlation};
+    const CUpti_ActivityKernel10 k = {.kind = CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL,
+                                      .start = now + LK_NS_PER_S / 2,
+                                      .end = now + LK_NS_PER_S / 2 + 1,
+                                      .streamId = stream_number(stream),
+                                      .correlationId = a.correlationId,
+                                      .name = reduced_names[n_reduced++]};
+
+    ck_assert_uint_eq(fake_cupti_stack.depth, 0);
+    ck_assert(fake_cupti_put(&k, sizeof k));
+    ck_assert(fake_cupti_put(&a, sizeof a));
+    return NULL;
+}
+
+static ncclResult_t recorded_all_reduce(const void *in, void *out, size_t n, ncclDataType_t dtype,
+                                        ncclRedOp_t op, ncclComm_t comm, cudaStream_t stream)
+{
+    ncclResult_t result = fake_nccl_calls.AllReduce(in, out, n, dtype, op, comm, stream);
+    pthread_t thread;
+
+    ck_assert_uint_lt(n_reduced, REDUCED);
+    snprintf(reduced_names[n_reduced], sizeof *reduced_names, "ncclDevKernel_of_%zu", n);
+    pthread_mutex_lock(&recording);
+    ck_assert_int_eq(pthread_create(&thread, NULL, launch_reduced, stream), 0);
+    ck_assert_int_eq(pthread_join(thread, NULL), 0);
+    pthread_mutex_unlock(&recording);
+    return result;
+}
+
+#endif
+
 /* ---- The rig ---- */
 
 static void configure(int accumulation, int prefetch)
@@ -107,6 +153,8 @@ static void configure(int accumulation, int prefetch)
     rig.config.prefetch = prefetch;
     rig.config.recorder = rig.recorder;
     rig.config.device_config.cuda_calls = &rig.cuda;
+    rig.config.comm = rig.nccl ? "nccl" : "self";
+    rig.config.comm_config.nccl_calls = rig.nccl;
     rig.config.reducer.accumulation = accumulation;
 }
 
@@ -232,6 +280,55 @@ START_TEST(steps_are_whole)
 }
 END_TEST
 
+#ifdef LK_NCCL_BUILT
+
+/* The collective of this step and bucket. */
+static const struct lk_span *collective(const struct lk_trace *t, uint32_t step, int32_t bucket)
+{
+    for (size_t i = 0; i < t->n_spans; i++)
+        if (t->spans[i].span.kind == LK_SPAN_COLLECTIVE && t->spans[i].span.step == step &&
+            t->spans[i].span.index == bucket)
+            return &t->spans[i].span;
+    return NULL;
+}
+
+/* By the threads' launches, though each kernel runs when no collective does. */
+START_TEST(kernels_of_nccls_threads_have_their_bucket)
+{
+    struct lk_nccl_calls calls = fake_nccl_calls;
+    struct lk_trace t = {0};
+    size_t n = 0;
+
+    fake_nccl_create();
+    fake_nccl.in_progress = 2;
+    calls.AllReduce = recorded_all_reduce;
+    rig.nccl = &calls;
+    n_reduced = 0;
+    train(2, 0, &t);
+    for (size_t i = 0; i < t.n_spans; i++) {
+        const struct lk_span *s = &t.spans[i].span, *of;
+        const char *name = lk_trace_span_name(&t, s);
+        size_t elements;
+
+        if (s->kind != LK_SPAN_KERNEL || sscanf(name, "ncclDevKernel_of_%zu", &elements) != 1)
+            continue;
+        n++;
+        if (elements == 1) /* a barrier of the run's */
+            continue;
+        of = collective(&t, s->step, s->index);
+        ck_assert_msg(of != NULL, "%s: step %u, bucket %d", name, s->step, s->index);
+        ck_assert_uint_eq(of->bytes, elements * sizeof(float));
+    }
+    ck_assert_uint_eq(n, n_reduced);
+    ck_assert_uint_gt(n, 2 * STEPS); /* buckets */
+    ck_assert_uint_eq(rig.counts.by_time, 0);
+    lk_trace_fini(&t);
+    fake_nccl_destroy();
+}
+END_TEST
+
+#endif
+
 Suite *lk_suite_gpu_records_cuda(void)
 {
     Suite *s = suite_create("GPU records of a run");
@@ -241,6 +338,9 @@ Suite *lk_suite_gpu_records_cuda(void)
     tcase_add_checked_fixture(tc, setup, teardown);
     tcase_add_loop_test(tc, every_launch_is_in_the_trace, 0, (int)LK_COUNT(shapes));
     tcase_add_test(tc, steps_are_whole);
+#ifdef LK_NCCL_BUILT
+    tcase_add_test(tc, kernels_of_nccls_threads_have_their_bucket);
+#endif
     return s;
 }
 

@@ -22,6 +22,7 @@
 #include <cuda_runtime_api.h>
 #include <inttypes.h>
 #include <math.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -190,6 +191,48 @@ START_TEST(every_launch_comes_back_once)
         }
         free(seen);
     }
+}
+END_TEST
+
+enum { THREADS = 300 }; /* more than the pool has buffers */
+
+static void *set_bytes(void *bytes)
+{
+    return (void *)(intptr_t)cudaMemsetAsync(bytes, 1, 64, lk_stream_native(rig.second));
+}
+
+/* As NCCL does where it does not block: a thread for each collective. */
+START_TEST(threads_launch_for_a_collective)
+{
+    struct lk_track *track = lk_stream_track(rig.second);
+    const struct kept_track *t;
+    void *bytes = NULL;
+
+    must(lk_device_alloc(rig.device, 64, &bytes));
+    must(LK_LAUNCH(rig.second, wait, .seconds = 1e-6)); /* whose stream this is */
+    for (uint32_t i = 0; i < THREADS; i++) {
+        const struct lk_span s = {.kind = LK_SPAN_COLLECTIVE, .step = i, .index = (int32_t)(i % 7)};
+        pthread_t thread;
+        void *error;
+
+        lk_span_enter(track, &s);
+        ck_assert_int_eq(pthread_create(&thread, NULL, set_bytes, bytes), 0);
+        ck_assert_int_eq(pthread_join(thread, &error), 0);
+        lk_span_leave(track, &s);
+        must_cuda((cudaError_t)(intptr_t)error, "memset");
+    }
+    finish();
+    ck_assert_uint_eq(rig.counts.records, THREADS + 1);
+    ck_assert_uint_eq(rig.counts.unmatched, 0);
+    ck_assert_uint_eq(rig.counts.by_time, 0);
+    t = kept_track(SECOND);
+    ck_assert_uint_eq(t->n, THREADS + 1);
+    for (uint32_t i = 0, n = 0; i < t->n; i++)
+        if (t->spans[i].kind == LK_SPAN_MEMSET) {
+            ck_assert_uint_eq(t->spans[i].step, n);
+            ck_assert_int_eq(t->spans[i].index, (int32_t)(n++ % 7));
+        }
+    lk_device_free(rig.device, bytes);
 }
 END_TEST
 
@@ -399,6 +442,7 @@ static Suite *make(void)
     tcase_add_checked_fixture(tc, setup, teardown);
     tcase_add_loop_test(tc, spin_kernels_have_their_length, 0, (int)LK_COUNT(lengths_s));
     tcase_add_test(tc, every_launch_comes_back_once);
+    tcase_add_test(tc, threads_launch_for_a_collective);
     tcase_add_test(tc, copies_and_memsets_have_their_bytes);
     tcase_add_test(tc, records_are_captured);
     return s;
