@@ -393,6 +393,8 @@ static enum lk_status cuda_submit(struct lk_stream *s, const struct lk_command *
     enum lk_status st;
 
     t->submitted++;
+    if (submit_table[c->kind] != submit_point && submit_table[c->kind] != submit_span)
+        t->at_point = false;
     st = (t->capturing ? capture_table : submit_table)[c->kind](t, c);
     if (st == LK_OK)
         *out_seq = t->submitted;
@@ -500,8 +502,10 @@ static void cuda_stream_close(struct lk_stream *s)
     release(t);
 }
 
+/* Whoever asks may put work there. */
 static void *cuda_native(struct lk_stream *s)
 {
+    stream_of(s)->at_point = false;
     return stream_of(s)->stream;
 }
 

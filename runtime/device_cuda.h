@@ -29,7 +29,7 @@ struct cuda_device {
 struct point {
     enum lk_command_kind kind; /* RANGE_BEGIN, RANGE_END, MARK or RECORD */
     uint64_t seq;
-    cudaEvent_t passed;
+    cudaEvent_t passed;         /* its own, or shared with points next to it */
     struct lk_event *event;     /* RECORD, RANGE_BEGIN: held */
     struct lk_span span;        /* RANGE_BEGIN, MARK */
     struct lk_stream *ready_on; /* RANGE_BEGIN: where its event was recorded last; NULL: nowhere */
@@ -49,6 +49,7 @@ struct cuda_stream {
     struct lk_span issuing; /* the range whose end was not submitted yet */
     uint64_t submitted;
     bool capturing; /* what is submitted goes into the graph. Host thread only */
+    bool at_point;  /* nothing was put on the stream since its last point. Host thread only */
     /* The rest is guarded by the device's points_lock. */
     struct point *points; /* n_points of them from `first` on, oldest first */
     size_t first, n_points, capacity;

@@ -104,6 +104,7 @@ enum lk_status lk_cuda_graph_launch(struct lk_graph *g, struct lk_stream *s)
     if (t->capturing)
         return lk_fail(LK_EINTERNAL, "a graph is launched within another");
     t->submitted++;
+    t->at_point = false;
     return lk_cuda_status(calls_of(t)->GraphLaunch(graph_of(g)->exec, t->stream),
                           "launch of a graph");
 }

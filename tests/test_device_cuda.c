@@ -205,6 +205,18 @@ START_TEST(events_are_used_again)
 }
 END_TEST
 
+static struct lk_device *recording_device(struct lk_recorder **r)
+{
+    struct lk_device_config config = {.cuda_calls = &fake_cuda_calls};
+    struct lk_device *d = NULL;
+
+    ck_assert_int_eq(lk_recorder_create(r), LK_OK);
+    ck_assert_int_eq(lk_recorder_attach(*r, &kept_ops, &kept), LK_OK);
+    config.recorder = *r;
+    ck_assert_int_eq(lk_device_open("cuda", &config, &d), LK_OK);
+    return d;
+}
+
 /*
  * A bucket's event is recorded in every step, and the host looks at its collectives' stream late:
  * by then the event may be steps ahead. Each range was ready at its own point.
@@ -213,17 +225,11 @@ START_TEST(ranges_are_ready_at_their_own_point)
 {
     const struct lk_span collective = {.kind = LK_SPAN_COLLECTIVE};
     struct lk_recorder *r = NULL;
-    struct lk_device *d = NULL;
+    struct lk_device *d = recording_device(&r);
     struct lk_stream *compute, *net;
     struct lk_event *e = NULL;
     uint64_t passed_ns[4], last_ns = 0;
 
-    ck_assert_int_eq(lk_recorder_create(&r), LK_OK);
-    ck_assert_int_eq(lk_recorder_attach(r, &kept_ops, &kept), LK_OK);
-    ck_assert_int_eq(
-        lk_device_open(
-            "cuda", &(struct lk_device_config){.recorder = r, .cuda_calls = &fake_cuda_calls}, &d),
-        LK_OK);
     compute = must_stream(d, &compute_info);
     net = must_stream(d, &net_info);
     ck_assert_int_eq(lk_event_create(d, &e), LK_OK);
@@ -278,6 +284,72 @@ START_TEST(spans_without_a_track_are_no_events)
     lk_event_destroy(e);
     lk_stream_destroy(s);
     lk_device_close(d);
+}
+END_TEST
+
+/* Weight and bias are ready together: one event for both. What comes between them ends that: an op,
+ * or whatever is put on CUDA's own stream. */
+START_TEST(instants_together_share_an_event)
+{
+    struct log *log = calloc(1, sizeof *log);
+    struct lk_recorder *r = NULL;
+    struct lk_device *d = recording_device(&r);
+    struct lk_stream *s = must_stream(d, &compute_info);
+    const struct lk_span *spans;
+    int alive = fake_cuda.events_alive;
+
+    fake_cuda.stuck = true; /* points stay */
+    log_value(s, log, 1);
+    for (int32_t i = 0; i < 3; i++)
+        ck_assert_int_eq(lk_stream_mark(s, LK_SPAN_GRADIENT, i), LK_OK);
+    ck_assert_int_eq(fake_cuda.events_alive, alive + 1);
+    log_value(s, log, 2);
+    ck_assert_int_eq(lk_stream_mark(s, LK_SPAN_GRADIENT, 3), LK_OK);
+    ck_assert_int_eq(fake_cuda.events_alive, alive + 2);
+    ck_assert_ptr_nonnull(lk_stream_native(s));
+    ck_assert_int_eq(lk_stream_mark(s, LK_SPAN_GRADIENT, 4), LK_OK);
+    ck_assert_int_eq(fake_cuda.events_alive, alive + 3);
+    fake_cuda.stuck = false;
+    ck_assert_int_eq(lk_stream_sync(s, lk_deadline_in(hang_ns)), LK_OK);
+    ck_assert_int_eq(fake_cuda.events_alive, alive + 3);
+    spans = kept_track("compute")->spans;
+    ck_assert_uint_eq(kept_track("compute")->n, 5);
+    for (int32_t i = 0; i < 5; i++)
+        ck_assert_int_eq(spans[i].index, i);
+    ck_assert_uint_eq(spans[0].start_ns, spans[2].start_ns);
+    ck_assert_uint_gt(spans[3].start_ns, spans[2].start_ns);
+    ck_assert_uint_gt(spans[4].start_ns, spans[3].start_ns);
+    lk_stream_destroy(s);
+    lk_device_close(d);
+    lk_recorder_destroy(r);
+    kept_reset();
+    free(log);
+}
+END_TEST
+
+/* A point is no point of departure for what begins later: the stream may have been idle since. */
+START_TEST(what_begins_has_its_own_event)
+{
+    struct lk_recorder *r = NULL;
+    struct lk_device *d = recording_device(&r);
+    struct lk_stream *s = must_stream(d, &compute_info);
+    struct lk_event *e = NULL;
+    int alive = fake_cuda.events_alive;
+
+    ck_assert_int_eq(lk_event_create(d, &e), LK_OK);
+    fake_cuda.stuck = true;
+    ck_assert_int_eq(lk_event_record(e, s), LK_OK);
+    ck_assert_int_eq(lk_event_record(e, s), LK_OK);
+    ck_assert_int_eq(lk_stream_range_begin(s, LK_SPAN_FORWARD, 0), LK_OK);
+    ck_assert_int_eq(lk_stream_range_end(s), LK_OK);
+    ck_assert_int_eq(fake_cuda.events_alive, alive + 4);
+    fake_cuda.stuck = false;
+    ck_assert_int_eq(lk_stream_sync(s, lk_deadline_in(hang_ns)), LK_OK);
+    lk_event_destroy(e);
+    lk_stream_destroy(s);
+    lk_device_close(d);
+    lk_recorder_destroy(r);
+    kept_reset();
 }
 END_TEST
 
@@ -532,6 +604,8 @@ Suite *lk_suite_device_cuda(void)
     tcase_add_test(tc, events_are_used_again);
     tcase_add_loop_test(tc, ranges_are_ready_at_their_own_point, 0, 2);
     tcase_add_test(tc, spans_without_a_track_are_no_events);
+    tcase_add_test(tc, instants_together_share_an_event);
+    tcase_add_test(tc, what_begins_has_its_own_event);
     tcase_add_test(tc, deadlines_end_waits);
     tcase_add_test(tc, errors_stick);
     tcase_add_test(tc, host_functions_fail_the_device);
