@@ -57,6 +57,9 @@ struct calibrate_plan {
 };
 /* LK_EUSAGE names the word that is unknown, or what does not go together. */
 enum lk_status calibrate_plan(const struct calibrate_options *o, struct calibrate_plan *out);
+/* The sweep of collectives, in bursts of this length on the calling thread; it borrows the plan. */
+struct lk_sweep_collectives_config calibrate_sweep(const struct calibrate_options *o,
+                                                   const struct calibrate_plan *p, double burst_s);
 
 /* Whether each rank is bound to one CPU. With a GPU never: CUDA, CUPTI and NCCL have threads of
  * their own in it, which would all take turns there. */

@@ -197,30 +197,18 @@ static enum lk_status sweep_collectives(struct gpu_rank *g)
 {
     const struct calibrate_options *o = g->options;
     struct calibrate_plan plan;
+    struct lk_sweep_collectives_config config;
     struct lk_sweep_rows rows = {0};
     enum lk_status st = LK_OK;
 
     gpu_rank_announce(g, "collectives");
     LK_TRY(calibrate_plan(o, &plan));
-    LK_TRY(lk_sweep_collectives(
-        g->comm,
-        &(struct lk_sweep_collectives_config){.colls = plan.colls,
-                                              .n_colls = plan.n_colls,
-                                              .algos = plan.algos,
-                                              .n_algos = plan.n_algos,
-                                              .bytes = plan.sizes.v,
-                                              .n_bytes = (size_t)plan.sizes.n,
-                                              .dtypes = plan.dtypes,
-                                              .n_dtypes = plan.n_dtypes,
-                                              .out_of_place = true,
-                                              .estimate = true,
-                                              .stream = g->net,
-                                              .timeout_ns = gpu_rank_timeout_ns(g),
-                                              .repetitions = (size_t)o->repetitions,
-                                              .warmup = (size_t)o->warmup,
-                                              .budget_s = o->budget_s,
-                                              .burst_s = BURST_S},
-        &rows));
+    config = calibrate_sweep(o, &plan, BURST_S);
+    config.out_of_place = true;
+    config.estimate = true;
+    config.stream = g->net;
+    config.timeout_ns = gpu_rank_timeout_ns(g);
+    LK_TRY(lk_sweep_collectives(g->comm, &config, &rows));
     if (gpu_rank_first(g)) {
         if (!o->share_gpu)
             LK_TRY(calibrate_add_points(&rows, g->config->env->nodes, g->c));

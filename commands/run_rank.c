@@ -93,19 +93,6 @@ out:
     return st;
 }
 
-static enum lk_status open_store(struct rank *r)
-{
-    const struct lk_rank_env *e = r->env;
-    enum lk_status st = LK_OK;
-
-    if (e->serve && e->rank == 0)
-        LK_TRY(lk_store_serve(e->master_addr, e->master_port, e->world_size, &r->server));
-    LK_TRY(lk_store_connect(e->master_addr, e->master_port, e->rank, e->world_size,
-                            lk_ns_from_s(r->options->timeout_s), &r->store));
-out:
-    return st;
-}
-
 /* Under a foreign launcher there is nobody else to make the traces and the summary. */
 static enum lk_status convert(struct rank *r)
 {
@@ -162,7 +149,7 @@ enum lk_status run_rank(const struct run_options *o, const struct lk_rank_env *e
     LK_TRY(share(o, env));
     LK_TRY(run_options_train(o, env->rank, env->world_size, env->local_rank, &c));
     LK_TRY(choose_directory(&r));
-    LK_TRY(open_store(&r));
+    LK_TRY(lk_rank_env_connect(env, lk_ns_from_s(o->timeout_s), &r.server, &r.store));
     c.comm_config.store = r.store;
     LK_TRY(run_record_start(&r.record, o, env, r.store, r.dir, &c));
     LK_TRY(train(&r, &c));

@@ -14,6 +14,7 @@
 #define LK_RUNTIME_LAUNCH_H
 
 #include "base/status.h"
+#include "runtime/store.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -55,5 +56,11 @@ struct lk_rank_env {
 };
 /* LK_EUSAGE names the variable that is missing or malformed. */
 enum lk_status lk_rank_env_read(struct lk_rank_env *out);
+/*
+ * Connects to the store of these ranks, which this one serves first where `serve` says so. Both are
+ * the caller's to end, after an error, too. timeout_ns: as of lk_store_connect.
+ */
+enum lk_status lk_rank_env_connect(const struct lk_rank_env *e, uint64_t timeout_ns,
+                                   struct lk_store_server **server, struct lk_store **store);
 
 #endif

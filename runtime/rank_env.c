@@ -216,3 +216,16 @@ enum lk_status lk_rank_env_read(struct lk_rank_env *out)
     *out = e;
     return LK_OK;
 }
+
+enum lk_status lk_rank_env_connect(const struct lk_rank_env *e, uint64_t timeout_ns,
+                                   struct lk_store_server **server, struct lk_store **store)
+{
+    enum lk_status st = LK_OK;
+
+    if (e->serve)
+        LK_TRY(lk_store_serve(e->master_addr, e->master_port, e->world_size, server));
+    LK_TRY(lk_store_connect(e->master_addr, e->master_port, e->rank, e->world_size, timeout_ns,
+                            store));
+out:
+    return st;
+}
