@@ -81,6 +81,7 @@ LIBS := $(foreach r,$(ROOMS),$(if $(wildcard $(r)/*.c),$(BUILD)/lib$(r).a))
 NOT_BUILT := $(if $(filter yes,$(PROBE_CUDA)),,%_cuda.c)
 TEST_SRC  := $(filter-out $(NOT_BUILT),$(wildcard tests/*.c))
 TEST_OBJ  := $(patsubst %.c,$(BUILD)/%.o,$(TEST_SRC) $(wildcard tests/fuzz/*.c))
+BENCH_LIB := $(patsubst %.c,$(BUILD)/%.o,$(wildcard bench/lib/*.c))
 BENCH_BIN := $(patsubst bench/%.c,$(BUILD)/bench/%,\
                $(filter-out $(NOT_BUILT),$(wildcard bench/*.c)))
 
@@ -135,9 +136,12 @@ $(BUILD)/nvtx_injection.so: $(BUILD)/tests/nvtx/injection.o
 	@echo "  LINK  $@"
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -shared -o $@ $< -ldl -pthread
 
-$(BUILD)/bench/%: $(BUILD)/bench/%.o $(LIBS)
+# What several of the benchmarks share.
+$(BUILD)/libbench.a: $(BENCH_LIB)
+	$(Q)rm -f $@ && ar rcs $@ $^
+$(BUILD)/bench/%: $(BUILD)/bench/%.o $(BUILD)/libbench.a $(LIBS)
 	@echo "  LINK  $@"
-	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< -Wl,--start-group $(LIBS) -Wl,--end-group $(LK_LIBS)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< -Wl,--start-group $(BUILD)/libbench.a $(LIBS) -Wl,--end-group $(LK_LIBS)
 
 clean:
 	rm -rf $(BUILD)

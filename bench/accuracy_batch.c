@@ -11,44 +11,17 @@
  * doubling of the batch beyond the nearest one predicted from.
  */
 #include "base/array.h"
-#include "base/csv.h"
 #include "base/stats.h"
+#include "bench/lib/published.h"
 
-#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum {
-    SOURCE,
-    MODEL,
-    GPU,
-    N_GPUS,
-    INTERCONNECT,
-    PRECISION,
-    BATCH,
-    SEQ,
-    ACCUM,
-    THROUGHPUT,
-    NOTE,
-    N_COLUMNS
-};
-
-static const struct lk_csv_column columns[N_COLUMNS] = {
-    [SOURCE] = {"source",           true},
-    [MODEL] = {"model",            true},
-    [GPU] = {"gpu",              true},
-    [N_GPUS] = {"n_gpus",           true},
-    [INTERCONNECT] = {"interconnect",     true},
-    [PRECISION] = {"precision",        true},
-    [BATCH] = {"batch_per_gpu",    true},
-    [SEQ] = {"seq_len_or_image", true},
-    [ACCUM] = {"grad_accum",       true},
-    [THROUGHPUT] = {"throughput",       true},
-    [NOTE] = {"note",             true},
-};
-static const int family_columns[] = {MODEL, GPU, PRECISION, SEQ, INTERCONNECT, ACCUM};
+static const enum published_column family_columns[] = {PUBLISHED_MODEL,        PUBLISHED_GPU,
+                                                       PUBLISHED_PRECISION,    PUBLISHED_SEQ,
+                                                       PUBLISHED_INTERCONNECT, PUBLISHED_ACCUM};
 
 /* What a triple's errors are held by: 1.5 sd of that many of all. */
 static const double HELD_SD = 1.5, HELD_SHARE = 14.0 / 18;
@@ -65,40 +38,6 @@ struct rows {
     size_t n, capacity;
 };
 
-static enum lk_status cell(const struct lk_csv *t, size_t row, int col, const char **out)
-{
-    *out = "";
-    return lk_csv_has(t, row, (size_t)col) ? lk_csv_text(t, row, (size_t)col, out) : LK_OK;
-}
-
-/* The source without the line it was on. */
-static size_t file_length(const char *source)
-{
-    const char *last = strrchr(source, ':');
-
-    return last && last[1] == 'L' && isdigit((unsigned char)last[2]) ? (size_t)(last - source)
-                                                                     : strlen(source);
-}
-
-static enum lk_status family_of(const struct lk_csv *t, size_t row, struct row *out)
-{
-    enum lk_status st = LK_OK;
-    const char *text;
-    char *longer = NULL;
-
-    LK_TRY(cell(t, row, SOURCE, &text));
-    out->source_length = file_length(text);
-    LK_TRY(lk_strndup(&out->family, text, out->source_length));
-    for (size_t i = 0; i < LK_COUNT(family_columns); i++) {
-        LK_TRY(cell(t, row, family_columns[i], &text));
-        LK_TRY(lk_asprintf(&longer, "%s|%s", out->family, text));
-        free(out->family);
-        out->family = longer;
-    }
-out:
-    return st;
-}
-
 static bool is_number(const char *text)
 {
     return *text && strspn(text, "0123456789.") == strlen(text);
@@ -108,23 +47,24 @@ static bool is_number(const char *text)
 static enum lk_status add_row(struct rows *r, const struct lk_csv *t, size_t at)
 {
     enum lk_status st = LK_OK;
-    const char *note, *batch;
+    const char *batch;
     struct row row = {0};
     int64_t gpus;
     double throughput;
+    bool counts;
 
-    LK_TRY(cell(t, at, NOTE, &note));
-    LK_TRY(cell(t, at, BATCH, &batch));
-    if (strncmp(note, "tier=", 5) || !note[5] || !strchr("AB", note[5]) || !is_number(batch) ||
-        !lk_csv_has(t, at, N_GPUS) || !lk_csv_has(t, at, THROUGHPUT))
+    LK_TRY(published_counts(t, at, "AB", &counts));
+    LK_TRY(published_cell(t, at, PUBLISHED_BATCH, &batch));
+    if (!counts || !is_number(batch))
         return LK_OK;
-    LK_TRY(lk_csv_int(t, at, N_GPUS, 1, 1 << 24, &gpus));
+    LK_TRY(lk_csv_int(t, at, PUBLISHED_N_GPUS, 1, 1 << 24, &gpus));
     if (gpus != 1)
         return LK_OK;
-    LK_TRY(lk_csv_positive(t, at, BATCH, &row.batch));
-    LK_TRY(lk_csv_positive(t, at, THROUGHPUT, &throughput));
+    LK_TRY(lk_csv_positive(t, at, PUBLISHED_BATCH, &row.batch));
+    LK_TRY(lk_csv_positive(t, at, PUBLISHED_THROUGHPUT, &throughput));
     row.time_s = row.batch / throughput;
-    LK_TRY(family_of(t, at, &row));
+    LK_TRY(published_key(t, at, family_columns, LK_COUNT(family_columns), &row.family,
+                         &row.source_length));
     for (size_t i = 0; i < r->n; i++)
         if (r->v[i].batch == row.batch && !strcmp(r->v[i].family, row.family)) {
             r->v[i].time_s = row.time_s;
@@ -225,17 +165,17 @@ out:
     return st;
 }
 
-static enum lk_status run(const char *path)
+static enum lk_status run(void)
 {
     enum lk_status st = LK_OK;
     struct lk_csv *t = NULL;
     struct rows r = {0};
 
-    LK_TRY(lk_csv_load(path, columns, N_COLUMNS, LK_CSV_EXTRA, &t));
+    LK_TRY(published_load(&t));
     for (size_t i = 0; i < lk_csv_rows(t); i++)
         LK_TRY(add_row(&r, t, i));
     if (r.n < 3)
-        LK_TRY(lk_fail(LK_EPARSE, "%s: no rows on one GPU", path));
+        LK_TRY(lk_fail(LK_EPARSE, "published_scaling.csv: no rows on one GPU"));
     qsort(r.v, r.n, sizeof *r.v, by_family_and_batch);
     LK_TRY(print_pairs(&r));
     LK_TRY(print_triples(&r));
@@ -249,12 +189,8 @@ out:
 
 int main(void)
 {
-    const char *dir = getenv("LOCKSTEP_DATA");
-    char path[4096];
-    enum lk_status st;
+    enum lk_status st = run();
 
-    snprintf(path, sizeof path, "%s/published_scaling.csv", dir ? dir : "../shared/data");
-    st = run(path);
     if (st != LK_OK)
         fprintf(stderr, "bench/accuracy_batch: %s\n", lk_error_text());
     return lk_status_exit_code(st);

@@ -12,12 +12,11 @@
  * repositories: the harder test): whole files are dealt to 8 folds, each predicted from the rest.
  */
 #include "base/array.h"
-#include "base/csv.h"
 #include "base/score.h"
+#include "bench/lib/published.h"
 #include "sim/baseline.h"
 #include "sim/scaling_fit.h"
 
-#include <ctype.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -31,41 +30,10 @@ static const double TIER_B_WEIGHT = 0.3;
 
 /* ---- Data ---- */
 
-enum {
-    SOURCE,
-    MODEL,
-    PARAMS,
-    GPU,
-    N_GPUS,
-    GPUS_PER_NODE,
-    INTERCONNECT,
-    PRECISION,
-    BATCH,
-    SEQ,
-    ACCUM,
-    THROUGHPUT,
-    NOTE,
-    N_COLUMNS
-};
-
-static const struct lk_csv_column columns[N_COLUMNS] = {
-    [SOURCE] = {"source",           true },
-    [MODEL] = {"model",            true },
-    [PARAMS] = {"params_millions",  false},
-    [GPU] = {"gpu",              true },
-    [N_GPUS] = {"n_gpus",           true },
-    [GPUS_PER_NODE] = {"gpus_per_node",    true },
-    [INTERCONNECT] = {"interconnect",     true },
-    [PRECISION] = {"precision",        true },
-    [BATCH] = {"batch_per_gpu",    true },
-    [SEQ] = {"seq_len_or_image", true },
-    [ACCUM] = {"grad_accum",       true },
-    [THROUGHPUT] = {"throughput",       true },
-    [NOTE] = {"note",             true },
-};
-
 /* What makes two rows one series. */
-static const int key_columns[] = {MODEL, GPU, PRECISION, BATCH, ACCUM, SEQ, INTERCONNECT};
+static const enum published_column key_columns[] = {
+    PUBLISHED_MODEL, PUBLISHED_GPU, PUBLISHED_PRECISION,   PUBLISHED_BATCH,
+    PUBLISHED_ACCUM, PUBLISHED_SEQ, PUBLISHED_INTERCONNECT};
 
 struct series {
     char *key, *source, *repository, *name, *gpu, *framework;
@@ -100,43 +68,6 @@ static void data_fini(struct data *d)
     free(d->v);
 }
 
-static enum lk_status cell(const struct lk_csv *t, size_t row, int col, const char **out)
-{
-    *out = "";
-    return lk_csv_has(t, row, (size_t)col) ? lk_csv_text(t, row, (size_t)col, out) : LK_OK;
-}
-
-/* The source without the line it was on: "... path/README.md:L401" -> "... path/README.md". */
-static size_t file_length(const char *source)
-{
-    const char *last = strrchr(source, ':');
-
-    return last && last[1] == 'L' && isdigit((unsigned char)last[2]) ? (size_t)(last - source)
-                                                                     : strlen(source);
-}
-
-static enum lk_status key_of(const struct lk_csv *t, size_t row, char **out)
-{
-    enum lk_status st = LK_OK;
-    const char *source, *c;
-    char *key = NULL, *longer = NULL;
-
-    LK_TRY(cell(t, row, SOURCE, &source));
-    LK_TRY(lk_strndup(&key, source, file_length(source)));
-    for (size_t i = 0; i < LK_COUNT(key_columns); i++) {
-        LK_TRY(cell(t, row, key_columns[i], &c));
-        LK_TRY(lk_asprintf(&longer, "%s|%s", key, c));
-        free(key);
-        key = longer;
-        longer = NULL;
-    }
-    *out = key;
-    key = NULL;
-out:
-    free(key);
-    return st;
-}
-
 /* What a note ends with, where that is a framework. */
 static const char *framework_of(const char *note)
 {
@@ -150,21 +81,21 @@ static const char *framework_of(const char *note)
 }
 
 static enum lk_status new_series(struct data *d, const struct lk_csv *t, size_t row, char *key,
-                                 struct series **out)
+                                 size_t source_length, struct series **out)
 {
     enum lk_status st = LK_OK;
     struct series s = {.key = key};
     const char *source, *model, *gpu, *precision, *note;
 
-    LK_TRY(cell(t, row, SOURCE, &source));
-    LK_TRY(cell(t, row, MODEL, &model));
-    LK_TRY(cell(t, row, GPU, &gpu));
-    LK_TRY(cell(t, row, PRECISION, &precision));
-    LK_TRY(cell(t, row, NOTE, &note));
+    LK_TRY(published_cell(t, row, PUBLISHED_SOURCE, &source));
+    LK_TRY(published_cell(t, row, PUBLISHED_MODEL, &model));
+    LK_TRY(published_cell(t, row, PUBLISHED_GPU, &gpu));
+    LK_TRY(published_cell(t, row, PUBLISHED_PRECISION, &precision));
+    LK_TRY(published_cell(t, row, PUBLISHED_NOTE, &note));
     LK_TRY(lk_array_grow(&d->v, &d->capacity, d->n + 1, sizeof *d->v));
     *out = &d->v[d->n++];
     **out = s;
-    LK_TRY(lk_strndup(&(*out)->source, source, file_length(source)));
+    LK_TRY(lk_strndup(&(*out)->source, source, source_length));
     LK_TRY(lk_strndup(&(*out)->repository, source, strcspn(source, "@ ")));
     LK_TRY(lk_asprintf(&(*out)->name, "%s %s %s", model, gpu, precision));
     LK_TRY(lk_strndup(&(*out)->gpu, gpu, strcspn(gpu, "- ")));
@@ -198,21 +129,22 @@ static enum lk_status add_row(struct data *d, const struct lk_csv *t, size_t row
     enum lk_status st = LK_OK;
     struct series *s = NULL;
     char *key = NULL;
+    size_t source_length;
     int64_t gpus, per_node = 0;
     struct lk_scaling_point p = {.accumulation = 1};
 
-    LK_TRY(lk_csv_int(t, row, N_GPUS, 1, 1 << 24, &gpus));
-    if (lk_csv_has(t, row, GPUS_PER_NODE))
-        LK_TRY(lk_csv_int(t, row, GPUS_PER_NODE, 1, 1 << 24, &per_node));
-    LK_TRY(lk_csv_positive(t, row, THROUGHPUT, &p.throughput));
+    LK_TRY(lk_csv_int(t, row, PUBLISHED_N_GPUS, 1, 1 << 24, &gpus));
+    if (lk_csv_has(t, row, PUBLISHED_GPUS_PER_NODE))
+        LK_TRY(lk_csv_int(t, row, PUBLISHED_GPUS_PER_NODE, 1, 1 << 24, &per_node));
+    LK_TRY(lk_csv_positive(t, row, PUBLISHED_THROUGHPUT, &p.throughput));
     p.gpus = (double)gpus;
     p.nodes = per_node > 0 ? ceil(p.gpus / (double)per_node) : 1;
-    LK_TRY(key_of(t, row, &key));
+    LK_TRY(published_key(t, row, key_columns, LK_COUNT(key_columns), &key, &source_length));
     for (size_t i = 0; i < d->n && !s; i++)
         if (!strcmp(d->v[i].key, key))
             s = &d->v[i];
     if (!s) {
-        LK_TRY(new_series(d, t, row, key, &s));
+        LK_TRY(new_series(d, t, row, key, source_length, &s));
         key = NULL;
     }
     LK_TRY(add_point(s, p));
@@ -221,21 +153,19 @@ out:
     return st;
 }
 
-static enum lk_status read_data(const char *path, const char *tiers, struct data *d)
+static enum lk_status read_data(const char *tiers, struct data *d)
 {
     enum lk_status st = LK_OK;
     struct lk_csv *t = NULL;
     size_t kept = 0;
 
-    LK_TRY(lk_csv_load(path, columns, N_COLUMNS, LK_CSV_EXTRA, &t));
+    LK_TRY(published_load(&t));
     for (size_t i = 0; i < lk_csv_rows(t); i++) {
-        const char *note;
+        bool counts;
 
-        LK_TRY(cell(t, i, NOTE, &note));
-        if (strncmp(note, "tier=", 5) || !strchr(tiers, note[5]) || !note[5] ||
-            !lk_csv_has(t, i, N_GPUS) || !lk_csv_has(t, i, THROUGHPUT))
-            continue;
-        LK_TRY(add_row(d, t, i));
+        LK_TRY(published_counts(t, i, tiers, &counts));
+        if (counts)
+            LK_TRY(add_row(d, t, i));
     }
     for (size_t i = 0; i < d->n; i++) {
         struct series s = d->v[i];
@@ -511,14 +441,14 @@ out:
     return st;
 }
 
-static enum lk_status run(const char *path, const char *word)
+static enum lk_status run(const char *word)
 {
     enum lk_status st = LK_OK;
     struct data d = {0};
     struct lk_scaling_series *v = NULL;
     struct lk_scaling_prior all;
 
-    LK_TRY(read_data(path, "AB", &d));
+    LK_TRY(read_data("AB", &d));
     LK_TRY(lk_alloc(&v, d.n, sizeof *v));
     weigh(&d, -1, v);
     LK_TRY(lk_scaling_fit(v, d.n, &lk_scaling_start, ALL_ITERATIONS, &all));
@@ -535,12 +465,8 @@ out:
 
 int main(int argc, char **argv)
 {
-    const char *dir = getenv("LOCKSTEP_DATA");
-    char path[4096];
-    enum lk_status st;
+    enum lk_status st = run(argc > 1 ? argv[1] : NULL);
 
-    snprintf(path, sizeof path, "%s/published_scaling.csv", dir ? dir : "../shared/data");
-    st = run(path, argc > 1 ? argv[1] : NULL);
     if (st != LK_OK)
         fprintf(stderr, "bench/accuracy_scaling: %s\n", lk_error_text());
     return lk_status_exit_code(st);

@@ -25,11 +25,9 @@
 #include "base/array.h"
 #include "base/csv.h"
 #include "base/score.h"
-#include "base/stats.h"
 #include "base/table.h"
+#include "bench/lib/net_list.h"
 #include "commands/known_slow.h"
-#include "profiler/job_build.h"
-#include "profiler/run_set.h"
 #include "reports/print.h"
 #include "sim/forecast.h"
 
@@ -38,7 +36,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 static const double CPU_MOST = 0.70;
 static const double LEVEL = 0.90;
@@ -47,66 +44,14 @@ enum { DRAWS = 200 };
 enum model { OURS, NO_OVERLAP, ONE_BUCKET, NO_GAMMA, MODELS };
 static const char *const model_names[MODELS] = {"ours", "no overlap", "one bucket", "gamma 0"};
 
-enum {
-    GROUP,
-    SINGLE,
-    PAIR,
-    CLUSTER,
-    RUN,
-    HOSTS,
-    RATE,
-    RANKS,
-    CAP,
-    ACCUMULATION,
-    SLOW_RANK,
-    SLOW_LINK,
-    N_COLUMNS
-};
-static const struct lk_csv_column list_columns[N_COLUMNS] = {
-    [GROUP] = {"group",        true },
-    [SINGLE] = {"single",       true },
-    [PAIR] = {"pair",         false},
-    [CLUSTER] = {"cluster",      true },
-    [RUN] = {"run",          true },
-    [HOSTS] = {"hosts",        true },
-    [RATE] = {"rate",         true },
-    [RANKS] = {"ranks",        true },
-    [CAP] = {"cap",          true },
-    [ACCUMULATION] = {"accumulation", true },
-    [SLOW_RANK] = {"slow_rank",    false},
-    [SLOW_LINK] = {"slow_link",    false},
-};
-
-/* A held-out run and its forecasts. Texts belong to the list. */
+/* A held-out run and its forecasts. */
 struct item {
-    const char *text[N_COLUMNS]; /* NULL: none of it */
-    int ranks, accumulation;
-    uint64_t cap_bytes;
-    size_t n_steps;
+    struct net_run run;
     double measured_s, cpu_share;
     double predicted_s[MODELS], lo_s, hi_s;
 };
 
 /* ---- Reading ---- */
-
-static enum lk_status read_row(const struct lk_csv *t, size_t row, struct item *out)
-{
-    enum lk_status st = LK_OK;
-    int64_t ranks, accumulation;
-    double cap;
-
-    for (size_t i = 0; i < N_COLUMNS; i++)
-        if (list_columns[i].required || lk_csv_has(t, row, i))
-            LK_TRY(lk_csv_text(t, row, i, &out->text[i]));
-    LK_TRY(lk_csv_int(t, row, RANKS, 2, 1024, &ranks));
-    LK_TRY(lk_csv_int(t, row, ACCUMULATION, 1, 1000, &accumulation));
-    LK_TRY(lk_csv_quantity(t, row, CAP, LK_DIM_BYTES, 1, 1e12, &cap));
-    out->ranks = (int)ranks;
-    out->accumulation = (int)accumulation;
-    out->cap_bytes = (uint64_t)cap;
-out:
-    return st;
-}
 
 /* What tests/net/hosts wrote: the share of the processors' time that ranks and network took. */
 static enum lk_status read_cpu(const char *path, double *out)
@@ -134,45 +79,6 @@ static enum lk_status read_cpu(const char *path, double *out)
     *out = (v[2] + v[3]) / (v[0] * v[1]);
 out:
     lk_csv_free(t);
-    return st;
-}
-
-static bool is_file(const char *path)
-{
-    struct stat s;
-
-    return stat(path, &s) == 0 && S_ISREG(s.st_mode);
-}
-
-/* Of one or two runs; second may be NULL. */
-static enum lk_status build_job(const char *first, const char *second, struct lk_job *out)
-{
-    enum lk_status st = LK_OK;
-    const char *paths[] = {first, second};
-    struct lk_run_set set = {0};
-
-    if (is_file(first))
-        return lk_job_read(first, out);
-    LK_TRY(lk_run_set_read(paths, second ? 2 : 1, &set));
-    LK_TRY(lk_job_build(&set, out));
-out:
-    lk_run_set_fini(&set);
-    return st;
-}
-
-static enum lk_status read_measured(struct item *item)
-{
-    enum lk_status st = LK_OK;
-    struct lk_job job = {0};
-
-    LK_TRY(build_job(item->text[RUN], NULL, &job));
-    if (!job.n_runs)
-        LK_TRY(lk_fail(LK_EPARSE, "%s: no run in it", item->text[RUN]));
-    item->n_steps = job.runs[0].n_steps;
-    item->measured_s = lk_stats_mean(job.runs[0].step_s, item->n_steps);
-    LK_TRY(read_cpu(item->text[HOSTS], &item->cpu_share));
-out:
-    lk_job_fini(&job);
     return st;
 }
 
@@ -209,16 +115,16 @@ static void lessen(enum model m, struct lk_job *j, struct lk_cluster *c)
 }
 
 /* What the forecast is made of: one processor a host, and as many hosts as are asked for. */
-static enum lk_status read_evidence(const struct item *item, struct lk_job *job,
+static enum lk_status read_evidence(const struct net_run *run, struct lk_job *job,
                                     struct lk_cluster *cluster)
 {
     enum lk_status st = LK_OK;
 
-    LK_TRY(build_job(item->text[SINGLE], item->text[PAIR], job));
-    LK_TRY(lk_cluster_read(item->text[CLUSTER], cluster));
+    LK_TRY(net_run_evidence(run, job));
+    LK_TRY(lk_cluster_read(run->cluster, cluster));
     cluster->gpus_per_node = 1;
     cluster->nodes = 0;
-    LK_TRY(known_slow_add(cluster, item->text[SLOW_RANK], item->text[SLOW_LINK]));
+    LK_TRY(known_slow_add(cluster, run->slow_rank, run->slow_link));
 out:
     return st;
 }
@@ -229,17 +135,17 @@ static enum lk_status forecast(struct item *item, enum model m)
     struct lk_job job = {0};
     struct lk_cluster cluster = {0};
     struct lk_forecast f = {0};
-    struct lk_predict_request q = {.gpus = &item->ranks,
+    struct lk_predict_request q = {.gpus = &item->run.ranks,
                                    .n_gpus = 1,
-                                   .accumulations = &item->accumulation,
+                                   .accumulations = &item->run.accumulation,
                                    .n_accumulations = 1,
-                                   .caps = &item->cap_bytes,
+                                   .caps = &item->run.cap_bytes,
                                    .n_caps = 1,
                                    .level = LEVEL,
                                    .draws = DRAWS,
                                    .seed = 1};
 
-    LK_TRY(read_evidence(item, &job, &cluster));
+    LK_TRY(read_evidence(&item->run, &job, &cluster));
     lessen(m, &job, &cluster);
     LK_TRY(lk_predict(&job, &cluster, &q, &f));
     item->predicted_s[m] = f.points[0].step_s;
@@ -278,11 +184,11 @@ static enum lk_status add_row(const struct item *i, struct lk_table *t)
     enum lk_status st = LK_OK;
 
     LK_TRY(lk_table_row(t));
-    LK_TRY(lk_table_text(t, "config", "%s", i->text[GROUP]));
-    LK_TRY(lk_table_text(t, "rate", "%s", i->text[RATE]));
-    LK_TRY(lk_table_number(t, "ranks", i->ranks));
-    LK_TRY(lk_table_number(t, "cap", (double)i->cap_bytes));
-    LK_TRY(lk_table_number(t, "accumulation", i->accumulation));
+    LK_TRY(lk_table_text(t, "config", "%s", i->run.group));
+    LK_TRY(lk_table_text(t, "rate", "%s", i->run.rate));
+    LK_TRY(lk_table_number(t, "ranks", i->run.ranks));
+    LK_TRY(lk_table_number(t, "cap", (double)i->run.cap_bytes));
+    LK_TRY(lk_table_number(t, "accumulation", i->run.accumulation));
     LK_TRY(lk_table_number(t, "measured_s", i->measured_s));
     LK_TRY(lk_table_number(t, "predicted_s", i->predicted_s[OURS]));
     LK_TRY(lk_table_number(t, "lo_s", i->lo_s));
@@ -303,8 +209,8 @@ static bool counts(const struct item *i)
 
 static bool same_but_cap(const struct item *a, const struct item *b)
 {
-    return !strcmp(a->text[GROUP], b->text[GROUP]) && a->ranks == b->ranks &&
-           a->accumulation == b->accumulation;
+    return !strcmp(a->run.group, b->run.group) && a->run.ranks == b->run.ranks &&
+           a->run.accumulation == b->run.accumulation;
 }
 
 /* The cap in the row that `lockstep whatif` calls the best. */
@@ -337,7 +243,7 @@ out:
 }
 
 /* Asks the command itself, with the evidence as files beside the run. `caps`: a list. */
-static enum lk_status ask_whatif(const char *lockstep, const struct item *like, const char *caps,
+static enum lk_status ask_whatif(const char *lockstep, const struct net_run *like, const char *caps,
                                  uint64_t *out)
 {
     enum lk_status st = LK_OK;
@@ -345,7 +251,7 @@ static enum lk_status ask_whatif(const char *lockstep, const struct item *like, 
     struct lk_cluster cluster = {0};
     char *base = NULL, *job_path = NULL, *cluster_path = NULL, *csv = NULL, *command = NULL;
 
-    LK_TRY(lk_asprintf(&base, "%s.whatif", like->text[RUN]));
+    LK_TRY(lk_asprintf(&base, "%s.whatif", like->run));
     LK_TRY(lk_asprintf(&job_path, "%s.job.json", base));
     LK_TRY(lk_asprintf(&cluster_path, "%s.cluster.json", base));
     LK_TRY(lk_asprintf(&csv, "%s.csv", base));
@@ -387,23 +293,23 @@ static enum lk_status note_cap(const char *lockstep, const struct item *items, s
         if (i < at || used >= sizeof caps)
             return LK_OK; /* told already */
         used += (size_t)snprintf(caps + used, sizeof caps - used, "%s%" PRIu64, n_caps ? "," : "",
-                                 items[i].cap_bytes);
+                                 items[i].run.cap_bytes);
         n_caps++;
         if (items[i].measured_s < best->measured_s)
             best = &items[i];
     }
     if (n_caps < 2)
         return LK_OK;
-    LK_TRY(ask_whatif(lockstep, &items[at], caps, &cap));
+    LK_TRY(ask_whatif(lockstep, &items[at].run, caps, &cap));
     for (size_t i = at; i < n; i++)
-        if (same_but_cap(&items[i], &items[at]) && items[i].cap_bytes == cap)
+        if (same_but_cap(&items[i], &items[at]) && items[i].run.cap_bytes == cap)
             named = &items[i];
     if (!named)
         LK_TRY(lk_fail(LK_EPARSE, "whatif names a cap of %" PRIu64 ", not of %s", cap, caps));
     LK_TRY(lk_table_note(t,
                          "%s, %d ranks: of %zu caps whatif names %s, %s was best: %.1f %% slower",
-                         named->text[GROUP], named->ranks, n_caps, named->text[CAP],
-                         best->text[CAP], 100 * (named->measured_s / best->measured_s - 1)));
+                         named->run.group, named->run.ranks, n_caps, named->run.cap, best->run.cap,
+                         100 * (named->measured_s / best->measured_s - 1)));
 out:
     return st;
 }
@@ -449,13 +355,14 @@ static enum lk_status compare(const char *lockstep, const char *list, const char
     struct lk_table *t = NULL;
     size_t n = 0;
 
-    LK_TRY(lk_csv_load(list, list_columns, N_COLUMNS, LK_CSV_STRICT, &csv));
+    LK_TRY(net_list_load(list, &csv));
     LK_TRY(lk_alloc(&items, lk_csv_rows(csv), sizeof *items));
     LK_TRY(lk_table_create("Runs on shaped links, forecast from 1 and 2 ranks", columns,
                            LK_COUNT(columns), &t));
     for (; n < lk_csv_rows(csv); n++) {
-        LK_TRY(read_row(csv, n, &items[n]));
-        LK_TRY(read_measured(&items[n]));
+        LK_TRY(net_list_row(csv, n, &items[n].run));
+        LK_TRY(net_run_step_s(&items[n].run, &items[n].measured_s));
+        LK_TRY(read_cpu(items[n].run.hosts, &items[n].cpu_share));
         for (enum model m = 0; m < MODELS; m++)
             LK_TRY(forecast(&items[n], m));
         LK_TRY(add_row(&items[n], t));

@@ -14,13 +14,11 @@
  * which. Figures only: exit 1 when something could not be read or forecast.
  */
 #include "base/array.h"
-#include "base/csv.h"
 #include "base/gradients.h"
 #include "base/score.h"
 #include "base/stats.h"
 #include "base/table.h"
-#include "profiler/job_build.h"
-#include "profiler/run_set.h"
+#include "bench/lib/net_list.h"
 #include "reports/print.h"
 #include "sim/throughput.h"
 
@@ -28,7 +26,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 static const double LEVEL = 0.90;
 enum { DRAWS = 200 };
@@ -37,57 +34,13 @@ enum known { READY, GRADIENTS, PARAMETERS, LAW, KNOWN_COUNT };
 static const char *const known_names[KNOWN_COUNT] = {"ready", "gradients", "parameters",
                                                      "law alone"};
 
-enum {
-    GROUP,
-    SINGLE,
-    PAIR,
-    CLUSTER,
-    RUN,
-    RANKS,
-    CAP,
-    ACCUMULATION,
-    SLOW_RANK,
-    SLOW_LINK,
-    N_COLUMNS
-};
-static const struct lk_csv_column list_columns[N_COLUMNS] = {
-    [GROUP] = {"group",        true },
-    [SINGLE] = {"single",       true },
-    [PAIR] = {"pair",         false},
-    [CLUSTER] = {"cluster",      true },
-    [RUN] = {"run",          true },
-    [RANKS] = {"ranks",        true },
-    [CAP] = {"cap",          true },
-    [ACCUMULATION] = {"accumulation", true },
-    [SLOW_RANK] = {"slow_rank",    false},
-    [SLOW_LINK] = {"slow_link",    false},
-};
-
 struct item {
-    const char *group;
-    int ranks, accumulation;
-    uint64_t cap_bytes;
-    double measured_s;
+    struct net_run run;
+    double measured_s;                    /* 0: left out */
     struct lk_scored scored[KNOWN_COUNT]; /* predicted NaN: it cannot be */
 };
 
 /* ---- Reading ---- */
-
-static enum lk_status build_job(const char *first, const char *second, struct lk_job *out)
-{
-    enum lk_status st = LK_OK;
-    const char *paths[] = {first, second};
-    struct lk_run_set set = {0};
-    struct stat s;
-
-    if (stat(first, &s) == 0 && S_ISREG(s.st_mode))
-        return lk_job_read(first, out);
-    LK_TRY(lk_run_set_read(paths, second ? 2 : 1, &set));
-    LK_TRY(lk_job_build(&set, out));
-out:
-    lk_run_set_fini(&set);
-    return st;
-}
 
 static struct lk_scaling_point point_of(const struct lk_job_run *r)
 {
@@ -150,18 +103,18 @@ static enum lk_status predict(struct item *item, struct lk_job *job,
     enum lk_status st = LK_OK;
     struct lk_throughput_model m = {job, k == READY, cluster, DRAWS, 1};
     struct lk_throughput_request q = {.model = k == LAW ? NULL : &m,
-                                      .gpus = &item->ranks,
+                                      .gpus = &item->run.ranks,
                                       .n_gpus = 1,
                                       .gpus_per_node = 1,
-                                      .accumulations = &item->accumulation,
+                                      .accumulations = &item->run.accumulation,
                                       .n_accumulations = 1,
-                                      .caps = &item->cap_bytes,
+                                      .caps = &item->run.cap_bytes,
                                       .n_caps = k == LAW ? 0 : 1,
                                       .level = LEVEL};
     struct lk_forecast f = {0};
 
     item->scored[k] = (struct lk_scored){item->measured_s, NAN, NAN, NAN};
-    if (k == LAW && item->cap_bytes != t->points[0].cap_bytes)
+    if (k == LAW && item->run.cap_bytes != t->points[0].cap_bytes)
         return LK_OK;
     LK_TRY(lk_throughput_predict(t, &q, &f));
     item->scored[k] = (struct lk_scored){item->measured_s, f.points[0].step_s,
@@ -171,16 +124,15 @@ out:
     return st;
 }
 
-static enum lk_status forecast(struct item *item, const char *single, const char *pair,
-                               const char *cluster_path)
+static enum lk_status forecast(struct item *item)
 {
     enum lk_status st = LK_OK;
     struct lk_job job = {0}, count = {0};
     struct lk_cluster cluster = {0};
     struct lk_throughput_table t = {0};
 
-    LK_TRY(build_job(single, pair, &job));
-    LK_TRY(lk_cluster_read(cluster_path, &cluster));
+    LK_TRY(net_run_evidence(&item->run, &job));
+    LK_TRY(lk_cluster_read(item->run.cluster, &cluster));
     LK_TRY(make_table(&job, &t));
     LK_TRY(count_job(&job, &count));
     LK_TRY(predict(item, &job, &cluster, &t, READY));
@@ -199,30 +151,14 @@ out:
 static enum lk_status read_item(const struct lk_csv *csv, size_t row, struct item *out)
 {
     enum lk_status st = LK_OK;
-    struct lk_job job = {0};
-    const char *text[N_COLUMNS] = {NULL};
-    int64_t ranks, accumulation;
-    double cap;
 
-    for (size_t i = 0; i < N_COLUMNS; i++)
-        if (list_columns[i].required || lk_csv_has(csv, row, i))
-            LK_TRY(lk_csv_text(csv, row, i, &text[i]));
-    LK_TRY(lk_csv_int(csv, row, RANKS, 2, 1024, &ranks));
-    LK_TRY(lk_csv_int(csv, row, ACCUMULATION, 1, 1000, &accumulation));
-    LK_TRY(lk_csv_quantity(csv, row, CAP, LK_DIM_BYTES, 1, 1e12, &cap));
-    *out = (struct item){.group = text[GROUP],
-                         .ranks = (int)ranks,
-                         .accumulation = (int)accumulation,
-                         .cap_bytes = (uint64_t)cap};
-    if (text[SLOW_RANK] || text[SLOW_LINK])
+    *out = (struct item){.measured_s = 0};
+    LK_TRY(net_list_row(csv, row, &out->run));
+    if (out->run.slow_rank || out->run.slow_link)
         return LK_OK;
-    LK_TRY(build_job(text[RUN], NULL, &job));
-    if (!job.n_runs)
-        LK_TRY(lk_fail(LK_EPARSE, "%s: no run in it", text[RUN]));
-    out->measured_s = lk_stats_mean(job.runs[0].step_s, job.runs[0].n_steps);
-    LK_TRY(forecast(out, text[SINGLE], text[PAIR], text[CLUSTER]));
+    LK_TRY(net_run_step_s(&out->run, &out->measured_s));
+    LK_TRY(forecast(out));
 out:
-    lk_job_fini(&job);
     return st;
 }
 
@@ -247,10 +183,10 @@ static enum lk_status add_row(const struct item *i, struct lk_table *t)
     enum lk_status st = LK_OK;
 
     LK_TRY(lk_table_row(t));
-    LK_TRY(lk_table_text(t, "config", "%s", i->group));
-    LK_TRY(lk_table_number(t, "ranks", i->ranks));
-    LK_TRY(lk_table_number(t, "cap", (double)i->cap_bytes));
-    LK_TRY(lk_table_number(t, "accumulation", i->accumulation));
+    LK_TRY(lk_table_text(t, "config", "%s", i->run.group));
+    LK_TRY(lk_table_number(t, "ranks", i->run.ranks));
+    LK_TRY(lk_table_number(t, "cap", (double)i->run.cap_bytes));
+    LK_TRY(lk_table_number(t, "accumulation", i->run.accumulation));
     LK_TRY(lk_table_number(t, "measured_s", i->measured_s));
     LK_TRY(lk_table_number(t, "ready_s", i->scored[READY].predicted));
     LK_TRY(lk_table_number(t, "gradients_s", i->scored[GRADIENTS].predicted));
@@ -292,7 +228,7 @@ static enum lk_status compare(const char *list)
     struct lk_table *t = NULL;
     size_t n = 0;
 
-    LK_TRY(lk_csv_load(list, list_columns, N_COLUMNS, LK_CSV_EXTRA, &csv));
+    LK_TRY(net_list_load(list, &csv));
     LK_TRY(lk_alloc(&items, lk_csv_rows(csv) + 1, sizeof *items));
     LK_TRY(lk_table_create("Runs on shaped links, forecast from throughputs of 1 and 2 ranks",
                            columns, LK_COUNT(columns), &t));

@@ -7,17 +7,13 @@
  *
  * Exit 1 when a row is off by more than 3 % of the step.
  */
+#include "bench/lib/truth.h"
 #include "base/array.h"
-#include "base/file.h"
-#include "profiler/analysis.h"
 #include "profiler/job_build.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
-
-static const double allowed = 0.03; /* of the step */
 
 #define TIMED                                                                                      \
     "--device=timed --timed-flops=2e9 --timed-bandwidth=4GB/s --local-batch=8 --steps=25 "         \
@@ -42,28 +38,16 @@ static const struct truth_case {
      "--slow-rank=1:1.2",                                  0.2, 0,      3e6},
 };
 
-struct measured {
-    struct lk_run_set set;
-    struct lk_analysis a;
-};
-
 static enum lk_status run(const char *program, const char *dir, const char *name, int ranks,
-                          const char *words, struct measured *out)
+                          const char *words, struct truth_run *out)
 {
     enum lk_status st = LK_OK;
-    char *command = NULL, *path = NULL;
+    char *all = NULL;
 
-    LK_TRY(lk_path_join(&path, dir, name));
-    LK_TRY(lk_asprintf(&command, "%s run -n %d " TIMED " %s --out '%s' > '%s.log' 2>&1", program,
-                       ranks, words, path, path));
-    if (system(command)) {
-        st = lk_fail(LK_EIO, "failed: %s", command);
-        goto out;
-    }
-    LK_TRY(lk_run_set_read((const char *const *)&path, 1, &out->set));
+    LK_TRY(lk_asprintf(&all, "-n %d " TIMED " %s", ranks, words));
+    LK_TRY(truth_run(program, dir, name, all, &out->set));
 out:
-    free(command);
-    free(path);
+    free(all);
     return st;
 }
 
@@ -139,36 +123,20 @@ static void join_input(const struct truth_case *c, double *row)
 static int compare(const struct truth_case *c, const struct lk_analysis *a, double *row)
 {
     double found[LK_LOSS_COUNT];
-    int wrong = 0;
 
     for (int i = 0; i < LK_LOSS_COUNT; i++)
         found[i] = a->losses_s[i];
     join_input(c, found);
     join_input(c, row);
-
-    printf("\n# %s: step %.3f ms\n# %-12s %10s %10s %8s\n", c->name, 1e3 * a->step_s, "row",
-           "truth ms", "found ms", "error");
-    for (int i = 0; i < LK_LOSS_COUNT; i++) {
-        double error = (found[i] - row[i]) / a->step_s;
-
-        printf("  %-12s %10.3f %10.3f %7.2f%%%s\n", lk_loss_key((enum lk_loss)i), 1e3 * row[i],
-               1e3 * found[i], 100 * error, fabs(error) > allowed ? "  WRONG" : "");
-        wrong += fabs(error) > allowed;
-    }
-    return wrong;
+    return truth_compare(c->name, a->step_s, found, row);
 }
 
-static void measured_fini(struct measured *m)
+static enum lk_status check_all(const char *dir, char **argv)
 {
-    lk_analysis_fini(&m->a);
-    lk_run_set_fini(&m->set);
-}
-
-static enum lk_status check_all(const char *program, const char *dir)
-{
+    const char *program = argv[1] ? argv[1] : "build/lockstep";
     enum lk_status st = LK_OK;
-    struct measured one = {0};
-    struct measured *two = NULL;
+    struct truth_run one = {0};
+    struct truth_run *two = NULL;
     const struct lk_run *ref;
     struct lk_job job = {0};
     int wrong = 0;
@@ -188,33 +156,18 @@ static enum lk_status check_all(const char *program, const char *dir)
         LK_TRY(expect(&cases[i], &job, &one.a, &two[0].a, row));
         wrong += compare(&cases[i], &two[i].a, row);
     }
-    if (wrong)
-        st = lk_fail(LK_EVERIFY, "%d rows are off by more than %g %% of the step", wrong,
-                     100 * allowed);
+    LK_TRY(truth_verdict(wrong));
 out:
     for (size_t i = 0; two && i < LK_COUNT(cases); i++)
-        measured_fini(&two[i]);
+        truth_run_fini(&two[i]);
     free(two);
     lk_job_fini(&job);
-    measured_fini(&one);
+    truth_run_fini(&one);
     return st;
 }
 
 int main(int argc, char **argv)
 {
-    char dir[] = "/tmp/lockstep-truth-XXXXXX";
-    char *command = NULL;
-    enum lk_status st;
-
-    if (!mkdtemp(dir)) {
-        perror("mkdtemp");
-        return 1;
-    }
-    st = check_all(argc > 1 ? argv[1] : "build/lockstep", dir);
-    if (st != LK_OK)
-        fprintf(stderr, "bench/truth: %s\n", lk_error_text());
-    if (lk_asprintf(&command, "rm -rf '%s'", dir) == LK_OK && system(command))
-        fprintf(stderr, "bench/truth: %s stays behind\n", dir);
-    free(command);
-    return lk_status_exit_code(st);
+    (void)argc;
+    return truth_main("bench/truth", check_all, argv);
 }

@@ -12,18 +12,14 @@
  */
 #include "base/array.h"
 #include "base/bucket.h"
-#include "base/file.h"
 #include "base/job.h"
-#include "profiler/analysis.h"
+#include "bench/lib/truth.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 enum { RANKS = 2, BUCKETS_MAX = 16, SETTLE_STEPS = 20, TRIES = 3 };
-
-static const double allowed = 0.03; /* of the step */
 
 /* Links of so many bytes/s and s; a rank 1 that takes so many times as long. */
 static const struct truth_case {
@@ -122,63 +118,29 @@ static void expect(const struct step *p, double factor, double *row)
 
 /* ---- The run ---- */
 
-struct measured {
-    struct lk_run_set set;
-    struct lk_analysis a;
-};
-
-static void measured_fini(struct measured *m)
-{
-    lk_analysis_fini(&m->a);
-    lk_run_set_fini(&m->set);
-}
-
 static enum lk_status run(const char *program, const char *job, const char *dir, const char *name,
                           const char *words, struct lk_run_set *out)
 {
     enum lk_status st = LK_OK;
-    char *command = NULL, *path = NULL;
+    char *all = NULL;
 
-    LK_TRY(lk_path_join(&path, dir, name));
-    LK_TRY(lk_asprintf(&command,
-                       "%s run --device=timed --model=replay --job='%s' --local-batch=8 --steps=20 "
-                       "--warmup=5 --bucket-cap=64KiB %s --out='%s' > '%s.log' 2>&1",
-                       program, job, words, path, path));
-    if (system(command))
-        LK_TRY(lk_fail(LK_EIO, "failed: %s", command));
-    LK_TRY(lk_run_set_read((const char *const *)&path, 1, out));
+    LK_TRY(lk_asprintf(&all,
+                       "--device=timed --model=replay --job='%s' --local-batch=8 --steps=20 "
+                       "--warmup=5 --bucket-cap=64KiB %s",
+                       job, words));
+    LK_TRY(truth_run(program, dir, name, all, out));
 out:
-    free(command);
-    free(path);
+    free(all);
     return st;
-}
-
-static int compare(const char *name, const struct lk_analysis *a, const double *row)
-{
-    double truth_s = 0;
-    int wrong = 0;
-
-    for (int i = 0; i < LK_LOSS_COUNT; i++)
-        truth_s += row[i];
-    printf("\n# %s: step %.3f ms, truth %.3f ms\n# %-12s %10s %10s %8s\n", name, 1e3 * a->step_s,
-           1e3 * truth_s, "row", "truth ms", "found ms", "error");
-    for (int i = 0; i < LK_LOSS_COUNT; i++) {
-        double error = (a->losses_s[i] - row[i]) / a->step_s;
-
-        printf("  %-12s %10.3f %10.3f %7.2f%%%s\n", lk_loss_key((enum lk_loss)i), 1e3 * row[i],
-               1e3 * a->losses_s[i], 100 * error, fabs(error) <= allowed ? "" : "  WRONG");
-        wrong += !(fabs(error) <= allowed);
-    }
-    return wrong;
 }
 
 /* The run of TRIES with the shortest mean step; ref NULL: analysed against itself. */
 static enum lk_status measure(const char *program, const char *job, const char *dir,
                               const char *name, const char *words, const struct lk_run *ref,
-                              struct measured *out)
+                              struct truth_run *out)
 {
     enum lk_status st = LK_OK;
-    struct measured tries[TRIES] = {0};
+    struct truth_run tries[TRIES] = {0};
     size_t best = 0;
 
     for (size_t k = 0; k < TRIES; k++) {
@@ -193,10 +155,10 @@ static enum lk_status measure(const char *program, const char *job, const char *
             best = k;
     }
     *out = tries[best];
-    tries[best] = (struct measured){0};
+    tries[best] = (struct truth_run){0};
 out:
     for (size_t k = 0; k < TRIES; k++)
-        measured_fini(&tries[k]);
+        truth_run_fini(&tries[k]);
     return st;
 }
 
@@ -205,7 +167,7 @@ static enum lk_status check_case(const char *program, const char *job, const cha
 {
     const struct truth_case *c = &cases[i];
     enum lk_status st = LK_OK;
-    struct measured two = {0};
+    struct truth_run two = {0};
     double row[LK_LOSS_COUNT];
     char name[16], words[160];
     struct step p;
@@ -217,45 +179,31 @@ static enum lk_status check_case(const char *program, const char *job, const cha
     LK_TRY(read_step(job, c, &p));
     expect(&p, c->slow, row);
     LK_TRY(measure(program, job, dir, name, words, ref, &two));
-    *wrong += compare(c->name, &two.a, row);
+    *wrong += truth_compare(c->name, two.a.step_s, two.a.losses_s, row);
 out:
-    measured_fini(&two);
+    truth_run_fini(&two);
     return st;
 }
 
-static enum lk_status check_all(const char *program, const char *job, const char *dir)
+static enum lk_status check_all(const char *dir, char **argv)
 {
+    const char *program = argv[1] ? argv[1] : "build/lockstep";
+    const char *job = argv[1] && argv[2] ? argv[2] : "tests/data/slow_link.job.json";
     enum lk_status st = LK_OK;
-    struct measured one = {0};
+    struct truth_run one = {0};
     int wrong = 0;
 
     LK_TRY(measure(program, job, dir, "one", "-n 1", NULL, &one));
     for (size_t i = 0; i < LK_COUNT(cases); i++)
         LK_TRY(check_case(program, job, dir, i, &one.set.runs[0], &wrong));
-    if (wrong)
-        st = lk_fail(LK_EVERIFY, "%d rows are off by more than %g %% of the step", wrong,
-                     100 * allowed);
+    LK_TRY(truth_verdict(wrong));
 out:
-    measured_fini(&one);
+    truth_run_fini(&one);
     return st;
 }
 
 int main(int argc, char **argv)
 {
-    char dir[] = "/tmp/lockstep-truth-XXXXXX";
-    char *command = NULL;
-    enum lk_status st;
-
-    if (!mkdtemp(dir)) {
-        perror("mkdtemp");
-        return 1;
-    }
-    st = check_all(argc > 1 ? argv[1] : "build/lockstep",
-                   argc > 2 ? argv[2] : "tests/data/slow_link.job.json", dir);
-    if (st != LK_OK)
-        fprintf(stderr, "bench/truth_links: %s\n", lk_error_text());
-    if (lk_asprintf(&command, "rm -rf '%s'", dir) == LK_OK && system(command))
-        fprintf(stderr, "bench/truth_links: %s stays behind\n", dir);
-    free(command);
-    return lk_status_exit_code(st);
+    (void)argc;
+    return truth_main("bench/truth_links", check_all, argv);
 }
