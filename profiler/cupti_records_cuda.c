@@ -402,23 +402,30 @@ static void take_work(struct lk_cupti_records *r, struct lk_cupti_work *w)
 
 /* ---- Kinds ---- */
 
-/* Makes times ours. CUPTI writes 0 where it has none. Times that cannot be would be another
- * layout's. What ended before the run began (a model is made to describe it) is left out. */
-static bool has_times(struct lk_cupti_records *r, uint64_t *at_start, uint64_t *at_end)
-{
-    uint64_t start = *at_start, end = *at_end;
+enum times { TIMED, UNTIMED, BROKEN, BEFORE };
 
-    if (start == 0 || end == 0) {
-        r->counts.untimed++;
-        return false;
-    }
-    *at_start = start = lk_cupti_clock_ours_ns(&r->clock, start);
-    *at_end = end = lk_cupti_clock_ours_ns(&r->clock, end);
-    if (end < start || start < r->earliest_ns || end > lk_now_ns() + LK_NS_PER_S) {
-        r->counts.broken++;
-        return false;
-    }
-    return end >= atomic_load(&r->began_ns);
+/* Makes times ours. CUPTI writes 0 where it has none. Times that cannot be would be another
+ * layout's. */
+static enum times read_times(const struct lk_cupti_records *r, uint64_t *start, uint64_t *end)
+{
+    if (*start == 0 || *end == 0)
+        return UNTIMED;
+    *start = lk_cupti_clock_ours_ns(&r->clock, *start);
+    *end = lk_cupti_clock_ours_ns(&r->clock, *end);
+    if (*end < *start || *start < r->earliest_ns || *end > lk_now_ns() + LK_NS_PER_S)
+        return BROKEN;
+    return *end >= atomic_load(&r->began_ns) ? TIMED : BEFORE;
+}
+
+/* Of the GPU's work, none of which may be missed unseen. What ended before the run began (a model
+ * is made to describe it) is left out. */
+static bool has_times(struct lk_cupti_records *r, uint64_t *start, uint64_t *end)
+{
+    enum times t = read_times(r, start, end);
+
+    r->counts.untimed += t == UNTIMED;
+    r->counts.broken += t == BROKEN;
+    return t == TIMED;
 }
 
 static void take_kernel(struct lk_cupti_records *r, const void *record)
@@ -513,7 +520,8 @@ static void emit_call(struct lk_cupti_records *r, enum lk_span_kind kind, const 
         lk_span_emit(r->calls, &s);
 }
 
-/* A stream that waits for an event is no waiting of the host. */
+/* A stream that waits for an event is no waiting of the host. Here and below, a record without
+ * times is none that anybody misses: CUPTI may have none of what it does itself. */
 static void take_sync(struct lk_cupti_records *r, const void *record)
 {
     static const char *const names[] = {
@@ -525,7 +533,7 @@ static void take_sync(struct lk_cupti_records *r, const void *record)
     struct sync_record s;
 
     memcpy(&s, record, sizeof s);
-    if (s.type >= LK_COUNT(names) || !names[s.type] || !has_times(r, &s.start, &s.end) ||
+    if (s.type >= LK_COUNT(names) || !names[s.type] || read_times(r, &s.start, &s.end) != TIMED ||
         s.end - s.start < LK_CUPTI_SYNC_NS)
         return;
     emit_call(r, LK_SPAN_SYNC, names[s.type], s.start, s.end,
@@ -547,7 +555,7 @@ static void take_overhead(struct lk_cupti_records *r, const void *record)
 
     memcpy(&o, record, sizeof o);
     kind = o.overhead >> 16;
-    if (has_times(r, &o.start, &o.end))
+    if (read_times(r, &o.start, &o.end) == TIMED)
         emit_call(r, LK_SPAN_OVERHEAD, kind < LK_COUNT(names) ? names[kind] : NULL, o.start, o.end,
                   LK_SPAN_STEP_UNKNOWN);
 }

@@ -54,14 +54,19 @@ struct sweep {
     double *all;      /* the same of every rank */
 };
 
-/* Elements of a call: of a part where the buffer has parts. */
+/* Elements of a call: of a part where the buffer has parts. On a GPU parts begin at multiples of 16
+ * bytes, as nccl-tests' do (all_gather.cu, AllGatherGetCollByteCount). */
 static size_t count_of(const struct sweep *s, enum lk_coll coll, enum lk_dtype dtype,
                        uint64_t bytes)
 {
-    bool parted = coll == LK_ALL_GATHER || coll == LK_REDUCE_SCATTER;
-    uint64_t world = (uint64_t)lk_comm_world_size(s->comm);
+    const uint64_t aligned = s->config->stream ? 16 / lk_dtype_bytes(dtype) : 1;
+    uint64_t n = bytes / lk_dtype_bytes(dtype);
 
-    return (size_t)(bytes / lk_dtype_bytes(dtype) / (parted ? world : 1));
+    if (coll == LK_ALL_GATHER || coll == LK_REDUCE_SCATTER) {
+        n /= (uint64_t)lk_comm_world_size(s->comm);
+        n -= n % aligned;
+    }
+    return (size_t)n;
 }
 
 /* Numbers that a rank has for the others after a repetition. */

@@ -254,6 +254,23 @@ START_TEST(copies_and_memsets)
 }
 END_TEST
 
+/* CUPTI may have no times of what it does itself: no record of the GPU is missing. */
+static void put_untimed_calls(void)
+{
+    const CUpti_ActivityOverhead3 o = {.kind = CUPTI_ACTIVITY_KIND_OVERHEAD,
+                                       .overheadKind = CUPTI_ACTIVITY_OVERHEAD_CUPTI_BUFFER_FLUSH,
+                                       .start = rig.t0};
+    const CUpti_ActivitySynchronization2 s = {
+        .kind = CUPTI_ACTIVITY_KIND_SYNCHRONIZATION,
+        .type = CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_STREAM_SYNCHRONIZE,
+        .start = rig.t0 + 5 * LK_NS_PER_MS,
+        .end = rig.t0};
+
+    ck_assert(fake_cupti_put(&o, sizeof o));
+    ck_assert(fake_cupti_put(&s, sizeof s));
+    fake_cupti_deliver(0);
+}
+
 /* Waits, not queries: those are shorter than LK_CUPTI_SYNC_NS. */
 START_TEST(synchronisation_and_overhead)
 {
@@ -279,12 +296,15 @@ START_TEST(synchronisation_and_overhead)
     ck_assert(fake_cupti_put(&s, sizeof s));
     ck_assert(fake_cupti_put(&o, sizeof o));
     fake_cupti_deliver(0);
+    put_untimed_calls();
     ck_assert_uint_eq(kept_track(CALLS)->n, 2);
     check_span(CALLS, 0, LK_SPAN_SYNC, "stream synchronize", 0, LK_CUPTI_SYNC_NS, 9, -1);
     check_span(CALLS, 1, LK_SPAN_OVERHEAD, "loading a function", 1, 2, LK_SPAN_STEP_UNKNOWN, -1);
     ck_assert_int_eq(kept_track(CALLS)->kind, LK_TRACK_HOST);
     cupti_rig_close();
     ck_assert_uint_eq(rig.counts.records, 0);
+    ck_assert_uint_eq(rig.counts.untimed, 0);
+    ck_assert_uint_eq(rig.counts.broken, 0);
 }
 END_TEST
 

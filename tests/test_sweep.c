@@ -238,6 +238,62 @@ START_TEST(overlap_on_streams)
 }
 END_TEST
 
+/* A part of the buffer is a multiple of 16 bytes there, as GPUs' collectives want it. */
+static enum lk_status sweep_gather_on_stream(struct rank *me)
+{
+    static const struct lk_device_config dc = {
+        .timed_flops = 1e12, .timed_Bps = 1e11, .slowdown = 1};
+    static const enum lk_coll colls[] = {LK_ALL_GATHER};
+    static const enum lk_algo algos[] = {LK_ALGO_RING};
+    static const uint64_t bytes[] = {40, 1000, 4096};
+    static const enum lk_dtype dtypes[] = {LK_F32};
+    struct results *results = me->ctx;
+    struct lk_sweep_collectives_config config = {.colls = colls,
+                                                 .n_colls = LK_COUNT(colls),
+                                                 .algos = algos,
+                                                 .n_algos = LK_COUNT(algos),
+                                                 .bytes = bytes,
+                                                 .n_bytes = LK_COUNT(bytes),
+                                                 .dtypes = dtypes,
+                                                 .n_dtypes = LK_COUNT(dtypes),
+                                                 .timeout_ns = plenty_ns,
+                                                 .repetitions = 1,
+                                                 .burst_s = 0.0005};
+    struct lk_device *d = NULL;
+    struct lk_store *store = NULL;
+    struct lk_comm *c = NULL;
+    enum lk_status st = LK_OK;
+
+    LK_TRY(rank_open_tcp(me, 0, &store, &c));
+    LK_TRY(lk_device_open("timed", &dc, &d));
+    LK_TRY(lk_stream_create(d, &(struct lk_track_info){.name = "net"}, &config.stream));
+    LK_TRY(lk_sweep_collectives(c, &config, &results->rows[me->rank]));
+out:
+    lk_stream_destroy(config.stream);
+    lk_device_close(d);
+    lk_comm_close(c);
+    lk_store_close(store);
+    return st;
+}
+
+START_TEST(parts_on_streams)
+{
+    static const uint64_t want[] = {960, 4080}; /* of 1000 and 4096; of 40 nothing is left */
+    struct results *results = calloc(1, sizeof *results);
+    struct rank ranks[RANKS_MAX];
+
+    ranks_run_threads(WORLD, plenty_ns, sweep_gather_on_stream, results, ranks);
+    for (int r = 0; r < WORLD; r++) {
+        ck_assert_msg(ranks[r].status == LK_OK, "rank %d: %s", r, ranks[r].text);
+        ck_assert_uint_eq(results->rows[r].n, 2 * LK_COUNT(want));
+        for (size_t i = 0; i < results->rows[r].n; i++)
+            ck_assert_uint_eq(results->rows[r].row[i].bytes, want[i % LK_COUNT(want)]);
+        lk_sweep_rows_fini(&results->rows[r]);
+    }
+    free(results);
+}
+END_TEST
+
 START_TEST(one_rank)
 {
     struct lk_comm_config config = {.world_size = 1};
@@ -269,6 +325,7 @@ Suite *lk_suite_sweep(void)
     tcase_add_test(c, collectives);
     tcase_add_test(c, compute);
     tcase_add_test(c, overlap_on_streams);
+    tcase_add_test(c, parts_on_streams);
     tcase_add_test(c, one_rank);
     suite_add_tcase(s, c);
     return s;
