@@ -41,6 +41,7 @@ static void write_root(struct lk_json_out *o, const void *ctx)
     lk_json_out_int(o, "n", (int64_t)r->noise.n);
     lk_json_out_close(o);
     lk_json_out_number(o, "verify_max_error", r->verify_max_error);
+    lk_json_out_number(o, "verify_allowed", r->verify_allowed);
     if (w->gpu->summary.n > 0)
         gpu_state_write(o, "gpu", w->gpu);
     lk_json_out_close(o);
@@ -105,6 +106,7 @@ static enum lk_status read_root(struct lk_json *root, void *ctx)
     r->noise.n = (size_t)samples;
     LK_TRY(lk_json_end(noise));
     LK_TRY(read_number(root, "verify_max_error", NAN, &r->verify_max_error));
+    LK_TRY(read_number(root, "verify_allowed", NAN, &r->verify_allowed));
     (void)lk_json_optional(root, "gpu"); /* for people and scripts */
     LK_TRY(lk_json_end(root));
 out:

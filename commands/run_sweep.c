@@ -300,13 +300,16 @@ static enum lk_status add_notes(const struct run_sweep *s, const struct run_opti
                                 const struct reference *ref, struct lk_table *t)
 {
     const struct run_part *most = &s->parts[0];
-    double worst = 0;
+    double worst = -1, allowed = 0;
     enum lk_status st = LK_OK;
 
     for (size_t i = 0; i < s->n_parts; i++) {
         if (s->points[s->parts[i].point].ranks > s->points[most->point].ranks)
             most = &s->parts[i];
-        worst = fmax(worst, s->parts[i].result.verify_max_error);
+        if (s->parts[i].result.verify_max_error > worst) {
+            worst = s->parts[i].result.verify_max_error;
+            allowed = s->parts[i].result.verify_allowed;
+        }
     }
     if (ref->ranks)
         LK_TRY(lk_table_note(t, "%s scaling; efficiency is against %d rank%s",
@@ -320,9 +323,9 @@ static enum lk_status add_notes(const struct run_sweep *s, const struct run_opti
                              most->result.noise.lo, most->result.noise.hi, most->result.noise.n));
     if (o->verify)
         LK_TRY(lk_table_note(t,
-                             "verified: largest gradient error %.2g of the float64 reference; "
-                             "parameters bit-identical on all ranks",
-                             worst));
+                             "verified: largest gradient error %.2g of the float64 reference, "
+                             "where %.2g is allowed; parameters bit-identical on all ranks",
+                             worst, allowed));
 out:
     return st;
 }

@@ -550,6 +550,7 @@ static enum lk_status finish(struct trainer *t, struct lk_train_result *out)
     out->step_s = t->step_s;
     out->n = t->n_steps;
     out->verify_max_error = t->verify ? lk_verify_max_error(t->verify) : NAN;
+    out->verify_allowed = t->verify ? lk_verify_allowed(t->verify) : NAN;
     t->loss = NULL;
     t->step_s = NULL;
     if (c->export_path && t->rank == 0)

@@ -64,6 +64,7 @@ struct lk_train_result {
     int64_t n;      /* entries of both */
     struct lk_estimate noise; /* gradient noise scale in samples; value NaN: not estimated */
     double verify_max_error;  /* largest relative gradient error seen; NaN without verify */
+    double verify_allowed;    /* ...and the bound that it was held against */
 };
 void lk_train_result_fini(struct lk_train_result *r);
 

@@ -36,9 +36,10 @@ struct lk_verify {
 
     /* What a rank tells the others: struct verdict, then a hash a parameter. */
     uint64_t *words;
-    size_t n_words; /* a rank */
-    double bound;   /* float32's */
-    double max_error, max_bound;
+    size_t n_words;            /* a rank */
+    double bound;              /* float32's */
+    double max_error, allowed; /* allowed: where the error was the largest */
+    double max_bound;
 };
 
 /* Of one rank's gradients. */
@@ -413,8 +414,10 @@ static enum lk_status judge_gradients(struct lk_verify *v, uint32_t step)
         struct verdict verdict;
 
         memcpy(&verdict, v->words + (size_t)r * v->n_words, sizeof verdict);
-        if (!(verdict.error <= v->max_error))
+        if (!(verdict.error <= v->max_error)) {
             v->max_error = verdict.error;
+            v->allowed = verdict.bound;
+        }
         if (verdict.failed != none)
             return lk_fail(LK_EVERIFY,
                            "verify: the gradient check failed in step %u: '%s' on rank %d is off "
@@ -470,6 +473,11 @@ out:
 double lk_verify_max_error(const struct lk_verify *v)
 {
     return v->max_error;
+}
+
+double lk_verify_allowed(const struct lk_verify *v)
+{
+    return v->allowed;
 }
 
 double lk_verify_bound(const struct lk_verify *v)

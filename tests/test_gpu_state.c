@@ -115,8 +115,12 @@ START_TEST(result_has_it)
 {
     const struct gpu_state sampled = known_state(), none = {0};
     double step_s[2] = {1, 2}, loss[2] = {3, 4};
-    struct lk_train_result written = {
-        .step_s = step_s, .loss = loss, .n = 2, .noise = {.value = NAN}, .verify_max_error = NAN};
+    struct lk_train_result written = {.step_s = step_s,
+                                      .loss = loss,
+                                      .n = 2,
+                                      .noise = {.value = NAN},
+                                      .verify_max_error = NAN,
+                                      .verify_allowed = NAN};
     static const char *const parts[] = {"\"samples\": 4",      "\"mean\": 1715",
                                         "\"max\": 1730",       "\"max_sm_clock_mhz\": 1980",
                                         "\"power_w\": 600",    "\"energy_j\": 1800",

@@ -344,7 +344,7 @@ START_TEST(summary)
 
         r->n = 3;
         r->noise.value = NAN;
-        r->verify_max_error = NAN;
+        r->verify_max_error = r->verify_allowed = NAN;
         ck_assert_int_eq(lk_alloc(&r->step_s, 3, sizeof(double)), LK_OK);
         ck_assert_int_eq(lk_alloc(&r->loss, 3, sizeof(double)), LK_OK);
         r->step_s[0] = 9; /* warm-up */
@@ -401,7 +401,8 @@ START_TEST(verify)
                 "--no-trace --out=%s/run " TINY,
                 verify_ranks[_i % 5], verify_accumulation[_i / 5 % 2], verify_cap[_i / 10 % 3],
                 verify_rule[_i / 30], _i % 3 == 0 ? "--sync-every" : "", dir);
-    ck_assert_ptr_nonnull(strstr(p.out, "verified"));
+    ck_assert_ptr_nonnull(strstr(p.out, "verified: largest gradient error "));
+    ck_assert_ptr_nonnull(strstr(p.out, " is allowed; parameters bit-identical"));
     program_fini(&p);
 }
 END_TEST

@@ -197,6 +197,9 @@ START_TEST(narrow_factors_verify)
     ck_assert_msg(lk_train(&c, &result) == LK_OK, "%s", lk_error_text());
     /* The factors were rounded: far more than float32 would show. */
     ck_assert_double_gt(result.verify_max_error, 1e-4);
+    ck_assert_double_lt(result.verify_max_error, result.verify_allowed);
+    printf("verify: %s in %s: largest error %.2g, where %.2g is allowed\n", c.model.name,
+           narrow[_i].bf16 ? "bfloat16" : "tf32", result.verify_max_error, result.verify_allowed);
     c.reducer.plant = LK_PLANT_WRONG_DIVISOR;
     ck_assert_int_eq(lk_train(&c, &exact), LK_EVERIFY);
     ck_assert_ptr_nonnull(strstr(lk_error_text(), "in step 0"));
