@@ -176,7 +176,7 @@ void lk_cuda_look(struct cuda_stream *t)
             lk_device_fail(t->base.device, lk_cuda_status(e, t->base.name), lk_error_text());
             return;
         }
-        /* Negative where another stream renewed the origin since. */
+        /* Negative by a little where another stream renewed the origin meanwhile. */
         pass(t, p, g->origin_ns + (uint64_t)(int64_t)((double)ms * 1e6));
         drop_first(t);
     }
@@ -211,6 +211,19 @@ out:
     return st;
 }
 
+/* What was passed until now is counted from the origin that was: CUDA's text does not say what
+ * cudaEventElapsedTime makes of a time before its start. */
+static void look_at_all(struct lk_device *d)
+{
+    struct lk_stream *s;
+
+    pthread_mutex_lock(&d->lock);
+    s = d->streams; /* those that are there keep their place */
+    pthread_mutex_unlock(&d->lock);
+    for (; s; s = s->next)
+        lk_cuda_look(stream_of(s));
+}
+
 /* Times are floats of milliseconds since the origin, and two clocks drift apart: it must not be
  * long ago. Nor may the host have been held up beside it, or all times until the next are off. */
 enum lk_status lk_cuda_refresh_origin(struct cuda_stream *t)
@@ -225,6 +238,7 @@ enum lk_status lk_cuda_refresh_origin(struct cuda_stream *t)
     lock_points(t);
     if (g->origin_ns > 0 && lk_now_ns() - g->origin_ns < too_old_ns)
         goto out;
+    look_at_all(t->base.device);
     for (int i = 0; i < TRIES && ns > close_ns; i++)
         LK_TRY(take_origin(t, deadline, &ns));
 out:

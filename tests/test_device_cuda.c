@@ -353,6 +353,33 @@ START_TEST(what_begins_has_its_own_event)
 }
 END_TEST
 
+/* One stream's wait renews the origin of all times; what others had passed keeps its own. */
+START_TEST(times_outlive_their_origin)
+{
+    struct lk_recorder *r = NULL;
+    struct lk_device *d = recording_device(&r);
+    struct lk_stream *compute = must_stream(d, &compute_info), *net = must_stream(d, &net_info);
+    uint64_t passed_ns;
+
+    ck_assert_int_eq(lk_stream_range_begin(net, LK_SPAN_COLLECTIVE, 0), LK_OK);
+    ck_assert_int_eq(lk_stream_range_end(net), LK_OK);
+    fake_cuda_step();
+    fake_cuda_step();
+    passed_ns = lk_now_ns();
+    lk_nap_ns(LK_NS_PER_S); /* an origin is old after that */
+    ck_assert_int_eq(lk_stream_sync(compute, lk_deadline_in(hang_ns)), LK_OK);
+    ck_assert_int_eq(lk_stream_sync(net, lk_deadline_in(hang_ns)), LK_OK);
+    ck_assert_uint_eq(kept_track("net")->n, 1);
+    /* Times are floats. */
+    ck_assert_uint_le(kept_track("net")->spans[0].end_ns, passed_ns + LK_NS_PER_MS);
+    lk_stream_destroy(compute);
+    lk_stream_destroy(net);
+    lk_device_close(d);
+    lk_recorder_destroy(r);
+    kept_reset();
+}
+END_TEST
+
 START_TEST(deadlines_end_waits)
 {
     struct lk_device *d = must_open();
@@ -604,6 +631,7 @@ Suite *lk_suite_device_cuda(void)
     tcase_add_test(tc, events_are_used_again);
     tcase_add_loop_test(tc, ranges_are_ready_at_their_own_point, 0, 2);
     tcase_add_test(tc, spans_without_a_track_are_no_events);
+    tcase_add_test(tc, times_outlive_their_origin);
     tcase_add_test(tc, instants_together_share_an_event);
     tcase_add_test(tc, what_begins_has_its_own_event);
     tcase_add_test(tc, deadlines_end_waits);
