@@ -1,48 +1,18 @@
 /* The program as a user meets it: help, version, and the exit codes of wrong usage. */
 #include "base/array.h"
+#include "tests/shell.h"
 
 #include <check.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 
 #define PROGRAM LK_BUILD_DIR "/lockstep"
-
-/* What one command line gave. Redirections in `arguments` count: 2>&1 joins the streams. */
-struct result {
-    char text[16384];
-    int code;
-};
-
-__attribute__((format(printf, 1, 2))) static struct result run(const char *arguments, ...)
-{
-    struct result r = {.code = -1};
-    char command[512] = PROGRAM " ";
-    size_t n = strlen(command);
-    int status;
-    va_list ap;
-    FILE *f;
-
-    va_start(ap, arguments);
-    ck_assert_int_lt(vsnprintf(command + n, sizeof command - n, arguments, ap),
-                     (int)(sizeof command - n));
-    va_end(ap);
-    f = popen(command, "r"); /* NOLINT(cert-env33-c): our own program, fixed words */
-    ck_assert_ptr_nonnull(f);
-    n = fread(r.text, 1, sizeof r.text - 1, f);
-    r.text[n] = '\0';
-    status = pclose(f);
-    ck_assert(WIFEXITED(status));
-    r.code = WEXITSTATUS(status);
-    return r;
-}
 
 START_TEST(help_goes_to_stdout)
 {
     static const char *const words[] = {"--help", "-h", "help"};
-    struct result r = run("%s 2>/dev/null", words[_i]);
+    struct shell_result r = shell_run(PROGRAM " %s 2>/dev/null", words[_i]);
 
     ck_assert_int_eq(r.code, 0);
     ck_assert_int_eq(strncmp(r.text, "usage: lockstep COMMAND", 23), 0);
@@ -51,7 +21,7 @@ END_TEST
 
 START_TEST(version)
 {
-    struct result r = run("--version 2>/dev/null");
+    struct shell_result r = shell_run(PROGRAM " --version 2>/dev/null");
 
     ck_assert_int_eq(r.code, 0);
     ck_assert_int_eq(strncmp(r.text, "lockstep ", 9), 0);
@@ -61,11 +31,11 @@ END_TEST
 
 START_TEST(no_arguments_is_wrong_usage)
 {
-    struct result r = run("2>/dev/null");
+    struct shell_result r = shell_run(PROGRAM " 2>/dev/null");
 
     ck_assert_int_eq(r.code, 2);
     ck_assert_str_eq(r.text, ""); /* stdout is for results */
-    r = run("2>&1 >/dev/null");
+    r = shell_run(PROGRAM " 2>&1 >/dev/null");
     ck_assert_int_eq(r.code, 2);
     ck_assert_int_eq(strncmp(r.text, "usage: lockstep COMMAND", 23), 0);
 }
@@ -73,7 +43,7 @@ END_TEST
 
 START_TEST(unknown_command)
 {
-    struct result r = run("xyzzy 2>&1 >/dev/null");
+    struct shell_result r = shell_run(PROGRAM " xyzzy 2>&1 >/dev/null");
 
     ck_assert_int_eq(r.code, 2);
     ck_assert_int_eq(strncmp(r.text, "lockstep: no command 'xyzzy'", 28), 0);
@@ -84,7 +54,7 @@ END_TEST
 /* The commands that --help lists, from its own lines "  NAME   text". */
 static size_t list_commands(char names[][32], size_t max)
 {
-    struct result r = run("--help");
+    struct shell_result r = shell_run(PROGRAM " --help");
     const char *line = strstr(r.text, "commands:\n");
     size_t n = 0;
 
@@ -102,7 +72,7 @@ START_TEST(every_command)
     size_t n = list_commands(names, LK_COUNT(names));
 
     for (size_t i = 0; i < n; i++) {
-        struct result r = run("%s --help 2>/dev/null", names[i]);
+        struct shell_result r = shell_run(PROGRAM " %s --help 2>/dev/null", names[i]);
         char *says;
 
         ck_assert_msg(r.code == 0, "%s --help exits with %d", names[i], r.code);
@@ -111,12 +81,12 @@ START_TEST(every_command)
         free(says);
 
         /* A wrong option is found before anything is done, so no command is started by this. */
-        r = run("%s --no-such-option 2>&1 >/dev/null", names[i]);
+        r = shell_run(PROGRAM " %s --no-such-option 2>&1 >/dev/null", names[i]);
         ck_assert_msg(r.code == 2, "%s exits with %d: %s", names[i], r.code, r.text);
         ck_assert_msg(strstr(r.text, "no option '--no-such-option'") != NULL, "%s: %s", names[i],
                       r.text);
 
-        r = run("%sx 2>&1", names[i]);
+        r = shell_run(PROGRAM " %sx 2>&1", names[i]);
         ck_assert_int_eq(r.code, 2);
         ck_assert_int_eq(lk_asprintf(&says, "did you mean '%s'?", names[i]), LK_OK);
         ck_assert_msg(strstr(r.text, says) != NULL, "%s", r.text);
@@ -128,7 +98,7 @@ END_TEST
 START_TEST(results_that_cannot_be_written)
 {
     static const char *const words[] = {"--help", "--version"};
-    struct result r = run("%s 2>&1 >/dev/full", words[_i]);
+    struct shell_result r = shell_run(PROGRAM " %s 2>&1 >/dev/full", words[_i]);
 
     ck_assert_int_eq(r.code, 1);
     ck_assert_str_eq(r.text, "lockstep: cannot write to standard output\n");

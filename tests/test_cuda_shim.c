@@ -5,12 +5,11 @@
  */
 #include "tests/cuda/cases.h"
 #include "tests/cuda_shim/planted.h"
+#include "tests/shell.h"
 
 #include <check.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 
 #define RACES  LK_BUILD_DIR "/cuda_shim_races"
 #define BOUNDS LK_BUILD_DIR "/cuda_shim_bounds"
@@ -35,32 +34,15 @@ static const struct {
 #undef PLANT
 enum { N_PLANTED = sizeof planted / sizeof *planted };
 
-/* Runs a command line; its exit code, and the start of what it printed. */
-static int run(const char *line, char *text, size_t bytes)
-{
-    FILE *f = popen(line, "r");
-    size_t n = 0;
-    int status;
-
-    ck_assert_ptr_nonnull(f);
-    while (n + 1 < bytes && fgets(text + n, (int)(bytes - n), f))
-        n += strlen(text + n);
-    while (fgetc(f) != EOF) {
-    }
-    status = pclose(f);
-    ck_assert_msg(WIFEXITED(status), "%s: ended by a signal", line);
-    return WEXITSTATUS(status);
-}
-
 static void run_case(const char *program, int i, int orders)
 {
-    char line[256], text[2048] = "";
+    const char *name = cases[i / 2], *type = types[i % 2];
+    struct shell_result r = shell_run("%s %s %s %d 2>&1", program, name, type, orders);
 
-    snprintf(line, sizeof line, "%s %s %s %d 2>&1", program, cases[i / 2], types[i % 2], orders);
-    ck_assert_msg(run(line, text, sizeof text) == 0, "%s: %s", line, text);
+    ck_assert_msg(r.code == 0, "%s %s %s: %s", program, name, type, r.text);
     /* The program says that kernels ran at all. */
-    ck_assert_msg(strstr(text, "orders alike") && !strstr(text, " 0 launches"), "%s: %s", line,
-                  text);
+    ck_assert_msg(strstr(r.text, "orders alike") && !strstr(r.text, " 0 launches"), "%s %s %s: %s",
+                  program, name, type, r.text);
 }
 
 START_TEST(orders_give_the_same_bits)
@@ -77,14 +59,13 @@ END_TEST
 
 static void find_planted(const char *program, const char *fault, const char *says)
 {
-    char line[256], text[2048];
-
     for (int seed = 1; seed <= SEEDS; seed++) {
-        text[0] = '\0';
-        snprintf(line, sizeof line, "%s --plant %s %d 2>&1", program, fault, seed);
-        ck_assert_msg((run(line, text, sizeof text) == 0) == !strcmp(fault, "none"), "%s: %s", line,
-                      text);
-        ck_assert_msg(strstr(text, says) != NULL, "%s says: %s", line, text);
+        struct shell_result r = shell_run("%s --plant %s %d 2>&1", program, fault, seed);
+
+        ck_assert_msg((r.code == 0) == !strcmp(fault, "none"), "%s --plant %s %d: %s", program,
+                      fault, seed, r.text);
+        ck_assert_msg(strstr(r.text, says) != NULL, "%s --plant %s %d says: %s", program, fault,
+                      seed, r.text);
     }
 }
 

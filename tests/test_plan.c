@@ -3,6 +3,7 @@
 #include "base/file.h"
 #include "base/forecast.h"
 #include "tests/scratch.h"
+#include "tests/shell.h"
 
 #include <check.h>
 #include <math.h>
@@ -10,7 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 
 static char *dir;
 
@@ -56,26 +56,13 @@ static void remove_files(void)
     scratch_remove(dir);
 }
 
-static char text[1 << 16];
+static struct shell_result said;
 
-/* Runs the program in the folder; its exit code. stdout and stderr go to `text`. */
+/* Runs the program in the folder; its exit code. */
 static int run(const char *arguments)
 {
-    char *program = realpath(LK_BUILD_DIR "/lockstep", NULL), *command = NULL;
-    FILE *f;
-    int status;
-
-    ck_assert_ptr_nonnull(program);
-    ck_assert_int_eq(lk_asprintf(&command, "cd '%s' && '%s' %s 2>&1", dir, program, arguments),
-                     LK_OK);
-    f = popen(command, "r"); /* NOLINT(cert-env33-c): our own program, fixed words */
-    ck_assert_ptr_nonnull(f);
-    text[fread(text, 1, sizeof text - 1, f)] = '\0';
-    status = pclose(f);
-    ck_assert(WIFEXITED(status));
-    free(command);
-    free(program);
-    return WEXITSTATUS(status);
+    said = shell_program(dir, "%s", arguments);
+    return said.code;
 }
 
 static void read_forecast(struct lk_forecast *f)
@@ -94,7 +81,7 @@ START_TEST(the_plan_follows_from_the_forecast)
 
     ck_assert_msg(run(PREDICT "--gpus=8,80,640 --price=3 --power=500 --device-memory=30GB "
                               "--mtbf=50000h --restart=10min --checkpoint=1min") == 0,
-                  "%s", text);
+                  "%s", said.text);
     read_forecast(&f);
     ck_assert_uint_eq(f.n_points, 3);
     for (size_t i = 0; i < f.n_points; i++) {
@@ -124,9 +111,9 @@ START_TEST(the_plan_follows_from_the_forecast)
             (f.points[0].plan.time_to_target_h - f.points[1].plan.time_to_target_h),
         1e-6);
     lk_forecast_fini(&f);
-    ck_assert_ptr_nonnull(strstr(text, "passes it at 80 GPUs"));
-    ck_assert_ptr_nonnull(strstr(text, "cost to the target is least at 8 GPUs"));
-    ck_assert_ptr_null(strstr(text, "goodput: assumed"));
+    ck_assert_ptr_nonnull(strstr(said.text, "passes it at 80 GPUs"));
+    ck_assert_ptr_nonnull(strstr(said.text, "cost to the target is least at 8 GPUs"));
+    ck_assert_ptr_null(strstr(said.text, "goodput: assumed"));
 }
 END_TEST
 
@@ -137,8 +124,8 @@ START_TEST(absent_inputs_leave_no_columns)
     size_t size;
 
     ck_assert_msg(run("predict bare.json ethernet-25g --draws=20 --csv=f.csv --gpus=8") == 0, "%s",
-                  text);
-    ck_assert_ptr_null(strstr(text, "Plan:"));
+                  said.text);
+    ck_assert_ptr_null(strstr(said.text, "Plan:"));
     ck_assert_int_eq(lk_file_read(path, &csv, &size), LK_OK);
     ck_assert_ptr_null(strstr(csv, "cost_per_step"));
     ck_assert_ptr_null(strstr(csv, "memory_bytes"));
@@ -151,13 +138,13 @@ START_TEST(what_does_not_fit_is_marked)
 {
     struct lk_forecast f;
 
-    ck_assert_msg(run(PREDICT "--gpus=8 --device-memory=24GB") == 0, "%s", text);
+    ck_assert_msg(run(PREDICT "--gpus=8 --device-memory=24GB") == 0, "%s", said.text);
     read_forecast(&f);
     ck_assert_str_eq(f.points[0].plan.memory_fit, "no");
     ck_assert_str_eq(f.points[0].plan.fits_with, "zero1");
     lk_forecast_fini(&f);
-    ck_assert_ptr_nonnull(strstr(text, "1 of 1 configurations do not fit"));
-    ck_assert_ptr_nonnull(strstr(text, "nothing that was asked for fits"));
+    ck_assert_ptr_nonnull(strstr(said.text, "1 of 1 configurations do not fit"));
+    ck_assert_ptr_nonnull(strstr(said.text, "nothing that was asked for fits"));
 }
 END_TEST
 
@@ -191,8 +178,8 @@ START_TEST(inputs_are_checked_and_asked_for)
 {
     int code = run(cases[_i].arguments);
 
-    ck_assert_msg(code == cases[_i].code, "%d: %s", code, text);
-    ck_assert_msg(strstr(text, cases[_i].says) != NULL, "%s: %s", cases[_i].says, text);
+    ck_assert_msg(code == cases[_i].code, "%d: %s", code, said.text);
+    ck_assert_msg(strstr(said.text, cases[_i].says) != NULL, "%s: %s", cases[_i].says, said.text);
 }
 END_TEST
 
@@ -203,7 +190,7 @@ START_TEST(whatif_plans_each_point)
 
     ck_assert_msg(run("whatif job.json ethernet-25g --draws=20 --out=f.json --gpus=8 "
                       "--sharding=ddp,zero1 --device-memory=24GB --price=3") == 0,
-                  "%s", text);
+                  "%s", said.text);
     read_forecast(&f);
     ck_assert_uint_eq(f.n_points, 2);
     for (size_t i = 0; i < 2; i++) {
@@ -214,7 +201,7 @@ START_TEST(whatif_plans_each_point)
         ck_assert(f.points[i].plan.cost_to_target > 0);
     }
     lk_forecast_fini(&f);
-    ck_assert_ptr_nonnull(strstr(text, "best at 8 GPUs: sharding=zero1"));
+    ck_assert_ptr_nonnull(strstr(said.text, "best at 8 GPUs: sharding=zero1"));
 }
 END_TEST
 
@@ -224,10 +211,10 @@ START_TEST(a_plan_is_plotted)
     char *path, *csv;
     size_t size, lines = 0;
 
-    ck_assert_msg(run(PREDICT "--gpus=8,80,640 --price=3") == 0, "%s", text);
+    ck_assert_msg(run(PREDICT "--gpus=8,80,640 --price=3") == 0, "%s", said.text);
     (void)run("report f.json --out=plots");
     path = scratch_path(dir, "plots/plan.csv");
-    ck_assert_msg(lk_file_read(path, &csv, &size) == LK_OK, "%s", text);
+    ck_assert_msg(lk_file_read(path, &csv, &size) == LK_OK, "%s", said.text);
     for (size_t i = 0; i < size; i++)
         lines += csv[i] == '\n';
     ck_assert_uint_eq(lines, 4);
@@ -243,7 +230,7 @@ START_TEST(a_target_seen_at_a_batch)
     struct lk_forecast f;
 
     ck_assert_msg(run(PREDICT "--gpus=80 --target-samples=5e6 --target-batch=640") == 0, "%s",
-                  text);
+                  said.text);
     read_forecast(&f);
     ck_assert_double_eq_tol(f.points[0].plan.samples_to_target, 5e6, 1);
     lk_forecast_fini(&f);

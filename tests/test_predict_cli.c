@@ -3,15 +3,13 @@
 #include "base/file.h"
 #include "base/forecast.h"
 #include "tests/scratch.h"
+#include "tests/shell.h"
 #include "tests/sim_truth.h"
 
 #include <check.h>
 #include <sched.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 
 /* A folder with job.json (runs of 1 and 2 ranks, three batches) and cluster.json. */
 static char *dir;
@@ -45,42 +43,11 @@ static void remove_files(void)
     scratch_remove(dir);
 }
 
-struct result {
-    char text[32768];
-    int code;
-};
-
-/* Runs the program in the folder; stdout and stderr together. */
-__attribute__((format(printf, 1, 2))) static struct result run(const char *arguments, ...)
-{
-    struct result r = {.code = -1};
-    char words[512], *program = realpath(LK_BUILD_DIR "/lockstep", NULL), *command = NULL;
-    int status;
-    size_t n;
-    va_list ap;
-    FILE *f;
-
-    ck_assert_ptr_nonnull(program);
-    va_start(ap, arguments);
-    ck_assert_int_lt(vsnprintf(words, sizeof words, arguments, ap), (int)sizeof words);
-    va_end(ap);
-    ck_assert_int_eq(lk_asprintf(&command, "cd '%s' && '%s' %s 2>&1", dir, program, words), LK_OK);
-    f = popen(command, "r"); /* NOLINT(cert-env33-c): our own program, fixed words */
-    ck_assert_ptr_nonnull(f);
-    n = fread(r.text, 1, sizeof r.text - 1, f);
-    r.text[n] = '\0';
-    status = pclose(f);
-    ck_assert(WIFEXITED(status));
-    r.code = WEXITSTATUS(status);
-    free(command);
-    free(program);
-    return r;
-}
-
 START_TEST(a_forecast_is_printed_and_written)
 {
-    struct result r = run("predict job.json cluster.json --gpus=1,2,4,8 --draws=40 --out=f.json "
-                          "--csv=f.csv");
+    struct shell_result r =
+        shell_program(dir, "predict job.json cluster.json --gpus=1,2,4,8 --draws=40 --out=f.json "
+                           "--csv=f.csv");
     char *path = scratch_path(dir, "f.json"), *text;
     struct lk_forecast f;
     size_t size;
@@ -106,7 +73,8 @@ END_TEST
 
 START_TEST(a_directory_stands_for_its_job)
 {
-    struct result r = run("predict . --cluster cluster.json --gpus=2 --draws=20 --format=csv");
+    struct shell_result r =
+        shell_program(dir, "predict . --cluster cluster.json --gpus=2 --draws=20 --format=csv");
 
     ck_assert_msg(r.code == 0, "%s", r.text);
     ck_assert_ptr_nonnull(strstr(r.text, ",measured"));
@@ -116,7 +84,8 @@ END_TEST
 /* The preset beside the program, from a folder that has none. */
 START_TEST(a_preset_is_found_by_name)
 {
-    struct result r = run("predict job.json ethernet-25g --gpus=1,16 --draws=20");
+    struct shell_result r =
+        shell_program(dir, "predict job.json ethernet-25g --gpus=1,16 --draws=20");
 
     ck_assert_msg(r.code == 0, "%s", r.text);
     ck_assert_ptr_nonnull(strstr(r.text, "preset"));
@@ -126,7 +95,8 @@ END_TEST
 
 START_TEST(validate_prints_errors)
 {
-    struct result r = run("validate job.json --cluster cluster.json --draws=40");
+    struct shell_result r =
+        shell_program(dir, "validate job.json --cluster cluster.json --draws=40");
 
     ck_assert_msg(r.code == 0, "%s", r.text);
     ck_assert_ptr_nonnull(strstr(r.text, "2 GPUs from 1"));
@@ -137,10 +107,11 @@ END_TEST
 
 START_TEST(simulated_traces_are_analysed)
 {
-    struct result r = run("predict job.json cluster.json --gpus=2 --draws=20 --trace=sim");
+    struct shell_result r =
+        shell_program(dir, "predict job.json cluster.json --gpus=2 --draws=20 --trace=sim");
 
     ck_assert_msg(r.code == 0, "%s", r.text);
-    r = run("analyze sim");
+    r = shell_program(dir, "analyze sim");
     ck_assert_msg(r.code == 0, "%s", r.text);
     ck_assert_ptr_nonnull(strstr(r.text, "Waterfall"));
 }
@@ -234,20 +205,21 @@ static void make_bad_files(void)
 /* A rank that is slow makes the forecast longer, in predict as a fact, in whatif as a change. */
 START_TEST(slow_ranks_and_links_are_said)
 {
-    struct result r = run("whatif job.json cluster.json --gpus=4 --slow-rank=none,3:1.5 "
-                          "--slow-link=none,0:4 --format=csv");
+    struct shell_result r =
+        shell_program(dir, "whatif job.json cluster.json --gpus=4 --slow-rank=none,3:1.5 "
+                           "--slow-link=none,0:4 --format=csv");
 
     ck_assert_msg(r.code == 0, "%s", r.text);
     ck_assert_ptr_nonnull(strstr(r.text, "slow_rank"));
     ck_assert_ptr_nonnull(strstr(r.text, "3:1.5"));
-    r = run("predict job.json cluster.json --gpus=4 --slow-rank=3:1.5 --format=csv");
+    r = shell_program(dir, "predict job.json cluster.json --gpus=4 --slow-rank=3:1.5 --format=csv");
     ck_assert_msg(r.code == 0, "%s", r.text);
 }
 END_TEST
 
 START_TEST(refusals_say_what_is_missing)
 {
-    struct result r = run("%s", refusals[_i].arguments);
+    struct shell_result r = shell_program(dir, "%s", refusals[_i].arguments);
 
     ck_assert_msg(r.code == refusals[_i].code && strstr(r.text, refusals[_i].says),
                   "'%s' gave %d: %s", refusals[_i].arguments, r.code, r.text);
@@ -258,8 +230,9 @@ END_TEST
 /* A short calibration: the file is read back, has its points and fits, and feeds a forecast. */
 START_TEST(a_calibration_is_a_cluster)
 {
-    struct result r = run("calibrate -n 2 --sizes=4KiB,64KiB,1MiB,4MiB --repetitions=3 --budget=4s "
-                          "--out=here.json --name=here");
+    struct shell_result r = shell_program(
+        dir, "calibrate -n 2 --sizes=4KiB,64KiB,1MiB,4MiB --repetitions=3 --budget=4s "
+             "--out=here.json --name=here");
     char *path = scratch_path(dir, "here.json");
     struct lk_cluster c;
 
@@ -274,7 +247,7 @@ START_TEST(a_calibration_is_a_cluster)
     ck_assert(lk_quantity_known(&c.rank_sd));
     lk_cluster_fini(&c);
     free(path);
-    r = run("predict job.json here.json --gpus=2,4 --draws=20");
+    r = shell_program(dir, "predict job.json here.json --gpus=2,4 --draws=20");
     ck_assert_msg(r.code == 0, "%s", r.text);
 }
 END_TEST
@@ -282,8 +255,9 @@ END_TEST
 /* Whatever the budget, three samples or none; one size has no fit, and the table says so. */
 START_TEST(a_short_budget_leaves_three_samples)
 {
-    struct result r = run("calibrate -n 2 --sizes=4KiB --repetitions=4 --warmup=0 --budget=1us "
-                          "--out=short.json");
+    struct shell_result r =
+        shell_program(dir, "calibrate -n 2 --sizes=4KiB --repetitions=4 --warmup=0 --budget=1us "
+                           "--out=short.json");
     char *path = scratch_path(dir, "short.json");
     struct lk_cluster c;
 
@@ -307,7 +281,7 @@ END_TEST
 START_TEST(overlap_needs_a_cpu_a_rank)
 {
     cpu_set_t all, one;
-    struct result r;
+    struct shell_result r;
     size_t cpu = 0;
 
     ck_assert_int_eq(sched_getaffinity(0, sizeof all, &all), 0);
@@ -316,7 +290,8 @@ START_TEST(overlap_needs_a_cpu_a_rank)
     CPU_ZERO(&one);
     CPU_SET(cpu, &one);
     ck_assert_int_eq(sched_setaffinity(0, sizeof one, &one), 0);
-    r = run("calibrate -n 2 --sizes=4KiB --repetitions=3 --warmup=0 --budget=1us --out=one.json");
+    r = shell_program(
+        dir, "calibrate -n 2 --sizes=4KiB --repetitions=3 --warmup=0 --budget=1us --out=one.json");
     ck_assert_int_eq(sched_setaffinity(0, sizeof all, &all), 0);
     ck_assert_msg(r.code == 0, "%s", r.text);
     ck_assert_ptr_nonnull(strstr(r.text, "overlap not probed: 2 ranks on 1 usable CPU;"));

@@ -5,14 +5,12 @@
 #include "base/file.h"
 #include "sim/coll_cost.h"
 #include "tests/scratch.h"
+#include "tests/shell.h"
 
 #include <check.h>
 #include <math.h>
-#include <stdarg.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 
 Suite *lk_suite_presets(void);
 
@@ -230,27 +228,11 @@ END_TEST
 
 /* ---- By name ---- */
 
-/* Runs a shell's words and checks the exit code; *says must be in what they print. */
-__attribute__((format(printf, 3, 4))) static void shell(int code, const char *says, const char *fmt,
-                                                        ...)
+/* The exit code, and what must be in what was printed. */
+static void check_said(struct shell_result r, int code, const char *says)
 {
-    static char printed[1 << 16];
-    char words[1024];
-    int status;
-    size_t n;
-    va_list ap;
-    FILE *f;
-
-    va_start(ap, fmt);
-    ck_assert_int_lt(vsnprintf(words, sizeof words, fmt, ap), (int)sizeof words);
-    va_end(ap);
-    f = popen(words, "r"); /* NOLINT(cert-env33-c): our own program, fixed words */
-    ck_assert_ptr_nonnull(f);
-    n = fread(printed, 1, sizeof printed - 1, f);
-    printed[n] = '\0';
-    status = pclose(f);
-    ck_assert_msg(WIFEXITED(status) && WEXITSTATUS(status) == code && strstr(printed, says),
-                  "'%s' gave %d, or lacks '%s': %s", words, WEXITSTATUS(status), says, printed);
+    ck_assert_msg(r.code == code && strstr(r.text, says), "gave %d, or lacks '%s': %s", r.code,
+                  says, r.text);
 }
 
 /* Forecasts with every preset by its name, from a folder that has none. */
@@ -263,11 +245,12 @@ static void check_names(const char *program)
     ck_assert_int_eq(lk_dir_list("clusters", ".json", &names, &n), LK_OK);
     for (size_t i = 0; i < n; i++) {
         names[i][strlen(names[i]) - strlen(".json")] = '\0';
-        shell(0, names[i], "cd / && '%s' predict '%s' %s --gpus=16 --draws=20 2>&1", program, job,
-              names[i]);
+        check_said(shell_run("cd / && '%s' predict '%s' %s --gpus=16 --draws=20 2>&1", program, job,
+                             names[i]),
+                   0, names[i]);
     }
-    shell(2, "did you mean 'dgx-h200'?; presets: dgx-1-v100, dgx-2, dgx-a100, dgx-a100-roce,",
-          "cd / && '%s' predict '%s' dgx-h20 --gpus=16 2>&1", program, job);
+    check_said(shell_run("cd / && '%s' predict '%s' dgx-h20 --gpus=16 2>&1", program, job), 2,
+               "did you mean 'dgx-h200'?; presets: dgx-1-v100, dgx-2, dgx-a100, dgx-a100-roce,");
     lk_names_free(names, n);
     free(job);
 }
@@ -287,15 +270,16 @@ START_TEST(found_where_installed)
 {
     char *prefix = scratch_create(), *program = scratch_path(prefix, "bin/lockstep");
 
-    shell(0, "",
-          "mkdir -p '%s/bin' '%s/share/lockstep/clusters' && cp " LK_BUILD_DIR "/lockstep '%s' && "
-          "cp clusters/*.json '%s/share/lockstep/clusters'",
-          prefix, prefix, program, prefix);
+    check_said(shell_run("mkdir -p '%s/bin' '%s/share/lockstep/clusters' && cp " LK_BUILD_DIR
+                         "/lockstep '%s' && "
+                         "cp clusters/*.json '%s/share/lockstep/clusters'",
+                         prefix, prefix, program, prefix),
+               0, "");
     check_names(program);
-    shell(0, "", "rm -r '%s/share'", prefix);
-    shell(2, "no cluster file and no preset 'dgx-h100'; no presets were found",
-          "cd / && '%s' predict '%s' dgx-h100 --gpus=16 2>&1", program,
-          realpath("tests/fuzz/corpus/job/full.json", (char[4096]){0}));
+    check_said(shell_run("rm -r '%s/share'", prefix), 0, "");
+    check_said(shell_run("cd / && '%s' predict '%s' dgx-h100 --gpus=16 2>&1", program,
+                         realpath("tests/fuzz/corpus/job/full.json", (char[4096]){0})),
+               2, "no cluster file and no preset 'dgx-h100'; no presets were found");
     free(program);
     scratch_remove(prefix);
 }

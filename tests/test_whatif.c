@@ -4,6 +4,7 @@
 #include "sim/predictor.h"
 #include "sim/whatif.h"
 #include "tests/scratch.h"
+#include "tests/shell.h"
 #include "tests/sim_truth.h"
 
 #include <check.h>
@@ -11,7 +12,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 
 Suite *lk_suite_whatif(void);
 
@@ -322,36 +322,17 @@ static void remove_files(void)
     scratch_remove(dir);
 }
 
-static int run(const char *arguments, char *text, size_t size)
-{
-    char *program = realpath(LK_BUILD_DIR "/lockstep", NULL), command[1024];
-    FILE *f;
-    size_t n;
-    int status;
-
-    ck_assert_ptr_nonnull(program);
-    snprintf(command, sizeof command, "cd '%s' && '%s' whatif %s 2>&1", dir, program, arguments);
-    free(program);
-    f = popen(command, "r");
-    ck_assert_ptr_nonnull(f);
-    n = fread(text, 1, size - 1, f);
-    text[n] = 0;
-    status = pclose(f);
-    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
-}
-
 START_TEST(the_command_writes_its_files)
 {
-    char text[32768];
     struct lk_forecast f;
     char *path = scratch_path(dir, "f.json");
+    struct shell_result r =
+        shell_program(dir, "whatif job.json cluster.json --gpus=2,4 --bucket-cap=1MiB,25MiB "
+                           "--draws=20 --out=f.json --csv=f.csv");
 
-    ck_assert_msg(run("job.json cluster.json --gpus=2,4 --bucket-cap=1MiB,25MiB --draws=20 "
-                      "--out=f.json --csv=f.csv",
-                      text, sizeof text) == 0,
-                  "%s", text);
-    ck_assert_ptr_nonnull(strstr(text, "best at 4 GPUs"));
-    ck_assert_ptr_nonnull(strstr(text, "What each axis is worth alone"));
+    ck_assert_msg(r.code == 0, "%s", r.text);
+    ck_assert_ptr_nonnull(strstr(r.text, "best at 4 GPUs"));
+    ck_assert_ptr_nonnull(strstr(r.text, "What each axis is worth alone"));
     ck_assert_int_eq(lk_forecast_read(path, &f), LK_OK);
     ck_assert_uint_eq(f.n_points, 4);
     lk_forecast_fini(&f);
@@ -377,12 +358,12 @@ START_TEST(the_command_refuses)
         {"job.json cluster.json --gpus=4 --intra-bandwidth=x2", "intra.bandwidth",             1},
         {"none.json cluster.json --gpus=4",                     "none.json",                   1},
     };
-    char text[32768];
 
     for (size_t i = 0; i < LK_COUNT(rows); i++) {
-        ck_assert_msg(run(rows[i].arguments, text, sizeof text) == rows[i].code, "%s: %s",
-                      rows[i].arguments, text);
-        ck_assert_msg(strstr(text, rows[i].says) != NULL, "%s", text);
+        struct shell_result r = shell_program(dir, "whatif %s", rows[i].arguments);
+
+        ck_assert_msg(r.code == rows[i].code, "%s: %s", rows[i].arguments, r.text);
+        ck_assert_msg(strstr(r.text, rows[i].says) != NULL, "%s", r.text);
     }
 }
 END_TEST
