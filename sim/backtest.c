@@ -259,6 +259,24 @@ static int largest(const struct lk_job *j)
     return k;
 }
 
+/* Nothing is kept where the rest of the job does not say enough. */
+static enum lk_status test_item(const struct lk_job *j, const struct lk_cluster *cluster,
+                                const struct lk_predictor_options *options,
+                                void (*set_baselines)(const struct lk_job *j,
+                                                      struct lk_backtest_item *item),
+                                struct lk_backtest_item *item, struct lk_backtests *out)
+{
+    enum lk_status st = predict_item(j, cluster, options, item);
+
+    if (st == LK_EEVIDENCE)
+        return LK_OK;
+    LK_TRY(st);
+    set_baselines(j, item);
+    LK_TRY(append(out, item));
+out:
+    return st;
+}
+
 static enum lk_status hold_out_scale(const struct lk_job *j, const struct lk_cluster *cluster,
                                      const struct lk_predictor_options *options, size_t run,
                                      struct lk_backtests *out)
@@ -275,15 +293,7 @@ static enum lk_status hold_out_scale(const struct lk_job *j, const struct lk_clu
     item.reach = (double)item.config.gpus / largest(&v.job);
     snprintf(item.test.what, sizeof item.test.what, "%d GPUs", item.config.gpus);
     list_rest(&v.job, false, item.test.what, sizeof item.test.what);
-    st = predict_item(&v.job, cluster, options, &item);
-    if (st == LK_EEVIDENCE) {
-        st = LK_OK;
-        goto out;
-    }
-    if (st != LK_OK)
-        goto out;
-    set_scale_baselines(&v.job, &item);
-    LK_TRY(append(out, &item));
+    LK_TRY(test_item(&v.job, cluster, options, set_scale_baselines, &item, out));
 out:
     view_fini(&v);
     return st;
@@ -325,15 +335,7 @@ static enum lk_status hold_out_batch(const struct lk_job *j, const struct lk_clu
                               (double)v.job.compute[0].local_batch / batch));
     snprintf(item.test.what, sizeof item.test.what, "local batch %d", batch);
     list_rest(&v.job, true, item.test.what, sizeof item.test.what);
-    st = predict_item(&v.job, cluster, options, &item);
-    if (st == LK_EEVIDENCE) {
-        st = LK_OK;
-        goto out;
-    }
-    if (st != LK_OK)
-        goto out;
-    set_batch_baselines(&v.job, &item);
-    LK_TRY(append(out, &item));
+    LK_TRY(test_item(&v.job, cluster, options, set_batch_baselines, &item, out));
 out:
     view_fini(&v);
     return st;

@@ -2,7 +2,9 @@
 #include "tests/step_model.h"
 
 #include "base/array.h"
+#include "base/file.h"
 #include "base/rng.h"
+#include "tests/must.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -384,4 +386,19 @@ out:
     free(s.ranks);
     free(buffer);
     return st;
+}
+
+void step_model_write(struct lk_trace *traces, int n, const char *folder, int without)
+{
+    must(lk_mkdirs(folder));
+    for (int k = 0; k < n; k++) {
+        char *path = NULL;
+
+        if (k == without)
+            continue;
+        must(lk_asprintf(&path, "%s/rank%d.trace.json.gz", folder, k));
+        must(lk_trace_write(path, &traces[k]));
+        free(path);
+    }
+    lk_traces_free(traces, (size_t)n);
 }

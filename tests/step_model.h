@@ -50,5 +50,8 @@ struct step_model step_model_default(struct step_model change);
 /* Fills m->ranks traces, to be freed by lk_traces_free. truth may be NULL. */
 enum lk_status step_model_run(const struct step_model *m, struct lk_trace **out,
                               struct step_truth *truth);
+/* Writes n traces into the folder, which is made, as a run does, and frees them. `without`: a rank
+ * whose trace is left out, or -1. */
+void step_model_write(struct lk_trace *traces, int n, const char *folder, int without);
 
 #endif

@@ -98,15 +98,9 @@ static void add_samples(struct lk_trace *t, const struct gpu *g, uint32_t warmup
 static void reread(struct lk_trace **traces, int n)
 {
     char *dir = scratch_create();
-    char *path = NULL;
     size_t got;
 
-    for (int k = 0; k < n; k++) {
-        ck_assert_int_eq(lk_asprintf(&path, "%s/rank%d.trace.json.gz", dir, k), LK_OK);
-        ck_assert_msg(lk_trace_write(path, &(*traces)[k]) == LK_OK, "%s", lk_error_text());
-        free(path);
-    }
-    lk_traces_free(*traces, (size_t)n);
+    step_model_write(*traces, n, dir, -1);
     ck_assert_msg(lk_traces_read(dir, traces, &got) == LK_OK, "%s", lk_error_text());
     ck_assert_int_eq((int)got, n);
     scratch_remove(dir);

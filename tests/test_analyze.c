@@ -19,16 +19,8 @@ static void write_run(const char *name, struct step_model change)
     char *where = scratch_path(dir, name);
     struct lk_trace *traces = NULL;
 
-    ck_assert_int_eq(lk_mkdirs(where), LK_OK);
     ck_assert_int_eq(step_model_run(&m, &traces, NULL), LK_OK);
-    for (int k = 0; k < m.ranks; k++) {
-        char *path = NULL;
-
-        ck_assert_int_eq(lk_asprintf(&path, "%s/rank%d.trace.json.gz", where, k), LK_OK);
-        ck_assert_msg(lk_trace_write(path, &traces[k]) == LK_OK, "%s", lk_error_text());
-        free(path);
-    }
-    lk_traces_free(traces, (size_t)m.ranks);
+    step_model_write(traces, m.ranks, where, -1);
     free(where);
 }
 
