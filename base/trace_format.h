@@ -48,6 +48,16 @@ enum lk_status lk_trace_read_header(struct lk_json *v, bool *out_merged,
                                     struct lk_trace_rank_in **out, size_t *out_n);
 void lk_trace_ranks_free(struct lk_trace_rank_in *ranks, size_t n);
 
+/* ready_ns 0 means none, and file time 0 is a time: this marks "none" until the base is known. */
+#define LK_TRACE_NO_READY ((uint64_t)INT64_MIN)
+
+/*
+ * An event, where it is a span of ours. Its times are file time: int64_t ns in the fields of the
+ * span. A key with our prefix that we do not know is an error.
+ */
+enum lk_status lk_trace_read_event(struct lk_json *event, bool *out_ours, int *out_rank,
+                                   struct lk_trace_span *out);
+
 /* ---- Writing ---- */
 
 /* A step's range on the host, file time. */
