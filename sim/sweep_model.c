@@ -1,15 +1,11 @@
-/*
- * The step model made fast for sweeps.
- *
- * Divisions: shapes / compute / stragglers / one configuration / anchors / interface.
- */
+/* The step model made fast for sweeps. Divisions: one configuration / anchors / interface. */
 #include "sim/sweep_model.h"
 
 #include "base/array.h"
 #include "base/stats.h"
 #include "sim/closed_form.h"
 #include "sim/predictor_state.h"
-#include "sim/slowest.h"
+#include "sim/sweep_parts.h"
 
 #include <math.h>
 #include <stdbool.h>
@@ -27,31 +23,6 @@ static const double factors[FACTORS] = {0.5, 0.8, 1, 1.25, 2};
 
 static const double FASTEST = 0.05; /* as in sim/step.c */
 
-/* Ranks, caps and scheme, whatever the batch. */
-struct shape {
-    struct lk_config key;
-    enum lk_status status;
-    struct lk_config_model model;
-    double *cost; /* each draw's, links included, over the estimate's */
-    double link;  /* what the slowest link adds to the estimate's cost */
-};
-
-/* One local batch. */
-struct compute {
-    int local_batch;
-    enum lk_status status;
-    struct lk_config_model model; /* of one rank */
-    double *factors;              /* each draw's compute over the estimate's */
-};
-
-/* The slowest of one shape's ranks, or of many shapes': most differ in their collectives alone. */
-struct straggler {
-    struct lk_step_model of; /* ranks, nodes, law and what is known; borrows from a shape's */
-    int micro_batches;
-    struct lk_slowest slowest;
-    double *effect; /* each draw's */
-};
-
 /* Measured over modelled of the runs of one configuration. */
 struct anchor {
     struct lk_config config;
@@ -60,218 +31,20 @@ struct anchor {
 };
 
 struct lk_sweep_model {
-    struct lk_predictor *p;
-    size_t n_draws;
-    struct lk_world *worlds;
+    struct lk_sweep_parts parts;
     double *fresh; /* each draw's run over the mean of all runs */
-    /* Each draw's probability of a faster slowest: of ranks, of links and of links apart. */
-    double *rank_share, *link_share, *link_apart;
-    struct shape *shapes;
-    size_t n_shapes, shapes_capacity;
-    struct compute *computes;
-    size_t n_computes, computes_capacity;
-    struct straggler *stragglers;
-    size_t n_stragglers, stragglers_capacity;
     struct anchor *anchors;
     size_t n_anchors, anchors_capacity;
     struct lk_step_coll *colls; /* scratch */
     size_t colls_capacity;
 };
 
-/* ---- Shapes ---- */
-
-static struct lk_config shape_key(const struct lk_sweep_model *m, const struct lk_config *c)
-{
-    struct lk_config key = *c;
-
-    key.local_batch = lk_config_current(m->p->job).local_batch;
-    key.accumulation = c->accumulation > 1 ? 2 : 1;
-    return key;
-}
-
-/* The collective in the middle of the shape's cost, as an index into colls. */
-static size_t middle(const struct lk_config_model *m)
-{
-    double total = 0, sum = 0;
-    size_t k = 0;
-
-    for (size_t i = 0; i < m->step.n_colls; i++)
-        total += m->colls[i].cost_s;
-    for (; k + 1 < m->step.n_colls; k++) {
-        sum += m->colls[k].cost_s;
-        if (sum >= total / 2)
-            break;
-    }
-    return k;
-}
-
-/* That one collective's cost in every draw, over the estimate's. */
-static enum lk_status set_cost(struct lk_sweep_model *m, struct shape *s)
-{
-    enum lk_status st = LK_OK;
-    struct lk_config_model *model = &s->model;
-    const struct lk_volume_coll *v;
-    size_t n = model->step.n_colls, at = 0, k = middle(model);
-    struct lk_cost one, estimate;
-    enum lk_algo algo;
-
-    for (size_t i = 0; i < m->n_draws; i++)
-        s->cost[i] = 1;
-    if (!n || !(model->colls[k].cost_s > 0))
-        return LK_OK;
-    while (model->order[at] != k)
-        at++;
-    v = &model->volume.colls[k];
-    algo = v->coll == LK_ALL_REDUCE ? model->algo : LK_ALGO_AUTO;
-    LK_TRY(lk_cost_eval(m->p->cost, v->coll, algo, v->ranks, v->nodes, &model->bytes[at], 1,
-                        &estimate));
-    for (size_t i = 0; i < m->n_draws && estimate.seconds > 0; i++) {
-        LK_TRY(lk_cost_eval(m->p->draws[i], v->coll, algo, v->ranks, v->nodes, &model->bytes[at], 1,
-                            &one));
-        s->cost[i] = one.seconds / estimate.seconds;
-    }
-out:
-    return st;
-}
-
-static void set_links(struct lk_sweep_model *m, struct shape *s)
-{
-    s->link = lk_slowest_link_mean(&s->model.step);
-    for (size_t i = 0; i < m->n_draws; i++)
-        s->cost[i] *= lk_slowest_link(&s->model.step, m->link_share[i], m->link_apart[i]);
-}
-
-static void shape_fini(struct shape *s)
-{
-    lk_config_model_fini(&s->model);
-    free(s->cost);
-}
-
-static enum lk_status shape_init(struct lk_sweep_model *m, struct shape *s)
-{
-    enum lk_status st = LK_OK;
-    struct lk_predictor *p = m->p;
-
-    LK_TRY(lk_alloc(&s->cost, m->n_draws, sizeof *s->cost));
-    s->status = lk_config_model_init(&s->model, p->job, p->cluster, p->cost, &s->key);
-    if (s->status == LK_OK) {
-        s->status = set_cost(m, s);
-        set_links(m, s);
-    }
-    st = s->status == LK_EEVIDENCE || s->status == LK_EUSAGE ? LK_OK : s->status;
-out:
-    if (st != LK_OK)
-        shape_fini(s);
-    return st;
-}
-
-static enum lk_status shape_of(struct lk_sweep_model *m, const struct lk_config *c, size_t *out)
-{
-    enum lk_status st = LK_OK;
-    struct shape s = {.key = shape_key(m, c)};
-
-    /* Neighbours in a grid share their shape more often than not: the latest first. */
-    for (size_t i = m->n_shapes; i-- > 0;)
-        if (lk_config_equal(&m->shapes[i].key, &s.key)) {
-            *out = i;
-            return m->shapes[i].status;
-        }
-    LK_TRY(lk_array_grow(&m->shapes, &m->shapes_capacity, m->n_shapes + 1, sizeof *m->shapes));
-    LK_TRY(shape_init(m, &s));
-    *out = m->n_shapes;
-    m->shapes[m->n_shapes++] = s;
-    st = s.status;
-out:
-    return st;
-}
-
-/* ---- Compute ---- */
-
-static enum lk_status compute_of(struct lk_sweep_model *m, int local_batch, size_t *out)
-{
-    enum lk_status st = LK_OK;
-    struct compute c = {.local_batch = local_batch};
-    struct lk_config alone = lk_config_current(m->p->job);
-
-    for (size_t i = 0; i < m->n_computes; i++)
-        if (m->computes[i].local_batch == local_batch) {
-            *out = i;
-            return m->computes[i].status;
-        }
-    alone.local_batch = local_batch;
-    LK_TRY(
-        lk_array_grow(&m->computes, &m->computes_capacity, m->n_computes + 1, sizeof *m->computes));
-    LK_TRY(lk_alloc(&c.factors, m->n_draws, sizeof *c.factors));
-    c.status = lk_config_model_init(&c.model, m->p->job, m->p->cluster, m->p->cost, &alone);
-    for (size_t i = 0; i < m->n_draws; i++)
-        c.factors[i] = exp(c.model.compute_sd * m->worlds[i].compute);
-    *out = m->n_computes;
-    m->computes[m->n_computes++] = c;
-    st = c.status;
-out:
-    return st;
-}
-
-/* ---- Stragglers ---- */
-
-static bool same_known(const double *a, const double *b, int n)
-{
-    return a && b ? !memcmp(a, b, (size_t)n * sizeof *a) : a == b;
-}
-
-/* Whether the slowest of their ranks are drawn alike. */
-static bool same_ranks(const struct lk_step_model *a, const struct lk_step_model *b)
-{
-    const struct lk_straggler_law *x = &a->law, *y = &b->law;
-
-    return a->ranks == b->ranks && a->nodes == b->nodes && x->rank_sd == y->rank_sd &&
-           x->node_sd == y->node_sd && x->transient_sd == y->transient_sd &&
-           x->tail_share == y->tail_share && x->tail_scale == y->tail_scale &&
-           x->tail_shape == y->tail_shape &&
-           same_known(a->rank_slowness, b->rank_slowness, a->ranks) &&
-           same_known(a->node_slowness, b->node_slowness, a->nodes);
-}
-
-static enum lk_status straggler_init(const struct lk_sweep_model *m, struct straggler *s)
-{
-    enum lk_status st = LK_OK;
-
-    LK_TRY(lk_slowest_init(&s->slowest, &s->of, s->micro_batches));
-    LK_TRY(lk_alloc(&s->effect, m->n_draws, sizeof *s->effect));
-    for (size_t i = 0; i < m->n_draws; i++)
-        s->effect[i] = lk_slowest_quantile(&s->slowest, m->rank_share[i]);
-out:
-    return st;
-}
-
-/* The slowest of so many micro-batches' sum. */
-static enum lk_status straggler_of(struct lk_sweep_model *m, const struct lk_step_model *of,
-                                   int micro_batches, size_t *out)
-{
-    enum lk_status st = LK_OK;
-    struct straggler s = {.of = *of, .micro_batches = micro_batches};
-
-    for (size_t i = m->n_stragglers; i-- > 0;)
-        if (m->stragglers[i].micro_batches == micro_batches &&
-            same_ranks(&m->stragglers[i].of, of)) {
-            *out = i;
-            return LK_OK;
-        }
-    LK_TRY(lk_array_grow(&m->stragglers, &m->stragglers_capacity, m->n_stragglers + 1,
-                         sizeof *m->stragglers));
-    LK_TRY(straggler_init(m, &s));
-    *out = m->n_stragglers;
-    m->stragglers[m->n_stragglers++] = s;
-out:
-    return st;
-}
-
 /* ---- One configuration ---- */
 
 struct one {
-    const struct shape *shape;
-    const struct compute *compute;
-    const struct straggler *straggler;
+    const struct lk_sweep_shape *shape;
+    const struct lk_sweep_compute *compute;
+    const struct lk_sweep_straggler *straggler;
     struct lk_step_model step;      /* one rank, the slowest */
     double slowest;                 /* its compute over a rank's mean */
     double at[FACTORS], fixed_s;    /* the step at each factor */
@@ -360,14 +133,14 @@ static enum lk_status one_init(struct lk_sweep_model *m, const struct lk_config 
     enum lk_status st = LK_OK;
     size_t shape, compute, straggler;
 
-    LK_TRY(shape_of(m, c, &shape));
-    LK_TRY(compute_of(m, c->local_batch, &compute));
-    LK_TRY(straggler_of(m, &m->shapes[shape].model.step,
-                        meets_once(&m->shapes[shape].model.step) ? c->accumulation : 1,
-                        &straggler));
-    *o = (struct one){.shape = &m->shapes[shape],
-                      .compute = &m->computes[compute],
-                      .straggler = &m->stragglers[straggler]};
+    LK_TRY(lk_sweep_shape_of(&m->parts, c, &shape));
+    LK_TRY(lk_sweep_compute_of(&m->parts, c->local_batch, &compute));
+    LK_TRY(lk_sweep_straggler_of(
+        &m->parts, &m->parts.shapes[shape].model.step,
+        meets_once(&m->parts.shapes[shape].model.step) ? c->accumulation : 1, &straggler));
+    *o = (struct one){.shape = &m->parts.shapes[shape],
+                      .compute = &m->parts.computes[compute],
+                      .straggler = &m->parts.stragglers[straggler]};
     o->slowest = fmax(FASTEST, 1 + o->straggler->slowest.mean);
     set_step(o, c);
     for (int i = 0; i < FACTORS; i++) {
@@ -403,14 +176,15 @@ static enum lk_status anchor_init(struct lk_sweep_model *m, struct anchor *a)
     double measured;
     size_t n;
 
-    LK_TRY(lk_alloc(&a->factors, m->n_draws, sizeof *a->factors));
+    LK_TRY(lk_alloc(&a->factors, m->parts.n_draws, sizeof *a->factors));
     a->status = one_init(m, &a->config, &o);
     if (a->status != LK_OK)
         return a->status == LK_EEVIDENCE ? LK_OK : a->status;
-    measured = lk_runs_mean(&m->p->runs, &a->config, &n);
+    measured = lk_runs_mean(&m->parts.p->runs, &a->config, &n);
     a->factor = measured / estimate_of(&o);
-    for (size_t i = 0; i < m->n_draws; i++)
-        a->factors[i] = lk_predictor_runs_draw(m->p, &a->config, n, &m->worlds[i]) / draw_of(&o, i);
+    for (size_t i = 0; i < m->parts.n_draws; i++)
+        a->factors[i] =
+            lk_predictor_runs_draw(m->parts.p, &a->config, n, &m->parts.worlds[i]) / draw_of(&o, i);
 out:
     return st;
 }
@@ -424,7 +198,7 @@ static enum lk_status anchor_of(struct lk_sweep_model *m, const struct lk_config
     struct anchor a = {0};
 
     *out = NULL;
-    while (lk_runs_nearest(&m->p->runs, c, &distance, &a.config)) {
+    while (lk_runs_nearest(&m->parts.p->runs, c, &distance, &a.config)) {
         size_t i = 0;
 
         while (i < m->n_anchors && !lk_config_equal(&m->anchors[i].config, &a.config))
@@ -452,23 +226,10 @@ enum lk_status lk_sweep_model_create(struct lk_predictor *p, struct lk_sweep_mod
     struct lk_sweep_model *m = NULL;
 
     LK_TRY(lk_alloc(&m, 1, sizeof *m));
-    m->p = p;
-    m->n_draws = lk_predictor_draws(p);
-    LK_TRY(lk_alloc(&m->worlds, m->n_draws, sizeof *m->worlds));
-    LK_TRY(lk_alloc(&m->fresh, m->n_draws, sizeof *m->fresh));
-    LK_TRY(lk_alloc(&m->rank_share, m->n_draws, sizeof *m->rank_share));
-    LK_TRY(lk_alloc(&m->link_share, m->n_draws, sizeof *m->link_share));
-    LK_TRY(lk_alloc(&m->link_apart, m->n_draws, sizeof *m->link_apart));
-    for (size_t i = 0; i < m->n_draws; i++) {
-        struct lk_rng ranks = lk_rng_init(p->options.seed, lk_rng_stream("sweep.extreme", i));
-        struct lk_rng links = lk_rng_init(p->options.seed, lk_rng_stream("sweep.link", i));
-
-        m->worlds[i] = lk_predictor_world(p, i);
-        m->fresh[i] = exp(m->worlds[i].run_sd * m->worlds[i].of_fresh);
-        m->rank_share[i] = fmax(lk_rng_uniform(&ranks), 1e-12);
-        m->link_share[i] = fmax(lk_rng_uniform(&links), 1e-12);
-        m->link_apart[i] = fmax(lk_rng_uniform(&links), 1e-12);
-    }
+    LK_TRY(lk_sweep_parts_init(&m->parts, p));
+    LK_TRY(lk_alloc(&m->fresh, m->parts.n_draws, sizeof *m->fresh));
+    for (size_t i = 0; i < m->parts.n_draws; i++)
+        m->fresh[i] = exp(m->parts.worlds[i].run_sd * m->parts.worlds[i].of_fresh);
     *out = m;
     m = NULL;
 out:
@@ -480,24 +241,10 @@ void lk_sweep_model_destroy(struct lk_sweep_model *m)
 {
     if (!m)
         return;
-    for (size_t i = 0; i < m->n_shapes; i++)
-        shape_fini(&m->shapes[i]);
-    for (size_t i = 0; i < m->n_computes; i++) {
-        lk_config_model_fini(&m->computes[i].model);
-        free(m->computes[i].factors);
-    }
-    for (size_t i = 0; i < m->n_stragglers; i++)
-        free(m->stragglers[i].effect);
+    lk_sweep_parts_fini(&m->parts);
     for (size_t i = 0; i < m->n_anchors; i++)
         free(m->anchors[i].factors);
-    free(m->worlds);
     free(m->fresh);
-    free(m->rank_share);
-    free(m->link_share);
-    free(m->link_apart);
-    free(m->shapes);
-    free(m->computes);
-    free(m->stragglers);
     free(m->anchors);
     free(m->colls);
     free(m);
@@ -515,7 +262,7 @@ static void set_grade(struct lk_sweep_model *m, const struct one *o, int anchor_
         memcpy(graded.evidence_text, of_batch->evidence_text, sizeof graded.evidence_text);
     }
     point->batch_reach = of_batch->batch_reach;
-    lk_predictor_grade(m->p, &graded, anchor_gpus, &point->config, &point->evidence,
+    lk_predictor_grade(m->parts.p, &graded, anchor_gpus, &point->config, &point->evidence,
                        point->evidence_text);
 }
 
@@ -525,9 +272,10 @@ static enum lk_status set_interval(const struct lk_sweep_model *m, const double 
     enum lk_status st = LK_OK;
     double *sorted = NULL;
 
-    LK_TRY(lk_alloc(&sorted, m->n_draws, sizeof *sorted));
-    memcpy(sorted, draws_s, m->n_draws * sizeof *sorted);
-    lk_stats_predictive(sorted, m->n_draws, m->p->options.level, &point->lo_s, &point->hi_s);
+    LK_TRY(lk_alloc(&sorted, m->parts.n_draws, sizeof *sorted));
+    memcpy(sorted, draws_s, m->parts.n_draws * sizeof *sorted);
+    lk_stats_predictive(sorted, m->parts.n_draws, m->parts.p->options.level, &point->lo_s,
+                        &point->hi_s);
     point->lo_s = fmin(point->step_s, point->lo_s);
     point->hi_s = fmax(point->step_s, point->hi_s);
 out:
@@ -552,10 +300,10 @@ enum lk_status lk_sweep_model_at(struct lk_sweep_model *m, struct lk_sweep_point
     own = o.compute->model.step;
     own.optimizer_s = o.step.optimizer_s;
     alone = lk_predictor_alone_s(&own, c->accumulation);
-    scale_error = lk_predictor_scale_error(m->p, c, a ? a->config.gpus : 0);
-    for (size_t i = 0; i < m->n_draws; i++) {
+    scale_error = lk_predictor_scale_error(m->parts.p, c, a ? a->config.gpus : 0);
+    for (size_t i = 0; i < m->parts.n_draws; i++) {
         double s = lk_predictor_with_error(alone, draw_of(&o, i), scale_error,
-                                           o.compute->model.batch_sd, &m->worlds[i]);
+                                           o.compute->model.batch_sd, &m->parts.worlds[i]);
 
         draws_s[i] = s * m->fresh[i] * (a ? a->factors[i] : o.compute->factors[i]);
     }
