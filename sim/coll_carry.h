@@ -1,6 +1,6 @@
 /*
  * A ring's measured time at one rank count, carried to another: for what only alpha-beta models
- * (sim/coll_fit.h), where all hops are over one kind of link.
+ * (sim/coll_formula.h), where all hops are over one kind of link.
  *
  * A ring on K ranks passes chunks of m/K from rank to rank, as many times as it has hops. So m
  * bytes on K ranks are, hop for hop, what the bytes of the same chunk are on K0 ranks:

@@ -10,7 +10,7 @@
  *
  * The model, for a cluster file that has compute capability and kind of GPU link, is NCCL's with
  * factors refitted to the file's points (sim/nccl_fit.h); else, and for what NCCL does not have,
- * alpha-beta with the cluster's fits, or its links' datasheet numbers (sim/coll_fit.h).
+ * alpha-beta with the cluster's fits, or its links' datasheet numbers (sim/coll_formula.h).
  *
  * Where links between nodes are known to be slow (stragglers.known), all this is of as many nodes
  * as have the slowest of them: see sim/cost_level.h.

@@ -1,155 +1,15 @@
-/* The alpha-beta model of collectives and its fit. */
+/* The fit of the alpha-beta model of collectives: which points, and what their constants are. */
 #include "sim/coll_fit.h"
 
 #include "base/array.h"
 #include "base/stats.h"
+#include "sim/coll_formula.h"
+#include "sim/coll_solve.h"
 
 #include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
-enum { COLUMNS = 3, HUBER_ROUNDS = 3, RESAMPLES = 200 };
-
-/* Huber's tuning constant: 95 % efficiency at the normal distribution. */
-static const double HUBER_K = 1.345;
-
-/* ceil(log2 n). pre: n >= 1. */
-static int log2_ceil(int n)
-{
-    int k = 0;
-
-    while ((1LL << k) < n)
-        k++;
-    return k;
-}
-
-/*
- * A ring passes every part to the next rank: rounds of ranks - 1 hops, of which one a node and
- * round leaves the node. A tree goes down (and up) its levels; the levels over nodes are inter.
- */
-static double ring_hops(int rounds, int n)
-{
-    return rounds * (n - 1);
-}
-
-static double tree_hops(int rounds, int n)
-{
-    return rounds * log2_ceil(n);
-}
-
-/* Passes over a ring or tree, and bytes sent a rank over the collective's bytes: ring_wire 1 as in
- * base/coll.h, else `wire` times the buffer. rounds 0: not offered. */
-struct shape_row {
-    int rounds;
-    double wire;
-    bool ring_wire;
-};
-
-static const struct shape_row ring_rows[LK_COLL_COUNT] = {
-    [LK_ALL_REDUCE] = {.rounds = 2,        .ring_wire = true},
-    [LK_REDUCE_SCATTER] = {.rounds = 1,                  .ring_wire = true},
-    [LK_ALL_GATHER] = {.rounds = 1,.ring_wire = true},
-    [LK_BROADCAST] = {.rounds = 1,        .wire = 1},
-    [LK_BARRIER] = {.rounds = 2                 },
-};
-
-static const struct shape_row tree_rows[LK_COLL_COUNT] = {
-    [LK_ALL_REDUCE] = {.rounds = 2, .wire = 2},
-    [LK_BROADCAST] = {.rounds = 1,           .wire = 1},
-    [LK_BARRIER] = {.rounds = 2},
-};
-
-/* A ring inside the node to share the parts out, rings of equal parts between nodes, and back. */
-static const struct shape_row hierarchical_rows[LK_COLL_COUNT] = {
-    [LK_ALL_REDUCE] = {.rounds = 2, .ring_wire = true},
-    [LK_REDUCE_SCATTER] = {.rounds = 1, .ring_wire = true},
-    [LK_ALL_GATHER] = {.rounds = 1, .ring_wire = true},
-};
-
-static const struct {
-    double (*hops)(int rounds, int n);
-    const struct shape_row *coll;
-    bool phases; /* inside the node and between nodes one after another */
-} algos[LK_ALGO_COUNT] = {
-    [LK_ALGO_AUTO] = {ring_hops, ring_rows,         false},
-    [LK_ALGO_RING] = {ring_hops, ring_rows,         false},
-    [LK_ALGO_TREE] = {tree_hops, tree_rows,         false},
-    [LK_ALGO_HIERARCHICAL] = {ring_hops, hierarchical_rows, true },
-};
-
-static void phased_shape(enum lk_coll coll, int rounds, double bytes, int ranks, int nodes,
-                         struct lk_coll_shape *out)
-{
-    int local = ranks / nodes;
-
-    out->hops_intra = ring_hops(rounds, local);
-    out->hops_inter = ring_hops(rounds, nodes);
-    out->phase_bytes[LK_LINK_INTRA] = lk_coll_wire_bytes(coll, bytes, local);
-    out->phase_bytes[LK_LINK_INTER] = lk_coll_wire_bytes(coll, bytes, nodes);
-}
-
-bool lk_coll_shape(enum lk_coll coll, enum lk_algo algo, double bytes, int ranks, int nodes,
-                   struct lk_coll_shape *out)
-{
-    const struct shape_row *row;
-    double hops;
-
-    if (!algos[algo].coll || !algos[algo].coll[coll].rounds)
-        return false;
-    row = &algos[algo].coll[coll];
-    *out = (struct lk_coll_shape){0};
-    if (ranks < 2)
-        return true;
-    if (algos[algo].phases) {
-        phased_shape(coll, row->rounds, bytes, ranks, nodes, out);
-        return true;
-    }
-    hops = algos[algo].hops(row->rounds, ranks);
-    out->hops_inter = nodes > 1 ? algos[algo].hops(row->rounds, nodes) : 0;
-    if (out->hops_inter > hops)
-        out->hops_inter = hops;
-    out->hops_intra = hops - out->hops_inter;
-    out->wire_bytes = row->ring_wire ? lk_coll_wire_bytes(coll, bytes, ranks) : row->wire * bytes;
-    return true;
-}
-
-double lk_coll_formula_s(const struct lk_coll_constants *k, const struct lk_coll_shape *shape)
-{
-    const double *bw = k->bandwidth_Bps;
-    double hops[LK_LINK_COUNT] = {
-        [LK_LINK_INTRA] = shape->hops_intra, [LK_LINK_INTER] = shape->hops_inter};
-    double s = 0, pace = INFINITY;
-
-    for (int l = 0; l < LK_LINK_COUNT; l++) {
-        if (hops[l] <= 0)
-            continue;
-        if (bw[l] <= 0)
-            return NAN;
-        s += hops[l] * k->alpha_s[l] + shape->phase_bytes[l] / bw[l];
-        pace = fmin(pace, bw[l]);
-    }
-    return s > 0 || pace < INFINITY ? k->launch_s + s + shape->wire_bytes / pace : 0;
-}
-
-/* ---- The fit ---- */
-
-/* The rows of the least squares problem: a[i] . (launch, alpha, 1/bandwidth) = t[i]. */
-struct problem {
-    size_t n;
-    double *a;             /* n * COLUMNS, as measured */
-    double *t;             /* s, less what the other kind of link took */
-    double *scaled, *ones; /* work space: rows over their time and weight */
-    bool launch_known;     /* more than one count of hops */
-};
-
-static void problem_fini(struct problem *p)
-{
-    free(p->a);
-    free(p->t);
-    free(p->scaled);
-    free(p->ones);
-    *p = (struct problem){0};
-}
+enum { COLUMNS = LK_COLL_PROBLEM_COLUMNS, RESAMPLES = LK_COLL_PROBLEM_DRAWS };
 
 /* The points that one fit is about. */
 struct selection {
@@ -187,14 +47,14 @@ static struct selection select_points(const struct lk_cluster_point *points, siz
     return s;
 }
 
-static enum lk_status problem_init(struct problem *p, const struct lk_cluster_point *points,
+static enum lk_status problem_init(struct lk_coll_problem *p, const struct lk_cluster_point *points,
                                    size_t n, const struct selection *sel,
                                    const struct lk_cluster_fit *intra)
 {
     enum lk_status st = LK_OK;
     double first_hops = 0;
 
-    *p = (struct problem){0};
+    *p = (struct lk_coll_problem){0};
     LK_TRY(lk_alloc(&p->a, n * COLUMNS, sizeof *p->a));
     LK_TRY(lk_alloc(&p->t, n, sizeof *p->t));
     LK_TRY(lk_alloc(&p->scaled, n * COLUMNS, sizeof *p->scaled));
@@ -228,228 +88,23 @@ static enum lk_status problem_init(struct problem *p, const struct lk_cluster_po
     }
 out:
     if (st != LK_OK)
-        problem_fini(p);
+        lk_coll_problem_fini(p);
     return st;
 }
 
-/* Relative error of row i. */
-static double residual(const struct problem *p, const double *c, size_t i)
-{
-    const double *a = &p->a[i * COLUMNS];
-
-    return (c[0] * a[0] + c[1] * a[1] + c[2] * a[2]) / p->t[i] - 1;
-}
-
-/*
- * Columns are scaled to like size, because seconds a hop and seconds a byte differ by many powers
- * of ten; one that is left out gets 0.
- */
-static void set_scale(const struct problem *p, double *scale)
-{
-    for (int j = 0; j < COLUMNS; j++) {
-        double most = 0;
-
-        for (size_t i = 0; i < p->n; i++)
-            most = fmax(most, p->a[i * COLUMNS + (size_t)j] / p->t[i]);
-        scale[j] = (j == 0 && !p->launch_known) || most <= 0 ? 0 : 1 / most;
-    }
-}
-
-/* The scaled row i, over its time, weighted. */
-static void set_row(const struct problem *p, size_t i, size_t from, double weight,
-                    const double *scale)
-{
-    for (size_t j = 0; j < COLUMNS; j++)
-        p->scaled[i * COLUMNS + j] = weight * p->a[from * COLUMNS + j] / p->t[from] * scale[j];
-    p->ones[i] = weight;
-}
-
-/* 1.4826 times the median error, or 0; `errors` is work space. */
-static double spread_of(const struct problem *p, const size_t *pick, const double *c,
-                        double *errors)
-{
-    for (size_t i = 0; i < p->n; i++)
-        errors[i] = fabs(residual(p, c, pick ? pick[i] : i));
-    return 1.4826 * lk_stats_median(errors, p->n);
-}
-
-/* Solves with the rows picked (NULL: all), first with equal weights, then with Huber's. */
-static enum lk_status solve(const struct problem *p, const size_t *pick, double *c)
-{
-    enum lk_status st = LK_OK;
-    double scale[COLUMNS], *errors = NULL;
-
-    LK_TRY(lk_alloc(&errors, p->n, sizeof *errors));
-    set_scale(p, scale);
-    for (int j = 0; j < COLUMNS; j++)
-        c[j] = 0;
-    for (int round = 0; round <= HUBER_ROUNDS; round++) {
-        double spread = round ? spread_of(p, pick, c, errors) : 0;
-
-        for (size_t i = 0; i < p->n; i++) {
-            size_t from = pick ? pick[i] : i;
-            double e = spread > 0 ? fabs(residual(p, c, from)) / (HUBER_K * spread) : 0;
-
-            set_row(p, i, from, e > 1 ? 1 / sqrt(e) : 1, scale);
-        }
-        LK_TRY(lk_stats_nnls(p->scaled, p->ones, p->n, COLUMNS, c));
-        for (int j = 0; j < COLUMNS; j++)
-            c[j] *= scale[j];
-    }
-out:
-    free(errors);
-    return st;
-}
-
-/* Sizes at least this share of the largest tell the rate; times at least this share of which is not
- * bytes tell the hops; a fit this far off the former is made from the ends. */
-static const double LARGE_SHARE = 1.0 / 16, HOPS_SHARE = 0.5, LARGE_MISFIT = 0.08;
-
-static size_t picked(const size_t *pick, size_t i)
-{
-    return pick ? pick[i] : i;
-}
-
-static double most_bytes(const struct problem *p, const size_t *pick)
-{
-    double most = 0;
-
-    for (size_t i = 0; i < p->n; i++)
-        most = fmax(most, p->a[picked(pick, i) * COLUMNS + 2]);
-    return most;
-}
-
-/* How far the fit is off the large sizes, on the whole. */
-static double large_misfit(const struct problem *p, const size_t *pick, const double *c)
-{
-    double most = most_bytes(p, pick), sum = 0;
-    size_t n = 0;
-
-    for (size_t i = 0; i < p->n; i++)
-        if (p->a[picked(pick, i) * COLUMNS + 2] >= LARGE_SHARE * most) {
-            sum += residual(p, c, picked(pick, i));
-            n++;
-        }
-    return fabs(sum / (double)n);
-}
-
-/* The line through the large sizes, by relative errors: seconds a byte, and at no bytes (may be
- * negative). False: they are of one size. */
-static bool large_line(const struct problem *p, const size_t *pick, double *slope, double *at_zero)
-{
-    double most = most_bytes(p, pick), w = 0, x = 0, y = 0, xx = 0, xy = 0, d;
-
-    for (size_t i = 0; i < p->n; i++) {
-        size_t k = picked(pick, i);
-        double bytes = p->a[k * COLUMNS + 2] / most, t = p->t[k], v = 1 / (t * t);
-
-        if (bytes < LARGE_SHARE)
-            continue;
-        w += v;
-        x += v * bytes;
-        y += v * t;
-        xx += v * bytes * bytes;
-        xy += v * bytes * t;
-    }
-    d = w * xx - x * x;
-    if (!(d > 1e-9 * w * xx))
-        return false;
-    *slope = (w * xy - x * y) / d / most;
-    *at_zero = (y - *slope * most * x) / w;
-    return *slope > 0;
-}
-
-/*
- * The rate from the large sizes, then launch and hops from those where bytes take little. For links
- * that are no line of bytes: a shaped one (token bucket) lets a burst pass at once, so that small
- * messages seem to have a higher rate and no latency. Leaves c where the sizes cannot tell.
- */
-static enum lk_status solve_ends(const struct problem *p, const size_t *pick, double *c)
-{
-    enum lk_status st = LK_OK;
-    double scale[COLUMNS], hops[COLUMNS], slope, at_zero, burst;
-    size_t n = 0;
-
-    if (!large_line(p, pick, &slope, &at_zero))
-        return LK_OK;
-    burst = fmax(0, -at_zero / slope);
-    set_scale(p, scale);
-    scale[2] = 0;
-    for (size_t i = 0; i < p->n; i++) {
-        size_t k = picked(pick, i);
-        double rest = 1 - slope * fmax(0, p->a[k * COLUMNS + 2] - burst) / p->t[k];
-
-        set_row(p, i, k, rest >= HOPS_SHARE ? 1 : 0, scale);
-        p->ones[i] *= rest;
-        n += rest >= HOPS_SHARE;
-    }
-    if (!n)
-        return LK_OK;
-    LK_TRY(lk_stats_nnls(p->scaled, p->ones, p->n, COLUMNS, hops));
-    c[0] = hops[0] * scale[0];
-    c[1] = hops[1] * scale[1];
-    c[2] = slope;
-out:
-    return st;
-}
-
-static enum lk_status solve_robust(const struct problem *p, const size_t *pick, double *c)
-{
-    enum lk_status st = LK_OK;
-
-    LK_TRY(solve(p, pick, c));
-    if (large_misfit(p, pick, c) > LARGE_MISFIT)
-        LK_TRY(solve_ends(p, pick, c));
-out:
-    return st;
-}
-
-/* 1/bandwidth that was not resolved, because all sizes are small: the best rate that was seen. */
-static double best_inverse_rate(const struct problem *p)
-{
-    double best = 0;
-
-    for (size_t i = 0; i < p->n; i++)
-        best = fmax(best, p->a[i * COLUMNS + 2] / p->t[i]);
-    return 1 / best;
-}
-
-static enum lk_status resample(const struct problem *p, uint64_t seed, double *draws)
-{
-    enum lk_status st = LK_OK;
-    struct lk_rng g = lk_rng_init(seed, lk_rng_stream("coll_fit", 0));
-    double floor_inverse = best_inverse_rate(p);
-    size_t *pick = NULL;
-
-    LK_TRY(lk_alloc(&pick, p->n, sizeof *pick));
-    for (size_t d = 0; d < RESAMPLES; d++) {
-        double c[COLUMNS];
-
-        for (size_t i = 0; i < p->n; i++)
-            pick[i] = (size_t)lk_rng_below(&g, p->n);
-        LK_TRY(solve_robust(p, pick, c));
-        draws[d] = c[0];
-        draws[RESAMPLES + d] = c[1];
-        draws[2 * RESAMPLES + d] = c[2] > 0 ? c[2] : floor_inverse;
-    }
-out:
-    free(pick);
-    return st;
-}
-
-static enum lk_status set_constants(const struct problem *p, const double *c, double *draws,
+static enum lk_status set_constants(const struct lk_coll_problem *p, const double *c, double *draws,
                                     struct lk_cluster_fit *out)
 {
     enum lk_status st = LK_OK;
     double lo[COLUMNS], hi[COLUMNS], sum = 0;
-    double inverse = c[2] > 0 ? c[2] : best_inverse_rate(p);
+    double inverse = c[2] > 0 ? c[2] : lk_coll_problem_least_inverse(p);
 
     for (int j = 0; j < COLUMNS; j++) {
         lo[j] = lk_stats_quantile(&draws[j * RESAMPLES], RESAMPLES, 0.05);
         hi[j] = lk_stats_quantile(&draws[j * RESAMPLES], RESAMPLES, 0.95);
     }
     for (size_t i = 0; i < p->n; i++)
-        sum += residual(p, c, i) * residual(p, c, i);
+        sum += lk_coll_problem_residual(p, c, i) * lk_coll_problem_residual(p, c, i);
     LK_TRY(lk_quantity_set(&out->launch_s, c[0], fmin(lo[0], c[0]), fmax(hi[0], c[0]), p->n,
                            p->launch_known ? "fit to points"
                                            : "one rank count: not told apart from the hops"));
@@ -469,7 +124,7 @@ enum lk_status lk_coll_fit(const struct lk_cluster_point *points, size_t n, enum
                            uint64_t seed, struct lk_cluster_fit *out)
 {
     enum lk_status st = LK_OK;
-    struct problem p = {0};
+    struct lk_coll_problem p = {0};
     struct lk_cluster_fit fit = {.coll = coll, .algo = algo, .link = link};
     struct selection sel = select_points(points, n, coll, algo, link);
     double c[COLUMNS], *draws = NULL;
@@ -482,14 +137,14 @@ enum lk_status lk_coll_fit(const struct lk_cluster_point *points, size_t n, enum
         goto out;
     }
     LK_TRY(lk_alloc(&draws, (size_t)RESAMPLES * COLUMNS, sizeof *draws));
-    LK_TRY(solve_robust(&p, NULL, c));
-    LK_TRY(resample(&p, seed, draws));
+    LK_TRY(lk_coll_problem_solve(&p, NULL, c));
+    LK_TRY(lk_coll_problem_resample(&p, seed, draws));
     LK_TRY(set_constants(&p, c, draws, &fit));
     *out = fit;
 out:
     if (st != LK_OK)
         lk_cluster_fit_fini(&fit);
-    problem_fini(&p);
+    lk_coll_problem_fini(&p);
     free(draws);
     return st;
 }

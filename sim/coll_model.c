@@ -8,7 +8,7 @@
 #include "base/array.h"
 #include "sim/coll_carry.h"
 #include "sim/coll_derive.h"
-#include "sim/coll_fit.h"
+#include "sim/coll_formula.h"
 #include "sim/nccl_carry.h"
 #include "sim/prior.h"
 

@@ -2,7 +2,7 @@
  * A cluster's model of collectives, for what was not measured: NCCL's with factors refitted to the
  * cluster's points (sim/nccl_fit.h), where the file has compute capability and kind of GPU link;
  * else, and for what NCCL does not have, alpha-beta with the cluster's fits or its links' datasheet
- * numbers (sim/coll_fit.h). Never faster than the links (sim/coll_floor.h).
+ * numbers (sim/coll_formula.h). Never faster than the links (sim/coll_floor.h).
  */
 #ifndef LK_SIM_COLL_MODEL_H
 #define LK_SIM_COLL_MODEL_H

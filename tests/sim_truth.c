@@ -4,7 +4,7 @@
 #include "base/array.h"
 #include "base/rng.h"
 #include "sim/closed_form.h"
-#include "sim/coll_fit.h"
+#include "sim/coll_formula.h"
 
 #include <check.h>
 #include <math.h>

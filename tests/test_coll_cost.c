@@ -2,6 +2,7 @@
 #include "base/array.h"
 #include "sim/coll_cost.h"
 #include "sim/coll_fit.h"
+#include "sim/coll_formula.h"
 #include "sim/curve.h"
 
 #include <check.h>
