@@ -81,7 +81,9 @@ static const struct {
     {CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED,
      "; another profiler or debugger is attached (Nsight Systems, Nsight Compute, cuda-gdb)"                           },
     {CUPTI_ERROR_DISABLED,                           "; another profiler is attached"                                  },
-    {CUPTI_ERROR_NOT_INITIALIZED,                    "; CUPTI cannot reach the CUDA driver"                            },
+    {CUPTI_ERROR_NOT_INITIALIZED,
+     "; the CUDA driver is older than this library (LOCKSTEP_LIBRARY_PATH names the folder of "
+     "another), or there is none"                                                                                      },
     {CUPTI_ERROR_UNKNOWN,                            "; perhaps there is no CUDA driver, or one older than the library"},
     {CUPTI_ERROR_VIRTUALIZED_DEVICE_NOT_SUPPORTED,   "; this virtual GPU cannot be profiled"                           },
 };

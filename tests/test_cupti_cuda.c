@@ -186,16 +186,17 @@ static const struct {
     CUptiResult error;
     const char *says;
 } failures[] = {
-    {"GetVersion",                0, CUPTI_ERROR_UNKNOWN,                            "its version"        },
-    {"GetVersion",                0, CUPTI_ERROR_UNKNOWN,                            "CUDA driver"        },
-    {"ActivityRegisterCallbacks", 0, CUPTI_ERROR_INVALID_PARAMETER,                  "registering buffers"},
+    {"GetVersion",                0, CUPTI_ERROR_UNKNOWN,                            "its version"            },
+    {"GetVersion",                0, CUPTI_ERROR_UNKNOWN,                            "CUDA driver"            },
+    {"ActivityRegisterCallbacks", 0, CUPTI_ERROR_INVALID_PARAMETER,                  "registering buffers"    },
     {"ActivityEnable",            0, CUPTI_ERROR_INSUFFICIENT_PRIVILEGES,
-     "NVreg_RestrictProfilingToAdminUsers"                                                                },
+     "NVreg_RestrictProfilingToAdminUsers"                                                                    },
     {"ActivityEnable",            0, CUPTI_ERROR_INSUFFICIENT_PRIVILEGES,
-     "CUPTI_ERROR_INSUFFICIENT_PRIVILEGES"                                                                },
-    {"ActivityEnable",            1, CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED, "Nsight"             },
-    {"ActivityEnable",            5, CUPTI_ERROR_NOT_INITIALIZED,                    "recording copies"   },
-    {"ActivityEnable",            8, CUPTI_ERROR_NOT_COMPATIBLE,                     "recording kernels"  },
+     "CUPTI_ERROR_INSUFFICIENT_PRIVILEGES"                                                                    },
+    {"ActivityEnable",            1, CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED, "Nsight"                 },
+    {"ActivityEnable",            5, CUPTI_ERROR_NOT_INITIALIZED,                    "recording copies"       },
+    {"ActivityEnable",            5, CUPTI_ERROR_NOT_INITIALIZED,                    "older than this library"},
+    {"ActivityEnable",            8, CUPTI_ERROR_NOT_COMPATIBLE,                     "recording kernels"      },
 };
 
 START_TEST(each_call_failing)
