@@ -29,9 +29,9 @@ enum {
     STRANGERS_MAX = 64,     /* connections that did not say hello yet */
     HELLO_MS = 10000,       /* and how long they may take over it */
     BACKLOG_MAX = 64 << 20, /* bytes that a client may leave unread */
-    LOST_MS = 300,          /* for the launcher to say how a lost rank died */
+    LOST_MS = 2000,         /* for the launcher to say how a lost rank died, on a busy machine */
     ASK_MIN_MS = 100,
-    ASK_MAX_MS = 2000, /* for ranks to answer; else a quarter of the timeout */
+    ASK_MAX_MS = 3000, /* for ranks to answer; else a quarter of the timeout */
 };
 
 struct client {

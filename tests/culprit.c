@@ -1,11 +1,20 @@
 /* A rank that goes wrong. */
 #include "tests/culprit.h"
 
+#include "tests/waits.h"
+
+#include <check.h>
 #include <signal.h>
 #include <unistd.h>
 
-enum lk_status culprit_go(enum culprit_way way, struct lk_store *store, uint64_t timeout_ns)
+/* Of the run at hand. A late culprit goes on when there is a byte in the pipe. */
+static int others_ended[2];
+static int culprit_rank;
+
+enum lk_status culprit_go(enum culprit_way way, struct lk_store *store)
 {
+    char byte;
+
     switch (way) {
     case KILLED:
         raise(SIGKILL);
@@ -14,8 +23,7 @@ enum lk_status culprit_go(enum culprit_way way, struct lk_store *store, uint64_t
         raise(SIGSTOP);
         return LK_OK;
     case LATE:
-        lk_sleep_until_ns(lk_monotonic_ns() + 3 * timeout_ns);
-        return LK_OK;
+        return read(others_ended[0], &byte, 1) == 1 ? LK_OK : lk_fail(LK_EIO, "no byte");
     case REPORTS:
         return lk_store_report(store, LK_EIO, "disk full");
     default:
@@ -23,10 +31,23 @@ enum lk_status culprit_go(enum culprit_way way, struct lk_store *store, uint64_t
     }
 }
 
-void culprit_wake(enum culprit_way way, pid_t pid)
+static void wake(struct rank *ranks, void *ctx)
 {
-    if (way != STOPPED)
-        return;
-    usleep(1500000);
-    kill(pid, SIGCONT);
+    (void)ctx;
+    for (int r = 0; r < ranks[culprit_rank].world_size; r++)
+        if (r != culprit_rank)
+            rank_await_end(&ranks[r]);
+    ck_assert_int_eq(write(others_ended[1], "", 1), 1);
+    kill(ranks[culprit_rank].pid, SIGCONT);
+}
+
+void culprit_run(int world_size, int culprit, int way, rank_fn fn, void *ctx, struct rank *ranks)
+{
+    bool stalls = way == STOPPED || way == LATE;
+
+    culprit_rank = culprit;
+    ck_assert_int_eq(pipe(others_ended), 0);
+    ranks_run_processes(world_size, WAIT_PLENTY_NS, fn, ctx, 1, stalls ? wake : NULL, ranks);
+    close(others_ended[0]);
+    close(others_ended[1]);
 }

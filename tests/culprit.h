@@ -2,23 +2,24 @@
 #ifndef LK_TESTS_CULPRIT_H
 #define LK_TESTS_CULPRIT_H
 
-#include "runtime/store.h"
-
-#include <stdint.h>
-#include <sys/types.h>
+#include "tests/ranks.h"
 
 enum culprit_way {
     KILLED,
-    STOPPED,
-    LATE, /* by three times the timeout */
+    STOPPED, /* until the others have ended */
+    LATE,    /* likewise */
     LEAVES,
     REPORTS, /* that its disk is full */
     CULPRIT_WAYS
 };
 
 /* What the calling rank does in its turn. A failure is how it ends. */
-enum lk_status culprit_go(enum culprit_way way, struct lk_store *store, uint64_t timeout_ns);
-/* Lets a stopped process go on when the others must have given up. */
-void culprit_wake(enum culprit_way way, pid_t pid);
+enum lk_status culprit_go(enum culprit_way way, struct lk_store *store);
+
+/*
+ * Runs fn with ctx as processes, one of which calls culprit_go with this way, or goes wrong in a
+ * way of the test's own. Stores wait in plenty; for how long a communicator does is fn's to say.
+ */
+void culprit_run(int world_size, int culprit, int way, rank_fn fn, void *ctx, struct rank *ranks);
 
 #endif

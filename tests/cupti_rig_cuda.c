@@ -6,6 +6,7 @@
 #include "tests/fake_cupti_cuda.h"
 #include "tests/kept_spans.h"
 #include "tests/must.h"
+#include "tests/waits.h"
 
 #include <check.h>
 #include <string.h>
@@ -50,7 +51,7 @@ void cupti_rig_set_up(void)
 
 void cupti_rig_close(void)
 {
-    must(lk_cupti_close(rig.cupti, lk_deadline_in(20 * LK_NS_PER_S), &rig.counts));
+    must(lk_cupti_close(rig.cupti, lk_deadline_in(WAIT_PLENTY_NS), &rig.counts));
     rig.cupti = NULL;
 }
 

@@ -3,12 +3,13 @@
 
 #include "base/array.h"
 #include "kernels/ops.h"
+#include "tests/waits.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const uint64_t timeout_ns = 20 * LK_NS_PER_S;
+static const uint64_t timeout_ns = WAIT_PLENTY_NS;
 
 const size_t rig_elems[RIG_PARAMS] = {3, 64, 1, 17, 200, 5, 128, 31, 2};
 static const char *const names[RIG_PARAMS] = {"embed.weight", "a.weight", "a.bias",

@@ -1,6 +1,7 @@
 #include "tests/fake_nvml.h"
 
 #include "base/clock.h"
+#include "tests/waits.h"
 
 #include <check.h>
 #include <string.h>
@@ -143,7 +144,7 @@ const struct lk_nvml_calls fake_nvml_calls = {
 
 void fake_nvml_wait_total(int reads)
 {
-    struct lk_deadline end = lk_deadline_in(20 * LK_NS_PER_S);
+    struct lk_deadline end = lk_deadline_in(WAIT_PLENTY_NS);
 
     while (atomic_load(&fake_nvml.clock_reads) < reads && lk_deadline_left_ns(end) > 0)
         lk_sleep_until_ns(lk_monotonic_ns() + LK_NS_PER_MS / 4);

@@ -1,7 +1,8 @@
 /* Cases of collectives; see the header. */
 #include "tests/nccl_cases.h"
+#include "tests/waits.h"
 
-static const uint64_t plenty_ns = 20 * LK_NS_PER_S;
+static const uint64_t plenty_ns = WAIT_PLENTY_NS;
 
 /* ---- Values ---- */
 

@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "base/units.h"
 #include "tests/scratch.h"
+#include "tests/waits.h"
 
 #include <check.h>
 #include <ctype.h>
@@ -20,7 +21,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-enum { WORDS_MAX = 64, RUN_LIMIT_S = 120 };
+enum { WORDS_MAX = 64 };
 
 static void redirect(const char *path, int to)
 {
@@ -78,9 +79,9 @@ static void nap(void)
     lk_sleep_until_ns(lk_monotonic_ns() + 2 * LK_NS_PER_MS);
 }
 
-void program_wait(struct program *p, int limit_s)
+void program_wait(struct program *p)
 {
-    struct lk_deadline end = lk_deadline_in(lk_ns_from_s(limit_s));
+    struct lk_deadline end = lk_deadline_in(WAIT_PLENTY_NS);
     int status = 0;
     pid_t got;
     size_t size;
@@ -89,7 +90,7 @@ void program_wait(struct program *p, int limit_s)
         nap();
     if (got == 0) {
         kill(-p->pid, SIGKILL);
-        ck_abort_msg("the program did not end within %d s", limit_s);
+        ck_abort_msg("the program did not end within %d s", WAIT_PLENTY_S);
     }
     ck_assert_int_eq(got, p->pid);
     p->code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
@@ -157,9 +158,9 @@ static bool count(pid_t pid, void *ctx)
     return true;
 }
 
-int program_left(const struct program *p, int limit_s)
+int program_left(const struct program *p)
 {
-    struct lk_deadline end = lk_deadline_in(lk_ns_from_s(limit_s));
+    struct lk_deadline end = lk_deadline_in(WAIT_PLENTY_NS);
     int n;
 
     for (;;) {
@@ -197,9 +198,9 @@ static bool is_rank(pid_t pid, void *ctx)
     return w->pid == 0;
 }
 
-pid_t program_rank(const struct program *p, int rank, int limit_s)
+pid_t program_rank(const struct program *p, int rank)
 {
-    struct lk_deadline end = lk_deadline_in(lk_ns_from_s(limit_s));
+    struct lk_deadline end = lk_deadline_in(WAIT_PLENTY_NS);
     struct wanted w = {.pid = 0};
 
     snprintf(w.entry, sizeof w.entry, "RANK=%d", rank);
@@ -218,7 +219,7 @@ void program_run(struct program *p, const char *dir, int code, const char *forma
     va_start(ap, format);
     start(p, dir, NULL, NULL, format, ap);
     va_end(ap);
-    program_wait(p, RUN_LIMIT_S);
+    program_wait(p);
     ck_assert_msg(p->code == code, "exit code %d, signal %d, expected %d; it said:\n%s", p->code,
                   p->signal, code, p->err);
 }

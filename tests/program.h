@@ -28,21 +28,19 @@ typedef void (*program_setup)(void *ctx);
  * in dir. */
 void program_start(struct program *p, const char *dir, program_setup setup, void *ctx,
                    const char *format, ...) __attribute__((format(printf, 5, 6)));
-/* Waits for its end and reads what it printed; kills it, and fails the test,
- * after limit_s. */
-void program_wait(struct program *p, int limit_s);
+/* Waits for its end and reads what it printed; one that never ends is killed,
+ * and fails the test. */
+void program_wait(struct program *p);
 void program_fini(struct program *p);
 
-/* Processes of the group that are left, zombies not counted, after waiting up
- * to limit_s. */
-int program_left(const struct program *p, int limit_s);
-/*
- * Pid of the process of the group with RANK=rank in its environment, waiting up to limit_s for it;
- * 0 when there is none.
- */
-pid_t program_rank(const struct program *p, int rank, int limit_s);
+/* Processes of the group that are left, zombies not counted, after waiting for
+ * their end. */
+int program_left(const struct program *p);
+/* Pid of the process of the group with RANK=rank in its environment, which is waited for; 0 when
+ * there is none. */
+pid_t program_rank(const struct program *p, int rank);
 
-/* Starts, waits (120 s) and checks the exit code. */
+/* Starts, waits and checks the exit code. */
 void program_run(struct program *p, const char *dir, int code, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 

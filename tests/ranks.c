@@ -1,6 +1,8 @@
 /* Ranks of a test; see the header. */
 #include "tests/ranks.h"
 
+#include "tests/waits.h"
+
 #include <check.h>
 #include <errno.h>
 #include <pthread.h>
@@ -87,31 +89,13 @@ static void run_process(struct rank *shared, rank_fn fn)
     _exit(0);
 }
 
-/* Waits for a rank to end by the deadline, and kills it then. */
-static void reap(struct rank *r, struct lk_deadline deadline)
-{
-    for (;;) {
-        pid_t p = waitpid(r->pid, &r->wait_status, WNOHANG);
-
-        if (p == r->pid)
-            return;
-        if (!lk_deadline_left_ns(deadline)) {
-            kill(r->pid, SIGKILL);
-            waitpid(r->pid, &r->wait_status, 0);
-            ck_abort_msg("rank %d hung", r->rank);
-        }
-        usleep(1000);
-    }
-}
-
 void ranks_run_processes(int world_size, uint64_t timeout_ns, rank_fn fn, void *ctx, int tell,
-                         void (*meanwhile)(struct rank *ranks, void *ctx), uint64_t limit_ns,
-                         struct rank *ranks)
+                         void (*meanwhile)(struct rank *ranks, void *ctx), struct rank *ranks)
 {
     size_t bytes = RANKS_MAX * sizeof *ranks;
     struct rank *shared =
         mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-    struct lk_deadline deadline = lk_deadline_in(limit_ns);
+    struct lk_deadline deadline = lk_deadline_in(2 * WAIT_PLENTY_NS);
     int ports[2], deaths[2], port = 0, left = world_size;
     pid_t server, pid;
 
@@ -153,10 +137,12 @@ void ranks_run_processes(int world_size, uint64_t timeout_ns, rank_fn fn, void *
             if (death[1] && tell)
                 ck_assert_int_eq(write(deaths[1], death, sizeof death), sizeof death);
         }
-        if (!lk_deadline_left_ns(deadline))
+        if (left && !lk_deadline_left_ns(deadline)) {
             for (int r = 0; r < world_size; r++)
                 if (!gone[r])
-                    reap(&shared[r], deadline);
+                    kill(shared[r].pid, SIGKILL);
+            ck_abort_msg("%d of %d ranks hung", left, world_size);
+        }
         usleep(500);
     }
     close(deaths[1]);
@@ -168,17 +154,25 @@ void ranks_run_processes(int world_size, uint64_t timeout_ns, rank_fn fn, void *
     munmap(shared, bytes);
 }
 
+void rank_await_end(const struct rank *r)
+{
+    siginfo_t info;
+
+    while (waitid(P_PID, (id_t)r->pid, &info, WEXITED | WNOWAIT))
+        ck_assert_int_eq(errno, EINTR);
+}
+
 enum lk_status rank_connect(const struct rank *me, struct lk_store **out)
 {
     return lk_store_connect("127.0.0.1", me->port, me->rank, me->world_size, me->timeout_ns, out);
 }
 
-enum lk_status rank_open_tcp(const struct rank *me, size_t chunk_bytes, struct lk_store **store,
-                             struct lk_comm **comm)
+enum lk_status rank_open_tcp(const struct rank *me, size_t chunk_bytes, uint64_t timeout_ns,
+                             struct lk_store **store, struct lk_comm **comm)
 {
     struct lk_comm_config config = {.rank = me->rank,
                                     .world_size = me->world_size,
-                                    .timeout_ns = me->timeout_ns,
+                                    .timeout_ns = timeout_ns,
                                     .chunk_bytes = chunk_bytes};
     enum lk_status st = rank_connect(me, store);
 

@@ -33,17 +33,19 @@ void ranks_run_threads(int world_size, uint64_t timeout_ns, rank_fn fn, void *ct
 /*
  * The same as processes. `meanwhile` (NULL: nothing) is called once all are forked, with their pids
  * filled in; it may signal them. Deaths are told to the store as the launcher would, when `tell`.
- * What is still alive after limit_ns is killed, and the test fails.
+ * What never ends is killed, and the test fails.
  */
 void ranks_run_processes(int world_size, uint64_t timeout_ns, rank_fn fn, void *ctx, int tell,
-                         void (*meanwhile)(struct rank *ranks, void *ctx), uint64_t limit_ns,
-                         struct rank *ranks);
+                         void (*meanwhile)(struct rank *ranks, void *ctx), struct rank *ranks);
+
+/* For `meanwhile`: until the process has ended. */
+void rank_await_end(const struct rank *r);
 
 /* Connects to the store of the test. */
 enum lk_status rank_connect(const struct rank *me, struct lk_store **out);
-/* The same, and opens the communicator tcp over it (chunk_bytes: as its configuration has it). Both
- * are the caller's to close. */
-enum lk_status rank_open_tcp(const struct rank *me, size_t chunk_bytes, struct lk_store **store,
-                             struct lk_comm **comm);
+/* The same, and opens the communicator tcp over it (chunk_bytes and timeout_ns: as its
+ * configuration has them). Both are the caller's to close. */
+enum lk_status rank_open_tcp(const struct rank *me, size_t chunk_bytes, uint64_t timeout_ns,
+                             struct lk_store **store, struct lk_comm **comm);
 
 #endif

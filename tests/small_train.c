@@ -1,6 +1,8 @@
 /* The run that tests of training make. */
 #include "tests/small_train.h"
 
+#include "tests/waits.h"
+
 struct lk_train_config small_train(const char *device, int steps)
 {
     struct lk_train_config c = {.device = device,
@@ -11,7 +13,7 @@ struct lk_train_config small_train(const char *device, int steps)
                                 .prefetch = 2,
                                 .shuffle = true,
                                 .seed = 5,
-                                .timeout_ns = 20 * LK_NS_PER_S};
+                                .timeout_ns = WAIT_PLENTY_NS};
 
     c.device_config.slowdown = 1;
     c.comm_config.world_size = 1;

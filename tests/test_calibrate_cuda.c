@@ -12,6 +12,7 @@
 #include "tests/fake_nvml.h"
 #include "tests/ranks.h"
 #include "tests/scratch.h"
+#include "tests/waits.h"
 
 #include <check.h>
 #include <math.h>
@@ -410,13 +411,12 @@ out:
 
 START_TEST(two_gpus_sweep_collectives)
 {
-    const uint64_t limit_ns = 60 * LK_NS_PER_S;
     bool shared = _i;
     struct rank ranks[RANKS_MAX];
 
     fake_nccl_create();
     fake_nccl_reset();
-    ranks_run_processes(RANKS, limit_ns / 3, sweep_two, &shared, 1, NULL, limit_ns, ranks);
+    ranks_run_processes(RANKS, WAIT_PLENTY_NS, sweep_two, &shared, 1, NULL, ranks);
     for (int r = 0; r < RANKS; r++)
         ck_assert_msg(ranks[r].status == LK_OK, "rank %d: %s", r, ranks[r].text);
     fake_nccl_destroy();

@@ -5,6 +5,7 @@
 #include "base/span.h"
 #include "runtime/comm_reduce.h"
 #include "tests/ranks.h"
+#include "tests/waits.h"
 
 #include <check.h>
 #include <math.h>
@@ -12,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const uint64_t plenty_ns = 60 * LK_NS_PER_S;
+static const uint64_t plenty_ns = WAIT_PLENTY_NS;
 
 static void assert_all_ok(const struct rank *ranks, int n)
 {
@@ -218,7 +219,7 @@ static enum lk_status run_matrix(struct rank *me)
     enum lk_status st = LK_OK;
     int call = 0;
 
-    LK_TRY(rank_open_tcp(me, m->chunk_bytes, &store, &c));
+    LK_TRY(rank_open_tcp(me, m->chunk_bytes, me->timeout_ns, &store, &c));
     for (int w = 0; w < N_WAYS; w++)
         for (int z = 0; z < N_SIZES; z++)
             for (int t = 0; t < LK_DTYPE_COUNT; t++, call++) {
@@ -273,7 +274,7 @@ static enum lk_status run_large(struct rank *me)
     struct lk_comm *c = NULL;
     enum lk_status st = LK_OK;
 
-    LK_TRY(rank_open_tcp(me, 0, &store, &c));
+    LK_TRY(rank_open_tcp(me, 0, me->timeout_ns, &store, &c));
     for (int i = 0; i < 6; i++) {
         struct shape s = {.coll = LK_ALL_REDUCE,
                           .algo = i % 2 ? LK_ALGO_TREE : LK_ALGO_RING,
@@ -293,7 +294,7 @@ START_TEST(large_buffers_on_processes)
     struct rank ranks[RANKS_MAX];
     uint64_t(*hash)[6] = calloc(RANKS_MAX, sizeof *hash);
 
-    ranks_run_processes(_i, plenty_ns, run_large, hash, 1, NULL, plenty_ns, ranks);
+    ranks_run_processes(_i, plenty_ns, run_large, hash, 1, NULL, ranks);
     assert_all_ok(ranks, _i);
     ranks_run_threads(_i, plenty_ns, run_large, hash, ranks);
     assert_all_ok(ranks, _i);
@@ -504,7 +505,7 @@ static enum lk_status call_something_else(struct rank *me)
     float x[8] = {0};
     struct lk_coll_call call = {.coll = LK_ALL_REDUCE, .dtype = LK_F32, .buf = x, .index = -1};
 
-    LK_TRY(rank_open_tcp(me, 0, &store, &c));
+    LK_TRY(rank_open_tcp(me, 0, me->timeout_ns, &store, &c));
     LK_TRY(lk_store_barrier(store, "all are open"));
     call.count = me->rank == 1 ? 7 : 8;
     st = lk_comm_run(c, &call);

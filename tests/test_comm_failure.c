@@ -7,6 +7,7 @@
 #include "runtime/net.h"
 #include "tests/culprit.h"
 #include "tests/ranks.h"
+#include "tests/waits.h"
 
 #include <check.h>
 #include <signal.h>
@@ -18,8 +19,6 @@
 
 enum { WORLD = 3, CULPRIT = 1, CALLS = 8, AT = 5 };
 
-static const uint64_t limit_ns = 30 * LK_NS_PER_S;
-
 struct scene {
     enum culprit_way way;
     enum lk_coll coll;
@@ -27,16 +26,22 @@ struct scene {
     size_t count;
 };
 
+static bool stalls(const struct scene *s)
+{
+    return s->way == STOPPED || s->way == LATE;
+}
+
 static enum lk_status play(struct rank *me)
 {
     const struct scene *s = me->ctx;
+    uint64_t timeout_ns = stalls(s) ? WAIT_SHORT_NS : WAIT_PLENTY_NS;
     struct lk_store *store = NULL;
     struct lk_comm *c = NULL;
     enum lk_status st = LK_OK;
     size_t parts = s->coll == LK_ALL_GATHER || s->coll == LK_REDUCE_SCATTER ? WORLD : 1;
     float *buf = calloc(parts * s->count + 1, sizeof *buf);
 
-    LK_TRY(rank_open_tcp(me, 0, &store, &c));
+    LK_TRY(rank_open_tcp(me, 0, timeout_ns, &store, &c));
     for (int i = 0; i < CALLS; i++) {
         struct lk_coll_call call = {.coll = s->coll,
                                     .algo = s->algo,
@@ -46,7 +51,7 @@ static enum lk_status play(struct rank *me)
                                     .index = -1};
 
         if (i == AT && me->rank == CULPRIT)
-            LK_TRY(culprit_go(s->way, store, me->timeout_ns));
+            LK_TRY(culprit_go(s->way, store));
         LK_TRY(lk_comm_run(c, &call));
     }
 out:
@@ -62,13 +67,6 @@ out:
     lk_store_close(store);
     free(buf);
     return st;
-}
-
-static void wake_culprit(struct rank *ranks, void *ctx)
-{
-    const struct scene *s = ctx;
-
-    culprit_wake(s->way, ranks[CULPRIT].pid);
 }
 
 static const char *const says[] = {
@@ -106,21 +104,19 @@ static void assert_says(const char *text, enum lk_coll coll, const char *what)
 START_TEST(all_name_the_culprit)
 {
     struct scene scene = scenes[_i];
-    bool stalls = scene.way == STOPPED || scene.way == LATE;
-    uint64_t timeout_ns = stalls ? 400 * LK_NS_PER_MS : 20 * LK_NS_PER_S;
     struct rank ranks[RANKS_MAX];
 
-    ranks_run_processes(WORLD, timeout_ns, play, &scene, 1, wake_culprit, limit_ns, ranks);
+    culprit_run(WORLD, CULPRIT, (int)scene.way, play, &scene, ranks);
     for (int r = 0; r < WORLD; r++) {
         if (r == CULPRIT)
             continue;
-        ck_assert_msg(ranks[r].status == (stalls ? LK_ETIMEOUT : LK_EPEER), "rank %d: %s", r,
-                      ranks[r].text);
+        ck_assert_msg(ranks[r].status == (stalls(&scene) ? LK_ETIMEOUT : LK_EPEER), "rank %d: %s",
+                      r, ranks[r].text);
         assert_says(ranks[r].text, scene.coll, says[scene.way]);
     }
     if (scene.way == KILLED)
         ck_assert_int_eq(WTERMSIG(ranks[CULPRIT].wait_status), SIGKILL);
-    else if (stalls) /* it learns what was said of it */
+    else if (stalls(&scene)) /* it learns what was said of it */
         ck_assert_ptr_nonnull(strstr(ranks[CULPRIT].text, "rank 1 did not answer"));
 }
 END_TEST
@@ -137,7 +133,7 @@ static enum lk_status run_until_stopped(struct rank *me)
     static const enum lk_coll colls[] = {LK_ALL_REDUCE, LK_ALL_GATHER, LK_BROADCAST, LK_BARRIER,
                                          LK_ALL_REDUCE};
 
-    LK_TRY(rank_open_tcp(me, 0, &store, &c));
+    LK_TRY(rank_open_tcp(me, 0, me->timeout_ns, &store, &c));
     for (uint64_t i = 0;; i++) {
         struct lk_coll_call call = {.coll = colls[i % 5],
                                     .dtype = LK_F32,
@@ -177,7 +173,7 @@ START_TEST(random_kills)
     char verdict[64];
 
     snprintf(verdict, sizeof verdict, "rank %d was killed by signal 9", s.victim);
-    ranks_run_processes(WORLD, 20 * LK_NS_PER_S, run_until_stopped, &s, 1, shoot, limit_ns, ranks);
+    ranks_run_processes(WORLD, WAIT_PLENTY_NS, run_until_stopped, &s, 1, shoot, ranks);
     for (int r = 0; r < WORLD; r++) {
         const char *end;
 
@@ -192,12 +188,33 @@ END_TEST
 
 /* ---- rendezvous ---- */
 
+/* Rank 0 gives up, and comes when the last one is about to enter the barrier that it means. */
 static enum lk_status one_stays_away(struct rank *me)
 {
+    struct rank impatient = *me;
     struct lk_store *store = NULL;
     struct lk_comm *c = NULL;
-    enum lk_status st = me->rank == CULPRIT ? LK_OK : rank_open_tcp(me, 0, &store, &c);
+    enum lk_status st = LK_OK;
+    void *where = NULL;
+    size_t bytes;
 
+    if (me->rank == 0) {
+        impatient.timeout_ns = WAIT_SHORT_NS;
+        LK_TRY(rank_connect(&impatient, &store));
+        while ((st = lk_store_get(store, "comm 0 rank 2", &where, &bytes)) == LK_ETIMEOUT)
+            ;
+        free(where);
+        LK_TRY(st);
+        LK_TRY(lk_comm_open("tcp",
+                            &(struct lk_comm_config){.rank = me->rank,
+                                                     .world_size = me->world_size,
+                                                     .timeout_ns = me->timeout_ns,
+                                                     .store = store},
+                            &c));
+    } else if (me->rank != CULPRIT) {
+        st = rank_open_tcp(me, 0, me->timeout_ns, &store, &c);
+    }
+out:
     lk_comm_close(c);
     lk_store_close(store);
     return st;
@@ -207,11 +224,11 @@ START_TEST(a_rank_that_never_arrives)
 {
     struct rank ranks[RANKS_MAX];
 
-    ranks_run_threads(WORLD, 300 * LK_NS_PER_MS, one_stays_away, NULL, ranks);
+    ranks_run_threads(WORLD, WAIT_PLENTY_NS, one_stays_away, NULL, ranks);
     for (int r = 0; r < WORLD; r += 2) {
         ck_assert_int_eq(ranks[r].status, LK_ETIMEOUT);
         ck_assert_str_eq(ranks[r].text, "rank 1 never arrived at the rendezvous of communicator 0 "
-                                        "within 0.3 s");
+                                        "within 3.0 s");
     }
 }
 END_TEST
@@ -260,7 +277,7 @@ START_TEST(strangers_are_refused)
 {
     struct rank ranks[RANKS_MAX];
 
-    ranks_run_threads(WORLD, limit_ns, with_strangers, NULL, ranks);
+    ranks_run_threads(WORLD, WAIT_PLENTY_NS, with_strangers, NULL, ranks);
     for (int r = 0; r < WORLD; r++)
         ck_assert_msg(ranks[r].status == LK_OK, "rank %d: %s", r, ranks[r].text);
 }

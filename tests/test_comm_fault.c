@@ -4,6 +4,7 @@
 #include "base/units.h"
 #include "runtime/comm.h"
 #include "tests/ranks.h"
+#include "tests/waits.h"
 
 #include <check.h>
 #include <signal.h>
@@ -13,7 +14,7 @@
 
 enum { WORLD = 3, CALLS = 6, COUNT = 3000 };
 
-static const uint64_t limit_ns = 30 * LK_NS_PER_S;
+static const uint64_t plenty_ns = WAIT_PLENTY_NS;
 
 static const struct {
     const char *spec;
@@ -52,7 +53,7 @@ static const struct {
 
 START_TEST(the_text_is_read_strictly)
 {
-    struct lk_comm_config config = {.world_size = 1, .timeout_ns = limit_ns};
+    struct lk_comm_config config = {.world_size = 1, .timeout_ns = plenty_ns};
     struct lk_comm *c = NULL;
     enum lk_status st;
 
@@ -78,6 +79,7 @@ struct times {
 struct scene {
     const char *fault;
     enum lk_coll coll;
+    uint64_t timeout_ns; /* of collectives */
     struct times times[WORLD];
 };
 
@@ -86,7 +88,7 @@ static enum lk_status play(struct rank *me)
     struct scene *s = me->ctx;
     struct lk_comm_config config = {.rank = me->rank,
                                     .world_size = me->world_size,
-                                    .timeout_ns = me->timeout_ns,
+                                    .timeout_ns = s->timeout_ns ? s->timeout_ns : plenty_ns,
                                     .fault = s->fault};
     struct lk_comm *c = NULL;
     static _Thread_local float buf[COUNT * WORLD];
@@ -115,20 +117,20 @@ static const struct {
     enum lk_status status;
     const char *message; /* on rank 0 */
 } failures[] = {
-    {"fail:call=3,rank=1",  20 * LK_NS_PER_S,   LK_EPEER,
-     "all_reduce 3: rank 1 failed: all_reduce 3: a planted failure"                 },
-    {"kill:call=4,rank=2",  20 * LK_NS_PER_S,   LK_EPEER,
-     "all_reduce 4: rank 2 was killed by signal 9"                                  },
-    {"stall:call=2,rank=1", 400 * LK_NS_PER_MS, LK_ETIMEOUT,
-     "all_reduce 2: rank 1 fell behind: did not enter collective 2, others are in 2"},
+    {"fail:call=3,rank=1",  WAIT_PLENTY_NS, LK_EPEER,
+     "all_reduce 3: rank 1 failed: all_reduce 3: a planted failure"                                   },
+    {"kill:call=4,rank=2",  WAIT_PLENTY_NS, LK_EPEER,    "all_reduce 4: rank 2 was killed by signal 9"},
+    {"stall:call=2,rank=1", WAIT_SHORT_NS,  LK_ETIMEOUT,
+     "all_reduce 2: rank 1 fell behind: did not enter collective 2, others are in 2"                  },
 };
 
 START_TEST(planted_failures)
 {
-    struct scene s = {.fault = failures[_i].fault, .coll = LK_ALL_REDUCE};
+    struct scene s = {
+        .fault = failures[_i].fault, .coll = LK_ALL_REDUCE, .timeout_ns = failures[_i].timeout_ns};
     struct rank ranks[RANKS_MAX];
 
-    ranks_run_processes(WORLD, failures[_i].timeout_ns, play, &s, 1, NULL, limit_ns, ranks);
+    ranks_run_processes(WORLD, plenty_ns, play, &s, 1, NULL, ranks);
     ck_assert_msg(ranks[0].status == failures[_i].status, "%s", ranks[0].text);
     ck_assert_str_eq(ranks[0].text, failures[_i].message);
 }
@@ -140,7 +142,7 @@ START_TEST(a_delay)
     struct scene s = {.fault = "delay:call=2,rank=1,time=20ms", .coll = LK_ALL_REDUCE};
     struct rank ranks[RANKS_MAX];
 
-    ranks_run_threads(WORLD, limit_ns, play, &s, ranks);
+    ranks_run_threads(WORLD, plenty_ns, play, &s, ranks);
     for (int r = 0; r < WORLD; r++) {
         ck_assert_msg(ranks[r].status == LK_OK, "%s", ranks[r].text);
         ck_assert_uint_ge(s.times[r].end_ns[2], s.times[1].arrival_ns[2] + 20 * LK_NS_PER_MS);
@@ -168,7 +170,7 @@ START_TEST(slow_links)
     struct rank ranks[RANKS_MAX];
     double model_s = slows[_i].hops * 1e-3 + slows[_i].copies * COUNT * 4 / 10e6;
 
-    ranks_run_threads(WORLD, limit_ns, play, &s, ranks);
+    ranks_run_threads(WORLD, plenty_ns, play, &s, ranks);
     for (int i = 0; i < CALLS; i++) {
         uint64_t last_ns = 0;
 
@@ -232,7 +234,7 @@ START_TEST(a_delay_ends_with_the_run)
                       .coll = LK_ALL_REDUCE};
     struct rank ranks[RANKS_MAX];
 
-    ranks_run_processes(WORLD, limit_ns, play, &s, 1, NULL, limit_ns, ranks);
+    ranks_run_processes(WORLD, plenty_ns, play, &s, 1, NULL, ranks);
     ck_assert_int_eq(ranks[1].status, LK_EPEER);
     ck_assert_msg(strstr(ranks[1].text, ": rank 2 failed: all_reduce 2: a planted failure") != NULL,
                   "%s", ranks[1].text);
@@ -254,7 +256,7 @@ START_TEST(ranks_with_other_links)
 {
     struct rank ranks[RANKS_MAX];
 
-    ranks_run_threads(2, limit_ns, play_apart, NULL, ranks);
+    ranks_run_threads(2, plenty_ns, play_apart, NULL, ranks);
     for (int r = 0; r < 2; r++)
         ck_assert_msg(ranks[r].status == LK_EPEER &&
                           strstr(ranks[r].text, "collectives differ: this rank is in all_"),

@@ -17,15 +17,15 @@ Suite *lk_suite_comm_nccl_cuda(void);
 #include "tests/nccl_cases.h"
 #include "tests/ranks.h"
 #include "tests/scratch.h"
+#include "tests/waits.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-static const uint64_t limit_ns = 40 * LK_NS_PER_S;
-static const uint64_t plenty_ns = 20 * LK_NS_PER_S;
-static const uint64_t short_ns = 400 * LK_NS_PER_MS;
+static const uint64_t plenty_ns = WAIT_PLENTY_NS;
+static const uint64_t short_ns = WAIT_SHORT_NS;
 
 static char *locks;
 
@@ -51,15 +51,16 @@ struct node {
     struct lk_comm *comm;
 };
 
+/* timeout_ns: of the communicator; what goes by the store has the rank's own. */
 static enum lk_status open_node(const struct rank *me, const char *fault, bool registers,
-                                struct node *n)
+                                uint64_t timeout_ns, struct node *n)
 {
     const struct lk_device_config dc = {.share_gpu = true, .cuda_calls = &fake_cuda_calls};
     const struct lk_track_info net = {.name = "net", .kind = LK_TRACK_COMM};
     struct lk_comm_config cc = {
         .rank = me->rank,
         .world_size = me->world_size,
-        .timeout_ns = me->timeout_ns,
+        .timeout_ns = timeout_ns,
         .fault = fault,
         .nccl = {.max_ctas = 2, .register_buffers = registers},
         .nccl_calls = &fake_nccl_calls
@@ -141,7 +142,7 @@ static enum lk_status all_collectives(struct rank *me)
     enum lk_status st = LK_OK;
 
     fake_nccl.in_progress = r->in_progress;
-    LK_TRY(open_node(me, NULL, r->registers, &n));
+    LK_TRY(open_node(me, NULL, r->registers, plenty_ns, &n));
     LK_TRY(expect(fake_nccl.config.maxCTAs == 2, "at most 2 CTAs"));
     LK_TRY(expect(fake_nccl.config.minCTAs == NCCL_CONFIG_UNDEF_INT, "NCCL's own minimum"));
     LK_TRY(nccl_cases_run(n.comm, n.net, &r->way));
@@ -167,7 +168,7 @@ START_TEST(results_are_right)
     if (world == 1) /* in this process, where leaks show */
         ranks_run_threads(world, plenty_ns, all_collectives, &r, ranks);
     else
-        ranks_run_processes(world, plenty_ns, all_collectives, &r, 1, NULL, limit_ns, ranks);
+        ranks_run_processes(world, plenty_ns, all_collectives, &r, 1, NULL, ranks);
     assert_all_ok(ranks, world);
 }
 END_TEST
@@ -184,7 +185,7 @@ static enum lk_status ring(struct rank *me)
                                       .count = 1,
                                       .index = -1};
 
-    LK_TRY(open_node(me, NULL, false, &n));
+    LK_TRY(open_node(me, NULL, false, plenty_ns, &n));
     LK_TRY(expect(!lk_comm_has(n.comm, LK_ALL_REDUCE, LK_ALGO_RING), "no ring"));
     LK_TRY(expect(lk_comm_run(n.comm, &call) == LK_EUNSUPPORTED, "refused"));
     LK_TRY(expect(strstr(lk_error_text(), "NCCL_ALGO") != NULL, lk_error_text()));
@@ -196,7 +197,7 @@ START_TEST(algorithms_are_nccls)
 {
     struct rank ranks[RANKS_MAX];
 
-    ranks_run_processes(1, plenty_ns, ring, NULL, 1, NULL, limit_ns, ranks);
+    ranks_run_processes(1, plenty_ns, ring, NULL, 1, NULL, ranks);
     assert_all_ok(ranks, 1);
 }
 END_TEST
@@ -265,11 +266,11 @@ static void prepare(const struct scene *s, int rank)
 }
 
 /* What the culprit does when it is its turn. */
-static enum lk_status go_wrong(const struct scene *s, struct node *n, uint64_t timeout_ns)
+static enum lk_status go_wrong(const struct scene *s, struct node *n)
 {
     switch (s->way) {
     case IN_A_GRAPH:
-        return culprit_go(LATE, n->store, timeout_ns);
+        return culprit_go(LATE, n->store);
     case BREAKS:
         return lk_fail(LK_EINTERNAL, "a kernel of ours");
     case ERROR:
@@ -277,7 +278,7 @@ static enum lk_status go_wrong(const struct scene *s, struct node *n, uint64_t t
         fake_nccl.error_from = 1;
         return LK_OK;
     default:
-        return s->way < CULPRIT_WAYS ? culprit_go(s->way, n->store, timeout_ns) : LK_OK;
+        return s->way < CULPRIT_WAYS ? culprit_go(s->way, n->store) : LK_OK;
     }
 }
 
@@ -295,7 +296,7 @@ static enum lk_status step(struct node *n, const struct scene *s, struct lk_grap
         LK_TRY(lk_graph_launch(g, n->net));
         LK_TRY(lk_comm_graph_end(n->comm, n->net));
     }
-    LK_TRY(lk_stream_sync(n->net, lk_deadline_in(limit_ns)));
+    LK_TRY(lk_stream_sync(n->net, lk_deadline_in(plenty_ns)));
 out:
     return st;
 }
@@ -327,13 +328,13 @@ static enum lk_status play(struct rank *me)
     char text[1024];
 
     prepare(s, me->rank);
-    LK_TRY(open_node(me, s->fault, false, &n));
+    LK_TRY(open_node(me, s->fault, false, s->stalls ? short_ns : plenty_ns, &n));
     LK_TRY(lk_device_alloc(n.device, 100 * sizeof(float), &buf));
     if (s->way == IN_A_GRAPH)
         LK_TRY(capture(&n, buf, &g));
     for (int i = s->way == IN_A_GRAPH ? 2 : 0; i < CALLS; i++) {
         if (i == AT && me->rank == CULPRIT)
-            LK_TRY(go_wrong(s, &n, me->timeout_ns));
+            LK_TRY(go_wrong(s, &n));
         LK_TRY(step(&n, s, g, buf, i));
     }
 out:
@@ -358,20 +359,12 @@ out:
     return end != LK_OK ? end : lk_fail(st, "%s", text);
 }
 
-static void wake_culprit(struct rank *ranks, void *ctx)
-{
-    const struct scene *s = ctx;
-
-    culprit_wake(s->way, ranks[CULPRIT].pid);
-}
-
 START_TEST(all_name_the_culprit)
 {
     struct scene s = scenes[_i];
     struct rank ranks[RANKS_MAX];
 
-    ranks_run_processes(WORLD, s.stalls ? short_ns : plenty_ns, play, &s, 1, wake_culprit, limit_ns,
-                        ranks);
+    culprit_run(WORLD, CULPRIT, s.way == IN_A_GRAPH ? LATE : s.way, play, &s, ranks);
     for (int r = 0; r < WORLD; r++) {
         bool gone = r == CULPRIT && (s.way == LEAVES || ranks[r].wait_status);
 
@@ -391,7 +384,7 @@ static enum lk_status end_hangs(struct rank *me)
 
     fake_nccl.finalize_hangs = !*aborts;
     fake_nccl.abort_hangs = *aborts;
-    LK_TRY(open_node(me, NULL, false, &n));
+    LK_TRY(open_node(me, NULL, false, short_ns, &n));
     LK_TRY(lk_comm_run(n.comm, &(struct lk_coll_call){.coll = LK_BARRIER, .index = -1}));
     if (*aborts)
         lk_device_fail(n.device, LK_EINTERNAL, "a kernel of ours");
@@ -413,7 +406,7 @@ START_TEST(the_end_has_a_deadline)
     bool aborts = _i;
     struct rank ranks[RANKS_MAX];
 
-    ranks_run_processes(2, short_ns, end_hangs, &aborts, 1, NULL, limit_ns, ranks);
+    ranks_run_processes(2, plenty_ns, end_hangs, &aborts, 1, NULL, ranks);
     assert_all_ok(ranks, 2);
 }
 END_TEST
@@ -430,7 +423,7 @@ static enum lk_status estimate(struct rank *me)
     enum lk_status st = LK_OK;
 
     fake_nccl.estimates_hang = *hangs;
-    LK_TRY(open_node(me, NULL, false, &n));
+    LK_TRY(open_node(me, NULL, false, *hangs ? short_ns : plenty_ns, &n));
     if (*hangs) {
         LK_TRY(expect(lk_comm_estimate(n.comm, &call, &s) == LK_ETIMEOUT, "late"));
         lk_comm_close(n.comm); /* which leaves it behind: a thread is in it */
@@ -455,8 +448,7 @@ START_TEST(estimates_launch_nothing)
     bool hangs = _i;
     struct rank ranks[RANKS_MAX];
 
-    ranks_run_processes(2, hangs ? short_ns : plenty_ns, estimate, &hangs, 1, NULL, limit_ns,
-                        ranks);
+    ranks_run_processes(2, plenty_ns, estimate, &hangs, 1, NULL, ranks);
     assert_all_ok(ranks, 2);
 }
 END_TEST
@@ -469,7 +461,7 @@ static enum lk_status old_library(struct rank *me)
     enum lk_status st;
 
     fake_nccl.version = NCCL_VERSION(2, 18, 5);
-    st = open_node(me, NULL, false, &n);
+    st = open_node(me, NULL, false, plenty_ns, &n);
     st = expect(st == LK_EUNSUPPORTED &&
                     strstr(lk_error_text(), "NCCL 2.18.5 (a test's) is too old: 2.19.0"),
                 lk_error_text());
@@ -481,7 +473,7 @@ START_TEST(old_libraries_are_refused)
 {
     struct rank ranks[RANKS_MAX];
 
-    ranks_run_processes(1, plenty_ns, old_library, NULL, 1, NULL, limit_ns, ranks);
+    ranks_run_processes(1, plenty_ns, old_library, NULL, 1, NULL, ranks);
     assert_all_ok(ranks, 1);
 }
 END_TEST

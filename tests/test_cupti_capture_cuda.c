@@ -16,6 +16,7 @@ Suite *lk_suite_cupti_capture_cuda(void);
 #include "tests/fake_cupti_cuda.h"
 #include "tests/kept_spans.h"
 #include "tests/must.h"
+#include "tests/waits.h"
 
 #include <inttypes.h>
 #include <stdio.h>
@@ -48,7 +49,7 @@ static void start(void)
 
 static void end_session(void)
 {
-    must(lk_cupti_close(play.cupti, lk_deadline_in(20 * LK_NS_PER_S), NULL));
+    must(lk_cupti_close(play.cupti, lk_deadline_in(WAIT_PLENTY_NS), NULL));
     play.cupti = NULL;
 }
 

@@ -13,6 +13,7 @@ Suite *lk_suite_cupti_cuda(void);
 #include "tests/fake_cupti_cuda.h"
 #include "tests/kept_spans.h"
 #include "tests/must.h"
+#include "tests/waits.h"
 
 #include <string.h>
 
@@ -235,7 +236,7 @@ START_TEST(a_flush_that_fails)
 {
     fake_cupti.fail_call = "ActivityFlushAll";
     fake_cupti.fail_with = CUPTI_ERROR_UNKNOWN;
-    ck_assert_int_eq(lk_cupti_close(rig.cupti, lk_deadline_in(20 * LK_NS_PER_S), NULL),
+    ck_assert_int_eq(lk_cupti_close(rig.cupti, lk_deadline_in(WAIT_PLENTY_NS), NULL),
                      LK_EUNSUPPORTED);
     ck_assert_ptr_nonnull(strstr(lk_error_text(), "last records"));
     rig.cupti = NULL;
@@ -265,7 +266,7 @@ START_TEST(versions_that_are_not_known)
     ck_assert_int_eq(st, versions[_i].known ? LK_OK : LK_EUNSUPPORTED);
     if (st != LK_OK)
         ck_assert_ptr_nonnull(strstr(lk_error_text(), "not known"));
-    must(lk_cupti_close(g, lk_deadline_in(20 * LK_NS_PER_S), NULL));
+    must(lk_cupti_close(g, lk_deadline_in(WAIT_PLENTY_NS), NULL));
 }
 END_TEST
 
@@ -282,7 +283,7 @@ START_TEST(an_older_library)
     older.ActivityEnableRuntimeApi = NULL;
     older.ActivityEnableDriverApi = NULL;
     must(lk_cupti_open(&(struct lk_cupti_config){.recorder = rig.next, .calls = &older}, &g));
-    must(lk_cupti_close(g, lk_deadline_in(20 * LK_NS_PER_S), NULL));
+    must(lk_cupti_close(g, lk_deadline_in(WAIT_PLENTY_NS), NULL));
 }
 END_TEST
 
@@ -297,7 +298,7 @@ START_TEST(the_library_itself)
     st = lk_cupti_open(&(struct lk_cupti_config){.recorder = rig.next}, &g);
     if (st == LK_OK) {
         ck_assert_ptr_nonnull(strstr(lk_cupti_text(g), "libcupti"));
-        st = lk_cupti_close(g, lk_deadline_in(20 * LK_NS_PER_S), NULL);
+        st = lk_cupti_close(g, lk_deadline_in(WAIT_PLENTY_NS), NULL);
         ck_assert_msg(st == LK_OK, "%s", lk_error_text());
         return;
     }

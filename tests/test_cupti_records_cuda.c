@@ -12,6 +12,7 @@ Suite *lk_suite_cupti_records_cuda(void);
 #include "tests/cupti_rig_cuda.h"
 #include "tests/fake_cupti_cuda.h"
 #include "tests/kept_spans.h"
+#include "tests/waits.h"
 
 #include <stdio.h>
 #include <string.h>

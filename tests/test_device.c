@@ -1,6 +1,7 @@
 /* Devices: order, concurrency, events, the sticky failure, deadlines, and time on `timed`. */
 #include "base/array.h"
 #include "runtime/device.h"
+#include "tests/waits.h"
 
 #include <check.h>
 #include <pthread.h>
@@ -9,7 +10,7 @@
 #include <string.h>
 
 /* A hang ends a test after this; nothing is asserted about how long anything takes. */
-static const uint64_t long_ns = 20 * LK_NS_PER_S;
+static const uint64_t long_ns = WAIT_PLENTY_NS;
 
 static const char *const all_devices[] = {"cpu", "timed", "reference"};
 static const char *const thread_devices[] = {"cpu", "timed"};

@@ -5,12 +5,13 @@
 #include "tests/fake_cuda.h"
 #include "tests/kept_spans.h"
 #include "tests/scratch.h"
+#include "tests/waits.h"
 
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
 
-static const uint64_t hang_ns = 20 * LK_NS_PER_S;
+static const uint64_t hang_ns = WAIT_PLENTY_NS;
 
 /* ---- What tests share ---- */
 

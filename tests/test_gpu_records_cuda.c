@@ -21,6 +21,7 @@ Suite *lk_suite_gpu_records_cuda(void);
 #include "tests/must.h"
 #include "tests/scratch.h"
 #include "tests/small_train.h"
+#include "tests/waits.h"
 
 #include <pthread.h>
 #include <stdio.h>
@@ -198,7 +199,7 @@ static void train(int accumulation, int prefetch, struct lk_trace *out)
     lk_train_result_fini(&result);
     ck_assert_uint_eq(fake_cupti_stack.depth, 0);
     fake_cupti.left_at_end = true;
-    must(lk_cupti_close(rig.cupti, lk_deadline_in(20 * LK_NS_PER_S), &rig.counts));
+    must(lk_cupti_close(rig.cupti, lk_deadline_in(WAIT_PLENTY_NS), &rig.counts));
     lk_recorder_destroy(rig.recorder);
     must(lk_span_file_close(rig.spans));
     must(lk_convert_run(rig.directory, NULL));

@@ -8,12 +8,13 @@
 #include "tests/must.h"
 #include "tests/scratch.h"
 #include "tests/small_train.h"
+#include "tests/waits.h"
 
 #include <check.h>
 #include <stdio.h>
 #include <string.h>
 
-static const uint64_t hang_ns = 20 * LK_NS_PER_S;
+static const uint64_t hang_ns = WAIT_PLENTY_NS;
 static char *locks;
 
 static void setup(void)

@@ -336,7 +336,7 @@ static int run_import(const char *dir, const char *words, char *err, size_t size
     int code;
 
     program_start(&p, dir, NULL, NULL, "import %s", words);
-    program_wait(&p, 60);
+    program_wait(&p);
     code = p.code;
     snprintf(err, size, "%s", p.err);
     program_fini(&p);

@@ -3,6 +3,7 @@
 
 #include "base/clock.h"
 #include "base/rng.h"
+#include "tests/waits.h"
 
 #include <check.h>
 #include <errno.h>
@@ -18,7 +19,7 @@ static const uint64_t never_ns = UINT64_MAX;
 static const uint64_t short_ns = 100 * LK_NS_PER_MS;
 
 /* Launches `ranks` shells with a script. */
-static enum lk_status launch(int ranks, const char *script, uint64_t timeout_ns)
+static enum lk_status launch(int ranks, const char *script, uint64_t grace_ns, uint64_t timeout_ns)
 {
     char text[1024];
     char *argv[] = {(char *)(uintptr_t) "sh", (char *)(uintptr_t) "-c", text, NULL};
@@ -27,7 +28,7 @@ static enum lk_status launch(int ranks, const char *script, uint64_t timeout_ns)
                                       .program = "/bin/sh",
                                       .argv = argv,
                                       .env = env,
-                                      .grace_ns = short_ns,
+                                      .grace_ns = grace_ns,
                                       .timeout_ns = timeout_ns};
 
     snprintf(text, sizeof text, "%s", script);
@@ -59,8 +60,8 @@ static const struct {
      "[ $WORLD_SIZE = 3 ] && [ $LOCAL_WORLD_SIZE = 3 ] && [ $RANK = $LOCAL_RANK ] && "
      "[ $MASTER_ADDR = 127.0.0.1 ] && [ $MASTER_PORT -gt 0 ] && [ $LOCKSTEP_STORE_SERVED = 1 ] && "
      "[ \"$MORE\" = 'is here' ] && [ -n \"$PATH\" ] && [ -z \"$TORCHELASTIC_RUN_ID\" ]", NULL                                    },
-    {3, "[ $RANK = 1 ] && exit 3; exec sleep 100",                                       "rank 1 exited with code 3"             },
-    {2, "[ $RANK = 1 ] && kill -9 $$; exec sleep 100",                                   "rank 1 was killed by signal 9 (Killed)"},
+    {3, "[ $RANK = 1 ] && exit 3; exec sleep 1000",                                      "rank 1 exited with code 3"             },
+    {2, "[ $RANK = 1 ] && kill -9 $$; exec sleep 1000",                                  "rank 1 was killed by signal 9 (Killed)"},
     {2, "[ $RANK = 0 ] && kill -SEGV $$; trap '' TERM; while :; do :; done",
      "rank 0 was killed by signal 11 (Segmentation fault)"                                                                       },
     {2, "[ $RANK = 0 ] && exit 1; kill -STOP $$",                                        "rank 0 exited with code 1"             },
@@ -73,7 +74,7 @@ START_TEST(how_ranks_end)
 
     adopt_orphans();
     setenv("TORCHELASTIC_RUN_ID", "stale", 1);
-    st = launch(endings[_i].ranks, endings[_i].script, never_ns);
+    st = launch(endings[_i].ranks, endings[_i].script, short_ns, never_ns);
     ck_assert_msg(st == (endings[_i].message ? LK_EPEER : LK_OK), "%d %s", (int)st,
                   lk_error_text());
     if (endings[_i].message)
@@ -85,7 +86,7 @@ END_TEST
 START_TEST(a_run_that_takes_too_long)
 {
     adopt_orphans();
-    ck_assert_int_eq(launch(2, "exec sleep 100", 200 * LK_NS_PER_MS), LK_EPEER);
+    ck_assert_int_eq(launch(2, "exec sleep 1000", short_ns, 200 * LK_NS_PER_MS), LK_EPEER);
     ck_assert_str_eq(lk_error_text(), "the run took longer than 0.2 s");
     assert_nothing_left();
 }
@@ -127,29 +128,41 @@ END_TEST
 
 /* ---- signals to the launcher ---- */
 
-/* A process that launches; its exit code says how that went. */
-static pid_t fork_launcher(const char *script)
+enum { LAUNCHED = 3, UP = 9 };
+
+/*
+ * A process that launches; its exit code says how that went. A script writes a byte to descriptor
+ * UP, the returned pipe's other end, when it is up; the read end is closed by the caller.
+ */
+static pid_t fork_launcher(const char *script, uint64_t grace_ns, int *out_up)
 {
+    int up[2];
     pid_t pid;
 
     /* libcheck's own handlers would signal the whole test. */
     ck_assert(signal(SIGTERM, SIG_DFL) != SIG_ERR && signal(SIGINT, SIG_DFL) != SIG_ERR);
+    ck_assert_int_eq(pipe(up), 0);
     pid = fork();
     ck_assert_int_ge(pid, 0);
     if (!pid) {
-        enum lk_status st = launch(3, script, never_ns);
+        enum lk_status st;
 
+        if (dup2(up[1], UP) != UP)
+            _exit(1);
+        st = launch(LAUNCHED, script, grace_ns, never_ns);
         if (st == LK_EPEER && strstr(lk_error_text(), "the run was stopped by signal"))
             _exit(7);
         _exit(st == LK_OK ? 0 : 1);
     }
+    close(up[1]);
+    *out_up = up[0];
     return pid;
 }
 
-/* All descendants end by themselves, soon: what is left of them is adopted. */
+/* All descendants end by themselves: what is left of them is adopted. */
 static void assert_all_end(void)
 {
-    struct lk_deadline deadline = lk_deadline_in(20 * LK_NS_PER_S);
+    struct lk_deadline deadline = lk_deadline_in(WAIT_PLENTY_NS);
 
     while (waitpid(-1, NULL, WNOHANG) >= 0) {
         ck_assert_msg(lk_deadline_left_ns(deadline) > 0, "a process was left behind");
@@ -163,30 +176,33 @@ static const struct {
     int signals[2];
     int code; /* -1: killed */
 } stops[] = {
-    {"exec sleep 100",                                 {SIGTERM, 0},     7 },
-    {"exec sleep 100",                                 {SIGINT, 0},      7 },
-    {"trap '' TERM INT; while :; do sleep 0.05; done", {SIGHUP, SIGINT}, 7 },
-    {"exec sleep 100",                                 {SIGKILL, 0},     -1},
+    {"printf x >&9; exec sleep 1000",                                {SIGTERM, 0},     7 },
+    {"printf x >&9; exec sleep 1000",                                {SIGINT, 0},      7 },
+    {"trap '' TERM INT; printf x >&9; while :; do sleep 0.05; done", {SIGHUP, SIGINT}, 7 },
+    {"printf x >&9; exec sleep 1000",                                {SIGKILL, 0},     -1},
 };
+
+/* Without a grace period that ends: ranks that will not stop end by the second signal only. */
 
 START_TEST(signals_stop_everything)
 {
-    int status;
+    int status, up;
+    char byte;
     pid_t pid;
 
     adopt_orphans();
-    pid = fork_launcher(stops[_i].script);
-    usleep(100000);
-    for (int i = 0; i < 2 && stops[_i].signals[i]; i++) {
+    pid = fork_launcher(stops[_i].script, never_ns, &up);
+    for (int r = 0; r < LAUNCHED; r++)
+        ck_assert_int_eq(read(up, &byte, 1), 1);
+    for (int i = 0; i < 2 && stops[_i].signals[i]; i++)
         ck_assert_int_eq(kill(pid, stops[_i].signals[i]), 0);
-        usleep(20000);
-    }
     ck_assert_int_eq(waitpid(pid, &status, 0), pid);
     if (stops[_i].code < 0)
         ck_assert(WIFSIGNALED(status));
     else
         ck_assert_int_eq(WEXITSTATUS(status), stops[_i].code);
     assert_all_end();
+    close(up);
 }
 END_TEST
 
@@ -197,11 +213,13 @@ START_TEST(no_process_survives_the_launcher)
 
     adopt_orphans();
     for (int i = 0; i < 20; i++) {
-        pid_t pid = fork_launcher("sleep 0.01; exec sleep 100");
+        int up;
+        pid_t pid = fork_launcher("sleep 0.01; exec sleep 1000", short_ns, &up);
 
         usleep((unsigned)lk_rng_below(&g, 30000));
         ck_assert_int_eq(kill(pid, i % 2 ? SIGKILL : SIGTERM), 0);
         assert_all_end();
+        close(up);
     }
 }
 END_TEST

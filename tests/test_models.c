@@ -7,6 +7,7 @@
 #include "runtime/model.h"
 #include "tests/kernel_pair.h"
 #include "tests/must.h"
+#include "tests/waits.h"
 
 #include <check.h>
 #include <math.h>
@@ -15,7 +16,7 @@
 #include <string.h>
 #include <unistd.h>
 
-static const uint64_t timeout_ns = 60 * LK_NS_PER_S;
+static const uint64_t timeout_ns = WAIT_PLENTY_NS;
 
 /* Small, with no two sizes equal; batches shorter than what the model was made for. */
 static const struct row {

@@ -54,7 +54,7 @@ enum { RANKS = 2, STEPS = 3, ACCUMULATION = 2 };
 static void run_attached(struct program *p, const char *path, int code, const char *options)
 {
     program_start(p, dir, attach_tool, (void *)(uintptr_t)path, RUN "%s", dir, options);
-    program_wait(p, 120);
+    program_wait(p);
     ck_assert_msg(p->code == code, "exit code %d: %s", p->code, p->err);
 }
 
@@ -228,7 +228,7 @@ START_TEST(no_tool)
     struct program p;
 
     program_start(&p, dir, detach_tool, NULL, RUN "--nvtx=yes", dir);
-    program_wait(&p, 120);
+    program_wait(&p);
     ck_assert_int_eq(p.code, 1);
     ck_assert_msg(strstr(p.err, "--nvtx=yes: NVTX: no tool runs this program") != NULL, "%s",
                   p.err);
@@ -318,7 +318,7 @@ START_TEST(not_in_this_build)
 
     program_start(&p, dir, attach_tool, NULL, "run --model=mlp --steps=2 --warmup=0 %s --out=%s/r",
                   options[_i], dir);
-    program_wait(&p, 120);
+    program_wait(&p);
     ck_assert_int_eq(p.code, _i == 0);
     ck_assert_msg(strstr(p.err, "NVTX: this build has none") != NULL, "%s", p.err);
     program_fini(&p);

@@ -3,6 +3,7 @@
 
 #include "base/array.h"
 #include "base/rng.h"
+#include "tests/waits.h"
 
 #include <check.h>
 #include <math.h>
@@ -115,7 +116,7 @@ START_TEST(follows_the_formulas)
                 plain_step(c, &w[p][i], &grad[p][i], &m[p][i], &v[p][i], decays[p], t);
             }
         ck_assert_int_eq(lk_optim_step(o, s, params, c->learning_rate, t), LK_OK);
-        ck_assert_int_eq(lk_stream_sync(s, lk_deadline_in(60 * LK_NS_PER_S)), LK_OK);
+        ck_assert_int_eq(lk_stream_sync(s, lk_deadline_in(WAIT_PLENTY_NS)), LK_OK);
     }
     for (size_t p = 0; p < PARAMS; p++)
         for (size_t i = 0; i < elems[p]; i++)

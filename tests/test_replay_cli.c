@@ -180,7 +180,7 @@ START_TEST(runs_as_a_rank)
     char *path = scratch_path(dir, "out/job.json");
 
     program_start(&p, dir, as_rank, NULL, "replay %s --steps=12 --warmup=2 --out=%s/out", JOB, dir);
-    program_wait(&p, 60);
+    program_wait(&p);
     ck_assert_msg(p.code == 0, "%s", p.err);
     ck_assert_msg(lk_job_read(path, &job) == LK_OK, "%s", lk_error_text());
     ck_assert_uint_eq(job.n_runs, 1);

@@ -598,7 +598,7 @@ START_TEST(no_gpu)
 
     program_start(&p, dir, NULL, NULL, "run --device=cuda --dtype=%s -n2 --steps=1 --out=%s " TINY,
                   _i ? "bfloat16" : "float32", out);
-    program_wait(&p, 60);
+    program_wait(&p);
     ck_assert_int_eq(p.signal, 0);
     if (p.code != 0) {
         ck_assert_int_eq(p.code, 1);

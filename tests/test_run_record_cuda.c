@@ -8,6 +8,7 @@
 #include "tests/fake_cuda.h"
 #include "tests/ranks.h"
 #include "tests/scratch.h"
+#include "tests/waits.h"
 
 #include <check.h>
 #include <stdio.h>
@@ -85,7 +86,7 @@ START_TEST(auto_says_what_came_of_it)
     struct rank rank;
     char *text;
 
-    ranks_run_threads(1, 20 * LK_NS_PER_S, record, &what, &rank);
+    ranks_run_threads(1, WAIT_PLENTY_NS, record, &what, &rank);
     ck_assert_msg(rank.status == LK_OK, "%s", rank.text);
     text = recorded_by();
     ck_assert_ptr_nonnull(text);
@@ -100,7 +101,7 @@ START_TEST(no_is_said)
     struct rank rank;
     char *text;
 
-    ranks_run_threads(1, 20 * LK_NS_PER_S, record, &what, &rank);
+    ranks_run_threads(1, WAIT_PLENTY_NS, record, &what, &rank);
     ck_assert_msg(rank.status == LK_OK, "%s", rank.text);
     ck_assert(!what.works);
     text = recorded_by();
@@ -115,7 +116,7 @@ START_TEST(yes_is_meant)
     struct recording what = {.options = "--gpu-state=no --gpu-records=yes"};
     struct rank rank;
 
-    ranks_run_threads(1, 20 * LK_NS_PER_S, record, &what, &rank);
+    ranks_run_threads(1, WAIT_PLENTY_NS, record, &what, &rank);
     ck_assert_int_eq(rank.status, what.works ? LK_OK : LK_EUNSUPPORTED);
     if (!what.works)
         ck_assert_msg(strstr(rank.text, "--gpu-records: CUPTI") != NULL ||

@@ -4,6 +4,7 @@
 #include "base/array.h"
 #include "kernels/ops.h"
 #include "tests/ranks.h"
+#include "tests/waits.h"
 
 #include <check.h>
 #include <math.h>
@@ -13,7 +14,7 @@
 
 enum { WORLD = 3, REPETITIONS = 4, WARMUP = 1, SAMPLES = REPETITIONS + WARMUP };
 
-static const uint64_t plenty_ns = 60 * LK_NS_PER_S;
+static const uint64_t plenty_ns = WAIT_PLENTY_NS;
 
 /* What each rank measured, to be compared. */
 struct results {
@@ -53,7 +54,7 @@ static enum lk_status sweep_collectives(struct rank *me)
     struct lk_comm *c = NULL;
     enum lk_status st = LK_OK;
 
-    LK_TRY(rank_open_tcp(me, 0, &store, &c));
+    LK_TRY(rank_open_tcp(me, 0, me->timeout_ns, &store, &c));
     LK_TRY(lk_sweep_collectives(c, &config, &results->rows[me->rank]));
 out:
     lk_comm_close(c);
@@ -131,7 +132,7 @@ static enum lk_status sweep_compute(struct rank *me)
     struct lk_comm *c = NULL;
     enum lk_status st = LK_OK;
 
-    LK_TRY(rank_open_tcp(me, 0, &store, &c));
+    LK_TRY(rank_open_tcp(me, 0, me->timeout_ns, &store, &c));
     LK_TRY(lk_sweep_colocation(c, &config, &results->colocation[me->rank]));
     config.work = (struct lk_sweep_work){0}; /* the built-in one */
     LK_TRY(lk_sweep_overlap(c, &config, 100000, &results->overlap[me->rank]));
@@ -203,7 +204,7 @@ static enum lk_status sweep_streams(struct rank *me)
     struct lk_comm *c = NULL;
     enum lk_status st = LK_OK;
 
-    LK_TRY(rank_open_tcp(me, 0, &store, &c));
+    LK_TRY(rank_open_tcp(me, 0, me->timeout_ns, &store, &c));
     LK_TRY(lk_device_open("timed", &dc, &d));
     LK_TRY(lk_stream_create(d, &(struct lk_track_info){.name = "compute"}, &config.compute));
     LK_TRY(lk_stream_create(d, &(struct lk_track_info){.name = "net"}, &config.net));
@@ -264,7 +265,7 @@ static enum lk_status sweep_gather_on_stream(struct rank *me)
     struct lk_comm *c = NULL;
     enum lk_status st = LK_OK;
 
-    LK_TRY(rank_open_tcp(me, 0, &store, &c));
+    LK_TRY(rank_open_tcp(me, 0, me->timeout_ns, &store, &c));
     LK_TRY(lk_device_open("timed", &dc, &d));
     LK_TRY(lk_stream_create(d, &(struct lk_track_info){.name = "net"}, &config.stream));
     LK_TRY(lk_sweep_collectives(c, &config, &results->rows[me->rank]));

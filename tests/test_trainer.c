@@ -3,6 +3,7 @@
 
 #include "base/array.h"
 #include "tests/ranks.h"
+#include "tests/waits.h"
 
 #include <check.h>
 #include <math.h>
@@ -14,7 +15,7 @@
 Suite *lk_suite_trainer(void);
 
 enum { STEPS = 6, WARMUP = 2, ALL = STEPS + WARMUP };
-#define TIMEOUT_NS (30 * LK_NS_PER_S)
+#define TIMEOUT_NS WAIT_PLENTY_NS
 
 static struct lk_train_config config(int ranks, int rank)
 {

@@ -8,6 +8,7 @@
 #include "tests/fake_cuda.h"
 #include "tests/scratch.h"
 #include "tests/small_train.h"
+#include "tests/waits.h"
 
 #include <check.h>
 #include <math.h>
@@ -16,7 +17,7 @@
 #include <string.h>
 
 enum { STEPS = 5, LOCAL_BATCH = 2, SEEDS = 4 };
-#define TIMEOUT_NS (20 * LK_NS_PER_S)
+#define TIMEOUT_NS WAIT_PLENTY_NS
 
 static char *directory;
 

@@ -16,13 +16,13 @@ Suite *lk_suite_trainer_nccl_cuda(void);
 #include "tests/ranks.h"
 #include "tests/scratch.h"
 #include "tests/small_train.h"
+#include "tests/waits.h"
 
 #include <string.h>
 
 enum { STEPS = 4 };
 
-static const uint64_t timeout_ns = 20 * LK_NS_PER_S;
-static const uint64_t limit_ns = 50 * LK_NS_PER_S;
+static const uint64_t timeout_ns = WAIT_PLENTY_NS;
 
 static char *locks;
 
@@ -129,7 +129,7 @@ START_TEST(ranks_agree_with_one)
     struct shape s = shapes[_i];
     struct rank ranks[RANKS_MAX];
 
-    ranks_run_processes(s.ranks, timeout_ns, train, &s, 1, NULL, limit_ns, ranks);
+    ranks_run_processes(s.ranks, timeout_ns, train, &s, 1, NULL, ranks);
     for (int r = 0; r < s.ranks; r++) {
         if (!s.says)
             ck_assert_msg(ranks[r].status == LK_OK && !ranks[r].wait_status, "rank %d: %s", r,
@@ -177,7 +177,7 @@ START_TEST(a_graph_gives_the_same_losses)
     struct shape s = shapes[_i];
     struct rank ranks[RANKS_MAX];
 
-    ranks_run_processes(s.ranks, timeout_ns, train_twice, &s, 1, NULL, limit_ns, ranks);
+    ranks_run_processes(s.ranks, timeout_ns, train_twice, &s, 1, NULL, ranks);
     for (int r = 0; r < s.ranks; r++)
         ck_assert_msg(ranks[r].status == LK_OK && !ranks[r].wait_status, "rank %d: %s", r,
                       ranks[r].text);

@@ -2,11 +2,12 @@
 #include "base/array.h"
 #include "runtime/trainer.h"
 #include "tests/ranks.h"
+#include "tests/waits.h"
 
 #include <check.h>
 #include <string.h>
 
-static const uint64_t timeout_ns = 20 * LK_NS_PER_S;
+static const uint64_t timeout_ns = WAIT_PLENTY_NS;
 
 struct setting {
     const char *model;
