@@ -52,7 +52,7 @@ enum lk_status lk_nvml_read(struct lk_nvml *n, struct lk_gpu_sample *out);
 
 struct lk_nvml_sampler_config {
     struct lk_recorder *recorder; /* NULL: no spans. Outlives the sampler */
-    double period_s;              /* between samples; the first is taken at once */
+    double period_s;              /* between samples; one is taken, however soon the stop comes */
     double timeout_s;             /* how long the end waits for a driver that does not come back */
 };
 

@@ -84,22 +84,23 @@ static void release(struct lk_nvml_sampler *s)
 static void *sample(void *arg)
 {
     struct lk_nvml_sampler *s = arg;
-    bool abandoned;
+    bool abandoned, first = true;
     struct rarity rarity = {.every = 1};
     struct lk_deadline next = {lk_monotonic_ns()};
     struct timespec at;
 
     prctl(PR_SET_NAME, "nvml");
     pthread_mutex_lock(&s->lock);
-    while (!s->stop && s->failed == LK_OK) {
+    while ((first || !s->stop) && s->failed == LK_OK) {
         struct lk_gpu_sample got;
         enum lk_status st;
 
         pthread_mutex_unlock(&s->lock);
         st = lk_nvml_read(s->nvml, &got);
         pthread_mutex_lock(&s->lock);
-        if (s->stop)
+        if (s->stop && !first)
             break;
+        first = false;
         if (st != LK_OK) {
             s->failed = st;
             (void)snprintf(s->failure, sizeof s->failure, "%s", lk_error_text());

@@ -72,8 +72,10 @@ static int clock_now(struct nvmlDevice_st *device, int kind, unsigned int *out)
 {
     if (device != &gpu)
         return NVML_NOT_SUPPORTED;
-    while (kind == NVML_SM_CLOCK && atomic_load(&fake_nvml.hang))
+    while (kind == NVML_SM_CLOCK && atomic_load(&fake_nvml.hang)) {
+        atomic_store(&fake_nvml.hanging, 1);
         lk_sleep_until_ns(lk_monotonic_ns() + LK_NS_PER_MS);
+    }
     if (kind == NVML_SM_CLOCK) {
         int reads = atomic_fetch_add(&fake_nvml.clock_reads, 1);
         int limit = atomic_load(&fake_nvml.lost_after);

@@ -15,6 +15,7 @@ struct fake_nvml {
     atomic_int initialised; /* init less shutdown */
     atomic_int lost_after;  /* this many reads of the clock, then the GPU is lost; -1: never */
     atomic_int hang;        /* reads of the clock do not come back until it is 0 */
+    atomic_int hanging;     /* one is in it */
     atomic_int sm_clock_mhz, clock_reads;
     atomic_int power_mw, power_code, power_reads;
     atomic_ullong reasons, energy_mj, energy_a_read_mj;

@@ -215,6 +215,16 @@ static void seen_open(struct seen *s)
     ck_assert_int_eq(lk_recorder_attach(s->recorder, &seen_ops, s), LK_OK);
 }
 
+static double last_clock_mhz(struct seen *s)
+{
+    double mhz;
+
+    pthread_mutex_lock(&s->lock);
+    mhz = s->last[LK_GPU_SM_CLOCK_MHZ];
+    pthread_mutex_unlock(&s->lock);
+    return mhz;
+}
+
 START_TEST(samples_are_shown_and_summed)
 {
     struct lk_nvml_sampler_config config = fast;
@@ -235,7 +245,8 @@ START_TEST(samples_are_shown_and_summed)
     lk_nvml_sampler_end(sampler);
     atomic_store(&fake_nvml.sm_clock_mhz, 300);
     atomic_store(&fake_nvml.reasons, 0x1);
-    fake_nvml_wait_reads(3);
+    while (last_clock_mhz(&seen) != 300) /* spans go on; not every sample is one in the long run */
+        fake_nvml_wait_reads(1);
     ck_assert_msg(lk_nvml_sampler_stop(sampler, &sum) == LK_OK, "%s", lk_error_text());
     ck_assert_uint_ge(sum.n, 18);
     ck_assert_double_eq(sum.quantity[LK_GPU_SM_CLOCK_MHZ].mean, 1500);
@@ -249,9 +260,8 @@ START_TEST(samples_are_shown_and_summed)
     ck_assert_int_eq(seen.tracks, 1);
     ck_assert_uint_eq(seen.n_spans, LK_NVML_SPANS);
     ck_assert_int_eq(seen.wrong, 0);
-    /* Every sample is shown at first, and the last was of the end. */
-    ck_assert_int_ge(seen.counters, LK_GPU_QUANTITY_COUNT * 28);
-    ck_assert_double_eq(seen.last[LK_GPU_SM_CLOCK_MHZ], 300);
+    /* Every sample is shown at first. */
+    ck_assert_int_ge(seen.counters, LK_GPU_QUANTITY_COUNT * 26);
     ck_assert_double_eq(seen.last[LK_GPU_MEMORY_CLOCK_MHZ], 2619);
     pthread_mutex_destroy(&seen.lock);
     check_clean();
@@ -311,6 +321,8 @@ START_TEST(stops_at_any_moment)
         if (i % 5 == 1)
             lk_sleep_until_ns(lk_monotonic_ns() + LK_NS_PER_MS);
         ck_assert_int_eq(lk_nvml_sampler_stop(sampler, &sum), LK_OK);
+        if (i % 3 != 1) /* however soon it was stopped */
+            ck_assert_uint_ge(sum.n, 1);
         lk_recorder_destroy(seen.recorder);
         ck_assert_int_eq(seen.wrong, 0);
         pthread_mutex_destroy(&seen.lock);
@@ -330,7 +342,8 @@ START_TEST(a_driver_hangs)
     ck_assert_int_eq(lk_nvml_sampler_start(must_open(&fake_nvml_calls), &config, &sampler), LK_OK);
     fake_nvml_wait_reads(2);
     atomic_store(&fake_nvml.hang, 1);
-    lk_sleep_until_ns(lk_monotonic_ns() + 20 * LK_NS_PER_MS);
+    while (!atomic_load(&fake_nvml.hanging))
+        lk_sleep_until_ns(lk_monotonic_ns() + LK_NS_PER_MS);
     ck_assert_int_eq(lk_nvml_sampler_stop(sampler, &sum), LK_ETIMEOUT);
     ck_assert_msg(strstr(lk_error_text(), "did not answer") != NULL, "%s", lk_error_text());
     ck_assert_uint_ge(sum.n, 1);

@@ -215,7 +215,7 @@ START_TEST(launcher_killed_then_analysed)
     struct program p;
 
     program_start(&p, dir, NULL, NULL, "run -n%d --timeout=100s --out=%s/run " LONG, RANKS, dir);
-    await_steps(part, 1);
+    await_steps(part, 12); /* beyond the warm-up */
     ck_assert_int_eq(kill(p.pid, SIGKILL), 0);
     program_wait(&p);
     ck_assert_int_eq(program_left(&p), 0);

@@ -400,7 +400,7 @@ START_TEST(a_gpu_that_stops)
     struct lk_train_result result = {0};
     int step = 1;
 
-    c.timeout_ns = LK_NS_PER_S / 10;
+    c.timeout_ns = WAIT_SHORT_NS;
     c.device_config.hang_ns = LK_NS_PER_S / 20;
     c.progress = stop;
     c.progress_ctx = &step;
