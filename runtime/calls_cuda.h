@@ -57,6 +57,7 @@ struct lk_cuda_calls {
     __typeof__(lk_cuda_init) *init;
     __typeof__(lk_cuda_fini) *fini;
     enum lk_status (*run_op)(const struct lk_op *op, const void *args, const struct lk_cuda *cuda);
+    uint64_t (*now_ns)(void); /* lk_now_ns: the host's clock that events are set beside */
 };
 
 /* CUDA's own. */

@@ -36,10 +36,18 @@ static enum lk_status run_op(const struct lk_op *op, const void *args, const str
     return op->cuda(args, cuda);
 }
 
+static uint64_t now_ns(void)
+{
+    return lk_now_ns();
+}
+
 #define CALL(call) .call = cuda##call,
 const struct lk_cuda_calls lk_cuda_calls = {LK_CUDA_CALL_LIST(CALL).blas_open = lk_cuda_blas_open,
-                                            .blas_close = lk_cuda_blas_close, .init = lk_cuda_init,
-                                            .fini = lk_cuda_fini, .run_op = run_op};
+                                            .blas_close = lk_cuda_blas_close,
+                                            .init = lk_cuda_init,
+                                            .fini = lk_cuda_fini,
+                                            .run_op = run_op,
+                                            .now_ns = now_ns};
 #undef CALL
 
 /* ---- The device ---- */

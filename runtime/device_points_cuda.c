@@ -195,7 +195,7 @@ static enum lk_status take_origin(struct cuda_stream *t, struct lk_deadline dead
                                   uint64_t *out_ns)
 {
     struct cuda_device *g = device_of(t->base.device);
-    uint64_t began_ns = lk_now_ns();
+    uint64_t began_ns = g->call->now_ns();
     enum lk_status st = LK_OK;
     cudaError_t e;
 
@@ -205,7 +205,7 @@ static enum lk_status take_origin(struct cuda_stream *t, struct lk_deadline dead
             return lk_fail(LK_ETIMEOUT, "stream '%s' did not finish in time, though it was idle",
                            t->base.name);
     LK_TRY(lk_cuda_status(e, "synchronising"));
-    g->origin_ns = lk_now_ns();
+    g->origin_ns = g->call->now_ns();
     *out_ns = g->origin_ns - began_ns;
 out:
     return st;
@@ -236,7 +236,7 @@ enum lk_status lk_cuda_refresh_origin(struct cuda_stream *t)
     uint64_t ns = UINT64_MAX;
 
     lock_points(t);
-    if (g->origin_ns > 0 && lk_now_ns() - g->origin_ns < too_old_ns)
+    if (g->origin_ns > 0 && g->call->now_ns() - g->origin_ns < too_old_ns)
         goto out;
     look_at_all(t->base.device);
     for (int i = 0; i < TRIES && ns > close_ns; i++)

@@ -1,6 +1,7 @@
 /* The machine, its GPUs and their contexts; see the header. */
 #include "tests/fake_machine_cuda.h"
 
+#include "base/clock.h"
 #include "base/rng.h"
 
 #include <check.h>
@@ -176,6 +177,20 @@ static enum lk_status fake_run_op(const struct lk_op *op, const void *args, cons
     return LK_OK;
 }
 
+/* With a model of time the host has its clock from it, too: however long the host takes, the two
+ * do not drift apart. */
+static uint64_t fake_now_ns(void)
+{
+    uint64_t ns;
+
+    if (!fake_cuda.takes_ms)
+        return lk_now_ns();
+    fake_lock();
+    ns = fake_cuda.reset_ns + (uint64_t)(fake_cuda.seen_ms * 1e6);
+    fake_unlock();
+    return ns;
+}
+
 const struct lk_cuda_calls fake_cuda_calls = {
 #define ENTRY(call) .call = fake_cuda##call,
     LK_CUDA_CALL_LIST(ENTRY)
@@ -185,6 +200,7 @@ const struct lk_cuda_calls fake_cuda_calls = {
     .init = fake_init,
     .fini = fake_fini,
     .run_op = fake_run_op,
+    .now_ns = fake_now_ns,
 };
 
 void fake_cuda_reset(int gpus)
@@ -193,6 +209,7 @@ void fake_cuda_reset(int gpus)
     for (size_t i = 0; i < FAKE_STREAMS_MAX; i++)
         memset(&fake_cuda.streams[i], 0, offsetof(struct fake_stream, work));
     fake_cuda.gpus = gpus;
+    fake_cuda.reset_ns = lk_now_ns();
     order_seed = 0;
 }
 

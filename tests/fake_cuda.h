@@ -78,7 +78,8 @@ struct fake_cuda {
      * NULL: events have the host's times. With it, work starts when what came before it on its
      * stream, what it waits for, and what the host knew of when it was put there has ended. */
     double (*takes_ms)(const struct fake_work *w, const struct fake_stream *s);
-    double seen_ms; /* the latest event that the host knows to have passed */
+    double seen_ms;    /* the latest event that the host knows to have passed */
+    uint64_t reset_ns; /* what is 0 ms to the model, in lk_now_ns */
     int gpus;
     bool nvlink, apart;         /* the links between GPUs: PCIe, unless NVLink or none */
     bool stuck;                 /* no stream goes on */

@@ -44,4 +44,11 @@ pid_t program_rank(const struct program *p, int rank);
 void program_run(struct program *p, const char *dir, int code, const char *format, ...)
     __attribute__((format(printf, 4, 5)));
 
+/*
+ * A socket bound to a free port, to be closed after the program: nobody gets the port meanwhile but
+ * who names it. With SO_REUSEADDR on both, one that does not listen is not in the way of one that
+ * does.
+ */
+int program_hold_port(int *port);
+
 #endif

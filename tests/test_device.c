@@ -436,13 +436,15 @@ END_TEST
 START_TEST(a_deadline_ends_a_wait_and_nothing_else)
 {
     struct rig *r = rig_open(thread_devices[_i]);
-    struct gate g;
+    struct gate g, began;
     struct lk_event *e;
 
     gate_init(&g);
+    gate_init(&began);
     ck_assert_int_eq(lk_event_create(r->device, &e), LK_OK);
-    gate_on(r->streams[0], NULL, &g);
+    gate_on(r->streams[0], &began, &g);
     ck_assert_int_eq(lk_event_record(e, r->streams[0]), LK_OK);
+    ck_assert(gate_wait(&began, long_ns));
     ck_assert_int_eq(lk_stream_sync(r->streams[0], lk_deadline_in(LK_NS_PER_MS)), LK_ETIMEOUT);
     ck_assert_ptr_nonnull(strstr(lk_error_text(), "host function is running, 1 more"));
     ck_assert_ptr_nonnull(strstr(lk_error_text(), "test stream"));

@@ -3,6 +3,7 @@
 #include "base/file.h"
 #include "base/status.h"
 #include "tests/scratch.h"
+#include "tests/waits.h"
 
 #include <check.h>
 #include <errno.h>
@@ -99,23 +100,31 @@ END_TEST
 START_TEST(nothing_is_left_after_a_kill)
 {
     char *mark = scratch_path(dir, "mark"), *line = NULL;
+    int seconds = 5000000 + (int)getpid(); /* no other test's */
+    bool ended = false;
     pid_t pid = fork();
 
     ck_assert_int_ge(pid, 0);
     if (!pid) {
-        ck_assert_int_eq(lk_asprintf(&line, "touch %s; exec sleep 54321", mark), LK_OK);
+        ck_assert_int_eq(lk_asprintf(&line, "touch %s; exec sleep %d", mark, seconds), LK_OK);
         execl("tests/net/hosts", "hosts", "1", "100mbit", "--", "sh", "-c", line, (char *)NULL);
         _exit(errno);
     }
-    for (int i = 0; i < 200 && !lk_file_exists(mark) && !waitpid(pid, NULL, WNOHANG); i++)
+    while (!ended && !lk_file_exists(mark)) { /* where it is skipped, it ends */
+        ended = waitpid(pid, NULL, WNOHANG) == pid;
         usleep(50000);
-    if (lk_file_exists(mark)) {
+    }
+    if (!ended) {
         ck_assert_int_eq(kill(pid, SIGKILL), 0);
         waitpid(pid, NULL, 0);
-        ck_assert_int_eq(shell("for i in 1 2 3 4 5 6 7 8 9 10; do "
-                               "pgrep -f '^sleep 54321' > /dev/null || exit 0; sleep 0.5; "
-                               "done; exit 1"),
-                         0);
+        ck_assert_int_eq(lk_asprintf(&line,
+                                     "for i in $(seq %d); do "
+                                     "pgrep -f '^sleep %d' > /dev/null || exit 0; sleep 0.5; "
+                                     "done; exit 1",
+                                     2 * WAIT_PLENTY_S, seconds),
+                         LK_OK);
+        ck_assert_int_eq(shell(line), 0);
+        free(line);
     }
     free(mark);
 }

@@ -9,6 +9,7 @@
 #include <check.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 Suite *lk_suite_replay_cli(void);
 
@@ -165,11 +166,11 @@ END_TEST
 
 static void as_rank(void *ctx)
 {
-    (void)ctx;
     putenv((char *)(uintptr_t) "RANK=0");
     putenv((char *)(uintptr_t) "WORLD_SIZE=1");
     putenv((char *)(uintptr_t) "MASTER_ADDR=127.0.0.1");
-    putenv((char *)(uintptr_t) "MASTER_PORT=23987");
+    if (setenv("MASTER_PORT", ctx, 1))
+        _exit(125);
 }
 
 /* Under another launcher the process is a rank, and --out the run itself. */
@@ -177,10 +178,13 @@ START_TEST(runs_as_a_rank)
 {
     struct program p;
     struct lk_job job = {0};
-    char *path = scratch_path(dir, "out/job.json");
+    char *path = scratch_path(dir, "out/job.json"), text[16];
+    int port, fd = program_hold_port(&port);
 
-    program_start(&p, dir, as_rank, NULL, "replay %s --steps=12 --warmup=2 --out=%s/out", JOB, dir);
+    snprintf(text, sizeof text, "%d", port);
+    program_start(&p, dir, as_rank, text, "replay %s --steps=12 --warmup=2 --out=%s/out", JOB, dir);
     program_wait(&p);
+    close(fd);
     ck_assert_msg(p.code == 0, "%s", p.err);
     ck_assert_msg(lk_job_read(path, &job) == LK_OK, "%s", lk_error_text());
     ck_assert_uint_eq(job.n_runs, 1);

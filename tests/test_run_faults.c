@@ -14,10 +14,8 @@
 #include "tests/scratch.h"
 #include "tests/waits.h"
 
-#include <arpa/inet.h>
 #include <check.h>
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -339,25 +337,6 @@ static void as_rank(void *ctx)
     setenv("MASTER_ADDR", "127.0.0.1", 1);
 }
 
-/*
- * A socket bound to a free port, which is nobody's until it is closed but theirs who name it: with
- * SO_REUSEADDR on both sides, one that does not listen is not in the way of one that does.
- */
-static int hold_port(int *port)
-{
-    struct sockaddr_in a = {.sin_family = AF_INET, .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    socklen_t size = sizeof a;
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    int one = 1;
-
-    ck_assert_int_ge(fd, 0);
-    ck_assert_int_eq(setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one), 0);
-    ck_assert_int_eq(bind(fd, (struct sockaddr *)&a, sizeof a), 0);
-    ck_assert_int_eq(getsockname(fd, (struct sockaddr *)&a, &size), 0);
-    *port = ntohs(a.sin_port);
-    return fd;
-}
-
 START_TEST(ranks_of_a_foreign_launcher)
 {
     struct foreign f[2] = {
@@ -368,7 +347,7 @@ START_TEST(ranks_of_a_foreign_launcher)
     struct program p[2];
     char *sub[2];
     char *out = scratch_path(dir, "run");
-    int port = hold_port(&f[0].port);
+    int port = program_hold_port(&f[0].port);
     size_t n;
 
     f[1].port = f[0].port;
@@ -397,7 +376,7 @@ END_TEST
 START_TEST(rank_that_never_arrives)
 {
     struct foreign f = {.rank = 0, .world_size = 2};
-    int port = hold_port(&f.port);
+    int port = program_hold_port(&f.port);
     struct program p;
 
     program_start(&p, dir, as_rank, &f, "run --timeout=3s --out=%s/run " SHORT, dir);
@@ -412,7 +391,7 @@ END_TEST
 START_TEST(port_in_use)
 {
     struct foreign f = {.rank = 0, .world_size = 2};
-    int fd = hold_port(&f.port);
+    int fd = program_hold_port(&f.port);
     char port[16];
     struct program p;
 
@@ -431,7 +410,7 @@ END_TEST
 START_TEST(foreign_launcher_needs_out)
 {
     struct foreign f = {.rank = 0, .world_size = 1};
-    int port = hold_port(&f.port);
+    int port = program_hold_port(&f.port);
     struct program p;
 
     program_start(&p, dir, as_rank, &f, "run " SHORT);
