@@ -173,8 +173,8 @@ uint64_t lk_event_time_ns(struct lk_event *e);
  * same work once before, since what is made when it is first needed cannot be made meanwhile.
  *
  * After an error in between call end all the same: it fails too, or makes a graph that is not
- * whole. A stream that is destroyed meanwhile drops the graph. pre: one at a time on a device; this
- * thread allocates and frees nothing of the device meanwhile.
+ * whole. A stream that is destroyed meanwhile drops the graph. pre: one at a time on a device; no
+ * thread allocates or frees anything of the device meanwhile.
  */
 struct lk_graph;
 bool lk_device_has_graphs(const struct lk_device *d);

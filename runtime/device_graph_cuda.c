@@ -4,9 +4,9 @@
  * The capture is of mode "thread local": other threads of the process, such as the loader's and a
  * communicator's, may go on with calls that are unsafe in the thread that captures (cudaMalloc,
  * cudaEventQuery; CUDA Runtime API, cudaStreamBeginCapture and
- * cudaThreadExchangeStreamCaptureMode). The events that bind streams together inside have lives of
- * their own: CUDA answers no question about an event that was last recorded in a capture, so they
- * never become points.
+ * cudaThreadExchangeStreamCaptureMode), but not wait for the whole device. The events that bind
+ * streams together inside have lives of their own: CUDA answers no question about an event that was
+ * last recorded in a capture, so they never become points.
  *
  * Kernels keep the priority of the stream that they were captured on
  * (cudaGraphInstantiateFlagUseNodePriority), so that collectives still go first.

@@ -291,9 +291,16 @@ cudaError_t fake_cudaStreamQuery(cudaStream_t s)
 
 cudaError_t fake_cudaDeviceSynchronize(void)
 {
-    cudaError_t e = fake_called();
+    cudaError_t e = fake_called(), spoils = cudaSuccess;
 
-    FAKE_UNSAFE();
+    /* From any thread, in whatever mode: NVIDIA/TensorRT#2888, measured in ROCm/rocm-systems#4508.
+     */
+    fake_lock();
+    if (fake_cuda.capture)
+        spoils = fake_spoil(cudaErrorStreamCaptureUnsupported);
+    fake_unlock();
+    if (spoils != cudaSuccess)
+        return spoils;
     for (size_t i = 0; i < fake_cuda.n_streams; i++)
         finish(&fake_cuda.streams[i]);
     return e;
