@@ -2,6 +2,7 @@
  */
 #include "base/cluster.h"
 
+#include "base/array.h"
 #include "base/cluster_rows.h"
 
 #include <stdlib.h>
@@ -122,6 +123,11 @@ void lk_cluster_fini(struct lk_cluster *c)
     for (size_t i = 0; i < c->n_slow; i++)
         lk_quantity_rows_fini(lk_cluster_slow_rows, &c->slow[i]);
     each_group(c, lk_quantity_rows_fini);
+    for (size_t i = 0; i < c->n_machine; i++) {
+        free(c->machine[i].key);
+        free(c->machine[i].text);
+    }
+    free(c->machine);
     free(c->points);
     free(c->fits);
     free(c->kappa);
@@ -129,4 +135,21 @@ void lk_cluster_fini(struct lk_cluster *c)
     free(c->name);
     free(c->gpu);
     *c = (struct lk_cluster){0};
+}
+
+enum lk_status lk_cluster_add_fact(struct lk_cluster *c, const char *key, const char *text)
+{
+    struct lk_cluster_fact fact = {NULL, NULL};
+    size_t capacity = c->n_machine;
+    enum lk_status st = LK_OK;
+
+    LK_TRY(lk_array_grow(&c->machine, &capacity, c->n_machine + 1, sizeof *c->machine));
+    LK_TRY(lk_strdup(&fact.key, key));
+    LK_TRY(lk_strdup(&fact.text, text));
+    c->machine[c->n_machine++] = fact;
+    fact = (struct lk_cluster_fact){NULL, NULL};
+out:
+    free(fact.key);
+    free(fact.text);
+    return st;
 }

@@ -154,6 +154,11 @@ struct lk_cluster_slow {
     bool since; /* not yet so when the file's points and the job's runs were measured */
 };
 
+/* What was found out about the machine when the file was made; nothing is computed from it. */
+struct lk_cluster_fact {
+    char *key, *text;
+};
+
 struct lk_cluster {
     char *name;
     bool preset; /* numbers from datasheets: forecasts are graded "preset" */
@@ -164,6 +169,8 @@ struct lk_cluster {
     /* intra: of one GPU to all others of its node; inter: of one NIC; both one direction. */
     struct lk_cluster_link intra, inter;
     struct lk_cluster_topology topology;
+    struct lk_cluster_fact *machine;
+    size_t n_machine;
     struct lk_cluster_point *points; /* by coll, algo, ranks, bytes; the reader sorts */
     size_t n_points;
     struct lk_cluster_fit *fits;
@@ -188,6 +195,8 @@ struct lk_cluster {
 
 void lk_cluster_init(struct lk_cluster *c); /* empty: every quantity unknown */
 void lk_cluster_fini(struct lk_cluster *c); /* zeroes it; safe on a zeroed cluster */
+/* Adds a fact. */
+enum lk_status lk_cluster_add_fact(struct lk_cluster *c, const char *key, const char *text);
 /* LK_EPARSE names file, line and key. */
 enum lk_status lk_cluster_read(const char *path, struct lk_cluster *out);
 enum lk_status lk_cluster_write(const char *path, const struct lk_cluster *c);

@@ -289,6 +289,20 @@ out:
     return st;
 }
 
+static enum lk_status read_machine(struct lk_json *v, struct lk_cluster *c)
+{
+    enum lk_status st = LK_OK;
+    const char *key, *text;
+    struct lk_json *fact;
+
+    for (size_t i = 0; (fact = lk_json_member(v, i, &key)); i++) {
+        LK_TRY(lk_json_as_text(fact, &text));
+        LK_TRY(lk_cluster_add_fact(c, key, text));
+    }
+out:
+    return st;
+}
+
 static enum lk_status read_groups(struct lk_json *root, struct lk_cluster *c)
 {
     enum lk_status st = LK_OK;
@@ -316,6 +330,10 @@ static enum lk_status read_groups(struct lk_json *root, struct lk_cluster *c)
     v = lk_json_optional(root, "topology");
     if (v)
         LK_TRY(read_topology(v, &c->topology));
+    if (lk_json_optional(root, "machine")) {
+        LK_TRY(lk_json_object(root, "machine", &v));
+        LK_TRY(read_machine(v, c));
+    }
     LK_TRY(lk_quantity_rows_read(root, lk_cluster_root_rows, c));
 out:
     return st;
@@ -399,6 +417,16 @@ static void write_topology(struct lk_json_out *o, const struct lk_cluster_topolo
     lk_json_out_close(o);
 }
 
+static void write_machine(struct lk_json_out *o, const struct lk_cluster *c)
+{
+    if (!c->n_machine)
+        return;
+    lk_json_out_object(o, "machine");
+    for (size_t i = 0; i < c->n_machine; i++)
+        lk_json_out_text(o, c->machine[i].key, c->machine[i].text);
+    lk_json_out_close(o);
+}
+
 static void write_coll(struct lk_json_out *o, enum lk_coll coll, enum lk_algo algo)
 {
     lk_json_out_text(o, "collective", lk_coll_name(coll));
@@ -475,6 +503,7 @@ static void write_root(struct lk_json_out *o, const void *ctx)
     lk_json_out_text(o, "gpu", c->gpu);
     write_device(o, &c->device);
     write_topology(o, &c->topology);
+    write_machine(o, c);
     write_link(o, "intra", &c->intra);
     write_link(o, "inter", &c->inter);
     write_lists(o, c);

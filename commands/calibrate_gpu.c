@@ -4,6 +4,7 @@
 #include "base/log.h"
 #include "base/trace.h"
 #include "base/units.h"
+#include "commands/machine.h"
 #include "commands/share_gpu.h"
 #include "profiler/nvml.h"
 #include "runtime/comm.h"
@@ -13,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 #include <unistd.h>
 
 /* By the GPU's events: as long as nccl-tests' twenty calls of a middling size. */
@@ -99,6 +101,53 @@ enum lk_status gpu_rank_open_comm(struct gpu_rank *g, int max_ctas, struct lk_co
     return lk_comm_open(e->world_size > 1 ? "nccl" : "self", &config, out);
 }
 
+/* As far as NCCL has not been told to use sockets. */
+static enum lk_network network_of(const struct machine *m)
+{
+    const char *net = getenv("NCCL_NET"), *no_ib = getenv("NCCL_IB_DISABLE");
+    bool verbs = m->network == LK_NETWORK_INFINIBAND || m->network == LK_NETWORK_ROCE;
+
+    if ((net && !strcasecmp(net, "Socket")) || (verbs && no_ib && !strcmp(no_ib, "1")))
+        return LK_NETWORK_TCP;
+    return m->network;
+}
+
+/* What joins the GPU to others; nothing where there is no NVML. */
+static enum lk_status add_links(struct gpu_rank *g)
+{
+    struct lk_nvml *nvml = NULL;
+    struct lk_gpu_links links;
+    char text[LK_GPU_LINKS_TEXT];
+    enum lk_status st = lk_nvml_open(g->uuid, g->config->nvml_calls, &nvml);
+
+    if (st != LK_OK)
+        return st == LK_EUNSUPPORTED || st == LK_EIO ? LK_OK : st;
+    lk_nvml_links(nvml, &links);
+    if (lk_gpu_nvlinks_text(&links, text))
+        LK_TRY(lk_cluster_add_fact(g->c, LK_GPU_CONFIG_NVLINKS, text));
+    if (lk_gpu_pcie_text(&links, text))
+        LK_TRY(lk_cluster_add_fact(g->c, LK_GPU_CONFIG_PCIE, text));
+out:
+    lk_nvml_close(nvml);
+    return st;
+}
+
+static enum lk_status describe_machine(struct gpu_rank *g)
+{
+    enum lk_status st = LK_OK;
+    struct machine m;
+
+    machine_find("", &m);
+    g->c->topology.cpu = m.cpu;
+    g->c->topology.network = network_of(&m);
+    for (int i = 0; i < MACHINE_FACTS; i++)
+        if (m.text[i][0])
+            LK_TRY(lk_cluster_add_fact(g->c, machine_keys[i], m.text[i]));
+    LK_TRY(add_links(g));
+out:
+    return st;
+}
+
 static enum lk_status find_uuid(struct gpu_rank *g)
 {
     struct lk_run_info info = {0};
@@ -125,6 +174,7 @@ static enum lk_status describe(struct gpu_rank *g)
     g->c->gpus_per_node = g->options->share_gpu || p->gpus > local ? p->gpus : local;
     g->c->device.compute_capability = p->compute_capability;
     g->c->topology.gpu_link = p->link;
+    LK_TRY(describe_machine(g));
     if (p->memory_bytes)
         LK_TRY(lk_quantity_set(&g->c->device.memory_bytes, (double)p->memory_bytes, NAN, NAN, 0,
                                "calibrate: what CUDA says of the GPU"));

@@ -332,6 +332,14 @@ static void take_device(struct lk_cluster *c, struct lk_cluster *part)
         c->gpus_per_node = part->gpus_per_node;
         c->device.compute_capability = part->device.compute_capability;
         c->topology.gpu_link = part->topology.gpu_link;
+        c->topology.network = part->topology.network;
+        c->topology.cpu = part->topology.cpu;
+    }
+    if (!c->n_machine) {
+        c->machine = part->machine;
+        c->n_machine = part->n_machine;
+        part->machine = NULL;
+        part->n_machine = 0;
     }
     take_if_absent(&c->device.memory_bytes, &part->device.memory_bytes);
     take_if_absent(&c->device.memory_Bps, &part->device.memory_Bps);

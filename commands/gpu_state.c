@@ -43,6 +43,21 @@ out:
     return st;
 }
 
+static enum lk_status add_links(struct lk_run_info *info, struct lk_nvml *nvml)
+{
+    char text[LK_GPU_LINKS_TEXT];
+    struct lk_gpu_links links;
+    enum lk_status st = LK_OK;
+
+    lk_nvml_links(nvml, &links);
+    if (lk_gpu_nvlinks_text(&links, text))
+        LK_TRY(lk_run_info_config(info, LK_GPU_CONFIG_NVLINKS, text));
+    if (lk_gpu_pcie_text(&links, text))
+        LK_TRY(lk_run_info_config(info, LK_GPU_CONFIG_PCIE, text));
+out:
+    return st;
+}
+
 enum lk_status gpu_state_open(struct gpu_state *g, bool needed, const struct lk_nvml_calls *calls,
                               struct lk_run_info *info)
 {
@@ -55,7 +70,8 @@ enum lk_status gpu_state_open(struct gpu_state *g, bool needed, const struct lk_
     st = lk_nvml_open(uuid, calls, &g->nvml);
     if (st == LK_OK) {
         lk_nvml_limits(g->nvml, &g->limits);
-        return add_limits(info, &g->limits);
+        st = add_limits(info, &g->limits);
+        return st == LK_OK ? add_links(info, g->nvml) : st;
     }
     if (needed || (st != LK_EUNSUPPORTED && st != LK_EIO))
         return lk_fail_context(st, "--gpu-state");

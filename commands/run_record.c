@@ -4,7 +4,7 @@
 #include "base/array.h"
 #include "base/log.h"
 #include "base/units.h"
-#include "commands/processor.h"
+#include "commands/machine.h"
 
 #include <inttypes.h>
 #include <limits.h>
@@ -71,6 +71,19 @@ out:
     return st;
 }
 
+static enum lk_status describe_machine(struct lk_run_info *info)
+{
+    enum lk_status st = LK_OK;
+    struct machine m;
+
+    machine_find("", &m);
+    for (int i = 0; i < MACHINE_FACTS; i++)
+        if (m.text[i][0])
+            LK_TRY(lk_run_info_config(info, machine_keys[i], m.text[i]));
+out:
+    return st;
+}
+
 static enum lk_status describe(const struct rank *r, const struct lk_train_config *c,
                                struct lk_run_info *info)
 {
@@ -81,7 +94,7 @@ static enum lk_status describe(const struct rank *r, const struct lk_train_confi
     LK_TRY(agree_on_id(r, &info->run_id));
     info->nodes = r->env->nodes;
     LK_TRY(lk_run_info_config(info, "tool_version", LK_VERSION));
-    LK_TRY(lk_run_info_config(info, "processor", processor_name(value, sizeof value)));
+    LK_TRY(describe_machine(info));
     if (r->gpu_records[0])
         LK_TRY(lk_run_info_config(info, LK_CUPTI_CONFIG_KEY, r->gpu_records));
     for (const struct lk_option *row = r->options->form->rows; row->name; row++)

@@ -43,6 +43,9 @@ static const struct lk_library_symbol optional[] = {
     SYMBOL("nvmlDeviceGetTotalEnergyConsumption", energy),
     SYMBOL("nvmlDeviceGetCurrentClocksEventReasons", reasons),
     SYMBOL("nvmlDeviceGetCurrentClocksThrottleReasons", reasons),
+    SYMBOL("nvmlDeviceGetNvLinkState", nvlink),
+    SYMBOL("nvmlDeviceGetMaxPcieLinkGeneration", pcie_generation),
+    SYMBOL("nvmlDeviceGetMaxPcieLinkWidth", pcie_width),
 };
 #undef SYMBOL
 
@@ -159,6 +162,45 @@ void lk_nvml_limits(struct lk_nvml *n, struct lk_gpu_limits *out)
                                   .instance = n->instance};
     if (n->call.max_power && n->call.max_power(n->gpu, &mw) == NVML_OK)
         out->power_limit_w = 1e-3 * mw;
+}
+
+static int count_nvlinks(const struct lk_nvml *n)
+{
+    int active = -1;
+
+    for (unsigned link = 0; n->call.nvlink && link < NVML_NVLINKS_MAX; link++) {
+        unsigned on = 0;
+
+        if (n->call.nvlink(n->gpu, link, &on) == NVML_OK)
+            active = (active < 0 ? 0 : active) + (on == 1);
+    }
+    return active;
+}
+
+static int ask(const struct lk_nvml *n, lk_nvml_unsigned *what)
+{
+    unsigned value;
+
+    return what && what(n->gpu, &value) == NVML_OK ? (int)value : -1;
+}
+
+void lk_nvml_links(struct lk_nvml *n, struct lk_gpu_links *out)
+{
+    out->nvlinks = count_nvlinks(n);
+    out->pcie_generation = ask(n, n->call.pcie_generation);
+    out->pcie_lanes = ask(n, n->call.pcie_width);
+}
+
+bool lk_gpu_nvlinks_text(const struct lk_gpu_links *l, char text[static LK_GPU_LINKS_TEXT])
+{
+    (void)snprintf(text, LK_GPU_LINKS_TEXT, "%d", l->nvlinks);
+    return l->nvlinks >= 0;
+}
+
+bool lk_gpu_pcie_text(const struct lk_gpu_links *l, char text[static LK_GPU_LINKS_TEXT])
+{
+    (void)snprintf(text, LK_GPU_LINKS_TEXT, "%d x%d", l->pcie_generation, l->pcie_lanes);
+    return l->pcie_generation > 0 && l->pcie_lanes > 0;
 }
 
 /* ---- Samples ---- */

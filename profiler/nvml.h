@@ -46,6 +46,20 @@ struct lk_gpu_limits {
 };
 void lk_nvml_limits(struct lk_nvml *n, struct lk_gpu_limits *out);
 
+/* What joins the GPU to others and to its host. -1: the GPU does not say. */
+struct lk_gpu_links {
+    int nvlinks; /* that are active */
+    int pcie_generation, pcie_lanes;
+};
+void lk_nvml_links(struct lk_nvml *n, struct lk_gpu_links *out);
+enum { LK_GPU_LINKS_TEXT = 32 };
+/* "18", and "5 x16": generation and lanes. False: the GPU does not say. */
+bool lk_gpu_nvlinks_text(const struct lk_gpu_links *l, char text[static LK_GPU_LINKS_TEXT]);
+bool lk_gpu_pcie_text(const struct lk_gpu_links *l, char text[static LK_GPU_LINKS_TEXT]);
+/* Their keys in traces and cluster files. */
+#define LK_GPU_CONFIG_NVLINKS "gpu_nvlinks"
+#define LK_GPU_CONFIG_PCIE    "gpu_pcie"
+
 /* What the GPU says now. A quantity that it once called unsupported is not asked for again. LK_EIO
  * when the GPU is lost. One thread at a time. */
 enum lk_status lk_nvml_read(struct lk_nvml *n, struct lk_gpu_sample *out);

@@ -45,6 +45,12 @@ struct lk_nvml_calls {
     lk_nvml_u64 *energy;         /* nvmlDeviceGetTotalEnergyConsumption, mJ. May be NULL */
     /* nvmlDeviceGetCurrentClocksEventReasons, before driver 535 ...ThrottleReasons. May be NULL */
     lk_nvml_u64 *reasons;
+    /* nvmlDeviceGetNvLinkState: 1 is active. May be NULL */
+    int (*nvlink)(struct nvmlDevice_st *device, unsigned int link, unsigned int *active);
+    /* nvmlDeviceGetMaxPcieLinkGeneration, nvmlDeviceGetMaxPcieLinkWidth: of GPU and slot together.
+     * May be NULL */
+    lk_nvml_unsigned *pcie_generation, *pcie_width;
 };
+enum { NVML_NVLINKS_MAX = 36 }; /* NVML_NVLINK_MAX_LINKS is 18 as yet; beyond, it refuses */
 
 #endif

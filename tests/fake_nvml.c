@@ -129,6 +129,30 @@ static int reasons(struct nvmlDevice_st *device, unsigned long long *out)
     return NVML_OK;
 }
 
+/* 18 links, of which one is down; the next is refused. */
+static int nvlink(struct nvmlDevice_st *device, unsigned int link, unsigned int *active)
+{
+    (void)device;
+    *active = link != 5;
+    return atomic_load(&fake_nvml.links_code) ? atomic_load(&fake_nvml.links_code)
+           : link < 18                        ? NVML_OK
+                                              : NVML_INVALID_ARGUMENT;
+}
+
+static int pcie_generation(struct nvmlDevice_st *device, unsigned int *out)
+{
+    (void)device;
+    *out = 5;
+    return atomic_load(&fake_nvml.links_code);
+}
+
+static int pcie_width(struct nvmlDevice_st *device, unsigned int *out)
+{
+    (void)device;
+    *out = 16;
+    return NVML_OK;
+}
+
 const struct lk_nvml_calls fake_nvml_calls = {
     .init = init,
     .shutdown = shut_down,
@@ -142,6 +166,9 @@ const struct lk_nvml_calls fake_nvml_calls = {
     .max_power = max_power,
     .energy = energy,
     .reasons = reasons,
+    .nvlink = nvlink,
+    .pcie_generation = pcie_generation,
+    .pcie_width = pcie_width,
 };
 
 void fake_nvml_wait_total(int reads)

@@ -18,6 +18,7 @@ struct fake_nvml {
     atomic_int hanging;     /* one is in it */
     atomic_int sm_clock_mhz, clock_reads;
     atomic_int power_mw, power_code, power_reads;
+    atomic_int links_code; /* of NVLink's state and PCIe's generation */
     atomic_ullong reasons, energy_mj, energy_a_read_mj;
 };
 extern struct fake_nvml fake_nvml;

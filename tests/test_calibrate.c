@@ -427,6 +427,9 @@ START_TEST(the_device_comes_from_a_part)
         part.gpus_per_node = 8 >> i;
         part.device.compute_capability = 90;
         part.topology.gpu_link = LK_GPU_LINK_NVSWITCH;
+        part.topology.network = i ? LK_NETWORK_TCP : LK_NETWORK_INFINIBAND;
+        part.topology.cpu = LK_CPU_AMD;
+        ck_assert_int_eq(lk_cluster_add_fact(&part, "numa_nodes", i ? "1" : "2"), LK_OK);
         ck_assert_int_eq(
             lk_quantity_set(&part.device.flops, 1e15 * (i + 1), NAN, NAN, 3, "calibrate: test"),
             LK_OK);
@@ -436,6 +439,10 @@ START_TEST(the_device_comes_from_a_part)
     ck_assert_str_eq(c.gpu, "fake");
     ck_assert_int_eq(c.gpus_per_node, 8);
     ck_assert_int_eq(c.topology.gpu_link, LK_GPU_LINK_NVSWITCH);
+    ck_assert_int_eq(c.topology.network, LK_NETWORK_INFINIBAND);
+    ck_assert_int_eq(c.topology.cpu, LK_CPU_AMD);
+    ck_assert_uint_eq(c.n_machine, 1);
+    ck_assert_str_eq(c.machine[0].text, "2");
     ck_assert_double_eq(c.device.flops.value, 1e15);
     lk_cluster_fini(&c);
 }

@@ -185,8 +185,19 @@ static double number(const struct lk_table *t, size_t row, const char *column)
     return c->number;
 }
 
+static const char *fact(const struct lk_cluster *c, const char *key)
+{
+    for (size_t i = 0; i < c->n_machine; i++)
+        if (!strcmp(c->machine[i].key, key))
+            return c->machine[i].text;
+    return "";
+}
+
 static void check_cluster(const struct lk_cluster *c)
 {
+    ck_assert_str_ne(fact(c, "processor"), "");
+    ck_assert_str_eq(fact(c, "gpu_nvlinks"), "17");
+    ck_assert_str_eq(fact(c, "gpu_pcie"), "5 x16");
     ck_assert_str_eq(c->gpu, "fake");
     ck_assert_int_eq(c->gpus_per_node, 2);
     ck_assert_int_eq(c->device.compute_capability, 90);

@@ -27,6 +27,7 @@ static const char good[] =
     "  \"device\": {\"compute_capability\": 90, \"memory\": " Q("80", "GB") "},\n"
     "  \"topology\": {\"gpu_link\": \"nvswitch\", \"network\": \"roce\", \"nics_per_node\": 8,\n"
     "     \"oversubscription\": " Q("2", "1") ", \"nodes_per_switch\": 16, \"sharp\": false},\n"
+    "  \"machine\": {\"processor\": \"96 x A\", \"rdma\": \"mlx5_0/1 Ethernet\"},\n"
     "  \"intra\": {\"latency\": " Q("2", "us") ", \"bandwidth\": " Q("450", "GB/s") "},\n"
     "  \"inter\": {\"latency\": " Q("5", "us") ", \"bandwidth\": " Q("400", "Gbit/s") "},\n"
     "  \"collectives\": [\n"
@@ -100,6 +101,9 @@ static void check_cluster(const struct lk_cluster *c)
     ck_assert(c->topology.oversubscription.value == 2);
     ck_assert_int_eq(c->topology.nvls, 0);
     ck_assert_int_eq(c->topology.sharp, -1);
+    ck_assert_uint_eq(c->n_machine, 2);
+    ck_assert_str_eq(c->machine[1].key, "rdma");
+    ck_assert_str_eq(c->machine[1].text, "mlx5_0/1 Ethernet");
     ck_assert_uint_eq(c->n_slow, 2);
     ck_assert_int_eq(c->slow[0].rank, 3);
     ck_assert_int_eq(c->slow[0].node, -1);
@@ -166,6 +170,8 @@ static const struct bad_file bad[] = {
     {"\"nvswitch\"",                  "\"nvswich\"",                              "did you mean 'nvswitch'"                     },
     {"\"value\": 2,",                 "\"value\": 0.5,",                          "oversubscription: must be 1 or more"         },
     {"\"sharp\": false",              "\"sharp\": \"no\"",                        "sharp"                                       },
+    {"\"processor\": \"96 x A\"",     "\"processor\": 96",                        "machine.processor"                           },
+    {"\"machine\": {",                "\"machine\": [{",                          ""                                            },
     {"\"compute_capability\": 90",    "\"compute_capability\": 9",                "compute_capability"                          },
 };
 

@@ -34,6 +34,8 @@ START_TEST(from_the_warm_up_to_the_last_step)
     ck_assert_str_eq(configured(&info, LK_GPU_CONFIG_MAX_CLOCK), "1980");
     ck_assert_str_eq(configured(&info, LK_GPU_CONFIG_POWER_LIMIT), "700");
     ck_assert_str_eq(configured(&info, "gpu_instance"), "");
+    ck_assert_str_eq(configured(&info, "gpu_nvlinks"), "17");
+    ck_assert_str_eq(configured(&info, "gpu_pcie"), "5 x16");
     ck_assert_int_eq(gpu_state_start(&g, NULL), LK_OK);
     gpu_state_step(&g, 1, 2, 4);
     fake_nvml_wait_reads(1);
@@ -51,6 +53,28 @@ START_TEST(from_the_warm_up_to_the_last_step)
     ck_assert_double_eq(g.summary.quantity[LK_GPU_SM_CLOCK_MHZ].min, 1755);
     ck_assert_double_eq(g.summary.quantity[LK_GPU_SM_CLOCK_MHZ].max, 1755);
     ck_assert_int_eq(atomic_load(&fake_nvml.initialised), 0);
+    lk_run_info_fini(&info);
+}
+END_TEST
+
+/* A driver that lacks the calls, or a GPU that does not know: nothing is said. */
+START_TEST(links_that_are_not_known)
+{
+    struct lk_nvml_calls calls = fake_nvml_calls;
+    struct lk_run_info info = {0};
+    struct gpu_state g = {0};
+
+    if (_i == 0)
+        atomic_store(&fake_nvml.links_code, NVML_NOT_SUPPORTED);
+    else {
+        calls.nvlink = NULL;
+        calls.pcie_width = NULL;
+    }
+    ck_assert_int_eq(lk_run_info_config(&info, "gpu_uuid", FAKE_NVML_GPU), LK_OK);
+    ck_assert_int_eq(gpu_state_open(&g, true, &calls, &info), LK_OK);
+    ck_assert_str_eq(configured(&info, "gpu_nvlinks"), "");
+    ck_assert_str_eq(configured(&info, "gpu_pcie"), "");
+    ck_assert_int_eq(gpu_state_stop(&g), LK_OK);
     lk_run_info_fini(&info);
 }
 END_TEST
@@ -166,6 +190,7 @@ Suite *lk_suite_gpu_state(void)
 
     tcase_add_checked_fixture(t, fake_nvml_reset, NULL);
     tcase_add_test(t, from_the_warm_up_to_the_last_step);
+    tcase_add_loop_test(t, links_that_are_not_known, 0, 2);
     tcase_add_loop_test(t, what_cannot_be_had, 0, 6);
     tcase_add_test(t, result_has_it);
     tcase_add_test(t, needs_a_gpu);
