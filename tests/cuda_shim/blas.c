@@ -5,6 +5,7 @@
 #include "base/dtype.h"
 
 #include <stdint.h>
+#include <string.h>
 
 enum lk_status lk_cuda_status(unsigned error, const char *what)
 {
@@ -15,6 +16,22 @@ static double element(enum lk_dtype type, const void *p, size_t i)
 {
     return type == LK_BF16 ? (double)lk_f32_from_bf16(((const uint16_t *)p)[i])
                            : (double)((const float *)p)[i];
+}
+
+/* Tensor cores ignore what a float has beyond tf32's 10 bits of mantissa, and libraries need not
+ * round it beforehand. */
+static double factor(enum lk_dtype type, const void *p, size_t i)
+{
+    double x = element(type, p, i);
+    float narrow = (float)x;
+    uint32_t bits;
+
+    if (type == LK_BF16)
+        return x;
+    memcpy(&bits, &narrow, sizeof bits);
+    bits &= 0xffffe000U;
+    memcpy(&narrow, &bits, sizeof bits);
+    return (double)narrow;
 }
 
 static size_t stride_of(size_t stride, size_t columns)
@@ -30,8 +47,8 @@ static double dot(const struct lk_cuda *c, const struct lk_cuda_product *p, size
     double sum = 0;
 
     for (size_t k = 0; k < p->inner; k++)
-        sum += element(c->real, p->a, p->transpose_a ? k * a + row : row * a + k) *
-               element(c->real, p->b, p->transpose_b ? column * b + k : k * b + column);
+        sum += factor(c->real, p->a, p->transpose_a ? k * a + row : row * a + k) *
+               factor(c->real, p->b, p->transpose_b ? column * b + k : k * b + column);
     return sum;
 }
 
