@@ -90,7 +90,7 @@ bool lk_device_uses_host_memory(const struct lk_device *d);
 bool lk_device_keeps_log_sum(const struct lk_device *d);
 
 /*
- * Unit roundoff of what matrix products multiply: 2^-24 for float32, 2^-11 for float32 on cuda,
+ * Unit roundoff of what matrix products multiply: 2^-24 for float32, 2^-10 for float32 on cuda,
  * whose products are tf32, 2^-8 for bfloat16, 2^-53 on reference. Sums are float32 or wider.
  */
 double lk_device_unit_roundoff(const struct lk_device *d);

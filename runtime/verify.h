@@ -25,21 +25,21 @@
  * steps). Every planted fault (runtime/reducer.h) is an error of 1 / (ranks + 1) or more, thousands
  * of times the bound; with one rank those of the all-reduce change nothing and are none.
  *
- * Where the factors of products are narrower (lk_device_unit_roundoff: 2^-11 for tf32, which is
- * float32 on the device cuda, 2^-8 for bfloat16) sums are float32 still, and what counts is that
- * everything that enters one was rounded. With u = 2^-8 the formula above would be over 1, and
- * allow anything. So the model says by itself what such roundings do: a second reference has every
- * weight moved by a random factor between 1 - 16 u and 1 + 16 u, and a tensor's bound is how far
- * its gradient went, in the measure above, beside float32's bound. (Backward error: Higham 2002,
- * "Accuracy and Stability of Numerical Algorithms", section 1.5.) Where a model has relus, a
- * rounding turns one on or off now and then, which changes its row's share of a gradient at once:
- * no multiple of u bounds that. There weights move by a sixteenth at least, so that some relus
- * turn.
+ * Where the factors of products are narrower (lk_device_unit_roundoff: 2^-10 for tf32, which is
+ * float32 on the device cuda, cut off and not rounded; 2^-8 for bfloat16) sums are float32 still,
+ * and what counts is that everything that enters one was rounded. With u = 2^-8 the formula above
+ * would be over 1, and allow anything. So the model says by itself what such roundings do: a second
+ * reference has every weight moved by a random factor between 1 - 16 u and 1 + 16 u, and a tensor's
+ * bound is how far its gradient went, in the measure above, beside float32's bound. (Backward
+ * error: Higham 2002, "Accuracy and Stability of Numerical Algorithms", section 1.5.) Where a model
+ * has relus, a rounding turns one on or off now and then, which changes its row's share of a
+ * gradient at once: no multiple of u bounds that. There weights move by a sixteenth at least, so
+ * that some relus turn.
  *
- * With roundings put into the CPU's ops (tests/fake_ops.h; no GPU) GPT models showed 1.2 to 4.4 in
- * the place of 16, and 8.5 in a run that hardly learned; bounds are about 0.02 for tf32 and 0.1 for
- * bfloat16 (the suite trainer_cuda prints them). So with bfloat16 a fault of 1 / (ranks + 1) shows
- * up to about 6 ranks; with more, verify in float32.
+ * With roundings put into the CPU's ops (tests/fake_ops.h; no GPU) GPT models showed 1.2 to 4.8 in
+ * the place of 16, and up to 9.8 in runs of large steps; bounds are 0.006 to 0.03 for tf32 and
+ * about 0.1 for bfloat16 (the suite trainer_cuda prints some). So with bfloat16 a fault of 1 /
+ * (ranks + 1) shows up to about 6 ranks; with more, verify in float32.
  */
 #ifndef LK_RUNTIME_VERIFY_H
 #define LK_RUNTIME_VERIFY_H

@@ -273,7 +273,7 @@ static float tf32(float x)
     if (!isfinite(x))
         return x;
     memcpy(&bits, &x, sizeof bits);
-    bits = (bits + 0x1000U) & ~0x1fffU; /* 13 of 23 bits go; ties away from zero, as cvt.rna */
+    bits &= ~0x1fffU; /* 13 of 23 bits are cut off, as by tensor cores */
     memcpy(&x, &bits, sizeof x);
     return x;
 }
