@@ -8,6 +8,7 @@
 #include "runtime/device_impl.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -166,8 +167,12 @@ ncclConfig_t lk_nccl_config(const struct lk_nccl *n, bool blocking)
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
 
     config.blocking = blocking;
-    if (n->options.min_ctas)
+    /* A maximum that is not given counts as below any minimum (parseCommConfig in init.cc, 2.19 to
+     * 2.30). One above NCCL's own means that. */
+    if (n->options.min_ctas) {
         config.minCTAs = n->options.min_ctas;
+        config.maxCTAs = INT_MAX;
+    }
     if (n->options.max_ctas)
         config.maxCTAs = n->options.max_ctas;
     if (n->options.cga_cluster)

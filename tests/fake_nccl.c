@@ -274,6 +274,15 @@ static ncclResult_t state_of_init(struct ncclComm *c)
     return ncclSuccess;
 }
 
+/* As parseCommConfig of init.cc, 2.19 to 2.30: what is not given is the smallest int there. */
+static bool takes_ctas(const ncclConfig_t *c)
+{
+    if ((c->minCTAs != NCCL_CONFIG_UNDEF_INT && c->minCTAs <= 0) ||
+        (c->maxCTAs != NCCL_CONFIG_UNDEF_INT && c->maxCTAs <= 0))
+        return false;
+    return c->minCTAs <= c->maxCTAs;
+}
+
 static ncclResult_t init(ncclComm_t *out, int ranks, ncclUniqueId id, int rank,
                          ncclConfig_t *config)
 {
@@ -285,6 +294,8 @@ static ncclResult_t init(ncclComm_t *out, int ranks, ncclUniqueId id, int rank,
     ck_assert(id.internal[0] >= 1 && id.internal[0] <= FAKE_NCCL_COMMS_MAX);
     ck_assert_int_le(ranks, FAKE_NCCL_RANKS_MAX);
     ck_assert_int_le(config->blocking, 1);
+    if (!takes_ctas(config))
+        return leave(c, ncclInvalidArgument);
     fake_nccl.config = *config;
     fake_nccl.inits++;
     fake_nccl.comms_alive++;

@@ -14,6 +14,7 @@ Suite *lk_suite_comm_nccl_cuda(void);
 #include "tests/culprit.h"
 #include "tests/fake_cuda.h"
 #include "tests/fake_nccl.h"
+#include "tests/must.h"
 #include "tests/nccl_cases.h"
 #include "tests/ranks.h"
 #include "tests/scratch.h"
@@ -491,6 +492,27 @@ static void refuse(const char *name, struct lk_device *d, const char *fault, con
     ck_assert_msg(strstr(lk_error_text(), why) != NULL, "%s", lk_error_text());
 }
 
+/* NCCL takes a minimum above no maximum for a contradiction. */
+START_TEST(a_minimum_alone_is_a_limit)
+{
+    const struct lk_device_config dc = {.cuda_calls = &fake_cuda_calls};
+    struct lk_comm_config cc = {.world_size = 1,
+                                .timeout_ns = plenty_ns,
+                                .nccl = {.min_ctas = 8},
+                                .nccl_calls = &fake_nccl_calls};
+    struct lk_comm *comm = NULL;
+
+    fake_cuda_reset(1);
+    must(lk_device_open("cuda", &dc, &cc.device));
+    must(lk_comm_open("nccl", &cc, &comm));
+    ck_assert_int_eq(fake_nccl.config.minCTAs, 8);
+    ck_assert_int_ge(fake_nccl.config.maxCTAs, 8);
+    lk_comm_close(comm);
+    lk_device_close(cc.device);
+    fake_cuda_check_clean();
+}
+END_TEST
+
 START_TEST(devices_and_communicators_that_do_not_fit)
 {
     const struct lk_device_config dc = {.cuda_calls = &fake_cuda_calls};
@@ -534,6 +556,7 @@ static void add_tests(TCase *c)
     tcase_add_loop_test(c, the_end_has_a_deadline, 0, 2);
     tcase_add_loop_test(c, estimates_launch_nothing, 0, 2);
     tcase_add_test(c, old_libraries_are_refused);
+    tcase_add_test(c, a_minimum_alone_is_a_limit);
     tcase_add_test(c, devices_and_communicators_that_do_not_fit);
     tcase_add_test(c, library_tells_its_version);
 }
