@@ -84,7 +84,8 @@ enum lk_status lk_csv_quantity(const struct lk_csv *t, size_t row, size_t col,
                                enum lk_dimension dim, double min, double max, double *out);
 
 /* "file:line: column 'name': " + printf text, as LK_EPARSE: for errors of meaning. */
-enum lk_status lk_csv_error(const struct lk_csv *t, size_t row, size_t col, const char *fmt, ...)
+#define lk_csv_error(...) lk_failed_(lk_csv_error_(__VA_ARGS__))
+enum lk_status lk_csv_error_(const struct lk_csv *t, size_t row, size_t col, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 
 #endif

@@ -51,7 +51,7 @@ bool lk_csv_has(const struct lk_csv *t, size_t row, size_t col)
     return *field(t, row, col);
 }
 
-enum lk_status lk_csv_error(const struct lk_csv *t, size_t row, size_t col, const char *fmt, ...)
+enum lk_status lk_csv_error_(const struct lk_csv *t, size_t row, size_t col, const char *fmt, ...)
 {
     char what[512];
     char name[48];

@@ -65,35 +65,36 @@ static const char *suggestion(const char *word, const char *const *words, size_t
     return buf;
 }
 
-static enum lk_status missing(struct lk_json *obj, const char *key)
+/* What the key may be a slip of: of those that nobody asked for; or NULL. */
+static const char *nearest_unused(struct lk_json *obj, const char *key)
 {
     const char *words[NEAREST_MAX];
-    const char *near;
     size_t n = 0;
 
     for (size_t i = 0; i < obj->n_items && n < NEAREST_MAX; i++)
         if (!obj->items[i]->used)
             words[n++] = obj->items[i]->key;
-    near = n ? lk_option_nearest(key, words, n) : NULL;
-    if (near)
-        return lk_json_fail_at(obj, key, "missing (there is \"%s\")", near);
-    return lk_json_fail_at(obj, key, "missing");
+    return n ? lk_option_nearest(key, words, n) : NULL;
 }
 
 /* The member, marked as used. NULL: *out_st says why. */
 static struct lk_json *get(struct lk_json *obj, const char *key, enum lk_status *out_st)
 {
     struct lk_json *v;
+    const char *near;
 
     *out_st = lk_json_expect(obj, LK_JSON_OBJECT);
     if (*out_st != LK_OK)
         return NULL;
     v = find(obj, key);
-    if (v)
+    if (v) {
         v->used = true;
-    else
-        *out_st = missing(obj, key);
-    return v;
+        return v;
+    }
+    near = nearest_unused(obj, key);
+    *out_st = near ? lk_json_fail_at(obj, key, "missing (there is \"%s\")", near)
+                   : lk_json_fail_at(obj, key, "missing");
+    return NULL;
 }
 
 enum lk_status lk_json_text(struct lk_json *obj, const char *key, const char **out)

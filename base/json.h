@@ -111,7 +111,8 @@ enum lk_status lk_json_as_fixed(struct lk_json *v, int places, int64_t *out);
 bool lk_json_fixed(const char *text, size_t len, int places, int64_t *out);
 
 /* "file:line: key.path: " + printf text, as LK_EPARSE: for errors of meaning found by a reader. */
-enum lk_status lk_json_error(const struct lk_json *v, const char *fmt, ...)
+#define lk_json_error(...) lk_failed_(lk_json_error_(__VA_ARGS__))
+enum lk_status lk_json_error_(const struct lk_json *v, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
 /*

@@ -75,7 +75,8 @@ enum lk_status lk_json_parser_text(struct lk_json_parser *p, const char *text, s
 enum lk_status lk_json_parser_file(struct lk_json_parser *p);
 
 /* LK_EPARSE with file, line and key path; key: a member of v that the error is about, or NULL. */
-enum lk_status lk_json_fail_at(const struct lk_json *v, const char *key, const char *fmt, ...)
+#define lk_json_fail_at(...) lk_failed_(lk_json_fail_at_(__VA_ARGS__))
+enum lk_status lk_json_fail_at_(const struct lk_json *v, const char *key, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 /* LK_EPARSE unless v is of the type. */
 enum lk_status lk_json_expect(const struct lk_json *v, enum lk_json_type type);

@@ -51,7 +51,7 @@ static const char *path_of(const struct lk_json *v, const char *key, char *buf, 
     return buf[at] == '.' ? buf + at + 1 : buf + at;
 }
 
-enum lk_status lk_json_fail_at(const struct lk_json *v, const char *key, const char *fmt, ...)
+enum lk_status lk_json_fail_at_(const struct lk_json *v, const char *key, const char *fmt, ...)
 {
     char text[512];
     char path[256];
@@ -66,7 +66,7 @@ enum lk_status lk_json_fail_at(const struct lk_json *v, const char *key, const c
                    text);
 }
 
-enum lk_status lk_json_error(const struct lk_json *v, const char *fmt, ...)
+enum lk_status lk_json_error_(const struct lk_json *v, const char *fmt, ...)
 {
     char text[512];
     va_list ap;

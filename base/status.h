@@ -80,7 +80,7 @@ int lk_status_exit_code(enum lk_status st);
             lk_quietly_(call);                                                                     \
     } while (0)
 
-/* Private part: only for the macros above. */
+/* Private part: only for the macros above, and those of base/json.h and base/csv.h that fail. */
 enum lk_status lk_fail_at_(enum lk_status code, const char *file, int line, const char *fmt, ...)
     __attribute__((format(printf, 4, 5)));
 /* Inline, so that compilers and analyzers see that results were written where a call succeeded. */

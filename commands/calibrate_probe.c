@@ -119,7 +119,7 @@ static enum lk_status probe_stand_ins(struct probe *p)
 
     if (!contains(&ctas, expected) && ctas.n < LK_OPTION_LIST_MAX)
         ctas.v[ctas.n++] = expected;
-    p->lines = (size_t)(ctas.n * o->overlap_GBps.n);
+    p->lines = (size_t)ctas.n * (size_t)o->overlap_GBps.n;
     for (int r = 0; r < o->overlap_GBps.n; r++)
         for (int i = 0; i < ctas.n; i++) {
             const struct lk_sweep_beside beside = {.bytes = p->bytes,

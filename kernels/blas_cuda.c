@@ -174,7 +174,6 @@ static struct key key_of(const struct lk_cuda *c, const struct lk_cuda_product *
 {
     struct key k;
 
-    memset(&k, 0, sizeof k); /* padding too: keys are compared as bytes */
     k.rows = p->rows;
     k.inner = p->inner;
     k.columns = p->columns;
@@ -192,6 +191,15 @@ static struct key key_of(const struct lk_cuda *c, const struct lk_cuda_product *
     k.bias = p->bias;
     k.e = p->e;
     return k;
+}
+
+static bool same_key(const struct key *x, const struct key *y)
+{
+    return x->rows == y->rows && x->inner == y->inner && x->columns == y->columns &&
+           !memcmp(x->stride, y->stride, sizeof x->stride) &&
+           !memcmp(x->alignment, y->alignment, sizeof x->alignment) && x->real == y->real &&
+           x->transpose_a == y->transpose_a && x->transpose_b == y->transpose_b &&
+           x->bias == y->bias && x->e == y->e;
 }
 
 /* What failed, for whoever has to find out why: everything that the heuristic is told. */
@@ -334,16 +342,16 @@ static enum lk_status plan_of(struct lk_cuda_blas *b, const struct key *k, const
     enum lk_status st = LK_OK;
 
     for (size_t i = 0; i < b->n_plans; i++)
-        if (!memcmp(&b->plans[i].key, k, sizeof *k)) {
+        if (same_key(&b->plans[i].key, k)) {
             *out = &b->plans[i];
             return set_bias(b, *out, bias);
         }
-    memcpy(&made.key, k, sizeof *k);
+    made.key = *k;
     LK_TRY(describe(b, &made));
     LK_TRY(set_bias(b, &made, bias));
     LK_TRY(choose(b, &made));
     LK_TRY(lk_array_grow(&b->plans, &b->capacity, b->n_plans + 1, sizeof *b->plans));
-    memcpy(&b->plans[b->n_plans], &made, sizeof made);
+    b->plans[b->n_plans] = made;
     *out = &b->plans[b->n_plans++];
     made = (struct plan){0};
 out:

@@ -117,31 +117,31 @@ static enum lk_status run(struct lk_nccl *n, struct task *t, bool *out_done)
     return LK_OK;
 }
 
-/* Runs it and turns its answer into ours; frees t unless it is *out. */
-static enum lk_status finish(struct lk_nccl *n, struct task *t, struct task **out)
+/* Runs it and turns its answer into ours. NULL: *out_st says why, and t is gone; else it is t. */
+static struct task *finish(struct lk_nccl *n, struct task *t, enum lk_status *out_st)
 {
     bool done;
-    enum lk_status st = run(n, t, &done);
 
+    *out_st = run(n, t, &done);
     if (!done) {
         n->lost = true;
-        return lk_nccl_late(n);
+        *out_st = lk_nccl_late(n);
+        return NULL;
     }
-    if (st == LK_OK && t->result != ncclSuccess) {
+    if (*out_st == LK_OK && t->result != ncclSuccess) {
         lk_quietly_(lk_nccl_status(n, t->result));
-        st = lk_fail(LK_EUNSUPPORTED, "NCCL does not estimate: %s",
-                     n->call->GetErrorString(t->result));
+        *out_st = lk_fail(LK_EUNSUPPORTED, "NCCL does not estimate: %s",
+                          n->call->GetErrorString(t->result));
     }
-    if (st == LK_OK)
-        *out = t;
-    else
-        free_task(t);
-    return st;
+    if (*out_st == LK_OK)
+        return t;
+    free_task(t);
+    return NULL;
 }
 
 static enum lk_status open_estimator(struct lk_nccl *n)
 {
-    struct task *t = NULL, *done = NULL;
+    struct task *t = NULL;
     enum lk_status st = LK_OK;
 
     LK_TRY(create(n, OPEN, &t));
@@ -154,9 +154,11 @@ static enum lk_status open_estimator(struct lk_nccl *n)
         goto out;
     }
     t->config = lk_nccl_config(n, true);
-    LK_TRY(finish(n, t, &done));
-    n->estimator = done->comm;
-    free_task(done);
+    t = finish(n, t, &st);
+    if (!t)
+        goto out;
+    n->estimator = t->comm;
+    free_task(t);
 out:
     return lk_fail_context(st, "NCCL's estimates");
 }
@@ -164,7 +166,7 @@ out:
 enum lk_status lk_nccl_estimate(struct lk_comm *c, const struct lk_coll_call *call, double *out_s)
 {
     struct lk_nccl *n = (struct lk_nccl *)c;
-    struct task *t = NULL, *done = NULL;
+    struct task *t = NULL;
     double us;
     enum lk_status st = LK_OK;
 
@@ -176,9 +178,11 @@ enum lk_status lk_nccl_estimate(struct lk_comm *c, const struct lk_coll_call *ca
     LK_TRY(create(n, ASK, &t));
     t->collective = *call;
     t->info = (ncclSimInfo_t)NCCL_SIM_INFO_INITIALIZER;
-    LK_TRY(finish(n, t, &done));
-    us = (double)done->info.estimatedTime;
-    free_task(done);
+    t = finish(n, t, &st);
+    if (!t)
+        goto out;
+    us = (double)t->info.estimatedTime;
+    free_task(t);
     if (!(us >= 0)) /* NCCL_UNDEF_FLOAT */
         return lk_fail(LK_EUNSUPPORTED, "NCCL has no estimate of this %s",
                        lk_coll_name(call->coll));
@@ -189,13 +193,15 @@ out:
 
 void lk_nccl_close_estimator(struct lk_nccl *n)
 {
-    struct task *t = NULL, *done = NULL;
+    struct task *t = NULL;
+    enum lk_status st;
 
     if (!n->estimator || n->lost || create(n, CLOSE, &t) != LK_OK)
         return;
     t->aborts = lk_nccl_alive(n) != LK_OK;
-    if (finish(n, t, &done) == LK_OK)
-        free_task(done);
+    t = finish(n, t, &st);
+    if (t)
+        free_task(t);
     n->estimator = NULL;
 }
 

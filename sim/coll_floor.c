@@ -44,9 +44,11 @@ double lk_coll_floor_s(const struct lk_coll_lines *l, enum lk_coll coll, double 
     if (ranks < 2)
         return 0;
     if (nodes > 1) {
+        int domain = l->gpus_per_node > 0 ? ranks / nodes / l->gpus_per_node : 1;
+
         /* A domain over several nodes has all their links. */
-        if (l->gpus_per_node > 0 && ranks / nodes > l->gpus_per_node)
-            nics *= ranks / nodes / l->gpus_per_node;
+        if (domain > 1)
+            nics *= domain;
         rate = nics;
         out = bytes_out(coll, bytes, nodes, l->sharp);
     } else {

@@ -89,17 +89,20 @@ out:
     return st;
 }
 
-/* The smallest measured count of a point's batch; NULL: none was. */
-static const struct lk_scaling_point *reference_of(const struct context *c,
-                                                   const struct lk_scaling_point *target)
+/* The smallest measured count of a point's batch; false: none was, and *out is any row. */
+static bool find_reference(const struct context *c, const struct lk_scaling_point *target,
+                           const struct lk_scaling_point **out)
 {
-    const struct lk_scaling_point *found = NULL;
+    bool found = false;
 
+    *out = c->t->points;
     for (size_t i = 0; i < c->t->n; i++) {
         const struct lk_scaling_point *p = &c->t->points[i];
 
-        if (lk_throughput_same_batch(p, target) && (!found || p->gpus < found->gpus))
-            found = p;
+        if (lk_throughput_same_batch(p, target) && (!found || p->gpus < (*out)->gpus)) {
+            *out = p;
+            found = true;
+        }
     }
     return found;
 }
@@ -211,8 +214,9 @@ static const char *differs(const struct context *c, const struct lk_scaling_poin
 static enum lk_status grade(const struct context *c, const struct lk_scaling_point *target,
                             struct lk_forecast_point *p)
 {
-    const struct lk_scaling_point *reference = reference_of(c, target);
+    const struct lk_scaling_point *reference;
     bool measured = false, below = false, above = false;
+    bool has_reference = find_reference(c, target, &reference);
 
     for (size_t i = 0; i < c->t->n; i++) {
         const struct lk_scaling_point *m = &c->t->points[i];
@@ -226,7 +230,7 @@ static enum lk_status grade(const struct context *c, const struct lk_scaling_poi
     p->evidence = measured         ? LK_EVIDENCE_MEASURED
                   : below && above ? LK_EVIDENCE_INTERPOLATED
                                    : LK_EVIDENCE_EXTRAPOLATED;
-    if (p->evidence == LK_EVIDENCE_EXTRAPOLATED && !reference)
+    if (p->evidence == LK_EVIDENCE_EXTRAPOLATED && !has_reference)
         snprintf(p->evidence_text, sizeof p->evidence_text, "extrapolated to another %s",
                  differs(c, target));
     else if (p->evidence == LK_EVIDENCE_EXTRAPOLATED)
@@ -247,11 +251,12 @@ static enum lk_status reference_rate(struct context *c, const struct lk_scaling_
                                      double *out)
 {
     enum lk_status st = LK_OK;
-    const struct lk_scaling_point *measured = reference_of(c, target);
+    const struct lk_scaling_point *reference;
+    bool measured = find_reference(c, target, &reference);
     struct lk_scaling_point p = *target;
     struct lk_throughput_estimate e;
 
-    *out = measured ? measured->throughput / measured->gpus : NAN;
+    *out = measured ? reference->throughput / reference->gpus : NAN;
     if (!c->step || (measured && !c->q->global_batch))
         return LK_OK;
     p.gpus = c->t->points[0].gpus;
@@ -337,9 +342,10 @@ static enum lk_status add_variants(struct context *c, double gpus)
 
     for (size_t i = 0; i < batches * accumulations * caps; i++) {
         struct lk_scaling_point like = c->like, target;
+        size_t batch = i / caps / accumulations;
 
         if (q->n_local_batches)
-            like.local_batch = q->local_batches[i / caps / accumulations];
+            like.local_batch = q->local_batches[batch];
         if (q->n_accumulations)
             like.accumulation = q->accumulations[i / caps % accumulations];
         /* A row without a cap was run with the job's. */
@@ -466,14 +472,13 @@ static enum lk_status set_names(struct context *c)
         like.local_batch = c->q->local_batches[0];
     if (c->q->n_accumulations)
         like.accumulation = c->q->accumulations[0];
-    reference = reference_of(c, &like);
     LK_TRY(lk_strdup(&f->job, c->t->name));
     LK_TRY(lk_strdup(&f->cluster, c->step ? c->q->model->cluster->name : "as measured"));
     LK_TRY(lk_strdup(&f->sample_unit, "sample"));
     if (c->q->global_batch)
         LK_TRY(lk_asprintf(&f->reference, "%g GPU%s, the same global batch", c->t->points[0].gpus,
                            c->t->points[0].gpus > 1 ? "s" : ""));
-    else if (reference)
+    else if (find_reference(c, &like, &reference))
         LK_TRY(lk_asprintf(&f->reference, "%g GPU%s", reference->gpus,
                            reference->gpus > 1 ? "s" : ""));
     else
