@@ -4,9 +4,11 @@
 The same GPT-2 from the same weights file on the same tokens (bench/torch_gpt2.py), the same
 optimizer, one rank. Blocks of steps are interleaved: in every round each of our variants and each
 of PyTorch's runs one block, in an order that turns around from round to round. A block's figure is
-the tokens of its counted steps over their time: ours by result.json, PyTorch's from one
-synchronisation to another, with its tokens on the device beforehand. A ratio is ours over theirs,
-block for block of a round; its interval is Student's over rounds.
+the tokens of its counted steps over the time from the end of the warm-up to the end of the last
+step, as the host's clock has it and with the device synchronised at both: `counted_s` of our
+result.json, and the same of PyTorch's loop, whose tokens lie on the device beforehand. What comes
+between steps counts on both sides. A ratio is ours over theirs, block for block of a round; its
+interval is Student's over rounds.
 
 A variant whose losses of the first steps do not agree within --agree, relative, gets no ratio.
 Exit 0, 1 (no ratio at all, or a run of ours failed), 77 (no PyTorch, or it has no such device, or
@@ -16,6 +18,7 @@ nothing of it ran).
     bench/gpu_torch.py --device cpu --dtype float32 --model gpt-nano --theirs float32 --rounds 1
 """
 import argparse
+import contextlib
 import glob
 import json
 import math
@@ -35,6 +38,17 @@ MODELS = {  # of runtime/model.c
 }
 SAMPLES = 65536
 BEGAN = time.monotonic()
+
+
+CHECK = """
+import sys
+try:
+    import torch
+except Exception as e:
+    sys.exit(f"no PyTorch: {e}")
+if sys.argv[1] != "cpu" and not torch.cuda.is_available():
+    sys.exit(f"PyTorch {torch.__version__}, built for CUDA {torch.version.cuda}, sees no GPU")
+"""
 
 
 class Failed(Exception):
@@ -92,11 +106,13 @@ class Theirs:
 
     def block(self, a, variant):
         asked = {"variant": variant, "warmup": a.warmup, "steps": a.steps}
-        print(json.dumps(asked), file=self.process.stdin, flush=True)
+        with contextlib.suppress(BrokenPipeError):  # the answer says that it ended
+            print(json.dumps(asked), file=self.process.stdin, flush=True)
         return self.answer()
 
     def end(self):
-        self.process.stdin.close()
+        with contextlib.suppress(BrokenPipeError):
+            self.process.stdin.close()
         self.process.wait()
 
 
@@ -121,7 +137,7 @@ def ours(a, out, weights, options):
         r = run(a, out, "--import", weights, "--warmup", str(a.warmup), "--steps", str(a.steps), *options)
     except Failed as e:
         return {"error": str(e)}
-    return {"loss": r["loss"], "seconds": sum(r["step_s"][a.warmup :])}
+    return {"loss": r["loss"], "seconds": r["counted_s"]}
 
 
 # ---- All blocks ----
@@ -231,9 +247,9 @@ def compare(a, folder):
 
 def main():
     a = parse()
-    check = f"import torch, sys; sys.exit(not ('{a.device}' == 'cpu' or torch.cuda.is_available()))"
-    if subprocess.run([a.python, "-c", check], stderr=subprocess.DEVNULL).returncode:
-        say(f"skipped: {a.python} has no PyTorch that sees the device {a.device}")
+    done = subprocess.run([a.python, "-c", CHECK, a.device], stderr=subprocess.PIPE, text=True)
+    if done.returncode:
+        say(f"skipped: {a.python}: {(done.stderr.strip().splitlines() or ['?'])[-1]}")
         return 77
     try:
         with tempfile.TemporaryDirectory() as folder:

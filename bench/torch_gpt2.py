@@ -7,8 +7,8 @@ after block: it reads one line of JSON a block on standard input,
 
     {"variant": "autocast", "warmup": 5, "steps": 20}
 
-and answers with one line: {"loss": [of every step], "seconds": of the steps after the warm-up}, or
-{"error": text}.
+and answers with one line: {"loss": [of every step], "seconds": from the end of the warm-up to the
+end of the last step}, or {"error": text}.
 Every block starts from the weights of the file and sample 0. Tokens lie on the device before the
 clock starts, and no loss is read before it stops. A variant is a way of the table below, with
 "+ddp" (DistributedDataParallel of one rank) or "+compile" (torch.compile) behind it.
@@ -175,8 +175,7 @@ class Trainer:
         self.a, self.models, self.device = a, {}, torch.device(a.device)
         self.tokens = torch.zeros(0, a.context + 1, dtype=torch.int64)
         if self.device.type == "cuda":
-            torch.backends.cuda.matmul.allow_tf32 = True
-            torch.backends.cudnn.allow_tf32 = True
+            torch.set_float32_matmul_precision("high")  # in all versions; 2.9 and newer refuse a mixture of ways
 
     def model(self, variant):
         """The bare model and what is called; made once, so that it is compiled once."""
@@ -255,6 +254,8 @@ def main():
         except Exception as e:  # one variant's trouble (no compiler, no memory) is not the others'
             answer = {"error": f"{type(e).__name__}: {e}"[:400]}
         print(json.dumps(answer), flush=True)
+    if dist.is_initialized():
+        dist.destroy_process_group()
 
 
 if __name__ == "__main__":

@@ -33,6 +33,7 @@ static void write_root(struct lk_json_out *o, const void *ctx)
     lk_json_out_int(o, "version", VERSION);
     lk_json_out_int(o, "warmup_steps", w->warmup_steps);
     write_array(o, "step_s", r->step_s, r->n);
+    lk_json_out_number(o, "counted_s", r->counted_s);
     write_array(o, "loss", r->loss, r->n);
     lk_json_out_object(o, "noise_scale_samples");
     lk_json_out_number(o, "value", r->noise.value);
@@ -95,6 +96,7 @@ static enum lk_status read_root(struct lk_json *root, void *ctx)
     LK_TRY(lk_json_schema(root, SCHEMA, VERSION));
     LK_TRY(lk_json_int(root, "warmup_steps", 0, INT64_MAX, &warmup));
     LK_TRY(read_array(root, "step_s", &r->n, &r->step_s));
+    LK_TRY(read_number(root, "counted_s", NAN, &r->counted_s));
     LK_TRY(read_array(root, "loss", &n, &r->loss));
     if (n != r->n)
         LK_TRY(lk_json_error(root, "%lld losses of %lld steps", (long long)n, (long long)r->n));

@@ -49,6 +49,8 @@ struct trainer {
     int64_t n_steps;          /* warm-up included */
     /* One entry a step, this rank's; norms are NaN in steps that did not measure them. */
     double *loss, *step_s, *local_sq, *mean_sq;
+    double counted_s;
+    uint64_t ended_ns; /* the last step that ended */
 };
 
 /* ---- Set-up ---- */
@@ -483,7 +485,8 @@ static enum lk_status run_step(struct trainer *t, int64_t step)
     if (t->model->gap_s > 0)
         lk_sleep_until_ns(lk_monotonic_ns() + lk_ns_from_s(t->model->gap_s));
     lk_span_end(t->host, &span);
-    t->step_s[step] = lk_s_from_ns(lk_now_ns() - began_ns);
+    t->ended_ns = lk_now_ns();
+    t->step_s[step] = lk_s_from_ns(t->ended_ns - began_ns);
     keep(t, step, rate);
     if (verify)
         LK_TRY(check_step(t, at));
@@ -491,6 +494,22 @@ static enum lk_status run_step(struct trainer *t, int64_t step)
         c->progress(c->progress_ctx, step, t->loss[step]);
     lk_log(LK_LOG_TRAIN, LK_DEBUG, "step %lld: loss %.6f, %.3f ms", (long long)step, t->loss[step],
            t->step_s[step] * 1e3);
+out:
+    return st;
+}
+
+/* A step ends when the device has done it: nothing of the warm-up falls into the counted time. */
+static enum lk_status run_steps(struct trainer *t)
+{
+    enum lk_status st = LK_OK;
+    uint64_t began_ns = 0;
+
+    for (int64_t step = 0; step < t->n_steps; step++) {
+        if (step == t->config->warmup_steps)
+            began_ns = lk_now_ns();
+        LK_TRY(run_step(t, step));
+    }
+    t->counted_s = lk_s_from_ns(t->ended_ns - began_ns);
 out:
     return st;
 }
@@ -549,6 +568,7 @@ static enum lk_status finish(struct trainer *t, struct lk_train_result *out)
     out->loss = t->loss;
     out->step_s = t->step_s;
     out->n = t->n_steps;
+    out->counted_s = t->counted_s;
     out->verify_max_error = t->verify ? lk_verify_max_error(t->verify) : NAN;
     out->verify_allowed = t->verify ? lk_verify_allowed(t->verify) : NAN;
     t->loss = NULL;
@@ -593,8 +613,7 @@ enum lk_status lk_train(const struct lk_train_config *config, struct lk_train_re
 
     LK_TRY(check(config));
     LK_TRY(open_all(&t));
-    for (int64_t step = 0; step < t.n_steps; step++)
-        LK_TRY(run_step(&t, step));
+    LK_TRY(run_steps(&t));
     LK_TRY(finish(&t, out));
 out:
     if (st != LK_OK)

@@ -62,6 +62,9 @@ struct lk_train_result {
     double *loss;   /* mean over ranks and micro-batches, every step in order, warm-up included */
     double *step_s; /* host time of every step, mean over ranks */
     int64_t n;      /* entries of both */
+    /* From the end of the warm-up to the end of the last step, this rank's: with what lies between
+     * steps, which step_s leaves out. */
+    double counted_s;
     struct lk_estimate noise; /* gradient noise scale in samples; value NaN: not estimated */
     double verify_max_error;  /* largest relative gradient error seen; NaN without verify */
     double verify_allowed;    /* ...and the bound that it was held against */

@@ -142,6 +142,7 @@ START_TEST(result_has_it)
     struct lk_train_result written = {.step_s = step_s,
                                       .loss = loss,
                                       .n = 2,
+                                      .counted_s = 2.5,
                                       .noise = {.value = NAN},
                                       .verify_max_error = NAN,
                                       .verify_allowed = NAN};
@@ -161,6 +162,7 @@ START_TEST(result_has_it)
             ck_assert_msg(strstr(text, parts[k]) != NULL, "no %s in %s", parts[k], text);
         ck_assert_msg(run_result_read(path, &read) == LK_OK, "%s", lk_error_text());
         ck_assert_int_eq(read.n, 2);
+        ck_assert_double_eq(read.counted_s, 2.5);
         lk_train_result_fini(&read);
         free(text);
     }

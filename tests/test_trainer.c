@@ -180,6 +180,32 @@ START_TEST(timed)
 }
 END_TEST
 
+static void dawdle(void *ctx, int64_t step, double loss)
+{
+    (void)loss;
+    if (step >= *(const int64_t *)ctx)
+        lk_sleep_until_ns(lk_monotonic_ns() + 2 * LK_NS_PER_MS);
+}
+
+/* What lies between the counted steps is in their time, and not in that of a step. */
+START_TEST(counted_time_is_whole)
+{
+    struct lk_train_config c = config(1, 0);
+    int64_t warmup = c.warmup_steps;
+    struct lk_train_result r;
+    double sum_s = 0, between_s = 0.002 * (double)(c.steps - 1);
+
+    c.device = "timed";
+    c.progress = dawdle;
+    c.progress_ctx = &warmup;
+    ck_assert_msg(lk_train(&c, &r) == LK_OK, "%s", lk_error_text());
+    for (int64_t i = warmup; i < r.n; i++)
+        sum_s += r.step_s[i];
+    ck_assert_double_ge(r.counted_s, sum_s + between_s);
+    lk_train_result_fini(&r);
+}
+END_TEST
+
 /* ---- Together ---- */
 
 struct together {
@@ -268,6 +294,7 @@ Suite *lk_suite_trainer(void)
     tcase_add_loop_test(c, spans_of_a_run, 0, LK_COUNT(shapes));
     tcase_add_loop_test(c, bad_configurations, 0, LK_COUNT(bad));
     tcase_add_test(c, timed);
+    tcase_add_test(c, counted_time_is_whole);
     tcase_add_loop_test(c, as_one_rank, 0, LK_COUNT(groups));
     tcase_add_test(c, failure_spreads);
     suite_add_tcase(s, c);
