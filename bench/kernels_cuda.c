@@ -35,6 +35,7 @@ struct bench {
     struct buffers b;
     size_t samples, rows;
     cudaEvent_t start, end;
+    char shape[64]; /* of the product that is being timed; "-": the op has one shape here */
 };
 
 static enum lk_status grab(void **out, size_t n, size_t size)
@@ -165,8 +166,8 @@ static enum lk_status report(struct bench *p, const struct lk_op *op, const void
     LK_TRY(lk_cuda_status(cudaEventSynchronize(p->end), op->name));
     LK_TRY(lk_cuda_status(cudaEventElapsedTime(&ms, p->start, p->end), op->name));
     ms /= RUNS;
-    printf("%-26s %-9s %9.4f %9.2f %9.1f\n", op->name, lk_dtype_name(p->cuda.real), (double)ms,
-           cost.flops / (double)ms * 1e-9, bytes / (double)ms * 1e-6);
+    printf("%-26s %-23s %-9s %9.4f %9.2f %9.1f\n", op->name, p->shape, lk_dtype_name(p->cuda.real),
+           (double)ms, cost.flops / (double)ms * 1e-9, bytes / (double)ms * 1e-6);
 out:
     return st;
 }
@@ -180,6 +181,8 @@ static enum lk_status report_products(struct bench *p, size_t inputs, size_t out
     void *bias = outputs == VOCAB ? NULL : b->z;
     enum lk_status st = LK_OK;
 
+    (void)snprintf(p->shape, sizeof p->shape, "%zux%zux%zu", p->rows, inputs,
+                   stride ? stride : outputs);
     REPORT(p, matmul_forward, .out = wide, .in = b->x, .weight = b->weight, .bias = bias,
            .rows = p->rows, .inputs = inputs, .outputs = outputs, .stride = stride);
     REPORT(p, matmul_backward_input, .din = b->x, .dout = wide, .weight = b->weight,
@@ -187,6 +190,7 @@ static enum lk_status report_products(struct bench *p, size_t inputs, size_t out
     REPORT(p, matmul_backward_weight, .dweight = b->dweight, .dbias = bias, .dout = wide,
            .in = b->x, .rows = p->rows, .inputs = inputs, .outputs = outputs, .stride = stride);
 out:
+    (void)strcpy(p->shape, "-");
     return st;
 }
 
@@ -223,7 +227,7 @@ static enum lk_status report_rest(struct bench *p)
     size_t chunks = (weights + LK_OPTIM_CHUNK - 1) / LK_OPTIM_CHUNK;
     enum lk_status st = LK_OK;
 
-    printf("# logits without and with something between their rows\n");
+    printf("# logits without and with something between their rows (as stored)\n");
     LK_TRY(report_products(p, CHANNELS, VOCAB, 0));
     LK_TRY(report_products(p, CHANNELS, VOCAB, STRIDE));
     REPORT(p, cross_entropy_forward, .loss = b->mean, .log_sum = b->rstd, .logits = b->logits,
@@ -253,7 +257,7 @@ out:
 
 static enum lk_status run(size_t samples, enum lk_dtype real, struct lk_cuda_blas *blas)
 {
-    struct bench p = {.samples = samples, .rows = samples * CONTEXT};
+    struct bench p = {.samples = samples, .rows = samples * CONTEXT, .shape = "-"};
     cudaStream_t stream = NULL;
     enum lk_status st = LK_OK;
 
@@ -291,7 +295,8 @@ int main(int argc, char **argv)
     LK_TRY(lk_cuda_status(cudaGetDeviceProperties(&properties, 0), "GPU 0"));
     LK_TRY(lk_cuda_blas_open(&blas));
     printf("# %s, GPT-2 124M with %zu samples of %d tokens, %s\n"
-           "# op                       type             ms   Tflop/s      GB/s\n",
+           "# op                       rows x in x out         type             ms   Tflop/s      "
+           "GB/s\n",
            properties.name, samples, CONTEXT, lk_cuda_blas_path(blas));
     LK_TRY(run(samples, LK_BF16, blas));
     LK_TRY(run(samples, LK_F32, blas));

@@ -39,7 +39,8 @@ static void put_library(struct lk_json_out *o, size_t i)
     struct lk_library_spec spec = {.name = libraries[i].name,
                                    .files = libraries[i].files,
                                    .symbols = &libraries[i].call,
-                                   .n_symbols = 1};
+                                   .n_symbols = 1,
+                                   .stays = true}; /* some do not expect to be unloaded */
     union version_call call = {0};
     struct lk_library *l = NULL;
     int version = 0;
@@ -53,7 +54,7 @@ static void put_library(struct lk_json_out *o, size_t i)
             lk_json_out_int(o, "version", (int64_t)call.returned());
         else if (libraries[i].how == WRITTEN && call.written(&version) == 0)
             lk_json_out_int(o, "version", version);
-        /* Stays open, as in a run: some of them do not expect to be unloaded. */
+        lk_library_close(l);
     }
     lk_json_out_close(o);
 }

@@ -81,9 +81,10 @@ struct fake_cuda {
     double seen_ms;    /* the latest event that the host knows to have passed */
     uint64_t reset_ns; /* what is 0 ms to the model, in lk_now_ns */
     int gpus;
-    bool nvlink, apart;         /* the links between GPUs: PCIe, unless NVLink or none */
-    bool stuck;                 /* no stream goes on */
-    bool host_threads;          /* host functions run on threads of their own, and may wait */
+    bool nvlink, apart; /* the links between GPUs: PCIe, unless NVLink or none */
+    bool stuck;         /* no stream goes on */
+    bool idle;          /* ops and copies do nothing, memory is not filled: for large ones */
+    bool host_threads;  /* host functions run on threads of their own, and may wait */
     struct fake_graph *capture; /* the one that is being captured, by this thread: */
     pthread_t capturer;
     int graphs_alive, graph_launches;

@@ -70,7 +70,8 @@ static cudaError_t map(void **p, size_t bytes, bool host)
     ck_assert(m < fake_cuda.memory + FAKE_ALLOCATIONS_MAX);
     m->at = mmap(NULL, mapped + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     ck_assert(m->at != MAP_FAILED);
-    memset(m->at, 0xa5, bytes);
+    if (!fake_cuda.idle)
+        memset(m->at, 0xa5, bytes);
     ck_assert_int_eq(mprotect(m->at + mapped, page, PROT_NONE), 0);
     m->bytes = bytes;
     m->mapped = mapped;

@@ -8,7 +8,9 @@
 #include "runtime/comm_reduce.h"
 #include "tests/fake_cuda.h"
 
+#include <fcntl.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -457,6 +459,27 @@ void fake_nccl_create(void)
 {
     hubs = mmap(NULL, sizeof *hubs, PROT_READ | PROT_WRITE,
                 MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    ck_assert(hubs != MAP_FAILED);
+    fake_nccl_reset();
+}
+
+void fake_nccl_share(void)
+{
+    const char *path = getenv("FAKE_NCCL_MEMORY");
+    char own[64];
+    int fd;
+
+    if (!path) {
+        fd = memfd_create("nccl", 0);
+        ck_assert_int_ge(fd, 0);
+        ck_assert_int_eq(ftruncate(fd, sizeof *hubs), 0);
+        (void)snprintf(own, sizeof own, "/proc/%d/fd/%d", (int)getpid(), fd);
+        ck_assert_int_eq(setenv("FAKE_NCCL_MEMORY", own, 1), 0);
+    } else {
+        fd = open(path, O_RDWR);
+        ck_assert_int_ge(fd, 0);
+    }
+    hubs = mmap(NULL, sizeof *hubs, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, fd, 0);
     ck_assert(hubs != MAP_FAILED);
     fake_nccl_reset();
 }

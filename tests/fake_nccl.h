@@ -42,6 +42,9 @@ extern const struct lk_nccl_calls fake_nccl_calls;
 
 /* The ranks' common memory; before they are forked. */
 void fake_nccl_create(void);
+/* The same for programs that start one another: the first one makes the memory, and keeps it as
+ * long as it lives; the environment's FAKE_NCCL_MEMORY tells the others. */
+void fake_nccl_share(void);
 void fake_nccl_destroy(void);
 /* Nothing was asked, all will be well. */
 void fake_nccl_reset(void);

@@ -19,12 +19,12 @@ static void run_work(const struct fake_work *w)
 
     if (w->kind == WORK_RUN)
         w->fn(w->arg);
-    if (w->kind == WORK_OP) {
+    if (w->kind == WORK_OP && !fake_cuda.idle) {
         fake_cuda_open();
         fake_ops_run(w->op, w->arg, &config);
         fake_cuda_close();
     }
-    if (w->kind == WORK_COPY) {
+    if (w->kind == WORK_COPY && !fake_cuda.idle) {
         fake_cuda_open();
         ck_assert_ptr_nonnull(fake_memory_of(w->to, w->bytes));
         ck_assert_ptr_nonnull(fake_memory_of(w->from, w->bytes));

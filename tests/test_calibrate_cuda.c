@@ -10,6 +10,7 @@
 #include "tests/fake_cuda.h"
 #include "tests/fake_nccl.h"
 #include "tests/fake_nvml.h"
+#include "tests/fake_time_cuda.h"
 #include "tests/ranks.h"
 #include "tests/scratch.h"
 #include "tests/waits.h"
@@ -18,92 +19,20 @@
 #include <math.h>
 #include <string.h>
 
-/* The model: rates, and how compute and stand-ins slow each other. */
-static const double FLOPS = 1e7, COPY_BPS = 1e9, HOST_BPS = 0.5e9, COMPUTE_MS = 0.25;
+/* What the model of time says (tests/fake_time_cuda.h). */
+static const double FLOPS = 1e7, COPY_BPS = 1e9, HOST_BPS = 0.5e9;
 static const double WAIT_SLOWDOWN = 0.25, WIRE_SLOWDOWN = 0.5, DELTA = 0.2;
 
-/* Virtual times between which stand-ins hold or move. */
-static struct {
-    double hold_until_ms, move_until_ms, compute_until_ms;
-    int moves, holds, products;
-} model;
-
-static bool is_compute(const struct lk_op *op)
+static void start_time(void)
 {
-    return op != &lk_op_wait && op != &lk_op_hold && op != &lk_op_move &&
-           op != &lk_op_matmul_forward;
-}
-
-/* Whether a stream has such an op before it. */
-static bool queued(const struct lk_op *op, const struct fake_stream *but)
-{
-    for (size_t i = 0; i < fake_cuda.n_streams; i++) {
-        const struct fake_stream *s = &fake_cuda.streams[i];
-
-        for (size_t k = s->done; s != but && k < s->n; k++)
-            if (s->work[k].kind == WORK_OP && s->work[k].op == op)
-                return true;
-    }
-    return false;
-}
-
-static double compute_ms(const struct fake_stream *s)
-{
-    double slowdown = 0;
-
-    if (s->ms < model.move_until_ms || queued(&lk_op_move, s))
-        slowdown = WIRE_SLOWDOWN;
-    else if (s->ms < model.hold_until_ms)
-        slowdown = WAIT_SLOWDOWN;
-    return COMPUTE_MS * (1 + slowdown);
-}
-
-static double op_ms(const struct fake_work *w, const struct fake_stream *s)
-{
-    struct lk_op_cost cost = w->op->cost(w->arg);
-    double ms;
-
-    if (is_compute(w->op)) {
-        ms = compute_ms(s);
-        model.compute_until_ms = s->ms + ms;
-        return ms;
-    }
-    if (w->op == &lk_op_matmul_forward) {
-        model.products++;
-        return cost.flops / FLOPS * 1e3;
-    }
-    ms = cost.seconds * 1e3;
-    if (w->op == &lk_op_hold) {
-        model.holds++;
-        model.hold_until_ms = s->ms + ms;
-    }
-    if (w->op == &lk_op_move) {
-        model.moves++;
-        if (s->ms < model.compute_until_ms || queued(&lk_op_gelu_backward, s))
-            ms *= 1 + DELTA;
-        model.move_until_ms = s->ms + ms;
-    }
-    return ms;
-}
-
-static bool on_host(const void *p)
-{
-    for (size_t i = 0; i < FAKE_ALLOCATIONS_MAX; i++) {
-        const struct fake_memory *m = &fake_cuda.memory[i];
-
-        if (m->at && (const char *)p >= m->at && (const char *)p < m->at + m->bytes)
-            return m->host;
-    }
-    return false;
-}
-
-static double takes_ms(const struct fake_work *w, const struct fake_stream *s)
-{
-    if (w->kind == WORK_OP)
-        return op_ms(w, s);
-    if (w->kind == WORK_COPY)
-        return (double)w->bytes / (on_host(w->from) || on_host(w->to) ? HOST_BPS : COPY_BPS) * 1e3;
-    return 0;
+    fake_time_reset();
+    fake_time.flops = FLOPS;
+    fake_time.copy_Bps = COPY_BPS;
+    fake_time.host_Bps = HOST_BPS;
+    fake_time.compute_ms = 0.25;
+    fake_time.wait_slowdown = WAIT_SLOWDOWN;
+    fake_time.wire_slowdown = WIRE_SLOWDOWN;
+    fake_time.delta = DELTA;
 }
 
 /* ---- */
@@ -140,9 +69,8 @@ static void setup(void)
 {
     locks = scratch_create_for_gpus();
     fake_cuda_reset(2);
-    fake_cuda.takes_ms = takes_ms;
+    start_time();
     fake_nvml_reset();
-    memset(&model, 0, sizeof model);
 }
 
 static void teardown(void)
@@ -265,9 +193,9 @@ START_TEST(one_gpu_gives_what_its_model_says)
     ck_assert_msg(calibrate(&options, &c, &t) == LK_OK, "%s", lk_error_text());
     check_cluster(&c);
     check_tables(&t);
-    ck_assert_int_gt(model.holds, 0);
-    ck_assert_int_gt(model.moves, model.holds);
-    ck_assert_int_gt(model.products, 0);
+    ck_assert_int_gt(fake_time.holds, 0);
+    ck_assert_int_gt(fake_time.moves, fake_time.holds);
+    ck_assert_int_gt(fake_time.products, 0);
     finish(&c, &t);
 }
 END_TEST
@@ -286,7 +214,7 @@ START_TEST(the_file_takes_the_thread_blocks_of_nccl)
     ck_assert_ptr_nonnull(strstr(c.delta.source, "stand-in of 5 thread blocks"));
     ck_assert_uint_eq(t.table[CALIBRATE_OVERLAP]->n_rows, 3);
     ck_assert(!lk_quantity_known(&c.device.flops));
-    ck_assert_int_eq(model.products, 0);
+    ck_assert_int_eq(fake_time.products, 0);
     finish(&c, &t);
 }
 END_TEST
@@ -307,8 +235,7 @@ START_TEST(a_call_that_fails_leaves_nothing)
         struct lk_cluster c;
 
         fake_cuda_reset(2);
-        fake_cuda.takes_ms = takes_ms;
-        memset(&model, 0, sizeof model);
+        start_time();
         fake_cuda.fail_at = n;
         fake_cuda.fail_with = cudaErrorIllegalAddress;
         st = calibrate(&o, &c, &t);

@@ -23,6 +23,11 @@ Suite *lk_suite_check_gpu(void);
 
 enum { SKIPPED = 77 };
 
+/* Builds that have the programs of tests/dry. */
+#if defined(LK_HAVE_CUDA) && defined(LK_HAVE_CUPTI) && defined(LK_HAVE_NCCL)
+#define DRY
+#endif
+
 static char *dir;
 
 static void setup(void)
@@ -172,52 +177,98 @@ START_TEST(every_part_on_the_cpu)
 }
 END_TEST
 
-/*
- * What only a machine with a GPU takes, on one that pretends (tests/make_gpu_machine): options that
- * the program has, the output of the programs of GPUs, the names of files. A trace without GPU
- * records is found out.
- */
-START_TEST(every_part_as_on_a_gpu)
+START_TEST(options_that_do_not_fit)
 {
-    static const char *const passed[] = {"machine",   "suites", "ddp",   "job",    "overhead",
-                                         "calibrate", "shared", "graph", "kernels"};
-    static const char *const skipped[] = {"build", "nccl"};
-    struct lk_json_doc *doc;
-
-    assert_code(
-        shell("tests/make_gpu_machine $dir/gpu $build && cd $dir && "
-              "LD_LIBRARY_PATH=$dir/gpu $root/tools/check-gpu --from $dir/gpu --out $dir/out "
-              "--parts "
-              "build,machine,suites,ddp,job,records,overhead,calibrate,shared,nccl,graph,"
-              "kernels " PLENTY),
-        1);
-    assert_said("target met: kernels of known length: largest");
-    ck_assert_int_eq(
-        shell("cd $dir/out && mv gpu-h100-80gb-hbm3-*-[0-9][0-9].json gpu-cpu-1-01.json"), 0);
-    doc = result();
-    for (size_t i = 0; i < LK_COUNT(passed); i++)
-        ck_assert_msg(!strcmp(of_part(doc, passed[i], "status"), "pass"), "%s: %s", passed[i],
-                      of_part(doc, passed[i], "reason"));
-    for (size_t i = 0; i < LK_COUNT(skipped); i++)
-        ck_assert_str_eq(of_part(doc, skipped[i], "status"), "skipped");
-    ck_assert_ptr_nonnull(strstr(of_part(doc, "records", "reason"), "'kernels'"));
-    lk_json_free(doc);
-    assert_file("gpu-h100-80gb-hbm3-*.forecast.csv");
-    assert_file("gpu-h100-80gb-hbm3-*.cluster.json");
+    assert_code(shell("tools/check-gpu --quick"), 2);
+    assert_said("--quick wants --out");
+    assert_code(shell("tools/check-gpu --quick --device cpu --out $dir/out"), 2);
+    assert_code(shell("touch $dir/file && tools/check-gpu --keep $dir --out $dir/out"), 2);
+    assert_said("is not empty");
+    assert_code(shell("tools/check-gpu --device cpu --out $dir/file --parts nvml"), 1);
+    assert_said("check-gpu: [Errno");
 }
 END_TEST
 
-/* A suite that the GPU ends is a failure; those behind it run. */
+#ifdef DRY
+
+/*
+ * Every part on a machine with a GPU that is none (tests/dry): real programs with the command lines
+ * that check-gpu gives them, over stand-ins for CUDA and its libraries.
+ */
+#define ON_MACHINE                                                                                 \
+    "tests/dry/make_machine $dir/gpu $build && . $dir/gpu/environment && cd $dir && "              \
+    "gpu/tools/check-gpu --from gpu --out out "
+/* The machine's GPU in the files' names, and a date. */
+#define NAME "gpu-h100-80gb-hbm3-*"
+
+static void assert_machine_result(void)
+{
+    static const char *const passed[] = {"machine", "suites",  "ddp",      "job",
+                                         "nvml",    "records", "overhead", "calibrate",
+                                         "shared",  "graph",   "nsys",     "kernels"};
+    static const char *const skipped[] = {"build", "nccl"};
+    static const char *const torch[] = {"losses", "torch"};
+    struct lk_json_doc *doc;
+
+    ck_assert_int_eq(shell("cd $dir/out && cp " NAME "-[0-9][0-9].json gpu-cpu-1-01.json"), 0);
+    doc = result();
+    for (size_t i = 0; i < LK_COUNT(passed); i++)
+        ck_assert_msg(!strcmp(of_part(doc, passed[i], "status"), "pass"), "%s: %s\n%s", passed[i],
+                      of_part(doc, passed[i], "reason"), of_part(doc, passed[i], "tail"));
+    for (size_t i = 0; i < LK_COUNT(skipped); i++)
+        ck_assert_str_eq(of_part(doc, skipped[i], "status"), "skipped");
+    for (size_t i = 0; i < LK_COUNT(torch); i++)
+        if (strcmp(of_part(doc, torch[i], "status"), "pass") != 0)
+            ck_assert_msg(strstr(of_part(doc, torch[i], "reason"), "no PyTorch") != NULL, "%s: %s",
+                          torch[i], of_part(doc, torch[i], "reason"));
+    lk_json_free(doc);
+    assert_code(shell("python3 tests/dry/check_result.py $dir/out/gpu-cpu-1-01.json"), 0);
+}
+
+START_TEST(every_part_on_a_machine_that_is_none)
+{
+    static const char *const files[] = {"-[0-9][0-9].json", ".job.json",     ".forecast.json",
+                                        ".forecast.csv",    ".cluster.json", ".cupti.txt"};
+    char pattern[64];
+
+    assert_code(shell(ON_MACHINE
+                      "--quick " PLENTY
+                      " --parts build,machine,suites,ddp,losses,torch,job,nvml,records,overhead,"
+                      "calibrate,shared,nccl,graph,nsys,kernels"),
+                0);
+    for (size_t i = 0; i < LK_COUNT(files); i++) {
+        snprintf(pattern, sizeof pattern, NAME "%s", files[i]);
+        assert_file(pattern);
+    }
+    ck_assert_int_eq(shell("test $(ls $dir/out | wc -l) = 6"), 0);
+    assert_machine_result();
+    /* README must then say so, of a run that is a result; of a quick one it need not. */
+    ck_assert_int_eq(shell("mkdir -p $dir/bench/results && rm $dir/out/gpu-cpu-* && cp README.md "
+                           "$dir/ && cp $dir/out/" NAME "-[0-9][0-9].json $dir/bench/results/"),
+                     0);
+    assert_code(shell("tools/check-gpu --claims $dir/README.md"), 0);
+    ck_assert_int_eq(shell("sed -i 's/\"quick\": true/\"quick\": false/' $dir/bench/results/*"), 0);
+    assert_code(shell("tools/check-gpu --claims $dir/README.md"), 1);
+    assert_said("'training on a GPU, float32 and bfloat16' does not say that it ran");
+    assert_said("'a GPU's job file and its forecast' does not say that it ran");
+}
+END_TEST
+
+/* A suite that the GPU ends is a failure; those behind it run. A copy has taken the programs' bits.
+ */
 START_TEST(faulty_suite_is_a_failure)
 {
     assert_code(
-        shell("tests/make_gpu_machine $dir/gpu $build && FAULTY_SUITE=1 LD_LIBRARY_PATH=$dir/gpu "
-              "tools/check-gpu --from $dir/gpu --out $dir/out --parts suites,overhead " PLENTY),
+        shell("tests/dry/make_machine $dir/gpu $build && . $dir/gpu/environment && "
+              "chmod -x $dir/gpu/build/test_gpu && FAULTY_SUITE=1 "
+              "tools/check-gpu --from $dir/gpu --out $dir/out --parts suites,kernels " PLENTY),
         1);
     assert_said("suites: faulty");
     assert_said("1 passed, 1 failed");
 }
 END_TEST
+
+#endif
 
 /* A tolerance that rounding alone exceeds. */
 START_TEST(losses_that_differ_are_no_pass)
@@ -358,8 +409,11 @@ Suite *lk_suite_check_gpu(void)
     tcase_add_test(script, no_gpu_is_said);
     tcase_add_test(script, parts_fit_into_nine_minutes);
     tcase_add_test(script, every_part_on_the_cpu);
-    tcase_add_test(script, every_part_as_on_a_gpu);
+    tcase_add_test(script, options_that_do_not_fit);
+#ifdef DRY
+    tcase_add_test(script, every_part_on_a_machine_that_is_none);
     tcase_add_test(script, faulty_suite_is_a_failure);
+#endif
     tcase_add_test(script, losses_that_differ_are_no_pass);
     tcase_add_test(script, parts_that_fail_or_hang);
     suite_add_tcase(s, table);

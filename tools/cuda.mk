@@ -50,6 +50,22 @@ ifeq ($(PROBE_CUDA),yes)
 test-bin: $(BUILD)/test_gpu
 endif
 
+# The programs with a machine that is none below them (tests/dry/machine.h), for tools/check-gpu.
+DRY_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(filter-out tests/dry/libraries_cuda.c,$(wildcard tests/dry/*.c)) $(wildcard tests/fake_*.c))
+DRY_BIN := $(addprefix $(BUILD)/dry/,lockstep bench/machine_cuda bench/kernels_cuda)
+$(BUILD)/tests/dry/libraries_cuda.o: LK_CFLAGS += -fPIC
+$(DRY_BIN): $(BUILD)/dry/%: $(BUILD)/%.o $(DRY_OBJ) $(LIBS)
+	$(Q)mkdir -p $(@D)
+	@echo "  LINK  $@"
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -rdynamic -o $@ $< $(DRY_OBJ) -Wl,--start-group $(LIBS) -Wl,--end-group $(filter-out -lcudart%,$(LK_LIBS))
+$(BUILD)/dry/libraries.so: $(BUILD)/tests/dry/libraries_cuda.o
+	$(Q)mkdir -p $(@D)
+	@echo "  LINK  $@"
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -shared -o $@ $<
+ifneq ($(and $(filter yes,$(PROBE_CUDA)),$(findstring LK_HAVE_CUPTI,$(PROBE_CFLAGS)),$(findstring LK_HAVE_NCCL,$(PROBE_CFLAGS))),)
+test-bin: $(DRY_BIN) $(BUILD)/dry/libraries.so $(BUILD)/bench/overhead
+endif
+
 # What runs on a GPU machine, and the same for one that has neither yajl, zlib nor check: built here, carried
 # there in build/gpu.
 GPU_PROGRAMS := lockstep test_gpu bench/kernels_cuda bench/machine_cuda bench/overhead

@@ -61,7 +61,7 @@ headers:
 	@CC="$(CC)" tools/headers
 lint: $(BUILD)/probe.mk
 	@tools/lint $(BUILD)
-SOURCES = $(wildcard *.c $(foreach d,$(ROOMS) tests tests/cuda tests/cuda_shim bench bench/lib,\
+SOURCES = $(wildcard *.c $(foreach d,$(ROOMS) tests tests/cuda tests/cuda_shim tests/dry bench bench/lib,\
                          $(d)/*.c $(d)/*.h $(d)/*.cc $(d)/*.cu $(d)/*.cuh))
 format:
 	clang-format -i $(SOURCES)

@@ -1,0 +1,59 @@
+/*
+ * The libraries that programs open by themselves, under NVIDIA's names; see machine.h. What they
+ * do is the stand-ins' of the program that opens them.
+ */
+#include "kernels/calls_blas_cuda.h"
+#include "profiler/cupti_calls_cuda.h"
+#include "profiler/nvml_calls.h"
+#include "runtime/calls_nccl_cuda.h"
+#include "tests/fake_cublaslt_cuda.h"
+#include "tests/fake_cupti_cuda.h"
+#include "tests/fake_nccl.h"
+#include "tests/fake_nvml.h"
+
+#include <string.h>
+
+/* A function of the library is that of the stand-in's table. */
+#define EARLY __attribute__((no_sanitize("address"), no_sanitize("undefined")))
+#define FUNCTION(name, type, table, member)                                                        \
+    EARLY static type *find_##name(void)                                                           \
+    {                                                                                              \
+        return (table).member;                                                                     \
+    }                                                                                              \
+    type name __attribute__((ifunc("find_" #name)));
+
+#define BLAS(call) FUNCTION(cublasLt##call, __typeof__(cublasLt##call), fake_blas_calls, call)
+LK_BLAS_CALL_LIST(BLAS)
+
+size_t cublasLtGetVersion(void)
+{
+    return CUBLAS_VERSION;
+}
+
+#define NCCL(call) FUNCTION(nccl##call, __typeof__(nccl##call), fake_nccl_calls, call)
+LK_NCCL_CALL_LIST(NCCL)
+LK_NCCL_ESTIMATE_LIST(NCCL)
+
+#define CUPTI(call) FUNCTION(cupti##call, __typeof__(cupti##call), fake_cupti_calls, call)
+LK_CUPTI_CALL_LIST(CUPTI)
+
+#define NVML(call, member)                                                                         \
+    FUNCTION(nvml##call, __typeof__(*fake_nvml_calls.member), fake_nvml_calls, member)
+NVML(Init_v2, init)
+NVML(Shutdown, shutdown)
+NVML(ErrorString, error_string)
+NVML(DeviceGetClockInfo, clock)
+NVML(DeviceGetMaxClockInfo, max_clock)
+NVML(DeviceGetPowerUsage, power)
+NVML(DeviceGetTemperature, temperature)
+NVML(DeviceGetEnforcedPowerLimit, max_power)
+NVML(DeviceGetTotalEnergyConsumption, energy)
+NVML(DeviceGetCurrentClocksEventReasons, reasons)
+
+/* The machine's GPU is number 0, which the stand-in does not know. */
+int nvmlDeviceGetHandleByUUID(const char *uuid, struct nvmlDevice_st **out);
+int nvmlDeviceGetHandleByUUID(const char *uuid, struct nvmlDevice_st **out)
+{
+    return strncmp(uuid, "GPU-", 4) ? NVML_NOT_FOUND
+                                    : fake_nvml_calls.device_by_uuid(FAKE_NVML_GPU, out);
+}

@@ -1,0 +1,132 @@
+/* The machine starts with the program; see machine.h. */
+#include "tests/dry/machine.h"
+
+#include "base/clock.h"
+#include "tests/fake_cuda.h"
+#include "tests/fake_cupti_cuda.h"
+#include "tests/fake_nccl.h"
+#include "tests/fake_nvml.h"
+#include "tests/fake_time_cuda.h"
+
+#include <check.h>
+#include <errno.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The stand-ins end a test by libcheck's assertions; a program by itself. */
+void _ck_assert_failed(const char *file, int line, const char *expr, const char *msg, ...)
+{
+    va_list ap;
+
+    fprintf(stderr, "%s:%d: %s: ", file, line, expr);
+    va_start(ap, msg);
+    if (msg)
+        (void)vfprintf(stderr, msg, ap);
+    va_end(ap);
+    fputc('\n', stderr);
+    abort();
+}
+
+void _mark_point(const char *file, int line)
+{
+    (void)file;
+    (void)line;
+}
+
+/* About as an H100 has them. */
+static void start_time(void)
+{
+    fake_time_reset();
+    fake_time.flops = 7e14;
+    fake_time.copy_Bps = 1.3e12;
+    fake_time.host_Bps = 5e10;
+    fake_time.compute_ms = 0.05;
+    fake_time.wait_slowdown = 0.05;
+    fake_time.wire_slowdown = 0.1;
+    fake_time.delta = 0.04;
+}
+
+__attribute__((constructor)) static void start(int argc, char **argv)
+{
+    bool calibrates = argc > 1 && !strcmp(argv[1], "calibrate");
+    bool large = calibrates || !strcmp(program_invocation_short_name, "kernels_cuda");
+
+    fake_cuda_reset(1);
+    fake_cuda.tf32 = true;
+    fake_cuda.host_threads = true;
+    fake_cuda.open = 1; /* for good: to protect memory around every op takes longer than the op */
+    fake_cuda.idle = large || getenv("DRY_IDLE");
+    if (calibrates)
+        start_time();
+    fake_cupti_reset();
+    fake_cupti.left_at_end = true;
+    fake_nvml_reset();
+    fake_nccl_share();
+    fake_nccl.in_progress = 1;
+}
+
+/* ---- Records ---- */
+
+static pthread_mutex_t recording = PTHREAD_MUTEX_INITIALIZER;
+static uint32_t correlation;
+
+static bool records(void)
+{
+    return atomic_load(&fake_cupti.kinds_enabled) > 0;
+}
+
+/* Small numbers for streams, as CUPTI has them. */
+static uint32_t stream_number(cudaStream_t stream)
+{
+    return (uint32_t)((uintptr_t)stream % 1000003);
+}
+
+/* With what the calling thread says that it does. */
+static uint32_t issue(void)
+{
+    CUpti_ActivityExternalCorrelation e = {.kind = CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION,
+                                           .externalKind = CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0,
+                                           .correlationId = ++correlation};
+
+    if (fake_cupti_stack.depth > 0) {
+        e.externalId = fake_cupti_stack.ids[fake_cupti_stack.depth - 1];
+        (void)fake_cupti_put(&e, sizeof e);
+    }
+    return correlation;
+}
+
+void dry_record_kernel(const char *name, cudaStream_t stream)
+{
+    CUpti_ActivityKernel10 k = {.kind = CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, .name = name};
+
+    if (!records())
+        return;
+    pthread_mutex_lock(&recording);
+    k.streamId = stream_number(stream);
+    k.correlationId = issue();
+    k.start = lk_now_ns();
+    k.end = k.start + 1;
+    (void)fake_cupti_put(&k, sizeof k);
+    pthread_mutex_unlock(&recording);
+}
+
+void dry_record_copy(size_t bytes, cudaStream_t stream)
+{
+    CUpti_ActivityMemcpy6 c = {.kind = CUPTI_ACTIVITY_KIND_MEMCPY,
+                               .copyKind = CUPTI_ACTIVITY_MEMCPY_KIND_HTOD,
+                               .bytes = bytes};
+
+    if (!records())
+        return;
+    pthread_mutex_lock(&recording);
+    c.streamId = stream_number(stream);
+    c.correlationId = issue();
+    c.start = lk_now_ns();
+    c.end = c.start + 1;
+    (void)fake_cupti_put(&c, sizeof c);
+    pthread_mutex_unlock(&recording);
+}

@@ -1,0 +1,105 @@
+/* CUDA's run-time library; see machine.h. */
+#include "tests/dry/machine.h"
+#include "tests/fake_cuda.h"
+
+#include <string.h>
+
+static cudaError_t copy_async(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
+                              cudaStream_t stream)
+{
+    dry_record_copy(bytes, stream);
+    return fake_cuda_calls.MemcpyAsync(to, from, bytes, kind, stream);
+}
+
+/* What the driver says (tests/dry/make_machine), so that files and presets have one name. */
+static cudaError_t properties(struct cudaDeviceProp *p, int gpu)
+{
+    cudaError_t e = fake_cuda_calls.GetDeviceProperties(p, gpu);
+
+    (void)strcpy(p->name, "NVIDIA H100 80GB HBM3");
+    return e;
+}
+
+static cudaError_t set_memory(void *p, int value, size_t bytes)
+{
+    return fake_cuda.idle ? cudaSuccess : fake_cuda_calls.Memset(p, value, bytes);
+}
+
+static const struct {
+    size_t offset; /* in the table */
+    void (*function)(void);
+} own[] = {
+    {offsetof(struct lk_cuda_calls, MemcpyAsync),         (void (*)(void))copy_async},
+    {offsetof(struct lk_cuda_calls, GetDeviceProperties), (void (*)(void))properties},
+    {offsetof(struct lk_cuda_calls, Memset),              (void (*)(void))set_memory},
+};
+
+/* The loader asks before anything of the program runs, sanitizers included. */
+#define EARLY __attribute__((no_sanitize("address"), no_sanitize("undefined")))
+
+EARLY static void (*function_at(size_t offset))(void)
+{
+    for (size_t i = 0; i < sizeof own / sizeof *own; i++)
+        if (own[i].offset == offset)
+            return own[i].function;
+    return *(void (*const *)(void))((const char *)&fake_cuda_calls + offset);
+}
+
+#define FUNCTION(call)                                                                             \
+    EARLY static __typeof__(cuda##call) *find_##call(void)                                         \
+    {                                                                                              \
+        return (__typeof__(cuda##call) *)function_at(offsetof(struct lk_cuda_calls, call));        \
+    }                                                                                              \
+    __typeof__(cuda##call) cuda##call __attribute__((ifunc("find_" #call)));
+LK_CUDA_CALL_LIST(FUNCTION)
+
+/* ---- Those that are not in the table ---- */
+
+const char *cudaGetErrorName(cudaError_t e)
+{
+    return e == cudaSuccess ? "cudaSuccess" : "an error of the machine that is none";
+}
+
+const char *cudaGetErrorString(cudaError_t e)
+{
+    return cudaGetErrorName(e);
+}
+
+cudaError_t cudaDeviceGetAttribute(int *value, enum cudaDeviceAttr attribute, int device)
+{
+    struct cudaDeviceProp p;
+    cudaError_t e = cudaGetDeviceProperties(&p, device);
+
+    *value = attribute == cudaDevAttrComputeCapabilityMajor ? p.major : p.minor;
+    return e;
+}
+
+cudaError_t cudaStreamCreate(cudaStream_t *stream)
+{
+    return cudaStreamCreateWithPriority(stream, cudaStreamNonBlocking, 0);
+}
+
+cudaError_t cudaEventCreate(cudaEvent_t *event)
+{
+    return cudaEventCreateWithFlags(event, cudaEventDefault);
+}
+
+cudaError_t cudaEventSynchronize(cudaEvent_t event)
+{
+    cudaError_t e;
+
+    while ((e = cudaEventQuery(event)) == cudaErrorNotReady)
+        ;
+    return e;
+}
+
+cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind)
+{
+    (void)kind;
+    if (fake_cuda.idle)
+        return cudaSuccess;
+    fake_cuda_open();
+    memmove(to, from, bytes);
+    fake_cuda_close();
+    return cudaSuccess;
+}
