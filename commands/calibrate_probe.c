@@ -1,6 +1,8 @@
 /* The overlap probe of a calibration on GPUs: real collectives, or stand-ins where there is one
  * GPU. */
 #include "commands/calibrate_gpu.h"
+
+#include "base/log.h"
 #include "runtime/sweep_block.h"
 
 #include <stdio.h>
@@ -65,6 +67,24 @@ static void source_of(const struct probe *p, const struct lk_sweep_beside *besid
              what, p->size.samples, p->size.context, p->size.channels);
 }
 
+/*
+ * Compute and collectives that would not last as long as each other cost one line, not all that a
+ * calibration has measured; where it is the file's line, the file is without. All ranks come here
+ * alike.
+ */
+static enum lk_status without_line(struct probe *p, const struct lk_sweep_beside *beside)
+{
+    char source[320], why[256];
+
+    if (!gpu_rank_first(p->gpu))
+        return LK_OK;
+    source_of(p, beside, source, sizeof source);
+    snprintf(why, sizeof why, "%s", lk_error_text());
+    lk_log(LK_LOG_MAIN, LK_WARN, "not measured: %s: %s", source, why);
+    return lk_table_note(p->gpu->tables->table[CALIBRATE_OVERLAP], "not measured: %s: %s", source,
+                         why);
+}
+
 /* A line of the table; ctas: NCCL's limit, where it is not its own choice. */
 static enum lk_status probe_line(struct probe *p, struct lk_comm *comm,
                                  const struct lk_sweep_beside *beside, int ctas, bool in_file)
@@ -81,11 +101,12 @@ static enum lk_status probe_line(struct probe *p, struct lk_comm *comm,
                                                       g->options->budget_s / 2 / (double)p->lines,
                                                   .timeout_ns = gpu_rank_timeout_ns(g)};
     struct lk_sweep_overlap s = {0};
-    enum lk_status st = LK_OK;
+    enum lk_status st = lk_sweep_overlap_streams(comm, &config, beside, &s);
     char source[320];
 
-    LK_TRY(lk_sweep_overlap_streams(comm, &config, beside, &s));
-    if (!gpu_rank_first(g))
+    if (st == LK_EEVIDENCE)
+        return without_line(p, beside);
+    if (st != LK_OK || !gpu_rank_first(g))
         goto out;
     source_of(p, beside, source, sizeof source);
     if (in_file && !g->options->share_gpu)

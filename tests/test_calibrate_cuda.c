@@ -219,6 +219,27 @@ START_TEST(the_file_takes_the_thread_blocks_of_nccl)
 }
 END_TEST
 
+/* Compute that takes no time lasts as long as nothing: all but the overlap is there, which says so.
+ */
+START_TEST(what_cannot_be_probed_costs_no_more)
+{
+    struct calibrate_options o = options;
+    const struct lk_table *overlap;
+    struct calibrate_tables t;
+    struct lk_cluster c;
+
+    fake_time.compute_ms = 0;
+    ck_assert_msg(calibrate(&o, &c, &t) == LK_OK, "%s", lk_error_text());
+    overlap = t.table[CALIBRATE_OVERLAP];
+    near(c.device.flops.value, FLOPS, "flops");
+    ck_assert(!lk_quantity_known(&c.gamma_wait) && !lk_quantity_known(&c.delta));
+    ck_assert_uint_eq(overlap->n_rows, 0);
+    ck_assert_uint_ge(overlap->n_notes, 4);
+    ck_assert_ptr_nonnull(strstr(overlap->notes[0], "not measured: calibrate: a stand-in of 1 "));
+    finish(&c, &t);
+}
+END_TEST
+
 /* Every so many-th call into CUDA fails once: an error, and nothing is left behind. */
 START_TEST(a_call_that_fails_leaves_nothing)
 {
@@ -372,6 +393,7 @@ Suite *lk_suite_calibrate_cuda(void)
     tcase_add_checked_fixture(c, setup, teardown);
     tcase_add_test(c, one_gpu_gives_what_its_model_says);
     tcase_add_test(c, the_file_takes_the_thread_blocks_of_nccl);
+    tcase_add_test(c, what_cannot_be_probed_costs_no_more);
     tcase_add_test(c, a_call_that_fails_leaves_nothing);
     tcase_add_test(c, a_gpu_that_hangs_is_given_up);
     tcase_add_test(c, ranks_with_gpus_have_all_cpus);
