@@ -194,6 +194,18 @@ out:
     return st;
 }
 
+/* A bias and a third matrix at once may cost cuBLASLt its fastest kernels (kernels/blas_cuda.c). */
+static enum lk_status report_residual(struct bench *p, size_t inputs)
+{
+    const struct buffers *b = &p->b;
+    enum lk_status st = LK_OK;
+
+    REPORT(p, matmul_forward, .out = b->y, .in = b->x, .weight = b->weight, .bias = b->z,
+           .residual = b->z, .rows = p->rows, .inputs = inputs, .outputs = CHANNELS);
+out:
+    return st;
+}
+
 static enum lk_status report_block(struct bench *p)
 {
     const struct buffers *b = &p->b;
@@ -204,6 +216,10 @@ static enum lk_status report_block(struct bench *p)
     LK_TRY(report_products(p, CHANNELS, CHANNELS, 0));
     LK_TRY(report_products(p, CHANNELS, WIDE, 0));
     LK_TRY(report_products(p, WIDE, CHANNELS, 0));
+    printf("# the two that add the residual stream, with it\n");
+    LK_TRY(report_residual(p, CHANNELS));
+    LK_TRY(report_residual(p, WIDE));
+    printf("#\n");
     REPORT(p, attention_forward, .out = b->y, .log_sum = b->mean, .qkv = b->x,
            .samples = p->samples, .context = CONTEXT, .channels = c, .heads = HEADS);
     REPORT(p, attention_backward, .dqkv = b->z, .dout = b->y, .qkv = b->x, .out = b->y,
