@@ -33,6 +33,8 @@ struct fake_event {
     bool timed;
     struct fake_graph *graph; /* it was last recorded in this one's capture, as `node` */
     size_t node;
+    bool destroyed;
+    struct fake_event *next; /* of all that there are */
 };
 
 struct fake_work {

@@ -6,13 +6,49 @@
 #include <check.h>
 #include <stdlib.h>
 
+/* So that what is left behind on a GPU that hangs is no leak of this machine's. */
+static struct fake_event *events;
+
+static bool waited_for(const struct fake_event *e)
+{
+    for (size_t i = 0; i < fake_cuda.n_streams; i++) {
+        const struct fake_stream *s = &fake_cuda.streams[i];
+
+        for (size_t k = s->done; k < s->n; k++)
+            if (s->work[k].kind == WORK_WAIT && s->work[k].event == e)
+                return true;
+    }
+    return false;
+}
+
+/* As CUDA does: what waits for an event outlives its end. pre: the machine is locked. */
+static void free_destroyed(void)
+{
+    for (struct fake_event **at = &events; *at;) {
+        struct fake_event *e = *at;
+
+        if (e->destroyed && !waited_for(e)) {
+            *at = e->next;
+            free(e);
+        } else {
+            at = &e->next;
+        }
+    }
+}
+
 cudaError_t fake_cudaEventCreateWithFlags(cudaEvent_t *e, unsigned flags)
 {
+    struct fake_event *f;
+
     FAKE_CALLED();
     ck_assert(flags == cudaEventDefault || flags == cudaEventDisableTiming);
-    *e = (cudaEvent_t)calloc(1, sizeof(struct fake_event));
-    ((struct fake_event *)*e)->timed = flags == cudaEventDefault;
+    f = calloc(1, sizeof *f);
+    ck_assert_ptr_nonnull(f);
+    f->timed = flags == cudaEventDefault;
+    *e = (cudaEvent_t)f;
     fake_lock();
+    f->next = events;
+    events = f;
     fake_cuda.events_alive++;
     fake_unlock();
     return cudaSuccess;
@@ -20,12 +56,13 @@ cudaError_t fake_cudaEventCreateWithFlags(cudaEvent_t *e, unsigned flags)
 
 cudaError_t fake_cudaEventDestroy(cudaEvent_t e)
 {
-    const struct fake_event *f = (const struct fake_event *)e;
+    struct fake_event *f = (struct fake_event *)e;
 
     if (!f->graph && f->passed < f->recorded)
         fake_waits(NULL);
     fake_lock();
-    free(e);
+    f->destroyed = true;
+    free_destroyed();
     fake_cuda.events_alive--;
     fake_unlock();
     return cudaSuccess;

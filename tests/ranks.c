@@ -134,6 +134,11 @@ void ranks_run_processes(int world_size, uint64_t timeout_ns, rank_fn fn, void *
             gone[r] = 1;
             left--;
             shared[r].wait_status = death[1];
+            if (WIFEXITED(death[1]) && WEXITSTATUS(death[1]) && shared[r].status == LK_OK) {
+                shared[r].status = LK_EINTERNAL; /* a failed assertion, or a sanitizer */
+                snprintf(shared[r].text, sizeof shared[r].text, "it exited with code %d",
+                         WEXITSTATUS(death[1]));
+            }
             if (death[1] && tell)
                 ck_assert_int_eq(write(deaths[1], death, sizeof death), sizeof death);
         }
