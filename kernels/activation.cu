@@ -2,7 +2,7 @@
  * gelu and relu: bound by memory, computed in float.
  *
  * gelu by 0.5 (1 + tanh(u)) = 1 / (1 + exp(-2u)): two instructions of the special function unit
- * take the place of tanhf, which takes an H100 about as long as its memory takes.
+ * in place of tanhf's twenty and more.
  */
 #include "kernels/map.cuh"
 #include "kernels/ptx.cuh"
