@@ -415,6 +415,32 @@ static enum lk_status config_int(const struct lk_run *run, const char *key, int 
     return LK_OK;
 }
 
+static enum lk_job_optimizer optimizer_of(const struct lk_run_info *info)
+{
+    const char *rule = lk_run_info_value(info, "optimizer");
+    const char *momentum = lk_run_info_value(info, "momentum");
+
+    if (rule && !strcmp(rule, "sgd") && momentum && strtod(momentum, NULL) > 0)
+        return LK_JOB_OPTIMIZER_MOMENTUM;
+    for (int o = 0; rule && o < LK_JOB_OPTIMIZER_COUNT; o++)
+        if (!strcmp(rule, lk_job_optimizer_names[o]))
+            return (enum lk_job_optimizer)o;
+    return LK_JOB_OPTIMIZER_UNKNOWN;
+}
+
+/* What lies in memory beside parameters and gradients. Runs that name their optimizer are our own:
+ * their gradients are views into buckets, and bfloat16 weights have exact ones beside them. */
+static void fill_states(const struct lk_run_info *info, struct lk_job *j)
+{
+    const char *dtype = lk_run_info_value(info, "dtype");
+
+    j->optimizer = optimizer_of(info);
+    if (j->optimizer == LK_JOB_OPTIMIZER_UNKNOWN)
+        return;
+    j->gradient_as_bucket_view = true;
+    j->master_weights = dtype && !strcmp(dtype, "bfloat16");
+}
+
 static enum lk_status fill_header(const struct lk_run *run, struct lk_job *j)
 {
     enum lk_status st = LK_OK;
@@ -428,6 +454,7 @@ static enum lk_status fill_header(const struct lk_run *run, struct lk_job *j)
     j->accumulation = info->accumulation;
     j->no_sync = info->no_sync;
     LK_TRY(config_int(run, "prefetch", &j->prefetch_depth));
+    fill_states(info, j);
     if (!isnan(info->flops_per_sample))
         LK_TRY(lk_quantity_set(&j->flops_per_sample, info->flops_per_sample, NAN, NAN, 0,
                                "counted from the shapes of %s", info->model));

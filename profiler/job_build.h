@@ -19,6 +19,8 @@
  * ready_order  order of the GRADIENT instants of rank 0 in the last micro-batch of the first step
  *            in the trace, of the first of these runs.
  * runs       every run given, with its step times and each rank's mean compute.
+ * optimizer, master_weights, gradient_as_bucket_view  from the options of `lockstep run` in the
+ *            trace; traces of other programs leave them unknown.
  * noise_scale  from the counters "local gradient norm" and "gradient norm" of the runs with most
  *            ranks that have them (base/noise.h), repetitions together.
  */

@@ -439,6 +439,44 @@ START_TEST(job_has_the_noise_scale)
 }
 END_TEST
 
+/* What our own runs keep in memory beside parameters and gradients, by their options. */
+static const struct {
+    const char *optimizer, *momentum, *dtype; /* NULL: the trace does not say */
+    enum lk_job_optimizer want;
+    bool ours, master_weights;
+} kept[] = {
+    {"adamw", "0.9", "bfloat16", LK_JOB_OPTIMIZER_ADAMW,    true,  true },
+    {"adamw", "0.9", "float32",  LK_JOB_OPTIMIZER_ADAMW,    true,  false},
+    {"sgd",   "0.9", "float32",  LK_JOB_OPTIMIZER_MOMENTUM, true,  false},
+    {"sgd",   "0",   "float32",  LK_JOB_OPTIMIZER_SGD,      true,  false},
+    {"lion",  NULL,  "bfloat16", LK_JOB_OPTIMIZER_UNKNOWN,  false, false},
+    {NULL,    NULL,  NULL,       LK_JOB_OPTIMIZER_UNKNOWN,  false, false},
+};
+
+START_TEST(job_knows_what_memory_holds)
+{
+    const struct step_model m = step_model_default((struct step_model){.ranks = 1});
+    const char *const keys[] = {"optimizer", "momentum", "dtype"};
+    const char *const values[] = {kept[_i].optimizer, kept[_i].momentum, kept[_i].dtype};
+    struct lk_trace *traces = NULL;
+    struct lk_run_set set = {.n = 1};
+    struct lk_job j;
+
+    ck_assert_int_eq(step_model_run(&m, &traces, NULL), LK_OK);
+    for (size_t i = 0; i < LK_COUNT(keys); i++)
+        if (values[i])
+            ck_assert_int_eq(lk_run_info_config(&traces[0].info, keys[i], values[i]), LK_OK);
+    ck_assert_int_eq(lk_alloc(&set.runs, 1, sizeof *set.runs), LK_OK);
+    ck_assert_int_eq(lk_run_take("x", traces, 1, &set.runs[0]), LK_OK);
+    ck_assert_msg(lk_job_build(&set, &j) == LK_OK, "%s", lk_error_text());
+    ck_assert_int_eq(j.optimizer, kept[_i].want);
+    ck_assert_int_eq(j.gradient_as_bucket_view, kept[_i].ours);
+    ck_assert_int_eq(j.master_weights, kept[_i].master_weights);
+    lk_job_fini(&j);
+    lk_run_set_fini(&set);
+}
+END_TEST
+
 /* With runs of several ranks only, the numbers hold what the ranks cost each other, and say so. */
 START_TEST(job_without_a_single_rank)
 {
@@ -520,6 +558,7 @@ Suite *lk_suite_steps(void)
     tcase_add_test(d, bad_run_directories);
     tcase_add_test(d, job_of_a_sweep);
     tcase_add_test(d, job_has_the_noise_scale);
+    tcase_add_loop_test(d, job_knows_what_memory_holds, 0, LK_COUNT(kept));
     tcase_add_test(d, job_without_a_single_rank);
     tcase_add_test(d, different_jobs);
     tcase_add_test(d, too_little_for_a_job);
