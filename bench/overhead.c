@@ -14,7 +14,8 @@
  * A run that records launches a step op by op, so the one without does, too: what a CUDA graph
  * gains is not the cost of recording, and is measured by --with graph.
  *
- * With a time limit as many rounds are run as fit, by the longest so far, at most PAIRS of them.
+ * With a time limit as many rounds are run as fit, by the longest so far, at most PAIRS of them. An
+ * interval takes 2.
  */
 #include "base/array.h"
 #include "base/file.h"
@@ -187,13 +188,13 @@ static enum lk_status command_of(const struct bench *b, const struct arm *arm, c
 {
     return lk_asprintf(
         out,
-        "env -u NVTX_INJECTION64_PATH %s%s '%s' run -n %lld --device=%s %s --steps=%lld "
+        "env -u NVTX_INJECTION64_PATH %s%s%s '%s' run -n %lld --device=%s %s --steps=%lld "
         "--warmup=%d --%strace --gpu-records=%s --gpu-state=%s --nvtx=%s --out '%s' "
         "--graph=%s > '%s' 2>&1",
-        arm->nvtx ? "NVTX_INJECTION64_PATH=" : "", arm->nvtx ? b->opt.tool : "", b->program,
-        (long long)b->ranks, devices[b->opt.device], b->opt.job, (long long)b->opt.steps, WARMUP,
-        arm->trace ? "" : "no-", yes(arm->records), yes(arm->state), yes(arm->nvtx), dir,
-        arm->graph ? "yes" : "no", log);
+        arm->nvtx ? "NVTX_INJECTION64_PATH='" : "", arm->nvtx ? b->opt.tool : "",
+        arm->nvtx ? "'" : "", b->program, (long long)b->ranks, devices[b->opt.device], b->opt.job,
+        (long long)b->opt.steps, WARMUP, arm->trace ? "" : "no-", yes(arm->records),
+        yes(arm->state), yes(arm->nvtx), dir, arm->graph ? "yes" : "no", log);
 }
 
 static enum lk_status measure(struct bench *b, const struct arm *arm, double *out)
@@ -379,7 +380,8 @@ static enum lk_status parse(struct bench *b, int argc, char **argv)
 
     LK_TRY(lk_option_parse(rows, &b->opt, argc - 1, argv + 1, given, 3, &n));
     memcpy(operands, given, (size_t)n * sizeof *given);
-    LK_TRY(lk_fail_context(lk_parse_int64(operands[0], 1, ROUNDS_MAX, &b->pairs), "PAIRS"));
+    LK_TRY(
+        lk_fail_context(lk_parse_int64(operands[0], ROUNDS_MIN, ROUNDS_MAX, &b->pairs), "PAIRS"));
     LK_TRY(lk_fail_context(lk_parse_int64(operands[1], 1, 64, &b->ranks), "RANKS"));
     b->program = operands[2];
     if (!b->opt.with)

@@ -55,7 +55,7 @@ struct calibrate_plan {
     struct lk_sizes sizes;
     uint64_t overlap_bytes;
 };
-/* LK_EUSAGE names the word that is unknown, or what does not go together. */
+/* LK_EUSAGE names the word that is unknown or there twice, or what does not go together. */
 enum lk_status calibrate_plan(const struct calibrate_options *o, struct calibrate_plan *out);
 /* The sweep of collectives, in bursts of this length on the calling thread; it borrows the plan. */
 struct lk_sweep_collectives_config calibrate_sweep(const struct calibrate_options *o,

@@ -15,8 +15,17 @@ static enum lk_status next_word(const char **list, char *word, size_t size)
     memcpy(word, *list, n);
     word[n] = 0;
     *list += n;
-    if (**list == ',')
-        ++*list;
+    if (**list == ',' && !*++*list)
+        return lk_fail(LK_EUSAGE, "'%s,': expected a name behind the comma", word);
+    return LK_OK;
+}
+
+/* Twice would be measured twice, and stand in the file twice. */
+static enum lk_status check_once(unsigned *seen, int value, const char *option, const char *word)
+{
+    if (*seen & 1U << value)
+        return lk_fail(LK_EUSAGE, "%s: '%s' is there twice", option, word);
+    *seen |= 1U << value;
     return LK_OK;
 }
 
@@ -53,15 +62,53 @@ static enum lk_status check_size(const char *option, uint64_t bytes, enum lk_dty
 static enum lk_status plan_dtypes(const char *list, struct calibrate_plan *p)
 {
     enum lk_status st = LK_OK;
+    enum lk_dtype v = LK_F32;
+    unsigned seen = 0;
     char word[32];
 
-    while (*list && p->n_dtypes < LK_COUNT(p->dtypes)) {
-        LK_TRY(next_word(&list, word, sizeof word));
-        if (lk_dtype_from_name(word, &p->dtypes[p->n_dtypes++]) != LK_OK)
+    do {
+        LK_TRY(lk_fail_context(next_word(&list, word, sizeof word), "--dtypes"));
+        if (lk_dtype_from_name(word, &v) != LK_OK)
             return lk_fail(LK_EUSAGE, "--dtypes: %s", lk_error_text());
-    }
-    if (*list || !p->n_dtypes)
-        return lk_fail(LK_EUSAGE, "--dtypes: each name once");
+        LK_TRY(check_once(&seen, (int)v, "--dtypes", word));
+        p->dtypes[p->n_dtypes++] = v;
+    } while (*list);
+out:
+    return st;
+}
+
+static enum lk_status plan_collectives(const char *list, struct calibrate_plan *p)
+{
+    enum lk_status st = LK_OK;
+    enum lk_coll v = LK_ALL_REDUCE;
+    unsigned seen = 0;
+    char word[32];
+
+    do {
+        LK_TRY(lk_fail_context(next_word(&list, word, sizeof word), "--collectives"));
+        if (lk_coll_from_name(word, &v) != LK_OK)
+            return lk_fail(LK_EUSAGE, "--collectives: %s", lk_error_text());
+        LK_TRY(check_once(&seen, (int)v, "--collectives", word));
+        p->colls[p->n_colls++] = v;
+    } while (*list);
+out:
+    return st;
+}
+
+static enum lk_status plan_algorithms(const char *list, struct calibrate_plan *p)
+{
+    enum lk_status st = LK_OK;
+    enum lk_algo v = LK_ALGO_AUTO;
+    unsigned seen = 0;
+    char word[32];
+
+    do {
+        LK_TRY(lk_fail_context(next_word(&list, word, sizeof word), "--algorithms"));
+        if (lk_algo_from_name(word, &v) != LK_OK)
+            return lk_fail(LK_EUSAGE, "--algorithms: %s", lk_error_text());
+        LK_TRY(check_once(&seen, (int)v, "--algorithms", word));
+        p->algos[p->n_algos++] = v;
+    } while (*list);
 out:
     return st;
 }
@@ -98,7 +145,6 @@ enum lk_status calibrate_plan(const struct calibrate_options *o, struct calibrat
     struct calibrate_plan p = {.n_colls = 0};
     const char *colls = o->collectives ? o->collectives : defaults[o->device].collectives;
     const char *algos = o->algorithms ? o->algorithms : defaults[o->device].algorithms;
-    char word[32];
 
     LK_TRY(check_options(o));
     LK_TRY(plan_dtypes(o->dtypes, &p));
@@ -108,18 +154,8 @@ enum lk_status calibrate_plan(const struct calibrate_options *o, struct calibrat
         for (int i = 0; i < p.sizes.n; i++)
             LK_TRY(check_size("--sizes", p.sizes.v[i], p.dtypes[d]));
     LK_TRY(check_size("--overlap-bytes", p.overlap_bytes, LK_F32));
-    while (*colls && p.n_colls < LK_COUNT(p.colls)) {
-        LK_TRY(next_word(&colls, word, sizeof word));
-        if (lk_coll_from_name(word, &p.colls[p.n_colls++]) != LK_OK)
-            return lk_fail(LK_EUSAGE, "--collectives: %s", lk_error_text());
-    }
-    while (*algos && p.n_algos < LK_COUNT(p.algos)) {
-        LK_TRY(next_word(&algos, word, sizeof word));
-        if (lk_algo_from_name(word, &p.algos[p.n_algos++]) != LK_OK)
-            return lk_fail(LK_EUSAGE, "--algorithms: %s", lk_error_text());
-    }
-    if (*colls || *algos || !p.n_colls || !p.n_algos)
-        return lk_fail(LK_EUSAGE, "--collectives and --algorithms: each name once");
+    LK_TRY(plan_collectives(colls, &p));
+    LK_TRY(plan_algorithms(algos, &p));
     *out = p;
 out:
     return st;

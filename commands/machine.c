@@ -64,16 +64,18 @@ static size_t list(const char *path, char names[static ENTRIES][NAME])
     return n;
 }
 
-/* "a; b"; what has no room is "; ...". */
+/* "a; b"; what has no room is "; ...", behind which nothing comes. */
 static void add(char *text, const char *item)
 {
     static const char more[] = "; ...";
-    size_t used = strlen(text);
+    size_t used = strlen(text), end = sizeof more - 1;
     const char *between = used ? "; " : "";
 
+    if (used >= end && !strcmp(text + used - end, more))
+        return;
     if (used + strlen(between) + strlen(item) + sizeof more <= MACHINE_TEXT)
         (void)snprintf(text + used, MACHINE_TEXT - used, "%s%s", between, item);
-    else if (used + sizeof more <= MACHINE_TEXT && strcmp(text + used - 3, "...") != 0)
+    else
         (void)snprintf(text + used, MACHINE_TEXT - used, "%s", more);
 }
 

@@ -1,6 +1,7 @@
 /*
  * What this host's processors, network devices and their links are, as far as Linux tells anybody:
- * texts for the traces of GPU runs and for cluster files, and what the model of NCCL asks for.
+ * texts for the traces of runs and for the cluster files of GPUs, and what the model of NCCL asks
+ * for.
  * What is not found is left out; nothing fails.
  *
  *   processor    "224 x Intel(R) Xeon(R) Platinum 8480C"

@@ -223,6 +223,34 @@ START_TEST(many_devices)
 }
 END_TEST
 
+static void put_interface(const char *name)
+{
+    char path[128];
+
+    snprintf(path, sizeof path, "sys/class/net/%s/operstate", name);
+    put(path, "up\n");
+    snprintf(path, sizeof path, "sys/class/net/%s/device/vendor", name);
+    put(path, "0x15b3\n");
+}
+
+/* A short name would have room where a longer one had none. */
+START_TEST(nothing_comes_behind_what_was_left_out)
+{
+    struct machine m;
+    char name[64];
+
+    for (int i = 0; i < 60; i++) {
+        snprintf(name, sizeof name, "a_long_name_of_an_interface_that_is_up_%02d", i);
+        put_interface(name);
+    }
+    put_interface("b");
+    machine_find(root, &m);
+    ck_assert_uint_lt(strlen(m.text[MACHINE_INTERFACES]), MACHINE_TEXT);
+    ck_assert_str_eq(m.text[MACHINE_INTERFACES] + strlen(m.text[MACHINE_INTERFACES]) - 7,
+                     "46; ...");
+}
+END_TEST
+
 /* This machine, whatever it is. */
 START_TEST(this_machine)
 {
@@ -251,6 +279,7 @@ Suite *lk_suite_machine(void)
     tcase_add_test(tc, elastic_fabric_adapters);
     tcase_add_test(tc, interfaces);
     tcase_add_test(tc, many_devices);
+    tcase_add_test(tc, nothing_comes_behind_what_was_left_out);
     tcase_add_test(tc, this_machine);
     return s;
 }

@@ -9,6 +9,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
 
 Suite *lk_suite_overhead(void);
 
@@ -52,33 +53,70 @@ static char *text_of(const char *name)
     return text;
 }
 
-/* What drifts, the GPU's temperature for one, must not favour either: each comes first as often as
- * last. */
-START_TEST(each_comes_first_in_turn)
+/* bench/overhead with that program, in dir; what it printed is in dir/said. */
+static int overhead(const char *pairs, const char *options)
 {
-    char *path = scratch_path(dir, "lockstep"), *command, *text;
-
+    char *path = scratch_path(dir, "lockstep"), *command;
     FILE *f = fopen(path, "w");
+    int status;
 
     ck_assert_ptr_nonnull(f);
     ck_assert_int_ge(fputs(program, f), 0);
     ck_assert_int_eq(fclose(f), 0);
     ck_assert_int_eq(lk_asprintf(&command,
-                                 "chmod +x '%s' && " LK_BUILD_DIR
-                                 "/bench/overhead 4 1 '%s' --steps 10 "
-                                 "--device cuda --with all --json '%s/json' > '%s/said' 2>&1",
-                                 path, path, dir, dir),
+                                 "chmod +x '%s' && b=$(realpath " LK_BUILD_DIR
+                                 "/bench/overhead) && cd '%s' && "
+                                 "\"$b\" %s 1 '%s' --steps 10 %s > said 2>&1",
+                                 path, dir, pairs, path, options),
                      LK_OK);
-    if (system(command))
-        ck_abort_msg("%s", text_of("said"));
+    status = system(command);
     free(command);
-    text = text_of("order");
-    ck_assert_str_eq(text, "no yes yes no no yes yes no ");
-    free(text);
-    text = text_of("json");
-    ck_assert_msg(strstr(text, "\"value\": 0.0100000000000") != NULL, "%s", text);
-    free(text);
     free(path);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+static void assert_text(const char *name, const char *what)
+{
+    char *text = text_of(name);
+
+    ck_assert_msg(strstr(text, what) != NULL, "no '%s' in\n%s", what, text);
+    free(text);
+}
+
+/* What drifts, the GPU's temperature for one, must not favour either: each comes first as often as
+ * last. */
+START_TEST(each_comes_first_in_turn)
+{
+    char *order;
+
+    if (overhead("4", "--device cuda --with all --json json"))
+        ck_abort_msg("%s", text_of("said"));
+    order = text_of("order");
+    ck_assert_str_eq(order, "no yes yes no no yes yes no ");
+    free(order);
+    assert_text("json", "\"value\": 0.0100000000000");
+}
+END_TEST
+
+/* One pair has no interval, however much time there is: nothing is run. */
+START_TEST(one_pair_is_refused)
+{
+    ck_assert_int_eq(overhead("1", ""), 2);
+    assert_text("said", "PAIRS");
+}
+END_TEST
+
+START_TEST(the_tool_may_have_a_blank)
+{
+    char *path = scratch_path(dir, "a tool.so");
+    FILE *f = fopen(path, "w");
+
+    ck_assert_ptr_nonnull(f);
+    ck_assert_int_eq(fclose(f), 0);
+    free(path);
+    if (overhead("2", "--with nvtx --nvtx-tool 'a tool.so'"))
+        ck_abort_msg("%s", text_of("said"));
+    assert_text("said", "nvtx");
 }
 END_TEST
 
@@ -90,5 +128,7 @@ Suite *lk_suite_overhead(void)
     suite_add_tcase(s, tc);
     tcase_add_checked_fixture(tc, setup, teardown);
     tcase_add_test(tc, each_comes_first_in_turn);
+    tcase_add_test(tc, one_pair_is_refused);
+    tcase_add_test(tc, the_tool_may_have_a_blank);
     return s;
 }
