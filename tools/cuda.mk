@@ -62,7 +62,7 @@ $(BUILD)/dry/libraries.so: $(BUILD)/tests/dry/libraries_cuda.o
 	$(Q)mkdir -p $(@D)
 	@echo "  LINK  $@"
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -shared -o $@ $<
-ifneq ($(and $(filter yes,$(PROBE_CUDA)),$(findstring LK_HAVE_CUPTI,$(PROBE_CFLAGS)),$(findstring LK_HAVE_NCCL,$(PROBE_CFLAGS))),)
+ifneq ($(and $(filter yes,$(PROBE_CUDA)),$(findstring LK_HAVE_CUPTI,$(PROBE_CFLAGS)),$(findstring LK_HAVE_NCCL,$(PROBE_CFLAGS)),$(findstring LK_HAVE_NVTX,$(PROBE_CFLAGS))),)
 test-bin: $(DRY_BIN) $(BUILD)/dry/libraries.so $(BUILD)/bench/overhead
 endif
 
