@@ -24,7 +24,8 @@ Suite *lk_suite_check_gpu(void);
 enum { SKIPPED = 77 };
 
 /* Builds that have the programs of tests/dry. */
-#if defined(LK_HAVE_CUDA) && defined(LK_HAVE_CUPTI) && defined(LK_HAVE_NCCL)
+#if defined(LK_HAVE_CUDA) && defined(LK_HAVE_CUPTI) && defined(LK_HAVE_NCCL) &&                    \
+    defined(LK_HAVE_NVTX)
 #define DRY
 #endif
 
@@ -268,6 +269,40 @@ START_TEST(faulty_suite_is_a_failure)
 }
 END_TEST
 
+/* A tool that cannot be used is told from ranges that are not made. */
+START_TEST(useless_tool_is_said)
+{
+    assert_code(
+        shell("tests/dry/make_machine $dir/gpu $build && . $dir/gpu/environment && "
+              "sed -i 's;NVTX_INJECTION64_PATH=\"[^\"]*\";"
+              "NVTX_INJECTION64_PATH=\"/none.so\";' $dir/gpu/bin/nsys && "
+              "tools/check-gpu --from $dir/gpu --quick --out $dir/out --parts nsys " PLENTY),
+        1);
+    assert_said("/none.so: it does not load");
+}
+END_TEST
+
+/* Ended while suites run side by side, one of which hangs: it ends, and they with it. */
+START_TEST(ended_suites_end)
+{
+    assert_code(shell("tests/dry/make_machine $dir/gpu $build && . $dir/gpu/environment && "
+                      "rm $dir/gpu/build/test_gpu && cat > $dir/gpu/build/test_gpu << EOF\n"
+                      "#!/bin/sh\n"
+                      "case \\$1 in\n"
+                      "--list) echo kernels/gelu;;\n"
+                      "*) sleep 3000 & echo \\$! > $dir/pid.new; mv $dir/pid.new $dir/pid; wait;;\n"
+                      "esac\n"
+                      "EOF\n"
+                      "chmod +x $dir/gpu/build/test_gpu\n"
+                      "tools/check-gpu --from $dir/gpu --out $dir/out --parts suites --limit "
+                      "all=3000 & c=$!\n"
+                      "while [ ! -e $dir/pid ] && kill -0 $c; do sleep 0.05; done\n"
+                      "kill $c; wait $c; test $? = 1 && p=$(cat $dir/pid) && "
+                      "{ [ ! -e /proc/$p ] || grep -q '^State:.Z' /proc/$p/status; }"),
+                0);
+}
+END_TEST
+
 #endif
 
 /* A tolerance that rounding alone exceeds. */
@@ -413,6 +448,8 @@ Suite *lk_suite_check_gpu(void)
 #ifdef DRY
     tcase_add_test(script, every_part_on_a_machine_that_is_none);
     tcase_add_test(script, faulty_suite_is_a_failure);
+    tcase_add_test(script, useless_tool_is_said);
+    tcase_add_test(script, ended_suites_end);
 #endif
     tcase_add_test(script, losses_that_differ_are_no_pass);
     tcase_add_test(script, parts_that_fail_or_hang);
