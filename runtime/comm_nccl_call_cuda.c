@@ -14,8 +14,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-/* How long another report, or the store's own eyes, may take to say who is to blame. The store
- * gives the launcher 0.3 s for the words of a death. */
+/* How long another report, or the store's own eyes, may take to say who is to blame. A store that
+ * has seen a rank's connection end takes no report for the cause any more. */
 #define BLAME_NS (2 * LK_NS_PER_S)
 
 /* ---- The library ---- */

@@ -5,7 +5,8 @@
  * connection. Keys are set once and waited for. When a rank's connection ends without a goodbye, a
  * rank reports a failure, or the launcher saw a rank die, the server pushes one verdict to all:
  * who failed and where. Collectives poll this connection beside their own sockets, so every rank
- * stops with the same message within the timeout.
+ * stops with the same message within the timeout. What ranks report once another's connection has
+ * ended is taken for a consequence of that.
  *
  * A verdict has one text, the same on all ranks, and a status: LK_ETIMEOUT for a stall, LK_EPEER
  * for everything else. It is final: the first one wins, and every later call on the store returns

@@ -344,6 +344,8 @@ static bool handle_report(struct lk_store_server *s, struct client *c, const str
     why = lk_wire_get(f->payload, 4);
     peer = lk_wire_get(f->payload + 4, 4);
     take_text(f, 8, text);
+    if (s->pending == PENDING_LOST) /* that rank is why others fail or wait; its verdict comes */
+        return true;
     if (why == LK_ETIMEOUT) {
         ask_all(s, c->timeout_ns);
     } else if (peer < (uint64_t)s->world_size) {

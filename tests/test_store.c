@@ -287,6 +287,55 @@ START_TEST(all_ranks_hear_one_verdict)
 }
 END_TEST
 
+/* Rank 1 has vanished, and what the others see of it they report. */
+struct aftermath {
+    enum lk_status seen;
+    atomic_bool vanished;
+};
+
+static enum lk_status others_report(struct rank *me)
+{
+    struct aftermath *a = me->ctx;
+    enum lk_status st = LK_OK;
+    struct lk_store *s = NULL;
+
+    LK_TRY(rank_connect(me, &s));
+    LK_TRY(lk_store_barrier(s, "start"));
+    if (me->rank == 1) {
+        shutdown(lk_store_fd(s), SHUT_RDWR);
+        atomic_store(&a->vanished, true);
+        goto out;
+    }
+    if (me->rank != 0) {
+        st = lk_store_barrier(s, "end");
+        goto out;
+    }
+    while (!atomic_load(&a->vanished))
+        lk_sleep_until_ns(lk_monotonic_ns() + LK_NS_PER_MS);
+    /* The server has looked at all connections between two answers. */
+    LK_TRY(lk_store_set(s, "first", "", 0));
+    LK_TRY(lk_store_set(s, "second", "", 0));
+    st = lk_store_report(s, a->seen, "remote process exited");
+out:
+    lk_store_close(s);
+    return st;
+}
+
+static const enum lk_status aftermaths[] = {LK_EIO, LK_ETIMEOUT};
+
+START_TEST(who_vanished_is_to_blame_for_what_others_report)
+{
+    struct aftermath a = {.seen = aftermaths[_i]};
+    struct rank ranks[RANKS_MAX];
+
+    ranks_run_threads(3, plenty_ns, others_report, &a, ranks);
+    for (int r = 0; r < 3; r += 2) {
+        ck_assert_int_eq(ranks[r].status, LK_EPEER);
+        ck_assert_str_eq(ranks[r].text, "rank 1 ended without a word: its connection closed");
+    }
+}
+END_TEST
+
 static const struct {
     struct lk_rank_view ranks[4];
     const char *text;
@@ -530,6 +579,8 @@ Suite *lk_suite_store(void)
     tcase_add_test(c, a_missing_key_is_named);
     tcase_add_loop_test(c, all_ranks_hear_one_verdict, 0,
                         (int)(sizeof verdicts / sizeof *verdicts));
+    tcase_add_loop_test(c, who_vanished_is_to_blame_for_what_others_report, 0,
+                        (int)(sizeof aftermaths / sizeof *aftermaths));
     tcase_add_loop_test(c, a_stall_names_its_culprit, 0, (int)(sizeof stalls / sizeof *stalls));
     tcase_add_test(c, names_of_ranks);
     tcase_add_test(c, a_port_in_use_is_an_error);
