@@ -4,9 +4,9 @@
  *
  * A block has 64 or 128 queries (or keys) of one head, a warp 16 or 32 of them; tiles of the other
  * side go through shared memory, two buffers of them: the next tile comes while this one is
- * multiplied. With 16 rows a warp, shared memory is read for longer than tensor cores multiply (of
- * an H100, for bfloat16 heads of 64: 176 cycles a tile of 16 by 64 forward, against 102); with 32,
- * what is read once serves twice.
+ * multiplied. With 16 rows a warp, shared memory is read for longer than tensor cores multiply
+ * (counted, not measured, for an H100 and bfloat16 heads of 64: 176 cycles a tile of 16 by 64
+ * forward, against 102); with 32, what is read once serves twice.
  * Forward keeps the logarithm of each row's sum, from which backward computes the probabilities
  * again. Backward runs two kernels, one for dq and one for dk and dv, so that no sum is formed by
  * atomics: seven products instead of five, and the same bits every time.
@@ -635,7 +635,9 @@ enum lk_status describe(problem<T> *out, const char *name, size_t samples, size_
     enum { WIDEST_HEAD = 128, MOST_ROWS = 65535 };
     size_t width = channels / heads;
 
-    if (width > WIDEST_HEAD || context > MOST_ROWS || heads > MOST_ROWS || samples > MOST_ROWS)
+    /* Rows of q, k and v are counted in 32 bits (problem::part). */
+    if (width > WIDEST_HEAD || context > MOST_ROWS || heads > MOST_ROWS || samples > MOST_ROWS ||
+        samples * context > UINT32_MAX / 3)
         return lk_fail(
             LK_EUNSUPPORTED,
             "%s: %zu samples of %zu positions, %zu heads %zu wide; heads are at most %d wide", name,

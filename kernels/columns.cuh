@@ -1,7 +1,7 @@
 /*
  * Private to kernels/NAME.cu: sums over the rows of a matrix, for the gradients of biases and
  * norms. Rows are cut into strips by their number alone, a strip's sums go to the workspace, and
- * strips are added in order.
+ * strips are added in one order, always: every 32nd first, then these 32 sums.
  */
 #ifndef LK_KERNELS_COLUMNS_CUH
 #define LK_KERNELS_COLUMNS_CUH
