@@ -190,6 +190,16 @@ START_TEST(options_that_do_not_fit)
 }
 END_TEST
 
+/* A file of that name in the folder where it is started says nothing of the programs. */
+START_TEST(commit_is_of_the_programs)
+{
+    assert_code(shell("echo others > $dir/COMMIT && cd $dir && $root/tools/check-gpu --device cpu "
+                      "--build $build --out $dir/out --parts nvml"),
+                0);
+    assert_code(shell("grep '\"commit\": \"others' $dir/out/*.json"), 1);
+}
+END_TEST
+
 #ifdef DRY
 
 /*
@@ -445,6 +455,7 @@ Suite *lk_suite_check_gpu(void)
     tcase_add_test(script, parts_fit_into_nine_minutes);
     tcase_add_test(script, every_part_on_the_cpu);
     tcase_add_test(script, options_that_do_not_fit);
+    tcase_add_test(script, commit_is_of_the_programs);
 #ifdef DRY
     tcase_add_test(script, every_part_on_a_machine_that_is_none);
     tcase_add_test(script, faulty_suite_is_a_failure);
