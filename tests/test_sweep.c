@@ -194,7 +194,7 @@ static enum lk_status sweep_streams(struct rank *me)
         .timed_flops = 1e12, .timed_Bps = 1e11, .slowdown = 1};
     static const struct lk_sweep_beside beside = {.bytes = 100000};
     struct lk_sweep_stream_config config = {.unit = put_wait,
-                                            .unit_target_s = 0.002,
+                                            .unit_target_s = 0.02,
                                             .repetitions = REPETITIONS,
                                             .warmup = WARMUP,
                                             .timeout_ns = plenty_ns};
@@ -218,6 +218,8 @@ out:
     return st;
 }
 
+/* Sockets of a machine that is held up may never last as long as the waits beside them: then all
+ * ranks say so. The figures themselves are tested on a model of time (test_calibrate_cuda). */
 START_TEST(overlap_on_streams)
 {
     struct results *results = calloc(1, sizeof *results);
@@ -227,6 +229,11 @@ START_TEST(overlap_on_streams)
     for (int r = 0; r < WORLD; r++) {
         const struct lk_sweep_overlap *o = &results->overlap[r];
 
+        ck_assert_int_eq(ranks[r].status, ranks[0].status);
+        if (ranks[r].status == LK_EEVIDENCE) {
+            ck_assert_ptr_nonnull(strstr(ranks[r].text, "did not last as long as each other"));
+            continue;
+        }
         ck_assert_msg(ranks[r].status == LK_OK, "rank %d: %s", r, ranks[r].text);
         ck_assert_uint_eq(o->n, SAMPLES);
         check_same(o->gamma_wait, results->overlap[0].gamma_wait, SAMPLES, -1);
