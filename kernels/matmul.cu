@@ -115,10 +115,12 @@ enum lk_status sum_columns(const struct lk_cuda *c, T *out, const T *in, size_t 
     size_t strips = strips_of((rows + 63) / 64, columns, MOST_STRIPS);
     bool wide = columns % N == 0 && stride % N == 0 && fits<N>(in);
     dim3 grid(blocks_for(columns, (size_t)LK_WARP * (wide ? N : 1), UINT32_MAX), (unsigned)strips);
-    enum lk_status st =
-        lk_launch(c, name, grid, THREADS, 0, wide ? columns_kernel<N, T> : columns_kernel<1, T>,
-                  partial, in, rows, columns, stride);
+    enum lk_status st;
 
+    if (rows > 0 && strips == 0)
+        return lk_fail(LK_EUNSUPPORTED, "%s: a bias of %zu elements", name, columns);
+    st = lk_launch(c, name, grid, THREADS, 0, wide ? columns_kernel<N, T> : columns_kernel<1, T>,
+                   partial, in, rows, columns, stride);
     if (st != LK_OK)
         return st;
     return sum_strips(c, name, column_sums<T>{out, nullptr, columns}, partial, strips, columns,

@@ -294,7 +294,7 @@ static const struct {
     size_t samples, context, heads, width;
 } attentions[] = {
     {1, 1,    1, 8  },
-    {1, 17,   2, 24 },
+    {2, 17,   3, 24 },
     {1, 20,   1, 5  },
     {1, 66,   1, 64 },
     {1, 34,   1, 128},
