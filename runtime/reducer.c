@@ -367,8 +367,8 @@ static enum lk_status launch(struct lk_reducer *r, size_t b)
     if (c->plant != LK_PLANT_DROPPED_BUCKET || b != 0)
         LK_TRY(lk_comm_enqueue(c->comm, c->net, &call));
     LK_TRY(measure(r, b, r->plan.n_buckets + b));
-    lk_span_leave(c->track, &span);
 out:
+    lk_span_leave(c->track, &span);
     return st;
 }
 
