@@ -1,6 +1,8 @@
 /* A directory of a test's own. */
 #include "tests/scratch.h"
 
+#include "base/file.h"
+
 #include <check.h>
 #include <ftw.h>
 #include <stdio.h>
@@ -45,4 +47,14 @@ char *scratch_path(const char *dir, const char *name)
 
     ck_assert_int_gt(asprintf(&path, "%s/%s", dir, name), 0);
     return path;
+}
+
+char *scratch_read(const char *dir, const char *name)
+{
+    char *path = scratch_path(dir, name), *text = NULL;
+    size_t size;
+
+    ck_assert_msg(lk_file_read(path, &text, &size) == LK_OK, "%s", lk_error_text());
+    free(path);
+    return text;
 }

@@ -10,5 +10,7 @@ char *scratch_create_for_gpus(void);
 void scratch_remove(char *dir);
 /* "DIR/NAME", to be freed. */
 char *scratch_path(const char *dir, const char *name);
+/* The text of DIR/NAME, to be freed; the test fails when it cannot be read. */
+char *scratch_read(const char *dir, const char *name);
 
 #endif

@@ -4,7 +4,6 @@
  * carried to GPU machines: programs that need nothing but the C library.
  */
 #include "base/array.h"
-#include "base/file.h"
 #include "base/job.h"
 #include "base/json.h"
 #include "tests/scratch.h"
@@ -57,20 +56,9 @@ static int shell(const char *line)
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
 }
 
-/* The text of a file in dir; freed by the caller. */
-static char *text_of(const char *name)
-{
-    char *path = scratch_path(dir, name), *text = NULL;
-    size_t size;
-
-    ck_assert_msg(lk_file_read(path, &text, &size) == LK_OK, "%s", lk_error_text());
-    free(path);
-    return text;
-}
-
 static void assert_said(const char *what)
 {
-    char *said = text_of("said");
+    char *said = scratch_read(dir, "said");
 
     ck_assert_msg(strstr(said, what) != NULL, "no '%s' in what it said:\n%s", what, said);
     free(said);
@@ -78,7 +66,7 @@ static void assert_said(const char *what)
 
 static void assert_code(int got, int wanted)
 {
-    char *said = text_of("said");
+    char *said = scratch_read(dir, "said");
 
     ck_assert_msg(got == wanted, "exit code %d, not %d; it said:\n%s", got, wanted, said);
     free(said);
@@ -91,7 +79,7 @@ static struct lk_json_doc *result(void)
     char *text;
 
     ck_assert_int_eq(shell("cd $dir/out && cat gpu-cpu-*-[0-9][0-9].json"), 0);
-    text = text_of("said");
+    text = scratch_read(dir, "said");
     ck_assert_msg(lk_json_parse("result", text, strlen(text), &doc) == LK_OK, "%s",
                   lk_error_text());
     free(text);

@@ -1,7 +1,6 @@
 /* bench/overhead with a program in lockstep's place: in which order runs are made, and what comes
  * of their steps. */
 #include "base/array.h"
-#include "base/file.h"
 #include "base/status.h"
 #include "tests/scratch.h"
 
@@ -43,16 +42,6 @@ static void teardown(void)
     scratch_remove(dir);
 }
 
-static char *text_of(const char *name)
-{
-    char *path = scratch_path(dir, name), *text = NULL;
-    size_t size;
-
-    ck_assert_msg(lk_file_read(path, &text, &size) == LK_OK, "%s", lk_error_text());
-    free(path);
-    return text;
-}
-
 /* bench/overhead with that program, in dir; what it printed is in dir/said. */
 static int overhead(const char *pairs, const char *options)
 {
@@ -77,7 +66,7 @@ static int overhead(const char *pairs, const char *options)
 
 static void assert_text(const char *name, const char *what)
 {
-    char *text = text_of(name);
+    char *text = scratch_read(dir, name);
 
     ck_assert_msg(strstr(text, what) != NULL, "no '%s' in\n%s", what, text);
     free(text);
@@ -90,8 +79,8 @@ START_TEST(each_comes_first_in_turn)
     char *order;
 
     if (overhead("4", "--device cuda --with all --json json"))
-        ck_abort_msg("%s", text_of("said"));
-    order = text_of("order");
+        ck_abort_msg("%s", scratch_read(dir, "said"));
+    order = scratch_read(dir, "order");
     ck_assert_str_eq(order, "no yes yes no no yes yes no ");
     free(order);
     assert_text("json", "\"value\": 0.0100000000000");
@@ -115,7 +104,7 @@ START_TEST(the_tool_may_have_a_blank)
     ck_assert_int_eq(fclose(f), 0);
     free(path);
     if (overhead("2", "--with nvtx --nvtx-tool 'a tool.so'"))
-        ck_abort_msg("%s", text_of("said"));
+        ck_abort_msg("%s", scratch_read(dir, "said"));
     assert_text("said", "nvtx");
 }
 END_TEST
