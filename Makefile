@@ -17,6 +17,7 @@ STATIC ?= 0
 SAN    ?=
 PREFIX ?= /usr/local
 .DEFAULT_GOAL := all
+MAKEFLAGS += --no-builtin-rules
 
 # Rooms in link order: each may use those after it (tools/layering has the include rules).
 ROOMS := commands reports sim profiler runtime kernels base
@@ -24,14 +25,15 @@ ROOMS := commands reports sim profiler runtime kernels base
 VERSION := $(shell cat VERSION)
 
 # These install what the probe looks for, or do without; the build itself is a make of its own.
-NO_PROBE := help setup clean check demo bench validate-net validate-net-short coverage asan tsan headers layering format format-check gpu-bundle check-gpu
+NO_PROBE := help setup clean check demo bench validate-net validate-net-short coverage asan tsan headers layering paths format format-check gpu-bundle check-gpu
 ifneq ($(filter-out $(NO_PROBE),$(or $(MAKECMDGOALS),all)),)
-# What was found depends on these: other options, another search.
-PROBE_OPTIONS := BLAS="$(BLAS)" CUDA="$(CUDA)" CUDA_ARCH="$(CUDA_ARCH)" STATIC="$(STATIC)"
-ifneq ($(shell cat $(BUILD)/probe.options 2> /dev/null),$(PROBE_OPTIONS))
-$(shell mkdir -p $(BUILD) && echo '$(PROBE_OPTIONS)' > $(BUILD)/probe.options)
+# What is found depends on these, and on the folders searched: the probe runs again when one changes.
+PROBE_OPTIONS := CC="$(CC)" CXX="$(CXX)" BLAS="$(BLAS)" CUDA="$(CUDA)" CUDA_ARCH="$(CUDA_ARCH)" STATIC="$(STATIC)"
+PROBE_PLACE   := $(PROBE_OPTIONS) $(PATH) $(CPATH) $(C_INCLUDE_PATH) $(LIBRARY_PATH) $(CUDA_HOME) $(CUDA_PATH)
+ifneq ($(shell cat $(BUILD)/probe.options 2> /dev/null),$(PROBE_PLACE))
+$(shell mkdir -p $(BUILD) && echo '$(PROBE_PLACE)' > $(BUILD)/probe.options)
 endif
--include $(BUILD)/probe.mk
+include $(BUILD)/probe.mk
 endif
 
 WARNINGS := -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes \
@@ -59,27 +61,31 @@ LK_LIBS   += --coverage
 endif
 Q := $(if $(V),,@)
 
-# One module.mk a room may add flags (<room>_CFLAGS); the sources are what lies in the folder: x.c,
-# and with CUDA x.cu and x_cuda.c.
+# One module.mk a room may add flags (<room>_CFLAGS). A room's sources are the files in its folder and
+# in its sub-rooms: x.c, and with CUDA x.cu and x_cuda.c.
+room_files = $(wildcard $(addprefix $(1)/,*.$(2) */*.$(2)))
 -include $(addsuffix /module.mk,$(ROOMS))
 
 define room_rules
-$(1)_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(filter-out %_cuda.c,$(wildcard $(1)/*.c)))
+$(1)_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(filter-out %_cuda.c,$(call room_files,$(1),c)))
 ifeq ($(PROBE_CUDA),yes)
-$(1)_OBJ += $(patsubst %,$(BUILD)/%.o,$(wildcard $(1)/*.cu)) \
-            $(patsubst %.c,$(BUILD)/%.o,$(wildcard $(1)/*_cuda.c))
+$(1)_OBJ += $(patsubst %,$(BUILD)/%.o,$(call room_files,$(1),cu)) \
+            $(patsubst %.c,$(BUILD)/%.o,$(filter %_cuda.c,$(call room_files,$(1),c)))
 endif
 $$($(1)_OBJ): $(wildcard $(1)/module.mk)
-$(BUILD)/lib$(1).a: $$($(1)_OBJ)
+# A folder changes when a source goes, which its objects do not show.
+$(BUILD)/lib$(1).a: $$($(1)_OBJ) $(1) $(filter-out $(wildcard $(1)/*.*),$(wildcard $(1)/*))
 	$$(Q)mkdir -p $$(@D)
-	$$(Q)rm -f $$@ && ar rcs $$@ $$^
+	$$(Q)rm -f $$@ && ar rcs $$@ $$(filter %.o,$$^)
 endef
 $(foreach r,$(ROOMS),$(eval $(call room_rules,$(r))))
-LIBS := $(foreach r,$(ROOMS),$(if $(wildcard $(r)/*.c),$(BUILD)/lib$(r).a))
+LIBS := $(foreach r,$(ROOMS),$(if $(call room_files,$(r),c),$(BUILD)/lib$(r).a))
 
 # Tests and benchmarks of CUDA's files likewise.
 NOT_BUILT := $(if $(filter yes,$(PROBE_CUDA)),,%_cuda.c)
-TEST_SRC  := $(filter-out $(NOT_BUILT),$(wildcard tests/*.c))
+TEST_DIRS := $(addprefix tests/,$(ROOMS) tools rigs fakes)
+TEST_SRC  := $(filter-out $(NOT_BUILT),$(wildcard tests/*.c $(addsuffix /*.c,$(TEST_DIRS))))
+TEST_NAMES = $(sort $(patsubst test_%.c,%,$(filter test_%.c,$(notdir $(TEST_SRC)))))
 TEST_OBJ  := $(patsubst %.c,$(BUILD)/%.o,$(TEST_SRC) $(wildcard tests/fuzz/*.c))
 BENCH_LIB := $(patsubst %.c,$(BUILD)/%.o,$(wildcard bench/lib/*.c))
 BENCH_BIN := $(patsubst bench/%.c,$(BUILD)/bench/%,\
@@ -90,16 +96,19 @@ all: $(BUILD)/lockstep
 test-bin: $(BUILD)/test_lockstep
 bench-bin: $(BENCH_BIN)
 
-$(BUILD)/probe.mk: tools/probe Makefile $(BUILD)/probe.options
-	$(Q)mkdir -p $(BUILD)
-	$(Q)CC="$(CC)" CXX="$(CXX)" $(PROBE_OPTIONS) tools/probe $@
+# probe.mk and probe.flags change only with what was found, probe.stamp with each search.
+$(BUILD)/probe.mk $(BUILD)/probe.flags: $(BUILD)/probe.stamp ;
+$(BUILD)/probe.stamp: tools/probe tools/needs.sh $(BUILD)/probe.options $(PROBE_SEARCHED)
+	$(Q)mkdir -p $(BUILD) && touch $@.new
+	$(Q)$(PROBE_OPTIONS) tools/probe $(BUILD)/probe.mk
+	$(Q)mv $@.new $@
 
-$(BUILD)/%.o: %.c $(BUILD)/probe.mk
+$(BUILD)/%.o: %.c $(BUILD)/probe.flags Makefile
 	$(Q)mkdir -p $(@D)
 	@echo "  CC    $<"
 	$(Q)$(CC) $(CFLAGS) $(LK_CFLAGS) $($(firstword $(subst /, ,$<))_CFLAGS) -MMD -MP -c $< -o $@
 
-$(BUILD)/%.cu.o: %.cu $(BUILD)/probe.mk
+$(BUILD)/%.cu.o: %.cu $(BUILD)/probe.flags Makefile
 	$(Q)mkdir -p $(@D)
 	@echo "  NVCC  $<"
 	$(Q)$(PROBE_NVCC) $(NVCCFLAGS) $(LK_NVCCFLAGS) -MMD -MP -MF $(@:.o=.d) -c $< -o $@
@@ -108,14 +117,15 @@ $(BUILD)/lockstep.o: LK_CFLAGS += -DLK_VERSION='"$(VERSION)"' -DLK_BUILD_CC='"$(
                           $(if $(PROBE_CUDA_TEXT),-DLK_BUILD_CUDA='"$(PROBE_CUDA_TEXT)"')
 $(BUILD)/lockstep.o: VERSION
 
-$(BUILD)/lockstep: $(BUILD)/lockstep.o $(LIBS)
+# The libraries to link with are in probe.mk alone: objects do not change with them.
+$(BUILD)/lockstep: $(BUILD)/lockstep.o $(LIBS) $(BUILD)/probe.mk
 	@echo "  LINK  $@"
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(BUILD)/lockstep.o -Wl,--start-group $(LIBS) -Wl,--end-group $(LK_LIBS)
 
-# The test program takes its suites from the files' names: tests/test_x.c has lk_suite_x.
+# The test program takes its suites from the files' names: tests/ROOM/test_x.c has lk_suite_x.
 $(BUILD)/tests/suites.inc: $(TEST_SRC) $(BUILD)/probe.mk
 	$(Q)mkdir -p $(@D)
-	$(Q)for f in $(patsubst tests/test_%.c,%,$(filter tests/test_%.c,$(TEST_SRC))); do echo "X($$f)"; done > $@
+	$(Q)for f in $(TEST_NAMES); do echo "X($$f)"; done > $@
 $(BUILD)/tests/main.o: $(BUILD)/tests/suites.inc
 # The test program runs the fuzz targets over their corpora, each under the name of its file.
 ifeq ($(findstring fuzzer,$(SAN)),)
@@ -123,9 +133,9 @@ $(BUILD)/tests/fuzz/%.o: LK_CFLAGS += -DLLVMFuzzerTestOneInput=$(notdir $(basena
 endif
 $(BUILD)/tests/%.o: LK_CFLAGS += -I$(BUILD) -DLK_BUILD_DIR='"$(BUILD)"'
 
-$(BUILD)/test_lockstep: $(TEST_OBJ) $(LIBS) $(BUILD)/lockstep $(BUILD)/bench/overhead
+$(BUILD)/test_lockstep: $(TEST_OBJ) $(BUILD)/libbench.a $(LIBS) $(BUILD)/lockstep $(BUILD)/bench/overhead $(BUILD)/probe.mk
 	@echo "  LINK  $@"
-	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(TEST_OBJ) -Wl,--start-group $(LIBS) -Wl,--end-group $(PROBE_CHECK_LIBS) $(LK_LIBS)
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(TEST_OBJ) -Wl,--start-group $(BUILD)/libbench.a $(LIBS) -Wl,--end-group $(PROBE_CHECK_LIBS) $(LK_LIBS)
 
 # A tool for NVTX, which the program loads when NVTX_INJECTION64_PATH names it.
 ifneq ($(findstring LK_HAVE_NVTX,$(PROBE_CFLAGS)),)
@@ -139,7 +149,7 @@ $(BUILD)/nvtx_injection.so: $(BUILD)/tests/nvtx/injection.o
 # What several of the benchmarks share.
 $(BUILD)/libbench.a: $(BENCH_LIB)
 	$(Q)rm -f $@ && ar rcs $@ $^
-$(BUILD)/bench/%: $(BUILD)/bench/%.o $(BUILD)/libbench.a $(LIBS)
+$(BUILD)/bench/%: $(BUILD)/bench/%.o $(BUILD)/libbench.a $(LIBS) $(BUILD)/probe.mk
 	@echo "  LINK  $@"
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $< -Wl,--start-group $(BUILD)/libbench.a $(LIBS) -Wl,--end-group $(LK_LIBS)
 

@@ -1,11 +1,8 @@
 /*
  * lockstep: measures how well a data-parallel training job scales and forecasts the rest.
  *
- * This file is the table of subcommands, and the only caller of exit. What a subcommand does lives
- * in commands/.
+ * This file is the table of subcommands, and the only caller of exit. Subcommands are in commands/.
  */
-#include "base/array.h"
-#include "base/option.h"
 #include "commands/command.h"
 
 #include <stdio.h>
@@ -26,19 +23,6 @@ static const struct lk_command *const commands[] = {
 #undef ROW
         NULL};
 
-static void print_usage(FILE *out)
-{
-    fputs("usage: lockstep COMMAND [options]\n\n"
-          "Measures how well a data-parallel training job scales, explains the loss, and\n"
-          "forecasts more GPUs, batches and buckets with an interval.\n\ncommands:\n",
-          out);
-    for (size_t i = 0; commands[i]; i++)
-        fprintf(out, "  %-10s %s\n", commands[i]->name, commands[i]->help);
-    fputs("\n  lockstep COMMAND --help   options of a command\n"
-          "  lockstep --version        version and build\n",
-          out);
-}
-
 static void print_version(void)
 {
     printf("lockstep %s (%s", LK_VERSION, LK_BUILD_CC);
@@ -48,43 +32,8 @@ static void print_version(void)
 #ifdef LK_BUILD_CUDA
     fputs(", " LK_BUILD_CUDA, stdout);
 #endif
-    fputs(")\ndevices: cpu timed", stdout);
-#ifdef LK_HAVE_CUDA
-    fputs(" cuda", stdout);
-#endif
-    fputs("\ncollectives: self tcp", stdout);
-#ifdef LK_HAVE_NCCL
-    fputs(" nccl", stdout);
-#endif
-    puts(" fault");
-}
-
-static void print_command_help(const struct lk_command *c)
-{
-    printf("usage: lockstep %s [options] %s\n\n%s\n\noptions:\n", c->name, c->usage, c->help);
-    lk_option_help(c->options, stdout);
-}
-
-static const struct lk_command *find(const char *name)
-{
-    for (size_t i = 0; commands[i]; i++)
-        if (!strcmp(commands[i]->name, name))
-            return commands[i];
-    return NULL;
-}
-
-static int unknown_command(const char *name)
-{
-    const char *names[LK_COUNT(commands)] = {NULL};
-    size_t n = 0;
-    const char *near;
-
-    for (; commands[n]; n++)
-        names[n] = commands[n]->name;
-    near = lk_option_nearest(name, names, n);
-    fprintf(stderr, "lockstep: no command '%s'%s%s%s\n", name, near ? "; did you mean '" : "",
-            near ? near : "", near ? "'?" : "");
-    return lk_status_exit_code(LK_EUSAGE);
+    puts(")");
+    lk_command_backends(stdout);
 }
 
 static bool wants_help(int argc, char **argv)
@@ -95,16 +44,16 @@ static bool wants_help(int argc, char **argv)
     return false;
 }
 
-/* Runs the command line; the text of a failure is in lk_error_text. */
+/* Run the command; the text of a failure is in lk_error_text. */
 static enum lk_status run(const struct lk_command *c, int argc, char **argv)
 {
     if (!wants_help(argc, argv))
         return c->run(argc, argv);
-    print_command_help(c);
+    lk_help_command(c, stdout);
     return LK_OK;
 }
 
-/* Results that did not reach the reader are a failure, whatever the command thought. */
+/* Fail if results did not reach the reader, even if the command succeeded. */
 static enum lk_status flush_results(enum lk_status st)
 {
     if ((fflush(stdout) || ferror(stdout)) && st == LK_OK)
@@ -119,18 +68,19 @@ int main(int argc, char **argv)
     enum lk_status st = LK_OK;
 
     if (argc < 2) {
-        print_usage(stderr);
+        lk_help_program(commands, stderr);
         exit(lk_status_exit_code(LK_EUSAGE));
     }
-    if (!strcmp(name, "--help") || !strcmp(name, "-h") || !strcmp(name, "help")) {
-        print_usage(stdout);
+    if (!strcmp(name, "--help") || !strcmp(name, "-h")) {
+        lk_help_program(commands, stdout);
+    } else if (!strcmp(name, "help")) {
+        st = lk_help_run(commands, LK_VERSION, argc - 2, argv + 2);
     } else if (!strcmp(name, "--version")) {
         print_version();
     } else {
-        c = find(name);
-        if (!c)
-            exit(unknown_command(name));
-        st = run(c, argc - 2, argv + 2);
+        st = lk_command_find(commands, name, &c);
+        if (st == LK_OK)
+            st = run(c, argc - 2, argv + 2);
     }
     st = flush_results(st);
     if (st != LK_OK && st != LK_EREPORTED)

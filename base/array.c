@@ -25,7 +25,7 @@ enum lk_status lk_alloc(void *out_ptr, size_t n, size_t size)
 enum lk_status lk_array_grow(void *array, size_t *capacity, size_t need, size_t size)
 {
     size_t want = *capacity;
-    size_t most = PTRDIFF_MAX / (size ? size : 1); /* more bytes no object may have */
+    size_t most = PTRDIFF_MAX / (size ? size : 1); /* the largest size of an object */
     void *old;
     void *p;
 
@@ -61,17 +61,23 @@ enum lk_status lk_strdup(char **out, const char *text)
     return lk_strndup(out, text, strlen(text));
 }
 
-enum lk_status lk_asprintf(char **out, const char *fmt, ...)
+enum lk_status lk_vasprintf(char **out, const char *fmt, va_list ap)
 {
-    va_list ap;
     char *p = NULL;
-    int n;
 
-    va_start(ap, fmt);
-    n = vasprintf(&p, fmt, ap);
-    va_end(ap);
-    if (n < 0)
+    if (vasprintf(&p, fmt, ap) < 0)
         return lk_fail(LK_ENOMEM, "cannot format a string");
     *out = p;
     return LK_OK;
+}
+
+enum lk_status lk_asprintf(char **out, const char *fmt, ...)
+{
+    enum lk_status st;
+    va_list ap;
+
+    va_start(ap, fmt);
+    st = lk_vasprintf(out, fmt, ap);
+    va_end(ap);
+    return st;
 }

@@ -4,15 +4,17 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Sets value, n and the percentile interval from the resampled statistics, which are sorted. */
 static struct lk_estimate percentiles(double value, size_t n, double *draws, int resamples,
                                       double level)
 {
-    double lo = lk_stats_quantile(draws, (size_t)resamples, (1 - level) / 2);
-    double hi = lk_stats_quantile_sorted(draws, (size_t)resamples, (1 + level) / 2);
+    struct lk_estimate e = lk_stats_interval(NAN, draws, (size_t)resamples, level);
 
-    return (struct lk_estimate){.value = value, .lo = lo, .hi = hi, .n = n};
+    e.value = value;
+    e.n = n;
+    return e;
 }
 
 static enum lk_status check_arguments(size_t n, int resamples, double level)
@@ -100,5 +102,60 @@ enum lk_status lk_stats_bootstrap_ratio(const double *a, const double *b, size_t
     *out = percentiles(ratio, n, draws, resamples, level);
 out:
     free(draws);
+    return st;
+}
+
+enum lk_status lk_stats_bootstrap_median(const double *v, size_t n, int resamples, double level,
+                                         struct lk_rng *g, struct lk_estimate *out)
+{
+    enum lk_status st = LK_OK;
+    struct lk_estimate e;
+    double *copy = NULL;
+    double *draws = NULL;
+
+    LK_TRY(check_arguments(n, resamples, level));
+    LK_TRY(lk_alloc(&copy, n, sizeof *copy));
+    LK_TRY(lk_alloc(&draws, (size_t)resamples, sizeof *draws));
+    for (int d = 0; d < resamples; d++) {
+        for (size_t i = 0; i < n; i++)
+            copy[i] = v[lk_rng_below(g, n)];
+        draws[d] = lk_stats_median(copy, n);
+    }
+    memcpy(copy, v, n * sizeof *copy);
+    e = percentiles(lk_stats_median(copy, n), n, draws, resamples, level);
+    e.lo = fmin(e.lo, e.value);
+    e.hi = fmax(e.hi, e.value);
+    *out = e;
+out:
+    free(draws);
+    free(copy);
+    return st;
+}
+
+enum lk_status lk_stats_repeated_mean(const struct lk_series *series, size_t n_series, size_t block,
+                                      int resamples, double level, struct lk_rng *g,
+                                      struct lk_estimate *out)
+{
+    enum lk_status st = LK_OK;
+    struct lk_summary logs;
+    double *means = NULL;
+    double total = 0, half;
+
+    if (n_series == 1)
+        return lk_stats_bootstrap_mean(series->v, series->n, series->n < 2 * block ? 1 : block,
+                                       resamples, level, g, out);
+    LK_TRY(lk_alloc(&means, n_series, sizeof *means));
+    for (size_t i = 0; i < n_series; i++) {
+        double mean = lk_stats_mean(series[i].v, series[i].n);
+
+        total += mean;
+        means[i] = log(mean);
+    }
+    LK_TRY(lk_stats_summary(means, n_series, &logs));
+    half = lk_stats_student_t(level, n_series - 1) * logs.sd / sqrt((double)n_series);
+    total /= (double)n_series;
+    *out = (struct lk_estimate){total, total * exp(-half), total * exp(half), n_series};
+out:
+    free(means);
     return st;
 }

@@ -1,4 +1,4 @@
-/* PyTorch DDP's assignment of gradients to buckets. */
+/* Assignment of gradients to buckets as in PyTorch DDP. */
 #include "base/bucket.h"
 
 #include "base/array.h"
@@ -10,17 +10,18 @@
 /* The limits of the first iteration. */
 enum first_iteration { ONE_BUCKET, FIRST_AND_CAP };
 
+const struct lk_words lk_ddp_rule_words = LK_WORDS("a DDP rule", LK_DDP_RULE_LIST);
+
 static const struct {
-    const char *name;
     enum first_iteration first_iteration;
     bool cap_is_first; /* a cap set by the user also limits the first bucket */
 } rule_rows[LK_DDP_RULE_COUNT] = {
-    [LK_DDP_TORCH_1_13] = {"torch-1.13", ONE_BUCKET,    false},
-    [LK_DDP_TORCH_2] = {"torch-2.x",  ONE_BUCKET,    true },
-    [LK_DDP_TORCH_1_11] = {"torch-1.11", FIRST_AND_CAP, false},
+    [LK_DDP_TORCH_1_13] = {ONE_BUCKET, false},
+    [LK_DDP_TORCH_2] = {ONE_BUCKET, true},
+    [LK_DDP_TORCH_1_11] = {FIRST_AND_CAP, false},
 };
 
-/* What is being collected for one dtype. */
+/* The bucket being filled for one dtype. */
 struct collector {
     bool seen;
     bool open;
@@ -32,29 +33,13 @@ struct collector {
 struct draft {
     size_t n;
     uint64_t *bytes;
-    size_t *place; /* of the bucket in the list of closed buckets */
+    size_t *place; /* position of the bucket in the list of closed buckets */
     size_t n_closed;
-    size_t *owner; /* of each step of the walk: its bucket */
+    size_t *owner; /* for each step of the walk: its bucket */
     struct collector collectors[LK_DTYPE_COUNT];
     enum lk_dtype appeared[LK_DTYPE_COUNT]; /* in order of first appearance */
     size_t n_appeared;
 };
-
-const char *lk_ddp_rule_name(enum lk_ddp_rule r)
-{
-    return rule_rows[r].name;
-}
-
-enum lk_status lk_ddp_rule_from_name(const char *name, enum lk_ddp_rule *out)
-{
-    for (size_t i = 0; i < LK_DDP_RULE_COUNT; i++)
-        if (!strcmp(name, rule_rows[i].name)) {
-            *out = (enum lk_ddp_rule)i;
-            return LK_OK;
-        }
-    return lk_fail(LK_EPARSE, "unknown ddp rule '%s' (known: torch-1.13, torch-2.x, torch-1.11)",
-                   name);
-}
 
 uint64_t lk_ddp_rule_first_bytes(enum lk_ddp_rule r, uint64_t cap_bytes, bool cap_set_by_user)
 {
@@ -69,7 +54,7 @@ void lk_bucket_plan_fini(struct lk_bucket_plan *p)
     *p = (struct lk_bucket_plan){0};
 }
 
-/* Every tensor once, with a dtype that exists. */
+/* Check that every tensor appears once, with a known dtype. */
 static enum lk_status check(const struct lk_bucket_tensor *tensors, size_t n, const size_t *order,
                             size_t n_limits)
 {
@@ -136,7 +121,7 @@ static enum lk_status walk(struct draft *d, const struct lk_bucket_tensor *tenso
     return LK_OK;
 }
 
-/* Turns "bucket of each step of the walk" into lists, bucket b at place[b]. */
+/* Convert the owner of each step of the walk into lists, bucket b at place[b]. */
 static enum lk_status lay_out(const struct draft *d, size_t n, const size_t *order,
                               struct lk_bucket_plan *p)
 {
@@ -175,8 +160,8 @@ enum lk_status lk_bucket_assign(const struct lk_bucket_tensor *tensors, size_t n
     LK_TRY(lk_alloc(&d.place, n, sizeof *d.place));
     LK_TRY(lk_alloc(&d.owner, n, sizeof *d.owner));
     LK_TRY(walk(&d, tensors, n, order, limits, n_limits));
-    /* Without an order a bucket is opened by its smallest index, so that sorting by smallest index
-     * is the order of opening. */
+    /* Without an order each bucket is opened by its smallest index, so sorting by smallest index
+     * keeps the order of opening. */
     for (size_t b = 0; !order && b < d.n; b++)
         d.place[b] = b;
     LK_TRY(lay_out(&d, n, order, &p));
@@ -190,7 +175,7 @@ out:
     return st;
 }
 
-/* The same buckets, last one first; the order within a bucket stays. */
+/* Reverse the order of the buckets; the order within a bucket stays. */
 static enum lk_status reverse(const struct lk_bucket_plan *p, struct lk_bucket_plan *out)
 {
     enum lk_status st = LK_OK;

@@ -1,15 +1,16 @@
 /*
- * PyTorch DDP's assignment of gradients to buckets: compute_bucket_assignment_by_size of
- * torch/csrc/distributed/c10d/reducer.cpp, and who calls it with which limits.
+ * Assign gradients to buckets as PyTorch DDP does: compute_bucket_assignment_by_size of
+ * torch/csrc/distributed/c10d/reducer.cpp, and the limits its callers pass.
  *
- * Walk the tensors in order; per dtype, append, then test size >= limit, then close. A bucket may
- * exceed its cap by up to one tensor, a tensor is never split.
+ * The algorithm walks the tensors in order; per dtype it appends, then tests size >= limit, then
+ * closes. A bucket may exceed its cap by up to one tensor; a tensor is never split.
  */
 #ifndef LK_BASE_BUCKET_H
 #define LK_BASE_BUCKET_H
 
 #include "base/dtype.h"
 #include "base/status.h"
+#include "base/words.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -20,10 +21,11 @@
 #define LK_BUCKET_CAP_BYTES   (25ULL << 20)
 
 /*
- * Whose DDP. Up to 1.11 the first iteration had limits [1 MiB, cap]; since 1.12 (pull request
- * 72843) it has one bucket a dtype, unless find_unused_parameters is set. Up to 1.13 the first
- * bucket's limit is 1 MiB whatever the cap; in 2.x a cap set by the user limits the first bucket as
- * well (bucket_bytes_cap_default in distributed.py). Checked against 1.13.1: tests/data.
+ * The PyTorch version whose bucket limits are followed. Up to 1.11 the first iteration had limits
+ * [1 MiB, cap]; since 1.12 (pull request 72843) it has one bucket a dtype, unless
+ * find_unused_parameters is set. Up to 1.13 the first bucket's limit is 1 MiB whatever the cap; in
+ * 2.x a cap set by the user limits the first bucket as well (bucket_bytes_cap_default in
+ * distributed.py). Checked against 1.13.1: tests/data.
  *
  * X(rule, name, help)
  */
@@ -32,15 +34,9 @@
     X(LK_DDP_TORCH_2, "torch-2.x", "one bucket a dtype first; a cap that is set limits all")       \
     X(LK_DDP_TORCH_1_11, "torch-1.11", "limits [1 MiB, cap] from the first iteration on")
 
-enum lk_ddp_rule {
-#define LK_DDP_RULE_ENUM_(rule, name, help) rule,
-    LK_DDP_RULE_LIST(LK_DDP_RULE_ENUM_)
-#undef LK_DDP_RULE_ENUM_
-        LK_DDP_RULE_COUNT
-};
-const char *lk_ddp_rule_name(enum lk_ddp_rule r);
-enum lk_status lk_ddp_rule_from_name(const char *name, enum lk_ddp_rule *out); /* LK_EPARSE */
-/* The limit of the first bucket: 1 MiB or, for torch-2.x and a cap set by the user, the cap. */
+enum lk_ddp_rule { LK_DDP_RULE_LIST(LK_WORD_VALUE) LK_DDP_RULE_COUNT };
+LK_WORDS_DECLARE(lk_ddp_rule, enum lk_ddp_rule);
+/* Return the first bucket's limit: 1 MiB or, for torch-2.x and a cap set by the user, the cap. */
 uint64_t lk_ddp_rule_first_bytes(enum lk_ddp_rule r, uint64_t cap_bytes, bool cap_set_by_user);
 
 struct lk_bucket_tensor {
@@ -58,29 +54,30 @@ struct lk_bucket_plan {
 void lk_bucket_plan_fini(struct lk_bucket_plan *p); /* zeroes it; safe on a zeroed plan */
 
 /*
- * The plain algorithm. tensors[order[0]], tensors[order[1]], ... are walked; order NULL walks
- * 0..n-1 and sorts the buckets by their smallest index at the end (as PyTorch does when no order is
- * given). limits: n_limits >= 1; each dtype walks along them and stays on the last.
- * With an order, buckets still open at the end come last, the dtype seen last first: PyTorch takes
- * them from a hash map, and that is what libstdc++'s gives for every sequence of these dtypes
- * (tried on 1.13.1 with all 13699 of them).
- * LK_EPARSE when the order is no permutation or a bucket exceeds 2^64 bytes.
+ * Assign tensors to buckets in the order tensors[order[0]], tensors[order[1]], ... A NULL order
+ * walks 0..n-1 and sorts the buckets by their smallest index at the end (as PyTorch does when no
+ * order is given). limits: n_limits >= 1; each dtype walks along them and stays on the last. With
+ * an order, buckets still open at the end come last, the dtype seen last first: PyTorch takes them
+ * from a hash map, and libstdc++'s gives this order for every sequence of these dtypes (tried on
+ * 1.13.1 with all 13699 of them). LK_EPARSE when the order is no permutation or a bucket exceeds
+ * 2^64 bytes.
  */
 enum lk_status lk_bucket_assign(const struct lk_bucket_tensor *tensors, size_t n,
                                 const size_t *order, const uint64_t *limits, size_t n_limits,
                                 struct lk_bucket_plan *out);
 
 /*
- * Buckets of the first iteration: registration order, limits by the rule, the list reversed, so
- * that bucket 0 holds the last registered. cap_bytes: the bucket cap; first_bytes: limit of the
- * first bucket (lk_ddp_rule_first_bytes).
+ * Assign the buckets of the first iteration: registration order, limits by the rule, the list
+ * reversed, so that bucket 0 holds the last registered. cap_bytes: the bucket cap; first_bytes:
+ * limit of the first bucket (lk_ddp_rule_first_bytes).
  */
 enum lk_status lk_bucket_initial(enum lk_ddp_rule rule, const struct lk_bucket_tensor *tensors,
                                  size_t n, uint64_t first_bytes, uint64_t cap_bytes,
                                  struct lk_bucket_plan *out);
 /*
- * Buckets from the second iteration on: gradient-ready order, limits [first, cap]. PyTorch's
- * DDP_SET_LAST_BUCKET_CAP, which puts the small bucket last, is not offered.
+ * Assign the buckets of the second iteration and all later ones: gradient-ready order, limits
+ * [first, cap]. PyTorch's DDP_SET_LAST_BUCKET_CAP, which puts the small bucket last, is not
+ * offered.
  */
 enum lk_status lk_bucket_rebuilt(const struct lk_bucket_tensor *tensors, size_t n,
                                  const size_t *ready_order, uint64_t first_bytes,

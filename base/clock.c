@@ -1,4 +1,4 @@
-/* The one clock of a rank; see the header. */
+/* A rank's clock; see the header. */
 #include "base/clock.h"
 
 #include <errno.h>
@@ -57,7 +57,7 @@ static struct timespec to_timespec(uint64_t ns)
 
 struct timespec lk_deadline_timespec(struct lk_deadline d)
 {
-    /* Never: as far as any time_t reaches without overflow in the kernel, about 146 years. */
+    /* UINT64_MAX means never: use a time that cannot overflow in the kernel, about 146 years. */
     return to_timespec(d.at_ns > UINT64_MAX / 4 ? UINT64_MAX / 4 : d.at_ns);
 }
 

@@ -7,7 +7,7 @@
 /* Two quartz clocks drift apart by less than this (parts per billion); NTP slews no faster. */
 #define DRIFT_MAX_PPB 500000.0
 
-/* What one moment's samples say: the offset at a local time, and how far off it can be. */
+/* Estimate from one moment's samples: the offset at a local time, and a bound of its error. */
 struct moment {
     uint64_t at_ns;
     int64_t offset_ns;
@@ -19,7 +19,7 @@ struct lk_clock_fit lk_clock_identity(void)
     return (struct lk_clock_fit){0};
 }
 
-/* Received after it was sent, and within what differences of 64 bits can hold: 146 years. */
+/* Return true if it was received after it was sent and its times leave room for differences. */
 static bool valid(const struct lk_clock_sample *s)
 {
     return s->local_recv_ns >= s->local_send_ns && s->local_recv_ns <= INT64_MAX / 2 &&
@@ -47,7 +47,7 @@ static const struct lk_clock_sample *shortest(const struct lk_clock_sample *samp
     return best;
 }
 
-/* What the clocks may have drifted between two local times. */
+/* Return the largest drift expected between two local times. */
 static int64_t drift_allowance(uint64_t a_ns, uint64_t b_ns)
 {
     uint64_t apart = a_ns > b_ns ? a_ns - b_ns : b_ns - a_ns;
@@ -56,10 +56,10 @@ static int64_t drift_allowance(uint64_t a_ns, uint64_t b_ns)
 }
 
 /*
- * The reference read its clock between send and receive, so each sample bounds the offset:
- * remote - recv <= offset <= remote - send. All of them hold, so the offset lies where they
- * intersect. Where they do not (a clock was set meanwhile), the shortest round trip is believed and
- * the contradiction added to the uncertainty.
+ * The reference read its clock between send and receive, so each sample bounds the offset: remote -
+ * recv <= offset <= remote - send. All bounds hold, so the offset lies in their intersection. If
+ * that is empty (a clock was set meanwhile), the shortest round trip is used and the contradiction
+ * added to the uncertainty.
  */
 static bool fit_moment(const struct lk_clock_sample *samples, size_t n, struct moment *out)
 {

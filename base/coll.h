@@ -1,14 +1,16 @@
-/* Collectives: names and byte formulas (nccl-tests doc/PERFORMANCE.md). */
+/* Name the collectives and their algorithms, and compute the bytes that a collective moves
+ * (nccl-tests doc/PERFORMANCE.md). */
 #ifndef LK_BASE_COLL_H
 #define LK_BASE_COLL_H
 
 #include "base/status.h"
+#include "base/words.h"
 
 #include <stdint.h>
 
 /*
- * X(collective, name, Kineto's name, passes over (K-1)/K of the buffer, passes over all of it).
- * The last two are what each rank sends in a ring of K.
+ * X(collective, name, Kineto's name, passes over (K-1)/K of the buffer, passes over all of it). The
+ * passes count what each rank sends in a ring of K.
  */
 #define LK_COLL_LIST(X)                                                                            \
     X(LK_ALL_REDUCE, "all_reduce", "allreduce", 2, 0)                                              \
@@ -17,17 +19,12 @@
     X(LK_BROADCAST, "broadcast", "broadcast", 0, 1)                                                \
     X(LK_BARRIER, "barrier", "barrier", 0, 0)
 
-enum lk_coll {
-#define LK_COLL_ENUM_(coll, name, kineto, rounds, whole) coll,
-    LK_COLL_LIST(LK_COLL_ENUM_)
-#undef LK_COLL_ENUM_
-        LK_COLL_COUNT
-};
+enum lk_coll { LK_COLL_LIST(LK_WORD_VALUE) LK_COLL_COUNT };
 
 /*
- * X(algorithm, name). NCCL's, and hierarchical: inside the node, between nodes, inside the node.
- * nvls: sums in the NVSwitch; collnet: in the network's switches (SHARP); pat: parallel aggregated
- * trees, one rank a node.
+ * X(algorithm, name): NCCL's algorithms, and hierarchical: inside the node, between nodes, inside
+ * the node. nvls sums in the NVSwitch; collnet sums in the network's switches (SHARP); pat:
+ * parallel aggregated trees, one rank a node. auto: the library chooses, or the cost model for it.
  */
 #define LK_ALGO_LIST(X)                                                                            \
     X(LK_ALGO_AUTO, "auto")                                                                        \
@@ -40,28 +37,23 @@ enum lk_coll {
     X(LK_ALGO_PAT, "pat")                                                                          \
     X(LK_ALGO_HIERARCHICAL, "hierarchical")
 
-enum lk_algo {
-#define LK_ALGO_ENUM_(algo, name) algo,
-    LK_ALGO_LIST(LK_ALGO_ENUM_)
-#undef LK_ALGO_ENUM_
-        LK_ALGO_COUNT
-};
+enum lk_algo { LK_ALGO_LIST(LK_WORD_VALUE) LK_ALGO_COUNT };
 
-const char *lk_coll_name(enum lk_coll c);
+LK_WORDS_DECLARE(lk_coll, enum lk_coll);
+LK_WORDS_DECLARE(lk_algo, enum lk_algo);
+/* Return the name in PyTorch's traces; static storage. */
 const char *lk_coll_kineto_name(enum lk_coll c);
-enum lk_status lk_coll_from_name(const char *name, enum lk_coll *out); /* LK_EPARSE */
-const char *lk_algo_name(enum lk_algo a);
-enum lk_status lk_algo_from_name(const char *name, enum lk_algo *out); /* LK_EPARSE */
 
 /*
- * "bytes" of a collective, everywhere in this program, is nccl-tests' size: of all-reduce and
- * broadcast the buffer; of all-gather and reduce-scatter the larger side, all ranks together.
+ * "bytes" of a collective, everywhere in this program, is nccl-tests' size: the buffer for
+ * all-reduce and broadcast; the larger side, all ranks together, for all-gather and reduce-scatter.
  */
 
-/* Bytes that each rank sends in a ring: all-reduce 2(K-1)/K m, reduce-scatter and all-gather
- * (K-1)/K m, broadcast m, barrier 0. 0 for K = 1. pre: ranks >= 1. */
+/* Return the bytes that each of K ranks sends in a ring for a collective of m bytes: all-reduce
+ * 2(K-1)/K m, reduce-scatter and all-gather (K-1)/K m, broadcast m, barrier 0. 0 for K = 1. pre:
+ * ranks >= 1. */
 double lk_coll_wire_bytes(enum lk_coll c, double bytes, int ranks);
-/* algbw = bytes / time; busbw = algbw * this factor. pre: ranks >= 1. */
+/* Return the factor of busbw = algbw * factor, where algbw = bytes / time. pre: ranks >= 1. */
 double lk_coll_busbw_factor(enum lk_coll c, int ranks);
 
 #endif

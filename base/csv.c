@@ -1,17 +1,50 @@
 /*
- * Tables in CSV: the text is split in place, and cells are offsets into it. csv_value.c has the
- * values of cells.
+ * CSV tables: the text is split in place, and cells are offsets into it. Every error has file, line
+ * and column.
  */
 #include "base/csv.h"
 
 #include "base/array.h"
-#include "base/csv_impl.h"
 #include "base/file.h"
 #include "base/option.h"
+#include "base/units.h"
 
+#include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+struct csv_row {
+    size_t line;
+    size_t cell; /* index of its first cell */
+};
+
+struct lk_csv {
+    char *name;
+    char *text; /* the file's text; fields are unquoted and NUL-terminated in place */
+    const struct lk_csv_column *columns;
+    size_t n_columns;
+    int *place; /* position of each of `columns` in a row; -1: absent */
+    size_t width;
+    size_t header_line;
+    struct csv_row *rows;
+    size_t n_rows;
+    uint32_t *cells; /* offsets into text */
+    size_t n_cells;
+};
+
+static const char *cell_text(const struct lk_csv *t, size_t cell)
+{
+    return t->text + t->cells[cell];
+}
+
+/* Copy the first of a column's names, the one in errors, to buf. Return buf. */
+static const char *shown_name(const struct lk_csv_column *c, char *buf, size_t size)
+{
+    snprintf(buf, size, "%.*s", (int)strcspn(c->name, "|"), c->name);
+    return buf;
+}
 
 /* ---- Splitting ---- */
 
@@ -19,7 +52,7 @@ struct scanner {
     struct lk_csv *t;
     char *p, *end; /* *end is NUL */
     size_t line;
-    size_t row_line; /* where the row at hand begins */
+    size_t row_line; /* where the current row begins */
     char *row_start;
     size_t cells_capacity, rows_capacity;
 };
@@ -45,7 +78,7 @@ static void skip_blanks(struct scanner *s)
         s->p++;
 }
 
-/* Past the end of the line, at which we stand. */
+/* Move past the end of the current line. */
 static void next_line(struct scanner *s)
 {
     if (*s->p == '\r')
@@ -55,7 +88,7 @@ static void next_line(struct scanner *s)
     s->line++;
 }
 
-/* Quoted text, p behind its first quote; it is moved to the front of where it stood. */
+/* Scan quoted text, p behind its first quote; the unquoted text is moved to the field's start. */
 static enum lk_status scan_quoted(struct scanner *s, char **out_end)
 {
     char *to = s->p;
@@ -91,7 +124,7 @@ static enum lk_status scan_plain(struct scanner *s, char **out_end)
     return LK_OK;
 }
 
-/* One field, up to its comma or line end. */
+/* Scan one field, up to its comma or line end. */
 static enum lk_status scan_field(struct scanner *s)
 {
     enum lk_status st = LK_OK;
@@ -112,7 +145,7 @@ static enum lk_status scan_field(struct scanner *s)
         return fail_at(s, s->row_line, "the row is too long");
     LK_TRY(lk_array_grow(&t->cells, &s->cells_capacity, t->n_cells + 1, sizeof *t->cells));
     t->cells[t->n_cells++] = (uint32_t)(start - t->text);
-    /* The separator is needed once more, and may be where the NUL goes. */
+    /* Look at the separator before the NUL below may overwrite it. */
     stop = s->p;
     if (stop < s->end && *stop == ',') {
         s->p++;
@@ -149,7 +182,7 @@ static bool find_row(struct scanner *s, bool header)
     }
 }
 
-/* A row's fields are the cells from n_cells on. */
+/* Scan a row; its fields are the cells from n_cells on. */
 static enum lk_status scan_row(struct scanner *s)
 {
     enum lk_status st = LK_OK;
@@ -186,7 +219,7 @@ out:
 
 /* ---- The header ---- */
 
-/* Whether `word` is one of the names in "gpus|n_gpus". */
+/* Return true if `word` is one of the names in "gpus|n_gpus". */
 static bool is_named(const char *names, const char *word)
 {
     size_t n = strlen(word);
@@ -201,7 +234,7 @@ static bool is_named(const char *names, const char *word)
     return false;
 }
 
-/* Ours that has this name, or n_columns. */
+/* Return the index in `columns` of the column with this name, or n_columns. */
 static size_t find_column(const struct lk_csv *t, const char *word)
 {
     size_t i = 0;
@@ -219,7 +252,7 @@ static enum lk_status fail_unknown(const struct lk_csv *t, const char *word)
     size_t n = 0;
 
     for (; n < t->n_columns && n < LK_CSV_COLUMNS_MAX; n++)
-        list[n] = lk_csv_shown_name(&t->columns[n], names[n], sizeof names[n]);
+        list[n] = shown_name(&t->columns[n], names[n], sizeof names[n]);
     near = lk_option_nearest(word, list, n);
     return lk_fail(LK_EPARSE, "%s:%zu: unknown column '%s'%s%s%s", t->name, t->header_line, word,
                    near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
@@ -232,8 +265,8 @@ static enum lk_status fail_missing(const struct lk_csv *t, size_t col)
     const char *list[LK_CSV_COLUMNS_MAX];
 
     for (size_t i = 0; i < t->width; i++)
-        list[i] = lk_csv_cell(t, i);
-    lk_csv_shown_name(&t->columns[col], name, sizeof name);
+        list[i] = cell_text(t, i);
+    shown_name(&t->columns[col], name, sizeof name);
     near = lk_option_nearest(name, list, t->width);
     return lk_fail(LK_EPARSE, "%s:%zu: there is no column '%s'%s%s%s", t->name, t->header_line,
                    name, near ? "; there is '" : "", near ? near : "", near ? "'" : "");
@@ -241,21 +274,21 @@ static enum lk_status fail_missing(const struct lk_csv *t, size_t col)
 
 static enum lk_status place_column(struct lk_csv *t, size_t at, enum lk_csv_extra extra)
 {
-    const char *word = lk_csv_cell(t, at);
+    const char *word = cell_text(t, at);
     size_t col = find_column(t, word);
 
     if (!*word)
         return lk_fail(LK_EPARSE, "%s:%zu: column %zu has no name", t->name, t->header_line,
                        at + 1);
     for (size_t i = 0; i < at; i++)
-        if (!strcmp(lk_csv_cell(t, i), word))
+        if (!strcmp(cell_text(t, i), word))
             return lk_fail(LK_EPARSE, "%s:%zu: column '%s' is there twice", t->name, t->header_line,
                            word);
     if (col == t->n_columns)
         return extra == LK_CSV_STRICT ? fail_unknown(t, word) : LK_OK;
     if (t->place[col] >= 0)
         return lk_fail(LK_EPARSE, "%s:%zu: columns '%s' and '%s' are the same thing", t->name,
-                       t->header_line, lk_csv_cell(t, (size_t)t->place[col]), word);
+                       t->header_line, cell_text(t, (size_t)t->place[col]), word);
     t->place[col] = (int)at;
     return LK_OK;
 }
@@ -307,7 +340,7 @@ out:
     return st;
 }
 
-/* Takes `text`, also when it fails. */
+/* Split `text` into a table; takes ownership of `text`, also on failure. */
 static enum lk_status take(const char *name, char *text, size_t size,
                            const struct lk_csv_column *columns, size_t n_columns,
                            enum lk_csv_extra extra, struct lk_csv **out)
@@ -369,4 +402,150 @@ void lk_csv_free(struct lk_csv *t)
     free(t->text);
     free(t->name);
     free(t);
+}
+
+/* ---- Values ---- */
+
+size_t lk_csv_rows(const struct lk_csv *t)
+{
+    return t->n_rows;
+}
+
+size_t lk_csv_line(const struct lk_csv *t, size_t row)
+{
+    return t->rows[row].line;
+}
+
+const char *lk_csv_name(const struct lk_csv *t)
+{
+    return t->name;
+}
+
+bool lk_csv_has_column(const struct lk_csv *t, size_t col)
+{
+    return t->place[col] >= 0;
+}
+
+/* Return the cell's text, "" for an absent column. */
+static const char *field(const struct lk_csv *t, size_t row, size_t col)
+{
+    return t->place[col] < 0 ? "" : cell_text(t, t->rows[row].cell + (size_t)t->place[col]);
+}
+
+bool lk_csv_has(const struct lk_csv *t, size_t row, size_t col)
+{
+    return *field(t, row, col);
+}
+
+enum lk_status lk_csv_error_(const struct lk_csv *t, size_t row, size_t col, const char *fmt, ...)
+{
+    char what[512];
+    char name[48];
+    va_list ap;
+
+    va_start(ap, fmt);
+    vsnprintf(what, sizeof what, fmt, ap);
+    va_end(ap);
+    /* Use the name that the file's header has. */
+    if (t->place[col] < 0)
+        shown_name(&t->columns[col], name, sizeof name);
+    else
+        snprintf(name, sizeof name, "%s", cell_text(t, (size_t)t->place[col]));
+    return lk_fail(LK_EPARSE, "%s:%zu: column '%s': %s", t->name, t->rows[row].line, name, what);
+}
+
+/* Put file, line and column before the error text left by the parser of a value. */
+static enum lk_status blame(const struct lk_csv *t, size_t row, size_t col)
+{
+    char what[512];
+
+    snprintf(what, sizeof what, "%s", lk_error_text());
+    return lk_csv_error(t, row, col, "%s", what);
+}
+
+enum lk_status lk_csv_text(const struct lk_csv *t, size_t row, size_t col, const char **out)
+{
+    const char *text = field(t, row, col);
+
+    if (!*text)
+        return lk_csv_error(t, row, col, "nothing there");
+    *out = text;
+    return LK_OK;
+}
+
+enum lk_status lk_csv_int(const struct lk_csv *t, size_t row, size_t col, int64_t min, int64_t max,
+                          int64_t *out)
+{
+    enum lk_status st = LK_OK;
+    const char *text = NULL;
+    int64_t whole = 0;
+    double v = 0;
+
+    LK_TRY(lk_csv_text(t, row, col, &text));
+    if (lk_parse_int64(text, INT64_MIN, INT64_MAX, &whole) != LK_OK) {
+        if (lk_parse_double(text, &v) != LK_OK || v != floor(v) || fabs(v) > 0x1p53)
+            return lk_csv_error(t, row, col, "'%s' is not a whole number", text);
+        whole = (int64_t)v;
+    }
+    if (whole < min || whole > max)
+        return lk_csv_error(t, row, col, "%s is not from %lld to %lld", text, (long long)min,
+                            (long long)max);
+    *out = whole;
+out:
+    return st;
+}
+
+static enum lk_status check_range(const struct lk_csv *t, size_t row, size_t col, double v,
+                                  double min, double max)
+{
+    if (v >= min && v <= max)
+        return LK_OK;
+    if (isinf(max))
+        return lk_csv_error(t, row, col, "%g is below %g", v, min);
+    return lk_csv_error(t, row, col, "%g is not from %g to %g", v, min, max);
+}
+
+enum lk_status lk_csv_quantity(const struct lk_csv *t, size_t row, size_t col,
+                               enum lk_dimension dim, double min, double max, double *out)
+{
+    enum lk_status st = LK_OK;
+    const char *text = NULL;
+    double v = 0;
+
+    LK_TRY(lk_csv_text(t, row, col, &text));
+    if (lk_units_parse(dim, text, &v) != LK_OK)
+        return blame(t, row, col);
+    LK_TRY(check_range(t, row, col, v, min, max));
+    *out = v;
+out:
+    return st;
+}
+
+enum lk_status lk_csv_real(const struct lk_csv *t, size_t row, size_t col, double min, double max,
+                           double *out)
+{
+    enum lk_status st = LK_OK;
+    const char *text = NULL;
+    double v = 0;
+
+    LK_TRY(lk_csv_text(t, row, col, &text));
+    if (lk_parse_double(text, &v) != LK_OK)
+        return blame(t, row, col);
+    LK_TRY(check_range(t, row, col, v, min, max));
+    *out = v;
+out:
+    return st;
+}
+
+enum lk_status lk_csv_positive(const struct lk_csv *t, size_t row, size_t col, double *out)
+{
+    enum lk_status st = LK_OK;
+    double v = 0;
+
+    LK_TRY(lk_csv_real(t, row, col, -INFINITY, INFINITY, &v));
+    if (v <= 0)
+        return lk_csv_error(t, row, col, "%g is not above 0", v);
+    *out = v;
+out:
+    return st;
 }

@@ -3,36 +3,13 @@
 
 #include <string.h>
 
-static const struct {
-    const char *name;
-    size_t bytes;
-} rows[LK_DTYPE_COUNT] = {
-#define LK_DTYPE_ROW_(type, name, bytes) [type] = {name, bytes},
-    LK_DTYPE_LIST(LK_DTYPE_ROW_)
-#undef LK_DTYPE_ROW_
-};
+const struct lk_words lk_dtype_words = LK_WORDS("a dtype", LK_DTYPE_LIST);
+
+static const size_t bytes_of[] = {LK_DTYPE_LIST(LK_WORD_THIRD)};
 
 size_t lk_dtype_bytes(enum lk_dtype t)
 {
-    return rows[t].bytes;
-}
-
-const char *lk_dtype_name(enum lk_dtype t)
-{
-    return rows[t].name;
-}
-
-enum lk_status lk_dtype_from_name(const char *name, enum lk_dtype *out)
-{
-    for (int i = 0; i < LK_DTYPE_COUNT; i++)
-        if (!strcmp(rows[i].name, name)) {
-            *out = (enum lk_dtype)i;
-            return LK_OK;
-        }
-#define LK_DTYPE_WORD_(type, word, bytes) " " word
-    return lk_fail(LK_EPARSE, "'%s' is not a dtype (known:%s)", name,
-                   LK_DTYPE_LIST(LK_DTYPE_WORD_));
-#undef LK_DTYPE_WORD_
+    return bytes_of[t];
 }
 
 static uint32_t bits_of(float v)

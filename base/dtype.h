@@ -3,6 +3,7 @@
 #define LK_BASE_DTYPE_H
 
 #include "base/status.h"
+#include "base/words.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -17,19 +18,12 @@
     X(LK_I64, "int64", 8)                                                                          \
     X(LK_U8, "uint8", 1)
 
-enum lk_dtype {
-#define LK_DTYPE_ENUM_(type, name, bytes) type,
-    LK_DTYPE_LIST(LK_DTYPE_ENUM_)
-#undef LK_DTYPE_ENUM_
-        LK_DTYPE_COUNT
-};
+enum lk_dtype { LK_DTYPE_LIST(LK_WORD_VALUE) LK_DTYPE_COUNT };
 
 size_t lk_dtype_bytes(enum lk_dtype t);
-const char *lk_dtype_name(enum lk_dtype t);
-/* LK_EPARSE for an unknown name. */
-enum lk_status lk_dtype_from_name(const char *name, enum lk_dtype *out);
+LK_WORDS_DECLARE(lk_dtype, enum lk_dtype);
 
-/* IEEE half and bfloat16, round to nearest even; NaN stays NaN. */
+/* Convert from and to IEEE half and bfloat16, round to nearest even; NaN stays NaN. */
 float lk_f32_from_f16(uint16_t v);
 uint16_t lk_f16_from_f32(float v);
 float lk_f32_from_bf16(uint16_t v);

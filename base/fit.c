@@ -9,72 +9,9 @@
 
 enum { NNLS_MAX = 16 };
 
-/* Columns have norm 1, so these are relative: of a gradient and of a pivot that count as zero. */
+/* Gradients and pivots below these count as zero. They are relative: columns have norm 1. */
 #define NNLS_GRADIENT_TOLERANCE 1e-13
 #define NNLS_PIVOT_TOLERANCE    1e-12
-
-static enum lk_status fail_one_x(void)
-{
-    return lk_fail(LK_EEVIDENCE, "a line needs two different x");
-}
-
-enum lk_status lk_stats_line(const double *x, const double *y, const double *weight, size_t n,
-                             double *out_a, double *out_b)
-{
-    double sum = 0;
-    double mean_x = 0;
-    double mean_y = 0;
-    double xx = 0;
-    double xy = 0;
-
-    for (size_t i = 0; i < n; i++) {
-        double w = weight ? weight[i] : 1;
-
-        sum += w;
-        if (!(w > 0))
-            continue;
-        mean_x += w / sum * (x[i] - mean_x);
-        mean_y += w / sum * (y[i] - mean_y);
-    }
-    for (size_t i = 0; i < n; i++) {
-        double w = weight ? weight[i] : 1;
-
-        xx += w * (x[i] - mean_x) * (x[i] - mean_x);
-        xy += w * (x[i] - mean_x) * (y[i] - mean_y);
-    }
-    if (!(xx > 0))
-        return fail_one_x();
-    *out_b = xy / xx;
-    *out_a = mean_y - *out_b * mean_x;
-    return LK_OK;
-}
-
-enum lk_status lk_stats_theil_sen(const double *x, const double *y, size_t n, double *out_a,
-                                  double *out_b)
-{
-    enum lk_status st = LK_OK;
-    double *work = NULL;
-    size_t pairs = 0;
-    double slope;
-
-    LK_TRY(lk_alloc(&work, n < 2 ? n : n * (n - 1) / 2 + n, sizeof *work));
-    for (size_t i = 0; i < n; i++)
-        for (size_t j = i + 1; j < n; j++)
-            if (x[i] != x[j])
-                work[pairs++] = (y[j] - y[i]) / (x[j] - x[i]);
-    if (!pairs) {
-        st = fail_one_x();
-        goto out;
-    }
-    slope = lk_stats_median(work, pairs);
-    for (size_t i = 0; i < n; i++)
-        work[i] = y[i] - slope * x[i];
-    *out_a = lk_stats_median(work, n);
-    *out_b = slope;
-out:
-    free(work);
-    return st;
-}
 
 /*
  * Householder QR of the rows x cols matrix in m (row major, `stride` apart) in place: R on and
@@ -111,8 +48,8 @@ static void householder(double *m, size_t rows, size_t cols, size_t stride, size
 }
 
 /*
- * The problem after one QR of [A y]: at most NNLS_MAX rows, the same minimum. r is rows x (m + 1),
- * its last column is Q'y.
+ * The problem after one QR of [A y]: at most NNLS_MAX rows with the same minimum. r is rows x (m +
+ * 1), its last column is Q'y.
  */
 struct nnls {
     double r[NNLS_MAX][NNLS_MAX + 1];
@@ -121,7 +58,7 @@ struct nnls {
     double c[NNLS_MAX];
 };
 
-/* Unconstrained least squares on the passive columns into s; false when they are dependent. */
+/* Solve unconstrained least squares on the passive columns into s; false if they are dependent. */
 static bool solve_passive(const struct nnls *p, double *s)
 {
     double work[NNLS_MAX][NNLS_MAX + 1];
@@ -152,7 +89,7 @@ static bool solve_passive(const struct nnls *p, double *s)
     return true;
 }
 
-/* The column outside the passive set that lowers the residual fastest; m when none does. */
+/* Return the column outside the passive set that lowers the residual fastest, or m. */
 static size_t steepest(const struct nnls *p, const bool *refused)
 {
     double residual[NNLS_MAX];
@@ -179,7 +116,7 @@ static size_t steepest(const struct nnls *p, const bool *refused)
     return choice;
 }
 
-/* Moves c towards s until a passive coefficient is 0, and takes those that are 0 out. */
+/* Move c towards s until a passive coefficient is 0; such coefficients become active. */
 static void step_to_boundary(struct nnls *p, const double *s)
 {
     double alpha = 1;
@@ -219,8 +156,8 @@ static enum lk_status solve_nnls(struct nnls *p)
         if (j == p->m)
             return LK_OK;
         p->passive[j] = true;
-        /* Rounding may offer a column that depends on the others, or whose best value is not
-         * positive: it would come and go for ever. */
+        /* Refuse a column that, by rounding, depends on the others or has no positive optimum: it
+         * would enter and leave for ever. */
         if (!solve_passive(p, s) || s[j] <= 0) {
             p->passive[j] = false;
             refused[j] = true;

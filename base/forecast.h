@@ -1,12 +1,18 @@
 /*
- * The forecast artefact (forecast.json and .csv): predicted step time and efficiency with interval,
- * evidence and back-test. Written by predict and whatif.
+ * A forecast artefact (forecast.json and .csv) has the predicted step time and efficiency of each
+ * configuration asked for, with interval, evidence and back-test. `predict` and `whatif` write it.
+ *
+ * Times are seconds where the name ends in _s, intervals (lo, hi) have the forecast's level, and
+ * money is in the unit of the cluster's price_per_hour.
  */
 #ifndef LK_BASE_FORECAST_H
 #define LK_BASE_FORECAST_H
 
+#include "base/config.h"
+#include "base/member.h"
 #include "base/status.h"
 #include "base/table.h"
+#include "base/words.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -15,7 +21,7 @@
 #define LK_FORECAST_SCHEMA  "lockstep-forecast"
 #define LK_FORECAST_VERSION 1
 
-/* X(grade, name): best first. */
+/* X(grade, name): how far a point lies from what was measured; the best grade first. */
 #define LK_EVIDENCE_LIST(X)                                                                        \
     X(LK_EVIDENCE_MEASURED, "measured")                                                            \
     X(LK_EVIDENCE_INTERPOLATED, "interpolated")                                                    \
@@ -23,16 +29,12 @@
     X(LK_EVIDENCE_PRESET, "preset")                                                                \
     X(LK_EVIDENCE_NONE, "none")
 
-enum lk_evidence {
-#define LK_EVIDENCE_ENUM_(grade, name) grade,
-    LK_EVIDENCE_LIST(LK_EVIDENCE_ENUM_)
-#undef LK_EVIDENCE_ENUM_
-};
+enum lk_evidence { LK_EVIDENCE_LIST(LK_WORD_VALUE) };
 
 /*
- * Rows of the waterfall: where the step goes, s, mean over ranks. They sum to the step. The same
- * rows are measured by the profiler and predicted by the simulator.
- * X(row, key, text)
+ * X(row, key, text): the parts that a step's time is split into, s, mean over ranks; a "loss" is
+ * time lost, not a training loss. They sum to the step. The profiler measures and the simulator
+ * predicts the same rows.
  */
 #define LK_LOSS_LIST(X)                                                                            \
     X(LK_LOSS_IDEAL, "ideal", "ideal: compute, optimizer, input and gaps of the reference")        \
@@ -45,18 +47,19 @@ enum lk_evidence {
     X(LK_LOSS_OPTIMIZER, "optimizer", "growth of the optimizer")                                   \
     X(LK_LOSS_REST, "rest", "rest")
 
-enum lk_loss {
-#define LK_LOSS_ENUM_(row, key, text) row,
-    LK_LOSS_LIST(LK_LOSS_ENUM_)
-#undef LK_LOSS_ENUM_
-        LK_LOSS_COUNT
-};
+enum lk_loss { LK_LOSS_LIST(LK_WORD_VALUE) LK_LOSS_COUNT };
+/* Return a row's key in files, and its text for people; static storage. */
 const char *lk_loss_key(enum lk_loss row);
 const char *lk_loss_text(enum lk_loss row);
 
 /*
- * What planning adds to a point (sim/plan.h): numbers, NaN where an input is not known.
- * X(field, heading, dimension, digits); the field is the column and the JSON key as well.
+ * X(field, heading, dimension, digits): numbers that planning adds to a point
+ * (sim/planning/plan.h), NaN where an input is not known. The field is the column and the JSON key
+ * as well; digits are those of struct lk_column (base/table.h).
+ *
+ * Resources: memory of one GPU; the largest local batch that fits it; money a step, money and
+ * energy a million samples; share of the time that is training when GPUs fail, and the time between
+ * checkpoints that makes it largest.
  */
 #define LK_PLAN_RESOURCE_LIST(X)                                                                   \
     X(memory_bytes, "memory", LK_DIM_BYTES, -1)                                                    \
@@ -69,6 +72,11 @@ const char *lk_loss_text(enum lk_loss row);
     X(goodput, "goodput", LK_DIM_NONE, 3)                                                          \
     X(checkpoint_period_s, "checkpoint every", LK_DIM_TIME, -1)
 
+/*
+ * Target: E_min / E, the samples, hours and money that reach the target, the money that each hour
+ * saved over the next smaller number of GPUs costs, and the learning rate by each rule
+ * (sim/planning/economics.h).
+ */
 #define LK_PLAN_TARGET_LIST(X)                                                                     \
     X(statistical_efficiency, "stat. eff.", LK_DIM_NONE, 3)                                        \
     X(samples_to_target, "samples to target", LK_DIM_NONE, 0)                                      \
@@ -85,69 +93,67 @@ const char *lk_loss_text(enum lk_loss row);
 
 #define LK_PLAN_LIST(X) LK_PLAN_RESOURCE_LIST(X) LK_PLAN_TARGET_LIST(X)
 
+/* The plan of a point. */
 struct lk_plan {
-    bool known; /* false: nothing here was filled */
+    bool known; /* false: no field of this struct is set */
 #define LK_PLAN_FIELD_(field, heading, dim, digits) double field;
     LK_PLAN_LIST(LK_PLAN_FIELD_)
 #undef LK_PLAN_FIELD_
-    char memory_fit[16]; /* "yes", "perhaps", "no", "unknown"; empty: no memory to compare with */
-    char fits_with[16];  /* where it is "no": the first ZeRO stage that would fit; or empty */
+    char memory_fit[16]; /* "yes", "perhaps", "no", "unknown"; empty: memory size unknown */
+    char fits_with[16];  /* if "no": the first ZeRO stage that would fit; or empty */
 };
 extern const struct lk_plan lk_plan_none; /* all NaN and empty */
 
-/* X(verdict, name): of a what-if's points with as many GPUs. */
+/* X(verdict, name): the rank of a what-if point among those with the same number of GPUs. */
 #define LK_VERDICT_LIST(X)                                                                         \
     X(LK_VERDICT_NONE, "")                                                                         \
     X(LK_VERDICT_BEST, "best")                                                                     \
-    X(LK_VERDICT_TIE, "tie") /* not surely worse than the best */
+    X(LK_VERDICT_TIE, "tie") /* not significantly worse than the best */
 
-enum lk_verdict {
-#define LK_VERDICT_ENUM_(verdict, name) verdict,
-    LK_VERDICT_LIST(LK_VERDICT_ENUM_)
-#undef LK_VERDICT_ENUM_
-        LK_VERDICT_COUNT
-};
+enum lk_verdict { LK_VERDICT_LIST(LK_WORD_VALUE) LK_VERDICT_COUNT };
 
-/* Throughput over that of the current configuration on as many GPUs. */
+/* Throughput over that of the current configuration on the same number of GPUs. */
 struct lk_gain {
-    bool known;           /* false: nothing here was filled */
-    double ratio, lo, hi; /* NaN: nothing to compare with */
-    double certainty;     /* that it is above 1 */
+    bool known;           /* false: no field of this struct is set */
+    double ratio, lo, hi; /* NaN: no current configuration to compare with */
+    double certainty;     /* probability that the ratio is above 1 */
     enum lk_verdict verdict;
 };
 
-/* The axes of a what-if that a point's own numbers do not say, and the words of each. */
+/* The axes of a what-if that a point's own numbers do not show, and the values on them as words. */
 enum { LK_FORECAST_AXES_MAX = 24, LK_FORECAST_WORD_BYTES = 32 };
 typedef char lk_forecast_word[LK_FORECAST_WORD_BYTES];
 
+/* The prediction for one configuration. */
 struct lk_forecast_point {
-    int gpus, nodes, local_batch, accumulation;
-    uint64_t cap_bytes;
+    struct lk_config config; /* a file has its counts, batch and bucket cap; words say the rest */
     double step_s, step_lo_s, step_hi_s;
-    double throughput_per_s; /* samples of the job's unit */
-    double efficiency, efficiency_lo, efficiency_hi;
+    double throughput_per_s; /* samples of all ranks a second, in the job's unit */
+    double efficiency, efficiency_lo, efficiency_hi; /* throughput of a GPU over the reference's;
+                                                        NaN: no reference */
     enum lk_evidence evidence;
     char evidence_text[64]; /* e.g. "extrapolated x4 on gpus" */
-    double measured_step_s; /* mean of a run of exactly this configuration; NaN: none */
+    double measured_step_s; /* mean of a measured run of exactly this configuration; NaN: none */
     double measured_lo_s, measured_hi_s;
-    double losses_s[LK_LOSS_COUNT];
-    struct lk_gain gain; /* of a what-if */
+    double losses_s[LK_LOSS_COUNT]; /* by enum lk_loss */
+    struct lk_gain gain;            /* set by a what-if */
     struct lk_plan plan;
-    lk_forecast_word words[LK_FORECAST_AXES_MAX]; /* of the forecast's axes; empty: as it is now */
+    lk_forecast_word words[LK_FORECAST_AXES_MAX]; /* values on the axes; empty: unchanged */
 };
 
-/* A held-out run: predicted from the others. */
+/* A back-test: a held-out run, predicted from the others. */
 struct lk_backtest {
     char what[96]; /* e.g. "2 GPUs from 1", "local batch 8 from 2, 4, 16" */
     double predicted_s, lo_s, hi_s, measured_s;
 };
 
+/* A whole forecast; owns all strings and lists. */
 struct lk_forecast {
     char *job, *cluster; /* names */
-    char *reference;     /* what efficiency refers to, e.g. "1 GPU, local batch 4" */
-    char *sample_unit;
-    double level;                                /* of the intervals, 0.90 */
-    lk_forecast_word axes[LK_FORECAST_AXES_MAX]; /* names, as columns have them */
+    char *reference;     /* the configuration with efficiency 1, e.g. "1 GPU, local batch 4" */
+    char *sample_unit;   /* what a sample is, e.g. "sequence of 64 tokens" */
+    double level;        /* level of the intervals, 0.90 */
+    lk_forecast_word axes[LK_FORECAST_AXES_MAX]; /* names of the axes, as columns show them */
     size_t n_axes;
     struct lk_forecast_point *points;
     size_t n_points, points_capacity;
@@ -157,39 +163,34 @@ struct lk_forecast {
     size_t n_notes, notes_capacity;
 };
 
-void lk_forecast_fini(struct lk_forecast *f); /* zeroes it; safe on a zeroed forecast */
+/* lk_forecast_init, _fini, _read and _write: base/member.h. */
+LK_RECORD_FILE(lk_forecast);
+/* Append a note (printf style). */
 enum lk_status lk_forecast_note(struct lk_forecast *f, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
-enum lk_status lk_forecast_write(const char *path, const struct lk_forecast *f);
-enum lk_status lk_forecast_read(const char *path, struct lk_forecast *out);
-/* Does nothing but the count of GPUs tell two points of a forecast apart? */
+/* Return true if two points of a forecast have the same batch, accumulation and bucket cap and the
+ * same words on all axes: they differ in GPUs and nodes only. */
 bool lk_forecast_same_curve(const struct lk_forecast *f, const struct lk_forecast_point *a,
                             const struct lk_forecast_point *b);
-/* The points (forecast.csv's columns, without the plan's) and the back-tests as result tables,
- * which borrow the axes' names from the forecast. */
+/* Make result tables of the points (forecast.csv's columns, without the plan's) and of the
+ * back-tests. The caller destroys these and the tables below; they borrow the axes' names from the
+ * forecast, which outlives them. */
 enum lk_status lk_forecast_table(const struct lk_forecast *f, struct lk_table **out);
 enum lk_status lk_forecast_backtest_table(const struct lk_forecast *f, struct lk_table **out);
-/* One row a point, one column a loss: KEY_s. */
+/* Make a table of losses: one row a point, one column KEY_s for each loss. */
 enum lk_status lk_forecast_loss_table(const struct lk_forecast *f, struct lk_table **out);
 /*
- * What planning found, as tables: memory and cost of a step, and the target; those columns that
- * have a value somewhere. all: every point; else, of a what-if with many, the best ones. out[i] is
- * NULL where there is none.
+ * Tabulate the plans: out[0] has LK_PLAN_RESOURCE_LIST, out[1] LK_PLAN_TARGET_LIST, both with those
+ * columns alone that have a value at some point; out[i] is NULL when none has. all: a row for every
+ * point; else a what-if with many points has rows for its best ones alone.
  */
 enum { LK_PLAN_TABLES = 2 };
 enum lk_status lk_forecast_plan_tables(const struct lk_forecast *f, bool all,
                                        struct lk_table *out[LK_PLAN_TABLES]);
-/* Appends a point to a table that has lk_forecast_table's columns, and perhaps more. */
-enum lk_status lk_forecast_point_row(struct lk_table *t, const struct lk_forecast *f,
-                                     const struct lk_forecast_point *p);
-/* Appends a column for each axis to columns, which has room; returns the count. And a point's words
- * to the last row of a table that has them. */
-size_t lk_forecast_axis_columns(const struct lk_forecast *f, struct lk_column *columns, size_t n);
-enum lk_status lk_forecast_axis_cells(struct lk_table *t, const struct lk_forecast *f,
-                                      const struct lk_forecast_point *p);
-/* forecast.csv: the points' columns and the plan's. */
+/* Make forecast.csv: the points' columns and the plan's. */
 enum lk_status lk_forecast_csv_table(const struct lk_forecast *f, struct lk_table **out);
-const char *lk_evidence_name(enum lk_evidence e);
-const char *lk_verdict_name(enum lk_verdict v);
+extern const struct lk_words lk_loss_words;
+LK_WORDS_DECLARE(lk_evidence, enum lk_evidence);
+LK_WORDS_DECLARE(lk_verdict, enum lk_verdict);
 
 #endif

@@ -1,4 +1,4 @@
-/* A forecast as result tables. */
+/* Convert a forecast to result tables. */
 #include "base/forecast.h"
 
 #include "base/array.h"
@@ -8,51 +8,154 @@
 #include <stdio.h>
 #include <string.h>
 
-static const struct lk_column point_columns[] = {
-    {"gpus",             "GPUs",        LK_DIM_NONE,  -1},
-    {"nodes",            "nodes",       LK_DIM_NONE,  -1},
-    {"local_batch",      "local batch", LK_DIM_NONE,  -1},
-    {"accumulation",     "accum.",      LK_DIM_NONE,  -1},
-    {"bucket_cap_bytes", "bucket cap",  LK_DIM_BYTES, -1},
-    {"step_s",           "step",        LK_DIM_TIME,  -1},
-    {"step_lo_s",        "from",        LK_DIM_TIME,  -1},
-    {"step_hi_s",        "to",          LK_DIM_TIME,  -1},
-    {"throughput_per_s", "samples/s",   LK_DIM_NONE,  1 },
-    {"efficiency",       "efficiency",  LK_DIM_NONE,  3 },
-    {"efficiency_lo",    "from",        LK_DIM_NONE,  3 },
-    {"efficiency_hi",    "to",          LK_DIM_NONE,  3 },
-    {"measured_step_s",  "measured",    LK_DIM_TIME,  -1},
-    {"evidence",         "evidence",    LK_DIM_NONE,  -1},
-};
+/* Columns as lists (base/table.h): their values are those of the point p, of the gain g or of the
+ * back-test b. */
+#define GPUS(X) X("gpus", "GPUs", LK_DIM_NONE, -1, p->config.gpus)
+#define BATCH(X)                                                                                   \
+    X("local_batch", "local batch", LK_DIM_NONE, -1, p->config.local_batch)                        \
+    X("accumulation", "accum.", LK_DIM_NONE, -1, p->config.accumulation)                           \
+    X("bucket_cap_bytes", "bucket cap", LK_DIM_BYTES, -1, (double)p->config.cap_bytes)
+#define STEP(X)       X("step_s", "step", LK_DIM_TIME, -1, p->step_s)
+#define THROUGHPUT(X) X("throughput_per_s", "samples/s", LK_DIM_NONE, 1, p->throughput_per_s)
 
-static const struct lk_column backtest_columns[] = {
-    {"what",        "held out",    LK_DIM_NONE, -1},
-    {"measured_s",  "measured",    LK_DIM_TIME, -1},
-    {"predicted_s", "predicted",   LK_DIM_TIME, -1},
-    {"lo_s",        "from",        LK_DIM_TIME, -1},
-    {"hi_s",        "to",          LK_DIM_TIME, -1},
-    {"error_pct",   "error, %",    LK_DIM_NONE, 1 },
-    {"inside",      "in the band", LK_DIM_NONE, -1},
-};
+#define POINT_COLUMNS(X)                                                                           \
+    GPUS(X)                                                                                        \
+    X("nodes", "nodes", LK_DIM_NONE, -1, p->config.nodes)                                          \
+    BATCH(X)                                                                                       \
+    STEP(X)                                                                                        \
+    X("step_lo_s", "from", LK_DIM_TIME, -1, p->step_lo_s)                                          \
+    X("step_hi_s", "to", LK_DIM_TIME, -1, p->step_hi_s)                                            \
+    THROUGHPUT(X)                                                                                  \
+    X("efficiency", "efficiency", LK_DIM_NONE, 3, p->efficiency)                                   \
+    X("efficiency_lo", "from", LK_DIM_NONE, 3, p->efficiency_lo)                                   \
+    X("efficiency_hi", "to", LK_DIM_NONE, 3, p->efficiency_hi)                                     \
+    X("measured_step_s", "measured", LK_DIM_TIME, -1, p->measured_step_s)                          \
+    X("evidence", "evidence", LK_DIM_NONE, -1,                                                     \
+      *p->evidence_text ? p->evidence_text : lk_evidence_name(p->evidence))
+static const struct lk_column point_columns[] = {POINT_COLUMNS(LK_TABLE_COLUMN)};
 
-/* One column a loss, in the order of LK_LOSS_LIST. */
+#define GAIN_COLUMNS(X)                                                                            \
+    X("gain_pct", "gain, %", LK_DIM_NONE, 1, 100 * (g->ratio - 1))                                 \
+    X("gain_lo_pct", "from", LK_DIM_NONE, 1, 100 * (g->lo - 1))                                    \
+    X("gain_hi_pct", "to", LK_DIM_NONE, 1, 100 * (g->hi - 1))                                      \
+    X("verdict", "verdict", LK_DIM_NONE, -1, g->verdict ? lk_verdict_name(g->verdict) : NULL)
+static const struct lk_column gain_columns[] = {GAIN_COLUMNS(LK_TABLE_COLUMN)};
+
+#define BACKTEST_COLUMNS(X)                                                                        \
+    X("what", "held out", LK_DIM_NONE, -1, b->what)                                                \
+    X("measured_s", "measured", LK_DIM_TIME, -1, b->measured_s)                                    \
+    X("predicted_s", "predicted", LK_DIM_TIME, -1, b->predicted_s)                                 \
+    X("lo_s", "from", LK_DIM_TIME, -1, b->lo_s)                                                    \
+    X("hi_s", "to", LK_DIM_TIME, -1, b->hi_s)                                                      \
+    X("error_pct", "error, %", LK_DIM_NONE, 1, 100 * (b->predicted_s / b->measured_s - 1))         \
+    X("inside", "in the band", LK_DIM_NONE, -1, is_inside(b) ? "yes" : "no")
+static const struct lk_column backtest_columns[] = {BACKTEST_COLUMNS(LK_TABLE_COLUMN)};
+
 #define LOSS_COLUMN(row, key, text) {key "_s", key, LK_DIM_TIME, -1},
 static const struct lk_column loss_columns[] = {
-    {"gpus",             "GPUs",        LK_DIM_NONE,  -1},
-    {"local_batch",      "local batch", LK_DIM_NONE,  -1},
-    {"accumulation",     "accum.",      LK_DIM_NONE,  -1},
-    {"bucket_cap_bytes", "bucket cap",  LK_DIM_BYTES, -1},
-    {"step_s",           "step",        LK_DIM_TIME,  -1},
-    LK_LOSS_LIST(LOSS_COLUMN)
-};
-#undef LOSS_COLUMN
+    GPUS(LK_TABLE_COLUMN) BATCH(LK_TABLE_COLUMN) STEP(LK_TABLE_COLUMN) LK_LOSS_LIST(LOSS_COLUMN)};
 
-static const struct lk_column gain_columns[] = {
-    {"gain_pct",    "gain, %", LK_DIM_NONE, 1 },
-    {"gain_lo_pct", "from",    LK_DIM_NONE, 1 },
-    {"gain_hi_pct", "to",      LK_DIM_NONE, 1 },
-    {"verdict",     "verdict", LK_DIM_NONE, -1},
+/* ---- Plan ---- */
+
+/* A member of struct lk_plan, a number or a text, as a column. */
+struct plan_column {
+    struct lk_column column;
+    size_t offset;
+    bool text;
 };
+#define NUMBER(field, heading, dim, digits)                                                        \
+    {{#field, heading, dim, digits}, offsetof(struct lk_plan, field), false},
+#define TEXT(field, heading)                                                                       \
+    {{#field, heading, LK_DIM_NONE, -1}, offsetof(struct lk_plan, field), true},
+static const struct plan_column resource_columns[] = {
+    LK_PLAN_RESOURCE_LIST(NUMBER) TEXT(memory_fit, "fits") TEXT(fits_with, "would fit with")};
+static const struct plan_column target_columns[] = {LK_PLAN_TARGET_LIST(NUMBER)};
+
+enum { N_PLAN = LK_COUNT(resource_columns) + LK_COUNT(target_columns) };
+
+static const struct {
+    const char *title;
+    const struct plan_column *columns;
+    size_t n;
+} parts[LK_PLAN_TABLES] = {
+    {"Plan: memory and cost of a GPU's work", resource_columns, LK_COUNT(resource_columns)},
+    {"Plan: time and cost to the target, learning rates", target_columns, LK_COUNT(target_columns)},
+};
+
+static const char *text_at(const struct plan_column *c, const struct lk_plan *p)
+{
+    return (const char *)p + c->offset;
+}
+
+static double number_at(const struct plan_column *c, const struct lk_plan *p)
+{
+    return *(const double *)(const void *)text_at(c, p);
+}
+
+static bool has_value(const struct plan_column *c, const struct lk_plan *p)
+{
+    return p->known && (c->text ? *text_at(c, p) != '\0' : !isnan(number_at(c, p)));
+}
+
+/* Append a part's columns that have a value in some point; return the new count. */
+static size_t append_used(const struct lk_forecast *f, int part, struct lk_column *columns,
+                          size_t n)
+{
+    for (size_t c = 0; c < parts[part].n; c++) {
+        size_t i = 0;
+
+        while (i < f->n_points && !has_value(&parts[part].columns[c], &f->points[i].plan))
+            i++;
+        if (i < f->n_points)
+            columns[n++] = parts[part].columns[c].column;
+    }
+    return n;
+}
+
+/* Set the cells of a part in the last row. */
+static enum lk_status plan_cells(struct lk_table *t, int part, const struct lk_plan *p)
+{
+    enum lk_status st = LK_OK;
+
+    for (size_t i = 0; i < parts[part].n; i++) {
+        const struct plan_column *c = &parts[part].columns[i];
+
+        if (has_value(c, p))
+            LK_TRY(c->text ? lk_table_word(t, c->column.name, text_at(c, p))
+                           : lk_table_number(t, c->column.name, number_at(c, p)));
+    }
+out:
+    return st;
+}
+
+/* ---- Points ---- */
+
+static size_t append(const struct lk_column *from, size_t n_from, struct lk_column *columns,
+                     size_t n)
+{
+    memcpy(columns + n, from, n_from * sizeof *from);
+    return n + n_from;
+}
+
+/* Append a column for each axis of a what-if; it borrows the axis's name. */
+static size_t append_axes(const struct lk_forecast *f, struct lk_column *columns, size_t n)
+{
+    for (size_t i = 0; i < f->n_axes; i++)
+        columns[n++] = (struct lk_column){f->axes[i], f->axes[i], LK_DIM_NONE, -1};
+    return n;
+}
+
+static enum lk_status axis_cells(struct lk_table *t, const struct lk_forecast *f,
+                                 const struct lk_forecast_point *p)
+{
+    enum lk_status st = LK_OK;
+
+    for (size_t i = 0; i < f->n_axes; i++)
+        if (*p->words[i])
+            LK_TRY(lk_table_word(t, f->axes[i], p->words[i]));
+out:
+    return st;
+}
 
 static bool has_gains(const struct lk_forecast *f)
 {
@@ -62,91 +165,65 @@ static bool has_gains(const struct lk_forecast *f)
     return false;
 }
 
-size_t lk_forecast_axis_columns(const struct lk_forecast *f, struct lk_column *columns, size_t n)
+static enum lk_status point_row(struct lk_table *t, const struct lk_forecast *f,
+                                const struct lk_forecast_point *p)
 {
-    for (size_t i = 0; i < f->n_axes; i++)
-        columns[n++] = (struct lk_column){f->axes[i], f->axes[i], LK_DIM_NONE, -1};
-    return n;
-}
-
-enum lk_status lk_forecast_axis_cells(struct lk_table *t, const struct lk_forecast *f,
-                                      const struct lk_forecast_point *p)
-{
-    enum lk_status st = LK_OK;
-
-    for (size_t i = 0; i < f->n_axes; i++)
-        if (*p->words[i])
-            LK_TRY(lk_table_text(t, f->axes[i], "%s", p->words[i]));
-out:
-    return st;
-}
-
-static enum lk_status gain_cells(struct lk_table *t, const struct lk_gain *g)
-{
-    enum lk_status st = LK_OK;
-
-    LK_TRY(lk_table_number(t, "gain_pct", 100 * (g->ratio - 1)));
-    LK_TRY(lk_table_number(t, "gain_lo_pct", 100 * (g->lo - 1)));
-    LK_TRY(lk_table_number(t, "gain_hi_pct", 100 * (g->hi - 1)));
-    if (g->verdict)
-        LK_TRY(lk_table_text(t, "verdict", "%s", lk_verdict_name(g->verdict)));
-out:
-    return st;
-}
-
-enum lk_status lk_forecast_point_row(struct lk_table *t, const struct lk_forecast *f,
-                                     const struct lk_forecast_point *p)
-{
-    const struct {
-        const char *column;
-        double value;
-    } numbers[] = {
-        {"gpus",             p->gpus             },
-        {"nodes",            p->nodes            },
-        {"local_batch",      p->local_batch      },
-        {"accumulation",     p->accumulation     },
-        {"bucket_cap_bytes", (double)p->cap_bytes},
-        {"step_s",           p->step_s           },
-        {"step_lo_s",        p->step_lo_s        },
-        {"step_hi_s",        p->step_hi_s        },
-        {"throughput_per_s", p->throughput_per_s },
-        {"efficiency",       p->efficiency       },
-        {"efficiency_lo",    p->efficiency_lo    },
-        {"efficiency_hi",    p->efficiency_hi    },
-        {"measured_step_s",  p->measured_step_s  },
-    };
+    const struct lk_gain *g = &p->gain;
     enum lk_status st = LK_OK;
 
     LK_TRY(lk_table_row(t));
-    for (size_t i = 0; i < LK_COUNT(numbers); i++)
-        LK_TRY(lk_table_number(t, numbers[i].column, numbers[i].value));
-    LK_TRY(lk_table_text(t, "evidence", "%s",
-                         *p->evidence_text ? p->evidence_text : lk_evidence_name(p->evidence)));
-    LK_TRY(lk_forecast_axis_cells(t, f, p));
-    if (p->gain.known)
-        LK_TRY(gain_cells(t, &p->gain));
+    POINT_COLUMNS(LK_TABLE_CELL)
+    LK_TRY(axis_cells(t, f, p));
+    if (g->known) {
+        GAIN_COLUMNS(LK_TABLE_CELL)
+    }
 out:
     return st;
+}
+
+/* Make the table of points; with_plan: with the columns of all parts of the plan. */
+static enum lk_status point_table(const struct lk_forecast *f, bool with_plan,
+                                  struct lk_table **out)
+{
+    enum lk_status st = LK_OK;
+    struct lk_column
+        columns[LK_COUNT(point_columns) + LK_FORECAST_AXES_MAX + LK_COUNT(gain_columns) + N_PLAN];
+    int n_parts = with_plan ? LK_PLAN_TABLES : 0;
+    struct lk_table *t = NULL;
+    size_t n = append(point_columns, LK_COUNT(point_columns), columns, 0);
+    char title[256];
+
+    n = append_axes(f, columns, n);
+    if (has_gains(f))
+        n = append(gain_columns, LK_COUNT(gain_columns), columns, n);
+    for (int part = 0; part < n_parts; part++)
+        n = append_used(f, part, columns, n);
+    snprintf(title, sizeof title, "Forecast of %s on %s; efficiency against %s, %.0f %% interval",
+             f->job, f->cluster, f->reference, 100 * f->level);
+    LK_TRY(lk_table_create(title, columns, n, &t));
+    for (size_t i = 0; i < f->n_points; i++) {
+        LK_TRY(point_row(t, f, &f->points[i]));
+        for (int part = 0; part < n_parts; part++)
+            LK_TRY(plan_cells(t, part, &f->points[i].plan));
+    }
+    *out = t;
+    t = NULL;
+out:
+    lk_table_destroy(t);
+    return st;
+}
+
+enum lk_status lk_forecast_csv_table(const struct lk_forecast *f, struct lk_table **out)
+{
+    return point_table(f, true, out);
 }
 
 enum lk_status lk_forecast_table(const struct lk_forecast *f, struct lk_table **out)
 {
     enum lk_status st = LK_OK;
-    struct lk_column
-        columns[LK_COUNT(point_columns) + LK_FORECAST_AXES_MAX + LK_COUNT(gain_columns)];
     struct lk_table *t = NULL;
-    size_t n = LK_COUNT(point_columns);
-    char title[256];
 
-    memcpy(columns, point_columns, sizeof point_columns);
-    n = lk_forecast_axis_columns(f, columns, n);
-    for (size_t i = 0; has_gains(f) && i < LK_COUNT(gain_columns); i++)
-        columns[n++] = gain_columns[i];
-    snprintf(title, sizeof title, "Forecast of %s on %s; efficiency against %s, %.0f %% interval",
-             f->job, f->cluster, f->reference, 100 * f->level);
-    LK_TRY(lk_table_create(title, columns, n, &t));
-    for (size_t i = 0; i < f->n_points; i++)
-        LK_TRY(lk_forecast_point_row(t, f, &f->points[i]));
+    LK_TRY(point_table(f, false, &t));
     for (size_t i = 0; i < f->n_notes; i++)
         LK_TRY(lk_table_note(t, "%s", f->notes[i]));
     *out = t;
@@ -156,21 +233,95 @@ out:
     return st;
 }
 
-static enum lk_status backtest_row(struct lk_table *t, const struct lk_backtest *b)
+/* Points shown: all up to POINTS_SHOWN_MAX; of more, those of a what-if that are best or tie; if
+ * these are too many as well, the best. */
+enum { POINTS_SHOWN_MAX = 20 };
+enum shown { ALL, GOOD, BEST };
+
+static enum shown shown_of(const struct lk_forecast *f, bool all)
 {
-    bool inside = b->measured_s >= b->lo_s && b->measured_s <= b->hi_s;
+    size_t good = 0;
+
+    for (size_t i = 0; i < f->n_points; i++)
+        good += f->points[i].gain.verdict != LK_VERDICT_NONE;
+    if (all || f->n_points <= POINTS_SHOWN_MAX || !good)
+        return ALL;
+    return good <= POINTS_SHOWN_MAX ? GOOD : BEST;
+}
+
+static bool is_shown(const struct lk_forecast_point *p, enum shown shown)
+{
+    return shown == ALL || p->gain.verdict == LK_VERDICT_BEST ||
+           (shown == GOOD && p->gain.verdict == LK_VERDICT_TIE);
+}
+
+static enum lk_status part_row(struct lk_table *t, const struct lk_forecast *f, int part,
+                               const struct lk_forecast_point *p)
+{
     enum lk_status st = LK_OK;
 
     LK_TRY(lk_table_row(t));
-    LK_TRY(lk_table_text(t, "what", "%s", b->what));
-    LK_TRY(lk_table_number(t, "measured_s", b->measured_s));
-    LK_TRY(lk_table_number(t, "predicted_s", b->predicted_s));
-    LK_TRY(lk_table_number(t, "lo_s", b->lo_s));
-    LK_TRY(lk_table_number(t, "hi_s", b->hi_s));
-    LK_TRY(lk_table_number(t, "error_pct", 100 * (b->predicted_s / b->measured_s - 1)));
-    LK_TRY(lk_table_text(t, "inside", "%s", inside ? "yes" : "no"));
+    GPUS(LK_TABLE_CELL)
+    BATCH(LK_TABLE_CELL)
+    THROUGHPUT(LK_TABLE_CELL)
+    LK_TRY(axis_cells(t, f, p));
+    LK_TRY(plan_cells(t, part, &p->plan));
 out:
     return st;
+}
+
+static enum lk_status part_table(const struct lk_forecast *f, int part, bool all,
+                                 struct lk_table **out)
+{
+    static const struct lk_column key_columns[] = {GPUS(LK_TABLE_COLUMN) BATCH(LK_TABLE_COLUMN)
+                                                       THROUGHPUT(LK_TABLE_COLUMN)};
+    enum lk_status st = LK_OK;
+    struct lk_column columns[LK_COUNT(key_columns) + LK_FORECAST_AXES_MAX + N_PLAN];
+    struct lk_table *t = NULL;
+    enum shown shown = shown_of(f, all);
+    size_t n = append(key_columns, LK_COUNT(key_columns), columns, 0), keys;
+
+    keys = append_axes(f, columns, n);
+    n = append_used(f, part, columns, keys);
+    *out = NULL;
+    if (n == keys)
+        return LK_OK;
+    LK_TRY(lk_table_create(parts[part].title, columns, n, &t));
+    for (size_t i = 0; i < f->n_points; i++)
+        if (is_shown(&f->points[i], shown))
+            LK_TRY(part_row(t, f, part, &f->points[i]));
+    if (shown != ALL)
+        LK_TRY(lk_table_note(t, "%zu of %zu points: the best%s; --csv and --out have all",
+                             t->n_rows, f->n_points,
+                             shown == GOOD ? " and those that tie with them" : ""));
+    *out = t;
+    t = NULL;
+out:
+    lk_table_destroy(t);
+    return st;
+}
+
+enum lk_status lk_forecast_plan_tables(const struct lk_forecast *f, bool all,
+                                       struct lk_table *out[LK_PLAN_TABLES])
+{
+    enum lk_status st = LK_OK;
+    struct lk_table *t[LK_PLAN_TABLES] = {NULL};
+
+    for (int i = 0; i < LK_PLAN_TABLES; i++)
+        LK_TRY(part_table(f, i, all, &t[i]));
+    memcpy(out, t, sizeof t);
+    return LK_OK;
+out:
+    for (int i = 0; i < LK_PLAN_TABLES; i++)
+        lk_table_destroy(t[i]);
+    return st;
+}
+
+/* ---- Back-tests and losses ---- */
+
+static bool is_inside(const struct lk_backtest *b)
+{
+    return b->measured_s >= b->lo_s && b->measured_s <= b->hi_s;
 }
 
 enum lk_status lk_forecast_backtest_table(const struct lk_forecast *f, struct lk_table **out)
@@ -185,9 +336,10 @@ enum lk_status lk_forecast_backtest_table(const struct lk_forecast *f, struct lk
     for (size_t i = 0; i < f->n_backtests; i++) {
         const struct lk_backtest *b = &f->backtests[i];
 
-        LK_TRY(backtest_row(t, b));
+        LK_TRY(lk_table_row(t));
+        BACKTEST_COLUMNS(LK_TABLE_CELL)
         sum += fabs(b->predicted_s / b->measured_s - 1);
-        inside += b->measured_s >= b->lo_s && b->measured_s <= b->hi_s;
+        inside += is_inside(b);
     }
     if (f->n_backtests)
         LK_TRY(lk_table_note(t, "mean absolute error %.1f %%, %zu of %zu inside the interval",
@@ -199,28 +351,12 @@ out:
     return st;
 }
 
-/* A loss below this share of the step is rounding of the mean over draws. */
+/* A loss below this share of the step is rounding error of the mean over draws: 0. */
 #define LOSS_RESOLUTION 1e-6
 
-static enum lk_status loss_row(struct lk_table *t, const struct lk_forecast_point *p)
+static double shown_loss(const struct lk_forecast_point *p, enum lk_loss row)
 {
-    enum lk_status st = LK_OK;
-
-    LK_TRY(lk_table_row(t));
-    LK_TRY(lk_table_number(t, "gpus", p->gpus));
-    LK_TRY(lk_table_number(t, "local_batch", p->local_batch));
-    LK_TRY(lk_table_number(t, "accumulation", p->accumulation));
-    LK_TRY(lk_table_number(t, "bucket_cap_bytes", (double)p->cap_bytes));
-    LK_TRY(lk_table_number(t, "step_s", p->step_s));
-    for (int i = 0; i < LK_LOSS_COUNT; i++) {
-        bool seen = !(fabs(p->losses_s[i]) <= LOSS_RESOLUTION * p->step_s); /* NaN: not known */
-
-        LK_TRY(lk_table_number(
-            t, loss_columns[LK_COUNT(loss_columns) - LK_LOSS_COUNT + (size_t)i].name,
-            seen ? p->losses_s[i] : 0.0));
-    }
-out:
-    return st;
+    return fabs(p->losses_s[row]) <= LOSS_RESOLUTION * p->step_s ? 0.0 : p->losses_s[row];
 }
 
 enum lk_status lk_forecast_loss_table(const struct lk_forecast *f, struct lk_table **out)
@@ -230,8 +366,18 @@ enum lk_status lk_forecast_loss_table(const struct lk_forecast *f, struct lk_tab
 
     LK_TRY(lk_table_create("Where the forecast step goes, mean over ranks", loss_columns,
                            LK_COUNT(loss_columns), &t));
-    for (size_t i = 0; i < f->n_points; i++)
-        LK_TRY(loss_row(t, &f->points[i]));
+    for (size_t i = 0; i < f->n_points; i++) {
+        const struct lk_forecast_point *p = &f->points[i];
+
+        LK_TRY(lk_table_row(t));
+        GPUS(LK_TABLE_CELL)
+        BATCH(LK_TABLE_CELL)
+        STEP(LK_TABLE_CELL)
+        for (int row = 0; row < LK_LOSS_COUNT; row++)
+            LK_TRY(lk_table_number(
+                t, loss_columns[LK_COUNT(loss_columns) - LK_LOSS_COUNT + (size_t)row].name,
+                shown_loss(p, (enum lk_loss)row)));
+    }
     LK_TRY(lk_table_note(
         t, "the losses are those that lockstep analyze measures; rest closes the sum"));
     *out = t;

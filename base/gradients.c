@@ -14,14 +14,12 @@
 enum { NAME, ELEMENTS, SHAPE, DTYPE, READY, N_COLUMNS };
 
 static const struct lk_csv_column columns[N_COLUMNS] = {
-    [NAME] = {"name|parameter", true },
-      [ELEMENTS] = {"elements|numel", false},
-    [SHAPE] = {"shape",          false},
-      [DTYPE] = {"dtype",          false},
-    [READY] = {"ready",          false},
+    [NAME] = {"name|parameter", true}, [ELEMENTS] = {"elements|numel", false},
+    [SHAPE] = {"shape", false},        [DTYPE] = {"dtype", false},
+    [READY] = {"ready", false},
 };
 
-/* The product of the numbers in a shape; one without any is a scalar's. */
+/* Multiply the numbers in a shape; a shape without numbers is a scalar's, one element. */
 static enum lk_status elements_of(const struct lk_csv *csv, size_t row, const char *shape,
                                   uint64_t *out)
 {
@@ -63,9 +61,10 @@ static enum lk_status read_tensor(const struct lk_csv *csv, size_t row, enum lk_
         LK_TRY(elements_of(csv, row, text, &t->elems));
     }
     t->dtype = dtype;
+    t->ready = NAN;
     if (lk_csv_has(csv, row, DTYPE)) {
         LK_TRY(lk_csv_text(csv, row, DTYPE, &text));
-        if (lk_dtype_from_name(text, &t->dtype) != LK_OK)
+        if (lk_words_find(&lk_dtype_words, text, &t->dtype) != LK_OK)
             LK_TRY(lk_csv_error(csv, row, DTYPE, "'%s' is no dtype: float32, bfloat16, ...", text));
     }
     if (lk_csv_has_column(csv, READY))
@@ -74,35 +73,15 @@ out:
     return st;
 }
 
+/* Start a job with PyTorch's defaults and nothing measured. */
 static void settings(struct lk_job *j)
 {
+    lk_job_init(j);
     j->ddp_rule = LK_DDP_TORCH_2;
     j->cap_bytes = LK_BUCKET_CAP_BYTES;
     j->first_bytes = lk_ddp_rule_first_bytes(j->ddp_rule, j->cap_bytes, false);
     j->accumulation = 1;
     j->no_sync = true;
-    j->flops_per_sample = j->memory_fixed_bytes = j->memory_per_sample_bytes = lk_quantity_none();
-    j->noise_scale = j->target_samples = j->learning_rate = lk_quantity_none();
-}
-
-/* By ready where there is one (insertion: mostly sorted), else the last registered first, evenly.
- */
-static enum lk_status set_order(struct lk_job *j, bool timed)
-{
-    enum lk_status st = LK_OK;
-
-    LK_TRY(lk_alloc(&j->ready_order, j->n_tensors, sizeof *j->ready_order));
-    for (size_t i = 0; i < j->n_tensors; i++) {
-        size_t tensor = j->n_tensors - 1 - i, at = i;
-
-        if (!timed)
-            j->tensors[tensor].ready = (double)(i + 1) / (double)j->n_tensors;
-        for (; at > 0 && j->tensors[j->ready_order[at - 1]].ready > j->tensors[tensor].ready; at--)
-            j->ready_order[at] = j->ready_order[at - 1];
-        j->ready_order[at] = tensor;
-    }
-out:
-    return st;
 }
 
 enum lk_status lk_gradients_read(const char *path, enum lk_dtype dtype, struct lk_job *out,
@@ -123,15 +102,11 @@ enum lk_status lk_gradients_read(const char *path, enum lk_dtype dtype, struct l
     LK_TRY(lk_strdup(&j.name, path));
     LK_TRY(lk_strdup(&j.sample_unit, "sample"));
     LK_TRY(lk_alloc(&j.tensors, rows, sizeof *j.tensors));
-    for (; j.n_tensors < rows; j.n_tensors++) {
-        st = read_tensor(csv, j.n_tensors, dtype, &j.tensors[j.n_tensors]);
-        if (st != LK_OK) {
-            free(j.tensors[j.n_tensors].name);
-            goto out;
-        }
-    }
+    j.n_tensors = rows;
+    for (size_t i = 0; i < rows; i++)
+        LK_TRY(read_tensor(csv, i, dtype, &j.tensors[i]));
     *out_timed = lk_csv_has_column(csv, READY);
-    LK_TRY(set_order(&j, *out_timed));
+    LK_TRY(lk_job_order_gradients(&j));
     *out = j;
     memset(&j, 0, sizeof j);
 out:
@@ -158,10 +133,11 @@ enum lk_status lk_gradients_of_count(double parameters, enum lk_dtype dtype, str
 
         t->elems = left / (n - j.n_tensors);
         t->dtype = dtype;
+        t->ready = NAN;
         left -= t->elems;
         LK_TRY(lk_asprintf(&t->name, "part %zu of %llu", j.n_tensors + 1, (unsigned long long)n));
     }
-    LK_TRY(set_order(&j, false));
+    LK_TRY(lk_job_order_gradients(&j));
     *out = j;
     memset(&j, 0, sizeof j);
 out:
@@ -174,13 +150,7 @@ enum lk_status lk_gradients_parse_count(const char *text, double *out)
     static const struct {
         char letter;
         double factor;
-    } suffixes[] = {
-        {'k', 1e3},
-        {'K', 1e3},
-        {'M', 1e6},
-        {'G', 1e9},
-        {'B', 1e9}
-    };
+    } suffixes[] = {{'k', 1e3}, {'K', 1e3}, {'M', 1e6}, {'G', 1e9}, {'B', 1e9}};
     char number[64];
     size_t n = strlen(text);
     double factor = 1, v;

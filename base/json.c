@@ -1,28 +1,240 @@
-/*
- * Members of JSON objects: typed access, use marks, lists, unknown keys. json_value.c has what one
- * value is, and the errors.
- */
+/* Values of JSON documents: errors with place, texts and numbers, and the members of objects with
+ * their use marks. */
 #include "base/json.h"
 
 #include "base/array.h"
 #include "base/json_node.h"
 #include "base/option.h"
 
+#include <errno.h>
 #include <math.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { NEAREST_MAX = 32 };
 
-void lk_json_free(struct lk_json_doc *doc)
+/* ---- One value ---- */
+
+/* Doubles hold integers in exponent or decimal form ("1e9") exactly up to here. */
+#define EXACT_DOUBLE_MAX 9007199254740992.0 /* 2^53 */
+
+const char *lk_json_type_text(enum lk_json_type t)
 {
-    if (!doc)
-        return;
-    lk_arena_fini(&doc->arena);
-    free(doc->name);
-    free(doc);
+    static const char *const texts[] = {
+        [LK_JSON_NULL] = "null",       [LK_JSON_BOOL] = "true or false",
+        [LK_JSON_NUMBER] = "a number", [LK_JSON_STRING] = "a string",
+        [LK_JSON_ARRAY] = "an array",  [LK_JSON_OBJECT] = "an object",
+    };
+
+    return texts[t];
 }
+
+/* Write the path of v, or of its member `key`, as "a.b[3].c" to buf, cut at the front when it is
+ * too long. Return its start. */
+static const char *path_of(const struct lk_json *v, const char *key, char *buf, size_t size)
+{
+    char part[256];
+    size_t at = size - 1;
+
+    buf[at] = '\0';
+    for (bool first = true; v || first; first = false) {
+        const char *name = first ? key : v->key;
+        int n = 0;
+
+        if (name)
+            n = snprintf(part, sizeof part, ".%s", name);
+        else if (!first && v->parent)
+            n = snprintf(part, sizeof part, "[%zu]", v->index);
+        if (n < 0 || (size_t)n >= sizeof part)
+            n = (int)strlen(part);
+        if ((size_t)n > at)
+            break;
+        at -= (size_t)n;
+        memcpy(buf + at, part, (size_t)n);
+        if (!first)
+            v = v->parent;
+    }
+    return buf[at] == '.' ? buf + at + 1 : buf + at;
+}
+
+enum lk_status lk_json_error_(const struct lk_json *v, const char *fmt, ...)
+{
+    char text[512];
+    char path[256];
+    const char *where = path_of(v, NULL, path, sizeof path);
+    va_list ap;
+
+    va_start(ap, fmt);
+    if (vsnprintf(text, sizeof text, fmt, ap) < 0)
+        text[0] = '\0';
+    va_end(ap);
+    return lk_fail(LK_EPARSE, "%s:%zu: %s%s%s", v->doc->name, v->line, where, *where ? ": " : "",
+                   text);
+}
+
+enum lk_status lk_json_expect(const struct lk_json *v, enum lk_json_type type)
+{
+    if (v->type == type)
+        return LK_OK;
+    return lk_json_error(v, "expected %s, got %s", lk_json_type_text(type),
+                         lk_json_type_text(v->type));
+}
+
+enum lk_status lk_json_as_text(struct lk_json *v, const char **out)
+{
+    enum lk_status st = lk_json_expect(v, LK_JSON_STRING);
+
+    if (st == LK_OK)
+        *out = v->text;
+    return st;
+}
+
+enum lk_status lk_json_as_number(struct lk_json *v, double *out)
+{
+    enum lk_status st = LK_OK;
+    double d = 0.0;
+
+    LK_TRY(lk_json_expect(v, LK_JSON_NUMBER));
+    d = strtod(v->text, NULL);
+    if (!isfinite(d))
+        return lk_json_error(v, "%.40s is too large a number", v->text);
+    *out = d;
+out:
+    return st;
+}
+
+enum lk_status lk_json_as_bool(struct lk_json *v, bool *out)
+{
+    enum lk_status st = lk_json_expect(v, LK_JSON_BOOL);
+
+    if (st == LK_OK)
+        *out = v->boolean;
+    return st;
+}
+
+enum lk_status lk_json_as_word(struct lk_json *v, const struct lk_words *words, void *out_enum)
+{
+    enum lk_status st = LK_OK;
+    const char *near;
+    char known[256];
+
+    LK_TRY(lk_json_expect(v, LK_JSON_STRING));
+    if (lk_words_find(words, v->text, out_enum) == LK_OK)
+        return LK_OK;
+    near = lk_option_nearest(v->text, words->names, words->n);
+    st = near ? lk_json_error(v, "unknown word '%s'; did you mean '%s'?", v->text, near)
+              : lk_json_error(v, "unknown word '%.60s' (known:%s)", v->text,
+                              lk_words_list(words, known, sizeof known));
+out:
+    return st;
+}
+
+static enum lk_status whole(struct lk_json *v, int64_t *out)
+{
+    enum lk_status st = LK_OK;
+    char *end;
+    long long n;
+    double d = 0.0;
+
+    LK_TRY(lk_json_expect(v, LK_JSON_NUMBER));
+    errno = 0;
+    n = strtoll(v->text, &end, 10);
+    if (!*end && !errno) {
+        *out = n;
+        return LK_OK;
+    }
+    LK_TRY(lk_json_as_number(v, &d));
+    if (d != floor(d))
+        return lk_json_error(v, "expected a whole number, got %.40s", v->text);
+    if (fabs(d) > EXACT_DOUBLE_MAX)
+        return lk_json_error(v, "%.40s is out of range", v->text);
+    *out = (int64_t)d;
+out:
+    return st;
+}
+
+enum lk_status lk_json_as_int(struct lk_json *v, int64_t min, int64_t max, int64_t *out)
+{
+    enum lk_status st = LK_OK;
+    int64_t n = 0;
+
+    LK_TRY(whole(v, &n));
+    if (n < min || n > max)
+        return lk_json_error(v, "%.40s is out of range: expected %lld to %lld", v->text,
+                             (long long)min, (long long)max);
+    *out = n;
+out:
+    return st;
+}
+
+enum lk_status lk_json_as_uint(struct lk_json *v, uint64_t max, uint64_t *out)
+{
+    enum lk_status st = LK_OK;
+    unsigned long long n;
+    int64_t small = 0;
+    char *end;
+
+    LK_TRY(lk_json_expect(v, LK_JSON_NUMBER));
+    errno = 0;
+    n = strtoull(v->text, &end, 10);
+    if (v->text[0] == '-' || *end || errno) {
+        LK_TRY(whole(v, &small));
+        n = (unsigned long long)small;
+    }
+    if (small < 0 || n > max)
+        return lk_json_error(v, "%.40s is out of range: expected 0 to %llu", v->text,
+                             (unsigned long long)max);
+    *out = n;
+out:
+    return st;
+}
+
+bool lk_json_fixed(const char *text, size_t len, int places, int64_t *out)
+{
+    bool negative = len > 0 && text[0] == '-';
+    bool point = false;
+    uint64_t n = 0;
+    int left = places; /* decimals still to come */
+
+    for (size_t i = negative; i < len; i++) {
+        unsigned digit = (unsigned)(text[i] - '0');
+
+        if (text[i] == '.' && !point) {
+            point = true;
+        } else if (digit > 9) {
+            return false;
+        } else if (point && left == 0) {
+            if (digit)
+                return false;
+        } else {
+            if (n > ((uint64_t)INT64_MAX - digit) / 10)
+                return false;
+            n = 10 * n + digit;
+            left -= point;
+        }
+    }
+    for (; left > 0; left--) {
+        if (n > INT64_MAX / 10)
+            return false;
+        n *= 10;
+    }
+    *out = negative ? -(int64_t)n : (int64_t)n;
+    return len > (size_t)negative;
+}
+
+enum lk_status lk_json_as_fixed(struct lk_json *v, int places, int64_t *out)
+{
+    enum lk_status st = lk_json_expect(v, LK_JSON_NUMBER);
+
+    if (st == LK_OK && !lk_json_fixed(v->text, strlen(v->text), places, out))
+        return lk_json_error(v, "%.40s: expected a number with at most %d decimals", v->text,
+                             places);
+    return st;
+}
+
+/* ---- Members ---- */
 
 struct lk_json *lk_json_root(struct lk_json_doc *doc)
 {
@@ -39,11 +251,6 @@ enum lk_json_type lk_json_type(const struct lk_json *v)
     return v->type;
 }
 
-enum lk_status lk_json_blame(struct lk_json *obj, const char *key, enum lk_status st)
-{
-    return st == LK_OK ? LK_OK : lk_json_error(lk_json_optional(obj, key), "%s", lk_error_text());
-}
-
 static struct lk_json *find(struct lk_json *obj, const char *key)
 {
     if (obj->type != LK_JSON_OBJECT)
@@ -54,18 +261,8 @@ static struct lk_json *find(struct lk_json *obj, const char *key)
     return NULL;
 }
 
-/* "; did you mean "x"?" or "". */
-static const char *suggestion(const char *word, const char *const *words, size_t n, char *buf,
-                              size_t size)
-{
-    const char *near = lk_option_nearest(word, words, n);
-
-    if (!near || snprintf(buf, size, "; did you mean \"%s\"?", near) < 0)
-        return "";
-    return buf;
-}
-
-/* What the key may be a slip of: of those that nobody asked for; or NULL. */
+/* Return the key of obj, among those that nobody read, that `key` was probably meant to be; or
+ * NULL. */
 static const char *nearest_unused(struct lk_json *obj, const char *key)
 {
     const char *words[NEAREST_MAX];
@@ -77,62 +274,54 @@ static const char *nearest_unused(struct lk_json *obj, const char *key)
     return n ? lk_option_nearest(key, words, n) : NULL;
 }
 
-/* The member, marked as used. NULL: *out_st says why. */
-static struct lk_json *get(struct lk_json *obj, const char *key, enum lk_status *out_st)
+static enum lk_status fail_missing(struct lk_json *obj, const char *key)
 {
-    struct lk_json *v;
-    const char *near;
+    const char *near = nearest_unused(obj, key);
+    char path[256];
 
-    *out_st = lk_json_expect(obj, LK_JSON_OBJECT);
-    if (*out_st != LK_OK)
-        return NULL;
+    return lk_fail(LK_EPARSE, "%s:%zu: %s: missing%s%s%s", obj->doc->name, obj->line,
+                   path_of(obj, key, path, sizeof path), near ? " (there is \"" : "",
+                   near ? near : "", near ? "\")" : "");
+}
+
+enum lk_status lk_json_required(struct lk_json *obj, const char *key, struct lk_json **out)
+{
+    enum lk_status st = LK_OK;
+    struct lk_json *v;
+
+    LK_TRY(lk_json_expect(obj, LK_JSON_OBJECT));
     v = find(obj, key);
-    if (v) {
-        v->used = true;
-        return v;
-    }
-    near = nearest_unused(obj, key);
-    *out_st = near ? lk_json_fail_at(obj, key, "missing (there is \"%s\")", near)
-                   : lk_json_fail_at(obj, key, "missing");
-    return NULL;
+    if (!v)
+        return fail_missing(obj, key);
+    v->used = true;
+    *out = v;
+out:
+    return st;
 }
 
 enum lk_status lk_json_text(struct lk_json *obj, const char *key, const char **out)
 {
-    enum lk_status st;
-    struct lk_json *v = get(obj, key, &st);
+    struct lk_json *v = NULL;
+    enum lk_status st = lk_json_required(obj, key, &v);
 
-    return v ? lk_json_as_text(v, out) : st;
+    return st == LK_OK ? lk_json_as_text(v, out) : st;
 }
 
 enum lk_status lk_json_number(struct lk_json *obj, const char *key, double *out)
 {
-    enum lk_status st;
-    struct lk_json *v = get(obj, key, &st);
+    struct lk_json *v = NULL;
+    enum lk_status st = lk_json_required(obj, key, &v);
 
-    return v ? lk_json_as_number(v, out) : st;
-}
-
-enum lk_status lk_json_number_or_null(struct lk_json *obj, const char *key, double *out)
-{
-    enum lk_status st;
-    struct lk_json *v = get(obj, key, &st);
-
-    if (!v)
-        return st;
-    if (v->type != LK_JSON_NULL)
-        return lk_json_as_number(v, out);
-    *out = NAN;
-    return LK_OK;
+    return st == LK_OK ? lk_json_as_number(v, out) : st;
 }
 
 enum lk_status lk_json_int(struct lk_json *obj, const char *key, int64_t min, int64_t max,
                            int64_t *out)
 {
-    enum lk_status st;
-    struct lk_json *v = get(obj, key, &st);
+    struct lk_json *v = NULL;
+    enum lk_status st = lk_json_required(obj, key, &v);
 
-    return v ? lk_json_as_int(v, min, max, out) : st;
+    return st == LK_OK ? lk_json_as_int(v, min, max, out) : st;
 }
 
 enum lk_status lk_json_int32(struct lk_json *obj, const char *key, int64_t min, int64_t max,
@@ -156,74 +345,22 @@ enum lk_status lk_json_text_copy(struct lk_json *obj, const char *key, char **ou
 
 enum lk_status lk_json_uint(struct lk_json *obj, const char *key, uint64_t max, uint64_t *out)
 {
-    enum lk_status st;
-    struct lk_json *v = get(obj, key, &st);
+    struct lk_json *v = NULL;
+    enum lk_status st = lk_json_required(obj, key, &v);
 
-    return v ? lk_json_as_uint(v, max, out) : st;
-}
-
-enum lk_status lk_json_bool(struct lk_json *obj, const char *key, bool *out)
-{
-    enum lk_status st;
-    struct lk_json *v = get(obj, key, &st);
-
-    if (!v)
-        return st;
-    st = lk_json_expect(v, LK_JSON_BOOL);
-    if (st == LK_OK)
-        *out = v->boolean;
-    return st;
-}
-
-enum lk_status lk_json_choice(struct lk_json *obj, const char *key, const char *const *words,
-                              size_t n, int *out)
-{
-    enum lk_status st = LK_OK;
-    const char *text = NULL;
-    const char *near;
-
-    LK_TRY(lk_json_text(obj, key, &text));
-    for (size_t i = 0; i < n; i++)
-        if (!strcmp(text, words[i])) {
-            *out = (int)i;
-            return LK_OK;
-        }
-    near = lk_option_nearest(text, words, n);
-    st = near ? lk_json_error(lk_json_optional(obj, key), "unknown word '%s'; did you mean '%s'?",
-                              text, near)
-              : lk_json_error(lk_json_optional(obj, key), "unknown word '%s'", text);
-out:
-    return st;
-}
-
-enum lk_status lk_json_bool_optional(struct lk_json *obj, const char *key, bool *out)
-{
-    return lk_json_optional(obj, key) ? lk_json_bool(obj, key, out) : LK_OK;
-}
-
-enum lk_status lk_json_int32_optional(struct lk_json *obj, const char *key, int64_t min,
-                                      int64_t max, int *out)
-{
-    return lk_json_optional(obj, key) ? lk_json_int32(obj, key, min, max, out) : LK_OK;
-}
-
-enum lk_status lk_json_choice_optional(struct lk_json *obj, const char *key,
-                                       const char *const *words, size_t n, int *out)
-{
-    return lk_json_optional(obj, key) ? lk_json_choice(obj, key, words, n, out) : LK_OK;
+    return st == LK_OK ? lk_json_as_uint(v, max, out) : st;
 }
 
 static enum lk_status container(struct lk_json *obj, const char *key, enum lk_json_type type,
                                 struct lk_json **out)
 {
-    enum lk_status st;
-    struct lk_json *v = get(obj, key, &st);
+    enum lk_status st = LK_OK;
+    struct lk_json *v = NULL;
 
-    if (!v)
-        return st;
-    st = lk_json_expect(v, type);
-    if (st == LK_OK)
-        *out = v;
+    LK_TRY(lk_json_required(obj, key, &v));
+    LK_TRY(lk_json_expect(v, type));
+    *out = v;
+out:
     return st;
 }
 
@@ -259,7 +396,7 @@ enum lk_status lk_json_end(struct lk_json *obj)
 {
     enum lk_status st = LK_OK;
     const char *words[NEAREST_MAX];
-    char buf[128];
+    const char *near;
     size_t n = 0;
 
     LK_TRY(lk_json_expect(obj, LK_JSON_OBJECT));
@@ -270,32 +407,9 @@ enum lk_status lk_json_end(struct lk_json *obj)
             continue;
         for (const struct lk_json_wish *w = obj->wishes; w && n < NEAREST_MAX; w = w->next)
             words[n++] = w->key;
-        return lk_json_fail_at(v, NULL, "unknown key%s",
-                               n ? suggestion(v->key, words, n, buf, sizeof buf) : "");
-    }
-out:
-    return st;
-}
-
-enum lk_status lk_json_items(struct lk_json *obj, const char *key, enum lk_json_need need,
-                             enum lk_status (*read)(struct lk_json *v, void *item), void *items,
-                             size_t size, size_t *n)
-{
-    enum lk_status st = LK_OK;
-    struct lk_json *list = NULL;
-    char *v;
-
-    if (need == LK_JSON_OPTIONAL && !lk_json_optional(obj, key))
-        return LK_OK;
-    LK_TRY(lk_json_array(obj, key, &list));
-    if (need == LK_JSON_FILLED && !list->n_items)
-        return lk_json_fail_at(list, NULL, "must not be empty");
-    LK_TRY(lk_alloc(&v, list->n_items, size));
-    memcpy(items, &v, sizeof v);
-    for (*n = 0; *n < list->n_items;) {
-        size_t i = (*n)++;
-
-        LK_TRY(read(list->items[i], v + i * size));
+        near = n ? lk_option_nearest(v->key, words, n) : NULL;
+        return lk_json_error(v, "unknown key%s%s%s", near ? "; did you mean \"" : "",
+                             near ? near : "", near ? "\"?" : "");
     }
 out:
     return st;
@@ -328,12 +442,11 @@ enum lk_status lk_json_schema(struct lk_json *root, const char *schema, int vers
 
     LK_TRY(lk_json_text(root, "schema", &name));
     if (strcmp(name, schema) != 0)
-        return lk_json_fail_at(find(root, "schema"), NULL, "expected \"%s\", got \"%.60s\"", schema,
-                               name);
+        return lk_json_error(find(root, "schema"), "expected \"%s\", got \"%.60s\"", schema, name);
     LK_TRY(lk_json_int(root, "version", 1, INT32_MAX, &v));
     if (v > version)
-        return lk_json_fail_at(
-            find(root, "version"), NULL,
+        return lk_json_error(
+            find(root, "version"),
             "version %lld was written by a newer lockstep; this one reads up to %d", (long long)v,
             version);
 out:

@@ -1,4 +1,4 @@
-/* Writing JSON. */
+/* Write JSON; see the header. */
 #include "base/json.h"
 
 #include "base/array.h"
@@ -63,7 +63,7 @@ static void put_text(struct lk_json_out *o, const char *text)
     put(o, text, strlen(text));
 }
 
-/* Bytes of the valid UTF-8 sequence at s (Unicode table 3-7); 0 when there is none. */
+/* Return the bytes of the valid UTF-8 sequence at s (Unicode table 3-7); 0 when there is none. */
 static size_t utf8_length(const unsigned char *s)
 {
     size_t n = s[0] < 0x80 ? 1 : s[0] < 0xc2 ? 0 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4;
@@ -79,7 +79,7 @@ static size_t utf8_length(const unsigned char *s)
     return n;
 }
 
-/* Quotes a string; a byte that is no UTF-8 becomes U+FFFD, so that the file can be read. */
+/* Quote a string; a byte that is no UTF-8 becomes U+FFFD, so that the file can be read. */
 static void put_quoted(struct lk_json_out *o, const char *text)
 {
     const unsigned char *s = (const unsigned char *)text;
@@ -108,19 +108,12 @@ static void put_quoted(struct lk_json_out *o, const char *text)
 
 static void newline(struct lk_json_out *o)
 {
-    static const char spaces[] = "                                ";
-    size_t n = 2 * (size_t)o->depth;
-
     put(o, "\n", 1);
-    while (n) {
-        size_t part = n < sizeof spaces - 1 ? n : sizeof spaces - 1;
-
-        put(o, spaces, part);
-        n -= part;
-    }
+    for (int i = 0; i < o->depth; i++)
+        put(o, "  ", 2);
 }
 
-/* What comes before a value: separator, line, key. */
+/* Write what comes before a value: separator, line, key. */
 static void before(struct lk_json_out *o, const char *key)
 {
     bool object = o->depth > 0 && !o->open[o->depth].array;
@@ -273,20 +266,37 @@ enum lk_status lk_json_out_end(struct lk_json_out *o)
     return st;
 }
 
-enum lk_status lk_json_write(const char *path,
-                             void (*write)(struct lk_json_out *o, const void *ctx), const void *ctx)
+/* Write the document and end the writer, also after a failure. */
+static enum lk_status write_to(struct lk_writer *w,
+                               void (*write)(struct lk_json_out *o, const void *ctx),
+                               const void *ctx)
 {
     enum lk_status st = LK_OK;
-    struct lk_writer *w = NULL;
     struct lk_json_out *o;
 
-    LK_TRY(lk_writer_open(path, false, &w));
     LK_TRY(lk_json_out_begin(w, &o));
     write(o, ctx);
     LK_TRY(lk_json_out_end(o));
-    st = lk_writer_commit(w);
-    w = NULL;
+    return lk_writer_commit(w);
 out:
     lk_writer_abandon(w);
     return st;
+}
+
+enum lk_status lk_json_write(const char *path,
+                             void (*write)(struct lk_json_out *o, const void *ctx), const void *ctx)
+{
+    struct lk_writer *w;
+    enum lk_status st = lk_writer_open(path, false, &w);
+
+    return st == LK_OK ? write_to(w, write, ctx) : st;
+}
+
+enum lk_status lk_json_write_text(void (*write)(struct lk_json_out *o, const void *ctx),
+                                  const void *ctx, char **text, size_t *size)
+{
+    struct lk_writer *w;
+    enum lk_status st = lk_writer_open_memory(text, size, &w);
+
+    return st == LK_OK ? write_to(w, write, ctx) : st;
 }

@@ -1,4 +1,4 @@
-/* Streams of JSON events, with yajl: chunks of a file, depth, lines, errors. */
+/* Parsing JSON with yajl: chunks of a file, lines, errors. */
 #include "base/json.h"
 
 #include "base/array.h"
@@ -33,104 +33,10 @@ size_t lk_json_parser_line(struct lk_json_parser *p)
     return p->line;
 }
 
-static int after(struct lk_json_parser *p, enum lk_status st)
-{
-    p->st = st;
-    return st == LK_OK;
-}
-
-static int enter(struct lk_json_parser *p, enum lk_status (*hook)(void *))
-{
-    if (++p->depth > LK_JSON_DEPTH_MAX)
-        return after(p, lk_fail(LK_EPARSE, "nested deeper than %d", LK_JSON_DEPTH_MAX));
-    return hook ? after(p, hook(p->ctx)) : 1;
-}
-
-static int leave(struct lk_json_parser *p, enum lk_status (*hook)(void *))
-{
-    p->depth--;
-    return hook ? after(p, hook(p->ctx)) : 1;
-}
-
-static int on_null(void *ctx)
-{
-    struct lk_json_parser *p = ctx;
-
-    return p->events->null ? after(p, p->events->null(p->ctx)) : 1;
-}
-
-static int on_boolean(void *ctx, int value)
-{
-    struct lk_json_parser *p = ctx;
-
-    return p->events->boolean ? after(p, p->events->boolean(p->ctx, value != 0)) : 1;
-}
-
-static int on_number(void *ctx, const char *text, size_t len)
-{
-    struct lk_json_parser *p = ctx;
-
-    return p->events->number ? after(p, p->events->number(p->ctx, text, len)) : 1;
-}
-
-static int on_string(void *ctx, const unsigned char *text, size_t len)
-{
-    struct lk_json_parser *p = ctx;
-
-    return p->events->string ? after(p, p->events->string(p->ctx, (const char *)text, len)) : 1;
-}
-
-static int on_key(void *ctx, const unsigned char *text, size_t len)
-{
-    struct lk_json_parser *p = ctx;
-
-    return p->events->key ? after(p, p->events->key(p->ctx, (const char *)text, len)) : 1;
-}
-
-static int on_start_map(void *ctx)
-{
-    struct lk_json_parser *p = ctx;
-
-    return enter(p, p->events->start_object);
-}
-
-static int on_end_map(void *ctx)
-{
-    struct lk_json_parser *p = ctx;
-
-    return leave(p, p->events->end_object);
-}
-
-static int on_start_array(void *ctx)
-{
-    struct lk_json_parser *p = ctx;
-
-    return enter(p, p->events->start_array);
-}
-
-static int on_end_array(void *ctx)
-{
-    struct lk_json_parser *p = ctx;
-
-    return leave(p, p->events->end_array);
-}
-
-static const yajl_callbacks callbacks = {
-    .yajl_null = on_null,
-    .yajl_boolean = on_boolean,
-    .yajl_number = on_number,
-    .yajl_string = on_string,
-    .yajl_start_map = on_start_map,
-    .yajl_map_key = on_key,
-    .yajl_end_map = on_end_map,
-    .yajl_start_array = on_start_array,
-    .yajl_end_array = on_end_array,
-};
-
 static enum lk_status parser_open(struct lk_json_parser *p)
 {
     p->line = 1;
-    p->yajl = yajl_alloc(&callbacks, NULL, p);
+    p->yajl = yajl_alloc(p->callbacks, NULL, p);
     if (!p->yajl)
         return lk_fail(LK_ENOMEM, "%s: cannot start yajl", p->name);
     if (!yajl_config(p->yajl, yajl_allow_comments, 1))
@@ -243,11 +149,4 @@ out:
     free(chunk);
     (void)gzclose_r(f);
     return st;
-}
-
-enum lk_status lk_json_stream(const char *path, const struct lk_json_events *events, void *ctx)
-{
-    struct lk_json_parser p = {.name = path, .events = events, .ctx = ctx};
-
-    return lk_json_parser_file(&p);
 }

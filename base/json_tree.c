@@ -5,8 +5,80 @@
 #include "base/file.h"
 #include "base/json_node.h"
 
+#include <stdalign.h>
+#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* ---- Arena ---- */
+
+/* A chunk holds at least this much, so that small documents take one allocation. */
+enum { CHUNK_BYTES = 16 * 1024 };
+
+struct lk_arena_chunk {
+    struct lk_arena_chunk *next;
+    size_t size;
+    max_align_t data[];
+};
+
+void *lk_arena_take(struct lk_arena *a, size_t size)
+{
+    size_t align = alignof(max_align_t);
+    struct lk_arena_chunk *c = a->chunks;
+    void *p;
+
+    if (size > SIZE_MAX / 2)
+        return NULL;
+    size = (size + align - 1) / align * align;
+    if (!c || c->size - a->used < size) {
+        size_t room = size > CHUNK_BYTES ? size : CHUNK_BYTES;
+
+        c = malloc(sizeof *c + room);
+        if (!c)
+            return NULL;
+        c->size = room;
+        c->next = a->chunks;
+        a->chunks = c;
+        a->used = 0;
+    }
+    p = (char *)c->data + a->used;
+    a->used += size;
+    return p;
+}
+
+/* Free everything taken so far, and keep one chunk for the next takes. */
+static void arena_reset(struct lk_arena *a)
+{
+    struct lk_arena_chunk *keep = a->chunks;
+
+    if (!keep)
+        return;
+    while (keep->next) {
+        struct lk_arena_chunk *c = keep->next;
+
+        keep->next = c->next;
+        free(c);
+    }
+    a->used = 0;
+}
+
+static void arena_fini(struct lk_arena *a)
+{
+    arena_reset(a);
+    free(a->chunks);
+    *a = (struct lk_arena){0};
+}
+
+void lk_json_free(struct lk_json_doc *doc)
+{
+    if (!doc)
+        return;
+    arena_fini(&doc->arena);
+    free(doc->name);
+    free(doc);
+}
+
+/* ---- Events to values ---- */
 
 /* Up to here comparing all pairs of keys is cheaper than sorting. */
 enum { SMALL_OBJECT = 16 };
@@ -16,7 +88,7 @@ enum { SMALL_OBJECT = 16 };
  * everything in the arena is given back once a hook has seen it.
  */
 struct builder {
-    struct lk_json_parser *parser;
+    struct lk_json_parser parser; /* first: callbacks get its address */
     struct lk_json_doc *doc;
     struct lk_json *open; /* the innermost container */
     const char *key;      /* of the next value */
@@ -30,7 +102,7 @@ struct builder {
 static enum lk_status located(struct builder *b, enum lk_status st)
 {
     if (st != LK_OK)
-        b->parser->located = true;
+        b->parser.located = true;
     return st;
 }
 
@@ -57,7 +129,7 @@ static void place(struct builder *b, struct lk_json *v, enum lk_json_type type)
     *v = (struct lk_json){.doc = b->doc,
                           .parent = parent,
                           .key = b->key,
-                          .line = lk_json_parser_line(b->parser),
+                          .line = lk_json_parser_line(&b->parser),
                           .type = type};
     b->key = NULL;
     if (!parent)
@@ -107,7 +179,7 @@ static enum lk_status complete(struct builder *b, struct lk_json *v)
     } else {
         return LK_OK;
     }
-    lk_arena_reset(&b->doc->arena);
+    arena_reset(&b->doc->arena);
 out:
     return st;
 }
@@ -126,26 +198,6 @@ static enum lk_status build_scalar(struct builder *b, enum lk_json_type type, co
     LK_TRY(complete(b, v));
 out:
     return st;
-}
-
-static enum lk_status build_null(void *ctx)
-{
-    return build_scalar(ctx, LK_JSON_NULL, NULL, 0, false);
-}
-
-static enum lk_status build_boolean(void *ctx, bool value)
-{
-    return build_scalar(ctx, LK_JSON_BOOL, NULL, 0, value);
-}
-
-static enum lk_status build_number(void *ctx, const char *text, size_t len)
-{
-    return build_scalar(ctx, LK_JSON_NUMBER, text, len, false);
-}
-
-static enum lk_status build_string(void *ctx, const char *text, size_t len)
-{
-    return build_scalar(ctx, LK_JSON_STRING, text, len, false);
 }
 
 /* Keys of the root of a walk outlive the arena; this also sees its duplicates. */
@@ -172,10 +224,8 @@ out:
     return st;
 }
 
-static enum lk_status build_key(void *ctx, const char *text, size_t len)
+static enum lk_status build_key(struct builder *b, const char *text, size_t len)
 {
-    struct builder *b = ctx;
-
     if (b->open == &b->root)
         return root_key(b, text, len);
     return copy_text(b, text, len, &b->key);
@@ -185,6 +235,8 @@ static enum lk_status build_start(struct builder *b, enum lk_json_type type)
 {
     struct lk_json *v;
 
+    if (++b->parser.depth > LK_JSON_DEPTH_MAX)
+        return lk_fail(LK_EPARSE, "nested deeper than %d", LK_JSON_DEPTH_MAX);
     if (b->walk && !b->open && type == LK_JSON_OBJECT) {
         v = &b->root;
         place(b, v, type);
@@ -199,16 +251,6 @@ static enum lk_status build_start(struct builder *b, enum lk_json_type type)
         return LK_ENOMEM;
     b->open = v;
     return LK_OK;
-}
-
-static enum lk_status build_start_object(void *ctx)
-{
-    return build_start(ctx, LK_JSON_OBJECT);
-}
-
-static enum lk_status build_start_array(void *ctx)
-{
-    return build_start(ctx, LK_JSON_ARRAY);
 }
 
 static int by_key(const void *a, const void *b)
@@ -245,14 +287,14 @@ out:
     return st;
 }
 
-static enum lk_status build_end(void *ctx)
+static enum lk_status build_end(struct builder *b)
 {
     enum lk_status st = LK_OK;
-    struct builder *b = ctx;
     struct lk_json *v = b->open;
     struct lk_json *twice = NULL;
     size_t n = 0;
 
+    b->parser.depth--;
     b->open = v->parent;
     if (v == &b->root || v == &b->array)
         return LK_OK;
@@ -270,31 +312,80 @@ out:
     return st;
 }
 
-static const struct lk_json_events build_events = {
-    .start_object = build_start_object,
-    .end_object = build_end,
-    .start_array = build_start_array,
-    .end_array = build_end,
-    .key = build_key,
-    .string = build_string,
-    .number = build_number,
-    .boolean = build_boolean,
-    .null = build_null,
+/* ---- yajl's callbacks ---- */
+
+/* Keeps the status for the parser; false stops yajl. */
+static int after(struct builder *b, enum lk_status st)
+{
+    b->parser.st = st;
+    return st == LK_OK;
+}
+
+static int on_null(void *ctx)
+{
+    return after(ctx, build_scalar(ctx, LK_JSON_NULL, NULL, 0, false));
+}
+
+static int on_boolean(void *ctx, int value)
+{
+    return after(ctx, build_scalar(ctx, LK_JSON_BOOL, NULL, 0, value != 0));
+}
+
+static int on_number(void *ctx, const char *text, size_t len)
+{
+    return after(ctx, build_scalar(ctx, LK_JSON_NUMBER, text, len, false));
+}
+
+static int on_string(void *ctx, const unsigned char *text, size_t len)
+{
+    return after(ctx, build_scalar(ctx, LK_JSON_STRING, (const char *)text, len, false));
+}
+
+static int on_key(void *ctx, const unsigned char *text, size_t len)
+{
+    return after(ctx, build_key(ctx, (const char *)text, len));
+}
+
+static int on_start_map(void *ctx)
+{
+    return after(ctx, build_start(ctx, LK_JSON_OBJECT));
+}
+
+static int on_start_array(void *ctx)
+{
+    return after(ctx, build_start(ctx, LK_JSON_ARRAY));
+}
+
+static int on_end(void *ctx)
+{
+    return after(ctx, build_end(ctx));
+}
+
+static const yajl_callbacks callbacks = {
+    .yajl_null = on_null,
+    .yajl_boolean = on_boolean,
+    .yajl_number = on_number,
+    .yajl_string = on_string,
+    .yajl_start_map = on_start_map,
+    .yajl_map_key = on_key,
+    .yajl_end_map = on_end,
+    .yajl_start_array = on_start_array,
+    .yajl_end_array = on_end,
 };
+
+/* ---- Documents and walks ---- */
 
 enum lk_status lk_json_parse(const char *name, const char *text, size_t size,
                              struct lk_json_doc **out)
 {
     enum lk_status st = LK_OK;
     struct lk_json_doc *doc = NULL;
-    struct builder b = {0};
-    struct lk_json_parser p = {.name = name, .events = &build_events, .ctx = &b};
+    struct builder b = {.parser = {.name = name, .callbacks = &callbacks}};
 
     LK_TRY(lk_alloc(&doc, 1, sizeof *doc));
     LK_TRY(lk_strdup(&doc->name, name));
-    b.parser = &p;
     b.doc = doc;
-    LK_TRY(lk_json_parser_text(&p, text, size));
+    LK_TRY(lk_json_parser_text(&b.parser, text, size));
     *out = doc;
     doc = NULL;
 out:
@@ -315,15 +406,14 @@ out:
     return st;
 }
 
-enum lk_status lk_json_read(const char *path,
-                            enum lk_status (*read)(struct lk_json *root, void *ctx), void *ctx)
+enum lk_status lk_json_read_text(const char *name, const char *text, size_t size,
+                                 enum lk_status (*read)(struct lk_json *root, void *ctx), void *ctx)
 {
-    enum lk_status st = LK_OK;
     struct lk_json_doc *doc = NULL;
+    enum lk_status st = lk_json_parse(name, text, size, &doc);
 
-    LK_TRY(lk_json_load(path, &doc));
-    LK_TRY(read(lk_json_root(doc), ctx));
-out:
+    if (st == LK_OK)
+        st = read(lk_json_root(doc), ctx);
     lk_json_free(doc);
     return st;
 }
@@ -332,17 +422,18 @@ enum lk_status lk_json_walk(const char *path, const struct lk_json_walk *walk, v
 {
     enum lk_status st = LK_OK;
     struct lk_json_doc doc = {0};
-    struct builder b = {.doc = &doc, .walk = walk, .walk_ctx = ctx};
-    struct lk_json_parser p = {.name = path, .events = &build_events, .ctx = &b};
+    struct builder b = {.parser = {.name = path, .callbacks = &callbacks},
+                        .doc = &doc,
+                        .walk = walk,
+                        .walk_ctx = ctx};
 
-    b.parser = &p;
     LK_TRY(lk_strdup(&doc.name, path));
-    LK_TRY(lk_json_parser_file(&p));
+    LK_TRY(lk_json_parser_file(&b.parser));
 out:
     for (size_t i = 0; i < b.n_root_keys; i++)
         free(b.root_keys[i]);
     free(b.root_keys);
-    lk_arena_fini(&doc.arena);
+    arena_fini(&doc.arena);
     free(doc.name);
     return st;
 }

@@ -1,4 +1,4 @@
-/* Finding and opening shared libraries: the places, then the functions. */
+/* Find and open shared libraries: the folders, then the functions. */
 #include "base/library.h"
 
 #include "base/array.h"
@@ -20,35 +20,34 @@ struct lk_library {
 static const struct {
     const char *env, *dir;
 } places[] = {
-    {"CUDA_HOME",    "/lib64"                                            },
-    {"CUDA_HOME",    "/extras/CUPTI/lib64"                               },
-    {"CUDA_PATH",    "/lib64"                                            },
+    {"CUDA_HOME", "/lib64"},
+    {"CUDA_HOME", "/extras/CUPTI/lib64"},
+    {"CUDA_PATH", "/lib64"},
 #ifdef LK_CUDA_HOME
-    {NULL,           LK_CUDA_HOME "/lib64"                               },
-    {NULL,           LK_CUDA_HOME "/extras/CUPTI/lib64"                  },
+    {NULL, LK_CUDA_HOME "/lib64"},
+    {NULL, LK_CUDA_HOME "/extras/CUPTI/lib64"},
 #endif
-    {NULL,           "/usr/local/cuda/lib64"                             },
-    {NULL,           "/usr/local/cuda/extras/CUPTI/lib64"                },
-    {"VIRTUAL_ENV",  "/lib/python3*/site-packages/nvidia/*/lib"          },
-    {"VIRTUAL_ENV",  "/lib/python3*/site-packages/torch/lib"             },
-    {"CONDA_PREFIX", "/lib/python3*/site-packages/nvidia/*/lib"          },
-    {"CONDA_PREFIX", "/lib/python3*/site-packages/torch/lib"             },
-    {"HOME",         "/.local/lib/python3*/site-packages/nvidia/*/lib"   },
-    {NULL,           "/usr/local/lib/python3*/*-packages/nvidia/*/lib"   },
-    {NULL,           "/usr/local/lib/python3*/*-packages/torch/lib"      },
-    {NULL,           "/usr/lib/python3*/*-packages/nvidia/*/lib"         },
-    {NULL,           "/opt/conda/lib/python3*/site-packages/nvidia/*/lib"},
+    {NULL, "/usr/local/cuda/lib64"},
+    {NULL, "/usr/local/cuda/extras/CUPTI/lib64"},
+    {"VIRTUAL_ENV", "/lib/python3*/site-packages/nvidia/*/lib"},
+    {"VIRTUAL_ENV", "/lib/python3*/site-packages/torch/lib"},
+    {"CONDA_PREFIX", "/lib/python3*/site-packages/nvidia/*/lib"},
+    {"CONDA_PREFIX", "/lib/python3*/site-packages/torch/lib"},
+    {"HOME", "/.local/lib/python3*/site-packages/nvidia/*/lib"},
+    {NULL, "/usr/local/lib/python3*/*-packages/nvidia/*/lib"},
+    {NULL, "/usr/local/lib/python3*/*-packages/torch/lib"},
+    {NULL, "/usr/lib/python3*/*-packages/nvidia/*/lib"},
+    {NULL, "/opt/conda/lib/python3*/site-packages/nvidia/*/lib"},
 };
 
-/* The search: what it found, and why the last file that opened would not do. */
+/* State of a search: the library found, and why the last file that opened was rejected. */
 struct search {
     const struct lk_library_spec *spec;
     struct lk_library *found;
     char why[256];
 };
 
-/* ISO C has no conversion between pointers to objects and to functions; POSIX gives them one size.
- */
+/* Store a symbol's address through memcpy: ISO C cannot convert object to function pointers. */
 static void find(void *handle, const char *name, void *out)
 {
     void *p = dlsym(handle, name);
@@ -70,7 +69,7 @@ static const char *lacking(const struct lk_library_spec *spec, void *handle)
     return NULL;
 }
 
-/* Whether the search can end: the library is there, or memory is not. */
+/* Return true if the search can end: the library was found, or memory ran out. */
 static bool try_file(struct search *s, const char *path)
 {
     struct link_map *map = NULL;
@@ -103,7 +102,7 @@ static bool try_folder(struct search *s, const char *folder)
     return false;
 }
 
-/* Newest first, where names hold versions: glob sorts, so from its end. */
+/* Try the files of a pattern from the last one back: glob sorts, so the newest version is first. */
 static bool try_pattern(struct search *s, const char *pattern)
 {
     bool found = false;
@@ -140,7 +139,7 @@ static bool try_loader(struct search *s)
     return false;
 }
 
-/* PyTorch's packages under the prefix that has bin/python3: of a virtual environment, of conda. */
+/* Try PyTorch's packages under a prefix with bin/python3: a virtual environment's or conda's. */
 static bool try_prefix(struct search *s, const char *prefix)
 {
     static const char *const below[] = {"lib/python3*/*-packages/nvidia/*/lib",
@@ -154,7 +153,7 @@ static bool try_prefix(struct search *s, const char *prefix)
     return false;
 }
 
-/* Makes path the file that it links to; false when it is no link. */
+/* Replace path by the file it links to; false if it is no link. */
 static bool follow(char *path, size_t size)
 {
     char target[1024];
@@ -172,9 +171,9 @@ static bool follow(char *path, size_t size)
 }
 
 /*
- * The python3 that a shell would start. A virtual environment's links to the system's, and may
- * itself be linked to from PATH without being activated: each file on the way is looked at, its
- * folder being PREFIX/bin.
+ * Try the prefixes of the python3 that a shell would start. A virtual environment's python3 links
+ * to the system's, and PATH may link to it without activating it: each file along the links is
+ * tried, its folder being PREFIX/bin.
  */
 static bool try_python(struct search *s)
 {

@@ -1,10 +1,10 @@
 /*
- * Shared libraries that are looked for when they are needed, not when the program starts.
+ * Load shared libraries when they are needed, not when the program starts.
  *
  * CUDA's libraries (cuBLASLt, NCCL, CUPTI, NVML) are used through a table of functions that
  * lk_library_open fills, and are never linked: the same program then starts on a laptop without a
- * driver, on a machine with the toolkit, and on one that has only PyTorch's copies of them.
- * Searched, in this order:
+ * driver, on a machine with the toolkit, and on one that has only PyTorch's copies of them. Search
+ * order:
  *
  *   1. the folders in LOCKSTEP_LIBRARY_PATH, separated by ':'
  *   2. the loader's own way: LD_LIBRARY_PATH and the system's folders
@@ -12,7 +12,7 @@
  *   4. the packages nvidia/NAME/lib and torch/lib beside Python, as pip and conda install them: of
  *      VIRTUAL_ENV and CONDA_PREFIX, the user's, the system's, and those of the python3 in PATH
  *
- * A file that opens but lacks a function is passed over, and the error says so.
+ * A file that opens but lacks a function is skipped, and the error says so.
  */
 #ifndef LK_BASE_LIBRARY_H
 #define LK_BASE_LIBRARY_H
@@ -33,20 +33,21 @@ struct lk_library_spec {
     const char *const *files; /* sonames, the preferred one first; ends with NULL */
     const struct lk_library_symbol *symbols;
     size_t n_symbols;
-    bool stays; /* has threads of its own, which closing must not take the code from */
+    bool stays; /* never unload: it has threads of its own that run its code */
 };
 
 struct lk_library;
 
-/* LK_EUNSUPPORTED when no file in any of the places has all functions; table is untouched then. */
+/* Open the library and fill the table. LK_EUNSUPPORTED when no file found has all functions; table
+ * is untouched then. */
 enum lk_status lk_library_open(const struct lk_library_spec *spec, void *table,
                                struct lk_library **out);
-/* For functions that only newer versions have: stores the function's address in the function
- * pointer at out, or NULL. */
+/* Look up a function that only newer versions have: store its address in the function pointer at
+ * out, or NULL. */
 void lk_library_function(const struct lk_library *l, const char *name, void *out);
-/* The functions must not be called any more. NULL is legal. */
+/* Close the library; its functions must not be called any more. NULL is legal. */
 void lk_library_close(struct lk_library *l);
-/* The file that was opened; where the loader found it, its full path. */
+/* Return the file that was opened; its full path where the loader found it. */
 const char *lk_library_path(const struct lk_library *l);
 
 #endif

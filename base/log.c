@@ -7,13 +7,8 @@
 #include <string.h>
 #include <unistd.h>
 
-static const char *const subsystem_keys[LK_LOG_COUNT] = {
-#define LK_LOG_KEY_(name, key, help) [name] = (key),
-    LK_LOG_LIST(LK_LOG_KEY_)
-#undef LK_LOG_KEY_
-};
-
-static const char *const level_names[] = {"error", "warn", "info", "debug"};
+static const struct lk_words subsystems = LK_WORDS("a subsystem", LK_LOG_LIST);
+static const struct lk_words level_words = LK_WORDS("a level", LK_LOG_LEVEL_LIST);
 
 /* Process-wide by design: set once from the command line, before any thread starts. */
 /* NOLINTBEGIN(cppcoreguidelines-avoid-non-const-global-variables) */
@@ -35,7 +30,7 @@ bool lk_log_enabled(enum lk_log_subsystem sub, enum lk_log_level level)
     return level <= levels[sub];
 }
 
-/* One write(2); when stderr is gone there is nobody left to tell. */
+/* Write a line with one write(2); a failure is ignored, because there is nowhere to report it. */
 static void write_line(const char *line, size_t size)
 {
     while (write(STDERR_FILENO, line, size) < 0 && errno == EINTR)
@@ -44,8 +39,8 @@ static void write_line(const char *line, size_t size)
 
 void lk_log(enum lk_log_subsystem sub, enum lk_log_level level, const char *fmt, ...)
 {
-    int error = errno; /* a caller may log before it looks */
-    char line[2048];
+    int error = errno; /* a caller may log before it reads errno */
+    char line[2048], rank[24] = "";
     size_t used;
     int n;
     va_list ap;
@@ -53,11 +48,11 @@ void lk_log(enum lk_log_subsystem sub, enum lk_log_level level, const char *fmt,
     if (!lk_log_enabled(sub, level))
         return;
     if (log_rank >= 0)
-        n = snprintf(line, sizeof line, "lockstep[rank %d] %s: %s", log_rank, subsystem_keys[sub],
-                     level <= LK_WARN ? (level == LK_ERROR ? "error: " : "warning: ") : "");
-    else
-        n = snprintf(line, sizeof line, "lockstep %s: %s", subsystem_keys[sub],
-                     level <= LK_WARN ? (level == LK_ERROR ? "error: " : "warning: ") : "");
+        snprintf(rank, sizeof rank, "[rank %d]", log_rank);
+    n = snprintf(line, sizeof line, "lockstep%s %s: %s", rank, subsystems.names[sub],
+                 level == LK_ERROR  ? "error: "
+                 : level == LK_WARN ? "warning: "
+                                    : "");
     if (n < 0)
         return;
     used = (size_t)n;
@@ -72,33 +67,29 @@ void lk_log(enum lk_log_subsystem sub, enum lk_log_level level, const char *fmt,
     errno = error;
 }
 
-/* Index of the word of `len` bytes among n words; -1 when it is none of them. */
-static int find_word(const char *const *words, int n, const char *word, size_t len)
+/* Set the levels that one item of the list names; it has `len` bytes. */
+static enum lk_status set_one(enum lk_log_level *set, const char *item, size_t len)
 {
-    for (int i = 0; i < n; i++)
-        if (strlen(words[i]) == len && !memcmp(words[i], word, len))
-            return i;
-    return -1;
-}
+    char text[64], known[128];
+    char *level_text = text, *eq;
+    enum lk_log_level level;
+    int sub = -1; /* -1: all of them */
 
-static enum lk_status set_one(enum lk_log_level *set, const char *word, size_t len)
-{
-    const char *eq = memchr(word, '=', len);
-    const char *level_text = eq ? eq + 1 : word;
-    int level = find_word(level_names, (int)(sizeof level_names / sizeof *level_names), level_text,
-                          len - (size_t)(level_text - word));
-    int sub = eq ? find_word(subsystem_keys, LK_LOG_COUNT, word, (size_t)(eq - word)) : -1;
-
-#define LK_LOG_WORD_(name, key, help) " " key
-    if (level < 0 || (eq && sub < 0))
+    snprintf(text, sizeof text, "%.*s", (int)len, item);
+    eq = strchr(text, '=');
+    if (eq) {
+        *eq = '\0';
+        level_text = eq + 1;
+    }
+    if (lk_words_find(&level_words, level_text, &level) != LK_OK ||
+        (eq && lk_words_find(&subsystems, text, &sub) != LK_OK))
         return lk_fail(LK_EUSAGE,
                        "log level '%.*s' is not LEVEL or SUBSYSTEM=LEVEL "
                        "(levels: error warn info debug; subsystems:%s)",
-                       (int)len, word, LK_LOG_LIST(LK_LOG_WORD_));
-#undef LK_LOG_WORD_
+                       (int)len, item, lk_words_list(&subsystems, known, sizeof known));
     for (int i = 0; i < LK_LOG_COUNT; i++)
         if (sub < 0 || sub == i)
-            set[i] = (enum lk_log_level)level;
+            set[i] = level;
     return LK_OK;
 }
 

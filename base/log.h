@@ -3,13 +3,14 @@
  *
  *     lk_log(LK_LOG_COMM, LK_INFO, "connected to rank %d", peer);
  *
- * A line is "lockstep[rank 2] comm: text"; it is written whole by one write(2), so lines of
- * several ranks do not mix. Which subsystems speak at which level is set once, by --log.
+ * A line is "lockstep[rank 2] comm: text"; it is written whole by one write(2), so lines of several
+ * ranks do not mix. --log sets the level of each subsystem once.
  */
 #ifndef LK_BASE_LOG_H
 #define LK_BASE_LOG_H
 
 #include "base/status.h"
+#include "base/words.h"
 
 #include <stdbool.h>
 
@@ -24,30 +25,32 @@
     X(LK_LOG_PROFILE, "profile", "recorder, traces and analysis")                                  \
     X(LK_LOG_SIM, "sim", "collective cost, step engine and forecast")
 
-enum lk_log_subsystem {
-#define LK_LOG_ENUM_(name, key, help) name,
-    LK_LOG_LIST(LK_LOG_ENUM_)
-#undef LK_LOG_ENUM_
-        LK_LOG_COUNT
-};
+enum lk_log_subsystem { LK_LOG_LIST(LK_WORD_VALUE) LK_LOG_COUNT };
 
-enum lk_log_level { LK_ERROR, LK_WARN, LK_INFO, LK_DEBUG };
+/* X(level, name): a subsystem writes the lines of its level and of those before it. */
+#define LK_LOG_LEVEL_LIST(X)                                                                       \
+    X(LK_ERROR, "error")                                                                           \
+    X(LK_WARN, "warn")                                                                             \
+    X(LK_INFO, "info")                                                                             \
+    X(LK_DEBUG, "debug")
 
-/* Writes one line when the subsystem speaks at this level; leaves errno alone. Any thread. */
+enum lk_log_level { LK_LOG_LEVEL_LIST(LK_WORD_VALUE) };
+
+/* Write one line if the subsystem logs at this level; errno is preserved. Any thread. */
 void lk_log(enum lk_log_subsystem sub, enum lk_log_level level, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
 
 /*
- * Sets levels from text: "info", "comm=debug", or a comma-separated list of both. The default is
+ * Set levels from text: "info", "comm=debug", or a comma-separated list of both. The default is
  * "warn". LK_EUSAGE names the word that is wrong, and then nothing is changed. Call before threads
  * start.
  */
 enum lk_status lk_log_configure(const char *text);
 
-/* From now on lines carry "[rank r]"; -1 takes it away. Call before threads start. */
+/* Put "[rank r]" into all lines from now on; -1 removes it. Call before threads start. */
 void lk_log_set_rank(int rank);
 
-/* Whether a line of this subsystem and level would be written: for costly arguments. */
+/* Return true if a line of this subsystem and level would be written: guards costly arguments. */
 bool lk_log_enabled(enum lk_log_subsystem sub, enum lk_log_level level);
 
 #endif

@@ -1,12 +1,13 @@
-/* "Did you mean": the word nearest to one that nobody knows. */
+/* "Did you mean": find the known word nearest to an unknown one. */
 #include "base/option.h"
 
 #include <string.h>
 
-/* The longest word that is looked at: the table of distances is on the stack. */
+/* Longer words are not compared: the table of distances is on the stack. */
 enum { WORD_MAX = 48 };
 
-/* Optimal string alignment: insertions, deletions, replacements and swaps of neighbours. */
+/* Return the edit distance by optimal string alignment: insertions, deletions, replacements and
+ * swaps of neighbours. */
 static size_t edit_distance(const char *a, const char *b)
 {
     size_t d[WORD_MAX + 1][WORD_MAX + 1];
@@ -34,8 +35,8 @@ static size_t edit_distance(const char *a, const char *b)
 }
 
 /*
- * How far `word` is from `candidate`; SIZE_MAX when nobody would mix them up. A word cut short is
- * near whatever it begins, and nearest to the shortest of these.
+ * Return the distance from `word` to `candidate`, or SIZE_MAX if it is too large. A prefix of at
+ * least three letters is always near, and nearest to the shortest candidate.
  */
 static size_t nearness(const char *word, const char *candidate)
 {

@@ -37,7 +37,7 @@ out:
     return st;
 }
 
-/* log of mean(trace) / mean(gradient_sq) without steps [from, to); NaN unless both are positive. */
+/* Return ln(mean(trace) / mean(gradient_sq)) without steps [from, to); NaN unless both are > 0. */
 static double log_ratio_without(const struct lk_noise *e, size_t from, size_t to)
 {
     double trace = 0;
@@ -73,7 +73,7 @@ struct lk_estimate lk_noise_estimate(const struct lk_noise *e)
     half =
         lk_stats_student_t(0.90, blocks - 1) * sqrt((double)(blocks - 1) / (double)blocks * sum_sq);
     out.value = exp(all);
-    /* A block without which the ratio has no logarithm: the steps do not bound it. */
+    /* A NaN: without some block the ratio has no logarithm, so the steps do not bound it. */
     out.lo = isnan(half) ? 0 : exp(all - half);
     out.hi = isnan(half) ? INFINITY : exp(all + half);
     return out;

@@ -1,6 +1,7 @@
 /*
  * The gradient noise scale: McCandlish, Kaplan, Amodei and the OpenAI Dota team 2018, "An empirical
- * model of large-batch training", appendix A.1. It says how large a global batch still pays.
+ * model of large-batch training", appendix A.1. It tells up to which global batch larger batches
+ * pay.
  *
  * A gradient averaged over B samples has E|G_B|^2 = |G|^2 + tr(Sigma) / B. Two batch sizes, the one
  * averaged on a rank (B_small, norms averaged over the ranks) and the global one (B_big), give
@@ -27,16 +28,16 @@ struct lk_noise {
     size_t n, gradient_capacity, trace_capacity;
 };
 
-/* b_small == b_big (one rank) is legal: then nothing can be told. pre: 0 < b_small <= b_big. */
+/* Start an estimate. b_small == b_big (one rank) gives none. pre: 0 < b_small <= b_big. */
 void lk_noise_init(struct lk_noise *e, double b_small, double b_big);
 void lk_noise_fini(struct lk_noise *e);
-/* One step: the mean over ranks of |G_small|^2, and |G_big|^2. */
+/* Add one step: the mean over ranks of |G_small|^2, and |G_big|^2. */
 enum lk_status lk_noise_add(struct lk_noise *e, double small_sq, double big_sq);
 /*
- * The estimate over all steps added, with a 90 % interval by a delete-one-block jackknife of its
- * logarithm (blocks of consecutive steps, because steps are correlated). value NaN: not estimable
- * (one batch size, fewer than 2 steps, or a mean that is not positive); hi INFINITY: the data do
- * not bound it from above.
+ * Estimate the noise scale over all steps added, with a 90 % interval by a delete-one-block
+ * jackknife of its logarithm (blocks of consecutive steps, because steps are correlated). value
+ * NaN: not estimable (one batch size, fewer than 2 steps, or a mean that is not positive); hi
+ * INFINITY: the data do not bound it from above.
  */
 struct lk_estimate lk_noise_estimate(const struct lk_noise *e);
 

@@ -1,6 +1,4 @@
-/*
- * Command-line options as tables: the parser. option_text.c has what is printed from a table.
- */
+/* Command-line options as tables: the parser. option_text.c prints tables. */
 #include "base/option.h"
 
 #include "base/array.h"
@@ -13,7 +11,7 @@
 /* Doubles hold every whole number up to here, so sizes up to here are exact. */
 #define SIZE_LIMIT 0x1p53
 
-/* One walk over argv. */
+/* State of one walk over argv. */
 struct parse {
     const struct lk_option *rows;
     void *target;
@@ -30,7 +28,7 @@ static bool is_bounded(const struct lk_option *row)
     return row->min != 0 || row->max != 0;
 }
 
-/* A bound as text: whole numbers in full, quantities in their unit. */
+/* Format a bound: whole numbers in full, quantities in their unit. */
 static const char *bound_text(enum lk_dimension dim, double v, char *buf, size_t size)
 {
     if (dim != LK_DIM_NONE || v != floor(v) || fabs(v) >= 0x1p63)
@@ -53,7 +51,7 @@ static enum lk_status check_range(const struct lk_option *row, enum lk_dimension
                    bound_text(dim, row->max, max, sizeof max));
 }
 
-/* A double as an int64_t bound: infinities and what lies beyond become the type's limits. */
+/* Convert a double to an int64_t bound, clamped to the type's limits. */
 static int64_t int64_bound(double v)
 {
     return v >= 0x1p63 ? INT64_MAX : v <= -0x1p63 ? INT64_MIN : (int64_t)v;
@@ -102,9 +100,9 @@ out:
 
 static enum lk_status read_choice(const struct lk_option *row, const char *text, int *out)
 {
-    char words[512] = "";
+    struct lk_words words = {.names = row->choices};
+    char list[512];
     const char *near;
-    size_t used = 0;
     int n;
 
     for (n = 0; row->choices[n]; n++)
@@ -112,35 +110,20 @@ static enum lk_status read_choice(const struct lk_option *row, const char *text,
             *out = n;
             return LK_OK;
         }
-    near = lk_option_nearest(text, row->choices, (size_t)n);
-    for (int i = 0; i < n && used < sizeof words - 1; i++) {
-        int m = snprintf(words + used, sizeof words - used, " %s", row->choices[i]);
-
-        used += m > 0 ? (size_t)m : 0;
-    }
-    return lk_fail(LK_EUSAGE, "'%s' is not one of:%s%s%s%s", text, words,
-                   near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+    words.n = (size_t)n;
+    near = lk_option_nearest(text, words.names, words.n);
+    return lk_fail(LK_EUSAGE, "'%s' is not one of:%s%s%s%s", text,
+                   lk_words_list(&words, list, sizeof list), near ? "; did you mean '" : "",
+                   near ? near : "", near ? "'?" : "");
 }
 
-/* An item reader, and how many bytes apart the items are. */
-struct item_type {
-    enum lk_status (*read)(const struct lk_option *row, const char *text, void *out);
-    size_t size;
-};
+static enum lk_status set_value(const struct lk_option *row, enum lk_option_type type,
+                                const char *text, void *field);
 
-static enum lk_status read_int_item(const struct lk_option *row, const char *text, void *out)
-{
-    return read_int(row, text, out);
-}
-
-static enum lk_status read_size_item(const struct lk_option *row, const char *text, void *out)
-{
-    return read_size(row, text, out);
-}
-
-/* Reads the items of a comma-separated list one by one; an empty item is an error of its reader. */
-static enum lk_status read_list(const struct lk_option *row, const char *text,
-                                const struct item_type *type, void *items, int *out_n)
+/* Read the items of a comma-separated list one by one; an empty item is an error of its reader. The
+ * items of both kinds of list have 8 bytes. */
+static enum lk_status read_list(const struct lk_option *row, enum lk_option_type type,
+                                const char *text, void *items, int *out_n)
 {
     enum lk_status st = LK_OK;
     char *copy = NULL;
@@ -154,7 +137,7 @@ static enum lk_status read_list(const struct lk_option *row, const char *text,
             st = lk_fail(LK_EUSAGE, "has more than %d items", LK_OPTION_LIST_MAX);
             goto out;
         }
-        LK_TRY(type->read(row, item, (char *)items + (size_t)n * type->size));
+        LK_TRY(set_value(row, type, item, (char *)items + (size_t)n * sizeof(int64_t)));
     }
     *out_n = n;
 out:
@@ -162,27 +145,14 @@ out:
     return st;
 }
 
-static enum lk_status read_ints(const struct lk_option *row, const char *text, struct lk_ints *out)
+/* Set a field, or an item of a list, from text; the error text does not name the option. */
+static enum lk_status set_value(const struct lk_option *row, enum lk_option_type type,
+                                const char *text, void *field)
 {
-    static const struct item_type type = {read_int_item, sizeof(int64_t)};
+    struct lk_ints *ints = field;
+    struct lk_sizes *sizes = field;
 
-    return read_list(row, text, &type, out->v, &out->n);
-}
-
-static enum lk_status read_sizes(const struct lk_option *row, const char *text,
-                                 struct lk_sizes *out)
-{
-    static const struct item_type type = {read_size_item, sizeof(uint64_t)};
-
-    return read_list(row, text, &type, out->v, &out->n);
-}
-
-/* Sets the row's field from text; the error text says what was wrong with it, not which it was. */
-static enum lk_status set_field(const struct lk_option *row, void *target, const char *text)
-{
-    void *field = (char *)target + row->offset;
-
-    switch (row->type) {
+    switch (type) {
     case LK_OPT_FLAG:
         *(bool *)field = !strcmp(text, "yes");
         return LK_OK;
@@ -207,11 +177,16 @@ static enum lk_status set_field(const struct lk_option *row, void *target, const
     case LK_OPT_CHOICE:
         return read_choice(row, text, field);
     case LK_OPT_INTS:
-        return read_ints(row, text, field);
+        return read_list(row, LK_OPT_INT, text, ints->v, &ints->n);
     case LK_OPT_SIZES:
-        return read_sizes(row, text, field);
+        return read_list(row, LK_OPT_SIZE, text, sizes->v, &sizes->n);
     }
-    return lk_fail(LK_EINTERNAL, "option type %d", (int)row->type);
+    return lk_fail(LK_EINTERNAL, "option type %d", (int)type);
+}
+
+static enum lk_status set_field(const struct lk_option *row, void *target, const char *text)
+{
+    return set_value(row, row->type, text, (char *)target + row->offset);
 }
 
 static size_t field_size(enum lk_option_type type)
@@ -251,7 +226,7 @@ static bool is_name(const struct lk_option *row, const char *word, size_t len)
     return strlen(row->name) == len && !memcmp(row->name, word, len);
 }
 
-/* The row of a long name; *out_no says that it was "no-" and a flag's name. */
+/* Find the row of a long name; *out_no is set for "no-" and a flag's name. */
 static const struct lk_option *find_long(const struct lk_option *rows, const char *word, size_t len,
                                          bool *out_no)
 {
@@ -269,8 +244,9 @@ static const struct lk_option *find_long(const struct lk_option *rows, const cha
 }
 
 /*
- * The next word of argv as the value of an option. A word that looks like an option is none: the
- * user forgot the value. "-" and negative numbers are values. NULL: there is none (LK_EUSAGE).
+ * Take the next word of argv as the value of an option. A word that looks like an option is not
+ * taken: the user forgot the value. "-" and negative numbers are values. NULL: there is none
+ * (LK_EUSAGE).
  */
 static const char *take_value(struct parse *p, const struct lk_option *row)
 {
@@ -291,7 +267,7 @@ static const char *take_value(struct parse *p, const struct lk_option *row)
     return word;
 }
 
-/* An option was read: `value` is what came with it, NULL when nothing did. */
+/* Apply one option: `value` is the text attached to it ("--name=value", "-n4"), or NULL. */
 static enum lk_status apply(struct parse *p, const struct lk_option *row, bool no,
                             const char *value)
 {
@@ -341,7 +317,7 @@ static enum lk_status take_operand(const char *word, const char **operands, int 
     return LK_OK;
 }
 
-/* "-" alone is an operand, and so is everything after "--". */
+/* Parse all words. "-" alone is an operand, and so is everything after "--". */
 static enum lk_status parse_words(struct parse *p, const char **operands, int max_operands,
                                   int *out_operands)
 {

@@ -1,6 +1,7 @@
 /*
- * Command-line options as tables. One row gives the parser, --help, the manual page and "did you
- * mean". Options are "--name=value", "--name value", "-n value" or "-n4"; a flag is "--name" or
+ * Command-line options as tables. One row gives the parser, --help, the manual page, the tables of
+ * docs/ and "did you mean". Options are "--name=value", "--name value", "-n value" or "-n4"; a flag
+ * is "--name" or
  * "--no-name". Names are not cut short, and no option is given twice. A value that begins with a
  * dash and is neither "-" nor a number needs the form with "=".
  *
@@ -15,6 +16,7 @@
 #define LK_BASE_OPTION_H
 
 #include "base/status.h"
+#include "base/words.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -35,11 +37,7 @@
     X(LK_OPT_INTS, struct lk_ints, "N,N,...")                                                      \
     X(LK_OPT_SIZES, struct lk_sizes, "SIZE,...")
 
-enum lk_option_type {
-#define LK_OPTION_ENUM_(type, c, word) type,
-    LK_OPTION_LIST(LK_OPTION_ENUM_)
-#undef LK_OPTION_ENUM_
-};
+enum lk_option_type { LK_OPTION_LIST(LK_WORD_VALUE) };
 
 /* Lists are stored inline: no ownership to think of. */
 enum { LK_OPTION_LIST_MAX = 64 };
@@ -55,42 +53,43 @@ struct lk_sizes {
 struct lk_option {
     const char *name;           /* long name without dashes; NULL ends the table */
     char letter;                /* (optional) one-letter form, e.g. 'n' for -n */
-    enum lk_option_type type;   /* says the C type of the field */
+    enum lk_option_type type;   /* determines the C type of the field */
     size_t offset;              /* of the field in the target struct */
     double min, max;            /* allowed range of numbers in base units, also of each item of a
                                    list; max may be INFINITY; both 0: any, but no negative
                                    size, time or rate */
-    const char *fallback;       /* default as text, parsed like user input, a flag's "yes" or
-                                   "no"; NULL: zero, outside the range as it may be */
+    const char *fallback;       /* default as text, parsed like user input, a flag's "yes" or "no";
+                                 * NULL: zero, even if that is outside the range */
     const char *const *choices; /* LK_OPT_CHOICE: NULL-ended words; the field is the index */
     const char *group;          /* (optional) heading in the help; kept until the next one */
     const char *help;           /* one line, no full stop; names the unit */
 };
 
 /*
- * Fills target with the defaults, then with argv[0..argc). Words that are no options are operands:
+ * Fill target with the defaults, then parse argv[0..argc). Words that are no options are operands:
  * at most max_operands, pointers into argv, their count in *out_operands. After "--" everything is
- * an operand. LK_EUSAGE names the option, what was wrong and the nearest name; LK_EINTERNAL a
- * default that its own row does not allow.
- * Texts point into argv or the table: both outlive target.
+ * an operand. LK_EUSAGE names the option, the error and the nearest name; LK_EINTERNAL a default
+ * that its own row does not allow. Texts point into argv or the table: both outlive target.
  */
 enum lk_status lk_option_parse(const struct lk_option *rows, void *target, int argc, char **argv,
                                const char **operands, int max_operands, int *out_operands);
 
-/* Prints the rows as help text, grouped, with ranges and defaults. */
+/* Print the rows as help text, grouped, with ranges and defaults. */
 void lk_option_help(const struct lk_option *rows, FILE *out);
 
-/* Prints the rows as man(7) source. */
+/* Print the rows as man(7) source: a .SS a group, a .TP an option. */
 void lk_option_man(const struct lk_option *rows, FILE *out);
+/* Print plain text within a line of man(7) source, with the escapes that it needs. */
+void lk_option_roff(const char *text, FILE *out);
+/* Print the rows as a Markdown table; with n > 0 only those of the names given, without groups. */
+void lk_option_markdown(const struct lk_option *rows, const char *const *names, size_t n,
+                        FILE *out);
 
-/* Prints name and value of every row: the effective configuration, one line each. */
-void lk_option_print(const struct lk_option *rows, const void *target, FILE *out);
-
-/* The value of one row as text that reads back to it, e.g. for a trace header. Returns buf. */
+/* Format one row's value as text that reads back to it, e.g. for a trace header. Returns buf. */
 const char *lk_option_value(const struct lk_option *row, const void *target, char *buf,
                             size_t size);
 
-/* The nearest of n words by edit distance, or NULL when none is near. */
+/* Return the nearest of n words by edit distance, or NULL when none is near. */
 const char *lk_option_nearest(const char *word, const char *const *words, size_t n);
 
 #endif

@@ -1,4 +1,4 @@
-/* What is printed from an option table: help, manual page, effective configuration. */
+/* Prints an option table as help text, manual page or Markdown, and an option's value as text. */
 #include "base/array.h"
 #include "base/option.h"
 #include "base/units.h"
@@ -18,7 +18,7 @@ static const char *const type_words[] = {
 #undef LK_OPTION_WORD_
 };
 
-/* Of the numbers that a type's range and value are in. */
+/* Return the dimension of a type's range and value. */
 static enum lk_dimension dimension_of(enum lk_option_type type)
 {
     switch (type) {
@@ -41,7 +41,7 @@ static enum lk_dimension dimension_of(enum lk_option_type type)
     return LK_DIM_NONE;
 }
 
-/* Appends to the text of *used bytes in buf; what does not fit is cut. */
+/* Append to the text of *used bytes in buf; the excess is cut off. */
 __attribute__((format(printf, 4, 5))) static void append(char *buf, size_t size, size_t *used,
                                                          const char *fmt, ...)
 {
@@ -55,7 +55,7 @@ __attribute__((format(printf, 4, 5))) static void append(char *buf, size_t size,
         *used = *used + (size_t)n < size ? *used + (size_t)n : size - 1;
 }
 
-/* A bound as text: whole numbers in full, quantities in their unit. */
+/* Append a bound: whole numbers in full, quantities in their unit. */
 static void append_bound(const struct lk_option *row, double v, char *buf, size_t size,
                          size_t *used)
 {
@@ -68,17 +68,15 @@ static void append_bound(const struct lk_option *row, double v, char *buf, size_
                lk_units_exact(dimension_of(row->type), v, text, sizeof text));
 }
 
-/* "[1..64; default 8]", the allowed words, or nothing. */
+/* Write "1..64; default 8": range or allowed words, and the default; "" for a row without. */
 static void describe(const struct lk_option *row, char *buf, size_t size)
 {
-    const char *comma = "";
     size_t used = 0;
 
-    append(buf, size, &used, " [");
+    buf[0] = '\0';
     if (row->type == LK_OPT_CHOICE) {
         for (int i = 0; row->choices[i]; i++)
             append(buf, size, &used, "%s%s", i ? "|" : "", row->choices[i]);
-        comma = "; ";
     } else if (row->min != 0 || row->max != 0) {
         append(buf, size, &used, "%s", isfinite(row->max) ? "" : "at least ");
         append_bound(row, row->min, buf, size, &used);
@@ -86,19 +84,22 @@ static void describe(const struct lk_option *row, char *buf, size_t size)
             append(buf, size, &used, "..");
             append_bound(row, row->max, buf, size, &used);
         }
-        comma = "; ";
     }
-    if (row->fallback && *row->fallback) {
-        append(buf, size, &used, "%sdefault %s", comma, row->fallback);
-        comma = "; ";
-    }
-    if (*comma)
-        append(buf, size, &used, "]");
-    else
-        buf[0] = '\0';
+    if (row->fallback && *row->fallback)
+        append(buf, size, &used, "%sdefault %s", used ? "; " : "", row->fallback);
 }
 
-/* Prints words from `column` on, broken before HELP_WIDTH and indented to HELP_COLUMN. */
+/* Write the help with what describe() says in brackets. */
+static void describe_fully(const struct lk_option *row, char *buf, size_t size)
+{
+    char values[512];
+    size_t used = 0;
+
+    describe(row, values, sizeof values);
+    append(buf, size, &used, *values ? "%s [%s]" : "%s", row->help, values);
+}
+
+/* Print words from `column` on, broken before HELP_WIDTH and indented to HELP_COLUMN. */
 static void print_wrapped(const char *text, int column, FILE *out)
 {
     while (*text) {
@@ -119,7 +120,7 @@ static void print_wrapped(const char *text, int column, FILE *out)
     fputc('\n', out);
 }
 
-/* A flag that is on by default is shown by the form that changes it. */
+/* Return "[no-]" for a flag that is on by default: help shows the form that changes it. */
 static const char *negation(const struct lk_option *row)
 {
     return row->type == LK_OPT_FLAG && row->fallback && !strcmp(row->fallback, "yes") ? "[no-]"
@@ -136,9 +137,7 @@ static void print_row(const struct lk_option *row, FILE *out)
     append(left, sizeof left, &used, row->letter ? "  -%c, " : "      ", row->letter);
     append(left, sizeof left, &used, "--%s%s%s%s", negation(row), row->name, *word ? "=" : "",
            word);
-    used = (size_t)snprintf(text, sizeof text, "%s", row->help);
-    if (used < sizeof text)
-        describe(row, text + used, sizeof text - used);
+    describe_fully(row, text, sizeof text);
     fputs(left, out);
     if (strlen(left) + 2 > HELP_COLUMN)
         fprintf(out, "\n%*s", HELP_COLUMN, "");
@@ -156,16 +155,29 @@ void lk_option_help(const struct lk_option *rows, FILE *out)
     }
 }
 
-/* Text of a roff line: backslashes and dashes escaped. It never begins a line with a control. */
-static void print_roff(const char *text, FILE *out)
+void lk_option_roff(const char *text, FILE *out)
 {
-    for (; *text; text++)
-        if (*text == '\\')
-            fputs("\\e", out);
-        else if (*text == '-')
-            fputs("\\-", out);
+    /* Without these escapes formatters print typographic quotes, accents and hyphens instead. A
+     * list of words may be broken after each. */
+    static const struct {
+        char c;
+        const char *roff;
+    } escapes[] = {
+        {'\\', "\\e"},  {'-', "\\-"},   {'\'', "\\(aq"}, {'"', "\\(dq"},
+        {'`', "\\(ga"}, {'^', "\\(ha"}, {'~', "\\(ti"},  {'|', "|\\:"},
+    };
+
+    fputs(*text == '.' ? "\\&" : "", out);
+    for (; *text; text++) {
+        size_t i = 0;
+
+        while (i < LK_COUNT(escapes) && escapes[i].c != *text)
+            i++;
+        if (i < LK_COUNT(escapes))
+            fputs(escapes[i].roff, out);
         else
             fputc(*text, out);
+    }
 }
 
 void lk_option_man(const struct lk_option *rows, FILE *out)
@@ -175,30 +187,83 @@ void lk_option_man(const struct lk_option *rows, FILE *out)
 
         if (row->group) {
             fputs(".SS ", out);
-            print_roff(row->group, out);
+            lk_option_roff(row->group, out);
             fputc('\n', out);
         }
         fputs(".TP\n", out);
         if (row->letter)
             fprintf(out, "\\fB\\-%c\\fR, ", row->letter);
         fputs("\\fB\\-\\-", out);
-        print_roff(negation(row), out);
-        print_roff(row->name, out);
+        lk_option_roff(negation(row), out);
+        lk_option_roff(row->name, out);
         fputs("\\fR", out);
         if (*type_words[row->type])
             fprintf(out, "=\\fI%s\\fR", type_words[row->type]);
-        fputs("\n\\&", out);
-        print_roff(row->help, out);
-        describe(row, text, sizeof text);
-        print_roff(text, out);
+        fputc('\n', out);
+        describe_fully(row, text, sizeof text);
+        lk_option_roff(text, out);
         fputc('\n', out);
     }
+}
+
+/* Print text of a table's cell: what Markdown or HTML would read as markup is escaped. */
+static void print_cell(const char *text, FILE *out)
+{
+    for (; *text; text++) {
+        if (strchr("\\|*_<`[", *text))
+            fputc('\\', out);
+        fputc(*text, out);
+    }
+}
+
+static bool is_listed(const struct lk_option *row, const char *const *names, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        if (!strcmp(names[i], row->name))
+            return true;
+    return n == 0;
+}
+
+void lk_option_markdown(const struct lk_option *rows, const char *const *names, size_t n, FILE *out)
+{
+    fputs("| option | meaning | values |\n|---|---|---|\n", out);
+    for (const struct lk_option *row = rows; row->name; row++) {
+        char values[512];
+
+        if (row->group && n == 0)
+            fprintf(out, "| **%s** | | |\n", row->group);
+        if (!is_listed(row, names, n))
+            continue;
+        fputs("| ", out);
+        if (row->letter)
+            fprintf(out, "`-%c`, ", row->letter);
+        fprintf(out, "`--%s%s%s%s` | ", negation(row), row->name, *type_words[row->type] ? "=" : "",
+                type_words[row->type]);
+        print_cell(row->help, out);
+        fputs(" | ", out);
+        describe(row, values, sizeof values);
+        print_cell(values, out);
+        fputs(*values ? " |\n" : "|\n", out);
+    }
+}
+
+/* Append a whole number or a size, a value of its own or an item of a list. */
+static void append_item(bool is_size, const void *item, char *buf, size_t size, size_t *used)
+{
+    char text[48];
+
+    if (is_size)
+        append(buf, size, used, "%s",
+               lk_units_exact(LK_DIM_BYTES, (double)*(const uint64_t *)item, text, sizeof text));
+    else
+        append(buf, size, used, "%lld", (long long)*(const int64_t *)item);
 }
 
 const char *lk_option_value(const struct lk_option *row, const void *target, char *buf, size_t size)
 {
     const void *field = (const char *)target + row->offset;
-    char text[48];
+    const struct lk_ints *list = field; /* and struct lk_sizes: alike but for the sign */
+    bool is_size = row->type == LK_OPT_SIZE || row->type == LK_OPT_SIZES;
     size_t used = 0;
 
     if (!size)
@@ -209,10 +274,8 @@ const char *lk_option_value(const struct lk_option *row, const void *target, cha
         append(buf, size, &used, "%s", *(const bool *)field ? "yes" : "no");
         break;
     case LK_OPT_INT:
-        append(buf, size, &used, "%lld", (long long)*(const int64_t *)field);
-        break;
     case LK_OPT_SIZE:
-        lk_units_exact(LK_DIM_BYTES, (double)*(const uint64_t *)field, buf, size);
+        append_item(is_size, field, buf, size, &used);
         break;
     case LK_OPT_REAL:
     case LK_OPT_TIME:
@@ -227,35 +290,13 @@ const char *lk_option_value(const struct lk_option *row, const void *target, cha
     case LK_OPT_CHOICE:
         append(buf, size, &used, "%s", row->choices[*(const int *)field]);
         break;
-    case LK_OPT_INTS: {
-        const struct lk_ints *list = field;
-
-        for (int i = 0; i < list->n; i++)
-            append(buf, size, &used, "%s%lld", i ? "," : "", (long long)list->v[i]);
+    case LK_OPT_INTS:
+    case LK_OPT_SIZES:
+        for (int i = 0; i < list->n; i++) {
+            append(buf, size, &used, "%s", i ? "," : "");
+            append_item(is_size, &list->v[i], buf, size, &used);
+        }
         break;
-    }
-    case LK_OPT_SIZES: {
-        const struct lk_sizes *list = field;
-
-        for (int i = 0; i < list->n; i++)
-            append(buf, size, &used, "%s%s", i ? "," : "",
-                   lk_units_exact(LK_DIM_BYTES, (double)list->v[i], text, sizeof text));
-        break;
-    }
     }
     return buf;
-}
-
-void lk_option_print(const struct lk_option *rows, const void *target, FILE *out)
-{
-    int width = 0;
-
-    for (const struct lk_option *row = rows; row->name; row++)
-        width = (int)strlen(row->name) > width ? (int)strlen(row->name) : width;
-    for (const struct lk_option *row = rows; row->name; row++) {
-        char text[2048];
-
-        lk_option_value(row, target, text, sizeof text);
-        fprintf(out, "  %-*s  %s\n", width, row->name, *text ? text : "-");
-    }
 }

@@ -1,4 +1,4 @@
-/* Numbers with unit, interval and origin. */
+/* Numbers with unit, interval and source. */
 #include "base/quantity.h"
 
 #include "base/array.h"
@@ -22,30 +22,17 @@ enum lk_status lk_quantity_set(struct lk_quantity *q, double value, double lo, d
                                uint64_t n, const char *source, ...)
 {
     char *text = NULL;
+    enum lk_status st;
     va_list ap;
-    int len;
 
     va_start(ap, source);
-    len = vasprintf(&text, source, ap);
+    st = lk_vasprintf(&text, source, ap);
     va_end(ap);
-    if (len < 0)
-        return lk_fail(LK_ENOMEM, "cannot format a source");
+    if (st != LK_OK)
+        return st;
     free(q->source);
     *q = (struct lk_quantity){.value = value, .lo = lo, .hi = hi, .n = n, .source = text};
     return LK_OK;
-}
-
-enum lk_status lk_quantity_copy(struct lk_quantity *to, const struct lk_quantity *from)
-{
-    enum lk_status st = LK_OK;
-    struct lk_quantity q = *from;
-
-    q.source = NULL;
-    if (from->source)
-        LK_TRY(lk_strdup(&q.source, from->source));
-    *to = q;
-out:
-    return st;
 }
 
 void lk_quantity_fini(struct lk_quantity *q)
@@ -54,7 +41,7 @@ void lk_quantity_fini(struct lk_quantity *q)
     *q = lk_quantity_none();
 }
 
-/* An optional bound, in base units; NaN when absent. */
+/* Read an optional bound, in base units; NaN when absent. */
 static enum lk_status read_bound(struct lk_json *obj, const char *key, double factor, double *out)
 {
     struct lk_json *v = lk_json_optional(obj, key);
@@ -75,7 +62,8 @@ static enum lk_status read_unit(struct lk_json *obj, enum lk_dimension dim, doub
     const char *unit;
 
     LK_TRY(lk_json_text(obj, "unit", &unit));
-    LK_TRY(lk_json_blame(obj, "unit", lk_units_factor(dim, unit, out_factor)));
+    if (lk_units_factor(dim, unit, out_factor) != LK_OK)
+        st = lk_json_error(lk_json_optional(obj, "unit"), "%s", lk_error_text());
 out:
     return st;
 }
@@ -93,7 +81,7 @@ static enum lk_status check(const struct lk_json *v, const struct lk_quantity *q
     return LK_OK;
 }
 
-static enum lk_status read_value(struct lk_json *v, enum lk_dimension dim, struct lk_quantity *out)
+enum lk_status lk_quantity_read(struct lk_json *v, enum lk_dimension dim, struct lk_quantity *out)
 {
     enum lk_status st = LK_OK;
     struct lk_quantity q = lk_quantity_none();
@@ -102,6 +90,7 @@ static enum lk_status read_value(struct lk_json *v, enum lk_dimension dim, struc
     double factor = 1.0;
     int64_t samples = 0;
 
+    LK_TRY(lk_json_expect(v, LK_JSON_OBJECT));
     LK_TRY(lk_json_number(v, "value", &q.value));
     LK_TRY(read_unit(v, dim, &factor));
     q.value *= factor;
@@ -118,24 +107,6 @@ static enum lk_status read_value(struct lk_json *v, enum lk_dimension dim, struc
     *out = q;
 out:
     return st;
-}
-
-enum lk_status lk_quantity_read(struct lk_json *obj, const char *key, enum lk_dimension dim,
-                                struct lk_quantity *out)
-{
-    struct lk_json *v;
-    enum lk_status st = lk_json_object(obj, key, &v);
-
-    return st == LK_OK ? read_value(v, dim, out) : st;
-}
-
-enum lk_status lk_quantity_read_optional(struct lk_json *obj, const char *key,
-                                         enum lk_dimension dim, struct lk_quantity *out)
-{
-    if (lk_json_optional(obj, key))
-        return lk_quantity_read(obj, key, dim, out);
-    *out = lk_quantity_none();
-    return LK_OK;
 }
 
 void lk_quantity_write(struct lk_json_out *o, const char *key, enum lk_dimension dim,
@@ -155,49 +126,4 @@ void lk_quantity_write(struct lk_json_out *o, const char *key, enum lk_dimension
         lk_json_out_int(o, "n", q->n > INT64_MAX ? INT64_MAX : (int64_t)q->n);
     lk_json_out_text(o, "source", q->source);
     lk_json_out_close(o);
-}
-
-static struct lk_quantity *at(const struct lk_quantity_row *row, void *base)
-{
-    return (struct lk_quantity *)(void *)((char *)base + row->offset);
-}
-
-void lk_quantity_rows_clear(const struct lk_quantity_row *rows, void *base)
-{
-    for (; rows->key; rows++)
-        *at(rows, base) = lk_quantity_none();
-}
-
-enum lk_status lk_quantity_rows_read(struct lk_json *obj, const struct lk_quantity_row *rows,
-                                     void *base)
-{
-    enum lk_status st = LK_OK;
-
-    for (; rows->key; rows++) {
-        struct lk_quantity *q = at(rows, base);
-
-        if (rows->need == LK_QUANTITY_REQUIRED) {
-            LK_TRY(lk_quantity_read(obj, rows->key, rows->dim, q));
-            continue;
-        }
-        LK_TRY(lk_quantity_read_optional(obj, rows->key, rows->dim, q));
-        if (rows->need == LK_QUANTITY_ZERO && !lk_quantity_known(q))
-            LK_TRY(lk_quantity_set(q, 0, NAN, NAN, 0, "assumed: %s is not given", rows->key));
-    }
-out:
-    return st;
-}
-
-void lk_quantity_rows_write(struct lk_json_out *o, const struct lk_quantity_row *rows,
-                            const void *base)
-{
-    for (; rows->key; rows++)
-        lk_quantity_write(o, rows->key, rows->dim,
-                          (const void *)((const char *)base + rows->offset));
-}
-
-void lk_quantity_rows_fini(const struct lk_quantity_row *rows, void *base)
-{
-    for (; rows->key; rows++)
-        lk_quantity_fini(at(rows, base));
 }

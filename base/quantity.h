@@ -1,5 +1,5 @@
 /*
- * A number in a job or cluster file: value, interval, and where it came from. In JSON:
+ * A quantity is a number in a job or cluster file with its interval and its source. In JSON:
  * {"value": 3.2, "unit": "us", "lo": 3.0, "hi": 3.5, "n": 40, "source": "calibrate.csv"}.
  */
 #ifndef LK_BASE_QUANTITY_H
@@ -20,58 +20,25 @@ struct lk_quantity {
     char *source;  /* owned; never NULL once read or set */
 };
 
-/* An absent quantity: value, lo and hi NaN, source NULL. */
+/* Return an absent quantity: value, lo and hi NaN, source NULL. */
 struct lk_quantity lk_quantity_none(void);
+/* Return true if the value is not NaN and a source is set. */
 bool lk_quantity_known(const struct lk_quantity *q);
-/* Sets all fields, copying source (printf style) and freeing an old one. lo, hi may be NaN. */
+/* Set all fields; source is a printf format, whose text is kept and replaces (frees) the old one.
+ * lo and hi may be NaN. On LK_ENOMEM nothing is changed. pre: *q is absent, zeroed or set. */
 enum lk_status lk_quantity_set(struct lk_quantity *q, double value, double lo, double hi,
                                uint64_t n, const char *source, ...)
     __attribute__((format(printf, 6, 7)));
-enum lk_status lk_quantity_copy(struct lk_quantity *to, const struct lk_quantity *from);
+/* Free the source and make the quantity absent. */
 void lk_quantity_fini(struct lk_quantity *q);
 
 /*
- * Required member `key` of obj. The unit must be of dimension dim; value, lo and hi must be finite,
- * lo <= value <= hi, and not negative.
+ * Read the object, whose unit must be of dimension dim, into base units. lo and hi are both given
+ * or both left out (NaN). LK_EPARSE unless all are finite, not negative, and lo <= value <= hi.
  */
-enum lk_status lk_quantity_read(struct lk_json *obj, const char *key, enum lk_dimension dim,
-                                struct lk_quantity *out);
-/* The same; absent leaves lk_quantity_none(). */
-enum lk_status lk_quantity_read_optional(struct lk_json *obj, const char *key,
-                                         enum lk_dimension dim, struct lk_quantity *out);
-/* Writes the member in the base unit; an absent quantity writes nothing. */
+enum lk_status lk_quantity_read(struct lk_json *v, enum lk_dimension dim, struct lk_quantity *out);
+/* Write the member in the base unit; an absent quantity writes nothing. */
 void lk_quantity_write(struct lk_json_out *o, const char *key, enum lk_dimension dim,
                        const struct lk_quantity *q);
-
-/*
- * The quantities of a struct as rows: one table serves reading, writing and freeing. A table ends
- * with a row without key. `base` is the struct that the offsets are in.
- */
-enum lk_quantity_need {
-    LK_QUANTITY_REQUIRED,
-    LK_QUANTITY_OPTIONAL, /* absent: not known */
-    LK_QUANTITY_ZERO      /* absent: 0, with a source that says "assumed" */
-};
-struct lk_quantity_row {
-    const char *key;
-    enum lk_dimension dim;
-    enum lk_quantity_need need;
-    size_t offset;
-};
-/* One row: LK_QUANTITY_ROW(struct lk_cluster, power_W, "power", LK_DIM_POWER, OPTIONAL). */
-#define LK_QUANTITY_ROW(type, field, key, dim, need)                                               \
-    {                                                                                              \
-        key, dim, LK_QUANTITY_##need, offsetof(type, field)                                        \
-    }
-#define LK_QUANTITY_END                                                                            \
-    {                                                                                              \
-        .key = NULL                                                                                \
-    }
-void lk_quantity_rows_clear(const struct lk_quantity_row *rows, void *base); /* all unknown */
-enum lk_status lk_quantity_rows_read(struct lk_json *obj, const struct lk_quantity_row *rows,
-                                     void *base);
-void lk_quantity_rows_write(struct lk_json_out *o, const struct lk_quantity_row *rows,
-                            const void *base);
-void lk_quantity_rows_fini(const struct lk_quantity_row *rows, void *base);
 
 #endif

@@ -60,11 +60,11 @@ uint64_t lk_rng_stream(const char *purpose, uint64_t index)
 
     for (; *purpose; purpose++)
         h = (h ^ (unsigned char)*purpose) * 0x100000001B3U;
-    /* index * odd constant is a bijection: equal purposes with unlike indices never collide. */
+    /* index * odd constant is a bijection: equal purposes with different indices never collide. */
     return mix(mix(h) + index * 0x9E3779B97F4A7C15U);
 }
 
-/* Draws 2 block and 2 block + 1. */
+/* Compute draws 2 block and 2 block + 1. */
 static void block_at(uint64_t seed, uint64_t stream, uint64_t block, uint64_t v[2])
 {
     uint32_t counter[4] = {(uint32_t)block, (uint32_t)(block >> 32), (uint32_t)stream,
@@ -97,7 +97,7 @@ double lk_rng_uniform(struct lk_rng *g)
 
 uint64_t lk_rng_below(struct lk_rng *g, uint64_t n)
 {
-    uint64_t biased = (0 - n) % n; /* 2^64 mod n: as many of the lowest draws are one too many */
+    uint64_t biased = (0 - n) % n; /* 2^64 mod n: that many of the lowest draws are rejected */
     uint64_t v;
 
     do
@@ -106,7 +106,7 @@ uint64_t lk_rng_below(struct lk_rng *g, uint64_t n)
     return v % n;
 }
 
-/* Uniform in [0, 1), 53 bits. */
+/* Map 64 bits to a uniform number in [0, 1) with 53 bits. */
 static double uniform_from(uint64_t v)
 {
     return (double)(v >> 11) * 0x1p-53;
@@ -120,7 +120,7 @@ double lk_rng_normal(struct lk_rng *g)
     if (g->next % 2) {
         v[0] = lk_rng_u64(g);
         v[1] = lk_rng_u64(g);
-    } else { /* one block holds both */
+    } else { /* one block holds both draws */
         block_at(g->seed, g->stream, g->next / 2, v);
         g->next += 2;
     }
@@ -128,8 +128,9 @@ double lk_rng_normal(struct lk_rng *g)
     return sqrt(-2 * log(u)) * cos(TWO_PI * uniform_from(v[1]));
 }
 
-/* Blocks first to first + n - 1 as one uniform number of each half: in (0, 1], and in [0, 1). 52
- * bits, which become the fraction of a number from 1 to 2: no conversion, that vectors lack. */
+/* Turn each of n blocks from `first` on into two uniform numbers, one in (0, 1], one in [0, 1).
+ * Their 52 bits become the fraction of a number from 1 to 2, which needs no integer conversion and
+ * so vectorises. */
 static void uniform_pairs(uint64_t seed, uint64_t stream, uint64_t first, double *above_0,
                           double *below_1, size_t n)
 {
@@ -144,7 +145,7 @@ static void uniform_pairs(uint64_t seed, uint64_t stream, uint64_t first, double
     }
 }
 
-/* Box and Muller's transform, both halves of it. */
+/* Compute both results of the Box-Muller transform. */
 static void normal_pairs(uint64_t seed, uint64_t stream, uint64_t first, double *even, double *odd,
                          size_t n)
 {
@@ -162,7 +163,7 @@ void lk_rng_normals(uint64_t seed, uint64_t stream, uint64_t first, double *out,
 {
     enum { TILE = 128 };
     double even[TILE], odd[TILE];
-    size_t at = 0, skip = first % 2; /* of the first block, the even half is not asked for */
+    size_t at = 0, skip = first % 2; /* 1: the even half of the first block is not asked for */
 
     while (at < n) {
         uint64_t block = (first + at) / 2;

@@ -1,7 +1,7 @@
 /*
  * Counter-based random numbers: Philox4x32-10 (Salmon, Moraes, Dror, Shaw, "Parallel random
  * numbers: as easy as 1, 2, 3", SC'11). The same seed, stream and position give the same number on
- * every platform, in any order, on any thread: draws are never shared state.
+ * every platform, in any order, on any thread: generators share no state.
  */
 #ifndef LK_BASE_RNG_H
 #define LK_BASE_RNG_H
@@ -19,13 +19,13 @@ struct lk_rng {
     uint64_t next;   /* index of the next 64-bit draw */
 };
 
-/* The generator at the start of a stream. */
+/* Return the generator at the start of a stream. */
 struct lk_rng lk_rng_init(uint64_t seed, uint64_t stream);
 
-/* A stream number made from a purpose's text and an index, so that purposes do not collide. */
+/* Hash a purpose's text and an index to a stream number, so that purposes do not collide. */
 uint64_t lk_rng_stream(const char *purpose, uint64_t index);
 
-/* The i-th 64-bit draw of a stream, without state. */
+/* Return the i-th 64-bit draw of a stream, without state. */
 uint64_t lk_rng_at(uint64_t seed, uint64_t stream, uint64_t i);
 
 uint64_t lk_rng_u64(struct lk_rng *g);
@@ -36,14 +36,14 @@ uint64_t lk_rng_below(struct lk_rng *g, uint64_t n);
 /* Standard normal (Box-Muller; two uniform draws each, no cached half). */
 double lk_rng_normal(struct lk_rng *g);
 /*
- * Normals first to first + n - 1 of a stream into out, by position and many at a time: far faster
- * than one by one, with the same bits in any batch. Two share a block, so out of an odd place one
- * is computed in vain. Their own numbers: those of lk_rng_normal are others.
+ * Fill out with the normals first to first + n - 1 of a stream: far faster than one by one, with
+ * the same bits whatever the batches. Two normals share a block, so a batch that starts at an odd
+ * position computes one in vain. The sequence differs from that of lk_rng_normal.
  */
 void lk_rng_normals(uint64_t seed, uint64_t stream, uint64_t first, double *out, size_t n);
 /* Exponential with mean 1. */
 double lk_rng_exponential(struct lk_rng *g);
-/* A uniformly random permutation of 0..n-1 into out (Fisher-Yates, inside out). */
+/* Fill out with a uniformly random permutation of 0..n-1 (Fisher-Yates, inside out). */
 void lk_rng_permutation(struct lk_rng *g, uint64_t *out, size_t n);
 
 #endif

@@ -1,4 +1,4 @@
-/* How good forecasts were. */
+/* Scores of forecasts. */
 #include "base/score.h"
 
 #include "base/array.h"
@@ -6,9 +6,8 @@
 #include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>
-#include <string.h>
 
-/* Level of the interval of the share inside, whatever the forecasts' own level is. */
+/* Level of the Wilson interval of the coverage, whatever the forecasts' own level is. */
 static const double SHARE_LEVEL = 0.90;
 
 double lk_score_interval(double measured, double lo, double hi, double level)
@@ -18,7 +17,7 @@ double lk_score_interval(double measured, double lo, double hi, double level)
     return b - a + 2 / (1 - level) * (fmax(0, a - y) + fmax(0, y - b));
 }
 
-/* Of |errors|, which are sorted; NaN without any. */
+/* Summarise the sorted |errors|; NaN if there are none. */
 static struct lk_score_errors errors_of(double *errors, size_t n)
 {
     struct lk_score_errors e = {n, NAN, NAN, NAN};
@@ -56,7 +55,7 @@ static bool has_interval(const struct lk_scored *v)
     return isfinite(v->predicted) && isfinite(v->lo) && isfinite(v->hi);
 }
 
-/* predicted x exp(+-c) of the points with an interval. off: |ln(measured / predicted)|, sorted. */
+/* Score the rival intervals predicted x exp(+-c). off: |ln(measured / predicted)|, sorted. */
 static void score_constant(const double *off, struct lk_score *s)
 {
     double c = s->inside ? off[s->inside - 1] : 0, sum = 0;
@@ -65,13 +64,6 @@ static void score_constant(const double *off, struct lk_score *s)
         sum += 2 * c + 2 / (1 - s->level) * fmax(0, off[i] - c);
     s->constant_width = 2 * c;
     s->constant_score = sum / (double)s->n;
-}
-
-static int ascending(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
 }
 
 static enum lk_status score_intervals(const struct lk_scored *v, size_t n, struct lk_score *s)
@@ -94,7 +86,7 @@ static enum lk_status score_intervals(const struct lk_scored *v, size_t n, struc
         goto out;
     s->width = width / (double)s->n;
     s->score = score / (double)s->n;
-    qsort(off, s->n, sizeof *off, ascending);
+    lk_stats_sort(off, s->n);
     score_constant(off, s);
 out:
     free(off);

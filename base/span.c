@@ -19,21 +19,16 @@ struct lk_recorder {
     const struct lk_sink_ops *ops[LK_SINKS_MAX];
     void *sinks[LK_SINKS_MAX];
     int n_sinks;
-    pthread_mutex_t lock; /* guards all below; never taken when emitting */
+    pthread_mutex_t lock; /* guards all members below; never taken when emitting */
     struct lk_track *tracks;
-    char **names; /* by id - 1; NULL: an id that not every sink has accepted, never used again */
+    char **names; /* by id - 1; NULL: an id that some sink refused, never used again */
     size_t n_names;
     size_t names_capacity;
 };
 
-static const struct {
-    const char *name;
-    const char *category;
-} kind_rows[LK_SPAN_KIND_COUNT] = {
-#define LK_SPAN_ROW_(kind, name, cat, index) [kind] = {name, cat},
-    LK_SPAN_LIST(LK_SPAN_ROW_)
-#undef LK_SPAN_ROW_
-};
+const struct lk_words lk_span_kind_words = LK_WORDS("a kind of span", LK_SPAN_LIST);
+
+static const char *const categories[] = {LK_SPAN_LIST(LK_WORD_THIRD)};
 
 enum lk_status lk_recorder_create(struct lk_recorder **out)
 {
@@ -120,7 +115,7 @@ static enum lk_status add_name(struct lk_recorder *r, const char *name)
         return lk_fail(LK_EINTERNAL, "more than %d span names", NAMES_MAX);
     LK_TRY(lk_array_grow(&r->names, &r->names_capacity, r->n_names + 1, sizeof *r->names));
     LK_TRY(lk_strdup(&copy, name));
-    r->names[r->n_names++] = NULL; /* the id is spent, also when a sink fails below */
+    r->names[r->n_names++] = NULL; /* the id is used up, also when a sink fails below */
     for (int i = 0; i < r->n_sinks; i++)
         if (r->ops[i]->name_added)
             LK_TRY(r->ops[i]->name_added(r->sinks[i], (uint16_t)r->n_names, name));
@@ -211,12 +206,7 @@ void lk_span_counter(struct lk_track *t, uint16_t name, uint32_t step, double va
     lk_span_emit(t, &s);
 }
 
-const char *lk_span_kind_name(enum lk_span_kind kind)
-{
-    return kind_rows[kind].name;
-}
-
 const char *lk_span_kind_category(enum lk_span_kind kind)
 {
-    return kind_rows[kind].category;
+    return categories[kind];
 }

@@ -13,10 +13,8 @@
 #define LOG_SQRT_PI 0.57236494292470008707
 #define PI          3.1415926535897932385
 
-/* A normal distribution's sd over its median absolute deviation: 1 / quantile(3/4). */
-#define MAD_TO_SD 1.4826
-
-/* From here on Student's t is expanded around the normal quantile: its error is below 1e-8. */
+/* From this many degrees of freedom on Student's t is expanded around the normal quantile, with an
+ * error below 1e-8. */
 enum { STUDENT_EXPANSION_DF = 1000 };
 
 static int by_value(const void *a, const void *b)
@@ -39,8 +37,8 @@ static void insertion_sort(double *v, size_t n)
     }
 }
 
-/* Moves what is below the pivot to the front, or what is not above it; how many those are. Without
- * branches on the values, which cannot be foretold: this is what makes it faster than qsort. */
+/* Move the values below the pivot (equal_too: not above it) to the front and return their number.
+ * It has no branches on the values, which are unpredictable; this makes it faster than qsort. */
 static size_t partition(double *v, size_t n, double pivot, bool equal_too)
 {
     size_t front = 0;
@@ -69,7 +67,7 @@ static void quicksort(double *v, size_t n, int levels)
         double pivot = median_of_3(v[0], v[n / 2], v[n - 1]);
         size_t front = partition(v, n, pivot, false);
 
-        if (!front) /* the pivot is the least: all its equals are in place */
+        if (!front) /* the pivot is the minimum: all values equal to it are in place */
             front = partition(v, n, pivot, true);
         else
             quicksort(v, front, levels);
@@ -82,20 +80,11 @@ static void quicksort(double *v, size_t n, int levels)
         insertion_sort(v, n);
 }
 
-static void sort(double *v, size_t n)
+void lk_stats_sort(double *v, size_t n)
 {
-    enum { LEVELS = 40 }; /* some four times what 10^6 random values need */
+    enum { LEVELS = 40 }; /* about four times what 10^6 random values need */
 
     quicksort(v, n, LEVELS);
-}
-
-static enum lk_status copy_of(const double *v, size_t n, double **out)
-{
-    enum lk_status st = lk_alloc(out, n, sizeof **out);
-
-    if (st == LK_OK && n)
-        memcpy(*out, v, n * sizeof *v);
-    return st;
 }
 
 void lk_stats_predictive(double *v, size_t n, double level, double *out_lo, double *out_hi)
@@ -107,6 +96,24 @@ void lk_stats_predictive(double *v, size_t n, double level, double *out_lo, doub
     *out_hi = lk_stats_quantile_sorted(v, n, 1 - q);
 }
 
+struct lk_estimate lk_stats_interval(double value, double *v, size_t n, double level)
+{
+    double lo = lk_stats_quantile(v, n, (1 - level) / 2);
+    double hi = lk_stats_quantile_sorted(v, n, (1 + level) / 2);
+
+    return (struct lk_estimate){
+        .value = value, .lo = fmin(value, lo), .hi = fmax(value, hi), .n = n};
+}
+
+double lk_stats_above_one(const double *ratios, size_t n, double sd)
+{
+    double sure = 0;
+
+    for (size_t i = 0; i < n; i++)
+        sure += sd > 0 ? 0.5 * erfc(-log(ratios[i]) / sd / sqrt(2)) : ratios[i] > 1;
+    return sure / (double)n;
+}
+
 double lk_stats_mean(const double *v, size_t n)
 {
     double mean = 0;
@@ -115,7 +122,7 @@ double lk_stats_mean(const double *v, size_t n)
     for (size_t i = 0; i < n; i++)
         mean += v[i];
     mean /= (double)n;
-    for (size_t i = 0; i < n; i++) /* the second pass takes out the first one's rounding */
+    for (size_t i = 0; i < n; i++) /* the second pass removes the rounding error of the first */
         rest += v[i] - mean;
     return mean + rest / (double)n;
 }
@@ -133,7 +140,7 @@ double lk_stats_quantile_sorted(const double *sorted, size_t n, double q)
 
 double lk_stats_quantile(double *v, size_t n, double q)
 {
-    sort(v, n);
+    lk_stats_sort(v, n);
     return lk_stats_quantile_sorted(v, n, q);
 }
 
@@ -147,11 +154,12 @@ enum lk_status lk_stats_summary(const double *v, size_t n, struct lk_summary *ou
     double *sorted;
     double mean = lk_stats_mean(v, n);
     double squares = 0;
-    enum lk_status st = copy_of(v, n, &sorted);
+    enum lk_status st = lk_alloc(&sorted, n, sizeof *sorted);
 
     if (st != LK_OK)
         return st;
-    sort(sorted, n);
+    memcpy(sorted, v, n * sizeof *v);
+    lk_stats_sort(sorted, n);
     for (size_t i = 0; i < n; i++)
         squares += (v[i] - mean) * (v[i] - mean);
     *out = (struct lk_summary){
@@ -160,26 +168,9 @@ enum lk_status lk_stats_summary(const double *v, size_t n, struct lk_summary *ou
         .sd = n < 2 ? 0 : sqrt(squares / (double)(n - 1)),
         .min = sorted[0],
         .median = lk_stats_quantile_sorted(sorted, n, 0.5),
-        .p95 = lk_stats_quantile_sorted(sorted, n, 0.95),
         .max = sorted[n - 1],
     };
     free(sorted);
-    return LK_OK;
-}
-
-enum lk_status lk_stats_mad_sd(const double *v, size_t n, double *out)
-{
-    double *work;
-    double median;
-    enum lk_status st = copy_of(v, n, &work);
-
-    if (st != LK_OK)
-        return st;
-    median = lk_stats_median(work, n);
-    for (size_t i = 0; i < n; i++)
-        work[i] = fabs(work[i] - median);
-    *out = MAD_TO_SD * lk_stats_median(work, n);
-    free(work);
     return LK_OK;
 }
 
@@ -238,7 +229,7 @@ double lk_stats_normal_quantile(double p)
     x = acklam(p);
     if (x < -37) /* exp below would overflow */
         return x;
-    /* One step of Halley's method on the distribution function: to the last digits of a double. */
+    /* One step of Halley's method on the distribution function gives the last digits. */
     step = (0.5 * erfc(-x / SQRT_2) - p) * SQRT_2_PI * exp(x * x / 2);
     return x - step / (1 + x * step / 2);
 }

@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-/* The one mutable global of this file: each thread has its own last failure. */
+/* The only mutable global of this file: each thread has its own last failure. */
 /* NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables) */
 static _Thread_local struct lk_saved_error_ last_error;
 
@@ -18,7 +18,7 @@ static const struct {
 #undef LK_STATUS_ROW_
 };
 
-enum lk_status lk_fail_at_(enum lk_status code, const char *file, int line, const char *fmt, ...)
+enum lk_status lk_fail_(enum lk_status code, const char *fmt, ...)
 {
     char text[sizeof last_error.text]; /* the arguments may point into last_error.text */
     va_list ap;
@@ -28,8 +28,6 @@ enum lk_status lk_fail_at_(enum lk_status code, const char *file, int line, cons
         text[0] = '\0';
     va_end(ap);
     memcpy(last_error.text, text, sizeof text);
-    last_error.file = file;
-    last_error.line = line;
     return code;
 }
 
@@ -55,16 +53,6 @@ enum lk_status lk_fail_context(enum lk_status st, const char *fmt, ...)
 const char *lk_error_text(void)
 {
     return last_error.text;
-}
-
-const char *lk_error_where(void)
-{
-    static _Thread_local char where[128];
-
-    if (!last_error.file ||
-        snprintf(where, sizeof where, "%s:%d", last_error.file, last_error.line) < 0)
-        return "";
-    return where;
 }
 
 const char *lk_status_text(enum lk_status st)

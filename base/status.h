@@ -2,8 +2,8 @@
  * Status codes and the error text that goes with them.
  *
  * A fallible function returns `enum lk_status`; its results go through out-parameters that are
- * written only on success. The text of the last failure is kept per thread, so a message made
- * deep down reaches the user whole:
+ * written only on success. The text of the last failure is kept per thread, so a message made deep
+ * in the call tree reaches the user unchanged:
  *
  *     enum lk_status load(const char *path)
  *     {
@@ -42,28 +42,25 @@ enum lk_status {
 };
 
 /*
- * Sets this thread's error text (printf style) and returns `code`, for `return lk_fail(...)`. What
- * failed is never LK_OK: a code that is, by a mistake of the caller, becomes LK_EINTERNAL.
+ * Set this thread's error text (printf style) and return `code`, for `return lk_fail(...)`. Passing
+ * LK_OK is a mistake of the caller and returns LK_EINTERNAL.
  */
-#define lk_fail(code, ...) lk_failed_(lk_fail_at_((code), __FILE__, __LINE__, __VA_ARGS__))
+#define lk_fail(code, ...) lk_failed_(lk_fail_((code), __VA_ARGS__))
 
-/* Puts "context: " before this thread's error text and returns `st`; does nothing for LK_OK. */
+/* Put "context: " before this thread's error text and return `st`; do nothing for LK_OK. */
 enum lk_status lk_fail_context(enum lk_status st, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
-/* The text of this thread's last failure; "" when there was none. Valid until the next failure. */
+/* Return the text of this thread's last failure, or "". Valid until the next failure. */
 const char *lk_error_text(void);
 
-/* "file:line" of the source that raised this thread's last failure, for debug logs. */
-const char *lk_error_where(void);
-
-/* The general text of a code, e.g. "malformed input". */
+/* Return the general text of a code, e.g. "malformed input". */
 const char *lk_status_text(enum lk_status st);
 
-/* The exit code of the program for a status: 0 ok, 1 failed, 2 usage. */
+/* Return the exit code of the program for a status: 0 ok, 1 failed, 2 usage. */
 int lk_status_exit_code(enum lk_status st);
 
-/* Evaluates a fallible call; on failure stores the code in the local `st` and jumps to `out`. */
+/* Evaluate a fallible call; on failure store the code in the local `st` and jump to `out`. */
 #define LK_TRY(call)                                                                               \
     do {                                                                                           \
         st = (call);                                                                               \
@@ -71,7 +68,8 @@ int lk_status_exit_code(enum lk_status st);
             goto out;                                                                              \
     } while (0)
 
-/* For cleanup after `out:`: keeps the first error, so a failing close does not hide its cause. */
+/* Evaluate a call in the cleanup after `out:` and keep the first error, so that a failing close
+ * does not hide its cause. */
 #define LK_KEEP(call)                                                                              \
     do {                                                                                           \
         if (st == LK_OK)                                                                           \
@@ -81,17 +79,15 @@ int lk_status_exit_code(enum lk_status st);
     } while (0)
 
 /* Private part: only for the macros above, and those of base/json.h and base/csv.h that fail. */
-enum lk_status lk_fail_at_(enum lk_status code, const char *file, int line, const char *fmt, ...)
-    __attribute__((format(printf, 4, 5)));
-/* Inline, so that compilers and analyzers see that results were written where a call succeeded. */
+enum lk_status lk_fail_(enum lk_status code, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
+/* Inline, so that compilers and analyzers see that results are written where a call succeeds. */
 static inline enum lk_status lk_failed_(enum lk_status code)
 {
     return code == LK_OK ? LK_EINTERNAL : code;
 }
 struct lk_saved_error_ {
     char text[1024];
-    const char *file;
-    int line;
 };
 void lk_error_save_(struct lk_saved_error_ *out);
 void lk_error_restore_(const struct lk_saved_error_ *in);

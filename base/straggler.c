@@ -1,5 +1,4 @@
-/* The straggler law from measured compute times. Divisions: pace / components / tail / the whole.
- */
+/* Estimate the straggler law from measured compute times: speed, components, tail, intervals. */
 #include "base/straggler.h"
 
 #include "base/array.h"
@@ -24,13 +23,6 @@ static const double LEVEL = 0.90;
 
 /* ---- Pace ---- */
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
 static struct lk_pace pace_of(const double *sorted, size_t n)
 {
     struct lk_pace p = {.mean = lk_stats_mean(sorted, n), .n = n};
@@ -44,7 +36,7 @@ struct lk_pace lk_straggler_pace(double *v, size_t n, double prior, double noise
 {
     size_t common = (n + 1) / 2;
 
-    qsort(v, n, sizeof *v, by_value);
+    lk_stats_sort(v, n);
     for (; common < n; common++) {
         struct lk_pace p = pace_of(v, common);
         double freedom = PRIOR_RANKS + (double)common - 1;
@@ -60,7 +52,7 @@ struct lk_pace lk_straggler_pace(double *v, size_t n, double prior, double noise
 
 enum { RANK_SD, COMMON_SD, TRANSIENT_SD, TAIL_SHARE, TAIL_SCALE, TAIL_SHAPE, N_VALUES };
 
-/* Repetitions by number, with repeats for a bootstrap, and scratch. */
+/* The repetitions of a (bootstrap) sample by number, perhaps repeated, and scratch memory. */
 struct sample {
     const double *v;
     const size_t *pick;
@@ -74,7 +66,7 @@ static double at(const struct sample *s, size_t i, size_t rank)
     return s->v[s->pick[i] * s->ranks + rank];
 }
 
-/* Mean squares: of ranks, of repetitions, and the residual's; relative to the mean. */
+/* Compute the variance components from the mean squares of ranks, repetitions and residuals. */
 static void components(struct sample *s, double *values)
 {
     double n = (double)s->n, ranks = (double)s->ranks, all = 0, rank_ms = 0, row_ms = 0, rest = 0;
@@ -102,7 +94,7 @@ static void components(struct sample *s, double *values)
 
 /* ---- Tail ---- */
 
-/* Residuals around each rank's median. */
+/* Compute the residuals around each rank's median. */
 static void residuals(struct sample *s)
 {
     for (size_t r = 0; r < s->ranks; r++) {
@@ -129,15 +121,16 @@ static void pareto(const double *sorted, size_t n, double *out_shape, double *ou
     *out_scale = a0 * (1 - *out_shape); /* keeps the mean */
 }
 
-/* What lies beyond the threshold, as an excess that begins at 0. False: no tail. */
+/* Fit the tail beyond the threshold as an excess that begins at 0; false if there is none. */
 static bool tail(struct sample *s, double *values)
 {
     size_t n = s->n * s->ranks, first = n;
     double sd, threshold, shape, scale, share;
 
     residuals(s);
-    qsort(s->residual, n, sizeof *s->residual, by_value);
-    /* Half of the residuals lie within 0.6745 sd; above the median the tail would be in it. */
+    lk_stats_sort(s->residual, n);
+    /* Half of the residuals lie within 0.6745 sd. The lower quartile is used because the tail would
+     * widen the upper one. */
     sd = (lk_stats_quantile_sorted(s->residual, n, 0.5) -
           lk_stats_quantile_sorted(s->residual, n, 0.25)) /
          0.6745;
@@ -150,7 +143,7 @@ static bool tail(struct sample *s, double *values)
         s->residual[i] -= threshold;
     pareto(s->residual + first, n - first, &shape, &scale);
     share = (double)(n - first) / (double)n;
-    if (scale - shape * threshold < scale / 4) /* a threshold so far out says little of 0 */
+    if (scale - shape * threshold < scale / 4) /* too high to extrapolate to 0 */
         shape = 0;
     values[TAIL_SHAPE] = shape;
     values[TAIL_SHARE] = share * (shape > 0 ? pow(scale / (scale - shape * threshold), 1 / shape)
@@ -195,6 +188,7 @@ enum lk_status lk_straggler_fit(const double *v, size_t n, size_t ranks,
     struct sample s = {.v = v, .n = n, .ranks = ranks};
     bool has_tail;
 
+    *out = (struct lk_straggler_fit){0};
     LK_TRY(sample_init(&s));
     LK_TRY(lk_alloc(&pick, n, sizeof *pick));
     LK_TRY(lk_alloc(&draws, (size_t)N_VALUES * RESAMPLES, sizeof *draws));
@@ -226,8 +220,8 @@ enum lk_status lk_straggler_fit(const double *v, size_t n, size_t ranks,
         *to[k] = (struct lk_estimate){values[k], values[k], values[k], told ? n * ranks : 0};
         if (!told || !m)
             continue;
-        to[k]->lo = fmin(values[k], lk_stats_quantile(drawn, m, (1 - LEVEL) / 2));
-        to[k]->hi = fmax(values[k], lk_stats_quantile_sorted(drawn, m, (1 + LEVEL) / 2));
+        *to[k] = lk_stats_interval(values[k], drawn, m, LEVEL);
+        to[k]->n = n * ranks;
     }
 out:
     sample_fini(&s);

@@ -56,7 +56,7 @@ out:
     return st;
 }
 
-/* Index of a column's name; n_columns when there is none. */
+/* Return the index of a column's name, or n_columns. */
 static size_t find_column(const struct lk_table *t, const char *name)
 {
     size_t i;
@@ -67,7 +67,7 @@ static size_t find_column(const struct lk_table *t, const char *name)
     return i;
 }
 
-/* Replaces the last row's cell; takes over cell.text, which is freed on failure too. */
+/* Replace a cell of the last row; takes ownership of cell.text, which is freed on failure too. */
 static enum lk_status set_cell(struct lk_table *t, const char *column, struct lk_cell cell)
 {
     size_t i = find_column(t, column);
@@ -91,15 +91,6 @@ enum lk_status lk_table_number(struct lk_table *t, const char *column, double v)
                              : (struct lk_cell){.type = LK_CELL_NUMBER, .number = v});
 }
 
-/* A formatted string that the caller frees. */
-__attribute__((format(printf, 2, 0))) static enum lk_status format_text(char **out, const char *fmt,
-                                                                        va_list ap)
-{
-    if (vasprintf(out, fmt, ap) < 0)
-        return lk_fail(LK_ENOMEM, "cannot format a cell");
-    return LK_OK;
-}
-
 enum lk_status lk_table_text(struct lk_table *t, const char *column, const char *fmt, ...)
 {
     struct lk_cell cell = {.type = LK_CELL_TEXT};
@@ -107,9 +98,14 @@ enum lk_status lk_table_text(struct lk_table *t, const char *column, const char 
     va_list ap;
 
     va_start(ap, fmt);
-    st = format_text(&cell.text, fmt, ap);
+    st = lk_vasprintf(&cell.text, fmt, ap);
     va_end(ap);
     return st == LK_OK ? set_cell(t, column, cell) : st;
+}
+
+enum lk_status lk_table_word(struct lk_table *t, const char *column, const char *text)
+{
+    return text ? lk_table_text(t, column, "%s", text) : lk_table_number(t, column, NAN);
 }
 
 enum lk_status lk_table_note(struct lk_table *t, const char *fmt, ...)
@@ -119,7 +115,7 @@ enum lk_status lk_table_note(struct lk_table *t, const char *fmt, ...)
 
     LK_TRY(lk_array_grow(&t->notes, &t->notes_capacity, t->n_notes + 1, sizeof *t->notes));
     va_start(ap, fmt);
-    st = format_text(&t->notes[t->n_notes], fmt, ap);
+    st = lk_vasprintf(&t->notes[t->n_notes], fmt, ap);
     va_end(ap);
     if (st == LK_OK)
         t->n_notes++;

@@ -1,6 +1,6 @@
 /*
- * A result table: what every command prints and every plot reads. Columns have a unit; a cell is a
- * number, a text or empty. reports/ prints it as text, CSV or JSON.
+ * A result table: commands print it and plots read it. Columns have a unit; a cell is a number, a
+ * text or empty. reports/ prints it as text, CSV or JSON.
  */
 #ifndef LK_BASE_TABLE_H
 #define LK_BASE_TABLE_H
@@ -35,19 +35,37 @@ struct lk_table {
     size_t n_notes, notes_capacity;
 };
 
-/* An empty table; title and columns are copied, the columns' names are not. */
+/* Create an empty table; title and columns are copied, the columns' names are not. */
 enum lk_status lk_table_create(const char *title, const struct lk_column *columns, size_t n_columns,
                                struct lk_table **out);
 void lk_table_destroy(struct lk_table *t); /* NULL is legal */
-/* Appends an empty row; set its cells with the calls below, which act on the last row. */
+/* Append an empty row; the calls below set cells of the last row. */
 enum lk_status lk_table_row(struct lk_table *t);
-/* A NaN makes the cell empty. LK_EINTERNAL when there is no such column, or no row yet. */
+/* Set a cell; a NaN makes it empty. LK_EINTERNAL when there is no such column, or no row yet. */
 enum lk_status lk_table_number(struct lk_table *t, const char *column, double v);
 enum lk_status lk_table_text(struct lk_table *t, const char *column, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
+/* A text as it is; NULL makes the cell empty. */
+enum lk_status lk_table_word(struct lk_table *t, const char *column, const char *text);
 enum lk_status lk_table_note(struct lk_table *t, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
-/* The cell of a row, or NULL when there is no such row or column. */
+/*
+ * The columns of a table and the values of its rows as one list:
+ *
+ *     #define COLUMNS(X) X("rank", "rank", LK_DIM_NONE, -1, (double)k) ...
+ *     static const struct lk_column columns[] = {COLUMNS(LK_TABLE_COLUMN)};
+ *     COLUMNS(LK_TABLE_CELL) // in a function with `struct lk_table *t` and `out:` (LK_TRY)
+ *
+ * A value is a number or a text, as of lk_table_number and lk_table_word.
+ */
+#define LK_TABLE_COLUMN(name, heading, dim, digits, value) {name, heading, dim, digits},
+#define LK_TABLE_CELL(name, heading, dim, digits, value)                                           \
+    LK_TRY(_Generic((value), char *                                                                \
+                    : lk_table_word, const char *                                                  \
+                    : lk_table_word, default                                                       \
+                    : lk_table_number)(t, name, value));
+
+/* Return the cell of a row, or NULL when there is no such row or column. */
 const struct lk_cell *lk_table_cell(const struct lk_table *t, size_t row, const char *column);
 
 #endif

@@ -15,26 +15,7 @@ const char *const lk_trace_keys[LK_TRACE_KEY_COUNT] = {
 #undef LK_TRACE_KEY_ROW_
 };
 
-static const char *const track_kinds[] = {
-    [LK_TRACK_HOST] = "host",     [LK_TRACK_COMPUTE] = "compute", [LK_TRACK_COMM] = "comm",
-    [LK_TRACK_LOADER] = "loader", [LK_TRACK_COPY] = "copy",       [LK_TRACK_GPU] = "gpu",
-};
-
-const char *lk_track_kind_name(enum lk_track_kind kind)
-{
-    return track_kinds[kind];
-}
-
-enum lk_status lk_track_kind_from_name(const char *name, enum lk_track_kind *out)
-{
-    for (size_t i = 0; i < LK_COUNT(track_kinds); i++)
-        if (!strcmp(name, track_kinds[i])) {
-            *out = (enum lk_track_kind)i;
-            return LK_OK;
-        }
-    return lk_fail(LK_EPARSE,
-                   "'%.40s' is no kind of track (host, compute, comm, loader, copy, gpu)", name);
-}
+const struct lk_words lk_track_kind_words = LK_WORDS("a kind of track", LK_TRACK_KIND_LIST);
 
 void lk_trace_fini(struct lk_trace *t)
 {
@@ -59,6 +40,42 @@ void lk_traces_free(struct lk_trace *traces, size_t n)
     free(traces);
 }
 
+static int by_start(const void *a, const void *b)
+{
+    const struct lk_trace_span *const *x = a, *const *y = b;
+
+    if ((*x)->span.start_ns != (*y)->span.start_ns)
+        return (*x)->span.start_ns < (*y)->span.start_ns ? -1 : 1;
+    return (*x > *y) - (*x < *y); /* by order: they lie in one array */
+}
+
+enum lk_status lk_trace_sort_spans(struct lk_trace_span **spans, size_t n)
+{
+    enum lk_status st = LK_OK;
+    const struct lk_trace_span **order = NULL;
+    struct lk_trace_span *sorted = NULL;
+    size_t i = 1;
+
+    while (i < n && (*spans)[i - 1].span.start_ns <= (*spans)[i].span.start_ns)
+        i++;
+    if (i >= n)
+        return LK_OK;
+    LK_TRY(lk_alloc(&order, n, sizeof(struct lk_trace_span *)));
+    LK_TRY(lk_alloc(&sorted, n, sizeof *sorted));
+    for (i = 0; i < n; i++)
+        order[i] = &(*spans)[i];
+    qsort(order, n, sizeof(struct lk_trace_span *), by_start);
+    for (i = 0; i < n; i++)
+        sorted[i] = *order[i];
+    free(*spans);
+    *spans = sorted;
+    sorted = NULL;
+out:
+    free(order);
+    free(sorted);
+    return st;
+}
+
 const char *lk_trace_span_name(const struct lk_trace *t, const struct lk_span *s)
 {
     if (s->name > 0 && s->name <= t->n_names)
@@ -66,7 +83,7 @@ const char *lk_trace_span_name(const struct lk_trace *t, const struct lk_span *s
     return lk_span_kind_name((enum lk_span_kind)s->kind);
 }
 
-/* The rank in "rank12.trace.json.gz", or -1. */
+/* Return the rank in "rank12.trace.json.gz", or -1. */
 static int rank_of(const char *name)
 {
     static const char head[] = "rank";
@@ -88,7 +105,13 @@ static int by_rank(const void *a, const void *b)
     return (x->info.rank > y->info.rank) - (x->info.rank < y->info.rank);
 }
 
-/* One run, every rank once. */
+void lk_traces_sort(struct lk_trace *traces, size_t n)
+{
+    if (n)
+        qsort(traces, n, sizeof *traces, by_rank);
+}
+
+/* Check that all traces are of one run and every rank appears once. */
 static enum lk_status check_run(const char *dir, const struct lk_trace *t, size_t n)
 {
     for (size_t i = 1; i < n; i++) {
@@ -133,7 +156,7 @@ enum lk_status lk_traces_read(const char *dir, struct lk_trace **out, size_t *ou
         st = lk_fail(LK_EIO, "%s: no rank*.trace.json.gz there", dir);
         goto out;
     }
-    qsort(traces, n, sizeof *traces, by_rank);
+    lk_traces_sort(traces, n);
     LK_TRY(check_run(dir, traces, n));
     *out = traces;
     *out_n = n;

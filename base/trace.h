@@ -1,7 +1,7 @@
 /*
- * The trace artefact: what one rank did, as Chrome/Kineto trace JSON, gzipped. Perfetto,
- * chrome://tracing and HTA open it as it is. One writer (profiler/ turns span files into traces;
- * sim/ writes simulated ones), one reader.
+ * A trace artefact holds one rank's spans as Chrome/Kineto trace JSON, gzipped. Perfetto,
+ * chrome://tracing and HTA open it. These functions write and read it, for profiler/, which turns
+ * span files into traces, and for sim/, which writes simulated ones.
  *
  * Tracks are (pid = rank, tid = number of the track, from 1; HTA takes stream 0 for no stream).
  * "ts" and "dur" are microseconds with exactly three decimals, relative to baseTimeNanoseconds,
@@ -17,20 +17,20 @@
  *   GRADIENT                     ph i, named after the tensor
  *   COUNTER                      ph C
  *
- * Tracks of one kind and stream number show one stream: a GPU's records are on a track of their
- * own. Where a comm stream has KERNEL spans, COLLECTIVE is cat gpu_user_annotation, as it is in
- * PyTorch's traces, and the kernels are the work.
+ * Tracks with the same kind and stream number belong to one stream: a GPU's records are on a track
+ * of their own. Where a comm stream has KERNEL spans, COLLECTIVE is cat gpu_user_annotation, as it
+ * is in PyTorch's traces, and the kernels are the work.
  *
  * A collective has Kineto's args "Collective name", "In msg nelems", "Out msg nelems", "Group
  * size", "dtype", "Seq" and is called "nccl:NAME" (without a name: nccl:all_reduce) whatever
- * carried it, because that is how HTA and others know communication; distributedInfo.backend and
- * args.lk_backend say what did.
+ * backend ran it, because HTA and other tools recognise communication by this name;
+ * distributedInfo.backend and args.lk_backend name the backend.
  *
- * What is ours alone: the top-level object "lockstep" (struct lk_run_info, clock, tracks, names)
- * and keys that start with "lk_" (in args; of counters in the event, since viewers plot their
- * args). Synthetic, that is not measured: a launch (cat cuda_runtime, args.lk_synthetic) for each
- * kernel, copy and collective, without which HTA assigns them to no step. It lies at the span's
- * start, moved into the span's step.
+ * Our own extensions are the top-level object "lockstep" (struct lk_run_info, clock, tracks, names)
+ * and keys that start with "lk_" (in args; for counters in the event, since viewers plot their
+ * args). One kind of event is synthetic, not measured: a launch (cat cuda_runtime,
+ * args.lk_synthetic) for each kernel, copy and collective, without which HTA assigns them to no
+ * step. It lies at the span's start, moved into the span's step.
  *
  * Writing and reading a trace gives the same spans, to the ns.
  */
@@ -40,6 +40,7 @@
 #include "base/bucket.h"
 #include "base/clockfit.h"
 #include "base/json.h"
+#include "base/member.h"
 #include "base/span.h"
 #include "base/status.h"
 
@@ -54,11 +55,7 @@ struct lk_run_tensor {
     enum lk_dtype dtype; /* on the wire */
 };
 
-struct lk_run_pair {
-    char *key, *value;
-};
-
-/* What a run was: the effective configuration, for a reader years later. All strings owned. */
+/* The run's effective configuration, for a reader years later. All strings owned. */
 struct lk_run_info {
     char *run_id; /* the same on all ranks of a run */
     int rank, world_size, local_rank, nodes;
@@ -73,84 +70,91 @@ struct lk_run_info {
     bool simulated;    /* written by sim/ */
     enum lk_ddp_rule ddp_rule;
     uint64_t first_bytes, cap_bytes; /* bucket limits */
-    uint64_t warmup_steps;           /* steps 0..warmup-1 are marked and left out of statistics */
-    uint64_t steps;                  /* asked for */
-    double flops_per_sample;         /* forward and backward; NaN: unknown */
+    uint64_t warmup_steps;           /* the first steps: marked and left out of statistics */
+    uint64_t steps;                  /* steps asked for */
+    double flops_per_sample;         /* flop, forward and backward; NaN: unknown */
     struct lk_run_tensor *tensors;
     size_t n_tensors;
-    struct lk_run_pair *config; /* every option, tool version, seed, allowed environment */
+    struct lk_pair *config; /* every option, tool version, seed, and the environment variables that
+                               runs record */
     size_t n_config;
 };
-void lk_run_info_fini(struct lk_run_info *i);
+void lk_run_info_fini(struct lk_run_info *i); /* zeroes it; safe on a zeroed one */
+/* Copy all of it, strings too; *to is overwritten, not freed first. */
 enum lk_status lk_run_info_copy(struct lk_run_info *to, const struct lk_run_info *from);
+/* Set a key of config: replace its value, or append the pair. Both texts are copied. */
 enum lk_status lk_run_info_config(struct lk_run_info *i, const char *key, const char *value);
-/* The value of a key of config, or NULL. */
+/* Return the value of a key of config, or NULL. */
 const char *lk_run_info_value(const struct lk_run_info *i, const char *key);
-/* Ranks took turns on a GPU (--share-gpu): no time of the run means anything. */
-bool lk_run_info_shared_gpu(const struct lk_run_info *i);
-/* As a JSON object. NULL texts become "". Reading checks ranges: see base/bounds.h. */
-void lk_run_info_write(struct lk_json_out *o, const char *key, const struct lk_run_info *i);
-enum lk_status lk_run_info_read(struct lk_json *obj, struct lk_run_info *out);
+extern const struct lk_record lk_run_info_record; /* of struct lk_run_info */
 
-/* "host", "compute", "comm", "loader". */
-const char *lk_track_kind_name(enum lk_track_kind kind);
-enum lk_status lk_track_kind_from_name(const char *name, enum lk_track_kind *out); /* LK_EPARSE */
+extern const struct lk_words lk_track_kind_words;
 
+/* A line of the trace on which spans lie: a host thread, a stream, or a GPU's records of one. */
 struct lk_trace_track {
-    char *name;
+    char *name; /* owned */
     enum lk_track_kind kind;
-    int stream;
+    int stream; /* number of the stream; tracks of equal kind and number are one stream */
 };
 
 struct lk_trace_span {
     struct lk_span span;
-    uint32_t track;
+    uint32_t track; /* index into the trace's tracks */
 };
 
+/* One rank's trace; owns all strings and lists. */
 struct lk_trace {
     struct lk_run_info info;
-    uint64_t base_epoch_ns; /* wall clock at local time base_local_ns */
-    uint64_t base_local_ns;
+    uint64_t base_epoch_ns;    /* wall clock at local time base_local_ns */
+    uint64_t base_local_ns;    /* this rank's clock (base/clock.h), as are the spans' times */
     struct lk_clock_fit clock; /* local to rank 0's time; written, not yet applied to the spans */
     bool truncated;            /* the rank was killed or stopped early */
-    uint64_t dropped;          /* spans lost to a full ring */
-    char *failure;             /* why it stopped, or NULL */
+    uint64_t dropped;          /* spans that the recorder lost because its ring buffer was full */
+    char *failure;             /* why the rank stopped, or NULL */
     struct lk_trace_track *tracks;
     size_t n_tracks;
-    char **names; /* names[id - 1] */
+    char **names; /* a span's name is names[span.name - 1]; span.name 0: none */
     size_t n_names;
     struct lk_trace_span *spans; /* by start_ns, ties by order of emission */
     size_t n_spans;
 };
 void lk_trace_fini(struct lk_trace *t); /* zeroes it; safe on a zeroed trace */
 
-/* The name a span shows: its own, else its kind's. */
+/* Sort n spans by start; those that start together keep their order. It may free the array and put
+ * a new one in *spans. */
+enum lk_status lk_trace_sort_spans(struct lk_trace_span **spans, size_t n);
+
+/* Return the name a span shows: its own, else its kind's. */
 const char *lk_trace_span_name(const struct lk_trace *t, const struct lk_span *s);
 
-/* Writes one rank's trace (gzip when the path ends in .gz). Atomic. Times before base_local_ns are
- * fine. LK_EINTERNAL for a span of an unknown kind, track or name, or that ends before it starts.
- */
+/* Write one rank's trace (gzip when the path ends in .gz), the whole file or nothing. Times before
+ * base_local_ns are legal. LK_EINTERNAL for a span of unknown kind, track or name, or of negative
+ * duration. */
 enum lk_status lk_trace_write(const char *path, const struct lk_trace *t);
 /*
- * Writes several ranks into one file on rank 0's clock, that is the first trace's base with every
- * rank's clock fit applied. Same schema, distributedInfo of the first. pre: n > 0.
+ * Write n ranks' traces into one file on rank 0's clock, that is the first trace's base with every
+ * rank's clock fit applied. The file has the same schema, and the first trace's distributedInfo.
+ * pre: n > 0.
  */
 enum lk_status lk_trace_write_merged(const char *path, const struct lk_trace *traces, size_t n);
 /*
- * Reads a trace written by lk_trace_write. Events that are not ours are left out. LK_EPARSE names
- * file, line and key; a merged file is refused. Streams: memory is the spans kept.
+ * Read a trace written by lk_trace_write; events that are not ours are left out. LK_EPARSE names
+ * file, line and key; a merged file is refused. The reader streams: it keeps only the spans in
+ * memory.
  */
 enum lk_status lk_trace_read(const char *path, struct lk_trace *out);
 /*
- * Reads a single or a merged trace; *out freed by lk_traces_free. Of a merged file the spans, bases
- * and clocks are on rank 0's clock; each keeps the uncertainty of its fit.
+ * Read a single or a merged trace; free *out by lk_traces_free. Of a merged file the spans, bases
+ * and clocks are on rank 0's clock; each keeps the uncertainty of its fit. Only tests use it, to
+ * check what lk_trace_write_merged wrote.
  */
 enum lk_status lk_trace_read_merged(const char *path, struct lk_trace **out, size_t *out_n);
 /*
- * Reads DIR/rank%d.trace.json.gz, sorted by rank; *out freed by lk_traces_free. LK_EIO when there
+ * Read all DIR/rank%d.trace.json.gz, sorted by rank; free *out by lk_traces_free. LK_EIO when there
  * is none, LK_EPARSE when they are of different runs.
  */
 enum lk_status lk_traces_read(const char *dir, struct lk_trace **out, size_t *out_n);
 void lk_traces_free(struct lk_trace *traces, size_t n); /* NULL is legal */
+void lk_traces_sort(struct lk_trace *traces, size_t n); /* by rank */
 
 #endif

@@ -1,6 +1,6 @@
 /*
- * The events of a trace: metadata (names of tracks), then per rank its spans in order, each that a
- * device runs preceded by its synthetic launch.
+ * Write the events of a trace: metadata (names of tracks), then per rank its spans in order, each
+ * device span preceded by its synthetic launch.
  */
 #include "base/trace.h"
 
@@ -33,7 +33,7 @@ static void write_metadata(struct lk_json_out *o, const char *name, int pid, siz
     lk_json_out_close(o);
 }
 
-/* Viewers show tracks by this: those of one stream beside each other. */
+/* Return the position at which viewers show a track: tracks of one stream are adjacent. */
 static int64_t sort_index(const struct lk_trace *t, size_t track)
 {
     for (size_t i = 0; i < track; i++)
@@ -92,7 +92,7 @@ static const struct lk_trace_step *find_step(const struct lk_trace_rank_out *r, 
     return lo < r->n_steps && r->steps[lo].step == step ? &r->steps[lo] : NULL;
 }
 
-/* Whole microseconds, because HTA rounds starts up and ends down to them. */
+/* Round down to whole microseconds, because HTA rounds starts up and ends down to them. */
 static int64_t floor_us(int64_t ns)
 {
     int64_t rest = ns % (int64_t)LK_NS_PER_US;
@@ -123,7 +123,7 @@ static void write_launch(const struct lk_trace_out *f, const struct lk_trace_ran
     lk_json_out_close(o);
 }
 
-/* Kineto's names of element types. */
+/* Return Kineto's name of an element type. */
 static const char *kineto_dtype(enum lk_dtype t)
 {
     static const char *const names[LK_DTYPE_COUNT] = {
@@ -134,7 +134,8 @@ static const char *kineto_dtype(enum lk_dtype t)
     return names[t];
 }
 
-/* A span has bytes, Kineto elements: of the gradients' type where they share one, else of bytes. */
+/* Return the element type to count a span's bytes in, since Kineto wants elements: the gradients'
+ * type if they share one, else bytes. */
 static enum lk_dtype wire_dtype(const struct lk_run_info *i, uint64_t bytes)
 {
     for (size_t t = 1; t < i->n_tensors; t++)
@@ -145,7 +146,7 @@ static enum lk_dtype wire_dtype(const struct lk_run_info *i, uint64_t bytes)
     return i->tensors[0].dtype;
 }
 
-/* A bucket's collective that nobody named is its all-reduce. */
+/* Return the collective's name; a bucket's collective without a name is its all-reduce. */
 static const char *collective_name(const struct lk_trace_rank_out *r, const struct lk_span *s)
 {
     return s->name == 0 && s->index >= 0 ? lk_coll_name(LK_ALL_REDUCE)
@@ -161,7 +162,7 @@ static void write_collective(const struct lk_trace_rank_out *r, struct lk_json_o
     uint64_t elems = s->bytes / lk_dtype_bytes(dtype);
     enum lk_coll coll;
 
-    if (lk_coll_from_name(name, &coll) == LK_OK)
+    if (lk_words_find(&lk_coll_words, name, &coll) == LK_OK)
         name = lk_coll_kineto_name(coll);
     lk_json_out_text(o, "Collective name", name);
     lk_json_out_uint(o, "In msg nelems", elems);
@@ -193,7 +194,7 @@ static void write_own(const struct lk_trace_out *f, const struct lk_trace_rank_o
         lk_json_out_uint(o, lk_trace_keys[LK_TRACE_SEQ], s->seq);
 }
 
-/* An instant: ready, start and end are one. */
+/* Write an instant: ready, start and end are the same time. */
 static void write_gradient(const struct lk_trace_out *f, const struct lk_trace_rank_out *r,
                            const struct lk_trace_span *s)
 {
@@ -232,9 +233,9 @@ static void write_counter(const struct lk_trace_out *f, const struct lk_trace_ra
 }
 
 /*
- * The category of work of a device, or NULL for ranges that only annotate. Of a compute stream
- * without kernels forward, backward and optimizer are the work; else they contain it, and HTA
- * would count it twice. So would it a collective and the kernels that do it.
+ * Return the category of device work, or NULL for ranges that only annotate. On a compute stream
+ * without kernels forward, backward and optimizer are the work; with kernels they contain it, and
+ * HTA would count it twice, as it would a collective and its kernels.
  */
 static const char *device_category(const struct lk_trace_rank_out *r, const struct lk_trace_span *s)
 {
@@ -249,13 +250,13 @@ static const char *device_category(const struct lk_trace_rank_out *r, const stru
     return NULL;
 }
 
-/* Of what is no work of a device's. Kineto has collectives twice too: a range, and its kernel. */
+/* Return the category of an annotation. Kineto too shows a collective as range and kernel. */
 static const char *annotation_category(enum lk_span_kind kind)
 {
     return kind == LK_SPAN_COLLECTIVE ? "gpu_user_annotation" : lk_span_kind_category(kind);
 }
 
-/* The name that viewers and HTA's classification go by. Returns buf or a name. */
+/* Return the name that viewers and HTA's classification use: buf or a name. */
 static const char *shown_name(const struct lk_trace_rank_out *r, const struct lk_span *s, char *buf,
                               size_t size)
 {

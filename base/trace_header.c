@@ -1,106 +1,92 @@
-/* Reading the object "lockstep" of a trace: what it says of each rank, but its spans. */
+/* The object "lockstep" of a trace: what it says of each rank, but its spans; as rows
+ * (base/member.h). */
 #include "base/trace.h"
 
-#include "base/array.h"
 #include "base/trace_format.h"
 
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
 
-/* Drift beyond a tenth is no clock. */
+/* No clock drifts by more than a tenth. */
 #define DRIFT_PPB_MAX 1e8
 
-static enum lk_status read_clock(struct lk_json *obj, struct lk_clock_fit *out)
+static enum lk_status check_clock(struct lk_json *v, void *base)
 {
-    enum lk_status st = LK_OK;
-    struct lk_json *v = NULL;
-    double drift = 0.0;
+    const struct lk_clock_fit *c = base;
 
-    LK_TRY(lk_json_object(obj, "clock", &v));
-    LK_TRY(lk_json_uint(v, "at_ns", INT64_MAX, &out->at_ns));
-    LK_TRY(lk_json_int(v, "offset_ns", INT64_MIN, INT64_MAX, &out->offset_ns));
-    LK_TRY(lk_json_number(v, "drift_ppb", &drift));
-    LK_TRY(lk_json_uint(v, "uncertainty_ns", INT64_MAX, &out->uncertainty_ns));
-    LK_TRY(lk_json_end(v));
-    if (fabs(drift) > DRIFT_PPB_MAX)
-        return lk_json_error(v, "a drift of %g ppb is out of range", drift);
-    out->drift_ppb = drift;
-out:
-    return st;
+    return fabs(c->drift_ppb) > DRIFT_PPB_MAX
+               ? lk_json_error(v, "a drift of %g ppb is out of range", c->drift_ppb)
+               : LK_OK;
 }
 
-static enum lk_status read_track(struct lk_json *v, void *item)
-{
-    enum lk_status st = LK_OK;
-    struct lk_trace_track *t = item;
-    const char *text = NULL;
+#define ROW(field, ...) LK_MEMBER(struct lk_clock_fit, field, #field, __VA_ARGS__)
+static const struct lk_member clock_rows[] = {
+    ROW(at_ns, UINT, REQUIRED, .max = INT64_MAX, .help = "local time that the offset belongs to"),
+    ROW(offset_ns, INT64, REQUIRED, .min = INT64_MIN, .help = "rank 0's time minus local time"),
+    ROW(drift_ppb, NUMBER, REQUIRED, .help = "change of the offset"),
+    ROW(uncertainty_ns, UINT, REQUIRED, .max = INT64_MAX, .help = "bound of the error"),
+    LK_MEMBER_END,
+};
+#undef ROW
+static const struct lk_record clock_record = {.size = sizeof(struct lk_clock_fit),
+                                              .rows = clock_rows,
+                                              .one_line = true,
+                                              .check = check_clock};
 
-    LK_TRY(lk_json_text(v, "kind", &text));
-    LK_TRY(lk_json_blame(v, "kind", lk_track_kind_from_name(text, &t->kind)));
-    LK_TRY(lk_json_int32(v, "stream", INT32_MIN, INT32_MAX, &t->stream));
-    LK_TRY(lk_json_text_copy(v, "name", &t->name));
-    LK_TRY(lk_json_end(v));
-out:
-    return st;
+#define ROW(field, ...) LK_MEMBER(struct lk_trace_track, field, #field, __VA_ARGS__)
+static const struct lk_member track_rows[] = {
+    ROW(name, TEXT, REQUIRED, .help = "name of the track"),
+    ROW(kind, WORD, REQUIRED, .words = &lk_track_kind_words, .help = "what it shows"),
+    ROW(stream, INT, REQUIRED, .min = INT32_MIN, .help = "stream or thread"),
+    LK_MEMBER_END,
+};
+#undef ROW
+static const struct lk_record track_record = {
+    .size = sizeof(struct lk_trace_track), .rows = track_rows, .one_line = true};
+
+static enum lk_status check_rank(struct lk_json *v, void *base)
+{
+    const struct lk_trace_rank_in *r = base;
+
+    return r->trace.n_names > LK_TRACE_IDS_MAX
+               ? lk_json_error(lk_json_optional(v, "names"), "more than %d names", LK_TRACE_IDS_MAX)
+               : LK_OK;
 }
 
-static enum lk_status read_name(struct lk_json *v, void *item)
+#define ROW(field, key, ...) LK_MEMBER(struct lk_trace_rank_in, field, key, __VA_ARGS__)
+static const struct lk_member rank_rows[] = {
+    ROW(trace.info, "info", OBJECT, REQUIRED, .of = &lk_run_info_record, .help = "the run"),
+    ROW(trace.base_epoch_ns, "base_epoch_ns", UINT, REQUIRED, .max = INT64_MAX,
+        .help = "wall clock at local time `base_local_ns`"),
+    ROW(trace.base_local_ns, "base_local_ns", UINT, REQUIRED, .max = INT64_MAX,
+        .help = "local time of the trace's start"),
+    ROW(trace.clock, "clock", OBJECT, REQUIRED, .of = &clock_record, .help = "clock fit"),
+    ROW(trace.truncated, "truncated", BOOL, REQUIRED, .help = "the rank stopped early"),
+    ROW(trace.dropped, "dropped", UINT, REQUIRED, .help = "spans lost to a full ring"),
+    ROW(trace.failure, "failure", TEXT, SPARSE, .help = "why it stopped"),
+    ROW(trace.tracks, "tracks", LIST, REQUIRED, .of = &track_record,
+        .count = offsetof(struct lk_trace_rank_in, trace.n_tracks), .help = "tracks"),
+    ROW(trace.names, "names", TEXTS, REQUIRED,
+        .count = offsetof(struct lk_trace_rank_in, trace.n_names), .help = "names of spans"),
+    ROW(n_spans, "spans", UINT, REQUIRED, .max = INT64_MAX, .help = "spans in this file"),
+    LK_MEMBER_END,
+};
+#undef ROW
+static const struct lk_record rank_record = {
+    .size = sizeof(struct lk_trace_rank_in), .rows = rank_rows, .check = check_rank};
+
+/* Check that each rank appears once, and that only merged traces have more than one. */
+static enum lk_status check_ranks(struct lk_json *v, void *base)
 {
-    const char *text = NULL;
-    enum lk_status st = lk_json_as_text(v, &text);
+    const struct lk_trace_header *h = base;
+    struct lk_json *array = lk_json_optional(v, "ranks");
+    const struct lk_trace_rank_in *ranks = h->ranks;
 
-    return st == LK_OK ? lk_strdup(item, text) : st;
-}
-
-static enum lk_status read_rank(struct lk_json *v, void *item)
-{
-    enum lk_status st = LK_OK;
-    struct lk_trace_rank_in *r = item;
-    struct lk_trace *t = &r->trace;
-    struct lk_json *info = NULL;
-    struct lk_json *failure;
-    const char *text = NULL;
-
-    LK_TRY(lk_json_object(v, "info", &info));
-    LK_TRY(lk_run_info_read(info, &t->info));
-    LK_TRY(lk_json_uint(v, "base_epoch_ns", INT64_MAX, &t->base_epoch_ns));
-    LK_TRY(lk_json_uint(v, "base_local_ns", INT64_MAX, &t->base_local_ns));
-    LK_TRY(read_clock(v, &t->clock));
-    LK_TRY(lk_json_bool(v, "truncated", &t->truncated));
-    LK_TRY(lk_json_uint(v, "dropped", UINT64_MAX, &t->dropped));
-    failure = lk_json_optional(v, "failure");
-    if (failure) {
-        LK_TRY(lk_json_as_text(failure, &text));
-        LK_TRY(lk_strdup(&t->failure, text));
-    }
-    LK_TRY(lk_json_items(v, "tracks", LK_JSON_REQUIRED, read_track, &t->tracks, sizeof *t->tracks,
-                         &t->n_tracks));
-    LK_TRY(lk_json_items(v, "names", LK_JSON_REQUIRED, read_name, &t->names, sizeof *t->names,
-                         &t->n_names));
-    if (t->n_names > LK_TRACE_IDS_MAX)
-        LK_TRY(lk_json_error(lk_json_optional(v, "names"), "more than %d names", LK_TRACE_IDS_MAX));
-    LK_TRY(lk_json_uint(v, "spans", INT64_MAX, &r->n_spans));
-    LK_TRY(lk_json_end(v));
-out:
-    return st;
-}
-
-void lk_trace_ranks_free(struct lk_trace_rank_in *ranks, size_t n)
-{
-    for (size_t i = 0; i < n; i++)
-        lk_trace_fini(&ranks[i].trace);
-    free(ranks);
-}
-
-/* Each rank once, and more than one in merged traces only. */
-static enum lk_status check_ranks(struct lk_json *array, const struct lk_trace_rank_in *ranks,
-                                  size_t n, bool merged)
-{
-    if (n == 0 || (n > 1 && !merged))
-        return lk_json_error(array, "%zu ranks in a trace that is %s", n,
-                             merged ? "merged" : "not merged");
-    for (size_t i = 0; i < n; i++)
+    if (h->n_ranks == 0 || (h->n_ranks > 1 && !h->merged))
+        return lk_json_error(array, "%zu ranks in a trace that is %s", h->n_ranks,
+                             h->merged ? "merged" : "not merged");
+    for (size_t i = 0; i < h->n_ranks; i++)
         for (size_t j = 0; j < i; j++)
             if (ranks[j].trace.info.rank == ranks[i].trace.info.rank)
                 return lk_json_error(lk_json_item(array, i), "rank %d is there twice",
@@ -108,25 +94,15 @@ static enum lk_status check_ranks(struct lk_json *array, const struct lk_trace_r
     return LK_OK;
 }
 
-enum lk_status lk_trace_read_header(struct lk_json *v, bool *out_merged,
-                                    struct lk_trace_rank_in **out, size_t *out_n)
-{
-    enum lk_status st = LK_OK;
-    struct lk_trace_rank_in *ranks = NULL;
-    bool merged = false;
-    size_t n = 0;
-
-    LK_TRY(lk_json_schema(v, LK_TRACE_SCHEMA, LK_TRACE_VERSION));
-    LK_TRY(lk_json_bool(v, "merged", &merged));
-    LK_TRY(lk_json_items(v, "ranks", LK_JSON_REQUIRED, read_rank, &ranks, sizeof *ranks, &n));
-    LK_TRY(lk_json_end(v));
-    LK_TRY(check_ranks(lk_json_optional(v, "ranks"), ranks, n, merged));
-    *out_merged = merged;
-    *out = ranks;
-    *out_n = n;
-    ranks = NULL;
-    n = 0;
-out:
-    lk_trace_ranks_free(ranks, n);
-    return st;
-}
+static const struct lk_member header_rows[] = {
+    LK_MEMBER(struct lk_trace_header, merged, "merged", BOOL, REQUIRED,
+              .help = "several ranks in one file, on rank 0's clock"),
+    LK_MEMBER(struct lk_trace_header, ranks, "ranks", LIST, REQUIRED, .of = &rank_record,
+              .count = offsetof(struct lk_trace_header, n_ranks), .help = "ranks of the file"),
+    LK_MEMBER_END,
+};
+const struct lk_record lk_trace_header_record = {.size = sizeof(struct lk_trace_header),
+                                                 .rows = header_rows,
+                                                 .schema = LK_TRACE_SCHEMA,
+                                                 .version = LK_TRACE_VERSION,
+                                                 .check = check_ranks};

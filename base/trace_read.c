@@ -1,15 +1,216 @@
 /*
- * Reading traces of our own schema. Keys and events may come in any order: spans are kept by rank
- * in file time until the whole file is read, and become traces then.
+ * Read traces of our own schema. Keys and events may come in any order: spans are kept by rank in
+ * file time until the whole file is read, and become traces then.
  */
 #include "base/trace.h"
 
 #include "base/array.h"
+#include "base/bounds.h"
 #include "base/clock.h"
 #include "base/trace_format.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* Marks an absent ready_ns until the base is known (file time 0 is a valid time). */
+#define NO_READY ((uint64_t)INT64_MIN)
+
+/* ---- One event ---- */
+
+/*
+ * Set *out_own to the object with our keys (a counter's event, else the args), or NULL if the event
+ * is no span of ours. A key with our prefix that we do not know is an error.
+ */
+static enum lk_status find_own(struct lk_json *event, struct lk_json **out_own)
+{
+    static const char prefix[] = "lk_";
+    struct lk_json *ph = lk_json_optional(event, "ph");
+    struct lk_json *own = event;
+    struct lk_json *v;
+    const char *key = NULL;
+    const char *text = NULL;
+    bool span = false;
+    bool other = false;
+
+    *out_own = NULL;
+    if (!ph || lk_json_as_text(ph, &text) != LK_OK || strcmp(text, "C") != 0)
+        own = lk_json_optional(event, "args");
+    if (!own || lk_json_type(own) != LK_JSON_OBJECT)
+        return LK_OK;
+    for (size_t i = 0; (v = lk_json_member(own, i, &key)); i++) {
+        size_t k = 0;
+
+        if (strncmp(key, prefix, sizeof prefix - 1) != 0)
+            continue;
+        while (k < LK_TRACE_KEY_COUNT && strcmp(key, lk_trace_keys[k]) != 0)
+            k++;
+        if (k == LK_TRACE_KEY_COUNT)
+            return lk_json_error(v, "unknown key");
+        if (k == LK_TRACE_KIND)
+            span = true;
+        else if (k != LK_TRACE_SYNTHETIC)
+            other = true;
+    }
+    if (other && !span)
+        return lk_json_error(own, "a span without %s", lk_trace_keys[LK_TRACE_KIND]);
+    if (span)
+        *out_own = own;
+    return LK_OK;
+}
+
+static enum lk_status read_kind(struct lk_json *own, uint16_t *out)
+{
+    enum lk_status st = LK_OK;
+    struct lk_json *v = NULL;
+    int kind = 0;
+
+    LK_TRY(lk_json_required(own, lk_trace_keys[LK_TRACE_KIND], &v));
+    LK_TRY(lk_json_as_word(v, &lk_span_kind_words, &kind));
+    *out = (uint16_t)kind;
+out:
+    return st;
+}
+
+static enum lk_status optional_uint(struct lk_json *own, enum lk_trace_key key, uint64_t max,
+                                    uint64_t *out)
+{
+    struct lk_json *v = lk_json_optional(own, lk_trace_keys[key]);
+
+    *out = 0;
+    return v ? lk_json_as_uint(v, max, out) : LK_OK;
+}
+
+static enum lk_status read_fixed(struct lk_json *obj, const char *key, int64_t *out)
+{
+    struct lk_json *v = lk_json_optional(obj, key);
+
+    if (!v)
+        return lk_json_error(obj, "%s is missing", key);
+    return lk_json_as_fixed(v, 3, out);
+}
+
+static enum lk_status read_own(struct lk_json *own, struct lk_span *s)
+{
+    enum lk_status st = LK_OK;
+    struct lk_json *v;
+    uint64_t n = 0;
+    int64_t index = -1;
+    int64_t ready = 0;
+
+    LK_TRY(lk_json_uint(own, lk_trace_keys[LK_TRACE_STEP], UINT32_MAX, &n));
+    s->step = (uint32_t)n;
+    v = lk_json_optional(own, lk_trace_keys[LK_TRACE_INDEX]);
+    if (v)
+        LK_TRY(lk_json_as_int(v, -1, INT32_MAX, &index));
+    s->index = (int32_t)index;
+    LK_TRY(optional_uint(own, LK_TRACE_NAME, LK_TRACE_IDS_MAX, &n));
+    s->name = (uint16_t)n;
+    LK_TRY(optional_uint(own, LK_TRACE_SEQ, UINT32_MAX, &n));
+    s->seq = (uint32_t)n;
+    LK_TRY(optional_uint(own, LK_TRACE_BYTES, UINT64_MAX, &s->bytes));
+    v = lk_json_optional(own, lk_trace_keys[LK_TRACE_READY]);
+    if (v)
+        LK_TRY(lk_json_as_fixed(v, 3, &ready));
+    s->ready_ns = (uint64_t)ready;
+out:
+    return st;
+}
+
+static enum lk_status read_value(struct lk_json *event, double *out)
+{
+    static const struct {
+        const char *text;
+        double value;
+    } others[] = {{"nan", NAN}, {"inf", INFINITY}, {"-inf", -INFINITY}};
+    enum lk_status st = LK_OK;
+    struct lk_json *args = NULL;
+    struct lk_json *v;
+    const char *text = NULL;
+
+    LK_TRY(lk_json_object(event, "args", &args));
+    v = lk_json_optional(args, "value");
+    if (!v)
+        return lk_json_error(args, "value is missing");
+    if (lk_json_type(v) == LK_JSON_NUMBER)
+        return lk_json_as_number(v, out);
+    LK_TRY(lk_json_as_text(v, &text));
+    for (size_t i = 0; i < LK_COUNT(others); i++)
+        if (!strcmp(text, others[i].text)) {
+            *out = others[i].value;
+            return LK_OK;
+        }
+    return lk_json_error(v, "'%.40s' is no number", text);
+out:
+    return st;
+}
+
+/* Return the phase ("ph") that a kind is written with. */
+static const char *phase_of(uint16_t kind)
+{
+    return kind == LK_SPAN_GRADIENT ? "i" : kind == LK_SPAN_COUNTER ? "C" : "X";
+}
+
+static enum lk_status read_times(struct lk_json *event, struct lk_json *own, struct lk_span *s)
+{
+    enum lk_status st = LK_OK;
+    const char *ph = NULL;
+    int64_t ts = 0;
+    int64_t dur = 0;
+
+    LK_TRY(lk_json_text(event, "ph", &ph));
+    if (strcmp(ph, phase_of(s->kind)) != 0)
+        return lk_json_error(lk_json_optional(event, "ph"),
+                             "expected \"%s\" for a %s, got \"%.8s\"", phase_of(s->kind),
+                             lk_span_kind_name((enum lk_span_kind)s->kind), ph);
+    LK_TRY(read_fixed(event, "ts", &ts));
+    if (*ph == 'X')
+        LK_TRY(read_fixed(event, "dur", &dur));
+    if (dur < 0 || ts > INT64_MAX - dur)
+        return lk_json_error(lk_json_optional(event, "dur"), "out of range");
+    s->start_ns = (uint64_t)ts;
+    s->end_ns = (uint64_t)(ts + dur);
+    if (!lk_json_optional(own, lk_trace_keys[LK_TRACE_READY]))
+        s->ready_ns = NO_READY;
+out:
+    return st;
+}
+
+/*
+ * Read an event; *out_ours is false if it is no span of ours. Its times are file time: int64_t ns
+ * in the fields of the span.
+ */
+static enum lk_status read_event(struct lk_json *event, bool *out_ours, int *out_rank,
+                                 struct lk_trace_span *out)
+{
+    enum lk_status st = LK_OK;
+    struct lk_trace_span s = {0};
+    struct lk_json *own = NULL;
+    int64_t pid = 0;
+    int64_t tid = 0;
+
+    *out_ours = false;
+    if (lk_json_type(event) != LK_JSON_OBJECT)
+        return lk_json_error(event, "an event is an object");
+    LK_TRY(find_own(event, &own));
+    if (!own)
+        return LK_OK;
+    LK_TRY(read_kind(own, &s.span.kind));
+    LK_TRY(read_own(own, &s.span));
+    LK_TRY(read_times(event, own, &s.span));
+    if (s.span.kind == LK_SPAN_COUNTER)
+        LK_TRY(read_value(event, &s.span.value));
+    LK_TRY(lk_json_int(event, "pid", 0, LK_RANKS_MAX - 1, &pid));
+    LK_TRY(lk_json_int(event, "tid", 1, LK_TRACE_IDS_MAX, &tid));
+    s.track = (uint32_t)(tid - 1);
+    *out_ours = true;
+    *out_rank = (int)pid;
+    *out = s;
+out:
+    return st;
+}
+
+/* ---- Spans by rank ---- */
 
 /* The spans of one rank. Times are file time: int64_t ns in the fields of the span. */
 struct part {
@@ -20,10 +221,9 @@ struct part {
 
 struct reader {
     const char *path;
-    bool has_base, has_header, merged;
+    bool has_base, has_header;
     uint64_t base_ns;
-    struct lk_trace_rank_in *ranks;
-    size_t n_ranks;
+    struct lk_trace_header header;
     struct part *parts;
     size_t n_parts, parts_capacity;
     struct part *last; /* the part of the last event; NULL: none */
@@ -31,7 +231,9 @@ struct reader {
 
 static void reader_fini(struct reader *r)
 {
-    lk_trace_ranks_free(r->ranks, r->n_ranks);
+    for (size_t i = 0; i < r->header.n_ranks; i++)
+        free(r->header.ranks[i].trace.spans);
+    lk_record_fini(&lk_trace_header_record, &r->header);
     for (size_t i = 0; i < r->n_parts; i++)
         free(r->parts[i].spans);
     free(r->parts);
@@ -43,7 +245,7 @@ static enum lk_status on_member(void *ctx, const char *key, struct lk_json *v)
     enum lk_status st = LK_OK;
 
     if (!strcmp(key, "lockstep")) {
-        LK_TRY(lk_trace_read_header(v, &r->merged, &r->ranks, &r->n_ranks));
+        LK_TRY(lk_record_read(&lk_trace_header_record, v, &r->header));
         r->has_header = true;
     }
     if (!strcmp(key, "baseTimeNanoseconds")) {
@@ -56,23 +258,16 @@ out:
 
 /* ---- Events ---- */
 
-static enum lk_status find_part(struct reader *r, int rank, struct part **out)
+/* Return the part of a rank, or NULL. */
+static struct part *find_part(const struct reader *r, int rank)
 {
-    enum lk_status st = LK_OK;
-
     for (size_t i = 0; i < r->n_parts; i++)
-        if (r->parts[i].rank == rank) {
-            *out = &r->parts[i];
-            return LK_OK;
-        }
-    LK_TRY(lk_array_grow(&r->parts, &r->parts_capacity, r->n_parts + 1, sizeof *r->parts));
-    r->parts[r->n_parts] = (struct part){.rank = rank};
-    *out = &r->parts[r->n_parts++];
-out:
-    return st;
+        if (r->parts[i].rank == rank)
+            return &r->parts[i];
+    return NULL;
 }
 
-/* What contradicts the header, or NULL. */
+/* Describe how a span contradicts the header, or return NULL. */
 static const char *contradiction(const struct lk_trace_rank_in *r, const struct lk_trace_span *s)
 {
     if (s->track >= r->trace.n_tracks)
@@ -84,9 +279,9 @@ static const char *contradiction(const struct lk_trace_rank_in *r, const struct 
 
 static const struct lk_trace_rank_in *find_rank(const struct reader *r, int rank)
 {
-    for (size_t i = 0; i < r->n_ranks; i++)
-        if (r->ranks[i].trace.info.rank == rank)
-            return &r->ranks[i];
+    for (size_t i = 0; i < r->header.n_ranks; i++)
+        if (r->header.ranks[i].trace.info.rank == rank)
+            return &r->header.ranks[i];
     return NULL;
 }
 
@@ -99,7 +294,12 @@ static enum lk_status keep(struct reader *r, struct lk_json *event, int rank,
     if (!p || p->rank != rank) {
         if (r->has_header && !find_rank(r, rank))
             return lk_json_error(event, "pid %d is no rank of this trace", rank);
-        LK_TRY(find_part(r, rank, &p));
+        p = find_part(r, rank);
+    }
+    if (!p) {
+        LK_TRY(lk_array_grow(&r->parts, &r->parts_capacity, r->n_parts + 1, sizeof *r->parts));
+        p = &r->parts[r->n_parts++];
+        *p = (struct part){.rank = rank};
     }
     if (r->has_header && contradiction(find_rank(r, rank), s))
         return lk_json_error(event, "%s", contradiction(find_rank(r, rank), s));
@@ -117,7 +317,7 @@ static enum lk_status on_event(void *ctx, struct lk_json *event)
     bool ours;
     int rank;
 
-    LK_TRY(lk_trace_read_event(event, &ours, &rank, &s));
+    LK_TRY(read_event(event, &ours, &rank, &s));
     if (ours)
         LK_TRY(keep(ctx, event, rank, &s));
 out:
@@ -126,53 +326,14 @@ out:
 
 /* ---- Traces ---- */
 
-/* File time to the rank's clock; false when it is none of a clock. */
+/* Convert file time to the rank's clock; false if the result is out of range. */
 static bool to_local(const struct reader *r, const struct lk_trace *t, uint64_t *ns)
 {
     *ns = *ns + r->base_ns - t->base_epoch_ns + t->base_local_ns;
     return *ns <= INT64_MAX;
 }
 
-static int by_start(const void *a, const void *b)
-{
-    const struct lk_trace_span *x = *(const struct lk_trace_span *const *)a;
-    const struct lk_trace_span *y = *(const struct lk_trace_span *const *)b;
-
-    return x->span.start_ns != y->span.start_ns
-               ? (x->span.start_ns > y->span.start_ns) - (x->span.start_ns < y->span.start_ns)
-               : (x > y) - (x < y);
-}
-
-/* Our writer sorts; a tool that rewrote the file may not have. */
-static enum lk_status sort(struct part *p)
-{
-    enum lk_status st = LK_OK;
-    const struct lk_trace_span **order = NULL;
-    struct lk_trace_span *sorted = NULL;
-    size_t i = 1;
-
-    while (i < p->n && p->spans[i - 1].span.start_ns <= p->spans[i].span.start_ns)
-        i++;
-    if (i >= p->n)
-        return LK_OK;
-    LK_TRY(lk_alloc(&order, p->n, sizeof(const struct lk_trace_span *)));
-    LK_TRY(lk_alloc(&sorted, p->n, sizeof *sorted));
-    for (i = 0; i < p->n; i++)
-        order[i] = &p->spans[i];
-    qsort(order, p->n, sizeof(const struct lk_trace_span *), by_start);
-    for (i = 0; i < p->n; i++)
-        sorted[i] = *order[i];
-    free(p->spans);
-    p->spans = sorted;
-    p->capacity = p->n;
-    sorted = NULL;
-out:
-    free(order);
-    free(sorted);
-    return st;
-}
-
-/* Moves a part's spans into their trace. */
+/* Move a part's spans into their trace. */
 static enum lk_status finish_rank(const struct reader *r, struct lk_trace_rank_in *k,
                                   struct part *p)
 {
@@ -189,7 +350,7 @@ static enum lk_status finish_rank(const struct reader *r, struct lk_trace_rank_i
         if (contradiction(k, &p->spans[i]))
             return lk_fail(LK_EPARSE, "%s: rank %d: span %zu: %s", r->path, rank, i,
                            contradiction(k, &p->spans[i]));
-        if (s->ready_ns == LK_TRACE_NO_READY)
+        if (s->ready_ns == NO_READY)
             s->ready_ns = 0;
         else if (!to_local(r, &k->trace, &s->ready_ns))
             return lk_fail(LK_EPARSE, "%s: rank %d: span %zu: lk_ready_us is out of range", r->path,
@@ -200,7 +361,7 @@ static enum lk_status finish_rank(const struct reader *r, struct lk_trace_rank_i
     }
     if (!p)
         return LK_OK;
-    LK_TRY(sort(p));
+    LK_TRY(lk_trace_sort_spans(&p->spans, n)); /* a tool may have rewritten the file */
     k->trace.spans = p->spans;
     k->trace.n_spans = n;
     p->spans = NULL;
@@ -220,13 +381,10 @@ static enum lk_status finish(struct reader *r)
         if (!find_rank(r, r->parts[i].rank))
             return lk_fail(LK_EPARSE, "%s: pid %d is no rank of this trace", r->path,
                            r->parts[i].rank);
-    for (size_t i = 0; i < r->n_ranks; i++) {
-        struct part *p = NULL;
+    for (size_t i = 0; i < r->header.n_ranks; i++) {
+        struct lk_trace_rank_in *k = &r->header.ranks[i];
 
-        for (size_t j = 0; j < r->n_parts; j++)
-            if (r->parts[j].rank == r->ranks[i].trace.info.rank)
-                p = &r->parts[j];
-        LK_TRY(finish_rank(r, &r->ranks[i], p));
+        LK_TRY(finish_rank(r, k, find_part(r, k->trace.info.rank)));
     }
 out:
     return st;
@@ -251,12 +409,12 @@ enum lk_status lk_trace_read(const char *path, struct lk_trace *out)
     struct reader r = {0};
 
     LK_TRY(read_all(path, &r));
-    if (r.merged) {
+    if (r.header.merged) {
         st = lk_fail(LK_EPARSE, "%s: a merged trace; this needs the trace of one rank", path);
         goto out;
     }
-    *out = r.ranks[0].trace;
-    r.ranks[0].trace = (struct lk_trace){0};
+    *out = r.header.ranks[0].trace;
+    r.header.ranks[0].trace = (struct lk_trace){0};
 out:
     reader_fini(&r);
     return st;
@@ -269,13 +427,13 @@ enum lk_status lk_trace_read_merged(const char *path, struct lk_trace **out, siz
     struct reader r = {0};
 
     LK_TRY(read_all(path, &r));
-    LK_TRY(lk_alloc(&traces, r.n_ranks, sizeof *traces));
-    for (size_t i = 0; i < r.n_ranks; i++) {
-        traces[i] = r.ranks[i].trace;
-        r.ranks[i].trace = (struct lk_trace){0};
+    LK_TRY(lk_alloc(&traces, r.header.n_ranks, sizeof *traces));
+    for (size_t i = 0; i < r.header.n_ranks; i++) {
+        traces[i] = r.header.ranks[i].trace;
+        r.header.ranks[i].trace = (struct lk_trace){0};
     }
     *out = traces;
-    *out_n = r.n_ranks;
+    *out_n = r.header.n_ranks;
 out:
     reader_fini(&r);
     return st;

@@ -1,4 +1,4 @@
-/* Writing traces: files, header, times. trace_event.c writes the events. */
+/* Write traces: files, header, times. trace_event.c writes the events. */
 #include "base/trace.h"
 
 #include "base/array.h"
@@ -13,9 +13,9 @@
 #include <string.h>
 
 /*
- * Times are relative to a base that all ranks share, or tools that do not add it (HTA) see ranks
- * apart: the epoch floored to 90 days, as Kineto floors to about three months. Then microseconds
- * with three decimals also still fit a double.
+ * Times are relative to a base shared by all ranks, because tools that do not add it (HTA) would
+ * otherwise see ranks apart. The base is the epoch floored to 90 days, as Kineto floors to about
+ * three months, so microseconds with three decimals still fit a double.
  */
 #define BASE_STEP_NS (90ULL * 24 * 3600 * LK_NS_PER_S)
 
@@ -73,7 +73,7 @@ static void rank_fini(struct lk_trace_rank_out *r)
     free(r->has_kernels);
 }
 
-/* Two tracks can show one stream: its ranges, and what its GPU recorded. */
+/* Set has_kernels for all tracks of a stream: its ranges, and its GPU's records. */
 static void share_kernels(struct lk_trace_rank_out *r)
 {
     const struct lk_trace *t = r->t;
@@ -85,7 +85,7 @@ static void share_kernels(struct lk_trace_rank_out *r)
                 r->has_kernels[i] = true;
 }
 
-/* Checks the spans and finds the steps, the tracks with kernels and the track of launches. */
+/* Check the spans and find the steps, the tracks with kernels and the track of launches. */
 static enum lk_status rank_init(const struct lk_trace_out *f, struct lk_trace_rank_out *r)
 {
     const struct lk_trace *t = r->t;
@@ -143,51 +143,33 @@ static void write_distributed(struct lk_json_out *o, const struct lk_run_info *i
     lk_json_out_close(o);
 }
 
-static void write_clock(struct lk_json_out *o, const struct lk_trace_rank_out *r)
+/* Writes the object "lockstep". The ranks' structs are borrowed, not freed. */
+static enum lk_status write_ours(const struct lk_trace_out *f, bool merged)
 {
-    struct lk_clock_fit c = r->on_reference ? lk_clock_identity() : r->t->clock;
+    enum lk_status st = LK_OK;
+    struct lk_trace_header h = {.merged = merged, .n_ranks = f->n_ranks};
 
-    lk_json_out_compact(o);
-    lk_json_out_object(o, "clock");
-    lk_json_out_uint(o, "at_ns", c.at_ns);
-    lk_json_out_int(o, "offset_ns", c.offset_ns);
-    lk_json_out_number(o, "drift_ppb", c.drift_ppb);
-    lk_json_out_uint(o, "uncertainty_ns", r->t->clock.uncertainty_ns);
-    lk_json_out_close(o);
-}
+    LK_TRY(lk_alloc(&h.ranks, f->n_ranks, sizeof *h.ranks));
+    for (size_t i = 0; i < f->n_ranks; i++) {
+        const struct lk_trace_rank_out *r = &f->ranks[i];
+        struct lk_trace *t = &h.ranks[i].trace;
 
-static void write_rank_header(struct lk_json_out *o, const struct lk_trace_rank_out *r)
-{
-    const struct lk_trace *t = r->t;
-
-    lk_json_out_object(o, NULL);
-    lk_run_info_write(o, "info", &t->info);
-    lk_json_out_uint(o, "base_epoch_ns", r->base_epoch_ns);
-    lk_json_out_uint(o, "base_local_ns", r->base_local_ns);
-    write_clock(o, r);
-    lk_json_out_bool(o, "truncated", t->truncated);
-    lk_json_out_uint(o, "dropped", t->dropped);
-    if (t->failure)
-        lk_json_out_text(o, "failure", t->failure);
-    lk_json_out_array(o, "tracks");
-    for (size_t i = 0; i < t->n_tracks; i++) {
-        lk_json_out_compact(o);
-        lk_json_out_object(o, NULL);
-        lk_json_out_text(o, "name", t->tracks[i].name);
-        lk_json_out_text(o, "kind", lk_track_kind_name(t->tracks[i].kind));
-        lk_json_out_int(o, "stream", t->tracks[i].stream);
-        lk_json_out_close(o);
+        *t = *r->t;
+        t->base_epoch_ns = r->base_epoch_ns;
+        t->base_local_ns = r->base_local_ns;
+        if (r->on_reference) {
+            t->clock = lk_clock_identity();
+            t->clock.uncertainty_ns = r->t->clock.uncertainty_ns;
+        }
+        h.ranks[i].n_spans = t->n_spans;
     }
-    lk_json_out_close(o);
-    lk_json_out_array(o, "names");
-    for (size_t i = 0; i < t->n_names; i++)
-        lk_json_out_text(o, NULL, t->names[i]);
-    lk_json_out_close(o);
-    lk_json_out_uint(o, "spans", t->n_spans);
-    lk_json_out_close(o);
+    lk_record_write(&lk_trace_header_record, f->o, "lockstep", &h);
+out:
+    free(h.ranks);
+    return st;
 }
 
-static void write_header(const struct lk_trace_out *f, bool merged)
+static enum lk_status write_header(const struct lk_trace_out *f, bool merged)
 {
     struct lk_json_out *o = f->o;
 
@@ -206,26 +188,10 @@ static void write_header(const struct lk_trace_out *f, bool merged)
     lk_json_out_text(o, "displayTimeUnit", "ms");
     lk_json_out_uint(o, "baseTimeNanoseconds", f->base_ns);
     write_distributed(o, &f->ranks[0].t->info);
-    lk_json_out_object(o, "lockstep");
-    lk_json_out_text(o, "schema", LK_TRACE_SCHEMA);
-    lk_json_out_int(o, "version", LK_TRACE_VERSION);
-    lk_json_out_bool(o, "merged", merged);
-    lk_json_out_array(o, "ranks");
-    for (size_t i = 0; i < f->n_ranks; i++)
-        write_rank_header(o, &f->ranks[i]);
-    lk_json_out_close(o);
-    lk_json_out_close(o);
+    return write_ours(f, merged);
 }
 
 /* ---- Files ---- */
-
-static bool ends_with(const char *text, const char *end)
-{
-    size_t n = strlen(text);
-    size_t m = strlen(end);
-
-    return n >= m && strcmp(text + n - m, end) == 0;
-}
 
 static enum lk_status write_document(struct lk_trace_out *f, struct lk_writer *w, const char *path,
                                      bool merged)
@@ -236,8 +202,9 @@ static enum lk_status write_document(struct lk_trace_out *f, struct lk_writer *w
     if (st != LK_OK)
         return st;
     lk_json_out_object(f->o, NULL);
-    write_header(f, merged);
-    st = lk_trace_write_events(f);
+    st = write_header(f, merged);
+    if (st == LK_OK)
+        st = lk_trace_write_events(f);
     if (st == LK_OK) {
         lk_json_out_text(f->o, "traceName", slash ? slash + 1 : path);
         lk_json_out_close(f->o);
@@ -264,7 +231,7 @@ static enum lk_status write_file(const char *path, const struct lk_trace *traces
         f.ranks[i].base_local_ns = base->base_local_ns;
         LK_TRY(rank_init(&f, &f.ranks[i]));
     }
-    LK_TRY(lk_writer_open(path, ends_with(path, ".gz"), &w));
+    LK_TRY(lk_writer_open(path, lk_ends_with(path, ".gz"), &w));
     LK_TRY(write_document(&f, w, path, merged));
     st = lk_writer_commit(w);
     w = NULL;

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* value in base units = number * mul / div; apart, so that 3 ns is exactly the double 3e-9. */
+/* value in base units = number * mul / div: with two factors 3 ns is exactly 3e-9. */
 struct unit {
     const char *name;
     double mul, div;
@@ -25,88 +25,61 @@ struct unit {
 #define TEBI (1024.0 * GIBI)
 
 /* The largest first; the row with mul == div is the base unit. A NULL name ends a list. */
-static const struct unit none_units[] = {
-    {"1", 1, 1, true},
-    {"%",  1, 100, false},
-    {0  }
-};
-static const struct unit bytes_units[] = {
-    {"TiB",  TEBI, 1, true},
-    {"TB",     1e12, 1, false},
-    {"GiB",      GIBI, 1, true},
-    {"GB",1e9, 1, false},
-    {"MiB", MEBI, 1, true},
-    {"MB",  1e6, 1, false},
-    {"KiB",     KIBI, 1, true},
-    {"kB",      1e3, 1, false},
-    {"B",      1, 1, true},
-    {0}
-};
-static const struct unit time_units[] = {
-    {"h",    3600, 1, false},
-    {"min",     60, 1, false},
-    {"s",      1, 1, true},
-    {"ms",1, 1e3, true},
-    {"us", 1, 1e6, true},
-    {"ns",    1, 1e9, true},
-    {0    }
-};
-static const struct unit rate_units[] = {
-    {"TB/s", 1e12, 1, true},
-    {"Tbit/s",     1e12, 8, false},
-    {"GB/s",      1e9, 1, true},
-    {"Gbit/s",1e9, 8, false},
-    {"MB/s", 1e6, 1, true},
-    {"Mbit/s", 1e6, 8, false},
-    {"kB/s",     1e3, 1, true},
-    {"kbit/s",      1e3, 8, false},
-    {"B/s",      1, 1, true},
-    {"bit/s", 1, 8, false},
-    {0}
-};
-static const struct unit flops_units[] = {
-    {"Pflop/s", 1e15, 1, true},
-    {"Tflop/s",        1e12, 1, true},
-    {"Gflop/s",         1e9, 1, true},
-    {"Mflop/s",1e6, 1, true},
-    {"kflop/s",     1e3, 1, true},
-    {"flop/s", 1, 1, true},
-    {0       }
-};
-static const struct unit flop_units[] = {
-    {"Pflop", 1e15, 1, true},
-    {"Tflop",      1e12, 1, true},
-    {"Gflop",       1e9, 1, true},
-    {"Mflop",1e6, 1, true},
-    {"kflop",   1e3, 1, true},
-    {"flop", 1, 1, true},
-    {0     }
-};
+static const struct unit none_units[] = {{"1", 1, 1, true}, {"%", 1, 100, false}, {0}};
+static const struct unit bytes_units[] = {{"TiB", TEBI, 1, true}, {"TB", 1e12, 1, false},
+                                          {"GiB", GIBI, 1, true}, {"GB", 1e9, 1, false},
+                                          {"MiB", MEBI, 1, true}, {"MB", 1e6, 1, false},
+                                          {"KiB", KIBI, 1, true}, {"kB", 1e3, 1, false},
+                                          {"B", 1, 1, true},      {0}};
+static const struct unit time_units[] = {{"h", 3600, 1, false},
+                                         {"min", 60, 1, false},
+                                         {"s", 1, 1, true},
+                                         {"ms", 1, 1e3, true},
+                                         {"us", 1, 1e6, true},
+                                         {"ns", 1, 1e9, true},
+                                         {0}};
+static const struct unit rate_units[] = {{"TB/s", 1e12, 1, true},
+                                         {"Tbit/s", 1e12, 8, false},
+                                         {"GB/s", 1e9, 1, true},
+                                         {"Gbit/s", 1e9, 8, false},
+                                         {"MB/s", 1e6, 1, true},
+                                         {"Mbit/s", 1e6, 8, false},
+                                         {"kB/s", 1e3, 1, true},
+                                         {"kbit/s", 1e3, 8, false},
+                                         {"B/s", 1, 1, true},
+                                         {"bit/s", 1, 8, false},
+                                         {0}};
+static const struct unit flops_units[] = {{"Pflop/s", 1e15, 1, true},
+                                          {"Tflop/s", 1e12, 1, true},
+                                          {"Gflop/s", 1e9, 1, true},
+                                          {"Mflop/s", 1e6, 1, true},
+                                          {"kflop/s", 1e3, 1, true},
+                                          {"flop/s", 1, 1, true},
+                                          {0}};
+static const struct unit flop_units[] = {{"Pflop", 1e15, 1, true},
+                                         {"Tflop", 1e12, 1, true},
+                                         {"Gflop", 1e9, 1, true},
+                                         {"Mflop", 1e6, 1, true},
+                                         {"kflop", 1e3, 1, true},
+                                         {"flop", 1, 1, true},
+                                         {0}};
 static const struct unit power_units[] = {
-    {"MW", 1e6, 1, true},
-    {"kW",   1e3, 1, true},
-    {"W",    1, 1, true},
-    {0}
-};
-static const struct unit price_units[] = {
-    {"/h", 1, 1, true},
-    {"1/h",   1, 1, false},
-    {0   }
-};
+    {"MW", 1e6, 1, true}, {"kW", 1e3, 1, true}, {"W", 1, 1, true}, {0}};
+static const struct unit price_units[] = {{"/h", 1, 1, true}, {"1/h", 1, 1, false}, {0}};
 
 static const struct {
     const struct unit *units;
     const char *base;
     const char *expected; /* for messages */
 } dimensions[] = {
-    [LK_DIM_NONE] = {none_units,  "1",      "a number or a percentage"},
-    [LK_DIM_BYTES] = {bytes_units, "B",      "a size"                  },
-    [LK_DIM_TIME] = {time_units,  "s",      "a time"                  },
-    [LK_DIM_RATE] = {rate_units,  "B/s",    "a rate"                  },
-    [LK_DIM_FLOPS] = {flops_units, "flop/s", "a rate of operations"    },
-    [LK_DIM_FLOP] = {flop_units,  "flop",   "a count of operations"   },
-    [LK_DIM_POWER] = {power_units, "W",      "a power"                 },
-    [LK_DIM_PRICE] = {price_units, "1/h",    "a price per hour"        },
+    [LK_DIM_NONE] = {none_units, "1", "a number or a percentage"},
+    [LK_DIM_BYTES] = {bytes_units, "B", "a size"},
+    [LK_DIM_TIME] = {time_units, "s", "a time"},
+    [LK_DIM_RATE] = {rate_units, "B/s", "a rate"},
+    [LK_DIM_FLOPS] = {flops_units, "flop/s", "a rate of operations"},
+    [LK_DIM_FLOP] = {flop_units, "flop", "a count of operations"},
+    [LK_DIM_POWER] = {power_units, "W", "a power"},
+    [LK_DIM_PRICE] = {price_units, "1/h", "a price per hour"},
 };
 
 /* A double in decimal: sign, point, 17 digits, exponent. */
@@ -118,8 +91,8 @@ static bool is_digit(char c)
 }
 
 /*
- * The end of the decimal number at the start of text: -?(d+(.d*)?|.d+)([eE][+-]?d+)?; text itself
- * when there is none. A grammar of our own because strtod also takes blanks, hex, inf and nan.
+ * Return the end of the decimal number at the start of text, or text:
+ * -?(d+(.d*)?|.d+)([eE][+-]?d+)?. strtod alone would also accept blanks, hex, inf and nan.
  */
 static const char *number_end(const char *text)
 {
@@ -153,8 +126,8 @@ static const char *number_end(const char *text)
 }
 
 /*
- * The C locale for this thread, so that a decimal point is a point in any host process; c is 0 when
- * there is no memory for it, and then the locale stays as it is.
+ * This thread's switch to the C locale, so that a decimal point is a point in any host process; c
+ * is 0 if it could not be allocated, and then the locale stays as it is.
  */
 struct locales {
     locale_t c, old;
@@ -177,7 +150,7 @@ static void leave_c_locale(struct locales l)
     freelocale(l.c);
 }
 
-/* The number at the start of text; *out_end is text when it is none, is too large or too small. */
+/* Read the number at the start of text; *out_end is text if there is none or it is out of range. */
 static double read_number(const char *text, const char **out_end)
 {
     const char *end = number_end(text);
@@ -206,7 +179,7 @@ static const struct unit *find_unit(enum lk_dimension dim, const char *name)
     return NULL;
 }
 
-/* The dimension's units, the smallest last, with commas. Returns buf. */
+/* List the dimension's units, the smallest last, with commas. Returns buf. */
 static const char *list_units(enum lk_dimension dim, char *buf, size_t size)
 {
     size_t used = 0;
@@ -284,13 +257,13 @@ static const struct unit *base_unit(enum lk_dimension dim)
     return u;
 }
 
-/* Decimals that show three significant digits of v >= 0 once it is rounded. */
+/* Return the decimals that show three significant digits of v >= 0 after rounding. */
 static int decimals_of(double v)
 {
     return v < 0.9995 ? 3 : v < 9.995 ? 2 : v < 99.95 ? 1 : 0;
 }
 
-/* The largest shown unit in which v, rounded as it will be printed, is at least 1. */
+/* Return the largest shown unit in which v, rounded as it will be printed, is at least 1. */
 static const struct unit *unit_for(enum lk_dimension dim, double v)
 {
     const struct unit *best = NULL;
@@ -338,7 +311,7 @@ const char *lk_units_format(enum lk_dimension dim, double value, char *buf, size
     return buf;
 }
 
-/* The shortest text that reads back as v, into buf of NUMBER_SIZE bytes: "60", not "6e+01". */
+/* Format the shortest text that reads back as v, "60" not "6e+01". buf has NUMBER_SIZE bytes. */
 static void shortest_number(double v, char *buf)
 {
     struct locales l = enter_c_locale();

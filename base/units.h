@@ -1,5 +1,6 @@
 /*
- * Quantities with units, read and written. The only place where text becomes SI and ns becomes s.
+ * Parse and format quantities with units: the only place where text becomes SI units and ns become
+ * s.
  *
  * Sizes: B kB MB GB TB (1000) and KiB MiB GiB TiB (1024). Rates: B/s kB/s MB/s GB/s TB/s and bit/s
  * kbit/s Mbit/s Gbit/s Tbit/s (1000 always). Times: ns us ms s min h. Ratios: 1, %. Work: flop
@@ -8,7 +9,7 @@
  *
  * A number is decimal with a point in every locale; blanks may stand before the unit. A bare number
  * is in the dimension's base unit (B, B/s, s, 1, flop/s). Trailing junk, hex, NaN, infinity and
- * what a double cannot hold are errors. Any thread.
+ * numbers too large for a double are errors. Any thread.
  */
 #ifndef LK_BASE_UNITS_H
 #define LK_BASE_UNITS_H
@@ -29,39 +30,38 @@ enum lk_dimension {
     LK_DIM_PRICE  /* base unit currency/h, written "1/h" */
 };
 
-/* Parses "64MiB", "3us", "25GB/s", "0.5" into the base unit. LK_EUSAGE says what was expected. */
+/* Parse "64MiB", "3us", "25GB/s", "0.5" into the base unit. LK_EUSAGE says what was expected. */
 enum lk_status lk_units_parse(enum lk_dimension dim, const char *text, double *out);
 
-/* The factor from a unit's name to the base unit. LK_EPARSE lists the units of the dimension. */
+/* Set *out to the factor from a unit to the base unit. LK_EPARSE lists the dimension's units. */
 enum lk_status lk_units_factor(enum lk_dimension dim, const char *unit, double *out);
 
-/* The base unit's name: "B", "s", "B/s", "1", ... */
+/* Return the base unit's name: "B", "s", "B/s", "1", ... */
 const char *lk_units_base(enum lk_dimension dim);
 
 /*
- * Writes a value for people with 3-4 significant digits: "25.0 MiB", "3.20 us"; NaN is "-". It
+ * Format a value for people with 3-4 significant digits: "25.0 MiB", "3.20 us"; NaN is "-". It
  * reads back within 0.5 %. Returns buf; 32 bytes are enough.
  */
 const char *lk_units_format(enum lk_dimension dim, double value, char *buf, size_t size);
 
 /*
- * Writes the shortest text that lk_units_parse reads back as the same double: "25MiB", "3us",
+ * Format the shortest text that lk_units_parse reads back as the same double: "25MiB", "3us",
  * "0.1". pre: value is finite. Returns buf; 40 bytes are enough.
  */
 const char *lk_units_exact(enum lk_dimension dim, double value, char *buf, size_t size);
 
-/* Whole numbers in decimal, the whole text, within [min, max]. LK_EUSAGE otherwise. */
+/* Parse a decimal whole number, the whole text, within [min, max]. LK_EUSAGE otherwise. */
 enum lk_status lk_parse_int64(const char *text, int64_t min, int64_t max, int64_t *out);
-/* A finite number, the whole text. LK_EUSAGE otherwise. */
+/* Parse a finite number, the whole text. LK_EUSAGE otherwise. */
 enum lk_status lk_parse_double(const char *text, double *out);
-/* "3:1.25": a number from 0 to max_at, and a factor above 0 and at most 1000. LK_EUSAGE otherwise.
- */
+/* Parse "3:1.25": a number from 0 to max_at, and a factor in (0, 1000]. LK_EUSAGE otherwise. */
 enum lk_status lk_parse_factor_at(const char *text, int64_t max_at, int64_t *out_at,
                                   double *out_factor);
 
 /* Conversions between the ns of traces and the s of models. */
 double lk_s_from_ns(uint64_t ns);
-/* Rounds to the nearest ns; negative and NaN give 0, too large gives UINT64_MAX. */
+/* Round to the nearest ns; negative and NaN give 0, too large gives UINT64_MAX. */
 uint64_t lk_ns_from_s(double s);
 
 #endif

@@ -18,11 +18,11 @@ static const double LEVEL = 0.90;
 
 enum { MEASURED, PREDICTED, LO, HI, CPU, N_COLUMNS };
 static const struct lk_csv_column columns[N_COLUMNS] = {
-    [MEASURED] = {"measured|measured_s",   true },
-    [PREDICTED] = {"predicted|predicted_s", true },
-    [LO] = {"lo|lo_s",               true },
-    [HI] = {"hi|hi_s",               true },
-    [CPU] = {"cpu_share",             false},
+    [MEASURED] = {"measured|measured_s", true},
+    [PREDICTED] = {"predicted|predicted_s", true},
+    [LO] = {"lo|lo_s", true},
+    [HI] = {"hi|hi_s", true},
+    [CPU] = {"cpu_share", false},
 };
 
 /* Runs that used more of the processors measured the machine (bench/net.c). */

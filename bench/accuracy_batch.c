@@ -1,6 +1,6 @@
 /*
- * How one GPU's time follows the local batch in published measurements: the constants of
- * sim/prior.h for batches that were not measured.
+ * Fit how one GPU's time follows the local batch in published measurements: prints the constants
+ * of sim/prior.h for batches that were not measured.
  *
  *     build/bench/accuracy_batch
  *
@@ -23,7 +23,7 @@ static const enum published_column family_columns[] = {PUBLISHED_MODEL,        P
                                                        PUBLISHED_PRECISION,    PUBLISHED_SEQ,
                                                        PUBLISHED_INTERCONNECT, PUBLISHED_ACCUM};
 
-/* What a triple's errors are held by: 1.5 sd of that many of all. */
+/* 1.5 sd are to contain the errors of this share of the triples. */
 static const double HELD_SD = 1.5, HELD_SHARE = 14.0 / 18;
 static const double MAD = 1.4826; /* sd of a normal distribution over its median deviation */
 

@@ -3,7 +3,7 @@
  * GPUs of every series from its smaller ones, with constants fitted to other sources only.
  *
  *     build/bench/accuracy_scaling [FILE.csv]     tables in Markdown; FILE.csv: every held-out
- * point build/bench/accuracy_scaling --fit          prints LK_SCALING_LIST for sim/scaling_prior.h
+ * point build/bench/accuracy_scaling --fit          prints the values of LK_SCALING_LIST
  *
  * Data: $LOCKSTEP_DATA/published_scaling.csv, else ../shared/data's. A series: rows of one source
  * file, model, GPU, precision, batch per GPU, accumulation, sequence length and interconnect, at
@@ -14,8 +14,8 @@
 #include "base/array.h"
 #include "base/score.h"
 #include "bench/lib/published.h"
-#include "sim/baseline.h"
-#include "sim/scaling_fit.h"
+#include "bench/lib/scaling_fit.h"
+#include "sim/forecast/baseline.h"
 
 #include <math.h>
 #include <stdbool.h>
@@ -30,7 +30,7 @@ static const double TIER_B_WEIGHT = 0.3;
 
 /* ---- Data ---- */
 
-/* What makes two rows one series. */
+/* Columns that are equal in all rows of a series. */
 static const enum published_column key_columns[] = {
     PUBLISHED_MODEL, PUBLISHED_GPU, PUBLISHED_PRECISION,   PUBLISHED_BATCH,
     PUBLISHED_ACCUM, PUBLISHED_SEQ, PUBLISHED_INTERCONNECT};
@@ -68,7 +68,7 @@ static void data_fini(struct data *d)
     free(d->v);
 }
 
-/* What a note ends with, where that is a framework. */
+/* Return the framework that a note ends with. */
 static const char *framework_of(const char *note)
 {
     static const char *const known[] = {"PyTorch", "TensorFlow", "TensorFlow2", "MxNet"};
@@ -110,9 +110,9 @@ static enum lk_status add_point(struct series *s, struct lk_scaling_point p)
     enum lk_status st = LK_OK;
     size_t at = 0;
 
-    while (at < s->n && s->points[at].gpus < p.gpus)
+    while (at < s->n && s->points[at].config.gpus < p.config.gpus)
         at++;
-    if (at < s->n && s->points[at].gpus == p.gpus) {
+    if (at < s->n && s->points[at].config.gpus == p.config.gpus) {
         s->points[at] = p;
         return LK_OK;
     }
@@ -131,14 +131,14 @@ static enum lk_status add_row(struct data *d, const struct lk_csv *t, size_t row
     char *key = NULL;
     size_t source_length;
     int64_t gpus, per_node = 0;
-    struct lk_scaling_point p = {.accumulation = 1};
+    struct lk_scaling_point p = {.config.accumulation = 1};
 
     LK_TRY(lk_csv_int(t, row, PUBLISHED_N_GPUS, 1, 1 << 24, &gpus));
     if (lk_csv_has(t, row, PUBLISHED_GPUS_PER_NODE))
         LK_TRY(lk_csv_int(t, row, PUBLISHED_GPUS_PER_NODE, 1, 1 << 24, &per_node));
     LK_TRY(lk_csv_positive(t, row, PUBLISHED_THROUGHPUT, &p.throughput));
-    p.gpus = (double)gpus;
-    p.nodes = per_node > 0 ? ceil(p.gpus / (double)per_node) : 1;
+    p.config.gpus = (int)gpus;
+    p.config.nodes = per_node > 0 ? (int)((gpus - 1) / per_node) + 1 : 1;
     LK_TRY(published_key(t, row, key_columns, LK_COUNT(key_columns), &key, &source_length));
     for (size_t i = 0; i < d->n && !s; i++)
         if (!strcmp(d->v[i].key, key))
@@ -189,7 +189,7 @@ static const char *group_of(const struct series *s, bool by_repository)
 }
 
 /* The series outside this fold (-1: all) as the fit takes them. */
-static void weigh(const struct data *d, int fold, struct lk_scaling_series *out)
+static void weigh(const struct data *d, int fold, struct scaling_series *out)
 {
     for (size_t i = 0; i < d->n; i++) {
         const struct series *s = &d->v[i];
@@ -197,8 +197,8 @@ static void weigh(const struct data *d, int fold, struct lk_scaling_series *out)
 
         for (size_t k = 0; k < d->n; k++)
             same += !strcmp(s->source, d->v[k].source);
-        out[i] = (struct lk_scaling_series){s->points, s->n,
-                                            (s->tier == 'B' ? TIER_B_WEIGHT : 1) / sqrt(same)};
+        out[i] = (struct scaling_series){s->points, s->n,
+                                         (s->tier == 'B' ? TIER_B_WEIGHT : 1) / sqrt(same)};
         if (s->fold == fold)
             out[i].weight = 0;
     }
@@ -209,20 +209,16 @@ static enum lk_status predict(struct series *s, const struct lk_scaling_prior *p
     enum lk_status st = LK_OK;
     struct lk_mixture m = {0};
     const struct lk_scaling_point *t = &s->points[s->n - 1];
-    struct lk_scale_point b[LK_SCALING_POINTS_MAX], target = {.gpus = t->gpus, .nodes = t->nodes};
 
     LK_TRY(lk_scaling_predict(p, s->points, s->n - 1, t, 1, 0, &m));
     lk_mixture_normalise(&m, NULL);
-    s->ours = (struct lk_scored){.measured = t->throughput,
-                                 .predicted = t->gpus / exp(lk_mixture_quantile(&m, 0.5)),
-                                 .lo = t->gpus / exp(lk_mixture_quantile(&m, (1 + LEVEL) / 2)),
-                                 .hi = t->gpus / exp(lk_mixture_quantile(&m, (1 - LEVEL) / 2))};
-    for (size_t i = 0; i + 1 < s->n; i++)
-        b[i] = (struct lk_scale_point){.gpus = s->points[i].gpus,
-                                       .throughput = s->points[i].throughput,
-                                       .nodes = s->points[i].nodes};
+    s->ours =
+        (struct lk_scored){.measured = t->throughput,
+                           .predicted = t->config.gpus / exp(lk_mixture_quantile(&m, 0.5)),
+                           .lo = t->config.gpus / exp(lk_mixture_quantile(&m, (1 + LEVEL) / 2)),
+                           .hi = t->config.gpus / exp(lk_mixture_quantile(&m, (1 - LEVEL) / 2))};
     for (int i = 0; i < LK_BASELINE_COUNT; i++)
-        s->baseline[i] = lk_baseline_throughput((enum lk_baseline)i, b, s->n - 1, &target);
+        s->baseline[i] = lk_baseline_throughput((enum lk_baseline)i, s->points, s->n - 1, t);
 out:
     lk_mixture_fini(&m);
     return st;
@@ -248,14 +244,14 @@ static enum lk_status predict_all(struct data *d, const struct lk_scaling_prior 
                                   bool by_repository)
 {
     enum lk_status st = LK_OK;
-    struct lk_scaling_series *v = NULL;
+    struct scaling_series *v = NULL;
     struct lk_scaling_prior p;
 
     LK_TRY(lk_alloc(&v, d->n, sizeof *v));
     deal(d, by_repository);
     for (int fold = 0; fold < FOLDS; fold++) {
         weigh(d, fold, v);
-        LK_TRY(lk_scaling_fit(v, d->n, all, FOLD_ITERATIONS, &p));
+        LK_TRY(scaling_fit(v, d->n, all, FOLD_ITERATIONS, &p));
         for (size_t i = 0; i < d->n; i++)
             if (d->v[i].fold == fold)
                 LK_TRY(predict(&d->v[i], &p));
@@ -277,7 +273,7 @@ struct subset {
 
 static bool in_subset(const struct series *s, const struct subset *q)
 {
-    double jump = s->points[s->n - 1].gpus / s->points[s->n - 2].gpus;
+    double jump = (double)s->points[s->n - 1].config.gpus / s->points[s->n - 2].config.gpus;
 
     return (s->tier == q->tier || !q->tier) && jump >= q->least_jump && jump <= q->most_jump &&
            (!q->value || !strcmp(*(char *const *)((const char *)s + q->field), q->value));
@@ -374,11 +370,11 @@ static enum lk_status print_details(const struct data *d)
         const char *name;
         struct subset q;
     } jumps[] = {
-        {"tiers A and B together",     {0, 0, NULL, 0, INFINITY}     },
-        {"tier A, all",                {'A', 0, NULL, 0, INFINITY}   },
-        {"tier A, to twice the GPUs",  {'A', 0, NULL, 0, 2}          },
+        {"tiers A and B together", {0, 0, NULL, 0, INFINITY}},
+        {"tier A, all", {'A', 0, NULL, 0, INFINITY}},
+        {"tier A, to twice the GPUs", {'A', 0, NULL, 0, 2}},
         {"tier A, to more than twice", {'A', 0, NULL, 2.01, INFINITY}},
-        {"tier B, all",                {'B', 0, NULL, 0, INFINITY}   },
+        {"tier B, all", {'B', 0, NULL, 0, INFINITY}},
         {"tier B, to more than twice", {'B', 0, NULL, 2.01, INFINITY}},
     };
     enum lk_status st = LK_OK;
@@ -410,9 +406,9 @@ static enum lk_status write_csv(const char *path, const struct data *d)
         const struct series *s = &d->v[i];
         const struct lk_scaling_point *t = &s->points[s->n - 1];
 
-        fprintf(f, "\n%c,\"%s\",\"%s\",%g,%g,%g,%.6g,%.6g,%.6g,%.6g", s->tier, s->source, s->name,
-                t[-1].gpus, t->gpus, t->nodes, s->ours.measured, s->ours.predicted, s->ours.lo,
-                s->ours.hi);
+        fprintf(f, "\n%c,\"%s\",\"%s\",%d,%d,%d,%.6g,%.6g,%.6g,%.6g", s->tier, s->source, s->name,
+                t[-1].config.gpus, t->config.gpus, t->config.nodes, s->ours.measured,
+                s->ours.predicted, s->ours.lo, s->ours.hi);
         for (int k = 0; k < LK_BASELINE_COUNT; k++)
             fprintf(f, ",%.6g", s->baseline[k]);
     }
@@ -445,18 +441,20 @@ static enum lk_status run(const char *word)
 {
     enum lk_status st = LK_OK;
     struct data d = {0};
-    struct lk_scaling_series *v = NULL;
+    struct scaling_series *v = NULL;
     struct lk_scaling_prior all;
 
     LK_TRY(read_data("AB", &d));
     LK_TRY(lk_alloc(&v, d.n, sizeof *v));
     weigh(&d, -1, v);
-    LK_TRY(lk_scaling_fit(v, d.n, &lk_scaling_start, ALL_ITERATIONS, &all));
-    if (word && !strcmp(word, "--fit"))
-        for (size_t i = 0; i < LK_SCALING_CONSTANT_COUNT; i++)
-            printf("X(%s, %.4g)\n", lk_scaling_constant_names[i], ((double *)&all)[i]);
-    else
+    LK_TRY(scaling_fit(v, d.n, &scaling_start, ALL_ITERATIONS, &all));
+    if (word && !strcmp(word, "--fit")) {
+#define PRINT(field, value, text) printf("X(%s, %.4g)\n", #field, all.field);
+        LK_SCALING_LIST(PRINT)
+#undef PRINT
+    } else {
         LK_TRY(evaluate(&d, &all, word));
+    }
 out:
     free(v);
     data_fini(&d);

@@ -15,8 +15,8 @@
 #include "base/clock.h"
 #include "base/stats.h"
 #include "base/units.h"
-#include "runtime/comm.h"
-#include "runtime/launch.h"
+#include "runtime/comm/comm.h"
+#include "runtime/rendezvous/launch.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -80,7 +80,7 @@ static enum lk_status run_rank(const struct lk_rank_env *e, const char *algo, co
     int64_t chunk_bytes = 0;
     float *buf = NULL;
 
-    LK_TRY(lk_algo_from_name(algo, &a));
+    LK_TRY(lk_words_find(&lk_algo_words, algo, &a));
     LK_TRY(lk_parse_int64(chunk, 0, 1 << 30, &chunk_bytes));
     config.chunk_bytes = (size_t)chunk_bytes;
     LK_TRY(lk_alloc(&buf, LARGEST, 1));

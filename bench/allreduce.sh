@@ -40,4 +40,7 @@ while [ "$round" -lt "$rounds" ]; do
     done
     round=$((round + 1))
 done
+"$build/lockstep" --version | sed -n '1s/^/ours: /p; s/^math: .*; /  /p'
+[ -z "$gloo" ] || "$python" bench/allreduce_gloo.py --about
+[ -z "$mpi" ] || mpirun --version | head -n 1
 "$build/bench/allreduce" summary "$out"

@@ -1,6 +1,7 @@
 """One round of bench/allreduce.c by torch.distributed over gloo; prints the same lines.
 
     allreduce_gloo.py RANKS
+    allreduce_gloo.py --about        what this side is
 """
 import os
 import statistics
@@ -39,6 +40,9 @@ def run(rank, ranks, port):
 if __name__ == "__main__":
     import socket
 
+    if sys.argv[1] == "--about":
+        print(f"gloo of PyTorch {torch.__version__}, {torch.__config__.parallel_info().splitlines()[0].strip()}")
+        sys.exit()
     with socket.socket() as s:
         s.bind(("127.0.0.1", 0))
         free_port = s.getsockname()[1]

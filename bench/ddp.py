@@ -4,7 +4,7 @@
 The same GPT from the same weights file on the same tokens, one thread a rank, rank r on CPU r.
 Rounds are interleaved (ours, theirs, ours, ...); of a run the median step after the first
 `--skip` counts, and the ratio of each round goes into a bootstrap. No ratio is printed unless
-the losses of the first 20 steps agree to 1e-3.
+the losses of the first 20 steps agree to 1e-3, nor where PyTorch runs on the reference BLAS.
 
     bench/ddp.py [--ranks 1,2] [--rounds 8] [--steps 40] [--channels 256] ...
 """
@@ -17,6 +17,8 @@ import statistics
 import subprocess
 import sys
 import tempfile
+
+import sides
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 AGREE = 1e-3
@@ -73,8 +75,9 @@ def theirs(a, ranks, weights, data):
     outputs = [p.communicate(timeout=600)[0] for p in processes]
     if any(p.returncode for p in processes):
         raise SystemExit("the PyTorch side failed")
-    rows = [line.split(",") for line in outputs[0].splitlines()]
-    return [float(r[1]) for r in rows], [float(r[2]) for r in rows]
+    about, *lines = outputs[0].splitlines()
+    rows = [line.split(",") for line in lines]
+    return [float(r[1]) for r in rows], [float(r[2]) for r in rows], json.loads(about)
 
 
 def interval(values, level=0.95, resamples=4000):
@@ -90,7 +93,7 @@ def compare(a, ranks, weights, data, folder):
     for round_ in range(a.rounds):
         out = os.path.join(folder, f"k{ranks}-{round_}")
         step_a, loss_a = ours(a, ranks, weights, data, out)
-        step_b, loss_b = theirs(a, ranks, weights, data)
+        step_b, loss_b, about = theirs(a, ranks, weights, data)
         worst = max(abs(x - y) for x, y in zip(loss_a[:AGREE_STEPS], loss_b[:AGREE_STEPS]))
         if not worst <= AGREE:
             raise SystemExit(f"{ranks} ranks: the losses differ by {worst:.2e}: no ratio")
@@ -98,11 +101,15 @@ def compare(a, ranks, weights, data, folder):
         other.append(statistics.median(step_b[a.skip :]))
         ratios.append(mine[-1] / other[-1])
     lo, hi = interval(ratios)
+    ratio = f"{statistics.fmean(ratios):6.3f}  {lo:6.3f} .. {hi:.3f}"
+    if sides.why_no_ratio(about):
+        ratio = f"{'none':>6s}  {'':15s}"
     print(
         f"{ranks:5d}  {1e3 * statistics.median(mine):9.2f}  {1e3 * statistics.median(other):11.2f}"
-        f"  {statistics.fmean(ratios):6.3f}  {lo:6.3f} .. {hi:.3f}  {worst:.1e}",
+        f"  {ratio}  {worst:.1e}",
         flush=True,
     )
+    return about
 
 
 def main():
@@ -129,8 +136,14 @@ def main():
         print(f"GPT {a.layers} layers, {a.heads} heads, {a.channels} channels, context {a.context}, "
               f"local batch {a.local_batch}; {a.rounds} interleaved rounds of {a.steps} steps")
         print("ranks  ours, ms  PyTorch, ms   ratio  95 % bootstrap   loss difference")
+        about = None
         for ranks in (int(x) for x in a.ranks.split(",")):
-            compare(a, ranks, weights, data, folder)
+            about = compare(a, ranks, weights, data, folder)
+        print(sides.our_text(a.lockstep))
+        print(sides.torch_text(about))
+        why = sides.why_no_ratio(about)
+        if why:
+            sys.exit(f"ddp: {why}")
 
 
 if __name__ == "__main__":

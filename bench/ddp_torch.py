@@ -3,11 +3,12 @@
 
 The same model (weights read from a file that `lockstep run --export` wrote), the same tokens
 (sample i of the data file starts at byte i * context; rank r reads samples r, r + K, ...), the same
-optimizer, one thread a rank. Started once a rank with torchrun's variables. Rank 0 prints one line
-a step: step,seconds,loss (loss is the mean over ranks).
+optimizer, one thread a rank. Started once a rank with torchrun's variables. Rank 0 prints what it
+computes with (bench/sides.py) as a line of JSON, then one line a step: step,seconds,loss (loss is
+the mean over ranks).
 """
 import argparse
-import os
+import json
 import time
 
 import numpy as np
@@ -15,6 +16,7 @@ import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
 
+from sides import torch_side
 from torch_gpt2 import GPT, adamw, load_weights
 
 
@@ -54,6 +56,7 @@ def main():
     mean = torch.tensor(losses, dtype=torch.float64)
     dist.all_reduce(mean)
     if rank == 0:
+        print(json.dumps(torch_side()))
         for step in range(a.steps):
             print(f"{step},{seconds[step]:.9f},{mean[step].item() / world:.9f}")
 

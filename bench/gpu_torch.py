@@ -12,7 +12,7 @@ interval is Student's over rounds.
 
 A variant whose losses of the first steps do not agree within --agree, relative, gets no ratio.
 Exit 0, 1 (no ratio at all, or a run of ours failed), 77 (no PyTorch, or it has no such device, or
-nothing of it ran).
+nothing of it ran, or on the CPU it runs on the reference BLAS).
 
     bench/gpu_torch.py --device cuda --dtype bfloat16 --json FILE
     bench/gpu_torch.py --device cpu --dtype float32 --model gpt-nano --theirs float32 --rounds 1
@@ -29,9 +29,11 @@ import sys
 import tempfile
 import time
 
+import sides
+
 HERE = os.path.dirname(os.path.abspath(__file__))
 SHAPE = ("layers", "heads", "channels", "context", "vocab")
-MODELS = {  # of runtime/model.c
+MODELS = {  # of runtime/model/model.c
     "gpt-nano": (3, 3, 48, 64, 256),
     "gpt-mini": (6, 6, 192, 256, 256),
     "gpt2-124m": (12, 12, 768, 1024, 50257),
@@ -196,6 +198,7 @@ def sum_up(a, blocks, errors, about):
     their_names = [name for name in blocks if not name.startswith("ours")]
     result = {"model": a.model, "device": a.device, "dtype": a.dtype, "local_batch": a.local_batch,
               "context": MODELS[a.model][3], "warmup": a.warmup, "steps": a.steps, **about,
+              "ours": sides.our_text(a.lockstep),
               "losses": {"bound": a.agree, "steps": min(a.agree_steps, a.warmup + a.steps), "difference": {}},
               "tokens_per_s": {name: interval(values) for name, values in speed.items()},
               "ratio": {}, "errors": errors}
@@ -215,6 +218,7 @@ def sum_up(a, blocks, errors, about):
 def show(result):
     print(f"{result['model']}, {result['dtype']}, {result['local_batch']} x {result['context']} tokens a step, "
           f"PyTorch {result['torch']}")
+    print(f"{result['ours']}\n{sides.torch_text(result)}")
     print(f"{'variant':24s} {'tokens/s':>12s}  {'95 % interval':>25s}  loss difference, relative")
     for name, v in result["tokens_per_s"].items():
         difference = result["losses"]["difference"][name]
@@ -230,6 +234,8 @@ def compare(a, folder):
     run(a, os.path.join(folder, "export"), "--steps", "1", "--warmup", "0", "--export", weights)
     theirs = Theirs(a, weights)
     try:
+        if a.device == "cpu" and sides.why_no_ratio(theirs.about):
+            raise Skipped(sides.why_no_ratio(theirs.about))
         blocks, errors = measure(a, folder, weights, theirs)
     finally:
         theirs.end()

@@ -1,5 +1,5 @@
 /*
- * How fast each CUDA kernel is at the sizes of GPT-2 124M: milliseconds, and what that is in flop/s
+ * Time each CUDA kernel at the sizes of GPT-2 124M: milliseconds, and what that is in flop/s
  * and bytes/s of the op's formula. Exit 77 where there is no GPU.
  *
  *     build/bench/kernels_cuda [SAMPLES]
@@ -16,7 +16,7 @@
 
 enum { EXIT_SKIPPED = 77, WARM_UP = 5, RUNS = 20 };
 enum { CONTEXT = 1024, CHANNELS = 768, HEADS = 12, VOCAB = 50257, WIDE = 4 * CHANNELS };
-enum { STRIDE = (VOCAB + 63) / 64 * 64 }; /* of logits in runtime/model_gpt.c */
+enum { STRIDE = (VOCAB + 63) / 64 * 64 }; /* of logits in runtime/model/model_gpt.c */
 
 /* Device memory. Activations, weights and tokens are random: products of zeros draw less power, so
  * a GPU runs them faster. States and statistics start as zeros. */

@@ -1,5 +1,5 @@
 /*
- * What the machine is, for a result file: the GPU, and which of CUDA's libraries this program finds
+ * Describe the machine for a result file: the GPU, and which of CUDA's libraries this program finds
  * at run time, where, and in which version. JSON on stdout. Exit 77 where there is no GPU.
  *
  *     build/bench/machine_cuda
@@ -27,11 +27,11 @@ static const struct {
     struct lk_library_symbol call;
     enum how how;
 } libraries[] = {
-    {"cublaslt", {"libcublasLt.so.13", "libcublasLt.so.12"}, {"cublasLtGetVersion", 0}, RETURNED },
-    {"cudnn",    {"libcudnn.so.9"},                          {"cudnnGetVersion", 0},    RETURNED },
-    {"nccl",     {"libnccl.so.2"},                           {"ncclGetVersion", 0},     WRITTEN  },
-    {"cupti",    {"libcupti.so.13", "libcupti.so.12"},       {"cuptiGetVersion", 0},    WRITTEN  },
-    {"nvml",     {"libnvidia-ml.so.1"},                      {"nvmlInit_v2", 0},        NO_NUMBER},
+    {"cublaslt", {"libcublasLt.so.13", "libcublasLt.so.12"}, {"cublasLtGetVersion", 0}, RETURNED},
+    {"cudnn", {"libcudnn.so.9"}, {"cudnnGetVersion", 0}, RETURNED},
+    {"nccl", {"libnccl.so.2"}, {"ncclGetVersion", 0}, WRITTEN},
+    {"cupti", {"libcupti.so.13", "libcupti.so.12"}, {"cuptiGetVersion", 0}, WRITTEN},
+    {"nvml", {"libnvidia-ml.so.1"}, {"nvmlInit_v2", 0}, NO_NUMBER},
 };
 
 static void put_library(struct lk_json_out *o, size_t i)

@@ -1,5 +1,5 @@
 /*
- * The forecast against runs on shaped links: reads what tests/net/validate or bench/net_torch.sh
+ * Score forecasts against runs on shaped links: reads what tests/net/validate or bench/net_torch.sh
  * measured, forecasts each held-out run from the job of the 1- and 2-rank runs and the 2-rank
  * calibration, as `lockstep predict` does, and prints the errors beside those of three lesser
  * models:
@@ -27,9 +27,9 @@
 #include "base/score.h"
 #include "base/table.h"
 #include "bench/lib/net_list.h"
-#include "commands/known_slow.h"
+#include "commands/inputs.h"
 #include "reports/print.h"
-#include "sim/forecast.h"
+#include "sim/forecast/forecast.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -53,13 +53,11 @@ struct item {
 
 /* ---- Reading ---- */
 
-/* What tests/net/hosts wrote: the share of the processors' time that ranks and network took. */
+/* Read from the file that tests/net/hosts wrote the share of the processors' time that ranks and
+ * network took. */
 static enum lk_status read_cpu(const char *path, double *out)
 {
-    static const struct lk_csv_column columns[] = {
-        {"name",  true},
-        {"value", true}
-    };
+    static const struct lk_csv_column columns[] = {{"name", true}, {"value", true}};
     static const char *const names[] = {"wall_s", "processors", "ranks_cpu_s", "interrupt_cpu_s"};
     double v[LK_COUNT(names)] = {0};
     enum lk_status st = LK_OK;
@@ -114,7 +112,7 @@ static void lessen(enum model m, struct lk_job *j, struct lk_cluster *c)
     }
 }
 
-/* What the forecast is made of: one processor a host, and as many hosts as are asked for. */
+/* Read job and cluster of a forecast: one processor a host, and any number of hosts. */
 static enum lk_status read_evidence(const struct net_run *run, struct lk_job *job,
                                     struct lk_cluster *cluster)
 {
@@ -135,9 +133,10 @@ static enum lk_status forecast(struct item *item, enum model m)
     struct lk_job job = {0};
     struct lk_cluster cluster = {0};
     struct lk_forecast f = {0};
-    struct lk_predict_request q = {.gpus = &item->run.ranks,
+    const int64_t ranks = item->run.ranks, accumulation = item->run.accumulation;
+    struct lk_predict_request q = {.gpus = &ranks,
                                    .n_gpus = 1,
-                                   .accumulations = &item->run.accumulation,
+                                   .accumulations = &accumulation,
                                    .n_accumulations = 1,
                                    .caps = &item->run.cap_bytes,
                                    .n_caps = 1,
@@ -162,42 +161,35 @@ out:
 
 /* ---- Results ---- */
 
-static const struct lk_column columns[] = {
-    {"config",                "configuration", LK_DIM_NONE,  -1},
-    {"rate",                  "links",         LK_DIM_NONE,  -1},
-    {"ranks",                 "ranks",         LK_DIM_NONE,  -1},
-    {"cap",                   "bucket cap",    LK_DIM_BYTES, -1},
-    {"accumulation",          "accumulation",  LK_DIM_NONE,  -1},
-    {"measured_s",            "measured",      LK_DIM_TIME,  0 },
-    {"predicted_s",           "predicted",     LK_DIM_TIME,  0 },
-    {"lo_s",                  "90 % from",     LK_DIM_TIME,  0 },
-    {"hi_s",                  "to",            LK_DIM_TIME,  0 },
-    {"error_percent",         "error, %",      LK_DIM_NONE,  1 },
-    {"ablation_no_overlap_s", "no overlap",    LK_DIM_TIME,  0 },
-    {"ablation_one_bucket_s", "one bucket",    LK_DIM_TIME,  0 },
-    {"ablation_no_gamma_s",   "gamma 0",       LK_DIM_TIME,  0 },
-    {"cpu_share",             "CPU",           LK_DIM_NONE,  2 },
-};
+/* clang-format off */
+
+/* X(name, heading, dimension, digits, value): see base/table.h. */
+#define COLUMNS(X)                                                                                 \
+    X("config",                "configuration", LK_DIM_NONE,  -1, i->run.group)                    \
+    X("rate",                  "links",         LK_DIM_NONE,  -1, i->run.rate)                     \
+    X("ranks",                 "ranks",         LK_DIM_NONE,  -1, i->run.ranks)                    \
+    X("cap",                   "bucket cap",    LK_DIM_BYTES, -1, (double)i->run.cap_bytes)        \
+    X("accumulation",          "accumulation",  LK_DIM_NONE,  -1, i->run.accumulation)             \
+    X("measured_s",            "measured",      LK_DIM_TIME,  0,  i->measured_s)                   \
+    X("predicted_s",           "predicted",     LK_DIM_TIME,  0,  i->predicted_s[OURS])            \
+    X("lo_s",                  "90 % from",     LK_DIM_TIME,  0,  i->lo_s)                         \
+    X("hi_s",                  "to",            LK_DIM_TIME,  0,  i->hi_s)                         \
+    X("error_percent",         "error, %",      LK_DIM_NONE,  1,                                   \
+      100 * (i->predicted_s[OURS] / i->measured_s - 1))                                            \
+    X("ablation_no_overlap_s", "no overlap",    LK_DIM_TIME,  0,  i->predicted_s[NO_OVERLAP])      \
+    X("ablation_one_bucket_s", "one bucket",    LK_DIM_TIME,  0,  i->predicted_s[ONE_BUCKET])      \
+    X("ablation_no_gamma_s",   "gamma 0",       LK_DIM_TIME,  0,  i->predicted_s[NO_GAMMA])        \
+    X("cpu_share",             "CPU",           LK_DIM_NONE,  2,  i->cpu_share)
+
+static const struct lk_column columns[] = {COLUMNS(LK_TABLE_COLUMN)};
+/* clang-format on */
 
 static enum lk_status add_row(const struct item *i, struct lk_table *t)
 {
     enum lk_status st = LK_OK;
 
     LK_TRY(lk_table_row(t));
-    LK_TRY(lk_table_text(t, "config", "%s", i->run.group));
-    LK_TRY(lk_table_text(t, "rate", "%s", i->run.rate));
-    LK_TRY(lk_table_number(t, "ranks", i->run.ranks));
-    LK_TRY(lk_table_number(t, "cap", (double)i->run.cap_bytes));
-    LK_TRY(lk_table_number(t, "accumulation", i->run.accumulation));
-    LK_TRY(lk_table_number(t, "measured_s", i->measured_s));
-    LK_TRY(lk_table_number(t, "predicted_s", i->predicted_s[OURS]));
-    LK_TRY(lk_table_number(t, "lo_s", i->lo_s));
-    LK_TRY(lk_table_number(t, "hi_s", i->hi_s));
-    LK_TRY(lk_table_number(t, "error_percent", 100 * (i->predicted_s[OURS] / i->measured_s - 1)));
-    LK_TRY(lk_table_number(t, "ablation_no_overlap_s", i->predicted_s[NO_OVERLAP]));
-    LK_TRY(lk_table_number(t, "ablation_one_bucket_s", i->predicted_s[ONE_BUCKET]));
-    LK_TRY(lk_table_number(t, "ablation_no_gamma_s", i->predicted_s[NO_GAMMA]));
-    LK_TRY(lk_table_number(t, "cpu_share", i->cpu_share));
+    COLUMNS(LK_TABLE_CELL)
 out:
     return st;
 }
@@ -213,14 +205,11 @@ static bool same_but_cap(const struct item *a, const struct item *b)
            a->run.accumulation == b->run.accumulation;
 }
 
-/* The cap in the row that `lockstep whatif` calls the best. */
+/* Read the cap in the row that `lockstep whatif` calls the best. */
 static enum lk_status read_best(const char *path, uint64_t *out)
 {
     enum { BYTES, VERDICT };
-    static const struct lk_csv_column verdicts[] = {
-        {"bucket_cap_bytes", true},
-        {"verdict",          true}
-    };
+    static const struct lk_csv_column verdicts[] = {{"bucket_cap_bytes", true}, {"verdict", true}};
     enum lk_status st = LK_OK;
     struct lk_csv *t = NULL;
     double bytes = 0;
@@ -242,7 +231,7 @@ out:
     return st;
 }
 
-/* Asks the command itself, with the evidence as files beside the run. `caps`: a list. */
+/* Ask the command itself, with the evidence as files beside the run. `caps`: a list. */
 static enum lk_status ask_whatif(const char *lockstep, const struct net_run *like, const char *caps,
                                  uint64_t *out)
 {
@@ -277,7 +266,8 @@ out:
     return st;
 }
 
-/* What the cap that whatif names costs against the best measured; of those like items[at]. */
+/* Note how much slower the cap that whatif names is than the best measured one, of the runs that
+ * differ from items[at] in the cap alone. */
 static enum lk_status note_cap(const char *lockstep, const struct item *items, size_t n, size_t at,
                                struct lk_table *t)
 {

@@ -1,7 +1,7 @@
 /*
- * The forecast from a table of throughputs against runs on shaped links: of what tests/net/validate
- * or bench/net_torch.sh measured, the throughputs of 1 and 2 ranks and the 2-rank calibration are
- * given, and 4 and 8 ranks asked for, with what may be known of the job beside them:
+ * Score forecasts from a table of throughputs against runs on shaped links: from the throughputs of
+ * 1 and 2 ranks and the 2-rank calibration that tests/net/validate or bench/net_torch.sh measured,
+ * forecast 4 and 8 ranks, with different knowledge of the job:
  *
  *     ready        its gradients and when each is ready
  *     gradients    its gradients
@@ -20,7 +20,7 @@
 #include "base/table.h"
 #include "bench/lib/net_list.h"
 #include "reports/print.h"
-#include "sim/throughput.h"
+#include "sim/throughput/throughput.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -46,13 +46,13 @@ static struct lk_scaling_point point_of(const struct lk_job_run *r)
 {
     double step_s = lk_stats_mean(r->step_s, r->n_steps);
 
-    return (struct lk_scaling_point){.gpus = r->gpus,
-                                     .nodes = r->gpus, /* one rank a host */
-                                     .local_batch = r->local_batch,
-                                     .accumulation = r->accumulation,
-                                     .throughput =
-                                         r->gpus * r->local_batch * r->accumulation / step_s,
-                                     .cap_bytes = r->cap_bytes};
+    return (struct lk_scaling_point){.config.gpus = r->config.gpus,
+                                     .config.nodes = r->config.gpus, /* one rank a host */
+                                     .config.local_batch = r->config.local_batch,
+                                     .config.accumulation = r->config.accumulation,
+                                     .throughput = r->config.gpus * r->config.local_batch *
+                                                   r->config.accumulation / step_s,
+                                     .config.cap_bytes = r->config.cap_bytes};
 }
 
 /* The 1- and 2-rank runs as a table; the single rank ran without buckets that matter. */
@@ -64,10 +64,10 @@ static enum lk_status make_table(const struct lk_job *j, struct lk_throughput_ta
     t->has_nodes = true;
     LK_TRY(lk_array_grow(&t->points, &t->capacity, j->n_runs, sizeof *t->points));
     for (size_t i = 0; i < j->n_runs; i++)
-        if (j->runs[i].gpus <= 2)
+        if (j->runs[i].config.gpus <= 2)
             t->points[t->n++] = point_of(&j->runs[i]);
     for (size_t i = 0; i < t->n; i++)
-        t->points[i].cap_bytes = t->points[t->n - 1].cap_bytes;
+        t->points[i].config.cap_bytes = t->points[t->n - 1].config.cap_bytes;
 out:
     return st;
 }
@@ -101,20 +101,23 @@ static enum lk_status predict(struct item *item, struct lk_job *job,
                               enum known k)
 {
     enum lk_status st = LK_OK;
-    struct lk_throughput_model m = {job, k == READY, cluster, DRAWS, 1};
+    struct lk_throughput_model m = {job, k == READY, cluster};
+    const int64_t ranks = item->run.ranks, accumulation = item->run.accumulation;
     struct lk_throughput_request q = {.model = k == LAW ? NULL : &m,
-                                      .gpus = &item->run.ranks,
-                                      .n_gpus = 1,
                                       .gpus_per_node = 1,
-                                      .accumulations = &item->run.accumulation,
-                                      .n_accumulations = 1,
-                                      .caps = &item->run.cap_bytes,
-                                      .n_caps = k == LAW ? 0 : 1,
-                                      .level = LEVEL};
+                                      .grid = {.gpus = &ranks,
+                                               .n_gpus = 1,
+                                               .accumulations = &accumulation,
+                                               .n_accumulations = 1,
+                                               .caps = &item->run.cap_bytes,
+                                               .n_caps = k == LAW ? 0 : 1,
+                                               .level = LEVEL,
+                                               .draws = DRAWS,
+                                               .seed = 1}};
     struct lk_forecast f = {0};
 
     item->scored[k] = (struct lk_scored){item->measured_s, NAN, NAN, NAN};
-    if (k == LAW && item->run.cap_bytes != t->points[0].cap_bytes)
+    if (k == LAW && item->run.cap_bytes != t->points[0].config.cap_bytes)
         return LK_OK;
     LK_TRY(lk_throughput_predict(t, &q, &f));
     item->scored[k] = (struct lk_scored){item->measured_s, f.points[0].step_s,
@@ -164,36 +167,31 @@ out:
 
 /* ---- Results ---- */
 
-static const struct lk_column columns[] = {
-    {"config",       "configuration", LK_DIM_NONE,  -1},
-    {"ranks",        "ranks",         LK_DIM_NONE,  -1},
-    {"cap",          "bucket cap",    LK_DIM_BYTES, -1},
-    {"accumulation", "accumulation",  LK_DIM_NONE,  -1},
-    {"measured_s",   "measured",      LK_DIM_TIME,  0 },
-    {"ready_s",      "ready",         LK_DIM_TIME,  0 },
-    {"gradients_s",  "gradients",     LK_DIM_TIME,  0 },
-    {"lo_s",         "90 % from",     LK_DIM_TIME,  0 },
-    {"hi_s",         "to",            LK_DIM_TIME,  0 },
-    {"parameters_s", "parameters",    LK_DIM_TIME,  0 },
-    {"law_s",        "law alone",     LK_DIM_TIME,  0 },
-};
+/* clang-format off */
+
+/* X(name, heading, dimension, digits, value): see base/table.h. */
+#define COLUMNS(X)                                                                                 \
+    X("config",       "configuration", LK_DIM_NONE,  -1, i->run.group)                             \
+    X("ranks",        "ranks",         LK_DIM_NONE,  -1, i->run.ranks)                             \
+    X("cap",          "bucket cap",    LK_DIM_BYTES, -1, (double)i->run.cap_bytes)                 \
+    X("accumulation", "accumulation",  LK_DIM_NONE,  -1, i->run.accumulation)                      \
+    X("measured_s",   "measured",      LK_DIM_TIME,  0,  i->measured_s)                            \
+    X("ready_s",      "ready",         LK_DIM_TIME,  0,  i->scored[READY].predicted)               \
+    X("gradients_s",  "gradients",     LK_DIM_TIME,  0,  i->scored[GRADIENTS].predicted)           \
+    X("lo_s",         "90 % from",     LK_DIM_TIME,  0,  i->scored[GRADIENTS].lo)                  \
+    X("hi_s",         "to",            LK_DIM_TIME,  0,  i->scored[GRADIENTS].hi)                  \
+    X("parameters_s", "parameters",    LK_DIM_TIME,  0,  i->scored[PARAMETERS].predicted)          \
+    X("law_s",        "law alone",     LK_DIM_TIME,  0,  i->scored[LAW].predicted)
+
+static const struct lk_column columns[] = {COLUMNS(LK_TABLE_COLUMN)};
+/* clang-format on */
 
 static enum lk_status add_row(const struct item *i, struct lk_table *t)
 {
     enum lk_status st = LK_OK;
 
     LK_TRY(lk_table_row(t));
-    LK_TRY(lk_table_text(t, "config", "%s", i->run.group));
-    LK_TRY(lk_table_number(t, "ranks", i->run.ranks));
-    LK_TRY(lk_table_number(t, "cap", (double)i->run.cap_bytes));
-    LK_TRY(lk_table_number(t, "accumulation", i->run.accumulation));
-    LK_TRY(lk_table_number(t, "measured_s", i->measured_s));
-    LK_TRY(lk_table_number(t, "ready_s", i->scored[READY].predicted));
-    LK_TRY(lk_table_number(t, "gradients_s", i->scored[GRADIENTS].predicted));
-    LK_TRY(lk_table_number(t, "lo_s", i->scored[GRADIENTS].lo));
-    LK_TRY(lk_table_number(t, "hi_s", i->scored[GRADIENTS].hi));
-    LK_TRY(lk_table_number(t, "parameters_s", i->scored[PARAMETERS].predicted));
-    LK_TRY(lk_table_number(t, "law_s", i->scored[LAW].predicted));
+    COLUMNS(LK_TABLE_CELL)
 out:
     return st;
 }

@@ -1,5 +1,5 @@
 /*
- * What recording costs a training step: the same job with and without, interleaved.
+ * Measure what recording adds to a training step: the same job with and without, interleaved.
  *
  *     build/bench/overhead [PAIRS [RANKS [LOCKSTEP]]] [--device cuda] [--with spans,records,...]
  *                          [--job "OPTIONS OF RUN"] [--steps N] [--time-limit 60s]
@@ -36,29 +36,29 @@ enum { ROUNDS_MAX = 1000, ROUNDS_MIN = 2, WARMUP = 20 };
 enum { DEVICE_CPU, DEVICE_CUDA };
 static const char *const devices[] = {[DEVICE_CPU] = "cpu", [DEVICE_CUDA] = "cuda", NULL};
 
-/* What is measured. The first is what the others are compared with. */
+/* Kinds of recording. The others are compared with the first. */
 static const struct arm {
     const char *name;
     bool trace, records, state, nvtx, graph;
     const char *help;
 } arms[] = {
-    {"nothing", false, false, false, false, false, ""                                         },
-    {"spans",   true,  false, false, false, false, "spans, on a GPU by its events"            },
-    {"records", true,  true,  false, false, false, "and CUPTI's records"                      },
-    {"state",   true,  false, true,  false, false, "and NVML's samples"                       },
-    {"nvtx",    true,  false, false, true,  false, "and ranges, for a tool that drops them"   },
-    {"all",     true,  true,  true,  false, false, "spans, records, samples: as it is on GPUs"},
-    {"graph",   false, false, false, false, true,  "nothing, as a CUDA graph"                 },
+    {"nothing", false, false, false, false, false, ""},
+    {"spans", true, false, false, false, false, "spans, on a GPU by its events"},
+    {"records", true, true, false, false, false, "and CUPTI's records"},
+    {"state", true, false, true, false, false, "and NVML's samples"},
+    {"nvtx", true, false, false, true, false, "and ranges, for a tool that drops them"},
+    {"all", true, true, true, false, false, "spans, records, samples: as it is on GPUs"},
+    {"graph", false, false, false, false, true, "nothing, as a CUDA graph"},
 };
 enum { ARMS = sizeof arms / sizeof *arms };
 
-/* By device: jobs whose step is neither a few launches nor so long that nothing shows. */
+/* Jobs by device, whose step is neither a few launches nor so long that nothing shows. */
 static const struct {
     const char *job, *with;
     int64_t steps;
 } usual[] = {
-    [DEVICE_CPU] = {"--model=gpt-nano --local-batch=8",                   "spans",     200},
-    [DEVICE_CUDA] = {"--model=gpt2-124m --dtype=bfloat16 --local-batch=8", "spans,all", 60 },
+    [DEVICE_CPU] = {"--model=gpt-nano --local-batch=8", "spans", 200},
+    [DEVICE_CUDA] = {"--model=gpt2-124m --dtype=bfloat16 --local-batch=8", "spans,all", 60},
 };
 
 struct options {
@@ -105,8 +105,7 @@ static const struct lk_option rows[] = {
      .offset = offsetof(struct options, tool),
      .fallback = "build/nvtx_injection.so",
      .help = "the tool of nvtx"},
-    {0                                                                          }
-};
+    {0}};
 
 struct bench {
     struct options opt;

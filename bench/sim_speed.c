@@ -1,7 +1,7 @@
 /*
- * How fast a step is simulated, on one thread: the closed form beside the event engine, each run in
- * a process of its own so that its peak memory is its own, interleaved. Then whether both give the
- * same steps, to the ns, under every kind of straggler and several seeds.
+ * Time the simulation of a step on one thread: the closed form beside the event engine, each run in
+ * a process of its own so that its peak memory is its own, interleaved. Then check that both give
+ * the same steps, to the ns, under every kind of straggler and several seeds.
  *
  *     build/bench/sim_speed [REPETITIONS]     default 5
  *
@@ -11,8 +11,8 @@
 #include "base/array.h"
 #include "base/clock.h"
 #include "base/stats.h"
-#include "sim/closed_form.h"
-#include "sim/engine.h"
+#include "sim/step/closed_form.h"
+#include "sim/step/engine.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -94,10 +94,10 @@ static const struct row {
     size_t (*list)(struct lk_step_coll *);
     enum engine_runs engine;
 } rows[] = {
-    {"1,024 ranks x 10 buckets x 1,000 steps",          1024,  1000, ddp,  FIRST},
-    {"16,384 ranks x 10 buckets x 1 step",              16384, 1,    ddp,  EVERY},
-    {"65,536 ranks x 10 buckets x 1 step",              65536, 1,    ddp,  NEVER},
-    {"1,024 ranks x 300 collectives (FSDP) x 20 steps", 1024,  20,   fsdp, FIRST},
+    {"1,024 ranks x 10 buckets x 1,000 steps", 1024, 1000, ddp, FIRST},
+    {"16,384 ranks x 10 buckets x 1 step", 16384, 1, ddp, EVERY},
+    {"65,536 ranks x 10 buckets x 1 step", 65536, 1, ddp, NEVER},
+    {"1,024 ranks x 300 collectives (FSDP) x 20 steps", 1024, 20, fsdp, FIRST},
 };
 
 struct timing {
@@ -134,7 +134,7 @@ static struct timing measure(const struct row *row, bool engine)
     return t;
 }
 
-/* In a process of its own. */
+/* Run in a process of its own. */
 static enum lk_status measure_apart(const struct row *row, bool engine, struct timing *out)
 {
     int ends[2], status;
@@ -209,12 +209,12 @@ static const struct kind {
     struct lk_straggler_law law;
     bool known; /* rank 5 and node 3 are known to be slow, and a link */
 } kinds[] = {
-    {"ranks and nodes", {.rank_sd = 0.03, .node_sd = 0.02},                         false},
-    {"transient",       {.transient_sd = 0.1},                                      false},
-    {"common",          {.common_sd = 0.05},                                        false},
-    {"heavy tail",      {.tail_share = 0.02, .tail_scale = 0.2, .tail_shape = 0.3}, false},
-    {"links",           {.link_sd = 0.2, .link_nodes = 2},                          false},
-    {"known",           {.rank_sd = 0.01, .link_sd = 0.1},                          true },
+    {"ranks and nodes", {.rank_sd = 0.03, .node_sd = 0.02}, false},
+    {"transient", {.transient_sd = 0.1}, false},
+    {"common", {.common_sd = 0.05}, false},
+    {"heavy tail", {.tail_share = 0.02, .tail_scale = 0.2, .tail_shape = 0.3}, false},
+    {"links", {.link_sd = 0.2, .link_nodes = 2}, false},
+    {"known", {.rank_sd = 0.01, .link_sd = 0.1}, true},
     {"all",
      {.rank_sd = 0.03,
       .node_sd = 0.02,
@@ -224,7 +224,7 @@ static const struct kind {
       .tail_share = 0.02,
       .tail_scale = 0.2,
       .tail_shape = 0.3},
-     true                                                                                },
+     true},
 };
 
 static enum lk_status agree(const struct kind *kind, size_t (*list)(struct lk_step_coll *),

@@ -1,5 +1,5 @@
 /*
- * What recording a span costs: begin + end + emit into the file sink, on one thread.
+ * Time the recording of a span: begin + end + emit into the file sink, on one thread.
  *
  *     build/bench/span [DIR]      spans go to DIR/rank0.spans (default: a directory under /tmp)
  *

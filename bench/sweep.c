@@ -1,8 +1,9 @@
 /* A grid of 10,000 configurations with intervals of 200 draws: seconds and peak memory. */
-#include "sim/sweep.h"
+#include "sim/whatif/sweep.h"
 #include "base/array.h"
 #include "base/clock.h"
-#include "sim/coll_fit.h"
+#include "sim/collective/alpha_beta_fit.h"
+#include "sim/forecast/predictor.h"
 
 #include <math.h>
 #include <stdio.h>

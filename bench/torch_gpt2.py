@@ -2,7 +2,7 @@
 """GPT-2 in plain PyTorch, to compare with `lockstep run`: the model, its weights and its tokens.
 
 Weights come from a file that `lockstep run --export` wrote; tokens are those of the synthetic data
-set (runtime/dataset.c), in order, computed here again. As a program it trains on one device, block
+set (runtime/train/dataset.c), in order, computed here again. As a program it trains on one device, block
 after block: it reads one line of JSON a block on standard input,
 
     {"variant": "autocast", "warmup": 5, "steps": 20}
@@ -24,6 +24,8 @@ import torch
 import torch.distributed as dist
 import torch.nn.functional as F
 from torch import nn
+
+from sides import torch_side
 
 # Way of computing: type of the parameters, of autocast.
 WAYS = {
@@ -106,7 +108,7 @@ def adamw(model, learning_rate, weight_decay, **more):
     return torch.optim.AdamW(groups, lr=learning_rate, betas=BETAS, eps=EPSILON, **more)
 
 
-# ---- Tokens: base/rng.c and runtime/dataset.c for many samples at a time ----
+# ---- Tokens: base/rng.c and runtime/train/dataset.c for many samples at a time ----
 
 
 def stream_number(purpose, index):
@@ -245,7 +247,7 @@ def main():
     if a.threads:
         torch.set_num_threads(a.threads)
     trainer = Trainer(a)
-    about = {"torch": torch.__version__, "fused_attention": FUSED_ATTENTION, "compile": hasattr(torch, "compile")}
+    about = {**torch_side(), "fused_attention": FUSED_ATTENTION, "compile": hasattr(torch, "compile")}
     print(json.dumps(about), flush=True)
     for line in sys.stdin:
         asked = json.loads(line)

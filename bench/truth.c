@@ -1,7 +1,7 @@
 /*
- * Does the waterfall of a real run say what was done to it? Runs on the timed device (compute is a
- * wait of known length, collectives are real), with a slow rank, loader or link, analysed against
- * one rank alone, row by row.
+ * Check that the waterfall of a real run shows what was done to it: runs on the timed device
+ * (compute is a wait of known length, collectives are real), with a slow rank, loader or link, are
+ * analysed against one rank alone, row by row.
  *
  *     build/bench/truth [LOCKSTEP]       the program to run; default build/lockstep
  *
@@ -20,8 +20,7 @@
     "--warmup=3 --bucket-cap=96KiB --first-bucket=96KiB"
 
 /*
- * What is done to a run of two ranks. The first one, to which nothing is done, says what the real
- * collectives cost.
+ * Changes to a run of two ranks. The first run, without any, tells what the real collectives cost.
  */
 static const struct truth_case {
     const char *name, *words;
@@ -29,13 +28,14 @@ static const struct truth_case {
     double input_s;  /* a batch takes this long to prepare; 0: no time */
     double link_Bps; /* rate of a link; 0: as fast as it is */
 } cases[] = {
-    {"nothing",                 "",                        0,   0,      0  },
-    {"slow rank",               "--slow-rank=1:1.3",       0.3, 0,      0  },
-    {"slow loader",             "--input-delay=250ms",     0,   250e-3, 0  },
-    {"slow link",               "--fault=slow:rate=3MB/s", 0,   0,      3e6},
+    {"nothing", "", 0, 0, 0},
+    {"slow rank", "--slow-rank=1:1.3", 0.3, 0, 0},
+    {"slow loader", "--input-delay=250ms", 0, 250e-3, 0},
+    {"slow link", "--fault=slow:rate=3MB/s", 0, 0, 3e6},
     {"slow link and slow rank",
      "--fault=slow:rate=3MB/s "
-     "--slow-rank=1:1.2",                                  0.2, 0,      3e6},
+     "--slow-rank=1:1.2",
+     0.2, 0, 3e6},
 };
 
 static enum lk_status run(const char *program, const char *dir, const char *name, int ranks,
@@ -68,13 +68,14 @@ static enum lk_status follow_links(const struct truth_case *c, const struct lk_j
         for (size_t i = plan.first[b]; i < plan.first[b + 1]; i++)
             share = fmax(share, job->tensors[plan.index[i]].ready);
         for (int k = 0; k < 2; k++) {
-            arrival[k] = fmax(before, pace[k] * (one->forward_s + share * one->backward_s));
+            arrival[k] = fmax(
+                before, pace[k] * (one->s[LK_PART_FORWARD] + share * one->s[LK_PART_BACKWARD]));
             begin = fmax(begin, arrival[k]);
         }
         /* A ring of two: each rank sends the bucket once. */
         end = begin + (double)plan.bytes[b] / c->link_Bps;
         for (int k = 0; k < 2; k++) {
-            double done = pace[k] * (one->forward_s + one->backward_s);
+            double done = pace[k] * (one->s[LK_PART_FORWARD] + one->s[LK_PART_BACKWARD]);
 
             *wait_s += fmax(0, begin - fmax(arrival[k], done)) / 2;
             *wire_s += fmax(0, end - fmax(begin, done)) / 2;
@@ -97,12 +98,12 @@ static enum lk_status expect(const struct truth_case *c, const struct lk_job *jo
                              double *row)
 {
     const struct lk_step_split *one = &ref->ranks[0].split;
-    double compute_s = one->forward_s + one->backward_s;
+    double compute_s = one->s[LK_PART_FORWARD] + one->s[LK_PART_BACKWARD];
 
     for (int i = 0; i < LK_LOSS_COUNT; i++)
         row[i] = base->losses_s[i];
     row[LK_LOSS_SLOW_RANK] += c->slow * compute_s / 2;
-    row[LK_LOSS_OPTIMIZER] += c->slow * one->optimizer_s / 2;
+    row[LK_LOSS_OPTIMIZER] += c->slow * one->s[LK_PART_OPTIMIZER] / 2;
     if (c->link_Bps > 0)
         return follow_links(c, job, one, &row[LK_LOSS_STRAGGLER], &row[LK_LOSS_WIRE]);
     row[LK_LOSS_STRAGGLER] += c->slow * compute_s / 2;

@@ -1,8 +1,9 @@
 /*
- * Does the waterfall of a run with slow links and slow ranks say what was put into it? Compute is a
- * job replayed on the timed device, links are a planted fault (runtime/comm_fault.h): the truth is
- * known from the command line alone, and computed here from DESIGN section 7's step, on its own.
- * bench/truth.c is the same for real collectives, whose cost it takes from a run.
+ * Check that the waterfall of a run with slow links and slow ranks shows what was put into it.
+ * Compute is a job replayed on the timed device, links are a planted fault
+ * (runtime/comm/comm_fault.h): the truth is known from the command line alone, and computed here
+ * from DESIGN section 7's step, on its own. bench/truth.c is the same for real collectives, whose
+ * cost it takes from a run.
  *
  *     build/bench/truth_links [LOCKSTEP [JOB]]
  *
@@ -26,10 +27,10 @@ static const struct truth_case {
     const char *name;
     double rate_Bps, latency_s, slow;
 } cases[] = {
-    {"slow rank",                16e6,  0,    1.2},
-    {"slow link, hidden partly", 5e6,   2e-3, 1  },
-    {"slow link, bound by it",   1.5e6, 2e-3, 1  },
-    {"slow rank and slow link",  3e6,   2e-3, 1.2},
+    {"slow rank", 16e6, 0, 1.2},
+    {"slow link, hidden partly", 5e6, 2e-3, 1},
+    {"slow link, bound by it", 1.5e6, 2e-3, 1},
+    {"slow rank and slow link", 3e6, 2e-3, 1.2},
 };
 
 /* ---- The truth ---- */

@@ -1,5 +1,6 @@
-/* lockstep analyze: where the time of measured runs went. */
+/* lockstep analyze: prints where the time of measured runs went. */
 #include "base/array.h"
+#include "base/run_facts.h"
 #include "commands/command.h"
 #include "commands/common_rows.h"
 #include "profiler/analysis.h"
@@ -22,18 +23,18 @@ static const struct lk_option option_rows[] = {
     {.name = "reference",
      .type = LK_OPT_FILE,
      .offset = offsetof(struct options, reference),
-     .help = "run that the ideal is taken from (default: the smallest one named)"},
+     .help = "run that gives the ideal step (default: the one with fewest ranks)"},
     {.name = "step",
      .type = LK_OPT_INT,
      .offset = offsetof(struct options, step),
      .min = -1,
      .max = UINT32_MAX,
      .fallback = "-1",
-     .help = "show every collective of this optimizer step instead; -1: do not"},
+     .help = "show every collective of this optimizer step instead; -1: off"},
     {.name = "brief",
      .type = LK_OPT_FLAG,
      .offset = offsetof(struct options, brief),
-     .help = "the waterfall and the findings alone"},
+     .help = "print the waterfall and the findings alone"},
     {ROW_FORMAT(struct options)},
     {ROW_LOG(struct options)},
     {0}
@@ -58,13 +59,8 @@ static enum lk_status keep(struct output *o, struct lk_table *t)
     return LK_OK;
 }
 
-/* The first BRIEF_TABLES of these are what --brief shows. */
-enum { BRIEF_TABLES = 2 };
-static enum lk_status (*const makers[])(const struct lk_analysis *a, struct lk_table **out) = {
-    lk_analysis_waterfall_table, lk_analysis_finding_table, lk_analysis_rank_table,
-    lk_analysis_overlap_table,   lk_analysis_bucket_table,  lk_analysis_straggler_table,
-    lk_analysis_gpu_table,
-};
+/* --brief shows the tables up to this one. */
+enum { BRIEF_TABLES = LK_ANALYSIS_FINDINGS + 1 };
 
 static enum lk_status tables_of(const struct lk_analysis *a, const struct options *opt,
                                 struct output *o)
@@ -76,8 +72,8 @@ static enum lk_status tables_of(const struct lk_analysis *a, const struct option
         LK_TRY(lk_analysis_step_table(a, (uint32_t)opt->step, &t));
         return keep(o, t);
     }
-    for (size_t i = 0; i < (opt->brief ? BRIEF_TABLES : LK_COUNT(makers)); i++) {
-        LK_TRY(makers[i](a, &t));
+    for (int i = 0; i < (opt->brief ? BRIEF_TABLES : (int)LK_ANALYSIS_TABLES); i++) {
+        LK_TRY(lk_analysis_table(a, (enum lk_analysis_kind)i, &t));
         if (t)
             LK_TRY(keep(o, t));
         t = NULL;
@@ -97,7 +93,7 @@ static enum lk_status analyze_run(const struct lk_run *run, const struct lk_run_
     LK_TRY(lk_alloc(&refs, references->n, sizeof(struct lk_run *)));
     n = lk_analysis_reference(references, run, refs);
     if (!n && opt->reference) {
-        st = lk_fail(LK_EUSAGE, "%s: no run in it can be the reference of %s", opt->reference,
+        st = lk_fail(LK_EUSAGE, "%s: it has no run that can be the reference of %s", opt->reference,
                      run->dir);
         goto out;
     }
@@ -110,8 +106,8 @@ out:
 }
 
 /*
- * The runs of the smallest world size are the reference of the others, and are shown themselves
- * only when there are no others, or on request.
+ * Return true if a run is shown. Runs of the smallest world size are the reference of the others:
+ * they are shown when there are no others, or when another run is the reference.
  */
 static bool shown(const struct lk_run_set *set, size_t i, bool own_reference)
 {
@@ -122,30 +118,20 @@ static bool shown(const struct lk_run_set *set, size_t i, bool own_reference)
            lk_run_about(&set->runs[i])->world_size > smallest;
 }
 
-static enum lk_status analyze(const char *const *dirs, size_t n, const struct options *opt)
+/* Warn of runs whose times mean nothing, because their ranks shared a GPU. */
+static enum lk_status check_runs(const struct lk_run_set *set)
 {
     enum lk_status st = LK_OK;
-    struct lk_run_set set = {0}, reference = {0};
-    struct output o = {0};
 
-    LK_TRY(lk_run_set_read(dirs, n, &set));
-    if (opt->reference)
-        LK_TRY(lk_run_set_read(&opt->reference, 1, &reference));
-    for (size_t i = 0; i < set.n; i++)
-        if (lk_run_info_shared_gpu(lk_run_about(&set.runs[i])))
-            lk_log(LK_LOG_MAIN, LK_WARN, "%s: its ranks shared a GPU: its times mean nothing",
-                   set.runs[i].dir);
-    for (size_t i = 0; i < set.n; i++)
-        if (shown(&set, i, opt->reference != NULL))
-            LK_TRY(analyze_run(&set.runs[i], opt->reference ? &reference : &set, opt, &o));
-    LK_TRY(lk_report_tables((const struct lk_table *const *)o.tables, o.n,
-                            (enum lk_format)opt->format, "-"));
+    for (size_t i = 0; i < set->n; i++) {
+        struct lk_run_facts facts;
+
+        LK_TRY(lk_run_facts_read(lk_run_about(&set->runs[i]), &facts));
+        if (facts.shared_gpu)
+            lk_log(LK_LOG_MAIN, LK_WARN, "%s: its ranks shared a GPU, so its times mean nothing",
+                   set->runs[i].dir);
+    }
 out:
-    for (size_t i = 0; i < o.n; i++)
-        lk_table_destroy(o.tables[i]);
-    free(o.tables);
-    lk_run_set_fini(&reference);
-    lk_run_set_fini(&set);
     return st;
 }
 
@@ -155,15 +141,28 @@ static enum lk_status run(int argc, char **argv)
     struct options opt;
     const char *dirs[RUNS_MAX];
     int n = 0;
+    struct lk_run_set set = {0}, reference = {0};
+    struct output o = {0};
 
     LK_TRY(lk_option_parse(option_rows, &opt, argc, argv, dirs, RUNS_MAX, &n));
     LK_TRY(lk_log_configure(opt.log));
-    if (!n) {
-        st = lk_fail(LK_EUSAGE, "which run? e.g. lockstep analyze run/");
-        goto out;
-    }
-    LK_TRY(analyze(dirs, (size_t)n, &opt));
+    if (!n)
+        return lk_fail(LK_EUSAGE, "which run? e.g. lockstep analyze run/");
+    LK_TRY(lk_run_set_read(dirs, (size_t)n, &set));
+    if (opt.reference)
+        LK_TRY(lk_run_set_read(&opt.reference, 1, &reference));
+    LK_TRY(check_runs(&set));
+    for (size_t i = 0; i < set.n; i++)
+        if (shown(&set, i, opt.reference != NULL))
+            LK_TRY(analyze_run(&set.runs[i], opt.reference ? &reference : &set, &opt, &o));
+    LK_TRY(lk_report_tables((const struct lk_table *const *)o.tables, o.n,
+                            (enum lk_format)opt.format, "-"));
 out:
+    for (size_t i = 0; i < o.n; i++)
+        lk_table_destroy(o.tables[i]);
+    free(o.tables);
+    lk_run_set_fini(&reference);
+    lk_run_set_fini(&set);
     return st;
 }
 

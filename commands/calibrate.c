@@ -1,9 +1,9 @@
 /*
- * lockstep calibrate: what this machine's collectives take, and how ranks on it slow each other.
+ * lockstep calibrate: measures the collectives of this machine, and how its ranks slow each other.
  *
  * Started by hand it launches ranks, once for each count; started as a rank (by itself, torchrun,
- * mpirun or srun) it measures. Under another launcher there is one count, and rank 0 writes the
- * cluster file.
+ * mpirun or srun) it measures. Our launcher takes what rank 0 measured from the store; under
+ * another launcher there is one count, and rank 0 writes the cluster file.
  */
 #include "commands/calibrate.h"
 
@@ -12,120 +12,125 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/units.h"
-#include "commands/cluster_table.h"
 #include "commands/command.h"
 #include "commands/share_gpu.h"
-#include "reports/print.h"
-#include "sim/coll_fit.h"
+#include "runtime/comm/comm.h"
+#include "runtime/rendezvous/store.h"
+#include "sim/collective/alpha_beta_fit.h"
 
 #include <errno.h>
-#include <math.h>
 #include <sched.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
-/* From a rank's failure to SIGTERM for the others. */
+/* Time from a rank's failure to SIGTERM for the others. */
 #define GRACE_NS (5 * LK_NS_PER_S)
 
-/* ---- Tables ---- */
+/* Environment variable of our launcher, which takes rank 0's part of the cluster and its tables
+ * from these keys of the store. */
+#define PART_ENV    "LOCKSTEP_CALIBRATE_PART"
+#define CLUSTER_KEY "calibrate/cluster"
+#define TABLES_KEY  "calibrate/tables"
+/* Environment variable that our launcher sets when ranks outnumber the CPUs: the overlap probe
+ * would measure co-location. */
+#define NO_OVERLAP_ENV "LOCKSTEP_CALIBRATE_NO_OVERLAP"
 
-static const struct lk_column effect_columns[] = {
-    {"effect", "effect",      LK_DIM_NONE, -1},
-    {"value",  "value",       LK_DIM_NONE, 3 },
-    {"lo",     "from",        LK_DIM_NONE, 3 },
-    {"hi",     "to",          LK_DIM_NONE, 3 },
-    {"source", "measured by", LK_DIM_NONE, -1},
+/* Lengths on CPUs: a burst must outlast the grain of clock and scheduler. */
+static const double BURST_S = 0.005;
+static const double COMPUTE_UNIT_S = 0.02;
+
+/* ---- Measuring CPUs ---- */
+
+struct rank {
+    const struct calibrate_options *options;
+    const struct lk_rank_env *env;
+    struct lk_store_server *server;
+    struct lk_store *store;
+    struct lk_comm *comm;
+    struct calibrate_plan plan;
+    struct lk_cluster c; /* on rank 0: the part that this number of ranks shows */
+    struct calibrate_tables tables;
 };
 
-static enum lk_status effect_row(struct lk_table *t, const struct lk_quantity *q, const char *text)
+static void announce(const struct rank *r, const char *what)
 {
+    if (r->env->rank == 0 && isatty(STDERR_FILENO))
+        fprintf(stderr, "%d ranks: %s\n", r->env->world_size, what);
+}
+
+static enum lk_status probe_collectives(struct rank *r)
+{
+    const struct lk_probe_collectives_config config =
+        calibrate_collectives_config(r->options, &r->plan, BURST_S);
+    struct lk_probe_rows rows = {0};
     enum lk_status st = LK_OK;
 
-    if (!lk_quantity_known(q))
-        return LK_OK;
-    LK_TRY(lk_table_row(t));
-    LK_TRY(lk_table_text(t, "effect", "%s", text));
-    LK_TRY(lk_table_number(t, "value", q->value));
-    LK_TRY(lk_table_number(t, "lo", q->lo));
-    LK_TRY(lk_table_number(t, "hi", q->hi));
-    LK_TRY(lk_table_text(t, "source", "%s", q->source));
+    announce(r, "collectives");
+    LK_TRY(lk_probe_collectives(r->comm, &config, &rows));
+    if (r->env->rank == 0)
+        LK_TRY(lk_calibration_add_points(&rows, r->env->nodes, &r->c));
 out:
+    lk_probe_rows_fini(&rows);
     return st;
 }
 
-static enum lk_status effect_table(const struct lk_cluster *c, struct lk_table **out)
+static struct lk_probe_compute_config compute_config(const struct calibrate_options *o)
 {
+    return (struct lk_probe_compute_config){.unit_target_s = COMPUTE_UNIT_S,
+                                            .repetitions = (size_t)o->repetitions,
+                                            .warmup = (size_t)o->warmup,
+                                            .budget_s = o->budget_s / 2};
+}
+
+static enum lk_status probe_colocation(struct rank *r)
+{
+    const struct lk_probe_compute_config config = compute_config(r->options);
+    struct lk_probe_colocation s = {0};
     enum lk_status st = LK_OK;
 
-    LK_TRY(lk_table_create("How ranks slow each other, relative", effect_columns,
-                           LK_COUNT(effect_columns), out));
-    for (size_t i = 0; i < c->n_kappa; i++)
-        LK_TRY(effect_row(*out, &c->kappa[i].kappa, "kappa: compute, by co-located ranks"));
-    LK_TRY(effect_row(*out, &c->gamma_wait, "gamma_wait: compute, by a waiting collective"));
-    LK_TRY(effect_row(*out, &c->gamma_wire, "gamma_wire: compute, by a moving collective"));
-    LK_TRY(effect_row(*out, &c->delta, "delta: a collective, by compute"));
-    LK_TRY(effect_row(*out, &c->rank_sd, "sd between ranks"));
-    LK_TRY(effect_row(*out, &c->transient_sd, "sd from time to time"));
-    LK_TRY(effect_row(*out, &c->common_sd, "sd of all ranks in common"));
-    LK_TRY(effect_row(*out, &c->tail_share, "tail: share of micro-batches"));
-    LK_TRY(effect_row(*out, &c->tail_scale, "tail: mean excess"));
+    announce(r, "co-location");
+    LK_TRY(lk_probe_colocation(r->comm, &config, &s));
+    if (r->env->rank == 0)
+        LK_TRY(lk_calibration_add_colocation(&s, r->env->local_world_size, &r->c));
 out:
+    lk_probe_colocation_fini(&s);
     return st;
 }
 
-/* Where the numbers that there is one of come from, and why some are missing. */
-static enum lk_status effect_notes(struct lk_table *t, const struct calibrate_options *o,
-                                   const struct lk_cluster *c, int least)
+static enum lk_status probe_overlap(struct rank *r)
 {
+    const struct lk_probe_compute_config config = compute_config(r->options);
+    struct lk_probe_overlap s = {0};
     enum lk_status st = LK_OK;
+    char source[64];
 
-    if (lk_quantity_known(&c->delta))
-        LK_TRY(lk_table_note(t, "overlap: %s, %zu samples", c->delta.source, (size_t)c->delta.n));
-    else if (o->device == CALIBRATE_CPU && o->overlap && least > c->gpus_per_node)
-        LK_TRY(lk_table_note(t,
-                             "overlap not probed: %d ranks on %d usable CPU%s; compute and "
-                             "collectives would share a CPU, which is co-location",
-                             least, c->gpus_per_node, c->gpus_per_node == 1 ? "" : "s"));
-    if (lk_quantity_known(&c->transient_sd))
-        LK_TRY(lk_table_note(t, "sds: %s", c->transient_sd.source));
-    for (size_t i = 0; i < c->n_slow; i++)
-        LK_TRY(lk_table_note(t, "rank %d stands out: %.2f times as long as the others (%s)",
-                             c->slow[i].rank, c->slow[i].compute.value, c->slow[i].compute.source));
+    announce(r, "overlap");
+    snprintf(source, sizeof source, "calibrate: overlap probe of %d ranks", r->env->world_size);
+    LK_TRY(lk_probe_overlap(r->comm, &config, r->plan.overlap_bytes, &s));
+    if (r->env->rank == 0)
+        LK_TRY(lk_calibration_add_overlap(&s, true, source, &r->c));
 out:
+    lk_probe_overlap_fini(&s);
     return st;
 }
 
-/* What GPUs were asked to show comes before what the file has. */
-static enum lk_status print(const struct calibrate_options *o, const struct lk_cluster *c,
-                            const struct calibrate_tables *gpu, int least)
+static enum lk_status measure_cpu(struct rank *r)
 {
-    enum { OF_FILE = 3 };
+    const struct lk_comm_config config = {.rank = r->env->rank,
+                                          .world_size = r->env->world_size,
+                                          .store = r->store,
+                                          .timeout_ns = lk_ns_from_s(r->options->timeout_s)};
     enum lk_status st = LK_OK;
-    struct lk_table *own[OF_FILE] = {NULL};
-    const struct lk_table *all[OF_FILE + CALIBRATE_TABLES];
-    size_t n = 0;
 
-    LK_TRY(cluster_point_table(c, &own[0]));
-    LK_TRY(cluster_fit_table(c, &own[1]));
-    LK_TRY(effect_table(c, &own[2]));
-    LK_TRY(effect_notes(own[2], o, c, least));
-    if (o->share_gpu)
-        LK_TRY(lk_table_note(own[2], "no cluster file: " SHARE_GPU_WARNING));
-    else
-        LK_TRY(lk_table_note(own[2], "cluster file: %s", o->out));
-    for (size_t i = 0; i < CALIBRATE_TABLES; i++)
-        if (gpu->table[i] && gpu->table[i]->n_rows)
-            all[n++] = gpu->table[i];
-    for (size_t i = 0; i < OF_FILE; i++)
-        if (o->device == CALIBRATE_CPU || i + 1 == OF_FILE || own[i]->n_rows)
-            all[n++] = own[i];
-    LK_TRY(lk_report_tables(all, n, (enum lk_format)o->format, "-"));
+    LK_TRY(lk_comm_open("tcp", &config, &r->comm));
+    LK_TRY(probe_collectives(r));
+    if (r->options->colocation)
+        LK_TRY(probe_colocation(r));
+    if (r->options->overlap && !getenv(NO_OVERLAP_ENV))
+        LK_TRY(probe_overlap(r));
 out:
-    for (size_t i = 0; i < OF_FILE; i++)
-        lk_table_destroy(own[i]);
     return st;
 }
 
@@ -148,89 +153,115 @@ static enum lk_status set_header(const struct calibrate_options *o, int nodes, s
     LK_TRY(lk_strdup(&c->name, o->name ? o->name : host));
     c->nodes = nodes;
     if (o->device == CALIBRATE_CUDA)
-        return LK_OK; /* rank 0 says what its GPU is */
+        return LK_OK; /* rank 0 describes its GPU */
     LK_TRY(lk_strdup(&c->gpu, "cpu"));
     c->gpus_per_node = usable_cpus();
 out:
     return st;
 }
 
-/* Fits, writes and prints. least: the fewest ranks that our launcher started, or 0. */
+/* Fit, write and print the cluster. least: the fewest ranks that our launcher started, or 0. */
 static enum lk_status finish(const struct calibrate_options *o, struct lk_cluster *c,
                              const struct calibrate_tables *tables, int least)
 {
     enum lk_status st = LK_OK;
 
-    LK_TRY(lk_coll_fit_cluster(c, 1));
+    LK_TRY(lk_alpha_beta_fit_cluster(c, 1));
     if (!o->share_gpu)
         LK_TRY(lk_cluster_write(o->out, c));
-    LK_TRY(print(o, c, tables, least));
+    LK_TRY(calibrate_print(o, c, tables, least));
 out:
     return st;
+}
+
+/* ---- Ranks ---- */
+
+/* Put rank 0's part into the store, for our launcher. */
+static enum lk_status hand_over(const struct rank *r)
+{
+    enum lk_status st = LK_OK;
+    char *cluster = NULL, *tables = NULL;
+    size_t size;
+
+    LK_TRY(lk_record_save_text(&lk_cluster_record, &r->c, &cluster, &size));
+    LK_TRY(lk_store_set_text(r->store, CLUSTER_KEY, cluster, size));
+    LK_TRY(calibrate_tables_write(&r->tables, &tables, &size));
+    LK_TRY(lk_store_set_text(r->store, TABLES_KEY, tables, size));
+out:
+    free(cluster);
+    free(tables);
+    return st;
+}
+
+static enum lk_status measure(struct rank *r)
+{
+    const struct calibrate_gpu gpu = {.options = r->options, .env = r->env, .store = r->store};
+    enum lk_status st = LK_OK;
+
+    LK_TRY(r->options->device == CALIBRATE_CUDA ? calibrate_gpu(&gpu, &r->c, &r->tables)
+                                                : measure_cpu(r));
+    if (r->env->rank == 0)
+        LK_TRY(set_header(r->options, r->env->nodes, &r->c));
+    if (r->env->rank == 0 && getenv(PART_ENV))
+        LK_TRY(hand_over(r));
+out:
+    return st;
+}
+
+/* Measure as one rank. LK_EREPORTED: our launcher has the text of the failure. */
+static enum lk_status run_rank(const struct calibrate_options *o, const struct calibrate_plan *plan,
+                               const struct lk_rank_env *env)
+{
+    struct rank r = {.options = o, .env = env, .plan = *plan};
+    bool ours = getenv(PART_ENV) != NULL, told = false;
+    enum lk_status st = LK_OK;
+
+    lk_cluster_init(&r.c);
+    lk_log_set_rank(env->rank);
+    LK_TRY(calibrate_tables_create(&r.tables));
+    LK_TRY(lk_rank_env_connect(env, lk_ns_from_s(o->timeout_s), &r.server, &r.store));
+    LK_TRY(measure(&r));
+out:
+    if (st != LK_OK && r.store) {
+        st = lk_store_report(r.store, st, lk_error_text());
+        told = ours;
+    }
+    lk_comm_close(r.comm);
+    lk_store_close(r.store);
+    lk_store_server_stop(r.server, lk_ns_from_s(o->timeout_s));
+    if (st == LK_OK && env->rank == 0 && !ours)
+        st = finish(o, &r.c, &r.tables, 0);
+    calibrate_tables_fini(&r.tables);
+    lk_cluster_fini(&r.c);
+    return told ? LK_EREPORTED : st;
 }
 
 /* ---- Launching ---- */
 
-/* The same command line for the ranks: they parse it again. */
-static enum lk_status child_argv(char *program, char *command, int argc, char **argv, char ***out)
-{
-    enum lk_status st = LK_OK;
-    char **v = NULL;
-
-    LK_TRY(lk_alloc(&v, (size_t)argc + 3, sizeof *v));
-    v[0] = program;
-    v[1] = command;
-    for (int i = 0; i < argc; i++)
-        v[i + 2] = argv[i];
-    *out = v;
-out:
-    return st;
-}
-
-/* The files that rank 0 leaves, and what it is told in its environment. */
-struct part {
-    char *cluster, *tables;
-    char *env[5];
-    size_t n_env;
+/* The cluster and the tables of all counts of ranks. */
+struct whole {
+    struct lk_cluster c;
+    struct calibrate_tables tables;
 };
 
-static enum lk_status add_env(struct part *p, const char *name, const char *value)
+/* Take rank 0's part from the store and add it to the whole. */
+static enum lk_status collect(void *ctx, struct lk_store_server *store)
 {
-    enum lk_status st = lk_asprintf(&p->env[p->n_env], "%s=%s", name, value);
-
-    p->n_env += st == LK_OK;
-    return st;
-}
-
-static void remove_part(struct part *p)
-{
-    if (p->cluster)
-        unlink(p->cluster);
-    if (p->tables)
-        unlink(p->tables);
-    for (size_t i = 0; i < p->n_env; i++)
-        free(p->env[i]);
-    free(p->cluster);
-    free(p->tables);
-}
-
-static enum lk_status make_part(const struct calibrate_options *o, int ranks, bool again,
-                                struct part *p)
-{
-    bool cuda = o->device == CALIBRATE_CUDA;
+    struct whole *w = ctx;
     enum lk_status st = LK_OK;
+    struct lk_cluster part = {0};
+    char *cluster = NULL, *tables = NULL;
+    size_t size;
 
-    LK_TRY(lk_asprintf(&p->cluster, "%s.part.%ld", o->out, (long)getpid()));
-    LK_TRY(add_env(p, CALIBRATE_PART_ENV, p->cluster));
-    if (cuda) {
-        LK_TRY(lk_asprintf(&p->tables, "%s.tables.%ld", o->out, (long)getpid()));
-        LK_TRY(add_env(p, CALIBRATE_TABLES_ENV, p->tables));
-    }
-    if (cuda && again)
-        LK_TRY(add_env(p, CALIBRATE_NO_RATES_ENV, "1"));
-    if (!cuda && ranks > usable_cpus())
-        LK_TRY(add_env(p, CALIBRATE_NO_OVERLAP_ENV, "1"));
+    LK_TRY(lk_store_server_text(store, CLUSTER_KEY, &cluster, &size));
+    LK_TRY(lk_record_load_text(&lk_cluster_record, "rank 0's part", cluster, size, &part));
+    LK_TRY(lk_calibration_merge(&w->c, &part));
+    LK_TRY(lk_store_server_text(store, TABLES_KEY, &tables, &size));
+    LK_TRY(calibrate_tables_append(&w->tables, tables, size));
 out:
+    free(cluster);
+    free(tables);
+    lk_cluster_fini(&part);
     return st;
 }
 
@@ -240,48 +271,46 @@ bool calibrate_pins(const struct calibrate_options *o)
 }
 
 static enum lk_status launch_one(const struct calibrate_options *o, char **argv, int ranks,
-                                 struct lk_cluster *c, struct calibrate_tables *tables)
+                                 struct whole *w)
 {
-    enum lk_status st = LK_OK;
-    struct lk_cluster found = {0};
-    struct part p = {0};
+    bool cuda = o->device == CALIBRATE_CUDA;
+    const char *env[4] = {PART_ENV "=1"};
+    size_t n = 1;
 
-    LK_TRY(make_part(o, ranks, c->gpu && o->device == CALIBRATE_CUDA, &p));
-    LK_TRY(lk_launch(&(struct lk_launch_config){.ranks = ranks,
+    if (cuda && w->c.gpu)
+        env[n++] = CALIBRATE_NO_RATES_ENV "=1";
+    if (!cuda && ranks > usable_cpus())
+        env[n++] = NO_OVERLAP_ENV "=1";
+    return lk_launch(&(struct lk_launch_config){.ranks = ranks,
                                                 .argv = argv,
-                                                .env = (const char *const *)p.env,
+                                                .env = env,
                                                 .grace_ns = GRACE_NS,
                                                 .timeout_ns = UINT64_MAX,
-                                                .pin = calibrate_pins(o)}));
-    LK_TRY(lk_cluster_read(p.cluster, &found));
-    LK_TRY(calibrate_merge(c, &found));
-    if (p.tables)
-        LK_TRY(calibrate_tables_append(tables, p.tables));
-out:
-    remove_part(&p);
-    lk_cluster_fini(&found);
-    return st;
+                                                .collect = collect,
+                                                .ctx = w,
+                                                .pin = calibrate_pins(o)});
 }
 
-/* By count, each once: points and kappas of a cluster file are in that order. */
+static int by_value(const void *a, const void *b)
+{
+    const int64_t *x = a, *y = b;
+
+    return (*x > *y) - (*x < *y);
+}
+
+/* Sort the counts and keep each once: points and kappas of a cluster file are in that order. */
 static void sort_ranks(struct lk_ints *r)
 {
     int n = 0;
 
-    for (int i = 1; i < r->n; i++)
-        for (int j = i; j > 0 && r->v[j - 1] > r->v[j]; j--) {
-            int64_t t = r->v[j];
-
-            r->v[j] = r->v[j - 1];
-            r->v[j - 1] = t;
-        }
+    qsort(r->v, (size_t)r->n, sizeof *r->v, by_value);
     for (int i = 0; i < r->n; i++)
         if (!n || r->v[n - 1] != r->v[i])
             r->v[n++] = r->v[i];
     r->n = n;
 }
 
-/* Where no counts are given: 2; of GPUs 2, 4, ... up to those that there are, or the only one. */
+/* Set the default counts: 2; of GPUs 2, 4, ... up to all of them, or 1 where there is one. */
 static enum lk_status default_ranks(struct calibrate_options *o)
 {
     enum lk_status st = LK_OK;
@@ -299,7 +328,7 @@ out:
     return st;
 }
 
-/* Before minutes are measured: can the file be made? */
+/* Check that the file can be written, before minutes are spent on measuring. */
 static enum lk_status check_out(const char *path)
 {
     struct lk_writer *probe = NULL;
@@ -312,52 +341,29 @@ static enum lk_status check_out(const char *path)
 static enum lk_status run_launcher(struct calibrate_options *o, int argc, char **argv)
 {
     enum lk_status st = LK_OK;
-    struct lk_cluster c;
-    struct calibrate_tables tables = {.table = {NULL}};
+    struct whole w = {.tables = {.table = {NULL}}};
     char program[] = "lockstep", command[] = "calibrate";
     char **child = NULL;
 
-    lk_cluster_init(&c);
+    lk_cluster_init(&w.c);
     LK_TRY(check_out(o->out));
     LK_TRY(default_ranks(o));
     sort_ranks(&o->ranks);
-    LK_TRY(child_argv(program, command, argc, argv, &child));
-    LK_TRY(set_header(o, 1, &c));
-    LK_TRY(calibrate_tables_create(&tables));
+    LK_TRY(lk_alloc(&child, (size_t)argc + 3, sizeof *child)); /* the ranks parse it again */
+    child[0] = program;
+    child[1] = command;
+    memcpy(child + 2, argv, (size_t)argc * sizeof *argv);
+    LK_TRY(set_header(o, 1, &w.c));
+    LK_TRY(calibrate_tables_create(&w.tables));
     if (o->share_gpu)
         lk_log(LK_LOG_MAIN, LK_WARN, SHARE_GPU_WARNING);
     for (int i = 0; i < o->ranks.n; i++)
-        LK_TRY(launch_one(o, child, (int)o->ranks.v[i], &c, &tables));
-    LK_TRY(finish(o, &c, &tables, (int)o->ranks.v[0]));
+        LK_TRY(launch_one(o, child, (int)o->ranks.v[i], &w));
+    LK_TRY(finish(o, &w.c, &w.tables, (int)o->ranks.v[0]));
 out:
     free(child);
-    calibrate_tables_fini(&tables);
-    lk_cluster_fini(&c);
-    return st;
-}
-
-/* Rank 0 hands its part to our launcher or, under another one, makes the file itself. */
-static enum lk_status run_rank(const struct calibrate_options *o, const struct lk_rank_env *env)
-{
-    enum lk_status st = LK_OK;
-    struct lk_cluster c = {0};
-    struct calibrate_tables tables = {.table = {NULL}};
-    const char *part = getenv(CALIBRATE_PART_ENV), *shown = getenv(CALIBRATE_TABLES_ENV);
-
-    LK_TRY(calibrate_tables_create(&tables));
-    LK_TRY(calibrate_rank(o, env, &c, &tables));
-    if (env->rank != 0)
-        goto out;
-    LK_TRY(set_header(o, env->nodes, &c));
-    if (part)
-        LK_TRY(lk_cluster_write(part, &c));
-    if (part && shown)
-        LK_TRY(calibrate_tables_write(&tables, shown));
-    if (!part)
-        LK_TRY(finish(o, &c, &tables, 0));
-out:
-    calibrate_tables_fini(&tables);
-    lk_cluster_fini(&c);
+    calibrate_tables_fini(&w.tables);
+    lk_cluster_fini(&w.c);
     return st;
 }
 
@@ -373,7 +379,7 @@ static enum lk_status run(int argc, char **argv)
     LK_TRY(lk_log_configure(o.log));
     LK_TRY(calibrate_plan(&o, &plan));
     LK_TRY(lk_rank_env_read(&env));
-    st = env.present ? run_rank(&o, &env) : run_launcher(&o, argc, argv);
+    st = env.present ? run_rank(&o, &plan, &env) : run_launcher(&o, argc, argv);
 out:
     return st;
 }

@@ -1,4 +1,4 @@
-/* lockstep calibrate: what its files share. */
+/* Declare what the files of `lockstep calibrate` share: its options, tables and GPU probes. */
 #ifndef LK_COMMANDS_CALIBRATE_H
 #define LK_COMMANDS_CALIBRATE_H
 
@@ -7,44 +7,50 @@
 #include "base/option.h"
 #include "base/stats.h"
 #include "base/status.h"
-#include "commands/calibrate_tables.h"
-#include "runtime/launch.h"
-#include "runtime/sweep.h"
-#include "runtime/sweep_rates.h"
+#include "base/table.h"
+#include "runtime/probe/probe.h"
+#include "runtime/probe/probe_rates.h"
+#include "runtime/rendezvous/launch.h"
+#include "sim/calibration.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
 struct lk_nvml_calls;
 
+/* The command's options; calibrate_option_rows has a help text for each. All texts are borrowed.
+ * "CTAs" are thread blocks of a collective's kernel, each on an SM of its own. */
 struct calibrate_options {
-    struct lk_ints ranks;
+    struct lk_ints ranks; /* counts of ranks, each measured in a run of its own */
     /* Comma-separated names; NULL: the device's default. */
     const char *collectives, *algorithms, *dtypes;
-    struct lk_sizes sizes; /* n 0: the device's default */
-    int64_t repetitions, warmup;
-    double budget_s;
-    bool colocation, overlap;
-    uint64_t overlap_bytes; /* 0: the device's default */
+    struct lk_sizes sizes;       /* bytes of a collective; n 0: the device's default */
+    int64_t repetitions, warmup; /* samples of each row, and samples before them that are dropped */
+    double budget_s;             /* for the collectives of one count of ranks */
+    bool colocation, overlap;    /* whether to measure them */
+    uint64_t overlap_bytes;      /* of an all-reduce of that probe; 0: the device's default */
+    /* The overlap probe's GPT block (samples, context, channels, heads), the CTAs of its collective
+     * (a row each), and the GB/s that a stand-in for the collective copies (0: no limit). */
     struct lk_ints block, overlap_ctas, overlap_GBps;
-    int64_t nccl_ctas; /* 0: by the GPU */
-    bool rates;
-    struct lk_sizes copy_sizes;
-    const char *out, *name;
-    int device;
+    int64_t nccl_ctas; /* CTAs that NCCL would use, where one GPU needs a stand-in; 0: by the GPU */
+    bool rates;        /* whether to measure copies and matrix products */
+    struct lk_sizes copy_sizes; /* bytes of a copy */
+    const char *out, *name; /* path of the cluster file; name of the cluster, NULL: the host's */
+    int device;             /* CALIBRATE_CPU or CALIBRATE_CUDA */
     int64_t nccl_min_ctas, nccl_max_ctas; /* 0: NCCL's choice */
+    /* NCCL allocates and registers the buffers; ranks may share a GPU (no file is written then). */
     bool nccl_register, share_gpu;
-    bool pin;
-    double timeout_s;
-    int format;
-    const char *log;
+    bool pin;         /* bind each rank to a CPU; see calibrate_pins */
+    double timeout_s; /* longest wait for another rank */
+    int format;       /* enum lk_format of the tables */
+    const char *log;  /* level of the log, as --log takes it */
 };
 
 enum { CALIBRATE_CPU, CALIBRATE_CUDA };
 extern const char *const calibrate_devices[]; /* names, NULL-ended */
 extern const struct lk_option calibrate_option_rows[];
 
-/* The names in the options, and defaults where nothing was given. */
+/* The probe that the options ask for, with defaults for what is not given. */
 struct calibrate_plan {
     enum lk_coll colls[LK_COLL_COUNT];
     size_t n_colls;
@@ -55,79 +61,90 @@ struct calibrate_plan {
     struct lk_sizes sizes;
     uint64_t overlap_bytes;
 };
-/* LK_EUSAGE names the word that is unknown or there twice, or what does not go together. */
+/* Make the plan. LK_EUSAGE names a word that is unknown or repeated, or options that conflict. */
 enum lk_status calibrate_plan(const struct calibrate_options *o, struct calibrate_plan *out);
-/* The sweep of collectives, in bursts of this length on the calling thread; it borrows the plan. */
-struct lk_sweep_collectives_config calibrate_sweep(const struct calibrate_options *o,
-                                                   const struct calibrate_plan *p, double burst_s);
+/* Return the configuration of the probe of collectives, in bursts of burst_s on the calling thread;
+ * it borrows the plan. */
+struct lk_probe_collectives_config calibrate_collectives_config(const struct calibrate_options *o,
+                                                                const struct calibrate_plan *p,
+                                                                double burst_s);
 
-/* Whether each rank is bound to one CPU. With a GPU never: CUDA, CUPTI and NCCL have threads of
- * their own in it, which would all take turns there. */
+/* Return true if each rank is bound to one CPU. With a GPU it never is: CUDA, CUPTI and NCCL have
+ * threads of their own in it, which would all share that CPU. */
 bool calibrate_pins(const struct calibrate_options *o);
 
-/* Set by our launcher: the file that rank 0 writes its part of the cluster to. */
-#define CALIBRATE_PART_ENV "LOCKSTEP_CALIBRATE_PART"
-/* ...and the file that it writes its tables to (commands/calibrate_tables.h): of GPUs. */
-#define CALIBRATE_TABLES_ENV "LOCKSTEP_CALIBRATE_TABLES"
-/* Set by it where a run before has measured the rates of a GPU. */
-#define CALIBRATE_NO_RATES_ENV "LOCKSTEP_CALIBRATE_NO_RATES"
-/* Set by it where ranks outnumber the CPUs: the overlap probe would measure co-location. */
-#define CALIBRATE_NO_OVERLAP_ENV "LOCKSTEP_CALIBRATE_NO_OVERLAP"
+/* ---- Tables (calibrate_tables.c) ---- */
 
 /*
- * Measures as one rank. On rank 0 *out is the part of the cluster that this number of ranks shows:
- * points, co-location, overlap and straggler law, of GPUs also its header, no fits; elsewhere it is
- * empty. tables are filled in on rank 0 of GPUs.
- * LK_EREPORTED: our launcher has the text.
+ * Tables that a calibration on GPUs prints beside the numbers of a cluster file. Rank 0 of each
+ * count of ranks fills them and sends them to the launcher as JSON; the launcher joins them.
  */
-enum lk_status calibrate_rank(const struct calibrate_options *o, const struct lk_rank_env *env,
-                              struct lk_cluster *out, struct calibrate_tables *tables);
+enum {
+    CALIBRATE_COLLECTIVES, /* as nccl-tests prints them */
+    CALIBRATE_COPIES,      /* within the GPU, to it and from it */
+    CALIBRATE_PRODUCTS,    /* matrix products */
+    CALIBRATE_OVERLAP,
+    CALIBRATE_TABLES
+};
 
-/* What GPUs are measured with; for tests. */
+struct calibrate_tables {
+    struct lk_table *table[CALIBRATE_TABLES]; /* owned */
+};
+
+/* Create the tables, without rows. */
+enum lk_status calibrate_tables_create(struct calibrate_tables *t);
+void calibrate_tables_fini(struct calibrate_tables *t); /* safe on a zeroed one */
+/* Write the tables to a text, freed by the caller; append the rows of such a text. */
+enum lk_status calibrate_tables_write(const struct calibrate_tables *t, char **text, size_t *size);
+enum lk_status calibrate_tables_append(struct calibrate_tables *t, const char *text, size_t size);
+
+/* Add a row for each size: the time in place, and the time out of place where it was measured. */
+enum lk_status calibrate_show_collectives(struct calibrate_tables *t,
+                                          const struct lk_probe_rows *rows);
+/* Add rows of copies or products. */
+enum lk_status calibrate_show_rates(struct calibrate_tables *t, const struct lk_rate_rows *rows);
+
+/* A row of the overlap probe; samples and beside are borrowed. */
+struct calibrate_overlap {
+    const struct lk_probe_overlap *samples; /* gamma_wait, gamma_wire, delta, time of a call */
+    const struct lk_probe_beside *beside;   /* what ran beside compute */
+    int ranks;
+    int ctas;     /* of a real collective: the limit given to NCCL; 0: its own choice */
+    bool in_file; /* the cluster file has its numbers */
+};
+/* Add the row. */
+enum lk_status calibrate_show_overlap(struct calibrate_tables *t,
+                                      const struct calibrate_overlap *line);
+/*
+ * Print the tables of GPUs, then those of the cluster file. least: the fewest ranks of a run that
+ * our launcher started, for a note on a missing overlap probe; 0: another launcher started the
+ * ranks.
+ */
+enum lk_status calibrate_print(const struct calibrate_options *o, const struct lk_cluster *c,
+                               const struct calibrate_tables *gpu, int least);
+
+/* ---- GPUs (calibrate_gpu.c) ---- */
+
+/* Environment variable that our launcher sets when an earlier run has measured a GPU's rates. */
+#define CALIBRATE_NO_RATES_ENV "LOCKSTEP_CALIBRATE_NO_RATES"
+
+/* Inputs of a calibration on GPUs, all borrowed; tests replace the libraries. */
 struct calibrate_gpu {
     const struct calibrate_options *options;
-    const struct lk_rank_env *env;
-    struct lk_store *store; /* NULL for one rank */
+    const struct lk_rank_env *env; /* this rank and the number of ranks */
+    struct lk_store *store;        /* NULL for one rank */
     const struct lk_cuda_calls *cuda_calls;
     const struct lk_nccl_calls *nccl_calls;
-    const struct lk_nvml_calls *nvml_calls; /* NULL, all three: the libraries' */
-    const struct lk_product_shape *shapes;  /* NULL: GPT-2's */
+    const struct lk_nvml_calls *nvml_calls; /* each of the three, NULL: the library's own */
+    const struct lk_product_shape *shapes;  /* of the matrix products; NULL: GPT-2's */
     size_t n_shapes;
 };
-/* The same on GPUs: collectives by NCCL, copies, products, overlap. */
+/*
+ * Measure as one rank, together with the others of the run: collectives by NCCL, copies, matrix
+ * products, overlap. On rank 0 c gets the part of the cluster that this number of ranks shows,
+ * without fits, and the tables get their rows. pre: c is initialised.
+ */
 enum lk_status calibrate_gpu(const struct calibrate_gpu *g, struct lk_cluster *c,
                              struct calibrate_tables *tables);
-
-/* ---- From samples to the cluster's numbers (calibrate_points.c) ---- */
-
-/*
- * Median of the samples and its bootstrap interval; stream: of the draws. The median, because a
- * call that another process of the machine held up says nothing of the collective.
- */
-enum lk_status calibrate_median(const double *v, size_t n, uint64_t stream,
-                                struct lk_estimate *out);
-/*
- * The samples of a row that count, behind its warm-up. Alone from the last rank's arrival, as in
- * the step model. In a burst ranks of CPUs arrive as they come; streams are held for as long as
- * each host takes, which is no part of it: again from the last arrival.
- */
-const double *calibrate_samples(const struct lk_sweep_row *r);
-/* Medians of the rows in place, of the first row's element type, as points; `nodes` of them all. */
-enum lk_status calibrate_add_points(const struct lk_sweep_rows *rows, int nodes,
-                                    struct lk_cluster *c);
-/* kappa at this many ranks, and the spread of the ranks' times as the straggler law. */
-enum lk_status calibrate_add_colocation(const struct lk_sweep_colocation *s, int ranks_per_node,
-                                        struct lk_cluster *c);
-/* proxy: measured by a stand-in. The source says how. */
-enum lk_status calibrate_add_overlap(const struct lk_sweep_overlap *s, bool proxy,
-                                     const char *source, struct lk_cluster *c);
-/* Of products the best rate as the device's flop/s; of the largest copy within it its memory rate.
- */
-enum lk_status calibrate_add_rates(const struct lk_rate_rows *rows, struct lk_cluster *c);
-/*
- * Moves what `part` has into `c`: points and kappas are appended; of the rest c keeps what it has.
- * part is empty then.
- */
-enum lk_status calibrate_merge(struct lk_cluster *c, struct lk_cluster *part);
 
 #endif

@@ -1,89 +1,92 @@
-/* Tables of a calibration on GPUs; see the header. */
-#include "commands/calibrate_tables.h"
+/* Tables of a calibration: those of GPUs, and those of the cluster file. */
+#include "commands/calibrate.h"
 
 #include "base/array.h"
 #include "base/json.h"
-#include "commands/calibrate.h"
+#include "commands/cluster_table.h"
+#include "commands/share_gpu.h"
 #include "reports/print.h"
 
 #include <math.h>
 #include <string.h>
 
-static const struct lk_column collective_columns[] = {
-    {"collective",    "collective",   LK_DIM_NONE,  -1},
-    {"dtype",         "type",         LK_DIM_NONE,  -1},
-    {"timing",        "timing",       LK_DIM_NONE,  -1},
-    {"ranks",         "ranks",        LK_DIM_NONE,  -1},
-    {"bytes",         "size",         LK_DIM_BYTES, -1},
-    {"out_time_s",    "out of place", LK_DIM_TIME,  -1},
-    {"out_algbw_Bps", "algbw",        LK_DIM_RATE,  -1},
-    {"out_busbw_Bps", "busbw",        LK_DIM_RATE,  -1},
-    {"in_time_s",     "in place",     LK_DIM_TIME,  -1},
-    {"in_algbw_Bps",  "algbw",        LK_DIM_RATE,  -1},
-    {"in_busbw_Bps",  "busbw",        LK_DIM_RATE,  -1},
-    {"host_s",        "host's clock", LK_DIM_TIME,  -1},
-    {"estimate_s",    "NCCL expects", LK_DIM_TIME,  -1},
-    {"n",             "n",            LK_DIM_NONE,  -1},
-    {"host_late",     "host late",    LK_DIM_NONE,  -1},
-};
+/* clang-format off */
 
-static const struct lk_column copy_columns[] = {
-    {"copy",     "copy", LK_DIM_NONE,  -1},
-    {"bytes",    "size", LK_DIM_BYTES, -1},
-    {"time_s",   "time", LK_DIM_TIME,  -1},
-    {"lo_s",     "from", LK_DIM_TIME,  -1},
-    {"hi_s",     "to",   LK_DIM_TIME,  -1},
-    {"rate_Bps", "rate", LK_DIM_RATE,  -1},
-    {"n",        "n",    LK_DIM_NONE,  -1},
-};
+/* X(name, heading, dimension, digits, value): see base/table.h. */
+#define COLLECTIVES(X)                                                                             \
+    X("collective",    "collective",   LK_DIM_NONE,  -1, lk_coll_name(r->coll))                    \
+    X("dtype",         "type",         LK_DIM_NONE,  -1, lk_dtype_name(r->dtype))                  \
+    X("timing",        "timing",       LK_DIM_NONE,  -1, lk_timing_words.names[r->timing])         \
+    X("ranks",         "ranks",        LK_DIM_NONE,  -1, r->ranks)                                 \
+    X("bytes",         "size",         LK_DIM_BYTES, -1, (double)r->bytes)                         \
+    X("out_time_s",    "out of place", LK_DIM_TIME,  -1, out_s.value)                              \
+    X("out_algbw_Bps", "algbw",        LK_DIM_RATE,  -1, (double)r->bytes / out_s.value)           \
+    X("out_busbw_Bps", "busbw",        LK_DIM_RATE,  -1, (double)r->bytes / out_s.value * factor)  \
+    X("in_time_s",     "in place",     LK_DIM_TIME,  -1, in_s.value)                               \
+    X("in_algbw_Bps",  "algbw",        LK_DIM_RATE,  -1, (double)r->bytes / in_s.value)            \
+    X("in_busbw_Bps",  "busbw",        LK_DIM_RATE,  -1, (double)r->bytes / in_s.value * factor)   \
+    X("host_s",        "host's clock", LK_DIM_TIME,  -1, host_s.value)                             \
+    X("estimate_s",    "NCCL expects", LK_DIM_TIME,  -1, r->estimate_s)                            \
+    X("n",             "n",            LK_DIM_NONE,  -1, (double)(r->n - r->warmup))               \
+    X("host_late",     "host late",    LK_DIM_NONE,  -1, (double)r->n_late)
+#define COPIES(X)                                                                                  \
+    X("copy",     "copy", LK_DIM_NONE,  -1, lk_rate_words.names[r->kind])                          \
+    X("bytes",    "size", LK_DIM_BYTES, -1, (double)r->bytes)                                      \
+    X("time_s",   "time", LK_DIM_TIME,  -1, e.value)                                               \
+    X("lo_s",     "from", LK_DIM_TIME,  -1, e.lo)                                                  \
+    X("hi_s",     "to",   LK_DIM_TIME,  -1, e.hi)                                                  \
+    X("rate_Bps", "rate", LK_DIM_RATE,  -1, lk_rate_work(r) / e.value)                             \
+    X("n",        "n",    LK_DIM_NONE,  -1, (double)e.n)
+#define PRODUCTS(X)                                                                                \
+    X("shape",      "shape",   LK_DIM_NONE,  -1, r->shape.name)                                    \
+    X("dtype",      "type",    LK_DIM_NONE,  -1, r->dtype == LK_F32 ? "tf32" : "bfloat16")         \
+    X("rows",       "rows",    LK_DIM_NONE,  -1, (double)r->shape.rows)                            \
+    X("inner",      "inner",   LK_DIM_NONE,  -1, (double)r->shape.inner)                           \
+    X("columns",    "columns", LK_DIM_NONE,  -1, (double)r->shape.columns)                         \
+    X("time_s",     "time",    LK_DIM_TIME,  -1, e.value)                                          \
+    X("lo_s",       "from",    LK_DIM_TIME,  -1, e.lo)                                             \
+    X("hi_s",       "to",      LK_DIM_TIME,  -1, e.hi)                                             \
+    X("rate_flops", "rate",    LK_DIM_FLOPS, -1, lk_rate_work(r) / e.value)                        \
+    X("n",          "n",       LK_DIM_NONE,  -1, (double)e.n)
+#define OVERLAP(X)                                                                                 \
+    X("beside",        "beside compute", LK_DIM_NONE,  -1, beside->ctas ? "stand-in" : "all_reduce") \
+    X("ranks",         "ranks",          LK_DIM_NONE,  -1, line->ranks)                            \
+    X("ctas",          "CTAs",           LK_DIM_NONE,  -1, ctas ? (double)ctas : NAN)              \
+    X("bytes",         "size",           LK_DIM_BYTES, -1, (double)s->bytes)                       \
+    X("rate_Bps",      "asked to copy",  LK_DIM_RATE,  -1, beside->Bps > 0 ? beside->Bps : NAN)    \
+    X("alone_Bps",     "moves alone",    LK_DIM_RATE,  -1, (double)s->bytes / alone.value)         \
+    X("gamma_wait",    "gamma_wait",     LK_DIM_NONE,  3,  wait.value)                             \
+    X("gamma_wait_lo", "from",           LK_DIM_NONE,  3,  wait.lo)                                \
+    X("gamma_wait_hi", "to",             LK_DIM_NONE,  3,  wait.hi)                                \
+    X("gamma_wire",    "gamma_wire",     LK_DIM_NONE,  3,  wire.value)                             \
+    X("gamma_wire_lo", "from",           LK_DIM_NONE,  3,  wire.lo)                                \
+    X("gamma_wire_hi", "to",             LK_DIM_NONE,  3,  wire.hi)                                \
+    X("delta",         "delta",          LK_DIM_NONE,  3,  delta.value)                            \
+    X("delta_lo",      "from",           LK_DIM_NONE,  3,  delta.lo)                               \
+    X("delta_hi",      "to",             LK_DIM_NONE,  3,  delta.hi)                               \
+    X("n",             "n",              LK_DIM_NONE,  -1, (double)n)                              \
+    X("in_file",       "in the file",    LK_DIM_NONE,  -1, line->in_file ? "yes" : "")
 
-static const struct lk_column product_columns[] = {
-    {"shape",      "shape",   LK_DIM_NONE,  -1},
-    {"dtype",      "type",    LK_DIM_NONE,  -1},
-    {"rows",       "rows",    LK_DIM_NONE,  -1},
-    {"inner",      "inner",   LK_DIM_NONE,  -1},
-    {"columns",    "columns", LK_DIM_NONE,  -1},
-    {"time_s",     "time",    LK_DIM_TIME,  -1},
-    {"lo_s",       "from",    LK_DIM_TIME,  -1},
-    {"hi_s",       "to",      LK_DIM_TIME,  -1},
-    {"rate_flops", "rate",    LK_DIM_FLOPS, -1},
-    {"n",          "n",       LK_DIM_NONE,  -1},
-};
-
-static const struct lk_column overlap_columns[] = {
-    {"beside",        "beside compute", LK_DIM_NONE,  -1},
-    {"ranks",         "ranks",          LK_DIM_NONE,  -1},
-    {"ctas",          "CTAs",           LK_DIM_NONE,  -1},
-    {"bytes",         "size",           LK_DIM_BYTES, -1},
-    {"rate_Bps",      "asked to copy",  LK_DIM_RATE,  -1},
-    {"alone_Bps",     "moves alone",    LK_DIM_RATE,  -1},
-    {"gamma_wait",    "gamma_wait",     LK_DIM_NONE,  3 },
-    {"gamma_wait_lo", "from",           LK_DIM_NONE,  3 },
-    {"gamma_wait_hi", "to",             LK_DIM_NONE,  3 },
-    {"gamma_wire",    "gamma_wire",     LK_DIM_NONE,  3 },
-    {"gamma_wire_lo", "from",           LK_DIM_NONE,  3 },
-    {"gamma_wire_hi", "to",             LK_DIM_NONE,  3 },
-    {"delta",         "delta",          LK_DIM_NONE,  3 },
-    {"delta_lo",      "from",           LK_DIM_NONE,  3 },
-    {"delta_hi",      "to",             LK_DIM_NONE,  3 },
-    {"n",             "n",              LK_DIM_NONE,  -1},
-    {"in_file",       "in the file",    LK_DIM_NONE,  -1},
-};
+static const struct lk_column collective_columns[] = {COLLECTIVES(LK_TABLE_COLUMN)};
+static const struct lk_column copy_columns[] = {COPIES(LK_TABLE_COLUMN)};
+static const struct lk_column product_columns[] = {PRODUCTS(LK_TABLE_COLUMN)};
+static const struct lk_column overlap_columns[] = {OVERLAP(LK_TABLE_COLUMN)};
 
 static const struct {
     const char *title;
     const struct lk_column *columns;
     size_t n_columns;
 } kinds[CALIBRATE_TABLES] = {
-    [CALIBRATE_COLLECTIVES] = {"Collectives on GPUs: median of n samples",                      collective_columns,
-                               LK_COUNT(collective_columns)                                                                                  },
-    [CALIBRATE_COPIES] = {"Copies of one GPU: median of n bursts, 90 % interval",          copy_columns,
-                               LK_COUNT(copy_columns)                                                                                        },
+    [CALIBRATE_COLLECTIVES] = {"Collectives on GPUs: median of n samples", collective_columns,
+                               LK_COUNT(collective_columns)},
+    [CALIBRATE_COPIES] = {"Copies of one GPU: median of n bursts, 90 % interval", copy_columns,
+                          LK_COUNT(copy_columns)},
     [CALIBRATE_PRODUCTS] = {"Matrix products of one GPU: median of n bursts, 90 % interval",
-                               product_columns,                                                                     LK_COUNT(product_columns)},
+                            product_columns, LK_COUNT(product_columns)},
     [CALIBRATE_OVERLAP] = {"Backward of a GPT block beside a collective: median of n repetitions, "
-                           "90 % interval",                      overlap_columns,    LK_COUNT(overlap_columns)},
+                           "90 % interval", overlap_columns, LK_COUNT(overlap_columns)},
 };
+/* clang-format on */
 
 enum lk_status calibrate_tables_create(struct calibrate_tables *t)
 {
@@ -105,12 +108,12 @@ void calibrate_tables_fini(struct calibrate_tables *t)
     *t = (struct calibrate_tables){.table = {NULL}};
 }
 
-/* ---- To a file and back ---- */
+/* ---- To a text and back ---- */
 
-enum lk_status calibrate_tables_write(const struct calibrate_tables *t, const char *path)
+enum lk_status calibrate_tables_write(const struct calibrate_tables *t, char **text, size_t *size)
 {
-    return lk_report_tables((const struct lk_table *const *)t->table, CALIBRATE_TABLES,
-                            LK_FORMAT_JSON, path);
+    return lk_report_tables_text((const struct lk_table *const *)t->table, CALIBRATE_TABLES,
+                                 LK_FORMAT_JSON, text, size);
 }
 
 static enum lk_status read_cell(struct lk_json *row, struct lk_table *to, const char *column)
@@ -133,7 +136,7 @@ out:
     return st;
 }
 
-/* A note of several counts of ranks is printed once. */
+/* Read a note. One that several counts of ranks have is kept once. */
 static enum lk_status read_note(struct lk_json *v, struct lk_table *to)
 {
     const char *text;
@@ -178,24 +181,24 @@ out:
     return st;
 }
 
-enum lk_status calibrate_tables_append(struct calibrate_tables *t, const char *path)
+enum lk_status calibrate_tables_append(struct calibrate_tables *t, const char *text, size_t size)
 {
-    return lk_json_read(path, read_tables, t);
+    return lk_json_read_text("rank 0's tables", text, size, read_tables, t);
 }
 
 /* ---- Rows ---- */
 
-static bool has_samples(const struct lk_sweep_row *r)
+static bool has_samples(const struct lk_probe_row *r)
 {
     return r->n > r->warmup;
 }
 
-/* The same call out of place, or NULL. */
-static const struct lk_sweep_row *out_of_place(const struct lk_sweep_rows *rows,
-                                               const struct lk_sweep_row *in)
+/* Return the same call out of place, or NULL. */
+static const struct lk_probe_row *out_of_place(const struct lk_probe_rows *rows,
+                                               const struct lk_probe_row *in)
 {
     for (size_t i = 0; i < rows->n; i++) {
-        const struct lk_sweep_row *r = &rows->row[i];
+        const struct lk_probe_row *r = &rows->row[i];
 
         if (r->out_of_place && r->coll == in->coll && r->algo == in->algo &&
             r->dtype == in->dtype && r->timing == in->timing && r->bytes == in->bytes)
@@ -204,52 +207,28 @@ static const struct lk_sweep_row *out_of_place(const struct lk_sweep_rows *rows,
     return NULL;
 }
 
-/* Time and rates of one place. */
-static enum lk_status show_place(struct lk_table *t, const struct lk_sweep_row *r,
-                                 const char *const columns[3])
+static enum lk_status show_line(struct lk_table *t, const struct lk_probe_rows *rows,
+                                const struct lk_probe_row *r)
 {
+    const struct lk_probe_row *other = out_of_place(rows, r);
+    double factor = lk_coll_busbw_factor(r->coll, r->ranks);
+    struct lk_estimate in_s, out_s = {.value = NAN}, host_s;
+    size_t n = r->n - r->warmup;
     enum lk_status st = LK_OK;
-    struct lk_estimate e;
-    double rate;
 
-    LK_TRY(calibrate_median(calibrate_samples(r), r->n - r->warmup, r->bytes, &e));
-    rate = (double)r->bytes / e.value;
-    LK_TRY(lk_table_number(t, columns[0], e.value));
-    LK_TRY(lk_table_number(t, columns[1], rate));
-    LK_TRY(lk_table_number(t, columns[2], rate * lk_coll_busbw_factor(r->coll, r->ranks)));
-out:
-    return st;
-}
-
-static enum lk_status show_line(struct lk_table *t, const struct lk_sweep_rows *rows,
-                                const struct lk_sweep_row *r)
-{
-    static const char *const in[] = {"in_time_s", "in_algbw_Bps", "in_busbw_Bps"};
-    static const char *const out[] = {"out_time_s", "out_algbw_Bps", "out_busbw_Bps"};
-    const struct lk_sweep_row *other = out_of_place(rows, r);
-    enum lk_status st = LK_OK;
-    struct lk_estimate e;
-
-    LK_TRY(calibrate_median(r->host_s + r->warmup, r->n - r->warmup, r->bytes, &e));
-    LK_TRY(lk_table_row(t));
-    LK_TRY(lk_table_text(t, "collective", "%s", lk_coll_name(r->coll)));
-    LK_TRY(lk_table_text(t, "dtype", "%s", lk_dtype_name(r->dtype)));
-    LK_TRY(lk_table_text(t, "timing", "%s", lk_timing_names[r->timing]));
-    LK_TRY(lk_table_number(t, "ranks", r->ranks));
-    LK_TRY(lk_table_number(t, "bytes", (double)r->bytes));
-    LK_TRY(show_place(t, r, in));
+    LK_TRY(lk_calibration_median(r->host_s + r->warmup, n, r->bytes, &host_s));
+    LK_TRY(lk_calibration_median(lk_calibration_samples(r), n, r->bytes, &in_s));
     if (other)
-        LK_TRY(show_place(t, other, out));
-    LK_TRY(lk_table_number(t, "host_s", e.value));
-    LK_TRY(lk_table_number(t, "estimate_s", r->estimate_s));
-    LK_TRY(lk_table_number(t, "n", (double)(r->n - r->warmup)));
-    LK_TRY(lk_table_number(t, "host_late", (double)r->n_late));
+        LK_TRY(lk_calibration_median(lk_calibration_samples(other), other->n - other->warmup,
+                                     other->bytes, &out_s));
+    LK_TRY(lk_table_row(t));
+    COLLECTIVES(LK_TABLE_CELL)
 out:
     return st;
 }
 
 enum lk_status calibrate_show_collectives(struct calibrate_tables *t,
-                                          const struct lk_sweep_rows *rows)
+                                          const struct lk_probe_rows *rows)
 {
     struct lk_table *to = t->table[CALIBRATE_COLLECTIVES];
     enum lk_status st = LK_OK;
@@ -268,86 +247,108 @@ out:
     return st;
 }
 
-enum lk_status calibrate_show_rates(struct calibrate_tables *t, const struct lk_rate_rows *rows)
+enum lk_status calibrate_show_rates(struct calibrate_tables *tables,
+                                    const struct lk_rate_rows *rows)
 {
     enum lk_status st = LK_OK;
 
     for (size_t i = 0; i < rows->n; i++) {
         const struct lk_rate_row *r = &rows->row[i];
         bool product = r->kind == LK_RATE_PRODUCT;
-        struct lk_table *to = t->table[product ? CALIBRATE_PRODUCTS : CALIBRATE_COPIES];
+        struct lk_table *t = tables->table[product ? CALIBRATE_PRODUCTS : CALIBRATE_COPIES];
         struct lk_estimate e;
 
         if (r->n <= r->warmup) {
-            LK_TRY(lk_table_note(to, "%s in %s: not enough memory", r->shape.name,
+            LK_TRY(lk_table_note(t, "%s in %s: not enough memory", r->shape.name,
                                  lk_dtype_name(r->dtype)));
             continue;
         }
-        LK_TRY(calibrate_median(r->time_s + r->warmup, r->n - r->warmup, i, &e));
-        LK_TRY(lk_table_row(to));
+        LK_TRY(lk_calibration_median(r->time_s + r->warmup, r->n - r->warmup, i, &e));
+        LK_TRY(lk_table_row(t));
         if (product) {
-            LK_TRY(lk_table_text(to, "shape", "%s", r->shape.name));
-            LK_TRY(lk_table_text(to, "dtype", "%s", r->dtype == LK_F32 ? "tf32" : "bfloat16"));
-            LK_TRY(lk_table_number(to, "rows", (double)r->shape.rows));
-            LK_TRY(lk_table_number(to, "inner", (double)r->shape.inner));
-            LK_TRY(lk_table_number(to, "columns", (double)r->shape.columns));
+            PRODUCTS(LK_TABLE_CELL)
         } else {
-            LK_TRY(lk_table_text(to, "copy", "%s", lk_rate_names[r->kind]));
-            LK_TRY(lk_table_number(to, "bytes", (double)r->bytes));
+            COPIES(LK_TABLE_CELL)
         }
-        LK_TRY(lk_table_number(to, "time_s", e.value));
-        LK_TRY(lk_table_number(to, "lo_s", e.lo));
-        LK_TRY(lk_table_number(to, "hi_s", e.hi));
-        LK_TRY(lk_table_number(to, product ? "rate_flops" : "rate_Bps", lk_rate_work(r) / e.value));
-        LK_TRY(lk_table_number(to, "n", (double)e.n));
     }
 out:
     return st;
 }
 
-static enum lk_status show_slowdown(struct lk_table *t, const double *samples, size_t n,
-                                    const char *const columns[3])
+enum lk_status calibrate_show_overlap(struct calibrate_tables *tables,
+                                      const struct calibrate_overlap *line)
 {
+    const struct lk_probe_overlap *s = line->samples;
+    const struct lk_probe_beside *beside = line->beside;
+    struct lk_table *t = tables->table[CALIBRATE_OVERLAP];
+    size_t ctas = beside->ctas ? beside->ctas : (size_t)line->ctas, n = s->n - s->warmup;
+    struct lk_estimate alone, wait, wire, delta;
     enum lk_status st = LK_OK;
-    struct lk_estimate e;
 
-    LK_TRY(calibrate_median(samples, n, n, &e));
-    LK_TRY(lk_table_number(t, columns[0], e.value));
-    LK_TRY(lk_table_number(t, columns[1], e.lo));
-    LK_TRY(lk_table_number(t, columns[2], e.hi));
+    LK_TRY(lk_calibration_median(s->call_s + s->warmup, n, n, &alone));
+    LK_TRY(lk_calibration_median(s->gamma_wait + s->warmup, n, n, &wait));
+    LK_TRY(lk_calibration_median(s->gamma_wire + s->warmup, n, n, &wire));
+    LK_TRY(lk_calibration_median(s->delta + s->warmup, n, n, &delta));
+    LK_TRY(lk_table_row(t));
+    OVERLAP(LK_TABLE_CELL)
+    if (!ctas)
+        LK_TRY(lk_table_word(t, "ctas", "NCCL's"));
 out:
     return st;
 }
 
-enum lk_status calibrate_show_overlap(struct calibrate_tables *t,
-                                      const struct calibrate_overlap *line)
-{
-    static const char *const wait[] = {"gamma_wait", "gamma_wait_lo", "gamma_wait_hi"};
-    static const char *const wire[] = {"gamma_wire", "gamma_wire_lo", "gamma_wire_hi"};
-    static const char *const delta[] = {"delta", "delta_lo", "delta_hi"};
-    const struct lk_sweep_overlap *s = line->samples;
-    struct lk_table *to = t->table[CALIBRATE_OVERLAP];
-    size_t ctas = line->beside->ctas, n = s->n - s->warmup;
-    enum lk_status st = LK_OK;
-    struct lk_estimate alone;
+/* ---- The cluster file ---- */
 
-    LK_TRY(lk_table_row(to));
-    LK_TRY(lk_table_text(to, "beside", "%s", ctas ? "stand-in" : "all_reduce"));
-    LK_TRY(lk_table_number(to, "ranks", line->ranks));
-    if (ctas || line->ctas)
-        LK_TRY(lk_table_number(to, "ctas", ctas ? (double)ctas : line->ctas));
-    else
-        LK_TRY(lk_table_text(to, "ctas", "NCCL's"));
-    LK_TRY(lk_table_number(to, "bytes", (double)s->bytes));
-    if (line->beside->Bps > 0)
-        LK_TRY(lk_table_number(to, "rate_Bps", line->beside->Bps));
-    LK_TRY(calibrate_median(s->call_s + s->warmup, n, n, &alone));
-    LK_TRY(lk_table_number(to, "alone_Bps", (double)s->bytes / alone.value));
-    LK_TRY(show_slowdown(to, s->gamma_wait + s->warmup, n, wait));
-    LK_TRY(show_slowdown(to, s->gamma_wire + s->warmup, n, wire));
-    LK_TRY(show_slowdown(to, s->delta + s->warmup, n, delta));
-    LK_TRY(lk_table_number(to, "n", (double)n));
-    LK_TRY(lk_table_text(to, "in_file", "%s", line->in_file ? "yes" : ""));
+/* Add notes: how overlap and spread were measured, why some are missing, and which ranks are slow.
+ */
+static enum lk_status effect_notes(struct lk_table *t, const struct calibrate_options *o,
+                                   const struct lk_cluster *c, int least)
+{
+    enum lk_status st = LK_OK;
+
+    if (lk_quantity_known(&c->delta))
+        LK_TRY(lk_table_note(t, "overlap: %s, %zu samples", c->delta.source, (size_t)c->delta.n));
+    else if (o->device == CALIBRATE_CPU && o->overlap && least > c->gpus_per_node)
+        LK_TRY(lk_table_note(t,
+                             "overlap not probed: %d ranks on %d usable CPU%s; compute and "
+                             "collectives would share a CPU, which is co-location",
+                             least, c->gpus_per_node, c->gpus_per_node == 1 ? "" : "s"));
+    if (lk_quantity_known(&c->transient_sd))
+        LK_TRY(lk_table_note(t, "sds: %s", c->transient_sd.source));
+    for (size_t i = 0; i < c->n_slow; i++)
+        LK_TRY(lk_table_note(t,
+                             "rank %d is slow: it computes %.2f times as long as the others (%s)",
+                             c->slow[i].rank, c->slow[i].compute.value, c->slow[i].compute.source));
 out:
+    return st;
+}
+
+enum lk_status calibrate_print(const struct calibrate_options *o, const struct lk_cluster *c,
+                               const struct calibrate_tables *gpu, int least)
+{
+    enum { OF_FILE = 3 };
+    enum lk_status st = LK_OK;
+    struct lk_table *own[OF_FILE] = {NULL};
+    const struct lk_table *all[OF_FILE + CALIBRATE_TABLES];
+    size_t n = 0;
+
+    LK_TRY(cluster_point_table(c, &own[0]));
+    LK_TRY(cluster_fit_table(c, &own[1]));
+    LK_TRY(cluster_effect_table(c, &own[2]));
+    LK_TRY(effect_notes(own[2], o, c, least));
+    if (o->share_gpu)
+        LK_TRY(lk_table_note(own[2], "no cluster file: " SHARE_GPU_WARNING));
+    else
+        LK_TRY(lk_table_note(own[2], "cluster file: %s", o->out));
+    for (size_t i = 0; i < CALIBRATE_TABLES; i++)
+        if (gpu->table[i] && gpu->table[i]->n_rows)
+            all[n++] = gpu->table[i];
+    for (size_t i = 0; i < OF_FILE; i++)
+        if (o->device == CALIBRATE_CPU || i + 1 == OF_FILE || own[i]->n_rows)
+            all[n++] = own[i];
+    LK_TRY(lk_report_tables(all, n, (enum lk_format)o->format, "-"));
+out:
+    for (size_t i = 0; i < OF_FILE; i++)
+        lk_table_destroy(own[i]);
     return st;
 }

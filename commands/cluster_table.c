@@ -1,87 +1,117 @@
-/* What a cluster file has of collectives, as tables. */
+/* Tables of a cluster file: its collectives, and how its ranks slow each other. */
 #include "commands/cluster_table.h"
 
 #include "base/array.h"
-#include "sim/coll_fit.h"
+#include "sim/collective/alpha_beta_fit.h"
 
-static const struct lk_column point_columns[] = {
-    {"collective", "collective", LK_DIM_NONE,  -1},
-    {"algorithm",  "algorithm",  LK_DIM_NONE,  -1},
-    {"timing",     "timing",     LK_DIM_NONE,  -1},
-    {"ranks",      "ranks",      LK_DIM_NONE,  -1},
-    {"bytes",      "size",       LK_DIM_BYTES, -1},
-    {"time_s",     "time",       LK_DIM_TIME,  -1},
-    {"lo_s",       "from",       LK_DIM_TIME,  -1},
-    {"hi_s",       "to",         LK_DIM_TIME,  -1},
-    {"algbw_Bps",  "algbw",      LK_DIM_RATE,  -1},
-    {"busbw_Bps",  "busbw",      LK_DIM_RATE,  -1},
-    {"n",          "n",          LK_DIM_NONE,  -1},
-};
+/* clang-format off */
 
-static enum lk_status point_row(struct lk_table *t, const struct lk_cluster_point *p)
-{
-    enum lk_status st = LK_OK;
-    double rate = (double)p->bytes / p->time_s.value;
+/* X(name, heading, dimension, digits, value): see base/table.h. */
+#define POINTS(X)                                                                                  \
+    X("collective", "collective", LK_DIM_NONE,  -1, lk_coll_name(p->coll))                         \
+    X("algorithm",  "algorithm",  LK_DIM_NONE,  -1, lk_algo_name(p->algo))                         \
+    X("timing",     "timing",     LK_DIM_NONE,  -1, lk_timing_words.names[p->timing])              \
+    X("ranks",      "ranks",      LK_DIM_NONE,  -1, p->ranks)                                      \
+    X("bytes",      "size",       LK_DIM_BYTES, -1, (double)p->bytes)                              \
+    X("time_s",     "time",       LK_DIM_TIME,  -1, p->time_s.value)                               \
+    X("lo_s",       "from",       LK_DIM_TIME,  -1, p->time_s.lo)                                  \
+    X("hi_s",       "to",         LK_DIM_TIME,  -1, p->time_s.hi)                                  \
+    X("algbw_Bps",  "algbw",      LK_DIM_RATE,  -1, rate)                                          \
+    X("busbw_Bps",  "busbw",      LK_DIM_RATE,  -1, rate * lk_coll_busbw_factor(p->coll, p->ranks)) \
+    X("n",          "n",          LK_DIM_NONE,  -1, (double)p->time_s.n)
+#define FITS(X)                                                                                    \
+    X("collective",    "collective",   LK_DIM_NONE, -1, lk_coll_name(f->coll))                     \
+    X("algorithm",     "algorithm",    LK_DIM_NONE, -1, lk_algo_name(f->algo))                     \
+    X("launch_s",      "launch",       LK_DIM_TIME, -1, f->launch_s.value)                         \
+    X("alpha_s",       "a hop",        LK_DIM_TIME, -1, f->alpha_s.value)                          \
+    X("bandwidth_Bps", "bandwidth",    LK_DIM_RATE, -1, f->bandwidth_Bps.value)                    \
+    X("error_percent", "rms error, %", LK_DIM_NONE, 1,  100 * f->error.value)
+#define EFFECTS(X)                                                                                 \
+    X("effect", "effect",      LK_DIM_NONE, -1, text)                                              \
+    X("value",  "value",       LK_DIM_NONE, 3,  q->value)                                          \
+    X("lo",     "from",        LK_DIM_NONE, 3,  q->lo)                                             \
+    X("hi",     "to",          LK_DIM_NONE, 3,  q->hi)                                             \
+    X("source", "measured by", LK_DIM_NONE, -1, q->source)
 
-    LK_TRY(lk_table_row(t));
-    LK_TRY(lk_table_text(t, "collective", "%s", lk_coll_name(p->coll)));
-    LK_TRY(lk_table_text(t, "algorithm", "%s", lk_algo_name(p->algo)));
-    LK_TRY(lk_table_text(t, "timing", "%s", lk_timing_names[p->timing]));
-    LK_TRY(lk_table_number(t, "ranks", p->ranks));
-    LK_TRY(lk_table_number(t, "bytes", (double)p->bytes));
-    LK_TRY(lk_table_number(t, "time_s", p->time_s.value));
-    LK_TRY(lk_table_number(t, "lo_s", p->time_s.lo));
-    LK_TRY(lk_table_number(t, "hi_s", p->time_s.hi));
-    LK_TRY(lk_table_number(t, "algbw_Bps", rate));
-    LK_TRY(lk_table_number(t, "busbw_Bps", rate * lk_coll_busbw_factor(p->coll, p->ranks)));
-    LK_TRY(lk_table_number(t, "n", (double)p->time_s.n));
-out:
-    return st;
-}
+static const struct lk_column point_columns[] = {POINTS(LK_TABLE_COLUMN)};
+static const struct lk_column fit_columns[] = {FITS(LK_TABLE_COLUMN)};
+static const struct lk_column effect_columns[] = {EFFECTS(LK_TABLE_COLUMN)};
+/* clang-format on */
 
 enum lk_status cluster_point_table(const struct lk_cluster *c, struct lk_table **out)
 {
     enum lk_status st = LK_OK;
+    struct lk_table *t;
 
     LK_TRY(lk_table_create("Collectives: median of n samples, 90 % interval", point_columns,
                            LK_COUNT(point_columns), out));
-    for (size_t i = 0; i < c->n_points; i++)
-        LK_TRY(point_row(*out, &c->points[i]));
-    LK_TRY(lk_table_note(*out, "alone: from the last rank's arrival; back_to_back: a call of a "
-                               "burst. busbw is algbw times nccl-tests' factor"));
+    t = *out;
+    for (const struct lk_cluster_point *p = c->points; p < c->points + c->n_points; p++) {
+        double rate = (double)p->bytes / p->time_s.value;
+
+        LK_TRY(lk_table_row(t));
+        POINTS(LK_TABLE_CELL)
+    }
+    LK_TRY(lk_table_note(t, "alone: from the last rank's arrival; back_to_back: a call of a "
+                            "burst. busbw is algbw times nccl-tests' factor"));
 out:
     return st;
 }
 
-static const struct lk_column fit_columns[] = {
-    {"collective",    "collective",   LK_DIM_NONE, -1},
-    {"algorithm",     "algorithm",    LK_DIM_NONE, -1},
-    {"launch_s",      "launch",       LK_DIM_TIME, -1},
-    {"alpha_s",       "a hop",        LK_DIM_TIME, -1},
-    {"bandwidth_Bps", "bandwidth",    LK_DIM_RATE, -1},
-    {"error_percent", "rms error, %", LK_DIM_NONE, 1 },
-};
-
 enum lk_status cluster_fit_table(const struct lk_cluster *c, struct lk_table **out)
 {
     enum lk_status st = LK_OK;
+    struct lk_table *t;
 
     LK_TRY(lk_table_create("Fits: launch + hops x a hop + bytes on the wire / bandwidth",
                            fit_columns, LK_COUNT(fit_columns), out));
-    for (size_t i = 0; i < c->n_fits; i++) {
-        const struct lk_cluster_fit *f = &c->fits[i];
-
-        LK_TRY(lk_table_row(*out));
-        LK_TRY(lk_table_text(*out, "collective", "%s", lk_coll_name(f->coll)));
-        LK_TRY(lk_table_text(*out, "algorithm", "%s", lk_algo_name(f->algo)));
-        LK_TRY(lk_table_number(*out, "launch_s", f->launch_s.value));
-        LK_TRY(lk_table_number(*out, "alpha_s", f->alpha_s.value));
-        LK_TRY(lk_table_number(*out, "bandwidth_Bps", f->bandwidth_Bps.value));
-        LK_TRY(lk_table_number(*out, "error_percent", 100 * f->error.value));
+    t = *out;
+    for (const struct lk_cluster_fit *f = c->fits; f < c->fits + c->n_fits; f++) {
+        LK_TRY(lk_table_row(t));
+        FITS(LK_TABLE_CELL)
     }
     if (!c->n_fits)
-        LK_TRY(lk_table_note(*out, "none: a fit needs %d sizes of a collective and algorithm",
-                             (int)LK_COLL_FIT_POINTS_MIN));
+        LK_TRY(lk_table_note(t, "none: a fit needs %d sizes of a collective and algorithm",
+                             (int)LK_ALPHA_BETA_FIT_POINTS_MIN));
+out:
+    return st;
+}
+
+static enum lk_status effect_row(struct lk_table *t, const struct lk_quantity *q, const char *text)
+{
+    enum lk_status st = LK_OK;
+
+    if (!lk_quantity_known(q))
+        return LK_OK;
+    LK_TRY(lk_table_row(t));
+    EFFECTS(LK_TABLE_CELL)
+out:
+    return st;
+}
+
+enum lk_status cluster_effect_table(const struct lk_cluster *c, struct lk_table **out)
+{
+    const struct {
+        const struct lk_quantity *quantity;
+        const char *text;
+    } rows[] = {
+        {&c->gamma_wait, "gamma_wait: compute, by a waiting collective"},
+        {&c->gamma_wire, "gamma_wire: compute, by a moving collective"},
+        {&c->delta, "delta: a collective, by compute"},
+        {&c->rank_sd, "sd between ranks"},
+        {&c->transient_sd, "sd from time to time"},
+        {&c->common_sd, "sd of all ranks in common"},
+        {&c->tail_share, "tail: share of micro-batches"},
+        {&c->tail_scale, "tail: mean excess"},
+    };
+    enum lk_status st = LK_OK;
+
+    LK_TRY(lk_table_create("How ranks slow each other, relative", effect_columns,
+                           LK_COUNT(effect_columns), out));
+    for (size_t i = 0; i < c->n_kappa; i++)
+        LK_TRY(effect_row(*out, &c->kappa[i].kappa, "kappa: compute, by co-located ranks"));
+    for (size_t i = 0; i < LK_COUNT(rows); i++)
+        LK_TRY(effect_row(*out, rows[i].quantity, rows[i].text));
 out:
     return st;
 }

@@ -6,18 +6,10 @@
 #include <stdio.h>
 #include <string.h>
 
-/* Between samples: NVML's power reading and energy counter change no faster than this. */
+/* Time between samples: NVML's power and energy counters change no faster. */
 static const double period_s = 0.1;
-/* How long the end of a run waits for a driver that does not answer. */
+/* Time that the end of a run waits for a driver that does not answer. */
 static const double timeout_s = 10;
-
-static const char *uuid_of(const struct lk_run_info *info)
-{
-    for (size_t i = 0; i < info->n_config; i++)
-        if (!strcmp(info->config[i].key, "gpu_uuid"))
-            return info->config[i].value;
-    return NULL;
-}
 
 static enum lk_status add_number(struct lk_run_info *info, const char *key, double v)
 {
@@ -61,7 +53,7 @@ out:
 enum lk_status gpu_state_open(struct gpu_state *g, bool needed, const struct lk_nvml_calls *calls,
                               struct lk_run_info *info)
 {
-    const char *uuid = uuid_of(info);
+    const char *uuid = lk_run_info_value(info, LK_GPU_CONFIG_UUID);
     enum lk_status st = LK_OK;
 
     g->needed = needed;
@@ -76,7 +68,7 @@ enum lk_status gpu_state_open(struct gpu_state *g, bool needed, const struct lk_
     if (needed || (st != LK_EUNSUPPORTED && st != LK_EIO))
         return lk_fail_context(st, "--gpu-state");
     if (info->local_rank == 0)
-        lk_log(LK_LOG_PROFILE, LK_WARN, "%s; the run goes on without the GPU's clock and power",
+        lk_log(LK_LOG_PROFILE, LK_WARN, "%s; clock and power of the GPU are not recorded",
                lk_error_text());
     return LK_OK;
 }
@@ -122,9 +114,9 @@ static const struct {
     enum lk_gpu_quantity quantity;
     const char *key;
 } quantity_keys[] = {
-    {LK_GPU_SM_CLOCK_MHZ,     "sm_clock_mhz"    },
+    {LK_GPU_SM_CLOCK_MHZ, "sm_clock_mhz"},
     {LK_GPU_MEMORY_CLOCK_MHZ, "memory_clock_mhz"},
-    {LK_GPU_TEMPERATURE_C,    "temperature_c"   },
+    {LK_GPU_TEMPERATURE_C, "temperature_c"},
 };
 
 void gpu_state_write(struct lk_json_out *o, const char *key, const struct gpu_state *g)

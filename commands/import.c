@@ -1,13 +1,13 @@
-/* lockstep import: what others measured of collectives, as a cluster file. */
+/* lockstep import: makes a cluster file of collectives that other programs measured. */
 #include "base/array.h"
 #include "base/bounds.h"
 #include "commands/cluster_table.h"
 #include "commands/command.h"
 #include "commands/common_rows.h"
-#include "commands/find_cluster.h"
+#include "commands/inputs.h"
 #include "profiler/bench_log.h"
 #include "reports/print.h"
-#include "sim/coll_fit.h"
+#include "sim/collective/alpha_beta_fit.h"
 
 #include <stddef.h>
 #include <stdlib.h>
@@ -35,7 +35,7 @@ static const struct lk_option rows[] = {
     {.name = "where",
      .type = LK_OPT_TEXT,
      .offset = offsetof(struct options, where),
-     .help = "of the CSV only rows whose column contains a text: gpu=H100, interconnect=EFA"},
+     .help = "read only those rows of the CSV whose column contains a text: gpu=H100, interconnect=EFA"},
     {.name = "place",
      .type = LK_OPT_CHOICE,
      .offset = offsetof(struct options, place),
@@ -45,7 +45,7 @@ static const struct lk_option rows[] = {
     {.name = "collective",
      .type = LK_OPT_TEXT,
      .offset = offsetof(struct options, collective),
-     .help = "which one the logs are about, where they do not say"},
+     .help = "collective of the logs, where they do not name it"},
     {.name = "gpus",
      .type = LK_OPT_INT,
      .offset = offsetof(struct options, gpus),
@@ -96,27 +96,28 @@ static enum lk_status read_files(const struct options *o, const char **files, in
         return lk_fail(LK_EUSAGE, "nothing to read: name nccl-tests logs, or a CSV with "
                                   "--collectives");
     if (o->where && !o->csv)
-        return lk_fail(LK_EUSAGE, "--where is about the CSV of --collectives");
+        return lk_fail(LK_EUSAGE, "--where needs --collectives");
     for (int i = 0; i < n; i++)
         LK_TRY(lk_bench_read_nccl_tests(files[i], &hints, b));
     if (o->csv)
         LK_TRY(lk_bench_read_csv(o->csv, &hints, b));
     if (b->n_other)
-        lk_log(LK_LOG_MAIN, LK_WARN, "left out %zu rows of collectives that a cluster file has not",
-               b->n_other);
+        lk_log(LK_LOG_MAIN, LK_WARN,
+               "left out %zu rows of collectives that a cluster file cannot hold", b->n_other);
     if (b->n_wrong)
         lk_log(LK_LOG_MAIN, LK_WARN, "left out %zu rows in which nccl-tests found wrong results",
                b->n_wrong);
     if (!b->n_points)
         st = lk_fail(LK_EPARSE,
-                     "%s: no row of all_reduce, reduce_scatter, all_gather or broadcast "
-                     "that counts",
+                     "%s: no valid row of all_reduce, reduce_scatter, all_gather or "
+                     "broadcast",
                      n ? files[0] : o->csv);
 out:
     return st;
 }
 
-/* The most GPUs that a run had on a node, or what the base says when it has as many. */
+/* Set the GPUs of a node: the base's, or else the most that a run had. LK_EPARSE: a run had more
+ * than the base. */
 static enum lk_status set_shape(const struct lk_bench *b, struct lk_cluster *c)
 {
     int most = 1;
@@ -149,7 +150,7 @@ out:
     return st;
 }
 
-/* Moves the points of b behind those of c. */
+/* Move the points of b behind those of c. */
 static enum lk_status add_points(struct lk_bench *b, struct lk_cluster *c)
 {
     enum lk_status st = LK_OK;
@@ -210,7 +211,7 @@ static enum lk_status run(int argc, char **argv)
     LK_TRY(set_text(&c.name, o.name, NULL, "imported"));
     LK_TRY(add_points(&b, &c));
     c.preset = false;
-    LK_TRY(lk_coll_fit_cluster(&c, 1));
+    LK_TRY(lk_alpha_beta_fit_cluster(&c, 1));
     LK_TRY(lk_cluster_write(o.out, &c));
     LK_TRY(print(&o, &b, &c));
 out:

@@ -6,14 +6,13 @@
 #include "base/job.h"
 #include "commands/command.h"
 #include "commands/common_rows.h"
-#include "commands/find_cluster.h"
-#include "commands/find_job.h"
-#include "commands/known_slow.h"
+#include "commands/inputs.h"
 #include "commands/plan_options.h"
-#include "commands/predict_throughput.h"
+#include "commands/throughput_inputs.h"
 #include "reports/print.h"
-#include "sim/forecast.h"
-#include "sim/simulate.h"
+#include "sim/forecast/forecast.h"
+#include "sim/planning/memory.h"
+#include "sim/step/simulate.h"
 
 #include <stddef.h>
 #include <stdlib.h>
@@ -66,11 +65,11 @@ static const struct lk_option rows[] = {
     {.name = "slow-rank",
      .type = LK_OPT_TEXT,
      .offset = offsetof(struct options, slow_rank),
-     .help = "known: 3:1.25,... rank 3 computes 1.25 times as long as the others, as in the runs"},
+     .help = "3:1.25,... rank 3 is known to compute 1.25 times as long as the others, in the runs too"},
     {.name = "slow-link",
      .type = LK_OPT_TEXT,
      .offset = offsetof(struct options, slow_link),
-     .help = "known: 1:2,... node 1's network link has half the others' rate, as in calibration"},
+     .help = "1:2,... node 1's link is known to have half the others' rate, in the calibration too"},
     {ROW_LEVEL(struct options)},
     {ROW_DRAWS(struct options)},
     {ROW_SEED(struct options)},
@@ -95,35 +94,23 @@ static const struct lk_option rows[] = {
 };
 /* clang-format on */
 
-/* The lists as the request wants them. */
-struct lists {
-    int gpus[LK_OPTION_LIST_MAX], batches[LK_OPTION_LIST_MAX], accumulations[LK_OPTION_LIST_MAX];
-};
-
-static size_t narrow(const struct lk_ints *from, int *to)
+static struct lk_predict_request make_request(const struct options *o)
 {
-    for (int i = 0; i < from->n; i++)
-        to[i] = (int)from->v[i];
-    return (size_t)from->n;
+    return (struct lk_predict_request){.gpus = o->gpus.v,
+                                       .n_gpus = (size_t)o->gpus.n,
+                                       .local_batches = o->local_batches.v,
+                                       .n_local_batches = (size_t)o->local_batches.n,
+                                       .accumulations = o->accumulations.v,
+                                       .n_accumulations = (size_t)o->accumulations.n,
+                                       .caps = o->caps.v,
+                                       .n_caps = (size_t)o->caps.n,
+                                       .global_batch = o->global_batch,
+                                       .level = o->level,
+                                       .draws = (int)o->draws,
+                                       .seed = (uint64_t)o->seed};
 }
 
-static void make_request(const struct options *o, struct lists *l, struct lk_predict_request *q)
-{
-    *q = (struct lk_predict_request){.gpus = l->gpus,
-                                     .n_gpus = narrow(&o->gpus, l->gpus),
-                                     .local_batches = l->batches,
-                                     .n_local_batches = narrow(&o->local_batches, l->batches),
-                                     .accumulations = l->accumulations,
-                                     .n_accumulations = narrow(&o->accumulations, l->accumulations),
-                                     .caps = o->caps.v,
-                                     .n_caps = (size_t)o->caps.n,
-                                     .global_batch = o->global_batch,
-                                     .level = o->level,
-                                     .draws = (int)o->draws,
-                                     .seed = (uint64_t)o->seed};
-}
-
-/* What fits on the GPUs of all presets; NULL where none says its memory. */
+/* Tabulates what fits on the GPUs of all presets; NULL where none says its memory. */
 static enum lk_status device_table(const struct lk_job *job, const struct lk_forecast *f,
                                    struct lk_table **out)
 {
@@ -136,7 +123,7 @@ static enum lk_status device_table(const struct lk_job *job, const struct lk_for
     LK_TRY(lk_alloc(&presets, n, sizeof *presets));
     for (size_t i = 0; i < n; i++)
         LK_TRY(find_cluster(names[i], &presets[i]));
-    LK_TRY(lk_plan_device_table(job, presets, n, f, out));
+    LK_TRY(lk_memory_device_table(job, presets, n, f, out));
 out:
     for (size_t i = 0; presets && i < n; i++)
         lk_cluster_fini(&presets[i]);
@@ -145,13 +132,13 @@ out:
     return st;
 }
 
-/* The tables that there are, in the order of printing; *n of them, destroyed by the caller. */
+/* Make the *n tables of a forecast in the order of printing; the caller destroys them. job is NULL
+ * for a forecast from throughputs alone, which knows no losses. */
 static enum lk_status make_tables(const struct options *o, const struct lk_job *job,
                                   const struct lk_cluster *cluster, const struct lk_forecast *f,
                                   struct lk_table **tables, size_t *n)
 {
     enum lk_status st = LK_OK;
-    struct lk_plan_request plan = plan_request(&o->plan);
     struct lk_table *parts[LK_PLAN_TABLES];
 
     LK_TRY(lk_forecast_table(f, &tables[*n]));
@@ -160,14 +147,16 @@ static enum lk_status make_tables(const struct options *o, const struct lk_job *
     for (int i = 0; i < LK_PLAN_TABLES; i++)
         if (parts[i])
             tables[(*n)++] = parts[i];
-    if (o->plan.memory) {
-        LK_TRY(lk_plan_memory_table(job, cluster, &plan, f, &tables[(*n)++]));
+    if (o->plan.memory && !o->table.file) {
+        LK_TRY(lk_memory_table(job, lk_plan_device_bytes(cluster, &o->plan.request), f,
+                               &tables[(*n)++]));
         LK_TRY(device_table(job, f, &tables[*n]));
         *n += tables[*n] != NULL;
     }
     if (f->n_backtests)
         LK_TRY(lk_forecast_backtest_table(f, &tables[(*n)++]));
-    LK_TRY(lk_forecast_loss_table(f, &tables[(*n)++]));
+    if (job)
+        LK_TRY(lk_forecast_loss_table(f, &tables[(*n)++]));
 out:
     return st;
 }
@@ -176,35 +165,28 @@ static enum lk_status print(const struct options *o, const struct lk_job *job,
                             const struct lk_cluster *cluster, const struct lk_forecast *f)
 {
     enum lk_status st = LK_OK;
-    struct lk_table *tables[7] = {NULL}, *csv = NULL;
+    struct lk_table *tables[7] = {NULL};
     size_t n = 0;
 
     LK_TRY(make_tables(o, job, cluster, f, tables, &n));
-    if (o->csv) {
-        LK_TRY(lk_forecast_csv_table(f, &csv));
-        LK_TRY(lk_report_table(csv, LK_FORMAT_CSV, o->csv));
-    }
     LK_TRY(lk_report_tables((const struct lk_table *const *)tables, n, (enum lk_format)o->format,
                             "-"));
 out:
     for (size_t i = 0; i < LK_COUNT(tables); i++)
         lk_table_destroy(tables[i]);
-    lk_table_destroy(csv);
     return st;
 }
 
-/* The traces of the first point, as the engine sees it. */
+/* Simulate the first point and write its traces. */
 static enum lk_status write_trace(const struct options *o, const struct lk_job *job,
                                   const struct lk_cluster *cluster, const struct lk_forecast *f)
 {
-    const struct lk_forecast_point *p = &f->points[0];
     struct lk_sim_request q = {.steps = (int)o->trace_steps, .seed = (uint64_t)o->seed};
-    struct lk_config c = lk_config_of_point(p, job);
 
-    return lk_simulate_trace(job, cluster, &c, &q, o->trace, NULL);
+    return lk_simulate_trace(job, cluster, &f->points[0].config, &q, o->trace, NULL);
 }
 
-/* What a table of throughputs has no use for is an error, not ignored. */
+/* Refuses options that a table of throughputs has no use for. */
 static enum lk_status check_throughput(const struct options *o)
 {
     if (o->trace || o->slow_rank || o->slow_link)
@@ -218,29 +200,16 @@ static enum lk_status check_throughput(const struct options *o)
 static enum lk_status run_throughput(const struct options *o, const char *const *operands, int n)
 {
     enum lk_status st = LK_OK;
-    struct throughput_job job = {0};
-    struct lists lists;
-    struct lk_throughput_request q = {.gpus = lists.gpus,
-                                      .n_gpus = narrow(&o->gpus, lists.gpus),
-                                      .gpus_per_node = (int)o->table.gpus_per_node,
-                                      .local_batches = lists.batches,
-                                      .n_local_batches = narrow(&o->local_batches, lists.batches),
-                                      .accumulations = lists.accumulations,
-                                      .n_accumulations =
-                                          narrow(&o->accumulations, lists.accumulations),
-                                      .caps = o->caps.v,
-                                      .n_caps = (size_t)o->caps.n,
-                                      .global_batch = o->global_batch,
-                                      .level = o->level};
-    struct throughput_output out = {o->out, o->csv, o->format};
+    struct throughput_inputs in = {.request.grid = make_request(o)};
+    struct lk_forecast f = {0};
 
-    LK_TRY(throughput_job_find(&o->table, o->cluster, operands, n, &job));
-    job.model.draws = (int)o->draws;
-    job.model.seed = (uint64_t)o->seed;
-    q.model = job.known ? &job.model : NULL;
-    LK_TRY(predict_throughput(o->table.file, &q, &out));
+    LK_TRY(throughput_inputs_read(&o->table, o->cluster, operands, n, &in));
+    LK_TRY(lk_throughput_predict(&in.table, &in.request, &f));
+    LK_TRY(forecast_write(&f, o->out, o->csv));
+    LK_TRY(print(o, in.request.model ? &in.job : NULL, NULL, &f));
 out:
-    throughput_job_fini(&job);
+    lk_forecast_fini(&f);
+    throughput_inputs_fini(&in);
     return st;
 }
 
@@ -267,13 +236,11 @@ static enum lk_status run(int argc, char **argv)
 {
     enum lk_status st = LK_OK;
     struct options o;
-    struct lists lists;
     const char *operands[2] = {NULL};
     int n = 0;
     struct lk_job job = {0};
     struct lk_cluster cluster = {0};
     struct lk_predict_request request;
-    struct lk_plan_request plan;
     struct lk_forecast forecast = {0};
 
     LK_TRY(parse(argc, argv, &o, operands, &n));
@@ -282,12 +249,10 @@ static enum lk_status run(int argc, char **argv)
     LK_TRY(find_job(operands[0], &job));
     LK_TRY(find_cluster(operands[1], &cluster));
     LK_TRY(known_slow_add(&cluster, o.slow_rank, o.slow_link));
-    make_request(&o, &lists, &request);
+    request = make_request(&o);
     LK_TRY(lk_predict(&job, &cluster, &request, &forecast));
-    plan = plan_request(&o.plan);
-    LK_TRY(lk_plan_forecast(&job, &cluster, &plan, NULL, &forecast));
-    if (o.out)
-        LK_TRY(lk_forecast_write(o.out, &forecast));
+    LK_TRY(lk_plan_forecast(&job, &cluster, &o.plan.request, NULL, &forecast));
+    LK_TRY(forecast_write(&forecast, o.out, o.csv));
     if (o.trace)
         LK_TRY(write_trace(&o, &job, &cluster, &forecast));
     LK_TRY(print(&o, &job, &cluster, &forecast));

@@ -6,6 +6,7 @@
 #include "commands/common_rows.h"
 #include "profiler/analysis.h"
 #include "reports/plot.h"
+#include "runtime/device/machine.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -26,7 +27,7 @@ static const struct lk_option option_rows[] = {
      .type = LK_OPT_FILE,
      .offset = offsetof(struct options, out),
      .fallback = "report",
-     .help = "directory for the plots; made when it is not there"},
+     .help = "directory of the plots; made when it does not exist"},
     {.name = "title",
      .type = LK_OPT_TEXT,
      .offset = offsetof(struct options, title),
@@ -43,7 +44,7 @@ static const struct lk_option option_rows[] = {
 };
 /* clang-format on */
 
-/* What the operands name. */
+/* Forecasts and runs that the operands name. */
 struct input {
     const char *dirs[OPERANDS_MAX];
     size_t n_dirs;
@@ -52,19 +53,12 @@ struct input {
     struct lk_run_set runs;
 };
 
-static bool ends_with(const char *text, const char *suffix)
-{
-    size_t n = strlen(text), m = strlen(suffix);
-
-    return n >= m && !strcmp(text + n - m, suffix);
-}
-
 static enum lk_status read_input(const char *const *operands, size_t n, struct input *in)
 {
     enum lk_status st = LK_OK;
 
     for (size_t i = 0; i < n; i++) {
-        if (!ends_with(operands[i], ".json")) {
+        if (!lk_ends_with(operands[i], ".json")) {
             in->dirs[in->n_dirs++] = operands[i];
             continue;
         }
@@ -79,20 +73,11 @@ out:
     return st;
 }
 
-/* A configuration value of the run, or NULL. */
-static const char *config_value(const struct lk_run_info *info, const char *key)
-{
-    for (size_t i = 0; i < info->n_config; i++)
-        if (!strcmp(info->config[i].key, key))
-            return info->config[i].value;
-    return NULL;
-}
-
-/* "gpt-nano on 2 x Xeon, 2026-01-31"; a simulated run has no date. */
+/* Make a title such as "gpt-nano on 2 x Xeon, 2026-01-31"; a simulated run has no date. */
 static enum lk_status run_title(const struct lk_run *run, char *buf, size_t size)
 {
     const struct lk_run_info *info = lk_run_about(run);
-    const char *processor = config_value(info, "processor");
+    const char *processor = lk_run_info_value(info, lk_machine_keys[LK_MACHINE_PROCESSOR]);
     time_t seconds = (time_t)(run->traces[0].base_epoch_ns / LK_NS_PER_S);
     struct tm tm;
     char date[32];
@@ -129,7 +114,7 @@ static enum lk_status plot_efficiency(const struct input *in, const char *dir, c
     return lk_plot_efficiency(dir, "efficiency", title, list, in->n_forecasts);
 }
 
-/* Waterfall and timeline of the run of the largest world size. */
+/* Plot waterfall and timeline of the run with most ranks. */
 static enum lk_status plot_run(const struct input *in, const struct options *opt, const char *title)
 {
     enum lk_status st = LK_OK;
@@ -154,51 +139,41 @@ out:
     return st;
 }
 
-static enum lk_status report(const char *const *operands, size_t n, const struct options *opt)
-{
-    enum lk_status st = LK_OK;
-    struct input in = {0};
-    char title[256];
-
-    LK_TRY(read_input(operands, n, &in));
-    LK_TRY(make_title(&in, opt, title, sizeof title));
-    /* Without gnuplot each plot fails after it wrote its data and script: all are written. */
-    if (in.n_forecasts)
-        st = plot_efficiency(&in, opt->out, title);
-    if (in.n_forecasts && lk_plot_plan_possible(&in.forecasts[0]))
-        LK_KEEP(lk_plot_plan(opt->out, "plan", title, &in.forecasts[0]));
-    if (in.runs.n)
-        LK_KEEP(plot_run(&in, opt, title));
-    LK_TRY(st);
-    if (in.n_forecasts)
-        printf("%s/efficiency.svg .png .csv .gp\n", opt->out);
-    if (in.n_forecasts && lk_plot_plan_possible(&in.forecasts[0]))
-        printf("%s/plan.svg .png .csv .gp\n", opt->out);
-    if (in.runs.n)
-        printf("%s/waterfall.svg .png .csv .gp\n%s/timeline.svg .png .csv .gp\n", opt->out,
-               opt->out);
-out:
-    for (size_t i = 0; i < in.n_forecasts; i++)
-        lk_forecast_fini(&in.forecasts[i]);
-    lk_run_set_fini(&in.runs);
-    return st;
-}
-
 static enum lk_status run(int argc, char **argv)
 {
     enum lk_status st = LK_OK;
     struct options opt;
     const char *operands[OPERANDS_MAX];
     int n = 0;
+    struct input in = {0};
+    char title[256];
+    bool plan;
 
     LK_TRY(lk_option_parse(option_rows, &opt, argc, argv, operands, OPERANDS_MAX, &n));
     LK_TRY(lk_log_configure(opt.log));
-    if (!n) {
-        st = lk_fail(LK_EUSAGE, "what to plot? e.g. lockstep report forecast.json run/");
-        goto out;
-    }
-    LK_TRY(report(operands, (size_t)n, &opt));
+    if (!n)
+        return lk_fail(LK_EUSAGE, "what to plot? e.g. lockstep report forecast.json run/");
+    LK_TRY(read_input(operands, (size_t)n, &in));
+    LK_TRY(make_title(&in, &opt, title, sizeof title));
+    plan = in.n_forecasts && lk_plot_plan_possible(&in.forecasts[0]);
+    /* Without gnuplot each plot fails after it wrote its data and script: all are written. */
+    if (in.n_forecasts)
+        st = plot_efficiency(&in, opt.out, title);
+    if (plan)
+        LK_KEEP(lk_plot_plan(opt.out, "plan", title, &in.forecasts[0]));
+    if (in.runs.n)
+        LK_KEEP(plot_run(&in, &opt, title));
+    LK_TRY(st);
+    if (in.n_forecasts)
+        printf("%s/efficiency.svg .png .csv .gp\n", opt.out);
+    if (plan)
+        printf("%s/plan.svg .png .csv .gp\n", opt.out);
+    if (in.runs.n)
+        printf("%s/waterfall.svg .png .csv .gp\n%s/timeline.svg .png .csv .gp\n", opt.out, opt.out);
 out:
+    for (size_t i = 0; i < in.n_forecasts; i++)
+        lk_forecast_fini(&in.forecasts[i]);
+    lk_run_set_fini(&in.runs);
     return st;
 }
 

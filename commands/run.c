@@ -1,7 +1,8 @@
 /*
- * lockstep run: real DDP training, instrumented; and lockstep replay, the same of a job whose
- * compute is waited for. Started by hand it launches the ranks, one run
- * after the other, and sums up; started as a rank (by itself, torchrun, mpirun or srun) it is one.
+ * lockstep run: real DDP training, instrumented; and lockstep replay, which runs a job's real
+ * communication and waits for as long as its compute takes. Started by hand it launches the ranks,
+ * one run after the other, and sums up; started as a rank (by itself, torchrun, mpirun or srun) it
+ * is one.
  *
  * The run directory:
  *     run.json                             index: the runs below, their ranks and batches
@@ -15,14 +16,13 @@
 #include "base/log.h"
 #include "base/units.h"
 #include "commands/command.h"
-#include "commands/run_finish.h"
+#include "commands/run_grid.h"
 #include "commands/run_options.h"
 #include "commands/run_rank.h"
 #include "commands/run_result.h"
-#include "commands/run_sweep.h"
 #include "commands/share_gpu.h"
-#include "profiler/convert.h"
-#include "runtime/launch.h"
+#include "profiler/run_set.h"
+#include "runtime/rendezvous/launch.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -34,12 +34,13 @@
 #include <time.h>
 #include <unistd.h>
 
-/* From a rank's failure to SIGTERM for the others, which the verdict should have stopped. */
+/* Time from a rank's failure to SIGTERM for the others, which the verdict should have stopped. */
 #define GRACE_NS (2 * LK_NS_PER_S)
 
 struct launcher {
     const struct run_options *options;
-    char *out; /* run directory */
+    char *out;              /* run directory */
+    struct lk_run_set runs; /* of the parts that are done, with their traces */
 };
 
 /* ---- The run directory ---- */
@@ -55,7 +56,7 @@ static enum lk_status default_directory(const char *model, char **out)
     return lk_asprintf(out, "runs/%s-%s", model, stamp);
 }
 
-/* New, or there and empty: results of two runs must not mix. */
+/* Make the directory, or take an empty one: results of two runs must not mix. */
 static enum lk_status make_directory(const char *path)
 {
     enum lk_status st = lk_mkdirs(path);
@@ -75,8 +76,8 @@ static enum lk_status make_directory(const char *path)
 }
 
 /*
- * Opens what the export will write and throws it away: a path that cannot be written must not show
- * at the end of a long run. Not so a pipe, whose reader would take that for the end.
+ * Open the file of the export and throw it away: a path that cannot be written must not show at the
+ * end of a long run. A pipe is left alone, since its reader would take that for the end.
  */
 static enum lk_status check_export(const char *path)
 {
@@ -91,7 +92,7 @@ out:
     return lk_fail_context(st, "--export");
 }
 
-/* The run directory comes first: the export may go there. */
+/* Make the run directory, then check the export, which may go there. */
 static enum lk_status make_outputs(const struct run_options *o, const char *out)
 {
     bool there = lk_file_exists(out);
@@ -105,7 +106,7 @@ static enum lk_status make_outputs(const struct run_options *o, const char *out)
     return st;
 }
 
-/* ---- One part of the sweep ---- */
+/* ---- One run of the grid ---- */
 
 static enum lk_status launch(struct launcher *l, const struct run_point *p, const char *dir)
 {
@@ -136,15 +137,18 @@ out:
     return st;
 }
 
-/* Traces come from whatever was recorded, also when the ranks did not end well. */
-static enum lk_status convert(const struct run_options *o, const char *dir)
+/*
+ * Make the traces from whatever was recorded, also after a failure of the ranks. A run that is done
+ * is kept for the job.
+ */
+static enum lk_status convert(struct launcher *l, bool done, const char *dir)
 {
     struct lk_convert_summary sum = {0};
     enum lk_status st;
 
-    if (!o->trace)
+    if (!l->options->trace)
         return LK_OK;
-    st = lk_convert_run(dir, &sum);
+    st = done ? lk_run_set_convert(&l->runs, dir, &sum) : lk_convert_run(dir, &sum);
     lk_log(LK_LOG_MAIN, LK_INFO, "%s: %llu spans of %zu ranks, %zu truncated, %llu dropped", dir,
            (unsigned long long)sum.n_spans, sum.n_ranks, sum.n_truncated,
            (unsigned long long)sum.dropped);
@@ -156,7 +160,7 @@ static enum lk_status convert(const struct run_options *o, const char *dir)
     return st;
 }
 
-static enum lk_status run_one(struct launcher *l, const struct run_sweep *s, struct run_part *part)
+static enum lk_status run_one(struct launcher *l, const struct run_grid *s, struct run_part *part)
 {
     enum lk_status st = LK_OK;
     char *dir = NULL;
@@ -165,7 +169,7 @@ static enum lk_status run_one(struct launcher *l, const struct run_sweep *s, str
     LK_TRY(lk_path_join(&dir, l->out, part->dir));
     LK_TRY(lk_mkdirs(dir));
     st = launch(l, &s->points[part->point], dir);
-    LK_KEEP(convert(l->options, dir));
+    LK_KEEP(convert(l, st == LK_OK, dir));
     if (st != LK_OK)
         goto out;
     LK_TRY(lk_path_join(&path, dir, "result.json"));
@@ -177,7 +181,7 @@ out:
     return st;
 }
 
-static void announce(const struct run_sweep *s, size_t i)
+static void announce(const struct run_grid *s, size_t i)
 {
     const struct run_part *part = &s->parts[i];
     const struct run_point *p = &s->points[part->point];
@@ -189,7 +193,7 @@ static void announce(const struct run_sweep *s, size_t i)
 
 /* ---- The whole ---- */
 
-static enum lk_status run_parts(struct launcher *l, struct run_sweep *s)
+static enum lk_status run_parts(struct launcher *l, struct run_grid *s)
 {
     enum lk_status st = LK_OK;
     char *path = NULL;
@@ -200,12 +204,13 @@ static enum lk_status run_parts(struct launcher *l, struct run_sweep *s)
     }
     LK_KEEP(lk_path_join(&path, l->out, "run.json"));
     if (path)
-        LK_KEEP(run_sweep_write_index(s, path));
+        LK_KEEP(run_grid_write_index(s, path));
     free(path);
     return st;
 }
 
-/* Name and value of what was given or has a default, and what the model's name stands for. */
+/* Print options that are given or have a default, and the sizes that the model's name stands for.
+ */
 static void print_configuration(const struct run_options *given, const struct lk_run_info *info,
                                 size_t repetitions)
 {
@@ -230,10 +235,10 @@ static void print_configuration(const struct run_options *given, const struct lk
 }
 
 /*
- * What a rank would find out too, but K times over, and with the exit code of a failed run. *out is
- * what the run will be.
+ * Check what each rank would find out, too, but with the exit code of a failed run. *out describes
+ * the run.
  */
-static enum lk_status check_early(const struct run_options *o, const struct run_sweep *sweep,
+static enum lk_status check_early(const struct run_options *o, const struct run_grid *grid,
                                   struct lk_run_info *out)
 {
     struct lk_train_config c;
@@ -241,9 +246,9 @@ static enum lk_status check_early(const struct run_options *o, const struct run_
     char library[512];
     int most = 0;
 
-    for (size_t i = 0; i < sweep->n_points; i++) {
-        LK_TRY(run_options_check_fault(o, sweep->points[i].ranks));
-        most = sweep->points[i].ranks > most ? sweep->points[i].ranks : most;
+    for (size_t i = 0; i < grid->n_points; i++) {
+        LK_TRY(run_options_check_fault(o, grid->points[i].ranks));
+        most = grid->points[i].ranks > most ? grid->points[i].ranks : most;
     }
     LK_TRY(run_options_check_slow_rank(o, most));
     LK_TRY(run_options_train(o, 0, 1, 0, &c));
@@ -260,25 +265,26 @@ out:
 static enum lk_status run_launcher(const struct run_options *o)
 {
     struct launcher l = {.options = o};
-    struct run_sweep sweep = {0};
+    struct run_grid grid = {0};
     struct lk_run_info info = {0};
     enum lk_status st = LK_OK;
 
-    LK_TRY(run_sweep_plan(o, &sweep));
-    LK_TRY(check_early(o, &sweep, &info));
+    LK_TRY(run_grid_plan(o, &grid));
+    LK_TRY(check_early(o, &grid, &info));
     if (o->out)
         LK_TRY(lk_strdup(&l.out, o->out));
     else
         LK_TRY(default_directory(o->model, &l.out));
     LK_TRY(make_outputs(o, l.out));
-    print_configuration(o, &info, sweep.n_parts / sweep.n_points);
+    print_configuration(o, &info, grid.n_parts / grid.n_points);
     if (o->share_gpu)
         lk_log(LK_LOG_MAIN, LK_WARN, SHARE_GPU_WARNING);
-    LK_TRY(run_parts(&l, &sweep));
-    LK_TRY(run_finish(&sweep, o, l.out));
+    LK_TRY(run_parts(&l, &grid));
+    LK_TRY(run_finish(&grid, o, &l.runs, l.out));
 out:
     lk_run_info_fini(&info);
-    run_sweep_fini(&sweep);
+    run_grid_fini(&grid);
+    lk_run_set_fini(&l.runs);
     free(l.out);
     return st;
 }
@@ -322,7 +328,7 @@ const struct lk_command lk_command_run = {
 const struct lk_command lk_command_replay = {
     .name = "replay",
     .usage = "JOB",
-    .help = "a job's real communication, its compute waited for (no GPU needed)",
+    .help = "run a job's real communication and wait out its compute (no GPU needed)",
     .options = replay_option_rows,
     .run = replay,
 };

@@ -4,21 +4,21 @@
 #include "base/job.h"
 #include "base/units.h"
 #include "commands/share_gpu.h"
-#include "runtime/comm_fault.h"
+#include "runtime/comm/comm_fault.h"
 
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* "RANK:FACTOR". */
+/* Parse "RANK:FACTOR". */
 static enum lk_status parse_slow_rank(const char *text, int64_t *out_rank, double *out_factor)
 {
     return lk_fail_context(lk_parse_factor_at(text, 1023, out_rank, out_factor), "--slow-rank=%s",
                            text);
 }
 
-/* A rank's factor: 1 for all but the slow one. */
+/* Return a rank's factor: 1 for all but the slow one. */
 static enum lk_status slowdown(const char *text, int rank, double *out)
 {
     enum lk_status st = LK_OK;
@@ -32,14 +32,14 @@ static enum lk_status slowdown(const char *text, int rank, double *out)
     return st;
 }
 
-static bool sweeps(const struct run_options *o)
+static bool is_grid(const struct run_options *o)
 {
     return o->scaling.n > 0 || o->local_batches.n > 0;
 }
 
 /*
- * Rows of conflict: when both are so, the run makes no sense, or it would ignore what was asked
- * for. d has the defaults: what differs from them was given.
+ * Refuse options that conflict: the run would make no sense, or would ignore an option. d has the
+ * defaults: a value that differs from them was given.
  */
 /* NOLINTNEXTLINE(readability-function-cognitive-complexity): a table, read row by row */
 static enum lk_status check(const struct run_options *o, const struct run_options *d)
@@ -56,48 +56,49 @@ static enum lk_status check(const struct run_options *o, const struct run_option
         bool wrong;
         const char *why;
     } rows[] = {
-        {o->ranks && o->scaling.n,                                   "--ranks and --scaling exclude each other"             },
-        {o->strong && !o->scaling.n,                                 "--strong needs --scaling"                             },
-        {o->strong && o->local_batches.n,                            "--strong and --local-batches exclude each other"      },
+        {o->ranks && o->scaling.n, "--ranks and --scaling exclude each other"},
+        {o->strong && !o->scaling.n, "--strong needs --scaling"},
+        {o->strong && o->local_batches.n, "--strong and --local-batches exclude each other"},
         {o->comm == RUN_COMM_SELF && (o->ranks > 1 || o->scaling.n),
-         "--comm=self is for one rank; --ranks or --scaling asks for more"                                                  },
-        {o->comm == RUN_COMM_NCCL && !cuda,                          "--comm=nccl needs --device=cuda"                      },
+         "--comm=self is for one rank; --ranks or --scaling asks for more"},
+        {o->comm == RUN_COMM_NCCL && !cuda, "--comm=nccl needs --device=cuda"},
         {o->comm == RUN_COMM_TCP && cuda,
-         "--comm=tcp: it needs buffers in host memory, which --device=cuda has not; it takes nccl"                          },
-        {of_nccl && (!cuda || o->comm == RUN_COMM_SELF),             "--nccl-... options need --comm=nccl"                  },
+         "--comm=tcp: it needs buffers in host memory, which --device=cuda has not; it takes nccl"},
+        {of_nccl && (!cuda || o->comm == RUN_COMM_SELF), "--nccl-... options need --comm=nccl"},
         {of_nccl && o->ranks == 1 && o->comm == RUN_COMM_AUTO,
-         "--nccl-... options need --comm=nccl or more ranks"                                                                },
+         "--nccl-... options need --comm=nccl or more ranks"},
         {o->nccl_max_ctas && o->nccl_min_ctas > o->nccl_max_ctas,
-         "--nccl-min-ctas is above --nccl-max-ctas"                                                                         },
+         "--nccl-min-ctas is above --nccl-max-ctas"},
         {o->algorithm != d->algorithm && cuda,
-         "--algorithm: NCCL chooses; NCCL_ALGO=allreduce:ring in the environment forces one"                                },
-        {o->share_gpu && !cuda,                                      "--share-gpu needs --device=cuda"                      },
-        {replay && !o->job,                                          "--model=replay needs --job"                           },
-        {!replay && o->job,                                          "--job is for --model=replay"                          },
-        {replay && !timed,                                           "--model=replay needs --device=timed"                  },
-        {replay && o->verify,                                        "--verify: a replayed job computes nothing to verify"  },
-        {timed && o->verify,                                         "--verify: the timed device computes nothing to verify"},
+         "--algorithm: NCCL chooses; NCCL_ALGO=allreduce:ring in the environment forces one"},
+        {o->share_gpu && !cuda, "--share-gpu needs --device=cuda"},
+        {replay && !o->job, "--model=replay needs --job"},
+        {!replay && o->job, "--job is for --model=replay"},
+        {replay && !timed, "--model=replay needs --device=timed"},
+        {replay && o->verify, "--verify: a replayed job computes nothing to verify"},
+        {timed && o->verify, "--verify: the timed device computes nothing to verify"},
         {timed && (o->export_path || o->import_path),
-         "--export and --import: the timed device computes no weights"                                                      },
-        {o->dtype != d->dtype && !cuda,                              "--dtype=bfloat16 needs --device=cuda"                 },
-        {o->slow_rank && !timed,                                     "--slow-rank needs --device=timed"                     },
-        {o->timed_flops != d->timed_flops && !timed,                 "--timed-flops needs --device=timed"                   },
-        {o->timed_Bps != d->timed_Bps && !timed,                     "--timed-bandwidth needs --device=timed"               },
+         "--export and --import: the timed device computes no weights"},
+        {o->dtype != d->dtype && !cuda, "--dtype=bfloat16 needs --device=cuda"},
+        {o->slow_rank && !timed, "--slow-rank needs --device=timed"},
+        {o->timed_flops != d->timed_flops && !timed, "--timed-flops needs --device=timed"},
+        {o->timed_Bps != d->timed_Bps && !timed, "--timed-bandwidth needs --device=timed"},
         {o->noise_every != d->noise_every && timed,
-         "--noise-every: the timed device computes no gradients to measure"                                                 },
-        {o->momentum != d->momentum && adamw,                        "--momentum is for --optimizer=sgd"                    },
-        {o->beta1 != d->beta1 && sgd,                                "--beta1 is for --optimizer=adamw"                     },
-        {o->beta2 != d->beta2 && sgd,                                "--beta2 is for --optimizer=adamw"                     },
-        {o->epsilon != d->epsilon && sgd,                            "--epsilon is for --optimizer=adamw"                   },
-        {o->samples != d->samples && o->data,                        "--samples is for synthetic data, not for --data"      },
-        {o->plant != d->plant && !o->verify,                         "--plant needs --verify, which is to find it"          },
-        {o->gpu_records == RUN_YES && !cuda,                         "--gpu-records=yes needs --device=cuda"                },
-        {o->gpu_state == RUN_YES && !cuda,                           "--gpu-state=yes needs --device=cuda"                  },
-        {o->gpu_records == RUN_YES && !o->trace,                     "--gpu-records=yes needs --trace"                      },
-        {o->verify_steps && !o->verify,                              "--verify-steps needs --verify"                        },
-        {sweeps(o) && o->export_path,                                "--export is for a single run, not a sweep"            },
-        {o->repetitions > 1 && o->export_path,                       "--export is for a single run, not repetitions"        },
-        {o->learning_rate <= 0,                                      "--learning-rate must be above 0"                      },
+         "--noise-every: the timed device computes no gradients to measure"},
+        {o->momentum != d->momentum && adamw, "--momentum is for --optimizer=sgd"},
+        {o->beta1 != d->beta1 && sgd, "--beta1 is for --optimizer=adamw"},
+        {o->beta2 != d->beta2 && sgd, "--beta2 is for --optimizer=adamw"},
+        {o->epsilon != d->epsilon && sgd, "--epsilon is for --optimizer=adamw"},
+        {o->samples != d->samples && o->data, "--samples is for synthetic data, not for --data"},
+        {o->plant != d->plant && !o->verify, "--plant needs --verify, which is to find it"},
+        {o->gpu_records == RUN_YES && !cuda, "--gpu-records=yes needs --device=cuda"},
+        {o->gpu_state == RUN_YES && !cuda, "--gpu-state=yes needs --device=cuda"},
+        {o->gpu_records == RUN_YES && !o->trace, "--gpu-records=yes needs --trace"},
+        {o->verify_steps && !o->verify, "--verify-steps needs --verify"},
+        {is_grid(o) && o->export_path,
+         "--export is for a single run, not for --scaling or --local-batches"},
+        {o->repetitions > 1 && o->export_path, "--export is for a single run, not repetitions"},
+        {o->learning_rate <= 0, "--learning-rate must be above 0"},
     };
 
     for (size_t i = 0; i < LK_COUNT(rows); i++)
@@ -108,11 +109,9 @@ static enum lk_status check(const struct run_options *o, const struct run_option
 }
 
 static const struct run_form forms[] = {
-    [RUN_FORM_RUN] = {"run",    run_option_rows   },
-      [RUN_FORM_REPLAY] = {"replay", replay_option_rows}
-};
+    [RUN_FORM_RUN] = {"run", run_option_rows}, [RUN_FORM_REPLAY] = {"replay", replay_option_rows}};
 
-/* What replay has no option for is as run has it by default. */
+/* Set the defaults; options that replay has not are as run has them. */
 static enum lk_status parse_defaults(enum run_form_kind form, struct run_options *out)
 {
     enum lk_status st = LK_OK;
@@ -141,7 +140,7 @@ out:
     return st;
 }
 
-/* What the command line left open is as the job has it. */
+/* Take from the job what the command line does not give. */
 static enum lk_status take_from_job(struct run_options *o)
 {
     enum lk_status st = LK_OK;
@@ -345,9 +344,9 @@ enum lk_status run_options_train(const struct run_options *o, int rank, int worl
                           .timed_flops = o->timed_flops,
                           .timed_Bps = o->timed_Bps},
         .comm_config = {.rank = rank,
-                          .world_size = world_size,
-                          .fault = o->fault,
-                          .nccl = nccl_options(o)             },
+                        .world_size = world_size,
+                        .fault = o->fault,
+                        .nccl = nccl_options(o)},
         .local_batch = (int)o->local_batch,
         .steps = o->steps,
         .warmup_steps = o->warmup,

@@ -1,10 +1,10 @@
-/* Options of `lockstep run` and `lockstep replay`, and what they mean for a rank. */
+/* Options of `lockstep run` and `lockstep replay`, and a rank's configuration made from them. */
 #ifndef LK_COMMANDS_RUN_OPTIONS_H
 #define LK_COMMANDS_RUN_OPTIONS_H
 
 #include "base/option.h"
 #include "base/status.h"
-#include "runtime/trainer.h"
+#include "runtime/train/trainer.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -16,9 +16,19 @@ struct run_form {
 };
 enum run_form_kind { RUN_FORM_RUN, RUN_FORM_REPLAY };
 
-enum { RUN_DEVICE_CPU, RUN_DEVICE_TIMED, RUN_DEVICE_CUDA };
-enum { RUN_COMM_AUTO, RUN_COMM_SELF, RUN_COMM_TCP, RUN_COMM_NCCL };
-/* What is done where it makes sense, always or never. */
+/* Choices of --device and --comm, from the registries of devices and communicators. */
+enum {
+#define RUN_DEVICE_(device, name) RUN_DEVICE_##device,
+    LK_DEVICE_LIST(RUN_DEVICE_)
+#undef RUN_DEVICE_
+};
+enum {
+    RUN_COMM_AUTO,
+#define RUN_COMM_(comm, name) RUN_COMM_##comm,
+    LK_COMM_LIST(RUN_COMM_)
+#undef RUN_COMM_
+};
+/* Choices of an option that acts where it makes sense, always or never. */
 enum { RUN_AUTO, RUN_YES, RUN_NO };
 extern const char *const run_devices[]; /* names, NULL-ended */
 extern const char *const run_comms[];
@@ -32,7 +42,7 @@ struct run_options {
     int64_t local_batch, accumulation;
     bool sync_every;
     int64_t seed;
-    /* sweep */
+    /* run grid */
     struct lk_ints scaling, local_batches;
     bool strong;
     int64_t repetitions; /* 0: not given */
@@ -79,34 +89,33 @@ struct run_options {
 extern const struct lk_option run_option_rows[];
 extern const struct lk_option replay_option_rows[];
 
-/* Parses and checks: options that conflict, or would be ignored, are LK_EUSAGE. */
+/* Parse and check options. LK_EUSAGE for options that conflict or would be ignored. */
 enum lk_status run_options_parse(int argc, char **argv, struct run_options *out);
 /*
- * The same for replay, whose operand is a job file. What is not given is as the job has it, so the
- * file is read; its errors name file, line and key.
+ * Parse and check the options of replay, whose operand is a job file. The file gives the values of
+ * options that are not given; its errors name file, line and key.
  */
 enum lk_status run_options_parse_replay(int argc, char **argv, struct run_options *out);
 
-/* Checks --fault for a run of so many ranks (INT_MAX: not known). */
+/* Check --fault for a run of `ranks` ranks (INT_MAX: not known). */
 enum lk_status run_options_check_fault(const struct run_options *o, int ranks);
 
-/* LK_EUSAGE when --slow-rank names a rank that so many do not have. */
+/* Check that --slow-rank names one of `ranks` ranks; LK_EUSAGE else. */
 enum lk_status run_options_check_slow_rank(const struct run_options *o, int ranks);
 
-/* Limit of the first bucket: as given, else 1 MiB when the cap was left alone, else the cap. */
+/* Return the limit of the first bucket: as given, else 1 MiB with the default cap, else the cap. */
 uint64_t run_options_first_bucket(const struct run_options *o);
 
 /*
- * The command line of a rank: "lockstep run" or "lockstep replay JOB" and every option of o that is
- * not at its default, as
- * "--name=value". Freed by run_argv_free.
+ * Make the command line of a rank: "lockstep run" or "lockstep replay JOB", and every option of o
+ * that is not at its default, as "--name=value". Freed by run_argv_free.
  */
 enum lk_status run_options_argv(const struct run_options *o, char ***out);
 void run_argv_free(char **argv); /* NULL is legal */
 
 /*
- * The trainer's configuration of one rank; texts belong to o. comm_config.store and recorder are
- * left for the caller.
+ * Make the trainer's configuration of one rank; texts belong to o. The caller sets
+ * comm_config.store and recorder.
  */
 enum lk_status run_options_train(const struct run_options *o, int rank, int world_size,
                                  int local_rank, struct lk_train_config *out);

@@ -5,11 +5,11 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/units.h"
-#include "commands/run_finish.h"
+#include "commands/run_grid.h"
 #include "commands/run_record.h"
 #include "commands/run_result.h"
 #include "commands/share_gpu.h"
-#include "profiler/convert.h"
+#include "profiler/run_set.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -31,7 +31,7 @@ struct rank {
 
 /* ---- The run ---- */
 
-/* On a terminal, a line that renews itself four times a second. */
+/* Show progress on a terminal, in a line that is rewritten four times a second. */
 static void show_progress(void *ctx, int64_t step, double loss)
 {
     struct rank *r = ctx;
@@ -47,7 +47,7 @@ static void show_progress(void *ctx, int64_t step, double loss)
         fputs("\r\033[K", stderr);
 }
 
-/* After every step. */
+/* Note that a step has ended; the trainer calls it after every step. */
 static void progressed(void *ctx, int64_t step, double loss)
 {
     struct rank *r = ctx;
@@ -93,19 +93,21 @@ out:
     return st;
 }
 
-/* Under a foreign launcher there is nobody else to make the traces and the summary. */
+/* Make the traces and the summary under a foreign launcher, which does not. */
 static enum lk_status convert(struct rank *r)
 {
     enum lk_status st = LK_OK;
+    struct lk_run_set runs = {0};
 
     if (r->ours || !r->options->trace)
         return LK_OK;
     LK_TRY(lk_store_barrier(r->store, "spans-closed"));
     if (r->env->rank == 0) {
-        LK_TRY(lk_convert_run(r->dir, NULL));
-        LK_TRY(run_finish_single(r->options, r->env->world_size, r->dir));
+        LK_TRY(lk_run_set_convert(&runs, r->dir, NULL));
+        LK_TRY(run_finish_single(r->options, r->env->world_size, &runs, r->dir));
     }
 out:
+    lk_run_set_fini(&runs);
     return st;
 }
 
@@ -121,13 +123,16 @@ static enum lk_status choose_directory(struct rank *r)
         return lk_fail(LK_EUSAGE, "under another launcher --out is needed: a directory that all "
                                   "ranks share");
     if (r->options->scaling.n || r->options->local_batches.n || r->options->repetitions > 1)
-        return lk_fail(LK_EUSAGE, "a sweep starts its own ranks: not under another launcher");
+        return lk_fail(
+            LK_EUSAGE,
+            "--scaling, --local-batches and --repetitions start ranks themselves: not under "
+            "another launcher");
     st = run_options_check_slow_rank(r->options, r->env->world_size);
     r->dir = r->options->out;
     return st == LK_OK ? lk_mkdirs(r->dir) : st;
 }
 
-/* Before NCCL is opened, and threads are made. */
+/* Prepare to share a GPU, before NCCL is opened and threads are made. */
 static enum lk_status share(const struct run_options *o, const struct lk_rank_env *env)
 {
     if (!o->share_gpu)

@@ -4,7 +4,7 @@
 #include "base/array.h"
 #include "base/log.h"
 #include "base/units.h"
-#include "commands/machine.h"
+#include "runtime/device/machine.h"
 
 #include <inttypes.h>
 #include <limits.h>
@@ -22,16 +22,16 @@ enum { CLOCK_ROUND_TRIPS = 64 };
 /* A library that CUDA's driver loads into the program: a tool that traces it, such as nsys. */
 #define CUDA_TOOL_ENV "CUDA_INJECTION64_PATH"
 
-/* What the functions below are told. */
+/* Arguments of the functions below. */
 struct rank {
     const struct run_options *options;
     const struct lk_rank_env *env;
     struct lk_store *store;
     const char *dir;
-    char gpu_records[1024]; /* by what, or why there are none; "": no GPU */
+    char gpu_records[1024]; /* their source, or why there are none; "": no GPU */
 };
 
-/* The same text on all ranks: rank 0 makes it. */
+/* Make one id for all ranks: rank 0 shares it over the store. */
 static enum lk_status agree_on_id(const struct rank *r, char **out)
 {
     char id[64];
@@ -74,12 +74,12 @@ out:
 static enum lk_status describe_machine(struct lk_run_info *info)
 {
     enum lk_status st = LK_OK;
-    struct machine m;
+    struct lk_machine m;
 
-    machine_find("", &m);
-    for (int i = 0; i < MACHINE_FACTS; i++)
+    lk_machine_find("", &m);
+    for (int i = 0; i < LK_MACHINE_FACTS; i++)
         if (m.text[i][0])
-            LK_TRY(lk_run_info_config(info, machine_keys[i], m.text[i]));
+            LK_TRY(lk_run_info_config(info, lk_machine_keys[i], m.text[i]));
 out:
     return st;
 }
@@ -108,8 +108,9 @@ out:
     return st;
 }
 
-/* Spans of the compute stream, which has the most: about three ops and instants a tensor in every
- * micro-batch, one in the optimizer, and what does not depend on tensors. */
+/* Return how many spans the compute stream will have, which has the most: about three ops and
+ * instants a tensor in every micro-batch, one in the optimizer, and some that do not depend on
+ * tensors. */
 static uint64_t expected_spans(const struct lk_run_info *info)
 {
     uint64_t micro_batch = 5 * (uint64_t)info->n_tensors + 32;
@@ -118,13 +119,13 @@ static uint64_t expected_spans(const struct lk_run_info *info)
            ((uint64_t)info->accumulation * micro_batch + 2 * (uint64_t)info->n_tensors + 32);
 }
 
-/* With a trace always where there is a GPU, without one when it was asked for. */
+/* Return true if the GPU's state is wanted: with a trace by default, without one on request. */
 static bool wants_state(const struct run_options *o)
 {
     return o->gpu_state == RUN_YES || (o->gpu_state == RUN_AUTO && o->trace);
 }
 
-/* What the trace says of the run: who the rank is, its GPU among it. */
+/* Describe the rank and its GPU, and open its span file. */
 static enum lk_status open_trace(const struct rank *r, const struct lk_train_config *c,
                                  struct run_record *out)
 {
@@ -145,7 +146,7 @@ out:
     return st;
 }
 
-/* A tool that cannot be used is an error where ranges were asked for, else a warning. */
+/* Open NVTX. A tool that cannot be used is an error if ranges were requested, else a warning. */
 static enum lk_status open_nvtx(const struct rank *r, struct lk_nvtx **out)
 {
     enum lk_status st;
@@ -160,8 +161,8 @@ static enum lk_status open_nvtx(const struct rank *r, struct lk_nvtx **out)
     return LK_OK;
 }
 
-/* Before CUDA starts, and before the trace, which says what came of it. Where nobody asked for
- * records by name, a run without them is better than none. */
+/* Open CUPTI before CUDA starts, and before the trace, which tells the outcome. If records were not
+ * requested by name, the run goes on without them. */
 static enum lk_status open_gpu_records(struct rank *r, const struct lk_train_config *c,
                                        struct run_record *out)
 {
@@ -177,7 +178,7 @@ static enum lk_status open_gpu_records(struct rank *r, const struct lk_train_con
         snprintf(r->gpu_records, sizeof r->gpu_records, "none: --gpu-records=no");
         return LK_OK;
     }
-    /* Only one can have them, and whoever runs the program under a tool wants the tool to. */
+    /* One program alone can have the records; under a tool they are left to the tool. */
     if (wanted == RUN_AUTO && tool && tool[0]) {
         snprintf(r->gpu_records, sizeof r->gpu_records, "none: left to " CUDA_TOOL_ENV "=%s", tool);
         return LK_OK;
@@ -235,7 +236,7 @@ out:
     return st;
 }
 
-/* The spans that there are stay in the trace, whatever CUPTI says in the end. */
+/* Stop CUPTI. Recorded spans are kept in the trace, even when it fails. */
 static enum lk_status stop_gpu_records(struct run_record *r, enum lk_status st)
 {
     const uint64_t longest_ns = 20 * LK_NS_PER_S;

@@ -2,46 +2,51 @@
 #include "commands/run_options.h"
 
 #include "base/bounds.h"
+#include "base/words.h"
+#include "commands/command.h"
 #include "commands/common_rows.h"
-#include "runtime/comm_fault.h"
+#include "kernels/ops.h"
+#include "runtime/comm/comm_fault.h"
 
 #include <stddef.h>
+#include <stdio.h>
 
-static const char *const optimizers[] = {
-#define ROW(optimizer, name) [optimizer] = name,
-    LK_OPTIM_LIST(ROW)
-#undef ROW
-        NULL};
-static const char *const ddp_rules[] = {
-#define ROW(rule, name, help) [rule] = name,
-    LK_DDP_RULE_LIST(ROW)
-#undef ROW
-        NULL};
-static const char *const algorithms[] = {
-#define ROW(algo, name) [algo] = name,
-    LK_ALGO_LIST(ROW)
-#undef ROW
-        NULL};
-static const char *const plants[] = {
-#define ROW(plant, name, text) [plant] = name,
-    LK_PLANT_LIST(ROW)
-#undef ROW
-        NULL};
+static const char *const optimizers[] = {LK_OPTIM_LIST(LK_WORD_NAME) NULL};
+static const char *const ddp_rules[] = {LK_DDP_RULE_LIST(LK_WORD_NAME) NULL};
+static const char *const algorithms[] = {LK_ALGO_LIST(LK_WORD_NAME) NULL};
+static const char *const plants[] = {LK_PLANT_LIST(LK_WORD_NAME) NULL};
 const char *const run_devices[] = {
-    [RUN_DEVICE_CPU] = "cpu", [RUN_DEVICE_TIMED] = "timed", [RUN_DEVICE_CUDA] = "cuda", NULL};
+#define ROW(device, name) name,
+    LK_DEVICE_LIST(ROW)
+#undef ROW
+        NULL};
 static const char *const dtypes[] = {"float32", "bfloat16", NULL};
 const char *const run_comms[] = {[RUN_COMM_AUTO] = "auto",
-                                 [RUN_COMM_SELF] = "self",
-                                 [RUN_COMM_TCP] = "tcp",
-                                 [RUN_COMM_NCCL] = "nccl",
-                                 NULL};
+#define ROW(comm, name) name,
+                                 LK_COMM_LIST(ROW)
+#undef ROW
+                                     NULL};
 const char *const run_switches[] = {[RUN_AUTO] = "auto", [RUN_YES] = "yes", [RUN_NO] = "no", NULL};
+
+void lk_command_backends(FILE *out)
+{
+    fputs("devices:", out);
+    for (size_t i = 0; run_devices[i]; i++)
+        if (lk_device_built(run_devices[i]))
+            fprintf(out, " %s", run_devices[i]);
+    fputs("\ncollectives:", out);
+    for (size_t i = 0; run_comms[i]; i++)
+        if (lk_comm_built(run_comms[i]))
+            fprintf(out, " %s", run_comms[i]);
+    fprintf(out, " fault\nmath: %s; vector instructions: %s\n", lk_kernels_blas(),
+            lk_kernels_vectors());
+}
 
 #define FIELD(f) .offset = offsetof(struct run_options, f)
 
 /* clang-format off */
 
-/* What both commands have. */
+/* Rows of both commands. */
 #define ROW_RANKS \
     .name = "ranks", .letter = 'n', .type = LK_OPT_INT, FIELD(ranks), .min = 1, .max = 1024, \
     .help = "ranks to start here (1 when not given)"
@@ -65,13 +70,13 @@ const char *const run_switches[] = {[RUN_AUTO] = "auto", [RUN_YES] = "yes", [RUN
     .help = "measure each of these local batches, at the smallest number of ranks"
 #define ROW_REPETITIONS \
     .name = "repetitions", .letter = 'r', .type = LK_OPT_INT, FIELD(repetitions), .min = 1, \
-    .max = 1000, .help = "runs of every point, interleaved (3 in a sweep, else 1)"
+    .max = 1000, .help = "runs of every configuration, interleaved (1; 3 with --scaling or --local-batches)"
 #define ROW_INPUT_DELAY \
     .name = "input-delay", .type = LK_OPT_TIME, FIELD(input_delay_s), .min = 0, .max = 3600, \
-    .fallback = "0s", .help = "a batch takes at least this long to prepare"
+    .fallback = "0s", .help = "least time that a batch takes to prepare"
 #define ROW_ALGORITHM \
     .name = "algorithm", .type = LK_OPT_CHOICE, FIELD(algorithm), .choices = algorithms, \
-    .fallback = "auto", .help = "of the all-reduce"
+    .fallback = "auto", .help = "algorithm of the all-reduce"
 #define ROW_COMM \
     .name = "comm", .type = LK_OPT_CHOICE, FIELD(comm), .choices = run_comms, .fallback = "auto", \
     .help = "collectives; auto: self for one rank, else nccl on GPUs and tcp elsewhere"
@@ -92,11 +97,11 @@ const char *const run_switches[] = {[RUN_AUTO] = "auto", [RUN_YES] = "yes", [RUN
     .fallback = "auto", .help = "NVTX ranges; auto: when run by a tool such as nsys profile"
 #define ROW_GPU_RECORDS \
     .name = "gpu-records", .type = LK_OPT_CHOICE, FIELD(gpu_records), .choices = run_switches, \
-    .fallback = "auto", .help = "kernels and copies in the trace, by CUPTI; auto: where it can be used"
+    .fallback = "auto", .help = "record kernels and copies by CUPTI; auto: where it can be used"
 #define ROW_GPU_STATE \
     .name = "gpu-state", .type = LK_OPT_CHOICE, FIELD(gpu_state), .choices = run_switches, \
     .fallback = "auto", \
-    .help = "clock, power and throttling of GPUs by NVML; auto: on a GPU, with the trace"
+    .help = "record clock, power and throttling of GPUs by NVML; auto: on a GPU, with the trace"
 #define ROW_FAULT \
     .name = "fault", .type = LK_OPT_TEXT, FIELD(fault), \
     .help = "fail, delay or slow chosen collectives (docs/run.md)"
@@ -121,8 +126,8 @@ const struct lk_option run_option_rows[] = {
     {ROW_ACCUMULATION, .fallback = "1", .help = "micro-batches an optimizer step"},
     {ROW_SYNC_EVERY},
     {.name = "seed", .type = LK_OPT_INT, FIELD(seed), .min = 0, .max = 9e15, .fallback = "1",
-     .help = "of weights, shuffling and synthetic data"},
-    {ROW_SCALING, .group = "sweep"},
+     .help = "seed of weights, shuffling and synthetic data"},
+    {ROW_SCALING, .group = "run grid"},
     {ROW_STRONG},
     {ROW_LOCAL_BATCHES},
     {ROW_REPETITIONS},
@@ -144,7 +149,7 @@ const struct lk_option run_option_rows[] = {
     {.name = "samples", .type = LK_OPT_INT, FIELD(samples), .min = 1, .max = 1e12,
      .fallback = "65536", .help = "samples of the synthetic data"},
     {.name = "prefetch", .type = LK_OPT_INT, FIELD(prefetch), .min = 0, .max = 1000,
-     .fallback = "2", .help = "batches prepared ahead; 0: by the step itself"},
+     .fallback = "2", .help = "batches prepared ahead; 0: each step prepares its own"},
     {.name = "shuffle", .type = LK_OPT_FLAG, FIELD(shuffle), .fallback = "yes",
      .help = "shuffle every epoch"},
     {.name = "drop-last", .type = LK_OPT_FLAG, FIELD(drop_last), .fallback = "no",
@@ -153,25 +158,25 @@ const struct lk_option run_option_rows[] = {
     {.name = "optimizer", .type = LK_OPT_CHOICE, FIELD(optimizer), .group = "optimizer",
      .choices = optimizers, .fallback = "adamw", .help = "update rule"},
     {.name = "learning-rate", .type = LK_OPT_REAL, FIELD(learning_rate), .min = 0, .max = 100,
-     .fallback = "0.001", .help = "after the warm-up, at the reference batch"},
+     .fallback = "0.001", .help = "learning rate after the warm-up, at the reference batch"},
     {.name = "lr-warmup", .type = LK_OPT_INT, FIELD(lr_warmup), .min = 0, .max = 1e9,
      .fallback = "0", .help = "steps over which the learning rate grows linearly"},
     {.name = "reference-batch", .type = LK_OPT_INT, FIELD(reference_batch), .min = 0, .max = 1e9,
      .fallback = "0", .help = "linear scaling: rate times global batch over this; 0: off"},
     {.name = "momentum", .type = LK_OPT_REAL, FIELD(momentum), .min = 0, .max = 1,
-     .fallback = "0.9", .help = "of sgd"},
+     .fallback = "0.9", .help = "momentum of sgd"},
     {.name = "beta1", .type = LK_OPT_REAL, FIELD(beta1), .min = 0, .max = 1, .fallback = "0.9",
-     .help = "of adamw"},
+     .help = "decay of adamw's first moment"},
     {.name = "beta2", .type = LK_OPT_REAL, FIELD(beta2), .min = 0, .max = 1, .fallback = "0.95",
-     .help = "of adamw"},
+     .help = "decay of adamw's second moment"},
     {.name = "epsilon", .type = LK_OPT_REAL, FIELD(epsilon), .min = 0, .max = 1,
-     .fallback = "1e-8", .help = "of adamw"},
+     .fallback = "1e-8", .help = "constant that adamw adds to its denominator"},
     {.name = "weight-decay", .type = LK_OPT_REAL, FIELD(weight_decay), .min = 0, .max = 10,
-     .fallback = "0.1", .help = "of matrices, not of biases and norms"},
+     .fallback = "0.1", .help = "weight decay of matrices; biases and norms have none"},
     {.name = "ddp-rule", .type = LK_OPT_CHOICE, FIELD(ddp_rule), .group = "DDP",
-     .choices = ddp_rules, .fallback = "torch-2.x", .help = "whose bucketing in the first step"},
+     .choices = ddp_rules, .fallback = "torch-2.x", .help = "DDP version whose rule buckets the first step"},
     {ROW_BUCKET_CAP, .fallback = "25MiB", .help = "gradient bytes that close a bucket"},
-    {ROW_FIRST_BUCKET, .help = "the same of the first bucket (1MiB; torch-2.x with another cap: the cap)"},
+    {ROW_FIRST_BUCKET, .help = "gradient bytes that close the first bucket (1MiB; torch-2.x with another cap: the cap)"},
     {ROW_ALGORITHM},
     {.name = "noise-every", .type = LK_OPT_INT, FIELD(noise_every), .min = 0, .max = 1e9,
      .fallback = "0", .help = "steps between measurements of the gradient noise scale; 0: never"},
@@ -179,18 +184,18 @@ const struct lk_option run_option_rows[] = {
      .choices = run_devices, .fallback = "cpu",
      .help = "what computes: processors, GPUs (docs/gpu.md); timed waits instead"},
     {.name = "dtype", .type = LK_OPT_CHOICE, FIELD(dtype), .choices = dtypes, .fallback = "float32",
-     .help = "of weights, activations and gradients; bfloat16 needs --device=cuda, sums in float32"},
+     .help = "type of weights, activations and gradients; bfloat16 needs --device=cuda, sums in float32"},
     {ROW_COMM},
     {.name = "nccl-min-ctas", .type = LK_OPT_INT, FIELD(nccl_min_ctas), .min = 1, .max = 64,
-     .help = "thread blocks of a collective, each on an SM of its own: at least (NCCL's choice)"},
+     .help = "fewest thread blocks of a collective, each on an SM of its own (NCCL's choice)"},
     {.name = "nccl-max-ctas", .type = LK_OPT_INT, FIELD(nccl_max_ctas), .min = 1, .max = 64,
-     .help = "the same: at most (NCCL's choice; 2 with --share-gpu)"},
+     .help = "most thread blocks of a collective (NCCL's choice; 2 with --share-gpu)"},
     {.name = "nccl-cga", .type = LK_OPT_INT, FIELD(nccl_cga), .min = 1, .max = 8,
      .help = "thread blocks of a cluster (NCCL's choice)"},
     {.name = "nccl-register", .type = LK_OPT_FLAG, FIELD(nccl_register), .fallback = "no",
-     .help = "gradients in memory of NCCL's, registered with it"},
+     .help = "keep gradients in memory that NCCL allocates and registers"},
     {.name = "share-gpu", .type = LK_OPT_FLAG, FIELD(share_gpu), .fallback = "no",
-     .help = "let ranks share a GPU, to test: its times then mean nothing"},
+     .help = "let ranks share a GPU, for tests: the times then mean nothing"},
     {.name = "graph", .type = LK_OPT_CHOICE, FIELD(graph), .choices = run_switches,
      .fallback = "auto",
      .help = "forward, backward and all-reduce as one CUDA graph; auto: where it can be (--no-trace)"},
@@ -221,7 +226,7 @@ const struct lk_option run_option_rows[] = {
     {ROW_SLOW_RANK, .help = "RANK:FACTOR, a rank that computes that much slower (timed device)"},
     {0}};
 
-/* Zero where the job says it. */
+/* Options without a default are 0: the job then gives the value. */
 const struct lk_option replay_option_rows[] = {
     {ROW_RANKS, .group = "job"},
     {ROW_STEPS},
@@ -230,7 +235,7 @@ const struct lk_option replay_option_rows[] = {
     {ROW_ACCUMULATION, .help = "micro-batches an optimizer step (the job's)"},
     {ROW_SYNC_EVERY},
 
-    {ROW_SCALING, .group = "sweep"},
+    {ROW_SCALING, .group = "run grid"},
     {ROW_STRONG},
     {ROW_LOCAL_BATCHES},
     {ROW_REPETITIONS},
@@ -238,7 +243,7 @@ const struct lk_option replay_option_rows[] = {
     {ROW_INPUT_DELAY, .group = "data"},
 
     {ROW_BUCKET_CAP, .group = "DDP", .help = "gradient bytes that close a bucket (the job's)"},
-    {ROW_FIRST_BUCKET, .help = "the same of the first bucket (the job's; by its rule with --bucket-cap)"},
+    {ROW_FIRST_BUCKET, .help = "gradient bytes that close the first bucket (the job's; by its rule with --bucket-cap)"},
     {ROW_ALGORITHM},
 
     {ROW_COMM, .group = "machine"},

@@ -16,26 +16,21 @@
 enum { MAX_CTAS = 2 };
 
 /*
- * With a host of its own each rank gets NET/Socket by itself (paths.cc:286, shm.cc:87); the rest
+ * Each rank has a host of its own, so NCCL chooses NET/Socket (paths.cc:286, shm.cc:87); the rest
  * keeps NCCL from anything else that a machine or a plugin may offer. Ranks of one node meet on the
  * loopback interface, which NCCL takes only when told to or when there is no other (socket.cc:383).
  * LL moves 0.06 GB/s between time slices where Simple moves 2.5.
  */
 static const struct {
-    const char *name, *value; /* NULL: made for the rank */
-    bool one_node;            /* only then */
+    const char *name, *value; /* NULL: a name made for the rank */
+    bool one_node;            /* set for runs on one node alone */
 } variables[] = {
-    {"NCCL_HOSTID",        NULL,     false},
-    {"NCCL_NET",           "Socket", false},
-    {"NCCL_NET_PLUGIN",    "none",   false},
-    {"NCCL_IB_DISABLE",    "1",      false},
-    {"NCCL_SOCKET_IFNAME", "lo",     true },
-    {"NCCL_P2P_DISABLE",   "1",      false},
-    {"NCCL_SHM_DISABLE",   "1",      false},
-    {"NCCL_MNNVL_ENABLE",  "0",      false},
-    {"NCCL_NVLS_ENABLE",   "0",      false},
-    {"NCCL_RAS_ENABLE",    "0",      false},
-    {"NCCL_PROTO",         "Simple", false},
+    {"NCCL_HOSTID", NULL, false},       {"NCCL_NET", "Socket", false},
+    {"NCCL_NET_PLUGIN", "none", false}, {"NCCL_IB_DISABLE", "1", false},
+    {"NCCL_SOCKET_IFNAME", "lo", true}, {"NCCL_P2P_DISABLE", "1", false},
+    {"NCCL_SHM_DISABLE", "1", false},   {"NCCL_MNNVL_ENABLE", "0", false},
+    {"NCCL_NVLS_ENABLE", "0", false},   {"NCCL_RAS_ENABLE", "0", false},
+    {"NCCL_PROTO", "Simple", false},
 };
 
 enum lk_status share_gpu_environment(int rank, int nodes)
@@ -50,7 +45,7 @@ enum lk_status share_gpu_environment(int rank, int nodes)
         if (variables[i].one_node && nodes != 1)
             continue;
         if (getenv(name)) {
-            lk_log(LK_LOG_COMM, LK_INFO, "shared GPU: %s=%s stays", name, getenv(name));
+            lk_log(LK_LOG_COMM, LK_INFO, "shared GPU: %s=%s is kept", name, getenv(name));
             continue;
         }
         if (setenv(name, value, 0))

@@ -1,13 +1,12 @@
-/* lockstep validate: predicts the runs given from the smaller of them, and prints the errors. */
+/* lockstep validate: predicts runs from the smaller of them, and prints the errors. */
 #include "base/array.h"
 #include "base/job.h"
 #include "commands/command.h"
 #include "commands/common_rows.h"
-#include "commands/find_cluster.h"
-#include "commands/find_job.h"
-#include "commands/predict_throughput.h"
+#include "commands/inputs.h"
+#include "commands/throughput_inputs.h"
 #include "reports/print.h"
-#include "sim/backtest.h"
+#include "sim/forecast/backtest.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -36,7 +35,7 @@ static const struct lk_option rows[] = {
      .offset = offsetof(struct options, local_batch),
      .min = 1,
      .max = 1 << 30,
-     .help = "of a table without that column"},
+     .help = "local batch of a table without that column"},
     {ROW_LEVEL(struct options)},
     {ROW_DRAWS(struct options)},
     {ROW_SEED(struct options)},
@@ -44,7 +43,7 @@ static const struct lk_option rows[] = {
      .type = LK_OPT_FILE,
      .offset = offsetof(struct options, out),
      .group = "output",
-     .help = "write the table here, too (CSV)"},
+     .help = "also write the table here (CSV)"},
     {ROW_FORMAT(struct options)},
     {ROW_LOG(struct options)},
     {0}
@@ -53,70 +52,47 @@ static const struct lk_option rows[] = {
 
 enum { RUNS_MAX = 256 };
 
-static enum lk_status print(const struct options *o, const struct lk_backtests *b)
+static enum lk_status validate_throughputs(const struct options *o, const char *const *operands,
+                                           int n, struct lk_table **out)
 {
     enum lk_status st = LK_OK;
-    struct lk_table *table = NULL;
+    struct throughput_inputs in = {.request.grid = {.local_batches = &o->local_batch,
+                                                    .n_local_batches = o->local_batch ? 1 : 0,
+                                                    .level = o->level,
+                                                    .draws = (int)o->draws,
+                                                    .seed = (uint64_t)o->seed}};
 
-    LK_TRY(lk_backtest_table(b, &table));
-    if (o->out)
-        LK_TRY(lk_report_table(table, LK_FORMAT_CSV, o->out));
-    LK_TRY(lk_report_table(table, (enum lk_format)o->format, "-"));
+    LK_TRY(throughput_inputs_read(&o->table, o->cluster, operands, n, &in));
+    LK_TRY(lk_throughput_validate(&in.table, &in.request, out));
 out:
-    lk_table_destroy(table);
+    throughput_inputs_fini(&in);
     return st;
 }
 
-static enum lk_status run_throughput(const struct options *o, const char *const *operands, int n)
+static enum lk_status validate_runs(const struct options *o, const char *const *operands, int n,
+                                    struct lk_table **out)
 {
     enum lk_status st = LK_OK;
-    struct throughput_job job = {0};
-    int local_batch = (int)o->local_batch;
-    struct lk_throughput_request q = {.gpus_per_node = (int)o->table.gpus_per_node,
-                                      .local_batches = &local_batch,
-                                      .n_local_batches = local_batch ? 1 : 0,
-                                      .level = o->level};
-
-    LK_TRY(throughput_job_find(&o->table, o->cluster, operands, n, &job));
-    job.model.draws = (int)o->draws;
-    job.model.seed = (uint64_t)o->seed;
-    q.model = job.known ? &job.model : NULL;
-    LK_TRY(validate_throughput(o->table.file, &q,
-                               &(struct throughput_output){.csv = o->out, .format = o->format}));
-out:
-    throughput_job_fini(&job);
-    return st;
-}
-
-static enum lk_status run(int argc, char **argv)
-{
-    enum lk_status st = LK_OK;
-    struct options o;
-    const char *operands[RUNS_MAX];
-    int n = 0;
     struct lk_job job = {0};
     struct lk_cluster cluster = {0};
     struct lk_backtests tests = {0};
 
-    LK_TRY(lk_option_parse(rows, &o, argc, argv, operands, RUNS_MAX, &n));
-    LK_TRY(lk_log_configure(o.log));
-    if (o.table.file)
-        return run_throughput(&o, operands, n);
-    if (o.table.parameters || o.table.gradients || o.table.gpus_per_node || o.local_batch)
+    if (o->table.parameters || o->table.gradients || o->table.gpus_per_node || o->local_batch)
         return lk_fail(LK_EUSAGE, "--parameters, --gradients, --gpus-per-node and --local-batch go "
                                   "with --throughput");
     if (!n)
         return lk_fail(LK_EUSAGE,
                        "which runs? Usage: lockstep validate RUN... --cluster cluster.json");
-    if (!o.cluster)
-        return lk_fail(LK_EUSAGE, "--cluster is missing: what `lockstep calibrate` wrote");
+    if (!o->cluster)
+        return lk_fail(LK_EUSAGE, "--cluster is missing: the file that `lockstep calibrate` wrote");
     LK_TRY(find_job_of_runs(operands, (size_t)n, &job));
-    LK_TRY(find_cluster(o.cluster, &cluster));
-    LK_TRY(lk_backtest_all(
-        &job, &cluster,
-        &(struct lk_predictor_options){
-            .level = o.level, .draws = (int)o.draws, .seed = (uint64_t)o.seed, .scale_error = NAN},
-        &tests));
+    LK_TRY(find_cluster(o->cluster, &cluster));
+    LK_TRY(lk_backtest_all(&job, &cluster,
+                           &(struct lk_predictor_options){.level = o->level,
+                                                          .draws = (int)o->draws,
+                                                          .seed = (uint64_t)o->seed,
+                                                          .scale_error = NAN},
+                           &tests));
     if (!tests.n) {
         st = lk_fail(LK_EEVIDENCE,
                      "nothing to hold out in job %s: runs at two or more counts of GPUs on this "
@@ -126,7 +102,7 @@ static enum lk_status run(int argc, char **argv)
                      job.name);
         goto out;
     }
-    LK_TRY(print(&o, &tests));
+    LK_TRY(lk_backtest_table(&tests, out));
 out:
     lk_backtests_fini(&tests);
     lk_cluster_fini(&cluster);
@@ -134,10 +110,29 @@ out:
     return st;
 }
 
+static enum lk_status run(int argc, char **argv)
+{
+    enum lk_status st = LK_OK;
+    struct options o;
+    const char *operands[RUNS_MAX];
+    struct lk_table *table = NULL;
+    int n = 0;
+
+    LK_TRY(lk_option_parse(rows, &o, argc, argv, operands, RUNS_MAX, &n));
+    LK_TRY(lk_log_configure(o.log));
+    LK_TRY((o.table.file ? validate_throughputs : validate_runs)(&o, operands, n, &table));
+    if (o.out)
+        LK_TRY(lk_report_table(table, LK_FORMAT_CSV, o.out));
+    LK_TRY(lk_report_table(table, (enum lk_format)o.format, "-"));
+out:
+    lk_table_destroy(table);
+    return st;
+}
+
 const struct lk_command lk_command_validate = {
     .name = "validate",
     .usage = "RUN... --cluster CLUSTER",
-    .help = "predict the runs given from the smaller of them; print the error",
+    .help = "predict runs from the smaller of them; print the errors",
     .options = rows,
     .run = run,
 };

@@ -1,16 +1,15 @@
 /* lockstep whatif: a grid over buckets, batches, networks, shardings, ...; names the best. */
-#include "sim/whatif.h"
+#include "sim/whatif/whatif.h"
 #include "base/array.h"
 #include "base/forecast.h"
 #include "base/job.h"
 #include "base/option.h"
 #include "commands/command.h"
 #include "commands/common_rows.h"
-#include "commands/find_cluster.h"
-#include "commands/find_job.h"
+#include "commands/inputs.h"
 #include "commands/plan_options.h"
 #include "reports/print.h"
-#include "sim/memory.h"
+#include "sim/planning/memory.h"
 
 #include <stddef.h>
 #include <stdio.h>
@@ -18,7 +17,7 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { VALUES_MAX = 256 }; /* of one axis */
+enum { VALUES_MAX = 256 }; /* most values of one axis */
 
 struct options {
     const char *axes[LK_AXIS_COUNT];
@@ -53,7 +52,7 @@ static const struct lk_option rows[] = {
 };
 /* clang-format on */
 
-/* The axes' values, and the clusters whose GPUs they name. */
+/* Values of the axes, and the clusters whose GPUs they name. */
 struct lists {
     struct lk_axis_value *values[LK_AXIS_COUNT];
     struct lk_cluster *gpus;
@@ -69,7 +68,7 @@ static void lists_fini(struct lists *l)
     free(l->gpus);
 }
 
-/* "own", or whose GPU it is. */
+/* Find the cluster whose GPU a value of --gpu names; "own" is the forecast's own cluster. */
 static enum lk_status find_gpu(struct lists *l, const char *name, struct lk_axis_value *v)
 {
     enum lk_status st = LK_OK;
@@ -135,34 +134,19 @@ static void show_progress(void *user, size_t done, size_t total)
     fprintf(stderr, "\r%zu of %zu configurations%s", done, total, done < total ? "" : "\n");
 }
 
-/* Memory, cost and time to the target of every point, as what it runs as. */
+/* Add memory, cost and time to the target to every point, for the GPU of its scenario. */
 static enum lk_status plan(const struct lk_plan_request *request, const struct lk_job *job,
                            const struct lk_cluster *cluster, struct lk_whatif *w)
 {
     enum lk_status st = LK_OK;
-    struct lk_plan_place *places = NULL;
+    const struct lk_cluster **devices = NULL;
 
-    LK_TRY(lk_alloc(&places, w->forecast.n_points, sizeof *places));
-    for (size_t i = 0; i < w->n_points; i++) {
-        places[i].config = w->scenarios[i].config;
-        places[i].device = w->scenarios[i].change.gpu;
-    }
-    LK_TRY(lk_plan_forecast(job, cluster, request, places, &w->forecast));
+    LK_TRY(lk_alloc(&devices, w->forecast.n_points, sizeof *devices));
+    for (size_t i = 0; i < w->n_points; i++)
+        devices[i] = w->scenarios[i].change.gpu;
+    LK_TRY(lk_plan_forecast(job, cluster, request, devices, &w->forecast));
 out:
-    free(places);
-    return st;
-}
-
-/* forecast.csv */
-static enum lk_status write_csv(const char *path, const struct lk_forecast *f)
-{
-    enum lk_status st = LK_OK;
-    struct lk_table *t = NULL;
-
-    LK_TRY(lk_forecast_csv_table(f, &t));
-    LK_TRY(lk_report_table(t, LK_FORMAT_CSV, path));
-out:
-    lk_table_destroy(t);
+    free(devices);
     return st;
 }
 
@@ -170,7 +154,6 @@ static enum lk_status print(const struct options *o, const struct lk_job *job,
                             const struct lk_cluster *cluster, struct lk_whatif *w)
 {
     enum lk_status st = LK_OK;
-    struct lk_plan_request request = plan_request(&o->plan);
     struct lk_table *tables[3 + LK_PLAN_TABLES] = {NULL}, *plans[LK_PLAN_TABLES] = {NULL};
     size_t n = 0;
 
@@ -182,7 +165,8 @@ static enum lk_status print(const struct options *o, const struct lk_job *job,
         if (plans[i])
             tables[n++] = plans[i];
     if (o->plan.memory)
-        LK_TRY(lk_plan_memory_table(job, cluster, &request, &w->forecast, &tables[n++]));
+        LK_TRY(lk_memory_table(job, lk_plan_device_bytes(cluster, &o->plan.request), &w->forecast,
+                               &tables[n++]));
     LK_TRY(lk_report_tables((const struct lk_table *const *)tables, n, (enum lk_format)o->format,
                             "-"));
 out:
@@ -200,7 +184,7 @@ static enum lk_status parse(int argc, char **argv, struct options *o, const char
     LK_TRY(lk_log_configure(o->log));
     LK_TRY(job_and_cluster("whatif", operands, n, o->cluster));
     if (!o->axes[LK_AXIS_GPUS])
-        return lk_fail(LK_EUSAGE, "--gpus is missing: the counts to look at, e.g. --gpus=8,64");
+        return lk_fail(LK_EUSAGE, "--gpus is missing: the counts to forecast, e.g. --gpus=8,64");
 out:
     return st;
 }
@@ -214,23 +198,18 @@ static enum lk_status run(int argc, char **argv)
     struct lk_job job = {0};
     struct lk_cluster cluster = {0};
     struct lk_whatif_request request;
-    struct lk_plan_request plans;
     struct lk_whatif w = {0};
 
     LK_TRY(parse(argc, argv, &o, operands));
     LK_TRY(make_request(&o, &lists, &request));
-    plans = plan_request(&o.plan);
-    request.plan = &plans;
+    request.plan = &o.plan.request;
     LK_TRY(find_job(operands[0], &job));
     LK_TRY(find_cluster(operands[1], &cluster));
     if (isatty(STDERR_FILENO))
         request.progress = show_progress;
     LK_TRY(lk_whatif_run(&job, &cluster, &request, &w));
-    LK_TRY(plan(&plans, &job, &cluster, &w));
-    if (o.out)
-        LK_TRY(lk_forecast_write(o.out, &w.forecast));
-    if (o.csv)
-        LK_TRY(write_csv(o.csv, &w.forecast));
+    LK_TRY(plan(&o.plan.request, &job, &cluster, &w));
+    LK_TRY(forecast_write(&w.forecast, o.out, o.csv));
     LK_TRY(print(&o, &job, &cluster, &w));
 out:
     lk_whatif_fini(&w);

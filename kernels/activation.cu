@@ -1,8 +1,8 @@
 /*
  * gelu and relu: bound by memory, computed in float.
  *
- * gelu by 0.5 (1 + tanh(u)) = 1 / (1 + exp(-2u)): two instructions of the special function unit
- * in place of tanhf's twenty and more.
+ * gelu uses 0.5 (1 + tanh(u)) = 1 / (1 + exp(-2u)): two instructions of the special function unit
+ * instead of tanhf's twenty and more.
  */
 #include "kernels/map.cuh"
 #include "kernels/ptx.cuh"
@@ -47,7 +47,7 @@ template <class T> struct gelu_derivative {
     }
 };
 
-/* Comparisons so that NaN passes. */
+/* relu by comparisons that let NaN pass. */
 template <class T> struct relu {
     __device__ T operator()(T in) const
     {

@@ -1,13 +1,11 @@
-/*
- * gelu and relu, float32. gelu by 0.5 (1 + tanh(u)) = sigmoid(2 u), which has no cancellation for
- * negative x.
- */
+/* gelu and relu, float32. gelu uses 0.5 (1 + tanh(u)) = sigmoid(2 u), which has no cancellation for
+ * negative x. */
 #include "kernels/impl.h"
 #include "kernels/vecmath.h"
 
 static const float two_root_two_over_pi = 1.59576912160573071f;
 static const float cubic = 0.044715f;
-static const float largest = 60; /* exponent; what the derivative leaves out beyond is 1e-24 */
+static const float largest = 60; /* limit of u; the derivative's error beyond is 1e-24 */
 
 void lk_gelu_forward_cpu(const void *args)
 {

@@ -3,13 +3,13 @@
  * the tensor cores by mma instructions (kernels/ptx.cuh).
  *
  * A block has 64 or 128 queries (or keys) of one head, a warp 16 or 32 of them; tiles of the other
- * side go through shared memory, two buffers of them: the next tile comes while this one is
- * multiplied. With 16 rows a warp, shared memory is read for longer than tensor cores multiply
- * (counted, not measured, for an H100 and bfloat16 heads of 64: 176 cycles a tile of 16 by 64
- * forward, against 102); with 32, what is read once serves twice.
- * Forward keeps the logarithm of each row's sum, from which backward computes the probabilities
- * again. Backward runs two kernels, one for dq and one for dk and dv, so that no sum is formed by
- * atomics: seven products instead of five, and the same bits every time.
+ * side go through shared memory, double buffered: the next tile is loaded while this one is
+ * multiplied. With 16 rows per warp, reading shared memory takes longer than the tensor cores
+ * (counted, not measured, for an H100 and bfloat16 heads of 64: 176 cycles per tile of 16 by 64
+ * forward, against 102); with 32 rows, each element read is used twice.
+ * Forward keeps the logarithm of each row's sum, from which backward recomputes the probabilities.
+ * Backward runs two kernels, one for dq and one for dk and dv, so that no sum needs atomics: seven
+ * products instead of five, and the same bits every time.
  *
  * Heads up to 128 wide; the tile is 64 or 128 wide, zero where the head is narrower. Products are
  * of bfloat16, or of tf32 where lk_real is float; sums, softmax and its derivative are float.
@@ -25,21 +25,21 @@ enum { THREADS = 128, WARPS = THREADS / LK_WARP, MMA_ROWS = 16 };
 
 constexpr float log2_e = 1.44269504088896340736F;
 
-/* Tiles of 16 rows that a warp has, and the rows of a block. Two where registers allow. */
+/* Tiles of 16 rows per warp (two where registers allow), and rows per block. */
 template <class T, int WIDTH> constexpr int tall = sizeof(T) == 2 && WIDTH == 64 ? 2 : 1;
 template <class T, int WIDTH> constexpr int block_rows = WARPS *tall<T, WIDTH> *MMA_ROWS;
 
-/* ---- Products of tiles in shared memory, of M times 16 rows a warp ---- */
+/* ---- Products of tiles in shared memory, with M times 16 rows per warp ---- */
 
 /*
- * T's factors: a step of a product over K elements. LD(width) is the length of a row in shared
- * memory that keeps the eight rows which a warp reads at once in different banks.
+ * Fragments of T for one step of a product, over K elements. A row in shared memory is PAD elements
+ * longer than its data, so that the eight rows which a warp reads at once are in different banks.
  *
  *   load_a            (16, K) of a row-major tile
  *   load_b_rows       (K, 16) as two factors, from a row-major (16, K): the tile is used transposed
  *   load_b_columns    (K, 16) as two factors, from a row-major (K, 16)
- *   from_sums         the sums of an earlier product, K columns of them, as a factor. With
- *                     load_b_columns on the other side; the two agree on the order of the K terms.
+ *   from_sums         K columns of an earlier product's sums, as a left factor. Use with
+ *                     load_b_columns for the right one: the two agree on the order of the K terms.
  */
 template <class T> struct factors;
 
@@ -109,8 +109,8 @@ template <> struct factors<float> {
         }
     }
 
-    /* Term t of the instruction is row 2t of the tile and term t + 4 row 2t + 1: then the columns
-     * that a lane has of an earlier product are the terms that it needs. */
+    /* Term t of the instruction is row 2t of the tile, and term t + 4 is row 2t + 1: the columns of
+     * an earlier product that a lane holds are then the terms that it needs. */
     static __device__ void load_b_columns(uint32_t (&b)[2][2], const float *tile, int ld)
     {
         int g = (int)threadIdx.x % LK_WARP / 4, t = (int)threadIdx.x % 4;
@@ -201,14 +201,18 @@ template <class T> struct rows_of {
     int rows, width;
 };
 
-/* ROWS rows from row `first` on; zero outside the matrix, so that no product meets a NaN that is
- * not there. WIDE: 16 bytes at once, by copies that have come when tiles_are_there returns. */
+/*
+ * Load ROWS rows from row `first` on; zeros outside the matrix, so that no product meets a stray
+ * NaN. WIDE: 16 bytes per access, by asynchronous copies that are complete when tiles_are_there
+ * returns.
+ */
 template <class T, int WIDTH, int ROWS, bool WIDE>
 __device__ void load_tile(T *tile, const rows_of<const T> &m, int first)
 {
     constexpr int N = WIDE ? widest<T> : 1, packs = WIDTH / N, ld = WIDTH + factors<T>::PAD;
 
-/* Nothing waits for a copy that has begun, and more addresses at once would take registers. */
+/* Unroll only synchronous loads: asynchronous copies need no overlap, and more addresses at once
+ * would cost registers. */
 #pragma unroll(WIDE ? 1 : 4)
     for (int i = (int)threadIdx.x; i < ROWS * packs; i += THREADS) {
         int row = i / packs, column = i % packs * N;
@@ -222,15 +226,16 @@ __device__ void load_tile(T *tile, const rows_of<const T> &m, int first)
     }
 }
 
-/* What this thread has begun to load is there for all, and all are done with what they read
- * before. */
+/* Wait until the tiles that all threads have begun to load are complete, and all threads have
+ * finished reading the previous ones. */
 __device__ inline void tiles_are_there()
 {
     wait_for_copies();
     __syncthreads();
 }
 
-/* A warp's 16 rows of sums, from row `first` on, times factor. Lane's elements: kernels/ptx.cuh. */
+/* Store a warp's 16 rows of sums, times factor, from row `first` on. kernels/ptx.cuh gives the
+ * elements of each lane. */
 template <class T, int WIDTH, bool WIDE>
 __device__ void store_sums(const rows_of<T> &m, int first, const float (&sums)[WIDTH / 8][4],
                            float factor_low, float factor_high)
@@ -261,7 +266,7 @@ __device__ void store_sums(const rows_of<T> &m, int first, const float (&sums)[W
     }
 }
 
-/* Sum, or largest, of the four lanes that share a row of sums. */
+/* Reduce x by f over the four lanes that share a row of sums. */
 template <class F> __device__ float of_row(float x, F f)
 {
     x = f(x, __shfl_xor_sync((unsigned)LK_ALL_LANES, x, 1));
@@ -270,22 +275,22 @@ template <class F> __device__ float of_row(float x, F f)
 
 /* ---- Forward ---- */
 
-/* What all kernels need: (samples, context, 3 * channels) and its parts. */
+/* Arguments of all kernels. qkv and dqkv are (samples, context, 3 * channels). */
 template <class T> struct problem {
     const T *qkv, *dout, *out;
     T *to; /* forward: out; backward: dqkv */
     float *log_sum;
     float *delta; /* (samples, heads, context): dot products of dout and out */
     int context, heads, width;
-    float scale;  /* of the scores: 1 / sqrt(width) */
-    float scale2; /* the same for powers of 2: scale * log2(e) */
+    float scale;  /* scale of the scores: 1 / sqrt(width) */
+    float scale2; /* scale for powers of 2: scale * log2(e) */
 
     __device__ size_t channels() const
     {
         return (size_t)heads * width;
     }
 
-    /* part: 0 q, 1 k, 2 v; of the block's sample and head. */
+    /* Return q (part 0), k (1) or v (2) of the block's sample and head. */
     template <class X> __device__ rows_of<X> part(X *base, int part) const
     {
         return {base + blockIdx.z * context * 3 * channels() + part * channels() +
@@ -305,7 +310,7 @@ template <class T> struct problem {
     }
 };
 
-/* Rows of the other side in shared memory at a time: keys, and for dkv_kernel queries. */
+/* Rows of the other side per tile in shared memory: keys, and for dkv_kernel queries. */
 template <class T, int WIDTH> constexpr int keys_of = sizeof(T) == 2 && WIDTH == 64 ? 64 : 32;
 enum { QUERIES = 32 };
 
@@ -314,15 +319,16 @@ template <class T, int WIDTH> constexpr size_t tile_bytes(int rows)
     return (size_t)rows * (WIDTH + factors<T>::PAD) * sizeof(T);
 }
 
-/* A lane's part of a row of the online softmax, in units of log2. */
+/* A lane's part of a row's online softmax, in units of log2. */
 struct softmax_row {
     float max, sum;
 };
 
 /*
- * Scores of 16 rows to exp2(score - max), with the sums and the output so far brought to the new
- * maximum. key: of the tile's first column; query: of this lane's first row. MASK: some queries do
- * not see all of the tile. scale > 0, so the largest score is the largest once scaled.
+ * Replace the scores of 16 rows by exp2(score - max), and rescale the sums and the output so far to
+ * the new maximum. key: index of the tile's first column; query: of this lane's first row. MASK:
+ * some queries do not see all keys of the tile. scale > 0, so scaling keeps the largest score the
+ * largest.
  */
 template <bool MASK, int TILES, int WIDTH>
 __device__ void softmax_tile(float (&s)[TILES][4], softmax_row (&rows)[2],
@@ -362,8 +368,8 @@ __device__ void softmax_tile(float (&s)[TILES][4], softmax_row (&rows)[2],
     }
 }
 
-/* A query sees its own key, so after the first tile that it sees any maximum is finite. The first
- * tile has key 0, which all see. */
+/* Forward. The first tile has key 0, which every query sees, so every maximum is finite after the
+ * first tile that a warp processes. */
 template <class T, int WIDTH, bool WIDE>
 __global__ void __launch_bounds__(THREADS) forward_kernel(problem<T> p)
 {
@@ -371,9 +377,9 @@ __global__ void __launch_bounds__(THREADS) forward_kernel(problem<T> p)
     constexpr int ROWS = block_rows<T, WIDTH>;
     LK_SHARED_OF_LAUNCH(shared);
     T *q = reinterpret_cast<T *>(shared), *k = q + ROWS * LD, *v = k + KEYS * LD;
-    constexpr int BUFFER = 2 * KEYS * LD; /* from a tile to the next one's */
+    constexpr int BUFFER = 2 * KEYS * LD; /* elements from one buffer to the other */
     int at = 0;
-    /* The last queries have the most keys: they start first. */
+    /* The last queries have the most keys: start them first. */
     int first = (int)(gridDim.x - 1 - blockIdx.x) * ROWS;
     int warp_row = (int)threadIdx.x / LK_WARP * M * MMA_ROWS;
     int query = first + warp_row + (int)threadIdx.x % LK_WARP / 4;
@@ -425,13 +431,14 @@ __global__ void __launch_bounds__(THREADS) forward_kernel(problem<T> p)
 
 /* ---- Backward ---- */
 
-/* A row's logarithm of the sum for powers of 2, and its delta: the sum over the head of dout * out,
- * which the softmax's derivative subtracts. */
+/* A row's logarithm of the sum, for powers of 2, and its delta: the dot product of dout and out
+ * over the head, which the softmax's derivative subtracts. */
 struct row_facts {
     float log_sum, delta;
 };
 
-/* Those of a row; delta by the four lanes that share the row, and kept for dkv_kernel. */
+/* Return the facts of a row. The four lanes that share the row compute delta, and store it for
+ * dkv_kernel. */
 template <class T, bool WIDE> __device__ row_facts find_facts(const problem<T> &p, int row)
 {
     constexpr int N = WIDE ? widest<T> : 1;
@@ -455,8 +462,8 @@ template <class T, bool WIDE> __device__ row_facts find_facts(const problem<T> &
     return f;
 }
 
-/* probs of one element, and dscores but for the scale, which is left to the end; scores are q * k,
- * dprobs is dout * v. */
+/* Replace the score of one element (q * k) by its prob, and its dprob (dout * v) by dscore without
+ * the scale, which is applied at the end. */
 __device__ inline void derive(float &score, float &dprob, bool seen, row_facts f, float scale2)
 {
     float prob = seen ? exp2_fast(fmaf(score, scale2, -f.log_sum)) : 0;
@@ -465,7 +472,8 @@ __device__ inline void derive(float &score, float &dprob, bool seen, row_facts f
     score = prob;
 }
 
-/* As softmax_tile. Rows beyond the context are of zeros, and nobody stores what becomes of them. */
+/* Apply derive to rows of queries, with the arguments of softmax_tile. Rows beyond the context are
+ * zeros, and their results are not stored. */
 template <bool MASK, int TILES>
 __device__ void derive_rows(float (&s)[TILES][4], float (&ds)[TILES][4], const row_facts (&rows)[2],
                             int query, int key, float scale2)
@@ -480,7 +488,7 @@ __device__ void derive_rows(float (&s)[TILES][4], float (&ds)[TILES][4], const r
         }
 }
 
-/* dq of a block's queries: over the keys up to them, dq += dscores * k. */
+/* Compute dq of a block's queries: over the keys up to each, dq += dscores * k. */
 template <class T, int WIDTH, bool WIDE>
 __global__ void __launch_bounds__(THREADS) dq_kernel(problem<T> p)
 {
@@ -531,7 +539,7 @@ __global__ void __launch_bounds__(THREADS) dq_kernel(problem<T> p)
                                    p.scale);
 }
 
-/* A tile of queries as dkv_kernel reads it. */
+/* A tile of queries in shared memory, for dkv_kernel. */
 template <class T, int WIDTH> struct queries {
     static constexpr int LD = WIDTH + factors<T>::PAD;
     static constexpr size_t BYTES = tile_bytes<T, WIDTH>(2 * QUERIES) + QUERIES * sizeof(row_facts);
@@ -559,8 +567,8 @@ template <class T, int WIDTH> struct queries {
     }
 };
 
-/* derive with rows of keys and columns of queries, `first` the first of these. MASK: some do not
- * see some keys, or are beyond the context. */
+/* Apply derive to rows of keys and columns of queries, `first` being the first query. MASK: some
+ * queries do not see some keys, or are beyond the context. */
 template <bool MASK, int TILES>
 __device__ void derive_columns(float (&s)[TILES][4], float (&ds)[TILES][4],
                                const row_facts *columns, int key, int first, int context,
@@ -577,8 +585,8 @@ __device__ void derive_columns(float (&s)[TILES][4], float (&ds)[TILES][4],
         }
 }
 
-/* dk and dv of a block's keys: over the queries from them on, with rows of keys and columns of
- * queries: dv += transposed(probs) * dout, dk += transposed(dscores) * q. */
+/* Compute dk and dv of a block's keys, over the queries from each on, with rows of keys and columns
+ * of queries: dv += transposed(probs) * dout, dk += transposed(dscores) * q. */
 template <class T, int WIDTH, bool WIDE>
 __global__ void __launch_bounds__(THREADS) dkv_kernel(problem<T> p)
 {
@@ -635,7 +643,7 @@ enum lk_status describe(problem<T> *out, const char *name, size_t samples, size_
     enum { WIDEST_HEAD = 128, MOST_ROWS = 65535 };
     size_t width = channels / heads;
 
-    /* Rows of q, k and v are counted in 32 bits (problem::part). */
+    /* problem::part counts rows of q, k and v in 32 bits. */
     if (width > WIDEST_HEAD || context > MOST_ROWS || heads > MOST_ROWS || samples > MOST_ROWS ||
         samples * context > UINT32_MAX / 3)
         return lk_fail(
@@ -651,7 +659,8 @@ enum lk_status describe(problem<T> *out, const char *name, size_t samples, size_
     return LK_OK;
 }
 
-/* A kernel of `rows` rows a block, with more shared memory than a kernel has unasked. */
+/* Launch a kernel of `rows` rows per block, with more dynamic shared memory than the default
+ * limit. */
 template <class T>
 enum lk_status launch_tiles(const struct lk_cuda *c, const char *name, size_t samples, size_t rows,
                             size_t shared_bytes, const problem<T> &p, void (*kernel)(problem<T>))
@@ -678,7 +687,7 @@ enum lk_status forward(const struct lk_cuda *c, size_t samples, const problem<T>
                         forward_kernel<T, WIDTH, WIDE>);
 }
 
-/* dq_kernel first: it finds delta, which dkv_kernel reads. */
+/* Launch dq_kernel first: it computes delta, which dkv_kernel reads. */
 template <class T, int WIDTH, bool WIDE>
 enum lk_status backward(const struct lk_cuda *c, size_t samples, const problem<T> &p)
 {
@@ -696,7 +705,7 @@ enum lk_status backward(const struct lk_cuda *c, size_t samples, const problem<T
                         dkv_kernel<T, WIDTH, WIDE>);
 }
 
-/* Whether every row of every head begins at a multiple of 16 bytes. */
+/* Return true if every row of every head begins at a multiple of 16 bytes. */
 template <class T> bool rows_fit(const problem<T> &p)
 {
     return p.width % widest<T> == 0 && fits<widest<T>>(p.qkv, p.dout, p.out, (const T *)p.to);

@@ -1,7 +1,7 @@
 /*
- * Causal attention, float32. Queries go in blocks: a block's products with all keys it may see are
- * matrix products on strided slices of qkv, and most of the upper triangle is never computed.
- * Within a block probabilities above the diagonal are 0.
+ * Causal attention, float32. Queries are processed in blocks: a block's products with all keys that
+ * it may see are matrix products on strided slices of qkv, and most of the upper triangle is never
+ * computed. Within a block probabilities above the diagonal are 0.
  */
 #include "kernels/gemm.h"
 #include "kernels/impl.h"
@@ -11,12 +11,14 @@
 #include <math.h>
 #include <string.h>
 
-enum { BLOCK = 64 }; /* queries; larger wastes more of the triangle, smaller more calls */
+enum {
+    BLOCK = 64
+}; /* Queries per block: larger wastes more of the triangle, smaller needs more calls. */
 
-/* One sample and head: what both directions need. */
+/* The slices of one sample and head, for forward and backward. */
 struct slice {
     size_t context, channels, width; /* width: channels of a head */
-    size_t qkv_at, out_at, probs_at; /* offsets of its first element */
+    size_t qkv_at, out_at, probs_at; /* offsets of the slice's first element */
     float factor;                    /* 1 / sqrt(width) */
 };
 
@@ -33,10 +35,8 @@ static struct slice make_slice(size_t i, size_t context, size_t channels, size_t
                           .factor = 1 / sqrtf((float)width)};
 }
 
-/*
- * Rows are worked on in whole vectors: n positions, rounded up, but not beyond the block's `end`.
- * The positions in between are set so that they contribute nothing.
- */
+/* Return n rounded up to whole vectors, but not beyond the block's `end`. The positions added are
+ * set so that they contribute nothing. */
 static size_t whole_vectors(size_t n, size_t end)
 {
     enum { VECTOR = 16 };
@@ -45,7 +45,7 @@ static size_t whole_vectors(size_t n, size_t end)
     return up < end ? up : end;
 }
 
-/* Softmax of x(0..n-1) in place, x(n..end-1) = 0. */
+/* Compute the softmax of x(0..n-1) in place; set x(n..end-1) to 0. */
 static void softmax_row(float *restrict x, size_t n, size_t end)
 {
     size_t up = whole_vectors(n, end);
@@ -72,22 +72,17 @@ static void forward_block(const struct lk_attention_forward_args *a, const struc
                              .n = end,
                              .k = s->width,
                              .alpha = s->factor,
-                             .a = q + first * stride,
-                             .b = q + s->channels,
+                             .a = {q + first * stride, stride, false},
+                             .b = {q + s->channels, stride, true},
                              .c = probs,
-                             .a_stride = stride,
-                             .b_stride = stride,
-                             .c_stride = s->context,
-                             .b_transposed = true};
+                             .c_stride = s->context};
     struct lk_gemm values = {.m = end - first,
                              .n = s->width,
                              .k = end,
                              .alpha = 1,
-                             .a = probs,
-                             .b = q + 2 * s->channels,
+                             .a = {probs, s->context, false},
+                             .b = {q + 2 * s->channels, stride, false},
                              .c = (float *)a->out + s->out_at + first * s->channels,
-                             .a_stride = s->context,
-                             .b_stride = stride,
                              .c_stride = s->channels};
 
     lk_gemm_run(&scores);
@@ -111,8 +106,8 @@ void lk_attention_forward_cpu(const void *args)
     }
 }
 
-/* dprobs becomes the gradient of the scores before the factor; 0 above the diagonal, where probs is
- * 0 and dprobs is not yet. */
+/* Replace dprobs by the gradient of the scores before scaling; 0 above the diagonal, where probs is
+ * 0 but dprobs is not yet. */
 static void softmax_backward_row(float *restrict dprobs, const float *restrict probs, size_t n,
                                  size_t end)
 {
@@ -124,7 +119,8 @@ static void softmax_backward_row(float *restrict dprobs, const float *restrict p
     memset(dprobs + up, 0, (end - up) * sizeof *dprobs);
 }
 
-/* The block's rows of dq, and its share of dk and dv: `last` starts those, others add. */
+/* Compute the block's rows of dq and its share of dk and dv: `last` overwrites those, other blocks
+ * add. */
 static void backward_block(const struct lk_attention_backward_args *a, const struct slice *s,
                            size_t first, size_t end, bool last)
 {
@@ -138,21 +134,16 @@ static void backward_block(const struct lk_attention_backward_args *a, const str
                                 .n = end,
                                 .k = s->width,
                                 .alpha = 1,
-                                .a = dout,
-                                .a_stride = s->channels,
-                                .b = q + 2 * s->channels,
-                                .b_stride = stride,
-                                .b_transposed = true,
+                                .a = {dout, s->channels, false},
+                                .b = {q + 2 * s->channels, stride, true},
                                 .c = dscores,
                                 .c_stride = end};
     struct lk_gemm dq_of = {.m = rows,
                             .n = s->width,
                             .k = end,
                             .alpha = s->factor,
-                            .a = dscores,
-                            .a_stride = end,
-                            .b = k,
-                            .b_stride = stride,
+                            .a = {dscores, end, false},
+                            .b = {k, stride, false},
                             .c = dq + first * stride,
                             .c_stride = stride};
     struct lk_gemm dk_of = {.m = end,
@@ -160,11 +151,8 @@ static void backward_block(const struct lk_attention_backward_args *a, const str
                             .k = rows,
                             .alpha = s->factor,
                             .beta = last ? 0 : 1,
-                            .a = dscores,
-                            .a_stride = end,
-                            .a_transposed = true,
-                            .b = q + first * stride,
-                            .b_stride = stride,
+                            .a = {dscores, end, true},
+                            .b = {q + first * stride, stride, false},
                             .c = dk,
                             .c_stride = stride};
     struct lk_gemm dv_of = {.m = end,
@@ -172,11 +160,8 @@ static void backward_block(const struct lk_attention_backward_args *a, const str
                             .k = rows,
                             .alpha = 1,
                             .beta = last ? 0 : 1,
-                            .a = probs,
-                            .a_stride = s->context,
-                            .a_transposed = true,
-                            .b = dout,
-                            .b_stride = s->channels,
+                            .a = {probs, s->context, true},
+                            .b = {dout, s->channels, false},
                             .c = dk + s->channels,
                             .c_stride = stride};
 
@@ -197,7 +182,7 @@ void lk_attention_backward_cpu(const void *args)
     for (size_t i = 0; i < a->samples * a->heads; i++) {
         struct slice s = make_slice(i, a->context, a->channels, a->heads);
 
-        /* Backwards: the last block sees all keys, so its products start dk and dv. */
+        /* Go backwards: the last block sees all keys, so its products initialise dk and dv. */
         for (size_t b = blocks; b-- > 0;) {
             size_t end = (b + 1) * BLOCK < s.context ? (b + 1) * BLOCK : s.context;
 

@@ -13,7 +13,7 @@ static double dot(const double *x, const double *y, size_t n)
     return sum;
 }
 
-/* Softmax of x(0..n-1) in place. */
+/* Compute the softmax of x(0..n-1) in place. */
 static void softmax(double *x, size_t n)
 {
     double max = x[0], sum = 0;

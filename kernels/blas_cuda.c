@@ -1,20 +1,20 @@
 /*
  * Matrix products by cuBLASLt, opened at run time (base/library.h says why).
  *
- * A plan, that is the layouts and the algorithm that cuBLASLt's heuristic thinks fastest, is made
- * when a product of its shape is first asked for and kept. cuBLASLt counts columns first: with
- * everything transposed, d = a * b is transposed(d) = transposed(b) * transposed(a), so b is its
- * first factor and our columns are its rows.
+ * A plan consists of the layouts and the algorithm that cuBLASLt's heuristic expects to be fastest.
+ * It is made for the first product of its shape and kept. cuBLASLt is column major: transposing
+ * everything, d = a * b is transposed(d) = transposed(b) * transposed(a), so b is its first factor
+ * and our columns are its rows.
  *
- * The same product gives the same bits on the same GPU model: NVIDIA says so of cublasLtMatmul with
- * a workspace of the caller's, which each stream has here (cuBLAS manual, 2.1.4), and a plan
- * depends on its key alone. Sums are float: split sums that would be rounded to bfloat16 on the way
- * (reduction schemes "in place" and "output type") are not allowed.
+ * A product gives the same bits every time on the same GPU model: NVIDIA documents it for
+ * cublasLtMatmul with a workspace of the caller's, which each stream has here (cuBLAS manual,
+ * 2.1.4), and a plan depends on its key alone. Sums are float: reduction schemes that round partial
+ * sums to bfloat16 ("in place" and "output type") are not allowed.
  *
  * The manual lists the types used here for any shape and stride (3.4.17, "Datatypes Supported"),
- * the bias as epilogue together with a third matrix included. Fast is another matter: all extents
- * along memory, strides and addresses must be multiples of 16 bytes (2.1.11, "Tensor Core Usage"),
- * and with a bias a third matrix costs some of the speed (3.4.17, note 6).
+ * including the bias as epilogue together with a third matrix. For speed, all contiguous extents,
+ * strides and addresses must be multiples of 16 bytes (2.1.11, "Tensor Core Usage"), and a bias
+ * together with a third matrix costs some of the speed (3.4.17, note 6).
  */
 #include "base/array.h"
 #include "base/library.h"
@@ -34,17 +34,17 @@ static const struct lk_library_symbol symbols[] = {
 #undef ROW
 };
 
-/* That of the toolkit which this was built with first; what is used here has not changed since 11.
- */
+/* The version of the build's toolkit comes first; the functions used here have not changed since
+ * 11. */
 #define SONAME_(major) "libcublasLt.so." #major
 #define SONAME(major)  SONAME_(major)
 static const char *const files[] = {SONAME(CUBLAS_VER_MAJOR), "libcublasLt.so.13",
                                     "libcublasLt.so.12", NULL};
 
 enum operand { A, B, D, E, BIAS, OPERANDS };
-enum { MATRICES = E }; /* with a stride of their own: e has that of d */
+enum { MATRICES = E }; /* matrices with a stride of their own: e has that of d */
 
-/* What a plan depends on. */
+/* The key of a plan. */
 struct key {
     size_t rows, inner, columns;
     size_t stride[MATRICES];
@@ -63,7 +63,7 @@ struct plan {
 
 struct lk_cuda_blas {
     struct lk_blas_calls call;
-    struct lk_library *library; /* NULL: the functions are the caller's */
+    struct lk_library *library; /* NULL: the caller gave the functions */
     cublasLtHandle_t handle;
     struct plan *plans;
     size_t n_plans, capacity;
@@ -77,7 +77,7 @@ static enum lk_status check(const struct lk_cuda_blas *b, cublasStatus_t status,
                    "cuBLASLt: %s: %s", what, b->call.GetStatusString(status));
 }
 
-/* Tensor cores for bfloat16 and tf32 came with compute capability 8.0. */
+/* Check that the GPU's tensor cores have bfloat16 and tf32: compute capability 8.0 or newer. */
 static enum lk_status check_device(void)
 {
     int device, major;
@@ -111,7 +111,8 @@ out:
 
 enum lk_status lk_cuda_blas_open(struct lk_cuda_blas **out)
 {
-    /* Its kernels stay in CUDA's context, which a process may open devices on again. */
+    /* The library stays loaded: its kernels stay in CUDA's context, on which the process may open
+     * devices again. */
     static const struct lk_library_spec spec = {.name = "cuBLASLt",
                                                 .files = files,
                                                 .symbols = symbols,
@@ -161,7 +162,7 @@ const char *lk_cuda_blas_path(const struct lk_cuda_blas *b)
     return b->library ? lk_library_path(b->library) : "none";
 }
 
-/* The largest power of two, up to 256, that divides an address. */
+/* Return the largest power of two, up to 256, that divides an address. */
 static uint32_t alignment_of(const void *p)
 {
     uint32_t bits = (uint32_t)((uintptr_t)p & 255);
@@ -169,7 +170,7 @@ static uint32_t alignment_of(const void *p)
     return bits ? bits & -bits : 256;
 }
 
-/* pre: strides are not 0. */
+/* Return the key of a product. pre: strides are not 0. */
 static struct key key_of(const struct lk_cuda *c, const struct lk_cuda_product *p)
 {
     struct key k;
@@ -202,7 +203,7 @@ static bool same_key(const struct key *x, const struct key *y)
            x->bias == y->bias && x->e == y->e;
 }
 
-/* What failed, for whoever has to find out why: everything that the heuristic is told. */
+/* Add everything that the heuristic was told to an error. */
 static enum lk_status product_context(const struct key *k, enum lk_status st)
 {
     char text[320];
@@ -227,7 +228,7 @@ static enum lk_status set_desc(const struct lk_cuda_blas *b, cublasLtMatmulDesc_
     return check(b, b->call.MatmulDescSetAttribute(desc, what, value, bytes), "an attribute");
 }
 
-/* A row-major matrix as stored is a column-major one of its transpose. */
+/* Make the layout of a row-major matrix, which is a column-major one of its transpose. */
 static enum lk_status make_layout(const struct lk_cuda_blas *b, cudaDataType_t type, size_t rows,
                                   size_t columns, size_t stride, cublasLtMatrixLayout_t *out)
 {
@@ -266,8 +267,10 @@ static enum lk_status set_preference(const struct lk_cuda_blas *b, cublasLtMatmu
     return check(b, b->call.MatmulPreferenceSetAttribute(to, what, value, bytes), "a preference");
 }
 
-/* What the heuristic may use: the workspace, sums in float, and the alignment of the matrices. That
- * of the bias it takes from its pointer; D's is held to it too, as PyTorch does. */
+/*
+ * Set the limits of the heuristic: the workspace, sums in float, and the alignment of the matrices.
+ * It takes the bias's alignment from its pointer; D is held to that alignment too, as in PyTorch.
+ */
 static enum lk_status set_preferences(const struct lk_cuda_blas *b, cublasLtMatmulPreference_t to,
                                       const struct key *k)
 {
@@ -275,7 +278,7 @@ static enum lk_status set_preferences(const struct lk_cuda_blas *b, cublasLtMatm
         enum operand operand;
         cublasLtMatmulPreferenceAttributes_t attribute;
     } rows[] = {
-  /* a is the second factor of cuBLASLt, and b the first. */
+        /* a is cuBLASLt's second factor, b its first. */
         {A, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES},
         {B, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES},
         {D, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES},
@@ -312,7 +315,7 @@ static enum lk_status choose(const struct lk_cuda_blas *b, struct plan *p)
     LK_TRY(set_preferences(b, preference, &p->key));
     status = b->call.MatmulAlgoGetHeuristic(b->handle, p->desc, p->b, p->a, p->d, p->d, preference,
                                             1, &result, &found);
-    /* It says so in three ways. */
+    /* cuBLASLt reports a missing algorithm in three ways. */
     if (status == CUBLAS_STATUS_SUCCESS && found > 0)
         status = result.state;
     if (status == CUBLAS_STATUS_NOT_SUPPORTED || (status == CUBLAS_STATUS_SUCCESS && found == 0)) {
@@ -334,7 +337,8 @@ static enum lk_status set_bias(const struct lk_cuda_blas *b, struct plan *p, con
                 : LK_OK;
 }
 
-/* The plan of a key, made if need be; valid until the next call. The heuristic sees the bias. */
+/* Return the plan of a key, made if necessary; valid until the next call. The heuristic sees the
+ * bias. */
 static enum lk_status plan_of(struct lk_cuda_blas *b, const struct key *k, const void *bias,
                               struct plan **out)
 {
@@ -359,7 +363,7 @@ out:
     return st;
 }
 
-/* pre: strides are not 0. */
+/* Run a product as a whole. pre: strides are not 0. */
 static enum lk_status run(const struct lk_cuda *c, const struct lk_cuda_product *p)
 {
     struct lk_cuda_blas *b = c->blas;
@@ -379,14 +383,12 @@ out:
     return product_context(&k, st);
 }
 
-/* ---- Cutting ---- */
+/* ---- Splitting ---- */
 
 enum axis { ROWS, INNER, COLUMNS, AXES };
 
-/*
- * Where a product is cut along an axis: at its last multiple of 16 bytes, where everything else
- * about the matrices in which the axis lies along memory is one; 0: not at all.
- */
+/* Return where to split a product along an axis: at its last multiple of 16 bytes, if the strides
+ * and addresses of the matrices in which the axis is contiguous are multiples, too; 0: no split. */
 static size_t cut_at(const struct lk_cuda_product *p, enum axis axis, size_t element_bytes)
 {
     enum { UNIT_BYTES = 16 };
@@ -395,9 +397,9 @@ static size_t cut_at(const struct lk_cuda_product *p, enum axis axis, size_t ele
         size_t stride;
         const void *at;
     } matrices[] = {
-        {p->transpose_a ? ROWS : INNER,    p->a_stride, p->a},
+        {p->transpose_a ? ROWS : INNER, p->a_stride, p->a},
         {p->transpose_b ? INNER : COLUMNS, p->b_stride, p->b},
-        {COLUMNS,                          p->d_stride, p->d},
+        {COLUMNS, p->d_stride, p->d},
     };
     const size_t extents[AXES] = {p->rows, p->inner, p->columns};
     size_t unit = UNIT_BYTES / element_bytes, rest = extents[axis] % unit;
@@ -412,13 +414,14 @@ static size_t cut_at(const struct lk_cuda_product *p, enum axis axis, size_t ele
     return along && rest > 0 ? extents[axis] - rest : 0;
 }
 
-/* Moves what a pointer names, if it names something. */
+/* Advance a pointer, unless it is NULL. */
 static const void *past(const void *p, size_t elements, size_t element_bytes)
 {
     return p ? (const char *)p + elements * element_bytes : NULL;
 }
 
-/* What is left of a product beyond `at`; the first part has written d where the axis is inner. */
+/* Return the part of a product beyond `at`. Along the inner axis, it adds to the d that the first
+ * part has written. */
 static struct lk_cuda_product rest_of(struct lk_cuda_product p, enum axis axis, size_t at,
                                       size_t bytes)
 {

@@ -1,7 +1,5 @@
-/*
- * Private to kernels/blas_cuda.c and its tests: the functions of cuBLASLt that products call, as a
- * table, so that the layouts given to cuBLASLt can be tested without a GPU.
- */
+/* Declare the table of cuBLASLt functions that matrix products call, so that the layouts given to
+ * cuBLASLt can be tested without a GPU. Private to kernels/blas_cuda.c and its tests. */
 #ifndef LK_KERNELS_CALLS_BLAS_CUDA_H
 #define LK_KERNELS_CALLS_BLAS_CUDA_H
 
@@ -31,7 +29,7 @@ struct lk_blas_calls {
 #undef LK_BLAS_CALL_MEMBER_
 };
 
-/* As lk_cuda_blas_open, with these functions (copied); opens no library and asks no GPU. */
+/* As lk_cuda_blas_open, with these functions (copied); opens no library and queries no GPU. */
 enum lk_status lk_cuda_blas_open_calls(const struct lk_blas_calls *calls,
                                        struct lk_cuda_blas **out);
 

@@ -1,7 +1,7 @@
 /*
- * Private to kernels/NAME.cu: sums over the rows of a matrix, for the gradients of biases and
- * norms. Rows are cut into strips by their number alone, a strip's sums go to the workspace, and
- * strips are added in one order, always: every 32nd first, then these 32 sums.
+ * Private to kernels/NAME.cu: column sums of a matrix, for the gradients of biases and norms. Rows
+ * are cut into strips, in a way that depends on their number alone; a strip's sums go to the
+ * workspace, and strips are added in a fixed order: every 32nd first, then these 32 sums.
  */
 #ifndef LK_KERNELS_COLUMNS_CUH
 #define LK_KERNELS_COLUMNS_CUH
@@ -10,7 +10,8 @@
 
 enum { LK_COLUMNS_THREADS = 256, LK_COLUMNS_PARTS = LK_COLUMNS_THREADS / LK_WARP };
 
-/* Strips of `rows` rows, with `floats` floats a strip in the workspace; 0 when one does not fit. */
+/* Return the number of strips for `rows` rows: at most one per row, at most `most`, and at most as
+ * many as fit into the workspace with `floats` floats each (possibly 0). */
 inline size_t strips_of(size_t rows, size_t floats, size_t most)
 {
     size_t room = LK_CUDA_WORKSPACE_BYTES / sizeof(float) / (floats ? floats : 1);
@@ -19,7 +20,7 @@ inline size_t strips_of(size_t rows, size_t floats, size_t most)
     return strips < room ? strips : room;
 }
 
-/* Where column sums go: the first `split` columns to one array, the others to another. */
+/* Destination of column sums: the first `split` columns go to one array, the others to another. */
 template <class T> struct column_sums {
     T *first, *second;
     size_t split;
@@ -30,11 +31,12 @@ template <class T> struct column_sums {
     }
 };
 
-/* The most warps of a block: strips are many, columns few, and each addition waits for memory. */
+/* The maximum of warps per block, because strips are many, columns few, and each addition waits for
+ * memory. */
 enum { LK_STRIPS_PARTS = 32, LK_STRIPS_THREADS = LK_STRIPS_PARTS * LK_WARP };
 
-/* out(c) = sum over strips of partial(strip, c), added to out where accumulate. A warp has 32
- * neighbouring columns, the warps of a block every 32nd strip. */
+/* out(c) = sum over strips of partial(strip, c), plus out(c) if accumulate. A warp has 32
+ * neighbouring columns; each warp of a block adds every 32nd strip. */
 template <class T>
 __global__ void __launch_bounds__(LK_STRIPS_THREADS)
     strips_kernel(column_sums<T> out, const float *partial, size_t strips, size_t columns,
@@ -60,7 +62,7 @@ __global__ void __launch_bounds__(LK_STRIPS_THREADS)
     *out.at(c) = from_float<T>(sum);
 }
 
-/* partial: (strips, columns). */
+/* Add the strips' sums into out. partial: (strips, columns). */
 template <class T>
 enum lk_status sum_strips(const struct lk_cuda *c, const char *name, column_sums<T> out,
                           const float *partial, size_t strips, size_t columns, bool accumulate)

@@ -1,9 +1,9 @@
-/* The context of a stream, and CUDA's errors as ours. */
+/* Make the context of a stream, and convert CUDA's errors. */
 #include "kernels/cuda.h"
 
 #include <cuda_runtime_api.h>
 
-/* Errors of the machine, not of the program. */
+/* Return true if the error is the machine's fault, not the program's. */
 static bool machine_lacks(cudaError_t e)
 {
     static const cudaError_t errors[] = {
@@ -56,7 +56,7 @@ out:
 
 void lk_cuda_fini(struct lk_cuda *c)
 {
-    /* An error here is one of an earlier call, which whoever synchronised has seen. */
+    /* An error here belongs to an earlier call, and was reported at synchronisation. */
     (void)cudaFree(c->workspace);
     *c = (struct lk_cuda){0};
 }

@@ -1,10 +1,10 @@
 /*
- * What the launcher of a CUDA kernel needs of its device: lk_op.cuda takes it beside the arguments.
+ * The context that launches CUDA kernels: lk_op.cuda takes it beside the arguments.
  *
- * One for each stream that ops are launched on, since kernels use the workspace. No CUDA type shows
- * here, so that files which do not know CUDA can include it.
+ * Each stream that ops are launched on has its own, since kernels use the workspace. No CUDA type
+ * appears here, so that files without CUDA can include it.
  *
- * Elements. lk_real buffers hold `real`: float, or bfloat16 with sums, statistics and the
+ * Elements: lk_real buffers hold `real`: float, or bfloat16 with sums, statistics and the
  * optimizer's weights in float (lk_wide). Products of floats are tf32 on the tensor cores: the
  * factors keep 10 bits of mantissa, sums are float32. That is torch's
  * set_float32_matmul_precision("high"), not its default.
@@ -19,8 +19,9 @@
 #include <stddef.h>
 
 /*
- * LK_OK for cudaSuccess, else "what: text (name)": LK_ENOMEM, LK_EUNSUPPORTED for what this machine
- * lacks (driver, device, code for it), LK_EINTERNAL for the rest. `error` is a cudaError_t.
+ * Convert a CUDA error: LK_OK for cudaSuccess, else "what: text (name)" with LK_ENOMEM,
+ * LK_EUNSUPPORTED if the machine lacks something (driver, device, code for it), or LK_EINTERNAL.
+ * `error` is a cudaError_t.
  */
 enum lk_status lk_cuda_status(unsigned error, const char *what);
 
@@ -36,31 +37,27 @@ struct lk_cuda {
 
 enum { LK_CUDA_WORKSPACE_BYTES = 32 << 20 };
 
-/*
- * cuBLASLt with the plans made so far; opens the library. LK_EUNSUPPORTED when it is not found or
- * the current device has no tensor cores for bfloat16 (compute capability below 8.0).
- */
+/* Open cuBLASLt; the object caches the plans of products. LK_EUNSUPPORTED when the library is not
+ * found or the current device has no tensor cores for bfloat16 (compute capability below 8.0). */
 enum lk_status lk_cuda_blas_open(struct lk_cuda_blas **out);
 void lk_cuda_blas_close(struct lk_cuda_blas *b); /* NULL is legal */
-/* The file of cuBLASLt. */
+/* The file of cuBLASLt, which benchmarks and tests on a GPU print. */
 const char *lk_cuda_blas_path(const struct lk_cuda_blas *b);
 
-/*
- * Sets up the context of a stream of the current device; stream, real and blas are the caller's.
- * Allocates the workspace.
- */
+/* Set up the context of a stream of the current device and allocate the workspace; stream, real and
+ * blas are the caller's. */
 enum lk_status lk_cuda_init(struct lk_cuda *c, void *stream, enum lk_dtype real,
                             struct lk_cuda_blas *blas);
-/* Safe on a zeroed context. */
+/* Free the workspace. Safe on a zeroed context. */
 void lk_cuda_fini(struct lk_cuda *c);
 
 /*
  * d = op(a) * op(b) + bias + e, all row major: op(a) is (rows, inner), op(b) is (inner, columns), d
  * and e are (rows, columns). A transposed factor is stored as its transpose.
  *
- * Any shape, stride and alignment is legal, but tensor cores are fast where all that lies along
- * memory (extents, strides, addresses) is a multiple of 16 bytes. Where only the extent is not, the
- * product is made of two: up to the last multiple, and the rest.
+ * Any shape, stride and alignment is legal, but tensor cores are fast only if contiguous extents,
+ * strides and addresses are multiples of 16 bytes. If only an extent is not, the product is split
+ * in two: up to the last multiple, and the rest.
  */
 struct lk_cuda_product {
     void *d;
@@ -68,11 +65,12 @@ struct lk_cuda_product {
     const void *bias;            /* (columns), or NULL */
     const void *e;               /* or NULL; may be d */
     size_t rows, inner, columns; /* > 0 */
-    /* Elements from row to row as stored, d_stride for e too; 0: none between rows. */
+    /* Row strides in elements, as stored, d_stride for e too; 0: rows are dense. */
     size_t a_stride, b_stride, d_stride;
     bool transpose_a, transpose_b;
 };
-/* LK_EUNSUPPORTED when cuBLASLt has no algorithm; errors name shape, strides and types. */
+/* Enqueue a product. LK_EUNSUPPORTED when cuBLASLt has no algorithm; errors name shape, strides and
+ * types. */
 enum lk_status lk_cuda_blas_product(const struct lk_cuda *c, const struct lk_cuda_product *p);
 
 #endif

@@ -1,13 +1,12 @@
 /*
- * Private to kernels/NAME.cu: what kernels and their launchers share.
+ * Private to kernels/NAME.cu: functions and macros that kernels and their launchers share.
  *
- * The same sources are compiled twice: by nvcc, and by a C++ compiler for the host, with the
- * headers of tests/cuda_shim in place of CUDA's, to be tested without a GPU. Shared memory is
- * therefore declared by macros, kernels start through lk_launch, and inline PTX is only in
- * kernels/ptx.cuh.
+ * The sources are compiled twice: by nvcc, and for tests without a GPU by a C++ compiler for the
+ * host, with the headers of tests/cuda_shim instead of CUDA's. Shared memory is therefore declared
+ * by macros, kernels start through lk_launch, and inline PTX is only in kernels/ptx.cuh.
  *
- * The same inputs give the same bits: no float is added by an atomic, and how a sum is split
- * depends on its shape alone, never on the GPU.
+ * Equal inputs give equal bits: no float is added by an atomic, and the order of a sum depends on
+ * its shape alone, never on the GPU.
  */
 #ifndef LK_KERNELS_DEVICE_CUH
 #define LK_KERNELS_DEVICE_CUH
@@ -25,7 +24,8 @@ extern "C" {
 #include <cstdint>
 
 #ifndef LK_SHARED /* the shim has its own */
-/* Shared memory of a block: an array of n, or what the launch asked for. */
+/* Shared memory of a block: an array of n elements, or the dynamic memory that the launch
+ * requests. */
 #define LK_SHARED(type, name, n)  __shared__ type name[n]
 #define LK_SHARED_OF_LAUNCH(name) extern __shared__ __align__(16) unsigned char name[]
 #endif
@@ -73,10 +73,10 @@ template <int N, class T> __device__ inline void store(T *p, const pack<T, N> &x
     *reinterpret_cast<pack<T, N> *>(p) = x;
 }
 
-/* Elements of T in 16 bytes. */
+/* Number of elements of T in 16 bytes. */
 template <class T> constexpr int widest = 16 / (int)sizeof(T);
 
-/* Whether N elements at p can move in one instruction; all of several arrays. */
+/* Return true if N elements at p, for all arrays given, are aligned to move in one instruction. */
 template <int N, class T> inline bool fits(const T *p)
 {
     return reinterpret_cast<uintptr_t>(p) % alignof(pack<T, N>) == 0;
@@ -96,7 +96,7 @@ struct add {
     }
 };
 
-/* NaN wins, unlike in fmaxf: what has diverged must show. */
+/* Maximum that propagates NaN, unlike fmaxf: divergence must show. */
 struct max_or_nan {
     __device__ float operator()(float a, float b) const
     {
@@ -104,7 +104,8 @@ struct max_or_nan {
     }
 };
 
-/* f of all 32 lanes, on each of them. f is commutative, so all get the same bits. */
+/* Reduce x over all 32 lanes by f; every lane gets the result. f is commutative, so all get the
+ * same bits. */
 template <class X, class F> __device__ inline X warp_reduce(X x, F f)
 {
     for (int other = LK_WARP / 2; other > 0; other /= 2)
@@ -113,8 +114,9 @@ template <class X, class F> __device__ inline X warp_reduce(X x, F f)
 }
 
 /*
- * f of all threads, on each of them; `start` changes nothing under f. pre: a block of whole warps,
- * at most 32; all threads call; shared holds 32 elements, free again afterwards.
+ * Reduce x over all threads of the block by f; every thread gets the result. `start` is f's neutral
+ * element. pre: a block of whole warps, at most 32; all threads call; shared holds 32 elements,
+ * free again afterwards.
  */
 template <class X, class F> __device__ inline X block_reduce(X x, F f, X start, X *shared)
 {
@@ -131,7 +133,7 @@ template <class X, class F> __device__ inline X block_reduce(X x, F f, X start, 
 
 /* ---- Launching ---- */
 
-/* Starts a kernel on the context's stream; an empty grid is nothing to do. */
+/* Launch a kernel on the context's stream; an empty grid is no error and launches nothing. */
 template <class... P, class... A>
 enum lk_status lk_launch(const struct lk_cuda *c, const char *name, dim3 grid, unsigned threads,
                          size_t shared_bytes, void (*kernel)(P...), A... args)
@@ -147,7 +149,8 @@ enum lk_status lk_launch(const struct lk_cuda *c, const char *name, dim3 grid, u
     return lk_cuda_status(cudaLaunchKernelEx(&config, kernel, static_cast<P>(args)...), name);
 }
 
-/* Blocks for n items, `each` a block; kernels stride by the grid, so that no n is too large. */
+/* Return the number of blocks for n items, `each` per block; kernels stride by the grid, so any n
+ * is legal. */
 inline unsigned blocks_for(size_t n, size_t each, unsigned most = 1U << 16)
 {
     size_t blocks = (n + each - 1) / each;
@@ -155,7 +158,7 @@ inline unsigned blocks_for(size_t n, size_t each, unsigned most = 1U << 16)
     return blocks < most ? (unsigned)blocks : most;
 }
 
-/* Defines lk_<op>_cuda by a template over the element type: op<T>(args, context). */
+/* Define lk_<op>_cuda by a template over the element type: op<T>(args, context). */
 #define LK_CUDA_OP(op)                                                                             \
     extern "C" enum lk_status lk_##op##_cuda(const void *args, const struct lk_cuda *c)            \
     {                                                                                              \

@@ -1,4 +1,4 @@
-/* Embeddings, forward and backward, and bytes as numbers. */
+/* Embeddings, forward and backward, and conversion of bytes to numbers. */
 #include "kernels/map.cuh"
 
 namespace
@@ -6,7 +6,7 @@ namespace
 
 enum { THREADS = 256 };
 
-/* Per element: two rows read, one written. A row's packs go to consecutive threads. */
+/* Per element two reads and one write. A row's packs go to consecutive threads. */
 template <int N, class T>
 __global__ void __launch_bounds__(THREADS)
     forward_kernel(T *out, const int32_t *tokens, const T *wte, const T *wpe, size_t rows,
@@ -42,7 +42,7 @@ enum lk_status encoder_forward(const struct lk_encoder_forward_args &a, const st
                      forward_kernel<1, T>, out, a.tokens, wte, wpe, rows, a.context, a.channels);
 }
 
-/* A thread adds one pack of a position over the samples, in their order. */
+/* Each thread adds one pack of a position over the samples, in their order. */
 template <int N, class T>
 __global__ void __launch_bounds__(THREADS)
     position_kernel(T *dwpe, const T *dout, size_t samples, size_t context, size_t channels,
@@ -96,17 +96,18 @@ enum lk_status encoder_backward_position(const struct lk_encoder_backward_positi
 }
 
 /*
- * The token embedding's gradient is a sum for each word, over the positions where it stands, and
- * words repeat: adding by atomics would give other bits every time. So the positions are sorted by
- * word first, keeping their order, and then a warp adds up one word's rows in that order.
+ * The token embedding's gradient sums, for each word of the vocabulary, over the positions of that
+ * word. Words repeat, and adding by atomics would give different bits every time. So the positions
+ * are first sorted by word, stably, and then a warp adds one word's rows in that order.
  *
- * Sorting is a counting sort without passing counts between blocks: a block owns RANGE words, reads
- * all tokens (64 KiB for 16 x 1024 of them, from the second-level cache), counts its own words and
- * how many tokens are below its first, which is where its positions begin.
+ * The counting sort needs no exchange of counts between blocks: a block owns RANGE words, reads all
+ * tokens (64 KiB for 16 x 1024 of them, from the second-level cache), and counts its own words and
+ * the tokens below its first word, which is where its positions begin.
  */
 enum { RANGE = THREADS, EACH = 4, TILE = RANGE * EACH };
 
-/* Sum over the threads before this one; *total is the sum over all. shared holds 32. */
+/* Return the sum of x over the threads before this one; *total is the sum over all. shared holds
+ * 32. */
 __device__ unsigned exclusive_sum(unsigned x, unsigned *total, unsigned *shared)
 {
     unsigned lane = threadIdx.x % LK_WARP, warp = threadIdx.x / LK_WARP;
@@ -131,7 +132,8 @@ __device__ unsigned exclusive_sum(unsigned x, unsigned *total, unsigned *shared)
     return before + sum - x;
 }
 
-/* positions: the n positions by word, then by position; those of word v begin at first[v]. */
+/* Sort the n positions by word, then by position, into `positions`; those of word v begin at
+ * first[v]. */
 __global__ void __launch_bounds__(THREADS)
     sort_kernel(unsigned *first, unsigned *positions, const int32_t *tokens, size_t n, size_t vocab)
 {
@@ -185,7 +187,7 @@ __global__ void __launch_bounds__(THREADS)
     }
 }
 
-/* A warp owns a word and 32 packs of its channels. */
+/* Each warp owns a word and 32 packs of its channels. */
 template <int N, class T>
 __global__ void __launch_bounds__(THREADS)
     token_kernel(T *dwte, const T *dout, const unsigned *first, const unsigned *positions,

@@ -1,4 +1,5 @@
-/* Embeddings and bytes as numbers, float32. Bound by memory: plain loops over rows. */
+/* Embeddings, and conversion of bytes to numbers, float32. Limited by memory bandwidth: plain loops
+ * over rows. */
 #include "kernels/impl.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* Embeddings and bytes as numbers, float64. */
+/* Embeddings, and conversion of bytes to numbers, float64. */
 #include "kernels/impl.h"
 
 #include <string.h>

@@ -1,6 +1,7 @@
 /*
- * Matrix products. Without OpenBLAS: panels of b and strips of a are copied to the stack, so that
- * the inner loop reads consecutive floats whatever is transposed; its tile of c stays in registers.
+ * Matrix products. Without OpenBLAS, panels of b and strips of a are copied to the stack, so that
+ * the inner loop reads consecutive floats for every transposition; its tile of c stays in
+ * registers.
  */
 #include "kernels/gemm.h"
 #include "kernels/ops.h"
@@ -13,18 +14,23 @@ void lk_kernels_init(void)
     openblas_set_num_threads(1);
 }
 
+const char *lk_kernels_blas(void)
+{
+    return openblas_get_config();
+}
+
 static void multiply(const struct lk_gemm *g)
 {
-    cblas_sgemm(CblasRowMajor, g->a_transposed ? CblasTrans : CblasNoTrans,
-                g->b_transposed ? CblasTrans : CblasNoTrans, (int)g->m, (int)g->n, (int)g->k,
-                g->alpha, g->a, (int)g->a_stride, g->b, (int)g->b_stride, g->beta, g->c,
+    cblas_sgemm(CblasRowMajor, g->a.transposed ? CblasTrans : CblasNoTrans,
+                g->b.transposed ? CblasTrans : CblasNoTrans, (int)g->m, (int)g->n, (int)g->k,
+                g->alpha, g->a.at, (int)g->a.stride, g->b.at, (int)g->b.stride, g->beta, g->c,
                 (int)g->c_stride);
 }
 
 #else
 
 enum {
-    TILE_ROWS = 6, /* with TILE_COLS: what fits the 16 registers of AVX2 */
+    TILE_ROWS = 6, /* with TILE_COLS: as much as fits the 16 registers of AVX2 */
     TILE_COLS = 16,
     PANEL_DEPTH = 256 /* a panel of b is 16 KiB: half of a first-level cache */
 };
@@ -33,30 +39,35 @@ void lk_kernels_init(void)
 {
 }
 
-/* Copies op(b)(k0.., j0..) to panel(depth, TILE_COLS), zero beyond the columns there are. */
+const char *lk_kernels_blas(void)
+{
+    return "own loops, no BLAS";
+}
+
+/* Copy op(b)(k0.., j0..) to panel(depth, TILE_COLS); zeros beyond the last column. */
 static void pack_b(const struct lk_gemm *g, size_t k0, size_t depth, size_t j0, float *panel)
 {
-    size_t row = g->b_transposed ? 1 : g->b_stride;
-    size_t column = g->b_transposed ? g->b_stride : 1;
+    size_t row = g->b.transposed ? 1 : g->b.stride;
+    size_t column = g->b.transposed ? g->b.stride : 1;
     size_t columns = g->n - j0 < TILE_COLS ? g->n - j0 : TILE_COLS;
 
     for (size_t k = 0; k < depth; k++)
         for (size_t j = 0; j < TILE_COLS; j++)
             panel[k * TILE_COLS + j] =
-                j < columns ? g->b[(k0 + k) * row + (j0 + j) * column] : 0.0f;
+                j < columns ? g->b.at[(k0 + k) * row + (j0 + j) * column] : 0.0f;
 }
 
-/* Copies alpha * op(a)(i0.., k0..) to strip(depth, TILE_ROWS), zero beyond the rows there are. */
+/* Copy alpha * op(a)(i0.., k0..) to strip(depth, TILE_ROWS); zeros beyond the last row. */
 static void pack_a(const struct lk_gemm *g, size_t i0, size_t k0, size_t depth, float *strip)
 {
-    size_t row = g->a_transposed ? 1 : g->a_stride;
-    size_t column = g->a_transposed ? g->a_stride : 1;
+    size_t row = g->a.transposed ? 1 : g->a.stride;
+    size_t column = g->a.transposed ? g->a.stride : 1;
     size_t rows = g->m - i0 < TILE_ROWS ? g->m - i0 : TILE_ROWS;
 
     for (size_t k = 0; k < depth; k++)
         for (size_t i = 0; i < TILE_ROWS; i++)
             strip[k * TILE_ROWS + i] =
-                i < rows ? g->alpha * g->a[(i0 + i) * row + (k0 + k) * column] : 0.0f;
+                i < rows ? g->alpha * g->a.at[(i0 + i) * row + (k0 + k) * column] : 0.0f;
 }
 
 /* tile += strip * panel. */
@@ -105,7 +116,26 @@ static void multiply(const struct lk_gemm *g)
 }
 #endif
 
-/* A product over nothing is 0. */
+const char *lk_kernels_vectors(void)
+{
+#if defined __AVX512F__
+    return "AVX-512";
+#elif defined __AVX2__
+    return "AVX2";
+#elif defined __AVX__
+    return "AVX";
+#elif defined __SSE2__
+    return "SSE2";
+#elif defined __ARM_FEATURE_SVE
+    return "SVE";
+#elif defined __ARM_NEON
+    return "NEON";
+#else
+    return "none";
+#endif
+}
+
+/* Compute c = beta * c, for an empty inner dimension. */
 static void scale_only(const struct lk_gemm *g)
 {
     for (size_t i = 0; i < g->m; i++)

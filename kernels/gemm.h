@@ -1,7 +1,7 @@
 /*
- * c = alpha * op(a) * op(b) + beta * c in float32, row major: op(a) is (m, k), op(b) is (k, n).
- * By OpenBLAS where the build has it, by our own blocked loops otherwise. Private to the float32
- * ops.
+ * Matrix product c = alpha * op(a) * op(b) + beta * c in float32, row major: op(a) is (m, k), op(b)
+ * is (k, n). Uses OpenBLAS if the build has it, our own blocked loops otherwise. Private to the
+ * float32 ops.
  */
 #ifndef LK_KERNELS_GEMM_H
 #define LK_KERNELS_GEMM_H
@@ -9,16 +9,22 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+/* A factor as it is stored: (m, k) or (k, n), or transposed. */
+struct lk_factor {
+    const float *at;
+    size_t stride; /* row stride in elements */
+    bool transposed;
+};
+
 struct lk_gemm {
     size_t m, n, k;
     float alpha, beta; /* beta 0: c is not read */
-    const float *a, *b;
+    struct lk_factor a, b;
     float *c;
-    size_t a_stride, b_stride, c_stride; /* elements from a row to the next, as stored */
-    bool a_transposed, b_transposed;     /* stored as (k, m), as (n, k) */
+    size_t c_stride; /* row stride in elements */
 };
 
-/* pre: sizes and strides fit an int. */
+/* Run the product. pre: sizes and strides fit an int. */
 void lk_gemm_run(const struct lk_gemm *g);
 
 #endif

@@ -4,7 +4,7 @@
 
 #include "kernels/ops.h"
 
-/* args is a const struct lk_<op>_args *. lk_<op>_cuda is there in builds with CUDA. */
+/* args is a const struct lk_<op>_args *. lk_<op>_cuda exists in builds with CUDA only. */
 #define LK_OP_IMPL_(op)                                                                            \
     void lk_##op##_cpu(const void *args);                                                          \
     void lk_##op##_ref(const void *args);                                                          \

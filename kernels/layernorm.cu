@@ -6,8 +6,10 @@ namespace
 
 enum { THREADS = 256, ROWS_A_BLOCK = THREADS / LK_WARP };
 
-/* A warp has a row. It reads it three times, the second and third time from the first-level cache:
- * the variance as the mean of squared distances loses no digits to a large mean. */
+/*
+ * Each warp has a row. It reads it three times, the second and third time from the first-level
+ * cache: the variance, computed as the mean of squared distances, loses no digits to a large mean.
+ */
 template <int N, class T>
 __global__ void __launch_bounds__(THREADS)
     forward_kernel(T *out, float *means, float *rstds, const T *in, const T *weight, const T *bias,
@@ -71,19 +73,19 @@ enum lk_status layernorm_forward(const struct lk_layernorm_forward_args &a, cons
 }
 
 /*
- * Backward in one pass over memory: a block has a strip of rows and all columns, a thread always
- * the same SLOTS packs of columns, so that it keeps their sums for dweight and dbias in registers
- * while the block goes from row to row. partial: (strips, 2, channels), dweight's sums and dbias's.
+ * Backward in one pass over memory: a block has a strip of rows and all columns. A thread always
+ * has the same SLOTS packs of columns and keeps their sums for dweight and dbias in registers while
+ * the block goes from row to row. partial: (strips, 2, channels), dweight's sums and dbias's.
  */
 enum { MOST_STRIPS = 512, MOST_CHANNELS = 16384, MANY_THREADS = 512 };
 
-/* The registers of a thread are 65536 / threads. */
+/* A thread has 65536 / threads registers. */
 constexpr int most_threads(int slots)
 {
     return slots == 1 ? 1024 : MANY_THREADS;
 }
 
-/* Sums over the block of two numbers at once. shared holds 64. */
+/* Sum two numbers over the block at once. shared holds 64. */
 __device__ void block_sum_two(float &a, float &b, float *shared)
 {
     unsigned lane = threadIdx.x % LK_WARP, warp = threadIdx.x / LK_WARP;
@@ -102,7 +104,7 @@ __device__ void block_sum_two(float &a, float &b, float *shared)
     b = warp_reduce(b, add{});
 }
 
-/* Of a pack: normalised inputs, and gradients of these. */
+/* The normalised inputs of a pack, and their gradients. */
 template <int N> struct normed {
     float x[N], g[N];
 
@@ -120,8 +122,8 @@ template <int N> struct normed {
     }
 };
 
-/* A row's loads all come before the sums over the block, so that it waits for memory once. What
- * does not fit into registers, of many columns, is read again afterwards. */
+/* Backward. All loads of a row come before the sums over the block, so that it waits for memory
+ * once. With more columns than registers hold, the row is read again afterwards. */
 template <int N, int SLOTS, class T>
 __global__ void __launch_bounds__(most_threads(SLOTS))
     backward_kernel(T *din, float *partial, const T *dout, const T *in, const T *weight,

@@ -1,4 +1,4 @@
-/* Layer normalisation, float32: one row at a time, which stays in the first-level cache. */
+/* Layer normalisation, float32, row by row; a row stays in the first-level cache. */
 #include "kernels/impl.h"
 #include "kernels/lanes.h"
 
@@ -27,10 +27,8 @@ void lk_layernorm_forward_cpu(const void *args)
     }
 }
 
-/*
- * `count` columns of a row: adds to dweight and dbias, and to the lanes of the two sums of
- * layernorm_ref.c.
- */
+/* Process `count` columns of a row: add to dweight and dbias, and to the lanes of the two sums of
+ * layernorm_ref.c. */
 static inline void add_columns(const float *restrict in, const float *restrict dout,
                                const float *restrict weight, float mean, float rstd, size_t count,
                                float *restrict dweight, float *restrict dbias,

@@ -8,14 +8,14 @@ namespace
 
 enum { MOST_THREADS = 512, FEW_THREADS = 128, MANY_COLUMNS = 8192 };
 
-/* A block has a row. Few threads where there is little for them to do. */
+/* Return the threads of a block, which has one row: few for a small vocabulary. */
 unsigned threads_for(size_t vocab)
 {
     return vocab < MANY_COLUMNS ? FEW_THREADS : MOST_THREADS;
 }
 
-/* Elements before the first that is aligned for N of them: rows of a vocabulary of 50257 with none
- * between them begin anywhere. pre: p is aligned for one. */
+/* Return the number of elements before the first that is aligned for N: dense rows of a vocabulary
+ * of 50257 begin anywhere. pre: p is aligned for one element. */
 template <int N, class T> __device__ size_t unaligned(const T *p, size_t n)
 {
     constexpr size_t bytes = sizeof(pack<T, N>);
@@ -33,7 +33,7 @@ struct online {
     {
         float larger = max_or_nan{}(x, max);
 
-        /* Before the first finite logit both are -infinity, whose difference is no number. */
+        /* Before the first finite logit both are -infinity, and their difference is NaN. */
         if (larger == -INFINITY)
             return;
         sum = (max == larger ? sum : sum * expf(max - larger)) + expf(x - larger);
@@ -41,7 +41,7 @@ struct online {
     }
 };
 
-/* A pack at once: one exp more than elements, not two an element. */
+/* Add a pack at once: N + 1 exponentials instead of 2 N. */
 template <int N, class T> __device__ void see_pack(online &s, const pack<T, N> &from)
 {
     float larger = s.max, sum = 0;
@@ -78,7 +78,7 @@ __global__ void __launch_bounds__(MOST_THREADS)
     for (size_t v = head + packs * N + threadIdx.x; v < vocab; v += blockDim.x)
         s.see(to_float(logits[v]));
     max = block_reduce(s.max, max_or_nan{}, -INFINITY, shared);
-    /* A thread that saw nothing has a sum of 0, which times exp(-infinity) is 0. */
+    /* A thread without elements has a sum of 0, and exp(-infinity) is 0. */
     sum = block_reduce(s.max == max ? s.sum : s.sum * expf(s.max - max), add{}, 0.0F, shared);
     if (threadIdx.x == 0) {
         log_sums[row] = logf(sum) + max;
@@ -86,7 +86,7 @@ __global__ void __launch_bounds__(MOST_THREADS)
     }
 }
 
-/* One block; its sums are double and added in the order of threads. */
+/* Average the rows' losses in one block; sums are double, added in the order of threads. */
 __global__ void __launch_bounds__(MOST_THREADS)
     mean_kernel(float *loss, const float *row_loss, size_t rows)
 {
@@ -131,7 +131,7 @@ struct gradient {
     }
 };
 
-/* dlogits may be logits. pre for N > 1: rows of both begin alike. */
+/* Backward. dlogits may be logits. pre for N > 1: rows of both have the same alignment. */
 template <int N, class T>
 __global__ void __launch_bounds__(MOST_THREADS)
     backward_kernel(T *dlogits, const T *logits, const float *log_sums, const int32_t *targets,

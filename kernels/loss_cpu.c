@@ -5,7 +5,8 @@
 
 #include <math.h>
 
-/* Exponentials go to a buffer in the first-level cache, chunk by chunk, to be added there. */
+/* Return the log of the sum of exponentials. They go to a buffer in the first-level cache, chunk by
+ * chunk, and are added there. */
 static float row_log_sum(const float *restrict x, size_t n)
 {
     enum { CHUNK = 512 };

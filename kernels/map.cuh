@@ -1,13 +1,11 @@
-/*
- * Private to kernels/NAME.cu: element by element, y(i) = f(a(i), b(i)). One pass over memory, 16
- * bytes an access where all arrays are aligned for it; else one element at a time.
- */
+/* Private to kernels/NAME.cu: elementwise operations, y(i) = f(a(i), b(i)). One pass over memory,
+ * 16 bytes per access if all arrays are aligned for it; else one element at a time. */
 #ifndef LK_KERNELS_MAP_CUH
 #define LK_KERNELS_MAP_CUH
 
 #include "kernels/device.cuh"
 
-/* 256 threads: eight warps hide the latency of memory, and the last block wastes little. */
+/* Threads per block: eight warps hide the latency of memory, and the last block wastes little. */
 enum { LK_MAP_THREADS = 256 };
 
 /* y may be a or b: an element is read before it is written, by the same thread. */
@@ -32,7 +30,8 @@ __global__ void __launch_bounds__(LK_MAP_THREADS)
         y[i] = f(a[i], b[i]);
 }
 
-/* N elements a thread where alignment allows: the most of which none is wider than 16 bytes. */
+/* Launch map_kernel with N elements per thread where alignment allows: the largest N for which no
+ * access is wider than 16 bytes. */
 template <class Y, class A, class B, class F>
 enum lk_status lk_map(const struct lk_cuda *c, const char *name, Y *y, const A *a, const B *b,
                       size_t n, F f)
@@ -47,7 +46,7 @@ enum lk_status lk_map(const struct lk_cuda *c, const char *name, Y *y, const A *
                      map_kernel<1, Y, A, B, F>, y, a, b, n, f);
 }
 
-/* Of one array; f takes one element. The compiler drops the second load, of the same address. */
+/* Adapt a function of one element. The compiler drops the second load, of the same address. */
 template <class F> struct of_first {
     F f;
 

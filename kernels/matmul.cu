@@ -1,6 +1,7 @@
 /*
- * The linear layer: products by cuBLASLt (kernels/blas_cuda.c) with the bias as its epilogue and
- * residual or accumulated gradient as the matrix that it adds; the bias's gradient by kernels here.
+ * The linear layer. cuBLASLt computes the products (kernels/blas_cuda.c), with the bias as epilogue
+ * and the residual or accumulated gradient as the matrix added; kernels here sum the bias's
+ * gradient.
  */
 #include "kernels/columns.cuh"
 
@@ -9,7 +10,7 @@ namespace
 
 enum { THREADS = LK_COLUMNS_THREADS, MOST_STRIPS = 128 };
 
-/* A product over nothing: d = bias + e. */
+/* Compute d = bias + e, for an empty inner dimension. */
 template <class T>
 __global__ void __launch_bounds__(THREADS)
     nothing_kernel(T *d, const T *bias, const T *e, size_t rows, size_t columns, size_t stride)
@@ -72,7 +73,8 @@ enum lk_status matmul_backward_input(const struct lk_matmul_backward_input_args 
     return product<T>(c, "matmul_backward_input", p);
 }
 
-/* Sums of a strip of rows: a lane has N columns, the block's warps every eighth row. */
+/* Sum the columns of a strip of rows: a lane has N columns, a warp of the block every eighth
+ * row. */
 template <int N, class T>
 __global__ void __launch_bounds__(THREADS)
     columns_kernel(float *partial, const T *in, size_t rows, size_t columns, size_t stride)
@@ -111,7 +113,7 @@ enum lk_status sum_columns(const struct lk_cuda *c, T *out, const T *in, size_t 
     constexpr int N = widest<T>;
     const char *name = "matmul_backward_weight";
     float *partial = static_cast<float *>(c->workspace);
-    /* Eight rows a warp and strip at least. */
+    /* At least eight rows per warp and strip. */
     size_t strips = strips_of((rows + 63) / 64, columns, MOST_STRIPS);
     bool wide = columns % N == 0 && stride % N == 0 && fits<N>(in);
     dim3 grid(blocks_for(columns, (size_t)LK_WARP * (wide ? N : 1), UINT32_MAX), (unsigned)strips);

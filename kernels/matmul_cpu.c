@@ -1,10 +1,10 @@
-/* The linear layer, float32: matrix products by kernels/gemm.h. */
+/* The linear layer, float32, by the matrix products of kernels/gemm.h. */
 #include "kernels/gemm.h"
 #include "kernels/impl.h"
 
 #include <string.h>
 
-/* What the product is added to: bias, residual or their sum. */
+/* Initialise the rows that the product is added to: bias, residual or their sum. */
 static void start_rows(const struct lk_matmul_forward_args *a)
 {
     const float *restrict bias = a->bias;
@@ -31,13 +31,10 @@ void lk_matmul_forward_cpu(const void *args)
                         .k = a->inputs,
                         .alpha = 1,
                         .beta = starts ? 1 : 0,
-                        .a = a->in,
-                        .b = a->weight,
+                        .a = {a->in, a->inputs, false},
+                        .b = {a->weight, a->inputs, true},
                         .c = a->out,
-                        .a_stride = a->inputs,
-                        .b_stride = a->inputs,
-                        .c_stride = lk_op_stride(a->stride, a->outputs),
-                        .b_transposed = true};
+                        .c_stride = lk_op_stride(a->stride, a->outputs)};
 
     if (starts)
         start_rows(a);
@@ -52,17 +49,15 @@ void lk_matmul_backward_input_cpu(const void *args)
                         .k = a->outputs,
                         .alpha = 1,
                         .beta = a->accumulate ? 1 : 0,
-                        .a = a->dout,
-                        .b = a->weight,
+                        .a = {a->dout, lk_op_stride(a->stride, a->outputs), false},
+                        .b = {a->weight, a->inputs, false},
                         .c = a->din,
-                        .a_stride = lk_op_stride(a->stride, a->outputs),
-                        .b_stride = a->inputs,
                         .c_stride = a->inputs};
 
     lk_gemm_run(&g);
 }
 
-/* Column sums, four rows a pass so that the sums are loaded and stored less often. */
+/* Add the columns, four rows per pass, so that the sums are loaded and stored less often. */
 static void add_columns(float *restrict sums, const float *restrict x, size_t rows, size_t n,
                         size_t stride)
 {
@@ -88,13 +83,10 @@ void lk_matmul_backward_weight_cpu(const void *args)
                         .k = a->rows,
                         .alpha = 1,
                         .beta = a->accumulate ? 1 : 0,
-                        .a = a->dout,
-                        .b = a->in,
+                        .a = {a->dout, lk_op_stride(a->stride, a->outputs), true},
+                        .b = {a->in, a->inputs, false},
                         .c = a->dweight,
-                        .a_stride = lk_op_stride(a->stride, a->outputs),
-                        .b_stride = a->inputs,
-                        .c_stride = a->inputs,
-                        .a_transposed = true};
+                        .c_stride = a->inputs};
 
     lk_gemm_run(&g);
     if (!a->dbias)

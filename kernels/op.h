@@ -3,10 +3,10 @@
  *
  * An op is launched with a struct of arguments that is copied; pointers in it are device memory.
  * Three implementations share the arguments:
- *   cpu   float32, what ships (BLAS where it is a matrix product)
+ *   cpu   float32, for use on CPUs (matrix products by BLAS, if the build has it)
  *   ref   float64, naive loops: the definition. Its buffers hold doubles.
  *   cuda  enqueues the CUDA kernels (kernels/cuda.h), or NULL in a build without CUDA
- * A device runs one of them; lk_device_real_bytes says which element size its buffers have.
+ * A device runs one of them; lk_device_real_bytes returns the element size of its buffers.
  *
  * kernels/ops.h lists all ops with their argument structs.
  */
@@ -24,7 +24,7 @@ typedef void lk_wide;
 
 struct lk_cuda;
 
-/* What an op asks of a machine. A timed device takes max(flops, bytes at its rates) + seconds. */
+/* The cost of an op. A timed device takes max(flops, bytes at its rates) + seconds. */
 struct lk_op_cost {
     double flops;   /* a multiply and an add count as two */
     double bytes;   /* read and written, each buffer once */
@@ -32,8 +32,8 @@ struct lk_op_cost {
 };
 
 struct lk_op {
-    const char *name;  /* as in traces, e.g. "matmul_forward" */
-    size_t args_bytes; /* of the argument struct; at most LK_OP_ARGS_MAX */
+    const char *name;  /* name in traces, e.g. "matmul_forward" */
+    size_t args_bytes; /* size of the argument struct; at most LK_OP_ARGS_MAX */
     void (*cpu)(const void *args);
     void (*ref)(const void *args);
     enum lk_status (*cuda)(const void *args, const struct lk_cuda *cuda);

@@ -1,8 +1,8 @@
 /*
- * The rows of LK_OP_LIST: names, implementations, and what each op costs.
+ * The table of LK_OP_LIST: names, implementations and costs.
  *
- * Costs count the operations of the formula, not those of an implementation: an exp, a division
- * or a square root is one. Bytes assume float32 buffers.
+ * Costs count the operations of the formula, not those of an implementation: an exp, a division or
+ * a square root is one. Bytes assume float32 buffers.
  */
 #include "kernels/ops.h"
 #include "kernels/impl.h"
@@ -70,7 +70,8 @@ static struct lk_op_cost layernorm_backward_cost(const void *args)
     return cost(14 * n, (a->accumulate_input ? 4 : 3) * n, 0);
 }
 
-/* A product of (rows, inner) and (inner, columns); `more` reals are read besides. */
+/* Return the cost of a product of (rows, inner) and (inner, columns) that also reads `more`
+ * reals. */
 static struct lk_op_cost matmul_cost(size_t rows, size_t inner, size_t columns, double more)
 {
     return cost(
@@ -102,7 +103,8 @@ static struct lk_op_cost matmul_backward_weight_cost(const void *args)
                        a->accumulate ? product(a->outputs, a->inputs, 1) : 0);
 }
 
-/* Products over the lower triangle only; about ten operations an element of it for the softmax. */
+/* Return the cost of attention: products over the lower triangle only, and about ten operations per
+ * element of it for the softmax. */
 static struct lk_op_cost attention_cost(size_t samples, size_t context, size_t channels,
                                         size_t heads, double products, double rows_read)
 {
@@ -124,34 +126,6 @@ static struct lk_op_cost attention_backward_cost(const void *args)
     const struct lk_attention_backward_args *a = args;
 
     return attention_cost(a->samples, a->context, a->channels, a->heads, 4, 7);
-}
-
-static struct lk_op_cost gelu_forward_cost(const void *args)
-{
-    double n = (double)((const struct lk_gelu_forward_args *)args)->n;
-
-    return cost(9 * n, 2 * n, 0);
-}
-
-static struct lk_op_cost gelu_backward_cost(const void *args)
-{
-    double n = (double)((const struct lk_gelu_backward_args *)args)->n;
-
-    return cost(18 * n, 3 * n, 0);
-}
-
-static struct lk_op_cost relu_forward_cost(const void *args)
-{
-    double n = (double)((const struct lk_relu_forward_args *)args)->n;
-
-    return cost(n, 2 * n, 0);
-}
-
-static struct lk_op_cost relu_backward_cost(const void *args)
-{
-    double n = (double)((const struct lk_relu_backward_args *)args)->n;
-
-    return cost(n, 3 * n, 0);
 }
 
 static struct lk_op_cost cross_entropy_forward_cost(const void *args)
@@ -178,42 +152,28 @@ static struct lk_op_cost sgd_cost(const void *args)
     return cost(6 * n, (a->momentum > 0 ? 5 : 3) * n, 0);
 }
 
-static struct lk_op_cost adamw_cost(const void *args)
-{
-    double n = (double)((const struct lk_adamw_args *)args)->elems;
+/* Costs of the ops that treat their elements alike: X(op, member with the count of elements, flops
+ * and float32 values read or written per element). A wire element is half a float32. */
+#define ELEMENTWISE_LIST(X)                                                                        \
+    X(gelu_forward, n, 9, 2)                                                                       \
+    X(gelu_backward, n, 18, 3)                                                                     \
+    X(relu_forward, n, 1, 2)                                                                       \
+    X(relu_backward, n, 1, 3)                                                                      \
+    X(adamw, elems, 15, 7)                                                                         \
+    X(sum_squares, n, 2, 1)                                                                        \
+    X(scale, n, 1, 2)                                                                              \
+    X(fill, n, 0, 1)                                                                               \
+    X(cast_to_wire, n, 0, 1.5)                                                                     \
+    X(cast_from_wire, n, 0, 1.5)
 
-    return cost(15 * n, 7 * n, 0);
-}
-
-static struct lk_op_cost sum_squares_cost(const void *args)
-{
-    double n = (double)((const struct lk_sum_squares_args *)args)->n;
-
-    return cost(2 * n, n, 0);
-}
-
-static struct lk_op_cost scale_cost(const void *args)
-{
-    double n = (double)((const struct lk_scale_args *)args)->n;
-
-    return cost(n, 2 * n, 0);
-}
-
-static struct lk_op_cost fill_cost(const void *args)
-{
-    return cost(0, (double)((const struct lk_fill_args *)args)->n, 0);
-}
-
-/* A wire element is half a float. */
-static struct lk_op_cost cast_to_wire_cost(const void *args)
-{
-    return cost(0, 1.5 * (double)((const struct lk_cast_to_wire_args *)args)->n, 0);
-}
-
-static struct lk_op_cost cast_from_wire_cost(const void *args)
-{
-    return cost(0, 1.5 * (double)((const struct lk_cast_from_wire_args *)args)->n, 0);
-}
+#define ELEMENTWISE_COST(op, count, flops, reals)                                                  \
+    static struct lk_op_cost op##_cost(const void *args)                                           \
+    {                                                                                              \
+        double n = (double)((const struct lk_##op##_args *)args)->count;                           \
+                                                                                                   \
+        return cost((flops)*n, (reals)*n, 0);                                                      \
+    }
+ELEMENTWISE_LIST(ELEMENTWISE_COST)
 
 static struct lk_op_cost wait_cost(const void *args)
 {

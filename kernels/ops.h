@@ -3,13 +3,13 @@
  *
  *     LK_LAUNCH(stream, gelu_forward, .out = out, .in = in, .n = n);
  *
- * Matrices are row major and dense. lk_real buffers have the device's element size, lk_wide ones
+ * Matrices are row major and dense. lk_real buffers have the device's element type, lk_wide ones
  * that of its sums (float, on reference double), tokens are int32. Buffers of one op do not overlap
  * unless its comment says so. Sizes are elements; a size of 0 is legal and does nothing.
  * `accumulate` false overwrites a gradient, true adds to it.
  *
- * The same inputs give the same bits, on any thread: no op splits its work by the number of
- * processors. NaN and infinity propagate. Any number of threads may run ops at once.
+ * Equal inputs give equal bits, on any thread: no op splits its work by the number of processors.
+ * NaN and infinity propagate. Any number of threads may run ops at once.
  */
 #ifndef LK_KERNELS_OPS_H
 #define LK_KERNELS_OPS_H
@@ -55,11 +55,16 @@
 LK_OP_LIST(LK_OP_EXTERN_)
 #undef LK_OP_EXTERN_
 
-/*
- * Prepares the libraries behind the cpu ops: OpenBLAS gets one thread, since a rank has one core.
- * A cpu device calls it before its first op. Safe to call again.
- */
+/* Prepare the libraries that the cpu ops use: OpenBLAS gets one thread, since a rank has one core.
+ * A cpu device calls it before its first op. Safe to call again. */
 void lk_kernels_init(void);
+
+/* Return which library multiplies matrices, with its version and the processor that it chose code
+ * for. */
+const char *lk_kernels_blas(void);
+
+/* Return the widest vector instructions that the ops were compiled for. */
+const char *lk_kernels_vectors(void);
 
 /* ---- Embeddings ---- */
 
@@ -89,7 +94,7 @@ struct lk_encoder_backward_token_args {
     bool accumulate;
 };
 
-/* out = token * factor + shift: bytes as numbers, for a model without embeddings. */
+/* out = token * factor + shift: converts bytes to numbers, for a model without embeddings. */
 struct lk_bytes_forward_args {
     lk_real *out;          /* (n) */
     const int32_t *tokens; /* (n) */
@@ -120,15 +125,16 @@ struct lk_layernorm_backward_args {
     const lk_wide *mean, *rstd; /* (rows) */
     size_t rows, channels;
     bool accumulate;       /* of dweight and dbias */
-    bool accumulate_input; /* of din: true joins the gradient of a residual connection */
+    bool accumulate_input; /* of din: true adds to the gradient of a residual connection */
 };
 
 /* ---- Linear layer; weights as PyTorch's Linear: (outputs, inputs) ---- */
 
 /*
- * Rows of out, residual, dout and logits may lie further apart than they are long: by `stride`
- * elements, 0 for none between them. Tensor cores want rows that begin at a multiple of 16 bytes,
- * and a vocabulary of 50257 has none. What lies between rows is neither read nor written.
+ * Return a row stride in elements; 0 stands for dense rows. Rows of out, residual, dout and logits
+ * may have a stride larger than their length, because tensor cores want rows that begin at
+ * multiples of 16 bytes, which those of a vocabulary of 50257 do not. The gaps between rows are
+ * neither read nor written.
  */
 static inline size_t lk_op_stride(size_t stride, size_t columns)
 {
@@ -176,9 +182,9 @@ struct lk_matmul_backward_weight_args {
 struct lk_attention_forward_args {
     lk_real *out;       /* (samples, context, channels); heads side by side */
     lk_real *probs;     /* (samples, heads, context, context), lower triangles; kept for backward.
-                           What lies above the diagonal is unspecified. cuda: not used */
-    lk_wide *log_sum;   /* cuda: (samples, heads, context), logarithms of the sums of the softmax,
-                           from which backward finds probs again. Others: not used */
+                           Values above the diagonal are unspecified. cuda: not used */
+    lk_wide *log_sum;   /* cuda: (samples, heads, context), logarithms of the softmax's sums, from
+                           which backward recomputes probs. Others: not used */
     const lk_real *qkv; /* (samples, context, 3 * channels): q, k, v */
     size_t samples, context, channels, heads;
 };
@@ -220,7 +226,7 @@ struct lk_relu_forward_args {
 struct lk_relu_backward_args {
     lk_real *din; /* may be dout */
     const lk_real *dout;
-    const lk_real *out; /* (n): the output of forward, which has its sign */
+    const lk_real *out; /* (n): the output of forward, positive where the input is */
     size_t n;
 };
 
@@ -231,7 +237,7 @@ struct lk_cross_entropy_forward_args {
     lk_wide *loss;          /* one element */
     lk_wide *log_sum;       /* (rows): log of the sum of exp(logits), kept for backward */
     const lk_real *logits;  /* (rows, vocab) */
-    const int32_t *targets; /* of row r: targets[r * target_stride] */
+    const int32_t *targets; /* target of row r: targets[r * target_stride] */
     size_t rows, vocab, target_stride;
     size_t stride; /* of logits */
 };
@@ -249,24 +255,25 @@ struct lk_cross_entropy_backward_args {
 
 /* ---- Optimizers: all parameters in one launch, updated in place, as torch.optim does ---- */
 
-/* One parameter. The gradient lies where its bucket has it, so no copy comes before the update. */
+/* One parameter. The gradient stays in its bucket, so no copy comes before the update. */
 struct lk_optim_tensor {
     lk_real *param;
-    lk_wide *master; /* the exact weights, which `param` is rounded from; NULL: `param` is exact */
+    lk_wide *master; /* exact weights, from which `param` is rounded; NULL: `param` is exact */
     lk_wide *m, *v;  /* state, zeroed before the first step; sgd: m is the momentum or NULL, no v */
     const lk_real *grad;
     size_t n;
-    size_t first_chunk; /* chunks of LK_OPTIM_CHUNK elements in the tensors before this one */
+    size_t first_chunk; /* chunks of LK_OPTIM_CHUNK elements in all tensors before this one */
     double weight_decay;
 };
-/* What one block of a GPU updates: a tensor is cut into such chunks, the last one shorter. */
+/* Elements that one GPU thread block updates: a tensor is cut into such chunks, the last one
+ * shorter. */
 enum { LK_OPTIM_CHUNK = 8192 };
 
 /* g = grad + weight_decay * param; m = momentum * m + g; param -= learning_rate * m. */
 struct lk_sgd_args {
     const struct lk_optim_tensor *tensors; /* (n_tensors), device memory */
-    size_t n_tensors, n_chunks;            /* n_chunks: of all tensors */
-    size_t elems;                          /* of all tensors */
+    size_t n_tensors, n_chunks;            /* n_chunks: chunks of all tensors */
+    size_t elems;                          /* elements of all tensors */
     double learning_rate, momentum;
 };
 
@@ -306,10 +313,8 @@ struct lk_fill_args {
     double value;
 };
 
-/*
- * Rounds to float16 or bfloat16 (nearest even; what is too large becomes infinity) and back. On the
- * reference device a value is rounded to float32 first. pre: dtype is LK_F16 or LK_BF16.
- */
+/* Round to float16 or bfloat16 (nearest even; overflow becomes infinity) and convert back. On the
+ * reference device a value is rounded to float32 first. pre: dtype is LK_F16 or LK_BF16. */
 struct lk_cast_to_wire_args {
     uint16_t *out;
     const lk_real *in;
@@ -323,27 +328,27 @@ struct lk_cast_from_wire_args {
     enum lk_dtype dtype;
 };
 
-/* Does nothing, and costs this time: on a timed device it waits. For replayed jobs. */
+/* An op that computes nothing and costs this time: a timed device waits. For replayed jobs. */
 struct lk_wait_args {
     double seconds;
 };
 
 /*
- * ---- Stand-ins for a collective, where one GPU is alone ----
+ * ---- Surrogates for a collective, for a machine with a single GPU ----
  *
- * On cuda they take from the other kernels what a collective of NCCL takes: `ctas` thread blocks,
- * each with a multiprocessor to itself (kernels/stand_in.cu). On other devices hold only costs its
- * time, and move copies.
+ * On cuda they take the same resources from other kernels as a collective of NCCL: `ctas` thread
+ * blocks, each occupying a multiprocessor (kernels/stand_in.cu). On other devices hold only costs
+ * its time, and move copies.
  */
 
-/* A collective that waits for a late rank, for this long. */
+/* Surrogate for a collective that waits this long for a late rank. */
 struct lk_hold_args {
     double seconds;
     size_t ctas;
 };
 
-/* One that moves bytes: to = from. Memory is read and written at Bps each; 0: as fast as ctas can.
- */
+/* Surrogate for a collective that moves bytes: to = from. Memory is read and written at Bps each;
+ * 0: as fast as ctas can. */
 struct lk_move_args {
     void *to; /* (bytes) */
     const void *from;

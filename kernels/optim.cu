@@ -1,7 +1,7 @@
 /*
- * Optimizers: one launch for all tensors, one pass over memory. The gradient is read where its
- * bucket holds it. Where lk_real is narrower than float, the update works on the float masters and
- * writes them and the rounded weights.
+ * Optimizers: one launch for all tensors, one pass over memory. The gradient is read from its
+ * bucket. If lk_real is narrower than float, the update works on the float masters and writes them
+ * and the rounded weights.
  */
 #include "kernels/device.cuh"
 
@@ -12,8 +12,8 @@ namespace
 
 enum { THREADS = 256, N = 4 /* floats in 16 bytes; states are always float */ };
 
-/* The tensor of a chunk: the last that begins at it or before. An empty tensor begins where the
- * next one does, so it is never the last. */
+/* Return the tensor of a chunk: the last that begins at it or before. An empty tensor begins where
+ * the next one does, so it is never the last. */
 __device__ size_t tensor_of(const struct lk_optim_tensor *tensors, size_t n_tensors, size_t chunk)
 {
     size_t low = 0, high = n_tensors - 1;
@@ -34,7 +34,7 @@ template <int K, class X> __device__ bool aligned_for(const X *p)
     return reinterpret_cast<uintptr_t>(p) % alignof(pack<X, K>) == 0;
 }
 
-/* Updates K neighbouring weights. F: void f(weight, m, v, grad, decay); m and v may be NULL. */
+/* Update K neighbouring weights. F: void f(weight, m, v, grad, decay); m and v may be NULL. */
 template <int K, class T, class F>
 __device__ void update(const struct lk_optim_tensor &t, size_t i, F f)
 {
@@ -70,7 +70,8 @@ __device__ void update(const struct lk_optim_tensor &t, size_t i, F f)
     store<K>(param + i, rounded);
 }
 
-/* A block has a chunk. Whether its tensor allows wide accesses is the same for all its threads. */
+/* Update one chunk per block. All threads of a block agree on wide accesses, which the chunk's
+ * tensor decides. */
 template <class T, class F>
 __global__ void __launch_bounds__(THREADS)
     update_kernel(const struct lk_optim_tensor *tensors, size_t n_tensors, F f)
@@ -94,7 +95,7 @@ __global__ void __launch_bounds__(THREADS)
 struct sgd_step {
     float rate, momentum;
 
-    /* Without momentum m is a zero that nobody keeps. */
+    /* Without momentum, m is zero and is not stored. */
     __device__ void operator()(float &w, float &m, float &, float g, float decay) const
     {
         m = momentum * m + (g + decay * w);

@@ -1,8 +1,8 @@
 /*
- * Private to kernels/NAME.cu: all inline PTX. A host compiler cannot run it; tests/cuda_shim has a
- * definition of each of these functions, by the text of NVIDIA's PTX ISA 9.0, section named. The
- * pieces below, those that kernels/attention.cu makes of them and the shim's were compared with
- * that text element by element, twice and apart from each other.
+ * Private to kernels/NAME.cu: all inline PTX. A host compiler cannot compile it, so tests/cuda_shim
+ * defines each of these functions by the text of NVIDIA's PTX ISA 9.0 (the section is named here).
+ * The fragments below, those that kernels/attention.cu makes of them and the shim's were compared
+ * with that text element by element, twice and independently.
  */
 #ifndef LK_KERNELS_PTX_CUH
 #define LK_KERNELS_PTX_CUH
@@ -13,8 +13,8 @@
 
 /*
  * d += a * b on the tensor cores: a (16, 16) row major, b (16, 8) column major, bfloat16; d (16, 8)
- * float. A warp holds them in pieces, 9.7.14.5.8, "Matrix Fragments for mma.m16n8k16 with floating
- * point type": with g = lane / 4 and t = lane % 4,
+ * float. A warp holds them in fragments, 9.7.14.5.8, "Matrix Fragments for mma.m16n8k16 with
+ * floating point type": with g = lane / 4 and t = lane % 4,
  *     a[0] = a(g, 2t..2t+1), a[1] = a(g + 8, same), a[2] = a(g, 2t+8..2t+9), a[3] = a(g + 8, same)
  *     b[0] = b(2t..2t+1, g), b[1] = b(2t+8..2t+9, g)
  *     d[0..1] = d(g, 2t..2t+1), d[2..3] = d(g + 8, same)
@@ -28,7 +28,7 @@ __device__ inline void mma_bf16(float (&d)[4], const uint32_t (&a)[4], const uin
 }
 
 /*
- * The same for tf32, a (16, 8), b (8, 8), 9.7.14.5.7, "Matrix Fragments for mma.m16n8k8":
+ * As mma_bf16, for tf32: a (16, 8), b (8, 8), 9.7.14.5.7, "Matrix Fragments for mma.m16n8k8":
  *     a[0] = a(g, t), a[1] = a(g + 8, t), a[2] = a(g, t + 4), a[3] = a(g + 8, t + 4)
  *     b[0] = b(t, g), b[1] = b(t + 4, g); d as above
  */
@@ -40,7 +40,7 @@ __device__ inline void mma_tf32(float (&d)[4], const uint32_t (&a)[4], const uin
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
 }
 
-/* The bits of x rounded to tf32: 10 bits of mantissa, ties away from zero ("cvt", .rna). */
+/* Return the bits of x rounded to tf32: 10 bits of mantissa, ties away from zero ("cvt", .rna). */
 __device__ inline uint32_t to_tf32(float x)
 {
     uint32_t bits;
@@ -49,7 +49,7 @@ __device__ inline uint32_t to_tf32(float x)
     return bits;
 }
 
-/* Two bfloat16, rounded to nearest even, low in the lower half ("cvt", .rn.bf16x2). */
+/* Return two bfloat16, rounded to nearest even, `low` in the lower half ("cvt", .rn.bf16x2). */
 __device__ inline uint32_t two_bf16(float low, float high)
 {
     uint32_t bits;
@@ -59,9 +59,9 @@ __device__ inline uint32_t two_bf16(float low, float high)
 }
 
 /*
- * 2^x and 1 / x by one instruction each, with a relative error of at most 2^-22 and 2^-23; what
- * lies below 2^-126, argument or result, is 0 ("ex2" and "rcp", .approx.ftz). exp2f and division
- * take 4 and about 8, for ends of the range that nobody here needs.
+ * Return 2^x and 1 / x by one instruction each, with a relative error of at most 2^-22 and 2^-23;
+ * arguments and results below 2^-126 become 0 ("ex2" and "rcp", .approx.ftz). exp2f and division
+ * take 4 and about 8 instructions, for ends of the range that are not needed here.
  */
 __device__ inline float exp2_fast(float x)
 {
@@ -80,10 +80,10 @@ __device__ inline float reciprocal_fast(float x)
 }
 
 /*
- * Four 8 x 8 matrices of 16-bit elements from shared memory (9.7.14.5.15, "ldmatrix"): lane l names
- * row l % 8 of matrix l / 8, which is 16 bytes, 16-byte aligned, and gets of each matrix i r[i] =
- * (row l / 4, columns 2 (l % 4) and the next); transposed: (rows 2 (l % 4) and the next, column l /
- * 4).
+ * Load four 8 x 8 matrices of 16-bit elements from shared memory (9.7.14.5.15, "ldmatrix"). Lane l
+ * gives the address of row l % 8 of matrix l / 8, 16 bytes, 16-byte aligned. It gets from each
+ * matrix i r[i] = (row l / 4, columns 2 (l % 4) and the next); transposed: (rows 2 (l % 4) and the
+ * next, column l / 4).
  */
 __device__ inline void load_matrices(uint32_t (&r)[4], const void *row)
 {
@@ -102,10 +102,10 @@ __device__ inline void load_matrices_transposed(uint32_t (&r)[4], const void *ro
 }
 
 /*
- * 16 bytes from global to shared memory, both 16-byte aligned, that come while the thread goes on
- * (9.7.9.25.3, "cp.async"); zeros where `there` is false, from a legal address all the same. Until
- * the thread has waited for them nobody may touch them; then they are this thread's to read, and
- * after a barrier everybody's.
+ * Start copying 16 bytes from global to shared memory, both 16-byte aligned, asynchronously
+ * (9.7.9.25.3, "cp.async"); zeros if `there` is false, though `from` must be legal all the same.
+ * Nobody may touch them until the thread has waited for them; then this thread may read them, and
+ * after a barrier all threads.
  */
 __device__ inline void copy_async(void *to, const void *from, bool there)
 {
@@ -116,15 +116,14 @@ __device__ inline void copy_async(void *to, const void *from, bool there)
                  : "memory");
 }
 
-/* Waits for all copies of this thread ("cp.async.wait_all"). */
+/* Wait for all copies of this thread ("cp.async.wait_all"). */
 __device__ inline void wait_for_copies(void)
 {
     asm volatile("cp.async.wait_all;" : : : "memory");
 }
 
-/* Nanoseconds of a clock that all multiprocessors share; it steps by 32 ns to 1 us
- * ("%globaltimer").
- */
+/* Return the nanoseconds of a clock that all multiprocessors share; it steps by 32 ns to 1 us
+ * ("%globaltimer"). */
 __device__ inline uint64_t global_timer_ns(void)
 {
     uint64_t ns;

@@ -1,22 +1,24 @@
 /*
- * Stand-ins for a collective of NCCL where there is only one GPU: what they take from the kernels
- * beside them. A block of NCCL's (2.28.9) has up to 640 threads (NCCL_MAX_NTHREADS,
+ * Surrogates for a collective of NCCL on a machine with a single GPU: they take the same resources
+ * from concurrent kernels. A block of NCCL's (2.28.9) has up to 640 threads (NCCL_MAX_NTHREADS,
  * src/include/device.h) of at most 96 registers (makefiles/common.mk, -maxrregcount=96) and 82240
- * bytes of shared memory beside its static part (ncclShmemDynamicSize, for 8.0 and 9.0): 61440 of a
- * multiprocessor's 65536 registers, so that next to nothing fits beside it. These have the same.
+ * bytes of dynamic shared memory (ncclShmemDynamicSize, for 8.0 and 9.0): 61440 of a
+ * multiprocessor's 65536 registers, so that almost nothing else fits on it. The blocks here have
+ * the same.
  *
- * Not like NCCL's: no bytes leave the GPU, none come in, and nothing is added.
+ * Unlike NCCL's, they send and receive no bytes over links, and add nothing.
  */
 #include "kernels/ptx.cuh"
 
 namespace
 {
 
-/* With these kept, a thread has 80 to 96 registers in all (ptxas -v, for 8.0, 9.0 and 10.0). */
+/* Values kept in registers; a thread then has 80 to 96 registers in all (ptxas -v, for 8.0, 9.0 and
+ * 10.0). */
 enum { KEPT_HOLD = 80, KEPT_MOVE = 64 };
 enum { THREADS = 640, SHARED_BYTES = 82240, UNROLL = 4 };
 
-/* Registers that are in use from the start of a kernel to its end. */
+/* Registers that stay in use from the start of a kernel to its end. */
 template <int KEPT> struct reserve {
     uint32_t x[KEPT];
 
@@ -26,7 +28,8 @@ template <int KEPT> struct reserve {
             x[i] = threadIdx.x + (unsigned)i;
     }
 
-    /* Something that a compiler cannot do at the end, or leave out. */
+    /* Change the values in a way that the compiler can neither postpone to the end nor leave
+     * out. */
     __device__ void use(uint32_t seed)
     {
         for (int i = 0; i < KEPT; i++)
@@ -43,7 +46,8 @@ template <int KEPT> struct reserve {
     }
 };
 
-/* One thread looks at the clock, as one of NCCL's looks at a flag; the others are at a barrier. */
+/* Wait until a time. One thread polls the clock, as one of NCCL's polls a flag; the others wait at
+ * a barrier. */
 template <int KEPT> __device__ void wait_until(uint64_t ns, reserve<KEPT> &r)
 {
     uint64_t now = global_timer_ns();
@@ -55,7 +59,8 @@ template <int KEPT> __device__ void wait_until(uint64_t ns, reserve<KEPT> &r)
     r.use((uint32_t)now);
 }
 
-/* In rounds, since what is used once more at the end only would be computed there. */
+/* Hold the multiprocessors for a time. Waits in rounds, because registers used only once, at the
+ * end, would not be occupied before. */
 __global__ void __launch_bounds__(THREADS, 1) hold_kernel(uint64_t ns)
 {
     const uint64_t round_ns = 10000;
@@ -70,10 +75,8 @@ __global__ void __launch_bounds__(THREADS, 1) hold_kernel(uint64_t ns)
     r.end(shared);
 }
 
-/*
- * Words move N at a time. A block takes every gridDim.x-th tile; the tiles of all blocks together
- * are ns_a_tile apart, 0: as they come.
- */
+/* Copy words, N at a time. A block takes every gridDim.x-th tile; consecutive tiles, of all blocks
+ * together, are ns_a_tile apart; 0: without pause. */
 template <int N>
 __global__ void __launch_bounds__(THREADS, 1)
     move_kernel(uint32_t *to, const uint32_t *from, size_t words, double ns_a_tile)

@@ -1,4 +1,4 @@
-/* The stand-ins on a CPU: a copy, and nothing. */
+/* The surrogates on a CPU: move copies, hold does nothing. */
 #include "kernels/impl.h"
 
 #include <string.h>

@@ -1,4 +1,4 @@
-/* The stand-ins by definition: a copy, and nothing. */
+/* The surrogates by definition: move copies, hold does nothing. */
 #include "kernels/impl.h"
 
 #include <string.h>

@@ -57,7 +57,7 @@ template <class T> enum lk_status scale(const struct lk_scale_args &a, const str
     return lk_map(c, "scale", x, x, a.n, times<T>{(float)a.factor});
 }
 
-/* The compiler drops the load that nothing uses. */
+/* fill maps a function that ignores its argument: the compiler drops the load. */
 template <class T> enum lk_status fill(const struct lk_fill_args &a, const struct lk_cuda *c)
 {
     T *x = static_cast<T *>(a.x);
@@ -86,8 +86,8 @@ enum lk_status cast_from_wire(const struct lk_cast_from_wire_args &a, const stru
 }
 
 /*
- * Sum of squares in two launches: up to 1024 partial sums, then their sum in double. A thread adds
- * n / 2^18 floats, so that its rounding stays small for any model.
+ * The sum of squares takes two launches: up to 1024 partial sums, then their sum in double. A
+ * thread adds n / 2^18 floats, so that its rounding error stays small for any model.
  */
 enum { SUM_THREADS = 256, SUM_BLOCKS = 1024, SUM_EACH = 16 };
 
@@ -115,7 +115,8 @@ __global__ void __launch_bounds__(SUM_THREADS) squares_kernel(float *partial, co
         partial[blockIdx.x] = sum;
 }
 
-/* One warp: the lanes' sums, in double, go through shared memory in order. */
+/* Add the partial sums in one warp; the lanes' sums, in double, are added in order through shared
+ * memory. */
 __global__ void __launch_bounds__(LK_WARP)
     total_kernel(float *out, const float *partial, size_t n, bool accumulate)
 {

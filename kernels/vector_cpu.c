@@ -1,10 +1,9 @@
 /* Vector operations, float32. */
 #include "kernels/impl.h"
 #include "kernels/lanes.h"
+#include "kernels/vecmath.h"
 
-#include <string.h>
-
-/* In blocks, whose sums are added in float64: the error does not grow with n. */
+/* Sum the squares in blocks, whose sums are added in float64: the error does not grow with n. */
 void lk_sum_squares_cpu(const void *args)
 {
     enum { BLOCK = 4096 };
@@ -39,50 +38,6 @@ void lk_fill_cpu(const void *args)
         x[i] = value;
 }
 
-/* As lk_bf16_from_f32, without a branch. */
-static inline uint16_t bf16_from_f32(float x)
-{
-    uint32_t bits, rounded;
-
-    memcpy(&bits, &x, sizeof bits);
-    rounded = bits + 0x7fffu + (bits >> 16 & 1);
-    /* A NaN must not become an infinity by rounding or by losing its low bits. */
-    return (uint16_t)((x != x ? bits | 0x400000u : rounded) >> 16);
-}
-
-static inline float f32_from_bf16(uint16_t x)
-{
-    uint32_t bits = (uint32_t)x << 16;
-    float value;
-
-    memcpy(&value, &bits, sizeof value);
-    return value;
-}
-
-#ifdef __FLT16_MAX__ /* the compiler's own type: one instruction for a vector of them */
-__extension__ typedef _Float16 half;
-
-static inline uint16_t f16_from_f32(float x)
-{
-    half h = (half)x;
-    uint16_t bits;
-
-    memcpy(&bits, &h, sizeof bits);
-    return bits;
-}
-
-static inline float f32_from_f16(uint16_t x)
-{
-    half h;
-
-    memcpy(&h, &x, sizeof h);
-    return (float)h;
-}
-#else
-#define f16_from_f32 lk_f16_from_f32
-#define f32_from_f16 lk_f32_from_f16
-#endif
-
 void lk_cast_to_wire_cpu(const void *args)
 {
     const struct lk_cast_to_wire_args *a = args;
@@ -91,10 +46,10 @@ void lk_cast_to_wire_cpu(const void *args)
 
     if (a->dtype == LK_F16)
         for (size_t i = 0; i < a->n; i++)
-            out[i] = f16_from_f32(in[i]);
+            out[i] = lk_vecmath_f16_from_f32(in[i]);
     else
         for (size_t i = 0; i < a->n; i++)
-            out[i] = bf16_from_f32(in[i]);
+            out[i] = lk_vecmath_bf16_from_f32(in[i]);
 }
 
 void lk_cast_from_wire_cpu(const void *args)
@@ -105,10 +60,10 @@ void lk_cast_from_wire_cpu(const void *args)
 
     if (a->dtype == LK_F16)
         for (size_t i = 0; i < a->n; i++)
-            out[i] = f32_from_f16(in[i]);
+            out[i] = lk_vecmath_f32_from_f16(in[i]);
     else
         for (size_t i = 0; i < a->n; i++)
-            out[i] = f32_from_bf16(in[i]);
+            out[i] = lk_vecmath_f32_from_bf16(in[i]);
 }
 
 void lk_wait_cpu(const void *args)

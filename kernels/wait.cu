@@ -1,5 +1,4 @@
-/* Holds the stream for a known time: replayed jobs, and the check that recorded durations are true.
- */
+/* Hold the stream for a known time, for replayed jobs and for the check of recorded durations. */
 #include "kernels/ptx.cuh"
 
 namespace

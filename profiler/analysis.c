@@ -1,4 +1,4 @@
-/* The analysis of one run: the order of its parts. */
+/* Analyse one run: choose its reference, and compute the parts of the analysis in order. */
 #include "profiler/analysis.h"
 
 #include "base/array.h"
@@ -96,21 +96,60 @@ static void split_ranks(struct lk_analysis *a)
 
         for (size_t s = 0; s < run->n_steps; s++) {
             const struct lk_step *p = lk_rank_step(&run->ranks[k], run->steps[s]);
-            const uint64_t *begin_ns = a->begin_ns + k * a->n_meetings + a->first_meeting[s];
+            const uint64_t *begin_ns = a->begin_ns + k * a->n_collectives + a->first_collective[s];
             struct lk_step_split x;
 
             lk_step_split(&run->ranks[k], p, begin_ns, &x);
             to->step_s += lk_step_window_s(p) / n;
-            to->split.forward_s += x.forward_s / n;
-            to->split.backward_s += x.backward_s / n;
-            to->split.optimizer_s += x.optimizer_s / n;
-            to->split.straggler_s += x.straggler_s / n;
-            to->split.wire_s += x.wire_s / n;
-            to->split.input_s += x.input_s / n;
-            to->split.gap_s += x.gap_s / n;
+            for (size_t i = 0; i < LK_PART_COUNT; i++)
+                to->split.s[i] += x.s[i] / n;
         }
         a->step_s += to->step_s / (double)run->n;
     }
+}
+
+/* Map each of the trace's names to a quantity; LK_GPU_QUANTITY_COUNT: none. out[id - 1]. */
+static void find_names(const struct lk_trace *t, enum lk_gpu_quantity *out)
+{
+    for (size_t i = 0; i < t->n_names; i++) {
+        out[i] = LK_GPU_QUANTITY_COUNT;
+        for (size_t q = 0; q < LK_GPU_QUANTITY_COUNT; q++)
+            if (!strcmp(t->names[i], lk_gpu_quantity_name((enum lk_gpu_quantity)q)))
+                out[i] = (enum lk_gpu_quantity)q;
+    }
+}
+
+/* Summarise a rank's GPU while the steps ran, from the counters of its trace. */
+static enum lk_status summarize_gpu(const struct lk_run *run, size_t k,
+                                    struct lk_analysis_rank *out)
+{
+    const struct lk_trace *t = &run->traces[k];
+    const struct lk_step *first = lk_rank_step(&run->ranks[k], run->steps[0]);
+    const struct lk_step *last = lk_rank_step(&run->ranks[k], run->steps[run->n_steps - 1]);
+    struct lk_gpu_sums sums = {0};
+    struct lk_run_facts facts;
+    enum lk_gpu_quantity *quantities = NULL;
+    enum lk_status st = LK_OK;
+
+    LK_TRY(lk_run_facts_read(&t->info, &facts));
+    LK_TRY(lk_alloc(&quantities, t->n_names + 1, sizeof *quantities));
+    find_names(t, quantities);
+    for (size_t i = 0; i < t->n_spans; i++) {
+        const struct lk_span *s = &t->spans[i].span;
+        uint64_t at_ns = lk_clock_apply(&t->clock, s->start_ns);
+
+        if (s->kind == LK_SPAN_COUNTER && s->name > 0 &&
+            t->tracks[t->spans[i].track].kind == LK_TRACK_GPU &&
+            quantities[s->name - 1] != LK_GPU_QUANTITY_COUNT && at_ns >= first->begin_ns &&
+            at_ns <= last->end_ns)
+            lk_gpu_sums_add(&sums, quantities[s->name - 1], at_ns, s->value);
+    }
+    lk_gpu_summary(&sums, &out->gpu);
+    out->gpu_max_mhz = facts.gpu_max_sm_clock_mhz;
+    out->gpu_limit_w = facts.gpu_power_limit_w;
+out:
+    free(quantities);
+    return st;
 }
 
 enum lk_status lk_analyze(const struct lk_run *run, const struct lk_run *const *refs, size_t n_refs,
@@ -123,12 +162,13 @@ enum lk_status lk_analyze(const struct lk_run *run, const struct lk_run *const *
     LK_TRY(check_references(run, refs, n_refs));
     LK_TRY(name_reference(&a, refs, n_refs));
     LK_TRY(lk_alloc(&a.ranks, run->n, sizeof *a.ranks));
-    LK_TRY(lk_analysis_meet_(&a));
+    LK_TRY(lk_analysis_arrivals_(&a));
     split_ranks(&a);
     LK_TRY(lk_analysis_buckets_(&a));
     LK_TRY(n_refs ? lk_work_measure_(refs, n_refs, &work) : lk_work_model_(&a, &work));
     LK_TRY(lk_analysis_waterfall_(&a, &work));
-    LK_TRY(lk_analysis_gpu_(&a));
+    for (size_t k = 0; k < run->n; k++)
+        LK_TRY(summarize_gpu(run, k, &a.ranks[k]));
     LK_TRY(lk_analysis_findings_(&a));
     *out = a;
     a = (struct lk_analysis){0};
@@ -146,8 +186,8 @@ void lk_analysis_fini(struct lk_analysis *a)
     free(a->reference);
     free(a->ranks);
     free(a->buckets);
-    free(a->meetings);
+    free(a->collectives);
     free(a->begin_ns);
-    free(a->first_meeting);
+    free(a->first_collective);
     *a = (struct lk_analysis){0};
 }

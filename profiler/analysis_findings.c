@@ -1,8 +1,9 @@
-/* What the numbers mean, in words. */
+/* Findings: conclusions from the analysis, in words. */
 #include "profiler/analysis_impl.h"
 
 #include "base/array.h"
 #include "base/coll.h"
+#include "base/stats.h"
 #include "base/units.h"
 #include "profiler/cupti.h"
 
@@ -13,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Shares of the step from which on something is worth a sentence. */
+/* Thresholds from which on a finding is reported, as shares of the step unless noted. */
 static const double rest_share = 0.03;       /* DESIGN section 6 */
 static const double loss_share = 0.03;       /* a row of the waterfall */
 static const double exposed_share = 0.05;    /* exposed communication */
@@ -22,6 +23,11 @@ static const double late_first_bucket = 0.5; /* of the backward */
 static const double unresolved_share = 0.5;  /* of the collectives */
 static const double throttled_share = 0.05;  /* of the samples of a GPU's state */
 static const double idle_share = 0.1;        /* of forward and backward */
+/* A clock this share below the others' explains a slow rank. NVIDIA's clocks move in steps of 15
+ * MHz; two steps are 2 %. */
+static const double slow_clock = 0.03;
+/* With fewer samples a mean is meaningless. */
+enum { FEW_SAMPLES = 3 };
 
 static enum lk_status say(struct lk_analysis *a, double cost_s, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
@@ -61,7 +67,57 @@ static double percent(const struct lk_analysis *a, double s)
     return a->step_s > 0 ? 100 * s / a->step_s : 0;
 }
 
-/* A rank that comes last at more than its share of the collectives that could be resolved. */
+static double clock_of(const struct lk_analysis *a, size_t k)
+{
+    const struct lk_gpu_summary *g = &a->ranks[k].gpu;
+
+    return g->n >= FEW_SAMPLES ? g->quantity[LK_GPU_SM_CLOCK_MHZ].mean : NAN;
+}
+
+/* Return the median clock of the ranks but k; NaN when there are none, or without memory: then one
+ * finding less is reported. */
+static double clock_of_others(const struct lk_analysis *a, size_t k)
+{
+    double *clocks = NULL;
+    double median = NAN;
+    size_t n = 0;
+
+    if (lk_alloc(&clocks, a->run->n, sizeof *clocks) != LK_OK)
+        return NAN;
+    for (size_t i = 0; i < a->run->n; i++)
+        if (i != k && !isnan(clock_of(a, i)))
+            clocks[n++] = clock_of(a, i);
+    if (n > 0)
+        median = lk_stats_median(clocks, n);
+    free(clocks);
+    return median;
+}
+
+/*
+ * Return true if rank k's GPU is so much slower than the others' that it explains a slow rank; out
+ * (LK_GPU_TEXT bytes): "its GPU runs at 1410 MHz, 20 % below the others' 1755 MHz, throttled 45 %
+ * of the time (power 45 %)".
+ */
+static bool gpu_is_slow(const struct lk_analysis *a, size_t k, char *out)
+{
+    double own = clock_of(a, k), others = clock_of_others(a, k);
+    char why[LK_GPU_TEXT];
+    int used;
+
+    if (isnan(own) || isnan(others) || own > (1 - slow_clock) * others)
+        return false;
+    used =
+        snprintf(out, LK_GPU_TEXT, "its GPU runs at %.0f MHz, %.0f %% below the others' %.0f MHz",
+                 own, 100 * (1 - own / others), others);
+    lk_gpu_throttle_text(&a->ranks[k].gpu, why);
+    if (why[0])
+        (void)snprintf(out + used, (size_t)(LK_GPU_TEXT - used),
+                       ", throttled %.0f %% of the time (%s)", 100 * a->ranks[k].gpu.throttled,
+                       why);
+    return true;
+}
+
+/* Report a rank that is last at more than its share of the resolved collectives. */
 static enum lk_status late_rank(struct lk_analysis *a)
 {
     double cost = a->losses_s[LK_LOSS_STRAGGLER];
@@ -84,11 +140,11 @@ static enum lk_status late_rank(struct lk_analysis *a)
                    "stragglers: ranks wait %s a step for the last to arrive, and it is not always "
                    "the same rank",
                    time_text(cost).buf);
-    if (lk_analysis_gpu_slow_(a, worst, gpu + 2))
+    if (gpu_is_slow(a, worst, gpu + 2))
         why = gpu;
     else if (r->losses_s[LK_LOSS_SLOW_RANK] > cost / 2)
         why = "; its own compute is slower than the others'";
-    else if (r->split.input_s > a->step_s * loss_share)
+    else if (r->split.s[LK_PART_INPUT] > a->step_s * loss_share)
         why = "; it waits for its input";
     return say(a, cost,
                "late rank: rank %zu is the last at %.0f %% of the collectives, by %s on average%s",
@@ -105,7 +161,7 @@ static enum lk_status slow_ranks(struct lk_analysis *a)
         if (cost < loss_share * a->step_s)
             continue;
         st = say(a, cost, "slow rank: rank %zu computes %s a step longer than the common pace%s", k,
-                 time_text(cost).buf, lk_analysis_gpu_slow_(a, k, gpu + 2) ? gpu : "");
+                 time_text(cost).buf, gpu_is_slow(a, k, gpu + 2) ? gpu : "");
         if (st != LK_OK)
             return st;
     }
@@ -118,13 +174,13 @@ static enum lk_status slow_gpus(struct lk_analysis *a)
     char gpu[LK_GPU_TEXT];
 
     for (size_t k = 0; k < a->run->n; k++)
-        if (lk_analysis_gpu_slow_(a, k, gpu))
+        if (gpu_is_slow(a, k, gpu))
             LK_TRY(say(a, NAN, "GPU clock: rank %zu: %s", k, gpu));
 out:
     return st;
 }
 
-/* What holds all clocks down, the one that is held down most for example. */
+/* Report GPUs that are throttled, with the most throttled one as an example. */
 static enum lk_status throttled_gpus(struct lk_analysis *a)
 {
     size_t n = 0, sampled = 0, worst = 0;
@@ -147,7 +203,7 @@ static enum lk_status throttled_gpus(struct lk_analysis *a)
                sampled, worst, text);
 }
 
-/* Bus bandwidth of the largest bucket, where wire time tells it. */
+/* Report the bus bandwidth of the largest bucket, if its wire time is known. */
 static enum lk_status wire(struct lk_analysis *a)
 {
     const struct lk_analysis_bucket *big = NULL;
@@ -169,7 +225,8 @@ static enum lk_status wire(struct lk_analysis *a)
                time_text(cost).buf, big->bucket, rate);
 }
 
-/* Of the time in which bytes moved: waiting for a late rank is not a matter of overlap. */
+/* Report poor overlap, relative to the time in which bytes moved: waiting for a late rank is not a
+ * matter of overlap. */
 static enum lk_status overlap(struct lk_analysis *a)
 {
     double moving = 0, exposed = a->losses_s[LK_LOSS_WIRE];
@@ -182,7 +239,7 @@ static enum lk_status overlap(struct lk_analysis *a)
                100 * (1 - exposed / moving));
 }
 
-/* Buckets that are too large start too late, and the last one is always exposed. */
+/* Report buckets that are too large: they start too late, and the last one is always exposed. */
 static enum lk_status first_bucket(struct lk_analysis *a)
 {
     double exposed = a->losses_s[LK_LOSS_WIRE];
@@ -200,7 +257,7 @@ struct idle {
     uint64_t idle_ns, length_ns;
 };
 
-/* Forward and backward of the run's steps on one rank. */
+/* Sum idle time and length of forward and backward of the run's steps on one rank. */
 static struct idle sum_idle(const struct lk_run *run, const struct lk_rank_steps *r)
 {
     struct idle sum = {0};
@@ -217,7 +274,7 @@ static struct idle sum_idle(const struct lk_run *run, const struct lk_rank_steps
     return sum;
 }
 
-/* Small kernels: they are over before the host has launched the next. */
+/* Report kernels so small that they end before the host has launched the next. */
 static enum lk_status idle_stream(struct lk_analysis *a)
 {
     struct idle all = {0};
@@ -239,15 +296,15 @@ static enum lk_status idle_stream(struct lk_analysis *a)
         100 * (double)all.idle_ns / (double)all.length_ns, time_text(cost).buf);
 }
 
-/* Rows of the waterfall that speak for themselves. */
+/* Rows of the waterfall that are reported as they are. */
 static const struct {
     enum lk_loss row;
     const char *text;
 } loss_texts[] = {
-    {LK_LOSS_INPUT,      "input bound: ranks wait for their batch"                             },
-    {LK_LOSS_COLOCATION, "co-location: compute is slower with several ranks on the node"       },
-    {LK_LOSS_OVERLAP,    "overlap slowdown: backward is slower while a collective is in flight"},
-    {LK_LOSS_OPTIMIZER,  "optimizer: it takes longer than in the reference"                    },
+    {LK_LOSS_INPUT, "input bound: ranks wait for their batch"},
+    {LK_LOSS_COLOCATION, "co-location: compute is slower with several ranks on the node"},
+    {LK_LOSS_OVERLAP, "overlap slowdown: backward is slower while a collective is in flight"},
+    {LK_LOSS_OPTIMIZER, "optimizer: it takes longer than in the reference"},
 };
 
 static enum lk_status losses(struct lk_analysis *a)
@@ -280,23 +337,23 @@ static enum lk_status clocks(struct lk_analysis *a)
     size_t n = 0;
     uint64_t worst = 0;
 
-    if (a->run->n < 2 || !a->n_meetings)
+    if (a->run->n < 2 || !a->n_collectives)
         return LK_OK;
     if (!a->aligned)
         return say(a, NAN,
                    "clocks: some rank's clock was never compared, so wait and wire come from "
                    "durations alone");
-    for (size_t i = 0; i < a->n_meetings; i++)
-        n += !a->meetings[i].resolved;
+    for (size_t i = 0; i < a->n_collectives; i++)
+        n += !a->collectives[i].resolved;
     for (size_t k = 0; k < a->run->n; k++)
         if (a->run->ranks[k].uncertainty_ns > worst)
             worst = a->run->ranks[k].uncertainty_ns;
-    if (!worst || (double)n < unresolved_share * (double)a->n_meetings)
+    if (!worst || (double)n < unresolved_share * (double)a->n_collectives)
         return LK_OK;
     return say(a, NAN,
                "clocks: at %.0f %% of the collectives the last to arrive is unresolved (clocks "
                "agree within %s)",
-               100 * (double)n / (double)a->n_meetings, time_text(lk_ns_to_s_(worst)).buf);
+               100 * (double)n / (double)a->n_collectives, time_text(lk_ns_to_s_(worst)).buf);
 }
 
 static enum lk_status recording(struct lk_analysis *a)
@@ -318,7 +375,7 @@ out:
     return st;
 }
 
-/* The last value of a counter in a trace; 0: it has none. */
+/* Return the last value of a counter in a trace, or 0. */
 static double counter(const struct lk_trace *t, const char *name)
 {
     double value = 0;
@@ -330,26 +387,25 @@ static double counter(const struct lk_trace *t, const char *name)
     return value;
 }
 
-/* What of the GPU is not in the traces, and why. */
+/* Report which GPU records are missing from the traces, and why. */
 static enum lk_status gpu_records(struct lk_analysis *a)
 {
     static const struct {
         const char *counter, *what;
     } rows[] = {
-        {LK_CUPTI_DROPPED, "were dropped by CUPTI"                                     },
-        {LK_CUPTI_UNTIMED, "had no times"                                              },
-        {LK_CUPTI_BROKEN,  "were cut off or on no clock"                               },
-        {LK_CUPTI_LOST,    "found no room"                                             },
+        {LK_CUPTI_DROPPED, "were dropped by CUPTI"},
+        {LK_CUPTI_UNTIMED, "had no times"},
+        {LK_CUPTI_BROKEN, "were cut off or on no clock"},
+        {LK_CUPTI_LOST, "found no room"},
         {LK_CUPTI_BY_TIME, "of NCCL's kernels have step and bucket by their time alone"},
     };
-    const struct lk_run_info *about = lk_run_about(a->run);
+    struct lk_run_facts facts;
     enum lk_status st = LK_OK;
 
-    for (size_t i = 0; i < about->n_config; i++)
-        if (!strcmp(about->config[i].key, LK_CUPTI_CONFIG_KEY) &&
-            !strncmp(about->config[i].value, "none: ", 6))
-            LK_TRY(say(a, NAN, "GPU records: none, so kernels and copies are not shown: %s",
-                       about->config[i].value + 6));
+    LK_TRY(lk_run_facts_read(lk_run_about(a->run), &facts));
+    if (facts.no_gpu_records)
+        LK_TRY(say(a, NAN, "GPU records: none, so kernels and copies are not shown: %s",
+                   facts.no_gpu_records));
     for (size_t i = 0; i < LK_COUNT(rows); i++) {
         double n = 0;
 
@@ -362,7 +418,7 @@ out:
     return st;
 }
 
-/* Costly ones first; those without a cost last. */
+/* Order findings by cost; those without a cost last. */
 static int finding_order(const void *a, const void *b)
 {
     const struct lk_finding *x = a, *y = b;

@@ -1,4 +1,5 @@
-/* The waterfall: what the reference's work costs in this run. Formulas in profiler/analysis.h. */
+/* Compute the waterfall: the cost of the reference's work in this run. Formulas in
+ * profiler/analysis.h. */
 #include "profiler/analysis_impl.h"
 
 #include "base/array.h"
@@ -12,14 +13,14 @@
 /* One item of a step: the forward, or one piece of a backward. */
 struct item {
     uint64_t start_ns, end_ns;
-    size_t piece; /* of a backward of n_pieces; 0 */
+    size_t piece; /* number of a backward's piece; 0 if uncut */
     size_t n_pieces;
     enum lk_span_kind kind;
 };
 
 typedef void (*item_fn)(const struct item *item, void *ctx);
 
-/* Calls fn for every item of a step. Only backwards with n_pieces pieces are cut. */
+/* Call fn for every item of a step. Only backwards with n_pieces pieces are cut. */
 static void each_item(const struct lk_rank_steps *r, const struct lk_step *p, size_t n_pieces,
                       item_fn fn, void *ctx)
 {
@@ -56,7 +57,7 @@ void lk_work_fini_(struct lk_work *w)
     *w = (struct lk_work){0};
 }
 
-/* Pieces of the last backward of the run's first steady step. */
+/* Count the pieces of the last backward of the run's first steady step. */
 static size_t count_pieces(const struct lk_run *run)
 {
     const struct lk_rank_steps *r = &run->ranks[0];
@@ -69,14 +70,14 @@ static size_t count_pieces(const struct lk_run *run)
     return n;
 }
 
-/* Sums for means. Backwards with another cut than n_pieces are summed whole, in backward_s. */
+/* Sums for means. Backwards with another number of pieces are summed whole, in backward_s. */
 struct sums {
     size_t n_pieces;
     double forward_s, backward_s;
     size_t n_forward, n_backward;
     double *piece_s;
     size_t *n_piece;
-    /* Only items without a pending collective, where there are any (modelled reference). */
+    /* Use only items without a pending collective, if there are any (modelled reference). */
     bool quiet_only;
     const struct lk_rank_steps *rank;
     const struct lk_step *step;
@@ -128,9 +129,9 @@ static void sum_rank(struct sums *s, const struct lk_run *run, size_t rank)
 }
 
 /*
- * Means; an item that `s` never saw is taken from `all`. Backwards without the usual marks (a
- * micro-batch under no_sync may have none) only say how long the whole is: the pieces are scaled to
- * the mean of all backwards, or, of a modelled reference, to that of the quiet ones.
+ * Compute means; an item missing in `s` is taken from `all`. Backwards without the usual marks (a
+ * micro-batch under no_sync may have none) only tell the total: the pieces are scaled to the mean
+ * of all backwards or, for a modelled reference, of the quiet ones.
  */
 static enum lk_status work_from(const struct sums *s, const struct sums *all, struct lk_work *w)
 {
@@ -173,9 +174,9 @@ enum lk_status lk_work_measure_(const struct lk_run *const *refs, size_t n_refs,
 
                 lk_step_split(&refs[i]->ranks[k],
                               lk_rank_step(&refs[i]->ranks[k], refs[i]->steps[j]), NULL, &x);
-                w.optimizer_s += x.optimizer_s;
-                w.input_s += x.input_s;
-                w.gap_s += x.gap_s;
+                w.optimizer_s += x.s[LK_PART_OPTIMIZER];
+                w.input_s += x.s[LK_PART_INPUT];
+                w.gap_s += x.s[LK_PART_GAP];
                 n++;
             }
         }
@@ -191,24 +192,32 @@ out:
     return st;
 }
 
-/* The rank whose forward + backward is the lower median. */
-static enum lk_status median_rank(const struct lk_analysis *a, size_t *out)
+/* Return in *out the lower median over ranks of value(a, rank). */
+static enum lk_status lower_median(const struct lk_analysis *a,
+                                   double (*value)(const struct lk_analysis *a, size_t rank),
+                                   double *out)
 {
     enum lk_status st = LK_OK;
     double *v = NULL;
-    double median;
 
     LK_TRY(lk_alloc(&v, a->run->n, sizeof *v));
     for (size_t k = 0; k < a->run->n; k++)
-        v[k] = a->ranks[k].split.forward_s + a->ranks[k].split.backward_s;
+        v[k] = value(a, k);
     (void)lk_stats_median(v, a->run->n); /* sorts */
-    median = v[(a->run->n - 1) / 2];
-    for (size_t k = 0; k < a->run->n; k++)
-        if (a->ranks[k].split.forward_s + a->ranks[k].split.backward_s == median)
-            *out = k;
+    *out = v[(a->run->n - 1) / 2];
 out:
     free(v);
     return st;
+}
+
+static double compute_s(const struct lk_analysis *a, size_t rank)
+{
+    return a->ranks[rank].split.s[LK_PART_FORWARD] + a->ranks[rank].split.s[LK_PART_BACKWARD];
+}
+
+static double slowdown_of(const struct lk_analysis *a, size_t rank)
+{
+    return a->ranks[rank].slowdown;
 }
 
 enum lk_status lk_work_model_(const struct lk_analysis *a, struct lk_work *out)
@@ -217,15 +226,19 @@ enum lk_status lk_work_model_(const struct lk_analysis *a, struct lk_work *out)
     struct lk_work w = {0};
     struct sums quiet = {0}, all = {0};
     size_t rank = 0;
+    double median_s;
 
-    LK_TRY(median_rank(a, &rank));
+    LK_TRY(lower_median(a, compute_s, &median_s));
+    for (size_t k = 0; k < a->run->n; k++)
+        if (compute_s(a, k) == median_s)
+            rank = k;
     LK_TRY(sums_init(&quiet, count_pieces(a->run)));
     LK_TRY(sums_init(&all, quiet.n_pieces));
     quiet.quiet_only = true;
     sum_rank(&quiet, a->run, rank);
     sum_rank(&all, a->run, rank);
-    w.optimizer_s = a->ranks[rank].split.optimizer_s;
-    w.gap_s = a->ranks[rank].split.gap_s;
+    w.optimizer_s = a->ranks[rank].split.s[LK_PART_OPTIMIZER];
+    w.gap_s = a->ranks[rank].split.s[LK_PART_GAP];
     LK_TRY(work_from(&quiet, &all, &w));
     *out = w;
     w = (struct lk_work){0};
@@ -277,7 +290,7 @@ static struct balance weigh_rank(const struct lk_run *run, size_t k, const struc
     return b;
 }
 
-/* Without any item outside of collectives the slowdown is that of all items. */
+/* Return the slowdown outside of collectives or, without such items, of all items. */
 static double slowdown(const struct balance *b)
 {
     if (b->out_work_s > 0)
@@ -285,26 +298,7 @@ static double slowdown(const struct balance *b)
     return b->in_work_s > 0 ? b->in_s / b->in_work_s - 1 : 0;
 }
 
-/* The lower median over ranks; 0 for one rank, which has nobody beside it. */
-static enum lk_status common_slowdown(const struct lk_analysis *a, double *out)
-{
-    enum lk_status st = LK_OK;
-    double *v = NULL;
-
-    *out = 0;
-    if (a->run->n < 2)
-        return LK_OK;
-    LK_TRY(lk_alloc(&v, a->run->n, sizeof *v));
-    for (size_t k = 0; k < a->run->n; k++)
-        v[k] = a->ranks[k].slowdown;
-    (void)lk_stats_median(v, a->run->n); /* sorts */
-    *out = v[(a->run->n - 1) / 2];
-out:
-    free(v);
-    return st;
-}
-
-/* Below the clock's resolution, and what is left of subtracting equal sums: nothing. */
+/* Set values below the clock's resolution, the rounding error of equal sums, to 0. */
 static double settle(double s)
 {
     return fabs(s) < 1e-12 ? 0 : s;
@@ -317,13 +311,13 @@ static void fill_losses(struct lk_analysis_rank *r, const struct lk_work *w,
     double *loss = r->losses_s;
 
     loss[LK_LOSS_IDEAL] = work_s + w->optimizer_s + w->input_s + w->gap_s;
-    loss[LK_LOSS_INPUT] = r->split.input_s - w->input_s;
+    loss[LK_LOSS_INPUT] = r->split.s[LK_PART_INPUT] - w->input_s;
     loss[LK_LOSS_SLOW_RANK] = (r->slowdown - common) * work_s;
     loss[LK_LOSS_COLOCATION] = common * work_s;
     loss[LK_LOSS_OVERLAP] = b->in_s - (1 + r->slowdown) * b->in_work_s;
-    loss[LK_LOSS_STRAGGLER] = r->split.straggler_s;
-    loss[LK_LOSS_WIRE] = r->split.wire_s;
-    loss[LK_LOSS_OPTIMIZER] = r->split.optimizer_s - w->optimizer_s;
+    loss[LK_LOSS_STRAGGLER] = r->split.s[LK_PART_STRAGGLER];
+    loss[LK_LOSS_WIRE] = r->split.s[LK_PART_WIRE];
+    loss[LK_LOSS_OPTIMIZER] = r->split.s[LK_PART_OPTIMIZER] - w->optimizer_s;
     loss[LK_LOSS_REST] = 0; /* the last row: closed by the loop */
     for (int i = 0; i < LK_LOSS_COUNT; i++) {
         loss[i] = settle(loss[i]);
@@ -337,14 +331,15 @@ enum lk_status lk_analysis_waterfall_(struct lk_analysis *a, const struct lk_wor
 {
     enum lk_status st = LK_OK;
     struct balance *balance = NULL;
-    double common;
+    double common = 0;
 
     LK_TRY(lk_alloc(&balance, a->run->n, sizeof *balance));
     for (size_t k = 0; k < a->run->n; k++) {
         balance[k] = weigh_rank(a->run, k, w);
         a->ranks[k].slowdown = slowdown(&balance[k]);
     }
-    LK_TRY(common_slowdown(a, &common));
+    if (a->run->n > 1) /* a rank alone has no co-located neighbour */
+        LK_TRY(lower_median(a, slowdown_of, &common));
     for (size_t k = 0; k < a->run->n; k++) {
         fill_losses(&a->ranks[k], w, &balance[k], common);
         for (int i = 0; i < LK_LOSS_COUNT; i++)

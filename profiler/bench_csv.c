@@ -1,5 +1,5 @@
-/* Times of collectives in a CSV of one's own. */
-#include "profiler/bench_log.h"
+/* Read times of collectives from a user's CSV. */
+#include "profiler/bench_impl.h"
 
 #include "base/array.h"
 #include "base/bounds.h"
@@ -27,23 +27,24 @@ enum column {
 };
 
 static const struct lk_csv_column columns[N_COLUMNS] = {
-    [COLL] = {"collective",           true },
-    [GPUS] = {"gpus|n_gpus|ranks",    true },
-    [NODES] = {"nodes|n_nodes",        true },
-    [BYTES] = {"bytes|size_bytes",     true },
-    [SECONDS] = {"seconds|time_s",       false},
-    [TIME_US] = {"time_us",              false},
-    [ALGO] = {"algorithm",            false},
-    [IN_PLACE] = {"in_place",             false},
-    [ALGBW] = {"algbw",                false},
-    [BUSBW] = {"busbw",                false},
-    [GPU] = {"gpu",                  false},
+    [COLL] = {"collective", true},
+    [GPUS] = {"gpus|n_gpus|ranks", true},
+    [NODES] = {"nodes|n_nodes", true},
+    [BYTES] = {"bytes|size_bytes", true},
+    [SECONDS] = {"seconds|time_s", false},
+    [TIME_US] = {"time_us", false},
+    [ALGO] = {"algorithm", false},
+    [IN_PLACE] = {"in_place", false},
+    [ALGBW] = {"algbw", false},
+    [BUSBW] = {"busbw", false},
+    [GPU] = {"gpu", false},
     [NETWORK] = {"interconnect|network", false},
-    [VERSION] = {"nccl_version",         false},
-    [SOURCE] = {"source",               false},
+    [VERSION] = {"nccl_version", false},
+    [SOURCE] = {"source", false},
 };
 
-/* How far a rate may be from bytes over time: printed rounding, and above this rate only. */
+/* Allowed difference of a rate from bytes over time, for printed rounding; only rates above the
+ * second constant are checked. */
 static const double RATE_TOLERANCE = 0.03;
 static const double RATE_CHECKED_GBps = 1.0;
 
@@ -79,7 +80,7 @@ out:
     return st;
 }
 
-/* Whether the row's column that hints->where names contains its text. */
+/* Set *out to true if the row has the text that hints->where asks for, and the placement. */
 static enum lk_status is_wanted(const struct lk_csv *t, size_t row,
                                 const struct lk_bench_hints *hints, bool *out)
 {
@@ -114,7 +115,7 @@ out:
     return st;
 }
 
-/* One machine a cluster file. `first`: the row that set it. */
+/* Check that a row is of the same machine as row `first`: a cluster file describes one. */
 static enum lk_status check_machine(const struct lk_csv *t, size_t row, size_t first)
 {
     static const enum column same[] = {GPU, NETWORK};
@@ -151,35 +152,34 @@ static enum lk_status read_row(const struct lk_csv *t, size_t row, struct lk_ben
     enum lk_status st = LK_OK;
     int64_t ranks, nodes, bytes;
     const char *name, *algo_name, *source = "";
-    enum lk_coll coll = LK_ALL_REDUCE;
+    struct bench_program program;
     enum lk_algo algo = LK_ALGO_AUTO;
     double seconds, rate;
-    bool known = false;
 
     LK_TRY(lk_csv_text(t, row, COLL, &name));
-    if (!lk_bench_coll(name, strlen(name), &coll, &known))
+    if (!bench_coll(name, strlen(name), &program))
         return lk_csv_error(t, row, COLL, "'%s' is not a collective", name);
     LK_TRY(read_shape(t, row, &ranks, &nodes));
     LK_TRY(lk_csv_int(t, row, BYTES, 0, INT64_MAX, &bytes));
     LK_TRY(read_time(t, row, &seconds));
-    if (!known) {
+    if (!program.known) {
         b->n_other++;
         return LK_OK;
     }
     if (lk_csv_has(t, row, ALGO)) {
         LK_TRY(lk_csv_text(t, row, ALGO, &algo_name));
-        if (lk_algo_from_name(algo_name, &algo) != LK_OK)
+        if (lk_words_find(&lk_algo_words, algo_name, &algo) != LK_OK)
             return lk_csv_error(t, row, ALGO, "'%s' is not an algorithm", algo_name);
     }
     rate = (double)bytes / seconds * 1e-9;
     LK_TRY(check_rate(t, row, ALGBW, rate));
-    LK_TRY(check_rate(t, row, BUSBW, rate * lk_coll_busbw_factor(coll, (int)ranks)));
+    LK_TRY(check_rate(t, row, BUSBW, rate * lk_coll_busbw_factor(program.coll, (int)ranks)));
     if (lk_csv_has(t, row, SOURCE))
         LK_TRY(lk_csv_text(t, row, SOURCE, &source));
     if (bytes)
-        LK_TRY(lk_bench_add(b, coll, algo, (int)ranks, (int)nodes, (uint64_t)bytes, seconds,
-                            "%s:%zu%s%s", lk_csv_name(t), lk_csv_line(t, row), *source ? ", " : "",
-                            source));
+        LK_TRY(bench_add(b, program.coll, algo, (int)ranks, (int)nodes, (uint64_t)bytes, seconds,
+                         "%s:%zu%s%s", lk_csv_name(t), lk_csv_line(t, row), *source ? ", " : "",
+                         source));
 out:
     return st;
 }

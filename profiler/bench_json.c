@@ -1,8 +1,8 @@
 /*
- * nccl-tests' JSON (-J, since 2.17.3; src/util.cu of NVIDIA/nccl-tests): args, nccl_version, config
- * with the devices, results. Of a process with several GPUs only the first is in the devices, so
- * that the ranks are devices times threads times GPUs a thread. The environment in the file is not
- * looked at.
+ * Read nccl-tests' JSON (-J, since 2.17.3; src/util.cu of NVIDIA/nccl-tests): args, nccl_version,
+ * config with the devices, results. Of a process with several GPUs only the first is in the
+ * devices, so that the ranks are devices times threads times GPUs a thread. The environment in the
+ * file is ignored.
  */
 #include "profiler/bench_impl.h"
 
@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The program's collective from its path: "build/all_reduce_perf". */
+/* Find the collective by the program's path: "build/all_reduce_perf". */
 static enum lk_status read_program(struct lk_json *root, struct bench_table *t)
 {
     enum lk_status st = LK_OK;
@@ -30,8 +30,8 @@ static enum lk_status read_program(struct lk_json *root, struct bench_table *t)
     name = name ? name + 1 : path;
     len = strcspn(name, ".");
     if (len > 5 && !strncmp(name + len - 5, "_perf", 5))
-        t->has_coll = lk_bench_coll(name, len - 5, &t->coll, &t->coll_known);
-    t->coll_line = (size_t)lk_json_line(first);
+        (void)bench_coll(name, len - 5, &t->program);
+    t->program.line = (size_t)lk_json_line(first);
 out:
     return st;
 }
@@ -90,7 +90,7 @@ out:
     return st;
 }
 
-/* 22809 is 2.28.9: major 10000, minor 100. */
+/* Decode NCCL's version: 22809 is 2.28.9, major times 10000, minor times 100. */
 static enum lk_status read_version(struct lk_json *root, struct lk_bench *b)
 {
     enum lk_status st = LK_OK;

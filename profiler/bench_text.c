@@ -1,12 +1,12 @@
 /*
- * nccl-tests' text output. What the program prints is in src/util.cu of NVIDIA/nccl-tests (2.19.6)
- * and in src/common.cu of the versions before 2.17.3; a header line names the columns:
+ * Read nccl-tests' text output. The formats are in src/util.cu of NVIDIA/nccl-tests (2.19.6) and in
+ * src/common.cu of the versions before 2.17.3; a header line names the columns:
  *
  *     #       size         count      type   redop    root     time   algbw   busbw #wrong  ...
  *     #        (B)    (elements)                               (us)  (GB/s)  (GB/s)         ...
  *         33554432       8388608     float     sum      -1    607.2   55.26  103.61      0  ...
  *
- * Four columns (time, algbw, busbw, error) stand there twice: out of place, then in place; with
+ * Four columns (time, algbw, busbw, error) appear twice, out of place, then in place; with
  * per-iteration reports eight do.
  */
 #include "profiler/bench_impl.h"
@@ -22,18 +22,15 @@
 #include <string.h>
 
 enum {
-    TOKENS_MAX = 64, /* of a line; the widest table has 23 columns */
+    TOKENS_MAX = 64, /* tokens of a line; the widest table has 23 columns */
+    NUMBER_MAX = 64, /* bytes of a token that is a number */
     HOSTS_MAX = 1 << 16,
-    PREFIXES_MAX = 4 /* that a line may carry one behind the other */
+    PREFIXES_MAX = 4 /* prefixes that one line may carry */
 };
 
 struct token {
     const char *p;
     size_t len;
-};
-
-struct host {
-    char *name;
 };
 
 struct reader {
@@ -44,18 +41,14 @@ struct reader {
     struct token tokens[TOKENS_MAX];
     size_t n_tokens;
 
-    /* The run at hand, by its rank lines. */
+    /* The current run, by its rank lines. */
     int ranks, group0; /* of group 0; 0: none seen */
     int groups;        /* the largest group number + 1 */
-    struct host *hosts;
+    char **hosts;
     size_t n_hosts, hosts_capacity;
-    bool ranks_closed; /* a table came: the next rank line begins another run */
+    bool ranks_closed; /* a table began: the next rank line begins another run */
 
-    /* The program: its collective, and the line that said so. */
-    bool has_coll, coll_known;
-    enum lk_coll coll;
-    size_t coll_line;
-
+    struct bench_program program;
     struct bench_table table;
     bool in_table;
     size_t n_tables;
@@ -80,7 +73,7 @@ static const char *skip_class(const char *p, const char *end, const char *chars)
     return p;
 }
 
-/* "2024-05-01T12:00:00.123Z ", "2024-05-01 12:00:00,123 " */
+/* Skip a time stamp: "2024-05-01T12:00:00.123Z ", "2024-05-01 12:00:00,123 " */
 static const char *after_time_stamp(const char *p, const char *end)
 {
     const char *q = p;
@@ -91,7 +84,7 @@ static const char *after_time_stamp(const char *p, const char *end)
     return q < end && *q == ' ' ? q + 1 : p;
 }
 
-/* "[1,0]<stdout>:" of mpirun, "[pod/worker-0/main] " of kubectl */
+/* Skip "[1,0]<stdout>:" of mpirun, "[pod/worker-0/main] " of kubectl */
 static const char *after_bracket(const char *p, const char *end)
 {
     const char *q;
@@ -110,7 +103,7 @@ static const char *after_bracket(const char *p, const char *end)
     return q < end && *q == ':' ? q + 1 : q;
 }
 
-/* "0: " of srun -l, "worker-0: ", "worker-1  | " */
+/* Skip "0: " of srun -l, "worker-0: ", "worker-1  | " */
 static const char *after_label(const char *p, const char *end)
 {
     const char *q = p;
@@ -154,32 +147,34 @@ static void split(struct reader *r, const char *p, const char *end)
     }
 }
 
-/* A token as a number; false when it is none. */
-static bool number(const struct token *t, double *out)
+/* Copy a token's text to buf; return false if it is empty or too long for a number. */
+static bool token_text(const struct token *t, char buf[static NUMBER_MAX])
 {
-    char buf[64];
-
-    if (!t->len || t->len >= sizeof buf)
+    if (!t->len || t->len >= NUMBER_MAX)
         return false;
     memcpy(buf, t->p, t->len);
     buf[t->len] = '\0';
-    return lk_parse_double(buf, out) == LK_OK;
+    return true;
+}
+
+/* Parse a token as a number, or a whole one from 0 to max; false if it is none. */
+static bool number(const struct token *t, double *out)
+{
+    char buf[NUMBER_MAX];
+
+    return token_text(t, buf) && lk_parse_double(buf, out) == LK_OK;
 }
 
 static bool whole(const struct token *t, int64_t max, int64_t *out)
 {
-    char buf[32];
+    char buf[NUMBER_MAX];
 
-    if (!t->len || t->len >= sizeof buf)
-        return false;
-    memcpy(buf, t->p, t->len);
-    buf[t->len] = '\0';
-    return lk_parse_int64(buf, 0, max, out) == LK_OK;
+    return token_text(t, buf) && lk_parse_int64(buf, 0, max, out) == LK_OK;
 }
 
-/* ---- What stands around tables ---- */
+/* ---- Around tables ---- */
 
-/* The collective of the "..._perf" in this line, if one is there. */
+/* Note the collective of a "..._perf" in this line, if there is one. */
 static void note_program(struct reader *r, const char *p, const char *end)
 {
     static const char suffix[] = "_perf";
@@ -187,23 +182,20 @@ static void note_program(struct reader *r, const char *p, const char *end)
 
     for (; (at = memmem(p, (size_t)(end - p), suffix, sizeof suffix - 1)); p = at + 1) {
         const char *start = at;
-        bool known;
 
         while (start > p && (isalnum((unsigned char)start[-1]) || start[-1] == '_'))
             start--;
-        if (!lk_bench_coll(start, (size_t)(at - start), &r->coll, &known))
-            continue;
-        r->has_coll = true;
-        r->coll_known = known;
-        r->coll_line = r->line;
-        return;
+        if (bench_coll(start, (size_t)(at - start), &r->program)) {
+            r->program.line = r->line;
+            return;
+        }
     }
 }
 
 static void forget_ranks(struct reader *r)
 {
     for (size_t i = 0; i < r->n_hosts; i++)
-        free(r->hosts[i].name);
+        free(r->hosts[i]);
     r->n_hosts = 0;
     r->ranks = r->group0 = r->groups = 0;
     r->ranks_closed = false;
@@ -214,12 +206,12 @@ static enum lk_status note_host(struct reader *r, const struct token *t)
     enum lk_status st = LK_OK;
 
     for (size_t i = r->n_hosts; i > 0; i--) /* mostly the last */
-        if (is(t, r->hosts[i - 1].name))
+        if (is(t, r->hosts[i - 1]))
             return LK_OK;
     if (r->n_hosts == HOSTS_MAX)
         return fail(r, "too many hosts");
     LK_TRY(lk_array_grow(&r->hosts, &r->hosts_capacity, r->n_hosts + 1, sizeof *r->hosts));
-    LK_TRY(lk_strndup(&r->hosts[r->n_hosts].name, t->p, t->len));
+    LK_TRY(lk_strndup(&r->hosts[r->n_hosts], t->p, t->len));
     r->n_hosts++;
 out:
     return st;
@@ -236,7 +228,7 @@ static enum lk_status note_gpu(struct reader *r, size_t first, const char *end)
     return lk_strndup(&r->bench->gpu, p, (size_t)(end - p));
 }
 
-/* "#  Rank  0 Group  0 Pid 123 on host-0 device  0 [0000:1b:00] NVIDIA H100 80GB HBM3" */
+/* Note "#  Rank  0 Group  0 Pid 123 on host-0 device  0 [0000:1b:00] NVIDIA H100 80GB HBM3" */
 static enum lk_status note_rank(struct reader *r, const char *end)
 {
     enum lk_status st = LK_OK;
@@ -280,7 +272,7 @@ static enum lk_status note_version(struct reader *r, const char *p, const char *
 
 /* ---- Tables ---- */
 
-/* The k-th column of that name, or SIZE_MAX. Names follow the "#" of a header. */
+/* Return the k-th column of that name, or SIZE_MAX. Names follow the "#" of a header. */
 static size_t column(const struct reader *r, const char *name, int k)
 {
     for (size_t i = 1; i < r->n_tokens; i++)
@@ -289,7 +281,7 @@ static size_t column(const struct reader *r, const char *name, int k)
     return SIZE_MAX;
 }
 
-/* The shape and the collective of the table that begins. */
+/* Begin a table: its shape and its collective. */
 static enum lk_status begin_table(struct reader *r)
 {
     enum lk_status st = LK_OK;
@@ -315,12 +307,9 @@ static enum lk_status begin_table(struct reader *r)
     if (r->groups && r->ranks % r->groups)
         return fail(r, "the groups of the run (NCCL_TESTS_SPLIT) are not of one size");
     t->ranks = r->groups ? r->group0 : 0;
-    /* A group's ranks may lie on fewer hosts than the run; only an even spread is told. */
+    /* A group's ranks may lie on fewer hosts than the run, so the nodes of a group are unknown. */
     t->nodes = r->groups > 1 ? 0 : (int)r->n_hosts;
-    t->has_coll = r->has_coll;
-    t->coll_known = r->coll_known;
-    t->coll = r->coll;
-    t->coll_line = r->coll_line;
+    t->program = r->program;
     r->ranks_closed = true;
     r->in_table = true;
     r->n_tables++;

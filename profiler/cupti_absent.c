@@ -1,4 +1,4 @@
-/* GPU records in a build without CUPTI's headers: the reason, when they are asked for. */
+/* GPU records in a build without CUPTI's headers: opening fails with that reason. */
 #include "profiler/cupti.h"
 
 #ifndef LK_HAVE_CUPTI
@@ -10,21 +10,7 @@ enum lk_status lk_cupti_open(const struct lk_cupti_config *config, struct lk_cup
     return lk_fail(LK_EUNSUPPORTED, "this build has no CUPTI");
 }
 
-static enum lk_status track_open(void *sink, const struct lk_track_info *info, void **out_ctx)
-{
-    (void)sink;
-    (void)info;
-    (void)out_ctx;
-    return lk_fail(LK_EINTERNAL, "this build has no CUPTI");
-}
-
-static void emit(void *track_ctx, const struct lk_span *s)
-{
-    (void)track_ctx;
-    (void)s;
-}
-
-const struct lk_sink_ops lk_cupti_ops = {.name = "cupti", .track_open = track_open, .emit = emit};
+const struct lk_sink_ops lk_cupti_ops = {.name = "cupti"}; /* never attached: none opens */
 
 const char *lk_cupti_text(const struct lk_cupti *g)
 {

@@ -1,10 +1,10 @@
-/* CUPTI's clock against ours; see the header. */
+/* CUPTI's clock mapped to ours; see the header. */
 #include "profiler/cupti_clock.h"
 
 #include "base/clock.h"
 
-/* A clock that is steered changes its speed by less than this share, and reading both together
- * errs by less than this time, even where the host is held up: more is a clock that was set. */
+/* A steered clock changes its rate by less than STEERED_MAX, and a reading of both clocks errs by
+ * less than READING_NS, even if the host is interrupted. A larger difference is a set clock. */
 static const double STEERED_MAX = 1e-3;
 #define READING_NS LK_NS_PER_MS
 #define APART_NS   LK_NS_PER_S
@@ -24,7 +24,7 @@ static void note_jump(struct lk_cupti_clock *c, size_t i)
         c->jump_ns = size;
 }
 
-/* Every other point goes, but for the first and the last. */
+/* Remove every other point, but keep the first and the last. */
 static void thin(struct lk_cupti_clock *c)
 {
     size_t kept = 1;

@@ -1,6 +1,6 @@
 /*
- * CUPTI's clock against ours. CUPTI's is the system's (CLOCK_REALTIME), which NTP steers and ours
- * (lk_now_ns) is not: both are read together now and then, and what lies between two such points is
+ * Map CUPTI's clock to ours. CUPTI's is the system's (CLOCK_REALTIME), which NTP steers, unlike
+ * ours (lk_now_ns): both are read together now and then, and times between two such points are
  * interpolated.
  *
  * CUPTI could be told to call for our clock (cuptiActivityRegisterTimestampCallback). It is not:
@@ -22,16 +22,16 @@ struct lk_cupti_clock {
         uint64_t theirs_ns, ours_ns;
     } points[LK_CUPTI_POINTS]; /* the last is the newest */
     size_t n;
-    uint64_t apart_ns; /* points that are kept are as far apart as this, or more */
-    uint64_t jump_ns;  /* the furthest that CUPTI's clock was set between two points; 0: it ran */
+    uint64_t apart_ns; /* least distance of the points that are kept */
+    uint64_t jump_ns;  /* largest step of CUPTI's clock between two points; 0: none */
 };
 
-/* Both clocks at one moment, later than those before. Any number of times: points are thinned out
- * evenly where there is no room. pre: *c is zero before the first. */
+/* Add a reading of both clocks at one moment, later than the ones before. Any number of times: when
+ * there is no room, points are thinned out evenly. pre: *c is zero before the first. */
 void lk_cupti_clock_add(struct lk_cupti_clock *c, uint64_t theirs_ns, uint64_t ours_ns);
 
-/* CUPTI's time on our clock. Beyond the points the difference is the nearest one's. pre: there is a
- * point. */
+/* Convert CUPTI's time to our clock. Outside the points the nearest point's difference is used.
+ * pre: there is a point. */
 uint64_t lk_cupti_clock_ours_ns(const struct lk_cupti_clock *c, uint64_t theirs_ns);
 
 #endif

@@ -1,16 +1,15 @@
 /*
- * The session with CUPTI. Divisions: its answers, the library, buffers, starting, the sink, ending.
+ * The CUPTI session. Divisions: buffers, starting, the sink, ending.
  *
- * CUPTI asks for buffers on the thread that issues work and gives them back, filled, on a thread
- * of its own or on the one that flushes; the pool's lock is held for a few instructions only, so
- * that issuing never waits for reading.
+ * CUPTI asks for buffers on the thread that issues work and returns them, filled, on a thread of
+ * its own or on the one that flushes; the pool's lock is held for a few instructions only, so that
+ * issuing never waits for reading.
  */
 #include "profiler/cupti_impl_cuda.h"
 
 #ifdef LK_HAVE_CUPTI
 
 #include "base/array.h"
-#include "base/library.h"
 #include "base/log.h"
 
 #include <cupti_driver_cbid.h>
@@ -24,132 +23,46 @@
 /* NVIDIA recommends buffers of 1 to 10 MiB (CUPTI, Usage, Activity API). */
 enum { BUFFER_BYTES = 2 << 20, BUFFERS = 64, BUFFERS_AHEAD = 8, FLUSH_PERIOD_MS = 1000 };
 
-/* CUPTI_ACTIVITY_ATTR_PER_THREAD_ACTIVITY_BUFFER, of 12.3 and newer: older headers lack the name,
- * older libraries refuse the number. */
+/* CUPTI_ACTIVITY_ATTR_PER_THREAD_ACTIVITY_BUFFER, since 12.3: older headers lack the name, older
+ * libraries reject the number. */
 enum { ATTR_BUFFERS_BY_THREAD = 9 };
 #if CUPTI_API_VERSION >= 21
 _Static_assert((int)ATTR_BUFFERS_BY_THREAD == (int)CUPTI_ACTIVITY_ATTR_PER_THREAD_ACTIVITY_BUFFER,
                "an attribute");
 #endif
 
-/* Of CUDA 12.9. Those before crash when they are given no buffer (CUPTI, release notes of 12.9). */
+/* CUPTI's version in CUDA 12.9. Older ones crash if given no buffer (CUPTI, release notes of
+ * 12.9). */
 enum { VERSION_REFUSABLE = 27 };
 
 struct buffers {
-    pthread_mutex_t lock; /* guards all below */
+    pthread_mutex_t lock; /* guards all members below */
     size_t bytes, most;
     uint8_t **free;
     size_t n_free, n_made;
-    bool refusable; /* CUPTI may be given none */
+    bool refusable; /* this CUPTI tolerates getting no buffer */
 };
 
 struct lk_cupti {
     struct lk_cupti_calls call;
     char text[1200];
     struct buffers buffers;
-    pthread_mutex_t reading; /* guards records, but for its tracks, and closed */
+    pthread_mutex_t reading; /* guards records (but for its tracks) and closed */
     struct lk_cupti_records records;
     bool closed; /* nothing may be emitted any more */
     int lent;    /* buffers that CUPTI has; guarded by buffers.lock */
     struct {
-        pthread_mutex_t lock; /* guards what follows */
+        pthread_mutex_t lock; /* guards all members below */
         pthread_cond_t ended;
-        bool fetched, done; /* there are no more records; CUPTI is switched off, too */
+        bool fetched, done; /* all records were fetched; CUPTI is switched off, too */
         bool abandoned;     /* the flushing thread frees the session */
         CUptiResult error;  /* of fetching */
     } flush;
 };
 
-/* CUPTI's callbacks carry no context. NULL: no session. */
+/* The open session, because CUPTI's callbacks carry no context. NULL: none. */
 static _Atomic(struct lk_cupti *)
     current; /* NOLINT(cppcoreguidelines-avoid-non-const-global-variables) */
-
-/* CUPTI's thread may be in the library for as long as the process lives: once open, it stays so. */
-static _Atomic(struct lk_library *)
-    library; /* NOLINT(cppcoreguidelines-avoid-non-const-global-variables) */
-
-/* ---- Its answers ---- */
-
-/* What a user can do about it. */
-static const struct {
-    CUptiResult error;
-    const char *hint;
-} hints[] = {
-    {CUPTI_ERROR_INSUFFICIENT_PRIVILEGES,
-     "; the driver lets only administrators profile: the module option "
-     "NVreg_RestrictProfilingToAdminUsers=0 of nvidia, or CAP_SYS_ADMIN, allows it"                                    },
-    {CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED,
-     "; another profiler or debugger is attached (Nsight Systems, Nsight Compute, cuda-gdb)"                           },
-    {CUPTI_ERROR_DISABLED,                           "; another profiler is attached"                                  },
-    {CUPTI_ERROR_NOT_INITIALIZED,
-     "; the CUDA driver is older than this library (LOCKSTEP_LIBRARY_PATH names the folder of "
-     "another), or there is none"                                                                                      },
-    {CUPTI_ERROR_UNKNOWN,                            "; perhaps there is no CUDA driver, or one older than the library"},
-    {CUPTI_ERROR_VIRTUALIZED_DEVICE_NOT_SUPPORTED,   "; this virtual GPU cannot be profiled"                           },
-};
-
-static enum lk_status check(const struct lk_cupti *g, CUptiResult e, const char *what)
-{
-    const char *text = NULL, *hint = "";
-
-    if (e == CUPTI_SUCCESS)
-        return LK_OK;
-    for (size_t i = 0; i < LK_COUNT(hints); i++)
-        if (hints[i].error == e)
-            hint = hints[i].hint;
-    if (g->call.GetResultString(e, &text) != CUPTI_SUCCESS || !text)
-        text = "an error without a text";
-    return lk_fail(LK_EUNSUPPORTED, "CUPTI: %s: %s (%d)%s", what, text, (int)e, hint);
-}
-
-/* ---- The library ---- */
-
-#define SYMBOL(call) {"cupti" #call, offsetof(struct lk_cupti_calls, call)},
-static const struct lk_library_symbol symbols[] = {LK_CUPTI_CALL_LIST(SYMBOL)};
-#undef SYMBOL
-
-static const char *const files[] = {"libcupti.so.13", "libcupti.so.12", "libcupti.so", NULL};
-
-enum lk_status lk_cupti_library(struct lk_cupti_calls *out, char *path, size_t size)
-{
-    const struct lk_library_spec spec = {
-        .name = "CUPTI", .files = files, .symbols = symbols, .n_symbols = LK_COUNT(symbols)};
-    struct lk_library *l = NULL, *none = NULL;
-    enum lk_status st = lk_library_open(&spec, out, &l);
-
-    if (st != LK_OK)
-        return st;
-#define FIND(call, parameters) lk_library_function(l, "cupti" #call, &out->call);
-    LK_CUPTI_NEWER_LIST(FIND)
-#undef FIND
-    snprintf(path, size, "%s", lk_library_path(l));
-    if (!atomic_compare_exchange_strong(&library, &none, l))
-        lk_library_close(l);
-    return LK_OK;
-}
-
-/* CUDA 9's is 12 (CUpti_ActivityKernel4); from CUDA 13 on the number is the toolkit's. */
-static bool is_known(uint32_t version)
-{
-    return (version >= 12 && version < 130000) || version / 10000 == 13;
-}
-
-static enum lk_status check_version(struct lk_cupti *g, const char *path)
-{
-    enum lk_status st = LK_OK;
-    uint32_t version = 0;
-
-    LK_TRY(check(g, g->call.GetVersion(&version), "its version"));
-    if (!is_known(version))
-        return lk_fail(LK_EUNSUPPORTED,
-                       "CUPTI: the records of API version %" PRIu32 " are not known (%s): up to "
-                       "CUDA 13",
-                       version, path);
-    snprintf(g->text, sizeof g->text, "CUPTI API %" PRIu32 ", %s", version, path);
-    g->buffers.refusable = version >= VERSION_REFUSABLE;
-out:
-    return st;
-}
 
 /* ---- Buffers ---- */
 
@@ -177,7 +90,7 @@ static void buffers_fini(struct buffers *b)
     pthread_mutex_destroy(&b->lock);
 }
 
-/* A zeroed buffer, or NULL: CUPTI drops records then and counts them. */
+/* Return a zeroed buffer, or NULL: CUPTI then drops records and counts them. */
 static uint8_t *lend_buffer(struct lk_cupti *g)
 {
     struct buffers *b = &g->buffers;
@@ -193,8 +106,8 @@ static uint8_t *lend_buffer(struct lk_cupti *g)
     return buffer;
 }
 
-/* Freed at once is what the pool has too much of, and what it never lent: buffers of an earlier
- * session. */
+/* Return a buffer to the pool. It is freed at once if the pool has too many, or if the pool never
+ * lent it: it is then an earlier session's. */
 static void return_buffer(struct lk_cupti *g, uint8_t *buffer, size_t size)
 {
     struct buffers *b = &g->buffers;
@@ -212,8 +125,8 @@ static void return_buffer(struct lk_cupti *g, uint8_t *buffer, size_t size)
     pthread_mutex_unlock(&b->lock);
 }
 
-/* Without a session, which only a CUPTI asks that could not be switched off, a buffer nevertheless:
- * see VERSION_REFUSABLE. */
+/* Lend CUPTI a buffer. Without a session only a CUPTI that could not be switched off asks; it gets
+ * a buffer nevertheless: see VERSION_REFUSABLE. */
 static void CUPTIAPI buffer_requested(uint8_t **buffer, size_t *size, size_t *max_records)
 {
     struct lk_cupti *g = atomic_load(&current);
@@ -227,7 +140,7 @@ static void CUPTIAPI buffer_requested(uint8_t **buffer, size_t *size, size_t *ma
     *size = !*buffer ? 0 : g ? g->buffers.bytes : BUFFER_BYTES;
 }
 
-/* Both clocks at the same moment: in the middle of the shortest of some looks. */
+/* Read both clocks at one moment: the middle of the shortest of several readings. */
 static CUptiResult look_at_clocks(struct lk_cupti *g)
 {
     enum { LOOKS = 8 };
@@ -267,7 +180,7 @@ static void CUPTIAPI buffer_completed(CUcontext context, uint32_t stream, uint8_
 
     (void)context;
     (void)stream;
-    if (!g) /* of a session that did not wait for it, or of none */
+    if (!g) /* from an earlier session that did not wait for it, or from none */
         free(buffer);
     if (!g || !buffer)
         return;
@@ -284,24 +197,24 @@ static void CUPTIAPI buffer_completed(CUcontext context, uint32_t stream, uint8_
 
 /* ---- Starting ---- */
 
-/* External correlation records are those of traced calls (header, on pushing ids), and NCCL's calls
- * tell when they were: hence RUNTIME and DRIVER. */
+/* CUPTI gives external correlation records for traced calls only (its header, on pushing ids), and
+ * the times of NCCL's calls are needed: hence RUNTIME and DRIVER. */
 static const struct {
     CUpti_ActivityKind kind;
     const char *what;
 } enabled[] = {
     {CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION, "external correlation"},
-    {CUPTI_ACTIVITY_KIND_RUNTIME,              "runtime calls"       },
-    {CUPTI_ACTIVITY_KIND_DRIVER,               "driver calls"        },
-    {CUPTI_ACTIVITY_KIND_SYNCHRONIZATION,      "synchronisation"     },
-    {CUPTI_ACTIVITY_KIND_OVERHEAD,             "overhead"            },
-    {CUPTI_ACTIVITY_KIND_MEMCPY,               "copies"              },
-    {CUPTI_ACTIVITY_KIND_MEMCPY2,              "copies between GPUs" },
-    {CUPTI_ACTIVITY_KIND_MEMSET,               "memsets"             },
-    {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL,    "kernels"             },
+    {CUPTI_ACTIVITY_KIND_RUNTIME, "runtime calls"},
+    {CUPTI_ACTIVITY_KIND_DRIVER, "driver calls"},
+    {CUPTI_ACTIVITY_KIND_SYNCHRONIZATION, "synchronisation"},
+    {CUPTI_ACTIVITY_KIND_OVERHEAD, "overhead"},
+    {CUPTI_ACTIVITY_KIND_MEMCPY, "copies"},
+    {CUPTI_ACTIVITY_KIND_MEMCPY2, "copies between GPUs"},
+    {CUPTI_ACTIVITY_KIND_MEMSET, "memsets"},
+    {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, "kernels"},
 };
 
-/* Calls that launch nothing and are made all the time. */
+/* Frequent calls that launch nothing. */
 static const CUpti_CallbackId quiet_runtime[] = {
     CUPTI_RUNTIME_TRACE_CBID_cudaEventQuery_v3020,
     CUPTI_RUNTIME_TRACE_CBID_cudaEventRecord_v3020,
@@ -325,8 +238,8 @@ static void disable_all(struct lk_cupti *g)
         (void)g->call.ActivityDisable(enabled[i].kind);
 }
 
-/* What buffers are like, which CUPTI takes before they are registered. A version that does not
- * know an attribute has no need of it. */
+/* Set the attributes of buffers, which CUPTI takes before callbacks are registered. A version that
+ * does not know an attribute does not need it. */
 static void describe_buffers(struct lk_cupti *g)
 {
     uint8_t zeroed = 1, by_thread = 0;
@@ -338,7 +251,7 @@ static void describe_buffers(struct lk_cupti *g)
                                        &by_thread);
 }
 
-/* These only make tracing cheaper: without them there are more records than are needed. */
+/* Exclude quiet calls to make tracing cheaper; without this there are more records than needed. */
 static void quieten(struct lk_cupti *g)
 {
     for (size_t i = 0; g->call.ActivityEnableRuntimeApi && i < LK_COUNT(quiet_runtime); i++)
@@ -356,13 +269,14 @@ static enum lk_status start(struct lk_cupti *g)
     enum lk_status st = LK_OK;
     char what[64];
 
-    LK_TRY(check(g, look_at_clocks(g), "its clock"));
+    LK_TRY(lk_cupti_check(&g->call, look_at_clocks(g), "its clock"));
     describe_buffers(g);
-    LK_TRY(check(g, g->call.ActivityRegisterCallbacks(buffer_requested, buffer_completed),
-                 "registering buffers"));
+    LK_TRY(lk_cupti_check(&g->call,
+                          g->call.ActivityRegisterCallbacks(buffer_requested, buffer_completed),
+                          "registering buffers"));
     for (size_t i = 0; i < LK_COUNT(enabled); i++) {
         snprintf(what, sizeof what, "recording %s", enabled[i].what);
-        LK_TRY(check(g, g->call.ActivityEnable(enabled[i].kind), what));
+        LK_TRY(lk_cupti_check(&g->call, g->call.ActivityEnable(enabled[i].kind), what));
     }
     quieten(g);
 out:
@@ -401,6 +315,7 @@ enum lk_status lk_cupti_open(const struct lk_cupti_config *config, struct lk_cup
 {
     struct lk_cupti *g = NULL, *none = NULL;
     char path[1024] = "a table of functions";
+    uint32_t version = 0;
     enum lk_status st = LK_OK;
     bool ours = false;
 
@@ -409,7 +324,9 @@ enum lk_status lk_cupti_open(const struct lk_cupti_config *config, struct lk_cup
         g->call = *config->calls;
     else
         LK_TRY(lk_cupti_library(&g->call, path, sizeof path));
-    LK_TRY(check_version(g, path));
+    LK_TRY(lk_cupti_version(&g->call, path, &version));
+    snprintf(g->text, sizeof g->text, "CUPTI API %" PRIu32 ", %s", version, path);
+    g->buffers.refusable = version >= VERSION_REFUSABLE;
     LK_TRY(lk_cupti_records_init(&g->records, config->recorder, &g->call));
     LK_TRY(buffers_init(&g->buffers, config));
     ours = atomic_compare_exchange_strong(&current, &none, g);
@@ -452,7 +369,7 @@ static enum lk_status name_added(void *sink, uint16_t id, const char *name)
     return lk_cupti_names_add(&g->records.names, id, name);
 }
 
-/* By the clock of CUPTI's records, so that nothing is lost by comparing two. 0: it does not say. */
+/* Return the time on the clock of CUPTI's records, which avoids a conversion. 0: it failed. */
 static uint64_t their_time_ns(const struct lk_cupti_calls *call)
 {
     uint64_t theirs = 0, ours;
@@ -468,8 +385,8 @@ static void enter(void *track_ctx, const struct lk_span *s)
 {
     const struct lk_cupti_track *t = track_ctx;
 
-    if (t && t->turns && s->kind == LK_SPAN_COLLECTIVE)
-        lk_cupti_turns_begin(t->turns, their_time_ns(t->call), lk_cupti_id(s, t->number));
+    if (t && t->windows && s->kind == LK_SPAN_COLLECTIVE)
+        lk_issue_windows_begin(t->windows, their_time_ns(t->call), lk_cupti_id(s, t->number));
     if (t)
         (void)t->call->ActivityPushExternalCorrelationId(CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0,
                                                          lk_cupti_id(s, t->number));
@@ -480,8 +397,8 @@ static void leave(void *track_ctx, const struct lk_span *s)
     const struct lk_cupti_track *t = track_ctx;
     uint64_t id;
 
-    if (t && t->turns && s->kind == LK_SPAN_COLLECTIVE)
-        lk_cupti_turns_end(t->turns, their_time_ns(t->call));
+    if (t && t->windows && s->kind == LK_SPAN_COLLECTIVE)
+        lk_issue_windows_end(t->windows, their_time_ns(t->call));
     if (t)
         (void)t->call->ActivityPopExternalCorrelationId(CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0,
                                                         &id);
@@ -502,7 +419,7 @@ const struct lk_sink_ops lk_cupti_ops = {.name = "cupti",
 
 /* ---- Ending ---- */
 
-/* CUPTI may still write into the buffers that it has. */
+/* Destroy the session unless CUPTI still has buffers, which it may write into. */
 static void destroy_if_idle(struct lk_cupti *g)
 {
     bool idle;
@@ -514,10 +431,10 @@ static void destroy_if_idle(struct lk_cupti *g)
         destroy(g);
 }
 
-/* A flush that forces gives what is unfinished as well: without times, and so counted. It blocks,
- * for how long is CUPTI's affair, hence a thread of its own. Kinds are switched off behind it,
- * since in CUDA 13.0 that may hang (CUPTI, release notes of 13.0 Update 1): what CUPTI has written
- * since is of no interest, but it gives its buffers back. */
+/* Fetch the last records. A forced flush also returns unfinished records: without times, and
+ * counted as such. It blocks for an unknown time, hence a thread of its own. Kinds are switched off
+ * after it, since in CUDA 13.0 that may hang (CUPTI, release notes of 13.0 Update 1); the last
+ * flush makes CUPTI return its buffers, whose records are of no interest. */
 static void *flush(void *arg)
 {
     struct lk_cupti *g = arg;
@@ -542,7 +459,7 @@ static void *flush(void *arg)
     return NULL;
 }
 
-/* Sets *ended when the flush is over. */
+/* Flush until the deadline; set *ended if the flush is over. */
 static enum lk_status flush_until(struct lk_cupti *g, struct lk_deadline deadline, bool *ended)
 {
     const struct timespec until = lk_deadline_timespec(deadline);
@@ -558,7 +475,7 @@ static enum lk_status flush_until(struct lk_cupti *g, struct lk_deadline deadlin
         error = pthread_cond_clockwait(&g->flush.ended, &g->flush.lock, CLOCK_MONOTONIC, &until);
     *ended = g->flush.done;
     if (g->flush.fetched)
-        st = check(g, g->flush.error, "fetching the last records");
+        st = lk_cupti_check(&g->call, g->flush.error, "fetching the last records");
     else
         st = lk_fail(LK_ETIMEOUT, "CUPTI did not hand over its last records in time");
     if (g->flush.fetched && !*ended)
@@ -572,7 +489,7 @@ static enum lk_status flush_until(struct lk_cupti *g, struct lk_deadline deadlin
     return st;
 }
 
-/* The flush is not over: who ends last frees. */
+/* Leave a flush that is not over: whoever ends last frees the session. */
 static void abandon(struct lk_cupti *g)
 {
     bool done;
@@ -594,7 +511,7 @@ static void warn_of_clock(const struct lk_cupti_clock *c)
                (double)c->jump_ns / (double)LK_NS_PER_MS);
 }
 
-/* What a user must know to read the trace. */
+/* Warn of missing records. */
 static void warn(const struct lk_cupti_counts *c)
 {
     const struct {
@@ -602,10 +519,10 @@ static void warn(const struct lk_cupti_counts *c)
         const char *what;
     } rows[] = {
         {c->dropped, "dropped by CUPTI, which had no free buffer"},
-        {c->untimed, "without times"                             },
-        {c->broken,  "cut off or with times that cannot be"      },
-        {c->unknown, "of kinds that nobody asked for"            },
-        {c->lost,    "that found no track"                       },
+        {c->untimed, "without times"},
+        {c->broken, "cut off or with times that cannot be"},
+        {c->unknown, "of kinds that nobody asked for"},
+        {c->lost, "that found no track"},
     };
 
     for (size_t i = 0; i < LK_COUNT(rows); i++)
@@ -615,7 +532,7 @@ static void warn(const struct lk_cupti_counts *c)
                    rows[i].n, rows[i].what, c->records);
 }
 
-/* flushed: CUPTI answers. */
+/* Report and close the records. flushed: CUPTI still answers. */
 static struct lk_cupti_counts finish(struct lk_cupti *g, bool flushed)
 {
     struct lk_cupti_counts counts;

@@ -1,5 +1,6 @@
-/* Private to profiler/cupti*_cuda.c: records become spans (cupti_records_cuda.c), and where the
- * records come from (cupti_cuda.c). */
+/* Private to profiler/cupti*_cuda.c: converting records to spans (cupti_records_cuda.c), finding
+ * their op, step and track (cupti_match_cuda.c), and the session that delivers them
+ * (cupti_cuda.c). */
 #ifndef LK_PROFILER_CUPTI_IMPL_CUDA_H
 #define LK_PROFILER_CUPTI_IMPL_CUDA_H
 
@@ -7,7 +8,7 @@
 #include "profiler/cupti_calls_cuda.h"
 #include "profiler/cupti_clock.h"
 #include "profiler/cupti_names.h"
-#include "profiler/cupti_turns.h"
+#include "profiler/issue_windows.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -21,27 +22,27 @@ enum {
     LK_CUPTI_PENDING = 1 << 16, /* records that wait for their id or their stream's track */
 };
 
-/* A track of the recorder, and the one beside it that the GPU's records go to. */
+/* A track of the recorder, and its companion track for the GPU's records. */
 struct lk_cupti_track {
     const struct lk_cupti_calls *call;
     int number;
     enum lk_track_kind kind;
     int stream;
     char gpu_name[64];
-    struct lk_track *gpu;         /* made with the first record */
-    bool failed;                  /* it could not be made */
-    struct lk_cupti_turns *turns; /* of the first track of collectives; NULL: of another */
+    struct lk_track *gpu;             /* made with the first record */
+    bool failed;                      /* the companion could not be made */
+    struct lk_issue_windows *windows; /* set for the first track of collectives only; else NULL */
 };
 
-/* What is known of an API call. */
+/* The issuer of an API call, as far as known. */
 enum lk_cupti_call {
     LK_CUPTI_CALL_UNKNOWN,
-    LK_CUPTI_CALL_OURS,    /* the id was pushed where it was made */
-    LK_CUPTI_CALL_IN_TURN, /* the id is of the collective that was being issued then */
-    LK_CUPTI_CALL_NOBODYS, /* no collective was being issued then */
+    LK_CUPTI_CALL_OURS,      /* made with an id of ours pushed */
+    LK_CUPTI_CALL_IN_WINDOW, /* made in a collective's issue window; the id is the collective's */
+    LK_CUPTI_CALL_NOBODYS,   /* made in no issue window */
 };
 
-/* An external correlation id, taken apart. */
+/* The fields of an external correlation id. */
 struct lk_cupti_issue {
     uint32_t step;
     int32_t index;
@@ -55,17 +56,17 @@ struct lk_cupti_issue lk_cupti_id_read(uint64_t id);
 
 /* An activity on the GPU. */
 struct lk_cupti_work {
-    struct lk_span span; /* step, index and track are open; name of a copy */
+    struct lk_span span; /* step, index, track and a kernel's name are set later */
     uint32_t correlation, context, stream;
-    int kernel; /* of lk_cupti_names; 0: none */
+    int kernel; /* index into lk_cupti_names; 0: no kernel */
 };
 
 struct lk_cupti_records {
     struct lk_recorder *recorder;
     const struct lk_cupti_calls *call;
-    struct lk_cupti_clock clock; /* of the times in records */
+    struct lk_cupti_clock clock; /* for the times in records */
     uint64_t earliest_ns;        /* no record can be older */
-    _Atomic uint64_t began_ns;   /* the first track was made; before that nothing is the run's */
+    _Atomic uint64_t began_ns;   /* when the first track was made; earlier work is not the run's */
     struct lk_cupti_track tracks[LK_CUPTI_TRACKS];
     atomic_int n_tracks;
     struct {
@@ -78,10 +79,10 @@ struct lk_cupti_records {
         enum lk_cupti_call call;
         uint64_t id;
     } * issues;
-    struct lk_cupti_turns turns;
+    struct lk_issue_windows windows;
     struct lk_cupti_work *pending;
     size_t n_pending;
-    struct lk_cupti_track other; /* streams that are nobody's */
+    struct lk_cupti_track other; /* for streams without a track of the recorder */
     struct lk_track *calls;      /* host: synchronisation and overhead */
     struct lk_cupti_names names;
     struct lk_cupti_counts counts;
@@ -90,16 +91,31 @@ struct lk_cupti_records {
 enum lk_status lk_cupti_records_init(struct lk_cupti_records *r, struct lk_recorder *recorder,
                                      const struct lk_cupti_calls *call);
 void lk_cupti_records_fini(struct lk_cupti_records *r);
-/* A new track of the recorder; NULL: its ids have no room for it, or it is one of ours. Any thread,
- * one at a time. */
+/* Read a buffer of CUPTI's. One thread at a time, as for the two functions below. pre: the clock
+ * has a point after the buffer's records. */
+void lk_cupti_records_read(struct lk_cupti_records *r, uint8_t *buffer, size_t bytes);
+/* Emit all pending records with what is known of them: no further records come. */
+void lk_cupti_records_drain(struct lk_cupti_records *r);
+/* Emit the counters. */
+void lk_cupti_records_report(struct lk_cupti_records *r);
+
+/* ---- Matching ---- */
+
+/* Register a new track of the recorder. NULL: the ids have no room for it, or it is one of our own.
+ * Any thread, one at a time. */
 struct lk_cupti_track *lk_cupti_records_track(struct lk_cupti_records *r,
                                               const struct lk_track_info *info);
-/* Reads a buffer of CUPTI's. One thread at a time, as the two below. pre: the clock has a point
- * behind the buffer's records. */
-void lk_cupti_records_read(struct lk_cupti_records *r, uint8_t *buffer, size_t bytes);
-/* Nothing more comes: what still waits becomes spans as it is. */
-void lk_cupti_records_drain(struct lk_cupti_records *r);
-/* Emits the counters. */
-void lk_cupti_records_report(struct lk_cupti_records *r);
+/* Make the host track "CUDA calls", r->calls, if it is missing. False: it cannot be made. */
+bool lk_cupti_match_calls_track(struct lk_cupti_records *r);
+/* Remember that a call was made with an id of ours pushed. */
+void lk_cupti_match_issue(struct lk_cupti_records *r, uint32_t correlation, uint64_t id);
+/* Remember an API call and its time; one for which no id was pushed may be NCCL's. */
+void lk_cupti_match_call(struct lk_cupti_records *r, uint32_t correlation, uint64_t at_ns);
+/* Return the step of a call that was made with an id of ours, else LK_SPAN_STEP_UNKNOWN. */
+uint32_t lk_cupti_match_step(const struct lk_cupti_records *r, uint32_t correlation);
+/* Emit work, or keep it until its step and track are known. */
+void lk_cupti_match_work(struct lk_cupti_records *r, struct lk_cupti_work *w);
+/* Try all pending work again; the `oldest` first ones wait no longer. */
+void lk_cupti_match_pending(struct lk_cupti_records *r, size_t oldest);
 
 #endif

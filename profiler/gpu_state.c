@@ -1,14 +1,13 @@
 #include "profiler/gpu_state.h"
 
+#include "base/words.h"
+
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 
 static const char *const quantity_names[LK_GPU_QUANTITY_COUNT] = {
-#define NAME(quantity, name) [quantity] = name,
-    LK_GPU_QUANTITY_LIST(NAME)
-#undef NAME
-};
+    LK_GPU_QUANTITY_LIST(LK_WORD_NAME)};
 
 static const struct {
     uint64_t bit;
@@ -20,8 +19,8 @@ static const struct {
 #undef ROW
 };
 
-/* NVML's energy counter moves in steps of some ten milliseconds: over less time than this the power
- * that it gives says more about them than about the GPU. */
+/* NVML's energy counter is updated every few ten milliseconds: over a shorter time than this the
+ * quotient is dominated by the updates. */
 static const double shortest_energy_s = 1;
 
 const char *lk_gpu_quantity_name(enum lk_gpu_quantity q)
@@ -87,7 +86,7 @@ void lk_gpu_summary(const struct lk_gpu_sums *s, struct lk_gpu_summary *out)
         out->quantity[q].max = known ? s->max[q] : NAN;
     }
     out->power_w = out->quantity[LK_GPU_POWER_W].mean;
-    /* The counter starts anew when the driver is loaded anew. */
+    /* The counter restarts when the driver is reloaded. */
     if (s->n[LK_GPU_ENERGY_J] > 1 && s->last_energy_j >= s->first_energy_j) {
         out->energy_j = s->last_energy_j - s->first_energy_j;
         if (seconds >= shortest_energy_s)
@@ -98,7 +97,8 @@ void lk_gpu_summary(const struct lk_gpu_sums *s, struct lk_gpu_summary *out)
         out->reason[i] = share(s->n_reason[i], s->n[LK_GPU_REASONS]);
 }
 
-/* The commonest throttling below `than`, or of what is as common the next after `after`. */
+/* Return the commonest throttling reason below share `than`, or at `than` the next after
+ * `after`. */
 static int next_reason(const struct lk_gpu_summary *s, double than, int after)
 {
     int best = -1;

@@ -1,12 +1,14 @@
 /*
- * What a GPU says of itself while it works: clocks, power, temperature, and what holds its clock
- * down. One sample, what many of them say together, and how they are written in traces (COUNTER
- * spans on a track of kind "gpu"). profiler/nvml.h takes the samples.
+ * The state that a GPU reports while it works: clocks, power, temperature, and reasons for a
+ * lowered clock. One sample, summaries of samples, and their form in traces (COUNTER spans on a
+ * track of kind "gpu"). profiler/nvml.h takes the samples.
  */
 #ifndef LK_PROFILER_GPU_STATE_H
 #define LK_PROFILER_GPU_STATE_H
 
+#include "base/run_facts.h"
 #include "base/status.h"
+#include "base/words.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -20,18 +22,12 @@
     X(LK_GPU_REASONS, "GPU clock reasons (NVML bits)")                                             \
     X(LK_GPU_ENERGY_J, "GPU energy (J)")
 
-enum lk_gpu_quantity {
-#define LK_GPU_QUANTITY_ENUM_(quantity, name) quantity,
-    LK_GPU_QUANTITY_LIST(LK_GPU_QUANTITY_ENUM_)
-#undef LK_GPU_QUANTITY_ENUM_
-        LK_GPU_QUANTITY_COUNT
-};
+enum lk_gpu_quantity { LK_GPU_QUANTITY_LIST(LK_WORD_VALUE) LK_GPU_QUANTITY_COUNT };
 
 /*
- * X(reason, NVML's bit, throttled, text): why the clock is not as high as it could be
+ * X(reason, NVML's bit, throttled, text): why the clock is below its maximum
  * (nvmlClocksEventReasons in nvml.h: NVIDIA, NVML API Reference Guide, R550, 4.31). A reason that
- * says what somebody chose, or that there is nothing to do, is no throttling. Bits that are not
- * here are newer ones.
+ * is a setting of the user, or idleness, is no throttling. Bits missing here are newer ones.
  */
 #define LK_GPU_REASON_LIST(X)                                                                      \
     X(LK_GPU_IDLE, 0x1, 0, "idle")                                                                 \
@@ -44,20 +40,11 @@ enum lk_gpu_quantity {
     X(LK_GPU_POWER_BRAKE, 0x80, 1, "power brake")                                                  \
     X(LK_GPU_DISPLAY_CLOCKS, 0x100, 0, "display clocks")
 
-enum lk_gpu_reason {
-#define LK_GPU_REASON_ENUM_(reason, bit, throttled, text) reason,
-    LK_GPU_REASON_LIST(LK_GPU_REASON_ENUM_)
-#undef LK_GPU_REASON_ENUM_
-        LK_GPU_REASON_COUNT
-};
-
-/* Keys of a run's configuration: the highest SM clock and the power limit in force, as numbers. */
-#define LK_GPU_CONFIG_MAX_CLOCK   "gpu_max_sm_clock_mhz"
-#define LK_GPU_CONFIG_POWER_LIMIT "gpu_power_limit_w"
+enum lk_gpu_reason { LK_GPU_REASON_LIST(LK_WORD_VALUE) LK_GPU_REASON_COUNT };
 
 struct lk_gpu_sample {
     uint64_t at_ns;                      /* lk_now_ns */
-    double value[LK_GPU_QUANTITY_COUNT]; /* NaN: the GPU does not say */
+    double value[LK_GPU_QUANTITY_COUNT]; /* NaN: the GPU does not report it */
 };
 
 /* Sums over samples. A zeroed one has none. */
@@ -65,23 +52,22 @@ struct lk_gpu_sums {
     size_t n[LK_GPU_QUANTITY_COUNT];
     double sum[LK_GPU_QUANTITY_COUNT], min[LK_GPU_QUANTITY_COUNT], max[LK_GPU_QUANTITY_COUNT];
     size_t n_reason[LK_GPU_REASON_COUNT]; /* samples with this reason */
-    size_t n_throttled;                   /* ...with one that is throttling */
+    size_t n_throttled;                   /* samples with a throttling reason */
     uint64_t first_energy_ns, last_energy_ns;
     double first_energy_j, last_energy_j;
 };
-/* Adds one value taken at at_ns, not before the ones added. NaN: nothing. */
+/* Add one value taken at at_ns, in order of time. A NaN is ignored. */
 void lk_gpu_sums_add(struct lk_gpu_sums *s, enum lk_gpu_quantity q, uint64_t at_ns, double value);
 
-/* What the samples say together. NaN where there is none. */
+/* Summary of samples. NaN where there is none. */
 struct lk_gpu_summary {
-    size_t n; /* samples: most of any quantity */
+    size_t n; /* number of samples: the largest of any quantity */
     struct {
         double mean, min, max;
-    } quantity[LK_GPU_QUANTITY_COUNT]; /* of ENERGY and REASONS nothing */
+    } quantity[LK_GPU_QUANTITY_COUNT]; /* not set for ENERGY and REASONS */
     /*
-     * Energy by time where the GPU counts its energy and two samples lie far enough apart, else the
-     * mean of its power readings, which newer GPUs average over a second
-     * (nvmlDeviceGetPowerUsage).
+     * Energy over time if the GPU counts energy and two samples lie far enough apart; else the mean
+     * of its power readings, which newer GPUs average over a second (nvmlDeviceGetPowerUsage).
      */
     double power_w;
     double energy_j;  /* from the first to the last sample */
@@ -90,18 +76,18 @@ struct lk_gpu_summary {
 };
 void lk_gpu_summary(const struct lk_gpu_sums *sums, struct lk_gpu_summary *out);
 
-/* "GPU power (W)". */
+/* Return e.g. "GPU power (W)". */
 const char *lk_gpu_quantity_name(enum lk_gpu_quantity q);
-/* "power". */
+/* Return e.g. "power". */
 const char *lk_gpu_reason_text(enum lk_gpu_reason r);
 
 /*
- * For people: "1755 MHz (1410 to 1980), 640 W, throttled 12 % of the time (power 12 %)"; parts that
- * are not known are left out, "nothing" when all are. out holds LK_GPU_TEXT bytes.
+ * Format for people: "1755 MHz (1410 to 1980), 640 W, throttled 12 % of the time (power 12 %)";
+ * unknown parts are left out, "nothing" when all are. out holds LK_GPU_TEXT bytes.
  */
 enum { LK_GPU_TEXT = 256 };
 void lk_gpu_summary_text(const struct lk_gpu_summary *s, char *out);
-/* The throttling alone: "power 12 %, temperature 3 %", commonest first; "" when there was none. */
+/* Format the throttling alone: "power 12 %, temperature 3 %", commonest first; "" without any. */
 void lk_gpu_throttle_text(const struct lk_gpu_summary *s, char *out);
 
 #endif

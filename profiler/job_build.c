@@ -1,11 +1,11 @@
-/* Builds a job from runs. The statistics over runs are in job_stats.c. */
+/* Build a job from runs. job_stats.c has the statistics over runs. */
 #include "profiler/job_build.h"
 
 #include "base/array.h"
 #include "base/noise.h"
+#include "base/run_facts.h"
 #include "profiler/job_stats.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -48,10 +48,13 @@ static enum lk_status check_runs(const struct lk_run_set *set)
 {
     for (size_t i = 0; i < set->n; i++) {
         enum lk_status st = check_same_job(&set->runs[0], &set->runs[i]);
+        struct lk_run_facts facts;
 
+        if (st == LK_OK)
+            st = lk_run_facts_read(lk_run_about(&set->runs[i]), &facts);
         if (st != LK_OK)
             return st;
-        if (lk_run_info_shared_gpu(lk_run_about(&set->runs[i])))
+        if (facts.shared_gpu)
             return lk_fail(LK_EEVIDENCE,
                            "%s: its ranks shared a GPU (--share-gpu), so its times mean nothing",
                            set->runs[i].dir);
@@ -66,7 +69,7 @@ static enum lk_status check_runs(const struct lk_run_set *set)
 
 /* ---- Tensors ---- */
 
-/* The last micro-batch's backward of a step, or NULL. */
+/* Return the last micro-batch's backward of a step, or NULL. */
 static const struct lk_range *last_backward(const struct lk_rank_steps *r, const struct lk_step *p)
 {
     for (size_t i = p->first_range + p->n_ranges; i-- > p->first_range;)
@@ -75,7 +78,7 @@ static const struct lk_range *last_backward(const struct lk_rank_steps *r, const
     return NULL;
 }
 
-/* Of the backward's own work: what it stood for other ranks is none of it. */
+/* Return the share of a backward's own work done at an instant; its stalls do not count. */
 static double share(const struct lk_rank_steps *r, const struct lk_range *backward, uint64_t at_ns)
 {
     uint64_t length = lk_range_work_ns(r, backward->start_ns, backward->end_ns);
@@ -83,7 +86,7 @@ static double share(const struct lk_rank_steps *r, const struct lk_range *backwa
     return length ? (double)lk_range_work_ns(r, backward->start_ns, at_ns) / (double)length : 0;
 }
 
-/* Ready shares of one tensor, of all steps and ranks of the runs with the smallest world size. */
+/* Return in *out one tensor's median ready share over all steps and ranks of the given runs. */
 static enum lk_status ready_share(const struct lk_run *runs, size_t n_runs, size_t tensor,
                                   double **samples, size_t *capacity, double *out)
 {
@@ -133,7 +136,7 @@ out:
     return st;
 }
 
-/* Each tensor's first instant in the first step that rank 0's trace has. */
+/* Order tensors by their first instant in the first step of rank 0's trace. */
 static enum lk_status fill_ready_order(const struct lk_run *run, struct lk_job *j)
 {
     enum lk_status st = LK_OK;
@@ -166,7 +169,7 @@ out:
 
 /* ---- Compute ---- */
 
-/* Where the numbers of a row come from, and what is in them that should not be. */
+/* Describe the source of a row's numbers, and effects that they wrongly contain. */
 static enum lk_status source_of(const struct lk_run *runs, size_t n_runs, char **out)
 {
     int ranks = lk_run_about(&runs[0])->world_size;
@@ -181,16 +184,16 @@ static enum lk_status set_quantity(struct lk_quantity *q, const struct lk_estima
     return lk_quantity_set(q, e->value, e->lo, e->hi, e->n, "%s", source);
 }
 
-/* Which series of a step becomes which field. */
+/* Map a step's part to a field. */
 static const struct {
-    enum lk_job_series series;
+    enum lk_part part;
     size_t offset;
 } compute_fields[] = {
-    {LK_JOB_FORWARD,   offsetof(struct lk_job_compute, forward_s)  },
-    {LK_JOB_BACKWARD,  offsetof(struct lk_job_compute, backward_s) },
-    {LK_JOB_INPUT,     offsetof(struct lk_job_compute, input_s)    },
-    {LK_JOB_OPTIMIZER, offsetof(struct lk_job_compute, optimizer_s)},
-    {LK_JOB_GAP,       offsetof(struct lk_job_compute, gap_s)      },
+    {LK_PART_FORWARD, offsetof(struct lk_job_compute, forward_s)},
+    {LK_PART_BACKWARD, offsetof(struct lk_job_compute, backward_s)},
+    {LK_PART_INPUT, offsetof(struct lk_job_compute, input_s)},
+    {LK_PART_OPTIMIZER, offsetof(struct lk_job_compute, optimizer_s)},
+    {LK_PART_GAP, offsetof(struct lk_job_compute, gap_s)},
 };
 
 static enum lk_status fill_compute(const struct lk_run *runs, size_t n_runs,
@@ -203,7 +206,7 @@ static enum lk_status fill_compute(const struct lk_run *runs, size_t n_runs,
     out->local_batch = lk_run_about(&runs[0])->local_batch;
     LK_TRY(source_of(runs, n_runs, &source));
     for (size_t i = 0; i < LK_COUNT(compute_fields); i++) {
-        LK_TRY(lk_job_series_mean(runs, n_runs, compute_fields[i].series, &e));
+        LK_TRY(lk_job_part_mean(runs, n_runs, compute_fields[i].part, &e));
         LK_TRY(set_quantity((struct lk_quantity *)((char *)out + compute_fields[i].offset), &e,
                             source));
     }
@@ -229,7 +232,7 @@ static bool has_batch(const struct lk_job *j, int local_batch)
     return false;
 }
 
-/* How many runs from `first` on have the same world size and local batch (they lie together). */
+/* Count the runs from `first` on with the same world size and local batch (they are adjacent). */
 static size_t same_batch(const struct lk_run_set *set, size_t first)
 {
     const struct lk_run_info *a = lk_run_about(&set->runs[first]);
@@ -265,13 +268,13 @@ static enum lk_status fill_run(const struct lk_run *run, struct lk_job_run *out)
     enum lk_status st = LK_OK;
     const struct lk_run_info *info = lk_run_about(run);
 
-    out->gpus = info->world_size;
-    out->nodes = info->nodes;
-    out->local_batch = info->local_batch;
-    out->accumulation = info->accumulation;
-    out->no_sync = info->no_sync;
-    out->first_bytes = info->first_bytes;
-    out->cap_bytes = info->cap_bytes;
+    out->config.gpus = info->world_size;
+    out->config.nodes = info->nodes;
+    out->config.local_batch = info->local_batch;
+    out->config.accumulation = info->accumulation;
+    out->config.no_sync = info->no_sync;
+    out->config.first_bytes = info->first_bytes;
+    out->config.cap_bytes = info->cap_bytes;
     LK_TRY(lk_strdup(&out->source, run->dir));
     LK_TRY(lk_alloc(&out->step_s, run->n_steps, sizeof *out->step_s));
     LK_TRY(lk_alloc(&out->rank_compute_s, run->n, sizeof *out->rank_compute_s));
@@ -284,7 +287,8 @@ static enum lk_status fill_run(const struct lk_run *run, struct lk_job_run *out)
 
             lk_step_split(r, p, NULL, &split);
             out->step_s[s] += lk_step_window_s(p) / (double)run->n;
-            out->rank_compute_s[k] += (split.forward_s + split.backward_s) / (double)run->n_steps;
+            out->rank_compute_s[k] +=
+                (split.s[LK_PART_FORWARD] + split.s[LK_PART_BACKWARD]) / (double)run->n_steps;
         }
 out:
     return st;
@@ -303,7 +307,7 @@ out:
 
 /* ---- Noise scale ---- */
 
-/* Adds the counter's squares, over the ranks, to sum[step]; counts[step] says of how many. */
+/* Add the counter's squares over the ranks to sum[step], and their number to counts[step]. */
 static void add_squares(const struct lk_trace *t, const char *name, uint64_t n_steps, double *sum,
                         double *counts)
 {
@@ -342,7 +346,7 @@ out:
     return st;
 }
 
-/* Of repetitions together; NaN when their counters do not tell. */
+/* Estimate the noise scale from repetitions together; NaN without usable counters. */
 static enum lk_status noise_of(const struct lk_run *runs, size_t n_runs, struct lk_estimate *out)
 {
     enum lk_status st = LK_OK;
@@ -367,7 +371,7 @@ static bool repetitions(const struct lk_run *a, const struct lk_run *b)
            x->accumulation == y->accumulation;
 }
 
-/* The runs with most ranks that can tell: the two batch sizes lie farthest apart there. */
+/* Use the runs with most ranks that have the counters: their two batch sizes differ most. */
 static enum lk_status fill_noise(const struct lk_run_set *set, struct lk_job *j)
 {
     enum lk_status st = LK_OK;
@@ -394,57 +398,22 @@ out:
 
 /* ---- All ---- */
 
-/* A whole number in the run's configuration; absent leaves *out alone. */
-static enum lk_status config_int(const struct lk_run *run, const char *key, int *out)
+/*
+ * Sets what lies in memory beside parameters and gradients. Runs that name their optimizer are our
+ * own: their gradients are views into buckets.
+ */
+static void fill_states(const struct lk_run_facts *facts, struct lk_job *j)
 {
-    const struct lk_run_info *info = lk_run_about(run);
-
-    for (size_t i = 0; i < info->n_config; i++) {
-        char *end;
-        long v;
-
-        if (strcmp(info->config[i].key, key))
-            continue;
-        errno = 0;
-        v = strtol(info->config[i].value, &end, 10);
-        if (errno || end == info->config[i].value || *end || v < 0 || v > 1 << 20)
-            return lk_fail(LK_EPARSE, "%s: configuration %s: '%s' is no count", run->dir, key,
-                           info->config[i].value);
-        *out = (int)v;
-    }
-    return LK_OK;
-}
-
-static enum lk_job_optimizer optimizer_of(const struct lk_run_info *info)
-{
-    const char *rule = lk_run_info_value(info, "optimizer");
-    const char *momentum = lk_run_info_value(info, "momentum");
-
-    if (rule && !strcmp(rule, "sgd") && momentum && strtod(momentum, NULL) > 0)
-        return LK_JOB_OPTIMIZER_MOMENTUM;
-    for (int o = 0; rule && o < LK_JOB_OPTIMIZER_COUNT; o++)
-        if (!strcmp(rule, lk_job_optimizer_names[o]))
-            return (enum lk_job_optimizer)o;
-    return LK_JOB_OPTIMIZER_UNKNOWN;
-}
-
-/* What lies in memory beside parameters and gradients. Runs that name their optimizer are our own:
- * their gradients are views into buckets, and bfloat16 weights have exact ones beside them. */
-static void fill_states(const struct lk_run_info *info, struct lk_job *j)
-{
-    const char *dtype = lk_run_info_value(info, "dtype");
-
-    j->optimizer = optimizer_of(info);
-    if (j->optimizer == LK_JOB_OPTIMIZER_UNKNOWN)
-        return;
-    j->gradient_as_bucket_view = true;
-    j->master_weights = dtype && !strcmp(dtype, "bfloat16");
+    j->optimizer = facts->optimizer;
+    j->gradient_as_bucket_view = facts->optimizer != LK_JOB_OPTIMIZER_UNKNOWN;
+    j->master_weights = j->gradient_as_bucket_view && facts->master_weights;
 }
 
 static enum lk_status fill_header(const struct lk_run *run, struct lk_job *j)
 {
     enum lk_status st = LK_OK;
     const struct lk_run_info *info = lk_run_about(run);
+    struct lk_run_facts facts;
 
     LK_TRY(lk_strdup(&j->name, info->model));
     LK_TRY(lk_strdup(&j->sample_unit, info->sample_unit));
@@ -453,8 +422,10 @@ static enum lk_status fill_header(const struct lk_run *run, struct lk_job *j)
     j->cap_bytes = info->cap_bytes;
     j->accumulation = info->accumulation;
     j->no_sync = info->no_sync;
-    LK_TRY(config_int(run, "prefetch", &j->prefetch_depth));
-    fill_states(info, j);
+    LK_TRY(lk_fail_context(lk_run_facts_read(info, &facts), "%s", run->dir));
+    if (facts.prefetch >= 0)
+        j->prefetch_depth = facts.prefetch;
+    fill_states(&facts, j);
     if (!isnan(info->flops_per_sample))
         LK_TRY(lk_quantity_set(&j->flops_per_sample, info->flops_per_sample, NAN, NAN, 0,
                                "counted from the shapes of %s", info->model));

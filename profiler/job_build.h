@@ -1,5 +1,5 @@
 /*
- * Builds a job (base/job.h) from measured runs: what one optimizer step is on one GPU.
+ * Build a job (base/job.h), the description of one optimizer step on one GPU, from measured runs.
  *
  * The runs must be of one job: the same tensors, model, sample unit, DDP rule, bucket limits,
  * accumulation and no_sync; they may differ in world size, local batch and repetition. Steady-state
@@ -10,7 +10,7 @@
  *            otherwise the row's `source` says that both are in it. forward_s and backward_s are
  *            means over steps, ranks and micro-batches of the FORWARD and BACKWARD ranges;
  *            optimizer_s, input_s and gap_s are the step's parts of profiler/steps.h (input and gap
- *            are what compute and communication do not cover).
+ *            are not covered by compute or communication).
  * intervals  90 %, bootstrap by run, then by block of consecutive steps within a run.
  * transient  the standard deviation of a micro-batch's forward + backward, relative to the mean of
  *            its rank and run.
@@ -31,8 +31,8 @@
 #include "base/status.h"
 #include "profiler/run_set.h"
 
-/* LK_EEVIDENCE says which runs lack what (steady-state steps, GRADIENT instants); LK_EUSAGE which
- * two runs are of different jobs, and in what. */
+/* Build the job. LK_EEVIDENCE says which runs lack what (steady-state steps, GRADIENT instants);
+ * LK_EUSAGE names two runs of different jobs and their difference. */
 enum lk_status lk_job_build(const struct lk_run_set *set, struct lk_job *out);
 
 #endif

@@ -10,7 +10,7 @@
 
 enum { RESAMPLES = 1000 };
 static const double interval_level = 0.90;
-/* Any fixed number: the same runs give the same intervals. */
+/* A fixed seed, so that the same runs give the same intervals. */
 static const uint64_t bootstrap_seed = 1;
 
 /* Samples of several runs, one a step, as prefix sums: a block's sum is one difference. */
@@ -28,7 +28,7 @@ static void samples_fini(struct samples *s)
     free(s->n);
 }
 
-/* The sample of step number i of a run. */
+/* Return the sample of step number i of a run. */
 typedef double (*sample_fn)(const struct lk_run *run, size_t i, const void *ctx);
 
 static enum lk_status samples_init(struct samples *s, const struct lk_run *runs, size_t n_runs,
@@ -62,7 +62,7 @@ static double mean_of_all(const struct samples *s, size_t *out_n)
     return sum / (double)*out_n;
 }
 
-/* The mean of one resample: as many runs as there are, as many steps of each as it has. */
+/* Return the mean of one resample: as many runs as there are, as many steps of each as it has. */
 static double resample(const struct samples *s, struct lk_rng *g)
 {
     double sum = 0;
@@ -84,7 +84,7 @@ static double resample(const struct samples *s, struct lk_rng *g)
     return sum / (double)n;
 }
 
-/* Mean of the samples and its percentile interval, widened to hold the mean. */
+/* Compute the mean of the samples and its percentile interval, widened to contain the mean. */
 static enum lk_status estimate(const struct samples *s, struct lk_estimate *out)
 {
     enum lk_status st = LK_OK;
@@ -96,54 +96,36 @@ static enum lk_status estimate(const struct samples *s, struct lk_estimate *out)
     LK_TRY(lk_alloc(&means, RESAMPLES, sizeof *means));
     for (size_t i = 0; i < RESAMPLES; i++)
         means[i] = resample(s, &g);
-    *out = (struct lk_estimate){
-        .value = value,
-        .lo = fmin(value, lk_stats_quantile(means, RESAMPLES, (1 - interval_level) / 2)),
-        .hi = fmax(value, lk_stats_quantile(means, RESAMPLES, (1 + interval_level) / 2)),
-        .n = n};
+    *out = lk_stats_interval(value, means, RESAMPLES, interval_level);
+    out->n = n;
 out:
     free(means);
     return st;
 }
 
-static double part_of(const struct lk_step_split *p, enum lk_job_series series, int accumulation)
+/* Return the mean over ranks of a step's part; of forward and backward, that of a micro-batch. */
+static double part_sample(const struct lk_run *run, size_t i, const void *ctx)
 {
-    switch (series) {
-    case LK_JOB_FORWARD:
-        return p->forward_s / accumulation;
-    case LK_JOB_BACKWARD:
-        return p->backward_s / accumulation;
-    case LK_JOB_INPUT:
-        return p->input_s;
-    case LK_JOB_OPTIMIZER:
-        return p->optimizer_s;
-    case LK_JOB_GAP:
-        return p->gap_s;
-    }
-    return NAN;
-}
-
-static double series_sample(const struct lk_run *run, size_t i, const void *ctx)
-{
-    const enum lk_job_series *series = ctx;
+    const enum lk_part part = *(const enum lk_part *)ctx;
+    bool repeated = part == LK_PART_FORWARD || part == LK_PART_BACKWARD;
     double sum = 0;
 
     for (size_t k = 0; k < run->n; k++) {
         struct lk_step_split split;
 
         lk_step_split(&run->ranks[k], lk_rank_step(&run->ranks[k], run->steps[i]), NULL, &split);
-        sum += part_of(&split, *series, lk_run_about(run)->accumulation);
+        sum += split.s[part] / (repeated ? lk_run_about(run)->accumulation : 1);
     }
     return sum / (double)run->n;
 }
 
-enum lk_status lk_job_series_mean(const struct lk_run *runs, size_t n_runs,
-                                  enum lk_job_series series, struct lk_estimate *out)
+enum lk_status lk_job_part_mean(const struct lk_run *runs, size_t n_runs, enum lk_part part,
+                                struct lk_estimate *out)
 {
     enum lk_status st = LK_OK;
     struct samples s = {0};
 
-    LK_TRY(samples_init(&s, runs, n_runs, series_sample, &series));
+    LK_TRY(samples_init(&s, runs, n_runs, part_sample, &part));
     LK_TRY(estimate(&s, out));
 out:
     samples_fini(&s);
@@ -152,7 +134,7 @@ out:
 
 /* ---- Transient ---- */
 
-/* Sum of compute and of its square over the micro-batches of one step and rank. */
+/* Sum compute and its square over the micro-batches of one step and rank. */
 static void add_micro_batches(const struct lk_rank_steps *r, const struct lk_step *p, double mean_s,
                               double *sum, double *sum_sq, size_t *n)
 {
@@ -173,7 +155,7 @@ static void add_micro_batches(const struct lk_rank_steps *r, const struct lk_ste
     }
 }
 
-/* Mean compute of a micro-batch of one rank, over the run. */
+/* Return the mean compute of a micro-batch of one rank, over the run. */
 static double rank_mean(const struct lk_run *run, size_t k)
 {
     double sum = 0, unused = 0;
@@ -185,13 +167,13 @@ static double rank_mean(const struct lk_run *run, size_t k)
     return sum / (double)n;
 }
 
-/* ctx: mean of each run and rank, [run][rank], and the runs' first element to find the run. */
+/* Context of variance_sample: mean of each run and rank, [run][rank]; runs tells a run's number. */
 struct rank_means {
     const struct lk_run *runs;
     double **means;
 };
 
-/* The mean over ranks of the step's squared relative deviations, unbiased. */
+/* Return the mean over ranks of the step's squared relative deviations, unbiased. */
 static double variance_sample(const struct lk_run *run, size_t i, const void *ctx)
 {
     const struct rank_means *m = ctx;

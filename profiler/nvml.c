@@ -1,52 +1,39 @@
-/* One GPU by NVML; see the header. */
+/*
+ * One GPU by NVML. Divisions: the library, the GPU, samples, the sampler: a thread that takes
+ * samples during a run.
+ */
 #include "profiler/nvml.h"
 
 #include "base/array.h"
 #include "base/clock.h"
 #include "base/library.h"
-#include "base/log.h"
+#include "base/units.h"
 #include "profiler/nvml_calls.h"
 
+#include <errno.h>
 #include <math.h>
+#include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 
 struct lk_nvml {
     struct lk_nvml_calls call;
-    struct lk_library *library; /* NULL: the caller's calls */
+    struct lk_library *library; /* NULL: the caller supplied the calls */
     struct nvmlDevice_st *gpu;
     bool initialised, instance;
-    bool mute[LK_GPU_QUANTITY_COUNT]; /* the GPU does not say this */
+    bool mute[LK_GPU_QUANTITY_COUNT]; /* the GPU does not report it */
 };
 
 /* ---- The library ---- */
 
-#define SYMBOL(name, member)                                                                       \
-    {                                                                                              \
-        name, offsetof(struct lk_nvml_calls, member)                                               \
-    }
-static const struct lk_library_symbol symbols[] = {
-    SYMBOL("nvmlInit_v2", init),
-    SYMBOL("nvmlShutdown", shutdown),
-    SYMBOL("nvmlErrorString", error_string),
-    SYMBOL("nvmlDeviceGetHandleByUUID", device_by_uuid),
-    SYMBOL("nvmlDeviceGetClockInfo", clock),
-    SYMBOL("nvmlDeviceGetMaxClockInfo", max_clock),
-    SYMBOL("nvmlDeviceGetPowerUsage", power),
-};
-/* The first name that the library has is taken. */
-static const struct lk_library_symbol optional[] = {
-    SYMBOL("nvmlDeviceGetDeviceHandleFromMigDeviceHandle", device_of_mig),
-    SYMBOL("nvmlDeviceGetTemperature", temperature),
-    SYMBOL("nvmlDeviceGetEnforcedPowerLimit", max_power),
-    SYMBOL("nvmlDeviceGetTotalEnergyConsumption", energy),
-    SYMBOL("nvmlDeviceGetCurrentClocksEventReasons", reasons),
-    SYMBOL("nvmlDeviceGetCurrentClocksThrottleReasons", reasons),
-    SYMBOL("nvmlDeviceGetNvLinkState", nvlink),
-    SYMBOL("nvmlDeviceGetMaxPcieLinkGeneration", pcie_generation),
-    SYMBOL("nvmlDeviceGetMaxPcieLinkWidth", pcie_width),
-};
+#define SYMBOL(member, type, function) {function, offsetof(struct lk_nvml_calls, member)},
+static const struct lk_library_symbol symbols[] = {LK_NVML_CALL_LIST(SYMBOL)};
+/* The last is the older name of `reasons`, for drivers before 535. */
+static const struct lk_library_symbol optional[] = {LK_NVML_SOMETIMES_LIST(SYMBOL){
+    "nvmlDeviceGetCurrentClocksThrottleReasons", offsetof(struct lk_nvml_calls, reasons)}};
 #undef SYMBOL
 
 static const char *const files[] = {"libnvidia-ml.so.1", NULL};
@@ -80,7 +67,7 @@ static enum lk_status nvml_fail(const struct lk_nvml *n, int code, const char *w
     return lk_fail(st, "NVML: %s: %s", what, n->call.error_string(code));
 }
 
-/* CUDA gives a GPU's instance a UUID that only its prefix tells from a GPU's. */
+/* Find the MIG instance with this UUID. CUDA's UUID of an instance may have a GPU's prefix. */
 static int find_instance(struct lk_nvml *n, const char *uuid)
 {
     struct nvmlDevice_st *instance = NULL;
@@ -205,71 +192,44 @@ bool lk_gpu_pcie_text(const struct lk_gpu_links *l, char text[static LK_GPU_LINK
 
 /* ---- Samples ---- */
 
-static int read_sm_clock(const struct lk_nvml *n, double *out)
+/* Ask for a quantity; return NVML's code. *out is valid where that is NVML_OK. */
+static int read_quantity(const struct lk_nvml *n, enum lk_gpu_quantity q, double *out)
 {
-    unsigned mhz = 0;
-    int code = n->call.clock(n->gpu, NVML_SM_CLOCK, &mhz);
-
-    *out = mhz;
-    return code;
-}
-
-static int read_memory_clock(const struct lk_nvml *n, double *out)
-{
-    unsigned mhz = 0;
-    int code = n->call.clock(n->gpu, NVML_MEMORY_CLOCK, &mhz);
-
-    *out = mhz;
-    return code;
-}
-
-static int read_power(const struct lk_nvml *n, double *out)
-{
-    unsigned mw = 0;
-    int code = n->call.power(n->gpu, &mw);
-
-    *out = 1e-3 * mw;
-    return code;
-}
-
-static int read_temperature(const struct lk_nvml *n, double *out)
-{
-    unsigned c = 0;
+    const struct lk_nvml_calls *call = &n->call;
     int code = NVML_NOT_SUPPORTED;
+    unsigned value = 0;
+    unsigned long long wide = 0;
 
-    if (n->call.temperature)
-        code = n->call.temperature(n->gpu, NVML_TEMPERATURE_OF_GPU, &c);
-    *out = c;
+    switch (q) {
+    case LK_GPU_SM_CLOCK_MHZ:
+        code = call->clock(n->gpu, NVML_SM_CLOCK, &value);
+        break;
+    case LK_GPU_MEMORY_CLOCK_MHZ:
+        code = call->clock(n->gpu, NVML_MEMORY_CLOCK, &value);
+        break;
+    case LK_GPU_POWER_W:
+        code = call->power(n->gpu, &value);
+        break;
+    case LK_GPU_TEMPERATURE_C:
+        if (call->temperature)
+            code = call->temperature(n->gpu, NVML_TEMPERATURE_OF_GPU, &value);
+        break;
+    case LK_GPU_REASONS:
+        if (call->reasons)
+            code = call->reasons(n->gpu, &wide);
+        break;
+    case LK_GPU_ENERGY_J:
+        if (call->energy)
+            code = call->energy(n->gpu, &wide);
+        break;
+    case LK_GPU_QUANTITY_COUNT:
+        break;
+    }
+    *out = (double)wide + value;
+    if (q == LK_GPU_POWER_W || q == LK_GPU_ENERGY_J)
+        *out *= 1e-3; /* from mW and mJ */
     return code;
 }
-
-static int read_reasons(const struct lk_nvml *n, double *out)
-{
-    unsigned long long bits = 0;
-    int code = NVML_NOT_SUPPORTED;
-
-    if (n->call.reasons)
-        code = n->call.reasons(n->gpu, &bits);
-    *out = (double)bits;
-    return code;
-}
-
-static int read_energy(const struct lk_nvml *n, double *out)
-{
-    unsigned long long mj = 0;
-    int code = NVML_NOT_SUPPORTED;
-
-    if (n->call.energy)
-        code = n->call.energy(n->gpu, &mj);
-    *out = 1e-3 * (double)mj;
-    return code;
-}
-
-static int (*const readers[LK_GPU_QUANTITY_COUNT])(const struct lk_nvml *, double *) = {
-    [LK_GPU_SM_CLOCK_MHZ] = read_sm_clock, [LK_GPU_MEMORY_CLOCK_MHZ] = read_memory_clock,
-    [LK_GPU_POWER_W] = read_power,         [LK_GPU_TEMPERATURE_C] = read_temperature,
-    [LK_GPU_REASONS] = read_reasons,       [LK_GPU_ENERGY_J] = read_energy,
-};
 
 enum lk_status lk_nvml_read(struct lk_nvml *n, struct lk_gpu_sample *out)
 {
@@ -277,7 +237,8 @@ enum lk_status lk_nvml_read(struct lk_nvml *n, struct lk_gpu_sample *out)
 
     for (size_t q = 0; q < LK_GPU_QUANTITY_COUNT; q++) {
         double value;
-        int code = n->mute[q] ? NVML_NOT_SUPPORTED : readers[q](n, &value);
+        int code =
+            n->mute[q] ? NVML_NOT_SUPPORTED : read_quantity(n, (enum lk_gpu_quantity)q, &value);
 
         if (code == NVML_GPU_IS_LOST || code == NVML_RESET_REQUIRED || code == NVML_UNINITIALIZED)
             return nvml_fail(n, code, lk_gpu_quantity_name((enum lk_gpu_quantity)q));
@@ -286,4 +247,238 @@ enum lk_status lk_nvml_read(struct lk_nvml *n, struct lk_gpu_sample *out)
     }
     *out = sample;
     return LK_OK;
+}
+
+/* ---- The sampler ---- */
+
+/* Samples in the trace before the rate is halved: at a period of 0.1 s, the first two minutes. */
+enum { SAMPLES_A_RATE = 1024 };
+
+struct lk_nvml_sampler {
+    struct lk_nvml *nvml;
+    uint64_t period_ns, timeout_ns;
+    struct lk_track *track; /* NULL: no spans */
+    uint16_t names[LK_GPU_QUANTITY_COUNT];
+    pthread_t thread;
+    pthread_mutex_t lock; /* guards all members below */
+    pthread_cond_t changed;
+    bool stop, done, ended;
+    bool abandoned; /* the thread frees this when the driver answers */
+    struct lk_gpu_sums sums;
+    enum lk_status failed;
+    char failure[256];
+};
+
+/* ---- The sampler's thread ---- */
+
+/* Thins out spans, one of every `every` samples: how many were shown at this rate, and samples left
+ * until the next one. */
+struct rarity {
+    unsigned every, shown, left;
+};
+
+static void show(struct lk_nvml_sampler *s, const struct lk_gpu_sample *sample, struct rarity *r)
+{
+    if (r->left > 0) {
+        r->left--;
+        return;
+    }
+    if (++r->shown == SAMPLES_A_RATE) {
+        r->shown = 0;
+        r->every *= 2;
+    }
+    r->left = r->every - 1;
+    for (size_t q = 0; q < LK_GPU_QUANTITY_COUNT; q++) {
+        struct lk_span span = {.kind = LK_SPAN_COUNTER,
+                               .name = s->names[q],
+                               .step = LK_SPAN_STEP_UNKNOWN,
+                               .index = -1,
+                               .start_ns = sample->at_ns,
+                               .end_ns = sample->at_ns};
+
+        if (isnan(sample->value[q]))
+            continue;
+        span.value = sample->value[q];
+        lk_span_emit(s->track, &span);
+    }
+}
+
+/* Add a sample to the summary. pre: the lock is held. */
+static void add(struct lk_nvml_sampler *s, const struct lk_gpu_sample *sample)
+{
+    for (size_t q = 0; !s->ended && q < LK_GPU_QUANTITY_COUNT; q++)
+        lk_gpu_sums_add(&s->sums, (enum lk_gpu_quantity)q, sample->at_ns, sample->value[q]);
+}
+
+static void release(struct lk_nvml_sampler *s)
+{
+    lk_nvml_close(s->nvml);
+    pthread_cond_destroy(&s->changed);
+    pthread_mutex_destroy(&s->lock);
+    free(s);
+}
+
+/* Sample until stopped. The lock is not held while reading, because the driver may be slow. */
+static void *sample(void *arg)
+{
+    struct lk_nvml_sampler *s = arg;
+    bool abandoned, first = true;
+    struct rarity rarity = {.every = 1};
+    struct lk_deadline next = {lk_monotonic_ns()};
+    struct timespec at;
+
+    prctl(PR_SET_NAME, "nvml");
+    pthread_mutex_lock(&s->lock);
+    while ((first || !s->stop) && s->failed == LK_OK) {
+        struct lk_gpu_sample got;
+        enum lk_status st;
+
+        pthread_mutex_unlock(&s->lock);
+        st = lk_nvml_read(s->nvml, &got);
+        pthread_mutex_lock(&s->lock);
+        if (s->stop && !first)
+            break;
+        first = false;
+        if (st != LK_OK) {
+            s->failed = st;
+            (void)snprintf(s->failure, sizeof s->failure, "%s", lk_error_text());
+            break;
+        }
+        add(s, &got);
+        show(s, &got, &rarity);
+        /* A read longer than the period delays the following ones. */
+        next.at_ns += s->period_ns;
+        if (lk_deadline_left_ns(next) == 0)
+            next.at_ns = lk_monotonic_ns() + s->period_ns;
+        at = lk_deadline_timespec(next);
+        while (!s->stop &&
+               pthread_cond_clockwait(&s->changed, &s->lock, CLOCK_MONOTONIC, &at) != ETIMEDOUT)
+            ;
+    }
+    s->done = true;
+    abandoned = s->abandoned;
+    pthread_cond_broadcast(&s->changed);
+    pthread_mutex_unlock(&s->lock);
+    if (abandoned)
+        release(s);
+    return NULL;
+}
+
+/* ---- The sampler's owner ---- */
+
+/* Start the thread with signals blocked: the host thread handles them. */
+static int start_thread(struct lk_nvml_sampler *s)
+{
+    sigset_t all, old;
+    int error;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_BLOCK, &all, &old);
+    error = pthread_create(&s->thread, NULL, sample, s);
+    pthread_sigmask(SIG_SETMASK, &old, NULL);
+    return error;
+}
+
+static enum lk_status open_track(struct lk_nvml_sampler *s, struct lk_recorder *r)
+{
+    const struct lk_track_info info = {
+        .name = "GPU", .kind = LK_TRACK_GPU, .n_spans = LK_NVML_SPANS};
+    enum lk_status st = LK_OK;
+
+    LK_TRY(lk_recorder_track(r, &info, &s->track));
+    for (size_t q = 0; q < LK_GPU_QUANTITY_COUNT; q++)
+        LK_TRY(lk_recorder_name(r, lk_gpu_quantity_name((enum lk_gpu_quantity)q), &s->names[q]));
+out:
+    return st;
+}
+
+enum lk_status lk_nvml_sampler_start(struct lk_nvml *n, const struct lk_nvml_sampler_config *config,
+                                     struct lk_nvml_sampler **out)
+{
+    struct lk_nvml_sampler *s = NULL;
+    enum lk_status st = LK_OK;
+
+    LK_TRY(lk_alloc(&s, 1, sizeof *s));
+    s->nvml = n;
+    s->period_ns = lk_ns_from_s(config->period_s);
+    s->timeout_ns = lk_ns_from_s(config->timeout_s);
+    LK_TRY(open_track(s, config->recorder));
+    if (pthread_mutex_init(&s->lock, NULL)) {
+        st = lk_fail(LK_ENOMEM, "NVML: cannot make a mutex");
+        goto out;
+    }
+    if (pthread_cond_init(&s->changed, NULL) || start_thread(s)) {
+        pthread_mutex_destroy(&s->lock);
+        st = lk_fail(LK_ENOMEM, "NVML: cannot start a thread");
+        goto out;
+    }
+    *out = s;
+    s = NULL;
+out:
+    free(s);
+    return st;
+}
+
+void lk_nvml_sampler_restart(struct lk_nvml_sampler *s)
+{
+    if (!s)
+        return;
+    pthread_mutex_lock(&s->lock);
+    s->sums = (struct lk_gpu_sums){0};
+    s->ended = false;
+    pthread_mutex_unlock(&s->lock);
+}
+
+void lk_nvml_sampler_end(struct lk_nvml_sampler *s)
+{
+    if (!s)
+        return;
+    pthread_mutex_lock(&s->lock);
+    s->ended = true;
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* Return true if the thread ended in time; fill its sums and status either way. */
+static bool wait_end(struct lk_nvml_sampler *s, struct lk_gpu_sums *sums, enum lk_status *failed)
+{
+    struct timespec at = lk_deadline_timespec(lk_deadline_in(s->timeout_ns));
+    bool done;
+
+    pthread_mutex_lock(&s->lock);
+    s->stop = true;
+    pthread_cond_broadcast(&s->changed);
+    while (!s->done &&
+           pthread_cond_clockwait(&s->changed, &s->lock, CLOCK_MONOTONIC, &at) != ETIMEDOUT)
+        ;
+    *sums = s->sums;
+    *failed = s->failed;
+    done = s->done;
+    s->abandoned = !done;
+    if (s->abandoned)
+        pthread_detach(s->thread);
+    pthread_mutex_unlock(&s->lock);
+    return done;
+}
+
+enum lk_status lk_nvml_sampler_stop(struct lk_nvml_sampler *s, struct lk_gpu_summary *out)
+{
+    struct lk_gpu_sums sums = {0};
+    enum lk_status st = LK_OK;
+    uint64_t timeout_ns = s ? s->timeout_ns : 0;
+    bool done = true;
+
+    if (s)
+        done = wait_end(s, &sums, &st);
+    if (out)
+        lk_gpu_summary(&sums, out);
+    if (!s)
+        return LK_OK;
+    if (!done)
+        return lk_fail(LK_ETIMEOUT, "NVML: the driver did not answer for %.1f s",
+                       lk_s_from_ns(timeout_ns));
+    pthread_join(s->thread, NULL);
+    if (st != LK_OK)
+        st = lk_fail(st, "%s", s->failure);
+    release(s);
+    return st;
 }

@@ -27,7 +27,7 @@ const char *lk_nvtx_tool(void)
 
 enum payload { PAYLOAD_STEP, PAYLOAD_INDEX, PAYLOAD_BYTES };
 
-/* What a kind of span looks like. Categories group ranges in a tool; colours are ARGB. */
+/* Appearance of a kind of span. Categories group ranges in a tool; colours are ARGB. */
 struct look {
     const char *text; /* NULL: no ranges */
     const char *category;
@@ -36,38 +36,38 @@ struct look {
 };
 
 static const struct look looks[LK_SPAN_KIND_COUNT] = {
-    [LK_SPAN_STEP] = {"step",        "step",          0xff9e9e9e, PAYLOAD_STEP },
-    [LK_SPAN_INPUT] = {"input",       "input",         0xffedc948, PAYLOAD_INDEX},
-    [LK_SPAN_FORWARD] = {"forward",     "compute",       0xff4e79a7, PAYLOAD_INDEX},
-    [LK_SPAN_BACKWARD] = {"backward",    "compute",       0xff76b7b2, PAYLOAD_INDEX},
-    [LK_SPAN_OPTIMIZER] = {"optimizer",   "compute",       0xffb07aa1, PAYLOAD_STEP },
-    [LK_SPAN_SYNC] = {"synchronize", "step",          0xffbab0ac, PAYLOAD_STEP },
-    [LK_SPAN_KERNEL] = {"op",          "op",            0xff59a14f, PAYLOAD_STEP },
-    [LK_SPAN_COPY] = {"copy",        "op",            0xff9c755f, PAYLOAD_BYTES},
-    [LK_SPAN_COLLECTIVE] = {"collective",  "communication", 0xfff28e2b, PAYLOAD_BYTES},
-    [LK_SPAN_BUCKET] = {"bucket",      "bucket",        0xffe15759, PAYLOAD_BYTES},
+    [LK_SPAN_STEP] = {"step", "step", 0xff9e9e9e, PAYLOAD_STEP},
+    [LK_SPAN_INPUT] = {"input", "input", 0xffedc948, PAYLOAD_INDEX},
+    [LK_SPAN_FORWARD] = {"forward", "compute", 0xff4e79a7, PAYLOAD_INDEX},
+    [LK_SPAN_BACKWARD] = {"backward", "compute", 0xff76b7b2, PAYLOAD_INDEX},
+    [LK_SPAN_OPTIMIZER] = {"optimizer", "compute", 0xffb07aa1, PAYLOAD_STEP},
+    [LK_SPAN_SYNC] = {"synchronize", "step", 0xffbab0ac, PAYLOAD_STEP},
+    [LK_SPAN_KERNEL] = {"op", "op", 0xff59a14f, PAYLOAD_STEP},
+    [LK_SPAN_COPY] = {"copy", "op", 0xff9c755f, PAYLOAD_BYTES},
+    [LK_SPAN_COLLECTIVE] = {"collective", "communication", 0xfff28e2b, PAYLOAD_BYTES},
+    [LK_SPAN_BUCKET] = {"bucket", "bucket", 0xffe15759, PAYLOAD_BYTES},
 };
 
 /* Names of buckets. */
 struct buckets {
-    nvtxStringHandle_t text[LK_NVTX_BUCKETS + 1]; /* the last: of all later ones */
+    nvtxStringHandle_t text[LK_NVTX_BUCKETS + 1]; /* the last is for all later ones */
 };
 
 struct lk_nvtx {
     nvtxDomainHandle_t domain;
-    pid_t host; /* the thread that opened the sink */
+    pid_t host; /* thread id of the thread that opened the sink */
     uint32_t categories[LK_SPAN_KIND_COUNT];
     nvtxStringHandle_t kinds[LK_SPAN_KIND_COUNT];
-    nvtxStringHandle_t *names;      /* by id; the whole table at once, so that it never moves */
-    const struct buckets **by_name; /* by id; NULL: the name is no collective's */
-    struct buckets *buckets;        /* LK_COLL_COUNT, and the buckets themselves */
-    struct track *tracks;           /* to free */
+    nvtxStringHandle_t *names;      /* by id; a fixed-size table, so that it never moves */
+    const struct buckets **by_name; /* by id; NULL: not a collective's name */
+    struct buckets *buckets;        /* of each of LK_COLL_COUNT collectives, and of bucket ranges */
+    struct track *tracks;           /* list of tracks to free */
 };
 
 struct track {
     struct lk_nvtx *sink;
     struct track *next;
-    atomic_bool named; /* the thread that issues on it has its name */
+    atomic_bool named; /* the issuing thread was named after it */
     char name[64];
 };
 
@@ -82,7 +82,7 @@ static void name_categories(struct lk_nvtx *n)
             continue;
         while (!looks[same].text || strcmp(looks[same].category, looks[i].category) != 0)
             same++;
-        n->categories[i] = (uint32_t)same + 1; /* 0 is no category */
+        n->categories[i] = (uint32_t)same + 1; /* 0 means no category */
         if (same == i)
             nvtxDomainNameCategoryA(n->domain, n->categories[i], looks[i].category);
         n->kinds[i] = nvtxDomainRegisterStringA(n->domain, looks[i].text);
@@ -166,7 +166,7 @@ out:
     return st;
 }
 
-/* A thread that uses the id got it after this: the tables need no lock. */
+/* Register a name. Threads get the id only after this, so the tables need no lock. */
 static enum lk_status name_added(void *sink, uint16_t id, const char *name)
 {
     struct lk_nvtx *n = sink;
@@ -204,7 +204,7 @@ static void set_payload(nvtxEventAttributes_t *a, const struct lk_span *s)
         a->payload.llValue = s->index;
         break;
     case PAYLOAD_BYTES:
-        if (s->bytes == 0) /* not known when the range starts */
+        if (s->bytes == 0) /* unknown when the range starts */
             break;
         a->payloadType = NVTX_PAYLOAD_TYPE_UNSIGNED_INT64;
         a->payload.ullValue = s->bytes;
@@ -212,8 +212,8 @@ static void set_payload(nvtxEventAttributes_t *a, const struct lk_span *s)
     }
 }
 
-/* Once a track: a stream's thread has its track's name. The host thread, which drives a GPU's
- * streams, keeps its own. */
+/* Name a stream's thread after its track, once a track. The host thread, which drives a GPU's
+ * streams, keeps its own name. */
 static void name_thread(struct track *t)
 {
     pid_t self = gettid();
@@ -249,7 +249,7 @@ static void leave(void *ctx, const struct lk_span *s)
         (void)nvtxDomainRangePop(t->sink->domain);
 }
 
-/* Ranges have ended by then. */
+/* Do nothing: ranges have already ended. */
 static void emit(void *ctx, const struct lk_span *s)
 {
     (void)ctx;
@@ -278,17 +278,6 @@ void lk_nvtx_close(struct lk_nvtx *n)
     (void)n;
 }
 
-static enum lk_status no_track(void *sink, const struct lk_track_info *info, void **out_ctx)
-{
-    (void)sink, (void)info, (void)out_ctx;
-    return lk_fail(LK_EINTERNAL, "NVTX: no sink in this build");
-}
-
-static void no_emit(void *ctx, const struct lk_span *s)
-{
-    (void)ctx, (void)s;
-}
-
-const struct lk_sink_ops lk_nvtx_ops = {.name = "NVTX", .track_open = no_track, .emit = no_emit};
+const struct lk_sink_ops lk_nvtx_ops = {.name = "NVTX"}; /* never attached: no sink opens */
 
 #endif

@@ -1,31 +1,209 @@
-/* Finds runs below directories and reads their traces. */
+/* Find runs below directories and read them. Divisions: span files to traces, one run, many runs.
+ */
 #include "profiler/run_set.h"
 
 #include "base/array.h"
+#include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
-#include "profiler/convert.h"
+#include "profiler/span_file.h"
 
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
-/* Runs lie at most this deep below the directory that the user names. */
+/* Maximum depth of runs below the directory that the user names. */
 enum { DEPTH_MAX = 4 };
+
+/*
+ * Wall clock minus monotonic clock is the time of boot: two ranks whose hosts have the same name
+ * and the same boot time, within this, are on one host and read one clock.
+ */
+#define SAME_BOOT_NS (100 * LK_NS_PER_MS)
+
+/* ---- Span files to traces ---- */
+
+struct conversion {
+    const char *dir;
+    struct lk_trace *traces;
+    size_t n;
+};
+
+/* Read DIR/name, which must be named after its rank, as the next trace of the run. */
+static enum lk_status read_one(struct conversion *r, const char *name)
+{
+    enum lk_status st = LK_OK;
+    struct lk_trace *t = &r->traces[r->n];
+    char *path = NULL;
+    char expected[32];
+
+    LK_TRY(lk_path_join(&path, r->dir, name));
+    LK_TRY(lk_spans_read(path, t));
+    snprintf(expected, sizeof expected, "rank%d.spans", t->info.rank);
+    if (strcmp(expected, name)) {
+        st = lk_fail(LK_EPARSE, "%s: is of rank %d", path, t->info.rank);
+        lk_trace_fini(t);
+        goto out;
+    }
+    r->n++;
+out:
+    if (st != LK_OK)
+        lk_log(LK_LOG_PROFILE, LK_ERROR, "%s", lk_error_text());
+    free(path);
+    return st;
+}
+
+static uint64_t distance(uint64_t a, uint64_t b)
+{
+    return a > b ? a - b : b - a;
+}
+
+/* Align the ranks that have no clock samples with rank 0, by host and wall clock. */
+static void align_unknown(struct conversion *r)
+{
+    const struct lk_trace *zero = &r->traces[0];
+    uint64_t zero_boot_ns = zero->base_epoch_ns - zero->base_local_ns;
+
+    if (zero->info.rank != 0)
+        return;
+    for (size_t i = 1; i < r->n; i++) {
+        struct lk_trace *t = &r->traces[i];
+        uint64_t boot_ns = t->base_epoch_ns - t->base_local_ns;
+
+        if (t->clock.uncertainty_ns != LK_CLOCK_UNKNOWN_NS)
+            continue;
+        if (!strcmp(t->info.host, zero->info.host) &&
+            distance(boot_ns, zero_boot_ns) <= SAME_BOOT_NS)
+            t->clock.uncertainty_ns = 0;
+        else /* base_epoch of both: reference time = local + boot - rank 0's boot */
+            t->clock.offset_ns = (int64_t)(boot_ns - zero_boot_ns);
+    }
+}
+
+/* Set *path to that of a rank's file; its old value is freed. */
+static enum lk_status path_of(const struct conversion *r, size_t i, const char *suffix, char **path)
+{
+    free(*path);
+    *path = NULL;
+    return lk_asprintf(path, "%s/rank%d%s", r->dir, r->traces[i].info.rank, suffix);
+}
+
+/* Write the traces and the merged one, and only then remove the span files. */
+static enum lk_status finish(const struct conversion *r)
+{
+    enum lk_status st = LK_OK;
+    char *path = NULL, *merged = NULL;
+
+    for (size_t i = 0; i < r->n; i++) {
+        LK_TRY(path_of(r, i, ".trace.json.gz", &path));
+        LK_TRY(lk_trace_write(path, &r->traces[i]));
+    }
+    LK_TRY(lk_path_join(&merged, r->dir, "merged.trace.json.gz"));
+    if (r->n && r->traces[0].info.rank == 0)
+        LK_TRY(lk_trace_write_merged(merged, r->traces, r->n));
+    for (size_t i = 0; i < r->n; i++) {
+        LK_TRY(path_of(r, i, ".spans", &path));
+        if (unlink(path)) {
+            st = lk_fail(LK_EIO, "%s: cannot remove: %s", path, strerror(errno));
+            goto out;
+        }
+    }
+out:
+    free(merged);
+    free(path);
+    return st;
+}
+
+/* Remove the temporary file of a process that was killed while it created its span file. */
+static void remove_temporary(const char *dir, const char *name)
+{
+    char *path = NULL;
+
+    if (lk_path_join(&path, dir, name) == LK_OK)
+        (void)unlink(path);
+    free(path);
+}
+
+static bool is_span_file(const char *name)
+{
+    const char *dot = strrchr(name, '.');
+
+    return dot && !strncmp(name, "rank", 4) && !strcmp(dot, ".spans");
+}
+
+static void summarize(const struct conversion *r, struct lk_convert_summary *out)
+{
+    *out = (struct lk_convert_summary){.n_ranks = r->n};
+    for (size_t i = 0; i < r->n; i++) {
+        out->n_truncated += r->traces[i].truncated;
+        out->n_spans += r->traces[i].n_spans;
+        out->dropped += r->traces[i].dropped;
+    }
+}
+
+/*
+ * Convert as lk_convert_run does, and hand over the traces that were written, by rank; freed by
+ * lk_traces_free. *traces and *n are written on success only.
+ */
+static enum lk_status convert(const char *dir, struct lk_convert_summary *out,
+                              struct lk_trace **traces, size_t *n)
+{
+    enum lk_status st = LK_OK;
+    struct conversion r = {.dir = dir};
+    struct lk_convert_summary summary = {0};
+    char **names = NULL;
+    size_t n_names = 0, found = 0;
+
+    LK_TRY(lk_dir_list(dir, "", &names, &n_names));
+    LK_TRY(lk_alloc(&r.traces, n_names, sizeof *r.traces));
+    for (size_t i = 0; i < n_names; i++) {
+        if (is_span_file(names[i])) {
+            found++;
+            LK_KEEP(read_one(&r, names[i]));
+        } else if (!strncmp(names[i], "rank", 4) && strstr(names[i], ".spans.tmp.")) {
+            remove_temporary(dir, names[i]);
+        }
+    }
+    if (!found) {
+        st = lk_fail(LK_EIO, "%s: there is no span file (rank*.spans)", dir);
+        goto out;
+    }
+    lk_traces_sort(r.traces, r.n);
+    if (r.n)
+        align_unknown(&r);
+    summarize(&r, &summary);
+    LK_KEEP(finish(&r));
+    if (st == LK_OK) {
+        *traces = r.traces;
+        *n = r.n;
+        r = (struct conversion){0};
+    }
+out:
+    if (out)
+        *out = summary;
+    lk_traces_free(r.traces, r.n);
+    lk_names_free(names, n_names);
+    return st;
+}
+
+enum lk_status lk_convert_run(const char *dir, struct lk_convert_summary *out)
+{
+    struct lk_trace *traces = NULL;
+    size_t n = 0;
+    enum lk_status st = convert(dir, out, &traces, &n);
+
+    lk_traces_free(traces, n);
+    return st;
+}
 
 /* ---- One run ---- */
 
 const struct lk_run_info *lk_run_about(const struct lk_run *r)
 {
     return &r->traces[0].info;
-}
-
-static int trace_by_rank(const void *a, const void *b)
-{
-    const struct lk_trace *x = a, *y = b;
-
-    return (x->info.rank > y->info.rank) - (x->info.rank < y->info.rank);
 }
 
 static enum lk_status check_ranks(const char *dir, const struct lk_trace *traces, size_t n)
@@ -49,21 +227,21 @@ static enum lk_status check_ranks(const char *dir, const struct lk_trace *traces
     return LK_OK;
 }
 
-/* Whether rank k has the step too, with the collectives that rank 0 has. */
+/* Return true if rank k has the step too, with rank 0's collectives. */
 static bool same_step(const struct lk_run *r, size_t k, const struct lk_step *zero)
 {
     const struct lk_step *p = lk_rank_step(&r->ranks[k], zero->step);
 
-    if (!p || p->n_transfers != zero->n_transfers)
+    if (!p || p->n_collectives != zero->n_collectives)
         return false;
-    for (size_t i = 0; i < p->n_transfers; i++)
-        if (r->ranks[k].transfers[p->first_transfer + i].seq !=
-            r->ranks[0].transfers[zero->first_transfer + i].seq)
+    for (size_t i = 0; i < p->n_collectives; i++)
+        if (r->ranks[k].collectives[p->first_collective + i].seq !=
+            r->ranks[0].collectives[zero->first_collective + i].seq)
             return false;
     return true;
 }
 
-/* The steps that every rank has whole, after the warm-up. */
+/* Collect the steps after the warm-up that are complete on every rank. */
 static enum lk_status common_steps(struct lk_run *r)
 {
     enum lk_status st = LK_OK;
@@ -89,7 +267,7 @@ enum lk_status lk_run_take(const char *dir, struct lk_trace *traces, size_t n, s
 
     if (!n)
         return lk_fail(LK_EIO, "%s: there are no traces", dir);
-    qsort(traces, n, sizeof *traces, trace_by_rank);
+    lk_traces_sort(traces, n);
     LK_TRY(check_ranks(dir, traces, n));
     LK_TRY(lk_strdup(&r.dir, dir));
     LK_TRY(lk_alloc(&r.ranks, n, sizeof *r.ranks));
@@ -123,21 +301,20 @@ void lk_run_fini(struct lk_run *r)
 
 struct finder {
     struct lk_run_set *set;
-    size_t capacity;
-    struct place {
+    struct directory {
         dev_t device;
         ino_t inode;
     } * seen; /* directories read: one may be named twice, or lie below another */
     size_t n_seen, seen_capacity;
-    size_t found; /* runs met, also again */
+    size_t found; /* runs found, repeats included */
 };
 
-static bool is_trace(const char *name)
+static bool is_of_rank(const char *name)
 {
     return !strncmp(name, "rank", 4) && name[4] >= '0' && name[4] <= '9';
 }
 
-/* Whether the directory was read before; notes that it is now. */
+/* Return in *out true if the directory is visited for the first time; mark it visited. */
 static enum lk_status first_visit(struct finder *f, const char *dir, bool *out)
 {
     enum lk_status st = LK_OK;
@@ -150,63 +327,55 @@ static enum lk_status first_visit(struct finder *f, const char *dir, bool *out)
         if (f->seen[i].device == info.st_dev && f->seen[i].inode == info.st_ino)
             *out = false;
     LK_TRY(lk_array_grow(&f->seen, &f->seen_capacity, f->n_seen + 1, sizeof *f->seen));
-    f->seen[f->n_seen++] = (struct place){info.st_dev, info.st_ino};
+    f->seen[f->n_seen++] = (struct directory){info.st_dev, info.st_ino};
 out:
+    return st;
+}
+
+/* Add a run, which owns the traces from now on; after a failure they are freed. */
+static enum lk_status add_run(struct lk_run_set *set, const char *dir, struct lk_trace *traces,
+                              size_t n)
+{
+    enum lk_status st = LK_OK;
+    size_t capacity = set->n;
+
+    LK_TRY(lk_array_grow(&set->runs, &capacity, set->n + 1, sizeof *set->runs));
+    LK_TRY(lk_run_take(dir, traces, n, &set->runs[set->n]));
+    set->n++;
+out:
+    if (st != LK_OK)
+        lk_traces_free(traces, n);
     return st;
 }
 
 static enum lk_status read_run(struct finder *f, const char *dir)
 {
     enum lk_status st = LK_OK;
-    struct lk_trace *traces = NULL;
-    size_t n = 0;
+    struct lk_trace *traces;
+    size_t n;
     bool first = false;
 
     f->found++;
     LK_TRY(first_visit(f, dir, &first));
     if (!first)
         return LK_OK;
-    LK_TRY(lk_array_grow(&f->set->runs, &f->capacity, f->set->n + 1, sizeof *f->set->runs));
     LK_TRY(lk_traces_read(dir, &traces, &n));
-    LK_TRY(lk_run_take(dir, traces, n, &f->set->runs[f->set->n]));
-    traces = NULL;
-    f->set->n++;
+    st = add_run(f->set, dir, traces, n);
 out:
-    if (traces)
-        lk_traces_free(traces, n);
     return st;
 }
 
-static enum lk_status has_traces(const char *dir, bool *out)
+/* Find out if the directory has a file of a rank whose name ends in `suffix`. */
+static enum lk_status has_files(const char *dir, const char *suffix, bool *out)
 {
     enum lk_status st = LK_OK;
     char **names = NULL;
     size_t n = 0;
 
-    LK_TRY(lk_dir_list(dir, ".trace.json.gz", &names, &n));
+    LK_TRY(lk_dir_list(dir, suffix, &names, &n));
     *out = false;
     for (size_t i = 0; i < n; i++)
-        *out = *out || is_trace(names[i]);
-out:
-    lk_names_free(names, n);
-    return st;
-}
-
-/* A launcher that was killed left span files behind: makes the traces it would have made. */
-static enum lk_status recover(const char *dir)
-{
-    enum lk_status st = LK_OK;
-    char **names = NULL;
-    size_t n = 0;
-    bool left = false;
-
-    LK_TRY(lk_dir_list(dir, ".spans", &names, &n));
-    for (size_t i = 0; i < n; i++)
-        left = left || is_trace(names[i]);
-    if (!left)
-        goto out;
-    lk_log(LK_LOG_PROFILE, LK_WARN, "%s: the run was cut off; its spans become traces now", dir);
-    LK_TRY(lk_convert_run(dir, NULL));
+        *out = *out || is_of_rank(names[i]);
 out:
     lk_names_free(names, n);
     return st;
@@ -218,10 +387,15 @@ static enum lk_status find_runs(struct finder *f, const char *dir, int depth)
     char **names = NULL;
     char *path = NULL;
     size_t n = 0;
-    bool traces = false;
+    bool spans = false, traces = false;
 
-    LK_TRY(recover(dir));
-    LK_TRY(has_traces(dir, &traces));
+    LK_TRY(has_files(dir, ".spans", &spans));
+    if (spans) { /* a launcher that was killed left them: make the traces that it would have made */
+        lk_log(LK_LOG_PROFILE, LK_WARN, "%s: the run was cut off; its spans become traces now",
+               dir);
+        LK_TRY(lk_convert_run(dir, NULL));
+    }
+    LK_TRY(has_files(dir, ".trace.json.gz", &traces));
     if (traces) {
         st = read_run(f, dir);
         goto out;
@@ -282,6 +456,20 @@ enum lk_status lk_run_set_read(const char *const *paths, size_t n, struct lk_run
 out:
     free(f.seen);
     lk_run_set_fini(&set);
+    return st;
+}
+
+enum lk_status lk_run_set_convert(struct lk_run_set *s, const char *dir,
+                                  struct lk_convert_summary *summary)
+{
+    enum lk_status st = LK_OK;
+    struct lk_trace *traces;
+    size_t n;
+
+    LK_TRY(convert(dir, summary, &traces, &n));
+    LK_TRY(add_run(s, dir, traces, n));
+    qsort(s->runs, s->n, sizeof *s->runs, run_order);
+out:
     return st;
 }
 

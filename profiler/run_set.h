@@ -1,6 +1,6 @@
 /*
- * Finds and reads runs. A run is a directory with one trace a rank (rank%d.trace.json.gz); a user
- * may name such a directory or any directory above it, as `lockstep run --scaling` makes them.
+ * Find and read runs. A run is a directory with one trace a rank (rank%d.trace.json.gz); a user may
+ * name such a directory or any directory above it, as `lockstep run --scaling` makes them.
  */
 #ifndef LK_PROFILER_RUN_SET_H
 #define LK_PROFILER_RUN_SET_H
@@ -13,18 +13,37 @@
 #include <stddef.h>
 #include <stdint.h>
 
+struct lk_convert_summary {
+    size_t n_ranks;     /* converted */
+    size_t n_truncated; /* ranks among these that did not end normally */
+    uint64_t n_spans;
+    uint64_t dropped; /* spans lost to full rings */
+};
+
+/*
+ * Convert every DIR/rank*.spans to DIR/rank%d.trace.json.gz, write all of them on rank 0's clock
+ * into DIR/merged.trace.json.gz (if rank 0 is there), and then remove the span files. A rank on
+ * rank 0's host without clock samples shares its clock; on another host the wall clocks are
+ * compared, and the uncertainty stays unknown.
+ *
+ * A file that cannot be read is kept and does not prevent the conversion of the others; the first
+ * such failure is returned in the end. LK_EIO when there is no span file. out may be NULL, and is
+ * written also on failure.
+ */
+enum lk_status lk_convert_run(const char *dir, struct lk_convert_summary *out);
+
 struct lk_run {
     char *dir;
     struct lk_trace *traces; /* by rank, 0 .. n - 1 */
     struct lk_rank_steps *ranks;
     size_t n; /* the world size */
     /*
-     * Numbers of the steps that are complete on every rank, with the same collectives, warm-up left
-     * out. The i-th transfer of such a step is one collective on all ranks.
+     * The steps that are complete on every rank, with the same collectives, after the warm-up. The
+     * i-th collective of such a step is the same one on all ranks.
      */
     uint32_t *steps;
     size_t n_steps;
-    bool truncated; /* some rank did not end by itself */
+    bool truncated; /* some rank did not end normally */
 };
 
 struct lk_run_set {
@@ -33,21 +52,27 @@ struct lk_run_set {
 };
 
 /*
- * Reads all runs at or below the given directories, each once. A run with a rank missing, or with
- * ranks of different runs, is LK_EPARSE; LK_EIO when there is none. Span files that a killed
- * launcher left behind are made into traces first (profiler/convert.h).
+ * Read all runs at or below the given directories, each once. LK_EPARSE for a run with a rank
+ * missing, or with ranks of different runs; LK_EIO when there is none. Span files left behind by a
+ * killed launcher are converted to traces first (lk_convert_run).
  */
 enum lk_status lk_run_set_read(const char *const *paths, size_t n, struct lk_run_set *out);
+/*
+ * Make traces from the span files of a run (lk_convert_run) and add the run to the set from memory:
+ * the same as if the files that it writes were read back. summary may be NULL.
+ */
+enum lk_status lk_run_set_convert(struct lk_run_set *s, const char *dir,
+                                  struct lk_convert_summary *summary);
 void lk_run_set_fini(struct lk_run_set *s); /* zeroes it; safe on a zeroed one */
 
 /*
- * Takes over the traces of one run, already in memory (sorted here by rank; the array and what it
- * holds now belong to out, on success only).
+ * Make a run of traces already in memory (sorted here by rank; on success out owns the array and
+ * its contents).
  */
 enum lk_status lk_run_take(const char *dir, struct lk_trace *traces, size_t n, struct lk_run *out);
 void lk_run_fini(struct lk_run *r); /* zeroes it; safe on a zeroed one */
 
-/* What rank 0 says the run was. */
+/* Return rank 0's description of the run. */
 const struct lk_run_info *lk_run_about(const struct lk_run *r);
 
 #endif

@@ -1,4 +1,4 @@
-/* The file sink: a mapped header and one mapped ring of spans a track. */
+/* The file sink: a mapped header and one mapped ring of spans per track. */
 #include "profiler/span_file.h"
 
 #include "base/array.h"
@@ -19,7 +19,7 @@ _Static_assert(sizeof(struct lk_span) == 48, "the record of a span file is 48 by
 _Static_assert(sizeof(struct lk_span_ring_header) <= LK_SPAN_FILE_RING_OFFSET, "ring header");
 _Static_assert(LK_SPAN_FILE_ALIGN % sizeof(uint64_t) == 0, "segments are aligned");
 
-/* One track's ring. Only its writer's thread touches `head` and the records. */
+/* One track's ring. Only its writer's thread accesses `head` and the records. */
 struct ring {
     struct lk_span *records;
     struct lk_span_ring_header *shared;
@@ -35,7 +35,7 @@ struct lk_span_file {
     size_t header_bytes; /* mapped */
     uint64_t size_bytes; /* of the file */
     uint64_t n_spans;    /* expected on a compute track */
-    atomic_flag failing; /* somebody has begun to write the failure text */
+    atomic_flag failing; /* the failure text is being written */
     size_t n_rings;
     struct ring rings[LK_SPAN_FILE_TRACKS];
 };
@@ -58,8 +58,8 @@ static uint64_t ring_capacity(const struct lk_span_file *f, const struct lk_trac
 }
 
 /*
- * Reserves [offset, offset + bytes) on disk, maps it and touches its pages, so that storing to it
- * neither fails nor waits for a page to be made.
+ * Reserve [offset, offset + bytes) on disk, map it and touch its pages, so that storing to it
+ * neither fails nor causes a page fault.
  */
 static enum lk_status map_region(const struct lk_span_file *f, uint64_t offset, size_t bytes,
                                  void **out)
@@ -82,7 +82,7 @@ static enum lk_status map_region(const struct lk_span_file *f, uint64_t offset, 
     return LK_OK;
 }
 
-/* The run's description as JSON text. */
+/* Format the run's description as JSON. */
 static enum lk_status info_text(const struct lk_run_info *info, char **out_text, size_t *out_size)
 {
     enum lk_status st = LK_OK;
@@ -91,7 +91,7 @@ static enum lk_status info_text(const struct lk_run_info *info, char **out_text,
 
     LK_TRY(lk_writer_open_memory(out_text, out_size, &w));
     LK_TRY(lk_json_out_begin(w, &o));
-    lk_run_info_write(o, NULL, info);
+    lk_record_write(&lk_run_info_record, o, NULL, info);
     LK_TRY(lk_json_out_end(o));
     st = lk_writer_commit(w);
     w = NULL;
@@ -138,8 +138,7 @@ enum lk_status lk_span_file_create(const char *path, const struct lk_run_info *i
         st = lk_fail(LK_EIO, "%s: cannot create: %s", path, strerror(errno));
         goto out;
     }
-    /* The reader refuses a file that is still locked; the kernel drops the lock with the process.
-     */
+    /* The reader refuses a locked file; the kernel drops the lock when the process ends. */
     if (flock(f->fd, LOCK_EX | LOCK_NB)) {
         st = lk_fail(LK_EIO, "%s: cannot lock: %s", path, strerror(errno));
         goto out;

@@ -11,7 +11,7 @@
  *     lk_recorder_destroy(recorder);
  *     LK_KEEP(lk_span_file_close(f));
  *
- * profiler/convert.h reads it back and makes the trace. The file lives between the two on one
+ * lk_spans_read reads it back. The file lives between the two on one
  * machine: it is in the machine's own byte order and version 1 has no successor to read.
  *
  * Layout: struct lk_span_file_header (page-aligned size), then one segment a track, page-aligned:
@@ -40,11 +40,11 @@
 struct lk_span_file;
 
 /*
- * Makes the file (over an old one) and writes who the rank is. n_spans: spans that a compute track
- * is expected to get, e.g. steps * spans a step. Its ring gets that many places, and those of the
- * other tracks an eighth, for their spans are a step's or a bucket's and not an op's, unless a
- * track says itself how many it expects; rounded up to a power of two between 2^10 and 2^20. The
- * file gets its name when the header is complete.
+ * Create the file (over an old one) and write the rank's description. n_spans: spans expected on a
+ * compute track, e.g. steps * spans a step. Its ring gets that many slots, and other tracks an
+ * eighth, because they have spans per step or bucket and not per op, unless a track states its own
+ * expected number; rounded up to a power of two between 2^10 and 2^20. The file gets its name when
+ * the header is complete.
  */
 enum lk_status lk_span_file_create(const char *path, const struct lk_run_info *info,
                                    uint64_t n_spans, struct lk_span_file **out);
@@ -52,22 +52,52 @@ enum lk_status lk_span_file_create(const char *path, const struct lk_run_info *i
 extern const struct lk_sink_ops lk_span_file_ops;
 
 /*
- * Round trips to rank 0's clock, measured when the run starts and when it ends; at most
- * LK_SPAN_FILE_SAMPLES of each, those with the shortest round trips are kept. Calling again for the
- * same moment replaces them. Rank 0 needs none.
+ * Store round trips to rank 0's clock, measured when the run starts and when it ends; of each the
+ * LK_SPAN_FILE_SAMPLES with the shortest round trips are kept. Calling again for the same moment
+ * replaces them. Rank 0 needs none.
  */
 enum lk_clock_moment { LK_CLOCK_START, LK_CLOCK_END, LK_CLOCK_MOMENTS };
 enum lk_status lk_span_file_clock(struct lk_span_file *f, enum lk_clock_moment moment,
                                   const struct lk_clock_sample *samples, size_t n);
-/* Keeps why the run stopped; the first text stays. f NULL: nothing. Any thread. */
+/* Store why the run stopped; the first text stays. f NULL: nothing. Any thread. */
 void lk_span_file_fail(struct lk_span_file *f, const char *text);
 /*
- * Marks the file complete (unless lk_span_file_fail was called), unmaps and frees. NULL is legal.
- * pre: nothing is emitted any more.
+ * Mark the file complete (unless lk_span_file_fail was called), unmap and free. NULL is legal. pre:
+ * nothing is emitted any more.
  */
 enum lk_status lk_span_file_close(struct lk_span_file *f);
 
-/* ---- The format, for the reader in convert.c and for tests ---- */
+/* ---- Reading ---- */
+
+/*
+ * Read one rank's span file. A file whose writer was killed or failed gives all complete spans,
+ * with out->truncated set. Nothing in the file is trusted: LK_EPARSE unless it is a whole span file
+ * of this machine, LK_EIO while its writer still holds it open.
+ *
+ * The clock is fitted from the round trips in the file. Rank 0 is the reference; another rank
+ * without samples (it died before they were exchanged) gets the identity with uncertainty
+ * LK_CLOCK_UNKNOWN_NS. Spans without a step get the step whose time contains them
+ * (lk_spans_assign_step).
+ */
+enum lk_status lk_spans_read(const char *path, struct lk_trace *out);
+
+/*
+ * Assign a step to GPU records without one (LK_SPAN_STEP_UNKNOWN): libraries launch work of their
+ * own, NCCL's launches may not be known, and overhead belongs to no op. The step is
+ *
+ *   on a comm track        that of the collective in which the middle of the span lies, whose
+ *                          bucket it moves; between two, that of the earlier
+ *   on compute and others  that of forward, backward or optimizer likewise
+ *   on the host, and of a  that of the STEP range likewise
+ *   GPU's sampled state
+ *
+ * The middle is used because ranges are timed by events and records by CUPTI, which agree within
+ * some microseconds. Spans before all ranges get the first's step, or 0 if there are none. pre:
+ * spans are sorted by start.
+ */
+enum lk_status lk_spans_assign_step(struct lk_trace *t);
+
+/* ---- The format, for the reader and for tests ---- */
 
 #define LK_SPAN_FILE_MAGIC   "LKSPANS\n"
 #define LK_SPAN_FILE_VERSION 1
@@ -78,8 +108,8 @@ enum {
     LK_SPAN_FILE_NAMES_BYTES = 1 << 16,
     LK_SPAN_FILE_FAILURE_BYTES = 1024,
     LK_SPAN_FILE_TRACK_NAME_BYTES = 64,
-    LK_SPAN_FILE_ALIGN = 4096,     /* of segments in the file */
-    LK_SPAN_FILE_RING_OFFSET = 64, /* of the records in a segment */
+    LK_SPAN_FILE_ALIGN = 4096,     /* alignment of segments in the file */
+    LK_SPAN_FILE_RING_OFFSET = 64, /* offset of the records in a segment */
     LK_SPAN_FILE_RING_MIN = 1 << 10,
     LK_SPAN_FILE_RING_MAX = 1 << 20
 };
@@ -89,7 +119,7 @@ enum lk_span_file_state { LK_SPAN_FILE_RUNNING = 1, LK_SPAN_FILE_CLOSED = 2 };
 struct lk_span_file_track {
     char name[LK_SPAN_FILE_TRACK_NAME_BYTES];
     int32_t kind, stream;
-    uint64_t offset;   /* of the segment in the file */
+    uint64_t offset;   /* offset of the segment in the file */
     uint64_t capacity; /* records; a power of two */
 };
 
@@ -100,9 +130,9 @@ struct lk_span_file_header {
     uint64_t info_offset, info_bytes; /* JSON of struct lk_run_info, within the header's pages */
     uint64_t base_epoch_ns, base_local_ns;
     _Atomic uint32_t state;    /* enum lk_span_file_state */
-    _Atomic uint32_t failed;   /* failure[] is whole */
-    _Atomic uint32_t n_tracks; /* tracks[] whole */
-    _Atomic uint32_t n_names;  /* names whole */
+    _Atomic uint32_t failed;   /* set when failure[] is complete */
+    _Atomic uint32_t n_tracks; /* complete entries of tracks[] */
+    _Atomic uint32_t n_names;  /* complete names */
     _Atomic uint32_t names_bytes;
     _Atomic uint32_t n_samples[LK_CLOCK_MOMENTS];
     struct lk_clock_sample samples[LK_CLOCK_MOMENTS][LK_SPAN_FILE_SAMPLES];

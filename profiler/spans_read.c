@@ -1,10 +1,8 @@
-/* Reads a span file. Divisions: the header, the rings. */
-#include "profiler/convert.h"
+/* Read a span file. Divisions: the header, the rings, steps of spans without one. */
+#include "profiler/span_file.h"
 
 #include "base/array.h"
 #include "base/json.h"
-#include "profiler/place.h"
-#include "profiler/span_file.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -15,7 +13,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-/* JSON of a run's description is some kB; a larger count is a corrupt header. */
+/* The JSON of a run's description is some kB; a larger size is a corrupt header. */
 #define INFO_BYTES_MAX (64ULL << 20)
 
 struct source {
@@ -120,7 +118,7 @@ static enum lk_status read_info(const struct source *s, struct lk_run_info *out)
     LK_TRY(lk_alloc(&text, bytes + 1, 1));
     LK_TRY(read_at(s, s->header->info_offset, text, bytes));
     LK_TRY(lk_json_parse(s->path, text, bytes, &doc));
-    LK_TRY(lk_run_info_read(lk_json_root(doc), out));
+    LK_TRY(lk_record_read(&lk_run_info_record, lk_json_root(doc), out));
 out:
     lk_json_free(doc);
     free(text);
@@ -196,24 +194,24 @@ static enum lk_status check_span(const struct source *s, const struct lk_trace *
     return LK_OK;
 }
 
-/* Appends the spans of one ring that are whole, oldest first. */
+/* Append the complete spans of one ring, oldest first. */
 static enum lk_status read_ring(const struct source *s, struct lk_trace *t, size_t track,
                                 size_t *capacity)
 {
     enum lk_status st = LK_OK;
     const struct lk_span_file_track *row = &s->header->tracks[track];
     struct lk_span *records = NULL;
-    uint64_t head = 0, first, n_places;
+    uint64_t head = 0, first, n_records;
 
     LK_TRY(read_at(s, row->offset, &head, sizeof head));
     first = head > row->capacity ? head - row->capacity : 0;
-    /* Span `head` may have been half written when the process died, over the oldest one. */
+    /* The span at `head` may have been half written, over the oldest one, when the process died. */
     if (s->running && head >= row->capacity)
         first = head - row->capacity + 1;
-    n_places = head < row->capacity ? head : row->capacity;
-    LK_TRY(lk_alloc(&records, (size_t)n_places, sizeof *records));
+    n_records = head < row->capacity ? head : row->capacity;
+    LK_TRY(lk_alloc(&records, (size_t)n_records, sizeof *records));
     LK_TRY(read_at(s, row->offset + LK_SPAN_FILE_RING_OFFSET, records,
-                   (size_t)n_places * sizeof *records));
+                   (size_t)n_records * sizeof *records));
     LK_TRY(
         lk_array_grow(&t->spans, capacity, t->n_spans + (size_t)(head - first), sizeof *t->spans));
     for (uint64_t i = first; i < head; i++) {
@@ -225,38 +223,6 @@ static enum lk_status read_ring(const struct source *s, struct lk_trace *t, size
     t->dropped += first;
 out:
     free(records);
-    return st;
-}
-
-static int by_start(const void *a, const void *b)
-{
-    const struct lk_trace_span *const *x = a, *const *y = b;
-
-    if ((*x)->span.start_ns != (*y)->span.start_ns)
-        return (*x)->span.start_ns < (*y)->span.start_ns ? -1 : 1;
-    return (*x > *y) - (*x < *y); /* by order of emission: they lie in one array */
-}
-
-/* Sorts by start; spans that start together stay in order of track and emission. */
-static enum lk_status sort_spans(struct lk_trace *t)
-{
-    enum lk_status st = LK_OK;
-    const struct lk_trace_span **order = NULL;
-    struct lk_trace_span *sorted = NULL;
-
-    LK_TRY(lk_alloc(&order, t->n_spans, sizeof(struct lk_trace_span *)));
-    LK_TRY(lk_alloc(&sorted, t->n_spans, sizeof *sorted));
-    for (size_t i = 0; i < t->n_spans; i++)
-        order[i] = &t->spans[i];
-    qsort(order, t->n_spans, sizeof(struct lk_trace_span *), by_start);
-    for (size_t i = 0; i < t->n_spans; i++)
-        sorted[i] = *order[i];
-    free(t->spans);
-    t->spans = sorted;
-    sorted = NULL;
-out:
-    free(order);
-    free(sorted);
     return st;
 }
 
@@ -276,8 +242,106 @@ static enum lk_status read_rings(const struct source *s, struct lk_trace *t)
     }
     for (size_t i = 0; i < t->n_tracks; i++)
         LK_TRY(read_ring(s, t, i, &capacity));
-    LK_TRY(sort_spans(t));
+    LK_TRY(lk_trace_sort_spans(&t->spans, t->n_spans));
 out:
+    return st;
+}
+
+/* ---- Steps of spans without one ---- */
+
+enum family { COLLECTIVES, PASSES, STEPS, FAMILIES };
+
+/* Ranges of one family by start; they do not overlap. */
+struct ranges {
+    const struct lk_span **spans;
+    size_t n, capacity;
+};
+
+static enum family family_of_track(enum lk_track_kind kind)
+{
+    static const enum family families[LK_TRACK_KIND_COUNT] = {
+        [LK_TRACK_HOST] = STEPS,    [LK_TRACK_COMPUTE] = PASSES, [LK_TRACK_COMM] = COLLECTIVES,
+        [LK_TRACK_LOADER] = PASSES, [LK_TRACK_COPY] = PASSES,    [LK_TRACK_GPU] = STEPS,
+    };
+
+    return families[kind];
+}
+
+/* Return true if spans of this kind on such a track are the ranges that tell a step. */
+static bool tells_step(enum lk_span_kind kind, enum lk_track_kind track)
+{
+    static const struct {
+        bool tells;
+        enum lk_track_kind on;
+    } rows[LK_SPAN_KIND_COUNT] = {
+        [LK_SPAN_STEP] = {true, LK_TRACK_HOST},
+        [LK_SPAN_FORWARD] = {true, LK_TRACK_COMPUTE},
+        [LK_SPAN_BACKWARD] = {true, LK_TRACK_COMPUTE},
+        [LK_SPAN_OPTIMIZER] = {true, LK_TRACK_COMPUTE},
+        [LK_SPAN_COLLECTIVE] = {true, LK_TRACK_COMM},
+    };
+
+    return rows[kind].tells && rows[kind].on == track;
+}
+
+static enum lk_status collect(const struct lk_trace *t, struct ranges families[static FAMILIES])
+{
+    enum lk_status st = LK_OK;
+
+    for (size_t i = 0; i < t->n_spans; i++) {
+        const struct lk_trace_span *s = &t->spans[i];
+        enum lk_track_kind track = t->tracks[s->track].kind;
+        struct ranges *r = &families[family_of_track(track)];
+
+        if (!tells_step((enum lk_span_kind)s->span.kind, track))
+            continue;
+        LK_TRY(lk_array_grow(&r->spans, &r->capacity, r->n + 1, sizeof(struct lk_span *)));
+        r->spans[r->n++] = &s->span;
+    }
+out:
+    return st;
+}
+
+/* Return the last range that starts at or before `at`, else the first; NULL: there is none. */
+static const struct lk_span *range_at(const struct ranges *r, uint64_t at)
+{
+    size_t lo = 0, hi = r->n;
+
+    while (lo < hi) {
+        size_t mid = (lo + hi) / 2;
+
+        if (r->spans[mid]->start_ns <= at)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return r->n == 0 ? NULL : r->spans[lo > 0 ? lo - 1 : 0];
+}
+
+static void assign_step(struct lk_span *s, const struct ranges *r)
+{
+    uint64_t middle = s->start_ns + (s->end_ns - s->start_ns) / 2;
+    const struct lk_span *range = range_at(r, middle);
+
+    s->step = range ? range->step : 0;
+    if (range && range->kind == LK_SPAN_COLLECTIVE && s->kind == LK_SPAN_KERNEL &&
+        middle >= range->start_ns && middle <= range->end_ns)
+        s->index = range->index;
+}
+
+enum lk_status lk_spans_assign_step(struct lk_trace *t)
+{
+    struct ranges families[FAMILIES] = {0};
+    enum lk_status st = LK_OK;
+
+    LK_TRY(collect(t, families));
+    for (size_t i = 0; i < t->n_spans; i++)
+        if (t->spans[i].span.step == LK_SPAN_STEP_UNKNOWN)
+            assign_step(&t->spans[i].span,
+                        &families[family_of_track(t->tracks[t->spans[i].track].kind)]);
+out:
+    for (size_t f = 0; f < FAMILIES; f++)
+        free(families[f].spans);
     return st;
 }
 
@@ -290,7 +354,7 @@ enum lk_status lk_spans_read(const char *path, struct lk_trace *out)
     LK_TRY(open_source(&s));
     LK_TRY(read_header(&s, &t));
     LK_TRY(read_rings(&s, &t));
-    LK_TRY(lk_spans_place(&t));
+    LK_TRY(lk_spans_assign_step(&t));
     *out = t;
     t = (struct lk_trace){0};
 out:

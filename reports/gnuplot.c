@@ -1,4 +1,4 @@
-/* Plots by gnuplot: the files, and the process. */
+/* Plots by gnuplot: the files, and the child process. */
 #include "reports/gnuplot.h"
 
 #include "base/array.h"
@@ -15,16 +15,16 @@
 
 extern char **environ; /* NOLINT(cppcoreguidelines-avoid-non-const-global-variables): POSIX */
 
-/* A plot of ours takes well under a second; a gnuplot that takes longer than this hangs. */
+/* A plot takes well under a second; a gnuplot that takes longer than this hangs. */
 #define GNUPLOT_TIMEOUT_NS (60 * LK_NS_PER_S)
-/* How often the end of gnuplot is looked for. */
+/* Period at which the child process is polled. */
 #define POLL_NS (2 * LK_NS_PER_MS)
 
 static const struct {
     const char *suffix, *terminal, *options;
 } terminals[] = {
-    {"svg", "svg",      "noenhanced dynamic background rgb 'white' font 'DejaVu Sans,13'"},
-    {"png", "pngcairo", "noenhanced background rgb 'white' font 'DejaVu Sans,10'"        },
+    {"svg", "svg", "noenhanced dynamic background rgb 'white' font 'DejaVu Sans,13'"},
+    {"png", "pngcairo", "noenhanced background rgb 'white' font 'DejaVu Sans,10'"},
 };
 
 static enum lk_status open_file(const struct lk_gnuplot *g, const char *suffix,
@@ -84,7 +84,7 @@ out:
     return st;
 }
 
-/* Waits for the child until the deadline; then kills it. */
+/* Wait for the child until the deadline, then kill it. */
 static enum lk_status wait_for(pid_t pid, const char *what)
 {
     struct lk_deadline deadline = lk_deadline_in(GNUPLOT_TIMEOUT_NS);
@@ -110,7 +110,7 @@ static enum lk_status wait_for(pid_t pid, const char *what)
     return LK_OK;
 }
 
-/* The picture is whole: gives it its name. */
+/* Rename the complete picture to its final name. */
 static enum lk_status put_in_place(const struct lk_gnuplot *g, const char *suffix)
 {
     enum lk_status st = LK_OK;
@@ -126,7 +126,7 @@ out:
     return st;
 }
 
-/* Runs gnuplot in dir, so that the script can name its data file without a path. */
+/* Run gnuplot in dir, so that the script can name its data file without a path. */
 static enum lk_status run(const struct lk_gnuplot *g, size_t terminal)
 {
     enum lk_status st = LK_OK;

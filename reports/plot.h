@@ -1,6 +1,6 @@
 /*
  * The plots of a report. Each makes NAME.csv, NAME.gp, NAME.svg and NAME.png in a directory.
- * Measured is points with error bars, predicted a line in a band, ideal dashed.
+ * Measured values are points with error bars, predicted ones a line in a band, ideal ones dashed.
  */
 #ifndef LK_REPORTS_PLOT_H
 #define LK_REPORTS_PLOT_H
@@ -13,30 +13,30 @@
 #include <stddef.h>
 
 /*
- * "NAME": throughput and efficiency against GPUs, for one or more forecasts of the same job (say,
- * this machine and a preset). Of points that differ in batch or buckets only those with the first
- * point's local batch, accumulation and bucket cap are drawn. pre: 1 <= n <= 4.
+ * Plot throughput and efficiency against GPUs, for one or more forecasts of the same job (e.g. this
+ * machine and a preset). If points differ in batch or buckets, only those with the first point's
+ * local batch, accumulation and bucket cap are drawn. pre: 1 <= n <= 4.
  */
 enum lk_status lk_plot_efficiency(const char *dir, const char *name, const char *title,
                                   const struct lk_forecast *const *forecasts, size_t n);
 
 /*
- * "NAME": throughput, statistical efficiency, time and (with a price) cost to the target against
- * GPUs, of the points that fit and differ from the first such in GPUs alone. LK_EEVIDENCE when no
- * point has a time to the target.
+ * Plot throughput, statistical efficiency, time and (with a price) cost to the target against GPUs,
+ * for the points that fit and differ from the first such in GPUs alone. LK_EEVIDENCE when no point
+ * has a time to the target.
  */
 enum lk_status lk_plot_plan(const char *dir, const char *name, const char *title,
                             const struct lk_forecast *f);
 bool lk_plot_plan_possible(const struct lk_forecast *f);
 
-/* "NAME": from the ideal step to the measured one, loss by loss. The losses sum to the step. */
+/* Plot the waterfall from the ideal step to the measured one. The losses sum to the step. */
 enum lk_status lk_plot_waterfall(const char *dir, const char *name, const char *title,
                                  const double losses_s[LK_LOSS_COUNT]);
 
 /*
- * "NAME": one step on every rank, on rank 0's clock: compute, input and optimizer above, all-reduce
- * below, split into waiting for the last rank and moving bytes. step < 0 takes the step whose
- * length is the median of the counted ones. LK_EEVIDENCE when the traces lack the step.
+ * Plot one step on every rank, on rank 0's clock: compute, input and optimizer above, all-reduce
+ * below, split into waiting for the last rank and moving bytes. step < 0 takes the counted step of
+ * median length. LK_EEVIDENCE when the traces lack the step.
  */
 enum lk_status lk_plot_timeline(const char *dir, const char *name, const char *title,
                                 const struct lk_trace *traces, size_t n, int64_t step);

@@ -1,4 +1,4 @@
-/* Throughput and efficiency against GPUs; see plot.h. */
+/* Plot throughput and efficiency against GPUs; see plot.h. */
 #include "reports/plot.h"
 
 #include "reports/gnuplot.h"
@@ -14,13 +14,13 @@ enum { SERIES_MAX = 4 };
 static const char *const series_colors[SERIES_MAX] = {LK_COLOR_BLUE, LK_COLOR_GREEN, LK_COLOR_PINK,
                                                       LK_COLOR_ORANGE};
 
-/* Points of a forecast that belong on one curve. */
+/* Return true if a point belongs on the forecast's curve. */
 static bool on_curve(const struct lk_forecast *f, const struct lk_forecast_point *p)
 {
     return lk_forecast_same_curve(f, &f->points[0], p);
 }
 
-/* Step time at efficiency 1, in the terms of this point: what measured steps are compared with. */
+/* Return the step time at efficiency 1 at this point; measured steps are compared with it. */
 static double ideal_step_s(const struct lk_forecast_point *p)
 {
     return p->efficiency * p->step_s;
@@ -49,7 +49,7 @@ static enum lk_status put_point(struct lk_writer *w, const struct lk_forecast_po
     double hi = measured ? p->measured_hi_s : NAN;
 
     return lk_writer_printf(
-        w, "%d,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g\n", p->gpus,
+        w, "%d,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g\n", p->config.gpus,
         p->throughput_per_s, samples / p->step_hi_s, samples / p->step_lo_s, 100 * p->efficiency,
         100 * p->efficiency_lo, 100 * p->efficiency_hi, samples / step, samples / hi, samples / lo,
         100 * ideal / step, 100 * ideal / hi, 100 * ideal / lo, samples / ideal);
@@ -79,7 +79,7 @@ out:
 struct panel {
     const char *axis;
     int line, lo, hi, measured, measured_lo, measured_hi;
-    const char *ideal; /* of x GPUs, as a gnuplot expression */
+    const char *ideal; /* gnuplot expression of x GPUs */
     const char *setup;
 };
 
@@ -129,8 +129,8 @@ static int most_gpus(const struct lk_forecast *const *forecasts, size_t n)
 
     for (size_t i = 0; i < n; i++)
         for (size_t p = 0; p < forecasts[i]->n_points; p++)
-            if (forecasts[i]->points[p].gpus > most)
-                most = forecasts[i]->points[p].gpus;
+            if (forecasts[i]->points[p].config.gpus > most)
+                most = forecasts[i]->points[p].config.gpus;
     return most;
 }
 
@@ -156,8 +156,8 @@ static enum lk_status put_script(struct lk_gnuplot *g, const char *title,
 
     LK_TRY(lk_asprintf(&data, "%s.csv", g->name));
     LK_TRY(lk_asprintf(&axis, "throughput, %s/s", forecasts[0]->sample_unit));
-    LK_TRY(
-        lk_asprintf(&ideal, "%.9g*x", samples_per_step(first) / ideal_step_s(first) / first->gpus));
+    LK_TRY(lk_asprintf(&ideal, "%.9g*x",
+                       samples_per_step(first) / ideal_step_s(first) / first->config.gpus));
     throughput.axis = axis;
     throughput.ideal = ideal;
     LK_TRY(lk_writer_printf(w,

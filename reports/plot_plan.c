@@ -1,4 +1,4 @@
-/* Throughput, statistical efficiency, time and cost against GPUs; see plot.h. */
+/* Plot throughput, statistical efficiency, time and cost against GPUs; see plot.h. */
 #include "reports/plot.h"
 
 #include "reports/gnuplot.h"
@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <string.h>
 
-/* The point is on the curve of the first planned one that fits: GPUs alone differ. */
+/* Return true if a point fits and differs from the first planned point that fits in GPUs alone. */
 static bool on_curve(const struct lk_forecast *f, const struct lk_forecast_point *first,
                      const struct lk_forecast_point *p)
 {
@@ -37,7 +37,7 @@ static enum lk_status put_data(struct lk_writer *w, const struct lk_forecast *f,
 
         if (on_curve(f, first, p))
             LK_TRY(lk_writer_printf(
-                w, "%d,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g\n", p->gpus,
+                w, "%d,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g\n", p->config.gpus,
                 p->throughput_per_s, p->throughput_per_s * p->step_s / p->step_hi_s,
                 p->throughput_per_s * p->step_s / p->step_lo_s, 100 * q->statistical_efficiency,
                 q->time_to_target_h, q->time_to_target_lo_h, q->time_to_target_hi_h,
@@ -52,10 +52,10 @@ static const struct {
     const char *axis, *setup, *color;
     int line, lo, hi;
 } panels[] = {
-    {"throughput, samples/s",     "set logscale y",                       LK_COLOR_BLUE,   2, 3,  4 },
-    {"statistical efficiency, %", "unset logscale y; set yrange [0:105]", LK_COLOR_GREEN,  5, 0,  0 },
-    {"time to the target, h",     "set logscale y; set yrange [*:*]",     LK_COLOR_ORANGE, 6, 7,  8 },
-    {"cost to the target",        "set logscale y; set yrange [*:*]",     LK_COLOR_RED,    9, 10, 11},
+    {"throughput, samples/s", "set logscale y", LK_COLOR_BLUE, 2, 3, 4},
+    {"statistical efficiency, %", "unset logscale y; set yrange [0:105]", LK_COLOR_GREEN, 5, 0, 0},
+    {"time to the target, h", "set logscale y; set yrange [*:*]", LK_COLOR_ORANGE, 6, 7, 8},
+    {"cost to the target", "set logscale y; set yrange [*:*]", LK_COLOR_RED, 9, 10, 11},
 };
 
 static enum lk_status put_script(struct lk_gnuplot *g, const char *title, bool cost)

@@ -1,4 +1,4 @@
-/* One step on every rank; see plot.h. */
+/* Plot one step on every rank; see plot.h. */
 #include "reports/plot.h"
 
 #include "reports/gnuplot.h"
@@ -6,12 +6,13 @@
 #include "base/array.h"
 #include "base/stats.h"
 #include "base/units.h"
+#include "base/words.h"
 
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* X(class, text, colour, lane: 0 above, 1 below) of the boxes. */
+/* X(class, text, colour, lane: 0 above, 1 below): kinds of boxes. */
 #define CLASS_LIST(X)                                                                              \
     X(CLASS_INPUT, "input wait", LK_COLOR_PINK, 0)                                                 \
     X(CLASS_FORWARD, "forward", LK_COLOR_SKY, 0)                                                   \
@@ -20,12 +21,7 @@
     X(CLASS_WAIT, "all-reduce: waiting for the last rank", LK_COLOR_GRAY, 1)                       \
     X(CLASS_WIRE, "all-reduce: moving bytes", LK_COLOR_RED, 1)
 
-enum box_class {
-#define CLASS_ENUM_(class, text, color, lane) class,
-    CLASS_LIST(CLASS_ENUM_)
-#undef CLASS_ENUM_
-        CLASS_COUNT
-};
+enum box_class { CLASS_LIST(LK_WORD_VALUE) CLASS_COUNT };
 
 static const struct {
     const char *text, *color;
@@ -60,7 +56,7 @@ out:
     return st;
 }
 
-/* The latest arrival of any rank at collective seq, on rank 0's clock. */
+/* Return the latest arrival of any rank at collective seq, on rank 0's clock. */
 static uint64_t last_arrival_ns(const struct lk_trace *traces, size_t n, uint32_t seq)
 {
     uint64_t last = 0;
@@ -78,7 +74,7 @@ static uint64_t last_arrival_ns(const struct lk_trace *traces, size_t n, uint32_
     return last;
 }
 
-/* Spans that carry the step which they prepare, and lie before it. */
+/* Return true for spans that prepare a later step whose number they carry. */
 static bool is_ahead(const struct lk_trace *t, const struct lk_trace_span *s)
 {
     return s->track < t->n_tracks && (t->tracks[s->track].kind == LK_TRACK_LOADER ||
@@ -145,7 +141,7 @@ static int by_length(const void *a, const void *b)
     return (x->s > y->s) - (x->s < y->s);
 }
 
-/* The counted step of the first trace whose length is the median. */
+/* Find the counted step of the first trace whose length is the median. */
 static enum lk_status median_step(const struct lk_trace *t, int64_t *out)
 {
     enum lk_status st = LK_OK;
@@ -179,7 +175,7 @@ static enum lk_status put_data(struct lk_writer *w, const struct boxes *b)
     LK_TRY(lk_writer_printf(w, "#rank,start_ms,end_ms,y_from,y_to,class\n"));
     for (int c = 0; c < CLASS_COUNT; c++) {
         LK_TRY(lk_writer_printf(w, "%s# %s\n", c ? "\n\n" : "", classes[c].text));
-        /* A box of no extent outside the picture keeps the numbering of the blocks. */
+        /* A zero-size box outside the picture keeps the numbering of the blocks. */
         LK_TRY(lk_writer_printf(w, "-9,0,0,-9,-9,%d\n", c));
         for (size_t i = 0; i < b->n; i++) {
             const struct box *x = &b->v[i];

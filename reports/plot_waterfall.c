@@ -1,4 +1,4 @@
-/* From the ideal step to the real one, loss by loss; see plot.h. */
+/* Plot the losses from the ideal step to the measured one; see plot.h. */
 #include "reports/plot.h"
 
 #include "reports/gnuplot.h"
@@ -9,7 +9,7 @@
 #include <stdbool.h>
 #include <stdlib.h>
 
-/* A loss below this share of the step is left out of the picture (the CSV has all rows). */
+/* The picture omits a loss below this share of the step (the CSV has all rows). */
 #define SHOWN_SHARE 0.001
 
 static bool is_shown(const double *losses_s, int row, double step_s)

@@ -1,10 +1,11 @@
-/* Result tables for people and programs; see the header. */
+/* Print result tables for people and programs; see the header. */
 #include "reports/print.h"
 
 #include "base/array.h"
 #include "base/file.h"
 #include "base/json.h"
 #include "base/units.h"
+#include "base/words.h"
 
 #include <math.h>
 #include <stdbool.h>
@@ -12,11 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-const char *const lk_format_names[] = {
-#define LK_FORMAT_NAME_(format, name) [format] = name,
-    LK_FORMAT_LIST(LK_FORMAT_NAME_)
-#undef LK_FORMAT_NAME_
-        NULL};
+const char *const lk_format_names[] = {LK_FORMAT_LIST(LK_WORD_NAME) NULL};
 
 enum { CELL_MAX = 256 }; /* bytes of a formatted cell; longer text is cut in text output only */
 
@@ -25,7 +22,7 @@ static const struct lk_cell *cell_at(const struct lk_table *t, size_t row, size_
     return &t->cells[row * t->n_columns + column];
 }
 
-/* A number as people read it. */
+/* Format a number for people. */
 static const char *number_text(const struct lk_column *c, double v, char *buf)
 {
     if (c->dim != LK_DIM_NONE)
@@ -50,7 +47,7 @@ static const char *cell_text(const struct lk_column *c, const struct lk_cell *ce
     return "-";
 }
 
-/* Columns a terminal needs for UTF-8 text: bytes that do not continue a character. */
+/* Count the terminal columns of UTF-8 text: bytes that do not continue a character. */
 static size_t text_width(const char *s)
 {
     size_t n = 0;
@@ -74,7 +71,7 @@ out:
     return st;
 }
 
-/* A column is set flush right when it has numbers and no text. */
+/* Return true if a column is aligned right: it has numbers and no text. */
 static bool is_numeric(const struct lk_table *t, size_t column)
 {
     bool any = false;
@@ -87,7 +84,7 @@ static bool is_numeric(const struct lk_table *t, size_t column)
     return any;
 }
 
-/* How a column of a text table is set. */
+/* Layout of a column of a text table. */
 struct setting {
     size_t width;
     bool right;
@@ -144,7 +141,7 @@ out:
     return st;
 }
 
-/* RFC 4180: a text with a comma, quote or line break is quoted, quotes doubled. */
+/* Write a CSV text as RFC 4180: with a comma, quote or line break it is quoted, quotes doubled. */
 static enum lk_status put_csv_text(struct lk_writer *w, const char *text)
 {
     enum lk_status st = LK_OK;
@@ -245,13 +242,12 @@ static enum lk_status print_json(struct lk_writer *w, const struct lk_table *con
     return lk_json_out_end(o);
 }
 
-enum lk_status lk_report_tables(const struct lk_table *const *tables, size_t n,
-                                enum lk_format format, const char *path)
+/* Prints the tables and ends the writer, also after a failure. */
+static enum lk_status print_to(struct lk_writer *w, const struct lk_table *const *tables, size_t n,
+                               enum lk_format format)
 {
     enum lk_status st = LK_OK;
-    struct lk_writer *w = NULL;
 
-    LK_TRY(lk_writer_open(path, false, &w));
     if (format == LK_FORMAT_JSON)
         LK_TRY(print_json(w, tables, n));
     for (size_t i = 0; format != LK_FORMAT_JSON && i < n; i++) {
@@ -259,11 +255,28 @@ enum lk_status lk_report_tables(const struct lk_table *const *tables, size_t n,
             LK_TRY(lk_writer_put(w, "\n", 1));
         LK_TRY(format == LK_FORMAT_CSV ? print_csv(w, tables[i]) : print_text(w, tables[i]));
     }
-    st = lk_writer_commit(w);
-    w = NULL;
+    return lk_writer_commit(w);
 out:
     lk_writer_abandon(w);
     return st;
+}
+
+enum lk_status lk_report_tables(const struct lk_table *const *tables, size_t n,
+                                enum lk_format format, const char *path)
+{
+    struct lk_writer *w;
+    enum lk_status st = lk_writer_open(path, false, &w);
+
+    return st == LK_OK ? print_to(w, tables, n, format) : st;
+}
+
+enum lk_status lk_report_tables_text(const struct lk_table *const *tables, size_t n,
+                                     enum lk_format format, char **text, size_t *size)
+{
+    struct lk_writer *w;
+    enum lk_status st = lk_writer_open_memory(text, size, &w);
+
+    return st == LK_OK ? print_to(w, tables, n, format) : st;
 }
 
 enum lk_status lk_report_table(const struct lk_table *table, enum lk_format format,

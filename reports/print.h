@@ -1,5 +1,5 @@
 /*
- * Result tables for people and programs. What a command finds is a struct lk_table; these print it.
+ * Print result tables (struct lk_table) for people and programs.
  *
  *   text  aligned columns, units chosen for reading ("25.0 MiB", "3.20 ms")
  *   csv   one header line that starts with "#" and names units by suffix; base units; %.17g
@@ -10,6 +10,7 @@
 
 #include "base/status.h"
 #include "base/table.h"
+#include "base/words.h"
 
 #include <stddef.h>
 
@@ -19,19 +20,18 @@
     X(LK_FORMAT_CSV, "csv")                                                                        \
     X(LK_FORMAT_JSON, "json")
 
-enum lk_format {
-#define LK_FORMAT_ENUM_(format, name) format,
-    LK_FORMAT_LIST(LK_FORMAT_ENUM_)
-#undef LK_FORMAT_ENUM_
-};
+enum lk_format { LK_FORMAT_LIST(LK_WORD_VALUE) };
 
 /* The words of --format for an option row of type LK_OPT_CHOICE, NULL-ended, in enum order. */
 extern const char *const lk_format_names[];
 
-/* Prints tables to a file (atomically), or to standard output when path is "-". */
+/* Print tables to a file (atomically), or to standard output when path is "-". */
 enum lk_status lk_report_tables(const struct lk_table *const *tables, size_t n,
                                 enum lk_format format, const char *path);
-/* The same for one table. */
+/* Prints the tables into memory; the caller frees *text. */
+enum lk_status lk_report_tables_text(const struct lk_table *const *tables, size_t n,
+                                     enum lk_format format, char **text, size_t *size);
+/* Print one table. */
 enum lk_status lk_report_table(const struct lk_table *table, enum lk_format format,
                                const char *path);
 

@@ -1,4 +1,4 @@
-/* Assumptions and their sources. */
+/* This file holds the assumptions and their sources. */
 #include "sim/prior.h"
 
 static const struct {

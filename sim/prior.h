@@ -1,9 +1,11 @@
 /*
- * What is assumed where nothing was measured, each with its source. Whatever a forecast takes from
- * here it calls "assumed" in its notes.
+ * Priors are assumed where nothing was measured, each with its source. A forecast calls what it
+ * takes from here "assumed" in its notes.
  */
 #ifndef LK_SIM_PRIOR_H
 #define LK_SIM_PRIOR_H
+
+#include "base/words.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -26,8 +28,8 @@
  * of runs (9 groups, without those of a slow rank that the forecast was not told of); each group
  * left out in turn, the scale is 1.6 to 2.1 %.
  *
- * The carry error is of bench/net_torch.sh's sweeps and calibrations like tests/net/validate's:
- * all-reduces of 256 KiB up, measured on 4 and 8 ranks, ln(measured / carried from 2) a doubling.
+ * The rescale error is from bench/net_torch.sh's sweeps and calibrations like tests/net/validate's:
+ * all-reduces of 256 KiB up, measured on 4 and 8 ranks, ln(measured / rescaled from 2) a doubling.
  *
  * The batch errors are of one GPU's time at a local batch, in the same file, a doubling of the
  * batch (bench/accuracy_batch prints all three): from two batches by the line through them, such
@@ -44,7 +46,7 @@
     X(LK_PRIOR_MEASURED_SCALE_ERROR, 0.019, "9 groups of runs on calibrated clusters")             \
     X(LK_PRIOR_SCALE_TESTS, 2, "of how alike the errors of one published series are")              \
     X(LK_PRIOR_PRESET_ERROR, 0.22, "NCCL's own cost model against public nccl-tests tables")       \
-    X(LK_PRIOR_CARRY_ERROR, 0.03,                                                                  \
+    X(LK_PRIOR_RESCALE_ERROR, 0.03,                                                                \
       "all-reduces of 256 KiB up on shaped links, 4 and 8 ranks from 2")                           \
     X(LK_PRIOR_BATCH_ERROR, 0.036, "line through two batches to the third, 18 published triples")  \
     X(LK_PRIOR_ONE_BATCH_ERROR, 0.15, "one batch to the next, 63 published pairs")                 \
@@ -57,15 +59,10 @@
     X(LK_PRIOR_LINK_SD, 0, "links between nodes alike")                                            \
     X(LK_PRIOR_TAIL_SHARE, 0, "no micro-batch far slower than the others")
 
-enum lk_prior {
-#define LK_PRIOR_ENUM_(prior, value, source) prior,
-    LK_PRIOR_LIST(LK_PRIOR_ENUM_)
-#undef LK_PRIOR_ENUM_
-        LK_PRIOR_COUNT
-};
+enum lk_prior { LK_PRIOR_LIST(LK_WORD_VALUE) LK_PRIOR_COUNT };
 
 double lk_prior_value(enum lk_prior p);
-/* Which scale error is assumed on a cluster of so many measured points. */
+/* Return the scale error to assume on a cluster with this many measured points. */
 enum lk_prior lk_prior_of_scale(size_t n_points, bool preset);
 const char *lk_prior_source(enum lk_prior p);
 

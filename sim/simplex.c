@@ -1,4 +1,4 @@
-/* The simplex of Nelder and Mead. */
+/* This file minimises by the simplex of Nelder and Mead. */
 #include "sim/simplex.h"
 
 #include <string.h>
@@ -21,7 +21,7 @@ static enum lk_status measure(const struct search *s, struct vertex *v)
     return s->f(v->x, s->ctx, &v->value);
 }
 
-/* Puts a vertex in its place among the first k sorted ones, over what stood at k. */
+/* Insert a vertex among the first k sorted ones; it overwrites the one at k. */
 static void insert(struct search *s, size_t k, const struct vertex *v)
 {
     struct vertex copy = *v;
@@ -31,7 +31,7 @@ static void insert(struct search *s, size_t k, const struct vertex *v)
     s->v[k] = copy;
 }
 
-/* The point at `t` times their distance beyond the centre of all but the worst, seen from it. */
+/* Set the point beyond the centre of all vertices but the worst, at `t` times their distance. */
 static enum lk_status away(const struct search *s, double t, struct vertex *out)
 {
     for (size_t i = 0; i < s->n; i++) {

@@ -1,54 +1,207 @@
 /*
- * Runs the suites named on the command line, or all. tests/test_<name>.c has lk_suite_<name>.
- * The last line is libcheck's count; the exit status says whether anything failed.
+ * Runs the suites named on the command line, or all. tests/ROOM/test_<name>.c has lk_suite_<name>.
+ *
+ *     test_lockstep [--jobs N] [SUITE...]
+ *
+ * Each suite runs in a process of its own, N at a time (default: one a processor), with its output
+ * in a file that is shown whole when the suite ends badly. A single suite runs in this process, for
+ * a debugger. The last line is `N passed, N failed`; the exit status says whether anything failed.
  */
 #include <check.h>
+#include <errno.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
 
 #define X(name) Suite *lk_suite_##name(void);
 #include "tests/suites.inc"
 #undef X
 
-static const struct {
+/* The result of a suite, in memory that the process of the suite shares with this one. */
+struct result {
+    bool ended; /* false after a crash */
+    int run;    /* checks */
+    int failed;
+};
+
+struct job {
     const char *name;
     Suite *(*make)(void);
-} suites[] = {
-#define X(name) {#name, lk_suite_##name},
+    bool wanted;
+    pid_t pid; /* 0 when not running */
+    FILE *output;
+    double began_s;
+};
+
+static struct job jobs[] = {
+#define X(suite) {.name = #suite, .make = lk_suite_##suite},
 #include "tests/suites.inc"
 #undef X
 };
 
-static int wanted(const char *name, int argc, char **argv)
+enum { N_JOBS = sizeof jobs / sizeof *jobs };
+
+static double now_s(void)
 {
-    if (argc < 2)
-        return 1;
-    for (int i = 1; i < argc; i++)
-        if (!strcmp(argv[i], name))
-            return 1;
-    return 0;
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static void run_suite(const struct job *job, struct result *result)
+{
+    SRunner *runner = srunner_create(job->make());
+
+    srunner_run_all(runner, CK_NORMAL);
+    result->run = srunner_ntests_run(runner);
+    result->failed = srunner_ntests_failed(runner);
+    result->ended = true;
+    srunner_free(runner);
+}
+
+/* Start a suite in a process of its own. Return false if the machine has no room for it. */
+static bool start(struct job *job, struct result *result)
+{
+    job->output = tmpfile();
+    job->began_s = now_s();
+    fflush(NULL);
+    job->pid = job->output ? fork() : -1;
+    if (job->pid != 0)
+        return job->pid > 0;
+    if (dup2(fileno(job->output), STDOUT_FILENO) < 0 ||
+        dup2(fileno(job->output), STDERR_FILENO) < 0)
+        _exit(2);
+    run_suite(job, result);
+    fflush(NULL);
+    _exit(result->failed ? EXIT_FAILURE : EXIT_SUCCESS);
+}
+
+static void show(FILE *output)
+{
+    char block[4096];
+    size_t n;
+
+    rewind(output);
+    while ((n = fread(block, 1, sizeof block, output)) > 0)
+        fwrite(block, 1, n, stdout);
+}
+
+/* Wait until a suite ends; report it. A suite that crashes counts as one failure. */
+static void finish_one(struct result *results)
+{
+    int status;
+    pid_t pid;
+
+    do
+        pid = wait(&status);
+    while (pid < 0 && errno == EINTR);
+    for (int i = 0; i < N_JOBS; i++) {
+        struct job *job = &jobs[i];
+
+        if (job->pid != pid || pid <= 0)
+            continue;
+        if (!results[i].ended) {
+            results[i].run = results[i].failed = 1;
+            printf("%s: the process of this suite ended early, with status %#x\n", job->name,
+                   (unsigned)status);
+        }
+        if (results[i].failed)
+            show(job->output);
+        printf("  %-24s %5d checks %5d failed %7.1f s\n", job->name, results[i].run,
+               results[i].failed, now_s() - job->began_s);
+        fflush(stdout);
+        fclose(job->output);
+        job->pid = 0;
+    }
+}
+
+/* Return the number of suites that could not be started. */
+static int run_all(struct result *results, long parallel)
+{
+    int missed = 0;
+    long running = 0;
+
+    for (int i = 0; i < N_JOBS; i++) {
+        if (!jobs[i].wanted)
+            continue;
+        if (running == parallel) {
+            finish_one(results);
+            running--;
+        }
+        if (start(&jobs[i], &results[i])) {
+            running++;
+        } else {
+            printf("%s: cannot start: %s\n", jobs[i].name, strerror(errno));
+            missed++;
+        }
+    }
+    for (; running > 0; running--)
+        finish_one(results);
+    return missed;
+}
+
+/* Mark the suites named in words, or all. Return how many, or -1 after a word that names none. */
+static int choose(int n_words, char **words)
+{
+    int chosen = 0;
+
+    for (int w = 0; w < n_words; w++) {
+        int at = 0;
+
+        while (at < N_JOBS && strcmp(jobs[at].name, words[w]))
+            at++;
+        if (at == N_JOBS) {
+            fprintf(stderr, "test_lockstep: no suite '%s'\n", words[w]);
+            return -1;
+        }
+        jobs[at].wanted = true;
+    }
+    for (int i = 0; i < N_JOBS; i++) {
+        jobs[i].wanted |= n_words == 0;
+        chosen += jobs[i].wanted;
+    }
+    return chosen;
 }
 
 int main(int argc, char **argv)
 {
-    SRunner *runner = srunner_create(NULL);
-    int failed;
-    int added = 0;
+    struct result *results = mmap(NULL, sizeof *results * N_JOBS, PROT_READ | PROT_WRITE,
+                                  MAP_SHARED | MAP_ANONYMOUS, -1, 0);
+    long parallel = sysconf(_SC_NPROCESSORS_ONLN);
+    int first = 1, chosen, run = 0, failed = 0;
 
-    /* The seconds after which libcheck ends a test: only one that hangs, on the slowest machine. */
-    setenv("CK_DEFAULT_TIMEOUT", "600", 0);
-    for (size_t i = 0; i < sizeof suites / sizeof *suites; i++)
-        if (wanted(suites[i].name, argc, argv)) {
-            srunner_add_suite(runner, suites[i].make());
-            added++;
+    if (argc > 2 && !strcmp(argv[1], "--jobs")) {
+        char *end;
+
+        parallel = strtol(argv[2], &end, 10);
+        if (parallel < 1 || *end) {
+            fprintf(stderr, "test_lockstep: --jobs wants a count, got '%s'\n", argv[2]);
+            return 2;
         }
-    if (!added) {
-        fprintf(stderr, "no such suite\n");
-        return 2;
+        first = 3;
     }
-    srunner_run_all(runner, CK_NORMAL);
-    failed = srunner_ntests_failed(runner);
-    srunner_free(runner);
+    chosen = choose(argc - first, argv + first);
+    if (chosen < 0 || results == MAP_FAILED)
+        return 2;
+    /* Seconds after which libcheck ends a test: only a hang takes as long on any machine. */
+    setenv("CK_DEFAULT_TIMEOUT", "600", 0);
+    if (chosen == 1) {
+        for (int i = 0; i < N_JOBS; i++)
+            if (jobs[i].wanted)
+                run_suite(&jobs[i], &results[i]);
+    } else {
+        failed = run_all(results, parallel);
+    }
+    for (int i = 0; i < N_JOBS; i++) {
+        run += results[i].run;
+        failed += results[i].failed;
+    }
+    printf("%d passed, %d failed\n", run > failed ? run - failed : 0, failed);
     return failed ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -12,20 +12,20 @@ endif
 SHIM_CU   := $(wildcard kernels/*.cu tests/cuda_shim/*.cu)
 SHIM_BASE := $(patsubst %,$(BUILD)/shim/%.o,tests/cuda_shim/shim.cc tests/cuda_shim/shadow.cc) \
              $(BUILD)/tests/cuda_shim/main.o $(BUILD)/tests/cuda_shim/blas.o
-CASE_OBJ  := $(BUILD)/tests/cuda/cases.o $(BUILD)/tests/cuda/buffers.o
+CASE_OBJ  := $(patsubst %,$(BUILD)/tests/cuda/%.o,buffers case_optimizers cases)
 
-$(BUILD)/shim/%.cc.o: %.cc $(BUILD)/probe.mk
+$(BUILD)/shim/%.cc.o: %.cc $(BUILD)/probe.flags
 	$(Q)mkdir -p $(@D)
 	@echo "  CXX   $<"
 	$(Q)$(SHIM_CXX) -MMD -MP -c $< -o $@
 
 # The launchers here stand before those that libkernels.a has for the GPU.
 define shim_rules
-$(BUILD)/shim/$(1)/%.cu.o: %.cu $(BUILD)/probe.mk
+$(BUILD)/shim/$(1)/%.cu.o: %.cu $(BUILD)/probe.flags
 	$$(Q)mkdir -p $$(@D)
 	@echo "  CXX   $$< ($(1))"
 	$$(Q)$$(SHIM_CXX) $$(SHIM_$(1)) -MMD -MP -c -x c++ $$< -o $$@
-$(BUILD)/cuda_shim_$(1): $(patsubst %,$(BUILD)/shim/$(1)/%.o,$(SHIM_CU)) $(SHIM_BASE) $(CASE_OBJ) $(2) $(LIBS)
+$(BUILD)/cuda_shim_$(1): $(patsubst %,$(BUILD)/shim/$(1)/%.o,$(SHIM_CU)) $(SHIM_BASE) $(CASE_OBJ) $(2) $(LIBS) $(BUILD)/probe.mk
 	@echo "  LINK  $$@"
 	$$(Q)$$(CXX) -fsanitize=address -o $$@ $$(filter %.o,$$^) $(BUILD)/libkernels.a $(BUILD)/libbase.a $$(LK_LIBS)
 endef
@@ -38,23 +38,23 @@ $(BUILD)/tests/cuda/suites.inc: $(GPU_SUITES)
 	$(Q)mkdir -p $(@D)
 	$(Q)for f in $(patsubst tests/cuda/suite_%.c,%,$(GPU_SUITES)); do echo "X($$f)"; done > $@
 $(BUILD)/tests/cuda/gpu.o: $(BUILD)/tests/cuda/suites.inc
-$(BUILD)/test_gpu: $(BUILD)/tests/cuda/gpu.o $(GPU_SUITES:%.c=$(BUILD)/%.o) $(BUILD)/tests/kept_spans.o $(BUILD)/tests/nccl_cases.o $(CASE_OBJ) $(LIBS)
+$(BUILD)/test_gpu: $(BUILD)/tests/cuda/gpu.o $(GPU_SUITES:%.c=$(BUILD)/%.o) $(BUILD)/tests/rigs/kept_spans.o $(BUILD)/tests/rigs/nccl_cases.o $(CASE_OBJ) $(LIBS) $(BUILD)/probe.mk
 	@echo "  LINK  $@"
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) -Wl,--start-group $(LIBS) -Wl,--end-group $(PROBE_CHECK_LIBS) $(LK_LIBS)
 
 ifeq ($(PROBE_SHIM)$(SAN),yes)
 test-bin: $(BUILD)/cuda_shim_races $(BUILD)/cuda_shim_bounds
-$(BUILD)/tests/test_cuda_shim.o: LK_CFLAGS += -DLK_HAVE_SHIM
+$(patsubst %,$(BUILD)/tests/kernels/test_shim_%.o,layernorm orders races): LK_CFLAGS += -DLK_HAVE_SHIM
 endif
 ifeq ($(PROBE_CUDA),yes)
 test-bin: $(BUILD)/test_gpu
 endif
 
 # The programs with a machine that is none below them (tests/dry/machine.h), for tools/check-gpu.
-DRY_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(filter-out tests/dry/libraries_cuda.c,$(wildcard tests/dry/*.c)) $(wildcard tests/fake_*.c))
+DRY_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(filter-out tests/dry/libraries_cuda.c,$(wildcard tests/dry/*.c)) $(wildcard tests/fakes/*.c))
 DRY_BIN := $(addprefix $(BUILD)/dry/,lockstep bench/machine_cuda bench/kernels_cuda)
 $(BUILD)/tests/dry/libraries_cuda.o: LK_CFLAGS += -fPIC
-$(DRY_BIN): $(BUILD)/dry/%: $(BUILD)/%.o $(DRY_OBJ) $(LIBS)
+$(DRY_BIN): $(BUILD)/dry/%: $(BUILD)/%.o $(DRY_OBJ) $(LIBS) $(BUILD)/probe.mk
 	$(Q)mkdir -p $(@D)
 	@echo "  LINK  $@"
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -rdynamic -o $@ $< $(DRY_OBJ) -Wl,--start-group $(LIBS) -Wl,--end-group $(filter-out -lcudart%,$(LK_LIBS))

@@ -2,7 +2,7 @@
 
 FUZZ_BIN := $(patsubst tests/fuzz/%.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c))
 
-.PHONY: accuracy fuzz fuzz-bin help setup check check-quick bench asan tsan coverage layering headers lint format format-check demo install validate-net validate-net-short
+.PHONY: accuracy fuzz fuzz-bin help setup check check-quick bench asan tsan coverage layering paths headers lint format format-check demo docs install validate-net validate-net-short
 
 help:
 	@sed -n 's/^#   make/  make/p' Makefile
@@ -13,6 +13,7 @@ help:
 	@echo '  make validate-net validate-net-short  the forecast against replays on shaped links (root; 13 min and 75 s)'
 	@echo '  make accuracy   docs/accuracy.md again, from the public data in $$LOCKSTEP_DATA or ../shared/data'
 	@echo '  make layering headers lint format-check format'
+	@echo '  make docs       the tables of options in docs/, from the program'
 	@echo '  make install PREFIX=/usr/local'
 
 setup:
@@ -46,7 +47,7 @@ fuzz:
 	    SAN=fuzzer-no-link,address,undefined fuzz-bin
 	$(Q)tools/fuzz $(BUILD)/fuzz $(SECONDS)
 fuzz-bin: $(FUZZ_BIN)
-$(BUILD)/fuzz_%: $(BUILD)/tests/fuzz/fuzz_%.o $(LIBS)
+$(BUILD)/fuzz_%: $(BUILD)/tests/fuzz/fuzz_%.o $(LIBS) $(BUILD)/probe.mk
 	@echo "  LINK  $@"
 	$(Q)$(CC) $(CFLAGS) -fsanitize=fuzzer -o $@ $< -Wl,--start-group $(LIBS) -Wl,--end-group $(LK_LIBS)
 
@@ -57,14 +58,15 @@ coverage:
 
 layering:
 	@tools/layering
+paths:
+	@tools/paths
 headers:
 	@CC="$(CC)" tools/headers
 lint: $(BUILD)/probe.mk
 	@tools/lint $(BUILD)
-SOURCES = $(wildcard *.c $(foreach d,$(ROOMS) tests tests/cuda tests/cuda_shim tests/dry bench bench/lib,\
-                         $(d)/*.c $(d)/*.h $(d)/*.cc $(d)/*.cu $(d)/*.cuh))
+SOURCES = $(wildcard *.c $(foreach d,$(ROOMS) tests bench,$(foreach x,c h cc cu cuh,$(d)/*.$(x) $(d)/*/*.$(x))))
 format:
-	clang-format -i $(SOURCES)
+	@clang-format -i $(SOURCES)
 format-check:
 	@clang-format --dry-run -Werror $(SOURCES)
 
@@ -96,7 +98,16 @@ accuracy:
 	$(Q)$(MAKE) --no-print-directory $(PARALLEL) all bench-bin
 	@tools/accuracy $(BUILD)
 
+docs: all
+	$(Q)tools/options $(BUILD)/lockstep
+
+# The program prints its manual pages: lockstep.1, and lockstep-COMMAND.1 for each command of its help.
+MAN = $(DESTDIR)$(PREFIX)/share/man/man1
 install: all
-	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/lockstep/clusters
+	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/lockstep/clusters $(MAN)
 	install -m 755 $(BUILD)/lockstep $(DESTDIR)$(PREFIX)/bin/lockstep
 	install -m 644 $(wildcard clusters/*.json) $(DESTDIR)$(PREFIX)/share/lockstep/clusters/
+	$(BUILD)/lockstep help --man > $(MAN)/lockstep.1
+	for c in $$($(BUILD)/lockstep help | sed -n '/^commands:/,/^$$/s/^  \([a-z]*\) .*/\1/p'); do \
+	    $(BUILD)/lockstep help --man $$c > $(MAN)/lockstep-$$c.1 || exit 1; done
+	chmod 644 $(MAN)/lockstep*.1

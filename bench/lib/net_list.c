@@ -23,18 +23,18 @@ enum {
     N_COLUMNS
 };
 static const struct lk_csv_column columns[N_COLUMNS] = {
-    [GROUP] = {"group",        true },
-    [SINGLE] = {"single",       true },
-    [PAIR] = {"pair",         false},
-    [CLUSTER] = {"cluster",      true },
-    [RUN] = {"run",          true },
-    [HOSTS] = {"hosts",        true },
-    [RATE] = {"rate",         true },
-    [RANKS] = {"ranks",        true },
-    [CAP] = {"cap",          true },
-    [ACCUMULATION] = {"accumulation", true },
-    [SLOW_RANK] = {"slow_rank",    false},
-    [SLOW_LINK] = {"slow_link",    false},
+    [GROUP] = {"group", true},
+    [SINGLE] = {"single", true},
+    [PAIR] = {"pair", false},
+    [CLUSTER] = {"cluster", true},
+    [RUN] = {"run", true},
+    [HOSTS] = {"hosts", true},
+    [RATE] = {"rate", true},
+    [RANKS] = {"ranks", true},
+    [CAP] = {"cap", true},
+    [ACCUMULATION] = {"accumulation", true},
+    [SLOW_RANK] = {"slow_rank", false},
+    [SLOW_LINK] = {"slow_link", false},
 };
 
 enum lk_status net_list_load(const char *path, struct lk_csv **out)
@@ -79,7 +79,7 @@ static bool is_file(const char *path)
     return stat(path, &s) == 0 && S_ISREG(s.st_mode);
 }
 
-/* Of one or two runs; second may be NULL. */
+/* Build the job of one or two runs; second may be NULL. */
 static enum lk_status build_job(const char *first, const char *second, struct lk_job *out)
 {
     enum lk_status st = LK_OK;

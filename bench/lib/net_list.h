@@ -22,13 +22,13 @@ struct net_run {
     uint64_t cap_bytes;
 };
 
-/* To be freed with lk_csv_free. */
+/* Load the list; to be freed with lk_csv_free. */
 enum lk_status net_list_load(const char *path, struct lk_csv **out);
 enum lk_status net_list_row(const struct lk_csv *t, size_t row, struct net_run *out);
 
-/* The evidence as a job, for the caller to end. */
+/* Build a job of the evidence, ended by the caller. */
 enum lk_status net_run_evidence(const struct net_run *r, struct lk_job *out);
-/* Mean of the run's steps. */
+/* Compute the mean of the run's steps. */
 enum lk_status net_run_step_s(const struct net_run *r, double *out);
 
 #endif

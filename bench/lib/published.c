@@ -8,18 +8,18 @@
 #include <string.h>
 
 static const struct lk_csv_column columns[PUBLISHED_COLUMNS] = {
-    [PUBLISHED_SOURCE] = {"source",           true},
-    [PUBLISHED_MODEL] = {"model",            true},
-    [PUBLISHED_GPU] = {"gpu",              true},
-    [PUBLISHED_N_GPUS] = {"n_gpus",           true},
-    [PUBLISHED_GPUS_PER_NODE] = {"gpus_per_node",    true},
-    [PUBLISHED_INTERCONNECT] = {"interconnect",     true},
-    [PUBLISHED_PRECISION] = {"precision",        true},
-    [PUBLISHED_BATCH] = {"batch_per_gpu",    true},
+    [PUBLISHED_SOURCE] = {"source", true},
+    [PUBLISHED_MODEL] = {"model", true},
+    [PUBLISHED_GPU] = {"gpu", true},
+    [PUBLISHED_N_GPUS] = {"n_gpus", true},
+    [PUBLISHED_GPUS_PER_NODE] = {"gpus_per_node", true},
+    [PUBLISHED_INTERCONNECT] = {"interconnect", true},
+    [PUBLISHED_PRECISION] = {"precision", true},
+    [PUBLISHED_BATCH] = {"batch_per_gpu", true},
     [PUBLISHED_SEQ] = {"seq_len_or_image", true},
-    [PUBLISHED_ACCUM] = {"grad_accum",       true},
-    [PUBLISHED_THROUGHPUT] = {"throughput",       true},
-    [PUBLISHED_NOTE] = {"note",             true},
+    [PUBLISHED_ACCUM] = {"grad_accum", true},
+    [PUBLISHED_THROUGHPUT] = {"throughput", true},
+    [PUBLISHED_NOTE] = {"note", true},
 };
 
 enum lk_status published_load(struct lk_csv **out)

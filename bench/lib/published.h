@@ -24,15 +24,15 @@ enum published_column {
     PUBLISHED_COLUMNS
 };
 
-/* From $LOCKSTEP_DATA, else ../shared/data; to be freed with lk_csv_free. */
+/* Load the file from $LOCKSTEP_DATA, else ../shared/data; to be freed with lk_csv_free. */
 enum lk_status published_load(struct lk_csv **out);
-/* The cell's text, borrowed; "" where it is empty. */
+/* Get a cell's text, borrowed; "" where it is empty. */
 enum lk_status published_cell(const struct lk_csv *t, size_t row, enum published_column col,
                               const char **out);
-/* Whether the row is of one of these tiers, and has a count of GPUs and a throughput. */
+/* Find out if the row is of one of these tiers, and has a count of GPUs and a throughput. */
 enum lk_status published_counts(const struct lk_csv *t, size_t row, const char *tiers, bool *out);
 /*
- * What rows have in common that are one series: their source's file and the cells of these columns,
+ * Make the key that all rows of a series have: their source's file and the cells of these columns,
  * as one text, to be freed. *source_length: of the file in it, which comes first (NULL: not asked).
  */
 enum lk_status published_key(const struct lk_csv *t, size_t row,

@@ -17,6 +17,14 @@ static void *host_alloc(size_t n, size_t size)
     return p;
 }
 
+static void remember(struct cuda_rig *r, void *dev, void *host)
+{
+    if (r->n_made == CUDA_RIG_BUFFERS_MAX)
+        abort();
+    r->made[r->n_made].dev = dev;
+    r->made[r->n_made++].host = host;
+}
+
 void rig_hash(struct cuda_rig *r, const void *bytes, size_t n)
 {
     const unsigned char *at = bytes;
@@ -48,7 +56,7 @@ static double rounded(enum lk_dtype type, double x)
                            : (double)(float)x;
 }
 
-/* Between doubles and elements of the type, in host memory. */
+/* Convert between doubles and elements of the type, in host memory. */
 static void *narrow(const struct buffer *b)
 {
     void *host = host_alloc(b->n, lk_dtype_bytes(b->type));
@@ -82,10 +90,11 @@ struct buffer buffer_zero(struct cuda_rig *r, const char *name, enum lk_dtype ty
 {
     size_t size = lk_dtype_bytes(type);
     struct buffer b = {.rig = r, .name = name, .n = n, .type = type};
+    char *base = r->machine->alloc((n + r->shift) * size, name);
 
-    b.base = r->machine->alloc((n + r->shift) * size, name);
-    b.dev = (char *)b.base + r->shift * size;
+    b.dev = base + r->shift * size;
     b.d = host_alloc(n, sizeof *b.d);
+    remember(r, base, b.d);
     buffer_send(&b);
     return b;
 }
@@ -101,31 +110,27 @@ struct buffer buffer_random(struct cuda_rig *r, const char *name, enum lk_dtype 
     return b;
 }
 
-void buffer_free(struct buffer *b)
-{
-    b->rig->machine->free(b->base);
-    free(b->d);
-    *b = (struct buffer){0};
-}
-
 int32_t *tokens_random(struct cuda_rig *r, size_t n, size_t below, int32_t **host)
 {
     int32_t *dev = r->machine->alloc(n * sizeof *dev, "tokens");
 
     *host = host_alloc(n, sizeof **host);
+    remember(r, dev, *host);
     for (size_t i = 0; i < n; i++)
         (*host)[i] = (int32_t)lk_rng_below(&r->rng, below);
     r->machine->copy(dev, *host, n * sizeof *dev);
     return dev;
 }
 
-void tokens_free(struct cuda_rig *r, int32_t *dev, int32_t *host)
+void buffers_free(struct cuda_rig *r)
 {
-    r->machine->free(dev);
-    free(host);
+    for (; r->n_made > 0; r->n_made--) {
+        r->machine->free(r->made[r->n_made - 1].dev);
+        free(r->made[r->n_made - 1].host);
+    }
 }
 
-/* By how much of its allowance an element errs. */
+/* Return an element's error as a part of the allowed one. */
 static double part_of_bound(const struct buffer *b, double got, double want, double allowed)
 {
     if (b->type == LK_BF16)

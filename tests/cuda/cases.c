@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The type of lk_real. */
+/* Return the type of lk_real. */
 static enum lk_dtype real(const struct cuda_rig *r)
 {
     return r->cuda.real;
@@ -21,14 +21,8 @@ static enum lk_dtype real(const struct cuda_rig *r)
 static const struct {
     size_t samples, context, channels, vocab;
 } texts[] = {
-    {1, 1,    1,   1    },
-    {2, 3,    17,  7    },
-    {3, 16,   48,  256  },
-    {2, 33,   31,  5    },
-    {0, 4,    4,   4    },
-    {2, 40,   264, 300  },
-    {4, 1024, 768, 50257},
-    {2, 1000, 770, 5003 },
+    {1, 1, 1, 1}, {2, 3, 17, 7},     {3, 16, 48, 256},      {2, 33, 31, 5},
+    {0, 4, 4, 4}, {2, 40, 264, 300}, {4, 1024, 768, 50257}, {2, 1000, 770, 5003},
 };
 enum { HOST_TEXTS = 6 };
 
@@ -45,10 +39,7 @@ static void encoder_forward(struct cuda_rig *r)
             (.out = out.d, .tokens = host, .wte = wte.d, .wpe = wpe.d), .samples = samples,
             .context = context, .channels = c, .vocab = texts[i].vocab);
         buffer_check(&out, ULP);
-        tokens_free(r, tokens, host);
-        buffer_free(&out);
-        buffer_free(&wte);
-        buffer_free(&wpe);
+        buffers_free(r);
     }
 }
 
@@ -69,12 +60,9 @@ static void encoder_backward(struct cuda_rig *r)
         RUN(r, encoder_backward_token, (.dwte = dwte.dev, .dout = dout.dev, .tokens = tokens),
             (.dwte = dwte.d, .dout = dout.d, .tokens = host), .samples = samples,
             .context = context, .channels = c, .vocab = vocab, .accumulate = i % 2);
-        /* A word of a small vocabulary stands at many positions. */
+        /* A token of a small vocabulary occurs at many positions. */
         buffer_check(&dwte, SUM_BOUND(8 + 4 * rows / vocab));
-        tokens_free(r, tokens, host);
-        buffer_free(&dout);
-        buffer_free(&dwte);
-        buffer_free(&dwpe);
+        buffers_free(r);
     }
 }
 
@@ -87,8 +75,7 @@ static void bytes_forward(struct cuda_rig *r)
         RUN(r, bytes_forward, (.out = out.dev, .tokens = tokens), (.out = out.d, .tokens = host),
             .n = n, .factor = 1 / 128.0, .shift = -1);
         buffer_check(&out, 2 * ULP);
-        tokens_free(r, tokens, host);
-        buffer_free(&out);
+        buffers_free(r);
     }
 }
 
@@ -97,18 +84,8 @@ static void bytes_forward(struct cuda_rig *r)
 static const struct {
     size_t rows, channels;
 } matrices[] = {
-    {1,    1    },
-    {3,    5    },
-    {9,    33   },
-    {0,    8    },
-    {2,    1030 },
-    {34,   64   },
-    {9,    264  },
-    {1,    4104 },
-    {8192, 768  },
-    {700,  4096 },
-    {1000, 1601 },
-    {100,  16384},
+    {1, 1},   {3, 5},    {9, 33},     {0, 8},      {2, 1030},    {34, 64},
+    {9, 264}, {1, 4104}, {8192, 768}, {700, 4096}, {1000, 1601}, {100, 16384},
 };
 enum { HOST_MATRICES = 8 };
 
@@ -136,12 +113,7 @@ static void layernorm_forward(struct cuda_rig *r)
         buffer_check(&mean, 8 * ULP);
         buffer_check(&rstd, 64 * ULP);
         buffer_check(&out, 64 * ULP); /* in - mean cancels 4 bits */
-        buffer_free(&in);
-        buffer_free(&weight);
-        buffer_free(&bias);
-        buffer_free(&out);
-        buffer_free(&mean);
-        buffer_free(&rstd);
+        buffers_free(r);
     }
 }
 
@@ -176,14 +148,7 @@ static void layernorm_backward(struct cuda_rig *r)
         buffer_check(&din, 32 * ULP);
         buffer_check(&dweight, SUM_BOUND(rows));
         buffer_check(&dbias, SUM_BOUND(rows));
-        buffer_free(&in);
-        buffer_free(&dout);
-        buffer_free(&weight);
-        buffer_free(&din);
-        buffer_free(&dweight);
-        buffer_free(&dbias);
-        buffer_free(&mean);
-        buffer_free(&rstd);
+        buffers_free(r);
     }
 }
 
@@ -192,16 +157,8 @@ static void layernorm_backward(struct cuda_rig *r)
 static const struct {
     size_t rows, inputs, outputs;
 } products[] = {
-    {1,   1,   1   },
-    {5,   17,  3   },
-    {33,  8,   130 },
-    {200, 4,   24  },
-    {0,   4,   4   },
-    {4,   0,   4   },
-    {4,   4,   0   },
-    {512, 768, 768 },
-    {200, 770, 3072},
-    {24,  768, 8191},
+    {1, 1, 1}, {5, 17, 3}, {33, 8, 130},    {200, 4, 24},     {0, 4, 4},
+    {4, 0, 4}, {4, 4, 0},  {512, 768, 768}, {200, 770, 3072}, {24, 768, 8191},
 };
 enum { HOST_PRODUCTS = 7 };
 
@@ -216,7 +173,7 @@ static double product_bound(const struct cuda_rig *r, size_t k)
     return SUM_BOUND(k) + (real(r) == LK_F32 ? 0x1p-9 * sqrt((double)k + 1) : 0);
 }
 
-/* Every other shape has something between its rows: logits of an odd vocabulary do. */
+/* Pad every other shape's rows, as logits of an odd vocabulary need. */
 static size_t padded(size_t i, size_t columns)
 {
     return i % 2 ? (columns + 63) / 64 * 64 : 0;
@@ -248,11 +205,7 @@ static void matmul_forward(struct cuda_rig *r)
             (.out = e.d, .in = in.d, .weight = weight.d, .residual = e.d), .rows = rows,
             .inputs = inputs, .outputs = outputs, .stride = stride);
         buffer_check(&e, product_bound(r, inputs));
-        buffer_free(&in);
-        buffer_free(&weight);
-        buffer_free(&b);
-        buffer_free(&e);
-        buffer_free(&out);
+        buffers_free(r);
     }
 }
 
@@ -279,12 +232,7 @@ static void matmul_backward(struct cuda_rig *r)
             .inputs = inputs, .outputs = outputs, .stride = stride, .accumulate = i % 2);
         buffer_check(&dweight, product_bound(r, rows));
         buffer_check(&dbias, SUM_BOUND(rows));
-        buffer_free(&in);
-        buffer_free(&weight);
-        buffer_free(&dout);
-        buffer_free(&din);
-        buffer_free(&dweight);
-        buffer_free(&dbias);
+        buffers_free(r);
     }
 }
 
@@ -293,16 +241,8 @@ static void matmul_backward(struct cuda_rig *r)
 static const struct {
     size_t samples, context, heads, width;
 } attentions[] = {
-    {1, 1,    1, 8  },
-    {2, 17,   3, 24 },
-    {1, 20,   1, 5  },
-    {1, 66,   1, 64 },
-    {1, 34,   1, 128},
-    {1, 145,  1, 64 },
-    {1, 1024, 4, 64 },
-    {2, 333,  2, 128},
-    {3, 65,   5, 40 },
-    {2, 257,  3, 33 },
+    {1, 1, 1, 8},    {2, 17, 3, 24},   {1, 20, 1, 5},    {1, 66, 1, 64}, {1, 34, 1, 128},
+    {1, 145, 1, 64}, {1, 1024, 4, 64}, {2, 333, 2, 128}, {3, 65, 5, 40}, {2, 257, 3, 33},
 };
 enum { HOST_ATTENTIONS = 6 };
 
@@ -344,11 +284,7 @@ static void attention(struct cuda_rig *r, size_t i, bool backward)
         buffer_check(&out, attention_bound(r));
     }
     free(probs);
-    buffer_free(&qkv);
-    buffer_free(&dout);
-    buffer_free(&out);
-    buffer_free(&dqkv);
-    buffer_free(&log_sum);
+    buffers_free(r);
 }
 
 static void attention_forward(struct cuda_rig *r)
@@ -381,9 +317,7 @@ static void gelu(struct cuda_rig *r)
         RUN(r, gelu_backward, (.din = d.dev, .dout = d.dev, .in = in.dev),
             (.din = d.d, .dout = d.d, .in = in.d), .n = n);
         buffer_check(&d, 16 * ULP);
-        buffer_free(&in);
-        buffer_free(&out);
-        buffer_free(&d);
+        buffers_free(r);
     }
 }
 
@@ -402,8 +336,7 @@ static void relu(struct cuda_rig *r)
         RUN(r, relu_backward, (.din = d.dev, .dout = d.dev, .out = x.dev),
             (.din = d.d, .dout = d.d, .out = x.d), .n = n);
         buffer_check(&d, 0);
-        buffer_free(&x);
-        buffer_free(&d);
+        buffers_free(r);
     }
 }
 
@@ -417,7 +350,7 @@ static void vectors(struct cuda_rig *r)
         buffer_check(&x, ULP);
         RUN(r, fill, (.x = x.dev), (.x = x.d), .n = n, .value = 1.5);
         buffer_check(&x, 0);
-        buffer_free(&x);
+        buffers_free(r);
     }
 }
 
@@ -430,8 +363,7 @@ static void sum_squares(struct cuda_rig *r)
         RUN(r, sum_squares, (.out = out.dev, .in = in.dev), (.out = out.d, .in = in.d),
             .n = lengths[i / 2], .accumulate = i % 2);
         buffer_check(&out, 8 * ULP);
-        buffer_free(&in);
-        buffer_free(&out);
+        buffers_free(r);
     }
 }
 
@@ -469,7 +401,7 @@ static void cast(struct cuda_rig *r, size_t n, enum lk_dtype dtype)
     r->machine->free(wire);
     free(want);
     free(got);
-    buffer_free(&x);
+    buffers_free(r);
 }
 
 static void casts(struct cuda_rig *r)
@@ -485,15 +417,8 @@ static void casts(struct cuda_rig *r)
 static const struct {
     size_t rows, vocab;
 } losses[] = {
-    {1,    1    },
-    {3,    2    },
-    {5,    257  },
-    {4,    1000 },
-    {2,    8193 },
-    {0,    9    },
-    {512,  50304},
-    {1024, 50257},
-    {512,  50257},
+    {1, 1}, {3, 2},       {5, 257},      {4, 1000},    {2, 8193},
+    {0, 9}, {512, 50304}, {1024, 50257}, {512, 50257},
 };
 enum { HOST_LOSSES = 6 };
 
@@ -523,127 +448,15 @@ static void cross_entropy(struct cuda_rig *r)
             (.dlogits = logits.d, .logits = logits.d, .log_sum = log_sum.d, .targets = host),
             .rows = rows, .vocab = vocab, .target_stride = 2, .stride = stride, .seed = 0.25);
         buffer_check(&logits, 64 * ULP); /* log_sum, about 10, has an error of 2^-20 itself */
-        tokens_free(r, targets, host);
-        buffer_free(&logits);
-        buffer_free(&log_sum);
-        buffer_free(&loss);
+        buffers_free(r);
     }
 }
 
-/* ---- Optimizers ---- */
+/* ---- Others ---- */
 
-/* Tensors of one allocation, so that most begin at no multiple of 16 bytes; an empty one among
- * them, and one of more than a chunk. */
-static const size_t tensors[] = {1, 64, 0, 7, LK_OPTIM_CHUNK + 5, 100};
-enum { N_TENSORS = LK_COUNT(tensors), N_CHUNKS = 6 };
-
-struct optimizer {
-    struct buffer param, master, m, v, grad;
-    struct lk_optim_tensor *table; /* device */
-    struct lk_optim_tensor device[N_TENSORS], host[N_TENSORS];
-};
-
-static void *at(const struct buffer *b, size_t i)
-{
-    return (char *)b->dev + i * lk_dtype_bytes(b->type);
-}
-
-static void make_table(struct cuda_rig *r, struct optimizer *o, bool masters, bool states)
-{
-    size_t first = 0, chunks = 0;
-
-    for (size_t i = 0; i < N_TENSORS; i++) {
-        o->device[i] = (struct lk_optim_tensor){.param = at(&o->param, first),
-                                                .master = masters ? at(&o->master, first) : NULL,
-                                                .m = states ? at(&o->m, first) : NULL,
-                                                .v = states ? at(&o->v, first) : NULL,
-                                                .grad = at(&o->grad, first),
-                                                .n = tensors[i],
-                                                .first_chunk = chunks,
-                                                .weight_decay = i % 2 ? 0.1 : 0};
-        o->host[i] = o->device[i];
-        o->host[i].param = o->param.d + first;
-        o->host[i].m = states ? o->m.d + first : NULL;
-        o->host[i].v = states ? o->v.d + first : NULL;
-        o->host[i].grad = o->grad.d + first;
-        first += tensors[i];
-        chunks += (tensors[i] + LK_OPTIM_CHUNK - 1) / LK_OPTIM_CHUNK;
-    }
-    r->machine->copy(o->table, o->device, sizeof o->device);
-}
-
-static void make_optimizer(struct cuda_rig *r, struct optimizer *o)
-{
-    size_t n = 0;
-
-    for (size_t i = 0; i < N_TENSORS; i++)
-        n += tensors[i];
-    o->param = buffer_random(r, "param", real(r), n, 1);
-    o->master = buffer_zero(r, "master", LK_F32, n);
-    memcpy(o->master.d, o->param.d, n * sizeof *o->master.d);
-    buffer_send(&o->master);
-    o->m = buffer_zero(r, "m", LK_F32, n);
-    o->v = buffer_zero(r, "v", LK_F32, n);
-    o->grad = buffer_random(r, "grad", real(r), n, 1);
-    o->table = r->machine->alloc(sizeof o->device, "table");
-}
-
-static void free_optimizer(struct cuda_rig *r, struct optimizer *o)
-{
-    r->machine->free(o->table);
-    buffer_free(&o->param);
-    buffer_free(&o->master);
-    buffer_free(&o->m);
-    buffer_free(&o->v);
-    buffer_free(&o->grad);
-}
-
-static void adamw(struct cuda_rig *r, bool masters)
-{
-    struct optimizer o;
-
-    make_optimizer(r, &o);
-    make_table(r, &o, masters, true);
-    for (int64_t t = 1; t <= 3; t++)
-        RUN(r, adamw, (.tensors = o.table), (.tensors = o.host), .n_tensors = N_TENSORS,
-            .n_chunks = N_CHUNKS, .learning_rate = 0.01, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8,
-            .t = t);
-    memcpy(o.master.d, o.param.d, o.param.n * sizeof *o.param.d);
-    if (masters)
-        buffer_check(&o.master, 12 * ULP);
-    buffer_check(&o.param, 12 * ULP);
-    buffer_check(&o.m, 8 * ULP);
-    buffer_check(&o.v, 8 * ULP);
-    free_optimizer(r, &o);
-}
-
-/* With and without momentum. */
-static void sgd(struct cuda_rig *r, bool masters, bool states)
-{
-    struct optimizer o;
-
-    make_optimizer(r, &o);
-    make_table(r, &o, masters, states);
-    for (int step = 0; step < 2; step++)
-        RUN(r, sgd, (.tensors = o.table), (.tensors = o.host), .n_tensors = N_TENSORS,
-            .n_chunks = N_CHUNKS, .learning_rate = 0.1, .momentum = states ? 0.9 : 0);
-    buffer_check(&o.param, 12 * ULP);
-    free_optimizer(r, &o);
-}
-
-/* Weights of bfloat16 without masters lose updates: that is not a way to train, and not compared.
- */
 static void optimizers(struct cuda_rig *r)
 {
-    bool narrow = real(r) != LK_F32;
-
-    adamw(r, true);
-    sgd(r, true, true);
-    sgd(r, true, false);
-    if (narrow)
-        return;
-    adamw(r, false);
-    sgd(r, false, true);
+    cuda_case_optimizers(r);
 }
 
 static void wait(struct cuda_rig *r)
@@ -652,19 +465,14 @@ static void wait(struct cuda_rig *r)
     rig_try(r, lk_wait_cuda(&(struct lk_wait_args){.seconds = 0}, &r->cuda));
 }
 
-/* A copy is one whatever its pace and blocks are, also where bytes are left over at the end. */
+/* A surrogate copies its bytes whatever its rate and blocks, also with a remainder at the end. */
 static void stand_ins(struct cuda_rig *r)
 {
     static const struct {
         size_t n, ctas;
         double Bps;
     } moves[] = {
-        {5000,    2,  0    },
-        {2561,    3,  1e12 },
-        {7,       1,  0    },
-        {0,       4,  0    },
-        {1 << 22, 16, 0    },
-        {1 << 22, 8,  100e9},
+        {5000, 2, 0}, {2561, 3, 1e12}, {7, 1, 0}, {0, 4, 0}, {1 << 22, 16, 0}, {1 << 22, 8, 100e9},
     };
     enum { HOST_MOVES = 4 };
 
@@ -680,17 +488,14 @@ static void stand_ins(struct cuda_rig *r)
                                 &r->cuda));
         memcpy(to.d, from.d, moves[i].n * sizeof *to.d);
         buffer_check(&to, 0);
-        buffer_free(&from);
-        buffer_free(&to);
+        buffers_free(r);
     }
     rig_try(r, lk_hold_cuda(&(struct lk_hold_args){.seconds = 1e-6, .ctas = 3}, &r->cuda));
     rig_try(r, lk_hold_cuda(&(struct lk_hold_args){.seconds = 0, .ctas = 3}, &r->cuda));
 }
 
 #define ROW(name) {#name, name},
-const struct cuda_case cuda_cases[] = {
-    CUDA_CASE_LIST(ROW){NULL, NULL}
-};
+const struct cuda_case cuda_cases[] = {CUDA_CASE_LIST(ROW){NULL, NULL}};
 #undef ROW
 
 void cuda_case_run(const struct cuda_case *c, struct cuda_rig *r)

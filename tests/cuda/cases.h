@@ -1,5 +1,5 @@
 /*
- * What every CUDA kernel must do, on any machine that runs them: a GPU (tests/cuda/gpu.c) or the
+ * Test cases of every CUDA kernel, for any machine that runs them: a GPU (tests/cuda/gpu.c) or the
  * host (tests/cuda_shim). A case makes inputs, runs the op's CUDA launcher and its float64
  * definition, and compares within a bound that it states.
  */
@@ -35,24 +35,30 @@
     X(wait)                                                                                        \
     X(stand_ins)
 
-/* Memory of the machine. A call that fails ends the program. */
+/* Memory functions of the machine. A call that fails ends the program. */
 struct cuda_machine {
     void *(*alloc)(size_t bytes, const char *name);
     void (*free)(void *p);
-    void (*copy)(void *to, const void *from, size_t bytes); /* between host and device, and done */
+    void (*copy)(void *to, const void *from, size_t bytes); /* between host and device; blocking */
 };
+
+enum { CUDA_RIG_BUFFERS_MAX = 16 };
 
 /* One run of a case. */
 struct cuda_rig {
     const struct cuda_machine *machine;
     struct lk_cuda cuda;
-    bool compare; /* with the definition; false: only the hash, for a run after the first */
-    bool large;   /* shapes as in training; false: the host must be able to run them */
-    size_t shift; /* elements by which buffers begin after an aligned address */
+    bool compare; /* compare with the definition; false: only hash, for a run after the first */
+    bool large;   /* shapes as in training; false: small enough for the host */
+    size_t shift; /* elements by which buffers start after an aligned address */
     struct lk_rng rng;
+    struct {
+        void *dev, *host;
+    } made[CUDA_RIG_BUFFERS_MAX]; /* for buffers_free */
+    size_t n_made;
     uint64_t hash;  /* of all results, bit for bit */
     double worst;   /* largest error as a part of its bound */
-    char text[256]; /* "" or what did not hold */
+    char text[256]; /* "" or the first failure */
 };
 
 struct cuda_case {
@@ -60,10 +66,13 @@ struct cuda_case {
     void (*run)(struct cuda_rig *r);
 };
 
-/* One a row of CUDA_CASE_LIST, ended by a name of NULL. */
+/* The cases of CUDA_CASE_LIST; a NULL name ends the array. */
 extern const struct cuda_case cuda_cases[];
 
-/* Runs a case on inputs that depend on its name alone, so that runs can be compared. */
+/* Run the case of the optimizers, which is long: tests/cuda/case_optimizers.c. */
+void cuda_case_optimizers(struct cuda_rig *r);
+
+/* Run a case on inputs that depend on its name alone, so that runs can be compared. */
 void cuda_case_run(const struct cuda_case *c, struct cuda_rig *r);
 
 #endif

@@ -1,12 +1,12 @@
 /*
- * test_gpu [SUITE...]: what only a GPU can tell, all suites or those named; SUITE/PART is one test
- * case of a suite that has parts. A line each says what came of it:
+ * test_gpu [SUITE...]: tests that need a GPU, all suites or those named; SUITE/PART is one test
+ * case of a suite that has parts. It prints one line a suite:
  *
  *     suite kernels: 34 checks, 0 failed
  *     suite peers: skipped: one GPU, two are needed
  *
- * and a line `figure NAME VALUE` that a test prints goes into tools/check-gpu's result file. --list
- * prints the suites' names. Exit 77 where there is no GPU: skipped is not passed.
+ * A line `figure NAME VALUE` that a test prints goes into tools/check-gpu's result file. --list
+ * prints the suites' names. Exit code 77 without a GPU: skipped is not passed.
  */
 #include "tests/cuda/gpu.h"
 
@@ -32,7 +32,7 @@ static const struct {
 };
 enum { SUITES = sizeof suites / sizeof *suites };
 
-/* Why nothing can run here, or NULL. */
+/* Return why no suite can run here, or NULL. */
 static const char *reason_to_skip(void)
 {
     int n = 0;
@@ -51,7 +51,7 @@ static bool has_part(const struct gpu_suite *suite, const char *part)
     return false;
 }
 
-/* The suite of "SUITE" or "SUITE/PART", or NULL; *part is NULL without one. */
+/* Find the suite of "SUITE" or "SUITE/PART", or NULL; *part is NULL without one. */
 static const struct gpu_suite *find(const char *word, const char **part)
 {
     size_t n = strcspn(word, "/");
@@ -63,7 +63,8 @@ static const struct gpu_suite *find(const char *word, const char **part)
     return NULL;
 }
 
-/* Tests that failed. name: as it was asked for; part: one test case of it, or NULL. */
+/* Run a suite and return the number of failed tests. name: as requested;
+ * part: one test case, or NULL. */
 static int run_suite(const char *name, const struct gpu_suite *suite, const char *part)
 {
     const char *reason = suite->reason_to_skip ? suite->reason_to_skip() : NULL;
@@ -105,7 +106,7 @@ int main(int argc, char **argv)
     if (argc == 2 && !strcmp(argv[1], "--list"))
         return list();
 
-    setvbuf(stdout, NULL, _IOLBF, 0); /* a time limit must not take the lines before it */
+    setvbuf(stdout, NULL, _IOLBF, 0); /* a time limit must not lose earlier lines */
     for (int i = 1; i < argc; i++)
         if (!find(argv[i], &part)) {
             fprintf(stderr, "test_gpu: no suite '%s'\n", argv[i]);

@@ -1,15 +1,15 @@
 /*
- * What calibrate measures with, on a GPU: that stand-ins last as long and move bytes as fast as
- * they were told, that they keep others from the multiprocessors that they hold, and that the
- * overlap probe sees it. Figures are printed.
+ * Calibration on a GPU: surrogate kernels last as long and move bytes as fast as requested,
+ * they keep other kernels from the multiprocessors they occupy, and the overlap probe measures
+ * that. Figures are printed.
  */
 #include "kernels/ops.h"
-#include "runtime/comm.h"
-#include "runtime/device.h"
-#include "runtime/sweep_block.h"
-#include "runtime/sweep_impl.h"
+#include "runtime/comm/comm.h"
+#include "runtime/device/device.h"
+#include "runtime/probe/probe_block.h"
+#include "runtime/probe/probe_impl.h"
 #include "tests/cuda/gpu.h"
-#include "tests/must.h"
+#include "tests/rigs/must.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -61,7 +61,7 @@ static void sync(void)
     must(lk_stream_sync(rig.compute, lk_deadline_in(timeout_ns)));
 }
 
-/* Seconds of an op on the net stream, the second time. */
+/* Return the seconds of an op on the net stream, the second time. */
 static double op_s(const struct lk_op *op, const void *args)
 {
     for (int i = 0; i < 2; i++) {
@@ -70,7 +70,7 @@ static double op_s(const struct lk_op *op, const void *args)
         must(lk_event_record(rig.end, rig.net));
         sync();
     }
-    return lk_sweep_between_s(rig.begin, rig.end);
+    return lk_probe_between_s(rig.begin, rig.end);
 }
 
 START_TEST(a_stand_in_waits_as_long_as_told)
@@ -83,7 +83,7 @@ START_TEST(a_stand_in_waits_as_long_as_told)
                 op_s(&lk_op_hold, &(struct lk_hold_args){.seconds = seconds[i], .ctas = ctas});
 
             printf("hold %g ms, %zu blocks: %.4f ms\n", 1e3 * seconds[i], ctas, 1e3 * s);
-            /* Its launch and end are some microseconds, and the clock may step by one. */
+            /* Launch and end take some microseconds, and the clock may advance by one. */
             ck_assert_double_ge(s, 0.99 * seconds[i]);
             ck_assert_double_le(s, 1.01 * seconds[i] + 20e-6);
         }
@@ -114,7 +114,7 @@ START_TEST(a_stand_in_copies_as_fast_as_told)
 }
 END_TEST
 
-/* A product that is put there while every multiprocessor is held runs when they are let go. */
+/* A product launched while every multiprocessor is occupied runs when they are released. */
 START_TEST(what_is_held_is_not_to_be_had)
 {
     enum { N = 2048 };
@@ -135,7 +135,7 @@ START_TEST(what_is_held_is_not_to_be_had)
         sync();
     }
     printf("product ended %.1f us after %d blocks of %g ms\n",
-           1e6 * (lk_sweep_between_s(rig.end, rig.other) - lk_sweep_between_s(rig.other, rig.end)),
+           1e6 * (lk_probe_between_s(rig.end, rig.other) - lk_probe_between_s(rig.other, rig.end)),
            rig.properties.multiprocessors, 1e3 * held_s);
     ck_assert_uint_gt(lk_event_time_ns(rig.other), lk_event_time_ns(rig.end));
     for (int i = 0; i < 3; i++)
@@ -156,7 +156,7 @@ static double mean(const double *v, size_t from, size_t n)
 START_TEST(the_probe_sees_what_is_held)
 {
     static const struct lk_block_size size = {8, 1024, 768, 12};
-    struct lk_sweep_stream_config config = {.compute = rig.compute,
+    struct lk_probe_stream_config config = {.compute = rig.compute,
                                             .net = rig.net,
                                             .unit = lk_block_backward,
                                             .unit_target_s = 0.01,
@@ -170,16 +170,16 @@ START_TEST(the_probe_sees_what_is_held)
     must(lk_block_create(rig.compute, &size, timeout_ns, &block));
     config.ctx = block;
     for (int i = 0; i < 2; i++) {
-        const struct lk_sweep_beside beside = {
+        const struct lk_probe_beside beside = {
             .bytes = 25 << 20, .ctas = i ? most : 1, .Bps = 50e9};
-        struct lk_sweep_overlap o = {0};
+        struct lk_probe_overlap o = {0};
 
-        must(lk_sweep_overlap_streams(rig.comm, &config, &beside, &o));
+        must(lk_probe_overlap_streams(rig.comm, &config, &beside, &o));
         wait[i] = mean(o.gamma_wait, o.warmup, o.n);
         printf("%zu blocks: gamma_wait %.3f, gamma_wire %.3f, delta %.3f\n", beside.ctas, wait[i],
                mean(o.gamma_wire, o.warmup, o.n), mean(o.delta, o.warmup, o.n));
         ck_assert(isfinite(wait[i]));
-        lk_sweep_overlap_fini(&o);
+        lk_probe_overlap_fini(&o);
     }
     ck_assert_double_gt(wait[1], wait[0] + 0.1);
     lk_block_destroy(block);

@@ -1,9 +1,9 @@
 /*
- * Steps launched as a CUDA graph, on a GPU: whether what is captured is legal to CUDA, and gives
- * the bits of the same steps launched one by one.
+ * Steps launched as a CUDA graph, on a GPU: CUDA must accept the captured work, and the results
+ * must have the bits of the same steps launched one by one.
  */
 #include "base/array.h"
-#include "runtime/trainer.h"
+#include "runtime/train/trainer.h"
 #include "tests/cuda/gpu.h"
 
 #include <math.h>
@@ -16,10 +16,10 @@ static const struct {
     int accumulation, noise_every, vocab;
     bool no_sync;
 } runs[] = {
-    {LK_F32,  1, 0, 256, true },
-    {LK_BF16, 1, 0, 257, true },
-    {LK_BF16, 3, 0, 256, true },
-    {LK_F32,  2, 3, 257, false},
+    {LK_F32, 1, 0, 256, true},
+    {LK_BF16, 1, 0, 257, true},
+    {LK_BF16, 3, 0, 256, true},
+    {LK_F32, 2, 3, 257, false},
 };
 
 static struct lk_train_config config(int i)

@@ -1,6 +1,6 @@
 /*
- * Each CUDA kernel on a GPU against its definition. Every case runs twice and must give the same
- * bits.
+ * Compare each CUDA kernel on a GPU with its definition. Every case runs twice
+ * and must give the same bits.
  */
 #include "kernels/cuda.h"
 #include "tests/cuda/cases.h"
@@ -78,7 +78,7 @@ START_TEST(agrees_with_its_definition)
 }
 END_TEST
 
-/* A test case each: the definitions in float64 take minutes on one processor. */
+/* Make one test case each: the definitions in float64 take minutes on one processor. */
 static const char *part(int i)
 {
     return cuda_cases[i].name;

@@ -1,12 +1,12 @@
 /*
  * The communicator nccl on a GPU: one rank, and two ranks that share it, each a process of its own.
- * Those are this program again, told by the environment which rank they are.
+ * These processes run this program again; the environment tells their rank.
  */
 #include "base/log.h"
 #include "commands/share_gpu.h"
-#include "runtime/comm.h"
+#include "runtime/comm/comm.h"
 #include "tests/cuda/gpu.h"
-#include "tests/nccl_cases.h"
+#include "tests/rigs/nccl_cases.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -26,8 +26,8 @@ static const uint64_t limit_ns = 25 * LK_NS_PER_S;
 
 static const struct nccl_way ways[] = {
     {false, false},
-    {false, true },
-    {true,  false},
+    {false, true},
+    {true, false},
 };
 
 struct node {
@@ -41,13 +41,11 @@ static enum lk_status open_node(struct node *n, int rank, int world, bool regist
 {
     const struct lk_device_config dc = {.share_gpu = true};
     const struct lk_track_info net = {.name = "net", .kind = LK_TRACK_COMM};
-    struct lk_comm_config cc = {
-        .rank = rank,
-        .world_size = world,
-        .store = n->store,
-        .timeout_ns = timeout_ns,
-        .nccl = {.max_ctas = 2, .register_buffers = registers}
-    };
+    struct lk_comm_config cc = {.rank = rank,
+                                .world_size = world,
+                                .store = n->store,
+                                .timeout_ns = timeout_ns,
+                                .nccl = {.max_ctas = 2, .register_buffers = registers}};
     enum lk_status st = LK_OK;
 
     LK_TRY(lk_device_open("cuda", &dc, &n->device));
@@ -90,7 +88,7 @@ END_TEST
 
 /* ---- A rank that shares the GPU ---- */
 
-/* Collectives until the other one is gone. */
+/* Run collectives until the other rank is gone. */
 static enum lk_status go_on(struct node *n, bool dies)
 {
     void *buf = NULL;
@@ -116,7 +114,7 @@ out:
     return lk_fail_context(LK_EVERIFY, "what rank 0 says of it");
 }
 
-/* As a rank: the outcome is the exit code. */
+/* Run as a rank; the exit code tells the result. */
 static void be_rank(const char *told)
 {
     struct node n = {.store = NULL};
@@ -143,9 +141,10 @@ START_TEST(as_rank)
 }
 END_TEST
 
-/* ---- Their parent ---- */
+/* ---- The parent process ---- */
 
-/* This process has CUDA open: between fork and exec it may call only what is safe there. */
+/* Start a rank. This process has CUDA open: between fork and exec only
+ * async-signal-safe calls are allowed. */
 static pid_t start_rank(const char *told)
 {
     char variable[64];
@@ -159,7 +158,7 @@ static pid_t start_rank(const char *told)
     ck_assert_int_ge(null, 0);
     pid = fork();
     if (!pid) {
-        (void)dup2(null, STDOUT_FILENO); /* the lines there are the parent's */
+        (void)dup2(null, STDOUT_FILENO); /* only the parent prints to stdout */
         execv(self, argv);
         _exit(127);
     }
@@ -219,7 +218,7 @@ static const char *reason_to_skip(void)
 {
     static char library[512];
 
-    if (getenv(RANK_ENV)) /* NCCL's first call has to wait for the environment */
+    if (getenv(RANK_ENV)) /* NCCL's first call must come after the environment is set */
         return NULL;
     if (lk_comm_library("nccl", library, sizeof library) != LK_OK) {
         snprintf(library, sizeof library, "%s", lk_error_text());

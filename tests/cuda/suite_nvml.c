@@ -1,14 +1,13 @@
 /*
- * What NVML says of a GPU at rest and at work: that the GPU of CUDA's UUID is found, that its
- * figures are of a kind, and that the energy counter and the power readings agree. What was said is
- * printed.
+ * NVML's readings of a GPU at rest and under load: the GPU of CUDA's UUID is found, its figures are
+ * plausible, and the energy counter and the power readings agree. The readings are printed.
  */
 #include "base/trace.h"
 #include "kernels/ops.h"
 #include "profiler/nvml.h"
-#include "runtime/device.h"
+#include "runtime/device/device.h"
 #include "tests/cuda/gpu.h"
-#include "tests/must.h"
+#include "tests/rigs/must.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -47,7 +46,7 @@ static void teardown(void)
     memset(&rig, 0, sizeof rig);
 }
 
-/* NaN is allowed: a GPU need not say everything. */
+/* Check a reading's range. NaN is allowed: a GPU need not report everything. */
 static void check_between(const char *what, double v, double lo, double hi)
 {
     printf("  %s: %g\n", what, v);
@@ -80,7 +79,7 @@ START_TEST(a_busy_gpu_is_sampled)
     char text[LK_GPU_TEXT];
 
     must(lk_nvml_sampler_start(rig.nvml, &config, &sampler));
-    rig.nvml = NULL; /* the sampler's */
+    rig.nvml = NULL; /* the sampler owns it */
     for (int i = 0; i < 20; i++)
         must(LK_LAUNCH(rig.stream, wait, .seconds = 0.1));
     must(lk_stream_sync(rig.stream, lk_deadline_in(60 * LK_NS_PER_S)));
@@ -89,13 +88,13 @@ START_TEST(a_busy_gpu_is_sampled)
     printf("  %zu samples: %s\n", sum.n, text);
     printf("figure sm_clock_mhz %g\n", sum.quantity[LK_GPU_SM_CLOCK_MHZ].mean);
     printf("figure power_w %g\n", sum.power_w);
-    ck_assert_uint_ge(sum.n, 10); /* of about forty: a driver may be slow to answer */
+    ck_assert_uint_ge(sum.n, 10); /* of about forty: a driver may respond slowly */
     ck_assert(sum.quantity[LK_GPU_SM_CLOCK_MHZ].mean > 0);
     ck_assert(isnan(sum.energy_j) || sum.energy_j > 0);
 }
 END_TEST
 
-/* The library comes with the driver, but not into every container. */
+/* The library comes with the driver, but is not in every container. */
 static const char *reason_to_skip(void)
 {
     struct lk_nvml *n = NULL;

@@ -1,10 +1,10 @@
 /*
- * CUPTI's records on a GPU: every launch and copy comes back once, with its op, step and stream, at
- * the time at which it ran, and a kernel of known length has that length. The counts of each
- * session are printed: what they are should first be looked at where a check fails.
+ * CUPTI's records on a GPU: every launch and copy is recorded once, with its op, step and stream,
+ * at the time it ran, and a kernel of known length has that length. The counts of each session are
+ * printed: look at them first if a check fails.
  *
- * LK_CUPTI_CAPTURE=FILE writes the records of a small session as text (tests/cupti_capture_cuda.h),
- * to be kept as tests/data/cupti-GPU.txt.
+ * LK_CUPTI_CAPTURE=FILE writes the records of a small session as text
+ * (tests/rigs/cupti_capture_cuda.h), to be kept as tests/data/cupti-GPU.txt.
  */
 #include "profiler/cupti.h"
 #include "tests/cuda/gpu.h"
@@ -14,10 +14,10 @@
 #include "base/array.h"
 #include "kernels/ops.h"
 #include "profiler/cupti_calls_cuda.h"
-#include "runtime/device.h"
-#include "tests/cupti_capture_cuda.h"
-#include "tests/kept_spans.h"
-#include "tests/must.h"
+#include "runtime/device/device.h"
+#include "tests/rigs/cupti_capture_cuda.h"
+#include "tests/rigs/kept_spans.h"
+#include "tests/rigs/must.h"
 
 #include <cuda_runtime_api.h>
 #include <inttypes.h>
@@ -26,8 +26,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-/* CUPTI maps the GPU's clock to the system's by lines through samples of both; by how much they err
- * is printed. A clock that is another is off by far more than this. */
+/* CUPTI maps the GPU's clock to the system's by lines through samples of both; the test prints
+ * their error. With a wrong clock times are off by far more than this. */
 #define CLOCKS_NS LK_NS_PER_MS
 #define COMPUTE   "compute stream, GPU records"
 #define SECOND    "second stream, GPU records"
@@ -38,7 +38,7 @@ static struct {
     struct lk_device *device;
     struct lk_stream *compute, *second;
     uint64_t before_ns, after_ns;
-    uint64_t outside_ns; /* the furthest that a record lies before the one or behind the other */
+    uint64_t outside_ns; /* the furthest that a record lies outside of the host's times around it */
     struct lk_cupti_counts counts;
 } rig;
 
@@ -106,7 +106,7 @@ static void teardown(void)
     memset(&rig, 0, sizeof rig);
 }
 
-/* Between the host's looks at the clock, and not over before it began. */
+/* Check that a span lies between the host's clock readings, and does not end before it begins. */
 static void check_times(const struct lk_span *s)
 {
     if (s->start_ns < rig.before_ns && rig.before_ns - s->start_ns > rig.outside_ns)
@@ -124,9 +124,9 @@ static void check_times(const struct lk_span *s)
 
 static const double lengths_s[] = {1e-3, 3e-3, 10e-3};
 enum { LAUNCHES = 40 };
-static double largest_error; /* of all lengths */
+static double largest_error; /* over all lengths */
 
-/* 1 % is asked for; the launch and the end of a kernel are some microseconds of it. */
+/* 1 % is allowed; launch and end of a kernel take some microseconds of it. */
 START_TEST(spin_kernels_have_their_length)
 {
     const struct kept_track *t;
@@ -161,7 +161,7 @@ END_TEST
 
 enum { MANY = 20000 };
 
-/* More launches than a buffer of CUPTI's holds, on two streams, each of its own step. */
+/* Launch more than a buffer of CUPTI's holds, on two streams, each launch in its own step. */
 START_TEST(every_launch_comes_back_once)
 {
     struct lk_stream *streams[] = {rig.compute, rig.second};
@@ -201,7 +201,7 @@ static void *set_bytes(void *bytes)
     return (void *)(intptr_t)cudaMemsetAsync(bytes, 1, 64, lk_stream_native(rig.second));
 }
 
-/* As NCCL does where it does not block: a thread for each collective. */
+/* Use a thread for each collective, as non-blocking NCCL does. */
 START_TEST(threads_launch_for_a_collective)
 {
     struct lk_track *track = lk_stream_track(rig.second);
@@ -209,7 +209,7 @@ START_TEST(threads_launch_for_a_collective)
     void *bytes = NULL;
 
     must(lk_device_alloc(rig.device, 64, &bytes));
-    must(LK_LAUNCH(rig.second, wait, .seconds = 1e-6)); /* whose stream this is */
+    must(LK_LAUNCH(rig.second, wait, .seconds = 1e-6)); /* tells the stream's track */
     for (uint32_t i = 0; i < THREADS; i++) {
         const struct lk_span s = {.kind = LK_SPAN_COLLECTIVE, .step = i, .index = (int32_t)(i % 7)};
         pthread_t thread;
@@ -246,10 +246,10 @@ START_TEST(copies_and_memsets_have_their_bytes)
         const char *name;
         uint64_t bytes;
     } rows[] = {
-        {LK_SPAN_COPY,   "HtoD", BYTES    },
-        {LK_SPAN_COPY,   "DtoD", BYTES / 2},
-        {LK_SPAN_COPY,   "DtoH", BYTES / 4},
-        {LK_SPAN_MEMSET, "",     BYTES / 8},
+        {LK_SPAN_COPY, "HtoD", BYTES},
+        {LK_SPAN_COPY, "DtoD", BYTES / 2},
+        {LK_SPAN_COPY, "DtoH", BYTES / 4},
+        {LK_SPAN_MEMSET, "", BYTES / 8},
     };
     void *host = NULL, *a = NULL, *b = NULL;
     const struct kept_track *t;
@@ -284,7 +284,7 @@ END_TEST
 static struct {
     FILE *to;
     struct lk_cupti_calls calls;
-    uint64_t ahead_ns; /* CUPTI's clock less ours, taken to be constant */
+    uint64_t ahead_ns; /* CUPTI's clock minus ours, assumed constant */
     CUptiResult (*get_next)(uint8_t *buffer, size_t valid, CUpti_Activity **record);
     CUptiResult (*register_callbacks)(CUpti_BuffersCallbackRequestFunc request,
                                       CUpti_BuffersCallbackCompleteFunc complete);
@@ -309,7 +309,7 @@ static void write_record(unsigned char *record, size_t bytes)
     fprintf(capture.to, "%s%s\n", symbol ? " " : "", symbol ? symbol : "");
 }
 
-/* A record ends where the next begins; the last, where the buffer does. */
+/* Copy the records: each ends where the next begins, the last where the buffer ends. */
 static void CUPTIAPI captured(CUcontext context, uint32_t stream, uint8_t *buffer, size_t size,
                               size_t valid)
 {
@@ -372,7 +372,7 @@ static void write_spans(void)
         }
 }
 
-/* The first launches load kernels, which is no matter of the records. */
+/* Launch everything once: first launches load kernels, which is not under test. */
 static void warm_up(void)
 {
     must(LK_LAUNCH(rig.compute, wait, .seconds = 1e-6));
@@ -400,7 +400,7 @@ START_TEST(records_are_captured)
     capture.calls.clocks = captured_clocks;
     capture.calls.ActivityRegisterCallbacks = register_captured;
     open_rig(&capture.calls);
-    for (uint32_t i = 0; i < 2; i++) { /* the names of both ops, before they are written */
+    for (uint32_t i = 0; i < 2; i++) { /* the names of both ops, before they are used */
         lk_stream_set_step(rig.compute, 100 + i);
         lk_stream_set_step(rig.second, 100 + i);
         must(LK_LAUNCH(rig.compute, wait, .seconds = 1e-5));

@@ -1,5 +1,5 @@
-/* What kernels/context_cuda.c and kernels/blas_cuda.c do on a GPU, for the host: products by plain
- * loops, so that launchers are tested here; the products are in tests/test_blas_cuda.c. */
+/* Replaces kernels/context_cuda.c and kernels/blas_cuda.c on the host: products by plain loops, so
+ * that the launchers are tested here; tests/kernels/test_blas_cuda.c tests the products. */
 #include "kernels/cuda.h"
 
 #include "base/dtype.h"
@@ -18,8 +18,8 @@ static double element(enum lk_dtype type, const void *p, size_t i)
                            : (double)((const float *)p)[i];
 }
 
-/* Tensor cores ignore what a float has beyond tf32's 10 bits of mantissa, and libraries need not
- * round it beforehand. */
+/* Round a factor. Tensor cores ignore a float's mantissa beyond tf32's 10 bits, and libraries
+ * need not round it beforehand. */
 static double factor(enum lk_dtype type, const void *p, size_t i)
 {
     double x = element(type, p, i);

@@ -87,7 +87,7 @@ template <class X> X shim_shuffle(unsigned mask, X x, int from, const char *file
 
 #define __shfl_xor_sync(mask, x, other)                                                            \
     shim_shuffle(mask, x, (int)shim_lane() ^ (int)(other), SHIM_SITE)
-/* Lanes without a lane so far below keep their own. */
+/* Lanes without a lane that far below keep their own value. */
 #define __shfl_up_sync(mask, x, by)                                                                \
     shim_shuffle(mask, x, (int)(shim_lane() >= (by) ? shim_lane() - (by) : shim_lane()), SHIM_SITE)
 

@@ -1,7 +1,7 @@
 /*
- * The functions that a compiler calls for every access under -fsanitize=thread. They are not
- * ThreadSanitizer's, which is not linked: they check the bounds by AddressSanitizer's shadow of the
- * heap and note the access (shadow.cc).
+ * The functions that a compiler calls for every access under -fsanitize=thread. ThreadSanitizer
+ * is not linked; these functions check the bounds by AddressSanitizer's shadow of the heap and
+ * record the access (shadow.cc).
  */
 #include "shim_impl.h"
 

@@ -13,7 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Enough for the shapes of the host; less than launchers may use, so that an overflow is near. */
+/* Enough for the host's shapes; less than launchers may use, so that an overflow is close. */
 enum { WORKSPACE_BYTES = 1 << 20 };
 
 static void copy(void *to, const void *from, size_t bytes)
@@ -92,7 +92,7 @@ int main(int argc, char **argv)
     if (argc == 4 && !strcmp(argv[1], "--plant"))
         return run_planted(argv[2], strtoull(argv[3], NULL, 10));
     for (const struct cuda_case *c = cuda_cases; argc == 4 && c->name; c++)
-        if (!strcmp(c->name, argv[1]) && lk_dtype_from_name(argv[2], &real) == LK_OK)
+        if (!strcmp(c->name, argv[1]) && lk_words_find(&lk_dtype_words, argv[2], &real) == LK_OK)
             return run_case(c, real, atoi(argv[3]));
     fprintf(stderr, "usage: %s CASE float32|bfloat16 ORDERS\n       %s --plant FAULT SEED\n",
             argv[0], argv[0]);

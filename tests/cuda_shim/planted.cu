@@ -1,4 +1,4 @@
-/* One sum over 64 threads, and what can be wrong with it. */
+/* A sum over 64 threads, and possible faults in it. */
 #include "kernels/ptx.cuh"
 
 extern "C" {
@@ -20,7 +20,7 @@ enum fault {
 #undef FAULT
 };
 
-/* Sums by halves in shared memory; the upper half of a warp's last 32 is lane to lane. */
+/* Sum by halves in shared memory; within the last warp lane to lane. */
 template <enum fault F> __global__ void sum_kernel(float *out, const float *in, size_t n)
 {
     LK_SHARED(float, sums, THREADS);
@@ -61,7 +61,7 @@ template <enum fault F> __global__ void sum_kernel(float *out, const float *in, 
                                                     : blockIdx.x] = sums[0];
 }
 
-/* The same sum with sums that an asynchronous copy has brought, twice. */
+/* Sum numbers that asynchronous copies have brought, twice. */
 template <enum fault F> __global__ void copy_kernel(float *out, const float *in, size_t)
 {
     LK_SHARED(pack4, shared, THREADS / 4);

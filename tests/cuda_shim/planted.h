@@ -1,11 +1,11 @@
-/* Kernels with a fault each, which the shim must find (tests/test_cuda_shim.c). */
+/* Kernels with one fault each, which the shim must find (tests/kernels/test_shim_races.c). */
 #ifndef LK_SHIM_PLANTED_H
 #define LK_SHIM_PLANTED_H
 
 #include "kernels/cuda.h"
 
-/* X(fault, what the message of cuda_shim_races says, and of cuda_shim_bounds; "" if it finds
- * nothing) */
+/* X(fault, part of the message of cuda_shim_races, and of cuda_shim_bounds;
+ * "" if it finds nothing) */
 #define PLANTED_LIST(X)                                                                            \
     X(none, "", "")                                                                                \
     X(missing_barrier, "no barrier in between", "")                                                \

@@ -1,7 +1,7 @@
 /*
- * The functions of kernels/ptx.cuh without PTX, by the same text of the PTX ISA. A lane hands its
- * piece to the warp and computes its own part of the result. Products are added in double and
- * rounded once: tensor cores round more often, in an order that is not documented.
+ * The functions of kernels/ptx.cuh without PTX, following the same text of the PTX ISA. A lane
+ * passes its piece to the warp and computes its own part of the result. Products are added in
+ * double and rounded once: tensor cores round more often, in an undocumented order.
  */
 #ifndef LK_SHIM_PTX_H
 #define LK_SHIM_PTX_H
@@ -26,13 +26,13 @@ inline double shim_float_of(uint32_t bits)
     return (double)x;
 }
 
-/* The upper or the lower of two bfloat16: a float's upper half. */
+/* Return the upper or the lower of two bfloat16, which is a float's upper half. */
 inline double shim_bf16_of(uint32_t two, int which)
 {
     return shim_float_of(which ? two & 0xffff0000U : two << 16);
 }
 
-/* Elements of the factors of m16n8k16, from the lane that has them. */
+/* Elements of the factors of m16n8k16, read from the lane that holds them. */
 struct shim_bf16_factors {
     static constexpr int K = 16;
 
@@ -48,7 +48,7 @@ struct shim_bf16_factors {
     }
 };
 
-/* Of m16n8k8. The tensor core ignores the bits of a mantissa beyond ten. */
+/* Elements of m16n8k8. The tensor core ignores mantissa bits beyond ten. */
 struct shim_tf32_factors {
     static constexpr int K = 8;
 
@@ -68,10 +68,7 @@ template <class F>
 void shim_mma(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[2], const char *file,
               int line)
 {
-    shim_pieces mine = {
-        {a[0],  a[1], a[2], a[3]},
-        {b[0], b[1]    }
-    };
+    shim_pieces mine = {{a[0], a[1], a[2], a[3]}, {b[0], b[1]}};
     const unsigned char *all = shim_exchange(0xffffffffU, &mine, sizeof mine, file, line);
     int g = (int)shim_lane() / 4, t = (int)shim_lane() % 4;
     double sum[4] = {(double)d[0], (double)d[1], (double)d[2], (double)d[3]};
@@ -99,8 +96,7 @@ inline void mma_tf32(float (&d)[4], const uint32_t (&a)[4], const uint32_t (&b)[
     shim_mma<shim_tf32_factors>(d, a, b, SHIM_SITE);
 }
 
-/* Adds half of the last place that is kept, so that ties go away from zero; NaN and infinity stay.
- */
+/* Round to the last kept place, ties away from zero; NaN and infinity stay. */
 inline uint32_t to_tf32(float x)
 {
     uint32_t bits;
@@ -117,7 +113,8 @@ inline uint32_t two_bf16(float low, float high)
            (uint32_t)__bfloat16_as_ushort(__float2bfloat16_rn(high)) << 16;
 }
 
-/* Approximations err as much as the text allows, upwards for some and downwards for others. */
+/* Return an approximation with the largest documented error, upwards for some inputs
+ * and downwards for others. */
 inline float shim_approximate(double exact, float x, double error)
 {
     uint32_t bits;
@@ -142,7 +139,7 @@ inline float reciprocal_fast(float x)
     return shim_approximate(1 / (double)shim_flush(x), x, 0x1p-23);
 }
 
-/* A lane reads the row that it names, 16 bytes. */
+/* The row of 16 bytes that a lane names. */
 struct shim_row {
     alignas(16) uint16_t x[8];
 };
@@ -154,7 +151,7 @@ inline const unsigned char *shim_rows(const void *row, const char *file, int lin
     return shim_exchange(0xffffffffU, &mine, sizeof mine, file, line);
 }
 
-/* Element (row, column) of matrix i. */
+/* Return element (row, column) of matrix i. */
 inline uint32_t shim_matrix(const unsigned char *all, int i, int row, int column)
 {
     uint16_t x;

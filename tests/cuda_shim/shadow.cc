@@ -1,11 +1,11 @@
 /*
- * Who touched which bytes last. The compiler calls a function of AddressSanitizer for every access
- * (--param asan-instrumentation-with-call-threshold=0); those functions are here, take note, and
- * let AddressSanitizer check the bounds.
+ * Records the last accesses to bytes. The compiler calls a function of AddressSanitizer for every
+ * access (--param asan-instrumentation-with-call-threshold=0); this file defines these functions,
+ * which record the access and let AddressSanitizer check the bounds.
  *
- * Per two bytes: the last write, and the reads since by up to two warps. Two are enough to find
- * every race of a write with an earlier read: of several readers, one is in another warp than the
- * writer or in the writer's own, and of each warp the lanes are kept as a mask.
+ * Per two bytes it keeps the last write, and the reads since by up to two warps. Two are enough to
+ * find every race of a write with an earlier read: of several readers, one is in another warp than
+ * the writer or in the writer's own, and of each warp the lanes are kept as a mask.
  */
 #include "shim_impl.h"
 
@@ -38,7 +38,7 @@ struct page {
 struct region {
     uintptr_t begin, end;
     std::string what;
-    std::vector<std::unique_ptr<page>> pages; /* made when first touched */
+    std::vector<std::unique_ptr<page>> pages; /* made at the first access */
 
     cell &at(uintptr_t p)
     {
@@ -50,7 +50,7 @@ struct region {
     }
 };
 
-/* Few and short-lived: a list in no order, the last hit first. */
+/* Few and short-lived, so an unordered list with the last hit first. */
 std::vector<region *> regions;
 
 region *region_of(uintptr_t p)
@@ -63,7 +63,7 @@ region *region_of(uintptr_t p)
     return nullptr;
 }
 
-/* Whether what `then` did is certainly over before `now` acts. */
+/* Return true if the access of `then` is certainly complete before `now` acts. */
 bool before(const shim_actor &then, const shim_actor &now)
 {
     if (then.launch != now.launch || then.thread == now.thread)

@@ -1,4 +1,4 @@
-/* Blocks, their threads as fibers, and what threads wait for. shim.h says what for. */
+/* Blocks, their threads as fibers, and waiting; see shim.h. */
 #include "shim_impl.h"
 
 #include <sanitizer/asan_interface.h>
@@ -33,13 +33,13 @@ constexpr size_t SHARED_UNASKED = 48 << 10, SHARED_MOST = 227 << 10;
 
 enum state { READY, AT_BARRIER, AT_WARP, EXITED };
 
-/* What the lanes of an operation handed in. Free again when all of them have gone on. */
+/* Deposits of an operation's lanes. Reused when all of them have continued. */
 struct gathered {
     unsigned char bytes[SHIM_WARP][SHIM_DEPOSIT];
     int users;
 };
 
-/* An asynchronous copy that the thread has not waited for. */
+/* An asynchronous copy that its thread has not waited for. */
 struct pending {
     char *to;
     const void *from;
@@ -55,7 +55,7 @@ struct fiber {
     enum state state;
     shim_index index;
     unsigned number;
-    /* What it waits at. */
+    /* The place where it waits. */
     const char *file;
     int line;
     int flag;           /* AT_BARRIER */
@@ -73,8 +73,8 @@ struct array {
 
 struct {
     uint64_t random = 1;
-    std::vector<fiber *> pool; /* by number; made when first needed */
-    unsigned n;                /* threads of the block that runs */
+    std::vector<fiber *> pool; /* by number; made at first use */
+    unsigned n;                /* threads of the running block */
     fiber *running;
     void *scheduler[5], *scheduler_stack;
     const void *scheduler_bottom;
@@ -92,7 +92,7 @@ struct {
 
 /* ---- Switching ---- */
 
-/* Apart, since a function may not both set and use jump buffers. */
+/* A function of its own, since a function may not both set and use jump buffers. */
 [[noreturn]] __attribute__((noinline)) void jump(void **to)
 {
     __builtin_longjmp(to, 1);
@@ -138,8 +138,8 @@ void fiber_main()
     back_to_scheduler();
 }
 
-/* ucontext only enters a fresh stack: its switches cost a system call, and ASan forgets the stack.
- */
+/* Enter a fiber. ucontext is used only for a fresh stack: its switches cost a system call, and ASan
+ * loses track of the stack. */
 __attribute__((noinline)) void enter(fiber *f)
 {
     ucontext_t context;
@@ -185,7 +185,7 @@ fiber *fiber_of(unsigned number)
     return shim.pool[number];
 }
 
-/* ---- What threads wait for ---- */
+/* ---- Waiting ---- */
 
 const char *where(const fiber *f, char *text, size_t bytes)
 {
@@ -212,7 +212,8 @@ bool same_place(const fiber *a, const fiber *b)
     return a->state == b->state && a->line == b->line && a->file == b->file;
 }
 
-/* No thread can run: all have exited, or all are at one barrier, or something is wrong. */
+/* Release a barrier when no thread can run: all have exited, or all are at one barrier;
+ * anything else is a finding. */
 void release_barrier()
 {
     const fiber *first = nullptr;
@@ -229,7 +230,7 @@ void release_barrier()
         flag |= shim.pool[i]->flag;
     }
     if (first->state != AT_BARRIER)
-        report_divergence(first, first); /* one place, but masks that do not meet */
+        report_divergence(first, first); /* same place, but different masks */
     shim.barrier_flag = flag;
     shim.epoch++;
     for (unsigned i = 0; i < shim.n; i++)
@@ -245,7 +246,7 @@ gathered *free_gathered(unsigned warp)
     return shim.gathers[warp].back();
 }
 
-/* Lets the lanes of f's operation go on if all of them have come. */
+/* Let the lanes of f's operation continue if all of them have arrived. */
 void try_warp(fiber *f)
 {
     unsigned base = f->number / SHIM_WARP * SHIM_WARP, warp = f->number / SHIM_WARP;
@@ -358,7 +359,7 @@ void start_block(unsigned block)
     }
 }
 
-/* The next to run is drawn from those that can. */
+/* Run a block; the next thread is drawn from those that can run. */
 void run_block(unsigned block, size_t shared_bytes)
 {
     std::vector<fiber *> ready;
@@ -380,7 +381,7 @@ void run_block(unsigned block, size_t shared_bytes)
                 break;
             continue;
         }
-        /* All of these in an order drawn now: others may become ready meanwhile. */
+        /* Run all ready ones in a random order; others may become ready meanwhile. */
         for (size_t left = ready.size(); left > 0; left--) {
             size_t at = shim_random() % left;
             fiber *f = ready[at];
@@ -527,7 +528,7 @@ void shim_copy_async(void *to, const void *from, size_t bytes, const char *file,
     if (__asan_region_is_poisoned(to, COPY_BYTES) ||
         (bytes > 0 && __asan_region_is_poisoned(const_cast<void *>(from), bytes)))
         shim_found("an asynchronous copy at %s:%d is out of bounds", file, line);
-    /* It may write at once, or later. */
+    /* The copy may write at once, or later. */
     shim_shadow_access(p, COPY_BYTES, SHIM_WRITE);
     __asan_poison_memory_region(to, COPY_BYTES);
     shim.running->copies.push_back({static_cast<char *>(to), from, bytes});

@@ -1,31 +1,36 @@
 /*
- * Runs CUDA kernels on the host, to find what a GPU hides: a barrier that is missing, an index that
- * is out of bounds, a result that depends on the order of threads.
+ * Run CUDA kernels on the host, to find faults that a GPU hides: missing barriers, indices out of
+ * bounds, results that depend on the order of threads.
  *
  * Blocks run one after another, in an order drawn from the seed. A block's threads are fibers with
  * stacks of their own; at every barrier and every operation of a warp the next one to run is drawn.
- * The kernels are compiled twice, since a compiler does one of these only at a time:
+ * The kernels are compiled twice, since a compiler supports only one of the two checks at a time:
  *
  * cuda_shim_bounds, under AddressSanitizer
+ *
  *   bounds      of buffers, shared arrays (heap allocations here) and a thread's own arrays; stacks
  *               have guard pages
  *
- * cuda_shim_races, with a call for every access (-fsanitize=thread without ThreadSanitizer:
- * hooks.cc) races       two accesses of the same bytes, one of them a write, by threads with no
- * barrier in between, or by threads of different blocks of a launch. Found in every order, because
- *               accesses are recorded: shadow.cc. Between threads of a warp a __syncwarp is needed,
- *               as CUDA's rules have it.
+ * cuda_shim_races, with a call for every access (-fsanitize=thread without
+ * ThreadSanitizer, hooks.cc)
+ *
+ *   races       two accesses of the same bytes, one of them a write, by threads with no barrier in
+ *               between, or by threads of different blocks of a launch. Found in every order,
+ *               because accesses are recorded: shadow.cc. Between threads of a warp a __syncwarp is
+ *               needed, by CUDA's rules.
  *   bounds      of buffers and shared arrays
  *
  * and both
- *   copies      bytes of an asynchronous copy that nobody has waited for
- *   barriers    all threads of a block must come to the same one; those of a warp's operation must
- * all come to it with the same mask not set     memory holds bytes drawn from the seed at first:
- * reading them changes results with the seed launches    limits of grids, blocks and shared memory
  *
- * Not found here: bank conflicts, speed, and what the compiler for GPUs does.
+ *   copies      bytes of an asynchronous copy that no thread has waited for
+ *   barriers    all threads of a block must reach the same one; those of a warp's operation must
+ *               all reach it with the same mask
+ *   not set     memory first holds bytes drawn from the seed: reading them changes results
+ *   launches    limits of grids, blocks and shared memory
  *
- * Whatever is found ends the process with SHIM_EXIT_FOUND and a message on stderr.
+ * Not found: bank conflicts, speed, and faults of the compiler for GPUs.
+ *
+ * Any finding ends the process with SHIM_EXIT_FOUND and a message on stderr.
  */
 #ifndef LK_SHIM_H
 #define LK_SHIM_H
@@ -45,56 +50,56 @@ enum {
     SHIM_EXIT_FOUND = 3, /* AddressSanitizer has its own, 4 here */
 };
 
-/* The order of blocks and threads, and the contents of shared memory, from now on. */
+/* Seed the order of blocks and threads, and the contents of shared memory, from now on. */
 void shim_seed(uint64_t seed);
 
-/* A buffer in "device memory", exactly so many bytes; its contents are drawn from the seed. */
+/* Allocate "device memory" of exactly so many bytes; its contents are drawn from the seed. */
 void *shim_alloc(size_t bytes, const char *name);
 void shim_free(void *p);
 
-/* Kernels started, and blocks that ran, so far. */
+/* Return the number of kernels started so far. */
 uint64_t shim_launches(void);
 
 #ifdef __cplusplus
 } /* extern "C" */
 
-/* The rest is for the headers that stand for CUDA's. */
+/* The rest is for the headers that replace CUDA's. */
 
 struct shim_index {
     unsigned x, y, z;
 };
 
-/* Of the thread that runs. */
+/* Indices of the running thread. */
 extern shim_index threadIdx, blockIdx, blockDim, gridDim;
 
-/* False when the launch breaks a limit of the GPU: 1024 threads, 65535 blocks in y and z, 48 KiB of
- * shared memory unless allowed more. */
+/* Begin a launch; false if it breaks a limit of the GPU: 1024 threads, 65535 blocks in y and z, 48
+ * KiB of shared memory unless allowed more. */
 bool shim_launch(const void *kernel, shim_index blocks, shim_index threads, size_t shared_bytes,
                  void (*run)(void *), void *arg);
 void shim_allow_shared(const void *kernel, size_t bytes);
 
-/* The block's array declared at file:line. */
+/* Return the block's array declared at file:line. */
 void *shim_shared(const char *file, int line, size_t bytes);
 void *shim_shared_of_launch(void);
 
-/* Returns whether any thread came with flag. */
+/* Wait at a barrier; return true if any thread came with flag. */
 int shim_barrier(int flag, const char *file, int line);
 void shim_sync_warp(unsigned mask, const char *file, int line);
-/* All lanes of the mask hand in `bytes`; returns 32 times SHIM_DEPOSIT bytes, by lane. They hold
- * until the thread's next barrier or operation of its warp. */
+/* Exchange `bytes` of every lane of the mask; return 32 times SHIM_DEPOSIT bytes, by lane. They are
+ * valid until the thread's next barrier or operation of its warp. */
 const unsigned char *shim_exchange(unsigned mask, const void *mine, size_t bytes, const char *file,
                                    int line);
 unsigned shim_lane(void);
 
-/* Asynchronous copies of 16 bytes, zeros but for the first `bytes`. The bytes come as late as they
- * may: when the thread waits. Until then, an access by anybody is found. */
+/* Copy 16 bytes asynchronously, zeros but for the first `bytes`. The bytes arrive as late as
+ * allowed: when the thread waits. Until then an access by any thread is a finding. */
 void shim_copy_async(void *to, const void *from, size_t bytes, const char *file, int line);
 void shim_wait_for_copies(void);
 
-/* Notes an atomic access: it races with plain ones, not with its like. */
+/* Record an atomic access: it races with plain ones, not with other atomic ones. */
 void shim_note_atomic(const void *p, size_t bytes);
 
-/* A step of a clock that all threads share. */
+/* Advance a clock that all threads share. */
 uint64_t shim_timer_ns(void);
 #endif
 

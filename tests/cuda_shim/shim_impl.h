@@ -1,31 +1,31 @@
-/* Private to the shim: what the scheduler (shim.cc) and the record of accesses (shadow.cc) share.
- */
+/* Private to the shim: declarations shared by the scheduler (shim.cc) and the
+ * record of accesses (shadow.cc). */
 #ifndef LK_SHIM_IMPL_H
 #define LK_SHIM_IMPL_H
 
 #include "shim.h"
 
-/* Ends the process with SHIM_EXIT_FOUND, after the text and the stack of the caller. */
+/* End the process with SHIM_EXIT_FOUND, after printing the text and the caller's stack. */
 [[noreturn]] void shim_found(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
-/* Who makes an access. Accesses of one block with different epochs have a barrier between them;
- * those of one warp with different warp epochs have a __syncwarp. */
+/* The thread that makes an access. Accesses of one block with different epochs have a barrier
+ * between them; those of one warp with different warp epochs have a __syncwarp. */
 struct shim_actor {
     uint32_t launch, block, epoch;
     uint32_t thread, warp_epoch;
 };
-/* False outside of kernels. */
+/* Return the current actor; false outside of kernels. */
 bool shim_actor_now(shim_actor *out);
-/* The stack of the fiber that runs; what is on it is of no interest. */
+/* Size of a fiber's stack; accesses to it are not recorded. */
 constexpr size_t SHIM_STACK_BYTES = 256 << 10;
 extern uintptr_t shim_stack;
 
 uint64_t shim_random(void);
 
-/* Ends the process if an asynchronous copy to p has not ended. */
+/* End the process if an asynchronous copy to p has not ended. */
 void shim_check_copies(uintptr_t p);
 
-/* Records accesses to [p, p + bytes) from now on. what is copied. */
+/* Record accesses to [p, p + bytes) from now on; `what` is copied. */
 void shim_shadow_add(const void *p, size_t bytes, const char *what);
 void shim_shadow_remove(const void *p);
 

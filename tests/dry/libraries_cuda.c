@@ -1,19 +1,19 @@
 /*
- * The libraries that programs open by themselves, under NVIDIA's names; see machine.h. What they
- * do is the stand-ins' of the program that opens them.
+ * The libraries that programs open at run time, under NVIDIA's names; see machine.h. The fakes
+ * linked into the program that opens them do the work.
  */
 #include "kernels/calls_blas_cuda.h"
 #include "profiler/cupti_calls_cuda.h"
 #include "profiler/nvml_calls.h"
-#include "runtime/calls_nccl_cuda.h"
-#include "tests/fake_cublaslt_cuda.h"
-#include "tests/fake_cupti_cuda.h"
-#include "tests/fake_nccl.h"
-#include "tests/fake_nvml.h"
+#include "runtime/comm/calls_nccl_cuda.h"
+#include "tests/fakes/fake_cublaslt_cuda.h"
+#include "tests/fakes/fake_cupti_cuda.h"
+#include "tests/fakes/fake_nccl.h"
+#include "tests/fakes/fake_nvml.h"
 
 #include <string.h>
 
-/* A function of the library is that of the stand-in's table. */
+/* The library's functions are looked up in the fake's table. */
 #define EARLY __attribute__((no_sanitize("address"), no_sanitize("undefined")))
 #define FUNCTION(name, type, table, member)                                                        \
     EARLY static type *find_##name(void)                                                           \
@@ -50,7 +50,7 @@ NVML(DeviceGetEnforcedPowerLimit, max_power)
 NVML(DeviceGetTotalEnergyConsumption, energy)
 NVML(DeviceGetCurrentClocksEventReasons, reasons)
 
-/* The machine's GPU is number 0, which the stand-in does not know. */
+/* The fake does not know that the machine's GPU is number 0. */
 int nvmlDeviceGetHandleByUUID(const char *uuid, struct nvmlDevice_st **out);
 int nvmlDeviceGetHandleByUUID(const char *uuid, struct nvmlDevice_st **out)
 {

@@ -1,12 +1,12 @@
-/* The machine starts with the program; see machine.h. */
+/* Start the fake machine with the program; see machine.h. */
 #include "tests/dry/machine.h"
 
 #include "base/clock.h"
-#include "tests/fake_cuda.h"
-#include "tests/fake_cupti_cuda.h"
-#include "tests/fake_nccl.h"
-#include "tests/fake_nvml.h"
-#include "tests/fake_time_cuda.h"
+#include "tests/fakes/fake_cuda.h"
+#include "tests/fakes/fake_cupti_cuda.h"
+#include "tests/fakes/fake_nccl.h"
+#include "tests/fakes/fake_nvml.h"
+#include "tests/fakes/fake_time_cuda.h"
 
 #include <check.h>
 #include <errno.h>
@@ -17,7 +17,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The stand-ins end a test by libcheck's assertions; a program by itself. */
+/* Replaces libcheck's: the fakes end a test by its assertions; here they end the program. */
 void _ck_assert_failed(const char *file, int line, const char *expr, const char *msg, ...)
 {
     va_list ap;
@@ -37,7 +37,7 @@ void _mark_point(const char *file, int line)
     (void)line;
 }
 
-/* About as an H100 has them. */
+/* Set rates near those of an H100. */
 static void start_time(void)
 {
     fake_time_reset();
@@ -58,7 +58,7 @@ __attribute__((constructor)) static void start(int argc, char **argv)
     fake_cuda_reset(1);
     fake_cuda.tf32 = true;
     fake_cuda.host_threads = true;
-    fake_cuda.open = 1; /* for good: to protect memory around every op takes longer than the op */
+    fake_cuda.open = 1; /* for good: protecting memory around every op takes too long */
     fake_cuda.idle = large || getenv("DRY_IDLE");
     if (calibrates)
         start_time();
@@ -79,13 +79,13 @@ static bool records(void)
     return atomic_load(&fake_cupti.kinds_enabled) > 0;
 }
 
-/* Small numbers for streams, as CUPTI has them. */
+/* Return a small number for a stream, as CUPTI does. */
 static uint32_t stream_number(cudaStream_t stream)
 {
     return (uint32_t)((uintptr_t)stream % 1000003);
 }
 
-/* With what the calling thread says that it does. */
+/* Record the external id that the calling thread has pushed. */
 static uint32_t issue(void)
 {
     CUpti_ActivityExternalCorrelation e = {.kind = CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION,

@@ -1,7 +1,7 @@
-/* The launchers of kernels/, before those that libkernels.a has for the GPU; see machine.h. */
+/* The launchers of kernels/, linked before those for the GPU in libkernels.a; see machine.h. */
 #include "kernels/impl.h"
 #include "tests/dry/machine.h"
-#include "tests/fake_cuda.h"
+#include "tests/fakes/fake_cuda.h"
 
 static enum lk_status launch(const struct lk_op *op, const void *args, const struct lk_cuda *c)
 {

@@ -1,6 +1,6 @@
 /* CUDA's run-time library; see machine.h. */
 #include "tests/dry/machine.h"
-#include "tests/fake_cuda.h"
+#include "tests/fakes/fake_cuda.h"
 
 #include <string.h>
 
@@ -11,7 +11,8 @@ static cudaError_t copy_async(void *to, const void *from, size_t bytes, enum cud
     return fake_cuda_calls.MemcpyAsync(to, from, bytes, kind, stream);
 }
 
-/* What the driver says (tests/dry/make_machine), so that files and presets have one name. */
+/* Take the fake driver's properties (tests/dry/make_machine), so that files and
+ * presets agree on the name. */
 static cudaError_t properties(struct cudaDeviceProp *p, int gpu)
 {
     cudaError_t e = fake_cuda_calls.GetDeviceProperties(p, gpu);
@@ -29,12 +30,12 @@ static const struct {
     size_t offset; /* in the table */
     void (*function)(void);
 } own[] = {
-    {offsetof(struct lk_cuda_calls, MemcpyAsync),         (void (*)(void))copy_async},
+    {offsetof(struct lk_cuda_calls, MemcpyAsync), (void (*)(void))copy_async},
     {offsetof(struct lk_cuda_calls, GetDeviceProperties), (void (*)(void))properties},
-    {offsetof(struct lk_cuda_calls, Memset),              (void (*)(void))set_memory},
+    {offsetof(struct lk_cuda_calls, Memset), (void (*)(void))set_memory},
 };
 
-/* The loader asks before anything of the program runs, sanitizers included. */
+/* For functions that the loader calls before any other code of the program, sanitizers included. */
 #define EARLY __attribute__((no_sanitize("address"), no_sanitize("undefined")))
 
 EARLY static void (*function_at(size_t offset))(void)
@@ -53,7 +54,7 @@ EARLY static void (*function_at(size_t offset))(void)
     __typeof__(cuda##call) cuda##call __attribute__((ifunc("find_" #call)));
 LK_CUDA_CALL_LIST(FUNCTION)
 
-/* ---- Those that are not in the table ---- */
+/* ---- Functions outside the table ---- */
 
 const char *cudaGetErrorName(cudaError_t e)
 {

@@ -1,12 +1,12 @@
 /*
- * What the fuzz targets share: files out of bytes, since readers take paths, and what follows after
- * reading: a forecast, and the file written and read again.
+ * Helpers of the fuzz targets: files made of bytes, since readers take paths, and the uses of an
+ * accepted input: a forecast, and the file written and read again.
  */
 #ifndef LK_TESTS_FUZZ_H
 #define LK_TESTS_FUZZ_H
 
 #include "base/forecast.h"
-#include "sim/forecast.h"
+#include "sim/forecast/forecast.h"
 
 #include <stddef.h>
 #include <stdint.h>
@@ -17,7 +17,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-/* A file in memory; its path is good while the process lives. */
+/* A file in memory; its path is valid while the process lives. */
 struct fuzz_file {
     int fd;
     char path[64];
@@ -34,7 +34,7 @@ static inline const char *fuzz_file_put(struct fuzz_file *f, const void *data, s
     return f->path;
 }
 
-/* Path of a file with the input; good until the next call. */
+/* Write the input to a file and return its path, valid until the next call. */
 static inline const char *fuzz_file(const uint8_t *data, size_t size)
 {
     static struct fuzz_file f;
@@ -44,7 +44,7 @@ static inline const char *fuzz_file(const uint8_t *data, size_t size)
 
 static inline void fuzz_remove_output(void);
 
-/* Where a target writes: memory, under a name of this process's own that goes with it. */
+/* Return a path for a target's output, in memory, unique to this process and gone with it. */
 static inline const char *fuzz_output(void)
 {
     static char path[64];
@@ -62,7 +62,7 @@ static inline void fuzz_remove_output(void)
     (void)unlink(fuzz_output());
 }
 
-/* What must not fail, did: the input is a finding. */
+/* Abort if a call failed that must not: the input is a finding. */
 static inline void fuzz_must(enum lk_status st)
 {
     if (st == LK_OK)
@@ -71,11 +71,11 @@ static inline void fuzz_must(enum lk_status st)
     abort();
 }
 
-/* One and two ranks, twice the batch: cheap, and through back-tests, draws and losses. */
+/* Forecast one and two ranks and twice the batch: cheap, but with back-tests, draws and losses. */
 static inline void fuzz_forecast(const struct lk_job *job, const struct lk_cluster *cluster)
 {
-    static const int gpus[] = {1, 2};
-    const int batches[] = {lk_job_usual_batch(job), 2 * (lk_job_usual_batch(job) % (1 << 20))};
+    static const int64_t gpus[] = {1, 2};
+    const int64_t batches[] = {lk_job_usual_batch(job), 2 * (lk_job_usual_batch(job) % (1 << 20))};
     const struct lk_predict_request q = {.gpus = gpus,
                                          .n_gpus = 2,
                                          .local_batches = batches,

@@ -1,9 +1,9 @@
 /*
- * cluster.json: any bytes are read or refused. What was read costs a collective something, carries
+ * cluster.json: any bytes are read or refused. An accepted file gives the cost of a collective and
  * a forecast of two ranks, and is written and read again.
  */
 #include "base/cluster.h"
-#include "sim/coll_cost.h"
+#include "sim/collective/coll_cost.h"
 #include "tests/fuzz/fuzz.h"
 
 /* Fits of thousands of points take seconds by design. */

@@ -1,4 +1,4 @@
-/* CSV: the table, its getters, and the readers of collectives and gradients above them. */
+/* CSV: the table, its getters, and the readers of collectives and gradients built on it. */
 #include "base/csv.h"
 #include "base/gradients.h"
 #include "profiler/bench_log.h"
@@ -8,10 +8,7 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const struct lk_csv_column columns[] = {
-        {"collective",  false},
-        {"gpus|n_gpus", false}
-    };
+    static const struct lk_csv_column columns[] = {{"collective", false}, {"gpus|n_gpus", false}};
     struct lk_bench_hints hints = {0};
     struct lk_bench b = {0};
     struct lk_csv *t;

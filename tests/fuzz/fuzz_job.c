@@ -1,11 +1,11 @@
 /*
- * job.json: any bytes are read or refused. What was read is forecast on two ranks, and written and
- * read again.
+ * job.json: any bytes are read or refused. An accepted file is forecast on two ranks,
+ * and written and read again.
  */
 #include "base/job.h"
 #include "tests/fuzz/fuzz.h"
 
-/* By design a forecast takes longer with more of these; the reader has no such limit. */
+/* A forecast takes longer with more of these, by design; the reader has no such limit. */
 enum { TENSORS_MAX = 64, ROWS_MAX = 16, STEPS_MAX = 64 };
 
 static const char cluster_text[] =

@@ -1,9 +1,9 @@
 /*
- * nccl-tests' output, text and JSON, with and without hints. The points that were read are fitted,
- * as `lockstep import` does.
+ * nccl-tests' output, text and JSON, with and without hints. The points read are
+ * fitted, as in `lockstep import`.
  */
 #include "profiler/bench_log.h"
-#include "sim/coll_fit.h"
+#include "sim/collective/alpha_beta_fit.h"
 #include "tests/fuzz/fuzz.h"
 
 /* Fits of thousands of points take seconds by design. */
@@ -18,16 +18,14 @@ static void fit(struct lk_bench *b)
     c.n_points = b->n_points;
     b->points = NULL;
     b->n_points = b->capacity = 0;
-    (void)lk_coll_fit_cluster(&c, 1);
+    (void)lk_alpha_beta_fit_cluster(&c, 1);
     lk_cluster_fini(&c);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static const struct lk_bench_hints hints[] = {
-        {0                              },
-        { .coll = "all_reduce", .ranks = 4, .nodes = 2, .place = LK_BENCH_OUT_OF_PLACE}
-    };
+        {0}, {.coll = "all_reduce", .ranks = 4, .nodes = 2, .place = LK_BENCH_OUT_OF_PLACE}};
 
     for (size_t i = 0; i < 2; i++) {
         struct lk_bench b = {0};

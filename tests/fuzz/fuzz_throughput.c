@@ -1,5 +1,6 @@
-/* Tables of throughputs: any bytes are read or refused; what was read is forecast and validated. */
-#include "sim/throughput.h"
+/* Tables of throughputs: any bytes are read or refused; an accepted table
+ * is forecast and validated. */
+#include "sim/throughput/throughput.h"
 #include "tests/fuzz/fuzz.h"
 
 /* Each row is held out in turn: the work grows with their square. */
@@ -7,8 +8,9 @@ enum { ROWS_MAX = 12 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const int gpus[] = {2, 64};
-    static const struct lk_throughput_request q = {.gpus = gpus, .n_gpus = 2, .level = 0.9};
+    static const int64_t gpus[] = {2, 64};
+    static const struct lk_throughput_request q = {
+        .grid = {.gpus = gpus, .n_gpus = 2, .level = 0.9}};
     struct lk_throughput_table t = {0};
     struct lk_table *errors = NULL;
     struct lk_forecast f = {0};

@@ -1,7 +1,7 @@
 /*
- * A tool for NVTX as Nsight Systems is one: a library that NVTX loads into the program when
- * NVTX_INJECTION64_PATH names it. Checks what it is given, and writes it to $NVTX_LOG.PID, a line a
- * call, in the order in which they came:
+ * An NVTX tool like Nsight Systems: a library that NVTX loads into the program when
+ * NVTX_INJECTION64_PATH names it. It checks the calls, and writes them to $NVTX_LOG.PID, one line a
+ * call, in the order of the calls:
  *
  *     domain NAME
  *     category ID NAME
@@ -11,8 +11,8 @@
  *     pop TID DEPTH                               depth after the pop
  *     error TEXT
  *
- * Without NVTX_LOG it takes the calls and keeps nothing: what ranges cost without a tool's own
- * cost.
+ * Without NVTX_LOG it takes the calls and keeps nothing: this shows the cost of ranges
+ * without a tool's own cost.
  *
  * The tables are those of nvtx3/nvtxDetail/nvtxTypes.h.
  */
@@ -28,7 +28,7 @@
 /* NOLINTBEGIN(cppcoreguidelines-avoid-non-const-global-variables): NVTX passes no context */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static FILE *log_file;
-static char *strings[1 << 16]; /* registered; the handle is the place, from 1 */
+static char *strings[1 << 16]; /* registered strings; the handle is the index, from 1 */
 static size_t n_strings;
 static char domain_name[64];
 static _Thread_local int depth;
@@ -88,7 +88,7 @@ static void name_thread(uint32_t tid, const char *name)
     say("thread %u %s", tid, name);
 }
 
-/* What the attributes say; what they say wrongly is an error. */
+/* Return the text of the attributes; wrong attributes are an error. */
 static const char *text_of(const nvtxEventAttributes_t *a)
 {
     size_t place = (size_t)(uintptr_t)a->message.registered;
@@ -125,7 +125,8 @@ static int pop(nvtxDomainHandle_t domain)
     return depth;
 }
 
-/* Of the module for CUDA's run-time library; the program has no stream's number to compare with. */
+/* Log a call of the module for CUDA's run-time library; the program has no
+ * stream number to compare with. */
 static void name_stream(nvtx_cudaStream_t stream, const char *name)
 {
     say("stream %d %s", stream != NULL, name);
@@ -169,7 +170,7 @@ static int open_log(void)
     return log_file != NULL;
 }
 
-/* What NVTX looks for in the library (nvtx3/nvtxDetail/nvtxInit.h). */
+/* Entry point that NVTX looks for in the library (nvtx3/nvtxDetail/nvtxInit.h). */
 __attribute__((visibility("default"))) int
 InitializeInjectionNvtx2(NvtxGetExportTableFunc_t get_table);
 

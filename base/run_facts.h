@@ -1,0 +1,34 @@
+/*
+ * Typed facts of a run, read from the texts that its trace header records by key (the config of
+ * struct lk_run_info). A key that is absent leaves its fact unknown, so that headers of older
+ * builds are read, too.
+ */
+#ifndef LK_BASE_RUN_FACTS_H
+#define LK_BASE_RUN_FACTS_H
+
+#include "base/job.h"
+#include "base/status.h"
+#include "base/trace.h"
+
+#include <stdbool.h>
+
+/* Keys of facts that other files record. */
+#define LK_GPU_CONFIG_UUID        "gpu_uuid"
+#define LK_GPU_CONFIG_MAX_CLOCK   "gpu_max_sm_clock_mhz"
+#define LK_GPU_CONFIG_POWER_LIMIT "gpu_power_limit_w"
+#define LK_CUPTI_CONFIG_KEY       "gpu_records_by" /* the recorder, or "none: " and the reason */
+
+struct lk_run_facts {
+    enum lk_job_optimizer optimizer; /* sgd with momentum is LK_JOB_OPTIMIZER_MOMENTUM */
+    bool master_weights;             /* weights in bfloat16 have exact ones beside them */
+    int prefetch;                    /* batches prepared ahead; -1: unknown */
+    bool shared_gpu; /* ranks took turns on a GPU (--share-gpu): its times mean nothing */
+    /* The reason why GPU records are missing, borrowed from the header; NULL: they are not. */
+    const char *no_gpu_records;
+    double gpu_max_sm_clock_mhz, gpu_power_limit_w; /* NaN: unknown */
+};
+
+/* LK_EPARSE: the recorded prefetch depth is not a count. */
+enum lk_status lk_run_facts_read(const struct lk_run_info *info, struct lk_run_facts *out);
+
+#endif

@@ -1,0 +1,139 @@
+/* The scaling law's constants, by a simplex over their logarithms. */
+#include "bench/lib/scaling_fit.h"
+
+#include "sim/simplex.h"
+
+#include <math.h>
+
+/* The last one, recovery, is assumed. */
+enum { N = LK_SCALING_CONSTANT_COUNT - 1 };
+
+static const double LN_SQRT_2PI = 0.91893853320467274;
+static const double EARLIER_WEIGHT = 0.5;
+static const double MEDIAN_WEIGHT = 20;
+static const double MEDIAN_LIMIT = 0.15;
+static const double FIRST_STEP = 0.3; /* of the simplex, in ln */
+
+/* Orders of magnitude: a step loses 5 % to exchange in a node, 6 % between nodes, 1 % a doubling to
+ * skew; measurements repeat to half a per cent. */
+const struct lk_scaling_prior scaling_start = {.exchange = 0.05,
+                                               .skew = 0.008,
+                                               .contention = 0.15,
+                                               .crossing = 0.06,
+                                               .hops = 0.015,
+                                               .spread = 0.5,
+                                               .contended = 0.15,
+                                               .walk = 0.01,
+                                               .walk_nodes = 0.03,
+                                               .sigma = 0.005,
+                                               .kappa = 0.015,
+                                               .omega = 1.0,
+                                               .omega_u = 0.5,
+                                               .jump = 0.05,
+                                               .jump_size = 0.08,
+                                               .recovery = 1};
+
+/* Return ln of a normalised mixture's density at x. */
+static double log_density(const struct lk_mixture *m, double x)
+{
+    double max = -INFINITY, sum = 0;
+
+    for (int pass = 0; pass < 2; pass++)
+        for (size_t i = 0; i < m->n; i++) {
+            const struct lk_mixture_part *p = &m->parts[i];
+            double z = (x - p->mean) / p->sd;
+            double l = p->log_weight - z * z / 2 - log(p->sd) - LN_SQRT_2PI;
+
+            if (pass == 0)
+                max = fmax(max, l);
+            else
+                sum += exp(l - max);
+        }
+    return max + log(sum);
+}
+
+static enum lk_status score_series(const struct scaling_series *s, const struct lk_scaling_prior *p,
+                                   double *out)
+{
+    enum lk_status st = LK_OK;
+    struct lk_mixture m = {0};
+
+    *out = 0;
+    for (size_t i = 1; i < s->n; i++) {
+        double y = lk_scaling_y(&s->points[i]);
+
+        m.n = 0;
+        LK_TRY(lk_scaling_predict(p, s->points, i, &s->points[i], 1, 0, &m));
+        lk_mixture_normalise(&m, NULL);
+        *out -= (i + 1 == s->n ? 1 : EARLIER_WEIGHT) * log_density(&m, y);
+    }
+    *out +=
+        MEDIAN_WEIGHT *
+        fmin(fabs(lk_scaling_y(&s->points[s->n - 1]) - lk_mixture_quantile(&m, 0.5)), MEDIAN_LIMIT);
+out:
+    lk_mixture_fini(&m);
+    return st;
+}
+
+enum lk_status scaling_objective(const struct scaling_series *series, size_t n,
+                                 const struct lk_scaling_prior *p, double *out)
+{
+    enum lk_status st = LK_OK;
+    const double *c = (const double *)p, *start = (const double *)&scaling_start;
+    struct lk_scaling_prior one_sided = *p;
+
+    one_sided.recovery = 0;
+    *out = 0;
+    for (size_t i = 0; i < N; i++)
+        *out += pow(log(c[i] / start[i]), 2) / 2;
+    for (size_t i = 0; i < n; i++) {
+        double v;
+
+        if (!(series[i].weight > 0))
+            continue;
+        LK_TRY(score_series(&series[i], &one_sided, &v));
+        *out += series[i].weight * v;
+    }
+out:
+    return st;
+}
+
+struct problem {
+    const struct scaling_series *series;
+    size_t n;
+};
+
+static enum lk_status objective_of_logs(const double *x, void *ctx, double *out)
+{
+    const struct problem *q = ctx;
+    struct lk_scaling_prior p;
+    double *c = (double *)&p;
+
+    p.recovery = 0;
+    for (size_t i = 0; i < N; i++)
+        c[i] = exp(x[i]);
+    return scaling_objective(q->series, q->n, &p, out);
+}
+
+enum lk_status scaling_fit(const struct scaling_series *series, size_t n,
+                           const struct lk_scaling_prior *from, int iterations,
+                           struct lk_scaling_prior *out)
+{
+    enum lk_status st = LK_OK;
+    struct problem q = {series, n};
+    const double *start = (const double *)from;
+    double *c = (double *)out, x[N], weight = 0;
+
+    for (size_t i = 0; i < n; i++)
+        weight += series[i].weight;
+    if (!(weight > 0))
+        return lk_fail(LK_EEVIDENCE, "no series to fit the scaling law to");
+    for (size_t i = 0; i < N; i++)
+        x[i] = log(start[i]);
+    LK_TRY(lk_simplex_minimise(objective_of_logs, &q, x, N, FIRST_STEP, iterations, NULL));
+    for (size_t i = 0; i < N; i++)
+        c[i] = exp(x[i]);
+    out->recovery = from->recovery;
+out:
+    return st;
+}

@@ -1,0 +1,160 @@
+/* Usage, help, manual pages and Markdown tables from the commands' rows. */
+#include "commands/command.h"
+
+#include "base/array.h"
+
+#include <string.h>
+
+enum { WORDS_MAX = 64 }; /* a command, then names of options */
+
+struct help_options {
+    bool man, markdown;
+};
+
+static const struct lk_option rows[] = {{.name = "man",
+                                         .type = LK_OPT_FLAG,
+                                         .offset = offsetof(struct help_options, man),
+                                         .help = "manual page"},
+                                        {.name = "markdown",
+                                         .type = LK_OPT_FLAG,
+                                         .offset = offsetof(struct help_options, markdown),
+                                         .help = "table of options"},
+                                        {0}};
+
+static const char summary[] = "Measures how well a data-parallel training job scales, explains the "
+                              "loss, and\nforecasts more GPUs, batches and buckets with an "
+                              "interval.\n";
+
+enum lk_status lk_command_find(const struct lk_command *const *all, const char *name,
+                               const struct lk_command **out)
+{
+    const char *names[WORDS_MAX], *near;
+    size_t n = 0;
+
+    for (; all[n] && n < WORDS_MAX; n++) {
+        names[n] = all[n]->name;
+        if (!strcmp(names[n], name)) {
+            *out = all[n];
+            return LK_OK;
+        }
+    }
+    near = lk_option_nearest(name, names, n);
+    return lk_fail(LK_EUSAGE, "no command '%s'%s%s%s", name, near ? "; did you mean '" : "",
+                   near ? near : "", near ? "'?" : "");
+}
+
+void lk_help_program(const struct lk_command *const *all, FILE *out)
+{
+    fprintf(out, "usage: lockstep COMMAND [options]\n\n%s\ncommands:\n", summary);
+    for (size_t i = 0; all[i]; i++)
+        fprintf(out, "  %-10s %s\n", all[i]->name, all[i]->help);
+    fputs("\n  lockstep COMMAND --help         options of a command\n"
+          "  lockstep help --man [COMMAND]   manual page\n"
+          "  lockstep --version              version and build\n",
+          out);
+}
+
+void lk_help_command(const struct lk_command *c, FILE *out)
+{
+    fprintf(out, "usage: lockstep %s [options] %s\n\n%s\n\noptions:\n", c->name, c->usage, c->help);
+    lk_option_help(c->options, out);
+}
+
+/* ---- Manual pages ---- */
+
+/* Print the title and the sections that every page begins with; command NULL: the program's. */
+static void begin_page(const char *command, const char *help, const char *version)
+{
+    const char *dash = command ? "\\-" : "";
+
+    command = command ? command : "";
+    printf(".TH lockstep%s%s 1 \"\" \"lockstep %s\"\n.ad l\n.SH NAME\nlockstep%s%s \\- ", dash,
+           command, version, dash, command);
+    lk_option_roff(help, stdout);
+    printf("\n.SH SYNOPSIS\n.B lockstep%s%s\n", *command ? " " : "", command);
+}
+
+static void end_page(void)
+{
+    fputs(".SH EXIT STATUS\n0: success; 1: failure; 2: wrong usage.\n", stdout);
+}
+
+static void print_program_page(const struct lk_command *const *all, const char *version)
+{
+    begin_page(NULL, "measure and forecast the scaling of data-parallel training", version);
+    fputs("\\fICOMMAND\\fR [\\fIoptions\\fR]\n.SH DESCRIPTION\n", stdout);
+    lk_option_roff(summary, stdout);
+    fputs(".SH COMMANDS\n", stdout);
+    for (size_t i = 0; all[i]; i++) {
+        printf(".TP\n.BR lockstep\\-%s (1)\n", all[i]->name);
+        lk_option_roff(all[i]->help, stdout);
+        fputc('\n', stdout);
+    }
+    fputs(".SH OPTIONS\n"
+          "An option is written \\-\\-name=value or \\-\\-name value, a flag \\-\\-name or "
+          "\\-\\-no\\-name.\n"
+          "Its value is a number (N, X), a text, a word of those listed, or a quantity:\n"
+          ".TP\n\\fISIZE\\fR\nbytes, as 25MiB (1024\\-based) or 25MB (1000\\-based)\n"
+          ".TP\n\\fITIME\\fR\nseconds, as 20ms, 1.5s or 2h\n"
+          ".TP\n\\fIRATE\\fR\nbytes or bits a second, as 12.5GB/s or 100Gbit/s\n",
+          stdout);
+    end_page();
+}
+
+static void print_command_page(const struct lk_command *c, const char *version)
+{
+    begin_page(c->name, c->help, version);
+    fputs("[\\fIoptions\\fR] ", stdout);
+    lk_option_roff(c->usage, stdout);
+    fputs("\n.SH OPTIONS\n.BR lockstep (1)\nsays how options and quantities are written.\n",
+          stdout);
+    lk_option_man(c->options, stdout);
+    end_page();
+    fputs(".SH SEE ALSO\n.BR lockstep (1)\n", stdout);
+}
+
+/* ---- The command ---- */
+
+static enum lk_status check_names(const struct lk_command *c, const char *const *names, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        const struct lk_option *row = c->options;
+
+        while (row->name && strcmp(row->name, names[i]) != 0)
+            row++;
+        if (!row->name)
+            return lk_fail(LK_EUSAGE, "'%s' has no option '%s'", c->name, names[i]);
+    }
+    return LK_OK;
+}
+
+enum lk_status lk_help_run(const struct lk_command *const *all, const char *version, int argc,
+                           char **argv)
+{
+    enum lk_status st = LK_OK;
+    struct help_options o;
+    const struct lk_command *c = NULL;
+    const char *words[WORDS_MAX];
+    int n;
+
+    LK_TRY(lk_option_parse(rows, &o, argc, argv, words, WORDS_MAX, &n));
+    if ((o.man && o.markdown) || (o.markdown ? n < 1 : n > 1))
+        return lk_fail(LK_EUSAGE, "usage: lockstep help [COMMAND], --man [COMMAND] or --markdown "
+                                  "COMMAND [OPTION...]");
+    if (n > 0)
+        LK_TRY(lk_command_find(all, words[0], &c));
+    if (o.markdown) {
+        LK_TRY(check_names(c, words + 1, (size_t)n - 1));
+        lk_option_markdown(c->options, words + 1, (size_t)n - 1, stdout);
+    } else if (o.man && c) {
+        print_command_page(c, version);
+    } else if (o.man) {
+        print_program_page(all, version);
+    } else if (c) {
+        lk_help_command(c, stdout);
+    } else {
+        lk_help_program(all, stdout);
+    }
+out:
+    return st;
+}

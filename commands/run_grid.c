@@ -1,0 +1,389 @@
+/* The grid of a run and its results; see the header. */
+#include "commands/run_grid.h"
+
+#include "base/array.h"
+#include "base/file.h"
+#include "base/json.h"
+#include "base/rng.h"
+#include "base/stats.h"
+#include "commands/run_result.h"
+#include "profiler/job_build.h"
+#include "reports/print.h"
+
+#include <limits.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    GRID_REPETITIONS = 3,
+    BLOCK_STEPS = 5, /* of the bootstrap: over so many steps they are assumed to be correlated */
+    RESAMPLES = 2000
+};
+#define LEVEL 0.90
+
+/* ---- Plan ---- */
+
+static enum lk_status add_point(struct run_grid *s, size_t *capacity, struct run_point p)
+{
+    enum lk_status st;
+
+    for (size_t i = 0; i < s->n_points; i++)
+        if (s->points[i].ranks == p.ranks && s->points[i].local_batch == p.local_batch &&
+            s->points[i].accumulation == p.accumulation) {
+            s->points[i].on_curve |= p.on_curve;
+            return LK_OK;
+        }
+    st = lk_array_grow(&s->points, capacity, s->n_points + 1, sizeof *s->points);
+    if (st == LK_OK)
+        s->points[s->n_points++] = p;
+    return st;
+}
+
+/* Choose the largest micro-batch that divides a rank's share of the global batch. */
+static enum lk_status strong_point(const struct run_options *o, int64_t smallest, int64_t ranks,
+                                   struct run_point *out)
+{
+    int64_t global = smallest * o->local_batch * o->accumulation;
+    int64_t share = global / ranks;
+    int64_t batch = o->local_batch;
+
+    if (global % ranks)
+        return lk_fail(LK_EUSAGE,
+                       "--strong: the global batch of %lld does not divide by %lld ranks",
+                       (long long)global, (long long)ranks);
+    while (share % batch)
+        batch--;
+    out->local_batch = (int)batch;
+    out->accumulation = (int)(share / batch);
+    return LK_OK;
+}
+
+static enum lk_status plan_points(const struct run_options *o, struct run_grid *s)
+{
+    struct lk_ints one = {.n = 1, .v = {o->ranks ? o->ranks : 1}};
+    const struct lk_ints *ranks = o->scaling.n ? &o->scaling : &one;
+    int64_t smallest = INT_MAX;
+    size_t capacity = 0;
+    enum lk_status st = LK_OK;
+
+    for (int i = 0; i < ranks->n; i++)
+        smallest = ranks->v[i] < smallest ? ranks->v[i] : smallest;
+    for (int i = 0; i < ranks->n && (o->scaling.n || !o->local_batches.n); i++) {
+        struct run_point p = {.ranks = (int)ranks->v[i],
+                              .local_batch = (int)o->local_batch,
+                              .accumulation = (int)o->accumulation,
+                              .on_curve = true};
+
+        if (o->strong)
+            LK_TRY(strong_point(o, smallest, ranks->v[i], &p));
+        LK_TRY(add_point(s, &capacity, p));
+    }
+    for (int i = 0; i < o->local_batches.n; i++)
+        LK_TRY(add_point(s, &capacity,
+                         (struct run_point){.ranks = (int)smallest,
+                                            .local_batch = (int)o->local_batches.v[i],
+                                            .accumulation = (int)o->accumulation}));
+out:
+    return st;
+}
+
+static enum lk_status plan_parts(struct run_grid *s, int repetitions)
+{
+    enum lk_status st = LK_OK;
+
+    LK_TRY(lk_alloc(&s->parts, s->n_points * (size_t)repetitions, sizeof *s->parts));
+    for (int r = 0; r < repetitions; r++)
+        for (size_t i = 0; i < s->n_points; i++) {
+            size_t point = r % 2 ? s->n_points - 1 - i : i;
+            const struct run_point *p = &s->points[point];
+            struct run_part *part = &s->parts[s->n_parts];
+
+            LK_TRY(lk_asprintf(&part->dir, "k%d-b%d-a%d-r%d", p->ranks, p->local_batch,
+                               p->accumulation, r));
+            part->point = point;
+            part->repetition = r;
+            s->n_parts++;
+        }
+out:
+    return st;
+}
+
+enum lk_status run_grid_plan(const struct run_options *o, struct run_grid *out)
+{
+    bool many = o->scaling.n || o->local_batches.n;
+    struct run_grid s = {0};
+    enum lk_status st = LK_OK;
+
+    LK_TRY(plan_points(o, &s));
+    LK_TRY(plan_parts(&s, o->repetitions ? (int)o->repetitions : many ? GRID_REPETITIONS : 1));
+    *out = s;
+    s = (struct run_grid){0};
+out:
+    run_grid_fini(&s);
+    return st;
+}
+
+void run_grid_fini(struct run_grid *s)
+{
+    for (size_t i = 0; i < s->n_parts; i++) {
+        free(s->parts[i].dir);
+        lk_train_result_fini(&s->parts[i].result);
+    }
+    free(s->parts);
+    free(s->points);
+    *s = (struct run_grid){0};
+}
+
+/* ---- Index ---- */
+
+static void write_index(struct lk_json_out *o, const void *ctx)
+{
+    const struct run_grid *s = ctx;
+
+    lk_json_out_object(o, NULL);
+    lk_json_out_text(o, "schema", "lockstep-run");
+    lk_json_out_int(o, "version", 1);
+    lk_json_out_array(o, "runs");
+    for (size_t i = 0; i < s->n_parts; i++) {
+        const struct run_part *part = &s->parts[i];
+        const struct run_point *p = &s->points[part->point];
+
+        if (!part->done)
+            continue;
+        lk_json_out_compact(o);
+        lk_json_out_object(o, NULL);
+        lk_json_out_text(o, "dir", part->dir);
+        lk_json_out_int(o, "world_size", p->ranks);
+        lk_json_out_int(o, "local_batch", p->local_batch);
+        lk_json_out_int(o, "accumulation", p->accumulation);
+        lk_json_out_int(o, "repetition", part->repetition);
+        lk_json_out_close(o);
+    }
+    lk_json_out_close(o);
+    lk_json_out_close(o);
+}
+
+enum lk_status run_grid_write_index(const struct run_grid *s, const char *path)
+{
+    return lk_json_write(path, write_index, s);
+}
+
+/* ---- Summary ---- */
+
+/* Estimate the mean step time of a point over its repetitions, with its interval. */
+static enum lk_status step_time(const struct run_grid *s, size_t point, int64_t warmup,
+                                struct lk_estimate *out)
+{
+    struct lk_rng g = lk_rng_init(1, lk_rng_stream("step time", point));
+    struct lk_series *series = NULL;
+    size_t n = 0;
+    enum lk_status st = LK_OK;
+
+    LK_TRY(lk_alloc(&series, s->n_parts, sizeof *series));
+    for (size_t i = 0; i < s->n_parts; i++) {
+        const struct lk_train_result *r = &s->parts[i].result;
+
+        if (s->parts[i].point == point)
+            series[n++] = (struct lk_series){r->step_s + warmup, (size_t)(r->n - warmup)};
+    }
+    LK_TRY(lk_stats_repeated_mean(series, n, BLOCK_STEPS, RESAMPLES, LEVEL, &g, out));
+out:
+    free(series);
+    return st;
+}
+
+/* Return the mean loss of the last tenth of the steps, over the repetitions. */
+static double final_loss(const struct run_grid *s, size_t point)
+{
+    double sum = 0;
+    size_t n = 0;
+
+    for (size_t i = 0; i < s->n_parts; i++) {
+        const struct lk_train_result *r = &s->parts[i].result;
+        size_t tail = (size_t)(r->n + 9) / 10;
+
+        if (s->parts[i].point != point)
+            continue;
+        sum += lk_stats_mean(r->loss + (size_t)r->n - tail, tail);
+        n++;
+    }
+    return sum / (double)n;
+}
+
+static double global_batch(const struct run_point *p)
+{
+    return (double)p->ranks * p->local_batch * p->accumulation;
+}
+
+struct reference {
+    int ranks; /* 0: none */
+    double throughput;
+};
+
+/* clang-format off */
+
+/* X(name, heading, dimension, digits, value): see base/table.h. */
+#define COLUMNS(X)                                                                                 \
+    X("ranks",         "ranks",        LK_DIM_NONE, -1, p->ranks)                                  \
+    X("local_batch",   "local batch",  LK_DIM_NONE, -1, p->local_batch)                            \
+    X("accumulation",  "accumulation", LK_DIM_NONE, -1, p->accumulation)                           \
+    X("global_batch",  "global batch", LK_DIM_NONE, -1, global_batch(p))                           \
+    X("runs",          "runs",         LK_DIM_NONE, -1, (double)(s->n_parts / s->n_points))        \
+    X("step_s",        "step",         LK_DIM_TIME, 0,  step->value)                               \
+    X("step_lo_s",     "90 % from",    LK_DIM_TIME, 0,  step->lo)                                  \
+    X("step_hi_s",     "to",           LK_DIM_TIME, 0,  step->hi)                                  \
+    X("samples_per_s", "samples/s",    LK_DIM_NONE, 1,  throughput)                                \
+    X("efficiency",    "efficiency",   LK_DIM_NONE, 3,                                             \
+      ref->ranks && p->on_curve ? throughput / p->ranks / (ref->throughput / ref->ranks) : NAN)    \
+    X("loss",          "final loss",   LK_DIM_NONE, 4,  final_loss(s, i))
+
+static const struct lk_column columns[] = {COLUMNS(LK_TABLE_COLUMN)};
+/* clang-format on */
+
+static enum lk_status add_row(const struct run_grid *s, size_t i, const struct lk_estimate *step,
+                              const struct reference *ref, struct lk_table *t)
+{
+    const struct run_point *p = &s->points[i];
+    double throughput = global_batch(p) / step->value;
+    enum lk_status st = LK_OK;
+
+    LK_TRY(lk_table_row(t));
+    COLUMNS(LK_TABLE_CELL)
+out:
+    return st;
+}
+
+/* Find the curve's point with fewest ranks; none when the curve has one point. */
+static struct reference find_reference(const struct run_grid *s, const struct lk_estimate *steps)
+{
+    struct reference ref = {0};
+    size_t on_curve = 0;
+
+    for (size_t i = 0; i < s->n_points; i++)
+        on_curve += s->points[i].on_curve;
+    if (on_curve < 2)
+        return ref;
+
+    for (size_t i = 0; i < s->n_points; i++)
+        if (s->points[i].on_curve && (!ref.ranks || s->points[i].ranks < ref.ranks)) {
+            ref.ranks = s->points[i].ranks;
+            ref.throughput = global_batch(&s->points[i]) / steps[i].value;
+        }
+    return ref;
+}
+
+static enum lk_status add_notes(const struct run_grid *s, const struct run_options *o,
+                                const struct reference *ref, struct lk_table *t)
+{
+    const struct run_part *most = &s->parts[0];
+    double worst = -1, allowed = 0;
+    enum lk_status st = LK_OK;
+
+    for (size_t i = 0; i < s->n_parts; i++) {
+        if (s->points[s->parts[i].point].ranks > s->points[most->point].ranks)
+            most = &s->parts[i];
+        if (s->parts[i].result.verify_max_error > worst) {
+            worst = s->parts[i].result.verify_max_error;
+            allowed = s->parts[i].result.verify_allowed;
+        }
+    }
+    if (ref->ranks)
+        LK_TRY(lk_table_note(t, "%s scaling; efficiency is against %d rank%s",
+                             o->strong ? "strong" : "weak", ref->ranks,
+                             ref->ranks == 1 ? "" : "s"));
+    if (!isnan(most->result.noise.value))
+        LK_TRY(lk_table_note(t,
+                             "gradient noise scale at %d ranks: %.3g samples, 90 %% interval "
+                             "%.3g to %.3g, from %zu steps",
+                             s->points[most->point].ranks, most->result.noise.value,
+                             most->result.noise.lo, most->result.noise.hi, most->result.noise.n));
+    if (o->verify)
+        LK_TRY(lk_table_note(t,
+                             "verified: largest gradient error %.2g of the float64 reference, "
+                             "where %.2g is allowed; parameters bit-identical on all ranks",
+                             worst, allowed));
+out:
+    return st;
+}
+
+enum lk_status run_grid_table(const struct run_grid *s, const struct run_options *o,
+                              struct lk_table **out)
+{
+    enum lk_status st = LK_OK;
+    struct lk_estimate *steps = NULL;
+    struct lk_table *t = NULL;
+    struct reference ref;
+
+    LK_TRY(lk_table_create("Measured steps", columns, LK_COUNT(columns), &t));
+    LK_TRY(lk_alloc(&steps, s->n_points, sizeof *steps));
+    for (size_t i = 0; i < s->n_points; i++)
+        LK_TRY(step_time(s, i, o->warmup, &steps[i]));
+    ref = find_reference(s, steps);
+    for (size_t i = 0; i < s->n_points; i++)
+        LK_TRY(add_row(s, i, &steps[i], &ref, t));
+    LK_TRY(add_notes(s, o, &ref, t));
+    *out = t;
+    t = NULL;
+out:
+    lk_table_destroy(t);
+    free(steps);
+    return st;
+}
+
+/* ---- The end of a run ---- */
+
+static enum lk_status write_job(const struct lk_run_set *runs, const char *out)
+{
+    struct lk_job job = {0};
+    enum lk_status st = LK_OK;
+    char *path = NULL;
+
+    LK_TRY(lk_job_build(runs, &job));
+    LK_TRY(lk_path_join(&path, out, "job.json"));
+    LK_TRY(lk_job_write(path, &job));
+out:
+    free(path);
+    lk_job_fini(&job);
+    return st;
+}
+
+enum lk_status run_finish(const struct run_grid *s, const struct run_options *o,
+                          const struct lk_run_set *runs, const char *out)
+{
+    struct lk_table *table = NULL;
+    enum lk_status st = LK_OK;
+
+    LK_TRY(run_grid_table(s, o, &table));
+    if (o->trace) {
+        st = write_job(runs, out);
+        if (st == LK_EEVIDENCE)
+            st = lk_table_note(table, "no job.json: %s", lk_error_text());
+        LK_TRY(st);
+    }
+    LK_TRY(lk_table_note(table, "run directory: %s", out));
+    LK_TRY(lk_report_table(table, (enum lk_format)o->format, "-"));
+out:
+    lk_table_destroy(table);
+    return st;
+}
+
+enum lk_status run_finish_single(const struct run_options *given, int ranks,
+                                 const struct lk_run_set *runs, const char *out)
+{
+    struct run_options o = *given;
+    struct run_grid s = {0};
+    enum lk_status st = LK_OK;
+    char *path = NULL;
+
+    o.ranks = ranks;
+    LK_TRY(run_grid_plan(&o, &s));
+    LK_TRY(lk_path_join(&path, out, "result.json"));
+    LK_TRY(run_result_read(path, &s.parts[0].result));
+    s.parts[0].done = true;
+    LK_TRY(run_finish(&s, &o, runs, out));
+out:
+    free(path);
+    run_grid_fini(&s);
+    return st;
+}

@@ -1,0 +1,71 @@
+/* The grid of a run: its configurations, their repetitions and results, as the launcher has them.
+ */
+#ifndef LK_COMMANDS_RUN_GRID_H
+#define LK_COMMANDS_RUN_GRID_H
+
+#include "base/status.h"
+#include "base/table.h"
+#include "commands/run_options.h"
+#include "profiler/run_set.h"
+#include "runtime/train/trainer.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* One configuration to be measured. */
+struct run_point {
+    int ranks, local_batch, accumulation;
+    bool on_curve; /* belongs to the scaling curve, not only to the local batches */
+};
+
+/* One run of a point. */
+struct run_part {
+    size_t point;
+    int repetition;
+    char *dir; /* below the run directory: "k2-b4-a1-r0" */
+    bool done;
+    struct lk_train_result result; /* when done */
+};
+
+struct run_grid {
+    struct run_point *points;
+    size_t n_points;
+    struct run_part *parts; /* in the order in which they run */
+    size_t n_parts;
+};
+
+/*
+ * Plan all points: every --scaling count (weak: the same local batch; strong: the global batch of
+ * the smallest count, by accumulation where it does not fit the local batch), and every local batch
+ * at the smallest count. Repetitions are the outer loop and every second one runs backwards, so
+ * that a machine that grows slower does not look like scaling. LK_EUSAGE when a global batch does
+ * not divide by the ranks.
+ */
+enum lk_status run_grid_plan(const struct run_options *o, struct run_grid *out);
+void run_grid_fini(struct run_grid *s);
+
+/* Write run.json, the index of the parts that are done. */
+enum lk_status run_grid_write_index(const struct run_grid *s, const char *path);
+
+/*
+ * Tabulate the summary, one row a point: step time (mean over repetitions of the mean after the
+ * warm-up, with a 90 % interval: Student's over the repetitions, or by block bootstrap within a
+ * single one), throughput, and efficiency against the curve's smallest number of ranks. pre: all
+ * parts are done.
+ */
+enum lk_status run_grid_table(const struct run_grid *s, const struct run_options *o,
+                              struct lk_table **out);
+
+/*
+ * Write OUT/job.json from `runs`, the recorded runs of all parts, and print the summary. After too
+ * few steps there is no job, and the summary has a note. pre: all parts are done; runs is used with
+ * options->trace only.
+ */
+enum lk_status run_finish(const struct run_grid *s, const struct run_options *o,
+                          const struct lk_run_set *runs, const char *out);
+
+/* Finish a single run under a foreign launcher, whose traces and result.json are in OUT itself. */
+enum lk_status run_finish_single(const struct run_options *o, int ranks,
+                                 const struct lk_run_set *runs, const char *out);
+
+#endif

@@ -1,0 +1,67 @@
+/*
+ * Read the inputs of `predict` and `validate` when they start from a table of throughputs
+ * (sim/throughput/throughput.h), alone or with a job and a cluster. THROUGHPUT_ROWS(T) are the
+ * option rows of both commands, for a target struct T with a member `struct throughput_options
+ * table`.
+ */
+#ifndef LK_COMMANDS_THROUGHPUT_INPUTS_H
+#define LK_COMMANDS_THROUGHPUT_INPUTS_H
+
+#include "base/option.h"
+#include "base/status.h"
+#include "sim/throughput/throughput.h"
+
+/* The options; texts are borrowed from argv and NULL where not given. */
+struct throughput_options {
+    /* The table's path (CSV), the job's count of parameters, e.g. "124M", and the path of the
+     * job's list of tensors (CSV). */
+    const char *file, *parameters, *gradients;
+    int dtype;             /* enum lk_dtype of gradients, where no input says it */
+    int64_t gpus_per_node; /* in the forecast; 0: found from the table or the cluster */
+};
+/* Names of the dtypes, ended by NULL. */
+extern const char *const throughput_dtypes[];
+
+/* clang-format off */
+#define THROUGHPUT_ROW(T, word, kind, field, ...)                                                  \
+    {                                                                                              \
+        .name = word, .type = kind, .offset = offsetof(T, table.field), __VA_ARGS__                \
+    }
+#define THROUGHPUT_ROWS(T)                                                                         \
+    THROUGHPUT_ROW(T, "throughput", LK_OPT_FILE, file, .group = "from throughputs",                \
+                   .help = "from this table (CSV: gpus, throughput; optional nodes, local_batch, " \
+                           "accumulation, bucket_cap): alone, or with JOB and CLUSTER"),           \
+    THROUGHPUT_ROW(T, "parameters", LK_OPT_TEXT, parameters,                                       \
+                   .help = "in place of JOB: its count of parameters, e.g. 124M"),                 \
+    THROUGHPUT_ROW(T, "gradients", LK_OPT_FILE, gradients,                                         \
+                   .help = "in place of JOB: its tensors (CSV: name, elements or shape; optional " \
+                           "dtype, ready)"),                                                       \
+    THROUGHPUT_ROW(T, "dtype", LK_OPT_CHOICE, dtype, .choices = throughput_dtypes,                 \
+                   .fallback = "float32", .help = "type of gradients, where no input says it"),    \
+    THROUGHPUT_ROW(T, "gpus-per-node", LK_OPT_INT, gpus_per_node, .min = 1, .max = 1 << 16,        \
+                   .help = "GPUs of a node in the forecast; default: those of the table's fullest "\
+                           "of several nodes, or the cluster's")
+/* clang-format on */
+
+/* The table of throughputs, and the job and cluster that it was measured with where they are given.
+ * It owns all of them; model and request borrow from its other members, so it must not be moved. */
+struct throughput_inputs {
+    struct lk_throughput_table table;
+    struct lk_job job;
+    struct lk_cluster cluster;
+    struct lk_throughput_model model;
+    struct lk_throughput_request request; /* request.model NULL: no job and cluster are given */
+};
+/*
+ * Read the inputs that options and operands name. cluster: the file of --cluster, or NULL.
+ * operands: n of [JOB] [CLUSTER], JOB left out with --parameters or --gradients, CLUSTER with
+ * --cluster. pre: the caller has set out->request.grid (the configurations to forecast), and the
+ * rest of *out is zero. LK_EUSAGE: a job without cluster or a cluster without job, or one of them
+ * given twice. Call throughput_inputs_fini after a failure, too.
+ */
+enum lk_status throughput_inputs_read(const struct throughput_options *o, const char *cluster,
+                                      const char *const *operands, int n,
+                                      struct throughput_inputs *out);
+void throughput_inputs_fini(struct throughput_inputs *in);
+
+#endif

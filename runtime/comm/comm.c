@@ -1,0 +1,298 @@
+/* Communicators: the table of backends, and the code that all of them share. */
+#include "runtime/comm/comm.h"
+
+#include "base/array.h"
+#include "base/span.h"
+#include "runtime/comm/comm_fault.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const struct lk_comm_ops *const backends[] = {
+    &lk_comm_self,
+    &lk_comm_tcp,
+#ifdef LK_HAVE_CUDA
+    &lk_comm_nccl,
+#endif
+};
+
+static enum lk_status check_config(const struct lk_comm_ops *ops,
+                                   const struct lk_comm_config *config)
+{
+    if (config->world_size < 1 || config->rank < 0 || config->rank >= config->world_size)
+        return lk_fail(LK_EUSAGE, "there is no rank %d of %d", config->rank, config->world_size);
+    if (config->world_size > 1 && !config->store)
+        return lk_fail(LK_EUSAGE, "%d ranks need a store to meet at", config->world_size);
+    if (config->device && !lk_device_uses_host_memory(config->device) && !ops->enqueue)
+        return lk_fail(LK_EUNSUPPORTED,
+                       "the communicator '%s' needs buffers in host memory, and those of the "
+                       "device %s are not: it takes nccl",
+                       ops->name, lk_device_name(config->device));
+    return LK_OK;
+}
+
+enum lk_status lk_comm_open_ops(const struct lk_comm_ops *ops, const struct lk_comm_config *config,
+                                struct lk_comm **out)
+{
+    enum lk_status st = LK_OK;
+    struct lk_comm *c = NULL;
+
+    LK_TRY(check_config(ops, config));
+    LK_TRY(ops->open(config, &c));
+    c->ops = ops;
+    c->rank = config->rank;
+    c->world_size = config->world_size;
+    for (int i = 0; i < LK_COLL_COUNT; i++)
+        LK_TRY(
+            lk_recorder_name(config->recorder, lk_coll_name((enum lk_coll)i), &c->span_names[i]));
+    *out = c;
+    c = NULL;
+out:
+    lk_comm_close(c);
+    return st;
+}
+
+static const struct lk_comm_ops *find(const char *name)
+{
+    for (size_t i = 0; i < LK_COUNT(backends); i++)
+        if (!strcmp(backends[i]->name, name))
+            return backends[i];
+    return NULL;
+}
+
+bool lk_comm_built(const char *name)
+{
+    return find(name) != NULL;
+}
+
+static enum lk_status unknown_comm(const char *name)
+{
+    char known[64] = "";
+    size_t n = 0;
+
+    for (size_t i = 0; i < LK_COUNT(backends); i++)
+        n += (size_t)snprintf(known + n, sizeof known - n, " %s", backends[i]->name);
+    return lk_fail(LK_EUNSUPPORTED, "no communicator '%s' in this build (there are:%s)", name,
+                   known);
+}
+
+enum lk_status lk_comm_library(const char *name, char *buf, size_t size)
+{
+    const struct lk_comm_ops *ops = find(name);
+
+    if (!ops)
+        return unknown_comm(name);
+    snprintf(buf, size, "%s", "");
+    return ops->library ? ops->library(buf, size) : LK_OK;
+}
+
+enum lk_status lk_comm_open(const char *name, const struct lk_comm_config *config,
+                            struct lk_comm **out)
+{
+    const struct lk_comm_ops *ops = find(name);
+    struct lk_comm *c = NULL;
+    enum lk_status st;
+
+    if (!ops)
+        return unknown_comm(name);
+    st = lk_comm_open_ops(ops, config, &c);
+    if (st == LK_OK && config->fault)
+        return lk_comm_fault_wrap(config->fault, config, c, out);
+    if (st == LK_OK)
+        *out = c;
+    return st;
+}
+
+void lk_comm_close(struct lk_comm *c)
+{
+    char *text;
+
+    if (!c)
+        return;
+    text = c->failed_text;
+    c->ops->close(c);
+    free(text);
+}
+
+int lk_comm_rank(const struct lk_comm *c)
+{
+    return c->rank;
+}
+
+int lk_comm_world_size(const struct lk_comm *c)
+{
+    return c->world_size;
+}
+
+bool lk_comm_has(const struct lk_comm *c, enum lk_coll coll, enum lk_algo algo)
+{
+    return algo == LK_ALGO_AUTO || !c->ops->has || c->ops->has(c, coll, algo);
+}
+
+/* Return how many parts of `count` elements the buffer of a collective has. */
+static size_t parts(enum lk_coll coll, int world_size)
+{
+    switch (coll) {
+    case LK_REDUCE_SCATTER:
+    case LK_ALL_GATHER:
+        return (size_t)world_size;
+    case LK_BARRIER:
+        return 0;
+    default:
+        return 1;
+    }
+}
+
+size_t lk_coll_call_bytes(const struct lk_coll_call *call, int world_size)
+{
+    return parts(call->coll, world_size) * call->count * lk_dtype_bytes(call->dtype);
+}
+
+static enum lk_status check_call(const struct lk_comm *c, const struct lk_coll_call *call)
+{
+    size_t n = parts(call->coll, c->world_size) * lk_dtype_bytes(call->dtype);
+
+    if (n && call->count > (size_t)PTRDIFF_MAX / n)
+        return lk_fail(LK_EUSAGE, "%zu elements are too many", call->count);
+    if (n && call->count && !call->buf)
+        return lk_fail(LK_EUSAGE, "no buffer");
+    if (call->coll == LK_BROADCAST && (call->root < 0 || call->root >= c->world_size))
+        return lk_fail(LK_EUSAGE, "there is no rank %d of %d to broadcast from", call->root,
+                       c->world_size);
+    if (!lk_comm_has(c, call->coll, call->algo))
+        return lk_fail(LK_EUNSUPPORTED, "%s has no %s for it%s%s", c->ops->name,
+                       lk_algo_name(call->algo), c->ops->algo_help ? ": " : "",
+                       c->ops->algo_help ? c->ops->algo_help : "");
+    if (call->from && !c->ops->out_of_place)
+        return lk_fail(LK_EUNSUPPORTED, "%s reduces in place only", c->ops->name);
+    return LK_OK;
+}
+
+void lk_comm_name_call(const struct lk_coll_call *call, uint64_t seq, uint32_t step, char *buf,
+                       size_t size)
+{
+    char where[64] = "";
+
+    if (call->index >= 0 && step != UINT32_MAX)
+        snprintf(where, sizeof where, " (bucket %" PRId32 ", step %" PRIu32 ")", call->index, step);
+    else if (step != UINT32_MAX)
+        snprintf(where, sizeof where, " (step %" PRIu32 ")", step);
+    snprintf(buf, size, "%s %" PRIu64 "%s", lk_coll_name(call->coll), seq, where);
+}
+
+/* Return the failure that killed the communicator; every later call returns it. */
+static enum lk_status dead(const struct lk_comm *c)
+{
+    return lk_fail(c->failed, "%s", c->failed_text ? c->failed_text : "out of memory");
+}
+
+static enum lk_status die(struct lk_comm *c, enum lk_status st, const char *name)
+{
+    st = lk_fail_context(st, "%s", name);
+    c->failed = st;
+    lk_quietly_(lk_strdup(&c->failed_text, lk_error_text()));
+    return st;
+}
+
+enum lk_status lk_comm_run_step(struct lk_comm *c, struct lk_stream *s,
+                                const struct lk_coll_call *call, uint32_t step, uint64_t *out_seq)
+{
+    char name[128];
+    enum lk_status st;
+    uint64_t seq = c->next_seq;
+
+    if (c->failed != LK_OK)
+        return dead(c);
+    st = check_call(c, call);
+    if (st == LK_OK) {
+        c->next_seq++;
+        st = s ? c->ops->enqueue(c, s, call, seq) : c->ops->run(c, call, seq);
+    }
+    if (st != LK_OK) {
+        lk_comm_name_call(call, seq, step, name, sizeof name);
+        return die(c, st, name);
+    }
+    *out_seq = seq;
+    return LK_OK;
+}
+
+enum lk_status lk_comm_run(struct lk_comm *c, const struct lk_coll_call *call)
+{
+    uint64_t seq;
+
+    return lk_comm_run_step(c, NULL, call, UINT32_MAX, &seq);
+}
+
+enum lk_status lk_comm_barrier(struct lk_comm *c)
+{
+    return lk_comm_run(c, &(struct lk_coll_call){.coll = LK_BARRIER, .index = -1});
+}
+
+enum lk_status lk_comm_gather(struct lk_comm *c, enum lk_dtype dtype, const void *own, size_t n,
+                              void *all)
+{
+    const size_t bytes = n * lk_dtype_bytes(dtype);
+    const struct lk_coll_call call = {
+        .coll = LK_ALL_GATHER, .dtype = dtype, .buf = all, .count = n, .index = -1};
+
+    memcpy((char *)all + (size_t)c->rank * bytes, own, bytes);
+    return lk_comm_run(c, &call);
+}
+
+enum lk_status lk_comm_alloc(struct lk_comm *c, struct lk_device *d, size_t bytes, void **out)
+{
+    return c->ops->alloc ? c->ops->alloc(c, d, bytes ? bytes : 1, out)
+                         : lk_device_alloc(d, bytes, out);
+}
+
+void lk_comm_free(struct lk_comm *c, struct lk_device *d, void *p)
+{
+    if (p && c->ops->free)
+        c->ops->free(c, d, p);
+    else
+        lk_device_free(d, p);
+}
+
+bool lk_comm_can_capture(const struct lk_comm *c)
+{
+    return c->ops->graph != NULL;
+}
+
+static enum lk_status graph(struct lk_comm *c, struct lk_stream *s, uint64_t seq, bool end)
+{
+    enum lk_status st;
+
+    if (c->failed != LK_OK)
+        return dead(c);
+    if (!c->ops->graph)
+        return lk_fail(LK_EUNSUPPORTED, "collectives of %s cannot be part of a graph",
+                       c->ops->name);
+    st = c->ops->graph(c, s, seq, end);
+    return st == LK_OK ? st : die(c, st, "launch of a graph");
+}
+
+enum lk_status lk_comm_graph_begin(struct lk_comm *c, struct lk_stream *s)
+{
+    return graph(c, s, c->next_seq, false);
+}
+
+enum lk_status lk_comm_graph_end(struct lk_comm *c, struct lk_stream *s)
+{
+    return graph(c, s, c->next_seq++, true);
+}
+
+enum lk_status lk_comm_estimate(struct lk_comm *c, const struct lk_coll_call *call, double *out_s)
+{
+    enum lk_status st;
+
+    if (c->failed != LK_OK)
+        return dead(c);
+    st = check_call(c, call);
+    if (st != LK_OK)
+        return st;
+    if (!c->ops->estimate)
+        return lk_fail(LK_EUNSUPPORTED, "%s does not estimate times", c->ops->name);
+    return c->ops->estimate(c, call, out_s);
+}

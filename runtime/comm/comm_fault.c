@@ -1,0 +1,331 @@
+/* The communicator "fault", which injects failures, delays and slow links; see the header. */
+#include "runtime/comm/comm_fault.h"
+
+#include "base/array.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/rng.h"
+#include "base/units.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* One rank's arrival at a slowed collective, exchanged as two int64 of an all-gather. */
+struct arrival {
+    uint64_t at_ns; /* CLOCK_MONOTONIC */
+    uint64_t host;  /* hash of the host whose clock that is */
+};
+enum { ARRIVAL_WORDS = sizeof(struct arrival) / sizeof(uint64_t) };
+
+struct faulty {
+    struct lk_comm base;
+    struct lk_comm *inner;
+    struct lk_store *store; /* borrowed; NULL for one rank */
+    uint64_t timeout_ns;
+    struct lk_fault *faults;
+    size_t n_faults;
+    struct arrival *arrivals; /* one per rank */
+    uint64_t host;
+    uint64_t n_slow, n_over; /* slowed collectives; those that took longer than the slow links */
+    uint64_t over_max_ns;
+};
+
+/* Wait until CLOCK_MONOTONIC reaches until_ns, answering the store meanwhile; return early with the
+ * run's verdict. */
+static enum lk_status wait_until(struct faulty *c, uint64_t until_ns)
+{
+    struct lk_deadline deadline = {until_ns};
+    struct pollfd p = {.fd = c->store ? lk_store_fd(c->store) : -1, .events = POLLIN};
+    uint64_t left_ns;
+
+    while ((left_ns = lk_deadline_left_ns(deadline)) > 0) {
+        struct timespec left = {.tv_sec = (time_t)(left_ns / LK_NS_PER_S),
+                                .tv_nsec = (long)(left_ns % LK_NS_PER_S)};
+        int n = ppoll(&p, 1, &left, NULL);
+        enum lk_status st = n > 0 ? lk_store_check(c->store) : LK_OK;
+
+        if (n < 0 && errno != EINTR)
+            return lk_fail(LK_EIO, "ppoll: %s", strerror(errno));
+        if (st != LK_OK)
+            return st;
+    }
+    return LK_OK;
+}
+
+/* Stall longer than the others wait for this rank, so that the verdict is theirs. */
+static enum lk_status stall(struct faulty *c)
+{
+    uint64_t wait_ns = c->store ? 2 * c->timeout_ns : c->timeout_ns;
+    enum lk_status st = wait_until(c, lk_deadline_in(wait_ns).at_ns);
+
+    return st != LK_OK ? st : lk_fail(LK_ETIMEOUT, "a planted stall that nobody noticed");
+}
+
+/* Apply a fault to this rank before the collective. */
+static enum lk_status strike(struct faulty *c, const struct lk_fault *f)
+{
+    switch (f->kind) {
+    case LK_FAULT_FAIL:
+        return lk_fail(LK_EIO, "a planted failure");
+    case LK_FAULT_KILL:
+        raise(SIGKILL);
+        return LK_OK;
+    case LK_FAULT_STALL:
+        return stall(c);
+    case LK_FAULT_DELAY:
+        return wait_until(c, lk_monotonic_ns() + lk_ns_from_s(f->time_s));
+    default:
+        return LK_OK;
+    }
+}
+
+/* Return the number of latencies of a collective: steps of a ring, or of a barrier's tree up and
+ * down. */
+static int hops(enum lk_coll coll, int ranks)
+{
+    int levels = 0;
+
+    if (ranks < 2)
+        return 0;
+    while (1 << levels < ranks)
+        levels++;
+    return coll == LK_ALL_REDUCE ? 2 * (ranks - 1) : coll == LK_BARRIER ? 2 * levels : ranks - 1;
+}
+
+static double slow_s(const struct faulty *c, const struct lk_fault *f,
+                     const struct lk_coll_call *call)
+{
+    double bytes = (double)lk_coll_call_bytes(call, c->base.world_size);
+    double s = hops(call->coll, c->base.world_size) * f->latency_s;
+
+    if (f->rate_Bps > 0)
+        s += lk_coll_wire_bytes(call->coll, bytes, c->base.world_size) / f->rate_Bps;
+    return s;
+}
+
+/* Exchange arrival times and return the last one over all ranks. Collective. */
+static enum lk_status last_arrival(struct faulty *c, uint64_t seq, uint64_t *out_ns)
+{
+    struct lk_coll_call call = {.coll = LK_ALL_GATHER,
+                                .dtype = LK_I64,
+                                .buf = c->arrivals,
+                                .count = ARRIVAL_WORDS,
+                                .index = -1};
+    uint64_t last_ns = 0;
+    enum lk_status st;
+
+    c->arrivals[c->base.rank] = (struct arrival){lk_monotonic_ns(), c->host};
+    st = c->inner->ops->run(c->inner, &call, seq);
+    if (st != LK_OK)
+        return st;
+    for (int r = 0; r < c->base.world_size; r++) {
+        if (c->arrivals[r].host != c->host)
+            return lk_fail(LK_EUNSUPPORTED,
+                           "slow links are for ranks of one host, but rank %d is on another", r);
+        last_ns = c->arrivals[r].at_ns > last_ns ? c->arrivals[r].at_ns : last_ns;
+    }
+    *out_ns = last_ns;
+    return LK_OK;
+}
+
+/* Run the collective, then wait until it would have ended on the slow links. */
+static enum lk_status run_slow(struct faulty *c, const struct lk_coll_call *call, uint64_t seq,
+                               double model_s)
+{
+    enum lk_status st = LK_OK;
+    uint64_t end_ns = 0, now_ns;
+
+    LK_TRY(last_arrival(c, seq, &end_ns));
+    end_ns += lk_ns_from_s(model_s);
+    LK_TRY(c->inner->ops->run(c->inner, call, seq));
+    now_ns = lk_monotonic_ns();
+    c->n_slow++;
+    if (now_ns > end_ns) {
+        c->n_over++;
+        c->over_max_ns = now_ns - end_ns > c->over_max_ns ? now_ns - end_ns : c->over_max_ns;
+    }
+    LK_TRY(wait_until(c, end_ns));
+out:
+    return st;
+}
+
+static enum lk_status fault_run(struct lk_comm *base, const struct lk_coll_call *call, uint64_t seq)
+{
+    struct faulty *c = (struct faulty *)base;
+    enum lk_status st = LK_OK;
+    double longest_s = 0;
+    bool slow = false;
+
+    for (size_t i = 0; i < c->n_faults; i++) {
+        const struct lk_fault *f = &c->faults[i];
+
+        if (seq < f->from || seq > f->to || (f->rank >= 0 && f->rank != base->rank))
+            continue;
+        LK_TRY(strike(c, f));
+        if (f->kind == LK_FAULT_SLOW && base->world_size > 1) {
+            double s = slow_s(c, f, call);
+
+            longest_s = s > longest_s ? s : longest_s;
+            slow = true;
+        }
+    }
+    st = slow ? run_slow(c, call, seq, longest_s) : c->inner->ops->run(c->inner, call, seq);
+out:
+    return st;
+}
+
+/* ---- On a stream that runs the collectives natively ---- */
+
+/* The argument of the host function that applies a fault in stream order, before the collective. */
+struct struck {
+    struct faulty *comm;
+    const struct lk_fault *fault;
+    struct lk_coll_call call;
+    uint64_t seq;
+    uint32_t step;
+};
+_Static_assert(sizeof(struct struck) <= LK_OP_ARGS_MAX, "a fault must fit a stream's entry");
+
+static enum lk_status strike_on(struct lk_stream *s, const void *arg)
+{
+    const struct struck *a = arg;
+    enum lk_status st = strike(a->comm, a->fault);
+    char name[128];
+
+    (void)s;
+    if (st == LK_OK)
+        return st;
+    lk_comm_name_call(&a->call, a->seq, a->step, name, sizeof name);
+    return lk_fail_context(st, "%s", name);
+}
+
+static enum lk_status fault_enqueue(struct lk_comm *base, struct lk_stream *s,
+                                    const struct lk_coll_call *call, uint64_t seq)
+{
+    struct faulty *c = (struct faulty *)base;
+    enum lk_status st = LK_OK;
+
+    for (size_t i = 0; i < c->n_faults; i++) {
+        const struct lk_fault *f = &c->faults[i];
+        const struct struck arg = {
+            .comm = c, .fault = f, .call = *call, .seq = seq, .step = lk_stream_step(s)};
+
+        if (seq >= f->from && seq <= f->to && (f->rank < 0 || f->rank == base->rank))
+            LK_TRY(lk_stream_host(s, strike_on, &arg, sizeof arg));
+    }
+    st = c->inner->ops->enqueue(c->inner, s, call, seq);
+out:
+    return st;
+}
+
+static enum lk_status fault_alloc(struct lk_comm *c, struct lk_device *d, size_t bytes, void **out)
+{
+    return lk_comm_alloc(((struct faulty *)c)->inner, d, bytes, out);
+}
+
+static void fault_free(struct lk_comm *c, struct lk_device *d, void *p)
+{
+    lk_comm_free(((struct faulty *)c)->inner, d, p);
+}
+
+static bool fault_has(const struct lk_comm *c, enum lk_coll coll, enum lk_algo algo)
+{
+    return lk_comm_has(((const struct faulty *)c)->inner, coll, algo);
+}
+
+static void warn_of(const struct faulty *c)
+{
+    for (size_t i = 0; i < c->n_faults; i++)
+        if (c->faults[i].from >= c->base.next_seq &&
+            (c->faults[i].rank < 0 || c->faults[i].rank == c->base.rank))
+            lk_log(LK_LOG_COMM, LK_WARN, "%s did not happen: there were %" PRIu64 " collectives",
+                   c->faults[i].text, c->base.next_seq);
+    if (c->n_over)
+        lk_log(LK_LOG_COMM, LK_WARN,
+               "slow links: %" PRIu64 " of %" PRIu64
+               " collectives took longer here than on such links, by up to %.3f ms",
+               c->n_over, c->n_slow, 1e3 * lk_s_from_ns(c->over_max_ns));
+}
+
+static void fault_close(struct lk_comm *base)
+{
+    struct faulty *c = (struct faulty *)base;
+
+    if (base->failed == LK_OK && base->next_seq)
+        warn_of(c);
+    lk_comm_close(c->inner);
+    free(c->faults);
+    free(c->arrivals);
+    free(c);
+}
+
+static const struct lk_comm_ops fault_ops = {
+    .name = "fault", .run = fault_run, .close = fault_close, .has = fault_has};
+static const struct lk_comm_ops fault_ops_on_streams = {.name = "fault",
+                                                        .run = fault_run,
+                                                        .close = fault_close,
+                                                        .enqueue = fault_enqueue,
+                                                        .has = fault_has,
+                                                        .alloc = fault_alloc,
+                                                        .free = fault_free};
+
+/* Return a number that differs between hosts, and between boots of one: a hash of Linux's boot
+ * id. */
+static enum lk_status identify_host(uint64_t *out)
+{
+    char *id = NULL;
+    size_t n;
+    enum lk_status st = lk_file_read("/proc/sys/kernel/random/boot_id", &id, &n);
+
+    if (st == LK_OK)
+        *out = lk_rng_stream(id, 0);
+    free(id);
+    return st;
+}
+
+/* Refuse `slow` on GPUs: a stream cannot be held for a time known only when the collective is
+ * done. */
+static enum lk_status check_slow(const struct lk_comm_config *config)
+{
+    if (config->device && !lk_device_uses_host_memory(config->device))
+        return lk_fail(LK_EUNSUPPORTED,
+                       "slow links are made for collectives of the host, not for "
+                       "those of the device %s",
+                       lk_device_name(config->device));
+    return LK_OK;
+}
+
+enum lk_status lk_comm_fault_wrap(const char *spec, const struct lk_comm_config *config,
+                                  struct lk_comm *inner, struct lk_comm **out)
+{
+    enum lk_status st = LK_OK;
+    struct faulty *c = NULL;
+
+    LK_TRY(lk_alloc(&c, 1, sizeof *c));
+    c->base = *inner;
+    c->base.ops = inner->ops->enqueue ? &fault_ops_on_streams : &fault_ops;
+    c->inner = inner;
+    inner = NULL;
+    c->store = config->store;
+    c->timeout_ns = config->timeout_ns;
+    LK_TRY(lk_alloc(&c->arrivals, (size_t)c->base.world_size, sizeof *c->arrivals));
+    LK_TRY(lk_fault_parse(spec, c->base.world_size, &c->faults, &c->n_faults));
+    for (size_t i = 0; i < c->n_faults && !c->host; i++)
+        if (c->faults[i].kind == LK_FAULT_SLOW) {
+            LK_TRY(check_slow(config));
+            LK_TRY(identify_host(&c->host));
+        }
+    *out = &c->base;
+    c = NULL;
+out:
+    if (c)
+        fault_close(&c->base);
+    lk_comm_close(inner);
+    return st;
+}

@@ -1,0 +1,15 @@
+/* Add two vectors, for all-reduce and reduce-scatter. Private to the communicators. */
+#ifndef LK_RUNTIME_COMM_REDUCE_H
+#define LK_RUNTIME_COMM_REDUCE_H
+
+#include "base/dtype.h"
+
+#include <stddef.h>
+
+/*
+ * acc[i] += in[i] for n elements; the vectors do not overlap and are aligned to their elements.
+ * float16 and bfloat16 are added in float32 and rounded to nearest even; integers wrap.
+ */
+void lk_reduce_add(enum lk_dtype t, void *acc, const void *in, size_t n);
+
+#endif

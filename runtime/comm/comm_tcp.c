@@ -1,0 +1,179 @@
+/* The communicator "tcp": open, close, and the choice of a collective's algorithm. */
+#include "runtime/comm/comm_tcp.h"
+
+#include "base/array.h"
+#include "runtime/rendezvous/net.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+enum {
+    CHUNK_BYTES = 256 << 10,
+    CHUNK_ALIGN = 64, /* a multiple of every element size */
+    SCRATCH_ALIGN = 64,
+};
+
+static void tcp_close(struct lk_comm *c)
+{
+    struct lk_tcp *t = (struct lk_tcp *)c;
+
+    for (int r = 0; t->links && r < t->base.world_size; r++)
+        if (t->links[r].fd >= 0)
+            close(t->links[r].fd);
+    free(t->links);
+    free(t->polls);
+    free(t->scratch);
+    free(t);
+}
+
+static enum lk_status tcp_open(const struct lk_comm_config *config, struct lk_comm **out)
+{
+    enum lk_status st = LK_OK;
+    struct lk_tcp *t = NULL;
+    size_t world = (size_t)config->world_size;
+    size_t chunk = config->chunk_bytes ? config->chunk_bytes : CHUNK_BYTES;
+
+    LK_TRY(lk_alloc(&t, 1, sizeof *t));
+    t->base.rank = config->rank;
+    t->base.world_size = config->world_size;
+    t->store = config->store;
+    t->timeout_ns = config->timeout_ns;
+    t->fixed_chunk = config->chunk_bytes > 0;
+    t->chunk_bytes = (chunk + CHUNK_ALIGN - 1) / CHUNK_ALIGN * CHUNK_ALIGN;
+    LK_TRY(lk_alloc(&t->links, world, sizeof *t->links));
+    for (size_t r = 0; r < world; r++)
+        t->links[r] = (struct lk_tcp_link){.fd = -1, .peer = (int)r};
+    LK_TRY(lk_alloc(&t->polls, 2 * world + 32, sizeof *t->polls));
+    t->scratch = aligned_alloc(SCRATCH_ALIGN, t->chunk_bytes);
+    if (!t->scratch) {
+        st = lk_fail(LK_ENOMEM, "no memory for a chunk of %zu bytes", t->chunk_bytes);
+        goto out;
+    }
+    if (world > 1)
+        LK_TRY(lk_tcp_connect(t, config));
+    *out = &t->base;
+    t = NULL;
+out:
+    if (t)
+        tcp_close(&t->base);
+    return st;
+}
+
+/*
+ * Message sizes, by world size, up to which a tree is faster than the ring for an all-reduce (with
+ * two ranks: the exchange); measured with bench/allreduce.sh on one host. The last row is for all
+ * larger world sizes.
+ */
+static const struct {
+    int ranks;
+    size_t tree_bytes;
+} all_reduce_rows[] = {
+    {2, 128 << 10},
+    {3, 128 << 10},
+    {0, 256 << 10},
+};
+/* Largest broadcast that uses the tree: the root sends log2(ranks) copies there, one in a chain. */
+static const size_t broadcast_tree_bytes = 64 << 10;
+
+static bool tcp_has(const struct lk_comm *c, enum lk_coll coll, enum lk_algo algo)
+{
+    (void)c;
+    if (algo == LK_ALGO_TREE)
+        return coll == LK_ALL_REDUCE || coll == LK_BROADCAST || coll == LK_BARRIER;
+    return algo == LK_ALGO_RING && coll != LK_BARRIER;
+}
+
+static enum lk_algo choose(const struct lk_coll_call *call, int world_size, size_t bytes)
+{
+    if (call->algo != LK_ALGO_AUTO)
+        return call->algo;
+    switch (call->coll) {
+    case LK_BARRIER:
+        return LK_ALGO_TREE;
+    case LK_BROADCAST:
+        return bytes <= broadcast_tree_bytes ? LK_ALGO_TREE : LK_ALGO_RING;
+    case LK_ALL_REDUCE:
+        for (size_t i = 0;; i++)
+            if (!all_reduce_rows[i].ranks || world_size <= all_reduce_rows[i].ranks)
+                return bytes <= all_reduce_rows[i].tree_bytes ? LK_ALGO_TREE : LK_ALGO_RING;
+    default:
+        return LK_ALGO_RING;
+    }
+}
+
+static enum lk_status sum_by_tree(struct lk_tcp *t, unsigned char *buf, enum lk_dtype dtype,
+                                  size_t elems)
+{
+    struct lk_tcp_tree tree;
+
+    if (t->base.world_size == 2)
+        return lk_tcp_exchange(t, buf, dtype, elems);
+    tree = lk_tcp_binomial(t->base.rank, t->base.world_size, 0);
+    return lk_tcp_tree_run(t, &tree, true, buf, dtype, elems);
+}
+
+static enum lk_status run_tree(struct lk_tcp *t, const struct lk_coll_call *call)
+{
+    struct lk_tcp_tree tree;
+    unsigned char token = 0;
+
+    switch (call->coll) {
+    case LK_BARRIER:
+        return sum_by_tree(t, &token, LK_U8, 1);
+    case LK_ALL_REDUCE:
+        return sum_by_tree(t, call->buf, call->dtype, call->count);
+    case LK_BROADCAST:
+        tree = lk_tcp_binomial(t->base.rank, t->base.world_size, call->root);
+        return lk_tcp_tree_run(t, &tree, false, call->buf, call->dtype, call->count);
+    default:
+        return lk_fail(LK_EINTERNAL, "no tree for %s", lk_coll_name(call->coll));
+    }
+}
+
+static enum lk_status run_ring(struct lk_tcp *t, const struct lk_coll_call *call)
+{
+    int around = t->base.world_size - 1;
+    struct lk_tcp_parts p = {.buf = call->buf, .dtype = call->dtype, .elems = call->count};
+    struct lk_tcp_tree chain;
+
+    switch (call->coll) {
+    case LK_ALL_REDUCE:
+        p.steps = 2 * around;
+        p.adds = around;
+        return lk_tcp_ring(t, &p);
+    case LK_REDUCE_SCATTER: /* starting one part back, each rank completes its own part */
+        p.elems *= (size_t)t->base.world_size;
+        p.steps = p.adds = around;
+        p.first = -1;
+        return lk_tcp_ring(t, &p);
+    case LK_ALL_GATHER:
+        p.elems *= (size_t)t->base.world_size;
+        p.steps = around;
+        return lk_tcp_ring(t, &p);
+    case LK_BROADCAST:
+        chain = lk_tcp_chain(t->base.rank, t->base.world_size, call->root);
+        return lk_tcp_tree_run(t, &chain, false, call->buf, call->dtype, call->count);
+    default:
+        return lk_fail(LK_EINTERNAL, "no ring for %s", lk_coll_name(call->coll));
+    }
+}
+
+static enum lk_status tcp_run(struct lk_comm *c, const struct lk_coll_call *call, uint64_t seq)
+{
+    struct lk_tcp *t = (struct lk_tcp *)c;
+    size_t bytes = lk_coll_call_bytes(call, c->world_size);
+    enum lk_algo algo = choose(call, c->world_size, bytes);
+    enum lk_status st;
+
+    if (c->world_size == 1 || (call->coll != LK_BARRIER && !bytes))
+        return LK_OK;
+    lk_store_progress(t->store, seq, true);
+    lk_tcp_begin(t, call, algo, seq);
+    st = algo == LK_ALGO_TREE ? run_tree(t, call) : run_ring(t, call);
+    if (st == LK_OK)
+        lk_store_progress(t->store, seq, false);
+    return st;
+}
+
+const struct lk_comm_ops lk_comm_tcp = {
+    .name = "tcp", .open = tcp_open, .run = tcp_run, .close = tcp_close, .has = tcp_has};

@@ -1,0 +1,99 @@
+/*
+ * The parts of the tcp communicator. Private to runtime/comm_tcp*.c.
+ *
+ *   comm_tcp.c        open, close, choice of a collective's algorithm
+ *   comm_tcp_mesh.c   connections between all ranks
+ *   comm_tcp_link.c   sending, receiving and waiting, with failures turned into verdicts
+ *   comm_tcp_ring.c   pipelined ring: all-reduce, reduce-scatter, all-gather
+ *   comm_tcp_tree.c   pipelined tree or chain: all-reduce, broadcast; exchange for two ranks
+ *
+ * A collective is a stream of bytes in each direction of the links that it uses: one header, then
+ * data in an order that both ends derive from the arguments. The header identifies the collective,
+ * so that ranks which disagree detect it instead of adding unrelated data.
+ */
+#ifndef LK_RUNTIME_COMM_TCP_H
+#define LK_RUNTIME_COMM_TCP_H
+
+#include "runtime/comm/comm.h"
+
+#include <poll.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum { LK_TCP_HEAD_BYTES = 32 };
+
+/* One direction of a connection, within a collective. */
+struct lk_tcp_flow {
+    unsigned char head[LK_TCP_HEAD_BYTES];
+    size_t head_done; /* header bytes sent or received; LK_TCP_HEAD_BYTES: data follow */
+};
+
+struct lk_tcp_link {
+    int fd; /* -1: none (this rank itself) */
+    int peer;
+    struct lk_tcp_flow out, in;
+};
+
+struct lk_tcp {
+    struct lk_comm base;
+    struct lk_store *store; /* borrowed */
+    uint64_t timeout_ns;
+    size_t chunk_bytes; /* chunk size of trees; upper limit for rings, exact when fixed_chunk */
+    bool fixed_chunk;
+    struct lk_tcp_link *links;             /* one per rank */
+    struct pollfd *polls;                  /* room for one per rank and the store */
+    unsigned char *scratch;                /* chunk_bytes received and not yet added */
+    unsigned char head[LK_TCP_HEAD_BYTES]; /* of the collective in progress */
+};
+
+/* Connect all ranks with each other; fill links[].fd. */
+enum lk_status lk_tcp_connect(struct lk_tcp *t, const struct lk_comm_config *config);
+
+/* Start a collective: write its header. */
+void lk_tcp_begin(struct lk_tcp *t, const struct lk_coll_call *call, enum lk_algo algo,
+                  uint64_t seq);
+/* Make a link take part in the current collective. */
+void lk_tcp_use(struct lk_tcp *t, struct lk_tcp_link *l);
+
+/* Send or receive up to n > 0 bytes of the collective's data without waiting; *out_n is the count,
+ * 0 if none was possible now. When the connection broke, LK_EPEER with the run's verdict. */
+enum lk_status lk_tcp_send(struct lk_tcp *t, struct lk_tcp_link *l, const void *data, size_t n,
+                           size_t *out_n);
+enum lk_status lk_tcp_recv(struct lk_tcp *t, struct lk_tcp_link *l, void *data, size_t n,
+                           size_t *out_n);
+/* Wait once, until one of t->polls[0..n) is ready or the deadline, and check for the run's verdict.
+ * *out_ready: how many are ready. */
+enum lk_status lk_tcp_poll(struct lk_tcp *t, size_t n, struct lk_deadline deadline, int *out_ready);
+/* Wait until one of t->polls[0..n) is ready, the run has a verdict, or the timeout has passed
+ * (which makes a verdict). */
+enum lk_status lk_tcp_wait(struct lk_tcp *t, size_t n);
+
+/* The steps of a ring collective. */
+struct lk_tcp_parts {
+    unsigned char *buf;
+    enum lk_dtype dtype;
+    size_t elems; /* in all parts; part p is the p-th of world_size even shares */
+    int steps;    /* steps of the ring in all */
+    int adds;     /* the first `adds` steps add what arrives, the others copy */
+    int first;    /* part sent first, relative to this rank */
+};
+enum lk_status lk_tcp_ring(struct lk_tcp *t, const struct lk_tcp_parts *p);
+
+/* A rank's neighbours in a tree. */
+struct lk_tcp_tree {
+    int parent; /* -1: the root */
+    int children[32];
+    int n_children;
+};
+/* Return this rank's neighbours in a binomial tree, or a chain, rooted at `root`. */
+struct lk_tcp_tree lk_tcp_binomial(int rank, int world_size, int root);
+struct lk_tcp_tree lk_tcp_chain(int rank, int world_size, int root);
+/* Sum up to the root (when `up`), then copy down from it. */
+enum lk_status lk_tcp_tree_run(struct lk_tcp *t, const struct lk_tcp_tree *tree, bool up,
+                               unsigned char *buf, enum lk_dtype dtype, size_t elems);
+/* All-reduce of two ranks: each sends its whole buffer. */
+enum lk_status lk_tcp_exchange(struct lk_tcp *t, unsigned char *buf, enum lk_dtype dtype,
+                               size_t elems);
+
+#endif

@@ -1,0 +1,286 @@
+/* The points of a cuda stream, which give the times at which the GPU passed commands, and the
+ * origin of those times. runtime/device/device_cuda.c explains points. */
+#include "runtime/device/device_cuda.h"
+
+#include "base/array.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static enum lk_status take_event(struct cuda_stream *t, cudaEvent_t *out)
+{
+    if (t->n_spare > 0) {
+        *out = t->spare[--t->n_spare];
+        return LK_OK;
+    }
+    return lk_cuda_status(calls_of(t)->EventCreateWithFlags(out, cudaEventDefault), "an event");
+}
+
+/* Return an event to the spare list. pre: no work refers to it, except work enqueued earlier. */
+static void give_event(struct cuda_stream *t, cudaEvent_t e)
+{
+    if (lk_array_grow(&t->spare, &t->spare_capacity, t->n_spare + 1, sizeof *t->spare) == LK_OK)
+        t->spare[t->n_spare++] = e;
+    else
+        (void)calls_of(t)->EventDestroy(e);
+}
+
+/* Make room for one more point at the end, after moving those in use to the front of the array. */
+static enum lk_status make_room(struct cuda_stream *t)
+{
+    if (t->first > 0 && t->first + t->n_points == t->capacity) {
+        memmove(t->points, t->points + t->first, t->n_points * sizeof *t->points);
+        t->first = 0;
+    }
+    return lk_array_grow(&t->points, &t->capacity, t->first + t->n_points + 1, sizeof *t->points);
+}
+
+/*
+ * Return true if a point can share the event of the point directly before it. A CUDA event with
+ * timing costs the GPU time between two kernels (2.5 us on a V100, by
+ * github.com/harrism/cuda_event_benchmark), and gradients become ready in pairs. The start of
+ * something cannot share, since an idle stream may have passed the previous point long ago.
+ */
+static bool can_share(const struct cuda_stream *t, const struct point *p)
+{
+    return t->at_point && t->n_points > 0 &&
+           (p->kind == LK_COMMAND_MARK || (p->kind == LK_COMMAND_RECORD && !p->event));
+}
+
+static enum lk_status record(struct cuda_stream *t, cudaEvent_t *out)
+{
+    cudaEvent_t e = NULL;
+    enum lk_status st = take_event(t, &e);
+
+    if (st != LK_OK)
+        return st;
+    st = lk_cuda_status(calls_of(t)->EventRecord(e, t->stream), "recording an event");
+    if (st == LK_OK)
+        *out = e;
+    else
+        give_event(t, e);
+    return st;
+}
+
+enum lk_status lk_cuda_point_add(struct cuda_stream *t, const struct point *p)
+{
+    cudaEvent_t passed = NULL;
+    enum lk_status st = LK_OK;
+
+    LK_TRY(make_room(t));
+    if (can_share(t, p))
+        passed = t->points[t->first + t->n_points - 1].passed;
+    else
+        LK_TRY(record(t, &passed));
+    t->points[t->first + t->n_points] = *p;
+    t->points[t->first + t->n_points++].passed = passed;
+    t->at_point = true;
+out:
+    return st;
+}
+
+/* Set ready_ns in the ranges that were made ready by this record of their event. */
+static void tell_ranges(struct cuda_stream *t, const struct point *record, uint64_t at_ns)
+{
+    struct lk_device *d = t->base.device;
+
+    pthread_mutex_lock(&d->lock);
+    for (struct lk_stream *s = d->streams; s; s = s->next) {
+        struct cuda_stream *u = stream_of(s);
+
+        for (size_t i = u->first; i < u->first + u->n_points && u->n_ready > 0; i++)
+            if (u->points[i].kind == LK_COMMAND_RANGE_BEGIN &&
+                u->points[i].event == record->event && u->points[i].ready_on == &t->base &&
+                u->points[i].ready_seq == record->seq)
+                u->points[i].span.ready_ns = at_ns;
+    }
+    pthread_mutex_unlock(&d->lock);
+}
+
+static void begin_range(struct cuda_stream *t, struct point *p, uint64_t at_ns)
+{
+    struct lk_stream *s = &t->base;
+
+    if (p->ready_on) {
+        lk_cuda_look(stream_of(p->ready_on)); /* passed before this one, which waited for it */
+        t->n_ready--;
+    }
+    s->range = p->span;
+    s->range.start_ns = at_ns;
+    if (s->range.ready_ns > at_ns) /* two origins differ within the clock's accuracy */
+        s->range.ready_ns = at_ns;
+}
+
+static void end_range(struct cuda_stream *t, uint64_t at_ns)
+{
+    struct lk_stream *s = &t->base;
+
+    s->range.end_ns = at_ns > s->range.start_ns ? at_ns : s->range.start_ns;
+    if (s->track)
+        lk_span_emit(s->track, &s->range);
+}
+
+/* Process a point whose time is known: emit its span or update its event. */
+static void pass(struct cuda_stream *t, struct point *p, uint64_t at_ns)
+{
+    struct lk_stream *s = &t->base;
+
+    if (p->kind == LK_COMMAND_RANGE_BEGIN) {
+        begin_range(t, p, at_ns);
+    } else if (p->kind == LK_COMMAND_RANGE_END) {
+        end_range(t, at_ns);
+    } else if (p->kind == LK_COMMAND_MARK) {
+        p->span.start_ns = at_ns;
+        p->span.end_ns = at_ns;
+        if (s->track)
+            lk_span_emit(s->track, &p->span);
+    } else if (p->kind == LK_COMMAND_RECORD && p->event) {
+        pthread_mutex_lock(&p->event->lock);
+        p->event->passed_stream = s;
+        p->event->passed_seq = p->seq;
+        p->event->passed_ns = at_ns;
+        pthread_mutex_unlock(&p->event->lock);
+        tell_ranges(t, p, at_ns);
+    }
+}
+
+static void drop_first(struct cuda_stream *t)
+{
+    const struct point *p = &t->points[t->first++];
+    bool shared = --t->n_points > 0 && t->points[t->first].passed == p->passed;
+
+    lk_event_destroy(p->event);
+    if (!shared)
+        give_event(t, p->passed);
+    if (t->n_points == 0)
+        t->first = 0;
+}
+
+void lk_cuda_look(struct cuda_stream *t)
+{
+    struct cuda_device *g = device_of(t->base.device);
+
+    while (t->n_points > 0) {
+        struct point *p = &t->points[t->first];
+        cudaError_t e = g->call->EventQuery(p->passed);
+        float ms = 0;
+
+        if (e == cudaErrorNotReady)
+            return;
+        if (e == cudaSuccess)
+            e = g->call->EventElapsedTime(&ms, g->origin, p->passed);
+        if (e != cudaSuccess) {
+            lk_device_fail(t->base.device, lk_cuda_status(e, t->base.name), lk_error_text());
+            return;
+        }
+        /* ms may be slightly negative, if another stream renewed the origin meanwhile. */
+        pass(t, p, g->origin_ns + (uint64_t)(int64_t)((double)ms * 1e6));
+        drop_first(t);
+    }
+}
+
+/* ---- The origin, and waiting ---- */
+
+uint64_t lk_cuda_hang_ns(const struct cuda_device *g)
+{
+    return g->base.config.hang_ns ? g->base.config.hang_ns : 10 * LK_NS_PER_S;
+}
+
+/* Record a new origin. pre: the stream is idle, so that the host reads its clock just after the GPU
+ * has passed the event. *out_ns: how long that took. */
+static enum lk_status take_origin(struct cuda_stream *t, struct lk_deadline deadline,
+                                  uint64_t *out_ns)
+{
+    struct cuda_device *g = device_of(t->base.device);
+    uint64_t began_ns = g->call->now_ns();
+    enum lk_status st = LK_OK;
+    cudaError_t e;
+
+    LK_TRY(lk_cuda_status(g->call->EventRecord(g->origin, t->stream), "recording an event"));
+    while ((e = g->call->EventQuery(g->origin)) == cudaErrorNotReady)
+        if (lk_deadline_left_ns(deadline) == 0)
+            return lk_fail(LK_ETIMEOUT, "stream '%s' did not finish in time, though it was idle",
+                           t->base.name);
+    LK_TRY(lk_cuda_status(e, "synchronising"));
+    g->origin_ns = g->call->now_ns();
+    *out_ns = g->origin_ns - began_ns;
+out:
+    return st;
+}
+
+/* Process all passed points with the old origin, because CUDA does not document the result of
+ * cudaEventElapsedTime for a time before its start. */
+static void look_at_all(struct lk_device *d)
+{
+    struct lk_stream *s;
+
+    pthread_mutex_lock(&d->lock);
+    s = d->streams; /* a new stream goes in front of it */
+    pthread_mutex_unlock(&d->lock);
+    for (; s; s = s->next)
+        lk_cuda_look(stream_of(s));
+}
+
+/*
+ * Renew the origin if it is old: times are floats of milliseconds since it, and two clocks drift
+ * apart. Repeat if the host was interrupted while taking it, or all times until the next would be
+ * off.
+ */
+enum lk_status lk_cuda_refresh_origin(struct cuda_stream *t)
+{
+    enum { TRIES = 5 };
+    const uint64_t too_old_ns = LK_NS_PER_S, close_ns = 30 * LK_NS_PER_US;
+    struct cuda_device *g = device_of(t->base.device);
+    struct lk_deadline deadline = lk_deadline_in(lk_cuda_hang_ns(g));
+    enum lk_status st = LK_OK;
+    uint64_t ns = UINT64_MAX;
+
+    lock_points(t);
+    if (g->origin_ns > 0 && g->call->now_ns() - g->origin_ns < too_old_ns)
+        goto out;
+    look_at_all(t->base.device);
+    for (int i = 0; i < TRIES && ns > close_ns; i++)
+        LK_TRY(take_origin(t, deadline, &ns));
+out:
+    unlock_points(t);
+    return st;
+}
+
+bool lk_cuda_was_passed(struct cuda_stream *t, uint64_t seq, size_t *out_left)
+{
+    bool passed;
+
+    lock_points(t);
+    lk_cuda_look(t);
+    passed = t->n_points == 0 || t->points[t->first].seq > seq;
+    *out_left = t->n_points;
+    unlock_points(t);
+    return passed;
+}
+
+enum lk_status lk_cuda_point_add_last(struct cuda_stream *t)
+{
+    const struct point p = {.kind = LK_COMMAND_RECORD, .seq = ++t->submitted};
+    enum lk_status st;
+
+    lock_points(t);
+    st = lk_cuda_point_add(t, &p);
+    unlock_points(t);
+    return st;
+}
+
+void lk_cuda_points_fini(struct cuda_stream *t)
+{
+    bool hangs = device_of(t->base.device)->hangs;
+
+    lock_points(t);
+    while (t->n_points > 0)
+        drop_first(t);
+    while (t->n_spare > 0 && !hangs)
+        (void)calls_of(t)->EventDestroy(t->spare[--t->n_spare]);
+    free(t->points);
+    free(t->spare);
+    t->points = NULL;
+    t->spare = NULL;
+    unlock_points(t);
+}

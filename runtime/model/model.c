@@ -1,0 +1,326 @@
+/* Models: the registry with its presets, and code that all models share. */
+#include "runtime/model/model.h"
+
+#include "base/array.h"
+#include "base/dtype.h"
+#include "base/rng.h"
+#include "runtime/model/model_impl.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Named configurations, which give the sizes that are 0 in the request. */
+static const struct preset {
+    const char *name;
+    const struct lk_model_ops *ops;
+    int layers, heads, channels, context, vocab;
+} presets[] = {
+    {"gpt", &lk_model_gpt, 3, 3, 48, 64, 256},
+    {"gpt-nano", &lk_model_gpt, 3, 3, 48, 64, 256},
+    {"gpt-micro", &lk_model_gpt, 4, 4, 128, 128, 256},
+    {"gpt-mini", &lk_model_gpt, 6, 6, 192, 256, 256},
+    {"gpt-small", &lk_model_gpt, 6, 6, 384, 256, 256},
+    {"gpt2-124m", &lk_model_gpt, 12, 12, 768, 1024, 50257},
+    {"mlp", &lk_model_mlp, 2, 1, 256, 32, 256},
+    {"replay", &lk_model_replay, 0, 0, 0, 1, 256},
+};
+
+/* Limit for copying a whole model; any machine that holds it needs less. */
+static const uint64_t transfer_timeout_ns = 120 * LK_NS_PER_S;
+/* Elements per piece when weights are copied: page-locked memory is scarce. */
+enum { STAGED_ELEMS = 1 << 18 };
+
+static enum lk_status unknown_model(const char *name)
+{
+    char known[256] = "";
+    size_t used = 0;
+
+    for (size_t i = 0; i < LK_COUNT(presets) && used < sizeof known; i++)
+        used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "",
+                                 presets[i].name);
+    return lk_fail(LK_EUSAGE, "no model '%s'; there are: %s", name, known);
+}
+
+static int or_preset(int value, int preset)
+{
+    return value != 0 ? value : preset;
+}
+
+enum lk_status lk_model_create(struct lk_device *d, struct lk_stream *s,
+                               const struct lk_model_config *config, struct lk_model **out)
+{
+    struct lk_model_config c = *config;
+    const struct preset *p = NULL;
+
+    for (size_t i = 0; i < LK_COUNT(presets) && !p; i++)
+        if (!strcmp(presets[i].name, config->name))
+            p = &presets[i];
+    if (!p)
+        return unknown_model(config->name);
+    c.layers = or_preset(c.layers, p->layers);
+    c.heads = or_preset(c.heads, p->heads);
+    c.channels = or_preset(c.channels, p->channels);
+    c.context = or_preset(c.context, p->context);
+    c.vocab = or_preset(c.vocab, p->vocab);
+    return lk_fail_context(p->ops->create(d, s, &c, out), "model %s", p->name);
+}
+
+void lk_model_destroy(struct lk_model *m)
+{
+    if (m)
+        m->ops->destroy(m);
+}
+
+static void *take(struct lk_model_arena *a, size_t rows, size_t columns, size_t elem_bytes)
+{
+    enum { ALIGN = 64 };
+    size_t n, bytes, padded, first = a->bytes;
+
+    if (__builtin_mul_overflow(rows, columns, &n) ||
+        __builtin_mul_overflow(n, elem_bytes, &bytes) ||
+        __builtin_add_overflow(bytes, ALIGN - 1, &padded) ||
+        __builtin_add_overflow(a->bytes, padded / ALIGN * ALIGN, &a->bytes))
+        a->overflow = true;
+    return a->base ? a->base + first : NULL;
+}
+
+struct lk_model_arena lk_model_arena_of(const struct lk_device *d)
+{
+    return (struct lk_model_arena){.real_bytes = lk_device_real_bytes(d),
+                                   .wide_bytes = lk_device_wide_bytes(d),
+                                   .keeps_log_sum = lk_device_keeps_log_sum(d)};
+}
+
+lk_real *lk_model_take(struct lk_model_arena *a, size_t rows, size_t columns)
+{
+    return take(a, rows, columns, a->real_bytes);
+}
+
+lk_wide *lk_model_take_wide(struct lk_model_arena *a, size_t rows, size_t columns)
+{
+    return take(a, rows, columns, a->wide_bytes);
+}
+
+enum lk_status lk_model_arena_check(const struct lk_model_arena *a)
+{
+    return a->overflow ? lk_fail(LK_EUSAGE, "its buffers are larger than an address space") : LK_OK;
+}
+
+enum lk_status lk_model_arena_alloc(struct lk_model *m, struct lk_model_arena *a)
+{
+    void *base;
+    enum lk_status st = lk_model_arena_check(a);
+
+    if (st != LK_OK)
+        return st;
+    st = lk_device_alloc(m->device, a->bytes, &base);
+    if (st != LK_OK)
+        return st;
+    a->base = base;
+    a->bytes = 0;
+    return LK_OK;
+}
+
+enum lk_status lk_model_check_size(const char *what, int value, int max)
+{
+    if (value >= 1 && value <= max)
+        return LK_OK;
+    return lk_fail(LK_EUSAGE, "%s %d is not in 1..%d", what, value, max);
+}
+
+enum lk_status lk_model_check_batch(const struct lk_model *m, const struct lk_batch *batch,
+                                    int max_samples)
+{
+    if (batch->samples >= 1 && batch->samples <= max_samples && batch->context >= 1 &&
+        batch->context <= m->context)
+        return LK_OK;
+    return lk_fail(LK_EUSAGE, "batch of %d x %d tokens in a model made for %d x %d", batch->samples,
+                   batch->context, max_samples, m->context);
+}
+
+enum lk_status lk_model_ready(struct lk_model *m, const struct lk_grad_hook *hook, size_t param)
+{
+    enum lk_status st = LK_OK;
+
+    if (!hook)
+        return LK_OK;
+    LK_TRY(lk_stream_mark(m->stream, LK_SPAN_GRADIENT, (int32_t)param));
+    LK_TRY(hook->ready(hook->ctx, param));
+out:
+    return st;
+}
+
+static void from_float(enum lk_dtype to, void *out, const float *in, size_t n)
+{
+    if (to == LK_F32)
+        memcpy(out, in, n * sizeof *in);
+    for (size_t i = 0; i < n && to == LK_F64; i++)
+        ((double *)out)[i] = (double)in[i];
+    for (size_t i = 0; i < n && to == LK_BF16; i++)
+        ((uint16_t *)out)[i] = lk_bf16_from_f32(in[i]);
+}
+
+static void to_float(enum lk_dtype from, float *out, const void *in, size_t n)
+{
+    if (from == LK_F32)
+        memcpy(out, in, n * sizeof *out);
+    for (size_t i = 0; i < n && from == LK_F64; i++)
+        out[i] = (float)((const double *)in)[i];
+    for (size_t i = 0; i < n && from == LK_BF16; i++)
+        out[i] = lk_f32_from_bf16(((const uint16_t *)in)[i]);
+}
+
+/* Copy weights between a device buffer and host floats, one of `from` and `to`; in pieces through
+ * the staging buffer, which serves one copy at a time. */
+static enum lk_status transfer(struct lk_model *m, void *device, enum lk_dtype dtype,
+                               const float *from, float *to, size_t elems)
+{
+    size_t bytes = lk_dtype_bytes(dtype);
+    enum lk_status st = LK_OK;
+
+    for (size_t at = 0, n; at < elems; at += n) {
+        char *there = (char *)device + at * bytes;
+
+        n = elems - at < STAGED_ELEMS ? elems - at : STAGED_ELEMS;
+        if (from)
+            from_float(dtype, m->staging, from + at, n);
+        LK_TRY(lk_stream_copy(m->stream, from ? there : m->staging, from ? m->staging : there,
+                              n * bytes));
+        LK_TRY(lk_stream_sync(m->stream, lk_deadline_in(transfer_timeout_ns)));
+        if (to)
+            to_float(dtype, to + at, m->staging, n);
+    }
+out:
+    return st;
+}
+
+enum lk_status lk_model_upload(struct lk_model *m, size_t param, const float *from)
+{
+    const struct lk_param *p = &m->params[param];
+    enum lk_status st = LK_OK;
+
+    LK_TRY(transfer(m, p->data, lk_device_real_dtype(m->device), from, NULL, p->elems));
+    if (p->master)
+        LK_TRY(transfer(m, p->master, LK_F32, from, NULL, p->elems));
+out:
+    return st;
+}
+
+enum lk_status lk_model_download(struct lk_model *m, size_t param, float *to)
+{
+    const struct lk_param *p = &m->params[param];
+
+    if (p->master)
+        return transfer(m, p->master, LK_F32, NULL, to, p->elems);
+    return transfer(m, p->data, lk_device_real_dtype(m->device), NULL, to, p->elems);
+}
+
+static void fill_normal(float *to, size_t elems, uint64_t seed, const struct lk_model_param *how)
+{
+    enum { CHUNK = 4096 };
+    uint64_t stream = lk_rng_stream(how->name, 0);
+    double normals[CHUNK];
+
+    for (size_t at = 0; at < elems; at += CHUNK) {
+        size_t n = elems - at < CHUNK ? elems - at : CHUNK;
+
+        lk_rng_normals(seed, stream, at, normals, n);
+        for (size_t i = 0; i < n; i++)
+            to[at + i] = (float)(how->std * normals[i]);
+    }
+}
+
+static enum lk_status start_param(struct lk_model *m, size_t param, uint64_t seed,
+                                  const struct lk_model_param *how)
+{
+    struct lk_param *p = &m->params[param];
+    enum lk_status st = LK_OK;
+    float *host = NULL;
+
+    if (how->start == LK_START_ZERO)
+        return LK_OK; /* device memory starts zeroed */
+    LK_TRY(lk_alloc(&host, p->elems, sizeof *host));
+    if (how->start == LK_START_NORMAL)
+        fill_normal(host, p->elems, seed, how);
+    else
+        for (size_t i = 0; i < p->elems; i++)
+            host[i] = 1;
+    LK_TRY(lk_model_upload(m, param, host));
+out:
+    free(host);
+    return st;
+}
+
+static void lay_out(struct lk_model *m, const struct lk_model_param *params,
+                    struct lk_model_arena *a, bool masters)
+{
+    for (size_t i = 0; i < m->n_params; i++)
+        if (masters)
+            m->params[i].master = lk_model_take_wide(a, params[i].rows, params[i].columns);
+        else
+            m->params[i].data = lk_model_take(a, params[i].rows, params[i].columns);
+}
+
+static enum lk_status alloc_params(struct lk_model *m, const struct lk_model_param *params)
+{
+    struct lk_model_arena a = lk_model_arena_of(m->device);
+    size_t staged = 0;
+    enum lk_status st = LK_OK;
+
+    lay_out(m, params, &a, false);
+    LK_TRY(lk_model_arena_alloc(m, &a));
+    m->weights = a.base;
+    lay_out(m, params, &a, false);
+    if (a.real_bytes < a.wide_bytes) {
+        a = lk_model_arena_of(m->device);
+        lay_out(m, params, &a, true);
+        LK_TRY(lk_model_arena_alloc(m, &a));
+        m->masters = a.base;
+        lay_out(m, params, &a, true);
+    }
+    for (size_t i = 0; i < m->n_params; i++)
+        staged = m->params[i].elems > staged ? m->params[i].elems : staged;
+    staged = staged < STAGED_ELEMS ? staged : STAGED_ELEMS;
+    LK_TRY(lk_device_alloc_host(m->device, staged * sizeof(double), &m->staging));
+out:
+    return st;
+}
+
+enum lk_status lk_model_init(struct lk_model *m, const struct lk_model_ops *ops,
+                             struct lk_device *d, struct lk_stream *s,
+                             const struct lk_model_config *config,
+                             const struct lk_model_param *params, size_t n)
+{
+    enum lk_status st = LK_OK;
+    char *name = NULL;
+
+    m->ops = ops;
+    m->device = d;
+    m->stream = s;
+    LK_TRY(lk_alloc(&m->params, n, sizeof *m->params));
+    m->n_params = n;
+    for (size_t i = 0; i < n; i++) {
+        LK_TRY(lk_strdup(&name, params[i].name));
+        m->params[i].name = name;
+        m->params[i].elems = params[i].rows * params[i].columns;
+        m->params[i].decay = params[i].decay;
+    }
+    LK_TRY(alloc_params(m, params));
+    for (size_t i = 0; i < n && !config->blank; i++)
+        LK_TRY(start_param(m, i, config->seed, &params[i]));
+out:
+    return st;
+}
+
+void lk_model_fini(struct lk_model *m)
+{
+    for (size_t i = 0; i < m->n_params; i++)
+        free((char *)m->params[i].name);
+    free(m->params);
+    if (!m->device)
+        return;
+    lk_device_free(m->device, m->weights);
+    lk_device_free(m->device, m->masters);
+    lk_device_free_host(m->device, m->staging);
+}

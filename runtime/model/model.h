@@ -1,0 +1,110 @@
+/* Models: the computation of a step. A model enqueues ops on the compute stream and reports when
+ * each parameter's gradient is final; it knows nothing of ranks. */
+#ifndef LK_RUNTIME_MODEL_H
+#define LK_RUNTIME_MODEL_H
+
+#include "base/status.h"
+#include "runtime/device/device.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/*
+ * A parameter, in registration order. Element type: the device's real. If that is narrower than
+ * float, `master` holds the exact weights: the optimizer updates them and rounds them to `data`,
+ * and weight files hold them, so that import and export do not round.
+ */
+struct lk_param {
+    const char *name; /* e.g. "h.0.attn.c_attn.weight"; owned by the model */
+    size_t elems;
+    lk_real *data;
+    lk_wide *master; /* NULL: data is exact */
+    lk_real *grad;   /* set by the reducer: a view into a bucket; may move between steps */
+    bool decay;      /* weight decay applies (matrices, not biases and norms) */
+};
+
+/* Tokens of one micro-batch, in device memory: inputs and targets are (samples, context) int32. */
+struct lk_batch {
+    int samples, context;
+    const int32_t *inputs, *targets;
+};
+
+struct lk_model_config {
+    /*
+     * "mlp", "replay", or a GPT-2: "gpt" (as gpt-nano), "gpt-nano", "gpt-micro", "gpt-mini",
+     * "gpt-small", "gpt2-124m". For mlp, layers counts the hidden layers, channels is their width.
+     */
+    const char *name;
+    int layers, heads, channels, context, vocab; /* 0: the preset's */
+    int max_samples; /* largest micro-batch: activations are allocated once */
+    uint64_t seed;   /* seed of the initial weights, which are the same on all ranks and devices */
+    bool blank; /* keep weights zero: the model is only described, or weights are loaded into it */
+    const char *job; /* replay: path of a job.json */
+};
+
+/* A callback on the host, right after the op that completes a parameter's gradient was enqueued. */
+struct lk_grad_hook {
+    enum lk_status (*ready)(void *ctx, size_t param);
+    void *ctx;
+};
+
+struct lk_comm;
+struct lk_model;
+struct lk_model_ops {
+    const char *name;
+    const char *help;
+    enum lk_status (*create)(struct lk_device *d, struct lk_stream *s,
+                             const struct lk_model_config *config, struct lk_model **out);
+    void (*destroy)(struct lk_model *m);
+    /* Enqueue the forward pass; the mean loss over the batch's targets goes to m->loss. */
+    enum lk_status (*forward)(struct lk_model *m, const struct lk_batch *batch);
+    /* Enqueue the backward pass of the last forward with d(mean loss) = seed. accumulate false
+     * overwrites every gradient, true adds. hook (NULL: none) is called once per parameter. */
+    enum lk_status (*backward)(struct lk_model *m, const struct lk_batch *batch, double seed,
+                               bool accumulate, const struct lk_grad_hook *hook);
+    /* (optional) Enqueue the model's own update instead of the optimizer's: for replayed jobs. */
+    enum lk_status (*update)(struct lk_model *m);
+    /*
+     * (optional) For a model with collectives of its own (a replayed SyncBatchNorm), which run over
+     * comm on the net stream, among the reducer's. Both are borrowed. Called before the first
+     * forward.
+     */
+    enum lk_status (*join)(struct lk_model *m, struct lk_comm *comm, struct lk_stream *net);
+};
+
+struct lk_model { /* first member of a model's own struct */
+    const struct lk_model_ops *ops;
+    struct lk_device *device; /* borrowed */
+    struct lk_stream *stream; /* borrowed: the compute stream */
+    struct lk_param *params;
+    size_t n_params;
+    lk_real *weights; /* allocation of all params[].data; NULL without */
+    lk_wide *masters; /* allocation of all params[].master; NULL without */
+    void *staging;    /* host buffer for copies of weights */
+    int context, vocab;
+    lk_wide *loss;           /* device memory, one element */
+    double flops_per_sample; /* forward and backward; NaN: unknown */
+    /* A replayed job: seconds that a step waits for each batch, and after its optimizer; DDP's
+     * search for unused parameters. Else 0. */
+    double input_s, gap_s;
+    bool find_unused_parameters;
+    bool has_kinks;        /* its gradient is discontinuous, where a relu turns on or off */
+    char sample_unit[48];  /* "sequence of 64 tokens" */
+    char config_text[160]; /* "layers 3, heads 3, channels 48, context 64, vocab 256" */
+};
+
+/* Create the model with this name or preset. LK_EUSAGE lists the names. */
+enum lk_status lk_model_create(struct lk_device *d, struct lk_stream *s,
+                               const struct lk_model_config *config, struct lk_model **out);
+void lk_model_destroy(struct lk_model *m); /* NULL is legal */
+
+/*
+ * Write and read parameters as a file: one line of JSON (names and element counts, in order), then
+ * float32, little endian, on every device. For comparison with other frameworks and for
+ * checkpoints. pre: the stream is idle.
+ */
+enum lk_status lk_model_export(struct lk_model *m, const char *path);
+enum lk_status lk_model_import(struct lk_model *m, const char *path);
+
+#endif

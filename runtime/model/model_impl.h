@@ -1,0 +1,67 @@
+/* Private to the models: memory, initial weights and the gradient hook. */
+#ifndef LK_RUNTIME_MODEL_IMPL_H
+#define LK_RUNTIME_MODEL_IMPL_H
+
+#include "runtime/model/model.h"
+
+extern const struct lk_model_ops lk_model_gpt;
+extern const struct lk_model_ops lk_model_mlp;
+extern const struct lk_model_ops lk_model_replay;
+
+/* Buffers cut from one allocation. A model lays out its buffers in one function, which runs twice:
+ * with base NULL it only counts bytes, with memory it returns pointers. */
+struct lk_model_arena {
+    char *base;   /* NULL: only count */
+    size_t bytes; /* bytes taken so far */
+    size_t real_bytes, wide_bytes;
+    bool keeps_log_sum; /* lk_device_keeps_log_sum */
+    bool overflow;
+};
+/* Return an empty arena that counts, with the device's element sizes. */
+struct lk_model_arena lk_model_arena_of(const struct lk_device *d);
+/* Take rows * columns elements, 64-byte aligned. Return NULL while counting. */
+lk_real *lk_model_take(struct lk_model_arena *a, size_t rows, size_t columns);
+lk_wide *lk_model_take_wide(struct lk_model_arena *a, size_t rows, size_t columns);
+/* Check the count: LK_EUSAGE when it does not fit an address space. */
+enum lk_status lk_model_arena_check(const struct lk_model_arena *a);
+/* Allocate the counted bytes, set base and start over. */
+enum lk_status lk_model_arena_alloc(struct lk_model *m, struct lk_model_arena *a);
+
+/* A parameter's initial values. */
+enum lk_model_start { LK_START_ZERO, LK_START_ONE, LK_START_NORMAL };
+
+/* The description of a parameter, from which the model is made. */
+struct lk_model_param {
+    const char *name; /* copied */
+    size_t rows, columns;
+    bool decay; /* matrices and embeddings, not biases and norms */
+    enum lk_model_start start;
+    double std;
+};
+/*
+ * Fill the common part of m: parameters in one allocation, with initial values unless the config
+ * asks for blank ones. A normal value depends on seed, name and index alone, and is rounded to
+ * float32 on every device.
+ */
+enum lk_status lk_model_init(struct lk_model *m, const struct lk_model_ops *ops,
+                             struct lk_device *d, struct lk_stream *s,
+                             const struct lk_model_config *config,
+                             const struct lk_model_param *params, size_t n);
+/* Free what lk_model_init allocated; safe on a zeroed model. */
+void lk_model_fini(struct lk_model *m);
+
+/* Check a size: LK_EUSAGE unless 1 <= value <= max. */
+enum lk_status lk_model_check_size(const char *what, int value, int max);
+/* Check a batch: LK_EUSAGE unless it fits the allocated buffers. */
+enum lk_status lk_model_check_batch(const struct lk_model *m, const struct lk_batch *batch,
+                                    int max_samples);
+
+/* Mark a parameter's gradient as final on the stream and call the hook. hook may be NULL. */
+enum lk_status lk_model_ready(struct lk_model *m, const struct lk_grad_hook *hook, size_t param);
+
+/* Copy between a host array of float32 and a parameter, and wait for it. Upload writes the exact
+ * weights and their rounded values; download reads the exact ones. */
+enum lk_status lk_model_upload(struct lk_model *m, size_t param, const float *from);
+enum lk_status lk_model_download(struct lk_model *m, size_t param, float *to);
+
+#endif

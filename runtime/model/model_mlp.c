@@ -1,0 +1,246 @@
+/*
+ * A multi-layer perceptron: its input is the last `context` bytes as numbers in [-1, 1], then come
+ * hidden layers with relu, and logits of the next byte. A sample has one target, that of the last
+ * position.
+ *
+ * Weights are (outputs, inputs), named layers.0.weight, layers.0.bias, ... Initial values: normal
+ * with deviation sqrt(2 / inputs) (He et al. 2015), biases 0.
+ */
+#include "base/array.h"
+#include "kernels/ops.h"
+#include "runtime/model/model_impl.h"
+
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+enum { NAME_SIZE = 48, MAX_LAYERS = 1024, MAX_WIDTH = 1 << 16, MAX_VOCAB = 1 << 20 };
+
+struct mlp {
+    struct lk_model base;
+    size_t layers; /* hidden layers; there is one more linear layer */
+    size_t channels, max_samples;
+    lk_real *activations; /* allocation of all buffers below */
+    lk_real *bytes;       /* (max_samples, context) */
+    lk_real **hidden;     /* [layers], (max_samples, channels): after relu */
+    lk_real *logits;      /* (max_samples, vocab); backward turns them into their gradient */
+    lk_wide *log_sum;     /* (max_samples) */
+    lk_real *dhidden[2];  /* (max_samples, channels): gradients of a layer's output and input */
+};
+
+/* Return the sizes of linear layer i of layers + 1. */
+static size_t inputs_of(const struct mlp *p, size_t i)
+{
+    return i == 0 ? (size_t)p->base.context : p->channels;
+}
+
+static size_t outputs_of(const struct mlp *p, size_t i)
+{
+    return i == p->layers ? (size_t)p->base.vocab : p->channels;
+}
+
+static const lk_real *input_of(const struct mlp *p, size_t i)
+{
+    return i == 0 ? p->bytes : p->hidden[i - 1];
+}
+
+static void lay_out(struct mlp *p, struct lk_model_arena *a)
+{
+    p->base.loss = lk_model_take_wide(a, 1, 1);
+    p->bytes = lk_model_take(a, p->max_samples, (size_t)p->base.context);
+    for (size_t i = 0; i < p->layers; i++)
+        p->hidden[i] = lk_model_take(a, p->max_samples, p->channels);
+    p->logits = lk_model_take(a, p->max_samples, (size_t)p->base.vocab);
+    p->log_sum = lk_model_take_wide(a, p->max_samples, 1);
+    for (size_t i = 0; i < 2; i++)
+        p->dhidden[i] = lk_model_take(a, p->max_samples, p->channels);
+}
+
+static enum lk_status init_params(struct mlp *p, struct lk_device *d, struct lk_stream *s,
+                                  const struct lk_model_config *config)
+{
+    size_t n = 2 * (p->layers + 1);
+    struct lk_model_param *params = NULL;
+    char(*names)[NAME_SIZE] = NULL;
+    enum lk_status st = LK_OK;
+
+    LK_TRY(lk_alloc(&params, n, sizeof *params));
+    LK_TRY(lk_alloc(&names, n, sizeof *names));
+    for (size_t i = 0; i < n; i++) {
+        bool weight = i % 2 == 0;
+
+        snprintf(names[i], NAME_SIZE, "layers.%zu.%s", i / 2, weight ? "weight" : "bias");
+        params[i] =
+            (struct lk_model_param){.name = names[i],
+                                    .rows = weight ? outputs_of(p, i / 2) : 1,
+                                    .columns = weight ? inputs_of(p, i / 2) : outputs_of(p, i / 2),
+                                    .decay = weight,
+                                    .start = weight ? LK_START_NORMAL : LK_START_ZERO,
+                                    .std = sqrt(2 / (double)inputs_of(p, i / 2))};
+    }
+    LK_TRY(lk_model_init(&p->base, &lk_model_mlp, d, s, config, params, n));
+out:
+    free(names);
+    free(params);
+    return st;
+}
+
+static enum lk_status check_config(const struct lk_model_config *c)
+{
+    enum lk_status st = LK_OK;
+
+    LK_TRY(lk_model_check_size("layers", c->layers, MAX_LAYERS));
+    LK_TRY(lk_model_check_size("channels", c->channels, MAX_WIDTH));
+    LK_TRY(lk_model_check_size("context", c->context, MAX_WIDTH));
+    LK_TRY(lk_model_check_size("vocab", c->vocab, MAX_VOCAB));
+    LK_TRY(lk_model_check_size("max_samples", c->max_samples, INT_MAX / c->context));
+    if (c->heads != 1)
+        st = lk_fail(LK_EUSAGE, "has no heads");
+out:
+    return st;
+}
+
+static void mlp_destroy(struct lk_model *m)
+{
+    struct mlp *p = (struct mlp *)m;
+
+    if (m->device)
+        lk_device_free(m->device, p->activations);
+    lk_model_fini(m);
+    free(p->hidden);
+    free(p);
+}
+
+static enum lk_status mlp_create(struct lk_device *d, struct lk_stream *s,
+                                 const struct lk_model_config *config, struct lk_model **out)
+{
+    struct lk_model_arena a = lk_model_arena_of(d);
+    enum lk_status st = LK_OK;
+    struct mlp *p = NULL;
+
+    LK_TRY(check_config(config));
+    LK_TRY(lk_alloc(&p, 1, sizeof *p));
+    p->layers = (size_t)config->layers;
+    p->channels = (size_t)config->channels;
+    p->max_samples = (size_t)config->max_samples;
+    p->base.context = config->context;
+    p->base.vocab = config->vocab;
+    p->base.has_kinks = true;
+    LK_TRY(lk_alloc(&p->hidden, p->layers, sizeof *p->hidden));
+    lay_out(p, &a);
+    LK_TRY(lk_model_arena_check(&a));
+    LK_TRY(init_params(p, d, s, config));
+    LK_TRY(lk_model_arena_alloc(&p->base, &a));
+    p->activations = a.base;
+    lay_out(p, &a);
+    /* 2 operations per weight forward, 4 backward; the first layer's input needs no gradient. */
+    for (size_t i = 0; i <= p->layers; i++)
+        p->base.flops_per_sample +=
+            (i == 0 ? 4.0 : 6.0) * (double)inputs_of(p, i) * (double)outputs_of(p, i);
+    snprintf(p->base.sample_unit, sizeof p->base.sample_unit, "window of %d bytes",
+             config->context);
+    snprintf(p->base.config_text, sizeof p->base.config_text,
+             "layers %d, channels %d, context %d, vocab %d", config->layers, config->channels,
+             config->context, config->vocab);
+    *out = &p->base;
+    p = NULL;
+out:
+    if (p)
+        mlp_destroy(&p->base);
+    return st;
+}
+
+/* Check the batch: a context shorter than the model's does not fit the first layer. */
+static enum lk_status check_batch(const struct mlp *p, const struct lk_batch *batch)
+{
+    if (batch->context != p->base.context)
+        return lk_fail(LK_EUSAGE, "windows of %d bytes in a model made for %d", batch->context,
+                       p->base.context);
+    return lk_model_check_batch(&p->base, batch, (int)p->max_samples);
+}
+
+static enum lk_status mlp_forward(struct lk_model *m, const struct lk_batch *batch)
+{
+    struct mlp *p = (struct mlp *)m;
+    size_t rows, context = (size_t)m->context;
+    enum lk_status st = LK_OK;
+
+    LK_TRY(check_batch(p, batch));
+    rows = (size_t)batch->samples;
+    LK_TRY(LK_LAUNCH(m->stream, bytes_forward, .out = p->bytes, .tokens = batch->inputs,
+                     .n = rows * context, .factor = 2.0 / 255, .shift = -1));
+    for (size_t i = 0; i <= p->layers; i++) {
+        bool last = i == p->layers;
+        lk_real *to = last ? p->logits : p->hidden[i];
+
+        LK_TRY(LK_LAUNCH(m->stream, matmul_forward, .out = to, .in = input_of(p, i),
+                         .weight = m->params[2 * i].data, .bias = m->params[2 * i + 1].data,
+                         .rows = rows, .inputs = inputs_of(p, i), .outputs = outputs_of(p, i)));
+        if (!last)
+            LK_TRY(
+                LK_LAUNCH(m->stream, relu_forward, .out = to, .in = to, .n = rows * p->channels));
+    }
+    LK_TRY(LK_LAUNCH(m->stream, cross_entropy_forward, .loss = m->loss, .log_sum = p->log_sum,
+                     .logits = p->logits, .targets = batch->targets + context - 1, .rows = rows,
+                     .vocab = (size_t)m->vocab, .target_stride = context));
+out:
+    return st;
+}
+
+/* Backward of linear layer i: dout is the gradient of its output; *din gets that of its input,
+ * unless i is 0. */
+static enum lk_status layer_backward(struct mlp *p, size_t i, const lk_real *dout, lk_real *din,
+                                     size_t rows, bool accumulate, const struct lk_grad_hook *hook)
+{
+    struct lk_model *m = &p->base;
+    const struct lk_param *w = &m->params[2 * i];
+    enum lk_status st = LK_OK;
+
+    LK_TRY(LK_LAUNCH(m->stream, matmul_backward_weight, .dweight = w[0].grad, .dbias = w[1].grad,
+                     .dout = dout, .in = input_of(p, i), .rows = rows, .inputs = inputs_of(p, i),
+                     .outputs = outputs_of(p, i), .accumulate = accumulate));
+    LK_TRY(lk_model_ready(m, hook, 2 * i + 1));
+    LK_TRY(lk_model_ready(m, hook, 2 * i));
+    if (i == 0)
+        goto out;
+    LK_TRY(LK_LAUNCH(m->stream, matmul_backward_input, .din = din, .dout = dout,
+                     .weight = w[0].data, .rows = rows, .inputs = inputs_of(p, i),
+                     .outputs = outputs_of(p, i)));
+    LK_TRY(LK_LAUNCH(m->stream, relu_backward, .din = din, .dout = din, .out = p->hidden[i - 1],
+                     .n = rows * p->channels));
+out:
+    return st;
+}
+
+static enum lk_status mlp_backward(struct lk_model *m, const struct lk_batch *batch, double seed,
+                                   bool accumulate, const struct lk_grad_hook *hook)
+{
+    struct mlp *p = (struct mlp *)m;
+    size_t rows, context = (size_t)m->context;
+    const lk_real *dout = p->logits;
+    enum lk_status st = LK_OK;
+
+    LK_TRY(check_batch(p, batch));
+    rows = (size_t)batch->samples;
+    LK_TRY(LK_LAUNCH(m->stream, cross_entropy_backward, .dlogits = p->logits, .logits = p->logits,
+                     .log_sum = p->log_sum, .targets = batch->targets + context - 1, .rows = rows,
+                     .vocab = (size_t)m->vocab, .target_stride = context, .seed = seed));
+    for (size_t i = p->layers + 1; i-- > 0;) {
+        lk_real *din = p->dhidden[i % 2];
+
+        LK_TRY(layer_backward(p, i, dout, din, rows, accumulate, hook));
+        dout = din;
+    }
+out:
+    return st;
+}
+
+const struct lk_model_ops lk_model_mlp = {
+    .name = "mlp",
+    .help = "perceptron on a window of bytes: layers (hidden), channels (width), context, vocab",
+    .create = mlp_create,
+    .destroy = mlp_destroy,
+    .forward = mlp_forward,
+    .backward = mlp_backward,
+};

@@ -1,0 +1,55 @@
+/* Optimizers: update the parameters from averaged gradients. The state of all parameters lies in
+ * one block of device memory; every rank has all of it. */
+#ifndef LK_RUNTIME_OPTIM_H
+#define LK_RUNTIME_OPTIM_H
+
+#include "base/status.h"
+#include "base/words.h"
+#include "runtime/device/device.h"
+#include "runtime/model/model.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* X(optimizer, name) */
+#define LK_OPTIM_LIST(X)                                                                           \
+    X(LK_OPTIM_SGD, "sgd")                                                                         \
+    X(LK_OPTIM_ADAMW, "adamw")
+
+enum lk_optim_kind { LK_OPTIM_LIST(LK_WORD_VALUE) LK_OPTIM_COUNT };
+
+struct lk_optim_config {
+    enum lk_optim_kind kind;
+    double learning_rate;     /* at reference_batch */
+    double momentum;          /* sgd */
+    double beta1, beta2, eps; /* adamw */
+    double weight_decay;      /* of parameters with lk_param.decay */
+    int64_t warmup_steps;     /* the rate grows linearly over these */
+    int64_t reference_batch;  /* linear scaling rule: rate * global batch / this; 0: off */
+};
+
+struct lk_optim;
+/* Create an optimizer and its state. params is not kept. LK_EUSAGE for a rate, momentum or decay
+ * out of range. */
+enum lk_status lk_optim_create(struct lk_device *d, const struct lk_optim_config *config,
+                               const struct lk_param *params, size_t n_params,
+                               struct lk_optim **out);
+void lk_optim_destroy(struct lk_optim *o); /* NULL is legal; pre: its streams are idle */
+
+/* Enqueue update number t (from 1) of all parameters on s. params: those given to create. */
+enum lk_status lk_optim_step(struct lk_optim *o, struct lk_stream *s, const struct lk_param *params,
+                             double learning_rate, int64_t t);
+
+/* Return the bytes of state: 0, 1 (momentum) or 2 (AdamW) wide elements per parameter element. */
+size_t lk_optim_state_bytes(const struct lk_optim *o);
+
+/*
+ * Return the learning rate of step 0, 1, ...: the configured rate, times global_batch /
+ * reference_batch when a reference batch is set (Goyal et al. 2017, "Accurate, large minibatch
+ * SGD", section 2.1), times (step + 1) / warmup_steps during the warm-up (section 2.2, but growing
+ * from near 0 instead of the unscaled rate, so that one schedule serves all batches). Constant
+ * afterwards. pre: step >= 0, global_batch > 0.
+ */
+double lk_optim_rate(const struct lk_optim_config *config, int64_t step, int64_t global_batch);
+
+#endif

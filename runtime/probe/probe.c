@@ -1,0 +1,304 @@
+/* The probe of collectives; see the header. */
+#include "runtime/probe/probe.h"
+
+#include "base/array.h"
+#include "base/clock.h"
+#include "base/units.h"
+#include "runtime/probe/probe_impl.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Limits of a burst's calls. A call on a stream is several commands (its kernel, events of ours and
+ * NCCL's), and from about 1000 on CUDA's launches wait for the GPU: the time would then include the
+ * host's part again. */
+enum { BURST_MIN = 2, BURST_MAX = 1000, BURST_MAX_ON_STREAM = 100 };
+
+/* Index of a rank's measurements of a row. */
+enum { TIME, HOST_TIME, HOST_LATE, N_TIMES };
+
+struct probe {
+    struct lk_comm *comm;
+    const struct lk_probe_collectives_config *config;
+    struct lk_probe_rows rows;
+    size_t cap_rows;
+    struct lk_probe_clock clock;
+    void *buf, *from; /* as large as the largest row needs; from: out of place */
+    double *mine;     /* N_TIMES per row, then the time since the start */
+    double *all;      /* `mine` of every rank */
+};
+
+/* Return the `count` of a call: the elements of a part if the buffer has parts. On a GPU parts
+ * begin at multiples of 16 bytes, as in nccl-tests (all_gather.cu, AllGatherGetCollByteCount). */
+static size_t count_of(const struct probe *s, enum lk_coll coll, enum lk_dtype dtype,
+                       uint64_t bytes)
+{
+    const uint64_t aligned = s->config->stream ? 16 / lk_dtype_bytes(dtype) : 1;
+    uint64_t n = bytes / lk_dtype_bytes(dtype);
+
+    if (coll == LK_ALL_GATHER || coll == LK_REDUCE_SCATTER) {
+        n /= (uint64_t)lk_comm_world_size(s->comm);
+        n -= n % aligned;
+    }
+    return (size_t)n;
+}
+
+/* Return how many numbers a rank gives the others after a repetition. */
+static size_t n_mine(const struct probe *s)
+{
+    return N_TIMES * s->rows.n + 1;
+}
+
+static struct lk_coll_call call_of(const struct probe *s, const struct lk_probe_row *row)
+{
+    return (struct lk_coll_call){.coll = row->coll,
+                                 .algo = row->algo,
+                                 .dtype = row->dtype,
+                                 .buf = s->buf,
+                                 .from = row->out_of_place ? s->from : NULL,
+                                 .count = count_of(s, row->coll, row->dtype, row->bytes),
+                                 .index = -1};
+}
+
+static enum lk_status add_row(struct probe *s, struct lk_probe_row row)
+{
+    enum lk_status st = LK_OK;
+    size_t n = s->config->warmup + s->config->repetitions;
+
+    LK_TRY(lk_array_grow(&s->rows.row, &s->cap_rows, s->rows.n + 1, sizeof row));
+    LK_TRY(lk_alloc(&row.time_s, n, sizeof *row.time_s));
+    LK_TRY(lk_alloc(&row.wire_s, n, sizeof *row.wire_s));
+    LK_TRY(lk_alloc(&row.host_s, n, sizeof *row.host_s));
+    s->rows.row[s->rows.n++] = row;
+    return LK_OK;
+out:
+    free(row.time_s);
+    free(row.wire_s);
+    return st;
+}
+
+/* Add a row for each size; a barrier has one row, without bytes. */
+static enum lk_status add_sizes(struct probe *s, struct lk_probe_row row)
+{
+    enum lk_status st = LK_OK;
+
+    if (row.coll == LK_BARRIER)
+        return add_row(s, row);
+    for (size_t i = 0; i < s->config->n_bytes; i++) {
+        struct lk_coll_call call = {.coll = row.coll, .dtype = row.dtype};
+
+        call.count = count_of(s, row.coll, row.dtype, s->config->bytes[i]);
+        row.bytes = lk_coll_call_bytes(&call, row.ranks);
+        if (row.bytes)
+            LK_TRY(add_row(s, row));
+    }
+out:
+    return st;
+}
+
+/* Add the rows of all types, places and timings of a collective and algorithm; a barrier has one
+ * type and place. */
+static enum lk_status add_kinds(struct probe *s, enum lk_coll coll, enum lk_algo algo)
+{
+    static const enum lk_timing timings[] = {LK_TIMING_ALONE, LK_TIMING_BACK_TO_BACK};
+    const struct lk_probe_collectives_config *g = s->config;
+    size_t n_dtypes = coll == LK_BARRIER ? 1 : g->n_dtypes;
+    size_t n_places = coll != LK_BARRIER && g->out_of_place ? 2 : 1;
+    struct lk_probe_row row = {.coll = coll,
+                               .algo = algo,
+                               .ranks = lk_comm_world_size(s->comm),
+                               .estimate_s = NAN,
+                               .burst = 1,
+                               .on_stream = g->stream != NULL,
+                               .warmup = g->warmup};
+    enum lk_status st = LK_OK;
+
+    for (size_t d = 0; d < n_dtypes; d++)
+        for (size_t p = 0; p < n_places; p++)
+            for (size_t t = 0; t < LK_COUNT(timings); t++) {
+                row.dtype = g->dtypes[d];
+                row.out_of_place = p > 0;
+                row.timing = timings[t];
+                LK_TRY(add_sizes(s, row));
+            }
+out:
+    return st;
+}
+
+/* Allocate a buffer and write it, so that its pages exist before anything is timed. */
+static enum lk_status make_buffer(const struct probe *s, uint64_t bytes, void **out)
+{
+    enum lk_status st;
+
+    if (s->config->stream)
+        return lk_comm_alloc(s->comm, lk_stream_device(s->config->stream), (size_t)bytes, out);
+    st = lk_alloc(out, (size_t)bytes, 1);
+    if (st == LK_OK)
+        memset(*out, 0, (size_t)bytes);
+    return st;
+}
+
+static void free_buffer(const struct probe *s, void *p)
+{
+    if (s->config->stream)
+        lk_comm_free(s->comm, lk_stream_device(s->config->stream), p);
+    else
+        free(p);
+}
+
+static enum lk_status plan(struct probe *s)
+{
+    const struct lk_probe_collectives_config *g = s->config;
+    enum lk_status st = LK_OK;
+    uint64_t largest = 0;
+
+    for (size_t c = 0; c < g->n_colls; c++)
+        for (size_t a = 0; a < g->n_algos; a++)
+            if (lk_comm_has(s->comm, g->colls[c], g->algos[a]))
+                LK_TRY(add_kinds(s, g->colls[c], g->algos[a]));
+    for (size_t i = 0; i < s->rows.n; i++)
+        largest = s->rows.row[i].bytes > largest ? s->rows.row[i].bytes : largest;
+    LK_TRY(make_buffer(s, largest, &s->buf));
+    if (g->out_of_place)
+        LK_TRY(make_buffer(s, largest, &s->from));
+    LK_TRY(lk_alloc(&s->mine, n_mine(s), sizeof *s->mine));
+    LK_TRY(lk_alloc(&s->all, n_mine(s) * (size_t)lk_comm_world_size(s->comm), sizeof *s->all));
+    LK_TRY(lk_probe_clock_init(&s->clock, g->stream, g->timeout_ns));
+out:
+    return st;
+}
+
+/* Ask the communicator, which may not know, for its estimate of each row; once for both timings. */
+static enum lk_status ask(struct probe *s)
+{
+    for (size_t i = 0; i < s->rows.n; i++) {
+        struct lk_probe_row *row = &s->rows.row[i];
+        struct lk_coll_call call = call_of(s, row);
+        enum lk_status st;
+
+        if (row->timing != LK_TIMING_ALONE)
+            continue;
+        st = lk_comm_estimate(s->comm, &call, &row->estimate_s);
+        if (st == LK_EUNSUPPORTED)
+            return LK_OK;
+        if (st != LK_OK)
+            return st;
+    }
+    return LK_OK;
+}
+
+struct one_call {
+    struct lk_comm *comm;
+    struct lk_coll_call call;
+};
+
+static enum lk_status make_call(void *ctx, struct lk_stream *stream)
+{
+    const struct one_call *c = ctx;
+
+    return stream ? lk_comm_put(c->comm, stream, &c->call) : lk_comm_run(c->comm, &c->call);
+}
+
+/* Time a row's calls on this rank, from its own arrival. */
+static enum lk_status time_row(struct probe *s, const struct lk_probe_row *row, double out[N_TIMES])
+{
+    struct one_call one = {s->comm, call_of(s, row)};
+    struct lk_probe_time t;
+    enum lk_status st = LK_OK;
+
+    LK_TRY(lk_comm_barrier(s->comm));
+    LK_TRY(lk_probe_clock_time(&s->clock, make_call, &one, row->burst, &t));
+    out[TIME] = t.s / (double)row->burst;
+    out[HOST_TIME] = t.host_s / (double)row->burst;
+    out[HOST_LATE] = t.host_late;
+out:
+    return st;
+}
+
+/* Time every row once; fill `mine` and `all`. */
+static enum lk_status time_all(struct probe *s, uint64_t start_ns)
+{
+    enum lk_status st = LK_OK;
+
+    for (size_t i = 0; i < s->rows.n; i++)
+        LK_TRY(time_row(s, &s->rows.row[i], &s->mine[N_TIMES * i]));
+    s->mine[N_TIMES * s->rows.n] = lk_s_from_ns(lk_now_ns() - start_ns);
+    LK_TRY(lk_comm_gather(s->comm, LK_F64, s->mine, n_mine(s), s->all));
+out:
+    return st;
+}
+
+/* Return the largest or smallest of the ranks' `i`-th numbers. */
+static double extreme(const struct probe *s, size_t i, bool largest)
+{
+    double v = s->all[i];
+
+    for (int r = 1; r < lk_comm_world_size(s->comm); r++) {
+        double x = s->all[(size_t)r * n_mine(s) + i];
+
+        v = largest == (x > v) ? x : v;
+    }
+    return v;
+}
+
+/* Choose how many calls fill a burst, the same on all ranks, from one call of each row. */
+static enum lk_status choose_bursts(struct probe *s)
+{
+    enum lk_status st = time_all(s, lk_now_ns());
+
+    for (size_t i = 0; st == LK_OK && i < s->rows.n; i++) {
+        double most = s->config->stream ? BURST_MAX_ON_STREAM : BURST_MAX;
+        double n = s->config->burst_s / extreme(s, N_TIMES * i + TIME, true);
+
+        if (s->rows.row[i].timing != LK_TIMING_BACK_TO_BACK)
+            continue;
+        n = n < BURST_MIN ? BURST_MIN : n > most ? most : n;
+        s->rows.row[i].burst = (size_t)n;
+    }
+    return st;
+}
+
+enum lk_status lk_probe_collectives(struct lk_comm *comm,
+                                    const struct lk_probe_collectives_config *config,
+                                    struct lk_probe_rows *out)
+{
+    enum lk_status st = LK_OK;
+    struct probe s = {.comm = comm, .config = config};
+    uint64_t start_ns = lk_now_ns();
+
+    if (lk_comm_world_size(comm) < 2) {
+        *out = s.rows;
+        return LK_OK;
+    }
+    LK_TRY(plan(&s));
+    if (config->estimate)
+        LK_TRY(ask(&s));
+    LK_TRY(choose_bursts(&s));
+    for (size_t rep = 0; rep < config->warmup + config->repetitions; rep++) {
+        LK_TRY(time_all(&s, start_ns));
+        for (size_t i = 0; i < s.rows.n; i++) {
+            struct lk_probe_row *row = &s.rows.row[i];
+
+            row->time_s[rep] = extreme(&s, N_TIMES * i + TIME, true);
+            row->wire_s[rep] = extreme(&s, N_TIMES * i + TIME, false);
+            row->host_s[rep] = extreme(&s, N_TIMES * i + HOST_TIME, true);
+            row->n_late += rep >= config->warmup && extreme(&s, N_TIMES * i + HOST_LATE, true) > 0;
+            row->n = rep + 1;
+        }
+        /* Use rank 0's clock, so that all ranks stop together. */
+        if (rep >= config->warmup && config->budget_s > 0 &&
+            s.all[N_TIMES * s.rows.n] > config->budget_s)
+            break;
+    }
+    *out = s.rows;
+    s.rows = (struct lk_probe_rows){0};
+out:
+    lk_probe_rows_fini(&s.rows);
+    lk_probe_clock_fini(&s.clock);
+    free_buffer(&s, s.buf);
+    free_buffer(&s, s.from);
+    free(s.mine);
+    free(s.all);
+    return st;
+}

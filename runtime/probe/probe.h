@@ -1,0 +1,113 @@
+/*
+ * Measurements behind `calibrate`: collectives, co-location, overlap, copies and products.
+ *
+ * All functions are collective: every rank calls them with the same configuration, and every rank
+ * gets the same numbers. Quantities that are compared are measured in turn, repetition by
+ * repetition, so that drift of the machine cancels. Every sample is kept, in the order in which it
+ * was taken; the first `warmup` of a row are warm-up. Times are seconds. Nothing here writes files.
+ *
+ * Work runs on the calling thread, timed by its clock, or on streams, timed by their events.
+ */
+#ifndef LK_RUNTIME_PROBE_H
+#define LK_RUNTIME_PROBE_H
+
+#include "base/cluster.h"
+#include "base/coll.h"
+#include "base/dtype.h"
+#include "base/samples.h"
+#include "base/status.h"
+#include "runtime/comm/comm.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* A piece of compute: each call does one short unit, the same work every time. */
+struct lk_probe_work {
+    void (*unit)(void *ctx); /* NULL: a built-in one, about 100 us of multiply-adds in cache */
+    void *ctx;
+};
+
+struct lk_probe_collectives_config {
+    const enum lk_coll *colls; /* borrowed */
+    size_t n_colls;
+    const enum lk_algo *algos; /* borrowed; skipped for collectives that do not have them */
+    size_t n_algos;
+    const uint64_t *bytes; /* borrowed; sizes as in base/coll.h, rounded down to whole elements */
+    size_t n_bytes;
+    const enum lk_dtype *dtypes; /* borrowed */
+    size_t n_dtypes;
+    bool out_of_place;        /* measure each of them out of place, too */
+    bool estimate;            /* ask for the communicator's own estimates */
+    struct lk_stream *stream; /* calls are enqueued on it; NULL: they run on the calling thread */
+    uint64_t timeout_ns;      /* limit of a row's calls on the stream */
+    size_t repetitions;       /* samples kept, without the warm-up */
+    size_t warmup;
+    double budget_s; /* stop after the repetition in which this has passed; 0: never */
+    double burst_s;  /* desired length of a back-to-back burst, e.g. 0.005 */
+};
+
+/*
+ * Time each collective alone (after a barrier) and back to back (a burst of them). One rank gives
+ * no rows.
+ */
+enum lk_status lk_probe_collectives(struct lk_comm *comm,
+                                    const struct lk_probe_collectives_config *config,
+                                    struct lk_probe_rows *out);
+
+struct lk_probe_compute_config {
+    struct lk_probe_work work;
+    double unit_target_s; /* desired length of one timed stretch, e.g. 0.02 */
+    size_t repetitions, warmup;
+    double budget_s; /* as above */
+};
+
+/*
+ * Run a fixed stretch of compute on each rank alone, in turn, then on all at once, without
+ * communication in the timed part. The straggler law is fitted to the spread of together_s over
+ * ranks and repetitions.
+ */
+enum lk_status lk_probe_colocation(struct lk_comm *comm,
+                                   const struct lk_probe_compute_config *config,
+                                   struct lk_probe_colocation *out);
+
+/*
+ * Measure how much compute and all-reduces of `bytes` slow each other down: compute runs on this
+ * thread and the collective on another, as in a training step. All ranks compute in every phase, so
+ * the slowdown of co-location is not counted as that of overlap. pre: at least two ranks.
+ */
+enum lk_status lk_probe_overlap(struct lk_comm *comm, const struct lk_probe_compute_config *config,
+                                uint64_t bytes, struct lk_probe_overlap *out);
+
+/* Enqueue one piece of work on a stream. */
+typedef enum lk_status (*lk_probe_put)(void *ctx, struct lk_stream *s);
+
+/* The work that runs beside compute, on a stream of its own. */
+struct lk_probe_beside {
+    uint64_t bytes; /* message size of a call; a multiple of 4 */
+    size_t ctas;    /* thread blocks of a surrogate (kernels/ops.h); 0: real all-reduces */
+    double Bps;     /* rate at which the surrogate copies; 0: as fast as it can */
+};
+
+struct lk_probe_stream_config {
+    struct lk_stream *compute, *net; /* streams of one device */
+    lk_probe_put unit; /* enqueues a unit of compute, about 1 ms, the same every time */
+    void *ctx;
+    double unit_target_s; /* as above */
+    size_t repetitions, warmup;
+    double budget_s;
+    uint64_t timeout_ns; /* limit of a stretch of work on the streams */
+};
+
+/*
+ * Measure the same on streams. While a collective waits, its kernels are resident and spin: they
+ * occupy multiprocessors. The late rank delays its own stream. On one rank, surrogates replace the
+ * collective: the op `hold` waits, and `move` moves bytes within the GPU. A repetition in which one
+ * side ended before the other is repeated with longer margins; LK_EEVIDENCE when that does not
+ * help. pre: two ranks, or beside->ctas > 0.
+ */
+enum lk_status lk_probe_overlap_streams(struct lk_comm *comm,
+                                        const struct lk_probe_stream_config *config,
+                                        const struct lk_probe_beside *beside,
+                                        struct lk_probe_overlap *out);
+
+#endif

@@ -1,0 +1,66 @@
+/*
+ * The launcher: starts K local ranks of this program, serves their store, and leaves no process
+ * behind, whatever happens.
+ *
+ * A child gets RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT (as
+ * torchrun sets them) and LOCKSTEP_STORE_SERVED=1, and dies with its parent (PR_SET_PDEATHSIG: with
+ * the thread that called lk_launch). When a rank fails, the store tells the others; they get
+ * `grace_ns` to stop by themselves, then SIGTERM, then SIGKILL.
+ *
+ * The ranks stay in the caller's process group: Ctrl-C and Ctrl-Z reach all of them. SIGINT,
+ * SIGTERM or SIGHUP to the caller alone ends the ranks by SIGTERM; a second one by SIGKILL.
+ */
+#ifndef LK_RUNTIME_LAUNCH_H
+#define LK_RUNTIME_LAUNCH_H
+
+#include "base/status.h"
+#include "runtime/rendezvous/store.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+struct lk_launch_config {
+    int ranks;
+    const char *program;    /* (optional) file to execute; NULL: this program */
+    char **argv;            /* a rank's program name and arguments, NULL-ended */
+    const char *const *env; /* (optional) additional "NAME=value", NULL-ended */
+    uint64_t grace_ns;      /* from the first failure to SIGTERM, and again to SIGKILL */
+    uint64_t timeout_ns;    /* limit of the whole run; UINT64_MAX: none */
+    /* (optional) Called when all ranks exited 0, for what they left in the store; NULL: nothing. */
+    enum lk_status (*collect)(void *ctx, struct lk_store_server *store);
+    void *ctx;
+    bool pin; /* bind rank r to CPU r of this process's CPU set, if there are enough */
+};
+
+/*
+ * Run the ranks to their end. Return LK_OK when all exited with 0; else LK_EPEER with one message
+ * that names the first rank that failed, and how. No child is left in any case. While it runs,
+ * SIGCHLD, SIGINT, SIGTERM and SIGHUP are blocked in the calling thread; other threads of the
+ * caller should block them, too. pre: no other children of the caller matter to SIGCHLD handlers.
+ */
+enum lk_status lk_launch(const struct lk_launch_config *config);
+
+/*
+ * This process's rank and world size, from the environment of torchrun or our launcher (RANK, ...),
+ * Open MPI (OMPI_COMM_WORLD_*) or a Slurm job step (SLURM_PROCID, ...), in this order.
+ *
+ * MASTER_ADDR and MASTER_PORT give the store's address. Defaults: Open MPI on one host uses the
+ * loopback interface, Slurm the first host of the step; the port is derived from the job's number,
+ * between 20000 and 29999, so that two jobs on a host do not collide. Under torchrun the agent's
+ * own store occupies MASTER_PORT (TORCHELASTIC_USE_AGENT_STORE): ours takes the next port.
+ */
+struct lk_rank_env {
+    bool present; /* false: not started as a rank */
+    int rank, world_size, local_rank, local_world_size, nodes;
+    char master_addr[256];
+    int master_port;
+    bool serve; /* this rank must serve the store itself, because no launcher of ours does */
+};
+/* Read the environment. LK_EUSAGE names the variable that is missing or malformed. */
+enum lk_status lk_rank_env_read(struct lk_rank_env *out);
+/* Serve the ranks' store if e->serve, then connect to it. The caller ends both, after an error,
+ * too. timeout_ns: as for lk_store_connect. */
+enum lk_status lk_rank_env_connect(const struct lk_rank_env *e, uint64_t timeout_ns,
+                                   struct lk_store_server **server, struct lk_store **store);
+
+#endif

@@ -1,0 +1,31 @@
+/* TCP sockets for the store and comm_tcp: non-blocking, close-on-exec, without Nagle's delay, and
+ * without SIGPIPE. Every wait has a deadline. */
+#ifndef LK_RUNTIME_NET_H
+#define LK_RUNTIME_NET_H
+
+#include "base/clock.h"
+#include "base/status.h"
+
+#include <stddef.h>
+
+/* Listen on host:port; host NULL or "" is every address, port 0 takes a free one. LK_EIO names
+ * address and reason. */
+enum lk_status lk_net_listen(const char *host, int port, int backlog, int *out_fd, int *out_port);
+
+/* Accept one waiting connection; *out_fd is -1 when there is none. */
+enum lk_status lk_net_accept(int listen_fd, int *out_fd);
+
+/* Connect, retrying until the deadline, because the other side may not listen yet. LK_ETIMEOUT
+ * names the address and the last reason. */
+enum lk_status lk_net_connect(const char *host, int port, struct lk_deadline deadline, int *out_fd);
+
+/* Write the local address of a connected socket into buf. */
+enum lk_status lk_net_local_address(int fd, char *buf, size_t size);
+
+/* Send all n bytes. LK_ETIMEOUT past the deadline; LK_EPEER when the other side closed or reset. */
+enum lk_status lk_net_send(int fd, const void *data, size_t n, struct lk_deadline deadline);
+
+/* Wait for poll(2) events on fd. LK_ETIMEOUT past the deadline. */
+enum lk_status lk_net_wait(int fd, short events, struct lk_deadline deadline);
+
+#endif

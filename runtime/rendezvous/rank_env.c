@@ -1,0 +1,230 @@
+/* Read this process's rank and world size from the environment; see launch.h. */
+#include "runtime/rendezvous/launch.h"
+
+#include "base/array.h"
+#include "base/units.h"
+
+#include <assert.h>
+#include <ctype.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PORT_FIRST = 20000, PORTS = 10000 };
+
+/* Read an integer in [min, max] from a variable. LK_EUSAGE: malformed, or missing and `needed`. */
+static enum lk_status read_int(const char *name, bool needed, int64_t min, int64_t max, int *out)
+{
+    const char *text = getenv(name);
+    int64_t v = 0;
+    enum lk_status st;
+
+    if (!text)
+        return needed ? lk_fail(LK_EUSAGE, "%s is not set", name) : LK_OK;
+    st = lk_parse_int64(text, min, max, &v);
+    if (st != LK_OK)
+        return lk_fail_context(st, "%s", name);
+    *out = (int)v;
+    return LK_OK;
+}
+
+static enum lk_status set_addr(struct lk_rank_env *e, const char *text, const char *what)
+{
+    if (!*text || strlen(text) >= sizeof e->master_addr)
+        return lk_fail(LK_EUSAGE, "%s: '%s' is not the name of a host", what, text);
+    snprintf(e->master_addr, sizeof e->master_addr, "%s", text);
+    return LK_OK;
+}
+
+/* Derive a port from a job's name, the same on all its ranks. */
+static int port_of_job(const char *job)
+{
+    uint32_t h = 2166136261U;
+
+    for (; *job; job++)
+        h = (h ^ (unsigned char)*job) * 16777619U;
+    return PORT_FIRST + (int)(h % PORTS);
+}
+
+/* Read MASTER_ADDR and MASTER_PORT, with defaults for those that are not set. */
+static enum lk_status read_master(struct lk_rank_env *e, const char *default_addr, const char *job)
+{
+    const char *addr = getenv("MASTER_ADDR");
+    enum lk_status st = set_addr(e, addr ? addr : default_addr, "MASTER_ADDR");
+
+    e->master_port = job ? port_of_job(job) : 0;
+    if (st == LK_OK)
+        st = read_int("MASTER_PORT", !job, 1, 65535, &e->master_port);
+    return st;
+}
+
+static enum lk_status read_torchrun(struct lk_rank_env *e)
+{
+    enum lk_status st = LK_OK;
+    const char *agent = getenv("TORCHELASTIC_USE_AGENT_STORE");
+
+    LK_TRY(read_int("WORLD_SIZE", true, 1, INT32_MAX, &e->world_size));
+    LK_TRY(read_int("RANK", true, 0, e->world_size - 1, &e->rank));
+    e->local_world_size = e->world_size;
+    LK_TRY(read_int("LOCAL_WORLD_SIZE", false, 1, e->world_size, &e->local_world_size));
+    assert(e->local_world_size > 0);
+    e->local_rank = e->rank % e->local_world_size;
+    LK_TRY(read_int("LOCAL_RANK", false, 0, e->local_world_size - 1, &e->local_rank));
+    if (!getenv("MASTER_ADDR")) {
+        st = lk_fail(LK_EUSAGE, "MASTER_ADDR is not set");
+        goto out;
+    }
+    LK_TRY(read_master(e, "", NULL));
+    if (agent && !strcmp(agent, "True"))
+        e->master_port += e->master_port < 65535 ? 1 : -1;
+out:
+    return st;
+}
+
+static enum lk_status read_open_mpi(struct lk_rank_env *e)
+{
+    enum lk_status st = LK_OK;
+    const char *job = getenv("PMIX_NAMESPACE");
+
+    LK_TRY(read_int("OMPI_COMM_WORLD_SIZE", true, 1, INT32_MAX, &e->world_size));
+    LK_TRY(read_int("OMPI_COMM_WORLD_RANK", true, 0, e->world_size - 1, &e->rank));
+    LK_TRY(read_int("OMPI_COMM_WORLD_LOCAL_SIZE", true, 1, e->world_size, &e->local_world_size));
+    LK_TRY(
+        read_int("OMPI_COMM_WORLD_LOCAL_RANK", true, 0, e->local_world_size - 1, &e->local_rank));
+    if (e->local_world_size < e->world_size && !getenv("MASTER_ADDR")) {
+        st = lk_fail(LK_EUSAGE, "MASTER_ADDR is not set: with ranks on several hosts, say where "
+                                "rank 0 is (mpirun -x MASTER_ADDR=HOST)");
+        goto out;
+    }
+    LK_TRY(read_master(e, "127.0.0.1", job ? job : "mpirun"));
+out:
+    return st;
+}
+
+/* Copy the first host of a Slurm list into out: "node[003-007,9],other" gives "node003". Brackets
+ * may hold lists and ranges, anywhere in the name. */
+static void first_host(const char *list, char *out, size_t size)
+{
+    size_t n = 0;
+
+    while (*list && *list != ',' && n + 1 < size) {
+        if (*list != '[') {
+            out[n++] = *list++;
+            continue;
+        }
+        for (list++; isdigit((unsigned char)*list) && n + 1 < size; list++)
+            out[n++] = *list;
+        while (*list && *list != ']')
+            list++;
+        list += *list == ']';
+    }
+    out[n] = '\0';
+}
+
+/* Return the number of tasks on node `node` from Slurm's list, "4(x2),3" for 4, 4 and 3. -1:
+ * malformed. */
+static int tasks_on_node(const char *list, int node)
+{
+    while (*list) {
+        char *end;
+        long tasks = strtol(list, &end, 10), times = 1;
+
+        if (end == list || tasks < 1 || tasks > INT32_MAX)
+            return -1;
+        if (!strncmp(end, "(x", 2)) {
+            times = strtol(end + 2, &end, 10);
+            if (*end != ')')
+                return -1;
+            end++;
+        }
+        if (node < times)
+            return (int)tasks;
+        node -= (int)times;
+        if (*end != ',' && *end)
+            return -1;
+        list = *end ? end + 1 : end;
+    }
+    return -1;
+}
+
+static const char *first_set(const char *a, const char *b)
+{
+    return getenv(a) ? getenv(a) : getenv(b) ? getenv(b) : "";
+}
+
+static enum lk_status read_slurm(struct lk_rank_env *e)
+{
+    enum lk_status st = LK_OK;
+    const char *size = getenv("SLURM_STEP_NUM_TASKS") ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS";
+    const char *tasks = first_set("SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE");
+    char host[256], job[128];
+    int node = 0;
+
+    LK_TRY(read_int(size, true, 1, INT32_MAX, &e->world_size));
+    LK_TRY(read_int("SLURM_PROCID", true, 0, e->world_size - 1, &e->rank));
+    LK_TRY(read_int("SLURM_NODEID", false, 0, INT32_MAX - 1, &node));
+    e->local_world_size = *tasks ? tasks_on_node(tasks, node) : e->world_size;
+    if (e->local_world_size < 1) {
+        st = lk_fail(LK_EUSAGE, "SLURM_TASKS_PER_NODE: '%s' has no entry for node %d", tasks, node);
+        goto out;
+    }
+    LK_TRY(read_int("SLURM_LOCALID", true, 0, e->local_world_size - 1, &e->local_rank));
+    first_host(first_set("SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST"), host, sizeof host);
+    snprintf(job, sizeof job, "%.60s.%.60s", first_set("SLURM_JOB_ID", "SLURM_JOBID"),
+             first_set("SLURM_STEP_ID", "SLURM_STEPID"));
+    if (!*host && !getenv("MASTER_ADDR")) {
+        st = lk_fail(LK_EUSAGE, "SLURM_JOB_NODELIST is not set");
+        goto out;
+    }
+    LK_TRY(read_master(e, host, job));
+    /* Nodes may have different numbers of ranks, so take the number of nodes from Slurm. */
+    LK_TRY(read_int("SLURM_STEP_NUM_NODES", false, 1, e->world_size, &e->nodes));
+out:
+    return st;
+}
+
+/* Return true in a job step made by srun. SLURM_PROCID alone does not tell: batch scripts and
+ * interactive shells have it, too. */
+static bool in_slurm_step(void)
+{
+    const char *step = getenv("SLURM_STEP_ID");
+
+    return step && strlen(step) < 10 && getenv("SLURM_PROCID"); /* special steps are near 2^32 */
+}
+
+enum lk_status lk_rank_env_read(struct lk_rank_env *out)
+{
+    struct lk_rank_env e = {.present = true};
+    const char *served = getenv("LOCKSTEP_STORE_SERVED");
+    enum lk_status st;
+
+    if (getenv("RANK") || getenv("WORLD_SIZE"))
+        st = read_torchrun(&e);
+    else if (getenv("OMPI_COMM_WORLD_RANK"))
+        st = read_open_mpi(&e);
+    else if (in_slurm_step())
+        st = read_slurm(&e);
+    else
+        st = (e.present = false, LK_OK);
+    if (st != LK_OK)
+        return st;
+    assert(!e.present || e.local_world_size > 0);
+    if (e.present && !e.nodes)
+        e.nodes = (e.world_size + e.local_world_size - 1) / e.local_world_size;
+    e.serve = e.present && e.rank == 0 && !(served && !strcmp(served, "1"));
+    *out = e;
+    return LK_OK;
+}
+
+enum lk_status lk_rank_env_connect(const struct lk_rank_env *e, uint64_t timeout_ns,
+                                   struct lk_store_server **server, struct lk_store **store)
+{
+    enum lk_status st = LK_OK;
+
+    if (e->serve)
+        LK_TRY(lk_store_serve(e->master_addr, e->master_port, e->world_size, server));
+    LK_TRY(lk_store_connect(e->master_addr, e->master_port, e->rank, e->world_size, timeout_ns,
+                            store));
+out:
+    return st;
+}

@@ -1,0 +1,501 @@
+/* The store's client. Requests carry an id; a thread that waits reads what arrives and hands
+ * replies to the requests they belong to, its own or another thread's. */
+#include "runtime/rendezvous/store.h"
+
+#include "base/array.h"
+#include "runtime/rendezvous/net.h"
+#include "runtime/rendezvous/store_wire.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+enum {
+    WAIT_SLICE_MS = 20, /* another thread may have read our reply: check again after this */
+    BYE_MS = 1000,      /* limit for sending the goodbye */
+    VERDICT_MS = 5000,  /* for the server's decision, after its questions to the ranks */
+};
+
+/* A request in flight; lives on the stack of its thread. */
+struct request {
+    struct request *next;
+    uint64_t id;
+    bool done;
+    enum lk_status status; /* once done */
+    char *data;            /* malloced; the value, or the refusal's text */
+    size_t bytes;
+};
+
+struct lk_store {
+    int fd, rank, world_size;
+    uint64_t timeout_ns, token;
+    char where[300];           /* host:port, for messages */
+    _Atomic uint64_t position; /* 2n: between collectives n-1 and n; 2n+1: inside n */
+    _Atomic uint64_t next_thing;
+
+    pthread_mutex_t lock; /* guards all below */
+    struct lk_bytes in, out;
+    struct request *requests;
+    uint64_t next_id;
+    enum lk_status verdict; /* LK_OK: none; sticks */
+    char verdict_text[LK_STORE_TEXT_MAX + 64];
+};
+
+/* Return the run's verdict, or LK_OK. pre: locked; so for all static functions below unless they
+ * say otherwise. */
+static enum lk_status verdict(const struct lk_store *s)
+{
+    return s->verdict == LK_OK ? LK_OK : lk_fail(s->verdict, "%s", s->verdict_text);
+}
+
+/* Return true once there is a verdict. Not locked on entry. */
+static bool decided(struct lk_store *s)
+{
+    bool yes;
+
+    pthread_mutex_lock(&s->lock);
+    yes = s->verdict != LK_OK;
+    pthread_mutex_unlock(&s->lock);
+    return yes;
+}
+
+static void set_verdict(struct lk_store *s, enum lk_status status, const char *text, size_t n)
+{
+    if (s->verdict != LK_OK)
+        return;
+    s->verdict = status;
+    snprintf(s->verdict_text, sizeof s->verdict_text, "%.*s", (int)n, text);
+}
+
+/* Make the loss of the server this rank's verdict: the run is over for it. */
+static enum lk_status lost_server(struct lk_store *s, const char *why)
+{
+    char text[LK_STORE_TEXT_MAX];
+
+    snprintf(text, sizeof text, "the run's store at %s is gone: %.128s", s->where, why);
+    set_verdict(s, LK_EPEER, text, strlen(text));
+    return verdict(s);
+}
+
+static enum lk_status flush(struct lk_store *s)
+{
+    return lk_bytes_send(&s->out, s->fd) == LK_OK ? LK_OK : lost_server(s, lk_error_text());
+}
+
+static enum lk_status answer_progress(struct lk_store *s)
+{
+    uint64_t position = atomic_load(&s->position);
+    char p[9];
+    enum lk_status st;
+
+    lk_wire_put(p, (position + 1) / 2, 8); /* collectives entered so far */
+    lk_wire_put(p + 8, position % 2, 1);
+    st = lk_frame_put(&s->out, LK_MSG_PROGRESS, 0, p, sizeof p, NULL, 0);
+    return st == LK_OK ? flush(s) : st;
+}
+
+/* Parse a frame's status and text: how the request, or the run, failed. */
+static enum lk_status frame_status(const struct lk_frame *f, const char **text, size_t *n)
+{
+    uint64_t status = f->bytes >= 4 ? lk_wire_get(f->payload, 4) : LK_EINTERNAL;
+
+    *text = f->bytes >= 4 ? f->payload + 4 : "";
+    *n = f->bytes >= 4 ? f->bytes - 4 : 0;
+    return status > LK_OK && status <= LK_EINTERNAL ? (enum lk_status)status : LK_EINTERNAL;
+}
+
+static enum lk_status give_reply(struct lk_store *s, const struct lk_frame *f)
+{
+    for (struct request *r = s->requests; r; r = r->next) {
+        const char *data = f->payload;
+        size_t n = f->bytes;
+        enum lk_status st;
+
+        if (r->id != f->id || r->done)
+            continue;
+        r->status = f->type == LK_MSG_REFUSED ? frame_status(f, &data, &n) : LK_OK;
+        st = lk_alloc(&r->data, n + 1, 1);
+        if (st != LK_OK)
+            return st;
+        if (n)
+            memcpy(r->data, data, n);
+        r->bytes = n;
+        r->done = true;
+        return LK_OK;
+    }
+    return LK_OK; /* reply to a request that gave up waiting */
+}
+
+/* Read and handle what has arrived, without waiting. */
+static enum lk_status pump(struct lk_store *s)
+{
+    enum lk_status received = lk_bytes_recv(&s->in, s->fd);
+    char why[128];
+    bool whole = true;
+
+    snprintf(why, sizeof why, "%s", received == LK_OK ? "" : lk_error_text());
+    while (whole) {
+        struct lk_frame f;
+        const char *text;
+        size_t n;
+        enum lk_status st = lk_frame_take(&s->in, &f, &whole), status;
+
+        if (st != LK_OK)
+            return lost_server(s, lk_error_text());
+        if (!whole)
+            break;
+        if (f.type == LK_MSG_ASK) {
+            st = answer_progress(s);
+        } else if (f.type == LK_MSG_VERDICT) {
+            status = frame_status(&f, &text, &n);
+            set_verdict(s, status, text, n);
+        } else {
+            st = give_reply(s, &f);
+        }
+        if (st != LK_OK)
+            return st;
+    }
+    return received == LK_OK ? flush(s) : lost_server(s, why);
+}
+
+static void forget(struct lk_store *s, const struct request *r)
+{
+    for (struct request **p = &s->requests; *p; p = &(*p)->next)
+        if (*p == r) {
+            *p = r->next;
+            return;
+        }
+}
+
+/* Do one pass of a wait: handle what has arrived, then, unless done, poll unlocked. LK_OK with
+ * *out_done false: call again. Not locked on entry. */
+static enum lk_status wait_once(struct lk_store *s, const bool *done, struct lk_deadline deadline,
+                                bool *out_done)
+{
+    struct pollfd p = {.fd = s->fd, .events = POLLIN};
+    enum lk_status st;
+    int ms = lk_deadline_poll_ms(deadline);
+
+    pthread_mutex_lock(&s->lock);
+    st = pump(s);
+    if (st == LK_OK && !*done)
+        st = verdict(s);
+    *out_done = *done;
+    p.events = (short)(s->out.at < s->out.n ? POLLIN | POLLOUT : POLLIN);
+    pthread_mutex_unlock(&s->lock);
+    if (st != LK_OK || *out_done)
+        return st;
+    if (!lk_deadline_left_ns(deadline))
+        return lk_fail(LK_ETIMEOUT, "deadline passed");
+    if (ms < 0 || ms > WAIT_SLICE_MS)
+        ms = WAIT_SLICE_MS;
+    if (poll(&p, 1, ms) < 0 && errno != EINTR)
+        return lk_fail(LK_EIO, "poll: %s", strerror(errno));
+    return LK_OK;
+}
+
+static enum lk_status wait_done(struct lk_store *s, const bool *done, struct lk_deadline deadline)
+{
+    enum lk_status st = LK_OK;
+    bool ready = false;
+
+    while (st == LK_OK && !ready)
+        st = wait_once(s, done, deadline, &ready);
+    return st;
+}
+
+/* Send a request and wait for its reply, which the caller frees. Not locked on entry. */
+static enum lk_status ask(struct lk_store *s, enum lk_msg type, const void *head, size_t n_head,
+                          const void *tail, size_t n_tail, struct lk_deadline deadline, char **out,
+                          size_t *out_bytes)
+{
+    struct request r = {0};
+    enum lk_status st;
+
+    pthread_mutex_lock(&s->lock);
+    st = verdict(s);
+    if (st == LK_OK) {
+        r.id = ++s->next_id;
+        r.next = s->requests;
+        s->requests = &r;
+        st = lk_frame_put(&s->out, type, r.id, head, n_head, tail, n_tail);
+    }
+    if (st == LK_OK)
+        st = flush(s);
+    pthread_mutex_unlock(&s->lock);
+    if (st == LK_OK)
+        st = wait_done(s, &r.done, deadline);
+    pthread_mutex_lock(&s->lock);
+    forget(s, &r);
+    pthread_mutex_unlock(&s->lock);
+    if (st == LK_OK && r.status != LK_OK)
+        st = lk_fail(r.status, "%s", r.data);
+    if (st != LK_OK || !out) {
+        free(r.data);
+        return st;
+    }
+    *out = r.data;
+    *out_bytes = r.bytes;
+    return LK_OK;
+}
+
+static enum lk_status hello(struct lk_store *s, struct lk_deadline deadline)
+{
+    enum lk_status st;
+    char h[32], *token = NULL;
+    size_t n = 0;
+
+    lk_wire_put(h, LK_STORE_MAGIC, 8);
+    lk_wire_put(h + 8, LK_STORE_VERSION, 8);
+    lk_wire_put(h + 16, (uint64_t)s->rank, 4);
+    lk_wire_put(h + 20, (uint64_t)s->world_size, 4);
+    lk_wire_put(h + 24, s->timeout_ns, 8);
+    LK_TRY(ask(s, LK_MSG_HELLO, h, sizeof h, NULL, 0, deadline, &token, &n));
+    if (n != 8) {
+        st = lk_fail(LK_EPARSE, "what listens there is not a store");
+        goto out;
+    }
+    s->token = lk_wire_get(token, 8);
+out:
+    free(token);
+    return st;
+}
+
+static void free_store(struct lk_store *s)
+{
+    if (s->fd >= 0)
+        close(s->fd);
+    pthread_mutex_destroy(&s->lock);
+    lk_bytes_fini(&s->in);
+    lk_bytes_fini(&s->out);
+    free(s);
+}
+
+enum lk_status lk_store_connect(const char *host, int port, int rank, int world_size,
+                                uint64_t timeout_ns, struct lk_store **out)
+{
+    enum lk_status st = LK_OK;
+    struct lk_store *s = NULL;
+    struct lk_deadline deadline = lk_deadline_in(timeout_ns);
+
+    if (rank < 0 || rank >= world_size)
+        return lk_fail(LK_EUSAGE, "there is no rank %d of %d", rank, world_size);
+    LK_TRY(lk_alloc(&s, 1, sizeof *s));
+    s->fd = -1;
+    s->rank = rank;
+    s->world_size = world_size;
+    s->timeout_ns = timeout_ns;
+    pthread_mutex_init(&s->lock, NULL);
+    snprintf(s->where, sizeof s->where, "%s:%d", host, port);
+    LK_TRY(lk_net_connect(host, port, deadline, &s->fd));
+    LK_TRY(hello(s, deadline));
+    *out = s;
+    s = NULL;
+out:
+    if (s)
+        free_store(s);
+    return lk_fail_context(st, "cannot join the run at %s:%d as rank %d", host, port, rank);
+}
+
+void lk_store_close(struct lk_store *s)
+{
+    struct lk_deadline deadline = lk_deadline_in(BYE_MS * LK_NS_PER_MS);
+    struct lk_saved_error_ saved;
+
+    if (!s)
+        return;
+    lk_error_save_(&saved);
+    if (lk_frame_put(&s->out, LK_MSG_BYE, 0, NULL, 0, NULL, 0) == LK_OK)
+        while (lk_bytes_send(&s->out, s->fd) == LK_OK && s->out.at < s->out.n &&
+               lk_net_wait(s->fd, POLLOUT, deadline) == LK_OK)
+            ;
+    lk_error_restore_(&saved);
+    free_store(s);
+}
+
+static enum lk_status check_name(const char *name)
+{
+    size_t n = strlen(name);
+
+    if (n == 0 || n > LK_STORE_KEY_MAX)
+        return lk_fail(LK_EUSAGE, "a key of %zu bytes (1 to %d are allowed)", n, LK_STORE_KEY_MAX);
+    return LK_OK;
+}
+
+enum lk_status lk_store_set(struct lk_store *s, const char *key, const void *value, size_t size)
+{
+    char head[1 + LK_STORE_KEY_MAX + 1];
+    size_t n = strlen(key);
+    enum lk_status st = check_name(key);
+
+    if (st != LK_OK)
+        return st;
+    if (size > LK_STORE_VALUE_MAX)
+        return lk_fail(LK_EUSAGE, "a value of %zu bytes (at most %d are allowed)", size,
+                       LK_STORE_VALUE_MAX);
+    lk_wire_put(head, n, 1);
+    memcpy(head + 1, key, n + 1);
+    return ask(s, LK_MSG_SET, head, 1 + n, value, size, lk_deadline_in(s->timeout_ns), NULL, NULL);
+}
+
+enum lk_status lk_store_set_text(struct lk_store *s, const char *key, const char *text, size_t size)
+{
+    enum lk_status st = LK_OK;
+    char part[LK_STORE_KEY_MAX + 1], total[32];
+    size_t n, i = 0;
+
+    for (size_t at = 0; at < size; at += n) {
+        n = size - at < LK_STORE_VALUE_MAX ? size - at : LK_STORE_VALUE_MAX;
+        snprintf(part, sizeof part, LK_STORE_PART, key, i++);
+        LK_TRY(lk_store_set(s, part, text + at, n));
+    }
+    snprintf(total, sizeof total, "%zu", size);
+    LK_TRY(lk_store_set(s, key, total, strlen(total)));
+out:
+    return st;
+}
+
+enum lk_status lk_store_get(struct lk_store *s, const char *key, void **out, size_t *out_size)
+{
+    enum lk_status st = check_name(key);
+    char *data = NULL;
+
+    if (st != LK_OK)
+        return st;
+    st = ask(s, LK_MSG_GET, key, strlen(key), NULL, 0, lk_deadline_in(s->timeout_ns), &data,
+             out_size);
+    if (st == LK_ETIMEOUT && !decided(s))
+        return lk_fail(st, "no rank set '%s' within %.1f s", key, (double)s->timeout_ns / 1e9);
+    if (st == LK_OK)
+        *out = data;
+    return st;
+}
+
+/* Wait for the verdict that must come, and return it. Not locked on entry. */
+static enum lk_status await_verdict(struct lk_store *s)
+{
+    struct lk_deadline deadline = lk_deadline_in(s->timeout_ns / 4 + VERDICT_MS * LK_NS_PER_MS);
+    const bool never = false;
+    enum lk_status st = wait_done(s, &never, deadline);
+
+    if (st == LK_ETIMEOUT) {
+        pthread_mutex_lock(&s->lock);
+        st = s->verdict == LK_OK ? lost_server(s, "no answer") : verdict(s);
+        pthread_mutex_unlock(&s->lock);
+    }
+    return st;
+}
+
+/* Send a message that has no reply. Not locked on entry. */
+static enum lk_status tell(struct lk_store *s, enum lk_msg type, const void *head, size_t n_head,
+                           const void *tail, size_t n_tail)
+{
+    enum lk_status st;
+
+    pthread_mutex_lock(&s->lock);
+    st = verdict(s);
+    if (st == LK_OK)
+        st = lk_frame_put(&s->out, type, 0, head, n_head, tail, n_tail);
+    if (st == LK_OK)
+        st = flush(s);
+    pthread_mutex_unlock(&s->lock);
+    return st;
+}
+
+enum lk_status lk_store_barrier(struct lk_store *s, const char *name)
+{
+    struct lk_deadline deadline = lk_deadline_in(s->timeout_ns);
+    enum lk_status st = check_name(name);
+
+    if (st != LK_OK)
+        return st;
+    st = ask(s, LK_MSG_BARRIER, name, strlen(name), NULL, 0, deadline, NULL, NULL);
+    if (st != LK_ETIMEOUT)
+        return st;
+    /* LK_ETIMEOUT is our own deadline or a verdict about a stall; the second call distinguishes
+     * them. */
+    st = tell(s, LK_MSG_ABSENT, name, strlen(name), NULL, 0);
+    return st == LK_OK ? await_verdict(s) : st;
+}
+
+int lk_store_fd(const struct lk_store *s)
+{
+    return s->fd;
+}
+
+enum lk_status lk_store_check(struct lk_store *s)
+{
+    enum lk_status st;
+
+    /* If another thread has the lock, it is reading; the next check will see the outcome. */
+    if (pthread_mutex_trylock(&s->lock))
+        return LK_OK;
+    st = pump(s);
+    if (st == LK_OK)
+        st = verdict(s);
+    pthread_mutex_unlock(&s->lock);
+    return st;
+}
+
+void lk_store_progress(struct lk_store *s, uint64_t seq, bool entered)
+{
+    atomic_store(&s->position, 2 * seq + (entered ? 1 : 2));
+}
+
+static enum lk_status report(struct lk_store *s, enum lk_status why, uint32_t peer,
+                             const char *text)
+{
+    char head[8];
+    size_t n = strnlen(text, LK_STORE_TEXT_MAX);
+    enum lk_status st;
+
+    lk_wire_put(head, (uint64_t)why, 4);
+    lk_wire_put(head + 4, peer, 4);
+    st = tell(s, LK_MSG_REPORT, head, sizeof head, text, n);
+    return st == LK_OK ? await_verdict(s) : st;
+}
+
+enum lk_status lk_store_report(struct lk_store *s, enum lk_status why, const char *text)
+{
+    return report(s, why, LK_STORE_NO_PEER, text);
+}
+
+enum lk_status lk_store_report_peer(struct lk_store *s, int peer, const char *text)
+{
+    return report(s, LK_EPEER, (uint32_t)peer, text);
+}
+
+uint64_t lk_store_token(const struct lk_store *s)
+{
+    return s->token;
+}
+
+uint64_t lk_store_next_id(struct lk_store *s)
+{
+    return atomic_fetch_add(&s->next_thing, 1);
+}
+
+enum lk_status lk_store_clock(struct lk_store *s, size_t n, struct lk_clock_sample *out)
+{
+    for (size_t i = 0; i < n; i++) {
+        enum lk_status st;
+        char *reply = NULL;
+        size_t bytes = 0;
+        uint64_t sent_ns = lk_now_ns();
+
+        st = ask(s, LK_MSG_CLOCK, NULL, 0, NULL, 0, lk_deadline_in(s->timeout_ns), &reply, &bytes);
+        if (st == LK_OK && bytes != 8)
+            st = lk_fail(LK_EPARSE, "the store's clock is %zu bytes", bytes);
+        if (st == LK_OK)
+            out[i] = (struct lk_clock_sample){sent_ns, lk_wire_get(reply, 8), lk_now_ns()};
+        free(reply);
+        if (st != LK_OK)
+            return st;
+    }
+    return LK_OK;
+}

@@ -1,0 +1,348 @@
+/*
+ * Messages between the store's server and its clients.
+ *
+ * The server trusts no client: every length is checked, and whoever breaks the protocol is
+ * disconnected, which for a rank means that it is lost.
+ */
+#include "runtime/rendezvous/store_server_impl.h"
+
+#include "base/array.h"
+#include "base/log.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    BACKLOG_MAX = 64 << 20, /* bytes that a client may leave unread */
+    LOST_MS = 2000, /* time for the launcher to report how a lost rank died, on a busy machine */
+    ASK_MIN_MS = 100,
+    ASK_MAX_MS = 3000, /* limits of the time for ranks to answer, else timeout / 4 */
+};
+
+/* ---- messages to clients ---- */
+
+/* Queue a message. A client that cannot take it is disconnected. */
+static void tell(struct client *c, enum lk_msg type, uint64_t id, const void *head, size_t n_head,
+                 const void *tail, size_t n_tail)
+{
+    if (c->out.n - c->out.at > BACKLOG_MAX ||
+        lk_frame_put(&c->out, type, id, head, n_head, tail, n_tail) != LK_OK)
+        c->closing = true;
+}
+
+static void tell_status(struct client *c, enum lk_msg type, uint64_t id, enum lk_status status,
+                        const char *text)
+{
+    char head[4];
+
+    lk_wire_put(head, (uint64_t)status, sizeof head);
+    tell(c, type, id, head, sizeof head, text, strlen(text));
+}
+
+void lk_store_server_decide(struct lk_store_server *s, enum lk_status status, const char *text)
+{
+    s->pending = PENDING_NOTHING;
+    s->asking = false;
+    if (s->verdict != LK_OK)
+        return;
+    s->verdict = status;
+    snprintf(s->verdict_text, sizeof s->verdict_text, "%.*s", LK_STORE_TEXT_MAX - 1, text);
+    lk_log(LK_LOG_COMM, LK_INFO, "verdict: %s", s->verdict_text);
+    for (size_t i = 0; i < s->n_clients; i++)
+        if (s->clients[i]->rank >= 0)
+            tell_status(s->clients[i], LK_MSG_VERDICT, 0, status, s->verdict_text);
+}
+
+void lk_store_server_suspect(struct lk_store_server *s, enum pending why, int rank,
+                             const char *text)
+{
+    if (s->verdict != LK_OK || why <= s->pending)
+        return;
+    if (s->pending == PENDING_NOTHING)
+        s->pending_until = lk_deadline_in(LOST_MS * LK_NS_PER_MS);
+    s->pending = why;
+    s->pending_rank = rank;
+    snprintf(s->pending_text, sizeof s->pending_text, "%.*s", LK_STORE_TEXT_MAX - 1, text);
+}
+
+void lk_store_server_decide_stall(struct lk_store_server *s)
+{
+    char text[LK_STORE_TEXT_MAX];
+
+    lk_verdict_stall(s->ranks, s->world_size, text, sizeof text);
+    lk_store_server_decide(s, LK_ETIMEOUT, text);
+}
+
+static void ask_all(struct lk_store_server *s, uint64_t timeout_ns)
+{
+    uint64_t ns = timeout_ns / 4;
+
+    if (s->asking || s->verdict != LK_OK)
+        return;
+    ns = ns < ASK_MIN_MS * LK_NS_PER_MS ? ASK_MIN_MS * LK_NS_PER_MS : ns;
+    ns = ns > ASK_MAX_MS * LK_NS_PER_MS ? ASK_MAX_MS * LK_NS_PER_MS : ns;
+    s->asking = true;
+    s->ask_until = lk_deadline_in(ns);
+    for (int r = 0; r < s->world_size; r++)
+        s->ranks[r].answered = false;
+    for (size_t i = 0; i < s->n_clients; i++)
+        if (s->clients[i]->rank >= 0)
+            tell(s->clients[i], LK_MSG_ASK, 0, NULL, 0, NULL, 0);
+}
+
+/* ---- requests ---- */
+
+/* Copy a key or name into a string. Return false if it is not a valid one. */
+static bool take_name(const char *p, size_t n, char name[LK_STORE_KEY_MAX + 1])
+{
+    if (n == 0 || n > LK_STORE_KEY_MAX || memchr(p, '\0', n))
+        return false;
+    memcpy(name, p, n);
+    name[n] = '\0';
+    return true;
+}
+
+static void take_text(const struct lk_frame *f, size_t from, char text[LK_STORE_TEXT_MAX])
+{
+    snprintf(text, LK_STORE_TEXT_MAX, "%.*s", (int)(f->bytes - from), f->payload + from);
+}
+
+static bool handle_hello(struct lk_store_server *s, struct client *c, const struct lk_frame *f)
+{
+    char token[8], text[128] = "";
+    uint64_t rank, world;
+
+    if (c->rank >= 0 || f->bytes != 32 || lk_wire_get(f->payload, 8) != LK_STORE_MAGIC)
+        return false;
+    rank = lk_wire_get(f->payload + 16, 4);
+    world = lk_wire_get(f->payload + 20, 4);
+    if (lk_wire_get(f->payload + 8, 8) != LK_STORE_VERSION)
+        snprintf(text, sizeof text, "another version of lockstep serves this run's store");
+    else if (world != (uint64_t)s->world_size)
+        snprintf(text, sizeof text, "this run has %d ranks, not %u", s->world_size,
+                 (unsigned)world);
+    else if (rank >= world)
+        snprintf(text, sizeof text, "there is no rank %u of %u", (unsigned)rank, (unsigned)world);
+    else if (s->ranks[rank].state != LK_RANK_ABSENT)
+        snprintf(text, sizeof text, "rank %u is taken by another process", (unsigned)rank);
+    if (*text) {
+        tell_status(c, LK_MSG_REFUSED, f->id, LK_EUSAGE, text);
+        c->closing = true;
+        return true;
+    }
+    c->rank = (int)rank;
+    c->timeout_ns = lk_wire_get(f->payload + 24, 8);
+    s->ranks[rank].state = LK_RANK_HERE;
+    lk_wire_put(token, s->token, sizeof token);
+    tell(c, LK_MSG_REPLY, f->id, token, sizeof token, NULL, 0);
+    if (s->verdict != LK_OK)
+        tell_status(c, LK_MSG_VERDICT, 0, s->verdict, s->verdict_text);
+    return true;
+}
+
+/* Answer and remove the waiters for this name. */
+static void release(struct lk_store_server *s, bool barrier, const char *name, const char *value,
+                    size_t bytes)
+{
+    size_t kept = 0;
+
+    for (size_t i = 0; i < s->n_waiters; i++) {
+        struct waiter *w = &s->waiters[i];
+
+        if (w->barrier == barrier && !strcmp(w->name, name))
+            tell(w->client, LK_MSG_REPLY, w->id, value, bytes, NULL, 0);
+        else
+            s->waiters[kept++] = *w;
+    }
+    s->n_waiters = kept;
+}
+
+static void add_waiter(struct lk_store_server *s, struct client *c, uint64_t id, bool barrier,
+                       const char *name)
+{
+    struct waiter *w;
+
+    if (lk_array_grow(&s->waiters, &s->cap_waiters, s->n_waiters + 1, sizeof *w) != LK_OK) {
+        tell_status(c, LK_MSG_REFUSED, id, LK_ENOMEM, lk_error_text());
+        return;
+    }
+    w = &s->waiters[s->n_waiters++];
+    *w = (struct waiter){.client = c, .id = id, .barrier = barrier};
+    snprintf(w->name, sizeof w->name, "%s", name);
+}
+
+static bool handle_set(struct lk_store_server *s, struct client *c, const struct lk_frame *f)
+{
+    char key[LK_STORE_KEY_MAX + 1];
+    size_t n = f->bytes ? (size_t)lk_wire_get(f->payload, 1) : 0;
+    const struct lk_store_entry *e = NULL;
+    enum lk_status st;
+
+    if (f->bytes < 1 + n || !take_name(f->payload + 1, n, key))
+        return false;
+    st = lk_store_keys_put(&s->keys, key, f->payload + 1 + n, f->bytes - 1 - n, &e);
+    if (st != LK_OK) {
+        tell_status(c, LK_MSG_REFUSED, f->id, st, lk_error_text());
+        return true;
+    }
+    tell(c, LK_MSG_REPLY, f->id, NULL, 0, NULL, 0);
+    release(s, false, key, e->value, e->bytes);
+    return true;
+}
+
+static bool handle_get(struct lk_store_server *s, struct client *c, const struct lk_frame *f)
+{
+    char key[LK_STORE_KEY_MAX + 1];
+    const struct lk_store_entry *e;
+
+    if (!take_name(f->payload, f->bytes, key))
+        return false;
+    e = lk_store_keys_find(&s->keys, key);
+    if (e)
+        tell(c, LK_MSG_REPLY, f->id, e->value, e->bytes, NULL, 0);
+    else
+        add_waiter(s, c, f->id, false, key);
+    return true;
+}
+
+struct absence {
+    const struct lk_store_server *s;
+    const char *name;
+};
+
+/* Return true if this rank does not wait in the barrier. ctx: struct absence. */
+static bool is_absent(const void *ctx, int rank)
+{
+    const struct absence *a = ctx;
+
+    for (size_t i = 0; i < a->s->n_waiters; i++) {
+        const struct waiter *w = &a->s->waiters[i];
+
+        if (w->barrier && w->client->rank == rank && !strcmp(w->name, a->name))
+            return false;
+    }
+    return true;
+}
+
+static bool handle_barrier(struct lk_store_server *s, struct client *c, const struct lk_frame *f)
+{
+    char name[LK_STORE_KEY_MAX + 1];
+    struct absence a = {s, name};
+
+    if (!take_name(f->payload, f->bytes, name))
+        return false;
+    add_waiter(s, c, f->id, true, name);
+    for (int r = 0; r < s->world_size; r++)
+        if (is_absent(&a, r))
+            return true;
+    release(s, true, name, NULL, 0);
+    return true;
+}
+
+static bool handle_absent(struct lk_store_server *s, struct client *c, const struct lk_frame *f)
+{
+    char name[LK_STORE_KEY_MAX + 1], names[256] = "", text[LK_STORE_TEXT_MAX];
+    struct absence a = {s, name};
+
+    if (!take_name(f->payload, f->bytes, name))
+        return false;
+    if (is_absent(&a, c->rank)) /* the barrier opened while this message was on its way */
+        return true;
+    lk_verdict_names(is_absent, &a, s->world_size, names, sizeof names);
+    snprintf(text, sizeof text, "%s never arrived at %s within %.1f s", names, name,
+             (double)c->timeout_ns / 1e9);
+    lk_store_server_decide(s, LK_ETIMEOUT, text);
+    return true;
+}
+
+/* Decide if a broken connection is that of a rank that left: then the network is not at fault. */
+static void decide_if_left(struct lk_store_server *s)
+{
+    char text[128];
+
+    if (s->pending != PENDING_PEER || s->ranks[s->pending_rank].state != LK_RANK_LEFT)
+        return;
+    snprintf(text, sizeof text, "rank %d left the run before the others", s->pending_rank);
+    lk_store_server_decide(s, LK_EPEER, text);
+}
+
+static bool handle_report(struct lk_store_server *s, struct client *c, const struct lk_frame *f)
+{
+    char text[LK_STORE_TEXT_MAX], verdict[LK_STORE_TEXT_MAX + 64];
+    uint64_t why, peer;
+
+    if (f->bytes < 8)
+        return false;
+    why = lk_wire_get(f->payload, 4);
+    peer = lk_wire_get(f->payload + 4, 4);
+    take_text(f, 8, text);
+    if (s->pending == PENDING_LOST) /* the lost rank is the cause; its verdict comes */
+        return true;
+    if (why == LK_ETIMEOUT) {
+        ask_all(s, c->timeout_ns);
+    } else if (peer < (uint64_t)s->world_size) {
+        snprintf(verdict, sizeof verdict, "rank %d lost the connection to rank %u: %s", c->rank,
+                 (unsigned)peer, text);
+        lk_store_server_suspect(s, PENDING_PEER, (int)peer, verdict);
+        decide_if_left(s);
+    } else {
+        snprintf(verdict, sizeof verdict, "rank %d failed: %s", c->rank, text);
+        lk_store_server_decide(s, LK_EPEER, verdict);
+    }
+    return true;
+}
+
+static bool handle_progress(struct lk_store_server *s, struct client *c, const struct lk_frame *f)
+{
+    struct lk_rank_view *r = &s->ranks[c->rank];
+
+    if (f->bytes != 9)
+        return false;
+    r->next = lk_wire_get(f->payload, 8);
+    r->inside = lk_wire_get(f->payload + 8, 1) != 0;
+    if (r->inside && r->next == 0)
+        return false;
+    r->answered = true;
+    if (!s->asking)
+        return true;
+    for (int i = 0; i < s->world_size; i++)
+        if (s->ranks[i].state == LK_RANK_HERE && !s->ranks[i].answered)
+            return true;
+    lk_store_server_decide_stall(s);
+    return true;
+}
+
+static bool handle_clock(struct lk_store_server *s, struct client *c, const struct lk_frame *f)
+{
+    char now[8];
+
+    (void)s;
+    lk_wire_put(now, lk_now_ns(), sizeof now);
+    tell(c, LK_MSG_REPLY, f->id, now, sizeof now, NULL, 0);
+    return true;
+}
+
+static bool handle_bye(struct lk_store_server *s, struct client *c, const struct lk_frame *f)
+{
+    (void)f;
+    s->ranks[c->rank].state = LK_RANK_LEFT;
+    c->closing = true;
+    decide_if_left(s);
+    return true;
+}
+
+bool lk_store_server_handle(struct lk_store_server *s, struct client *c, const struct lk_frame *f)
+{
+    static bool (*const handlers[LK_MSG_COUNT])(struct lk_store_server *, struct client *,
+                                                const struct lk_frame *) = {
+        [LK_MSG_HELLO] = handle_hello,       [LK_MSG_SET] = handle_set,
+        [LK_MSG_GET] = handle_get,           [LK_MSG_BARRIER] = handle_barrier,
+        [LK_MSG_ABSENT] = handle_absent,     [LK_MSG_REPORT] = handle_report,
+        [LK_MSG_PROGRESS] = handle_progress, [LK_MSG_CLOCK] = handle_clock,
+        [LK_MSG_BYE] = handle_bye,
+    };
+
+    if (!handlers[f->type] || (c->rank < 0 && f->type != LK_MSG_HELLO))
+        return false;
+    return handlers[f->type](s, c, f);
+}

@@ -1,0 +1,99 @@
+/* Training data: a sampler (PyTorch's DistributedSampler with the same index arithmetic, but our
+ * own shuffling: docs/ddp.md), datasets, and a loader that prepares batches ahead. */
+#ifndef LK_RUNTIME_DATA_H
+#define LK_RUNTIME_DATA_H
+
+#include "base/span.h"
+#include "base/status.h"
+#include "runtime/device/device.h"
+#include "runtime/model/model.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct lk_sampler_config {
+    size_t samples; /* N of the dataset; > 0 */
+    int ranks, rank;
+    bool shuffle, drop_last;
+    uint64_t seed;
+};
+struct lk_sampler;
+enum lk_status lk_sampler_create(const struct lk_sampler_config *config, struct lk_sampler **out);
+void lk_sampler_destroy(struct lk_sampler *s); /* NULL is legal */
+/* Reshuffle for an epoch with seed + epoch. Without it every epoch repeats. */
+void lk_sampler_set_epoch(struct lk_sampler *s, uint64_t epoch);
+/* Return the number of samples that a rank reads in an epoch. */
+size_t lk_sampler_count(const struct lk_sampler *s);
+/* Return the dataset index of this rank's i-th sample. pre: i < count. */
+size_t lk_sampler_index(const struct lk_sampler *s, size_t i);
+
+/* A dataset: each sample is `context` input tokens and as many targets (the next tokens). */
+struct lk_dataset;
+/*
+ * Create synthetic tokens in [0, vocab), a function of seed and sample number alone, the same on
+ * every rank. Three tokens in four follow from the one before (5 t + 1 mod vocab), the rest is
+ * uniform: a model has something to learn.
+ */
+enum lk_status lk_dataset_synthetic(size_t samples, int context, int vocab, uint64_t seed,
+                                    struct lk_dataset **out);
+/* Open a file, memory-mapped, with bytes as tokens; sample i starts at byte i * context. LK_EUSAGE
+ * when it is no regular file or has fewer than context + 1 bytes. */
+enum lk_status lk_dataset_file(const char *path, int context, struct lk_dataset **out);
+void lk_dataset_destroy(struct lk_dataset *d); /* NULL is legal */
+size_t lk_dataset_samples(const struct lk_dataset *d);
+/*
+ * Copy sample i: context inputs and context targets. pre: i < samples. Any thread. LK_EIO when the
+ * file became shorter since it was opened. (If it shrinks between that check and the copy, or the
+ * medium fails, the kernel raises SIGBUS; the launcher then reports the rank's signal.)
+ */
+enum lk_status lk_dataset_read(const struct lk_dataset *d, size_t i, int32_t *inputs,
+                               int32_t *targets);
+
+/*
+ * A loader: a thread that prepares `depth` batches ahead (depth 0: on the caller), walking epochs.
+ * Batch n of an epoch holds the rank's samples n * local_batch ... in sampler order; an incomplete
+ * last batch of an epoch is dropped.
+ *
+ * The thread's track has an INPUT span for every batch it prepared (step and micro-batch counted
+ * from the first batch); the trainer's INPUT span on the host track is the time a step waited.
+ *
+ * On a device that does not use host memory a batch passes through three buffers:
+ *
+ *   page-locked memory   the thread writes it
+ *   a slot on the GPU    the thread enqueues the copy on the loader's own stream (track COPY, an
+ *                        INPUT range "copy batch") as soon as the batch is written, so it is there
+ *                        ahead of its step. The slot is reused after the step has copied it
+ *   the step's buffer    lk_loader_next enqueues, on the compute stream, the wait for the copy and
+ *                        one more copy, on the GPU, to the buffer that the model reads
+ *
+ * Micro-batch m of every step has the same buffer, so that a captured step (a CUDA graph) always
+ * reads the same addresses: call lk_loader_next for all of its micro-batches before the graph is
+ * launched, and not while capturing. The copies of lk_loader_next run in order on the compute
+ * stream, after the work that read the buffer's previous content. The loader's thread calls the
+ * device while others do, also during a capture, which must be of mode "thread local" or "relaxed".
+ */
+struct lk_loader_config {
+    struct lk_dataset *dataset;       /* borrowed */
+    struct lk_sampler_config sampler; /* samples: 0 takes the dataset's */
+    struct lk_stream *compute;        /* reads the batches; borrowed. NULL if ops use host memory */
+    int local_batch, context, depth;
+    int accumulation;             /* batches per step, all valid at a time; >= 1 */
+    struct lk_recorder *recorder; /* NULL: none */
+    double delay_s; /* a batch takes at least this long to prepare, for known-truth runs */
+};
+struct lk_loader;
+/* Create a loader and start its thread. LK_EUSAGE when an epoch of this rank has fewer samples than
+ * one local batch. */
+enum lk_status lk_loader_create(struct lk_device *d, const struct lk_loader_config *config,
+                                struct lk_loader **out);
+void lk_loader_destroy(struct lk_loader *l); /* stops the thread; NULL is legal */
+/*
+ * Return the next batch. It stays valid until `accumulation` more calls were made; on the GPU for
+ * work enqueued on the compute stream until then. LK_ETIMEOUT past the deadline. Call from the
+ * device's thread.
+ */
+enum lk_status lk_loader_next(struct lk_loader *l, struct lk_deadline deadline,
+                              struct lk_batch *out);
+
+#endif

@@ -1,0 +1,585 @@
+/*
+ * The reducer; see the header and docs/ddp.md. Set-up, in which the ranks agree, then one step
+ * in the order of its calls:
+ * step_begin (rebuild), backward_begin, the hook (launch), backward_end, norms.
+ */
+#include "runtime/train/reducer.h"
+
+#include "base/array.h"
+#include "base/log.h"
+#include "base/rng.h"
+#include "base/span.h"
+#include "kernels/ops.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Buckets start on a cache line of their own. */
+enum { BUCKET_ALIGN = 64 };
+
+struct bucket {
+    size_t at_elems; /* in the slab */
+    size_t elems;
+    size_t pending;         /* gradients not yet ready in this backward */
+    struct lk_event *ready; /* on the compute stream: its last gradient is ready */
+};
+
+struct lk_reducer {
+    struct lk_reducer_config config;
+    struct lk_device *device;
+    struct lk_param *params;
+    size_t n_params;
+    enum lk_dtype dtype;           /* type of gradients, in memory and on the wire */
+    size_t real_bytes, wide_bytes; /* of lk_real and lk_wide */
+    int ranks;
+    uint32_t step;
+
+    struct lk_bucket_plan plan;
+    struct bucket *buckets; /* plan.n_buckets */
+    size_t *bucket_of;      /* by parameter */
+    char *slab;             /* all buckets, one allocation */
+    size_t slab_elems;
+    char *old_slab; /* the planted stale view still points here */
+
+    bool synced;      /* this micro-batch all-reduces its gradients */
+    bool *seen;       /* by parameter: its gradient is ready, in this backward */
+    size_t next;      /* the next bucket to all-reduce */
+    size_t n_ready;   /* gradients seen in this backward */
+    size_t *order;    /* parameters by readiness in the first synchronised backward */
+    bool order_known; /* that backward is over */
+    bool rebuilt;
+    struct lk_event *reduced; /* on the net stream: all buckets of this micro-batch are reduced */
+    void *used; /* find_unused: device map, n_params int32; never read, as all are used */
+    struct lk_event *marked; /* on the compute stream: the map is final */
+
+    bool measuring;   /* measure this micro-batch's norms */
+    void *norms;      /* device: n_buckets local squares, then n_buckets averaged ones */
+    void *norms_host; /* host copy of norms */
+    bool measured;    /* norms_host has been written */
+    uint32_t measured_step;
+};
+
+/* ---- Agreement of the ranks; all collective ---- */
+
+/* A parameter's properties that the ranks compare. */
+struct fact {
+    uint64_t name_hash;
+    uint64_t elems;
+    uint64_t dtype;
+};
+
+/* Bytes of a name shown in an error. */
+enum { NAME_SHOWN = 96 };
+
+static enum lk_status check_count(struct lk_comm *c, size_t n_params)
+{
+    size_t world = (size_t)lk_comm_world_size(c);
+    uint64_t own = n_params;
+    uint64_t *all = NULL;
+    enum lk_status st = LK_OK;
+
+    LK_TRY(lk_alloc(&all, world, sizeof *all));
+    LK_TRY(lk_comm_gather(c, LK_I64, &own, 1, all));
+    for (size_t r = 1; r < world; r++)
+        if (all[r] != all[0]) {
+            st = lk_fail(LK_EVERIFY,
+                         "the ranks' models differ: rank 0 has %llu parameters, rank %zu has %llu",
+                         (unsigned long long)all[0], r, (unsigned long long)all[r]);
+            break;
+        }
+out:
+    free(all);
+    return st;
+}
+
+/* Report a difference. Collective: all ranks call it for the same parameter and rank, so it can
+ * gather the names. */
+static enum lk_status report_difference(struct lk_comm *c, const char *name, size_t param,
+                                        size_t rank, const struct fact *of_0,
+                                        const struct fact *of_rank)
+{
+    char own[NAME_SHOWN] = "";
+    char *all = NULL;
+    enum lk_status st = LK_OK;
+
+    strncpy(own, name, sizeof own - 1);
+    LK_TRY(lk_alloc(&all, (size_t)lk_comm_world_size(c), sizeof own));
+    LK_TRY(lk_comm_gather(c, LK_U8, own, sizeof own, all));
+    st = lk_fail(LK_EVERIFY,
+                 "the ranks' models differ in parameter %zu: rank 0 has '%s' of %llu %s elements, "
+                 "rank %zu has '%s' of %llu %s",
+                 param, all, (unsigned long long)of_0->elems,
+                 lk_dtype_name((enum lk_dtype)of_0->dtype), rank, all + rank * sizeof own,
+                 (unsigned long long)of_rank->elems, lk_dtype_name((enum lk_dtype)of_rank->dtype));
+out:
+    free(all);
+    return st;
+}
+
+/* Check that all ranks have the same parameters: their count, and the name, element count and type
+ * of each. LK_EVERIFY, on all ranks, names the first difference, both values and both ranks. */
+static enum lk_status check_params(struct lk_comm *c, const struct lk_param *params,
+                                   size_t n_params, enum lk_dtype dtype)
+{
+    size_t world = (size_t)lk_comm_world_size(c);
+    struct fact *own = NULL;
+    struct fact *all = NULL;
+    enum lk_status st = LK_OK;
+
+    LK_TRY(check_count(c, n_params));
+    LK_TRY(lk_alloc(&own, n_params, sizeof *own));
+    LK_TRY(lk_alloc(&all, world * n_params, sizeof *all));
+    for (size_t i = 0; i < n_params; i++)
+        own[i] = (struct fact){lk_rng_stream(params[i].name, 0), params[i].elems, (uint64_t)dtype};
+    LK_TRY(lk_comm_gather(c, LK_U8, own, n_params * sizeof *own, all));
+    for (size_t i = 0; i < n_params; i++)
+        for (size_t r = 1; r < world; r++)
+            if (memcmp(&all[i], &all[r * n_params + i], sizeof *all))
+                LK_TRY(report_difference(c, params[i].name, i, r, &all[i], &all[r * n_params + i]));
+out:
+    free(own);
+    free(all);
+    return st;
+}
+
+/* Broadcast rank 0's parameter values, including the exact ones. pre: the compute stream is idle.
+ */
+static enum lk_status broadcast_params(struct lk_comm *c, struct lk_param *params, size_t n_params,
+                                       enum lk_dtype dtype)
+{
+    struct lk_coll_call call = {.coll = LK_BROADCAST, .index = -1};
+    enum lk_status st = LK_OK;
+
+    for (size_t i = 0; i < n_params; i++) {
+        call.count = params[i].elems;
+        call.dtype = dtype;
+        call.buf = params[i].data;
+        LK_TRY(lk_fail_context(lk_comm_run(c, &call), "parameter '%s'", params[i].name));
+        call.dtype = LK_F32;
+        call.buf = params[i].master;
+        if (call.buf)
+            LK_TRY(lk_fail_context(lk_comm_run(c, &call), "parameter '%s'", params[i].name));
+    }
+out:
+    return st;
+}
+
+/* ---- Buckets ---- */
+
+static void drop_buckets(struct lk_reducer *r)
+{
+    for (size_t b = 0; r->buckets && b < r->plan.n_buckets; b++)
+        lk_event_destroy(r->buckets[b].ready);
+    free(r->buckets);
+    r->buckets = NULL;
+    lk_bucket_plan_fini(&r->plan);
+    lk_device_free(r->device, r->norms);
+    r->norms = NULL;
+    lk_device_free_host(r->device, r->norms_host);
+    r->norms_host = NULL;
+    r->measured = false;
+}
+
+static void point_views(struct lk_reducer *r, size_t b, bool keep_last)
+{
+    size_t at = r->buckets[b].at_elems;
+
+    for (size_t i = r->plan.first[b]; i < r->plan.first[b + 1]; i++) {
+        size_t p = r->plan.index[i];
+
+        r->bucket_of[p] = b;
+        if (!keep_last || i + 1 < r->plan.first[b + 1])
+            r->params[p].grad = r->slab + at * r->real_bytes;
+        at += r->params[p].elems;
+    }
+}
+
+/* Lay the plan's buckets out in a new slab and point the gradients into it. Takes ownership of the
+ * plan. */
+static enum lk_status set_buckets(struct lk_reducer *r, struct lk_bucket_plan *plan)
+{
+    const size_t align = BUCKET_ALIGN / r->real_bytes;
+    bool stale = r->config.plant == LK_PLANT_STALE_VIEW && r->slab;
+    void *slab;
+    size_t at = 0;
+    enum lk_status st = LK_OK;
+
+    drop_buckets(r);
+    r->plan = *plan;
+    memset(plan, 0, sizeof *plan);
+    LK_TRY(lk_alloc(&r->buckets, r->plan.n_buckets, sizeof *r->buckets));
+    for (size_t b = 0; b < r->plan.n_buckets; b++) {
+        r->buckets[b].at_elems = at;
+        r->buckets[b].elems = r->plan.bytes[b] / r->real_bytes;
+        at += (r->buckets[b].elems + align - 1) / align * align;
+        LK_TRY(lk_event_create(r->device, &r->buckets[b].ready));
+    }
+    LK_TRY(lk_comm_alloc(r->config.comm, r->device, at * r->real_bytes, &slab));
+    if (stale)
+        r->old_slab = r->slab;
+    else
+        lk_comm_free(r->config.comm, r->device, r->slab);
+    r->slab = slab;
+    r->slab_elems = at;
+    for (size_t b = 0; b < r->plan.n_buckets; b++)
+        point_views(r, b, stale && b == 0);
+    if (r->config.noise_every > 0) {
+        LK_TRY(lk_device_alloc(r->device, 2 * r->plan.n_buckets * r->wide_bytes, &r->norms));
+        LK_TRY(
+            lk_device_alloc_host(r->device, 2 * r->plan.n_buckets * r->wide_bytes, &r->norms_host));
+    }
+out:
+    return st;
+}
+
+static enum lk_status assign_buckets(struct lk_reducer *r, bool rebuild)
+{
+    const struct lk_reducer_config *c = &r->config;
+    struct lk_bucket_tensor *tensors = NULL;
+    struct lk_bucket_plan plan = {0};
+    enum lk_status st = LK_OK;
+
+    LK_TRY(lk_alloc(&tensors, r->n_params, sizeof *tensors));
+    for (size_t i = 0; i < r->n_params; i++)
+        tensors[i] = (struct lk_bucket_tensor){r->params[i].elems * r->real_bytes, r->dtype};
+    if (rebuild)
+        LK_TRY(
+            lk_bucket_rebuilt(tensors, r->n_params, r->order, c->first_bytes, c->cap_bytes, &plan));
+    else
+        LK_TRY(lk_bucket_initial(c->ddp_rule, tensors, r->n_params, c->first_bytes, c->cap_bytes,
+                                 &plan));
+    LK_TRY(set_buckets(r, &plan));
+    lk_log(LK_LOG_DDP, LK_DEBUG, "%zu gradients in %zu %sbuckets", r->n_params, r->plan.n_buckets,
+           rebuild ? "rebuilt " : "");
+out:
+    lk_bucket_plan_fini(&plan);
+    free(tensors);
+    return st;
+}
+
+static enum lk_status check_config(const struct lk_reducer_config *c, size_t n_params)
+{
+    if (n_params == 0)
+        return lk_fail(LK_EUSAGE, "the model has no parameters");
+    if (c->accumulation < 1)
+        return lk_fail(LK_EUSAGE, "%d micro-batches a step: at least 1", c->accumulation);
+    if (c->noise_every < 0)
+        return lk_fail(LK_EUSAGE, "norms every %d steps: at least 0", c->noise_every);
+    return LK_OK;
+}
+
+enum lk_status lk_reducer_create(const struct lk_reducer_config *config, struct lk_param *params,
+                                 size_t n_params, struct lk_reducer **out)
+{
+    struct lk_reducer *r = NULL;
+    enum lk_status st = check_config(config, n_params);
+
+    if (st != LK_OK)
+        return st;
+    LK_TRY(lk_alloc(&r, 1, sizeof *r));
+    r->config = *config;
+    r->device = lk_stream_device(config->compute);
+    r->params = params;
+    r->n_params = n_params;
+    r->real_bytes = lk_device_real_bytes(r->device);
+    r->wide_bytes = lk_device_wide_bytes(r->device);
+    r->dtype = lk_device_real_dtype(r->device);
+    r->ranks = lk_comm_world_size(config->comm);
+    LK_TRY(lk_alloc(&r->bucket_of, n_params, sizeof *r->bucket_of));
+    LK_TRY(lk_alloc(&r->seen, n_params, sizeof *r->seen));
+    LK_TRY(lk_alloc(&r->order, n_params, sizeof *r->order));
+    LK_TRY(lk_event_create(r->device, &r->reduced));
+    if (config->find_unused) {
+        LK_TRY(lk_event_create(r->device, &r->marked));
+        LK_TRY(lk_device_alloc(r->device, n_params * lk_dtype_bytes(LK_I32), &r->used));
+    }
+    LK_TRY(lk_stream_sync(config->compute, lk_deadline_in(config->timeout_ns)));
+    LK_TRY(check_params(config->comm, params, n_params, r->dtype));
+    LK_TRY(broadcast_params(config->comm, params, n_params, r->dtype));
+    LK_TRY(assign_buckets(r, false));
+    *out = r;
+    r = NULL;
+out:
+    lk_reducer_destroy(r);
+    return st;
+}
+
+void lk_reducer_destroy(struct lk_reducer *r)
+{
+    if (!r)
+        return;
+    drop_buckets(r);
+    lk_event_destroy(r->reduced);
+    lk_event_destroy(r->marked);
+    lk_device_free(r->device, r->used);
+    lk_comm_free(r->config.comm, r->device, r->slab);
+    lk_comm_free(r->config.comm, r->device, r->old_slab);
+    free(r->bucket_of);
+    free(r->seen);
+    free(r->order);
+    free(r);
+}
+
+const struct lk_bucket_plan *lk_reducer_buckets(const struct lk_reducer *r)
+{
+    return &r->plan;
+}
+
+const size_t *lk_reducer_ready_order(const struct lk_reducer *r)
+{
+    return r->order_known ? r->order : NULL;
+}
+
+double lk_reducer_seed(const struct lk_reducer *r)
+{
+    int ranks = r->config.plant == LK_PLANT_WRONG_DIVISOR ? r->ranks + 1 : r->ranks;
+
+    return 1.0 / ((double)ranks * r->config.accumulation);
+}
+
+/* ---- A step ---- */
+
+enum lk_status lk_reducer_step_begin(struct lk_reducer *r, uint32_t step)
+{
+    const struct lk_coll_call order = {
+        .coll = LK_BROADCAST, .dtype = LK_I64, .buf = r->order, .count = r->n_params, .index = -1};
+    enum lk_status st = LK_OK;
+
+    _Static_assert(sizeof *r->order == sizeof(int64_t), "the order is broadcast as int64");
+    r->step = step;
+    lk_stream_set_step(r->config.net, step);
+    if (!r->order_known || r->rebuilt)
+        return LK_OK;
+    LK_TRY(lk_comm_run(r->config.comm, &order));
+    LK_TRY(assign_buckets(r, true));
+    r->rebuilt = true;
+out:
+    return st;
+}
+
+/* Return the micro-batch whose gradients the norms are of: the first that is all-reduced, because
+ * after that a bucket no longer holds this rank's own gradient. */
+static int measured_micro_batch(const struct lk_reducer *r)
+{
+    return r->config.no_sync ? r->config.accumulation - 1 : 0;
+}
+
+int lk_reducer_norms_micro_batches(const struct lk_reducer *r)
+{
+    return measured_micro_batch(r) + 1;
+}
+
+/*
+ * Divide the buckets' sums by the world size. Without no_sync every micro-batch is all-reduced, and
+ * the next one adds to sums over all ranks; all-reducing those again would count them once per
+ * rank. (PyTorch does the same by averaging: the mean of equal values is that value.)
+ */
+static enum lk_status share_sums(struct lk_reducer *r)
+{
+    if (r->ranks == 1)
+        return LK_OK;
+    return LK_LAUNCH(r->config.compute, scale, .x = r->slab, .n = r->slab_elems,
+                     .factor = 1.0 / r->ranks);
+}
+
+static enum lk_status launch_ready(struct lk_reducer *r);
+
+/* Plant the fault: treat bucket 0 as full from the start. The compute stream waits for its
+ * all-reduce, so that the fault is certain and not a race. */
+static enum lk_status plant_early_bucket(struct lk_reducer *r)
+{
+    enum lk_status st = LK_OK;
+
+    r->buckets[0].pending = 0;
+    LK_TRY(lk_event_record(r->buckets[0].ready, r->config.compute));
+    LK_TRY(launch_ready(r));
+    LK_TRY(lk_event_record(r->reduced, r->config.net));
+    LK_TRY(lk_stream_wait(r->config.compute, r->reduced));
+out:
+    return st;
+}
+
+enum lk_status lk_reducer_backward_begin(struct lk_reducer *r, int micro_batch)
+{
+    const struct lk_reducer_config *c = &r->config;
+    enum lk_status st = LK_OK;
+
+    if (micro_batch < 0 || micro_batch >= c->accumulation)
+        return lk_fail(LK_EINTERNAL, "micro-batch %d of %d", micro_batch, c->accumulation);
+    r->synced = !c->no_sync || micro_batch == c->accumulation - 1;
+    r->measuring = c->noise_every > 0 && r->step % (uint32_t)c->noise_every == 0 &&
+                   micro_batch == measured_micro_batch(r);
+    r->next = 0;
+    r->n_ready = 0;
+    memset(r->seen, 0, r->n_params * sizeof *r->seen);
+    for (size_t b = 0; b < r->plan.n_buckets; b++)
+        r->buckets[b].pending = r->plan.first[b + 1] - r->plan.first[b];
+    if (!c->no_sync && micro_batch > 0)
+        LK_TRY(share_sums(r));
+    if (r->synced && c->plant == LK_PLANT_EARLY_BUCKET)
+        LK_TRY(plant_early_bucket(r));
+out:
+    return st;
+}
+
+/* Sum a bucket's squares into norms[slot], on the net stream, so that backward does not wait. */
+static enum lk_status measure(struct lk_reducer *r, size_t b, size_t slot)
+{
+    if (!r->measuring)
+        return LK_OK;
+    return LK_LAUNCH(r->config.net, sum_squares, .out = (char *)r->norms + slot * r->wide_bytes,
+                     .in = r->slab + r->buckets[b].at_elems * r->real_bytes,
+                     .n = r->buckets[b].elems, .accumulate = false);
+}
+
+static enum lk_status launch(struct lk_reducer *r, size_t b)
+{
+    const struct lk_reducer_config *c = &r->config;
+    const struct lk_span span = {
+        .kind = LK_SPAN_BUCKET, .step = r->step, .index = (int32_t)b, .bytes = r->plan.bytes[b]};
+    const struct lk_coll_call call = {.coll = LK_ALL_REDUCE,
+                                      .algo = c->algo,
+                                      .dtype = r->dtype,
+                                      .buf = r->slab + r->buckets[b].at_elems * r->real_bytes,
+                                      .count = r->buckets[b].elems,
+                                      .index = (int32_t)b,
+                                      .ready = r->buckets[b].ready};
+    enum lk_status st = LK_OK;
+
+    lk_span_enter(c->track, &span);
+    LK_TRY(lk_stream_wait(c->net, r->buckets[b].ready));
+    LK_TRY(measure(r, b, b));
+    if (c->plant != LK_PLANT_DROPPED_BUCKET || b != 0)
+        LK_TRY(lk_comm_enqueue(c->comm, c->net, &call));
+    LK_TRY(measure(r, b, r->plan.n_buckets + b));
+out:
+    lk_span_leave(c->track, &span);
+    return st;
+}
+
+/* Launch the full buckets, in index order: a bucket that is not full holds back those after it. */
+static enum lk_status launch_ready(struct lk_reducer *r)
+{
+    enum lk_status st = LK_OK;
+
+    for (; r->next < r->plan.n_buckets && r->buckets[r->next].pending == 0; r->next++)
+        LK_TRY(launch(r, r->next));
+out:
+    return st;
+}
+
+static enum lk_status on_ready(void *ctx, size_t param)
+{
+    struct lk_reducer *r = ctx;
+    struct bucket *bucket;
+    enum lk_status st = LK_OK;
+
+    if (param >= r->n_params || r->seen[param])
+        return lk_fail(LK_EINTERNAL, "the gradient of parameter %zu became ready twice in step %u",
+                       param, (unsigned)r->step);
+    r->seen[param] = true;
+    if (!r->order_known && r->synced)
+        r->order[r->n_ready] = param;
+    r->n_ready++;
+    if (!r->synced)
+        return LK_OK;
+    bucket = &r->buckets[r->bucket_of[param]];
+    if (bucket->pending == 0) /* only the planted early bucket */
+        return LK_OK;
+    if (--bucket->pending > 0)
+        return LK_OK;
+    LK_TRY(lk_event_record(bucket->ready, r->config.compute));
+    LK_TRY(launch_ready(r));
+out:
+    return st;
+}
+
+struct lk_grad_hook lk_reducer_hook(struct lk_reducer *r)
+{
+    return (struct lk_grad_hook){.ready = on_ready, .ctx = r};
+}
+
+static enum lk_status missing_gradient(const struct lk_reducer *r)
+{
+    size_t p = 0;
+
+    while (r->seen[p])
+        p++;
+    return lk_fail(LK_EINTERNAL, "step %u: backward gave no gradient for parameter '%s'",
+                   (unsigned)r->step, r->params[p].name);
+}
+
+/* All-reduce the map of used parameters behind the last bucket, as PyTorch does with
+ * find_unused_parameters. */
+static enum lk_status reduce_used(struct lk_reducer *r)
+{
+    const struct lk_reducer_config *c = &r->config;
+    const struct lk_coll_call call = {.coll = LK_ALL_REDUCE,
+                                      .dtype = LK_I32,
+                                      .buf = r->used,
+                                      .count = r->n_params,
+                                      .index = -1,
+                                      .ready = r->marked};
+    enum lk_status st = LK_OK;
+
+    if (!c->find_unused)
+        return LK_OK;
+    LK_TRY(lk_event_record(r->marked, c->compute));
+    LK_TRY(lk_stream_wait(c->net, r->marked));
+    LK_TRY(lk_comm_enqueue(c->comm, c->net, &call));
+out:
+    return st;
+}
+
+enum lk_status lk_reducer_backward_end(struct lk_reducer *r)
+{
+    const struct lk_reducer_config *c = &r->config;
+    enum lk_status st = LK_OK;
+
+    if (r->n_ready < r->n_params)
+        return missing_gradient(r);
+    if (!r->synced)
+        return LK_OK;
+    r->order_known = true;
+    if (r->measuring) {
+        LK_TRY(
+            lk_stream_copy(c->net, r->norms_host, r->norms, 2 * r->plan.n_buckets * r->wide_bytes));
+        r->measured = true;
+        r->measured_step = r->step;
+    }
+    LK_TRY(reduce_used(r));
+    LK_TRY(lk_event_record(r->reduced, c->net));
+    LK_TRY(lk_stream_wait(c->compute, r->reduced));
+out:
+    return st;
+}
+
+/* ---- Norms ---- */
+
+static double sum_wide(const void *sums, size_t wide_bytes, size_t n)
+{
+    double sum = 0;
+
+    for (size_t i = 0; i < n; i++)
+        sum += wide_bytes == sizeof(double) ? ((const double *)sums)[i]
+                                            : (double)((const float *)sums)[i];
+    return sum;
+}
+
+enum lk_status lk_reducer_norms(const struct lk_reducer *r, uint32_t *step, double *local_sq,
+                                double *mean_sq)
+{
+    size_t n = r->plan.n_buckets;
+    /* The buckets' sums contain the seed's factor 1 / (ranks * accumulation). */
+    double averaged = (double)r->config.accumulation / lk_reducer_norms_micro_batches(r);
+    double local = averaged * r->ranks;
+
+    if (!r->measured)
+        return lk_fail(LK_EEVIDENCE, "no step has measured the gradient norms yet");
+    *step = r->measured_step;
+    *local_sq = local * local * sum_wide(r->norms_host, r->wide_bytes, n);
+    *mean_sq = averaged * averaged *
+               sum_wide((const char *)r->norms_host + n * r->wide_bytes, r->wide_bytes, n);
+    return LK_OK;
+}

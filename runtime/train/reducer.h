@@ -1,0 +1,104 @@
+/*
+ * The DDP reducer: PyTorch's Reducer (docs/ddp.md) against our device and comm.
+ *
+ * Gradients live in the buckets: param.grad is a view, there is no copy. When a bucket's last
+ * gradient is enqueued, the bucket's event is recorded on the compute stream; buckets are
+ * all-reduced strictly in index order on the comm stream, while backward goes on. The all-reduce is
+ * a plain sum: the division by ranks and micro-batches is folded into the seed of the loss gradient
+ * (lk_reducer_seed). After the first synchronised backward the buckets are rebuilt, once, in
+ * gradient-ready order of rank 0, at the start of the next step.
+ *
+ * A step on the host thread; backward runs once per micro-batch (accumulate = micro_batch > 0):
+ *
+ *     lk_reducer_step_begin(r, step);
+ *     for (m = 0; m < accumulation; m++) {
+ *         forward(m);
+ *         lk_reducer_backward_begin(r, m);
+ *         backward(m, lk_reducer_seed(r), m > 0, lk_reducer_hook(r));
+ *         lk_reducer_backward_end(r);
+ *     }
+ *     optimizer;
+ *
+ * Without no_sync every micro-batch is all-reduced (as PyTorch does outside its no_sync context).
+ * The sums are then divided by the ranks before the next micro-batch is added to them.
+ * The hook emits a GRADIENT mark for each gradient of a synchronised backward.
+ */
+#ifndef LK_RUNTIME_REDUCER_H
+#define LK_RUNTIME_REDUCER_H
+
+#include "base/bucket.h"
+#include "base/status.h"
+#include "base/words.h"
+#include "runtime/comm/comm.h"
+#include "runtime/device/device.h"
+#include "runtime/model/model.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* X(fault, name, description): faults planted on purpose, to show that --verify detects them. */
+#define LK_PLANT_LIST(X)                                                                           \
+    X(LK_PLANT_NONE, "none", "nothing")                                                            \
+    X(LK_PLANT_DROPPED_BUCKET, "dropped-bucket", "one bucket is not all-reduced")                  \
+    X(LK_PLANT_WRONG_DIVISOR, "wrong-divisor", "the sum is divided by one rank too many")          \
+    X(LK_PLANT_SHARED_SHARD, "shared-shard", "all ranks read rank 0's samples")                    \
+    X(LK_PLANT_STALE_VIEW, "stale-view", "a gradient keeps pointing at the old bucket")            \
+    X(LK_PLANT_EARLY_BUCKET, "early-bucket", "a bucket is reduced before its last gradient")
+
+enum lk_plant { LK_PLANT_LIST(LK_WORD_VALUE) };
+
+struct lk_reducer_config {
+    struct lk_comm *comm;            /* borrowed */
+    struct lk_stream *compute, *net; /* borrowed: compute and comm stream */
+    struct lk_track *track;          /* borrowed; the host thread's, for bucket spans; or NULL */
+    enum lk_ddp_rule ddp_rule;
+    uint64_t first_bytes, cap_bytes;
+    enum lk_algo algo;
+    int accumulation; /* micro-batches per step */
+    bool no_sync;     /* all-reduce in the last micro-batch only */
+    bool find_unused; /* all-reduce the map of used parameters behind the buckets, an int32 each */
+    int noise_every;  /* steps between measurements of the two gradient norms; 0: never */
+    enum lk_plant plant;
+    uint64_t timeout_ns;
+};
+
+struct lk_reducer;
+/* Check that all ranks have the same parameters (count, names, sizes), broadcast rank 0's values,
+ * assign buckets and point every param.grad into them. params outlive the reducer. Collective. */
+enum lk_status lk_reducer_create(const struct lk_reducer_config *config, struct lk_param *params,
+                                 size_t n_params, struct lk_reducer **out);
+/* Destroy. pre: the streams are idle or destroyed, the communicator is not closed. NULL is
+ * legal. */
+void lk_reducer_destroy(struct lk_reducer *r);
+
+/* Start a step: rebuild the buckets when it is time (collective), and set the net stream's step.
+ * pre: the streams are idle. */
+enum lk_status lk_reducer_step_begin(struct lk_reducer *r, uint32_t step);
+/* Prepare the backward of micro-batch 0..accumulation-1: decide if this one all-reduces. */
+enum lk_status lk_reducer_backward_begin(struct lk_reducer *r, int micro_batch);
+/* Return the seed of the loss gradient, 1 / (ranks * accumulation). */
+double lk_reducer_seed(const struct lk_reducer *r);
+/* Return the hook that the model's backward calls when a gradient is ready. */
+struct lk_grad_hook lk_reducer_hook(struct lk_reducer *r);
+/* End a backward: make the compute stream wait for this micro-batch's all-reduces. LK_EINTERNAL
+ * names a parameter whose gradient did not become ready. */
+enum lk_status lk_reducer_backward_end(struct lk_reducer *r);
+
+/* The buckets in force. Valid until the next rebuild. Only tests look at these two. */
+const struct lk_bucket_plan *lk_reducer_buckets(const struct lk_reducer *r);
+/* Return the order in which gradients became ready in the first synchronised backward (from the
+ * rebuild on, rank 0's); NULL before that. */
+const size_t *lk_reducer_ready_order(const struct lk_reducer *r);
+/*
+ * Return the squared norms of the last step that measured them, after the streams were
+ * synchronised: *local_sq of this rank's own mean gradient, *mean_sq of the averaged one; *step is
+ * that step. LK_EEVIDENCE before there is one.
+ */
+enum lk_status lk_reducer_norms(const struct lk_reducer *r, uint32_t *step, double *local_sq,
+                                double *mean_sq);
+/* Return the number of micro-batches in both norms: all of a step's with no_sync, else 1 (the
+ * first, because its all-reduce overwrites this rank's own gradient). */
+int lk_reducer_norms_micro_batches(const struct lk_reducer *r);
+
+#endif

@@ -1,0 +1,396 @@
+/* A rank's training loop; see the header. */
+#include "runtime/train/trainer_impl.h"
+
+#include "base/array.h"
+#include "base/log.h"
+#include "base/noise.h"
+#include "base/units.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- A step ---- */
+
+static enum lk_status next_batch(struct trainer *t, uint32_t step, int micro_batch,
+                                 struct lk_batch *out)
+{
+    struct lk_span span = lk_span_begin(t->host, LK_SPAN_INPUT, 0, step, micro_batch);
+    enum lk_status st = lk_loader_next(t->loader, lk_deadline_in(t->config->timeout_ns), out);
+
+    lk_span_end(t->host, &span);
+    /* LK_ETIMEOUT would mean a missing peer, but the loader is this rank's own. */
+    return st == LK_ETIMEOUT ? lk_fail(LK_EIO, "%s", lk_error_text()) : st;
+}
+
+static enum lk_status enqueue_micro_batch(struct trainer *t, int micro_batch,
+                                          const struct lk_batch *batch)
+{
+    const struct lk_model_ops *model = t->model->ops;
+    const struct lk_grad_hook hook = lk_reducer_hook(t->reducer);
+    size_t wide = lk_device_wide_bytes(t->device);
+    enum lk_status st = LK_OK;
+
+    LK_TRY(lk_stream_range_begin(t->compute, LK_SPAN_FORWARD, micro_batch));
+    LK_TRY(model->forward(t->model, batch));
+    LK_TRY(lk_stream_range_end(t->compute));
+    LK_TRY(lk_stream_copy(t->compute, (char *)t->micro_loss + (size_t)micro_batch * wide,
+                          t->model->loss, wide));
+    LK_TRY(lk_reducer_backward_begin(t->reducer, micro_batch));
+    LK_TRY(lk_stream_range_begin(t->compute, LK_SPAN_BACKWARD, micro_batch));
+    LK_TRY(model->backward(t->model, batch, lk_reducer_seed(t->reducer), micro_batch > 0, &hook));
+    LK_TRY(lk_stream_range_end(t->compute));
+    LK_TRY(lk_reducer_backward_end(t->reducer));
+out:
+    return st;
+}
+
+static enum lk_status enqueue_passes(struct trainer *t, uint32_t step)
+{
+    struct lk_batch batch;
+    enum lk_status st = LK_OK;
+
+    for (int i = 0; i < t->config->reducer.accumulation; i++) {
+        LK_TRY(next_batch(t, step, i, &batch));
+        LK_TRY(enqueue_micro_batch(t, i, &batch));
+    }
+out:
+    return st;
+}
+
+/* Take all batches before the graph is launched: their copies differ in every step. */
+static enum lk_status next_batches(struct trainer *t, uint32_t step)
+{
+    enum lk_status st = LK_OK;
+
+    for (int i = 0; i < t->config->reducer.accumulation; i++) {
+        struct lk_batch batch, *known = &t->batches[i];
+
+        LK_TRY(next_batch(t, step, i, &batch));
+        if (t->graph && (batch.inputs != known->inputs || batch.targets != known->targets ||
+                         batch.samples != known->samples || batch.context != known->context))
+            return lk_fail(LK_EINTERNAL, "micro-batch %d is not where the graph reads it", i);
+        *known = batch;
+    }
+out:
+    return st;
+}
+
+static enum lk_status enqueue_batches(struct trainer *t)
+{
+    enum lk_status st = LK_OK;
+
+    for (int i = 0; i < t->config->reducer.accumulation; i++)
+        LK_TRY(enqueue_micro_batch(t, i, &t->batches[i]));
+out:
+    return st;
+}
+
+static enum lk_status capture_passes(struct trainer *t)
+{
+    struct lk_graph *graph = NULL;
+    enum lk_status st = LK_OK;
+
+    LK_TRY(lk_graph_begin(t->compute));
+    st = enqueue_batches(t);
+    LK_KEEP(lk_graph_end(t->compute, &graph));
+    LK_TRY(st);
+    t->graph = graph;
+    graph = NULL;
+    if (t->rank == 0)
+        lk_log(LK_LOG_TRAIN, LK_INFO, "steps are launched as a graph");
+out:
+    lk_graph_destroy(graph);
+    return st;
+}
+
+/* Return true if the run can go on without a graph: it was not demanded, and this is the only rank
+ * (several ranks could decide differently). */
+static bool can_go_on_without(struct trainer *t)
+{
+    if (t->config->graph != LK_GRAPH_AUTO || t->ranks > 1)
+        return false;
+    lk_log(LK_LOG_TRAIN, LK_WARN, "steps are not launched as a graph: %s", lk_error_text());
+    t->uses_graph = false;
+    return lk_device_status(t->device) == LK_OK;
+}
+
+static enum lk_status launch_passes(struct trainer *t, uint32_t step)
+{
+    enum lk_status st = LK_OK;
+
+    LK_TRY(next_batches(t, step));
+    if (!t->graph) {
+        st = capture_passes(t);
+        if (st != LK_OK && can_go_on_without(t))
+            return enqueue_batches(t);
+        LK_TRY(st);
+    }
+    LK_TRY(lk_comm_graph_begin(t->comm, t->compute));
+    LK_TRY(lk_graph_launch(t->graph, t->compute));
+    LK_TRY(lk_comm_graph_end(t->comm, t->compute));
+out:
+    return st;
+}
+
+/* Return true if the step's work is the same as that of other steps, so that one graph serves
+ * it. */
+static bool is_alike(const struct trainer *t, int64_t step, bool verify)
+{
+    enum { FIRST_ALIKE = 2 };
+    int noise_every = t->config->reducer.noise_every;
+
+    return step >= FIRST_ALIKE && !verify && (noise_every == 0 || step % noise_every != 0);
+}
+
+static enum lk_status enqueue_update(struct trainer *t, double rate, int64_t step)
+{
+    enum lk_status st = LK_OK;
+
+    LK_TRY(lk_stream_range_begin(t->compute, LK_SPAN_OPTIMIZER, -1));
+    if (t->optim)
+        LK_TRY(lk_optim_step(t->optim, t->compute, t->model->params, rate, step + 1));
+    else
+        LK_TRY(t->model->ops->update(t->model));
+    LK_TRY(lk_stream_range_end(t->compute));
+out:
+    return st;
+}
+
+static double mean_loss(const struct trainer *t)
+{
+    int n = t->config->reducer.accumulation;
+    bool wide = lk_device_wide_bytes(t->device) == sizeof(double);
+    double sum = 0;
+
+    if (!t->computes)
+        return NAN;
+    for (int i = 0; i < n; i++)
+        sum += wide ? ((const double *)t->micro_loss)[i] : ((const float *)t->micro_loss)[i];
+    return sum / n;
+}
+
+/* Store a step's loss and norms, and add them to the trace. */
+static void keep(struct trainer *t, int64_t step, double rate)
+{
+    uint32_t at = (uint32_t)step;
+    uint32_t measured;
+
+    t->loss[step] = mean_loss(t);
+    t->local_sq[step] = NAN;
+    t->mean_sq[step] = NAN;
+    if (t->computes)
+        lk_span_counter(t->host, t->counters[COUNTER_LOSS], at, t->loss[step]);
+    lk_span_counter(t->host, t->counters[COUNTER_RATE], at, rate);
+    if (t->config->reducer.noise_every == 0 ||
+        lk_reducer_norms(t->reducer, &measured, &t->local_sq[step], &t->mean_sq[step]) != LK_OK ||
+        measured != at) {
+        t->local_sq[step] = NAN;
+        return;
+    }
+    lk_span_counter(t->host, t->counters[COUNTER_LOCAL_NORM], at, sqrt(t->local_sq[step]));
+    lk_span_counter(t->host, t->counters[COUNTER_MEAN_NORM], at, sqrt(t->mean_sq[step]));
+}
+
+/* Verify a step; an error names the planted fault, if any. */
+static enum lk_status check_step(struct trainer *t, uint32_t step)
+{
+    static const char *const plants[] = {LK_PLANT_LIST(LK_WORD_NAME)};
+    enum lk_plant plant = t->config->reducer.plant;
+    enum lk_status st = lk_verify_step_end(t->verify, step);
+
+    return plant == LK_PLANT_NONE ? st : lk_fail_context(st, "planted %s", plants[plant]);
+}
+
+static enum lk_status run_step(struct trainer *t, int64_t step)
+{
+    const struct lk_train_config *c = t->config;
+    int64_t global_batch = (int64_t)c->local_batch * c->reducer.accumulation * t->ranks;
+    double rate = lk_optim_rate(&c->optim, step, global_batch);
+    uint32_t at = (uint32_t)step;
+    bool verify = t->verify && (c->verify_steps == 0 || step < c->verify_steps);
+    enum lk_status st = LK_OK;
+    struct lk_span span;
+    uint64_t began_ns;
+
+    if (verify)
+        LK_TRY(lk_verify_step_begin(t->verify));
+    began_ns = lk_now_ns();
+    span = lk_span_begin(t->host, LK_SPAN_STEP, 0, at, -1);
+    lk_stream_set_step(t->compute, at);
+    lk_stream_set_step(t->net, at);
+    LK_TRY(lk_reducer_step_begin(t->reducer, at));
+    if (t->uses_graph && is_alike(t, step, verify))
+        LK_TRY(launch_passes(t, at));
+    else
+        LK_TRY(enqueue_passes(t, at));
+    LK_TRY(enqueue_update(t, rate, step));
+    /* Twice the timeout: a collective that waits for a peer times out first, and names the peer. */
+    LK_TRY(lk_stream_sync(
+        t->compute,
+        lk_deadline_in(c->timeout_ns > UINT64_MAX / 2 ? UINT64_MAX : 2 * c->timeout_ns)));
+    if (t->model->gap_s > 0)
+        lk_sleep_until_ns(lk_monotonic_ns() + lk_ns_from_s(t->model->gap_s));
+    lk_span_end(t->host, &span);
+    t->ended_ns = lk_now_ns();
+    t->step_s[step] = lk_s_from_ns(t->ended_ns - began_ns);
+    keep(t, step, rate);
+    if (verify)
+        LK_TRY(check_step(t, at));
+    if (c->progress)
+        c->progress(c->progress_ctx, step, t->loss[step]);
+    lk_log(LK_LOG_TRAIN, LK_DEBUG, "step %lld: loss %.6f, %.3f ms", (long long)step, t->loss[step],
+           t->step_s[step] * 1e3);
+out:
+    return st;
+}
+
+/* Run all steps. A step ends when the device has finished it, so no warm-up work falls into the
+ * counted time. */
+static enum lk_status run_steps(struct trainer *t)
+{
+    enum lk_status st = LK_OK;
+    uint64_t began_ns = 0;
+
+    for (int64_t step = 0; step < t->n_steps; step++) {
+        if (step == t->config->warmup_steps)
+            began_ns = lk_now_ns();
+        LK_TRY(run_step(t, step));
+    }
+    t->counted_s = lk_s_from_ns(t->ended_ns - began_ns);
+out:
+    return st;
+}
+
+/* ---- Results ---- */
+
+/* Average loss, step time and local norm over the ranks, in one all-reduce after the run. */
+static enum lk_status average(struct trainer *t)
+{
+    double *const columns[] = {t->loss, t->step_s, t->local_sq};
+    size_t n = (size_t)t->n_steps;
+    float *buf = NULL;
+    enum lk_status st = LK_OK;
+
+    if (t->ranks == 1)
+        return LK_OK;
+    LK_TRY(lk_alloc(&buf, LK_COUNT(columns) * n, sizeof *buf));
+    for (size_t i = 0; i < LK_COUNT(columns) * n; i++)
+        buf[i] = (float)columns[i / n][i % n];
+    LK_TRY(lk_comm_run(t->comm, &(struct lk_coll_call){.coll = LK_ALL_REDUCE,
+                                                       .dtype = LK_F32,
+                                                       .buf = buf,
+                                                       .count = LK_COUNT(columns) * n,
+                                                       .index = -1}));
+    for (size_t i = 0; i < LK_COUNT(columns) * n; i++)
+        columns[i / n][i % n] = (double)buf[i] / t->ranks;
+out:
+    free(buf);
+    return st;
+}
+
+static enum lk_status estimate_noise(struct trainer *t, struct lk_estimate *out)
+{
+    const struct lk_train_config *c = t->config;
+    double small = (double)c->local_batch * lk_reducer_norms_micro_batches(t->reducer);
+    struct lk_noise noise;
+    enum lk_status st = LK_OK;
+
+    lk_noise_init(&noise, small, small * t->ranks);
+    for (int64_t i = c->warmup_steps; i < t->n_steps; i++)
+        if (!isnan(t->local_sq[i]))
+            LK_TRY(lk_noise_add(&noise, t->local_sq[i], t->mean_sq[i]));
+    *out = lk_noise_estimate(&noise);
+out:
+    lk_noise_fini(&noise);
+    return st;
+}
+
+static enum lk_status finish(struct trainer *t, struct lk_train_result *out)
+{
+    const struct lk_train_config *c = t->config;
+    enum lk_status st = LK_OK;
+
+    LK_TRY(average(t));
+    LK_TRY(estimate_noise(t, &out->noise));
+    out->loss = t->loss;
+    out->step_s = t->step_s;
+    out->n = t->n_steps;
+    out->counted_s = t->counted_s;
+    out->verify_max_error = t->verify ? lk_verify_max_error(t->verify) : NAN;
+    out->verify_allowed = t->verify ? lk_verify_allowed(t->verify) : NAN;
+    t->loss = NULL;
+    t->step_s = NULL;
+    if (c->export_path && t->rank == 0)
+        LK_TRY(lk_model_export(t->model, c->export_path));
+out:
+    return st;
+}
+
+/* Make the device and the other ranks fail, so that nothing waits for a failed rank. */
+static enum lk_status give_up(struct trainer *t, enum lk_status st)
+{
+    char text[1024];
+
+    snprintf(text, sizeof text, "%s", lk_error_text());
+    if (t->device)
+        lk_device_fail(t->device, st, text);
+    if (!t->config->comm_config.store)
+        return st;
+    return lk_store_report(t->config->comm_config.store, st, text);
+}
+
+static enum lk_status check(const struct lk_train_config *c)
+{
+    if (c->steps < 1 || c->warmup_steps < 0 || c->steps + c->warmup_steps > UINT32_MAX)
+        return lk_fail(LK_EUSAGE, "%lld steps after %lld of warm-up", (long long)c->steps,
+                       (long long)c->warmup_steps);
+    if (c->local_batch < 1 || c->reducer.accumulation < 1)
+        return lk_fail(LK_EUSAGE, "local batch %d, accumulation %d", c->local_batch,
+                       c->reducer.accumulation);
+    return LK_OK;
+}
+
+enum lk_status lk_train(const struct lk_train_config *config, struct lk_train_result *out)
+{
+    struct trainer t = {.config = config,
+                        .ranks = config->comm_config.world_size,
+                        .rank = config->comm_config.rank,
+                        .n_steps = config->steps + config->warmup_steps};
+    enum lk_status st = LK_OK;
+
+    LK_TRY(check(config));
+    LK_TRY(lk_trainer_open(&t));
+    LK_TRY(run_steps(&t));
+    LK_TRY(finish(&t, out));
+out:
+    if (st != LK_OK)
+        st = give_up(&t, st);
+    lk_trainer_close(&t);
+    return st;
+}
+
+enum lk_status lk_train_check(const struct lk_train_config *config)
+{
+    struct lk_train_config c = *config;
+    struct trainer t = {.config = &c};
+    enum lk_status st = LK_OK;
+
+    c.recorder = NULL;
+    c.model.max_samples = 1;
+    c.model.blank = true;
+    LK_TRY(check(&c));
+    LK_TRY(lk_trainer_open_model(&t, &c.model));
+    LK_TRY(lk_trainer_open_dataset(&t));
+out:
+    lk_trainer_close(&t);
+    return st;
+}
+
+void lk_train_result_fini(struct lk_train_result *r)
+{
+    free(r->loss);
+    free(r->step_s);
+    memset(r, 0, sizeof *r);
+}

@@ -1,0 +1,88 @@
+/* The trainer: a rank's training loop. Input, forward, backward with overlapped all-reduce,
+ * optimizer, for a number of steps; every part emits its span. */
+#ifndef LK_RUNTIME_TRAINER_H
+#define LK_RUNTIME_TRAINER_H
+
+#include "base/span.h"
+#include "base/stats.h"
+#include "base/status.h"
+#include "base/trace.h"
+#include "runtime/comm/comm.h"
+#include "runtime/model/model.h"
+#include "runtime/model/optim.h"
+#include "runtime/train/data.h"
+#include "runtime/train/reducer.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/*
+ * Launching forward, backward and all-reduce of a step as one graph (runtime/device/device.h), from
+ * the third step on: after the first the buckets are rebuilt, and the second does lazy
+ * initialisation. The optimizer is not part of the graph. Legal where the device has graphs, the
+ * communicator can be captured and nothing is recorded or planted; steps that verify or measure the
+ * gradients' norms are launched op by op. Losses are bit-identical.
+ */
+enum lk_train_graph {
+    LK_GRAPH_NO,
+    LK_GRAPH_AUTO, /* where legal; otherwise, or if a single rank's capture fails, log the reason
+                      and go on */
+    LK_GRAPH_YES   /* LK_EUNSUPPORTED where it is not legal */
+};
+
+struct lk_train_config {
+    const char *device, *comm;             /* names */
+    struct lk_device_config device_config; /* recorder is filled in by the trainer */
+    struct lk_comm_config comm_config;     /* timeout, recorder and device are filled in */
+    struct lk_model_config model;          /* max_samples is filled in by the trainer */
+    struct lk_optim_config optim;
+    struct lk_reducer_config reducer; /* comm, streams and timeout are filled in by the trainer */
+    int local_batch;
+    int64_t steps, warmup_steps; /* warm-up steps run first, are marked, and do not count */
+    const char *data;            /* file; NULL: synthetic */
+    int64_t samples;             /* size of the synthetic dataset */
+    int prefetch;
+    double input_delay_s; /* a batch takes at least this long to prepare */
+    bool shuffle, drop_last;
+    uint64_t seed;
+    enum lk_train_graph graph;
+    bool verify;      /* check gradients and parameters against the reference after every step */
+    int verify_steps; /* only the first n steps; 0: all */
+    const char *export_path, *import_path; /* weight files; NULL: none. Rank 0 exports */
+    struct lk_recorder *recorder;          /* NULL: not recorded */
+    /* (optional) Called after every step, outside its time. */
+    void (*progress)(void *ctx, int64_t step, double loss);
+    void *progress_ctx;
+    uint64_t timeout_ns; /* limit of a wait for another rank or a batch; twice that for a step */
+};
+
+/* The result, on every rank. */
+struct lk_train_result {
+    double *loss;   /* mean over ranks and micro-batches, for every step, warm-up included */
+    double *step_s; /* host time of every step, mean over ranks */
+    int64_t n;      /* entries of both */
+    /* Seconds from the end of the warm-up to the end of the last step, on this rank. Includes the
+     * time between steps, which step_s leaves out. */
+    double counted_s;
+    struct lk_estimate noise; /* gradient noise scale in samples; value NaN: not estimated */
+    double verify_max_error;  /* largest relative gradient error seen; NaN without verify */
+    double verify_allowed;    /* bound of that gradient */
+};
+void lk_train_result_fini(struct lk_train_result *r);
+
+/* Describe the run, for the header of its trace: tensors, units, batch, limits. The caller adds
+ * run_id, nodes and config. Creates the model once, with one sample, and frees it. */
+enum lk_status lk_train_describe(const struct lk_train_config *config, struct lk_run_info *out);
+
+/* Check that the files a rank would read (data, weights to import) open and fit the model: what
+ * fails here would fail on every rank. Creates the model once, with one sample, and frees it. */
+enum lk_status lk_train_check(const struct lk_train_config *config);
+
+/*
+ * Run one rank to the end. On failure the sinks keep the spans recorded so far, and the other ranks
+ * learn of it through comm_config.store; the error text is then the run's verdict. The export comes
+ * last: when only that fails, *out is written all the same (n > 0), and the caller frees it.
+ */
+enum lk_status lk_train(const struct lk_train_config *config, struct lk_train_result *out);
+
+#endif

@@ -1,0 +1,57 @@
+/* The state of a rank's training. Private to the trainer: its set-up and its steps. */
+#ifndef LK_RUNTIME_TRAINER_IMPL_H
+#define LK_RUNTIME_TRAINER_IMPL_H
+
+#include "runtime/train/trainer.h"
+#include "runtime/train/verify.h"
+
+/* X(counter, name in traces) */
+#define COUNTER_LIST(X)                                                                            \
+    X(COUNTER_LOSS, "loss")                                                                        \
+    X(COUNTER_RATE, "learning rate")                                                               \
+    X(COUNTER_LOCAL_NORM, "local gradient norm")                                                   \
+    X(COUNTER_MEAN_NORM, "gradient norm")
+
+enum counter {
+#define ENUM(counter, name) counter,
+    COUNTER_LIST(ENUM)
+#undef ENUM
+        COUNTERS
+};
+
+struct trainer {
+    const struct lk_train_config *config;
+    int ranks, rank;
+    struct lk_device *device;
+    bool computes; /* the device computes; else losses are NaN */
+    struct lk_stream *compute, *net;
+    struct lk_track *host;
+    uint16_t counters[COUNTERS];
+    struct lk_model *model;
+    struct lk_comm *comm;
+    struct lk_reducer *reducer;
+    struct lk_optim *optim;   /* NULL: the model updates itself */
+    struct lk_verify *verify; /* NULL: nothing is verified */
+    struct lk_dataset *dataset;
+    struct lk_loader *loader;
+    bool uses_graph;
+    struct lk_graph *graph;   /* NULL: not captured yet */
+    struct lk_batch *batches; /* micro-batches of a step, as the graph reads them */
+    lk_wide *micro_loss;      /* host memory: loss of each micro-batch of the step in progress */
+    int64_t n_steps;          /* warm-up included */
+    /* One entry per step, of this rank; norms are NaN in steps that did not measure them. */
+    double *loss, *step_s, *local_sq, *mean_sq;
+    double counted_s;
+    uint64_t ended_ns; /* end of the last step */
+};
+
+/* Open the device, the model and everything else that a run needs. On failure lk_trainer_close
+ * releases what is open. */
+enum lk_status lk_trainer_open(struct trainer *t);
+/* Open the device with its streams and the model alone. */
+enum lk_status lk_trainer_open_model(struct trainer *t, const struct lk_model_config *config);
+/* Open the data set. pre: the model is open. */
+enum lk_status lk_trainer_open_dataset(struct trainer *t);
+void lk_trainer_close(struct trainer *t);
+
+#endif

@@ -1,0 +1,215 @@
+/* The set-up of a rank's training: device, streams, model, data, communicator, reducer. */
+#include "runtime/train/trainer_impl.h"
+
+#include "base/array.h"
+#include "base/log.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static enum lk_status open_streams(struct trainer *t)
+{
+    const struct lk_track_info host = {.name = "host", .kind = LK_TRACK_HOST};
+    const struct lk_track_info compute = {
+        .name = "compute stream", .kind = LK_TRACK_COMPUTE, .stream = 1};
+    const struct lk_track_info net = {.name = "comm stream", .kind = LK_TRACK_COMM, .stream = 2};
+    struct lk_device_config dc = t->config->device_config;
+    enum lk_status st = LK_OK;
+
+    dc.recorder = t->config->recorder;
+    LK_TRY(lk_device_open(t->config->device, &dc, &t->device));
+    t->computes = strcmp(lk_device_name(t->device), "timed") != 0;
+    LK_TRY(lk_stream_create(t->device, &compute, &t->compute));
+    LK_TRY(lk_stream_create(t->device, &net, &t->net));
+    LK_TRY(lk_recorder_track(t->config->recorder, &host, &t->host));
+#define NAME(counter, name)                                                                        \
+    LK_TRY(lk_recorder_name(t->config->recorder, name, &t->counters[counter]));
+    COUNTER_LIST(NAME)
+#undef NAME
+out:
+    return st;
+}
+
+static struct lk_sampler_config sampler(const struct trainer *t)
+{
+    const struct lk_train_config *c = t->config;
+
+    return (struct lk_sampler_config){.ranks = t->ranks,
+                                      .rank = t->rank,
+                                      .shuffle = c->shuffle,
+                                      .drop_last = c->drop_last,
+                                      .seed = c->seed};
+}
+
+enum lk_status lk_trainer_open_model(struct trainer *t, const struct lk_model_config *config)
+{
+    struct lk_model_config model = *config;
+    enum lk_status st = LK_OK;
+
+    model.blank = model.blank || t->config->import_path;
+    LK_TRY(open_streams(t));
+    LK_TRY(lk_model_create(t->device, t->compute, &model, &t->model));
+    LK_TRY(lk_stream_sync(t->compute, lk_deadline_in(UINT64_MAX)));
+    if (t->config->import_path)
+        LK_TRY(lk_model_import(t->model, t->config->import_path));
+out:
+    return st;
+}
+
+enum lk_status lk_trainer_open_dataset(struct trainer *t)
+{
+    const struct lk_train_config *c = t->config;
+
+    if (!c->data)
+        return lk_dataset_synthetic((size_t)c->samples, t->model->context, t->model->vocab, c->seed,
+                                    &t->dataset);
+    if (t->model->vocab < 256)
+        return lk_fail(LK_EUSAGE, "%s: the bytes of a file need a vocabulary of 256, not %d",
+                       c->data, t->model->vocab);
+    return lk_dataset_file(c->data, t->model->context, &t->dataset);
+}
+
+static enum lk_status open_loader(struct trainer *t)
+{
+    const struct lk_train_config *c = t->config;
+    struct lk_loader_config lc = {.sampler = sampler(t),
+                                  .compute = t->compute,
+                                  .local_batch = c->local_batch,
+                                  .context = t->model->context,
+                                  .depth = c->prefetch,
+                                  .accumulation = c->reducer.accumulation,
+                                  .recorder = c->recorder,
+                                  .delay_s = c->input_delay_s};
+    enum lk_status st = LK_OK;
+
+    LK_TRY(lk_trainer_open_dataset(t));
+    /* A replayed job's input wait is the part that prefetching did not hide: do not hide it
+     * again. */
+    if (t->model->input_s > 0) {
+        lc.delay_s = fmax(lc.delay_s, t->model->input_s);
+        lc.depth = 0;
+    }
+    lc.dataset = t->dataset;
+    if (c->reducer.plant == LK_PLANT_SHARED_SHARD)
+        lc.sampler.rank = 0;
+    LK_TRY(lk_loader_create(t->device, &lc, &t->loader));
+out:
+    return st;
+}
+
+static enum lk_status open_verify(struct trainer *t, const struct lk_model_config *model)
+{
+    const struct lk_train_config *c = t->config;
+    struct lk_verify_config vc = {.comm = t->comm,
+                                  .compute = t->compute,
+                                  .model = t->model,
+                                  .model_config = *model,
+                                  .dataset = t->dataset,
+                                  .sampler = sampler(t),
+                                  .local_batch = c->local_batch,
+                                  .accumulation = c->reducer.accumulation,
+                                  .timeout_ns = c->timeout_ns};
+
+    return c->verify ? lk_verify_create(&vc, &t->verify) : LK_OK;
+}
+
+/* Return why steps cannot be launched as a graph, or NULL. */
+static const char *graph_lacks(const struct trainer *t)
+{
+    const struct lk_train_config *c = t->config;
+
+    if (!lk_device_has_graphs(t->device))
+        return "the device has none";
+    if (c->recorder)
+        return "spans are recorded, and nothing tells the times within a graph";
+    if (t->model->ops->update)
+        return "the model replays a job";
+    if (c->reducer.plant != LK_PLANT_NONE)
+        return "a fault is planted";
+    if (c->reducer.noise_every == 1)
+        return "every step measures the gradients' norms";
+    if (c->verify && c->verify_steps == 0)
+        return "every step is verified";
+    return lk_comm_can_capture(t->comm) ? NULL : "the collectives cannot be part of one";
+}
+
+static enum lk_status choose_graph(struct trainer *t)
+{
+    const char *lacks = graph_lacks(t);
+    enum lk_status st = LK_OK;
+
+    if (t->config->graph == LK_GRAPH_NO)
+        return LK_OK;
+    if (lacks && t->config->graph == LK_GRAPH_YES)
+        return lk_fail(LK_EUNSUPPORTED, "steps cannot be launched as a graph: %s", lacks);
+    if (lacks && lk_device_has_graphs(t->device) && t->rank == 0)
+        lk_log(LK_LOG_TRAIN, LK_INFO, "steps are not launched as a graph: %s", lacks);
+    t->uses_graph = !lacks;
+    if (t->uses_graph)
+        LK_TRY(lk_alloc(&t->batches, (size_t)t->config->reducer.accumulation, sizeof *t->batches));
+out:
+    return st;
+}
+
+enum lk_status lk_trainer_open(struct trainer *t)
+{
+    const struct lk_train_config *c = t->config;
+    struct lk_comm_config cc = c->comm_config;
+    struct lk_model_config mc = c->model;
+    struct lk_reducer_config rc = c->reducer;
+    enum lk_status st = LK_OK;
+
+    mc.max_samples = c->local_batch;
+    LK_TRY(lk_trainer_open_model(t, &mc));
+    LK_TRY(open_loader(t));
+    cc.timeout_ns = c->timeout_ns;
+    cc.recorder = c->recorder;
+    cc.device = t->device;
+    LK_TRY(lk_comm_open(c->comm, &cc, &t->comm));
+    rc.comm = t->comm;
+    rc.compute = t->compute;
+    rc.net = t->net;
+    rc.track = t->host;
+    rc.timeout_ns = c->timeout_ns;
+    rc.find_unused |= t->model->find_unused_parameters;
+    if (t->model->ops->join)
+        LK_TRY(t->model->ops->join(t->model, t->comm, t->net));
+    LK_TRY(lk_reducer_create(&rc, t->model->params, t->model->n_params, &t->reducer));
+    if (!t->model->ops->update)
+        LK_TRY(
+            lk_optim_create(t->device, &c->optim, t->model->params, t->model->n_params, &t->optim));
+    LK_TRY(open_verify(t, &mc));
+    LK_TRY(choose_graph(t));
+    LK_TRY(lk_device_alloc_host(
+        t->device, (size_t)rc.accumulation * lk_device_wide_bytes(t->device), &t->micro_loss));
+    LK_TRY(lk_alloc(&t->loss, (size_t)t->n_steps, sizeof(double)));
+    LK_TRY(lk_alloc(&t->step_s, (size_t)t->n_steps, sizeof(double)));
+    LK_TRY(lk_alloc(&t->local_sq, (size_t)t->n_steps, sizeof(double)));
+    LK_TRY(lk_alloc(&t->mean_sq, (size_t)t->n_steps, sizeof(double)));
+out:
+    return st;
+}
+
+void lk_trainer_close(struct trainer *t)
+{
+    /* Destroy the streams first, so that no work runs on memory freed later. */
+    lk_stream_destroy(t->net);
+    lk_stream_destroy(t->compute);
+    lk_graph_destroy(t->graph);
+    lk_loader_destroy(t->loader);
+    lk_verify_destroy(t->verify);
+    lk_dataset_destroy(t->dataset);
+    lk_optim_destroy(t->optim);
+    lk_reducer_destroy(t->reducer);
+    lk_comm_close(t->comm);
+    lk_model_destroy(t->model);
+    if (t->device)
+        lk_device_free_host(t->device, t->micro_loss);
+    lk_device_close(t->device);
+    free(t->batches);
+    free(t->loss);
+    free(t->step_s);
+    free(t->local_sq);
+    free(t->mean_sq);
+}

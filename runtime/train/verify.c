@@ -1,0 +1,479 @@
+/* --verify; see the header. */
+#include "runtime/train/verify.h"
+
+#include "base/array.h"
+#include "base/rng.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* See the header: bound and floor. */
+static const double bound_margin = 16;
+static const double unit_roundoff = 0x1p-24; /* float32's */
+static const double kink_move = 0x1p-4;
+static const double floor_ratio = 1e-3;
+
+struct lk_verify {
+    struct lk_verify_config config;
+    struct lk_device *device; /* the reference */
+    struct lk_stream *stream;
+    struct lk_model *model;
+    size_t elems;       /* of all parameters */
+    double *grads;      /* gradients of the reference, all parameters in order */
+    void *staging;      /* host copy of a parameter or gradient of the model under test */
+    enum lk_dtype real; /* element type of that model */
+
+    /* With factors narrower than float32: reference gradients of weights moved by the margin, and
+     * the unmoved weights. Else NULL. */
+    double *moved, *kept;
+    double narrow; /* the factors' unit roundoff */
+
+    int ranks;
+    struct lk_sampler **samplers; /* by rank */
+    uint64_t epoch;               /* the samplers' epoch */
+    int32_t *inputs, *targets;    /* buffers of one micro-batch */
+
+    /* Every rank's message to the others: struct verdict, then a hash per parameter. */
+    uint64_t *words;
+    size_t n_words;            /* words per rank */
+    double bound;              /* float32's */
+    double max_error, allowed; /* allowed: the bound where the error was the largest */
+    double max_bound;
+};
+
+/* The result of one rank's gradient check. */
+struct verdict {
+    uint64_t failed; /* the first parameter beyond the bound, or none */
+    double error;    /* error of that parameter, else the largest of all */
+    double bound;    /* its bound */
+};
+enum { VERDICT_WORDS = sizeof(struct verdict) / sizeof(uint64_t) };
+static const uint64_t none = UINT64_MAX;
+
+static enum lk_status check_config(const struct lk_verify_config *c)
+{
+    const char *device = lk_device_name(lk_stream_device(c->compute));
+
+    if (!strcmp(device, "timed") || c->model->ops->update)
+        return lk_fail(LK_EUSAGE,
+                       "nothing to verify: device %s with model %s computes no gradients", device,
+                       c->model->ops->name);
+    return LK_OK;
+}
+
+static enum lk_status open_reference(struct lk_verify *v)
+{
+    const struct lk_device_config dc = {.slowdown = 1};
+    const struct lk_track_info info = {.name = "reference", .kind = LK_TRACK_COMPUTE};
+    struct lk_model_config mc = v->config.model_config;
+    size_t at = 0, largest = 0;
+    enum lk_status st = LK_OK;
+
+    mc.max_samples = v->config.local_batch;
+    mc.blank = true; /* every step copies the weights of the model under test */
+    LK_TRY(lk_device_open("reference", &dc, &v->device));
+    LK_TRY(lk_stream_create(v->device, &info, &v->stream));
+    LK_TRY((v->config.create ? v->config.create : lk_model_create)(v->device, v->stream, &mc,
+                                                                   &v->model));
+    for (size_t i = 0; i < v->model->n_params; i++) {
+        v->elems += v->model->params[i].elems;
+        if (v->model->params[i].elems > largest)
+            largest = v->model->params[i].elems;
+    }
+    LK_TRY(lk_alloc(&v->grads, v->elems, sizeof *v->grads));
+    LK_TRY(lk_device_alloc_host(lk_stream_device(v->config.compute), largest * sizeof(double),
+                                &v->staging));
+    if (v->narrow > unit_roundoff) {
+        LK_TRY(lk_alloc(&v->moved, v->elems, sizeof *v->moved));
+        LK_TRY(lk_alloc(&v->kept, v->elems, sizeof *v->kept));
+    }
+    for (size_t i = 0; i < v->model->n_params; i++) {
+        v->model->params[i].grad = v->grads + at;
+        at += v->model->params[i].elems;
+    }
+out:
+    return st;
+}
+
+static enum lk_status open_samplers(struct lk_verify *v)
+{
+    struct lk_sampler_config sc = v->config.sampler;
+    size_t tokens = (size_t)v->config.local_batch * (size_t)v->model->context;
+    enum lk_status st = LK_OK;
+
+    if (sc.samples == 0)
+        sc.samples = lk_dataset_samples(v->config.dataset);
+    sc.ranks = v->ranks;
+    LK_TRY(lk_alloc(&v->samplers, (size_t)v->ranks, sizeof(struct lk_sampler *)));
+    for (sc.rank = 0; sc.rank < v->ranks; sc.rank++)
+        LK_TRY(lk_sampler_create(&sc, &v->samplers[sc.rank]));
+    v->epoch = none;
+    LK_TRY(lk_alloc(&v->inputs, tokens, sizeof *v->inputs));
+    LK_TRY(lk_alloc(&v->targets, tokens, sizeof *v->targets));
+out:
+    return st;
+}
+
+enum lk_status lk_verify_create(const struct lk_verify_config *config, struct lk_verify **out)
+{
+    struct lk_verify *v = NULL;
+    enum lk_status st = check_config(config);
+    double terms;
+
+    if (st != LK_OK)
+        return st;
+    LK_TRY(lk_alloc(&v, 1, sizeof *v));
+    v->config = *config;
+    v->ranks = lk_comm_world_size(config->comm);
+    v->real = lk_device_real_dtype(lk_stream_device(config->compute));
+    v->narrow = lk_device_unit_roundoff(lk_stream_device(config->compute));
+    LK_TRY(open_reference(v));
+    LK_TRY(open_samplers(v));
+    v->n_words = VERDICT_WORDS + v->model->n_params;
+    LK_TRY(lk_alloc(&v->words, (size_t)v->ranks * v->n_words, sizeof *v->words));
+    terms = (double)v->ranks * config->accumulation * config->local_batch * v->model->context;
+    v->bound = bound_margin * unit_roundoff * (sqrt(terms) + (double)v->model->n_params);
+    *out = v;
+    v = NULL;
+out:
+    lk_verify_destroy(v);
+    return st;
+}
+
+void lk_verify_destroy(struct lk_verify *v)
+{
+    if (!v)
+        return;
+    for (int r = 0; v->samplers && r < v->ranks; r++)
+        lk_sampler_destroy(v->samplers[r]);
+    free(v->samplers);
+    free(v->inputs);
+    free(v->targets);
+    lk_model_destroy(v->model);
+    lk_stream_destroy(v->stream);
+    lk_device_close(v->device);
+    free(v->grads);
+    free(v->moved);
+    free(v->kept);
+    lk_device_free_host(lk_stream_device(v->config.compute), v->staging);
+    free(v->words);
+    free(v);
+}
+
+/* Copy bytes of the model under test into v->staging. */
+static enum lk_status fetch_bytes(struct lk_verify *v, const void *from, size_t bytes)
+{
+    enum lk_status st = LK_OK;
+
+    LK_TRY(lk_stream_copy(v->config.compute, v->staging, from, bytes));
+    LK_TRY(lk_stream_sync(v->config.compute, lk_deadline_in(v->config.timeout_ns)));
+out:
+    return st;
+}
+
+/* Copy elements of the model under test into v->staging. */
+static enum lk_status fetch(struct lk_verify *v, const lk_real *from, size_t elems)
+{
+    return fetch_bytes(v, from, elems * lk_dtype_bytes(v->real));
+}
+
+/* Return element i of v->staging. */
+static double staged(const struct lk_verify *v, size_t i)
+{
+    if (v->real == LK_F64)
+        return ((const double *)v->staging)[i];
+    if (v->real == LK_BF16)
+        return (double)lk_f32_from_bf16(((const uint16_t *)v->staging)[i]);
+    return (double)((const float *)v->staging)[i];
+}
+
+enum lk_status lk_verify_step_begin(struct lk_verify *v)
+{
+    enum lk_status st = LK_OK;
+
+    for (size_t p = 0; p < v->model->n_params; p++) {
+        const struct lk_param *own = &v->config.model->params[p];
+        double *reference = v->model->params[p].data;
+
+        LK_TRY(fetch(v, own->data, own->elems));
+        for (size_t i = 0; i < own->elems; i++)
+            reference[i] = staged(v, i);
+    }
+out:
+    return st;
+}
+
+/* ---- The reference ---- */
+
+/* Read micro-batch n, counted from 0, of a rank's run. As the loaders do, walk epochs and drop an
+ * incomplete last batch (runtime/train/data.h). */
+static enum lk_status read_batch(struct lk_verify *v, int rank, uint64_t n, struct lk_batch *out)
+{
+    size_t local = (size_t)v->config.local_batch;
+    size_t context = (size_t)v->model->context;
+    uint64_t an_epoch = lk_sampler_count(v->samplers[0]) / local;
+    enum lk_status st = LK_OK;
+
+    if (an_epoch == 0)
+        return lk_fail(LK_EUSAGE, "an epoch has fewer samples a rank than one local batch");
+    if (n / an_epoch != v->epoch) {
+        v->epoch = n / an_epoch;
+        for (int r = 0; r < v->ranks; r++)
+            lk_sampler_set_epoch(v->samplers[r], v->epoch);
+    }
+    for (size_t i = 0; i < local; i++)
+        LK_TRY(lk_dataset_read(v->config.dataset,
+                               lk_sampler_index(v->samplers[rank], n % an_epoch * local + i),
+                               v->inputs + i * context, v->targets + i * context));
+    *out = (struct lk_batch){.samples = v->config.local_batch,
+                             .context = v->model->context,
+                             .inputs = v->inputs,
+                             .targets = v->targets};
+out:
+    return st;
+}
+
+/* Compute the gradient of the mean loss over this step's global batch, into v->grads. */
+static enum lk_status run_reference(struct lk_verify *v, uint32_t step)
+{
+    const uint64_t accumulation = (uint64_t)v->config.accumulation;
+    const double seed = 1.0 / ((double)v->ranks * v->config.accumulation);
+    struct lk_batch batch;
+    enum lk_status st = LK_OK;
+
+    for (uint64_t m = 0; m < accumulation; m++)
+        for (int rank = 0; rank < v->ranks; rank++) {
+            LK_TRY(read_batch(v, rank, step * accumulation + m, &batch));
+            LK_TRY(v->model->ops->forward(v->model, &batch));
+            LK_TRY(v->model->ops->backward(v->model, &batch, seed, m > 0 || rank > 0, NULL));
+        }
+    LK_TRY(lk_stream_sync(v->stream, lk_deadline_in(v->config.timeout_ns)));
+out:
+    return st;
+}
+
+/* Multiply the weights by random factors, the same on all ranks. */
+static void move_weights(struct lk_verify *v, uint32_t step)
+{
+    const double rounded = bound_margin * v->narrow;
+    const double most = v->model->has_kinks ? fmax(rounded, kink_move) : rounded;
+    double *kept = v->kept;
+
+    for (size_t p = 0; p < v->model->n_params; p++) {
+        const struct lk_param *reference = &v->model->params[p];
+        struct lk_rng g = lk_rng_init(step, lk_rng_stream("verify", p));
+        double *weights = reference->data;
+
+        memcpy(kept, weights, reference->elems * sizeof *kept);
+        for (size_t i = 0; i < reference->elems; i++)
+            weights[i] *= 1 + most * (2 * lk_rng_uniform(&g) - 1);
+        kept += reference->elems;
+    }
+}
+
+static void move_back(struct lk_verify *v)
+{
+    const double *kept = v->kept;
+
+    for (size_t p = 0; p < v->model->n_params; p++) {
+        memcpy(v->model->params[p].data, kept, v->model->params[p].elems * sizeof *kept);
+        kept += v->model->params[p].elems;
+    }
+}
+
+/* Compute the gradients of the moved weights into v->moved; see the header. */
+static enum lk_status run_moved(struct lk_verify *v, uint32_t step)
+{
+    enum lk_status st = LK_OK;
+
+    if (!v->moved)
+        return LK_OK;
+    move_weights(v, step);
+    LK_TRY(run_reference(v, step));
+    memcpy(v->moved, v->grads, v->elems * sizeof *v->moved);
+    move_back(v);
+out:
+    return st;
+}
+
+/* ---- The checks ---- */
+
+/* Return a thousandth of the root mean square of all reference gradients. */
+static double rms_floor(const struct lk_verify *v)
+{
+    double sum = 0;
+
+    for (size_t i = 0; i < v->elems; i++)
+        sum += v->grads[i] * v->grads[i];
+    return floor_ratio * sqrt(sum / (double)v->elems);
+}
+
+/* Return the norm of the difference relative to the reference's norm; 0 when both gradients are
+ * zero. */
+static double relative(double squares_of_difference, double squares, size_t elems, double floor)
+{
+    if (squares_of_difference == 0)
+        return 0;
+    return sqrt(squares_of_difference) / (sqrt(squares) + floor * sqrt((double)elems));
+}
+
+/* Compute the error and the bound of one parameter's gradient. */
+static enum lk_status compare(struct lk_verify *v, size_t p, double floor, double *error,
+                              double *bound)
+{
+    const struct lk_param *own = &v->config.model->params[p];
+    const double *reference = v->model->params[p].grad;
+    const double *moved = v->moved ? v->moved + (reference - v->grads) : reference;
+    double difference = 0, change = 0, norm = 0;
+    enum lk_status st = LK_OK;
+
+    LK_TRY(fetch(v, own->grad, own->elems));
+    for (size_t i = 0; i < own->elems; i++) {
+        difference += (staged(v, i) - reference[i]) * (staged(v, i) - reference[i]);
+        change += (moved[i] - reference[i]) * (moved[i] - reference[i]);
+        norm += reference[i] * reference[i];
+    }
+    *error = relative(difference, norm, own->elems, floor);
+    *bound = v->bound + relative(change, norm, own->elems, floor);
+out:
+    return st;
+}
+
+static enum lk_status check_gradients(struct lk_verify *v, struct verdict *out)
+{
+    const double floor = rms_floor(v);
+    struct verdict verdict = {.failed = none};
+    enum lk_status st = LK_OK;
+
+    for (size_t p = 0; p < v->model->n_params && verdict.failed == none; p++) {
+        double error = 0, bound = 0;
+
+        LK_TRY(compare(v, p, floor, &error, &bound));
+        if (!(error <= bound)) /* NaN fails */
+            verdict.failed = p;
+        if (!(error <= verdict.error) || verdict.failed == p) {
+            verdict.error = error;
+            verdict.bound = bound;
+        }
+        if (v->max_bound < bound)
+            v->max_bound = bound;
+    }
+    *out = verdict;
+out:
+    return st;
+}
+
+/* Hash every bit, in order. Each round is a bijection of h for a given word, so data that differ in
+ * one word never collide. */
+static uint64_t hash_bytes(const void *data, size_t bytes, uint64_t start)
+{
+    const unsigned char *at = data;
+    uint64_t h = start ^ bytes;
+
+    for (; bytes; bytes -= bytes < 8 ? bytes : 8, at += 8) {
+        uint64_t word = 0;
+
+        memcpy(&word, at, bytes < 8 ? bytes : 8);
+        h = (h ^ word) * 0x9e3779b97f4a7c15U; /* 2^64 / golden ratio, odd */
+        h ^= h >> 29;
+    }
+    return h;
+}
+
+static enum lk_status hash_parameters(struct lk_verify *v, uint64_t *hashes)
+{
+    enum lk_status st = LK_OK;
+
+    for (size_t p = 0; p < v->model->n_params; p++) {
+        const struct lk_param *own = &v->config.model->params[p];
+
+        LK_TRY(fetch(v, own->data, own->elems));
+        hashes[p] = hash_bytes(v->staging, own->elems * lk_dtype_bytes(v->real), 0);
+        if (!own->master)
+            continue;
+        LK_TRY(fetch_bytes(v, own->master, own->elems * sizeof(float)));
+        hashes[p] = hash_bytes(v->staging, own->elems * sizeof(float), hashes[p]);
+    }
+out:
+    return st;
+}
+
+/* Evaluate the gathered results of all ranks. */
+static enum lk_status judge_gradients(struct lk_verify *v, uint32_t step)
+{
+    for (int r = 0; r < v->ranks; r++) {
+        struct verdict verdict;
+
+        memcpy(&verdict, v->words + (size_t)r * v->n_words, sizeof verdict);
+        if (!(verdict.error <= v->max_error)) {
+            v->max_error = verdict.error;
+            v->allowed = verdict.bound;
+        }
+        if (verdict.failed != none)
+            return lk_fail(LK_EVERIFY,
+                           "verify: the gradient check failed in step %u: '%s' on rank %d is off "
+                           "the float64 reference of the global batch by %.3g (relative; bound "
+                           "%.3g)",
+                           (unsigned)step, v->model->params[verdict.failed].name, r, verdict.error,
+                           verdict.bound);
+    }
+    return LK_OK;
+}
+
+static enum lk_status judge_parameters(struct lk_verify *v, uint32_t step)
+{
+    for (size_t p = 0; p < v->model->n_params; p++) {
+        char who[128] = "";
+        size_t used = 0;
+
+        for (int r = 1; r < v->ranks; r++)
+            if (v->words[(size_t)r * v->n_words + VERDICT_WORDS + p] !=
+                    v->words[VERDICT_WORDS + p] &&
+                used < sizeof who)
+                used +=
+                    (size_t)snprintf(who + used, sizeof who - used, "%s%d", used ? ", " : "", r);
+        if (used)
+            return lk_fail(LK_EVERIFY,
+                           "verify: the parameters check failed after step %u: '%s' is not bit for "
+                           "bit rank 0's on rank %s",
+                           (unsigned)step, v->model->params[p].name, who);
+    }
+    return LK_OK;
+}
+
+enum lk_status lk_verify_step_end(struct lk_verify *v, uint32_t step)
+{
+    uint64_t *own = v->words + (size_t)lk_comm_rank(v->config.comm) * v->n_words;
+    const struct lk_coll_call call = {
+        .coll = LK_ALL_GATHER, .dtype = LK_I64, .buf = v->words, .count = v->n_words, .index = -1};
+    struct verdict verdict;
+    enum lk_status st = LK_OK;
+
+    LK_TRY(run_moved(v, step));
+    LK_TRY(run_reference(v, step));
+    LK_TRY(check_gradients(v, &verdict));
+    memcpy(own, &verdict, sizeof verdict);
+    LK_TRY(hash_parameters(v, own + VERDICT_WORDS));
+    LK_TRY(lk_comm_run(v->config.comm, &call));
+    LK_TRY(judge_gradients(v, step));
+    LK_TRY(judge_parameters(v, step));
+out:
+    return st;
+}
+
+double lk_verify_max_error(const struct lk_verify *v)
+{
+    return v->max_error;
+}
+
+double lk_verify_allowed(const struct lk_verify *v)
+{
+    return v->allowed;
+}
+
+double lk_verify_bound(const struct lk_verify *v)
+{
+    return v->max_bound > v->bound ? v->max_bound : v->bound;
+}

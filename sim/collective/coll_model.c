@@ -1,0 +1,487 @@
+/*
+ * This file models the collectives of a cluster.
+ *
+ * Divisions: constants (fits and links) / NCCL / creation / evaluation / rescaling to another rank
+ * count / other collectives from an all-reduce.
+ */
+#include "sim/collective/coll_model.h"
+
+#include "base/array.h"
+#include "sim/collective/alpha_beta.h"
+#include "sim/collective/nccl_rescale.h"
+#include "sim/prior.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+static const double MICRO = 1e6;
+
+struct constants {
+    bool known[LK_LINK_COUNT];
+    struct lk_alpha_beta_constants k;
+    double error; /* relative, of the fit */
+    bool fitted;  /* from points of this machine, not from a datasheet */
+};
+
+struct lk_coll_model {
+    const struct lk_coll_sets *sets;
+    struct constants constants[LK_COLL_COUNT][LK_ALGO_COUNT];
+    double error_shift; /* of a draw, in standard deviations */
+    bool has_nccl;      /* the cluster file has what NCCL's model needs */
+    struct lk_nccl_machine machine;
+    struct lk_nccl_factors factors[LK_NCCL_FABRIC_COUNT];
+    bool refitted[LK_NCCL_FABRIC_COUNT];
+    struct lk_link_rates rates, best_rates;
+    /*
+     * The smallest ratio of a measured time to the bound by the link rates, <= 1: where points
+     * were faster than the file's links allow, the links are faster than the file says.
+     */
+    double rate_share[LK_LINK_COUNT];
+    bool draw;
+};
+
+/* ---- Constants ---- */
+
+/*
+ * An all-reduce by a ring gives these collectives: it is a reduce-scatter and an all-gather, each
+ * half of it, and a broadcast is one pass of the whole buffer.
+ */
+static const enum lk_coll given[] = {LK_REDUCE_SCATTER, LK_ALL_GATHER, LK_BROADCAST};
+
+/*
+ * Return true if an all-reduce gives `coll` and the cluster has neither points nor fits of `coll`.
+ */
+static bool is_from_all_reduce(const struct lk_cluster *c, enum lk_coll coll)
+{
+    bool is = false;
+
+    for (size_t i = 0; i < LK_COUNT(given); i++)
+        is |= given[i] == coll;
+    for (size_t i = 0; is && i < c->n_points; i++)
+        is = c->points[i].coll != coll;
+    for (size_t i = 0; is && i < c->n_fits; i++)
+        is = c->fits[i].coll != coll;
+    return is;
+}
+
+/* Relative error of constants that come from an all-reduce's fit. */
+static const double DERIVED_ERROR = 0.3;
+
+static double moved(const struct lk_quantity *q, double shift)
+{
+    return lk_quantity_known(q) ? q->value * exp(shift * lk_coll_log_sd(q)) : 0;
+}
+
+static void constants_from_fit(struct constants *k, const struct lk_cluster_fit *f,
+                               struct lk_coll_shifts by)
+{
+    k->known[f->link] = true;
+    k->fitted |= f->bandwidth_Bps.n > 0;
+    k->k.launch_s = fmax(k->k.launch_s, moved(&f->launch_s, by.time));
+    k->k.alpha_s[f->link] = moved(&f->alpha_s, by.time);
+    k->k.bandwidth_Bps[f->link] = moved(&f->bandwidth_Bps, by.rate);
+    if (lk_quantity_known(&f->error))
+        k->error = fmax(k->error, f->error.value);
+}
+
+static void constants_from_link(struct constants *k, enum lk_link link,
+                                const struct lk_cluster_link *from, int links,
+                                struct lk_coll_shifts by)
+{
+    if (k->known[link] || !lk_quantity_known(&from->bandwidth_Bps) ||
+        !lk_quantity_known(&from->latency_s))
+        return;
+    k->known[link] = true;
+    k->error = fmax(k->error, lk_prior_value(LK_PRIOR_PRESET_ERROR));
+    k->k.alpha_s[link] = moved(&from->latency_s, by.time);
+    k->k.bandwidth_Bps[link] = links * moved(&from->bandwidth_Bps, by.rate);
+}
+
+/* Use the constants of the all-reduce's fit with the shape of each other collective. */
+static void constants_from_all_reduce(struct lk_coll_model *m, const struct lk_cluster *c)
+{
+    for (int coll = 0; coll < LK_COLL_COUNT; coll++)
+        for (int algo = 0; algo < LK_ALGO_COUNT && is_from_all_reduce(c, (enum lk_coll)coll);
+             algo++) {
+            m->constants[coll][algo] = m->constants[LK_ALL_REDUCE][algo];
+            m->constants[coll][algo].error = hypot(m->constants[coll][algo].error, DERIVED_ERROR);
+        }
+}
+
+static void set_constants(struct lk_coll_model *m, const struct lk_cluster *c,
+                          struct lk_coll_shifts by)
+{
+    for (size_t i = 0; i < c->n_fits; i++)
+        constants_from_fit(&m->constants[c->fits[i].coll][c->fits[i].algo], &c->fits[i], by);
+    constants_from_all_reduce(m, c);
+    for (int coll = 0; coll < LK_COLL_COUNT; coll++)
+        for (int algo = 0; algo < LK_ALGO_COUNT; algo++) {
+            struct constants *k = &m->constants[coll][algo];
+            struct lk_alpha_beta_shape shape;
+
+            /* A datasheet does not say what "auto" would pick; the named algorithms use it. */
+            if (algo == LK_ALGO_AUTO ||
+                !lk_alpha_beta_shape((enum lk_coll)coll, (enum lk_algo)algo, 1, 2, 1, &shape))
+                continue;
+            constants_from_link(k, LK_LINK_INTRA, &c->intra, 1, by);
+            constants_from_link(k, LK_LINK_INTER, &c->inter,
+                                c->topology.nics_per_node > 1 ? c->topology.nics_per_node : 1, by);
+        }
+    /* The error of a fit moves all costs that come from it in the same direction. */
+    m->error_shift = by.error;
+    for (int coll = 0; coll < LK_COLL_COUNT; coll++)
+        for (int algo = 0; algo < LK_ALGO_COUNT; algo++) {
+            struct constants *k = &m->constants[coll][algo];
+            double factor = exp(by.error * k->error);
+
+            k->k.launch_s *= factor;
+            for (int l = 0; l < LK_LINK_COUNT; l++) {
+                k->k.alpha_s[l] *= factor;
+                k->k.bandwidth_Bps[l] /= factor;
+            }
+        }
+}
+
+/* ---- NCCL ---- */
+
+/*
+ * The share of a prior's error that is left after this machine's points moved its factors, from
+ * rank counts left out of public tables (bench/accuracy_collectives).
+ */
+static const double REFITTED_SHARE = 0.5;
+/*
+ * The share of that error that is left, for each doubling of ranks, where NCCL's model rescales
+ * points; doubt about the regime is added. It comes from the same tables.
+ */
+static const double RESCALED_SHARE = 0.4;
+
+/* A fit uses at most this many points: more add little, and each Monte Carlo draw makes a model. */
+enum { NCCL_POINTS_MAX = 160 };
+
+static size_t points_of(const struct lk_coll_model *m, enum lk_nccl_fabric fabric, size_t every,
+                        struct lk_nccl_point *out)
+{
+    size_t n = 0, seen = 0;
+
+    for (size_t i = 0; i < m->sets->n; i++) {
+        const struct lk_coll_set *s = &m->sets->list[i];
+        struct lk_nccl_comm comm;
+
+        if (s->at.ranks < 2 || !lk_nccl_comm_of(&m->machine, s->at.ranks, s->at.nodes, &comm) ||
+            lk_nccl_fabric_of(&comm, m->machine.topology.network) != fabric)
+            continue;
+        for (size_t j = 0; j < s->n; j++, seen++) {
+            if (seen % every)
+                continue;
+            if (out)
+                out[n] = (struct lk_nccl_point){comm, s->at.coll, s->at.algo, s->bytes[j],
+                                                s->seconds[j] * MICRO};
+            n++;
+        }
+    }
+    return n;
+}
+
+/* Set the factors of each fabric: the prior, moved by the cluster's points, then by the draw. */
+static enum lk_status set_factors(struct lk_coll_model *m, const struct lk_nccl_factors *prior,
+                                  struct lk_rng *draw)
+{
+    enum lk_status st = LK_OK;
+    struct lk_nccl_point *points = NULL;
+
+    for (int p = 0; p < LK_NCCL_FABRIC_COUNT; p++) {
+        enum lk_nccl_fabric fabric = (enum lk_nccl_fabric)p;
+        struct lk_nccl_factors row = prior ? prior[p] : lk_nccl_prior(fabric), *f = &m->factors[p];
+        size_t n = points_of(m, fabric, 1, NULL), every = n / NCCL_POINTS_MAX + 1;
+
+        *f = row;
+        if (n) {
+            LK_TRY(lk_alloc(&points, n, sizeof *points));
+            n = points_of(m, fabric, every, points);
+            *f = lk_nccl_fit(points, n, &row);
+            m->refitted[p] = true;
+            free(points);
+            points = NULL;
+        }
+        for (int i = 0; draw && i < LK_NCCL_FACTOR_COUNT; i++)
+            f->ln[i] += f->sd[i] * (m->refitted[p] ? lk_rng_normal(draw) : 0);
+    }
+out:
+    free(points);
+    return st;
+}
+
+/* ---- Creation ---- */
+
+static void set_rate_shares(struct lk_coll_model *m)
+{
+    m->rate_share[LK_LINK_INTRA] = m->rate_share[LK_LINK_INTER] = 1;
+    for (size_t i = 0; i < m->sets->n; i++) {
+        const struct lk_coll_set *s = &m->sets->list[i];
+        double *share = &m->rate_share[s->at.nodes > 1 ? LK_LINK_INTER : LK_LINK_INTRA];
+
+        for (size_t j = 0; j < s->n; j++) {
+            double bound_s = lk_link_bound_s(m->draw ? &m->best_rates : &m->rates, s->at.coll,
+                                             s->bytes[j], s->at.ranks, s->at.nodes);
+
+            if (bound_s > 0)
+                *share = fmin(*share, s->seconds[j] / bound_s);
+        }
+    }
+}
+
+enum lk_status lk_coll_model_create(const struct lk_cluster *c, const struct lk_coll_sets *sets,
+                                    const struct lk_nccl_factors *prior, struct lk_coll_shifts by,
+                                    struct lk_rng *draw, struct lk_coll_model **out)
+{
+    enum lk_status st = LK_OK;
+    struct lk_coll_model *m = NULL;
+
+    LK_TRY(lk_alloc(&m, 1, sizeof *m));
+    m->sets = sets;
+    m->draw = draw;
+    m->rates = lk_link_rates_of(c, false);
+    m->best_rates = lk_link_rates_of(c, true);
+    set_rate_shares(m);
+    set_constants(m, c, by);
+    m->has_nccl = lk_nccl_machine_of(c, &m->machine);
+    if (m->has_nccl)
+        LK_TRY(set_factors(m, prior, draw));
+    *out = m;
+    m = NULL;
+out:
+    lk_coll_model_destroy(m);
+    return st;
+}
+
+void lk_coll_model_destroy(struct lk_coll_model *m)
+{
+    free(m);
+}
+
+/* ---- Evaluation ---- */
+
+/* Return the time by NCCL's model; seconds is NaN if the model does not apply. */
+static struct lk_coll_modelled nccl(const struct lk_coll_model *m, struct lk_coll_key at,
+                                    double bytes)
+{
+    struct lk_coll_modelled out = {.seconds = NAN};
+    struct lk_nccl_comm comm;
+    enum lk_nccl_fabric fabric;
+
+    if (!m->has_nccl || !lk_nccl_comm_of(&m->machine, at.ranks, at.nodes, &comm))
+        return out;
+    fabric = lk_nccl_fabric_of(&comm, m->machine.topology.network);
+    out.seconds = lk_nccl_refit_us(&comm, &m->factors[fabric], at.coll, at.algo, bytes) / MICRO;
+    out.fitted = m->refitted[fabric];
+    out.error = lk_nccl_error(&m->factors[fabric], bytes) * (out.fitted ? REFITTED_SHARE : 1);
+    if (!out.fitted)
+        out.seconds *= exp(m->error_shift * out.error);
+    return out;
+}
+
+/* Return the time by one algorithm or, for AUTO, by the fastest known. */
+static struct lk_coll_modelled formula(const struct lk_coll_model *m, struct lk_coll_key at,
+                                       double bytes)
+{
+    struct lk_coll_modelled best = nccl(m, at, bytes);
+    double uplinks;
+
+    if (!isnan(best.seconds))
+        return best;
+    uplinks = lk_nccl_uplink_factor(m->machine.topology.nodes_per_switch,
+                                    m->machine.oversubscription, at.nodes);
+    for (int a = 0; a < LK_ALGO_COUNT; a++) {
+        const struct constants *k = &m->constants[at.coll][a];
+        struct lk_alpha_beta_constants constants;
+        struct lk_alpha_beta_shape shape;
+        double s;
+
+        if (at.algo != LK_ALGO_AUTO && a != (int)at.algo)
+            continue;
+        if (!lk_alpha_beta_shape(at.coll, (enum lk_algo)a, bytes, at.ranks, at.nodes, &shape))
+            continue;
+        constants = k->k;
+        constants.bandwidth_Bps[LK_LINK_INTER] /= uplinks;
+        s = lk_alpha_beta_s(&constants, &shape);
+        if (!isnan(s) && (isnan(best.seconds) || s < best.seconds))
+            best =
+                (struct lk_coll_modelled){s, k->error, k->fitted,
+                                          a <= LK_ALGO_RING && uplinks <= 1 &&
+                                              (!(shape.hops_intra > 0) || !(shape.hops_inter > 0))};
+    }
+    return best;
+}
+
+double lk_coll_model_bound_s(const struct lk_coll_model *m, struct lk_coll_key at, double bytes,
+                             bool best)
+{
+    return lk_link_bound_s(best || m->draw ? &m->best_rates : &m->rates, at.coll, bytes, at.ranks,
+                           at.nodes) *
+           m->rate_share[at.nodes > 1 ? LK_LINK_INTER : LK_LINK_INTRA];
+}
+
+struct lk_coll_modelled lk_coll_model_at(const struct lk_coll_model *m, struct lk_coll_key at,
+                                         double bytes)
+{
+    struct lk_coll_modelled out = formula(m, at, bytes);
+
+    if (!isnan(out.seconds))
+        out.seconds = fmax(out.seconds, lk_coll_model_bound_s(m, at, bytes, false));
+    return out;
+}
+
+/* Return true if NCCL's model, and not alpha-beta, gives the time. */
+static bool by_nccl(const struct lk_coll_model *m, struct lk_coll_key at)
+{
+    return !isnan(nccl(m, at, 1).seconds);
+}
+
+/* ---- Rescaling to another rank count ---- */
+
+/* Either of two estimates may be right: the error is the distance from their mean. */
+static const double DIFFERENCE_SHARE = 0.5;
+
+/*
+ * Rescale a ring's measured time of point i to another rank count. This applies where only
+ * alpha-beta models the collective and all hops use one kind of link. *out_error is the relative
+ * sd for each doubling of the ranks.
+ *
+ * A ring on K ranks passes chunks of m/K from rank to rank, once a hop. So the hops of m bytes on
+ * K ranks are those of m0 bytes with the same chunk on K0 ranks:
+ *
+ *     T(K, m) = T(K0, m0) x model(K, m) / model(K0, m0)    m0 = m K0/K
+ *
+ * The ratio is that of the hops, apart from the launch. This keeps effects that no straight line
+ * has: bursts that a link passes at once, delayed acknowledgements, a protocol that changes with
+ * the size.
+ *
+ * The model at equal bytes gives another estimate. The error is half the difference between the
+ * two, at least LK_PRIOR_RESCALE_ERROR.
+ */
+static double rescale_ring(const struct lk_coll_model *m, const struct lk_coll_set *from, size_t i,
+                           struct lk_coll_key at, double *out_error)
+{
+    double bytes = from->bytes[i], ratio = (double)at.ranks / from->at.ranks;
+    double chunk_bytes = fmax(1, bytes / ratio);
+    double here = lk_coll_model_at(m, at, bytes).seconds;
+    double by_chunk = lk_loglog_curve_at(&from->curve, chunk_bytes) * here /
+                      lk_coll_model_at(m, from->at, chunk_bytes).seconds;
+    double by_bytes = from->seconds[i] * here / lk_coll_model_at(m, from->at, bytes).seconds;
+
+    *out_error = hypot(lk_prior_value(LK_PRIOR_RESCALE_ERROR),
+                       DIFFERENCE_SHARE * log(by_chunk / by_bytes) / log2(ratio));
+    return by_chunk;
+}
+
+static enum lk_status rescale_by_nccl(const struct lk_coll_model *m, const struct lk_coll_set *from,
+                                      struct lk_coll_key at, double *seconds, double *sd)
+{
+    enum lk_status st = LK_OK;
+    struct lk_nccl_measured measured = {
+        .bytes = from->bytes, .seconds = from->seconds, .n = from->n};
+    struct lk_nccl_rescaled *rescaled = NULL;
+    struct lk_nccl_comm comm;
+    enum lk_nccl_fabric fabric;
+
+    LK_TRY(lk_alloc(&rescaled, from->n, sizeof *rescaled));
+    lk_nccl_comm_of(&m->machine, at.ranks, at.nodes, &comm);
+    lk_nccl_comm_of(&m->machine, from->at.ranks, from->at.nodes, &measured.comm);
+    fabric = lk_nccl_fabric_of(&comm, m->machine.topology.network);
+    LK_TRY(lk_nccl_rescale(&comm, &measured, &m->factors[fabric], at.coll, at.algo, rescaled));
+    for (size_t i = 0; i < from->n; i++) {
+        seconds[i] = rescaled[i].seconds;
+        sd[i] = hypot(sd[i], rescaled[i].sd);
+    }
+out:
+    free(rescaled);
+    return st;
+}
+
+enum lk_status lk_coll_model_rescale(const struct lk_coll_model *m, const struct lk_coll_set *from,
+                                     struct lk_coll_key at, double *seconds, double *sd)
+{
+    enum lk_status st = LK_OK;
+    double doublings = fabs(log2((double)at.ranks / from->at.ranks));
+    bool nccl_at = by_nccl(m, at) && by_nccl(m, from->at);
+
+    for (size_t i = 0; i < from->n; i++) {
+        struct lk_coll_modelled here = lk_coll_model_at(m, at, from->bytes[i]);
+        struct lk_coll_modelled there = lk_coll_model_at(m, from->at, from->bytes[i]);
+        double error = nccl_at ? RESCALED_SHARE * here.error : here.error;
+
+        seconds[i] = here.is_ring && there.is_ring
+                         ? rescale_ring(m, from, i, at, &error)
+                         : from->seconds[i] * here.seconds / there.seconds;
+        sd[i] = error * doublings;
+    }
+    if (nccl_at)
+        LK_TRY(rescale_by_nccl(m, from, at, seconds, sd));
+    for (size_t i = 0; i < from->n; i++)
+        seconds[i] = fmax(seconds[i] * exp(m->error_shift * sd[i]),
+                          lk_coll_model_bound_s(m, at, from->bytes[i], false));
+out:
+    return st;
+}
+
+/* ---- Other collectives from an all-reduce ---- */
+
+/* The sd of the logarithm where bytes take all the time, and its increase where the launch does. */
+static const double BYTES_SD = 0.12, LAUNCH_SD = 0.3;
+
+/* Return the slope at point i in logarithms, which is the share of its time that bytes take. */
+static double bytes_share(const struct lk_coll_set *s, size_t i)
+{
+    size_t a = i ? i - 1 : 0, b = i + 1 < s->n ? i + 1 : i;
+
+    if (a == b)
+        return 0;
+    return fmin(1, fmax(0, log(s->seconds[b] / s->seconds[a]) / log(s->bytes[b] / s->bytes[a])));
+}
+
+static enum lk_status add_from_all_reduce(const struct lk_coll_model *m,
+                                          const struct lk_coll_set *from, enum lk_coll coll,
+                                          struct lk_coll_sets *sets)
+{
+    enum lk_status st = LK_OK;
+    struct lk_coll_key at = from->at;
+    double *seconds = NULL, *sd = NULL;
+
+    at.coll = coll;
+    if (isnan(lk_coll_model_at(m, at, 1).seconds) ||
+        isnan(lk_coll_model_at(m, from->at, 1).seconds))
+        return LK_OK;
+    LK_TRY(lk_alloc(&seconds, from->n, sizeof *seconds));
+    LK_TRY(lk_alloc(&sd, from->n, sizeof *sd));
+    for (size_t i = 0; i < from->n; i++) {
+        double bytes = from->bytes[i], more = BYTES_SD + LAUNCH_SD * (1 - bytes_share(from, i));
+
+        seconds[i] = fmax(from->seconds[i] * lk_coll_model_at(m, at, bytes).seconds /
+                              lk_coll_model_at(m, from->at, bytes).seconds,
+                          lk_coll_model_bound_s(m, at, bytes, false));
+        seconds[i] *= exp(m->error_shift * more);
+        sd[i] = hypot(from->sd[i], more);
+    }
+    LK_TRY(lk_coll_sets_add(sets, at, from->bytes, seconds, sd, from->n));
+out:
+    free(seconds);
+    free(sd);
+    return st;
+}
+
+enum lk_status lk_coll_model_from_all_reduce(const struct lk_coll_model *m,
+                                             const struct lk_cluster *c, struct lk_coll_sets *sets)
+{
+    enum lk_status st = LK_OK;
+    size_t measured = sets->n;
+
+    for (size_t k = 0; k < LK_COUNT(given); k++)
+        for (size_t i = 0; i < measured && is_from_all_reduce(c, given[k]); i++) {
+            struct lk_coll_key at = sets->list[i].at;
+
+            if (at.coll == LK_ALL_REDUCE && at.ranks > 1 && !by_nccl(m, at))
+                LK_TRY(add_from_all_reduce(m, &sets->list[i], given[k], sets));
+        }
+out:
+    return st;
+}

@@ -1,0 +1,69 @@
+/*
+ * A collective model gives the times that were not measured on a cluster. If the file has compute
+ * capability and kind of GPU link, it is NCCL's model with factors refitted to the cluster's
+ * points (sim/collective/nccl_fit.h). Otherwise, and for what NCCL does not have, it is alpha-beta
+ * with the cluster's fits or its links' datasheet numbers (sim/collective/alpha_beta.h). It is
+ * never faster than the links (sim/collective/links.h).
+ */
+#ifndef LK_SIM_COLL_MODEL_H
+#define LK_SIM_COLL_MODEL_H
+
+#include "base/rng.h"
+#include "sim/collective/coll_points.h"
+#include "sim/collective/links.h"
+
+/*
+ * The shifts of one Monte Carlo draw, in standard deviations, common to all that they move. Zeros
+ * give the estimates.
+ */
+struct lk_coll_shifts {
+    double time, rate, error;
+};
+
+struct lk_coll_modelled {
+    double seconds; /* NaN: the model does not apply */
+    double error;   /* relative, of the constants */
+    bool fitted;    /* to points of this machine, not from a datasheet */
+    bool is_ring;   /* alpha-beta of a ring over one kind of link at its full rate */
+};
+
+struct lk_coll_model;
+struct lk_nccl_factors;
+
+/*
+ * Compile the model of a cluster with fits (c) and of its points (sets). `prior` has
+ * LK_NCCL_FABRIC_COUNT rows; NULL takes those of nccl_fit.c. draw NULL gives the estimates. c and
+ * prior are not kept, sets must outlive the model.
+ */
+enum lk_status lk_coll_model_create(const struct lk_cluster *c, const struct lk_coll_sets *sets,
+                                    const struct lk_nccl_factors *prior, struct lk_coll_shifts by,
+                                    struct lk_rng *draw, struct lk_coll_model **out);
+void lk_coll_model_destroy(struct lk_coll_model *m); /* NULL is legal */
+
+/* Return the time by one algorithm or, for AUTO, by the fastest known. pre: at.ranks > 1. */
+struct lk_coll_modelled lk_coll_model_at(const struct lk_coll_model *m, struct lk_coll_key at,
+                                         double bytes);
+/*
+ * Rescale the times of `from` to another rank count, by NCCL's model
+ * (sim/collective/nccl_rescale.h) or else by the ratio of the model's times at each size. sd is of
+ * the logarithm; it grows with every doubling of the ranks and with doubt about the regime.
+ * seconds and sd have from->n elements, NaN where the model does not apply.
+ */
+enum lk_status lk_coll_model_rescale(const struct lk_coll_model *m, const struct lk_coll_set *from,
+                                     struct lk_coll_key at, double *seconds, double *sd);
+/* Return the least seconds that the links allow; `best` takes the upper end of their rates. */
+double lk_coll_model_bound_s(const struct lk_coll_model *m, struct lk_coll_key at, double bytes,
+                             bool best);
+
+/*
+ * Derive reduce-scatter, all-gather and broadcast, if they were not measured, from each set of an
+ * all-reduce by the ratio of the model's times, and add them to `sets`. This applies where only
+ * alpha-beta models them, since NCCL's model relates its collectives itself. The sds are wider: in
+ * public tables with both on one machine (8 A100 of superbenchmark, 8 H100 of SimuMax) all-gathers
+ * and reduce-scatters take 0.51 to 0.68 of the all-reduce where bytes dominate, and up to all of
+ * it where the launch does.
+ */
+enum lk_status lk_coll_model_from_all_reduce(const struct lk_coll_model *m,
+                                             const struct lk_cluster *c, struct lk_coll_sets *sets);
+
+#endif

@@ -1,0 +1,92 @@
+/*
+ * The measured points of a cluster form sets of one key (collective, algorithm, ranks, nodes).
+ * Each set has a monotone curve over bytes (sim/collective/loglog_curve.h) and an estimate of its
+ * own error.
+ */
+#ifndef LK_SIM_COLL_POINTS_H
+#define LK_SIM_COLL_POINTS_H
+
+#include "base/cluster.h"
+#include "base/status.h"
+#include "sim/collective/loglog_curve.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* A 90 % interval of a normal distribution is this many standard deviations to each side. */
+#define LK_Z90 1.6448536269514722
+
+/*
+ * A time that is smaller by this much (ln) than that of a smaller size is no noise: libraries do
+ * choose slow algorithms.
+ */
+#define LK_COLL_REAL_FALL 0.05
+
+/* The key of a cost is everything but the size. */
+struct lk_coll_key {
+    enum lk_coll coll;
+    enum lk_algo algo;
+    int ranks, nodes;
+};
+bool lk_coll_key_equal(struct lk_coll_key a, struct lk_coll_key b);
+
+struct lk_coll_set {
+    struct lk_coll_key at;
+    size_t n;
+    double *bytes, *seconds, *sd; /* bytes ascending; sd of the logarithm */
+    struct lk_loglog_curve curve;
+    bool derived; /* from an all-reduce's points (coll_model.h) */
+};
+
+struct lk_coll_sets {
+    struct lk_coll_set *list;
+    size_t n, capacity;
+};
+
+/* Return the relative sd of a quantity by its interval; 0 if that is unknown. */
+double lk_coll_log_sd(const struct lk_quantity *q);
+
+/*
+ * Collect the sets of c's points. The step model needs points timed alone, since its collectives
+ * begin when the last rank arrives; a set that has only back-to-back points (nccl-tests) takes
+ * these. Points of one size are averaged in the logarithm. Each point is moved by `shift` of its
+ * own standard deviations.
+ */
+enum lk_status lk_coll_sets_init(struct lk_coll_sets *s, const struct lk_cluster *c, double shift);
+void lk_coll_sets_fini(struct lk_coll_sets *s);
+/* Add a derived set; the arrays are copied. */
+enum lk_status lk_coll_sets_add(struct lk_coll_sets *s, struct lk_coll_key at, const double *bytes,
+                                const double *seconds, const double *sd, size_t n);
+
+/* Return the set of this key; NULL if there is none. */
+const struct lk_coll_set *lk_coll_sets_find(const struct lk_coll_sets *s, struct lk_coll_key at);
+
+/*
+ * The nearest sets of the same layout at other rank counts: the nearest, the nearest on the other
+ * side of the rank count (NULL if there is none), and the weight of the first.
+ */
+struct lk_coll_near {
+    const struct lk_coll_set *set[2];
+    double share;
+};
+
+/*
+ * Find the nearest sets by octaves of ranks; set[0] is NULL if there is none. Two nodes are
+ * farther from other node counts, because libraries treat two apart (NCCL's constants have a
+ * column for two).
+ */
+struct lk_coll_near lk_coll_sets_near(const struct lk_coll_sets *s, struct lk_coll_key at);
+
+/* Return the index of the first point of at least that size, or of the last point. */
+size_t lk_coll_set_at(const struct lk_coll_set *s, double bytes);
+/*
+ * Return the sd of the points at a size: linear in the logarithm between points, constant outside.
+ */
+double lk_coll_set_sd(const struct lk_coll_set *s, double bytes);
+/*
+ * Return the sd of the curve between points: about as much as the points next to the size lie off
+ * the line between their neighbours.
+ */
+double lk_coll_set_between_sd(const struct lk_coll_set *s, double bytes);
+
+#endif

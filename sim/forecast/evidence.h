@@ -1,0 +1,68 @@
+/*
+ * A source of evidence predicts configurations by a table of functions. There are two:
+ * the step model of a job on a cluster (sim/forecast/predict.c), and a table of throughputs with
+ * the scaling law, alone or weighed with a step model (sim/throughput/throughput_predict.c).
+ * sim/forecast/forecast.h turns any of them into a forecast.
+ */
+#ifndef LK_SIM_FORECAST_EVIDENCE_H
+#define LK_SIM_FORECAST_EVIDENCE_H
+
+#include "base/cluster.h"
+#include "base/config.h"
+#include "base/forecast.h"
+#include "base/job.h"
+#include "base/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* The step time of one configuration. Draw i of all predictions of a source is the same Monte Carlo
+ * draw, so that ratios may be formed draw by draw. */
+struct lk_prediction {
+    struct lk_config config;
+    enum lk_status status; /* not LK_OK: refused (sim/whatif/sweep.h), and the rest is not set */
+    double step_s, lo_s, hi_s;
+    double *draws_s; /* NULL: the source has none */
+    size_t n_draws;
+    enum lk_evidence evidence;
+    char evidence_text[64];
+    double batch_extrapolation; /* extrapolation factor of the local batch; 1: inside the measured
+                                   ones */
+    double measured_s, measured_lo_s, measured_hi_s; /* mean of this configuration's runs, or NaN */
+    int anchor_gpus;                                 /* GPUs of the anchor's runs; 0: no anchor */
+    int costless_gpus;    /* GPUs of a nearer run that the cluster has no cost for; 0: none */
+    double anchor_factor; /* measured over modelled at the anchor; 1: no anchor */
+    double losses_s[LK_LOSS_COUNT]; /* parts of step_s, which they sum to; NaN: not known */
+    bool rank_sd_assumed, transient_assumed, overlap_unknown, kappa_unknown;
+};
+void lk_prediction_fini(struct lk_prediction *p); /* zeroes it; safe on a zeroed one */
+
+/* `self` is the source's own state. Hooks that can refuse return LK_EEVIDENCE, which names what is
+ * missing, or LK_EUSAGE. */
+struct lk_evidence_ops {
+    /* Does the work that all predictions share, sets the forecast's names and what its efficiency
+     * refers to, and adds the notes that come first. The hooks below follow it. */
+    enum lk_status (*prepare)(void *self, struct lk_forecast *out);
+    /* Predicts with interval, grade, losses and draws. *out is freed by lk_prediction_fini. */
+    enum lk_status (*at)(void *self, const struct lk_config *c, struct lk_prediction *out);
+    /* Predicts the step alone: for searches. */
+    enum lk_status (*estimate)(void *self, const struct lk_config *c, double *out_step_s);
+    /* Moves a configuration to the ranks and nodes that its efficiency refers to; gpus 0: none. */
+    enum lk_status (*set_reference)(const void *self, struct lk_config *c);
+    /* Adds the notes that come last. (optional) NULL means none. */
+    enum lk_status (*conclude)(const void *self, const struct lk_prediction *points, size_t n,
+                               struct lk_forecast *out);
+};
+
+/* A source, with what the grid of a request starts from. All is borrowed. */
+struct lk_evidence_source {
+    const struct lk_evidence_ops *ops;
+    void *self;
+    const struct lk_cluster *cluster; /* its nodes take the ranks */
+    const struct lk_job *job;         /* its rule sets the first bucket's limit; NULL: no rule */
+    struct lk_config current;         /* the configuration that the lists of a request change */
+    int knee_nodes; /* the knee is sought up to so many nodes; 0: up to the most of the forecast's
+                       points; -1: nothing tells where it is */
+};
+
+#endif

@@ -1,0 +1,459 @@
+/*
+ * Forecasts.
+ *
+ * Divisions: the grid / reference and efficiency / points / notes / the whole.
+ */
+#include "sim/forecast/forecast.h"
+
+#include "base/array.h"
+#include "base/bounds.h"
+#include "base/stats.h"
+#include "base/units.h"
+#include "sim/step/config.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A growing list of predictions. */
+struct predictions {
+    struct lk_prediction *v;
+    size_t n, capacity;
+};
+
+struct forecast {
+    const struct lk_evidence_source *evidence;
+    const struct lk_predict_request *request;
+    struct predictions points;     /* the grid, in its order */
+    struct predictions references; /* of the efficiency, where no point of the grid is one */
+    struct lk_forecast *out;
+};
+
+/* ---- The grid ---- */
+
+static struct lk_prediction *find(const struct predictions *p, const struct lk_config *c)
+{
+    for (size_t i = 0; i < p->n; i++)
+        if (lk_config_equal(&p->v[i].config, c))
+            return &p->v[i];
+    return NULL;
+}
+
+static enum lk_status append(struct predictions *p, const struct lk_prediction *one)
+{
+    enum lk_status st = LK_OK;
+
+    LK_TRY(lk_array_grow(&p->v, &p->capacity, p->n + 1, sizeof *p->v));
+    p->v[p->n++] = *one;
+out:
+    return st;
+}
+
+static void predictions_fini(struct predictions *p)
+{
+    for (size_t i = 0; i < p->n; i++)
+        lk_prediction_fini(&p->v[i]);
+    free(p->v);
+}
+
+static enum lk_status add_config(struct forecast *f, struct lk_config c)
+{
+    enum lk_status st = LK_OK;
+
+    LK_TRY(lk_config_nodes(f->evidence->cluster, &c));
+    LK_TRY(lk_config_split_global(f->request->global_batch, &c));
+    if (!find(&f->points, &c))
+        LK_TRY(append(&f->points, &(struct lk_prediction){.config = c}));
+out:
+    return st;
+}
+
+/* An empty list stands for one value: the configuration's own. */
+static size_t at_least_one(size_t n)
+{
+    return n ? n : 1;
+}
+
+/* Adds all batches, accumulations and caps at each count of GPUs. */
+static enum lk_status make_grid(struct forecast *f)
+{
+    enum lk_status st = LK_OK;
+    const struct lk_predict_request *q = f->request;
+    const struct lk_evidence_source *e = f->evidence;
+    size_t caps = at_least_one(q->n_caps), accumulations = at_least_one(q->n_accumulations);
+    size_t variants = caps * accumulations * at_least_one(q->n_local_batches);
+
+    for (size_t i = 0; i < q->n_gpus * variants; i++) {
+        struct lk_config c = e->current;
+
+        c.gpus = (int)q->gpus[i / variants];
+        if (q->n_local_batches)
+            c.local_batch = (int)q->local_batches[i % variants / caps / accumulations];
+        if (q->n_accumulations)
+            c.accumulation = (int)q->accumulations[i / caps % accumulations];
+        if (q->n_caps && e->job)
+            lk_config_set_cap(&c, e->job, q->caps[i % caps]);
+        else if (q->n_caps)
+            c.cap_bytes = q->caps[i % caps];
+        LK_TRY(add_config(f, c));
+    }
+out:
+    return st;
+}
+
+static enum lk_status check_list(const char *what, const int64_t *v, size_t n, int64_t most)
+{
+    for (size_t i = 0; i < n; i++)
+        if (v[i] < 1 || v[i] > most)
+            return lk_fail(LK_EUSAGE, "%s: %lld is not in 1 to %lld", what, (long long)v[i],
+                           (long long)most);
+    return LK_OK;
+}
+
+static enum lk_status check_request(const struct lk_predict_request *q)
+{
+    enum lk_status st = LK_OK;
+
+    if (!q->n_gpus)
+        return lk_fail(LK_EUSAGE, "no GPU counts to predict");
+    LK_TRY(check_list("GPUs", q->gpus, q->n_gpus, LK_FORECAST_GPUS_MAX));
+    LK_TRY(check_list("local batch", q->local_batches, q->n_local_batches, LK_BATCH_MAX));
+    LK_TRY(check_list("accumulation", q->accumulations, q->n_accumulations, LK_ACCUMULATION_MAX));
+    if (q->global_batch > 0 && q->n_accumulations)
+        st = lk_fail(LK_EUSAGE, "a global batch sets the accumulation: give one or the other");
+out:
+    return st;
+}
+
+/* ---- Reference and efficiency ---- */
+
+/* Finds the prediction that a configuration's efficiency refers to, or makes it; *out is NULL if
+ * none is known. */
+static enum lk_status reference_of(struct forecast *f, const struct lk_config *c,
+                                   const struct lk_prediction **out)
+{
+    enum lk_status st = LK_OK;
+    const struct lk_evidence_source *e = f->evidence;
+    struct lk_prediction one = {0};
+    struct lk_config r = *c;
+
+    *out = NULL;
+    LK_TRY(e->ops->set_reference(e->self, &r));
+    if (!r.gpus)
+        return LK_OK;
+    LK_TRY(lk_fail_context(lk_config_split_global(f->request->global_batch, &r),
+                           "the reference of the efficiency"));
+    *out = find(&f->points, &r);
+    if (!*out)
+        *out = find(&f->references, &r);
+    if (*out)
+        return LK_OK;
+    LK_TRY(e->ops->at(e->self, &r, &one));
+    LK_TRY(append(&f->references, &one));
+    *out = &f->references.v[f->references.n - 1];
+    one = (struct lk_prediction){0};
+out:
+    lk_prediction_fini(&one);
+    return st;
+}
+
+/* Returns the throughput of one GPU when a step takes this long. */
+static double rate(const struct lk_config *c, double step_s)
+{
+    return lk_config_samples(c) / c->gpus / step_s;
+}
+
+static enum lk_status set_efficiency(const struct lk_prediction *p, const struct lk_prediction *r,
+                                     double level, struct lk_forecast_point *out)
+{
+    enum lk_status st = LK_OK;
+    double of_reference = rate(&r->config, isnan(r->measured_s) ? r->step_s : r->measured_s);
+    double value = rate(&p->config, p->step_s) / of_reference, *ratios = NULL;
+    struct lk_estimate e = {.value = value,
+                            .lo = rate(&p->config, p->hi_s) / of_reference,
+                            .hi = rate(&p->config, p->lo_s) / of_reference};
+
+    if (p->n_draws && p->n_draws == r->n_draws) {
+        LK_TRY(lk_alloc(&ratios, p->n_draws, sizeof *ratios));
+        for (size_t i = 0; i < p->n_draws; i++)
+            ratios[i] = rate(&p->config, p->draws_s[i]) / rate(&r->config, r->draws_s[i]);
+        e = lk_stats_interval(value, ratios, p->n_draws, level);
+    }
+    out->efficiency = e.value;
+    out->efficiency_lo = e.lo;
+    out->efficiency_hi = e.hi;
+out:
+    free(ratios);
+    return st;
+}
+
+/* ---- Points ---- */
+
+enum lk_status lk_forecast_point_of(const struct lk_prediction *p,
+                                    const struct lk_prediction *reference, double level,
+                                    struct lk_forecast_point *out)
+{
+    struct lk_forecast_point point = {.config = p->config,
+                                      .step_s = p->step_s,
+                                      .step_lo_s = p->lo_s,
+                                      .step_hi_s = p->hi_s,
+                                      .throughput_per_s = lk_config_samples(&p->config) / p->step_s,
+                                      .efficiency = NAN,
+                                      .efficiency_lo = NAN,
+                                      .efficiency_hi = NAN,
+                                      .evidence = p->evidence,
+                                      .measured_step_s = p->measured_s,
+                                      .measured_lo_s = p->measured_lo_s,
+                                      .measured_hi_s = p->measured_hi_s,
+                                      .plan = lk_plan_none};
+
+    if (!point.config.local_batch)
+        point.config.local_batch = 1; /* as lk_config_samples counts it */
+    memcpy(point.evidence_text, p->evidence_text, sizeof point.evidence_text);
+    memcpy(point.losses_s, p->losses_s, sizeof point.losses_s);
+    *out = point;
+    return reference ? set_efficiency(p, reference, level, out) : LK_OK;
+}
+
+enum lk_status lk_forecast_add(struct lk_forecast *f, const struct lk_forecast_point *p)
+{
+    enum lk_status st = LK_OK;
+
+    LK_TRY(lk_array_grow(&f->points, &f->points_capacity, f->n_points + 1, sizeof *f->points));
+    f->points[f->n_points++] = *p;
+out:
+    return st;
+}
+
+static enum lk_status predict_all(struct forecast *f)
+{
+    enum lk_status st = LK_OK;
+    const struct lk_evidence_source *e = f->evidence;
+
+    for (size_t i = 0; i < f->points.n; i++) {
+        struct lk_config c = f->points.v[i].config;
+
+        LK_TRY(e->ops->at(e->self, &c, &f->points.v[i]));
+    }
+    for (size_t i = 0; i < f->points.n; i++) {
+        const struct lk_prediction *p = &f->points.v[i], *reference;
+        struct lk_forecast_point point;
+
+        LK_TRY(reference_of(f, &p->config, &reference));
+        LK_TRY(lk_forecast_point_of(p, reference, f->request->level, &point));
+        LK_TRY(lk_forecast_add(f->out, &point));
+    }
+out:
+    return st;
+}
+
+/* ---- Notes ---- */
+
+/* Names the largest loss of each GPU count's first point. */
+static enum lk_status note_losses(const struct forecast *f)
+{
+    enum lk_status st = LK_OK;
+    char text[32];
+
+    for (size_t i = 0; i < f->out->n_points; i++) {
+        const struct lk_forecast_point *p = &f->out->points[i];
+        int gpus = p->config.gpus, worst = LK_LOSS_IDEAL + 1;
+
+        if (gpus == 1 || (i && p[-1].config.gpus == gpus) || isnan(p->losses_s[worst]))
+            continue;
+        for (int l = worst; l < LK_LOSS_COUNT; l++)
+            if (p->losses_s[l] > p->losses_s[worst])
+                worst = l;
+        LK_TRY(lk_forecast_note(f->out, "largest loss at %d GPUs: %s, %s (%.1f %% of the step)",
+                                gpus, lk_loss_text((enum lk_loss)worst),
+                                lk_units_format(LK_DIM_TIME, p->losses_s[worst], text, sizeof text),
+                                100 * p->losses_s[worst] / p->step_s));
+    }
+out:
+    return st;
+}
+
+/* A point with a batch outside the measured ones is shown, but is not named the best. */
+static bool may_be_best(const struct lk_prediction *p)
+{
+    return !(p->batch_extrapolation > 1);
+}
+
+static size_t best_at(const struct forecast *f, int gpus, size_t except)
+{
+    size_t n = f->points.n, best = n;
+
+    for (size_t i = 0; i < n; i++)
+        if (i != except && f->points.v[i].config.gpus == gpus && may_be_best(&f->points.v[i]) &&
+            (best == n ||
+             f->out->points[i].throughput_per_s > f->out->points[best].throughput_per_s))
+            best = i;
+    return best;
+}
+
+/* Computes the share of draws in which point a has a higher throughput than b. */
+static enum lk_status certainty(const struct forecast *f, size_t a, size_t b, double *out)
+{
+    enum lk_status st = LK_OK;
+    const struct lk_prediction *p = &f->points.v[a], *q = &f->points.v[b];
+    double *ratios = NULL;
+
+    LK_TRY(lk_alloc(&ratios, p->n_draws, sizeof *ratios));
+    for (size_t i = 0; i < p->n_draws; i++)
+        ratios[i] = rate(&p->config, p->draws_s[i]) / rate(&q->config, q->draws_s[i]);
+    *out = lk_stats_above_one(ratios, p->n_draws, 0);
+out:
+    free(ratios);
+    return st;
+}
+
+static enum lk_status note_best_at(const struct forecast *f, int gpus)
+{
+    enum lk_status st = LK_OK;
+    size_t n = f->points.n, best = best_at(f, gpus, n), next = best_at(f, gpus, best);
+    const struct lk_forecast_point *points = f->out->points;
+    const struct lk_config *c;
+    double sure, gain;
+    char cap[32];
+
+    if (best == n || next == n)
+        return LK_OK;
+    c = &points[best].config;
+    gain = points[best].throughput_per_s / points[next].throughput_per_s - 1;
+    LK_TRY(certainty(f, best, next, &sure));
+    LK_TRY(lk_forecast_note(
+        f->out,
+        "best at %d GPUs: local batch %d, accumulation %d, bucket cap %s: %.1f %% above the next, "
+        "%s the error (%.0f %% of draws)",
+        gpus, c->local_batch, c->accumulation,
+        lk_units_format(LK_DIM_BYTES, (double)c->cap_bytes, cap, sizeof cap), 100 * gain,
+        sure >= (1 + f->request->level) / 2 ? "beyond" : "within", 100 * sure));
+out:
+    return st;
+}
+
+/* Names the best configuration of each count that has several, and by how much. Without
+ * draws nothing tells whether a difference is one. */
+static enum lk_status note_best(const struct forecast *f)
+{
+    enum lk_status st = LK_OK;
+    const struct lk_prediction *v = f->points.v;
+    size_t outside = 0;
+
+    if (!v[0].n_draws)
+        return LK_OK;
+    for (size_t i = 0; i < f->points.n; i++)
+        outside += !may_be_best(&v[i]);
+    if (outside)
+        LK_TRY(lk_forecast_note(f->out,
+                                "%zu row%s extrapolated on local batch: not candidates for the "
+                                "best",
+                                outside, outside == 1 ? "" : "s"));
+    for (size_t i = 0; i < f->points.n; i++)
+        if (!i || v[i - 1].config.gpus != v[i].config.gpus)
+            LK_TRY(note_best_at(f, v[i].config.gpus));
+out:
+    return st;
+}
+
+/* ---- The knee ---- */
+
+static enum lk_status throughput_of_nodes(const struct lk_evidence_source *e, struct lk_config c,
+                                          int nodes, double *out)
+{
+    enum lk_status st = LK_OK;
+    double step_s;
+
+    c.nodes = nodes;
+    c.gpus = nodes * e->cluster->gpus_per_node;
+    LK_TRY(e->ops->estimate(e->self, &c, &step_s));
+    *out = lk_config_samples(&c) / step_s;
+out:
+    return st;
+}
+
+enum lk_status lk_knee_find(const struct lk_evidence_source *e, const struct lk_config *like,
+                            int most, int *out_nodes)
+{
+    enum lk_status st = LK_OK;
+    double first, last;
+    int at = 1;
+
+    LK_TRY(throughput_of_nodes(e, *like, 1, &first));
+    last = first;
+    while (at < most) {
+        int next = at + (at / 4 > 1 ? at / 4 : 1);
+        double now;
+
+        if (next > most)
+            next = most;
+        LK_TRY(throughput_of_nodes(e, *like, next, &now));
+        if ((now - last) / (next - at) < first / 2)
+            break;
+        last = now;
+        at = next;
+    }
+    *out_nodes = at;
+out:
+    return st;
+}
+
+/* Notes the knee of weak scaling from the first point's configuration. */
+static enum lk_status note_knee(const struct forecast *f)
+{
+    enum lk_status st = LK_OK;
+    const struct lk_evidence_source *e = f->evidence;
+    int nodes = 0, asked = 1, most;
+
+    for (size_t i = 0; i < f->points.n; i++)
+        asked = f->points.v[i].config.nodes > asked ? f->points.v[i].config.nodes : asked;
+    most = e->knee_nodes ? e->knee_nodes : asked;
+    if (f->request->global_batch > 0 || most == 1)
+        return LK_OK;
+    if (most < 0)
+        return lk_forecast_note(f->out, "knee: not known, no run on two nodes");
+    st = lk_knee_find(e, &f->points.v[0].config, most, &nodes);
+    if (st == LK_EEVIDENCE)
+        return lk_forecast_note(f->out, "knee: not known, a count on the way has no evidence");
+    if (st != LK_OK)
+        return st;
+    if (nodes < most)
+        LK_TRY(
+            lk_forecast_note(f->out,
+                             "knee: %d node%s (%d GPUs); beyond it a further node adds less than "
+                             "half of what the first delivers",
+                             nodes, nodes == 1 ? "" : "s", nodes * e->cluster->gpus_per_node));
+    else
+        LK_TRY(lk_forecast_note(f->out, "knee: not reached within %d nodes", most));
+out:
+    return st;
+}
+
+/* ---- The whole ---- */
+
+enum lk_status lk_forecast_run(const struct lk_evidence_source *evidence,
+                               const struct lk_predict_request *request, struct lk_forecast *out)
+{
+    enum lk_status st = LK_OK;
+    struct lk_forecast o = {.level = request->level};
+    struct forecast f = {.evidence = evidence, .request = request, .out = &o};
+    const struct lk_evidence_ops *ops = evidence->ops;
+
+    LK_TRY(check_request(request));
+    LK_TRY(make_grid(&f));
+    LK_TRY(ops->prepare(evidence->self, &o));
+    LK_TRY(predict_all(&f));
+    LK_TRY(note_losses(&f));
+    LK_TRY(note_best(&f));
+    LK_TRY(note_knee(&f));
+    if (ops->conclude)
+        LK_TRY(ops->conclude(evidence->self, f.points.v, f.points.n, &o));
+    *out = o;
+    memset(&o, 0, sizeof o);
+out:
+    lk_forecast_fini(&o);
+    predictions_fini(&f.points);
+    predictions_fini(&f.references);
+    return st;
+}

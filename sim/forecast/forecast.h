@@ -1,0 +1,75 @@
+/*
+ * A forecast: the configurations asked for, each with interval, evidence, efficiency and losses,
+ * with notes on all of them.
+ *
+ *     request -> grid of configurations
+ *             -> evidence: a prediction of each            (sim/forecast/evidence.h)
+ *             -> reference of each, predicted once         (the smallest measured count)
+ *             -> points, with efficiency over the reference
+ *             -> notes: largest losses, best of a count, knee
+ *
+ * `predict`, `predict --throughput` and `whatif` are requests to it: the first two run the whole of
+ * it with another source of evidence, `whatif` (sim/whatif/whatif.h) has a grid of its own over
+ * job, cluster and configuration, and takes the points from here. lk_forecast_point_of is the one
+ * place through which each estimate passes.
+ *
+ * Efficiency is throughput a GPU over the reference's, at the same local batch and accumulation, in
+ * strong scaling at the same global batch. It is formed draw by draw where both have draws; against
+ * a reference without draws the ends of the interval are taken.
+ */
+#ifndef LK_SIM_FORECAST_FORECAST_H
+#define LK_SIM_FORECAST_FORECAST_H
+
+#include "base/cluster.h"
+#include "base/forecast.h"
+#include "base/job.h"
+#include "base/status.h"
+#include "sim/forecast/evidence.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* The grid of a forecast. An empty list takes the evidence's own value; arrays are borrowed. */
+struct lk_predict_request {
+    const int64_t *gpus; /* required */
+    size_t n_gpus;
+    const int64_t *local_batches; /* empty: the batch that most runs have */
+    size_t n_local_batches;
+    const int64_t *accumulations;
+    size_t n_accumulations;
+    const uint64_t *caps; /* bucket caps; the first bucket's limit follows PyTorch's rule */
+    size_t n_caps;
+    int64_t global_batch; /* > 0: strong scaling, samples a step; accumulation follows from it,
+                             and the local batch shrinks where it would exceed the share */
+    double level;         /* of the intervals, e.g. 0.90 */
+    int draws;            /* e.g. 200 */
+    uint64_t seed;
+};
+
+/* Forecast the grid from the evidence. LK_EEVIDENCE names what is missing and the cheapest run that
+ * would supply it. */
+enum lk_status lk_forecast_run(const struct lk_evidence_source *evidence,
+                               const struct lk_predict_request *request, struct lk_forecast *out);
+
+/*
+ * Find the knee of weak scaling in full nodes: the largest number of nodes, up to `most`, within
+ * which each further node adds at least half of the throughput that the first one delivers. The
+ * rest of the configuration is as in `like`. The nodes tried grow by a quarter, so above eight
+ * nodes the knee is found to a quarter.
+ */
+enum lk_status lk_knee_find(const struct lk_evidence_source *e, const struct lk_config *like,
+                            int most, int *out_nodes);
+
+/* Forecast from the runs of a job and the model of its steps on a cluster, with back-tests. */
+enum lk_status lk_predict(const struct lk_job *job, const struct lk_cluster *cluster,
+                          const struct lk_predict_request *request, struct lk_forecast *out);
+
+/* Make the point of a prediction. reference NULL: its efficiency is not known (NaN). */
+enum lk_status lk_forecast_point_of(const struct lk_prediction *p,
+                                    const struct lk_prediction *reference, double level,
+                                    struct lk_forecast_point *out);
+/* Append a point to the forecast. */
+enum lk_status lk_forecast_add(struct lk_forecast *f, const struct lk_forecast_point *p);
+
+#endif

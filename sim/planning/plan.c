@@ -1,0 +1,535 @@
+/*
+ * Plans.
+ *
+ * Divisions: inputs / points / notes / the whole.
+ */
+#include "sim/planning/plan.h"
+
+#include "base/array.h"
+#include "base/units.h"
+#include "sim/planning/economics.h"
+#include "sim/planning/memory.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <string.h>
+
+/* Default failure rates, used when neither option nor file gives one. */
+enum lk_plan_prior { LK_PLAN_PRIOR_MTBF, LK_PLAN_PRIOR_RESTART, LK_PLAN_PRIOR_COUNT };
+
+struct state {
+    const struct lk_job *job;
+    const struct lk_cluster *cluster;
+    const struct lk_plan_request *request;
+    const struct lk_cluster *const *devices; /* one a point, or NULL */
+    struct lk_forecast *f;
+    size_t first;        /* the first point that fits */
+    double device_bytes; /* NaN: not known */
+    struct lk_economics economics;
+    struct lk_estimate mtbf_s, restart_s;
+    bool failures; /* asked for, and a checkpoint's time can be known */
+    bool assumed[LK_PLAN_PRIOR_COUNT];
+};
+
+static const struct {
+    double value, lo, hi; /* seconds */
+    const char *source;
+} priors[LK_PLAN_PRIOR_COUNT] = {
+    [LK_PLAN_PRIOR_MTBF] = {50700 * 3600.0, 29500 * 3600.0, 87000 * 3600.0,
+                            "a GPU fails once in 50,700 h (29,500 to 87,000): 419 stops in 54 days "
+                            "of 16,384 H100 (arXiv:2407.21783); low: 6.50 failures in 1000 days of "
+                            "8 A100 (arXiv:2410.21680); high: as far above"},
+    [LK_PLAN_PRIOR_RESTART] = {660, 330, 1320,
+                               "a restart takes 11 min: median between retries on 504 B200 "
+                               "(arXiv:2605.09370), bounds a factor of two"},
+};
+
+static const double S_PER_HOUR = 3600;
+
+/* ---- Inputs ---- */
+
+double lk_plan_device_bytes(const struct lk_cluster *device, const struct lk_plan_request *request)
+{
+    return lk_economics_input(request ? (double)request->device_bytes : 0,
+                              &device->device.memory_bytes)
+        .value;
+}
+
+static struct lk_estimate input_or_prior(struct state *p, double option,
+                                         const struct lk_quantity *q, enum lk_plan_prior prior)
+{
+    struct lk_estimate e = lk_economics_input(option, q);
+
+    p->assumed[prior] = isnan(e.value);
+    if (!p->assumed[prior])
+        return e;
+    return (struct lk_estimate){priors[prior].value, priors[prior].lo, priors[prior].hi, 0};
+}
+
+static enum lk_status set_inputs(struct state *p)
+{
+    const struct lk_plan_request *q = p->request;
+    const struct lk_cluster *c = p->cluster;
+    struct lk_economics *e = &p->economics;
+    bool asked = q->gpu_mtbf_s > 0 || q->restart_s > 0 || lk_quantity_known(&c->gpu_mtbf_s);
+    bool written =
+        q->checkpoint_s > 0 || q->checkpoint_Bps > 0 || lk_quantity_known(&c->checkpoint_Bps);
+
+    if (q->target_batch > 0 && !(q->target_samples > 0))
+        return lk_fail(LK_EUSAGE, "--target-batch says where --target-samples were seen, which are "
+                                  "not given");
+    if (q->checkpoint_s > 0 && q->checkpoint_Bps > 0)
+        return lk_fail(LK_EUSAGE, "--checkpoint and --checkpoint-bandwidth both say how long a "
+                                  "checkpoint takes: give one");
+    p->device_bytes = lk_plan_device_bytes(c, q);
+    e->price_per_hour = lk_economics_input(q->price_per_hour, &c->price_per_hour);
+    e->power_W = lk_economics_input(q->power_W, &c->power_W);
+    e->noise_scale = lk_economics_input(q->noise_scale, &p->job->noise_scale);
+    e->target_samples = lk_economics_input(q->target_samples, &p->job->target_samples);
+    if (q->target_batch > 0)
+        e->target_samples = lk_economics_known(
+            lk_target_samples(q->target_samples, q->target_batch, e->noise_scale.value));
+    if (asked && !written)
+        return lk_forecast_note(p->f, "goodput: not known, say how long a checkpoint takes: "
+                                      "--checkpoint, or \"checkpoint_bandwidth\" in the cluster "
+                                      "file");
+    p->failures = written;
+    if (written) {
+        p->mtbf_s = input_or_prior(p, q->gpu_mtbf_s, &c->gpu_mtbf_s, LK_PLAN_PRIOR_MTBF);
+        p->restart_s = input_or_prior(p, q->restart_s, &c->restart_s, LK_PLAN_PRIOR_RESTART);
+    }
+    return LK_OK;
+}
+
+/* ---- Points ---- */
+
+static const struct lk_cluster *device_of(const struct state *p, size_t i)
+{
+    return p->devices && p->devices[i] ? p->devices[i] : p->cluster;
+}
+
+static double or_nan(double v)
+{
+    return isfinite(v) ? v : NAN;
+}
+
+static bool too_large(const struct lk_forecast_point *p)
+{
+    return !strcmp(p->plan.memory_fit, lk_memory_fit_name(LK_MEMORY_TOO_LARGE));
+}
+
+/* Return how long a checkpoint stops training. */
+static double checkpoint_s(const struct state *p, const struct lk_config *c)
+{
+    double rate = p->request->checkpoint_Bps > 0 ? p->request->checkpoint_Bps
+                                                 : p->cluster->checkpoint_Bps.value;
+
+    if (p->request->checkpoint_s > 0)
+        return p->request->checkpoint_s;
+    return lk_memory_checkpoint_bytes(p->job, c) / rate;
+}
+
+static double best_share(double mtbf_s, double restart_s, double write_s, int gpus)
+{
+    struct lk_goodput g = {mtbf_s, write_s, restart_s};
+
+    return lk_goodput_share(&g, gpus, lk_goodput_best_period_s(&g, gpus));
+}
+
+static struct lk_estimate plan_goodput(const struct state *p, const struct lk_config *c,
+                                       struct lk_plan *out)
+{
+    double write = p->failures ? checkpoint_s(p, c) : 0;
+    struct lk_goodput g = {p->mtbf_s.value, write, p->restart_s.value};
+    struct lk_estimate e;
+
+    if (!p->failures)
+        return lk_economics_known(1);
+    e = (struct lk_estimate){best_share(p->mtbf_s.value, p->restart_s.value, write, c->gpus),
+                             best_share(p->mtbf_s.lo, p->restart_s.hi, write, c->gpus),
+                             best_share(p->mtbf_s.hi, p->restart_s.lo, write, c->gpus), 0};
+    out->goodput = e.value;
+    out->checkpoint_period_s = lk_goodput_best_period_s(&g, c->gpus);
+    return e;
+}
+
+/* Return true if every step learns from the whole global batch; else the noise scale does not
+ * apply. */
+static bool batch_is_global(const struct lk_config *c)
+{
+    return c->sharding != LK_SHARDING_LOCAL_SGD && c->sharding != LK_SHARDING_DILOCO &&
+           c->sharding != LK_SHARDING_ASYNC;
+}
+
+static void plan_rates(const struct state *p, double batch, struct lk_plan *out)
+{
+    const struct lk_job *j = p->job;
+    double tuned = (double)j->learning_rate_batch, noise = p->economics.noise_scale.value;
+
+    if (!lk_quantity_known(&j->learning_rate) || !j->learning_rate_batch)
+        return;
+    out->rate_linear =
+        lk_learning_rate(LK_RATE_LINEAR, j->learning_rate.value, tuned, batch, noise);
+    out->rate_sqrt = lk_learning_rate(LK_RATE_SQRT, j->learning_rate.value, tuned, batch, noise);
+    out->rate_noise = lk_learning_rate(LK_RATE_NOISE, j->learning_rate.value, tuned, batch, noise);
+}
+
+static void plan_point(const struct state *p, size_t i)
+{
+    struct lk_forecast_point *point = &p->f->points[i];
+    const struct lk_cluster *device = device_of(p, i);
+    const struct lk_config *c = &point->config;
+    struct lk_plan *out = &point->plan;
+    struct lk_economics e = p->economics;
+    struct lk_economics_result r;
+    struct lk_economics_point at = {
+        .gpus = c->gpus,
+        .global_batch = lk_config_samples(c),
+        .step_s = {point->step_s, point->step_lo_s, point->step_hi_s, 0},
+    };
+
+    *out = lk_plan_none;
+    out->known = true;
+    e.price_per_hour = lk_economics_input(p->request->price_per_hour, &device->price_per_hour);
+    e.power_W = lk_economics_input(p->request->power_W, &device->power_W);
+    lk_memory_set_plan(p->job, c, lk_plan_device_bytes(device, p->request), out);
+    at.goodput = plan_goodput(p, c, out);
+    if (!batch_is_global(c))
+        e.noise_scale = lk_economics_unknown();
+    lk_economics_at(&e, &at, &r);
+    out->cost_per_step = r.cost_per_step;
+    out->cost_per_million = r.cost_per_million;
+    out->energy_per_million_kWh = r.energy_per_million_kWh;
+    out->statistical_efficiency = r.statistical_efficiency;
+    out->samples_to_target = r.samples_to_target;
+    out->time_to_target_h = or_nan(r.time_to_target_s.value / S_PER_HOUR);
+    out->time_to_target_lo_h = or_nan(r.time_to_target_s.lo / S_PER_HOUR);
+    out->time_to_target_hi_h = or_nan(r.time_to_target_s.hi / S_PER_HOUR);
+    out->cost_to_target = or_nan(r.cost_to_target.value);
+    out->cost_to_target_lo = or_nan(r.cost_to_target.lo);
+    out->cost_to_target_hi = or_nan(r.cost_to_target.hi);
+    if (batch_is_global(c))
+        plan_rates(p, at.global_batch, out);
+}
+
+/* ---- Notes ---- */
+
+/* Write "64 GPUs, local batch 4, accumulation 2, bucket cap 25 MiB, sharding zero2". */
+static void describe(const struct lk_forecast *f, const struct lk_forecast_point *p, char *out,
+                     size_t size)
+{
+    char cap[32];
+    size_t at;
+
+    lk_units_format(LK_DIM_BYTES, (double)p->config.cap_bytes, cap, sizeof cap);
+    at = (size_t)snprintf(out, size, "%d GPUs, local batch %d, accumulation %d, bucket cap %s",
+                          p->config.gpus, p->config.local_batch, p->config.accumulation, cap);
+    for (size_t i = 0; i < f->n_axes && at < size; i++)
+        if (*p->words[i])
+            at += (size_t)snprintf(out + at, size - at, ", %s %s", f->axes[i], p->words[i]);
+}
+
+/* Note the least time and the least cost of all points. They differ from the highest throughput
+ * where a larger batch learns less from each sample. */
+static enum lk_status note_least(const struct state *p)
+{
+    enum lk_status st = LK_OK;
+    struct lk_forecast *f = p->f;
+    const struct lk_forecast_point *fast = NULL, *cheap = NULL;
+    char words[256];
+
+    for (size_t i = 0; i < f->n_points; i++) {
+        const struct lk_forecast_point *q = &f->points[i];
+
+        if (too_large(q))
+            continue;
+        if (!isnan(q->plan.time_to_target_h) &&
+            (!fast || q->plan.time_to_target_h < fast->plan.time_to_target_h))
+            fast = q;
+        if (!isnan(q->plan.cost_to_target) &&
+            (!cheap || q->plan.cost_to_target < cheap->plan.cost_to_target))
+            cheap = q;
+    }
+    if (fast) {
+        describe(f, fast, words, sizeof words);
+        LK_TRY(lk_forecast_note(f, "least time to the target of all: %.4g h (%.4g to %.4g): %s",
+                                fast->plan.time_to_target_h, fast->plan.time_to_target_lo_h,
+                                fast->plan.time_to_target_hi_h, words));
+    }
+    if (cheap) {
+        describe(f, cheap, words, sizeof words);
+        LK_TRY(lk_forecast_note(f, "least cost to the target of all: %.4g (%.4g to %.4g): %s",
+                                cheap->plan.cost_to_target, cheap->plan.cost_to_target_lo,
+                                cheap->plan.cost_to_target_hi, words));
+    }
+out:
+    return st;
+}
+
+/* Return true if more than the GPUs differ; else the notes on the curve suffice. */
+static bool several_curves(const struct lk_forecast *f)
+{
+    for (size_t i = 1; i < f->n_points; i++)
+        if (!lk_forecast_same_curve(f, &f->points[0], &f->points[i]))
+            return true;
+    return false;
+}
+
+/* Return true for points that fit, have a time, and differ in GPUs alone from the first that fits.
+ */
+static bool on_curve(const struct state *p, size_t i)
+{
+    const struct lk_plan *plan = &p->f->points[i].plan;
+    struct lk_config c = p->f->points[i].config, first = p->f->points[p->first].config;
+
+    c.gpus = first.gpus;
+    c.nodes = first.nodes;
+    return lk_config_equal(&c, &first) && device_of(p, i) == device_of(p, p->first) &&
+           !too_large(&p->f->points[i]) && !isnan(plan->time_to_target_h);
+}
+
+static void set_marginal(struct state *p)
+{
+    const struct lk_forecast_point *below = NULL;
+
+    for (size_t i = 0; i < p->f->n_points; i++) {
+        struct lk_forecast_point *point = &p->f->points[i];
+        double saved_h;
+
+        if (!on_curve(p, i))
+            continue;
+        if (below && point->config.gpus > below->config.gpus) {
+            saved_h = below->plan.time_to_target_h - point->plan.time_to_target_h;
+            if (saved_h > 0)
+                point->plan.cost_per_hour_saved =
+                    (point->plan.cost_to_target - below->plan.cost_to_target) / saved_h;
+        }
+        below = point;
+    }
+}
+
+/* Return the GPUs of the point on the curve with the least time at another noise scale; 0: none. */
+static int fastest_gpus(const struct state *p, double noise_scale)
+{
+    double least = INFINITY;
+    int gpus = 0;
+
+    for (size_t i = 0; i < p->f->n_points; i++) {
+        const struct lk_forecast_point *point = &p->f->points[i];
+        double batch = lk_config_samples(&point->config), time;
+
+        if (!on_curve(p, i))
+            continue;
+        time = point->plan.time_to_target_h * point->plan.statistical_efficiency /
+               lk_statistical_efficiency(batch, noise_scale);
+        if (time < least) {
+            least = time;
+            gpus = point->config.gpus;
+        }
+    }
+    return gpus;
+}
+
+/* Return the point on the curve with the least cost to the target; NULL: none. */
+static const struct lk_forecast_point *cheapest(const struct state *p)
+{
+    const struct lk_forecast_point *best = NULL;
+
+    for (size_t i = 0; i < p->f->n_points; i++) {
+        const struct lk_forecast_point *point = &p->f->points[i];
+
+        if (on_curve(p, i) && !isnan(point->plan.cost_to_target) &&
+            (!best || point->plan.cost_to_target < best->plan.cost_to_target))
+            best = point;
+    }
+    return best;
+}
+
+static enum lk_status note_paying(const struct state *p)
+{
+    enum lk_status st = LK_OK;
+    struct lk_forecast *f = p->f;
+    const struct lk_estimate *noise = &p->economics.noise_scale;
+    const struct lk_forecast_point *least;
+    int fast = fastest_gpus(p, noise->value), lo = fastest_gpus(p, noise->lo);
+    int hi = fastest_gpus(p, noise->hi), within = 0;
+
+    if (!fast)
+        return isnan(noise->value) || isnan(p->economics.target_samples.value)
+                   ? LK_OK
+                   : lk_forecast_note(f, "where more GPUs stop paying: not said, nothing that was "
+                                         "asked for fits in memory");
+    if (lo == hi)
+        LK_TRY(lk_forecast_note(
+            f, "time to the target, by GPUs alone, is least at %d, of those asked for", fast));
+    else
+        LK_TRY(lk_forecast_note(f,
+                                "time to the target, by GPUs alone, is least at %d, of those asked "
+                                "for; %d to %d over the noise scale's interval",
+                                fast, lo, hi));
+    least = cheapest(p);
+    if (!least)
+        return LK_OK;
+    for (size_t i = 0; i < f->n_points; i++)
+        if (on_curve(p, i) && f->points[i].config.gpus > within &&
+            f->points[i].plan.cost_to_target <=
+                p->request->cost_factor * least->plan.cost_to_target)
+            within = f->points[i].config.gpus;
+    LK_TRY(lk_forecast_note(f,
+                            "cost to the target is least at %d GPUs; up to %d it stays below %g "
+                            "times that",
+                            least->config.gpus, within, p->request->cost_factor));
+out:
+    return st;
+}
+
+/* Note where the numbers of the memory come from, unless they were measured. */
+static enum lk_status note_memory_sources(struct lk_forecast *f, const struct lk_memory *m)
+{
+    enum lk_status st = LK_OK;
+    const struct {
+        bool applies;
+        const char *text;
+    } rows[] = {
+        {isnan(m->per_sample.value), "activations are not known and not in the sum: "
+                                     "\"memory_per_sample\" in the job file says them, or a "
+                                     "\"transformer\"'s shape"},
+        {m->activations_of_shape, "activations by the transformer's shape (arXiv:2205.05198), 20 % "
+                                  "either way assumed; \"memory_per_sample\" in the job file would "
+                                  "say"},
+        {m->activations_assumed, "activations assumed, none to half of what the layers move; "
+                                 "\"memory_per_sample\" in the job file would say"},
+        {m->optimizer_assumed, "the job names no \"optimizer\": Adam's states assumed, or none"},
+        {m->runtime_assumed, lk_memory_assumed()},
+    };
+
+    for (size_t i = 0; i < LK_COUNT(rows); i++)
+        if (rows[i].applies)
+            LK_TRY(lk_forecast_note(f, "memory: %s", rows[i].text));
+out:
+    return st;
+}
+
+static enum lk_status note_memory(const struct state *p)
+{
+    enum lk_status st = LK_OK;
+    struct lk_forecast *f = p->f;
+    struct lk_memory m;
+    size_t none = 0, sharded = 0;
+
+    if (isnan(p->device_bytes))
+        return LK_OK;
+    lk_memory_of(p->job, &f->points[0].config, &m);
+    for (size_t i = 0; i < f->n_points; i++) {
+        none += !strcmp(f->points[i].plan.memory_fit, "no");
+        sharded += *f->points[i].plan.fits_with != '\0';
+    }
+    if (none && isnan(m.per_sample.value))
+        LK_TRY(lk_forecast_note(f, "memory: %zu of %zu configurations do not fit in a GPU's", none,
+                                f->n_points));
+    else if (none)
+        LK_TRY(lk_forecast_note(f,
+                                "memory: %zu of %zu configurations do not fit in a GPU's; %zu of "
+                                "them would with ZeRO",
+                                none, f->n_points, sharded));
+    LK_TRY(note_memory_sources(f, &m));
+out:
+    return st;
+}
+
+static enum lk_status note_target(const struct state *p)
+{
+    enum lk_status st = LK_OK;
+    const struct lk_economics *e = &p->economics;
+    const struct lk_forecast_point *first = &p->f->points[0];
+    bool noise = !isnan(e->noise_scale.value), target = !isnan(e->target_samples.value);
+
+    if (target && !noise)
+        LK_TRY(lk_forecast_note(p->f, "time to the target: needs the noise scale: \"noise_scale\" "
+                                      "in the job file, or --noise-scale"));
+    if (!noise)
+        return LK_OK;
+    LK_TRY(lk_forecast_note(
+        p->f,
+        "critical batch (noise scale): %.4g samples%s; the global batch passes "
+        "it at %.0f GPUs with local batch %d, accumulation %d",
+        e->noise_scale.value, e->noise_scale.lo < e->noise_scale.hi ? "" : ", taken as exact",
+        ceil(e->noise_scale.value / first->config.local_batch / first->config.accumulation),
+        first->config.local_batch, first->config.accumulation));
+    if (!target)
+        LK_TRY(lk_forecast_note(p->f, "time to the target: needs the samples that reach it: "
+                                      "\"target_samples\" in the job file, or --target-samples"));
+out:
+    return st;
+}
+
+static enum lk_status note_rates(const struct state *p)
+{
+    enum lk_status st = LK_OK;
+    const struct lk_job *j = p->job;
+    bool adam = j->optimizer == LK_JOB_OPTIMIZER_ADAM || j->optimizer == LK_JOB_OPTIMIZER_ADAMW;
+
+    if (!lk_quantity_known(&j->learning_rate))
+        return LK_OK;
+    if (!j->learning_rate_batch)
+        return lk_forecast_note(p->f, "learning rate: \"learning_rate_batch\" in the job file says "
+                                      "which global batch it was tuned for");
+    LK_TRY(lk_forecast_note(p->f,
+                            "learning rate: the linear rule (arXiv:1706.02677) is SGD's and holds "
+                            "well below the critical batch; it was seen up to %d images of "
+                            "ImageNet, with warm-up. The square-root rule (arXiv:2205.10287) is "
+                            "Adam's%s",
+                            LK_RATE_GOYAL_BATCH, adam ? ": take that one here" : ""));
+out:
+    return st;
+}
+
+static enum lk_status note_failures(const struct state *p)
+{
+    enum lk_status st = LK_OK;
+
+    for (int i = 0; i < LK_PLAN_PRIOR_COUNT; i++)
+        if (p->failures && p->assumed[i])
+            LK_TRY(lk_forecast_note(p->f, "goodput: assumed: %s", priors[i].source));
+out:
+    return st;
+}
+
+static enum lk_status add_notes(const struct state *p)
+{
+    enum lk_status st = LK_OK;
+
+    LK_TRY(note_memory(p));
+    LK_TRY(note_target(p));
+    LK_TRY(note_paying(p));
+    if (several_curves(p->f))
+        LK_TRY(note_least(p));
+    LK_TRY(note_rates(p));
+    LK_TRY(note_failures(p));
+out:
+    return st;
+}
+
+/* ---- The whole ---- */
+
+enum lk_status lk_plan_forecast(const struct lk_job *job, const struct lk_cluster *cluster,
+                                const struct lk_plan_request *request,
+                                const struct lk_cluster *const *devices, struct lk_forecast *f)
+{
+    enum lk_status st = LK_OK;
+    struct state p = {
+        .job = job, .cluster = cluster, .request = request, .devices = devices, .f = f};
+
+    if (!f->n_points)
+        return LK_OK;
+    LK_TRY(set_inputs(&p));
+    for (size_t i = 0; i < f->n_points; i++)
+        plan_point(&p, i);
+    while (p.first + 1 < f->n_points && too_large(&f->points[p.first]))
+        p.first++;
+    set_marginal(&p);
+    LK_TRY(add_notes(&p));
+out:
+    return st;
+}

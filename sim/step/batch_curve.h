@@ -1,0 +1,34 @@
+/*
+ * The batch curve gives the compute time of one rank at a local batch. Between measured batches it
+ * is linear, made non-decreasing. Outside them it continues from the nearest one with the slope of
+ * the segment at that edge, since the time of a sample may grow with the batch as well as fall;
+ * where that slope differs by no more than noise from the line through all points, it takes the
+ * line's. With one measured batch and flops_per_sample it assumes the rate reached there and a
+ * fixed cost.
+ */
+#ifndef LK_SIM_BATCH_CURVE_H
+#define LK_SIM_BATCH_CURVE_H
+
+#include "base/forecast.h"
+#include "base/job.h"
+#include "base/status.h"
+
+struct lk_batch_point {
+    double forward_s, backward_s; /* a micro-batch */
+    double input_s;               /* waited for, a step of the runs */
+    double optimizer_s, gap_s;    /* a step */
+    double transient;             /* relative sd of a micro-batch; NaN: not known */
+    double sd;                    /* relative, of forward + backward: what the samples leave open */
+    enum lk_evidence evidence;    /* MEASURED, INTERPOLATED or EXTRAPOLATED */
+    double extrapolation;         /* EXTRAPOLATED: batch over the nearest measured one, or back */
+    double extrapolation_sd; /* relative, of forward + backward: the error of the extrapolation */
+};
+
+/*
+ * Evaluate the curve at a batch. LK_EEVIDENCE if only another batch was measured and no rate is
+ * known (no flops_per_sample); it names the run that would supply it.
+ */
+enum lk_status lk_batch_curve_at(const struct lk_job *j, int local_batch,
+                                 struct lk_batch_point *out);
+
+#endif

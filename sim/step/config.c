@@ -1,0 +1,375 @@
+/* This file makes the step model of job, cluster and configuration. */
+#include "sim/step/config.h"
+
+#include "base/array.h"
+#include "base/stats.h"
+#include "sim/collective/links.h"
+#include "sim/prior.h"
+#include "sim/step/batch_curve.h"
+#include "sim/step/known_stragglers.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A loader that makes the step wait for more than this share of it limits the step. */
+static const double INPUT_BOUND_SHARE = 0.02;
+
+struct lk_config lk_config_current(const struct lk_job *j)
+{
+    return (struct lk_config){.gpus = 1,
+                              .nodes = 1,
+                              .local_batch = lk_job_usual_batch(j),
+                              .accumulation = j->accumulation,
+                              .no_sync = j->no_sync,
+                              .first_bytes = j->first_bytes,
+                              .cap_bytes = j->cap_bytes};
+}
+
+void lk_config_set_cap(struct lk_config *c, const struct lk_job *j, uint64_t cap_bytes)
+{
+    c->cap_bytes = cap_bytes;
+    c->first_bytes =
+        cap_bytes == j->cap_bytes
+            ? j->first_bytes
+            : lk_ddp_rule_first_bytes(j->ddp_rule, cap_bytes, cap_bytes != LK_BUCKET_CAP_BYTES);
+}
+
+enum lk_status lk_config_nodes(const struct lk_cluster *cluster, struct lk_config *c)
+{
+    int64_t devices = (int64_t)cluster->nodes * cluster->gpus_per_node;
+
+    if (cluster->nodes > 0 && c->gpus > devices && !cluster->n_kappa)
+        return lk_fail(LK_EEVIDENCE,
+                       "cluster %s has %d node%s of %d: %d ranks would share devices, and "
+                       "co-location was not measured. Ask for %d at most, set \"nodes\" to 0 "
+                       "to plan for more, or run: lockstep calibrate -n %d",
+                       cluster->name, cluster->nodes, cluster->nodes == 1 ? "" : "s",
+                       cluster->gpus_per_node, c->gpus, (int)devices, c->gpus);
+    return lk_config_fill_nodes(c, cluster->gpus_per_node, cluster->nodes);
+}
+
+/*
+ * Return the co-location of `ranks` on a node: linear between measured counts, 0 at one rank,
+ * constant beyond the last. Ranks that outnumber the devices share them: r ranks on g devices take
+ * r/g times as long.
+ */
+static double kappa_at(const struct lk_cluster *c, int ranks)
+{
+    double x0 = 1, y0 = 0, over;
+
+    for (size_t i = 0; i < c->n_kappa; i++) {
+        double x1 = c->kappa[i].ranks, y1 = c->kappa[i].kappa.value;
+
+        if (ranks <= x1)
+            return x1 > x0 ? y0 + (y1 - y0) * (ranks - x0) / (x1 - x0) : y1;
+        x0 = x1;
+        y0 = y1;
+    }
+    over = ranks / fmax(x0, c->gpus_per_node);
+    return over > 1 ? (1 + y0) * over - 1 : y0;
+}
+
+static double known_or(const struct lk_quantity *q, double otherwise)
+{
+    return lk_quantity_known(q) ? q->value : otherwise;
+}
+
+/* Set the straggler law from the job's own runs, else from the cluster, else from priors. */
+static void set_law(struct lk_config_model *m, const struct lk_cluster *c,
+                    const struct lk_known_stragglers *slow, double job_transient)
+{
+    struct lk_straggler_law *law = &m->step.law;
+    double rank_sd = known_or(&c->rank_sd, slow->rank_sd);
+    double transient = isnan(job_transient) ? known_or(&c->transient_sd, NAN) : job_transient;
+
+    m->rank_sd_assumed = isnan(rank_sd);
+    m->transient_assumed = isnan(transient);
+    law->rank_sd = isnan(rank_sd) ? lk_prior_value(LK_PRIOR_RANK_SD) : rank_sd;
+    law->transient_sd = isnan(transient) ? lk_prior_value(LK_PRIOR_TRANSIENT_SD) : transient;
+    law->node_sd = known_or(&c->node_sd, isnan(slow->node_sd) ? lk_prior_value(LK_PRIOR_NODE_SD)
+                                                              : slow->node_sd);
+    law->common_sd = known_or(&c->common_sd, 0);
+    law->link_sd = known_or(&c->link_sd, lk_prior_value(LK_PRIOR_LINK_SD));
+    law->link_nodes = lk_slow_link_measured_nodes(c, m->step.nodes);
+    law->tail_shape = known_or(&c->tail_shape, 0);
+    /* The file's scale is the mean excess; the law's is (1 - shape) of it. */
+    law->tail_scale = known_or(&c->tail_scale, 0) * (1 - law->tail_shape);
+    law->tail_share = known_or(&c->tail_share, lk_prior_value(LK_PRIOR_TAIL_SHARE));
+}
+
+/* Set the known slowness of each rank and node, and scale compute to a rank that is not slow. */
+static enum lk_status set_known(struct lk_config_model *m, const struct lk_known_stragglers *slow,
+                                int local_batch)
+{
+    enum lk_status st = LK_OK;
+    struct lk_step_model *s = &m->step;
+    size_t ranks = (size_t)s->ranks, nodes = (size_t)s->nodes;
+    double reference = lk_known_stragglers_reference(slow, local_batch);
+
+    if (!slow->n)
+        return LK_OK;
+    LK_TRY(lk_alloc(&m->known, ranks + 2 * nodes, sizeof *m->known));
+    for (size_t i = 0; i < ranks; i++)
+        m->known[i] = lk_known_straggler_rank(slow, (int)i, false) - 1;
+    for (size_t i = 0; i < nodes; i++) {
+        m->known[ranks + i] = lk_known_straggler_node(slow, (int)i, false) - 1;
+        m->known[ranks + nodes + i] = lk_slow_link_factor(slow->cluster, (int)i, false);
+    }
+    s->rank_slowness = m->known;
+    s->node_slowness = m->known + ranks;
+    s->node_link = m->known + ranks + nodes;
+    s->forward_s /= reference;
+    s->backward_s /= reference;
+out:
+    return st;
+}
+
+/*
+ * Set input waits from input_s, the wait in a step of the runs. Without prefetch it is the time of
+ * loading. With it, a long wait means that the loader limits the step, whose time is then the
+ * loader's; a short one is the cost of handing a batch over.
+ */
+static void set_input(struct lk_config_model *m, const struct lk_job *j,
+                      const struct lk_batch_point *p, double micro)
+{
+    double step_s = micro * (p->forward_s + p->backward_s) + p->input_s + p->optimizer_s + p->gap_s;
+
+    m->step.prefetch_depth = j->prefetch_depth;
+    if (j->prefetch_depth && p->input_s > INPUT_BOUND_SHARE * step_s)
+        m->step.load_s = step_s / micro;
+    else
+        m->step.input_s = p->input_s / micro;
+}
+
+/* Return true if the costs of two collectives are computed together. */
+static bool same_kind(const struct lk_volume_coll *a, const struct lk_volume_coll *b)
+{
+    return a->coll == b->coll && a->ranks == b->ranks && a->nodes == b->nodes;
+}
+
+/* Return the bytes on the network: groups that cross a node's network at once share its links. */
+static uint64_t network_bytes(const struct lk_volume_coll *c, int nics)
+{
+    double share = fmax(1, (double)c->groups / (nics > 0 ? nics : 1));
+
+    return (uint64_t)((double)c->bytes * share);
+}
+
+static void set_order(struct lk_config_model *m, int nics)
+{
+    size_t n = m->volume.n, at = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        bool seen = false;
+
+        for (size_t k = 0; k < at && !seen; k++)
+            seen = same_kind(&m->volume.colls[m->order[k]], &m->volume.colls[i]);
+        for (size_t k = i; k < n && !seen; k++)
+            if (same_kind(&m->volume.colls[k], &m->volume.colls[i]))
+                m->order[at++] = k;
+    }
+    for (size_t k = 0; k < n; k++)
+        m->bytes[k] = network_bytes(&m->volume.colls[m->order[k]], nics);
+}
+
+static enum lk_status set_colls(struct lk_config_model *m, const struct lk_job *j,
+                                const struct lk_cluster *c, const struct lk_config *config)
+{
+    enum lk_status st = LK_OK;
+    size_t n;
+
+    LK_TRY(lk_volume_init(&m->volume, j, config));
+    n = m->volume.n;
+    LK_TRY(lk_alloc(&m->colls, n, sizeof *m->colls));
+    LK_TRY(lk_alloc(&m->order, n, sizeof *m->order));
+    LK_TRY(lk_alloc(&m->bytes, n, sizeof *m->bytes));
+    m->memory_Bps = known_or(&c->device.memory_Bps, NAN);
+    m->algo = config->algo;
+    for (size_t i = 0; i < n; i++) {
+        const struct lk_volume_coll *v = &m->volume.colls[i];
+
+        m->colls[i] = (struct lk_step_coll){.coll = v->coll,
+                                            .bytes = v->bytes,
+                                            .ready = v->ready,
+                                            .need = v->need,
+                                            .every_micro_batch = v->every_micro_batch,
+                                            .inside = v->nodes < 2,
+                                            .bucket = v->bucket};
+    }
+    set_order(m, c->topology.nics_per_node);
+    m->step.colls = m->colls;
+    m->step.n_colls = n;
+out:
+    return st;
+}
+
+/* Keep the worst evidence; its text gives the extrapolation factor and axis. */
+static void weaken(struct lk_config_model *m, enum lk_evidence evidence, double extrapolation,
+                   const char *axis)
+{
+    if (evidence < m->evidence || (evidence == m->evidence && evidence != LK_EVIDENCE_EXTRAPOLATED))
+        return;
+    m->evidence = evidence;
+    if (evidence == LK_EVIDENCE_EXTRAPOLATED)
+        snprintf(m->evidence_text, sizeof m->evidence_text, "extrapolated x%.3g on %s",
+                 extrapolation, axis);
+    else
+        snprintf(m->evidence_text, sizeof m->evidence_text, "%s", lk_evidence_name(evidence));
+}
+
+/* Grade the evidence of a cost. */
+static void grade_cost(struct lk_config_model *m, enum lk_coll coll, const struct lk_cost *c)
+{
+    char axis[32];
+
+    snprintf(axis, sizeof axis, "%s %s", coll == LK_ALL_REDUCE ? "all-reduce" : lk_coll_name(coll),
+             c->extrapolates_bytes ? "bytes" : "ranks");
+    m->cost_extrapolation = fmax(m->cost_extrapolation, c->extrapolation);
+    weaken(m, c->evidence == LK_EVIDENCE_MEASURED ? LK_EVIDENCE_INTERPOLATED : c->evidence,
+           c->extrapolation, axis);
+}
+
+static enum lk_status set_costs(struct lk_config_model *m, const struct lk_cost_model *cost,
+                                bool grade)
+{
+    enum lk_status st = LK_OK;
+    struct lk_cost *costs = NULL;
+    size_t n = m->step.n_colls, end;
+
+    LK_TRY(lk_alloc(&costs, n, sizeof *costs));
+    for (size_t i = 0; i < n; i = end) {
+        const struct lk_volume_coll *v = &m->volume.colls[m->order[i]];
+
+        for (end = i + 1; end < n && same_kind(&m->volume.colls[m->order[end]], v);)
+            end++;
+        LK_TRY(lk_cost_eval(cost, v->coll, v->coll == LK_ALL_REDUCE ? m->algo : LK_ALGO_AUTO,
+                            v->ranks, v->nodes, &m->bytes[i], end - i, &costs[i]));
+    }
+    for (size_t i = 0; i < n; i++) {
+        const struct lk_volume_coll *v = &m->volume.colls[m->order[i]];
+        double hook_s = isnan(m->memory_Bps) ? 0 : v->memory_bytes / m->memory_Bps;
+
+        m->colls[m->order[i]].cost_s = costs[i].seconds / v->period + hook_s;
+        if (grade)
+            grade_cost(m, v->coll, &costs[i]);
+    }
+out:
+    free(costs);
+    return st;
+}
+
+/* Take ranks that wait for no other at the mean of their rates. */
+static void run_unsynchronised(struct lk_config_model *m)
+{
+    struct lk_step_model *s = &m->step;
+    int per_node = (s->ranks + s->nodes - 1) / s->nodes;
+    double rates = 0;
+
+    for (int i = 0; s->rank_slowness && i < s->ranks; i++) {
+        double own = s->rank_slowness[i], node = s->node_slowness[i / per_node];
+
+        rates += 1 / (1 + (isnan(own) ? isnan(node) ? 0 : node : own));
+    }
+    if (rates > 0)
+        m->async_slowdown = s->ranks / rates;
+    s->forward_s *= m->async_slowdown;
+    s->backward_s *= m->async_slowdown;
+    s->rank_slowness = s->node_slowness = NULL;
+    s->law = (struct lk_straggler_law){0};
+}
+
+/* Adapt the law to ranks that do not synchronise every step. */
+static void synchronise_seldom(struct lk_config_model *m, const struct lk_job *j,
+                               const struct lk_config *c)
+{
+    struct lk_straggler_law *law = &m->step.law;
+    bool periodic = c->sharding == LK_SHARDING_LOCAL_SGD || c->sharding == LK_SHARDING_DILOCO;
+
+    if (c->sharding == LK_SHARDING_ASYNC)
+        run_unsynchronised(m);
+    else if (periodic && c->shard_group < 2 && !j->n_sync_bn)
+        law->transient_sd /= sqrt(c->period);
+}
+
+/* Grade another scheme than plain DDP as extrapolated, since runs are of plain DDP. */
+static void grade_scheme(struct lk_config_model *m, const struct lk_config *c)
+{
+    const char *what = c->sharding != LK_SHARDING_DDP          ? lk_sharding_name(c->sharding)
+                       : c->compression != LK_COMPRESSION_NONE ? lk_compression_name(c->compression)
+                       : c->grad_dtype != LK_GRAD_OWN          ? lk_grad_dtype_name(c->grad_dtype)
+                       : c->algo != LK_ALGO_AUTO               ? lk_algo_name(c->algo)
+                                                               : NULL;
+
+    if (!what || m->evidence >= LK_EVIDENCE_EXTRAPOLATED)
+        return;
+    m->evidence = LK_EVIDENCE_EXTRAPOLATED;
+    snprintf(m->evidence_text, sizeof m->evidence_text, "extrapolated to %s", what);
+}
+
+enum lk_status lk_config_model_costs(struct lk_config_model *m, const struct lk_cost_model *cost)
+{
+    return set_costs(m, cost, false);
+}
+
+enum lk_status lk_config_model_init(struct lk_config_model *m, const struct lk_job *j,
+                                    const struct lk_cluster *c, const struct lk_cost_model *cost,
+                                    const struct lk_known_stragglers *slow,
+                                    const struct lk_config *config)
+{
+    enum lk_status st = LK_OK;
+    struct lk_batch_point p;
+    struct lk_known_stragglers fitted = {0};
+    double micro_measured = j->accumulation > 0 ? j->accumulation : 1;
+
+    *m = (struct lk_config_model){.cost_extrapolation = 1, .async_slowdown = 1};
+    LK_TRY(lk_batch_curve_at(j, config->local_batch, &p));
+    m->step = (struct lk_step_model){
+        .ranks = config->gpus,
+        .nodes = config->nodes,
+        .accumulation = config->accumulation,
+        .forward_s = p.forward_s,
+        .backward_s = p.backward_s,
+        .optimizer_s = p.optimizer_s / lk_config_sharers(config),
+        .gap_s = p.gap_s,
+        .gamma_wait = known_or(&c->gamma_wait, 0),
+        .gamma_wire = known_or(&c->gamma_wire, 0),
+        .delta = known_or(&c->delta, 0),
+        .kappa = kappa_at(c, config->gpus / config->nodes),
+    };
+    set_input(m, j, &p, micro_measured);
+    if (!slow)
+        LK_TRY(lk_known_stragglers_init(&fitted, j, c));
+    slow = slow ? slow : &fitted;
+    set_law(m, c, slow, p.transient);
+    LK_TRY(set_known(m, slow, config->local_batch));
+    m->overlap_unknown = !lk_quantity_known(&c->gamma_wire) || !lk_quantity_known(&c->delta);
+    m->kappa_unknown = !c->n_kappa && config->gpus > config->nodes;
+    m->compute_sd = p.sd;
+    m->batch_extrapolation = p.extrapolation;
+    m->batch_sd = p.extrapolation_sd;
+    m->evidence = LK_EVIDENCE_INTERPOLATED;
+    snprintf(m->evidence_text, sizeof m->evidence_text, "%s",
+             lk_evidence_name(LK_EVIDENCE_INTERPOLATED));
+    LK_TRY(set_colls(m, j, c, config));
+    LK_TRY(set_costs(m, cost, true));
+    weaken(m, p.evidence, p.extrapolation, "local batch");
+    synchronise_seldom(m, j, config);
+    grade_scheme(m, config);
+out:
+    lk_known_stragglers_fini(&fitted);
+    if (st != LK_OK)
+        lk_config_model_fini(m);
+    return st;
+}
+
+void lk_config_model_fini(struct lk_config_model *m)
+{
+    free(m->colls);
+    free(m->known);
+    free(m->order);
+    free(m->bytes);
+    lk_volume_fini(&m->volume);
+    memset(m, 0, sizeof *m);
+}

@@ -1,0 +1,75 @@
+/*
+ * These functions make the step model of job, cluster and configuration, with the evidence of each
+ * part.
+ */
+#ifndef LK_SIM_STEP_CONFIG_H
+#define LK_SIM_STEP_CONFIG_H
+
+#include "base/cluster.h"
+#include "base/config.h"
+#include "base/forecast.h"
+#include "base/job.h"
+#include "base/status.h"
+#include "sim/collective/coll_cost.h"
+#include "sim/step/known_stragglers.h"
+#include "sim/step/step.h"
+#include "sim/step/volume.h"
+
+#include <stdbool.h>
+#include <stdint.h>
+
+/*
+ * Set the cap and the first bucket's limit: the job's own at the job's cap, else by its ddp rule.
+ */
+void lk_config_set_cap(struct lk_config *c, const struct lk_job *j, uint64_t cap_bytes);
+/*
+ * Set the nodes of the configuration's ranks: as few as hold them, equally filled. If the cluster
+ * has fewer, the ranks share them, which needs measured co-location (else LK_EEVIDENCE). LK_EUSAGE
+ * if the nodes cannot hold equally many ranks.
+ */
+enum lk_status lk_config_nodes(const struct lk_cluster *cluster, struct lk_config *c);
+
+/* Return the job's own configuration on one GPU: usual batch, accumulation, limits, plain DDP. */
+struct lk_config lk_config_current(const struct lk_job *j);
+
+/*
+ * A step model that owns its collectives, with its evidence.
+ *
+ * Averaging every `period` steps takes its share of each step and does not overlap, as in
+ * PyTorch's PeriodicModelAverager; ranks that synchronise every H steps have transients of
+ * 1/sqrt(H). Ranks that share the optimizer's states share its work. Asynchronous ranks do not
+ * wait for the slowest. A hook's casts take their bytes over the device's memory rate, or no time
+ * if that is unknown.
+ */
+struct lk_config_model {
+    struct lk_step_model step;
+    struct lk_step_coll *colls;
+    struct lk_volume volume;
+    size_t *order;   /* the collectives, those of a kind, algorithm and group together */
+    uint64_t *bytes; /* in this order, as the network sees them */
+    double *known; /* the step's rank_slowness, node_slowness and node_link; NULL: none is known */
+    double
+        async_slowdown; /* ASYNC: mean slowdown of compute by known stragglers, already in step */
+    enum lk_algo algo;
+    double memory_Bps; /* of the device; NaN: not known */
+    enum lk_evidence evidence;
+    char evidence_text[64];
+    double batch_extrapolation, cost_extrapolation; /* extrapolation factors; 1: none */
+    double batch_sd;   /* relative, of the compute time: the error of batch_extrapolation */
+    double compute_sd; /* relative uncertainty of the compute time */
+    bool rank_sd_assumed, transient_assumed, overlap_unknown, kappa_unknown;
+};
+
+/*
+ * Build the model with the costs of `cost` and the known stragglers `slow` of job and cluster;
+ * NULL finds them here.
+ */
+enum lk_status lk_config_model_init(struct lk_config_model *m, const struct lk_job *j,
+                                    const struct lk_cluster *c, const struct lk_cost_model *cost,
+                                    const struct lk_known_stragglers *slow,
+                                    const struct lk_config *config);
+/* Set the costs of the same collectives to those of another draw. */
+enum lk_status lk_config_model_costs(struct lk_config_model *m, const struct lk_cost_model *cost);
+void lk_config_model_fini(struct lk_config_model *m);
+
+#endif

@@ -1,0 +1,221 @@
+/* This file averages the measured runs of a configuration. */
+#include "sim/step/measured_runs.h"
+
+#include "base/stats.h"
+#include "sim/prior.h"
+
+#include <math.h>
+
+/*
+ * The sd of few observations may be drawn arbitrarily large; the quantiles that are used lie
+ * below.
+ */
+static const double SD_DRAW_MAX = 20;
+
+bool lk_run_counts(const struct lk_cluster *c, const struct lk_job_run *r)
+{
+    bool fits = (c->nodes == 0 || r->config.nodes <= c->nodes) &&
+                (r->config.gpus <= r->config.nodes * c->gpus_per_node || c->n_kappa > 0);
+
+    return r->n_steps > 0 && (r->config.gpus == 1 || (!c->preset && fits));
+}
+
+static bool same_config(const struct lk_config *a, const struct lk_config *b)
+{
+    bool same_sync = a->no_sync == b->no_sync || a->accumulation == 1;
+    bool same_buckets =
+        a->gpus == 1 || (a->cap_bytes == b->cap_bytes && a->first_bytes == b->first_bytes);
+
+    return a->gpus == b->gpus && a->nodes == b->nodes && a->local_batch == b->local_batch &&
+           a->accumulation == b->accumulation && same_sync && same_buckets &&
+           lk_config_same_scheme(a, b);
+}
+
+/* Return how unlike a configuration a run is; ranks weigh most, then the batch, then the rest. */
+static double distance(const struct lk_config *run, const struct lk_config *at)
+{
+    return 100 * fabs(log2((double)at->gpus / run->gpus)) +
+           10 * fabs(log2((double)at->local_batch / run->local_batch)) +
+           fabs(log2((double)at->accumulation / run->accumulation)) +
+           (run->no_sync != at->no_sync) + (run->cap_bytes != at->cap_bytes ? 0.5 : 0);
+}
+
+/* Return run i if it counts and has this configuration, else NULL. */
+static const struct lk_job_run *member(const struct lk_runs *r, const struct lk_config *at,
+                                       size_t i)
+{
+    const struct lk_job_run *run = &r->job->runs[i];
+
+    return lk_run_counts(r->cluster, run) && same_config(&run->config, at) ? run : NULL;
+}
+
+double lk_runs_mean(const struct lk_runs *r, const struct lk_config *at, size_t *out_n)
+{
+    double sum = 0;
+    size_t n = 0;
+
+    for (size_t i = 0; i < r->job->n_runs; i++) {
+        const struct lk_job_run *run = member(r, at, i);
+
+        if (!run)
+            continue;
+        sum += lk_stats_mean(run->step_s, run->n_steps);
+        n++;
+    }
+    *out_n = n;
+    return n ? sum / (double)n : NAN;
+}
+
+/* The range of values that were run. */
+struct range {
+    double lo, hi;
+};
+
+static void widen(struct range *r, double v)
+{
+    r->lo = r->hi > 0 ? fmin(r->lo, v) : v;
+    r->hi = fmax(r->hi, v);
+}
+
+static double times_outside(const struct range *r, double v)
+{
+    return !(r->hi > 0) ? 1 : v < r->lo ? r->lo / v : v > r->hi ? v / r->hi : 1;
+}
+
+struct lk_runs_extrapolation lk_runs_extrapolation(const struct lk_runs *r,
+                                                   const struct lk_config *at)
+{
+    struct range accumulation = {0}, cap = {0};
+    double all = (double)lk_job_gradient_bytes(r->job); /* a larger cap is one that holds all */
+
+    for (size_t i = 0; i < r->job->n_runs; i++) {
+        const struct lk_job_run *run = &r->job->runs[i];
+
+        if (!lk_run_counts(r->cluster, run))
+            continue;
+        if (run->config.accumulation == 1 || at->accumulation == 1 ||
+            run->config.no_sync == at->no_sync)
+            widen(&accumulation, run->config.accumulation);
+        if (run->config.gpus > 1) /* one rank reduces nothing, whatever its buckets */
+            widen(&cap, fmin((double)run->config.cap_bytes, all));
+    }
+    return (struct lk_runs_extrapolation){
+        .accumulation = times_outside(&accumulation, at->accumulation),
+        .cap = at->gpus > 1 ? times_outside(&cap, (double)at->cap_bytes) : 1};
+}
+
+bool lk_runs_is_first(const struct lk_runs *r, size_t i)
+{
+    for (size_t k = 0; k < i; k++)
+        if (member(r, &r->job->runs[i].config, k))
+            return false;
+    return lk_run_counts(r->cluster, &r->job->runs[i]);
+}
+
+int lk_runs_smallest(const struct lk_job *job, const struct lk_cluster *cluster)
+{
+    int gpus = 0;
+
+    for (size_t i = 0; i < job->n_runs; i++) {
+        const struct lk_job_run *r = &job->runs[i];
+
+        if (lk_run_counts(cluster, r) && (!gpus || r->config.gpus < gpus))
+            gpus = r->config.gpus;
+    }
+    return gpus;
+}
+
+struct lk_runs lk_runs_of(const struct lk_job *job, const struct lk_cluster *cluster)
+{
+    struct lk_runs r = {job, cluster, lk_prior_value(LK_PRIOR_RUN_SD), 0};
+    double squares = 0;
+    size_t freedom = 0;
+
+    for (size_t i = 0; i < job->n_runs; i++) {
+        const struct lk_config *c = &job->runs[i].config;
+        double mean;
+        size_t n;
+
+        if (!lk_runs_is_first(&r, i))
+            continue;
+        mean = lk_runs_mean(&r, c, &n);
+        for (size_t k = i; n > 1 && k < job->n_runs; k++) {
+            const struct lk_job_run *run = member(&r, c, k);
+
+            if (run)
+                squares += pow(lk_stats_mean(run->step_s, run->n_steps) / mean - 1, 2);
+        }
+        freedom += n - 1;
+    }
+    if (freedom) {
+        double prior = freedom == 1 ? 1 : 0;
+
+        r.sd_observations = (int)freedom + (int)prior;
+        r.sd = sqrt((squares + prior * r.sd * r.sd) / r.sd_observations);
+    }
+    return r;
+}
+
+/* Return the mean of n steps resampled in blocks of about sqrt(n). */
+static double resampled_mean(const double *v, size_t n, struct lk_rng *g)
+{
+    size_t block = (size_t)lround(sqrt((double)n)), taken = 0;
+    double sum = 0;
+
+    while (taken < n) {
+        size_t at = (size_t)lk_rng_below(g, n - block + 1);
+
+        for (size_t i = 0; i < block && taken < n; i++, taken++)
+            sum += v[at + i];
+    }
+    return sum / (double)n;
+}
+
+double lk_runs_mean_draw(const struct lk_runs *r, const struct lk_config *at, struct lk_rng *g)
+{
+    double sum = 0;
+    size_t n = 0;
+
+    for (size_t i = 0; i < r->job->n_runs; i++) {
+        const struct lk_job_run *run = member(r, at, i);
+
+        if (!run)
+            continue;
+        sum += resampled_mean(run->step_s, run->n_steps, g);
+        n++;
+    }
+    return sum / (double)n;
+}
+
+double lk_runs_sd_draw(const struct lk_runs *r, struct lk_rng *g)
+{
+    double chi2 = 0;
+
+    for (int i = 0; i < r->sd_observations; i++) {
+        double y = lk_rng_normal(g);
+
+        chi2 += y * y;
+    }
+    if (!r->sd_observations)
+        return r->sd;
+    return r->sd * fmin(sqrt(r->sd_observations / chi2), SD_DRAW_MAX);
+}
+
+bool lk_runs_nearest(const struct lk_runs *r, const struct lk_config *at, double *distance_io,
+                     struct lk_config *out)
+{
+    double best = INFINITY;
+
+    for (size_t i = 0; i < r->job->n_runs; i++) {
+        const struct lk_job_run *run = &r->job->runs[i];
+        double d = distance(&run->config, at);
+
+        if (!lk_run_counts(r->cluster, run) || run->config.gpus > at->gpus || d >= best ||
+            d <= *distance_io)
+            continue;
+        best = d;
+        *out = run->config;
+    }
+    *distance_io = best;
+    return best < INFINITY;
+}

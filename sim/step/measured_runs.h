@@ -1,0 +1,65 @@
+/*
+ * Measured runs give the mean step of a configuration, its uncertainty for a new run, and the run
+ * at which a forecast of another configuration is anchored.
+ *
+ * Runs of one configuration differ by more than their steps do. That relative sd is pooled over
+ * all configurations with several runs; with a single difference the prior counts as a second one.
+ * The draws contain its own uncertainty (Student's t).
+ */
+#ifndef LK_SIM_STEP_MEASURED_RUNS_H
+#define LK_SIM_STEP_MEASURED_RUNS_H
+
+#include "base/cluster.h"
+#include "base/job.h"
+#include "base/rng.h"
+#include "sim/step/config.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/*
+ * Return true if a run is evidence for this cluster. One rank alone always is. Several are not on
+ * a preset, which is another machine, nor on a cluster that could not hold the run.
+ */
+bool lk_run_counts(const struct lk_cluster *c, const struct lk_job_run *r);
+
+/* The job's runs that count on the cluster; both are borrowed. */
+struct lk_runs {
+    const struct lk_job *job;
+    const struct lk_cluster *cluster;
+    double sd;           /* relative, between runs of one configuration */
+    int sd_observations; /* degrees of freedom; 0: sd is the prior */
+};
+struct lk_runs lk_runs_of(const struct lk_job *job, const struct lk_cluster *cluster);
+
+/* Return the fewest GPUs of the job's runs that count on the cluster; 0: none counts. */
+int lk_runs_smallest(const struct lk_job *job, const struct lk_cluster *cluster);
+/* Return true if run i counts and no run before it that counts is of its configuration. */
+bool lk_runs_is_first(const struct lk_runs *r, size_t i);
+
+/*
+ * Extrapolation factors of a configuration's accumulation and bucket cap beyond the runs that
+ * count; 1: within, or no run tells. A run of one micro-batch covers both kinds of no_sync.
+ */
+struct lk_runs_extrapolation {
+    double accumulation, cap;
+};
+struct lk_runs_extrapolation lk_runs_extrapolation(const struct lk_runs *r,
+                                                   const struct lk_config *at);
+
+/* Return the mean step over the runs of a configuration, with equal weights; NaN and 0: no run. */
+double lk_runs_mean(const struct lk_runs *r, const struct lk_config *at, size_t *out_n);
+/* Return one draw of that mean, resampling the steps of these runs in blocks. */
+double lk_runs_mean_draw(const struct lk_runs *r, const struct lk_config *at, struct lk_rng *g);
+/* Return one draw of the sd between runs. */
+double lk_runs_sd_draw(const struct lk_runs *r, struct lk_rng *g);
+
+/*
+ * Find the run nearest to a configuration, of at most as many ranks, whose distance is above
+ * *distance_io, and set *distance_io to its distance; start at -INFINITY. Return false if there is
+ * none.
+ */
+bool lk_runs_nearest(const struct lk_runs *r, const struct lk_config *at, double *distance_io,
+                     struct lk_config *out);
+
+#endif

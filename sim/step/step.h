@@ -1,0 +1,256 @@
+/*
+ * One configuration's step, ready to be simulated: durations, collectives with their cost,
+ * slowdowns and the straggler law. Two ways lead from it to a result: sim/step/engine.h and
+ * sim/step/closed_form.h.
+ *
+ * A rank's program is a line of positions. Of every micro-batch: its input, then 0..1 forward and
+ * 1..2 backward. Of a step's last one also 2..3, the optimizer, and after it the host gap; 3 + p is
+ * position p of the next step's first micro-batch. A collective may be launched where the program
+ * comes to `ready` and compute does not pass `need` before it has ended. Some that occur:
+ *
+ *   gradient bucket (DDP)                   ready 1 + share of backward       need 2
+ *   SyncBatchNorm at a, blocking            ready a                           need a
+ *   find_unused_parameters, after the last  ready 2                           need 2
+ *   ZeRO-1: parameters after the optimizer  ready 3                           need 3 or 3 + p
+ *   FSDP: a unit's parameters, prefetched   ready where its predecessor runs  need where it runs
+ *   FSDP: a unit's gradients                ready where it has run            need 2
+ *
+ * For K ranks, step s, rank r, collective k; there is one communication stream, and collectives
+ * run in the order of their list (DESIGN: step model):
+ *
+ *   start(r,s)  = done(r,s-1) + input wait
+ *   arrival     = max(ready(r,k), end(k-1));  begin(k) = max over r of arrival
+ *   end(k)      = begin(k) + cost, which advances at 1/(1+delta) until the last rank is blocked
+ *   compute     advances at 1/(1+gamma_wait) from arrival to begin, 1/(1+gamma_wire) from begin to
+ *                 end, and at 1/(1+kappa) always; it blocks where a collective is needed
+ *   done(r,s)   = end of the optimizer (1+kappa) and of what is needed after it + host gap
+ *   F_r, B_r    = forward and backward times (1 + rank + node + transient + common effect)
+ *
+ * Time is integer ns: a duration is rounded once, when it enters. A slowdown 1 + g is a whole
+ * number of 2^-20, so that work and time convert without rounding twice.
+ */
+#ifndef LK_SIM_STEP_H
+#define LK_SIM_STEP_H
+
+#include "base/coll.h"
+#include "base/forecast.h"
+#include "base/rng.h"
+#include "base/status.h"
+#include "base/straggler.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/*
+ * The straggler law of base/straggler.h. The tail's mean is subtracted from all micro-batches,
+ * since measured compute times contain it.
+ */
+struct lk_straggler_law {
+#define LK_STRAGGLER_FIELD_(field, text, max, help) double field;
+    LK_STRAGGLER_LIST(LK_STRAGGLER_FIELD_)
+#undef LK_STRAGGLER_FIELD_
+    int link_nodes; /* nodes that the costs were measured on: what the slowest of their links
+                     * adds is in them; 0: costs are those of equal links */
+};
+
+/* Positions on a rank's program. */
+#define LK_STEP_BACKWARD  1.0
+#define LK_STEP_OPTIMIZER 2.0
+#define LK_STEP_END       3.0
+
+struct lk_step_coll {
+    enum lk_coll coll;
+    uint64_t bytes;         /* see base/coll.h */
+    double ready;           /* 0..3 */
+    double need;            /* 0..5, less than ready + 3 */
+    double cost_s;          /* without delta */
+    bool every_micro_batch; /* else on the step's last one only; pre: need <= 2 */
+    bool inside;            /* its ranks share a node: links between nodes do not slow it */
+    int bucket;             /* its number in traces; -1: no gradient bucket */
+};
+
+struct lk_step_model {
+    int ranks, nodes;
+    int accumulation;              /* micro-batches a step */
+    double forward_s, backward_s;  /* a micro-batch */
+    double optimizer_s, gap_s;     /* a step */
+    double input_s;                /* fixed wait a micro-batch */
+    double load_s;                 /* time to prepare a micro-batch; waited for when depth is 0 */
+    int prefetch_depth;            /* micro-batches prepared ahead */
+    double gamma_wait, gamma_wire; /* see above */
+    double delta, kappa;
+    struct lk_straggler_law law;
+    /*
+     * (optional, borrowed) Known effects of each rank and node, which replace the law's draws;
+     * NaN: unknown. node_link is a factor of time, which the costs contain; the others are effects
+     * on compute, of which a rank's goes before its node's.
+     */
+    const double *rank_slowness, *node_slowness, *node_link;
+    /*
+     * The collectives in the order of the stream; borrowed. None is needed before all up to it may
+     * be ready.
+     */
+    const struct lk_step_coll *colls;
+    size_t n_colls;
+};
+
+struct lk_sim_request {
+    int steps;     /* counted ones; LK_SIM_WARMUP go before them */
+    uint64_t seed; /* of all draws */
+};
+enum { LK_SIM_WARMUP = 2 }; /* steady state from step 3 */
+
+struct lk_sim_result {
+    double *step_s; /* counted steps, mean over ranks */
+    size_t n;
+    double mean_s;
+    double losses_s[LK_LOSS_COUNT]; /* mean over counted steps and ranks; they sum to mean_s */
+};
+void lk_sim_result_fini(struct lk_sim_result *r); /* zeroes it; safe on a zeroed result */
+
+/* ---- What both ways share ---- */
+
+/* 1 + g as a multiple of 2^-20. */
+enum { LK_SLOWDOWN_BITS = 20 };
+enum { LK_SLOWDOWN_ONE = 1 << LK_SLOWDOWN_BITS };
+
+__extension__ typedef unsigned __int128 lk_step_wide_;
+
+/* Below these limits (18 minutes of work, a slowdown of 16) products stay within 64 bits. */
+#define LK_STEP_NARROW_WORK_     (1ULL << 40)
+#define LK_STEP_NARROW_SLOWDOWN_ (16ULL << LK_SLOWDOWN_BITS)
+
+/*
+ * Return the ns that work takes, rounded up. lk_slowdown_work_ns is its inverse: w =
+ * work(time(w)). They are inline, since engine and closed form spend their time here.
+ */
+static inline uint64_t lk_slowdown_time_ns(uint64_t work_ns, uint64_t slow)
+{
+    if (slow == LK_SLOWDOWN_ONE)
+        return work_ns;
+    if (work_ns < LK_STEP_NARROW_WORK_ && slow < LK_STEP_NARROW_SLOWDOWN_)
+        return (work_ns * slow + LK_SLOWDOWN_ONE - 1) >> LK_SLOWDOWN_BITS;
+    return (uint64_t)(((lk_step_wide_)work_ns * slow + LK_SLOWDOWN_ONE - 1) >> LK_SLOWDOWN_BITS);
+}
+
+static inline uint64_t lk_slowdown_work_ns(uint64_t elapsed_ns, uint64_t slow)
+{
+    if (slow == LK_SLOWDOWN_ONE)
+        return elapsed_ns;
+    if (elapsed_ns < LK_STEP_NARROW_WORK_)
+        return (elapsed_ns << LK_SLOWDOWN_BITS) / slow;
+    return (uint64_t)(((lk_step_wide_)elapsed_ns << LK_SLOWDOWN_BITS) / slow);
+}
+
+/* Return the part of a duration after which this share of it is done. */
+static inline uint64_t lk_step_share_ns(uint64_t duration_ns, double share)
+{
+    uint64_t ns = (uint64_t)(int64_t)((double)(int64_t)duration_ns * share + 0.5);
+
+    return ns < duration_ns ? ns : duration_ns;
+}
+
+/*
+ * The collectives of one kind of micro-batch: those that are not their step's last, or the last
+ * ones. A model with accumulation 1 has only the latter.
+ */
+struct lk_step_list {
+    size_t *coll; /* n indices, in the order of the stream */
+    size_t n;
+    double *block;    /* n + 1: no program passes this while collective i is the next to end; the
+                       * smallest need from i on, infinite at n */
+    size_t *by_ready; /* the same indices by ready, ties in the order of the stream */
+};
+
+/* The model in ns, with the persistent effects drawn. */
+struct lk_step_plan {
+    const struct lk_step_model *model; /* borrowed, outlives the plan */
+    uint64_t seed;
+    uint64_t optimizer_ns, gap_ns, input_ns, load_ns;
+    uint64_t slowdown_wait, slowdown_wire, slowdown_delta;
+    uint64_t *cost_ns;            /* n_colls */
+    struct lk_step_list lists[2]; /* of micro-batches that end no step, and that do */
+    double *rank_effect;          /* ranks */
+    /* What a micro-batch's draws start from. */
+    uint64_t transient_stream, tail_stream, common_stream;
+    double tail_mean;
+    double transient_sigma, common_sigma; /* of the normals whose exponentials they are */
+    uint64_t common_micro_batch;          /* whose common effect is at hand; UINT64_MAX: none */
+    double common;
+};
+/*
+ * Make the plan. LK_EUSAGE names a value out of range, or a collective that would wait for itself.
+ */
+enum lk_status lk_step_plan_init(struct lk_step_plan *p, const struct lk_step_model *m,
+                                 uint64_t seed);
+void lk_step_plan_fini(struct lk_step_plan *p);
+
+/* Return true if a micro-batch (counted from 0 over the whole run) is its step's last one. */
+bool lk_step_plan_last(const struct lk_step_plan *p, uint64_t micro_batch);
+
+/* The next collective of the stream: number `at` in its micro-batch's list. */
+struct lk_step_cursor {
+    uint64_t micro_batch; /* UINT64_MAX: there is none */
+    size_t at;
+};
+/* Return the first collective of a run; move c to the next one. */
+struct lk_step_cursor lk_step_cursor_first(const struct lk_step_plan *p);
+void lk_step_cursor_next(const struct lk_step_plan *p, struct lk_step_cursor *c);
+/* Return its index in the model. pre: there is one. */
+size_t lk_step_cursor_coll(const struct lk_step_plan *p, const struct lk_step_cursor *c);
+/* Return the position of a micro-batch at which ranks block until *c ends, or infinity. */
+double lk_step_cursor_block(const struct lk_step_plan *p, const struct lk_step_cursor *c,
+                            uint64_t micro_batch);
+
+/*
+ * Return the compute of a rank's micro-batch with kappa; the optimizer is 0 except at a step's
+ * end.
+ */
+struct lk_step_compute {
+    uint64_t forward_ns, backward_ns, optimizer_ns;
+    uint64_t kappa_ns; /* the part of forward and backward that is co-location */
+};
+struct lk_step_compute lk_step_plan_compute(struct lk_step_plan *p, int rank, uint64_t micro_batch);
+/* Draw the compute of n ranks from `first` on; return the sum of their kappa_ns. */
+uint64_t lk_step_plan_draw(struct lk_step_plan *p, uint64_t micro_batch, int first, size_t n,
+                           uint64_t *forward_ns, uint64_t *backward_ns);
+/* Return the work before a position; UINT64_MAX for an infinite one. */
+static inline uint64_t lk_step_position_ns(const struct lk_step_compute *c, double position)
+{
+    if (position <= LK_STEP_BACKWARD)
+        return lk_step_share_ns(c->forward_ns, position);
+    if (position <= LK_STEP_OPTIMIZER)
+        return c->forward_ns + lk_step_share_ns(c->backward_ns, position - LK_STEP_BACKWARD);
+    if (position <= LK_STEP_END)
+        return c->forward_ns + c->backward_ns +
+               lk_step_share_ns(c->optimizer_ns, position - LK_STEP_OPTIMIZER);
+    return UINT64_MAX;
+}
+
+/* Sums over ranks and steps, in ns, from which the waterfall is made. */
+struct lk_step_sums {
+    uint64_t compute_ns; /* forward and backward with the rank's effects and kappa */
+    uint64_t kappa_ns;
+    uint64_t overlap_ns; /* what gamma added to compute */
+    uint64_t input_ns;
+    uint64_t straggler_ns, wire_ns; /* exposed: a rank was blocked until a collective ended */
+    uint64_t *step_ns;              /* request->steps: each counted step, summed over ranks */
+};
+/* Make the result of `steps` counted steps: their times, mean and losses. */
+enum lk_status lk_step_finish(const struct lk_step_plan *p, const struct lk_step_sums *sums,
+                              int steps, struct lk_sim_result *out);
+
+/*
+ * The loader of one rank: with depth d, batch i can be started once batch i - d was taken. The
+ * ring `taken_ns` holds the last d times.
+ */
+struct lk_step_loader {
+    uint64_t done_ns; /* when the loader finished its last batch */
+    uint64_t *taken_ns;
+};
+/* Let a rank take micro-batch i, which it asks for at now_ns; return when it has it. */
+uint64_t lk_step_input_ns(const struct lk_step_plan *p, struct lk_step_loader *l, uint64_t i,
+                          uint64_t now_ns);
+
+#endif

@@ -1,0 +1,512 @@
+/*
+ * This file lists the collectives of a step.
+ *
+ * Divisions: tensors / groups / gradients / parameters / what the job adds / the whole.
+ */
+#include "sim/step/volume.h"
+
+#include "base/array.h"
+#include "sim/step/config.h"
+#include "sim/step/step.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* powerSGD_hook.py: PowerSGDState.min_compression_rate. */
+static const double POWERSGD_MIN_RATE = 2;
+/*
+ * The passes over a compressed tensor: add the error (3), keep a copy (2), M Q, M^T P and P Q^T (1
+ * each), the new error (3); counted in powerSGD_hook.py, with error feedback, its default.
+ */
+static const double POWERSGD_PASSES = 11;
+/* SyncBatchNorm's statistics are float32: torch/nn/modules/_functions.py. */
+static const uint64_t STATISTIC_BYTES = 4;
+/* find_unused_parameters' map has an int32 for each parameter: reducer.cpp, local_used_map_. */
+static const uint64_t USED_MAP_BYTES = 4;
+
+/* Ranks that share something, and their nodes. */
+struct group {
+    int ranks, nodes, groups;
+};
+
+struct build {
+    const struct lk_job *job;
+    const struct lk_config *config;
+    struct lk_volume *v;
+    struct lk_bucket_tensor *tensors; /* with the gradient dtype */
+    struct lk_bucket_plan plan;
+    double *ready; /* n_buckets + 1: share of backward after bucket i - 1, non-decreasing; [0] 0 */
+    int per_node;  /* ranks */
+    struct group all;
+};
+
+/* ---- Tensors ---- */
+
+static bool is_float(enum lk_dtype t)
+{
+    return t == LK_F32 || t == LK_F16 || t == LK_BF16 || t == LK_F64;
+}
+
+/*
+ * Return a marker dtype: tensors of one dtype share buckets, so equal gradient dtypes get equal
+ * markers.
+ */
+static enum lk_dtype marker(enum lk_grad_dtype d)
+{
+    return d == LK_GRAD_F32    ? LK_F32
+           : d == LK_GRAD_F16  ? LK_F16
+           : d == LK_GRAD_BF16 ? LK_BF16
+                               : LK_U8;
+}
+
+static enum lk_status set_tensors(struct build *b)
+{
+    enum lk_status st = LK_OK;
+    enum lk_grad_dtype d = b->config->grad_dtype;
+
+    LK_TRY(lk_job_bucket_tensors(b->job, &b->tensors));
+    for (size_t i = 0; d != LK_GRAD_OWN && i < b->job->n_tensors; i++)
+        if (is_float(b->job->tensors[i].dtype)) {
+            b->tensors[i].bytes = b->job->tensors[i].elems * lk_grad_dtype_bytes(d);
+            b->tensors[i].dtype = marker(d);
+        }
+    LK_TRY(lk_bucket_rebuilt(b->tensors, b->job->n_tensors, b->job->ready_order,
+                             b->config->first_bytes, b->config->cap_bytes, &b->plan));
+    LK_TRY(lk_alloc(&b->ready, b->plan.n_buckets + 1, sizeof *b->ready));
+    for (size_t k = 0; k < b->plan.n_buckets; k++) {
+        b->ready[k + 1] = b->ready[k];
+        for (size_t i = b->plan.first[k]; i < b->plan.first[k + 1]; i++)
+            b->ready[k + 1] = fmax(b->ready[k + 1], b->job->tensors[b->plan.index[i]].ready);
+    }
+out:
+    return st;
+}
+
+static uint64_t total_bytes(const struct build *b)
+{
+    uint64_t sum = 0;
+
+    for (size_t k = 0; k < b->plan.n_buckets; k++)
+        sum += b->plan.bytes[k];
+    return sum;
+}
+
+/* ---- Groups ---- */
+
+static int group_size(const struct build *b)
+{
+    return b->config->shard_group ? b->config->shard_group : b->per_node;
+}
+
+/* Set the group of neighbouring ranks, which fill a part of one node or several whole nodes. */
+static enum lk_status neighbours(const struct build *b, struct group *out)
+{
+    int n = b->config->gpus, size = group_size(b);
+
+    if (size < 1 || n % size || (size % b->per_node && b->per_node % size))
+        return lk_fail(LK_EUSAGE,
+                       "groups of %d do not divide %d ranks with %d on a node: expected a divisor "
+                       "or multiple of %d that divides %d",
+                       size, n, b->per_node, b->per_node, n);
+    *out = (struct group){size, size > b->per_node ? size / b->per_node : 1, 1};
+    return LK_OK;
+}
+
+/*
+ * Return the group of one rank from each group of neighbours. A node has as many of these groups
+ * as neighbours.
+ */
+static struct group counterparts(const struct build *b, const struct group *shard)
+{
+    int ranks = b->config->gpus / shard->ranks;
+    int nodes = b->config->nodes / shard->nodes;
+    int on_node = shard->ranks < b->per_node ? shard->ranks : b->per_node;
+
+    return (struct group){ranks, nodes, nodes > 1 ? on_node : 1};
+}
+
+static enum lk_status add(struct build *b, const struct group *g, struct lk_volume_coll c)
+{
+    enum lk_status st = LK_OK;
+    struct lk_volume *v = b->v;
+
+    if (!c.bytes)
+        return LK_OK;
+    c.ranks = g->ranks;
+    c.nodes = g->nodes;
+    c.groups = g->groups;
+    c.period = c.period ? c.period : 1;
+    LK_TRY(lk_array_grow(&v->colls, &v->capacity, v->n + 1, sizeof *v->colls));
+    v->colls[v->n++] = c;
+out:
+    return st;
+}
+
+/* Add a collective that carries no gradients. */
+static enum lk_status add_other(struct build *b, const struct group *g, enum lk_coll coll,
+                                uint64_t bytes, double ready, double need, bool every)
+{
+    return add(b, g,
+               (struct lk_volume_coll){.coll = coll,
+                                       .bytes = bytes,
+                                       .ready = ready,
+                                       .need = need,
+                                       .every_micro_batch = every,
+                                       .bucket = -1});
+}
+
+/* ---- Gradients ---- */
+
+static struct lk_volume_coll of_bucket(const struct build *b, enum lk_coll coll, size_t k,
+                                       bool every)
+{
+    return (struct lk_volume_coll){.coll = coll,
+                                   .bytes = b->plan.bytes[k],
+                                   .ready = LK_STEP_BACKWARD + b->ready[k + 1],
+                                   .need = LK_STEP_OPTIMIZER,
+                                   .every_micro_batch = every,
+                                   .bucket = (int)k};
+}
+
+/*
+ * Halve wider elements to two bytes. The casts read and write to the copy, divide in place, read
+ * and write back (default_hooks.py).
+ */
+static void compress_half(const struct build *b, size_t k, struct lk_volume_coll *c)
+{
+    c->bytes = 0;
+    for (size_t i = b->plan.first[k]; i < b->plan.first[k + 1]; i++) {
+        size_t t = b->plan.index[i];
+        uint64_t elems = b->job->tensors[t].elems, size = b->tensors[t].bytes / elems;
+
+        if (size > 2 && is_float(b->job->tensors[t].dtype)) {
+            c->bytes += 2 * elems;
+            c->memory_bytes += (double)elems * (2 * (double)size + 4 * 2);
+        } else {
+            c->bytes += b->tensors[t].bytes;
+        }
+    }
+}
+
+/* Return true if PowerSGD compresses a tensor, which it sees as n x m. */
+static bool is_worth(const struct build *b, size_t t, double *n, double *m)
+{
+    const struct lk_job_tensor *x = &b->job->tensors[t];
+    double elems = (double)x->elems, rank = b->config->powersgd_rank;
+
+    *n = x->rows ? (double)x->rows : floor(sqrt(elems));
+    *m = elems / *n;
+    return (*n + *m) * rank * POWERSGD_MIN_RATE < elems;
+}
+
+static enum lk_status add_powersgd(struct build *b, const struct group *g, size_t k, bool every)
+{
+    enum lk_status st = LK_OK;
+    struct lk_volume_coll rest = of_bucket(b, LK_ALL_REDUCE, k, every), p = rest, q = rest;
+    double p_bytes = 0, q_bytes = 0, rest_bytes = 0;
+
+    for (size_t i = b->plan.first[k]; i < b->plan.first[k + 1]; i++) {
+        size_t t = b->plan.index[i];
+        uint64_t bytes = b->tensors[t].bytes;
+        double size = (double)bytes / (double)b->job->tensors[t].elems, n, m, rank;
+
+        if (!is_worth(b, t, &n, &m)) {
+            rest_bytes += (double)bytes;
+            continue;
+        }
+        b->v->shapes_assumed |= !b->job->tensors[t].rows;
+        rank = fmin(b->config->powersgd_rank, fmin(n, m));
+        p_bytes += n * rank * size;
+        q_bytes += m * rank * size;
+        p.memory_bytes += POWERSGD_PASSES * (double)bytes;
+    }
+    rest.bytes = (uint64_t)rest_bytes;
+    p.bytes = (uint64_t)ceil(p_bytes);
+    q.bytes = (uint64_t)ceil(q_bytes);
+    LK_TRY(add(b, g, rest));
+    LK_TRY(add(b, g, p));
+    LK_TRY(add(b, g, q));
+out:
+    return st;
+}
+
+/* Add the reduction of all buckets' gradients within a group; `every` micro-batch or the last. */
+static enum lk_status add_gradients(struct build *b, const struct group *g, enum lk_coll coll,
+                                    bool every)
+{
+    enum lk_status st = LK_OK;
+    enum lk_compression how = b->config->compression;
+
+    for (size_t k = 0; k < b->plan.n_buckets; k++) {
+        struct lk_volume_coll c = of_bucket(b, coll, k, every);
+
+        if (how == LK_COMPRESSION_POWERSGD) {
+            LK_TRY(add_powersgd(b, g, k, every));
+            continue;
+        }
+        if (how != LK_COMPRESSION_NONE)
+            compress_half(b, k, &c);
+        LK_TRY(add(b, g, c));
+    }
+out:
+    return st;
+}
+
+static bool every_micro_batch(const struct build *b)
+{
+    return !b->config->no_sync;
+}
+
+static enum lk_status add_ddp(struct build *b)
+{
+    return add_gradients(b, &b->all, LK_ALL_REDUCE, every_micro_batch(b));
+}
+
+/* ---- Parameters ---- */
+
+/* Add the collective of all parameters after the optimizer, for which the next step waits. */
+static enum lk_status add_all_parameters(struct build *b, enum lk_coll coll, int period)
+{
+    return add(b, &b->all,
+               (struct lk_volume_coll){.coll = coll,
+                                       .bytes = total_bytes(b),
+                                       .ready = LK_STEP_END,
+                                       .need = LK_STEP_END,
+                                       .bucket = -1,
+                                       .period = period});
+}
+
+static enum lk_status add_zero1(struct build *b)
+{
+    enum lk_status st = LK_OK;
+    LK_TRY(add_gradients(b, &b->all, LK_REDUCE_SCATTER, b->config->sharding == LK_SHARDING_ZERO2));
+    LK_TRY(add_all_parameters(b, LK_ALL_GATHER, 1));
+out:
+    return st;
+}
+
+/*
+ * Add the gathers of a unit's parameters before its forward, which runs from 1 - the end of its
+ * backward to 1 - the start of it, the last bucket's first. They run while the unit before
+ * computes (FSDP's forward order); the first unit's is not hidden.
+ */
+static enum lk_status add_forward_gathers(struct build *b, const struct group *g)
+{
+    enum lk_status st = LK_OK;
+    size_t n = b->plan.n_buckets;
+
+    for (size_t k = n; k-- > 0;)
+        LK_TRY(add_other(b, g, LK_ALL_GATHER, b->plan.bytes[k], k + 1 < n ? 1 - b->ready[k + 2] : 0,
+                         k + 1 < n ? 1 - b->ready[k + 1] : 0, true));
+out:
+    return st;
+}
+
+/*
+ * Add the gathers before backward, which run while the predecessor computes (BackwardPrefetch's
+ * BACKWARD_PRE).
+ */
+static enum lk_status add_backward_gathers(struct build *b, const struct group *g)
+{
+    enum lk_status st = LK_OK;
+
+    for (size_t k = 0; k < b->plan.n_buckets; k++)
+        LK_TRY(add_other(b, g, LK_ALL_GATHER, b->plan.bytes[k],
+                         LK_STEP_BACKWARD + (k ? b->ready[k - 1] : 0),
+                         LK_STEP_BACKWARD + b->ready[k], true));
+out:
+    return st;
+}
+
+static enum lk_status add_full_shard(struct build *b, const struct group *g)
+{
+    enum lk_status st = LK_OK;
+
+    LK_TRY(add_forward_gathers(b, g));
+    if (b->config->sharding != LK_SHARDING_GRAD_OP)
+        LK_TRY(add_backward_gathers(b, g));
+    LK_TRY(add_gradients(b, g, LK_REDUCE_SCATTER, true));
+out:
+    return st;
+}
+
+static enum lk_status add_zero3(struct build *b)
+{
+    return add_full_shard(b, &b->all);
+}
+
+/*
+ * Add hybrid sharding: each bucket's shard is reduced over the groups after its reduce-scatter of
+ * the last micro-batch. Both have the same position; the order of the list separates them.
+ */
+static enum lk_status add_hsdp(struct build *b)
+{
+    enum lk_status st = LK_OK;
+    struct group shard, across;
+    size_t first;
+
+    LK_TRY(neighbours(b, &shard));
+    across = counterparts(b, &shard);
+    LK_TRY(add_full_shard(b, &shard));
+    first = b->v->n;
+    LK_TRY(add_gradients(b, &across, LK_ALL_REDUCE, false));
+    for (size_t i = first; i < b->v->n; i++) {
+        struct lk_volume_coll *c = &b->v->colls[i];
+
+        c->bytes = (c->bytes - 1) / (uint64_t)shard.ranks + 1;
+        c->memory_bytes = 0; /* the cast is the reduce-scatter's */
+    }
+out:
+    return st;
+}
+
+static enum lk_status add_periodic(struct build *b)
+{
+    enum lk_status st = LK_OK;
+    struct group near;
+
+    if (b->config->period < 1)
+        return lk_fail(LK_EUSAGE, "%s needs a period: steps from one averaging to the next, >= 1",
+                       lk_sharding_name(b->config->sharding));
+    if (b->config->shard_group > 1) {
+        LK_TRY(neighbours(b, &near));
+        LK_TRY(add_gradients(b, &near, LK_ALL_REDUCE, every_micro_batch(b)));
+    }
+    LK_TRY(add_all_parameters(b, LK_ALL_REDUCE, b->config->period));
+out:
+    return st;
+}
+
+/*
+ * Add asynchronous updates: gradients leave during backward, parameters return before the next
+ * step, and the ranks keep the shards of both.
+ */
+static enum lk_status add_async(struct build *b)
+{
+    enum lk_status st = LK_OK;
+    if (b->job->n_sync_bn)
+        return lk_fail(LK_EUSAGE, "asynchronous updates with SyncBatchNorm: it is a barrier");
+    LK_TRY(add_gradients(b, &b->all, LK_REDUCE_SCATTER, false));
+    for (size_t i = 0; i < b->v->n; i++)
+        b->v->colls[i].need = LK_STEP_END;
+    LK_TRY(add_all_parameters(b, LK_ALL_GATHER, 1));
+out:
+    return st;
+}
+
+/* ---- What the job adds ---- */
+
+/*
+ * Add SyncBatchNorm: forward gathers 2C + 1 statistics of every rank, backward sums 2C
+ * (_functions.py).
+ */
+static enum lk_status add_sync_bn(struct build *b)
+{
+    enum lk_status st = LK_OK;
+    for (size_t i = 0; i < b->job->n_sync_bn; i++) {
+        const struct lk_job_sync_bn *n = &b->job->sync_bn[i];
+        uint64_t channels = (uint64_t)n->channels;
+        double back = LK_STEP_BACKWARD + 1 - n->at;
+
+        LK_TRY(add_other(b, &b->all, LK_ALL_GATHER,
+                         (2 * channels + 1) * STATISTIC_BYTES * (uint64_t)b->all.ranks, n->at,
+                         n->at, true));
+        LK_TRY(
+            add_other(b, &b->all, LK_ALL_REDUCE, 2 * channels * STATISTIC_BYTES, back, back, true));
+    }
+out:
+    return st;
+}
+
+static enum lk_status add_used_map(struct build *b)
+{
+    if (!b->job->find_unused_parameters || b->config->sharding != LK_SHARDING_DDP)
+        return LK_OK;
+    return add_other(b, &b->all, LK_ALL_REDUCE, USED_MAP_BYTES * b->job->n_tensors,
+                     LK_STEP_OPTIMIZER, LK_STEP_OPTIMIZER, every_micro_batch(b));
+}
+
+/* ---- The whole ---- */
+
+static enum lk_status check(const struct lk_config *c)
+{
+    bool plain = c->sharding == LK_SHARDING_DDP ||
+                 ((c->sharding == LK_SHARDING_LOCAL_SGD || c->sharding == LK_SHARDING_DILOCO) &&
+                  c->shard_group > 1);
+
+    if (c->compression == LK_COMPRESSION_POWERSGD && !plain)
+        return lk_fail(LK_EUSAGE, "PowerSGD is a hook of all-reduces: it does not go with %s",
+                       lk_sharding_name(c->sharding));
+    if (c->compression == LK_COMPRESSION_POWERSGD && c->powersgd_rank < 1)
+        return lk_fail(LK_EUSAGE, "PowerSGD needs the rank of its factors, 1 or more");
+    return LK_OK;
+}
+
+/* Sort by launch; equals keep the order in which they were added. */
+static enum lk_status sort_by_ready(struct lk_volume *v)
+{
+    enum lk_status st = LK_OK;
+    struct lk_volume_coll *sorted = NULL;
+    size_t *from = NULL;
+
+    LK_TRY(lk_alloc(&sorted, v->n, sizeof *sorted));
+    LK_TRY(lk_alloc(&from, v->n, sizeof *from));
+    for (size_t i = 0; i < v->n; i++) {
+        size_t at = i;
+
+        for (; at > 0 && v->colls[from[at - 1]].ready > v->colls[i].ready; at--)
+            from[at] = from[at - 1];
+        from[at] = i;
+    }
+    for (size_t i = 0; i < v->n; i++)
+        sorted[i] = v->colls[from[i]];
+    memcpy(v->colls, sorted, v->n * sizeof *sorted);
+out:
+    free(from);
+    free(sorted);
+    return st;
+}
+
+enum lk_status lk_volume_init(struct lk_volume *v, const struct lk_job *j,
+                              const struct lk_config *c)
+{
+    static enum lk_status (*const rows[LK_SHARDING_COUNT])(struct build *) = {
+        [LK_SHARDING_DDP] = add_ddp,
+        [LK_SHARDING_ZERO1] = add_zero1,
+        [LK_SHARDING_ZERO2] = add_zero1,
+        [LK_SHARDING_ZERO3] = add_zero3,
+        [LK_SHARDING_GRAD_OP] = add_zero3,
+        [LK_SHARDING_HSDP] = add_hsdp,
+        [LK_SHARDING_LOCAL_SGD] = add_periodic,
+        [LK_SHARDING_DILOCO] = add_periodic,
+        [LK_SHARDING_ASYNC] = add_async,
+    };
+    enum lk_status st = LK_OK;
+    struct build b = {.job = j,
+                      .config = c,
+                      .v = v,
+                      .per_node = c->gpus / c->nodes,
+                      .all = {c->gpus, c->nodes, 1}};
+
+    *v = (struct lk_volume){0};
+    LK_TRY(check(c));
+    LK_TRY(set_tensors(&b));
+    LK_TRY(rows[c->sharding](&b));
+    LK_TRY(add_sync_bn(&b));
+    LK_TRY(add_used_map(&b));
+    LK_TRY(sort_by_ready(v));
+out:
+    free(b.tensors);
+    free(b.ready);
+    lk_bucket_plan_fini(&b.plan);
+    if (st != LK_OK)
+        lk_volume_fini(v);
+    return st;
+}
+
+void lk_volume_fini(struct lk_volume *v)
+{
+    free(v->colls);
+    *v = (struct lk_volume){0};
+}

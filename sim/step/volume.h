@@ -1,0 +1,69 @@
+/*
+ * What a step moves: its collectives under a configuration, with size, group and place in the
+ * step. Sizes only; sim/step/config.h adds what they cost.
+ *
+ * M gradient (and parameter) bytes, N ranks, k micro-batches; a rank sends in an optimizer step
+ *
+ *   ddp, no_sync         1 all-reduce                               2 (N-1)/N M
+ *   ddp                  k all-reduce                               2k (N-1)/N M
+ *   zero1                1 reduce-scatter, 1 all-gather             2 (N-1)/N M
+ *   zero2                k reduce-scatter, 1 all-gather             (k+1) (N-1)/N M
+ *   zero3                2k all-gather, k reduce-scatter            3k (N-1)/N M
+ *   shard-grad-op        k all-gather, k reduce-scatter             2k (N-1)/N M
+ *   hsdp, groups of S    zero3 in a group, all-reduce of M/S over   3k (S-1)/S M + 2 (R-1)/R M/S
+ *                        the R = N/S groups
+ *   local-sgd, diloco    1 all-reduce every H steps                 2 (N-1)/N M / H
+ *   async                1 reduce-scatter, 1 all-gather             2 (N-1)/N M
+ *
+ * (DeepSpeed and FSDP volumes: github.com/stas00/ml-engineering, training/model-parallelism;
+ * DiLoCo: arXiv 2311.08105.) Where gradients are sharded no_sync changes nothing: each
+ * micro-batch's are reduced. A unit of FSDP is a bucket here, so the bucket cap is the size of a
+ * unit. local-sgd and diloco with a shard group all-reduce gradients within the group every step
+ * (PyTorch's post_localSGD_hook; DiLoCo's workers of several GPUs).
+ *
+ * Compression works on buckets that are cut: fp16 and bf16 halve float32 (default_hooks.py),
+ * PowerSGD makes three all-reduces of one (powerSGD_hook.py): tensors that are not worth it, all
+ * P (n x rank), all Q (m x rank); a tensor is worth it when (n + m) rank 2 < n m.
+ */
+#ifndef LK_SIM_VOLUME_H
+#define LK_SIM_VOLUME_H
+
+#include "base/cluster.h"
+#include "base/coll.h"
+#include "base/job.h"
+#include "base/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct lk_config;
+
+struct lk_volume_coll {
+    enum lk_coll coll;
+    uint64_t bytes;   /* base/coll.h says of what; above 0 */
+    int ranks, nodes; /* of one group */
+    int groups;       /* that use a node's network at once, this one included */
+    double ready;     /* position where it may be launched: sim/step/step.h */
+    double need;      /* position that waits for its end */
+    bool every_micro_batch;
+    int bucket;          /* its number; -1: no gradient bucket */
+    int period;          /* steps from one to the next, 1 or more */
+    double memory_bytes; /* that a hook moves in the device's memory for it */
+};
+
+struct lk_volume {
+    struct lk_volume_coll *colls; /* in the order of the stream */
+    size_t n, capacity;
+    bool shapes_assumed; /* PowerSGD: matrices whose rows the job does not give were taken square */
+};
+
+/*
+ * List the collectives. LK_EUSAGE: groups that do not divide the ranks, a compression that the
+ * sharding does not support, a missing period or rank.
+ */
+enum lk_status lk_volume_init(struct lk_volume *v, const struct lk_job *j,
+                              const struct lk_config *c);
+void lk_volume_fini(struct lk_volume *v); /* zeroes it; safe on a zeroed one */
+
+#endif

@@ -1,0 +1,306 @@
+/*
+ * The step model with its unknowns drawn.
+ *
+ * Divisions: unknowns / shapes / one step / interface.
+ */
+#include "sim/throughput/step_prior.h"
+
+#include "base/array.h"
+#include "base/rng.h"
+#include "base/stats.h"
+#include "sim/collective/alpha_beta_fit.h"
+#include "sim/step/closed_form.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    COST_DRAWS = 64,     /* of the cost model; draws take them in turn */
+    EXTREME_CELLS = 400, /* of the mean of the largest normal */
+    STEPS = 2            /* nothing is random: steady after the warm-up */
+};
+
+/* ---- Unknowns ---- */
+
+struct draw {
+    double backward, fixed, warp, rate, growth, gamma, delta, rank_sd;
+    bool overlapped;
+};
+
+struct shape {
+    struct lk_config key;
+    struct lk_config_model model;
+    double *cost_s;             /* COST_DRAWS x its collectives */
+    double extreme;             /* E max of `gpus` standard normals */
+    struct lk_step_coll *colls; /* scratch */
+};
+
+struct lk_step_prior {
+    struct lk_job job; /* borrows all but compute */
+    struct lk_job_compute compute;
+    struct lk_cluster cluster; /* borrows, but for fits made here */
+    bool own_fits;
+    struct lk_cost_model *cost, *costs[COST_DRAWS];
+    struct draw *draws;
+    size_t n_draws;
+    struct shape *shapes;
+    size_t n_shapes, shapes_capacity;
+};
+
+/* Turn a standard normal number into a uniform one. */
+static double uniform(double z)
+{
+    return erfc(-z / sqrt(2)) / 2;
+}
+
+static struct draw make_draw(const struct lk_step_prior *p, bool timed, const double *z)
+{
+    const struct lk_cluster *c = &p->cluster;
+    bool gamma = lk_quantity_known(&c->gamma_wire), delta = lk_quantity_known(&c->delta);
+    bool measured = !c->preset && c->n_points > 0;
+
+    return (struct draw){.backward = fmin(fmax(2.0 / 3 + 0.04 * z[LK_STEP_BACKWARD_], 0.4), 0.85),
+                         .fixed = fmin(0.03 * exp(0.7 * z[LK_STEP_FIXED_]), 0.5),
+                         .warp = exp((timed ? 0.1 : 0.3) * z[LK_STEP_WARP_]),
+                         .overlapped = uniform(z[LK_STEP_OVERLAP_]) > 0.12,
+                         .rate = exp((measured ? 0.08 : 0.25) * z[LK_STEP_RATE_]),
+                         .growth = 0.05 * z[LK_STEP_GROWTH_],
+                         .gamma = gamma ? c->gamma_wire.value : fabs(0.08 * z[LK_STEP_GAMMA_]),
+                         .delta = delta ? c->delta.value : fabs(0.1 * z[LK_STEP_DELTA_]),
+                         .rank_sd = 0.008 * exp(0.6 * z[LK_STEP_RANK_])};
+}
+
+static enum lk_status make_draws(struct lk_step_prior *p, bool timed, uint64_t seed)
+{
+    enum lk_status st = LK_OK;
+    double z[LK_STEP_UNKNOWN_COUNT];
+
+    LK_TRY(lk_alloc(&p->draws, p->n_draws, sizeof *p->draws));
+    for (size_t i = 0; i < p->n_draws; i++) {
+        struct lk_rng g = lk_rng_init(seed, lk_rng_stream("step_prior.draw", i));
+
+        for (int k = 0; k < LK_STEP_UNKNOWN_COUNT; k++)
+            z[k] = lk_rng_normal(&g);
+        p->draws[i] = make_draw(p, timed, z);
+    }
+out:
+    return st;
+}
+
+/* ---- Shapes ---- */
+
+static void shape_fini(struct shape *s)
+{
+    lk_config_model_fini(&s->model);
+    free(s->cost_s);
+    free(s->colls);
+}
+
+static double extreme_mean(int n)
+{
+    double sum = 0;
+
+    for (int i = 0; i < EXTREME_CELLS; i++)
+        sum += lk_stats_normal_quantile(pow((i + 0.5) / EXTREME_CELLS, 1.0 / n));
+    return sum / EXTREME_CELLS;
+}
+
+static enum lk_status shape_init(struct lk_step_prior *p, const struct lk_config *key,
+                                 struct shape *s)
+{
+    enum lk_status st = LK_OK;
+    struct lk_config c = lk_config_current(&p->job);
+    size_t n;
+
+    *s = (struct shape){.key = *key, .extreme = extreme_mean(key->gpus)};
+    c.gpus = key->gpus;
+    c.nodes = key->nodes;
+    c.accumulation = key->accumulation;
+    lk_config_set_cap(&c, &p->job, key->cap_bytes);
+    LK_TRY(lk_config_model_init(&s->model, &p->job, &p->cluster, p->cost, NULL, &c));
+    n = s->model.step.n_colls;
+    LK_TRY(lk_alloc(&s->cost_s, COST_DRAWS * n, sizeof *s->cost_s));
+    LK_TRY(lk_alloc(&s->colls, n, sizeof *s->colls));
+    for (size_t d = 0; d < COST_DRAWS; d++) {
+        LK_TRY(lk_config_model_costs(&s->model, p->costs[d]));
+        for (size_t i = 0; i < n; i++)
+            s->cost_s[d * n + i] = s->model.colls[i].cost_s;
+    }
+    memcpy(s->colls, s->model.colls, n * sizeof *s->colls);
+out:
+    if (st != LK_OK)
+        shape_fini(s);
+    return st;
+}
+
+enum lk_status lk_step_prior_shape(struct lk_step_prior *p, const struct lk_config *config,
+                                   size_t *out)
+{
+    enum lk_status st = LK_OK;
+    struct lk_config key = *config;
+    struct shape s;
+
+    if (!key.cap_bytes)
+        key.cap_bytes = p->job.cap_bytes;
+    for (size_t i = 0; i < p->n_shapes; i++) {
+        const struct lk_config *k = &p->shapes[i].key;
+
+        if (k->gpus == key.gpus && k->nodes == key.nodes && k->accumulation == key.accumulation &&
+            k->cap_bytes == key.cap_bytes) {
+            *out = i;
+            return LK_OK;
+        }
+    }
+    LK_TRY(lk_array_grow(&p->shapes, &p->shapes_capacity, p->n_shapes + 1, sizeof *p->shapes));
+    LK_TRY(shape_init(p, &key, &s));
+    *out = p->n_shapes;
+    p->shapes[p->n_shapes++] = s;
+out:
+    return st;
+}
+
+void lk_step_prior_grade(const struct lk_step_prior *p, size_t shape, enum lk_evidence *out,
+                         char *text, size_t text_size)
+{
+    const struct lk_config_model *m = &p->shapes[shape].model;
+
+    *out = m->evidence;
+    snprintf(text, text_size, "%s", m->evidence_text);
+}
+
+/* ---- One step ---- */
+
+static void set_colls(const struct draw *d, size_t cost, struct shape *s)
+{
+    size_t n = s->model.step.n_colls;
+    double factor = d->rate * exp(d->growth * (log2(s->key.gpus) - 1));
+
+    for (size_t i = 0; i < n; i++) {
+        const struct lk_step_coll *from = &s->model.colls[i];
+        double share = from->ready - LK_STEP_BACKWARD;
+
+        s->colls[i].cost_s = s->cost_s[cost * n + i] * factor;
+        if (from->bucket >= 0 && share >= 0 && from->ready <= LK_STEP_OPTIMIZER)
+            s->colls[i].ready = LK_STEP_BACKWARD + (d->overlapped ? pow(share, d->warp) : 1);
+    }
+}
+
+/* Turn the slowest rank's losses into those of the mean rank, which waits for it. */
+static void add_losses(const struct lk_sim_result *r, double slow_s, double *losses_s)
+{
+    for (int i = 0; i < LK_LOSS_COUNT; i++)
+        losses_s[i] += r->losses_s[i];
+    losses_s[LK_LOSS_IDEAL] -= slow_s;
+    losses_s[LK_LOSS_STRAGGLER] += slow_s;
+}
+
+enum lk_status lk_step_prior_step_s(struct lk_step_prior *p, size_t draw, size_t shape,
+                                    double compute_s, double usual_s, double *losses_s,
+                                    double *out_s)
+{
+    enum lk_status st = LK_OK;
+    const struct draw *d = &p->draws[draw];
+    struct shape *s = &p->shapes[shape];
+    double slow = s->key.gpus > 1 ? 1 + d->rank_sd * s->extreme : 1;
+    struct lk_step_model m = s->model.step;
+    struct lk_sim_request q = {.steps = STEPS, .seed = 1};
+    struct lk_sim_result r;
+
+    set_colls(d, draw % COST_DRAWS, s);
+    m.ranks = m.nodes = 1;
+    m.forward_s = compute_s * (1 - d->backward) * slow;
+    m.backward_s = compute_s * d->backward * slow;
+    m.optimizer_s = 0;
+    m.gap_s = usual_s * d->fixed;
+    m.input_s = m.load_s = 0;
+    m.gamma_wire = d->gamma;
+    m.delta = d->delta;
+    m.law = (struct lk_straggler_law){0};
+    m.colls = s->colls;
+    LK_TRY(lk_closed_form_run(&m, &q, &r));
+    *out_s = r.mean_s;
+    if (losses_s)
+        add_losses(&r, s->key.accumulation * compute_s * (slow - 1), losses_s);
+    lk_sim_result_fini(&r);
+out:
+    return st;
+}
+
+/* ---- Interface ---- */
+
+static enum lk_status make_costs(struct lk_step_prior *p, const struct lk_cluster *cluster,
+                                 uint64_t seed)
+{
+    enum lk_status st = LK_OK;
+
+    LK_TRY(lk_alpha_beta_fit_missing(cluster, &p->cluster, &p->own_fits));
+    p->cluster.nodes = 0;
+    LK_TRY(lk_cost_model_create(&p->cluster, NULL, &p->cost));
+    for (int i = 0; i < COST_DRAWS; i++) {
+        struct lk_rng g = lk_rng_init(seed, lk_rng_stream("step_prior.cost", (uint64_t)i));
+
+        LK_TRY(lk_cost_model_create(&p->cluster, &g, &p->costs[i]));
+    }
+out:
+    return st;
+}
+
+enum lk_status lk_step_prior_create(const struct lk_job *job, bool timed,
+                                    const struct lk_cluster *cluster, size_t draws, uint64_t seed,
+                                    struct lk_step_prior **out)
+{
+    enum lk_status st = LK_OK;
+    struct lk_step_prior *p = NULL;
+
+    if (draws < 2)
+        return lk_fail(LK_EUSAGE, "step prior: %zu draws", draws);
+    LK_TRY(lk_alloc(&p, 1, sizeof *p));
+    /* Compute is set draw by draw; this row only makes the job one that has a batch. */
+    p->compute = (struct lk_job_compute){.local_batch = 1,
+                                         .input_s = lk_quantity_none(),
+                                         .optimizer_s = lk_quantity_none(),
+                                         .gap_s = lk_quantity_none(),
+                                         .transient = lk_quantity_none()};
+    p->compute.forward_s.value = p->compute.backward_s.value = 1;
+    p->job = *job;
+    p->job.compute = &p->compute;
+    p->job.n_compute = 1;
+    p->job.runs = NULL;
+    p->job.n_runs = 0;
+    p->n_draws = draws;
+    LK_TRY(make_costs(p, cluster, seed));
+    LK_TRY(make_draws(p, timed, seed));
+    *out = p;
+    p = NULL;
+out:
+    lk_step_prior_destroy(p);
+    return st;
+}
+
+void lk_step_prior_destroy(struct lk_step_prior *p)
+{
+    if (!p)
+        return;
+    for (size_t i = 0; i < p->n_shapes; i++)
+        shape_fini(&p->shapes[i]);
+    free(p->shapes);
+    free(p->draws);
+    for (int i = 0; i < COST_DRAWS; i++)
+        lk_cost_model_destroy(p->costs[i]);
+    lk_cost_model_destroy(p->cost);
+    if (p->own_fits)
+        lk_alpha_beta_fits_free(p->cluster.fits, p->cluster.n_fits);
+    free(p);
+}
+
+size_t lk_step_prior_draws(const struct lk_step_prior *p)
+{
+    return p->n_draws;
+}
+
+const struct lk_cluster *lk_step_prior_cluster(const struct lk_step_prior *p)
+{
+    return &p->cluster;
+}

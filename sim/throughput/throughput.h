@@ -1,0 +1,91 @@
+/*
+ * Forecasts from little evidence: a table of throughputs. The scaling law
+ * (sim/throughput/scaling.h), fitted to published measurements of other jobs, supplies the rest,
+ * and, where the job's gradients and the machine are given, so does the step model
+ * (sim/throughput/throughput_fit.h). The interval is wide where the table is short;
+ * bench/accuracy_scaling and bench/net test it.
+ */
+#ifndef LK_SIM_THROUGHPUT_THROUGHPUT_H
+#define LK_SIM_THROUGHPUT_THROUGHPUT_H
+
+#include "base/cluster.h"
+#include "base/forecast.h"
+#include "base/job.h"
+#include "base/status.h"
+#include "base/table.h"
+#include "sim/forecast/forecast.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* A table has one row for each configuration (repeats are averaged), sorted by local batch,
+ * accumulation, cap and GPUs. */
+struct lk_throughput_table {
+    char *name; /* of the file */
+    struct lk_scaling_point *points;
+    size_t n, capacity;
+    bool has_nodes;
+};
+
+/*
+ * Read a CSV with the columns gpus, throughput (samples a second, all GPUs), and optionally nodes
+ * (1 when there is no such column), local_batch, accumulation and bucket_cap. LK_EPARSE names file,
+ * line and column.
+ */
+enum lk_status lk_throughput_read(const char *path, struct lk_throughput_table *out);
+void lk_throughput_fini(struct lk_throughput_table *t); /* zeroes it; safe on a zeroed one */
+
+/* The job and the machine of a table, from which a step model is made. All borrowed. */
+struct lk_throughput_model {
+    const struct lk_job *job; /* its gradients and bucket settings count */
+    bool timed;               /* its ready times were measured or given */
+    const struct lk_cluster *cluster;
+};
+
+struct lk_throughput_request {
+    const struct lk_throughput_model *model; /* NULL: the table alone */
+    int gpus_per_node; /* of the machine asked for; 0: as lk_throughput_complete finds it */
+    /* Lists that are empty take the values of the row with most GPUs. Caps, a global batch,
+     * draws (of the step model's unknowns, e.g. 1000) and the seed take a model. */
+    struct lk_predict_request grid;
+};
+
+/*
+ * Forecast from the table, which is completed. LK_EEVIDENCE where it cannot support the answer:
+ * several nodes asked for, none measured, and
+ * no model; a count beyond LK_THROUGHPUT_REACH times the largest (with a model _MODEL_REACH), a
+ * local batch beyond 4 times the nearest. It names the one cheapest run that would supply what is
+ * missing.
+ */
+enum { LK_THROUGHPUT_REACH = 64, LK_THROUGHPUT_MODEL_REACH = 1024, LK_THROUGHPUT_BATCH_REACH = 4 };
+enum lk_status lk_throughput_predict(struct lk_throughput_table *t,
+                                     const struct lk_throughput_request *request,
+                                     struct lk_forecast *out);
+
+/*
+ * Predict each configuration with more GPUs than the smallest of its batch and accumulation from
+ * all rows with fewer GPUs, and each local batch, where there are three, from the others. The table
+ * has errors, intervals, and the baselines' errors; with a model also those of the law alone. Of
+ * the lists only the first local batch is read. LK_EEVIDENCE: nothing could be held out.
+ */
+enum lk_status lk_throughput_validate(struct lk_throughput_table *t,
+                                      const struct lk_throughput_request *request,
+                                      struct lk_table **out);
+
+/* ---- Shared by both ---- */
+
+/*
+ * Fill *out_machine: the model's cluster, borrowed, with any number of nodes and the GPUs of a full
+ * one. These are as asked for; else as in the table's fullest of several nodes; else the cluster's;
+ * else those of the table's node, at least LK_THROUGHPUT_USUAL_PER_NODE (DGX and HGX systems, the
+ * usual server), which sets *out_assumed. For a step model complete the table: nodes where no
+ * column has them, the first local batch of the request where there is none, the job's bucket cap.
+ * LK_EEVIDENCE: without a batch the length of a step is not known.
+ */
+enum { LK_THROUGHPUT_USUAL_PER_NODE = 8 };
+enum lk_status lk_throughput_complete(struct lk_throughput_table *t,
+                                      const struct lk_throughput_request *q,
+                                      struct lk_cluster *out_machine, bool *out_assumed);
+
+#endif

@@ -1,0 +1,506 @@
+/*
+ * Fits of throughputs.
+ *
+ * The step model is fitted draw by draw: in each draw the compute time of every local batch is
+ * solved for, so that the step of that batch's smallest count is met; the other rows then weigh the
+ * draw. What the step model misses is left to the scaling law (sim/throughput/scaling.h):
+ * contention and skew within a node, irregularity, and a share of the communication. A row is
+ *
+ *     y = ln(step of the draw) + law with that share
+ *
+ * so that a forecast is a mixture over draws and cells of the law, and its evidence can be compared
+ * with that of the law alone.
+ *
+ * Divisions: compute times / weights / the step model at a target / the law and both together.
+ */
+#include "sim/throughput/throughput_fit.h"
+
+#include "base/array.h"
+#include "sim/step/batch_curve.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { SOLVE_ITERATIONS = 60 };
+static const double SOLVE_TOLERANCE = 1e-7; /* of the step */
+/* The share of communication that the step model leaves to the law. */
+static const double LAW_SHARE = 0.3;
+/* Below these odds the rows speak against the step model, which then is not used alone. */
+static const double ODDS_REFUSED = 1e-4;
+/* Log of the weight of each model before any row is seen. */
+static const double LN_HALF = -0.69314718055994531;
+
+/* One draw of the step model, with what the rows say of it. */
+struct account {
+    size_t draw;
+    bool possible;
+    double log_weight;
+    double *compute_s; /* of each batch */
+    double *y;         /* of each row, by the step model */
+};
+
+struct lk_step_fit {
+    struct lk_step_prior *prior;
+    const struct lk_scaling_point *points; /* borrowed */
+    size_t shapes[LK_SCALING_POINTS_MAX], batch_of[LK_SCALING_POINTS_MAX];
+    size_t n;
+    double batches[LK_SCALING_POINTS_MAX];
+    size_t smallest[LK_SCALING_POINTS_MAX]; /* the row with the fewest GPUs of each batch */
+    size_t n_batches;
+    struct account *accounts; /* first all draws, then those kept */
+    size_t n_accounts;
+    double *numbers;  /* of all accounts */
+    double effective; /* draws' worth of evidence, (sum w)^2 / sum w^2: few make a poor interval */
+    double log_evidence; /* ln of the density that the fit gives the rows */
+};
+
+static double samples_a_rank(const struct lk_scaling_point *p)
+{
+    return (double)p->config.local_batch * p->config.accumulation;
+}
+
+static double step_of(const struct lk_scaling_point *p)
+{
+    return samples_a_rank(p) * p->config.gpus / p->throughput;
+}
+
+/* ---- Compute times ---- */
+
+static enum lk_status find_batches(struct lk_step_fit *f)
+{
+    enum lk_status st = LK_OK;
+
+    for (size_t i = 0; i < f->n; i++) {
+        const struct lk_scaling_point *p = &f->points[i];
+        size_t b = 0;
+
+        while (b < f->n_batches && f->batches[b] < p->config.local_batch)
+            b++;
+        if (b == f->n_batches || f->batches[b] != p->config.local_batch) {
+            memmove(&f->batches[b + 1], &f->batches[b], (f->n_batches - b) * sizeof *f->batches);
+            memmove(&f->smallest[b + 1], &f->smallest[b], (f->n_batches - b) * sizeof *f->smallest);
+            f->batches[b] = p->config.local_batch;
+            f->smallest[b] = i;
+            f->n_batches++;
+        }
+        if (p->config.gpus < f->points[f->smallest[b]].config.gpus)
+            f->smallest[b] = i;
+        LK_TRY(lk_step_prior_shape(f->prior, &p->config, &f->shapes[i]));
+    }
+    for (size_t i = 0; i < f->n; i++)
+        for (size_t b = 0; b < f->n_batches; b++)
+            if (f->batches[b] == f->points[i].config.local_batch)
+                f->batch_of[i] = b;
+out:
+    return st;
+}
+
+/*
+ * Solve for the compute of a micro-batch that makes the draw's step as long as measured, by regula
+ * falsi with the Illinois rule, since the step grows with compute in straight pieces. usual_s 0:
+ * this batch's own compute is the reference. *out is 0 if even without compute the step is longer.
+ */
+static enum lk_status solve(struct lk_step_fit *f, size_t draw, size_t row, double usual_s,
+                            double *out)
+{
+    enum lk_status st = LK_OK;
+    double target = step_of(&f->points[row]), lo = 0,
+           hi = target / f->points[row].config.accumulation;
+    double at_lo, at_hi, t = hi, at;
+    int side = 0;
+
+    *out = 0;
+    LK_TRY(lk_step_prior_step_s(f->prior, draw, f->shapes[row], 0, usual_s, NULL, &at_lo));
+    LK_TRY(lk_step_prior_step_s(f->prior, draw, f->shapes[row], hi, usual_s > 0 ? usual_s : hi,
+                                NULL, &at_hi));
+    at_lo -= target;
+    at_hi -= target;
+    if (at_lo >= 0)
+        return LK_OK;
+    for (int i = 0; i < SOLVE_ITERATIONS && at_hi > 0; i++) {
+        t = (lo * at_hi - hi * at_lo) / (at_hi - at_lo);
+        LK_TRY(lk_step_prior_step_s(f->prior, draw, f->shapes[row], t, usual_s > 0 ? usual_s : t,
+                                    NULL, &at));
+        at -= target;
+        if (fabs(at) < SOLVE_TOLERANCE * target)
+            break;
+        if (at > 0) {
+            hi = t;
+            at_hi = at;
+            at_lo *= side == 1 ? 0.5 : 1;
+            side = 1;
+        } else {
+            lo = t;
+            at_lo = at;
+            at_hi *= side == -1 ? 0.5 : 1;
+            side = -1;
+        }
+    }
+    *out = t;
+out:
+    return st;
+}
+
+/* Solve for the compute of every batch. The fixed cost is scaled from the first batch. */
+static enum lk_status explain(struct lk_step_fit *f, struct account *a)
+{
+    enum lk_status st = LK_OK;
+
+    a->possible = true;
+    for (size_t b = 0; b < f->n_batches && a->possible; b++) {
+        LK_TRY(solve(f, a->draw, f->smallest[b], b ? a->compute_s[0] : 0, &a->compute_s[b]));
+        a->possible = a->compute_s[b] > 0;
+    }
+    for (size_t i = 0; i < f->n && a->possible; i++) {
+        double s;
+
+        LK_TRY(lk_step_prior_step_s(f->prior, a->draw, f->shapes[i], a->compute_s[f->batch_of[i]],
+                                    a->compute_s[0], NULL, &s));
+        a->y[i] = log(s / samples_a_rank(&f->points[i]));
+    }
+out:
+    return st;
+}
+
+/* ---- Weights ---- */
+
+/*
+ * Adds to *out what the law makes of the target when another model explains the rows and the target
+ * by y, or by the first row's y alone (y NULL), which is the step model's origin, so that the
+ * evidence of both can be compared.
+ */
+static enum lk_status add_law(const struct lk_scaling_point *points, size_t n, const double *y,
+                              const struct lk_scaling_point *target, double target_y, double share,
+                              double log_weight, struct lk_mixture *out)
+{
+    struct lk_scaling_point rows[LK_SCALING_POINTS_MAX], t = *target;
+
+    for (size_t i = 0; i < n; i++) {
+        rows[i] = points[i];
+        rows[i].model = y ? y[i] : target_y;
+    }
+    t.model = target_y;
+    return lk_scaling_predict(&lk_scaling_default, rows, n, &t, share, log_weight, out);
+}
+
+static enum lk_status add_account(const struct lk_step_fit *f, const struct account *a,
+                                  const struct lk_scaling_point *target, double target_y,
+                                  struct lk_mixture *out)
+{
+    return add_law(f->points, f->n, a->y, target, target_y, LAW_SHARE, 0, out);
+}
+
+static enum lk_status weigh(struct lk_step_fit *f, struct account *a, struct lk_mixture *scratch)
+{
+    enum lk_status st = LK_OK;
+
+    a->log_weight = -INFINITY;
+    if (!a->possible)
+        return LK_OK;
+    scratch->n = 0;
+    LK_TRY(add_account(f, a, &f->points[f->n - 1], a->y[f->n - 1], scratch));
+    lk_mixture_normalise(scratch, &a->log_weight);
+out:
+    return st;
+}
+
+/*
+ * Keep one draw in LK_STEP_FIT_PROPOSALS by systematic resampling: each is kept as often as its
+ * weight says, so that all weigh the same, and the sum of the weights stays.
+ */
+static enum lk_status resample(struct lk_step_fit *f)
+{
+    double best = -INFINITY, sum = 0, squares = 0, upto = 0;
+    size_t kept = 0, most = f->n_accounts / LK_STEP_FIT_PROPOSALS + 1;
+    struct account *v = f->accounts;
+
+    for (size_t i = 0; i < f->n_accounts; i++)
+        best = fmax(best, v[i].log_weight);
+    if (!(best > -INFINITY))
+        return lk_fail(LK_EEVIDENCE,
+                       "no account of the step explains the table: by cluster %s its collectives "
+                       "take longer than the measured steps. Is it this machine, and are the "
+                       "parameters this job's?",
+                       lk_step_prior_cluster(f->prior)->name);
+    for (size_t i = 0; i < f->n_accounts; i++) {
+        double w = exp(v[i].log_weight - best);
+
+        sum += w;
+        squares += w * w;
+    }
+    f->effective = sum * sum / squares;
+    f->log_evidence = best + log(sum / (double)f->n_accounts);
+    for (size_t i = 0, k = 0; i < f->n_accounts; i++) {
+        size_t times = 0;
+
+        upto += exp(v[i].log_weight - best) * (double)most / sum;
+        for (; k < most && (double)k + 0.5 <= upto; k++)
+            times++;
+        if (!times)
+            continue;
+        v[i].log_weight =
+            best + log(sum / (double)most * (double)times / (double)lk_step_prior_draws(f->prior));
+        v[kept++] = v[i];
+    }
+    f->n_accounts = kept;
+    return LK_OK;
+}
+
+/* ---- The target ---- */
+
+/* Return the compute of a batch; one that was not measured is on the curve through those that were.
+ */
+static enum lk_status compute_of(const struct lk_step_fit *f, const struct account *a,
+                                 double local_batch, double *out)
+{
+    enum lk_status st = LK_OK;
+    struct lk_job_compute rows[LK_SCALING_POINTS_MAX];
+    struct lk_batch_point p;
+    char assumed[] = "assumed";
+    /* Flops a sample only say that one batch's rate holds for the next. */
+    struct lk_job j = {.name = "table",
+                       .compute = rows,
+                       .n_compute = f->n_batches,
+                       .flops_per_sample = {.value = 1, .source = assumed}};
+
+    for (size_t b = 0; b < f->n_batches; b++) {
+        if (f->batches[b] == local_batch) {
+            *out = a->compute_s[b];
+            return LK_OK;
+        }
+        rows[b] =
+            (struct lk_job_compute){.local_batch = (int)f->batches[b],
+                                    .forward_s = {.value = a->compute_s[b], .source = assumed},
+                                    .backward_s = lk_quantity_none(),
+                                    .input_s = lk_quantity_none(),
+                                    .optimizer_s = lk_quantity_none(),
+                                    .gap_s = lk_quantity_none(),
+                                    .transient = lk_quantity_none()};
+    }
+    LK_TRY(lk_batch_curve_at(&j, (int)local_batch, &p));
+    *out = p.forward_s;
+out:
+    return st;
+}
+
+static enum lk_status step_at(struct lk_step_fit *f, const struct account *a, size_t shape,
+                              const struct lk_scaling_point *target, double *losses_s, double *out)
+{
+    enum lk_status st = LK_OK;
+    double compute_s;
+
+    LK_TRY(compute_of(f, a, target->config.local_batch, &compute_s));
+    LK_TRY(
+        lk_step_prior_step_s(f->prior, a->draw, shape, compute_s, a->compute_s[0], losses_s, out));
+out:
+    return st;
+}
+
+/* Adds to *out what y may be at the target, as lk_scaling_predict does. */
+static enum lk_status predict_by_steps(struct lk_step_fit *f, const struct lk_scaling_point *target,
+                                       double log_weight, struct lk_mixture *out)
+{
+    enum lk_status st = LK_OK;
+    struct lk_mixture one = {0};
+    size_t shape;
+
+    LK_TRY(lk_step_prior_shape(f->prior, &target->config, &shape));
+    for (size_t i = 0; i < f->n_accounts; i++) {
+        const struct account *a = &f->accounts[i];
+        double s;
+
+        one.n = 0;
+        LK_TRY(step_at(f, a, shape, target, NULL, &s));
+        LK_TRY(add_account(f, a, target, log(s / samples_a_rank(target)), &one));
+        lk_mixture_normalise(&one, NULL);
+        LK_TRY(lk_mixture_append(out, &one, a->log_weight + log_weight));
+    }
+out:
+    lk_mixture_fini(&one);
+    return st;
+}
+
+static enum lk_status make_accounts(struct lk_step_fit *f)
+{
+    enum lk_status st = LK_OK;
+    size_t draws = lk_step_prior_draws(f->prior), per = f->n_batches + f->n;
+    struct lk_mixture scratch = {0};
+
+    LK_TRY(lk_alloc(&f->accounts, draws, sizeof *f->accounts));
+    LK_TRY(lk_alloc(&f->numbers, draws * per, sizeof *f->numbers));
+    for (; f->n_accounts < draws; f->n_accounts++) {
+        struct account *a = &f->accounts[f->n_accounts];
+
+        *a = (struct account){.draw = f->n_accounts,
+                              .compute_s = &f->numbers[f->n_accounts * per],
+                              .y = &f->numbers[f->n_accounts * per + f->n_batches]};
+        LK_TRY(explain(f, a));
+        LK_TRY(weigh(f, a, &scratch));
+    }
+    LK_TRY(resample(f));
+out:
+    lk_mixture_fini(&scratch);
+    return st;
+}
+
+static void step_fit_destroy(struct lk_step_fit *f)
+{
+    if (!f)
+        return;
+    free(f->accounts);
+    free(f->numbers);
+    free(f);
+}
+
+static enum lk_status step_fit_create(struct lk_step_prior *prior,
+                                      const struct lk_scaling_point *points, size_t n,
+                                      struct lk_step_fit **out)
+{
+    enum lk_status st = LK_OK;
+    struct lk_step_fit *f = NULL;
+
+    LK_TRY(lk_alloc(&f, 1, sizeof *f));
+    *f = (struct lk_step_fit){.prior = prior, .points = points, .n = n};
+    LK_TRY(find_batches(f));
+    LK_TRY(make_accounts(f));
+    *out = f;
+    f = NULL;
+out:
+    step_fit_destroy(f);
+    return st;
+}
+
+/* ---- The law and both together ---- */
+
+static enum lk_status add_law_alone(const struct lk_throughput_fit *f,
+                                    const struct lk_scaling_point *target, double log_weight,
+                                    struct lk_mixture *m)
+{
+    return add_law(f->points, f->n, NULL, target, lk_scaling_y(&f->points[0]), 1, log_weight, m);
+}
+
+static enum lk_status compare(struct lk_throughput_fit *f)
+{
+    enum lk_status st = LK_OK;
+    struct lk_mixture m = {0};
+    double law;
+
+    LK_TRY(add_law_alone(f, &f->points[f->n - 1], 0, &m));
+    lk_mixture_normalise(&m, &law);
+    f->step_odds = exp(f->step->log_evidence - law);
+out:
+    lk_mixture_fini(&m);
+    return st;
+}
+
+enum lk_status lk_throughput_fit_init(struct lk_throughput_fit *f, struct lk_step_prior *step,
+                                      const struct lk_scaling_point *points, size_t n)
+{
+    enum lk_status st = LK_OK;
+
+    if (!n || n > LK_SCALING_POINTS_MAX)
+        return lk_fail(LK_EEVIDENCE, "a forecast takes 1 to %d measured throughputs, got %zu",
+                       LK_SCALING_POINTS_MAX, n);
+    *f = (struct lk_throughput_fit){.n = n};
+    memcpy(f->points, points, n * sizeof *points);
+    if (step) {
+        LK_TRY(step_fit_create(step, f->points, n, &f->step));
+        f->effective = f->step->effective;
+        LK_TRY(compare(f));
+    }
+out:
+    return st;
+}
+
+void lk_throughput_fit_fini(struct lk_throughput_fit *f)
+{
+    step_fit_destroy(f->step);
+    memset(f, 0, sizeof *f);
+}
+
+/* Return true if the rows tell the law of several nodes and of the bucket cap, if the target has
+ * them. */
+static bool law_knows(const struct lk_throughput_fit *f, const struct lk_scaling_point *target)
+{
+    bool nodes = target->config.nodes <= 1;
+
+    for (size_t i = 0; i < f->n; i++) {
+        if (f->points[i].config.cap_bytes != target->config.cap_bytes)
+            return false;
+        nodes |= f->points[i].config.nodes > 1;
+    }
+    return nodes;
+}
+
+static enum lk_status mix(struct lk_throughput_fit *f, const struct lk_scaling_point *target,
+                          struct lk_mixture *m)
+{
+    enum lk_status st = LK_OK;
+    bool law = !f->step || law_knows(f, target);
+
+    if (!law && f->step_odds < ODDS_REFUSED)
+        LK_TRY(lk_fail(LK_EEVIDENCE,
+                       "by cluster %s the step would scale quite unlike the table's rows. Is it "
+                       "this machine, and are the parameters and the local batch this job's?",
+                       lk_step_prior_cluster(f->step->prior)->name));
+    if (f->step)
+        LK_TRY(predict_by_steps(f->step, target, law ? LN_HALF : 0, m));
+    if (law)
+        LK_TRY(add_law_alone(f, target, LN_HALF, m));
+out:
+    return st;
+}
+
+enum lk_status lk_throughput_fit_at(struct lk_throughput_fit *f,
+                                    const struct lk_scaling_point *target, double level,
+                                    struct lk_estimate *out)
+{
+    enum lk_status st = LK_OK;
+    struct lk_mixture m = {0};
+
+    LK_TRY(mix(f, target, &m));
+    lk_mixture_normalise(&m, NULL);
+    out->value = target->config.gpus / exp(lk_mixture_quantile(&m, 0.5));
+    out->lo = target->config.gpus / exp(lk_mixture_quantile(&m, (1 + level) / 2));
+    out->hi = target->config.gpus / exp(lk_mixture_quantile(&m, (1 - level) / 2));
+out:
+    lk_mixture_fini(&m);
+    return st;
+}
+
+enum lk_status lk_throughput_fit_losses(struct lk_throughput_fit *fit,
+                                        const struct lk_scaling_point *target,
+                                        double out_shares[LK_LOSS_COUNT])
+{
+    enum lk_status st = LK_OK;
+    struct lk_step_fit *f = fit->step;
+    double losses_s[LK_LOSS_COUNT], all = 0;
+    size_t shape;
+
+    memset(out_shares, 0, LK_LOSS_COUNT * sizeof *out_shares);
+    LK_TRY(lk_step_prior_shape(f->prior, &target->config, &shape));
+    for (size_t i = 0; i < f->n_accounts; i++)
+        all += exp(f->accounts[i].log_weight - f->accounts[0].log_weight);
+    for (size_t i = 0; i < f->n_accounts; i++) {
+        double w = exp(f->accounts[i].log_weight - f->accounts[0].log_weight) / all, s;
+
+        memset(losses_s, 0, sizeof losses_s);
+        LK_TRY(step_at(f, &f->accounts[i], shape, target, losses_s, &s));
+        for (int k = 0; k < LK_LOSS_COUNT; k++)
+            out_shares[k] += w * losses_s[k] / s;
+    }
+out:
+    return st;
+}
+
+enum lk_status lk_throughput_prior(const struct lk_throughput_request *q,
+                                   const struct lk_cluster *machine, struct lk_step_prior **out)
+{
+    *out = NULL;
+    if (!q->model)
+        return LK_OK;
+    return lk_step_prior_create(q->model->job, q->model->timed, machine,
+                                (size_t)q->grid.draws * LK_STEP_FIT_PROPOSALS, q->grid.seed, out);
+}

@@ -1,0 +1,366 @@
+/*
+ * Forecasts from a table of throughputs: the scaling law, alone or weighed with a step model, as
+ * evidence.
+ *
+ * Divisions: rows / refusals and grades / predictions / names and notes / the whole.
+ */
+#include "sim/throughput/throughput.h"
+
+#include "base/array.h"
+#include "sim/throughput/throughput_fit.h"
+
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Odds of the step model against the law below which a note says so. */
+static const double ODDS_NOTED = 0.05;
+
+/* The knee is sought up to so many times the measured nodes. */
+enum { KNEE_REACH = 8 };
+
+struct table {
+    const struct lk_throughput_table *t;
+    const struct lk_throughput_request *q;
+    struct lk_cluster cluster; /* the model's, with the nodes asked for; borrows */
+    struct lk_step_prior *step;
+    struct lk_throughput_fit fit;
+    const struct lk_config *largest; /* the row with most GPUs: asked for by default */
+    int most_nodes;                  /* measured */
+    bool per_node_assumed;
+};
+
+/* ---- Rows ---- */
+
+static void find_largest(struct table *e)
+{
+    e->largest = &e->t->points[0].config;
+    for (size_t i = 0; i < e->t->n; i++) {
+        const struct lk_config *c = &e->t->points[i].config;
+
+        e->largest = c->gpus > e->largest->gpus ? c : e->largest;
+        e->most_nodes = c->nodes > e->most_nodes ? c->nodes : e->most_nodes;
+    }
+}
+
+/* Returns the row of the smallest measured count of a configuration's batch; NULL: none. */
+static const struct lk_config *smallest(const struct table *e, const struct lk_config *c)
+{
+    const struct lk_config *found = NULL;
+
+    for (size_t i = 0; i < e->t->n; i++) {
+        const struct lk_config *row = &e->t->points[i].config;
+
+        if (lk_throughput_same_batch(row, c) && (!found || row->gpus < found->gpus))
+            found = row;
+    }
+    return found;
+}
+
+/* Takes the smallest measured count of the batch; where none was measured, and in strong scaling,
+ * the smallest of the table, as the step model forecasts it there. */
+static enum lk_status set_reference(const void *self, struct lk_config *c)
+{
+    const struct table *e = self;
+    const struct lk_config *row = smallest(e, c);
+
+    if (!row || e->q->grid.global_batch) {
+        row = &e->t->points[0].config;
+        for (size_t i = 0; i < e->t->n; i++)
+            row = e->t->points[i].config.gpus < row->gpus ? &e->t->points[i].config : row;
+        c->gpus = e->q->model ? row->gpus : 0;
+    } else {
+        c->gpus = row->gpus;
+    }
+    c->nodes = row->nodes;
+    return LK_OK;
+}
+
+/* ---- Refusals and grades ---- */
+
+/* Returns the extrapolation factor of the batch from the nearest measured one. */
+static double batch_extrapolation(const struct table *e, const struct lk_config *c)
+{
+    double reach = INFINITY;
+
+    for (size_t i = 0; i < e->t->n; i++)
+        reach = fmin(
+            reach, c->local_batch > 0
+                       ? exp(fabs(log((double)c->local_batch / e->t->points[i].config.local_batch)))
+                       : 1);
+    return reach;
+}
+
+static enum lk_status check_reach(const struct table *e, const struct lk_config *c, double reach)
+{
+    int most = e->step ? LK_THROUGHPUT_MODEL_REACH : LK_THROUGHPUT_REACH;
+
+    if (reach > LK_THROUGHPUT_BATCH_REACH)
+        return lk_fail(LK_EEVIDENCE,
+                       "a local batch of %d is %.1f times beyond the nearest in %s. The cheapest "
+                       "run that would supply it: %d GPUs at local batch %d",
+                       c->local_batch, reach, e->t->name, e->t->points[0].config.gpus,
+                       c->local_batch);
+    if (c->nodes > 1 && e->most_nodes < 2 && !e->step)
+        return lk_fail(LK_EEVIDENCE,
+                       "%d GPUs take %d nodes, and %s has no run on two: nothing is known of the "
+                       "network: say what the job and the cluster are (--parameters, --cluster). "
+                       "The cheapest run that would supply it: 2 nodes, %d GPUs%s",
+                       c->gpus, c->nodes, e->t->name, 2 * e->cluster.gpus_per_node,
+                       e->t->has_nodes ? "" : " (with a column nodes; or give --gpus-per-node)");
+    if ((double)c->gpus > (double)most * e->largest->gpus)
+        return lk_fail(LK_EEVIDENCE,
+                       "%d GPUs are %.0f times the largest count in %s; a forecast reaches %d "
+                       "times. The cheapest run that would supply it: %d GPUs",
+                       c->gpus, (double)c->gpus / e->largest->gpus, e->t->name, most,
+                       ((c->gpus - 1) / most / e->cluster.gpus_per_node + 1) *
+                           e->cluster.gpus_per_node);
+    return LK_OK;
+}
+
+/* Grades a prediction beyond the rows as a preset's where the network is a preset's. */
+static enum lk_status grade_model(const struct table *e, struct lk_prediction *p)
+{
+    enum lk_status st = LK_OK;
+    enum lk_evidence grade;
+    char text[sizeof p->evidence_text];
+    size_t at;
+
+    LK_TRY(lk_step_prior_shape(e->step, &p->config, &at));
+    lk_step_prior_grade(e->step, at, &grade, text, sizeof text);
+    if (grade == LK_EVIDENCE_PRESET) {
+        p->evidence = grade;
+        snprintf(p->evidence_text, sizeof p->evidence_text, "%s", text);
+    }
+out:
+    return st;
+}
+
+/* Returns the setting in which every row differs from the configuration, its batch first. */
+static const char *differs(const struct table *e, const struct lk_config *c)
+{
+    const char *what = "local batch";
+
+    for (size_t i = 0; i < e->t->n; i++) {
+        const struct lk_config *row = &e->t->points[i].config;
+
+        if (row->local_batch == c->local_batch)
+            what = row->accumulation == c->accumulation ? "bucket cap" : "accumulation";
+    }
+    return what;
+}
+
+static enum lk_status grade(const struct table *e, struct lk_prediction *p)
+{
+    const struct lk_config *c = &p->config, *reference = smallest(e, c);
+    bool below = false, above = false;
+
+    for (size_t i = 0; i < e->t->n; i++) {
+        const struct lk_config *row = &e->t->points[i].config;
+
+        below |= lk_throughput_same_batch(row, c) && row->gpus <= c->gpus;
+        above |= lk_throughput_same_batch(row, c) && row->gpus >= c->gpus;
+    }
+    p->evidence = !isnan(p->measured_s) ? LK_EVIDENCE_MEASURED
+                  : below && above      ? LK_EVIDENCE_INTERPOLATED
+                                        : LK_EVIDENCE_EXTRAPOLATED;
+    if (p->evidence == LK_EVIDENCE_EXTRAPOLATED && !reference)
+        snprintf(p->evidence_text, sizeof p->evidence_text, "extrapolated to another %s",
+                 differs(e, c));
+    else if (p->evidence == LK_EVIDENCE_EXTRAPOLATED)
+        snprintf(p->evidence_text, sizeof p->evidence_text, "extrapolated x%.3g on gpus",
+                 above ? (double)reference->gpus / c->gpus : (double)c->gpus / e->largest->gpus);
+    else
+        snprintf(p->evidence_text, sizeof p->evidence_text, "%s", lk_evidence_name(p->evidence));
+    return e->step && p->evidence == LK_EVIDENCE_EXTRAPOLATED ? grade_model(e, p) : LK_OK;
+}
+
+/* ---- Predictions ---- */
+
+static double measured_s(const struct table *e, const struct lk_config *c)
+{
+    for (size_t i = e->t->n; i-- > 0;) {
+        const struct lk_scaling_point *row = &e->t->points[i];
+
+        if (lk_throughput_same_batch(&row->config, c) && row->config.gpus == c->gpus &&
+            row->config.nodes == c->nodes)
+            return lk_config_samples(c) / row->throughput;
+    }
+    return NAN;
+}
+
+static enum lk_status set_losses(struct table *e, struct lk_prediction *p)
+{
+    enum lk_status st = LK_OK;
+    struct lk_scaling_point target = {.config = p->config};
+
+    for (int i = 0; i < LK_LOSS_COUNT; i++)
+        p->losses_s[i] = NAN;
+    if (!e->step)
+        return LK_OK;
+    LK_TRY(lk_throughput_fit_losses(&e->fit, &target, p->losses_s));
+    for (int i = 0; i < LK_LOSS_COUNT; i++)
+        p->losses_s[i] *= p->step_s;
+out:
+    return st;
+}
+
+static enum lk_status at(void *self, const struct lk_config *c, struct lk_prediction *out)
+{
+    enum lk_status st = LK_OK;
+    struct table *e = self;
+    struct lk_prediction p = {.config = *c,
+                              .measured_s = measured_s(e, c),
+                              .measured_lo_s = NAN,
+                              .measured_hi_s = NAN,
+                              .batch_extrapolation = batch_extrapolation(e, c)};
+    struct lk_scaling_point target = {.config = *c};
+    struct lk_estimate t;
+
+    LK_TRY(check_reach(e, c, p.batch_extrapolation));
+    LK_TRY(lk_throughput_fit_at(&e->fit, &target, e->q->grid.level, &t));
+    p.step_s = lk_config_samples(c) / t.value;
+    p.lo_s = lk_config_samples(c) / t.hi;
+    p.hi_s = lk_config_samples(c) / t.lo;
+    LK_TRY(grade(e, &p));
+    LK_TRY(set_losses(e, &p));
+    *out = p;
+out:
+    return st;
+}
+
+static enum lk_status estimate(void *self, const struct lk_config *c, double *out_step_s)
+{
+    enum lk_status st = LK_OK;
+    struct table *e = self;
+    struct lk_scaling_point target = {.config = *c};
+    struct lk_estimate t;
+
+    LK_TRY(lk_throughput_fit_at(&e->fit, &target, e->q->grid.level, &t));
+    *out_step_s = lk_config_samples(c) / t.value;
+out:
+    return st;
+}
+
+/* ---- Names and notes ---- */
+
+static enum lk_status set_names(const struct table *e, struct lk_forecast *out)
+{
+    enum lk_status st = LK_OK;
+    const struct lk_predict_request *q = &e->q->grid;
+    const struct lk_config *reference = &e->t->points[0].config;
+    struct lk_config like = *e->largest;
+
+    if (q->n_local_batches)
+        like.local_batch = (int)q->local_batches[0];
+    if (q->n_accumulations)
+        like.accumulation = (int)q->accumulations[0];
+    if (!q->global_batch)
+        reference = smallest(e, &like);
+    LK_TRY(lk_strdup(&out->job, e->t->name));
+    LK_TRY(lk_strdup(&out->cluster, e->step ? e->cluster.name : "as measured"));
+    LK_TRY(lk_strdup(&out->sample_unit, "sample"));
+    if (reference)
+        LK_TRY(lk_asprintf(&out->reference, "%d GPU%s%s", reference->gpus,
+                           reference->gpus > 1 ? "s" : "",
+                           q->global_batch ? ", the same global batch" : ""));
+    else
+        LK_TRY(lk_strdup(&out->reference, e->step ? "the smallest count, as forecast"
+                                                  : "none: no run of this batch"));
+out:
+    return st;
+}
+
+static enum lk_status note_model(const struct table *e, struct lk_forecast *out)
+{
+    enum lk_status st = LK_OK;
+    const struct lk_throughput_model *m = e->q->model;
+
+    LK_TRY(lk_forecast_note(out,
+                            "from throughputs, gradients and cluster: the step model, its unknowns "
+                            "fitted to the rows (%.0f of %d draws' worth), and the scaling law of "
+                            "published series",
+                            e->fit.effective, e->q->grid.draws * LK_STEP_FIT_PROPOSALS));
+    if (e->fit.step_odds < ODDS_NOTED)
+        LK_TRY(lk_forecast_note(out,
+                                "the rows speak against the step model (odds %.2g to the law): is "
+                                "%s this machine, and are gradients and batch this job's?",
+                                e->fit.step_odds, m->cluster->name));
+    if (!m->timed)
+        LK_TRY(
+            lk_forecast_note(out, "assumed: gradients ready evenly over backward, give or take"));
+out:
+    return st;
+}
+
+static enum lk_status prepare(void *self, struct lk_forecast *out)
+{
+    enum lk_status st = LK_OK;
+    struct table *e = self;
+
+    LK_TRY(lk_throughput_prior(e->q, &e->cluster, &e->step));
+    LK_TRY(lk_throughput_fit_init(&e->fit, e->step, e->t->points, e->t->n));
+    LK_TRY(set_names(e, out));
+    if (e->step)
+        LK_TRY(note_model(e, out));
+    else
+        LK_TRY(lk_forecast_note(out, "from throughputs alone: the scaling law of published series; "
+                                     "docs/accuracy.md has its errors on series held out"));
+    if (!e->largest->local_batch)
+        LK_TRY(lk_forecast_note(out, "no local batch in the table: a step is one sample a GPU"));
+    if (e->per_node_assumed)
+        LK_TRY(lk_forecast_note(out, "assumed: %d GPUs a node (--gpus-per-node)",
+                                e->cluster.gpus_per_node));
+out:
+    return st;
+}
+
+/* ---- The whole ---- */
+
+static const struct lk_evidence_ops throughputs = {
+    .prepare = prepare,
+    .at = at,
+    .estimate = estimate,
+    .set_reference = set_reference,
+};
+
+static enum lk_status check_request(const struct lk_throughput_table *t,
+                                    const struct lk_throughput_request *q)
+{
+    const struct lk_predict_request *grid = &q->grid;
+
+    if (!q->model && (grid->global_batch || grid->n_caps))
+        return lk_fail(LK_EUSAGE, "bucket caps and a global batch take what the job and the "
+                                  "cluster are: --parameters or --gradients, and --cluster");
+    if (grid->n_local_batches && !q->model && !t->points[0].config.local_batch)
+        return lk_fail(LK_EEVIDENCE,
+                       "%s: no column local_batch, so nothing is known of a batch of "
+                       "%d. The cheapest run: the same table with that column filled",
+                       t->name, (int)grid->local_batches[0]);
+    return LK_OK;
+}
+
+enum lk_status lk_throughput_predict(struct lk_throughput_table *t,
+                                     const struct lk_throughput_request *request,
+                                     struct lk_forecast *out)
+{
+    enum lk_status st = LK_OK;
+    struct table e = {.t = t, .q = request};
+    struct lk_evidence_source source = {.ops = &throughputs, .self = &e, .cluster = &e.cluster};
+
+    LK_TRY(check_request(t, request));
+    LK_TRY(lk_throughput_complete(t, request, &e.cluster, &e.per_node_assumed));
+    find_largest(&e);
+    source.current = *e.largest;
+    source.knee_nodes =
+        e.most_nodes < 2 && !request->model
+            ? -1
+            : (int)fmin((double)KNEE_REACH * e.most_nodes, INT_MAX / e.cluster.gpus_per_node);
+    LK_TRY(lk_forecast_run(&source, &request->grid, out));
+out:
+    lk_throughput_fit_fini(&e.fit);
+    lk_step_prior_destroy(e.step);
+    return st;
+}

@@ -1,0 +1,568 @@
+/*
+ * Changed copies of clusters and jobs.
+ *
+ * Divisions: links / points / the GPU / the slowest / known to be slow / the whole.
+ */
+#include "sim/whatif/altered_cluster.h"
+
+#include "base/array.h"
+#include "base/stats.h"
+#include "sim/collective/alpha_beta_fit.h"
+#include "sim/collective/coll_cost.h"
+#include "sim/collective/links.h"
+#include "sim/prior.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static bool is_none(const struct lk_scaled *s)
+{
+    return s->value == 0 || (s->is_factor && s->value == 1);
+}
+
+static bool changes_links(const struct lk_change *c)
+{
+    bool some = !is_none(&c->oversubscription) || c->nodes_per_switch;
+
+    for (int l = 0; l < LK_LINK_COUNT; l++)
+        some |= !is_none(&c->bandwidth_Bps[l]) || !is_none(&c->latency_s[l]);
+    return some;
+}
+
+static bool scaled_equal(const struct lk_scaled *a, const struct lk_scaled *b)
+{
+    return a->value == b->value && a->is_factor == b->is_factor;
+}
+
+static bool slowed_equal(const struct lk_slowed *a, const struct lk_slowed *b)
+{
+    return a->at == b->at && a->factor == b->factor;
+}
+
+bool lk_change_equal(const struct lk_change *a, const struct lk_change *b)
+{
+    bool same = scaled_equal(&a->oversubscription, &b->oversubscription) &&
+                a->nodes_per_switch == b->nodes_per_switch;
+
+    for (int l = 0; l < LK_LINK_COUNT; l++)
+        same = same && scaled_equal(&a->bandwidth_Bps[l], &b->bandwidth_Bps[l]) &&
+               scaled_equal(&a->latency_s[l], &b->latency_s[l]);
+    return same && a->gpus_per_node == b->gpus_per_node && a->gpu == b->gpu &&
+           a->without_ranks == b->without_ranks && a->without_nodes == b->without_nodes &&
+           slowed_equal(&a->slow_rank, &b->slow_rank) && slowed_equal(&a->slow_link, &b->slow_link);
+}
+
+bool lk_change_is_none(const struct lk_change *c)
+{
+    return !changes_links(c) && !c->gpus_per_node && !c->gpu && !c->without_ranks &&
+           !c->without_nodes && !(c->slow_rank.factor > 0) && !(c->slow_link.factor > 0);
+}
+
+/* ---- Links ---- */
+
+static void scale(struct lk_quantity *q, double factor)
+{
+    q->value *= factor;
+    q->lo *= factor;
+    q->hi *= factor;
+}
+
+/* Sets a new, exact value and keeps the source of the old one. */
+static void replace(const struct lk_changed *to, struct lk_quantity *q, double value)
+{
+    q->value = value;
+    q->lo = q->hi = NAN;
+    q->source = q->source ? q->source : to->source;
+}
+
+static enum lk_status change_switches(struct lk_changed *to, const struct lk_change *change)
+{
+    const struct lk_scaled *s = &change->oversubscription;
+    struct lk_cluster_topology *t = &to->cluster.topology;
+    double now = lk_quantity_known(&t->oversubscription) ? t->oversubscription.value : 1;
+
+    if (change->nodes_per_switch)
+        t->nodes_per_switch = change->nodes_per_switch;
+    if (is_none(s) || (!s->is_factor && s->value == now))
+        return LK_OK;
+    if (!t->nodes_per_switch)
+        return lk_fail(LK_EEVIDENCE,
+                       "cluster %s: oversubscription counts above leaf switches, and nothing says "
+                       "how many nodes are below one. Give --nodes-per-switch, or "
+                       "topology.nodes_per_switch in the cluster file",
+                       to->cluster.name);
+    replace(to, &t->oversubscription, s->is_factor ? now * s->value : s->value);
+    if (t->oversubscription.value < 1)
+        return lk_fail(LK_EUSAGE, "an oversubscription of %g: expected 1 or more",
+                       t->oversubscription.value);
+    return LK_OK;
+}
+
+/* ---- Points ---- */
+
+/* Makes the cost model of a cluster without its points, which are changed one by one. */
+static enum lk_status model_without_points(const struct lk_cluster *c, struct lk_cost_model **out)
+{
+    struct lk_cluster bare = *c;
+
+    bare.points = NULL;
+    bare.n_points = 0;
+    bare.n_slow = 0;
+    return lk_cost_model_create(&bare, NULL, out);
+}
+
+static enum lk_status change_points(struct lk_changed *to, const struct lk_cluster *from)
+{
+    enum lk_status st = LK_OK;
+    struct lk_cost_model *before = NULL, *after = NULL;
+
+    LK_TRY(model_without_points(from, &before));
+    LK_TRY(model_without_points(&to->cluster, &after));
+    for (size_t i = 0; i < to->cluster.n_points; i++) {
+        struct lk_cluster_point *p = &to->points[i];
+        struct lk_cost a, b;
+
+        if (p->ranks < 2 || p->ranks % p->nodes)
+            continue;
+        LK_TRY(lk_cost_eval(before, p->coll, p->algo, p->ranks, p->nodes, &p->bytes, 1, &a));
+        LK_TRY(lk_cost_eval(after, p->coll, p->algo, p->ranks, p->nodes, &p->bytes, 1, &b));
+        if (a.seconds > 0)
+            scale(&p->time_s, b.seconds / a.seconds);
+    }
+out:
+    lk_cost_model_destroy(before);
+    lk_cost_model_destroy(after);
+    return st;
+}
+
+/* Changes links, switches and points. from: the cluster with fits of its points, as the copy has.
+ */
+static enum lk_status change_network(struct lk_changed *to, const struct lk_cluster *from,
+                                     const struct lk_change *c)
+{
+    enum lk_status st = LK_OK;
+
+    for (int l = 0; l < LK_LINK_COUNT; l++) {
+        LK_TRY(lk_link_scale(&to->cluster, (enum lk_link)l, LK_LINK_BANDWIDTH,
+                             c->bandwidth_Bps[l].value, c->bandwidth_Bps[l].is_factor));
+        LK_TRY(lk_link_scale(&to->cluster, (enum lk_link)l, LK_LINK_LATENCY, c->latency_s[l].value,
+                             c->latency_s[l].is_factor));
+    }
+    LK_TRY(change_switches(to, c));
+    if (changes_links(c) && to->cluster.n_points)
+        LK_TRY(change_points(to, from));
+out:
+    return st;
+}
+
+/* ---- The GPU ---- */
+
+static enum lk_status rates_known(const struct lk_cluster *c, bool memory)
+{
+    if (!lk_quantity_known(&c->device.flops))
+        return lk_fail(LK_EEVIDENCE,
+                       "cluster %s does not say how fast its GPU (%s) is. Give device.flops in the "
+                       "cluster file",
+                       c->name, c->gpu);
+    if (memory && !lk_quantity_known(&c->device.memory_Bps))
+        return lk_fail(LK_EEVIDENCE,
+                       "cluster %s does not say how fast its GPU's (%s) memory is. Give "
+                       "device.memory_bandwidth in the cluster file",
+                       c->name, c->gpu);
+    return LK_OK;
+}
+
+/* Returns the seconds of a sample by the roofline. */
+static double roofline_s(const struct lk_job *j, const struct lk_cluster_device *d)
+{
+    double sum = 0;
+
+    for (size_t i = 0; i < j->n_layers; i++) {
+        double compute = j->layers[i].flops.value / d->flops.value;
+        double memory = lk_quantity_known(&j->layers[i].bytes)
+                            ? j->layers[i].bytes.value / d->memory_Bps.value
+                            : 0;
+
+        sum += fmax(compute, memory);
+    }
+    return sum;
+}
+
+static bool layers_have_bytes(const struct lk_job *j)
+{
+    for (size_t i = 0; i < j->n_layers; i++)
+        if (lk_quantity_known(&j->layers[i].bytes))
+            return true;
+    return false;
+}
+
+static double ratio(const struct lk_quantity *from, const struct lk_quantity *to)
+{
+    return lk_quantity_known(from) && lk_quantity_known(to) ? from->value / to->value : NAN;
+}
+
+/* New compute time over the old one, and bounds of it. */
+struct speed {
+    double factor, lo, hi;
+};
+
+static enum lk_status gpu_speed(const struct lk_job *j, const struct lk_cluster *from,
+                                const struct lk_cluster *to, struct speed *out)
+{
+    enum lk_status st = LK_OK;
+    double flops, memory;
+
+    if (!j->n_layers && !lk_quantity_known(&j->flops_per_sample))
+        return lk_fail(LK_EEVIDENCE,
+                       "job %s: nothing says what it computes, so its time on another GPU is not "
+                       "known. The least that would do: flops_per_sample in the job file; better: "
+                       "layers with flops and bytes",
+                       j->name);
+    LK_TRY(rates_known(from, layers_have_bytes(j)));
+    LK_TRY(rates_known(to, layers_have_bytes(j)));
+    flops = ratio(&from->device.flops, &to->device.flops);
+    memory = ratio(&from->device.memory_Bps, &to->device.memory_Bps);
+    if (j->n_layers) {
+        double before = roofline_s(j, &from->device);
+
+        if (!(before > 0))
+            return lk_fail(LK_EEVIDENCE, "job %s: its layers compute nothing", j->name);
+        *out = (struct speed){.factor = roofline_s(j, &to->device) / before};
+        out->lo = out->hi = out->factor;
+    } else {
+        *out = (struct speed){flops, fmin(flops, memory), fmax(flops, memory)};
+    }
+out:
+    return st;
+}
+
+/* Multiplies a time by a factor with bounds. */
+static void scale_between(struct lk_quantity *q, const struct speed *s)
+{
+    double lo = lk_quantity_known(q) && q->lo <= q->value ? q->lo : q->value;
+    double hi = lk_quantity_known(q) && q->hi >= q->value ? q->hi : q->value;
+
+    q->value *= s->factor;
+    q->lo = lo * s->lo;
+    q->hi = hi * s->hi;
+}
+
+static enum lk_status change_gpu(struct lk_changed *to, const struct lk_job *j,
+                                 const struct lk_cluster *from, const struct lk_cluster *gpu)
+{
+    enum lk_status st = LK_OK;
+    struct speed compute, optimizer;
+    double memory;
+
+    if (!gpu)
+        return LK_OK;
+    LK_TRY(gpu_speed(j, from, gpu, &compute));
+    memory = ratio(&from->device.memory_Bps, &gpu->device.memory_Bps);
+    /* An optimizer reads and writes each state once or twice: the memory sets its pace. */
+    optimizer = isnan(memory) ? compute : (struct speed){memory, memory, memory};
+    for (size_t i = 0; i < j->n_compute; i++) {
+        scale_between(&to->compute[i].forward_s, &compute);
+        scale_between(&to->compute[i].backward_s, &compute);
+        scale_between(&to->compute[i].optimizer_s, &optimizer);
+    }
+    to->cluster.gpu = gpu->gpu;
+    to->cluster.device = gpu->device;
+out:
+    return st;
+}
+
+/* ---- The slowest ---- */
+
+static int by_value(const void *a, const void *b)
+{
+    double x = *(const double *)a, y = *(const double *)b;
+
+    return (x > y) - (x < y);
+}
+
+/* Computes mean and sd of n relative effects without the largest, the sd over that of all n. */
+static void without_largest(double *v, size_t n, size_t without, double *out_mean, double *out_sd)
+{
+    double sums[2] = {0}, means[2];
+    size_t counts[] = {n, n - without};
+
+    qsort(v, n, sizeof *v, by_value);
+    for (int k = 0; k < 2; k++) {
+        means[k] = lk_stats_mean(v, counts[k]);
+        for (size_t i = 0; i < counts[k]; i++)
+            sums[k] += (v[i] - means[k]) * (v[i] - means[k]);
+    }
+    *out_mean = means[1];
+    *out_sd = sums[0] > 0 ? sqrt(sums[1] / (double)counts[1] / (sums[0] / (double)n)) : 1;
+}
+
+/* Returns the largest run that has the compute time of each of its ranks; NULL: none. */
+static const struct lk_job_run *widest_run(const struct lk_job *j, int units_min, bool nodes)
+{
+    const struct lk_job_run *best = NULL;
+
+    for (size_t i = 0; i < j->n_runs; i++) {
+        const struct lk_job_run *r = &j->runs[i];
+
+        if ((nodes ? r->config.nodes : r->config.gpus) >= units_min && r->rank_compute_s &&
+            r->config.gpus % r->config.nodes == 0 && (!best || r->config.gpus > best->config.gpus))
+            best = r;
+    }
+    return best;
+}
+
+/* Returns the mean compute of a run's unit of `each` ranks, without those known to be slow; NaN:
+ * all are. */
+static double unit_mean(const struct lk_changed *to, const struct lk_job_run *r, size_t unit,
+                        size_t each)
+{
+    double sum = 0;
+    size_t n = 0;
+
+    for (size_t k = unit * each; k < (unit + 1) * each; k++) {
+        if (!isnan(lk_known_straggler_rank(&to->slow, (int)k, true)))
+            continue;
+        sum += r->rank_compute_s[k];
+        n++;
+    }
+    return n ? sum / (double)n : NAN;
+}
+
+/* Makes the effects of ranks or nodes relative to their mean: measured, or the expected order
+ * statistics of n normal numbers (Blom 1958). */
+static enum lk_status effects(const struct lk_changed *to, const struct lk_job *j, bool nodes,
+                              int n, int without, double sd, double **out, size_t *out_n)
+{
+    enum lk_status st = LK_OK;
+    const struct lk_job_run *r = widest_run(j, without + 2, nodes);
+    size_t units = r ? (size_t)(nodes ? r->config.nodes : r->config.gpus) : (size_t)n, known = 0;
+    double *v, mean;
+
+    LK_TRY(lk_alloc(&v, units, sizeof *v));
+    for (size_t i = 0; i < units; i++) {
+        v[known] = r ? unit_mean(to, r, i, (size_t)r->config.gpus / units)
+                     : sd * lk_stats_normal_quantile(((double)i + 1 - 0.375) / ((double)n + 0.25));
+        if (!isnan(v[known]))
+            known++;
+    }
+    mean = lk_stats_mean(v, known);
+    for (size_t i = 0; r && i < known; i++)
+        v[i] = v[i] / mean - 1;
+    *out = v;
+    *out_n = known;
+out:
+    return st;
+}
+
+/* Replaces the slowest ranks or nodes: the sd becomes that of the rest, and the compute follows the
+ * rest's mean. */
+static enum lk_status replace_slowest(struct lk_changed *to, const struct lk_job *j, bool nodes,
+                                      int n, int without, struct lk_quantity *sd)
+{
+    enum lk_status st = LK_OK;
+    double *v = NULL, mean, narrower, was;
+    size_t units = 0;
+
+    if (!without)
+        return LK_OK;
+    was = lk_quantity_known(sd) ? sd->value : nodes ? 0 : lk_prior_value(LK_PRIOR_RANK_SD);
+    LK_TRY(effects(to, j, nodes, n, without, was, &v, &units));
+    if ((size_t)without + 2 > units) {
+        st = lk_fail(LK_EUSAGE, "%d of %zu %s cannot be left out: two must stay", without, units,
+                     nodes ? "nodes" : "ranks");
+        goto out;
+    }
+    if (!lk_quantity_known(sd) && widest_run(j, without + 2, nodes)) {
+        was = 0;
+        for (size_t i = 0; i < units; i++)
+            was += v[i] * v[i];
+        was = sqrt(was / ((double)units - 1));
+    }
+    without_largest(v, units, (size_t)without, &mean, &narrower);
+    replace(to, sd, was * narrower);
+    for (size_t i = 0; i < to->job.n_compute; i++) {
+        scale(&to->compute[i].forward_s, 1 + mean);
+        scale(&to->compute[i].backward_s, 1 + mean);
+    }
+out:
+    free(v);
+    return st;
+}
+
+/* ---- Known to be slow ---- */
+
+/* Returns the rank or node of an entry; -1: it has none among so many GPUs. */
+static int place_of(const struct lk_changed *to, const struct lk_cluster_slow *e, bool nodes,
+                    int gpus)
+{
+    int at = nodes ? lk_slow_link_node(&to->cluster, e) : e->rank;
+    int n = nodes ? (gpus - 1) / to->cluster.gpus_per_node + 1 : gpus;
+
+    return lk_quantity_known(&e->compute) && e->compute.value > 1 && at < n ? at : -1;
+}
+
+/* Replaces the slowest of the known stragglers; returns how many of `without` are left to replace.
+ */
+static int replace_known(struct lk_changed *to, bool nodes, int gpus, int without)
+{
+    for (; without; without--) {
+        struct lk_cluster *c = &to->cluster;
+        double slowest = 1;
+        size_t kept = 0;
+        int at = -1;
+
+        for (size_t i = 0; i < c->n_slow; i++) {
+            int place = place_of(to, &c->slow[i], nodes, gpus);
+
+            if (place >= 0 && c->slow[i].compute.value > slowest) {
+                slowest = c->slow[i].compute.value;
+                at = place;
+            }
+        }
+        if (at < 0)
+            break;
+        for (size_t i = 0; i < c->n_slow; i++)
+            if ((nodes ? lk_slow_link_node(c, &c->slow[i]) : c->slow[i].rank) != at)
+                c->slow[kept++] = c->slow[i];
+        c->n_slow = kept;
+    }
+    return without;
+}
+
+static void add_slowed(struct lk_changed *to, const struct lk_slowed *s, bool link)
+{
+    struct lk_cluster_slow *e = &to->known[to->cluster.n_slow];
+    struct lk_quantity q = lk_quantity_none();
+
+    if (!(s->factor > 0))
+        return;
+    replace(to, &q, s->factor);
+    *e = (struct lk_cluster_slow){.rank = link ? -1 : s->at, .node = link ? s->at : -1};
+    e->compute = link ? lk_quantity_none() : q;
+    e->link = link ? q : lk_quantity_none();
+    e->since = true;
+    to->cluster.n_slow++;
+}
+
+/* Gives the copy, which has no runs, the stragglers that the runs showed, and the compute of a rank
+ * that is not slow. */
+static enum lk_status take_known(struct lk_changed *to, const struct lk_job *j,
+                                 const struct lk_cluster *c)
+{
+    enum lk_status st = LK_OK;
+
+    LK_TRY(lk_known_stragglers_init(&to->slow, j, c));
+    LK_TRY(lk_alloc(&to->known, to->slow.n + 2, sizeof *to->known));
+    if (to->slow.n)
+        memcpy(to->known, to->slow.list, to->slow.n * sizeof *to->known);
+    to->cluster.slow = to->known;
+    to->cluster.n_slow = to->slow.n;
+    if (!lk_quantity_known(&to->cluster.rank_sd) && !isnan(to->slow.rank_sd))
+        replace(to, &to->cluster.rank_sd, to->slow.rank_sd);
+    if (!lk_quantity_known(&to->cluster.node_sd) && !isnan(to->slow.node_sd))
+        replace(to, &to->cluster.node_sd, to->slow.node_sd);
+    for (size_t i = 0; i < to->job.n_compute; i++) {
+        double reference = lk_known_stragglers_reference(&to->slow, to->compute[i].local_batch);
+
+        scale(&to->compute[i].forward_s, 1 / reference);
+        scale(&to->compute[i].backward_s, 1 / reference);
+    }
+out:
+    return st;
+}
+
+/* ---- The whole ---- */
+
+static enum lk_status copy(void *out, const void *from, size_t n, size_t size)
+{
+    enum lk_status st = LK_OK;
+    void *to;
+
+    LK_TRY(lk_alloc(&to, n, size));
+    if (n)
+        memcpy(to, from, n * size);
+    *(void **)out = to;
+out:
+    return st;
+}
+
+static enum lk_status copy_lists(struct lk_changed *to, const struct lk_job *j,
+                                 const struct lk_cluster *c)
+{
+    enum lk_status st = LK_OK;
+
+    to->job = *j;
+    to->cluster = *c;
+    to->job.runs = NULL;
+    to->job.n_runs = 0;
+    LK_TRY(copy(&to->compute, j->compute, j->n_compute, sizeof *to->compute));
+    LK_TRY(copy(&to->points, c->points, c->n_points, sizeof *to->points));
+    LK_TRY(copy(&to->fits, c->fits, c->n_fits, sizeof *to->fits));
+    to->job.compute = to->compute;
+    to->cluster.points = to->points;
+    to->cluster.fits = to->fits;
+out:
+    return st;
+}
+
+static void change_node(struct lk_changed *to, const struct lk_change *change)
+{
+    struct lk_cluster_topology *t = &to->cluster.topology;
+
+    if (!change->gpus_per_node)
+        return;
+    if (t->nvlink_domain == to->cluster.gpus_per_node)
+        t->nvlink_domain = change->gpus_per_node;
+    to->cluster.gpus_per_node = change->gpus_per_node;
+}
+
+enum lk_status lk_changed_init(struct lk_changed *out, const struct lk_job *j,
+                               const struct lk_cluster *c, const struct lk_change *change, int gpus)
+{
+    enum lk_status st = LK_OK;
+    struct lk_cluster fitted = *c;
+    struct lk_changed to = {0};
+    bool own = false;
+
+    if (changes_links(change))
+        LK_TRY(lk_alpha_beta_fit_missing(c, &fitted, &own));
+    LK_TRY(lk_strdup(&to.source, "a what-if"));
+    LK_TRY(copy_lists(&to, j, &fitted));
+    LK_TRY(take_known(&to, j, c));
+    change_node(&to, change);
+    LK_TRY(change_network(&to, &fitted, change));
+    LK_TRY(change_gpu(&to, j, c, change->gpu));
+    LK_TRY(replace_slowest(&to, j, false, gpus,
+                           replace_known(&to, false, gpus, change->without_ranks),
+                           &to.cluster.rank_sd));
+    LK_TRY(replace_slowest(&to, j, true, (gpus - 1) / to.cluster.gpus_per_node + 1,
+                           replace_known(&to, true, gpus, change->without_nodes),
+                           &to.cluster.node_sd));
+    add_slowed(&to, &change->slow_rank, false);
+    add_slowed(&to, &change->slow_link, true);
+    *out = to;
+    to = (struct lk_changed){0};
+out:
+    if (own && st == LK_OK) {
+        /* The fits' sources are borrowed by the copy: they are the caller's from here on. */
+        out->own_fits = fitted.fits;
+        out->n_own_fits = fitted.n_fits;
+    } else if (own) {
+        lk_alpha_beta_fits_free(fitted.fits, fitted.n_fits);
+    }
+    lk_changed_fini(&to);
+    return st;
+}
+
+void lk_changed_fini(struct lk_changed *c)
+{
+    free(c->source);
+    free(c->compute);
+    free(c->points);
+    free(c->fits);
+    lk_known_stragglers_fini(&c->slow);
+    free(c->known);
+    lk_alpha_beta_fits_free(c->own_fits, c->n_own_fits);
+    *c = (struct lk_changed){0};
+}

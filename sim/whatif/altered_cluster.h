@@ -1,0 +1,86 @@
+/*
+ * Make copies of a cluster and a job as they would be with another network, other nodes, another
+ * GPU, or without the slowest ranks. Every forecast takes the copies like measured ones.
+ *
+ * Network: points measured between nodes (within nodes, for intra) are multiplied by the modelled
+ * time on the new links over that on the old ones, so that the model's error stays. GPU: compute
+ * times are multiplied by the roofline's time on the new device over that on the old one (sum over
+ * layers of max(flops / rate, bytes / memory rate)), so that the share of the device's peak that
+ * the old one reached is kept. A job without layers but with flops_per_sample takes the ratio of
+ * the rates, and its interval is widened to hold the ratio of the memories' rates. Slowest ranks:
+ * they are replaced by ranks like the rest, so that the number of GPUs stays. Ranks that are known
+ * to be slow, or that the runs showed to be (sim/step/known_stragglers.h), stay slow in the copies,
+ * and are the first to be replaced.
+ */
+#ifndef LK_SIM_WHATIF_ALTERED_CLUSTER_H
+#define LK_SIM_WHATIF_ALTERED_CLUSTER_H
+
+#include "base/cluster.h"
+#include "base/job.h"
+#include "base/status.h"
+#include "sim/step/known_stragglers.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* A new value, in the unit of what it replaces, or a factor on the old one; value 0: unchanged. */
+struct lk_scaled {
+    double value;
+    bool is_factor;
+};
+
+/* A rank or node that is made slower than the others. */
+struct lk_slowed {
+    int at;        /* the rank or node, from 0 */
+    double factor; /* its time over that of the others; 0: none is made slower */
+};
+
+/* Changes to the copies; all zero changes nothing. The clusters are borrowed. */
+
+struct lk_change {
+    struct lk_scaled bandwidth_Bps[LK_LINK_COUNT], latency_s[LK_LINK_COUNT]; /* by enum lk_link */
+    int nodes_per_switch;                                                    /* 0: unchanged */
+    struct lk_scaled oversubscription;     /* of a leaf switch: downlink over uplink bandwidth */
+    int gpus_per_node;                     /* 0: unchanged; the number of a node's NICs stays */
+    const struct lk_cluster *gpu;          /* the cluster with the new device; NULL: unchanged */
+    int without_ranks, without_nodes;      /* number of the slowest that are replaced */
+    struct lk_slowed slow_rank, slow_link; /* a rank's compute and a node's link, from now on */
+};
+
+/* Return true if nothing is changed. */
+bool lk_change_is_none(const struct lk_change *c);
+/* Return true if all members are equal; gpu is compared as a pointer. */
+bool lk_change_equal(const struct lk_change *a, const struct lk_change *b);
+
+/*
+ * The copies. They borrow names, sources and lists from the originals, which outlive them. The job
+ * has no runs: they were made on another machine. The caller reads job and cluster alone, and frees
+ * them with lk_changed_fini alone.
+ */
+struct lk_changed {
+    struct lk_job job;
+    struct lk_cluster cluster;
+    /* Private: the owned parts. */
+    struct lk_job_compute *compute;
+    struct lk_cluster_point *points;
+    struct lk_cluster_fit *fits;
+    struct lk_known_stragglers slow; /* of the originals */
+    struct lk_cluster_slow *known;   /* cluster.slow: those, with slow_rank and slow_link; borrows
+                                        the sources of `slow` */
+    struct lk_cluster_fit *own_fits; /* made from the points: `fits` borrows their sources; NULL:
+                                        it borrows the original's */
+    size_t n_own_fits;
+    char *source; /* of quantities that the original did not know */
+};
+
+/*
+ * Make the changed copies. gpus: ranks of the forecast, among which the slowest are sought when no
+ * run of the job has the compute time of each of its ranks. LK_EEVIDENCE names the one number that
+ * is missing; LK_EUSAGE: fewer than two ranks or nodes would stay, or oversubscription below 1.
+ */
+enum lk_status lk_changed_init(struct lk_changed *out, const struct lk_job *j,
+                               const struct lk_cluster *c, const struct lk_change *change,
+                               int gpus);
+void lk_changed_fini(struct lk_changed *c); /* zeroes it; safe on a zeroed one */
+
+#endif

@@ -1,0 +1,227 @@
+/* The axes of a what-if. */
+#include "sim/whatif/axis.h"
+
+#include "base/bounds.h"
+#include "base/units.h"
+#include "base/words.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <string.h>
+
+enum kind { COUNT, YES_NO, SIZE, RATE, TIME, RATIO, WORD, NAME, PLACE };
+
+static const char *const option_names[LK_AXIS_COUNT] = {LK_AXIS_LIST(LK_WORD_NAME)};
+
+static const char *const column_names[LK_AXIS_COUNT] = {
+#define COLUMN_(axis, option, column, help) [axis] = column,
+    LK_AXIS_LIST(COLUMN_)
+#undef COLUMN_
+};
+
+/* The values an axis takes, and the int of the scenario, or the scaled or slowed value of its
+ * change, that it sets; an axis without one is set by lk_axis_apply. */
+#define CONFIG(member) offsetof(struct lk_scenario, config.member)
+#define CHANGE(member) offsetof(struct lk_scenario, change.member)
+static const struct {
+    enum kind kind;
+    double min, max;
+    size_t at;
+    const struct lk_words *words; /* of a WORD */
+} axes[LK_AXIS_COUNT] = {
+    [LK_AXIS_GPUS] = {COUNT, 1, LK_FORECAST_GPUS_MAX, CONFIG(gpus), NULL},
+    [LK_AXIS_LOCAL_BATCH] = {COUNT, 1, LK_BATCH_MAX, CONFIG(local_batch), NULL},
+    [LK_AXIS_ACCUMULATION] = {COUNT, 1, LK_ACCUMULATION_MAX, CONFIG(accumulation), NULL},
+    [LK_AXIS_NO_SYNC] = {YES_NO, 0, 1, 0, NULL},
+    [LK_AXIS_BUCKET_CAP] = {SIZE, 1, 1e12, 0, NULL},
+    [LK_AXIS_FIRST_BUCKET] = {SIZE, 1, 1e12, 0, NULL},
+    [LK_AXIS_GRAD_DTYPE] = {WORD, 0, 0, CONFIG(grad_dtype), &lk_grad_dtype_words},
+    [LK_AXIS_COMPRESSION] = {WORD, 0, 0, CONFIG(compression), &lk_compression_words},
+    [LK_AXIS_POWERSGD_RANK] = {COUNT, 1, 1 << 20, CONFIG(powersgd_rank), NULL},
+    [LK_AXIS_ALGORITHM] = {WORD, 0, 0, CONFIG(algo), &lk_algo_words},
+    [LK_AXIS_SHARDING] = {WORD, 0, 0, CONFIG(sharding), &lk_sharding_words},
+    [LK_AXIS_SHARD_GROUP] = {COUNT, 1, 1 << 20, CONFIG(shard_group), NULL},
+    [LK_AXIS_PERIOD] = {COUNT, 1, 1e9, CONFIG(period), NULL},
+    [LK_AXIS_INTER_BANDWIDTH] = {RATE, 1, 1e15, CHANGE(bandwidth_Bps[LK_LINK_INTER]), NULL},
+    [LK_AXIS_INTER_LATENCY] = {TIME, 1e-12, 60, CHANGE(latency_s[LK_LINK_INTER]), NULL},
+    [LK_AXIS_INTRA_BANDWIDTH] = {RATE, 1, 1e15, CHANGE(bandwidth_Bps[LK_LINK_INTRA]), NULL},
+    [LK_AXIS_INTRA_LATENCY] = {TIME, 1e-12, 60, CHANGE(latency_s[LK_LINK_INTRA]), NULL},
+    [LK_AXIS_NODES_PER_SWITCH] = {COUNT, 1, 1 << 20, CHANGE(nodes_per_switch), NULL},
+    [LK_AXIS_OVERSUBSCRIPTION] = {RATIO, 1, 1000, CHANGE(oversubscription), NULL},
+    [LK_AXIS_GPUS_PER_NODE] = {COUNT, 1, 1 << 20, CHANGE(gpus_per_node), NULL},
+    [LK_AXIS_GPU] = {NAME, 0, 0, 0, NULL},
+    [LK_AXIS_WITHOUT_RANKS] = {COUNT, 0, 1 << 20, CHANGE(without_ranks), NULL},
+    [LK_AXIS_WITHOUT_NODES] = {COUNT, 0, 1 << 20, CHANGE(without_nodes), NULL},
+    [LK_AXIS_SLOW_RANK] = {PLACE, 0, 1 << 20, CHANGE(slow_rank), NULL},
+    [LK_AXIS_SLOW_LINK] = {PLACE, 0, 1 << 20, CHANGE(slow_link), NULL},
+};
+
+static const double FACTOR_MAX = 1e6;
+
+const char *lk_axis_option(enum lk_axis a)
+{
+    return option_names[a];
+}
+
+const char *lk_axis_column(enum lk_axis a)
+{
+    return column_names[a];
+}
+
+static enum lk_status parse_number(enum lk_axis a, const char *text, double *out)
+{
+    static const enum lk_dimension dims[] = {
+        [SIZE] = LK_DIM_BYTES, [RATE] = LK_DIM_RATE, [TIME] = LK_DIM_TIME, [RATIO] = LK_DIM_NONE};
+    enum lk_status st = LK_OK;
+    int64_t n;
+    double v;
+
+    if (axes[a].kind == COUNT)
+        return lk_parse_int64(text, (int64_t)axes[a].min, (int64_t)axes[a].max, &n) == LK_OK
+                   ? (*out = (double)n, LK_OK)
+                   : LK_EUSAGE;
+    LK_TRY(lk_units_parse(dims[axes[a].kind], text, &v));
+    if (v < axes[a].min || v > axes[a].max || (axes[a].kind == SIZE && v != floor(v)))
+        return lk_fail(LK_EUSAGE, "'%s' is out of range: expected %g to %g", text, axes[a].min,
+                       axes[a].max);
+    *out = v;
+out:
+    return st;
+}
+
+/* Reads "x2", on the network's axes. */
+static enum lk_status parse_factor(const char *text, struct lk_scaled *out)
+{
+    enum lk_status st = LK_OK;
+    double v;
+
+    LK_TRY(lk_parse_double(text + 1, &v));
+    if (!(v > 1 / FACTOR_MAX && v < FACTOR_MAX))
+        return lk_fail(LK_EUSAGE, "'%s': expected a factor above 0, e.g. x2 or x0.5", text);
+    *out = v == 1 ? (struct lk_scaled){0} : (struct lk_scaled){v, true}; /* as it is */
+out:
+    return st;
+}
+
+static enum lk_status parse_word(enum lk_axis a, const char *text, double *out)
+{
+    int value = 0;
+    enum lk_status st = lk_words_find(axes[a].words, text, &value);
+
+    *out = value;
+    return st == LK_EPARSE ? LK_EUSAGE : st;
+}
+
+/* Reads "none", or "3:1.25". */
+static enum lk_status parse_place(enum lk_axis a, const char *text, struct lk_axis_value *v)
+{
+    enum lk_status st = LK_OK;
+    int64_t at = 0;
+
+    if (strcmp(text, "none") != 0)
+        LK_TRY(lk_parse_factor_at(text, (int64_t)axes[a].max, &at, &v->number.value));
+    v->at = (int)at;
+out:
+    return st;
+}
+
+static enum lk_status parse(enum lk_axis a, const char *text, struct lk_axis_value *v)
+{
+    enum kind kind = axes[a].kind;
+
+    if ((kind == RATE || kind == TIME || kind == RATIO) && *text == 'x')
+        return parse_factor(text, &v->number);
+    if (kind == WORD)
+        return parse_word(a, text, &v->number.value);
+    if (kind == PLACE)
+        return parse_place(a, text, v);
+    if (kind == NAME)
+        return *text ? LK_OK : lk_fail(LK_EUSAGE, "a name is empty");
+    if (kind == YES_NO) {
+        v->number.value = !strcmp(text, "yes");
+        return v->number.value > 0 || !strcmp(text, "no")
+                   ? LK_OK
+                   : lk_fail(LK_EUSAGE, "'%s': expected yes or no", text);
+    }
+    return parse_number(a, text, &v->number.value);
+}
+
+enum lk_status lk_axis_parse(enum lk_axis a, const char *text, struct lk_axis_value *out)
+{
+    enum lk_status st = LK_OK;
+    struct lk_axis_value v = {0};
+
+    if (axes[a].kind != NAME && strlen(text) >= sizeof v.text)
+        return lk_fail(LK_EUSAGE, "--%s: '%.40s...' is too long for a value", option_names[a],
+                       text);
+    LK_TRY(lk_fail_context(parse(a, text, &v), "--%s", option_names[a]));
+    snprintf(v.text, sizeof v.text, "%s", text);
+    *out = v;
+out:
+    return st;
+}
+
+void lk_axis_apply(enum lk_axis a, const struct lk_axis_value *v, const struct lk_job *j,
+                   struct lk_scenario *s)
+{
+    double number = v->number.value;
+    void *member = (char *)s + axes[a].at;
+
+    switch (axes[a].kind) {
+    case COUNT:
+    case WORD:
+        *(int *)member = (int)number;
+        break;
+    case RATE:
+    case TIME:
+    case RATIO:
+        *(struct lk_scaled *)member = v->number;
+        break;
+    case PLACE:
+        *(struct lk_slowed *)member = (struct lk_slowed){v->at, number};
+        break;
+    case YES_NO:
+        s->config.no_sync = number > 0;
+        break;
+    case NAME:
+        s->change.gpu = v->gpu;
+        break;
+    case SIZE:
+        if (a == LK_AXIS_FIRST_BUCKET)
+            s->config.first_bytes = (uint64_t)number;
+        else if ((uint64_t)number != j->cap_bytes)
+            lk_config_set_cap(&s->config, j, (uint64_t)number);
+        break;
+    }
+}
+
+void lk_axis_settle(const struct lk_job *j, struct lk_config *c)
+{
+    if (!lk_axis_matters(LK_AXIS_POWERSGD_RANK, c))
+        c->powersgd_rank = 0;
+    if (!lk_axis_matters(LK_AXIS_SHARD_GROUP, c))
+        c->shard_group = 0;
+    if (!lk_axis_matters(LK_AXIS_PERIOD, c))
+        c->period = 0;
+    if (!lk_axis_matters(LK_AXIS_NO_SYNC, c))
+        c->no_sync = j->no_sync;
+}
+
+bool lk_axis_matters(enum lk_axis a, const struct lk_config *c)
+{
+    bool periodic = c->sharding == LK_SHARDING_LOCAL_SGD || c->sharding == LK_SHARDING_DILOCO;
+
+    switch (a) {
+    case LK_AXIS_POWERSGD_RANK:
+        return c->compression == LK_COMPRESSION_POWERSGD;
+    case LK_AXIS_SHARD_GROUP:
+        return periodic || c->sharding == LK_SHARDING_HSDP;
+    case LK_AXIS_PERIOD:
+        return periodic;
+    case LK_AXIS_NO_SYNC:
+        return c->accumulation > 1;
+    default:
+        return true;
+    }
+}

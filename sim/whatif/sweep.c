@@ -1,0 +1,595 @@
+/*
+ * The step model made fast for sweeps: each part that configurations share is computed once.
+ *
+ * A network shape (ranks, caps, scheme) gives the collectives, and their cost in every draw, the
+ * slowest link's included. A local batch gives the compute. The ranks' law gives the compute of the
+ * slowest rank (sim/step/straggler_max.h), tail and known ranks included. A configuration is then
+ * one rank that computes as long as the slowest does on average, simulated without randomness at a
+ * few factors of its collectives' cost; a draw is a look-up:
+ *
+ *     t_i = fixed + x_i (T(f_i / x_i) - fixed),   f_i: cost, x_i: compute, over the estimate's
+ *
+ * since the step scales with its durations; fixed is optimizer and gap. The limits: all collectives
+ * of a draw change by the factor of the one in the middle of the cost; one rank is the slowest of a
+ * whole micro-batch; a node's effect has the share of a rank's; effects are those of the job's
+ * current batch; a new run's 50 steps are their mean. The anchor is treated alike, so most of these
+ * errors cancel. tests/sim/test_sweep.c compares it with sim/forecast/predictor.h.
+ *
+ * Divisions: shapes / compute / stragglers / one configuration / anchors / points / the sweep.
+ */
+#include "sim/whatif/sweep.h"
+
+#include "base/array.h"
+#include "sim/forecast/predictor.h"
+#include "sim/step/closed_form.h"
+#include "sim/step/straggler_max.h"
+
+#include <math.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum {
+    FACTORS = 5,
+    STEPS = 2,         /* nothing is random, and a steady state is reached in the warm-up */
+    STEPS_LOADER = 10, /* a loader's queue takes so many to settle */
+};
+
+/* Factors on the collectives' cost; between them the step is nearly straight, beyond them it is
+ * taken as straight. */
+static const double factors[FACTORS] = {0.5, 0.8, 1, 1.25, 2};
+
+static const double FASTEST = 0.05; /* as in sim/step/step.c */
+
+/* A configuration that was run, and its measured over its modelled step. */
+struct anchor {
+    struct lk_config config;
+    enum lk_status status;
+    double factor, *factors; /* of the estimate; of each draw */
+};
+
+/* The part of a configuration's forecast that ranks, caps and scheme give, whatever the batch. */
+struct shape {
+    struct lk_config key;
+    enum lk_status status; /* not LK_OK: it cannot be made, as for the parts below */
+    struct lk_config_model model;
+    double *cost; /* of each draw, links included, over the estimate's */
+    double link;  /* what the slowest link multiplies the estimate's cost by */
+};
+
+/* The part that the local batch gives. */
+struct compute {
+    int local_batch;
+    enum lk_status status;
+    struct lk_config_model model; /* of one rank */
+    double *factors;              /* of each draw, over the estimate's */
+};
+
+/* The slowest of one shape's ranks, or of many shapes': most differ in their collectives alone. */
+struct straggler {
+    struct lk_step_model of; /* ranks, nodes, law and known stragglers; borrows from a shape's */
+    int micro_batches;
+    struct lk_straggler_max slowest;
+    double *effect; /* of each draw */
+};
+
+/* Parts and anchors, each computed once. They are named by an index: they move when another is
+ * made. */
+struct sweep_model {
+    struct lk_predictor *p; /* borrowed */
+    size_t n_draws;
+    struct lk_draw *draws;
+    /* For each draw, the new run's step over the mean of all runs; the probability of a faster
+     * slowest rank, slowest link and slowest link apart. */
+    double *fresh, *rank_share, *link_share, *link_apart;
+    struct shape *shapes;
+    size_t n_shapes, shapes_capacity;
+    struct compute *computes;
+    size_t n_computes, computes_capacity;
+    struct straggler *stragglers;
+    size_t n_stragglers, stragglers_capacity;
+    struct anchor *anchors;
+    size_t n_anchors, anchors_capacity;
+    struct lk_step_coll *colls; /* scratch */
+    size_t colls_capacity;
+};
+
+/* ---- Shapes ---- */
+
+static struct lk_config shape_key(const struct sweep_model *m, const struct lk_config *c)
+{
+    struct lk_config key = *c;
+
+    key.local_batch = lk_config_current(m->p->job).local_batch;
+    key.accumulation = c->accumulation > 1 ? 2 : 1;
+    return key;
+}
+
+/* Return the collective in the middle of the shape's cost, as an index into colls. */
+static size_t middle(const struct lk_config_model *model)
+{
+    double total = 0, sum = 0;
+    size_t k = 0;
+
+    for (size_t i = 0; i < model->step.n_colls; i++)
+        total += model->colls[i].cost_s;
+    for (; k + 1 < model->step.n_colls; k++) {
+        sum += model->colls[k].cost_s;
+        if (sum >= total / 2)
+            break;
+    }
+    return k;
+}
+
+/* Set the shape's cost in every draw to that one collective's, over the estimate's. */
+static enum lk_status set_cost(struct sweep_model *m, struct shape *s)
+{
+    enum lk_status st = LK_OK;
+    struct lk_config_model *model = &s->model;
+    const struct lk_volume_coll *v;
+    size_t n = model->step.n_colls, at = 0, k = middle(model);
+    struct lk_cost one, estimate;
+    enum lk_algo algo;
+
+    for (size_t i = 0; i < m->n_draws; i++)
+        s->cost[i] = 1;
+    if (!n || !(model->colls[k].cost_s > 0))
+        return LK_OK;
+    while (model->order[at] != k)
+        at++;
+    v = &model->volume.colls[k];
+    algo = v->coll == LK_ALL_REDUCE ? model->algo : LK_ALGO_AUTO;
+    LK_TRY(lk_cost_eval(m->p->cost, v->coll, algo, v->ranks, v->nodes, &model->bytes[at], 1,
+                        &estimate));
+    for (size_t i = 0; i < m->n_draws && estimate.seconds > 0; i++) {
+        LK_TRY(lk_cost_eval(m->p->draws[i], v->coll, algo, v->ranks, v->nodes, &model->bytes[at], 1,
+                            &one));
+        s->cost[i] = one.seconds / estimate.seconds;
+    }
+out:
+    return st;
+}
+
+static enum lk_status shape_of(struct sweep_model *m, const struct lk_config *c, size_t *out)
+{
+    enum lk_status st = LK_OK;
+    struct shape s = {.key = shape_key(m, c)};
+
+    /* Neighbours in a grid share their shape more often than not: the latest first. */
+    for (size_t i = m->n_shapes; i-- > 0;)
+        if (lk_config_equal(&m->shapes[i].key, &s.key)) {
+            *out = i;
+            return m->shapes[i].status;
+        }
+    LK_TRY(lk_array_grow(&m->shapes, &m->shapes_capacity, m->n_shapes + 1, sizeof *m->shapes));
+    LK_TRY(lk_alloc(&s.cost, m->n_draws, sizeof *s.cost));
+    s.status =
+        lk_config_model_init(&s.model, m->p->job, m->p->cluster, m->p->cost, &m->p->slow, &s.key);
+    if (s.status == LK_OK)
+        s.status = set_cost(m, &s);
+    if (s.status == LK_OK)
+        s.link = lk_straggler_max_link_mean(&s.model.step);
+    for (size_t i = 0; s.status == LK_OK && i < m->n_draws; i++)
+        s.cost[i] *= lk_straggler_max_link(&s.model.step, m->link_share[i], m->link_apart[i]);
+    *out = m->n_shapes;
+    m->shapes[m->n_shapes++] = s;
+    st = s.status;
+out:
+    return st;
+}
+
+/* ---- Compute ---- */
+
+static enum lk_status compute_of(struct sweep_model *m, int local_batch, size_t *out)
+{
+    enum lk_status st = LK_OK;
+    struct compute c = {.local_batch = local_batch};
+    struct lk_config alone = lk_config_current(m->p->job);
+
+    for (size_t i = 0; i < m->n_computes; i++)
+        if (m->computes[i].local_batch == local_batch) {
+            *out = i;
+            return m->computes[i].status;
+        }
+    alone.local_batch = local_batch;
+    LK_TRY(
+        lk_array_grow(&m->computes, &m->computes_capacity, m->n_computes + 1, sizeof *m->computes));
+    LK_TRY(lk_alloc(&c.factors, m->n_draws, sizeof *c.factors));
+    c.status =
+        lk_config_model_init(&c.model, m->p->job, m->p->cluster, m->p->cost, &m->p->slow, &alone);
+    for (size_t i = 0; i < m->n_draws; i++)
+        c.factors[i] = exp(c.model.compute_sd * m->draws[i].compute);
+    *out = m->n_computes;
+    m->computes[m->n_computes++] = c;
+    st = c.status;
+out:
+    return st;
+}
+
+/* ---- Stragglers ---- */
+
+static bool same_known(const double *a, const double *b, int n)
+{
+    return a && b ? !memcmp(a, b, (size_t)n * sizeof *a) : a == b;
+}
+
+static bool same_law(const struct lk_straggler_law *a, const struct lk_straggler_law *b)
+{
+#define SAME_(field, text, max, help) a->field == b->field &&
+    return LK_STRAGGLER_LIST(SAME_) true;
+#undef SAME_
+}
+
+/* Return true if the slowest of their ranks are drawn alike. */
+static bool same_ranks(const struct lk_step_model *a, const struct lk_step_model *b)
+{
+    return a->ranks == b->ranks && a->nodes == b->nodes && same_law(&a->law, &b->law) &&
+           same_known(a->rank_slowness, b->rank_slowness, a->ranks) &&
+           same_known(a->node_slowness, b->node_slowness, a->nodes);
+}
+
+static enum lk_status straggler_of(struct sweep_model *m, const struct lk_step_model *of,
+                                   int micro_batches, size_t *out)
+{
+    enum lk_status st = LK_OK;
+    struct straggler s = {.of = *of, .micro_batches = micro_batches};
+
+    for (size_t i = m->n_stragglers; i-- > 0;)
+        if (m->stragglers[i].micro_batches == micro_batches &&
+            same_ranks(&m->stragglers[i].of, of)) {
+            *out = i;
+            return LK_OK;
+        }
+    LK_TRY(lk_array_grow(&m->stragglers, &m->stragglers_capacity, m->n_stragglers + 1,
+                         sizeof *m->stragglers));
+    LK_TRY(lk_straggler_max_init(&s.slowest, &s.of, micro_batches));
+    LK_TRY(lk_alloc(&s.effect, m->n_draws, sizeof *s.effect));
+    for (size_t i = 0; i < m->n_draws; i++)
+        s.effect[i] = lk_straggler_max_quantile(&s.slowest, m->rank_share[i]);
+    *out = m->n_stragglers;
+    m->stragglers[m->n_stragglers++] = s;
+out:
+    return st;
+}
+
+/* ---- One configuration ---- */
+
+struct one {
+    const struct shape *shape;
+    const struct compute *compute;
+    const struct straggler *straggler;
+    struct lk_step_model step;      /* one rank, the slowest */
+    double slowest;                 /* its compute over a rank's mean */
+    double at[FACTORS], fixed_s;    /* the step at each factor; optimizer and gap */
+    double estimate_s;              /* the step with the slowest link's cost */
+    double losses_s[LK_LOSS_COUNT]; /* at factor 1 */
+};
+
+static void set_step(struct one *o, const struct lk_config *c)
+{
+    const struct lk_step_model *of_batch = &o->compute->model.step;
+
+    o->step = o->shape->model.step;
+    o->step.ranks = o->step.nodes = 1;
+    o->step.accumulation = c->accumulation;
+    o->step.forward_s = of_batch->forward_s * o->slowest * o->shape->model.async_slowdown;
+    o->step.backward_s = of_batch->backward_s * o->slowest * o->shape->model.async_slowdown;
+    o->step.optimizer_s = of_batch->optimizer_s / lk_config_sharers(c);
+    o->step.gap_s = of_batch->gap_s;
+    o->step.input_s = of_batch->input_s;
+    o->step.load_s = of_batch->load_s;
+    o->step.prefetch_depth = of_batch->prefetch_depth;
+    o->step.law = (struct lk_straggler_law){0};
+    o->step.rank_slowness = o->step.node_slowness = o->step.node_link = NULL;
+    o->fixed_s = o->step.optimizer_s * (1 + o->step.kappa) + o->step.gap_s;
+}
+
+/* Turn the slowest rank's losses into those of the mean rank, which waits for it. */
+static void set_losses(struct one *o, const struct lk_config *c, const struct lk_sim_result *r)
+{
+    const struct lk_step_model *s = &o->compute->model.step;
+    double compute_s = c->accumulation * (s->forward_s + s->backward_s);
+    double slow_s = compute_s * (o->slowest - 1);
+    double own_s = compute_s * o->straggler->slowest.average;
+
+    memcpy(o->losses_s, r->losses_s, sizeof o->losses_s);
+    o->losses_s[LK_LOSS_IDEAL] -= slow_s;
+    o->losses_s[LK_LOSS_SLOW_RANK] += own_s;
+    o->losses_s[LK_LOSS_STRAGGLER] += slow_s - own_s;
+}
+
+/* Return the step with the collectives' cost times f. */
+static double at_factor(const struct one *o, double f)
+{
+    int i = 1;
+
+    while (i + 1 < FACTORS && f > factors[i])
+        i++;
+    return o->at[i - 1] +
+           (o->at[i] - o->at[i - 1]) * (f - factors[i - 1]) / (factors[i] - factors[i - 1]);
+}
+
+/* Return true if ranks wait for each other in a step's last micro-batch alone: for the sum of all.
+ */
+static bool meets_once(const struct lk_step_model *m)
+{
+    for (size_t i = 0; i < m->n_colls; i++)
+        if (m->colls[i].every_micro_batch)
+            return false;
+    return true;
+}
+
+static enum lk_status one_init(struct sweep_model *m, const struct lk_config *c, struct one *o)
+{
+    enum lk_status st = LK_OK;
+    struct lk_sim_request q = {.seed = 1};
+    size_t shape, compute, straggler, n;
+
+    LK_TRY(shape_of(m, c, &shape));
+    LK_TRY(compute_of(m, c->local_batch, &compute));
+    LK_TRY(straggler_of(m, &m->shapes[shape].model.step,
+                        meets_once(&m->shapes[shape].model.step) ? c->accumulation : 1,
+                        &straggler));
+    *o = (struct one){.shape = &m->shapes[shape],
+                      .compute = &m->computes[compute],
+                      .straggler = &m->stragglers[straggler]};
+    o->slowest = fmax(FASTEST, 1 + o->straggler->slowest.mean);
+    set_step(o, c);
+    n = o->step.n_colls;
+    LK_TRY(lk_array_grow(&m->colls, &m->colls_capacity, n, sizeof *m->colls));
+    o->step.colls = m->colls;
+    q.steps = o->step.load_s > 0 ? STEPS_LOADER : STEPS;
+    for (int i = 0; i < FACTORS; i++) {
+        struct lk_sim_result r;
+
+        for (size_t k = 0; k < n; k++) {
+            m->colls[k] = o->shape->model.colls[k];
+            m->colls[k].cost_s *= factors[i];
+        }
+        LK_TRY(lk_closed_form_run(&o->step, &q, &r));
+        o->at[i] = r.mean_s;
+        if (factors[i] == 1)
+            set_losses(o, c, &r);
+        lk_sim_result_fini(&r);
+    }
+    o->estimate_s = at_factor(o, o->shape->link);
+    o->losses_s[LK_LOSS_WIRE] += o->estimate_s - at_factor(o, 1);
+out:
+    return st;
+}
+
+/* Return the step in a draw, without the model's error and without runs. */
+static double draw_of(const struct one *o, size_t i)
+{
+    const struct lk_straggler_max *s = &o->straggler->slowest;
+    double away = o->straggler->effect[i] - s->mean;
+    double x = fmax(FASTEST, 1 + s->persistent * away / o->slowest);
+
+    return o->fixed_s + x * (at_factor(o, o->shape->cost[i] / x) - o->fixed_s);
+}
+
+/* ---- Anchors ---- */
+
+static enum lk_status anchor_init(struct sweep_model *m, struct anchor *a)
+{
+    enum lk_status st = LK_OK;
+    struct one o;
+    double measured;
+    size_t n;
+
+    LK_TRY(lk_alloc(&a->factors, m->n_draws, sizeof *a->factors));
+    a->status = one_init(m, &a->config, &o);
+    if (a->status != LK_OK)
+        return a->status == LK_EEVIDENCE ? LK_OK : a->status;
+    measured = lk_runs_mean(&m->p->runs, &a->config, &n);
+    a->factor = measured / o.estimate_s;
+    for (size_t i = 0; i < m->n_draws; i++)
+        a->factors[i] = lk_predictor_runs_draw(m->p, &a->config, n, &m->draws[i]) / draw_of(&o, i);
+out:
+    return st;
+}
+
+/* Find the anchor: the nearest run whose configuration has a model. *out is NULL if none has. */
+static enum lk_status anchor_of(struct sweep_model *m, const struct lk_config *c,
+                                const struct anchor **out)
+{
+    enum lk_status st = LK_OK;
+    double distance = -INFINITY;
+    struct anchor a = {0};
+
+    *out = NULL;
+    while (lk_runs_nearest(&m->p->runs, c, &distance, &a.config)) {
+        size_t i = 0;
+
+        while (i < m->n_anchors && !lk_config_equal(&m->anchors[i].config, &a.config))
+            i++;
+        if (i == m->n_anchors) {
+            LK_TRY(lk_array_grow(&m->anchors, &m->anchors_capacity, i + 1, sizeof *m->anchors));
+            m->anchors[i] = a;
+            m->n_anchors++;
+            LK_TRY(anchor_init(m, &m->anchors[i]));
+        }
+        if (m->anchors[i].status != LK_OK)
+            continue;
+        *out = &m->anchors[i];
+        break;
+    }
+out:
+    return st;
+}
+
+/* ---- Points ---- */
+
+static void sweep_model_fini(struct sweep_model *m)
+{
+    for (size_t i = 0; i < m->n_shapes; i++) {
+        lk_config_model_fini(&m->shapes[i].model);
+        free(m->shapes[i].cost);
+    }
+    for (size_t i = 0; i < m->n_computes; i++) {
+        lk_config_model_fini(&m->computes[i].model);
+        free(m->computes[i].factors);
+    }
+    for (size_t i = 0; i < m->n_stragglers; i++)
+        free(m->stragglers[i].effect);
+    for (size_t i = 0; i < m->n_anchors; i++)
+        free(m->anchors[i].factors);
+    free(m->draws);
+    free(m->fresh);
+    free(m->shapes);
+    free(m->computes);
+    free(m->stragglers);
+    free(m->anchors);
+    free(m->colls);
+}
+
+/* To be ended by fini, after an error, too. */
+static enum lk_status sweep_model_init(struct sweep_model *m, struct lk_predictor *p)
+{
+    enum lk_status st = LK_OK;
+    size_t n = (size_t)p->options.draws;
+
+    *m = (struct sweep_model){.p = p, .n_draws = n};
+    LK_TRY(lk_alloc(&m->draws, n, sizeof *m->draws));
+    LK_TRY(lk_alloc(&m->fresh, 4 * n, sizeof *m->fresh));
+    m->rank_share = m->fresh + n;
+    m->link_share = m->fresh + 2 * n;
+    m->link_apart = m->fresh + 3 * n;
+    for (size_t i = 0; i < n; i++) {
+        struct lk_rng ranks = lk_rng_init(p->options.seed, lk_rng_stream("sweep.extreme", i));
+        struct lk_rng links = lk_rng_init(p->options.seed, lk_rng_stream("sweep.link", i));
+
+        m->draws[i] = lk_predictor_draw(p, i);
+        m->fresh[i] = exp(m->draws[i].run_sd * m->draws[i].z_new_run);
+        m->rank_share[i] = fmax(lk_rng_uniform(&ranks), 1e-12);
+        m->link_share[i] = fmax(lk_rng_uniform(&links), 1e-12);
+        m->link_apart[i] = fmax(lk_rng_uniform(&links), 1e-12);
+    }
+out:
+    return st;
+}
+
+static void set_grade(struct sweep_model *m, const struct one *o, int anchor_gpus,
+                      struct lk_prediction *point)
+{
+    struct lk_config_model graded = o->shape->model; /* borrows; only grades are read */
+    const struct lk_config_model *of_batch = &o->compute->model;
+
+    graded.batch_extrapolation = of_batch->batch_extrapolation;
+    if (of_batch->batch_extrapolation > 1 && graded.evidence < LK_EVIDENCE_EXTRAPOLATED) {
+        graded.evidence = of_batch->evidence;
+        memcpy(graded.evidence_text, of_batch->evidence_text, sizeof graded.evidence_text);
+    }
+    point->batch_extrapolation = of_batch->batch_extrapolation;
+    lk_predictor_grade(m->p, &graded, anchor_gpus, &point->config, &point->evidence,
+                       point->evidence_text);
+}
+
+static enum lk_status sweep_model_at(struct sweep_model *m, struct lk_prediction *point)
+{
+    enum lk_status st = LK_OK;
+    const struct lk_config *c = &point->config;
+    const struct anchor *a;
+    struct lk_step_model own;
+    struct one o;
+    double scale_error, alone;
+
+    LK_TRY(anchor_of(m, c, &a));
+    LK_TRY(one_init(m, c, &o));
+    point->step_s = o.estimate_s * (a ? a->factor : 1);
+    own = o.compute->model.step;
+    own.optimizer_s = o.step.optimizer_s;
+    alone = lk_predictor_alone_s(&own, c->accumulation);
+    scale_error = lk_predictor_scale_error(m->p, c, a ? a->config.gpus : 0);
+    for (size_t i = 0; i < m->n_draws; i++) {
+        double s = lk_predictor_with_error(alone, draw_of(&o, i), scale_error,
+                                           o.compute->model.batch_sd, &m->draws[i]);
+
+        point->draws_s[i] = s * m->fresh[i] * (a ? a->factors[i] : o.compute->factors[i]);
+    }
+    for (int i = 0; i < LK_LOSS_COUNT; i++)
+        point->losses_s[i] = o.losses_s[i] * point->step_s / o.estimate_s;
+    set_grade(m, &o, a ? a->config.gpus : 0, point);
+    LK_TRY(lk_predictor_interval(m->p, point->draws_s, point));
+out:
+    return st;
+}
+
+/* ---- The sweep ---- */
+
+/* Predicts the full way: for measured points, and for the text of the first refusal. */
+static enum lk_status run_whole(struct lk_predictor *p, struct lk_sweep *s, size_t i)
+{
+    struct lk_prediction one = {0};
+    enum lk_status st = lk_predictor_at(p, &s->points[i].config, &one);
+
+    if (st == LK_EEVIDENCE || st == LK_EUSAGE) {
+        s->points[i].status = st;
+        return s->refusal ? LK_OK : lk_strdup(&s->refusal, lk_error_text());
+    }
+    if (st != LK_OK)
+        return st;
+    memcpy(s->points[i].draws_s, one.draws_s, s->n_draws * sizeof *s->draws_s);
+    free(one.draws_s);
+    one.draws_s = s->points[i].draws_s;
+    s->points[i] = one;
+    return LK_OK;
+}
+
+static enum lk_status run_point(struct sweep_model *m, struct lk_sweep *s, size_t i)
+{
+    enum lk_status st = LK_OK;
+    double *draws_s = s->points[i].draws_s;
+    bool refused;
+    size_t n_runs;
+
+    lk_runs_mean(&m->p->runs, &s->points[i].config, &n_runs);
+    if (n_runs)
+        return run_whole(m->p, s, i);
+    st = sweep_model_at(m, &s->points[i]);
+    refused = st == LK_EEVIDENCE || st == LK_EUSAGE;
+    for (size_t d = 0; refused && d < s->n_draws; d++)
+        draws_s[d] = NAN;
+    s->points[i].status = refused ? st : LK_OK;
+    if (refused && !s->refusal)
+        return run_whole(m->p, s, i);
+    return refused ? LK_OK : st;
+}
+
+enum lk_status lk_sweep_run(struct lk_predictor *p, const struct lk_config *configs, size_t n,
+                            const struct lk_sweep_watch *watch, struct lk_sweep *out)
+{
+    enum { TELL = 64 }; /* points between two calls of tell */
+    enum lk_status st = LK_OK;
+    struct lk_sweep s = {.n = n, .n_draws = (size_t)p->options.draws};
+    struct sweep_model m = {0};
+
+    LK_TRY(lk_alloc(&s.points, n, sizeof *s.points));
+    LK_TRY(lk_alloc(&s.draws_s, n * s.n_draws, sizeof *s.draws_s));
+    LK_TRY(sweep_model_init(&m, p));
+    for (size_t i = 0; i < n; i++) {
+        s.points[i] = (struct lk_prediction){.config = configs[i],
+                                             .draws_s = &s.draws_s[i * s.n_draws],
+                                             .n_draws = s.n_draws,
+                                             .measured_s = NAN,
+                                             .measured_lo_s = NAN,
+                                             .measured_hi_s = NAN};
+        LK_TRY(run_point(&m, &s, i));
+        if (watch && ((i + 1) % TELL == 0 || i + 1 == n))
+            watch->tell(watch->user, i + 1);
+    }
+    *out = s;
+    s = (struct lk_sweep){0};
+out:
+    sweep_model_fini(&m);
+    lk_sweep_fini(&s);
+    return st;
+}
+
+void lk_sweep_fini(struct lk_sweep *s)
+{
+    free(s->points);
+    free(s->draws_s);
+    free(s->refusal);
+    memset(s, 0, sizeof *s);
+}

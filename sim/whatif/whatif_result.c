@@ -1,0 +1,459 @@
+/*
+ * The results of a what-if.
+ *
+ * Divisions: gains / points and effects / the best / notes / the whole / table.
+ */
+#include "sim/whatif/whatif_state.h"
+
+#include "base/array.h"
+#include "base/rng.h"
+#include "sim/planning/memory.h"
+#include "sim/prior.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Gains ---- */
+
+/* Returns the throughput of one of a's GPUs over that of one of b's, when their steps take so long.
+ */
+static double ratio(const struct lk_whatif_item *a, const struct lk_whatif_item *b, double a_s,
+                    double b_s)
+{
+    return lk_config_samples(&a->s.config) / lk_config_samples(&b->s.config) * b->s.config.gpus /
+           a->s.config.gpus * (b_s / a_s);
+}
+
+static bool same(const struct lk_whatif_item *a, const struct lk_whatif_item *b)
+{
+    return lk_config_equal(&a->s.config, &b->s.config) &&
+           lk_change_equal(&a->s.change, &b->s.change);
+}
+
+/* Returns the probability that a has the higher throughput, over draws and the model's resolution;
+ * leaves the draws' ratios in w->ratios. */
+static double certainty(const struct lk_whatif_state *w, const struct lk_whatif_item *a,
+                        const struct lk_whatif_item *b)
+{
+    size_t n = (size_t)w->options.draws;
+
+    for (size_t d = 0; d < n; d++)
+        w->ratios[d] = ratio(a, b, a->at.draws_s[d], b->at.draws_s[d]);
+    return lk_stats_above_one(w->ratios, n, lk_prior_value(LK_PRIOR_BASE_ERROR));
+}
+
+/* Returns the gain of a over b in throughput. */
+static struct lk_gain gain(const struct lk_whatif_state *w, const struct lk_whatif_item *a,
+                           const struct lk_whatif_item *b)
+{
+    struct lk_gain g = {.known = true, .ratio = NAN, .lo = NAN, .hi = NAN, .certainty = NAN};
+    struct lk_estimate e;
+    bool none = same(a, b);
+
+    if (b->status != LK_OK)
+        return g;
+    g.certainty = certainty(w, a, b);
+    for (size_t d = 0; d < (size_t)w->options.draws; d++)
+        w->ratios[d] = none ? 1 : w->ratios[d] * w->resolution[d];
+    e = lk_stats_interval(ratio(a, b, a->at.step_s, b->at.step_s), w->ratios,
+                          (size_t)w->options.draws, w->options.level);
+    g.ratio = e.value;
+    g.lo = e.lo;
+    g.hi = e.hi;
+    return g;
+}
+
+bool lk_whatif_worded(const struct lk_whatif_state *w, enum lk_axis a)
+{
+    return w->request->axes[a].n && a != LK_AXIS_GPUS && a != LK_AXIS_LOCAL_BATCH &&
+           a != LK_AXIS_ACCUMULATION && a != LK_AXIS_BUCKET_CAP;
+}
+
+/* Sets the words of the axes that were asked for and that no number of the point says. */
+static void set_words(const struct lk_whatif_state *w, const struct lk_whatif_item *i,
+                      struct lk_forecast_point *p)
+{
+    size_t n = 0;
+
+    for (int a = 0; a < LK_AXIS_COUNT; a++) {
+        if (!lk_whatif_worded(w, (enum lk_axis)a))
+            continue;
+        if (lk_axis_matters((enum lk_axis)a, &i->s.config))
+            memcpy(p->words[n], w->request->axes[a].v[i->index[a]].text, sizeof p->words[n]);
+        n++;
+    }
+}
+
+/* The efficiency gets no error of the resolution: it is one quantity, not a comparison. */
+static enum lk_status add_point(struct lk_whatif_state *w, const struct lk_whatif_item *i)
+{
+    enum lk_status st = LK_OK;
+    struct lk_whatif *o = w->out;
+    const struct lk_whatif_item *reference = &w->items[i->reference];
+    struct lk_forecast_point p;
+
+    LK_TRY(lk_forecast_point_of(&i->at, reference->status == LK_OK ? &reference->at : NULL,
+                                w->options.level, &p));
+    p.gain = gain(w, i, &w->items[i->current]);
+    set_words(w, i, &p);
+    LK_TRY(lk_forecast_add(&o->forecast, &p));
+    o->scenarios[o->n_points++] = i->s;
+out:
+    return st;
+}
+
+static void add_effect(struct lk_whatif_state *w, const struct lk_whatif_item *i)
+{
+    const struct lk_whatif_item *current = &w->items[i->current];
+    struct lk_whatif_effect *e = &w->out->effects[w->out->n_effects];
+
+    if (current->status != LK_OK)
+        return;
+    e->gpus = i->s.config.gpus;
+    e->axis = i->axis;
+    e->step_s = i->at.step_s;
+    memcpy(e->word, w->request->axes[i->axis].v[i->value].text, sizeof e->word);
+    e->gain = gain(w, i, current);
+    w->out->n_effects++;
+}
+
+/* Draws the error of the model's resolution: draw i has the same factor in every gain. */
+static enum lk_status set_resolution(struct lk_whatif_state *w)
+{
+    enum lk_status st = LK_OK;
+    size_t n = (size_t)w->options.draws;
+
+    LK_TRY(lk_alloc(&w->ratios, n, sizeof *w->ratios));
+    LK_TRY(lk_alloc(&w->resolution, n, sizeof *w->resolution));
+    for (size_t d = 0; d < n; d++) {
+        struct lk_rng g = lk_rng_init(w->options.seed, lk_rng_stream("whatif.resolution", d));
+
+        w->resolution[d] = exp(lk_prior_value(LK_PRIOR_BASE_ERROR) * lk_rng_normal(&g));
+    }
+out:
+    return st;
+}
+
+static double device_bytes(const struct lk_whatif_state *w, const struct lk_whatif_item *i)
+{
+    return lk_plan_device_bytes(i->s.change.gpu ? i->s.change.gpu : w->cluster, w->request->plan);
+}
+
+static void set_fit(const struct lk_whatif_state *w, struct lk_whatif_item *i)
+{
+    struct lk_memory m;
+
+    lk_memory_of(w->job, &i->s.config, &m);
+    /* A device whose memory is not known (NaN) makes no point too large. */
+    i->too_large = lk_memory_fit(&m, device_bytes(w, i)) == LK_MEMORY_TOO_LARGE;
+}
+
+static bool surely(const struct lk_whatif_state *w, double certainty)
+{
+    return certainty >= (1 + w->options.level) / 2;
+}
+
+static const struct lk_whatif_item *item_of(const struct lk_whatif_state *w, size_t point)
+{
+    return &w->items[w->point_items[point]];
+}
+
+/* A point with a batch outside the measured ones is shown, but is not named the best. */
+static bool may_be_best(const struct lk_whatif_state *w, size_t point)
+{
+    const struct lk_whatif_item *i = item_of(w, point);
+
+    return i->at.batch_extrapolation <= 1 && !i->too_large;
+}
+
+/* Returns the point of this count with the highest throughput of those that `take` accepts;
+ * n_points: none. */
+static size_t fastest(const struct lk_whatif_state *w, int gpus,
+                      bool (*take)(const struct lk_whatif_state *w, size_t point))
+{
+    const struct lk_forecast_point *f = w->out->forecast.points;
+    size_t n = w->out->n_points, best = n;
+
+    for (size_t i = 0; i < n; i++)
+        if (f[i].config.gpus == gpus && take(w, i) &&
+            (best == n || f[i].throughput_per_s > f[best].throughput_per_s))
+            best = i;
+    return best;
+}
+
+static void mark_best(struct lk_whatif_state *w, int gpus)
+{
+    struct lk_forecast_point *f = w->out->forecast.points;
+    size_t n = w->out->n_points, best = fastest(w, gpus, may_be_best);
+
+    if (best == n)
+        return;
+    f[best].gain.verdict = LK_VERDICT_BEST;
+    for (size_t i = 0; i < n; i++)
+        if (i != best && f[i].config.gpus == gpus && may_be_best(w, i) &&
+            !surely(w, certainty(w, item_of(w, best), item_of(w, i))))
+            f[i].gain.verdict = LK_VERDICT_TIE;
+}
+
+/* ---- Notes ---- */
+
+/* Writes "bucket-cap=25MiB, accumulation=2": the axes that were asked for, without the GPUs. */
+static void describe(const struct lk_whatif_state *w, size_t point, char *out, size_t size)
+{
+    const struct lk_whatif_item *i = item_of(w, point);
+    size_t at = 0;
+
+    *out = 0;
+    for (int a = LK_AXIS_GPUS + 1; a < LK_AXIS_COUNT; a++)
+        if (w->request->axes[a].n && lk_axis_matters((enum lk_axis)a, &i->s.config) && at < size)
+            at += (size_t)snprintf(out + at, size - at, "%s%s=%s", at ? ", " : "",
+                                   lk_axis_option((enum lk_axis)a),
+                                   w->request->axes[a].v[i->index[a]].text);
+    if (!*out)
+        snprintf(out, size, "the only one");
+}
+
+static bool is_best(const struct lk_whatif_state *w, size_t point)
+{
+    return w->out->forecast.points[point].gain.verdict == LK_VERDICT_BEST;
+}
+
+static bool is_too_large(const struct lk_whatif_state *w, size_t point)
+{
+    return item_of(w, point)->too_large;
+}
+
+/* Returns true if a step learns as the current one does: as many samples, exact gradients, no rank
+ * that lags. */
+static bool learns_the_same(const struct lk_whatif_state *w, size_t point)
+{
+    const struct lk_whatif_item *i = item_of(w, point);
+    const struct lk_config *c = &i->s.config, *current = &w->items[i->current].s.config;
+    bool exact = c->grad_dtype == LK_GRAD_OWN && c->compression == LK_COMPRESSION_NONE;
+    bool together = c->sharding != LK_SHARDING_LOCAL_SGD && c->sharding != LK_SHARDING_DILOCO &&
+                    c->sharding != LK_SHARDING_ASYNC;
+
+    return exact && together && may_be_best(w, point) &&
+           lk_config_samples(c) == lk_config_samples(current);
+}
+
+/* Writes "throughput +2.1 % (-0.3 to +4.0) against the current configuration, within the error". */
+static void describe_gain(const struct lk_whatif_state *w, const struct lk_gain *g, char *out,
+                          size_t size)
+{
+    const char *verdict = surely(w, g->certainty)       ? "beyond the error"
+                          : surely(w, 1 - g->certainty) ? "surely worse"
+                                                        : "within the error";
+
+    if (isnan(g->ratio))
+        snprintf(out, size, "the current configuration cannot be forecast");
+    else
+        snprintf(out, size,
+                 "throughput %+.1f %% (%+.1f to %+.1f) against the current configuration, %s",
+                 100 * (g->ratio - 1), 100 * (g->lo - 1), 100 * (g->hi - 1), verdict);
+}
+
+/* Notes a faster point that does not fit in memory, and the sharding that would make it fit. */
+static enum lk_status note_too_large(struct lk_whatif_state *w, int gpus, size_t best)
+{
+    enum lk_status st = LK_OK;
+    struct lk_forecast *f = &w->out->forecast;
+    size_t n = w->out->n_points, large = fastest(w, gpus, is_too_large);
+    const struct lk_whatif_item *i;
+    enum lk_sharding fits;
+    char words[256];
+
+    if (large == n ||
+        (best < n && f->points[large].throughput_per_s < f->points[best].throughput_per_s))
+        return LK_OK;
+    describe(w, large, words, sizeof words);
+    i = item_of(w, large);
+    if (lk_memory_sharding_that_fits(w->job, &i->s.config, device_bytes(w, i), &fits))
+        LK_TRY(lk_forecast_note(f, "%s at %d GPUs does not fit in memory: %s; with %s it would",
+                                best < n ? "what is faster" : "the fastest", gpus, words,
+                                lk_sharding_name(fits)));
+    else
+        LK_TRY(lk_forecast_note(f, "%s at %d GPUs does not fit in memory, with no ZeRO stage: %s",
+                                best < n ? "what is faster" : "the fastest", gpus, words));
+out:
+    return st;
+}
+
+static enum lk_status note_best(struct lk_whatif_state *w, int gpus)
+{
+    enum lk_status st = LK_OK;
+    struct lk_forecast *f = &w->out->forecast;
+    size_t n = w->out->n_points, best = fastest(w, gpus, is_best), ties = 0, same;
+    char words[256], gain[160];
+
+    if (best < n) {
+        for (size_t i = 0; i < n; i++)
+            ties += f->points[i].config.gpus == gpus && f->points[i].gain.verdict == LK_VERDICT_TIE;
+        describe(w, best, words, sizeof words);
+        describe_gain(w, &f->points[best].gain, gain, sizeof gain);
+        LK_TRY(lk_forecast_note(f, "best at %d GPUs: %s; %s; %zu other%s with it", gpus, words,
+                                gain, ties, ties == 1 ? " ties" : "s tie"));
+    }
+    LK_TRY(note_too_large(w, gpus, best));
+    same = fastest(w, gpus, learns_the_same);
+    if (best < n && same < n && !learns_the_same(w, best)) {
+        describe(w, same, words, sizeof words);
+        describe_gain(w, &f->points[same].gain, gain, sizeof gain);
+        LK_TRY(lk_forecast_note(f,
+                                "best at %d GPUs with the same global batch and exact, "
+                                "synchronous gradients: %s; %s",
+                                gpus, words, gain));
+    }
+out:
+    return st;
+}
+
+/* An averaging that runs beside the next step's compute costs what does not fit in there. */
+static enum lk_status note_schemes(struct lk_whatif_state *w)
+{
+    enum lk_status st = LK_OK;
+    struct lk_whatif *o = w->out;
+    bool said[LK_SHARDING_COUNT] = {false};
+
+    for (size_t i = 0; i < o->n_points; i++) {
+        const struct lk_config *c = &o->scenarios[i].config;
+        const struct lk_forecast_point *p = &o->forecast.points[i];
+        double hidden = fmin(p->losses_s[LK_LOSS_WIRE], p->step_s / fmax(1, c->period));
+
+        if (said[c->sharding])
+            continue;
+        said[c->sharding] = true;
+        if (c->sharding == LK_SHARDING_ASYNC)
+            LK_TRY(lk_forecast_note(&o->forecast,
+                                    "async: throughput without the barrier, each rank at its own "
+                                    "pace; gradients are %d updates old on average at %d GPUs, "
+                                    "and what that costs in convergence is not in the numbers",
+                                    c->gpus - 1, c->gpus));
+        if ((c->sharding == LK_SHARDING_LOCAL_SGD || c->sharding == LK_SHARDING_DILOCO) &&
+            c->shard_group < 2)
+            LK_TRY(lk_forecast_note(
+                &o->forecast,
+                "%s: an averaging stands alone, its cost spread over the period; overlapped with "
+                "the step after it, %d GPUs would take %.4g s a step instead of %.4g; what the "
+                "period costs in convergence is not in the numbers",
+                lk_sharding_name(c->sharding), c->gpus, p->step_s - hidden, p->step_s));
+    }
+out:
+    return st;
+}
+
+static enum lk_status note_compression(struct lk_whatif_state *w)
+{
+    enum lk_status st = LK_OK;
+    struct lk_whatif *o = w->out;
+    bool some = false, power = false, rows = true;
+
+    for (size_t i = 0; i < o->n_points; i++) {
+        enum lk_compression c = o->scenarios[i].config.compression;
+
+        some |= c != LK_COMPRESSION_NONE;
+        power |= c == LK_COMPRESSION_POWERSGD;
+    }
+    for (size_t i = 0; i < w->job->n_tensors; i++)
+        rows = rows && w->job->tensors[i].rows;
+    if (power && !rows)
+        LK_TRY(lk_forecast_note(&o->forecast, "assumed: PowerSGD's matrices are square where the "
+                                              "job does not give their rows"));
+    if (some && !lk_quantity_known(&w->cluster->device.memory_Bps))
+        LK_TRY(lk_forecast_note(&o->forecast,
+                                "what a hook's casts and products take is not in the numbers: the "
+                                "cluster does not give device.memory_bandwidth"));
+out:
+    return st;
+}
+
+static enum lk_status add_notes(struct lk_whatif_state *w)
+{
+    enum lk_status st = LK_OK;
+    struct lk_whatif *o = w->out;
+
+    for (size_t g = 0; g < w->request->axes[LK_AXIS_GPUS].n; g++)
+        LK_TRY(note_best(w, (int)w->request->axes[LK_AXIS_GPUS].v[g].number.value));
+    LK_TRY(note_schemes(w));
+    LK_TRY(note_compression(w));
+    if (w->n_refused)
+        LK_TRY(lk_forecast_note(&o->forecast, "%zu points were left out. The first: %s",
+                                w->n_refused, w->refusal));
+    LK_TRY(lk_forecast_note(&o->forecast, "two configurations are told apart from %.0f %% on (%s)",
+                            100 * lk_prior_value(LK_PRIOR_BASE_ERROR),
+                            lk_prior_source(LK_PRIOR_BASE_ERROR)));
+out:
+    return st;
+}
+
+/* ---- The whole ---- */
+
+enum lk_status lk_whatif_add_results(struct lk_whatif_state *w)
+{
+    enum lk_status st = LK_OK;
+
+    LK_TRY(set_resolution(w));
+    LK_TRY(lk_alloc(&w->point_items, w->n_items, sizeof *w->point_items));
+    LK_TRY(lk_alloc(&w->out->scenarios, w->n_items, sizeof *w->out->scenarios));
+    LK_TRY(lk_alloc(&w->out->effects, w->n_items, sizeof *w->out->effects));
+    for (size_t i = 0; i < w->n_items; i++) {
+        if (w->items[i].status != LK_OK)
+            continue;
+        if (w->items[i].role == LK_WHATIF_GRID) {
+            w->point_items[w->out->n_points] = i;
+            set_fit(w, &w->items[i]);
+            LK_TRY(add_point(w, &w->items[i]));
+        }
+        if (w->items[i].role == LK_WHATIF_EFFECT)
+            add_effect(w, &w->items[i]);
+    }
+    w->out->n_refused = w->n_refused;
+    if (!w->out->n_points) {
+        st = lk_fail(LK_EEVIDENCE, "none of the %zu points can be forecast. The first: %s",
+                     w->n_refused, w->refusal ? w->refusal : "no reason");
+        goto out;
+    }
+    for (size_t g = 0; g < w->request->axes[LK_AXIS_GPUS].n; g++)
+        mark_best(w, (int)w->request->axes[LK_AXIS_GPUS].v[g].number.value);
+    LK_TRY(add_notes(w));
+out:
+    return st;
+}
+
+/* ---- Table ---- */
+
+/* X(name, heading, dimension, digits, value): an effect's row. */
+#define EFFECT_COLUMNS(X)                                                                          \
+    X("gpus", "GPUs", LK_DIM_NONE, -1, e->gpus)                                                    \
+    X("axis", "axis", LK_DIM_NONE, -1, lk_axis_option(e->axis))                                    \
+    X("value", "value", LK_DIM_NONE, -1, e->word)                                                  \
+    X("step_s", "step", LK_DIM_TIME, -1, e->step_s)                                                \
+    X("gain_pct", "alone, %", LK_DIM_NONE, 1, 100 * (e->gain.ratio - 1))                           \
+    X("gain_lo_pct", "from", LK_DIM_NONE, 1, 100 * (e->gain.lo - 1))                               \
+    X("gain_hi_pct", "to", LK_DIM_NONE, 1, 100 * (e->gain.hi - 1))                                 \
+    X("certainty", "sure to gain", LK_DIM_NONE, 3, e->gain.certainty)
+
+static const struct lk_column effect_columns[] = {EFFECT_COLUMNS(LK_TABLE_COLUMN)};
+
+enum lk_status lk_whatif_effect_table(const struct lk_whatif *w, struct lk_table **out)
+{
+    enum lk_status st = LK_OK;
+    struct lk_table *t = NULL;
+
+    LK_TRY(lk_table_create("What each axis is worth alone: throughput against the current "
+                           "configuration",
+                           effect_columns, LK_COUNT(effect_columns), &t));
+    for (size_t i = 0; i < w->n_effects; i++) {
+        const struct lk_whatif_effect *e = &w->effects[i];
+
+        LK_TRY(lk_table_row(t));
+        EFFECT_COLUMNS(LK_TABLE_CELL)
+    }
+    *out = t;
+    t = NULL;
+out:
+    lk_table_destroy(t);
+    return st;
+}

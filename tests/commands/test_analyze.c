@@ -1,0 +1,85 @@
+/* Run lockstep analyze as a user does. */
+#include "base/array.h"
+#include "base/file.h"
+#include "tests/rigs/program.h"
+#include "tests/rigs/scratch.h"
+#include "tests/rigs/step_model.h"
+#include "tests/rigs/suite.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static char *dir;
+
+static void write_run(const char *name, struct step_model change)
+{
+    const struct step_model m = step_model_default(change);
+    char *where = scratch_path(dir, name);
+    struct lk_trace *traces = NULL;
+
+    ck_assert_int_eq(step_model_run(&m, &traces, NULL), LK_OK);
+    step_model_write(traces, m.ranks, where, -1);
+    free(where);
+}
+
+/* Write runs of one and two ranks, the second of which is slow, and a run of another batch. */
+static void set_up(void)
+{
+    dir = scratch_create();
+    write_run("curve/k1", (struct step_model){.ranks = 1});
+    write_run("curve/k2", (struct step_model){.ranks = 2, .slow = {0, 0.2}});
+    write_run("other", (struct step_model){.ranks = 1, .local_batch = 16});
+}
+
+static void tear_down(void)
+{
+    scratch_remove(dir);
+}
+
+static const struct {
+    const char *words; /* @ stands for the directory */
+    int code;
+    const char *says, *says_too; /* on standard output, or on stderr when code is not 0 */
+} rows[] = {
+    {"analyze @/curve", 0, "Waterfall: ", "late rank: rank 1 is the last at 100 %"},
+    {"analyze @/curve", 0, "curve/k1: 1 rank, local batch 4", "the first 5 steps are warm-up"},
+    {"analyze @/curve/k2", 0, "modelled from this run", "Stragglers"},
+    {"analyze @/curve/k2 --reference @/curve/k1", 0, "curve/k1: 1 rank", "Buckets"},
+    {"analyze @/curve --format csv", 0, "mean_s", "straggler,"},
+    {"analyze @/curve --format=json", 0, "\"straggler\"", "\"mean_s\""},
+    {"analyze @/curve --step 7", 0, "Collectives of one step", "last"},
+    {"analyze @/curve --step 2", 2, "step 2 is not there", "5 to 29"},
+    {"analyze @/curve/k2 --reference @/other", 2, "can be the reference of", "other"},
+    {"analyze", 2, "which run?", "lockstep analyze"},
+    {"analyze @/nothing", 1, "nothing", "lockstep analyze: "},
+    {"analyze @/curve --fromat csv", 2, "fromat", "format"},
+};
+
+START_TEST(says)
+{
+    struct program p;
+    char *words = NULL, *more;
+    const char *said;
+
+    ck_assert_int_eq(lk_strdup(&words, rows[_i].words), LK_OK);
+    for (char *at; (at = strchr(words, '@')); words = more) {
+        ck_assert_int_eq(lk_asprintf(&more, "%.*s%s%s", (int)(at - words), words, dir, at + 1),
+                         LK_OK);
+        free(words);
+    }
+    program_run(&p, dir, rows[_i].code, "%s", words);
+    said = rows[_i].code ? p.err : p.out;
+    ck_assert_msg(strstr(said, rows[_i].says) != NULL, "no '%s' in: %s", rows[_i].says, said);
+    ck_assert_msg(strstr(said, rows[_i].says_too) != NULL, "no '%s' in: %s", rows[_i].says_too,
+                  said);
+    ck_assert_msg(!*(rows[_i].code ? p.out : p.err), "also said: %s%s", p.out, p.err);
+    program_fini(&p);
+    free(words);
+}
+END_TEST
+
+SUITE(analyze, t)
+{
+    tcase_add_checked_fixture(t, set_up, tear_down);
+    tcase_add_loop_test(t, says, 0, (int)LK_COUNT(rows));
+}

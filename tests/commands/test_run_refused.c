@@ -1,0 +1,171 @@
+/* lockstep run refuses options, devices and files before a rank starts, and leaves nothing. */
+#include "base/array.h"
+#include "base/file.h"
+#include "tests/rigs/program.h"
+#include "tests/rigs/scratch.h"
+#include "tests/rigs/suite.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* A GPT that computes for a millisecond. */
+#define TINY                                                                                       \
+    "--model=gpt --layers=1 --heads=2 --channels=16 --context=8 --vocab=32 "                       \
+    "--samples=4096 "                                                                              \
+    "--no-pin --prefetch=1 "
+
+/* Return the text with its "%s", if any, replaced by the scratch directory; the caller frees it. */
+static char *with_dir(const char *text)
+{
+    const char *at = strstr(text, "%s");
+    char *out;
+
+    ck_assert_int_eq(at ? lk_asprintf(&out, "%.*s%s%s", (int)(at - text), text, scratch_dir, at + 2)
+                        : lk_strdup(&out, text),
+                     LK_OK);
+    return out;
+}
+
+/* ---- Wrong usage: exit code 2 and the reason ---- */
+
+static const struct {
+    const char *options, *says;
+} wrong[] = {
+    {"--modle=gpt", "did you mean"},
+    {"--model=gtp", "no model 'gtp'"},
+    {"--ranks=0", "ranks"},
+    {"--steps=ten", "steps"},
+    {"-n2 --scaling=1,2", "exclude each other"},
+    {"--strong", "--strong needs --scaling"},
+    {"--scaling=1,2 --strong --local-batches=2,4", "exclude each other"},
+    {"--comm=self -n2", "--comm=self is for one rank"},
+    {"--comm=nccl -n2", "--comm=nccl needs --device=cuda"},
+    {"--nccl-max-ctas=2 -n2", "--nccl-... options need --comm=nccl"},
+    {"--nccl-register -n2", "--nccl-... options need --comm=nccl"},
+    {"--share-gpu -n2", "--share-gpu needs --device=cuda"},
+    {"--device=cuda --comm=tcp -n2", "which --device=cuda has not"},
+    {"--device=cuda --algorithm=ring -n2", "NCCL_ALGO=allreduce:ring"},
+    {"--device=cuda --nccl-min-ctas=4 --nccl-max-ctas=2 -n2",
+     "--nccl-min-ctas is above --nccl-max-ctas"},
+    {"--device=cuda --comm=self --nccl-cga=2", "--nccl-... options need --comm=nccl"},
+    {"--device=cuda --fault=slow:rate=1GB/s -n2", "slow links are for collectives of the host"},
+    {"--job=x", "--job is for --model=replay"},
+    {"--model=replay", "--model=replay needs --job"},
+    {"--model=replay --job=x", "--model=replay needs --device=timed"},
+    {"--device=timed --verify", "computes nothing to verify"},
+    {"--dtype=bfloat16", "--dtype=bfloat16 needs --device=cuda"},
+    {"--device=timed --dtype=bfloat16", "--dtype=bfloat16 needs --device=cuda"},
+    {"--device=cuda --dtype=float16", "dtype"},
+    {"--slow-rank=1:2", "--slow-rank needs --device=timed"},
+    {"--device=timed --slow-rank=1", "NUMBER:FACTOR"},
+    {"-n2 --device=timed --slow-rank=2:2", "the ranks are 0 to 1"},
+    {"--scaling=1,3 --device=timed --slow-rank=3:2", "the ranks are 0 to 2"},
+    {"--timed-flops=1e9", "--timed-flops needs --device=timed"},
+    {"--timed-bandwidth=1GB/s", "--timed-bandwidth needs --device=timed"},
+    {"--device=timed --noise-every=2", "--noise-every"},
+    {"--momentum=0.5", "--momentum is for --optimizer=sgd"},
+    {"--optimizer=sgd --beta1=0.5", "--beta1 is for --optimizer=adamw"},
+    {"--optimizer=sgd --beta2=0.5", "--beta2 is for --optimizer=adamw"},
+    {"--optimizer=sgd --epsilon=1e-6", "--epsilon is for --optimizer=adamw"},
+    {"--data=LICENSE --samples=100", "--samples is for synthetic data"},
+    {"--plant=wrong-divisor", "--plant needs --verify"},
+    {"--device=timed --slow-rank=1:0", "factor"},
+    {"--verify-steps=3", "--verify-steps needs --verify"},
+    {"--gpu-records=yes", "--gpu-records=yes needs --device=cuda"},
+    {"--scaling=1,3 --strong -b8", "does not divide by 3"},
+    {"--scaling=1,2 --export=x", "--export is for a single run"},
+    {"--plant=typo", "plant"},
+    {"-n2 --fault=fale:call=1", "'fale' is no fault"},
+    {"-n2 --fault=fail:call=1,rank=2", "fail: rank: "},
+    {"--fault=fail:call=1,rank=1", "fail: rank: "},
+    {"--momentum=1.5", "momentum"},
+    {"--log=nonsense", "nonsense"},
+    {"extra", "takes no operands"},
+};
+
+START_TEST(wrong_usage)
+{
+    struct program p;
+    char *out = scratch_path(scratch_dir, "run");
+
+    program_run(&p, scratch_dir, 2, "run --out=%s %s", out, wrong[_i].options);
+    ck_assert_msg(strstr(p.err, wrong[_i].says) != NULL, "%s", p.err);
+    ck_assert_str_eq(p.out, "");
+    ck_assert(!lk_file_exists(out));
+    free(out);
+    program_fini(&p);
+}
+END_TEST
+
+/* ---- Unusable files: no rank starts, and nothing is left ---- */
+
+static const struct {
+    const char *options, *says; /* %s: the scratch directory */
+    int code;
+} unusable[] = {
+    {"--export=%s/nowhere/weights " TINY, "nowhere", 1},
+    {"--export=%s " TINY, "is a directory", 1},
+    {"--import=%s/nothing " TINY, "nothing", 1},
+    {"--import=%s " TINY, "%s", 1},
+    {"--data=%s/nothing", "nothing", 1},
+    {"--data=%s/short --model=mlp --vocab=256 --context=64", "64 bytes are too few", 2},
+    {"--data=%s/short --model=mlp --vocab=255 --context=8", "vocabulary of 256, not 255", 2},
+};
+
+/* The reason is printed at once, and once. (On a machine with a GPU the run succeeds.) */
+START_TEST(no_gpu)
+{
+    char *out = scratch_path(scratch_dir, "run");
+    struct program p;
+
+    program_start(&p, scratch_dir, NULL, NULL,
+                  "run --device=cuda --dtype=%s -n2 --steps=1 --out=%s " TINY,
+                  _i ? "bfloat16" : "float32", out);
+    program_wait(&p);
+    ck_assert_int_eq(p.signal, 0);
+    if (p.code != 0) {
+        ck_assert_int_eq(p.code, 1);
+        ck_assert_msg(strstr(p.err, "device cuda: ") || strstr(p.err, "device 'cuda' is not in"),
+                      "%s", p.err);
+        ck_assert_msg(strstr(p.err, "rank ") == NULL, "%s", p.err);
+        ck_assert_str_eq(p.out, "");
+        ck_assert(!lk_file_exists(out));
+    }
+    free(out);
+    program_fini(&p);
+}
+END_TEST
+
+START_TEST(unusable_files)
+{
+    char *out = scratch_path(scratch_dir, "run");
+    char *path = scratch_path(scratch_dir, "short");
+    char *options, *says;
+    FILE *f = fopen(path, "wb");
+    struct program p;
+
+    ck_assert_ptr_nonnull(f);
+    ck_assert_int_eq(fprintf(f, "%64s", "x"), 64);
+    ck_assert_int_eq(fclose(f), 0);
+    options = with_dir(unusable[_i].options);
+    says = with_dir(unusable[_i].says);
+    program_run(&p, scratch_dir, unusable[_i].code, "run -n2 --steps=3 --out=%s %s", out, options);
+    ck_assert_msg(strstr(p.err, says) != NULL, "%s", p.err);
+    ck_assert_msg(strstr(p.err, "rank ") == NULL, "%s", p.err);
+    ck_assert(!lk_file_exists(out));
+    free(options);
+    free(says);
+    free(path);
+    free(out);
+    program_fini(&p);
+}
+END_TEST
+
+SUITE(run_refused, c)
+{
+    tcase_add_checked_fixture(c, scratch_set_up, scratch_tear_down);
+    tcase_add_loop_test(c, wrong_usage, 0, LK_COUNT(wrong));
+    tcase_add_loop_test(c, no_gpu, 0, 2);
+    tcase_add_loop_test(c, unusable_files, 0, LK_COUNT(unusable));
+}

@@ -1,0 +1,117 @@
+/* Forecasts from tables of throughputs, through the program. */
+#include "base/array.h"
+#include "base/file.h"
+#include "tests/rigs/program.h"
+#include "tests/rigs/scratch.h"
+#include "tests/rigs/suite.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Write t.csv, run `WORDS t.csv REST`, and check that the output contains `expect`. */
+static void check_run(const char *csv, const char *words, const char *rest, int code,
+                      const char *expect)
+{
+    char *path = scratch_path(scratch_dir, "t.csv");
+    FILE *f = fopen(path, "w");
+    struct program p;
+
+    ck_assert_ptr_nonnull(f);
+    fputs(csv, f);
+    ck_assert_int_eq(fclose(f), 0);
+    program_run(&p, scratch_dir, code, "%s %s %s", words, path, rest);
+    ck_assert_msg(strstr(code ? p.err : p.out, expect), "no '%s' in: %s%s", expect, p.out, p.err);
+    program_fini(&p);
+    free(path);
+}
+
+#define SCALE                                                                                      \
+    "gpus,nodes,throughput,local_batch\n1,1,100,32\n2,1,195,32\n4,1,380,32\n8,1,745,32\n"          \
+    "16,2,1400,32\n32,4,2700,32\n"
+#define ONE_NODE "gpus,throughput\n1,100\n2,196\n"
+
+static const struct {
+    const char *csv, *words, *rest;
+    int code;
+    const char *expect;
+} cases[] = {
+    {SCALE, "predict --throughput", "--gpus=64", 0, "extrapolated x2 on gpus"},
+    {SCALE, "predict --throughput", "--gpus=16 --format=csv", 0, "measured"},
+    {SCALE, "predict --throughput", "--gpus=64 --local-batch=64", 0,
+     "extrapolated to another local batch"},
+    {SCALE, "validate --throughput", "", 0, "of 5"},
+    {ONE_NODE, "predict --throughput", "--gpus=8", 0, "assumed: 8 GPUs a node"},
+    {ONE_NODE, "predict --throughput", "--gpus=16", 1, "The cheapest run that would supply it: 2"},
+    {SCALE, "predict --throughput", "--gpus=4096", 1, "times the largest count"},
+    {SCALE, "predict --throughput", "--gpus=8 --local-batch=1000", 1, "local batch of 1000"},
+    {ONE_NODE, "predict --throughput", "--gpus=2 --local-batch=8", 1, "no column local_batch"},
+    {"gpus,throughput\n4,9\n", "validate --throughput", "", 1, "nothing to hold out"},
+    {"gpus,throughput\n4,-9\n", "validate --throughput", "", 1, "t.csv:2: column 'throughput'"},
+    {"gpus,throughput\n0,9\n", "validate --throughput", "", 1, "t.csv:2: column 'gpus'"},
+    {"gpus,throughput\n4,nan\n", "validate --throughput", "", 1, "t.csv:2"},
+    {"gpus,nodes,throughput\n4,3,9\n", "validate --throughput", "", 1, "do not divide"},
+    {"gpus,thruput\n4,9\n", "validate --throughput", "", 1, "thruput"},
+    {"gpus,throughput\n", "validate --throughput", "", 1, "no rows"},
+    {SCALE, "predict --throughput", "", 2, "--gpus is missing"},
+    {SCALE, "predict --throughput", "--gpus=8 --cluster=x", 2, "both or neither"},
+    {SCALE, "predict --throughput", "--gpus=8 --bucket-cap=1MiB", 2, "take what the job and"},
+    {SCALE, "predict --throughput", "--gpus=8 --global-batch=256", 2, "take what the job and"},
+    {SCALE, "validate --throughput", "run", 2, "both or neither"},
+};
+
+/* Options that give the job and the machine. */
+#define HOSTS  "gpus,throughput\n1,10\n2,16\n"
+#define BOX    "gpus,throughput,local_batch\n1,1300,192\n4,5000,192\n8,9800,192\n"
+#define RESNET "--parameters=25.6M --cluster=dgx-1-v100 "
+#define SLOW   "--parameters=1M --cluster=ethernet-10g --local-batch=8 "
+
+static const struct {
+    const char *csv, *words, *rest;
+    int code;
+    const char *expect;
+} model_cases[] = {
+    {BOX, "predict --throughput", RESNET "--gpus=16,64", 0, "preset"},
+    {BOX, "predict --throughput", RESNET "--gpus=8 --format=csv", 0, "measured"},
+    {BOX, "predict --throughput", RESNET "--gpus=8,16 --global-batch=3072 --format=csv", 0,
+     "16,2,192,1,"},
+    {BOX, "predict --throughput",
+     RESNET "--gpus=16 --local-batch=96,192 --accumulation=1,2 --format=csv", 0, "16,2,96,2,"},
+    {BOX, "predict --throughput", RESNET "--gpus=16 --bucket-cap=1MiB,25MiB", 0, "1.00 MiB"},
+    {BOX, "predict --throughput", RESNET "--gpus=16", 0, "largest loss at 16 GPUs"},
+    {BOX, "validate --throughput", RESNET, 0, "law alone"},
+    {HOSTS, "predict --throughput", SLOW "--gpus=4,8", 0, "knee"},
+    {HOSTS, "predict --throughput", "--parameters=1M --cluster=ethernet-10g --gpus=4", 1,
+     "no column local_batch"},
+    {HOSTS, "predict --throughput",
+     "--parameters=9B --cluster=ethernet-10g --local-batch=8 --gpus=4", 0,
+     "speak against the step model"},
+    {BOX, "predict --throughput", RESNET "--gpus=16 --global-batch=100", 2, "does not split"},
+    {BOX, "predict --throughput", RESNET "--gpus=16 --gradients=t.csv", 2, "one or the other"},
+    {BOX, "predict --throughput", "--parameters=many --cluster=dgx-2 --gpus=16", 2,
+     "a count of parameters"},
+    {BOX, "predict --throughput", "--parameters=1M --gpus=16", 2, "both or neither"},
+    {BOX, "predict --throughput", RESNET "--gpus=16 --trace=x", 2, "--trace"},
+    {BOX, "predict", "--parameters=1M --gpus=8", 2, "go with --throughput"},
+    {BOX, "predict --throughput", RESNET "--gpus=16384", 1, "times the largest count"},
+};
+
+START_TEST(models)
+{
+    check_run(model_cases[_i].csv, model_cases[_i].words, model_cases[_i].rest,
+              model_cases[_i].code, model_cases[_i].expect);
+}
+END_TEST
+
+START_TEST(tables)
+{
+    check_run(cases[_i].csv, cases[_i].words, cases[_i].rest, cases[_i].code, cases[_i].expect);
+}
+END_TEST
+
+SUITE(throughput, t)
+{
+    tcase_add_checked_fixture(t, scratch_set_up, scratch_tear_down);
+    tcase_add_loop_test(t, tables, 0, (int)LK_COUNT(cases));
+    tcase_add_loop_test(t, models, 0, (int)LK_COUNT(model_cases));
+}

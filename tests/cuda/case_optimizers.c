@@ -1,0 +1,111 @@
+/* The case of the optimizers: AdamW and SGD on a table of tensors, with and without masters. */
+#include "base/array.h"
+#include "tests/cuda/buffers.h"
+
+#include <string.h>
+
+/* Tensors of one allocation, so that most start at no multiple of 16 bytes; one is empty, and
+ * one is longer than a chunk. */
+static const size_t tensors[] = {1, 64, 0, 7, LK_OPTIM_CHUNK + 5, 100};
+enum { N_TENSORS = LK_COUNT(tensors), N_CHUNKS = 6 };
+
+struct optimizer {
+    struct buffer param, master, m, v, grad;
+    struct lk_optim_tensor *table; /* device */
+    struct lk_optim_tensor device[N_TENSORS], host[N_TENSORS];
+};
+
+static void *at(const struct buffer *b, size_t i)
+{
+    return (char *)b->dev + i * lk_dtype_bytes(b->type);
+}
+
+static void make_table(struct cuda_rig *r, struct optimizer *o, bool masters, bool states)
+{
+    size_t first = 0, chunks = 0;
+
+    for (size_t i = 0; i < N_TENSORS; i++) {
+        o->device[i] = (struct lk_optim_tensor){.param = at(&o->param, first),
+                                                .master = masters ? at(&o->master, first) : NULL,
+                                                .m = states ? at(&o->m, first) : NULL,
+                                                .v = states ? at(&o->v, first) : NULL,
+                                                .grad = at(&o->grad, first),
+                                                .n = tensors[i],
+                                                .first_chunk = chunks,
+                                                .weight_decay = i % 2 ? 0.1 : 0};
+        o->host[i] = o->device[i];
+        o->host[i].param = o->param.d + first;
+        o->host[i].m = states ? o->m.d + first : NULL;
+        o->host[i].v = states ? o->v.d + first : NULL;
+        o->host[i].grad = o->grad.d + first;
+        first += tensors[i];
+        chunks += (tensors[i] + LK_OPTIM_CHUNK - 1) / LK_OPTIM_CHUNK;
+    }
+    r->machine->copy(o->table, o->device, sizeof o->device);
+}
+
+static void make_optimizer(struct cuda_rig *r, struct optimizer *o)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < N_TENSORS; i++)
+        n += tensors[i];
+    o->param = buffer_random(r, "param", r->cuda.real, n, 1);
+    o->master = buffer_zero(r, "master", LK_F32, n);
+    memcpy(o->master.d, o->param.d, n * sizeof *o->master.d);
+    buffer_send(&o->master);
+    o->m = buffer_zero(r, "m", LK_F32, n);
+    o->v = buffer_zero(r, "v", LK_F32, n);
+    o->grad = buffer_random(r, "grad", r->cuda.real, n, 1);
+    o->table = r->machine->alloc(sizeof o->device, "table");
+}
+
+static void adamw(struct cuda_rig *r, bool masters)
+{
+    struct optimizer o;
+
+    make_optimizer(r, &o);
+    make_table(r, &o, masters, true);
+    for (int64_t t = 1; t <= 3; t++)
+        RUN(r, adamw, (.tensors = o.table), (.tensors = o.host), .n_tensors = N_TENSORS,
+            .n_chunks = N_CHUNKS, .learning_rate = 0.01, .beta1 = 0.9, .beta2 = 0.999, .eps = 1e-8,
+            .t = t);
+    memcpy(o.master.d, o.param.d, o.param.n * sizeof *o.param.d);
+    if (masters)
+        buffer_check(&o.master, 12 * ULP);
+    buffer_check(&o.param, 12 * ULP);
+    buffer_check(&o.m, 8 * ULP);
+    buffer_check(&o.v, 8 * ULP);
+    r->machine->free(o.table);
+    buffers_free(r);
+}
+
+/* With and without momentum. */
+static void sgd(struct cuda_rig *r, bool masters, bool states)
+{
+    struct optimizer o;
+
+    make_optimizer(r, &o);
+    make_table(r, &o, masters, states);
+    for (int step = 0; step < 2; step++)
+        RUN(r, sgd, (.tensors = o.table), (.tensors = o.host), .n_tensors = N_TENSORS,
+            .n_chunks = N_CHUNKS, .learning_rate = 0.1, .momentum = states ? 0.9 : 0);
+    buffer_check(&o.param, 12 * ULP);
+    r->machine->free(o.table);
+    buffers_free(r);
+}
+
+/* Without masters, weights of bfloat16 lose updates: nobody trains like that, so it is not
+ * compared. */
+void cuda_case_optimizers(struct cuda_rig *r)
+{
+    bool narrow = r->cuda.real != LK_F32;
+
+    adamw(r, true);
+    sgd(r, true, true);
+    sgd(r, true, false);
+    if (narrow)
+        return;
+    adamw(r, false);
+    sgd(r, false, true);
+}

@@ -1,0 +1,244 @@
+#include "tests/fakes/fake_cupti_cuda.h"
+
+#ifdef LK_HAVE_CUPTI
+
+#include "base/array.h"
+#include "base/clock.h"
+
+#include <string.h>
+#include <time.h>
+
+struct fake_cupti fake_cupti;
+_Thread_local struct fake_cupti_stack fake_cupti_stack;
+
+/* Return the planned failure if this is the call to fail, else success. */
+static CUptiResult result(const char *call)
+{
+    if (!fake_cupti.fail_call || strcmp(call, fake_cupti.fail_call) != 0 ||
+        fake_cupti.fail_after-- > 0)
+        return CUPTI_SUCCESS;
+    fake_cupti.fail_call = NULL;
+    return fake_cupti.fail_with;
+}
+
+void fake_cupti_reset(void)
+{
+    memset(&fake_cupti, 0, sizeof fake_cupti);
+    fake_cupti_stack.depth = 0;
+    fake_cupti.version = CUPTI_API_VERSION;
+    fake_cupti.by_thread = 1;
+}
+
+bool fake_cupti_put(const void *record, size_t bytes)
+{
+    size_t most = 0;
+
+    if (fake_cupti.open && fake_cupti.open_used + bytes > fake_cupti.open_size)
+        fake_cupti_deliver(0);
+    if (!fake_cupti.open) {
+        fake_cupti.request(&fake_cupti.open, &fake_cupti.open_size, &most);
+        fake_cupti.open_used = 0;
+    }
+    if (!fake_cupti.open || bytes > fake_cupti.open_size)
+        return false;
+    memcpy(fake_cupti.open + fake_cupti.open_used, record, bytes);
+    fake_cupti.open_used += bytes;
+    return true;
+}
+
+void fake_cupti_deliver(size_t cut)
+{
+    uint8_t *buffer = fake_cupti.open;
+
+    fake_cupti.open = NULL;
+    if (buffer)
+        fake_cupti.complete(NULL, 0, buffer, fake_cupti.open_size, fake_cupti.open_used - cut);
+}
+
+static CUptiResult get_version(uint32_t *version)
+{
+    *version = fake_cupti.version;
+    return result("GetVersion");
+}
+
+static CUptiResult get_result_string(CUptiResult e, const char **text)
+{
+    *text = e == CUPTI_ERROR_INSUFFICIENT_PRIVILEGES ? "CUPTI_ERROR_INSUFFICIENT_PRIVILEGES"
+                                                     : "an error of the fake";
+    return result("GetResultString");
+}
+
+static CUptiResult register_callbacks(CUpti_BuffersCallbackRequestFunc request,
+                                      CUpti_BuffersCallbackCompleteFunc complete)
+{
+    fake_cupti.request = request;
+    fake_cupti.complete = complete;
+    return result("ActivityRegisterCallbacks");
+}
+
+static CUptiResult get_timestamp(uint64_t *timestamp)
+{
+    *timestamp = lk_now_ns() + fake_cupti.ahead_ns;
+    return result("GetTimestamp");
+}
+
+static void clocks(uint64_t *theirs_ns, uint64_t *ours_ns)
+{
+    *ours_ns = lk_now_ns();
+    *theirs_ns = *ours_ns + fake_cupti.ahead_ns;
+}
+
+/* Set buffers by thread. CUPTI documents undefined behaviour unless this precedes the registration
+ * of callbacks and the enabling of kinds. */
+static CUptiResult set_attribute(CUpti_ActivityAttribute attribute, size_t *size, void *value)
+{
+    if (attribute == CUPTI_ACTIVITY_ATTR_PER_THREAD_ACTIVITY_BUFFER) {
+        if (*size != 1 || fake_cupti.kinds_enabled > 0)
+            return CUPTI_ERROR_INVALID_OPERATION;
+        memcpy(&fake_cupti.by_thread, value, 1);
+    }
+    return result("ActivitySetAttribute");
+}
+
+static CUptiResult enable(CUpti_ActivityKind kind)
+{
+    CUptiResult e = result("ActivityEnable");
+
+    (void)kind;
+    fake_cupti.kinds_enabled += e == CUPTI_SUCCESS;
+    return e;
+}
+
+static CUptiResult disable(CUpti_ActivityKind kind)
+{
+    (void)kind;
+    while (fake_cupti.stuck_disabling)
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    fake_cupti.kinds_enabled -= fake_cupti.kinds_enabled > 0;
+    return result("ActivityDisable");
+}
+
+static CUptiResult flush_all(uint32_t flag)
+{
+    (void)flag;
+    fake_cupti.flushes_enabled += fake_cupti.kinds_enabled > 0;
+    fake_cupti.flushes++;
+    while (fake_cupti.stuck)
+        nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
+    if (fake_cupti.left_at_end)
+        fake_cupti_deliver(0);
+    return result("ActivityFlushAll");
+}
+
+/* Return the size of a record that tests make. */
+static size_t record_bytes(uint32_t kind)
+{
+    static const struct {
+        uint32_t kind;
+        size_t bytes;
+    } rows[] = {
+        {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, sizeof(CUpti_ActivityKernel10)},
+        {CUPTI_ACTIVITY_KIND_MEMCPY, sizeof(CUpti_ActivityMemcpy6)},
+        {CUPTI_ACTIVITY_KIND_MEMCPY2, sizeof(CUpti_ActivityMemcpyPtoP4)},
+        {CUPTI_ACTIVITY_KIND_MEMSET, sizeof(CUpti_ActivityMemset4)},
+        {CUPTI_ACTIVITY_KIND_SYNCHRONIZATION, sizeof(CUpti_ActivitySynchronization2)},
+        {CUPTI_ACTIVITY_KIND_OVERHEAD, sizeof(CUpti_ActivityOverhead3)},
+        {CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION, sizeof(CUpti_ActivityExternalCorrelation)},
+        {CUPTI_ACTIVITY_KIND_RUNTIME, sizeof(CUpti_ActivityAPI)},
+        {CUPTI_ACTIVITY_KIND_DRIVER, sizeof(CUpti_ActivityAPI)},
+        {CUPTI_ACTIVITY_KIND_DEVICE_ATTRIBUTE, sizeof(CUpti_ActivityDeviceAttribute)},
+    };
+
+    if (kind < LK_COUNT(fake_cupti.sizes) && fake_cupti.sizes[kind] > 0)
+        return fake_cupti.sizes[kind];
+    for (size_t i = 0; i < LK_COUNT(rows); i++)
+        if (rows[i].kind == kind)
+            return rows[i].bytes;
+    return 0;
+}
+
+/* Return the next record. As in CUPTI, an unfinished record at the end is an invalid kind. */
+static CUptiResult next_record(uint8_t *buffer, size_t valid, CUpti_Activity **record)
+{
+    uint8_t *at = *record ? (uint8_t *)*record + record_bytes((*record)->kind) : buffer;
+    size_t left = valid - (size_t)(at - buffer);
+    uint32_t kind = 0;
+
+    if (left == 0)
+        return CUPTI_ERROR_MAX_LIMIT_REACHED;
+    if (left < sizeof kind)
+        return CUPTI_ERROR_INVALID_KIND;
+    memcpy(&kind, at, sizeof kind);
+    if (record_bytes(kind) == 0 || record_bytes(kind) > left)
+        return CUPTI_ERROR_INVALID_KIND;
+    *record = (CUpti_Activity *)(void *)at;
+    return CUPTI_SUCCESS;
+}
+
+static CUptiResult get_dropped(CUcontext context, uint32_t stream, size_t *dropped)
+{
+    (void)context;
+    (void)stream;
+    *dropped = fake_cupti.dropped;
+    fake_cupti.dropped = 0;
+    return result("ActivityGetNumDroppedRecords");
+}
+
+static CUptiResult push_id(CUpti_ExternalCorrelationKind kind, uint64_t id)
+{
+    if (kind != CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0 ||
+        fake_cupti_stack.depth == LK_COUNT(fake_cupti_stack.ids))
+        return CUPTI_ERROR_INVALID_PARAMETER;
+    fake_cupti_stack.ids[fake_cupti_stack.depth++] = id;
+    return CUPTI_SUCCESS;
+}
+
+static CUptiResult pop_id(CUpti_ExternalCorrelationKind kind, uint64_t *last)
+{
+    (void)kind;
+    if (fake_cupti_stack.depth == 0)
+        return CUPTI_ERROR_QUEUE_EMPTY;
+    *last = fake_cupti_stack.ids[--fake_cupti_stack.depth];
+    return CUPTI_SUCCESS;
+}
+
+static CUptiResult flush_period(uint32_t ms)
+{
+    (void)ms;
+    return CUPTI_SUCCESS;
+}
+
+static CUptiResult all_sync_records(uint8_t enabled)
+{
+    fake_cupti.quiet += !enabled;
+    return CUPTI_SUCCESS;
+}
+
+static CUptiResult api(CUpti_CallbackId id, uint8_t enabled)
+{
+    (void)id;
+    fake_cupti.quiet += !enabled;
+    return CUPTI_SUCCESS;
+}
+
+const struct lk_cupti_calls fake_cupti_calls = {
+    .GetVersion = get_version,
+    .GetResultString = get_result_string,
+    .GetTimestamp = get_timestamp,
+    .ActivityRegisterCallbacks = register_callbacks,
+    .ActivitySetAttribute = set_attribute,
+    .ActivityEnable = enable,
+    .ActivityDisable = disable,
+    .ActivityFlushAll = flush_all,
+    .ActivityGetNextRecord = next_record,
+    .ActivityGetNumDroppedRecords = get_dropped,
+    .ActivityPushExternalCorrelationId = push_id,
+    .ActivityPopExternalCorrelationId = pop_id,
+    .ActivityFlushPeriod = flush_period,
+    .ActivityEnableAllSyncRecords = all_sync_records,
+    .ActivityEnableRuntimeApi = api,
+    .ActivityEnableDriverApi = api,
+    .clocks = clocks,
+};
+
+#endif

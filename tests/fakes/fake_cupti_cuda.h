@@ -1,0 +1,53 @@
+/*
+ * A fake CUPTI without a GPU, for tests: a table of functions in its place. A test makes records
+ * with the structs of CUPTI's headers, and the fake delivers them in buffers that it requests, as
+ * CUPTI does. One a process.
+ */
+#ifndef LK_TESTS_FAKE_CUPTI_CUDA_H
+#define LK_TESTS_FAKE_CUPTI_CUDA_H
+
+#include "profiler/cupti_calls_cuda.h"
+
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+struct fake_cupti {
+    uint32_t version;
+    const char *fail_call; /* this call fails, after fail_after successful ones */
+    int fail_after;
+    CUptiResult fail_with;
+    size_t dropped;                      /* next result of GetNumDroppedRecords */
+    atomic_bool stuck;                   /* FlushAll does not return while set */
+    atomic_bool stuck_disabling;         /* ActivityDisable does not return while set */
+    uint64_t ahead_ns;                   /* CUPTI's clock minus ours */
+    uint8_t by_thread;                   /* a buffer for each thread, CUPTI 13's default */
+    bool left_at_end;                    /* FlushAll delivers the open buffer */
+    size_t sizes[256];                   /* record sizes by kind, if not those of the headers */
+    atomic_int kinds_enabled;            /* ActivityEnable minus ActivityDisable calls */
+    atomic_int flushes, flushes_enabled; /* before kinds were disabled */
+    int quiet;                           /* calls that were excluded from tracing */
+    CUpti_BuffersCallbackRequestFunc request;
+    CUpti_BuffersCallbackCompleteFunc complete;
+    uint8_t *open; /* buffer being filled, or NULL */
+    size_t open_size, open_used;
+};
+extern struct fake_cupti fake_cupti;
+
+/* Ids pushed by this thread. */
+struct fake_cupti_stack {
+    uint64_t ids[64];
+    size_t depth;
+};
+extern _Thread_local struct fake_cupti_stack fake_cupti_stack;
+extern const struct lk_cupti_calls fake_cupti_calls;
+
+void fake_cupti_reset(void);
+/* Append a record to the open buffer; request one if there is none. False: no buffer was given, or
+ * it is full (it is delivered then, and the record goes into the next). */
+bool fake_cupti_put(const void *record, size_t bytes);
+/* Deliver the open buffer without its last `cut` bytes. */
+void fake_cupti_deliver(size_t cut);
+
+#endif

@@ -1,0 +1,183 @@
+/* Memory of the fake machine. */
+#include "tests/fakes/fake_machine_cuda.h"
+
+#include <check.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+const struct fake_memory *fake_memory_of(const void *p, size_t bytes)
+{
+    const char *at = p;
+
+    for (size_t i = 0; i < FAKE_ALLOCATIONS_MAX; i++) {
+        const struct fake_memory *m = &fake_cuda.memory[i];
+
+        if (m->at && at >= m->at && bytes <= m->bytes && at <= m->at + (m->bytes - bytes))
+            return m;
+    }
+    return NULL;
+}
+
+static void protect(int rights)
+{
+    for (size_t i = 0; i < FAKE_ALLOCATIONS_MAX; i++) {
+        const struct fake_memory *m = &fake_cuda.memory[i];
+
+        if (m->at && !m->host)
+            ck_assert_int_eq(mprotect(m->at, m->mapped, rights), 0);
+    }
+}
+
+void fake_cuda_open(void)
+{
+    fake_lock();
+    if (fake_cuda.open++ == 0)
+        protect(PROT_READ | PROT_WRITE);
+}
+
+void fake_cuda_close(void)
+{
+    if (--fake_cuda.open == 0)
+        protect(PROT_NONE);
+    fake_unlock();
+}
+
+void fake_cuda_check_device(const void *p, size_t bytes)
+{
+    const struct fake_memory *m = fake_memory_of(p, bytes);
+
+    ck_assert_msg(m && !m->host, "%zu bytes at %p are not device memory", bytes, p);
+}
+
+void fake_cuda_peek(void *to, const void *from, size_t bytes)
+{
+    fake_cuda_open();
+    fake_cuda_check_device(from, bytes);
+    memcpy(to, from, bytes);
+    fake_cuda_close();
+}
+
+/* Map memory filled with garbage, so that uninitialised reads show. */
+static cudaError_t map(void **p, size_t bytes, bool host)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    size_t mapped = (bytes + page - 1) / page * page;
+    struct fake_memory *m = fake_cuda.memory;
+
+    while (m < fake_cuda.memory + FAKE_ALLOCATIONS_MAX && m->at)
+        m++;
+    ck_assert(m < fake_cuda.memory + FAKE_ALLOCATIONS_MAX);
+    m->at = mmap(NULL, mapped + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ck_assert(m->at != MAP_FAILED);
+    if (!fake_cuda.idle)
+        memset(m->at, 0xa5, bytes);
+    ck_assert_int_eq(mprotect(m->at + mapped, page, PROT_NONE), 0);
+    m->bytes = bytes;
+    m->mapped = mapped;
+    m->host = host;
+    if (!host && !fake_cuda.open)
+        ck_assert_int_eq(mprotect(m->at, mapped, PROT_NONE), 0);
+    *p = m->at;
+    fake_cuda.allocated++;
+    return cudaSuccess;
+}
+
+/* Unmap memory; pending work on it will crash. */
+static cudaError_t unmap(void *p, bool host)
+{
+    size_t page = (size_t)sysconf(_SC_PAGESIZE);
+
+    fake_lock();
+    for (size_t i = 0; i < FAKE_ALLOCATIONS_MAX; i++) {
+        struct fake_memory *m = &fake_cuda.memory[i];
+
+        if (m->at != p)
+            continue;
+        ck_assert_int_eq(m->host, host);
+        ck_assert_int_eq(munmap(m->at, m->mapped + page), 0);
+        *m = (struct fake_memory){0};
+        fake_cuda.allocated--;
+        fake_unlock();
+        return cudaSuccess;
+    }
+    ck_abort_msg("%p was not allocated", p);
+    return cudaErrorInvalidValue;
+}
+
+cudaError_t fake_cudaMalloc(void **p, size_t bytes)
+{
+    cudaError_t e;
+
+    FAKE_CALLED();
+    FAKE_UNSAFE();
+    fake_lock();
+    e = map(p, bytes, false);
+    fake_unlock();
+    return e;
+}
+
+cudaError_t fake_cudaHostAlloc(void **p, size_t bytes, unsigned flags)
+{
+    cudaError_t e;
+
+    FAKE_CALLED();
+    FAKE_UNSAFE();
+    ck_assert_uint_eq(flags, cudaHostAllocDefault);
+    fake_lock();
+    e = map(p, bytes, true);
+    fake_unlock();
+    return e;
+}
+
+cudaError_t fake_cudaFree(void *p)
+{
+    FAKE_UNSAFE();
+    fake_waits(NULL);
+    return unmap(p, false);
+}
+
+cudaError_t fake_cudaFreeHost(void *p)
+{
+    FAKE_UNSAFE();
+    fake_waits(NULL);
+    return unmap(p, true);
+}
+
+cudaError_t fake_cudaMemset(void *p, int value, size_t bytes)
+{
+    FAKE_CALLED();
+    FAKE_UNSAFE();
+    fake_cuda_open();
+    fake_cuda_check_device(p, bytes);
+    memset(p, value, bytes);
+    fake_cuda_close();
+    return cudaSuccess;
+}
+
+cudaError_t fake_cudaMemcpyAsync(void *to, const void *from, size_t bytes, enum cudaMemcpyKind kind,
+                                 cudaStream_t s)
+{
+    FAKE_CALLED();
+    ck_assert_int_eq(kind, cudaMemcpyDefault);
+    fake_lock();
+    ck_assert_msg(fake_memory_of(to, bytes) && fake_memory_of(from, bytes),
+                  "a copy of %zu bytes from %p to %p names ordinary memory", bytes, from, to);
+    fake_unlock();
+    return fake_enqueue(
+        s, (struct fake_work){.kind = WORK_COPY, .to = to, .from = from, .bytes = bytes});
+}
+
+cudaError_t fake_cudaPointerGetAttributes(struct cudaPointerAttributes *a, const void *p)
+{
+    const struct fake_memory *m;
+
+    FAKE_CALLED();
+    fake_lock();
+    m = fake_memory_of(p, 1);
+    *a = (struct cudaPointerAttributes){.type = !m        ? cudaMemoryTypeUnregistered
+                                                : m->host ? cudaMemoryTypeHost
+                                                          : cudaMemoryTypeDevice};
+    fake_unlock();
+    return cudaSuccess;
+}

@@ -1,0 +1,28 @@
+/*
+ * Run the CUDA kernels of layer normalisation on the host: the same bits under 16 orders of
+ * threads. They take as long as all others together, so they are a suite of their own, beside
+ * which the others run.
+ */
+#include "tests/rigs/shim_case.h"
+#include "tests/rigs/suite.h"
+
+#include <stdio.h>
+
+enum { ORDERS = 16 };
+
+START_TEST(orders_give_the_same_bits)
+{
+    shim_case_run(SHIM_BOUNDS, _i, ORDERS);
+}
+END_TEST
+
+SUITE(shim_layernorm, tc)
+{
+#ifdef LK_HAVE_SHIM
+    tcase_add_loop_test(tc, orders_give_the_same_bits, SHIM_layernorm_forward, SHIM_matmul_forward);
+#else
+    (void)tc;
+    (void)orders_give_the_same_bits;
+    fputs("shim_layernorm: skipped: this build has no tests of CUDA kernels on the host\n", stderr);
+#endif
+}

@@ -1,0 +1,29 @@
+/*
+ * Run the CUDA kernels but those of layer normalisation on the host: each case gives the same bits
+ * under 16 orders of threads. The program is built if there is a C++ compiler with
+ * AddressSanitizer, and not in builds with a sanitizer.
+ */
+#include "tests/rigs/shim_case.h"
+#include "tests/rigs/suite.h"
+
+#include <stdio.h>
+
+enum { ORDERS = 16 };
+
+START_TEST(orders_give_the_same_bits)
+{
+    shim_case_run(SHIM_BOUNDS, _i, ORDERS);
+}
+END_TEST
+
+SUITE(shim_orders, tc)
+{
+#ifdef LK_HAVE_SHIM
+    tcase_add_loop_test(tc, orders_give_the_same_bits, 0, SHIM_layernorm_forward);
+    tcase_add_loop_test(tc, orders_give_the_same_bits, SHIM_matmul_forward, SHIM_CHECKS);
+#else
+    (void)tc;
+    (void)orders_give_the_same_bits;
+    fputs("shim_orders: skipped: this build has no tests of CUDA kernels on the host\n", stderr);
+#endif
+}

@@ -1,0 +1,60 @@
+/* Run the CUDA kernels on the host and find no race between threads; find planted faults. */
+#include "tests/cuda_shim/planted.h"
+#include "tests/rigs/shell.h"
+#include "tests/rigs/shim_case.h"
+#include "tests/rigs/suite.h"
+
+#include <stdio.h>
+#include <string.h>
+
+enum {
+    RACE_ORDERS = 2, /* a race is found in any order */
+    SEEDS = 2
+};
+
+#define PLANT(fault, races, bounds) {#fault, races, bounds},
+static const struct {
+    const char *fault, *races, *bounds;
+} planted[] = {PLANTED_LIST(PLANT)};
+#undef PLANT
+enum { N_PLANTED = sizeof planted / sizeof *planted };
+
+START_TEST(no_races)
+{
+    shim_case_run(SHIM_RACES, _i, RACE_ORDERS);
+}
+END_TEST
+
+static void find_planted(const char *program, const char *fault, const char *says)
+{
+    for (int seed = 1; seed <= SEEDS; seed++) {
+        struct shell_result r = shell_run("%s --plant %s %d 2>&1", program, fault, seed);
+
+        ck_assert_msg((r.code == 0) == !strcmp(fault, "none"), "%s --plant %s %d: %s", program,
+                      fault, seed, r.text);
+        ck_assert_msg(strstr(r.text, says) != NULL, "%s --plant %s %d says: %s", program, fault,
+                      seed, r.text);
+    }
+}
+
+START_TEST(planted_faults_are_found)
+{
+    if (planted[_i].races[0] || _i == 0)
+        find_planted(SHIM_RACES, planted[_i].fault, planted[_i].races);
+    if (planted[_i].bounds[0] || _i == 0)
+        find_planted(SHIM_BOUNDS, planted[_i].fault, planted[_i].bounds);
+}
+END_TEST
+
+SUITE(shim_races, tc)
+{
+#ifdef LK_HAVE_SHIM
+    tcase_add_loop_test(tc, no_races, 0, SHIM_CHECKS);
+    tcase_add_loop_test(tc, planted_faults_are_found, 0, N_PLANTED);
+#else
+    (void)tc;
+    (void)no_races;
+    (void)planted_faults_are_found;
+    fputs("shim_races: skipped: this build has no tests of CUDA kernels on the host\n", stderr);
+#endif
+}

@@ -1,0 +1,341 @@
+/* The CUPTI session without a GPU: opening, refusals, flushing and closing, over the fake CUPTI.
+ * test_cupti_records_cuda.c tests the records. */
+#include "profiler/cupti.h"
+
+#include "tests/rigs/suite.h"
+
+#ifdef LK_HAVE_CUPTI
+
+#include "base/array.h"
+#include "tests/fakes/fake_cupti_cuda.h"
+#include "tests/rigs/cupti_rig_cuda.h"
+#include "tests/rigs/kept_spans.h"
+#include "tests/rigs/must.h"
+#include "tests/rigs/waits.h"
+
+#include <string.h>
+
+START_TEST(nesting_is_pushed_and_popped)
+{
+    struct lk_span step = lk_span_begin(rig.host, LK_SPAN_STEP, 0, 2, -1);
+    struct lk_span op = lk_span_begin(rig.compute, LK_SPAN_KERNEL, rig.gelu, 2, -1);
+
+    ck_assert_uint_eq(fake_cupti_stack.depth, 2);
+    ck_assert_uint_ne(fake_cupti_stack.ids[0], fake_cupti_stack.ids[1]);
+    lk_span_end(rig.compute, &op);
+    ck_assert_uint_eq(fake_cupti_stack.depth, 1);
+    lk_span_end(rig.host, &step);
+    ck_assert_uint_eq(fake_cupti_stack.depth, 0);
+    lk_span_leave(rig.host, &step); /* a surplus leave is harmless */
+}
+END_TEST
+
+START_TEST(polling_is_not_recorded)
+{
+    ck_assert_int_gt(fake_cupti.quiet, 8);
+}
+END_TEST
+
+/* CUPTI's clock counts from 1970. Both clocks are read one after the other, as with the real
+ * library; a second is far above that error, and far below the difference between the clocks. */
+START_TEST(times_become_ours)
+{
+    static struct lk_cupti_calls one_by_one;
+    const struct kept_track *t;
+    uint64_t start;
+
+    cupti_rig_close();
+    kept_reset();
+    one_by_one = fake_cupti_calls;
+    one_by_one.clocks = NULL;
+    must(lk_recorder_create(&rig.next));
+    must(lk_cupti_open(&(struct lk_cupti_config){.recorder = rig.next, .calls = &one_by_one},
+                       &rig.cupti));
+    must(lk_recorder_attach(rig.next, &lk_cupti_ops, rig.cupti));
+    must(lk_recorder_attach(rig.next, &kept_ops, &kept));
+    must(lk_recorder_track(
+        rig.next,
+        &(struct lk_track_info){.name = "compute stream", .kind = LK_TRACK_COMPUTE, .stream = 1},
+        &rig.compute));
+    start = lk_now_ns();
+    rig.t0 = start + fake_cupti.ahead_ns;
+    cupti_rig_put_issue(1, cupti_rig_id(rig.compute, LK_SPAN_KERNEL, 0, 1, -1));
+    cupti_rig_put_kernel(1, 13, LK_NS_PER_S / 4, LK_NS_PER_S / 2, CUPTI_RIG_GELU);
+    fake_cupti_deliver(0);
+    cupti_rig_close();
+    t = kept_track("compute stream, GPU records");
+    ck_assert_uint_eq(t->n, 1);
+    ck_assert_uint_ge(t->spans[0].start_ns, start);
+    ck_assert_uint_lt(t->spans[0].start_ns, start + LK_NS_PER_S);
+}
+END_TEST
+
+START_TEST(a_clock_that_cannot_be_read)
+{
+    struct lk_cupti_calls calls = fake_cupti_calls;
+    struct lk_cupti *g = NULL;
+
+    cupti_rig_close();
+    calls.clocks = NULL;
+    must(lk_recorder_create(&rig.next));
+    fake_cupti.fail_call = "GetTimestamp";
+    fake_cupti.fail_with = CUPTI_ERROR_NOT_INITIALIZED;
+    ck_assert_int_eq(
+        lk_cupti_open(&(struct lk_cupti_config){.recorder = rig.next, .calls = &calls}, &g),
+        LK_EUNSUPPORTED);
+    ck_assert_ptr_nonnull(strstr(lk_error_text(), "its clock"));
+    ck_assert_int_eq(fake_cupti.kinds_enabled, 0);
+}
+END_TEST
+
+/* CUPTI 13's default is a buffer for each thread; NCCL starts a thread for every collective. */
+START_TEST(buffers_are_of_all_threads)
+{
+    ck_assert_uint_eq(fake_cupti.by_thread, 0);
+}
+END_TEST
+
+START_TEST(the_last_buffer_comes_at_the_end)
+{
+    cupti_rig_put_issue(1, cupti_rig_id(rig.compute, LK_SPAN_KERNEL, rig.gelu, 1, -1));
+    cupti_rig_put_kernel(1, 13, 1, 2, CUPTI_RIG_GELU);
+    fake_cupti.left_at_end = true;
+    cupti_rig_close();
+    ck_assert_uint_eq(rig.counts.records, 1);
+    ck_assert_int_eq(fake_cupti.flushes, 3);
+}
+END_TEST
+
+START_TEST(a_flush_that_hangs)
+{
+    struct lk_cupti_counts counts;
+    enum lk_status st;
+
+    cupti_rig_put_issue(1, cupti_rig_id(rig.compute, LK_SPAN_KERNEL, rig.gelu, 1, -1));
+    cupti_rig_put_kernel(1, 13, 1, 2, CUPTI_RIG_GELU);
+    fake_cupti_deliver(0);
+    fake_cupti.stuck = true;
+    st = lk_cupti_close(rig.cupti, lk_deadline_in(20 * LK_NS_PER_MS), &counts);
+    rig.cupti = NULL;
+    ck_assert_int_eq(st, LK_ETIMEOUT);
+    ck_assert_uint_eq(counts.records, 1);
+    fake_cupti.stuck = false;
+    while (fake_cupti.flushes < 3)
+        continue;
+    fake_cupti.kinds_enabled = 0;
+}
+END_TEST
+
+/* As in CUDA 13.0: CUPTI hangs after all records were fetched. */
+START_TEST(an_end_that_hangs)
+{
+    struct lk_cupti_counts counts;
+    enum lk_status st;
+
+    fake_cupti.stuck_disabling = true;
+    st = lk_cupti_close(rig.cupti, lk_deadline_in(LK_NS_PER_S), &counts);
+    rig.cupti = NULL;
+    ck_assert(st == LK_OK || st == LK_ETIMEOUT); /* this host may be slow to start */
+    ck_assert_int_gt(fake_cupti.kinds_enabled, 0);
+    fake_cupti.stuck_disabling = false;
+    while (fake_cupti.flushes < 3)
+        continue;
+    ck_assert_int_eq(fake_cupti.kinds_enabled, 0);
+    ck_assert_int_eq(fake_cupti.flushes_enabled, 2);
+}
+END_TEST
+
+/* A CUPTI that could not be switched off still asks for buffers; before
+ * 12.9 none would crash it. */
+START_TEST(a_buffer_after_the_end)
+{
+    uint8_t *buffer = NULL;
+    size_t size = 0, most;
+
+    cupti_rig_close();
+    fake_cupti.request(&buffer, &size, &most);
+    ck_assert_ptr_nonnull(buffer);
+    ck_assert_uint_gt(size, 0);
+    fake_cupti.complete(NULL, 0, buffer, size, size);
+}
+END_TEST
+
+static enum lk_status open_again(struct lk_cupti **out)
+{
+    if (!rig.next)
+        must(lk_recorder_create(&rig.next));
+    return lk_cupti_open(
+        &(struct lk_cupti_config){.recorder = rig.next, .calls = &fake_cupti_calls}, out);
+}
+
+START_TEST(one_session_a_process)
+{
+    struct lk_cupti *second = NULL;
+
+    ck_assert_int_eq(open_again(&second), LK_EINTERNAL);
+    ck_assert_ptr_null(second);
+    cupti_rig_close();
+    must(open_again(&rig.cupti));
+    ck_assert_ptr_nonnull(strstr(lk_cupti_text(rig.cupti), "CUPTI API 1"));
+}
+END_TEST
+
+static const struct {
+    const char *call;
+    int after;
+    CUptiResult error;
+    const char *says;
+} failures[] = {
+    {"GetVersion", 0, CUPTI_ERROR_UNKNOWN, "its version"},
+    {"GetVersion", 0, CUPTI_ERROR_UNKNOWN, "CUDA driver"},
+    {"ActivityRegisterCallbacks", 0, CUPTI_ERROR_INVALID_PARAMETER, "registering buffers"},
+    {"ActivityEnable", 0, CUPTI_ERROR_INSUFFICIENT_PRIVILEGES,
+     "NVreg_RestrictProfilingToAdminUsers"},
+    {"ActivityEnable", 0, CUPTI_ERROR_INSUFFICIENT_PRIVILEGES,
+     "CUPTI_ERROR_INSUFFICIENT_PRIVILEGES"},
+    {"ActivityEnable", 1, CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED, "Nsight"},
+    {"ActivityEnable", 5, CUPTI_ERROR_NOT_INITIALIZED, "recording copies"},
+    {"ActivityEnable", 5, CUPTI_ERROR_NOT_INITIALIZED, "older than this library"},
+    {"ActivityEnable", 8, CUPTI_ERROR_NOT_COMPATIBLE, "recording kernels"},
+};
+
+START_TEST(each_call_failing)
+{
+    struct lk_cupti *g = NULL;
+
+    cupti_rig_close();
+    fake_cupti_reset();
+    fake_cupti.fail_call = failures[_i].call;
+    fake_cupti.fail_after = failures[_i].after;
+    fake_cupti.fail_with = failures[_i].error;
+    ck_assert_int_eq(open_again(&g), LK_EUNSUPPORTED);
+    ck_assert_msg(strstr(lk_error_text(), failures[_i].says) != NULL, "%s", lk_error_text());
+    ck_assert_ptr_null(g);
+    ck_assert_int_eq(fake_cupti.kinds_enabled, 0);
+    must(open_again(&rig.cupti)); /* the failed opening left nothing behind */
+}
+END_TEST
+
+/* Without these calls tracing only costs more. */
+START_TEST(calls_that_may_fail)
+{
+    static const char *const calls[] = {"ActivitySetAttribute", "ActivityGetNumDroppedRecords",
+                                        "ActivityDisable"};
+
+    cupti_rig_close();
+    fake_cupti.fail_call = calls[_i];
+    fake_cupti.fail_with = CUPTI_ERROR_NOT_SUPPORTED;
+    must(open_again(&rig.cupti));
+    cupti_rig_close();
+    ck_assert_ptr_null(fake_cupti.fail_call);
+}
+END_TEST
+
+START_TEST(a_flush_that_fails)
+{
+    fake_cupti.fail_call = "ActivityFlushAll";
+    fake_cupti.fail_with = CUPTI_ERROR_UNKNOWN;
+    ck_assert_int_eq(lk_cupti_close(rig.cupti, lk_deadline_in(WAIT_PLENTY_NS), NULL),
+                     LK_EUNSUPPORTED);
+    ck_assert_ptr_nonnull(strstr(lk_error_text(), "last records"));
+    rig.cupti = NULL;
+}
+END_TEST
+
+static const struct {
+    uint32_t version;
+    bool known;
+} versions[] = {
+    {11, false}, {12, true}, {24, true}, {130001, true}, {139999, true}, {140000, false},
+};
+
+START_TEST(versions_that_are_not_known)
+{
+    struct lk_cupti *g = NULL;
+    enum lk_status st;
+
+    cupti_rig_close();
+    fake_cupti.version = versions[_i].version;
+    st = open_again(&g);
+    ck_assert_int_eq(st, versions[_i].known ? LK_OK : LK_EUNSUPPORTED);
+    if (st != LK_OK)
+        ck_assert_ptr_nonnull(strstr(lk_error_text(), "not known"));
+    must(lk_cupti_close(g, lk_deadline_in(WAIT_PLENTY_NS), NULL));
+}
+END_TEST
+
+/* An older library lacks some functions. */
+START_TEST(an_older_library)
+{
+    struct lk_cupti_calls older = fake_cupti_calls;
+    struct lk_cupti *g = NULL;
+
+    cupti_rig_close();
+    must(lk_recorder_create(&rig.next));
+    older.ActivityFlushPeriod = NULL;
+    older.ActivityEnableAllSyncRecords = NULL;
+    older.ActivityEnableRuntimeApi = NULL;
+    older.ActivityEnableDriverApi = NULL;
+    must(lk_cupti_open(&(struct lk_cupti_config){.recorder = rig.next, .calls = &older}, &g));
+    must(lk_cupti_close(g, lk_deadline_in(WAIT_PLENTY_NS), NULL));
+}
+END_TEST
+
+/* Open the real library, which here has no driver, or is missing, or works. */
+START_TEST(the_library_itself)
+{
+    struct lk_cupti *g = NULL;
+    enum lk_status st;
+
+    cupti_rig_close();
+    must(lk_recorder_create(&rig.next));
+    st = lk_cupti_open(&(struct lk_cupti_config){.recorder = rig.next}, &g);
+    if (st == LK_OK) {
+        ck_assert_ptr_nonnull(strstr(lk_cupti_text(g), "libcupti"));
+        st = lk_cupti_close(g, lk_deadline_in(WAIT_PLENTY_NS), NULL);
+        ck_assert_msg(st == LK_OK, "%s", lk_error_text());
+        return;
+    }
+    ck_assert_int_eq(st, LK_EUNSUPPORTED);
+    ck_assert_msg(!strncmp(lk_error_text(), "CUPTI", 5), "%s", lk_error_text());
+}
+END_TEST
+
+SUITE(cupti_cuda, tc)
+{
+    tcase_add_checked_fixture(tc, cupti_rig_set_up, cupti_rig_tear_down);
+    tcase_add_test(tc, nesting_is_pushed_and_popped);
+    tcase_add_test(tc, polling_is_not_recorded);
+    tcase_add_test(tc, times_become_ours);
+    tcase_add_test(tc, a_clock_that_cannot_be_read);
+    tcase_add_test(tc, buffers_are_of_all_threads);
+    tcase_add_test(tc, the_last_buffer_comes_at_the_end);
+    tcase_add_test(tc, a_flush_that_hangs);
+    tcase_add_test(tc, an_end_that_hangs);
+    tcase_add_test(tc, a_buffer_after_the_end);
+    tcase_add_test(tc, one_session_a_process);
+    tcase_add_loop_test(tc, each_call_failing, 0, (int)LK_COUNT(failures));
+    tcase_add_loop_test(tc, calls_that_may_fail, 0, 3);
+    tcase_add_test(tc, a_flush_that_fails);
+    tcase_add_loop_test(tc, versions_that_are_not_known, 0, (int)LK_COUNT(versions));
+    tcase_add_test(tc, an_older_library);
+    tcase_add_test(tc, the_library_itself);
+}
+
+#else
+
+START_TEST(a_build_without_cupti_says_so)
+{
+    struct lk_cupti *g = NULL;
+
+    ck_assert_int_eq(lk_cupti_open(&(struct lk_cupti_config){.recorder = NULL}, &g),
+                     LK_EUNSUPPORTED);
+}
+END_TEST
+
+SUITE(cupti_cuda, tc)
+{
+    tcase_add_test(tc, a_build_without_cupti_says_so);
+}
+
+#endif

@@ -1,0 +1,562 @@
+/* Span files: emitted spans are read back, also after a kill or a wrap; garbage is refused. */
+#include "base/array.h"
+#include "base/file.h"
+#include "base/log.h"
+#include "base/rng.h"
+#include "profiler/span_file.h"
+#include "tests/rigs/scratch.h"
+#include "tests/rigs/step_model.h"
+#include "tests/rigs/suite.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* Each test's own directory. */
+static char *dir;
+
+static void set_up(void)
+{
+    dir = scratch_create();
+    ck_assert_int_eq(lk_log_configure("error"), LK_OK); /* full rings are intended here */
+}
+
+static void tear_down(void)
+{
+    scratch_remove(dir);
+}
+
+/* The description of some rank: the step model's. */
+static void make_info(struct lk_run_info *info, int rank)
+{
+    const struct step_model m = step_model_default((struct step_model){.steps = 1, .warmup = 0});
+    struct lk_trace *traces = NULL;
+
+    ck_assert_int_eq(step_model_run(&m, &traces, NULL), LK_OK);
+    ck_assert_int_eq(lk_run_info_copy(info, &traces[rank].info), LK_OK);
+    lk_traces_free(traces, (size_t)m.ranks);
+}
+
+static struct lk_span_file *create(const char *path, uint64_t n_spans, struct lk_recorder **rec)
+{
+    struct lk_run_info info = {0};
+    struct lk_span_file *f = NULL;
+
+    make_info(&info, 0);
+    ck_assert_msg(lk_span_file_create(path, &info, n_spans, &f) == LK_OK, "%s", lk_error_text());
+    lk_run_info_fini(&info);
+    ck_assert_int_eq(lk_recorder_create(rec), LK_OK);
+    ck_assert_int_eq(lk_recorder_attach(*rec, &lk_span_file_ops, f), LK_OK);
+    return f;
+}
+
+/* Make span i of a track: every field differs from span to span. */
+static struct lk_span make_span(uint64_t i, uint16_t name)
+{
+    struct lk_span s = {.start_ns = 1000 + 10 * i,
+                        .end_ns = 1005 + 10 * i,
+                        .ready_ns = 1001 + 10 * i,
+                        .bytes = i * i,
+                        .step = (uint32_t)i,
+                        .index = (int32_t)(i % 7) - 1,
+                        .seq = (uint32_t)(3 * i),
+                        .kind = (uint16_t)(i % LK_SPAN_KIND_COUNT),
+                        .name = name};
+
+    return s;
+}
+
+static const struct lk_track_info track_infos[] = {
+    {.name = "compute stream", .kind = LK_TRACK_COMPUTE, .stream = 1},
+    {.name = "comm stream", .kind = LK_TRACK_COMM, .stream = 2},
+    {.name = "host", .kind = LK_TRACK_HOST},
+};
+
+static void read_back(const char *path, struct lk_trace *out)
+{
+    ck_assert_msg(lk_spans_read(path, out) == LK_OK, "%s", lk_error_text());
+}
+
+/* Check that a track has make_span(first), make_span(first + 1), ... in order of emission. */
+static void assert_track(const struct lk_trace *t, uint32_t track, uint64_t first, uint64_t n)
+{
+    uint64_t i = first;
+
+    for (size_t k = 0; k < t->n_spans; k++) {
+        struct lk_span want = make_span(i, t->spans[k].span.name);
+
+        if (t->spans[k].track != track)
+            continue;
+        ck_assert_int_eq(memcmp(&want, &t->spans[k].span, sizeof want), 0);
+        i++;
+    }
+    ck_assert_uint_eq(i - first, n);
+}
+
+/* ---- Emitted spans are read back ---- */
+
+struct emitter {
+    struct lk_track *track;
+    uint64_t n;
+    uint16_t name;
+};
+
+static void *emit_all(void *arg)
+{
+    const struct emitter *e = arg;
+
+    for (uint64_t i = 0; i < e->n; i++) {
+        struct lk_span s = make_span(i, e->name);
+
+        lk_span_emit(e->track, &s);
+    }
+    return NULL;
+}
+
+/* Three threads, one track each, at once. */
+START_TEST(spans_come_back)
+{
+    struct lk_recorder *rec = NULL;
+    char *path = scratch_path(dir, "rank0.spans");
+    struct lk_span_file *f = create(path, 8 * 2000, &rec);
+    const struct lk_clock_sample sample = {
+        .local_send_ns = 10, .remote_ns = 500, .local_recv_ns = 20};
+    struct emitter emitters[LK_COUNT(track_infos)];
+    pthread_t threads[LK_COUNT(track_infos)];
+    struct lk_trace t;
+
+    for (size_t i = 0; i < LK_COUNT(track_infos); i++) {
+        emitters[i].n = 500 * (i + 1);
+        ck_assert_int_eq(lk_recorder_track(rec, &track_infos[i], &emitters[i].track), LK_OK);
+        ck_assert_int_eq(lk_recorder_name(rec, i ? "gelu" : "matmul", &emitters[i].name), LK_OK);
+    }
+    ck_assert_int_eq(lk_span_file_clock(f, LK_CLOCK_START, &sample, 1), LK_OK);
+    for (size_t i = 0; i < LK_COUNT(track_infos); i++)
+        ck_assert_int_eq(pthread_create(&threads[i], NULL, emit_all, &emitters[i]), 0);
+    for (size_t i = 0; i < LK_COUNT(track_infos); i++)
+        ck_assert_int_eq(pthread_join(threads[i], NULL), 0);
+    lk_recorder_destroy(rec);
+    ck_assert_int_eq(lk_span_file_close(f), LK_OK);
+
+    read_back(path, &t);
+    ck_assert(!t.truncated);
+    ck_assert_ptr_null(t.failure);
+    ck_assert_uint_eq(t.dropped, 0);
+    ck_assert_uint_eq(t.n_names, 2);
+    ck_assert_str_eq(t.names[0], "matmul");
+    ck_assert_str_eq(t.names[1], "gelu");
+    ck_assert_str_eq(t.info.model, "step-model");
+    ck_assert_uint_eq(t.info.n_tensors, STEP_MODEL_TENSORS);
+    ck_assert(t.base_epoch_ns > 1500000000ULL * LK_NS_PER_S && t.base_local_ns > 0);
+    ck_assert_uint_eq(t.n_tracks, LK_COUNT(track_infos));
+    for (size_t i = 0; i < LK_COUNT(track_infos); i++) {
+        ck_assert_str_eq(t.tracks[i].name, track_infos[i].name);
+        ck_assert_int_eq(t.tracks[i].kind, track_infos[i].kind);
+        ck_assert_int_eq(t.tracks[i].stream, track_infos[i].stream);
+        assert_track(&t, (uint32_t)i, 0, emitters[i].n);
+    }
+    for (size_t k = 1; k < t.n_spans; k++)
+        ck_assert_uint_le(t.spans[k - 1].span.start_ns, t.spans[k].span.start_ns);
+    lk_trace_fini(&t);
+    free(path);
+}
+END_TEST
+
+/* A full ring keeps the newest and counts the lost. */
+START_TEST(wraps)
+{
+    static const uint64_t counts[] = {0,
+                                      1,
+                                      LK_SPAN_FILE_RING_MIN - 1,
+                                      LK_SPAN_FILE_RING_MIN,
+                                      LK_SPAN_FILE_RING_MIN + 1,
+                                      3 * LK_SPAN_FILE_RING_MIN + 17};
+    uint64_t n = counts[_i];
+    uint64_t kept = n < LK_SPAN_FILE_RING_MIN ? n : LK_SPAN_FILE_RING_MIN;
+    struct lk_recorder *rec = NULL;
+    char *path = scratch_path(dir, "rank0.spans");
+    struct lk_span_file *f = create(path, 1, &rec);
+    struct emitter e = {.n = n};
+    struct lk_trace t;
+
+    ck_assert_int_eq(lk_recorder_track(rec, &track_infos[0], &e.track), LK_OK);
+    emit_all(&e);
+    lk_recorder_destroy(rec);
+    ck_assert_int_eq(lk_span_file_close(f), LK_OK);
+    read_back(path, &t);
+    assert_track(&t, 0, n - kept, kept);
+    ck_assert_uint_eq(t.dropped, n - kept);
+    lk_trace_fini(&t);
+    free(path);
+}
+END_TEST
+
+/* A track that states its expected number gets that room, whatever its kind. */
+START_TEST(room_as_expected)
+{
+    const struct lk_track_info info = {.name = "GPU", .kind = LK_TRACK_GPU, .n_spans = 5000};
+    struct lk_recorder *rec = NULL;
+    char *path = scratch_path(dir, "rank0.spans");
+    struct lk_span_file *f = create(path, 1, &rec);
+    struct emitter e = {.n = 5000};
+    struct lk_trace t;
+
+    ck_assert_int_eq(lk_recorder_track(rec, &info, &e.track), LK_OK);
+    emit_all(&e);
+    lk_recorder_destroy(rec);
+    ck_assert_int_eq(lk_span_file_close(f), LK_OK);
+    read_back(path, &t);
+    assert_track(&t, 0, 0, 5000);
+    ck_assert_uint_eq(t.dropped, 0);
+    ck_assert_int_eq(t.tracks[0].kind, LK_TRACK_GPU);
+    lk_trace_fini(&t);
+    free(path);
+}
+END_TEST
+
+/* ---- How a run ends ---- */
+
+/* Kill a child that emits without end; all spans emitted by then are there. */
+START_TEST(survives_a_kill)
+{
+    char *path = scratch_path(dir, "rank0.spans");
+    int pipe_fd[2];
+    uint64_t emitted = 0;
+    struct lk_trace t;
+    pid_t child;
+    int status;
+    uint64_t kept;
+
+    ck_assert_int_eq(pipe(pipe_fd), 0);
+    child = fork();
+    ck_assert_int_ge(child, 0);
+    if (!child) {
+        struct lk_recorder *rec = NULL;
+        struct lk_track *track = NULL;
+
+        (void)create(path, LK_SPAN_FILE_RING_MIN, &rec);
+        if (lk_recorder_track(rec, &track_infos[0], &track) != LK_OK)
+            _exit(1);
+        for (uint64_t i = 0;; i++) {
+            struct lk_span s = make_span(i, 0);
+
+            lk_span_emit(track, &s);
+            if (i % 100 == 99 && write(pipe_fd[1], &i, sizeof i) != sizeof i)
+                _exit(1);
+        }
+    }
+    /* Let it run for different lengths: with and without a wrap. */
+    for (int n = 0; n < 5 + 10 * _i; n++)
+        ck_assert_int_eq(read(pipe_fd[0], &emitted, sizeof emitted), sizeof emitted);
+    ck_assert_int_eq(kill(child, SIGKILL), 0);
+    ck_assert_int_eq(waitpid(child, &status, 0), child);
+    ck_assert(WIFSIGNALED(status));
+    close(pipe_fd[0]);
+    close(pipe_fd[1]);
+
+    read_back(path, &t);
+    ck_assert(t.truncated);
+    ck_assert_ptr_null(t.failure);
+    ck_assert_uint_gt(t.n_spans, 0);
+    ck_assert_uint_gt(t.dropped + t.n_spans, emitted);
+    kept = t.dropped ? LK_SPAN_FILE_RING_MIN - 1 : t.n_spans; /* the oldest may be torn */
+    assert_track(&t, 0, t.dropped, kept);
+    lk_trace_fini(&t);
+    free(path);
+}
+END_TEST
+
+START_TEST(keeps_the_first_failure)
+{
+    struct lk_recorder *rec = NULL;
+    char *path = scratch_path(dir, "rank0.spans");
+    struct lk_span_file *f = create(path, 1, &rec);
+    char *longer = NULL;
+    struct lk_trace t;
+
+    ck_assert_int_eq(lk_alloc(&longer, 5000, 1), LK_OK);
+    memset(longer, 'x', 4999);
+    lk_span_file_fail(f, "rank 1 did not arrive at all_reduce 7");
+    lk_span_file_fail(f, "a later one");
+    lk_span_file_fail(NULL, "nobody");
+    lk_recorder_destroy(rec);
+    ck_assert_int_eq(lk_span_file_close(f), LK_OK);
+    read_back(path, &t);
+    ck_assert(t.truncated);
+    ck_assert_str_eq(t.failure, "rank 1 did not arrive at all_reduce 7");
+    lk_trace_fini(&t);
+
+    f = create(path, 1, &rec);
+    lk_span_file_fail(f, longer);
+    lk_recorder_destroy(rec);
+    ck_assert_int_eq(lk_span_file_close(f), LK_OK);
+    read_back(path, &t);
+    ck_assert_uint_eq(strlen(t.failure), LK_SPAN_FILE_FAILURE_BYTES - 1);
+    lk_trace_fini(&t);
+    free(longer);
+    free(path);
+}
+END_TEST
+
+/* Of many round trips the shortest are kept. */
+START_TEST(keeps_the_best_clock_samples)
+{
+    enum { N = 4 * LK_SPAN_FILE_SAMPLES };
+    struct lk_recorder *rec = NULL;
+    char *path = scratch_path(dir, "rank0.spans");
+    struct lk_span_file *f = create(path, 1, &rec);
+    struct lk_clock_sample samples[N];
+    struct lk_span_file_header h;
+    FILE *file;
+
+    for (uint64_t i = 0; i < N; i++) /* round trips of 1000 + 37 i mod N, all different */
+        samples[i] = (struct lk_clock_sample){.local_send_ns = 100000 * i,
+                                              .local_recv_ns = 100000 * i + 1000 + 37 * i % N};
+    ck_assert_int_eq(lk_span_file_clock(f, LK_CLOCK_START, samples, 2), LK_OK);
+    ck_assert_int_eq(lk_span_file_clock(f, LK_CLOCK_START, samples, N), LK_OK);
+    ck_assert_int_eq(lk_span_file_clock(f, LK_CLOCK_END, samples, 3), LK_OK);
+    lk_recorder_destroy(rec);
+    ck_assert_int_eq(lk_span_file_close(f), LK_OK);
+    file = fopen(path, "rb");
+    ck_assert_ptr_nonnull(file);
+    ck_assert_uint_eq(fread(&h, sizeof h, 1, file), 1);
+    fclose(file);
+    ck_assert_uint_eq(h.n_samples[LK_CLOCK_START], LK_SPAN_FILE_SAMPLES);
+    ck_assert_uint_eq(h.n_samples[LK_CLOCK_END], 3);
+    for (uint64_t i = 0; i < LK_SPAN_FILE_SAMPLES; i++)
+        ck_assert_uint_eq(h.samples[LK_CLOCK_START][i].local_recv_ns -
+                              h.samples[LK_CLOCK_START][i].local_send_ns,
+                          1000 + i);
+    free(path);
+}
+END_TEST
+
+/* ---- Failures ---- */
+
+START_TEST(needs_a_directory)
+{
+    struct lk_run_info info = {0};
+    struct lk_span_file *f = NULL;
+
+    make_info(&info, 0);
+    ck_assert_int_eq(lk_span_file_create("/nonexistent/rank0.spans", &info, 1, &f), LK_EIO);
+    ck_assert_ptr_nonnull(strstr(lk_error_text(), "/nonexistent/rank0.spans"));
+    ck_assert_ptr_null(f);
+    lk_run_info_fini(&info);
+}
+END_TEST
+
+/* Without disk space (here: a limit on file sizes) create or track_open fails;
+ * there is no signal later. */
+START_TEST(no_room)
+{
+    struct lk_run_info info = {0};
+    struct lk_span_file *f = NULL;
+    struct lk_recorder *rec = NULL;
+    struct lk_track *track = NULL;
+    char *path = scratch_path(dir, "rank0.spans");
+    struct rlimit limit = {4096, 4096};
+    char **names = NULL;
+    size_t n = 0;
+
+    signal(SIGXFSZ, SIG_IGN);
+    make_info(&info, 0);
+    if (!_i) {
+        ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+        ck_assert_int_eq(lk_span_file_create(path, &info, 1, &f), LK_EIO);
+        ck_assert_ptr_nonnull(strstr(lk_error_text(), "rank0.spans: cannot reserve"));
+        ck_assert_int_eq(lk_dir_list(dir, "", &names, &n), LK_OK);
+        ck_assert_uint_eq(n, 0); /* no partial file remains */
+        lk_names_free(names, n);
+    } else {
+        f = create(path, 1 << 16, &rec);
+        limit.rlim_cur = limit.rlim_max = sizeof(struct lk_span_file_header) + (1 << 20);
+        ck_assert_int_eq(setrlimit(RLIMIT_FSIZE, &limit), 0);
+        ck_assert_int_eq(lk_recorder_track(rec, &track_infos[0], &track), LK_EIO);
+        ck_assert_ptr_nonnull(strstr(lk_error_text(), "cannot reserve"));
+        lk_recorder_destroy(rec);
+        ck_assert_int_eq(lk_span_file_close(f), LK_OK);
+    }
+    lk_run_info_fini(&info);
+    free(path);
+}
+END_TEST
+
+START_TEST(is_locked_while_written)
+{
+    struct lk_recorder *rec = NULL;
+    char *path = scratch_path(dir, "rank0.spans");
+    struct lk_span_file *f = create(path, 1, &rec);
+    struct lk_trace t;
+
+    ck_assert_int_eq(lk_spans_read(path, &t), LK_EIO);
+    ck_assert_ptr_nonnull(strstr(lk_error_text(), "still being written"));
+    lk_recorder_destroy(rec);
+    ck_assert_int_eq(lk_span_file_close(f), LK_OK);
+    read_back(path, &t);
+    lk_trace_fini(&t);
+    free(path);
+}
+END_TEST
+
+/* Return a valid file as bytes. */
+static char *valid_bytes(size_t *out_size)
+{
+    struct lk_recorder *rec = NULL;
+    char *path = scratch_path(dir, "rank0.spans");
+    struct lk_span_file *f = create(path, 1, &rec);
+    struct emitter e = {.n = 40};
+    char *bytes = NULL;
+    FILE *file;
+    long size;
+
+    ck_assert_int_eq(lk_recorder_track(rec, &track_infos[0], &e.track), LK_OK);
+    ck_assert_int_eq(lk_recorder_name(rec, "matmul", &e.name), LK_OK);
+    emit_all(&e);
+    lk_recorder_destroy(rec);
+    ck_assert_int_eq(lk_span_file_close(f), LK_OK);
+    file = fopen(path, "rb");
+    ck_assert_ptr_nonnull(file);
+    ck_assert_int_eq(fseek(file, 0, SEEK_END), 0);
+    size = ftell(file);
+    rewind(file);
+    ck_assert_int_eq(lk_alloc(&bytes, (size_t)size, 1), LK_OK);
+    ck_assert_uint_eq(fread(bytes, 1, (size_t)size, file), (size_t)size);
+    fclose(file);
+    free(path);
+    *out_size = (size_t)size;
+    return bytes;
+}
+
+static enum lk_status read_bytes(const char *bytes, size_t size)
+{
+    char *path = scratch_path(dir, "rank0.spans");
+    FILE *file = fopen(path, "wb");
+    struct lk_trace t = {0};
+    enum lk_status st;
+
+    ck_assert_ptr_nonnull(file);
+    ck_assert_uint_eq(fwrite(bytes, 1, size, file), size);
+    ck_assert_int_eq(fclose(file), 0);
+    st = lk_spans_read(path, &t);
+    if (st == LK_OK)
+        lk_trace_fini(&t);
+    free(path);
+    return st;
+}
+
+/* Header fields with values that no writer produces, and the reader's error. */
+static const struct {
+    size_t offset, bytes;
+    uint64_t value;
+    const char *says;
+} bad_fields[] = {
+#define FIELD(f) offsetof(struct lk_span_file_header, f), sizeof((struct lk_span_file_header *)0)->f
+    {FIELD(magic), 0, "not a span file"},
+    {FIELD(version), 2, "version 2"},
+    {FIELD(order), 0x04030201, "byte order"},
+    {FIELD(header_bytes), 7, "record sizes"},
+    {FIELD(span_bytes), 56, "record sizes"},
+    {FIELD(info_offset), 1 << 30, "no valid place"},
+    {FIELD(info_bytes), 1ULL << 62, "no valid place"},
+    {FIELD(info_bytes), 1 << 25, "ends too early"},
+    {FIELD(state), 3, "state 3"},
+    {FIELD(n_tracks), 65, "out of range"},
+    {FIELD(n_names), 1 << 17, "out of range"},
+    {FIELD(n_names), 9, "span name 2"},
+    {FIELD(names_bytes), 1 << 17, "out of range"},
+    {FIELD(n_samples[1]), 33, "out of range"},
+    {FIELD(tracks[0].kind), LK_TRACK_KIND_COUNT, "valid name and kind"},
+    {FIELD(tracks[0].capacity), 1000, "lies outside"},
+    {FIELD(tracks[0].capacity), 1 << 20, "lies outside"},
+    {FIELD(tracks[0].capacity), 1ULL << 63, "lies outside"},
+    {FIELD(tracks[0].offset), 1ULL << 40, "lies outside"},
+    {FIELD(tracks[0].offset), 0, "lies outside"},
+#undef FIELD
+};
+
+START_TEST(bad_field)
+{
+    size_t size;
+    char *bytes = valid_bytes(&size);
+
+    ck_assert_int_eq(read_bytes(bytes, size), LK_OK);
+    memset(bytes + bad_fields[_i].offset, 0, bad_fields[_i].bytes);
+    memcpy(bytes + bad_fields[_i].offset, &bad_fields[_i].value,
+           bad_fields[_i].bytes < sizeof(uint64_t) ? bad_fields[_i].bytes : sizeof(uint64_t));
+    ck_assert_int_eq(read_bytes(bytes, size), LK_EPARSE);
+    ck_assert_msg(strstr(lk_error_text(), bad_fields[_i].says) != NULL, "%s", lk_error_text());
+    ck_assert_ptr_nonnull(strstr(lk_error_text(), "rank0.spans"));
+    free(bytes);
+}
+END_TEST
+
+START_TEST(cut_short)
+{
+    const size_t segment =
+        LK_SPAN_FILE_RING_OFFSET + LK_SPAN_FILE_RING_MIN * sizeof(struct lk_span);
+    const size_t padding = LK_SPAN_FILE_ALIGN - segment % LK_SPAN_FILE_ALIGN;
+    size_t size;
+    char *bytes = valid_bytes(&size);
+
+    for (size_t cut = 0; cut < size - padding; cut += 1 + size / 200)
+        ck_assert_int_eq(read_bytes(bytes, cut), LK_EPARSE);
+    ck_assert_int_eq(read_bytes(bytes, size - padding - 1), LK_EPARSE);
+    ck_assert_int_eq(read_bytes(bytes, size - padding), LK_OK);
+    free(bytes);
+}
+END_TEST
+
+/* Any damage gives a trace or an error, and no invalid access (the sanitizers watch). */
+START_TEST(random_damage)
+{
+    struct lk_rng g = lk_rng_init(2, (uint64_t)_i);
+    size_t size, failed = 0;
+    char *bytes = valid_bytes(&size), *copy = NULL;
+
+    ck_assert_int_eq(lk_alloc(&copy, size, 1), LK_OK);
+    for (int round = 0; round < 200; round++) {
+        memcpy(copy, bytes, size);
+        for (uint64_t n = 1 + lk_rng_below(&g, 8); n; n--) {
+            /* Names and unused tracks fill most of the header: aim at the rest of it, at the
+             * description and at the ring. */
+            static const size_t regions[] = {offsetof(struct lk_span_file_header, failure) + 200,
+                                             offsetof(struct lk_span_file_header, tracks) + 120};
+            size_t region = (size_t)lk_rng_below(&g, 3);
+            size_t at =
+                region < 2
+                    ? (size_t)lk_rng_below(&g, regions[region])
+                    : sizeof(struct lk_span_file_header) +
+                          (size_t)lk_rng_below(&g, size - sizeof(struct lk_span_file_header));
+
+            copy[at] = (char)lk_rng_below(&g, 256);
+        }
+        failed += read_bytes(copy, size) != LK_OK;
+    }
+    ck_assert_uint_gt(failed, 0);
+    free(copy);
+    free(bytes);
+}
+END_TEST
+
+SUITE(span_file, t)
+{
+    tcase_add_checked_fixture(t, set_up, tear_down);
+    tcase_add_test(t, spans_come_back);
+    tcase_add_loop_test(t, wraps, 0, 6);
+    tcase_add_test(t, room_as_expected);
+    tcase_add_loop_test(t, survives_a_kill, 0, 5);
+    tcase_add_test(t, keeps_the_first_failure);
+    tcase_add_test(t, keeps_the_best_clock_samples);
+    tcase_add_test(t, needs_a_directory);
+    tcase_add_loop_test(t, no_room, 0, 2);
+    tcase_add_test(t, is_locked_while_written);
+    tcase_add_loop_test(t, bad_field, 0, (int)LK_COUNT(bad_fields));
+    tcase_add_test(t, cut_short);
+    tcase_add_loop_test(t, random_damage, 0, 4);
+}

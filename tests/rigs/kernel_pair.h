@@ -1,0 +1,28 @@
+/* Buffers for tests of ops: the same values as float32 for op->cpu and as float64 for op->ref. */
+#ifndef LK_TESTS_KERNEL_PAIR_H
+#define LK_TESTS_KERNEL_PAIR_H
+
+#include "base/rng.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct pair {
+    size_t n;
+    float *f;
+    double *d; /* exactly the values of f at the start */
+};
+
+/* Make buffers, uniform in [-range, range) or zero, or end the test. Freed by pairs_free. */
+struct pair pair_random(struct lk_rng *g, size_t n, double range);
+struct pair pair_zero(size_t n);
+/* Free the pairs and tokens of this test: the end of a checked fixture. */
+void pairs_free(void);
+/* Set f to the rounded d, so that a second op starts from equal values again. */
+void pair_align(struct pair *p);
+/* Return the largest |f - d| / max(1, |d|); infinity when only one side is NaN or infinite. */
+double pair_error(const struct pair *p);
+/* Return n integers in [0, below); freed by pairs_free. */
+int32_t *random_tokens(struct lk_rng *g, size_t n, size_t below);
+
+#endif

@@ -1,0 +1,72 @@
+/* A temporary directory for the files of one test. */
+#include "tests/rigs/scratch.h"
+
+#include "base/file.h"
+
+#include <check.h>
+#include <ftw.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+char *scratch_create(void)
+{
+    const char *tmp = getenv("TMPDIR");
+    char *dir;
+
+    ck_assert_int_gt(asprintf(&dir, "%s/lockstep-test-XXXXXX", tmp && *tmp ? tmp : "/tmp"), 0);
+    ck_assert_ptr_nonnull(mkdtemp(dir));
+    return dir;
+}
+
+char *scratch_create_for_gpus(void)
+{
+    char *dir = scratch_create();
+
+    ck_assert_int_eq(setenv("LOCKSTEP_GPU_LOCKS", dir, 1), 0);
+    return dir;
+}
+
+static int remove_one(const char *path, const struct stat *s, int type, struct FTW *f)
+{
+    (void)s;
+    (void)type;
+    (void)f;
+    return remove(path);
+}
+
+void scratch_remove(char *dir)
+{
+    ck_assert_int_eq(nftw(dir, remove_one, 8, FTW_DEPTH | FTW_PHYS), 0);
+    free(dir);
+}
+
+char *scratch_dir;
+
+void scratch_set_up(void)
+{
+    scratch_dir = scratch_create();
+}
+
+void scratch_tear_down(void)
+{
+    scratch_remove(scratch_dir);
+}
+
+char *scratch_path(const char *dir, const char *name)
+{
+    char *path;
+
+    ck_assert_int_gt(asprintf(&path, "%s/%s", dir, name), 0);
+    return path;
+}
+
+char *scratch_read(const char *dir, const char *name)
+{
+    char *path = scratch_path(dir, name), *text = NULL;
+    size_t size;
+
+    ck_assert_msg(lk_file_read(path, &text, &size) == LK_OK, "%s", lk_error_text());
+    free(path);
+    return text;
+}

@@ -1,0 +1,23 @@
+#include "tests/rigs/shim_case.h"
+
+#include "tests/rigs/shell.h"
+
+#include <check.h>
+#include <string.h>
+
+#define NAME(name) #name,
+static const char *const cases[] = {CUDA_CASE_LIST(NAME)};
+#undef NAME
+
+static const char *const types[] = {"float32", "bfloat16"};
+
+void shim_case_run(const char *program, int check, int orders)
+{
+    const char *name = cases[check / 2], *type = types[check % 2];
+    struct shell_result r = shell_run("%s %s %s %d 2>&1", program, name, type, orders);
+
+    ck_assert_msg(r.code == 0, "%s %s %s: %s", program, name, type, r.text);
+    /* The program must report that kernels ran at all. */
+    ck_assert_msg(strstr(r.text, "orders alike") && !strstr(r.text, " 0 launches"), "%s %s %s: %s",
+                  program, name, type, r.text);
+}

@@ -1,0 +1,18 @@
+/* Run cases of CUDA kernels on the host (tests/cuda_shim/shim.h), each in a process of its own. */
+#ifndef LK_TESTS_SHIM_CASE_H
+#define LK_TESTS_SHIM_CASE_H
+
+#include "tests/cuda/cases.h"
+
+#define SHIM_RACES  LK_BUILD_DIR "/cuda_shim_races"
+#define SHIM_BOUNDS LK_BUILD_DIR "/cuda_shim_bounds"
+
+/* The first check of each case of CUDA_CASE_LIST: each has two, one a type. */
+#define SHIM_CHECK(name) SHIM_##name, SHIM_##name##_bfloat16,
+enum shim_check { CUDA_CASE_LIST(SHIM_CHECK) SHIM_CHECKS };
+#undef SHIM_CHECK
+
+/* Run a check under that many orders of threads; the test fails unless all give the same bits. */
+void shim_case_run(const char *program, int check, int orders);
+
+#endif

@@ -1,0 +1,166 @@
+/* Optimizers over several parameters, on every device that computes, against plain formulas. */
+#include "runtime/model/optim.h"
+
+#include "base/array.h"
+#include "base/rng.h"
+#include "tests/rigs/suite.h"
+#include "tests/rigs/waits.h"
+
+#include <math.h>
+#include <stddef.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { PARAMS = 3, ELEMS = 40, STEPS = 4 };
+static const size_t elems[PARAMS] = {7, 1, 32};
+static const bool decays[PARAMS] = {true, false, true};
+
+static const struct {
+    const char *device;
+    size_t state; /* elements of state an element of a parameter */
+    enum lk_optim_kind kind;
+    double momentum, decay;
+} rows[] = {
+    {"cpu", 0, LK_OPTIM_SGD, 0, 0},      {"cpu", 0, LK_OPTIM_SGD, 0, 0.01},
+    {"cpu", 1, LK_OPTIM_SGD, 0.9, 0.01}, {"reference", 1, LK_OPTIM_SGD, 0.9, 0},
+    {"cpu", 2, LK_OPTIM_ADAMW, 0, 0.1},  {"reference", 2, LK_OPTIM_ADAMW, 0, 0},
+};
+
+static struct lk_optim_config row_config(int i)
+{
+    return (struct lk_optim_config){.kind = rows[i].kind,
+                                    .learning_rate = 0.05,
+                                    .momentum = rows[i].momentum,
+                                    .beta1 = 0.9,
+                                    .beta2 = 0.95,
+                                    .eps = 1e-8,
+                                    .weight_decay = rows[i].decay};
+}
+
+/* Apply one step as defined in kernels/ops.h, in double. */
+static void plain_step(const struct lk_optim_config *c, double *w, const double *g, double *m,
+                       double *v, bool decay, int t)
+{
+    double wd = decay ? c->weight_decay : 0;
+
+    if (c->kind == LK_OPTIM_SGD) {
+        *m = c->momentum * *m + *g + wd * *w;
+        *w -= c->learning_rate * *m;
+        return;
+    }
+    *w -= c->learning_rate * wd * *w;
+    *m = c->beta1 * *m + (1 - c->beta1) * *g;
+    *v = c->beta2 * *v + (1 - c->beta2) * *g * *g;
+    *w -= c->learning_rate / (1 - pow(c->beta1, t)) * *m /
+          (sqrt(*v / (1 - pow(c->beta2, t))) + c->eps);
+}
+
+static void put(lk_real *to, size_t real, size_t i, double v)
+{
+    if (real == sizeof(double))
+        ((double *)to)[i] = v;
+    else
+        ((float *)to)[i] = (float)v;
+}
+
+static double get(const lk_real *from, size_t real, size_t i)
+{
+    return real == sizeof(double) ? ((const double *)from)[i] : (double)((const float *)from)[i];
+}
+
+START_TEST(follows_the_formulas)
+{
+    const struct lk_optim_config config = row_config(_i);
+    const struct lk_optim_config *c = &config;
+    const struct lk_track_info track = {.name = "compute", .kind = LK_TRACK_COMPUTE};
+    struct lk_device_config dc = {.slowdown = 1};
+    struct lk_rng g = lk_rng_init(11, 0);
+    struct lk_device *d = NULL;
+    struct lk_stream *s = NULL;
+    struct lk_optim *o = NULL;
+    struct lk_param params[PARAMS] = {{0}};
+    double w[PARAMS][ELEMS], grad[PARAMS][ELEMS];
+    double m[PARAMS][ELEMS] = {{0}}, v[PARAMS][ELEMS] = {{0}};
+    /* float32: a few roundings a step, of numbers of order 1. */
+    double tolerance;
+    size_t real;
+
+    ck_assert_int_eq(lk_device_open(rows[_i].device, &dc, &d), LK_OK);
+    ck_assert_int_eq(lk_stream_create(d, &track, &s), LK_OK);
+    real = lk_device_real_bytes(d);
+    tolerance = real == sizeof(double) ? 1e-13 : 2e-6;
+    for (size_t p = 0; p < PARAMS; p++) {
+        void *data, *gradient;
+
+        ck_assert_int_eq(lk_device_alloc(d, elems[p] * real, &data), LK_OK);
+        ck_assert_int_eq(lk_device_alloc(d, elems[p] * real, &gradient), LK_OK);
+        params[p] = (struct lk_param){
+            .name = "p", .elems = elems[p], .data = data, .grad = gradient, .decay = decays[p]};
+        for (size_t i = 0; i < elems[p]; i++) {
+            put(data, real, i, lk_rng_normal(&g));
+            w[p][i] = get(data, real, i);
+        }
+    }
+    ck_assert_int_eq(lk_optim_create(d, c, params, PARAMS, &o), LK_OK);
+    ck_assert_uint_eq(lk_optim_state_bytes(o), rows[_i].state * ELEMS * real);
+    for (int t = 1; t <= STEPS; t++) {
+        for (size_t p = 0; p < PARAMS; p++)
+            for (size_t i = 0; i < elems[p]; i++) {
+                put(params[p].grad, real, i, lk_rng_normal(&g));
+                grad[p][i] = get(params[p].grad, real, i);
+                plain_step(c, &w[p][i], &grad[p][i], &m[p][i], &v[p][i], decays[p], t);
+            }
+        ck_assert_int_eq(lk_optim_step(o, s, params, c->learning_rate, t), LK_OK);
+        ck_assert_int_eq(lk_stream_sync(s, lk_deadline_in(WAIT_PLENTY_NS)), LK_OK);
+    }
+    for (size_t p = 0; p < PARAMS; p++)
+        for (size_t i = 0; i < elems[p]; i++)
+            ck_assert_double_eq_tol(get(params[p].data, real, i), w[p][i], tolerance);
+    lk_stream_destroy(s);
+    lk_optim_destroy(o);
+    for (size_t p = 0; p < PARAMS; p++) {
+        lk_device_free(d, params[p].data);
+        lk_device_free(d, params[p].grad);
+    }
+    lk_device_close(d);
+}
+END_TEST
+
+/* One field of a good configuration is made bad. */
+static const struct {
+    enum lk_optim_kind kind;
+    size_t field;
+    double value;
+} bad[] = {
+    {LK_OPTIM_SGD, offsetof(struct lk_optim_config, learning_rate), 0},
+    {LK_OPTIM_SGD, offsetof(struct lk_optim_config, learning_rate), NAN},
+    {LK_OPTIM_SGD, offsetof(struct lk_optim_config, learning_rate), INFINITY},
+    {LK_OPTIM_SGD, offsetof(struct lk_optim_config, momentum), 1},
+    {LK_OPTIM_SGD, offsetof(struct lk_optim_config, momentum), -0.1},
+    {LK_OPTIM_SGD, offsetof(struct lk_optim_config, weight_decay), -1},
+    {LK_OPTIM_ADAMW, offsetof(struct lk_optim_config, beta1), 1},
+    {LK_OPTIM_ADAMW, offsetof(struct lk_optim_config, beta2), 1},
+    {LK_OPTIM_ADAMW, offsetof(struct lk_optim_config, eps), 0},
+};
+
+START_TEST(bad_configurations)
+{
+    struct lk_device_config dc = {.slowdown = 1};
+    struct lk_optim_config c = row_config(0);
+    struct lk_device *d = NULL;
+    struct lk_optim *o = NULL;
+
+    c.kind = bad[_i].kind;
+    memcpy((char *)&c + bad[_i].field, &bad[_i].value, sizeof(double));
+    ck_assert_int_eq(lk_device_open("cpu", &dc, &d), LK_OK);
+    ck_assert_int_eq(lk_optim_create(d, &c, NULL, 0, &o), LK_EUSAGE);
+    ck_assert_ptr_null(o);
+    lk_device_close(d);
+}
+END_TEST
+
+SUITE(optim, c)
+{
+    tcase_add_loop_test(c, follows_the_formulas, 0, LK_COUNT(rows));
+    tcase_add_loop_test(c, bad_configurations, 0, LK_COUNT(bad));
+}

@@ -1,0 +1,215 @@
+/* The forecast's pipeline over a source of evidence whose numbers are known. */
+#include "base/array.h"
+#include "sim/forecast/forecast.h"
+#include "tests/rigs/suite.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { DRAWS = 100, PER_NODE = 4 };
+
+/* A step takes 1 s a sample of the micro-batch, and a share more for each node beyond the first. */
+struct toy {
+    double a_node;
+    bool no_draws, no_reference;
+    int prepared, predicted, estimated;
+};
+
+static double step_s(const struct toy *t, const struct lk_config *c)
+{
+    return c->local_batch * c->accumulation * (1 + t->a_node * (c->nodes - 1));
+}
+
+static enum lk_status prepare(void *self, struct lk_forecast *out)
+{
+    struct toy *t = self;
+
+    t->prepared++;
+    return lk_strdup(&out->job, "toy");
+}
+
+/* Draw i is off by as much for every configuration. */
+static enum lk_status at(void *self, const struct lk_config *c, struct lk_prediction *out)
+{
+    enum lk_status st = LK_OK;
+    struct toy *t = self;
+    struct lk_prediction p = {.config = *c, .step_s = step_s(t, c), .batch_extrapolation = 1};
+
+    t->predicted++;
+    p.lo_s = 0.9 * p.step_s;
+    p.hi_s = 1.1 * p.step_s;
+    p.measured_s = p.measured_lo_s = p.measured_hi_s = NAN;
+    p.losses_s[LK_LOSS_WIRE] = p.step_s / 4;
+    if (!t->no_draws) {
+        LK_TRY(lk_alloc(&p.draws_s, DRAWS, sizeof *p.draws_s));
+        for (; p.n_draws < DRAWS; p.n_draws++)
+            p.draws_s[p.n_draws] = p.step_s * (0.9 + 0.2 * (double)p.n_draws / (DRAWS - 1));
+    }
+    *out = p;
+out:
+    return st;
+}
+
+static enum lk_status estimate(void *self, const struct lk_config *c, double *out_step_s)
+{
+    struct toy *t = self;
+
+    t->estimated++;
+    *out_step_s = step_s(t, c);
+    return LK_OK;
+}
+
+static enum lk_status set_reference(const void *self, struct lk_config *c)
+{
+    const struct toy *t = self;
+
+    c->gpus = t->no_reference ? 0 : 2;
+    c->nodes = 1;
+    return LK_OK;
+}
+
+static const struct lk_evidence_ops ops = {
+    .prepare = prepare,
+    .at = at,
+    .estimate = estimate,
+    .set_reference = set_reference,
+};
+
+static struct lk_evidence_source source(struct toy *t)
+{
+    static const struct lk_cluster cluster = {.gpus_per_node = PER_NODE};
+
+    return (struct lk_evidence_source){
+        .ops = &ops,
+        .self = t,
+        .cluster = &cluster,
+        .current = {.gpus = 1, .nodes = 1, .local_batch = 2, .accumulation = 1}};
+}
+
+static const int64_t gpus[] = {1, 8, 16, 8};
+
+static struct lk_predict_request request(void)
+{
+    return (struct lk_predict_request){.gpus = gpus, .n_gpus = LK_COUNT(gpus), .level = 0.9};
+}
+
+static void run(struct toy *t, const struct lk_predict_request *q, struct lk_forecast *out)
+{
+    struct lk_evidence_source e = source(t);
+
+    ck_assert_msg(lk_forecast_run(&e, q, out) == LK_OK, "%s", lk_error_text());
+}
+
+static bool has_note(const struct lk_forecast *f, const char *text)
+{
+    for (size_t i = 0; i < f->n_notes; i++)
+        if (strstr(f->notes[i], text))
+            return true;
+    return false;
+}
+
+/* A count given twice is one point; the reference of all points is predicted once. */
+START_TEST(each_configuration_is_predicted_once)
+{
+    struct toy t = {.a_node = 0.5};
+    struct lk_predict_request q = request();
+    struct lk_forecast f;
+
+    run(&t, &q, &f);
+    ck_assert_uint_eq(f.n_points, 3);
+    ck_assert_int_eq(t.prepared, 1);
+    ck_assert_int_eq(t.predicted, 4);
+    ck_assert_int_eq(f.points[1].config.nodes, 2);
+    ck_assert_double_eq_tol(f.points[0].efficiency, 1, 1e-12);
+    ck_assert_double_eq_tol(f.points[1].efficiency, 1 / 1.5, 1e-12);
+    ck_assert_double_eq_tol(f.points[2].throughput_per_s, 16 / 2.5, 1e-12);
+    ck_assert(has_note(&f, "largest loss at 8 GPUs: exposed queue and wire"));
+    lk_forecast_fini(&f);
+}
+END_TEST
+
+/* Draws that err alike leave the efficiency exact; without draws the step's interval is taken. */
+START_TEST(efficiency_is_paired_where_draws_are)
+{
+    struct toy t = {.a_node = 0.5, .no_draws = _i == 1, .no_reference = _i == 2};
+    struct lk_predict_request q = request();
+    struct lk_forecast f;
+    const struct lk_forecast_point *p;
+
+    run(&t, &q, &f);
+    p = &f.points[1];
+    if (_i == 2) {
+        ck_assert_double_nan(p->efficiency);
+        ck_assert_double_nan(p->efficiency_hi);
+    } else {
+        double off = _i ? 0.1 : 0;
+
+        ck_assert_double_eq_tol(p->efficiency, 1 / 1.5, 1e-12);
+        ck_assert_double_eq_tol(p->efficiency_lo, 1 / 1.5 / (1 + off), 1e-12);
+        ck_assert_double_eq_tol(p->efficiency_hi, 1 / 1.5 / (1 - off), 1e-12);
+    }
+    lk_forecast_fini(&f);
+}
+END_TEST
+
+START_TEST(a_global_batch_is_split)
+{
+    struct toy t = {.a_node = 0.5};
+    struct lk_predict_request q = request();
+    struct lk_evidence_source e = source(&t);
+    struct lk_forecast f;
+
+    q.global_batch = 32;
+    run(&t, &q, &f);
+    for (size_t i = 0; i < f.n_points; i++)
+        ck_assert_double_eq(lk_config_samples(&f.points[i].config), 32);
+    ck_assert_int_eq(f.points[0].config.accumulation, 16);
+    /* On 2 GPUs a step of 32 samples takes 16 s, on 16 with the penalty of 4 nodes 5. */
+    ck_assert_double_eq_tol(f.points[2].efficiency, 16. / 5 * 2 / 16, 1e-12);
+    ck_assert(!has_note(&f, "knee"));
+    lk_forecast_fini(&f);
+    q.global_batch = 20;
+    ck_assert_int_eq(lk_forecast_run(&e, &q, &f), LK_EUSAGE);
+}
+END_TEST
+
+/* n nodes deliver n / (1 + a (n - 1)): the second node adds half of the first at a = 1 / 3. */
+START_TEST(the_knee_is_where_a_node_adds_half)
+{
+    struct toy t = {.a_node = _i ? 0.34 : 0.001};
+    struct lk_predict_request q = request();
+    struct lk_forecast f;
+
+    run(&t, &q, &f);
+    ck_assert(has_note(&f, _i ? "knee: 1 node (4 GPUs)" : "knee: not reached within 4 nodes"));
+    ck_assert_int_gt(t.estimated, 1);
+    lk_forecast_fini(&f);
+}
+END_TEST
+
+START_TEST(the_best_needs_draws)
+{
+    static const int64_t batches[] = {2, 4};
+    struct toy t = {.no_draws = _i == 1};
+    struct lk_predict_request q = request();
+    struct lk_forecast f;
+
+    q.local_batches = batches;
+    q.n_local_batches = LK_COUNT(batches);
+    run(&t, &q, &f);
+    ck_assert_uint_eq(f.n_points, 6);
+    ck_assert_int_eq(f.points[3].config.local_batch, 4);
+    ck_assert_int_eq(has_note(&f, "best at 8 GPUs"), !_i);
+    lk_forecast_fini(&f);
+}
+END_TEST
+
+SUITE(evidence, c)
+{
+    tcase_add_test(c, each_configuration_is_predicted_once);
+    tcase_add_loop_test(c, efficiency_is_paired_where_draws_are, 0, 3);
+    tcase_add_test(c, a_global_batch_is_split);
+    tcase_add_loop_test(c, the_knee_is_where_a_node_adds_half, 0, 2);
+    tcase_add_loop_test(c, the_best_needs_draws, 0, 2);
+}

@@ -1,0 +1,191 @@
+/* The step model fitted to a table of throughputs, against truths that follow the step model. */
+#include "base/array.h"
+#include "sim/throughput/throughput_fit.h"
+#include "tests/rigs/sim_truth.h"
+#include "tests/rigs/suite.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+enum { BATCH = 8, DRAWS = 800 };
+
+/* A truth's job, cluster and throughputs of runs. */
+struct rig {
+    struct sim_truth truth;
+    struct lk_job job;
+    struct lk_cluster cluster;
+    struct lk_step_prior *prior;
+};
+
+static void rig_init(struct rig *r, double rate_Bps)
+{
+    r->truth = sim_truth_default;
+    r->truth.rate_Bps = rate_Bps;
+    sim_truth_job(&r->truth, 1, &r->job);
+    sim_truth_cluster(&r->truth, 1, &r->cluster);
+    ck_assert_int_eq(lk_step_prior_create(&r->job, true, &r->cluster, DRAWS, 1, &r->prior), LK_OK);
+}
+
+static void rig_fini(struct rig *r)
+{
+    lk_step_prior_destroy(r->prior);
+    lk_cluster_fini(&r->cluster);
+    lk_job_fini(&r->job);
+}
+
+static struct lk_scaling_point measure_batch(const struct rig *r, int gpus, int local_batch)
+{
+    double *steps = NULL, mean;
+
+    ck_assert_int_eq(lk_alloc(&steps, (size_t)r->truth.steps, sizeof *steps), LK_OK);
+    mean = sim_truth_run(&r->truth, &r->job, gpus, local_batch, 100 + (uint64_t)gpus, steps);
+    free(steps);
+    return (struct lk_scaling_point){.config.gpus = gpus,
+                                     .config.nodes = gpus,
+                                     .config.local_batch = local_batch,
+                                     .config.accumulation = 1,
+                                     .throughput = local_batch * gpus / mean};
+}
+
+static struct lk_scaling_point measure(const struct rig *r, int gpus)
+{
+    return measure_batch(r, gpus, BATCH);
+}
+
+static struct lk_estimate predict(struct lk_step_prior *prior, const struct lk_scaling_point *rows,
+                                  size_t n, const struct lk_scaling_point *target)
+{
+    struct lk_throughput_fit fit = {0};
+    struct lk_estimate e;
+
+    ck_assert_int_eq(lk_throughput_fit_init(&fit, prior, rows, n), LK_OK);
+    ck_assert_int_eq(lk_throughput_fit_at(&fit, target, 0.9, &e), LK_OK);
+    lk_throughput_fit_fini(&fit);
+    return e;
+}
+
+/* Link rates, B/s, from one hidden behind backward to one that is not. */
+static const double rates[] = {2e9, 4e8, 2e8, 1e8, 5e7};
+
+/* Forecast 4 and 8 ranks from 1 and 2: near the truth, inside the interval, and nearer than
+ * the law alone on slow links. */
+START_TEST(from_one_and_two)
+{
+    struct rig r;
+    struct lk_scaling_point rows[2], target;
+    struct lk_estimate e, law;
+
+    rig_init(&r, rates[_i]);
+    rows[0] = measure(&r, 1);
+    rows[1] = measure(&r, 2);
+    for (int gpus = 4; gpus <= 8; gpus *= 2) {
+        target = measure(&r, gpus);
+        e = predict(r.prior, rows, 2, &target);
+        law = predict(NULL, rows, 2, &target);
+        ck_assert_msg(fabs(e.value / target.throughput - 1) < 0.12,
+                      "rate %g, %d ranks: %g for %g (law alone %g)", rates[_i], gpus, e.value,
+                      target.throughput, law.value);
+        ck_assert_msg(e.lo < target.throughput && target.throughput < e.hi,
+                      "rate %g, %d ranks: %g outside %g..%g", rates[_i], gpus, target.throughput,
+                      e.lo, e.hi);
+    }
+    rig_fini(&r);
+}
+END_TEST
+
+/* From one rank and a known network there is a forecast, wider than with two. */
+START_TEST(from_one)
+{
+    struct rig r;
+    struct lk_scaling_point rows[2], target;
+    struct lk_estimate one, two;
+
+    rig_init(&r, 2e8);
+    rows[0] = measure(&r, 1);
+    rows[1] = measure(&r, 2);
+    target = measure(&r, 8);
+    one = predict(r.prior, rows, 1, &target);
+    two = predict(r.prior, rows, 2, &target);
+    ck_assert_double_lt(fabs(one.value / target.throughput - 1), 0.25);
+    ck_assert_double_lt(one.lo, target.throughput);
+    ck_assert_double_gt(one.hi, target.throughput);
+    ck_assert_double_gt(log(one.hi / one.lo), log(two.hi / two.lo));
+    rig_fini(&r);
+}
+END_TEST
+
+/* Measured rows are reproduced, and the losses sum to the step. */
+START_TEST(rows_and_losses)
+{
+    struct rig r;
+    struct lk_scaling_point rows[2];
+    struct lk_estimate e;
+    struct lk_throughput_fit fit = {0};
+    double shares[LK_LOSS_COUNT], sum = 0;
+
+    rig_init(&r, 1e8);
+    rows[0] = measure(&r, 1);
+    rows[1] = measure(&r, 2);
+    for (int i = 0; i < 2; i++) {
+        e = predict(r.prior, rows, 2, &rows[i]);
+        ck_assert_double_eq_tol(e.value / rows[i].throughput, 1, 0.02);
+    }
+    ck_assert_int_eq(lk_throughput_fit_init(&fit, r.prior, rows, 2), LK_OK);
+    ck_assert_double_gt(fit.effective, 5);
+    ck_assert_int_eq(lk_throughput_fit_losses(&fit, &rows[1], shares), LK_OK);
+    for (int i = 0; i < LK_LOSS_COUNT; i++)
+        sum += shares[i];
+    ck_assert_double_eq_tol(sum, 1, 1e-6);
+    ck_assert_double_gt(shares[LK_LOSS_WIRE], 0.1);
+    lk_throughput_fit_fini(&fit);
+    rig_fini(&r);
+}
+END_TEST
+
+/* With half the batch on more ranks compute shrinks, communication does not. */
+START_TEST(another_batch)
+{
+    struct rig r;
+    struct lk_scaling_point rows[3], target;
+    struct lk_estimate e;
+
+    rig_init(&r, 1e8);
+    rows[0] = measure(&r, 1);
+    rows[1] = measure(&r, 2);
+    rows[2] = measure_batch(&r, 1, BATCH / 2);
+    target = measure_batch(&r, 4, BATCH / 2);
+    e = predict(r.prior, rows, 2, &target);
+    ck_assert_double_lt(fabs(e.value / target.throughput - 1), 0.25);
+    ck_assert(e.lo < target.throughput && target.throughput < e.hi);
+    e = predict(r.prior, rows, 3, &target);
+    ck_assert_double_lt(fabs(e.value / target.throughput - 1), 0.06);
+    ck_assert(e.lo < target.throughput && target.throughput < e.hi);
+    rig_fini(&r);
+}
+END_TEST
+
+/* Collectives that take longer than the whole step contradict the rows. */
+START_TEST(contradiction)
+{
+    struct rig r;
+    struct lk_scaling_point row;
+    struct lk_throughput_fit fit = {0};
+
+    rig_init(&r, 1e5);
+    row = measure(&r, 2);
+    row.throughput *= 1000;
+    ck_assert_int_eq(lk_throughput_fit_init(&fit, r.prior, &row, 1), LK_EEVIDENCE);
+    ck_assert_ptr_null(fit.step);
+    ck_assert_int_eq(lk_throughput_fit_init(&fit, r.prior, &row, 0), LK_EEVIDENCE);
+    rig_fini(&r);
+}
+END_TEST
+
+SUITE(step_fit, t)
+{
+    tcase_add_loop_test(t, from_one_and_two, 0, (int)LK_COUNT(rates));
+    tcase_add_test(t, from_one);
+    tcase_add_test(t, rows_and_losses);
+    tcase_add_test(t, another_batch);
+    tcase_add_test(t, contradiction);
+}

@@ -1,0 +1,306 @@
+/* Volumes of every scheme against the closed formulas, and order and
+ * position of the collectives. */
+#include "base/array.h"
+#include "sim/step/config.h"
+#include "sim/step/step.h"
+#include "sim/step/volume.h"
+#include "tests/rigs/suite.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* 64 matrices of 256 x 1024 floats: 1 MiB each, ready at equal distances. */
+enum { TENSORS = 64, ROWS = 256, COLUMNS = 1024, N = 32, PER_NODE = 8, K = 4, GROUP = 8, H = 50 };
+static const double M = (double)TENSORS * ROWS * COLUMNS * 4;
+
+struct fixture {
+    struct lk_job job;
+    struct lk_job_tensor tensors[TENSORS];
+    size_t order[TENSORS];
+};
+
+static void fixture_init(struct fixture *f)
+{
+    memset(f, 0, sizeof *f);
+    for (size_t i = 0; i < TENSORS; i++) {
+        f->tensors[i] = (struct lk_job_tensor){.elems = ROWS * COLUMNS,
+                                               .dtype = LK_F32,
+                                               .ready = 1 - (double)i / TENSORS,
+                                               .rows = ROWS};
+        f->order[i] = TENSORS - 1 - i;
+    }
+    f->job.tensors = f->tensors;
+    f->job.n_tensors = TENSORS;
+    f->job.ready_order = f->order;
+}
+
+static struct lk_config plain(void)
+{
+    return (struct lk_config){.gpus = N,
+                              .nodes = N / PER_NODE,
+                              .local_batch = 1,
+                              .accumulation = K,
+                              .no_sync = true,
+                              .first_bytes = 1 << 20,
+                              .cap_bytes = 8 << 20};
+}
+
+static struct lk_volume volume(const struct fixture *f, const struct lk_config *c)
+{
+    struct lk_volume v;
+
+    ck_assert_msg(lk_volume_init(&v, &f->job, c) == LK_OK, "%s", lk_error_text());
+    return v;
+}
+
+/* Returns the bytes that a rank sends in an optimizer step, rings assumed. */
+static double sent(const struct fixture *f, const struct lk_config *c)
+{
+    struct lk_volume v = volume(f, c);
+    double bytes = 0;
+
+    for (size_t i = 0; i < v.n; i++) {
+        const struct lk_volume_coll *k = &v.colls[i];
+
+        bytes += lk_coll_wire_bytes(k->coll, (double)k->bytes, k->ranks) *
+                 (k->every_micro_batch ? c->accumulation : 1) / k->period;
+    }
+    lk_volume_fini(&v);
+    return bytes;
+}
+
+/* The table of sim/step/volume.h: bytes = over_n (N-1)/N M + over_s (S-1)/S M + over_r 2 (R-1)/R
+ * M/S. */
+static const struct {
+    enum lk_sharding sharding;
+    int sync_every; /* without no_sync */
+    double over_n, over_s, over_r;
+} table[] = {
+    {LK_SHARDING_DDP, 0, 2, 0, 0},
+    {LK_SHARDING_DDP, 1, 2 * K, 0, 0},
+    {LK_SHARDING_ZERO1, 0, 2, 0, 0},
+    {LK_SHARDING_ZERO1, 1, 2, 0, 0},
+    {LK_SHARDING_ZERO2, 0, K + 1, 0, 0},
+    {LK_SHARDING_ZERO3, 0, 3 * K, 0, 0},
+    {LK_SHARDING_GRAD_OP, 0, 2 * K, 0, 0},
+    {LK_SHARDING_HSDP, 0, 0, 3 * K, 1},
+    {LK_SHARDING_LOCAL_SGD, 0, 2.0 / H, 0, 0},
+    {LK_SHARDING_DILOCO, 0, 2.0 / H, 0, 0},
+    {LK_SHARDING_ASYNC, 0, 2, 0, 0},
+};
+
+START_TEST(a_scheme_moves_what_its_formula_says)
+{
+    struct fixture f;
+    struct lk_config c = plain();
+    double n = (N - 1.0) / N * M, s = (GROUP - 1.0) / GROUP * M;
+    double r = 2.0 * (N / GROUP - 1.0) / ((double)N / GROUP) * M / GROUP;
+
+    fixture_init(&f);
+    c.sharding = table[_i].sharding;
+    c.no_sync = !table[_i].sync_every;
+    c.period = H;
+    c.shard_group = c.sharding == LK_SHARDING_HSDP ? GROUP : 0;
+    ck_assert_double_eq_tol(
+        sent(&f, &c), table[_i].over_n * n + table[_i].over_s * s + table[_i].over_r * r, 1e-9 * M);
+}
+END_TEST
+
+/* Either hook halves the bytes; a gradient dtype changes the buckets, a hook does not. */
+START_TEST(two_bytes_halve_float32)
+{
+    struct fixture f;
+    struct lk_config c = plain();
+    struct lk_volume v, w;
+    double whole;
+
+    fixture_init(&f);
+    whole = sent(&f, &c);
+    v = volume(&f, &c);
+    c.compression = LK_COMPRESSION_FP16;
+    w = volume(&f, &c);
+    ck_assert_double_eq_tol(sent(&f, &c), whole / 2, 1e-6);
+    ck_assert_uint_eq(v.n, w.n);
+    /* Read 4 and write 2, divide 2 + 2, read 2 and write 4. */
+    ck_assert_double_eq_tol(w.colls[0].memory_bytes, 16 * ROWS * COLUMNS, 1e-6);
+    lk_volume_fini(&w);
+    c.compression = LK_COMPRESSION_NONE;
+    c.grad_dtype = LK_GRAD_BF16;
+    w = volume(&f, &c);
+    ck_assert_double_eq_tol(sent(&f, &c), whole / 2, 1e-6);
+    ck_assert_uint_lt(w.n, v.n);
+    c.compression = LK_COMPRESSION_BF16; /* nothing is left to cast */
+    ck_assert_double_eq_tol(sent(&f, &c), whole / 2, 1e-6);
+    c.compression = LK_COMPRESSION_NONE;
+    c.grad_dtype = LK_GRAD_F8;
+    ck_assert_double_eq_tol(sent(&f, &c), whole / 4, 1e-6);
+    lk_volume_fini(&w);
+    lk_volume_fini(&v);
+}
+END_TEST
+
+/* The ratio is n m / ((n + m) r) where that pays; else the tensor is sent whole. */
+START_TEST(powersgd_sends_factors)
+{
+    struct fixture f;
+    struct lk_config c = plain();
+    struct lk_volume v;
+    double whole;
+
+    fixture_init(&f);
+    whole = sent(&f, &c);
+    c.compression = LK_COMPRESSION_POWERSGD;
+    c.powersgd_rank = 4;
+    ck_assert_double_eq_tol(sent(&f, &c), whole * (ROWS + COLUMNS) * 4 / (ROWS * COLUMNS), 1e-3);
+    v = volume(&f, &c);
+    ck_assert_uint_eq(v.colls[0].bytes, (uint64_t)ROWS * 4 * 4);
+    ck_assert_uint_eq(v.colls[1].bytes, (uint64_t)COLUMNS * 4 * 4);
+    ck_assert(!v.shapes_assumed);
+    lk_volume_fini(&v);
+    /* (n + m) r 2 < n m fails from r = 103 on. */
+    c.powersgd_rank = 102;
+    ck_assert_double_lt(sent(&f, &c), whole);
+    c.powersgd_rank = 103;
+    ck_assert_double_eq_tol(sent(&f, &c), whole, 1e-6);
+    /* A vector is sent whole, in a collective of its own in its bucket. */
+    f.tensors[TENSORS - 1].rows = f.tensors[TENSORS - 1].elems;
+    c.powersgd_rank = 4;
+    v = volume(&f, &c);
+    ck_assert_uint_eq(v.colls[0].bytes, (uint64_t)ROWS * COLUMNS * 4);
+    lk_volume_fini(&v);
+    f.tensors[0].rows = 0;
+    v = volume(&f, &c);
+    ck_assert(v.shapes_assumed);
+    lk_volume_fini(&v);
+}
+END_TEST
+
+/* SyncBatchNorm adds an all-gather of 2C + 1 a rank and an all-reduce of
+ * 2C, in each micro-batch. */
+START_TEST(what_the_job_adds)
+{
+    struct fixture f;
+    struct lk_config c = plain();
+    struct lk_job_sync_bn bn = {.channels = 100, .at = 0.25};
+    struct lk_volume v;
+    double whole;
+
+    fixture_init(&f);
+    whole = sent(&f, &c);
+    f.job.sync_bn = &bn;
+    f.job.n_sync_bn = 1;
+    ck_assert_double_eq_tol(sent(&f, &c) - whole,
+                            K * ((N - 1) * 201 * 4.0 + 2.0 * (N - 1) / N * 200 * 4), 1e-6);
+    v = volume(&f, &c);
+    ck_assert_double_eq(v.colls[0].ready, 0.25);
+    ck_assert_double_eq(v.colls[0].need, 0.25);
+    lk_volume_fini(&v);
+    c.sharding = LK_SHARDING_ASYNC;
+    ck_assert_int_eq(lk_volume_init(&v, &f.job, &c), LK_EUSAGE);
+    c.sharding = LK_SHARDING_DDP;
+    f.job.n_sync_bn = 0;
+    f.job.find_unused_parameters = true;
+    ck_assert_double_eq_tol(sent(&f, &c) - whole, 2.0 * (N - 1) / N * TENSORS * 4, 1e-6);
+}
+END_TEST
+
+/* On one stream no collective may be needed before all up to it may be launched. */
+START_TEST(no_scheme_waits_for_itself)
+{
+    struct fixture f;
+    struct lk_config c = plain();
+    struct lk_job_sync_bn bn[] = {{64, 0.1}, {64, 0.9}};
+    struct lk_volume v;
+
+    fixture_init(&f);
+    c.sharding = (enum lk_sharding)_i;
+    c.period = H;
+    if (c.sharding != LK_SHARDING_ASYNC) {
+        f.job.sync_bn = bn;
+        f.job.n_sync_bn = 2;
+    }
+    f.job.find_unused_parameters = true;
+    v = volume(&f, &c);
+    ck_assert_uint_gt(v.n, 0);
+    for (size_t i = 0; i < v.n; i++) {
+        const struct lk_volume_coll *x = &v.colls[i];
+
+        ck_assert_double_ge(x->need, x->ready);
+        ck_assert(i == 0 || x->ready >= x[-1].ready);
+        ck_assert(!x->every_micro_batch || x->need <= LK_STEP_OPTIMIZER);
+        ck_assert_int_eq(x->ranks % x->nodes, 0);
+    }
+    lk_volume_fini(&v);
+}
+END_TEST
+
+/* Groups within a node, of a node and of two nodes: participants, and how
+ * many cross links at once. */
+START_TEST(groups_sit_where_they_should)
+{
+    static const struct {
+        int size, nodes, replicas, replica_nodes, crossing;
+    } rows[] = {
+        {4, 1, 8, 4, 4},
+        {8, 1, 4, 4, 8},
+        {16, 2, 2, 2, 8},
+        {32, 4, 1, 1, 1},
+    };
+    struct fixture f;
+    struct lk_config c = plain();
+
+    fixture_init(&f);
+    c.sharding = LK_SHARDING_HSDP;
+    for (size_t i = 0; i < LK_COUNT(rows); i++) {
+        struct lk_volume v;
+        size_t k = 0;
+
+        c.shard_group = rows[i].size;
+        v = volume(&f, &c);
+        ck_assert_int_eq(v.colls[0].ranks, rows[i].size);
+        ck_assert_int_eq(v.colls[0].nodes, rows[i].nodes);
+        while (v.colls[k].coll != LK_ALL_REDUCE)
+            k++;
+        ck_assert_int_eq(v.colls[k].ranks, rows[i].replicas);
+        ck_assert_int_eq(v.colls[k].nodes, rows[i].replica_nodes);
+        ck_assert_int_eq(v.colls[k].groups, rows[i].crossing);
+        lk_volume_fini(&v);
+    }
+}
+END_TEST
+
+START_TEST(what_does_not_fit_is_refused)
+{
+    struct fixture f;
+    struct lk_volume v;
+    struct lk_config c;
+
+    fixture_init(&f);
+    c = plain();
+    c.sharding = LK_SHARDING_HSDP;
+    c.shard_group = 12;
+    ck_assert_int_eq(lk_volume_init(&v, &f.job, &c), LK_EUSAGE);
+    c = plain();
+    c.sharding = LK_SHARDING_DILOCO;
+    ck_assert_int_eq(lk_volume_init(&v, &f.job, &c), LK_EUSAGE);
+    ck_assert_ptr_nonnull(strstr(lk_error_text(), "period"));
+    c = plain();
+    c.compression = LK_COMPRESSION_POWERSGD;
+    ck_assert_int_eq(lk_volume_init(&v, &f.job, &c), LK_EUSAGE);
+    c.powersgd_rank = 1;
+    c.sharding = LK_SHARDING_ZERO3;
+    ck_assert_int_eq(lk_volume_init(&v, &f.job, &c), LK_EUSAGE);
+}
+END_TEST
+
+SUITE(volume, tc)
+{
+    tcase_add_loop_test(tc, a_scheme_moves_what_its_formula_says, 0, (int)LK_COUNT(table));
+    tcase_add_test(tc, two_bytes_halve_float32);
+    tcase_add_test(tc, powersgd_sends_factors);
+    tcase_add_test(tc, what_the_job_adds);
+    tcase_add_loop_test(tc, no_scheme_waits_for_itself, 0, LK_SHARDING_COUNT);
+    tcase_add_test(tc, groups_sit_where_they_should);
+    tcase_add_test(tc, what_does_not_fit_is_refused);
+}

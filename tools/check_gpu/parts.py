@@ -1,0 +1,45 @@
+"""The parts of the check, most telling first, and what README may claim when they pass."""
+import collections
+
+from check_gpu import correctness, machine, recording, speed
+
+WHOLE_S = 530  # for all parts: under nine minutes
+REST, REST_LEAST_S = 0, 60  # a part with limit REST gets what the others left, at least REST_LEAST_S
+
+# run(check) returns figures and a few words, or raises Failed or Skipped. limit_s: the most seconds it may take.
+Part = collections.namedtuple("Part", "name purpose limit_s run needs_gpu", defaults=[False])
+PARTS = [
+    Part("build", "build the programs for this GPU", 55, machine.build),
+    Part("machine", "GPU, memory and libraries", 20, machine.machine, needs_gpu=True),
+    Part("suites", "suites of test_gpu", 75, correctness.suites, needs_gpu=True),
+    Part("ddp", "training, every step verified", 35, correctness.ddp),
+    Part("losses", "losses equal to PyTorch's", 30, speed.losses),
+    Part("torch", "GPT-2 124M: tokens/s beside PyTorch's", 85, speed.torch),
+    Part("job", "a job file and its forecast", 25, speed.job),
+    Part("nvml", "clock and power in the job's trace", 5, recording.nvml, needs_gpu=True),
+    Part("records", "kernels in the trace, none dropped", 15, recording.records),
+    Part("overhead", "cost of recording a step", 40, recording.overhead),
+    Part("calibrate", "a cluster file", 30, speed.calibrate),
+    Part("shared", "two ranks on one GPU, verified", 40, correctness.shared),
+    Part("nccl", "NCCL between GPUs, verified", 25, correctness.nccl),
+    Part("graph", "the step as a CUDA graph: same losses", 25, correctness.graph, needs_gpu=True),
+    Part("nsys", "NVTX ranges in Nsight Systems", 15, recording.nsys),
+    Part("kernels", "time of each kernel", 10, speed.kernels, needs_gpu=True),
+    Part("compile", "GPT-2 124M beside torch.compile's", REST, speed.compile, needs_gpu=True),
+]
+
+# Rows of README's table, and the parts (or suites) that must pass before a row may claim a run.
+FEATURES = [
+    ("CUDA kernels of every op", ["suites/kernels"]),
+    ("training on a GPU, float32 and bfloat16", ["ddp"]),
+    ("the step as a CUDA graph", ["graph"]),
+    ("NCCL, ranks that share a GPU", ["suites/nccl", "shared"]),
+    ("NCCL between GPUs", ["nccl"]),
+    ("CUPTI records: kernels, copies", ["suites/records", "records"]),
+    ("a GPU's clock, power and throttling by NVML", ["nvml"]),
+    ("NVTX ranges in Nsight Systems", ["nsys"]),
+    ("cost of recording on a GPU", ["overhead"]),
+    ("`calibrate` on a GPU", ["calibrate"]),
+    ("GPT-2 124M beside PyTorch's", ["losses", "torch"]),
+    ("a GPU's job file and its forecast", ["job"]),
+]

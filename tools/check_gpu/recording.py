@@ -1,0 +1,87 @@
+"""Parts about the recorder: CUPTI records, NVML counters, NVTX ranges, cost of recording."""
+import collections
+import contextlib
+import glob
+import gzip
+import json
+import os
+import shutil
+import statistics
+import time
+
+from check_gpu.check import RECORDING, Failed, Skipped
+
+
+def trace_of(run):
+    with gzip.open(glob.glob(os.path.join(run, "*", "rank0.trace.json.gz"))[0], "rt") as f:
+        return json.load(f)
+
+
+def records(c):
+    """Train with CUPTI; the trace must have kernels, none dropped."""
+    words = ["--warmup", "2", "--steps", "8", *(["--gpu-records=yes"] if c.a.device == "cuda" else [])]
+    out, _ = c.train("run", *words, model=c.setup.verified[-1][0])
+    trace = trace_of(out)
+    rank = trace["lockstep"]["ranks"][0]
+    kernels = [e for e in trace["traceEvents"] if e.get("cat") == "kernel" and e.get("ph") == "X"]
+    figures = {"kernels": len(kernels), "dropped": rank["dropped"], "truncated": rank["truncated"]}
+    for e in trace["traceEvents"]:  # the recorder's own counters: profiler/cupti.h
+        if e.get("ph") == "C" and e["name"].startswith("GPU records"):
+            figures[e["name"]] = e["args"]["value"]
+    told = ("kernels", "GPU records", "GPU records without an op", "GPU records placed by time")  # figures that may be above zero
+    bad = [k for k, v in figures.items() if v and k not in told]
+    if bad or not kernels or (c.a.device == "cuda" and not figures.get("GPU records")):
+        raise Failed(f"records: {figures}", figures)
+    return figures, f"{len(kernels)} kernels, none dropped"
+
+
+def nvml(c):
+    """Read clock and power from the trace of the part job."""
+    if not glob.glob(os.path.join(c.work, "job-run", "*", "rank0.trace.json.gz")):
+        raise Skipped("the part job left no trace")
+    values = collections.defaultdict(list)
+    for e in trace_of(os.path.join(c.work, "job-run"))["traceEvents"]:
+        if e.get("ph") == "C" and e["name"].startswith("GPU ") and not e["name"].startswith("GPU records"):
+            values[e["name"]].append(e["args"]["value"])
+    figures = {name: {"mean": statistics.fmean(v), "lo": min(v), "hi": max(v), "n": len(v)} for name, v in values.items()}
+    clock, power = figures.get("GPU SM clock (MHz)"), figures.get("GPU power (W)")
+    if not clock or not power:
+        raise Failed("no clock or power in the trace", figures)
+    return figures, f"{clock['mean']:.0f} MHz, {power['mean']:.0f} W in the mean of {clock['n']} samples"
+
+
+def nsys(c):
+    """Profile a run with Nsight Systems and look for lockstep's NVTX ranges."""
+    import sqlite3  # not in every Python
+
+    places = [os.environ.get("PATH", ""), "/usr/local/cuda/bin", *glob.glob("/opt/nvidia/nsight-systems/*/bin")]
+    nsys = shutil.which("nsys", path=os.pathsep.join(places))
+    if not nsys or c.a.device == "cpu":
+        raise Skipped("no nsys in PATH or where NVIDIA's packages put it" if not nsys else "needs a GPU")
+    words = ["run", *c.setup.options, "--nvtx=yes", "--model", "gpt-nano", "--warmup", "0", "--steps", "5", "--out", "nsys-run"]
+    c.run(nsys, "profile", "--trace=cuda,nvtx", "--sample=none", "--export=sqlite", "-o", "nsys-report",
+          c.program("lockstep"), *words)
+    with contextlib.closing(sqlite3.connect(c.path("report.sqlite"))) as db:
+        rows = db.execute("SELECT DISTINCT coalesce(e.text, s.value) FROM NVTX_EVENTS e "
+                          "LEFT JOIN StringIds s ON e.textId = s.id").fetchall()
+    names = sorted({r[0] for r in rows if r[0]})
+    lost = [w for w in ("forward", "backward", "optimizer") if not any(w in n for n in names)]
+    if lost:
+        raise Failed(f"no range {', '.join(lost)}", {"ranges": names})
+    return {"ranges": names}, f"{len(names)} names of ranges"
+
+
+def overhead(c):
+    out, left = c.path("overhead.json"), c.limit_at - time.monotonic() - 3
+    pairs, *words = c.setup.overhead
+    if c.a.device == "cuda":  # the job that is compared with PyTorch's
+        words.append(f"--job=--model={c.setup.big} --dtype=bfloat16 --local-batch={c.batch()}")
+    c.run(c.program("bench/overhead"), pairs, "1", c.program("lockstep"), *words, "--time-limit", f"{left:.0f}s",
+          "--json", out)
+    with open(out) as f:
+        figures = json.load(f)
+    worst = max(figures["overhead"], key=lambda row: row["hi"])
+    if c.counts:
+        c.target(RECORDING, worst["hi"], 0.01, worst["hi"] < 0.01)
+    percent = [100 * worst[k] for k in ("value", "lo", "hi")]
+    return figures, "%s %+.2f %% (%+.2f to %+.2f), %d rounds" % (worst["with"], *percent, figures["rounds"])
