@@ -27,6 +27,7 @@ enum {
     /* Between ranks of one host, data in flight should stay in their caches (measured with
      * bench/allreduce.sh). Between hosts the kernel's automatic buffer tuning is better. */
     SAME_HOST_SEND_BYTES = 256 << 10,
+    CONNECT_SLICE_MS = 3000, /* between looks at the store while connecting: one slow attempt */
 };
 
 /* The greeting that each end sends first. */
@@ -125,16 +126,34 @@ out:
     return st;
 }
 
+static enum lk_status send_greeting(struct mesh *m, int peer)
+{
+    struct greeting g = greeting_to(m, peer);
+    enum lk_status st = lk_net_send(m->t->links[peer].fd, &g, sizeof g, m->deadline);
+
+    return st == LK_EPEER ? lk_store_report_peer(m->t->store, peer, lk_error_text()) : st;
+}
+
+/* Connect to a rank that has been listening since the rendezvous. If it is lost meanwhile, no
+ * attempt succeeds: the store's verdict ends them. */
 static enum lk_status connect_lower(struct mesh *m, int peer)
 {
     enum lk_status st = LK_OK;
-    struct greeting g = greeting_to(m, peer);
     char host[ADDRESS_MAX];
     int port = 0;
 
     LK_TRY(read_address(m, peer, host, &port));
-    LK_TRY(lk_net_connect(host, port, m->deadline, &m->t->links[peer].fd));
-    LK_TRY(lk_net_send(m->t->links[peer].fd, &g, sizeof g, m->deadline));
+    do {
+        struct lk_deadline slice = lk_deadline_in(CONNECT_SLICE_MS * LK_NS_PER_MS);
+
+        LK_TRY(lk_store_check(m->t->store));
+        st = lk_net_connect(host, port, slice.at_ns < m->deadline.at_ns ? slice : m->deadline,
+                            &m->t->links[peer].fd);
+    } while (st == LK_ETIMEOUT && lk_deadline_left_ns(m->deadline));
+    if (st == LK_ETIMEOUT)
+        st = lk_store_report_peer(m->t->store, peer, lk_error_text());
+    LK_TRY(st);
+    LK_TRY(send_greeting(m, peer));
 out:
     return st;
 }
@@ -283,11 +302,8 @@ enum lk_status lk_tcp_connect(struct lk_tcp *t, const struct lk_comm_config *con
     for (int peer = 0; peer < rank; peer++)
         LK_TRY(connect_lower(&m, peer));
     LK_TRY(accept_higher(&m));
-    for (int peer = rank + 1; peer < world; peer++) {
-        struct greeting g = greeting_to(&m, peer);
-
-        LK_TRY(lk_net_send(t->links[peer].fd, &g, sizeof g, m.deadline));
-    }
+    for (int peer = rank + 1; peer < world; peer++)
+        LK_TRY(send_greeting(&m, peer));
     for (int peer = 0; peer < rank; peer++)
         LK_TRY(await_answer(&m, peer));
     for (int peer = 0; peer < world; peer++)

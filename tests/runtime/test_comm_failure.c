@@ -235,6 +235,39 @@ START_TEST(a_rank_that_never_arrives)
 }
 END_TEST
 
+/* Rank 1 publishes an address where nothing listens, as if it had died since, and is killed once
+ * the last rank has passed the rendezvous and tries to connect. */
+static enum lk_status dies_before_connections(struct rank *me)
+{
+    static const char nowhere[] = "1 127.0.0.1"; /* port 1 */
+    struct lk_store *store = NULL;
+    struct lk_comm *c = NULL;
+    enum lk_status st = LK_OK;
+
+    if (me->rank != CULPRIT)
+        return rank_open_tcp(me, 0, me->timeout_ns, &store, &c);
+    LK_TRY(rank_connect(me, &store));
+    LK_TRY(lk_store_set(store, "comm 0 rank 1", nowhere, sizeof nowhere));
+    LK_TRY(lk_store_barrier(store, "the rendezvous of communicator 0"));
+    raise(SIGKILL);
+out:
+    return st;
+}
+
+START_TEST(a_rank_that_dies_before_connections)
+{
+    struct rank ranks[RANKS_MAX];
+
+    ranks_run_processes(WORLD, WAIT_PLENTY_NS, dies_before_connections, NULL, 1, NULL, ranks);
+    for (int r = 0; r < WORLD; r++) {
+        if (r == CULPRIT)
+            continue;
+        ck_assert_msg(ranks[r].status == LK_EPEER, "rank %d: %s", r, ranks[r].text);
+        ck_assert_ptr_nonnull(strstr(ranks[r].text, "rank 1 was killed by signal 9"));
+    }
+}
+END_TEST
+
 /* The last rank first makes connections as a stranger: silent and talkative ones. */
 static enum lk_status with_strangers(struct rank *me)
 {
@@ -290,5 +323,6 @@ SUITE(comm_failure, c)
     tcase_add_loop_test(c, all_name_the_culprit, 0, (int)(sizeof scenes / sizeof *scenes));
     tcase_add_loop_test(c, random_kills, 0, 24);
     tcase_add_test(c, a_rank_that_never_arrives);
+    tcase_add_test(c, a_rank_that_dies_before_connections);
     tcase_add_test(c, strangers_are_refused);
 }
