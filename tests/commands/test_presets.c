@@ -18,7 +18,7 @@ static const char *const promised[] = {
     "hgx-h100-roce.json", "hgx-h100-efa.json",    "hgx-h100-tcp.json", "dgx-h200.json",
     "hgx-h200-roce.json", "hgx-h200-efa.json",    "hgx-h200-tcp.json", "dgx-b200.json",
     "gb200-nvl72.json",   "gh200-slingshot.json", "pcie-a100.json",    "ethernet-10g.json",
-    "ethernet-25g.json",  "ethernet-100g.json",
+    "ethernet-25g.json",  "ethernet-100g.json",   "pcie-rtx4070.json", "mi300x-roce.json",
 };
 
 static void check_sources(const struct lk_cluster *c)
