@@ -140,6 +140,7 @@ struct lk_cluster_slow {
 
 /* A whole cluster file; owns all strings and lists. */
 struct lk_cluster {
+    char *base; /* NULL; while reading, the file or preset that the file inherits from */
     char *name;
     bool preset; /* numbers from datasheets: forecasts are graded "preset" */
     int nodes;   /* nodes that exist; 0: as many as asked for */
