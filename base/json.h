@@ -50,6 +50,10 @@ enum lk_status lk_json_read_text(const char *name, const char *text, size_t size
 
 /* Return the outermost value. */
 struct lk_json *lk_json_root(struct lk_json_doc *doc);
+/* Add the members that an object lacks from `base`. Where both have an object of one name, theirs
+ * are merged likewise, unless it is a quantity (it has a "value"). Errors about an added member
+ * name its own file. pre: both are objects; base's document outlives obj's. */
+enum lk_status lk_json_inherit(struct lk_json *obj, struct lk_json *base);
 enum lk_json_type lk_json_type(const struct lk_json *v);
 /* Return the line of the file, from 1, where the value ends or, of objects and arrays, begins. */
 size_t lk_json_line(const struct lk_json *v);

@@ -406,6 +406,46 @@ out:
     return st;
 }
 
+/* Return the member without marking it as read, or NULL. */
+static struct lk_json *member(const struct lk_json *obj, const char *key)
+{
+    for (size_t i = 0; i < obj->n_items; i++)
+        if (!strcmp(obj->items[i]->key, key))
+            return obj->items[i];
+    return NULL;
+}
+
+/* Return true if the members of v are merged with another's one by one. */
+static bool merges(const struct lk_json *v)
+{
+    return v->type == LK_JSON_OBJECT && !member(v, "value");
+}
+
+enum lk_status lk_json_inherit(struct lk_json *obj, struct lk_json *base)
+{
+    enum lk_status st = LK_OK;
+    struct lk_json **items =
+        lk_arena_take(&obj->doc->arena, (obj->n_items + base->n_items) * sizeof *items);
+    size_t n = obj->n_items;
+
+    if (!items)
+        return lk_fail(LK_ENOMEM, "cannot allocate %zu items", obj->n_items + base->n_items);
+    if (n)
+        memcpy(items, obj->items, n * sizeof(struct lk_json *));
+    for (size_t i = 0; i < base->n_items; i++) {
+        struct lk_json *theirs = base->items[i], *ours = member(obj, theirs->key);
+
+        if (!ours)
+            items[n++] = theirs;
+        else if (merges(ours) && merges(theirs))
+            LK_TRY(lk_json_inherit(ours, theirs));
+    }
+    obj->items = items;
+    obj->n_items = n;
+out:
+    return st;
+}
+
 enum lk_status lk_json_read_text(const char *name, const char *text, size_t size,
                                  enum lk_status (*read)(struct lk_json *root, void *ctx), void *ctx)
 {

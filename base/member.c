@@ -287,24 +287,67 @@ enum lk_status lk_record_read(const struct lk_record *r, struct lk_json *obj, vo
     return read_object(r, obj, base, base);
 }
 
+/* The documents of a file, of its base, of the base's base, ... */
+struct lineage {
+    struct lk_json_doc *docs[LK_BASES_MAX + 1];
+    size_t n;
+};
+
+/* Let the newest document of the lineage inherit from its base, if it names one. `name` is its
+ * file. */
+static enum lk_status inherit(const struct lk_record *r, const char *name, struct lineage *l)
+{
+    enum lk_status st = LK_OK;
+    size_t mine = l->n - 1;
+    struct lk_json *root = lk_json_root(l->docs[mine]), *base = NULL;
+    const char *of = NULL;
+    char *path = NULL;
+
+    if (lk_json_type(root) == LK_JSON_OBJECT)
+        base = lk_json_optional(root, "base");
+    if (!base)
+        return LK_OK;
+    LK_TRY(lk_json_as_text(base, &of));
+    if (l->n > LK_BASES_MAX)
+        return lk_json_error(base, "more than %d files, each the base of another", LK_BASES_MAX);
+    if (r->find_base(name, of, &path) != LK_OK) {
+        st = lk_json_error(base, "%s", lk_error_text());
+        goto out;
+    }
+    LK_TRY(lk_json_load(path, &l->docs[mine + 1]));
+    l->n++;
+    base = lk_json_root(l->docs[mine + 1]);
+    LK_TRY(lk_json_expect(base, LK_JSON_OBJECT));
+    LK_TRY(lk_json_schema(base, r->schema, r->version));
+    LK_TRY(inherit(r, path, l));
+    st = lk_json_inherit(root, base);
+out:
+    free(path);
+    return st;
+}
+
 /* Read a text, or the file `name` where text is NULL. */
 static enum lk_status load(const struct lk_record *r, const char *name, const char *text,
                            size_t size, void *out)
 {
     enum lk_status st = LK_OK;
-    struct lk_json_doc *doc = NULL;
+    struct lineage l = {.n = 0};
     void *base = NULL;
 
-    LK_TRY(text ? lk_json_parse(name, text, size, &doc) : lk_json_load(name, &doc));
+    LK_TRY(text ? lk_json_parse(name, text, size, &l.docs[0]) : lk_json_load(name, &l.docs[0]));
+    l.n = 1;
+    if (r->find_base)
+        LK_TRY(inherit(r, name, &l));
     LK_TRY(lk_alloc(&base, 1, r->size));
-    LK_TRY(lk_record_read(r, lk_json_root(doc), base));
+    LK_TRY(lk_record_read(r, lk_json_root(l.docs[0]), base));
     memcpy(out, base, r->size);
     memset(base, 0, r->size);
 out:
     if (base)
         lk_record_fini(r, base);
     free(base);
-    lk_json_free(doc);
+    for (size_t i = 0; i < l.n; i++)
+        lk_json_free(l.docs[i]);
     return st;
 }
 

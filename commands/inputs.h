@@ -8,15 +8,8 @@
 
 #include <stddef.h>
 
-/*
- * Read a cluster: a path (it has a slash or ends in .json), or the name of a preset, looked for in
- * ./clusters, beside the program's build folder, and in the installed share/lockstep/clusters.
- * LK_EUSAGE lists the known presets.
- */
+/* Read a cluster: a path, or the name of a preset (base/preset.h). */
 enum lk_status find_cluster(const char *name, struct lk_cluster *out);
-
-/* List the names of all presets, each once; freed by the caller with lk_names_free. */
-enum lk_status find_presets(char ***out, size_t *out_n);
 
 /*
  * Check the operands JOB CLUSTER of a command. --cluster (NULL: not given) may replace the second:

@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "base/forecast.h"
 #include "base/job.h"
+#include "base/preset.h"
 #include "commands/command.h"
 #include "commands/common_rows.h"
 #include "commands/inputs.h"
@@ -119,7 +120,7 @@ static enum lk_status device_table(const struct lk_job *job, const struct lk_for
     struct lk_cluster *presets = NULL;
     size_t n = 0;
 
-    LK_TRY(find_presets(&names, &n));
+    LK_TRY(lk_preset_names(&names, &n));
     LK_TRY(lk_alloc(&presets, n, sizeof *presets));
     for (size_t i = 0; i < n; i++)
         LK_TRY(find_cluster(names[i], &presets[i]));

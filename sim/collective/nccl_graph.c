@@ -163,6 +163,14 @@ static double latency_us(const struct lk_quantity *q)
     return lk_quantity_known(q) ? q->value * MICRO : NAN;
 }
 
+/* Return true if links of their own join the GPUs of a node. Infinity Fabric counts as NVLink:
+ * RCCL has NCCL's algorithms. */
+static bool joined_directly(enum lk_gpu_link link)
+{
+    return link == LK_GPU_LINK_NVSWITCH || link == LK_GPU_LINK_NVLINK ||
+           link == LK_GPU_LINK_INFINITY_FABRIC;
+}
+
 /* Return the rate of one GPU inside its node, as NCCL counts it. */
 static double gpu_GBps(const struct lk_cluster *c)
 {
@@ -295,7 +303,7 @@ static struct room room_of(const struct lk_nccl_machine *c, int local, int nodes
 static bool has_ll128(const struct lk_nccl_machine *c, int local, int nodes)
 {
     const struct lk_cluster_topology *t = &c->topology;
-    bool nvlink = t->gpu_link == LK_GPU_LINK_NVSWITCH || t->gpu_link == LK_GPU_LINK_NVLINK;
+    bool nvlink = joined_directly(t->gpu_link);
     bool over_cpu = !nvlink || (t->cpu == LK_CPU_ARM && c->compute_capability < 100);
 
     return c->compute_capability >= 70 && (local == 1 || nvlink) && (nodes == 1 || !over_cpu);
@@ -313,19 +321,17 @@ bool lk_nccl_comm_of(const struct lk_nccl_machine *c, int ranks, int nodes,
     if ((local > 1 && c->gpu_GBps <= 0) || (nodes > 1 && c->nic_GBps <= 0))
         return false;
     r = room_of(c, local, nodes);
-    *out = (struct lk_nccl_comm){.gen = gen_of(c->compute_capability),
-                                 .ranks = ranks,
-                                 .nodes = nodes,
-                                 .wire = t->gpu_link == LK_GPU_LINK_NVSWITCH ||
-                                                 t->gpu_link == LK_GPU_LINK_NVLINK
-                                             ? LK_NCCL_NVLINK
-                                             : LK_NCCL_PCI,
-                                 .amd_cpu = t->cpu == LK_CPU_AMD,
-                                 .ll128 = has_ll128(c, local, nodes),
-                                 .choice_us = nodes > 1 ? plugin_us[t->network] : 0,
-                                 .plain_tree = local == 1,
-                                 .nvls = lk_nccl_has_nvls(t, c->compute_capability) && local > 1,
-                                 .collnet = t->sharp > 0 && nodes > 1};
+    *out =
+        (struct lk_nccl_comm){.gen = gen_of(c->compute_capability),
+                              .ranks = ranks,
+                              .nodes = nodes,
+                              .wire = joined_directly(t->gpu_link) ? LK_NCCL_NVLINK : LK_NCCL_PCI,
+                              .amd_cpu = t->cpu == LK_CPU_AMD,
+                              .ll128 = has_ll128(c, local, nodes),
+                              .choice_us = nodes > 1 ? plugin_us[t->network] : 0,
+                              .plain_tree = local == 1,
+                              .nvls = lk_nccl_has_nvls(t, c->compute_capability) && local > 1,
+                              .collnet = t->sharp > 0 && nodes > 1};
     out->intra = latency_of(c->intra_us, out->wire == LK_NCCL_NVLINK ? nvlink_us : pci_us);
     out->inter = latency_of(c->inter_us, network_us[t->network]);
     set_graphs(out, r, local);

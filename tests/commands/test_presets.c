@@ -14,11 +14,19 @@
 
 /* Presets listed in docs/clusters.md. */
 static const char *const promised[] = {
-    "dgx-1-v100.json",    "dgx-2.json",           "dgx-a100.json",     "dgx-h100.json",
-    "hgx-h100-roce.json", "hgx-h100-efa.json",    "hgx-h100-tcp.json", "dgx-h200.json",
-    "hgx-h200-roce.json", "hgx-h200-efa.json",    "hgx-h200-tcp.json", "dgx-b200.json",
-    "gb200-nvl72.json",   "gh200-slingshot.json", "pcie-a100.json",    "ethernet-10g.json",
-    "ethernet-25g.json",  "ethernet-100g.json",
+    "dgx-1-v100.json",         "dgx-2.json",
+    "dgx-a100.json",           "dgx-h100.json",
+    "hgx-h100-roce.json",      "hgx-h100-efa.json",
+    "hgx-h100-tcp.json",       "dgx-h200.json",
+    "hgx-h200-roce.json",      "hgx-h200-efa.json",
+    "hgx-h200-tcp.json",       "dgx-b200.json",
+    "gb200-nvl72.json",        "gh200-slingshot.json",
+    "pcie-a100.json",          "ethernet-10g.json",
+    "ethernet-25g.json",       "ethernet-100g.json",
+    "pcie-rtx4070.json",       "mi300x-roce.json",
+    "ethernet-10g-4gpu.json",  "ethernet-10g-8gpu.json",
+    "ethernet-25g-4gpu.json",  "ethernet-25g-8gpu.json",
+    "ethernet-100g-4gpu.json", "ethernet-100g-8gpu.json",
 };
 
 static void check_sources(const struct lk_cluster *c)
