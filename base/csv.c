@@ -6,8 +6,8 @@
 
 #include "base/array.h"
 #include "base/file.h"
-#include "base/option.h"
 #include "base/units.h"
+#include "base/words.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -253,7 +253,7 @@ static enum lk_status fail_unknown(const struct lk_csv *t, const char *word)
 
     for (; n < t->n_columns && n < LK_CSV_COLUMNS_MAX; n++)
         list[n] = shown_name(&t->columns[n], names[n], sizeof names[n]);
-    near = lk_option_nearest(word, list, n);
+    near = lk_words_nearest(word, list, n);
     return lk_fail(LK_EPARSE, "%s:%zu: unknown column '%s'%s%s%s", t->name, t->header_line, word,
                    near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
@@ -267,7 +267,7 @@ static enum lk_status fail_missing(const struct lk_csv *t, size_t col)
     for (size_t i = 0; i < t->width; i++)
         list[i] = cell_text(t, i);
     shown_name(&t->columns[col], name, sizeof name);
-    near = lk_option_nearest(name, list, t->width);
+    near = lk_words_nearest(name, list, t->width);
     return lk_fail(LK_EPARSE, "%s:%zu: there is no column '%s'%s%s%s", t->name, t->header_line,
                    name, near ? "; there is '" : "", near ? near : "", near ? "'" : "");
 }

@@ -4,7 +4,7 @@
 
 #include "base/array.h"
 #include "base/json_node.h"
-#include "base/option.h"
+#include "base/words.h"
 
 #include <errno.h>
 #include <math.h>
@@ -123,7 +123,7 @@ enum lk_status lk_json_as_word(struct lk_json *v, const struct lk_words *words, 
     LK_TRY(lk_json_expect(v, LK_JSON_STRING));
     if (lk_words_find(words, v->text, out_enum) == LK_OK)
         return LK_OK;
-    near = lk_option_nearest(v->text, words->names, words->n);
+    near = lk_words_nearest(v->text, words->names, words->n);
     st = near ? lk_json_error(v, "unknown word '%s'; did you mean '%s'?", v->text, near)
               : lk_json_error(v, "unknown word '%.60s' (known:%s)", v->text,
                               lk_words_list(words, known, sizeof known));
@@ -271,7 +271,7 @@ static const char *nearest_unused(struct lk_json *obj, const char *key)
     for (size_t i = 0; i < obj->n_items && n < NEAREST_MAX; i++)
         if (!obj->items[i]->used)
             words[n++] = obj->items[i]->key;
-    return n ? lk_option_nearest(key, words, n) : NULL;
+    return n ? lk_words_nearest(key, words, n) : NULL;
 }
 
 static enum lk_status fail_missing(struct lk_json *obj, const char *key)
@@ -407,7 +407,7 @@ enum lk_status lk_json_end(struct lk_json *obj)
             continue;
         for (const struct lk_json_wish *w = obj->wishes; w && n < NEAREST_MAX; w = w->next)
             words[n++] = w->key;
-        near = n ? lk_option_nearest(v->key, words, n) : NULL;
+        near = n ? lk_words_nearest(v->key, words, n) : NULL;
         return lk_json_error(v, "unknown key%s%s%s", near ? "; did you mean \"" : "",
                              near ? near : "", near ? "\"?" : "");
     }

@@ -111,7 +111,7 @@ static enum lk_status read_choice(const struct lk_option *row, const char *text,
             return LK_OK;
         }
     words.n = (size_t)n;
-    near = lk_option_nearest(text, words.names, words.n);
+    near = lk_words_nearest(text, words.names, words.n);
     return lk_fail(LK_EUSAGE, "'%s' is not one of:%s%s%s%s", text,
                    lk_words_list(&words, list, sizeof list), near ? "; did you mean '" : "",
                    near ? near : "", near ? "'?" : "");
@@ -216,7 +216,7 @@ static enum lk_status fail_unknown(const struct parse *p, const char *word, size
     const char *near;
 
     snprintf(name, sizeof name, "%.*s", (int)(len < sizeof name ? len : sizeof name), word);
-    near = lk_option_nearest(name, p->names, p->n_rows);
+    near = lk_words_nearest(name, p->names, p->n_rows);
     return lk_fail(LK_EUSAGE, "no option '--%.*s'%s%s%s", (int)len, word,
                    near ? "; did you mean '--" : "", near ? near : "", near ? "'?" : "");
 }

@@ -89,7 +89,4 @@ void lk_option_markdown(const struct lk_option *rows, const char *const *names, 
 const char *lk_option_value(const struct lk_option *row, const void *target, char *buf,
                             size_t size);
 
-/* Return the nearest of n words by edit distance, or NULL when none is near. */
-const char *lk_option_nearest(const char *word, const char *const *words, size_t n);
-
 #endif
