@@ -109,7 +109,6 @@ enum lk_status lk_stats_bootstrap_median(const double *v, size_t n, int resample
                                          struct lk_rng *g, struct lk_estimate *out)
 {
     enum lk_status st = LK_OK;
-    struct lk_estimate e;
     double *copy = NULL;
     double *draws = NULL;
 
@@ -122,10 +121,8 @@ enum lk_status lk_stats_bootstrap_median(const double *v, size_t n, int resample
         draws[d] = lk_stats_median(copy, n);
     }
     memcpy(copy, v, n * sizeof *copy);
-    e = percentiles(lk_stats_median(copy, n), n, draws, resamples, level);
-    e.lo = fmin(e.lo, e.value);
-    e.hi = fmax(e.hi, e.value);
-    *out = e;
+    *out = lk_stats_interval(lk_stats_median(copy, n), draws, (size_t)resamples, level);
+    out->n = n;
 out:
     free(draws);
     free(copy);

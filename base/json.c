@@ -191,17 +191,19 @@ out:
     return st;
 }
 
-bool lk_json_fixed(const char *text, size_t len, int places, int64_t *out)
+/* Convert a number without exponent to 10^places times itself; false if that is not whole or does
+ * not fit. */
+static bool to_fixed(const char *text, int places, int64_t *out)
 {
-    bool negative = len > 0 && text[0] == '-';
+    bool negative = text[0] == '-';
     bool point = false;
     uint64_t n = 0;
     int left = places; /* decimals still to come */
 
-    for (size_t i = negative; i < len; i++) {
-        unsigned digit = (unsigned)(text[i] - '0');
+    for (const char *p = text + negative; *p; p++) {
+        unsigned digit = (unsigned)(*p - '0');
 
-        if (text[i] == '.' && !point) {
+        if (*p == '.' && !point) {
             point = true;
         } else if (digit > 9) {
             return false;
@@ -221,14 +223,14 @@ bool lk_json_fixed(const char *text, size_t len, int places, int64_t *out)
         n *= 10;
     }
     *out = negative ? -(int64_t)n : (int64_t)n;
-    return len > (size_t)negative;
+    return text[negative] != '\0';
 }
 
 enum lk_status lk_json_as_fixed(struct lk_json *v, int places, int64_t *out)
 {
     enum lk_status st = lk_json_expect(v, LK_JSON_NUMBER);
 
-    if (st == LK_OK && !lk_json_fixed(v->text, strlen(v->text), places, out))
+    if (st == LK_OK && !to_fixed(v->text, places, out))
         return lk_json_error(v, "%.40s: expected a number with at most %d decimals", v->text,
                              places);
     return st;
@@ -333,14 +335,6 @@ enum lk_status lk_json_int32(struct lk_json *obj, const char *key, int64_t min, 
     if (st == LK_OK)
         *out = (int)v;
     return st;
-}
-
-enum lk_status lk_json_text_copy(struct lk_json *obj, const char *key, char **out)
-{
-    const char *text = NULL;
-    enum lk_status st = lk_json_text(obj, key, &text);
-
-    return st == LK_OK ? lk_strdup(out, text) : st;
 }
 
 enum lk_status lk_json_uint(struct lk_json *obj, const char *key, uint64_t max, uint64_t *out)

@@ -64,6 +64,7 @@ static enum lk_status read_devices(struct lk_json *root, struct bench_table *t, 
 {
     enum lk_status st = LK_OK;
     struct lk_json *config, *devices;
+    const char *gpu;
     int threads, gpus;
     int64_t group, ranks;
 
@@ -79,8 +80,10 @@ static enum lk_status read_devices(struct lk_json *root, struct bench_table *t, 
         if (group)
             return lk_json_error(d, "several groups (NCCL_TESTS_SPLIT) are not told apart here: "
                                     "use the text output");
-        if (!b->gpu)
-            LK_TRY(lk_json_text_copy(d, "device_info", &b->gpu));
+        if (!b->gpu) {
+            LK_TRY(lk_json_text(d, "device_info", &gpu));
+            LK_TRY(lk_strdup(&b->gpu, gpu));
+        }
     }
     ranks = (int64_t)threads * gpus;
     if (ranks > LK_RANKS_MAX || ranks * (int64_t)lk_json_count(devices) > LK_RANKS_MAX)

@@ -55,13 +55,12 @@ enum lk_status bench_add(struct lk_bench *b, enum lk_coll coll, enum lk_algo alg
                                  nodes, bytes, lk_quantity_none()};
     char *text = NULL;
     va_list ap;
-    int n;
 
     va_start(ap, source);
-    n = vasprintf(&text, source, ap);
+    st = lk_vasprintf(&text, source, ap);
     va_end(ap);
-    if (n < 0)
-        return lk_fail(LK_ENOMEM, "cannot format a source");
+    if (st != LK_OK)
+        return st;
     LK_TRY(lk_array_grow(&b->points, &b->capacity, b->n_points + 1, sizeof *b->points));
     LK_TRY(lk_quantity_set(&p.time_s, seconds, NAN, NAN, 1, "%s", text));
     b->points[b->n_points++] = p;

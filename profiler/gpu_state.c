@@ -1,13 +1,11 @@
+/* Sums and summaries of samples of a GPU's state, and their text for people. */
 #include "profiler/gpu_state.h"
-
-#include "base/words.h"
 
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 
-static const char *const quantity_names[LK_GPU_QUANTITY_COUNT] = {
-    LK_GPU_QUANTITY_LIST(LK_WORD_NAME)};
+const struct lk_words lk_gpu_quantity_words = LK_WORDS("a quantity", LK_GPU_QUANTITY_LIST);
 
 static const struct {
     uint64_t bit;
@@ -22,11 +20,6 @@ static const struct {
 /* NVML's energy counter is updated every few ten milliseconds: over a shorter time than this the
  * quotient is dominated by the updates. */
 static const double shortest_energy_s = 1;
-
-const char *lk_gpu_quantity_name(enum lk_gpu_quantity q)
-{
-    return quantity_names[q];
-}
 
 const char *lk_gpu_reason_text(enum lk_gpu_reason r)
 {

@@ -76,8 +76,7 @@ struct lk_gpu_summary {
 };
 void lk_gpu_summary(const struct lk_gpu_sums *sums, struct lk_gpu_summary *out);
 
-/* Return e.g. "GPU power (W)". */
-const char *lk_gpu_quantity_name(enum lk_gpu_quantity q);
+LK_WORDS_DECLARE(lk_gpu_quantity, enum lk_gpu_quantity); /* names as "GPU power (W)" */
 /* Return e.g. "power". */
 const char *lk_gpu_reason_text(enum lk_gpu_reason r);
 
