@@ -206,20 +206,6 @@ void lk_traces_sort(struct lk_trace *traces, size_t n)
         qsort(traces, n, sizeof *traces, by_rank);
 }
 
-/* Check that all traces are of one run and every rank appears once. */
-static enum lk_status check_run(const char *dir, const struct lk_trace *t, size_t n)
-{
-    for (size_t i = 1; i < n; i++) {
-        if (strcmp(t[i].info.run_id, t[0].info.run_id) != 0 ||
-            t[i].info.world_size != t[0].info.world_size)
-            return lk_fail(LK_EPARSE, "%s: the traces of ranks %d and %d are of different runs",
-                           dir, t[0].info.rank, t[i].info.rank);
-        if (t[i].info.rank == t[i - 1].info.rank)
-            return lk_fail(LK_EPARSE, "%s: two traces are of rank %d", dir, t[i].info.rank);
-    }
-    return LK_OK;
-}
-
 static enum lk_status read_named(const char *dir, const char *name, struct lk_trace *out)
 {
     enum lk_status st = LK_OK;
@@ -252,7 +238,6 @@ enum lk_status lk_traces_read(const char *dir, struct lk_trace **out, size_t *ou
         goto out;
     }
     lk_traces_sort(traces, n);
-    LK_TRY(check_run(dir, traces, n));
     *out = traces;
     *out_n = n;
     traces = NULL;

@@ -26,7 +26,7 @@
  *
  * Kernels that NCCL launches on threads of its own carry no id (non-blocking communicators do
  * that). They belong to the collective that was being issued at the time of the launch
- * (profiler/issue_windows.h): CUPTI's record of the launch has the kernel's correlation id and the
+ * (profiler/cupti_clock.h): CUPTI's record of the launch has the kernel's correlation id and the
  * time. Where that record is missing, the kernel has step LK_SPAN_STEP_UNKNOWN, the reader of span
  * files assigns it by its own time, and it is counted. NCCL's work outside any bucket is treated
  * likewise, but not counted. All records have the same fields at the same offsets in CUPTI 9 to 13;

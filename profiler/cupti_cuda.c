@@ -404,18 +404,11 @@ static void leave(void *track_ctx, const struct lk_span *s)
                                                         &id);
 }
 
-static void emit(void *track_ctx, const struct lk_span *s)
-{
-    (void)track_ctx;
-    (void)s;
-}
-
 const struct lk_sink_ops lk_cupti_ops = {.name = "cupti",
                                          .track_open = track_open,
                                          .name_added = name_added,
                                          .enter = enter,
-                                         .leave = leave,
-                                         .emit = emit};
+                                         .leave = leave};
 
 /* ---- Ending ---- */
 

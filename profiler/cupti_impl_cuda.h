@@ -8,7 +8,6 @@
 #include "profiler/cupti_calls_cuda.h"
 #include "profiler/cupti_clock.h"
 #include "profiler/cupti_names.h"
-#include "profiler/issue_windows.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>

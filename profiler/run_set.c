@@ -214,8 +214,10 @@ static enum lk_status check_ranks(const char *dir, const struct lk_trace *traces
         const struct lk_run_info *info = &traces[i].info;
 
         if (info->world_size != world || strcmp(info->run_id, traces[0].info.run_id))
-            return lk_fail(LK_EPARSE, "%s: the traces of rank %d and %d are of different runs", dir,
-                           traces[0].info.rank, info->rank);
+            return lk_fail(LK_EPARSE, "%s: the traces of ranks %d and %d are of different runs",
+                           dir, traces[0].info.rank, info->rank);
+        if (i && info->rank == traces[i - 1].info.rank)
+            return lk_fail(LK_EPARSE, "%s: two traces are of rank %d", dir, info->rank);
         if (info->rank != (int)i)
             return lk_fail(LK_EPARSE, "%s: the trace of rank %zu of %d is missing", dir, i, world);
         if (info->accumulation < 1 || info->local_batch < 1)
