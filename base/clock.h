@@ -5,7 +5,6 @@
 #ifndef LK_BASE_CLOCK_H
 #define LK_BASE_CLOCK_H
 
-#include <stdbool.h>
 #include <stdint.h>
 #include <time.h>
 

@@ -8,7 +8,6 @@
 
 #include <ctype.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { NAME, ELEMENTS, SHAPE, DTYPE, READY, N_COLUMNS };

@@ -2,7 +2,6 @@
  * their use marks. */
 #include "base/json.h"
 
-#include "base/array.h"
 #include "base/json_node.h"
 #include "base/words.h"
 

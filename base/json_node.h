@@ -6,7 +6,6 @@
 #define LK_BASE_JSON_NODE_H
 
 #include "base/json.h"
-#include "base/status.h"
 
 #include <stdbool.h>
 #include <stddef.h>

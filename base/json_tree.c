@@ -10,7 +10,6 @@
 
 #include <errno.h>
 #include <stdalign.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 #include <yajl/yajl_parse.h>

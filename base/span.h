@@ -17,7 +17,6 @@
 #include "base/status.h"
 #include "base/words.h"
 
-#include <stddef.h>
 #include <stdint.h>
 
 /* X(kind, name in traces, Kineto category, meaning of `index`) */

@@ -39,7 +39,6 @@
 
 #include "base/bucket.h"
 #include "base/clockfit.h"
-#include "base/json.h"
 #include "base/member.h"
 #include "base/span.h"
 #include "base/status.h"

@@ -6,7 +6,6 @@
 
 #include "base/array.h"
 #include "base/bounds.h"
-#include "base/clock.h"
 #include "base/trace_format.h"
 
 #include <math.h>

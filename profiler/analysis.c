@@ -378,12 +378,9 @@ static void split_ranks(struct lk_analysis *a)
 /* Map each of the trace's names to a quantity; LK_GPU_QUANTITY_COUNT: none. out[id - 1]. */
 static void find_names(const struct lk_trace *t, enum lk_gpu_quantity *out)
 {
-    for (size_t i = 0; i < t->n_names; i++) {
-        out[i] = LK_GPU_QUANTITY_COUNT;
-        for (size_t q = 0; q < LK_GPU_QUANTITY_COUNT; q++)
-            if (!strcmp(t->names[i], lk_gpu_quantity_name((enum lk_gpu_quantity)q)))
-                out[i] = (enum lk_gpu_quantity)q;
-    }
+    for (size_t i = 0; i < t->n_names; i++)
+        if (lk_words_find(&lk_gpu_quantity_words, t->names[i], &out[i]) != LK_OK)
+            out[i] = LK_GPU_QUANTITY_COUNT;
 }
 
 /* Summarise a rank's GPU while the steps ran, from the counters of its trace. */

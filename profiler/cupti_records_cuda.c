@@ -7,7 +7,6 @@
 #ifdef LK_HAVE_CUPTI
 
 #include "base/array.h"
-#include "base/log.h"
 
 #include <stdio.h>
 #include <stdlib.h>
