@@ -42,11 +42,6 @@ enum lk_status lk_json_load(const char *path, struct lk_json_doc **out);
 enum lk_status lk_json_parse(const char *name, const char *text, size_t size,
                              struct lk_json_doc **out);
 void lk_json_free(struct lk_json_doc *doc); /* NULL is legal */
-/* Parse a text, call read with its root and ctx, free the document, and return read's status;
- * `name` stands for the file in errors. */
-enum lk_status lk_json_read_text(const char *name, const char *text, size_t size,
-                                 enum lk_status (*read)(struct lk_json *root, void *ctx),
-                                 void *ctx);
 
 /* Return the outermost value. */
 struct lk_json *lk_json_root(struct lk_json_doc *doc);

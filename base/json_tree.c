@@ -562,18 +562,6 @@ out:
     return st;
 }
 
-enum lk_status lk_json_read_text(const char *name, const char *text, size_t size,
-                                 enum lk_status (*read)(struct lk_json *root, void *ctx), void *ctx)
-{
-    struct lk_json_doc *doc = NULL;
-    enum lk_status st = lk_json_parse(name, text, size, &doc);
-
-    if (st == LK_OK)
-        st = read(lk_json_root(doc), ctx);
-    lk_json_free(doc);
-    return st;
-}
-
 enum lk_status lk_json_walk(const char *path, const struct lk_json_walk *walk, void *ctx)
 {
     enum lk_status st = LK_OK;

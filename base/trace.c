@@ -206,23 +206,11 @@ void lk_traces_sort(struct lk_trace *traces, size_t n)
         qsort(traces, n, sizeof *traces, by_rank);
 }
 
-static enum lk_status read_named(const char *dir, const char *name, struct lk_trace *out)
-{
-    enum lk_status st = LK_OK;
-    char *path = NULL;
-
-    LK_TRY(lk_path_join(&path, dir, name));
-    LK_TRY(lk_trace_read(path, out));
-out:
-    free(path);
-    return st;
-}
-
 enum lk_status lk_traces_read(const char *dir, struct lk_trace **out, size_t *out_n)
 {
     enum lk_status st = LK_OK;
     struct lk_trace *traces = NULL;
-    char **names = NULL;
+    char **names = NULL, *path = NULL;
     size_t n_names = 0;
     size_t n = 0;
 
@@ -230,7 +218,10 @@ enum lk_status lk_traces_read(const char *dir, struct lk_trace **out, size_t *ou
     LK_TRY(lk_alloc(&traces, n_names, sizeof *traces));
     for (size_t i = 0; i < n_names; i++)
         if (rank_of(names[i]) >= 0) {
-            LK_TRY(read_named(dir, names[i], &traces[n]));
+            free(path);
+            path = NULL;
+            LK_TRY(lk_path_join(&path, dir, names[i]));
+            LK_TRY(lk_trace_read(path, &traces[n]));
             n++;
         }
     if (!n) {
@@ -242,6 +233,7 @@ enum lk_status lk_traces_read(const char *dir, struct lk_trace **out, size_t *ou
     *out_n = n;
     traces = NULL;
 out:
+    free(path);
     lk_traces_free(traces, n);
     lk_names_free(names, n_names);
     return st;

@@ -48,14 +48,20 @@ static const struct unit rate_units[] = {{"TB/s", 1e12, 1, true},
                                          {"B/s", 1, 1, true},
                                          {"bit/s", 1, 8, false},
                                          {0}};
-#define FLOP_UNITS(per)                                                                            \
-    {"Pflop" per, 1e15, 1, true}, {"Tflop" per, 1e12, 1, true}, {"Gflop" per, 1e9, 1, true},       \
-        {"Mflop" per, 1e6, 1, true}, {"kflop" per, 1e3, 1, true},                                  \
-    {                                                                                              \
-        "flop" per, 1, 1, true                                                                     \
-    }
-static const struct unit flops_units[] = {FLOP_UNITS("/s"), {0}};
-static const struct unit flop_units[] = {FLOP_UNITS(""), {0}};
+static const struct unit flops_units[] = {{"Pflop/s", 1e15, 1, true},
+                                          {"Tflop/s", 1e12, 1, true},
+                                          {"Gflop/s", 1e9, 1, true},
+                                          {"Mflop/s", 1e6, 1, true},
+                                          {"kflop/s", 1e3, 1, true},
+                                          {"flop/s", 1, 1, true},
+                                          {0}};
+static const struct unit flop_units[] = {{"Pflop", 1e15, 1, true},
+                                         {"Tflop", 1e12, 1, true},
+                                         {"Gflop", 1e9, 1, true},
+                                         {"Mflop", 1e6, 1, true},
+                                         {"kflop", 1e3, 1, true},
+                                         {"flop", 1, 1, true},
+                                         {0}};
 static const struct unit power_units[] = {
     {"MW", 1e6, 1, true}, {"kW", 1e3, 1, true}, {"W", 1, 1, true}, {0}};
 static const struct unit price_units[] = {{"/h", 1, 1, true}, {"1/h", 1, 1, false}, {0}};

@@ -153,19 +153,19 @@ static enum lk_status late_rank(struct lk_analysis *a)
 
 static enum lk_status slow_ranks(struct lk_analysis *a)
 {
+    enum lk_status st = LK_OK;
+
     for (size_t k = 0; k < a->run->n; k++) {
         double cost = a->ranks[k].losses_s[LK_LOSS_SLOW_RANK];
         char gpu[LK_GPU_TEXT + 2] = "; ";
-        enum lk_status st;
 
-        if (cost < loss_share * a->step_s)
-            continue;
-        st = say(a, cost, "slow rank: rank %zu computes %s a step longer than the common pace%s", k,
-                 time_text(cost).buf, gpu_is_slow(a, k, gpu + 2) ? gpu : "");
-        if (st != LK_OK)
-            return st;
+        if (cost >= loss_share * a->step_s)
+            LK_TRY(say(a, cost,
+                       "slow rank: rank %zu computes %s a step longer than the common pace%s", k,
+                       time_text(cost).buf, gpu_is_slow(a, k, gpu + 2) ? gpu : ""));
     }
-    return LK_OK;
+out:
+    return st;
 }
 
 static enum lk_status slow_gpus(struct lk_analysis *a)

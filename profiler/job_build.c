@@ -169,13 +169,12 @@ out:
 
 /* ---- Compute ---- */
 
-/* Describe the source of a row's numbers, and effects that they wrongly contain. */
-static enum lk_status source_of(const struct lk_run *runs, size_t n_runs, char **out)
+/* Describe the source of numbers: the first run, and a remark on what they wrongly contain. */
+static enum lk_status source_of(const struct lk_run *runs, size_t n_runs, const char *remark,
+                                char **out)
 {
-    int ranks = lk_run_about(&runs[0])->world_size;
-
     return lk_asprintf(out, "%s%s%s", runs[0].dir, n_runs > 1 ? " and its repetitions" : "",
-                       ranks > 1 ? " (several ranks: co-location and overlap are in it)" : "");
+                       remark);
 }
 
 static enum lk_status set_quantity(struct lk_quantity *q, const struct lk_estimate *e,
@@ -204,7 +203,11 @@ static enum lk_status fill_compute(const struct lk_run *runs, size_t n_runs,
     char *source = NULL;
 
     out->local_batch = lk_run_about(&runs[0])->local_batch;
-    LK_TRY(source_of(runs, n_runs, &source));
+    LK_TRY(source_of(runs, n_runs,
+                     lk_run_about(&runs[0])->world_size > 1
+                         ? " (several ranks: co-location and overlap are in it)"
+                         : "",
+                     &source));
     for (size_t i = 0; i < LK_COUNT(compute_fields); i++) {
         LK_TRY(lk_job_part_mean(runs, n_runs, compute_fields[i].part, &e));
         LK_TRY(set_quantity((struct lk_quantity *)((char *)out + compute_fields[i].offset), &e,
@@ -386,8 +389,7 @@ static enum lk_status fill_noise(const struct lk_run_set *set, struct lk_job *j)
         LK_TRY(noise_of(&set->runs[first], end - first, &e));
         if (isnan(e.value) || !isfinite(e.hi))
             continue;
-        LK_TRY(lk_asprintf(&source, "%s%s", set->runs[first].dir,
-                           end - first > 1 ? " and its repetitions" : ""));
+        LK_TRY(source_of(&set->runs[first], end - first, "", &source));
         LK_TRY(set_quantity(&j->noise_scale, &e, source));
         break;
     }
