@@ -262,24 +262,18 @@ static struct lk_json *find(struct lk_json *obj, const char *key)
     return NULL;
 }
 
-/* Return the key of obj, among those that nobody read, that `key` was probably meant to be; or
- * NULL. */
-static const char *nearest_unused(struct lk_json *obj, const char *key)
+/* Fail for a missing key, and name the key, among those that nobody read, that was probably meant
+ * to be it. */
+static enum lk_status fail_missing(struct lk_json *obj, const char *key)
 {
-    const char *words[NEAREST_MAX];
+    const char *words[NEAREST_MAX], *near;
+    char path[256];
     size_t n = 0;
 
     for (size_t i = 0; i < obj->n_items && n < NEAREST_MAX; i++)
         if (!obj->items[i]->used)
             words[n++] = obj->items[i]->key;
-    return n ? lk_words_nearest(key, words, n) : NULL;
-}
-
-static enum lk_status fail_missing(struct lk_json *obj, const char *key)
-{
-    const char *near = nearest_unused(obj, key);
-    char path[256];
-
+    near = n ? lk_words_nearest(key, words, n) : NULL;
     return lk_fail(LK_EPARSE, "%s:%zu: %s: missing%s%s%s", obj->doc->name, obj->line,
                    path_of(obj, key, path, sizeof path), near ? " (there is \"" : "",
                    near ? near : "", near ? "\")" : "");

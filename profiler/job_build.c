@@ -4,7 +4,6 @@
 #include "base/array.h"
 #include "base/noise.h"
 #include "base/run_facts.h"
-#include "profiler/job_stats.h"
 
 #include <math.h>
 #include <stdbool.h>

@@ -13,7 +13,7 @@
 
 #include "base/array.h"
 #include "kernels/ops.h"
-#include "profiler/cupti_calls_cuda.h"
+#include "profiler/cupti_impl_cuda.h"
 #include "runtime/device/device.h"
 #include "tests/rigs/cupti_capture_cuda.h"
 #include "tests/rigs/kept_spans.h"
