@@ -399,17 +399,6 @@ out:
 
 /* ---- All ---- */
 
-/*
- * Sets what lies in memory beside parameters and gradients. Runs that name their optimizer are our
- * own: their gradients are views into buckets.
- */
-static void fill_states(const struct lk_run_facts *facts, struct lk_job *j)
-{
-    j->optimizer = facts->optimizer;
-    j->gradient_as_bucket_view = facts->optimizer != LK_JOB_OPTIMIZER_UNKNOWN;
-    j->master_weights = j->gradient_as_bucket_view && facts->master_weights;
-}
-
 static enum lk_status fill_header(const struct lk_run *run, struct lk_job *j)
 {
     enum lk_status st = LK_OK;
@@ -426,7 +415,10 @@ static enum lk_status fill_header(const struct lk_run *run, struct lk_job *j)
     LK_TRY(lk_fail_context(lk_run_facts_read(info, &facts), "%s", run->dir));
     if (facts.prefetch >= 0)
         j->prefetch_depth = facts.prefetch;
-    fill_states(&facts, j);
+    j->optimizer = facts.optimizer;
+    /* Runs that name their optimizer are our own: their gradients are views into buckets. */
+    j->gradient_as_bucket_view = facts.optimizer != LK_JOB_OPTIMIZER_UNKNOWN;
+    j->master_weights = j->gradient_as_bucket_view && facts.master_weights;
     if (!isnan(info->flops_per_sample))
         LK_TRY(lk_quantity_set(&j->flops_per_sample, info->flops_per_sample, NAN, NAN, 0,
                                "counted from the shapes of %s", info->model));
