@@ -125,7 +125,7 @@ struct lk_record {
     /* (optional) Check what rows cannot say, after all members were read; v is the object. */
     enum lk_status (*check)(struct lk_json *v, void *base);
     /* (optional) Find the file that `base` of the file `of` names; *out is freed by the caller. The
-     * file then inherits the members that it lacks (lk_json_inherit). NULL: files have no base. */
+     * file then inherits the members that it lacks. NULL: files have no base. */
     enum lk_status (*find_base)(const char *of, const char *base, char **out);
     /* (optional) Return true if an OBJECT shall be written; NULL: always. */
     bool (*given)(const void *base);

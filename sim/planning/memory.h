@@ -25,7 +25,7 @@
 #define LK_SIM_PLANNING_MEMORY_H
 
 #include "base/cluster.h"
-#include "base/exchange.h"
+#include "base/config.h"
 #include "base/forecast.h"
 #include "base/job.h"
 #include "base/stats.h"

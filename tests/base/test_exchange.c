@@ -1,6 +1,6 @@
 /* Names of shardings, compressions and gradient dtypes; equality of configurations. */
 #include "base/array.h"
-#include "base/exchange.h"
+#include "base/config.h"
 #include "sim/step/config.h"
 #include "tests/rigs/suite.h"
 
