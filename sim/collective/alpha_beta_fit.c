@@ -274,7 +274,7 @@ static bool belongs(const struct lk_cluster_point *p, const struct selection *s)
 }
 
 /*
- * Select points timed alone if there are any, as uniform_cost.c does, since the two timings
+ * Select points timed alone if there are any, as coll_points.c does, since the two timings
  * differ.
  */
 static struct selection select_points(const struct lk_cluster_point *points, size_t n,

@@ -6,7 +6,7 @@
 #include "sim/step/volume.h"
 
 #include "base/array.h"
-#include "sim/step/config.h"
+#include "base/config.h"
 #include "sim/step/step.h"
 
 #include <math.h>

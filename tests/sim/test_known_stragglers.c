@@ -220,7 +220,7 @@ START_TEST(known_ranks_are_counted_once)
     mean = w.job.compute[1].forward_s.value;
     know(&w.cluster, 3, -1, 1.4, 0, false);
     config = w.job.runs[0].config;
-    ck_assert_int_eq(lk_cost_model_create(&w.cluster, NULL, &cost), LK_OK);
+    ck_assert_int_eq(lk_cost_model_create(&w.cluster, NULL, NULL, &cost), LK_OK);
     ck_assert_int_eq(lk_config_model_init(&m, &w.job, &w.cluster, cost, NULL, &config), LK_OK);
     ck_assert_double_eq_tol(m.step.forward_s, mean / 1.1, 1e-12);
     ck_assert_double_nan(m.step.rank_slowness[0]);
@@ -307,7 +307,7 @@ static double cost(const struct lk_cluster *c, int nodes, uint64_t bytes)
     struct lk_cost_model *m = NULL;
     struct lk_cost out;
 
-    ck_assert_msg(lk_cost_model_create(c, NULL, &m) == LK_OK, "%s", lk_error_text());
+    ck_assert_msg(lk_cost_model_create(c, NULL, NULL, &m) == LK_OK, "%s", lk_error_text());
     ck_assert_int_eq(lk_cost_eval(m, LK_ALL_REDUCE, LK_ALGO_AUTO, nodes, nodes, &bytes, 1, &out),
                      LK_OK);
     lk_cost_model_destroy(m);
