@@ -9,11 +9,6 @@ static const double J_PER_KWH = 3.6e6;
 /* Halvings of a period's place in [0, M]: to the last bit of a double. */
 enum { BISECTIONS = 64 };
 
-double lk_goodput_mtbf_s(const struct lk_goodput *g, int gpus)
-{
-    return g->mtbf_s / gpus;
-}
-
 /*
  * With u = period / M and c = write / M the mean time of a unit of training is least where
  * (1 - u) exp(u) = exp(-c): falling in u from 1 at 0 to 0 at 1, so there is one such u. (In terms
@@ -21,7 +16,7 @@ double lk_goodput_mtbf_s(const struct lk_goodput *g, int gpus)
  */
 double lk_goodput_best_period_s(const struct lk_goodput *g, int gpus)
 {
-    double m = lk_goodput_mtbf_s(g, gpus), lo = 0, hi = 1, right = -expm1(-g->write_s / m);
+    double m = g->mtbf_s / gpus, lo = 0, hi = 1, right = -expm1(-g->write_s / m);
 
     /* 1 - (1 - u) exp(u) = 1 - exp(-c), in a form that keeps its digits where both are small. */
     for (int i = 0; i < BISECTIONS; i++) {
@@ -37,7 +32,7 @@ double lk_goodput_best_period_s(const struct lk_goodput *g, int gpus)
 
 double lk_goodput_share(const struct lk_goodput *g, int gpus, double period_s)
 {
-    double m = lk_goodput_mtbf_s(g, gpus);
+    double m = g->mtbf_s / gpus;
 
     /* Free checkpoints after every instant: only restarts are lost. */
     if (period_s <= 0)
@@ -70,11 +65,6 @@ double lk_statistical_efficiency(double batch, double noise_scale)
     return 1 / (1 + batch / noise_scale);
 }
 
-double lk_target_samples(double samples, double batch, double noise_scale)
-{
-    return samples * lk_statistical_efficiency(batch, noise_scale);
-}
-
 /* The inputs of time and cost, in a list so that each can be moved alone. */
 enum { STEP, GOODPUT, NOISE, TARGET, PRICE, N_INPUTS };
 
@@ -96,13 +86,13 @@ static void add_square(double moved, double value, double *down, double *up)
     *(d < 0 ? down : up) += d * d;
 }
 
-static struct lk_estimate between(double value, double down, double up)
+static double or_nan(double v)
 {
-    return (struct lk_estimate){value, value * exp(-sqrt(down)), value * exp(sqrt(up)), 0};
+    return isfinite(v) ? v : NAN;
 }
 
 static void to_target(const struct lk_estimate *const inputs[N_INPUTS],
-                      const struct lk_economics_point *p, struct lk_economics_result *out)
+                      const struct lk_economics_point *p, struct lk_plan *out)
 {
     double x[N_INPUTS], time, cost, down[2] = {0}, up[2] = {0};
 
@@ -121,12 +111,16 @@ static void to_target(const struct lk_estimate *const inputs[N_INPUTS],
         }
         x[i] = inputs[i]->value;
     }
-    out->time_to_target_s = between(time, down[0], up[0]);
-    out->cost_to_target = between(cost, down[1], up[1]);
+    out->time_to_target_h = or_nan(time / S_PER_HOUR);
+    out->time_to_target_lo_h = or_nan(time * exp(-sqrt(down[0])) / S_PER_HOUR);
+    out->time_to_target_hi_h = or_nan(time * exp(sqrt(up[0])) / S_PER_HOUR);
+    out->cost_to_target = or_nan(cost);
+    out->cost_to_target_lo = or_nan(cost * exp(-sqrt(down[1])));
+    out->cost_to_target_hi = or_nan(cost * exp(sqrt(up[1])));
 }
 
 void lk_economics_at(const struct lk_economics *e, const struct lk_economics_point *p,
-                     struct lk_economics_result *out)
+                     struct lk_plan *out)
 {
     const struct lk_estimate *const inputs[N_INPUTS] = {
         [STEP] = &p->step_s,           [GOODPUT] = &p->goodput,      [NOISE] = &e->noise_scale,

@@ -25,6 +25,7 @@
 #define LK_SIM_PLANNING_MEMORY_H
 
 #include "base/cluster.h"
+#include "base/config.h"
 #include "base/exchange.h"
 #include "base/forecast.h"
 #include "base/job.h"
@@ -32,7 +33,6 @@
 #include "base/status.h"
 #include "base/table.h"
 #include "base/words.h"
-#include "sim/step/config.h"
 
 #include <stdbool.h>
 
