@@ -163,10 +163,31 @@ struct lk_step_list {
     size_t *by_ready; /* the same indices by ready, ties in the order of the stream */
 };
 
-/* The model in ns, with the persistent effects drawn. */
+/*
+ * The loader of one rank: with depth d, batch i can be started once batch i - d was taken. The
+ * ring `taken_ns` holds the last d times.
+ */
+struct lk_step_loader {
+    uint64_t done_ns; /* when the loader finished its last batch */
+    uint64_t *taken_ns;
+};
+
+/* Sums over ranks and steps, in ns, from which the waterfall is made. */
+struct lk_step_sums {
+    uint64_t compute_ns; /* forward and backward with the rank's effects and kappa */
+    uint64_t kappa_ns;
+    uint64_t overlap_ns; /* what gamma added to compute */
+    uint64_t input_ns;
+    uint64_t straggler_ns, wire_ns; /* exposed: a rank was blocked until a collective ended */
+    uint64_t *step_ns;              /* each counted step, summed over ranks */
+};
+
+/* The model in ns, with the persistent effects drawn, and the state of a run that both ways keep.
+ */
 struct lk_step_plan {
     const struct lk_step_model *model; /* borrowed, outlives the plan */
     uint64_t seed;
+    int steps; /* counted ones */
     uint64_t optimizer_ns, gap_ns, input_ns, load_ns;
     uint64_t slowdown_wait, slowdown_wire, slowdown_delta;
     uint64_t *cost_ns;            /* n_colls */
@@ -178,30 +199,19 @@ struct lk_step_plan {
     double transient_sigma, common_sigma; /* of the normals whose exponentials they are */
     uint64_t common_micro_batch;          /* whose common effect is at hand; UINT64_MAX: none */
     double common;
+    struct lk_step_loader *loaders; /* one a rank; NULL: no rank ever waits for one */
+    uint64_t *taken_ns;             /* of all loaders */
+    struct lk_step_sums sums;
 };
 /*
  * Make the plan. LK_EUSAGE names a value out of range, or a collective that would wait for itself.
  */
 enum lk_status lk_step_plan_init(struct lk_step_plan *p, const struct lk_step_model *m,
-                                 uint64_t seed);
+                                 const struct lk_sim_request *request);
 void lk_step_plan_fini(struct lk_step_plan *p);
 
 /* Return true if a micro-batch (counted from 0 over the whole run) is its step's last one. */
 bool lk_step_plan_last(const struct lk_step_plan *p, uint64_t micro_batch);
-
-/* The next collective of the stream: number `at` in its micro-batch's list. */
-struct lk_step_cursor {
-    uint64_t micro_batch; /* UINT64_MAX: there is none */
-    size_t at;
-};
-/* Return the first collective of a run; move c to the next one. */
-struct lk_step_cursor lk_step_cursor_first(const struct lk_step_plan *p);
-void lk_step_cursor_next(const struct lk_step_plan *p, struct lk_step_cursor *c);
-/* Return its index in the model. pre: there is one. */
-size_t lk_step_cursor_coll(const struct lk_step_plan *p, const struct lk_step_cursor *c);
-/* Return the position of a micro-batch at which ranks block until *c ends, or infinity. */
-double lk_step_cursor_block(const struct lk_step_plan *p, const struct lk_step_cursor *c,
-                            uint64_t micro_batch);
 
 /*
  * Return the compute of a rank's micro-batch with kappa; the optimizer is 0 except at a step's
@@ -228,29 +238,10 @@ static inline uint64_t lk_step_position_ns(const struct lk_step_compute *c, doub
     return UINT64_MAX;
 }
 
-/* Sums over ranks and steps, in ns, from which the waterfall is made. */
-struct lk_step_sums {
-    uint64_t compute_ns; /* forward and backward with the rank's effects and kappa */
-    uint64_t kappa_ns;
-    uint64_t overlap_ns; /* what gamma added to compute */
-    uint64_t input_ns;
-    uint64_t straggler_ns, wire_ns; /* exposed: a rank was blocked until a collective ended */
-    uint64_t *step_ns;              /* request->steps: each counted step, summed over ranks */
-};
-/* Make the result of `steps` counted steps: their times, mean and losses. */
-enum lk_status lk_step_finish(const struct lk_step_plan *p, const struct lk_step_sums *sums,
-                              int steps, struct lk_sim_result *out);
+/* Make the result of the counted steps from p->sums: their times, mean and losses. */
+enum lk_status lk_step_finish(const struct lk_step_plan *p, struct lk_sim_result *out);
 
-/*
- * The loader of one rank: with depth d, batch i can be started once batch i - d was taken. The
- * ring `taken_ns` holds the last d times.
- */
-struct lk_step_loader {
-    uint64_t done_ns; /* when the loader finished its last batch */
-    uint64_t *taken_ns;
-};
 /* Let a rank take micro-batch i, which it asks for at now_ns; return when it has it. */
-uint64_t lk_step_input_ns(const struct lk_step_plan *p, struct lk_step_loader *l, uint64_t i,
-                          uint64_t now_ns);
+uint64_t lk_step_input_ns(struct lk_step_plan *p, size_t rank, uint64_t i, uint64_t now_ns);
 
 #endif
