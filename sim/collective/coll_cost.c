@@ -36,15 +36,13 @@ struct lk_cost_model {
 
 /* ---- Creation ---- */
 
-/* Make the costs of a cluster without regard to its entries of slow links. */
+/* Make the costs of a cluster with fits without regard to its entries of slow links. */
 static enum lk_status level_init(struct level *l, const struct lk_cluster *c, struct lk_rng *draw,
                                  const struct lk_nccl_factors *prior)
 {
     enum lk_status st = LK_OK;
-    struct lk_cluster with_fits = {0};
     struct lk_coll_shifts by = {0};
     double shift = 0;
-    bool own_fits = false;
 
     l->preset = c->preset;
     if (draw) {
@@ -54,12 +52,9 @@ static enum lk_status level_init(struct level *l, const struct lk_cluster *c, st
         by.error = lk_rng_normal(draw);
     }
     LK_TRY(lk_coll_sets_init(&l->sets, c, shift));
-    LK_TRY(lk_alpha_beta_fit_missing(c, &with_fits, &own_fits));
-    LK_TRY(lk_coll_model_create(&with_fits, &l->sets, prior, by, draw, &l->model));
+    LK_TRY(lk_coll_model_create(c, &l->sets, prior, by, draw, &l->model));
     LK_TRY(lk_coll_model_from_all_reduce(l->model, c, &l->sets));
 out:
-    if (own_fits)
-        lk_alpha_beta_fits_free(with_fits.fits, with_fits.n_fits);
     return st;
 }
 
@@ -368,40 +363,22 @@ static enum lk_status add_level(struct lk_cost_model *m, const struct source *s,
     return slow_level_init(&m->levels[m->n++], s);
 }
 
-static int by_count(const void *a, const void *b)
-{
-    int x = *(const int *)a, y = *(const int *)b;
-
-    return (x > y) - (x < y);
-}
-
 /*
- * Add a level wherever the slowest link may change: at each node that has an entry, and at the
- * node after it.
+ * Return the next node count, above `nodes`, where the slowest link may change, which is at each
+ * node that has an entry and at the node after it; 0: there is none.
  */
-static enum lk_status add_levels(struct lk_cost_model *m, const struct source *s)
+static int next_change(const struct lk_cluster *c, int nodes)
 {
-    enum lk_status st = LK_OK;
-    const struct lk_cluster *c = s->cluster;
-    int *counts = NULL;
-    size_t n = 0;
+    int next = 0;
 
-    LK_TRY(lk_alloc(&counts, 2 * c->n_slow + 1, sizeof *counts));
-    counts[n++] = 2;
     for (size_t i = 0; i < c->n_slow; i++) {
         int at = lk_slow_link_node(c, &c->slow[i]);
 
-        if (at > 0)
-            counts[n++] = at + 1;
-        counts[n++] = at + 2;
+        for (int n = at + 1; n <= at + 2; n++)
+            if (n > nodes && (!next || n < next))
+                next = n;
     }
-    qsort(counts, n, sizeof *counts, by_count);
-    for (size_t i = 0; i < n; i++)
-        if (!i || counts[i] != counts[i - 1])
-            LK_TRY(add_level(m, s, counts[i]));
-out:
-    free(counts);
-    return st;
+    return next;
 }
 
 static bool knows_a_link(const struct lk_cluster *c)
@@ -412,27 +389,21 @@ static bool knows_a_link(const struct lk_cluster *c)
     return false;
 }
 
-static enum lk_status set_slow_levels(struct lk_cost_model *m, const struct lk_cluster *c,
-                                      const struct lk_rng *draw,
-                                      const struct lk_nccl_factors *prior)
+/* Add the levels of a cluster with fits that has entries of slow links. */
+static enum lk_status add_levels(struct lk_cost_model *m, const struct lk_cluster *c,
+                                 const struct lk_rng *draw, const struct lk_nccl_factors *prior)
 {
     enum lk_status st = LK_OK;
-    struct lk_cluster fitted = {0};
-    struct source s = {.cluster = &fitted, .draw = draw, .prior = prior, .of_fits = 1};
-    bool own_fits = false;
+    struct source s = {.cluster = c, .draw = draw, .prior = prior, .of_fits = 1};
     int most = 0;
 
-    if (!knows_a_link(c))
-        return LK_OK;
-    LK_TRY(lk_alpha_beta_fit_missing(c, &fitted, &own_fits));
     for (size_t i = 0; i < c->n_points; i++)
         most = c->points[i].nodes > most ? c->points[i].nodes : most;
     if (most > 1)
         s.of_fits = lk_slow_link_largest(c, most, true);
-    LK_TRY(add_levels(m, &s));
+    for (int nodes = 2; nodes; nodes = next_change(c, nodes))
+        LK_TRY(add_level(m, &s, nodes));
 out:
-    if (own_fits)
-        lk_alpha_beta_fits_free(fitted.fits, fitted.n_fits);
     return st;
 }
 
@@ -443,16 +414,22 @@ enum lk_status lk_cost_model_create(const struct lk_cluster *c, struct lk_rng *d
 {
     enum lk_status st = LK_OK;
     struct lk_cost_model *m = NULL;
+    struct lk_cluster fitted = {0};
     struct lk_rng again = draw ? *draw : (struct lk_rng){0};
+    bool own_fits = false;
 
     LK_TRY(lk_alloc(&m, 1, sizeof *m));
     LK_TRY(lk_alloc(&m->levels, 2 * c->n_slow + 2, sizeof *m->levels));
     m->levels[m->n++] = (struct level){.slowest = NAN};
-    LK_TRY(level_init(&m->levels[0], c, draw, prior));
-    LK_TRY(set_slow_levels(m, c, draw ? &again : NULL, prior));
+    LK_TRY(lk_alpha_beta_fit_missing(c, &fitted, &own_fits));
+    LK_TRY(level_init(&m->levels[0], &fitted, draw, prior));
+    if (knows_a_link(c))
+        LK_TRY(add_levels(m, &fitted, draw ? &again : NULL, prior));
     *out = m;
     m = NULL;
 out:
+    if (own_fits)
+        lk_alpha_beta_fits_free(fitted.fits, fitted.n_fits);
     lk_cost_model_destroy(m);
     return st;
 }

@@ -136,17 +136,10 @@ void lk_economics_at(const struct lk_economics *e, const struct lk_economics_poi
     to_target(inputs, p, out);
 }
 
-double lk_learning_rate(enum lk_rate_rule rule, double rate, double tuned_batch, double batch,
-                        double noise_scale)
+void lk_learning_rates(double rate, double tuned_batch, double batch, double noise_scale,
+                       struct lk_plan *out)
 {
-    switch (rule) {
-    case LK_RATE_LINEAR:
-        return rate * batch / tuned_batch;
-    case LK_RATE_SQRT:
-        return rate * sqrt(batch / tuned_batch);
-    case LK_RATE_NOISE:
-        return rate * (1 + noise_scale / tuned_batch) / (1 + noise_scale / batch);
-    default:
-        return NAN;
-    }
+    out->rate_linear = rate * batch / tuned_batch;
+    out->rate_sqrt = rate * sqrt(batch / tuned_batch);
+    out->rate_noise = rate * (1 + noise_scale / tuned_batch) / (1 + noise_scale / batch);
 }

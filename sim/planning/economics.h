@@ -95,19 +95,16 @@ void lk_economics_at(const struct lk_economics *e, const struct lk_economics_poi
                      struct lk_plan *out);
 
 /*
- * The rules by which a learning rate that was tuned for batch B0 changes at batch B.
+ * Set the plan's learning rates at global batch `batch`, where `rate` was tuned at tuned_batch; NaN
+ * by the noise rule when noise_scale is NaN. All batches are in samples. pre: batches > 0.
  *
  * linear: Goyal et al. 2017 (arXiv:1706.02677), for SGD with warm-up; they saw no loss of accuracy
  * up to 8192 images of ImageNet and a clear one beyond. sqrt: Malladi et al. 2022
  * (arXiv:2205.10287), for Adam and RMSprop. noise: the best rate of a step is e / (1 + B_noise / B)
  * (McCandlish et al., equation of the optimal step): linear far below B_noise, constant far above.
  */
-enum lk_rate_rule { LK_RATE_LINEAR, LK_RATE_SQRT, LK_RATE_NOISE };
-
-/* Return the learning rate at global batch `batch`, where `rate` was tuned at tuned_batch; NaN for
- * the noise rule when noise_scale is NaN. All batches are in samples. pre: batches > 0. */
-double lk_learning_rate(enum lk_rate_rule rule, double rate, double tuned_batch, double batch,
-                        double noise_scale);
+void lk_learning_rates(double rate, double tuned_batch, double batch, double noise_scale,
+                       struct lk_plan *out);
 
 /* The largest batch, in samples, at which the linear rule was seen to hold on ImageNet. */
 #define LK_RATE_GOYAL_BATCH 8192

@@ -156,24 +156,12 @@ static bool batch_is_global(const struct lk_config *c)
            c->sharding != LK_SHARDING_ASYNC;
 }
 
-static void plan_rates(const struct state *p, double batch, struct lk_plan *out)
-{
-    const struct lk_job *j = p->job;
-    double tuned = (double)j->learning_rate_batch, noise = p->economics.noise_scale.value;
-
-    if (!lk_quantity_known(&j->learning_rate) || !j->learning_rate_batch)
-        return;
-    out->rate_linear =
-        lk_learning_rate(LK_RATE_LINEAR, j->learning_rate.value, tuned, batch, noise);
-    out->rate_sqrt = lk_learning_rate(LK_RATE_SQRT, j->learning_rate.value, tuned, batch, noise);
-    out->rate_noise = lk_learning_rate(LK_RATE_NOISE, j->learning_rate.value, tuned, batch, noise);
-}
-
 static void plan_point(const struct state *p, size_t i)
 {
     struct lk_forecast_point *point = &p->f->points[i];
     const struct lk_cluster *device = device_of(p, i);
     const struct lk_config *c = &point->config;
+    const struct lk_job *j = p->job;
     struct lk_plan *out = &point->plan;
     struct lk_economics e = p->economics;
     struct lk_economics_point at = {
@@ -191,8 +179,9 @@ static void plan_point(const struct state *p, size_t i)
     if (!batch_is_global(c))
         e.noise_scale = lk_economics_unknown();
     lk_economics_at(&e, &at, out);
-    if (batch_is_global(c))
-        plan_rates(p, at.global_batch, out);
+    if (batch_is_global(c) && lk_quantity_known(&j->learning_rate) && j->learning_rate_batch)
+        lk_learning_rates(j->learning_rate.value, (double)j->learning_rate_batch, at.global_batch,
+                          e.noise_scale.value, out);
 }
 
 /* ---- Notes ---- */

@@ -29,9 +29,9 @@
 #define LK_SIM_VOLUME_H
 
 #include "base/cluster.h"
-#include "base/coll.h"
 #include "base/job.h"
 #include "base/status.h"
+#include "sim/step/step.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -40,16 +40,11 @@
 struct lk_config;
 
 struct lk_volume_coll {
-    enum lk_coll coll;
-    uint64_t bytes;   /* base/coll.h says of what; above 0 */
-    int ranks, nodes; /* of one group */
-    int groups;       /* that use a node's network at once, this one included */
-    double ready;     /* position where it may be launched: sim/step/step.h */
-    double need;      /* position that waits for its end */
-    bool every_micro_batch;
-    int bucket;          /* its number; -1: no gradient bucket */
-    int period;          /* steps from one to the next, 1 or more */
-    double memory_bytes; /* that a hook moves in the device's memory for it */
+    struct lk_step_coll step; /* without its cost */
+    int ranks, nodes;         /* of one group */
+    int groups;               /* that use a node's network at once, this one included */
+    int period;               /* steps from one to the next, 1 or more */
+    double memory_bytes;      /* that a hook moves in the device's memory for it */
 };
 
 struct lk_volume {

@@ -114,12 +114,18 @@ END_TEST
 /* Goyal et al.: 0.1 at 256 is 3.2 at 8192. */
 START_TEST(learning_rates)
 {
-    ck_assert_double_eq_tol(lk_learning_rate(LK_RATE_LINEAR, 0.1, 256, 8192, NAN), 3.2, 1e-12);
-    ck_assert_double_eq_tol(lk_learning_rate(LK_RATE_SQRT, 1e-4, 256, 1024, NAN), 2e-4, 1e-15);
+    struct lk_plan r;
+
+    lk_learning_rates(0.1, 256, 8192, NAN, &r);
+    ck_assert_double_eq_tol(r.rate_linear, 3.2, 1e-12);
+    ck_assert(isnan(r.rate_noise));
+    lk_learning_rates(1e-4, 256, 1024, NAN, &r);
+    ck_assert_double_eq_tol(r.rate_sqrt, 2e-4, 1e-15);
     /* Linear far below the noise scale, held far above it. */
-    ck_assert_double_eq_tol(lk_learning_rate(LK_RATE_NOISE, 0.1, 256, 8192, 1e12), 3.2, 1e-6);
-    ck_assert_double_eq_tol(lk_learning_rate(LK_RATE_NOISE, 0.1, 1e9, 1e12, 10), 0.1, 1e-6);
-    ck_assert(isnan(lk_learning_rate(LK_RATE_NOISE, 0.1, 256, 8192, NAN)));
+    lk_learning_rates(0.1, 256, 8192, 1e12, &r);
+    ck_assert_double_eq_tol(r.rate_noise, 3.2, 1e-6);
+    lk_learning_rates(0.1, 1e9, 1e12, 10, &r);
+    ck_assert_double_eq_tol(r.rate_noise, 0.1, 1e-6);
 }
 END_TEST
 

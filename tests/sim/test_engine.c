@@ -532,7 +532,7 @@ START_TEST(spans_are_where_they_were_computed)
     size_t collectives = 0;
 
     m.rank_slowness = second_rank_slow;
-    ck_assert_int_eq(lk_sim_trace_init(&record, &info), LK_OK);
+    ck_assert_int_eq(lk_sim_trace_init(&record, &info, NULL), LK_OK);
     ck_assert_int_eq(lk_engine_run(&m, &q, &record, &r), LK_OK);
     for (size_t i = 0; i < record.traces[0].n_spans; i++) {
         const struct lk_span *s = &record.traces[0].spans[i].span;
