@@ -19,8 +19,8 @@
  *  - transient_sd, common_sd: sd of the effect of a micro-batch on one rank and on all ranks
  *    together; drawn anew in each micro-batch, as a lognormal factor of mean 1, less 1;
  *  - tail_share, tail_scale, tail_shape: a share of each rank's micro-batches takes longer still,
- *    by an excess from 0 up that follows a generalised Pareto law. Its mean is scale / (1 - shape).
- *    A fit and a cluster file have that mean in tail_scale, the step model the law's own scale.
+ *    by an excess from 0 up that follows a generalised Pareto law. tail_scale is its mean; the
+ *    law's own scale is (1 - shape) of that.
  *
  * A node's link to the other nodes takes its mean time times 1 + an effect of sd link_sd, normal,
  * drawn once for the run. The slowest node's link sets the pace of every collective between nodes.
@@ -69,7 +69,7 @@ struct lk_pace lk_straggler_pace(double *v, size_t n, double prior, double noise
  */
 struct lk_straggler_fit {
 #define LK_STRAGGLER_FIELD_(field, text, max, help) struct lk_estimate field;
-    LK_STRAGGLER_LIST(LK_STRAGGLER_FIELD_) /* tail_scale: mean excess */
+    LK_STRAGGLER_LIST(LK_STRAGGLER_FIELD_)
 #undef LK_STRAGGLER_FIELD_
 };
 /* Fit the law to n repetitions, in which rank r took v[repetition * ranks + r]; 90 % intervals are

@@ -94,8 +94,7 @@ static void set_law(struct lk_config_model *m, const struct lk_cluster *c,
     law->link_sd = known_or(&c->link_sd, lk_prior_value(LK_PRIOR_LINK_SD));
     law->link_nodes = lk_slow_link_measured_nodes(c, m->step.nodes);
     law->tail_shape = known_or(&c->tail_shape, 0);
-    /* The file's scale is the mean excess; the law's is (1 - shape) of it. */
-    law->tail_scale = known_or(&c->tail_scale, 0) * (1 - law->tail_shape);
+    law->tail_scale = known_or(&c->tail_scale, 0);
     law->tail_share = known_or(&c->tail_share, lk_prior_value(LK_PRIOR_TAIL_SHARE));
 }
 

@@ -177,7 +177,7 @@ static double tail_effect(const struct lk_step_plan *p, uint64_t draw)
     if (lk_rng_uniform(&g) >= l->tail_share)
         return -p->tail_mean;
     e = lk_rng_exponential(&g);
-    return l->tail_scale * (l->tail_shape > 0 ? expm1(l->tail_shape * e) / l->tail_shape : e) -
+    return p->tail_scale * (l->tail_shape > 0 ? expm1(l->tail_shape * e) / l->tail_shape : e) -
            p->tail_mean;
 }
 
@@ -284,7 +284,8 @@ enum lk_status lk_step_plan_init(struct lk_step_plan *p, const struct lk_step_mo
     p->slowdown_delta = slow_from(m->delta);
     p->transient_stream = lk_rng_stream("straggler.transient", 0);
     p->tail_stream = lk_rng_stream("straggler.tail", 0);
-    p->tail_mean = m->law.tail_share * m->law.tail_scale / (1 - m->law.tail_shape);
+    p->tail_scale = m->law.tail_scale * (1 - m->law.tail_shape);
+    p->tail_mean = m->law.tail_share * m->law.tail_scale;
     p->common_stream = lk_rng_stream("straggler.common", 0);
     p->transient_sigma = sigma_from(m->law.transient_sd);
     p->common_sigma = sigma_from(m->law.common_sd);

@@ -444,7 +444,7 @@ static const struct {
     {"tail",
      64,
      8,
-     {.transient_sd = 0.02, .tail_share = 0.02, .tail_scale = 0.3, .tail_shape = 0.2},
+     {.transient_sd = 0.02, .tail_share = 0.02, .tail_scale = 0.375, .tail_shape = 0.2},
      NULL},
     {"tail, shape 0", 64, 8, {.transient_sd = 0.02, .tail_share = 0.2, .tail_scale = 0.3}, NULL},
     {"all",
