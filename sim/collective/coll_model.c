@@ -31,13 +31,12 @@ struct lk_coll_model {
     struct lk_nccl_machine machine;
     struct lk_nccl_factors factors[LK_NCCL_FABRIC_COUNT];
     bool refitted[LK_NCCL_FABRIC_COUNT];
-    struct lk_link_rates rates, best_rates;
+    struct lk_link_rates rates, best_rates; /* in a draw both are the best */
     /*
      * The smallest ratio of a measured time to the bound by the link rates, <= 1: where points
      * were faster than the file's links allow, the links are faster than the file says.
      */
     double rate_share[LK_LINK_COUNT];
-    bool draw;
 };
 
 /* ---- Constants ---- */
@@ -218,8 +217,8 @@ static void set_rate_shares(struct lk_coll_model *m)
         double *share = &m->rate_share[s->at.nodes > 1 ? LK_LINK_INTER : LK_LINK_INTRA];
 
         for (size_t j = 0; j < s->n; j++) {
-            double bound_s = lk_link_bound_s(m->draw ? &m->best_rates : &m->rates, s->at.coll,
-                                             s->bytes[j], s->at.ranks, s->at.nodes);
+            double bound_s =
+                lk_link_bound_s(&m->rates, s->at.coll, s->bytes[j], s->at.ranks, s->at.nodes);
 
             if (bound_s > 0)
                 *share = fmin(*share, s->seconds[j] / bound_s);
@@ -236,8 +235,7 @@ enum lk_status lk_coll_model_create(const struct lk_cluster *c, const struct lk_
 
     LK_TRY(lk_alloc(&m, 1, sizeof *m));
     m->sets = sets;
-    m->draw = draw;
-    m->rates = lk_link_rates_of(c, false);
+    m->rates = lk_link_rates_of(c, draw != NULL);
     m->best_rates = lk_link_rates_of(c, true);
     set_rate_shares(m);
     set_constants(m, c, by);
@@ -313,8 +311,7 @@ static struct lk_coll_modelled formula(const struct lk_coll_model *m, struct lk_
 double lk_coll_model_bound_s(const struct lk_coll_model *m, struct lk_coll_key at, double bytes,
                              bool best)
 {
-    return lk_link_bound_s(best || m->draw ? &m->best_rates : &m->rates, at.coll, bytes, at.ranks,
-                           at.nodes) *
+    return lk_link_bound_s(best ? &m->best_rates : &m->rates, at.coll, bytes, at.ranks, at.nodes) *
            m->rate_share[at.nodes > 1 ? LK_LINK_INTER : LK_LINK_INTRA];
 }
 

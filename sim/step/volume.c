@@ -254,14 +254,9 @@ out:
     return st;
 }
 
-static bool every_micro_batch(const struct build *b)
-{
-    return !b->config->no_sync;
-}
-
 static enum lk_status add_ddp(struct build *b)
 {
-    return add_gradients(b, &b->all, LK_ALL_REDUCE, every_micro_batch(b));
+    return add_gradients(b, &b->all, LK_ALL_REDUCE, !b->config->no_sync);
 }
 
 /* ---- Parameters ---- */
@@ -372,7 +367,7 @@ static enum lk_status add_periodic(struct build *b)
                        lk_sharding_name(b->config->sharding));
     if (b->config->shard_group > 1) {
         LK_TRY(neighbours(b, &near));
-        LK_TRY(add_gradients(b, &near, LK_ALL_REDUCE, every_micro_batch(b)));
+        LK_TRY(add_gradients(b, &near, LK_ALL_REDUCE, !b->config->no_sync));
     }
     LK_TRY(add_all_parameters(b, LK_ALL_REDUCE, b->config->period));
 out:
@@ -425,7 +420,7 @@ static enum lk_status add_used_map(struct build *b)
     if (!b->job->find_unused_parameters || b->config->sharding != LK_SHARDING_DDP)
         return LK_OK;
     return add_other(b, &b->all, LK_ALL_REDUCE, USED_MAP_BYTES * b->job->n_tensors,
-                     LK_STEP_OPTIMIZER, LK_STEP_OPTIMIZER, every_micro_batch(b));
+                     LK_STEP_OPTIMIZER, LK_STEP_OPTIMIZER, !b->config->no_sync);
 }
 
 /* ---- The whole ---- */
