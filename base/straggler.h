@@ -1,7 +1,7 @@
 /*
  * Estimate the straggler law from measured compute times: which ranks are slow, the spread of the
  * others, and whether the times have a heavy tail. Times may be in any unit, the same for all:
- * every result but lk_pace.mean is a ratio.
+ * every result but the mean and slowest time of lk_normal_ranks is a ratio.
  */
 #ifndef LK_BASE_STRAGGLER_H
 #define LK_BASE_STRAGGLER_H
@@ -39,10 +39,11 @@
     X(tail_shape, "tail shape", 0.9, "shape of the tail's generalised Pareto law")
 
 /* The times of the ranks of normal speed, that is without the slow ones. */
-struct lk_pace {
-    double mean;   /* of their times, in the unit of these */
-    double sum_sq; /* sum over them of (time / mean - 1)^2 */
-    size_t n;      /* number of such ranks: the fastest n */
+struct lk_normal_ranks {
+    double mean;    /* of their times, in the unit of these */
+    double slowest; /* the longest of their times */
+    double sum_sq;  /* sum over them of (time / mean - 1)^2 */
+    size_t n;       /* number of such ranks: the fastest n */
 };
 /*
  * Find the ranks of normal speed; sorts v, the n ranks' mean times. A rank is slow if it exceeds
@@ -51,7 +52,7 @@ struct lk_pace {
  * relative to the mean. The fastest half is never slow, so that slow ranks do not mask each other.
  * pre: n > 0, all v above 0.
  */
-struct lk_pace lk_straggler_pace(double *v, size_t n, double prior, double noise);
+struct lk_normal_ranks lk_straggler_normal_ranks(double *v, size_t n, double prior, double noise);
 
 /*
  * An estimate of each parameter; n is the number of times it is made from. A parameter that the

@@ -1,4 +1,4 @@
-/* The alpha-beta model of collectives. */
+/* This file computes the hops and bytes of collectives, and the alpha-beta time of these. */
 #include "sim/collective/alpha_beta.h"
 
 #include <math.h>

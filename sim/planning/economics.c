@@ -1,4 +1,4 @@
-/* Goodput, cost and time to a target. */
+/* This file computes goodput, cost and time to a target. */
 #include "sim/planning/economics.h"
 
 #include <math.h>
@@ -6,7 +6,7 @@
 static const double S_PER_HOUR = 3600;
 static const double J_PER_KWH = 3.6e6;
 
-/* Halvings of a period's place in [0, M]: to the last bit of a double. */
+/* So many halvings of [0, M] determine a period to the last bit of a double. */
 enum { BISECTIONS = 64 };
 
 /*
@@ -65,7 +65,7 @@ double lk_statistical_efficiency(double batch, double noise_scale)
     return 1 / (1 + batch / noise_scale);
 }
 
-/* The inputs of time and cost, in a list so that each can be moved alone. */
+/* The inputs of time and cost. They form a list, so that each can be moved alone. */
 enum { STEP, GOODPUT, NOISE, TARGET, PRICE, N_INPUTS };
 
 static double time_to_target(const double x[N_INPUTS], double batch)
@@ -78,7 +78,7 @@ static double cost_to_target(const double x[N_INPUTS], double batch, int gpus)
     return time_to_target(x, batch) / S_PER_HOUR * gpus * x[PRICE];
 }
 
-/* Adds what a moved input does, up or down, to the squares. */
+/* Add the effect of a moved input, up or down, to the squares. */
 static void add_square(double moved, double value, double *down, double *up)
 {
     double d = log(moved / value);

@@ -1,7 +1,7 @@
 /*
- * Compute the goodput of a data-parallel job, and its cost and time to a target (a loss or accuracy
- * that the user chose, given here as the number of samples that reach it). Money is in the unit of
- * the price, whichever it is.
+ * These functions compute the goodput of a data-parallel job, and its cost and time to a target (a
+ * loss or accuracy that the user chose, given here as the number of samples that reach it). Money
+ * is in the unit of the price, whichever it is.
  *
  * More GPUs make the global batch larger, and a larger batch learns less from each sample. After
  * McCandlish, Kaplan, Amodei et al., "An Empirical Model of Large-Batch Training"
@@ -13,7 +13,7 @@
  *
  * B_noise is thus the critical batch: there twice the samples and twice the steps are needed. The
  * model leaves out that the noise scale grows while training (use its mean over the run), a
- * generalization gap, learning rates that were not tuned. As a stand-in for the critical batch the
+ * generalization gap, learning rates that were not tuned. As a surrogate of the critical batch the
  * noise scale has been questioned for language models (Merrill et al. 2025, arXiv:2505.23971).
  */
 #ifndef LK_SIM_PLANNING_ECONOMICS_H

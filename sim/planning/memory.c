@@ -1,4 +1,4 @@
-/* Memory of one GPU. */
+/* This file computes the memory of one GPU. */
 #include "sim/planning/memory.h"
 
 #include "base/array.h"

@@ -1,5 +1,5 @@
 /*
- * Plans.
+ * This file adds plans and their notes to a forecast.
  *
  * Divisions: inputs / points / notes / the whole.
  */

@@ -1,3 +1,4 @@
+/* This file computes the law of the slowest rank and of the slowest link. */
 #include "sim/step/straggler_max.h"
 
 #include "base/array.h"

@@ -95,13 +95,13 @@ END_TEST
 START_TEST(ranks_that_stand_out)
 {
     double equal[] = {1, 1.01, 0.99, 1}, one[] = {1.3, 1, 1, 1}, noisy[] = {1, 1.1, 1.3, 1};
-    struct lk_pace p = lk_straggler_pace(equal, 4, 0.01, 0);
+    struct lk_normal_ranks p = lk_straggler_normal_ranks(equal, 4, 0.01, 0);
 
     ck_assert_uint_eq(p.n, 4);
-    p = lk_straggler_pace(one, 4, 0.01, 0);
+    p = lk_straggler_normal_ranks(one, 4, 0.01, 0);
     ck_assert_uint_eq(p.n, 3);
     ck_assert_double_eq(p.mean, 1);
-    p = lk_straggler_pace(noisy, 4, 0.01, 0.1); /* means with an uncertainty of 10 % */
+    p = lk_straggler_normal_ranks(noisy, 4, 0.01, 0.1); /* means with an uncertainty of 10 % */
     ck_assert_uint_eq(p.n, 4);
 }
 END_TEST

@@ -208,7 +208,7 @@ START_TEST(by_hand)
 
     ck_assert_int_eq(ways[_i % 2](&m, &q, &r), LK_OK);
     ck_assert_uint_eq(r.n, 5);
-    /* Durations are rounded to ns and paces to 2^-20: 1e-5 ms covers a step's roundings. */
+    /* Durations are rounded to ns and slowdowns to 2^-20: 1e-5 ms covers a step's roundings. */
     for (size_t i = 0; i < r.n; i++)
         ck_assert_msg(fabs(r.step_s[i] * 1e3 - h->step_ms) < 1e-5,
                       "%s: step %zu is %.7f ms, not %g", h->name, i, r.step_s[i] * 1e3, h->step_ms);
@@ -476,7 +476,7 @@ START_TEST(the_slowest_link_sets_the_pace)
 }
 END_TEST
 
-START_TEST(paces_convert_both_ways)
+START_TEST(slowdowns_convert_both_ways)
 {
     struct lk_rng g = lk_rng_init(1, 1);
 
@@ -563,7 +563,7 @@ SUITE(engine, c)
     tcase_add_loop_test(c, stragglers_cost_the_expected_maximum, 0, 3);
     tcase_add_test(c, tails_keep_the_mean_and_grow_the_maximum);
     tcase_add_test(c, the_slowest_link_sets_the_pace);
-    tcase_add_test(c, paces_convert_both_ways);
+    tcase_add_test(c, slowdowns_convert_both_ways);
     tcase_add_test(c, bad_models_are_named);
     tcase_add_test(c, spans_are_where_they_were_computed);
 }
