@@ -2,6 +2,7 @@
 #include "sim/step/simulate.h"
 
 #include "base/array.h"
+#include "sim/step/config.h"
 #include "sim/step/engine.h"
 
 #include <math.h>
