@@ -163,7 +163,7 @@ struct lk_cluster {
     bool overlap_proxy;             /* measured with a surrogate of the collective */
     struct lk_cluster_kappa *kappa; /* by ranks */
     size_t n_kappa;
-    /* The straggler law (base/straggler.h), optional; tail_scale is here the mean excess. */
+    /* The straggler law (base/straggler.h), optional. */
 #define LK_STRAGGLER_FIELD_(field, text, max, help) struct lk_quantity field;
     LK_STRAGGLER_LIST(LK_STRAGGLER_FIELD_)
 #undef LK_STRAGGLER_FIELD_

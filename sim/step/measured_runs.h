@@ -10,9 +10,9 @@
 #define LK_SIM_STEP_MEASURED_RUNS_H
 
 #include "base/cluster.h"
+#include "base/config.h"
 #include "base/job.h"
 #include "base/rng.h"
-#include "sim/step/config.h"
 
 #include <stdbool.h>
 #include <stddef.h>

@@ -237,11 +237,11 @@ static enum lk_status make_costs(struct lk_step_prior *p, const struct lk_cluste
 
     LK_TRY(lk_alpha_beta_fit_missing(cluster, &p->cluster, &p->own_fits));
     p->cluster.nodes = 0;
-    LK_TRY(lk_cost_model_create(&p->cluster, NULL, &p->cost));
+    LK_TRY(lk_cost_model_create(&p->cluster, NULL, NULL, &p->cost));
     for (int i = 0; i < COST_DRAWS; i++) {
         struct lk_rng g = lk_rng_init(seed, lk_rng_stream("step_prior.cost", (uint64_t)i));
 
-        LK_TRY(lk_cost_model_create(&p->cluster, &g, &p->costs[i]));
+        LK_TRY(lk_cost_model_create(&p->cluster, &g, NULL, &p->costs[i]));
     }
 out:
     return st;

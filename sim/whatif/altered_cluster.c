@@ -109,7 +109,7 @@ static enum lk_status model_without_points(const struct lk_cluster *c, struct lk
     bare.points = NULL;
     bare.n_points = 0;
     bare.n_slow = 0;
-    return lk_cost_model_create(&bare, NULL, out);
+    return lk_cost_model_create(&bare, NULL, NULL, out);
 }
 
 static enum lk_status change_points(struct lk_changed *to, const struct lk_cluster *from)

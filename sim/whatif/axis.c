@@ -4,6 +4,7 @@
 #include "base/bounds.h"
 #include "base/units.h"
 #include "base/words.h"
+#include "sim/step/config.h"
 
 #include <math.h>
 #include <stddef.h>

@@ -5,10 +5,10 @@
 #ifndef LK_SIM_WHATIF_AXIS_H
 #define LK_SIM_WHATIF_AXIS_H
 
+#include "base/config.h"
 #include "base/job.h"
 #include "base/status.h"
 #include "base/words.h"
-#include "sim/step/config.h"
 #include "sim/whatif/altered_cluster.h"
 
 #include <stdbool.h>

@@ -138,12 +138,12 @@ static enum lk_status set_cost(struct sweep_model *m, struct shape *s)
     while (model->order[at] != k)
         at++;
     v = &model->volume.colls[k];
-    algo = v->coll == LK_ALL_REDUCE ? model->algo : LK_ALGO_AUTO;
-    LK_TRY(lk_cost_eval(m->p->cost, v->coll, algo, v->ranks, v->nodes, &model->bytes[at], 1,
+    algo = v->step.coll == LK_ALL_REDUCE ? model->algo : LK_ALGO_AUTO;
+    LK_TRY(lk_cost_eval(m->p->cost, v->step.coll, algo, v->ranks, v->nodes, &model->bytes[at], 1,
                         &estimate));
     for (size_t i = 0; i < m->n_draws && estimate.seconds > 0; i++) {
-        LK_TRY(lk_cost_eval(m->p->draws[i], v->coll, algo, v->ranks, v->nodes, &model->bytes[at], 1,
-                            &one));
+        LK_TRY(lk_cost_eval(m->p->draws[i], v->step.coll, algo, v->ranks, v->nodes,
+                            &model->bytes[at], 1, &one));
         s->cost[i] = one.seconds / estimate.seconds;
     }
 out:

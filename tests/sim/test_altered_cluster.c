@@ -41,7 +41,7 @@ static double cost(const struct lk_cluster *c, int ranks, uint64_t bytes)
     struct lk_cost_model *m = NULL;
     struct lk_cost out;
 
-    ck_assert_int_eq(lk_cost_model_create(c, NULL, &m), LK_OK);
+    ck_assert_int_eq(lk_cost_model_create(c, NULL, NULL, &m), LK_OK);
     ck_assert_msg(lk_cost_eval(m, LK_ALL_REDUCE, LK_ALGO_AUTO, ranks, ranks, &bytes, 1, &out) ==
                       LK_OK,
                   "%s", lk_error_text());

@@ -220,7 +220,7 @@ START_TEST(known_ranks_are_counted_once)
     mean = w.job.compute[1].forward_s.value;
     know(&w.cluster, 3, -1, 1.4, 0, false);
     config = w.job.runs[0].config;
-    ck_assert_int_eq(lk_cost_model_create(&w.cluster, NULL, &cost), LK_OK);
+    ck_assert_int_eq(lk_cost_model_create(&w.cluster, NULL, NULL, &cost), LK_OK);
     ck_assert_int_eq(lk_config_model_init(&m, &w.job, &w.cluster, cost, NULL, &config), LK_OK);
     ck_assert_double_eq_tol(m.step.forward_s, mean / 1.1, 1e-12);
     ck_assert_double_nan(m.step.rank_slowness[0]);
@@ -247,14 +247,14 @@ START_TEST(known_effects_replace_draws)
                               .node_slowness = node};
     struct lk_step_plan p;
 
-    ck_assert_int_eq(lk_step_plan_init(&p, &m, 1), LK_OK);
+    ck_assert_int_eq(lk_step_plan_init(&p, &m, &(struct lk_sim_request){1, 1}), LK_OK);
     ck_assert_double_ne(p.rank_effect[0], 0);
     ck_assert_double_eq(p.rank_effect[1], 0.5);
     ck_assert_double_eq(p.rank_effect[2], 0.2);
     ck_assert_double_eq(p.rank_effect[3], 0.2);
     lk_step_plan_fini(&p);
     m.law.rank_sd = 0.1;
-    ck_assert_int_eq(lk_step_plan_init(&p, &m, 1), LK_OK);
+    ck_assert_int_eq(lk_step_plan_init(&p, &m, &(struct lk_sim_request){1, 1}), LK_OK);
     ck_assert_double_eq(p.rank_effect[1], 0.5);
     ck_assert_double_ne(p.rank_effect[2], 0.2);
     lk_step_plan_fini(&p);
@@ -307,7 +307,7 @@ static double cost(const struct lk_cluster *c, int nodes, uint64_t bytes)
     struct lk_cost_model *m = NULL;
     struct lk_cost out;
 
-    ck_assert_msg(lk_cost_model_create(c, NULL, &m) == LK_OK, "%s", lk_error_text());
+    ck_assert_msg(lk_cost_model_create(c, NULL, NULL, &m) == LK_OK, "%s", lk_error_text());
     ck_assert_int_eq(lk_cost_eval(m, LK_ALL_REDUCE, LK_ALGO_AUTO, nodes, nodes, &bytes, 1, &out),
                      LK_OK);
     lk_cost_model_destroy(m);
@@ -389,7 +389,7 @@ static double mean_cost(const struct lk_step_model *m)
     for (uint64_t seed = 0; seed < SEEDS; seed++) {
         struct lk_step_plan p;
 
-        ck_assert_int_eq(lk_step_plan_init(&p, m, seed), LK_OK);
+        ck_assert_int_eq(lk_step_plan_init(&p, m, &(struct lk_sim_request){1, seed}), LK_OK);
         sum += (double)p.cost_ns[0] / 1e9 / SEEDS;
         lk_step_plan_fini(&p);
     }
@@ -444,7 +444,7 @@ static const struct {
     {"tail",
      64,
      8,
-     {.transient_sd = 0.02, .tail_share = 0.02, .tail_scale = 0.3, .tail_shape = 0.2},
+     {.transient_sd = 0.02, .tail_share = 0.02, .tail_scale = 0.375, .tail_shape = 0.2},
      NULL},
     {"tail, shape 0", 64, 8, {.transient_sd = 0.02, .tail_share = 0.2, .tail_scale = 0.3}, NULL},
     {"all",
@@ -472,7 +472,7 @@ START_TEST(the_slowest_without_draws)
     for (uint64_t seed = 0; seed < SEEDS; seed++) {
         struct lk_step_plan p;
 
-        ck_assert_int_eq(lk_step_plan_init(&p, &m, seed), LK_OK);
+        ck_assert_int_eq(lk_step_plan_init(&p, &m, &(struct lk_sim_request){1, seed}), LK_OK);
         for (uint64_t step = 0; step < STEPS; step++) {
             uint64_t slowest = 0;
 
