@@ -7,6 +7,8 @@
 #include "commands/throughput_inputs.h"
 #include "reports/print.h"
 #include "sim/forecast/backtest.h"
+#include "sim/forecast/forecast.h"
+#include "sim/forecast/predictor.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -53,7 +55,7 @@ static const struct lk_option rows[] = {
 enum { RUNS_MAX = 256 };
 
 static enum lk_status validate_throughputs(const struct options *o, const char *const *operands,
-                                           int n, struct lk_table **out)
+                                           int n, struct lk_backtests *out)
 {
     enum lk_status st = LK_OK;
     struct throughput_inputs in = {.request.grid = {.local_batches = &o->local_batch,
@@ -63,19 +65,20 @@ static enum lk_status validate_throughputs(const struct options *o, const char *
                                                     .seed = (uint64_t)o->seed}};
 
     LK_TRY(throughput_inputs_read(&o->table, o->cluster, operands, n, &in));
-    LK_TRY(lk_throughput_validate(&in.table, &in.request, out));
+    LK_TRY(lk_throughput_backtests(&in.table, &in.request, out));
+    if (!out->n)
+        st = lk_fail(LK_EEVIDENCE, "%s", out->refusal);
 out:
     throughput_inputs_fini(&in);
     return st;
 }
 
 static enum lk_status validate_runs(const struct options *o, const char *const *operands, int n,
-                                    struct lk_table **out)
+                                    struct lk_backtests *out)
 {
     enum lk_status st = LK_OK;
     struct lk_job job = {0};
     struct lk_cluster cluster = {0};
-    struct lk_backtests tests = {0};
 
     if (o->table.parameters || o->table.gradients || o->table.gpus_per_node || o->local_batch)
         return lk_fail(LK_EUSAGE, "--parameters, --gradients, --gpus-per-node and --local-batch go "
@@ -87,24 +90,20 @@ static enum lk_status validate_runs(const struct options *o, const char *const *
         return lk_fail(LK_EUSAGE, "--cluster is missing: the file that `lockstep calibrate` wrote");
     LK_TRY(find_job_of_runs(operands, (size_t)n, &job));
     LK_TRY(find_cluster(o->cluster, &cluster));
-    LK_TRY(lk_backtest_all(&job, &cluster,
-                           &(struct lk_predictor_options){.level = o->level,
-                                                          .draws = (int)o->draws,
-                                                          .seed = (uint64_t)o->seed,
-                                                          .scale_error = NAN},
-                           &tests));
-    if (!tests.n) {
+    LK_TRY(lk_predict_backtests(&job, &cluster,
+                                &(struct lk_predictor_options){.level = o->level,
+                                                               .draws = (int)o->draws,
+                                                               .seed = (uint64_t)o->seed,
+                                                               .scale_error = NAN},
+                                out));
+    if (!out->n)
         st = lk_fail(LK_EEVIDENCE,
                      "nothing to hold out in job %s: runs at two or more counts of GPUs on this "
                      "cluster, or compute at three or more local batches, are needed. The cheapest "
                      "run that would supply it: this job on 1 and on 2 GPUs, by lockstep run with "
                      "--scaling 1,2 or, for a program of your own, by lockstep profile on each",
                      job.name);
-        goto out;
-    }
-    LK_TRY(lk_backtest_table(&tests, out));
 out:
-    lk_backtests_fini(&tests);
     lk_cluster_fini(&cluster);
     lk_job_fini(&job);
     return st;
@@ -115,16 +114,19 @@ static enum lk_status run(int argc, char **argv)
     enum lk_status st = LK_OK;
     struct options o;
     const char *operands[RUNS_MAX];
+    struct lk_backtests tests = {0};
     struct lk_table *table = NULL;
     int n = 0;
 
     LK_TRY(lk_option_parse(rows, &o, argc, argv, operands, RUNS_MAX, &n));
     LK_TRY(lk_log_configure(o.log));
-    LK_TRY((o.table.file ? validate_throughputs : validate_runs)(&o, operands, n, &table));
+    LK_TRY((o.table.file ? validate_throughputs : validate_runs)(&o, operands, n, &tests));
+    LK_TRY(lk_backtest_table(&tests, &table));
     if (o.out)
         LK_TRY(lk_report_table(table, LK_FORMAT_CSV, o.out));
     LK_TRY(lk_report_table(table, (enum lk_format)o.format, "-"));
 out:
+    lk_backtests_fini(&tests);
     lk_table_destroy(table);
     return st;
 }

@@ -34,8 +34,15 @@ struct lk_prediction {
     double anchor_factor; /* measured over modelled at the anchor; 1: no anchor */
     double losses_s[LK_LOSS_COUNT]; /* parts of step_s, which they sum to; NaN: not known */
     bool rank_sd_assumed, transient_assumed, overlap_unknown, kappa_unknown;
+    double law_s; /* from_rest: the step by the scaling law alone; 0: not known */
 };
 void lk_prediction_fini(struct lk_prediction *p); /* zeroes it; safe on a zeroed one */
+
+/* A configuration that was measured, with the mean step of its runs; NaN: only its compute was. */
+struct lk_measured {
+    struct lk_config config;
+    double step_s;
+};
 
 /* `self` is the source's own state. Hooks that can refuse return LK_EEVIDENCE, which names what is
  * missing, or LK_EUSAGE. */
@@ -47,6 +54,13 @@ struct lk_evidence_ops {
     enum lk_status (*at)(void *self, const struct lk_config *c, struct lk_prediction *out);
     /* Predicts the step alone: for searches. */
     enum lk_status (*estimate)(void *self, const struct lk_config *c, double *out_step_s);
+    /*
+     * Predicts a measured configuration from those that are left when its scale, or its local
+     * batch, is held out (lk_backtest_leaves in sim/forecast/backtest.h). It works before
+     * `prepare`. LK_EEVIDENCE: too little is left. (optional) NULL means no back-tests.
+     */
+    enum lk_status (*from_rest)(void *self, const struct lk_config *c, bool is_batch,
+                                struct lk_prediction *out);
     /* Moves a configuration to the ranks and nodes that its efficiency refers to; gpus 0: none. */
     enum lk_status (*set_reference)(const void *self, struct lk_config *c);
     /* Adds the notes that come last. (optional) NULL means none. */
@@ -58,9 +72,11 @@ struct lk_evidence_ops {
 struct lk_evidence_source {
     const struct lk_evidence_ops *ops;
     void *self;
-    const struct lk_cluster *cluster; /* its nodes take the ranks */
-    const struct lk_job *job;         /* its rule sets the first bucket's limit; NULL: no rule */
-    struct lk_config current;         /* the configuration that the lists of a request change */
+    const struct lk_cluster *cluster;   /* its nodes take the ranks */
+    const struct lk_job *job;           /* its rule sets the first bucket's limit; NULL: no rule */
+    const struct lk_measured *measured; /* different configurations, for back-tests */
+    size_t n_measured;
+    struct lk_config current; /* the configuration that the lists of a request change */
     int knee_nodes; /* the knee is sought up to so many nodes; 0: up to the most of the forecast's
                        points; -1: nothing tells where it is */
 };

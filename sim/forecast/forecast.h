@@ -61,9 +61,21 @@ enum lk_status lk_forecast_run(const struct lk_evidence_source *evidence,
 enum lk_status lk_knee_find(const struct lk_evidence_source *e, const struct lk_config *like,
                             int most, int *out_nodes);
 
+struct lk_backtests;
+struct lk_predictor_options;
+
 /* Forecast from the runs of a job and the model of its steps on a cluster, with back-tests. */
 enum lk_status lk_predict(const struct lk_job *job, const struct lk_cluster *cluster,
                           const struct lk_predict_request *request, struct lk_forecast *out);
+
+/* Run the back-tests of such forecasts (sim/forecast/backtest.h). On a preset cluster runs of
+ * several ranks belong to another machine and are left out. */
+enum lk_status lk_predict_backtests(const struct lk_job *job, const struct lk_cluster *cluster,
+                                    const struct lk_predictor_options *options,
+                                    struct lk_backtests *out);
+/* Run them with the prior's error of the scale, then set the options' error by them. */
+enum lk_status lk_predict_calibrate(const struct lk_job *job, const struct lk_cluster *cluster,
+                                    struct lk_predictor_options *options, struct lk_backtests *out);
 
 /* Make the point of a prediction. reference NULL: its efficiency is not known (NaN). */
 enum lk_status lk_forecast_point_of(const struct lk_prediction *p,

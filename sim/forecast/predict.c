@@ -1,4 +1,8 @@
-/* The step model of a job on a cluster, with the job's runs, as a source of evidence. */
+/*
+ * The step model of a job on a cluster, with the job's runs, as a source of evidence.
+ *
+ * Divisions: predictions and names / back-tests / notes / the whole.
+ */
 #include "sim/forecast/forecast.h"
 
 #include "base/array.h"
@@ -9,6 +13,7 @@
 #include "sim/step/measured_runs.h"
 
 #include <math.h>
+#include <stdlib.h>
 
 struct model {
     const struct lk_job *job;
@@ -61,16 +66,116 @@ out:
     return st;
 }
 
+/* ---- Back-tests ---- */
+
+/* Copies a job without its rows of compute and runs, for which it has room; their contents stay the
+ * job's. */
+static enum lk_status view_init(struct lk_job *v, const struct lk_job *j)
+{
+    enum lk_status st = LK_OK;
+
+    *v = *j;
+    v->compute = NULL;
+    v->runs = NULL;
+    v->n_compute = v->n_runs = 0;
+    LK_TRY(lk_alloc(&v->compute, j->n_compute, sizeof *v->compute));
+    LK_TRY(lk_alloc(&v->runs, j->n_runs, sizeof *v->runs));
+out:
+    return st;
+}
+
+/* Keeps the runs that are left, and the compute rows of other batches; where a scale was held out,
+ * of batches that a run has that is left, as the other rows came from what was held out. */
+static void keep_rest(struct lk_job *v, const struct lk_job *j, const struct lk_config *held,
+                      bool is_batch)
+{
+    for (size_t i = 0; i < j->n_runs; i++)
+        if (lk_backtest_leaves(&j->runs[i].config, held, is_batch))
+            v->runs[v->n_runs++] = j->runs[i];
+    for (size_t i = 0; i < j->n_compute; i++) {
+        bool keep = is_batch && j->compute[i].local_batch != held->local_batch;
+
+        for (size_t r = 0; r < v->n_runs && !is_batch; r++)
+            keep |= v->runs[r].config.local_batch == j->compute[i].local_batch;
+        if (keep)
+            v->compute[v->n_compute++] = j->compute[i];
+    }
+}
+
+static enum lk_status from_rest(void *self, const struct lk_config *c, bool is_batch,
+                                struct lk_prediction *out)
+{
+    enum lk_status st = LK_OK;
+    const struct model *m = self;
+    struct lk_job rest = {0};
+    struct lk_predictor *p = NULL;
+
+    LK_TRY(view_init(&rest, m->job));
+    keep_rest(&rest, m->job, c, is_batch);
+    if (is_batch ? rest.n_compute < 2 : !rest.n_runs || !rest.n_compute) {
+        st = lk_fail(LK_EEVIDENCE, "job %s: too little is left without it", m->job->name);
+        goto out;
+    }
+    LK_TRY(lk_predictor_create(&rest, m->cluster, &m->options, &p));
+    LK_TRY(lk_predictor_at(p, c, out));
+out:
+    lk_predictor_destroy(p);
+    free(rest.compute);
+    free(rest.runs);
+    return st;
+}
+
+/* Lists the configurations that were run, and the batches of which only the compute was measured.
+ */
+static enum lk_status list_measured(const struct lk_job *j, const struct lk_cluster *cluster,
+                                    struct lk_measured **out, size_t *out_n)
+{
+    enum lk_status st = LK_OK;
+    const struct lk_runs runs = {.job = j, .cluster = cluster};
+    struct lk_measured *v = NULL;
+    size_t n = 0, k;
+
+    LK_TRY(lk_alloc(&v, j->n_runs + j->n_compute, sizeof *v));
+    for (size_t i = 0; i < j->n_runs; i++)
+        if (lk_runs_is_first(&runs, i)) {
+            v[n].config = j->runs[i].config;
+            v[n++].step_s = lk_runs_mean(&runs, &j->runs[i].config, &k);
+        }
+    for (size_t i = 0; i < j->n_compute; i++) {
+        for (k = 0; k < n && v[k].config.local_batch != j->compute[i].local_batch;)
+            k++;
+        if (k == n)
+            v[n++] = (struct lk_measured){
+                .config = {.gpus = 1, .nodes = 1, .local_batch = j->compute[i].local_batch},
+                .step_s = NAN};
+    }
+    *out = v;
+    *out_n = n;
+out:
+    return st;
+}
+
+enum lk_status lk_predict_calibrate(const struct lk_job *job, const struct lk_cluster *cluster,
+                                    struct lk_predictor_options *options, struct lk_backtests *out)
+{
+    enum lk_status st = LK_OK;
+    double prior = lk_prior_value(lk_prior_of_scale(cluster->n_points, cluster->preset));
+
+    options->scale_error = NAN;
+    LK_TRY(lk_predict_backtests(job, cluster, options, out));
+    options->scale_error = lk_backtest_scale_error(out, prior, &options->scale_tests);
+out:
+    return st;
+}
+
 static enum lk_status prepare(void *self, struct lk_forecast *out)
 {
     enum lk_status st = LK_OK;
     struct model *m = self;
     struct lk_backtests b = {0};
 
-    LK_TRY(lk_backtest_calibrate(m->job, m->cluster, &m->options, &b));
-    LK_TRY(lk_array_grow(&out->backtests, &out->backtests_capacity, b.n, sizeof *out->backtests));
-    for (size_t i = 0; i < b.n; i++)
-        out->backtests[out->n_backtests++] = b.items[i].test;
+    LK_TRY(lk_predict_calibrate(m->job, m->cluster, &m->options, &b));
+    LK_TRY(lk_backtest_add(&b, out));
     LK_TRY(lk_predictor_create(m->job, m->cluster, &m->options, &m->predictor));
     LK_TRY(set_names(m, out));
 out:
@@ -193,9 +298,27 @@ static const struct lk_evidence_ops step_model = {
     .prepare = prepare,
     .at = at,
     .estimate = estimate,
+    .from_rest = from_rest,
     .set_reference = set_reference,
     .conclude = conclude,
 };
+
+enum lk_status lk_predict_backtests(const struct lk_job *job, const struct lk_cluster *cluster,
+                                    const struct lk_predictor_options *options,
+                                    struct lk_backtests *out)
+{
+    enum lk_status st = LK_OK;
+    struct model m = {.job = job, .cluster = cluster, .options = *options};
+    struct lk_measured *measured = NULL;
+    struct lk_evidence_source e = {.ops = &step_model, .self = &m};
+
+    LK_TRY(list_measured(job, cluster, &measured, &e.n_measured));
+    e.measured = measured;
+    LK_TRY(lk_backtest_run(&e, options->level, out));
+out:
+    free(measured);
+    return st;
+}
 
 enum lk_status lk_predict(const struct lk_job *job, const struct lk_cluster *cluster,
                           const struct lk_predict_request *request, struct lk_forecast *out)

@@ -12,7 +12,6 @@
 #include "base/forecast.h"
 #include "base/job.h"
 #include "base/status.h"
-#include "base/table.h"
 #include "sim/forecast/forecast.h"
 
 #include <stdbool.h>
@@ -43,11 +42,14 @@ struct lk_throughput_model {
     const struct lk_cluster *cluster;
 };
 
+struct lk_backtests;
+
 struct lk_throughput_request {
     const struct lk_throughput_model *model; /* NULL: the table alone */
     int gpus_per_node; /* of the machine asked for; 0: as lk_throughput_complete finds it */
-    /* Lists that are empty take the values of the row with most GPUs. Caps, a global batch,
-     * draws (of the step model's unknowns, e.g. 1000) and the seed take a model. */
+    /* Lists that are empty take the values of the row with most GPUs. Caps, draws (of the step
+     * model's unknowns, e.g. 1000) and the seed take a model, a global batch takes local batches.
+     */
     struct lk_predict_request grid;
 };
 
@@ -63,15 +65,11 @@ enum lk_status lk_throughput_predict(struct lk_throughput_table *t,
                                      const struct lk_throughput_request *request,
                                      struct lk_forecast *out);
 
-/*
- * Predict each configuration with more GPUs than the smallest of its batch and accumulation from
- * all rows with fewer GPUs, and each local batch, where there are three, from the others. The table
- * has errors, intervals, and the baselines' errors; with a model also those of the law alone. Of
- * the lists only the first local batch is read. LK_EEVIDENCE: nothing could be held out.
- */
-enum lk_status lk_throughput_validate(struct lk_throughput_table *t,
-                                      const struct lk_throughput_request *request,
-                                      struct lk_table **out);
+/* Run the back-tests that such a forecast shows: lk_backtest_run over the rows, with the law alone
+ * beside a step model. Of the grid's lists only the first local batch is read. */
+enum lk_status lk_throughput_backtests(struct lk_throughput_table *t,
+                                       const struct lk_throughput_request *request,
+                                       struct lk_backtests *out);
 
 /* ---- Shared by both ---- */
 

@@ -7,6 +7,7 @@
 #include "sim/throughput/throughput.h"
 
 #include "base/array.h"
+#include "sim/forecast/backtest.h"
 #include "sim/throughput/throughput_fit.h"
 
 #include <limits.h>
@@ -30,11 +31,12 @@ struct table {
     const struct lk_config *largest; /* the row with most GPUs: asked for by default */
     int most_nodes;                  /* measured */
     bool per_node_assumed;
+    struct lk_measured measured[LK_SCALING_POINTS_MAX]; /* the rows */
 };
 
 /* ---- Rows ---- */
 
-static void find_largest(struct table *e)
+static void read_rows(struct table *e)
 {
     e->largest = &e->t->points[0].config;
     for (size_t i = 0; i < e->t->n; i++) {
@@ -42,6 +44,8 @@ static void find_largest(struct table *e)
 
         e->largest = c->gpus > e->largest->gpus ? c : e->largest;
         e->most_nodes = c->nodes > e->most_nodes ? c->nodes : e->most_nodes;
+        e->measured[i] =
+            (struct lk_measured){*c, lk_config_samples(c) / e->t->points[i].throughput};
     }
 }
 
@@ -59,22 +63,20 @@ static const struct lk_config *smallest(const struct table *e, const struct lk_c
     return found;
 }
 
-/* Takes the smallest measured count of the batch; where none was measured, and in strong scaling,
- * the smallest of the table, as the step model forecasts it there. */
+/* Takes the smallest measured count of the batch. In strong scaling, and where the batch was not
+ * measured but a step model forecasts it, that is the smallest of the table. */
 static enum lk_status set_reference(const void *self, struct lk_config *c)
 {
     const struct table *e = self;
     const struct lk_config *row = smallest(e, c);
 
-    if (!row || e->q->grid.global_batch) {
+    if (e->q->grid.global_batch || (!row && e->q->model)) {
         row = &e->t->points[0].config;
         for (size_t i = 0; i < e->t->n; i++)
             row = e->t->points[i].config.gpus < row->gpus ? &e->t->points[i].config : row;
-        c->gpus = e->q->model ? row->gpus : 0;
-    } else {
-        c->gpus = row->gpus;
     }
-    c->nodes = row->nodes;
+    c->gpus = row ? row->gpus : 0;
+    c->nodes = row ? row->nodes : c->nodes;
     return LK_OK;
 }
 
@@ -182,13 +184,28 @@ static enum lk_status grade(const struct table *e, struct lk_prediction *p)
 static double measured_s(const struct table *e, const struct lk_config *c)
 {
     for (size_t i = e->t->n; i-- > 0;) {
-        const struct lk_scaling_point *row = &e->t->points[i];
+        const struct lk_config *row = &e->t->points[i].config;
 
-        if (lk_throughput_same_batch(&row->config, c) && row->config.gpus == c->gpus &&
-            row->config.nodes == c->nodes)
-            return lk_config_samples(c) / row->throughput;
+        if (lk_throughput_same_batch(row, c) && row->gpus == c->gpus && row->nodes == c->nodes)
+            return e->measured[i].step_s;
     }
     return NAN;
+}
+
+/* Sets step and interval of p->config by a fit. */
+static enum lk_status set_step(struct lk_throughput_fit *fit, double level, struct lk_prediction *p)
+{
+    enum lk_status st = LK_OK;
+    struct lk_scaling_point target = {.config = p->config};
+    double samples = lk_config_samples(&p->config);
+    struct lk_estimate t;
+
+    LK_TRY(lk_throughput_fit_at(fit, &target, level, &t));
+    p->step_s = samples / t.value;
+    p->lo_s = samples / t.hi;
+    p->hi_s = samples / t.lo;
+out:
+    return st;
 }
 
 static enum lk_status set_losses(struct table *e, struct lk_prediction *p)
@@ -216,14 +233,9 @@ static enum lk_status at(void *self, const struct lk_config *c, struct lk_predic
                               .measured_lo_s = NAN,
                               .measured_hi_s = NAN,
                               .batch_extrapolation = batch_extrapolation(e, c)};
-    struct lk_scaling_point target = {.config = *c};
-    struct lk_estimate t;
 
     LK_TRY(check_reach(e, c, p.batch_extrapolation));
-    LK_TRY(lk_throughput_fit_at(&e->fit, &target, e->q->grid.level, &t));
-    p.step_s = lk_config_samples(c) / t.value;
-    p.lo_s = lk_config_samples(c) / t.hi;
-    p.hi_s = lk_config_samples(c) / t.lo;
+    LK_TRY(set_step(&e->fit, e->q->grid.level, &p));
     LK_TRY(grade(e, &p));
     LK_TRY(set_losses(e, &p));
     *out = p;
@@ -235,16 +247,64 @@ static enum lk_status estimate(void *self, const struct lk_config *c, double *ou
 {
     enum lk_status st = LK_OK;
     struct table *e = self;
-    struct lk_scaling_point target = {.config = *c};
-    struct lk_estimate t;
+    struct lk_prediction p = {.config = *c};
 
-    LK_TRY(lk_throughput_fit_at(&e->fit, &target, e->q->grid.level, &t));
-    *out_step_s = lk_config_samples(c) / t.value;
+    LK_TRY(set_step(&e->fit, e->q->grid.level, &p));
+    *out_step_s = p.step_s;
+out:
+    return st;
+}
+
+static enum lk_status predict_from(const struct table *e, const struct lk_scaling_point *rows,
+                                   size_t n, struct lk_step_prior *step, struct lk_prediction *p)
+{
+    enum lk_status st = LK_OK;
+    struct lk_throughput_fit fit = {0};
+
+    LK_TRY(lk_throughput_fit_init(&fit, step, rows, n));
+    LK_TRY(set_step(&fit, e->q->grid.level, p));
+out:
+    lk_throughput_fit_fini(&fit);
+    return st;
+}
+
+/* A scale needs a row of the same batch that is left, a batch rows of two others. */
+static enum lk_status from_rest(void *self, const struct lk_config *c, bool is_batch,
+                                struct lk_prediction *out)
+{
+    enum lk_status st = LK_OK;
+    const struct table *e = self;
+    struct lk_scaling_point rest[LK_SCALING_POINTS_MAX];
+    struct lk_prediction p = {.config = *c}, law = p;
+    bool enough = false;
+    size_t n = 0;
+
+    for (size_t i = 0; i < e->t->n; i++) {
+        const struct lk_config *row = &e->t->points[i].config;
+
+        if (!lk_backtest_leaves(row, c, is_batch))
+            continue;
+        rest[n++] = e->t->points[i];
+        enough |= is_batch ? row->local_batch != rest[0].config.local_batch
+                           : lk_throughput_same_batch(row, c);
+    }
+    if (!enough)
+        return lk_fail(LK_EEVIDENCE,
+                       "%s: nothing to hold out: one batch and accumulation at two or more counts "
+                       "of GPUs is needed. The cheapest run that would supply it: %d GPUs",
+                       e->t->name, 2 * e->t->points[0].config.gpus);
+    LK_TRY(predict_from(e, rest, n, e->step, &p));
+    if (e->step)
+        LK_TRY(predict_from(e, rest, n, NULL, &law));
+    p.law_s = law.step_s;
+    *out = p;
 out:
     return st;
 }
 
 /* ---- Names and notes ---- */
+
+static enum lk_status run_backtests(struct table *e, struct lk_backtests *out);
 
 static enum lk_status set_names(const struct table *e, struct lk_forecast *out)
 {
@@ -299,9 +359,11 @@ static enum lk_status prepare(void *self, struct lk_forecast *out)
 {
     enum lk_status st = LK_OK;
     struct table *e = self;
+    struct lk_backtests b = {0};
 
-    LK_TRY(lk_throughput_prior(e->q, &e->cluster, &e->step));
     LK_TRY(lk_throughput_fit_init(&e->fit, e->step, e->t->points, e->t->n));
+    LK_TRY(run_backtests(e, &b));
+    LK_TRY(lk_backtest_add(&b, out));
     LK_TRY(set_names(e, out));
     if (e->step)
         LK_TRY(note_model(e, out));
@@ -314,6 +376,7 @@ static enum lk_status prepare(void *self, struct lk_forecast *out)
         LK_TRY(lk_forecast_note(out, "assumed: %d GPUs a node (--gpus-per-node)",
                                 e->cluster.gpus_per_node));
 out:
+    lk_backtests_fini(&b);
     return st;
 }
 
@@ -323,22 +386,70 @@ static const struct lk_evidence_ops throughputs = {
     .prepare = prepare,
     .at = at,
     .estimate = estimate,
+    .from_rest = from_rest,
     .set_reference = set_reference,
 };
+
+static struct lk_evidence_source source_of(struct table *e)
+{
+    double nodes = fmin((double)KNEE_REACH * e->most_nodes, INT_MAX / e->cluster.gpus_per_node);
+
+    return (struct lk_evidence_source){.ops = &throughputs,
+                                       .self = e,
+                                       .cluster = &e->cluster,
+                                       .measured = e->measured,
+                                       .n_measured = e->t->n,
+                                       .current = *e->largest,
+                                       .knee_nodes =
+                                           e->most_nodes < 2 && !e->q->model ? -1 : (int)nodes};
+}
+
+static enum lk_status run_backtests(struct table *e, struct lk_backtests *out)
+{
+    struct lk_evidence_source source = source_of(e);
+
+    return lk_backtest_run(&source, e->q->grid.level, out);
+}
+
+static enum lk_status table_init(struct table *e, struct lk_throughput_table *t,
+                                 const struct lk_throughput_request *q)
+{
+    enum lk_status st = LK_OK;
+
+    *e = (struct table){.t = t, .q = q};
+    LK_TRY(lk_throughput_complete(t, q, &e->cluster, &e->per_node_assumed));
+    LK_TRY(lk_throughput_prior(q, &e->cluster, &e->step));
+    read_rows(e);
+out:
+    return st;
+}
+
+static void table_fini(struct table *e)
+{
+    lk_throughput_fit_fini(&e->fit);
+    lk_step_prior_destroy(e->step);
+}
 
 static enum lk_status check_request(const struct lk_throughput_table *t,
                                     const struct lk_throughput_request *q)
 {
     const struct lk_predict_request *grid = &q->grid;
 
-    if (!q->model && (grid->global_batch || grid->n_caps))
-        return lk_fail(LK_EUSAGE, "bucket caps and a global batch take what the job and the "
-                                  "cluster are: --parameters or --gradients, and --cluster");
-    if (grid->n_local_batches && !q->model && !t->points[0].config.local_batch)
+    if (q->model)
+        return LK_OK;
+    if (grid->n_caps)
+        return lk_fail(LK_EUSAGE, "bucket caps take what the job and the cluster are: "
+                                  "--parameters or --gradients, and --cluster");
+    if (grid->n_local_batches && !t->points[0].config.local_batch)
         return lk_fail(LK_EEVIDENCE,
                        "%s: no column local_batch, so nothing is known of a batch of "
                        "%d. The cheapest run: the same table with that column filled",
                        t->name, (int)grid->local_batches[0]);
+    if (grid->global_batch && !t->points[0].config.local_batch)
+        return lk_fail(LK_EEVIDENCE,
+                       "%s: no column local_batch, so a global batch of %lld cannot be split. The "
+                       "cheapest run: the same table with that column filled",
+                       t->name, (long long)grid->global_batch);
     return LK_OK;
 }
 
@@ -347,20 +458,28 @@ enum lk_status lk_throughput_predict(struct lk_throughput_table *t,
                                      struct lk_forecast *out)
 {
     enum lk_status st = LK_OK;
-    struct table e = {.t = t, .q = request};
-    struct lk_evidence_source source = {.ops = &throughputs, .self = &e, .cluster = &e.cluster};
+    struct lk_evidence_source source;
+    struct table e = {0};
 
     LK_TRY(check_request(t, request));
-    LK_TRY(lk_throughput_complete(t, request, &e.cluster, &e.per_node_assumed));
-    find_largest(&e);
-    source.current = *e.largest;
-    source.knee_nodes =
-        e.most_nodes < 2 && !request->model
-            ? -1
-            : (int)fmin((double)KNEE_REACH * e.most_nodes, INT_MAX / e.cluster.gpus_per_node);
+    LK_TRY(table_init(&e, t, request));
+    source = source_of(&e);
     LK_TRY(lk_forecast_run(&source, &request->grid, out));
 out:
-    lk_throughput_fit_fini(&e.fit);
-    lk_step_prior_destroy(e.step);
+    table_fini(&e);
+    return st;
+}
+
+enum lk_status lk_throughput_backtests(struct lk_throughput_table *t,
+                                       const struct lk_throughput_request *request,
+                                       struct lk_backtests *out)
+{
+    enum lk_status st = LK_OK;
+    struct table e = {0};
+
+    LK_TRY(table_init(&e, t, request));
+    LK_TRY(run_backtests(&e, out));
+out:
+    table_fini(&e);
     return st;
 }

@@ -443,7 +443,7 @@ static enum lk_status set_options(struct lk_whatif_state *w)
 
     w->options = (struct lk_predictor_options){
         .level = w->request->level, .draws = w->request->draws, .seed = w->request->seed};
-    LK_TRY(lk_backtest_calibrate(w->job, w->cluster, &w->options, &b));
+    LK_TRY(lk_predict_calibrate(w->job, w->cluster, &w->options, &b));
     w->reference_gpus = lk_runs_smallest(w->job, w->cluster);
 out:
     lk_backtests_fini(&b);

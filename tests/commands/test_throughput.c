@@ -56,7 +56,12 @@ static const struct {
     {SCALE, "predict --throughput", "", 2, "--gpus is missing"},
     {SCALE, "predict --throughput", "--gpus=8 --cluster=x", 2, "both or neither"},
     {SCALE, "predict --throughput", "--gpus=8 --bucket-cap=1MiB", 2, "take what the job and"},
-    {SCALE, "predict --throughput", "--gpus=8 --global-batch=256", 2, "take what the job and"},
+    {SCALE, "predict --throughput", "--gpus=8,64 --global-batch=512 --format=csv", 0, "64,8,8,1,"},
+    {SCALE, "predict --throughput", "--gpus=1 --global-batch=512 --format=csv", 0, "1,1,32,16,"},
+    {SCALE, "predict --throughput", "--gpus=8 --global-batch=100", 2, "does not split"},
+    {ONE_NODE, "predict --throughput", "--gpus=2 --global-batch=8", 1, "no column local_batch"},
+    {SCALE, "predict --throughput", "--gpus=64", 0, "32 GPUs from 1, 2, 4, 8, 16"},
+    {SCALE, "validate --throughput", "", 0, "32 GPUs from 1, 2, 4, 8, 16"},
     {SCALE, "validate --throughput", "run", 2, "both or neither"},
 };
 
