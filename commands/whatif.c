@@ -207,7 +207,7 @@ static enum lk_status run(int argc, char **argv)
     LK_TRY(find_cluster(operands[1], &cluster));
     if (isatty(STDERR_FILENO))
         request.progress = show_progress;
-    LK_TRY(lk_whatif_run(&job, &cluster, &request, &w));
+    LK_TRY(lk_whatif(&job, &cluster, &request, &w));
     LK_TRY(plan(&o.plan.request, &job, &cluster, &w));
     LK_TRY(forecast_write(&w.forecast, o.out, o.csv));
     LK_TRY(print(&o, &job, &cluster, &w));

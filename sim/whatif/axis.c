@@ -190,13 +190,13 @@ void lk_axis_apply(enum lk_axis a, const struct lk_axis_value *v, const struct l
     case SIZE:
         if (a == LK_AXIS_FIRST_BUCKET)
             s->config.first_bytes = (uint64_t)number;
-        else if ((uint64_t)number != j->cap_bytes)
+        else
             lk_config_set_cap(&s->config, j, (uint64_t)number);
         break;
     }
 }
 
-void lk_axis_settle(const struct lk_job *j, struct lk_config *c)
+void lk_axis_settle(const struct lk_config *current, struct lk_config *c)
 {
     if (!lk_axis_matters(LK_AXIS_POWERSGD_RANK, c))
         c->powersgd_rank = 0;
@@ -205,7 +205,26 @@ void lk_axis_settle(const struct lk_job *j, struct lk_config *c)
     if (!lk_axis_matters(LK_AXIS_PERIOD, c))
         c->period = 0;
     if (!lk_axis_matters(LK_AXIS_NO_SYNC, c))
-        c->no_sync = j->no_sync;
+        c->no_sync = current->no_sync;
+}
+
+enum lk_knowledge lk_axis_needs(enum lk_axis a)
+{
+    switch (a) {
+    case LK_AXIS_GPUS:
+    case LK_AXIS_LOCAL_BATCH:
+    case LK_AXIS_ACCUMULATION:
+    case LK_AXIS_GPUS_PER_NODE:
+        return LK_KNOWS_COUNTS;
+    case LK_AXIS_GPU:
+    case LK_AXIS_WITHOUT_RANKS:
+    case LK_AXIS_WITHOUT_NODES:
+    case LK_AXIS_SLOW_RANK:
+    case LK_AXIS_SLOW_LINK:
+        return LK_KNOWS_RANKS;
+    default:
+        return LK_KNOWS_COLLECTIVES;
+    }
 }
 
 bool lk_axis_matters(enum lk_axis a, const struct lk_config *c)

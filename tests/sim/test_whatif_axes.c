@@ -216,7 +216,7 @@ static double step_of(struct rig *r)
     struct lk_whatif w;
     double step;
 
-    ck_assert_msg(lk_whatif_run(&r->job, &r->cluster, &r->q, &w) == LK_OK, "%s", lk_error_text());
+    ck_assert_msg(lk_whatif(&r->job, &r->cluster, &r->q, &w) == LK_OK, "%s", lk_error_text());
     ck_assert_uint_eq(w.n_points, 1);
     step = w.forecast.points[0].step_s;
     lk_whatif_fini(&w);
