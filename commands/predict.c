@@ -74,6 +74,7 @@ static const struct lk_option rows[] = {
     {ROW_DRAWS(struct options)},
     {ROW_SEED(struct options)},
     THROUGHPUT_ROWS(struct options),
+    THROUGHPUT_NODE_ROW(struct options),
     PLAN_OPTIONS(struct options),
     {ROW_FORECAST_OUT(struct options), .group = "output"},
     {ROW_FORECAST_CSV(struct options)},

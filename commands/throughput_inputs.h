@@ -1,8 +1,8 @@
 /*
- * Read the inputs of `predict` and `validate` when they start from a table of throughputs
+ * Read the inputs of `predict`, `validate` and `whatif` when they start from a table of throughputs
  * (sim/throughput/throughput.h), alone or with a job and a cluster. THROUGHPUT_ROWS(T) are the
- * option rows of both commands, for a target struct T with a member `struct throughput_options
- * table`.
+ * option rows of these commands, for a target struct T with a member `struct throughput_options
+ * table`; THROUGHPUT_NODE_ROW(T) is one more where GPUs a node are no axis.
  */
 #ifndef LK_COMMANDS_THROUGHPUT_INPUTS_H
 #define LK_COMMANDS_THROUGHPUT_INPUTS_H
@@ -37,7 +37,8 @@ extern const char *const throughput_dtypes[];
                    .help = "in place of JOB: its tensors (CSV: name, elements or shape; optional " \
                            "dtype, ready)"),                                                       \
     THROUGHPUT_ROW(T, "dtype", LK_OPT_CHOICE, dtype, .choices = throughput_dtypes,                 \
-                   .fallback = "float32", .help = "type of gradients, where no input says it"),    \
+                   .fallback = "float32", .help = "type of gradients, where no input says it")
+#define THROUGHPUT_NODE_ROW(T)                                                                     \
     THROUGHPUT_ROW(T, "gpus-per-node", LK_OPT_INT, gpus_per_node, .min = 1, .max = 1 << 16,        \
                    .help = "GPUs of a node in the forecast; default: those of the table's fullest "\
                            "of several nodes, or the cluster's")

@@ -32,6 +32,7 @@ static const struct lk_option rows[] = {
      .group = "model",
      .help = "cluster file of the machine that the runs were made on; required"},
     THROUGHPUT_ROWS(struct options),
+    THROUGHPUT_NODE_ROW(struct options),
     {.name = "local-batch",
      .type = LK_OPT_INT,
      .offset = offsetof(struct options, local_batch),
@@ -63,12 +64,16 @@ static enum lk_status validate_throughputs(const struct options *o, const char *
                                                     .level = o->level,
                                                     .draws = (int)o->draws,
                                                     .seed = (uint64_t)o->seed}};
+    struct lk_evidence_source source = {0};
 
     LK_TRY(throughput_inputs_read(&o->table, o->cluster, operands, n, &in));
-    LK_TRY(lk_throughput_backtests(&in.table, &in.request, out));
+    LK_TRY(lk_throughput_evidence(&in.table, &in.request, &source));
+    LK_TRY(lk_backtest_run(&source, o->level, out));
     if (!out->n)
         st = lk_fail(LK_EEVIDENCE, "%s", out->refusal);
 out:
+    if (source.self)
+        source.ops->close(source.self);
     throughput_inputs_fini(&in);
     return st;
 }

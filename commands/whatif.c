@@ -8,8 +8,11 @@
 #include "commands/common_rows.h"
 #include "commands/inputs.h"
 #include "commands/plan_options.h"
+#include "commands/throughput_inputs.h"
 #include "reports/print.h"
 #include "sim/planning/memory.h"
+#include "sim/throughput/throughput.h"
+#include "sim/whatif/grid_model.h"
 
 #include <stddef.h>
 #include <stdio.h>
@@ -23,6 +26,7 @@ struct options {
     const char *axes[LK_AXIS_COUNT];
     int64_t global_batch;
     const char *cluster;
+    struct throughput_options table;
     double level;
     int64_t draws, seed;
     const char *out, *csv;
@@ -43,6 +47,7 @@ static const struct lk_option rows[] = {
     {ROW_LEVEL(struct options)},
     {ROW_DRAWS(struct options)},
     {ROW_SEED(struct options)},
+    THROUGHPUT_ROWS(struct options),
     PLAN_OPTIONS(struct options),
     {ROW_FORECAST_OUT(struct options), .group = "output"},
     {ROW_FORECAST_CSV(struct options)},
@@ -134,27 +139,79 @@ static void show_progress(void *user, size_t done, size_t total)
     fprintf(stderr, "\r%zu of %zu configurations%s", done, total, done < total ? "" : "\n");
 }
 
-/* Add memory, cost and time to the target to every point, for the GPU of its scenario. */
-static enum lk_status plan(const struct lk_plan_request *request, const struct lk_job *job,
-                           const struct lk_cluster *cluster, struct lk_whatif *w)
+/* The source of evidence and what it borrows. */
+struct inputs {
+    struct lk_job job;
+    struct lk_cluster cluster;
+    struct throughput_inputs table;
+    int64_t local_batch; /* the first asked for */
+    struct lk_evidence_source source;
+};
+
+static void inputs_fini(struct inputs *in)
+{
+    if (in->source.self)
+        in->source.ops->close(in->source.self);
+    throughput_inputs_fini(&in->table);
+    lk_cluster_fini(&in->cluster);
+    lk_job_fini(&in->job);
+}
+
+static enum lk_status open_throughputs(const struct options *o, const struct lk_whatif_request *q,
+                                       const char *const *operands, int n, struct inputs *in)
+{
+    enum lk_status st = LK_OK;
+    bool batch = q->axes[LK_AXIS_LOCAL_BATCH].n > 0;
+
+    in->local_batch = batch ? (int64_t)q->axes[LK_AXIS_LOCAL_BATCH].v[0].number.value : 0;
+    in->table.request.grid = (struct lk_predict_request){.local_batches = &in->local_batch,
+                                                         .n_local_batches = batch,
+                                                         .global_batch = q->global_batch,
+                                                         .level = q->level,
+                                                         .draws = q->draws,
+                                                         .seed = q->seed};
+    LK_TRY(throughput_inputs_read(&o->table, o->cluster, operands, n, &in->table));
+    LK_TRY(lk_throughput_evidence(&in->table.table, &in->table.request, &in->source));
+out:
+    return st;
+}
+
+static enum lk_status open_job(const struct lk_whatif_request *q, const char *const *operands,
+                               struct inputs *in)
+{
+    enum lk_status st = LK_OK;
+
+    LK_TRY(find_job(operands[0], &in->job));
+    LK_TRY(find_cluster(operands[1], &in->cluster));
+    LK_TRY(lk_grid_evidence(&in->job, &in->cluster, q->level, q->draws, q->seed, &in->source));
+out:
+    return st;
+}
+
+/* Add memory, cost and time to the target to every point, for the GPU of its scenario; a table of
+ * throughputs does not tell them. */
+static enum lk_status plan(const struct options *o, const struct lk_evidence_source *source,
+                           struct lk_whatif *w)
 {
     enum lk_status st = LK_OK;
     const struct lk_cluster **devices = NULL;
 
+    if (o->table.file)
+        return LK_OK;
     LK_TRY(lk_alloc(&devices, w->forecast.n_points, sizeof *devices));
     for (size_t i = 0; i < w->n_points; i++)
         devices[i] = w->scenarios[i].change.gpu;
-    LK_TRY(lk_plan_forecast(job, cluster, request, devices, &w->forecast));
+    LK_TRY(lk_plan_forecast(source->job, source->cluster, &o->plan.request, devices, &w->forecast));
 out:
     free(devices);
     return st;
 }
 
-static enum lk_status print(const struct options *o, const struct lk_job *job,
-                            const struct lk_cluster *cluster, struct lk_whatif *w)
+static enum lk_status print(const struct options *o, const struct lk_evidence_source *source,
+                            struct lk_whatif *w)
 {
     enum lk_status st = LK_OK;
-    struct lk_table *tables[3 + LK_PLAN_TABLES] = {NULL}, *plans[LK_PLAN_TABLES] = {NULL};
+    struct lk_table *tables[4 + LK_PLAN_TABLES] = {NULL}, *plans[LK_PLAN_TABLES] = {NULL};
     size_t n = 0;
 
     LK_TRY(lk_forecast_table(&w->forecast, &tables[n++]));
@@ -164,9 +221,11 @@ static enum lk_status print(const struct options *o, const struct lk_job *job,
     for (int i = 0; i < LK_PLAN_TABLES; i++)
         if (plans[i])
             tables[n++] = plans[i];
-    if (o->plan.memory)
-        LK_TRY(lk_memory_table(job, lk_plan_device_bytes(cluster, &o->plan.request), &w->forecast,
-                               &tables[n++]));
+    if (o->plan.memory && !o->table.file)
+        LK_TRY(lk_memory_table(source->job, lk_plan_device_bytes(source->cluster, &o->plan.request),
+                               &w->forecast, &tables[n++]));
+    if (w->forecast.n_backtests)
+        LK_TRY(lk_forecast_backtest_table(&w->forecast, &tables[n++]));
     LK_TRY(lk_report_tables((const struct lk_table *const *)tables, n, (enum lk_format)o->format,
                             "-"));
 out:
@@ -175,14 +234,16 @@ out:
     return st;
 }
 
-static enum lk_status parse(int argc, char **argv, struct options *o, const char **operands)
+static enum lk_status parse(int argc, char **argv, struct options *o, const char **operands, int *n)
 {
     enum lk_status st = LK_OK;
-    int n = 0;
 
-    LK_TRY(lk_option_parse(rows, o, argc, argv, operands, 2, &n));
+    LK_TRY(lk_option_parse(rows, o, argc, argv, operands, 2, n));
     LK_TRY(lk_log_configure(o->log));
-    LK_TRY(job_and_cluster("whatif", operands, n, o->cluster));
+    if (!o->table.file && (o->table.parameters || o->table.gradients))
+        return lk_fail(LK_EUSAGE, "--parameters and --gradients go with --throughput");
+    if (!o->table.file)
+        LK_TRY(job_and_cluster("whatif", operands, *n, o->cluster));
     if (!o->axes[LK_AXIS_GPUS])
         return lk_fail(LK_EUSAGE, "--gpus is missing: the counts to forecast, e.g. --gpus=8,64");
 out:
@@ -195,26 +256,25 @@ static enum lk_status run(int argc, char **argv)
     struct options o;
     struct lists lists = {0};
     const char *operands[2] = {NULL};
-    struct lk_job job = {0};
-    struct lk_cluster cluster = {0};
+    struct inputs in = {0};
     struct lk_whatif_request request;
     struct lk_whatif w = {0};
+    int n = 0;
 
-    LK_TRY(parse(argc, argv, &o, operands));
+    LK_TRY(parse(argc, argv, &o, operands, &n));
     LK_TRY(make_request(&o, &lists, &request));
     request.plan = &o.plan.request;
-    LK_TRY(find_job(operands[0], &job));
-    LK_TRY(find_cluster(operands[1], &cluster));
     if (isatty(STDERR_FILENO))
         request.progress = show_progress;
-    LK_TRY(lk_whatif(&job, &cluster, &request, &w));
-    LK_TRY(plan(&o.plan.request, &job, &cluster, &w));
+    LK_TRY(o.table.file ? open_throughputs(&o, &request, operands, n, &in)
+                        : open_job(&request, operands, &in));
+    LK_TRY(lk_whatif_run(&in.source, &request, &w));
+    LK_TRY(plan(&o, &in.source, &w));
     LK_TRY(forecast_write(&w.forecast, o.out, o.csv));
-    LK_TRY(print(&o, &job, &cluster, &w));
+    LK_TRY(print(&o, &in.source, &w));
 out:
     lk_whatif_fini(&w);
-    lk_cluster_fini(&cluster);
-    lk_job_fini(&job);
+    inputs_fini(&in);
     lists_fini(&lists);
     return st;
 }

@@ -3,6 +3,7 @@
 
 #include "base/array.h"
 #include "base/csv.h"
+#include "sim/step/config.h"
 #include "sim/throughput/throughput_fit.h"
 
 #include <stdlib.h>
@@ -30,8 +31,11 @@ void lk_throughput_fini(struct lk_throughput_table *t)
 
 bool lk_throughput_same_batch(const struct lk_config *a, const struct lk_config *b)
 {
-    return a->local_batch == b->local_batch && a->accumulation == b->accumulation &&
-           a->cap_bytes == b->cap_bytes;
+    struct lk_config at = *a;
+
+    at.gpus = b->gpus;
+    at.nodes = b->nodes;
+    return lk_config_equal(&at, b);
 }
 
 static enum lk_status count(const struct lk_csv *csv, size_t row, size_t col, int fallback,
@@ -185,8 +189,8 @@ enum lk_status lk_throughput_complete(struct lk_throughput_table *t,
                            "%s: no column local_batch, so the length of a step is not known; "
                            "--local-batch says that of all rows",
                            t->name);
-        if (!c->cap_bytes)
-            c->cap_bytes = q->model->job->cap_bytes;
+        lk_config_set_cap(c, q->model->job, c->cap_bytes ? c->cap_bytes : q->model->job->cap_bytes);
+        c->no_sync = q->model->job->no_sync;
     }
     return LK_OK;
 }

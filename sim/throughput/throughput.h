@@ -42,8 +42,6 @@ struct lk_throughput_model {
     const struct lk_cluster *cluster;
 };
 
-struct lk_backtests;
-
 struct lk_throughput_request {
     const struct lk_throughput_model *model; /* NULL: the table alone */
     int gpus_per_node; /* of the machine asked for; 0: as lk_throughput_complete finds it */
@@ -54,24 +52,20 @@ struct lk_throughput_request {
 };
 
 /*
- * Forecast from the table, which is completed. LK_EEVIDENCE where it cannot support the answer:
- * several nodes asked for, none measured, and
- * no model; a count beyond LK_THROUGHPUT_REACH times the largest (with a model _MODEL_REACH), a
- * local batch beyond 4 times the nearest. It names the one cheapest run that would supply what is
- * missing.
+ * Open the table, which is completed, as a source of evidence; all is borrowed but the request
+ * itself. The caller closes it by its hook. LK_EEVIDENCE where it cannot support an answer: several
+ * nodes asked for, none measured, and no model; a count beyond LK_THROUGHPUT_REACH times the
+ * largest (with a model _MODEL_REACH), a local batch beyond 4 times the nearest. It names the one
+ * cheapest run that would supply what is missing.
  */
 enum { LK_THROUGHPUT_REACH = 64, LK_THROUGHPUT_MODEL_REACH = 1024, LK_THROUGHPUT_BATCH_REACH = 4 };
+enum lk_status lk_throughput_evidence(struct lk_throughput_table *t,
+                                      const struct lk_throughput_request *q,
+                                      struct lk_evidence_source *out);
+/* Forecast the request's grid from the table. */
 enum lk_status lk_throughput_predict(struct lk_throughput_table *t,
                                      const struct lk_throughput_request *request,
                                      struct lk_forecast *out);
-
-/* Run the back-tests that such a forecast shows: lk_backtest_run over the rows, with the law alone
- * beside a step model. Of the grid's lists only the first local batch is read. */
-enum lk_status lk_throughput_backtests(struct lk_throughput_table *t,
-                                       const struct lk_throughput_request *request,
-                                       struct lk_backtests *out);
-
-/* ---- Shared by both ---- */
 
 /*
  * Fill *out_machine: the model's cluster, borrowed, with any number of nodes and the GPUs of a full

@@ -24,14 +24,15 @@ enum { KNEE_REACH = 8 };
 
 struct table {
     const struct lk_throughput_table *t;
-    const struct lk_throughput_request *q;
-    struct lk_cluster cluster; /* the model's, with the nodes asked for; borrows */
+    struct lk_throughput_request q; /* a copy, whose lists are borrowed */
+    struct lk_cluster cluster;      /* the model's, with the nodes asked for; borrows */
     struct lk_step_prior *step;
     struct lk_throughput_fit fit;
     const struct lk_config *largest; /* the row with most GPUs: asked for by default */
     int most_nodes;                  /* measured */
     bool per_node_assumed;
     struct lk_measured measured[LK_SCALING_POINTS_MAX]; /* the rows */
+    bool altered; /* another machine: borrows all but `step` from the machine as it is */
 };
 
 /* ---- Rows ---- */
@@ -70,7 +71,7 @@ static enum lk_status set_reference(const void *self, struct lk_config *c)
     const struct table *e = self;
     const struct lk_config *row = smallest(e, c);
 
-    if (e->q->grid.global_batch || (!row && e->q->model)) {
+    if (e->q.grid.global_batch || (!row && e->q.model)) {
         row = &e->t->points[0].config;
         for (size_t i = 0; i < e->t->n; i++)
             row = e->t->points[i].config.gpus < row->gpus ? &e->t->points[i].config : row;
@@ -148,8 +149,12 @@ static const char *differs(const struct table *e, const struct lk_config *c)
     for (size_t i = 0; i < e->t->n; i++) {
         const struct lk_config *row = &e->t->points[i].config;
 
-        if (row->local_batch == c->local_batch)
-            what = row->accumulation == c->accumulation ? "bucket cap" : "accumulation";
+        if (row->local_batch != c->local_batch)
+            continue;
+        if (row->accumulation != c->accumulation)
+            what = "accumulation";
+        else
+            what = row->cap_bytes != c->cap_bytes ? "bucket cap" : "exchange of gradients";
     }
     return what;
 }
@@ -165,10 +170,12 @@ static enum lk_status grade(const struct table *e, struct lk_prediction *p)
         below |= lk_throughput_same_batch(row, c) && row->gpus <= c->gpus;
         above |= lk_throughput_same_batch(row, c) && row->gpus >= c->gpus;
     }
-    p->evidence = !isnan(p->measured_s) ? LK_EVIDENCE_MEASURED
-                  : below && above      ? LK_EVIDENCE_INTERPOLATED
-                                        : LK_EVIDENCE_EXTRAPOLATED;
-    if (p->evidence == LK_EVIDENCE_EXTRAPOLATED && !reference)
+    p->evidence = !isnan(p->measured_s)           ? LK_EVIDENCE_MEASURED
+                  : below && above && !e->altered ? LK_EVIDENCE_INTERPOLATED
+                                                  : LK_EVIDENCE_EXTRAPOLATED;
+    if (e->altered)
+        snprintf(p->evidence_text, sizeof p->evidence_text, "extrapolated to a changed machine");
+    else if (p->evidence == LK_EVIDENCE_EXTRAPOLATED && !reference)
         snprintf(p->evidence_text, sizeof p->evidence_text, "extrapolated to another %s",
                  differs(e, c));
     else if (p->evidence == LK_EVIDENCE_EXTRAPOLATED)
@@ -183,7 +190,7 @@ static enum lk_status grade(const struct table *e, struct lk_prediction *p)
 
 static double measured_s(const struct table *e, const struct lk_config *c)
 {
-    for (size_t i = e->t->n; i-- > 0;) {
+    for (size_t i = e->altered ? 0 : e->t->n; i-- > 0;) {
         const struct lk_config *row = &e->t->points[i].config;
 
         if (lk_throughput_same_batch(row, c) && row->gpus == c->gpus && row->nodes == c->nodes)
@@ -235,7 +242,7 @@ static enum lk_status at(void *self, const struct lk_config *c, struct lk_predic
                               .batch_extrapolation = batch_extrapolation(e, c)};
 
     LK_TRY(check_reach(e, c, p.batch_extrapolation));
-    LK_TRY(set_step(&e->fit, e->q->grid.level, &p));
+    LK_TRY(set_step(&e->fit, e->q.grid.level, &p));
     LK_TRY(grade(e, &p));
     LK_TRY(set_losses(e, &p));
     *out = p;
@@ -249,7 +256,7 @@ static enum lk_status estimate(void *self, const struct lk_config *c, double *ou
     struct table *e = self;
     struct lk_prediction p = {.config = *c};
 
-    LK_TRY(set_step(&e->fit, e->q->grid.level, &p));
+    LK_TRY(set_step(&e->fit, e->q.grid.level, &p));
     *out_step_s = p.step_s;
 out:
     return st;
@@ -262,7 +269,7 @@ static enum lk_status predict_from(const struct table *e, const struct lk_scalin
     struct lk_throughput_fit fit = {0};
 
     LK_TRY(lk_throughput_fit_init(&fit, step, rows, n));
-    LK_TRY(set_step(&fit, e->q->grid.level, p));
+    LK_TRY(set_step(&fit, e->q.grid.level, p));
 out:
     lk_throughput_fit_fini(&fit);
     return st;
@@ -304,12 +311,12 @@ out:
 
 /* ---- Names and notes ---- */
 
-static enum lk_status run_backtests(struct table *e, struct lk_backtests *out);
+static struct lk_evidence_source source_of(struct table *e);
 
 static enum lk_status set_names(const struct table *e, struct lk_forecast *out)
 {
     enum lk_status st = LK_OK;
-    const struct lk_predict_request *q = &e->q->grid;
+    const struct lk_predict_request *q = &e->q.grid;
     const struct lk_config *reference = &e->t->points[0].config;
     struct lk_config like = *e->largest;
 
@@ -336,13 +343,13 @@ out:
 static enum lk_status note_model(const struct table *e, struct lk_forecast *out)
 {
     enum lk_status st = LK_OK;
-    const struct lk_throughput_model *m = e->q->model;
+    const struct lk_throughput_model *m = e->q.model;
 
     LK_TRY(lk_forecast_note(out,
                             "from throughputs, gradients and cluster: the step model, its unknowns "
                             "fitted to the rows (%.0f of %d draws' worth), and the scaling law of "
                             "published series",
-                            e->fit.effective, e->q->grid.draws * LK_STEP_FIT_PROPOSALS));
+                            e->fit.effective, e->q.grid.draws * LK_STEP_FIT_PROPOSALS));
     if (e->fit.step_odds < ODDS_NOTED)
         LK_TRY(lk_forecast_note(out,
                                 "the rows speak against the step model (odds %.2g to the law): is "
@@ -359,10 +366,11 @@ static enum lk_status prepare(void *self, struct lk_forecast *out)
 {
     enum lk_status st = LK_OK;
     struct table *e = self;
+    struct lk_evidence_source source = source_of(e);
     struct lk_backtests b = {0};
 
     LK_TRY(lk_throughput_fit_init(&e->fit, e->step, e->t->points, e->t->n));
-    LK_TRY(run_backtests(e, &b));
+    LK_TRY(lk_backtest_run(&source, e->q.grid.level, &b));
     LK_TRY(lk_backtest_add(&b, out));
     LK_TRY(set_names(e, out));
     if (e->step)
@@ -382,52 +390,67 @@ out:
 
 /* ---- The whole ---- */
 
+static void table_close(void *self)
+{
+    struct table *e = self;
+
+    if (!e)
+        return;
+    if (!e->altered)
+        lk_throughput_fit_fini(&e->fit);
+    lk_step_prior_destroy(e->step);
+    free(e);
+}
+
+/* The rows were measured on the machine as it is: what they say of the job holds on another. */
+static enum lk_status alter(void *self, const struct lk_job *job, const struct lk_cluster *cluster,
+                            void **out)
+{
+    enum lk_status st = LK_OK;
+    const struct table *as_is = self;
+    struct lk_throughput_model model = {job, as_is->q.model->timed, cluster};
+    struct lk_throughput_request q = as_is->q;
+    struct table *e = NULL;
+
+    q.model = &model;
+    LK_TRY(lk_alloc(&e, 1, sizeof *e));
+    *e = *as_is;
+    e->altered = true;
+    e->step = NULL;
+    e->cluster = *cluster;
+    LK_TRY(lk_throughput_prior(&q, cluster, &e->step));
+    e->fit.elsewhere = e->step;
+    *out = e;
+    e = NULL;
+out:
+    table_close(e);
+    return st;
+}
+
 static const struct lk_evidence_ops throughputs = {
     .prepare = prepare,
     .at = at,
     .estimate = estimate,
     .from_rest = from_rest,
     .set_reference = set_reference,
+    .alter = alter,
+    .close = table_close,
 };
 
 static struct lk_evidence_source source_of(struct table *e)
 {
+    const struct lk_throughput_model *m = e->q.model;
     double nodes = fmin((double)KNEE_REACH * e->most_nodes, INT_MAX / e->cluster.gpus_per_node);
 
     return (struct lk_evidence_source){.ops = &throughputs,
                                        .self = e,
                                        .cluster = &e->cluster,
+                                       .job = m ? m->job : NULL,
+                                       .knows = m ? LK_KNOWS_COLLECTIVES : LK_KNOWS_COUNTS,
                                        .measured = e->measured,
                                        .n_measured = e->t->n,
                                        .current = *e->largest,
-                                       .knee_nodes =
-                                           e->most_nodes < 2 && !e->q->model ? -1 : (int)nodes};
-}
-
-static enum lk_status run_backtests(struct table *e, struct lk_backtests *out)
-{
-    struct lk_evidence_source source = source_of(e);
-
-    return lk_backtest_run(&source, e->q->grid.level, out);
-}
-
-static enum lk_status table_init(struct table *e, struct lk_throughput_table *t,
-                                 const struct lk_throughput_request *q)
-{
-    enum lk_status st = LK_OK;
-
-    *e = (struct table){.t = t, .q = q};
-    LK_TRY(lk_throughput_complete(t, q, &e->cluster, &e->per_node_assumed));
-    LK_TRY(lk_throughput_prior(q, &e->cluster, &e->step));
-    read_rows(e);
-out:
-    return st;
-}
-
-static void table_fini(struct table *e)
-{
-    lk_throughput_fit_fini(&e->fit);
-    lk_step_prior_destroy(e->step);
+                                       .knee_nodes = e->most_nodes < 2 && !m ? -1 : (int)nodes};
 }
 
 static enum lk_status check_request(const struct lk_throughput_table *t,
@@ -453,33 +476,36 @@ static enum lk_status check_request(const struct lk_throughput_table *t,
     return LK_OK;
 }
 
+enum lk_status lk_throughput_evidence(struct lk_throughput_table *t,
+                                      const struct lk_throughput_request *q,
+                                      struct lk_evidence_source *out)
+{
+    enum lk_status st = LK_OK;
+    struct table *e = NULL;
+
+    LK_TRY(lk_alloc(&e, 1, sizeof *e));
+    *e = (struct table){.t = t, .q = *q};
+    LK_TRY(check_request(t, q));
+    LK_TRY(lk_throughput_complete(t, q, &e->cluster, &e->per_node_assumed));
+    LK_TRY(lk_throughput_prior(q, &e->cluster, &e->step));
+    read_rows(e);
+    *out = source_of(e);
+    e = NULL;
+out:
+    table_close(e);
+    return st;
+}
+
 enum lk_status lk_throughput_predict(struct lk_throughput_table *t,
                                      const struct lk_throughput_request *request,
                                      struct lk_forecast *out)
 {
     enum lk_status st = LK_OK;
     struct lk_evidence_source source;
-    struct table e = {0};
 
-    LK_TRY(check_request(t, request));
-    LK_TRY(table_init(&e, t, request));
-    source = source_of(&e);
-    LK_TRY(lk_forecast_run(&source, &request->grid, out));
+    LK_TRY(lk_throughput_evidence(t, request, &source));
+    st = lk_forecast_run(&source, &request->grid, out);
+    source.ops->close(source.self);
 out:
-    table_fini(&e);
-    return st;
-}
-
-enum lk_status lk_throughput_backtests(struct lk_throughput_table *t,
-                                       const struct lk_throughput_request *request,
-                                       struct lk_backtests *out)
-{
-    enum lk_status st = LK_OK;
-    struct table e = {0};
-
-    LK_TRY(table_init(&e, t, request));
-    LK_TRY(run_backtests(&e, out));
-out:
-    table_fini(&e);
     return st;
 }

@@ -63,6 +63,21 @@ static const struct {
     {SCALE, "predict --throughput", "--gpus=64", 0, "32 GPUs from 1, 2, 4, 8, 16"},
     {SCALE, "validate --throughput", "", 0, "32 GPUs from 1, 2, 4, 8, 16"},
     {SCALE, "validate --throughput", "run", 2, "both or neither"},
+    {SCALE, "whatif --throughput", "--gpus=32,64 --local-batch=32,64 --accumulation=1,4", 0,
+     "best at 64 GPUs: local-batch=32, accumulation=4"},
+    {SCALE, "whatif --throughput", "--gpus=32 --accumulation=2 --format=csv", 0,
+     "32,accumulation,2,"},
+    {SCALE, "whatif --throughput", "--gpus=32 --gpus-per-node=4,8 --format=csv", 0, "32,8,32,1,"},
+    {SCALE, "whatif --throughput", "--gpus=8,16 --global-batch=512 --format=csv", 0, "16,2,32,1,"},
+    {SCALE, "whatif --throughput", "--gpus=64", 0, "32 GPUs from 1, 2, 4, 8, 16"},
+    {SCALE, "whatif --throughput", "--gpus=64,4096", 0, "1 points were left out. The first: 4096"},
+    {SCALE, "whatif --throughput", "--gpus=64 --bucket-cap=1MiB", 2,
+     "--bucket-cap takes the step model, and throughputs alone do not tell it: say what the job"},
+    {SCALE, "whatif --throughput", "--gpus=64 --inter-bandwidth=x2", 2, "takes the step model"},
+    {SCALE, "whatif --throughput", "", 2, "--gpus is missing"},
+    {SCALE, "whatif --throughput", "--gpus=8 --cluster=x", 2, "both or neither"},
+    {ONE_NODE, "whatif --throughput", "--gpus=2 --local-batch=8", 1, "no column local_batch"},
+    {ONE_NODE, "whatif --throughput", "--gpus=2 --global-batch=8", 1, "no column local_batch"},
 };
 
 /* Options that give the job and the machine. */
@@ -99,6 +114,20 @@ static const struct {
     {BOX, "predict --throughput", RESNET "--gpus=16 --trace=x", 2, "--trace"},
     {BOX, "predict", "--parameters=1M --gpus=8", 2, "go with --throughput"},
     {BOX, "predict --throughput", RESNET "--gpus=16384", 1, "times the largest count"},
+    {BOX, "whatif --throughput", RESNET "--gpus=16 --bucket-cap=1MiB,25MiB --sharding=ddp,zero3", 0,
+     "16  sharding    zero3"},
+    {BOX, "whatif --throughput", RESNET "--gpus=16 --inter-bandwidth=x1,x0.1", 0,
+     "16  inter-bandwidth  x0.1"},
+    {BOX, "whatif --throughput", RESNET "--gpus=16 --gpus-per-node=4,8 --format=csv", 0,
+     "16,4,192,1,"},
+    {HOSTS, "whatif --throughput", SLOW "--gpus=4 --no-sync=yes,no --accumulation=1,2", 0,
+     "accumulation=2, no-sync=yes"},
+    {HOSTS, "whatif --throughput",
+     "--parameters=1M --cluster=ethernet-10g --gpus=4 --local-batch=8 --grad-dtype=own,bfloat16", 0,
+     "best at 4 GPUs: local-batch=8, grad-dtype=bfloat16"},
+    {BOX, "whatif --throughput", RESNET "--gpus=16 --slow-rank=1:2", 2,
+     "--slow-rank takes the measured compute of each rank"},
+    {BOX, "whatif", "--parameters=1M --gpus=8", 2, "go with --throughput"},
 };
 
 START_TEST(models)
