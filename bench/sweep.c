@@ -2,8 +2,8 @@
 #include "base/array.h"
 #include "base/clock.h"
 #include "sim/collective/alpha_beta_fit.h"
+#include "sim/forecast/grid_model.h"
 #include "sim/forecast/predictor.h"
-#include "sim/whatif/grid_model.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -6,13 +6,11 @@
 #include "base/option.h"
 #include "commands/command.h"
 #include "commands/common_rows.h"
+#include "commands/evidence_inputs.h"
 #include "commands/inputs.h"
 #include "commands/plan_options.h"
-#include "commands/throughput_inputs.h"
 #include "reports/print.h"
 #include "sim/planning/memory.h"
-#include "sim/throughput/throughput.h"
-#include "sim/whatif/grid_model.h"
 
 #include <stddef.h>
 #include <stdio.h>
@@ -62,6 +60,7 @@ struct lists {
     struct lk_axis_value *values[LK_AXIS_COUNT];
     struct lk_cluster *gpus;
     size_t n_gpus;
+    int64_t local_batch; /* the first */
 };
 
 static void lists_fini(struct lists *l)
@@ -139,55 +138,6 @@ static void show_progress(void *user, size_t done, size_t total)
     fprintf(stderr, "\r%zu of %zu configurations%s", done, total, done < total ? "" : "\n");
 }
 
-/* The source of evidence and what it borrows. */
-struct inputs {
-    struct lk_job job;
-    struct lk_cluster cluster;
-    struct throughput_inputs table;
-    int64_t local_batch; /* the first asked for */
-    struct lk_evidence_source source;
-};
-
-static void inputs_fini(struct inputs *in)
-{
-    if (in->source.self)
-        in->source.ops->close(in->source.self);
-    throughput_inputs_fini(&in->table);
-    lk_cluster_fini(&in->cluster);
-    lk_job_fini(&in->job);
-}
-
-static enum lk_status open_throughputs(const struct options *o, const struct lk_whatif_request *q,
-                                       const char *const *operands, int n, struct inputs *in)
-{
-    enum lk_status st = LK_OK;
-    bool batch = q->axes[LK_AXIS_LOCAL_BATCH].n > 0;
-
-    in->local_batch = batch ? (int64_t)q->axes[LK_AXIS_LOCAL_BATCH].v[0].number.value : 0;
-    in->table.request.grid = (struct lk_predict_request){.local_batches = &in->local_batch,
-                                                         .n_local_batches = batch,
-                                                         .global_batch = q->global_batch,
-                                                         .level = q->level,
-                                                         .draws = q->draws,
-                                                         .seed = q->seed};
-    LK_TRY(throughput_inputs_read(&o->table, o->cluster, operands, n, &in->table));
-    LK_TRY(lk_throughput_evidence(&in->table.table, &in->table.request, &in->source));
-out:
-    return st;
-}
-
-static enum lk_status open_job(const struct lk_whatif_request *q, const char *const *operands,
-                               struct inputs *in)
-{
-    enum lk_status st = LK_OK;
-
-    LK_TRY(find_job(operands[0], &in->job));
-    LK_TRY(find_cluster(operands[1], &in->cluster));
-    LK_TRY(lk_grid_evidence(&in->job, &in->cluster, q->level, q->draws, q->seed, &in->source));
-out:
-    return st;
-}
-
 /* Add memory, cost and time to the target to every point, for the GPU of its scenario; a table of
  * throughputs does not tell them. */
 static enum lk_status plan(const struct options *o, const struct lk_evidence_source *source,
@@ -211,7 +161,7 @@ static enum lk_status print(const struct options *o, const struct lk_evidence_so
                             struct lk_whatif *w)
 {
     enum lk_status st = LK_OK;
-    struct lk_table *tables[4 + LK_PLAN_TABLES] = {NULL}, *plans[LK_PLAN_TABLES] = {NULL};
+    struct lk_table *tables[3 + LK_PLAN_TABLES] = {NULL}, *plans[LK_PLAN_TABLES] = {NULL};
     size_t n = 0;
 
     LK_TRY(lk_forecast_table(&w->forecast, &tables[n++]));
@@ -224,8 +174,6 @@ static enum lk_status print(const struct options *o, const struct lk_evidence_so
     if (o->plan.memory && !o->table.file)
         LK_TRY(lk_memory_table(source->job, lk_plan_device_bytes(source->cluster, &o->plan.request),
                                &w->forecast, &tables[n++]));
-    if (w->forecast.n_backtests)
-        LK_TRY(lk_forecast_backtest_table(&w->forecast, &tables[n++]));
     LK_TRY(lk_report_tables((const struct lk_table *const *)tables, n, (enum lk_format)o->format,
                             "-"));
 out:
@@ -240,8 +188,8 @@ static enum lk_status parse(int argc, char **argv, struct options *o, const char
 
     LK_TRY(lk_option_parse(rows, o, argc, argv, operands, 2, n));
     LK_TRY(lk_log_configure(o->log));
-    if (!o->table.file && (o->table.parameters || o->table.gradients))
-        return lk_fail(LK_EUSAGE, "--parameters and --gradients go with --throughput");
+    if (!o->table.file)
+        LK_TRY(check_no_table(&o->table));
     if (!o->table.file)
         LK_TRY(job_and_cluster("whatif", operands, *n, o->cluster));
     if (!o->axes[LK_AXIS_GPUS])
@@ -250,13 +198,32 @@ out:
     return st;
 }
 
+/* Opens the source; the first local batch asked for is that of a table without that column. */
+static enum lk_status open_source(const struct options *o, struct lists *l,
+                                  const struct lk_whatif_request *q, const char *const *operands,
+                                  int n, struct evidence_inputs *in)
+{
+    bool batch = q->axes[LK_AXIS_LOCAL_BATCH].n > 0;
+
+    l->local_batch = batch ? (int64_t)q->axes[LK_AXIS_LOCAL_BATCH].v[0].number.value : 0;
+    in->request.grid = (struct lk_predict_request){.local_batches = &l->local_batch,
+                                                   .n_local_batches = batch,
+                                                   .global_batch = q->global_batch,
+                                                   .level = q->level,
+                                                   .draws = q->draws,
+                                                   .seed = q->seed,
+                                                   .whatif = true};
+    return o->table.file ? evidence_open_table(&o->table, o->cluster, operands, n, in)
+                         : evidence_open_job(operands, 1, operands[1], NULL, NULL, in);
+}
+
 static enum lk_status run(int argc, char **argv)
 {
     enum lk_status st = LK_OK;
-    struct options o;
+    struct options o = {0}; /* no option sets the table's GPUs of a node: they are an axis */
     struct lists lists = {0};
     const char *operands[2] = {NULL};
-    struct inputs in = {0};
+    struct evidence_inputs in = {0};
     struct lk_whatif_request request;
     struct lk_whatif w = {0};
     int n = 0;
@@ -266,15 +233,14 @@ static enum lk_status run(int argc, char **argv)
     request.plan = &o.plan.request;
     if (isatty(STDERR_FILENO))
         request.progress = show_progress;
-    LK_TRY(o.table.file ? open_throughputs(&o, &request, operands, n, &in)
-                        : open_job(&request, operands, &in));
+    LK_TRY(open_source(&o, &lists, &request, operands, n, &in));
     LK_TRY(lk_whatif_run(&in.source, &request, &w));
     LK_TRY(plan(&o, &in.source, &w));
     LK_TRY(forecast_write(&w.forecast, o.out, o.csv));
     LK_TRY(print(&o, &in.source, &w));
 out:
     lk_whatif_fini(&w);
-    inputs_fini(&in);
+    evidence_fini(&in);
     lists_fini(&lists);
     return st;
 }

@@ -1,9 +1,9 @@
 /*
  * A source of evidence predicts configurations by a table of functions. There are two: the step
- * model of a job on a cluster (sim/forecast/predict.c; sim/whatif/grid_evidence.c makes it fast for
- * grids), and a table of throughputs with the scaling law, alone or weighed with a step model
- * (sim/throughput/throughput_predict.c). sim/forecast/forecast.h turns any of them into a forecast,
- * sim/forecast/backtest.h into back-tests, sim/whatif/whatif.h into a what-if.
+ * model of a job on a cluster (sim/forecast/step_evidence.c), and a table of throughputs with the
+ * scaling law, alone or weighed with a step model (sim/throughput/throughput_predict.c).
+ * sim/forecast/forecast.h turns any of them into a forecast, sim/forecast/backtest.h into
+ * back-tests, sim/whatif/whatif.h into a what-if.
  */
 #ifndef LK_SIM_FORECAST_EVIDENCE_H
 #define LK_SIM_FORECAST_EVIDENCE_H
@@ -38,6 +38,8 @@ struct lk_prediction {
 };
 void lk_prediction_fini(struct lk_prediction *p); /* zeroes it; safe on a zeroed one */
 
+struct lk_change;
+
 /* What a source knows of a step; each knows also what those before it know. */
 enum lk_knowledge {
     LK_KNOWS_COUNTS,      /* GPUs, nodes, local batch, accumulation */
@@ -71,13 +73,11 @@ struct lk_evidence_ops {
     /* Moves a configuration to the ranks and nodes that its efficiency refers to; gpus 0: none. */
     enum lk_status (*set_reference)(const void *self, struct lk_config *c);
     /*
-     * Makes the same evidence for another machine, from copies of the source's job and cluster that
-     * say what it is like (sim/whatif/altered_cluster.h) and that outlive it, as does self. *out
-     * follows these hooks and is ended by `close`. (optional) NULL means that no other machine can
-     * be predicted.
+     * Makes the same evidence for a machine that is altered (sim/forecast/altered_cluster.h), on
+     * which at most so many GPUs are asked for. *out follows these hooks, borrows from self, and is
+     * ended by `close`. (optional) NULL means that no other machine can be predicted.
      */
-    enum lk_status (*alter)(void *self, const struct lk_job *job, const struct lk_cluster *cluster,
-                            void **out);
+    enum lk_status (*alter)(void *self, const struct lk_change *change, int gpus, void **out);
     /* Frees self. NULL is legal for self. (optional) NULL means that nothing is to be freed. */
     void (*close)(void *self);
     /* Adds the notes that come last. (optional) NULL means none. */

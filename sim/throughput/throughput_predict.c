@@ -7,6 +7,7 @@
 #include "sim/throughput/throughput.h"
 
 #include "base/array.h"
+#include "sim/forecast/altered_cluster.h"
 #include "sim/forecast/backtest.h"
 #include "sim/throughput/throughput_fit.h"
 
@@ -32,7 +33,9 @@ struct table {
     int most_nodes;                  /* measured */
     bool per_node_assumed;
     struct lk_measured measured[LK_SCALING_POINTS_MAX]; /* the rows */
-    bool altered; /* another machine: borrows all but `step` from the machine as it is */
+    bool is_altered; /* another machine: borrows all but `step` and `altered` from the one as it is
+                      */
+    struct lk_altered altered;
 };
 
 /* ---- Rows ---- */
@@ -170,10 +173,10 @@ static enum lk_status grade(const struct table *e, struct lk_prediction *p)
         below |= lk_throughput_same_batch(row, c) && row->gpus <= c->gpus;
         above |= lk_throughput_same_batch(row, c) && row->gpus >= c->gpus;
     }
-    p->evidence = !isnan(p->measured_s)           ? LK_EVIDENCE_MEASURED
-                  : below && above && !e->altered ? LK_EVIDENCE_INTERPOLATED
-                                                  : LK_EVIDENCE_EXTRAPOLATED;
-    if (e->altered)
+    p->evidence = !isnan(p->measured_s)              ? LK_EVIDENCE_MEASURED
+                  : below && above && !e->is_altered ? LK_EVIDENCE_INTERPOLATED
+                                                     : LK_EVIDENCE_EXTRAPOLATED;
+    if (e->is_altered)
         snprintf(p->evidence_text, sizeof p->evidence_text, "extrapolated to a changed machine");
     else if (p->evidence == LK_EVIDENCE_EXTRAPOLATED && !reference)
         snprintf(p->evidence_text, sizeof p->evidence_text, "extrapolated to another %s",
@@ -190,7 +193,7 @@ static enum lk_status grade(const struct table *e, struct lk_prediction *p)
 
 static double measured_s(const struct table *e, const struct lk_config *c)
 {
-    for (size_t i = e->altered ? 0 : e->t->n; i-- > 0;) {
+    for (size_t i = e->is_altered ? 0 : e->t->n; i-- > 0;) {
         const struct lk_config *row = &e->t->points[i].config;
 
         if (lk_throughput_same_batch(row, c) && row->gpus == c->gpus && row->nodes == c->nodes)
@@ -370,7 +373,8 @@ static enum lk_status prepare(void *self, struct lk_forecast *out)
     struct lk_backtests b = {0};
 
     LK_TRY(lk_throughput_fit_init(&e->fit, e->step, e->t->points, e->t->n));
-    LK_TRY(lk_backtest_run(&source, e->q.grid.level, &b));
+    if (!e->q.grid.whatif)
+        LK_TRY(lk_backtest_run(&source, e->q.grid.level, &b));
     LK_TRY(lk_backtest_add(&b, out));
     LK_TRY(set_names(e, out));
     if (e->step)
@@ -396,29 +400,31 @@ static void table_close(void *self)
 
     if (!e)
         return;
-    if (!e->altered)
+    if (!e->is_altered)
         lk_throughput_fit_fini(&e->fit);
     lk_step_prior_destroy(e->step);
+    lk_altered_fini(&e->altered);
     free(e);
 }
 
 /* The rows were measured on the machine as it is: what they say of the job holds on another. */
-static enum lk_status alter(void *self, const struct lk_job *job, const struct lk_cluster *cluster,
-                            void **out)
+static enum lk_status alter(void *self, const struct lk_change *change, int gpus, void **out)
 {
     enum lk_status st = LK_OK;
     const struct table *as_is = self;
-    struct lk_throughput_model model = {job, as_is->q.model->timed, cluster};
+    struct lk_throughput_model model = *as_is->q.model;
     struct lk_throughput_request q = as_is->q;
     struct table *e = NULL;
 
-    q.model = &model;
     LK_TRY(lk_alloc(&e, 1, sizeof *e));
     *e = *as_is;
-    e->altered = true;
+    e->is_altered = true;
     e->step = NULL;
-    e->cluster = *cluster;
-    LK_TRY(lk_throughput_prior(&q, cluster, &e->step));
+    LK_TRY(lk_altered_init(&e->altered, model.job, &as_is->cluster, change, gpus));
+    e->cluster = e->altered.cluster;
+    model.job = &e->altered.job;
+    q.model = &model;
+    LK_TRY(lk_throughput_prior(&q, &e->cluster, &e->step));
     e->fit.elsewhere = e->step;
     *out = e;
     e = NULL;

@@ -8,9 +8,9 @@
 #include "base/job.h"
 #include "base/status.h"
 #include "base/words.h"
+#include "sim/forecast/altered_cluster.h"
 #include "sim/forecast/evidence.h"
 #include "sim/step/config.h"
-#include "sim/whatif/altered_cluster.h"
 
 #include <stdbool.h>
 #include <stddef.h>

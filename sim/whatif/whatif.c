@@ -6,7 +6,7 @@
 #include "sim/whatif/whatif_state.h"
 
 #include "base/array.h"
-#include "sim/whatif/grid_model.h"
+#include "sim/forecast/forecast.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -248,27 +248,18 @@ static int most_gpus(const struct lk_whatif_state *w, const struct lk_change *c)
 /* A source that knows counts alone is told of another machine by the configuration's nodes. */
 static enum lk_status machine_init(const struct lk_whatif_state *w, struct lk_whatif_machine *m)
 {
-    enum lk_status st = LK_OK;
     const struct lk_evidence_source *e = w->source;
 
     m->self = e->self;
     if (lk_change_is_none(&m->change) || e->knows == LK_KNOWS_COUNTS)
         return LK_OK;
-    LK_TRY(lk_alloc(&m->altered, 1, sizeof *m->altered));
-    LK_TRY(lk_altered_init(m->altered, e->job, e->cluster, &m->change, most_gpus(w, &m->change)));
-    LK_TRY(e->ops->alter(e->self, &m->altered->job, &m->altered->cluster, &m->self));
-    m->own = true;
-out:
-    return st;
+    return e->ops->alter(e->self, &m->change, most_gpus(w, &m->change), &m->self);
 }
 
 static void machine_fini(const struct lk_whatif_state *w, struct lk_whatif_machine *m)
 {
-    if (m->own)
+    if (m->self && m->self != w->source->self)
         w->source->ops->close(m->self);
-    if (m->altered)
-        lk_altered_fini(m->altered);
-    free(m->altered);
     free(m->refusal);
 }
 
@@ -408,9 +399,11 @@ enum lk_status lk_whatif(const struct lk_job *job, const struct lk_cluster *clus
                          const struct lk_whatif_request *request, struct lk_whatif *out)
 {
     enum lk_status st = LK_OK;
-    struct lk_evidence_source source = {0};
+    struct lk_predict_request q = {
+        .level = request->level, .draws = request->draws, .seed = request->seed, .whatif = true};
+    struct lk_evidence_source source;
 
-    LK_TRY(lk_grid_evidence(job, cluster, request->level, request->draws, request->seed, &source));
+    LK_TRY(lk_step_evidence(job, cluster, &q, &source));
     st = lk_whatif_run(&source, request, out);
     source.ops->close(source.self);
 out:

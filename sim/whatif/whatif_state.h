@@ -3,8 +3,8 @@
 #ifndef LK_SIM_WHATIF_WHATIF_STATE_H
 #define LK_SIM_WHATIF_WHATIF_STATE_H
 
+#include "sim/forecast/altered_cluster.h"
 #include "sim/forecast/evidence.h"
-#include "sim/whatif/altered_cluster.h"
 #include "sim/whatif/whatif.h"
 
 #include <stdbool.h>
@@ -29,10 +29,8 @@ struct lk_whatif_item {
 /* An altered machine. */
 struct lk_whatif_machine {
     struct lk_change change;
-    struct lk_altered *altered; /* NULL: the source does without */
-    void *self;                 /* the source's state for it */
-    bool own;                   /* self is to be closed */
-    enum lk_status status;      /* not LK_OK: it cannot be made, and refusal says why */
+    void *self;            /* the source's state for it: its own, or one to be closed */
+    enum lk_status status; /* not LK_OK: it cannot be made, and refusal says why */
     char *refusal;
 };
 

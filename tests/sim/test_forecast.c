@@ -430,6 +430,19 @@ END_TEST
 
 /* ---- Back-tests ---- */
 
+static enum lk_status backtests(const struct sim_world *w, const struct lk_predictor_options *o,
+                                struct lk_backtests *out)
+{
+    struct lk_predict_request q = {.level = o->level, .draws = o->draws, .seed = o->seed};
+    struct lk_evidence_source source;
+    enum lk_status st;
+
+    ck_assert_int_eq(lk_step_evidence(&w->job, &w->cluster, &q, &source), LK_OK);
+    st = lk_backtest_run(&source, o->level, out);
+    source.ops->close(source.self);
+    return st;
+}
+
 START_TEST(larger_runs_and_batches_are_held_out)
 {
     struct sim_world w;
@@ -441,7 +454,7 @@ START_TEST(larger_runs_and_batches_are_held_out)
     sim_world_init(&w, 11, 8);
     sim_truth_add_run(&w.truth, &w.job, 1, 4, 501);
     sim_truth_add_run(&w.truth, &w.job, 1, 16, 502);
-    ck_assert_int_eq(lk_predict_backtests(&w.job, &w.cluster, &o, &b), LK_OK);
+    ck_assert_int_eq(backtests(&w, &o, &b), LK_OK);
     ck_assert_uint_eq(b.n, 6); /* 2, 4, 8 GPUs; batches 4, 8, 16 */
     ck_assert_str_eq(b.items[2].test.what, "8 GPUs from 1, 2, 4");
     ck_assert_str_eq(b.items[4].test.what, "local batch 8 from 4, 16");
@@ -472,11 +485,11 @@ START_TEST(the_held_out_run_is_not_seen)
     struct lk_predictor_options o = options(1);
 
     sim_world_init(&w, 12, 2);
-    ck_assert_int_eq(lk_predict_backtests(&w.job, &w.cluster, &o, &before), LK_OK);
+    ck_assert_int_eq(backtests(&w, &o, &before), LK_OK);
     for (size_t i = 0; i < w.job.runs[1].n_steps; i++)
         w.job.runs[1].step_s[i] *= 7;
     w.job.runs[1].rank_compute_s[0] *= 3;
-    ck_assert_int_eq(lk_predict_backtests(&w.job, &w.cluster, &o, &after), LK_OK);
+    ck_assert_int_eq(backtests(&w, &o, &after), LK_OK);
     ck_assert_double_eq(before.items[0].test.predicted_s, after.items[0].test.predicted_s);
     ck_assert_double_eq(before.items[0].test.lo_s, after.items[0].test.lo_s);
     ck_assert_double_eq_tol(after.items[0].test.measured_s / before.items[0].test.measured_s, 7,

@@ -1,7 +1,7 @@
 /* What-if grids of many configurations. */
 #include "base/array.h"
+#include "sim/forecast/grid_model.h"
 #include "sim/forecast/predictor.h"
-#include "sim/whatif/grid_model.h"
 #include "tests/rigs/sim_truth.h"
 #include "tests/rigs/suite.h"
 

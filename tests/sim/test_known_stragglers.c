@@ -2,12 +2,12 @@
 #include "base/array.h"
 #include "base/rng.h"
 #include "base/stats.h"
+#include "sim/forecast/grid_model.h"
 #include "sim/forecast/predictor.h"
 #include "sim/step/closed_form.h"
 #include "sim/step/engine.h"
 #include "sim/step/known_stragglers.h"
 #include "sim/step/straggler_max.h"
-#include "sim/whatif/grid_model.h"
 #include "tests/rigs/sim_truth.h"
 #include "tests/rigs/suite.h"
 

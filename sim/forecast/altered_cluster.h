@@ -12,8 +12,8 @@
  * to be slow, or that the runs showed to be (sim/step/known_stragglers.h), stay slow in the copies,
  * and are the first to be replaced.
  */
-#ifndef LK_SIM_WHATIF_ALTERED_CLUSTER_H
-#define LK_SIM_WHATIF_ALTERED_CLUSTER_H
+#ifndef LK_SIM_FORECAST_ALTERED_CLUSTER_H
+#define LK_SIM_FORECAST_ALTERED_CLUSTER_H
 
 #include "base/cluster.h"
 #include "base/job.h"

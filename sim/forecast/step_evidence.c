@@ -1,35 +1,111 @@
 /*
  * The step model of a job on a cluster, with the job's runs, as a source of evidence.
  *
- * Divisions: predictions and names / back-tests / notes / the whole.
+ * Divisions: predictions / altered machines / back-tests / names / notes / the whole.
  */
 #include "sim/forecast/forecast.h"
 
 #include "base/array.h"
+#include "base/stats.h"
+#include "sim/forecast/altered_cluster.h"
 #include "sim/forecast/backtest.h"
+#include "sim/forecast/grid_model.h"
 #include "sim/forecast/predictor.h"
 #include "sim/prior.h"
 #include "sim/step/known_stragglers.h"
 #include "sim/step/measured_runs.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 struct model {
     const struct lk_job *job;
     const struct lk_cluster *cluster;
     int64_t global_batch;
+    bool whatif;
     struct lk_predictor_options options;
     struct lk_predictor *predictor;
+    struct lk_grid_model *grid; /* of a what-if */
     int reference_gpus;
     bool reference_measured;
+    struct lk_measured *measured;
+    size_t n_measured;
+    /* Of an altered machine. */
+    struct lk_altered altered;
+    struct model *as_is; /* the machine as it is; NULL: this is it */
+    /* Of the machine as it is: measured runs over the model, of the estimate and of each draw;
+     * NULL: not yet known. */
+    double anchor, *anchor_draws;
 };
 
-static enum lk_status at(void *self, const struct lk_config *c, struct lk_prediction *out)
+static void model_close(void *self)
 {
     struct model *m = self;
 
-    return lk_predictor_at(m->predictor, c, out);
+    if (!m)
+        return;
+    lk_grid_model_destroy(m->grid);
+    lk_predictor_destroy(m->predictor);
+    lk_altered_fini(&m->altered);
+    free(m->measured);
+    free(m->anchor_draws);
+    free(m);
+}
+
+static enum lk_status make_predictor(struct model *m)
+{
+    enum lk_status st = LK_OK;
+
+    LK_TRY(lk_predictor_create(m->job, m->cluster, &m->options, &m->predictor));
+    if (m->whatif)
+        LK_TRY(lk_grid_model_create(m->predictor, &m->grid));
+out:
+    return st;
+}
+
+/* ---- Predictions ---- */
+
+/* Multiplies the prediction of an altered machine by the anchor, sets its interval anew, and grades
+ * it no better than extrapolated. */
+static enum lk_status anchor_prediction(const struct model *m, struct lk_prediction *p)
+{
+    enum lk_status st = LK_OK;
+    struct lk_estimate e;
+    double *sorted = NULL;
+
+    LK_TRY(lk_alloc(&sorted, p->n_draws, sizeof *sorted));
+    p->step_s *= m->as_is->anchor;
+    for (int l = 0; l < LK_LOSS_COUNT; l++)
+        p->losses_s[l] *= m->as_is->anchor;
+    for (size_t d = 0; d < p->n_draws; d++)
+        sorted[d] = p->draws_s[d] *= m->as_is->anchor_draws[d];
+    e = lk_stats_interval(p->step_s, sorted, p->n_draws, m->options.level);
+    p->lo_s = e.lo;
+    p->hi_s = e.hi;
+    if (p->evidence < LK_EVIDENCE_EXTRAPOLATED) {
+        p->evidence = LK_EVIDENCE_EXTRAPOLATED;
+        snprintf(p->evidence_text, sizeof p->evidence_text, "extrapolated to a changed machine");
+    }
+out:
+    free(sorted);
+    return st;
+}
+
+static enum lk_status at(void *self, const struct lk_config *c, struct lk_prediction *out)
+{
+    enum lk_status st = LK_OK;
+    struct model *m = self;
+    struct lk_prediction p = {0};
+
+    LK_TRY(m->grid ? lk_grid_model_at(m->grid, c, &p) : lk_predictor_at(m->predictor, c, &p));
+    if (m->as_is)
+        LK_TRY(anchor_prediction(m, &p));
+    *out = p;
+    p = (struct lk_prediction){0};
+out:
+    lk_prediction_fini(&p);
+    return st;
 }
 
 static enum lk_status estimate(void *self, const struct lk_config *c, double *out_step_s)
@@ -47,22 +123,68 @@ static enum lk_status set_reference(const void *self, struct lk_config *c)
     return lk_config_nodes(m->cluster, c);
 }
 
-static enum lk_status set_names(const struct model *m, struct lk_forecast *out)
+/* ---- Altered machines ---- */
+
+/* Returns the current configuration at the largest count that was run. */
+static struct lk_config largest_run(const struct model *m)
+{
+    struct lk_config c = lk_config_current(m->job);
+
+    for (size_t i = 0; i < m->job->n_runs; i++)
+        if (lk_run_counts(m->cluster, &m->job->runs[i]) && m->job->runs[i].config.gpus >= c.gpus) {
+            c.gpus = m->job->runs[i].config.gpus;
+            c.nodes = m->job->runs[i].config.nodes;
+        }
+    return c;
+}
+
+/* Sets the factor of measured runs over the model, from one configuration forecast with its runs
+ * and without them, draw by draw. Without evidence there is nothing to compare, and it is 1. */
+static enum lk_status set_anchor(struct model *m)
 {
     enum lk_status st = LK_OK;
-    const char *plural = m->reference_gpus == 1 ? "" : "s";
-    const char *origin = m->reference_measured ? "measured" : "modelled";
+    const struct lk_change none = {0};
+    struct lk_altered bare = {0};
+    struct lk_predictor *model = NULL;
+    struct lk_prediction a = {0}, b = {0};
+    struct lk_config c = largest_run(m);
+    size_t n = (size_t)m->options.draws;
 
-    LK_TRY(lk_strdup(&out->job, m->job->name));
-    LK_TRY(lk_strdup(&out->cluster, m->cluster->name));
-    LK_TRY(lk_strdup(&out->sample_unit, m->job->sample_unit));
-    if (m->global_batch > 0)
-        LK_TRY(lk_asprintf(&out->reference, "%d GPU%s, %s, global batch %lld", m->reference_gpus,
-                           plural, origin, (long long)m->global_batch));
-    else
-        LK_TRY(lk_asprintf(&out->reference, "%d GPU%s, %s, same local batch and accumulation",
-                           m->reference_gpus, plural, origin));
+    LK_TRY(lk_altered_init(&bare, m->job, m->cluster, &none, c.gpus));
+    LK_TRY(lk_predictor_create(&bare.job, &bare.cluster, &m->options, &model));
+    LK_TRY(lk_alloc(&m->anchor_draws, n, sizeof *m->anchor_draws));
+    st = lk_predictor_at(m->predictor, &c, &a);
+    if (st == LK_OK)
+        st = lk_predictor_at(model, &c, &b);
+    m->anchor = st == LK_OK ? a.step_s / b.step_s : 1;
+    for (size_t i = 0; i < n; i++)
+        m->anchor_draws[i] = st == LK_OK ? a.draws_s[i] / b.draws_s[i] : 1;
+    st = st == LK_EEVIDENCE ? LK_OK : st;
 out:
+    lk_prediction_fini(&a);
+    lk_prediction_fini(&b);
+    lk_predictor_destroy(model);
+    lk_altered_fini(&bare);
+    return st;
+}
+
+static enum lk_status alter(void *self, const struct lk_change *change, int gpus, void **out)
+{
+    enum lk_status st = LK_OK;
+    struct model *as_is = self, *m = NULL;
+
+    if (!as_is->anchor_draws)
+        LK_TRY(set_anchor(as_is));
+    LK_TRY(lk_alloc(&m, 1, sizeof *m));
+    *m = (struct model){.options = as_is->options, .as_is = as_is, .whatif = as_is->whatif};
+    LK_TRY(lk_altered_init(&m->altered, as_is->job, as_is->cluster, change, gpus));
+    m->job = &m->altered.job;
+    m->cluster = &m->altered.cluster;
+    LK_TRY(make_predictor(m));
+    *out = m;
+    m = NULL;
+out:
+    model_close(m);
     return st;
 }
 
@@ -127,15 +249,16 @@ out:
 
 /* Lists the configurations that were run, and the batches of which only the compute was measured.
  */
-static enum lk_status list_measured(const struct lk_job *j, const struct lk_cluster *cluster,
-                                    struct lk_measured **out, size_t *out_n)
+static enum lk_status list_measured(struct model *m)
 {
     enum lk_status st = LK_OK;
-    const struct lk_runs runs = {.job = j, .cluster = cluster};
-    struct lk_measured *v = NULL;
+    const struct lk_job *j = m->job;
+    const struct lk_runs runs = {.job = j, .cluster = m->cluster};
+    struct lk_measured *v;
     size_t n = 0, k;
 
-    LK_TRY(lk_alloc(&v, j->n_runs + j->n_compute, sizeof *v));
+    LK_TRY(lk_alloc(&m->measured, j->n_runs + j->n_compute, sizeof *m->measured));
+    v = m->measured;
     for (size_t i = 0; i < j->n_runs; i++)
         if (lk_runs_is_first(&runs, i)) {
             v[n].config = j->runs[i].config;
@@ -149,37 +272,30 @@ static enum lk_status list_measured(const struct lk_job *j, const struct lk_clus
                 .config = {.gpus = 1, .nodes = 1, .local_batch = j->compute[i].local_batch},
                 .step_s = NAN};
     }
-    *out = v;
-    *out_n = n;
+    m->n_measured = n;
 out:
     return st;
 }
 
-enum lk_status lk_predict_calibrate(const struct lk_job *job, const struct lk_cluster *cluster,
-                                    struct lk_predictor_options *options, struct lk_backtests *out)
+/* ---- Names ---- */
+
+static enum lk_status set_names(const struct model *m, struct lk_forecast *out)
 {
     enum lk_status st = LK_OK;
-    double prior = lk_prior_value(lk_prior_of_scale(cluster->n_points, cluster->preset));
+    char like[64];
 
-    options->scale_error = NAN;
-    LK_TRY(lk_predict_backtests(job, cluster, options, out));
-    options->scale_error = lk_backtest_scale_error(out, prior, &options->scale_tests);
+    if (m->global_batch > 0 && !m->whatif)
+        snprintf(like, sizeof like, "global batch %lld", (long long)m->global_batch);
+    else
+        snprintf(like, sizeof like, "%s",
+                 m->whatif ? "plain DDP on the same machine" : "same local batch and accumulation");
+    LK_TRY(lk_strdup(&out->job, m->job->name));
+    LK_TRY(lk_strdup(&out->cluster, m->cluster->name));
+    LK_TRY(lk_strdup(&out->sample_unit, m->job->sample_unit));
+    LK_TRY(lk_asprintf(&out->reference, "%d GPU%s, %s, %s", m->reference_gpus,
+                       m->reference_gpus == 1 ? "" : "s",
+                       m->reference_measured ? "measured" : "modelled", like));
 out:
-    return st;
-}
-
-static enum lk_status prepare(void *self, struct lk_forecast *out)
-{
-    enum lk_status st = LK_OK;
-    struct model *m = self;
-    struct lk_backtests b = {0};
-
-    LK_TRY(lk_predict_calibrate(m->job, m->cluster, &m->options, &b));
-    LK_TRY(lk_backtest_add(&b, out));
-    LK_TRY(lk_predictor_create(m->job, m->cluster, &m->options, &m->predictor));
-    LK_TRY(set_names(m, out));
-out:
-    lk_backtests_fini(&b);
     return st;
 }
 
@@ -294,29 +410,72 @@ out:
 
 /* ---- The whole ---- */
 
+static struct lk_evidence_source source_of(struct model *m);
+
+/* The error of the scale is set by the back-tests, which take the prior's. */
+static enum lk_status prepare(void *self, struct lk_forecast *out)
+{
+    enum lk_status st = LK_OK;
+    struct model *m = self;
+    struct lk_evidence_source source = source_of(m);
+    double prior = lk_prior_value(lk_prior_of_scale(m->cluster->n_points, m->cluster->preset));
+    struct lk_backtests b = {0};
+
+    LK_TRY(lk_backtest_run(&source, m->options.level, &b));
+    m->options.scale_error = lk_backtest_scale_error(&b, prior, &m->options.scale_tests);
+    if (!m->whatif)
+        LK_TRY(lk_backtest_add(&b, out));
+    LK_TRY(make_predictor(m));
+    LK_TRY(set_names(m, out));
+out:
+    lk_backtests_fini(&b);
+    return st;
+}
+
 static const struct lk_evidence_ops step_model = {
     .prepare = prepare,
     .at = at,
     .estimate = estimate,
     .from_rest = from_rest,
     .set_reference = set_reference,
+    .alter = alter,
+    .close = model_close,
     .conclude = conclude,
 };
 
-enum lk_status lk_predict_backtests(const struct lk_job *job, const struct lk_cluster *cluster,
-                                    const struct lk_predictor_options *options,
-                                    struct lk_backtests *out)
+static struct lk_evidence_source source_of(struct model *m)
+{
+    return (struct lk_evidence_source){.ops = &step_model,
+                                       .self = m,
+                                       .cluster = m->cluster,
+                                       .job = m->job,
+                                       .knows = LK_KNOWS_RANKS,
+                                       .measured = m->measured,
+                                       .n_measured = m->n_measured,
+                                       .current = lk_config_current(m->job)};
+}
+
+enum lk_status lk_step_evidence(const struct lk_job *job, const struct lk_cluster *cluster,
+                                const struct lk_predict_request *q, struct lk_evidence_source *out)
 {
     enum lk_status st = LK_OK;
-    struct model m = {.job = job, .cluster = cluster, .options = *options};
-    struct lk_measured *measured = NULL;
-    struct lk_evidence_source e = {.ops = &step_model, .self = &m};
+    struct model *m = NULL;
 
-    LK_TRY(list_measured(job, cluster, &measured, &e.n_measured));
-    e.measured = measured;
-    LK_TRY(lk_backtest_run(&e, options->level, out));
+    LK_TRY(lk_alloc(&m, 1, sizeof *m));
+    *m = (struct model){
+        .job = job,
+        .cluster = cluster,
+        .global_batch = q->global_batch,
+        .whatif = q->whatif,
+        .options = {.level = q->level, .draws = q->draws, .seed = q->seed, .scale_error = NAN},
+        .reference_gpus = lk_runs_smallest(job, cluster)};
+    m->reference_measured = m->reference_gpus > 0;
+    m->reference_gpus = m->reference_measured ? m->reference_gpus : 1;
+    LK_TRY(list_measured(m));
+    *out = source_of(m);
+    m = NULL;
 out:
-    free(measured);
+    model_close(m);
     return st;
 }
 
@@ -324,24 +483,11 @@ enum lk_status lk_predict(const struct lk_job *job, const struct lk_cluster *clu
                           const struct lk_predict_request *request, struct lk_forecast *out)
 {
     enum lk_status st = LK_OK;
-    struct model m = {.job = job,
-                      .cluster = cluster,
-                      .global_batch = request->global_batch,
-                      .options = {.level = request->level,
-                                  .draws = request->draws,
-                                  .seed = request->seed,
-                                  .scale_error = NAN},
-                      .reference_gpus = lk_runs_smallest(job, cluster)};
-    struct lk_evidence_source source = {.ops = &step_model,
-                                        .self = &m,
-                                        .cluster = cluster,
-                                        .job = job,
-                                        .current = lk_config_current(job)};
+    struct lk_evidence_source source;
 
-    m.reference_measured = m.reference_gpus > 0;
-    if (!m.reference_measured)
-        m.reference_gpus = 1;
+    LK_TRY(lk_step_evidence(job, cluster, request, &source));
     st = lk_forecast_run(&source, request, out);
-    lk_predictor_destroy(m.predictor);
+    source.ops->close(source.self);
+out:
     return st;
 }

@@ -17,7 +17,7 @@
  *
  * Divisions: shapes / compute / stragglers / one configuration / anchors / points / interface.
  */
-#include "sim/whatif/grid_model.h"
+#include "sim/forecast/grid_model.h"
 
 #include "base/array.h"
 #include "sim/forecast/predictor.h"
