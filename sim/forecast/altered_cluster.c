@@ -55,8 +55,7 @@ bool lk_change_equal(const struct lk_change *a, const struct lk_change *b)
 
 bool lk_change_is_none(const struct lk_change *c)
 {
-    return !changes_links(c) && !c->gpus_per_node && !c->gpu && !c->without_ranks &&
-           !c->without_nodes && !(c->slow_rank.factor > 0) && !(c->slow_link.factor > 0);
+    return lk_change_equal(c, &(struct lk_change){0});
 }
 
 /* ---- Links ---- */

@@ -6,7 +6,6 @@
 #include "sim/whatif/whatif_state.h"
 
 #include "base/array.h"
-#include "sim/forecast/forecast.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -392,21 +391,6 @@ enum lk_status lk_whatif_run(const struct lk_evidence_source *source,
 out:
     state_fini(&w);
     lk_whatif_fini(&o);
-    return st;
-}
-
-enum lk_status lk_whatif(const struct lk_job *job, const struct lk_cluster *cluster,
-                         const struct lk_whatif_request *request, struct lk_whatif *out)
-{
-    enum lk_status st = LK_OK;
-    struct lk_predict_request q = {
-        .level = request->level, .draws = request->draws, .seed = request->seed, .whatif = true};
-    struct lk_evidence_source source;
-
-    LK_TRY(lk_step_evidence(job, cluster, &q, &source));
-    st = lk_whatif_run(&source, request, out);
-    source.ops->close(source.self);
-out:
     return st;
 }
 

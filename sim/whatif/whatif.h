@@ -67,9 +67,6 @@ struct lk_whatif {
  */
 enum lk_status lk_whatif_run(const struct lk_evidence_source *source,
                              const struct lk_whatif_request *request, struct lk_whatif *out);
-/* The same from the runs of a job and the model of its steps on a cluster. */
-enum lk_status lk_whatif(const struct lk_job *job, const struct lk_cluster *cluster,
-                         const struct lk_whatif_request *request, struct lk_whatif *out);
 void lk_whatif_fini(struct lk_whatif *w); /* zeroes it; safe on a zeroed one */
 
 /* Tabulates the gain of each axis moved alone. */

@@ -358,7 +358,7 @@ static enum lk_status note_schemes(struct lk_whatif_state *w)
     for (size_t i = 0; i < o->n_points; i++) {
         const struct lk_config *c = &o->scenarios[i].config;
         const struct lk_forecast_point *p = &o->forecast.points[i];
-        double hidden = fmin(p->losses_s[LK_LOSS_WIRE], p->step_s / fmax(1, c->period));
+        double hidden = fmin(p->losses_s[LK_LOSS_WIRE], p->step_s / fmax(1, c->averaging_period));
 
         if (said[c->sharding])
             continue;

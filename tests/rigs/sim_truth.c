@@ -4,6 +4,7 @@
 #include "base/array.h"
 #include "base/rng.h"
 #include "sim/collective/alpha_beta.h"
+#include "sim/forecast/forecast.h"
 #include "sim/step/closed_form.h"
 
 #include <check.h>
@@ -219,4 +220,19 @@ void sim_world_fini(struct sim_world *w)
 {
     lk_job_fini(&w->job);
     lk_cluster_fini(&w->cluster);
+}
+
+enum lk_status sim_whatif(const struct lk_job *job, const struct lk_cluster *cluster,
+                          const struct lk_whatif_request *request, struct lk_whatif *out)
+{
+    enum lk_status st = LK_OK;
+    struct lk_predict_request q = {
+        .level = request->level, .draws = request->draws, .seed = request->seed, .whatif = true};
+    struct lk_evidence_source source;
+
+    LK_TRY(lk_step_evidence(job, cluster, &q, &source));
+    st = lk_whatif_run(&source, request, out);
+    source.ops->close(source.self);
+out:
+    return st;
 }
