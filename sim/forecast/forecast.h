@@ -67,9 +67,6 @@ enum lk_status lk_knee_find(const struct lk_evidence_source *e, const struct lk_
  * closes it by its hook. */
 enum lk_status lk_step_evidence(const struct lk_job *job, const struct lk_cluster *cluster,
                                 const struct lk_predict_request *q, struct lk_evidence_source *out);
-/* Forecast the request's grid from it. */
-enum lk_status lk_predict(const struct lk_job *job, const struct lk_cluster *cluster,
-                          const struct lk_predict_request *request, struct lk_forecast *out);
 
 /* Make the point of a prediction. reference NULL: its efficiency is not known (NaN). */
 enum lk_status lk_forecast_point_of(const struct lk_prediction *p,

@@ -478,16 +478,3 @@ out:
     model_close(m);
     return st;
 }
-
-enum lk_status lk_predict(const struct lk_job *job, const struct lk_cluster *cluster,
-                          const struct lk_predict_request *request, struct lk_forecast *out)
-{
-    enum lk_status st = LK_OK;
-    struct lk_evidence_source source;
-
-    LK_TRY(lk_step_evidence(job, cluster, request, &source));
-    st = lk_forecast_run(&source, request, out);
-    source.ops->close(source.self);
-out:
-    return st;
-}

@@ -62,10 +62,6 @@ enum { LK_THROUGHPUT_REACH = 64, LK_THROUGHPUT_MODEL_REACH = 1024, LK_THROUGHPUT
 enum lk_status lk_throughput_evidence(struct lk_throughput_table *t,
                                       const struct lk_throughput_request *q,
                                       struct lk_evidence_source *out);
-/* Forecast the request's grid from the table. */
-enum lk_status lk_throughput_predict(struct lk_throughput_table *t,
-                                     const struct lk_throughput_request *request,
-                                     struct lk_forecast *out);
 
 /*
  * Fill *out_machine: the model's cluster, borrowed, with any number of nodes and the GPUs of a full

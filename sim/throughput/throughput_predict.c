@@ -501,17 +501,3 @@ out:
     table_close(e);
     return st;
 }
-
-enum lk_status lk_throughput_predict(struct lk_throughput_table *t,
-                                     const struct lk_throughput_request *request,
-                                     struct lk_forecast *out)
-{
-    enum lk_status st = LK_OK;
-    struct lk_evidence_source source;
-
-    LK_TRY(lk_throughput_evidence(t, request, &source));
-    st = lk_forecast_run(&source, &request->grid, out);
-    source.ops->close(source.self);
-out:
-    return st;
-}

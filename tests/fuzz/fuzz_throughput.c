@@ -14,19 +14,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         .grid = {.gpus = gpus, .n_gpus = 2, .level = 0.9}};
     struct lk_throughput_table t = {0};
     struct lk_evidence_source e;
-    struct lk_backtests tests = {0};
-    struct lk_forecast f = {0};
+    struct lk_backtests tests;
+    struct lk_forecast f;
 
     if (lk_throughput_read(fuzz_file(data, size), &t) != LK_OK)
         return 0;
-    if (t.n <= ROWS_MAX) {
-        if (lk_throughput_predict(&t, &q, &f) == LK_OK)
+    if (t.n <= ROWS_MAX && lk_throughput_evidence(&t, &q, &e) == LK_OK) {
+        if (lk_backtest_run(&e, q.grid.level, &tests) == LK_OK)
+            lk_backtests_fini(&tests);
+        if (lk_forecast_run(&e, &q.grid, &f) == LK_OK)
             lk_forecast_fini(&f);
-        if (lk_throughput_evidence(&t, &q, &e) == LK_OK) {
-            if (lk_backtest_run(&e, 0.9, &tests) == LK_OK)
-                lk_backtests_fini(&tests);
-            e.ops->close(e.self);
-        }
+        e.ops->close(e.self);
     }
     lk_throughput_fini(&t);
     return 0;

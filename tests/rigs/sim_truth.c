@@ -4,7 +4,6 @@
 #include "base/array.h"
 #include "base/rng.h"
 #include "sim/collective/alpha_beta.h"
-#include "sim/forecast/forecast.h"
 #include "sim/step/closed_form.h"
 
 #include <check.h>
@@ -232,6 +231,19 @@ enum lk_status sim_whatif(const struct lk_job *job, const struct lk_cluster *clu
 
     LK_TRY(lk_step_evidence(job, cluster, &q, &source));
     st = lk_whatif_run(&source, request, out);
+    source.ops->close(source.self);
+out:
+    return st;
+}
+
+enum lk_status sim_predict(const struct lk_job *job, const struct lk_cluster *cluster,
+                           const struct lk_predict_request *request, struct lk_forecast *out)
+{
+    enum lk_status st = LK_OK;
+    struct lk_evidence_source source;
+
+    LK_TRY(lk_step_evidence(job, cluster, request, &source));
+    st = lk_forecast_run(&source, request, out);
     source.ops->close(source.self);
 out:
     return st;
