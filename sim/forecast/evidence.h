@@ -1,7 +1,7 @@
 /*
  * A source of evidence predicts configurations by a table of functions. There are two: the step
  * model of a job on a cluster (sim/forecast/step_evidence.c), and a table of throughputs with the
- * scaling law, alone or weighed with a step model (sim/throughput/throughput_predict.c).
+ * scaling law, alone or weighed with a step model (sim/throughput/throughput_evidence.c).
  * sim/forecast/forecast.h turns any of them into a forecast, sim/forecast/backtest.h into
  * back-tests, sim/whatif/whatif.h into a what-if.
  */

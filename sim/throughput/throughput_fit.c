@@ -545,13 +545,3 @@ enum lk_status lk_throughput_fit_losses(struct lk_throughput_fit *fit,
 out:
     return st;
 }
-
-enum lk_status lk_throughput_prior(const struct lk_throughput_request *q,
-                                   const struct lk_cluster *machine, struct lk_step_prior **out)
-{
-    *out = NULL;
-    if (!q->model)
-        return LK_OK;
-    return lk_step_prior_create(q->model->job, q->model->timed, machine,
-                                (size_t)q->grid.draws * LK_STEP_FIT_PROPOSALS, q->grid.seed, out);
-}

@@ -53,12 +53,4 @@ enum lk_status lk_throughput_fit_losses(struct lk_throughput_fit *f,
                                         const struct lk_scaling_point *target,
                                         double out_shares[LK_LOSS_COUNT]);
 
-/* Makes the prior of the step model behind a table, NULL without one. machine: as
- * lk_throughput_complete fills it; it and what the request borrows outlive the prior. */
-enum lk_status lk_throughput_prior(const struct lk_throughput_request *q,
-                                   const struct lk_cluster *machine, struct lk_step_prior **out);
-
-/* Return true if all but GPUs and nodes are the same. */
-bool lk_throughput_same_batch(const struct lk_config *a, const struct lk_config *b);
-
 #endif

@@ -1,14 +1,15 @@
 /*
- * Forecasts from a table of throughputs: the scaling law, alone or weighed with a step model, as
- * evidence.
+ * A table of throughputs as a source of evidence, by the scaling law, alone or weighed with a step
+ * model.
  *
- * Divisions: rows / refusals and grades / predictions / names and notes / the whole.
+ * Divisions: rows / refusals and grades / predictions / names and notes / opening / the whole.
  */
 #include "sim/throughput/throughput.h"
 
 #include "base/array.h"
 #include "sim/forecast/altered_cluster.h"
 #include "sim/forecast/backtest.h"
+#include "sim/step/config.h"
 #include "sim/throughput/throughput_fit.h"
 
 #include <limits.h>
@@ -22,6 +23,8 @@ static const double ODDS_NOTED = 0.05;
 
 /* The knee is sought up to so many times the measured nodes. */
 enum { KNEE_REACH = 8 };
+
+enum { USUAL_PER_NODE = 8 };
 
 struct table {
     const struct lk_throughput_table *t;
@@ -392,6 +395,71 @@ out:
     return st;
 }
 
+/* ---- Opening: the machine, missing columns, the prior ---- */
+
+static int per_node(const struct lk_throughput_table *t, const struct lk_throughput_request *q,
+                    bool *out_assumed)
+{
+    int fullest = 0, most_nodes = 0, least;
+
+    *out_assumed = false;
+    for (size_t i = 0; i < t->n; i++) {
+        const struct lk_config *c = &t->points[i].config;
+
+        most_nodes = c->nodes > most_nodes ? c->nodes : most_nodes;
+        fullest = c->gpus / c->nodes > fullest ? c->gpus / c->nodes : fullest;
+    }
+    if (q->gpus_per_node > 0)
+        return q->gpus_per_node;
+    if (most_nodes > 1)
+        return fullest;
+    *out_assumed = !q->model;
+    least = q->model ? q->model->cluster->gpus_per_node : USUAL_PER_NODE;
+    return (t->has_nodes || !q->model) && fullest > least ? fullest : least;
+}
+
+/* Fills *out_machine: the model's cluster with any number of nodes and the GPUs of a full one, and
+ * what the table lacks for a step model. */
+static enum lk_status complete(struct lk_throughput_table *t, const struct lk_throughput_request *q,
+                               struct lk_cluster *out_machine, bool *out_assumed)
+{
+    int gpus_per_node = per_node(t, q, out_assumed);
+
+    *out_machine = q->model ? *q->model->cluster : (struct lk_cluster){0};
+    out_machine->gpus_per_node = gpus_per_node;
+    out_machine->nodes = 0;
+    for (size_t i = 0; i < t->n && q->model; i++) {
+        struct lk_config *c = &t->points[i].config;
+
+        if (!t->has_nodes)
+            c->nodes = (c->gpus - 1) / gpus_per_node + 1;
+        if (c->gpus % c->nodes)
+            return lk_fail(LK_EUSAGE, "%s: %d GPUs do not divide among %d nodes of %d", t->name,
+                           c->gpus, c->nodes, gpus_per_node);
+        if (!c->local_batch && q->grid.n_local_batches)
+            c->local_batch = (int)q->grid.local_batches[0];
+        if (!c->local_batch)
+            return lk_fail(LK_EEVIDENCE,
+                           "%s: no column local_batch, so the length of a step is not known; "
+                           "--local-batch says that of all rows",
+                           t->name);
+        lk_config_set_cap(c, q->model->job, c->cap_bytes ? c->cap_bytes : q->model->job->cap_bytes);
+        c->no_sync = q->model->job->no_sync;
+    }
+    return LK_OK;
+}
+
+/* Makes the prior of the step model behind a table, NULL without one. */
+static enum lk_status make_prior(const struct lk_throughput_request *q,
+                                 const struct lk_cluster *machine, struct lk_step_prior **out)
+{
+    *out = NULL;
+    if (!q->model)
+        return LK_OK;
+    return lk_step_prior_create(q->model->job, q->model->timed, machine,
+                                (size_t)q->grid.draws * LK_STEP_FIT_PROPOSALS, q->grid.seed, out);
+}
+
 /* ---- The whole ---- */
 
 static void table_close(void *self)
@@ -424,7 +492,7 @@ static enum lk_status alter(void *self, const struct lk_change *change, int gpus
     e->cluster = e->altered.cluster;
     model.job = &e->altered.job;
     q.model = &model;
-    LK_TRY(lk_throughput_prior(&q, &e->cluster, &e->step));
+    LK_TRY(make_prior(&q, &e->cluster, &e->step));
     e->fit.elsewhere = e->step;
     *out = e;
     e = NULL;
@@ -492,8 +560,8 @@ enum lk_status lk_throughput_evidence(struct lk_throughput_table *t,
     LK_TRY(lk_alloc(&e, 1, sizeof *e));
     *e = (struct table){.t = t, .q = *q};
     LK_TRY(check_request(t, q));
-    LK_TRY(lk_throughput_complete(t, q, &e->cluster, &e->per_node_assumed));
-    LK_TRY(lk_throughput_prior(q, &e->cluster, &e->step));
+    LK_TRY(complete(t, q, &e->cluster, &e->per_node_assumed));
+    LK_TRY(make_prior(q, &e->cluster, &e->step));
     read_rows(e);
     *out = source_of(e);
     e = NULL;
