@@ -26,7 +26,8 @@ bool lk_config_same_scheme(const struct lk_config *a, const struct lk_config *b)
 {
     return a->algo == b->algo && a->grad_dtype == b->grad_dtype &&
            a->compression == b->compression && a->powersgd_rank == b->powersgd_rank &&
-           a->sharding == b->sharding && a->shard_group == b->shard_group && a->period == b->period;
+           a->sharding == b->sharding && a->shard_group == b->shard_group &&
+           a->averaging_period == b->averaging_period;
 }
 
 double lk_config_samples(const struct lk_config *c)

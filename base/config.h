@@ -68,8 +68,9 @@ struct lk_config {
     enum lk_compression compression; /* communication hook */
     int powersgd_rank;               /* POWERSGD: of the factors, 1 or more */
     enum lk_sharding sharding;
-    int shard_group; /* HSDP: ranks that share one copy of the model; 0: those of a node */
-    int period;      /* LOCAL_SGD and DILOCO: steps from one averaging to the next, 1 or more */
+    int shard_group;      /* HSDP: ranks that share one copy of the model; 0: those of a node */
+    int averaging_period; /* LOCAL_SGD and DILOCO: steps from one averaging to the next, 1 or more
+                           */
 };
 
 /* A point of a scaling curve: a configuration with the throughput measured in it, or one whose
@@ -85,7 +86,7 @@ struct lk_scaling_point {
 /* Return true if all members are equal. */
 bool lk_config_equal(const struct lk_config *a, const struct lk_config *b);
 /* Return true if gradients are exchanged alike: algorithm, dtype, compression, sharding with its
- * group and period. */
+ * group and averaging period. */
 bool lk_config_same_scheme(const struct lk_config *a, const struct lk_config *b);
 /* Return the samples of one step of all ranks; an unknown local batch counts as one sample. */
 double lk_config_samples(const struct lk_config *c);

@@ -72,7 +72,7 @@ static enum lk_status score_intervals(const struct lk_scored *v, size_t n, struc
         width += log(v[i].hi / v[i].lo);
         score += lk_score_interval(v[i].measured, v[i].lo, v[i].hi, s->level);
     }
-    s->share = lk_stats_share(s->inside, s->n, SHARE_LEVEL);
+    s->share = lk_stats_wilson(s->inside, s->n, SHARE_LEVEL);
     s->width = s->score = s->constant_width = s->constant_score = NAN;
     if (!s->n)
         goto out;

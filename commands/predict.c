@@ -7,9 +7,9 @@
 #include "base/preset.h"
 #include "commands/command.h"
 #include "commands/common_rows.h"
+#include "commands/evidence_inputs.h"
 #include "commands/inputs.h"
 #include "commands/plan_options.h"
-#include "commands/throughput_inputs.h"
 #include "reports/print.h"
 #include "sim/forecast/forecast.h"
 #include "sim/planning/memory.h"
@@ -75,6 +75,7 @@ static const struct lk_option rows[] = {
     {ROW_DRAWS(struct options)},
     {ROW_SEED(struct options)},
     THROUGHPUT_ROWS(struct options),
+    THROUGHPUT_NODE_ROW(struct options),
     PLAN_OPTIONS(struct options),
     {ROW_FORECAST_OUT(struct options), .group = "output"},
     {ROW_FORECAST_CSV(struct options)},
@@ -178,15 +179,6 @@ out:
     return st;
 }
 
-/* Simulate the first point and write its traces. */
-static enum lk_status write_trace(const struct options *o, const struct lk_job *job,
-                                  const struct lk_cluster *cluster, const struct lk_forecast *f)
-{
-    struct lk_sim_request q = {.steps = (int)o->trace_steps, .seed = (uint64_t)o->seed};
-
-    return lk_simulate_trace(job, cluster, &f->points[0].config, &q, o->trace, NULL);
-}
-
 /* Refuses options that a table of throughputs has no use for. */
 static enum lk_status check_throughput(const struct options *o)
 {
@@ -198,22 +190,6 @@ static enum lk_status check_throughput(const struct options *o)
     return LK_OK;
 }
 
-static enum lk_status run_throughput(const struct options *o, const char *const *operands, int n)
-{
-    enum lk_status st = LK_OK;
-    struct throughput_inputs in = {.request.grid = make_request(o)};
-    struct lk_forecast f = {0};
-
-    LK_TRY(throughput_inputs_read(&o->table, o->cluster, operands, n, &in));
-    LK_TRY(lk_throughput_predict(&in.table, &in.request, &f));
-    LK_TRY(forecast_write(&f, o->out, o->csv));
-    LK_TRY(print(o, in.request.model ? &in.job : NULL, NULL, &f));
-out:
-    lk_forecast_fini(&f);
-    throughput_inputs_fini(&in);
-    return st;
-}
-
 static enum lk_status parse(int argc, char **argv, struct options *o, const char **operands,
                             int *out_operands)
 {
@@ -223,9 +199,7 @@ static enum lk_status parse(int argc, char **argv, struct options *o, const char
     LK_TRY(lk_log_configure(o->log));
     if (o->table.file)
         return check_throughput(o);
-    if (o->table.parameters || o->table.gradients || o->table.gpus_per_node)
-        return lk_fail(LK_EUSAGE, "--parameters, --gradients and --gpus-per-node go with "
-                                  "--throughput");
+    LK_TRY(check_no_table(&o->table));
     LK_TRY(job_and_cluster("predict", operands, *out_operands, o->cluster));
     if (!o->gpus.n)
         return lk_fail(LK_EUSAGE, "--gpus is missing: the counts to predict, e.g. --gpus=1,2,4");
@@ -239,28 +213,27 @@ static enum lk_status run(int argc, char **argv)
     struct options o;
     const char *operands[2] = {NULL};
     int n = 0;
-    struct lk_job job = {0};
-    struct lk_cluster cluster = {0};
-    struct lk_predict_request request;
-    struct lk_forecast forecast = {0};
+    struct evidence_inputs in = {0};
+    struct lk_forecast f = {0};
 
     LK_TRY(parse(argc, argv, &o, operands, &n));
-    if (o.table.file)
-        return run_throughput(&o, operands, n);
-    LK_TRY(find_job(operands[0], &job));
-    LK_TRY(find_cluster(operands[1], &cluster));
-    LK_TRY(known_slow_add(&cluster, o.slow_rank, o.slow_link));
-    request = make_request(&o);
-    LK_TRY(lk_predict(&job, &cluster, &request, &forecast));
-    LK_TRY(lk_plan_forecast(&job, &cluster, &o.plan.request, NULL, &forecast));
-    LK_TRY(forecast_write(&forecast, o.out, o.csv));
+    in.request.grid = make_request(&o);
+    LK_TRY(o.table.file
+               ? evidence_open_table(&o.table, o.cluster, operands, n, &in)
+               : evidence_open_job(operands, 1, operands[1], o.slow_rank, o.slow_link, &in));
+    LK_TRY(lk_forecast_run(&in.source, &in.request.grid, &f));
+    if (!o.table.file)
+        LK_TRY(lk_plan_forecast(&in.job, &in.cluster, &o.plan.request, NULL, &f));
+    LK_TRY(forecast_write(&f, o.out, o.csv));
     if (o.trace)
-        LK_TRY(write_trace(&o, &job, &cluster, &forecast));
-    LK_TRY(print(&o, &job, &cluster, &forecast));
+        LK_TRY(lk_simulate_trace(
+            &in.job, &in.cluster, &f.points[0].config,
+            &(struct lk_sim_request){.steps = (int)o.trace_steps, .seed = (uint64_t)o.seed},
+            o.trace, NULL));
+    LK_TRY(print(&o, in.source.job, &in.cluster, &f));
 out:
-    lk_forecast_fini(&forecast);
-    lk_cluster_fini(&cluster);
-    lk_job_fini(&job);
+    lk_forecast_fini(&f);
+    evidence_fini(&in);
     return st;
 }
 

@@ -6,6 +6,7 @@
 #include "base/option.h"
 #include "commands/command.h"
 #include "commands/common_rows.h"
+#include "commands/evidence_inputs.h"
 #include "commands/inputs.h"
 #include "commands/plan_options.h"
 #include "reports/print.h"
@@ -23,6 +24,7 @@ struct options {
     const char *axes[LK_AXIS_COUNT];
     int64_t global_batch;
     const char *cluster;
+    struct throughput_options table;
     double level;
     int64_t draws, seed;
     const char *out, *csv;
@@ -43,6 +45,7 @@ static const struct lk_option rows[] = {
     {ROW_LEVEL(struct options)},
     {ROW_DRAWS(struct options)},
     {ROW_SEED(struct options)},
+    THROUGHPUT_ROWS(struct options),
     PLAN_OPTIONS(struct options),
     {ROW_FORECAST_OUT(struct options), .group = "output"},
     {ROW_FORECAST_CSV(struct options)},
@@ -57,6 +60,7 @@ struct lists {
     struct lk_axis_value *values[LK_AXIS_COUNT];
     struct lk_cluster *gpus;
     size_t n_gpus;
+    int64_t local_batch; /* the first */
 };
 
 static void lists_fini(struct lists *l)
@@ -134,24 +138,27 @@ static void show_progress(void *user, size_t done, size_t total)
     fprintf(stderr, "\r%zu of %zu configurations%s", done, total, done < total ? "" : "\n");
 }
 
-/* Add memory, cost and time to the target to every point, for the GPU of its scenario. */
-static enum lk_status plan(const struct lk_plan_request *request, const struct lk_job *job,
-                           const struct lk_cluster *cluster, struct lk_whatif *w)
+/* Add memory, cost and time to the target to every point, for the GPU of its scenario; a table of
+ * throughputs does not tell them. */
+static enum lk_status plan(const struct options *o, const struct lk_evidence_source *source,
+                           struct lk_whatif *w)
 {
     enum lk_status st = LK_OK;
     const struct lk_cluster **devices = NULL;
 
+    if (o->table.file)
+        return LK_OK;
     LK_TRY(lk_alloc(&devices, w->forecast.n_points, sizeof *devices));
     for (size_t i = 0; i < w->n_points; i++)
         devices[i] = w->scenarios[i].change.gpu;
-    LK_TRY(lk_plan_forecast(job, cluster, request, devices, &w->forecast));
+    LK_TRY(lk_plan_forecast(source->job, source->cluster, &o->plan.request, devices, &w->forecast));
 out:
     free(devices);
     return st;
 }
 
-static enum lk_status print(const struct options *o, const struct lk_job *job,
-                            const struct lk_cluster *cluster, struct lk_whatif *w)
+static enum lk_status print(const struct options *o, const struct lk_evidence_source *source,
+                            struct lk_whatif *w)
 {
     enum lk_status st = LK_OK;
     struct lk_table *tables[3 + LK_PLAN_TABLES] = {NULL}, *plans[LK_PLAN_TABLES] = {NULL};
@@ -164,9 +171,9 @@ static enum lk_status print(const struct options *o, const struct lk_job *job,
     for (int i = 0; i < LK_PLAN_TABLES; i++)
         if (plans[i])
             tables[n++] = plans[i];
-    if (o->plan.memory)
-        LK_TRY(lk_memory_table(job, lk_plan_device_bytes(cluster, &o->plan.request), &w->forecast,
-                               &tables[n++]));
+    if (o->plan.memory && !o->table.file)
+        LK_TRY(lk_memory_table(source->job, lk_plan_device_bytes(source->cluster, &o->plan.request),
+                               &w->forecast, &tables[n++]));
     LK_TRY(lk_report_tables((const struct lk_table *const *)tables, n, (enum lk_format)o->format,
                             "-"));
 out:
@@ -175,46 +182,65 @@ out:
     return st;
 }
 
-static enum lk_status parse(int argc, char **argv, struct options *o, const char **operands)
+static enum lk_status parse(int argc, char **argv, struct options *o, const char **operands, int *n)
 {
     enum lk_status st = LK_OK;
-    int n = 0;
 
-    LK_TRY(lk_option_parse(rows, o, argc, argv, operands, 2, &n));
+    LK_TRY(lk_option_parse(rows, o, argc, argv, operands, 2, n));
     LK_TRY(lk_log_configure(o->log));
-    LK_TRY(job_and_cluster("whatif", operands, n, o->cluster));
+    if (!o->table.file)
+        LK_TRY(check_no_table(&o->table));
+    if (!o->table.file)
+        LK_TRY(job_and_cluster("whatif", operands, *n, o->cluster));
     if (!o->axes[LK_AXIS_GPUS])
         return lk_fail(LK_EUSAGE, "--gpus is missing: the counts to forecast, e.g. --gpus=8,64");
 out:
     return st;
 }
 
+/* Opens the source; the first local batch asked for is that of a table without that column. */
+static enum lk_status open_source(const struct options *o, struct lists *l,
+                                  const struct lk_whatif_request *q, const char *const *operands,
+                                  int n, struct evidence_inputs *in)
+{
+    bool batch = q->axes[LK_AXIS_LOCAL_BATCH].n > 0;
+
+    l->local_batch = batch ? (int64_t)q->axes[LK_AXIS_LOCAL_BATCH].v[0].number.value : 0;
+    in->request.grid = (struct lk_predict_request){.local_batches = &l->local_batch,
+                                                   .n_local_batches = batch,
+                                                   .global_batch = q->global_batch,
+                                                   .level = q->level,
+                                                   .draws = q->draws,
+                                                   .seed = q->seed,
+                                                   .whatif = true};
+    return o->table.file ? evidence_open_table(&o->table, o->cluster, operands, n, in)
+                         : evidence_open_job(operands, 1, operands[1], NULL, NULL, in);
+}
+
 static enum lk_status run(int argc, char **argv)
 {
     enum lk_status st = LK_OK;
-    struct options o;
+    struct options o = {0}; /* no option sets the table's GPUs of a node: they are an axis */
     struct lists lists = {0};
     const char *operands[2] = {NULL};
-    struct lk_job job = {0};
-    struct lk_cluster cluster = {0};
+    struct evidence_inputs in = {0};
     struct lk_whatif_request request;
     struct lk_whatif w = {0};
+    int n = 0;
 
-    LK_TRY(parse(argc, argv, &o, operands));
+    LK_TRY(parse(argc, argv, &o, operands, &n));
     LK_TRY(make_request(&o, &lists, &request));
     request.plan = &o.plan.request;
-    LK_TRY(find_job(operands[0], &job));
-    LK_TRY(find_cluster(operands[1], &cluster));
     if (isatty(STDERR_FILENO))
         request.progress = show_progress;
-    LK_TRY(lk_whatif_run(&job, &cluster, &request, &w));
-    LK_TRY(plan(&o.plan.request, &job, &cluster, &w));
+    LK_TRY(open_source(&o, &lists, &request, operands, n, &in));
+    LK_TRY(lk_whatif_run(&in.source, &request, &w));
+    LK_TRY(plan(&o, &in.source, &w));
     LK_TRY(forecast_write(&w.forecast, o.out, o.csv));
-    LK_TRY(print(&o, &job, &cluster, &w));
+    LK_TRY(print(&o, &in.source, &w));
 out:
     lk_whatif_fini(&w);
-    lk_cluster_fini(&cluster);
-    lk_job_fini(&job);
+    evidence_fini(&in);
     lists_fini(&lists);
     return st;
 }

@@ -281,7 +281,7 @@ static void synchronise_seldom(struct lk_config_model *m, const struct lk_job *j
     if (c->sharding == LK_SHARDING_ASYNC)
         run_unsynchronised(m);
     else if (periodic && c->shard_group < 2 && !j->n_sync_bn)
-        law->transient_sd /= sqrt(c->period);
+        law->transient_sd /= sqrt(c->averaging_period);
 }
 
 /* Grade another scheme than plain DDP as extrapolated, since runs are of plain DDP. */

@@ -20,7 +20,7 @@ bool lk_run_counts(const struct lk_cluster *c, const struct lk_job_run *r)
     return r->n_steps > 0 && (r->config.gpus == 1 || (!c->preset && fits));
 }
 
-static bool same_config(const struct lk_config *a, const struct lk_config *b)
+bool lk_runs_same_config(const struct lk_config *a, const struct lk_config *b)
 {
     bool same_sync = a->no_sync == b->no_sync || a->accumulation == 1;
     bool same_buckets =
@@ -46,7 +46,7 @@ static const struct lk_job_run *member(const struct lk_runs *r, const struct lk_
 {
     const struct lk_job_run *run = &r->job->runs[i];
 
-    return lk_run_counts(r->cluster, run) && same_config(&run->config, at) ? run : NULL;
+    return lk_run_counts(r->cluster, run) && lk_runs_same_config(&run->config, at) ? run : NULL;
 }
 
 /* Return the mean of n steps resampled in blocks of about sqrt(n). */

@@ -23,6 +23,10 @@
  */
 bool lk_run_counts(const struct lk_cluster *c, const struct lk_job_run *r);
 
+/* Return true if runs of both have the same step: buckets do not count on one rank, nor does
+ * no_sync without accumulation. */
+bool lk_runs_same_config(const struct lk_config *a, const struct lk_config *b);
+
 /* The job's runs that count on the cluster; both are borrowed. */
 struct lk_runs {
     const struct lk_job *job;

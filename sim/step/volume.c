@@ -362,14 +362,14 @@ static enum lk_status add_periodic(struct build *b)
     enum lk_status st = LK_OK;
     struct group near;
 
-    if (b->config->period < 1)
+    if (b->config->averaging_period < 1)
         return lk_fail(LK_EUSAGE, "%s needs a period: steps from one averaging to the next, >= 1",
                        lk_sharding_name(b->config->sharding));
     if (b->config->shard_group > 1) {
         LK_TRY(neighbours(b, &near));
         LK_TRY(add_gradients(b, &near, LK_ALL_REDUCE, !b->config->no_sync));
     }
-    LK_TRY(add_all_parameters(b, LK_ALL_REDUCE, b->config->period));
+    LK_TRY(add_all_parameters(b, LK_ALL_REDUCE, b->config->averaging_period));
 out:
     return st;
 }

@@ -100,7 +100,7 @@ START_TEST(a_scheme_moves_what_its_formula_says)
     fixture_init(&f);
     c.sharding = table[_i].sharding;
     c.no_sync = !table[_i].sync_every;
-    c.period = H;
+    c.averaging_period = H;
     c.shard_group = c.sharding == LK_SHARDING_HSDP ? GROUP : 0;
     ck_assert_double_eq_tol(
         sent(&f, &c), table[_i].over_n * n + table[_i].over_s * s + table[_i].over_r * r, 1e-9 * M);
@@ -215,7 +215,7 @@ START_TEST(no_scheme_waits_for_itself)
 
     fixture_init(&f);
     c.sharding = (enum lk_sharding)_i;
-    c.period = H;
+    c.averaging_period = H;
     if (c.sharding != LK_SHARDING_ASYNC) {
         f.job.sync_bn = bn;
         f.job.n_sync_bn = 2;

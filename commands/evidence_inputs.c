@@ -1,5 +1,5 @@
-/* Inputs of a forecast from throughputs; see the header. */
-#include "commands/throughput_inputs.h"
+/* Sources of evidence, opened by what a command's words name. */
+#include "commands/evidence_inputs.h"
 
 #include "base/array.h"
 #include "base/gradients.h"
@@ -7,8 +7,10 @@
 
 const char *const throughput_dtypes[] = {LK_DTYPE_LIST(LK_WORD_NAME) NULL};
 
-void throughput_inputs_fini(struct throughput_inputs *in)
+void evidence_fini(struct evidence_inputs *in)
 {
+    if (in->source.self)
+        in->source.ops->close(in->source.self);
     lk_throughput_fini(&in->table);
     lk_job_fini(&in->job);
     lk_cluster_fini(&in->cluster);
@@ -24,7 +26,7 @@ static bool is_timed(const struct lk_job *j)
 }
 
 static enum lk_status find_gradients(const struct throughput_options *o, const char *path,
-                                     struct throughput_inputs *out)
+                                     struct evidence_inputs *out)
 {
     enum lk_status st = LK_OK;
     double n;
@@ -44,7 +46,7 @@ out:
 }
 
 static enum lk_status find_model(const struct throughput_options *o, const char *cluster,
-                                 const char *const *operands, int n, struct throughput_inputs *out)
+                                 const char *const *operands, int n, struct evidence_inputs *out)
 {
     enum lk_status st = LK_OK;
     bool list = o->parameters || o->gradients;
@@ -67,15 +69,37 @@ out:
     return st;
 }
 
-enum lk_status throughput_inputs_read(const struct throughput_options *o, const char *cluster,
-                                      const char *const *operands, int n,
-                                      struct throughput_inputs *out)
+enum lk_status evidence_open_table(const struct throughput_options *o, const char *cluster,
+                                   const char *const *operands, int n, struct evidence_inputs *in)
 {
     enum lk_status st = LK_OK;
 
-    out->request.gpus_per_node = (int)o->gpus_per_node;
-    LK_TRY(find_model(o, cluster, operands, n, out));
-    LK_TRY(lk_throughput_read(o->file, &out->table));
+    in->request.gpus_per_node = (int)o->gpus_per_node;
+    LK_TRY(find_model(o, cluster, operands, n, in));
+    LK_TRY(lk_throughput_read(o->file, &in->table));
+    LK_TRY(lk_throughput_evidence(&in->table, &in->request, &in->source));
 out:
     return st;
+}
+
+enum lk_status evidence_open_job(const char *const *jobs, size_t n, const char *cluster,
+                                 const char *slow_ranks, const char *slow_links,
+                                 struct evidence_inputs *in)
+{
+    enum lk_status st = LK_OK;
+
+    LK_TRY(find_job_of_runs(jobs, n, &in->job));
+    LK_TRY(find_cluster(cluster, &in->cluster));
+    LK_TRY(known_slow_add(&in->cluster, slow_ranks, slow_links));
+    LK_TRY(lk_step_evidence(&in->job, &in->cluster, &in->request.grid, &in->source));
+out:
+    return st;
+}
+
+enum lk_status check_no_table(const struct throughput_options *o)
+{
+    return o->parameters || o->gradients || o->gpus_per_node
+               ? lk_fail(LK_EUSAGE, "--parameters, --gradients and --gpus-per-node go with "
+                                    "--throughput")
+               : LK_OK;
 }

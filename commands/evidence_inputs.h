@@ -1,15 +1,18 @@
 /*
- * Read the inputs of `predict` and `validate` when they start from a table of throughputs
- * (sim/throughput/throughput.h), alone or with a job and a cluster. THROUGHPUT_ROWS(T) are the
- * option rows of both commands, for a target struct T with a member `struct throughput_options
- * table`.
+ * Open the source of evidence (sim/forecast/evidence.h) of `predict`, `validate` and `whatif`: the
+ * runs of a job on a cluster, or a table of throughputs, alone or with a job and a cluster.
+ * THROUGHPUT_ROWS(T) are the option rows of these commands for the table, for a target struct T
+ * with a member `struct throughput_options table`; THROUGHPUT_NODE_ROW(T) is one more where GPUs a
+ * node are no axis.
  */
-#ifndef LK_COMMANDS_THROUGHPUT_INPUTS_H
-#define LK_COMMANDS_THROUGHPUT_INPUTS_H
+#ifndef LK_COMMANDS_EVIDENCE_INPUTS_H
+#define LK_COMMANDS_EVIDENCE_INPUTS_H
 
 #include "base/option.h"
 #include "base/status.h"
 #include "sim/throughput/throughput.h"
+
+#include <stddef.h>
 
 /* The options; texts are borrowed from argv and NULL where not given. */
 struct throughput_options {
@@ -37,31 +40,41 @@ extern const char *const throughput_dtypes[];
                    .help = "in place of JOB: its tensors (CSV: name, elements or shape; optional " \
                            "dtype, ready)"),                                                       \
     THROUGHPUT_ROW(T, "dtype", LK_OPT_CHOICE, dtype, .choices = throughput_dtypes,                 \
-                   .fallback = "float32", .help = "type of gradients, where no input says it"),    \
+                   .fallback = "float32", .help = "type of gradients, where no input says it")
+#define THROUGHPUT_NODE_ROW(T)                                                                     \
     THROUGHPUT_ROW(T, "gpus-per-node", LK_OPT_INT, gpus_per_node, .min = 1, .max = 1 << 16,        \
                    .help = "GPUs of a node in the forecast; default: those of the table's fullest "\
                            "of several nodes, or the cluster's")
 /* clang-format on */
 
-/* The table of throughputs, and the job and cluster that it was measured with where they are given.
- * It owns all of them; model and request borrow from its other members, so it must not be moved. */
-struct throughput_inputs {
-    struct lk_throughput_table table;
+/* A source of evidence and all that it borrows, so it must not be moved. */
+struct evidence_inputs {
     struct lk_job job;
     struct lk_cluster cluster;
-    struct lk_throughput_model model;
-    struct lk_throughput_request request; /* request.model NULL: no job and cluster are given */
+    struct lk_throughput_table table;
+    struct lk_throughput_model model;     /* the table's job and cluster */
+    struct lk_throughput_request request; /* its grid also sets how the source predicts */
+    struct lk_evidence_source source;
 };
 /*
- * Read the inputs that options and operands name. cluster: the file of --cluster, or NULL.
- * operands: n of [JOB] [CLUSTER], JOB left out with --parameters or --gradients, CLUSTER with
- * --cluster. pre: the caller has set out->request.grid (the configurations to forecast), and the
- * rest of *out is zero. LK_EUSAGE: a job without cluster or a cluster without job, or one of them
- * given twice. Call throughput_inputs_fini after a failure, too.
+ * Both open a source; the caller has set in->request.grid, and the rest of *in is zero. Call
+ * evidence_fini after a failure, too.
+ *
+ * evidence_open_job takes n run directories, or one job file, and a cluster. slow_ranks and
+ * slow_links are added to the cluster (known_slow_add); NULL adds nothing.
+ *
+ * evidence_open_table takes the options' table. cluster: the file of --cluster, or NULL. operands:
+ * n of [JOB] [CLUSTER], JOB left out with --parameters or --gradients, CLUSTER with --cluster.
+ * LK_EUSAGE: a job without cluster or a cluster without job, or one of them given twice.
  */
-enum lk_status throughput_inputs_read(const struct throughput_options *o, const char *cluster,
-                                      const char *const *operands, int n,
-                                      struct throughput_inputs *out);
-void throughput_inputs_fini(struct throughput_inputs *in);
+enum lk_status evidence_open_job(const char *const *jobs, size_t n, const char *cluster,
+                                 const char *slow_ranks, const char *slow_links,
+                                 struct evidence_inputs *in);
+enum lk_status evidence_open_table(const struct throughput_options *o, const char *cluster,
+                                   const char *const *operands, int n, struct evidence_inputs *in);
+void evidence_fini(struct evidence_inputs *in);
+
+/* Refuse options that say what a table's job is where there is no table. */
+enum lk_status check_no_table(const struct throughput_options *o);
 
 #endif
