@@ -39,7 +39,8 @@ static void set_colls(const struct lk_config_model *m, const struct lk_cluster *
         size_t i = m->order[k];
         const struct lk_volume_coll *v = &m->volume.colls[i];
         double least =
-            lk_link_bound_s(&rates, v->coll, (double)m->bytes[k], v->ranks, v->nodes) / v->period;
+            lk_link_bound_s(&rates, v->step.coll, (double)m->bytes[k], v->ranks, v->nodes) /
+            v->period;
 
         out[i] = m->colls[i];
         out[i].cost_s = fmin(out[i].cost_s, least * (v->nodes > 1 ? slow_link : 1));
