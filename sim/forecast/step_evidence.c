@@ -407,7 +407,7 @@ static enum lk_status prepare(void *self, struct lk_forecast *out)
     double prior = lk_prior_value(lk_prior_of_scale(m->cluster->n_points, m->cluster->preset));
     struct lk_backtests b = {0};
 
-    LK_TRY(lk_backtest_run(&source, m->options.level, &b));
+    LK_TRY(lk_backtest_run(&source, m->options.level, 0, &b));
     m->options.scale_error = lk_backtest_scale_error(&b, prior, &m->options.scale_tests);
     if (!m->whatif)
         LK_TRY(lk_backtest_add(&b, out));

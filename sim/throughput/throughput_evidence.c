@@ -26,6 +26,9 @@ enum { KNEE_REACH = 8 };
 
 enum { USUAL_PER_NODE = 8 };
 
+/* With a step model, where each takes a fit: about as long as the forecast itself. */
+enum { BACKTESTS_SHOWN = 8 };
+
 struct table {
     const struct lk_throughput_table *t;
     struct lk_throughput_request q; /* a copy, whose lists are borrowed */
@@ -377,7 +380,7 @@ static enum lk_status prepare(void *self, struct lk_forecast *out)
 
     LK_TRY(lk_throughput_fit_init(&e->fit, e->step, e->t->points, e->t->n));
     if (!e->q.grid.whatif)
-        LK_TRY(lk_backtest_run(&source, e->q.grid.level, &b));
+        LK_TRY(lk_backtest_run(&source, e->q.grid.level, e->step ? BACKTESTS_SHOWN : 0, &b));
     LK_TRY(lk_backtest_add(&b, out));
     LK_TRY(set_names(e, out));
     if (e->step)
@@ -385,6 +388,8 @@ static enum lk_status prepare(void *self, struct lk_forecast *out)
     else
         LK_TRY(lk_forecast_note(out, "from throughputs alone: the scaling law of published series; "
                                      "docs/accuracy.md has its errors on series held out"));
+    if (b.n && e->step && e->t->n > BACKTESTS_SHOWN)
+        LK_TRY(lk_forecast_note(out, "not all rows were held out: validate --throughput does so"));
     if (!e->largest->local_batch)
         LK_TRY(lk_forecast_note(out, "no local batch in the table: a step is one sample a GPU"));
     if (e->per_node_assumed)
