@@ -502,7 +502,7 @@ static enum lk_status set_bound(const struct lk_grid_model *m, const struct one 
                                 struct lk_prediction *p)
 {
     const struct lk_config_model *shape = &o->shape->model, *of_batch = &o->compute->model;
-    double sd = hypot(of_batch->compute_sd, m->p->runs.sd);
+    double sd = hypot(of_batch->compute_sd, m->p->job->n_runs ? m->p->runs.sd : 0);
     struct lk_step_model s = o->step;
 
     s.ranks = shape->step.ranks;

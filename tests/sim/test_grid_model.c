@@ -194,6 +194,8 @@ START_TEST(the_grid_agrees_with_the_full_way)
         lk_config_set_cap(&c, &r.job, caps[i / 6]);
         ck_assert_msg(simulated_at(r.predictor, &c, &p) == LK_OK, "%s", lk_error_text());
         ck_assert_msg(lk_predictor_at(r.predictor, &c, &fast) == LK_OK, "%s", lk_error_text());
+        p.bound_s = fast.bound_s;
+        lk_prediction_raise(&p);
         worst = fmax(worst, fabs(fast.step_s / full_estimate(&r, &c, p.step_s) - 1));
         worst_lo = fmax(worst_lo, fabs(fast.lo_s / p.lo_s - 1));
         worst_hi = fmax(worst_hi, fabs(fast.hi_s / p.hi_s - 1));
