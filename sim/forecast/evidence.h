@@ -39,7 +39,8 @@ struct lk_prediction {
 };
 /* Make a prediction of which nothing is known: NaN, no draws. */
 void lk_prediction_init(struct lk_prediction *p, const struct lk_config *c);
-/* Raise the step and its draws that are below bound_s to it, and the losses in proportion. */
+/* Raise an estimate below bound_s to it, with its interval, draws and losses in proportion, and
+ * then every end and draw that is below it. */
 void lk_prediction_raise(struct lk_prediction *p);
 void lk_prediction_fini(struct lk_prediction *p); /* zeroes it; safe on a zeroed one */
 

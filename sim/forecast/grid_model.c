@@ -20,8 +20,8 @@
 #include "sim/forecast/grid_model.h"
 
 #include "base/array.h"
+#include "sim/forecast/bound.h"
 #include "sim/forecast/predictor.h"
-#include "sim/step/bound.h"
 #include "sim/step/closed_form.h"
 #include "sim/step/straggler_max.h"
 
@@ -223,26 +223,6 @@ out:
 
 /* ---- Stragglers ---- */
 
-static bool same_known(const double *a, const double *b, int n)
-{
-    return a && b ? !memcmp(a, b, (size_t)n * sizeof *a) : a == b;
-}
-
-static bool same_law(const struct lk_straggler_law *a, const struct lk_straggler_law *b)
-{
-#define SAME_(field, text, max, help) a->field == b->field &&
-    return LK_STRAGGLER_LIST(SAME_) true;
-#undef SAME_
-}
-
-/* Return true if the slowest of their ranks are drawn alike. */
-static bool same_ranks(const struct lk_step_model *a, const struct lk_step_model *b)
-{
-    return a->ranks == b->ranks && a->nodes == b->nodes && same_law(&a->law, &b->law) &&
-           same_known(a->rank_slowness, b->rank_slowness, a->ranks) &&
-           same_known(a->node_slowness, b->node_slowness, a->nodes);
-}
-
 static enum lk_status straggler_of(struct lk_grid_model *m, const struct lk_step_model *of,
                                    int micro_batches, size_t *out)
 {
@@ -251,7 +231,7 @@ static enum lk_status straggler_of(struct lk_grid_model *m, const struct lk_step
 
     for (size_t i = m->n_stragglers; i-- > 0;)
         if (m->stragglers[i].micro_batches == micro_batches &&
-            same_ranks(&m->stragglers[i].of, of)) {
+            lk_straggler_max_alike(&m->stragglers[i].of, of)) {
             *out = i;
             return LK_OK;
         }
@@ -496,8 +476,8 @@ static void draw_all(const struct lk_grid_model *m, const struct one *o, const s
     }
 }
 
-/* Sets the bound of the configuration's step (sim/step/bound.h). Measured compute may be as short
- * as the low end of its interval, given compute is as given. */
+/* Sets the bound of the configuration's step (sim/forecast/bound.h). Measured compute may be as
+ * short as the low end of its interval, given compute is as given. */
 static enum lk_status set_bound(const struct lk_grid_model *m, const struct one *o,
                                 struct lk_prediction *p)
 {

@@ -164,12 +164,12 @@ void lk_prediction_raise(struct lk_prediction *p)
     double factor = fmax(1, p->bound_s / p->step_s);
 
     p->step_s *= factor;
-    p->lo_s = fmax(p->lo_s, p->bound_s);
-    p->hi_s = fmax(p->hi_s, p->bound_s);
+    p->lo_s = fmax(p->lo_s * factor, p->bound_s);
+    p->hi_s *= factor;
     for (int i = 0; i < LK_LOSS_COUNT; i++)
         p->losses_s[i] *= factor;
     for (size_t i = 0; i < p->n_draws; i++)
-        p->draws_s[i] = fmax(p->draws_s[i], p->bound_s);
+        p->draws_s[i] = fmax(p->draws_s[i] * factor, p->bound_s);
 }
 
 void lk_prediction_fini(struct lk_prediction *p)

@@ -1,5 +1,5 @@
 /* The bound of a step: the step model of one rank, the slowest, at the least durations. */
-#include "sim/step/bound.h"
+#include "sim/forecast/bound.h"
 
 #include "base/array.h"
 #include "sim/collective/links.h"

@@ -5,8 +5,8 @@
  * the links (sim/collective/links.h). What may hide behind backward does. No estimate, draw or end
  * of an interval is below it, unless it was measured.
  */
-#ifndef LK_SIM_STEP_BOUND_H
-#define LK_SIM_STEP_BOUND_H
+#ifndef LK_SIM_FORECAST_BOUND_H
+#define LK_SIM_FORECAST_BOUND_H
 
 #include "base/cluster.h"
 #include "base/status.h"
