@@ -2,7 +2,6 @@
 #include "base/array.h"
 #include "base/clock.h"
 #include "sim/collective/alpha_beta_fit.h"
-#include "sim/forecast/grid_model.h"
 #include "sim/forecast/predictor.h"
 
 #include <math.h>
@@ -74,7 +73,6 @@ static enum lk_status bench(const char *cluster_path)
     struct lk_cluster cluster = {0};
     struct lk_predictor *p = NULL;
     struct lk_config *configs = NULL;
-    struct lk_grid_model *m = NULL;
     struct lk_prediction *points = NULL;
     struct rusage usage;
     uint64_t begin, created, end;
@@ -88,9 +86,8 @@ static enum lk_status bench(const char *cluster_path)
     begin = lk_now_ns();
     LK_TRY(lk_predictor_create(&job, &cluster, &o, &p));
     created = lk_now_ns();
-    LK_TRY(lk_grid_model_create(p, &m));
     for (size_t i = 0; i < POINTS; i++)
-        refused += lk_grid_model_at(m, &configs[i], &points[i]) != LK_OK;
+        refused += lk_predictor_at(p, &configs[i], &points[i]) != LK_OK;
     end = lk_now_ns();
     getrusage(RUSAGE_SELF, &usage);
     printf("%d points x %d draws: %.3f s (and %.3f s for the draws' cost models), %zu refused, "
@@ -102,7 +99,6 @@ out:
         lk_prediction_fini(&points[i]);
     free(points);
     free(configs);
-    lk_grid_model_destroy(m);
     lk_predictor_destroy(p);
     lk_cluster_fini(&cluster);
     lk_job_fini(&job);

@@ -101,7 +101,7 @@ static enum lk_status run(int argc, char **argv)
         LK_TRY(check_runs(&o, n));
     LK_TRY(o.table.file ? evidence_open_table(&o.table, o.cluster, operands, n, &in)
                         : evidence_open_job(operands, (size_t)n, o.cluster, NULL, NULL, &in));
-    LK_TRY(lk_backtest_run(&in.source, o.level, &tests));
+    LK_TRY(lk_backtest_run(&in.source, o.level, 0, &tests));
     if (!tests.n)
         LK_TRY(nothing_held_out(&o, &in, &tests));
     LK_TRY(lk_backtest_table(&tests, &table));

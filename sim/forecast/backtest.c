@@ -198,7 +198,13 @@ static const struct lk_measured *next_batch(const struct lk_evidence_source *e, 
     return found;
 }
 
-enum lk_status lk_backtest_run(const struct lk_evidence_source *e, double level,
+/* Returns true if the k-th of n is one of `most` that are spread evenly; the last is. */
+static bool is_picked(size_t k, size_t n, size_t most)
+{
+    return !most || n <= most || k * most / n != (k + 1) * most / n;
+}
+
+enum lk_status lk_backtest_run(const struct lk_evidence_source *e, double level, size_t most,
                                struct lk_backtests *out)
 {
     enum lk_status st = LK_OK;
@@ -206,9 +212,11 @@ enum lk_status lk_backtest_run(const struct lk_evidence_source *e, double level,
     struct lk_backtests b = {.level = level};
 
     for (size_t i = 0; i < e->n_measured; i++)
-        if (e->measured[i].config.gpus > 1 && !isnan(e->measured[i].step_s))
+        if (e->measured[i].config.gpus > 1 && !isnan(e->measured[i].step_s) &&
+            is_picked(i, e->n_measured, most))
             LK_TRY(hold_out(e, &e->measured[i], false, &b));
-    while ((m = next_batch(e, m ? m->config.local_batch : -1)) != NULL)
+    for (size_t i = 0; (m = next_batch(e, m ? m->config.local_batch : -1)) && (!most || i < most);
+         i++)
         LK_TRY(hold_out(e, m, true, &b));
     *out = b;
     b = (struct lk_backtests){0};

@@ -35,9 +35,10 @@ struct lk_backtests {
  * it has fewer GPUs, or another batch. */
 bool lk_backtest_leaves(const struct lk_config *c, const struct lk_config *held, bool is_batch);
 
-/* Run every back-test that the source's measured configurations allow. One whose remainder has no
- * evidence is left out. */
-enum lk_status lk_backtest_run(const struct lk_evidence_source *e, double level,
+/* Run the back-tests that the source's measured configurations allow: all (most 0), or at most so
+ * many scales, spread evenly over the measured ones, and so many batches. One whose remainder has
+ * no evidence is left out. */
+enum lk_status lk_backtest_run(const struct lk_evidence_source *e, double level, size_t most,
                                struct lk_backtests *out);
 void lk_backtests_fini(struct lk_backtests *b); /* zeroes it; safe on a zeroed one */
 

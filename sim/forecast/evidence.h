@@ -22,6 +22,7 @@
 struct lk_prediction {
     struct lk_config config;
     double step_s, lo_s, hi_s;
+    double bound_s;  /* no step is shorter, unless it was measured; 0: not known */
     double *draws_s; /* NULL: the source has none */
     size_t n_draws;
     enum lk_evidence evidence;
@@ -36,6 +37,11 @@ struct lk_prediction {
     bool rank_sd_assumed, transient_assumed, overlap_unknown, kappa_unknown;
     double law_s; /* from_rest: the step by the scaling law alone; 0: not known */
 };
+/* Make a prediction of which nothing is known: NaN, no draws. */
+void lk_prediction_init(struct lk_prediction *p, const struct lk_config *c);
+/* Raise an estimate below bound_s to it, with its interval, draws and losses in proportion, and
+ * then every end and draw that is below it. */
+void lk_prediction_raise(struct lk_prediction *p);
 void lk_prediction_fini(struct lk_prediction *p); /* zeroes it; safe on a zeroed one */
 
 struct lk_change;

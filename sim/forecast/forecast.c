@@ -164,6 +164,17 @@ static double rate(const struct lk_config *c, double step_s)
     return lk_config_samples(c) / c->gpus / step_s;
 }
 
+/* Returns true if nothing explains an efficiency above 1 but error: the same work a GPU, on more of
+ * them, was forecast and not measured. */
+static bool at_most_1(const struct lk_prediction *p, const struct lk_prediction *r)
+{
+    const struct lk_config *a = &p->config, *b = &r->config;
+
+    return isnan(p->measured_s) && a->gpus >= b->gpus && a->local_batch == b->local_batch &&
+           a->accumulation == b->accumulation &&
+           (b->gpus == 1 || (lk_config_same_scheme(a, b) && a->cap_bytes == b->cap_bytes));
+}
+
 static enum lk_status set_efficiency(const struct lk_prediction *p, const struct lk_prediction *r,
                                      double level, struct lk_forecast_point *out)
 {
@@ -179,6 +190,14 @@ static enum lk_status set_efficiency(const struct lk_prediction *p, const struct
         for (size_t i = 0; i < p->n_draws; i++)
             ratios[i] = rate(&p->config, p->draws_s[i]) / rate(&r->config, r->draws_s[i]);
         e = lk_stats_interval(value, ratios, p->n_draws, level);
+    }
+    if (at_most_1(p, r)) {
+        out->step_s *= fmax(1, e.value);
+        out->step_hi_s = fmax(out->step_hi_s, out->step_s);
+        out->throughput_per_s /= fmax(1, e.value);
+        e.value = fmin(1, e.value);
+        e.lo = fmin(1, e.lo);
+        e.hi = fmin(1, e.hi);
     }
     out->efficiency = e.value;
     out->efficiency_lo = e.lo;

@@ -44,8 +44,8 @@ struct lk_predict_request {
     double level;         /* of the intervals, e.g. 0.90 */
     int draws;            /* e.g. 200 */
     uint64_t seed;
-    bool whatif; /* the source serves sim/whatif/whatif.h: it predicts fast (sim/forecast/
-                    grid_model.h), shows no back-tests, and refers to plain DDP */
+    bool whatif; /* the source serves sim/whatif/whatif.h: it shows no back-tests, and refers to
+                    plain DDP */
 };
 
 /* Forecast the grid from the evidence. LK_EEVIDENCE names what is missing and the cheapest run that

@@ -20,6 +20,7 @@
 #include "sim/forecast/grid_model.h"
 
 #include "base/array.h"
+#include "sim/forecast/bound.h"
 #include "sim/forecast/predictor.h"
 #include "sim/step/closed_form.h"
 #include "sim/step/straggler_max.h"
@@ -39,7 +40,8 @@ enum {
  * taken as straight. */
 static const double factors[FACTORS] = {0.5, 0.8, 1, 1.25, 2};
 
-static const double FASTEST = 0.05; /* as in sim/step/step.c */
+static const double FASTEST = 0.05;  /* as in sim/step/step.c */
+static const double LOW_END = 1.645; /* of a 90 % interval, in sd */
 
 /* A configuration that was run, and its measured over its modelled step. */
 struct anchor {
@@ -150,6 +152,18 @@ out:
     return st;
 }
 
+/* Fail as the first attempt to make a configuration's model did, with its text. */
+static enum lk_status refuse_again(const struct lk_grid_model *m, const struct lk_config *c)
+{
+    struct lk_config_model model;
+    enum lk_status st =
+        lk_config_model_init(&model, m->p->job, m->p->cluster, m->p->cost, &m->p->slow, c);
+
+    if (st == LK_OK)
+        lk_config_model_fini(&model);
+    return st == LK_OK ? lk_fail(LK_EEVIDENCE, "a collective has no cost in some draw") : st;
+}
+
 static enum lk_status shape_of(struct lk_grid_model *m, const struct lk_config *c, size_t *out)
 {
     enum lk_status st = LK_OK;
@@ -159,7 +173,7 @@ static enum lk_status shape_of(struct lk_grid_model *m, const struct lk_config *
     for (size_t i = m->n_shapes; i-- > 0;)
         if (lk_config_equal(&m->shapes[i].key, &s.key)) {
             *out = i;
-            return m->shapes[i].status;
+            return m->shapes[i].status == LK_OK ? LK_OK : refuse_again(m, &s.key);
         }
     LK_TRY(lk_array_grow(&m->shapes, &m->shapes_capacity, m->n_shapes + 1, sizeof *m->shapes));
     LK_TRY(lk_alloc(&s.cost, m->n_draws, sizeof *s.cost));
@@ -189,7 +203,8 @@ static enum lk_status compute_of(struct lk_grid_model *m, int local_batch, size_
     for (size_t i = 0; i < m->n_computes; i++)
         if (m->computes[i].local_batch == local_batch) {
             *out = i;
-            return m->computes[i].status;
+            alone.local_batch = local_batch;
+            return m->computes[i].status == LK_OK ? LK_OK : refuse_again(m, &alone);
         }
     alone.local_batch = local_batch;
     LK_TRY(
@@ -208,26 +223,6 @@ out:
 
 /* ---- Stragglers ---- */
 
-static bool same_known(const double *a, const double *b, int n)
-{
-    return a && b ? !memcmp(a, b, (size_t)n * sizeof *a) : a == b;
-}
-
-static bool same_law(const struct lk_straggler_law *a, const struct lk_straggler_law *b)
-{
-#define SAME_(field, text, max, help) a->field == b->field &&
-    return LK_STRAGGLER_LIST(SAME_) true;
-#undef SAME_
-}
-
-/* Return true if the slowest of their ranks are drawn alike. */
-static bool same_ranks(const struct lk_step_model *a, const struct lk_step_model *b)
-{
-    return a->ranks == b->ranks && a->nodes == b->nodes && same_law(&a->law, &b->law) &&
-           same_known(a->rank_slowness, b->rank_slowness, a->ranks) &&
-           same_known(a->node_slowness, b->node_slowness, a->nodes);
-}
-
 static enum lk_status straggler_of(struct lk_grid_model *m, const struct lk_step_model *of,
                                    int micro_batches, size_t *out)
 {
@@ -236,7 +231,7 @@ static enum lk_status straggler_of(struct lk_grid_model *m, const struct lk_step
 
     for (size_t i = m->n_stragglers; i-- > 0;)
         if (m->stragglers[i].micro_batches == micro_batches &&
-            same_ranks(&m->stragglers[i].of, of)) {
+            lk_straggler_max_alike(&m->stragglers[i].of, of)) {
             *out = i;
             return LK_OK;
         }
@@ -389,16 +384,18 @@ out:
     return st;
 }
 
-/* Find the anchor: the nearest run whose configuration has a model. *out is NULL if none has. */
+/* Find the anchor: the nearest run whose configuration has a model. *out is NULL if none has;
+ * *costless: GPUs of the nearest run that was passed over, or 0. */
 static enum lk_status anchor_of(struct lk_grid_model *m, const struct lk_config *c,
-                                const struct anchor **out)
+                                const struct anchor **out, int *costless)
 {
     enum lk_status st = LK_OK;
     double distance = -INFINITY;
     struct anchor a = {0};
 
     *out = NULL;
-    while (lk_runs_nearest(&m->p->runs, c, &distance, &a.config)) {
+    *costless = 0;
+    while (!*out && lk_runs_nearest(&m->p->runs, c, &distance, &a.config)) {
         size_t i = 0;
 
         while (i < m->n_anchors && !lk_config_equal(&m->anchors[i].config, &a.config))
@@ -409,10 +406,10 @@ static enum lk_status anchor_of(struct lk_grid_model *m, const struct lk_config 
             m->n_anchors++;
             LK_TRY(anchor_init(m, &m->anchors[i]));
         }
-        if (m->anchors[i].status != LK_OK)
-            continue;
-        *out = &m->anchors[i];
-        break;
+        if (m->anchors[i].status == LK_OK)
+            *out = &m->anchors[i];
+        else if (!*costless)
+            *costless = a.config.gpus;
     }
 out:
     return st;
@@ -436,65 +433,101 @@ static void set_grade(struct lk_grid_model *m, const struct one *o, int anchor_g
                        point->evidence_text);
 }
 
-/* Predicts a configuration that was not measured. */
-static enum lk_status predict(struct lk_grid_model *m, struct lk_prediction *point)
+/*
+ * Scale the model's losses to the predicted step: the anchor's correction is spread in proportion,
+ * as nothing tells which loss it belongs to. A single rank has no others to be slower than, so its
+ * slowness counts as ideal.
+ */
+static void scale_losses(const struct one *o, struct lk_prediction *p)
 {
-    enum lk_status st = LK_OK;
-    const struct lk_config *c = &point->config;
-    const struct anchor *a;
-    struct lk_step_model own;
-    struct one o;
-    double scale_error, alone;
-
-    LK_TRY(anchor_of(m, c, &a));
-    LK_TRY(one_init(m, c, &o));
-    point->step_s = o.estimate_s * (a ? a->factor : 1);
-    own = o.compute->model.step;
-    own.optimizer_s = o.step.optimizer_s;
-    alone = lk_predictor_alone_s(&own, c->accumulation);
-    scale_error = lk_predictor_scale_error(m->p, c, a ? a->config.gpus : 0);
-    for (size_t i = 0; i < m->n_draws; i++) {
-        double s = lk_predictor_with_error(alone, draw_of(&o, i), scale_error,
-                                           o.compute->model.batch_sd, &m->draws[i]);
-
-        point->draws_s[i] = s * m->fresh[i] * (a ? a->factors[i] : o.compute->factors[i]);
-    }
     for (int i = 0; i < LK_LOSS_COUNT; i++)
-        point->losses_s[i] = o.losses_s[i] * point->step_s / o.estimate_s;
-    set_grade(m, &o, a ? a->config.gpus : 0, point);
-    LK_TRY(lk_predictor_interval(m->p, point->draws_s, point));
-out:
-    return st;
+        p->losses_s[i] = o->losses_s[i] * p->step_s / o->estimate_s;
+    if (p->config.gpus == 1) {
+        p->losses_s[LK_LOSS_IDEAL] += p->losses_s[LK_LOSS_SLOW_RANK];
+        p->losses_s[LK_LOSS_SLOW_RANK] = 0;
+    }
+}
+
+static void set_assumed(const struct one *o, struct lk_prediction *p)
+{
+    const struct lk_config_model *shape = &o->shape->model;
+    bool several = p->config.gpus > 1;
+
+    p->rank_sd_assumed = shape->rank_sd_assumed && several;
+    p->transient_assumed = o->compute->model.transient_assumed && several;
+    p->overlap_unknown = shape->overlap_unknown && several;
+    p->kappa_unknown = shape->kappa_unknown;
+}
+
+static void draw_all(const struct lk_grid_model *m, const struct one *o, const struct anchor *a,
+                     struct lk_prediction *p)
+{
+    const struct lk_config *c = &p->config;
+    struct lk_step_model own = o->compute->model.step;
+    double scale_error = lk_predictor_scale_error(m->p, c, a ? a->config.gpus : 0), alone;
+
+    own.optimizer_s = o->step.optimizer_s;
+    alone = lk_predictor_alone_s(&own, c->accumulation);
+    for (size_t i = 0; i < m->n_draws; i++) {
+        double s = lk_predictor_with_error(alone, draw_of(o, i), scale_error,
+                                           o->compute->model.batch_sd, &m->draws[i]);
+
+        p->draws_s[i] = s * m->fresh[i] * (a ? a->factors[i] : o->compute->factors[i]);
+    }
+}
+
+/* Sets the bound of the configuration's step (sim/forecast/bound.h). Measured compute may be as
+ * short as the low end of its interval, given compute is as given. */
+static enum lk_status set_bound(const struct lk_grid_model *m, const struct one *o,
+                                struct lk_prediction *p)
+{
+    const struct lk_config_model *shape = &o->shape->model, *of_batch = &o->compute->model;
+    double sd = hypot(of_batch->compute_sd, m->p->job->n_runs ? m->p->runs.sd : 0);
+    struct lk_step_model s = o->step;
+
+    s.ranks = shape->step.ranks;
+    s.nodes = shape->step.nodes;
+    s.rank_slowness = shape->step.rank_slowness;
+    s.node_slowness = shape->step.node_slowness;
+    s.forward_s = of_batch->step.forward_s * shape->async_slowdown;
+    s.backward_s = of_batch->step.backward_s * shape->async_slowdown;
+    return lk_step_bound(shape, &s, m->p->cluster, exp(-LOW_END * sd), &p->bound_s);
 }
 
 /* ---- Interface ---- */
 
-enum lk_status lk_grid_model_at(struct lk_grid_model *m, const struct lk_config *c,
-                                struct lk_prediction *out)
+enum lk_status lk_grid_model_at(struct lk_grid_model *m, struct lk_prediction *p)
 {
     enum lk_status st = LK_OK;
-    struct lk_prediction p = {.config = *c,
-                              .n_draws = m->n_draws,
-                              .measured_s = NAN,
-                              .measured_lo_s = NAN,
-                              .measured_hi_s = NAN};
-    size_t n_runs;
+    const struct anchor *a;
+    struct one o;
 
-    lk_runs_mean(&m->p->runs, c, &n_runs);
-    if (n_runs)
-        return lk_predictor_at(m->p, c, out);
-    LK_TRY(lk_alloc(&p.draws_s, m->n_draws, sizeof *p.draws_s));
-    st = predict(m, &p);
-    /* A part that was refused before is refused in silence: the full way says why. */
-    if (st == LK_EEVIDENCE || st == LK_EUSAGE) {
-        lk_prediction_fini(&p);
-        return lk_predictor_at(m->p, c, out);
-    }
-    LK_TRY(st);
-    *out = p;
-    p = (struct lk_prediction){0};
+    LK_TRY(anchor_of(m, &p->config, &a, &p->costless_gpus));
+    LK_TRY(one_init(m, &p->config, &o));
+    p->anchor_gpus = a ? a->config.gpus : 0;
+    p->anchor_factor = a ? a->factor : 1;
+    p->step_s = o.estimate_s * p->anchor_factor;
+    draw_all(m, &o, a, p);
+    scale_losses(&o, p);
+    set_assumed(&o, p);
+    set_grade(m, &o, p->anchor_gpus, p);
+    st = set_bound(m, &o, p);
 out:
-    lk_prediction_fini(&p);
+    return st;
+}
+
+enum lk_status lk_grid_model_step(struct lk_grid_model *m, const struct lk_config *c,
+                                  double *out_step_s)
+{
+    enum lk_status st = LK_OK;
+    const struct anchor *a;
+    struct one o;
+    int costless;
+
+    LK_TRY(anchor_of(m, c, &a, &costless));
+    LK_TRY(one_init(m, c, &o));
+    *out_step_s = o.estimate_s * (a ? a->factor : 1);
+out:
     return st;
 }
 

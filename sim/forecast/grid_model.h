@@ -1,8 +1,8 @@
 /*
- * The step model for what-ifs: it predicts the many configurations of a grid as the predictor
- * (sim/forecast/predictor.h) does, but computes what they share once. Draws are paired as there:
- * draw i takes the same random numbers at every configuration, and of another predictor with the
- * same seed.
+ * The predictor's model of configurations that were not measured. It computes once what the
+ * configurations of a grid share: collectives, compute, the slowest rank, anchors. Draws are
+ * paired: draw i takes the same random numbers at every configuration, and of another predictor
+ * with the same seed. The estimate needs no random number.
  */
 #ifndef LK_SIM_FORECAST_GRID_MODEL_H
 #define LK_SIM_FORECAST_GRID_MODEL_H
@@ -17,9 +17,11 @@ struct lk_grid_model;
 /* p is borrowed and outlives the model. */
 enum lk_status lk_grid_model_create(struct lk_predictor *p, struct lk_grid_model **out);
 void lk_grid_model_destroy(struct lk_grid_model *m); /* NULL is legal */
-/* Predict a configuration; *out is freed by lk_prediction_fini. LK_EEVIDENCE or LK_EUSAGE: it
- * cannot be predicted, and others may. */
-enum lk_status lk_grid_model_at(struct lk_grid_model *m, const struct lk_config *c,
-                                struct lk_prediction *out);
+/* Predict p->config, whose runs take part as its anchor alone. LK_EEVIDENCE or LK_EUSAGE: it cannot
+ * be predicted, and others may. pre: p->draws_s has room for the predictor's draws. */
+enum lk_status lk_grid_model_at(struct lk_grid_model *m, struct lk_prediction *p);
+/* Predict the step alone, s. */
+enum lk_status lk_grid_model_step(struct lk_grid_model *m, const struct lk_config *c,
+                                  double *out_step_s);
 
 #endif

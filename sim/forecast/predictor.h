@@ -55,6 +55,7 @@ struct lk_predictor {
     struct lk_known_stragglers slow; /* of the runs and the cluster file, fitted once */
     struct lk_cost_model *cost;      /* the estimates */
     struct lk_cost_model **draws;    /* options.draws of them */
+    struct lk_grid_model *grid;      /* what predictions share */
 };
 
 /* job and cluster are borrowed and outlive the predictor. */
@@ -95,8 +96,7 @@ double lk_predictor_scale_error(const struct lk_predictor *p, const struct lk_co
 double lk_predictor_with_error(double alone_s, double step_s, double scale_error, double batch_sd,
                                const struct lk_draw *w);
 /* Set the interval of a prediction from its draws, widened to hold its estimate. */
-enum lk_status lk_predictor_interval(const struct lk_predictor *p, const double *draws_s,
-                                     struct lk_prediction *out);
+enum lk_status lk_predictor_interval(const struct lk_predictor *p, struct lk_prediction *out);
 /* Return the time of a rank's own work in a step. */
 double lk_predictor_alone_s(const struct lk_step_model *m, int accumulation);
 /* Grade a configuration that was not measured. text: 64 bytes. */

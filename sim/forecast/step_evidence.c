@@ -9,7 +9,6 @@
 #include "base/stats.h"
 #include "sim/forecast/altered_cluster.h"
 #include "sim/forecast/backtest.h"
-#include "sim/forecast/grid_model.h"
 #include "sim/forecast/predictor.h"
 #include "sim/prior.h"
 #include "sim/step/known_stragglers.h"
@@ -26,7 +25,6 @@ struct model {
     bool whatif;
     struct lk_predictor_options options;
     struct lk_predictor *predictor;
-    struct lk_grid_model *grid; /* of a what-if */
     int reference_gpus;
     bool reference_measured;
     struct lk_measured *measured;
@@ -45,23 +43,11 @@ static void model_close(void *self)
 
     if (!m)
         return;
-    lk_grid_model_destroy(m->grid);
     lk_predictor_destroy(m->predictor);
     lk_altered_fini(&m->altered);
     free(m->measured);
     free(m->anchor_draws);
     free(m);
-}
-
-static enum lk_status make_predictor(struct model *m)
-{
-    enum lk_status st = LK_OK;
-
-    LK_TRY(lk_predictor_create(m->job, m->cluster, &m->options, &m->predictor));
-    if (m->whatif)
-        LK_TRY(lk_grid_model_create(m->predictor, &m->grid));
-out:
-    return st;
 }
 
 /* ---- Predictions ---- */
@@ -98,7 +84,7 @@ static enum lk_status at(void *self, const struct lk_config *c, struct lk_predic
     struct model *m = self;
     struct lk_prediction p = {0};
 
-    LK_TRY(m->grid ? lk_grid_model_at(m->grid, c, &p) : lk_predictor_at(m->predictor, c, &p));
+    LK_TRY(lk_predictor_at(m->predictor, c, &p));
     if (m->as_is)
         LK_TRY(anchor_prediction(m, &p));
     *out = p;
@@ -180,7 +166,7 @@ static enum lk_status alter(void *self, const struct lk_change *change, int gpus
     LK_TRY(lk_altered_init(&m->altered, as_is->job, as_is->cluster, change, gpus));
     m->job = &m->altered.job;
     m->cluster = &m->altered.cluster;
-    LK_TRY(make_predictor(m));
+    LK_TRY(lk_predictor_create(m->job, m->cluster, &m->options, &m->predictor));
     *out = m;
     m = NULL;
 out:
@@ -421,11 +407,11 @@ static enum lk_status prepare(void *self, struct lk_forecast *out)
     double prior = lk_prior_value(lk_prior_of_scale(m->cluster->n_points, m->cluster->preset));
     struct lk_backtests b = {0};
 
-    LK_TRY(lk_backtest_run(&source, m->options.level, &b));
+    LK_TRY(lk_backtest_run(&source, m->options.level, 0, &b));
     m->options.scale_error = lk_backtest_scale_error(&b, prior, &m->options.scale_tests);
     if (!m->whatif)
         LK_TRY(lk_backtest_add(&b, out));
-    LK_TRY(make_predictor(m));
+    LK_TRY(lk_predictor_create(m->job, m->cluster, &m->options, &m->predictor));
     LK_TRY(set_names(m, out));
 out:
     lk_backtests_fini(&b);

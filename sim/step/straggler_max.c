@@ -7,6 +7,7 @@
 #include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { STRATA = 24 };
 
@@ -288,4 +289,23 @@ double lk_straggler_max_link_mean(const struct lk_step_model *m)
         for (int k = 0; k < CELLS; k++)
             sum += lk_straggler_max_link(m, (i + 0.5) / CELLS, (k + 0.5) / CELLS);
     return sum / (CELLS * CELLS);
+}
+
+static bool same_known(const double *a, const double *b, int n)
+{
+    return a && b ? !memcmp(a, b, (size_t)n * sizeof *a) : a == b;
+}
+
+static bool same_law(const struct lk_straggler_law *a, const struct lk_straggler_law *b)
+{
+#define SAME_(field, text, max, help) a->field == b->field &&
+    return LK_STRAGGLER_LIST(SAME_) true;
+#undef SAME_
+}
+
+bool lk_straggler_max_alike(const struct lk_step_model *a, const struct lk_step_model *b)
+{
+    return a->ranks == b->ranks && a->nodes == b->nodes && same_law(&a->law, &b->law) &&
+           same_known(a->rank_slowness, b->rank_slowness, a->ranks) &&
+           same_known(a->node_slowness, b->node_slowness, a->nodes);
 }

@@ -13,6 +13,8 @@
 #include "base/status.h"
 #include "sim/step/step.h"
 
+#include <stdbool.h>
+
 enum { LK_STRAGGLER_MAX_CELLS = 64 };
 
 struct lk_straggler_max {
@@ -38,5 +40,8 @@ double lk_straggler_max_quantile(const struct lk_straggler_max *s, double u);
  */
 double lk_straggler_max_link_mean(const struct lk_step_model *m);
 double lk_straggler_max_link(const struct lk_step_model *m, double u, double u_apart);
+
+/* Return true if the slowest of the ranks of two models are drawn alike. */
+bool lk_straggler_max_alike(const struct lk_step_model *a, const struct lk_step_model *b);
 
 #endif

@@ -9,6 +9,7 @@
 #include "base/rng.h"
 #include "base/stats.h"
 #include "sim/collective/alpha_beta_fit.h"
+#include "sim/forecast/bound.h"
 #include "sim/step/closed_form.h"
 
 #include <math.h>
@@ -33,6 +34,7 @@ struct shape {
     struct lk_config key;
     struct lk_config_model model;
     double *cost_s;             /* COST_DRAWS x its collectives */
+    double bound_s;             /* of its collectives, sim/forecast/bound.h */
     double extreme;             /* E max of `gpus` standard normals */
     bool blocks_backward;       /* a collective is needed within backward */
     struct lk_step_coll *colls; /* scratch */
@@ -108,6 +110,16 @@ static double extreme_mean(int n)
     return sum / EXTREME_CELLS;
 }
 
+/* Computes the bound of the collectives alone: the compute is not known here. */
+static enum lk_status set_bound(const struct lk_step_prior *p, struct shape *s)
+{
+    struct lk_step_model step = s->model.step;
+
+    step.forward_s = step.backward_s = step.optimizer_s = step.gap_s = 0;
+    step.input_s = step.load_s = 0;
+    return lk_step_bound(&s->model, &step, &p->cluster, 1, &s->bound_s);
+}
+
 static enum lk_status shape_init(struct lk_step_prior *p, const struct lk_config *key,
                                  struct shape *s)
 {
@@ -116,6 +128,7 @@ static enum lk_status shape_init(struct lk_step_prior *p, const struct lk_config
 
     *s = (struct shape){.key = *key, .extreme = extreme_mean(key->gpus)};
     LK_TRY(lk_config_model_init(&s->model, &p->job, &p->cluster, p->cost, NULL, key));
+    LK_TRY(set_bound(p, s));
     n = s->model.step.n_colls;
     LK_TRY(lk_alloc(&s->cost_s, COST_DRAWS * n, sizeof *s->cost_s));
     LK_TRY(lk_alloc(&s->colls, n, sizeof *s->colls));
@@ -164,6 +177,11 @@ void lk_step_prior_grade(const struct lk_step_prior *p, size_t shape, enum lk_ev
 
     *out = m->evidence;
     snprintf(text, text_size, "%s", m->evidence_text);
+}
+
+double lk_step_prior_bound_s(const struct lk_step_prior *p, size_t shape)
+{
+    return p->shapes[shape].bound_s;
 }
 
 /* ---- One step ---- */

@@ -64,6 +64,9 @@ enum lk_status lk_step_prior_shape(struct lk_step_prior *p, const struct lk_conf
 void lk_step_prior_grade(const struct lk_step_prior *p, size_t shape, enum lk_evidence *out,
                          char *text, size_t text_size);
 
+/* Return the least seconds that the links need for a shape's collectives. */
+double lk_step_prior_bound_s(const struct lk_step_prior *p, size_t shape);
+
 /*
  * Compute the seconds of a step in a draw. compute_s: forward and backward of a micro-batch on one
  * rank alone; 0 leaves communication and the fixed cost. usual_s: the compute at the reference

@@ -1,14 +1,18 @@
-/* Tables of throughputs are read. */
+/* Read tables of throughputs, and fill what they lack. */
 #include "sim/throughput/throughput.h"
 
 #include "base/array.h"
 #include "base/csv.h"
+#include "sim/step/config.h"
 #include "sim/throughput/scaling.h"
 
 #include <stdlib.h>
 #include <string.h>
 
-enum { COUNT_MAX = 1 << 24 };
+enum {
+    COUNT_MAX = 1 << 24,
+    USUAL_PER_NODE = 8, /* GPUs of DGX and HGX systems, the usual server */
+};
 
 enum { GPUS, NODES, THROUGHPUT, LOCAL_BATCH, ACCUMULATION, BUCKET_CAP, N_COLUMNS };
 
@@ -139,4 +143,56 @@ out:
     lk_throughput_fini(&t);
     lk_csv_free(csv);
     return st;
+}
+
+/* Return the GPUs of a full node. */
+static int per_node(const struct lk_throughput_table *t, const struct lk_throughput_request *q,
+                    bool *out_assumed)
+{
+    int fullest = 0, most_nodes = 0, least;
+
+    *out_assumed = false;
+    for (size_t i = 0; i < t->n; i++) {
+        const struct lk_config *c = &t->points[i].config;
+
+        most_nodes = c->nodes > most_nodes ? c->nodes : most_nodes;
+        fullest = c->gpus / c->nodes > fullest ? c->gpus / c->nodes : fullest;
+    }
+    if (q->gpus_per_node > 0)
+        return q->gpus_per_node;
+    if (most_nodes > 1)
+        return fullest;
+    *out_assumed = !q->model;
+    least = q->model ? q->model->cluster->gpus_per_node : USUAL_PER_NODE;
+    return (t->has_nodes || !q->model) && fullest > least ? fullest : least;
+}
+
+enum lk_status lk_throughput_complete(struct lk_throughput_table *t,
+                                      const struct lk_throughput_request *q,
+                                      struct lk_cluster *out_machine, bool *out_assumed)
+{
+    int gpus_per_node = per_node(t, q, out_assumed);
+
+    *out_machine = q->model ? *q->model->cluster : (struct lk_cluster){0};
+    out_machine->gpus_per_node = gpus_per_node;
+    out_machine->nodes = 0;
+    for (size_t i = 0; i < t->n && q->model; i++) {
+        struct lk_config *c = &t->points[i].config;
+
+        if (!t->has_nodes)
+            c->nodes = (c->gpus - 1) / gpus_per_node + 1;
+        if (c->gpus % c->nodes)
+            return lk_fail(LK_EUSAGE, "%s: %d GPUs do not divide among %d nodes of %d", t->name,
+                           c->gpus, c->nodes, gpus_per_node);
+        if (!c->local_batch && q->grid.n_local_batches)
+            c->local_batch = (int)q->grid.local_batches[0];
+        if (!c->local_batch)
+            return lk_fail(LK_EEVIDENCE,
+                           "%s: no column local_batch, so the length of a step is not known; "
+                           "--local-batch says that of all rows",
+                           t->name);
+        lk_config_set_cap(c, q->model->job, c->cap_bytes ? c->cap_bytes : q->model->job->cap_bytes);
+        c->no_sync = q->model->job->no_sync;
+    }
+    return LK_OK;
 }

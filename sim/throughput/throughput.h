@@ -70,4 +70,11 @@ enum lk_status lk_throughput_evidence(struct lk_throughput_table *t,
                                       const struct lk_throughput_request *q,
                                       struct lk_evidence_source *out);
 
+/* Fill what a table lacks for the request's step model, as above. *out_machine borrows the model's
+ * cluster, with any number of nodes and the GPUs of a full one, which were assumed if
+ * *out_assumed. */
+enum lk_status lk_throughput_complete(struct lk_throughput_table *t,
+                                      const struct lk_throughput_request *q,
+                                      struct lk_cluster *out_machine, bool *out_assumed);
+
 #endif

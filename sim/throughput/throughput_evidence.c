@@ -21,10 +21,14 @@
 /* Odds of the step model against the law below which a note says so. */
 static const double ODDS_NOTED = 0.05;
 
+/* A row that is faster than its bound by more than this share contradicts the cluster. */
+static const double CONTRADICTION = 0.02;
+
 /* The knee is sought up to so many times the measured nodes. */
 enum { KNEE_REACH = 8 };
 
-enum { USUAL_PER_NODE = 8 };
+/* With a step model, where each takes a fit: about as long as the forecast itself. */
+enum { BACKTESTS_SHOWN = 8 };
 
 struct table {
     const struct lk_throughput_table *t;
@@ -205,6 +209,20 @@ static double measured_s(const struct table *e, const struct lk_config *c)
     return NAN;
 }
 
+/* Sets the bound of a configuration: the links' where a cluster is given; 0: not known. */
+static enum lk_status set_bound(const struct table *e, struct lk_prediction *p)
+{
+    enum lk_status st = LK_OK;
+    size_t shape;
+
+    if (!e->step)
+        return LK_OK;
+    LK_TRY(lk_step_prior_shape(e->step, &p->config, &shape));
+    p->bound_s = lk_step_prior_bound_s(e->step, shape);
+out:
+    return st;
+}
+
 /* Sets step and interval of p->config by a fit. */
 static enum lk_status set_step(struct lk_throughput_fit *fit, double level, struct lk_prediction *p)
 {
@@ -251,6 +269,9 @@ static enum lk_status at(void *self, const struct lk_config *c, struct lk_predic
     LK_TRY(set_step(&e->fit, e->q.grid.level, &p));
     LK_TRY(grade(e, &p));
     LK_TRY(set_losses(e, &p));
+    LK_TRY(set_bound(e, &p));
+    if (isnan(p.measured_s))
+        lk_prediction_raise(&p);
     *out = p;
 out:
     return st;
@@ -263,7 +284,8 @@ static enum lk_status estimate(void *self, const struct lk_config *c, double *ou
     struct lk_prediction p = {.config = *c};
 
     LK_TRY(set_step(&e->fit, e->q.grid.level, &p));
-    *out_step_s = p.step_s;
+    LK_TRY(set_bound(e, &p));
+    *out_step_s = fmax(p.step_s, p.bound_s);
 out:
     return st;
 }
@@ -307,6 +329,8 @@ static enum lk_status from_rest(void *self, const struct lk_config *c, bool is_b
                        "of GPUs is needed. The cheapest run that would supply it: %d GPUs",
                        e->t->name, 2 * e->t->points[0].config.gpus);
     LK_TRY(predict_from(e, rest, n, e->step, &p));
+    LK_TRY(set_bound(e, &p));
+    lk_prediction_raise(&p);
     if (e->step)
         LK_TRY(predict_from(e, rest, n, NULL, &law));
     p.law_s = law.step_s;
@@ -346,6 +370,30 @@ out:
     return st;
 }
 
+/* Notes the rows that no run on the cluster could reach. */
+static enum lk_status note_contradictions(const struct table *e, struct lk_forecast *out)
+{
+    enum lk_status st = LK_OK;
+
+    for (size_t i = 0; i < e->t->n; i++) {
+        struct lk_prediction p = {.config = e->measured[i].config};
+        double measured_s = e->measured[i].step_s;
+
+        LK_TRY(set_bound(e, &p));
+        if (p.bound_s <= measured_s * (1 + CONTRADICTION))
+            continue;
+        LK_TRY(
+            lk_forecast_note(out,
+                             "CONTRADICTION: %s says that %d GPUs take %.3g ms a step, and the "
+                             "links of %s need %.3g ms for their gradients on %d node%s: is this "
+                             "the machine, and how many GPUs has a node (--gpus-per-node)?",
+                             e->t->name, p.config.gpus, 1e3 * measured_s, e->cluster.name,
+                             1e3 * p.bound_s, p.config.nodes, p.config.nodes > 1 ? "s" : ""));
+    }
+out:
+    return st;
+}
+
 static enum lk_status note_model(const struct table *e, struct lk_forecast *out)
 {
     enum lk_status st = LK_OK;
@@ -377,14 +425,17 @@ static enum lk_status prepare(void *self, struct lk_forecast *out)
 
     LK_TRY(lk_throughput_fit_init(&e->fit, e->step, e->t->points, e->t->n));
     if (!e->q.grid.whatif)
-        LK_TRY(lk_backtest_run(&source, e->q.grid.level, &b));
+        LK_TRY(lk_backtest_run(&source, e->q.grid.level, e->step ? BACKTESTS_SHOWN : 0, &b));
     LK_TRY(lk_backtest_add(&b, out));
     LK_TRY(set_names(e, out));
+    LK_TRY(note_contradictions(e, out));
     if (e->step)
         LK_TRY(note_model(e, out));
     else
         LK_TRY(lk_forecast_note(out, "from throughputs alone: the scaling law of published series; "
                                      "docs/accuracy.md has its errors on series held out"));
+    if (b.n && e->step && e->t->n > BACKTESTS_SHOWN)
+        LK_TRY(lk_forecast_note(out, "not all rows were held out: validate --throughput does so"));
     if (!e->largest->local_batch)
         LK_TRY(lk_forecast_note(out, "no local batch in the table: a step is one sample a GPU"));
     if (e->per_node_assumed)
@@ -395,59 +446,7 @@ out:
     return st;
 }
 
-/* ---- Opening: the machine, missing columns, the prior ---- */
-
-static int per_node(const struct lk_throughput_table *t, const struct lk_throughput_request *q,
-                    bool *out_assumed)
-{
-    int fullest = 0, most_nodes = 0, least;
-
-    *out_assumed = false;
-    for (size_t i = 0; i < t->n; i++) {
-        const struct lk_config *c = &t->points[i].config;
-
-        most_nodes = c->nodes > most_nodes ? c->nodes : most_nodes;
-        fullest = c->gpus / c->nodes > fullest ? c->gpus / c->nodes : fullest;
-    }
-    if (q->gpus_per_node > 0)
-        return q->gpus_per_node;
-    if (most_nodes > 1)
-        return fullest;
-    *out_assumed = !q->model;
-    least = q->model ? q->model->cluster->gpus_per_node : USUAL_PER_NODE;
-    return (t->has_nodes || !q->model) && fullest > least ? fullest : least;
-}
-
-/* Fills *out_machine: the model's cluster with any number of nodes and the GPUs of a full one, and
- * what the table lacks for a step model. */
-static enum lk_status complete(struct lk_throughput_table *t, const struct lk_throughput_request *q,
-                               struct lk_cluster *out_machine, bool *out_assumed)
-{
-    int gpus_per_node = per_node(t, q, out_assumed);
-
-    *out_machine = q->model ? *q->model->cluster : (struct lk_cluster){0};
-    out_machine->gpus_per_node = gpus_per_node;
-    out_machine->nodes = 0;
-    for (size_t i = 0; i < t->n && q->model; i++) {
-        struct lk_config *c = &t->points[i].config;
-
-        if (!t->has_nodes)
-            c->nodes = (c->gpus - 1) / gpus_per_node + 1;
-        if (c->gpus % c->nodes)
-            return lk_fail(LK_EUSAGE, "%s: %d GPUs do not divide among %d nodes of %d", t->name,
-                           c->gpus, c->nodes, gpus_per_node);
-        if (!c->local_batch && q->grid.n_local_batches)
-            c->local_batch = (int)q->grid.local_batches[0];
-        if (!c->local_batch)
-            return lk_fail(LK_EEVIDENCE,
-                           "%s: no column local_batch, so the length of a step is not known; "
-                           "--local-batch says that of all rows",
-                           t->name);
-        lk_config_set_cap(c, q->model->job, c->cap_bytes ? c->cap_bytes : q->model->job->cap_bytes);
-        c->no_sync = q->model->job->no_sync;
-    }
-    return LK_OK;
-}
+/* ---- Opening ---- */
 
 /* Makes the prior of the step model behind a table, NULL without one. */
 static enum lk_status make_prior(const struct lk_throughput_request *q,
@@ -560,7 +559,7 @@ enum lk_status lk_throughput_evidence(struct lk_throughput_table *t,
     LK_TRY(lk_alloc(&e, 1, sizeof *e));
     *e = (struct table){.t = t, .q = *q};
     LK_TRY(check_request(t, q));
-    LK_TRY(complete(t, q, &e->cluster, &e->per_node_assumed));
+    LK_TRY(lk_throughput_complete(t, q, &e->cluster, &e->per_node_assumed));
     LK_TRY(make_prior(q, &e->cluster, &e->step));
     read_rows(e);
     *out = source_of(e);

@@ -20,7 +20,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     if (lk_throughput_read(fuzz_file(data, size), &t) != LK_OK)
         return 0;
     if (t.n <= ROWS_MAX && lk_throughput_evidence(&t, &q, &e) == LK_OK) {
-        if (lk_backtest_run(&e, q.grid.level, &tests) == LK_OK)
+        if (lk_backtest_run(&e, q.grid.level, 0, &tests) == LK_OK)
             lk_backtests_fini(&tests);
         if (lk_forecast_run(&e, &q.grid, &f) == LK_OK)
             lk_forecast_fini(&f);

@@ -238,7 +238,7 @@ START_TEST(any_source_is_held_out)
     e.n_measured = LK_COUNT(rows);
     for (size_t i = 0; i < LK_COUNT(rows); i++)
         rows[i].step_s = step_s(&t, &rows[i].config);
-    ck_assert_int_eq(lk_backtest_run(&e, 0.9, &b), LK_OK);
+    ck_assert_int_eq(lk_backtest_run(&e, 0.9, 0, &b), LK_OK);
     ck_assert_uint_eq(b.n, 7); /* 2 GPUs, three times 8; batches 2, 4, 8 */
     ck_assert_str_eq(b.refusal, "nothing is known of 16");
     ck_assert_str_eq(b.items[1].test.what, "8 GPUs from 2");
@@ -250,6 +250,10 @@ START_TEST(any_source_is_held_out)
     ck_assert_double_eq_tol(b.items[5].baseline_s[LK_BASELINE_LINE], rows[2].step_s, 1e-12);
     ck_assert_int_eq(lk_backtest_add(&b, &f), LK_OK);
     ck_assert_uint_eq(f.n_backtests, 7);
+    lk_backtests_fini(&b);
+    ck_assert_int_eq(lk_backtest_run(&e, 0.9, 2, &b), LK_OK); /* rows 2 and, refused, 4 */
+    ck_assert_uint_eq(b.n, 3);
+    ck_assert_int_eq(b.items[0].config.local_batch, 4);
     lk_forecast_fini(&f);
     lk_backtests_fini(&b);
 }

@@ -438,7 +438,7 @@ static enum lk_status backtests(const struct sim_world *w, const struct lk_predi
     enum lk_status st;
 
     ck_assert_int_eq(lk_step_evidence(&w->job, &w->cluster, &q, &source), LK_OK);
-    st = lk_backtest_run(&source, o->level, out);
+    st = lk_backtest_run(&source, o->level, 0, out);
     source.ops->close(source.self);
     return st;
 }

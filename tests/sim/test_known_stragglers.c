@@ -2,13 +2,13 @@
 #include "base/array.h"
 #include "base/rng.h"
 #include "base/stats.h"
-#include "sim/forecast/grid_model.h"
 #include "sim/forecast/predictor.h"
 #include "sim/step/closed_form.h"
 #include "sim/step/engine.h"
 #include "sim/step/known_stragglers.h"
 #include "sim/step/straggler_max.h"
 #include "tests/rigs/sim_truth.h"
+#include "tests/rigs/simulated.h"
 #include "tests/rigs/suite.h"
 
 #include <math.h>
@@ -493,13 +493,12 @@ START_TEST(the_slowest_without_draws)
 }
 END_TEST
 
-/* A grid's points are near the predictor's also with known slow ranks. */
-START_TEST(grids_know_them_too)
+/* The predictor's model is near simulation also with known slow ranks. */
+START_TEST(the_model_knows_them_too)
 {
     struct lk_predictor_options o = {.level = 0.9, .draws = 200, .seed = 3, .scale_error = NAN};
     struct world w;
     struct lk_predictor *p = NULL;
-    struct lk_grid_model *m = NULL;
 
     world_init(&w, 1, 1.3);
     for (int gpus = 1; gpus <= 2; gpus++)
@@ -507,22 +506,20 @@ START_TEST(grids_know_them_too)
     know(&w.cluster, 5, -1, 1.5, 0, false);
     know(&w.cluster, -1, 9, 0, 2, false);
     ck_assert_int_eq(lk_predictor_create(&w.job, &w.cluster, &o, &p), LK_OK);
-    ck_assert_int_eq(lk_grid_model_create(p, &m), LK_OK);
     for (int i = 0; i < 4; i++) {
         struct lk_config c = lk_config_current(&w.job);
         struct lk_prediction one, fast;
 
         c.gpus = c.nodes = 2 << i;
         c.local_batch = 8;
-        ck_assert_int_eq(lk_predictor_at(p, &c, &one), LK_OK);
-        ck_assert_int_eq(lk_grid_model_at(m, &c, &fast), LK_OK);
+        ck_assert_int_eq(simulated_at(p, &c, &one), LK_OK);
+        ck_assert_int_eq(lk_predictor_at(p, &c, &fast), LK_OK);
         ck_assert_double_eq_tol(fast.step_s / one.step_s, 1, 0.015);
         ck_assert_double_eq_tol(fast.lo_s / one.lo_s, 1, 0.03);
         ck_assert_double_eq_tol(fast.hi_s / one.hi_s, 1, 0.03);
         lk_prediction_fini(&one);
         lk_prediction_fini(&fast);
     }
-    lk_grid_model_destroy(m);
     lk_predictor_destroy(p);
     world_fini(&w);
 }
@@ -542,5 +539,5 @@ SUITE(known_stragglers, c)
     tcase_add_test(c, points_of_two_levels);
     tcase_add_loop_test(c, the_links_spread_is_counted_once, 0, 4);
     tcase_add_loop_test(c, the_slowest_without_draws, 0, LK_COUNT(laws));
-    tcase_add_test(c, grids_know_them_too);
+    tcase_add_test(c, the_model_knows_them_too);
 }
