@@ -3,7 +3,7 @@
  *
  * Every call of runtime/device/device.h that puts work on a stream becomes one struct lk_command.
  * The wrapper checks it, the backend's submit runs it (reference) or queues it (cpu, timed:
- * runtime/device/device_thread.c). Commands of a stream are numbered from 1; an event is the pair
+ * runtime/device/device_host.c). Commands of a stream are numbered from 1; an event is the pair
  * (stream, number), so waiting for an event is waiting for a stream's count. Recording an event
  * again therefore does not affect those who already wait for its old point.
  */

@@ -1,16 +1,14 @@
 /* Measure overlap by threads of the host: compute on the calling one, collectives on another. */
 #include "base/array.h"
 #include "base/clock.h"
+#include "base/thread.h"
 #include "base/units.h"
 #include "runtime/probe/probe_impl.h"
 
-#include <pthread.h>
 #include <semaphore.h>
-#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* A thread that runs all-reduces, as a stream would. */
 struct traffic {
@@ -54,19 +52,15 @@ static void *traffic_thread(void *arg)
 
 static enum lk_status start_traffic(struct traffic *t)
 {
-    sigset_t all, before;
-    int rc;
+    enum lk_status st;
 
     if (sem_init(&t->begun, 0, 0))
         return lk_fail(LK_EIO, "cannot make a semaphore");
     atomic_init(&t->ended, false);
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    rc = pthread_create(&t->thread, NULL, traffic_thread, t);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    if (rc) {
+    st = lk_thread_start(&t->thread, traffic_thread, t, "collectives");
+    if (st != LK_OK) {
         sem_destroy(&t->begun);
-        return lk_fail(LK_ENOMEM, "cannot start a thread: %s", strerror(rc));
+        return st;
     }
     while (sem_wait(&t->begun))
         ; /* a signal came */
