@@ -1,6 +1,9 @@
 /*
- * Surrogates for a collective of NCCL on a machine with a single GPU: they take the same resources
- * from concurrent kernels. A block of NCCL's (2.28.9) has up to 640 threads (NCCL_MAX_NTHREADS,
+ * Kernels that only take time, and surrogates for a collective.
+ *
+ * wait holds a stream, for replayed jobs and for the check of recorded durations. The surrogates
+ * stand for a collective of NCCL on a machine with a single GPU: they take the same resources from
+ * concurrent kernels. A block of NCCL's (2.28.9) has up to 640 threads (NCCL_MAX_NTHREADS,
  * src/include/device.h) of at most 96 registers (makefiles/common.mk, -maxrregcount=96) and 82240
  * bytes of dynamic shared memory (ncclShmemDynamicSize, for 8.0 and 9.0): 61440 of a
  * multiprocessor's 65536 registers, so that almost nothing else fits on it. The blocks here have
@@ -149,7 +152,25 @@ template <class T> enum lk_status move(const struct lk_move_args &a, const struc
     return fits<4>(to, from) ? move_by<4>(a, to, from, c) : move_by<1>(a, to, from, c);
 }
 
+/* ---- wait ---- */
+
+__global__ void wait_kernel(uint64_t ns)
+{
+    uint64_t start = global_timer_ns();
+
+    while (global_timer_ns() - start < ns) {
+    }
+}
+
+template <class T> enum lk_status wait(const struct lk_wait_args &a, const struct lk_cuda *c)
+{
+    if (!(a.seconds > 0))
+        return LK_OK;
+    return lk_launch(c, "wait", dim3(1), 1, 0, wait_kernel, (uint64_t)(a.seconds * 1e9));
+}
+
 } // namespace
 
+LK_CUDA_OP(wait)
 LK_CUDA_OP(hold)
 LK_CUDA_OP(move)
