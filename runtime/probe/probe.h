@@ -21,6 +21,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* How long a probe repeats its measurement. */
+struct lk_probe_effort {
+    size_t repetitions; /* samples kept, without the warm-up; at least 1 */
+    size_t warmup;
+    double budget_s; /* stop after the repetition in which this has passed; 0: never */
+};
+
 /* A piece of compute: each call does one short unit, the same work every time. */
 struct lk_probe_work {
     void (*unit)(void *ctx); /* NULL: a built-in one, about 100 us of multiply-adds in cache */
@@ -40,10 +47,8 @@ struct lk_probe_collectives_config {
     bool estimate;            /* ask for the communicator's own estimates */
     struct lk_stream *stream; /* calls are enqueued on it; NULL: they run on the calling thread */
     uint64_t timeout_ns;      /* limit of a row's calls on the stream */
-    size_t repetitions;       /* samples kept, without the warm-up */
-    size_t warmup;
-    double budget_s; /* stop after the repetition in which this has passed; 0: never */
-    double burst_s;  /* desired length of a back-to-back burst, e.g. 0.005 */
+    struct lk_probe_effort effort;
+    double burst_s; /* desired length of a back-to-back burst, e.g. 0.005 */
 };
 
 /*
@@ -57,8 +62,7 @@ enum lk_status lk_probe_collectives(struct lk_comm *comm,
 struct lk_probe_compute_config {
     struct lk_probe_work work;
     double unit_target_s; /* desired length of one timed stretch, e.g. 0.02 */
-    size_t repetitions, warmup;
-    double budget_s; /* as above */
+    struct lk_probe_effort effort;
 };
 
 /*
@@ -93,8 +97,7 @@ struct lk_probe_stream_config {
     lk_probe_put unit; /* enqueues a unit of compute, about 1 ms, the same every time */
     void *ctx;
     double unit_target_s; /* as above */
-    size_t repetitions, warmup;
-    double budget_s;
+    struct lk_probe_effort effort;
     uint64_t timeout_ns; /* limit of a stretch of work on the streams */
 };
 

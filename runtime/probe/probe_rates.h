@@ -11,15 +11,15 @@
 #include "base/samples.h"
 #include "base/status.h"
 #include "runtime/device/device.h"
+#include "runtime/probe/probe.h"
 
 #include <stddef.h>
 #include <stdint.h>
 
 struct lk_rates_config {
     struct lk_stream *stream;
-    size_t repetitions, warmup; /* at least three are taken */
-    double burst_s;             /* desired length of a timed burst */
-    double budget_s;            /* stop after the repetition in which this has passed; 0: never */
+    struct lk_probe_effort effort; /* at least three repetitions are taken */
+    double burst_s;                /* desired length of a timed burst */
     uint64_t timeout_ns;
 };
 
