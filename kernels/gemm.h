@@ -16,15 +16,9 @@ struct lk_factor {
     bool transposed;
 };
 
-struct lk_gemm {
-    size_t m, n, k;
-    float alpha, beta; /* beta 0: c is not read */
-    struct lk_factor a, b;
-    float *c;
-    size_t c_stride; /* row stride in elements */
-};
-
-/* Run the product. pre: sizes and strides fit an int. */
-void lk_gemm_run(const struct lk_gemm *g);
+/* Run the product; c_stride is c's row stride in elements. beta 0: c is not read. pre: sizes and
+ * strides fit an int. */
+void lk_gemm(size_t m, size_t n, size_t k, float alpha, struct lk_factor a, struct lk_factor b,
+             float beta, float *c, size_t c_stride);
 
 #endif
