@@ -345,14 +345,7 @@ template <class T>
 enum lk_status launch_tiles(const struct lk_cuda *c, const char *name, size_t samples, size_t rows,
                             size_t shared_bytes, const problem<T> &p, void (*kernel)(problem<T>))
 {
-    enum lk_status st = lk_cuda_status(
-        cudaFuncSetAttribute(reinterpret_cast<const void *>(kernel),
-                             cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared_bytes),
-        name);
-
-    if (st != LK_OK)
-        return st;
-    return lk_launch(
+    return lk_launch_shared(
         c, name, dim3(blocks_for((size_t)p.context, rows), (unsigned)p.heads, (unsigned)samples),
         THREADS, shared_bytes, kernel, p);
 }

@@ -3,9 +3,7 @@
  * it may see are matrix products on strided slices of qkv, and most of the upper triangle is never
  * computed. Within a block probabilities above the diagonal are 0.
  */
-#include "kernels/gemm.h"
 #include "kernels/impl.h"
-#include "kernels/lanes.h"
 #include "kernels/vecmath.h"
 
 #include <math.h>

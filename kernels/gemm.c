@@ -3,8 +3,7 @@
  * the inner loop reads consecutive floats for every transposition; its tile of c stays in
  * registers.
  */
-#include "kernels/gemm.h"
-#include "kernels/ops.h"
+#include "kernels/impl.h"
 
 /* The arguments of lk_gemm. */
 struct gemm {

@@ -1,6 +1,5 @@
 /* Layer normalisation, float32, row by row; a row stays in the first-level cache. */
 #include "kernels/impl.h"
-#include "kernels/lanes.h"
 
 #include <math.h>
 #include <string.h>

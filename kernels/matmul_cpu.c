@@ -1,5 +1,4 @@
-/* The linear layer, float32, by the matrix products of kernels/gemm.h. */
-#include "kernels/gemm.h"
+/* The linear layer, float32, by the matrix products of kernels/gemm.c. */
 #include "kernels/impl.h"
 
 #include <string.h>

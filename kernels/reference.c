@@ -445,20 +445,12 @@ void lk_cast_from_wire_ref(const void *args)
             (double)(a->dtype == LK_F16 ? lk_f32_from_f16(a->in[i]) : lk_f32_from_bf16(a->in[i]));
 }
 
-void lk_wait_ref(const void *args)
-{
-    (void)args;
-}
-
-void lk_hold_ref(const void *args)
-{
-    (void)args;
-}
-
-void lk_move_ref(const void *args)
-{
-    const struct lk_move_args *a = args;
-
-    if (a->bytes)
-        memcpy(a->to, a->from, a->bytes);
-}
+/* Ops without arithmetic are the same in float64. */
+#define SAME(op)                                                                                   \
+    void lk_##op##_ref(const void *args)                                                           \
+    {                                                                                              \
+        lk_##op##_cpu(args);                                                                       \
+    }
+SAME(wait)
+SAME(hold)
+SAME(move)

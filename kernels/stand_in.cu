@@ -111,25 +111,12 @@ __global__ void __launch_bounds__(THREADS, 1)
     r.end(shared);
 }
 
-template <class... P, class... A>
-enum lk_status start(const struct lk_cuda *c, const char *name, size_t ctas, void (*kernel)(P...),
-                     A... args)
-{
-    enum lk_status st = lk_cuda_status(
-        cudaFuncSetAttribute(reinterpret_cast<const void *>(kernel),
-                             cudaFuncAttributeMaxDynamicSharedMemorySize, (int)SHARED_BYTES),
-        name);
-
-    if (st != LK_OK)
-        return st;
-    return lk_launch(c, name, dim3((unsigned)ctas), THREADS, SHARED_BYTES, kernel, args...);
-}
-
 template <class T> enum lk_status hold(const struct lk_hold_args &a, const struct lk_cuda *c)
 {
     if (!(a.seconds > 0))
         return LK_OK;
-    return start(c, "hold", a.ctas, hold_kernel, (uint64_t)(a.seconds * 1e9));
+    return lk_launch_shared(c, "hold", dim3((unsigned)a.ctas), THREADS, SHARED_BYTES, hold_kernel,
+                            (uint64_t)(a.seconds * 1e9));
 }
 
 template <int N>
@@ -138,8 +125,9 @@ enum lk_status move_by(const struct lk_move_args &a, uint32_t *to, const uint32_
 {
     double tile_bytes = (double)THREADS * UNROLL * N * sizeof *to;
 
-    return start(c, "move", a.ctas, move_kernel<N>, to, from, a.bytes / sizeof *to,
-                 a.Bps > 0 ? tile_bytes / a.Bps * 1e9 : 0);
+    return lk_launch_shared(c, "move", dim3((unsigned)a.ctas), THREADS, SHARED_BYTES,
+                            move_kernel<N>, to, from, a.bytes / sizeof *to,
+                            a.Bps > 0 ? tile_bytes / a.Bps * 1e9 : 0);
 }
 
 template <class T> enum lk_status move(const struct lk_move_args &a, const struct lk_cuda *c)

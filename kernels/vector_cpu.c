@@ -1,6 +1,5 @@
 /* Vector operations, float32; a surrogate only copies, and does not wait. */
 #include "kernels/impl.h"
-#include "kernels/lanes.h"
 #include "kernels/vecmath.h"
 
 #include <string.h>

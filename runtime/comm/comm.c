@@ -4,6 +4,7 @@
 
 #include "base/array.h"
 #include "base/span.h"
+#include "base/words.h"
 #include "runtime/comm/comm_fault.h"
 
 #include <inttypes.h>
@@ -103,50 +104,46 @@ out:
     return st;
 }
 
-static const struct lk_comm_ops *find(const char *name)
+static enum lk_status find(const char *name, const struct lk_comm_ops **out)
 {
-    for (size_t i = 0; i < LK_COUNT(backends); i++)
-        if (!strcmp(backends[i]->name, name))
-            return backends[i];
-    return NULL;
+    const char *names[LK_COUNT(backends)];
+    const struct lk_words words = {"a communicator of this build", names, LK_COUNT(backends)};
+    int i = 0;
+
+    for (size_t k = 0; k < words.n; k++)
+        names[k] = backends[k]->name;
+    if (lk_words_find(&words, name, &i) != LK_OK)
+        return lk_fail(LK_EUNSUPPORTED, "%s", lk_error_text());
+    *out = backends[i];
+    return LK_OK;
 }
 
 bool lk_comm_built(const char *name)
 {
-    return find(name) != NULL;
-}
+    const struct lk_comm_ops *ops = NULL;
 
-static enum lk_status unknown_comm(const char *name)
-{
-    char known[64] = "";
-    size_t n = 0;
-
-    for (size_t i = 0; i < LK_COUNT(backends); i++)
-        n += (size_t)snprintf(known + n, sizeof known - n, " %s", backends[i]->name);
-    return lk_fail(LK_EUNSUPPORTED, "no communicator '%s' in this build (there are:%s)", name,
-                   known);
+    lk_quietly_(find(name, &ops));
+    return ops != NULL;
 }
 
 enum lk_status lk_comm_library(const char *name, char *buf, size_t size)
 {
-    const struct lk_comm_ops *ops = find(name);
+    const struct lk_comm_ops *ops;
+    enum lk_status st = find(name, &ops);
 
-    if (!ops)
-        return unknown_comm(name);
     snprintf(buf, size, "%s", "");
-    return ops->library ? ops->library(buf, size) : LK_OK;
+    return st == LK_OK && ops->library ? ops->library(buf, size) : st;
 }
 
 enum lk_status lk_comm_open(const char *name, const struct lk_comm_config *config,
                             struct lk_comm **out)
 {
-    const struct lk_comm_ops *ops = find(name);
+    const struct lk_comm_ops *ops;
     struct lk_comm *c = NULL;
-    enum lk_status st;
+    enum lk_status st = find(name, &ops);
 
-    if (!ops)
-        return unknown_comm(name);
-    st = lk_comm_open_ops(ops, config, &c);
+    if (st == LK_OK)
+        st = lk_comm_open_ops(ops, config, &c);
     if (st == LK_OK && config->fault)
         return lk_comm_fault_wrap(config->fault, config, c, out);
     if (st == LK_OK)

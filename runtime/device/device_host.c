@@ -18,6 +18,126 @@
 #include <string.h>
 #include <sys/prctl.h>
 
+/* ---- Running a command ---- */
+
+static uint64_t now_ns(struct lk_stream *s)
+{
+    return s->device->ops->now_ns ? s->device->ops->now_ns(s) : lk_now_ns();
+}
+
+static void run_range_begin(struct lk_stream *s, const struct lk_command *c)
+{
+    s->range = c->span;
+    if (!s->track)
+        return;
+    lk_span_enter(s->track, &s->range);
+    s->range.start_ns = now_ns(s);
+    if (c->event)
+        s->range.ready_ns = lk_event_time_ns(c->event);
+}
+
+static void run_range_end(struct lk_stream *s, const struct lk_command *c)
+{
+    (void)c;
+    if (!s->track)
+        return;
+    s->range.end_ns = now_ns(s);
+    lk_span_leave(s->track, &s->range);
+    lk_span_emit(s->track, &s->range);
+}
+
+static void run_mark(struct lk_stream *s, const struct lk_command *c)
+{
+    struct lk_span span = c->span;
+
+    if (!s->track)
+        return;
+    span.start_ns = now_ns(s);
+    span.end_ns = span.start_ns;
+    lk_span_emit(s->track, &span);
+}
+
+static void run_copy(struct lk_stream *s, const struct lk_command *c)
+{
+    struct lk_span span = lk_span_begin(s->track, LK_SPAN_COPY, 0, c->span.step, -1);
+
+    span.bytes = c->copy.bytes;
+    if (c->copy.bytes)
+        memcpy(c->copy.to, c->copy.from, c->copy.bytes);
+    lk_span_end(s->track, &span);
+    if (s->device->ops->advance)
+        s->device->ops->advance(s, lk_now_ns());
+}
+
+static void run_host(struct lk_stream *s, const struct lk_command *c)
+{
+    enum lk_status st = c->fn(s, c->args);
+
+    if (st != LK_OK)
+        lk_device_fail(s->device, st, lk_error_text());
+    if (s->device->ops->advance)
+        s->device->ops->advance(s, lk_now_ns());
+}
+
+static void run_record(struct lk_stream *s, const struct lk_command *c)
+{
+    pthread_mutex_lock(&c->event->lock);
+    c->event->passed_stream = s;
+    c->event->passed_seq = c->seq;
+    c->event->passed_ns = now_ns(s);
+    pthread_mutex_unlock(&c->event->lock);
+}
+
+static void run_op(struct lk_stream *s, const struct lk_command *c)
+{
+    const struct lk_device_ops *ops = s->device->ops;
+    struct lk_span span = lk_span_begin(s->track, LK_SPAN_KERNEL, c->span.name, c->span.step, -1);
+
+    if (ops->run_op) {
+        ops->run_op(s, c, &span);
+        return;
+    }
+    (ops->needs == LK_OP_REF ? c->op->ref : c->op->cpu)(c->args);
+    lk_span_end(s->track, &span);
+}
+
+/* Continue after a wait: the other stream has passed the event, so this stream's time is not
+ * earlier. */
+static void run_wait(struct lk_stream *s, const struct lk_command *c)
+{
+    uint64_t at_ns = 0;
+
+    if (!s->device->ops->advance)
+        return;
+    pthread_mutex_lock(&c->event->lock);
+    if (c->event->passed_stream == c->on && c->event->passed_seq == c->seq)
+        at_ns = c->event->passed_ns;
+    pthread_mutex_unlock(&c->event->lock);
+    /* If the event was recorded again, its old time is lost: take the wait's end, which is now. */
+    s->device->ops->advance(s, at_ns ? at_ns : lk_now_ns());
+}
+
+static void (*const run_table[LK_COMMAND_COUNT])(struct lk_stream *, const struct lk_command *) = {
+    [LK_COMMAND_OP] = run_op,
+    [LK_COMMAND_HOST] = run_host,
+    [LK_COMMAND_RANGE_BEGIN] = run_range_begin,
+    [LK_COMMAND_RANGE_END] = run_range_end,
+    [LK_COMMAND_MARK] = run_mark,
+    [LK_COMMAND_COPY] = run_copy,
+    [LK_COMMAND_RECORD] = run_record,
+    [LK_COMMAND_WAIT] = run_wait,
+};
+
+/* Run a command other than WAIT on the executing thread; its failure becomes the device's. */
+static void run_command(struct lk_stream *s, const struct lk_command *c)
+{
+    if (s->device->ops->advance)
+        s->device->ops->advance(s, c->queued_ns);
+    run_table[c->kind](s, c);
+}
+
+/* ---- A stream that is a thread ---- */
+
 /* Commands that a stream can hold; a GPT-2 step is about 600, so enqueuing a step rarely blocks. */
 enum { QUEUE = 1024 };
 
@@ -89,12 +209,12 @@ static void wait_other(struct thread_stream *t, const struct lk_command *c)
     pthread_mutex_unlock(&other->lock);
 }
 
-static void run(struct thread_stream *t, const struct lk_command *c)
+static void run_one(struct thread_stream *t, const struct lk_command *c)
 {
     if (c->kind == LK_COMMAND_WAIT && !lk_device_failed(t->base.device))
         wait_other(t, c);
     if (!lk_device_failed(t->base.device) && !atomic_load(&t->stop))
-        lk_device_run_command(&t->base, c);
+        run_command(&t->base, c);
     lk_command_drop(c);
 }
 
@@ -114,7 +234,7 @@ static void *stream_main(void *arg)
         if (atomic_load(&t->stop))
             break;
         pthread_mutex_unlock(&t->lock);
-        run(t, &slot_of(t, t->done + 1)->command);
+        run_one(t, &slot_of(t, t->done + 1)->command);
         pthread_mutex_lock(&t->lock);
         t->done++;
         note_progress(t);
@@ -338,17 +458,6 @@ struct reference_stream {
     uint64_t done; /* commands so far */
 };
 
-static enum lk_status reference_stream_open(struct lk_stream *s)
-{
-    (void)s;
-    return LK_OK;
-}
-
-static void reference_stream_close(struct lk_stream *s)
-{
-    (void)s;
-}
-
 static enum lk_status reference_submit(struct lk_stream *s, const struct lk_command *c,
                                        uint64_t *out_seq)
 {
@@ -357,7 +466,7 @@ static enum lk_status reference_submit(struct lk_stream *s, const struct lk_comm
     *out_seq = ++((struct reference_stream *)s)->done;
     if (c->kind == LK_COMMAND_RECORD)
         numbered.seq = *out_seq;
-    lk_device_run_command(s, &numbered);
+    run_command(s, &numbered);
     lk_command_drop(&numbered);
     return LK_OK;
 }
@@ -378,8 +487,6 @@ const struct lk_device_ops lk_device_reference = {
     .device_bytes = sizeof(struct lk_device),
     .stream_bytes = sizeof(struct reference_stream),
     .needs = LK_OP_REF,
-    .stream_open = reference_stream_open,
-    .stream_close = reference_stream_close,
     .submit = reference_submit,
     .sync = reference_sync,
 };

@@ -4,6 +4,7 @@
 #include "base/array.h"
 #include "base/dtype.h"
 #include "base/rng.h"
+#include "base/words.h"
 #include "runtime/model/model_impl.h"
 
 #include <stdio.h>
@@ -31,15 +32,18 @@ static const uint64_t transfer_timeout_ns = 120 * LK_NS_PER_S;
 /* Elements per piece when weights are copied: page-locked memory is scarce. */
 enum { STAGED_ELEMS = 1 << 18 };
 
-static enum lk_status unknown_model(const char *name)
+static enum lk_status find(const char *name, const struct preset **out)
 {
-    char known[256] = "";
-    size_t used = 0;
+    const char *names[LK_COUNT(presets)];
+    const struct lk_words words = {"a model", names, LK_COUNT(presets)};
+    int i = 0;
 
-    for (size_t i = 0; i < LK_COUNT(presets) && used < sizeof known; i++)
-        used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "",
-                                 presets[i].name);
-    return lk_fail(LK_EUSAGE, "no model '%s'; there are: %s", name, known);
+    for (size_t k = 0; k < words.n; k++)
+        names[k] = presets[k].name;
+    if (lk_words_find(&words, name, &i) != LK_OK)
+        return lk_fail(LK_EUSAGE, "%s", lk_error_text());
+    *out = &presets[i];
+    return LK_OK;
 }
 
 static int or_preset(int value, int preset)
@@ -51,13 +55,11 @@ enum lk_status lk_model_create(struct lk_device *d, struct lk_stream *s,
                                const struct lk_model_config *config, struct lk_model **out)
 {
     struct lk_model_config c = *config;
-    const struct preset *p = NULL;
+    const struct preset *p;
+    enum lk_status st = find(config->name, &p);
 
-    for (size_t i = 0; i < LK_COUNT(presets) && !p; i++)
-        if (!strcmp(presets[i].name, config->name))
-            p = &presets[i];
-    if (!p)
-        return unknown_model(config->name);
+    if (st != LK_OK)
+        return st;
     c.layers = or_preset(c.layers, p->layers);
     c.heads = or_preset(c.heads, p->heads);
     c.channels = or_preset(c.channels, p->channels);

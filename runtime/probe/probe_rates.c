@@ -1,5 +1,5 @@
 /* The rates of copies and products; see the header. */
-#include "runtime/probe/probe_rates.h"
+#include "runtime/probe/probe.h"
 
 #include "base/array.h"
 #include "base/clock.h"
