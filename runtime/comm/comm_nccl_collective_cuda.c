@@ -85,15 +85,9 @@ static ncclResult_t call_nccl(const struct lk_nccl *n, ncclComm_t comm,
 static enum lk_status issue(struct lk_nccl *n, const struct lk_coll_call *call, cudaStream_t s)
 {
     struct lk_deadline deadline = lk_deadline_in(n->timeout_ns);
-    ncclResult_t result;
     enum lk_status st = lk_nccl_enter(n, deadline);
 
-    if (st == LK_OK) {
-        result = call_nccl(n, n->comm, call, s);
-        lk_nccl_leave(n);
-        st = lk_nccl_await(n, result, deadline);
-    }
-    return st;
+    return st == LK_OK ? lk_nccl_end(n, call_nccl(n, n->comm, call, s), deadline) : st;
 }
 
 static bool moves_nothing(const struct lk_nccl *n, const struct lk_coll_call *call)

@@ -286,6 +286,12 @@ static uint64_t least(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
+enum lk_status lk_nccl_end(struct lk_nccl *n, ncclResult_t result, struct lk_deadline deadline)
+{
+    lk_nccl_leave(n);
+    return lk_nccl_await(n, result, deadline);
+}
+
 /* ---- What the watchdog watches: events and entries ---- */
 
 enum lk_status lk_nccl_take_event(struct lk_nccl *n, cudaEvent_t *out)

@@ -12,12 +12,7 @@
     X(COUNTER_LOCAL_NORM, "local gradient norm")                                                   \
     X(COUNTER_MEAN_NORM, "gradient norm")
 
-enum counter {
-#define ENUM(counter, name) counter,
-    COUNTER_LIST(ENUM)
-#undef ENUM
-        COUNTERS
-};
+enum counter { COUNTER_LIST(LK_WORD_VALUE) COUNTERS };
 
 struct trainer {
     const struct lk_train_config *config;
