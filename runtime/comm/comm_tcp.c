@@ -207,10 +207,8 @@ static enum lk_status tcp_open(const struct lk_comm_config *config, struct lk_co
         t->links[r] = (struct lk_tcp_link){.fd = -1, .peer = (int)r};
     LK_TRY(lk_alloc(&t->polls, 2 * world + 32, sizeof *t->polls));
     t->scratch = aligned_alloc(SCRATCH_ALIGN, t->chunk_bytes);
-    if (!t->scratch) {
-        st = lk_fail(LK_ENOMEM, "no memory for a chunk of %zu bytes", t->chunk_bytes);
-        goto out;
-    }
+    if (!t->scratch)
+        LK_TRY(lk_fail(LK_ENOMEM, "no memory for a chunk of %zu bytes", t->chunk_bytes));
     if (world > 1)
         LK_TRY(lk_tcp_connect(t, config));
     *out = &t->base;

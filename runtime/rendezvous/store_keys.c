@@ -79,11 +79,9 @@ enum lk_status lk_store_keys_text(const struct lk_store_keys *k, const char *key
     for (size_t i = 0; at < (size_t)size; i++, at += e->bytes) {
         snprintf(part, sizeof part, LK_STORE_PART, key, i);
         e = lk_store_keys_find(k, part);
-        if (!e || !e->bytes || e->bytes > (size_t)size - at) {
-            st = lk_fail(LK_EPEER, "'%s': %zu of %lld bytes are in the store", key, at,
-                         (long long)size);
-            goto out;
-        }
+        if (!e || !e->bytes || e->bytes > (size_t)size - at)
+            LK_TRY(lk_fail(LK_EPEER, "'%s': %zu of %lld bytes are in the store", key, at,
+                           (long long)size));
         memcpy(text + at, e->value, e->bytes);
     }
     text[size] = '\0';

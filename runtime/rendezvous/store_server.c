@@ -237,15 +237,11 @@ enum lk_status lk_store_serve(const char *host, int port, int world_size,
     s->world_size = world_size;
     pthread_mutex_init(&s->lock, NULL);
     LK_TRY(lk_alloc(&s->ranks, (size_t)world_size, sizeof *s->ranks));
-    if (getrandom(&s->token, sizeof s->token, 0) != sizeof s->token) {
-        st = lk_fail(LK_EIO, "no random numbers: %s", strerror(errno));
-        goto out;
-    }
+    if (getrandom(&s->token, sizeof s->token, 0) != sizeof s->token)
+        LK_TRY(lk_fail(LK_EIO, "no random numbers: %s", strerror(errno)));
     s->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (s->wake_fd < 0) {
-        st = lk_fail(LK_EIO, "eventfd: %s", strerror(errno));
-        goto out;
-    }
+    if (s->wake_fd < 0)
+        LK_TRY(lk_fail(LK_EIO, "eventfd: %s", strerror(errno)));
     LK_TRY(lk_net_listen(host, port, world_size + STRANGERS_MAX, &s->listen_fd, &s->port));
     LK_TRY(lk_thread_start(&s->thread, serve_thread, s, "the store"));
     *out = s;

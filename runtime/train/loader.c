@@ -245,12 +245,10 @@ enum lk_status lk_loader_create(struct lk_device *d, const struct lk_loader_conf
         l->config.sampler.samples = lk_dataset_samples(config->dataset);
     LK_TRY(lk_sampler_create(&l->config.sampler, &l->sampler));
     l->batches_an_epoch = lk_sampler_count(l->sampler) / (size_t)config->local_batch;
-    if (l->batches_an_epoch == 0) {
-        st =
-            lk_fail(LK_EUSAGE, "rank %d has %zu samples an epoch, fewer than its local batch of %d",
-                    config->sampler.rank, lk_sampler_count(l->sampler), config->local_batch);
-        goto out;
-    }
+    if (l->batches_an_epoch == 0)
+        LK_TRY(lk_fail(LK_EUSAGE,
+                       "rank %d has %zu samples an epoch, fewer than its local batch of %d",
+                       config->sampler.rank, lk_sampler_count(l->sampler), config->local_batch));
     LK_TRY(make_slots(l));
     LK_TRY(make_way(l));
     if (config->depth > 0) {
