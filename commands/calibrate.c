@@ -79,9 +79,9 @@ out:
 static struct lk_probe_compute_config compute_config(const struct calibrate_options *o)
 {
     return (struct lk_probe_compute_config){.unit_target_s = COMPUTE_UNIT_S,
-                                            .repetitions = (size_t)o->repetitions,
-                                            .warmup = (size_t)o->warmup,
-                                            .budget_s = o->budget_s / 2};
+                                            .effort.repetitions = (size_t)o->repetitions,
+                                            .effort.warmup = (size_t)o->warmup,
+                                            .effort.budget_s = o->budget_s / 2};
 }
 
 static enum lk_status probe_colocation(struct rank *r)

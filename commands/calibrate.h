@@ -9,7 +9,6 @@
 #include "base/status.h"
 #include "base/table.h"
 #include "runtime/probe/probe.h"
-#include "runtime/probe/probe_rates.h"
 #include "runtime/rendezvous/launch.h"
 #include "sim/calibration.h"
 

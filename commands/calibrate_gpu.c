@@ -254,10 +254,10 @@ out:
 static struct lk_rates_config rates_config(const struct gpu_rank *g)
 {
     return (struct lk_rates_config){.stream = g->compute,
-                                    .repetitions = (size_t)g->options->repetitions,
-                                    .warmup = (size_t)g->options->warmup,
+                                    .effort.repetitions = (size_t)g->options->repetitions,
+                                    .effort.warmup = (size_t)g->options->warmup,
                                     .burst_s = BURST_S,
-                                    .budget_s =
+                                    .effort.budget_s =
                                         fmin(g->options->budget_s, g->options->timeout_s) / 8,
                                     .timeout_ns = timeout_ns_of(g)};
 }
@@ -386,16 +386,16 @@ static enum lk_status overlap_line(struct overlap *p, struct lk_comm *comm,
                                    const struct lk_probe_beside *beside, int ctas, bool in_file)
 {
     struct gpu_rank *g = p->gpu;
-    const struct lk_probe_stream_config config = {.compute = g->compute,
-                                                  .net = g->net,
-                                                  .unit = lk_block_backward,
-                                                  .ctx = p->block,
-                                                  .unit_target_s = STRETCH_S,
-                                                  .repetitions = (size_t)g->options->repetitions,
-                                                  .warmup = (size_t)g->options->warmup,
-                                                  .budget_s =
-                                                      g->options->budget_s / 2 / (double)p->lines,
-                                                  .timeout_ns = timeout_ns_of(g)};
+    const struct lk_probe_stream_config config = {
+        .compute = g->compute,
+        .net = g->net,
+        .unit = lk_block_backward,
+        .ctx = p->block,
+        .unit_target_s = STRETCH_S,
+        .effort.repetitions = (size_t)g->options->repetitions,
+        .effort.warmup = (size_t)g->options->warmup,
+        .effort.budget_s = g->options->budget_s / 2 / (double)p->lines,
+        .timeout_ns = timeout_ns_of(g)};
     struct lk_probe_overlap s = {0};
     enum lk_status st = lk_probe_overlap_streams(comm, &config, beside, &s);
     char source[320];

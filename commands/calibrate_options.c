@@ -195,8 +195,8 @@ struct lk_probe_collectives_config calibrate_collectives_config(const struct cal
                                                 .n_bytes = (size_t)p->sizes.n,
                                                 .dtypes = p->dtypes,
                                                 .n_dtypes = p->n_dtypes,
-                                                .repetitions = (size_t)o->repetitions,
-                                                .warmup = (size_t)o->warmup,
-                                                .budget_s = o->budget_s,
+                                                .effort.repetitions = (size_t)o->repetitions,
+                                                .effort.warmup = (size_t)o->warmup,
+                                                .effort.budget_s = o->budget_s,
                                                 .burst_s = burst_s};
 }

@@ -62,33 +62,22 @@ template <class T> struct relu_derivative {
     }
 };
 
-template <class T>
-enum lk_status gelu_forward(const struct lk_gelu_forward_args &a, const struct lk_cuda *c)
-{
-    return lk_map(c, "gelu_forward", static_cast<T *>(a.out), static_cast<const T *>(a.in), a.n,
-                  gelu<T>{});
-}
-
-template <class T>
-enum lk_status gelu_backward(const struct lk_gelu_backward_args &a, const struct lk_cuda *c)
-{
-    return lk_map(c, "gelu_backward", static_cast<T *>(a.din), static_cast<const T *>(a.dout),
-                  static_cast<const T *>(a.in), a.n, gelu_derivative<T>{});
-}
-
-template <class T>
-enum lk_status relu_forward(const struct lk_relu_forward_args &a, const struct lk_cuda *c)
-{
-    return lk_map(c, "relu_forward", static_cast<T *>(a.out), static_cast<const T *>(a.in), a.n,
-                  relu<T>{});
-}
-
-template <class T>
-enum lk_status relu_backward(const struct lk_relu_backward_args &a, const struct lk_cuda *c)
-{
-    return lk_map(c, "relu_backward", static_cast<T *>(a.din), static_cast<const T *>(a.dout),
-                  static_cast<const T *>(a.out), a.n, relu_derivative<T>{});
-}
+/* Define an op that maps f over one array, or two, of T. */
+#define MAP_ONE(op, to, from, f)                                                                   \
+    template <class T> enum lk_status op(const struct lk_##op##_args &a, const struct lk_cuda *c)  \
+    {                                                                                              \
+        return lk_map(c, #op, static_cast<T *>(a.to), static_cast<const T *>(a.from), a.n, f{});   \
+    }
+#define MAP_TWO(op, to, one, two, f)                                                               \
+    template <class T> enum lk_status op(const struct lk_##op##_args &a, const struct lk_cuda *c)  \
+    {                                                                                              \
+        return lk_map(c, #op, static_cast<T *>(a.to), static_cast<const T *>(a.one),               \
+                      static_cast<const T *>(a.two), a.n, f{});                                    \
+    }
+MAP_ONE(gelu_forward, out, in, gelu<T>)
+MAP_TWO(gelu_backward, din, dout, in, gelu_derivative<T>)
+MAP_ONE(relu_forward, out, in, relu<T>)
+MAP_TWO(relu_backward, din, dout, out, relu_derivative<T>)
 
 } // namespace
 

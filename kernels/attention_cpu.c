@@ -3,17 +3,14 @@
  * it may see are matrix products on strided slices of qkv, and most of the upper triangle is never
  * computed. Within a block probabilities above the diagonal are 0.
  */
-#include "kernels/gemm.h"
 #include "kernels/impl.h"
-#include "kernels/lanes.h"
 #include "kernels/vecmath.h"
 
 #include <math.h>
 #include <string.h>
 
-enum {
-    BLOCK = 64
-}; /* Queries per block: larger wastes more of the triangle, smaller needs more calls. */
+/* Queries per block: larger wastes more of the triangle, smaller needs more calls. */
+enum { BLOCK = 64 };
 
 /* The slices of one sample and head, for forward and backward. */
 struct slice {
@@ -68,27 +65,15 @@ static void forward_block(const struct lk_attention_forward_args *a, const struc
     size_t stride = 3 * s->channels;
     const float *q = (const float *)a->qkv + s->qkv_at;
     float *probs = (float *)a->probs + s->probs_at + first * s->context;
-    struct lk_gemm scores = {.m = end - first,
-                             .n = end,
-                             .k = s->width,
-                             .alpha = s->factor,
-                             .a = {q + first * stride, stride, false},
-                             .b = {q + s->channels, stride, true},
-                             .c = probs,
-                             .c_stride = s->context};
-    struct lk_gemm values = {.m = end - first,
-                             .n = s->width,
-                             .k = end,
-                             .alpha = 1,
-                             .a = {probs, s->context, false},
-                             .b = {q + 2 * s->channels, stride, false},
-                             .c = (float *)a->out + s->out_at + first * s->channels,
-                             .c_stride = s->channels};
+    const struct lk_factor keys = {q + s->channels, stride, true};
+    const struct lk_factor values = {q + 2 * s->channels, stride, false};
 
-    lk_gemm_run(&scores);
+    lk_gemm(end - first, end, s->width, s->factor,
+            (struct lk_factor){q + first * stride, stride, false}, keys, 0, probs, s->context);
     for (size_t t = first; t < end; t++)
         softmax_row(probs + (t - first) * s->context, t + 1, end);
-    lk_gemm_run(&values);
+    lk_gemm(end - first, s->width, end, 1, (struct lk_factor){probs, s->context, false}, values, 0,
+            (float *)a->out + s->out_at + first * s->channels, s->channels);
 }
 
 void lk_attention_forward_cpu(const void *args)
@@ -130,48 +115,19 @@ static void backward_block(const struct lk_attention_backward_args *a, const str
     const float *probs = (const float *)a->probs + s->probs_at + first * s->context;
     const float *dout = (const float *)a->dout + s->out_at + first * s->channels;
     float *dscores = a->scratch;
-    struct lk_gemm dprobs_of = {.m = rows,
-                                .n = end,
-                                .k = s->width,
-                                .alpha = 1,
-                                .a = {dout, s->channels, false},
-                                .b = {q + 2 * s->channels, stride, true},
-                                .c = dscores,
-                                .c_stride = end};
-    struct lk_gemm dq_of = {.m = rows,
-                            .n = s->width,
-                            .k = end,
-                            .alpha = s->factor,
-                            .a = {dscores, end, false},
-                            .b = {k, stride, false},
-                            .c = dq + first * stride,
-                            .c_stride = stride};
-    struct lk_gemm dk_of = {.m = end,
-                            .n = s->width,
-                            .k = rows,
-                            .alpha = s->factor,
-                            .beta = last ? 0 : 1,
-                            .a = {dscores, end, true},
-                            .b = {q + first * stride, stride, false},
-                            .c = dk,
-                            .c_stride = stride};
-    struct lk_gemm dv_of = {.m = end,
-                            .n = s->width,
-                            .k = rows,
-                            .alpha = 1,
-                            .beta = last ? 0 : 1,
-                            .a = {probs, s->context, true},
-                            .b = {dout, s->channels, false},
-                            .c = dk + s->channels,
-                            .c_stride = stride};
+    float kept = last ? 0 : 1;
 
-    lk_gemm_run(&dprobs_of);
+    lk_gemm(rows, end, s->width, 1, (struct lk_factor){dout, s->channels, false},
+            (struct lk_factor){k + s->channels, stride, true}, 0, dscores, end);
     for (size_t t = first; t < end; t++)
         softmax_backward_row(dscores + (t - first) * end, probs + (t - first) * s->context, t + 1,
                              end);
-    lk_gemm_run(&dq_of);
-    lk_gemm_run(&dk_of);
-    lk_gemm_run(&dv_of);
+    lk_gemm(rows, s->width, end, s->factor, (struct lk_factor){dscores, end, false},
+            (struct lk_factor){k, stride, false}, 0, dq + first * stride, stride);
+    lk_gemm(end, s->width, rows, s->factor, (struct lk_factor){dscores, end, true},
+            (struct lk_factor){q + first * stride, stride, false}, kept, dk, stride);
+    lk_gemm(end, s->width, rows, 1, (struct lk_factor){probs, s->context, true},
+            (struct lk_factor){dout, s->channels, false}, kept, dk + s->channels, stride);
 }
 
 void lk_attention_backward_cpu(const void *args)

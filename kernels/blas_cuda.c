@@ -318,10 +318,8 @@ static enum lk_status choose(const struct lk_cuda_blas *b, struct plan *p)
     /* cuBLASLt reports a missing algorithm in three ways. */
     if (status == CUBLAS_STATUS_SUCCESS && found > 0)
         status = result.state;
-    if (status == CUBLAS_STATUS_NOT_SUPPORTED || (status == CUBLAS_STATUS_SUCCESS && found == 0)) {
-        st = lk_fail(LK_EUNSUPPORTED, "cuBLASLt has no algorithm");
-        goto out;
-    }
+    if (status == CUBLAS_STATUS_NOT_SUPPORTED || (status == CUBLAS_STATUS_SUCCESS && found == 0))
+        LK_TRY(lk_fail(LK_EUNSUPPORTED, "cuBLASLt has no algorithm"));
     LK_TRY(check(b, status, "the choice of an algorithm"));
     p->algo = result.algo;
     p->workspace_bytes = result.workspaceSize;

@@ -149,6 +149,20 @@ enum lk_status lk_launch(const struct lk_cuda *c, const char *name, dim3 grid, u
     return lk_cuda_status(cudaLaunchKernelEx(&config, kernel, static_cast<P>(args)...), name);
 }
 
+/* As lk_launch, with more dynamic shared memory than the default limit. */
+template <class... P, class... A>
+enum lk_status lk_launch_shared(const struct lk_cuda *c, const char *name, dim3 grid,
+                                unsigned threads, size_t shared_bytes, void (*kernel)(P...),
+                                A... args)
+{
+    enum lk_status st = lk_cuda_status(
+        cudaFuncSetAttribute(reinterpret_cast<const void *>(kernel),
+                             cudaFuncAttributeMaxDynamicSharedMemorySize, (int)shared_bytes),
+        name);
+
+    return st == LK_OK ? lk_launch(c, name, grid, threads, shared_bytes, kernel, args...) : st;
+}
+
 /* Return the number of blocks for n items, `each` per block; kernels stride by the grid, so any n
  * is legal. */
 inline unsigned blocks_for(size_t n, size_t each, unsigned most = 1U << 16)

@@ -33,13 +33,12 @@ enum lk_status encoder_forward(const struct lk_encoder_forward_args &a, const st
     T *out = static_cast<T *>(a.out);
     const T *wte = static_cast<const T *>(a.wte), *wpe = static_cast<const T *>(a.wpe);
     size_t rows = a.samples * a.context;
+    bool wide = a.channels % N == 0 && fits<N>(out, wte, wpe);
 
-    if (a.channels % N == 0 && fits<N>(out, wte, wpe))
-        return lk_launch(
-            c, "encoder_forward", dim3(blocks_for(rows * a.channels, (size_t)N * THREADS)), THREADS,
-            0, forward_kernel<N, T>, out, a.tokens, wte, wpe, rows, a.context, a.channels);
-    return lk_launch(c, "encoder_forward", dim3(blocks_for(rows * a.channels, THREADS)), THREADS, 0,
-                     forward_kernel<1, T>, out, a.tokens, wte, wpe, rows, a.context, a.channels);
+    return lk_launch(c, "encoder_forward",
+                     dim3(blocks_for(rows * a.channels, (size_t)THREADS * (wide ? N : 1))), THREADS,
+                     0, wide ? forward_kernel<N, T> : forward_kernel<1, T>, out, a.tokens, wte, wpe,
+                     rows, a.context, a.channels);
 }
 
 /* Each thread adds one pack of a position over the samples, in their order. */
@@ -85,14 +84,12 @@ enum lk_status encoder_backward_position(const struct lk_encoder_backward_positi
     T *dwpe = static_cast<T *>(a.dwpe);
     const T *dout = static_cast<const T *>(a.dout);
     size_t n = a.wpe_rows * a.channels;
+    bool wide = a.channels % N == 0 && fits<N>(dwpe, dout);
 
-    if (a.channels % N == 0 && fits<N>(dwpe, dout))
-        return lk_launch(c, "encoder_backward_position", dim3(blocks_for(n, (size_t)N * THREADS)),
-                         THREADS, 0, position_kernel<N, T>, dwpe, dout, a.samples, a.context,
-                         a.channels, a.wpe_rows, a.accumulate);
-    return lk_launch(c, "encoder_backward_position", dim3(blocks_for(n, THREADS)), THREADS, 0,
-                     position_kernel<1, T>, dwpe, dout, a.samples, a.context, a.channels,
-                     a.wpe_rows, a.accumulate);
+    return lk_launch(c, "encoder_backward_position",
+                     dim3(blocks_for(n, (size_t)THREADS * (wide ? N : 1))), THREADS, 0,
+                     wide ? position_kernel<N, T> : position_kernel<1, T>, dwpe, dout, a.samples,
+                     a.context, a.channels, a.wpe_rows, a.accumulate);
 }
 
 /*

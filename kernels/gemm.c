@@ -3,8 +3,16 @@
  * the inner loop reads consecutive floats for every transposition; its tile of c stays in
  * registers.
  */
-#include "kernels/gemm.h"
-#include "kernels/ops.h"
+#include "kernels/impl.h"
+
+/* The arguments of lk_gemm. */
+struct gemm {
+    size_t m, n, k;
+    float alpha, beta;
+    struct lk_factor a, b;
+    float *c;
+    size_t c_stride;
+};
 
 #ifdef LK_HAVE_OPENBLAS
 #include <cblas.h>
@@ -19,7 +27,7 @@ const char *lk_kernels_blas(void)
     return openblas_get_config();
 }
 
-static void multiply(const struct lk_gemm *g)
+static void multiply(const struct gemm *g)
 {
     cblas_sgemm(CblasRowMajor, g->a.transposed ? CblasTrans : CblasNoTrans,
                 g->b.transposed ? CblasTrans : CblasNoTrans, (int)g->m, (int)g->n, (int)g->k,
@@ -45,7 +53,7 @@ const char *lk_kernels_blas(void)
 }
 
 /* Copy op(b)(k0.., j0..) to panel(depth, TILE_COLS); zeros beyond the last column. */
-static void pack_b(const struct lk_gemm *g, size_t k0, size_t depth, size_t j0, float *panel)
+static void pack_b(const struct gemm *g, size_t k0, size_t depth, size_t j0, float *panel)
 {
     size_t row = g->b.transposed ? 1 : g->b.stride;
     size_t column = g->b.transposed ? g->b.stride : 1;
@@ -58,7 +66,7 @@ static void pack_b(const struct lk_gemm *g, size_t k0, size_t depth, size_t j0, 
 }
 
 /* Copy alpha * op(a)(i0.., k0..) to strip(depth, TILE_ROWS); zeros beyond the last row. */
-static void pack_a(const struct lk_gemm *g, size_t i0, size_t k0, size_t depth, float *strip)
+static void pack_a(const struct gemm *g, size_t i0, size_t k0, size_t depth, float *strip)
 {
     size_t row = g->a.transposed ? 1 : g->a.stride;
     size_t column = g->a.transposed ? g->a.stride : 1;
@@ -86,7 +94,7 @@ static void multiply_tile(const float *restrict strip, const float *restrict pan
             tile[i][j] = sum[i][j];
 }
 
-static void add_tile(const struct lk_gemm *g, size_t i0, size_t j0, float beta,
+static void add_tile(const struct gemm *g, size_t i0, size_t j0, float beta,
                      float tile[TILE_ROWS][TILE_COLS])
 {
     for (size_t i = i0; i < g->m && i < i0 + TILE_ROWS; i++)
@@ -97,7 +105,7 @@ static void add_tile(const struct lk_gemm *g, size_t i0, size_t j0, float beta,
         }
 }
 
-static void multiply(const struct lk_gemm *g)
+static void multiply(const struct gemm *g)
 {
     float panel[PANEL_DEPTH * TILE_COLS], strip[PANEL_DEPTH * TILE_ROWS];
     float tile[TILE_ROWS][TILE_COLS];
@@ -136,7 +144,7 @@ const char *lk_kernels_vectors(void)
 }
 
 /* Compute c = beta * c, for an empty inner dimension. */
-static void scale_only(const struct lk_gemm *g)
+static void scale_only(const struct gemm *g)
 {
     for (size_t i = 0; i < g->m; i++)
         for (size_t j = 0; j < g->n; j++) {
@@ -146,10 +154,13 @@ static void scale_only(const struct lk_gemm *g)
         }
 }
 
-void lk_gemm_run(const struct lk_gemm *g)
+void lk_gemm(size_t m, size_t n, size_t k, float alpha, struct lk_factor a, struct lk_factor b,
+             float beta, float *c, size_t c_stride)
 {
-    if (g->k == 0)
-        scale_only(g);
-    else if (g->m > 0 && g->n > 0)
-        multiply(g);
+    const struct gemm g = {m, n, k, alpha, beta, a, b, c, c_stride};
+
+    if (k == 0)
+        scale_only(&g);
+    else if (m > 0 && n > 0)
+        multiply(&g);
 }

@@ -1,5 +1,5 @@
 /* Reductions in 16 lanes; see the header. The inner loops are one vector operation each. */
-#include "kernels/lanes.h"
+#include "kernels/impl.h"
 
 float lk_lanes_total(const float lanes[LK_LANES])
 {

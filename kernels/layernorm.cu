@@ -64,12 +64,11 @@ enum lk_status layernorm_forward(const struct lk_layernorm_forward_args &a, cons
     const T *in = static_cast<const T *>(a.in), *weight = static_cast<const T *>(a.weight);
     const T *bias = static_cast<const T *>(a.bias);
     dim3 grid(blocks_for(a.rows, ROWS_A_BLOCK, UINT32_MAX));
+    bool wide = a.channels % N == 0 && fits<N>(out, in, weight, bias);
 
-    if (a.channels % N == 0 && fits<N>(out, in, weight, bias))
-        return lk_launch(c, "layernorm_forward", grid, THREADS, 0, forward_kernel<N, T>, out, mean,
-                         rstd, in, weight, bias, a.rows, a.channels);
-    return lk_launch(c, "layernorm_forward", grid, THREADS, 0, forward_kernel<1, T>, out, mean,
-                     rstd, in, weight, bias, a.rows, a.channels);
+    return lk_launch(c, "layernorm_forward", grid, THREADS, 0,
+                     wide ? forward_kernel<N, T> : forward_kernel<1, T>, out, mean, rstd, in,
+                     weight, bias, a.rows, a.channels);
 }
 
 /*

@@ -1,6 +1,5 @@
 /* Layer normalisation, float32, row by row; a row stays in the first-level cache. */
 #include "kernels/impl.h"
-#include "kernels/lanes.h"
 
 #include <math.h>
 #include <string.h>
@@ -28,7 +27,7 @@ void lk_layernorm_forward_cpu(const void *args)
 }
 
 /* Process `count` columns of a row: add to dweight and dbias, and to the lanes of the two sums of
- * layernorm_ref.c. */
+ * reference.c. */
 static inline void add_columns(const float *restrict in, const float *restrict dout,
                                const float *restrict weight, float mean, float rstd, size_t count,
                                float *restrict dweight, float *restrict dbias,

@@ -1,6 +1,5 @@
 /* Softmax and cross-entropy, float32; the mean over rows is summed in float64. */
 #include "kernels/impl.h"
-#include "kernels/lanes.h"
 #include "kernels/vecmath.h"
 
 #include <math.h>

@@ -38,12 +38,11 @@ enum lk_status lk_map(const struct lk_cuda *c, const char *name, Y *y, const A *
 {
     constexpr size_t ab = sizeof(A) > sizeof(B) ? sizeof(A) : sizeof(B);
     constexpr int N = 16 / (int)(sizeof(Y) > ab ? sizeof(Y) : ab);
+    bool wide = fits<N>(y, a, b);
 
-    if (fits<N>(y, a, b))
-        return lk_launch(c, name, dim3(blocks_for(n, (size_t)N * LK_MAP_THREADS)), LK_MAP_THREADS,
-                         0, map_kernel<N, Y, A, B, F>, y, a, b, n, f);
-    return lk_launch(c, name, dim3(blocks_for(n, LK_MAP_THREADS)), LK_MAP_THREADS, 0,
-                     map_kernel<1, Y, A, B, F>, y, a, b, n, f);
+    return lk_launch(c, name, dim3(blocks_for(n, (size_t)LK_MAP_THREADS * (wide ? N : 1))),
+                     LK_MAP_THREADS, 0,
+                     wide ? map_kernel<N, Y, A, B, F> : map_kernel<1, Y, A, B, F>, y, a, b, n, f);
 }
 
 /* Adapt a function of one element. The compiler drops the second load, of the same address. */

@@ -1,5 +1,4 @@
-/* The linear layer, float32, by the matrix products of kernels/gemm.h. */
-#include "kernels/gemm.h"
+/* The linear layer, float32, by the matrix products of kernels/gemm.c. */
 #include "kernels/impl.h"
 
 #include <string.h>
@@ -26,35 +25,22 @@ void lk_matmul_forward_cpu(const void *args)
 {
     const struct lk_matmul_forward_args *a = args;
     bool starts = a->bias || a->residual;
-    struct lk_gemm g = {.m = a->rows,
-                        .n = a->outputs,
-                        .k = a->inputs,
-                        .alpha = 1,
-                        .beta = starts ? 1 : 0,
-                        .a = {a->in, a->inputs, false},
-                        .b = {a->weight, a->inputs, true},
-                        .c = a->out,
-                        .c_stride = lk_op_stride(a->stride, a->outputs)};
 
     if (starts)
         start_rows(a);
-    lk_gemm_run(&g);
+    lk_gemm(a->rows, a->outputs, a->inputs, 1, (struct lk_factor){a->in, a->inputs, false},
+            (struct lk_factor){a->weight, a->inputs, true}, starts ? 1 : 0, a->out,
+            lk_op_stride(a->stride, a->outputs));
 }
 
 void lk_matmul_backward_input_cpu(const void *args)
 {
     const struct lk_matmul_backward_input_args *a = args;
-    struct lk_gemm g = {.m = a->rows,
-                        .n = a->inputs,
-                        .k = a->outputs,
-                        .alpha = 1,
-                        .beta = a->accumulate ? 1 : 0,
-                        .a = {a->dout, lk_op_stride(a->stride, a->outputs), false},
-                        .b = {a->weight, a->inputs, false},
-                        .c = a->din,
-                        .c_stride = a->inputs};
+    const struct lk_factor dout = {a->dout, lk_op_stride(a->stride, a->outputs), false};
 
-    lk_gemm_run(&g);
+    lk_gemm(a->rows, a->inputs, a->outputs, 1, dout,
+            (struct lk_factor){a->weight, a->inputs, false}, a->accumulate ? 1 : 0, a->din,
+            a->inputs);
 }
 
 /* Add the columns, four rows per pass, so that the sums are loaded and stored less often. */
@@ -78,20 +64,13 @@ static void add_columns(float *restrict sums, const float *restrict x, size_t ro
 void lk_matmul_backward_weight_cpu(const void *args)
 {
     const struct lk_matmul_backward_weight_args *a = args;
-    struct lk_gemm g = {.m = a->outputs,
-                        .n = a->inputs,
-                        .k = a->rows,
-                        .alpha = 1,
-                        .beta = a->accumulate ? 1 : 0,
-                        .a = {a->dout, lk_op_stride(a->stride, a->outputs), true},
-                        .b = {a->in, a->inputs, false},
-                        .c = a->dweight,
-                        .c_stride = a->inputs};
+    const struct lk_factor dout = {a->dout, lk_op_stride(a->stride, a->outputs), true};
 
-    lk_gemm_run(&g);
+    lk_gemm(a->outputs, a->inputs, a->rows, 1, dout, (struct lk_factor){a->in, a->inputs, false},
+            a->accumulate ? 1 : 0, a->dweight, a->inputs);
     if (!a->dbias)
         return;
     if (!a->accumulate)
         memset(a->dbias, 0, a->outputs * sizeof(float));
-    add_columns(a->dbias, a->dout, a->rows, a->outputs, lk_op_stride(a->stride, a->outputs));
+    add_columns(a->dbias, a->dout, a->rows, a->outputs, dout.stride);
 }

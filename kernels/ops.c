@@ -22,53 +22,45 @@ static double product(size_t a, size_t b, size_t c)
     return (double)a * (double)b * (double)c;
 }
 
-static struct lk_op_cost encoder_forward_cost(const void *args)
-{
-    const struct lk_encoder_forward_args *a = args;
-    double n = product(a->samples, a->context, a->channels);
+/*
+ * Costs by formula: X(op, n, flops, float32 values read or written, tokens read), with `a` the op's
+ * arguments and n a count of elements. A wire element is half a float32.
+ */
+#define FORMULA_LIST(X)                                                                            \
+    X(encoder_forward, product(a->samples, a->context, a->channels), n, 3 * n,                     \
+      product(a->samples, a->context, 1))                                                          \
+    X(encoder_backward_position, product(a->samples, a->context, a->channels), n,                  \
+      n + product(a->wpe_rows, a->channels, 1), 0)                                                 \
+    X(encoder_backward_token, product(a->samples, a->context, a->channels), n,                     \
+      3 * n + (a->accumulate ? 0 : product(a->vocab, a->channels, 1)),                             \
+      product(a->samples, a->context, 1))                                                          \
+    X(bytes_forward, (double)a->n, 2 * n, n, n)                                                    \
+    X(layernorm_forward, product(a->rows, a->channels, 1), 8 * n, 2 * n, 0)                        \
+    X(layernorm_backward, product(a->rows, a->channels, 1), 14 * n,                                \
+      (a->accumulate_input ? 4 : 3) * n, 0)                                                        \
+    X(cross_entropy_forward, product(a->rows, a->vocab, 1), 4 * n, n, (double)a->rows)             \
+    X(cross_entropy_backward, product(a->rows, a->vocab, 1), 3 * n, 2 * n, (double)a->rows)        \
+    X(sgd, (double)a->elems, 6 * n, (a->momentum > 0 ? 5 : 3) * n, 0)                              \
+    X(adamw, (double)a->elems, 15 * n, 7 * n, 0)                                                   \
+    X(gelu_forward, (double)a->n, 9 * n, 2 * n, 0)                                                 \
+    X(gelu_backward, (double)a->n, 18 * n, 3 * n, 0)                                               \
+    X(relu_forward, (double)a->n, n, 2 * n, 0)                                                     \
+    X(relu_backward, (double)a->n, n, 3 * n, 0)                                                    \
+    X(sum_squares, (double)a->n, 2 * n, n, 0)                                                      \
+    X(scale, (double)a->n, n, 2 * n, 0)                                                            \
+    X(fill, (double)a->n, 0, n, 0)                                                                 \
+    X(cast_to_wire, (double)a->n, 0, 1.5 * n, 0)                                                   \
+    X(cast_from_wire, (double)a->n, 0, 1.5 * n, 0)
 
-    return cost(n, 3 * n, product(a->samples, a->context, 1));
-}
-
-static struct lk_op_cost encoder_backward_position_cost(const void *args)
-{
-    const struct lk_encoder_backward_position_args *a = args;
-    double n = product(a->samples, a->context, a->channels);
-
-    return cost(n, n + product(a->wpe_rows, a->channels, 1), 0);
-}
-
-static struct lk_op_cost encoder_backward_token_cost(const void *args)
-{
-    const struct lk_encoder_backward_token_args *a = args;
-    double n = product(a->samples, a->context, a->channels);
-    double rewrite = a->accumulate ? 0 : product(a->vocab, a->channels, 1);
-
-    return cost(n, 3 * n + rewrite, product(a->samples, a->context, 1));
-}
-
-static struct lk_op_cost bytes_forward_cost(const void *args)
-{
-    const struct lk_bytes_forward_args *a = args;
-
-    return cost(2 * (double)a->n, (double)a->n, (double)a->n);
-}
-
-static struct lk_op_cost layernorm_forward_cost(const void *args)
-{
-    const struct lk_layernorm_forward_args *a = args;
-    double n = product(a->rows, a->channels, 1);
-
-    return cost(8 * n, 2 * n, 0);
-}
-
-static struct lk_op_cost layernorm_backward_cost(const void *args)
-{
-    const struct lk_layernorm_backward_args *a = args;
-    double n = product(a->rows, a->channels, 1);
-
-    return cost(14 * n, (a->accumulate_input ? 4 : 3) * n, 0);
-}
+#define FORMULA(op, count, flops, reals, tokens)                                                   \
+    static struct lk_op_cost op##_cost(const void *args)                                           \
+    {                                                                                              \
+        const struct lk_##op##_args *a = args;                                                     \
+        const double n = (count);                                                                  \
+                                                                                                   \
+        return cost((flops), (reals), (tokens));                                                   \
+    }
+FORMULA_LIST(FORMULA)
 
 /* Return the cost of a product of (rows, inner) and (inner, columns) that also reads `more`
  * reals. */
@@ -127,53 +119,6 @@ static struct lk_op_cost attention_backward_cost(const void *args)
 
     return attention_cost(a->samples, a->context, a->channels, a->heads, 4, 7);
 }
-
-static struct lk_op_cost cross_entropy_forward_cost(const void *args)
-{
-    const struct lk_cross_entropy_forward_args *a = args;
-    double n = product(a->rows, a->vocab, 1);
-
-    return cost(4 * n, n, (double)a->rows);
-}
-
-static struct lk_op_cost cross_entropy_backward_cost(const void *args)
-{
-    const struct lk_cross_entropy_backward_args *a = args;
-    double n = product(a->rows, a->vocab, 1);
-
-    return cost(3 * n, 2 * n, (double)a->rows);
-}
-
-static struct lk_op_cost sgd_cost(const void *args)
-{
-    const struct lk_sgd_args *a = args;
-    double n = (double)a->elems;
-
-    return cost(6 * n, (a->momentum > 0 ? 5 : 3) * n, 0);
-}
-
-/* Costs of the ops that treat their elements alike: X(op, member with the count of elements, flops
- * and float32 values read or written per element). A wire element is half a float32. */
-#define ELEMENTWISE_LIST(X)                                                                        \
-    X(gelu_forward, n, 9, 2)                                                                       \
-    X(gelu_backward, n, 18, 3)                                                                     \
-    X(relu_forward, n, 1, 2)                                                                       \
-    X(relu_backward, n, 1, 3)                                                                      \
-    X(adamw, elems, 15, 7)                                                                         \
-    X(sum_squares, n, 2, 1)                                                                        \
-    X(scale, n, 1, 2)                                                                              \
-    X(fill, n, 0, 1)                                                                               \
-    X(cast_to_wire, n, 0, 1.5)                                                                     \
-    X(cast_from_wire, n, 0, 1.5)
-
-#define ELEMENTWISE_COST(op, count, flops, reals)                                                  \
-    static struct lk_op_cost op##_cost(const void *args)                                           \
-    {                                                                                              \
-        double n = (double)((const struct lk_##op##_args *)args)->count;                           \
-                                                                                                   \
-        return cost((flops)*n, (reals)*n, 0);                                                      \
-    }
-ELEMENTWISE_LIST(ELEMENTWISE_COST)
 
 static struct lk_op_cost wait_cost(const void *args)
 {

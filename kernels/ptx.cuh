@@ -1,7 +1,7 @@
 /*
  * Private to kernels/NAME.cu: all inline PTX. A host compiler cannot compile it, so tests/cuda_shim
  * defines each of these functions by the text of NVIDIA's PTX ISA 9.0 (the section is named here).
- * The fragments below, those that kernels/attention.cu makes of them and the shim's were compared
+ * The fragments below, those that kernels/attention.cuh makes of them and the shim's were compared
  * with that text element by element, twice and independently.
  */
 #ifndef LK_KERNELS_PTX_CUH

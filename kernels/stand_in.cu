@@ -1,6 +1,9 @@
 /*
- * Surrogates for a collective of NCCL on a machine with a single GPU: they take the same resources
- * from concurrent kernels. A block of NCCL's (2.28.9) has up to 640 threads (NCCL_MAX_NTHREADS,
+ * Kernels that only take time, and surrogates for a collective.
+ *
+ * wait holds a stream, for replayed jobs and for the check of recorded durations. The surrogates
+ * stand for a collective of NCCL on a machine with a single GPU: they take the same resources from
+ * concurrent kernels. A block of NCCL's (2.28.9) has up to 640 threads (NCCL_MAX_NTHREADS,
  * src/include/device.h) of at most 96 registers (makefiles/common.mk, -maxrregcount=96) and 82240
  * bytes of dynamic shared memory (ncclShmemDynamicSize, for 8.0 and 9.0): 61440 of a
  * multiprocessor's 65536 registers, so that almost nothing else fits on it. The blocks here have
@@ -108,25 +111,12 @@ __global__ void __launch_bounds__(THREADS, 1)
     r.end(shared);
 }
 
-template <class... P, class... A>
-enum lk_status start(const struct lk_cuda *c, const char *name, size_t ctas, void (*kernel)(P...),
-                     A... args)
-{
-    enum lk_status st = lk_cuda_status(
-        cudaFuncSetAttribute(reinterpret_cast<const void *>(kernel),
-                             cudaFuncAttributeMaxDynamicSharedMemorySize, (int)SHARED_BYTES),
-        name);
-
-    if (st != LK_OK)
-        return st;
-    return lk_launch(c, name, dim3((unsigned)ctas), THREADS, SHARED_BYTES, kernel, args...);
-}
-
 template <class T> enum lk_status hold(const struct lk_hold_args &a, const struct lk_cuda *c)
 {
     if (!(a.seconds > 0))
         return LK_OK;
-    return start(c, "hold", a.ctas, hold_kernel, (uint64_t)(a.seconds * 1e9));
+    return lk_launch_shared(c, "hold", dim3((unsigned)a.ctas), THREADS, SHARED_BYTES, hold_kernel,
+                            (uint64_t)(a.seconds * 1e9));
 }
 
 template <int N>
@@ -135,8 +125,9 @@ enum lk_status move_by(const struct lk_move_args &a, uint32_t *to, const uint32_
 {
     double tile_bytes = (double)THREADS * UNROLL * N * sizeof *to;
 
-    return start(c, "move", a.ctas, move_kernel<N>, to, from, a.bytes / sizeof *to,
-                 a.Bps > 0 ? tile_bytes / a.Bps * 1e9 : 0);
+    return lk_launch_shared(c, "move", dim3((unsigned)a.ctas), THREADS, SHARED_BYTES,
+                            move_kernel<N>, to, from, a.bytes / sizeof *to,
+                            a.Bps > 0 ? tile_bytes / a.Bps * 1e9 : 0);
 }
 
 template <class T> enum lk_status move(const struct lk_move_args &a, const struct lk_cuda *c)
@@ -149,7 +140,25 @@ template <class T> enum lk_status move(const struct lk_move_args &a, const struc
     return fits<4>(to, from) ? move_by<4>(a, to, from, c) : move_by<1>(a, to, from, c);
 }
 
+/* ---- wait ---- */
+
+__global__ void wait_kernel(uint64_t ns)
+{
+    uint64_t start = global_timer_ns();
+
+    while (global_timer_ns() - start < ns) {
+    }
+}
+
+template <class T> enum lk_status wait(const struct lk_wait_args &a, const struct lk_cuda *c)
+{
+    if (!(a.seconds > 0))
+        return LK_OK;
+    return lk_launch(c, "wait", dim3(1), 1, 0, wait_kernel, (uint64_t)(a.seconds * 1e9));
+}
+
 } // namespace
 
+LK_CUDA_OP(wait)
 LK_CUDA_OP(hold)
 LK_CUDA_OP(move)

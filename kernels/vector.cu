@@ -143,12 +143,9 @@ enum lk_status sum_squares(const struct lk_sum_squares_args &a, const struct lk_
     unsigned blocks = blocks_for(a.n, (size_t)SUM_THREADS * SUM_EACH, SUM_BLOCKS);
     enum lk_status st;
 
-    if (fits<widest<T>>(in))
-        st = lk_launch(c, "sum_squares", dim3(blocks), SUM_THREADS, 0, squares_kernel<widest<T>, T>,
-                       partial, in, a.n);
-    else
-        st = lk_launch(c, "sum_squares", dim3(blocks), SUM_THREADS, 0, squares_kernel<1, T>,
-                       partial, in, a.n);
+    st = lk_launch(c, "sum_squares", dim3(blocks), SUM_THREADS, 0,
+                   fits<widest<T>>(in) ? squares_kernel<widest<T>, T> : squares_kernel<1, T>,
+                   partial, in, a.n);
     if (st != LK_OK)
         return st;
     return lk_launch(c, "sum_squares", dim3(1), LK_WARP, 0, total_kernel,

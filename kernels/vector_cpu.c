@@ -1,7 +1,8 @@
-/* Vector operations, float32. */
+/* Vector operations, float32; a surrogate only copies, and does not wait. */
 #include "kernels/impl.h"
-#include "kernels/lanes.h"
 #include "kernels/vecmath.h"
+
+#include <string.h>
 
 /* Sum the squares in blocks, whose sums are added in float64: the error does not grow with n. */
 void lk_sum_squares_cpu(const void *args)
@@ -69,4 +70,17 @@ void lk_cast_from_wire_cpu(const void *args)
 void lk_wait_cpu(const void *args)
 {
     (void)args;
+}
+
+void lk_hold_cpu(const void *args)
+{
+    (void)args;
+}
+
+void lk_move_cpu(const void *args)
+{
+    const struct lk_move_args *a = args;
+
+    if (a->bytes)
+        memcpy(a->to, a->from, a->bytes);
 }

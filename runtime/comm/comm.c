@@ -1,8 +1,10 @@
-/* Communicators: the table of backends, and the code that all of them share. */
+/* Communicators: the table of backends with the one of a single rank, and the code that all share:
+ * checks, failures, and collectives on a stream. */
 #include "runtime/comm/comm.h"
 
 #include "base/array.h"
 #include "base/span.h"
+#include "base/words.h"
 #include "runtime/comm/comm_fault.h"
 
 #include <inttypes.h>
@@ -10,8 +12,56 @@
 #include <stdlib.h>
 #include <string.h>
 
+/* ---- The communicator of one rank: every collective is the identity ---- */
+
+static enum lk_status self_open(const struct lk_comm_config *config, struct lk_comm **out)
+{
+    if (config->world_size != 1)
+        return lk_fail(LK_EUSAGE, "the communicator 'self' is for 1 rank, not %d",
+                       config->world_size);
+    return lk_alloc(out, 1, sizeof(struct lk_comm));
+}
+
+static enum lk_status self_run(struct lk_comm *c, const struct lk_coll_call *call, uint64_t seq)
+{
+    (void)c;
+    (void)call;
+    (void)seq;
+    return LK_OK;
+}
+
+static enum lk_status self_enqueue(struct lk_comm *c, struct lk_stream *s,
+                                   const struct lk_coll_call *call, uint64_t seq)
+{
+    (void)s;
+    return self_run(c, call, seq);
+}
+
+static enum lk_status self_graph(struct lk_comm *c, struct lk_stream *s, uint64_t seq, bool end)
+{
+    (void)c;
+    (void)s;
+    (void)seq;
+    (void)end;
+    return LK_OK;
+}
+
+static void self_close(struct lk_comm *c)
+{
+    free(c);
+}
+
+static const struct lk_comm_ops comm_self = {.name = "self",
+                                             .open = self_open,
+                                             .run = self_run,
+                                             .close = self_close,
+                                             .enqueue = self_enqueue,
+                                             .graph = self_graph};
+
+/* ---- The table ---- */
+
 static const struct lk_comm_ops *const backends[] = {
-    &lk_comm_self,
+    &comm_self,
     &lk_comm_tcp,
 #ifdef LK_HAVE_CUDA
     &lk_comm_nccl,
@@ -54,50 +104,46 @@ out:
     return st;
 }
 
-static const struct lk_comm_ops *find(const char *name)
+static enum lk_status find(const char *name, const struct lk_comm_ops **out)
 {
-    for (size_t i = 0; i < LK_COUNT(backends); i++)
-        if (!strcmp(backends[i]->name, name))
-            return backends[i];
-    return NULL;
+    const char *names[LK_COUNT(backends)];
+    const struct lk_words words = {"a communicator of this build", names, LK_COUNT(backends)};
+    int i = 0;
+
+    for (size_t k = 0; k < words.n; k++)
+        names[k] = backends[k]->name;
+    if (lk_words_find(&words, name, &i) != LK_OK)
+        return lk_fail(LK_EUNSUPPORTED, "%s", lk_error_text());
+    *out = backends[i];
+    return LK_OK;
 }
 
 bool lk_comm_built(const char *name)
 {
-    return find(name) != NULL;
-}
+    const struct lk_comm_ops *ops = NULL;
 
-static enum lk_status unknown_comm(const char *name)
-{
-    char known[64] = "";
-    size_t n = 0;
-
-    for (size_t i = 0; i < LK_COUNT(backends); i++)
-        n += (size_t)snprintf(known + n, sizeof known - n, " %s", backends[i]->name);
-    return lk_fail(LK_EUNSUPPORTED, "no communicator '%s' in this build (there are:%s)", name,
-                   known);
+    lk_quietly_(find(name, &ops));
+    return ops != NULL;
 }
 
 enum lk_status lk_comm_library(const char *name, char *buf, size_t size)
 {
-    const struct lk_comm_ops *ops = find(name);
+    const struct lk_comm_ops *ops;
+    enum lk_status st = find(name, &ops);
 
-    if (!ops)
-        return unknown_comm(name);
     snprintf(buf, size, "%s", "");
-    return ops->library ? ops->library(buf, size) : LK_OK;
+    return st == LK_OK && ops->library ? ops->library(buf, size) : st;
 }
 
 enum lk_status lk_comm_open(const char *name, const struct lk_comm_config *config,
                             struct lk_comm **out)
 {
-    const struct lk_comm_ops *ops = find(name);
+    const struct lk_comm_ops *ops;
     struct lk_comm *c = NULL;
-    enum lk_status st;
+    enum lk_status st = find(name, &ops);
 
-    if (!ops)
-        return unknown_comm(name);
-    st = lk_comm_open_ops(ops, config, &c);
+    if (st == LK_OK)
+        st = lk_comm_open_ops(ops, config, &c);
     if (st == LK_OK && config->fault)
         return lk_comm_fault_wrap(config->fault, config, c, out);
     if (st == LK_OK)
@@ -295,4 +341,81 @@ enum lk_status lk_comm_estimate(struct lk_comm *c, const struct lk_coll_call *ca
     if (!c->ops->estimate)
         return lk_fail(LK_EUNSUPPORTED, "%s does not estimate times", c->ops->name);
     return c->ops->estimate(c, call, out_s);
+}
+
+/* ---- On a stream: a host function runs the collective and emits its span ---- */
+
+struct enqueued {
+    struct lk_comm *comm;
+    struct lk_coll_call call;
+    uint32_t step;
+};
+_Static_assert(sizeof(struct enqueued) <= LK_OP_ARGS_MAX, "a call must fit a stream's entry");
+
+static struct lk_span span_of(const struct lk_comm *c, const struct lk_coll_call *call,
+                              uint32_t step)
+{
+    return (struct lk_span){.kind = LK_SPAN_COLLECTIVE,
+                            .name = c->span_names[call->coll],
+                            .step = step,
+                            .index = call->index,
+                            .bytes = lk_coll_call_bytes(call, c->world_size)};
+}
+
+static enum lk_status run_enqueued(struct lk_stream *s, const void *arg)
+{
+    const struct enqueued *e = arg;
+    struct lk_span span = span_of(e->comm, &e->call, e->step);
+    struct lk_track *track = lk_stream_track(s);
+    uint64_t seq = 0;
+    enum lk_status st;
+
+    lk_span_enter(track, &span);
+    /* The stream has reached this collective: the bucket is full and the one before has ended. */
+    span.start_ns = lk_now_ns();
+    st = lk_comm_run_step(e->comm, NULL, &e->call, e->step, &seq);
+    if (st != LK_OK)
+        return st;
+    span.end_ns = lk_now_ns();
+    lk_span_leave(track, &span);
+    span.seq = (uint32_t)seq;
+    span.ready_ns = e->call.ready ? lk_event_time_ns(e->call.ready) : span.start_ns;
+    lk_span_emit(track, &span);
+    return LK_OK;
+}
+
+/* Enqueue a collective that the stream runs natively; its span is a range of the stream. */
+static enum lk_status put_on(struct lk_comm *c, struct lk_stream *s,
+                             const struct lk_coll_call *call)
+{
+    struct lk_span span = span_of(c, call, lk_stream_step(s));
+    enum lk_status st = LK_OK;
+    uint64_t seq;
+
+    span.seq = (uint32_t)c->next_seq;
+    LK_TRY(lk_stream_span_begin(s, &span, call->ready));
+    LK_TRY(lk_comm_run_step(c, s, call, lk_stream_step(s), &seq));
+    LK_TRY(lk_stream_range_end(s));
+out:
+    return st;
+}
+
+enum lk_status lk_comm_enqueue(struct lk_comm *c, struct lk_stream *s,
+                               const struct lk_coll_call *call)
+{
+    struct enqueued e = {.comm = c, .call = *call, .step = lk_stream_step(s)};
+
+    /* A host function is cheaper than the events of a range, if host functions can use the
+     * buffer. */
+    if (c->ops->enqueue && !lk_device_uses_host_memory(lk_stream_device(s)))
+        return put_on(c, s, call);
+    return lk_stream_host(s, run_enqueued, &e, sizeof e);
+}
+
+enum lk_status lk_comm_put(struct lk_comm *c, struct lk_stream *s, const struct lk_coll_call *call)
+{
+    uint64_t seq;
+
+    return c->ops->enqueue ? lk_comm_run_step(c, s, call, lk_stream_step(s), &seq)
+                           : lk_comm_enqueue(c, s, call);
 }

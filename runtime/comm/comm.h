@@ -178,7 +178,7 @@ struct lk_comm { /* first member of a backend's own struct */
     char *failed_text;     /* with this text */
     uint16_t span_names[LK_COLL_COUNT];
 };
-extern const struct lk_comm_ops lk_comm_self, lk_comm_tcp;
+extern const struct lk_comm_ops lk_comm_tcp;
 extern const struct lk_comm_ops lk_comm_nccl; /* in builds with CUDA */
 
 /* Open a backend and fill in the struct above: for comm.c and for backends that wrap another. */

@@ -37,16 +37,13 @@ static enum lk_status alloc_registered(struct lk_nccl *n, size_t bytes, struct l
 {
     struct lk_deadline deadline = lk_deadline_in(n->timeout_ns);
     struct lk_nccl_buffer b = {.p = NULL};
-    ncclResult_t result;
     enum lk_status st = LK_OK;
 
     LK_TRY(lk_nccl_status(n, n->call->MemAlloc(&b.p, bytes)));
     LK_TRY(lk_cuda_status(n->cuda->Memset(b.p, 0, bytes), "device memory"));
     LK_TRY(lk_cuda_status(n->cuda->StreamSynchronize(NULL), "device memory"));
     LK_TRY(lk_nccl_enter(n, deadline));
-    result = n->call->CommRegister(n->comm, b.p, bytes, &b.handle);
-    lk_nccl_leave(n);
-    LK_TRY(lk_nccl_await(n, result, deadline));
+    LK_TRY(lk_nccl_end(n, n->call->CommRegister(n->comm, b.p, bytes, &b.handle), deadline));
     *out = b;
     return LK_OK;
 out:
@@ -73,16 +70,13 @@ out:
 static void free_registered(struct lk_nccl *n, const struct lk_nccl_buffer *b)
 {
     struct lk_deadline deadline = lk_deadline_in(n->timeout_ns);
-    ncclResult_t result;
 
     /* An abort ends all registrations; it must be over before memory is freed. */
     if (lk_nccl_alive(n) != LK_OK) {
         if (!lk_nccl_watch_stop(n))
             return;
     } else if (lk_nccl_enter(n, deadline) == LK_OK) {
-        result = n->call->CommDeregister(n->comm, b->handle);
-        lk_nccl_leave(n);
-        lk_quietly_(lk_nccl_await(n, result, deadline));
+        lk_quietly_(lk_nccl_end(n, n->call->CommDeregister(n->comm, b->handle), deadline));
     }
     (void)n->call->MemFree(b->p);
 }
@@ -185,14 +179,12 @@ static enum lk_status join(struct lk_nccl *n, const struct meeting *m)
 {
     struct lk_deadline deadline = lk_deadline_in(n->timeout_ns);
     ncclConfig_t config = lk_nccl_config(n, false);
-    ncclResult_t result;
     enum lk_status st = LK_OK;
 
     LK_TRY(lk_nccl_enter(n, deadline));
-    result =
-        n->call->CommInitRankConfig(&n->comm, n->base.world_size, m->id, n->base.rank, &config);
-    lk_nccl_leave(n);
-    LK_TRY(lk_nccl_await(n, result, deadline));
+    LK_TRY(lk_nccl_end(
+        n, n->call->CommInitRankConfig(&n->comm, n->base.world_size, m->id, n->base.rank, &config),
+        deadline));
 out:
     return st;
 }
@@ -271,9 +263,7 @@ static enum lk_status finalize(struct lk_nccl *n)
 
     LK_TRY(lk_device_status(n->device));
     LK_TRY(lk_nccl_enter(n, deadline));
-    result = n->call->CommFinalize(n->comm);
-    lk_nccl_leave(n);
-    LK_TRY(lk_nccl_await(n, result, deadline));
+    LK_TRY(lk_nccl_end(n, n->call->CommFinalize(n->comm), deadline));
     LK_TRY(lk_nccl_enter(n, deadline));
     result = n->call->CommDestroy(n->comm);
     n->comm = NULL;

@@ -2,10 +2,9 @@
  * The parts of the communicator nccl. Private to runtime/comm/comm_nccl*_cuda.c.
  *
  *   comm_nccl_cuda.c             open, close, memory
- *   comm_nccl_collective_cuda.c  collectives, enqueued and run
- *   comm_nccl_call_cuda.c        opening the library, entering and leaving it, its status codes
- *   comm_nccl_watch_cuda.c       the watchdog
- *   comm_nccl_estimate_cuda.c    NCCL's own estimate of a collective's duration
+ *   comm_nccl_collective_cuda.c  collectives, enqueued and run; NCCL's estimate of their duration
+ *   comm_nccl_watch_cuda.c       opening the library, entering and leaving it, its status codes,
+ * the watchdog
  *
  * The NCCL communicator is non-blocking: a call returns at once and is in progress until
  * ncclCommGetAsyncError reports another state, which we poll with a deadline after every call.
@@ -98,14 +97,13 @@ struct lk_nccl {
 
 /* ---- comm_nccl_collective_cuda.c ---- */
 
-/* Call NCCL's function for the collective. pre: inside (lk_nccl_enter). */
-ncclResult_t lk_nccl_collective(const struct lk_nccl *n, ncclComm_t comm,
-                                const struct lk_coll_call *call, cudaStream_t s);
 /* The hooks run, enqueue and graph of struct lk_comm_ops. */
 enum lk_status lk_nccl_run(struct lk_comm *c, const struct lk_coll_call *call, uint64_t seq);
 enum lk_status lk_nccl_enqueue(struct lk_comm *c, struct lk_stream *s,
                                const struct lk_coll_call *call, uint64_t seq);
 enum lk_status lk_nccl_graph(struct lk_comm *c, struct lk_stream *s, uint64_t seq, bool end);
+enum lk_status lk_nccl_estimate(struct lk_comm *c, const struct lk_coll_call *call, double *out_s);
+void lk_nccl_close_estimator(struct lk_nccl *n);
 /* Grow scratch and staging to at least `bytes`. */
 enum lk_status lk_nccl_make_scratch(struct lk_nccl *n, size_t bytes);
 
@@ -116,19 +114,11 @@ enum lk_status lk_nccl_share(struct lk_nccl *n, void *value, size_t size);
 /* Return the NCCL configuration that n->options ask for. */
 ncclConfig_t lk_nccl_config(const struct lk_nccl *n, bool blocking);
 
-/* ---- comm_nccl_estimate_cuda.c ---- */
-
-enum lk_status lk_nccl_estimate(struct lk_comm *c, const struct lk_coll_call *call, double *out_s);
-void lk_nccl_close_estimator(struct lk_nccl *n);
-
-/* ---- comm_nccl_call_cuda.c ---- */
+/* ---- comm_nccl_watch_cuda.c ---- */
 
 /* Enter NCCL: wait until no other thread is inside. Return LK_ETIMEOUT, or the failure when the
  * communicator is broken. */
 enum lk_status lk_nccl_enter(struct lk_nccl *n, struct lk_deadline deadline);
-/* As lk_nccl_enter, but also when broken. Return false if another thread stayed inside until the
- * deadline. */
-bool lk_nccl_enter_last(struct lk_nccl *n, struct lk_deadline deadline);
 void lk_nccl_leave(struct lk_nccl *n);
 
 /* Mark the communicator broken for this reason (the first one counts) and wake the watchdog. */
@@ -142,6 +132,8 @@ enum lk_status lk_nccl_status(const struct lk_nccl *n, ncclResult_t result);
 /* Wait until the NCCL call whose result was `result` is no longer in progress. On a failure break
  * the communicator and return the run's verdict. */
 enum lk_status lk_nccl_await(struct lk_nccl *n, ncclResult_t result, struct lk_deadline deadline);
+/* Leave NCCL after a call whose result was `result`, and await it. */
+enum lk_status lk_nccl_end(struct lk_nccl *n, ncclResult_t result, struct lk_deadline deadline);
 /* Report a failure that this rank found, after giving others time to report the actual culprit.
  * Return the run's verdict. */
 enum lk_status lk_nccl_blame(struct lk_nccl *n, enum lk_status st, const char *text);
@@ -151,8 +143,6 @@ enum lk_status lk_nccl_late(struct lk_nccl *n);
 
 /* Wait briefly: yield the CPU at first, then sleep, twice as long each time. *ns starts at 0. */
 void lk_nccl_nap(uint64_t *ns);
-
-/* ---- comm_nccl_watch_cuda.c ---- */
 
 enum lk_status lk_nccl_watch_start(struct lk_nccl *n);
 /* Stop the watchdog, which first aborts a broken communicator. Return false if it did not end in

@@ -1,11 +1,11 @@
 /*
  * The parts of the tcp communicator. Private to runtime/comm_tcp*.c.
  *
- *   comm_tcp.c        open, close, choice of a collective's algorithm
+ *   comm_tcp.c        open, close, choice of a collective's algorithm; sending, receiving and
+ *                     waiting, with failures turned into verdicts
  *   comm_tcp_mesh.c   connections between all ranks
- *   comm_tcp_link.c   sending, receiving and waiting, with failures turned into verdicts
- *   comm_tcp_ring.c   pipelined ring: all-reduce, reduce-scatter, all-gather
- *   comm_tcp_tree.c   pipelined tree or chain: all-reduce, broadcast; exchange for two ranks
+ *   comm_tcp_algo.c   pipelined ring: all-reduce, reduce-scatter, all-gather; pipelined tree or
+ *                     chain: all-reduce, broadcast; exchange for two ranks
  *
  * A collective is a stream of bytes in each direction of the links that it uses: one header, then
  * data in an order that both ends derive from the arguments. The header identifies the collective,
@@ -50,9 +50,6 @@ struct lk_tcp {
 /* Connect all ranks with each other; fill links[].fd. */
 enum lk_status lk_tcp_connect(struct lk_tcp *t, const struct lk_comm_config *config);
 
-/* Start a collective: write its header. */
-void lk_tcp_begin(struct lk_tcp *t, const struct lk_coll_call *call, enum lk_algo algo,
-                  uint64_t seq);
 /* Make a link take part in the current collective. */
 void lk_tcp_use(struct lk_tcp *t, struct lk_tcp_link *l);
 
@@ -68,6 +65,12 @@ enum lk_status lk_tcp_poll(struct lk_tcp *t, size_t n, struct lk_deadline deadli
 /* Wait until one of t->polls[0..n) is ready, the run has a verdict, or the timeout has passed
  * (which makes a verdict). */
 enum lk_status lk_tcp_wait(struct lk_tcp *t, size_t n);
+
+/*
+ * acc[i] += in[i] for n elements; the vectors do not overlap and are aligned to their elements.
+ * float16 and bfloat16 are added in float32 and rounded to nearest even; integers wrap.
+ */
+void lk_reduce_add(enum lk_dtype t, void *acc, const void *in, size_t n);
 
 /* The steps of a ring collective. */
 struct lk_tcp_parts {

@@ -4,7 +4,7 @@
 #define LK_RUNTIME_CALLS_CUDA_H
 
 #include "kernels/cuda.h"
-#include "kernels/op.h"
+#include "kernels/ops.h"
 
 #include <cuda_runtime_api.h>
 

@@ -3,6 +3,7 @@
 
 #include "base/array.h"
 #include "base/log.h"
+#include "base/words.h"
 #include "kernels/ops.h"
 #include "runtime/device/device_impl.h"
 
@@ -31,40 +32,38 @@ static const struct lk_op *const known_ops[] = {
 
 static enum lk_status op_name(struct lk_device *d, const struct lk_op *op, uint16_t *out);
 
-static enum lk_status unknown_device(const char *name)
+static enum lk_status find(const char *name, const struct lk_device_ops **out)
 {
-    char known[160] = "";
-    size_t used = 0;
+    const char *names[LK_COUNT(registry)];
+    const struct lk_words words = {"a device of this build", names, LK_COUNT(registry)};
+    int i = 0;
 
-    for (size_t i = 0; i < LK_COUNT(registry) && used < sizeof known; i++)
-        used += (size_t)snprintf(known + used, sizeof known - used, "%s%s", i ? ", " : "",
-                                 registry[i]->name);
-    return lk_fail(LK_EUNSUPPORTED, "device '%s' is not in this build, which has: %s", name, known);
-}
-
-static const struct lk_device_ops *find(const char *name)
-{
-    for (size_t i = 0; i < LK_COUNT(registry); i++)
-        if (!strcmp(registry[i]->name, name))
-            return registry[i];
-    return NULL;
+    for (size_t k = 0; k < words.n; k++)
+        names[k] = registry[k]->name;
+    if (lk_words_find(&words, name, &i) != LK_OK)
+        return lk_fail(LK_EUNSUPPORTED, "%s", lk_error_text());
+    *out = registry[i];
+    return LK_OK;
 }
 
 bool lk_device_built(const char *name)
 {
-    return find(name) != NULL;
+    const struct lk_device_ops *ops = NULL;
+
+    lk_quietly_(find(name, &ops));
+    return ops != NULL;
 }
 
 enum lk_status lk_device_count(const char *name, const struct lk_device_config *config, int *out)
 {
-    const struct lk_device_ops *ops = find(name);
+    const struct lk_device_ops *ops;
+    enum lk_status st = find(name, &ops);
 
-    if (!ops)
-        return unknown_device(name);
-    if (ops->count)
+    if (st == LK_OK && ops->count)
         return ops->count(config, out);
-    *out = 1;
-    return LK_OK;
+    if (st == LK_OK)
+        *out = 1;
+    return st;
 }
 
 enum lk_status lk_device_properties(const struct lk_device *d, struct lk_device_properties *out)
@@ -91,12 +90,11 @@ enum lk_status lk_device_open(const char *name, const struct lk_device_config *c
                               struct lk_device **out)
 {
     enum lk_status st = LK_OK;
-    const struct lk_device_ops *ops = find(name);
+    const struct lk_device_ops *ops;
     struct lk_device *d = NULL;
     uint16_t id;
 
-    if (!ops)
-        return unknown_device(name);
+    LK_TRY(find(name, &ops));
     if (config->real != LK_F32 && !(config->real == LK_BF16 && ops->has_bf16))
         return lk_fail(LK_EUNSUPPORTED, "device %s does not compute in %s", name,
                        lk_dtype_name(config->real));
@@ -285,7 +283,8 @@ enum lk_status lk_stream_create(struct lk_device *d, const struct lk_track_info 
     s->kind = info->kind;
     snprintf(s->name, sizeof s->name, "%s", info->name);
     LK_TRY(lk_recorder_track(d->config.recorder, info, &s->track));
-    LK_TRY(d->ops->stream_open(s));
+    if (d->ops->stream_open)
+        LK_TRY(d->ops->stream_open(s));
     pthread_mutex_lock(&d->lock);
     s->next = d->streams;
     d->streams = s;
@@ -302,7 +301,8 @@ void lk_stream_destroy(struct lk_stream *s)
     if (!s || !s->open)
         return;
     s->open = false;
-    s->device->ops->stream_close(s);
+    if (s->device->ops->stream_close)
+        s->device->ops->stream_close(s);
 }
 
 struct lk_device *lk_stream_device(struct lk_stream *s)
@@ -328,6 +328,22 @@ uint32_t lk_stream_step(const struct lk_stream *s)
 void *lk_stream_native(struct lk_stream *s)
 {
     return s->device->ops->native ? s->device->ops->native(s) : NULL;
+}
+
+/* ---- Commands ---- */
+
+void lk_command_drop(const struct lk_command *c)
+{
+    if (c->kind == LK_COMMAND_RECORD || c->kind == LK_COMMAND_WAIT ||
+        c->kind == LK_COMMAND_RANGE_BEGIN)
+        lk_event_destroy(c->event);
+}
+
+static const char *const command_names[LK_COMMAND_COUNT] = {LK_COMMAND_LIST(LK_WORD_NAME)};
+
+const char *lk_command_text(const struct lk_command *c)
+{
+    return c->kind == LK_COMMAND_OP ? c->op->name : command_names[c->kind];
 }
 
 static enum lk_status submit(struct lk_stream *s, struct lk_command *c, uint64_t *out_seq)
@@ -522,4 +538,42 @@ uint64_t lk_event_time_ns(struct lk_event *e)
     at_ns = e->passed_ns;
     pthread_mutex_unlock(&e->lock);
     return at_ns;
+}
+
+/* ---- Graphs of commands ---- */
+
+bool lk_device_has_graphs(const struct lk_device *d)
+{
+    return d->ops->graph_begin != NULL;
+}
+
+enum lk_status lk_graph_begin(struct lk_stream *s)
+{
+    enum lk_status st = lk_device_status(s->device);
+
+    if (st != LK_OK)
+        return st;
+    if (!s->device->ops->graph_begin)
+        return lk_fail(LK_EUNSUPPORTED, "device %s has no graphs", s->device->ops->name);
+    return s->device->ops->graph_begin(s);
+}
+
+enum lk_status lk_graph_end(struct lk_stream *s, struct lk_graph **out)
+{
+    if (!s->device->ops->graph_end)
+        return lk_fail(LK_EUNSUPPORTED, "device %s has no graphs", s->device->ops->name);
+    return s->device->ops->graph_end(s, out);
+}
+
+enum lk_status lk_graph_launch(struct lk_graph *g, struct lk_stream *s)
+{
+    enum lk_status st = lk_device_status(s->device);
+
+    return st == LK_OK ? g->device->ops->graph_launch(g, s) : st;
+}
+
+void lk_graph_destroy(struct lk_graph *g)
+{
+    if (g)
+        g->device->ops->graph_destroy(g);
 }

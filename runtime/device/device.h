@@ -33,7 +33,7 @@
 #include "base/dtype.h"
 #include "base/span.h"
 #include "base/status.h"
-#include "kernels/op.h"
+#include "kernels/ops.h"
 
 #include <stdbool.h>
 #include <stddef.h>

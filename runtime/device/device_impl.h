@@ -3,7 +3,7 @@
  *
  * Every call of runtime/device/device.h that puts work on a stream becomes one struct lk_command.
  * The wrapper checks it, the backend's submit runs it (reference) or queues it (cpu, timed:
- * runtime/device/device_thread.c). Commands of a stream are numbered from 1; an event is the pair
+ * runtime/device/device_host.c). Commands of a stream are numbered from 1; an event is the pair
  * (stream, number), so waiting for an event is waiting for a stream's count. Recording an event
  * again therefore does not affect those who already wait for its old point.
  */
@@ -107,9 +107,9 @@ struct lk_device_ops {
     enum lk_status (*alloc)(struct lk_device *d, size_t bytes, void **out);
     void (*free)(struct lk_device *d, void *p);
     enum lk_op_part needs; /* an op without it cannot run on the device */
-    enum lk_status (*stream_open)(struct lk_stream *s);
-    /* Finish the running command and drop the others (lk_command_drop). The struct stays until the
-     * device is closed, and counts as having run everything. */
+    enum lk_status (*stream_open)(struct lk_stream *s); /* (optional) */
+    /* (optional) Finish the running command and drop the others (lk_command_drop). The struct stays
+     * until the device is closed, and counts as having run everything. */
     void (*stream_close)(struct lk_stream *s);
     /* (optional) Called when the device closes: release what others could still wait on. */
     void (*stream_free)(struct lk_stream *s);
@@ -165,8 +165,6 @@ extern const struct lk_device_ops lk_device_cuda; /* in builds with CUDA */
 enum lk_status lk_cuda_properties(const struct lk_device *d, struct lk_device_properties *out);
 enum lk_status lk_cuda_count(const struct lk_device_config *config, int *out);
 
-/* Run a command other than WAIT on the executing thread; its failure becomes the device's. */
-void lk_device_run_command(struct lk_stream *s, const struct lk_command *c);
 /* Release what a command holds, after it ran or when it is dropped. */
 void lk_command_drop(const struct lk_command *c);
 /* Return a command's name for messages: "op gelu_forward". */

@@ -1,17 +1,13 @@
 /* Properties of the device cuda: CUDA's facts about its GPU and the links between those it sees. */
-#include "runtime/device/calls_cuda.h"
-#include "runtime/device/device_impl.h"
+#include "runtime/device/device_cuda.h"
 
 #include <stdio.h>
 
-static const struct lk_cuda_calls *calls_of(const struct lk_device_config *config)
-{
-    return config->cuda_calls ? config->cuda_calls : &lk_cuda_calls;
-}
-
 enum lk_status lk_cuda_count(const struct lk_device_config *config, int *out)
 {
-    return lk_cuda_status(calls_of(config)->GetDeviceCount(out), "device cuda");
+    const struct lk_cuda_calls *call = config->cuda_calls ? config->cuda_calls : &lk_cuda_calls;
+
+    return lk_cuda_status(call->GetDeviceCount(out), "device cuda");
 }
 
 /* Find out if all pairs of GPUs have the property. */
@@ -62,19 +58,15 @@ out:
 
 enum lk_status lk_cuda_properties(const struct lk_device *d, struct lk_device_properties *out)
 {
-    const struct lk_cuda_calls *call = calls_of(&d->config);
-    struct cudaDeviceProp properties;
+    const struct cuda_device *g = device_of(d);
     enum lk_status st = LK_OK;
-    int gpu = 0;
 
-    LK_TRY(lk_cuda_status(call->GetDeviceCount(&out->gpus), "device cuda"));
-    LK_TRY(lk_cuda_status(call->GetDevice(&gpu), "device cuda"));
-    LK_TRY(lk_cuda_status(call->GetDeviceProperties(&properties, gpu), "device cuda"));
-    snprintf(out->name, sizeof out->name, "%s", properties.name);
-    out->compute_capability = 10 * properties.major + properties.minor;
-    out->memory_bytes = properties.totalGlobalMem;
-    out->multiprocessors = properties.multiProcessorCount;
-    LK_TRY(find_link(call, out->gpus, &out->link));
+    LK_TRY(lk_cuda_status(g->call->GetDeviceCount(&out->gpus), "device cuda"));
+    snprintf(out->name, sizeof out->name, "%s", g->name);
+    out->compute_capability = 10 * g->major + g->minor;
+    out->memory_bytes = g->memory_bytes;
+    out->multiprocessors = g->multiprocessors;
+    LK_TRY(find_link(g->call, out->gpus, &out->link));
 out:
     return st;
 }

@@ -2,7 +2,6 @@
 #include "runtime/device/machine.h"
 
 #include "base/array.h"
-#include "base/words.h"
 
 #include <dirent.h>
 #include <limits.h>
@@ -12,11 +11,7 @@
 #include <string.h>
 #include <unistd.h>
 
-const char *const lk_machine_keys[LK_MACHINE_FACTS] = {
-#define KEY(fact, key) [fact] = key,
-    LK_MACHINE_LIST(KEY)
-#undef KEY
-};
+const char *const lk_machine_keys[LK_MACHINE_FACTS] = {LK_MACHINE_LIST(LK_WORD_NAME)};
 
 /* ---- Files of one line ---- */
 

@@ -16,6 +16,7 @@
 #define LK_RUNTIME_MACHINE_H
 
 #include "base/cluster.h"
+#include "base/words.h"
 
 /* X(fact, key in traces and cluster files) */
 #define LK_MACHINE_LIST(X)                                                                         \
@@ -24,12 +25,7 @@
     X(LK_MACHINE_RDMA, "rdma")                                                                     \
     X(LK_MACHINE_INTERFACES, "interfaces")
 
-enum lk_machine_fact {
-#define LK_MACHINE_ENUM_(fact, key) fact,
-    LK_MACHINE_LIST(LK_MACHINE_ENUM_)
-#undef LK_MACHINE_ENUM_
-        LK_MACHINE_FACTS
-};
+enum lk_machine_fact { LK_MACHINE_LIST(LK_WORD_VALUE) LK_MACHINE_FACTS };
 
 enum { LK_MACHINE_TEXT = 2048 };
 

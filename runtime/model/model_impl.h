@@ -59,9 +59,4 @@ enum lk_status lk_model_check_batch(const struct lk_model *m, const struct lk_ba
 /* Mark a parameter's gradient as final on the stream and call the hook. hook may be NULL. */
 enum lk_status lk_model_ready(struct lk_model *m, const struct lk_grad_hook *hook, size_t param);
 
-/* Copy between a host array of float32 and a parameter, and wait for it. Upload writes the exact
- * weights and their rounded values; download reads the exact ones. */
-enum lk_status lk_model_upload(struct lk_model *m, size_t param, const float *from);
-enum lk_status lk_model_download(struct lk_model *m, size_t param, float *to);
-
 #endif

@@ -1,14 +1,120 @@
-/* The probe of collectives; see the header. */
+/* What all probes share: the clock, agreement, the end; and the probe of collectives. */
 #include "runtime/probe/probe.h"
 
 #include "base/array.h"
 #include "base/clock.h"
 #include "base/units.h"
+#include "kernels/ops.h"
 #include "runtime/probe/probe_impl.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+bool lk_probe_over(const struct lk_probe_effort *e, size_t n, size_t least, double elapsed_s)
+{
+    return n >= e->warmup + e->repetitions ||
+           (n >= e->warmup + least && e->budget_s > 0 && elapsed_s > e->budget_s);
+}
+
+enum lk_status lk_probe_extreme(struct lk_comm *comm, bool largest, double mine, double *out)
+{
+    enum lk_status st = LK_OK;
+    size_t world = (size_t)lk_comm_world_size(comm);
+    double *all = NULL;
+
+    LK_TRY(lk_alloc(&all, world, sizeof *all));
+    LK_TRY(lk_comm_gather(comm, LK_F64, &mine, 1, all));
+    for (size_t r = 0; r < world; r++)
+        mine = largest == (all[r] > mine) ? all[r] : mine;
+    *out = mine;
+out:
+    free(all);
+    return st;
+}
+
+/* ---- The clock ---- */
+
+enum lk_status lk_probe_clock_init(struct lk_probe_clock *c, struct lk_stream *stream,
+                                   uint64_t timeout_ns)
+{
+    enum lk_status st = LK_OK;
+
+    *c = (struct lk_probe_clock){.stream = stream, .timeout_ns = timeout_ns};
+    if (!stream)
+        return LK_OK;
+    LK_TRY(lk_event_create(lk_stream_device(stream), &c->begin));
+    LK_TRY(lk_event_create(lk_stream_device(stream), &c->end));
+out:
+    if (st != LK_OK)
+        lk_probe_clock_fini(c);
+    return st;
+}
+
+void lk_probe_clock_fini(struct lk_probe_clock *c)
+{
+    lk_event_destroy(c->begin);
+    lk_event_destroy(c->end);
+    *c = (struct lk_probe_clock){0};
+}
+
+double lk_probe_between_s(struct lk_event *from, struct lk_event *to)
+{
+    uint64_t a = lk_event_time_ns(from), b = lk_event_time_ns(to);
+
+    return a < b ? lk_s_from_ns(b - a) : 0;
+}
+
+double lk_probe_hold_s(const struct lk_probe_clock *c, size_t n)
+{
+    const double margin = 1.5, least_s = 50e-6, most_s = 0.2;
+    double s = margin * c->put_s * (double)n + least_s;
+
+    return s < most_s ? s : most_s;
+}
+
+static enum lk_status time_on_stream(struct lk_probe_clock *c, lk_probe_put call, void *ctx,
+                                     size_t n, struct lk_probe_time *out)
+{
+    enum lk_status st = LK_OK;
+    uint64_t start_ns = lk_now_ns(), put_ns, begin_ns, end_ns;
+
+    LK_TRY(LK_LAUNCH(c->stream, wait, .seconds = lk_probe_hold_s(c, n)));
+    LK_TRY(lk_event_record(c->begin, c->stream));
+    for (size_t i = 0; i < n; i++)
+        LK_TRY(call(ctx, c->stream));
+    put_ns = lk_now_ns();
+    LK_TRY(lk_event_record(c->end, c->stream));
+    LK_TRY(lk_stream_sync(c->stream, lk_deadline_in(c->timeout_ns)));
+    end_ns = lk_now_ns();
+    begin_ns = lk_event_time_ns(c->begin);
+    c->put_s = lk_s_from_ns(put_ns - start_ns) / (double)n;
+    out->s = lk_probe_between_s(c->begin, c->end);
+    out->host_s = end_ns > begin_ns ? lk_s_from_ns(end_ns - begin_ns) : 0;
+    out->host_late = put_ns > begin_ns;
+out:
+    return st;
+}
+
+enum lk_status lk_probe_clock_time(struct lk_probe_clock *c, lk_probe_put call, void *ctx, size_t n,
+                                   struct lk_probe_time *out)
+{
+    uint64_t start_ns = lk_now_ns();
+
+    if (c->stream)
+        return time_on_stream(c, call, ctx, n, out);
+    for (size_t i = 0; i < n; i++) {
+        enum lk_status st = call(ctx, NULL);
+
+        if (st != LK_OK)
+            return st;
+    }
+    out->s = out->host_s = lk_s_from_ns(lk_now_ns() - start_ns);
+    out->host_late = false;
+    return LK_OK;
+}
+
+/* ---- Collectives ---- */
 
 /* Limits of a burst's calls. A call on a stream is several commands (its kernel, events of ours and
  * NCCL's), and from about 1000 on CUDA's launches wait for the GPU: the time would then include the
@@ -64,7 +170,7 @@ static struct lk_coll_call call_of(const struct probe *s, const struct lk_probe_
 static enum lk_status add_row(struct probe *s, struct lk_probe_row row)
 {
     enum lk_status st = LK_OK;
-    size_t n = s->config->warmup + s->config->repetitions;
+    size_t n = s->config->effort.warmup + s->config->effort.repetitions;
 
     LK_TRY(lk_array_grow(&s->rows.row, &s->cap_rows, s->rows.n + 1, sizeof row));
     LK_TRY(lk_alloc(&row.time_s, n, sizeof *row.time_s));
@@ -111,7 +217,7 @@ static enum lk_status add_kinds(struct probe *s, enum lk_coll coll, enum lk_algo
                                .estimate_s = NAN,
                                .burst = 1,
                                .on_stream = g->stream != NULL,
-                               .warmup = g->warmup};
+                               .warmup = g->effort.warmup};
     enum lk_status st = LK_OK;
 
     for (size_t d = 0; d < n_dtypes; d++)
@@ -259,6 +365,18 @@ static enum lk_status choose_bursts(struct probe *s)
     return st;
 }
 
+/* Keep row i's times of a repetition, the slowest rank's and the fastest's. */
+static void keep(struct probe *s, size_t i, size_t repetition)
+{
+    struct lk_probe_row *row = &s->rows.row[i];
+
+    row->time_s[repetition] = extreme(s, N_TIMES * i + TIME, true);
+    row->wire_s[repetition] = extreme(s, N_TIMES * i + TIME, false);
+    row->host_s[repetition] = extreme(s, N_TIMES * i + HOST_TIME, true);
+    row->n_late += repetition >= row->warmup && extreme(s, N_TIMES * i + HOST_LATE, true) > 0;
+    row->n = repetition + 1;
+}
+
 enum lk_status lk_probe_collectives(struct lk_comm *comm,
                                     const struct lk_probe_collectives_config *config,
                                     struct lk_probe_rows *out)
@@ -266,6 +384,7 @@ enum lk_status lk_probe_collectives(struct lk_comm *comm,
     enum lk_status st = LK_OK;
     struct probe s = {.comm = comm, .config = config};
     uint64_t start_ns = lk_now_ns();
+    size_t n = 0;
 
     if (lk_comm_world_size(comm) < 2) {
         *out = s.rows;
@@ -275,22 +394,12 @@ enum lk_status lk_probe_collectives(struct lk_comm *comm,
     if (config->estimate)
         LK_TRY(ask(&s));
     LK_TRY(choose_bursts(&s));
-    for (size_t rep = 0; rep < config->warmup + config->repetitions; rep++) {
+    do {
         LK_TRY(time_all(&s, start_ns));
-        for (size_t i = 0; i < s.rows.n; i++) {
-            struct lk_probe_row *row = &s.rows.row[i];
-
-            row->time_s[rep] = extreme(&s, N_TIMES * i + TIME, true);
-            row->wire_s[rep] = extreme(&s, N_TIMES * i + TIME, false);
-            row->host_s[rep] = extreme(&s, N_TIMES * i + HOST_TIME, true);
-            row->n_late += rep >= config->warmup && extreme(&s, N_TIMES * i + HOST_LATE, true) > 0;
-            row->n = rep + 1;
-        }
+        for (size_t i = 0; i < s.rows.n; i++)
+            keep(&s, i, n);
         /* Use rank 0's clock, so that all ranks stop together. */
-        if (rep >= config->warmup && config->budget_s > 0 &&
-            s.all[N_TIMES * s.rows.n] > config->budget_s)
-            break;
-    }
+    } while (!lk_probe_over(&config->effort, ++n, 1, s.all[N_TIMES * s.rows.n]));
     *out = s.rows;
     s.rows = (struct lk_probe_rows){0};
 out:

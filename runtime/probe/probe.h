@@ -1,10 +1,11 @@
 /*
  * Measurements behind `calibrate`: collectives, co-location, overlap, copies and products.
  *
- * All functions are collective: every rank calls them with the same configuration, and every rank
- * gets the same numbers. Quantities that are compared are measured in turn, repetition by
- * repetition, so that drift of the machine cancels. Every sample is kept, in the order in which it
- * was taken; the first `warmup` of a row are warm-up. Times are seconds. Nothing here writes files.
+ * All functions but those of rates are collective: every rank calls them with the same
+ * configuration, and every rank gets the same numbers. Quantities that are compared are measured in
+ * turn, repetition by repetition, so that drift of the machine cancels. Every sample is kept, in
+ * the order in which it was taken; the first `warmup` of a row are warm-up. Times are seconds.
+ * Nothing here writes files.
  *
  * Work runs on the calling thread, timed by its clock, or on streams, timed by their events.
  */
@@ -20,6 +21,13 @@
 
 #include <stddef.h>
 #include <stdint.h>
+
+/* How long a probe repeats its measurement. */
+struct lk_probe_effort {
+    size_t repetitions; /* samples kept, without the warm-up; at least 1 */
+    size_t warmup;
+    double budget_s; /* stop after the repetition in which this has passed; 0: never */
+};
 
 /* A piece of compute: each call does one short unit, the same work every time. */
 struct lk_probe_work {
@@ -40,10 +48,8 @@ struct lk_probe_collectives_config {
     bool estimate;            /* ask for the communicator's own estimates */
     struct lk_stream *stream; /* calls are enqueued on it; NULL: they run on the calling thread */
     uint64_t timeout_ns;      /* limit of a row's calls on the stream */
-    size_t repetitions;       /* samples kept, without the warm-up */
-    size_t warmup;
-    double budget_s; /* stop after the repetition in which this has passed; 0: never */
-    double burst_s;  /* desired length of a back-to-back burst, e.g. 0.005 */
+    struct lk_probe_effort effort;
+    double burst_s; /* desired length of a back-to-back burst, e.g. 0.005 */
 };
 
 /*
@@ -57,8 +63,7 @@ enum lk_status lk_probe_collectives(struct lk_comm *comm,
 struct lk_probe_compute_config {
     struct lk_probe_work work;
     double unit_target_s; /* desired length of one timed stretch, e.g. 0.02 */
-    size_t repetitions, warmup;
-    double budget_s; /* as above */
+    struct lk_probe_effort effort;
 };
 
 /*
@@ -93,8 +98,7 @@ struct lk_probe_stream_config {
     lk_probe_put unit; /* enqueues a unit of compute, about 1 ms, the same every time */
     void *ctx;
     double unit_target_s; /* as above */
-    size_t repetitions, warmup;
-    double budget_s;
+    struct lk_probe_effort effort;
     uint64_t timeout_ns; /* limit of a stretch of work on the streams */
 };
 
@@ -109,5 +113,27 @@ enum lk_status lk_probe_overlap_streams(struct lk_comm *comm,
                                         const struct lk_probe_stream_config *config,
                                         const struct lk_probe_beside *beside,
                                         struct lk_probe_overlap *out);
+
+/*
+ * ---- Rates of one device, timed by its streams' events: copies by size, products by shape ----
+ *
+ * These functions are not collective: ranks that do not measure wait at a barrier of the caller's.
+ * Copies of all sizes are interleaved; products are measured shape by shape.
+ */
+
+struct lk_rates_config {
+    struct lk_stream *stream;
+    struct lk_probe_effort effort; /* at least three repetitions are taken */
+    double burst_s;                /* desired length of a timed burst */
+    uint64_t timeout_ns;
+};
+
+/* Measure copies of n sizes in all three directions. */
+enum lk_status lk_probe_copies(const struct lk_rates_config *config, const uint64_t *bytes,
+                               size_t n, struct lk_rate_rows *out);
+/* Measure products of n shapes in the device's own element type. */
+enum lk_status lk_probe_products(const struct lk_rates_config *config,
+                                 const struct lk_product_shape *shapes, size_t n,
+                                 struct lk_rate_rows *out);
 
 #endif

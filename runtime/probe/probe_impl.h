@@ -8,20 +8,12 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+/* Return true if a probe is over after n repetitions, warm-up included, that took elapsed_s: there
+ * are enough, or the budget is spent and there are `least` without the warm-up. */
+bool lk_probe_over(const struct lk_probe_effort *e, size_t n, size_t least, double elapsed_s);
+
 /* Reduce the ranks' numbers to the smallest or the largest, on all ranks. */
 enum lk_status lk_probe_extreme(struct lk_comm *comm, bool largest, double mine, double *out);
-
-/* ---- A stretch of compute on the calling thread ---- */
-
-struct lk_probe_compute {
-    struct lk_probe_work work;
-    float *own;   /* data of the built-in unit */
-    size_t units; /* units of a timed stretch: the same on all ranks, from the fastest */
-};
-enum lk_status lk_probe_compute_init(struct lk_probe_compute *c, struct lk_comm *comm,
-                                     const struct lk_probe_compute_config *config);
-void lk_probe_compute_fini(struct lk_probe_compute *c);
-uint64_t lk_probe_compute_ns(const struct lk_probe_compute *c, size_t units);
 
 /* ---- The time of n calls ---- */
 
@@ -77,9 +69,8 @@ struct lk_overlap_way {
 };
 
 struct lk_overlap_plan {
-    size_t repetitions, warmup;
+    struct lk_probe_effort effort;
     double target_s; /* desired length of a stretch of calls */
-    double budget_s;
     uint64_t bytes;
 };
 

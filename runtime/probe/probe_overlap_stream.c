@@ -297,10 +297,7 @@ enum lk_status lk_probe_overlap_streams(struct lk_comm *comm,
 {
     enum lk_status st = LK_OK;
     struct streams s = {.comm = comm, .config = config, .beside = beside, .stretch = FIRST_STRETCH};
-    struct lk_overlap_plan plan = {.repetitions = config->repetitions,
-                                   .warmup = config->warmup,
-                                   .budget_s = config->budget_s,
-                                   .bytes = beside->bytes};
+    struct lk_overlap_plan plan = {.effort = config->effort, .bytes = beside->bytes};
     double unit_s = 0;
 
     if (lk_comm_world_size(comm) < 2 && !is_surrogate(&s))

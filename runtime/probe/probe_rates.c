@@ -1,5 +1,5 @@
 /* The rates of copies and products; see the header. */
-#include "runtime/probe/probe_rates.h"
+#include "runtime/probe/probe.h"
 
 #include "base/array.h"
 #include "base/clock.h"
@@ -20,7 +20,7 @@ struct rates {
     const struct lk_rates_config *config;
     struct lk_device *device;
     struct lk_probe_clock clock;
-    size_t samples; /* samples of a row, warm-up included */
+    struct lk_probe_effort effort;
     struct lk_rate_rows rows;
     const struct lk_rate_row *now;    /* the row that is being timed */
     void *host, *device_a, *device_b; /* for copies: as large as the largest */
@@ -81,33 +81,33 @@ static enum lk_status init_rows(struct rates *r, size_t n)
     for (; r->rows.n < n; r->rows.n++) {
         struct lk_rate_row *row = &r->rows.row[r->rows.n];
 
-        row->warmup = r->config->warmup;
+        row->warmup = r->effort.warmup;
         row->dtype = lk_device_real_dtype(r->device);
-        LK_TRY(lk_alloc(&row->time_s, r->samples, sizeof *row->time_s));
+        LK_TRY(
+            lk_alloc(&row->time_s, r->effort.warmup + r->effort.repetitions, sizeof *row->time_s));
     }
 out:
     return st;
 }
 
 /* Time the rows from `first` on, interleaved, until there are enough samples or the time is up. */
-static enum lk_status measure(struct rates *r, size_t first, double budget_s)
+static enum lk_status measure(struct rates *r, size_t first)
 {
     enum lk_status st = LK_OK;
     uint64_t start_ns = lk_now_ns();
+    size_t n = 0;
 
     for (size_t i = first; i < r->rows.n; i++)
         LK_TRY(choose_burst(r, &r->rows.row[i]));
-    for (size_t rep = 0; rep < r->samples; rep++) {
+    do {
         for (size_t i = first; i < r->rows.n; i++) {
             struct lk_rate_row *row = &r->rows.row[i];
 
             LK_TRY(time_row(r, row, &row->time_s[row->n]));
             row->n++;
         }
-        if (rep + 1 >= r->config->warmup + LK_PROBE_SAMPLES_MIN && budget_s > 0 &&
-            lk_s_from_ns(lk_now_ns() - start_ns) > budget_s)
-            break;
-    }
+    } while (!lk_probe_over(&r->effort, ++n, LK_PROBE_SAMPLES_MIN,
+                            lk_s_from_ns(lk_now_ns() - start_ns)));
 out:
     return st;
 }
@@ -117,10 +117,9 @@ static enum lk_status open_rates(struct rates *r, const struct lk_rates_config *
     enum lk_status st = LK_OK;
 
     *r = (struct rates){.config = config, .device = lk_stream_device(config->stream)};
-    r->samples = config->repetitions;
-    if (r->samples < LK_PROBE_SAMPLES_MIN)
-        r->samples = LK_PROBE_SAMPLES_MIN;
-    r->samples += config->warmup;
+    r->effort = config->effort;
+    if (r->effort.repetitions < LK_PROBE_SAMPLES_MIN)
+        r->effort.repetitions = LK_PROBE_SAMPLES_MIN;
     LK_TRY(lk_probe_clock_init(&r->clock, config->stream, config->timeout_ns));
     LK_TRY(init_rows(r, n));
 out:
@@ -161,7 +160,7 @@ enum lk_status lk_probe_copies(const struct lk_rates_config *config, const uint6
     LK_TRY(lk_device_alloc_host(r.device, (size_t)largest, &r.host));
     LK_TRY(lk_device_alloc(r.device, (size_t)largest, &r.device_a));
     LK_TRY(lk_device_alloc(r.device, (size_t)largest, &r.device_b));
-    LK_TRY(measure(&r, 0, config->budget_s));
+    LK_TRY(measure(&r, 0));
     *out = r.rows;
     r.rows = (struct lk_rate_rows){0};
 out:
@@ -185,14 +184,14 @@ out:
 }
 
 /* Measure one product. Each makes its own buffers, because those of all may not fit together. */
-static enum lk_status measure_product(struct rates *r, size_t i, double budget_s)
+static enum lk_status measure_product(struct rates *r, size_t i)
 {
     size_t n = r->rows.n;
     enum lk_status st = make_products(r, &r->rows.row[i].shape);
 
     if (st == LK_OK) {
         r->rows.n = i + 1;
-        st = measure(r, i, budget_s);
+        st = measure(r, i);
         r->rows.n = n;
     } else if (st == LK_ENOMEM) {
         st = LK_OK; /* it does not fit: its row has no samples */
@@ -213,8 +212,9 @@ enum lk_status lk_probe_products(const struct lk_rates_config *config,
         r.rows.row[i].kind = LK_RATE_PRODUCT;
         r.rows.row[i].shape = shapes[i];
     }
+    r.effort.budget_s /= (double)n;
     for (size_t i = 0; i < n; i++)
-        LK_TRY(measure_product(&r, i, config->budget_s / (double)n));
+        LK_TRY(measure_product(&r, i));
     *out = r.rows;
     r.rows = (struct lk_rate_rows){0};
 out:

@@ -179,10 +179,8 @@ static enum lk_status start_rank(struct launcher *l, int rank)
         cpu = cpu_of(l, rank);
     LK_TRY(make_environment(l, rank, &env));
     pid = fork();
-    if (pid < 0) {
-        st = lk_fail(LK_EIO, "cannot start rank %d: %s", rank, strerror(errno));
-        goto out;
-    }
+    if (pid < 0)
+        LK_TRY(lk_fail(LK_EIO, "cannot start rank %d: %s", rank, strerror(errno)));
     if (!pid)
         become_rank(l, rank, parent, &cpu, env);
     l->children[rank] = (struct child){pid, true};
@@ -366,10 +364,8 @@ enum lk_status lk_launch(const struct lk_launch_config *config)
     if (config->ranks < 1)
         return lk_fail(LK_EUSAGE, "cannot launch %d ranks", config->ranks);
     LK_TRY(lk_alloc(&l.children, (size_t)config->ranks, sizeof *l.children));
-    if (pipe2(l.failures, O_CLOEXEC | O_NONBLOCK) || sched_getaffinity(0, sizeof l.cpus, &l.cpus)) {
-        st = lk_fail(LK_EIO, "cannot launch: %s", strerror(errno));
-        goto out;
-    }
+    if (pipe2(l.failures, O_CLOEXEC | O_NONBLOCK) || sched_getaffinity(0, sizeof l.cpus, &l.cpus))
+        LK_TRY(lk_fail(LK_EIO, "cannot launch: %s", strerror(errno)));
     l.n_cpus = CPU_COUNT(&l.cpus);
     LK_TRY(lk_store_serve("127.0.0.1", 0, config->ranks, &l.server));
     LK_TRY(take_signals(&l));

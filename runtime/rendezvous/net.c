@@ -76,11 +76,9 @@ enum lk_status lk_net_listen(const char *host, int port, int backlog, int *out_f
         if (fd < 0 && !reason)
             reason = errno;
     }
-    if (fd < 0) {
-        st = lk_fail(LK_EIO, "cannot listen on %s:%d: %s", host && *host ? host : "*", port,
-                     strerror(reason));
-        goto out;
-    }
+    if (fd < 0)
+        LK_TRY(lk_fail(LK_EIO, "cannot listen on %s:%d: %s", host && *host ? host : "*", port,
+                       strerror(reason)));
     *out_fd = fd;
     *out_port = socket_port(fd);
 out:
@@ -176,10 +174,9 @@ enum lk_status lk_net_connect(const char *host, int port, struct lk_deadline dea
             reason = errno;
         }
         left_ns = lk_deadline_left_ns(deadline);
-        if (fd < 0 && !left_ns) {
-            st = lk_fail(LK_ETIMEOUT, "cannot connect to %s:%d: %s", host, port, strerror(reason));
-            goto out;
-        }
+        if (fd < 0 && !left_ns)
+            LK_TRY(
+                lk_fail(LK_ETIMEOUT, "cannot connect to %s:%d: %s", host, port, strerror(reason)));
         if (fd < 0) {
             uint64_t pause_ns = pause_ms * LK_NS_PER_MS;
 

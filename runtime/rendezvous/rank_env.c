@@ -70,10 +70,8 @@ static enum lk_status read_torchrun(struct lk_rank_env *e)
     assert(e->local_world_size > 0);
     e->local_rank = e->rank % e->local_world_size;
     LK_TRY(read_int("LOCAL_RANK", false, 0, e->local_world_size - 1, &e->local_rank));
-    if (!getenv("MASTER_ADDR")) {
-        st = lk_fail(LK_EUSAGE, "MASTER_ADDR is not set");
-        goto out;
-    }
+    if (!getenv("MASTER_ADDR"))
+        return lk_fail(LK_EUSAGE, "MASTER_ADDR is not set");
     LK_TRY(read_master(e, "", NULL));
     if (agent && !strcmp(agent, "True"))
         e->master_port += e->master_port < 65535 ? 1 : -1;
@@ -91,11 +89,9 @@ static enum lk_status read_open_mpi(struct lk_rank_env *e)
     LK_TRY(read_int("OMPI_COMM_WORLD_LOCAL_SIZE", true, 1, e->world_size, &e->local_world_size));
     LK_TRY(
         read_int("OMPI_COMM_WORLD_LOCAL_RANK", true, 0, e->local_world_size - 1, &e->local_rank));
-    if (e->local_world_size < e->world_size && !getenv("MASTER_ADDR")) {
-        st = lk_fail(LK_EUSAGE, "MASTER_ADDR is not set: with ranks on several hosts, say where "
-                                "rank 0 is (mpirun -x MASTER_ADDR=HOST)");
-        goto out;
-    }
+    if (e->local_world_size < e->world_size && !getenv("MASTER_ADDR"))
+        return lk_fail(LK_EUSAGE, "MASTER_ADDR is not set: with ranks on several hosts, say where "
+                                  "rank 0 is (mpirun -x MASTER_ADDR=HOST)");
     LK_TRY(read_master(e, "127.0.0.1", job ? job : "mpirun"));
 out:
     return st;
@@ -164,18 +160,15 @@ static enum lk_status read_slurm(struct lk_rank_env *e)
     LK_TRY(read_int("SLURM_PROCID", true, 0, e->world_size - 1, &e->rank));
     LK_TRY(read_int("SLURM_NODEID", false, 0, INT32_MAX - 1, &node));
     e->local_world_size = *tasks ? tasks_on_node(tasks, node) : e->world_size;
-    if (e->local_world_size < 1) {
-        st = lk_fail(LK_EUSAGE, "SLURM_TASKS_PER_NODE: '%s' has no entry for node %d", tasks, node);
-        goto out;
-    }
+    if (e->local_world_size < 1)
+        return lk_fail(LK_EUSAGE, "SLURM_TASKS_PER_NODE: '%s' has no entry for node %d", tasks,
+                       node);
     LK_TRY(read_int("SLURM_LOCALID", true, 0, e->local_world_size - 1, &e->local_rank));
     first_host(first_set("SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST"), host, sizeof host);
     snprintf(job, sizeof job, "%.60s.%.60s", first_set("SLURM_JOB_ID", "SLURM_JOBID"),
              first_set("SLURM_STEP_ID", "SLURM_STEPID"));
-    if (!*host && !getenv("MASTER_ADDR")) {
-        st = lk_fail(LK_EUSAGE, "SLURM_JOB_NODELIST is not set");
-        goto out;
-    }
+    if (!*host && !getenv("MASTER_ADDR"))
+        return lk_fail(LK_EUSAGE, "SLURM_JOB_NODELIST is not set");
     LK_TRY(read_master(e, host, job));
     /* Nodes may have different numbers of ranks, so take the number of nodes from Slurm. */
     LK_TRY(read_int("SLURM_STEP_NUM_NODES", false, 1, e->world_size, &e->nodes));

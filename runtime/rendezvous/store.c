@@ -256,10 +256,8 @@ static enum lk_status hello(struct lk_store *s, struct lk_deadline deadline)
     lk_wire_put(h + 20, (uint64_t)s->world_size, 4);
     lk_wire_put(h + 24, s->timeout_ns, 8);
     LK_TRY(ask(s, LK_MSG_HELLO, h, sizeof h, NULL, 0, deadline, &token, &n));
-    if (n != 8) {
-        st = lk_fail(LK_EPARSE, "what listens there is not a store");
-        goto out;
-    }
+    if (n != 8)
+        LK_TRY(lk_fail(LK_EPARSE, "what listens there is not a store"));
     s->token = lk_wire_get(token, 8);
 out:
     free(token);

@@ -1,85 +1,63 @@
-/* The hash table of keys and values; see the header. */
-#include "runtime/rendezvous/store_keys.h"
+/*
+ * The keys and values in the store's server, and texts of several parts: a tree of tsearch(3), with
+ * a limit on the bytes of all values.
+ */
+#include "runtime/rendezvous/store_server_impl.h"
 
 #include "base/array.h"
-#include "base/rng.h"
 #include "base/units.h"
-#include "runtime/rendezvous/store_wire.h"
 
-#include <stdint.h>
+#include <search.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { CAP_FIRST = 64 };
 static const size_t values_max_bytes = (size_t)256 << 20;
+
+static int by_key(const void *a, const void *b)
+{
+    const struct lk_store_entry *x = a, *y = b;
+
+    return strcmp(x->key, y->key);
+}
 
 void lk_store_keys_fini(struct lk_store_keys *k)
 {
-    for (size_t i = 0; i < k->cap; i++) {
-        free(k->entries[i].key);
-        free(k->entries[i].value);
-    }
-    free(k->entries);
+    tdestroy(k->root, free);
     *k = (struct lk_store_keys){0};
-}
-
-/* Return the key's entry, or the free one where it belongs. pre: an entry is free. */
-static struct lk_store_entry *slot(struct lk_store_entry *entries, size_t cap, const char *key)
-{
-    for (size_t i = (size_t)lk_rng_stream(key, 0) & (cap - 1);; i = (i + 1) & (cap - 1))
-        if (!entries[i].key || !strcmp(entries[i].key, key))
-            return &entries[i];
-}
-
-static enum lk_status grow(struct lk_store_keys *k)
-{
-    size_t cap = k->cap ? 2 * k->cap : CAP_FIRST;
-    struct lk_store_entry *bigger = NULL;
-    enum lk_status st = lk_alloc(&bigger, cap, sizeof *bigger);
-
-    if (st != LK_OK)
-        return st;
-    for (size_t i = 0; i < k->cap; i++)
-        if (k->entries[i].key)
-            *slot(bigger, cap, k->entries[i].key) = k->entries[i];
-    free(k->entries);
-    k->entries = bigger;
-    k->cap = cap;
-    return LK_OK;
 }
 
 const struct lk_store_entry *lk_store_keys_find(const struct lk_store_keys *k, const char *key)
 {
-    const struct lk_store_entry *e = k->cap ? slot(k->entries, k->cap, key) : NULL;
+    const struct lk_store_entry wanted = {.key = key};
+    void *node = tfind(&wanted, &k->root, by_key);
 
-    return e && e->key ? e : NULL;
+    return node ? *(struct lk_store_entry **)node : NULL;
 }
 
 enum lk_status lk_store_keys_put(struct lk_store_keys *k, const char *key, const char *value,
                                  size_t bytes, const struct lk_store_entry **out)
 {
+    size_t name = strlen(key) + 1;
+    struct lk_store_entry *e = NULL;
     enum lk_status st = LK_OK;
-    struct lk_store_entry *e, fresh = {.bytes = bytes};
 
     if (lk_store_keys_find(k, key))
         return lk_fail(LK_EUSAGE, "key '%s' is set already", key);
     if (k->values_bytes + bytes > values_max_bytes)
         return lk_fail(LK_ENOMEM, "the store is full");
-    if (2 * k->n >= k->cap)
-        LK_TRY(grow(k));
-    LK_TRY(lk_strdup(&fresh.key, key));
-    LK_TRY(lk_alloc(&fresh.value, bytes, 1));
+    LK_TRY(lk_alloc(&e, 1, sizeof *e + bytes + name));
+    e->key = memcpy(e->value + bytes, key, name);
+    e->bytes = bytes;
     if (bytes)
-        memcpy(fresh.value, value, bytes);
-    e = slot(k->entries, k->cap, key);
-    *e = fresh;
-    fresh.key = NULL;
-    k->n++;
+        memcpy(e->value, value, bytes);
+    if (!tsearch(e, &k->root, by_key)) {
+        free(e);
+        return lk_fail(LK_ENOMEM, "the store is full");
+    }
     k->values_bytes += bytes;
     *out = e;
 out:
-    free(fresh.key);
     return st;
 }
 
@@ -101,11 +79,9 @@ enum lk_status lk_store_keys_text(const struct lk_store_keys *k, const char *key
     for (size_t i = 0; at < (size_t)size; i++, at += e->bytes) {
         snprintf(part, sizeof part, LK_STORE_PART, key, i);
         e = lk_store_keys_find(k, part);
-        if (!e || !e->bytes || e->bytes > (size_t)size - at) {
-            st = lk_fail(LK_EPEER, "'%s': %zu of %lld bytes are in the store", key, at,
-                         (long long)size);
-            goto out;
-        }
+        if (!e || !e->bytes || e->bytes > (size_t)size - at)
+            LK_TRY(lk_fail(LK_EPEER, "'%s': %zu of %lld bytes are in the store", key, at,
+                           (long long)size));
         memcpy(text + at, e->value, e->bytes);
     }
     text[size] = '\0';

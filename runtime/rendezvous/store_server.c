@@ -7,9 +7,9 @@
 
 #include "base/array.h"
 #include "base/log.h"
+#include "base/thread.h"
 
 #include <errno.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -209,19 +209,6 @@ static void *serve_thread(void *arg)
     return NULL;
 }
 
-/* Start the thread with every signal blocked: handlers must run on the program's own threads. */
-static enum lk_status start_thread(struct lk_store_server *s)
-{
-    sigset_t all, before;
-    int rc;
-
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    rc = pthread_create(&s->thread, NULL, serve_thread, s);
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    return rc ? lk_fail(LK_ENOMEM, "cannot start the store's thread: %s", strerror(rc)) : LK_OK;
-}
-
 static void free_server(struct lk_store_server *s)
 {
     lk_store_keys_fini(&s->keys);
@@ -250,17 +237,13 @@ enum lk_status lk_store_serve(const char *host, int port, int world_size,
     s->world_size = world_size;
     pthread_mutex_init(&s->lock, NULL);
     LK_TRY(lk_alloc(&s->ranks, (size_t)world_size, sizeof *s->ranks));
-    if (getrandom(&s->token, sizeof s->token, 0) != sizeof s->token) {
-        st = lk_fail(LK_EIO, "no random numbers: %s", strerror(errno));
-        goto out;
-    }
+    if (getrandom(&s->token, sizeof s->token, 0) != sizeof s->token)
+        LK_TRY(lk_fail(LK_EIO, "no random numbers: %s", strerror(errno)));
     s->wake_fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-    if (s->wake_fd < 0) {
-        st = lk_fail(LK_EIO, "eventfd: %s", strerror(errno));
-        goto out;
-    }
+    if (s->wake_fd < 0)
+        LK_TRY(lk_fail(LK_EIO, "eventfd: %s", strerror(errno)));
     LK_TRY(lk_net_listen(host, port, world_size + STRANGERS_MAX, &s->listen_fd, &s->port));
-    LK_TRY(start_thread(s));
+    LK_TRY(lk_thread_start(&s->thread, serve_thread, s, "the store"));
     *out = s;
     s = NULL;
 out:

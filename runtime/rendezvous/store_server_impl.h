@@ -1,15 +1,69 @@
-/* The state of the store's server. Private to the server: its poll loop and its messages. */
+/* The store's server: its keys and its state. Private to its parts (the keys, the choice of
+ * the rank to blame, the messages, the poll loop) and their tests. */
 #ifndef LK_RUNTIME_STORE_SERVER_IMPL_H
 #define LK_RUNTIME_STORE_SERVER_IMPL_H
 
 #include "runtime/rendezvous/net.h"
 #include "runtime/rendezvous/store.h"
-#include "runtime/rendezvous/store_keys.h"
-#include "runtime/rendezvous/store_verdict.h"
 #include "runtime/rendezvous/store_wire.h"
 
 #include <poll.h>
 #include <pthread.h>
+
+/* ---- store_keys.c ---- */
+
+struct lk_store_entry {
+    const char *key; /* behind the value */
+    size_t bytes;
+    char value[];
+};
+
+/* All zero: empty. */
+struct lk_store_keys {
+    void *root; /* of tsearch(3), by key */
+    size_t values_bytes;
+};
+void lk_store_keys_fini(struct lk_store_keys *k);
+
+/* Return a key's entry, or NULL. */
+const struct lk_store_entry *lk_store_keys_find(const struct lk_store_keys *k, const char *key);
+/* Add a key with a copy of its value. LK_EUSAGE: the key exists already. LK_ENOMEM: no memory, or
+ * more than the store's limit of 256 MiB of values. */
+enum lk_status lk_store_keys_put(struct lk_store_keys *k, const char *key, const char *value,
+                                 size_t bytes, const struct lk_store_entry **out);
+/*
+ * Copy the text that lk_store_set_text put under the key. *out is NUL-terminated and freed by the
+ * caller. LK_EPEER: the key or a part is missing.
+ */
+enum lk_status lk_store_keys_text(const struct lk_store_keys *k, const char *key, char **out,
+                                  size_t *out_size);
+
+/* ---- store_verdict.c ---- */
+
+enum lk_rank_state {
+    LK_RANK_ABSENT, /* never connected */
+    LK_RANK_HERE,
+    LK_RANK_LEFT, /* said goodbye */
+    LK_RANK_LOST  /* its connection ended without a goodbye */
+};
+
+struct lk_rank_view {
+    enum lk_rank_state state;
+    bool answered; /* it answered the progress question; the rest is valid only then */
+    bool inside;   /* inside collective `next` - 1; else between two */
+    uint64_t next; /* number of collectives entered so far */
+};
+
+/* Write the ranks below n for which `is` returns true: "rank 3", "ranks 0, 2 and 3", "ranks 0 to
+ * 7". */
+void lk_verdict_names(bool (*is)(const void *ctx, int rank), const void *ctx, int n, char *buf,
+                      size_t size);
+
+/* Write the culprit of a stall: the ranks that left; else those that did not answer; else those
+ * furthest behind; else no rank in particular. */
+void lk_verdict_stall(const struct lk_rank_view *ranks, int n, char *buf, size_t size);
+
+/* ---- store_server.c: the poll loop ---- */
 
 struct client {
     int fd;
@@ -59,7 +113,7 @@ struct lk_store_server {
     struct lk_deadline linger;
 };
 
-/* All functions here: pre: the server's lock is held. */
+/* ---- store_messages.c. pre of all functions: the server's lock is held ---- */
 
 /* Handle a message of a client. Return false if it breaks the protocol. */
 bool lk_store_server_handle(struct lk_store_server *s, struct client *c, const struct lk_frame *f);

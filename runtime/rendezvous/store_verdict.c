@@ -1,5 +1,5 @@
 /* Choose and name the rank to blame; see the header. */
-#include "runtime/rendezvous/store_verdict.h"
+#include "runtime/rendezvous/store_server_impl.h"
 
 #include <inttypes.h>
 #include <stdarg.h>

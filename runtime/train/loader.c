@@ -5,9 +5,9 @@
 #include "base/array.h"
 #include "base/clock.h"
 #include "base/log.h"
+#include "base/thread.h"
 #include "base/units.h"
 
-#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -170,16 +170,17 @@ static void *run(void *arg)
 
 static enum lk_status start_thread(struct lk_loader *l)
 {
+    enum lk_status st;
+
     /* On Linux these two cannot fail with default attributes. */
     pthread_mutex_init(&l->lock, NULL);
     pthread_cond_init(&l->changed, NULL);
     l->has_lock = true;
     l->threaded = true;
-    if (pthread_create(&l->thread, NULL, run, l)) {
+    st = lk_thread_start(&l->thread, run, l, "the loader");
+    if (st != LK_OK)
         l->threaded = false;
-        return lk_fail(LK_ENOMEM, "cannot start the loader's thread");
-    }
-    return LK_OK;
+    return st;
 }
 
 static enum lk_status check(const struct lk_loader_config *c)
@@ -244,12 +245,10 @@ enum lk_status lk_loader_create(struct lk_device *d, const struct lk_loader_conf
         l->config.sampler.samples = lk_dataset_samples(config->dataset);
     LK_TRY(lk_sampler_create(&l->config.sampler, &l->sampler));
     l->batches_an_epoch = lk_sampler_count(l->sampler) / (size_t)config->local_batch;
-    if (l->batches_an_epoch == 0) {
-        st =
-            lk_fail(LK_EUSAGE, "rank %d has %zu samples an epoch, fewer than its local batch of %d",
-                    config->sampler.rank, lk_sampler_count(l->sampler), config->local_batch);
-        goto out;
-    }
+    if (l->batches_an_epoch == 0)
+        LK_TRY(lk_fail(LK_EUSAGE,
+                       "rank %d has %zu samples an epoch, fewer than its local batch of %d",
+                       config->sampler.rank, lk_sampler_count(l->sampler), config->local_batch));
     LK_TRY(make_slots(l));
     LK_TRY(make_way(l));
     if (config->depth > 0) {

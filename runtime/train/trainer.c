@@ -341,17 +341,6 @@ static enum lk_status give_up(struct trainer *t, enum lk_status st)
     return lk_store_report(t->config->comm_config.store, st, text);
 }
 
-static enum lk_status check(const struct lk_train_config *c)
-{
-    if (c->steps < 1 || c->warmup_steps < 0 || c->steps + c->warmup_steps > UINT32_MAX)
-        return lk_fail(LK_EUSAGE, "%lld steps after %lld of warm-up", (long long)c->steps,
-                       (long long)c->warmup_steps);
-    if (c->local_batch < 1 || c->reducer.accumulation < 1)
-        return lk_fail(LK_EUSAGE, "local batch %d, accumulation %d", c->local_batch,
-                       c->reducer.accumulation);
-    return LK_OK;
-}
-
 enum lk_status lk_train(const struct lk_train_config *config, struct lk_train_result *out)
 {
     struct trainer t = {.config = config,
@@ -360,30 +349,12 @@ enum lk_status lk_train(const struct lk_train_config *config, struct lk_train_re
                         .n_steps = config->steps + config->warmup_steps};
     enum lk_status st = LK_OK;
 
-    LK_TRY(check(config));
     LK_TRY(lk_trainer_open(&t));
     LK_TRY(run_steps(&t));
     LK_TRY(finish(&t, out));
 out:
     if (st != LK_OK)
         st = give_up(&t, st);
-    lk_trainer_close(&t);
-    return st;
-}
-
-enum lk_status lk_train_check(const struct lk_train_config *config)
-{
-    struct lk_train_config c = *config;
-    struct trainer t = {.config = &c};
-    enum lk_status st = LK_OK;
-
-    c.recorder = NULL;
-    c.model.max_samples = 1;
-    c.model.blank = true;
-    LK_TRY(check(&c));
-    LK_TRY(lk_trainer_open_model(&t, &c.model));
-    LK_TRY(lk_trainer_open_dataset(&t));
-out:
     lk_trainer_close(&t);
     return st;
 }

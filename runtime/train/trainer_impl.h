@@ -12,12 +12,7 @@
     X(COUNTER_LOCAL_NORM, "local gradient norm")                                                   \
     X(COUNTER_MEAN_NORM, "gradient norm")
 
-enum counter {
-#define ENUM(counter, name) counter,
-    COUNTER_LIST(ENUM)
-#undef ENUM
-        COUNTERS
-};
+enum counter { COUNTER_LIST(LK_WORD_VALUE) COUNTERS };
 
 struct trainer {
     const struct lk_train_config *config;
@@ -45,13 +40,9 @@ struct trainer {
     uint64_t ended_ns; /* end of the last step */
 };
 
-/* Open the device, the model and everything else that a run needs. On failure lk_trainer_close
- * releases what is open. */
+/* Check the configuration, and open the device, the model and everything else that a run needs. On
+ * failure lk_trainer_close releases what is open. */
 enum lk_status lk_trainer_open(struct trainer *t);
-/* Open the device with its streams and the model alone. */
-enum lk_status lk_trainer_open_model(struct trainer *t, const struct lk_model_config *config);
-/* Open the data set. pre: the model is open. */
-enum lk_status lk_trainer_open_dataset(struct trainer *t);
 void lk_trainer_close(struct trainer *t);
 
 #endif

@@ -1,12 +1,15 @@
-/* The set-up of a rank's training: device, streams, model, data, communicator, reducer. */
+/* The set-up of a rank's training: device, streams, model, data, communicator, reducer. The trace's
+ * header describes the first of these, and a run checks them before its ranks start. */
 #include "runtime/train/trainer_impl.h"
 
 #include "base/array.h"
 #include "base/log.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 static enum lk_status open_streams(struct trainer *t)
 {
@@ -42,7 +45,8 @@ static struct lk_sampler_config sampler(const struct trainer *t)
                                       .seed = c->seed};
 }
 
-enum lk_status lk_trainer_open_model(struct trainer *t, const struct lk_model_config *config)
+/* Open the device with its streams, and the model. */
+static enum lk_status open_model(struct trainer *t, const struct lk_model_config *config)
 {
     struct lk_model_config model = *config;
     enum lk_status st = LK_OK;
@@ -57,7 +61,8 @@ out:
     return st;
 }
 
-enum lk_status lk_trainer_open_dataset(struct trainer *t)
+/* Open the data set. pre: the model is open. */
+static enum lk_status open_dataset(struct trainer *t)
 {
     const struct lk_train_config *c = t->config;
 
@@ -83,7 +88,7 @@ static enum lk_status open_loader(struct trainer *t)
                                   .delay_s = c->input_delay_s};
     enum lk_status st = LK_OK;
 
-    LK_TRY(lk_trainer_open_dataset(t));
+    LK_TRY(open_dataset(t));
     /* A replayed job's input wait is the part that prefetching did not hide: do not hide it
      * again. */
     if (t->model->input_s > 0) {
@@ -152,6 +157,17 @@ out:
     return st;
 }
 
+static enum lk_status check(const struct lk_train_config *c)
+{
+    if (c->steps < 1 || c->warmup_steps < 0 || c->steps + c->warmup_steps > UINT32_MAX)
+        return lk_fail(LK_EUSAGE, "%lld steps after %lld of warm-up", (long long)c->steps,
+                       (long long)c->warmup_steps);
+    if (c->local_batch < 1 || c->reducer.accumulation < 1)
+        return lk_fail(LK_EUSAGE, "local batch %d, accumulation %d", c->local_batch,
+                       c->reducer.accumulation);
+    return LK_OK;
+}
+
 enum lk_status lk_trainer_open(struct trainer *t)
 {
     const struct lk_train_config *c = t->config;
@@ -160,8 +176,9 @@ enum lk_status lk_trainer_open(struct trainer *t)
     struct lk_reducer_config rc = c->reducer;
     enum lk_status st = LK_OK;
 
+    LK_TRY(check(c));
     mc.max_samples = c->local_batch;
-    LK_TRY(lk_trainer_open_model(t, &mc));
+    LK_TRY(open_model(t, &mc));
     LK_TRY(open_loader(t));
     cc.timeout_ns = c->timeout_ns;
     cc.recorder = c->recorder;
@@ -212,4 +229,103 @@ void lk_trainer_close(struct trainer *t)
     free(t->step_s);
     free(t->local_sq);
     free(t->mean_sq);
+}
+
+/* ---- A model of one sample, opened and closed again ---- */
+
+static struct lk_train_config of_one_sample(const struct lk_train_config *config)
+{
+    struct lk_train_config c = *config;
+
+    c.recorder = NULL;
+    c.model.max_samples = 1;
+    c.model.blank = true;
+    return c;
+}
+
+enum lk_status lk_train_check(const struct lk_train_config *config)
+{
+    const struct lk_train_config c = of_one_sample(config);
+    struct trainer t = {.config = &c};
+    enum lk_status st = LK_OK;
+
+    LK_TRY(check(&c));
+    LK_TRY(open_model(&t, &c.model));
+    LK_TRY(open_dataset(&t));
+out:
+    lk_trainer_close(&t);
+    return st;
+}
+
+static enum lk_status fill_tensors(const struct lk_model *m, struct lk_run_info *info)
+{
+    enum lk_status st = LK_OK;
+
+    LK_TRY(lk_alloc(&info->tensors, m->n_params, sizeof *info->tensors));
+    for (size_t i = 0; i < m->n_params; i++) {
+        LK_TRY(lk_strdup(&info->tensors[i].name, m->params[i].name));
+        info->n_tensors++;
+        info->tensors[i].elems = m->params[i].elems;
+        info->tensors[i].dtype = lk_device_real_dtype(m->device);
+    }
+out:
+    return st;
+}
+
+static enum lk_status fill_host(char **out)
+{
+    char name[256];
+
+    if (gethostname(name, sizeof name))
+        return lk_fail(LK_EIO, "cannot read the host's name: %s", strerror(errno));
+    name[sizeof name - 1] = '\0';
+    return lk_strdup(out, name);
+}
+
+static enum lk_status fill(const struct lk_train_config *c, const struct lk_model *m,
+                           struct lk_run_info *info)
+{
+    enum lk_status st = LK_OK;
+
+    info->rank = c->comm_config.rank;
+    info->world_size = c->comm_config.world_size;
+    info->local_rank = c->device_config.local_rank;
+    info->nodes = 1;
+    info->local_batch = c->local_batch;
+    info->accumulation = c->reducer.accumulation;
+    info->no_sync = c->reducer.no_sync;
+    info->ddp_rule = c->reducer.ddp_rule;
+    info->first_bytes = c->reducer.first_bytes;
+    info->cap_bytes = c->reducer.cap_bytes;
+    info->warmup_steps = (uint64_t)c->warmup_steps;
+    info->steps = (uint64_t)(c->warmup_steps + c->steps);
+    info->flops_per_sample = m->flops_per_sample;
+    LK_TRY(fill_host(&info->host));
+    LK_TRY(lk_strdup(&info->device, c->device));
+    LK_TRY(lk_strdup(&info->comm, c->comm));
+    LK_TRY(lk_strdup(&info->model, c->model.name));
+    LK_TRY(lk_strdup(&info->sample_unit, m->sample_unit));
+    LK_TRY(lk_run_info_config(info, "model_shape", m->config_text));
+    LK_TRY(lk_device_describe(m->device, info));
+    LK_TRY(fill_tensors(m, info));
+out:
+    return st;
+}
+
+enum lk_status lk_train_describe(const struct lk_train_config *config, struct lk_run_info *out)
+{
+    struct lk_train_config c = of_one_sample(config);
+    struct trainer t = {.config = &c};
+    struct lk_run_info info = {0};
+    enum lk_status st = LK_OK;
+
+    c.import_path = NULL;
+    LK_TRY(open_model(&t, &c.model));
+    LK_TRY(fill(config, t.model, &info));
+    *out = info;
+    memset(&info, 0, sizeof info);
+out:
+    lk_run_info_fini(&info);
+    lk_trainer_close(&t);
+    return st;
 }

@@ -101,7 +101,7 @@ static void lengthen(void *ctx)
 static const struct lk_overlap_way by_script = {
     .quiet = quiet, .wait = waiting, .traffic = traffic, .both = both, .lengthen = lengthen};
 static const struct lk_overlap_plan two_repetitions = {
-    .repetitions = 2, .warmup = 1, .target_s = 0.02, .bytes = 4096};
+    .effort.repetitions = 2, .effort.warmup = 1, .target_s = 0.02, .bytes = 4096};
 
 static struct lk_comm *open_self(void)
 {

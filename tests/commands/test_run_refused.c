@@ -33,7 +33,7 @@ static const struct {
     const char *options, *says;
 } wrong[] = {
     {"--modle=gpt", "did you mean"},
-    {"--model=gtp", "no model 'gtp'"},
+    {"--model=gtp", "'gtp' is not a model"},
     {"--ranks=0", "ranks"},
     {"--steps=ten", "steps"},
     {"-n2 --scaling=1,2", "exclude each other"},
@@ -126,7 +126,8 @@ START_TEST(no_gpu)
     ck_assert_int_eq(p.signal, 0);
     if (p.code != 0) {
         ck_assert_int_eq(p.code, 1);
-        ck_assert_msg(strstr(p.err, "device cuda: ") || strstr(p.err, "device 'cuda' is not in"),
+        ck_assert_msg(strstr(p.err, "device cuda: ") ||
+                          strstr(p.err, "'cuda' is not a device of this build"),
                       "%s", p.err);
         ck_assert_msg(strstr(p.err, "rank ") == NULL, "%s", p.err);
         ck_assert_str_eq(p.out, "");

@@ -160,8 +160,8 @@ START_TEST(the_probe_sees_what_is_held)
                                             .net = rig.net,
                                             .unit = lk_block_backward,
                                             .unit_target_s = 0.01,
-                                            .repetitions = 5,
-                                            .warmup = 2,
+                                            .effort.repetitions = 5,
+                                            .effort.warmup = 2,
                                             .timeout_ns = timeout_ns};
     size_t most = (size_t)rig.properties.multiprocessors / 2;
     struct lk_block *block = NULL;

@@ -5,7 +5,7 @@
 
 #ifdef LK_NCCL_BUILT
 
-#include "runtime/comm/comm_reduce.h"
+#include "runtime/comm/comm_tcp.h"
 #include "tests/fakes/fake_cuda.h"
 
 #include <fcntl.h>

@@ -9,7 +9,7 @@
 #define LK_TESTS_FAKE_OPS_H
 
 #include "base/dtype.h"
-#include "kernels/op.h"
+#include "kernels/ops.h"
 
 #include <stdbool.h>
 #include <stddef.h>

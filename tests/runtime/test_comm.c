@@ -3,7 +3,7 @@
 
 #include "base/rng.h"
 #include "base/span.h"
-#include "runtime/comm/comm_reduce.h"
+#include "runtime/comm/comm_tcp.h"
 #include "tests/rigs/ranks.h"
 #include "tests/rigs/suite.h"
 #include "tests/rigs/waits.h"

@@ -378,7 +378,7 @@ static const struct {
     struct lk_model_config config;
     const char *message;
 } bad_configs[] = {
-    {{.name = "gtp", .max_samples = 1}, "no model 'gtp'; there are: gpt, "},
+    {{.name = "gtp", .max_samples = 1}, "'gtp' is not a model (known: gpt "},
     {{.name = "gpt", .heads = 5, .max_samples = 1}, "5 heads do not divide 48 channels"},
     {{.name = "gpt", .layers = -1, .max_samples = 1}, "layers -1 is not in 1..1024"},
     {{.name = "gpt", .max_samples = 0}, "max_samples 0 is not in 1.."},

@@ -47,8 +47,8 @@ static enum lk_status probe_collectives(struct rank *me)
                                                  .n_bytes = LK_COUNT(bytes),
                                                  .dtypes = dtypes,
                                                  .n_dtypes = LK_COUNT(dtypes),
-                                                 .repetitions = REPETITIONS,
-                                                 .warmup = WARMUP,
+                                                 .effort.repetitions = REPETITIONS,
+                                                 .effort.warmup = WARMUP,
                                                  .burst_s = 0.0005};
     struct lk_store *store = NULL;
     struct lk_comm *c = NULL;
@@ -120,8 +120,8 @@ static enum lk_status probe_compute(struct rank *me)
     struct results *results = me->ctx;
     struct lk_probe_compute_config config = {.work = {count_unit, results},
                                              .unit_target_s = 0.001,
-                                             .repetitions = REPETITIONS,
-                                             .warmup = WARMUP};
+                                             .effort.repetitions = REPETITIONS,
+                                             .effort.warmup = WARMUP};
     struct lk_store *store = NULL;
     struct lk_comm *c = NULL;
     enum lk_status st = LK_OK;
@@ -189,8 +189,8 @@ static enum lk_status probe_streams(struct rank *me)
     static const struct lk_probe_beside beside = {.bytes = 100000};
     struct lk_probe_stream_config config = {.unit = put_wait,
                                             .unit_target_s = 0.02,
-                                            .repetitions = REPETITIONS,
-                                            .warmup = WARMUP,
+                                            .effort.repetitions = REPETITIONS,
+                                            .effort.warmup = WARMUP,
                                             .timeout_ns = plenty_ns};
     struct results *results = me->ctx;
     struct lk_device *d = NULL;
@@ -259,7 +259,7 @@ static enum lk_status probe_gather_on_stream(struct rank *me)
                                                  .dtypes = dtypes,
                                                  .n_dtypes = LK_COUNT(dtypes),
                                                  .timeout_ns = plenty_ns,
-                                                 .repetitions = 1,
+                                                 .effort.repetitions = 1,
                                                  .burst_s = 0.0005};
     struct lk_device *d = NULL;
     struct lk_store *store = NULL;
@@ -299,8 +299,8 @@ END_TEST
 START_TEST(one_rank)
 {
     struct lk_comm_config config = {.world_size = 1};
-    struct lk_probe_collectives_config sizes = {.repetitions = 1};
-    struct lk_probe_compute_config work = {.unit_target_s = 0.001, .repetitions = 2};
+    struct lk_probe_collectives_config sizes = {.effort.repetitions = 1};
+    struct lk_probe_compute_config work = {.unit_target_s = 0.001, .effort.repetitions = 2};
     struct lk_probe_colocation c = {0};
     struct lk_probe_overlap o = {0};
     struct lk_probe_rows rows = {0};

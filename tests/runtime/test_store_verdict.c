@@ -1,5 +1,5 @@
 /* Verdicts of the store: who is to blame for a stall, and how ranks are named. */
-#include "runtime/rendezvous/store_verdict.h"
+#include "runtime/rendezvous/store_server_impl.h"
 
 #include "base/array.h"
 #include "tests/rigs/suite.h"
