@@ -11,6 +11,7 @@
 
 #include "base/array.h"
 #include "base/log.h"
+#include "base/thread.h"
 
 #include <cupti_driver_cbid.h>
 #include <cupti_runtime_cbid.h>
@@ -461,8 +462,9 @@ static enum lk_status flush_until(struct lk_cupti *g, struct lk_deadline deadlin
     int error = 0;
 
     *ended = true;
-    if (pthread_create(&thread, NULL, flush, g))
-        return lk_fail(LK_ENOMEM, "cannot make a thread");
+    st = lk_thread_start(&thread, flush, g, "CUPTI's last records");
+    if (st != LK_OK)
+        return st;
     pthread_mutex_lock(&g->flush.lock);
     while (!g->flush.done && error == 0)
         error = pthread_cond_clockwait(&g->flush.ended, &g->flush.lock, CLOCK_MONOTONIC, &until);

@@ -7,6 +7,7 @@
 #include "base/array.h"
 #include "base/clock.h"
 #include "base/library.h"
+#include "base/thread.h"
 #include "base/units.h"
 #include "profiler/nvml_calls.h"
 
@@ -366,19 +367,6 @@ static void *sample(void *arg)
 
 /* ---- The sampler's owner ---- */
 
-/* Start the thread with signals blocked: the host thread handles them. */
-static int start_thread(struct lk_nvml_sampler *s)
-{
-    sigset_t all, old;
-    int error;
-
-    sigfillset(&all);
-    pthread_sigmask(SIG_BLOCK, &all, &old);
-    error = pthread_create(&s->thread, NULL, sample, s);
-    pthread_sigmask(SIG_SETMASK, &old, NULL);
-    return error;
-}
-
 static enum lk_status open_track(struct lk_nvml_sampler *s, struct lk_recorder *r)
 {
     const struct lk_track_info info = {
@@ -407,9 +395,12 @@ enum lk_status lk_nvml_sampler_start(struct lk_nvml *n, const struct lk_nvml_sam
         st = lk_fail(LK_ENOMEM, "NVML: cannot make a mutex");
         goto out;
     }
-    if (pthread_cond_init(&s->changed, NULL) || start_thread(s)) {
+    if (pthread_cond_init(&s->changed, NULL))
+        st = lk_fail(LK_ENOMEM, "NVML: cannot make a condition variable");
+    else
+        st = lk_thread_start(&s->thread, sample, s, "NVML's samples");
+    if (st != LK_OK) {
         pthread_mutex_destroy(&s->lock);
-        st = lk_fail(LK_ENOMEM, "NVML: cannot start a thread");
         goto out;
     }
     *out = s;
