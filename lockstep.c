@@ -48,7 +48,7 @@ static bool wants_help(int argc, char **argv)
 static enum lk_status run(const struct lk_command *c, int argc, char **argv)
 {
     if (!wants_help(argc, argv))
-        return c->run(argc, argv);
+        return lk_command_start(c, argc, argv);
     lk_help_command(c, stdout);
     return LK_OK;
 }

@@ -1,14 +1,13 @@
 /* lockstep analyze: prints where the time of measured runs went. */
 #include "base/array.h"
+#include "base/log.h"
 #include "base/run_facts.h"
 #include "commands/command.h"
 #include "commands/common_rows.h"
+#include "commands/output.h"
 #include "profiler/analysis.h"
-#include "reports/print.h"
 
 #include <stdlib.h>
-
-enum { RUNS_MAX = 64 };
 
 struct options {
     const char *reference;
@@ -18,25 +17,17 @@ struct options {
     const char *log;
 };
 
+#define OPTION(...) ROW(struct options, __VA_ARGS__)
+
 /* clang-format off */
-static const struct lk_option option_rows[] = {
-    {.name = "reference",
-     .type = LK_OPT_FILE,
-     .offset = offsetof(struct options, reference),
-     .help = "run that gives the ideal step (default: the one with fewest ranks)"},
-    {.name = "step",
-     .type = LK_OPT_INT,
-     .offset = offsetof(struct options, step),
-     .min = -1,
-     .max = UINT32_MAX,
-     .fallback = "-1",
-     .help = "show every collective of this optimizer step instead; -1: off"},
-    {.name = "brief",
-     .type = LK_OPT_FLAG,
-     .offset = offsetof(struct options, brief),
-     .help = "print the waterfall and the findings alone"},
-    {ROW_FORMAT(struct options)},
-    {ROW_LOG(struct options)},
+static const struct lk_option rows[] = {
+    OPTION("reference", reference, FILE,
+           .help = "run that gives the ideal step (default: the one with fewest ranks)"),
+    OPTION("step", step, INT, .min = -1, .max = UINT32_MAX, .fallback = "-1",
+           .help = "show every collective of this optimizer step instead; -1: off"),
+    OPTION("brief", brief, FLAG, .help = "print the waterfall and the findings alone"),
+    OPTION(FORMAT_OPTION),
+    OPTION(LOG_OPTION),
     {0}
 };
 /* clang-format on */
@@ -135,31 +126,22 @@ out:
     return st;
 }
 
-static enum lk_status run(int argc, char **argv)
+static enum lk_status run(void *options, const char **dirs, int n)
 {
+    const struct options *opt = options;
     enum lk_status st = LK_OK;
-    struct options opt;
-    const char *dirs[RUNS_MAX];
-    int n = 0;
     struct lk_run_set set = {0}, reference = {0};
     struct output o = {0};
 
-    LK_TRY(lk_option_parse(option_rows, &opt, argc, argv, dirs, RUNS_MAX, &n));
-    LK_TRY(lk_log_configure(opt.log));
-    if (!n)
-        return lk_fail(LK_EUSAGE, "which run? e.g. lockstep analyze run/");
     LK_TRY(lk_run_set_read(dirs, (size_t)n, &set));
-    if (opt.reference)
-        LK_TRY(lk_run_set_read(&opt.reference, 1, &reference));
+    if (opt->reference)
+        LK_TRY(lk_run_set_read(&opt->reference, 1, &reference));
     LK_TRY(check_runs(&set));
     for (size_t i = 0; i < set.n; i++)
-        if (shown(&set, i, opt.reference != NULL))
-            LK_TRY(analyze_run(&set.runs[i], opt.reference ? &reference : &set, &opt, &o));
-    LK_TRY(lk_report_tables((const struct lk_table *const *)o.tables, o.n,
-                            (enum lk_format)opt.format, "-"));
+        if (shown(&set, i, opt->reference != NULL))
+            LK_TRY(analyze_run(&set.runs[i], opt->reference ? &reference : &set, opt, &o));
 out:
-    for (size_t i = 0; i < o.n; i++)
-        lk_table_destroy(o.tables[i]);
+    st = tables_finish(st, o.tables, o.n, opt->format);
     free(o.tables);
     lk_run_set_fini(&reference);
     lk_run_set_fini(&set);
@@ -170,6 +152,9 @@ const struct lk_command lk_command_analyze = {
     .name = "analyze",
     .usage = "RUN...",
     .help = "where did the time go: waterfall, overlap, stragglers, findings",
-    .options = option_rows,
+    .options = rows,
+    .size = sizeof(struct options),
+    .operands_max = 64,
+    .no_operand = "which run? e.g. lockstep analyze run/",
     .run = run,
 };

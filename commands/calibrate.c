@@ -12,7 +12,6 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/units.h"
-#include "commands/command.h"
 #include "commands/share_gpu.h"
 #include "runtime/comm/comm.h"
 #include "runtime/rendezvous/store.h"
@@ -338,21 +337,17 @@ static enum lk_status check_out(const char *path)
     return st;
 }
 
-static enum lk_status run_launcher(struct calibrate_options *o, int argc, char **argv)
+static enum lk_status run_launcher(struct calibrate_options *o)
 {
     enum lk_status st = LK_OK;
     struct whole w = {.tables = {.table = {NULL}}};
-    char program[] = "lockstep", command[] = "calibrate";
     char **child = NULL;
 
     lk_cluster_init(&w.c);
     LK_TRY(check_out(o->out));
     LK_TRY(default_ranks(o));
     sort_ranks(&o->ranks);
-    LK_TRY(lk_alloc(&child, (size_t)argc + 3, sizeof *child)); /* the ranks parse it again */
-    child[0] = program;
-    child[1] = command;
-    memcpy(child + 2, argv, (size_t)argc * sizeof *argv);
+    LK_TRY(lk_command_argv(&lk_command_calibrate, o, NULL, &child));
     LK_TRY(set_header(o, 1, &w.c));
     LK_TRY(calibrate_tables_create(&w.tables));
     if (o->share_gpu)
@@ -361,25 +356,24 @@ static enum lk_status run_launcher(struct calibrate_options *o, int argc, char *
         LK_TRY(launch_one(o, child, (int)o->ranks.v[i], &w));
     LK_TRY(finish(o, &w.c, &w.tables, (int)o->ranks.v[0]));
 out:
-    free(child);
+    lk_argv_free(child);
     calibrate_tables_fini(&w.tables);
     lk_cluster_fini(&w.c);
     return st;
 }
 
-static enum lk_status run(int argc, char **argv)
+static enum lk_status run(void *options, const char **operands, int n)
 {
+    struct calibrate_options *o = options;
     enum lk_status st = LK_OK;
-    struct calibrate_options o;
     struct calibrate_plan plan;
     struct lk_rank_env env;
-    int operands = 0;
 
-    LK_TRY(lk_option_parse(calibrate_option_rows, &o, argc, argv, NULL, 0, &operands));
-    LK_TRY(lk_log_configure(o.log));
-    LK_TRY(calibrate_plan(&o, &plan));
+    (void)operands;
+    (void)n;
+    LK_TRY(calibrate_plan(o, &plan));
     LK_TRY(lk_rank_env_read(&env));
-    st = env.present ? run_rank(&o, &plan, &env) : run_launcher(&o, argc, argv);
+    st = env.present ? run_rank(o, &plan, &env) : run_launcher(o);
 out:
     return st;
 }
@@ -388,6 +382,7 @@ const struct lk_command lk_command_calibrate = {
     .name = "calibrate",
     .usage = "",
     .help = "time collectives, overlap and co-location here",
-    .options = calibrate_option_rows,
+    .options = calibrate_rows,
+    .size = sizeof(struct calibrate_options),
     .run = run,
 };

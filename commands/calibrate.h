@@ -4,10 +4,10 @@
 
 #include "base/cluster.h"
 #include "base/coll.h"
-#include "base/option.h"
 #include "base/stats.h"
 #include "base/status.h"
 #include "base/table.h"
+#include "commands/command.h"
 #include "runtime/probe/probe.h"
 #include "runtime/probe/probe_rates.h"
 #include "runtime/rendezvous/launch.h"
@@ -18,7 +18,7 @@
 
 struct lk_nvml_calls;
 
-/* The command's options; calibrate_option_rows has a help text for each. All texts are borrowed.
+/* The command's options; calibrate_rows has a help text for each. All texts are borrowed.
  * "CTAs" are thread blocks of a collective's kernel, each on an SM of its own. */
 struct calibrate_options {
     struct lk_ints ranks; /* counts of ranks, each measured in a run of its own */
@@ -48,7 +48,8 @@ struct calibrate_options {
 
 enum { CALIBRATE_CPU, CALIBRATE_CUDA };
 extern const char *const calibrate_devices[]; /* names, NULL-ended */
-extern const struct lk_option calibrate_option_rows[];
+extern const struct lk_option calibrate_rows[];
+extern const struct lk_command lk_command_calibrate;
 
 /* The probe that the options ask for, with defaults for what is not given. */
 struct calibrate_plan {

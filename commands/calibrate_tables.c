@@ -3,7 +3,7 @@
 
 #include "base/array.h"
 #include "base/json.h"
-#include "commands/cluster_table.h"
+#include "commands/output.h"
 #include "commands/share_gpu.h"
 #include "reports/print.h"
 
@@ -329,8 +329,7 @@ enum lk_status calibrate_print(const struct calibrate_options *o, const struct l
     enum { OF_FILE = 3 };
     enum lk_status st = LK_OK;
     struct lk_table *own[OF_FILE] = {NULL};
-    const struct lk_table *all[OF_FILE + CALIBRATE_TABLES];
-    size_t n = 0;
+    const struct lk_table *all[CALIBRATE_TABLES + OF_FILE] = {NULL};
 
     LK_TRY(cluster_point_table(c, &own[0]));
     LK_TRY(cluster_fit_table(c, &own[1]));
@@ -341,12 +340,11 @@ enum lk_status calibrate_print(const struct calibrate_options *o, const struct l
     else
         LK_TRY(lk_table_note(own[2], "cluster file: %s", o->out));
     for (size_t i = 0; i < CALIBRATE_TABLES; i++)
-        if (gpu->table[i] && gpu->table[i]->n_rows)
-            all[n++] = gpu->table[i];
+        all[i] = gpu->table[i] && gpu->table[i]->n_rows ? gpu->table[i] : NULL;
     for (size_t i = 0; i < OF_FILE; i++)
         if (o->device == CALIBRATE_CPU || i + 1 == OF_FILE || own[i]->n_rows)
-            all[n++] = own[i];
-    LK_TRY(lk_report_tables(all, n, (enum lk_format)o->format, "-"));
+            all[CALIBRATE_TABLES + i] = own[i];
+    st = lk_report_tables(all, LK_COUNT(all), (enum lk_format)o->format, "-");
 out:
     for (size_t i = 0; i < OF_FILE; i++)
         lk_table_destroy(own[i]);

@@ -1,10 +1,10 @@
-/* Inputs that a command's words name: clusters, presets, jobs, and ranks known to be slow. */
+/* Inputs that a command's options and operands name; see the header. */
 #include "commands/inputs.h"
 
 #include "base/array.h"
 #include "base/bounds.h"
 #include "base/file.h"
-#include "base/option.h"
+#include "base/gradients.h"
 #include "profiler/job_build.h"
 #include "profiler/run_set.h"
 
@@ -272,6 +272,83 @@ enum lk_status known_slow_add(struct lk_cluster *c, const char *ranks, const cha
 
     LK_TRY(add_slow_list(c, ranks, false, "slow-rank"));
     LK_TRY(add_slow_list(c, links, true, "slow-link"));
+out:
+    return st;
+}
+
+/* ---- Tables of throughputs ---- */
+
+const char *const dtype_choices[] = {LK_DTYPE_LIST(LK_WORD_NAME) NULL};
+
+void throughput_inputs_fini(struct throughput_inputs *in)
+{
+    lk_throughput_fini(&in->table);
+    lk_job_fini(&in->job);
+    lk_cluster_fini(&in->cluster);
+}
+
+/* Return true if a job file's ready times were measured: they differ from the even default. */
+static bool is_timed(const struct lk_job *j)
+{
+    for (size_t i = 0; i < j->n_tensors; i++)
+        if (j->tensors[j->ready_order[i]].ready != (double)(i + 1) / (double)j->n_tensors)
+            return true;
+    return false;
+}
+
+static enum lk_status find_gradients(const struct throughput_options *o, const char *path,
+                                     struct throughput_inputs *out)
+{
+    enum lk_status st = LK_OK;
+    double n;
+
+    if (o->parameters) {
+        LK_TRY(lk_gradients_parse_count(o->parameters, &n));
+        LK_TRY(lk_gradients_of_count(n, (enum lk_dtype)o->dtype, &out->job));
+    } else if (o->gradients) {
+        LK_TRY(
+            lk_gradients_read(o->gradients, (enum lk_dtype)o->dtype, &out->job, &out->model.timed));
+    } else {
+        LK_TRY(find_job(path, &out->job));
+        out->model.timed = is_timed(&out->job);
+    }
+out:
+    return st;
+}
+
+static enum lk_status find_model(const struct throughput_options *o, const char *cluster,
+                                 const char *const *operands, int n, struct throughput_inputs *out)
+{
+    enum lk_status st = LK_OK;
+    bool list = o->parameters || o->gradients;
+    int jobs = list ? 0 : 1, clusters = cluster ? 0 : 1;
+
+    if (o->parameters && o->gradients)
+        return lk_fail(LK_EUSAGE, "--parameters and --gradients: give one or the other");
+    if (!n && !cluster && !list)
+        return LK_OK;
+    if (n != jobs + clusters)
+        return lk_fail(LK_EUSAGE, "with --throughput give both or neither of what the job is (JOB, "
+                                  "--parameters or --gradients) and its cluster (CLUSTER or "
+                                  "--cluster), each once");
+    LK_TRY(find_gradients(o, operands[0], out));
+    LK_TRY(find_cluster(cluster ? cluster : operands[jobs], &out->cluster));
+    out->model.job = &out->job;
+    out->model.cluster = &out->cluster;
+    out->request.model = &out->model;
+out:
+    return st;
+}
+
+enum lk_status throughput_inputs_read(const struct throughput_options *o, const char *cluster,
+                                      const char *const *operands, int n,
+                                      struct throughput_inputs *out)
+{
+    enum lk_status st = LK_OK;
+
+    out->request.gpus_per_node = (int)o->gpus_per_node;
+    LK_TRY(find_model(o, cluster, operands, n, out));
+    LK_TRY(lk_throughput_read(o->file, &out->table));
 out:
     return st;
 }

@@ -7,9 +7,7 @@
 #include "commands/command.h"
 #include "commands/common_rows.h"
 #include "commands/inputs.h"
-#include "commands/plan_options.h"
-#include "commands/throughput_inputs.h"
-#include "reports/print.h"
+#include "commands/output.h"
 #include "sim/forecast/forecast.h"
 #include "sim/planning/memory.h"
 #include "sim/step/simulate.h"
@@ -33,63 +31,34 @@ struct options {
     struct plan_options plan;
 };
 
+#define OPTION(...) ROW(struct options, __VA_ARGS__)
+
 /* clang-format off */
 static const struct lk_option rows[] = {
-    {.name = "gpus",
-     .type = LK_OPT_INTS,
-     .offset = offsetof(struct options, gpus),
-     .min = 1,
-     .max = LK_FORECAST_GPUS_MAX,
-     .group = "configurations",
-     .help = "counts of GPUs (ranks) to predict; required"},
-    {.name = "local-batch",
-     .type = LK_OPT_INTS,
-     .offset = offsetof(struct options, local_batches),
-     .min = 1,
-     .max = LK_BATCH_MAX,
-     .help = "local batches, samples; default: the job's"},
-    {.name = "accumulation",
-     .type = LK_OPT_INTS,
-     .offset = offsetof(struct options, accumulations),
-     .min = 1,
-     .max = LK_ACCUMULATION_MAX,
-     .help = "micro-batches a step; default: the job's"},
-    {.name = "bucket-cap",
-     .type = LK_OPT_SIZES,
-     .offset = offsetof(struct options, caps),
-     .min = 1,
-     .max = 1e12,
-     .help = "bucket caps, bytes; default: the job's"},
-    {ROW_GLOBAL_BATCH(struct options)},
-    {ROW_CLUSTER(struct options), .group = "model"},
-    {.name = "slow-rank",
-     .type = LK_OPT_TEXT,
-     .offset = offsetof(struct options, slow_rank),
-     .help = "3:1.25,... rank 3 is known to compute 1.25 times as long as the others, in the runs too"},
-    {.name = "slow-link",
-     .type = LK_OPT_TEXT,
-     .offset = offsetof(struct options, slow_link),
-     .help = "1:2,... node 1's link is known to have half the others' rate, in the calibration too"},
-    {ROW_LEVEL(struct options)},
-    {ROW_DRAWS(struct options)},
-    {ROW_SEED(struct options)},
-    THROUGHPUT_ROWS(struct options),
-    PLAN_OPTIONS(struct options),
-    {ROW_FORECAST_OUT(struct options), .group = "output"},
-    {ROW_FORECAST_CSV(struct options)},
-    {.name = "trace",
-     .type = LK_OPT_FILE,
-     .offset = offsetof(struct options, trace),
-     .help = "simulate the first configuration and write its traces to this folder"},
-    {.name = "trace-steps",
-     .type = LK_OPT_INT,
-     .offset = offsetof(struct options, trace_steps),
-     .min = 1,
-     .max = 100000,
-     .fallback = "20",
-     .help = "steady-state steps in these traces"},
-    {ROW_FORMAT(struct options)},
-    {ROW_LOG(struct options)},
+    OPTION("gpus", gpus, INTS, .min = 1, .max = LK_FORECAST_GPUS_MAX, .group = "configurations",
+           .help = "counts of GPUs (ranks) to predict; required"),
+    OPTION("local-batch", local_batches, INTS, .min = 1, .max = LK_BATCH_MAX,
+           .help = "local batches, samples; default: the job's"),
+    OPTION("accumulation", accumulations, INTS, .min = 1, .max = LK_ACCUMULATION_MAX,
+           .help = "micro-batches a step; default: the job's"),
+    OPTION("bucket-cap", caps, SIZES, .min = 1, .max = 1e12,
+           .help = "bucket caps, bytes; default: the job's"),
+    OPTION(GLOBAL_BATCH_OPTION),
+    OPTION(CLUSTER_OPTION),
+    OPTION("slow-rank", slow_rank, TEXT,
+           .help = "3:1.25,... rank 3 is known to compute 1.25 times as long as the others, in the runs too"),
+    OPTION("slow-link", slow_link, TEXT,
+           .help = "1:2,... node 1's link is known to have half the others' rate, in the calibration too"),
+    DRAW_ROWS(OPTION),
+    THROUGHPUT_ROWS(OPTION),
+    PLAN_ROWS(OPTION),
+    FORECAST_ROWS(OPTION),
+    OPTION("trace", trace, FILE,
+           .help = "simulate the first configuration and write its traces to this folder"),
+    OPTION("trace-steps", trace_steps, INT, .min = 1, .max = 100000, .fallback = "20",
+           .help = "steady-state steps in these traces"),
+    OPTION(FORMAT_OPTION),
+    OPTION(LOG_OPTION),
     {0}
 };
 /* clang-format on */
@@ -110,7 +79,7 @@ static struct lk_predict_request make_request(const struct options *o)
                                        .seed = (uint64_t)o->seed};
 }
 
-/* Tabulates what fits on the GPUs of all presets; NULL where none says its memory. */
+/* Tabulate what fits on the GPUs of all presets; NULL where none says its memory. */
 static enum lk_status device_table(const struct lk_job *job, const struct lk_forecast *f,
                                    struct lk_table **out)
 {
@@ -132,49 +101,28 @@ out:
     return st;
 }
 
-/* Make the *n tables of a forecast in the order of printing; the caller destroys them. job is NULL
- * for a forecast from throughputs alone, which knows no losses. */
-static enum lk_status make_tables(const struct options *o, const struct lk_job *job,
-                                  const struct lk_cluster *cluster, const struct lk_forecast *f,
-                                  struct lk_table **tables, size_t *n)
-{
-    enum lk_status st = LK_OK;
-    struct lk_table *parts[LK_PLAN_TABLES];
-
-    LK_TRY(lk_forecast_table(f, &tables[*n]));
-    ++*n;
-    LK_TRY(lk_forecast_plan_tables(f, true, parts));
-    for (int i = 0; i < LK_PLAN_TABLES; i++)
-        if (parts[i])
-            tables[(*n)++] = parts[i];
-    if (o->plan.memory && !o->table.file) {
-        LK_TRY(lk_memory_table(job, lk_plan_device_bytes(cluster, &o->plan.request), f,
-                               &tables[(*n)++]));
-        LK_TRY(device_table(job, f, &tables[*n]));
-        *n += tables[*n] != NULL;
-    }
-    if (f->n_backtests)
-        LK_TRY(lk_forecast_backtest_table(f, &tables[(*n)++]));
-    if (job)
-        LK_TRY(lk_forecast_loss_table(f, &tables[(*n)++]));
-out:
-    return st;
-}
-
+/* Print the tables of a forecast. job is NULL for one from throughputs alone, which has no losses.
+ */
 static enum lk_status print(const struct options *o, const struct lk_job *job,
                             const struct lk_cluster *cluster, const struct lk_forecast *f)
 {
+    enum { POINTS, PLANS, MEMORY = PLANS + LK_PLAN_TABLES, DEVICES, BACKTESTS, LOSSES, COUNT };
     enum lk_status st = LK_OK;
-    struct lk_table *tables[7] = {NULL};
-    size_t n = 0;
+    struct lk_table *tables[COUNT] = {NULL};
 
-    LK_TRY(make_tables(o, job, cluster, f, tables, &n));
-    LK_TRY(lk_report_tables((const struct lk_table *const *)tables, n, (enum lk_format)o->format,
-                            "-"));
+    LK_TRY(lk_forecast_table(f, &tables[POINTS]));
+    LK_TRY(lk_forecast_plan_tables(f, true, &tables[PLANS]));
+    if (o->plan.memory && !o->table.file) {
+        LK_TRY(lk_memory_table(job, lk_plan_device_bytes(cluster, &o->plan.request), f,
+                               &tables[MEMORY]));
+        LK_TRY(device_table(job, f, &tables[DEVICES]));
+    }
+    if (f->n_backtests)
+        LK_TRY(lk_forecast_backtest_table(f, &tables[BACKTESTS]));
+    if (job)
+        LK_TRY(lk_forecast_loss_table(f, &tables[LOSSES]));
 out:
-    for (size_t i = 0; i < LK_COUNT(tables); i++)
-        lk_table_destroy(tables[i]);
-    return st;
+    return tables_finish(st, tables, COUNT, o->format);
 }
 
 /* Simulate the first point and write its traces. */
@@ -186,23 +134,17 @@ static enum lk_status write_trace(const struct options *o, const struct lk_job *
     return lk_simulate_trace(job, cluster, &f->points[0].config, &q, o->trace, NULL);
 }
 
-/* Refuses options that a table of throughputs has no use for. */
-static enum lk_status check_throughput(const struct options *o)
-{
-    if (o->trace || o->slow_rank || o->slow_link)
-        return lk_fail(LK_EUSAGE, "--trace, --slow-rank and --slow-link need a JOB and CLUSTER "
-                                  "without --throughput");
-    if (!o->gpus.n)
-        return lk_fail(LK_EUSAGE, "--gpus is missing: the counts to predict, e.g. --gpus=8,16,32");
-    return LK_OK;
-}
-
 static enum lk_status run_throughput(const struct options *o, const char *const *operands, int n)
 {
     enum lk_status st = LK_OK;
     struct throughput_inputs in = {.request.grid = make_request(o)};
     struct lk_forecast f = {0};
 
+    if (o->trace || o->slow_rank || o->slow_link)
+        return lk_fail(LK_EUSAGE, "--trace, --slow-rank and --slow-link need a JOB and CLUSTER "
+                                  "without --throughput");
+    if (!o->gpus.n)
+        return lk_fail(LK_EUSAGE, "--gpus is missing: the counts to predict, e.g. --gpus=8,16,32");
     LK_TRY(throughput_inputs_read(&o->table, o->cluster, operands, n, &in));
     LK_TRY(lk_throughput_predict(&in.table, &in.request, &f));
     LK_TRY(forecast_write(&f, o->out, o->csv));
@@ -213,49 +155,29 @@ out:
     return st;
 }
 
-static enum lk_status parse(int argc, char **argv, struct options *o, const char **operands,
-                            int *out_operands)
+static enum lk_status run_job(const struct options *o, const char **operands, int n)
 {
     enum lk_status st = LK_OK;
+    struct lk_job job = {0};
+    struct lk_cluster cluster = {0};
+    const struct lk_predict_request request = make_request(o);
+    struct lk_forecast forecast = {0};
 
-    LK_TRY(lk_option_parse(rows, o, argc, argv, operands, 2, out_operands));
-    LK_TRY(lk_log_configure(o->log));
-    if (o->table.file)
-        return check_throughput(o);
     if (o->table.parameters || o->table.gradients || o->table.gpus_per_node)
         return lk_fail(LK_EUSAGE, "--parameters, --gradients and --gpus-per-node go with "
                                   "--throughput");
-    LK_TRY(job_and_cluster("predict", operands, *out_operands, o->cluster));
+    LK_TRY(job_and_cluster("predict", operands, n, o->cluster));
     if (!o->gpus.n)
         return lk_fail(LK_EUSAGE, "--gpus is missing: the counts to predict, e.g. --gpus=1,2,4");
-out:
-    return st;
-}
-
-static enum lk_status run(int argc, char **argv)
-{
-    enum lk_status st = LK_OK;
-    struct options o;
-    const char *operands[2] = {NULL};
-    int n = 0;
-    struct lk_job job = {0};
-    struct lk_cluster cluster = {0};
-    struct lk_predict_request request;
-    struct lk_forecast forecast = {0};
-
-    LK_TRY(parse(argc, argv, &o, operands, &n));
-    if (o.table.file)
-        return run_throughput(&o, operands, n);
     LK_TRY(find_job(operands[0], &job));
     LK_TRY(find_cluster(operands[1], &cluster));
-    LK_TRY(known_slow_add(&cluster, o.slow_rank, o.slow_link));
-    request = make_request(&o);
+    LK_TRY(known_slow_add(&cluster, o->slow_rank, o->slow_link));
     LK_TRY(lk_predict(&job, &cluster, &request, &forecast));
-    LK_TRY(lk_plan_forecast(&job, &cluster, &o.plan.request, NULL, &forecast));
-    LK_TRY(forecast_write(&forecast, o.out, o.csv));
-    if (o.trace)
-        LK_TRY(write_trace(&o, &job, &cluster, &forecast));
-    LK_TRY(print(&o, &job, &cluster, &forecast));
+    LK_TRY(lk_plan_forecast(&job, &cluster, &o->plan.request, NULL, &forecast));
+    LK_TRY(forecast_write(&forecast, o->out, o->csv));
+    if (o->trace)
+        LK_TRY(write_trace(o, &job, &cluster, &forecast));
+    LK_TRY(print(o, &job, &cluster, &forecast));
 out:
     lk_forecast_fini(&forecast);
     lk_cluster_fini(&cluster);
@@ -263,10 +185,19 @@ out:
     return st;
 }
 
+static enum lk_status run(void *options, const char **operands, int n)
+{
+    const struct options *o = options;
+
+    return o->table.file ? run_throughput(o, operands, n) : run_job(o, operands, n);
+}
+
 const struct lk_command lk_command_predict = {
     .name = "predict",
     .usage = "JOB CLUSTER",
     .help = "efficiency at more GPUs and other batches, with an interval",
     .options = rows,
+    .size = sizeof(struct options),
+    .operands_max = 2,
     .run = run,
 };

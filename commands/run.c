@@ -123,7 +123,7 @@ static enum lk_status launch(struct launcher *l, const struct run_point *p, cons
     o.strong = false;
     o.repetitions = 0;
     o.out = NULL;
-    LK_TRY(run_options_argv(&o, &argv));
+    LK_TRY(lk_command_argv(o.command, &o, o.command == &lk_command_replay ? o.job : NULL, &argv));
     LK_TRY(lk_asprintf(&env[0], "%s=%s", RUN_DIR_ENV, dir));
     LK_TRY(lk_launch(&(struct lk_launch_config){.ranks = p->ranks,
                                                 .argv = argv,
@@ -133,7 +133,7 @@ static enum lk_status launch(struct launcher *l, const struct run_point *p, cons
                                                 .pin = o.pin && o.device != RUN_DEVICE_CUDA}));
 out:
     free(env[0]);
-    run_argv_free(argv);
+    lk_argv_free(argv);
     return st;
 }
 
@@ -220,7 +220,7 @@ static void print_configuration(const struct run_options *given, const struct lk
     o.ranks = o.scaling.n ? 0 : o.ranks ? o.ranks : 1;
     o.repetitions = (int64_t)repetitions;
     o.first_bucket = run_options_first_bucket(given);
-    for (const struct lk_option *row = given->form->rows; row->name; row++) {
+    for (const struct lk_option *row = given->command->options; row->name; row++) {
         char value[PATH_MAX];
 
         lk_option_value(row, &o, value, sizeof value);
@@ -289,39 +289,37 @@ out:
     return st;
 }
 
-static enum lk_status start(const struct run_options *o)
+static enum lk_status start(const struct lk_command *c, const char *job, struct run_options *o)
 {
     struct lk_rank_env env;
     enum lk_status st = LK_OK;
 
-    LK_TRY(lk_log_configure(o->log));
+    LK_TRY(run_options_complete(c, job, o));
     LK_TRY(lk_rank_env_read(&env));
     st = env.present ? run_rank(o, &env) : run_launcher(o);
 out:
     return st;
 }
 
-static enum lk_status run(int argc, char **argv)
+static enum lk_status run(void *options, const char **operands, int n)
 {
-    struct run_options o;
-    enum lk_status st = run_options_parse(argc, argv, &o);
-
-    return st == LK_OK ? start(&o) : st;
+    (void)operands;
+    (void)n;
+    return start(&lk_command_run, NULL, options);
 }
 
-static enum lk_status replay(int argc, char **argv)
+static enum lk_status replay(void *options, const char **operands, int n)
 {
-    struct run_options o;
-    enum lk_status st = run_options_parse_replay(argc, argv, &o);
-
-    return st == LK_OK ? start(&o) : st;
+    (void)n;
+    return start(&lk_command_replay, operands[0], options);
 }
 
 const struct lk_command lk_command_run = {
     .name = "run",
     .usage = "",
     .help = "run a real DDP job, instrumented",
-    .options = run_option_rows,
+    .options = run_rows,
+    .size = sizeof(struct run_options),
     .run = run,
 };
 
@@ -329,6 +327,10 @@ const struct lk_command lk_command_replay = {
     .name = "replay",
     .usage = "JOB",
     .help = "run a job's real communication and wait out its compute (no GPU needed)",
-    .options = replay_option_rows,
+    .options = replay_rows,
+    .defaults = run_rows,
+    .size = sizeof(struct run_options),
+    .operands_max = 1,
+    .no_operand = "which job? Usage: lockstep replay JOB -n K",
     .run = replay,
 };

@@ -1,15 +1,198 @@
+/* Options of run and replay; see the header. */
 #include "commands/run_options.h"
 
 #include "base/array.h"
+#include "base/bounds.h"
 #include "base/job.h"
 #include "base/units.h"
+#include "base/words.h"
+#include "commands/common_rows.h"
 #include "commands/share_gpu.h"
+#include "kernels/ops.h"
 #include "runtime/comm/comm_fault.h"
 
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* ---- Rows ---- */
+
+static const char *const optimizers[] = {LK_OPTIM_LIST(LK_WORD_NAME) NULL};
+static const char *const ddp_rules[] = {LK_DDP_RULE_LIST(LK_WORD_NAME) NULL};
+static const char *const algorithms[] = {LK_ALGO_LIST(LK_WORD_NAME) NULL};
+static const char *const plants[] = {LK_PLANT_LIST(LK_WORD_NAME) NULL};
+static const char *const dtypes[] = {"float32", "bfloat16", NULL};
+#define NAME(value, name) name,
+const char *const run_devices[] = {LK_DEVICE_LIST(NAME) NULL};
+const char *const run_comms[] = {[RUN_COMM_AUTO] = "auto", LK_COMM_LIST(NAME) NULL};
+#undef NAME
+static const char *const switches[] = {
+    [RUN_AUTO] = "auto", [RUN_YES] = "yes", [RUN_NO] = "no", NULL};
+
+void lk_command_backends(FILE *out)
+{
+    fputs("devices:", out);
+    for (size_t i = 0; run_devices[i]; i++)
+        if (lk_device_built(run_devices[i]))
+            fprintf(out, " %s", run_devices[i]);
+    fputs("\ncollectives:", out);
+    for (size_t i = 0; run_comms[i]; i++)
+        if (lk_comm_built(run_comms[i]))
+            fprintf(out, " %s", run_comms[i]);
+    fprintf(out, " fault\nmath: %s; vector instructions: %s\n", lk_kernels_blas(),
+            lk_kernels_vectors());
+}
+
+/* clang-format off */
+
+/*
+ * Options of run (RUN), of replay (REPLAY) and of both (BOTH; HEAD: the first one of its group that
+ * replay has). A value of replay without a default is 0: the job then gives it.
+ */
+#define OPTIONS(RUN, REPLAY, BOTH, HEAD)                                                           \
+    BOTH("ranks", ranks, INT, .letter = 'n', .group = "job", .min = 1, .max = 1024,                \
+         .help = "ranks to start here (1 when not given)")                                         \
+    BOTH("steps", steps, INT, .min = 1, .max = 1e9, .fallback = "50",                              \
+         .help = "optimizer steps that count")                                                     \
+    BOTH("warmup", warmup, INT, .min = 0, .max = 1e9, .fallback = "5",                             \
+         .help = "optimizer steps before them, recorded and left out of statistics")               \
+    RUN("local-batch", local_batch, INT, .letter = 'b', .min = 1, .max = 1e6, .fallback = "8",     \
+        .help = "samples a rank and micro-batch")                                                  \
+    REPLAY("local-batch", local_batch, INT, .letter = 'b', .min = 1, .max = 1e6,                   \
+           .help = "samples a rank and micro-batch (the job's usual)")                             \
+    RUN("accumulation", accumulation, INT, .letter = 'a', .min = 1, .max = LK_ACCUMULATION_MAX, .fallback = "1", \
+        .help = "micro-batches an optimizer step")                                                 \
+    REPLAY("accumulation", accumulation, INT, .letter = 'a', .min = 1, .max = LK_ACCUMULATION_MAX, \
+           .help = "micro-batches an optimizer step (the job's)")                                  \
+    BOTH("sync-every", sync_every, FLAG, .fallback = "no",                                         \
+         .help = "all-reduce after every micro-batch instead of the last (DDP without no_sync)")   \
+    RUN("seed", seed, INT, .min = 0, .max = 9e15, .fallback = "1",                                 \
+        .help = "seed of weights, shuffling and synthetic data")                                   \
+    BOTH("scaling", scaling, INTS, .group = "run grid", .min = 1, .max = 1024,                     \
+         .help = "measure at each of these numbers of ranks")                                      \
+    BOTH("strong", strong, FLAG, .fallback = "no",                                                 \
+         .help = "keep the global batch of the smallest number of ranks, not the local batch")     \
+    BOTH("local-batches", local_batches, INTS, .min = 1, .max = 1e6,                               \
+         .help = "measure each of these local batches, at the smallest number of ranks")           \
+    BOTH("repetitions", repetitions, INT, .letter = 'r', .min = 1, .max = 1000,                    \
+         .help = "runs of every configuration, interleaved (1; 3 with --scaling or --local-batches)") \
+    RUN("model", model, TEXT, .group = "model", .fallback = "gpt-nano",                            \
+        .help = "gpt, mlp, replay or a preset such as gpt-nano or gpt2-124m")                      \
+    RUN("layers", layers, INT, .min = 1, .max = 1000, .help = "layers, instead of the preset's")   \
+    RUN("heads", heads, INT, .min = 1, .max = 1000,                                                \
+        .help = "attention heads, instead of the preset's")                                        \
+    RUN("channels", channels, INT, .min = 1, .max = 1e6,                                           \
+        .help = "width, instead of the preset's")                                                  \
+    RUN("context", context, INT, .min = 1, .max = 1e6,                                             \
+        .help = "tokens a sample, instead of the preset's")                                        \
+    RUN("vocab", vocab, INT, .min = 2, .max = 1e7, .help = "vocabulary, instead of the preset's")  \
+    RUN("job", job, FILE, .help = "job.json of the model replay")                                  \
+    RUN("data", data, FILE, .group = "data",                                                       \
+        .help = "train on the bytes of this file (synthetic tokens when not given)")               \
+    RUN("samples", samples, INT, .min = 1, .max = 1e12, .fallback = "65536",                       \
+        .help = "samples of the synthetic data")                                                   \
+    RUN("prefetch", prefetch, INT, .min = 0, .max = 1000, .fallback = "2",                         \
+        .help = "batches prepared ahead; 0: each step prepares its own")                           \
+    RUN("shuffle", shuffle, FLAG, .fallback = "yes", .help = "shuffle every epoch")                \
+    RUN("drop-last", drop_last, FLAG, .fallback = "no",                                            \
+        .help = "leave out samples that do not divide by the ranks, instead of repeating some")    \
+    HEAD("data", "input-delay", input_delay_s, TIME, .min = 0, .max = 3600, .fallback = "0s",      \
+         .help = "least time that a batch takes to prepare")                                       \
+    RUN("optimizer", optimizer, CHOICE, .group = "optimizer", .choices = optimizers, .fallback = "adamw", \
+        .help = "update rule")                                                                     \
+    RUN("learning-rate", learning_rate, REAL, .min = 0, .max = 100, .fallback = "0.001",           \
+        .help = "learning rate after the warm-up, at the reference batch")                         \
+    RUN("lr-warmup", lr_warmup, INT, .min = 0, .max = 1e9, .fallback = "0",                        \
+        .help = "steps over which the learning rate grows linearly")                               \
+    RUN("reference-batch", reference_batch, INT, .min = 0, .max = 1e9, .fallback = "0",            \
+        .help = "linear scaling: rate times global batch over this; 0: off")                       \
+    RUN("momentum", momentum, REAL, .min = 0, .max = 1, .fallback = "0.9",                         \
+        .help = "momentum of sgd")                                                                 \
+    RUN("beta1", beta1, REAL, .min = 0, .max = 1, .fallback = "0.9",                               \
+        .help = "decay of adamw's first moment")                                                   \
+    RUN("beta2", beta2, REAL, .min = 0, .max = 1, .fallback = "0.95",                              \
+        .help = "decay of adamw's second moment")                                                  \
+    RUN("epsilon", epsilon, REAL, .min = 0, .max = 1, .fallback = "1e-8",                          \
+        .help = "constant that adamw adds to its denominator")                                     \
+    RUN("weight-decay", weight_decay, REAL, .min = 0, .max = 10, .fallback = "0.1",                \
+        .help = "weight decay of matrices; biases and norms have none")                            \
+    RUN("ddp-rule", ddp_rule, CHOICE, .group = "DDP", .choices = ddp_rules, .fallback = "torch-2.x", \
+        .help = "DDP version whose rule buckets the first step")                                   \
+    RUN("bucket-cap", bucket_cap, SIZE, .min = 1, .max = 1e15, .fallback = "25MiB",                \
+        .help = "gradient bytes that close a bucket")                                              \
+    REPLAY("bucket-cap", bucket_cap, SIZE, .group = "DDP", .min = 1, .max = 1e15,                  \
+           .help = "gradient bytes that close a bucket (the job's)")                               \
+    RUN("first-bucket", first_bucket, SIZE, .min = 1, .max = 1e15,                                 \
+        .help = "gradient bytes that close the first bucket (1MiB; torch-2.x with another cap: the cap)") \
+    REPLAY("first-bucket", first_bucket, SIZE, .min = 1, .max = 1e15,                              \
+           .help = "gradient bytes that close the first bucket (the job's; by its rule with --bucket-cap)") \
+    BOTH("algorithm", algorithm, CHOICE, .choices = algorithms, .fallback = "auto",                \
+         .help = "algorithm of the all-reduce")                                                    \
+    RUN("noise-every", noise_every, INT, .min = 0, .max = 1e9, .fallback = "0",                    \
+        .help = "steps between measurements of the gradient noise scale; 0: never")                \
+    RUN("device", device, CHOICE, .group = "machine", .choices = run_devices, .fallback = "cpu",   \
+        .help = "what computes: processors, GPUs (docs/gpu.md); timed waits instead")              \
+    RUN("dtype", dtype, CHOICE, .choices = dtypes, .fallback = "float32",                          \
+        .help = "type of weights, activations and gradients; bfloat16 needs --device=cuda, sums in float32") \
+    HEAD("machine", "comm", comm, CHOICE, .choices = run_comms, .fallback = "auto",                \
+         .help = "collectives; auto: self for one rank, else nccl on GPUs and tcp elsewhere")      \
+    RUN("nccl-min-ctas", nccl_min_ctas, INT, .min = 1, .max = 64,                                  \
+        .help = "fewest thread blocks of a collective, each on an SM of its own (NCCL's choice)")  \
+    RUN("nccl-max-ctas", nccl_max_ctas, INT, .min = 1, .max = 64,                                  \
+        .help = "most thread blocks of a collective (NCCL's choice; 2 with --share-gpu)")          \
+    RUN("nccl-cga", nccl_cga, INT, .min = 1, .max = 8,                                             \
+        .help = "thread blocks of a cluster (NCCL's choice)")                                      \
+    RUN("nccl-register", nccl_register, FLAG, .fallback = "no",                                    \
+        .help = "keep gradients in memory that NCCL allocates and registers")                      \
+    RUN("share-gpu", share_gpu, FLAG, .fallback = "no",                                            \
+        .help = "let ranks share a GPU, for tests: the times then mean nothing")                   \
+    RUN("graph", graph, CHOICE, .choices = switches, .fallback = "auto",                       \
+        .help = "forward, backward and all-reduce as one CUDA graph; auto: where it can be (--no-trace)") \
+    BOTH("pin", pin, FLAG, .fallback = "yes",                                                      \
+         .help = "bind each rank to a CPU, where there are enough (not with --device=cuda)")       \
+    BOTH("timeout", timeout_s, TIME, .min = 0.1, .max = 1e6, .fallback = "60s",                    \
+         .help = "longest wait for another rank; a step may take twice that")                      \
+    RUN("timed-flops", timed_flops, REAL, .min = 1, .max = 1e18, .fallback = "1e12",               \
+        .help = "flop/s of the timed device")                                                      \
+    RUN("timed-bandwidth", timed_Bps, RATE, .min = 1, .max = 1e16, .fallback = "100GB/s",          \
+        .help = "memory rate of the timed device")                                                 \
+    BOTH("out", out, FILE, .letter = 'o', .group = "output",                                       \
+         .help = "run directory, new or empty (runs/MODEL-TIME when not given)")                   \
+    BOTH(FORMAT_OPTION)                                                                            \
+    BOTH("trace", trace, FLAG, .fallback = "yes",                                                  \
+         .help = "record spans, write traces and job.json")                                        \
+    BOTH("nvtx", nvtx, CHOICE, .choices = switches, .fallback = "auto",                        \
+         .help = "NVTX ranges; auto: when run by a tool such as nsys profile")                     \
+    RUN("gpu-records", gpu_records, CHOICE, .choices = switches, .fallback = "auto",           \
+        .help = "record kernels and copies by CUPTI; auto: where it can be used")                  \
+    RUN("gpu-state", gpu_state, CHOICE, .choices = switches, .fallback = "auto",               \
+        .help = "record clock, power and throttling of GPUs by NVML; auto: on a GPU, with the trace") \
+    RUN("export", export_path, FILE, .help = "write the weights here at the end")                  \
+    RUN("import", import_path, FILE, .help = "start from these weights")                           \
+    BOTH(LOG_OPTION)                                                                               \
+    RUN("verify", verify, FLAG, .group = "testing", .fallback = "no",                              \
+        .help = "compare every step with one rank in double precision on the global batch")        \
+    RUN("verify-steps", verify_steps, INT, .min = 0, .max = 1e9, .fallback = "0",                  \
+        .help = "verify only this many steps; 0: all")                                             \
+    RUN("plant", plant, CHOICE, .choices = plants, .fallback = "none",                             \
+        .help = "do one thing wrong on purpose, for --verify to find")                             \
+    HEAD("testing", "fault", fault, TEXT,                                                          \
+         .help = "fail, delay or slow chosen collectives (docs/run.md)")                           \
+    RUN("slow-rank", slow_rank, TEXT,                                                              \
+        .help = "RANK:FACTOR, a rank that computes that much slower (timed device)")               \
+    REPLAY("slow-rank", slow_rank, TEXT,                                                           \
+           .help = "RANK:FACTOR, a rank that computes that much slower")
+
+#define IN(...)               ROW(struct run_options, __VA_ARGS__),
+#define IN_HEAD(group_, ...)  ROW(struct run_options, __VA_ARGS__, .group = (group_)),
+#define IN_PLAIN(group_, ...) ROW(struct run_options, __VA_ARGS__),
+#define OUT(...)
+const struct lk_option run_rows[] = {OPTIONS(IN, OUT, IN, IN_PLAIN) {0}};
+const struct lk_option replay_rows[] = {OPTIONS(OUT, IN, IN, IN_HEAD) {0}};
+/* clang-format on */
+
+/* ---- Checks ---- */
 
 /* Parse "RANK:FACTOR". */
 static enum lk_status parse_slow_rank(const char *text, int64_t *out_rank, double *out_factor)
@@ -108,38 +291,6 @@ static enum lk_status check(const struct run_options *o, const struct run_option
     return st == LK_OK ? run_options_check_fault(o, INT_MAX) : st;
 }
 
-static const struct run_form forms[] = {
-    [RUN_FORM_RUN] = {"run", run_option_rows}, [RUN_FORM_REPLAY] = {"replay", replay_option_rows}};
-
-/* Set the defaults; options that replay has not are as run has them. */
-static enum lk_status parse_defaults(enum run_form_kind form, struct run_options *out)
-{
-    enum lk_status st = LK_OK;
-    int n_operands;
-
-    *out = (struct run_options){.form = NULL};
-    LK_TRY(lk_option_parse(run_option_rows, out, 0, NULL, NULL, 0, &n_operands));
-    if (form != RUN_FORM_RUN)
-        LK_TRY(lk_option_parse(forms[form].rows, out, 0, NULL, NULL, 0, &n_operands));
-    out->form = &forms[form];
-out:
-    return st;
-}
-
-enum lk_status run_options_parse(int argc, char **argv, struct run_options *out)
-{
-    struct run_options defaults;
-    enum lk_status st = LK_OK;
-    int n_operands;
-
-    LK_TRY(parse_defaults(RUN_FORM_RUN, &defaults));
-    *out = defaults;
-    LK_TRY(lk_option_parse(run_option_rows, out, argc, argv, NULL, 0, &n_operands));
-    LK_TRY(check(out, &defaults));
-out:
-    return st;
-}
-
 /* Take from the job what the command line does not give. */
 static enum lk_status take_from_job(struct run_options *o)
 {
@@ -163,23 +314,23 @@ out:
     return st;
 }
 
-enum lk_status run_options_parse_replay(int argc, char **argv, struct run_options *out)
+enum lk_status run_options_complete(const struct lk_command *c, const char *job,
+                                    struct run_options *o)
 {
     struct run_options defaults;
     enum lk_status st = LK_OK;
-    const char *operand = NULL;
-    int n = 0;
+    int none;
 
-    LK_TRY(parse_defaults(RUN_FORM_REPLAY, &defaults));
-    *out = defaults;
-    LK_TRY(lk_option_parse(replay_option_rows, out, argc, argv, &operand, 1, &n));
-    if (!n)
-        return lk_fail(LK_EUSAGE, "which job? Usage: lockstep replay JOB -n K");
-    out->model = "replay";
-    out->device = RUN_DEVICE_TIMED;
-    out->job = operand;
-    LK_TRY(check(out, &defaults));
-    LK_TRY(take_from_job(out));
+    LK_TRY(lk_command_parse(c, 0, NULL, &defaults, NULL, &none));
+    o->command = c;
+    if (job) {
+        o->model = "replay";
+        o->device = RUN_DEVICE_TIMED;
+        o->job = job;
+    }
+    LK_TRY(check(o, &defaults));
+    if (job)
+        LK_TRY(take_from_job(o));
 out:
     return st;
 }
@@ -226,50 +377,7 @@ uint64_t run_options_first_bucket(const struct run_options *o)
                                    o->bucket_cap != LK_BUCKET_CAP_BYTES);
 }
 
-enum lk_status run_options_argv(const struct run_options *o, char ***out)
-{
-    enum lk_status st = LK_OK;
-    struct run_options defaults;
-    char **argv = NULL;
-    size_t n = 0, rows = 0;
-
-    LK_TRY(parse_defaults((enum run_form_kind)(o->form - forms), &defaults));
-    while (o->form->rows[rows].name)
-        rows++;
-    LK_TRY(lk_alloc(&argv, rows + 4, sizeof *argv));
-    LK_TRY(lk_strdup(&argv[n++], "lockstep"));
-    LK_TRY(lk_strdup(&argv[n++], o->form->command));
-    if (o->form == &forms[RUN_FORM_REPLAY])
-        LK_TRY(lk_strdup(&argv[n++], o->job));
-    for (const struct lk_option *row = o->form->rows; row->name; row++) {
-        char value[PATH_MAX];
-        char fallback[PATH_MAX];
-
-        lk_option_value(row, o, value, sizeof value);
-        lk_option_value(row, &defaults, fallback, sizeof fallback);
-        if (!strcmp(value, fallback))
-            continue;
-        if (row->type == LK_OPT_FLAG)
-            LK_TRY(lk_asprintf(&argv[n], "--%s%s",
-                               *(const bool *)((const char *)o + row->offset) ? "" : "no-",
-                               row->name));
-        else
-            LK_TRY(lk_asprintf(&argv[n], "--%s=%s", row->name, value));
-        n++;
-    }
-    *out = argv;
-    argv = NULL;
-out:
-    run_argv_free(argv);
-    return st;
-}
-
-void run_argv_free(char **argv)
-{
-    for (size_t i = 0; argv && argv[i]; i++)
-        free(argv[i]);
-    free(argv);
-}
+/* ---- A rank's configuration ---- */
 
 static void fill_optimizer(const struct run_options *o, struct lk_optim_config *c)
 {

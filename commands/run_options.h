@@ -2,19 +2,12 @@
 #ifndef LK_COMMANDS_RUN_OPTIONS_H
 #define LK_COMMANDS_RUN_OPTIONS_H
 
-#include "base/option.h"
 #include "base/status.h"
+#include "commands/command.h"
 #include "runtime/train/trainer.h"
 
 #include <stdbool.h>
 #include <stdint.h>
-
-/* The command that the options were given to. */
-struct run_form {
-    const char *command;
-    const struct lk_option *rows;
-};
-enum run_form_kind { RUN_FORM_RUN, RUN_FORM_REPLAY };
 
 /* Choices of --device and --comm, from the registries of devices and communicators. */
 enum {
@@ -32,10 +25,9 @@ enum {
 enum { RUN_AUTO, RUN_YES, RUN_NO };
 extern const char *const run_devices[]; /* names, NULL-ended */
 extern const char *const run_comms[];
-extern const char *const run_switches[];
 
 struct run_options {
-    const struct run_form *form;
+    const struct lk_command *command; /* that they were given to; set by run_options_complete */
     /* job */
     int64_t ranks; /* 0: not given */
     int64_t steps, warmup;
@@ -86,16 +78,17 @@ struct run_options {
     const char *fault, *slow_rank;
 };
 
-extern const struct lk_option run_option_rows[];
-extern const struct lk_option replay_option_rows[];
+extern const struct lk_option run_rows[];
+extern const struct lk_option replay_rows[]; /* those not in it have run's defaults */
+extern const struct lk_command lk_command_run, lk_command_replay;
 
-/* Parse and check options. LK_EUSAGE for options that conflict or would be ignored. */
-enum lk_status run_options_parse(int argc, char **argv, struct run_options *out);
 /*
- * Parse and check the options of replay, whose operand is a job file. The file gives the values of
- * options that are not given; its errors name file, line and key.
+ * Complete and check the parsed options of a command. LK_EUSAGE for options that conflict or would
+ * be ignored. job: the operand of replay, a file that gives the values of options that are not
+ * given, whose errors name file, line and key; NULL: the command is run.
  */
-enum lk_status run_options_parse_replay(int argc, char **argv, struct run_options *out);
+enum lk_status run_options_complete(const struct lk_command *c, const char *job,
+                                    struct run_options *o);
 
 /* Check --fault for a run of `ranks` ranks (INT_MAX: not known). */
 enum lk_status run_options_check_fault(const struct run_options *o, int ranks);
@@ -105,13 +98,6 @@ enum lk_status run_options_check_slow_rank(const struct run_options *o, int rank
 
 /* Return the limit of the first bucket: as given, else 1 MiB with the default cap, else the cap. */
 uint64_t run_options_first_bucket(const struct run_options *o);
-
-/*
- * Make the command line of a rank: "lockstep run" or "lockstep replay JOB", and every option of o
- * that is not at its default, as "--name=value". Freed by run_argv_free.
- */
-enum lk_status run_options_argv(const struct run_options *o, char ***out);
-void run_argv_free(char **argv); /* NULL is legal */
 
 /*
  * Make the trainer's configuration of one rank; texts belong to o. The caller sets

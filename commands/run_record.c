@@ -97,7 +97,7 @@ static enum lk_status describe(const struct rank *r, const struct lk_train_confi
     LK_TRY(describe_machine(info));
     if (r->gpu_records[0])
         LK_TRY(lk_run_info_config(info, LK_CUPTI_CONFIG_KEY, r->gpu_records));
-    for (const struct lk_option *row = r->options->form->rows; row->name; row++)
+    for (const struct lk_option *row = r->options->command->options; row->name; row++)
         LK_TRY(lk_run_info_config(info, row->name,
                                   lk_option_value(row, r->options, value, sizeof value)));
     LK_TRY(lk_comm_library(c->comm, value, sizeof value));

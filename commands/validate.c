@@ -4,8 +4,7 @@
 #include "commands/command.h"
 #include "commands/common_rows.h"
 #include "commands/inputs.h"
-#include "commands/throughput_inputs.h"
-#include "reports/print.h"
+#include "commands/output.h"
 #include "sim/forecast/backtest.h"
 
 #include <math.h>
@@ -22,35 +21,22 @@ struct options {
     const char *log;
 };
 
+#define OPTION(...) ROW(struct options, __VA_ARGS__)
+
 /* clang-format off */
 static const struct lk_option rows[] = {
-    {.name = "cluster",
-     .type = LK_OPT_TEXT,
-     .offset = offsetof(struct options, cluster),
-     .group = "model",
-     .help = "cluster file of the machine that the runs were made on; required"},
-    THROUGHPUT_ROWS(struct options),
-    {.name = "local-batch",
-     .type = LK_OPT_INT,
-     .offset = offsetof(struct options, local_batch),
-     .min = 1,
-     .max = 1 << 30,
-     .help = "local batch of a table without that column"},
-    {ROW_LEVEL(struct options)},
-    {ROW_DRAWS(struct options)},
-    {ROW_SEED(struct options)},
-    {.name = "out",
-     .type = LK_OPT_FILE,
-     .offset = offsetof(struct options, out),
-     .group = "output",
-     .help = "also write the table here (CSV)"},
-    {ROW_FORMAT(struct options)},
-    {ROW_LOG(struct options)},
+    OPTION("cluster", cluster, TEXT, .group = "model",
+           .help = "cluster file of the machine that the runs were made on; required"),
+    THROUGHPUT_ROWS(OPTION),
+    OPTION("local-batch", local_batch, INT, .min = 1, .max = 1 << 30,
+           .help = "local batch of a table without that column"),
+    DRAW_ROWS(OPTION),
+    OPTION("out", out, FILE, .group = "output", .help = "also write the table here (CSV)"),
+    OPTION(FORMAT_OPTION),
+    OPTION(LOG_OPTION),
     {0}
 };
 /* clang-format on */
-
-enum { RUNS_MAX = 256 };
 
 static enum lk_status validate_throughputs(const struct options *o, const char *const *operands,
                                            int n, struct lk_table **out)
@@ -110,23 +96,17 @@ out:
     return st;
 }
 
-static enum lk_status run(int argc, char **argv)
+static enum lk_status run(void *options, const char **operands, int n)
 {
+    const struct options *o = options;
     enum lk_status st = LK_OK;
-    struct options o;
-    const char *operands[RUNS_MAX];
     struct lk_table *table = NULL;
-    int n = 0;
 
-    LK_TRY(lk_option_parse(rows, &o, argc, argv, operands, RUNS_MAX, &n));
-    LK_TRY(lk_log_configure(o.log));
-    LK_TRY((o.table.file ? validate_throughputs : validate_runs)(&o, operands, n, &table));
-    if (o.out)
-        LK_TRY(lk_report_table(table, LK_FORMAT_CSV, o.out));
-    LK_TRY(lk_report_table(table, (enum lk_format)o.format, "-"));
+    LK_TRY((o->table.file ? validate_throughputs : validate_runs)(o, operands, n, &table));
+    if (o->out)
+        LK_TRY(lk_report_table(table, LK_FORMAT_CSV, o->out));
 out:
-    lk_table_destroy(table);
-    return st;
+    return tables_finish(st, &table, 1, o->format);
 }
 
 const struct lk_command lk_command_validate = {
@@ -134,5 +114,7 @@ const struct lk_command lk_command_validate = {
     .usage = "RUN... --cluster CLUSTER",
     .help = "predict runs from the smaller of them; print the errors",
     .options = rows,
+    .size = sizeof(struct options),
+    .operands_max = 256,
     .run = run,
 };

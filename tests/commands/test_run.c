@@ -273,12 +273,14 @@ static void parse(const char *options, struct run_options *o)
     char line[256];
     char *argv[16];
     char *rest = line;
-    int n = 0;
+    int n = 0, none;
 
     snprintf(line, sizeof line, "%s", options);
     while ((argv[n] = strsep(&rest, " ")) != NULL)
         n++;
-    ck_assert_msg(run_options_parse(n, argv, o) == LK_OK, "%s", lk_error_text());
+    ck_assert_msg(lk_command_parse(&lk_command_run, n, argv, o, NULL, &none) == LK_OK &&
+                      run_options_complete(&lk_command_run, NULL, o) == LK_OK,
+                  "%s", lk_error_text());
 }
 
 START_TEST(plan)

@@ -45,13 +45,14 @@ static enum lk_status record(struct rank *me)
     struct lk_store *store = NULL;
     enum lk_status st = LK_OK;
     char line[256], *argv[16], *rest = line;
-    int n = 0;
+    int n = 0, none;
 
     snprintf(line, sizeof line, "--device=cuda --model=mlp --channels=32 --layers=1 %s",
              what->options);
     while ((argv[n] = strsep(&rest, " ")) != NULL)
         n++;
-    LK_TRY(run_options_parse(n, argv, &o));
+    LK_TRY(lk_command_parse(&lk_command_run, n, argv, &o, NULL, &none));
+    LK_TRY(run_options_complete(&lk_command_run, NULL, &o));
     LK_TRY(run_options_train(&o, 0, 1, 0, &c));
     c.device_config.cuda_calls = &fake_cuda_calls;
     LK_TRY(rank_connect(me, &store));

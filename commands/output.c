@@ -1,8 +1,37 @@
-/* Tables of a cluster file: its collectives, and how its ranks slow each other. */
-#include "commands/cluster_table.h"
+/* Results that several commands write; see the header. */
+#include "commands/output.h"
 
 #include "base/array.h"
+#include "reports/print.h"
 #include "sim/collective/alpha_beta_fit.h"
+
+enum lk_status forecast_write(const struct lk_forecast *f, const char *out, const char *csv)
+{
+    enum lk_status st = LK_OK;
+    struct lk_table *t = NULL;
+
+    if (out)
+        LK_TRY(lk_forecast_write(out, f));
+    if (csv) {
+        LK_TRY(lk_forecast_csv_table(f, &t));
+        LK_TRY(lk_report_table(t, LK_FORMAT_CSV, csv));
+    }
+out:
+    lk_table_destroy(t);
+    return st;
+}
+
+enum lk_status tables_finish(enum lk_status st, struct lk_table **tables, size_t n, int format)
+{
+    if (st == LK_OK)
+        st = lk_report_tables((const struct lk_table *const *)tables, n, (enum lk_format)format,
+                              "-");
+    for (size_t i = 0; i < n; i++)
+        lk_table_destroy(tables[i]);
+    return st;
+}
+
+/* ---- A cluster file ---- */
 
 /* clang-format off */
 
