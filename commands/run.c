@@ -24,7 +24,6 @@
 #include "profiler/run_set.h"
 #include "runtime/rendezvous/launch.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
@@ -59,20 +58,17 @@ static enum lk_status default_directory(const char *model, char **out)
 /* Make the directory, or take an empty one: results of two runs must not mix. */
 static enum lk_status make_directory(const char *path)
 {
-    enum lk_status st = lk_mkdirs(path);
-    const struct dirent *entry;
-    bool empty = true;
-    DIR *dir;
+    enum lk_status st = LK_OK;
+    char **names = NULL;
+    size_t n = 0;
 
-    if (st != LK_OK)
-        return st;
-    dir = opendir(path);
-    if (!dir)
-        return lk_fail(LK_EIO, "%s: %s", path, strerror(errno));
-    while ((entry = readdir(dir)) != NULL)
-        empty = empty && (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, ".."));
-    closedir(dir);
-    return empty ? LK_OK : lk_fail(LK_EUSAGE, "%s: the run directory is not empty", path);
+    LK_TRY(lk_mkdirs(path));
+    LK_TRY(lk_dir_list(path, "", &names, &n));
+    if (n)
+        st = lk_fail(LK_EUSAGE, "%s: the run directory is not empty", path);
+out:
+    lk_names_free(names, n);
+    return st;
 }
 
 /*
@@ -100,7 +96,7 @@ static enum lk_status make_outputs(const struct run_options *o, const char *out)
 
     if (st != LK_OK)
         return st;
-    st = check_export(o->export_path);
+    st = check_export(o->train.export_path);
     if (st != LK_OK && !there && rmdir(out))
         lk_log(LK_LOG_MAIN, LK_WARN, "%s: cannot be removed: %s", out, strerror(errno));
     return st;
@@ -115,17 +111,18 @@ static enum lk_status launch(struct launcher *l, const struct run_point *p, cons
     char **argv = NULL;
     enum lk_status st = LK_OK;
 
-    o.ranks = p->ranks;
-    o.local_batch = p->local_batch;
-    o.accumulation = p->accumulation;
+    o.ranks = p->config.gpus;
+    o.local_batch = p->config.local_batch;
+    o.accumulation = p->config.accumulation;
     o.scaling.n = 0;
     o.local_batches.n = 0;
     o.strong = false;
     o.repetitions = 0;
     o.out = NULL;
-    LK_TRY(lk_command_argv(o.command, &o, o.command == &lk_command_replay ? o.job : NULL, &argv));
+    LK_TRY(lk_command_argv(o.command, &o,
+                           o.command == &lk_command_replay ? o.train.model.job : NULL, &argv));
     LK_TRY(lk_asprintf(&env[0], "%s=%s", RUN_DIR_ENV, dir));
-    LK_TRY(lk_launch(&(struct lk_launch_config){.ranks = p->ranks,
+    LK_TRY(lk_launch(&(struct lk_launch_config){.ranks = p->config.gpus,
                                                 .argv = argv,
                                                 .env = (const char *const *)env,
                                                 .grace_ns = GRACE_NS,
@@ -188,7 +185,8 @@ static void announce(const struct run_grid *s, size_t i)
 
     if (isatty(STDERR_FILENO))
         fprintf(stderr, "run %zu of %zu: %d rank%s, local batch %d, accumulation %d\n", i + 1,
-                s->n_parts, p->ranks, p->ranks == 1 ? "" : "s", p->local_batch, p->accumulation);
+                s->n_parts, p->config.gpus, p->config.gpus == 1 ? "" : "s", p->config.local_batch,
+                p->config.accumulation);
 }
 
 /* ---- The whole ---- */
@@ -247,13 +245,13 @@ static enum lk_status check_early(const struct run_options *o, const struct run_
     int most = 0;
 
     for (size_t i = 0; i < grid->n_points; i++) {
-        LK_TRY(run_options_check_fault(o, grid->points[i].ranks));
-        most = grid->points[i].ranks > most ? grid->points[i].ranks : most;
+        LK_TRY(run_options_check_fault(o, grid->points[i].config.gpus));
+        most = grid->points[i].config.gpus > most ? grid->points[i].config.gpus : most;
     }
     LK_TRY(run_options_check_slow_rank(o, most));
     LK_TRY(run_options_train(o, 0, 1, 0, &c));
     c.device_config.brief = true;
-    if (o->data || o->import_path)
+    if (o->train.data || o->train.import_path)
         LK_TRY(lk_train_check(&c));
     LK_TRY(lk_train_describe(&c, out));
     LK_TRY(run_options_train(o, 0, most, 0, &c));
@@ -274,10 +272,10 @@ static enum lk_status run_launcher(const struct run_options *o)
     if (o->out)
         LK_TRY(lk_strdup(&l.out, o->out));
     else
-        LK_TRY(default_directory(o->model, &l.out));
+        LK_TRY(default_directory(o->train.model.name, &l.out));
     LK_TRY(make_outputs(o, l.out));
     print_configuration(o, &info, grid.n_parts / grid.n_points);
-    if (o->share_gpu)
+    if (o->train.device_config.share_gpu)
         lk_log(LK_LOG_MAIN, LK_WARN, SHARE_GPU_WARNING);
     LK_TRY(run_parts(&l, &grid));
     LK_TRY(run_finish(&grid, o, &l.runs, l.out));

@@ -29,8 +29,7 @@ static enum lk_status add_point(struct run_grid *s, size_t *capacity, struct run
     enum lk_status st;
 
     for (size_t i = 0; i < s->n_points; i++)
-        if (s->points[i].ranks == p.ranks && s->points[i].local_batch == p.local_batch &&
-            s->points[i].accumulation == p.accumulation) {
+        if (lk_config_equal(&s->points[i].config, &p.config)) {
             s->points[i].on_curve |= p.on_curve;
             return LK_OK;
         }
@@ -54,9 +53,15 @@ static enum lk_status strong_point(const struct run_options *o, int64_t smallest
                        (long long)global, (long long)ranks);
     while (share % batch)
         batch--;
-    out->local_batch = (int)batch;
-    out->accumulation = (int)(share / batch);
+    out->config.local_batch = (int)batch;
+    out->config.accumulation = (int)(share / batch);
     return LK_OK;
+}
+
+static struct lk_config config_of(int64_t ranks, int64_t local_batch, int64_t accumulation)
+{
+    return (struct lk_config){
+        .gpus = (int)ranks, .local_batch = (int)local_batch, .accumulation = (int)accumulation};
 }
 
 static enum lk_status plan_points(const struct run_options *o, struct run_grid *s)
@@ -70,9 +75,7 @@ static enum lk_status plan_points(const struct run_options *o, struct run_grid *
     for (int i = 0; i < ranks->n; i++)
         smallest = ranks->v[i] < smallest ? ranks->v[i] : smallest;
     for (int i = 0; i < ranks->n && (o->scaling.n || !o->local_batches.n); i++) {
-        struct run_point p = {.ranks = (int)ranks->v[i],
-                              .local_batch = (int)o->local_batch,
-                              .accumulation = (int)o->accumulation,
+        struct run_point p = {.config = config_of(ranks->v[i], o->local_batch, o->accumulation),
                               .on_curve = true};
 
         if (o->strong)
@@ -81,9 +84,8 @@ static enum lk_status plan_points(const struct run_options *o, struct run_grid *
     }
     for (int i = 0; i < o->local_batches.n; i++)
         LK_TRY(add_point(s, &capacity,
-                         (struct run_point){.ranks = (int)smallest,
-                                            .local_batch = (int)o->local_batches.v[i],
-                                            .accumulation = (int)o->accumulation}));
+                         (struct run_point){.config = config_of(smallest, o->local_batches.v[i],
+                                                                o->accumulation)}));
 out:
     return st;
 }
@@ -99,8 +101,8 @@ static enum lk_status plan_parts(struct run_grid *s, int repetitions)
             const struct run_point *p = &s->points[point];
             struct run_part *part = &s->parts[s->n_parts];
 
-            LK_TRY(lk_asprintf(&part->dir, "k%d-b%d-a%d-r%d", p->ranks, p->local_batch,
-                               p->accumulation, r));
+            LK_TRY(lk_asprintf(&part->dir, "k%d-b%d-a%d-r%d", p->config.gpus, p->config.local_batch,
+                               p->config.accumulation, r));
             part->point = point;
             part->repetition = r;
             s->n_parts++;
@@ -154,9 +156,9 @@ static void write_index(struct lk_json_out *o, const void *ctx)
         lk_json_out_compact(o);
         lk_json_out_object(o, NULL);
         lk_json_out_text(o, "dir", part->dir);
-        lk_json_out_int(o, "world_size", p->ranks);
-        lk_json_out_int(o, "local_batch", p->local_batch);
-        lk_json_out_int(o, "accumulation", p->accumulation);
+        lk_json_out_int(o, "world_size", p->config.gpus);
+        lk_json_out_int(o, "local_batch", p->config.local_batch);
+        lk_json_out_int(o, "accumulation", p->config.accumulation);
         lk_json_out_int(o, "repetition", part->repetition);
         lk_json_out_close(o);
     }
@@ -211,11 +213,6 @@ static double final_loss(const struct run_grid *s, size_t point)
     return sum / (double)n;
 }
 
-static double global_batch(const struct run_point *p)
-{
-    return (double)p->ranks * p->local_batch * p->accumulation;
-}
-
 struct reference {
     int ranks; /* 0: none */
     double throughput;
@@ -225,17 +222,17 @@ struct reference {
 
 /* X(name, heading, dimension, digits, value): see base/table.h. */
 #define COLUMNS(X)                                                                                 \
-    X("ranks",         "ranks",        LK_DIM_NONE, -1, p->ranks)                                  \
-    X("local_batch",   "local batch",  LK_DIM_NONE, -1, p->local_batch)                            \
-    X("accumulation",  "accumulation", LK_DIM_NONE, -1, p->accumulation)                           \
-    X("global_batch",  "global batch", LK_DIM_NONE, -1, global_batch(p))                           \
+    X("ranks",         "ranks",        LK_DIM_NONE, -1, p->config.gpus)                                  \
+    X("local_batch",   "local batch",  LK_DIM_NONE, -1, p->config.local_batch)                            \
+    X("accumulation",  "accumulation", LK_DIM_NONE, -1, p->config.accumulation)                           \
+    X("global_batch",  "global batch", LK_DIM_NONE, -1, lk_config_samples(&p->config))                           \
     X("runs",          "runs",         LK_DIM_NONE, -1, (double)(s->n_parts / s->n_points))        \
     X("step_s",        "step",         LK_DIM_TIME, 0,  step->value)                               \
     X("step_lo_s",     "90 % from",    LK_DIM_TIME, 0,  step->lo)                                  \
     X("step_hi_s",     "to",           LK_DIM_TIME, 0,  step->hi)                                  \
     X("samples_per_s", "samples/s",    LK_DIM_NONE, 1,  throughput)                                \
     X("efficiency",    "efficiency",   LK_DIM_NONE, 3,                                             \
-      ref->ranks && p->on_curve ? throughput / p->ranks / (ref->throughput / ref->ranks) : NAN)    \
+      ref->ranks && p->on_curve ? throughput / p->config.gpus / (ref->throughput / ref->ranks) : NAN)    \
     X("loss",          "final loss",   LK_DIM_NONE, 4,  final_loss(s, i))
 
 static const struct lk_column columns[] = {COLUMNS(LK_TABLE_COLUMN)};
@@ -245,7 +242,7 @@ static enum lk_status add_row(const struct run_grid *s, size_t i, const struct l
                               const struct reference *ref, struct lk_table *t)
 {
     const struct run_point *p = &s->points[i];
-    double throughput = global_batch(p) / step->value;
+    double throughput = lk_config_samples(&p->config) / step->value;
     enum lk_status st = LK_OK;
 
     LK_TRY(lk_table_row(t));
@@ -266,9 +263,9 @@ static struct reference find_reference(const struct run_grid *s, const struct lk
         return ref;
 
     for (size_t i = 0; i < s->n_points; i++)
-        if (s->points[i].on_curve && (!ref.ranks || s->points[i].ranks < ref.ranks)) {
-            ref.ranks = s->points[i].ranks;
-            ref.throughput = global_batch(&s->points[i]) / steps[i].value;
+        if (s->points[i].on_curve && (!ref.ranks || s->points[i].config.gpus < ref.ranks)) {
+            ref.ranks = s->points[i].config.gpus;
+            ref.throughput = lk_config_samples(&s->points[i].config) / steps[i].value;
         }
     return ref;
 }
@@ -281,7 +278,7 @@ static enum lk_status add_notes(const struct run_grid *s, const struct run_optio
     enum lk_status st = LK_OK;
 
     for (size_t i = 0; i < s->n_parts; i++) {
-        if (s->points[s->parts[i].point].ranks > s->points[most->point].ranks)
+        if (s->points[s->parts[i].point].config.gpus > s->points[most->point].config.gpus)
             most = &s->parts[i];
         if (s->parts[i].result.verify_max_error > worst) {
             worst = s->parts[i].result.verify_max_error;
@@ -296,9 +293,9 @@ static enum lk_status add_notes(const struct run_grid *s, const struct run_optio
         LK_TRY(lk_table_note(t,
                              "gradient noise scale at %d ranks: %.3g samples, 90 %% interval "
                              "%.3g to %.3g, from %zu steps",
-                             s->points[most->point].ranks, most->result.noise.value,
+                             s->points[most->point].config.gpus, most->result.noise.value,
                              most->result.noise.lo, most->result.noise.hi, most->result.noise.n));
-    if (o->verify)
+    if (o->train.verify)
         LK_TRY(lk_table_note(t,
                              "verified: largest gradient error %.2g of the float64 reference, "
                              "where %.2g is allowed; parameters bit-identical on all ranks",
@@ -318,7 +315,7 @@ enum lk_status run_grid_table(const struct run_grid *s, const struct run_options
     LK_TRY(lk_table_create("Measured steps", columns, LK_COUNT(columns), &t));
     LK_TRY(lk_alloc(&steps, s->n_points, sizeof *steps));
     for (size_t i = 0; i < s->n_points; i++)
-        LK_TRY(step_time(s, i, o->warmup, &steps[i]));
+        LK_TRY(step_time(s, i, o->train.warmup_steps, &steps[i]));
     ref = find_reference(s, steps);
     for (size_t i = 0; i < s->n_points; i++)
         LK_TRY(add_row(s, i, &steps[i], &ref, t));

@@ -3,6 +3,7 @@
 #ifndef LK_COMMANDS_RUN_GRID_H
 #define LK_COMMANDS_RUN_GRID_H
 
+#include "base/config.h"
 #include "base/status.h"
 #include "base/table.h"
 #include "commands/run_options.h"
@@ -14,8 +15,8 @@
 
 /* One configuration to be measured. */
 struct run_point {
-    int ranks, local_batch, accumulation;
-    bool on_curve; /* belongs to the scaling curve, not only to the local batches */
+    struct lk_config config; /* its gpus are the ranks; no bucket limits */
+    bool on_curve;           /* belongs to the scaling curve, not only to the local batches */
 };
 
 /* One run of a point. */

@@ -28,39 +28,27 @@ extern const char *const run_comms[];
 
 struct run_options {
     const struct lk_command *command; /* that they were given to; set by run_options_complete */
+    /* The trainer's configuration, as far as options fill it: those of the same C type. What the
+     * others below give is added by run_options_train. */
+    struct lk_train_config train;
     /* job */
     int64_t ranks; /* 0: not given */
-    int64_t steps, warmup;
-    int64_t local_batch, accumulation;
+    int64_t local_batch, accumulation, seed;
     bool sync_every;
-    int64_t seed;
     /* run grid */
     struct lk_ints scaling, local_batches;
     bool strong;
     int64_t repetitions; /* 0: not given */
-    /* model */
-    const char *model, *job;
-    int64_t layers, heads, channels, context, vocab;
-    /* data */
-    const char *data;
-    int64_t samples, prefetch;
-    bool shuffle, drop_last;
-    double input_delay_s;
-    /* optimizer */
-    int optimizer;
-    double learning_rate, momentum, beta1, beta2, epsilon, weight_decay;
-    int64_t lr_warmup, reference_batch;
+    /* model and data */
+    int64_t layers, heads, channels, context, vocab, prefetch;
     /* DDP */
-    int ddp_rule, algorithm;
-    uint64_t bucket_cap, first_bucket; /* first_bucket 0: by PyTorch's rule */
+    uint64_t first_bucket; /* 0: by PyTorch's rule */
     int64_t noise_every;
     /* machine */
     int device, dtype, comm;
     int64_t nccl_min_ctas, nccl_max_ctas, nccl_cga; /* 0: NCCL's own */
-    bool nccl_register, share_gpu;
     bool pin;
     double timeout_s;
-    double timed_flops, timed_Bps;
     /* output */
     const char *out;
     int format;
@@ -69,13 +57,10 @@ struct run_options {
     int nvtx;        /* RUN_AUTO: when a tool runs this program */
     int gpu_records; /* RUN_AUTO: on a GPU, where CUPTI can be used */
     int gpu_state;   /* RUN_AUTO: on a GPU, with a trace, where NVML can be used */
-    const char *export_path, *import_path;
     const char *log;
     /* testing */
-    bool verify;
     int64_t verify_steps;
-    int plant;
-    const char *fault, *slow_rank;
+    const char *slow_rank;
 };
 
 extern const struct lk_option run_rows[];

@@ -52,8 +52,8 @@ static void progressed(void *ctx, int64_t step, double loss)
 {
     struct rank *r = ctx;
 
-    gpu_state_step(&r->record.state, step + 1, r->options->warmup, r->n_steps);
-    if (r->options->share_gpu)
+    gpu_state_step(&r->record.state, step + 1, r->options->train.warmup_steps, r->n_steps);
+    if (r->options->train.device_config.share_gpu)
         share_gpu_deadline(r->options->timeout_s);
     if (r->env->rank == 0 && isatty(STDERR_FILENO))
         show_progress(r, step, loss);
@@ -135,7 +135,7 @@ static enum lk_status choose_directory(struct rank *r)
 /* Prepare to share a GPU, before NCCL is opened and threads are made. */
 static enum lk_status share(const struct run_options *o, const struct lk_rank_env *env)
 {
-    if (!o->share_gpu)
+    if (!o->train.device_config.share_gpu)
         return LK_OK;
     if (env->rank == 0 && !getenv(RUN_DIR_ENV)) /* our own launcher has said so */
         lk_log(LK_LOG_MAIN, LK_WARN, SHARE_GPU_WARNING);

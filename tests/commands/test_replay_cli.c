@@ -85,7 +85,7 @@ START_TEST(rank_reads_the_same)
 
     snprintf(line, sizeof line, "%s", rows[_i].options);
     parse(line, &o);
-    ck_assert_int_eq(lk_command_argv(&lk_command_replay, &o, o.job, &argv), LK_OK);
+    ck_assert_int_eq(lk_command_argv(&lk_command_replay, &o, o.train.model.job, &argv), LK_OK);
     ck_assert_str_eq(argv[1], "replay");
     while (argv[n])
         n++;
