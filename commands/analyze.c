@@ -32,49 +32,12 @@ static const struct lk_option rows[] = {
 };
 /* clang-format on */
 
-struct output {
-    struct lk_table **tables;
-    size_t n, capacity;
-};
-
-static enum lk_status keep(struct output *o, struct lk_table *t)
-{
-    enum lk_status st =
-        lk_array_grow(&o->tables, &o->capacity, o->n + 1, sizeof(struct lk_table *));
-
-    if (st != LK_OK) {
-        lk_table_destroy(t);
-        return st;
-    }
-    o->tables[o->n++] = t;
-    return LK_OK;
-}
-
 /* --brief shows the tables up to this one. */
 enum { BRIEF_TABLES = LK_ANALYSIS_FINDINGS + 1 };
 
-static enum lk_status tables_of(const struct lk_analysis *a, const struct options *opt,
-                                struct output *o)
-{
-    enum lk_status st = LK_OK;
-    struct lk_table *t = NULL;
-
-    if (opt->step >= 0) {
-        LK_TRY(lk_analysis_step_table(a, (uint32_t)opt->step, &t));
-        return keep(o, t);
-    }
-    for (int i = 0; i < (opt->brief ? BRIEF_TABLES : (int)LK_ANALYSIS_TABLES); i++) {
-        LK_TRY(lk_analysis_table(a, (enum lk_analysis_kind)i, &t));
-        if (t)
-            LK_TRY(keep(o, t));
-        t = NULL;
-    }
-out:
-    return st;
-}
-
+/* Analyze a run and make its tables, LK_ANALYSIS_TABLES at most; NULL: it has no such table. */
 static enum lk_status analyze_run(const struct lk_run *run, const struct lk_run_set *references,
-                                  const struct options *opt, struct output *o)
+                                  const struct options *opt, struct lk_table **tables)
 {
     enum lk_status st = LK_OK;
     const struct lk_run **refs = NULL;
@@ -89,7 +52,11 @@ static enum lk_status analyze_run(const struct lk_run *run, const struct lk_run_
         goto out;
     }
     LK_TRY(lk_analyze(run, refs, n, &a));
-    LK_TRY(tables_of(&a, opt, o));
+    if (opt->step >= 0)
+        LK_TRY(lk_analysis_step_table(&a, (uint32_t)opt->step, &tables[0]));
+    else
+        for (int i = 0; i < (opt->brief ? BRIEF_TABLES : (int)LK_ANALYSIS_TABLES); i++)
+            LK_TRY(lk_analysis_table(&a, (enum lk_analysis_kind)i, &tables[i]));
 out:
     lk_analysis_fini(&a);
     free(refs);
@@ -131,18 +98,22 @@ static enum lk_status run(void *options, const char **dirs, int n)
     const struct options *opt = options;
     enum lk_status st = LK_OK;
     struct lk_run_set set = {0}, reference = {0};
-    struct output o = {0};
+    struct lk_table **tables = NULL;
+    size_t n_tables = 0;
 
     LK_TRY(lk_run_set_read(dirs, (size_t)n, &set));
     if (opt->reference)
         LK_TRY(lk_run_set_read(&opt->reference, 1, &reference));
     LK_TRY(check_runs(&set));
+    LK_TRY(lk_alloc(&tables, set.n * LK_ANALYSIS_TABLES, sizeof(struct lk_table *)));
+    n_tables = set.n * LK_ANALYSIS_TABLES;
     for (size_t i = 0; i < set.n; i++)
         if (shown(&set, i, opt->reference != NULL))
-            LK_TRY(analyze_run(&set.runs[i], opt->reference ? &reference : &set, opt, &o));
+            LK_TRY(analyze_run(&set.runs[i], opt->reference ? &reference : &set, opt,
+                               &tables[i * LK_ANALYSIS_TABLES]));
 out:
-    st = tables_finish(st, o.tables, o.n, opt->format);
-    free(o.tables);
+    st = tables_finish(st, tables, n_tables, opt->format);
+    free(tables);
     lk_run_set_fini(&reference);
     lk_run_set_fini(&set);
     return st;

@@ -18,8 +18,8 @@
 
 struct lk_nvml_calls;
 
-/* The command's options; calibrate_rows has a help text for each. All texts are borrowed.
- * "CTAs" are thread blocks of a collective's kernel, each on an SM of its own. */
+/* The command's options; option_rows in calibrate.c has a help text for each. All texts are
+ * borrowed. "CTAs" are thread blocks of a collective's kernel, each on an SM of its own. */
 struct calibrate_options {
     struct lk_ints ranks; /* counts of ranks, each measured in a run of its own */
     /* Comma-separated names; NULL: the device's default. */
@@ -48,7 +48,6 @@ struct calibrate_options {
 
 enum { CALIBRATE_CPU, CALIBRATE_CUDA };
 extern const char *const calibrate_devices[]; /* names, NULL-ended */
-extern const struct lk_option calibrate_rows[];
 extern const struct lk_command lk_command_calibrate;
 
 /* The probe that the options ask for, with defaults for what is not given. */

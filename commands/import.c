@@ -122,19 +122,12 @@ out:
 static enum lk_status add_points(struct lk_bench *b, struct lk_cluster *c)
 {
     enum lk_status st = LK_OK;
-    struct lk_cluster_point *all = NULL;
-    size_t n = c->n_points + b->n_points;
+    size_t capacity = c->n_points;
 
-    LK_TRY(lk_alloc(&all, n, sizeof *all));
-    if (c->n_points)
-        memcpy(all, c->points, c->n_points * sizeof *all);
-    memcpy(all + c->n_points, b->points, b->n_points * sizeof *all);
-    free(c->points);
-    free(b->points);
-    b->points = NULL;
-    b->n_points = b->capacity = 0;
-    c->points = all;
-    c->n_points = n;
+    LK_TRY(lk_array_grow(&c->points, &capacity, c->n_points + b->n_points, sizeof *c->points));
+    memcpy(c->points + c->n_points, b->points, b->n_points * sizeof *b->points);
+    c->n_points += b->n_points;
+    b->n_points = 0;
 out:
     return st;
 }

@@ -96,15 +96,6 @@ static enum lk_status make_title(const struct input *in, const struct options *o
     return LK_OK;
 }
 
-static enum lk_status plot_efficiency(const struct input *in, const char *dir, const char *title)
-{
-    const struct lk_forecast *list[FORECASTS_MAX];
-
-    for (size_t i = 0; i < in->n_forecasts; i++)
-        list[i] = &in->forecasts[i];
-    return lk_plot_efficiency(dir, "efficiency", title, list, in->n_forecasts);
-}
-
 /* Plot waterfall and timeline of the run with most ranks. */
 static enum lk_status plot_run(const struct input *in, const struct options *opt, const char *title)
 {
@@ -143,7 +134,7 @@ static enum lk_status run(void *options, const char **operands, int n)
     plan = in.n_forecasts && lk_plot_plan_possible(&in.forecasts[0]);
     /* Without gnuplot each plot fails after it wrote its data and script: all are written. */
     if (in.n_forecasts)
-        st = plot_efficiency(&in, opt->out, title);
+        st = lk_plot_efficiency(opt->out, "efficiency", title, in.forecasts, in.n_forecasts);
     if (plan)
         LK_KEEP(lk_plot_plan(opt->out, "plan", title, &in.forecasts[0]));
     if (in.runs.n)

@@ -19,7 +19,6 @@
 #include "commands/run_grid.h"
 #include "commands/run_options.h"
 #include "commands/run_rank.h"
-#include "commands/run_result.h"
 #include "commands/share_gpu.h"
 #include "profiler/run_set.h"
 #include "runtime/rendezvous/launch.h"

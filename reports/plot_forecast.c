@@ -80,7 +80,7 @@ static enum lk_status put_point(struct lk_writer *w, const struct lk_forecast_po
         100 * ideal / step, 100 * ideal / hi, 100 * ideal / lo, samples / ideal);
 }
 
-static enum lk_status put_forecasts(struct lk_writer *w, const struct lk_forecast *const *forecasts,
+static enum lk_status put_forecasts(struct lk_writer *w, const struct lk_forecast *forecasts,
                                     size_t n)
 {
     enum lk_status st = LK_OK;
@@ -91,7 +91,7 @@ static enum lk_status put_forecasts(struct lk_writer *w, const struct lk_forecas
            "measured_throughput_hi,measured_efficiency_pct,measured_efficiency_lo_pct,"
            "measured_efficiency_hi_pct,ideal_throughput_per_s\n"));
     for (size_t i = 0; i < n; i++) {
-        const struct lk_forecast *f = forecasts[i];
+        const struct lk_forecast *f = &forecasts[i];
 
         LK_TRY(lk_writer_printf(w, "%s# %s\n", i ? "\n\n" : "", f->cluster));
         for (const struct lk_forecast_point *p = f->points; p < f->points + f->n_points; p++)
@@ -111,7 +111,7 @@ struct panel {
 };
 
 static enum lk_status put_panel(struct lk_writer *w, const char *name, const struct panel *panel,
-                                const struct lk_forecast *const *forecasts, size_t n)
+                                const struct lk_forecast *forecasts, size_t n)
 {
     enum lk_status st = LK_OK;
     int line = panel->forecast, points = panel->measured;
@@ -131,10 +131,10 @@ static enum lk_status put_panel(struct lk_writer *w, const char *name, const str
                                 "title ",
                                 name, i, line + 1, line + 2, series_colors[i], name, i, line,
                                 series_colors[i]));
-        LK_TRY(lk_gnuplot_quote(w, forecasts[i]->cluster));
+        LK_TRY(lk_gnuplot_quote(w, forecasts[i].cluster));
     }
     for (size_t i = 0; i < n; i++) {
-        if (!has_measured(forecasts[i]))
+        if (!has_measured(&forecasts[i]))
             continue;
         LK_TRY(lk_writer_printf(w,
                                 ", \\\n  '%s.csv' index %zu using 1:%d:%d:%d with yerrorbars pt 7 "
@@ -147,22 +147,22 @@ out:
     return st;
 }
 
-static int most_gpus(const struct lk_forecast *const *forecasts, size_t n)
+static int most_gpus(const struct lk_forecast *forecasts, size_t n)
 {
     int most = 1;
 
     for (size_t i = 0; i < n; i++)
-        for (size_t p = 0; p < forecasts[i]->n_points; p++)
-            if (forecasts[i]->points[p].config.gpus > most)
-                most = forecasts[i]->points[p].config.gpus;
+        for (size_t p = 0; p < forecasts[i].n_points; p++)
+            if (forecasts[i].points[p].config.gpus > most)
+                most = forecasts[i].points[p].config.gpus;
     return most;
 }
 
 static enum lk_status put_curves(struct lk_gnuplot *g, const char *title,
-                                 const struct lk_forecast *const *forecasts, size_t n)
+                                 const struct lk_forecast *forecasts, size_t n)
 {
     enum lk_status st = LK_OK;
-    const struct lk_forecast_point *first = &forecasts[0]->points[0];
+    const struct lk_forecast_point *first = &forecasts[0].points[0];
     char range[64], ideal[64], *axis = NULL;
     const struct panel efficiency = {"scaling efficiency, %", 5, 11, "100",
                                      "unset logscale y; set format y '%g'; set yrange [0:*<110]; "
@@ -170,7 +170,7 @@ static enum lk_status put_curves(struct lk_gnuplot *g, const char *title,
     struct panel throughput = {NULL, 2, 8, ideal,
                                "set logscale y; set format y '%.0s%c'; set key top left"};
 
-    LK_TRY(lk_asprintf(&axis, "throughput, %s/s", forecasts[0]->sample_unit));
+    LK_TRY(lk_asprintf(&axis, "throughput, %s/s", forecasts[0].sample_unit));
     throughput.axis = axis;
     snprintf(ideal, sizeof ideal, "%.9g*x",
              samples_per_step(first) / ideal_step_s(first) / first->config.gpus);
@@ -185,14 +185,14 @@ out:
 }
 
 enum lk_status lk_plot_efficiency(const char *dir, const char *name, const char *title,
-                                  const struct lk_forecast *const *forecasts, size_t n)
+                                  const struct lk_forecast *forecasts, size_t n)
 {
     enum lk_status st = LK_OK;
     struct lk_gnuplot g = {0};
 
     for (size_t i = 0; i < n; i++)
-        if (!forecasts[i]->n_points)
-            return lk_fail(LK_EEVIDENCE, "the forecast on %s has no points", forecasts[i]->cluster);
+        if (!forecasts[i].n_points)
+            return lk_fail(LK_EEVIDENCE, "the forecast on %s has no points", forecasts[i].cluster);
     LK_TRY(lk_gnuplot_init(&g, dir, name, 1100, 480));
     LK_TRY(put_forecasts(g.data, forecasts, n));
     LK_TRY(put_curves(&g, title, forecasts, n));

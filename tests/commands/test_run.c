@@ -7,7 +7,6 @@
 #include "base/job.h"
 #include "base/trace.h"
 #include "commands/run_grid.h"
-#include "commands/run_result.h"
 #include "profiler/job_build.h"
 #include "profiler/run_set.h"
 #include "tests/rigs/program.h"
