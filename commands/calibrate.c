@@ -242,83 +242,65 @@ struct rank {
     struct calibrate_tables tables;
 };
 
-static void announce(const struct rank *r, const char *what)
+void calibrate_announce(const struct lk_rank_env *env, const char *what)
 {
-    if (r->env->rank == 0 && isatty(STDERR_FILENO))
-        fprintf(stderr, "%d ranks: %s\n", r->env->world_size, what);
+    if (env->rank == 0 && isatty(STDERR_FILENO))
+        fprintf(stderr, "%d rank%s: %s\n", env->world_size, env->world_size == 1 ? "" : "s", what);
 }
 
-static enum lk_status probe_collectives(struct rank *r)
+/* Add what the probes measured to rank 0's part of the cluster. */
+static enum lk_status add_cpu(struct rank *r, const struct lk_probe_rows *rows,
+                              const struct lk_probe_colocation *colocation,
+                              const struct lk_probe_overlap *overlap)
 {
-    const struct lk_probe_collectives_config config =
-        calibrate_collectives_config(r->options, &r->plan, BURST_S);
-    struct lk_probe_rows rows = {0};
-    enum lk_status st = LK_OK;
-
-    announce(r, "collectives");
-    LK_TRY(lk_probe_collectives(r->comm, &config, &rows));
-    if (r->env->rank == 0)
-        LK_TRY(lk_calibration_add_points(&rows, r->env->nodes, &r->c));
-out:
-    lk_probe_rows_fini(&rows);
-    return st;
-}
-
-static struct lk_probe_compute_config compute_config(const struct calibrate_options *o)
-{
-    return (struct lk_probe_compute_config){.unit_target_s = COMPUTE_UNIT_S,
-                                            .repetitions = (size_t)o->repetitions,
-                                            .warmup = (size_t)o->warmup,
-                                            .budget_s = o->budget_s / 2};
-}
-
-static enum lk_status probe_colocation(struct rank *r)
-{
-    const struct lk_probe_compute_config config = compute_config(r->options);
-    struct lk_probe_colocation s = {0};
-    enum lk_status st = LK_OK;
-
-    announce(r, "co-location");
-    LK_TRY(lk_probe_colocation(r->comm, &config, &s));
-    if (r->env->rank == 0)
-        LK_TRY(lk_calibration_add_colocation(&s, r->env->local_world_size, &r->c));
-out:
-    lk_probe_colocation_fini(&s);
-    return st;
-}
-
-static enum lk_status probe_overlap(struct rank *r)
-{
-    const struct lk_probe_compute_config config = compute_config(r->options);
-    struct lk_probe_overlap s = {0};
     enum lk_status st = LK_OK;
     char source[64];
 
-    announce(r, "overlap");
     snprintf(source, sizeof source, "calibrate: overlap probe of %d ranks", r->env->world_size);
-    LK_TRY(lk_probe_overlap(r->comm, &config, r->plan.overlap_bytes, &s));
-    if (r->env->rank == 0)
-        LK_TRY(lk_calibration_add_overlap(&s, true, source, &r->c));
+    LK_TRY(lk_calibration_add_points(rows, r->env->nodes, &r->c));
+    if (colocation->n)
+        LK_TRY(lk_calibration_add_colocation(colocation, r->env->local_world_size, &r->c));
+    if (overlap->n)
+        LK_TRY(lk_calibration_add_overlap(overlap, true, source, &r->c));
 out:
-    lk_probe_overlap_fini(&s);
     return st;
 }
 
 static enum lk_status measure_cpu(struct rank *r)
 {
-    const struct lk_comm_config config = {.rank = r->env->rank,
-                                          .world_size = r->env->world_size,
-                                          .store = r->store,
-                                          .timeout_ns = lk_ns_from_s(r->options->timeout_s)};
+    const struct calibrate_options *o = r->options;
+    const struct lk_comm_config comm = {.rank = r->env->rank,
+                                        .world_size = r->env->world_size,
+                                        .store = r->store,
+                                        .timeout_ns = lk_ns_from_s(o->timeout_s)};
+    const struct lk_probe_collectives_config collectives =
+        calibrate_collectives_config(o, &r->plan, BURST_S);
+    const struct lk_probe_compute_config compute = {.unit_target_s = COMPUTE_UNIT_S,
+                                                    .repetitions = (size_t)o->repetitions,
+                                                    .warmup = (size_t)o->warmup,
+                                                    .budget_s = o->budget_s / 2};
+    struct lk_probe_rows rows = {0};
+    struct lk_probe_colocation colocation = {0};
+    struct lk_probe_overlap overlap = {0};
     enum lk_status st = LK_OK;
 
-    LK_TRY(lk_comm_open("tcp", &config, &r->comm));
-    LK_TRY(probe_collectives(r));
-    if (r->options->colocation)
-        LK_TRY(probe_colocation(r));
-    if (r->options->overlap && !getenv(NO_OVERLAP_ENV))
-        LK_TRY(probe_overlap(r));
+    LK_TRY(lk_comm_open("tcp", &comm, &r->comm));
+    calibrate_announce(r->env, "collectives");
+    LK_TRY(lk_probe_collectives(r->comm, &collectives, &rows));
+    if (o->colocation) {
+        calibrate_announce(r->env, "co-location");
+        LK_TRY(lk_probe_colocation(r->comm, &compute, &colocation));
+    }
+    if (o->overlap && !getenv(NO_OVERLAP_ENV)) {
+        calibrate_announce(r->env, "overlap");
+        LK_TRY(lk_probe_overlap(r->comm, &compute, r->plan.overlap_bytes, &overlap));
+    }
+    if (r->env->rank == 0)
+        LK_TRY(add_cpu(r, &rows, &colocation, &overlap));
 out:
+    lk_probe_rows_fini(&rows);
+    lk_probe_colocation_fini(&colocation);
+    lk_probe_overlap_fini(&overlap);
     return st;
 }
 

@@ -69,6 +69,9 @@ struct lk_probe_collectives_config calibrate_collectives_config(const struct cal
                                                                 const struct calibrate_plan *p,
                                                                 double burst_s);
 
+/* Tell a user at a terminal what is measured now; rank 0 does. */
+void calibrate_announce(const struct lk_rank_env *env, const char *what);
+
 /* Return true if each rank is bound to one CPU. With a GPU it never is: CUDA, CUPTI and NCCL have
  * threads of their own in it, which would all share that CPU. */
 bool calibrate_pins(const struct calibrate_options *o);

@@ -19,7 +19,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <unistd.h>
 
 /* Length of a burst by the GPU's events: that of nccl-tests' twenty calls of a middling size. */
 static const double BURST_S = 0.002;
@@ -60,9 +59,7 @@ static void announce(const struct gpu_rank *g, const char *what)
 {
     if (g->options->share_gpu)
         share_gpu_deadline(g->options->timeout_s);
-    if (is_first(g) && isatty(STDERR_FILENO))
-        fprintf(stderr, "%d rank%s: %s\n", g->config->env->world_size,
-                g->config->env->world_size == 1 ? "" : "s", what);
+    calibrate_announce(g->config->env, what);
 }
 
 /* ---- The device and its streams ---- */
