@@ -122,7 +122,7 @@ out:
 const struct lk_command lk_command_analyze = {
     .name = "analyze",
     .usage = "RUN...",
-    .help = "where did the time go: waterfall, overlap, stragglers, findings",
+    .help = "show where the time of runs went: waterfall, overlap, stragglers, findings",
     .options = rows,
     .size = sizeof(struct options),
     .operands_max = 64,

@@ -9,10 +9,10 @@
 
 #include "base/array.h"
 #include "base/clock.h"
-#include "base/file.h"
 #include "base/log.h"
 #include "base/units.h"
 #include "commands/common_rows.h"
+#include "commands/output.h"
 #include "commands/share_gpu.h"
 #include "runtime/comm/comm.h"
 #include "runtime/rendezvous/store.h"
@@ -52,7 +52,7 @@ static const struct lk_option option_rows[] = {
     OPTION("ranks", ranks, INTS, .letter = 'n', .min = 1, .max = 1024, .group = "probes",
            .help = "counts of local ranks to measure, each in a run of its own (2; cuda: 2, 4, ... up to its GPUs)"),
     OPTION("collectives", collectives, TEXT,
-           .help = "collectives to time, separated by commas (all_reduce; cuda: broadcast, all_gather and reduce_scatter, too)"),
+           .help = "collectives to time, separated by commas (all_reduce; cuda: also broadcast, all_gather and reduce_scatter)"),
     OPTION("algorithms", algorithms, TEXT,
            .help = "algorithms to time, separated by commas (auto, ring, tree; cuda: auto)"),
     OPTION("sizes", sizes, SIZES, .min = 4, .max = 1e11,
@@ -62,29 +62,29 @@ static const struct lk_option option_rows[] = {
     OPTION("repetitions", repetitions, INT, .min = 3, .max = 100000, .fallback = "20",
            .help = "samples of each row, interleaved over the rows"),
     OPTION("warmup", warmup, INT, .min = 0, .max = 1000, .fallback = "2",
-           .help = "samples before them, left out of statistics"),
+           .help = "samples of each row that come first and are left out of the statistics"),
     OPTION("budget", budget_s, TIME, .min = 0, .max = 1e6, .fallback = "20s",
-           .help = "time after which the collectives of a count stop early; the other probes have half of it"),
+           .help = "time for the collectives of one count of ranks, which then stop early; each other probe has half of it"),
     OPTION("colocation", colocation, FLAG, .fallback = "yes",
-           .help = "cpu: measure how ranks that only compute slow each other"),
+           .help = "cpu: measure how ranks of one node slow each other while they compute"),
     OPTION("overlap", overlap, FLAG, .fallback = "yes",
            .help = "measure how compute and all-reduces slow each other"),
     OPTION("overlap-bytes", overlap_bytes, SIZE, .min = 1024, .max = 1e11,
-           .help = "bytes of the all-reduces in that probe (4MiB; cuda: 25MiB)"),
+           .help = "bytes of an all-reduce in the overlap probe (4MiB; cuda: 25MiB)"),
     OPTION("overlap-block", block, INTS, .min = 1, .max = 1e6, .fallback = "16,1024,768,12",
-           .help = "cuda: size of the GPT block whose backward computes there: samples, context, channels, heads"),
+           .help = "cuda: size of the GPT block whose backward pass the overlap probe runs: samples, context, channels, heads"),
     OPTION("overlap-ctas", overlap_ctas, INTS, .min = 1, .max = 64, .fallback = "1,2,4,8,16,24,32",
-           .help = "cuda: thread blocks of the collective; one GPU: of its stand-in"),
+           .help = "cuda: thread blocks of the collective in the overlap probe; one GPU: of the kernel that stands in for it"),
     OPTION("overlap-rates", overlap_GBps, INTS, .min = 0, .max = 10000, .fallback = "400,100",
-           .help = "one GPU: GB/s that the stand-in copies, the first for the file; 0: as fast as it can"),
+           .help = "one GPU: GB/s that this kernel copies; the cluster file takes the first; 0: no limit"),
     OPTION("nccl-ctas", nccl_ctas, INT, .min = 1, .max = 64,
-           .help = "one GPU: thread blocks that NCCL would use, for the file (16 on an H100, else 24)"),
+           .help = "one GPU: thread blocks that NCCL would use; the cluster file takes their row (16 on an H100, else 24)"),
     OPTION("rates", rates, FLAG, .fallback = "yes",
            .help = "cuda: measure copies and matrix products"),
     OPTION("copy-sizes", copy_sizes, SIZES, .min = 1, .max = 1e11, .fallback = "64KiB,1MiB,16MiB,256MiB",
            .help = "bytes of a copy"),
-    OPTION("device", device, CHOICE, .choices = calibrate_devices, .fallback = "cpu", .group = "machine",
-           .help = "device to measure: CPUs and sockets, or GPUs and NCCL"),
+    OPTION("device", device, CHOICE, .choices = calibrate_devices, .fallback = "cpu",
+           .group = "machine", .help = "device to measure: CPUs and sockets, or GPUs and NCCL"),
     OPTION("nccl-min-ctas", nccl_min_ctas, INT, .min = 1, .max = 64,
            .help = "fewest thread blocks of a collective, each on an SM of its own (NCCL's choice)"),
     OPTION("nccl-max-ctas", nccl_max_ctas, INT, .min = 1, .max = 64,
@@ -92,9 +92,9 @@ static const struct lk_option option_rows[] = {
     OPTION("nccl-register", nccl_register, FLAG, .fallback = "no",
            .help = "keep buffers in memory that NCCL allocates and registers"),
     OPTION("share-gpu", share_gpu, FLAG, .fallback = "no",
-           .help = "let ranks share a GPU, for tests: the times then mean nothing, and no file is written"),
+           .help = "let ranks share a GPU, for tests; the times then mean nothing, and no file is written"),
     OPTION("pin", pin, FLAG, .fallback = "yes",
-           .help = "bind each rank to a CPU where there are enough (not with --device=cuda)"),
+           .help = "bind each rank to a CPU if there are enough (not with --device=cuda)"),
     OPTION("timeout", timeout_s, TIME, .min = 0.1, .max = 1e6, .fallback = "60s",
            .help = "longest wait for another rank"),
     OPTION("out", out, FILE, .fallback = "cluster.json", .group = "output",
@@ -498,16 +498,6 @@ out:
     return st;
 }
 
-/* Check that the file can be written, before minutes are spent on measuring. */
-static enum lk_status check_out(const char *path)
-{
-    struct lk_writer *probe = NULL;
-    enum lk_status st = lk_writer_open(path, false, &probe);
-
-    lk_writer_abandon(probe);
-    return st;
-}
-
 static enum lk_status run_launcher(struct calibrate_options *o)
 {
     enum lk_status st = LK_OK;
@@ -515,7 +505,7 @@ static enum lk_status run_launcher(struct calibrate_options *o)
     char **child = NULL;
 
     lk_cluster_init(&w.c);
-    LK_TRY(check_out(o->out));
+    LK_TRY(check_writable(o->out));
     LK_TRY(default_ranks(o));
     sort_ranks(&o->ranks);
     LK_TRY(lk_command_argv(&lk_command_calibrate, o, NULL, &child));
@@ -552,7 +542,7 @@ out:
 const struct lk_command lk_command_calibrate = {
     .name = "calibrate",
     .usage = "",
-    .help = "time collectives, overlap and co-location here",
+    .help = "measure this machine's collectives, overlap and co-location",
     .options = option_rows,
     .size = sizeof(struct calibrate_options),
     .run = run,

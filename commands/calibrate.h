@@ -109,8 +109,9 @@ enum lk_status calibrate_show_rates(struct calibrate_tables *t, const struct lk_
 
 /* A row of the overlap probe; samples and beside are borrowed. */
 struct calibrate_overlap {
-    const struct lk_probe_overlap *samples; /* gamma_wait, gamma_wire, delta, time of a call */
-    const struct lk_probe_beside *beside;   /* what ran beside compute */
+    const struct lk_probe_overlap
+        *samples;                         /* gamma_wait, gamma_wire, delta, time of a collective */
+    const struct lk_probe_beside *beside; /* what ran beside compute */
     int ranks;
     int ctas;     /* of a real collective: the limit given to NCCL; 0: its own choice */
     bool in_file; /* the cluster file has its numbers */

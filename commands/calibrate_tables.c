@@ -193,7 +193,7 @@ static bool has_samples(const struct lk_probe_row *r)
     return r->n > r->warmup;
 }
 
-/* Return the same call out of place, or NULL. */
+/* Return the same collective out of place, or NULL. */
 static const struct lk_probe_row *out_of_place(const struct lk_probe_rows *rows,
                                                const struct lk_probe_row *in)
 {
@@ -238,11 +238,12 @@ enum lk_status calibrate_show_collectives(struct calibrate_tables *t,
             LK_TRY(show_line(to, rows, &rows->row[i]));
     if (!rows->n)
         return LK_OK;
-    LK_TRY(lk_table_note(to, "size, algbw and busbw as nccl-tests has them. alone: from the last "
-                             "rank's arrival to the end; back_to_back: a call of a burst; by the "
-                             "GPU's events, the host ahead (host late: samples where it was not)"));
-    LK_TRY(lk_table_note(to, "host's clock: in place, to when the host knew of the end. NCCL "
-                             "expects: ncclGroupSimulateEnd, no measurement"));
+    LK_TRY(lk_table_note(to, "size, algbw and busbw are those of nccl-tests. alone: from the last "
+                             "rank's arrival to the end; back_to_back: one collective of a burst. "
+                             "The GPU's events give the times, with the host ahead of the GPU "
+                             "(host late: samples in which it was not)"));
+    LK_TRY(lk_table_note(to, "host's clock: in place, until the host knew of the end. NCCL "
+                             "expects: ncclGroupSimulateEnd, not a measurement"));
 out:
     return st;
 }

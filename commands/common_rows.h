@@ -34,15 +34,15 @@
 /* Intervals of a forecast: double level; int64_t draws, seed. */
 #define DRAW_ROWS(OPTION)                                                                          \
     OPTION("level", level, REAL, .min = 0.5, .max = 0.99, .fallback = "0.9",                       \
-        .help = "share of outcomes that an interval is to contain"),                               \
+        .help = "share of outcomes that an interval should contain"),                              \
     OPTION("draws", draws, INT, .min = 20, .max = 100000, .fallback = "200",                       \
         .help = "Monte Carlo draws behind an interval"),                                           \
     OPTION("seed", seed, INT, .min = 0, .max = 1e15, .fallback = "1",                              \
-        .help = "seed of all draws: the same seed gives the same bytes")
+        .help = "seed of the draws; the same seed gives the same output")
 /* int64_t global_batch */
 #define GLOBAL_BATCH_OPTION                                                                        \
     "global-batch", global_batch, INT, .min = 1, .max = 1e12,                                      \
-        .help = "strong scaling: samples of a step, the same at every count of GPUs"
+        .help = "strong scaling: samples of a step, the same on any number of GPUs"
 /* const char *cluster; see job_and_cluster in inputs.h */
 #define CLUSTER_OPTION                                                                             \
     "cluster", cluster, TEXT, .group = "model",                                                    \
@@ -73,15 +73,16 @@ struct plan_options {
     OPTION(word, plan.request.field, REAL, .min = 1e-12, .max = 1e18, __VA_ARGS__)
 #define PLAN_ROWS(OPTION)                                                                          \
     PLAN_REAL(OPTION, "target-samples", target_samples, .group = "planning",                       \
-              .help = "samples that reach the target, in small batches; default: the job's"),      \
+              .help = "samples that reach the target if the batch is small; default: the job's"),  \
     PLAN_REAL(OPTION, "target-batch", target_batch,                                                \
               .help = "global batch at which --target-samples reached the target"),                \
     PLAN_REAL(OPTION, "noise-scale", noise_scale,                                                  \
               .help = "gradient noise scale, samples; default: the job's"),                        \
-    PLAN_REAL(OPTION, "price", price_per_hour, .help = "price of a GPU an hour; default: the cluster's"), \
+    PLAN_REAL(OPTION, "price", price_per_hour,                                                     \
+              .help = "price of a GPU per hour; default: the cluster's"),                          \
     PLAN_REAL(OPTION, "power", power_W, .help = "power of a GPU, W; default: the cluster's"),      \
     OPTION("cost-factor", plan.request.cost_factor, REAL, .min = 1, .max = 1e6, .fallback = "1.5", \
-        .help = "accepted cost to the target, as a multiple of the least"),                        \
+        .help = "largest acceptable cost to the target, as a multiple of the lowest"),             \
     OPTION("device-memory", plan.request.device_bytes, SIZE, .min = 1, .max = 1e18,                \
         .help = "memory of a GPU; default: the cluster's"),                                        \
     OPTION("memory", plan.memory, FLAG,                                                            \
@@ -102,14 +103,14 @@ struct throughput_options {
     /* The table's path (CSV), the job's count of parameters, e.g. "124M", and the path of the
      * job's list of tensors (CSV). */
     const char *file, *parameters, *gradients;
-    int dtype;             /* enum lk_dtype of gradients, where no input says it */
+    int dtype;             /* enum lk_dtype of the gradients, if no input gives it */
     int64_t gpus_per_node; /* in the forecast; 0: found from the table or the cluster */
 };
 extern const char *const dtype_choices[]; /* NULL-ended */
 
 #define THROUGHPUT_ROWS(OPTION)                                                                    \
     OPTION("throughput", table.file, FILE, .group = "from throughputs",                            \
-        .help = "from this table (CSV: gpus, throughput; optional nodes, local_batch, "            \
+        .help = "forecast from this table (CSV: gpus, throughput; optional nodes, local_batch, "   \
                 "accumulation, bucket_cap): alone, or with JOB and CLUSTER"),                      \
     OPTION("parameters", table.parameters, TEXT,                                                   \
         .help = "in place of JOB: its count of parameters, e.g. 124M"),                            \
@@ -117,10 +118,10 @@ extern const char *const dtype_choices[]; /* NULL-ended */
         .help = "in place of JOB: its tensors (CSV: name, elements or shape; optional dtype, "     \
                 "ready)"),                                                                         \
     OPTION("dtype", table.dtype, CHOICE, .choices = dtype_choices, .fallback = "float32",          \
-        .help = "type of gradients, where no input says it"),                                      \
+        .help = "type of the gradients, if no input gives it"),                                    \
     OPTION("gpus-per-node", table.gpus_per_node, INT, .min = 1, .max = 1 << 16,                    \
-        .help = "GPUs of a node in the forecast; default: those of the table's fullest of several " \
-                "nodes, or the cluster's")
+        .help = "GPUs of a node in the forecast; default: the most that a node has in the table's " \
+                "rows of several nodes, or the cluster's")
 /* clang-format on */
 
 #endif

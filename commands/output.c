@@ -2,8 +2,11 @@
 #include "commands/output.h"
 
 #include "base/array.h"
+#include "base/file.h"
 #include "reports/print.h"
 #include "sim/collective/alpha_beta_fit.h"
+
+#include <sys/stat.h>
 
 enum lk_status forecast_write(const struct lk_forecast *f, const char *out, const char *csv)
 {
@@ -18,6 +21,18 @@ enum lk_status forecast_write(const struct lk_forecast *f, const char *out, cons
     }
 out:
     lk_table_destroy(t);
+    return st;
+}
+
+enum lk_status check_writable(const char *path)
+{
+    struct lk_writer *w = NULL;
+    enum lk_status st = LK_OK;
+    struct stat s;
+
+    if (stat(path, &s) || S_ISREG(s.st_mode) || S_ISDIR(s.st_mode))
+        st = lk_writer_open(path, false, &w);
+    lk_writer_abandon(w);
     return st;
 }
 
@@ -81,8 +96,8 @@ enum lk_status cluster_point_table(const struct lk_cluster *c, struct lk_table *
         LK_TRY(lk_table_row(t));
         POINTS(LK_TABLE_CELL)
     }
-    LK_TRY(lk_table_note(t, "alone: from the last rank's arrival; back_to_back: a call of a "
-                            "burst. busbw is algbw times nccl-tests' factor"));
+    LK_TRY(lk_table_note(t, "alone: from the last rank's arrival; back_to_back: one collective "
+                            "of a burst. busbw is algbw times nccl-tests' factor"));
 out:
     return st;
 }

@@ -13,6 +13,12 @@
 enum lk_status forecast_write(const struct lk_forecast *f, const char *out, const char *csv);
 
 /*
+ * Open a file for writing and throw it away: a path that cannot be written must not show at the end
+ * of a long run. A pipe is left alone, since its reader would take that for the end.
+ */
+enum lk_status check_writable(const char *path);
+
+/*
  * End a function that made tables: if st is LK_OK, print those that are not NULL to standard
  * output (format: enum lk_format); then destroy all. Return st, or the failure of printing.
  */

@@ -157,7 +157,7 @@ out:
 const struct lk_command lk_command_report = {
     .name = "report",
     .usage = "FORECAST.json... RUN...",
-    .help = "plots: efficiency curve, waterfall, timeline of a step",
+    .help = "plot the efficiency curve, the waterfall and the timeline of a step",
     .options = rows,
     .size = sizeof(struct options),
     .operands_max = OPERANDS_MAX,

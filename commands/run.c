@@ -16,6 +16,7 @@
 #include "base/log.h"
 #include "base/units.h"
 #include "commands/command.h"
+#include "commands/output.h"
 #include "commands/run_grid.h"
 #include "commands/run_options.h"
 #include "commands/run_rank.h"
@@ -28,7 +29,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -70,23 +70,6 @@ out:
     return st;
 }
 
-/*
- * Open the file of the export and throw it away: a path that cannot be written must not show at the
- * end of a long run. A pipe is left alone, since its reader would take that for the end.
- */
-static enum lk_status check_export(const char *path)
-{
-    struct lk_writer *w = NULL;
-    enum lk_status st = LK_OK;
-    struct stat s;
-
-    if (path && (stat(path, &s) || S_ISREG(s.st_mode) || S_ISDIR(s.st_mode)))
-        LK_TRY(lk_writer_open(path, false, &w));
-out:
-    lk_writer_abandon(w);
-    return lk_fail_context(st, "--export");
-}
-
 /* Make the run directory, then check the export, which may go there. */
 static enum lk_status make_outputs(const struct run_options *o, const char *out)
 {
@@ -95,7 +78,8 @@ static enum lk_status make_outputs(const struct run_options *o, const char *out)
 
     if (st != LK_OK)
         return st;
-    st = check_export(o->train.export_path);
+    if (o->train.export_path)
+        st = lk_fail_context(check_writable(o->train.export_path), "--export");
     if (st != LK_OK && !there && rmdir(out))
         lk_log(LK_LOG_MAIN, LK_WARN, "%s: cannot be removed: %s", out, strerror(errno));
     return st;

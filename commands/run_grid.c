@@ -326,10 +326,10 @@ struct reference {
 
 /* X(name, heading, dimension, digits, value): see base/table.h. */
 #define COLUMNS(X)                                                                                 \
-    X("ranks",         "ranks",        LK_DIM_NONE, -1, p->config.gpus)                                  \
-    X("local_batch",   "local batch",  LK_DIM_NONE, -1, p->config.local_batch)                            \
-    X("accumulation",  "accumulation", LK_DIM_NONE, -1, p->config.accumulation)                           \
-    X("global_batch",  "global batch", LK_DIM_NONE, -1, lk_config_samples(&p->config))                           \
+    X("ranks",         "ranks",        LK_DIM_NONE, -1, p->config.gpus)                            \
+    X("local_batch",   "local batch",  LK_DIM_NONE, -1, p->config.local_batch)                     \
+    X("accumulation",  "accumulation", LK_DIM_NONE, -1, p->config.accumulation)                    \
+    X("global_batch",  "global batch", LK_DIM_NONE, -1, lk_config_samples(&p->config))             \
     X("runs",          "runs",         LK_DIM_NONE, -1, (double)(s->n_parts / s->n_points))        \
     X("step_s",        "step",         LK_DIM_TIME, 0,  step->value)                               \
     X("step_lo_s",     "90 % from",    LK_DIM_TIME, 0,  step->lo)                                  \

@@ -54,17 +54,17 @@ void lk_command_backends(FILE *out)
     BOTH("ranks", ranks, INT, .letter = 'n', .group = "job", .min = 1, .max = 1024,                \
          .help = "ranks to start here (1 when not given)")                                         \
     BOTH("steps", train.steps, INT, .min = 1, .max = 1e9, .fallback = "50",                        \
-         .help = "optimizer steps that count")                                                     \
+         .help = "optimizer steps to measure")                                                     \
     BOTH("warmup", train.warmup_steps, INT, .min = 0, .max = 1e9, .fallback = "5",                 \
-         .help = "optimizer steps before them, recorded and left out of statistics")               \
+         .help = "optimizer steps that come first; recorded, but left out of the statistics")      \
     RUN("local-batch", local_batch, INT, .letter = 'b', .min = 1, .max = 1e6, .fallback = "8",     \
-        .help = "samples a rank and micro-batch")                                                  \
+        .help = "samples of a micro-batch on one rank")                                            \
     REPLAY("local-batch", local_batch, INT, .letter = 'b', .min = 1, .max = 1e6,                   \
-           .help = "samples a rank and micro-batch (the job's usual)")                             \
-    RUN("accumulation", accumulation, INT, .letter = 'a', .min = 1, .max = LK_ACCUMULATION_MAX, .fallback = "1", \
-        .help = "micro-batches an optimizer step")                                                 \
+           .help = "samples of a micro-batch on one rank (the job's usual)")                       \
+    RUN("accumulation", accumulation, INT, .letter = 'a', .min = 1, .max = LK_ACCUMULATION_MAX,    \
+        .fallback = "1", .help = "micro-batches of an optimizer step")                             \
     REPLAY("accumulation", accumulation, INT, .letter = 'a', .min = 1, .max = LK_ACCUMULATION_MAX, \
-           .help = "micro-batches an optimizer step (the job's)")                                  \
+           .help = "micro-batches of an optimizer step (the job's)")                               \
     BOTH("sync-every", sync_every, FLAG, .fallback = "no",                                         \
          .help = "all-reduce after every micro-batch instead of the last (DDP without no_sync)")   \
     RUN("seed", seed, INT, .min = 0, .max = 9e15, .fallback = "1",                                 \
@@ -85,7 +85,7 @@ void lk_command_backends(FILE *out)
     RUN("channels", channels, INT, .min = 1, .max = 1e6,                                           \
         .help = "width, instead of the preset's")                                                  \
     RUN("context", context, INT, .min = 1, .max = 1e6,                                             \
-        .help = "tokens a sample, instead of the preset's")                                        \
+        .help = "tokens of a sample, instead of the preset's")                                     \
     RUN("vocab", vocab, INT, .min = 2, .max = 1e7, .help = "vocabulary, instead of the preset's")  \
     RUN("job", train.model.job, FILE, .help = "job.json of the model replay")                      \
     RUN("data", train.data, FILE, .group = "data",                                                 \
@@ -96,17 +96,17 @@ void lk_command_backends(FILE *out)
         .help = "batches prepared ahead; 0: each step prepares its own")                           \
     RUN("shuffle", train.shuffle, FLAG, .fallback = "yes", .help = "shuffle every epoch")          \
     RUN("drop-last", train.drop_last, FLAG, .fallback = "no",                                      \
-        .help = "leave out samples that do not divide by the ranks, instead of repeating some")    \
+        .help = "if the ranks do not divide the samples, leave the rest out instead of repeating some")    \
     HEAD("data", "input-delay", train.input_delay_s, TIME, .min = 0, .max = 3600, .fallback = "0s", \
-         .help = "least time that a batch takes to prepare")                                       \
-    RUN("optimizer", train.optim.kind, CHOICE, .group = "optimizer", .choices = optimizers, .fallback = "adamw", \
-        .help = "update rule")                                                                     \
-    RUN("learning-rate", train.optim.learning_rate, REAL, .min = 0, .max = 100, .fallback = "0.001", \
-        .help = "learning rate after the warm-up, at the reference batch")                         \
+         .help = "minimum time to prepare a batch")                                       \
+    RUN("optimizer", train.optim.kind, CHOICE, .group = "optimizer", .choices = optimizers,        \
+        .fallback = "adamw", .help = "update rule")                                                \
+    RUN("learning-rate", train.optim.learning_rate, REAL, .min = 0, .max = 100,                    \
+        .fallback = "0.001", .help = "learning rate after the warm-up, at the reference batch")    \
     RUN("lr-warmup", train.optim.warmup_steps, INT, .min = 0, .max = 1e9, .fallback = "0",         \
         .help = "steps over which the learning rate grows linearly")                               \
-    RUN("reference-batch", train.optim.reference_batch, INT, .min = 0, .max = 1e9, .fallback = "0", \
-        .help = "linear scaling: rate times global batch over this; 0: off")                       \
+    RUN("reference-batch", train.optim.reference_batch, INT, .min = 0, .max = 1e9,                 \
+        .fallback = "0", .help = "linear scaling: rate times global batch over this; 0: off")      \
     RUN("momentum", train.optim.momentum, REAL, .min = 0, .max = 1, .fallback = "0.9",             \
         .help = "momentum of sgd")                                                                 \
     RUN("beta1", train.optim.beta1, REAL, .min = 0, .max = 1, .fallback = "0.9",                   \
@@ -117,8 +117,8 @@ void lk_command_backends(FILE *out)
         .help = "constant that adamw adds to its denominator")                                     \
     RUN("weight-decay", train.optim.weight_decay, REAL, .min = 0, .max = 10, .fallback = "0.1",    \
         .help = "weight decay of matrices; biases and norms have none")                            \
-    RUN("ddp-rule", train.reducer.ddp_rule, CHOICE, .group = "DDP", .choices = ddp_rules, .fallback = "torch-2.x", \
-        .help = "DDP version whose rule buckets the first step")                                   \
+    RUN("ddp-rule", train.reducer.ddp_rule, CHOICE, .group = "DDP", .choices = ddp_rules,          \
+        .fallback = "torch-2.x", .help = "DDP version whose rule buckets the first step")          \
     RUN("bucket-cap", train.reducer.cap_bytes, SIZE, .min = 1, .max = 1e15, .fallback = "25MiB",   \
         .help = "gradient bytes that close a bucket")                                              \
     REPLAY("bucket-cap", train.reducer.cap_bytes, SIZE, .group = "DDP", .min = 1, .max = 1e15,     \
@@ -132,7 +132,7 @@ void lk_command_backends(FILE *out)
     RUN("noise-every", noise_every, INT, .min = 0, .max = 1e9, .fallback = "0",                    \
         .help = "steps between measurements of the gradient noise scale; 0: never")                \
     RUN("device", device, CHOICE, .group = "machine", .choices = run_devices, .fallback = "cpu",   \
-        .help = "what computes: processors, GPUs (docs/gpu.md); timed waits instead")              \
+        .help = "device that computes: CPU or GPU (docs/gpu.md); timed: waits for the modelled time instead")              \
     RUN("dtype", dtype, CHOICE, .choices = dtypes, .fallback = "float32",                          \
         .help = "type of weights, activations and gradients; bfloat16 needs --device=cuda, sums in float32") \
     HEAD("machine", "comm", comm, CHOICE, .choices = run_comms, .fallback = "auto",                \
@@ -146,17 +146,17 @@ void lk_command_backends(FILE *out)
     RUN("nccl-register", train.comm_config.nccl.register_buffers, FLAG, .fallback = "no",          \
         .help = "keep gradients in memory that NCCL allocates and registers")                      \
     RUN("share-gpu", train.device_config.share_gpu, FLAG, .fallback = "no",                        \
-        .help = "let ranks share a GPU, for tests: the times then mean nothing")                   \
+        .help = "let ranks share a GPU, for tests; the times then mean nothing")                   \
     RUN("graph", graph, CHOICE, .choices = switches, .fallback = "auto",                           \
-        .help = "forward, backward and all-reduce as one CUDA graph; auto: where it can be (--no-trace)") \
+        .help = "launch forward, backward and all-reduce as one CUDA graph; auto: where possible (--no-trace)") \
     BOTH("pin", pin, FLAG, .fallback = "yes",                                                      \
-         .help = "bind each rank to a CPU, where there are enough (not with --device=cuda)")       \
+         .help = "bind each rank to a CPU if there are enough (not with --device=cuda)")       \
     BOTH("timeout", timeout_s, TIME, .min = 0.1, .max = 1e6, .fallback = "60s",                    \
          .help = "longest wait for another rank; a step may take twice that")                      \
-    RUN("timed-flops", train.device_config.timed_flops, REAL, .min = 1, .max = 1e18, .fallback = "1e12", \
-        .help = "flop/s of the timed device")                                                      \
-    RUN("timed-bandwidth", train.device_config.timed_Bps, RATE, .min = 1, .max = 1e16, .fallback = "100GB/s", \
-        .help = "memory rate of the timed device")                                                 \
+    RUN("timed-flops", train.device_config.timed_flops, REAL, .min = 1, .max = 1e18,               \
+        .fallback = "1e12", .help = "flop/s of the timed device")                                  \
+    RUN("timed-bandwidth", train.device_config.timed_Bps, RATE, .min = 1, .max = 1e16,             \
+        .fallback = "100GB/s", .help = "memory rate of the timed device")                          \
     BOTH("out", out, FILE, .letter = 'o', .group = "output",                                       \
          .help = "run directory, new or empty (runs/MODEL-TIME when not given)")                   \
     BOTH(FORMAT_OPTION)                                                                            \
@@ -176,7 +176,7 @@ void lk_command_backends(FILE *out)
     RUN("verify-steps", verify_steps, INT, .min = 0, .max = 1e9, .fallback = "0",                  \
         .help = "verify only this many steps; 0: all")                                             \
     RUN("plant", train.reducer.plant, CHOICE, .choices = plants, .fallback = "none",               \
-        .help = "do one thing wrong on purpose, for --verify to find")                             \
+        .help = "introduce one error on purpose, for --verify to find")                            \
     HEAD("testing", "fault", train.comm_config.fault, TEXT,                                        \
          .help = "fail, delay or slow chosen collectives (docs/run.md)")                           \
     RUN("slow-rank", slow_rank, TEXT,                                                              \

@@ -84,7 +84,7 @@ static enum lk_status validate_runs(const struct options *o, const char *const *
                      "nothing to hold out in job %s: runs at two or more counts of GPUs on this "
                      "cluster, or compute at three or more local batches, are needed. The cheapest "
                      "run that would supply it: this job on 1 and on 2 GPUs, by lockstep run with "
-                     "--scaling 1,2 or, for a program of your own, by lockstep profile on each",
+                     "--scaling 1,2",
                      job.name);
         goto out;
     }

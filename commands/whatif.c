@@ -196,7 +196,7 @@ out:
 const struct lk_command lk_command_whatif = {
     .name = "whatif",
     .usage = "JOB CLUSTER",
-    .help = "a grid over buckets, batches, networks, shardings; names the best",
+    .help = "forecast a grid of buckets, batches, networks and shardings; name the best",
     .options = rows,
     .size = sizeof(struct options),
     .operands_max = 2,
