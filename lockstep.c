@@ -18,9 +18,9 @@ COMMANDS(DECLARE)
 #undef DECLARE
 
 static const struct lk_command *const commands[] = {
-#define ROW(name) &lk_command_##name,
-    COMMANDS(ROW)
-#undef ROW
+#define ADDRESS(name) &lk_command_##name,
+    COMMANDS(ADDRESS)
+#undef ADDRESS
         NULL};
 
 static void print_version(void)

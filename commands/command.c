@@ -3,7 +3,6 @@
 
 #include "base/array.h"
 #include "base/log.h"
-#include "commands/common_rows.h"
 
 #include <limits.h>
 #include <stdlib.h>

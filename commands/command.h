@@ -9,13 +9,24 @@
 #include "base/option.h"
 #include "base/status.h"
 
+#include <stddef.h>
 #include <stdio.h>
+
+/* Write the row of --NAME, whose value goes to a field of the struct T; type is without LK_OPT_.
+ * What else the row needs follows, always .help. */
+#define ROW(...) ROW_(__VA_ARGS__)
+#define ROW_(T, name_, field, type_, ...)                                                          \
+    {                                                                                              \
+        .name = (name_), .type = LK_OPT_##type_, .offset = offsetof(T, field), __VA_ARGS__         \
+    }
+/* Name of the option that has the level of the log. */
+#define LOG_NAME "log"
 
 struct lk_command {
     const char *name;
     const char *usage;                /* operands, e.g. "RUN..." */
     const char *help;                 /* one line */
-    const struct lk_option *options;  /* rows, ended by a zeroed one; ROW_LOG is one of them */
+    const struct lk_option *options;  /* rows, ended by a zeroed one; LOG_OPTION is one of them */
     const struct lk_option *defaults; /* (optional) rows whose defaults fill the struct first */
     size_t size;                      /* of the struct that the rows fill */
     int operands_max;                 /* most operands that it takes */

@@ -1,6 +1,7 @@
 /*
- * Option rows (base/option.h) of commands, and the rows that several of them have. A command that
- * includes such a row has the members that the row's comment names in the struct of its options:
+ * Options that several commands have, as rows of their tables (ROW in commands/command.h). A
+ * command that has such a row has the members that the row's comment names in the struct of its
+ * options:
  *
  *     #define OPTION(...) ROW(struct options, __VA_ARGS__)
  *     static const struct lk_option rows[] = {
@@ -22,14 +23,6 @@
 #include <stdint.h>
 
 /* clang-format off */
-
-/* Write the row of --NAME, whose value goes to a field of the struct T; type is without LK_OPT_.
- * What else the row needs follows, always .help. */
-#define ROW(...) ROW_(__VA_ARGS__)
-#define ROW_(T, name_, field, type_, ...)                                                          \
-    {                                                                                              \
-        .name = (name_), .type = LK_OPT_##type_, .offset = offsetof(T, field), __VA_ARGS__         \
-    }
 
 /* Intervals of a forecast: double level; int64_t draws, seed. */
 #define DRAW_ROWS(OPTION)                                                                          \
@@ -56,8 +49,7 @@
 #define FORMAT_OPTION                                                                              \
     "format", format, CHOICE, .choices = lk_format_names, .fallback = "text",                      \
         .help = "format of the tables on standard output"
-/* Level of the log, a row of every command: const char *log, which lk_command_start sets. */
-#define LOG_NAME "log"
+/* A row of every command: const char *log, the level of the log, which lk_command_start sets. */
 #define LOG_OPTION                                                                                 \
     LOG_NAME, log, TEXT, .fallback = "warn",                                                       \
         .help = "log level: info, or comm=debug,train=info, ..."

@@ -6,6 +6,7 @@
 #include "base/job.h"
 #include "base/units.h"
 #include "base/words.h"
+#include "commands/command.h"
 #include "commands/common_rows.h"
 #include "commands/share_gpu.h"
 #include "kernels/ops.h"

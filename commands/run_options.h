@@ -2,8 +2,8 @@
 #ifndef LK_COMMANDS_RUN_OPTIONS_H
 #define LK_COMMANDS_RUN_OPTIONS_H
 
+#include "base/option.h"
 #include "base/status.h"
-#include "commands/command.h"
 #include "runtime/train/trainer.h"
 
 #include <stdbool.h>
@@ -25,6 +25,8 @@ enum {
 enum { RUN_AUTO, RUN_YES, RUN_NO };
 extern const char *const run_devices[]; /* names, NULL-ended */
 extern const char *const run_comms[];
+
+struct lk_command;
 
 struct run_options {
     const struct lk_command *command; /* that they were given to; set by run_options_complete */

@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/units.h"
+#include "commands/command.h"
 #include "commands/run_grid.h"
 #include "commands/share_gpu.h"
 #include "profiler/run_set.h"

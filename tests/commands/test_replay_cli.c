@@ -2,6 +2,7 @@
 #include "base/array.h"
 #include "base/job.h"
 #include "base/json.h"
+#include "commands/command.h"
 #include "commands/run_options.h"
 #include "tests/rigs/program.h"
 #include "tests/rigs/scratch.h"

@@ -6,6 +6,7 @@
 #include "base/file.h"
 #include "base/job.h"
 #include "base/trace.h"
+#include "commands/command.h"
 #include "commands/run_grid.h"
 #include "profiler/job_build.h"
 #include "profiler/run_set.h"

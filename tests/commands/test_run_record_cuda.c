@@ -3,6 +3,7 @@
  * are none. On the machine of tests/fakes/fake_cuda.h, with the real CUPTI library: here it has no
  * driver, or is missing; on a machine with a GPU it works.
  */
+#include "commands/command.h"
 #include "commands/run_rank.h"
 #include "profiler/span_file.h"
 #include "tests/fakes/fake_cuda.h"
