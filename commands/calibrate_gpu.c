@@ -83,11 +83,13 @@ out:
     return st;
 }
 
-static void close_device(struct gpu_rank *g)
+static void close_all(struct gpu_rank *g)
 {
+    lk_comm_close(g->comm);
     lk_stream_destroy(g->compute);
     lk_stream_destroy(g->net);
     lk_device_close(g->device);
+    g->comm = NULL;
     g->compute = g->net = NULL;
     g->device = NULL;
 }
@@ -510,13 +512,6 @@ static enum lk_status measure(struct gpu_rank *g, bool rates)
         LK_TRY(watched(g, CALIBRATE_OVERLAP, probe_overlap));
 out:
     return st;
-}
-
-static void close_all(struct gpu_rank *g)
-{
-    lk_comm_close(g->comm);
-    g->comm = NULL;
-    close_device(g);
 }
 
 enum lk_status calibrate_gpu(const struct calibrate_gpu *config, struct lk_cluster *c,

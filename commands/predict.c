@@ -125,15 +125,6 @@ out:
     return tables_finish(st, tables, COUNT, o->format);
 }
 
-/* Simulate the first point and write its traces. */
-static enum lk_status write_trace(const struct options *o, const struct lk_job *job,
-                                  const struct lk_cluster *cluster, const struct lk_forecast *f)
-{
-    struct lk_sim_request q = {.steps = (int)o->trace_steps, .seed = (uint64_t)o->seed};
-
-    return lk_simulate_trace(job, cluster, &f->points[0].config, &q, o->trace, NULL);
-}
-
 static enum lk_status run_throughput(const struct options *o, const char *const *operands, int n)
 {
     enum lk_status st = LK_OK;
@@ -161,6 +152,7 @@ static enum lk_status run_job(const struct options *o, const char **operands, in
     struct lk_job job = {0};
     struct lk_cluster cluster = {0};
     const struct lk_predict_request request = make_request(o);
+    const struct lk_sim_request sim = {.steps = (int)o->trace_steps, .seed = (uint64_t)o->seed};
     struct lk_forecast forecast = {0};
 
     if (o->table.parameters || o->table.gradients || o->table.gpus_per_node)
@@ -176,7 +168,7 @@ static enum lk_status run_job(const struct options *o, const char **operands, in
     LK_TRY(lk_plan_forecast(&job, &cluster, &o->plan.request, NULL, &forecast));
     LK_TRY(forecast_write(&forecast, o->out, o->csv));
     if (o->trace)
-        LK_TRY(write_trace(o, &job, &cluster, &forecast));
+        LK_TRY(lk_simulate_trace(&job, &cluster, &forecast.points[0].config, &sim, o->trace, NULL));
     LK_TRY(print(o, &job, &cluster, &forecast));
 out:
     lk_forecast_fini(&forecast);

@@ -216,11 +216,6 @@ static enum lk_status slowdown(const char *text, int rank, double *out)
     return st;
 }
 
-static bool is_grid(const struct run_options *o)
-{
-    return o->scaling.n > 0 || o->local_batches.n > 0;
-}
-
 /*
  * Refuse options that conflict: the run would make no sense, or would ignore an option. d has the
  * defaults: a value that differs from them was given.
@@ -285,7 +280,7 @@ static enum lk_status check(const struct run_options *o, const struct run_option
         {o->gpu_state == RUN_YES && !cuda, "--gpu-state=yes needs --device=cuda"},
         {o->gpu_records == RUN_YES && !o->trace, "--gpu-records=yes needs --trace"},
         {o->verify_steps && !o->train.verify, "--verify-steps needs --verify"},
-        {is_grid(o) && o->train.export_path,
+        {(o->scaling.n || o->local_batches.n) && o->train.export_path,
          "--export is for a single run, not for --scaling or --local-batches"},
         {o->repetitions > 1 && o->train.export_path,
          "--export is for a single run, not repetitions"},
