@@ -1,21 +1,10 @@
-/* Bootstrap intervals of lk_stats. */
+/* Bootstrap intervals of means, ratios and medians: base/stats.h. */
 #include "base/array.h"
 #include "base/stats.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* Sets value, n and the percentile interval from the resampled statistics, which are sorted. */
-static struct lk_estimate percentiles(double value, size_t n, double *draws, int resamples,
-                                      double level)
-{
-    struct lk_estimate e = lk_stats_interval(NAN, draws, (size_t)resamples, level);
-
-    e.value = value;
-    e.n = n;
-    return e;
-}
 
 static enum lk_status check_arguments(size_t n, int resamples, double level)
 {
@@ -62,7 +51,9 @@ enum lk_status lk_stats_bootstrap_mean(const double *v, size_t n, size_t block, 
         sums[i + 1] = sums[i] + (v[i] - mean);
     for (int i = 0; i < resamples; i++)
         draws[i] = mean + block_mean(sums, n, block, g);
-    *out = percentiles(mean, n, draws, resamples, level);
+    *out = lk_stats_interval(NAN, draws, (size_t)resamples, level);
+    out->value = mean;
+    out->n = n;
 out:
     free(draws);
     free(sums);
@@ -99,7 +90,9 @@ enum lk_status lk_stats_bootstrap_ratio(const double *a, const double *b, size_t
             goto out;
         }
     }
-    *out = percentiles(ratio, n, draws, resamples, level);
+    *out = lk_stats_interval(NAN, draws, (size_t)resamples, level);
+    out->value = ratio;
+    out->n = n;
 out:
     free(draws);
     return st;
@@ -109,7 +102,6 @@ enum lk_status lk_stats_bootstrap_median(const double *v, size_t n, int resample
                                          struct lk_rng *g, struct lk_estimate *out)
 {
     enum lk_status st = LK_OK;
-    struct lk_estimate e;
     double *copy = NULL;
     double *draws = NULL;
 
@@ -122,10 +114,8 @@ enum lk_status lk_stats_bootstrap_median(const double *v, size_t n, int resample
         draws[d] = lk_stats_median(copy, n);
     }
     memcpy(copy, v, n * sizeof *copy);
-    e = percentiles(lk_stats_median(copy, n), n, draws, resamples, level);
-    e.lo = fmin(e.lo, e.value);
-    e.hi = fmax(e.hi, e.value);
-    *out = e;
+    *out = lk_stats_interval(lk_stats_median(copy, n), draws, (size_t)resamples, level);
+    out->n = n;
 out:
     free(draws);
     free(copy);

@@ -5,7 +5,6 @@
 
 #include <stdbool.h>
 #include <stdlib.h>
-#include <string.h>
 
 /* The limits of the first iteration. */
 enum first_iteration { ONE_BUCKET, FIRST_AND_CAP };
@@ -147,9 +146,11 @@ out:
     return st;
 }
 
-enum lk_status lk_bucket_assign(const struct lk_bucket_tensor *tensors, size_t n,
-                                const size_t *order, const uint64_t *limits, size_t n_limits,
-                                struct lk_bucket_plan *out)
+/* Assign as lk_bucket_assign; reversed: the first bucket comes last. pre: then there is no order.
+ */
+static enum lk_status assign(const struct lk_bucket_tensor *tensors, size_t n, const size_t *order,
+                             const uint64_t *limits, size_t n_limits, bool reversed,
+                             struct lk_bucket_plan *out)
 {
     enum lk_status st = LK_OK;
     struct lk_bucket_plan p = {0};
@@ -163,7 +164,7 @@ enum lk_status lk_bucket_assign(const struct lk_bucket_tensor *tensors, size_t n
     /* Without an order each bucket is opened by its smallest index, so sorting by smallest index
      * keeps the order of opening. */
     for (size_t b = 0; !order && b < d.n; b++)
-        d.place[b] = b;
+        d.place[b] = reversed ? d.n - 1 - b : b;
     LK_TRY(lay_out(&d, n, order, &p));
     *out = p;
     p = (struct lk_bucket_plan){0};
@@ -175,30 +176,11 @@ out:
     return st;
 }
 
-/* Reverse the order of the buckets; the order within a bucket stays. */
-static enum lk_status reverse(const struct lk_bucket_plan *p, struct lk_bucket_plan *out)
+enum lk_status lk_bucket_assign(const struct lk_bucket_tensor *tensors, size_t n,
+                                const size_t *order, const uint64_t *limits, size_t n_limits,
+                                struct lk_bucket_plan *out)
 {
-    enum lk_status st = LK_OK;
-    struct lk_bucket_plan r = {.n_buckets = p->n_buckets};
-    size_t at = 0;
-
-    LK_TRY(lk_alloc(&r.first, p->n_buckets + 1, sizeof *r.first));
-    LK_TRY(lk_alloc(&r.index, p->first[p->n_buckets], sizeof *r.index));
-    LK_TRY(lk_alloc(&r.bytes, p->n_buckets, sizeof *r.bytes));
-    for (size_t b = 0; b < p->n_buckets; b++) {
-        size_t from = p->n_buckets - 1 - b;
-        size_t n = p->first[from + 1] - p->first[from];
-
-        memcpy(&r.index[at], &p->index[p->first[from]], n * sizeof *r.index);
-        at += n;
-        r.first[b + 1] = at;
-        r.bytes[b] = p->bytes[from];
-    }
-    *out = r;
-    r = (struct lk_bucket_plan){0};
-out:
-    lk_bucket_plan_fini(&r);
-    return st;
+    return assign(tensors, n, order, limits, n_limits, false, out);
 }
 
 enum lk_status lk_bucket_initial(enum lk_ddp_rule rule, const struct lk_bucket_tensor *tensors,
@@ -208,15 +190,9 @@ enum lk_status lk_bucket_initial(enum lk_ddp_rule rule, const struct lk_bucket_t
     static const uint64_t unlimited[] = {SIZE_MAX};
     const uint64_t limits[] = {first_bytes, cap_bytes};
     bool one = rule_rows[rule].first_iteration == ONE_BUCKET;
-    enum lk_status st = LK_OK;
-    struct lk_bucket_plan p = {0};
 
-    LK_TRY(lk_bucket_assign(tensors, n, NULL, one ? unlimited : limits,
-                            one ? LK_COUNT(unlimited) : LK_COUNT(limits), &p));
-    LK_TRY(reverse(&p, out));
-out:
-    lk_bucket_plan_fini(&p);
-    return st;
+    return assign(tensors, n, NULL, one ? unlimited : limits,
+                  one ? LK_COUNT(unlimited) : LK_COUNT(limits), true, out);
 }
 
 enum lk_status lk_bucket_rebuilt(const struct lk_bucket_tensor *tensors, size_t n,

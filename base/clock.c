@@ -5,24 +5,6 @@
 #include <limits.h>
 #include <sys/prctl.h>
 
-static uint64_t read_clock_ns(clockid_t id)
-{
-    struct timespec t;
-
-    clock_gettime(id, &t);
-    return (uint64_t)t.tv_sec * LK_NS_PER_S + (uint64_t)t.tv_nsec;
-}
-
-uint64_t lk_epoch_ns(void)
-{
-    return read_clock_ns(CLOCK_REALTIME);
-}
-
-uint64_t lk_monotonic_ns(void)
-{
-    return read_clock_ns(CLOCK_MONOTONIC);
-}
-
 struct lk_deadline lk_deadline_in(uint64_t timeout_ns)
 {
     uint64_t now = lk_monotonic_ns();

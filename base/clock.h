@@ -5,7 +5,6 @@
 #ifndef LK_BASE_CLOCK_H
 #define LK_BASE_CLOCK_H
 
-#include <stdbool.h>
 #include <stdint.h>
 #include <time.h>
 
@@ -13,17 +12,31 @@
 #define LK_NS_PER_MS 1000000ULL
 #define LK_NS_PER_US 1000ULL
 
-/* Return a timestamp for spans. */
-static inline uint64_t lk_now_ns(void)
+static inline uint64_t lk_clock_ns_(clockid_t id)
 {
     struct timespec t;
 
-    clock_gettime(CLOCK_MONOTONIC_RAW, &t);
+    clock_gettime(id, &t);
     return (uint64_t)t.tv_sec * LK_NS_PER_S + (uint64_t)t.tv_nsec;
 }
 
+/* Return a timestamp for spans. */
+static inline uint64_t lk_now_ns(void)
+{
+    return lk_clock_ns_(CLOCK_MONOTONIC_RAW);
+}
+
 /* Return the wall clock (CLOCK_REALTIME), ns since the epoch; it only dates a trace's base. */
-uint64_t lk_epoch_ns(void);
+static inline uint64_t lk_epoch_ns(void)
+{
+    return lk_clock_ns_(CLOCK_REALTIME);
+}
+
+/* Return CLOCK_MONOTONIC in ns, the clock of lk_deadline and lk_sleep_until_ns. */
+static inline uint64_t lk_monotonic_ns(void)
+{
+    return lk_clock_ns_(CLOCK_MONOTONIC);
+}
 
 /* A point on CLOCK_MONOTONIC at which a wait gives up. */
 struct lk_deadline {
@@ -48,8 +61,5 @@ void lk_sleep_until_ns(uint64_t monotonic_at_ns);
 /* Sleep for ns, or until a signal: the pause of a loop that polls. It lowers the thread's timer
  * slack from 50 us to 1 us for good (prctl(2), PR_SET_TIMERSLACK). */
 void lk_nap_ns(uint64_t ns);
-
-/* Return CLOCK_MONOTONIC in ns, the clock of lk_deadline and lk_sleep_until_ns. */
-uint64_t lk_monotonic_ns(void);
 
 #endif

@@ -14,11 +14,6 @@ struct moment {
     uint64_t uncertainty_ns;
 };
 
-struct lk_clock_fit lk_clock_identity(void)
-{
-    return (struct lk_clock_fit){0};
-}
-
 /* Return true if it was received after it was sent and its times leave room for differences. */
 static bool valid(const struct lk_clock_sample *s)
 {

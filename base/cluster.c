@@ -4,6 +4,7 @@
 
 #include "base/array.h"
 #include "base/bounds.h"
+#include "base/preset.h"
 
 #include <stdlib.h>
 
@@ -308,10 +309,16 @@ static enum lk_status check_cluster(struct lk_json *root, void *base)
     if ((int64_t)c->nodes * c->gpus_per_node > LK_RANKS_MAX)
         return lk_json_error(lk_json_optional(root, "nodes"), "%d nodes of %d GPUs are too many",
                              c->nodes, c->gpus_per_node);
+    free(c->base); /* its members are in *c: what is written needs no base */
+    c->base = NULL;
     return order_lists(root, c);
 }
 
 static const struct lk_member cluster_rows[] = {
+    ROW(base, "base", TEXT, SPARSE,
+        .help =
+            "preset or file (relative to this one) whose members count where this file has none",
+        .without = "none"),
     ROW(name, "name", TEXT, REQUIRED, .help = "name of the cluster"),
     ROW(preset, "preset", BOOL, REQUIRED,
         .help = "numbers from datasheets: forecasts are graded \"preset\""),
@@ -354,7 +361,8 @@ const struct lk_record lk_cluster_record = {.size = sizeof(struct lk_cluster),
                                             .rows = cluster_rows,
                                             .schema = LK_CLUSTER_SCHEMA,
                                             .version = LK_CLUSTER_VERSION,
-                                            .check = check_cluster};
+                                            .check = check_cluster,
+                                            .find_base = lk_preset_find};
 
 enum lk_status lk_cluster_add_fact(struct lk_cluster *c, const char *key, const char *text)
 {

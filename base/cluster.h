@@ -41,6 +41,7 @@ enum lk_link { LK_LINK_LIST(LK_WORD_VALUE) LK_LINK_COUNT };
     X(LK_GPU_LINK_UNKNOWN, "unknown")                                                              \
     X(LK_GPU_LINK_NVSWITCH, "nvswitch")                                                            \
     X(LK_GPU_LINK_NVLINK, "nvlink")                                                                \
+    X(LK_GPU_LINK_INFINITY_FABRIC, "infinity_fabric")                                              \
     X(LK_GPU_LINK_PCIE, "pcie")                                                                    \
     X(LK_GPU_LINK_SHARED_MEMORY, "shared_memory")
 
@@ -139,6 +140,7 @@ struct lk_cluster_slow {
 
 /* A whole cluster file; owns all strings and lists. */
 struct lk_cluster {
+    char *base; /* NULL; while reading, the file or preset that the file inherits from */
     char *name;
     bool preset; /* numbers from datasheets: forecasts are graded "preset" */
     int nodes;   /* nodes that exist; 0: as many as asked for */
@@ -161,7 +163,7 @@ struct lk_cluster {
     bool overlap_proxy;             /* measured with a surrogate of the collective */
     struct lk_cluster_kappa *kappa; /* by ranks */
     size_t n_kappa;
-    /* The straggler law (base/straggler.h), optional; tail_scale is here the mean excess. */
+    /* The straggler law (base/straggler.h), optional. */
 #define LK_STRAGGLER_FIELD_(field, text, max, help) struct lk_quantity field;
     LK_STRAGGLER_LIST(LK_STRAGGLER_FIELD_)
 #undef LK_STRAGGLER_FIELD_

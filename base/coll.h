@@ -3,10 +3,7 @@
 #ifndef LK_BASE_COLL_H
 #define LK_BASE_COLL_H
 
-#include "base/status.h"
 #include "base/words.h"
-
-#include <stdint.h>
 
 /*
  * X(collective, name, Kineto's name, passes over (K-1)/K of the buffer, passes over all of it). The

@@ -1,7 +1,18 @@
-/* Configurations: comparison, and what follows from a world size. */
+/* Configurations: the words of their schemes, comparison, and what follows from a world size. */
 #include "base/config.h"
 
 #include "base/bounds.h"
+
+const struct lk_words lk_sharding_words = LK_WORDS("a sharding", LK_SHARDING_LIST);
+const struct lk_words lk_compression_words = LK_WORDS("a compression", LK_COMPRESSION_LIST);
+const struct lk_words lk_grad_dtype_words = LK_WORDS("a gradient dtype", LK_GRAD_DTYPE_LIST);
+
+static const uint64_t grad_dtype_bytes[] = {LK_GRAD_DTYPE_LIST(LK_WORD_THIRD)};
+
+uint64_t lk_grad_dtype_bytes(enum lk_grad_dtype d)
+{
+    return grad_dtype_bytes[d];
+}
 
 bool lk_config_equal(const struct lk_config *a, const struct lk_config *b)
 {
@@ -15,7 +26,8 @@ bool lk_config_same_scheme(const struct lk_config *a, const struct lk_config *b)
 {
     return a->algo == b->algo && a->grad_dtype == b->grad_dtype &&
            a->compression == b->compression && a->powersgd_rank == b->powersgd_rank &&
-           a->sharding == b->sharding && a->shard_group == b->shard_group && a->period == b->period;
+           a->sharding == b->sharding && a->shard_group == b->shard_group &&
+           a->averaging_period == b->averaging_period;
 }
 
 double lk_config_samples(const struct lk_config *c)

@@ -1,19 +1,61 @@
 /*
  * A configuration is one way to run a job on a cluster. Measured runs, forecast points, what-ifs
- * and plans hold one each, and every model takes it as it is.
+ * and plans hold one each, and every model takes it as it is. Its schemes say how a step's
+ * gradients are exchanged: sharding (which rank keeps what), gradient dtype and compression (what
+ * is sent). Their names are the words of the command line and of forecast files.
  */
 #ifndef LK_BASE_CONFIG_H
 #define LK_BASE_CONFIG_H
 
 #include "base/coll.h"
-#include "base/exchange.h"
 #include "base/status.h"
+#include "base/words.h"
 
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The value 0 of every member after the bucket limits means PyTorch's plain DDP. base/exchange.h
- * has the schemes that are named in capitals. */
+/* X(scheme, name, help): sim/step/volume.h has the volumes and collectives of each. */
+#define LK_SHARDING_LIST(X)                                                                        \
+    X(LK_SHARDING_DDP, "ddp", "every rank keeps all; gradients are all-reduced")                   \
+    X(LK_SHARDING_ZERO1, "zero1", "optimizer states are sharded")                                  \
+    X(LK_SHARDING_ZERO2, "zero2", "optimizer states and gradients are sharded")                    \
+    X(LK_SHARDING_ZERO3, "zero3", "parameters too; FSDP's FULL_SHARD")                             \
+    X(LK_SHARDING_GRAD_OP, "shard-grad-op", "FSDP: parameters are kept through backward")          \
+    X(LK_SHARDING_HSDP, "hsdp", "full sharding in groups, all-reduce between them")                \
+    X(LK_SHARDING_LOCAL_SGD, "local-sgd", "parameters are averaged every period of steps")         \
+    X(LK_SHARDING_DILOCO, "diloco", "an outer optimizer every period of steps")                    \
+    X(LK_SHARDING_ASYNC, "async", "asynchronous updates, no barrier between ranks")
+
+enum lk_sharding { LK_SHARDING_LIST(LK_WORD_VALUE) LK_SHARDING_COUNT };
+
+/* X(compression, name, help): a DDP communication hook. It does not change the bucket limits. */
+#define LK_COMPRESSION_LIST(X)                                                                     \
+    X(LK_COMPRESSION_NONE, "none", "gradients as they are")                                        \
+    X(LK_COMPRESSION_FP16, "fp16", "cast to float16 and back")                                     \
+    X(LK_COMPRESSION_BF16, "bf16", "cast to bfloat16 and back")                                    \
+    X(LK_COMPRESSION_POWERSGD, "powersgd", "low-rank factors of each matrix")
+
+enum lk_compression { LK_COMPRESSION_LIST(LK_WORD_VALUE) LK_COMPRESSION_COUNT };
+
+/*
+ * X(dtype, name, bytes an element): the dtype that gradients are produced in. Bucket limits count
+ * its bytes. Integer tensors keep their own.
+ */
+#define LK_GRAD_DTYPE_LIST(X)                                                                      \
+    X(LK_GRAD_OWN, "own", 0)                                                                       \
+    X(LK_GRAD_F32, "float32", 4)                                                                   \
+    X(LK_GRAD_F16, "float16", 2)                                                                   \
+    X(LK_GRAD_BF16, "bfloat16", 2)                                                                 \
+    X(LK_GRAD_F8, "float8", 1)
+
+enum lk_grad_dtype { LK_GRAD_DTYPE_LIST(LK_WORD_VALUE) LK_GRAD_DTYPE_COUNT };
+
+LK_WORDS_DECLARE(lk_sharding, enum lk_sharding);
+LK_WORDS_DECLARE(lk_compression, enum lk_compression);
+LK_WORDS_DECLARE(lk_grad_dtype, enum lk_grad_dtype);
+uint64_t lk_grad_dtype_bytes(enum lk_grad_dtype d); /* 0: the tensor's own */
+
+/* The value 0 of every member after the bucket limits means PyTorch's plain DDP. */
 struct lk_config {
     int gpus; /* the world size: ranks of one GPU each */
     int nodes;
@@ -26,8 +68,9 @@ struct lk_config {
     enum lk_compression compression; /* communication hook */
     int powersgd_rank;               /* POWERSGD: of the factors, 1 or more */
     enum lk_sharding sharding;
-    int shard_group; /* HSDP: ranks that share one copy of the model; 0: those of a node */
-    int period;      /* LOCAL_SGD and DILOCO: steps from one averaging to the next, 1 or more */
+    int shard_group;      /* HSDP: ranks that share one copy of the model; 0: those of a node */
+    int averaging_period; /* LOCAL_SGD and DILOCO: steps from one averaging to the next, 1 or more
+                           */
 };
 
 /* A point of a scaling curve: a configuration with the throughput measured in it, or one whose
@@ -43,7 +86,7 @@ struct lk_scaling_point {
 /* Return true if all members are equal. */
 bool lk_config_equal(const struct lk_config *a, const struct lk_config *b);
 /* Return true if gradients are exchanged alike: algorithm, dtype, compression, sharding with its
- * group and period. */
+ * group and averaging period. */
 bool lk_config_same_scheme(const struct lk_config *a, const struct lk_config *b);
 /* Return the samples of one step of all ranks; an unknown local batch counts as one sample. */
 double lk_config_samples(const struct lk_config *c);

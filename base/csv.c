@@ -6,8 +6,8 @@
 
 #include "base/array.h"
 #include "base/file.h"
-#include "base/option.h"
 #include "base/units.h"
+#include "base/words.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -253,7 +253,7 @@ static enum lk_status fail_unknown(const struct lk_csv *t, const char *word)
 
     for (; n < t->n_columns && n < LK_CSV_COLUMNS_MAX; n++)
         list[n] = shown_name(&t->columns[n], names[n], sizeof names[n]);
-    near = lk_option_nearest(word, list, n);
+    near = lk_words_nearest(word, list, n);
     return lk_fail(LK_EPARSE, "%s:%zu: unknown column '%s'%s%s%s", t->name, t->header_line, word,
                    near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
 }
@@ -267,7 +267,7 @@ static enum lk_status fail_missing(const struct lk_csv *t, size_t col)
     for (size_t i = 0; i < t->width; i++)
         list[i] = cell_text(t, i);
     shown_name(&t->columns[col], name, sizeof name);
-    near = lk_option_nearest(name, list, t->width);
+    near = lk_words_nearest(name, list, t->width);
     return lk_fail(LK_EPARSE, "%s:%zu: there is no column '%s'%s%s%s", t->name, t->header_line,
                    name, near ? "; there is '" : "", near ? near : "", near ? "'" : "");
 }
@@ -366,14 +366,11 @@ out:
 enum lk_status lk_csv_load(const char *path, const struct lk_csv_column *columns, size_t n_columns,
                            enum lk_csv_extra extra, struct lk_csv **out)
 {
-    enum lk_status st = LK_OK;
     char *text;
     size_t size;
+    enum lk_status st = lk_file_read_max(path, LK_CSV_BYTES_MAX, &text, &size);
 
-    LK_TRY(lk_file_read_max(path, LK_CSV_BYTES_MAX, &text, &size));
-    LK_TRY(take(path, text, size, columns, n_columns, extra, out));
-out:
-    return st;
+    return st == LK_OK ? take(path, text, size, columns, n_columns, extra, out) : st;
 }
 
 enum lk_status lk_csv_parse(const char *name, const char *text, size_t size,
@@ -495,46 +492,35 @@ out:
     return st;
 }
 
-static enum lk_status check_range(const struct lk_csv *t, size_t row, size_t col, double v,
-                                  double min, double max)
+/* Read a number in [min, max]: parsed as a quantity, or as a plain number where units is false. */
+static enum lk_status read_number(const struct lk_csv *t, size_t row, size_t col, bool units,
+                                  enum lk_dimension dim, double min, double max, double *out)
 {
-    if (v >= min && v <= max)
-        return LK_OK;
-    if (isinf(max))
-        return lk_csv_error(t, row, col, "%g is below %g", v, min);
-    return lk_csv_error(t, row, col, "%g is not from %g to %g", v, min, max);
+    enum lk_status st = LK_OK;
+    const char *text = NULL;
+    double v = 0;
+
+    LK_TRY(lk_csv_text(t, row, col, &text));
+    if ((units ? lk_units_parse(dim, text, &v) : lk_parse_double(text, &v)) != LK_OK)
+        return blame(t, row, col);
+    if (!(v >= min && v <= max))
+        return isinf(max) ? lk_csv_error(t, row, col, "%g is below %g", v, min)
+                          : lk_csv_error(t, row, col, "%g is not from %g to %g", v, min, max);
+    *out = v;
+out:
+    return st;
 }
 
 enum lk_status lk_csv_quantity(const struct lk_csv *t, size_t row, size_t col,
                                enum lk_dimension dim, double min, double max, double *out)
 {
-    enum lk_status st = LK_OK;
-    const char *text = NULL;
-    double v = 0;
-
-    LK_TRY(lk_csv_text(t, row, col, &text));
-    if (lk_units_parse(dim, text, &v) != LK_OK)
-        return blame(t, row, col);
-    LK_TRY(check_range(t, row, col, v, min, max));
-    *out = v;
-out:
-    return st;
+    return read_number(t, row, col, true, dim, min, max, out);
 }
 
 enum lk_status lk_csv_real(const struct lk_csv *t, size_t row, size_t col, double min, double max,
                            double *out)
 {
-    enum lk_status st = LK_OK;
-    const char *text = NULL;
-    double v = 0;
-
-    LK_TRY(lk_csv_text(t, row, col, &text));
-    if (lk_parse_double(text, &v) != LK_OK)
-        return blame(t, row, col);
-    LK_TRY(check_range(t, row, col, v, min, max));
-    *out = v;
-out:
-    return st;
+    return read_number(t, row, col, false, LK_DIM_NONE, min, max, out);
 }
 
 enum lk_status lk_csv_positive(const struct lk_csv *t, size_t row, size_t col, double *out)

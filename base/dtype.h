@@ -2,7 +2,6 @@
 #ifndef LK_BASE_DTYPE_H
 #define LK_BASE_DTYPE_H
 
-#include "base/status.h"
 #include "base/words.h"
 
 #include <stddef.h>

@@ -16,7 +16,6 @@
 
 #include <stdbool.h>
 #include <stddef.h>
-#include <stdint.h>
 
 #define LK_FORECAST_SCHEMA  "lockstep-forecast"
 #define LK_FORECAST_VERSION 1

@@ -8,7 +8,6 @@
 
 #include <ctype.h>
 #include <math.h>
-#include <stdlib.h>
 #include <string.h>
 
 enum { NAME, ELEMENTS, SHAPE, DTYPE, READY, N_COLUMNS };
@@ -73,15 +72,22 @@ out:
     return st;
 }
 
-/* Start a job with PyTorch's defaults and nothing measured. */
-static void settings(struct lk_job *j)
+/* Start a job of n tensors with PyTorch's defaults and nothing measured. */
+static enum lk_status start(struct lk_job *j, size_t n)
 {
+    enum lk_status st = LK_OK;
+
     lk_job_init(j);
     j->ddp_rule = LK_DDP_TORCH_2;
     j->cap_bytes = LK_BUCKET_CAP_BYTES;
     j->first_bytes = lk_ddp_rule_first_bytes(j->ddp_rule, j->cap_bytes, false);
     j->accumulation = 1;
     j->no_sync = true;
+    LK_TRY(lk_strdup(&j->sample_unit, "sample"));
+    LK_TRY(lk_alloc(&j->tensors, n, sizeof *j->tensors));
+    j->n_tensors = n;
+out:
+    return st;
 }
 
 enum lk_status lk_gradients_read(const char *path, enum lk_dtype dtype, struct lk_job *out,
@@ -98,11 +104,8 @@ enum lk_status lk_gradients_read(const char *path, enum lk_dtype dtype, struct l
         LK_TRY(lk_fail(LK_EPARSE, "%s: no rows", path));
     if (!lk_csv_has_column(csv, ELEMENTS) && !lk_csv_has_column(csv, SHAPE))
         LK_TRY(lk_fail(LK_EPARSE, "%s: needs a column elements or shape", path));
-    settings(&j);
+    LK_TRY(start(&j, rows));
     LK_TRY(lk_strdup(&j.name, path));
-    LK_TRY(lk_strdup(&j.sample_unit, "sample"));
-    LK_TRY(lk_alloc(&j.tensors, rows, sizeof *j.tensors));
-    j.n_tensors = rows;
     for (size_t i = 0; i < rows; i++)
         LK_TRY(read_tensor(csv, i, dtype, &j.tensors[i]));
     *out_timed = lk_csv_has_column(csv, READY);
@@ -124,18 +127,16 @@ enum lk_status lk_gradients_of_count(double parameters, enum lk_dtype dtype, str
     if (!(parameters >= 1 && parameters <= LK_PARAMETERS_MAX))
         return lk_fail(LK_EUSAGE, "%g parameters: expected 1 to %g", parameters, LK_PARAMETERS_MAX);
     n = left < LK_GRADIENTS_TENSORS ? left : LK_GRADIENTS_TENSORS;
-    settings(&j);
+    LK_TRY(start(&j, n));
     LK_TRY(lk_asprintf(&j.name, "%.4g parameters", parameters));
-    LK_TRY(lk_strdup(&j.sample_unit, "sample"));
-    LK_TRY(lk_alloc(&j.tensors, n, sizeof *j.tensors));
-    for (; j.n_tensors < n; j.n_tensors++) {
-        struct lk_job_tensor *t = &j.tensors[j.n_tensors];
+    for (size_t i = 0; i < n; i++) {
+        struct lk_job_tensor *t = &j.tensors[i];
 
-        t->elems = left / (n - j.n_tensors);
+        t->elems = left / (n - i);
         t->dtype = dtype;
         t->ready = NAN;
         left -= t->elems;
-        LK_TRY(lk_asprintf(&t->name, "part %zu of %llu", j.n_tensors + 1, (unsigned long long)n));
+        LK_TRY(lk_asprintf(&t->name, "part %zu of %llu", i + 1, (unsigned long long)n));
     }
     LK_TRY(lk_job_order_gradients(&j));
     *out = j;

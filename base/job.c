@@ -1,5 +1,8 @@
-/* The job artefact: its words, its members as rows (base/member.h) with the checks that rows cannot
- * say, totals and buckets. */
+/*
+ * Jobs in files and in memory. Divisions: gradients and their order, compute, layers and runs, the
+ * file, sums and buckets. Each struct has its JSON members as rows (base/member.h), and a check of
+ * what rows cannot say.
+ */
 #include "base/job.h"
 
 #include "base/array.h"
@@ -391,7 +394,7 @@ const struct lk_record lk_job_record = {.size = sizeof(struct lk_job),
                                         .version = LK_JOB_VERSION,
                                         .check = check_job};
 
-/* ---- Totals and buckets ---- */
+/* ---- Sums and buckets ---- */
 
 static uint64_t tensor_bytes(const struct lk_job_tensor *t)
 {

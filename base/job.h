@@ -1,6 +1,8 @@
 /*
- * The job artefact (job.json) describes one optimizer step on one GPU. Written by profiler/ from
- * runs, or by hand; read by sim/ and by the replay model.
+ * A job (the file job.json) says what a forecast has to know of a training job, whatever the
+ * cluster: its gradients and when in backward each is ready, the compute times of a micro-batch on
+ * one GPU, and the runs that were measured. profiler/job_build.h makes it from runs, or a user
+ * writes it by hand; forecasts (sim/) and the model that replays a job (runtime/model/) read it.
  */
 #ifndef LK_BASE_JOB_H
 #define LK_BASE_JOB_H

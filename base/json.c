@@ -2,9 +2,8 @@
  * their use marks. */
 #include "base/json.h"
 
-#include "base/array.h"
 #include "base/json_node.h"
-#include "base/option.h"
+#include "base/words.h"
 
 #include <errno.h>
 #include <math.h>
@@ -123,7 +122,7 @@ enum lk_status lk_json_as_word(struct lk_json *v, const struct lk_words *words, 
     LK_TRY(lk_json_expect(v, LK_JSON_STRING));
     if (lk_words_find(words, v->text, out_enum) == LK_OK)
         return LK_OK;
-    near = lk_option_nearest(v->text, words->names, words->n);
+    near = lk_words_nearest(v->text, words->names, words->n);
     st = near ? lk_json_error(v, "unknown word '%s'; did you mean '%s'?", v->text, near)
               : lk_json_error(v, "unknown word '%.60s' (known:%s)", v->text,
                               lk_words_list(words, known, sizeof known));
@@ -191,17 +190,19 @@ out:
     return st;
 }
 
-bool lk_json_fixed(const char *text, size_t len, int places, int64_t *out)
+/* Convert a number without exponent to 10^places times itself; false if that is not whole or does
+ * not fit. */
+static bool to_fixed(const char *text, int places, int64_t *out)
 {
-    bool negative = len > 0 && text[0] == '-';
+    bool negative = text[0] == '-';
     bool point = false;
     uint64_t n = 0;
     int left = places; /* decimals still to come */
 
-    for (size_t i = negative; i < len; i++) {
-        unsigned digit = (unsigned)(text[i] - '0');
+    for (const char *p = text + negative; *p; p++) {
+        unsigned digit = (unsigned)(*p - '0');
 
-        if (text[i] == '.' && !point) {
+        if (*p == '.' && !point) {
             point = true;
         } else if (digit > 9) {
             return false;
@@ -221,14 +222,14 @@ bool lk_json_fixed(const char *text, size_t len, int places, int64_t *out)
         n *= 10;
     }
     *out = negative ? -(int64_t)n : (int64_t)n;
-    return len > (size_t)negative;
+    return text[negative] != '\0';
 }
 
 enum lk_status lk_json_as_fixed(struct lk_json *v, int places, int64_t *out)
 {
     enum lk_status st = lk_json_expect(v, LK_JSON_NUMBER);
 
-    if (st == LK_OK && !lk_json_fixed(v->text, strlen(v->text), places, out))
+    if (st == LK_OK && !to_fixed(v->text, places, out))
         return lk_json_error(v, "%.40s: expected a number with at most %d decimals", v->text,
                              places);
     return st;
@@ -261,24 +262,18 @@ static struct lk_json *find(struct lk_json *obj, const char *key)
     return NULL;
 }
 
-/* Return the key of obj, among those that nobody read, that `key` was probably meant to be; or
- * NULL. */
-static const char *nearest_unused(struct lk_json *obj, const char *key)
+/* Fail for a missing key, and name the key, among those that nobody read, that was probably meant
+ * to be it. */
+static enum lk_status fail_missing(struct lk_json *obj, const char *key)
 {
-    const char *words[NEAREST_MAX];
+    const char *words[NEAREST_MAX], *near;
+    char path[256];
     size_t n = 0;
 
     for (size_t i = 0; i < obj->n_items && n < NEAREST_MAX; i++)
         if (!obj->items[i]->used)
             words[n++] = obj->items[i]->key;
-    return n ? lk_option_nearest(key, words, n) : NULL;
-}
-
-static enum lk_status fail_missing(struct lk_json *obj, const char *key)
-{
-    const char *near = nearest_unused(obj, key);
-    char path[256];
-
+    near = n ? lk_words_nearest(key, words, n) : NULL;
     return lk_fail(LK_EPARSE, "%s:%zu: %s: missing%s%s%s", obj->doc->name, obj->line,
                    path_of(obj, key, path, sizeof path), near ? " (there is \"" : "",
                    near ? near : "", near ? "\")" : "");
@@ -333,14 +328,6 @@ enum lk_status lk_json_int32(struct lk_json *obj, const char *key, int64_t min, 
     if (st == LK_OK)
         *out = (int)v;
     return st;
-}
-
-enum lk_status lk_json_text_copy(struct lk_json *obj, const char *key, char **out)
-{
-    const char *text = NULL;
-    enum lk_status st = lk_json_text(obj, key, &text);
-
-    return st == LK_OK ? lk_strdup(out, text) : st;
 }
 
 enum lk_status lk_json_uint(struct lk_json *obj, const char *key, uint64_t max, uint64_t *out)
@@ -407,7 +394,7 @@ enum lk_status lk_json_end(struct lk_json *obj)
             continue;
         for (const struct lk_json_wish *w = obj->wishes; w && n < NEAREST_MAX; w = w->next)
             words[n++] = w->key;
-        near = n ? lk_option_nearest(v->key, words, n) : NULL;
+        near = n ? lk_words_nearest(v->key, words, n) : NULL;
         return lk_json_error(v, "unknown key%s%s%s", near ? "; did you mean \"" : "",
                              near ? near : "", near ? "\"?" : "");
     }

@@ -42,11 +42,6 @@ enum lk_status lk_json_load(const char *path, struct lk_json_doc **out);
 enum lk_status lk_json_parse(const char *name, const char *text, size_t size,
                              struct lk_json_doc **out);
 void lk_json_free(struct lk_json_doc *doc); /* NULL is legal */
-/* Parse a text, call read with its root and ctx, free the document, and return read's status;
- * `name` stands for the file in errors. */
-enum lk_status lk_json_read_text(const char *name, const char *text, size_t size,
-                                 enum lk_status (*read)(struct lk_json *root, void *ctx),
-                                 void *ctx);
 
 /* Return the outermost value. */
 struct lk_json *lk_json_root(struct lk_json_doc *doc);
@@ -63,8 +58,6 @@ enum lk_status lk_json_number(struct lk_json *obj, const char *key, double *out)
 /* Read an int. pre: min and max fit one. */
 enum lk_status lk_json_int32(struct lk_json *obj, const char *key, int64_t min, int64_t max,
                              int *out);
-/* Copy a string member; the caller frees it with free(). */
-enum lk_status lk_json_text_copy(struct lk_json *obj, const char *key, char **out);
 /* Read a whole number from 0 of up to 64 bits. */
 enum lk_status lk_json_uint(struct lk_json *obj, const char *key, uint64_t max, uint64_t *out);
 enum lk_status lk_json_array(struct lk_json *obj, const char *key, struct lk_json **out);
@@ -100,8 +93,6 @@ enum lk_status lk_json_as_uint(struct lk_json *v, uint64_t max, uint64_t *out);
  * hold.
  */
 enum lk_status lk_json_as_fixed(struct lk_json *v, int places, int64_t *out);
-/* Convert a number in a text of len bytes likewise; false instead of LK_EPARSE. */
-bool lk_json_fixed(const char *text, size_t len, int places, int64_t *out);
 
 /* Fail with LK_EPARSE and "file:line: key.path: " + printf text, for a value of the right type that
  * makes no sense. lk_json_error takes the arguments of lk_json_error_. */

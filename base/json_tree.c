@@ -1,19 +1,24 @@
-/* Trees of JSON values, and walks over one large array: events to values in an arena. */
+/*
+ * Parse JSON to trees of values, and walk over one large array. Divisions: the arena that values
+ * lie in, parsing with yajl, its events to values, documents and walks.
+ */
 #include "base/json.h"
 
 #include "base/array.h"
 #include "base/file.h"
 #include "base/json_node.h"
 
+#include <errno.h>
 #include <stdalign.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
+#include <yajl/yajl_parse.h>
+#include <zlib.h>
 
 /* ---- Arena ---- */
 
 /* A chunk holds at least this much, so that small documents take one allocation. */
-enum { CHUNK_BYTES = 16 * 1024 };
+enum { ARENA_BYTES = 16 * 1024 };
 
 struct lk_arena_chunk {
     struct lk_arena_chunk *next;
@@ -27,14 +32,11 @@ void *lk_arena_take(struct lk_arena *a, size_t size)
     struct lk_arena_chunk *c = a->chunks;
     void *p;
 
-    if (size > SIZE_MAX / 2)
-        return NULL;
     size = (size + align - 1) / align * align;
     if (!c || c->size - a->used < size) {
-        size_t room = size > CHUNK_BYTES ? size : CHUNK_BYTES;
+        size_t room = size > ARENA_BYTES ? size : ARENA_BYTES;
 
-        c = malloc(sizeof *c + room);
-        if (!c)
+        if (lk_alloc(&c, 1, sizeof *c + room) != LK_OK)
             return NULL;
         c->size = room;
         c->next = a->chunks;
@@ -78,6 +80,166 @@ void lk_json_free(struct lk_json_doc *doc)
     free(doc);
 }
 
+/* ---- Parsing with yajl: chunks, lines, errors ---- */
+
+enum { CHUNK_BYTES = 1 << 16 };
+
+static const yajl_callbacks callbacks; /* below: they make values of events */
+
+/* One parse. The caller sets name, the rest is zero. */
+struct parser {
+    const char *name;
+    yajl_handle yajl;           /* its callbacks get the parser */
+    const unsigned char *chunk; /* the bytes that yajl is parsing; borrowed */
+    size_t chunk_size;
+    size_t counted;    /* bytes of the chunk whose newlines are in `line` */
+    size_t line;       /* from 1 */
+    int depth;         /* arrays and objects that are open; the callbacks count it */
+    enum lk_status st; /* of the callback that stopped the parse */
+    bool located;      /* that callback's error text has file and line already */
+    bool begun;        /* the first chunk, where a byte order mark is skipped, is past */
+};
+/* Return the line, from 1, of the token that a callback is called for. Newlines are counted once,
+ * in steps. */
+static size_t parser_line(struct parser *p)
+{
+    size_t at = yajl_get_bytes_consumed(p->yajl);
+
+    if (at > p->chunk_size)
+        at = p->chunk_size;
+    while (p->counted < at) {
+        const unsigned char *from = p->chunk + p->counted;
+        const unsigned char *newline = memchr(from, '\n', at - p->counted);
+
+        if (!newline) {
+            p->counted = at;
+            break;
+        }
+        p->line++;
+        p->counted += (size_t)(newline - from) + 1;
+    }
+    return p->line;
+}
+
+static enum lk_status parser_open(struct parser *p)
+{
+    p->line = 1;
+    p->yajl = yajl_alloc(&callbacks, NULL, p);
+    if (!p->yajl)
+        return lk_fail(LK_ENOMEM, "%s: cannot start yajl", p->name);
+    if (!yajl_config(p->yajl, yajl_allow_comments, 1))
+        return lk_fail(LK_EINTERNAL, "yajl knows no comments");
+    return LK_OK;
+}
+
+static void parser_close(struct parser *p)
+{
+    if (p->yajl)
+        yajl_free(p->yajl);
+}
+
+/* Turns yajl's answer into a status with file and line. */
+static enum lk_status parser_status(struct parser *p, yajl_status answer)
+{
+    unsigned char *text;
+    size_t line;
+
+    if (answer == yajl_status_ok)
+        return LK_OK;
+    line = parser_line(p);
+    if (answer == yajl_status_client_canceled && p->located)
+        return p->st;
+    if (answer == yajl_status_client_canceled)
+        return lk_fail_context(p->st, "%s:%zu", p->name, line);
+    text = yajl_get_error(p->yajl, 0, NULL, 0);
+    lk_fail(LK_EPARSE, "%s:%zu: %.*s", p->name, line, text ? (int)strcspn((char *)text, "\n") : 0,
+            text ? (char *)text : "");
+    if (text)
+        yajl_free_error(p->yajl, text);
+    return LK_EPARSE;
+}
+
+/* pre: the chunk stays until the next call. */
+static enum lk_status parser_feed(struct parser *p, const void *data, size_t size)
+{
+    static const char mark[] = "\xEF\xBB\xBF";
+    const char *text = data;
+    enum lk_status st;
+
+    if (!p->begun && size >= sizeof mark - 1 && !memcmp(text, mark, sizeof mark - 1)) {
+        text += sizeof mark - 1;
+        size -= sizeof mark - 1;
+    }
+    p->begun = true;
+    p->chunk = (const unsigned char *)text;
+    p->chunk_size = size;
+    p->counted = 0;
+    st = parser_status(p, yajl_parse(p->yajl, p->chunk, size));
+    if (st == LK_OK)
+        (void)parser_line(p);
+    return st;
+}
+
+static enum lk_status parser_finish(struct parser *p)
+{
+    p->chunk_size = 0;
+    p->counted = 0;
+    return parser_status(p, yajl_complete_parse(p->yajl));
+}
+
+/* The rest of an open file, chunk by chunk. */
+static enum lk_status feed_all(struct parser *p, gzFile f, char *chunk)
+{
+    enum lk_status st = LK_OK;
+    int code;
+    int n;
+
+    while ((n = gzread(f, chunk, CHUNK_BYTES)) > 0)
+        LK_TRY(parser_feed(p, chunk, (size_t)n));
+    /* A gzip stream that ends too early gives what there is, and the error stays behind. */
+    (void)gzerror(f, &code);
+    if (code != Z_OK && code != Z_STREAM_END)
+        return lk_fail(LK_EIO, "%s:%zu: %s", p->name, p->line,
+                       code == Z_ERRNO       ? strerror(errno)
+                       : code == Z_BUF_ERROR ? "the gzip data end too early"
+                                             : "damaged gzip data");
+    LK_TRY(parser_finish(p));
+out:
+    return st;
+}
+
+/* Parse the file that p->name names (gzip or plain). */
+static enum lk_status parse_file(struct parser *p)
+{
+    enum lk_status st = LK_OK;
+    char *chunk = NULL;
+    gzFile f = gzopen(p->name, "rbe");
+
+    if (!f)
+        return lk_fail(LK_EIO, "%s: %s", p->name, errno ? strerror(errno) : "cannot open");
+    LK_TRY(lk_alloc(&chunk, CHUNK_BYTES, 1));
+    (void)gzbuffer(f, 2 * CHUNK_BYTES);
+    LK_TRY(parser_open(p));
+    LK_TRY(feed_all(p, f, chunk));
+out:
+    parser_close(p);
+    free(chunk);
+    (void)gzclose_r(f);
+    return st;
+}
+
+static enum lk_status parse_text(struct parser *p, const char *text, size_t size)
+{
+    enum lk_status st = LK_OK;
+
+    LK_TRY(parser_open(p));
+    LK_TRY(parser_feed(p, text, size));
+    LK_TRY(parser_finish(p));
+out:
+    parser_close(p);
+    return st;
+}
+
 /* ---- Events to values ---- */
 
 /* Up to here comparing all pairs of keys is cheaper than sorting. */
@@ -88,15 +250,15 @@ enum { SMALL_OBJECT = 16 };
  * everything in the arena is given back once a hook has seen it.
  */
 struct builder {
-    struct lk_json_parser parser; /* first: callbacks get its address */
+    struct parser parser; /* first: callbacks get its address */
     struct lk_json_doc *doc;
     struct lk_json *open; /* the innermost container */
     const char *key;      /* of the next value */
     const struct lk_json_walk *walk;
     void *walk_ctx;
     struct lk_json root, array; /* of a walk */
-    char **root_keys;           /* of a walk */
-    size_t n_root_keys, root_keys_capacity;
+    struct lk_arena keys_arena; /* of a walk: the root's keys outlive the document's arena */
+    struct lk_json_wish *root_keys;
 };
 
 static enum lk_status located(struct builder *b, enum lk_status st)
@@ -106,15 +268,15 @@ static enum lk_status located(struct builder *b, enum lk_status st)
     return st;
 }
 
-static enum lk_status copy_text(struct builder *b, const char *text, size_t len, const char **out)
+static enum lk_status copy_text(struct lk_arena *a, const char *text, size_t len, const char **out)
 {
     char *p;
 
     if (memchr(text, 0, len))
         return lk_fail(LK_EPARSE, "a string contains a NUL character");
-    p = lk_arena_take(&b->doc->arena, len + 1);
+    p = lk_arena_take(a, len + 1);
     if (!p)
-        return lk_fail(LK_ENOMEM, "cannot allocate %zu bytes", len);
+        return LK_ENOMEM;
     memcpy(p, text, len);
     p[len] = '\0';
     *out = p;
@@ -129,7 +291,7 @@ static void place(struct builder *b, struct lk_json *v, enum lk_json_type type)
     *v = (struct lk_json){.doc = b->doc,
                           .parent = parent,
                           .key = b->key,
-                          .line = lk_json_parser_line(&b->parser),
+                          .line = parser_line(&b->parser),
                           .type = type};
     b->key = NULL;
     if (!parent)
@@ -149,10 +311,8 @@ static struct lk_json *make(struct builder *b, enum lk_json_type type)
 {
     struct lk_json *v = lk_arena_take(&b->doc->arena, sizeof *v);
 
-    if (!v) {
-        lk_fail(LK_ENOMEM, "cannot allocate a value");
+    if (!v)
         return NULL;
-    }
     place(b, v, type);
     if (!b->doc->root)
         b->doc->root = v;
@@ -194,33 +354,29 @@ static enum lk_status build_scalar(struct builder *b, enum lk_json_type type, co
         return LK_ENOMEM;
     v->boolean = boolean;
     if (text)
-        LK_TRY(copy_text(b, text, len, &v->text));
+        LK_TRY(copy_text(&b->doc->arena, text, len, &v->text));
     LK_TRY(complete(b, v));
 out:
     return st;
 }
 
-/* Keys of the root of a walk outlive the arena; this also sees its duplicates. */
+/* Keep a key of the root of a walk; a duplicate is an error, as find_duplicate's in other objects.
+ */
 static enum lk_status root_key(struct builder *b, const char *text, size_t len)
 {
     enum lk_status st = LK_OK;
-    char *copy = NULL;
+    struct lk_json_wish *k = lk_arena_take(&b->keys_arena, sizeof *k);
 
-    if (memchr(text, 0, len))
-        return lk_fail(LK_EPARSE, "a string contains a NUL character");
-    LK_TRY(lk_strndup(&copy, text, len));
-    for (size_t i = 0; i < b->n_root_keys; i++)
-        if (!strcmp(b->root_keys[i], copy)) {
-            st = lk_fail(LK_EPARSE, "%s: duplicate key", copy);
-            goto out;
-        }
-    LK_TRY(lk_array_grow(&b->root_keys, &b->root_keys_capacity, b->n_root_keys + 1,
-                         sizeof *b->root_keys));
-    b->root_keys[b->n_root_keys++] = copy;
-    b->key = copy;
-    copy = NULL;
+    if (!k)
+        return LK_ENOMEM;
+    LK_TRY(copy_text(&b->keys_arena, text, len, &k->key));
+    for (const struct lk_json_wish *other = b->root_keys; other; other = other->next)
+        if (!strcmp(other->key, k->key))
+            return lk_fail(LK_EPARSE, "%s: duplicate key", k->key);
+    k->next = b->root_keys;
+    b->root_keys = k;
+    b->key = k->key;
 out:
-    free(copy);
     return st;
 }
 
@@ -228,7 +384,7 @@ static enum lk_status build_key(struct builder *b, const char *text, size_t len)
 {
     if (b->open == &b->root)
         return root_key(b, text, len);
-    return copy_text(b, text, len, &b->key);
+    return copy_text(&b->doc->arena, text, len, &b->key);
 }
 
 static enum lk_status build_start(struct builder *b, enum lk_json_type type)
@@ -300,7 +456,7 @@ static enum lk_status build_end(struct builder *b)
         return LK_OK;
     v->items = lk_arena_take(&b->doc->arena, v->n_items * sizeof(struct lk_json *));
     if (!v->items)
-        return lk_fail(LK_ENOMEM, "cannot allocate %zu items", v->n_items);
+        return LK_ENOMEM;
     for (struct lk_json *c = v->first; c; c = c->next)
         v->items[n++] = c;
     if (v->type == LK_JSON_OBJECT)
@@ -380,12 +536,12 @@ enum lk_status lk_json_parse(const char *name, const char *text, size_t size,
 {
     enum lk_status st = LK_OK;
     struct lk_json_doc *doc = NULL;
-    struct builder b = {.parser = {.name = name, .callbacks = &callbacks}};
+    struct builder b = {.parser = {.name = name}};
 
     LK_TRY(lk_alloc(&doc, 1, sizeof *doc));
     LK_TRY(lk_strdup(&doc->name, name));
     b.doc = doc;
-    LK_TRY(lk_json_parser_text(&b.parser, text, size));
+    LK_TRY(parse_text(&b.parser, text, size));
     *out = doc;
     doc = NULL;
 out:
@@ -406,33 +562,16 @@ out:
     return st;
 }
 
-enum lk_status lk_json_read_text(const char *name, const char *text, size_t size,
-                                 enum lk_status (*read)(struct lk_json *root, void *ctx), void *ctx)
-{
-    struct lk_json_doc *doc = NULL;
-    enum lk_status st = lk_json_parse(name, text, size, &doc);
-
-    if (st == LK_OK)
-        st = read(lk_json_root(doc), ctx);
-    lk_json_free(doc);
-    return st;
-}
-
 enum lk_status lk_json_walk(const char *path, const struct lk_json_walk *walk, void *ctx)
 {
     enum lk_status st = LK_OK;
     struct lk_json_doc doc = {0};
-    struct builder b = {.parser = {.name = path, .callbacks = &callbacks},
-                        .doc = &doc,
-                        .walk = walk,
-                        .walk_ctx = ctx};
+    struct builder b = {.parser = {.name = path}, .doc = &doc, .walk = walk, .walk_ctx = ctx};
 
     LK_TRY(lk_strdup(&doc.name, path));
-    LK_TRY(lk_json_parser_file(&b.parser));
+    LK_TRY(parse_file(&b.parser));
 out:
-    for (size_t i = 0; i < b.n_root_keys; i++)
-        free(b.root_keys[i]);
-    free(b.root_keys);
+    arena_fini(&b.keys_arena);
     arena_fini(&doc.arena);
     free(doc.name);
     return st;

@@ -114,6 +114,8 @@ struct lk_member {
         .key = NULL                                                                                \
     }
 
+enum { LK_BASES_MAX = 8 }; /* files that one file inherits from, through each other */
+
 struct lk_record {
     size_t size; /* of the struct */
     const struct lk_member *rows;
@@ -122,6 +124,9 @@ struct lk_record {
     int version;
     /* (optional) Check what rows cannot say, after all members were read; v is the object. */
     enum lk_status (*check)(struct lk_json *v, void *base);
+    /* (optional) Find the file that `base` of the file `of` names; *out is freed by the caller. The
+     * file then inherits the members that it lacks. NULL: files have no base. */
+    enum lk_status (*find_base)(const char *of, const char *base, char **out);
     /* (optional) Return true if an OBJECT shall be written; NULL: always. */
     bool (*given)(const void *base);
 };

@@ -23,6 +23,15 @@ struct parse {
     const char **names; /* by row */
 };
 
+static const struct {
+    size_t bytes; /* of the field */
+    enum lk_dimension dim;
+} types[] = {
+#define LK_OPTION_TYPE_(type, c, word, dim) [type] = {sizeof(c), dim},
+    LK_OPTION_LIST(LK_OPTION_TYPE_)
+#undef LK_OPTION_TYPE_
+};
+
 static bool is_bounded(const struct lk_option *row)
 {
     return row->min != 0 || row->max != 0;
@@ -111,7 +120,7 @@ static enum lk_status read_choice(const struct lk_option *row, const char *text,
             return LK_OK;
         }
     words.n = (size_t)n;
-    near = lk_option_nearest(text, words.names, words.n);
+    near = lk_words_nearest(text, words.names, words.n);
     return lk_fail(LK_EUSAGE, "'%s' is not one of:%s%s%s%s", text,
                    lk_words_list(&words, list, sizeof list), near ? "; did you mean '" : "",
                    near ? near : "", near ? "'?" : "");
@@ -159,13 +168,11 @@ static enum lk_status set_value(const struct lk_option *row, enum lk_option_type
     case LK_OPT_INT:
         return read_int(row, text, field);
     case LK_OPT_REAL:
-        return read_real(row, LK_DIM_NONE, text, field);
+    case LK_OPT_TIME:
+    case LK_OPT_RATE:
+        return read_real(row, types[type].dim, text, field);
     case LK_OPT_SIZE:
         return read_size(row, text, field);
-    case LK_OPT_TIME:
-        return read_real(row, LK_DIM_TIME, text, field);
-    case LK_OPT_RATE:
-        return read_real(row, LK_DIM_RATE, text, field);
     case LK_OPT_FILE:
         if (!*text)
             return lk_fail(LK_EUSAGE, "the file name is empty");
@@ -189,21 +196,10 @@ static enum lk_status set_field(const struct lk_option *row, void *target, const
     return set_value(row, row->type, text, (char *)target + row->offset);
 }
 
-static size_t field_size(enum lk_option_type type)
-{
-    static const size_t sizes[] = {
-#define LK_OPTION_SIZE_(type, c, word) [type] = sizeof(c),
-        LK_OPTION_LIST(LK_OPTION_SIZE_)
-#undef LK_OPTION_SIZE_
-    };
-
-    return sizes[type];
-}
-
 static enum lk_status set_defaults(const struct lk_option *rows, void *target)
 {
     for (const struct lk_option *row = rows; row->name; row++) {
-        memset((char *)target + row->offset, 0, field_size(row->type));
+        memset((char *)target + row->offset, 0, types[row->type].bytes);
         if (row->fallback && set_field(row, target, row->fallback) != LK_OK)
             return lk_fail(LK_EINTERNAL, "the default of --%s: %s", row->name, lk_error_text());
     }
@@ -216,7 +212,7 @@ static enum lk_status fail_unknown(const struct parse *p, const char *word, size
     const char *near;
 
     snprintf(name, sizeof name, "%.*s", (int)(len < sizeof name ? len : sizeof name), word);
-    near = lk_option_nearest(name, p->names, p->n_rows);
+    near = lk_words_nearest(name, p->names, p->n_rows);
     return lk_fail(LK_EUSAGE, "no option '--%.*s'%s%s%s", (int)len, word,
                    near ? "; did you mean '--" : "", near ? near : "", near ? "'?" : "");
 }

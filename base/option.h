@@ -1,9 +1,8 @@
 /*
  * Command-line options as tables. One row gives the parser, --help, the manual page, the tables of
  * docs/ and "did you mean". Options are "--name=value", "--name value", "-n value" or "-n4"; a flag
- * is "--name" or
- * "--no-name". Names are not cut short, and no option is given twice. A value that begins with a
- * dash and is neither "-" nor a number needs the form with "=".
+ * is "--name" or "--no-name". Names are not cut short, and no option is given twice. A value that
+ * begins with a dash and is neither "-" nor a number needs the form with "=".
  *
  *     struct opts { int64_t steps; uint64_t cap; };
  *     static const struct lk_option rows[] = {
@@ -16,6 +15,7 @@
 #define LK_BASE_OPTION_H
 
 #include "base/status.h"
+#include "base/units.h"
 #include "base/words.h"
 
 #include <stdbool.h>
@@ -23,19 +23,19 @@
 #include <stdint.h>
 #include <stdio.h>
 
-/* X(type, C type of the field, word in the help) */
+/* X(type, C type of the field, word in the help, dimension of value and range) */
 #define LK_OPTION_LIST(X)                                                                          \
-    X(LK_OPT_FLAG, bool, "")                                                                       \
-    X(LK_OPT_INT, int64_t, "N")                                                                    \
-    X(LK_OPT_REAL, double, "X")                                                                    \
-    X(LK_OPT_SIZE, uint64_t, "SIZE")                                                               \
-    X(LK_OPT_TIME, double, "TIME")                                                                 \
-    X(LK_OPT_RATE, double, "RATE")                                                                 \
-    X(LK_OPT_TEXT, const char *, "TEXT")                                                           \
-    X(LK_OPT_FILE, const char *, "FILE")                                                           \
-    X(LK_OPT_CHOICE, int, "WORD")                                                                  \
-    X(LK_OPT_INTS, struct lk_ints, "N,N,...")                                                      \
-    X(LK_OPT_SIZES, struct lk_sizes, "SIZE,...")
+    X(LK_OPT_FLAG, bool, "", LK_DIM_NONE)                                                          \
+    X(LK_OPT_INT, int64_t, "N", LK_DIM_NONE)                                                       \
+    X(LK_OPT_REAL, double, "X", LK_DIM_NONE)                                                       \
+    X(LK_OPT_SIZE, uint64_t, "SIZE", LK_DIM_BYTES)                                                 \
+    X(LK_OPT_TIME, double, "TIME", LK_DIM_TIME)                                                    \
+    X(LK_OPT_RATE, double, "RATE", LK_DIM_RATE)                                                    \
+    X(LK_OPT_TEXT, const char *, "TEXT", LK_DIM_NONE)                                              \
+    X(LK_OPT_FILE, const char *, "FILE", LK_DIM_NONE)                                              \
+    X(LK_OPT_CHOICE, int, "WORD", LK_DIM_NONE)                                                     \
+    X(LK_OPT_INTS, struct lk_ints, "N,N,...", LK_DIM_NONE)                                         \
+    X(LK_OPT_SIZES, struct lk_sizes, "SIZE,...", LK_DIM_BYTES)
 
 enum lk_option_type { LK_OPTION_LIST(LK_WORD_VALUE) };
 
@@ -88,8 +88,5 @@ void lk_option_markdown(const struct lk_option *rows, const char *const *names, 
 /* Format one row's value as text that reads back to it, e.g. for a trace header. Returns buf. */
 const char *lk_option_value(const struct lk_option *row, const void *target, char *buf,
                             size_t size);
-
-/* Return the nearest of n words by edit distance, or NULL when none is near. */
-const char *lk_option_nearest(const char *word, const char *const *words, size_t n);
 
 #endif

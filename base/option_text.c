@@ -12,34 +12,14 @@ enum {
     HELP_WIDTH = 80
 };
 
-static const char *const type_words[] = {
-#define LK_OPTION_WORD_(type, c, word) [type] = (word),
-    LK_OPTION_LIST(LK_OPTION_WORD_)
-#undef LK_OPTION_WORD_
+static const struct {
+    const char *word; /* for the value, in the help */
+    enum lk_dimension dim;
+} types[] = {
+#define LK_OPTION_TYPE_(type, c, word, dim) [type] = {word, dim},
+    LK_OPTION_LIST(LK_OPTION_TYPE_)
+#undef LK_OPTION_TYPE_
 };
-
-/* Return the dimension of a type's range and value. */
-static enum lk_dimension dimension_of(enum lk_option_type type)
-{
-    switch (type) {
-    case LK_OPT_SIZE:
-    case LK_OPT_SIZES:
-        return LK_DIM_BYTES;
-    case LK_OPT_TIME:
-        return LK_DIM_TIME;
-    case LK_OPT_RATE:
-        return LK_DIM_RATE;
-    case LK_OPT_FLAG:
-    case LK_OPT_INT:
-    case LK_OPT_REAL:
-    case LK_OPT_TEXT:
-    case LK_OPT_FILE:
-    case LK_OPT_CHOICE:
-    case LK_OPT_INTS:
-        break;
-    }
-    return LK_DIM_NONE;
-}
 
 /* Append to the text of *used bytes in buf; the excess is cut off. */
 __attribute__((format(printf, 4, 5))) static void append(char *buf, size_t size, size_t *used,
@@ -64,8 +44,7 @@ static void append_bound(const struct lk_option *row, double v, char *buf, size_
     if (row->type == LK_OPT_INT || row->type == LK_OPT_INTS)
         append(buf, size, used, "%.0f", v);
     else
-        append(buf, size, used, "%s",
-               lk_units_exact(dimension_of(row->type), v, text, sizeof text));
+        append(buf, size, used, "%s", lk_units_exact(types[row->type].dim, v, text, sizeof text));
 }
 
 /* Write "1..64; default 8": range or allowed words, and the default; "" for a row without. */
@@ -132,7 +111,7 @@ static void print_row(const struct lk_option *row, FILE *out)
     char left[96];
     char text[1024];
     size_t used = 0;
-    const char *word = type_words[row->type];
+    const char *word = types[row->type].word;
 
     append(left, sizeof left, &used, row->letter ? "  -%c, " : "      ", row->letter);
     append(left, sizeof left, &used, "--%s%s%s%s", negation(row), row->name, *word ? "=" : "",
@@ -197,8 +176,8 @@ void lk_option_man(const struct lk_option *rows, FILE *out)
         lk_option_roff(negation(row), out);
         lk_option_roff(row->name, out);
         fputs("\\fR", out);
-        if (*type_words[row->type])
-            fprintf(out, "=\\fI%s\\fR", type_words[row->type]);
+        if (*types[row->type].word)
+            fprintf(out, "=\\fI%s\\fR", types[row->type].word);
         fputc('\n', out);
         describe_fully(row, text, sizeof text);
         lk_option_roff(text, out);
@@ -237,8 +216,8 @@ void lk_option_markdown(const struct lk_option *rows, const char *const *names, 
         fputs("| ", out);
         if (row->letter)
             fprintf(out, "`-%c`, ", row->letter);
-        fprintf(out, "`--%s%s%s%s` | ", negation(row), row->name, *type_words[row->type] ? "=" : "",
-                type_words[row->type]);
+        fprintf(out, "`--%s%s%s%s` | ", negation(row), row->name, *types[row->type].word ? "=" : "",
+                types[row->type].word);
         print_cell(row->help, out);
         fputs(" | ", out);
         describe(row, values, sizeof values);
@@ -280,7 +259,7 @@ const char *lk_option_value(const struct lk_option *row, const void *target, cha
     case LK_OPT_REAL:
     case LK_OPT_TIME:
     case LK_OPT_RATE:
-        lk_units_exact(dimension_of(row->type), *(const double *)field, buf, size);
+        lk_units_exact(types[row->type].dim, *(const double *)field, buf, size);
         break;
     case LK_OPT_TEXT:
     case LK_OPT_FILE:

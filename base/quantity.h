@@ -10,7 +10,6 @@
 #include "base/units.h"
 
 #include <stdbool.h>
-#include <stddef.h>
 #include <stdint.h>
 
 struct lk_quantity {

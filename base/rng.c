@@ -4,7 +4,6 @@
 #include "base/elementary.h"
 
 #include <math.h>
-#include <stdbool.h>
 
 /* Philox4x32's multipliers and Weyl increments (Salmon et al., SC'11, section 3.3). */
 #define PHILOX_M0 0xD2511F53U

@@ -1,7 +1,7 @@
 /*
- * Typed facts of a run, read from the texts that its trace header records by key (the config of
- * struct lk_run_info). A key that is absent leaves its fact unknown, so that headers of older
- * builds are read, too.
+ * Read what the analysis and job.json need of a run's options and of its GPU. A trace records them
+ * as texts by key (the member config of struct lk_run_info); this header gives them types. A fact
+ * whose key is absent, as in traces of older builds, is unknown and no error.
  */
 #ifndef LK_BASE_RUN_FACTS_H
 #define LK_BASE_RUN_FACTS_H
@@ -12,7 +12,7 @@
 
 #include <stdbool.h>
 
-/* Keys of facts that other files record. */
+/* Keys that record facts of the GPU; those of options are the options' names. */
 #define LK_GPU_CONFIG_UUID        "gpu_uuid"
 #define LK_GPU_CONFIG_MAX_CLOCK   "gpu_max_sm_clock_mhz"
 #define LK_GPU_CONFIG_POWER_LIMIT "gpu_power_limit_w"

@@ -17,34 +17,26 @@ double lk_score_interval(double measured, double lo, double hi, double level)
     return b - a + 2 / (1 - level) * (fmax(0, a - y) + fmax(0, y - b));
 }
 
-/* Summarise the sorted |errors|; NaN if there are none. */
-static struct lk_score_errors errors_of(double *errors, size_t n)
-{
-    struct lk_score_errors e = {n, NAN, NAN, NAN};
-
-    if (!n)
-        return e;
-    e.mean = lk_stats_mean(errors, n);
-    e.median = lk_stats_median(errors, n);
-    e.worst = errors[n - 1];
-    return e;
-}
-
 enum lk_status lk_score_errors_of(const double *measured, const double *predicted, size_t n,
                                   struct lk_score_errors *out)
 {
     enum lk_status st = LK_OK;
     double *errors = NULL;
-    size_t known = 0;
+    struct lk_score_errors e = {0, NAN, NAN, NAN};
 
     LK_TRY(lk_alloc(&errors, n, sizeof *errors));
     for (size_t i = 0; i < n; i++) {
-        double e = fabs(predicted[i] / measured[i] - 1);
+        double error = fabs(predicted[i] / measured[i] - 1);
 
-        if (isfinite(e))
-            errors[known++] = e;
+        if (isfinite(error))
+            errors[e.n++] = error;
     }
-    *out = errors_of(errors, known);
+    if (e.n) {
+        e.mean = lk_stats_mean(errors, e.n);
+        e.median = lk_stats_median(errors, e.n); /* sorts */
+        e.worst = errors[e.n - 1];
+    }
+    *out = e;
 out:
     free(errors);
     return st;
@@ -80,7 +72,7 @@ static enum lk_status score_intervals(const struct lk_scored *v, size_t n, struc
         width += log(v[i].hi / v[i].lo);
         score += lk_score_interval(v[i].measured, v[i].lo, v[i].hi, s->level);
     }
-    s->share = lk_stats_share(s->inside, s->n, SHARE_LEVEL);
+    s->share = lk_stats_wilson(s->inside, s->n, SHARE_LEVEL);
     s->width = s->score = s->constant_width = s->constant_score = NAN;
     if (!s->n)
         goto out;
@@ -97,20 +89,22 @@ enum lk_status lk_score_of(const struct lk_scored *v, size_t n, double level, st
 {
     enum lk_status st = LK_OK;
     struct lk_score s = {.level = level};
-    double *errors = NULL;
-    size_t known = 0;
+    double *measured = NULL, *predicted = NULL;
 
     if (!(level > 0 && level < 1))
         return lk_fail(LK_EINTERNAL, "score of intervals at level %g", level);
-    LK_TRY(lk_alloc(&errors, n, sizeof *errors));
-    for (size_t i = 0; i < n; i++)
-        if (isfinite(v[i].predicted))
-            errors[known++] = fabs(v[i].predicted / v[i].measured - 1);
-    s.errors = errors_of(errors, known);
+    LK_TRY(lk_alloc(&measured, n, sizeof *measured));
+    LK_TRY(lk_alloc(&predicted, n, sizeof *predicted));
+    for (size_t i = 0; i < n; i++) {
+        measured[i] = v[i].measured;
+        predicted[i] = v[i].predicted;
+    }
+    LK_TRY(lk_score_errors_of(measured, predicted, n, &s.errors));
     LK_TRY(score_intervals(v, n, &s));
     *out = s;
 out:
-    free(errors);
+    free(measured);
+    free(predicted);
     return st;
 }
 

@@ -152,7 +152,8 @@ void lk_span_emit(struct lk_track *t, const struct lk_span *s)
     if (!t)
         return;
     for (int i = 0; i < t->recorder->n_sinks; i++)
-        t->recorder->ops[i]->emit(t->ctx[i], s);
+        if (t->recorder->ops[i]->emit)
+            t->recorder->ops[i]->emit(t->ctx[i], s);
 }
 
 void lk_span_enter(struct lk_track *t, const struct lk_span *s)

@@ -17,7 +17,6 @@
 #include "base/status.h"
 #include "base/words.h"
 
-#include <stddef.h>
 #include <stdint.h>
 
 /* X(kind, name in traces, Kineto category, meaning of `index`) */
@@ -104,7 +103,8 @@ struct lk_sink_ops {
      */
     void (*enter)(void *track_ctx, const struct lk_span *s);
     void (*leave)(void *track_ctx, const struct lk_span *s);
-    /* Record a complete span. No lock, no allocation, no system call. One thread a track. */
+    /* (optional) Record a complete span. No lock, no allocation, no system call. One thread a
+     * track. */
     void (*emit)(void *track_ctx, const struct lk_span *s);
 };
 

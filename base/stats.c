@@ -174,7 +174,7 @@ enum lk_status lk_stats_summary(const double *v, size_t n, struct lk_summary *ou
     return LK_OK;
 }
 
-struct lk_estimate lk_stats_share(size_t k, size_t n, double level)
+struct lk_estimate lk_stats_wilson(size_t k, size_t n, double level)
 {
     double z = lk_stats_normal_quantile((1 + level) / 2);
     double count = (double)n;

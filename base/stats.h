@@ -101,7 +101,7 @@ enum lk_status lk_stats_nnls(const double *a, const double *y, size_t n, size_t 
 enum lk_status lk_stats_isotonic(double *y, const double *weight, size_t n);
 /* Return the share k / n with its Wilson interval, e.g. of the forecasts whose interval held what
  * was measured. n 0: value NaN, interval 0 to 1. */
-struct lk_estimate lk_stats_share(size_t k, size_t n, double level);
+struct lk_estimate lk_stats_wilson(size_t k, size_t n, double level);
 /* Return the quantile of the standard normal distribution (Acklam's approximation and one step of
  * Halley's method: to about 1e-15). p of 0 and 1 gives the infinities, p outside [0, 1] NaN. */
 double lk_stats_normal_quantile(double p);

@@ -9,8 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const double PACE_LEAST = 0.05;
-static const double PACE_SDS = 4;
+static const double SLOW_LEAST = 0.05;
+static const double SLOW_SDS = 4;
 static const double PRIOR_RANKS = 2;
 
 static const double THRESHOLD_SDS = 3;
@@ -21,31 +21,31 @@ static const double SHARE_MAX = 0.5;
 enum { PEAKS_MIN = 20, RESAMPLES = 200 };
 static const double LEVEL = 0.90;
 
-/* ---- Pace ---- */
+/* ---- Normal ranks ---- */
 
-static struct lk_pace pace_of(const double *sorted, size_t n)
+static struct lk_normal_ranks normal_ranks_of(const double *sorted, size_t n)
 {
-    struct lk_pace p = {.mean = lk_stats_mean(sorted, n), .n = n};
+    struct lk_normal_ranks p = {.mean = lk_stats_mean(sorted, n), .slowest = sorted[n - 1], .n = n};
 
     for (size_t i = 0; i < n; i++)
         p.sum_sq += (sorted[i] / p.mean - 1) * (sorted[i] / p.mean - 1);
     return p;
 }
 
-struct lk_pace lk_straggler_pace(double *v, size_t n, double prior, double noise)
+struct lk_normal_ranks lk_straggler_normal_ranks(double *v, size_t n, double prior, double noise)
 {
     size_t common = (n + 1) / 2;
 
     lk_stats_sort(v, n);
     for (; common < n; common++) {
-        struct lk_pace p = pace_of(v, common);
+        struct lk_normal_ranks p = normal_ranks_of(v, common);
         double freedom = PRIOR_RANKS + (double)common - 1;
         double sd = hypot(sqrt((PRIOR_RANKS * prior * prior + p.sum_sq) / freedom), noise);
 
-        if (v[common] / p.mean - 1 > fmax(PACE_LEAST, PACE_SDS * sd))
+        if (v[common] / p.mean - 1 > fmax(SLOW_LEAST, SLOW_SDS * sd))
             break;
     }
-    return pace_of(v, common);
+    return normal_ranks_of(v, common);
 }
 
 /* ---- Components ---- */

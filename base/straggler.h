@@ -1,7 +1,7 @@
 /*
  * Estimate the straggler law from measured compute times: which ranks are slow, the spread of the
  * others, and whether the times have a heavy tail. Times may be in any unit, the same for all:
- * every result but lk_pace.mean is a ratio.
+ * every result but the mean and slowest time of lk_normal_ranks is a ratio.
  */
 #ifndef LK_BASE_STRAGGLER_H
 #define LK_BASE_STRAGGLER_H
@@ -19,8 +19,8 @@
  *  - transient_sd, common_sd: sd of the effect of a micro-batch on one rank and on all ranks
  *    together; drawn anew in each micro-batch, as a lognormal factor of mean 1, less 1;
  *  - tail_share, tail_scale, tail_shape: a share of each rank's micro-batches takes longer still,
- *    by an excess from 0 up that follows a generalised Pareto law. Its mean is scale / (1 - shape).
- *    A fit and a cluster file have that mean in tail_scale, the step model the law's own scale.
+ *    by an excess from 0 up that follows a generalised Pareto law. tail_scale is its mean; the
+ *    law's own scale is (1 - shape) of that.
  *
  * A node's link to the other nodes takes its mean time times 1 + an effect of sd link_sd, normal,
  * drawn once for the run. The slowest node's link sets the pace of every collective between nodes.
@@ -39,10 +39,11 @@
     X(tail_shape, "tail shape", 0.9, "shape of the tail's generalised Pareto law")
 
 /* The times of the ranks of normal speed, that is without the slow ones. */
-struct lk_pace {
-    double mean;   /* of their times, in the unit of these */
-    double sum_sq; /* sum over them of (time / mean - 1)^2 */
-    size_t n;      /* number of such ranks: the fastest n */
+struct lk_normal_ranks {
+    double mean;    /* of their times, in the unit of these */
+    double slowest; /* the longest of their times */
+    double sum_sq;  /* sum over them of (time / mean - 1)^2 */
+    size_t n;       /* number of such ranks: the fastest n */
 };
 /*
  * Find the ranks of normal speed; sorts v, the n ranks' mean times. A rank is slow if it exceeds
@@ -51,7 +52,7 @@ struct lk_pace {
  * relative to the mean. The fastest half is never slow, so that slow ranks do not mask each other.
  * pre: n > 0, all v above 0.
  */
-struct lk_pace lk_straggler_pace(double *v, size_t n, double prior, double noise);
+struct lk_normal_ranks lk_straggler_normal_ranks(double *v, size_t n, double prior, double noise);
 
 /*
  * An estimate of each parameter; n is the number of times it is made from. A parameter that the
@@ -69,7 +70,7 @@ struct lk_pace lk_straggler_pace(double *v, size_t n, double prior, double noise
  */
 struct lk_straggler_fit {
 #define LK_STRAGGLER_FIELD_(field, text, max, help) struct lk_estimate field;
-    LK_STRAGGLER_LIST(LK_STRAGGLER_FIELD_) /* tail_scale: mean excess */
+    LK_STRAGGLER_LIST(LK_STRAGGLER_FIELD_)
 #undef LK_STRAGGLER_FIELD_
 };
 /* Fit the law to n repetitions, in which rank r took v[repetition * ranks + r]; 90 % intervals are

@@ -39,7 +39,6 @@
 
 #include "base/bucket.h"
 #include "base/clockfit.h"
-#include "base/json.h"
 #include "base/member.h"
 #include "base/span.h"
 #include "base/status.h"
@@ -151,7 +150,7 @@ enum lk_status lk_trace_read(const char *path, struct lk_trace *out);
 enum lk_status lk_trace_read_merged(const char *path, struct lk_trace **out, size_t *out_n);
 /*
  * Read all DIR/rank%d.trace.json.gz, sorted by rank; free *out by lk_traces_free. LK_EIO when there
- * is none, LK_EPARSE when they are of different runs.
+ * is none. That they are of one run is checked where they become one (profiler/run_set.h).
  */
 enum lk_status lk_traces_read(const char *dir, struct lk_trace **out, size_t *out_n);
 void lk_traces_free(struct lk_trace *traces, size_t n); /* NULL is legal */

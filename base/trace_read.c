@@ -6,7 +6,6 @@
 
 #include "base/array.h"
 #include "base/bounds.h"
-#include "base/clock.h"
 #include "base/trace_format.h"
 
 #include <math.h>
@@ -232,7 +231,7 @@ struct reader {
 static void reader_fini(struct reader *r)
 {
     for (size_t i = 0; i < r->header.n_ranks; i++)
-        free(r->header.ranks[i].trace.spans);
+        free(r->header.ranks[i].spans);
     lk_record_fini(&lk_trace_header_record, &r->header);
     for (size_t i = 0; i < r->n_parts; i++)
         free(r->parts[i].spans);
@@ -268,19 +267,19 @@ static struct part *find_part(const struct reader *r, int rank)
 }
 
 /* Describe how a span contradicts the header, or return NULL. */
-static const char *contradiction(const struct lk_trace_rank_in *r, const struct lk_trace_span *s)
+static const char *contradiction(const struct lk_trace *t, const struct lk_trace_span *s)
 {
-    if (s->track >= r->trace.n_tracks)
+    if (s->track >= t->n_tracks)
         return "its track (tid) is not in lockstep.ranks[].tracks";
-    if (s->span.name > r->trace.n_names)
+    if (s->span.name > t->n_names)
         return "its lk_name is not in lockstep.ranks[].names";
     return NULL;
 }
 
-static const struct lk_trace_rank_in *find_rank(const struct reader *r, int rank)
+static const struct lk_trace *find_rank(const struct reader *r, int rank)
 {
     for (size_t i = 0; i < r->header.n_ranks; i++)
-        if (r->header.ranks[i].trace.info.rank == rank)
+        if (r->header.ranks[i].info.rank == rank)
             return &r->header.ranks[i];
     return NULL;
 }
@@ -334,36 +333,34 @@ static bool to_local(const struct reader *r, const struct lk_trace *t, uint64_t 
 }
 
 /* Move a part's spans into their trace. */
-static enum lk_status finish_rank(const struct reader *r, struct lk_trace_rank_in *k,
-                                  struct part *p)
+static enum lk_status finish_rank(const struct reader *r, struct lk_trace *t, struct part *p)
 {
     enum lk_status st = LK_OK;
-    int rank = k->trace.info.rank;
+    int rank = t->info.rank;
     size_t n = p ? p->n : 0;
 
-    if (n != k->n_spans)
+    if (n != t->n_spans)
         return lk_fail(LK_EPARSE, "%s: rank %d: %zu spans, but lockstep.ranks[].spans says %llu",
-                       r->path, rank, n, (unsigned long long)k->n_spans);
+                       r->path, rank, n, (unsigned long long)t->n_spans);
     for (size_t i = 0; i < n; i++) {
         struct lk_span *s = &p->spans[i].span;
 
-        if (contradiction(k, &p->spans[i]))
+        if (contradiction(t, &p->spans[i]))
             return lk_fail(LK_EPARSE, "%s: rank %d: span %zu: %s", r->path, rank, i,
-                           contradiction(k, &p->spans[i]));
+                           contradiction(t, &p->spans[i]));
         if (s->ready_ns == NO_READY)
             s->ready_ns = 0;
-        else if (!to_local(r, &k->trace, &s->ready_ns))
+        else if (!to_local(r, t, &s->ready_ns))
             return lk_fail(LK_EPARSE, "%s: rank %d: span %zu: lk_ready_us is out of range", r->path,
                            rank, i);
-        if (!to_local(r, &k->trace, &s->start_ns) || !to_local(r, &k->trace, &s->end_ns))
+        if (!to_local(r, t, &s->start_ns) || !to_local(r, t, &s->end_ns))
             return lk_fail(LK_EPARSE, "%s: rank %d: span %zu: ts is out of range", r->path, rank,
                            i);
     }
     if (!p)
         return LK_OK;
     LK_TRY(lk_trace_sort_spans(&p->spans, n)); /* a tool may have rewritten the file */
-    k->trace.spans = p->spans;
-    k->trace.n_spans = n;
+    t->spans = p->spans;
     p->spans = NULL;
 out:
     return st;
@@ -381,11 +378,8 @@ static enum lk_status finish(struct reader *r)
         if (!find_rank(r, r->parts[i].rank))
             return lk_fail(LK_EPARSE, "%s: pid %d is no rank of this trace", r->path,
                            r->parts[i].rank);
-    for (size_t i = 0; i < r->header.n_ranks; i++) {
-        struct lk_trace_rank_in *k = &r->header.ranks[i];
-
-        LK_TRY(finish_rank(r, k, find_part(r, k->trace.info.rank)));
-    }
+    for (size_t i = 0; i < r->header.n_ranks; i++)
+        LK_TRY(finish_rank(r, &r->header.ranks[i], find_part(r, r->header.ranks[i].info.rank)));
 out:
     return st;
 }
@@ -413,8 +407,8 @@ enum lk_status lk_trace_read(const char *path, struct lk_trace *out)
         st = lk_fail(LK_EPARSE, "%s: a merged trace; this needs the trace of one rank", path);
         goto out;
     }
-    *out = r.header.ranks[0].trace;
-    r.header.ranks[0].trace = (struct lk_trace){0};
+    *out = r.header.ranks[0];
+    r.header.ranks[0] = (struct lk_trace){0};
 out:
     reader_fini(&r);
     return st;
@@ -422,19 +416,14 @@ out:
 
 enum lk_status lk_trace_read_merged(const char *path, struct lk_trace **out, size_t *out_n)
 {
-    enum lk_status st = LK_OK;
-    struct lk_trace *traces = NULL;
     struct reader r = {0};
+    enum lk_status st = read_all(path, &r);
 
-    LK_TRY(read_all(path, &r));
-    LK_TRY(lk_alloc(&traces, r.header.n_ranks, sizeof *traces));
-    for (size_t i = 0; i < r.header.n_ranks; i++) {
-        traces[i] = r.header.ranks[i].trace;
-        r.header.ranks[i].trace = (struct lk_trace){0};
+    if (st == LK_OK) {
+        *out = r.header.ranks;
+        *out_n = r.header.n_ranks;
+        r.header = (struct lk_trace_header){0};
     }
-    *out = traces;
-    *out_n = r.header.n_ranks;
-out:
     reader_fini(&r);
     return st;
 }

@@ -1,4 +1,8 @@
-/* Write traces: files, header, times. trace_event.c writes the events. */
+/*
+ * Write traces. Divisions: times, preparation, events, header, files. The events are metadata
+ * (names of tracks), then per rank its spans in order, each device span preceded by its synthetic
+ * launch.
+ */
 #include "base/trace.h"
 
 #include "base/array.h"
@@ -9,6 +13,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,15 +24,42 @@
  */
 #define BASE_STEP_NS (90ULL * 24 * 3600 * LK_NS_PER_S)
 
-int64_t lk_trace_file_ns(const struct lk_trace_out *f, const struct lk_trace_rank_out *r,
-                         uint64_t local_ns)
+/* A step's range on the host, in file time. */
+struct step_range {
+    uint32_t step;
+    int64_t start_ns, end_ns;
+    uint32_t track;
+};
+
+/* One rank while it is written. */
+struct rank_out {
+    const struct lk_trace *t;
+    bool on_reference; /* apply the clock fit: times become rank 0's */
+    uint64_t base_epoch_ns, base_local_ns;
+    struct step_range *steps; /* by step */
+    size_t n_steps;
+    bool *has_kernels; /* for each track: its stream has KERNEL spans */
+    uint32_t launch_track;
+};
+
+struct trace_out {
+    struct lk_json_out *o;
+    uint64_t base_ns;
+    uint64_t correlation;
+    struct rank_out *ranks;
+    size_t n_ranks;
+};
+
+/* Convert a rank's local time to file time: ns since base_ns; may be negative. */
+static int64_t file_ns(const struct trace_out *f, const struct rank_out *r, uint64_t local_ns)
 {
     uint64_t ns = r->on_reference ? lk_clock_apply(&r->t->clock, local_ns) : local_ns;
 
     return (int64_t)(ns - r->base_local_ns + r->base_epoch_ns - f->base_ns);
 }
 
-void lk_trace_put_us(struct lk_json_out *o, const char *key, int64_t ns)
+/* Write ns as microseconds with three decimals. */
+static void put_us(struct lk_json_out *o, const char *key, int64_t ns)
 {
     unsigned long long size = ns < 0 ? 0 - (unsigned long long)ns : (unsigned long long)ns;
 
@@ -60,21 +92,15 @@ static enum lk_status check_span(const struct lk_trace *t, const struct lk_trace
 
 static int by_step(const void *a, const void *b)
 {
-    const struct lk_trace_step *x = a;
-    const struct lk_trace_step *y = b;
+    const struct step_range *x = a;
+    const struct step_range *y = b;
 
     return x->step != y->step ? (x->step > y->step) - (x->step < y->step)
                               : (x->start_ns > y->start_ns) - (x->start_ns < y->start_ns);
 }
 
-static void rank_fini(struct lk_trace_rank_out *r)
-{
-    free(r->steps);
-    free(r->has_kernels);
-}
-
 /* Set has_kernels for all tracks of a stream: its ranges, and its GPU's records. */
-static void share_kernels(struct lk_trace_rank_out *r)
+static void share_kernels(struct rank_out *r)
 {
     const struct lk_trace *t = r->t;
 
@@ -86,7 +112,7 @@ static void share_kernels(struct lk_trace_rank_out *r)
 }
 
 /* Check the spans and find the steps, the tracks with kernels and the track of launches. */
-static enum lk_status rank_init(const struct lk_trace_out *f, struct lk_trace_rank_out *r)
+static enum lk_status rank_init(const struct trace_out *f, struct rank_out *r)
 {
     const struct lk_trace *t = r->t;
     enum lk_status st = LK_OK;
@@ -105,15 +131,332 @@ static enum lk_status rank_init(const struct lk_trace_out *f, struct lk_trace_ra
         if (s->span.kind != LK_SPAN_STEP)
             continue;
         LK_TRY(lk_array_grow(&r->steps, &capacity, r->n_steps + 1, sizeof *r->steps));
-        r->steps[r->n_steps++] =
-            (struct lk_trace_step){.step = s->span.step,
-                                   .start_ns = lk_trace_file_ns(f, r, s->span.start_ns),
-                                   .end_ns = lk_trace_file_ns(f, r, s->span.end_ns),
-                                   .track = s->track};
+        r->steps[r->n_steps++] = (struct step_range){.step = s->span.step,
+                                                     .start_ns = file_ns(f, r, s->span.start_ns),
+                                                     .end_ns = file_ns(f, r, s->span.end_ns),
+                                                     .track = s->track};
     }
     share_kernels(r);
     if (r->n_steps)
         qsort(r->steps, r->n_steps, sizeof *r->steps, by_step);
+out:
+    return st;
+}
+
+/* ---- Events ---- */
+
+static void write_metadata(struct lk_json_out *o, const char *name, int pid, size_t tid,
+                           const char *arg, const char *text, int64_t number)
+{
+    lk_json_out_compact(o);
+    lk_json_out_object(o, NULL);
+    lk_json_out_text(o, "ph", "M");
+    lk_json_out_text(o, "name", name);
+    put_us(o, "ts", 0);
+    lk_json_out_int(o, "pid", pid);
+    lk_json_out_uint(o, "tid", tid);
+    lk_json_out_object(o, "args");
+    if (text)
+        lk_json_out_text(o, arg, text);
+    else
+        lk_json_out_int(o, arg, number);
+    lk_json_out_close(o);
+    lk_json_out_close(o);
+}
+
+/* Return the position at which viewers show a track: tracks of one stream are adjacent. */
+static int64_t sort_index(const struct lk_trace *t, size_t track)
+{
+    for (size_t i = 0; i < track; i++)
+        if (t->tracks[i].kind == t->tracks[track].kind &&
+            t->tracks[i].stream == t->tracks[track].stream)
+            return 2 * (int64_t)i + 1;
+    return 2 * (int64_t)track;
+}
+
+static enum lk_status write_names(struct lk_json_out *o, const struct lk_trace *t)
+{
+    enum lk_status st = LK_OK;
+    int rank = t->info.rank;
+    char *name = NULL;
+
+    LK_TRY(lk_asprintf(&name, "rank %d%s%s%s", rank, t->info.host && *t->info.host ? " on " : "",
+                       t->info.host ? t->info.host : "", t->truncated ? " (truncated)" : ""));
+    write_metadata(o, "process_name", rank, 0, "name", name, 0);
+    write_metadata(o, "process_labels", rank, 0, "labels", t->info.device ? t->info.device : "", 0);
+    write_metadata(o, "process_sort_index", rank, 0, "sort_index", NULL, rank);
+    for (size_t i = 0; i < t->n_tracks; i++) {
+        write_metadata(o, "thread_name", rank, i + 1, "name", t->tracks[i].name, 0);
+        write_metadata(o, "thread_sort_index", rank, i + 1, "sort_index", NULL, sort_index(t, i));
+    }
+out:
+    free(name);
+    return st;
+}
+
+static void begin_event(struct lk_json_out *o, const char *ph, const char *cat, const char *name,
+                        const struct rank_out *r, uint32_t track, int64_t ts_ns)
+{
+    lk_json_out_compact(o);
+    lk_json_out_object(o, NULL);
+    lk_json_out_text(o, "ph", ph);
+    lk_json_out_text(o, "cat", cat);
+    lk_json_out_text(o, "name", name);
+    lk_json_out_int(o, "pid", r->t->info.rank);
+    lk_json_out_int(o, "tid", (int64_t)track + 1);
+    put_us(o, "ts", ts_ns);
+}
+
+static const struct step_range *find_step(const struct rank_out *r, uint32_t step)
+{
+    size_t lo = 0;
+    size_t hi = r->n_steps;
+
+    while (lo < hi) {
+        size_t mid = lo + (hi - lo) / 2;
+
+        if (r->steps[mid].step < step)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo < r->n_steps && r->steps[lo].step == step ? &r->steps[lo] : NULL;
+}
+
+/* Round down to whole microseconds, because HTA rounds starts up and ends down to them. */
+static int64_t floor_us(int64_t ns)
+{
+    int64_t rest = ns % (int64_t)LK_NS_PER_US;
+
+    return ns - (rest < 0 ? rest + (int64_t)LK_NS_PER_US : rest);
+}
+
+static void write_launch(const struct trace_out *f, const struct rank_out *r,
+                         const struct lk_span *s)
+{
+    const struct step_range *step = find_step(r, s->step);
+    int64_t ts = floor_us(file_ns(f, r, s->start_ns));
+    struct lk_json_out *o = f->o;
+
+    if (step) {
+        int64_t last = floor_us(step->end_ns) - (int64_t)LK_NS_PER_US;
+        int64_t first = -floor_us(-step->start_ns);
+
+        ts = ts > last ? last : ts;
+        ts = ts < first ? first : ts;
+    }
+    begin_event(o, "X", "cuda_runtime", "launch", r, step ? step->track : r->launch_track, ts);
+    put_us(o, "dur", 0);
+    lk_json_out_object(o, "args");
+    lk_json_out_uint(o, "correlation", f->correlation);
+    lk_json_out_bool(o, lk_trace_keys[LK_TRACE_SYNTHETIC], true);
+    lk_json_out_close(o);
+    lk_json_out_close(o);
+}
+
+/* Return Kineto's name of an element type. */
+static const char *kineto_dtype(enum lk_dtype t)
+{
+    static const char *const names[LK_DTYPE_COUNT] = {
+        [LK_F32] = "Float", [LK_F16] = "Half", [LK_BF16] = "BFloat16", [LK_F64] = "Double",
+        [LK_I32] = "Int",   [LK_I64] = "Long", [LK_U8] = "Byte",
+    };
+
+    return names[t];
+}
+
+/* Return the element type to count a span's bytes in, since Kineto wants elements: the gradients'
+ * type if they share one, else bytes. */
+static enum lk_dtype wire_dtype(const struct lk_run_info *i, uint64_t bytes)
+{
+    for (size_t t = 1; t < i->n_tensors; t++)
+        if (i->tensors[t].dtype != i->tensors[0].dtype)
+            return LK_U8;
+    if (!i->n_tensors || bytes % lk_dtype_bytes(i->tensors[0].dtype))
+        return LK_U8;
+    return i->tensors[0].dtype;
+}
+
+/* Return the collective's name; a bucket's collective without a name is its all-reduce. */
+static const char *collective_name(const struct rank_out *r, const struct lk_span *s)
+{
+    return s->name == 0 && s->index >= 0 ? lk_coll_name(LK_ALL_REDUCE)
+                                         : lk_trace_span_name(r->t, s);
+}
+
+static void write_collective(const struct rank_out *r, struct lk_json_out *o,
+                             const struct lk_span *s)
+{
+    const struct lk_run_info *i = &r->t->info;
+    const char *name = collective_name(r, s);
+    enum lk_dtype dtype = wire_dtype(i, s->bytes);
+    uint64_t elems = s->bytes / lk_dtype_bytes(dtype);
+    enum lk_coll coll;
+
+    if (lk_words_find(&lk_coll_words, name, &coll) == LK_OK)
+        name = lk_coll_kineto_name(coll);
+    lk_json_out_text(o, "Collective name", name);
+    lk_json_out_uint(o, "In msg nelems", elems);
+    lk_json_out_uint(o, "Out msg nelems", elems);
+    lk_json_out_int(o, "Group size", i->world_size);
+    lk_json_out_text(o, "dtype", kineto_dtype(dtype));
+    lk_json_out_text(o, "Process Group Name", "0");
+    lk_json_out_text(o, "Process Group Description", "default_pg");
+    lk_json_out_text(o, lk_trace_keys[LK_TRACE_BACKEND], i->comm ? i->comm : "");
+}
+
+static void write_own(const struct trace_out *f, const struct rank_out *r, const struct lk_span *s)
+{
+    struct lk_json_out *o = f->o;
+
+    lk_json_out_text(o, lk_trace_keys[LK_TRACE_KIND],
+                     lk_span_kind_name((enum lk_span_kind)s->kind));
+    lk_json_out_uint(o, lk_trace_keys[LK_TRACE_STEP], s->step);
+    if (s->index != -1)
+        lk_json_out_int(o, lk_trace_keys[LK_TRACE_INDEX], s->index);
+    if (s->name)
+        lk_json_out_uint(o, lk_trace_keys[LK_TRACE_NAME], s->name);
+    if (s->kind != LK_SPAN_COUNTER && s->bytes)
+        lk_json_out_uint(o, lk_trace_keys[LK_TRACE_BYTES], s->bytes);
+    if (s->ready_ns)
+        put_us(o, lk_trace_keys[LK_TRACE_READY], file_ns(f, r, s->ready_ns));
+    if (s->seq)
+        lk_json_out_uint(o, lk_trace_keys[LK_TRACE_SEQ], s->seq);
+}
+
+/* Write an instant: ready, start and end are the same time. */
+static void write_gradient(const struct trace_out *f, const struct rank_out *r,
+                           const struct lk_trace_span *s)
+{
+    const struct lk_run_info *i = &r->t->info;
+    const char *name = lk_trace_span_name(r->t, &s->span);
+    struct lk_json_out *o = f->o;
+
+    if (!s->span.name && s->span.index >= 0 && (size_t)s->span.index < i->n_tensors &&
+        i->tensors[s->span.index].name)
+        name = i->tensors[s->span.index].name;
+    begin_event(o, "i", lk_span_kind_category(LK_SPAN_GRADIENT), name, r, s->track,
+                file_ns(f, r, s->span.start_ns));
+    lk_json_out_text(o, "s", "t");
+    lk_json_out_object(o, "args");
+    write_own(f, r, &s->span);
+    lk_json_out_close(o);
+    lk_json_out_close(o);
+}
+
+static void write_counter(const struct trace_out *f, const struct rank_out *r,
+                          const struct lk_trace_span *s)
+{
+    struct lk_json_out *o = f->o;
+    double v = s->span.value;
+
+    begin_event(o, "C", lk_span_kind_category(LK_SPAN_COUNTER), lk_trace_span_name(r->t, &s->span),
+                r, s->track, file_ns(f, r, s->span.start_ns));
+    write_own(f, r, &s->span);
+    lk_json_out_object(o, "args");
+    if (isfinite(v))
+        lk_json_out_number(o, "value", v);
+    else
+        lk_json_out_text(o, "value", isnan(v) ? "nan" : v > 0 ? "inf" : "-inf");
+    lk_json_out_close(o);
+    lk_json_out_close(o);
+}
+
+/*
+ * Return the category of device work, or NULL for ranges that only annotate. On a compute stream
+ * without kernels forward, backward and optimizer are the work; with kernels they contain it, and
+ * HTA would count it twice, as it would a collective and its kernels.
+ */
+static const char *device_category(const struct rank_out *r, const struct lk_trace_span *s)
+{
+    enum lk_span_kind kind = (enum lk_span_kind)s->span.kind;
+
+    if (kind == LK_SPAN_KERNEL || kind == LK_SPAN_COPY || kind == LK_SPAN_MEMSET ||
+        (kind == LK_SPAN_COLLECTIVE && !r->has_kernels[s->track]))
+        return lk_span_kind_category(kind);
+    if ((kind == LK_SPAN_FORWARD || kind == LK_SPAN_BACKWARD || kind == LK_SPAN_OPTIMIZER) &&
+        r->t->tracks[s->track].kind == LK_TRACK_COMPUTE && !r->has_kernels[s->track])
+        return lk_span_kind_category(LK_SPAN_KERNEL);
+    return NULL;
+}
+
+/* Return the category of an annotation. Kineto too shows a collective as range and kernel. */
+static const char *annotation_category(enum lk_span_kind kind)
+{
+    return kind == LK_SPAN_COLLECTIVE ? "gpu_user_annotation" : lk_span_kind_category(kind);
+}
+
+/* Return the name that viewers and HTA's classification use: buf or a name. */
+static const char *shown_name(const struct rank_out *r, const struct lk_span *s, char *buf,
+                              size_t size)
+{
+    const char *name = lk_trace_span_name(r->t, s);
+
+    if (s->kind == LK_SPAN_STEP)
+        snprintf(buf, size, "ProfilerStep#%" PRIu32, s->step);
+    else if (s->kind == LK_SPAN_COLLECTIVE)
+        snprintf(buf, size, "nccl:%s", collective_name(r, s));
+    else if (s->kind == LK_SPAN_COPY)
+        snprintf(buf, size, "Memcpy%s%s", s->name ? " " : "", s->name ? name : "");
+    else if (s->kind == LK_SPAN_MEMSET)
+        snprintf(buf, size, "Memset (Device)");
+    else
+        return name;
+    return buf;
+}
+
+static void write_range(struct trace_out *f, const struct rank_out *r,
+                        const struct lk_trace_span *s)
+{
+    const char *device = device_category(r, s);
+    struct lk_json_out *o = f->o;
+    char name[160];
+
+    if (device) {
+        f->correlation++;
+        write_launch(f, r, &s->span);
+    }
+    begin_event(o, "X", device ? device : annotation_category((enum lk_span_kind)s->span.kind),
+                shown_name(r, &s->span, name, sizeof name), r, s->track,
+                file_ns(f, r, s->span.start_ns));
+    put_us(o, "dur", file_ns(f, r, s->span.end_ns) - file_ns(f, r, s->span.start_ns));
+    lk_json_out_object(o, "args");
+    if (device) {
+        lk_json_out_int(o, "device", r->t->info.local_rank);
+        lk_json_out_int(o, "stream", (int64_t)s->track + 1);
+        lk_json_out_uint(o, "correlation", f->correlation);
+    }
+    if (s->span.kind == LK_SPAN_COPY || s->span.kind == LK_SPAN_MEMSET)
+        lk_json_out_uint(o, "bytes", s->span.bytes);
+    if (s->span.kind == LK_SPAN_COLLECTIVE)
+        write_collective(r, o, &s->span);
+    write_own(f, r, &s->span);
+    lk_json_out_close(o);
+    lk_json_out_close(o);
+}
+
+static enum lk_status write_events(struct trace_out *f)
+{
+    enum lk_status st = LK_OK;
+
+    lk_json_out_array(f->o, "traceEvents");
+    for (size_t i = 0; i < f->n_ranks; i++)
+        LK_TRY(write_names(f->o, f->ranks[i].t));
+    for (size_t i = 0; i < f->n_ranks; i++) {
+        const struct rank_out *r = &f->ranks[i];
+
+        for (size_t j = 0; j < r->t->n_spans; j++) {
+            const struct lk_trace_span *s = &r->t->spans[j];
+
+            if (s->span.kind == LK_SPAN_GRADIENT)
+                write_gradient(f, r, s);
+            else if (s->span.kind == LK_SPAN_COUNTER)
+                write_counter(f, r, s);
+            else
+                write_range(f, r, s);
+        }
+    }
+    lk_json_out_close(f->o);
 out:
     return st;
 }
@@ -144,15 +487,15 @@ static void write_distributed(struct lk_json_out *o, const struct lk_run_info *i
 }
 
 /* Writes the object "lockstep". The ranks' structs are borrowed, not freed. */
-static enum lk_status write_ours(const struct lk_trace_out *f, bool merged)
+static enum lk_status write_ours(const struct trace_out *f, bool merged)
 {
     enum lk_status st = LK_OK;
     struct lk_trace_header h = {.merged = merged, .n_ranks = f->n_ranks};
 
     LK_TRY(lk_alloc(&h.ranks, f->n_ranks, sizeof *h.ranks));
     for (size_t i = 0; i < f->n_ranks; i++) {
-        const struct lk_trace_rank_out *r = &f->ranks[i];
-        struct lk_trace *t = &h.ranks[i].trace;
+        const struct rank_out *r = &f->ranks[i];
+        struct lk_trace *t = &h.ranks[i];
 
         *t = *r->t;
         t->base_epoch_ns = r->base_epoch_ns;
@@ -161,7 +504,6 @@ static enum lk_status write_ours(const struct lk_trace_out *f, bool merged)
             t->clock = lk_clock_identity();
             t->clock.uncertainty_ns = r->t->clock.uncertainty_ns;
         }
-        h.ranks[i].n_spans = t->n_spans;
     }
     lk_record_write(&lk_trace_header_record, f->o, "lockstep", &h);
 out:
@@ -169,7 +511,7 @@ out:
     return st;
 }
 
-static enum lk_status write_header(const struct lk_trace_out *f, bool merged)
+static enum lk_status write_header(const struct trace_out *f, bool merged)
 {
     struct lk_json_out *o = f->o;
 
@@ -193,7 +535,7 @@ static enum lk_status write_header(const struct lk_trace_out *f, bool merged)
 
 /* ---- Files ---- */
 
-static enum lk_status write_document(struct lk_trace_out *f, struct lk_writer *w, const char *path,
+static enum lk_status write_document(struct trace_out *f, struct lk_writer *w, const char *path,
                                      bool merged)
 {
     const char *slash = strrchr(path, '/');
@@ -204,7 +546,7 @@ static enum lk_status write_document(struct lk_trace_out *f, struct lk_writer *w
     lk_json_out_object(f->o, NULL);
     st = write_header(f, merged);
     if (st == LK_OK)
-        st = lk_trace_write_events(f);
+        st = write_events(f);
     if (st == LK_OK) {
         lk_json_out_text(f->o, "traceName", slash ? slash + 1 : path);
         lk_json_out_close(f->o);
@@ -217,7 +559,7 @@ static enum lk_status write_file(const char *path, const struct lk_trace *traces
                                  bool merged)
 {
     enum lk_status st = LK_OK;
-    struct lk_trace_out f = {.base_ns = traces[0].base_epoch_ns / BASE_STEP_NS * BASE_STEP_NS};
+    struct trace_out f = {.base_ns = traces[0].base_epoch_ns / BASE_STEP_NS * BASE_STEP_NS};
     struct lk_writer *w = NULL;
 
     LK_TRY(lk_alloc(&f.ranks, n, sizeof *f.ranks));
@@ -237,8 +579,10 @@ static enum lk_status write_file(const char *path, const struct lk_trace *traces
     w = NULL;
 out:
     lk_writer_abandon(w);
-    for (size_t i = 0; i < f.n_ranks; i++)
-        rank_fini(&f.ranks[i]);
+    for (size_t i = 0; i < f.n_ranks; i++) {
+        free(f.ranks[i].steps);
+        free(f.ranks[i].has_kernels);
+    }
     free(f.ranks);
     return st;
 }

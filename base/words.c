@@ -1,6 +1,7 @@
-/* Words of an enum; see the header. */
+/* Words of an enum, and the known word nearest to an unknown one. */
 #include "base/words.h"
 
+#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -27,4 +28,67 @@ enum lk_status lk_words_find(const struct lk_words *w, const char *name, void *o
         }
     return lk_fail(LK_EPARSE, "'%.60s' is not %s (known:%s)", name, w->what,
                    lk_words_list(w, known, sizeof known));
+}
+
+/* ---- "Did you mean" ---- */
+
+/* Longer words are not compared: the table of distances is on the stack. */
+enum { WORD_MAX = 48 };
+
+/* Return the edit distance by optimal string alignment: insertions, deletions, replacements and
+ * swaps of neighbours. */
+static size_t edit_distance(const char *a, const char *b)
+{
+    size_t d[WORD_MAX + 1][WORD_MAX + 1];
+    size_t n = strlen(a);
+    size_t m = strlen(b);
+
+    if (n > WORD_MAX || m > WORD_MAX)
+        return SIZE_MAX;
+    for (size_t i = 0; i <= n; i++)
+        d[i][0] = i;
+    for (size_t j = 0; j <= m; j++)
+        d[0][j] = j;
+    for (size_t i = 1; i <= n; i++)
+        for (size_t j = 1; j <= m; j++) {
+            size_t best = d[i - 1][j - 1] + (a[i - 1] != b[j - 1]);
+
+            best = d[i - 1][j] + 1 < best ? d[i - 1][j] + 1 : best;
+            best = d[i][j - 1] + 1 < best ? d[i][j - 1] + 1 : best;
+            if (i > 1 && j > 1 && a[i - 1] == b[j - 2] && a[i - 2] == b[j - 1] &&
+                d[i - 2][j - 2] + 1 < best)
+                best = d[i - 2][j - 2] + 1;
+            d[i][j] = best;
+        }
+    return d[n][m];
+}
+
+/*
+ * Return the distance from `word` to `candidate`, or SIZE_MAX if it is too large. A prefix of at
+ * least three letters is always near, and nearest to the shortest candidate.
+ */
+static size_t nearness(const char *word, const char *candidate)
+{
+    size_t n = strlen(word);
+    size_t distance = edit_distance(word, candidate);
+
+    if (distance <= 1 + n / 4 && distance < n)
+        return distance;
+    return n >= 3 && !strncmp(word, candidate, n) ? distance : SIZE_MAX;
+}
+
+const char *lk_words_nearest(const char *word, const char *const *words, size_t n)
+{
+    const char *best = NULL;
+    size_t best_distance = SIZE_MAX;
+
+    for (size_t i = 0; i < n; i++) {
+        size_t distance = nearness(word, words[i]);
+
+        if (distance < best_distance) {
+            best = words[i];
+            best_distance = distance;
+        }
+    }
+    return best;
 }

@@ -55,5 +55,7 @@ struct lk_words {
 enum lk_status lk_words_find(const struct lk_words *w, const char *name, void *out_enum);
 /* Write " float32 float16" to buf, cut to its size, and return buf. */
 const char *lk_words_list(const struct lk_words *w, char *buf, size_t size);
+/* Return the nearest of n words by edit distance, for "did you mean", or NULL when none is near. */
+const char *lk_words_nearest(const char *word, const char *const *words, size_t n);
 
 #endif

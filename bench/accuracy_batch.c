@@ -4,7 +4,7 @@
  *
  *     build/bench/accuracy_batch
  *
- * Data: $LOCKSTEP_DATA/published_scaling.csv, else ../shared/data's; rows of tiers A and B on one
+ * Data: $LOCKSTEP_DATA/published_scaling.csv, else bench/data's; rows of tiers A and B on one
  * GPU with a numeric batch. A family: source file, model, GPU, precision, length and interconnect.
  * A pair: two neighbouring batches of a family, the larger predicted by proportion. A triple:
  * three, the largest predicted by the line through the smaller two. Errors are of logarithms, a

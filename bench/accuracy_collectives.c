@@ -237,7 +237,7 @@ static enum lk_status eval(const struct lk_cluster *c, const struct lk_nccl_fact
     enum lk_status st = LK_OK;
     struct lk_cost_model *m = NULL;
 
-    LK_TRY(lk_cost_model_create_from(c, NULL, rows, &m));
+    LK_TRY(lk_cost_model_create(c, NULL, rows, &m));
     for (size_t i = 0; i < s->n; i++) {
         uint64_t bytes = (uint64_t)s->bytes[i];
 

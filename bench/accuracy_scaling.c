@@ -5,7 +5,7 @@
  *     build/bench/accuracy_scaling [FILE.csv]     tables in Markdown; FILE.csv: every held-out
  * point build/bench/accuracy_scaling --fit          prints the values of LK_SCALING_LIST
  *
- * Data: $LOCKSTEP_DATA/published_scaling.csv, else ../shared/data's. A series: rows of one source
+ * Data: $LOCKSTEP_DATA/published_scaling.csv, else bench/data's. A series: rows of one source
  * file, model, GPU, precision, batch per GPU, accumulation, sequence length and interconnect, at
  * three counts or more; of several rows at a count the last one counts. Constants are fitted to the
  * series of tier A and, with 0.3 of the weight, tier B that are of other source files (or of other

@@ -132,6 +132,7 @@ static enum lk_status forecast(struct item *item, enum model m)
     enum lk_status st = LK_OK;
     struct lk_job job = {0};
     struct lk_cluster cluster = {0};
+    struct lk_evidence_source source = {0};
     struct lk_forecast f = {0};
     const int64_t ranks = item->run.ranks, accumulation = item->run.accumulation;
     struct lk_predict_request q = {.gpus = &ranks,
@@ -146,13 +147,16 @@ static enum lk_status forecast(struct item *item, enum model m)
 
     LK_TRY(read_evidence(&item->run, &job, &cluster));
     lessen(m, &job, &cluster);
-    LK_TRY(lk_predict(&job, &cluster, &q, &f));
+    LK_TRY(lk_step_evidence(&job, &cluster, &q, &source));
+    LK_TRY(lk_forecast_run(&source, &q, &f));
     item->predicted_s[m] = f.points[0].step_s;
     if (m == OURS) {
         item->lo_s = f.points[0].step_lo_s;
         item->hi_s = f.points[0].step_hi_s;
     }
 out:
+    if (source.self)
+        source.ops->close(source.self);
     lk_forecast_fini(&f);
     lk_cluster_fini(&cluster);
     lk_job_fini(&job);

@@ -114,15 +114,19 @@ static enum lk_status predict(struct item *item, struct lk_job *job,
                                                .level = LEVEL,
                                                .draws = DRAWS,
                                                .seed = 1}};
+    struct lk_evidence_source source = {0};
     struct lk_forecast f = {0};
 
     item->scored[k] = (struct lk_scored){item->measured_s, NAN, NAN, NAN};
     if (k == LAW && item->run.cap_bytes != t->points[0].config.cap_bytes)
         return LK_OK;
-    LK_TRY(lk_throughput_predict(t, &q, &f));
+    LK_TRY(lk_throughput_evidence(t, &q, &source));
+    LK_TRY(lk_forecast_run(&source, &q.grid, &f));
     item->scored[k] = (struct lk_scored){item->measured_s, f.points[0].step_s,
                                          f.points[0].step_lo_s, f.points[0].step_hi_s};
 out:
+    if (source.self)
+        source.ops->close(source.self);
     lk_forecast_fini(&f);
     return st;
 }

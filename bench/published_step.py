@@ -3,7 +3,7 @@
 
     bench/published_step.py [BUILD]
 
-The largest count of each series of published_scaling.csv (LOCKSTEP_DATA, default ../shared/data) whose model's size
+The largest count of each series of published_scaling.csv (LOCKSTEP_DATA, default bench/data) whose model's size
 is known (bench/model_sizes.csv), whose batch and throughput count the same thing, and whose machine has a preset, from
 its smaller counts: by `lockstep predict --throughput` alone, and with --parameters and --cluster. The law's constants
 have seen these series (bench/accuracy_scaling is the nested test); both forecasts use the same ones.
@@ -19,7 +19,7 @@ import sys
 import tempfile
 
 build = sys.argv[1] if len(sys.argv) > 1 else "build"
-data = os.environ.get("LOCKSTEP_DATA", "../shared/data") + "/published_scaling.csv"
+data = os.environ.get("LOCKSTEP_DATA", "bench/data") + "/published_scaling.csv"
 here = os.path.dirname(__file__) or "."
 UNITS = ("img/s", "sequences/s", "samples/s", "sentences/s")
 KEY = ("model", "gpu", "precision", "batch_per_gpu", "grad_accum", "seq_len_or_image", "interconnect")

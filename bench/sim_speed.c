@@ -212,7 +212,7 @@ static const struct kind {
     {"ranks and nodes", {.rank_sd = 0.03, .node_sd = 0.02}, false},
     {"transient", {.transient_sd = 0.1}, false},
     {"common", {.common_sd = 0.05}, false},
-    {"heavy tail", {.tail_share = 0.02, .tail_scale = 0.2, .tail_shape = 0.3}, false},
+    {"heavy tail", {.tail_share = 0.02, .tail_scale = 0.2 / 0.7, .tail_shape = 0.3}, false},
     {"links", {.link_sd = 0.2, .link_nodes = 2}, false},
     {"known", {.rank_sd = 0.01, .link_sd = 0.1}, true},
     {"all",
@@ -222,7 +222,7 @@ static const struct kind {
       .common_sd = 0.05,
       .link_sd = 0.1,
       .tail_share = 0.02,
-      .tail_scale = 0.2,
+      .tail_scale = 0.2 / 0.7,
       .tail_shape = 0.3},
      true},
 };

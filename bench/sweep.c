@@ -1,8 +1,8 @@
 /* A grid of 10,000 configurations with intervals of 200 draws: seconds and peak memory. */
-#include "sim/whatif/sweep.h"
 #include "base/array.h"
 #include "base/clock.h"
 #include "sim/collective/alpha_beta_fit.h"
+#include "sim/forecast/grid_model.h"
 #include "sim/forecast/predictor.h"
 
 #include <math.h>
@@ -74,7 +74,8 @@ static enum lk_status bench(const char *cluster_path)
     struct lk_cluster cluster = {0};
     struct lk_predictor *p = NULL;
     struct lk_config *configs = NULL;
-    struct lk_sweep sweep = {0};
+    struct lk_grid_model *m = NULL;
+    struct lk_prediction *points = NULL;
     struct rusage usage;
     uint64_t begin, created, end;
     size_t refused = 0;
@@ -82,22 +83,26 @@ static enum lk_status bench(const char *cluster_path)
     LK_TRY(make_job(&job));
     LK_TRY(lk_cluster_read(cluster_path, &cluster));
     LK_TRY(lk_alloc(&configs, POINTS, sizeof *configs));
+    LK_TRY(lk_alloc(&points, POINTS, sizeof *points));
     make_grid(&job, configs);
     begin = lk_now_ns();
     LK_TRY(lk_predictor_create(&job, &cluster, &o, &p));
     created = lk_now_ns();
-    LK_TRY(lk_sweep_run(p, configs, POINTS, NULL, &sweep));
+    LK_TRY(lk_grid_model_create(p, &m));
+    for (size_t i = 0; i < POINTS; i++)
+        refused += lk_grid_model_at(m, &configs[i], &points[i]) != LK_OK;
     end = lk_now_ns();
-    for (size_t i = 0; i < sweep.n; i++)
-        refused += sweep.points[i].status != LK_OK;
     getrusage(RUSAGE_SELF, &usage);
-    printf("%d points x %zu draws: %.3f s (and %.3f s for the draws' cost models), %zu refused, "
+    printf("%d points x %d draws: %.3f s (and %.3f s for the draws' cost models), %zu refused, "
            "peak memory %.1f MB\n",
-           POINTS, sweep.n_draws, 1e-9 * (double)(end - created), 1e-9 * (double)(created - begin),
+           POINTS, o.draws, 1e-9 * (double)(end - created), 1e-9 * (double)(created - begin),
            refused, (double)usage.ru_maxrss / 1e3);
 out:
-    lk_sweep_fini(&sweep);
+    for (size_t i = 0; points && i < POINTS; i++)
+        lk_prediction_fini(&points[i]);
+    free(points);
     free(configs);
+    lk_grid_model_destroy(m);
     lk_predictor_destroy(p);
     lk_cluster_fini(&cluster);
     lk_job_fini(&job);

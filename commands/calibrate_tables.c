@@ -166,24 +166,21 @@ out:
     return st;
 }
 
-static enum lk_status read_tables(struct lk_json *root, void *ctx)
+enum lk_status calibrate_tables_append(struct calibrate_tables *t, const char *text, size_t size)
 {
-    struct calibrate_tables *t = ctx;
     enum lk_status st = LK_OK;
+    struct lk_json_doc *doc = NULL;
     struct lk_json *tables;
 
-    LK_TRY(lk_json_array(root, "tables", &tables));
+    LK_TRY(lk_json_parse("rank 0's tables", text, size, &doc));
+    LK_TRY(lk_json_array(lk_json_root(doc), "tables", &tables));
     if (lk_json_count(tables) != CALIBRATE_TABLES)
         LK_TRY(lk_json_error(tables, "expected %d tables", (int)CALIBRATE_TABLES));
     for (size_t i = 0; i < CALIBRATE_TABLES; i++)
         LK_TRY(read_table(lk_json_item(tables, i), t->table[i]));
 out:
+    lk_json_free(doc);
     return st;
-}
-
-enum lk_status calibrate_tables_append(struct calibrate_tables *t, const char *text, size_t size)
-{
-    return lk_json_read_text("rank 0's tables", text, size, read_tables, t);
 }
 
 /* ---- Rows ---- */

@@ -36,7 +36,7 @@ enum lk_status lk_command_find(const struct lk_command *const *all, const char *
             return LK_OK;
         }
     }
-    near = lk_option_nearest(name, names, n);
+    near = lk_words_nearest(name, names, n);
     return lk_fail(LK_EUSAGE, "no command '%s'%s%s%s", name, near ? "; did you mean '" : "",
                    near ? near : "", near ? "'?" : "");
 }

@@ -110,10 +110,12 @@ extern const char *const dtype_choices[]; /* NULL-ended */
         .help = "in place of JOB: its tensors (CSV: name, elements or shape; optional dtype, "     \
                 "ready)"),                                                                         \
     OPTION("dtype", table.dtype, CHOICE, .choices = dtype_choices, .fallback = "float32",          \
-        .help = "type of the gradients, if no input gives it"),                                    \
-    OPTION("gpus-per-node", table.gpus_per_node, INT, .min = 1, .max = 1 << 16,                    \
+        .help = "type of the gradients, if no input gives it")
+/* One more, where GPUs a node are no axis. */
+#define GPUS_PER_NODE_OPTION                                                                       \
+    "gpus-per-node", table.gpus_per_node, INT, .min = 1, .max = 1 << 16,                    \
         .help = "GPUs of a node in the forecast; default: the most that a node has in the table's " \
-                "rows of several nodes, or the cluster's")
+                "rows of several nodes, or the cluster's"
 /* clang-format on */
 
 #endif

@@ -142,7 +142,7 @@ void gpu_state_write(struct lk_json_out *o, const char *key, const struct gpu_st
     lk_json_out_object(o, "reasons");
     for (int i = 0; i < LK_GPU_REASON_COUNT; i++)
         if (s->reason[i] > 0)
-            lk_json_out_number(o, lk_gpu_reason_text((enum lk_gpu_reason)i), s->reason[i]);
+            lk_json_out_number(o, lk_gpu_reason_name((enum lk_gpu_reason)i), s->reason[i]);
     lk_json_out_close(o);
     lk_json_out_close(o);
 }

@@ -4,8 +4,10 @@
 #include "base/file.h"
 #include "base/forecast.h"
 #include "base/job.h"
+#include "base/preset.h"
 #include "commands/command.h"
 #include "commands/common_rows.h"
+#include "commands/evidence_inputs.h"
 #include "commands/inputs.h"
 #include "commands/output.h"
 #include "sim/forecast/forecast.h"
@@ -51,6 +53,7 @@ static const struct lk_option rows[] = {
            .help = "1:2,...: node 1's link has half the rate of the others, as it had during the calibration"),
     DRAW_ROWS(OPTION),
     THROUGHPUT_ROWS(OPTION),
+    OPTION(GPUS_PER_NODE_OPTION),
     PLAN_ROWS(OPTION),
     FORECAST_ROWS(OPTION),
     OPTION("trace", trace, FILE,
@@ -88,7 +91,7 @@ static enum lk_status device_table(const struct lk_job *job, const struct lk_for
     struct lk_cluster *presets = NULL;
     size_t n = 0;
 
-    LK_TRY(find_presets(&names, &n));
+    LK_TRY(lk_preset_names(&names, &n));
     LK_TRY(lk_alloc(&presets, n, sizeof *presets));
     for (size_t i = 0; i < n; i++)
         LK_TRY(find_cluster(names[i], &presets[i]));
@@ -125,63 +128,48 @@ out:
     return tables_finish(st, tables, COUNT, o->format);
 }
 
-static enum lk_status run_throughput(const struct options *o, const char *const *operands, int n)
+/* Refuse options that conflict with the source of evidence, or are missing. */
+static enum lk_status check(const struct options *o, const char **operands, int n)
 {
     enum lk_status st = LK_OK;
-    struct throughput_inputs in = {.request.grid = make_request(o)};
-    struct lk_forecast f = {0};
 
-    if (o->trace || o->slow_rank || o->slow_link)
+    if (o->table.file && (o->trace || o->slow_rank || o->slow_link))
         return lk_fail(LK_EUSAGE, "--trace, --slow-rank and --slow-link need a JOB and CLUSTER "
                                   "without --throughput");
+    if (!o->table.file) {
+        LK_TRY(check_no_table(&o->table));
+        LK_TRY(job_and_cluster("predict", operands, n, o->cluster));
+    }
     if (!o->gpus.n)
-        return lk_fail(LK_EUSAGE, "--gpus is missing: the counts to predict, e.g. --gpus=8,16,32");
-    LK_TRY(throughput_inputs_read(&o->table, o->cluster, operands, n, &in));
-    LK_TRY(lk_throughput_predict(&in.table, &in.request, &f));
-    LK_TRY(forecast_write(&f, o->out, o->csv));
-    LK_TRY(print(o, in.request.model ? &in.job : NULL, NULL, &f));
+        return lk_fail(LK_EUSAGE, "--gpus is missing: the counts to predict, e.g. --gpus=%s",
+                       o->table.file ? "8,16,32" : "1,2,4");
 out:
-    lk_forecast_fini(&f);
-    throughput_inputs_fini(&in);
-    return st;
-}
-
-static enum lk_status run_job(const struct options *o, const char **operands, int n)
-{
-    enum lk_status st = LK_OK;
-    struct lk_job job = {0};
-    struct lk_cluster cluster = {0};
-    const struct lk_predict_request request = make_request(o);
-    const struct lk_sim_request sim = {.steps = (int)o->trace_steps, .seed = (uint64_t)o->seed};
-    struct lk_forecast forecast = {0};
-
-    if (o->table.parameters || o->table.gradients || o->table.gpus_per_node)
-        return lk_fail(LK_EUSAGE, "--parameters, --gradients and --gpus-per-node go with "
-                                  "--throughput");
-    LK_TRY(job_and_cluster("predict", operands, n, o->cluster));
-    if (!o->gpus.n)
-        return lk_fail(LK_EUSAGE, "--gpus is missing: the counts to predict, e.g. --gpus=1,2,4");
-    LK_TRY(find_job(operands[0], &job));
-    LK_TRY(find_cluster(operands[1], &cluster));
-    LK_TRY(known_slow_add(&cluster, o->slow_rank, o->slow_link));
-    LK_TRY(lk_predict(&job, &cluster, &request, &forecast));
-    LK_TRY(lk_plan_forecast(&job, &cluster, &o->plan.request, NULL, &forecast));
-    LK_TRY(forecast_write(&forecast, o->out, o->csv));
-    if (o->trace)
-        LK_TRY(lk_simulate_trace(&job, &cluster, &forecast.points[0].config, &sim, o->trace, NULL));
-    LK_TRY(print(o, &job, &cluster, &forecast));
-out:
-    lk_forecast_fini(&forecast);
-    lk_cluster_fini(&cluster);
-    lk_job_fini(&job);
     return st;
 }
 
 static enum lk_status run(void *options, const char **operands, int n)
 {
     const struct options *o = options;
+    const struct lk_sim_request sim = {.steps = (int)o->trace_steps, .seed = (uint64_t)o->seed};
+    enum lk_status st = LK_OK;
+    struct evidence_inputs in = {.request.grid = make_request(o)};
+    struct lk_forecast f = {0};
 
-    return o->table.file ? run_throughput(o, operands, n) : run_job(o, operands, n);
+    LK_TRY(check(o, operands, n));
+    LK_TRY(o->table.file
+               ? evidence_open_table(&o->table, o->cluster, operands, n, &in)
+               : evidence_open_job(operands, 1, operands[1], o->slow_rank, o->slow_link, &in));
+    LK_TRY(lk_forecast_run(&in.source, &in.request.grid, &f));
+    if (!o->table.file)
+        LK_TRY(lk_plan_forecast(&in.job, &in.cluster, &o->plan.request, NULL, &f));
+    LK_TRY(forecast_write(&f, o->out, o->csv));
+    if (o->trace)
+        LK_TRY(lk_simulate_trace(&in.job, &in.cluster, &f.points[0].config, &sim, o->trace, NULL));
+    LK_TRY(print(o, in.source.job, &in.cluster, &f));
+out:
+    lk_forecast_fini(&f);
+    evidence_fini(&in);
+    return st;
 }
 
 const struct lk_command lk_command_predict = {

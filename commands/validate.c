@@ -1,13 +1,11 @@
 /* lockstep validate: predicts runs from the smaller of them, and prints the errors. */
 #include "base/array.h"
-#include "base/job.h"
 #include "commands/command.h"
 #include "commands/common_rows.h"
-#include "commands/inputs.h"
+#include "commands/evidence_inputs.h"
 #include "commands/output.h"
 #include "sim/forecast/backtest.h"
 
-#include <math.h>
 #include <stddef.h>
 #include <string.h>
 
@@ -28,6 +26,7 @@ static const struct lk_option rows[] = {
     OPTION("cluster", cluster, TEXT, .group = "model",
            .help = "cluster file of the machine that the runs were made on; required"),
     THROUGHPUT_ROWS(OPTION),
+    OPTION(GPUS_PER_NODE_OPTION),
     OPTION("local-batch", local_batch, INT, .min = 1, .max = 1 << 30,
            .help = "local batch of a table without that column"),
     DRAW_ROWS(OPTION),
@@ -38,75 +37,63 @@ static const struct lk_option rows[] = {
 };
 /* clang-format on */
 
-static enum lk_status validate_throughputs(const struct options *o, const char *const *operands,
-                                           int n, struct lk_table **out)
+/* Refuse options and operands that are missing, or that go with a table alone. */
+static enum lk_status check_runs(const struct options *o, int n)
 {
     enum lk_status st = LK_OK;
-    struct throughput_inputs in = {.request.grid = {.local_batches = &o->local_batch,
-                                                    .n_local_batches = o->local_batch ? 1 : 0,
-                                                    .level = o->level,
-                                                    .draws = (int)o->draws,
-                                                    .seed = (uint64_t)o->seed}};
 
-    LK_TRY(throughput_inputs_read(&o->table, o->cluster, operands, n, &in));
-    LK_TRY(lk_throughput_validate(&in.table, &in.request, out));
-out:
-    throughput_inputs_fini(&in);
-    return st;
-}
-
-static enum lk_status validate_runs(const struct options *o, const char *const *operands, int n,
-                                    struct lk_table **out)
-{
-    enum lk_status st = LK_OK;
-    struct lk_job job = {0};
-    struct lk_cluster cluster = {0};
-    struct lk_backtests tests = {0};
-
-    if (o->table.parameters || o->table.gradients || o->table.gpus_per_node || o->local_batch)
-        return lk_fail(LK_EUSAGE, "--parameters, --gradients, --gpus-per-node and --local-batch go "
-                                  "with --throughput");
+    LK_TRY(check_no_table(&o->table));
+    if (o->local_batch)
+        return lk_fail(LK_EUSAGE, "--local-batch goes with --throughput");
     if (!n)
         return lk_fail(LK_EUSAGE,
                        "which runs? Usage: lockstep validate RUN... --cluster cluster.json");
     if (!o->cluster)
         return lk_fail(LK_EUSAGE, "--cluster is missing: the file that `lockstep calibrate` wrote");
-    LK_TRY(find_job_of_runs(operands, (size_t)n, &job));
-    LK_TRY(find_cluster(o->cluster, &cluster));
-    LK_TRY(lk_backtest_all(&job, &cluster,
-                           &(struct lk_predictor_options){.level = o->level,
-                                                          .draws = (int)o->draws,
-                                                          .seed = (uint64_t)o->seed,
-                                                          .scale_error = NAN},
-                           &tests));
-    if (!tests.n) {
-        st = lk_fail(LK_EEVIDENCE,
-                     "nothing to hold out in job %s: runs at two or more counts of GPUs on this "
-                     "cluster, or compute at three or more local batches, are needed. The cheapest "
-                     "run that would supply it: this job on 1 and on 2 GPUs, by lockstep run with "
-                     "--scaling 1,2",
-                     job.name);
-        goto out;
-    }
-    LK_TRY(lk_backtest_table(&tests, out));
 out:
-    lk_backtests_fini(&tests);
-    lk_cluster_fini(&cluster);
-    lk_job_fini(&job);
     return st;
+}
+
+static enum lk_status nothing_held_out(const struct options *o, const struct evidence_inputs *in,
+                                       const struct lk_backtests *tests)
+{
+    if (o->table.file)
+        return lk_fail(LK_EEVIDENCE, "%s", tests->refusal);
+    return lk_fail(LK_EEVIDENCE,
+                   "nothing to hold out in job %s: runs at two or more counts of GPUs on this "
+                   "cluster, or compute at three or more local batches, are needed. The cheapest "
+                   "run that would supply it: this job on 1 and on 2 GPUs, by lockstep run with "
+                   "--scaling 1,2",
+                   in->job.name);
 }
 
 static enum lk_status run(void *options, const char **operands, int n)
 {
     const struct options *o = options;
     enum lk_status st = LK_OK;
+    struct evidence_inputs in = {.request.grid = {.local_batches = &o->local_batch,
+                                                  .n_local_batches = o->local_batch ? 1 : 0,
+                                                  .level = o->level,
+                                                  .draws = (int)o->draws,
+                                                  .seed = (uint64_t)o->seed}};
+    struct lk_backtests tests = {0};
     struct lk_table *table = NULL;
 
-    LK_TRY((o->table.file ? validate_throughputs : validate_runs)(o, operands, n, &table));
+    if (!o->table.file)
+        LK_TRY(check_runs(o, n));
+    LK_TRY(o->table.file ? evidence_open_table(&o->table, o->cluster, operands, n, &in)
+                         : evidence_open_job(operands, (size_t)n, o->cluster, NULL, NULL, &in));
+    LK_TRY(lk_backtest_run(&in.source, o->level, &tests));
+    if (!tests.n)
+        LK_TRY(nothing_held_out(o, &in, &tests));
+    LK_TRY(lk_backtest_table(&tests, &table));
     if (o->out)
         LK_TRY(lk_report_table(table, LK_FORMAT_CSV, o->out));
 out:
-    return tables_finish(st, &table, 1, o->format);
+    st = tables_finish(st, &table, 1, o->format);
+    lk_backtests_fini(&tests);
+    evidence_fini(&in);
+    return st;
 }
 
 const struct lk_command lk_command_validate = {

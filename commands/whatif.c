@@ -6,6 +6,7 @@
 #include "base/option.h"
 #include "commands/command.h"
 #include "commands/common_rows.h"
+#include "commands/evidence_inputs.h"
 #include "commands/inputs.h"
 #include "commands/output.h"
 #include "sim/planning/memory.h"
@@ -22,6 +23,7 @@ struct options {
     const char *axes[LK_AXIS_COUNT];
     int64_t global_batch;
     const char *cluster;
+    struct throughput_options table; /* its GPUs of a node are an axis, not an option */
     double level;
     int64_t draws, seed;
     const char *out, *csv;
@@ -39,6 +41,7 @@ static const struct lk_option rows[] = {
     OPTION(GLOBAL_BATCH_OPTION),
     OPTION(CLUSTER_OPTION),
     DRAW_ROWS(OPTION),
+    THROUGHPUT_ROWS(OPTION),
     PLAN_ROWS(OPTION),
     FORECAST_ROWS(OPTION),
     OPTION(FORMAT_OPTION),
@@ -52,6 +55,7 @@ struct lists {
     struct lk_axis_value *values[LK_AXIS_COUNT];
     struct lk_cluster *gpus;
     size_t n_gpus;
+    int64_t local_batch; /* the first */
 };
 
 static void lists_fini(struct lists *l)
@@ -131,24 +135,27 @@ out:
     return st;
 }
 
-/* Add memory, cost and time to the target to every point, for the GPU of its scenario. */
-static enum lk_status plan(const struct lk_plan_request *request, const struct lk_job *job,
-                           const struct lk_cluster *cluster, struct lk_whatif *w)
+/* Add memory, cost and time to the target to every point, for the GPU of its scenario; a table of
+ * throughputs does not tell them. */
+static enum lk_status plan(const struct options *o, const struct lk_evidence_source *source,
+                           struct lk_whatif *w)
 {
     enum lk_status st = LK_OK;
     const struct lk_cluster **devices = NULL;
 
+    if (o->table.file)
+        return LK_OK;
     LK_TRY(lk_alloc(&devices, w->forecast.n_points, sizeof *devices));
     for (size_t i = 0; i < w->n_points; i++)
         devices[i] = w->scenarios[i].change.gpu;
-    LK_TRY(lk_plan_forecast(job, cluster, request, devices, &w->forecast));
+    LK_TRY(lk_plan_forecast(source->job, source->cluster, &o->plan.request, devices, &w->forecast));
 out:
     free(devices);
     return st;
 }
 
-static enum lk_status print(const struct options *o, const struct lk_job *job,
-                            const struct lk_cluster *cluster, struct lk_whatif *w)
+static enum lk_status print(const struct options *o, const struct lk_evidence_source *source,
+                            struct lk_whatif *w)
 {
     enum { POINTS, EFFECTS, PLANS, MEMORY = PLANS + LK_PLAN_TABLES, COUNT };
     enum lk_status st = LK_OK;
@@ -158,11 +165,30 @@ static enum lk_status print(const struct options *o, const struct lk_job *job,
     if (w->n_effects)
         LK_TRY(lk_whatif_effect_table(w, &tables[EFFECTS]));
     LK_TRY(lk_forecast_plan_tables(&w->forecast, o->format != LK_FORMAT_TEXT, &tables[PLANS]));
-    if (o->plan.memory)
-        LK_TRY(lk_memory_table(job, lk_plan_device_bytes(cluster, &o->plan.request), &w->forecast,
-                               &tables[MEMORY]));
+    if (o->plan.memory && !o->table.file)
+        LK_TRY(lk_memory_table(source->job, lk_plan_device_bytes(source->cluster, &o->plan.request),
+                               &w->forecast, &tables[MEMORY]));
 out:
     return tables_finish(st, tables, COUNT, o->format);
+}
+
+/* Open the source; the first local batch asked for is that of a table without that column. */
+static enum lk_status open_source(const struct options *o, struct lists *l,
+                                  const struct lk_whatif_request *q, const char *const *operands,
+                                  int n, struct evidence_inputs *in)
+{
+    bool batch = q->axes[LK_AXIS_LOCAL_BATCH].n > 0;
+
+    l->local_batch = batch ? (int64_t)q->axes[LK_AXIS_LOCAL_BATCH].v[0].number.value : 0;
+    in->request.grid = (struct lk_predict_request){.local_batches = &l->local_batch,
+                                                   .n_local_batches = batch,
+                                                   .global_batch = q->global_batch,
+                                                   .level = q->level,
+                                                   .draws = q->draws,
+                                                   .seed = q->seed,
+                                                   .whatif = true};
+    return o->table.file ? evidence_open_table(&o->table, o->cluster, operands, n, in)
+                         : evidence_open_job(operands, 1, operands[1], NULL, NULL, in);
 }
 
 static enum lk_status run(void *options, const char **operands, int n)
@@ -170,25 +196,25 @@ static enum lk_status run(void *options, const char **operands, int n)
     const struct options *o = options;
     enum lk_status st = LK_OK;
     struct lists lists = {0};
-    struct lk_job job = {0};
-    struct lk_cluster cluster = {0};
+    struct evidence_inputs in = {0};
     struct lk_whatif_request request;
     struct lk_whatif w = {0};
 
-    LK_TRY(job_and_cluster("whatif", operands, n, o->cluster));
+    if (!o->table.file) {
+        LK_TRY(check_no_table(&o->table));
+        LK_TRY(job_and_cluster("whatif", operands, n, o->cluster));
+    }
     if (!o->axes[LK_AXIS_GPUS])
         return lk_fail(LK_EUSAGE, "--gpus is missing: the counts to forecast, e.g. --gpus=8,64");
     LK_TRY(make_request(o, &lists, &request));
-    LK_TRY(find_job(operands[0], &job));
-    LK_TRY(find_cluster(operands[1], &cluster));
-    LK_TRY(lk_whatif_run(&job, &cluster, &request, &w));
-    LK_TRY(plan(&o->plan.request, &job, &cluster, &w));
+    LK_TRY(open_source(o, &lists, &request, operands, n, &in));
+    LK_TRY(lk_whatif_run(&in.source, &request, &w));
+    LK_TRY(plan(o, &in.source, &w));
     LK_TRY(forecast_write(&w.forecast, o->out, o->csv));
-    LK_TRY(print(o, &job, &cluster, &w));
+    LK_TRY(print(o, &in.source, &w));
 out:
     lk_whatif_fini(&w);
-    lk_cluster_fini(&cluster);
-    lk_job_fini(&job);
+    evidence_fini(&in);
     lists_fini(&lists);
     return st;
 }

@@ -153,19 +153,19 @@ static enum lk_status late_rank(struct lk_analysis *a)
 
 static enum lk_status slow_ranks(struct lk_analysis *a)
 {
+    enum lk_status st = LK_OK;
+
     for (size_t k = 0; k < a->run->n; k++) {
         double cost = a->ranks[k].losses_s[LK_LOSS_SLOW_RANK];
         char gpu[LK_GPU_TEXT + 2] = "; ";
-        enum lk_status st;
 
-        if (cost < loss_share * a->step_s)
-            continue;
-        st = say(a, cost, "slow rank: rank %zu computes %s a step longer than the common pace%s", k,
-                 time_text(cost).buf, gpu_is_slow(a, k, gpu + 2) ? gpu : "");
-        if (st != LK_OK)
-            return st;
+        if (cost >= loss_share * a->step_s)
+            LK_TRY(say(a, cost,
+                       "slow rank: rank %zu computes %s a step longer than the common pace%s", k,
+                       time_text(cost).buf, gpu_is_slow(a, k, gpu + 2) ? gpu : ""));
     }
-    return LK_OK;
+out:
+    return st;
 }
 
 static enum lk_status slow_gpus(struct lk_analysis *a)
@@ -221,7 +221,7 @@ static enum lk_status wire(struct lk_analysis *a)
                               lk_coll_busbw_factor(LK_ALL_REDUCE, (int)a->run->n),
                           rate, sizeof rate);
     return say(a, cost,
-               "wire bound: %s a step is exposed transfer; bucket %d moves at %s bus bandwidth",
+               "wire bound: collectives are exposed %s a step; bucket %d moves at %s bus bandwidth",
                time_text(cost).buf, big->bucket, rate);
 }
 
@@ -235,7 +235,7 @@ static enum lk_status overlap(struct lk_analysis *a)
         moving += a->ranks[k].moving_s / (double)a->run->n;
     if (a->run->n < 2 || exposed < exposed_share * a->step_s || exposed < poor_overlap * moving)
         return LK_OK;
-    return say(a, exposed, "poor overlap: compute covers only %.0f %% of the transfers",
+    return say(a, exposed, "poor overlap: compute covers only %.0f %% of the collectives",
                100 * (1 - exposed / moving));
 }
 
@@ -249,7 +249,7 @@ static enum lk_status first_bucket(struct lk_analysis *a)
         return LK_OK;
     return say(a, exposed,
                "first bucket: it is ready only after %.0f %% of the backward; smaller buckets let "
-               "transfers start earlier",
+               "collectives start earlier",
                100 * a->first_ready);
 }
 
@@ -393,11 +393,9 @@ static enum lk_status gpu_records(struct lk_analysis *a)
     static const struct {
         const char *counter, *what;
     } rows[] = {
-        {LK_CUPTI_DROPPED, "were dropped by CUPTI"},
-        {LK_CUPTI_UNTIMED, "had no times"},
-        {LK_CUPTI_BROKEN, "were cut off or on no clock"},
-        {LK_CUPTI_LOST, "found no room"},
-        {LK_CUPTI_BY_TIME, "of NCCL's kernels have step and bucket by their time alone"},
+#define ROW(field, counter, missing, text) {counter, text},
+        LK_CUPTI_COUNT_LIST(ROW)
+#undef ROW
     };
     struct lk_run_facts facts;
     enum lk_status st = LK_OK;
@@ -409,7 +407,7 @@ static enum lk_status gpu_records(struct lk_analysis *a)
     for (size_t i = 0; i < LK_COUNT(rows); i++) {
         double n = 0;
 
-        for (size_t k = 0; k < a->run->n; k++)
+        for (size_t k = 0; *rows[i].what && k < a->run->n; k++)
             n += counter(&a->run->traces[k], rows[i].counter);
         if (n > 0)
             LK_TRY(say(a, NAN, "GPU records: %.0f %s", n, rows[i].what));

@@ -4,11 +4,6 @@
 
 #include "profiler/analysis.h"
 
-/* Match the collectives across ranks: a->aligned, collectives, begin_ns, first_collective. */
-enum lk_status lk_analysis_arrivals_(struct lk_analysis *a);
-/* Fill a->buckets, first_ready, and the lateness in a->ranks. pre: collectives are filled. */
-enum lk_status lk_analysis_buckets_(struct lk_analysis *a);
-
 /* The cost of one step in the reference. */
 struct lk_work {
     double forward_s;  /* one micro-batch, all pieces */

@@ -52,7 +52,5 @@ enum lk_status bench_table_end(struct bench_table *t, struct lk_bench *out);
 
 enum lk_status bench_read_text(const char *path, const char *text, size_t size,
                                const struct lk_bench_hints *hints, struct lk_bench *out);
-enum lk_status bench_read_json(const char *path, const char *text, size_t size,
-                               const struct lk_bench_hints *hints, struct lk_bench *out);
 
 #endif

@@ -10,7 +10,6 @@
 #include "base/cluster.h"
 #include "base/status.h"
 
-#include <stdbool.h>
 #include <stddef.h>
 
 /* Selects one of nccl-tests' two times; DDP reduces in place. */

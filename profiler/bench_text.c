@@ -13,7 +13,6 @@
 
 #include "base/array.h"
 #include "base/bounds.h"
-#include "base/log.h"
 #include "base/units.h"
 
 #include <ctype.h>

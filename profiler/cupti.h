@@ -26,7 +26,7 @@
  *
  * Kernels that NCCL launches on threads of its own carry no id (non-blocking communicators do
  * that). They belong to the collective that was being issued at the time of the launch
- * (profiler/issue_windows.h): CUPTI's record of the launch has the kernel's correlation id and the
+ * (profiler/cupti_clock.h): CUPTI's record of the launch has the kernel's correlation id and the
  * time. Where that record is missing, the kernel has step LK_SPAN_STEP_UNKNOWN, the reader of span
  * files assigns it by its own time, and it is counted. NCCL's work outside any bucket is treated
  * likewise, but not counted. All records have the same fields at the same offsets in CUPTI 9 to 13;
@@ -55,26 +55,25 @@
 /* Shorter waits are not recorded: they are event queries, of which a run makes thousands. */
 #define LK_CUPTI_SYNC_NS (5 * LK_NS_PER_US)
 
-#define LK_CUPTI_DROPPED "GPU records dropped"
-#define LK_CUPTI_UNTIMED "GPU records without times"
-#define LK_CUPTI_BROKEN  "GPU records broken"
-#define LK_CUPTI_LOST    "GPU records lost"
-#define LK_CUPTI_BY_TIME "GPU records placed by time"
-
-/* Counts of records; closing emits each as a counter into the trace. X(field, counter, meaning) */
+/*
+ * Counts of records; closing emits each as a counter into the trace.
+ * X(field, counter, missing, text): missing 1: the records are not in the trace, and closing warns
+ * of them. The text, where there is one, continues "N records" for the user: in that warning and in
+ * the findings of analyze.
+ */
 #define LK_CUPTI_COUNT_LIST(X)                                                                     \
-    X(records, "GPU records", "kernels, copies and memsets that became spans")                     \
-    X(unmatched, "GPU records without an op", "of these: nothing of ours issued them")             \
-    X(by_time, LK_CUPTI_BY_TIME,                                                                   \
-      "of these: NCCL's, and CUPTI did not tell when they were launched")                          \
-    X(dropped, LK_CUPTI_DROPPED, "lost by CUPTI: no buffer was free")                              \
-    X(untimed, LK_CUPTI_UNTIMED, "left out: CUPTI had no times for them")                          \
-    X(broken, LK_CUPTI_BROKEN, "left out: cut off, or times that cannot be")                       \
-    X(unknown, "GPU records unknown", "left out: kinds that nobody asked for")                     \
-    X(lost, LK_CUPTI_LOST, "left out: no memory or no track for them")
+    X(records, "GPU records", 0, "")                 /* that became spans */                       \
+    X(unmatched, "GPU records without an op", 0, "") /* of these: nothing of ours issued */        \
+    X(by_time, "GPU records placed by time", 0,      /* of these */                                \
+      "of NCCL's kernels have step and bucket by their time alone")                                \
+    X(dropped, "GPU records dropped", 1, "were dropped by CUPTI, which had no free buffer")        \
+    X(untimed, "GPU records without times", 1, "had no times")                                     \
+    X(broken, "GPU records broken", 1, "were cut off or on no clock")                              \
+    X(unknown, "GPU records unknown", 1, "are of kinds that nobody asked for")                     \
+    X(lost, "GPU records lost", 1, "found no memory or no track")
 
 struct lk_cupti_counts {
-#define LK_CUPTI_COUNT_MEMBER_(field, counter, meaning) uint64_t field; /* meaning */
+#define LK_CUPTI_COUNT_MEMBER_(field, counter, missing, text) uint64_t field;
     LK_CUPTI_COUNT_LIST(LK_CUPTI_COUNT_MEMBER_)
 #undef LK_CUPTI_COUNT_MEMBER_
 };

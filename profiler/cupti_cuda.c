@@ -404,18 +404,11 @@ static void leave(void *track_ctx, const struct lk_span *s)
                                                         &id);
 }
 
-static void emit(void *track_ctx, const struct lk_span *s)
-{
-    (void)track_ctx;
-    (void)s;
-}
-
 const struct lk_sink_ops lk_cupti_ops = {.name = "cupti",
                                          .track_open = track_open,
                                          .name_added = name_added,
                                          .enter = enter,
-                                         .leave = leave,
-                                         .emit = emit};
+                                         .leave = leave};
 
 /* ---- Ending ---- */
 
@@ -514,22 +507,13 @@ static void warn_of_clock(const struct lk_cupti_clock *c)
 /* Warn of missing records. */
 static void warn(const struct lk_cupti_counts *c)
 {
-    const struct {
-        uint64_t n;
-        const char *what;
-    } rows[] = {
-        {c->dropped, "dropped by CUPTI, which had no free buffer"},
-        {c->untimed, "without times"},
-        {c->broken, "cut off or with times that cannot be"},
-        {c->unknown, "of kinds that nobody asked for"},
-        {c->lost, "that found no track"},
-    };
-
-    for (size_t i = 0; i < LK_COUNT(rows); i++)
-        if (rows[i].n)
-            lk_log(LK_LOG_PROFILE, LK_WARN,
-                   "%" PRIu64 " GPU records %s are missing from the trace (%" PRIu64 " are there)",
-                   rows[i].n, rows[i].what, c->records);
+#define ROW(field, counter, missing, text)                                                         \
+    if ((missing) && c->field)                                                                     \
+        lk_log(LK_LOG_PROFILE, LK_WARN,                                                            \
+               "%" PRIu64 " GPU records " text " (%" PRIu64 " are in the trace)", c->field,        \
+               c->records);
+    LK_CUPTI_COUNT_LIST(ROW)
+#undef ROW
 }
 
 /* Report and close the records. flushed: CUPTI still answers. */

@@ -7,7 +7,6 @@
 #ifdef LK_HAVE_CUPTI
 
 #include "base/array.h"
-#include "base/log.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -392,7 +391,7 @@ void lk_cupti_records_report(struct lk_cupti_records *r)
         const char *name;
         uint64_t n;
     } rows[] = {
-#define ROW(field, counter, meaning) {counter, r->counts.field},
+#define ROW(field, counter, missing, text) {counter, r->counts.field},
         LK_CUPTI_COUNT_LIST(ROW)
 #undef ROW
     };

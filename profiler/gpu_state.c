@@ -1,20 +1,19 @@
+/* Sums and summaries of samples of a GPU's state, and their text for people. */
 #include "profiler/gpu_state.h"
-
-#include "base/words.h"
 
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 
-static const char *const quantity_names[LK_GPU_QUANTITY_COUNT] = {
-    LK_GPU_QUANTITY_LIST(LK_WORD_NAME)};
+const struct lk_words lk_gpu_quantity_words = LK_WORDS("a quantity", LK_GPU_QUANTITY_LIST);
+
+const struct lk_words lk_gpu_reason_words = LK_WORDS("a reason", LK_GPU_REASON_LIST);
 
 static const struct {
     uint64_t bit;
     bool throttled;
-    const char *text;
 } reasons[LK_GPU_REASON_COUNT] = {
-#define ROW(reason, bit, throttled, text) [reason] = {bit, throttled, text},
+#define ROW(reason, text, bit, throttled) [reason] = {bit, throttled},
     LK_GPU_REASON_LIST(ROW)
 #undef ROW
 };
@@ -22,16 +21,6 @@ static const struct {
 /* NVML's energy counter is updated every few ten milliseconds: over a shorter time than this the
  * quotient is dominated by the updates. */
 static const double shortest_energy_s = 1;
-
-const char *lk_gpu_quantity_name(enum lk_gpu_quantity q)
-{
-    return quantity_names[q];
-}
-
-const char *lk_gpu_reason_text(enum lk_gpu_reason r)
-{
-    return reasons[r].text;
-}
 
 static void add_reasons(struct lk_gpu_sums *s, double value)
 {
@@ -121,7 +110,7 @@ void lk_gpu_throttle_text(const struct lk_gpu_summary *s, char *out)
     for (int i = next_reason(s, INFINITY, -1); i >= 0 && used < LK_GPU_TEXT;
          i = next_reason(s, s->reason[i], i))
         used += (size_t)snprintf(out + used, LK_GPU_TEXT - used, "%s%s %.0f %%", used ? ", " : "",
-                                 reasons[i].text, 100 * s->reason[i]);
+                                 lk_gpu_reason_name((enum lk_gpu_reason)i), 100 * s->reason[i]);
 }
 
 void lk_gpu_summary_text(const struct lk_gpu_summary *s, char *out)

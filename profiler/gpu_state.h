@@ -7,7 +7,6 @@
 #define LK_PROFILER_GPU_STATE_H
 
 #include "base/run_facts.h"
-#include "base/status.h"
 #include "base/words.h"
 
 #include <stddef.h>
@@ -25,20 +24,20 @@
 enum lk_gpu_quantity { LK_GPU_QUANTITY_LIST(LK_WORD_VALUE) LK_GPU_QUANTITY_COUNT };
 
 /*
- * X(reason, NVML's bit, throttled, text): why the clock is below its maximum
+ * X(reason, text, NVML's bit, throttled): why the clock is below its maximum
  * (nvmlClocksEventReasons in nvml.h: NVIDIA, NVML API Reference Guide, R550, 4.31). A reason that
  * is a setting of the user, or idleness, is no throttling. Bits missing here are newer ones.
  */
 #define LK_GPU_REASON_LIST(X)                                                                      \
-    X(LK_GPU_IDLE, 0x1, 0, "idle")                                                                 \
-    X(LK_GPU_CLOCKS_SETTING, 0x2, 0, "clocks that were set")                                       \
-    X(LK_GPU_POWER_CAP, 0x4, 1, "power")                                                           \
-    X(LK_GPU_HW_SLOWDOWN, 0x8, 1, "hardware slowdown")                                             \
-    X(LK_GPU_SYNC_BOOST, 0x10, 0, "sync boost")                                                    \
-    X(LK_GPU_SW_THERMAL, 0x20, 1, "temperature")                                                   \
-    X(LK_GPU_HW_THERMAL, 0x40, 1, "temperature (hardware)")                                        \
-    X(LK_GPU_POWER_BRAKE, 0x80, 1, "power brake")                                                  \
-    X(LK_GPU_DISPLAY_CLOCKS, 0x100, 0, "display clocks")
+    X(LK_GPU_IDLE, "idle", 0x1, 0)                                                                 \
+    X(LK_GPU_CLOCKS_SETTING, "clocks that were set", 0x2, 0)                                       \
+    X(LK_GPU_POWER_CAP, "power", 0x4, 1)                                                           \
+    X(LK_GPU_HW_SLOWDOWN, "hardware slowdown", 0x8, 1)                                             \
+    X(LK_GPU_SYNC_BOOST, "sync boost", 0x10, 0)                                                    \
+    X(LK_GPU_SW_THERMAL, "temperature", 0x20, 1)                                                   \
+    X(LK_GPU_HW_THERMAL, "temperature (hardware)", 0x40, 1)                                        \
+    X(LK_GPU_POWER_BRAKE, "power brake", 0x80, 1)                                                  \
+    X(LK_GPU_DISPLAY_CLOCKS, "display clocks", 0x100, 0)
 
 enum lk_gpu_reason { LK_GPU_REASON_LIST(LK_WORD_VALUE) LK_GPU_REASON_COUNT };
 
@@ -76,10 +75,8 @@ struct lk_gpu_summary {
 };
 void lk_gpu_summary(const struct lk_gpu_sums *sums, struct lk_gpu_summary *out);
 
-/* Return e.g. "GPU power (W)". */
-const char *lk_gpu_quantity_name(enum lk_gpu_quantity q);
-/* Return e.g. "power". */
-const char *lk_gpu_reason_text(enum lk_gpu_reason r);
+LK_WORDS_DECLARE(lk_gpu_quantity, enum lk_gpu_quantity); /* names as "GPU power (W)" */
+LK_WORDS_DECLARE(lk_gpu_reason, enum lk_gpu_reason);     /* as "power" */
 
 /*
  * Format for people: "1755 MHz (1410 to 1980), 640 W, throttled 12 % of the time (power 12 %)";

@@ -4,7 +4,6 @@
 #include "base/array.h"
 #include "base/noise.h"
 #include "base/run_facts.h"
-#include "profiler/job_stats.h"
 
 #include <math.h>
 #include <stdbool.h>
@@ -169,13 +168,12 @@ out:
 
 /* ---- Compute ---- */
 
-/* Describe the source of a row's numbers, and effects that they wrongly contain. */
-static enum lk_status source_of(const struct lk_run *runs, size_t n_runs, char **out)
+/* Describe the source of numbers: the first run, and a remark on what they wrongly contain. */
+static enum lk_status source_of(const struct lk_run *runs, size_t n_runs, const char *remark,
+                                char **out)
 {
-    int ranks = lk_run_about(&runs[0])->world_size;
-
     return lk_asprintf(out, "%s%s%s", runs[0].dir, n_runs > 1 ? " and its repetitions" : "",
-                       ranks > 1 ? " (several ranks: co-location and overlap are in it)" : "");
+                       remark);
 }
 
 static enum lk_status set_quantity(struct lk_quantity *q, const struct lk_estimate *e,
@@ -204,7 +202,11 @@ static enum lk_status fill_compute(const struct lk_run *runs, size_t n_runs,
     char *source = NULL;
 
     out->local_batch = lk_run_about(&runs[0])->local_batch;
-    LK_TRY(source_of(runs, n_runs, &source));
+    LK_TRY(source_of(runs, n_runs,
+                     lk_run_about(&runs[0])->world_size > 1
+                         ? " (several ranks: co-location and overlap are in it)"
+                         : "",
+                     &source));
     for (size_t i = 0; i < LK_COUNT(compute_fields); i++) {
         LK_TRY(lk_job_part_mean(runs, n_runs, compute_fields[i].part, &e));
         LK_TRY(set_quantity((struct lk_quantity *)((char *)out + compute_fields[i].offset), &e,
@@ -386,8 +388,7 @@ static enum lk_status fill_noise(const struct lk_run_set *set, struct lk_job *j)
         LK_TRY(noise_of(&set->runs[first], end - first, &e));
         if (isnan(e.value) || !isfinite(e.hi))
             continue;
-        LK_TRY(lk_asprintf(&source, "%s%s", set->runs[first].dir,
-                           end - first > 1 ? " and its repetitions" : ""));
+        LK_TRY(source_of(&set->runs[first], end - first, "", &source));
         LK_TRY(set_quantity(&j->noise_scale, &e, source));
         break;
     }
@@ -397,17 +398,6 @@ out:
 }
 
 /* ---- All ---- */
-
-/*
- * Sets what lies in memory beside parameters and gradients. Runs that name their optimizer are our
- * own: their gradients are views into buckets.
- */
-static void fill_states(const struct lk_run_facts *facts, struct lk_job *j)
-{
-    j->optimizer = facts->optimizer;
-    j->gradient_as_bucket_view = facts->optimizer != LK_JOB_OPTIMIZER_UNKNOWN;
-    j->master_weights = j->gradient_as_bucket_view && facts->master_weights;
-}
 
 static enum lk_status fill_header(const struct lk_run *run, struct lk_job *j)
 {
@@ -425,7 +415,10 @@ static enum lk_status fill_header(const struct lk_run *run, struct lk_job *j)
     LK_TRY(lk_fail_context(lk_run_facts_read(info, &facts), "%s", run->dir));
     if (facts.prefetch >= 0)
         j->prefetch_depth = facts.prefetch;
-    fill_states(&facts, j);
+    j->optimizer = facts.optimizer;
+    /* Runs that name their optimizer are our own: their gradients are views into buckets. */
+    j->gradient_as_bucket_view = facts.optimizer != LK_JOB_OPTIMIZER_UNKNOWN;
+    j->master_weights = j->gradient_as_bucket_view && facts.master_weights;
     if (!isnan(info->flops_per_sample))
         LK_TRY(lk_quantity_set(&j->flops_per_sample, info->flops_per_sample, NAN, NAN, 0,
                                "counted from the shapes of %s", info->model));

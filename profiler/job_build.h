@@ -28,11 +28,33 @@
 #define LK_PROFILER_JOB_BUILD_H
 
 #include "base/job.h"
+#include "base/stats.h"
 #include "base/status.h"
 #include "profiler/run_set.h"
+
+#include <stddef.h>
 
 /* Build the job. LK_EEVIDENCE says which runs lack what (steady-state steps, GRADIENT instants);
  * LK_EUSAGE names two runs of different jobs and their difference. */
 enum lk_status lk_job_build(const struct lk_run_set *set, struct lk_job *out);
+
+/* ---- Means and intervals over the steps of several runs, for job_build.c (job_stats.c) ---- */
+
+/*
+ * Compute the mean of a part over all steady steps and ranks, s, with its 90 % interval; forward
+ * and backward are of a micro-batch, the other parts of the step. The interval is by a bootstrap
+ * that draws runs, and in each drawn run blocks of consecutive steps (of about the square root of
+ * its length), because neighbouring steps are correlated. With one run it misses the variation
+ * between runs. n: steps.
+ */
+enum lk_status lk_job_part_mean(const struct lk_run *runs, size_t n_runs, enum lk_part part,
+                                struct lk_estimate *out);
+
+/*
+ * Compute the standard deviation of a micro-batch's forward + backward around the mean of its rank
+ * and run, relative to that mean; the interval is by the same bootstrap. A single micro-batch gives
+ * 0.
+ */
+enum lk_status lk_job_transient(const struct lk_run *runs, size_t n_runs, struct lk_estimate *out);
 
 #endif

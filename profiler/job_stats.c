@@ -1,5 +1,5 @@
 /* Means and bootstrap intervals over the steps of several runs. */
-#include "profiler/job_stats.h"
+#include "profiler/job_build.h"
 
 #include "base/array.h"
 #include "base/clock.h"
@@ -16,8 +16,8 @@ static const uint64_t bootstrap_seed = 1;
 /* Samples of several runs, one a step, as prefix sums: a block's sum is one difference. */
 struct samples {
     size_t n_runs;
-    size_t *n;     /* of each run */
-    double **sums; /* n + 1 each; sums[r][i] is the sum of the first i */
+    const struct lk_run *runs; /* borrowed */
+    double **sums;             /* n_steps + 1 of each run; sums[r][i] is the sum of the first i */
 };
 
 static void samples_fini(struct samples *s)
@@ -25,7 +25,6 @@ static void samples_fini(struct samples *s)
     for (size_t r = 0; s->sums && r < s->n_runs; r++)
         free(s->sums[r]);
     free(s->sums);
-    free(s->n);
 }
 
 /* Return the sample of step number i of a run. */
@@ -36,12 +35,11 @@ static enum lk_status samples_init(struct samples *s, const struct lk_run *runs,
 {
     enum lk_status st = LK_OK;
 
-    LK_TRY(lk_alloc(&s->n, n_runs, sizeof *s->n));
+    s->runs = runs;
     LK_TRY(lk_alloc(&s->sums, n_runs, sizeof *s->sums));
     for (; s->n_runs < n_runs; s->n_runs++) {
         const struct lk_run *run = &runs[s->n_runs];
 
-        s->n[s->n_runs] = run->n_steps;
         LK_TRY(lk_alloc(&s->sums[s->n_runs], run->n_steps + 1, sizeof(double)));
         for (size_t i = 0; i < run->n_steps; i++)
             s->sums[s->n_runs][i + 1] = s->sums[s->n_runs][i] + sample(run, i, ctx);
@@ -56,8 +54,8 @@ static double mean_of_all(const struct samples *s, size_t *out_n)
 
     *out_n = 0;
     for (size_t r = 0; r < s->n_runs; r++) {
-        sum += s->sums[r][s->n[r]];
-        *out_n += s->n[r];
+        sum += s->sums[r][s->runs[r].n_steps];
+        *out_n += s->runs[r].n_steps;
     }
     return sum / (double)*out_n;
 }
@@ -70,11 +68,11 @@ static double resample(const struct samples *s, struct lk_rng *g)
 
     for (size_t i = 0; i < s->n_runs; i++) {
         size_t r = (size_t)lk_rng_below(g, s->n_runs);
-        size_t block = (size_t)ceil(sqrt((double)s->n[r]));
+        size_t steps = s->runs[r].n_steps, block = (size_t)ceil(sqrt((double)steps));
 
-        for (size_t left = s->n[r]; left;) {
+        for (size_t left = steps; left;) {
             size_t take = left < block ? left : block;
-            size_t from = (size_t)lk_rng_below(g, s->n[r] - take + 1);
+            size_t from = (size_t)lk_rng_below(g, steps - take + 1);
 
             sum += s->sums[r][from + take] - s->sums[r][from];
             left -= take;

@@ -249,20 +249,12 @@ static void leave(void *ctx, const struct lk_span *s)
         (void)nvtxDomainRangePop(t->sink->domain);
 }
 
-/* Do nothing: ranges have already ended. */
-static void emit(void *ctx, const struct lk_span *s)
-{
-    (void)ctx;
-    (void)s;
-}
-
 const struct lk_sink_ops lk_nvtx_ops = {
     .name = "NVTX",
     .track_open = track_open,
     .name_added = name_added,
     .enter = enter,
     .leave = leave,
-    .emit = emit,
 };
 
 #else

@@ -214,8 +214,10 @@ static enum lk_status check_ranks(const char *dir, const struct lk_trace *traces
         const struct lk_run_info *info = &traces[i].info;
 
         if (info->world_size != world || strcmp(info->run_id, traces[0].info.run_id))
-            return lk_fail(LK_EPARSE, "%s: the traces of rank %d and %d are of different runs", dir,
-                           traces[0].info.rank, info->rank);
+            return lk_fail(LK_EPARSE, "%s: the traces of ranks %d and %d are of different runs",
+                           dir, traces[0].info.rank, info->rank);
+        if (i && info->rank == traces[i - 1].info.rank)
+            return lk_fail(LK_EPARSE, "%s: two traces are of rank %d", dir, info->rank);
         if (info->rank != (int)i)
             return lk_fail(LK_EPARSE, "%s: the trace of rank %zu of %d is missing", dir, i, world);
         if (info->accumulation < 1 || info->local_batch < 1)
@@ -365,20 +367,13 @@ out:
     return st;
 }
 
-/* Find out if the directory has a file of a rank whose name ends in `suffix`. */
-static enum lk_status has_files(const char *dir, const char *suffix, bool *out)
+/* Return true if one of the names is of a rank's file and ends in `suffix`. */
+static bool has_files(char *const *names, size_t n, const char *suffix)
 {
-    enum lk_status st = LK_OK;
-    char **names = NULL;
-    size_t n = 0;
-
-    LK_TRY(lk_dir_list(dir, suffix, &names, &n));
-    *out = false;
     for (size_t i = 0; i < n; i++)
-        *out = *out || is_of_rank(names[i]);
-out:
-    lk_names_free(names, n);
-    return st;
+        if (is_of_rank(names[i]) && lk_ends_with(names[i], suffix))
+            return true;
+    return false;
 }
 
 static enum lk_status find_runs(struct finder *f, const char *dir, int depth)
@@ -387,22 +382,21 @@ static enum lk_status find_runs(struct finder *f, const char *dir, int depth)
     char **names = NULL;
     char *path = NULL;
     size_t n = 0;
-    bool spans = false, traces = false;
+    bool spans;
 
-    LK_TRY(has_files(dir, ".spans", &spans));
+    LK_TRY(lk_dir_list(dir, "", &names, &n));
+    spans = has_files(names, n, ".spans");
     if (spans) { /* a launcher that was killed left them: make the traces that it would have made */
         lk_log(LK_LOG_PROFILE, LK_WARN, "%s: the run was cut off; its spans become traces now",
                dir);
         LK_TRY(lk_convert_run(dir, NULL));
     }
-    LK_TRY(has_files(dir, ".trace.json.gz", &traces));
-    if (traces) {
+    if (spans || has_files(names, n, ".trace.json.gz")) {
         st = read_run(f, dir);
         goto out;
     }
     if (depth == DEPTH_MAX)
         goto out;
-    LK_TRY(lk_dir_list(dir, "", &names, &n));
     for (size_t i = 0; i < n; i++) {
         struct stat info;
 

@@ -2,13 +2,10 @@
 #include "profiler/span_file.h"
 
 #include "base/array.h"
-#include "base/file.h"
-#include "base/json.h"
 #include "base/log.h"
 
 #include <errno.h>
 #include <fcntl.h>
-#include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
@@ -82,24 +79,6 @@ static enum lk_status map_region(const struct lk_span_file *f, uint64_t offset, 
     return LK_OK;
 }
 
-/* Format the run's description as JSON. */
-static enum lk_status info_text(const struct lk_run_info *info, char **out_text, size_t *out_size)
-{
-    enum lk_status st = LK_OK;
-    struct lk_writer *w = NULL;
-    struct lk_json_out *o = NULL;
-
-    LK_TRY(lk_writer_open_memory(out_text, out_size, &w));
-    LK_TRY(lk_json_out_begin(w, &o));
-    lk_record_write(&lk_run_info_record, o, NULL, info);
-    LK_TRY(lk_json_out_end(o));
-    st = lk_writer_commit(w);
-    w = NULL;
-out:
-    lk_writer_abandon(w);
-    return st;
-}
-
 static void fill_header(struct lk_span_file *f, const char *info, size_t info_bytes)
 {
     struct lk_span_file_header *h = f->header;
@@ -131,7 +110,7 @@ enum lk_status lk_span_file_create(const char *path, const struct lk_run_info *i
     f->n_spans = n_spans;
     atomic_flag_clear(&f->failing);
     LK_TRY(lk_strdup(&f->path, path));
-    LK_TRY(info_text(info, &text, &text_bytes));
+    LK_TRY(lk_record_save_text(&lk_run_info_record, info, &text, &text_bytes));
     LK_TRY(lk_asprintf(&temporary, "%s.tmp.%ld", path, (long)getpid()));
     f->fd = open(temporary, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
     if (f->fd < 0) {

@@ -2,7 +2,6 @@
 #include "profiler/span_file.h"
 
 #include "base/array.h"
-#include "base/json.h"
 
 #include <errno.h>
 #include <fcntl.h>
@@ -111,16 +110,13 @@ static enum lk_status check_header(const struct source *s)
 static enum lk_status read_info(const struct source *s, struct lk_run_info *out)
 {
     enum lk_status st = LK_OK;
-    struct lk_json_doc *doc = NULL;
     char *text = NULL;
     size_t bytes = (size_t)s->header->info_bytes;
 
     LK_TRY(lk_alloc(&text, bytes + 1, 1));
     LK_TRY(read_at(s, s->header->info_offset, text, bytes));
-    LK_TRY(lk_json_parse(s->path, text, bytes, &doc));
-    LK_TRY(lk_record_read(&lk_run_info_record, lk_json_root(doc), out));
+    LK_TRY(lk_record_load_text(&lk_run_info_record, s->path, text, bytes, out));
 out:
-    lk_json_free(doc);
     free(text);
     return st;
 }

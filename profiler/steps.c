@@ -3,7 +3,6 @@
 #include "profiler/steps.h"
 
 #include "base/array.h"
-#include "base/clock.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -15,7 +15,6 @@
 #include "base/status.h"
 #include "base/trace.h"
 
-#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

@@ -89,8 +89,8 @@ static enum lk_status without_slow(const struct lk_probe_colocation *s, struct l
     enum lk_status st = LK_OK;
     size_t n = s->n - s->warmup, ranks = (size_t)s->ranks, kept = 0;
     const double *v = s->together_s + s->warmup * ranks;
-    double *means = NULL, *sorted = NULL, noise = 0, slowest;
-    struct lk_pace pace;
+    double *means = NULL, *sorted = NULL, noise = 0;
+    struct lk_normal_ranks normal;
 
     LK_TRY(lk_alloc(&means, ranks, sizeof *means));
     LK_TRY(lk_alloc(&sorted, ranks, sizeof *sorted));
@@ -102,25 +102,25 @@ static enum lk_status without_slow(const struct lk_probe_colocation *s, struct l
     }
     for (size_t i = 0; i < n * ranks; i++)
         noise += pow(v[i] / means[i % ranks] - 1, 2) / (double)((n - 1) * ranks);
-    pace =
-        lk_straggler_pace(sorted, ranks, lk_prior_value(LK_PRIOR_RANK_SD), sqrt(noise / (double)n));
+    normal = lk_straggler_normal_ranks(sorted, ranks, lk_prior_value(LK_PRIOR_RANK_SD),
+                                       sqrt(noise / (double)n));
     /* With two ranks, a difference may come from the machine as well as from the slower rank. */
     if (ranks < 3)
-        pace = (struct lk_pace){.mean = lk_stats_mean(sorted, ranks), .n = ranks};
-    slowest = sorted[pace.n - 1];
+        normal = (struct lk_normal_ranks){
+            .mean = lk_stats_mean(sorted, ranks), .slowest = INFINITY, .n = ranks};
     for (size_t r = 0; r < ranks; r++) {
         struct lk_cluster_slow *e = &c->slow[c->n_slow];
 
-        if (means[r] <= slowest) {
+        if (means[r] <= normal.slowest) {
             for (size_t i = 0; i < n; i++)
-                out[i * pace.n + kept] = v[i * ranks + r];
+                out[i * normal.n + kept] = v[i * ranks + r];
             kept++;
             continue;
         }
         *e = (struct lk_cluster_slow){.rank = (int)r, .node = -1};
         e->compute = e->link = lk_quantity_none();
         c->n_slow++;
-        LK_TRY(lk_quantity_set(&e->compute, means[r] / pace.mean, NAN, NAN, n,
+        LK_TRY(lk_quantity_set(&e->compute, means[r] / normal.mean, NAN, NAN, n,
                                "calibrate: co-location of %d ranks", s->ranks));
     }
     *out_ranks = kept;

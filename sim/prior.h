@@ -1,6 +1,6 @@
 /*
- * Priors are assumed where nothing was measured, each with its source. A forecast calls what it
- * takes from here "assumed" in its notes.
+ * Priors are the values that a forecast assumes where nothing was measured, each with its source.
+ * The forecast's notes name every prior that it used as "assumed".
  */
 #ifndef LK_SIM_PRIOR_H
 #define LK_SIM_PRIOR_H
@@ -11,35 +11,36 @@
 #include <stddef.h>
 
 /*
+ * X(prior, value, source). All are relative standard deviations but the tests and the two shares.
+ *
+ * SCALE_ERROR is the error of the scaling law for each doubling of the GPUs, on public data: the
+ * last count of a series of three or more is predicted from the smaller ones, with constants of
+ * other sources (bench/accuracy_scaling; 110 tier A series of 25 sources in published_scaling.csv).
+ * The errors of one series are alike, and series differ: Student's t fits best with 1.5 to 2
+ * degrees of freedom, and then has the scale 2.7 %. So the prior counts as SCALE_TESTS back-tests.
+ *
+ * MEASURED_SCALE_ERROR replaces it where collectives were measured on the cluster. It is the error
+ * of forecasts from such points: docs/accuracy.md's runs on shaped links, of replays and of
+ * PyTorch, and its demo, one rms for each of 9 groups of runs, without those of a slow rank that
+ * the forecast was not told of. With each group left out in turn it is 1.6 to 2.1 %.
+ *
+ * PRESET_ERROR is the error of a collective's time from datasheet numbers: the rms of ln(model /
+ * measured) over 12 bands of size above 1 MiB of all-reduce, all-gather and reduce-scatter, for
+ * NCCL 2.28's model (src/graph/tuning.cc) with nominal link rates, on six platforms.
+ *
+ * RESCALE_ERROR is the error of rescaled collectives for each doubling of the ranks: ln(measured /
+ * rescaled from 2 ranks) of all-reduces of 256 KiB and more on 4 and 8 ranks, in
+ * bench/net_torch.sh's sweeps and calibrations like tests/net/validate's.
+ *
+ * BATCH_ERROR and ONE_BATCH_ERROR are errors of one GPU's time at a local batch, for each doubling
+ * of the batch, on published_scaling.csv (bench/accuracy_batch prints them and FLOOR_SHARE). The
+ * first is that of the line through two batches: 1.5 sd hold 14 of 18 triples (8 sources). The
+ * second is that of one batch by proportion: 1.4826 times the median of |ln(measured / predicted)|
+ * of 63 pairs (18 sources). In these pairs the time grows by a median factor of 2 exp(-0.09) for a
+ * doubling, as if FLOOR_SHARE of it did not grow.
+ *
  * The last three are 0 for want of a figure: published studies of stragglers count jobs, not ranks
  * (Lin et al. 2025, arXiv 2505.05713: not trivially hardware failures, but many factors).
- *
- * X(prior, value, source). All but the floor share and the tests are relative standard deviations.
- *
- * The scale error is that of the scaling law on public data (bench/accuracy_scaling): tier A series
- * of three counts or more in published_scaling.csv (110 series of 25 sources), last count from the
- * smaller ones by constants of other sources, ln(measured / predicted) over log2 of the step. Its
- * size differs from series to series: Student's t fits best with 1.5 to 2 degrees of freedom, both
- * to these and to the steps of one series taken together (103 series by proportion), which is to
- * say that the prior is worth two back-tests. Its scale is then 2.7 %.
- *
- * Where collectives were measured on the cluster, the error is that of forecasts from such points:
- * docs/accuracy.md's runs on shaped links, of replays and of PyTorch, and its demo, one rms a group
- * of runs (9 groups, without those of a slow rank that the forecast was not told of); each group
- * left out in turn, the scale is 1.6 to 2.1 %.
- *
- * The rescale error is from bench/net_torch.sh's sweeps and calibrations like tests/net/validate's:
- * all-reduces of 256 KiB up, measured on 4 and 8 ranks, ln(measured / rescaled from 2) a doubling.
- *
- * The batch errors are of one GPU's time at a local batch, in the same file, a doubling of the
- * batch (bench/accuracy_batch prints all three): from two batches by the line through them, such
- * that 1.5 sd hold 14 of 18 triples (8 sources), and from one batch by proportion, 1.4826 times the
- * median of |ln(measured / predicted)| of 63 pairs (18 sources). There the time doubles less than
- * twice, by a median factor of exp(-0.09): a floor of 18 % that does not grow.
- *
- * The preset error is that of a collective's time from datasheet numbers: rms of ln(model /
- * measured) over 12 all-reduce, all-gather and reduce-scatter size bands above 1 MiB of NCCL
- * 2.28's model (src/graph/tuning.cc) with nominal link rates, on six platforms.
  */
 #define LK_PRIOR_LIST(X)                                                                           \
     X(LK_PRIOR_SCALE_ERROR, 0.027, "the scaling law on 110 published series")                      \

@@ -11,7 +11,7 @@ help:
 	@echo '  make coverage   line coverage of the tests'
 	@echo '  make bench      comparisons with PyTorch DDP, gloo and Open MPI; cost of recording; known truths'
 	@echo '  make validate-net validate-net-short  the forecast against replays on shaped links (root; 13 min and 75 s)'
-	@echo '  make accuracy   docs/accuracy.md again, from the public data in $$LOCKSTEP_DATA or ../shared/data'
+	@echo '  make accuracy   docs/accuracy.md again, from the public data in $$LOCKSTEP_DATA or bench/data'
 	@echo '  make layering headers lint format-check format'
 	@echo '  make docs       the tables of options in docs/, from the program'
 	@echo '  make install PREFIX=/usr/local'

@@ -39,15 +39,11 @@ static const struct lk_csv_column columns[N_COLUMNS] = {
     [BYTES] = {"size_bytes", true},   [TIME] = {"time_us", true},
     [IN_PLACE] = {"in_place", true}};
 
-/* Cut a source to its repository (or file of a code index), which one lab made. */
+/* Cut a source to its first word: the repository, which is one lab's. */
 static void source_of(const char *text, char *out)
 {
-    size_t n = 0;
+    size_t n = strcspn(text, " ");
 
-    if (!strncmp(text, "code-index file id ", 19))
-        n = 19 + strcspn(text + 19, " ");
-    else
-        n = strcspn(text, " ");
     n = n < NCCL_SOURCE_MAX - 1 ? n : NCCL_SOURCE_MAX - 1;
     memcpy(out, text, n);
     out[n] = 0;

@@ -28,7 +28,7 @@ enum lk_status published_load(struct lk_csv **out)
     enum lk_status st = LK_OK;
     char *path = NULL;
 
-    LK_TRY(lk_asprintf(&path, "%s/published_scaling.csv", dir ? dir : "../shared/data"));
+    LK_TRY(lk_asprintf(&path, "%s/published_scaling.csv", dir ? dir : "bench/data"));
     LK_TRY(lk_csv_load(path, columns, PUBLISHED_COLUMNS, LK_CSV_EXTRA, out));
 out:
     free(path);

@@ -24,7 +24,7 @@ enum published_column {
     PUBLISHED_COLUMNS
 };
 
-/* Load the file from $LOCKSTEP_DATA, else ../shared/data; to be freed with lk_csv_free. */
+/* Load the file from $LOCKSTEP_DATA, else bench/data; to be freed with lk_csv_free. */
 enum lk_status published_load(struct lk_csv **out);
 /* Get a cell's text, borrowed; "" where it is empty. */
 enum lk_status published_cell(const struct lk_csv *t, size_t row, enum published_column col,

@@ -1,4 +1,4 @@
-/* The alpha-beta model of collectives. */
+/* This file computes the hops and bytes of collectives, and the alpha-beta time of these. */
 #include "sim/collective/alpha_beta.h"
 
 #include <math.h>
@@ -55,14 +55,8 @@ static const struct shape_row tree_rows[LK_COLL_COUNT] = {
 
 /*
  * The hierarchical algorithm runs a ring inside the node, rings of equal parts between nodes, and
- * a ring inside the node again.
+ * a ring inside the node again: the collectives whose wire bytes are a ring's.
  */
-static const struct shape_row hierarchical_rows[LK_COLL_COUNT] = {
-    [LK_ALL_REDUCE] = {.rounds = 2, .ring_wire = true},
-    [LK_REDUCE_SCATTER] = {.rounds = 1, .ring_wire = true},
-    [LK_ALL_GATHER] = {.rounds = 1, .ring_wire = true},
-};
-
 static const struct {
     double (*hops)(int rounds, int n);
     const struct shape_row *coll;
@@ -71,7 +65,7 @@ static const struct {
     [LK_ALGO_AUTO] = {ring_hops, ring_rows, false},
     [LK_ALGO_RING] = {ring_hops, ring_rows, false},
     [LK_ALGO_TREE] = {tree_hops, tree_rows, false},
-    [LK_ALGO_HIERARCHICAL] = {ring_hops, hierarchical_rows, true},
+    [LK_ALGO_HIERARCHICAL] = {ring_hops, ring_rows, true},
 };
 
 static void phased_shape(enum lk_coll coll, int rounds, double bytes, int ranks, int nodes,
@@ -94,6 +88,8 @@ bool lk_alpha_beta_shape(enum lk_coll coll, enum lk_algo algo, double bytes, int
     if (!algos[algo].coll || !algos[algo].coll[coll].rounds)
         return false;
     row = &algos[algo].coll[coll];
+    if (algos[algo].phases && !row->ring_wire)
+        return false;
     *out = (struct lk_alpha_beta_shape){0};
     if (ranks < 2)
         return true;

@@ -274,7 +274,7 @@ static bool belongs(const struct lk_cluster_point *p, const struct selection *s)
 }
 
 /*
- * Select points timed alone if there are any, as uniform_cost.c does, since the two timings
+ * Select points timed alone if there are any, as coll_points.c does, since the two timings
  * differ.
  */
 static struct selection select_points(const struct lk_cluster_point *points, size_t n,
@@ -401,17 +401,6 @@ void lk_cluster_fit_fini(struct lk_cluster_fit *f)
     lk_quantity_fini(&f->error);
 }
 
-static size_t count_points(const struct lk_cluster *c, enum lk_coll coll, enum lk_algo algo,
-                           enum lk_link link)
-{
-    struct selection s = select_points(c->points, c->n_points, coll, algo, link);
-    size_t n = 0;
-
-    for (size_t i = 0; i < c->n_points; i++)
-        n += belongs(&c->points[i], &s);
-    return n;
-}
-
 enum lk_status lk_alpha_beta_fit_cluster(struct lk_cluster *c, uint64_t seed)
 {
     enum lk_status st = LK_OK;
@@ -424,15 +413,12 @@ enum lk_status lk_alpha_beta_fit_cluster(struct lk_cluster *c, uint64_t seed)
             const struct lk_cluster_fit *intra = NULL;
 
             for (int link = 0; link < LK_LINK_COUNT; link++) {
-                if (coll == LK_BARRIER ||
-                    count_points(c, (enum lk_coll)coll, (enum lk_algo)algo, (enum lk_link)link) <
-                        LK_ALPHA_BETA_FIT_POINTS_MIN)
+                if (coll == LK_BARRIER)
                     continue;
                 st = lk_alpha_beta_fit(c->points, c->n_points, (enum lk_coll)coll,
                                        (enum lk_algo)algo, (enum lk_link)link, intra, seed,
                                        &fits[n]);
-                if (st == LK_EEVIDENCE) { /* the points between nodes need a fit inside the node,
-                                             which is missing */
+                if (st == LK_EEVIDENCE) { /* too few points, or between nodes no fit inside them */
                     st = LK_OK;
                     continue;
                 }

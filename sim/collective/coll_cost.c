@@ -1,152 +1,353 @@
 /*
- * This file chooses the cost of a collective by the slowest link among its nodes.
+ * This file gives the cost of a collective.
  *
- * Divisions: points at another slowdown / levels / the whole.
+ * Divisions: creation / measured / rescaled from another rank count / evaluation / slow links /
+ * the whole.
  */
 #include "sim/collective/coll_cost.h"
 
 #include "base/array.h"
 #include "sim/collective/alpha_beta_fit.h"
+#include "sim/collective/coll_model.h"
+#include "sim/collective/coll_points.h"
 #include "sim/collective/links.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* From `nodes` nodes on, the slowest link has the factor `slowest`. */
+/* Sizes that differ by less than this, relatively, are the same. */
+static const double SAME_SIZE = 1e-3;
+
+/* The costs where the links of a kind are alike. */
 struct level {
-    int nodes;
-    double slowest;
-    struct lk_uniform_cost *cost; /* NULL: the cost as measured */
+    int nodes;      /* the level holds for collectives on so many nodes or more */
+    double slowest; /* factor of the slowest link among them; NAN: as measured */
+    struct lk_coll_sets sets;
+    struct lk_coll_model *model;
+    struct lk_coll_sets rescaled; /* to other rank counts: forecasts ask for the same ones again */
+    bool preset;
 };
 
 struct lk_cost_model {
-    struct lk_uniform_cost *as_measured; /* by the cluster file, unchanged */
-    struct level *levels;                /* by rising nodes */
-    size_t n_levels;                     /* 0: no link is known to be slow */
+    struct level *levels; /* by rising nodes; the first is the cluster file, unchanged */
+    size_t n;
 };
+
+/* ---- Creation ---- */
+
+/* Make the costs of a cluster with fits without regard to its entries of slow links. */
+static enum lk_status level_init(struct level *l, const struct lk_cluster *c, struct lk_rng *draw,
+                                 const struct lk_nccl_factors *prior)
+{
+    enum lk_status st = LK_OK;
+    struct lk_coll_shifts by = {0};
+    double shift = 0;
+
+    l->preset = c->preset;
+    if (draw) {
+        shift = lk_rng_normal(draw);
+        by.time = lk_rng_normal(draw);
+        by.rate = lk_rng_normal(draw);
+        by.error = lk_rng_normal(draw);
+    }
+    LK_TRY(lk_coll_sets_init(&l->sets, c, shift));
+    LK_TRY(lk_coll_model_create(c, &l->sets, prior, by, draw, &l->model));
+    LK_TRY(lk_coll_model_from_all_reduce(l->model, c, &l->sets));
+out:
+    return st;
+}
+
+static void level_fini(struct level *l)
+{
+    lk_coll_sets_fini(&l->sets);
+    lk_coll_sets_fini(&l->rescaled);
+    lk_coll_model_destroy(l->model);
+}
+
+/* ---- Measured ---- */
+
+/* Set the evidence and a 90 % interval, whose lower end stays above the bound by the links. */
+static void grade(const struct level *l, struct lk_coll_key at, double bytes, struct lk_cost *c,
+                  enum lk_evidence evidence, double sd)
+{
+    double bound_s = lk_coll_model_bound_s(l->model, at, bytes, true);
+
+    c->evidence = l->preset && evidence < LK_EVIDENCE_PRESET ? LK_EVIDENCE_PRESET : evidence;
+    c->lo = fmax(c->seconds * exp(-LK_Z90 * sd), fmin(c->seconds, bound_s));
+    c->hi = c->seconds * exp(LK_Z90 * sd);
+}
+
+static void eval_measured(const struct level *l, const struct lk_coll_set *s, double bytes,
+                          struct lk_cost *out)
+{
+    double last = s->bytes[s->n - 1];
+    enum lk_evidence evidence = LK_EVIDENCE_INTERPOLATED;
+
+    *out = (struct lk_cost){.extrapolation = 1};
+    bytes = fmax(bytes, 1);
+    out->seconds = lk_loglog_curve_at(&s->curve, bytes);
+    for (size_t i = 0; i < s->n; i++)
+        if (fabs(bytes / s->bytes[i] - 1) <= SAME_SIZE)
+            evidence = LK_EVIDENCE_MEASURED;
+    if (s->derived)
+        evidence = LK_EVIDENCE_EXTRAPOLATED;
+    if (bytes > last * (1 + SAME_SIZE)) {
+        evidence = LK_EVIDENCE_EXTRAPOLATED;
+        out->extrapolation = bytes / last;
+        out->extrapolates_bytes = true;
+    }
+    grade(l, s->at, bytes, out, evidence,
+          evidence == LK_EVIDENCE_MEASURED
+              ? lk_coll_set_sd(s, bytes)
+              : hypot(lk_coll_set_sd(s, bytes), lk_coll_set_between_sd(s, bytes)));
+}
+
+/* ---- Rescaled from another rank count ---- */
+
+/*
+ * Add to `into` the points of the nearest set, rescaled (case 2 of the header). Between a smaller
+ * and a larger count both sets are averaged in the logarithm, with more weight for the nearer one.
+ */
+static enum lk_status rescale(const struct level *l, const struct lk_coll_near *near,
+                              struct lk_coll_key at, struct lk_coll_sets *into)
+{
+    enum lk_status st = LK_OK;
+    const struct lk_coll_set *from = near->set[0], *other = near->set[1], *second;
+    struct lk_coll_sets by_other = {0};
+    double *seconds = NULL, *sd = NULL, share = near->share;
+
+    LK_TRY(lk_alloc(&seconds, from->n, sizeof *seconds));
+    LK_TRY(lk_alloc(&sd, from->n, sizeof *sd));
+    LK_TRY(lk_coll_model_rescale(l->model, from, at, seconds, sd));
+    if (other)
+        LK_TRY(rescale(l, &(struct lk_coll_near){{other}, 1}, at, &by_other));
+    second = by_other.list;
+    for (size_t i = 0; other && i < from->n; i++) {
+        size_t k = lk_coll_set_at(other, from->bytes[i]);
+        double ln;
+
+        if (from->bytes[i] < other->bytes[0] || from->bytes[i] > other->bytes[other->n - 1])
+            continue;
+        ln = log(lk_loglog_curve_at(&second->curve, from->bytes[i]) / seconds[i]);
+        seconds[i] *= exp((1 - share) * ln);
+        /* The sd is that of two independent estimates and of their difference. */
+        sd[i] = sqrt(pow(share * sd[i], 2) + pow((1 - share) * second->sd[k], 2) +
+                     share * (1 - share) * ln * ln);
+    }
+    LK_TRY(lk_coll_sets_add(into, at, from->bytes, seconds, sd, from->n));
+out:
+    lk_coll_sets_fini(&by_other);
+    free(seconds);
+    free(sd);
+    return st;
+}
+
+static enum lk_status eval_rescaled(struct level *l, const struct lk_coll_near *near,
+                                    struct lk_coll_key at, const uint64_t *bytes, size_t n,
+                                    struct lk_cost *out)
+{
+    enum lk_status st = LK_OK;
+    const struct lk_coll_set *from = near->set[0], *s = lk_coll_sets_find(&l->rescaled, at);
+
+    if (!s) {
+        LK_TRY(rescale(l, near, at, &l->rescaled));
+        s = lk_coll_sets_find(&l->rescaled, at);
+    }
+    for (size_t i = 0; i < n; i++) {
+        double b = fmax((double)bytes[i], 1);
+
+        out[i] = (struct lk_cost){.seconds = lk_loglog_curve_at(&s->curve, b),
+                                  .extrapolation = fmax(1, (double)at.ranks / from->at.ranks)};
+        grade(l, at, b, &out[i],
+              near->set[1] && !from->derived ? LK_EVIDENCE_INTERPOLATED : LK_EVIDENCE_EXTRAPOLATED,
+              hypot(lk_coll_set_sd(from, b), s->sd[lk_coll_set_at(s, b)]));
+    }
+out:
+    return st;
+}
+
+/* ---- Evaluation ---- */
+
+static enum lk_status no_evidence(struct lk_coll_key at)
+{
+    return lk_fail(
+        LK_EEVIDENCE,
+        "nothing is known of %s%s%s on %d ranks over %d node%s: no points, no fit and no "
+        "link in the cluster file. The cheapest run that would supply it: lockstep "
+        "calibrate -n %d --collectives %s --out cluster.json%s",
+        lk_coll_name(at.coll), at.algo == LK_ALGO_AUTO ? "" : " by ",
+        at.algo == LK_ALGO_AUTO ? "" : lk_algo_name(at.algo), at.ranks, at.nodes,
+        at.nodes == 1 ? "" : "s",
+        at.nodes > 1   ? 2
+        : at.ranks < 4 ? at.ranks
+                       : 2,
+        lk_coll_name(at.coll), at.nodes > 1 ? ", one rank on each of two nodes" : "");
+}
+
+static enum lk_status eval_formula(const struct level *l, struct lk_coll_key at,
+                                   const uint64_t *bytes, size_t n, struct lk_cost *out)
+{
+    for (size_t i = 0; i < n; i++) {
+        struct lk_coll_modelled f = lk_coll_model_at(l->model, at, (double)bytes[i]);
+
+        if (isnan(f.seconds))
+            return no_evidence(at);
+        out[i] = (struct lk_cost){.seconds = f.seconds, .extrapolation = at.ranks / 2.0};
+        grade(l, at, (double)bytes[i], &out[i],
+              f.fitted ? LK_EVIDENCE_EXTRAPOLATED : LK_EVIDENCE_PRESET, f.error);
+    }
+    return LK_OK;
+}
+
+/*
+ * Evaluate one algorithm, or AUTO as it was measured. *out_found is false if no measured set fits.
+ */
+static enum lk_status eval_points(struct level *l, struct lk_coll_key at, const uint64_t *bytes,
+                                  size_t n, struct lk_cost *out, bool *out_found)
+{
+    const struct lk_coll_set *s = lk_coll_sets_find(&l->sets, at);
+    struct lk_coll_near near;
+
+    *out_found = true;
+    if (s) {
+        for (size_t i = 0; i < n; i++)
+            eval_measured(l, s, (double)bytes[i], &out[i]);
+        return LK_OK;
+    }
+    near = lk_coll_sets_near(&l->sets, at);
+    if (near.set[0] && !isnan(lk_coll_model_at(l->model, at, 1).seconds) &&
+        !isnan(lk_coll_model_at(l->model, near.set[0]->at, 1).seconds))
+        return eval_rescaled(l, &near, at, bytes, n, out);
+    *out_found = false;
+    return LK_OK;
+}
+
+/* Evaluate AUTO without points of its own: take the fastest measured algorithm at each size. */
+static enum lk_status eval_fastest(struct level *l, struct lk_coll_key at, const uint64_t *bytes,
+                                   size_t n, struct lk_cost *out, bool *out_found)
+{
+    enum lk_status st = LK_OK;
+    struct lk_cost *other = NULL;
+
+    *out_found = false;
+    LK_TRY(lk_alloc(&other, n, sizeof *other));
+    for (int a = LK_ALGO_AUTO + 1; a < LK_ALGO_COUNT; a++) {
+        bool found;
+
+        at.algo = (enum lk_algo)a;
+        LK_TRY(eval_points(l, at, bytes, n, other, &found));
+        for (size_t i = 0; found && i < n; i++)
+            if (!*out_found || other[i].seconds < out[i].seconds)
+                out[i] = other[i];
+        *out_found |= found;
+    }
+out:
+    free(other);
+    return st;
+}
+
+/* Evaluate a collective on two ranks or more. */
+static enum lk_status eval(struct level *l, struct lk_coll_key at, const uint64_t *bytes, size_t n,
+                           struct lk_cost *out)
+{
+    enum lk_status st = LK_OK;
+    bool found;
+
+    LK_TRY(eval_points(l, at, bytes, n, out, &found));
+    if (!found && at.algo == LK_ALGO_AUTO)
+        LK_TRY(eval_fastest(l, at, bytes, n, out, &found));
+    if (!found)
+        LK_TRY(eval_formula(l, at, bytes, n, out));
+out:
+    return st;
+}
+
+/* ---- Slow links ---- */
 
 /* The inputs from which all levels are made. */
 struct source {
     const struct lk_cluster *cluster; /* with fits */
     const struct lk_rng *draw;
     const struct lk_nccl_factors *prior;
-    double of_fits; /* slowest link of the points that the fits were made from */
+    double of_fits; /* factor of the slowest link of the points that the fits were made from */
 };
-
-/* ---- Points at another level ---- */
 
 /*
- * A cluster without points and slow entries, whose links between nodes are as slow as at a level.
+ * Make the costs where links between nodes are as slow as `slowest`, with these points, which were
+ * rescaled to it. The cluster's other numbers are kept.
  */
-struct bare {
-    struct lk_cluster cluster;
-    struct lk_cluster_fit *fits; /* a copy, whose sources are the original's */
-};
-
-static enum lk_status bare_at(const struct source *s, double level, struct bare *out)
+static enum lk_status level_of(const struct source *s, double slowest,
+                               struct lk_cluster_point *points, size_t n, struct lk_rng *draw,
+                               struct level *out)
 {
     enum lk_status st = LK_OK;
-    const struct lk_cluster *c = s->cluster;
+    struct lk_cluster c = *s->cluster;
 
-    LK_TRY(lk_alloc(&out->fits, c->n_fits, sizeof *out->fits));
-    if (c->n_fits)
-        memcpy(out->fits, c->fits, c->n_fits * sizeof *out->fits);
-    out->cluster = *c;
-    out->cluster.fits = out->fits;
-    out->cluster.points = NULL;
-    out->cluster.n_points = 0;
-    out->cluster.n_slow = 0;
-    LK_TRY(
-        lk_link_scale(&out->cluster, LK_LINK_INTER, LK_LINK_BANDWIDTH, s->of_fits / level, true));
+    c.points = points;
+    c.n_points = n;
+    c.fits = NULL;
+    LK_TRY(lk_alloc(&c.fits, c.n_fits, sizeof *c.fits));
+    if (c.n_fits)
+        memcpy(c.fits, s->cluster->fits, c.n_fits * sizeof *c.fits);
+    LK_TRY(lk_link_scale(&c, LK_LINK_INTER, LK_LINK_BANDWIDTH, s->of_fits / slowest, true));
+    LK_TRY(level_init(out, &c, draw, s->prior));
+out:
+    free(c.fits);
+    return st;
+}
+
+/* Rescale a point by the ratio of the model's times for the new links and the measured ones. */
+static enum lk_status rescale_point(struct lk_cluster_point *p, struct level *from,
+                                    struct level *to)
+{
+    enum lk_status st = LK_OK;
+    struct lk_coll_key at = {p->coll, p->algo, p->ranks, p->nodes};
+    struct lk_cost a, b;
+
+    LK_TRY(eval(from, at, &p->bytes, 1, &a));
+    LK_TRY(eval(to, at, &p->bytes, 1, &b));
+    p->time_s.value *= b.seconds / a.seconds;
+    p->time_s.lo *= b.seconds / a.seconds;
+    p->time_s.hi *= b.seconds / a.seconds;
 out:
     return st;
 }
 
-/* Rescale the points measured at one level to another. */
-static enum lk_status move_points(const struct source *s, const struct lk_uniform_cost *to,
-                                  double from_level, struct lk_cluster_point *points)
-{
-    enum lk_status st = LK_OK;
-    struct bare bare = {0};
-    struct lk_uniform_cost *from = NULL;
-
-    LK_TRY(bare_at(s, from_level, &bare));
-    LK_TRY(lk_uniform_cost_create(&bare.cluster, NULL, s->prior, &from));
-    for (size_t i = 0; i < s->cluster->n_points; i++) {
-        struct lk_cluster_point *p = &points[i];
-        struct lk_cost a, b;
-
-        if (p->nodes < 2 || p->ranks % p->nodes ||
-            lk_slow_link_largest(s->cluster, p->nodes, true) != from_level)
-            continue;
-        LK_TRY(lk_uniform_cost_eval(from, p->coll, p->algo, p->ranks, p->nodes, &p->bytes, 1, &a));
-        LK_TRY(lk_uniform_cost_eval(to, p->coll, p->algo, p->ranks, p->nodes, &p->bytes, 1, &b));
-        p->time_s.value *= b.seconds / a.seconds;
-        p->time_s.lo *= b.seconds / a.seconds;
-        p->time_s.hi *= b.seconds / a.seconds;
-    }
-out:
-    lk_uniform_cost_destroy(from);
-    free(bare.fits);
-    return st;
-}
-
-/* Return true if point `at` is the first of its level, and this level is not `level`. */
-static bool is_other_level(const struct lk_cluster *c, size_t at, double level)
-{
-    double own = lk_slow_link_largest(c, c->points[at].nodes, true);
-
-    if (c->points[at].nodes < 2 || own == level)
-        return false;
-    for (size_t i = 0; i < at; i++)
-        if (c->points[i].nodes > 1 && lk_slow_link_largest(c, c->points[i].nodes, true) == own)
-            return false;
-    return true;
-}
-
-static enum lk_status make(const struct source *s, double level, struct lk_uniform_cost **out)
+static enum lk_status slow_level_init(struct level *l, const struct source *s)
 {
     enum lk_status st = LK_OK;
     const struct lk_cluster *c = s->cluster;
-    struct bare bare = {0};
-    struct lk_uniform_cost *to = NULL;
+    struct level from = {.slowest = NAN}, to = {0};
     struct lk_cluster_point *points = NULL;
     struct lk_rng draw;
 
     LK_TRY(lk_alloc(&points, c->n_points, sizeof *points));
     if (c->n_points)
         memcpy(points, c->points, c->n_points * sizeof *points);
-    LK_TRY(bare_at(s, level, &bare));
-    LK_TRY(lk_uniform_cost_create(&bare.cluster, NULL, s->prior, &to));
-    for (size_t i = 0; i < c->n_points; i++)
-        if (is_other_level(c, i, level))
-            LK_TRY(move_points(s, to, lk_slow_link_largest(c, c->points[i].nodes, true), points));
-    bare.cluster.points = points;
-    bare.cluster.n_points = c->n_points;
+    LK_TRY(level_of(s, l->slowest, NULL, 0, NULL, &to));
+    for (size_t i = 0; i < c->n_points; i++) {
+        struct lk_cluster_point *p = &points[i];
+        double measured = p->nodes > 1 ? lk_slow_link_largest(c, p->nodes, true) : l->slowest;
+
+        if (measured == l->slowest || p->ranks % p->nodes)
+            continue;
+        if (measured != from.slowest) {
+            level_fini(&from);
+            from = (struct level){.slowest = measured};
+            LK_TRY(level_of(s, measured, NULL, 0, NULL, &from));
+        }
+        LK_TRY(rescale_point(p, &from, &to));
+    }
     if (s->draw)
         draw = *s->draw;
-    LK_TRY(lk_uniform_cost_create(&bare.cluster, s->draw ? &draw : NULL, s->prior, out));
+    LK_TRY(level_of(s, l->slowest, points, c->n_points, s->draw ? &draw : NULL, l));
 out:
-    lk_uniform_cost_destroy(to);
-    free(bare.fits);
+    level_fini(&from);
+    level_fini(&to);
     free(points);
     return st;
 }
-
-/* Return true if the unchanged file describes this level. */
-static bool is_as_measured(const struct source *s, double level)
-{
-    const struct lk_cluster *c = s->cluster;
-
-    if (level != s->of_fits)
-        return false;
-    for (size_t i = 0; i < c->n_points; i++)
-        if (c->points[i].nodes > 1 && lk_slow_link_largest(c, c->points[i].nodes, true) != level)
-            return false;
-    return true;
-}
-
-/* ---- Levels ---- */
 
 /*
  * Add a level that begins at this node count, unless the slowest link stays the same. Levels are
@@ -154,55 +355,30 @@ static bool is_as_measured(const struct source *s, double level)
  */
 static enum lk_status add_level(struct lk_cost_model *m, const struct source *s, int nodes)
 {
-    enum lk_status st = LK_OK;
-    struct level *e = &m->levels[m->n_levels];
     double slowest = lk_slow_link_largest(s->cluster, nodes, false);
 
-    if (m->n_levels && e[-1].slowest == slowest)
+    if (m->levels[m->n - 1].slowest == slowest)
         return LK_OK;
-    *e = (struct level){.nodes = nodes, .slowest = slowest};
-    if (!is_as_measured(s, slowest))
-        LK_TRY(make(s, slowest, &e->cost));
-    m->n_levels++;
-out:
-    return st;
-}
-
-static int by_count(const void *a, const void *b)
-{
-    int x = *(const int *)a, y = *(const int *)b;
-
-    return (x > y) - (x < y);
+    m->levels[m->n] = (struct level){.nodes = nodes, .slowest = slowest};
+    return slow_level_init(&m->levels[m->n++], s);
 }
 
 /*
- * Add a level wherever the slowest link may change: at each node that has an entry, and at the
- * node after it.
+ * Return the next node count, above `nodes`, where the slowest link may change, which is at each
+ * node that has an entry and at the node after it; 0: there is none.
  */
-static enum lk_status add_levels(struct lk_cost_model *m, const struct source *s)
+static int next_change(const struct lk_cluster *c, int nodes)
 {
-    enum lk_status st = LK_OK;
-    const struct lk_cluster *c = s->cluster;
-    int *counts = NULL;
-    size_t n = 0;
+    int next = 0;
 
-    LK_TRY(lk_alloc(&counts, 2 * c->n_slow + 1, sizeof *counts));
-    LK_TRY(lk_alloc(&m->levels, 2 * c->n_slow + 1, sizeof *m->levels));
-    counts[n++] = 2;
     for (size_t i = 0; i < c->n_slow; i++) {
         int at = lk_slow_link_node(c, &c->slow[i]);
 
-        if (at > 0)
-            counts[n++] = at + 1;
-        counts[n++] = at + 2;
+        for (int n = at + 1; n <= at + 2; n++)
+            if (n > nodes && (!next || n < next))
+                next = n;
     }
-    qsort(counts, n, sizeof *counts, by_count);
-    for (size_t i = 0; i < n; i++)
-        if (!i || counts[i] != counts[i - 1])
-            LK_TRY(add_level(m, s, counts[i]));
-out:
-    free(counts);
-    return st;
+    return next;
 }
 
 static bool knows_a_link(const struct lk_cluster *c)
@@ -213,52 +389,47 @@ static bool knows_a_link(const struct lk_cluster *c)
     return false;
 }
 
-static enum lk_status set_levels(struct lk_cost_model *m, const struct lk_cluster *c,
+/* Add the levels of a cluster with fits that has entries of slow links. */
+static enum lk_status add_levels(struct lk_cost_model *m, const struct lk_cluster *c,
                                  const struct lk_rng *draw, const struct lk_nccl_factors *prior)
 {
     enum lk_status st = LK_OK;
-    struct lk_cluster fitted = {0};
-    struct source s = {.draw = draw, .prior = prior, .of_fits = 1};
-    bool own_fits = false;
+    struct source s = {.cluster = c, .draw = draw, .prior = prior, .of_fits = 1};
     int most = 0;
 
-    if (!knows_a_link(c))
-        return LK_OK;
-    LK_TRY(lk_alpha_beta_fit_missing(c, &fitted, &own_fits));
-    s.cluster = &fitted;
     for (size_t i = 0; i < c->n_points; i++)
         most = c->points[i].nodes > most ? c->points[i].nodes : most;
     if (most > 1)
         s.of_fits = lk_slow_link_largest(c, most, true);
-    LK_TRY(add_levels(m, &s));
+    for (int nodes = 2; nodes; nodes = next_change(c, nodes))
+        LK_TRY(add_level(m, &s, nodes));
 out:
-    if (own_fits)
-        lk_alpha_beta_fits_free(fitted.fits, fitted.n_fits);
     return st;
 }
 
 /* ---- The whole ---- */
 
 enum lk_status lk_cost_model_create(const struct lk_cluster *c, struct lk_rng *draw,
-                                    struct lk_cost_model **out)
-{
-    return lk_cost_model_create_from(c, draw, NULL, out);
-}
-
-enum lk_status lk_cost_model_create_from(const struct lk_cluster *c, struct lk_rng *draw,
-                                         const struct lk_nccl_factors *prior,
-                                         struct lk_cost_model **out)
+                                    const struct lk_nccl_factors *prior, struct lk_cost_model **out)
 {
     enum lk_status st = LK_OK;
     struct lk_cost_model *m = NULL;
+    struct lk_cluster fitted = {0};
     struct lk_rng again = draw ? *draw : (struct lk_rng){0};
+    bool own_fits = false;
 
     LK_TRY(lk_alloc(&m, 1, sizeof *m));
-    LK_TRY(lk_uniform_cost_create(c, draw, prior, &m->as_measured));
-    LK_TRY(set_levels(m, c, draw ? &again : NULL, prior));
+    LK_TRY(lk_alloc(&m->levels, 2 * c->n_slow + 2, sizeof *m->levels));
+    m->levels[m->n++] = (struct level){.slowest = NAN};
+    LK_TRY(lk_alpha_beta_fit_missing(c, &fitted, &own_fits));
+    LK_TRY(level_init(&m->levels[0], &fitted, draw, prior));
+    if (knows_a_link(c))
+        LK_TRY(add_levels(m, &fitted, draw ? &again : NULL, prior));
     *out = m;
     m = NULL;
 out:
+    if (own_fits)
+        lk_alpha_beta_fits_free(fitted.fits, fitted.n_fits);
     lk_cost_model_destroy(m);
     return st;
 }
@@ -267,10 +438,9 @@ void lk_cost_model_destroy(struct lk_cost_model *m)
 {
     if (!m)
         return;
-    for (size_t i = 0; i < m->n_levels; i++)
-        lk_uniform_cost_destroy(m->levels[i].cost);
+    for (size_t i = 0; i < m->n; i++)
+        level_fini(&m->levels[i]);
     free(m->levels);
-    lk_uniform_cost_destroy(m->as_measured);
     free(m);
 }
 
@@ -278,9 +448,14 @@ enum lk_status lk_cost_eval(const struct lk_cost_model *m, enum lk_coll coll, en
                             int ranks, int nodes, const uint64_t *bytes, size_t n,
                             struct lk_cost *out)
 {
-    const struct lk_uniform_cost *cost = m->as_measured;
+    struct level *level = m->levels;
 
-    for (size_t i = 0; i < m->n_levels && nodes > 1 && m->levels[i].nodes <= nodes; i++)
-        cost = m->levels[i].cost ? m->levels[i].cost : m->as_measured;
-    return lk_uniform_cost_eval(cost, coll, algo, ranks, nodes, bytes, n, out);
+    if (ranks == 1) {
+        for (size_t i = 0; i < n; i++)
+            out[i] = (struct lk_cost){.evidence = LK_EVIDENCE_MEASURED, .extrapolation = 1};
+        return LK_OK;
+    }
+    for (size_t i = 1; i < m->n && nodes > 1 && m->levels[i].nodes <= nodes; i++)
+        level = &m->levels[i];
+    return eval(level, (struct lk_coll_key){coll, algo, ranks, nodes}, bytes, n, out);
 }

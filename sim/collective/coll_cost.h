@@ -1,36 +1,55 @@
 /*
- * A cost model gives the time of a collective on a cluster, some of whose links between nodes may
- * be known to be slow (stragglers.known in the cluster file; links.h).
+ * A cost model gives the time of a collective on a cluster, with interval and evidence, from the
+ * best of three sources:
  *
- * The slowest link among a collective's nodes sets its rate. So a cluster has one uniform cost
- * (uniform_cost.h) for each level, which is the factor of the slowest link among its first nodes,
- * or 1. At another level than that of the measured points, the bandwidth between nodes is divided
- * by the ratio of the levels, and each point is multiplied by the ratio of the model's times for
- * the new links and for the measured ones. Fits without points and datasheet numbers describe
- * equal links.
+ *  1. points measured with this many ranks on this many nodes: a curve over bytes
+ *     (loglog_curve.h), which continues at the bandwidth of the largest point and the time of the
+ *     smallest;
+ *  2. points of the nearest other rank count (of two, if the count lies between them), rescaled
+ *     by the model (coll_model.h). The interval widens with every doubling of the ranks and
+ *     wherever the regime is in doubt;
+ *  3. without points, the model alone (coll_model.h).
+ *
+ * AUTO takes points measured as "auto"; without them, the fastest algorithm for the size.
+ *
+ * Some links between nodes may be known to be slow (stragglers.known in the cluster file;
+ * links.h). The slowest link among a collective's nodes sets its rate. So a cluster has costs for
+ * each level, which is the factor of the slowest link among its first nodes, or 1. At another
+ * level than that of the measured points, the bandwidth between nodes is divided by the ratio of
+ * the levels, and each point is multiplied by the ratio of the model's times for the new links and
+ * for the measured ones. Fits without points and datasheet numbers describe equal links.
  */
 #ifndef LK_SIM_COLL_COST_H
 #define LK_SIM_COLL_COST_H
 
-#include "sim/collective/uniform_cost.h"
+#include "base/cluster.h"
+#include "base/forecast.h"
+#include "base/rng.h"
+#include "base/status.h"
 
+#include <stddef.h>
+#include <stdint.h>
+
+struct lk_cost {
+    double seconds, lo, hi; /* 90 % */
+    enum lk_evidence evidence;
+    double extrapolation; /* EXTRAPOLATED: the extrapolation factor, in ranks or in bytes */
+    bool extrapolates_bytes;
+};
+
+struct lk_nccl_factors;
 struct lk_cost_model;
 
 /*
- * Compile a cluster, with its estimates if draw is NULL, else with one Monte Carlo draw of them.
- * The cluster is not kept.
+ * Compile a cluster, with its estimates if draw is NULL, else with one Monte Carlo draw of them. A
+ * draw moves each curve and each constant as a whole, because the errors of one calibration are
+ * common to its points. Points without fits are fitted here. `prior` has LK_NCCL_FABRIC_COUNT rows;
+ * NULL takes those of nccl_fit.h. The cluster is not kept.
  */
 enum lk_status lk_cost_model_create(const struct lk_cluster *c, struct lk_rng *draw,
+                                    const struct lk_nccl_factors *prior,
                                     struct lk_cost_model **out);
 void lk_cost_model_destroy(struct lk_cost_model *m); /* NULL is legal */
-
-/*
- * Compile a cluster with a table of LK_NCCL_FABRIC_COUNT priors that replaces that of nccl_fit.h;
- * bench/accuracy_collectives leaves sources out in this way.
- */
-enum lk_status lk_cost_model_create_from(const struct lk_cluster *c, struct lk_rng *draw,
-                                         const struct lk_nccl_factors *prior,
-                                         struct lk_cost_model **out);
 
 /*
  * Compute the cost of n sizes. A collective on 1 rank costs 0 and counts as measured. More bytes

@@ -8,7 +8,7 @@
 
 #include "base/array.h"
 #include "sim/collective/alpha_beta.h"
-#include "sim/collective/nccl_rescale.h"
+#include "sim/collective/nccl_fit.h"
 #include "sim/prior.h"
 
 #include <math.h>
@@ -31,13 +31,12 @@ struct lk_coll_model {
     struct lk_nccl_machine machine;
     struct lk_nccl_factors factors[LK_NCCL_FABRIC_COUNT];
     bool refitted[LK_NCCL_FABRIC_COUNT];
-    struct lk_link_rates rates, best_rates;
+    struct lk_link_rates rates, best_rates; /* in a draw both are the best */
     /*
      * The smallest ratio of a measured time to the bound by the link rates, <= 1: where points
      * were faster than the file's links allow, the links are faster than the file says.
      */
     double rate_share[LK_LINK_COUNT];
-    bool draw;
 };
 
 /* ---- Constants ---- */
@@ -111,29 +110,26 @@ static void constants_from_all_reduce(struct lk_coll_model *m, const struct lk_c
 static void set_constants(struct lk_coll_model *m, const struct lk_cluster *c,
                           struct lk_coll_shifts by)
 {
+    int nics = c->topology.nics_per_node;
+
     for (size_t i = 0; i < c->n_fits; i++)
         constants_from_fit(&m->constants[c->fits[i].coll][c->fits[i].algo], &c->fits[i], by);
     constants_from_all_reduce(m, c);
-    for (int coll = 0; coll < LK_COLL_COUNT; coll++)
-        for (int algo = 0; algo < LK_ALGO_COUNT; algo++) {
-            struct constants *k = &m->constants[coll][algo];
-            struct lk_alpha_beta_shape shape;
-
-            /* A datasheet does not say what "auto" would pick; the named algorithms use it. */
-            if (algo == LK_ALGO_AUTO ||
-                !lk_alpha_beta_shape((enum lk_coll)coll, (enum lk_algo)algo, 1, 2, 1, &shape))
-                continue;
-            constants_from_link(k, LK_LINK_INTRA, &c->intra, 1, by);
-            constants_from_link(k, LK_LINK_INTER, &c->inter,
-                                c->topology.nics_per_node > 1 ? c->topology.nics_per_node : 1, by);
-        }
-    /* The error of a fit moves all costs that come from it in the same direction. */
     m->error_shift = by.error;
     for (int coll = 0; coll < LK_COLL_COUNT; coll++)
         for (int algo = 0; algo < LK_ALGO_COUNT; algo++) {
             struct constants *k = &m->constants[coll][algo];
-            double factor = exp(by.error * k->error);
+            struct lk_alpha_beta_shape shape;
+            double factor;
 
+            /* A datasheet does not say what "auto" would pick; the named algorithms use it. */
+            if (algo != LK_ALGO_AUTO &&
+                lk_alpha_beta_shape((enum lk_coll)coll, (enum lk_algo)algo, 1, 2, 1, &shape)) {
+                constants_from_link(k, LK_LINK_INTRA, &c->intra, 1, by);
+                constants_from_link(k, LK_LINK_INTER, &c->inter, nics > 1 ? nics : 1, by);
+            }
+            /* The error of a fit moves all costs that come from it in the same direction. */
+            factor = exp(by.error * k->error);
             k->k.launch_s *= factor;
             for (int l = 0; l < LK_LINK_COUNT; l++) {
                 k->k.alpha_s[l] *= factor;
@@ -221,8 +217,8 @@ static void set_rate_shares(struct lk_coll_model *m)
         double *share = &m->rate_share[s->at.nodes > 1 ? LK_LINK_INTER : LK_LINK_INTRA];
 
         for (size_t j = 0; j < s->n; j++) {
-            double bound_s = lk_link_bound_s(m->draw ? &m->best_rates : &m->rates, s->at.coll,
-                                             s->bytes[j], s->at.ranks, s->at.nodes);
+            double bound_s =
+                lk_link_bound_s(&m->rates, s->at.coll, s->bytes[j], s->at.ranks, s->at.nodes);
 
             if (bound_s > 0)
                 *share = fmin(*share, s->seconds[j] / bound_s);
@@ -239,8 +235,7 @@ enum lk_status lk_coll_model_create(const struct lk_cluster *c, const struct lk_
 
     LK_TRY(lk_alloc(&m, 1, sizeof *m));
     m->sets = sets;
-    m->draw = draw;
-    m->rates = lk_link_rates_of(c, false);
+    m->rates = lk_link_rates_of(c, draw != NULL);
     m->best_rates = lk_link_rates_of(c, true);
     set_rate_shares(m);
     set_constants(m, c, by);
@@ -316,8 +311,7 @@ static struct lk_coll_modelled formula(const struct lk_coll_model *m, struct lk_
 double lk_coll_model_bound_s(const struct lk_coll_model *m, struct lk_coll_key at, double bytes,
                              bool best)
 {
-    return lk_link_bound_s(best || m->draw ? &m->best_rates : &m->rates, at.coll, bytes, at.ranks,
-                           at.nodes) *
+    return lk_link_bound_s(best ? &m->best_rates : &m->rates, at.coll, bytes, at.ranks, at.nodes) *
            m->rate_share[at.nodes > 1 ? LK_LINK_INTER : LK_LINK_INTRA];
 }
 
@@ -377,25 +371,15 @@ static double rescale_ring(const struct lk_coll_model *m, const struct lk_coll_s
 static enum lk_status rescale_by_nccl(const struct lk_coll_model *m, const struct lk_coll_set *from,
                                       struct lk_coll_key at, double *seconds, double *sd)
 {
-    enum lk_status st = LK_OK;
     struct lk_nccl_measured measured = {
         .bytes = from->bytes, .seconds = from->seconds, .n = from->n};
-    struct lk_nccl_rescaled *rescaled = NULL;
     struct lk_nccl_comm comm;
     enum lk_nccl_fabric fabric;
 
-    LK_TRY(lk_alloc(&rescaled, from->n, sizeof *rescaled));
     lk_nccl_comm_of(&m->machine, at.ranks, at.nodes, &comm);
     lk_nccl_comm_of(&m->machine, from->at.ranks, from->at.nodes, &measured.comm);
     fabric = lk_nccl_fabric_of(&comm, m->machine.topology.network);
-    LK_TRY(lk_nccl_rescale(&comm, &measured, &m->factors[fabric], at.coll, at.algo, rescaled));
-    for (size_t i = 0; i < from->n; i++) {
-        seconds[i] = rescaled[i].seconds;
-        sd[i] = hypot(sd[i], rescaled[i].sd);
-    }
-out:
-    free(rescaled);
-    return st;
+    return lk_nccl_rescale(&comm, &measured, &m->factors[fabric], at.coll, at.algo, seconds, sd);
 }
 
 enum lk_status lk_coll_model_rescale(const struct lk_coll_model *m, const struct lk_coll_set *from,

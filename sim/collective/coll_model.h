@@ -45,7 +45,7 @@ struct lk_coll_modelled lk_coll_model_at(const struct lk_coll_model *m, struct l
                                          double bytes);
 /*
  * Rescale the times of `from` to another rank count, by NCCL's model
- * (sim/collective/nccl_rescale.h) or else by the ratio of the model's times at each size. sd is of
+ * (sim/collective/nccl_fit.h) or else by the ratio of the model's times at each size. sd is of
  * the logarithm; it grows with every doubling of the ranks and with doubt about the regime.
  * seconds and sd have from->n elements, NaN where the model does not apply.
  */

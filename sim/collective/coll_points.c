@@ -38,6 +38,17 @@ static int by_bytes(const void *a, const void *b)
     return ((*p)->bytes > (*q)->bytes) - ((*p)->bytes < (*q)->bytes);
 }
 
+static enum lk_status set_alloc(struct lk_coll_set *s, size_t n)
+{
+    enum lk_status st = LK_OK;
+
+    LK_TRY(lk_alloc(&s->bytes, n, sizeof *s->bytes));
+    LK_TRY(lk_alloc(&s->seconds, n, sizeof *s->seconds));
+    LK_TRY(lk_alloc(&s->sd, n, sizeof *s->sd));
+out:
+    return st;
+}
+
 static void set_fini(struct lk_coll_set *s)
 {
     free(s->bytes);
@@ -76,9 +87,7 @@ static enum lk_status set_init(struct lk_coll_set *s, const struct lk_cluster *c
             (c->points[i].timing == LK_TIMING_ALONE) == alone && c->points[i].time_s.value > 0)
             picked[n++] = &c->points[i];
     qsort(picked, n, sizeof *picked, by_bytes);
-    LK_TRY(lk_alloc(&s->bytes, n, sizeof *s->bytes));
-    LK_TRY(lk_alloc(&s->seconds, n, sizeof *s->seconds));
-    LK_TRY(lk_alloc(&s->sd, n, sizeof *s->sd));
+    LK_TRY(set_alloc(s, n));
     for (size_t i = 0; i < n;) {
         double sum = 0, sd = 0;
         size_t same = 0;
@@ -163,25 +172,16 @@ out:
     return st;
 }
 
-static enum lk_status copy_of(double **out, const double *v, size_t n)
-{
-    enum lk_status st = LK_OK;
-
-    LK_TRY(lk_alloc(out, n, sizeof **out));
-    memcpy(*out, v, n * sizeof **out);
-out:
-    return st;
-}
-
 enum lk_status lk_coll_sets_add(struct lk_coll_sets *s, struct lk_coll_key at, const double *bytes,
                                 const double *seconds, const double *sd, size_t n)
 {
     enum lk_status st = LK_OK;
     struct lk_coll_set set = {.at = at, .n = n, .derived = true};
 
-    LK_TRY(copy_of(&set.bytes, bytes, n));
-    LK_TRY(copy_of(&set.seconds, seconds, n));
-    LK_TRY(copy_of(&set.sd, sd, n));
+    LK_TRY(set_alloc(&set, n));
+    memcpy(set.bytes, bytes, n * sizeof *bytes);
+    memcpy(set.seconds, seconds, n * sizeof *seconds);
+    memcpy(set.sd, sd, n * sizeof *sd);
     LK_TRY(lk_loglog_curve_init(&set.curve, bytes, seconds, n, LK_COLL_REAL_FALL));
     LK_TRY(lk_array_grow(&s->list, &s->capacity, s->n + 1, sizeof *s->list));
     s->list[s->n++] = set;

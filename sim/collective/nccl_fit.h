@@ -10,6 +10,7 @@
 #ifndef LK_SIM_NCCL_FIT_H
 #define LK_SIM_NCCL_FIT_H
 
+#include "base/status.h"
 #include "sim/collective/nccl_model.h"
 
 #include <stddef.h>
@@ -78,5 +79,26 @@ struct lk_nccl_factors lk_nccl_fit(const struct lk_nccl_point *points, size_t n,
 
 /* Return the remaining sd of the logarithm of a time at a size. */
 double lk_nccl_error(const struct lk_nccl_factors *f, double bytes);
+
+struct lk_nccl_measured {
+    struct lk_nccl_comm comm;
+    const double *bytes, *seconds; /* bytes ascending */
+    size_t n;
+};
+
+/*
+ * Rescale times that were measured on one communicator to `here`. seconds and sd_io have from->n
+ * elements; seconds are NaN where the model offers nothing. Doubt about the regime is added to
+ * sd_io, the sd of the logarithm: how far the choices that count differ, and how unevenly the
+ * neighbouring sizes were measured.
+ *
+ * A size is compared with one of the same regime: the same algorithm and protocol, and for a ring
+ * the same bytes a step (bytes over ranks), because the network treats messages by their size.
+ * NCCL's model gives the regime of a measured size. Where times fall much as bytes grow, NCCL left
+ * a slow algorithm, and the model's next boundary is moved there.
+ */
+enum lk_status lk_nccl_rescale(const struct lk_nccl_comm *here, const struct lk_nccl_measured *from,
+                               const struct lk_nccl_factors *f, enum lk_coll coll,
+                               enum lk_algo algo, double *seconds, double *sd_io);
 
 #endif

@@ -22,37 +22,23 @@ static enum lk_nccl_gen gen_of(int compute_capability)
                                       : LK_NCCL_VOLTA;
 }
 
-/* The speeds that the search tries, in GB/s: src/graph/search.cc:976-989. */
-static const double intra_80[] = {40, 30, 20, 18, 15, 12, 10, 9, 7, 6, 5, 4, 3};
-static const double inter_80[] = {48, 30, 28, 24, 20, 18,  15,  12,  10, 9,
-                                  7,  6,  5,  4,  3,  2.4, 1.2, .24, .12};
-static const double intra_90[] = {60, 50, 40, 30, 24, 20, 15, 12, 11, 6, 3};
-static const double inter_90[] = {48, 45, 42, 40, 30,  24,  22,  20, 17.5,
-                                  15, 12, 6,  3,  2.4, 1.2, .24, .12};
-static const double intra_100[] = {90, 80, 70, 60, 50, 40, 30, 24, 20, 19, 18};
-static const double inter_100[] = {96,   48, 45.1, 42, 40, 30,  24,  22,  20,
-                                   17.5, 15, 12,   6,  3,  2.4, 1.2, .24, .12};
-
-static const struct {
-    const double *intra, *inter;
-    size_t n_intra, n_inter;
-} speeds[LK_NCCL_GEN_COUNT] = {
-#define LK_NCCL_SPEEDS_(a, b)                                                                      \
-    {                                                                                              \
-        a, b, LK_COUNT(a), LK_COUNT(b)                                                             \
-    }
-    [LK_NCCL_VOLTA] = LK_NCCL_SPEEDS_(intra_80, inter_80),
-    [LK_NCCL_AMPERE] = LK_NCCL_SPEEDS_(intra_80, inter_80),
-    [LK_NCCL_HOPPER] = LK_NCCL_SPEEDS_(intra_90, inter_90),
-    [LK_NCCL_BLACKWELL] = LK_NCCL_SPEEDS_(intra_100, inter_100),
-#undef LK_NCCL_SPEEDS_
+/*
+ * The speeds that the search tries, in GB/s, inside a node and between nodes, fastest first, before
+ * a 0: src/graph/search.cc:976-989. The first row is that of Volta and Ampere.
+ */
+enum { SPEEDS = 20 };
+static const double speeds[LK_NCCL_GEN_COUNT - LK_NCCL_AMPERE][2][SPEEDS] = {
+    {{40, 30, 20, 18, 15, 12, 10, 9, 7, 6, 5, 4, 3},
+     {48, 30, 28, 24, 20, 18, 15, 12, 10, 9, 7, 6, 5, 4, 3, 2.4, 1.2, .24, .12}},
+    {{60, 50, 40, 30, 24, 20, 15, 12, 11, 6, 3},
+     {48, 45, 42, 40, 30, 24, 22, 20, 17.5, 15, 12, 6, 3, 2.4, 1.2, .24, .12}},
+    {{90, 80, 70, 60, 50, 40, 30, 24, 20, 19, 18},
+     {96, 48, 45.1, 42, 40, 30, 24, 22, 20, 17.5, 15, 12, 6, 3, 2.4, 1.2, .24, .12}},
 };
 
-/* Return the speeds that the search tries, fastest first, *out_n of them. */
-static const double *speeds_of(enum lk_nccl_gen gen, bool inter, size_t *out_n)
+static const double *speeds_of(enum lk_nccl_gen gen, bool inter)
 {
-    *out_n = inter ? speeds[gen].n_inter : speeds[gen].n_intra;
-    return inter ? speeds[gen].inter : speeds[gen].intra;
+    return speeds[gen > LK_NCCL_AMPERE ? gen - LK_NCCL_AMPERE : 0][inter];
 }
 
 /*
@@ -96,18 +82,16 @@ struct room {
 static struct lk_nccl_graph search(enum lk_nccl_gen gen, struct room r, int channels_max)
 {
     struct lk_nccl_graph best = {0};
-    size_t n;
-    const double *speed = speeds_of(gen, r.nics > 0, &n);
 
-    for (size_t i = 0; i < n; i++) {
-        double fit = floor(r.gpu / speed[i] * (1 + 1e-9));
+    for (const double *speed = speeds_of(gen, r.nics > 0); *speed > 0; speed++) {
+        double fit = floor(r.gpu / *speed * (1 + 1e-9));
 
         if (r.nics)
-            fit = fmin(fit, r.nics * floor(r.nic / speed[i] * (1 + 1e-9)));
+            fit = fmin(fit, r.nics * floor(r.nic / *speed * (1 + 1e-9)));
         fit = fmin(fit, channels_max);
-        if (fit >= 1 && (fit * speed[i] > best.channels * best.intra ||
-                         (best.channels < r.nics && fit * speed[i] >= best.channels * best.intra)))
-            best = (struct lk_nccl_graph){(int)fit, speed[i], speed[i]};
+        if (fit >= 1 && (fit * *speed > best.channels * best.intra ||
+                         (best.channels < r.nics && fit * *speed >= best.channels * best.intra)))
+            best = (struct lk_nccl_graph){(int)fit, *speed, *speed};
     }
     return best;
 }
@@ -125,15 +109,20 @@ static void duplicate(enum lk_nccl_gen gen, struct lk_nccl_graph *g)
     g->inter /= 2;
 }
 
-/* Run pass 2: raise the rate inside the node to twice that between nodes (search.cc:1168-1190). */
+/*
+ * Run pass 2 (search.cc:1168-1190): raise the rate inside the node to the slowest speed that is
+ * twice the rate between nodes, or to the fastest that fits.
+ */
 static void raise_intra(enum lk_nccl_gen gen, struct room r, struct lk_nccl_graph *g)
 {
-    size_t n;
-    const double *speed = speeds_of(gen, true, &n);
+    double before = g->intra;
 
-    for (size_t i = n; i-- && g->intra < 2 * g->inter;)
-        if (speed[i] > g->intra && g->channels * speed[i] <= r.gpu * (1 + 1e-9))
-            g->intra = speed[i];
+    if (before >= 2 * g->inter)
+        return;
+    for (const double *speed = speeds_of(gen, true); *speed > before; speed++)
+        if (g->channels * *speed <= r.gpu * (1 + 1e-9) &&
+            (g->intra <= before || *speed >= 2 * g->inter))
+            g->intra = *speed;
 }
 
 /*
@@ -143,12 +132,10 @@ static void raise_intra(enum lk_nccl_gen gen, struct room r, struct lk_nccl_grap
 static struct lk_nccl_graph search_nvls(enum lk_nccl_gen gen, struct room r, int local)
 {
     struct lk_nccl_graph g = {.channels = local < MAX_CHANNELS ? local : MAX_CHANNELS};
-    size_t n;
-    const double *speed = speeds_of(gen, r.nics > 0, &n);
 
-    for (size_t i = 0; i < n && g.intra <= 0; i++)
-        if (g.channels * speed[i] <= r.gpu * (1 + 1e-9))
-            g.intra = speed[i];
+    for (const double *s = speeds_of(gen, r.nics > 0); *s > 0 && g.intra <= 0; s++)
+        if (g.channels * *s <= r.gpu * (1 + 1e-9))
+            g.intra = *s;
     g.inter = r.nics ? fmin(r.nic * r.nics / g.channels, 2 * g.intra) : g.intra;
     return g;
 }
@@ -161,6 +148,14 @@ static double link_GBps(const struct lk_quantity *q)
 static double latency_us(const struct lk_quantity *q)
 {
     return lk_quantity_known(q) ? q->value * MICRO : NAN;
+}
+
+/* Return true if links of their own join the GPUs of a node. Infinity Fabric counts as NVLink:
+ * RCCL has NCCL's algorithms. */
+static bool joined_directly(enum lk_gpu_link link)
+{
+    return link == LK_GPU_LINK_NVSWITCH || link == LK_GPU_LINK_NVLINK ||
+           link == LK_GPU_LINK_INFINITY_FABRIC;
 }
 
 /* Return the rate of one GPU inside its node, as NCCL counts it. */
@@ -295,7 +290,7 @@ static struct room room_of(const struct lk_nccl_machine *c, int local, int nodes
 static bool has_ll128(const struct lk_nccl_machine *c, int local, int nodes)
 {
     const struct lk_cluster_topology *t = &c->topology;
-    bool nvlink = t->gpu_link == LK_GPU_LINK_NVSWITCH || t->gpu_link == LK_GPU_LINK_NVLINK;
+    bool nvlink = joined_directly(t->gpu_link);
     bool over_cpu = !nvlink || (t->cpu == LK_CPU_ARM && c->compute_capability < 100);
 
     return c->compute_capability >= 70 && (local == 1 || nvlink) && (nodes == 1 || !over_cpu);
@@ -313,19 +308,17 @@ bool lk_nccl_comm_of(const struct lk_nccl_machine *c, int ranks, int nodes,
     if ((local > 1 && c->gpu_GBps <= 0) || (nodes > 1 && c->nic_GBps <= 0))
         return false;
     r = room_of(c, local, nodes);
-    *out = (struct lk_nccl_comm){.gen = gen_of(c->compute_capability),
-                                 .ranks = ranks,
-                                 .nodes = nodes,
-                                 .wire = t->gpu_link == LK_GPU_LINK_NVSWITCH ||
-                                                 t->gpu_link == LK_GPU_LINK_NVLINK
-                                             ? LK_NCCL_NVLINK
-                                             : LK_NCCL_PCI,
-                                 .amd_cpu = t->cpu == LK_CPU_AMD,
-                                 .ll128 = has_ll128(c, local, nodes),
-                                 .choice_us = nodes > 1 ? plugin_us[t->network] : 0,
-                                 .plain_tree = local == 1,
-                                 .nvls = lk_nccl_has_nvls(t, c->compute_capability) && local > 1,
-                                 .collnet = t->sharp > 0 && nodes > 1};
+    *out =
+        (struct lk_nccl_comm){.gen = gen_of(c->compute_capability),
+                              .ranks = ranks,
+                              .nodes = nodes,
+                              .wire = joined_directly(t->gpu_link) ? LK_NCCL_NVLINK : LK_NCCL_PCI,
+                              .amd_cpu = t->cpu == LK_CPU_AMD,
+                              .ll128 = has_ll128(c, local, nodes),
+                              .choice_us = nodes > 1 ? plugin_us[t->network] : 0,
+                              .plain_tree = local == 1,
+                              .nvls = lk_nccl_has_nvls(t, c->compute_capability) && local > 1,
+                              .collnet = t->sharp > 0 && nodes > 1};
     out->intra = latency_of(c->intra_us, out->wire == LK_NCCL_NVLINK ? nvlink_us : pci_us);
     out->inter = latency_of(c->inter_us, network_us[t->network]);
     set_graphs(out, r, local);

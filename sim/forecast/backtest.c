@@ -1,13 +1,12 @@
 /*
  * Back-tests.
  *
- * Divisions: views (jobs without what is held out) / items / all / error and table.
+ * Divisions: baselines / items / all / error and table.
  */
 #include "sim/forecast/backtest.h"
 
 #include "base/array.h"
 #include "base/score.h"
-#include "base/stats.h"
 #include "sim/prior.h"
 #include "sim/step/measured_runs.h"
 
@@ -16,289 +15,221 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- Views ---- */
-
-/* Copies a job without its rows of compute and runs, for which it has room; their contents stay the
- * job's. */
-static enum lk_status view_init(struct lk_job *v, const struct lk_job *j)
+bool lk_backtest_leaves(const struct lk_config *c, const struct lk_config *held, bool is_batch)
 {
-    enum lk_status st = LK_OK;
-
-    *v = *j;
-    v->compute = NULL;
-    v->runs = NULL;
-    v->n_compute = v->n_runs = 0;
-    LK_TRY(lk_alloc(&v->compute, j->n_compute, sizeof *v->compute));
-    LK_TRY(lk_alloc(&v->runs, j->n_runs, sizeof *v->runs));
-out:
-    return st;
+    return is_batch ? c->local_batch != held->local_batch : c->gpus < held->gpus;
 }
 
-static void view_fini(struct lk_job *v)
-{
-    free(v->compute);
-    free(v->runs);
-}
-
-/*
- * Keeps what is left when a configuration's scale, or its batch, is held out: smaller runs and the
- * compute rows of batches that one of them has (a row whose batch only the held-out scale measured
- * came from it), or the runs and rows of other batches. Returns false if too little is left.
- */
-static bool keep_rest(struct lk_job *v, const struct lk_job *j, const struct lk_config *c,
-                      bool is_batch)
-{
-    for (size_t i = 0; i < j->n_runs; i++)
-        if (is_batch ? j->runs[i].config.local_batch != c->local_batch
-                     : j->runs[i].config.gpus < c->gpus)
-            v->runs[v->n_runs++] = j->runs[i];
-    for (size_t i = 0; i < j->n_compute; i++) {
-        bool keep = is_batch && j->compute[i].local_batch != c->local_batch;
-
-        for (size_t r = 0; r < v->n_runs && !is_batch; r++)
-            keep |= v->runs[r].config.local_batch == j->compute[i].local_batch;
-        if (keep)
-            v->compute[v->n_compute++] = j->compute[i];
-    }
-    return is_batch ? v->n_compute > 1 : v->n_runs && v->n_compute;
-}
-
-/* ---- Items ---- */
-
-/* Returns the mean step of the runs of a configuration; NaN: none. */
-static double measured_step(const struct lk_runs *runs, const struct lk_config *c)
-{
+/* The measured configurations that are left. */
+struct rest {
+    struct lk_measured *v;
     size_t n;
+};
 
-    return lk_runs_mean(runs, c, &n);
-}
+/* ---- Baselines ---- */
 
 static struct lk_scaling_point scale_point(const struct lk_config *c, double step_s)
 {
     return (struct lk_scaling_point){.config = *c, .throughput = lk_config_samples(c) / step_s};
 }
 
-/* Fills the throughputs of the configuration at the counts that were run, ascending, at most `max`;
- * returns how many. */
-static size_t scale_points(const struct lk_runs *runs, const struct lk_config *like,
-                           struct lk_scaling_point *out, size_t max)
+/* Returns the rest's measurement of the configuration at its next count above `last`; NULL: none.
+ */
+static const struct lk_measured *next_count(const struct rest *rest, const struct lk_config *like,
+                                            int last)
 {
-    const struct lk_job *j = runs->job;
-    size_t n = 0;
-    int last = 0;
+    const struct lk_measured *found = NULL;
 
-    while (n < max) {
+    for (size_t i = 0; i < rest->n; i++) {
+        const struct lk_measured *m = &rest->v[i];
         struct lk_config c = *like;
-        double step;
 
-        c.gpus = 0;
-        for (size_t i = 0; i < j->n_runs; i++) {
-            const struct lk_config *r = &j->runs[i].config;
-
-            if (r->local_batch == like->local_batch && r->accumulation == like->accumulation &&
-                r->gpus > last && (!c.gpus || r->gpus < c.gpus)) {
-                c.gpus = r->gpus;
-                c.nodes = r->nodes;
-            }
-        }
-        if (!c.gpus)
-            break;
-        last = c.gpus;
-        step = measured_step(runs, &c);
-        if (!isnan(step))
-            out[n++] = scale_point(&c, step);
+        c.gpus = m->config.gpus;
+        c.nodes = m->config.nodes;
+        if (c.gpus > last && (!found || c.gpus < found->config.gpus) && !isnan(m->step_s) &&
+            lk_runs_same_config(&m->config, &c))
+            found = m;
     }
-    return n;
+    return found;
 }
 
-static void set_scale_baselines(const struct lk_runs *rest, struct lk_backtest_item *item)
+/* Sets the baselines of a held-out scale from the same batch at smaller counts. */
+static void set_scale_baselines(const struct rest *rest, struct lk_backtest_item *item)
 {
-    struct lk_scaling_point points[32], target = scale_point(&item->config, NAN);
-    size_t n = scale_points(rest, &item->config, points, LK_COUNT(points));
+    struct lk_scaling_point points[LK_BASELINE_POINTS_MAX],
+        target = scale_point(&item->config, NAN);
+    const struct lk_measured *m = NULL;
+    size_t n = 0;
 
+    while (n < LK_COUNT(points) &&
+           (m = next_count(rest, &item->config, m ? m->config.gpus : 0)) != NULL)
+        points[n++] = scale_point(&m->config, m->step_s);
     for (int b = 0; b < LK_BASELINE_COUNT; b++)
         item->baseline_s[b] = lk_config_samples(&item->config) /
                               lk_baseline_throughput((enum lk_baseline)b, points, n, &target);
 }
 
+/* Returns the rest's measurement with the nearest batch at the item's count and accumulation, other
+ * than `except` (NULL: none); NULL: there is none. */
+static const struct lk_measured *nearest_batch(const struct rest *rest,
+                                               const struct lk_config *item,
+                                               const struct lk_measured *except)
+{
+    const struct lk_measured *found = NULL;
+    double nearest = INFINITY;
+
+    for (size_t i = 0; i < rest->n; i++) {
+        const struct lk_config *c = &rest->v[i].config;
+        double d = fabs(log((double)c->local_batch / item->local_batch));
+
+        if (isnan(rest->v[i].step_s) || c->gpus != item->gpus ||
+            c->accumulation != item->accumulation || !(d < nearest) ||
+            (except && c->local_batch == except->config.local_batch))
+            continue;
+        nearest = d;
+        found = &rest->v[i];
+    }
+    return found;
+}
+
 /* Sets the baselines of a held-out batch: the time a sample of the nearest batch, and the line
  * through the nearest two. */
-static void set_batch_baselines(const struct lk_runs *rest, struct lk_backtest_item *item)
+static void set_batch_baselines(const struct rest *rest, struct lk_backtest_item *item)
 {
-    double b = item->config.local_batch, x[2] = {0}, y[2] = {0};
-    int n = 0;
+    const struct lk_measured *one = nearest_batch(rest, &item->config, NULL);
+    const struct lk_measured *two = one ? nearest_batch(rest, &item->config, one) : NULL;
+    double b = item->config.local_batch, x = one ? (double)one->config.local_batch : NAN;
 
-    for (size_t i = 0; i < rest->job->n_runs; i++) {
-        struct lk_config c = rest->job->runs[i].config;
-        double d = fabs(log(c.local_batch / b));
-
-        if (c.gpus != item->config.gpus || c.accumulation != item->config.accumulation ||
-            (n > 0 && c.local_batch == x[0]) || (n > 1 && c.local_batch == x[1]))
-            continue;
-        if (n == 0 || d < fabs(log(x[0] / b))) {
-            x[1] = x[0];
-            y[1] = y[0];
-            x[0] = c.local_batch;
-            y[0] = measured_step(rest, &c);
-            n = n < 2 ? n + 1 : 2;
-        } else if (n == 1 || d < fabs(log(x[1] / b))) {
-            x[1] = c.local_batch;
-            y[1] = measured_step(rest, &c);
-            n = 2;
-        }
-    }
     for (int k = 0; k < LK_BASELINE_COUNT; k++)
         item->baseline_s[k] = NAN;
-    if (n > 0)
-        item->baseline_s[LK_BASELINE_PROPORTIONAL] = y[0] * b / x[0];
-    if (n > 1)
-        item->baseline_s[LK_BASELINE_LINE] = y[0] + (y[1] - y[0]) * (b - x[0]) / (x[1] - x[0]);
+    if (one)
+        item->baseline_s[LK_BASELINE_PROPORTIONAL] = one->step_s * b / x;
+    if (two)
+        item->baseline_s[LK_BASELINE_LINE] =
+            one->step_s + (two->step_s - one->step_s) * (b - x) / (two->config.local_batch - x);
 }
 
-/* Returns the count of GPUs of the i-th run of the rest, or its i-th batch; 0 past the end. */
-static int rest_value(const struct lk_job *rest, bool batches, size_t i)
-{
-    if (batches)
-        return i < rest->n_compute ? rest->compute[i].local_batch : 0;
-    return i < rest->n_runs ? rest->runs[i].config.gpus : 0;
-}
+/* ---- Items ---- */
 
-/* Appends " from 1, 2, 4": each count or batch of the rest once, ascending. */
-static void list_rest(const struct lk_job *rest, bool batches, char *buf, size_t size)
+/* Writes "8 GPUs from 1, 2, 4" or "local batch 8 from 4, 16": each value of the rest once,
+ * ascending. */
+static void describe(const struct rest *rest, const struct lk_backtest_item *item, char *out,
+                     size_t size)
 {
-    size_t at = strlen(buf);
+    size_t at = (size_t)snprintf(out, size, item->is_batch ? "local batch %d" : "%d GPUs",
+                                 item->is_batch ? item->config.local_batch : item->config.gpus);
     int last = 0;
 
-    for (;;) {
-        int next = 0, v;
+    while (at < size) {
+        int next = 0;
 
-        for (size_t i = 0; (v = rest_value(rest, batches, i)) > 0; i++)
-            if (v > last && (!next || v < next))
-                next = v;
-        if (!next || at >= size)
+        for (size_t i = 0; i < rest->n; i++) {
+            const struct lk_config *c = &rest->v[i].config;
+            int v = item->is_batch ? c->local_batch : c->gpus;
+
+            next = v > last && (!next || v < next) ? v : next;
+        }
+        if (!next)
             return;
-        at += (size_t)snprintf(buf + at, size - at, "%s%d", last ? ", " : " from ", next);
+        at += (size_t)snprintf(out + at, size - at, "%s%d", last ? ", " : " from ", next);
         last = next;
     }
 }
 
-/* Predicts the item from the rest. LK_EEVIDENCE: the rest has none. */
-static enum lk_status predict_item(const struct lk_job *rest, const struct lk_cluster *cluster,
-                                   const struct lk_predictor_options *options,
-                                   struct lk_backtest_item *item)
+static void set_item(const struct rest *rest, const struct lk_prediction *p,
+                     struct lk_backtest_item *item)
 {
-    enum lk_status st = LK_OK;
-    struct lk_predictor *p = NULL;
-    struct lk_prediction got = {0};
+    int most = 0;
 
-    LK_TRY(lk_predictor_create(rest, cluster, options, &p));
-    LK_TRY(lk_predictor_at(p, &item->config, &got));
-    item->test.predicted_s = got.step_s;
-    item->test.lo_s = got.lo_s;
-    item->test.hi_s = got.hi_s;
-out:
-    lk_prediction_fini(&got);
-    lk_predictor_destroy(p);
-    return st;
+    for (size_t i = 0; i < rest->n; i++)
+        most = rest->v[i].config.gpus > most ? rest->v[i].config.gpus : most;
+    item->reach = most ? (double)item->config.gpus / most : NAN;
+    item->test.predicted_s = p->step_s;
+    item->test.lo_s = p->lo_s;
+    item->test.hi_s = p->hi_s;
+    item->law_s = p->law_s;
+    describe(rest, item, item->test.what, sizeof item->test.what);
+    (item->is_batch ? set_batch_baselines : set_scale_baselines)(rest, item);
 }
 
-/* Returns the extrapolation factor from the rest to the item, in GPUs or local batch. */
-static double factor_of(const struct lk_job *rest, const struct lk_backtest_item *item)
-{
-    double batch = item->config.local_batch, gpus = 0;
-
-    for (size_t i = 0; i < rest->n_runs; i++)
-        gpus = fmax(gpus, rest->runs[i].config.gpus);
-    if (!item->is_batch)
-        return item->config.gpus / gpus;
-    return fmax(1, fmax(batch / rest->compute[rest->n_compute - 1].local_batch,
-                        rest->compute[0].local_batch / batch));
-}
-
-/* Holds out the scale of a configuration that was run, or its batch, and adds the item; without
- * enough evidence in the rest it adds nothing. */
-static enum lk_status hold_out(const struct lk_job *j, const struct lk_cluster *cluster,
-                               const struct lk_predictor_options *options,
-                               const struct lk_config *c, bool is_batch, struct lk_backtests *out)
+/* Holds out the scale of a measured configuration, or its batch, and adds the item. */
+static enum lk_status hold_out(const struct lk_evidence_source *e, const struct lk_measured *m,
+                               bool is_batch, struct lk_backtests *out)
 {
     enum lk_status st = LK_OK;
-    struct lk_job v = {0};
-    struct lk_runs all = {.job = j, .cluster = cluster}, rest = {.job = &v, .cluster = cluster};
-    struct lk_backtest_item item = {.config = *c, .is_batch = is_batch};
+    struct lk_prediction p = {0};
+    struct rest rest = {0};
+    struct lk_backtest_item item = {
+        .config = m->config, .is_batch = is_batch, .test.measured_s = m->step_s};
 
-    LK_TRY(view_init(&v, j));
-    if (!keep_rest(&v, j, c, is_batch))
-        goto out;
-    item.test.measured_s = measured_step(&all, c);
-    item.reach = factor_of(&v, &item);
-    if (is_batch)
-        snprintf(item.test.what, sizeof item.test.what, "local batch %d", c->local_batch);
-    else
-        snprintf(item.test.what, sizeof item.test.what, "%d GPUs", c->gpus);
-    list_rest(&v, is_batch, item.test.what, sizeof item.test.what);
-    st = predict_item(&v, cluster, options, &item);
-    if (st == LK_EEVIDENCE) {
-        st = LK_OK;
-        goto out;
-    }
+    st = e->ops->from_rest(e->self, &m->config, is_batch, &p);
+    if (st == LK_EEVIDENCE)
+        return out->refusal ? LK_OK : lk_strdup(&out->refusal, lk_error_text());
     LK_TRY(st);
-    (is_batch ? set_batch_baselines : set_scale_baselines)(&rest, &item);
+    LK_TRY(lk_alloc(&rest.v, e->n_measured, sizeof *rest.v));
+    for (size_t i = 0; i < e->n_measured; i++)
+        if (lk_backtest_leaves(&e->measured[i].config, &m->config, is_batch))
+            rest.v[rest.n++] = e->measured[i];
+    set_item(&rest, &p, &item);
     LK_TRY(lk_array_grow(&out->items, &out->capacity, out->n + 1, sizeof *out->items));
     out->items[out->n++] = item;
 out:
-    view_fini(&v);
+    lk_prediction_fini(&p);
+    free(rest.v);
     return st;
 }
 
-/* Returns the run with the fewest ranks of a batch; NULL: none. */
-static const struct lk_job_run *smallest_run(const struct lk_job *j, int batch)
-{
-    const struct lk_job_run *found = NULL;
+/* ---- All ---- */
 
-    for (size_t i = 0; i < j->n_runs; i++)
-        if (j->runs[i].config.local_batch == batch && j->runs[i].n_steps &&
-            (!found || j->runs[i].config.gpus < found->config.gpus))
-            found = &j->runs[i];
+/* Returns the measurement of the next batch above `last` with the fewest GPUs; NULL: none. */
+static const struct lk_measured *next_batch(const struct lk_evidence_source *e, int last)
+{
+    const struct lk_measured *found = NULL;
+
+    for (size_t i = 0; i < e->n_measured; i++) {
+        const struct lk_measured *m = &e->measured[i];
+
+        if (m->config.local_batch > last && !isnan(m->step_s) &&
+            (!found || m->config.local_batch < found->config.local_batch ||
+             (m->config.local_batch == found->config.local_batch &&
+              m->config.gpus < found->config.gpus)))
+            found = m;
+    }
     return found;
 }
 
-enum lk_status lk_backtest_all(const struct lk_job *job, const struct lk_cluster *cluster,
-                               const struct lk_predictor_options *options, struct lk_backtests *out)
+enum lk_status lk_backtest_run(const struct lk_evidence_source *e, double level,
+                               struct lk_backtests *out)
 {
     enum lk_status st = LK_OK;
-    struct lk_runs runs = {.job = job, .cluster = cluster};
-    struct lk_backtests b = {
-        .level = options->level,
-        .prior_scale_error = lk_prior_value(lk_prior_of_scale(cluster->n_points, cluster->preset))};
+    const struct lk_measured *m = NULL;
+    struct lk_backtests b = {.level = level};
 
-    for (size_t i = 0; i < job->n_runs; i++)
-        if (job->runs[i].config.gpus > 1 && lk_runs_is_first(&runs, i))
-            LK_TRY(hold_out(job, cluster, options, &job->runs[i].config, false, &b));
-    for (size_t i = 0; i < job->n_compute; i++) {
-        const struct lk_job_run *run = smallest_run(job, job->compute[i].local_batch);
-
-        if (run && lk_run_counts(cluster, run))
-            LK_TRY(hold_out(job, cluster, options, &run->config, true, &b));
-    }
+    for (size_t i = 0; i < e->n_measured; i++)
+        if (e->measured[i].config.gpus > 1 && !isnan(e->measured[i].step_s))
+            LK_TRY(hold_out(e, &e->measured[i], false, &b));
+    while ((m = next_batch(e, m ? m->config.local_batch : -1)) != NULL)
+        LK_TRY(hold_out(e, m, true, &b));
     *out = b;
-    b.items = NULL;
+    b = (struct lk_backtests){0};
 out:
-    free(b.items);
+    lk_backtests_fini(&b);
     return st;
 }
 
 void lk_backtests_fini(struct lk_backtests *b)
 {
     free(b->items);
+    free(b->refusal);
     memset(b, 0, sizeof *b);
 }
 
 /* ---- Error and table ---- */
 
-double lk_backtest_scale_error(const struct lk_backtests *b, size_t *out_n)
+double lk_backtest_scale_error(const struct lk_backtests *b, double prior, size_t *out_n)
 {
     double weight = lk_prior_value(LK_PRIOR_SCALE_TESTS), n = weight;
-    double sum = weight * b->prior_scale_error * b->prior_scale_error;
+    double sum = weight * prior * prior;
 
     for (size_t i = 0; i < b->n; i++) {
         const struct lk_backtest_item *item = &b->items[i];
@@ -314,14 +245,14 @@ double lk_backtest_scale_error(const struct lk_backtests *b, size_t *out_n)
     return sqrt(sum / n);
 }
 
-enum lk_status lk_backtest_calibrate(const struct lk_job *job, const struct lk_cluster *cluster,
-                                     struct lk_predictor_options *options, struct lk_backtests *out)
+enum lk_status lk_backtest_add(const struct lk_backtests *b, struct lk_forecast *out)
 {
     enum lk_status st = LK_OK;
 
-    options->scale_error = NAN;
-    LK_TRY(lk_backtest_all(job, cluster, options, out));
-    options->scale_error = lk_backtest_scale_error(out, &options->scale_tests);
+    LK_TRY(lk_array_grow(&out->backtests, &out->backtests_capacity, out->n_backtests + b->n,
+                         sizeof *out->backtests));
+    for (size_t i = 0; i < b->n; i++)
+        out->backtests[out->n_backtests++] = b->items[i].test;
 out:
     return st;
 }
@@ -334,7 +265,10 @@ static double percent(double predicted, double measured)
 /* X(name, heading, dimension, digits, value): an item's row. */
 #define COLUMNS(X)                                                                                 \
     X("held_out", "held out", LK_DIM_NONE, -1, b->what)                                            \
-    X("local_batch", "local batch", LK_DIM_NONE, -1, item->config.local_batch)                     \
+    X("nodes", "nodes", LK_DIM_NONE, -1, item->config.nodes)                                       \
+    X("local_batch", "local batch", LK_DIM_NONE, -1,                                               \
+      item->config.local_batch > 0 ? (double)item->config.local_batch : NAN)                       \
+    X("accumulation", "accum.", LK_DIM_NONE, -1, item->config.accumulation)                        \
     X("measured_s", "measured", LK_DIM_TIME, -1, b->measured_s)                                    \
     X("predicted_s", "predicted", LK_DIM_TIME, -1, b->predicted_s)                                 \
     X("lo_s", "from", LK_DIM_TIME, -1, b->lo_s)                                                    \
@@ -348,7 +282,17 @@ static double percent(double predicted, double measured)
     X("pollux_percent", "Pollux", LK_DIM_NONE, 2, BASELINE_(POLLUX))
 #define BASELINE_(which) percent(item->baseline_s[LK_BASELINE_##which], b->measured_s)
 
-static const struct lk_column columns[] = {COLUMNS(LK_TABLE_COLUMN)};
+/* The last column is left out where no item knows the law. */
+static const struct lk_column columns[] = {
+    COLUMNS(LK_TABLE_COLUMN){"law_percent", "law alone", LK_DIM_NONE, 2}};
+
+static bool knows_law(const struct lk_backtests *b)
+{
+    for (size_t i = 0; i < b->n; i++)
+        if (b->items[i].law_s > 0)
+            return true;
+    return false;
+}
 
 static enum lk_status add_row(struct lk_table *t, const struct lk_backtest_item *item)
 {
@@ -357,6 +301,8 @@ static enum lk_status add_row(struct lk_table *t, const struct lk_backtest_item 
 
     LK_TRY(lk_table_row(t));
     COLUMNS(LK_TABLE_CELL)
+    if (item->law_s > 0)
+        LK_TRY(lk_table_number(t, "law_percent", percent(item->law_s, b->measured_s)));
 out:
     return st;
 }
@@ -416,7 +362,8 @@ enum lk_status lk_backtest_table(const struct lk_backtests *b, struct lk_table *
     enum lk_status st = LK_OK;
     struct lk_table *t = NULL;
 
-    LK_TRY(lk_table_create("predictions of what was held out", columns, LK_COUNT(columns), &t));
+    LK_TRY(lk_table_create("predictions of what was held out", columns,
+                           LK_COUNT(columns) - !knows_law(b), &t));
     for (size_t i = 0; i < b->n; i++)
         LK_TRY(add_row(t, &b->items[i]));
     if (b->n)

@@ -1,57 +1,55 @@
 /*
- * Back-tests: each larger run is predicted from the smaller ones, each local batch from the others,
- * never with anything that the held-out run supplied. Their errors test the forecast.
+ * Back-tests predict what was measured from other measurements: each larger scale from the smaller
+ * ones, each local batch from the others, by any source of evidence (sim/forecast/evidence.h). The
+ * source never sees what is held out. The errors test the forecast and say how far to trust it.
  */
 #ifndef LK_SIM_FORECAST_BACKTEST_H
 #define LK_SIM_FORECAST_BACKTEST_H
 
-#include "base/cluster.h"
 #include "base/forecast.h"
-#include "base/job.h"
 #include "base/status.h"
 #include "base/table.h"
 #include "sim/forecast/baseline.h"
-#include "sim/forecast/predictor.h"
+#include "sim/forecast/evidence.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 struct lk_backtest_item {
     struct lk_backtest test;
     struct lk_config config;
-    double reach;                         /* extrapolation factor of ranks (or batch) */
+    double reach;                         /* extrapolation factor of the ranks */
     bool is_batch;                        /* a local batch was held out, not a scale */
     double baseline_s[LK_BASELINE_COUNT]; /* step time of each; NaN: not applicable */
+    double law_s;                         /* by the scaling law alone; 0: not known */
 };
 
 struct lk_backtests {
     struct lk_backtest_item *items;
     size_t n, capacity;
-    double level;             /* of the intervals */
-    double prior_scale_error; /* error of the scale assumed without any back-test */
+    double level;  /* of the intervals */
+    char *refusal; /* why the first one that was left out has no prediction; NULL: none was */
 };
 
-/*
- * Run every back-test that the job's runs allow. On a preset cluster runs of several ranks belong
- * to another machine and are left out. A held-out point whose remainder has no evidence is left
- * out, too.
- */
-enum lk_status lk_backtest_all(const struct lk_job *job, const struct lk_cluster *cluster,
-                               const struct lk_predictor_options *options,
+/* Return true if a configuration is left when the scale, or the local batch, of `held` is held out:
+ * it has fewer GPUs, or another batch. */
+bool lk_backtest_leaves(const struct lk_config *c, const struct lk_config *held, bool is_batch);
+
+/* Run every back-test that the source's measured configurations allow. One whose remainder has no
+ * evidence is left out. */
+enum lk_status lk_backtest_run(const struct lk_evidence_source *e, double level,
                                struct lk_backtests *out);
 void lk_backtests_fini(struct lk_backtests *b); /* zeroes it; safe on a zeroed one */
 
 /*
- * Return the model's relative error for each doubling of the ranks (rms), from the scale back-tests
- * and the prior, which counts as LK_PRIOR_SCALE_TESTS of them; without any it is the prior. *out_n
- * is the number of these back-tests.
+ * Return a model's relative error for each doubling of the ranks (rms), from the scale back-tests
+ * and the prior's error, which counts as LK_PRIOR_SCALE_TESTS of them; without any it is the prior.
+ * *out_n is the number of these back-tests.
  */
-double lk_backtest_scale_error(const struct lk_backtests *b, size_t *out_n);
+double lk_backtest_scale_error(const struct lk_backtests *b, double prior, size_t *out_n);
 
-/* Run all back-tests with the prior's error of the scale, then set the options' error by them. */
-enum lk_status lk_backtest_calibrate(const struct lk_job *job, const struct lk_cluster *cluster,
-                                     struct lk_predictor_options *options,
-                                     struct lk_backtests *out);
-
+/* Append the back-tests to a forecast. */
+enum lk_status lk_backtest_add(const struct lk_backtests *b, struct lk_forecast *out);
 /* Tabulate predictions against measurements with the baselines' errors, and a summary below. */
 enum lk_status lk_backtest_table(const struct lk_backtests *b, struct lk_table **out);
 

@@ -1,8 +1,9 @@
 /*
- * A source of evidence predicts configurations by a table of functions. There are two:
- * the step model of a job on a cluster (sim/forecast/predict.c), and a table of throughputs with
- * the scaling law, alone or weighed with a step model (sim/throughput/throughput_predict.c).
- * sim/forecast/forecast.h turns any of them into a forecast.
+ * A source of evidence predicts configurations by a table of functions. There are two: the step
+ * model of a job on a cluster (sim/forecast/step_evidence.c), and a table of throughputs with the
+ * scaling law, alone or weighed with a step model (sim/throughput/throughput_evidence.c).
+ * sim/forecast/forecast.h turns any of them into a forecast, sim/forecast/backtest.h into
+ * back-tests, sim/whatif/whatif.h into a what-if.
  */
 #ifndef LK_SIM_FORECAST_EVIDENCE_H
 #define LK_SIM_FORECAST_EVIDENCE_H
@@ -20,7 +21,6 @@
  * draw, so that ratios may be formed draw by draw. */
 struct lk_prediction {
     struct lk_config config;
-    enum lk_status status; /* not LK_OK: refused (sim/whatif/sweep.h), and the rest is not set */
     double step_s, lo_s, hi_s;
     double *draws_s; /* NULL: the source has none */
     size_t n_draws;
@@ -34,8 +34,24 @@ struct lk_prediction {
     double anchor_factor; /* measured over modelled at the anchor; 1: no anchor */
     double losses_s[LK_LOSS_COUNT]; /* parts of step_s, which they sum to; NaN: not known */
     bool rank_sd_assumed, transient_assumed, overlap_unknown, kappa_unknown;
+    double law_s; /* from_rest: the step by the scaling law alone; 0: not known */
 };
 void lk_prediction_fini(struct lk_prediction *p); /* zeroes it; safe on a zeroed one */
+
+struct lk_change;
+
+/* What a source knows of a step; each knows also what those before it know. */
+enum lk_knowledge {
+    LK_KNOWS_COUNTS,      /* GPUs, nodes, local batch, accumulation */
+    LK_KNOWS_COLLECTIVES, /* gradients and their exchange over the network */
+    LK_KNOWS_RANKS        /* the compute of each rank on its device, and its memory */
+};
+
+/* A configuration that was measured, with the mean step of its runs; NaN: only its compute was. */
+struct lk_measured {
+    struct lk_config config;
+    double step_s;
+};
 
 /* `self` is the source's own state. Hooks that can refuse return LK_EEVIDENCE, which names what is
  * missing, or LK_EUSAGE. */
@@ -47,8 +63,23 @@ struct lk_evidence_ops {
     enum lk_status (*at)(void *self, const struct lk_config *c, struct lk_prediction *out);
     /* Predicts the step alone: for searches. */
     enum lk_status (*estimate)(void *self, const struct lk_config *c, double *out_step_s);
+    /*
+     * Predicts a measured configuration from those that are left when its scale, or its local
+     * batch, is held out (lk_backtest_leaves in sim/forecast/backtest.h). It works before
+     * `prepare`. LK_EEVIDENCE: too little is left. (optional) NULL means no back-tests.
+     */
+    enum lk_status (*from_rest)(void *self, const struct lk_config *c, bool is_batch,
+                                struct lk_prediction *out);
     /* Moves a configuration to the ranks and nodes that its efficiency refers to; gpus 0: none. */
     enum lk_status (*set_reference)(const void *self, struct lk_config *c);
+    /*
+     * Makes the same evidence for a machine that is altered (sim/forecast/altered_cluster.h), on
+     * which at most so many GPUs are asked for. *out follows these hooks, borrows from self, and is
+     * ended by `close`. (optional) NULL means that no other machine can be predicted.
+     */
+    enum lk_status (*alter)(void *self, const struct lk_change *change, int gpus, void **out);
+    /* Frees self. NULL is legal for self. (optional) NULL means that nothing is to be freed. */
+    void (*close)(void *self);
     /* Adds the notes that come last. (optional) NULL means none. */
     enum lk_status (*conclude)(const void *self, const struct lk_prediction *points, size_t n,
                                struct lk_forecast *out);
@@ -60,7 +91,10 @@ struct lk_evidence_source {
     void *self;
     const struct lk_cluster *cluster; /* its nodes take the ranks */
     const struct lk_job *job;         /* its rule sets the first bucket's limit; NULL: no rule */
-    struct lk_config current;         /* the configuration that the lists of a request change */
+    enum lk_knowledge knows;
+    const struct lk_measured *measured; /* different configurations, for back-tests */
+    size_t n_measured;
+    struct lk_config current; /* the configuration that the lists of a request change */
     int knee_nodes; /* the knee is sought up to so many nodes; 0: up to the most of the forecast's
                        points; -1: nothing tells where it is */
 };

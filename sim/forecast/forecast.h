@@ -8,10 +8,9 @@
  *             -> points, with efficiency over the reference
  *             -> notes: largest losses, best of a count, knee
  *
- * `predict`, `predict --throughput` and `whatif` are requests to it: the first two run the whole of
- * it with another source of evidence, `whatif` (sim/whatif/whatif.h) has a grid of its own over
- * job, cluster and configuration, and takes the points from here. lk_forecast_point_of is the one
- * place through which each estimate passes.
+ * `predict` is a request to it, with one or the other source of evidence; `whatif`
+ * (sim/whatif/whatif.h) has a grid of its own over machines and configurations, and takes the
+ * points from here. lk_forecast_point_of is the one place through which each estimate passes.
  *
  * Efficiency is throughput a GPU over the reference's, at the same local batch and accumulation, in
  * strong scaling at the same global batch. It is formed draw by draw where both have draws; against
@@ -45,6 +44,8 @@ struct lk_predict_request {
     double level;         /* of the intervals, e.g. 0.90 */
     int draws;            /* e.g. 200 */
     uint64_t seed;
+    bool whatif; /* the source serves sim/whatif/whatif.h: it predicts fast (sim/forecast/
+                    grid_model.h), shows no back-tests, and refers to plain DDP */
 };
 
 /* Forecast the grid from the evidence. LK_EEVIDENCE names what is missing and the cheapest run that
@@ -61,9 +62,11 @@ enum lk_status lk_forecast_run(const struct lk_evidence_source *evidence,
 enum lk_status lk_knee_find(const struct lk_evidence_source *e, const struct lk_config *like,
                             int most, int *out_nodes);
 
-/* Forecast from the runs of a job and the model of its steps on a cluster, with back-tests. */
-enum lk_status lk_predict(const struct lk_job *job, const struct lk_cluster *cluster,
-                          const struct lk_predict_request *request, struct lk_forecast *out);
+/* Open the runs of a job and the model of its steps on a cluster, both borrowed, as a source of
+ * evidence; of the request level, draws, seed, global batch and `whatif` are read. The caller
+ * closes it by its hook. */
+enum lk_status lk_step_evidence(const struct lk_job *job, const struct lk_cluster *cluster,
+                                const struct lk_predict_request *q, struct lk_evidence_source *out);
 
 /* Make the point of a prediction. reference NULL: its efficiency is not known (NaN). */
 enum lk_status lk_forecast_point_of(const struct lk_prediction *p,

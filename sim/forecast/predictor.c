@@ -306,11 +306,11 @@ enum lk_status lk_predictor_create(const struct lk_job *job, const struct lk_clu
     LK_TRY(lk_known_stragglers_init(&p->slow, job, cluster));
     LK_TRY(lk_alloc(&p->draws, (size_t)options->draws, sizeof *p->draws));
     LK_TRY(lk_alpha_beta_fit_missing(cluster, &fitted, &own_fits));
-    LK_TRY(lk_cost_model_create(&fitted, NULL, &p->cost));
+    LK_TRY(lk_cost_model_create(&fitted, NULL, NULL, &p->cost));
     for (int i = 0; i < options->draws; i++) {
         struct lk_rng g = lk_rng_init(options->seed, lk_rng_stream("predictor.cost", (uint64_t)i));
 
-        LK_TRY(lk_cost_model_create(&fitted, &g, &p->draws[i]));
+        LK_TRY(lk_cost_model_create(&fitted, &g, NULL, &p->draws[i]));
     }
     *out = p;
     p = NULL;

@@ -70,7 +70,7 @@ enum lk_status lk_predictor_at(struct lk_predictor *p, const struct lk_config *c
 enum lk_status lk_predictor_estimate(struct lk_predictor *p, const struct lk_config *config,
                                      double *out_step_s);
 
-/* ---- The parts of a prediction, which sim/whatif/sweep.c combines in its own way ---- */
+/* ---- The parts of a prediction, which sim/forecast/grid_model.c combines in its own way ---- */
 
 /* The random numbers of draw i that every configuration shares. */
 struct lk_draw {

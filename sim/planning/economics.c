@@ -1,4 +1,4 @@
-/* Goodput, cost and time to a target. */
+/* This file computes goodput, cost and time to a target. */
 #include "sim/planning/economics.h"
 
 #include <math.h>
@@ -6,13 +6,8 @@
 static const double S_PER_HOUR = 3600;
 static const double J_PER_KWH = 3.6e6;
 
-/* Halvings of a period's place in [0, M]: to the last bit of a double. */
+/* So many halvings of [0, M] determine a period to the last bit of a double. */
 enum { BISECTIONS = 64 };
-
-double lk_goodput_mtbf_s(const struct lk_goodput *g, int gpus)
-{
-    return g->mtbf_s / gpus;
-}
 
 /*
  * With u = period / M and c = write / M the mean time of a unit of training is least where
@@ -21,7 +16,7 @@ double lk_goodput_mtbf_s(const struct lk_goodput *g, int gpus)
  */
 double lk_goodput_best_period_s(const struct lk_goodput *g, int gpus)
 {
-    double m = lk_goodput_mtbf_s(g, gpus), lo = 0, hi = 1, right = -expm1(-g->write_s / m);
+    double m = g->mtbf_s / gpus, lo = 0, hi = 1, right = -expm1(-g->write_s / m);
 
     /* 1 - (1 - u) exp(u) = 1 - exp(-c), in a form that keeps its digits where both are small. */
     for (int i = 0; i < BISECTIONS; i++) {
@@ -37,7 +32,7 @@ double lk_goodput_best_period_s(const struct lk_goodput *g, int gpus)
 
 double lk_goodput_share(const struct lk_goodput *g, int gpus, double period_s)
 {
-    double m = lk_goodput_mtbf_s(g, gpus);
+    double m = g->mtbf_s / gpus;
 
     /* Free checkpoints after every instant: only restarts are lost. */
     if (period_s <= 0)
@@ -70,12 +65,7 @@ double lk_statistical_efficiency(double batch, double noise_scale)
     return 1 / (1 + batch / noise_scale);
 }
 
-double lk_target_samples(double samples, double batch, double noise_scale)
-{
-    return samples * lk_statistical_efficiency(batch, noise_scale);
-}
-
-/* The inputs of time and cost, in a list so that each can be moved alone. */
+/* The inputs of time and cost. They form a list, so that each can be moved alone. */
 enum { STEP, GOODPUT, NOISE, TARGET, PRICE, N_INPUTS };
 
 static double time_to_target(const double x[N_INPUTS], double batch)
@@ -88,7 +78,7 @@ static double cost_to_target(const double x[N_INPUTS], double batch, int gpus)
     return time_to_target(x, batch) / S_PER_HOUR * gpus * x[PRICE];
 }
 
-/* Adds what a moved input does, up or down, to the squares. */
+/* Add the effect of a moved input, up or down, to the squares. */
 static void add_square(double moved, double value, double *down, double *up)
 {
     double d = log(moved / value);
@@ -96,13 +86,13 @@ static void add_square(double moved, double value, double *down, double *up)
     *(d < 0 ? down : up) += d * d;
 }
 
-static struct lk_estimate between(double value, double down, double up)
+static double or_nan(double v)
 {
-    return (struct lk_estimate){value, value * exp(-sqrt(down)), value * exp(sqrt(up)), 0};
+    return isfinite(v) ? v : NAN;
 }
 
 static void to_target(const struct lk_estimate *const inputs[N_INPUTS],
-                      const struct lk_economics_point *p, struct lk_economics_result *out)
+                      const struct lk_economics_point *p, struct lk_plan *out)
 {
     double x[N_INPUTS], time, cost, down[2] = {0}, up[2] = {0};
 
@@ -121,12 +111,16 @@ static void to_target(const struct lk_estimate *const inputs[N_INPUTS],
         }
         x[i] = inputs[i]->value;
     }
-    out->time_to_target_s = between(time, down[0], up[0]);
-    out->cost_to_target = between(cost, down[1], up[1]);
+    out->time_to_target_h = or_nan(time / S_PER_HOUR);
+    out->time_to_target_lo_h = or_nan(time * exp(-sqrt(down[0])) / S_PER_HOUR);
+    out->time_to_target_hi_h = or_nan(time * exp(sqrt(up[0])) / S_PER_HOUR);
+    out->cost_to_target = or_nan(cost);
+    out->cost_to_target_lo = or_nan(cost * exp(-sqrt(down[1])));
+    out->cost_to_target_hi = or_nan(cost * exp(sqrt(up[1])));
 }
 
 void lk_economics_at(const struct lk_economics *e, const struct lk_economics_point *p,
-                     struct lk_economics_result *out)
+                     struct lk_plan *out)
 {
     const struct lk_estimate *const inputs[N_INPUTS] = {
         [STEP] = &p->step_s,           [GOODPUT] = &p->goodput,      [NOISE] = &e->noise_scale,
@@ -142,17 +136,10 @@ void lk_economics_at(const struct lk_economics *e, const struct lk_economics_poi
     to_target(inputs, p, out);
 }
 
-double lk_learning_rate(enum lk_rate_rule rule, double rate, double tuned_batch, double batch,
-                        double noise_scale)
+void lk_learning_rates(double rate, double tuned_batch, double batch, double noise_scale,
+                       struct lk_plan *out)
 {
-    switch (rule) {
-    case LK_RATE_LINEAR:
-        return rate * batch / tuned_batch;
-    case LK_RATE_SQRT:
-        return rate * sqrt(batch / tuned_batch);
-    case LK_RATE_NOISE:
-        return rate * (1 + noise_scale / tuned_batch) / (1 + noise_scale / batch);
-    default:
-        return NAN;
-    }
+    out->rate_linear = rate * batch / tuned_batch;
+    out->rate_sqrt = rate * sqrt(batch / tuned_batch);
+    out->rate_noise = rate * (1 + noise_scale / tuned_batch) / (1 + noise_scale / batch);
 }

@@ -1,7 +1,7 @@
 /*
- * Compute the goodput of a data-parallel job, and its cost and time to a target (a loss or accuracy
- * that the user chose, given here as the number of samples that reach it). Money is in the unit of
- * the price, whichever it is.
+ * These functions compute the goodput of a data-parallel job, and its cost and time to a target (a
+ * loss or accuracy that the user chose, given here as the number of samples that reach it). Money
+ * is in the unit of the price, whichever it is.
  *
  * More GPUs make the global batch larger, and a larger batch learns less from each sample. After
  * McCandlish, Kaplan, Amodei et al., "An Empirical Model of Large-Batch Training"
@@ -13,15 +13,15 @@
  *
  * B_noise is thus the critical batch: there twice the samples and twice the steps are needed. The
  * model leaves out that the noise scale grows while training (use its mean over the run), a
- * generalization gap, learning rates that were not tuned. As a stand-in for the critical batch the
+ * generalization gap, learning rates that were not tuned. As a surrogate of the critical batch the
  * noise scale has been questioned for language models (Merrill et al. 2025, arXiv:2505.23971).
  */
 #ifndef LK_SIM_PLANNING_ECONOMICS_H
 #define LK_SIM_PLANNING_ECONOMICS_H
 
+#include "base/forecast.h"
 #include "base/quantity.h"
 #include "base/stats.h"
-#include "base/words.h"
 
 #include <stdint.h>
 
@@ -48,11 +48,8 @@ struct lk_goodput {
     double restart_s; /* time from the failure to the first step after it; >= 0 */
 };
 
-/* Return the mean time between failures of a job of this many GPUs, s. pre: gpus > 0. */
-double lk_goodput_mtbf_s(const struct lk_goodput *g, int gpus);
-
 /* Return the time of training between two checkpoints that loses least, s; 0 when a checkpoint
- * costs nothing. */
+ * costs nothing. pre: gpus > 0. */
 double lk_goodput_best_period_s(const struct lk_goodput *g, int gpus);
 
 /*
@@ -77,55 +74,37 @@ struct lk_economics_point {
     struct lk_estimate goodput; /* 0..1; 1: no failures */
 };
 
-/* The results; NaN where an input is not known. Goodput is in the time and cost to the target and
- * in cost and energy of a million samples, not in the cost of a step. */
-struct lk_economics_result {
-    /* Money of a step, money and energy of a million samples; of all GPUs. */
-    double cost_per_step, cost_per_million, energy_per_million_kWh;
-    double statistical_efficiency;                       /* E_min / E, 0..1 */
-    double samples_to_target;                            /* E */
-    struct lk_estimate time_to_target_s, cost_to_target; /* cost: money, all GPUs */
-};
-
 /* Return the estimate of an input that is exactly x, and of one that is not known. */
 struct lk_estimate lk_economics_known(double x);
 struct lk_estimate lk_economics_unknown(void);
 /* Return an option's value if it is above 0, else q with its interval, else unknown. */
 struct lk_estimate lk_economics_input(double option, const struct lk_quantity *q);
 
-/* Return E_min / E = 1 / (1 + B / B_noise). pre: both > 0. */
+/* Return E_min / E = 1 / (1 + B / B_noise): times the samples that reached the target at a batch,
+ * it gives E_min. pre: both > 0. */
 double lk_statistical_efficiency(double batch, double noise_scale);
 
-/* Return E_min from the samples that reached the target at this global batch. pre: both > 0. */
-double lk_target_samples(double samples, double batch, double noise_scale);
-
 /*
- * Compute cost and time of a point. Intervals are those of step, goodput, noise scale, target and
- * price, taken as independent: each is moved to its bounds alone, and the logarithms of the effects
- * are added as squares.
+ * Set the members of a plan from its cost_per_step to its cost_to_target_hi; NaN where an input is
+ * not known. Costs are money of all GPUs. Goodput is in the time and cost to the target and in cost
+ * and energy of a million samples, not in the cost of a step. Intervals are those of step, goodput,
+ * noise scale, target and price, taken as independent: each is moved to its bounds alone, and the
+ * logarithms of the effects are added as squares.
  */
 void lk_economics_at(const struct lk_economics *e, const struct lk_economics_point *p,
-                     struct lk_economics_result *out);
+                     struct lk_plan *out);
 
 /*
- * X(rule, key, text): how a learning rate that was tuned for batch B0 changes at batch B.
+ * Set the plan's learning rates at global batch `batch`, where `rate` was tuned at tuned_batch; NaN
+ * by the noise rule when noise_scale is NaN. All batches are in samples. pre: batches > 0.
  *
  * linear: Goyal et al. 2017 (arXiv:1706.02677), for SGD with warm-up; they saw no loss of accuracy
  * up to 8192 images of ImageNet and a clear one beyond. sqrt: Malladi et al. 2022
  * (arXiv:2205.10287), for Adam and RMSprop. noise: the best rate of a step is e / (1 + B_noise / B)
  * (McCandlish et al., equation of the optimal step): linear far below B_noise, constant far above.
  */
-#define LK_RATE_RULE_LIST(X)                                                                       \
-    X(LK_RATE_LINEAR, "linear", "linear scaling rule")                                             \
-    X(LK_RATE_SQRT, "sqrt", "square-root rule")                                                    \
-    X(LK_RATE_NOISE, "noise", "noise-scale rule")
-
-enum lk_rate_rule { LK_RATE_RULE_LIST(LK_WORD_VALUE) LK_RATE_RULE_COUNT };
-
-/* Return the learning rate at global batch `batch`, where `rate` was tuned at tuned_batch; NaN for
- * the noise rule when noise_scale is NaN. All batches are in samples. pre: batches > 0. */
-double lk_learning_rate(enum lk_rate_rule rule, double rate, double tuned_batch, double batch,
-                        double noise_scale);
+void lk_learning_rates(double rate, double tuned_batch, double batch, double noise_scale,
+                       struct lk_plan *out);
 
 /* The largest batch, in samples, at which the linear rule was seen to hold on ImageNet. */
 #define LK_RATE_GOYAL_BATCH 8192

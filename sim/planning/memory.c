@@ -1,4 +1,4 @@
-/* Memory of one GPU. */
+/* This file computes the memory of one GPU. */
 #include "sim/planning/memory.h"
 
 #include "base/array.h"
@@ -92,6 +92,21 @@ const char *lk_memory_fit_name(enum lk_memory_fit f)
 static struct lk_estimate scaled(struct lk_estimate e, double factor)
 {
     return (struct lk_estimate){e.value * factor, e.lo * factor, e.hi * factor, e.n};
+}
+
+/* Return the sum of the first n rows; those that are not known count as 0. */
+static struct lk_estimate sum_of(const struct lk_memory *m, int n)
+{
+    struct lk_estimate sum = {0};
+
+    for (int r = 0; r < n; r++) {
+        if (isnan(m->rows[r].value))
+            continue;
+        sum.value += m->rows[r].value;
+        sum.lo += m->rows[r].lo;
+        sum.hi += m->rows[r].hi;
+    }
+    return sum;
 }
 
 /* Bytes of all parameters and gradients of the job, and of one value of the optimizer for each. */
@@ -211,41 +226,29 @@ static void set_activations(const struct lk_job *j, const struct lk_config *c, s
 static void set_runtime_measured(const struct lk_job *j, const struct lk_config *c,
                                  struct lk_memory *m)
 {
-    struct lk_estimate fixed = lk_economics_input(0, &j->memory_fixed_bytes), *row;
+    struct lk_estimate fixed = lk_economics_input(0, &j->memory_fixed_bytes), states, *row;
     struct lk_config plain = *c;
     struct lk_memory ddp = {0};
-    double lo = 0, value = 0, hi = 0;
 
     plain.sharding = LK_SHARDING_DDP;
     plain.grad_dtype = LK_GRAD_OWN;
     plain.compression = LK_COMPRESSION_NONE;
     set_states(j, &plain, &ddp);
-    for (int r = 0; r < LK_MEMORY_ACTIVATIONS; r++) {
-        lo += ddp.rows[r].lo;
-        value += ddp.rows[r].value;
-        hi += ddp.rows[r].hi;
-    }
+    states = sum_of(&ddp, LK_MEMORY_ACTIVATIONS);
     row = &m->rows[LK_MEMORY_RUNTIME];
-    row->value = fmax(0, fixed.value - value);
-    row->lo = fmin(row->value, fmax(0, fixed.lo - hi));
-    row->hi = fmax(row->value, fixed.hi - lo);
+    row->value = fmax(0, fixed.value - states.value);
+    row->lo = fmin(row->value, fmax(0, fixed.lo - states.hi));
+    row->hi = fmax(row->value, fixed.hi - states.lo);
 }
 
 static void set_runtime_assumed(const struct lk_config *c, struct lk_memory *m)
 {
-    struct lk_estimate *row = &m->rows[LK_MEMORY_RUNTIME], rest = {0};
+    struct lk_estimate rest = sum_of(m, LK_MEMORY_RUNTIME);
 
-    for (int r = 0; r < LK_MEMORY_RUNTIME; r++) {
-        if (isnan(m->rows[r].value))
-            continue;
-        rest.value += m->rows[r].value;
-        rest.lo += m->rows[r].lo;
-        rest.hi += m->rows[r].hi;
-    }
 #define PART(bound)                                                                                \
     (assumed[ASSUMED_CONTEXT].bound + (c->gpus > 1 ? assumed[ASSUMED_COLLECTIVES].bound : 0) +     \
      assumed[ASSUMED_FRAGMENTS].bound * rest.bound)
-    *row = (struct lk_estimate){PART(value), PART(lo), PART(hi), 0};
+    m->rows[LK_MEMORY_RUNTIME] = (struct lk_estimate){PART(value), PART(lo), PART(hi), 0};
 #undef PART
     m->runtime_assumed = true;
 }
@@ -260,15 +263,9 @@ void lk_memory_of(const struct lk_job *j, const struct lk_config *c, struct lk_m
         set_runtime_measured(j, c, &m);
     else
         set_runtime_assumed(c, &m);
-    for (int r = 0; r < LK_MEMORY_COUNT; r++) {
-        if (isnan(m.rows[r].value)) {
-            m.total.hi = INFINITY;
-            continue;
-        }
-        m.total.value += m.rows[r].value;
-        m.total.lo += m.rows[r].lo;
-        m.total.hi += m.rows[r].hi;
-    }
+    m.total = sum_of(&m, LK_MEMORY_COUNT);
+    if (isnan(m.per_sample.value))
+        m.total.hi = INFINITY;
     *out = m;
 }
 

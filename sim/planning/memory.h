@@ -1,5 +1,6 @@
 /*
- * Memory of one GPU in a configuration, row by row, and whether it fits.
+ * These functions compute the memory that a configuration takes on one GPU, row by row, and whether
+ * it fits.
  *
  * Model states follow the ZeRO paper (Rajbhandari et al., SC'20, arXiv:1910.02054, section 3): with
  * AdamW in mixed precision 16 bytes a parameter, 2 for it, 2 for its gradient, 4 for the fp32
@@ -25,14 +26,13 @@
 #define LK_SIM_PLANNING_MEMORY_H
 
 #include "base/cluster.h"
-#include "base/exchange.h"
+#include "base/config.h"
 #include "base/forecast.h"
 #include "base/job.h"
 #include "base/stats.h"
 #include "base/status.h"
 #include "base/table.h"
 #include "base/words.h"
-#include "sim/step/config.h"
 
 #include <stdbool.h>
 

@@ -1,5 +1,5 @@
 /*
- * Plans.
+ * This file adds plans and their notes to a forecast.
  *
  * Divisions: inputs / points / notes / the whole.
  */
@@ -12,6 +12,7 @@
 
 #include <math.h>
 #include <stdbool.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -44,8 +45,6 @@ static const struct {
                                "a restart takes 11 min: median between retries on 504 B200 "
                                "(arXiv:2605.09370), bounds a factor of two"},
 };
-
-static const double S_PER_HOUR = 3600;
 
 /* ---- Inputs ---- */
 
@@ -89,7 +88,7 @@ static enum lk_status set_inputs(struct state *p)
     e->target_samples = lk_economics_input(q->target_samples, &p->job->target_samples);
     if (q->target_batch > 0)
         e->target_samples = lk_economics_known(
-            lk_target_samples(q->target_samples, q->target_batch, e->noise_scale.value));
+            q->target_samples * lk_statistical_efficiency(q->target_batch, e->noise_scale.value));
     if (asked && !written)
         return lk_forecast_note(p->f, "goodput: not known, say how long a checkpoint takes: "
                                       "--checkpoint, or \"checkpoint_bandwidth\" in the cluster "
@@ -107,11 +106,6 @@ static enum lk_status set_inputs(struct state *p)
 static const struct lk_cluster *device_of(const struct state *p, size_t i)
 {
     return p->devices && p->devices[i] ? p->devices[i] : p->cluster;
-}
-
-static double or_nan(double v)
-{
-    return isfinite(v) ? v : NAN;
 }
 
 static bool too_large(const struct lk_forecast_point *p)
@@ -162,27 +156,14 @@ static bool batch_is_global(const struct lk_config *c)
            c->sharding != LK_SHARDING_ASYNC;
 }
 
-static void plan_rates(const struct state *p, double batch, struct lk_plan *out)
-{
-    const struct lk_job *j = p->job;
-    double tuned = (double)j->learning_rate_batch, noise = p->economics.noise_scale.value;
-
-    if (!lk_quantity_known(&j->learning_rate) || !j->learning_rate_batch)
-        return;
-    out->rate_linear =
-        lk_learning_rate(LK_RATE_LINEAR, j->learning_rate.value, tuned, batch, noise);
-    out->rate_sqrt = lk_learning_rate(LK_RATE_SQRT, j->learning_rate.value, tuned, batch, noise);
-    out->rate_noise = lk_learning_rate(LK_RATE_NOISE, j->learning_rate.value, tuned, batch, noise);
-}
-
 static void plan_point(const struct state *p, size_t i)
 {
     struct lk_forecast_point *point = &p->f->points[i];
     const struct lk_cluster *device = device_of(p, i);
     const struct lk_config *c = &point->config;
+    const struct lk_job *j = p->job;
     struct lk_plan *out = &point->plan;
     struct lk_economics e = p->economics;
-    struct lk_economics_result r;
     struct lk_economics_point at = {
         .gpus = c->gpus,
         .global_batch = lk_config_samples(c),
@@ -197,20 +178,10 @@ static void plan_point(const struct state *p, size_t i)
     at.goodput = plan_goodput(p, c, out);
     if (!batch_is_global(c))
         e.noise_scale = lk_economics_unknown();
-    lk_economics_at(&e, &at, &r);
-    out->cost_per_step = r.cost_per_step;
-    out->cost_per_million = r.cost_per_million;
-    out->energy_per_million_kWh = r.energy_per_million_kWh;
-    out->statistical_efficiency = r.statistical_efficiency;
-    out->samples_to_target = r.samples_to_target;
-    out->time_to_target_h = or_nan(r.time_to_target_s.value / S_PER_HOUR);
-    out->time_to_target_lo_h = or_nan(r.time_to_target_s.lo / S_PER_HOUR);
-    out->time_to_target_hi_h = or_nan(r.time_to_target_s.hi / S_PER_HOUR);
-    out->cost_to_target = or_nan(r.cost_to_target.value);
-    out->cost_to_target_lo = or_nan(r.cost_to_target.lo);
-    out->cost_to_target_hi = or_nan(r.cost_to_target.hi);
-    if (batch_is_global(c))
-        plan_rates(p, at.global_batch, out);
+    lk_economics_at(&e, &at, out);
+    if (batch_is_global(c) && lk_quantity_known(&j->learning_rate) && j->learning_rate_batch)
+        lk_learning_rates(j->learning_rate.value, (double)j->learning_rate_batch, at.global_batch,
+                          e.noise_scale.value, out);
 }
 
 /* ---- Notes ---- */
@@ -228,43 +199,6 @@ static void describe(const struct lk_forecast *f, const struct lk_forecast_point
     for (size_t i = 0; i < f->n_axes && at < size; i++)
         if (*p->words[i])
             at += (size_t)snprintf(out + at, size - at, ", %s %s", f->axes[i], p->words[i]);
-}
-
-/* Note the least time and the least cost of all points. They differ from the highest throughput
- * where a larger batch learns less from each sample. */
-static enum lk_status note_least(const struct state *p)
-{
-    enum lk_status st = LK_OK;
-    struct lk_forecast *f = p->f;
-    const struct lk_forecast_point *fast = NULL, *cheap = NULL;
-    char words[256];
-
-    for (size_t i = 0; i < f->n_points; i++) {
-        const struct lk_forecast_point *q = &f->points[i];
-
-        if (too_large(q))
-            continue;
-        if (!isnan(q->plan.time_to_target_h) &&
-            (!fast || q->plan.time_to_target_h < fast->plan.time_to_target_h))
-            fast = q;
-        if (!isnan(q->plan.cost_to_target) &&
-            (!cheap || q->plan.cost_to_target < cheap->plan.cost_to_target))
-            cheap = q;
-    }
-    if (fast) {
-        describe(f, fast, words, sizeof words);
-        LK_TRY(lk_forecast_note(f, "least time to the target of all: %.4g h (%.4g to %.4g): %s",
-                                fast->plan.time_to_target_h, fast->plan.time_to_target_lo_h,
-                                fast->plan.time_to_target_hi_h, words));
-    }
-    if (cheap) {
-        describe(f, cheap, words, sizeof words);
-        LK_TRY(lk_forecast_note(f, "least cost to the target of all: %.4g (%.4g to %.4g): %s",
-                                cheap->plan.cost_to_target, cheap->plan.cost_to_target_lo,
-                                cheap->plan.cost_to_target_hi, words));
-    }
-out:
-    return st;
 }
 
 /* Return true if more than the GPUs differ; else the notes on the curve suffice. */
@@ -331,19 +265,51 @@ static int fastest_gpus(const struct state *p, double noise_scale)
     return gpus;
 }
 
-/* Return the point on the curve with the least cost to the target; NULL: none. */
-static const struct lk_forecast_point *cheapest(const struct state *p)
+/*
+ * Return the point with the least value of a double at this offset of its plan, of all points that
+ * fit or of those on the curve; NULL: none.
+ */
+static const struct lk_forecast_point *least_of(const struct state *p, size_t offset, bool curve)
 {
     const struct lk_forecast_point *best = NULL;
+    double least = INFINITY;
 
     for (size_t i = 0; i < p->f->n_points; i++) {
         const struct lk_forecast_point *point = &p->f->points[i];
+        double v = *(const double *)((const char *)&point->plan + offset);
 
-        if (on_curve(p, i) && !isnan(point->plan.cost_to_target) &&
-            (!best || point->plan.cost_to_target < best->plan.cost_to_target))
+        if (v < least && (curve ? on_curve(p, i) : !too_large(point))) {
             best = point;
+            least = v;
+        }
     }
     return best;
+}
+
+/* Note the least time and the least cost of all points. They differ from the highest throughput
+ * where a larger batch learns less from each sample. */
+static enum lk_status note_least(const struct state *p)
+{
+    enum lk_status st = LK_OK;
+    const struct lk_forecast_point *q;
+    char words[256];
+
+    q = least_of(p, offsetof(struct lk_plan, time_to_target_h), false);
+    if (q) {
+        describe(p->f, q, words, sizeof words);
+        LK_TRY(lk_forecast_note(p->f, "least time to the target of all: %.4g h (%.4g to %.4g): %s",
+                                q->plan.time_to_target_h, q->plan.time_to_target_lo_h,
+                                q->plan.time_to_target_hi_h, words));
+    }
+    q = least_of(p, offsetof(struct lk_plan, cost_to_target), false);
+    if (q) {
+        describe(p->f, q, words, sizeof words);
+        LK_TRY(lk_forecast_note(p->f, "least cost to the target of all: %.4g (%.4g to %.4g): %s",
+                                q->plan.cost_to_target, q->plan.cost_to_target_lo,
+                                q->plan.cost_to_target_hi, words));
+    }
+out:
+    return st;
 }
 
 static enum lk_status note_paying(const struct state *p)
@@ -368,7 +334,7 @@ static enum lk_status note_paying(const struct state *p)
                                 "time to the target, by GPUs alone, is least at %d, of those asked "
                                 "for; %d to %d over the noise scale's interval",
                                 fast, lo, hi));
-    least = cheapest(p);
+    least = least_of(p, offsetof(struct lk_plan, cost_to_target), true);
     if (!least)
         return LK_OK;
     for (size_t i = 0; i < f->n_points; i++)

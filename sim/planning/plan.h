@@ -1,7 +1,7 @@
 /*
- * Planning: the memory, cost and time to a target of a forecast's points. Inputs that are not known
- * leave their columns empty; a note says which key or option would fill them. A value taken from a
- * prior is called assumed, with its source.
+ * A plan holds the memory, cost and time to a target of a forecast's point. Inputs that are not
+ * known leave their columns empty; a note says which key or option would fill them. A value taken
+ * from a prior is called assumed, with its source.
  */
 #ifndef LK_SIM_PLANNING_PLAN_H
 #define LK_SIM_PLANNING_PLAN_H

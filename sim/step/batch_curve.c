@@ -25,7 +25,8 @@ static double value_of(const struct lk_quantity *q)
 
 struct curve {
     const struct lk_job *job;
-    double *y, *a, *one; /* one entry a batch; a: two */
+    double *y;       /* one entry a batch; owns the others */
+    double *one, *a; /* work space: one entry a batch; two */
 };
 
 static double relative_sd(const struct lk_quantity *q)
@@ -239,9 +240,9 @@ enum lk_status lk_batch_curve_at(const struct lk_job *j, int local_batch,
                           !lk_quantity_known(&j->flops_per_sample)))
         return no_evidence(j, local_batch);
     set_evidence(j, local_batch, &p);
-    LK_TRY(lk_alloc(&c.y, j->n_compute, sizeof *c.y));
-    LK_TRY(lk_alloc(&c.a, 2 * j->n_compute, sizeof *c.a));
-    LK_TRY(lk_alloc(&c.one, j->n_compute, sizeof *c.one));
+    LK_TRY(lk_alloc(&c.y, 4 * j->n_compute, sizeof *c.y));
+    c.one = c.y + j->n_compute;
+    c.a = c.one + j->n_compute;
     for (size_t i = 0; i < LK_COUNT(columns); i++)
         LK_TRY(column_at(&c, columns[i].of, local_batch, columns[i].grows, columns[i].to,
                          columns[i].variance));
@@ -250,7 +251,5 @@ enum lk_status lk_batch_curve_at(const struct lk_job *j, int local_batch,
     *out = p;
 out:
     free(c.y);
-    free(c.a);
-    free(c.one);
     return st;
 }

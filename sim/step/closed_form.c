@@ -23,17 +23,14 @@ struct state {
     uint64_t *forward_ns, *backward_ns;
     uint64_t *work_ns, *at_ns; /* work done, and when it was */
     uint64_t *block_ns,
-        *ready_ns;    /* work at which it blocks, and at which the next collective is ready */
-    uint64_t *memory; /* all of these */
-    struct lk_step_loader *loaders; /* NULL: no rank ever waits for one */
-    uint64_t *taken_ns;             /* of all loaders */
-    uint64_t optimizer_ns;          /* of this micro-batch */
-    uint64_t longest_ns;            /* most work of a rank in this micro-batch */
+        *ready_ns;         /* work at which it blocks, and at which the next collective is ready */
+    uint64_t *memory;      /* all of these */
+    uint64_t optimizer_ns; /* of this micro-batch */
+    uint64_t longest_ns;   /* most work of a rank in this micro-batch */
     uint64_t since_ns; /* no rank blocked or became ready for the next collective before this: the
                           end of the last one */
     uint64_t ends_ns;  /* of the last step: sum over ranks */
     bool counted;      /* this step goes into the sums */
-    struct lk_step_sums sums;
 };
 
 static uint64_t larger(uint64_t a, uint64_t b)
@@ -46,7 +43,7 @@ static uint64_t smaller(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* ---- Paces ---- */
+/* ---- Slowdowns ---- */
 
 /* A slowdown of the plan, prepared for conversion. */
 struct slowdown {
@@ -216,9 +213,9 @@ static void run_collective(struct state *s, size_t k)
     s->since_ns = end;
     if (!s->counted)
         return;
-    s->sums.overlap_ns += b.overlap_ns;
-    s->sums.straggler_ns += b.straggler_ns;
-    s->sums.wire_ns += b.blocked * end - b.blocked_from_ns;
+    s->plan.sums.overlap_ns += b.overlap_ns;
+    s->plan.sums.straggler_ns += b.straggler_ns;
+    s->plan.sums.wire_ns += b.blocked * end - b.blocked_from_ns;
 }
 
 /* ---- A micro-batch ---- */
@@ -226,12 +223,12 @@ static void run_collective(struct state *s, size_t k)
 /* Let every rank wait for its input. */
 static void take_input(struct state *s, uint64_t micro_batch)
 {
-    const struct lk_step_plan *p = &s->plan;
+    struct lk_step_plan *p = &s->plan;
     uint64_t fixed = p->input_ns + (p->model->prefetch_depth ? 0 : p->load_ns), waited = 0;
 
-    if (s->loaders)
+    if (p->loaders)
         for (size_t i = 0; i < s->n; i++) {
-            uint64_t at = lk_step_input_ns(p, &s->loaders[i], micro_batch, s->at_ns[i]);
+            uint64_t at = lk_step_input_ns(p, i, micro_batch, s->at_ns[i]);
 
             waited += at - s->at_ns[i];
             s->at_ns[i] = at;
@@ -239,7 +236,7 @@ static void take_input(struct state *s, uint64_t micro_batch)
     else
         for (size_t i = 0; i < s->n; i++)
             s->at_ns[i] += fixed;
-    s->sums.input_ns += s->counted ? (s->loaders ? waited : fixed * s->n) : 0;
+    s->plan.sums.input_ns += s->counted ? (p->loaders ? waited : fixed * s->n) : 0;
 }
 
 static void start_micro_batch(struct state *s, uint64_t micro_batch)
@@ -264,8 +261,8 @@ static void start_micro_batch(struct state *s, uint64_t micro_batch)
     }
     s->since_ns = earliest;
     s->longest_ns = longest + s->optimizer_ns;
-    s->sums.compute_ns += s->counted ? compute_ns : 0;
-    s->sums.kappa_ns += s->counted ? kappa_ns : 0;
+    s->plan.sums.compute_ns += s->counted ? compute_ns : 0;
+    s->plan.sums.kappa_ns += s->counted ? kappa_ns : 0;
 }
 
 /* Let every rank finish its compute, and have its host gap at a step's end. */
@@ -286,7 +283,7 @@ static void end_micro_batch(struct state *s, uint64_t micro_batch, bool had_coll
     if (!last)
         return;
     if (s->counted)
-        s->sums.step_ns[micro_batch / (uint64_t)p->model->accumulation - LK_SIM_WARMUP] =
+        s->plan.sums.step_ns[micro_batch / (uint64_t)p->model->accumulation - LK_SIM_WARMUP] =
             sum - s->ends_ns;
     s->ends_ns = sum;
 }
@@ -308,21 +305,6 @@ static void run_micro_batch(struct state *s, uint64_t micro_batch)
 
 /* ---- The run ---- */
 
-static enum lk_status loaders_init(struct state *s)
-{
-    enum lk_status st = LK_OK;
-    size_t depth = (size_t)s->plan.model->prefetch_depth;
-
-    if (!depth || !s->plan.load_ns)
-        return LK_OK;
-    LK_TRY(lk_alloc(&s->loaders, s->n, sizeof *s->loaders));
-    LK_TRY(lk_alloc(&s->taken_ns, s->n * depth, sizeof *s->taken_ns));
-    for (size_t i = 0; i < s->n; i++)
-        s->loaders[i].taken_ns = s->taken_ns + i * depth;
-out:
-    return st;
-}
-
 static enum lk_status state_init(struct state *s, const struct lk_step_model *m,
                                  const struct lk_sim_request *request)
 {
@@ -330,13 +312,11 @@ static enum lk_status state_init(struct state *s, const struct lk_step_model *m,
     uint64_t **const arrays[] = {&s->forward_ns, &s->backward_ns, &s->work_ns,
                                  &s->at_ns,      &s->block_ns,    &s->ready_ns};
 
-    LK_TRY(lk_step_plan_init(&s->plan, m, request->seed));
+    LK_TRY(lk_step_plan_init(&s->plan, m, request));
     s->n = (size_t)m->ranks;
     LK_TRY(lk_alloc(&s->memory, s->n * LK_COUNT(arrays), sizeof *s->memory));
     for (size_t i = 0; i < LK_COUNT(arrays); i++)
         *arrays[i] = s->memory + i * s->n;
-    LK_TRY(lk_alloc(&s->sums.step_ns, (size_t)request->steps, sizeof *s->sums.step_ns));
-    LK_TRY(loaders_init(s));
 out:
     return st;
 }
@@ -344,9 +324,6 @@ out:
 static void state_fini(struct state *s)
 {
     free(s->memory);
-    free(s->loaders);
-    free(s->taken_ns);
-    free(s->sums.step_ns);
     lk_step_plan_fini(&s->plan);
 }
 
@@ -366,15 +343,13 @@ enum lk_status lk_closed_form_run(const struct lk_step_model *m,
     struct state s = {0};
     uint64_t micro_batches;
 
-    if (request->steps < 1)
-        return lk_fail(LK_EUSAGE, "%d steps to simulate, expected 1 or more", request->steps);
     if (!applies(m))
         return lk_engine_run(m, request, NULL, out);
     LK_TRY(state_init(&s, m, request));
     micro_batches = (uint64_t)(LK_SIM_WARMUP + request->steps) * (uint64_t)m->accumulation;
     for (uint64_t i = 0; i < micro_batches; i++)
         run_micro_batch(&s, i);
-    LK_TRY(lk_step_finish(&s.plan, &s.sums, request->steps, out));
+    LK_TRY(lk_step_finish(&s.plan, out));
 out:
     state_fini(&s);
     return st;

@@ -94,8 +94,7 @@ static void set_law(struct lk_config_model *m, const struct lk_cluster *c,
     law->link_sd = known_or(&c->link_sd, lk_prior_value(LK_PRIOR_LINK_SD));
     law->link_nodes = lk_slow_link_measured_nodes(c, m->step.nodes);
     law->tail_shape = known_or(&c->tail_shape, 0);
-    /* The file's scale is the mean excess; the law's is (1 - shape) of it. */
-    law->tail_scale = known_or(&c->tail_scale, 0) * (1 - law->tail_shape);
+    law->tail_scale = known_or(&c->tail_scale, 0);
     law->tail_share = known_or(&c->tail_share, lk_prior_value(LK_PRIOR_TAIL_SHARE));
 }
 
@@ -146,7 +145,7 @@ static void set_input(struct lk_config_model *m, const struct lk_job *j,
 /* Return true if the costs of two collectives are computed together. */
 static bool same_kind(const struct lk_volume_coll *a, const struct lk_volume_coll *b)
 {
-    return a->coll == b->coll && a->ranks == b->ranks && a->nodes == b->nodes;
+    return a->step.coll == b->step.coll && a->ranks == b->ranks && a->nodes == b->nodes;
 }
 
 /* Return the bytes on the network: groups that cross a node's network at once share its links. */
@@ -154,7 +153,7 @@ static uint64_t network_bytes(const struct lk_volume_coll *c, int nics)
 {
     double share = fmax(1, (double)c->groups / (nics > 0 ? nics : 1));
 
-    return (uint64_t)((double)c->bytes * share);
+    return (uint64_t)((double)c->step.bytes * share);
 }
 
 static void set_order(struct lk_config_model *m, int nics)
@@ -187,17 +186,8 @@ static enum lk_status set_colls(struct lk_config_model *m, const struct lk_job *
     LK_TRY(lk_alloc(&m->bytes, n, sizeof *m->bytes));
     m->memory_Bps = known_or(&c->device.memory_Bps, NAN);
     m->algo = config->algo;
-    for (size_t i = 0; i < n; i++) {
-        const struct lk_volume_coll *v = &m->volume.colls[i];
-
-        m->colls[i] = (struct lk_step_coll){.coll = v->coll,
-                                            .bytes = v->bytes,
-                                            .ready = v->ready,
-                                            .need = v->need,
-                                            .every_micro_batch = v->every_micro_batch,
-                                            .inside = v->nodes < 2,
-                                            .bucket = v->bucket};
-    }
+    for (size_t i = 0; i < n; i++)
+        m->colls[i] = m->volume.colls[i].step;
     set_order(m, c->topology.nics_per_node);
     m->step.colls = m->colls;
     m->step.n_colls = n;
@@ -244,8 +234,9 @@ static enum lk_status set_costs(struct lk_config_model *m, const struct lk_cost_
 
         for (end = i + 1; end < n && same_kind(&m->volume.colls[m->order[end]], v);)
             end++;
-        LK_TRY(lk_cost_eval(cost, v->coll, v->coll == LK_ALL_REDUCE ? m->algo : LK_ALGO_AUTO,
-                            v->ranks, v->nodes, &m->bytes[i], end - i, &costs[i]));
+        LK_TRY(lk_cost_eval(cost, v->step.coll,
+                            v->step.coll == LK_ALL_REDUCE ? m->algo : LK_ALGO_AUTO, v->ranks,
+                            v->nodes, &m->bytes[i], end - i, &costs[i]));
     }
     for (size_t i = 0; i < n; i++) {
         const struct lk_volume_coll *v = &m->volume.colls[m->order[i]];
@@ -253,7 +244,7 @@ static enum lk_status set_costs(struct lk_config_model *m, const struct lk_cost_
 
         m->colls[m->order[i]].cost_s = costs[i].seconds / v->period + hook_s;
         if (grade)
-            grade_cost(m, v->coll, &costs[i]);
+            grade_cost(m, v->step.coll, &costs[i]);
     }
 out:
     free(costs);
@@ -290,7 +281,7 @@ static void synchronise_seldom(struct lk_config_model *m, const struct lk_job *j
     if (c->sharding == LK_SHARDING_ASYNC)
         run_unsynchronised(m);
     else if (periodic && c->shard_group < 2 && !j->n_sync_bn)
-        law->transient_sd /= sqrt(c->period);
+        law->transient_sd /= sqrt(c->averaging_period);
 }
 
 /* Grade another scheme than plain DDP as extrapolated, since runs are of plain DDP. */

@@ -1,6 +1,6 @@
 /*
- * These functions make the step model of job, cluster and configuration, with the evidence of each
- * part.
+ * These functions build the step model (sim/step/step.h) of a configuration from job and cluster
+ * files, and grade the evidence for it.
  */
 #ifndef LK_SIM_STEP_CONFIG_H
 #define LK_SIM_STEP_CONFIG_H

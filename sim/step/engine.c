@@ -1,14 +1,15 @@
 /*
  * This file runs the step model as events.
  *
- * Divisions: heap / recording / slowdowns / ranks / communication / the run. Events of a rank
- * whose slowdown changed stay in the heap: they carry the rank's generation, and old ones are
- * skipped.
+ * Divisions: heap / recording / the next collective / slowdowns / ranks / communication / the run.
+ * Events of a rank whose slowdown changed stay in the heap: they carry the rank's generation, and
+ * old ones are skipped.
  */
 #include "sim/step/engine.h"
 
 #include "base/array.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 enum event_kind {
@@ -55,24 +56,21 @@ struct rank {
     size_t next_mark;  /* of the record's */
     enum comm_phase comm;
     uint64_t arrival_ns, blocked_ns;
-    struct lk_step_loader loader;
 };
 
 struct engine {
     struct lk_step_plan plan;
     struct lk_sim_trace *record;
-    struct lk_step_sums sums;
     struct rank *ranks;
-    uint64_t *taken_ns;
     uint64_t *ready_ns; /* [rank][collective]; UINT64_MAX: not ready, or ended */
-    int steps;          /* to run, warm-up included */
     struct event *heap;
     size_t n_events, capacity;
     uint64_t sequence;
-    /* The communication stream: the collective `next` waits or runs. */
-    struct lk_step_cursor next;
-    size_t current;    /* its index in the model */
-    int arrived, busy; /* ranks; busy: not blocked */
+    /* The communication stream: this collective waits or runs. */
+    uint64_t next_micro_batch; /* UINT64_MAX: there is none */
+    size_t next;               /* its number in the micro-batch's list */
+    size_t current;            /* its index in the model */
+    int arrived, busy;         /* ranks; busy: not blocked */
     bool transfers;
     uint64_t begin_ns;
     uint64_t left_ns, left_at_ns, left_slow; /* of the running collective, at its slowdown */
@@ -173,7 +171,7 @@ static void record_collective(struct engine *e, int rank, uint64_t end_ns)
 {
     const struct rank *r = &e->ranks[rank];
     const struct lk_step_coll *c = &e->plan.model->colls[e->current];
-    uint64_t step = e->next.micro_batch / (uint64_t)e->plan.model->accumulation;
+    uint64_t step = e->next_micro_batch / (uint64_t)e->plan.model->accumulation;
     struct lk_span s = {.start_ns = r->arrival_ns,
                         .end_ns = end_ns,
                         .ready_ns = *ready_of(e, rank, e->current),
@@ -187,19 +185,55 @@ static void record_collective(struct engine *e, int rank, uint64_t end_ns)
     lk_sim_trace_span(e->record, rank, LK_TRACK_COMM, &s);
 }
 
-/* ---- Paces ---- */
+/* ---- The next collective ---- */
+
+static const struct lk_step_list *list_of(const struct engine *e, uint64_t micro_batch)
+{
+    return &e->plan.lists[lk_step_plan_last(&e->plan, micro_batch)];
+}
+
+/* Start with the first collective of the run; pre: e is zeroed but for its plan. */
+static void first_collective(struct engine *e)
+{
+    if (!list_of(e, 0)->n)
+        e->next_micro_batch = (uint64_t)e->plan.model->accumulation - 1;
+    if (!list_of(e, e->next_micro_batch)->n)
+        e->next_micro_batch = UINT64_MAX;
+    else
+        e->current = list_of(e, e->next_micro_batch)->coll[0];
+}
+
+static void next_collective(struct engine *e)
+{
+    if (++e->next == list_of(e, e->next_micro_batch)->n) {
+        e->next = 0;
+        e->next_micro_batch += e->plan.lists[0].n ? 1 : (uint64_t)e->plan.model->accumulation;
+    }
+    e->current = list_of(e, e->next_micro_batch)->coll[e->next];
+}
+
+/* Return the work at which a rank blocks until the next collective ends; UINT64_MAX: nowhere. */
+static uint64_t block_ns(const struct engine *e, const struct rank *r)
+{
+    double block;
+
+    if (e->next_micro_batch > r->micro_batch)
+        return UINT64_MAX;
+    block = list_of(e, e->next_micro_batch)->block[e->next];
+    if (e->next_micro_batch < r->micro_batch)
+        block = fmin(block - LK_STEP_END, list_of(e, r->micro_batch)->block[0]);
+    return lk_step_position_ns(&r->compute, block);
+}
+
+/* ---- Slowdowns ---- */
 
 static uint64_t slowdown_of(const struct engine *e, const struct rank *r)
 {
-    switch (r->comm) {
-    case COMM_IDLE:
-        return LK_SLOWDOWN_ONE;
-    case COMM_WAITS:
-        return e->plan.slowdown_wait;
-    case COMM_TRANSFERS:
-        return e->plan.slowdown_wire;
-    }
-    return LK_SLOWDOWN_ONE;
+    const uint64_t slowdowns[] = {[COMM_IDLE] = LK_SLOWDOWN_ONE,
+                                  [COMM_WAITS] = e->plan.slowdown_wait,
+                                  [COMM_TRANSFERS] = e->plan.slowdown_wire};
+
+    return slowdowns[r->comm];
 }
 
 /* Return the work at which the next gradient is final; UINT64_MAX if none is left or recorded. */
@@ -211,24 +245,13 @@ static uint64_t next_mark_ns(const struct engine *e, const struct rank *r)
                                LK_STEP_BACKWARD + e->record->marks[r->next_mark].ready);
 }
 
-static const struct lk_step_list *list_of(const struct engine *e, const struct rank *r)
-{
-    return &e->plan.lists[lk_step_plan_last(&e->plan, r->micro_batch)];
-}
-
 static uint64_t next_ready_ns(const struct engine *e, const struct rank *r)
 {
-    const struct lk_step_list *l = list_of(e, r);
+    const struct lk_step_list *l = list_of(e, r->micro_batch);
 
     if (r->next_ready == l->n)
         return UINT64_MAX;
     return lk_step_position_ns(&r->compute, e->plan.model->colls[l->by_ready[r->next_ready]].ready);
-}
-
-static uint64_t block_ns(const struct engine *e, const struct rank *r)
-{
-    return lk_step_position_ns(&r->compute,
-                               lk_step_cursor_block(&e->plan, &e->next, r->micro_batch));
 }
 
 static uint64_t least(uint64_t a, uint64_t b)
@@ -256,7 +279,7 @@ static void rebase(struct engine *e, struct rank *r, uint64_t now_ns)
     r->work_ns += work;
     r->at_ns = now_ns;
     if (counted(r))
-        e->sums.overlap_ns += elapsed - work;
+        e->plan.sums.overlap_ns += elapsed - work;
 }
 
 /*
@@ -309,7 +332,7 @@ static enum lk_status begin_transfer(struct engine *e, uint64_t now_ns)
         struct rank *r = &e->ranks[i];
 
         if (counted(r) && r->phase == RANK_BLOCKED)
-            e->sums.straggler_ns +=
+            e->plan.sums.straggler_ns +=
                 now_ns - (r->blocked_ns > r->arrival_ns ? r->blocked_ns : r->arrival_ns);
         LK_TRY(set_comm(e, i, now_ns, COMM_TRANSFERS));
     }
@@ -336,7 +359,7 @@ out:
 
 static bool can_arrive(struct engine *e, int rank)
 {
-    return !e->transfers && e->ranks[rank].comm == COMM_IDLE && e->next.micro_batch != UINT64_MAX &&
+    return !e->transfers && e->ranks[rank].comm == COMM_IDLE && e->next_micro_batch != UINT64_MAX &&
            *ready_of(e, rank, e->current) != UINT64_MAX;
 }
 
@@ -344,7 +367,7 @@ static bool can_arrive(struct engine *e, int rank)
 static enum lk_status start_micro_batch(struct engine *e, int rank, uint64_t now_ns)
 {
     struct rank *r = &e->ranks[rank];
-    uint64_t at = lk_step_input_ns(&e->plan, &r->loader, r->micro_batch, now_ns);
+    uint64_t at = lk_step_input_ns(&e->plan, (size_t)rank, r->micro_batch, now_ns);
 
     r->phase = RANK_PAUSED;
     r->micro_start_ns = now_ns;
@@ -376,8 +399,8 @@ static enum lk_status pass_marks(struct engine *e, int rank, uint64_t now_ns)
 
         record(e, r, LK_TRACK_COMPUTE, LK_SPAN_GRADIENT, now_ns, now_ns, tensor);
     }
-    while (r->next_ready < list_of(e, r)->n && next_ready_ns(e, r) <= r->passed_ns) {
-        size_t k = list_of(e, r)->by_ready[r->next_ready++];
+    while (r->next_ready < list_of(e, r->micro_batch)->n && next_ready_ns(e, r) <= r->passed_ns) {
+        size_t k = list_of(e, r->micro_batch)->by_ready[r->next_ready++];
 
         *ready_of(e, rank, k) = now_ns;
         if (k == e->current && can_arrive(e, rank))
@@ -433,9 +456,9 @@ static enum lk_status on_input(struct engine *e, int rank, uint64_t now_ns)
     record(e, r, LK_TRACK_HOST, LK_SPAN_INPUT, r->micro_start_ns, now_ns, micro_index(e, r));
     r->compute = lk_step_plan_compute(&e->plan, rank, r->micro_batch);
     if (counted(r)) {
-        e->sums.input_ns += now_ns - r->micro_start_ns;
-        e->sums.compute_ns += r->compute.forward_ns + r->compute.backward_ns;
-        e->sums.kappa_ns += r->compute.kappa_ns;
+        e->plan.sums.input_ns += now_ns - r->micro_start_ns;
+        e->plan.sums.compute_ns += r->compute.forward_ns + r->compute.backward_ns;
+        e->plan.sums.kappa_ns += r->compute.kappa_ns;
     }
     r->end_ns[FORWARD] = r->compute.forward_ns;
     r->end_ns[BACKWARD] = r->end_ns[FORWARD] + r->compute.backward_ns;
@@ -455,11 +478,11 @@ static enum lk_status on_step(struct engine *e, int rank, uint64_t now_ns)
 
     record(e, r, LK_TRACK_HOST, LK_SPAN_STEP, r->step_start_ns, now_ns, -1);
     if (counted(r))
-        e->sums.step_ns[r->step - LK_SIM_WARMUP] += now_ns - r->step_start_ns;
+        e->plan.sums.step_ns[r->step - LK_SIM_WARMUP] += now_ns - r->step_start_ns;
     r->step_start_ns = now_ns;
     r->step++;
     r->micro_batch++;
-    if (r->step < e->steps)
+    if (r->step < LK_SIM_WARMUP + e->plan.steps)
         return start_micro_batch(e, rank, now_ns);
     r->phase = RANK_DONE;
     return set_busy(e, now_ns, -1);
@@ -492,15 +515,15 @@ static enum lk_status end_transfer(struct engine *e, uint64_t now_ns)
 
         record_collective(e, i, now_ns);
         if (counted(r) && r->phase == RANK_BLOCKED)
-            e->sums.wire_ns += now_ns - (r->blocked_ns > e->begin_ns ? r->blocked_ns : e->begin_ns);
+            e->plan.sums.wire_ns +=
+                now_ns - (r->blocked_ns > e->begin_ns ? r->blocked_ns : e->begin_ns);
         *ready_of(e, i, e->current) = UINT64_MAX;
         LK_TRY(set_comm(e, i, now_ns, COMM_IDLE));
     }
     e->transfers = false;
     e->arrived = 0;
     e->collective++;
-    lk_step_cursor_next(&e->plan, &e->next);
-    e->current = lk_step_cursor_coll(&e->plan, &e->next);
+    next_collective(e);
     for (int i = 0; i < n; i++) {
         struct rank *r = &e->ranks[i];
 
@@ -515,7 +538,7 @@ out:
 
 /* ---- The run ---- */
 
-static enum lk_status handle(struct engine *e, const struct event *v)
+static enum lk_status handle(struct engine *e, struct event v)
 {
     static enum lk_status (*const handlers[])(struct engine *, int, uint64_t) = {
         [EVENT_INPUT] = on_input,
@@ -523,35 +546,26 @@ static enum lk_status handle(struct engine *e, const struct event *v)
         [EVENT_STEP] = on_step,
     };
 
-    if (v->kind == EVENT_TRANSFER)
-        return v->generation == e->transfer_generation ? end_transfer(e, v->at_ns) : LK_OK;
-    if (v->generation != e->ranks[v->rank].generation)
+    if (v.kind == EVENT_TRANSFER)
+        return v.generation == e->transfer_generation ? end_transfer(e, v.at_ns) : LK_OK;
+    if (v.generation != e->ranks[v.rank].generation)
         return LK_OK;
-    return handlers[v->kind](e, v->rank, v->at_ns);
+    return handlers[v.kind](e, v.rank, v.at_ns);
 }
 
 static enum lk_status engine_init(struct engine *e, const struct lk_step_model *m,
-                                  const struct lk_sim_request *request,
-                                  struct lk_sim_trace *record_to)
+                                  const struct lk_sim_request *request)
 {
     enum lk_status st = LK_OK;
-    size_t ranks = (size_t)m->ranks, depth = (size_t)m->prefetch_depth;
+    size_t ranks = (size_t)m->ranks;
 
-    LK_TRY(lk_step_plan_init(&e->plan, m, request->seed));
-    e->record = record_to;
-    e->steps = LK_SIM_WARMUP + request->steps;
+    LK_TRY(lk_step_plan_init(&e->plan, m, request));
     e->busy = m->ranks;
-    e->next = lk_step_cursor_first(&e->plan);
-    if (m->n_colls)
-        e->current = lk_step_cursor_coll(&e->plan, &e->next);
+    first_collective(e);
     LK_TRY(lk_alloc(&e->ranks, ranks, sizeof *e->ranks));
-    LK_TRY(lk_alloc(&e->taken_ns, ranks * depth, sizeof *e->taken_ns));
     LK_TRY(lk_alloc(&e->ready_ns, ranks * m->n_colls, sizeof *e->ready_ns));
-    LK_TRY(lk_alloc(&e->sums.step_ns, (size_t)request->steps, sizeof *e->sums.step_ns));
     for (size_t i = 0; i < ranks * m->n_colls; i++)
         e->ready_ns[i] = UINT64_MAX;
-    for (size_t r = 0; r < ranks; r++)
-        e->ranks[r].loader.taken_ns = e->taken_ns + r * depth;
 out:
     return st;
 }
@@ -559,9 +573,7 @@ out:
 static void engine_fini(struct engine *e)
 {
     free(e->ranks);
-    free(e->taken_ns);
     free(e->ready_ns);
-    free(e->sums.step_ns);
     free(e->heap);
     lk_step_plan_fini(&e->plan);
 }
@@ -570,21 +582,16 @@ enum lk_status lk_engine_run(const struct lk_step_model *m, const struct lk_sim_
                              struct lk_sim_trace *record_to, struct lk_sim_result *out)
 {
     enum lk_status st = LK_OK;
-    struct engine e = {0};
+    struct engine e = {.record = record_to};
 
-    if (request->steps < 1)
-        return lk_fail(LK_EUSAGE, "%d steps to simulate, expected 1 or more", request->steps);
-    LK_TRY(engine_init(&e, m, request, record_to));
+    LK_TRY(engine_init(&e, m, request));
     for (int i = 0; i < m->ranks; i++)
         LK_TRY(start_micro_batch(&e, i, 0));
-    while (e.n_events) {
-        struct event v = pop(&e);
-
-        LK_TRY(handle(&e, &v));
-    }
+    while (e.n_events)
+        LK_TRY(handle(&e, pop(&e)));
     if (record_to)
         LK_TRY(record_to->status);
-    LK_TRY(lk_step_finish(&e.plan, &e.sums, request->steps, out));
+    LK_TRY(lk_step_finish(&e.plan, out));
 out:
     engine_fini(&e);
     return st;

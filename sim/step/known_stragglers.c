@@ -62,12 +62,11 @@ static bool in_file(const struct lk_known_stragglers *s, int rank)
     return false;
 }
 
-static void look(const struct lk_job_run *r, const struct lk_pace *p, double slowest,
-                 struct seen *seen)
+static void look(const struct lk_job_run *r, const struct lk_normal_ranks *p, struct seen *seen)
 {
     for (int k = 0; k < r->config.gpus; k++) {
         seen[k].runs++;
-        if (r->rank_compute_s[k] > slowest)
+        if (r->rank_compute_s[k] > p->slowest)
             seen[k].factors[seen[k].slow_runs++] = r->rank_compute_s[k] / p->mean;
     }
 }
@@ -80,8 +79,7 @@ struct spread {
 };
 
 /* Add the spread of the nodes' means, without the part that the ranks' own effects explain. */
-static void add_nodes(struct spread *s, const struct lk_job_run *r, const struct lk_pace *p,
-                      double slowest)
+static void add_nodes(struct spread *s, const struct lk_job_run *r, const struct lk_normal_ranks *p)
 {
     int per_node = r->config.gpus / r->config.nodes, nodes = 0;
     double sum = 0, sum_sq = 0, within_ss = 0, within_freedom = 0, shares = 0;
@@ -91,14 +89,14 @@ static void add_nodes(struct spread *s, const struct lk_job_run *r, const struct
         double mean = 0, n = 0;
 
         for (int k = 0; k < per_node; k++) {
-            mean += v[k] <= slowest ? v[k] / p->mean : 0;
-            n += v[k] <= slowest;
+            mean += v[k] <= p->slowest ? v[k] / p->mean : 0;
+            n += v[k] <= p->slowest;
         }
         if (!(n > 0))
             continue;
         mean /= n;
         for (int k = 0; k < per_node; k++)
-            within_ss += v[k] <= slowest ? pow(v[k] / p->mean - mean, 2) : 0;
+            within_ss += v[k] <= p->slowest ? pow(v[k] / p->mean - mean, 2) : 0;
         within_freedom += n - 1;
         shares += 1 / n;
         sum += mean;
@@ -114,8 +112,8 @@ static void add_nodes(struct spread *s, const struct lk_job_run *r, const struct
     }
 }
 
-static void add_spread(struct spread *s, const struct lk_job_run *r, const struct lk_pace *p,
-                       double slowest)
+static void add_spread(struct spread *s, const struct lk_job_run *r,
+                       const struct lk_normal_ranks *p)
 {
     s->all_ss += p->sum_sq;
     s->all_freedom += (double)p->n - 1;
@@ -123,7 +121,7 @@ static void add_spread(struct spread *s, const struct lk_job_run *r, const struc
         s->within_ss += p->sum_sq;
         s->within_freedom += (double)p->n - 1;
     } else if (r->config.gpus % r->config.nodes == 0 && r->config.gpus > r->config.nodes) {
-        add_nodes(s, r, p, slowest);
+        add_nodes(s, r, p);
     }
 }
 
@@ -176,16 +174,16 @@ static enum lk_status find(struct lk_known_stragglers *s, int ranks)
     for (int k = 0; k < ranks; k++)
         seen[k].factors = factors + (size_t)k * j->n_runs;
     for (size_t i = 0; i < j->n_runs; i++) {
-        struct lk_pace p;
+        struct lk_normal_ranks p;
 
         if (!has_ranks(&j->runs[i]))
             continue;
         memcpy(sorted, j->runs[i].rank_compute_s, (size_t)j->runs[i].config.gpus * sizeof *sorted);
-        p = lk_straggler_pace(sorted, (size_t)j->runs[i].config.gpus,
-                              lk_prior_value(LK_PRIOR_RANK_SD), mean_sd(j, &j->runs[i]));
+        p = lk_straggler_normal_ranks(sorted, (size_t)j->runs[i].config.gpus,
+                                      lk_prior_value(LK_PRIOR_RANK_SD), mean_sd(j, &j->runs[i]));
         if (lk_run_counts(s->cluster, &j->runs[i]))
-            look(&j->runs[i], &p, sorted[p.n - 1], seen);
-        add_spread(&spread, &j->runs[i], &p, sorted[p.n - 1]);
+            look(&j->runs[i], &p, seen);
+        add_spread(&spread, &j->runs[i], &p);
     }
     set_spread(s, &spread);
     for (int k = 0; k < ranks; k++)

@@ -20,7 +20,7 @@ bool lk_run_counts(const struct lk_cluster *c, const struct lk_job_run *r)
     return r->n_steps > 0 && (r->config.gpus == 1 || (!c->preset && fits));
 }
 
-static bool same_config(const struct lk_config *a, const struct lk_config *b)
+bool lk_runs_same_config(const struct lk_config *a, const struct lk_config *b)
 {
     bool same_sync = a->no_sync == b->no_sync || a->accumulation == 1;
     bool same_buckets =
@@ -46,10 +46,27 @@ static const struct lk_job_run *member(const struct lk_runs *r, const struct lk_
 {
     const struct lk_job_run *run = &r->job->runs[i];
 
-    return lk_run_counts(r->cluster, run) && same_config(&run->config, at) ? run : NULL;
+    return lk_run_counts(r->cluster, run) && lk_runs_same_config(&run->config, at) ? run : NULL;
 }
 
-double lk_runs_mean(const struct lk_runs *r, const struct lk_config *at, size_t *out_n)
+/* Return the mean of n steps resampled in blocks of about sqrt(n). */
+static double resampled_mean(const double *v, size_t n, struct lk_rng *g)
+{
+    size_t block = (size_t)lround(sqrt((double)n)), taken = 0;
+    double sum = 0;
+
+    while (taken < n) {
+        size_t at = (size_t)lk_rng_below(g, n - block + 1);
+
+        for (size_t i = 0; i < block && taken < n; i++, taken++)
+            sum += v[at + i];
+    }
+    return sum / (double)n;
+}
+
+/* Return the mean over runs of the means of their steps, which are resampled if g is not NULL. */
+static double mean_of(const struct lk_runs *r, const struct lk_config *at, struct lk_rng *g,
+                      size_t *out_n)
 {
     double sum = 0;
     size_t n = 0;
@@ -59,11 +76,24 @@ double lk_runs_mean(const struct lk_runs *r, const struct lk_config *at, size_t 
 
         if (!run)
             continue;
-        sum += lk_stats_mean(run->step_s, run->n_steps);
+        sum += g ? resampled_mean(run->step_s, run->n_steps, g)
+                 : lk_stats_mean(run->step_s, run->n_steps);
         n++;
     }
     *out_n = n;
     return n ? sum / (double)n : NAN;
+}
+
+double lk_runs_mean(const struct lk_runs *r, const struct lk_config *at, size_t *out_n)
+{
+    return mean_of(r, at, NULL, out_n);
+}
+
+double lk_runs_mean_draw(const struct lk_runs *r, const struct lk_config *at, struct lk_rng *g)
+{
+    size_t n;
+
+    return mean_of(r, at, g, &n);
 }
 
 /* The range of values that were run. */
@@ -154,37 +184,6 @@ struct lk_runs lk_runs_of(const struct lk_job *job, const struct lk_cluster *clu
         r.sd = sqrt((squares + prior * r.sd * r.sd) / r.sd_observations);
     }
     return r;
-}
-
-/* Return the mean of n steps resampled in blocks of about sqrt(n). */
-static double resampled_mean(const double *v, size_t n, struct lk_rng *g)
-{
-    size_t block = (size_t)lround(sqrt((double)n)), taken = 0;
-    double sum = 0;
-
-    while (taken < n) {
-        size_t at = (size_t)lk_rng_below(g, n - block + 1);
-
-        for (size_t i = 0; i < block && taken < n; i++, taken++)
-            sum += v[at + i];
-    }
-    return sum / (double)n;
-}
-
-double lk_runs_mean_draw(const struct lk_runs *r, const struct lk_config *at, struct lk_rng *g)
-{
-    double sum = 0;
-    size_t n = 0;
-
-    for (size_t i = 0; i < r->job->n_runs; i++) {
-        const struct lk_job_run *run = member(r, at, i);
-
-        if (!run)
-            continue;
-        sum += resampled_mean(run->step_s, run->n_steps, g);
-        n++;
-    }
-    return sum / (double)n;
 }
 
 double lk_runs_sd_draw(const struct lk_runs *r, struct lk_rng *g)

@@ -10,9 +10,9 @@
 #define LK_SIM_STEP_MEASURED_RUNS_H
 
 #include "base/cluster.h"
+#include "base/config.h"
 #include "base/job.h"
 #include "base/rng.h"
-#include "sim/step/config.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -22,6 +22,10 @@
  * a preset, which is another machine, nor on a cluster that could not hold the run.
  */
 bool lk_run_counts(const struct lk_cluster *c, const struct lk_job_run *r);
+
+/* Return true if runs of both have the same step: buckets do not count on one rank, nor does
+ * no_sync without accumulation. */
+bool lk_runs_same_config(const struct lk_config *a, const struct lk_config *b);
 
 /* The job's runs that count on the cluster; both are borrowed. */
 struct lk_runs {

@@ -51,32 +51,6 @@ out:
     return st;
 }
 
-enum lk_status lk_sim_trace_init(struct lk_sim_trace *r, const struct lk_run_info *info)
-{
-    enum lk_status st = LK_OK;
-    size_t n = (size_t)info->world_size;
-
-    *r = (struct lk_sim_trace){0};
-    LK_TRY(lk_alloc(&r->traces, n, sizeof *r->traces));
-    LK_TRY(lk_alloc(&r->capacity, n, sizeof *r->capacity));
-    r->n = n;
-    for (size_t i = 0; i < n; i++) {
-        struct lk_trace *t = &r->traces[i];
-
-        LK_TRY(lk_run_info_copy(&t->info, info));
-        t->info.rank = (int)i;
-        t->info.local_rank = info->nodes > 0 ? (int)i % (info->world_size / info->nodes) : (int)i;
-        t->info.simulated = true;
-        t->clock = lk_clock_identity();
-        LK_TRY(add_tracks(t));
-        LK_TRY(add_names(t));
-    }
-out:
-    if (st != LK_OK)
-        lk_sim_trace_fini(r);
-    return st;
-}
-
 void lk_sim_trace_fini(struct lk_sim_trace *r)
 {
     for (size_t i = 0; i < r->n; i++)
@@ -96,19 +70,45 @@ static int by_share(const void *a, const void *b)
     return (p->tensor > q->tensor) - (p->tensor < q->tensor);
 }
 
-enum lk_status lk_sim_trace_marks(struct lk_sim_trace *r, const struct lk_job *j)
+static enum lk_status set_marks(struct lk_sim_trace *r, const struct lk_job *j)
 {
     enum lk_status st = LK_OK;
-    struct lk_sim_mark *marks = NULL;
 
-    LK_TRY(lk_alloc(&marks, j->n_tensors, sizeof *marks));
-    for (size_t i = 0; i < j->n_tensors; i++)
-        marks[i] = (struct lk_sim_mark){j->tensors[i].ready, (int32_t)i};
-    qsort(marks, j->n_tensors, sizeof *marks, by_share);
-    free(r->marks);
-    r->marks = marks;
-    r->n_marks = j->n_tensors;
+    LK_TRY(lk_alloc(&r->marks, j->n_tensors, sizeof *r->marks));
+    for (; r->n_marks < j->n_tensors; r->n_marks++)
+        r->marks[r->n_marks] =
+            (struct lk_sim_mark){j->tensors[r->n_marks].ready, (int32_t)r->n_marks};
+    qsort(r->marks, r->n_marks, sizeof *r->marks, by_share);
 out:
+    return st;
+}
+
+enum lk_status lk_sim_trace_init(struct lk_sim_trace *r, const struct lk_run_info *info,
+                                 const struct lk_job *job)
+{
+    enum lk_status st = LK_OK;
+    size_t n = (size_t)info->world_size;
+
+    *r = (struct lk_sim_trace){0};
+    if (job)
+        LK_TRY(set_marks(r, job));
+    LK_TRY(lk_alloc(&r->traces, n, sizeof *r->traces));
+    LK_TRY(lk_alloc(&r->capacity, n, sizeof *r->capacity));
+    r->n = n;
+    for (size_t i = 0; i < n; i++) {
+        struct lk_trace *t = &r->traces[i];
+
+        LK_TRY(lk_run_info_copy(&t->info, info));
+        t->info.rank = (int)i;
+        t->info.local_rank = info->nodes > 0 ? (int)i % (info->world_size / info->nodes) : (int)i;
+        t->info.simulated = true;
+        t->clock = lk_clock_identity();
+        LK_TRY(add_tracks(t));
+        LK_TRY(add_names(t));
+    }
+out:
+    if (st != LK_OK)
+        lk_sim_trace_fini(r);
     return st;
 }
 

@@ -30,12 +30,13 @@ struct lk_sim_trace {
     enum lk_status status; /* the first failure; recording stops there */
 };
 
-/* Begin the traces; every rank gets a copy of info with its rank number. */
-enum lk_status lk_sim_trace_init(struct lk_sim_trace *r, const struct lk_run_info *info);
+/*
+ * Begin the traces; every rank gets a copy of info with its rank number. With `job` the instants at
+ * which its gradients are final in a backward are recorded, too.
+ */
+enum lk_status lk_sim_trace_init(struct lk_sim_trace *r, const struct lk_run_info *info,
+                                 const struct lk_job *job);
 void lk_sim_trace_fini(struct lk_sim_trace *r); /* zeroes it; safe on a zeroed one */
-
-/* Record the instants at which the job's gradients are final in a backward. Call before the run. */
-enum lk_status lk_sim_trace_marks(struct lk_sim_trace *r, const struct lk_job *j);
 
 /* Append a span to a rank's track; r NULL does nothing. A failure stays in r->status. */
 void lk_sim_trace_span(struct lk_sim_trace *r, int rank, enum lk_track_kind track,

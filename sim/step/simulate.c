@@ -2,6 +2,7 @@
 #include "sim/step/simulate.h"
 
 #include "base/array.h"
+#include "sim/step/config.h"
 #include "sim/step/engine.h"
 
 #include <math.h>
@@ -59,11 +60,10 @@ enum lk_status lk_simulate_trace(const struct lk_job *job, const struct lk_clust
     struct lk_sim_result result = {0};
     struct lk_run_info info = {0};
 
-    LK_TRY(lk_cost_model_create(cluster, NULL, &cost));
+    LK_TRY(lk_cost_model_create(cluster, NULL, NULL, &cost));
     LK_TRY(lk_config_model_init(&model, job, cluster, cost, NULL, config));
     LK_TRY(describe(job, cluster, config, request, &info));
-    LK_TRY(lk_sim_trace_init(&record, &info));
-    LK_TRY(lk_sim_trace_marks(&record, job));
+    LK_TRY(lk_sim_trace_init(&record, &info, job));
     LK_TRY(lk_engine_run(&model.step, request, &record, &result));
     LK_TRY(lk_sim_trace_write(&record, dir));
     if (out) {

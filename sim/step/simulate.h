@@ -3,9 +3,9 @@
 #define LK_SIM_SIMULATE_H
 
 #include "base/cluster.h"
+#include "base/config.h"
 #include "base/job.h"
 #include "base/status.h"
-#include "sim/step/config.h"
 #include "sim/step/step.h"
 
 /*

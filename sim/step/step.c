@@ -165,43 +165,6 @@ bool lk_step_plan_last(const struct lk_step_plan *p, uint64_t micro_batch)
     return micro == 1 || micro_batch % micro + 1 == micro;
 }
 
-struct lk_step_cursor lk_step_cursor_first(const struct lk_step_plan *p)
-{
-    struct lk_step_cursor c = {0, 0};
-
-    if (!p->model->n_colls)
-        c.micro_batch = UINT64_MAX;
-    else if (!p->lists[lk_step_plan_last(p, 0)].n)
-        c.micro_batch = (uint64_t)p->model->accumulation - 1;
-    return c;
-}
-
-void lk_step_cursor_next(const struct lk_step_plan *p, struct lk_step_cursor *c)
-{
-    if (++c->at < p->lists[lk_step_plan_last(p, c->micro_batch)].n)
-        return;
-    c->at = 0;
-    c->micro_batch += p->lists[0].n ? 1 : (uint64_t)p->model->accumulation;
-}
-
-size_t lk_step_cursor_coll(const struct lk_step_plan *p, const struct lk_step_cursor *c)
-{
-    return p->lists[lk_step_plan_last(p, c->micro_batch)].coll[c->at];
-}
-
-double lk_step_cursor_block(const struct lk_step_plan *p, const struct lk_step_cursor *c,
-                            uint64_t micro_batch)
-{
-    double block;
-
-    if (c->micro_batch > micro_batch)
-        return INFINITY;
-    block = p->lists[lk_step_plan_last(p, c->micro_batch)].block[c->at];
-    if (c->micro_batch == micro_batch)
-        return block;
-    return fmin(block - LK_STEP_END, p->lists[lk_step_plan_last(p, micro_batch)].block[0]);
-}
-
 /* ---- The plan ---- */
 
 /* Return the excess of a micro-batch that belongs to the tail, less the tail's mean. */
@@ -214,7 +177,7 @@ static double tail_effect(const struct lk_step_plan *p, uint64_t draw)
     if (lk_rng_uniform(&g) >= l->tail_share)
         return -p->tail_mean;
     e = lk_rng_exponential(&g);
-    return l->tail_scale * (l->tail_shape > 0 ? expm1(l->tail_shape * e) / l->tail_shape : e) -
+    return p->tail_scale * (l->tail_shape > 0 ? expm1(l->tail_shape * e) / l->tail_shape : e) -
            p->tail_mean;
 }
 
@@ -288,13 +251,28 @@ static void set_persistent(struct lk_step_plan *p)
     }
 }
 
+static enum lk_status loaders_init(struct lk_step_plan *p)
+{
+    enum lk_status st = LK_OK;
+    size_t n = (size_t)p->model->ranks, depth = (size_t)p->model->prefetch_depth;
+
+    LK_TRY(lk_alloc(&p->loaders, n, sizeof *p->loaders));
+    LK_TRY(lk_alloc(&p->taken_ns, n * depth, sizeof *p->taken_ns));
+    for (size_t i = 0; i < n; i++)
+        p->loaders[i].taken_ns = p->taken_ns + i * depth;
+out:
+    return st;
+}
+
 enum lk_status lk_step_plan_init(struct lk_step_plan *p, const struct lk_step_model *m,
-                                 uint64_t seed)
+                                 const struct lk_sim_request *request)
 {
     enum lk_status st = LK_OK;
     double link;
 
-    *p = (struct lk_step_plan){.model = m, .seed = seed};
+    *p = (struct lk_step_plan){.model = m, .seed = request->seed, .steps = request->steps};
+    if (request->steps < 1)
+        return lk_fail(LK_EUSAGE, "%d steps to simulate, expected 1 or more", request->steps);
     LK_TRY(check(m));
     link = link_factor(p);
     p->optimizer_ns = lk_ns_from_s(m->optimizer_s * (1 + m->kappa));
@@ -306,7 +284,8 @@ enum lk_status lk_step_plan_init(struct lk_step_plan *p, const struct lk_step_mo
     p->slowdown_delta = slow_from(m->delta);
     p->transient_stream = lk_rng_stream("straggler.transient", 0);
     p->tail_stream = lk_rng_stream("straggler.tail", 0);
-    p->tail_mean = m->law.tail_share * m->law.tail_scale / (1 - m->law.tail_shape);
+    p->tail_scale = m->law.tail_scale * (1 - m->law.tail_shape);
+    p->tail_mean = m->law.tail_share * m->law.tail_scale;
     p->common_stream = lk_rng_stream("straggler.common", 0);
     p->transient_sigma = sigma_from(m->law.transient_sd);
     p->common_sigma = sigma_from(m->law.common_sd);
@@ -318,6 +297,9 @@ enum lk_status lk_step_plan_init(struct lk_step_plan *p, const struct lk_step_mo
     for (size_t k = 0; k < m->n_colls; k++)
         p->cost_ns[k] = lk_ns_from_s(m->colls[k].cost_s * (m->colls[k].inside ? 1 : link));
     set_persistent(p);
+    LK_TRY(lk_alloc(&p->sums.step_ns, (size_t)p->steps, sizeof *p->sums.step_ns));
+    if (m->prefetch_depth && p->load_ns)
+        LK_TRY(loaders_init(p));
 out:
     if (st != LK_OK)
         lk_step_plan_fini(p);
@@ -330,6 +312,9 @@ void lk_step_plan_fini(struct lk_step_plan *p)
     list_fini(&p->lists[0]);
     list_fini(&p->lists[1]);
     free(p->rank_effect);
+    free(p->loaders);
+    free(p->taken_ns);
+    free(p->sums.step_ns);
     memset(p, 0, sizeof *p);
 }
 
@@ -406,15 +391,13 @@ struct lk_step_compute lk_step_plan_compute(struct lk_step_plan *p, int rank, ui
     return c;
 }
 
-uint64_t lk_step_input_ns(const struct lk_step_plan *p, struct lk_step_loader *l, uint64_t i,
-                          uint64_t now_ns)
+uint64_t lk_step_input_ns(struct lk_step_plan *p, size_t rank, uint64_t i, uint64_t now_ns)
 {
     uint64_t depth = (uint64_t)p->model->prefetch_depth, at = now_ns + p->input_ns;
+    struct lk_step_loader *l = p->loaders + rank;
 
-    if (!depth)
-        return at + p->load_ns;
-    if (!p->load_ns)
-        return at;
+    if (!p->loaders)
+        return at + (depth ? 0 : p->load_ns);
     if (i >= depth && l->taken_ns[i % depth] > l->done_ns)
         l->done_ns = l->taken_ns[i % depth];
     l->done_ns += p->load_ns;
@@ -424,16 +407,16 @@ uint64_t lk_step_input_ns(const struct lk_step_plan *p, struct lk_step_loader *l
     return at;
 }
 
-enum lk_status lk_step_finish(const struct lk_step_plan *p, const struct lk_step_sums *sums,
-                              int steps, struct lk_sim_result *out)
+enum lk_status lk_step_finish(const struct lk_step_plan *p, struct lk_sim_result *out)
 {
     enum lk_status st = LK_OK;
     const struct lk_step_model *m = p->model;
-    double n = (double)steps * m->ranks * 1e9, micro = m->accumulation;
+    const struct lk_step_sums *sums = &p->sums;
+    double n = (double)p->steps * m->ranks * 1e9, micro = m->accumulation;
     double compute_s = micro * (m->forward_s + m->backward_s);
     double input_s = micro * (m->input_s + (m->prefetch_depth ? 0 : m->load_s));
     double kappa_s = (double)sums->kappa_ns / n, rest;
-    struct lk_sim_result r = {.n = (size_t)steps};
+    struct lk_sim_result r = {.n = (size_t)p->steps};
     double *loss = r.losses_s;
 
     LK_TRY(lk_alloc(&r.step_s, r.n, sizeof *r.step_s));

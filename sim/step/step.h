@@ -1,12 +1,13 @@
 /*
- * One configuration's step, ready to be simulated: durations, collectives with their cost,
- * slowdowns and the straggler law. Two ways lead from it to a result: sim/step/engine.h and
- * sim/step/closed_form.h.
+ * The step model holds one configuration's training step, ready to be simulated: compute times,
+ * collectives with their cost, slowdowns and the straggler law. The event engine
+ * (sim/step/engine.h) and the closed form (sim/step/closed_form.h) compute step times from it.
  *
- * A rank's program is a line of positions. Of every micro-batch: its input, then 0..1 forward and
- * 1..2 backward. Of a step's last one also 2..3, the optimizer, and after it the host gap; 3 + p is
- * position p of the next step's first micro-batch. A collective may be launched where the program
- * comes to `ready` and compute does not pass `need` before it has ended. Some that occur:
+ * A rank's program is a line of positions. A micro-batch waits for its input, then has its forward
+ * at 0..1 and its backward at 1..2. The last micro-batch of a step also has the optimizer at 2..3
+ * and then the host gap; 3 + p is position p of the next step's first micro-batch. A collective may
+ * start when the program has reached its `ready`, and compute blocks at its `need` until it has
+ * ended. Examples:
  *
  *   gradient bucket (DDP)                   ready 1 + share of backward       need 2
  *   SyncBatchNorm at a, blocking            ready a                           need a
@@ -15,14 +16,14 @@
  *   FSDP: a unit's parameters, prefetched   ready where its predecessor runs  need where it runs
  *   FSDP: a unit's gradients                ready where it has run            need 2
  *
- * For K ranks, step s, rank r, collective k; there is one communication stream, and collectives
- * run in the order of their list (DESIGN: step model):
+ * All ranks have one communication stream, which runs the collectives in the order of their list.
+ * For rank r, step s and collective k:
  *
  *   start(r,s)  = done(r,s-1) + input wait
  *   arrival     = max(ready(r,k), end(k-1));  begin(k) = max over r of arrival
  *   end(k)      = begin(k) + cost, which advances at 1/(1+delta) until the last rank is blocked
  *   compute     advances at 1/(1+gamma_wait) from arrival to begin, 1/(1+gamma_wire) from begin to
- *                 end, and at 1/(1+kappa) always; it blocks where a collective is needed
+ *                 end, and at 1/(1+kappa) always
  *   done(r,s)   = end of the optimizer (1+kappa) and of what is needed after it + host gap
  *   F_r, B_r    = forward and backward times (1 + rank + node + transient + common effect)
  *
@@ -50,11 +51,11 @@ struct lk_straggler_law {
 #define LK_STRAGGLER_FIELD_(field, text, max, help) double field;
     LK_STRAGGLER_LIST(LK_STRAGGLER_FIELD_)
 #undef LK_STRAGGLER_FIELD_
-    int link_nodes; /* nodes that the costs were measured on: what the slowest of their links
-                     * adds is in them; 0: costs are those of equal links */
+    int link_nodes; /* nodes that the costs were measured on, so that they contain the slowest of
+                     * these nodes' links; 0: costs are those of equal links */
 };
 
-/* Positions on a rank's program. */
+/* Where backward and optimizer begin, and where a step ends. */
 #define LK_STEP_BACKWARD  1.0
 #define LK_STEP_OPTIMIZER 2.0
 #define LK_STEP_END       3.0
@@ -109,7 +110,7 @@ struct lk_sim_result {
 };
 void lk_sim_result_fini(struct lk_sim_result *r); /* zeroes it; safe on a zeroed result */
 
-/* ---- What both ways share ---- */
+/* ---- What engine and closed form share ---- */
 
 /* 1 + g as a multiple of 2^-20. */
 enum { LK_SLOWDOWN_BITS = 20 };
@@ -163,45 +164,57 @@ struct lk_step_list {
     size_t *by_ready; /* the same indices by ready, ties in the order of the stream */
 };
 
-/* The model in ns, with the persistent effects drawn. */
+/*
+ * The loader of one rank: with depth d, batch i can be started once batch i - d was taken. The
+ * ring `taken_ns` holds the last d times.
+ */
+struct lk_step_loader {
+    uint64_t done_ns; /* when the loader finished its last batch */
+    uint64_t *taken_ns;
+};
+
+/* Sums over ranks and steps, in ns, from which the waterfall is made. */
+struct lk_step_sums {
+    uint64_t compute_ns; /* forward and backward with the rank's effects and kappa */
+    uint64_t kappa_ns;
+    uint64_t overlap_ns; /* what gamma added to compute */
+    uint64_t input_ns;
+    uint64_t straggler_ns, wire_ns; /* exposed: a rank was blocked until a collective ended */
+    uint64_t *step_ns;              /* each counted step, summed over ranks */
+};
+
+/*
+ * A plan is the model in ns, with the persistent effects drawn, and the state of a run that engine
+ * and closed form both keep.
+ */
 struct lk_step_plan {
     const struct lk_step_model *model; /* borrowed, outlives the plan */
     uint64_t seed;
+    int steps; /* counted ones */
     uint64_t optimizer_ns, gap_ns, input_ns, load_ns;
     uint64_t slowdown_wait, slowdown_wire, slowdown_delta;
     uint64_t *cost_ns;            /* n_colls */
     struct lk_step_list lists[2]; /* of micro-batches that end no step, and that do */
     double *rank_effect;          /* ranks */
-    /* What a micro-batch's draws start from. */
+    /* The random streams of a micro-batch's draws, and the parameters of their laws. */
     uint64_t transient_stream, tail_stream, common_stream;
-    double tail_mean;
+    double tail_scale, tail_mean; /* the Pareto law's scale; of all micro-batches' tail effects */
     double transient_sigma, common_sigma; /* of the normals whose exponentials they are */
-    uint64_t common_micro_batch;          /* whose common effect is at hand; UINT64_MAX: none */
+    uint64_t common_micro_batch; /* `common` is the effect of this one; UINT64_MAX: of none */
     double common;
+    struct lk_step_loader *loaders; /* one a rank; NULL: no rank ever waits for one */
+    uint64_t *taken_ns;             /* of all loaders */
+    struct lk_step_sums sums;
 };
 /*
  * Make the plan. LK_EUSAGE names a value out of range, or a collective that would wait for itself.
  */
 enum lk_status lk_step_plan_init(struct lk_step_plan *p, const struct lk_step_model *m,
-                                 uint64_t seed);
+                                 const struct lk_sim_request *request);
 void lk_step_plan_fini(struct lk_step_plan *p);
 
 /* Return true if a micro-batch (counted from 0 over the whole run) is its step's last one. */
 bool lk_step_plan_last(const struct lk_step_plan *p, uint64_t micro_batch);
-
-/* The next collective of the stream: number `at` in its micro-batch's list. */
-struct lk_step_cursor {
-    uint64_t micro_batch; /* UINT64_MAX: there is none */
-    size_t at;
-};
-/* Return the first collective of a run; move c to the next one. */
-struct lk_step_cursor lk_step_cursor_first(const struct lk_step_plan *p);
-void lk_step_cursor_next(const struct lk_step_plan *p, struct lk_step_cursor *c);
-/* Return its index in the model. pre: there is one. */
-size_t lk_step_cursor_coll(const struct lk_step_plan *p, const struct lk_step_cursor *c);
-/* Return the position of a micro-batch at which ranks block until *c ends, or infinity. */
-double lk_step_cursor_block(const struct lk_step_plan *p, const struct lk_step_cursor *c,
-                            uint64_t micro_batch);
 
 /*
  * Return the compute of a rank's micro-batch with kappa; the optimizer is 0 except at a step's
@@ -228,29 +241,10 @@ static inline uint64_t lk_step_position_ns(const struct lk_step_compute *c, doub
     return UINT64_MAX;
 }
 
-/* Sums over ranks and steps, in ns, from which the waterfall is made. */
-struct lk_step_sums {
-    uint64_t compute_ns; /* forward and backward with the rank's effects and kappa */
-    uint64_t kappa_ns;
-    uint64_t overlap_ns; /* what gamma added to compute */
-    uint64_t input_ns;
-    uint64_t straggler_ns, wire_ns; /* exposed: a rank was blocked until a collective ended */
-    uint64_t *step_ns;              /* request->steps: each counted step, summed over ranks */
-};
-/* Make the result of `steps` counted steps: their times, mean and losses. */
-enum lk_status lk_step_finish(const struct lk_step_plan *p, const struct lk_step_sums *sums,
-                              int steps, struct lk_sim_result *out);
+/* Make the result of the counted steps from p->sums: their times, mean and losses. */
+enum lk_status lk_step_finish(const struct lk_step_plan *p, struct lk_sim_result *out);
 
-/*
- * The loader of one rank: with depth d, batch i can be started once batch i - d was taken. The
- * ring `taken_ns` holds the last d times.
- */
-struct lk_step_loader {
-    uint64_t done_ns; /* when the loader finished its last batch */
-    uint64_t *taken_ns;
-};
 /* Let a rank take micro-batch i, which it asks for at now_ns; return when it has it. */
-uint64_t lk_step_input_ns(const struct lk_step_plan *p, struct lk_step_loader *l, uint64_t i,
-                          uint64_t now_ns);
+uint64_t lk_step_input_ns(struct lk_step_plan *p, size_t rank, uint64_t i, uint64_t now_ns);
 
 #endif

@@ -1,3 +1,4 @@
+/* This file computes the law of the slowest rank and of the slowest link. */
 #include "sim/step/straggler_max.h"
 
 #include "base/array.h"
@@ -95,10 +96,16 @@ static double quantile(const struct law *l, double u)
     return hi;
 }
 
+/* Return the generalised Pareto law's scale from its mean. */
+static double scale_of(const struct lk_straggler_law *l)
+{
+    return l->tail_scale * (1 - l->tail_shape);
+}
+
 /* Return the generalised Pareto excess that is exceeded with probability p. */
 static double excess_at(const struct lk_straggler_law *l, double p)
 {
-    return l->tail_scale *
+    return scale_of(l) *
            (l->tail_shape > 0 ? expm1(-l->tail_shape * log(p)) / l->tail_shape : -log(p));
 }
 
@@ -106,7 +113,7 @@ static double mean_above(const struct lk_straggler_law *l, double p)
 {
     double at = excess_at(l, p);
 
-    return at + (l->tail_scale + l->tail_shape * at) / (1 - l->tail_shape);
+    return at + (scale_of(l) + l->tail_shape * at) / (1 - l->tail_shape);
 }
 
 /* Set strata of the tail by their means, finer towards its end. */
@@ -118,7 +125,7 @@ static void set_noise(struct noise *n, const struct lk_straggler_law *law, int m
     if (!(law->tail_share > 0) || !(law->tail_scale > 0))
         return;
     n->tail_share = 1 - pow(1 - fmin(law->tail_share, 1 - 1e-9), micro);
-    n->tail_mean = law->tail_share * law->tail_scale / (1 - law->tail_shape);
+    n->tail_mean = law->tail_share * law->tail_scale;
     for (int i = 0; i < STRATA; i++, p *= STRATUM) {
         double q = i + 1 < STRATA ? p * STRATUM : 0;
         double sum = p * mean_above(law, p) - (q > 0 ? q * mean_above(law, q) : 0);

@@ -6,8 +6,7 @@
 #include "sim/step/volume.h"
 
 #include "base/array.h"
-#include "sim/step/config.h"
-#include "sim/step/step.h"
+#include "base/config.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -131,10 +130,11 @@ static enum lk_status add(struct build *b, const struct group *g, struct lk_volu
     enum lk_status st = LK_OK;
     struct lk_volume *v = b->v;
 
-    if (!c.bytes)
+    if (!c.step.bytes)
         return LK_OK;
     c.ranks = g->ranks;
     c.nodes = g->nodes;
+    c.step.inside = g->nodes < 2;
     c.groups = g->groups;
     c.period = c.period ? c.period : 1;
     LK_TRY(lk_array_grow(&v->colls, &v->capacity, v->n + 1, sizeof *v->colls));
@@ -147,13 +147,14 @@ out:
 static enum lk_status add_other(struct build *b, const struct group *g, enum lk_coll coll,
                                 uint64_t bytes, double ready, double need, bool every)
 {
-    return add(b, g,
-               (struct lk_volume_coll){.coll = coll,
-                                       .bytes = bytes,
-                                       .ready = ready,
-                                       .need = need,
-                                       .every_micro_batch = every,
-                                       .bucket = -1});
+    struct lk_step_coll c = {.coll = coll,
+                             .bytes = bytes,
+                             .ready = ready,
+                             .need = need,
+                             .every_micro_batch = every,
+                             .bucket = -1};
+
+    return add(b, g, (struct lk_volume_coll){.step = c});
 }
 
 /* ---- Gradients ---- */
@@ -161,12 +162,12 @@ static enum lk_status add_other(struct build *b, const struct group *g, enum lk_
 static struct lk_volume_coll of_bucket(const struct build *b, enum lk_coll coll, size_t k,
                                        bool every)
 {
-    return (struct lk_volume_coll){.coll = coll,
-                                   .bytes = b->plan.bytes[k],
-                                   .ready = LK_STEP_BACKWARD + b->ready[k + 1],
-                                   .need = LK_STEP_OPTIMIZER,
-                                   .every_micro_batch = every,
-                                   .bucket = (int)k};
+    return (struct lk_volume_coll){.step = {.coll = coll,
+                                            .bytes = b->plan.bytes[k],
+                                            .ready = LK_STEP_BACKWARD + b->ready[k + 1],
+                                            .need = LK_STEP_OPTIMIZER,
+                                            .every_micro_batch = every,
+                                            .bucket = (int)k}};
 }
 
 /*
@@ -175,16 +176,16 @@ static struct lk_volume_coll of_bucket(const struct build *b, enum lk_coll coll,
  */
 static void compress_half(const struct build *b, size_t k, struct lk_volume_coll *c)
 {
-    c->bytes = 0;
+    c->step.bytes = 0;
     for (size_t i = b->plan.first[k]; i < b->plan.first[k + 1]; i++) {
         size_t t = b->plan.index[i];
         uint64_t elems = b->job->tensors[t].elems, size = b->tensors[t].bytes / elems;
 
         if (size > 2 && is_float(b->job->tensors[t].dtype)) {
-            c->bytes += 2 * elems;
+            c->step.bytes += 2 * elems;
             c->memory_bytes += (double)elems * (2 * (double)size + 4 * 2);
         } else {
-            c->bytes += b->tensors[t].bytes;
+            c->step.bytes += b->tensors[t].bytes;
         }
     }
 }
@@ -221,9 +222,9 @@ static enum lk_status add_powersgd(struct build *b, const struct group *g, size_
         q_bytes += m * rank * size;
         p.memory_bytes += POWERSGD_PASSES * (double)bytes;
     }
-    rest.bytes = (uint64_t)rest_bytes;
-    p.bytes = (uint64_t)ceil(p_bytes);
-    q.bytes = (uint64_t)ceil(q_bytes);
+    rest.step.bytes = (uint64_t)rest_bytes;
+    p.step.bytes = (uint64_t)ceil(p_bytes);
+    q.step.bytes = (uint64_t)ceil(q_bytes);
     LK_TRY(add(b, g, rest));
     LK_TRY(add(b, g, p));
     LK_TRY(add(b, g, q));
@@ -253,14 +254,9 @@ out:
     return st;
 }
 
-static bool every_micro_batch(const struct build *b)
-{
-    return !b->config->no_sync;
-}
-
 static enum lk_status add_ddp(struct build *b)
 {
-    return add_gradients(b, &b->all, LK_ALL_REDUCE, every_micro_batch(b));
+    return add_gradients(b, &b->all, LK_ALL_REDUCE, !b->config->no_sync);
 }
 
 /* ---- Parameters ---- */
@@ -268,13 +264,13 @@ static enum lk_status add_ddp(struct build *b)
 /* Add the collective of all parameters after the optimizer, for which the next step waits. */
 static enum lk_status add_all_parameters(struct build *b, enum lk_coll coll, int period)
 {
-    return add(b, &b->all,
-               (struct lk_volume_coll){.coll = coll,
-                                       .bytes = total_bytes(b),
-                                       .ready = LK_STEP_END,
-                                       .need = LK_STEP_END,
-                                       .bucket = -1,
-                                       .period = period});
+    struct lk_step_coll c = {.coll = coll,
+                             .bytes = total_bytes(b),
+                             .ready = LK_STEP_END,
+                             .need = LK_STEP_END,
+                             .bucket = -1};
+
+    return add(b, &b->all, (struct lk_volume_coll){.step = c, .period = period});
 }
 
 static enum lk_status add_zero1(struct build *b)
@@ -354,7 +350,7 @@ static enum lk_status add_hsdp(struct build *b)
     for (size_t i = first; i < b->v->n; i++) {
         struct lk_volume_coll *c = &b->v->colls[i];
 
-        c->bytes = (c->bytes - 1) / (uint64_t)shard.ranks + 1;
+        c->step.bytes = (c->step.bytes - 1) / (uint64_t)shard.ranks + 1;
         c->memory_bytes = 0; /* the cast is the reduce-scatter's */
     }
 out:
@@ -366,14 +362,14 @@ static enum lk_status add_periodic(struct build *b)
     enum lk_status st = LK_OK;
     struct group near;
 
-    if (b->config->period < 1)
+    if (b->config->averaging_period < 1)
         return lk_fail(LK_EUSAGE, "%s needs a period: steps from one averaging to the next, >= 1",
                        lk_sharding_name(b->config->sharding));
     if (b->config->shard_group > 1) {
         LK_TRY(neighbours(b, &near));
-        LK_TRY(add_gradients(b, &near, LK_ALL_REDUCE, every_micro_batch(b)));
+        LK_TRY(add_gradients(b, &near, LK_ALL_REDUCE, !b->config->no_sync));
     }
-    LK_TRY(add_all_parameters(b, LK_ALL_REDUCE, b->config->period));
+    LK_TRY(add_all_parameters(b, LK_ALL_REDUCE, b->config->averaging_period));
 out:
     return st;
 }
@@ -389,7 +385,7 @@ static enum lk_status add_async(struct build *b)
         return lk_fail(LK_EUSAGE, "asynchronous updates with SyncBatchNorm: it is a barrier");
     LK_TRY(add_gradients(b, &b->all, LK_REDUCE_SCATTER, false));
     for (size_t i = 0; i < b->v->n; i++)
-        b->v->colls[i].need = LK_STEP_END;
+        b->v->colls[i].step.need = LK_STEP_END;
     LK_TRY(add_all_parameters(b, LK_ALL_GATHER, 1));
 out:
     return st;
@@ -424,7 +420,7 @@ static enum lk_status add_used_map(struct build *b)
     if (!b->job->find_unused_parameters || b->config->sharding != LK_SHARDING_DDP)
         return LK_OK;
     return add_other(b, &b->all, LK_ALL_REDUCE, USED_MAP_BYTES * b->job->n_tensors,
-                     LK_STEP_OPTIMIZER, LK_STEP_OPTIMIZER, every_micro_batch(b));
+                     LK_STEP_OPTIMIZER, LK_STEP_OPTIMIZER, !b->config->no_sync);
 }
 
 /* ---- The whole ---- */
@@ -455,7 +451,7 @@ static enum lk_status sort_by_ready(struct lk_volume *v)
     for (size_t i = 0; i < v->n; i++) {
         size_t at = i;
 
-        for (; at > 0 && v->colls[from[at - 1]].ready > v->colls[i].ready; at--)
+        for (; at > 0 && v->colls[from[at - 1]].step.ready > v->colls[i].step.ready; at--)
             from[at] = from[at - 1];
         from[at] = i;
     }

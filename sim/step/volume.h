@@ -1,8 +1,9 @@
 /*
- * What a step moves: its collectives under a configuration, with size, group and place in the
- * step. Sizes only; sim/step/config.h adds what they cost.
+ * A volume lists the collectives of a step under a configuration, with size, group and positions in
+ * the step. sim/step/config.h adds their costs.
  *
- * M gradient (and parameter) bytes, N ranks, k micro-batches; a rank sends in an optimizer step
+ * With M bytes of gradients (and of parameters), N ranks and k micro-batches, a rank sends in an
+ * optimizer step
  *
  *   ddp, no_sync         1 all-reduce                               2 (N-1)/N M
  *   ddp                  k all-reduce                               2k (N-1)/N M
@@ -16,8 +17,8 @@
  *   async                1 reduce-scatter, 1 all-gather             2 (N-1)/N M
  *
  * (DeepSpeed and FSDP volumes: github.com/stas00/ml-engineering, training/model-parallelism;
- * DiLoCo: arXiv 2311.08105.) Where gradients are sharded no_sync changes nothing: each
- * micro-batch's are reduced. A unit of FSDP is a bucket here, so the bucket cap is the size of a
+ * DiLoCo: arXiv 2311.08105.) Where gradients are sharded, no_sync changes nothing: those of
+ * each micro-batch are reduced. A unit of FSDP is a bucket here, so the bucket cap is the size of a
  * unit. local-sgd and diloco with a shard group all-reduce gradients within the group every step
  * (PyTorch's post_localSGD_hook; DiLoCo's workers of several GPUs).
  *
@@ -29,9 +30,9 @@
 #define LK_SIM_VOLUME_H
 
 #include "base/cluster.h"
-#include "base/coll.h"
 #include "base/job.h"
 #include "base/status.h"
+#include "sim/step/step.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -40,22 +41,17 @@
 struct lk_config;
 
 struct lk_volume_coll {
-    enum lk_coll coll;
-    uint64_t bytes;   /* base/coll.h says of what; above 0 */
-    int ranks, nodes; /* of one group */
-    int groups;       /* that use a node's network at once, this one included */
-    double ready;     /* position where it may be launched: sim/step/step.h */
-    double need;      /* position that waits for its end */
-    bool every_micro_batch;
-    int bucket;          /* its number; -1: no gradient bucket */
-    int period;          /* steps from one to the next, 1 or more */
-    double memory_bytes; /* that a hook moves in the device's memory for it */
+    struct lk_step_coll step; /* without its cost */
+    int ranks, nodes;         /* of one group */
+    int groups;               /* that use a node's network at once, this one included */
+    int period;               /* steps from one to the next, 1 or more */
+    double memory_bytes;      /* moved by a hook in the device's memory */
 };
 
 struct lk_volume {
     struct lk_volume_coll *colls; /* in the order of the stream */
     size_t n, capacity;
-    bool shapes_assumed; /* PowerSGD: matrices whose rows the job does not give were taken square */
+    bool shapes_assumed; /* PowerSGD took matrices as square whose rows the job does not give */
 };
 
 /*

@@ -34,6 +34,7 @@ struct shape {
     struct lk_config_model model;
     double *cost_s;             /* COST_DRAWS x its collectives */
     double extreme;             /* E max of `gpus` standard normals */
+    bool blocks_backward;       /* a collective is needed within backward */
     struct lk_step_coll *colls; /* scratch */
 };
 
@@ -111,15 +112,10 @@ static enum lk_status shape_init(struct lk_step_prior *p, const struct lk_config
                                  struct shape *s)
 {
     enum lk_status st = LK_OK;
-    struct lk_config c = lk_config_current(&p->job);
     size_t n;
 
     *s = (struct shape){.key = *key, .extreme = extreme_mean(key->gpus)};
-    c.gpus = key->gpus;
-    c.nodes = key->nodes;
-    c.accumulation = key->accumulation;
-    lk_config_set_cap(&c, &p->job, key->cap_bytes);
-    LK_TRY(lk_config_model_init(&s->model, &p->job, &p->cluster, p->cost, NULL, &c));
+    LK_TRY(lk_config_model_init(&s->model, &p->job, &p->cluster, p->cost, NULL, key));
     n = s->model.step.n_colls;
     LK_TRY(lk_alloc(&s->cost_s, COST_DRAWS * n, sizeof *s->cost_s));
     LK_TRY(lk_alloc(&s->colls, n, sizeof *s->colls));
@@ -129,6 +125,9 @@ static enum lk_status shape_init(struct lk_step_prior *p, const struct lk_config
             s->cost_s[d * n + i] = s->model.colls[i].cost_s;
     }
     memcpy(s->colls, s->model.colls, n * sizeof *s->colls);
+    for (size_t i = 0; i < n; i++)
+        s->blocks_backward |=
+            s->colls[i].need > LK_STEP_BACKWARD && s->colls[i].need < LK_STEP_OPTIMIZER;
 out:
     if (st != LK_OK)
         shape_fini(s);
@@ -142,17 +141,14 @@ enum lk_status lk_step_prior_shape(struct lk_step_prior *p, const struct lk_conf
     struct lk_config key = *config;
     struct shape s;
 
-    if (!key.cap_bytes)
-        key.cap_bytes = p->job.cap_bytes;
-    for (size_t i = 0; i < p->n_shapes; i++) {
-        const struct lk_config *k = &p->shapes[i].key;
-
-        if (k->gpus == key.gpus && k->nodes == key.nodes && k->accumulation == key.accumulation &&
-            k->cap_bytes == key.cap_bytes) {
+    key.local_batch = 1; /* that of p->compute */
+    if (!key.first_bytes)
+        lk_config_set_cap(&key, &p->job, key.cap_bytes ? key.cap_bytes : p->job.cap_bytes);
+    for (size_t i = p->n_shapes; i-- > 0;)
+        if (lk_config_equal(&p->shapes[i].key, &key)) {
             *out = i;
             return LK_OK;
         }
-    }
     LK_TRY(lk_array_grow(&p->shapes, &p->shapes_capacity, p->n_shapes + 1, sizeof *p->shapes));
     LK_TRY(shape_init(p, &key, &s));
     *out = p->n_shapes;
@@ -172,6 +168,16 @@ void lk_step_prior_grade(const struct lk_step_prior *p, size_t shape, enum lk_ev
 
 /* ---- One step ---- */
 
+/* Moves a position in backward with the draw's ready times. */
+static double warped(const struct draw *d, double at)
+{
+    bool inside = at >= LK_STEP_BACKWARD && at <= LK_STEP_OPTIMIZER;
+
+    return inside ? LK_STEP_BACKWARD + pow(at - LK_STEP_BACKWARD, d->warp) : at;
+}
+
+/* Without overlap all gradients are ready when backward has ended, unless a collective that blocks
+ * backward, as of SyncBatchNorm or sharded parameters, comes after them. */
 static void set_colls(const struct draw *d, size_t cost, struct shape *s)
 {
     size_t n = s->model.step.n_colls;
@@ -179,11 +185,14 @@ static void set_colls(const struct draw *d, size_t cost, struct shape *s)
 
     for (size_t i = 0; i < n; i++) {
         const struct lk_step_coll *from = &s->model.colls[i];
-        double share = from->ready - LK_STEP_BACKWARD;
+        bool gradients = from->bucket >= 0 && from->need >= LK_STEP_OPTIMIZER &&
+                         from->ready >= LK_STEP_BACKWARD && from->ready <= LK_STEP_OPTIMIZER;
 
         s->colls[i].cost_s = s->cost_s[cost * n + i] * factor;
-        if (from->bucket >= 0 && share >= 0 && from->ready <= LK_STEP_OPTIMIZER)
-            s->colls[i].ready = LK_STEP_BACKWARD + (d->overlapped ? pow(share, d->warp) : 1);
+        s->colls[i].need = warped(d, from->need);
+        s->colls[i].ready = gradients && !d->overlapped && !s->blocks_backward
+                                ? LK_STEP_OPTIMIZER
+                                : warped(d, from->ready);
     }
 }
 
@@ -203,7 +212,8 @@ enum lk_status lk_step_prior_step_s(struct lk_step_prior *p, size_t draw, size_t
     enum lk_status st = LK_OK;
     const struct draw *d = &p->draws[draw];
     struct shape *s = &p->shapes[shape];
-    double slow = s->key.gpus > 1 ? 1 + d->rank_sd * s->extreme : 1;
+    bool alone = s->key.gpus == 1 || s->key.sharding == LK_SHARDING_ASYNC;
+    double slow = !alone ? 1 + d->rank_sd * s->extreme : 1;
     struct lk_step_model m = s->model.step;
     struct lk_sim_request q = {.steps = STEPS, .seed = 1};
     struct lk_sim_result r;
@@ -237,11 +247,11 @@ static enum lk_status make_costs(struct lk_step_prior *p, const struct lk_cluste
 
     LK_TRY(lk_alpha_beta_fit_missing(cluster, &p->cluster, &p->own_fits));
     p->cluster.nodes = 0;
-    LK_TRY(lk_cost_model_create(&p->cluster, NULL, &p->cost));
+    LK_TRY(lk_cost_model_create(&p->cluster, NULL, NULL, &p->cost));
     for (int i = 0; i < COST_DRAWS; i++) {
         struct lk_rng g = lk_rng_init(seed, lk_rng_stream("step_prior.cost", (uint64_t)i));
 
-        LK_TRY(lk_cost_model_create(&p->cluster, &g, &p->costs[i]));
+        LK_TRY(lk_cost_model_create(&p->cluster, &g, NULL, &p->costs[i]));
     }
 out:
     return st;

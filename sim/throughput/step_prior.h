@@ -55,8 +55,8 @@ void lk_step_prior_destroy(struct lk_step_prior *p); /* NULL is legal */
 size_t lk_step_prior_draws(const struct lk_step_prior *p);
 const struct lk_cluster *lk_step_prior_cluster(const struct lk_step_prior *p);
 
-/* Makes the collectives and costs of a configuration's shape (ranks, nodes, accumulation and
- * bucket cap), once; *out is its number. A cap of 0 is the job's. LK_EEVIDENCE: the cluster cannot
+/* Makes the collectives and costs of a configuration's shape (all but its local batch), once; *out
+ * is its number. Without bucket limits (0) it has the job's. LK_EEVIDENCE: the cluster cannot
  * say what they cost. */
 enum lk_status lk_step_prior_shape(struct lk_step_prior *p, const struct lk_config *config,
                                    size_t *out);

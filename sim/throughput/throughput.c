@@ -1,9 +1,9 @@
-/* Tables of throughputs, read and completed. */
+/* Tables of throughputs are read. */
 #include "sim/throughput/throughput.h"
 
 #include "base/array.h"
 #include "base/csv.h"
-#include "sim/throughput/throughput_fit.h"
+#include "sim/throughput/scaling.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -30,8 +30,11 @@ void lk_throughput_fini(struct lk_throughput_table *t)
 
 bool lk_throughput_same_batch(const struct lk_config *a, const struct lk_config *b)
 {
-    return a->local_batch == b->local_batch && a->accumulation == b->accumulation &&
-           a->cap_bytes == b->cap_bytes;
+    struct lk_config at = *a;
+
+    at.gpus = b->gpus;
+    at.nodes = b->nodes;
+    return lk_config_equal(&at, b);
 }
 
 static enum lk_status count(const struct lk_csv *csv, size_t row, size_t col, int fallback,
@@ -136,57 +139,4 @@ out:
     lk_throughput_fini(&t);
     lk_csv_free(csv);
     return st;
-}
-
-/* ---- Missing columns ---- */
-
-static int per_node(const struct lk_throughput_table *t, const struct lk_throughput_request *q,
-                    bool *out_assumed)
-{
-    int fullest = 0, most_nodes = 0, least;
-
-    *out_assumed = false;
-    for (size_t i = 0; i < t->n; i++) {
-        const struct lk_config *c = &t->points[i].config;
-
-        most_nodes = c->nodes > most_nodes ? c->nodes : most_nodes;
-        fullest = c->gpus / c->nodes > fullest ? c->gpus / c->nodes : fullest;
-    }
-    if (q->gpus_per_node > 0)
-        return q->gpus_per_node;
-    if (most_nodes > 1)
-        return fullest;
-    *out_assumed = !q->model;
-    least = q->model ? q->model->cluster->gpus_per_node : LK_THROUGHPUT_USUAL_PER_NODE;
-    return (t->has_nodes || !q->model) && fullest > least ? fullest : least;
-}
-
-enum lk_status lk_throughput_complete(struct lk_throughput_table *t,
-                                      const struct lk_throughput_request *q,
-                                      struct lk_cluster *out_machine, bool *out_assumed)
-{
-    int gpus_per_node = per_node(t, q, out_assumed);
-
-    *out_machine = q->model ? *q->model->cluster : (struct lk_cluster){0};
-    out_machine->gpus_per_node = gpus_per_node;
-    out_machine->nodes = 0;
-    for (size_t i = 0; i < t->n && q->model; i++) {
-        struct lk_config *c = &t->points[i].config;
-
-        if (!t->has_nodes)
-            c->nodes = (c->gpus - 1) / gpus_per_node + 1;
-        if (c->gpus % c->nodes)
-            return lk_fail(LK_EUSAGE, "%s: %d GPUs do not divide among %d nodes of %d", t->name,
-                           c->gpus, c->nodes, gpus_per_node);
-        if (!c->local_batch && q->grid.n_local_batches)
-            c->local_batch = (int)q->grid.local_batches[0];
-        if (!c->local_batch)
-            return lk_fail(LK_EEVIDENCE,
-                           "%s: no column local_batch, so the length of a step is not known; "
-                           "--local-batch says that of all rows",
-                           t->name);
-        if (!c->cap_bytes)
-            c->cap_bytes = q->model->job->cap_bytes;
-    }
-    return LK_OK;
 }

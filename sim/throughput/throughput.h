@@ -12,7 +12,6 @@
 #include "base/forecast.h"
 #include "base/job.h"
 #include "base/status.h"
-#include "base/table.h"
 #include "sim/forecast/forecast.h"
 
 #include <stdbool.h>
@@ -45,47 +44,30 @@ struct lk_throughput_model {
 
 struct lk_throughput_request {
     const struct lk_throughput_model *model; /* NULL: the table alone */
-    int gpus_per_node; /* of the machine asked for; 0: as lk_throughput_complete finds it */
-    /* Lists that are empty take the values of the row with most GPUs. Caps, a global batch,
-     * draws (of the step model's unknowns, e.g. 1000) and the seed take a model. */
+    /* Of the machine asked for; 0: those of the table's fullest of several nodes; else the
+     * cluster's; else those of the table's node, at least 8 (DGX and HGX systems, the usual
+     * server). */
+    int gpus_per_node;
+    /* Lists that are empty take the values of the row with most GPUs. Caps, draws (of the step
+     * model's unknowns, e.g. 1000) and the seed take a model, a global batch takes local batches.
+     */
     struct lk_predict_request grid;
 };
 
+/* Return true if all but GPUs and nodes are the same. */
+bool lk_throughput_same_batch(const struct lk_config *a, const struct lk_config *b);
+
 /*
- * Forecast from the table, which is completed. LK_EEVIDENCE where it cannot support the answer:
- * several nodes asked for, none measured, and
- * no model; a count beyond LK_THROUGHPUT_REACH times the largest (with a model _MODEL_REACH), a
- * local batch beyond 4 times the nearest. It names the one cheapest run that would supply what is
- * missing.
+ * Open the table as a source of evidence; all is borrowed but the request itself. For a step model
+ * the table is completed: nodes where no column has them, the first local batch of the request
+ * where there is none, the job's bucket cap. The caller closes it by its hook. LK_EEVIDENCE where
+ * it cannot support an answer: several nodes asked for, none measured, and no model; a count beyond
+ * LK_THROUGHPUT_REACH times the largest (with a model _MODEL_REACH), a local batch beyond 4 times
+ * the nearest. It names the one cheapest run that would supply what is missing.
  */
 enum { LK_THROUGHPUT_REACH = 64, LK_THROUGHPUT_MODEL_REACH = 1024, LK_THROUGHPUT_BATCH_REACH = 4 };
-enum lk_status lk_throughput_predict(struct lk_throughput_table *t,
-                                     const struct lk_throughput_request *request,
-                                     struct lk_forecast *out);
-
-/*
- * Predict each configuration with more GPUs than the smallest of its batch and accumulation from
- * all rows with fewer GPUs, and each local batch, where there are three, from the others. The table
- * has errors, intervals, and the baselines' errors; with a model also those of the law alone. Of
- * the lists only the first local batch is read. LK_EEVIDENCE: nothing could be held out.
- */
-enum lk_status lk_throughput_validate(struct lk_throughput_table *t,
-                                      const struct lk_throughput_request *request,
-                                      struct lk_table **out);
-
-/* ---- Shared by both ---- */
-
-/*
- * Fill *out_machine: the model's cluster, borrowed, with any number of nodes and the GPUs of a full
- * one. These are as asked for; else as in the table's fullest of several nodes; else the cluster's;
- * else those of the table's node, at least LK_THROUGHPUT_USUAL_PER_NODE (DGX and HGX systems, the
- * usual server), which sets *out_assumed. For a step model complete the table: nodes where no
- * column has them, the first local batch of the request where there is none, the job's bucket cap.
- * LK_EEVIDENCE: without a batch the length of a step is not known.
- */
-enum { LK_THROUGHPUT_USUAL_PER_NODE = 8 };
-enum lk_status lk_throughput_complete(struct lk_throughput_table *t,
+enum lk_status lk_throughput_evidence(struct lk_throughput_table *t,
                                       const struct lk_throughput_request *q,
-                                      struct lk_cluster *out_machine, bool *out_assumed);
+                                      struct lk_evidence_source *out);
 
 #endif

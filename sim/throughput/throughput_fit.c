@@ -285,34 +285,36 @@ out:
     return st;
 }
 
-static enum lk_status step_at(struct lk_step_fit *f, const struct account *a, size_t shape,
+/* prior: of the target's machine. */
+static enum lk_status step_at(const struct lk_step_fit *f, struct lk_step_prior *prior,
+                              const struct account *a, size_t shape,
                               const struct lk_scaling_point *target, double *losses_s, double *out)
 {
     enum lk_status st = LK_OK;
     double compute_s;
 
     LK_TRY(compute_of(f, a, target->config.local_batch, &compute_s));
-    LK_TRY(
-        lk_step_prior_step_s(f->prior, a->draw, shape, compute_s, a->compute_s[0], losses_s, out));
+    LK_TRY(lk_step_prior_step_s(prior, a->draw, shape, compute_s, a->compute_s[0], losses_s, out));
 out:
     return st;
 }
 
 /* Adds to *out what y may be at the target, as lk_scaling_predict does. */
-static enum lk_status predict_by_steps(struct lk_step_fit *f, const struct lk_scaling_point *target,
-                                       double log_weight, struct lk_mixture *out)
+static enum lk_status predict_by_steps(const struct lk_step_fit *f, struct lk_step_prior *prior,
+                                       const struct lk_scaling_point *target, double log_weight,
+                                       struct lk_mixture *out)
 {
     enum lk_status st = LK_OK;
     struct lk_mixture one = {0};
     size_t shape;
 
-    LK_TRY(lk_step_prior_shape(f->prior, &target->config, &shape));
+    LK_TRY(lk_step_prior_shape(prior, &target->config, &shape));
     for (size_t i = 0; i < f->n_accounts; i++) {
         const struct account *a = &f->accounts[i];
         double s;
 
         one.n = 0;
-        LK_TRY(step_at(f, a, shape, target, NULL, &s));
+        LK_TRY(step_at(f, prior, a, shape, target, NULL, &s));
         LK_TRY(add_account(f, a, target, log(s / samples_a_rank(target)), &one));
         lk_mixture_normalise(&one, NULL);
         LK_TRY(lk_mixture_append(out, &one, a->log_weight + log_weight));
@@ -420,18 +422,65 @@ void lk_throughput_fit_fini(struct lk_throughput_fit *f)
     memset(f, 0, sizeof *f);
 }
 
-/* Return true if the rows tell the law of several nodes and of the bucket cap, if the target has
- * them. */
+/* Return true if the rows tell the law of several nodes if the target has them, and of its buckets
+ * and exchange of gradients. */
 static bool law_knows(const struct lk_throughput_fit *f, const struct lk_scaling_point *target)
 {
     bool nodes = target->config.nodes <= 1;
 
     for (size_t i = 0; i < f->n; i++) {
-        if (f->points[i].config.cap_bytes != target->config.cap_bytes)
+        struct lk_config row = f->points[i].config;
+
+        nodes |= row.nodes > 1;
+        row.local_batch = target->config.local_batch;
+        row.accumulation = target->config.accumulation;
+        if (!lk_throughput_same_batch(&row, &target->config))
             return false;
-        nodes |= f->points[i].config.nodes > 1;
     }
     return nodes;
+}
+
+/* Computes ln of the step elsewhere over that on the rows' machine, mean over draws. */
+static enum lk_status change_elsewhere(const struct lk_throughput_fit *fit,
+                                       const struct lk_scaling_point *target, double *out)
+{
+    enum lk_status st = LK_OK;
+    const struct lk_step_fit *f = fit->step;
+    double sum = 0, all = 0;
+    size_t here, there;
+
+    LK_TRY(lk_step_prior_shape(f->prior, &target->config, &here));
+    LK_TRY(lk_step_prior_shape(fit->elsewhere, &target->config, &there));
+    for (size_t i = 0; i < f->n_accounts; i++) {
+        const struct account *a = &f->accounts[i];
+        double w = exp(a->log_weight - f->accounts[0].log_weight), s, t;
+
+        LK_TRY(step_at(f, f->prior, a, here, target, NULL, &s));
+        LK_TRY(step_at(f, fit->elsewhere, a, there, target, NULL, &t));
+        sum += w * log(t / s);
+        all += w;
+    }
+    *out = sum / all;
+out:
+    return st;
+}
+
+/* Adds what the law says. It knows the rows' machine alone: what a step changes elsewhere is the
+ * step model's. */
+static enum lk_status mix_law(const struct lk_throughput_fit *f,
+                              const struct lk_scaling_point *target, struct lk_mixture *m)
+{
+    enum lk_status st = LK_OK;
+    size_t first = m->n;
+    double change = 0;
+
+    if (f->elsewhere)
+        LK_TRY(change_elsewhere(f, target, &change));
+    LK_TRY(add_law_alone(f, target, LN_HALF, m));
+    for (size_t i = first; i < m->n; i++)
+        m->parts[i].mean += change;
+out:
+    return st;
 }
 
 static enum lk_status mix(struct lk_throughput_fit *f, const struct lk_scaling_point *target,
@@ -446,9 +495,10 @@ static enum lk_status mix(struct lk_throughput_fit *f, const struct lk_scaling_p
                        "this machine, and are the parameters and the local batch this job's?",
                        lk_step_prior_cluster(f->step->prior)->name));
     if (f->step)
-        LK_TRY(predict_by_steps(f->step, target, law ? LN_HALF : 0, m));
+        LK_TRY(predict_by_steps(f->step, f->elsewhere ? f->elsewhere : f->step->prior, target,
+                                law ? LN_HALF : 0, m));
     if (law)
-        LK_TRY(add_law_alone(f, target, LN_HALF, m));
+        LK_TRY(mix_law(f, target, m));
 out:
     return st;
 }
@@ -475,32 +525,23 @@ enum lk_status lk_throughput_fit_losses(struct lk_throughput_fit *fit,
                                         double out_shares[LK_LOSS_COUNT])
 {
     enum lk_status st = LK_OK;
-    struct lk_step_fit *f = fit->step;
+    const struct lk_step_fit *f = fit->step;
+    struct lk_step_prior *prior = fit->elsewhere ? fit->elsewhere : f->prior;
     double losses_s[LK_LOSS_COUNT], all = 0;
     size_t shape;
 
     memset(out_shares, 0, LK_LOSS_COUNT * sizeof *out_shares);
-    LK_TRY(lk_step_prior_shape(f->prior, &target->config, &shape));
+    LK_TRY(lk_step_prior_shape(prior, &target->config, &shape));
     for (size_t i = 0; i < f->n_accounts; i++)
         all += exp(f->accounts[i].log_weight - f->accounts[0].log_weight);
     for (size_t i = 0; i < f->n_accounts; i++) {
         double w = exp(f->accounts[i].log_weight - f->accounts[0].log_weight) / all, s;
 
         memset(losses_s, 0, sizeof losses_s);
-        LK_TRY(step_at(f, &f->accounts[i], shape, target, losses_s, &s));
+        LK_TRY(step_at(f, prior, &f->accounts[i], shape, target, losses_s, &s));
         for (int k = 0; k < LK_LOSS_COUNT; k++)
             out_shares[k] += w * losses_s[k] / s;
     }
 out:
     return st;
-}
-
-enum lk_status lk_throughput_prior(const struct lk_throughput_request *q,
-                                   const struct lk_cluster *machine, struct lk_step_prior **out)
-{
-    *out = NULL;
-    if (!q->model)
-        return LK_OK;
-    return lk_step_prior_create(q->model->job, q->model->timed, machine,
-                                (size_t)q->grid.draws * LK_STEP_FIT_PROPOSALS, q->grid.seed, out);
 }

@@ -21,9 +21,11 @@ enum { LK_STEP_FIT_PROPOSALS = 8 };
 struct lk_throughput_fit {
     struct lk_scaling_point points[LK_SCALING_POINTS_MAX];
     size_t n;
-    struct lk_step_fit *step; /* the step model fitted to the rows; NULL: none */
-    double step_odds;         /* of the step model against the law, by the rows; 0: no model */
-    double effective;         /* draws' worth of evidence behind it */
+    struct lk_step_fit *step;        /* the step model fitted to the rows; NULL: none */
+    struct lk_step_prior *elsewhere; /* of another machine than the rows', with the same seed:
+                                        predictions are of it; NULL: of theirs. Borrowed */
+    double step_odds; /* of the step model against the law, by the rows; 0: no model */
+    double effective; /* draws' worth of evidence behind it */
 };
 
 /*
@@ -39,7 +41,8 @@ void lk_throughput_fit_fini(struct lk_throughput_fit *f); /* zeroes it; safe on 
 /*
  * Predicts samples a second at the target: median and interval. With a step model both models are
  * weighed by how well they explain the rows, from equal odds; the law is left out where it cannot
- * know the answer: several nodes when none were measured, another bucket cap.
+ * know the answer: several nodes when none were measured, another bucket cap or exchange of
+ * gradients. On another machine than the rows' its answer is changed as the step model's is.
  */
 enum lk_status lk_throughput_fit_at(struct lk_throughput_fit *f,
                                     const struct lk_scaling_point *target, double level,
@@ -49,13 +52,5 @@ enum lk_status lk_throughput_fit_at(struct lk_throughput_fit *f,
 enum lk_status lk_throughput_fit_losses(struct lk_throughput_fit *f,
                                         const struct lk_scaling_point *target,
                                         double out_shares[LK_LOSS_COUNT]);
-
-/* Makes the prior of the step model behind a table, NULL without one. machine: as
- * lk_throughput_complete fills it; it and what the request borrows outlive the prior. */
-enum lk_status lk_throughput_prior(const struct lk_throughput_request *q,
-                                   const struct lk_cluster *machine, struct lk_step_prior **out);
-
-/* Return true if local batch, accumulation and bucket cap are the same. */
-bool lk_throughput_same_batch(const struct lk_config *a, const struct lk_config *b);
 
 #endif

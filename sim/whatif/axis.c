@@ -4,6 +4,7 @@
 #include "base/bounds.h"
 #include "base/units.h"
 #include "base/words.h"
+#include "sim/step/config.h"
 
 #include <math.h>
 #include <stddef.h>
@@ -22,6 +23,9 @@ static const char *const column_names[LK_AXIS_COUNT] = {
 
 /* The values an axis takes, and the int of the scenario, or the scaled or slowed value of its
  * change, that it sets; an axis without one is set by lk_axis_apply. */
+#define COUNTS         LK_KNOWS_COUNTS
+#define NETWORK        LK_KNOWS_COLLECTIVES
+#define RANKS          LK_KNOWS_RANKS
 #define CONFIG(member) offsetof(struct lk_scenario, config.member)
 #define CHANGE(member) offsetof(struct lk_scenario, change.member)
 static const struct {
@@ -29,32 +33,35 @@ static const struct {
     double min, max;
     size_t at;
     const struct lk_words *words; /* of a WORD */
+    enum lk_knowledge needs;      /* of a source that predicts other values */
 } axes[LK_AXIS_COUNT] = {
-    [LK_AXIS_GPUS] = {COUNT, 1, LK_FORECAST_GPUS_MAX, CONFIG(gpus), NULL},
-    [LK_AXIS_LOCAL_BATCH] = {COUNT, 1, LK_BATCH_MAX, CONFIG(local_batch), NULL},
-    [LK_AXIS_ACCUMULATION] = {COUNT, 1, LK_ACCUMULATION_MAX, CONFIG(accumulation), NULL},
-    [LK_AXIS_NO_SYNC] = {YES_NO, 0, 1, 0, NULL},
-    [LK_AXIS_BUCKET_CAP] = {SIZE, 1, 1e12, 0, NULL},
-    [LK_AXIS_FIRST_BUCKET] = {SIZE, 1, 1e12, 0, NULL},
-    [LK_AXIS_GRAD_DTYPE] = {WORD, 0, 0, CONFIG(grad_dtype), &lk_grad_dtype_words},
-    [LK_AXIS_COMPRESSION] = {WORD, 0, 0, CONFIG(compression), &lk_compression_words},
-    [LK_AXIS_POWERSGD_RANK] = {COUNT, 1, 1 << 20, CONFIG(powersgd_rank), NULL},
-    [LK_AXIS_ALGORITHM] = {WORD, 0, 0, CONFIG(algo), &lk_algo_words},
-    [LK_AXIS_SHARDING] = {WORD, 0, 0, CONFIG(sharding), &lk_sharding_words},
-    [LK_AXIS_SHARD_GROUP] = {COUNT, 1, 1 << 20, CONFIG(shard_group), NULL},
-    [LK_AXIS_PERIOD] = {COUNT, 1, 1e9, CONFIG(period), NULL},
-    [LK_AXIS_INTER_BANDWIDTH] = {RATE, 1, 1e15, CHANGE(bandwidth_Bps[LK_LINK_INTER]), NULL},
-    [LK_AXIS_INTER_LATENCY] = {TIME, 1e-12, 60, CHANGE(latency_s[LK_LINK_INTER]), NULL},
-    [LK_AXIS_INTRA_BANDWIDTH] = {RATE, 1, 1e15, CHANGE(bandwidth_Bps[LK_LINK_INTRA]), NULL},
-    [LK_AXIS_INTRA_LATENCY] = {TIME, 1e-12, 60, CHANGE(latency_s[LK_LINK_INTRA]), NULL},
-    [LK_AXIS_NODES_PER_SWITCH] = {COUNT, 1, 1 << 20, CHANGE(nodes_per_switch), NULL},
-    [LK_AXIS_OVERSUBSCRIPTION] = {RATIO, 1, 1000, CHANGE(oversubscription), NULL},
-    [LK_AXIS_GPUS_PER_NODE] = {COUNT, 1, 1 << 20, CHANGE(gpus_per_node), NULL},
-    [LK_AXIS_GPU] = {NAME, 0, 0, 0, NULL},
-    [LK_AXIS_WITHOUT_RANKS] = {COUNT, 0, 1 << 20, CHANGE(without_ranks), NULL},
-    [LK_AXIS_WITHOUT_NODES] = {COUNT, 0, 1 << 20, CHANGE(without_nodes), NULL},
-    [LK_AXIS_SLOW_RANK] = {PLACE, 0, 1 << 20, CHANGE(slow_rank), NULL},
-    [LK_AXIS_SLOW_LINK] = {PLACE, 0, 1 << 20, CHANGE(slow_link), NULL},
+    [LK_AXIS_GPUS] = {COUNT, 1, LK_FORECAST_GPUS_MAX, CONFIG(gpus), NULL, COUNTS},
+    [LK_AXIS_LOCAL_BATCH] = {COUNT, 1, LK_BATCH_MAX, CONFIG(local_batch), NULL, COUNTS},
+    [LK_AXIS_ACCUMULATION] = {COUNT, 1, LK_ACCUMULATION_MAX, CONFIG(accumulation), NULL, COUNTS},
+    [LK_AXIS_NO_SYNC] = {YES_NO, 0, 1, 0, NULL, NETWORK},
+    [LK_AXIS_BUCKET_CAP] = {SIZE, 1, 1e12, 0, NULL, NETWORK},
+    [LK_AXIS_FIRST_BUCKET] = {SIZE, 1, 1e12, 0, NULL, NETWORK},
+    [LK_AXIS_GRAD_DTYPE] = {WORD, 0, 0, CONFIG(grad_dtype), &lk_grad_dtype_words, NETWORK},
+    [LK_AXIS_COMPRESSION] = {WORD, 0, 0, CONFIG(compression), &lk_compression_words, NETWORK},
+    [LK_AXIS_POWERSGD_RANK] = {COUNT, 1, 1 << 20, CONFIG(powersgd_rank), NULL, NETWORK},
+    [LK_AXIS_ALGORITHM] = {WORD, 0, 0, CONFIG(algo), &lk_algo_words, NETWORK},
+    [LK_AXIS_SHARDING] = {WORD, 0, 0, CONFIG(sharding), &lk_sharding_words, NETWORK},
+    [LK_AXIS_SHARD_GROUP] = {COUNT, 1, 1 << 20, CONFIG(shard_group), NULL, NETWORK},
+    [LK_AXIS_PERIOD] = {COUNT, 1, 1e9, CONFIG(averaging_period), NULL, NETWORK},
+    [LK_AXIS_INTER_BANDWIDTH] = {RATE, 1, 1e15, CHANGE(bandwidth_Bps[LK_LINK_INTER]), NULL,
+                                 NETWORK},
+    [LK_AXIS_INTER_LATENCY] = {TIME, 1e-12, 60, CHANGE(latency_s[LK_LINK_INTER]), NULL, NETWORK},
+    [LK_AXIS_INTRA_BANDWIDTH] = {RATE, 1, 1e15, CHANGE(bandwidth_Bps[LK_LINK_INTRA]), NULL,
+                                 NETWORK},
+    [LK_AXIS_INTRA_LATENCY] = {TIME, 1e-12, 60, CHANGE(latency_s[LK_LINK_INTRA]), NULL, NETWORK},
+    [LK_AXIS_NODES_PER_SWITCH] = {COUNT, 1, 1 << 20, CHANGE(nodes_per_switch), NULL, NETWORK},
+    [LK_AXIS_OVERSUBSCRIPTION] = {RATIO, 1, 1000, CHANGE(oversubscription), NULL, NETWORK},
+    [LK_AXIS_GPUS_PER_NODE] = {COUNT, 1, 1 << 20, CHANGE(gpus_per_node), NULL, COUNTS},
+    [LK_AXIS_GPU] = {NAME, 0, 0, 0, NULL, RANKS},
+    [LK_AXIS_WITHOUT_RANKS] = {COUNT, 0, 1 << 20, CHANGE(without_ranks), NULL, RANKS},
+    [LK_AXIS_WITHOUT_NODES] = {COUNT, 0, 1 << 20, CHANGE(without_nodes), NULL, RANKS},
+    [LK_AXIS_SLOW_RANK] = {PLACE, 0, 1 << 20, CHANGE(slow_rank), NULL, RANKS},
+    [LK_AXIS_SLOW_LINK] = {PLACE, 0, 1 << 20, CHANGE(slow_link), NULL, RANKS},
 };
 
 static const double FACTOR_MAX = 1e6;
@@ -190,22 +197,27 @@ void lk_axis_apply(enum lk_axis a, const struct lk_axis_value *v, const struct l
     case SIZE:
         if (a == LK_AXIS_FIRST_BUCKET)
             s->config.first_bytes = (uint64_t)number;
-        else if ((uint64_t)number != j->cap_bytes)
+        else
             lk_config_set_cap(&s->config, j, (uint64_t)number);
         break;
     }
 }
 
-void lk_axis_settle(const struct lk_job *j, struct lk_config *c)
+void lk_axis_settle(const struct lk_config *current, struct lk_config *c)
 {
     if (!lk_axis_matters(LK_AXIS_POWERSGD_RANK, c))
         c->powersgd_rank = 0;
     if (!lk_axis_matters(LK_AXIS_SHARD_GROUP, c))
         c->shard_group = 0;
     if (!lk_axis_matters(LK_AXIS_PERIOD, c))
-        c->period = 0;
+        c->averaging_period = 0;
     if (!lk_axis_matters(LK_AXIS_NO_SYNC, c))
-        c->no_sync = j->no_sync;
+        c->no_sync = current->no_sync;
+}
+
+enum lk_knowledge lk_axis_needs(enum lk_axis a)
+{
+    return axes[a].needs;
 }
 
 bool lk_axis_matters(enum lk_axis a, const struct lk_config *c)

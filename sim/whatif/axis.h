@@ -5,11 +5,12 @@
 #ifndef LK_SIM_WHATIF_AXIS_H
 #define LK_SIM_WHATIF_AXIS_H
 
+#include "base/config.h"
 #include "base/job.h"
 #include "base/status.h"
 #include "base/words.h"
-#include "sim/step/config.h"
-#include "sim/whatif/altered_cluster.h"
+#include "sim/forecast/altered_cluster.h"
+#include "sim/forecast/evidence.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -66,11 +67,15 @@ const char *lk_axis_column(enum lk_axis a);
 
 /* Reads one value. LK_EUSAGE names the option and says what was expected. */
 enum lk_status lk_axis_parse(enum lk_axis a, const char *text, struct lk_axis_value *out);
-/* Sets the axis to the value. No axis sets the nodes. */
+/* Sets the axis to the value. No axis sets the nodes. j: its rule sets the bucket limits; NULL
+ * where no axis changes them. */
 void lk_axis_apply(enum lk_axis a, const struct lk_axis_value *v, const struct lk_job *j,
                    struct lk_scenario *s);
-/* Clears settings that have no meaning here, so that equal configurations compare equal. */
-void lk_axis_settle(const struct lk_job *j, struct lk_config *c);
+/* Sets what has no meaning here as the current configuration has it, so that equal configurations
+ * compare equal. */
+void lk_axis_settle(const struct lk_config *current, struct lk_config *c);
+/* Return what a source of evidence must know to predict another value of the axis. */
+enum lk_knowledge lk_axis_needs(enum lk_axis a);
 /* Return true if the axis has a meaning here; PowerSGD's rank has none without PowerSGD. */
 bool lk_axis_matters(enum lk_axis a, const struct lk_config *c);
 

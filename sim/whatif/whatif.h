@@ -1,14 +1,13 @@
 /*
  * A what-if: a grid over axes (sim/whatif/axis.h), each point with interval and evidence, beside
- * the current configuration and what each axis is worth alone.
+ * the current configuration and what each axis is worth alone. Any source of evidence predicts the
+ * points (sim/forecast/evidence.h), those on an altered machine too.
  *
- * Points on the machine as it is come from the anchored predictor. A changed machine's come from
- * the model of the changed job and cluster, times the current configuration's forecast over its
- * model: the model's error today is assumed to be its error there. Draw i takes the same random
- * numbers throughout, so gains are ratios draw by draw; each gets an error of the model's
- * resolution, a relative sd of LK_PRIOR_BASE_ERROR. The best of a count of GPUs has the highest
- * throughput of those that fit in memory, as far as is known, with a batch inside the measured
- * ones; points that are not surely worse than it are ties.
+ * Draw i of a source takes the same random numbers throughout, so gains are ratios draw by draw;
+ * each gets an error of the model's resolution, a relative sd of LK_PRIOR_BASE_ERROR. Without draws
+ * nothing tells which errors two points share: the gain has the error of the less certain of them.
+ * The best of a count of GPUs has the highest throughput of those that fit in memory, as far as is
+ * known, with a batch inside the measured ones; points that are not surely worse than it are ties.
  */
 #ifndef LK_SIM_WHATIF_WHATIF_H
 #define LK_SIM_WHATIF_WHATIF_H
@@ -19,6 +18,7 @@
 #include "base/stats.h"
 #include "base/status.h"
 #include "base/table.h"
+#include "sim/forecast/evidence.h"
 #include "sim/planning/plan.h"
 #include "sim/whatif/axis.h"
 
@@ -35,7 +35,7 @@ struct lk_whatif_request {
     int64_t global_batch;               /* > 0: strong scaling; accumulation follows */
     double level;                       /* of the intervals */
     const struct lk_plan_request *plan; /* borrowed: memory of a GPU; NULL: the clusters' own */
-    int draws;
+    int draws;                          /* of a source that has any: as many as it makes */
     uint64_t seed;
     /* (optional) It is called now and then, with points done and points in all. */
     void (*progress)(void *user, size_t done, size_t total);
@@ -62,9 +62,10 @@ struct lk_whatif {
 
 /*
  * A point that has no evidence or makes no sense is left out, counted and its reason noted. The
- * call fails with that reason when none is left; LK_EUSAGE for a grid above LK_WHATIF_POINTS_MAX.
+ * call fails with that reason when none is left; LK_EUSAGE for a grid above LK_WHATIF_POINTS_MAX,
+ * and for an axis of which the source knows too little.
  */
-enum lk_status lk_whatif_run(const struct lk_job *job, const struct lk_cluster *cluster,
+enum lk_status lk_whatif_run(const struct lk_evidence_source *source,
                              const struct lk_whatif_request *request, struct lk_whatif *out);
 void lk_whatif_fini(struct lk_whatif *w); /* zeroes it; safe on a zeroed one */
 

@@ -7,6 +7,7 @@
 
 #include "base/array.h"
 #include "base/rng.h"
+#include "sim/forecast/forecast.h"
 #include "sim/planning/memory.h"
 #include "sim/prior.h"
 
@@ -32,16 +33,45 @@ static bool same(const struct lk_whatif_item *a, const struct lk_whatif_item *b)
            lk_change_equal(&a->s.change, &b->s.change);
 }
 
-/* Returns the probability that a has the higher throughput, over draws and the model's resolution;
- * leaves the draws' ratios in w->ratios. */
+/* Sets w->ratios to the ratio of throughputs in each draw; returns false if one has no draws. */
+static bool set_ratios(const struct lk_whatif_state *w, const struct lk_whatif_item *a,
+                       const struct lk_whatif_item *b)
+{
+    size_t n = (size_t)w->request->draws;
+
+    if (a->at.n_draws != n || b->at.n_draws != n)
+        return false;
+    for (size_t d = 0; d < n; d++)
+        w->ratios[d] = ratio(a, b, a->at.draws_s[d], b->at.draws_s[d]);
+    return true;
+}
+
+/* Returns the standard deviations that an interval of the level reaches to each side. */
+static double reach(const struct lk_whatif_state *w)
+{
+    return lk_stats_normal_quantile((1 + w->request->level) / 2);
+}
+
+/* Returns the sd of ln of the ratio of two points without draws: that of the less certain. */
+static double ratio_sd(const struct lk_whatif_state *w, const struct lk_whatif_item *a,
+                       const struct lk_whatif_item *b)
+{
+    double width = fmax(log(a->at.hi_s / a->at.lo_s), log(b->at.hi_s / b->at.lo_s));
+
+    return same(a, b) ? 0 : hypot(width / 2 / reach(w), lk_prior_value(LK_PRIOR_BASE_ERROR));
+}
+
+/* Returns the probability that a has the higher throughput, over draws and the model's resolution.
+ */
 static double certainty(const struct lk_whatif_state *w, const struct lk_whatif_item *a,
                         const struct lk_whatif_item *b)
 {
-    size_t n = (size_t)w->options.draws;
+    double r = ratio(a, b, a->at.step_s, b->at.step_s);
 
-    for (size_t d = 0; d < n; d++)
-        w->ratios[d] = ratio(a, b, a->at.draws_s[d], b->at.draws_s[d]);
-    return lk_stats_above_one(w->ratios, n, lk_prior_value(LK_PRIOR_BASE_ERROR));
+    if (set_ratios(w, a, b))
+        return lk_stats_above_one(w->ratios, (size_t)w->request->draws,
+                                  lk_prior_value(LK_PRIOR_BASE_ERROR));
+    return same(a, b) ? 0.5 : lk_stats_above_one(&r, 1, ratio_sd(w, a, b));
 }
 
 /* Returns the gain of a over b in throughput. */
@@ -49,16 +79,21 @@ static struct lk_gain gain(const struct lk_whatif_state *w, const struct lk_what
                            const struct lk_whatif_item *b)
 {
     struct lk_gain g = {.known = true, .ratio = NAN, .lo = NAN, .hi = NAN, .certainty = NAN};
-    struct lk_estimate e;
+    struct lk_estimate e = {.value = ratio(a, b, a->at.step_s, b->at.step_s)};
+    size_t n = (size_t)w->request->draws;
     bool none = same(a, b);
 
     if (b->status != LK_OK)
         return g;
     g.certainty = certainty(w, a, b);
-    for (size_t d = 0; d < (size_t)w->options.draws; d++)
-        w->ratios[d] = none ? 1 : w->ratios[d] * w->resolution[d];
-    e = lk_stats_interval(ratio(a, b, a->at.step_s, b->at.step_s), w->ratios,
-                          (size_t)w->options.draws, w->options.level);
+    if (set_ratios(w, a, b)) {
+        for (size_t d = 0; d < n; d++)
+            w->ratios[d] = none ? 1 : w->ratios[d] * w->resolution[d];
+        e = lk_stats_interval(e.value, w->ratios, n, w->request->level);
+    } else {
+        e.lo = e.value * exp(-reach(w) * ratio_sd(w, a, b));
+        e.hi = e.value * exp(reach(w) * ratio_sd(w, a, b));
+    }
     g.ratio = e.value;
     g.lo = e.lo;
     g.hi = e.hi;
@@ -91,11 +126,11 @@ static enum lk_status add_point(struct lk_whatif_state *w, const struct lk_whati
 {
     enum lk_status st = LK_OK;
     struct lk_whatif *o = w->out;
-    const struct lk_whatif_item *reference = &w->items[i->reference];
+    const struct lk_whatif_item *r = i->reference < w->n_items ? &w->items[i->reference] : NULL;
     struct lk_forecast_point p;
 
-    LK_TRY(lk_forecast_point_of(&i->at, reference->status == LK_OK ? &reference->at : NULL,
-                                w->options.level, &p));
+    LK_TRY(lk_forecast_point_of(&i->at, r && r->status == LK_OK ? &r->at : NULL, w->request->level,
+                                &p));
     p.gain = gain(w, i, &w->items[i->current]);
     set_words(w, i, &p);
     LK_TRY(lk_forecast_add(&o->forecast, &p));
@@ -123,12 +158,12 @@ static void add_effect(struct lk_whatif_state *w, const struct lk_whatif_item *i
 static enum lk_status set_resolution(struct lk_whatif_state *w)
 {
     enum lk_status st = LK_OK;
-    size_t n = (size_t)w->options.draws;
+    size_t n = (size_t)w->request->draws;
 
     LK_TRY(lk_alloc(&w->ratios, n, sizeof *w->ratios));
     LK_TRY(lk_alloc(&w->resolution, n, sizeof *w->resolution));
     for (size_t d = 0; d < n; d++) {
-        struct lk_rng g = lk_rng_init(w->options.seed, lk_rng_stream("whatif.resolution", d));
+        struct lk_rng g = lk_rng_init(w->request->seed, lk_rng_stream("whatif.resolution", d));
 
         w->resolution[d] = exp(lk_prior_value(LK_PRIOR_BASE_ERROR) * lk_rng_normal(&g));
     }
@@ -138,21 +173,24 @@ out:
 
 static double device_bytes(const struct lk_whatif_state *w, const struct lk_whatif_item *i)
 {
-    return lk_plan_device_bytes(i->s.change.gpu ? i->s.change.gpu : w->cluster, w->request->plan);
+    return lk_plan_device_bytes(i->s.change.gpu ? i->s.change.gpu : w->source->cluster,
+                                w->request->plan);
 }
 
 static void set_fit(const struct lk_whatif_state *w, struct lk_whatif_item *i)
 {
     struct lk_memory m;
 
-    lk_memory_of(w->job, &i->s.config, &m);
+    if (w->source->knows < LK_KNOWS_RANKS)
+        return;
+    lk_memory_of(w->source->job, &i->s.config, &m);
     /* A device whose memory is not known (NaN) makes no point too large. */
     i->too_large = lk_memory_fit(&m, device_bytes(w, i)) == LK_MEMORY_TOO_LARGE;
 }
 
 static bool surely(const struct lk_whatif_state *w, double certainty)
 {
-    return certainty >= (1 + w->options.level) / 2;
+    return certainty >= (1 + w->request->level) / 2;
 }
 
 static const struct lk_whatif_item *item_of(const struct lk_whatif_state *w, size_t point)
@@ -270,7 +308,7 @@ static enum lk_status note_too_large(struct lk_whatif_state *w, int gpus, size_t
         return LK_OK;
     describe(w, large, words, sizeof words);
     i = item_of(w, large);
-    if (lk_memory_sharding_that_fits(w->job, &i->s.config, device_bytes(w, i), &fits))
+    if (lk_memory_sharding_that_fits(w->source->job, &i->s.config, device_bytes(w, i), &fits))
         LK_TRY(lk_forecast_note(f, "%s at %d GPUs does not fit in memory: %s; with %s it would",
                                 best < n ? "what is faster" : "the fastest", gpus, words,
                                 lk_sharding_name(fits)));
@@ -320,7 +358,7 @@ static enum lk_status note_schemes(struct lk_whatif_state *w)
     for (size_t i = 0; i < o->n_points; i++) {
         const struct lk_config *c = &o->scenarios[i].config;
         const struct lk_forecast_point *p = &o->forecast.points[i];
-        double hidden = fmin(p->losses_s[LK_LOSS_WIRE], p->step_s / fmax(1, c->period));
+        double hidden = fmin(p->losses_s[LK_LOSS_WIRE], p->step_s / fmax(1, c->averaging_period));
 
         if (said[c->sharding])
             continue;
@@ -356,12 +394,12 @@ static enum lk_status note_compression(struct lk_whatif_state *w)
         some |= c != LK_COMPRESSION_NONE;
         power |= c == LK_COMPRESSION_POWERSGD;
     }
-    for (size_t i = 0; i < w->job->n_tensors; i++)
-        rows = rows && w->job->tensors[i].rows;
+    for (size_t i = 0; power && i < w->source->job->n_tensors; i++)
+        rows = rows && w->source->job->tensors[i].rows;
     if (power && !rows)
         LK_TRY(lk_forecast_note(&o->forecast, "assumed: PowerSGD's matrices are square where the "
                                               "job does not give their rows"));
-    if (some && !lk_quantity_known(&w->cluster->device.memory_Bps))
+    if (some && !lk_quantity_known(&w->source->cluster->device.memory_Bps))
         LK_TRY(lk_forecast_note(&o->forecast,
                                 "what a hook's casts and products take is not in the numbers: the "
                                 "cluster does not give device.memory_bandwidth"));

@@ -1,6 +1,6 @@
 /* Names of shardings, compressions and gradient dtypes; equality of configurations. */
 #include "base/array.h"
-#include "base/exchange.h"
+#include "base/config.h"
 #include "sim/step/config.h"
 #include "tests/rigs/suite.h"
 
@@ -69,7 +69,7 @@ START_TEST(every_field_makes_another_configuration)
     b[10].powersgd_rank = 1;
     b[11].sharding = LK_SHARDING_ZERO1;
     b[12].shard_group = 8;
-    b[13].period = 10;
+    b[13].averaging_period = 10;
     ck_assert(lk_config_equal(&a, &a));
     for (size_t i = 0; i < LK_COUNT(b); i++) {
         ck_assert_msg(!lk_config_equal(&a, &b[i]), "field %zu", i);

@@ -446,13 +446,13 @@ START_TEST(nearest_word)
 {
     static const char *const words[] = {"run",     "profile", "import", "calibrate",
                                         "analyze", "predict", "whatif", "validate"};
-    const char *got = lk_option_nearest(near[_i].word, words, LK_COUNT(words));
+    const char *got = lk_words_nearest(near[_i].word, words, LK_COUNT(words));
 
     if (near[_i].nearest)
         ck_assert_pstr_eq(got, near[_i].nearest);
     else
         ck_assert_ptr_null(got);
-    ck_assert_ptr_null(lk_option_nearest(near[_i].word, words, 0));
+    ck_assert_ptr_null(lk_words_nearest(near[_i].word, words, 0));
 }
 END_TEST
 
@@ -463,7 +463,7 @@ START_TEST(nearest_of_long_words)
 
     memset(word, 'a', sizeof word - 1);
     word[sizeof word - 1] = '\0';
-    ck_assert_ptr_null(lk_option_nearest(word, words, 1));
+    ck_assert_ptr_null(lk_words_nearest(word, words, 1));
 }
 END_TEST
 

@@ -238,19 +238,19 @@ END_TEST
 
 START_TEST(wilson)
 {
-    struct lk_estimate e = lk_stats_share(8, 10, 0.95);
+    struct lk_estimate e = lk_stats_wilson(8, 10, 0.95);
 
     ck_assert_double_eq(e.value, 0.8);
     ck_assert_double_eq_tol(e.lo, 0.49016, 5e-6); /* Newcombe 1998's method 3 */
     ck_assert_double_eq_tol(e.hi, 0.94332, 5e-6);
     ck_assert_uint_eq(e.n, 10);
-    e = lk_stats_share(0, 10, 0.95);
+    e = lk_stats_wilson(0, 10, 0.95);
     ck_assert_double_eq(e.lo, 0);
     ck_assert_double_eq_tol(e.hi, 0.27753, 5e-6);
-    e = lk_stats_share(10, 10, 0.95);
+    e = lk_stats_wilson(10, 10, 0.95);
     ck_assert_double_eq(e.hi, 1);
     ck_assert_double_eq_tol(e.lo, 1 - 0.27753, 5e-6);
-    e = lk_stats_share(0, 0, 0.95);
+    e = lk_stats_wilson(0, 0, 0.95);
     ck_assert(isnan(e.value));
     ck_assert_double_eq(e.lo, 0);
     ck_assert_double_eq(e.hi, 1);

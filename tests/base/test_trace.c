@@ -282,12 +282,6 @@ START_TEST(a_run_directory)
     ck_assert_int_eq(t[1].info.rank, 2);
     ck_assert_int_eq(t[2].info.rank, 10);
     lk_traces_free(t, n);
-    write_rank(2, 11, "a", "rank3.trace.json.gz");
-    ck_assert_int_eq(lk_traces_read(folder, &t, &n), LK_EPARSE);
-    ck_assert_ptr_nonnull(strstr(lk_error_text(), "two traces are of rank 2"));
-    write_rank(3, 11, "b", "rank3.trace.json.gz");
-    ck_assert_int_eq(lk_traces_read(folder, &t, &n), LK_EPARSE);
-    ck_assert_ptr_nonnull(strstr(lk_error_text(), "of different runs"));
 }
 END_TEST
 

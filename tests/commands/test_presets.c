@@ -14,11 +14,19 @@
 
 /* Presets listed in docs/clusters.md. */
 static const char *const promised[] = {
-    "dgx-1-v100.json",    "dgx-2.json",           "dgx-a100.json",     "dgx-h100.json",
-    "hgx-h100-roce.json", "hgx-h100-efa.json",    "hgx-h100-tcp.json", "dgx-h200.json",
-    "hgx-h200-roce.json", "hgx-h200-efa.json",    "hgx-h200-tcp.json", "dgx-b200.json",
-    "gb200-nvl72.json",   "gh200-slingshot.json", "pcie-a100.json",    "ethernet-10g.json",
-    "ethernet-25g.json",  "ethernet-100g.json",
+    "dgx-1-v100.json",         "dgx-2.json",
+    "dgx-a100.json",           "dgx-h100.json",
+    "hgx-h100-roce.json",      "hgx-h100-efa.json",
+    "hgx-h100-tcp.json",       "dgx-h200.json",
+    "hgx-h200-roce.json",      "hgx-h200-efa.json",
+    "hgx-h200-tcp.json",       "dgx-b200.json",
+    "gb200-nvl72.json",        "gh200-slingshot.json",
+    "pcie-a100.json",          "ethernet-10g.json",
+    "ethernet-25g.json",       "ethernet-100g.json",
+    "pcie-rtx4070.json",       "mi300x-roce.json",
+    "ethernet-10g-4gpu.json",  "ethernet-10g-8gpu.json",
+    "ethernet-25g-4gpu.json",  "ethernet-25g-8gpu.json",
+    "ethernet-100g-4gpu.json", "ethernet-100g-8gpu.json",
 };
 
 static void check_sources(const struct lk_cluster *c)
@@ -76,11 +84,11 @@ static void check_costs(const struct lk_cluster *c)
 {
     struct lk_cost_model *estimate, *draws[4];
 
-    ck_assert_msg(lk_cost_model_create(c, NULL, &estimate) == LK_OK, "%s", lk_error_text());
+    ck_assert_msg(lk_cost_model_create(c, NULL, NULL, &estimate) == LK_OK, "%s", lk_error_text());
     for (uint64_t i = 0; i < LK_COUNT(draws); i++) {
         struct lk_rng g = lk_rng_init(i, 1);
 
-        ck_assert_int_eq(lk_cost_model_create(c, &g, &draws[i]), LK_OK);
+        ck_assert_int_eq(lk_cost_model_create(c, &g, NULL, &draws[i]), LK_OK);
     }
     for (int ranks = 2; ranks <= 1024; ranks *= 2)
         for (size_t k = 0; k < LK_COUNT(colls); k++)
@@ -135,7 +143,7 @@ static double seconds_of(const struct lk_cluster *c, int ranks, int nodes, uint6
     struct lk_cost_model *m;
     double s;
 
-    ck_assert_int_eq(lk_cost_model_create(c, NULL, &m), LK_OK);
+    ck_assert_int_eq(lk_cost_model_create(c, NULL, NULL, &m), LK_OK);
     s = cost_of(m, c, LK_ALL_REDUCE, ranks, nodes, bytes).seconds;
     lk_cost_model_destroy(m);
     return s;

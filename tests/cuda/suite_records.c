@@ -13,7 +13,7 @@
 
 #include "base/array.h"
 #include "kernels/ops.h"
-#include "profiler/cupti_calls_cuda.h"
+#include "profiler/cupti_impl_cuda.h"
 #include "runtime/device/device.h"
 #include "tests/rigs/cupti_capture_cuda.h"
 #include "tests/rigs/kept_spans.h"
@@ -83,7 +83,8 @@ static void finish(void)
     rig.after_ns = lk_now_ns();
     must(lk_cupti_close(rig.cupti, lk_deadline_in(20 * LK_NS_PER_S), &rig.counts));
     rig.cupti = NULL;
-#define PRINT(field, counter, meaning) printf("  %s: %" PRIu64 "\n", counter, rig.counts.field);
+#define PRINT(field, counter, missing, text)                                                       \
+    printf("  %s: %" PRIu64 "\n", counter, rig.counts.field);
     LK_CUPTI_COUNT_LIST(PRINT)
 #undef PRINT
     ck_assert_uint_eq(rig.counts.dropped, 0);

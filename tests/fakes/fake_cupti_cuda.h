@@ -6,7 +6,7 @@
 #ifndef LK_TESTS_FAKE_CUPTI_CUDA_H
 #define LK_TESTS_FAKE_CUPTI_CUDA_H
 
-#include "profiler/cupti_calls_cuda.h"
+#include "profiler/cupti_impl_cuda.h"
 
 #include <stdatomic.h>
 #include <stdbool.h>

@@ -83,10 +83,14 @@ static inline void fuzz_forecast(const struct lk_job *job, const struct lk_clust
                                          .level = 0.9,
                                          .draws = 20,
                                          .seed = 1};
-    struct lk_forecast f = {0};
+    struct lk_evidence_source e;
+    struct lk_forecast f;
 
-    if (lk_predict(job, cluster, &q, &f) == LK_OK)
+    if (lk_step_evidence(job, cluster, &q, &e) != LK_OK)
+        return;
+    if (lk_forecast_run(&e, &q, &f) == LK_OK)
         lk_forecast_fini(&f);
+    e.ops->close(e.self);
 }
 
 #endif

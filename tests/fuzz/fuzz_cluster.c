@@ -32,7 +32,7 @@ static void cost(const struct lk_cluster *c)
     struct lk_cost_model *m;
     struct lk_cost out[2];
 
-    if (lk_cost_model_create(c, NULL, &m) != LK_OK)
+    if (lk_cost_model_create(c, NULL, NULL, &m) != LK_OK)
         return;
     for (int coll = 0; coll < LK_COLL_COUNT; coll++)
         (void)lk_cost_eval(m, (enum lk_coll)coll, LK_ALGO_AUTO, 16, 2, bytes, 2, out);

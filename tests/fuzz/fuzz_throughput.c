@@ -1,5 +1,6 @@
 /* Tables of throughputs: any bytes are read or refused; an accepted table
  * is forecast and validated. */
+#include "sim/forecast/backtest.h"
 #include "sim/throughput/throughput.h"
 #include "tests/fuzz/fuzz.h"
 
@@ -12,16 +13,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static const struct lk_throughput_request q = {
         .grid = {.gpus = gpus, .n_gpus = 2, .level = 0.9}};
     struct lk_throughput_table t = {0};
-    struct lk_table *errors = NULL;
-    struct lk_forecast f = {0};
+    struct lk_evidence_source e;
+    struct lk_backtests tests;
+    struct lk_forecast f;
 
     if (lk_throughput_read(fuzz_file(data, size), &t) != LK_OK)
         return 0;
-    if (t.n <= ROWS_MAX) {
-        if (lk_throughput_predict(&t, &q, &f) == LK_OK)
+    if (t.n <= ROWS_MAX && lk_throughput_evidence(&t, &q, &e) == LK_OK) {
+        if (lk_backtest_run(&e, q.grid.level, &tests) == LK_OK)
+            lk_backtests_fini(&tests);
+        if (lk_forecast_run(&e, &q.grid, &f) == LK_OK)
             lk_forecast_fini(&f);
-        if (lk_throughput_validate(&t, &q, &errors) == LK_OK)
-            lk_table_destroy(errors);
+        e.ops->close(e.self);
     }
     lk_throughput_fini(&t);
     return 0;

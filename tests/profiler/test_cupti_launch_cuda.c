@@ -6,7 +6,7 @@
 #ifdef LK_HAVE_CUPTI
 
 #include "base/array.h"
-#include "profiler/issue_windows.h"
+#include "profiler/cupti_clock.h"
 #include "tests/fakes/fake_cupti_cuda.h"
 #include "tests/rigs/cupti_rig_cuda.h"
 #include "tests/rigs/kept_spans.h"

@@ -281,6 +281,26 @@ START_TEST(runs_are_found)
 }
 END_TEST
 
+/* The ranks of a run are of one run, and each is there once. */
+START_TEST(ranks_that_are_no_run)
+{
+    const struct step_model m = step_model_default((struct step_model){.ranks = 2});
+    struct lk_trace *traces = NULL;
+    struct lk_run run;
+
+    ck_assert_int_eq(step_model_run(&m, &traces, NULL), LK_OK);
+    traces[1].info.rank = 0;
+    ck_assert_int_eq(lk_run_take("x", traces, 2, &run), LK_EPARSE);
+    ck_assert_ptr_nonnull(strstr(lk_error_text(), "two traces are of rank 0"));
+    traces[1].info.rank = 1;
+    free(traces[1].info.run_id);
+    ck_assert_int_eq(lk_strdup(&traces[1].info.run_id, "other"), LK_OK);
+    ck_assert_int_eq(lk_run_take("x", traces, 2, &run), LK_EPARSE);
+    ck_assert_ptr_nonnull(strstr(lk_error_text(), "of different runs"));
+    lk_traces_free(traces, 2);
+}
+END_TEST
+
 START_TEST(bad_run_directories)
 {
     struct lk_run_set set;
@@ -530,6 +550,7 @@ Suite *lk_suite_steps(void)
     tcase_add_checked_fixture(d, scratch_set_up, scratch_tear_down);
     tcase_add_test(d, runs_are_found);
     tcase_add_test(d, bad_run_directories);
+    tcase_add_test(d, ranks_that_are_no_run);
     tcase_add_test(d, job_of_a_sweep);
     tcase_add_test(d, job_has_the_noise_scale);
     tcase_add_loop_test(d, job_knows_what_memory_holds, 0, LK_COUNT(kept));

@@ -220,3 +220,31 @@ void sim_world_fini(struct sim_world *w)
     lk_job_fini(&w->job);
     lk_cluster_fini(&w->cluster);
 }
+
+enum lk_status sim_whatif(const struct lk_job *job, const struct lk_cluster *cluster,
+                          const struct lk_whatif_request *request, struct lk_whatif *out)
+{
+    enum lk_status st = LK_OK;
+    struct lk_predict_request q = {
+        .level = request->level, .draws = request->draws, .seed = request->seed, .whatif = true};
+    struct lk_evidence_source source;
+
+    LK_TRY(lk_step_evidence(job, cluster, &q, &source));
+    st = lk_whatif_run(&source, request, out);
+    source.ops->close(source.self);
+out:
+    return st;
+}
+
+enum lk_status sim_predict(const struct lk_job *job, const struct lk_cluster *cluster,
+                           const struct lk_predict_request *request, struct lk_forecast *out)
+{
+    enum lk_status st = LK_OK;
+    struct lk_evidence_source source;
+
+    LK_TRY(lk_step_evidence(job, cluster, request, &source));
+    st = lk_forecast_run(&source, request, out);
+    source.ops->close(source.self);
+out:
+    return st;
+}

@@ -7,7 +7,9 @@
 
 #include "base/cluster.h"
 #include "base/job.h"
+#include "sim/forecast/forecast.h"
 #include "sim/step/config.h"
+#include "sim/whatif/whatif.h"
 
 #include <stdint.h>
 
@@ -43,5 +45,12 @@ struct sim_world {
 };
 void sim_world_init(struct sim_world *w, uint64_t seed, int largest);
 void sim_world_fini(struct sim_world *w);
+
+/* Forecast a job on a cluster by the step model. */
+enum lk_status sim_predict(const struct lk_job *job, const struct lk_cluster *cluster,
+                           const struct lk_predict_request *request, struct lk_forecast *out);
+/* Run a what-if of a job on a cluster by the step model. */
+enum lk_status sim_whatif(const struct lk_job *job, const struct lk_cluster *cluster,
+                          const struct lk_whatif_request *request, struct lk_whatif *out);
 
 #endif

@@ -1,7 +1,7 @@
 /* Altered clusters and jobs: known factors, monotony, refusals. */
 #include "base/array.h"
 #include "sim/collective/coll_cost.h"
-#include "sim/whatif/altered_cluster.h"
+#include "sim/forecast/altered_cluster.h"
 #include "tests/rigs/sim_truth.h"
 #include "tests/rigs/suite.h"
 
@@ -41,7 +41,7 @@ static double cost(const struct lk_cluster *c, int ranks, uint64_t bytes)
     struct lk_cost_model *m = NULL;
     struct lk_cost out;
 
-    ck_assert_int_eq(lk_cost_model_create(c, NULL, &m), LK_OK);
+    ck_assert_int_eq(lk_cost_model_create(c, NULL, NULL, &m), LK_OK);
     ck_assert_msg(lk_cost_eval(m, LK_ALL_REDUCE, LK_ALGO_AUTO, ranks, ranks, &bytes, 1, &out) ==
                       LK_OK,
                   "%s", lk_error_text());
@@ -53,14 +53,14 @@ START_TEST(nothing_changed_is_the_same)
 {
     struct world w;
     struct lk_change none = {0};
-    struct lk_changed c;
+    struct lk_altered c;
 
     world_init(&w);
     ck_assert(lk_change_is_none(&none));
-    ck_assert_int_eq(lk_changed_init(&c, &w.job, &w.cluster, &none, 4), LK_OK);
+    ck_assert_int_eq(lk_altered_init(&c, &w.job, &w.cluster, &none, 4), LK_OK);
     ck_assert_double_eq(cost(&c.cluster, 2, 1 << 20), cost(&w.cluster, 2, 1 << 20));
     ck_assert_uint_eq(c.job.n_runs, 0);
-    lk_changed_fini(&c);
+    lk_altered_fini(&c);
     world_fini(&w);
 }
 END_TEST
@@ -75,13 +75,13 @@ START_TEST(links_scale_what_they_should)
     struct world w;
     struct lk_change faster = {.bandwidth_Bps[LK_LINK_INTER] = {f, true}};
     struct lk_change nearer = {.latency_s[LK_LINK_INTER] = {f, true}};
-    struct lk_changed a, b;
+    struct lk_altered a, b;
 
     world_init(&w);
     ck_assert(!lk_change_is_none(&faster));
-    ck_assert_msg(lk_changed_init(&a, &w.job, &w.cluster, &faster, 4) == LK_OK, "%s",
+    ck_assert_msg(lk_altered_init(&a, &w.job, &w.cluster, &faster, 4) == LK_OK, "%s",
                   lk_error_text());
-    ck_assert_int_eq(lk_changed_init(&b, &w.job, &w.cluster, &nearer, 4), LK_OK);
+    ck_assert_int_eq(lk_altered_init(&b, &w.job, &w.cluster, &nearer, 4), LK_OK);
     for (int ranks = 2; ranks <= 8; ranks *= 2) {
         double large = cost(&w.cluster, ranks, 64 << 20), small = cost(&w.cluster, ranks, 4096);
 
@@ -89,8 +89,8 @@ START_TEST(links_scale_what_they_should)
         ck_assert_double_eq_tol(cost(&a.cluster, ranks, 4096) / small, 1, 0.25);
         ck_assert_double_eq_tol(cost(&b.cluster, ranks, 4096) / small, f, 0.25 * f);
     }
-    lk_changed_fini(&a);
-    lk_changed_fini(&b);
+    lk_altered_fini(&a);
+    lk_altered_fini(&b);
     world_fini(&w);
 }
 END_TEST
@@ -101,7 +101,7 @@ START_TEST(another_gpu_by_its_rates)
     struct lk_cluster gpu = {.name = (char *)"b", .gpu = (char *)"fast"};
     struct lk_change change = {.gpu = &gpu};
     struct lk_job_layer layers[2] = {0};
-    struct lk_changed c;
+    struct lk_altered c;
     double before;
 
     world_init(&w);
@@ -112,15 +112,15 @@ START_TEST(another_gpu_by_its_rates)
     gpu.device.memory_Bps = quantity(2e12);
     lk_quantity_fini(&w.job.flops_per_sample);
     w.job.flops_per_sample = lk_quantity_none();
-    ck_assert_int_eq(lk_changed_init(&c, &w.job, &w.cluster, &change, 4), LK_EEVIDENCE);
+    ck_assert_int_eq(lk_altered_init(&c, &w.job, &w.cluster, &change, 4), LK_EEVIDENCE);
     ck_assert_ptr_nonnull(strstr(lk_error_text(), "flops_per_sample"));
     /* By flops alone: a quarter, but at least a half, which the memory allows. */
     w.job.flops_per_sample = quantity(1e12);
-    ck_assert_int_eq(lk_changed_init(&c, &w.job, &w.cluster, &change, 4), LK_OK);
+    ck_assert_int_eq(lk_altered_init(&c, &w.job, &w.cluster, &change, 4), LK_OK);
     ck_assert_double_eq_tol(c.job.compute[0].forward_s.value, before / 4, 1e-12);
     ck_assert_double_ge(c.job.compute[0].forward_s.hi, before / 2);
     ck_assert_str_eq(c.cluster.gpu, "fast");
-    lk_changed_fini(&c);
+    lk_altered_fini(&c);
     /* Layers: 10 ms of flops becomes 2.5, 10 ms of memory becomes 5. */
     layers[0].flops = quantity(1e12);
     layers[0].bytes = quantity(1e9);
@@ -128,12 +128,12 @@ START_TEST(another_gpu_by_its_rates)
     layers[1].bytes = quantity(10e9);
     w.job.layers = layers;
     w.job.n_layers = 2;
-    ck_assert_int_eq(lk_changed_init(&c, &w.job, &w.cluster, &change, 4), LK_OK);
+    ck_assert_int_eq(lk_altered_init(&c, &w.job, &w.cluster, &change, 4), LK_OK);
     ck_assert_double_eq_tol(c.job.compute[0].forward_s.value, before * 7.5 / 20, 1e-12);
-    lk_changed_fini(&c);
+    lk_altered_fini(&c);
     lk_quantity_fini(&gpu.device.flops);
     gpu.device.flops = lk_quantity_none();
-    ck_assert_int_eq(lk_changed_init(&c, &w.job, &w.cluster, &change, 4), LK_EEVIDENCE);
+    ck_assert_int_eq(lk_altered_init(&c, &w.job, &w.cluster, &change, 4), LK_EEVIDENCE);
     ck_assert_ptr_nonnull(strstr(lk_error_text(), "device.flops"));
     for (int i = 0; i < 2; i++) {
         lk_quantity_fini(&layers[i].flops);
@@ -151,7 +151,7 @@ START_TEST(without_the_slowest_rank)
 {
     struct world w;
     struct lk_change change = {.without_ranks = 1};
-    struct lk_changed c;
+    struct lk_altered c;
     double before;
 
     world_init(&w);
@@ -160,13 +160,13 @@ START_TEST(without_the_slowest_rank)
     w.cluster.rank_sd = lk_quantity_none();
     for (int r = 0; r < 4; r++)
         w.job.runs[0].rank_compute_s[r] = r == 2 ? 1.1 : 1;
-    ck_assert_int_eq(lk_changed_init(&c, &w.job, &w.cluster, &change, 4), LK_OK);
+    ck_assert_int_eq(lk_altered_init(&c, &w.job, &w.cluster, &change, 4), LK_OK);
     ck_assert(lk_quantity_known(&c.cluster.rank_sd));
     ck_assert_double_eq_tol(c.cluster.rank_sd.value, 0, 1e-9);
     ck_assert_double_eq_tol(c.job.compute[0].forward_s.value, before / 1.025, 1e-9);
-    lk_changed_fini(&c);
+    lk_altered_fini(&c);
     change.without_ranks = 3;
-    ck_assert_int_eq(lk_changed_init(&c, &w.job, &w.cluster, &change, 4), LK_EUSAGE);
+    ck_assert_int_eq(lk_altered_init(&c, &w.job, &w.cluster, &change, 4), LK_EUSAGE);
     world_fini(&w);
 }
 END_TEST
@@ -176,18 +176,18 @@ START_TEST(slow_from_now_on)
 {
     struct world w;
     struct lk_change change = {.slow_rank = {3, 1.5}, .slow_link = {1, 2}};
-    struct lk_changed c;
+    struct lk_altered c;
     struct lk_known_stragglers s;
 
     world_init(&w);
     ck_assert(!lk_change_is_none(&change));
-    ck_assert_int_eq(lk_changed_init(&c, &w.job, &w.cluster, &change, 4), LK_OK);
+    ck_assert_int_eq(lk_altered_init(&c, &w.job, &w.cluster, &change, 4), LK_OK);
     ck_assert_int_eq(lk_known_stragglers_init(&s, &c.job, &c.cluster), LK_OK);
     ck_assert_double_eq(lk_known_straggler_rank(&s, 3, false), 1.5);
     ck_assert_double_nan(lk_known_straggler_rank(&s, 3, true));
     lk_known_stragglers_fini(&s);
     ck_assert_double_eq_tol(cost(&c.cluster, 2, 64 << 20) / cost(&w.cluster, 2, 64 << 20), 2, 0.04);
-    lk_changed_fini(&c);
+    lk_altered_fini(&c);
     world_fini(&w);
 }
 END_TEST
@@ -197,12 +197,12 @@ START_TEST(what_is_not_known_cannot_change)
     struct world w;
     struct lk_change intra = {.bandwidth_Bps[LK_LINK_INTRA] = {2, true}};
     struct lk_change over = {.oversubscription = {4, false}};
-    struct lk_changed c;
+    struct lk_altered c;
 
     world_init(&w);
-    ck_assert_int_eq(lk_changed_init(&c, &w.job, &w.cluster, &intra, 4), LK_EEVIDENCE);
+    ck_assert_int_eq(lk_altered_init(&c, &w.job, &w.cluster, &intra, 4), LK_EEVIDENCE);
     ck_assert_ptr_nonnull(strstr(lk_error_text(), "intra.bandwidth"));
-    ck_assert_int_eq(lk_changed_init(&c, &w.job, &w.cluster, &over, 4), LK_EEVIDENCE);
+    ck_assert_int_eq(lk_altered_init(&c, &w.job, &w.cluster, &over, 4), LK_EEVIDENCE);
     ck_assert_ptr_nonnull(strstr(lk_error_text(), "nodes_per_switch"));
     world_fini(&w);
 }

@@ -80,7 +80,7 @@ static struct lk_cost cost_at(const struct lk_cluster *c, enum lk_algo algo, uin
     struct lk_cost_model *m = NULL;
     struct lk_cost out;
 
-    ck_assert_int_eq(lk_cost_model_create(c, NULL, &m), LK_OK);
+    ck_assert_int_eq(lk_cost_model_create(c, NULL, NULL, &m), LK_OK);
     ck_assert_int_eq(lk_cost_eval(m, LK_ALL_REDUCE, algo, ranks, nodes, &bytes, 1, &out), LK_OK);
     lk_cost_model_destroy(m);
     return out;
@@ -434,7 +434,7 @@ START_TEST(nothing_known_is_refused_with_the_next_run)
 
     sweep_init(&s);
     add_curve(&s, LK_ALGO_RING, 2, 0);
-    ck_assert_int_eq(lk_cost_model_create(&s.cluster, NULL, &m), LK_OK);
+    ck_assert_int_eq(lk_cost_model_create(&s.cluster, NULL, NULL, &m), LK_OK);
     ck_assert_int_eq(lk_cost_eval(m, LK_ALL_REDUCE, LK_ALGO_AUTO, 4, 4, &bytes, 1, &out),
                      LK_EEVIDENCE);
     ck_assert_ptr_nonnull(strstr(lk_error_text(), "lockstep calibrate"));
@@ -465,7 +465,7 @@ START_TEST(an_all_reduce_gives_its_halves)
     sweep_init(&s);
     add_curve(&s, LK_ALGO_RING, 2, 0);
     add_curve(&s, LK_ALGO_RING, 4, 0);
-    ck_assert_int_eq(lk_cost_model_create(&s.cluster, NULL, &m), LK_OK);
+    ck_assert_int_eq(lk_cost_model_create(&s.cluster, NULL, NULL, &m), LK_OK);
     ck_assert_int_eq(lk_cost_eval(m, LK_ALL_REDUCE, LK_ALGO_AUTO, 4, 1, &bytes, 1, &whole), LK_OK);
     for (size_t i = 0; i < LK_COUNT(rows); i++)
         for (int ranks = 4; ranks <= 8; ranks += 4) {
@@ -480,7 +480,7 @@ START_TEST(an_all_reduce_gives_its_halves)
     lk_cost_model_destroy(m);
     /* Measured points of the collective itself are better. */
     s.cluster.points[0].coll = LK_ALL_GATHER;
-    ck_assert_int_eq(lk_cost_model_create(&s.cluster, NULL, &m), LK_OK);
+    ck_assert_int_eq(lk_cost_model_create(&s.cluster, NULL, NULL, &m), LK_OK);
     bytes = s.cluster.points[0].bytes;
     ck_assert_int_eq(lk_cost_eval(m, LK_ALL_GATHER, LK_ALGO_AUTO, 2, 1, &bytes, 1, &part), LK_OK);
     ck_assert_int_eq(part.evidence, LK_EVIDENCE_MEASURED);
@@ -507,7 +507,7 @@ START_TEST(draws_move_by_the_interval)
             struct lk_cost_model *m = NULL;
             struct lk_cost c;
 
-            ck_assert_int_eq(lk_cost_model_create(&s.cluster, &g, &m), LK_OK);
+            ck_assert_int_eq(lk_cost_model_create(&s.cluster, &g, NULL, &m), LK_OK);
             ck_assert_int_eq(lk_cost_eval(m, LK_ALL_REDUCE, LK_ALGO_AUTO, 2, 1, &bytes, 1, &c),
                              LK_OK);
             twice[j] = log(c.seconds / truth(LK_ALGO_RING, (double)bytes, 2));

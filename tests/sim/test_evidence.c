@@ -1,6 +1,8 @@
-/* The forecast's pipeline over a source of evidence whose numbers are known. */
+/* Forecasts, back-tests and what-ifs over a source of evidence whose numbers are known. */
 #include "base/array.h"
+#include "sim/forecast/backtest.h"
 #include "sim/forecast/forecast.h"
+#include "sim/whatif/whatif.h"
 #include "tests/rigs/suite.h"
 
 #include <math.h>
@@ -11,14 +13,14 @@ enum { DRAWS = 100, PER_NODE = 4 };
 
 /* A step takes 1 s a sample of the micro-batch, and a share more for each node beyond the first. */
 struct toy {
-    double a_node;
+    double a_node, fixed_s;
     bool no_draws, no_reference;
     int prepared, predicted, estimated;
 };
 
 static double step_s(const struct toy *t, const struct lk_config *c)
 {
-    return c->local_batch * c->accumulation * (1 + t->a_node * (c->nodes - 1));
+    return t->fixed_s + c->local_batch * c->accumulation * (1 + t->a_node * (c->nodes - 1));
 }
 
 static enum lk_status prepare(void *self, struct lk_forecast *out)
@@ -69,10 +71,23 @@ static enum lk_status set_reference(const void *self, struct lk_config *c)
     return LK_OK;
 }
 
+/* Predicts 10 % too much; has no prediction of 16 GPUs. */
+static enum lk_status from_rest(void *self, const struct lk_config *c, bool is_batch,
+                                struct lk_prediction *out)
+{
+    (void)is_batch;
+    if (c->gpus == 16)
+        return lk_fail(LK_EEVIDENCE, "nothing is known of 16");
+    *out = (struct lk_prediction){.config = *c, .step_s = 1.1 * step_s(self, c)};
+    out->lo_s = out->hi_s = out->step_s;
+    return LK_OK;
+}
+
 static const struct lk_evidence_ops ops = {
     .prepare = prepare,
     .at = at,
     .estimate = estimate,
+    .from_rest = from_rest,
     .set_reference = set_reference,
 };
 
@@ -205,6 +220,75 @@ START_TEST(the_best_needs_draws)
 }
 END_TEST
 
+/* Each larger count is held out, then each batch; the baselines know only what is left. */
+START_TEST(any_source_is_held_out)
+{
+    struct toy t = {.a_node = 0.5};
+    struct lk_measured rows[] = {
+        {.config = {.gpus = 2, .nodes = 1, .local_batch = 2, .accumulation = 1}},
+        {.config = {.gpus = 8, .nodes = 2, .local_batch = 2, .accumulation = 1}},
+        {.config = {.gpus = 8, .nodes = 2, .local_batch = 4, .accumulation = 1}},
+        {.config = {.gpus = 8, .nodes = 2, .local_batch = 8, .accumulation = 1}},
+        {.config = {.gpus = 16, .nodes = 4, .local_batch = 16, .accumulation = 1}}};
+    struct lk_evidence_source e = source(&t);
+    struct lk_backtests b;
+    struct lk_forecast f = {0};
+
+    e.measured = rows;
+    e.n_measured = LK_COUNT(rows);
+    for (size_t i = 0; i < LK_COUNT(rows); i++)
+        rows[i].step_s = step_s(&t, &rows[i].config);
+    ck_assert_int_eq(lk_backtest_run(&e, 0.9, &b), LK_OK);
+    ck_assert_uint_eq(b.n, 7); /* 2 GPUs, three times 8; batches 2, 4, 8 */
+    ck_assert_str_eq(b.refusal, "nothing is known of 16");
+    ck_assert_str_eq(b.items[1].test.what, "8 GPUs from 2");
+    ck_assert_double_eq(b.items[1].reach, 4);
+    ck_assert_double_eq_tol(b.items[1].test.predicted_s, 1.1 * rows[1].step_s, 1e-12);
+    ck_assert_double_eq_tol(b.items[1].baseline_s[LK_BASELINE_PROPORTIONAL], 2, 1e-12);
+    ck_assert_double_nan(b.items[2].baseline_s[LK_BASELINE_PROPORTIONAL]); /* no batch of 4 */
+    ck_assert_str_eq(b.items[5].test.what, "local batch 4 from 2, 8, 16");
+    ck_assert_double_eq_tol(b.items[5].baseline_s[LK_BASELINE_LINE], rows[2].step_s, 1e-12);
+    ck_assert_int_eq(lk_backtest_add(&b, &f), LK_OK);
+    ck_assert_uint_eq(f.n_backtests, 7);
+    lk_forecast_fini(&f);
+    lk_backtests_fini(&b);
+}
+END_TEST
+
+/* Without draws a gain is as uncertain as the less certain of both points; an axis that the source
+ * knows nothing of is refused. */
+START_TEST(a_what_if_without_draws)
+{
+    struct toy t = {.no_draws = true};
+    struct lk_evidence_source e = source(&t);
+    struct lk_axis_value gpus_8 = {.number.value = 8, .text = "8"};
+    struct lk_axis_value batches[] = {{.number.value = 2, .text = "2"},
+                                      {.number.value = 4, .text = "4"}};
+    struct lk_whatif_request q = {.level = 0.9, .draws = DRAWS, .seed = 1};
+    const double z = 1.6448536269514722, sd = hypot(log(1.1 / 0.9) / 2 / z, 0.01);
+    struct lk_whatif w;
+
+    q.axes[LK_AXIS_GPUS].v = &gpus_8;
+    q.axes[LK_AXIS_GPUS].n = 1;
+    q.axes[LK_AXIS_LOCAL_BATCH].v = batches;
+    q.axes[LK_AXIS_LOCAL_BATCH].n = 2;
+    t.fixed_s = 1;
+    ck_assert_msg(lk_whatif_run(&e, &q, &w) == LK_OK, "%s", lk_error_text());
+    ck_assert_uint_eq(w.n_points, 2);
+    ck_assert_double_eq(w.forecast.points[0].gain.hi, 1); /* the current one itself */
+    ck_assert_double_eq_tol(w.forecast.points[1].gain.ratio, 2 * 3. / 5, 1e-12);
+    ck_assert_double_eq_tol(w.forecast.points[1].gain.lo, 1.2 * exp(-z * sd), 1e-6);
+    ck_assert_double_eq_tol(w.forecast.points[1].gain.hi, 1.2 * exp(z * sd), 1e-6);
+    ck_assert_double_eq_tol(w.forecast.points[1].gain.certainty,
+                            0.5 * erfc(-log(1.2) / sd / sqrt(2)), 1e-6);
+    ck_assert_double_eq_tol(w.forecast.points[1].efficiency, 1, 1e-12);
+    lk_whatif_fini(&w);
+    q.axes[LK_AXIS_PERIOD] = q.axes[LK_AXIS_LOCAL_BATCH];
+    ck_assert_int_eq(lk_whatif_run(&e, &q, &w), LK_EUSAGE);
+    ck_assert_ptr_nonnull(strstr(lk_error_text(), "--period takes the step model"));
+}
+END_TEST
+
 SUITE(evidence, c)
 {
     tcase_add_test(c, each_configuration_is_predicted_once);
@@ -212,4 +296,6 @@ SUITE(evidence, c)
     tcase_add_test(c, a_global_batch_is_split);
     tcase_add_loop_test(c, the_knee_is_where_a_node_adds_half, 0, 2);
     tcase_add_loop_test(c, the_best_needs_draws, 0, 2);
+    tcase_add_test(c, any_source_is_held_out);
+    tcase_add_test(c, a_what_if_without_draws);
 }

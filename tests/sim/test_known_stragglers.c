@@ -2,12 +2,12 @@
 #include "base/array.h"
 #include "base/rng.h"
 #include "base/stats.h"
+#include "sim/forecast/grid_model.h"
 #include "sim/forecast/predictor.h"
 #include "sim/step/closed_form.h"
 #include "sim/step/engine.h"
 #include "sim/step/known_stragglers.h"
 #include "sim/step/straggler_max.h"
-#include "sim/whatif/sweep.h"
 #include "tests/rigs/sim_truth.h"
 #include "tests/rigs/suite.h"
 
@@ -220,7 +220,7 @@ START_TEST(known_ranks_are_counted_once)
     mean = w.job.compute[1].forward_s.value;
     know(&w.cluster, 3, -1, 1.4, 0, false);
     config = w.job.runs[0].config;
-    ck_assert_int_eq(lk_cost_model_create(&w.cluster, NULL, &cost), LK_OK);
+    ck_assert_int_eq(lk_cost_model_create(&w.cluster, NULL, NULL, &cost), LK_OK);
     ck_assert_int_eq(lk_config_model_init(&m, &w.job, &w.cluster, cost, NULL, &config), LK_OK);
     ck_assert_double_eq_tol(m.step.forward_s, mean / 1.1, 1e-12);
     ck_assert_double_nan(m.step.rank_slowness[0]);
@@ -247,14 +247,14 @@ START_TEST(known_effects_replace_draws)
                               .node_slowness = node};
     struct lk_step_plan p;
 
-    ck_assert_int_eq(lk_step_plan_init(&p, &m, 1), LK_OK);
+    ck_assert_int_eq(lk_step_plan_init(&p, &m, &(struct lk_sim_request){1, 1}), LK_OK);
     ck_assert_double_ne(p.rank_effect[0], 0);
     ck_assert_double_eq(p.rank_effect[1], 0.5);
     ck_assert_double_eq(p.rank_effect[2], 0.2);
     ck_assert_double_eq(p.rank_effect[3], 0.2);
     lk_step_plan_fini(&p);
     m.law.rank_sd = 0.1;
-    ck_assert_int_eq(lk_step_plan_init(&p, &m, 1), LK_OK);
+    ck_assert_int_eq(lk_step_plan_init(&p, &m, &(struct lk_sim_request){1, 1}), LK_OK);
     ck_assert_double_eq(p.rank_effect[1], 0.5);
     ck_assert_double_ne(p.rank_effect[2], 0.2);
     lk_step_plan_fini(&p);
@@ -307,7 +307,7 @@ static double cost(const struct lk_cluster *c, int nodes, uint64_t bytes)
     struct lk_cost_model *m = NULL;
     struct lk_cost out;
 
-    ck_assert_msg(lk_cost_model_create(c, NULL, &m) == LK_OK, "%s", lk_error_text());
+    ck_assert_msg(lk_cost_model_create(c, NULL, NULL, &m) == LK_OK, "%s", lk_error_text());
     ck_assert_int_eq(lk_cost_eval(m, LK_ALL_REDUCE, LK_ALGO_AUTO, nodes, nodes, &bytes, 1, &out),
                      LK_OK);
     lk_cost_model_destroy(m);
@@ -389,7 +389,7 @@ static double mean_cost(const struct lk_step_model *m)
     for (uint64_t seed = 0; seed < SEEDS; seed++) {
         struct lk_step_plan p;
 
-        ck_assert_int_eq(lk_step_plan_init(&p, m, seed), LK_OK);
+        ck_assert_int_eq(lk_step_plan_init(&p, m, &(struct lk_sim_request){1, seed}), LK_OK);
         sum += (double)p.cost_ns[0] / 1e9 / SEEDS;
         lk_step_plan_fini(&p);
     }
@@ -444,7 +444,7 @@ static const struct {
     {"tail",
      64,
      8,
-     {.transient_sd = 0.02, .tail_share = 0.02, .tail_scale = 0.3, .tail_shape = 0.2},
+     {.transient_sd = 0.02, .tail_share = 0.02, .tail_scale = 0.375, .tail_shape = 0.2},
      NULL},
     {"tail, shape 0", 64, 8, {.transient_sd = 0.02, .tail_share = 0.2, .tail_scale = 0.3}, NULL},
     {"all",
@@ -472,7 +472,7 @@ START_TEST(the_slowest_without_draws)
     for (uint64_t seed = 0; seed < SEEDS; seed++) {
         struct lk_step_plan p;
 
-        ck_assert_int_eq(lk_step_plan_init(&p, &m, seed), LK_OK);
+        ck_assert_int_eq(lk_step_plan_init(&p, &m, &(struct lk_sim_request){1, seed}), LK_OK);
         for (uint64_t step = 0; step < STEPS; step++) {
             uint64_t slowest = 0;
 
@@ -494,13 +494,12 @@ START_TEST(the_slowest_without_draws)
 END_TEST
 
 /* A grid's points are near the predictor's also with known slow ranks. */
-START_TEST(sweeps_know_them_too)
+START_TEST(grids_know_them_too)
 {
     struct lk_predictor_options o = {.level = 0.9, .draws = 200, .seed = 3, .scale_error = NAN};
     struct world w;
     struct lk_predictor *p = NULL;
-    struct lk_config configs[4];
-    struct lk_sweep s;
+    struct lk_grid_model *m = NULL;
 
     world_init(&w, 1, 1.3);
     for (int gpus = 1; gpus <= 2; gpus++)
@@ -508,22 +507,22 @@ START_TEST(sweeps_know_them_too)
     know(&w.cluster, 5, -1, 1.5, 0, false);
     know(&w.cluster, -1, 9, 0, 2, false);
     ck_assert_int_eq(lk_predictor_create(&w.job, &w.cluster, &o, &p), LK_OK);
+    ck_assert_int_eq(lk_grid_model_create(p, &m), LK_OK);
     for (int i = 0; i < 4; i++) {
-        configs[i] = lk_config_current(&w.job);
-        configs[i].gpus = configs[i].nodes = 2 << i;
-        configs[i].local_batch = 8;
-    }
-    ck_assert_int_eq(lk_sweep_run(p, configs, 4, NULL, &s), LK_OK);
-    for (int i = 0; i < 4; i++) {
-        struct lk_prediction one;
+        struct lk_config c = lk_config_current(&w.job);
+        struct lk_prediction one, fast;
 
-        ck_assert_int_eq(lk_predictor_at(p, &configs[i], &one), LK_OK);
-        ck_assert_double_eq_tol(s.points[i].step_s / one.step_s, 1, 0.015);
-        ck_assert_double_eq_tol(s.points[i].lo_s / one.lo_s, 1, 0.03);
-        ck_assert_double_eq_tol(s.points[i].hi_s / one.hi_s, 1, 0.03);
+        c.gpus = c.nodes = 2 << i;
+        c.local_batch = 8;
+        ck_assert_int_eq(lk_predictor_at(p, &c, &one), LK_OK);
+        ck_assert_int_eq(lk_grid_model_at(m, &c, &fast), LK_OK);
+        ck_assert_double_eq_tol(fast.step_s / one.step_s, 1, 0.015);
+        ck_assert_double_eq_tol(fast.lo_s / one.lo_s, 1, 0.03);
+        ck_assert_double_eq_tol(fast.hi_s / one.hi_s, 1, 0.03);
         lk_prediction_fini(&one);
+        lk_prediction_fini(&fast);
     }
-    lk_sweep_fini(&s);
+    lk_grid_model_destroy(m);
     lk_predictor_destroy(p);
     world_fini(&w);
 }
@@ -543,5 +542,5 @@ SUITE(known_stragglers, c)
     tcase_add_test(c, points_of_two_levels);
     tcase_add_loop_test(c, the_links_spread_is_counted_once, 0, 4);
     tcase_add_loop_test(c, the_slowest_without_draws, 0, LK_COUNT(laws));
-    tcase_add_test(c, sweeps_know_them_too);
+    tcase_add_test(c, grids_know_them_too);
 }

@@ -64,6 +64,40 @@ static struct lk_estimate predict(struct lk_step_prior *prior, const struct lk_s
     return e;
 }
 
+/* Rows of one machine forecast another, with links of another rate: near that machine's truth,
+ * inside the interval, by the step model's change of the law too. On the same machine nothing
+ * changes. */
+START_TEST(another_machine_is_forecast)
+{
+    static const double elsewhere[] = {1e8, 5e7, 4e8};
+    struct rig here, there;
+    struct lk_scaling_point rows[2], truth;
+    struct lk_throughput_fit fit = {0};
+    struct lk_estimate own, e;
+
+    rig_init(&here, 1e8);
+    rig_init(&there, elsewhere[_i]);
+    for (int i = 0; i < 2; i++)
+        rows[i] = measure(&here, i + 1);
+    truth = measure(&there, 4);
+    ck_assert_int_eq(lk_throughput_fit_init(&fit, here.prior, rows, 2), LK_OK);
+    ck_assert_int_eq(lk_throughput_fit_at(&fit, &truth, 0.9, &own), LK_OK);
+    fit.elsewhere = there.prior;
+    ck_assert_int_eq(lk_throughput_fit_at(&fit, &truth, 0.9, &e), LK_OK);
+    if (!_i)
+        ck_assert_double_eq_tol(e.value / own.value, 1, 1e-6);
+    else
+        ck_assert_int_eq(e.value > own.value, _i == 2);
+    ck_assert_msg(fabs(e.value / truth.throughput - 1) < 0.05 && e.lo < truth.throughput &&
+                      truth.throughput < e.hi,
+                  "%g (%g to %g) for %g, at home %g", e.value, e.lo, e.hi, truth.throughput,
+                  own.value);
+    lk_throughput_fit_fini(&fit);
+    rig_fini(&here);
+    rig_fini(&there);
+}
+END_TEST
+
 /* Link rates, B/s, from one hidden behind backward to one that is not. */
 static const double rates[] = {2e9, 4e8, 2e8, 1e8, 5e7};
 
@@ -183,6 +217,7 @@ END_TEST
 
 SUITE(step_fit, t)
 {
+    tcase_add_loop_test(t, another_machine_is_forecast, 0, 3);
     tcase_add_loop_test(t, from_one_and_two, 0, (int)LK_COUNT(rates));
     tcase_add_test(t, from_one);
     tcase_add_test(t, rows_and_losses);

@@ -54,7 +54,7 @@ static struct lk_whatif whatif(struct rig *r)
 {
     struct lk_whatif w;
 
-    ck_assert_msg(lk_whatif_run(&r->job, &r->cluster, &r->q, &w) == LK_OK, "%s", lk_error_text());
+    ck_assert_msg(sim_whatif(&r->job, &r->cluster, &r->q, &w) == LK_OK, "%s", lk_error_text());
     return w;
 }
 
@@ -234,7 +234,7 @@ START_TEST(a_global_batch_is_kept)
     ck_assert_double_eq_tol(w.forecast.points[0].efficiency, 1, 1e-9);
     axis(&r, LK_AXIS_ACCUMULATION, "2");
     lk_whatif_fini(&w);
-    ck_assert_int_eq(lk_whatif_run(&r.job, &r.cluster, &r.q, &w), LK_EUSAGE);
+    ck_assert_int_eq(sim_whatif(&r.job, &r.cluster, &r.q, &w), LK_EUSAGE);
     rig_fini(&r);
 }
 END_TEST
@@ -260,7 +260,7 @@ START_TEST(points_that_are_left_out)
     ck_assert_uint_eq(w.n_refused, 1);
     lk_whatif_fini(&w);
     axis(&r, LK_AXIS_INTRA_BANDWIDTH, "x2");
-    ck_assert_int_eq(lk_whatif_run(&r.job, &r.cluster, &r.q, &w), LK_EEVIDENCE);
+    ck_assert_int_eq(sim_whatif(&r.job, &r.cluster, &r.q, &w), LK_EEVIDENCE);
     ck_assert_ptr_nonnull(strstr(lk_error_text(), "intra.bandwidth"));
     rig_fini(&r);
 }

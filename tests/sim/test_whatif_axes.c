@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "sim/whatif/whatif.h"
 #include "tests/rigs/scratch.h"
+#include "tests/rigs/sim_truth.h"
 #include "tests/rigs/suite.h"
 
 #include <math.h>
@@ -216,7 +217,7 @@ static double step_of(struct rig *r)
     struct lk_whatif w;
     double step;
 
-    ck_assert_msg(lk_whatif_run(&r->job, &r->cluster, &r->q, &w) == LK_OK, "%s", lk_error_text());
+    ck_assert_msg(sim_whatif(&r->job, &r->cluster, &r->q, &w) == LK_OK, "%s", lk_error_text());
     ck_assert_uint_eq(w.n_points, 1);
     step = w.forecast.points[0].step_s;
     lk_whatif_fini(&w);

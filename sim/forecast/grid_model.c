@@ -1,5 +1,5 @@
 /*
- * The step model made fast for sweeps: each part that configurations share is computed once.
+ * The step model made fast for grids: each part that configurations share is computed once.
  *
  * A network shape (ranks, caps, scheme) gives the collectives, and their cost in every draw, the
  * slowest link's included. A local batch gives the compute. The ranks' law gives the compute of the
@@ -13,11 +13,11 @@
  * of a draw change by the factor of the one in the middle of the cost; one rank is the slowest of a
  * whole micro-batch; a node's effect has the share of a rank's; effects are those of the job's
  * current batch; a new run's 50 steps are their mean. The anchor is treated alike, so most of these
- * errors cancel. tests/sim/test_sweep.c compares it with sim/forecast/predictor.h.
+ * errors cancel. tests/sim/test_grid_model.c compares it with sim/forecast/predictor.h.
  *
- * Divisions: shapes / compute / stragglers / one configuration / anchors / points / the sweep.
+ * Divisions: shapes / compute / stragglers / one configuration / anchors / points / interface.
  */
-#include "sim/whatif/sweep.h"
+#include "sim/forecast/grid_model.h"
 
 #include "base/array.h"
 #include "sim/forecast/predictor.h"
@@ -75,7 +75,7 @@ struct straggler {
 
 /* Parts and anchors, each computed once. They are named by an index: they move when another is
  * made. */
-struct sweep_model {
+struct lk_grid_model {
     struct lk_predictor *p; /* borrowed */
     size_t n_draws;
     struct lk_draw *draws;
@@ -96,7 +96,7 @@ struct sweep_model {
 
 /* ---- Shapes ---- */
 
-static struct lk_config shape_key(const struct sweep_model *m, const struct lk_config *c)
+static struct lk_config shape_key(const struct lk_grid_model *m, const struct lk_config *c)
 {
     struct lk_config key = *c;
 
@@ -122,7 +122,7 @@ static size_t middle(const struct lk_config_model *model)
 }
 
 /* Set the shape's cost in every draw to that one collective's, over the estimate's. */
-static enum lk_status set_cost(struct sweep_model *m, struct shape *s)
+static enum lk_status set_cost(struct lk_grid_model *m, struct shape *s)
 {
     enum lk_status st = LK_OK;
     struct lk_config_model *model = &s->model;
@@ -138,19 +138,19 @@ static enum lk_status set_cost(struct sweep_model *m, struct shape *s)
     while (model->order[at] != k)
         at++;
     v = &model->volume.colls[k];
-    algo = v->coll == LK_ALL_REDUCE ? model->algo : LK_ALGO_AUTO;
-    LK_TRY(lk_cost_eval(m->p->cost, v->coll, algo, v->ranks, v->nodes, &model->bytes[at], 1,
+    algo = v->step.coll == LK_ALL_REDUCE ? model->algo : LK_ALGO_AUTO;
+    LK_TRY(lk_cost_eval(m->p->cost, v->step.coll, algo, v->ranks, v->nodes, &model->bytes[at], 1,
                         &estimate));
     for (size_t i = 0; i < m->n_draws && estimate.seconds > 0; i++) {
-        LK_TRY(lk_cost_eval(m->p->draws[i], v->coll, algo, v->ranks, v->nodes, &model->bytes[at], 1,
-                            &one));
+        LK_TRY(lk_cost_eval(m->p->draws[i], v->step.coll, algo, v->ranks, v->nodes,
+                            &model->bytes[at], 1, &one));
         s->cost[i] = one.seconds / estimate.seconds;
     }
 out:
     return st;
 }
 
-static enum lk_status shape_of(struct sweep_model *m, const struct lk_config *c, size_t *out)
+static enum lk_status shape_of(struct lk_grid_model *m, const struct lk_config *c, size_t *out)
 {
     enum lk_status st = LK_OK;
     struct shape s = {.key = shape_key(m, c)};
@@ -180,7 +180,7 @@ out:
 
 /* ---- Compute ---- */
 
-static enum lk_status compute_of(struct sweep_model *m, int local_batch, size_t *out)
+static enum lk_status compute_of(struct lk_grid_model *m, int local_batch, size_t *out)
 {
     enum lk_status st = LK_OK;
     struct compute c = {.local_batch = local_batch};
@@ -228,7 +228,7 @@ static bool same_ranks(const struct lk_step_model *a, const struct lk_step_model
            same_known(a->node_slowness, b->node_slowness, a->nodes);
 }
 
-static enum lk_status straggler_of(struct sweep_model *m, const struct lk_step_model *of,
+static enum lk_status straggler_of(struct lk_grid_model *m, const struct lk_step_model *of,
                                    int micro_batches, size_t *out)
 {
     enum lk_status st = LK_OK;
@@ -319,7 +319,7 @@ static bool meets_once(const struct lk_step_model *m)
     return true;
 }
 
-static enum lk_status one_init(struct sweep_model *m, const struct lk_config *c, struct one *o)
+static enum lk_status one_init(struct lk_grid_model *m, const struct lk_config *c, struct one *o)
 {
     enum lk_status st = LK_OK;
     struct lk_sim_request q = {.seed = 1};
@@ -370,7 +370,7 @@ static double draw_of(const struct one *o, size_t i)
 
 /* ---- Anchors ---- */
 
-static enum lk_status anchor_init(struct sweep_model *m, struct anchor *a)
+static enum lk_status anchor_init(struct lk_grid_model *m, struct anchor *a)
 {
     enum lk_status st = LK_OK;
     struct one o;
@@ -390,7 +390,7 @@ out:
 }
 
 /* Find the anchor: the nearest run whose configuration has a model. *out is NULL if none has. */
-static enum lk_status anchor_of(struct sweep_model *m, const struct lk_config *c,
+static enum lk_status anchor_of(struct lk_grid_model *m, const struct lk_config *c,
                                 const struct anchor **out)
 {
     enum lk_status st = LK_OK;
@@ -420,56 +420,7 @@ out:
 
 /* ---- Points ---- */
 
-static void sweep_model_fini(struct sweep_model *m)
-{
-    for (size_t i = 0; i < m->n_shapes; i++) {
-        lk_config_model_fini(&m->shapes[i].model);
-        free(m->shapes[i].cost);
-    }
-    for (size_t i = 0; i < m->n_computes; i++) {
-        lk_config_model_fini(&m->computes[i].model);
-        free(m->computes[i].factors);
-    }
-    for (size_t i = 0; i < m->n_stragglers; i++)
-        free(m->stragglers[i].effect);
-    for (size_t i = 0; i < m->n_anchors; i++)
-        free(m->anchors[i].factors);
-    free(m->draws);
-    free(m->fresh);
-    free(m->shapes);
-    free(m->computes);
-    free(m->stragglers);
-    free(m->anchors);
-    free(m->colls);
-}
-
-/* To be ended by fini, after an error, too. */
-static enum lk_status sweep_model_init(struct sweep_model *m, struct lk_predictor *p)
-{
-    enum lk_status st = LK_OK;
-    size_t n = (size_t)p->options.draws;
-
-    *m = (struct sweep_model){.p = p, .n_draws = n};
-    LK_TRY(lk_alloc(&m->draws, n, sizeof *m->draws));
-    LK_TRY(lk_alloc(&m->fresh, 4 * n, sizeof *m->fresh));
-    m->rank_share = m->fresh + n;
-    m->link_share = m->fresh + 2 * n;
-    m->link_apart = m->fresh + 3 * n;
-    for (size_t i = 0; i < n; i++) {
-        struct lk_rng ranks = lk_rng_init(p->options.seed, lk_rng_stream("sweep.extreme", i));
-        struct lk_rng links = lk_rng_init(p->options.seed, lk_rng_stream("sweep.link", i));
-
-        m->draws[i] = lk_predictor_draw(p, i);
-        m->fresh[i] = exp(m->draws[i].run_sd * m->draws[i].z_new_run);
-        m->rank_share[i] = fmax(lk_rng_uniform(&ranks), 1e-12);
-        m->link_share[i] = fmax(lk_rng_uniform(&links), 1e-12);
-        m->link_apart[i] = fmax(lk_rng_uniform(&links), 1e-12);
-    }
-out:
-    return st;
-}
-
-static void set_grade(struct sweep_model *m, const struct one *o, int anchor_gpus,
+static void set_grade(struct lk_grid_model *m, const struct one *o, int anchor_gpus,
                       struct lk_prediction *point)
 {
     struct lk_config_model graded = o->shape->model; /* borrows; only grades are read */
@@ -485,7 +436,8 @@ static void set_grade(struct sweep_model *m, const struct one *o, int anchor_gpu
                        point->evidence_text);
 }
 
-static enum lk_status sweep_model_at(struct sweep_model *m, struct lk_prediction *point)
+/* Predicts a configuration that was not measured. */
+static enum lk_status predict(struct lk_grid_model *m, struct lk_prediction *point)
 {
     enum lk_status st = LK_OK;
     const struct lk_config *c = &point->config;
@@ -515,81 +467,89 @@ out:
     return st;
 }
 
-/* ---- The sweep ---- */
+/* ---- Interface ---- */
 
-/* Predicts the full way: for measured points, and for the text of the first refusal. */
-static enum lk_status run_whole(struct lk_predictor *p, struct lk_sweep *s, size_t i)
-{
-    struct lk_prediction one = {0};
-    enum lk_status st = lk_predictor_at(p, &s->points[i].config, &one);
-
-    if (st == LK_EEVIDENCE || st == LK_EUSAGE) {
-        s->points[i].status = st;
-        return s->refusal ? LK_OK : lk_strdup(&s->refusal, lk_error_text());
-    }
-    if (st != LK_OK)
-        return st;
-    memcpy(s->points[i].draws_s, one.draws_s, s->n_draws * sizeof *s->draws_s);
-    free(one.draws_s);
-    one.draws_s = s->points[i].draws_s;
-    s->points[i] = one;
-    return LK_OK;
-}
-
-static enum lk_status run_point(struct sweep_model *m, struct lk_sweep *s, size_t i)
+enum lk_status lk_grid_model_at(struct lk_grid_model *m, const struct lk_config *c,
+                                struct lk_prediction *out)
 {
     enum lk_status st = LK_OK;
-    double *draws_s = s->points[i].draws_s;
-    bool refused;
+    struct lk_prediction p = {.config = *c,
+                              .n_draws = m->n_draws,
+                              .measured_s = NAN,
+                              .measured_lo_s = NAN,
+                              .measured_hi_s = NAN};
     size_t n_runs;
 
-    lk_runs_mean(&m->p->runs, &s->points[i].config, &n_runs);
+    lk_runs_mean(&m->p->runs, c, &n_runs);
     if (n_runs)
-        return run_whole(m->p, s, i);
-    st = sweep_model_at(m, &s->points[i]);
-    refused = st == LK_EEVIDENCE || st == LK_EUSAGE;
-    for (size_t d = 0; refused && d < s->n_draws; d++)
-        draws_s[d] = NAN;
-    s->points[i].status = refused ? st : LK_OK;
-    if (refused && !s->refusal)
-        return run_whole(m->p, s, i);
-    return refused ? LK_OK : st;
-}
-
-enum lk_status lk_sweep_run(struct lk_predictor *p, const struct lk_config *configs, size_t n,
-                            const struct lk_sweep_watch *watch, struct lk_sweep *out)
-{
-    enum { TELL = 64 }; /* points between two calls of tell */
-    enum lk_status st = LK_OK;
-    struct lk_sweep s = {.n = n, .n_draws = (size_t)p->options.draws};
-    struct sweep_model m = {0};
-
-    LK_TRY(lk_alloc(&s.points, n, sizeof *s.points));
-    LK_TRY(lk_alloc(&s.draws_s, n * s.n_draws, sizeof *s.draws_s));
-    LK_TRY(sweep_model_init(&m, p));
-    for (size_t i = 0; i < n; i++) {
-        s.points[i] = (struct lk_prediction){.config = configs[i],
-                                             .draws_s = &s.draws_s[i * s.n_draws],
-                                             .n_draws = s.n_draws,
-                                             .measured_s = NAN,
-                                             .measured_lo_s = NAN,
-                                             .measured_hi_s = NAN};
-        LK_TRY(run_point(&m, &s, i));
-        if (watch && ((i + 1) % TELL == 0 || i + 1 == n))
-            watch->tell(watch->user, i + 1);
+        return lk_predictor_at(m->p, c, out);
+    LK_TRY(lk_alloc(&p.draws_s, m->n_draws, sizeof *p.draws_s));
+    st = predict(m, &p);
+    /* A part that was refused before is refused in silence: the full way says why. */
+    if (st == LK_EEVIDENCE || st == LK_EUSAGE) {
+        lk_prediction_fini(&p);
+        return lk_predictor_at(m->p, c, out);
     }
-    *out = s;
-    s = (struct lk_sweep){0};
+    LK_TRY(st);
+    *out = p;
+    p = (struct lk_prediction){0};
 out:
-    sweep_model_fini(&m);
-    lk_sweep_fini(&s);
+    lk_prediction_fini(&p);
     return st;
 }
 
-void lk_sweep_fini(struct lk_sweep *s)
+enum lk_status lk_grid_model_create(struct lk_predictor *p, struct lk_grid_model **out)
 {
-    free(s->points);
-    free(s->draws_s);
-    free(s->refusal);
-    memset(s, 0, sizeof *s);
+    enum lk_status st = LK_OK;
+    struct lk_grid_model *m = NULL;
+    size_t n = (size_t)p->options.draws;
+
+    LK_TRY(lk_alloc(&m, 1, sizeof *m));
+    *m = (struct lk_grid_model){.p = p, .n_draws = n};
+    LK_TRY(lk_alloc(&m->draws, n, sizeof *m->draws));
+    LK_TRY(lk_alloc(&m->fresh, 4 * n, sizeof *m->fresh));
+    m->rank_share = m->fresh + n;
+    m->link_share = m->fresh + 2 * n;
+    m->link_apart = m->fresh + 3 * n;
+    for (size_t i = 0; i < n; i++) {
+        struct lk_rng ranks = lk_rng_init(p->options.seed, lk_rng_stream("sweep.extreme", i));
+        struct lk_rng links = lk_rng_init(p->options.seed, lk_rng_stream("sweep.link", i));
+
+        m->draws[i] = lk_predictor_draw(p, i);
+        m->fresh[i] = exp(m->draws[i].run_sd * m->draws[i].z_new_run);
+        m->rank_share[i] = fmax(lk_rng_uniform(&ranks), 1e-12);
+        m->link_share[i] = fmax(lk_rng_uniform(&links), 1e-12);
+        m->link_apart[i] = fmax(lk_rng_uniform(&links), 1e-12);
+    }
+    *out = m;
+    m = NULL;
+out:
+    lk_grid_model_destroy(m);
+    return st;
+}
+
+void lk_grid_model_destroy(struct lk_grid_model *m)
+{
+    if (!m)
+        return;
+    for (size_t i = 0; i < m->n_shapes; i++) {
+        lk_config_model_fini(&m->shapes[i].model);
+        free(m->shapes[i].cost);
+    }
+    for (size_t i = 0; i < m->n_computes; i++) {
+        lk_config_model_fini(&m->computes[i].model);
+        free(m->computes[i].factors);
+    }
+    for (size_t i = 0; i < m->n_stragglers; i++)
+        free(m->stragglers[i].effect);
+    for (size_t i = 0; i < m->n_anchors; i++)
+        free(m->anchors[i].factors);
+    free(m->draws);
+    free(m->fresh);
+    free(m->shapes);
+    free(m->computes);
+    free(m->stragglers);
+    free(m->anchors);
+    free(m->colls);
+    free(m);
 }

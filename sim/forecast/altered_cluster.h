@@ -12,8 +12,8 @@
  * to be slow, or that the runs showed to be (sim/step/known_stragglers.h), stay slow in the copies,
  * and are the first to be replaced.
  */
-#ifndef LK_SIM_WHATIF_ALTERED_CLUSTER_H
-#define LK_SIM_WHATIF_ALTERED_CLUSTER_H
+#ifndef LK_SIM_FORECAST_ALTERED_CLUSTER_H
+#define LK_SIM_FORECAST_ALTERED_CLUSTER_H
 
 #include "base/cluster.h"
 #include "base/job.h"
@@ -55,9 +55,9 @@ bool lk_change_equal(const struct lk_change *a, const struct lk_change *b);
 /*
  * The copies. They borrow names, sources and lists from the originals, which outlive them. The job
  * has no runs: they were made on another machine. The caller reads job and cluster alone, and frees
- * them with lk_changed_fini alone.
+ * them with lk_altered_fini alone.
  */
-struct lk_changed {
+struct lk_altered {
     struct lk_job job;
     struct lk_cluster cluster;
     /* Private: the owned parts. */
@@ -74,13 +74,13 @@ struct lk_changed {
 };
 
 /*
- * Make the changed copies. gpus: ranks of the forecast, among which the slowest are sought when no
+ * Make the altered copies. gpus: ranks of the forecast, among which the slowest are sought when no
  * run of the job has the compute time of each of its ranks. LK_EEVIDENCE names the one number that
  * is missing; LK_EUSAGE: fewer than two ranks or nodes would stay, or oversubscription below 1.
  */
-enum lk_status lk_changed_init(struct lk_changed *out, const struct lk_job *j,
+enum lk_status lk_altered_init(struct lk_altered *out, const struct lk_job *j,
                                const struct lk_cluster *c, const struct lk_change *change,
                                int gpus);
-void lk_changed_fini(struct lk_changed *c); /* zeroes it; safe on a zeroed one */
+void lk_altered_fini(struct lk_altered *c); /* zeroes it; safe on a zeroed one */
 
 #endif

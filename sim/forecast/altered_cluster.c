@@ -1,9 +1,9 @@
 /*
- * Changed copies of clusters and jobs.
+ * Altered copies of clusters and jobs.
  *
  * Divisions: links / points / the GPU / the slowest / known to be slow / the whole.
  */
-#include "sim/whatif/altered_cluster.h"
+#include "sim/forecast/altered_cluster.h"
 
 #include "base/array.h"
 #include "base/stats.h"
@@ -55,8 +55,7 @@ bool lk_change_equal(const struct lk_change *a, const struct lk_change *b)
 
 bool lk_change_is_none(const struct lk_change *c)
 {
-    return !changes_links(c) && !c->gpus_per_node && !c->gpu && !c->without_ranks &&
-           !c->without_nodes && !(c->slow_rank.factor > 0) && !(c->slow_link.factor > 0);
+    return lk_change_equal(c, &(struct lk_change){0});
 }
 
 /* ---- Links ---- */
@@ -69,14 +68,14 @@ static void scale(struct lk_quantity *q, double factor)
 }
 
 /* Sets a new, exact value and keeps the source of the old one. */
-static void replace(const struct lk_changed *to, struct lk_quantity *q, double value)
+static void replace(const struct lk_altered *to, struct lk_quantity *q, double value)
 {
     q->value = value;
     q->lo = q->hi = NAN;
     q->source = q->source ? q->source : to->source;
 }
 
-static enum lk_status change_switches(struct lk_changed *to, const struct lk_change *change)
+static enum lk_status change_switches(struct lk_altered *to, const struct lk_change *change)
 {
     const struct lk_scaled *s = &change->oversubscription;
     struct lk_cluster_topology *t = &to->cluster.topology;
@@ -109,10 +108,10 @@ static enum lk_status model_without_points(const struct lk_cluster *c, struct lk
     bare.points = NULL;
     bare.n_points = 0;
     bare.n_slow = 0;
-    return lk_cost_model_create(&bare, NULL, out);
+    return lk_cost_model_create(&bare, NULL, NULL, out);
 }
 
-static enum lk_status change_points(struct lk_changed *to, const struct lk_cluster *from)
+static enum lk_status change_points(struct lk_altered *to, const struct lk_cluster *from)
 {
     enum lk_status st = LK_OK;
     struct lk_cost_model *before = NULL, *after = NULL;
@@ -138,7 +137,7 @@ out:
 
 /* Changes links, switches and points. from: the cluster with fits of its points, as the copy has.
  */
-static enum lk_status change_network(struct lk_changed *to, const struct lk_cluster *from,
+static enum lk_status change_network(struct lk_altered *to, const struct lk_cluster *from,
                                      const struct lk_change *c)
 {
     enum lk_status st = LK_OK;
@@ -248,7 +247,7 @@ static void scale_between(struct lk_quantity *q, const struct speed *s)
     q->hi = hi * s->hi;
 }
 
-static enum lk_status change_gpu(struct lk_changed *to, const struct lk_job *j,
+static enum lk_status change_gpu(struct lk_altered *to, const struct lk_job *j,
                                  const struct lk_cluster *from, const struct lk_cluster *gpu)
 {
     enum lk_status st = LK_OK;
@@ -274,20 +273,13 @@ out:
 
 /* ---- The slowest ---- */
 
-static int by_value(const void *a, const void *b)
-{
-    double x = *(const double *)a, y = *(const double *)b;
-
-    return (x > y) - (x < y);
-}
-
 /* Computes mean and sd of n relative effects without the largest, the sd over that of all n. */
 static void without_largest(double *v, size_t n, size_t without, double *out_mean, double *out_sd)
 {
     double sums[2] = {0}, means[2];
     size_t counts[] = {n, n - without};
 
-    qsort(v, n, sizeof *v, by_value);
+    lk_stats_sort(v, n);
     for (int k = 0; k < 2; k++) {
         means[k] = lk_stats_mean(v, counts[k]);
         for (size_t i = 0; i < counts[k]; i++)
@@ -314,7 +306,7 @@ static const struct lk_job_run *widest_run(const struct lk_job *j, int units_min
 
 /* Returns the mean compute of a run's unit of `each` ranks, without those known to be slow; NaN:
  * all are. */
-static double unit_mean(const struct lk_changed *to, const struct lk_job_run *r, size_t unit,
+static double unit_mean(const struct lk_altered *to, const struct lk_job_run *r, size_t unit,
                         size_t each)
 {
     double sum = 0;
@@ -331,7 +323,7 @@ static double unit_mean(const struct lk_changed *to, const struct lk_job_run *r,
 
 /* Makes the effects of ranks or nodes relative to their mean: measured, or the expected order
  * statistics of n normal numbers (Blom 1958). */
-static enum lk_status effects(const struct lk_changed *to, const struct lk_job *j, bool nodes,
+static enum lk_status effects(const struct lk_altered *to, const struct lk_job *j, bool nodes,
                               int n, int without, double sd, double **out, size_t *out_n)
 {
     enum lk_status st = LK_OK;
@@ -357,7 +349,7 @@ out:
 
 /* Replaces the slowest ranks or nodes: the sd becomes that of the rest, and the compute follows the
  * rest's mean. */
-static enum lk_status replace_slowest(struct lk_changed *to, const struct lk_job *j, bool nodes,
+static enum lk_status replace_slowest(struct lk_altered *to, const struct lk_job *j, bool nodes,
                                       int n, int without, struct lk_quantity *sd)
 {
     enum lk_status st = LK_OK;
@@ -393,7 +385,7 @@ out:
 /* ---- Known to be slow ---- */
 
 /* Returns the rank or node of an entry; -1: it has none among so many GPUs. */
-static int place_of(const struct lk_changed *to, const struct lk_cluster_slow *e, bool nodes,
+static int place_of(const struct lk_altered *to, const struct lk_cluster_slow *e, bool nodes,
                     int gpus)
 {
     int at = nodes ? lk_slow_link_node(&to->cluster, e) : e->rank;
@@ -404,7 +396,7 @@ static int place_of(const struct lk_changed *to, const struct lk_cluster_slow *e
 
 /* Replaces the slowest of the known stragglers; returns how many of `without` are left to replace.
  */
-static int replace_known(struct lk_changed *to, bool nodes, int gpus, int without)
+static int replace_known(struct lk_altered *to, bool nodes, int gpus, int without)
 {
     for (; without; without--) {
         struct lk_cluster *c = &to->cluster;
@@ -430,7 +422,7 @@ static int replace_known(struct lk_changed *to, bool nodes, int gpus, int withou
     return without;
 }
 
-static void add_slowed(struct lk_changed *to, const struct lk_slowed *s, bool link)
+static void add_slowed(struct lk_altered *to, const struct lk_slowed *s, bool link)
 {
     struct lk_cluster_slow *e = &to->known[to->cluster.n_slow];
     struct lk_quantity q = lk_quantity_none();
@@ -447,7 +439,7 @@ static void add_slowed(struct lk_changed *to, const struct lk_slowed *s, bool li
 
 /* Gives the copy, which has no runs, the stragglers that the runs showed, and the compute of a rank
  * that is not slow. */
-static enum lk_status take_known(struct lk_changed *to, const struct lk_job *j,
+static enum lk_status take_known(struct lk_altered *to, const struct lk_job *j,
                                  const struct lk_cluster *c)
 {
     enum lk_status st = LK_OK;
@@ -487,7 +479,7 @@ out:
     return st;
 }
 
-static enum lk_status copy_lists(struct lk_changed *to, const struct lk_job *j,
+static enum lk_status copy_lists(struct lk_altered *to, const struct lk_job *j,
                                  const struct lk_cluster *c)
 {
     enum lk_status st = LK_OK;
@@ -506,7 +498,7 @@ out:
     return st;
 }
 
-static void change_node(struct lk_changed *to, const struct lk_change *change)
+static void change_node(struct lk_altered *to, const struct lk_change *change)
 {
     struct lk_cluster_topology *t = &to->cluster.topology;
 
@@ -517,12 +509,12 @@ static void change_node(struct lk_changed *to, const struct lk_change *change)
     to->cluster.gpus_per_node = change->gpus_per_node;
 }
 
-enum lk_status lk_changed_init(struct lk_changed *out, const struct lk_job *j,
+enum lk_status lk_altered_init(struct lk_altered *out, const struct lk_job *j,
                                const struct lk_cluster *c, const struct lk_change *change, int gpus)
 {
     enum lk_status st = LK_OK;
     struct lk_cluster fitted = *c;
-    struct lk_changed to = {0};
+    struct lk_altered to = {0};
     bool own = false;
 
     if (changes_links(change))
@@ -542,7 +534,7 @@ enum lk_status lk_changed_init(struct lk_changed *out, const struct lk_job *j,
     add_slowed(&to, &change->slow_rank, false);
     add_slowed(&to, &change->slow_link, true);
     *out = to;
-    to = (struct lk_changed){0};
+    to = (struct lk_altered){0};
 out:
     if (own && st == LK_OK) {
         /* The fits' sources are borrowed by the copy: they are the caller's from here on. */
@@ -551,11 +543,11 @@ out:
     } else if (own) {
         lk_alpha_beta_fits_free(fitted.fits, fitted.n_fits);
     }
-    lk_changed_fini(&to);
+    lk_altered_fini(&to);
     return st;
 }
 
-void lk_changed_fini(struct lk_changed *c)
+void lk_altered_fini(struct lk_altered *c)
 {
     free(c->source);
     free(c->compute);
@@ -564,5 +556,5 @@ void lk_changed_fini(struct lk_changed *c)
     lk_known_stragglers_fini(&c->slow);
     free(c->known);
     lk_alpha_beta_fits_free(c->own_fits, c->n_own_fits);
-    *c = (struct lk_changed){0};
+    *c = (struct lk_altered){0};
 }

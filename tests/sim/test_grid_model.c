@@ -1,7 +1,7 @@
 /* What-if grids of many configurations. */
 #include "base/array.h"
+#include "sim/forecast/grid_model.h"
 #include "sim/forecast/predictor.h"
-#include "sim/whatif/sweep.h"
 #include "tests/rigs/sim_truth.h"
 #include "tests/rigs/suite.h"
 
@@ -50,33 +50,36 @@ static struct lk_config config(const struct rig *r, int gpus, int batch)
                               .cap_bytes = r->job.cap_bytes};
 }
 
-/* Points keep their order; one without evidence does not end the grid. */
-START_TEST(a_refused_point_is_marked)
+/* A configuration without evidence is refused, says why every time, and ends no other. */
+START_TEST(a_refused_point_ends_no_other)
 {
     struct rig r = {0};
-    struct lk_sweep s;
-    struct lk_config configs[3];
-
+    struct lk_grid_model *m = NULL;
+    struct lk_prediction p;
+    struct lk_config c;
     size_t n_compute;
 
     rig_init(&r);
     n_compute = r.job.n_compute;
     r.job.compute[0].local_batch = 8;
     r.job.n_compute = 1; /* one batch without a rate */
-    configs[0] = config(&r, 4, 8);
-    configs[1] = config(&r, 4, 100000);
-    configs[2] = config(&r, 1, 8);
-    ck_assert_int_eq(lk_sweep_run(r.predictor, configs, 3, NULL, &s), LK_OK);
-    ck_assert_uint_eq(s.n, 3);
-    ck_assert_int_eq(s.points[0].status, LK_OK);
-    ck_assert_int_eq(s.points[1].status, LK_EEVIDENCE);
-    ck_assert_int_eq(s.points[2].status, LK_OK);
-    ck_assert_ptr_nonnull(strstr(s.refusal, "local batch 100000"));
-    ck_assert_double_nan(s.draws_s[s.n_draws]);
-    ck_assert_int_eq(s.points[2].evidence, LK_EVIDENCE_MEASURED);
-    ck_assert_double_lt(s.points[0].lo_s, s.points[0].step_s);
-    ck_assert_double_gt(s.points[0].hi_s, s.points[0].step_s);
-    lk_sweep_fini(&s);
+    ck_assert_int_eq(lk_grid_model_create(r.predictor, &m), LK_OK);
+    c = config(&r, 4, 8);
+    ck_assert_int_eq(lk_grid_model_at(m, &c, &p), LK_OK);
+    ck_assert_double_lt(p.lo_s, p.step_s);
+    ck_assert_double_gt(p.hi_s, p.step_s);
+    lk_prediction_fini(&p);
+    c = config(&r, 4, 100000);
+    for (int i = 0; i < 2; i++) {
+        (void)lk_fail(LK_EUSAGE, "another error");
+        ck_assert_int_eq(lk_grid_model_at(m, &c, &p), LK_EEVIDENCE);
+        ck_assert_ptr_nonnull(strstr(lk_error_text(), "local batch 100000"));
+    }
+    c = config(&r, 1, 8);
+    ck_assert_int_eq(lk_grid_model_at(m, &c, &p), LK_OK);
+    ck_assert_int_eq(p.evidence, LK_EVIDENCE_MEASURED);
+    lk_prediction_fini(&p);
+    lk_grid_model_destroy(m);
     r.job.n_compute = n_compute;
     rig_fini(&r);
 }
@@ -174,58 +177,52 @@ static double full_estimate(const struct rig *r, const struct lk_config *c, doub
 }
 
 /* Compare the grid with the full method, point by point: estimates and interval ends. */
-START_TEST(the_sweep_agrees_with_the_full_way)
+START_TEST(the_grid_agrees_with_the_full_way)
 {
     static const int gpus[] = {4, 16, 64}, batches[] = {4, 16, 24};
     static const uint64_t caps[] = {1 << 20, 4 << 20, 25 << 20};
     const struct agreement *a = &agreements[_i];
     struct rig r = {0};
-    struct lk_sweep s;
-    struct lk_config configs[POINTS];
-    size_t n = 0;
+    struct lk_grid_model *m = NULL;
     double worst = 0, worst_lo = 0, worst_hi = 0, width = 0;
 
     agreement_init(a, &r);
+    ck_assert_int_eq(lk_grid_model_create(r.predictor, &m), LK_OK);
     for (int i = 0; i < POINTS; i++) {
-        struct lk_config *c = &configs[n++];
-
-        *c = config(&r, gpus[i % 3], batches[(i + i / 3) % 3]);
-        c->accumulation = i / 3 % 2 ? 4 : 1;
-        c->no_sync = a->no_sync;
-        c->sharding = a->sharding;
-        lk_config_set_cap(c, &r.job, caps[i / 6]);
-    }
-    ck_assert_int_eq(lk_sweep_run(r.predictor, configs, n, NULL, &s), LK_OK);
-    for (size_t i = 0; i < n; i++) {
-        struct lk_prediction p;
+        struct lk_config c = config(&r, gpus[i % 3], batches[(i + i / 3) % 3]);
+        struct lk_prediction p, fast;
         double losses = 0;
 
-        ck_assert_msg(lk_predictor_at(r.predictor, &configs[i], &p) == LK_OK, "%s",
-                      lk_error_text());
-        worst =
-            fmax(worst, fabs(s.points[i].step_s / full_estimate(&r, &configs[i], p.step_s) - 1));
-        worst_lo = fmax(worst_lo, fabs(s.points[i].lo_s / p.lo_s - 1));
-        worst_hi = fmax(worst_hi, fabs(s.points[i].hi_s / p.hi_s - 1));
-        width += log(s.points[i].hi_s / s.points[i].lo_s) / log(p.hi_s / p.lo_s) / (double)n;
-        ck_assert_int_eq(s.points[i].evidence, p.evidence);
-        ck_assert_str_eq(s.points[i].evidence_text, p.evidence_text);
-        ck_assert_double_eq(s.points[i].batch_extrapolation, p.batch_extrapolation);
+        c.accumulation = i / 3 % 2 ? 4 : 1;
+        c.no_sync = a->no_sync;
+        c.sharding = a->sharding;
+        lk_config_set_cap(&c, &r.job, caps[i / 6]);
+        ck_assert_msg(lk_predictor_at(r.predictor, &c, &p) == LK_OK, "%s", lk_error_text());
+        ck_assert_msg(lk_grid_model_at(m, &c, &fast) == LK_OK, "%s", lk_error_text());
+        worst = fmax(worst, fabs(fast.step_s / full_estimate(&r, &c, p.step_s) - 1));
+        worst_lo = fmax(worst_lo, fabs(fast.lo_s / p.lo_s - 1));
+        worst_hi = fmax(worst_hi, fabs(fast.hi_s / p.hi_s - 1));
+        width += log(fast.hi_s / fast.lo_s) / log(p.hi_s / p.lo_s) / POINTS;
+        ck_assert_int_eq(fast.evidence, p.evidence);
+        ck_assert_str_eq(fast.evidence_text, p.evidence_text);
+        ck_assert_double_eq(fast.batch_extrapolation, p.batch_extrapolation);
         for (int l = 0; l < LK_LOSS_COUNT; l++)
-            losses += s.points[i].losses_s[l];
-        ck_assert_double_eq_tol(losses, s.points[i].step_s, 1e-9);
+            losses += fast.losses_s[l];
+        ck_assert_double_eq_tol(losses, fast.step_s, 1e-9);
+        lk_prediction_fini(&fast);
         lk_prediction_fini(&p);
     }
     ck_assert_msg(worst < 0.005, "%s: estimate off by %g", a->name, worst);
     ck_assert_msg(worst_lo < a->ends && worst_hi < a->ends, "%s: ends off by %g and %g", a->name,
                   worst_lo, worst_hi);
     ck_assert_msg(fabs(width - 1) < 0.1, "%s: widths are %g of the full way's", a->name, width);
-    lk_sweep_fini(&s);
+    lk_grid_model_destroy(m);
     rig_fini(&r);
 }
 END_TEST
 
-SUITE(sweep, c)
+SUITE(grid_model, c)
 {
-    tcase_add_test(c, a_refused_point_is_marked);
-    tcase_add_loop_test(c, the_sweep_agrees_with_the_full_way, 0, (int)LK_COUNT(agreements));
+    tcase_add_test(c, a_refused_point_ends_no_other);
+    tcase_add_loop_test(c, the_grid_agrees_with_the_full_way, 0, (int)LK_COUNT(agreements));
 }

@@ -1,0 +1,105 @@
+/* Sources of evidence, opened by what a command's words name. */
+#include "commands/evidence_inputs.h"
+
+#include "base/array.h"
+#include "base/gradients.h"
+#include "commands/inputs.h"
+
+const char *const dtype_choices[] = {LK_DTYPE_LIST(LK_WORD_NAME) NULL};
+
+void evidence_fini(struct evidence_inputs *in)
+{
+    if (in->source.self)
+        in->source.ops->close(in->source.self);
+    lk_throughput_fini(&in->table);
+    lk_job_fini(&in->job);
+    lk_cluster_fini(&in->cluster);
+}
+
+/* Return true if a job file's ready times were measured: they differ from the even default. */
+static bool is_timed(const struct lk_job *j)
+{
+    for (size_t i = 0; i < j->n_tensors; i++)
+        if (j->tensors[j->ready_order[i]].ready != (double)(i + 1) / (double)j->n_tensors)
+            return true;
+    return false;
+}
+
+static enum lk_status find_gradients(const struct throughput_options *o, const char *path,
+                                     struct evidence_inputs *out)
+{
+    enum lk_status st = LK_OK;
+    double n;
+
+    if (o->parameters) {
+        LK_TRY(lk_gradients_parse_count(o->parameters, &n));
+        LK_TRY(lk_gradients_of_count(n, (enum lk_dtype)o->dtype, &out->job));
+    } else if (o->gradients) {
+        LK_TRY(
+            lk_gradients_read(o->gradients, (enum lk_dtype)o->dtype, &out->job, &out->model.timed));
+    } else {
+        LK_TRY(find_job(path, &out->job));
+        out->model.timed = is_timed(&out->job);
+    }
+out:
+    return st;
+}
+
+static enum lk_status find_model(const struct throughput_options *o, const char *cluster,
+                                 const char *const *operands, int n, struct evidence_inputs *out)
+{
+    enum lk_status st = LK_OK;
+    bool list = o->parameters || o->gradients;
+    int jobs = list ? 0 : 1, clusters = cluster ? 0 : 1;
+
+    if (o->parameters && o->gradients)
+        return lk_fail(LK_EUSAGE, "--parameters and --gradients: give one or the other");
+    if (!n && !cluster && !list)
+        return LK_OK;
+    if (n != jobs + clusters)
+        return lk_fail(LK_EUSAGE, "with --throughput give both or neither of what the job is (JOB, "
+                                  "--parameters or --gradients) and its cluster (CLUSTER or "
+                                  "--cluster), each once");
+    LK_TRY(find_gradients(o, operands[0], out));
+    LK_TRY(find_cluster(cluster ? cluster : operands[jobs], &out->cluster));
+    out->model.job = &out->job;
+    out->model.cluster = &out->cluster;
+    out->request.model = &out->model;
+out:
+    return st;
+}
+
+enum lk_status evidence_open_table(const struct throughput_options *o, const char *cluster,
+                                   const char *const *operands, int n, struct evidence_inputs *in)
+{
+    enum lk_status st = LK_OK;
+
+    in->request.gpus_per_node = (int)o->gpus_per_node;
+    LK_TRY(find_model(o, cluster, operands, n, in));
+    LK_TRY(lk_throughput_read(o->file, &in->table));
+    LK_TRY(lk_throughput_evidence(&in->table, &in->request, &in->source));
+out:
+    return st;
+}
+
+enum lk_status evidence_open_job(const char *const *jobs, size_t n, const char *cluster,
+                                 const char *slow_ranks, const char *slow_links,
+                                 struct evidence_inputs *in)
+{
+    enum lk_status st = LK_OK;
+
+    LK_TRY(find_job_of_runs(jobs, n, &in->job));
+    LK_TRY(find_cluster(cluster, &in->cluster));
+    LK_TRY(known_slow_add(&in->cluster, slow_ranks, slow_links));
+    LK_TRY(lk_step_evidence(&in->job, &in->cluster, &in->request.grid, &in->source));
+out:
+    return st;
+}
+
+enum lk_status check_no_table(const struct throughput_options *o)
+{
+    return o->parameters || o->gradients || o->gpus_per_node
+               ? lk_fail(LK_EUSAGE, "--parameters, --gradients and --gpus-per-node go with "
+                                    "--throughput")
+               : LK_OK;
+}

@@ -1,0 +1,480 @@
+/*
+ * The step model of a job on a cluster, with the job's runs, as a source of evidence.
+ *
+ * Divisions: predictions / altered machines / back-tests / names / notes / the whole.
+ */
+#include "sim/forecast/forecast.h"
+
+#include "base/array.h"
+#include "base/stats.h"
+#include "sim/forecast/altered_cluster.h"
+#include "sim/forecast/backtest.h"
+#include "sim/forecast/grid_model.h"
+#include "sim/forecast/predictor.h"
+#include "sim/prior.h"
+#include "sim/step/known_stragglers.h"
+#include "sim/step/measured_runs.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+struct model {
+    const struct lk_job *job;
+    const struct lk_cluster *cluster;
+    int64_t global_batch;
+    bool whatif;
+    struct lk_predictor_options options;
+    struct lk_predictor *predictor;
+    struct lk_grid_model *grid; /* of a what-if */
+    int reference_gpus;
+    bool reference_measured;
+    struct lk_measured *measured;
+    size_t n_measured;
+    /* Of an altered machine. */
+    struct lk_altered altered;
+    struct model *as_is; /* the machine as it is; NULL: this is it */
+    /* Of the machine as it is: measured runs over the model, of the estimate and of each draw;
+     * NULL: not yet known. */
+    double anchor, *anchor_draws;
+};
+
+static void model_close(void *self)
+{
+    struct model *m = self;
+
+    if (!m)
+        return;
+    lk_grid_model_destroy(m->grid);
+    lk_predictor_destroy(m->predictor);
+    lk_altered_fini(&m->altered);
+    free(m->measured);
+    free(m->anchor_draws);
+    free(m);
+}
+
+static enum lk_status make_predictor(struct model *m)
+{
+    enum lk_status st = LK_OK;
+
+    LK_TRY(lk_predictor_create(m->job, m->cluster, &m->options, &m->predictor));
+    if (m->whatif)
+        LK_TRY(lk_grid_model_create(m->predictor, &m->grid));
+out:
+    return st;
+}
+
+/* ---- Predictions ---- */
+
+/* Multiplies the prediction of an altered machine by the anchor, sets its interval anew, and grades
+ * it no better than extrapolated. */
+static enum lk_status anchor_prediction(const struct model *m, struct lk_prediction *p)
+{
+    enum lk_status st = LK_OK;
+    struct lk_estimate e;
+    double *sorted = NULL;
+
+    LK_TRY(lk_alloc(&sorted, p->n_draws, sizeof *sorted));
+    p->step_s *= m->as_is->anchor;
+    for (int l = 0; l < LK_LOSS_COUNT; l++)
+        p->losses_s[l] *= m->as_is->anchor;
+    for (size_t d = 0; d < p->n_draws; d++)
+        sorted[d] = p->draws_s[d] *= m->as_is->anchor_draws[d];
+    e = lk_stats_interval(p->step_s, sorted, p->n_draws, m->options.level);
+    p->lo_s = e.lo;
+    p->hi_s = e.hi;
+    if (p->evidence < LK_EVIDENCE_EXTRAPOLATED) {
+        p->evidence = LK_EVIDENCE_EXTRAPOLATED;
+        snprintf(p->evidence_text, sizeof p->evidence_text, "extrapolated to a changed machine");
+    }
+out:
+    free(sorted);
+    return st;
+}
+
+static enum lk_status at(void *self, const struct lk_config *c, struct lk_prediction *out)
+{
+    enum lk_status st = LK_OK;
+    struct model *m = self;
+    struct lk_prediction p = {0};
+
+    LK_TRY(m->grid ? lk_grid_model_at(m->grid, c, &p) : lk_predictor_at(m->predictor, c, &p));
+    if (m->as_is)
+        LK_TRY(anchor_prediction(m, &p));
+    *out = p;
+    p = (struct lk_prediction){0};
+out:
+    lk_prediction_fini(&p);
+    return st;
+}
+
+static enum lk_status estimate(void *self, const struct lk_config *c, double *out_step_s)
+{
+    struct model *m = self;
+
+    return lk_predictor_estimate(m->predictor, c, out_step_s);
+}
+
+static enum lk_status set_reference(const void *self, struct lk_config *c)
+{
+    const struct model *m = self;
+
+    c->gpus = m->reference_gpus;
+    return lk_config_nodes(m->cluster, c);
+}
+
+/* ---- Altered machines ---- */
+
+/* Returns the current configuration at the largest count that was run. */
+static struct lk_config largest_run(const struct model *m)
+{
+    struct lk_config c = lk_config_current(m->job);
+
+    for (size_t i = 0; i < m->job->n_runs; i++)
+        if (lk_run_counts(m->cluster, &m->job->runs[i]) && m->job->runs[i].config.gpus >= c.gpus) {
+            c.gpus = m->job->runs[i].config.gpus;
+            c.nodes = m->job->runs[i].config.nodes;
+        }
+    return c;
+}
+
+/* Sets the factor of measured runs over the model, from one configuration forecast with its runs
+ * and without them, draw by draw. Without evidence there is nothing to compare, and it is 1. */
+static enum lk_status set_anchor(struct model *m)
+{
+    enum lk_status st = LK_OK;
+    const struct lk_change none = {0};
+    struct lk_altered bare = {0};
+    struct lk_predictor *model = NULL;
+    struct lk_prediction a = {0}, b = {0};
+    struct lk_config c = largest_run(m);
+    size_t n = (size_t)m->options.draws;
+
+    LK_TRY(lk_altered_init(&bare, m->job, m->cluster, &none, c.gpus));
+    LK_TRY(lk_predictor_create(&bare.job, &bare.cluster, &m->options, &model));
+    LK_TRY(lk_alloc(&m->anchor_draws, n, sizeof *m->anchor_draws));
+    st = lk_predictor_at(m->predictor, &c, &a);
+    if (st == LK_OK)
+        st = lk_predictor_at(model, &c, &b);
+    m->anchor = st == LK_OK ? a.step_s / b.step_s : 1;
+    for (size_t i = 0; i < n; i++)
+        m->anchor_draws[i] = st == LK_OK ? a.draws_s[i] / b.draws_s[i] : 1;
+    st = st == LK_EEVIDENCE ? LK_OK : st;
+out:
+    lk_prediction_fini(&a);
+    lk_prediction_fini(&b);
+    lk_predictor_destroy(model);
+    lk_altered_fini(&bare);
+    return st;
+}
+
+static enum lk_status alter(void *self, const struct lk_change *change, int gpus, void **out)
+{
+    enum lk_status st = LK_OK;
+    struct model *as_is = self, *m = NULL;
+
+    if (!as_is->anchor_draws)
+        LK_TRY(set_anchor(as_is));
+    LK_TRY(lk_alloc(&m, 1, sizeof *m));
+    *m = (struct model){.options = as_is->options, .as_is = as_is, .whatif = as_is->whatif};
+    LK_TRY(lk_altered_init(&m->altered, as_is->job, as_is->cluster, change, gpus));
+    m->job = &m->altered.job;
+    m->cluster = &m->altered.cluster;
+    LK_TRY(make_predictor(m));
+    *out = m;
+    m = NULL;
+out:
+    model_close(m);
+    return st;
+}
+
+/* ---- Back-tests ---- */
+
+/* Copies a job without its rows of compute and runs, for which it has room; their contents stay the
+ * job's. */
+static enum lk_status view_init(struct lk_job *v, const struct lk_job *j)
+{
+    enum lk_status st = LK_OK;
+
+    *v = *j;
+    v->compute = NULL;
+    v->runs = NULL;
+    v->n_compute = v->n_runs = 0;
+    LK_TRY(lk_alloc(&v->compute, j->n_compute, sizeof *v->compute));
+    LK_TRY(lk_alloc(&v->runs, j->n_runs, sizeof *v->runs));
+out:
+    return st;
+}
+
+/* Keeps the runs that are left, and the compute rows of other batches; where a scale was held out,
+ * of batches that a run has that is left, as the other rows came from what was held out. */
+static void keep_rest(struct lk_job *v, const struct lk_job *j, const struct lk_config *held,
+                      bool is_batch)
+{
+    for (size_t i = 0; i < j->n_runs; i++)
+        if (lk_backtest_leaves(&j->runs[i].config, held, is_batch))
+            v->runs[v->n_runs++] = j->runs[i];
+    for (size_t i = 0; i < j->n_compute; i++) {
+        bool keep = is_batch && j->compute[i].local_batch != held->local_batch;
+
+        for (size_t r = 0; r < v->n_runs && !is_batch; r++)
+            keep |= v->runs[r].config.local_batch == j->compute[i].local_batch;
+        if (keep)
+            v->compute[v->n_compute++] = j->compute[i];
+    }
+}
+
+static enum lk_status from_rest(void *self, const struct lk_config *c, bool is_batch,
+                                struct lk_prediction *out)
+{
+    enum lk_status st = LK_OK;
+    const struct model *m = self;
+    struct lk_job rest = {0};
+    struct lk_predictor *p = NULL;
+
+    LK_TRY(view_init(&rest, m->job));
+    keep_rest(&rest, m->job, c, is_batch);
+    if (is_batch ? rest.n_compute < 2 : !rest.n_runs || !rest.n_compute) {
+        st = lk_fail(LK_EEVIDENCE, "job %s: too little is left without it", m->job->name);
+        goto out;
+    }
+    LK_TRY(lk_predictor_create(&rest, m->cluster, &m->options, &p));
+    LK_TRY(lk_predictor_at(p, c, out));
+out:
+    lk_predictor_destroy(p);
+    free(rest.compute);
+    free(rest.runs);
+    return st;
+}
+
+/* Lists the configurations that were run, and the batches of which only the compute was measured.
+ */
+static enum lk_status list_measured(struct model *m)
+{
+    enum lk_status st = LK_OK;
+    const struct lk_job *j = m->job;
+    const struct lk_runs runs = {.job = j, .cluster = m->cluster};
+    struct lk_measured *v;
+    size_t n = 0, k;
+
+    LK_TRY(lk_alloc(&m->measured, j->n_runs + j->n_compute, sizeof *m->measured));
+    v = m->measured;
+    for (size_t i = 0; i < j->n_runs; i++)
+        if (lk_runs_is_first(&runs, i)) {
+            v[n].config = j->runs[i].config;
+            v[n++].step_s = lk_runs_mean(&runs, &j->runs[i].config, &k);
+        }
+    for (size_t i = 0; i < j->n_compute; i++) {
+        for (k = 0; k < n && v[k].config.local_batch != j->compute[i].local_batch;)
+            k++;
+        if (k == n)
+            v[n++] = (struct lk_measured){
+                .config = {.gpus = 1, .nodes = 1, .local_batch = j->compute[i].local_batch},
+                .step_s = NAN};
+    }
+    m->n_measured = n;
+out:
+    return st;
+}
+
+/* ---- Names ---- */
+
+static enum lk_status set_names(const struct model *m, struct lk_forecast *out)
+{
+    enum lk_status st = LK_OK;
+    char like[64];
+
+    if (m->global_batch > 0 && !m->whatif)
+        snprintf(like, sizeof like, "global batch %lld", (long long)m->global_batch);
+    else
+        snprintf(like, sizeof like, "%s",
+                 m->whatif ? "plain DDP on the same machine" : "same local batch and accumulation");
+    LK_TRY(lk_strdup(&out->job, m->job->name));
+    LK_TRY(lk_strdup(&out->cluster, m->cluster->name));
+    LK_TRY(lk_strdup(&out->sample_unit, m->job->sample_unit));
+    LK_TRY(lk_asprintf(&out->reference, "%d GPU%s, %s, %s", m->reference_gpus,
+                       m->reference_gpus == 1 ? "" : "s",
+                       m->reference_measured ? "measured" : "modelled", like));
+out:
+    return st;
+}
+
+/* ---- Notes ---- */
+
+static enum lk_status note_assumptions(const struct model *m, const struct lk_prediction *p,
+                                       size_t n, struct lk_forecast *out)
+{
+    enum lk_status st = LK_OK;
+    bool rank = false, transient = false, overlap = false, kappa = false;
+    int costless = 0;
+    size_t other = 0;
+
+    for (size_t i = 0; i < m->job->n_runs; i++)
+        other += !lk_run_counts(m->cluster, &m->job->runs[i]);
+    for (size_t i = 0; i < n; i++) {
+        rank |= p[i].rank_sd_assumed;
+        transient |= p[i].transient_assumed;
+        overlap |= p[i].overlap_unknown;
+        kappa |= p[i].kappa_unknown;
+        if (p[i].costless_gpus > costless)
+            costless = p[i].costless_gpus;
+    }
+    if (m->options.scale_tests)
+        LK_TRY(lk_forecast_note(out,
+                                "model error %.1f %% a doubling of the GPUs, from %zu "
+                                "back-tests and the prior",
+                                100 * m->options.scale_error, m->options.scale_tests));
+    else
+        LK_TRY(lk_forecast_note(
+            out,
+            "no held-out evidence: prior model error of %.1f %% a "
+            "doubling of the GPUs (%s)",
+            100 * m->options.scale_error,
+            lk_prior_source(lk_prior_of_scale(m->cluster->n_points, m->cluster->preset))));
+    if (other)
+        LK_TRY(lk_forecast_note(
+            out, "%zu runs of several GPUs were made on another machine: not used", other));
+    if (costless)
+        LK_TRY(lk_forecast_note(out,
+                                "runs of %d GPUs are no anchor: this cluster has no cost of an "
+                                "all_reduce on as many ranks",
+                                costless));
+    if (rank)
+        LK_TRY(lk_forecast_note(out, "assumed: persistent rank sd %.1f %%",
+                                100 * lk_prior_value(LK_PRIOR_RANK_SD)));
+    if (transient)
+        LK_TRY(lk_forecast_note(out, "assumed: transient sd %.1f %%",
+                                100 * lk_prior_value(LK_PRIOR_TRANSIENT_SD)));
+    if (overlap)
+        LK_TRY(lk_forecast_note(out, "overlap slowdown not measured on this cluster: taken as 0"));
+    if (kappa)
+        LK_TRY(lk_forecast_note(out, "co-location not measured on this cluster: taken as 0"));
+out:
+    return st;
+}
+
+/* Notes the priors of how ranks, nodes and links differ, where nothing was measured. */
+static enum lk_status note_alike(const struct model *m, const struct lk_prediction *p, size_t n,
+                                 struct lk_forecast *out)
+{
+    const struct lk_cluster *c = m->cluster;
+    const struct lk_known_stragglers *slow = &m->predictor->slow;
+    const struct {
+        bool unknown;
+        enum lk_prior prior;
+    } rows[] = {{!lk_quantity_known(&c->node_sd) && isnan(slow->node_sd), LK_PRIOR_NODE_SD},
+                {!lk_quantity_known(&c->link_sd), LK_PRIOR_LINK_SD},
+                {!lk_quantity_known(&c->tail_share), LK_PRIOR_TAIL_SHARE}};
+    enum lk_status st = LK_OK;
+    int ranks = 1, nodes = 1;
+
+    for (size_t i = 0; i < n; i++) {
+        ranks = p[i].config.gpus > ranks ? p[i].config.gpus : ranks;
+        nodes = p[i].config.nodes > nodes ? p[i].config.nodes : nodes;
+    }
+    for (size_t i = 0; i < LK_COUNT(rows); i++)
+        if (rows[i].unknown && (rows[i].prior == LK_PRIOR_TAIL_SHARE ? ranks : nodes) > 1)
+            LK_TRY(lk_forecast_note(out, "assumed: %s", lk_prior_source(rows[i].prior)));
+out:
+    return st;
+}
+
+/* Notes the ranks that the runs showed to be slow: the forecast rests on their staying so. */
+static enum lk_status note_slow(const struct model *m, struct lk_forecast *out)
+{
+    enum lk_status st = LK_OK;
+    const struct lk_known_stragglers *slow = &m->predictor->slow;
+
+    for (size_t i = slow->n_file; i < slow->n; i++)
+        LK_TRY(lk_forecast_note(out,
+                                "rank %d computes %.2f times as long as the others (%s): taken as "
+                                "the same rank at every count",
+                                slow->list[i].rank, slow->list[i].compute.value,
+                                slow->list[i].compute.source));
+out:
+    return st;
+}
+
+static enum lk_status conclude(const void *self, const struct lk_prediction *points, size_t n,
+                               struct lk_forecast *out)
+{
+    enum lk_status st = LK_OK;
+    const struct model *m = self;
+
+    LK_TRY(note_slow(m, out));
+    LK_TRY(note_alike(m, points, n, out));
+    LK_TRY(note_assumptions(m, points, n, out));
+out:
+    return st;
+}
+
+/* ---- The whole ---- */
+
+static struct lk_evidence_source source_of(struct model *m);
+
+/* The error of the scale is set by the back-tests, which take the prior's. */
+static enum lk_status prepare(void *self, struct lk_forecast *out)
+{
+    enum lk_status st = LK_OK;
+    struct model *m = self;
+    struct lk_evidence_source source = source_of(m);
+    double prior = lk_prior_value(lk_prior_of_scale(m->cluster->n_points, m->cluster->preset));
+    struct lk_backtests b = {0};
+
+    LK_TRY(lk_backtest_run(&source, m->options.level, &b));
+    m->options.scale_error = lk_backtest_scale_error(&b, prior, &m->options.scale_tests);
+    if (!m->whatif)
+        LK_TRY(lk_backtest_add(&b, out));
+    LK_TRY(make_predictor(m));
+    LK_TRY(set_names(m, out));
+out:
+    lk_backtests_fini(&b);
+    return st;
+}
+
+static const struct lk_evidence_ops step_model = {
+    .prepare = prepare,
+    .at = at,
+    .estimate = estimate,
+    .from_rest = from_rest,
+    .set_reference = set_reference,
+    .alter = alter,
+    .close = model_close,
+    .conclude = conclude,
+};
+
+static struct lk_evidence_source source_of(struct model *m)
+{
+    return (struct lk_evidence_source){.ops = &step_model,
+                                       .self = m,
+                                       .cluster = m->cluster,
+                                       .job = m->job,
+                                       .knows = LK_KNOWS_RANKS,
+                                       .measured = m->measured,
+                                       .n_measured = m->n_measured,
+                                       .current = lk_config_current(m->job)};
+}
+
+enum lk_status lk_step_evidence(const struct lk_job *job, const struct lk_cluster *cluster,
+                                const struct lk_predict_request *q, struct lk_evidence_source *out)
+{
+    enum lk_status st = LK_OK;
+    struct model *m = NULL;
+
+    LK_TRY(lk_alloc(&m, 1, sizeof *m));
+    *m = (struct model){
+        .job = job,
+        .cluster = cluster,
+        .global_batch = q->global_batch,
+        .whatif = q->whatif,
+        .options = {.level = q->level, .draws = q->draws, .seed = q->seed, .scale_error = NAN},
+        .reference_gpus = lk_runs_smallest(job, cluster)};
+    m->reference_measured = m->reference_gpus > 0;
+    m->reference_gpus = m->reference_measured ? m->reference_gpus : 1;
+    LK_TRY(list_measured(m));
+    *out = source_of(m);
+    m = NULL;
+out:
+    model_close(m);
+    return st;
+}

@@ -1,0 +1,571 @@
+/*
+ * A table of throughputs as a source of evidence, by the scaling law, alone or weighed with a step
+ * model.
+ *
+ * Divisions: rows / refusals and grades / predictions / names and notes / opening / the whole.
+ */
+#include "sim/throughput/throughput.h"
+
+#include "base/array.h"
+#include "sim/forecast/altered_cluster.h"
+#include "sim/forecast/backtest.h"
+#include "sim/step/config.h"
+#include "sim/throughput/throughput_fit.h"
+
+#include <limits.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Odds of the step model against the law below which a note says so. */
+static const double ODDS_NOTED = 0.05;
+
+/* The knee is sought up to so many times the measured nodes. */
+enum { KNEE_REACH = 8 };
+
+enum { USUAL_PER_NODE = 8 };
+
+struct table {
+    const struct lk_throughput_table *t;
+    struct lk_throughput_request q; /* a copy, whose lists are borrowed */
+    struct lk_cluster cluster;      /* the model's, with the nodes asked for; borrows */
+    struct lk_step_prior *step;
+    struct lk_throughput_fit fit;
+    const struct lk_config *largest; /* the row with most GPUs: asked for by default */
+    int most_nodes;                  /* measured */
+    bool per_node_assumed;
+    struct lk_measured measured[LK_SCALING_POINTS_MAX]; /* the rows */
+    bool is_altered; /* another machine: borrows all but `step` and `altered` from the one as it is
+                      */
+    struct lk_altered altered;
+};
+
+/* ---- Rows ---- */
+
+static void read_rows(struct table *e)
+{
+    e->largest = &e->t->points[0].config;
+    for (size_t i = 0; i < e->t->n; i++) {
+        const struct lk_config *c = &e->t->points[i].config;
+
+        e->largest = c->gpus > e->largest->gpus ? c : e->largest;
+        e->most_nodes = c->nodes > e->most_nodes ? c->nodes : e->most_nodes;
+        e->measured[i] =
+            (struct lk_measured){*c, lk_config_samples(c) / e->t->points[i].throughput};
+    }
+}
+
+/* Returns the row of the smallest measured count of a configuration's batch; NULL: none. */
+static const struct lk_config *smallest(const struct table *e, const struct lk_config *c)
+{
+    const struct lk_config *found = NULL;
+
+    for (size_t i = 0; i < e->t->n; i++) {
+        const struct lk_config *row = &e->t->points[i].config;
+
+        if (lk_throughput_same_batch(row, c) && (!found || row->gpus < found->gpus))
+            found = row;
+    }
+    return found;
+}
+
+/* Takes the smallest measured count of the batch. In strong scaling, and where the batch was not
+ * measured but a step model forecasts it, that is the smallest of the table. */
+static enum lk_status set_reference(const void *self, struct lk_config *c)
+{
+    const struct table *e = self;
+    const struct lk_config *row = smallest(e, c);
+
+    if (e->q.grid.global_batch || (!row && e->q.model)) {
+        row = &e->t->points[0].config;
+        for (size_t i = 0; i < e->t->n; i++)
+            row = e->t->points[i].config.gpus < row->gpus ? &e->t->points[i].config : row;
+    }
+    c->gpus = row ? row->gpus : 0;
+    c->nodes = row ? row->nodes : c->nodes;
+    return LK_OK;
+}
+
+/* ---- Refusals and grades ---- */
+
+/* Returns the extrapolation factor of the batch from the nearest measured one. */
+static double batch_extrapolation(const struct table *e, const struct lk_config *c)
+{
+    double reach = INFINITY;
+
+    for (size_t i = 0; i < e->t->n; i++)
+        reach = fmin(
+            reach, c->local_batch > 0
+                       ? exp(fabs(log((double)c->local_batch / e->t->points[i].config.local_batch)))
+                       : 1);
+    return reach;
+}
+
+static enum lk_status check_reach(const struct table *e, const struct lk_config *c, double reach)
+{
+    int most = e->step ? LK_THROUGHPUT_MODEL_REACH : LK_THROUGHPUT_REACH;
+
+    if (reach > LK_THROUGHPUT_BATCH_REACH)
+        return lk_fail(LK_EEVIDENCE,
+                       "a local batch of %d is %.1f times beyond the nearest in %s. The cheapest "
+                       "run that would supply it: %d GPUs at local batch %d",
+                       c->local_batch, reach, e->t->name, e->t->points[0].config.gpus,
+                       c->local_batch);
+    if (c->nodes > 1 && e->most_nodes < 2 && !e->step)
+        return lk_fail(LK_EEVIDENCE,
+                       "%d GPUs take %d nodes, and %s has no run on two: nothing is known of the "
+                       "network: say what the job and the cluster are (--parameters, --cluster). "
+                       "The cheapest run that would supply it: 2 nodes, %d GPUs%s",
+                       c->gpus, c->nodes, e->t->name, 2 * e->cluster.gpus_per_node,
+                       e->t->has_nodes ? "" : " (with a column nodes; or give --gpus-per-node)");
+    if ((double)c->gpus > (double)most * e->largest->gpus)
+        return lk_fail(LK_EEVIDENCE,
+                       "%d GPUs are %.0f times the largest count in %s; a forecast reaches %d "
+                       "times. The cheapest run that would supply it: %d GPUs",
+                       c->gpus, (double)c->gpus / e->largest->gpus, e->t->name, most,
+                       ((c->gpus - 1) / most / e->cluster.gpus_per_node + 1) *
+                           e->cluster.gpus_per_node);
+    return LK_OK;
+}
+
+/* Grades a prediction beyond the rows as a preset's where the network is a preset's. */
+static enum lk_status grade_model(const struct table *e, struct lk_prediction *p)
+{
+    enum lk_status st = LK_OK;
+    enum lk_evidence grade;
+    char text[sizeof p->evidence_text];
+    size_t at;
+
+    LK_TRY(lk_step_prior_shape(e->step, &p->config, &at));
+    lk_step_prior_grade(e->step, at, &grade, text, sizeof text);
+    if (grade == LK_EVIDENCE_PRESET) {
+        p->evidence = grade;
+        snprintf(p->evidence_text, sizeof p->evidence_text, "%s", text);
+    }
+out:
+    return st;
+}
+
+/* Returns the setting in which every row differs from the configuration, its batch first. */
+static const char *differs(const struct table *e, const struct lk_config *c)
+{
+    const char *what = "local batch";
+
+    for (size_t i = 0; i < e->t->n; i++) {
+        const struct lk_config *row = &e->t->points[i].config;
+
+        if (row->local_batch != c->local_batch)
+            continue;
+        if (row->accumulation != c->accumulation)
+            what = "accumulation";
+        else
+            what = row->cap_bytes != c->cap_bytes ? "bucket cap" : "exchange of gradients";
+    }
+    return what;
+}
+
+static enum lk_status grade(const struct table *e, struct lk_prediction *p)
+{
+    const struct lk_config *c = &p->config, *reference = smallest(e, c);
+    bool below = false, above = false;
+
+    for (size_t i = 0; i < e->t->n; i++) {
+        const struct lk_config *row = &e->t->points[i].config;
+
+        below |= lk_throughput_same_batch(row, c) && row->gpus <= c->gpus;
+        above |= lk_throughput_same_batch(row, c) && row->gpus >= c->gpus;
+    }
+    p->evidence = !isnan(p->measured_s)              ? LK_EVIDENCE_MEASURED
+                  : below && above && !e->is_altered ? LK_EVIDENCE_INTERPOLATED
+                                                     : LK_EVIDENCE_EXTRAPOLATED;
+    if (e->is_altered)
+        snprintf(p->evidence_text, sizeof p->evidence_text, "extrapolated to a changed machine");
+    else if (p->evidence == LK_EVIDENCE_EXTRAPOLATED && !reference)
+        snprintf(p->evidence_text, sizeof p->evidence_text, "extrapolated to another %s",
+                 differs(e, c));
+    else if (p->evidence == LK_EVIDENCE_EXTRAPOLATED)
+        snprintf(p->evidence_text, sizeof p->evidence_text, "extrapolated x%.3g on gpus",
+                 above ? (double)reference->gpus / c->gpus : (double)c->gpus / e->largest->gpus);
+    else
+        snprintf(p->evidence_text, sizeof p->evidence_text, "%s", lk_evidence_name(p->evidence));
+    return e->step && p->evidence == LK_EVIDENCE_EXTRAPOLATED ? grade_model(e, p) : LK_OK;
+}
+
+/* ---- Predictions ---- */
+
+static double measured_s(const struct table *e, const struct lk_config *c)
+{
+    for (size_t i = e->is_altered ? 0 : e->t->n; i-- > 0;) {
+        const struct lk_config *row = &e->t->points[i].config;
+
+        if (lk_throughput_same_batch(row, c) && row->gpus == c->gpus && row->nodes == c->nodes)
+            return e->measured[i].step_s;
+    }
+    return NAN;
+}
+
+/* Sets step and interval of p->config by a fit. */
+static enum lk_status set_step(struct lk_throughput_fit *fit, double level, struct lk_prediction *p)
+{
+    enum lk_status st = LK_OK;
+    struct lk_scaling_point target = {.config = p->config};
+    double samples = lk_config_samples(&p->config);
+    struct lk_estimate t;
+
+    LK_TRY(lk_throughput_fit_at(fit, &target, level, &t));
+    p->step_s = samples / t.value;
+    p->lo_s = samples / t.hi;
+    p->hi_s = samples / t.lo;
+out:
+    return st;
+}
+
+static enum lk_status set_losses(struct table *e, struct lk_prediction *p)
+{
+    enum lk_status st = LK_OK;
+    struct lk_scaling_point target = {.config = p->config};
+
+    for (int i = 0; i < LK_LOSS_COUNT; i++)
+        p->losses_s[i] = NAN;
+    if (!e->step)
+        return LK_OK;
+    LK_TRY(lk_throughput_fit_losses(&e->fit, &target, p->losses_s));
+    for (int i = 0; i < LK_LOSS_COUNT; i++)
+        p->losses_s[i] *= p->step_s;
+out:
+    return st;
+}
+
+static enum lk_status at(void *self, const struct lk_config *c, struct lk_prediction *out)
+{
+    enum lk_status st = LK_OK;
+    struct table *e = self;
+    struct lk_prediction p = {.config = *c,
+                              .measured_s = measured_s(e, c),
+                              .measured_lo_s = NAN,
+                              .measured_hi_s = NAN,
+                              .batch_extrapolation = batch_extrapolation(e, c)};
+
+    LK_TRY(check_reach(e, c, p.batch_extrapolation));
+    LK_TRY(set_step(&e->fit, e->q.grid.level, &p));
+    LK_TRY(grade(e, &p));
+    LK_TRY(set_losses(e, &p));
+    *out = p;
+out:
+    return st;
+}
+
+static enum lk_status estimate(void *self, const struct lk_config *c, double *out_step_s)
+{
+    enum lk_status st = LK_OK;
+    struct table *e = self;
+    struct lk_prediction p = {.config = *c};
+
+    LK_TRY(set_step(&e->fit, e->q.grid.level, &p));
+    *out_step_s = p.step_s;
+out:
+    return st;
+}
+
+static enum lk_status predict_from(const struct table *e, const struct lk_scaling_point *rows,
+                                   size_t n, struct lk_step_prior *step, struct lk_prediction *p)
+{
+    enum lk_status st = LK_OK;
+    struct lk_throughput_fit fit = {0};
+
+    LK_TRY(lk_throughput_fit_init(&fit, step, rows, n));
+    LK_TRY(set_step(&fit, e->q.grid.level, p));
+out:
+    lk_throughput_fit_fini(&fit);
+    return st;
+}
+
+/* A scale needs a row of the same batch that is left, a batch rows of two others. */
+static enum lk_status from_rest(void *self, const struct lk_config *c, bool is_batch,
+                                struct lk_prediction *out)
+{
+    enum lk_status st = LK_OK;
+    const struct table *e = self;
+    struct lk_scaling_point rest[LK_SCALING_POINTS_MAX];
+    struct lk_prediction p = {.config = *c}, law = p;
+    bool enough = false;
+    size_t n = 0;
+
+    for (size_t i = 0; i < e->t->n; i++) {
+        const struct lk_config *row = &e->t->points[i].config;
+
+        if (!lk_backtest_leaves(row, c, is_batch))
+            continue;
+        rest[n++] = e->t->points[i];
+        enough |= is_batch ? row->local_batch != rest[0].config.local_batch
+                           : lk_throughput_same_batch(row, c);
+    }
+    if (!enough)
+        return lk_fail(LK_EEVIDENCE,
+                       "%s: nothing to hold out: one batch and accumulation at two or more counts "
+                       "of GPUs is needed. The cheapest run that would supply it: %d GPUs",
+                       e->t->name, 2 * e->t->points[0].config.gpus);
+    LK_TRY(predict_from(e, rest, n, e->step, &p));
+    if (e->step)
+        LK_TRY(predict_from(e, rest, n, NULL, &law));
+    p.law_s = law.step_s;
+    *out = p;
+out:
+    return st;
+}
+
+/* ---- Names and notes ---- */
+
+static struct lk_evidence_source source_of(struct table *e);
+
+static enum lk_status set_names(const struct table *e, struct lk_forecast *out)
+{
+    enum lk_status st = LK_OK;
+    const struct lk_predict_request *q = &e->q.grid;
+    const struct lk_config *reference = &e->t->points[0].config;
+    struct lk_config like = *e->largest;
+
+    if (q->n_local_batches)
+        like.local_batch = (int)q->local_batches[0];
+    if (q->n_accumulations)
+        like.accumulation = (int)q->accumulations[0];
+    if (!q->global_batch)
+        reference = smallest(e, &like);
+    LK_TRY(lk_strdup(&out->job, e->t->name));
+    LK_TRY(lk_strdup(&out->cluster, e->step ? e->cluster.name : "as measured"));
+    LK_TRY(lk_strdup(&out->sample_unit, "sample"));
+    if (reference)
+        LK_TRY(lk_asprintf(&out->reference, "%d GPU%s%s", reference->gpus,
+                           reference->gpus > 1 ? "s" : "",
+                           q->global_batch ? ", the same global batch" : ""));
+    else
+        LK_TRY(lk_strdup(&out->reference, e->step ? "the smallest count, as forecast"
+                                                  : "none: no run of this batch"));
+out:
+    return st;
+}
+
+static enum lk_status note_model(const struct table *e, struct lk_forecast *out)
+{
+    enum lk_status st = LK_OK;
+    const struct lk_throughput_model *m = e->q.model;
+
+    LK_TRY(lk_forecast_note(out,
+                            "from throughputs, gradients and cluster: the step model, its unknowns "
+                            "fitted to the rows (%.0f of %d draws' worth), and the scaling law of "
+                            "published series",
+                            e->fit.effective, e->q.grid.draws * LK_STEP_FIT_PROPOSALS));
+    if (e->fit.step_odds < ODDS_NOTED)
+        LK_TRY(lk_forecast_note(out,
+                                "the rows speak against the step model (odds %.2g to the law): is "
+                                "%s this machine, and are gradients and batch this job's?",
+                                e->fit.step_odds, m->cluster->name));
+    if (!m->timed)
+        LK_TRY(
+            lk_forecast_note(out, "assumed: gradients ready evenly over backward, give or take"));
+out:
+    return st;
+}
+
+static enum lk_status prepare(void *self, struct lk_forecast *out)
+{
+    enum lk_status st = LK_OK;
+    struct table *e = self;
+    struct lk_evidence_source source = source_of(e);
+    struct lk_backtests b = {0};
+
+    LK_TRY(lk_throughput_fit_init(&e->fit, e->step, e->t->points, e->t->n));
+    if (!e->q.grid.whatif)
+        LK_TRY(lk_backtest_run(&source, e->q.grid.level, &b));
+    LK_TRY(lk_backtest_add(&b, out));
+    LK_TRY(set_names(e, out));
+    if (e->step)
+        LK_TRY(note_model(e, out));
+    else
+        LK_TRY(lk_forecast_note(out, "from throughputs alone: the scaling law of published series; "
+                                     "docs/accuracy.md has its errors on series held out"));
+    if (!e->largest->local_batch)
+        LK_TRY(lk_forecast_note(out, "no local batch in the table: a step is one sample a GPU"));
+    if (e->per_node_assumed)
+        LK_TRY(lk_forecast_note(out, "assumed: %d GPUs a node (--gpus-per-node)",
+                                e->cluster.gpus_per_node));
+out:
+    lk_backtests_fini(&b);
+    return st;
+}
+
+/* ---- Opening: the machine, missing columns, the prior ---- */
+
+static int per_node(const struct lk_throughput_table *t, const struct lk_throughput_request *q,
+                    bool *out_assumed)
+{
+    int fullest = 0, most_nodes = 0, least;
+
+    *out_assumed = false;
+    for (size_t i = 0; i < t->n; i++) {
+        const struct lk_config *c = &t->points[i].config;
+
+        most_nodes = c->nodes > most_nodes ? c->nodes : most_nodes;
+        fullest = c->gpus / c->nodes > fullest ? c->gpus / c->nodes : fullest;
+    }
+    if (q->gpus_per_node > 0)
+        return q->gpus_per_node;
+    if (most_nodes > 1)
+        return fullest;
+    *out_assumed = !q->model;
+    least = q->model ? q->model->cluster->gpus_per_node : USUAL_PER_NODE;
+    return (t->has_nodes || !q->model) && fullest > least ? fullest : least;
+}
+
+/* Fills *out_machine: the model's cluster with any number of nodes and the GPUs of a full one, and
+ * what the table lacks for a step model. */
+static enum lk_status complete(struct lk_throughput_table *t, const struct lk_throughput_request *q,
+                               struct lk_cluster *out_machine, bool *out_assumed)
+{
+    int gpus_per_node = per_node(t, q, out_assumed);
+
+    *out_machine = q->model ? *q->model->cluster : (struct lk_cluster){0};
+    out_machine->gpus_per_node = gpus_per_node;
+    out_machine->nodes = 0;
+    for (size_t i = 0; i < t->n && q->model; i++) {
+        struct lk_config *c = &t->points[i].config;
+
+        if (!t->has_nodes)
+            c->nodes = (c->gpus - 1) / gpus_per_node + 1;
+        if (c->gpus % c->nodes)
+            return lk_fail(LK_EUSAGE, "%s: %d GPUs do not divide among %d nodes of %d", t->name,
+                           c->gpus, c->nodes, gpus_per_node);
+        if (!c->local_batch && q->grid.n_local_batches)
+            c->local_batch = (int)q->grid.local_batches[0];
+        if (!c->local_batch)
+            return lk_fail(LK_EEVIDENCE,
+                           "%s: no column local_batch, so the length of a step is not known; "
+                           "--local-batch says that of all rows",
+                           t->name);
+        lk_config_set_cap(c, q->model->job, c->cap_bytes ? c->cap_bytes : q->model->job->cap_bytes);
+        c->no_sync = q->model->job->no_sync;
+    }
+    return LK_OK;
+}
+
+/* Makes the prior of the step model behind a table, NULL without one. */
+static enum lk_status make_prior(const struct lk_throughput_request *q,
+                                 const struct lk_cluster *machine, struct lk_step_prior **out)
+{
+    *out = NULL;
+    if (!q->model)
+        return LK_OK;
+    return lk_step_prior_create(q->model->job, q->model->timed, machine,
+                                (size_t)q->grid.draws * LK_STEP_FIT_PROPOSALS, q->grid.seed, out);
+}
+
+/* ---- The whole ---- */
+
+static void table_close(void *self)
+{
+    struct table *e = self;
+
+    if (!e)
+        return;
+    if (!e->is_altered)
+        lk_throughput_fit_fini(&e->fit);
+    lk_step_prior_destroy(e->step);
+    lk_altered_fini(&e->altered);
+    free(e);
+}
+
+/* The rows were measured on the machine as it is: what they say of the job holds on another. */
+static enum lk_status alter(void *self, const struct lk_change *change, int gpus, void **out)
+{
+    enum lk_status st = LK_OK;
+    const struct table *as_is = self;
+    struct lk_throughput_model model = *as_is->q.model;
+    struct lk_throughput_request q = as_is->q;
+    struct table *e = NULL;
+
+    LK_TRY(lk_alloc(&e, 1, sizeof *e));
+    *e = *as_is;
+    e->is_altered = true;
+    e->step = NULL;
+    LK_TRY(lk_altered_init(&e->altered, model.job, &as_is->cluster, change, gpus));
+    e->cluster = e->altered.cluster;
+    model.job = &e->altered.job;
+    q.model = &model;
+    LK_TRY(make_prior(&q, &e->cluster, &e->step));
+    e->fit.elsewhere = e->step;
+    *out = e;
+    e = NULL;
+out:
+    table_close(e);
+    return st;
+}
+
+static const struct lk_evidence_ops throughputs = {
+    .prepare = prepare,
+    .at = at,
+    .estimate = estimate,
+    .from_rest = from_rest,
+    .set_reference = set_reference,
+    .alter = alter,
+    .close = table_close,
+};
+
+static struct lk_evidence_source source_of(struct table *e)
+{
+    const struct lk_throughput_model *m = e->q.model;
+    double nodes = fmin((double)KNEE_REACH * e->most_nodes, INT_MAX / e->cluster.gpus_per_node);
+
+    return (struct lk_evidence_source){.ops = &throughputs,
+                                       .self = e,
+                                       .cluster = &e->cluster,
+                                       .job = m ? m->job : NULL,
+                                       .knows = m ? LK_KNOWS_COLLECTIVES : LK_KNOWS_COUNTS,
+                                       .measured = e->measured,
+                                       .n_measured = e->t->n,
+                                       .current = *e->largest,
+                                       .knee_nodes = e->most_nodes < 2 && !m ? -1 : (int)nodes};
+}
+
+static enum lk_status check_request(const struct lk_throughput_table *t,
+                                    const struct lk_throughput_request *q)
+{
+    const struct lk_predict_request *grid = &q->grid;
+
+    if (q->model)
+        return LK_OK;
+    if (grid->n_caps)
+        return lk_fail(LK_EUSAGE, "bucket caps take what the job and the cluster are: "
+                                  "--parameters or --gradients, and --cluster");
+    if (grid->n_local_batches && !t->points[0].config.local_batch)
+        return lk_fail(LK_EEVIDENCE,
+                       "%s: no column local_batch, so nothing is known of a batch of "
+                       "%d. The cheapest run: the same table with that column filled",
+                       t->name, (int)grid->local_batches[0]);
+    if (grid->global_batch && !t->points[0].config.local_batch)
+        return lk_fail(LK_EEVIDENCE,
+                       "%s: no column local_batch, so a global batch of %lld cannot be split. The "
+                       "cheapest run: the same table with that column filled",
+                       t->name, (long long)grid->global_batch);
+    return LK_OK;
+}
+
+enum lk_status lk_throughput_evidence(struct lk_throughput_table *t,
+                                      const struct lk_throughput_request *q,
+                                      struct lk_evidence_source *out)
+{
+    enum lk_status st = LK_OK;
+    struct table *e = NULL;
+
+    LK_TRY(lk_alloc(&e, 1, sizeof *e));
+    *e = (struct table){.t = t, .q = *q};
+    LK_TRY(check_request(t, q));
+    LK_TRY(complete(t, q, &e->cluster, &e->per_node_assumed));
+    LK_TRY(make_prior(q, &e->cluster, &e->step));
+    read_rows(e);
+    *out = source_of(e);
+    e = NULL;
+out:
+    table_close(e);
+    return st;
+}
