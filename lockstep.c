@@ -18,9 +18,9 @@ COMMANDS(DECLARE)
 #undef DECLARE
 
 static const struct lk_command *const commands[] = {
-#define ROW(name) &lk_command_##name,
-    COMMANDS(ROW)
-#undef ROW
+#define ADDRESS(name) &lk_command_##name,
+    COMMANDS(ADDRESS)
+#undef ADDRESS
         NULL};
 
 static void print_version(void)
@@ -48,7 +48,7 @@ static bool wants_help(int argc, char **argv)
 static enum lk_status run(const struct lk_command *c, int argc, char **argv)
 {
     if (!wants_help(argc, argv))
-        return c->run(argc, argv);
+        return lk_command_start(c, argc, argv);
     lk_help_command(c, stdout);
     return LK_OK;
 }

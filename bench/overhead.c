@@ -23,7 +23,7 @@
 #include "base/option.h"
 #include "base/stats.h"
 #include "base/units.h"
-#include "commands/run_result.h"
+#include "commands/run_grid.h"
 
 #include <glob.h>
 #include <math.h>

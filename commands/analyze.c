@@ -1,14 +1,13 @@
 /* lockstep analyze: prints where the time of measured runs went. */
 #include "base/array.h"
+#include "base/log.h"
 #include "base/run_facts.h"
 #include "commands/command.h"
 #include "commands/common_rows.h"
+#include "commands/output.h"
 #include "profiler/analysis.h"
-#include "reports/print.h"
 
 #include <stdlib.h>
-
-enum { RUNS_MAX = 64 };
 
 struct options {
     const char *reference;
@@ -18,72 +17,27 @@ struct options {
     const char *log;
 };
 
+#define OPTION(...) ROW(struct options, __VA_ARGS__)
+
 /* clang-format off */
-static const struct lk_option option_rows[] = {
-    {.name = "reference",
-     .type = LK_OPT_FILE,
-     .offset = offsetof(struct options, reference),
-     .help = "run that gives the ideal step (default: the one with fewest ranks)"},
-    {.name = "step",
-     .type = LK_OPT_INT,
-     .offset = offsetof(struct options, step),
-     .min = -1,
-     .max = UINT32_MAX,
-     .fallback = "-1",
-     .help = "show every collective of this optimizer step instead; -1: off"},
-    {.name = "brief",
-     .type = LK_OPT_FLAG,
-     .offset = offsetof(struct options, brief),
-     .help = "print the waterfall and the findings alone"},
-    {ROW_FORMAT(struct options)},
-    {ROW_LOG(struct options)},
+static const struct lk_option rows[] = {
+    OPTION("reference", reference, FILE,
+           .help = "run that gives the ideal step (default: the one with fewest ranks)"),
+    OPTION("step", step, INT, .min = -1, .max = UINT32_MAX, .fallback = "-1",
+           .help = "show every collective of this optimizer step instead; -1: off"),
+    OPTION("brief", brief, FLAG, .help = "print the waterfall and the findings alone"),
+    OPTION(FORMAT_OPTION),
+    OPTION(LOG_OPTION),
     {0}
 };
 /* clang-format on */
 
-struct output {
-    struct lk_table **tables;
-    size_t n, capacity;
-};
-
-static enum lk_status keep(struct output *o, struct lk_table *t)
-{
-    enum lk_status st =
-        lk_array_grow(&o->tables, &o->capacity, o->n + 1, sizeof(struct lk_table *));
-
-    if (st != LK_OK) {
-        lk_table_destroy(t);
-        return st;
-    }
-    o->tables[o->n++] = t;
-    return LK_OK;
-}
-
 /* --brief shows the tables up to this one. */
 enum { BRIEF_TABLES = LK_ANALYSIS_FINDINGS + 1 };
 
-static enum lk_status tables_of(const struct lk_analysis *a, const struct options *opt,
-                                struct output *o)
-{
-    enum lk_status st = LK_OK;
-    struct lk_table *t = NULL;
-
-    if (opt->step >= 0) {
-        LK_TRY(lk_analysis_step_table(a, (uint32_t)opt->step, &t));
-        return keep(o, t);
-    }
-    for (int i = 0; i < (opt->brief ? BRIEF_TABLES : (int)LK_ANALYSIS_TABLES); i++) {
-        LK_TRY(lk_analysis_table(a, (enum lk_analysis_kind)i, &t));
-        if (t)
-            LK_TRY(keep(o, t));
-        t = NULL;
-    }
-out:
-    return st;
-}
-
+/* Analyze a run and make its tables, LK_ANALYSIS_TABLES at most; NULL: it has no such table. */
 static enum lk_status analyze_run(const struct lk_run *run, const struct lk_run_set *references,
-                                  const struct options *opt, struct output *o)
+                                  const struct options *opt, struct lk_table **tables)
 {
     enum lk_status st = LK_OK;
     const struct lk_run **refs = NULL;
@@ -98,7 +52,11 @@ static enum lk_status analyze_run(const struct lk_run *run, const struct lk_run_
         goto out;
     }
     LK_TRY(lk_analyze(run, refs, n, &a));
-    LK_TRY(tables_of(&a, opt, o));
+    if (opt->step >= 0)
+        LK_TRY(lk_analysis_step_table(&a, (uint32_t)opt->step, &tables[0]));
+    else
+        for (int i = 0; i < (opt->brief ? BRIEF_TABLES : (int)LK_ANALYSIS_TABLES); i++)
+            LK_TRY(lk_analysis_table(&a, (enum lk_analysis_kind)i, &tables[i]));
 out:
     lk_analysis_fini(&a);
     free(refs);
@@ -135,32 +93,27 @@ out:
     return st;
 }
 
-static enum lk_status run(int argc, char **argv)
+static enum lk_status run(void *options, const char **dirs, int n)
 {
+    const struct options *opt = options;
     enum lk_status st = LK_OK;
-    struct options opt;
-    const char *dirs[RUNS_MAX];
-    int n = 0;
     struct lk_run_set set = {0}, reference = {0};
-    struct output o = {0};
+    struct lk_table **tables = NULL;
+    size_t n_tables = 0;
 
-    LK_TRY(lk_option_parse(option_rows, &opt, argc, argv, dirs, RUNS_MAX, &n));
-    LK_TRY(lk_log_configure(opt.log));
-    if (!n)
-        return lk_fail(LK_EUSAGE, "which run? e.g. lockstep analyze run/");
     LK_TRY(lk_run_set_read(dirs, (size_t)n, &set));
-    if (opt.reference)
-        LK_TRY(lk_run_set_read(&opt.reference, 1, &reference));
+    if (opt->reference)
+        LK_TRY(lk_run_set_read(&opt->reference, 1, &reference));
     LK_TRY(check_runs(&set));
+    LK_TRY(lk_alloc(&tables, set.n * LK_ANALYSIS_TABLES, sizeof(struct lk_table *)));
+    n_tables = set.n * LK_ANALYSIS_TABLES;
     for (size_t i = 0; i < set.n; i++)
-        if (shown(&set, i, opt.reference != NULL))
-            LK_TRY(analyze_run(&set.runs[i], opt.reference ? &reference : &set, &opt, &o));
-    LK_TRY(lk_report_tables((const struct lk_table *const *)o.tables, o.n,
-                            (enum lk_format)opt.format, "-"));
+        if (shown(&set, i, opt->reference != NULL))
+            LK_TRY(analyze_run(&set.runs[i], opt->reference ? &reference : &set, opt,
+                               &tables[i * LK_ANALYSIS_TABLES]));
 out:
-    for (size_t i = 0; i < o.n; i++)
-        lk_table_destroy(o.tables[i]);
-    free(o.tables);
+    st = tables_finish(st, tables, n_tables, opt->format);
+    free(tables);
     lk_run_set_fini(&reference);
     lk_run_set_fini(&set);
     return st;
@@ -169,7 +122,10 @@ out:
 const struct lk_command lk_command_analyze = {
     .name = "analyze",
     .usage = "RUN...",
-    .help = "where did the time go: waterfall, overlap, stragglers, findings",
-    .options = option_rows,
+    .help = "show where the time of runs went: waterfall, overlap, stragglers, findings",
+    .options = rows,
+    .size = sizeof(struct options),
+    .operands_max = 64,
+    .no_operand = "which run? e.g. lockstep analyze run/",
     .run = run,
 };

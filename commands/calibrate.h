@@ -4,10 +4,10 @@
 
 #include "base/cluster.h"
 #include "base/coll.h"
-#include "base/option.h"
 #include "base/stats.h"
 #include "base/status.h"
 #include "base/table.h"
+#include "commands/command.h"
 #include "runtime/probe/probe.h"
 #include "runtime/rendezvous/launch.h"
 #include "sim/calibration.h"
@@ -17,8 +17,8 @@
 
 struct lk_nvml_calls;
 
-/* The command's options; calibrate_option_rows has a help text for each. All texts are borrowed.
- * "CTAs" are thread blocks of a collective's kernel, each on an SM of its own. */
+/* The command's options; option_rows in calibrate.c has a help text for each. All texts are
+ * borrowed. "CTAs" are thread blocks of a collective's kernel, each on an SM of its own. */
 struct calibrate_options {
     struct lk_ints ranks; /* counts of ranks, each measured in a run of its own */
     /* Comma-separated names; NULL: the device's default. */
@@ -47,7 +47,7 @@ struct calibrate_options {
 
 enum { CALIBRATE_CPU, CALIBRATE_CUDA };
 extern const char *const calibrate_devices[]; /* names, NULL-ended */
-extern const struct lk_option calibrate_option_rows[];
+extern const struct lk_command lk_command_calibrate;
 
 /* The probe that the options ask for, with defaults for what is not given. */
 struct calibrate_plan {
@@ -67,6 +67,9 @@ enum lk_status calibrate_plan(const struct calibrate_options *o, struct calibrat
 struct lk_probe_collectives_config calibrate_collectives_config(const struct calibrate_options *o,
                                                                 const struct calibrate_plan *p,
                                                                 double burst_s);
+
+/* Tell a user at a terminal what is measured now; rank 0 does. */
+void calibrate_announce(const struct lk_rank_env *env, const char *what);
 
 /* Return true if each rank is bound to one CPU. With a GPU it never is: CUDA, CUPTI and NCCL have
  * threads of their own in it, which would all share that CPU. */
@@ -105,8 +108,9 @@ enum lk_status calibrate_show_rates(struct calibrate_tables *t, const struct lk_
 
 /* A row of the overlap probe; samples and beside are borrowed. */
 struct calibrate_overlap {
-    const struct lk_probe_overlap *samples; /* gamma_wait, gamma_wire, delta, time of a call */
-    const struct lk_probe_beside *beside;   /* what ran beside compute */
+    const struct lk_probe_overlap
+        *samples;                         /* gamma_wait, gamma_wire, delta, time of a collective */
+    const struct lk_probe_beside *beside; /* what ran beside compute */
     int ranks;
     int ctas;     /* of a real collective: the limit given to NCCL; 0: its own choice */
     bool in_file; /* the cluster file has its numbers */

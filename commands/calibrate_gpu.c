@@ -19,7 +19,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
-#include <unistd.h>
 
 /* Length of a burst by the GPU's events: that of nccl-tests' twenty calls of a middling size. */
 static const double BURST_S = 0.002;
@@ -60,9 +59,7 @@ static void announce(const struct gpu_rank *g, const char *what)
 {
     if (g->options->share_gpu)
         share_gpu_deadline(g->options->timeout_s);
-    if (is_first(g) && isatty(STDERR_FILENO))
-        fprintf(stderr, "%d rank%s: %s\n", g->config->env->world_size,
-                g->config->env->world_size == 1 ? "" : "s", what);
+    calibrate_announce(g->config->env, what);
 }
 
 /* ---- The device and its streams ---- */
@@ -86,11 +83,13 @@ out:
     return st;
 }
 
-static void close_device(struct gpu_rank *g)
+static void close_all(struct gpu_rank *g)
 {
+    lk_comm_close(g->comm);
     lk_stream_destroy(g->compute);
     lk_stream_destroy(g->net);
     lk_device_close(g->device);
+    g->comm = NULL;
     g->compute = g->net = NULL;
     g->device = NULL;
 }
@@ -262,29 +261,27 @@ static struct lk_rates_config rates_config(const struct gpu_rank *g)
                                     .timeout_ns = timeout_ns_of(g)};
 }
 
-static enum lk_status keep_rates(struct gpu_rank *g, const struct lk_rate_rows *rows)
+/* Show the rates, and free them. */
+static enum lk_status keep_rates(struct gpu_rank *g, enum lk_status st, struct lk_rate_rows *rows)
 {
-    enum lk_status st = calibrate_show_rates(g->tables, rows);
-
+    LK_TRY(st);
+    LK_TRY(calibrate_show_rates(g->tables, rows));
     /* Products in bfloat16, which come first, give the device's rate. */
-    if (st == LK_OK && !lk_quantity_known(&g->c->device.flops))
-        st = lk_calibration_add_rates(rows, g->c);
+    if (!lk_quantity_known(&g->c->device.flops))
+        LK_TRY(lk_calibration_add_rates(rows, g->c));
+out:
+    lk_rate_rows_fini(rows);
     return st;
 }
 
 static enum lk_status probe_copies(struct gpu_rank *g)
 {
     const struct lk_rates_config config = rates_config(g);
+    const struct lk_sizes *sizes = &g->options->copy_sizes;
     struct lk_rate_rows rows = {0};
-    enum lk_status st = LK_OK;
 
     announce(g, "copies");
-    LK_TRY(lk_probe_copies(&config, g->options->copy_sizes.v, (size_t)g->options->copy_sizes.n,
-                           &rows));
-    LK_TRY(keep_rates(g, &rows));
-out:
-    lk_rate_rows_fini(&rows);
-    return st;
+    return keep_rates(g, lk_probe_copies(&config, sizes->v, (size_t)sizes->n, &rows), &rows);
 }
 
 static enum lk_status probe_products(struct gpu_rank *g)
@@ -293,14 +290,9 @@ static enum lk_status probe_products(struct gpu_rank *g)
     size_t n = g->config->shapes ? g->config->n_shapes : LK_COUNT(gpt_shapes);
     const struct lk_rates_config config = rates_config(g);
     struct lk_rate_rows rows = {0};
-    enum lk_status st = LK_OK;
 
     announce(g, "matrix products");
-    LK_TRY(lk_probe_products(&config, shapes, n, &rows));
-    LK_TRY(keep_rates(g, &rows));
-out:
-    lk_rate_rows_fini(&rows);
-    return st;
+    return keep_rates(g, lk_probe_products(&config, shapes, n, &rows), &rows);
 }
 
 /* ---- Overlap: real collectives, or a stand-in where there is one GPU ---- */
@@ -520,13 +512,6 @@ static enum lk_status measure(struct gpu_rank *g, bool rates)
         LK_TRY(watched(g, CALIBRATE_OVERLAP, probe_overlap));
 out:
     return st;
-}
-
-static void close_all(struct gpu_rank *g)
-{
-    lk_comm_close(g->comm);
-    g->comm = NULL;
-    close_device(g);
 }
 
 enum lk_status calibrate_gpu(const struct calibrate_gpu *config, struct lk_cluster *c,

@@ -3,7 +3,7 @@
 
 #include "base/array.h"
 #include "base/json.h"
-#include "commands/cluster_table.h"
+#include "commands/output.h"
 #include "commands/share_gpu.h"
 #include "reports/print.h"
 
@@ -190,7 +190,7 @@ static bool has_samples(const struct lk_probe_row *r)
     return r->n > r->warmup;
 }
 
-/* Return the same call out of place, or NULL. */
+/* Return the same collective out of place, or NULL. */
 static const struct lk_probe_row *out_of_place(const struct lk_probe_rows *rows,
                                                const struct lk_probe_row *in)
 {
@@ -235,11 +235,12 @@ enum lk_status calibrate_show_collectives(struct calibrate_tables *t,
             LK_TRY(show_line(to, rows, &rows->row[i]));
     if (!rows->n)
         return LK_OK;
-    LK_TRY(lk_table_note(to, "size, algbw and busbw as nccl-tests has them. alone: from the last "
-                             "rank's arrival to the end; back_to_back: a call of a burst; by the "
-                             "GPU's events, the host ahead (host late: samples where it was not)"));
-    LK_TRY(lk_table_note(to, "host's clock: in place, to when the host knew of the end. NCCL "
-                             "expects: ncclGroupSimulateEnd, no measurement"));
+    LK_TRY(lk_table_note(to, "size, algbw and busbw are those of nccl-tests. alone: from the last "
+                             "rank's arrival to the end; back_to_back: one collective of a burst. "
+                             "The GPU's events give the times, with the host ahead of the GPU "
+                             "(host late: samples in which it was not)"));
+    LK_TRY(lk_table_note(to, "host's clock: in place, until the host knew of the end. NCCL "
+                             "expects: ncclGroupSimulateEnd, not a measurement"));
 out:
     return st;
 }
@@ -326,8 +327,7 @@ enum lk_status calibrate_print(const struct calibrate_options *o, const struct l
     enum { OF_FILE = 3 };
     enum lk_status st = LK_OK;
     struct lk_table *own[OF_FILE] = {NULL};
-    const struct lk_table *all[OF_FILE + CALIBRATE_TABLES];
-    size_t n = 0;
+    const struct lk_table *all[CALIBRATE_TABLES + OF_FILE] = {NULL};
 
     LK_TRY(cluster_point_table(c, &own[0]));
     LK_TRY(cluster_fit_table(c, &own[1]));
@@ -338,12 +338,11 @@ enum lk_status calibrate_print(const struct calibrate_options *o, const struct l
     else
         LK_TRY(lk_table_note(own[2], "cluster file: %s", o->out));
     for (size_t i = 0; i < CALIBRATE_TABLES; i++)
-        if (gpu->table[i] && gpu->table[i]->n_rows)
-            all[n++] = gpu->table[i];
+        all[i] = gpu->table[i] && gpu->table[i]->n_rows ? gpu->table[i] : NULL;
     for (size_t i = 0; i < OF_FILE; i++)
         if (o->device == CALIBRATE_CPU || i + 1 == OF_FILE || own[i]->n_rows)
-            all[n++] = own[i];
-    LK_TRY(lk_report_tables(all, n, (enum lk_format)o->format, "-"));
+            all[CALIBRATE_TABLES + i] = own[i];
+    st = lk_report_tables(all, LK_COUNT(all), (enum lk_format)o->format, "-");
 out:
     for (size_t i = 0; i < OF_FILE; i++)
         lk_table_destroy(own[i]);

@@ -1,6 +1,7 @@
 /*
  * A subcommand is a struct lk_command, defined in a file of its own in commands/ and listed in
- * lockstep.c. `lockstep help` prints usage, manual pages and Markdown tables from these structs.
+ * lockstep.c. Its rows drive parsing; `lockstep help` prints usage, manual pages and Markdown
+ * tables from them.
  */
 #ifndef LK_COMMANDS_COMMAND_H
 #define LK_COMMANDS_COMMAND_H
@@ -8,15 +9,30 @@
 #include "base/option.h"
 #include "base/status.h"
 
+#include <stddef.h>
 #include <stdio.h>
+
+/* Write the row of --NAME, whose value goes to a field of the struct T; type is without LK_OPT_.
+ * What else the row needs follows, always .help. */
+#define ROW(...) ROW_(__VA_ARGS__)
+#define ROW_(T, name_, field, type_, ...)                                                          \
+    {                                                                                              \
+        .name = (name_), .type = LK_OPT_##type_, .offset = offsetof(T, field), __VA_ARGS__         \
+    }
+/* Name of the option that has the level of the log. */
+#define LOG_NAME "log"
 
 struct lk_command {
     const char *name;
-    const char *usage;               /* operands, e.g. "RUN..." */
-    const char *help;                /* one line */
-    const struct lk_option *options; /* rows, ended by a zeroed one */
-    /* Run the command; argv is without the program's and the command's name. */
-    enum lk_status (*run)(int argc, char **argv);
+    const char *usage;                /* operands, e.g. "RUN..." */
+    const char *help;                 /* one line */
+    const struct lk_option *options;  /* rows, ended by a zeroed one; LOG_OPTION is one of them */
+    const struct lk_option *defaults; /* (optional) rows whose defaults fill the struct first */
+    size_t size;                      /* of the struct that the rows fill */
+    int operands_max;                 /* most operands that it takes */
+    const char *no_operand;           /* (optional) failure when no operand is given */
+    /* Run the command; options is the struct, operands has room for two or more. */
+    enum lk_status (*run)(void *options, const char **operands, int n_operands);
 };
 
 /* Print the devices, collective backends, BLAS and vector instructions of this build. */
@@ -26,6 +42,22 @@ void lk_command_backends(FILE *out);
  * which the help prints them. LK_EUSAGE suggests the nearest name. */
 enum lk_status lk_command_find(const struct lk_command *const *all, const char *name,
                                const struct lk_command **out);
+/* Parse the words after the command's name, set the level of the log, and run the command. */
+enum lk_status lk_command_start(const struct lk_command *c, int argc, char **argv);
+/*
+ * Fill the command's struct with defaults, then with the options of argv, which is without the
+ * program's and the command's name. operands has room for operands_max.
+ */
+enum lk_status lk_command_parse(const struct lk_command *c, int argc, char **argv, void *options,
+                                const char **operands, int *n_operands);
+/*
+ * Make a command line that parses to `options`: "lockstep NAME [OPERAND]", and every option that is
+ * not at its default, as "--name=value". operand NULL: none. Freed by lk_argv_free.
+ */
+enum lk_status lk_command_argv(const struct lk_command *c, const void *options, const char *operand,
+                               char ***out);
+void lk_argv_free(char **argv); /* NULL is legal */
+
 /* Print the program's usage. */
 void lk_help_program(const struct lk_command *const *all, FILE *out);
 /* Print a command's usage and options. */

@@ -1,58 +1,121 @@
 /*
- * Option rows that several commands have. T is a command's target struct, with a member named like
- * the macro's second word; a row may be put into a group: {ROW_LEVEL(struct options), .group =
- * "x"}.
+ * Options that several commands have, as rows of their tables (ROW in commands/command.h). A
+ * command that has such a row has the members that the row's comment names in the struct of its
+ * options:
+ *
+ *     #define OPTION(...) ROW(struct options, __VA_ARGS__)
+ *     static const struct lk_option rows[] = {
+ *         OPTION("gpus", gpus, INTS, .min = 1, .max = 1024, .help = "counts of GPUs"),
+ *         OPTION(FORMAT_OPTION),
+ *         DRAW_ROWS(OPTION),
+ *         {0}};
  */
 #ifndef LK_COMMANDS_COMMON_ROWS_H
 #define LK_COMMANDS_COMMON_ROWS_H
 
-#include "base/forecast.h"
-#include "base/log.h"
+#include "base/dtype.h"
 #include "base/option.h"
 #include "reports/print.h"
+#include "sim/planning/plan.h"
 
+#include <stdbool.h>
 #include <stddef.h>
+#include <stdint.h>
 
 /* clang-format off */
 
 /* Intervals of a forecast: double level; int64_t draws, seed. */
-#define ROW_LEVEL(T)                                                                               \
-    .name = "level", .type = LK_OPT_REAL, .offset = offsetof(T, level), .min = 0.5, .max = 0.99,   \
-    .fallback = "0.9", .help = "share of outcomes that an interval is to contain"
-#define ROW_DRAWS(T)                                                                               \
-    .name = "draws", .type = LK_OPT_INT, .offset = offsetof(T, draws), .min = 20, .max = 100000,   \
-    .fallback = "200", .help = "Monte Carlo draws behind an interval"
-#define ROW_SEED(T)                                                                                \
-    .name = "seed", .type = LK_OPT_INT, .offset = offsetof(T, seed), .min = 0, .max = 1e15,        \
-    .fallback = "1", .help = "seed of all draws: the same seed gives the same bytes"
+#define DRAW_ROWS(OPTION)                                                                          \
+    OPTION("level", level, REAL, .min = 0.5, .max = 0.99, .fallback = "0.9",                       \
+        .help = "share of outcomes that an interval should contain"),                              \
+    OPTION("draws", draws, INT, .min = 20, .max = 100000, .fallback = "200",                       \
+        .help = "Monte Carlo draws behind an interval"),                                           \
+    OPTION("seed", seed, INT, .min = 0, .max = 1e15, .fallback = "1",                              \
+        .help = "seed of the draws; the same seed gives the same output")
 /* int64_t global_batch */
-#define ROW_GLOBAL_BATCH(T)                                                                        \
-    .name = "global-batch", .type = LK_OPT_INT, .offset = offsetof(T, global_batch), .min = 1,     \
-    .max = 1e12, .help = "strong scaling: samples of a step, the same at every count of GPUs"
+#define GLOBAL_BATCH_OPTION                                                                        \
+    "global-batch", global_batch, INT, .min = 1, .max = 1e12,                                      \
+        .help = "strong scaling: samples of a step, the same on any number of GPUs"
 /* const char *cluster; see job_and_cluster in inputs.h */
-#define ROW_CLUSTER(T)                                                                             \
-    .name = "cluster", .type = LK_OPT_TEXT, .offset = offsetof(T, cluster),                        \
-    .help = "cluster file or name of a preset, in place of the operand"
-
+#define CLUSTER_OPTION                                                                             \
+    "cluster", cluster, TEXT, .group = "model",                                                    \
+        .help = "cluster file or name of a preset, in place of the operand"
 /* Files that a forecast is written to: const char *out, *csv. */
-#define ROW_FORECAST_OUT(T)                                                                        \
-    .name = "out", .type = LK_OPT_FILE, .offset = offsetof(T, out),                                \
-    .help = "write the forecast here (JSON)"
-#define ROW_FORECAST_CSV(T)                                                                        \
-    .name = "csv", .type = LK_OPT_FILE, .offset = offsetof(T, csv),                                \
-    .help = "write its points here (CSV)"
+#define FORECAST_ROWS(OPTION)                                                                      \
+    OPTION("out", out, FILE, .group = "output", .help = "write the forecast here (JSON)"),         \
+    OPTION("csv", csv, FILE, .help = "write its points here (CSV)")
 
-/* Options of every command: int format (enum lk_format); const char *log, for lk_log_configure. */
-#define ROW_FORMAT(T)                                                                              \
-    .name = "format", .type = LK_OPT_CHOICE, .offset = offsetof(T, format),                        \
-    .choices = lk_format_names, .fallback = "text", .help = "format of the tables on standard output"
-#define ROW_LOG(T)                                                                                 \
-    .name = "log", .type = LK_OPT_TEXT, .offset = offsetof(T, log), .fallback = "warn",            \
-    .help = "log level: info, or comm=debug,train=info, ..."
+/* int format (enum lk_format) */
+#define FORMAT_OPTION                                                                              \
+    "format", format, CHOICE, .choices = lk_format_names, .fallback = "text",                      \
+        .help = "format of the tables on standard output"
+/* A row of every command: const char *log, the level of the log, which lk_command_start sets. */
+#define LOG_OPTION                                                                                 \
+    LOG_NAME, log, TEXT, .fallback = "warn",                                                       \
+        .help = "log level: info, or comm=debug,train=info, ..."
 
+/* ---- Planning: struct plan_options plan ---- */
+
+struct plan_options {
+    struct lk_plan_request request; /* sim/planning/plan.h has units; 0: not given */
+    bool memory;                    /* print the memory of a GPU part by part */
+};
+
+#define PLAN_REAL(OPTION, word, field, ...) /* a number above 0 */                                 \
+    OPTION(word, plan.request.field, REAL, .min = 1e-12, .max = 1e18, __VA_ARGS__)
+#define PLAN_ROWS(OPTION)                                                                          \
+    PLAN_REAL(OPTION, "target-samples", target_samples, .group = "planning",                       \
+              .help = "samples that reach the target if the batch is small; default: the job's"),  \
+    PLAN_REAL(OPTION, "target-batch", target_batch,                                                \
+              .help = "global batch at which --target-samples reached the target"),                \
+    PLAN_REAL(OPTION, "noise-scale", noise_scale,                                                  \
+              .help = "gradient noise scale, samples; default: the job's"),                        \
+    PLAN_REAL(OPTION, "price", price_per_hour,                                                     \
+              .help = "price of a GPU per hour; default: the cluster's"),                          \
+    PLAN_REAL(OPTION, "power", power_W, .help = "power of a GPU, W; default: the cluster's"),      \
+    OPTION("cost-factor", plan.request.cost_factor, REAL, .min = 1, .max = 1e6, .fallback = "1.5", \
+        .help = "largest acceptable cost to the target, as a multiple of the lowest"),             \
+    OPTION("device-memory", plan.request.device_bytes, SIZE, .min = 1, .max = 1e18,                \
+        .help = "memory of a GPU; default: the cluster's"),                                        \
+    OPTION("memory", plan.memory, FLAG,                                                            \
+        .help = "print the memory of a GPU part by part, plain and sharded"),                      \
+    OPTION("mtbf", plan.request.gpu_mtbf_s, TIME, .min = 1, .max = 1e18,                           \
+        .help = "mean time between failures of one GPU that stop the job"),                        \
+    OPTION("restart", plan.request.restart_s, TIME, .min = 1e-9, .max = 1e18,                      \
+        .help = "time from a failure to the next step"),                                           \
+    OPTION("checkpoint", plan.request.checkpoint_s, TIME, .min = 1e-9, .max = 1e18,                \
+        .help = "time for which a checkpoint stops training"),                                     \
+    OPTION("checkpoint-bandwidth", plan.request.checkpoint_Bps, RATE, .min = 1, .max = 1e18,       \
+        .help = "rate at which the job's checkpoint is written")
+
+/* ---- Tables of throughputs: struct throughput_options table ---- */
+
+/* Texts are NULL where not given. */
+struct throughput_options {
+    /* The table's path (CSV), the job's count of parameters, e.g. "124M", and the path of the
+     * job's list of tensors (CSV). */
+    const char *file, *parameters, *gradients;
+    int dtype;             /* enum lk_dtype of the gradients, if no input gives it */
+    int64_t gpus_per_node; /* in the forecast; 0: found from the table or the cluster */
+};
+extern const char *const dtype_choices[]; /* NULL-ended */
+
+#define THROUGHPUT_ROWS(OPTION)                                                                    \
+    OPTION("throughput", table.file, FILE, .group = "from throughputs",                            \
+        .help = "forecast from this table (CSV: gpus, throughput; optional nodes, local_batch, "   \
+                "accumulation, bucket_cap): alone, or with JOB and CLUSTER"),                      \
+    OPTION("parameters", table.parameters, TEXT,                                                   \
+        .help = "in place of JOB: its count of parameters, e.g. 124M"),                            \
+    OPTION("gradients", table.gradients, FILE,                                                     \
+        .help = "in place of JOB: its tensors (CSV: name, elements or shape; optional dtype, "     \
+                "ready)"),                                                                         \
+    OPTION("dtype", table.dtype, CHOICE, .choices = dtype_choices, .fallback = "float32",          \
+        .help = "type of the gradients, if no input gives it")
+/* One more, where GPUs a node are no axis. */
+#define GPUS_PER_NODE_OPTION                                                                       \
+    "gpus-per-node", table.gpus_per_node, INT, .min = 1, .max = 1 << 16,                    \
+        .help = "GPUs of a node in the forecast; default: the most that a node has in the table's " \
+                "rows of several nodes, or the cluster's"
 /* clang-format on */
-
-/* Write a forecast to `out` (JSON) and its points to `csv`; NULL: not asked for. */
-enum lk_status forecast_write(const struct lk_forecast *f, const char *out, const char *csv);
 
 #endif

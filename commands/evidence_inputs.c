@@ -5,7 +5,7 @@
 #include "base/gradients.h"
 #include "commands/inputs.h"
 
-const char *const throughput_dtypes[] = {LK_DTYPE_LIST(LK_WORD_NAME) NULL};
+const char *const dtype_choices[] = {LK_DTYPE_LIST(LK_WORD_NAME) NULL};
 
 void evidence_fini(struct evidence_inputs *in)
 {

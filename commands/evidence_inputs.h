@@ -1,51 +1,15 @@
 /*
  * Open the source of evidence (sim/forecast/evidence.h) of `predict`, `validate` and `whatif`: the
  * runs of a job on a cluster, or a table of throughputs, alone or with a job and a cluster.
- * THROUGHPUT_ROWS(T) are the option rows of these commands for the table, for a target struct T
- * with a member `struct throughput_options table`; THROUGHPUT_NODE_ROW(T) is one more where GPUs a
- * node are no axis.
  */
 #ifndef LK_COMMANDS_EVIDENCE_INPUTS_H
 #define LK_COMMANDS_EVIDENCE_INPUTS_H
 
-#include "base/option.h"
 #include "base/status.h"
+#include "commands/common_rows.h"
 #include "sim/throughput/throughput.h"
 
 #include <stddef.h>
-
-/* The options; texts are borrowed from argv and NULL where not given. */
-struct throughput_options {
-    /* The table's path (CSV), the job's count of parameters, e.g. "124M", and the path of the
-     * job's list of tensors (CSV). */
-    const char *file, *parameters, *gradients;
-    int dtype;             /* enum lk_dtype of gradients, where no input says it */
-    int64_t gpus_per_node; /* in the forecast; 0: found from the table or the cluster */
-};
-/* Names of the dtypes, ended by NULL. */
-extern const char *const throughput_dtypes[];
-
-/* clang-format off */
-#define THROUGHPUT_ROW(T, word, kind, field, ...)                                                  \
-    {                                                                                              \
-        .name = word, .type = kind, .offset = offsetof(T, table.field), __VA_ARGS__                \
-    }
-#define THROUGHPUT_ROWS(T)                                                                         \
-    THROUGHPUT_ROW(T, "throughput", LK_OPT_FILE, file, .group = "from throughputs",                \
-                   .help = "from this table (CSV: gpus, throughput; optional nodes, local_batch, " \
-                           "accumulation, bucket_cap): alone, or with JOB and CLUSTER"),           \
-    THROUGHPUT_ROW(T, "parameters", LK_OPT_TEXT, parameters,                                       \
-                   .help = "in place of JOB: its count of parameters, e.g. 124M"),                 \
-    THROUGHPUT_ROW(T, "gradients", LK_OPT_FILE, gradients,                                         \
-                   .help = "in place of JOB: its tensors (CSV: name, elements or shape; optional " \
-                           "dtype, ready)"),                                                       \
-    THROUGHPUT_ROW(T, "dtype", LK_OPT_CHOICE, dtype, .choices = throughput_dtypes,                 \
-                   .fallback = "float32", .help = "type of gradients, where no input says it")
-#define THROUGHPUT_NODE_ROW(T)                                                                     \
-    THROUGHPUT_ROW(T, "gpus-per-node", LK_OPT_INT, gpus_per_node, .min = 1, .max = 1 << 16,        \
-                   .help = "GPUs of a node in the forecast; default: those of the table's fullest "\
-                           "of several nodes, or the cluster's")
-/* clang-format on */
 
 /* A source of evidence and all that it borrows, so it must not be moved. */
 struct evidence_inputs {

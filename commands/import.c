@@ -1,19 +1,17 @@
 /* lockstep import: makes a cluster file of collectives that other programs measured. */
 #include "base/array.h"
 #include "base/bounds.h"
-#include "commands/cluster_table.h"
+#include "base/log.h"
 #include "commands/command.h"
 #include "commands/common_rows.h"
 #include "commands/inputs.h"
+#include "commands/output.h"
 #include "profiler/bench_log.h"
-#include "reports/print.h"
 #include "sim/collective/alpha_beta_fit.h"
 
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
-
-enum { FILES_MAX = 256 };
 
 struct options {
     const char *csv, *where, *collective, *base, *name, *gpu, *out;
@@ -25,59 +23,29 @@ struct options {
 /* The order of enum lk_bench_place. */
 static const char *const place_names[] = {"in", "out", NULL};
 
+#define OPTION(...) ROW(struct options, __VA_ARGS__)
+
 /* clang-format off */
 static const struct lk_option rows[] = {
-    {.name = "collectives",
-     .type = LK_OPT_FILE,
-     .offset = offsetof(struct options, csv),
-     .group = "input",
-     .help = "CSV with columns collective, gpus, nodes, bytes, seconds (or time_us)"},
-    {.name = "where",
-     .type = LK_OPT_TEXT,
-     .offset = offsetof(struct options, where),
-     .help = "read only those rows of the CSV whose column contains a text: gpu=H100, interconnect=EFA"},
-    {.name = "place",
-     .type = LK_OPT_CHOICE,
-     .offset = offsetof(struct options, place),
-     .choices = place_names,
-     .fallback = "in",
-     .help = "which of nccl-tests' two times: in place, as DDP reduces, or out of place"},
-    {.name = "collective",
-     .type = LK_OPT_TEXT,
-     .offset = offsetof(struct options, collective),
-     .help = "collective of the logs, where they do not name it"},
-    {.name = "gpus",
-     .type = LK_OPT_INT,
-     .offset = offsetof(struct options, gpus),
-     .min = 1,
-     .max = LK_RANKS_MAX,
-     .help = "GPUs of the runs, where the logs do not say"},
-    {.name = "nodes",
-     .type = LK_OPT_INT,
-     .offset = offsetof(struct options, nodes),
-     .min = 1,
-     .max = LK_RANKS_MAX,
-     .help = "nodes of the runs, where the logs do not say"},
-    {.name = "base",
-     .type = LK_OPT_FILE,
-     .offset = offsetof(struct options, base),
-     .group = "output",
-     .help = "preset or cluster file to add to: its links, devices and prices are kept"},
-    {.name = "name",
-     .type = LK_OPT_TEXT,
-     .offset = offsetof(struct options, name),
-     .help = "name of the cluster; default: the base's, or 'imported'"},
-    {.name = "gpu",
-     .type = LK_OPT_TEXT,
-     .offset = offsetof(struct options, gpu),
-     .help = "name of the GPU; default: the logs', the base's, or 'any'"},
-    {.name = "out",
-     .type = LK_OPT_FILE,
-     .offset = offsetof(struct options, out),
-     .fallback = "cluster.json",
-     .help = "cluster file to write"},
-    {ROW_FORMAT(struct options)},
-    {ROW_LOG(struct options)},
+    OPTION("collectives", csv, FILE, .group = "input",
+           .help = "CSV with columns collective, gpus, nodes, bytes, seconds (or time_us)"),
+    OPTION("where", where, TEXT,
+           .help = "read only the rows of the CSV in which a column contains a text: gpu=H100, interconnect=EFA"),
+    OPTION("place", place, CHOICE, .choices = place_names, .fallback = "in",
+           .help = "which of nccl-tests' two times: in place, as DDP reduces, or out of place"),
+    OPTION("collective", collective, TEXT,
+           .help = "collective of the logs, if they do not name it"),
+    OPTION("gpus", gpus, INT, .min = 1, .max = LK_RANKS_MAX,
+           .help = "GPUs of the runs, if the logs do not say"),
+    OPTION("nodes", nodes, INT, .min = 1, .max = LK_RANKS_MAX,
+           .help = "nodes of the runs, if the logs do not say"),
+    OPTION("base", base, FILE, .group = "output",
+           .help = "preset or cluster file to add to: its links, devices and prices are kept"),
+    OPTION("name", name, TEXT, .help = "name of the cluster; default: the base's, or 'imported'"),
+    OPTION("gpu", gpu, TEXT, .help = "name of the GPU; default: the logs', the base's, or 'any'"),
+    OPTION("out", out, FILE, .fallback = "cluster.json", .help = "cluster file to write"),
+    OPTION(FORMAT_OPTION),
+    OPTION(LOG_OPTION),
     {0}
 };
 /* clang-format on */
@@ -154,19 +122,12 @@ out:
 static enum lk_status add_points(struct lk_bench *b, struct lk_cluster *c)
 {
     enum lk_status st = LK_OK;
-    struct lk_cluster_point *all = NULL;
-    size_t n = c->n_points + b->n_points;
+    size_t capacity = c->n_points;
 
-    LK_TRY(lk_alloc(&all, n, sizeof *all));
-    if (c->n_points)
-        memcpy(all, c->points, c->n_points * sizeof *all);
-    memcpy(all + c->n_points, b->points, b->n_points * sizeof *all);
-    free(c->points);
-    free(b->points);
-    b->points = NULL;
-    b->n_points = b->capacity = 0;
-    c->points = all;
-    c->n_points = n;
+    LK_TRY(lk_array_grow(&c->points, &capacity, c->n_points + b->n_points, sizeof *c->points));
+    memcpy(c->points + c->n_points, b->points, b->n_points * sizeof *b->points);
+    c->n_points += b->n_points;
+    b->n_points = 0;
 out:
     return st;
 }
@@ -183,37 +144,29 @@ static enum lk_status print(const struct options *o, const struct lk_bench *b,
                          b->nccl_version ? "; NCCL " : "", b->nccl_version ? b->nccl_version : "",
                          c->gpus_per_node));
     LK_TRY(lk_table_note(tables[1], "cluster file: %s", o->out));
-    LK_TRY(lk_report_tables((const struct lk_table *const *)tables, LK_COUNT(tables),
-                            (enum lk_format)o->format, "-"));
 out:
-    for (size_t i = 0; i < LK_COUNT(tables); i++)
-        lk_table_destroy(tables[i]);
-    return st;
+    return tables_finish(st, tables, LK_COUNT(tables), o->format);
 }
 
-static enum lk_status run(int argc, char **argv)
+static enum lk_status run(void *options, const char **files, int n)
 {
+    const struct options *o = options;
     enum lk_status st = LK_OK;
-    const char *files[FILES_MAX];
-    int n = 0;
-    struct options o;
     struct lk_bench b = {0};
     struct lk_cluster c;
 
     lk_cluster_init(&c);
-    LK_TRY(lk_option_parse(rows, &o, argc, argv, files, FILES_MAX, &n));
-    LK_TRY(lk_log_configure(o.log));
-    if (o.base)
-        LK_TRY(find_cluster(o.base, &c));
-    LK_TRY(read_files(&o, files, n, &b));
+    if (o->base)
+        LK_TRY(find_cluster(o->base, &c));
+    LK_TRY(read_files(o, files, n, &b));
     LK_TRY(set_shape(&b, &c));
-    LK_TRY(set_text(&c.gpu, o.gpu, b.gpu, "any"));
-    LK_TRY(set_text(&c.name, o.name, NULL, "imported"));
+    LK_TRY(set_text(&c.gpu, o->gpu, b.gpu, "any"));
+    LK_TRY(set_text(&c.name, o->name, NULL, "imported"));
     LK_TRY(add_points(&b, &c));
     c.preset = false;
     LK_TRY(lk_alpha_beta_fit_cluster(&c, 1));
-    LK_TRY(lk_cluster_write(o.out, &c));
-    LK_TRY(print(&o, &b, &c));
+    LK_TRY(lk_cluster_write(o->out, &c));
+    LK_TRY(print(o, &b, &c));
 out:
     lk_bench_fini(&b);
     lk_cluster_fini(&c);
@@ -223,7 +176,9 @@ out:
 const struct lk_command lk_command_import = {
     .name = "import",
     .usage = "[NCCL-TESTS-LOG...]",
-    .help = "make a cluster file of nccl-tests output or a table of collectives",
+    .help = "make a cluster file from nccl-tests output or a table of collectives",
     .options = rows,
+    .size = sizeof(struct options),
+    .operands_max = 256,
     .run = run,
 };

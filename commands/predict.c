@@ -9,8 +9,7 @@
 #include "commands/common_rows.h"
 #include "commands/evidence_inputs.h"
 #include "commands/inputs.h"
-#include "commands/plan_options.h"
-#include "reports/print.h"
+#include "commands/output.h"
 #include "sim/forecast/forecast.h"
 #include "sim/planning/memory.h"
 #include "sim/step/simulate.h"
@@ -34,64 +33,35 @@ struct options {
     struct plan_options plan;
 };
 
+#define OPTION(...) ROW(struct options, __VA_ARGS__)
+
 /* clang-format off */
 static const struct lk_option rows[] = {
-    {.name = "gpus",
-     .type = LK_OPT_INTS,
-     .offset = offsetof(struct options, gpus),
-     .min = 1,
-     .max = LK_FORECAST_GPUS_MAX,
-     .group = "configurations",
-     .help = "counts of GPUs (ranks) to predict; required"},
-    {.name = "local-batch",
-     .type = LK_OPT_INTS,
-     .offset = offsetof(struct options, local_batches),
-     .min = 1,
-     .max = LK_BATCH_MAX,
-     .help = "local batches, samples; default: the job's"},
-    {.name = "accumulation",
-     .type = LK_OPT_INTS,
-     .offset = offsetof(struct options, accumulations),
-     .min = 1,
-     .max = LK_ACCUMULATION_MAX,
-     .help = "micro-batches a step; default: the job's"},
-    {.name = "bucket-cap",
-     .type = LK_OPT_SIZES,
-     .offset = offsetof(struct options, caps),
-     .min = 1,
-     .max = 1e12,
-     .help = "bucket caps, bytes; default: the job's"},
-    {ROW_GLOBAL_BATCH(struct options)},
-    {ROW_CLUSTER(struct options), .group = "model"},
-    {.name = "slow-rank",
-     .type = LK_OPT_TEXT,
-     .offset = offsetof(struct options, slow_rank),
-     .help = "3:1.25,... rank 3 is known to compute 1.25 times as long as the others, in the runs too"},
-    {.name = "slow-link",
-     .type = LK_OPT_TEXT,
-     .offset = offsetof(struct options, slow_link),
-     .help = "1:2,... node 1's link is known to have half the others' rate, in the calibration too"},
-    {ROW_LEVEL(struct options)},
-    {ROW_DRAWS(struct options)},
-    {ROW_SEED(struct options)},
-    THROUGHPUT_ROWS(struct options),
-    THROUGHPUT_NODE_ROW(struct options),
-    PLAN_OPTIONS(struct options),
-    {ROW_FORECAST_OUT(struct options), .group = "output"},
-    {ROW_FORECAST_CSV(struct options)},
-    {.name = "trace",
-     .type = LK_OPT_FILE,
-     .offset = offsetof(struct options, trace),
-     .help = "simulate the first configuration and write its traces to this folder"},
-    {.name = "trace-steps",
-     .type = LK_OPT_INT,
-     .offset = offsetof(struct options, trace_steps),
-     .min = 1,
-     .max = 100000,
-     .fallback = "20",
-     .help = "steady-state steps in these traces"},
-    {ROW_FORMAT(struct options)},
-    {ROW_LOG(struct options)},
+    OPTION("gpus", gpus, INTS, .min = 1, .max = LK_FORECAST_GPUS_MAX, .group = "configurations",
+           .help = "counts of GPUs (ranks) to predict; required"),
+    OPTION("local-batch", local_batches, INTS, .min = 1, .max = LK_BATCH_MAX,
+           .help = "local batches in samples; default: the job's"),
+    OPTION("accumulation", accumulations, INTS, .min = 1, .max = LK_ACCUMULATION_MAX,
+           .help = "micro-batches of a step; default: the job's"),
+    OPTION("bucket-cap", caps, SIZES, .min = 1, .max = 1e12,
+           .help = "bucket caps, bytes; default: the job's"),
+    OPTION(GLOBAL_BATCH_OPTION),
+    OPTION(CLUSTER_OPTION),
+    OPTION("slow-rank", slow_rank, TEXT,
+           .help = "3:1.25,...: rank 3 computes 1.25 times as long as the others, as it did in the measured runs"),
+    OPTION("slow-link", slow_link, TEXT,
+           .help = "1:2,...: node 1's link has half the rate of the others, as it had during the calibration"),
+    DRAW_ROWS(OPTION),
+    THROUGHPUT_ROWS(OPTION),
+    OPTION(GPUS_PER_NODE_OPTION),
+    PLAN_ROWS(OPTION),
+    FORECAST_ROWS(OPTION),
+    OPTION("trace", trace, FILE,
+           .help = "simulate the first configuration and write its traces to this folder"),
+    OPTION("trace-steps", trace_steps, INT, .min = 1, .max = 100000, .fallback = "20",
+           .help = "steady-state steps in these traces"),
+    OPTION(FORMAT_OPTION),
+    OPTION(LOG_OPTION),
     {0}
 };
 /* clang-format on */
@@ -112,7 +82,7 @@ static struct lk_predict_request make_request(const struct options *o)
                                        .seed = (uint64_t)o->seed};
 }
 
-/* Tabulates what fits on the GPUs of all presets; NULL where none says its memory. */
+/* Tabulate what fits on the GPUs of all presets; NULL where none says its memory. */
 static enum lk_status device_table(const struct lk_job *job, const struct lk_forecast *f,
                                    struct lk_table **out)
 {
@@ -134,103 +104,68 @@ out:
     return st;
 }
 
-/* Make the *n tables of a forecast in the order of printing; the caller destroys them. job is NULL
- * for a forecast from throughputs alone, which knows no losses. */
-static enum lk_status make_tables(const struct options *o, const struct lk_job *job,
-                                  const struct lk_cluster *cluster, const struct lk_forecast *f,
-                                  struct lk_table **tables, size_t *n)
-{
-    enum lk_status st = LK_OK;
-    struct lk_table *parts[LK_PLAN_TABLES];
-
-    LK_TRY(lk_forecast_table(f, &tables[*n]));
-    ++*n;
-    LK_TRY(lk_forecast_plan_tables(f, true, parts));
-    for (int i = 0; i < LK_PLAN_TABLES; i++)
-        if (parts[i])
-            tables[(*n)++] = parts[i];
-    if (o->plan.memory && !o->table.file) {
-        LK_TRY(lk_memory_table(job, lk_plan_device_bytes(cluster, &o->plan.request), f,
-                               &tables[(*n)++]));
-        LK_TRY(device_table(job, f, &tables[*n]));
-        *n += tables[*n] != NULL;
-    }
-    if (f->n_backtests)
-        LK_TRY(lk_forecast_backtest_table(f, &tables[(*n)++]));
-    if (job)
-        LK_TRY(lk_forecast_loss_table(f, &tables[(*n)++]));
-out:
-    return st;
-}
-
+/* Print the tables of a forecast. job is NULL for one from throughputs alone, which has no losses.
+ */
 static enum lk_status print(const struct options *o, const struct lk_job *job,
                             const struct lk_cluster *cluster, const struct lk_forecast *f)
 {
+    enum { POINTS, PLANS, MEMORY = PLANS + LK_PLAN_TABLES, DEVICES, BACKTESTS, LOSSES, COUNT };
     enum lk_status st = LK_OK;
-    struct lk_table *tables[7] = {NULL};
-    size_t n = 0;
+    struct lk_table *tables[COUNT] = {NULL};
 
-    LK_TRY(make_tables(o, job, cluster, f, tables, &n));
-    LK_TRY(lk_report_tables((const struct lk_table *const *)tables, n, (enum lk_format)o->format,
-                            "-"));
+    LK_TRY(lk_forecast_table(f, &tables[POINTS]));
+    LK_TRY(lk_forecast_plan_tables(f, true, &tables[PLANS]));
+    if (o->plan.memory && !o->table.file) {
+        LK_TRY(lk_memory_table(job, lk_plan_device_bytes(cluster, &o->plan.request), f,
+                               &tables[MEMORY]));
+        LK_TRY(device_table(job, f, &tables[DEVICES]));
+    }
+    if (f->n_backtests)
+        LK_TRY(lk_forecast_backtest_table(f, &tables[BACKTESTS]));
+    if (job)
+        LK_TRY(lk_forecast_loss_table(f, &tables[LOSSES]));
 out:
-    for (size_t i = 0; i < LK_COUNT(tables); i++)
-        lk_table_destroy(tables[i]);
-    return st;
+    return tables_finish(st, tables, COUNT, o->format);
 }
 
-/* Refuses options that a table of throughputs has no use for. */
-static enum lk_status check_throughput(const struct options *o)
+/* Refuse options that conflict with the source of evidence, or are missing. */
+static enum lk_status check(const struct options *o, const char **operands, int n)
 {
-    if (o->trace || o->slow_rank || o->slow_link)
+    enum lk_status st = LK_OK;
+
+    if (o->table.file && (o->trace || o->slow_rank || o->slow_link))
         return lk_fail(LK_EUSAGE, "--trace, --slow-rank and --slow-link need a JOB and CLUSTER "
                                   "without --throughput");
+    if (!o->table.file) {
+        LK_TRY(check_no_table(&o->table));
+        LK_TRY(job_and_cluster("predict", operands, n, o->cluster));
+    }
     if (!o->gpus.n)
-        return lk_fail(LK_EUSAGE, "--gpus is missing: the counts to predict, e.g. --gpus=8,16,32");
-    return LK_OK;
-}
-
-static enum lk_status parse(int argc, char **argv, struct options *o, const char **operands,
-                            int *out_operands)
-{
-    enum lk_status st = LK_OK;
-
-    LK_TRY(lk_option_parse(rows, o, argc, argv, operands, 2, out_operands));
-    LK_TRY(lk_log_configure(o->log));
-    if (o->table.file)
-        return check_throughput(o);
-    LK_TRY(check_no_table(&o->table));
-    LK_TRY(job_and_cluster("predict", operands, *out_operands, o->cluster));
-    if (!o->gpus.n)
-        return lk_fail(LK_EUSAGE, "--gpus is missing: the counts to predict, e.g. --gpus=1,2,4");
+        return lk_fail(LK_EUSAGE, "--gpus is missing: the counts to predict, e.g. --gpus=%s",
+                       o->table.file ? "8,16,32" : "1,2,4");
 out:
     return st;
 }
 
-static enum lk_status run(int argc, char **argv)
+static enum lk_status run(void *options, const char **operands, int n)
 {
+    const struct options *o = options;
+    const struct lk_sim_request sim = {.steps = (int)o->trace_steps, .seed = (uint64_t)o->seed};
     enum lk_status st = LK_OK;
-    struct options o;
-    const char *operands[2] = {NULL};
-    int n = 0;
-    struct evidence_inputs in = {0};
+    struct evidence_inputs in = {.request.grid = make_request(o)};
     struct lk_forecast f = {0};
 
-    LK_TRY(parse(argc, argv, &o, operands, &n));
-    in.request.grid = make_request(&o);
-    LK_TRY(o.table.file
-               ? evidence_open_table(&o.table, o.cluster, operands, n, &in)
-               : evidence_open_job(operands, 1, operands[1], o.slow_rank, o.slow_link, &in));
+    LK_TRY(check(o, operands, n));
+    LK_TRY(o->table.file
+               ? evidence_open_table(&o->table, o->cluster, operands, n, &in)
+               : evidence_open_job(operands, 1, operands[1], o->slow_rank, o->slow_link, &in));
     LK_TRY(lk_forecast_run(&in.source, &in.request.grid, &f));
-    if (!o.table.file)
-        LK_TRY(lk_plan_forecast(&in.job, &in.cluster, &o.plan.request, NULL, &f));
-    LK_TRY(forecast_write(&f, o.out, o.csv));
-    if (o.trace)
-        LK_TRY(lk_simulate_trace(
-            &in.job, &in.cluster, &f.points[0].config,
-            &(struct lk_sim_request){.steps = (int)o.trace_steps, .seed = (uint64_t)o.seed},
-            o.trace, NULL));
-    LK_TRY(print(&o, in.source.job, &in.cluster, &f));
+    if (!o->table.file)
+        LK_TRY(lk_plan_forecast(&in.job, &in.cluster, &o->plan.request, NULL, &f));
+    LK_TRY(forecast_write(&f, o->out, o->csv));
+    if (o->trace)
+        LK_TRY(lk_simulate_trace(&in.job, &in.cluster, &f.points[0].config, &sim, o->trace, NULL));
+    LK_TRY(print(o, in.source.job, &in.cluster, &f));
 out:
     lk_forecast_fini(&f);
     evidence_fini(&in);
@@ -240,7 +175,9 @@ out:
 const struct lk_command lk_command_predict = {
     .name = "predict",
     .usage = "JOB CLUSTER",
-    .help = "efficiency at more GPUs and other batches, with an interval",
+    .help = "forecast efficiency on more GPUs and with other batches, with an interval",
     .options = rows,
+    .size = sizeof(struct options),
+    .operands_max = 2,
     .run = run,
 };

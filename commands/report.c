@@ -21,25 +21,16 @@ struct options {
     const char *log;
 };
 
+#define OPTION(...) ROW(struct options, __VA_ARGS__)
+
 /* clang-format off */
-static const struct lk_option option_rows[] = {
-    {.name = "out",
-     .type = LK_OPT_FILE,
-     .offset = offsetof(struct options, out),
-     .fallback = "report",
-     .help = "directory of the plots; made when it does not exist"},
-    {.name = "title",
-     .type = LK_OPT_TEXT,
-     .offset = offsetof(struct options, title),
-     .help = "title of the plots (default: model, hardware and date)"},
-    {.name = "step",
-     .type = LK_OPT_INT,
-     .offset = offsetof(struct options, step),
-     .min = -1,
-     .max = UINT32_MAX,
-     .fallback = "-1",
-     .help = "optimizer step that the timeline shows; -1: the one of median length"},
-    {ROW_LOG(struct options)},
+static const struct lk_option rows[] = {
+    OPTION("out", out, FILE, .fallback = "report",
+           .help = "directory of the plots; made when it does not exist"),
+    OPTION("title", title, TEXT, .help = "title of the plots (default: model, hardware and date)"),
+    OPTION("step", step, INT, .min = -1, .max = UINT32_MAX, .fallback = "-1",
+           .help = "optimizer step that the timeline shows; -1: the one of median length"),
+    OPTION(LOG_OPTION),
     {0}
 };
 /* clang-format on */
@@ -105,15 +96,6 @@ static enum lk_status make_title(const struct input *in, const struct options *o
     return LK_OK;
 }
 
-static enum lk_status plot_efficiency(const struct input *in, const char *dir, const char *title)
-{
-    const struct lk_forecast *list[FORECASTS_MAX];
-
-    for (size_t i = 0; i < in->n_forecasts; i++)
-        list[i] = &in->forecasts[i];
-    return lk_plot_efficiency(dir, "efficiency", title, list, in->n_forecasts);
-}
-
 /* Plot waterfall and timeline of the run with most ranks. */
 static enum lk_status plot_run(const struct input *in, const struct options *opt, const char *title)
 {
@@ -139,37 +121,32 @@ out:
     return st;
 }
 
-static enum lk_status run(int argc, char **argv)
+static enum lk_status run(void *options, const char **operands, int n)
 {
+    const struct options *opt = options;
     enum lk_status st = LK_OK;
-    struct options opt;
-    const char *operands[OPERANDS_MAX];
-    int n = 0;
     struct input in = {0};
     char title[256];
     bool plan;
 
-    LK_TRY(lk_option_parse(option_rows, &opt, argc, argv, operands, OPERANDS_MAX, &n));
-    LK_TRY(lk_log_configure(opt.log));
-    if (!n)
-        return lk_fail(LK_EUSAGE, "what to plot? e.g. lockstep report forecast.json run/");
     LK_TRY(read_input(operands, (size_t)n, &in));
-    LK_TRY(make_title(&in, &opt, title, sizeof title));
+    LK_TRY(make_title(&in, opt, title, sizeof title));
     plan = in.n_forecasts && lk_plot_plan_possible(&in.forecasts[0]);
     /* Without gnuplot each plot fails after it wrote its data and script: all are written. */
     if (in.n_forecasts)
-        st = plot_efficiency(&in, opt.out, title);
+        st = lk_plot_efficiency(opt->out, "efficiency", title, in.forecasts, in.n_forecasts);
     if (plan)
-        LK_KEEP(lk_plot_plan(opt.out, "plan", title, &in.forecasts[0]));
+        LK_KEEP(lk_plot_plan(opt->out, "plan", title, &in.forecasts[0]));
     if (in.runs.n)
-        LK_KEEP(plot_run(&in, &opt, title));
+        LK_KEEP(plot_run(&in, opt, title));
     LK_TRY(st);
     if (in.n_forecasts)
-        printf("%s/efficiency.svg .png .csv .gp\n", opt.out);
+        printf("%s/efficiency.svg .png .csv .gp\n", opt->out);
     if (plan)
-        printf("%s/plan.svg .png .csv .gp\n", opt.out);
+        printf("%s/plan.svg .png .csv .gp\n", opt->out);
     if (in.runs.n)
-        printf("%s/waterfall.svg .png .csv .gp\n%s/timeline.svg .png .csv .gp\n", opt.out, opt.out);
+        printf("%s/waterfall.svg .png .csv .gp\n%s/timeline.svg .png .csv .gp\n", opt->out,
+               opt->out);
 out:
     for (size_t i = 0; i < in.n_forecasts; i++)
         lk_forecast_fini(&in.forecasts[i]);
@@ -180,7 +157,10 @@ out:
 const struct lk_command lk_command_report = {
     .name = "report",
     .usage = "FORECAST.json... RUN...",
-    .help = "plots: efficiency curve, waterfall, timeline of a step",
-    .options = option_rows,
+    .help = "plot the efficiency curve, the waterfall and the timeline of a step",
+    .options = rows,
+    .size = sizeof(struct options),
+    .operands_max = OPERANDS_MAX,
+    .no_operand = "what to plot? e.g. lockstep report forecast.json run/",
     .run = run,
 };

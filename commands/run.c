@@ -16,21 +16,19 @@
 #include "base/log.h"
 #include "base/units.h"
 #include "commands/command.h"
+#include "commands/output.h"
 #include "commands/run_grid.h"
 #include "commands/run_options.h"
 #include "commands/run_rank.h"
-#include "commands/run_result.h"
 #include "commands/share_gpu.h"
 #include "profiler/run_set.h"
 #include "runtime/rendezvous/launch.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -59,37 +57,17 @@ static enum lk_status default_directory(const char *model, char **out)
 /* Make the directory, or take an empty one: results of two runs must not mix. */
 static enum lk_status make_directory(const char *path)
 {
-    enum lk_status st = lk_mkdirs(path);
-    const struct dirent *entry;
-    bool empty = true;
-    DIR *dir;
-
-    if (st != LK_OK)
-        return st;
-    dir = opendir(path);
-    if (!dir)
-        return lk_fail(LK_EIO, "%s: %s", path, strerror(errno));
-    while ((entry = readdir(dir)) != NULL)
-        empty = empty && (!strcmp(entry->d_name, ".") || !strcmp(entry->d_name, ".."));
-    closedir(dir);
-    return empty ? LK_OK : lk_fail(LK_EUSAGE, "%s: the run directory is not empty", path);
-}
-
-/*
- * Open the file of the export and throw it away: a path that cannot be written must not show at the
- * end of a long run. A pipe is left alone, since its reader would take that for the end.
- */
-static enum lk_status check_export(const char *path)
-{
-    struct lk_writer *w = NULL;
     enum lk_status st = LK_OK;
-    struct stat s;
+    char **names = NULL;
+    size_t n = 0;
 
-    if (path && (stat(path, &s) || S_ISREG(s.st_mode) || S_ISDIR(s.st_mode)))
-        LK_TRY(lk_writer_open(path, false, &w));
+    LK_TRY(lk_mkdirs(path));
+    LK_TRY(lk_dir_list(path, "", &names, &n));
+    if (n)
+        st = lk_fail(LK_EUSAGE, "%s: the run directory is not empty", path);
 out:
-    lk_writer_abandon(w);
-    return lk_fail_context(st, "--export");
+    lk_names_free(names, n);
+    return st;
 }
 
 /* Make the run directory, then check the export, which may go there. */
@@ -100,7 +78,8 @@ static enum lk_status make_outputs(const struct run_options *o, const char *out)
 
     if (st != LK_OK)
         return st;
-    st = check_export(o->export_path);
+    if (o->train.export_path)
+        st = lk_fail_context(check_writable(o->train.export_path), "--export");
     if (st != LK_OK && !there && rmdir(out))
         lk_log(LK_LOG_MAIN, LK_WARN, "%s: cannot be removed: %s", out, strerror(errno));
     return st;
@@ -115,17 +94,18 @@ static enum lk_status launch(struct launcher *l, const struct run_point *p, cons
     char **argv = NULL;
     enum lk_status st = LK_OK;
 
-    o.ranks = p->ranks;
-    o.local_batch = p->local_batch;
-    o.accumulation = p->accumulation;
+    o.ranks = p->config.gpus;
+    o.local_batch = p->config.local_batch;
+    o.accumulation = p->config.accumulation;
     o.scaling.n = 0;
     o.local_batches.n = 0;
     o.strong = false;
     o.repetitions = 0;
     o.out = NULL;
-    LK_TRY(run_options_argv(&o, &argv));
+    LK_TRY(lk_command_argv(o.command, &o,
+                           o.command == &lk_command_replay ? o.train.model.job : NULL, &argv));
     LK_TRY(lk_asprintf(&env[0], "%s=%s", RUN_DIR_ENV, dir));
-    LK_TRY(lk_launch(&(struct lk_launch_config){.ranks = p->ranks,
+    LK_TRY(lk_launch(&(struct lk_launch_config){.ranks = p->config.gpus,
                                                 .argv = argv,
                                                 .env = (const char *const *)env,
                                                 .grace_ns = GRACE_NS,
@@ -133,7 +113,7 @@ static enum lk_status launch(struct launcher *l, const struct run_point *p, cons
                                                 .pin = o.pin && o.device != RUN_DEVICE_CUDA}));
 out:
     free(env[0]);
-    run_argv_free(argv);
+    lk_argv_free(argv);
     return st;
 }
 
@@ -188,7 +168,8 @@ static void announce(const struct run_grid *s, size_t i)
 
     if (isatty(STDERR_FILENO))
         fprintf(stderr, "run %zu of %zu: %d rank%s, local batch %d, accumulation %d\n", i + 1,
-                s->n_parts, p->ranks, p->ranks == 1 ? "" : "s", p->local_batch, p->accumulation);
+                s->n_parts, p->config.gpus, p->config.gpus == 1 ? "" : "s", p->config.local_batch,
+                p->config.accumulation);
 }
 
 /* ---- The whole ---- */
@@ -220,7 +201,7 @@ static void print_configuration(const struct run_options *given, const struct lk
     o.ranks = o.scaling.n ? 0 : o.ranks ? o.ranks : 1;
     o.repetitions = (int64_t)repetitions;
     o.first_bucket = run_options_first_bucket(given);
-    for (const struct lk_option *row = given->form->rows; row->name; row++) {
+    for (const struct lk_option *row = given->command->options; row->name; row++) {
         char value[PATH_MAX];
 
         lk_option_value(row, &o, value, sizeof value);
@@ -247,13 +228,13 @@ static enum lk_status check_early(const struct run_options *o, const struct run_
     int most = 0;
 
     for (size_t i = 0; i < grid->n_points; i++) {
-        LK_TRY(run_options_check_fault(o, grid->points[i].ranks));
-        most = grid->points[i].ranks > most ? grid->points[i].ranks : most;
+        LK_TRY(run_options_check_fault(o, grid->points[i].config.gpus));
+        most = grid->points[i].config.gpus > most ? grid->points[i].config.gpus : most;
     }
     LK_TRY(run_options_check_slow_rank(o, most));
     LK_TRY(run_options_train(o, 0, 1, 0, &c));
     c.device_config.brief = true;
-    if (o->data || o->import_path)
+    if (o->train.data || o->train.import_path)
         LK_TRY(lk_train_check(&c));
     LK_TRY(lk_train_describe(&c, out));
     LK_TRY(run_options_train(o, 0, most, 0, &c));
@@ -274,10 +255,10 @@ static enum lk_status run_launcher(const struct run_options *o)
     if (o->out)
         LK_TRY(lk_strdup(&l.out, o->out));
     else
-        LK_TRY(default_directory(o->model, &l.out));
+        LK_TRY(default_directory(o->train.model.name, &l.out));
     LK_TRY(make_outputs(o, l.out));
     print_configuration(o, &info, grid.n_parts / grid.n_points);
-    if (o->share_gpu)
+    if (o->train.device_config.share_gpu)
         lk_log(LK_LOG_MAIN, LK_WARN, SHARE_GPU_WARNING);
     LK_TRY(run_parts(&l, &grid));
     LK_TRY(run_finish(&grid, o, &l.runs, l.out));
@@ -289,39 +270,37 @@ out:
     return st;
 }
 
-static enum lk_status start(const struct run_options *o)
+static enum lk_status start(const struct lk_command *c, const char *job, struct run_options *o)
 {
     struct lk_rank_env env;
     enum lk_status st = LK_OK;
 
-    LK_TRY(lk_log_configure(o->log));
+    LK_TRY(run_options_complete(c, job, o));
     LK_TRY(lk_rank_env_read(&env));
     st = env.present ? run_rank(o, &env) : run_launcher(o);
 out:
     return st;
 }
 
-static enum lk_status run(int argc, char **argv)
+static enum lk_status run(void *options, const char **operands, int n)
 {
-    struct run_options o;
-    enum lk_status st = run_options_parse(argc, argv, &o);
-
-    return st == LK_OK ? start(&o) : st;
+    (void)operands;
+    (void)n;
+    return start(&lk_command_run, NULL, options);
 }
 
-static enum lk_status replay(int argc, char **argv)
+static enum lk_status replay(void *options, const char **operands, int n)
 {
-    struct run_options o;
-    enum lk_status st = run_options_parse_replay(argc, argv, &o);
-
-    return st == LK_OK ? start(&o) : st;
+    (void)n;
+    return start(&lk_command_replay, operands[0], options);
 }
 
 const struct lk_command lk_command_run = {
     .name = "run",
     .usage = "",
     .help = "run a real DDP job, instrumented",
-    .options = run_option_rows,
+    .options = run_rows,
+    .size = sizeof(struct run_options),
     .run = run,
 };
 
@@ -329,6 +308,10 @@ const struct lk_command lk_command_replay = {
     .name = "replay",
     .usage = "JOB",
     .help = "run a job's real communication and wait out its compute (no GPU needed)",
-    .options = replay_option_rows,
+    .options = replay_rows,
+    .defaults = run_rows,
+    .size = sizeof(struct run_options),
+    .operands_max = 1,
+    .no_operand = "which job? Usage: lockstep replay JOB -n K",
     .run = replay,
 };

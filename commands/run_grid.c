@@ -3,10 +3,9 @@
 
 #include "base/array.h"
 #include "base/file.h"
-#include "base/json.h"
+#include "base/member.h"
 #include "base/rng.h"
 #include "base/stats.h"
-#include "commands/run_result.h"
 #include "profiler/job_build.h"
 #include "reports/print.h"
 
@@ -29,8 +28,7 @@ static enum lk_status add_point(struct run_grid *s, size_t *capacity, struct run
     enum lk_status st;
 
     for (size_t i = 0; i < s->n_points; i++)
-        if (s->points[i].ranks == p.ranks && s->points[i].local_batch == p.local_batch &&
-            s->points[i].accumulation == p.accumulation) {
+        if (lk_config_equal(&s->points[i].config, &p.config)) {
             s->points[i].on_curve |= p.on_curve;
             return LK_OK;
         }
@@ -54,9 +52,15 @@ static enum lk_status strong_point(const struct run_options *o, int64_t smallest
                        (long long)global, (long long)ranks);
     while (share % batch)
         batch--;
-    out->local_batch = (int)batch;
-    out->accumulation = (int)(share / batch);
+    out->config.local_batch = (int)batch;
+    out->config.accumulation = (int)(share / batch);
     return LK_OK;
+}
+
+static struct lk_config config_of(int64_t ranks, int64_t local_batch, int64_t accumulation)
+{
+    return (struct lk_config){
+        .gpus = (int)ranks, .local_batch = (int)local_batch, .accumulation = (int)accumulation};
 }
 
 static enum lk_status plan_points(const struct run_options *o, struct run_grid *s)
@@ -70,9 +74,7 @@ static enum lk_status plan_points(const struct run_options *o, struct run_grid *
     for (int i = 0; i < ranks->n; i++)
         smallest = ranks->v[i] < smallest ? ranks->v[i] : smallest;
     for (int i = 0; i < ranks->n && (o->scaling.n || !o->local_batches.n); i++) {
-        struct run_point p = {.ranks = (int)ranks->v[i],
-                              .local_batch = (int)o->local_batch,
-                              .accumulation = (int)o->accumulation,
+        struct run_point p = {.config = config_of(ranks->v[i], o->local_batch, o->accumulation),
                               .on_curve = true};
 
         if (o->strong)
@@ -81,9 +83,8 @@ static enum lk_status plan_points(const struct run_options *o, struct run_grid *
     }
     for (int i = 0; i < o->local_batches.n; i++)
         LK_TRY(add_point(s, &capacity,
-                         (struct run_point){.ranks = (int)smallest,
-                                            .local_batch = (int)o->local_batches.v[i],
-                                            .accumulation = (int)o->accumulation}));
+                         (struct run_point){.config = config_of(smallest, o->local_batches.v[i],
+                                                                o->accumulation)}));
 out:
     return st;
 }
@@ -99,8 +100,8 @@ static enum lk_status plan_parts(struct run_grid *s, int repetitions)
             const struct run_point *p = &s->points[point];
             struct run_part *part = &s->parts[s->n_parts];
 
-            LK_TRY(lk_asprintf(&part->dir, "k%d-b%d-a%d-r%d", p->ranks, p->local_batch,
-                               p->accumulation, r));
+            LK_TRY(lk_asprintf(&part->dir, "k%d-b%d-a%d-r%d", p->config.gpus, p->config.local_batch,
+                               p->config.accumulation, r));
             part->point = point;
             part->repetition = r;
             s->n_parts++;
@@ -135,6 +136,111 @@ void run_grid_fini(struct run_grid *s)
     *s = (struct run_grid){0};
 }
 
+/* ---- result.json ---- */
+
+/* Members of the file. A file that was read has no gpu: this program does not use it. */
+struct result {
+    int64_t warmup_steps;
+    struct lk_train_result train; /* without its n */
+    size_t n_steps, n_losses;
+    const struct gpu_state *gpu;
+};
+
+/* Restore an infinite upper bound, which is written as null. */
+static enum lk_status check_estimate(struct lk_json *v, void *base)
+{
+    struct lk_estimate *e = base;
+
+    (void)v;
+    if (isnan(e->hi) && !isnan(e->value))
+        e->hi = INFINITY;
+    return LK_OK;
+}
+
+#define ROW(field, ...) LK_MEMBER(struct lk_estimate, field, #field, __VA_ARGS__)
+static const struct lk_member estimate_rows[] = {
+    ROW(value, NUMBER, OPTIONAL, .help = "estimate"),
+    ROW(lo, NUMBER, OPTIONAL, .help = "its interval, from"),
+    ROW(hi, NUMBER, OPTIONAL, .help = "to", .without = "without a bound"),
+    ROW(n, UINT, REQUIRED, .max = INT64_MAX, .help = "steps behind it"),
+    LK_MEMBER_END,
+};
+#undef ROW
+static const struct lk_record estimate_record = {
+    .size = sizeof(struct lk_estimate), .rows = estimate_rows, .check = check_estimate};
+
+static enum lk_status skip_gpu(struct lk_json *obj, void *base, const void *root)
+{
+    (void)base;
+    (void)root;
+    (void)lk_json_optional(obj, "gpu");
+    return LK_OK;
+}
+
+/* Write the GPU, if it was sampled. */
+static void write_gpu(struct lk_json_out *o, const void *base, const void *root)
+{
+    const struct result *r = base;
+
+    (void)root;
+    if (r->gpu->summary.n > 0)
+        gpu_state_write(o, "gpu", r->gpu);
+}
+
+static const struct lk_member_own gpu = {"object", skip_gpu, write_gpu, false};
+
+static enum lk_status check_result(struct lk_json *root, void *base)
+{
+    struct result *r = base;
+
+    r->train.n = (int64_t)r->n_steps;
+    return r->n_losses == r->n_steps
+               ? LK_OK
+               : lk_json_error(root, "%zu losses of %zu steps", r->n_losses, r->n_steps);
+}
+
+#define ROW(field, key, ...) LK_MEMBER(struct result, field, key, __VA_ARGS__)
+static const struct lk_member result_rows[] = {
+    ROW(warmup_steps, "warmup_steps", INT64, REQUIRED, .help = "first steps, left out of figures"),
+    ROW(train.step_s, "step_s", NUMBERS, NULLABLE, .count = offsetof(struct result, n_steps),
+        .help = "seconds of every step, mean over ranks"),
+    ROW(train.counted_s, "counted_s", NUMBER, OPTIONAL,
+        .help = "seconds from the end of the warm-up to the end of the last step"),
+    ROW(train.loss, "loss", NUMBERS, NULLABLE, .count = offsetof(struct result, n_losses),
+        .help = "loss of every step, mean over ranks and micro-batches"),
+    ROW(train.noise, "noise_scale_samples", OBJECT, REQUIRED, .of = &estimate_record,
+        .help = "gradient noise scale"),
+    ROW(train.verify_max_error, "verify_max_error", NUMBER, OPTIONAL,
+        .help = "largest relative error of a gradient, with --verify"),
+    ROW(train.verify_allowed, "verify_allowed", NUMBER, OPTIONAL, .help = "what was allowed"),
+    ROW(gpu, "gpu", OWN, OPTIONAL, .own = &gpu, .help = "clock, power, throttling of rank 0's GPU"),
+    LK_MEMBER_END,
+};
+#undef ROW
+static const struct lk_record result_record = {.size = sizeof(struct result),
+                                               .rows = result_rows,
+                                               .schema = "lockstep-result",
+                                               .version = 1,
+                                               .check = check_result};
+
+enum lk_status run_result_write(const char *path, const struct lk_train_result *r,
+                                int64_t warmup_steps, const struct gpu_state *gpu_state)
+{
+    const struct result file = {warmup_steps, *r, (size_t)r->n, (size_t)r->n, gpu_state};
+
+    return lk_record_save(&result_record, path, &file);
+}
+
+enum lk_status run_result_read(const char *path, struct lk_train_result *out)
+{
+    struct result file;
+    enum lk_status st = lk_record_load(&result_record, path, &file);
+
+    if (st == LK_OK)
+        *out = file.train;
+    return st;
+}
+
 /* ---- Index ---- */
 
 static void write_index(struct lk_json_out *o, const void *ctx)
@@ -154,9 +260,9 @@ static void write_index(struct lk_json_out *o, const void *ctx)
         lk_json_out_compact(o);
         lk_json_out_object(o, NULL);
         lk_json_out_text(o, "dir", part->dir);
-        lk_json_out_int(o, "world_size", p->ranks);
-        lk_json_out_int(o, "local_batch", p->local_batch);
-        lk_json_out_int(o, "accumulation", p->accumulation);
+        lk_json_out_int(o, "world_size", p->config.gpus);
+        lk_json_out_int(o, "local_batch", p->config.local_batch);
+        lk_json_out_int(o, "accumulation", p->config.accumulation);
         lk_json_out_int(o, "repetition", part->repetition);
         lk_json_out_close(o);
     }
@@ -211,11 +317,6 @@ static double final_loss(const struct run_grid *s, size_t point)
     return sum / (double)n;
 }
 
-static double global_batch(const struct run_point *p)
-{
-    return (double)p->ranks * p->local_batch * p->accumulation;
-}
-
 struct reference {
     int ranks; /* 0: none */
     double throughput;
@@ -225,17 +326,17 @@ struct reference {
 
 /* X(name, heading, dimension, digits, value): see base/table.h. */
 #define COLUMNS(X)                                                                                 \
-    X("ranks",         "ranks",        LK_DIM_NONE, -1, p->ranks)                                  \
-    X("local_batch",   "local batch",  LK_DIM_NONE, -1, p->local_batch)                            \
-    X("accumulation",  "accumulation", LK_DIM_NONE, -1, p->accumulation)                           \
-    X("global_batch",  "global batch", LK_DIM_NONE, -1, global_batch(p))                           \
+    X("ranks",         "ranks",        LK_DIM_NONE, -1, p->config.gpus)                            \
+    X("local_batch",   "local batch",  LK_DIM_NONE, -1, p->config.local_batch)                     \
+    X("accumulation",  "accumulation", LK_DIM_NONE, -1, p->config.accumulation)                    \
+    X("global_batch",  "global batch", LK_DIM_NONE, -1, lk_config_samples(&p->config))             \
     X("runs",          "runs",         LK_DIM_NONE, -1, (double)(s->n_parts / s->n_points))        \
     X("step_s",        "step",         LK_DIM_TIME, 0,  step->value)                               \
     X("step_lo_s",     "90 % from",    LK_DIM_TIME, 0,  step->lo)                                  \
     X("step_hi_s",     "to",           LK_DIM_TIME, 0,  step->hi)                                  \
     X("samples_per_s", "samples/s",    LK_DIM_NONE, 1,  throughput)                                \
     X("efficiency",    "efficiency",   LK_DIM_NONE, 3,                                             \
-      ref->ranks && p->on_curve ? throughput / p->ranks / (ref->throughput / ref->ranks) : NAN)    \
+      ref->ranks && p->on_curve ? throughput / p->config.gpus / (ref->throughput / ref->ranks) : NAN)    \
     X("loss",          "final loss",   LK_DIM_NONE, 4,  final_loss(s, i))
 
 static const struct lk_column columns[] = {COLUMNS(LK_TABLE_COLUMN)};
@@ -245,7 +346,7 @@ static enum lk_status add_row(const struct run_grid *s, size_t i, const struct l
                               const struct reference *ref, struct lk_table *t)
 {
     const struct run_point *p = &s->points[i];
-    double throughput = global_batch(p) / step->value;
+    double throughput = lk_config_samples(&p->config) / step->value;
     enum lk_status st = LK_OK;
 
     LK_TRY(lk_table_row(t));
@@ -266,9 +367,9 @@ static struct reference find_reference(const struct run_grid *s, const struct lk
         return ref;
 
     for (size_t i = 0; i < s->n_points; i++)
-        if (s->points[i].on_curve && (!ref.ranks || s->points[i].ranks < ref.ranks)) {
-            ref.ranks = s->points[i].ranks;
-            ref.throughput = global_batch(&s->points[i]) / steps[i].value;
+        if (s->points[i].on_curve && (!ref.ranks || s->points[i].config.gpus < ref.ranks)) {
+            ref.ranks = s->points[i].config.gpus;
+            ref.throughput = lk_config_samples(&s->points[i].config) / steps[i].value;
         }
     return ref;
 }
@@ -281,7 +382,7 @@ static enum lk_status add_notes(const struct run_grid *s, const struct run_optio
     enum lk_status st = LK_OK;
 
     for (size_t i = 0; i < s->n_parts; i++) {
-        if (s->points[s->parts[i].point].ranks > s->points[most->point].ranks)
+        if (s->points[s->parts[i].point].config.gpus > s->points[most->point].config.gpus)
             most = &s->parts[i];
         if (s->parts[i].result.verify_max_error > worst) {
             worst = s->parts[i].result.verify_max_error;
@@ -296,9 +397,9 @@ static enum lk_status add_notes(const struct run_grid *s, const struct run_optio
         LK_TRY(lk_table_note(t,
                              "gradient noise scale at %d ranks: %.3g samples, 90 %% interval "
                              "%.3g to %.3g, from %zu steps",
-                             s->points[most->point].ranks, most->result.noise.value,
+                             s->points[most->point].config.gpus, most->result.noise.value,
                              most->result.noise.lo, most->result.noise.hi, most->result.noise.n));
-    if (o->verify)
+    if (o->train.verify)
         LK_TRY(lk_table_note(t,
                              "verified: largest gradient error %.2g of the float64 reference, "
                              "where %.2g is allowed; parameters bit-identical on all ranks",
@@ -318,7 +419,7 @@ enum lk_status run_grid_table(const struct run_grid *s, const struct run_options
     LK_TRY(lk_table_create("Measured steps", columns, LK_COUNT(columns), &t));
     LK_TRY(lk_alloc(&steps, s->n_points, sizeof *steps));
     for (size_t i = 0; i < s->n_points; i++)
-        LK_TRY(step_time(s, i, o->warmup, &steps[i]));
+        LK_TRY(step_time(s, i, o->train.warmup_steps, &steps[i]));
     ref = find_reference(s, steps);
     for (size_t i = 0; i < s->n_points; i++)
         LK_TRY(add_row(s, i, &steps[i], &ref, t));

@@ -1,10 +1,15 @@
-/* The grid of a run: its configurations, their repetitions and results, as the launcher has them.
+/*
+ * The grid of a run: its configurations, their repetitions and results, as the launcher has them.
+ * The result of one run is the file result.json, which rank 0 writes for the launcher: losses, step
+ * times and estimates.
  */
 #ifndef LK_COMMANDS_RUN_GRID_H
 #define LK_COMMANDS_RUN_GRID_H
 
+#include "base/config.h"
 #include "base/status.h"
 #include "base/table.h"
+#include "commands/gpu_state.h"
 #include "commands/run_options.h"
 #include "profiler/run_set.h"
 #include "runtime/train/trainer.h"
@@ -14,8 +19,8 @@
 
 /* One configuration to be measured. */
 struct run_point {
-    int ranks, local_batch, accumulation;
-    bool on_curve; /* belongs to the scaling curve, not only to the local batches */
+    struct lk_config config; /* its gpus are the ranks; no bucket limits */
+    bool on_curve;           /* belongs to the scaling curve, not only to the local batches */
 };
 
 /* One run of a point. */
@@ -67,5 +72,11 @@ enum lk_status run_finish(const struct run_grid *s, const struct run_options *o,
 /* Finish a single run under a foreign launcher, whose traces and result.json are in OUT itself. */
 enum lk_status run_finish_single(const struct run_options *o, int ranks,
                                  const struct lk_run_set *runs, const char *out);
+
+/* Write result.json. gpu_state is rank 0's; one that was not sampled is left out. */
+enum lk_status run_result_write(const char *path, const struct lk_train_result *r,
+                                int64_t warmup_steps, const struct gpu_state *gpu_state);
+/* Read it; freed by lk_train_result_fini. */
+enum lk_status run_result_read(const char *path, struct lk_train_result *out);
 
 #endif

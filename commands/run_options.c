@@ -1,15 +1,199 @@
+/* Options of run and replay; see the header. */
 #include "commands/run_options.h"
 
 #include "base/array.h"
+#include "base/bounds.h"
 #include "base/job.h"
 #include "base/units.h"
+#include "base/words.h"
+#include "commands/command.h"
+#include "commands/common_rows.h"
 #include "commands/share_gpu.h"
+#include "kernels/ops.h"
 #include "runtime/comm/comm_fault.h"
 
 #include <limits.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* ---- Rows ---- */
+
+static const char *const optimizers[] = {LK_OPTIM_LIST(LK_WORD_NAME) NULL};
+static const char *const ddp_rules[] = {LK_DDP_RULE_LIST(LK_WORD_NAME) NULL};
+static const char *const algorithms[] = {LK_ALGO_LIST(LK_WORD_NAME) NULL};
+static const char *const plants[] = {LK_PLANT_LIST(LK_WORD_NAME) NULL};
+static const char *const dtypes[] = {"float32", "bfloat16", NULL};
+#define NAME(value, name) name,
+const char *const run_devices[] = {LK_DEVICE_LIST(NAME) NULL};
+const char *const run_comms[] = {[RUN_COMM_AUTO] = "auto", LK_COMM_LIST(NAME) NULL};
+#undef NAME
+static const char *const switches[] = {
+    [RUN_AUTO] = "auto", [RUN_YES] = "yes", [RUN_NO] = "no", NULL};
+
+void lk_command_backends(FILE *out)
+{
+    fputs("devices:", out);
+    for (size_t i = 0; run_devices[i]; i++)
+        if (lk_device_built(run_devices[i]))
+            fprintf(out, " %s", run_devices[i]);
+    fputs("\ncollectives:", out);
+    for (size_t i = 0; run_comms[i]; i++)
+        if (lk_comm_built(run_comms[i]))
+            fprintf(out, " %s", run_comms[i]);
+    fprintf(out, " fault\nmath: %s; vector instructions: %s\n", lk_kernels_blas(),
+            lk_kernels_vectors());
+}
+
+/* clang-format off */
+
+/*
+ * Options of run (RUN), of replay (REPLAY) and of both (BOTH; HEAD: the first one of its group that
+ * replay has). A value of replay without a default is 0: the job then gives it.
+ */
+#define OPTIONS(RUN, REPLAY, BOTH, HEAD)                                                           \
+    BOTH("ranks", ranks, INT, .letter = 'n', .group = "job", .min = 1, .max = 1024,                \
+         .help = "ranks to start here (1 when not given)")                                         \
+    BOTH("steps", train.steps, INT, .min = 1, .max = 1e9, .fallback = "50",                        \
+         .help = "optimizer steps to measure")                                                     \
+    BOTH("warmup", train.warmup_steps, INT, .min = 0, .max = 1e9, .fallback = "5",                 \
+         .help = "optimizer steps that come first; recorded, but left out of the statistics")      \
+    RUN("local-batch", local_batch, INT, .letter = 'b', .min = 1, .max = 1e6, .fallback = "8",     \
+        .help = "samples of a micro-batch on one rank")                                            \
+    REPLAY("local-batch", local_batch, INT, .letter = 'b', .min = 1, .max = 1e6,                   \
+           .help = "samples of a micro-batch on one rank (the job's usual)")                       \
+    RUN("accumulation", accumulation, INT, .letter = 'a', .min = 1, .max = LK_ACCUMULATION_MAX,    \
+        .fallback = "1", .help = "micro-batches of an optimizer step")                             \
+    REPLAY("accumulation", accumulation, INT, .letter = 'a', .min = 1, .max = LK_ACCUMULATION_MAX, \
+           .help = "micro-batches of an optimizer step (the job's)")                               \
+    BOTH("sync-every", sync_every, FLAG, .fallback = "no",                                         \
+         .help = "all-reduce after every micro-batch instead of the last (DDP without no_sync)")   \
+    RUN("seed", seed, INT, .min = 0, .max = 9e15, .fallback = "1",                                 \
+        .help = "seed of weights, shuffling and synthetic data")                                   \
+    BOTH("scaling", scaling, INTS, .group = "run grid", .min = 1, .max = 1024,                     \
+         .help = "measure at each of these numbers of ranks")                                      \
+    BOTH("strong", strong, FLAG, .fallback = "no",                                                 \
+         .help = "keep the global batch of the smallest number of ranks, not the local batch")     \
+    BOTH("local-batches", local_batches, INTS, .min = 1, .max = 1e6,                               \
+         .help = "measure each of these local batches, at the smallest number of ranks")           \
+    BOTH("repetitions", repetitions, INT, .letter = 'r', .min = 1, .max = 1000,                    \
+         .help = "runs of every configuration, interleaved (1; 3 with --scaling or --local-batches)") \
+    RUN("model", train.model.name, TEXT, .group = "model", .fallback = "gpt-nano",                 \
+        .help = "gpt, mlp, replay or a preset such as gpt-nano or gpt2-124m")                      \
+    RUN("layers", layers, INT, .min = 1, .max = 1000, .help = "layers, instead of the preset's")   \
+    RUN("heads", heads, INT, .min = 1, .max = 1000,                                                \
+        .help = "attention heads, instead of the preset's")                                        \
+    RUN("channels", channels, INT, .min = 1, .max = 1e6,                                           \
+        .help = "width, instead of the preset's")                                                  \
+    RUN("context", context, INT, .min = 1, .max = 1e6,                                             \
+        .help = "tokens of a sample, instead of the preset's")                                     \
+    RUN("vocab", vocab, INT, .min = 2, .max = 1e7, .help = "vocabulary, instead of the preset's")  \
+    RUN("job", train.model.job, FILE, .help = "job.json of the model replay")                      \
+    RUN("data", train.data, FILE, .group = "data",                                                 \
+        .help = "train on the bytes of this file (synthetic tokens when not given)")               \
+    RUN("samples", train.samples, INT, .min = 1, .max = 1e12, .fallback = "65536",                 \
+        .help = "samples of the synthetic data")                                                   \
+    RUN("prefetch", prefetch, INT, .min = 0, .max = 1000, .fallback = "2",                         \
+        .help = "batches prepared ahead; 0: each step prepares its own")                           \
+    RUN("shuffle", train.shuffle, FLAG, .fallback = "yes", .help = "shuffle every epoch")          \
+    RUN("drop-last", train.drop_last, FLAG, .fallback = "no",                                      \
+        .help = "if the ranks do not divide the samples, leave the rest out instead of repeating some")    \
+    HEAD("data", "input-delay", train.input_delay_s, TIME, .min = 0, .max = 3600, .fallback = "0s", \
+         .help = "minimum time to prepare a batch")                                       \
+    RUN("optimizer", train.optim.kind, CHOICE, .group = "optimizer", .choices = optimizers,        \
+        .fallback = "adamw", .help = "update rule")                                                \
+    RUN("learning-rate", train.optim.learning_rate, REAL, .min = 0, .max = 100,                    \
+        .fallback = "0.001", .help = "learning rate after the warm-up, at the reference batch")    \
+    RUN("lr-warmup", train.optim.warmup_steps, INT, .min = 0, .max = 1e9, .fallback = "0",         \
+        .help = "steps over which the learning rate grows linearly")                               \
+    RUN("reference-batch", train.optim.reference_batch, INT, .min = 0, .max = 1e9,                 \
+        .fallback = "0", .help = "linear scaling: rate times global batch over this; 0: off")      \
+    RUN("momentum", train.optim.momentum, REAL, .min = 0, .max = 1, .fallback = "0.9",             \
+        .help = "momentum of sgd")                                                                 \
+    RUN("beta1", train.optim.beta1, REAL, .min = 0, .max = 1, .fallback = "0.9",                   \
+        .help = "decay of adamw's first moment")                                                   \
+    RUN("beta2", train.optim.beta2, REAL, .min = 0, .max = 1, .fallback = "0.95",                  \
+        .help = "decay of adamw's second moment")                                                  \
+    RUN("epsilon", train.optim.eps, REAL, .min = 0, .max = 1, .fallback = "1e-8",                  \
+        .help = "constant that adamw adds to its denominator")                                     \
+    RUN("weight-decay", train.optim.weight_decay, REAL, .min = 0, .max = 10, .fallback = "0.1",    \
+        .help = "weight decay of matrices; biases and norms have none")                            \
+    RUN("ddp-rule", train.reducer.ddp_rule, CHOICE, .group = "DDP", .choices = ddp_rules,          \
+        .fallback = "torch-2.x", .help = "DDP version whose rule buckets the first step")          \
+    RUN("bucket-cap", train.reducer.cap_bytes, SIZE, .min = 1, .max = 1e15, .fallback = "25MiB",   \
+        .help = "gradient bytes that close a bucket")                                              \
+    REPLAY("bucket-cap", train.reducer.cap_bytes, SIZE, .group = "DDP", .min = 1, .max = 1e15,     \
+           .help = "gradient bytes that close a bucket (the job's)")                               \
+    RUN("first-bucket", first_bucket, SIZE, .min = 1, .max = 1e15,                                 \
+        .help = "gradient bytes that close the first bucket (1MiB; torch-2.x with another cap: the cap)") \
+    REPLAY("first-bucket", first_bucket, SIZE, .min = 1, .max = 1e15,                              \
+           .help = "gradient bytes that close the first bucket (the job's; by its rule with --bucket-cap)") \
+    BOTH("algorithm", train.reducer.algo, CHOICE, .choices = algorithms, .fallback = "auto",       \
+         .help = "algorithm of the all-reduce")                                                    \
+    RUN("noise-every", noise_every, INT, .min = 0, .max = 1e9, .fallback = "0",                    \
+        .help = "steps between measurements of the gradient noise scale; 0: never")                \
+    RUN("device", device, CHOICE, .group = "machine", .choices = run_devices, .fallback = "cpu",   \
+        .help = "device that computes: CPU or GPU (docs/gpu.md); timed: waits for the modelled time instead")              \
+    RUN("dtype", dtype, CHOICE, .choices = dtypes, .fallback = "float32",                          \
+        .help = "type of weights, activations and gradients; bfloat16 needs --device=cuda, sums in float32") \
+    HEAD("machine", "comm", comm, CHOICE, .choices = run_comms, .fallback = "auto",                \
+         .help = "collectives; auto: self for one rank, else nccl on GPUs and tcp elsewhere")      \
+    RUN("nccl-min-ctas", nccl_min_ctas, INT, .min = 1, .max = 64,                                  \
+        .help = "fewest thread blocks of a collective, each on an SM of its own (NCCL's choice)")  \
+    RUN("nccl-max-ctas", nccl_max_ctas, INT, .min = 1, .max = 64,                                  \
+        .help = "most thread blocks of a collective (NCCL's choice; 2 with --share-gpu)")          \
+    RUN("nccl-cga", nccl_cga, INT, .min = 1, .max = 8,                                             \
+        .help = "thread blocks of a cluster (NCCL's choice)")                                      \
+    RUN("nccl-register", train.comm_config.nccl.register_buffers, FLAG, .fallback = "no",          \
+        .help = "keep gradients in memory that NCCL allocates and registers")                      \
+    RUN("share-gpu", train.device_config.share_gpu, FLAG, .fallback = "no",                        \
+        .help = "let ranks share a GPU, for tests; the times then mean nothing")                   \
+    RUN("graph", graph, CHOICE, .choices = switches, .fallback = "auto",                           \
+        .help = "launch forward, backward and all-reduce as one CUDA graph; auto: where possible (--no-trace)") \
+    BOTH("pin", pin, FLAG, .fallback = "yes",                                                      \
+         .help = "bind each rank to a CPU if there are enough (not with --device=cuda)")       \
+    BOTH("timeout", timeout_s, TIME, .min = 0.1, .max = 1e6, .fallback = "60s",                    \
+         .help = "longest wait for another rank; a step may take twice that")                      \
+    RUN("timed-flops", train.device_config.timed_flops, REAL, .min = 1, .max = 1e18,               \
+        .fallback = "1e12", .help = "flop/s of the timed device")                                  \
+    RUN("timed-bandwidth", train.device_config.timed_Bps, RATE, .min = 1, .max = 1e16,             \
+        .fallback = "100GB/s", .help = "memory rate of the timed device")                          \
+    BOTH("out", out, FILE, .letter = 'o', .group = "output",                                       \
+         .help = "run directory, new or empty (runs/MODEL-TIME when not given)")                   \
+    BOTH(FORMAT_OPTION)                                                                            \
+    BOTH("trace", trace, FLAG, .fallback = "yes",                                                  \
+         .help = "record spans, write traces and job.json")                                        \
+    BOTH("nvtx", nvtx, CHOICE, .choices = switches, .fallback = "auto",                            \
+         .help = "NVTX ranges; auto: when run by a tool such as nsys profile")                     \
+    RUN("gpu-records", gpu_records, CHOICE, .choices = switches, .fallback = "auto",               \
+        .help = "record kernels and copies by CUPTI; auto: where it can be used")                  \
+    RUN("gpu-state", gpu_state, CHOICE, .choices = switches, .fallback = "auto",                   \
+        .help = "record clock, power and throttling of GPUs by NVML; auto: on a GPU, with the trace") \
+    RUN("export", train.export_path, FILE, .help = "write the weights here at the end")            \
+    RUN("import", train.import_path, FILE, .help = "start from these weights")                     \
+    BOTH(LOG_OPTION)                                                                               \
+    RUN("verify", train.verify, FLAG, .group = "testing", .fallback = "no",                        \
+        .help = "compare every step with one rank in double precision on the global batch")        \
+    RUN("verify-steps", verify_steps, INT, .min = 0, .max = 1e9, .fallback = "0",                  \
+        .help = "verify only this many steps; 0: all")                                             \
+    RUN("plant", train.reducer.plant, CHOICE, .choices = plants, .fallback = "none",               \
+        .help = "introduce one error on purpose, for --verify to find")                            \
+    HEAD("testing", "fault", train.comm_config.fault, TEXT,                                        \
+         .help = "fail, delay or slow chosen collectives (docs/run.md)")                           \
+    RUN("slow-rank", slow_rank, TEXT,                                                              \
+        .help = "RANK:FACTOR, a rank that computes that much slower (timed device)")               \
+    REPLAY("slow-rank", slow_rank, TEXT,                                                           \
+           .help = "RANK:FACTOR, a rank that computes that much slower")
+
+#define IN(...)               ROW(struct run_options, __VA_ARGS__),
+#define IN_HEAD(group_, ...)  ROW(struct run_options, __VA_ARGS__, .group = (group_)),
+#define IN_PLAIN(group_, ...) ROW(struct run_options, __VA_ARGS__),
+#define OUT(...)
+const struct lk_option run_rows[] = {OPTIONS(IN, OUT, IN, IN_PLAIN) {0}};
+const struct lk_option replay_rows[] = {OPTIONS(OUT, IN, IN, IN_HEAD) {0}};
+/* clang-format on */
+
+/* ---- Checks ---- */
 
 /* Parse "RANK:FACTOR". */
 static enum lk_status parse_slow_rank(const char *text, int64_t *out_rank, double *out_factor)
@@ -32,11 +216,6 @@ static enum lk_status slowdown(const char *text, int rank, double *out)
     return st;
 }
 
-static bool is_grid(const struct run_options *o)
-{
-    return o->scaling.n > 0 || o->local_batches.n > 0;
-}
-
 /*
  * Refuse options that conflict: the run would make no sense, or would ignore an option. d has the
  * defaults: a value that differs from them was given.
@@ -44,12 +223,13 @@ static bool is_grid(const struct run_options *o)
 /* NOLINTNEXTLINE(readability-function-cognitive-complexity): a table, read row by row */
 static enum lk_status check(const struct run_options *o, const struct run_options *d)
 {
-    bool replay = !strcmp(o->model, "replay");
+    bool replay = !strcmp(o->train.model.name, "replay");
     bool timed = o->device == RUN_DEVICE_TIMED;
     bool cuda = !strcmp(run_devices[o->device], "cuda");
-    bool of_nccl = o->nccl_min_ctas || o->nccl_max_ctas || o->nccl_cga || o->nccl_register;
-    bool sgd = o->optimizer == LK_OPTIM_SGD;
-    bool adamw = o->optimizer == LK_OPTIM_ADAMW;
+    bool of_nccl = o->nccl_min_ctas || o->nccl_max_ctas || o->nccl_cga ||
+                   o->train.comm_config.nccl.register_buffers;
+    bool sgd = o->train.optim.kind == LK_OPTIM_SGD;
+    bool adamw = o->train.optim.kind == LK_OPTIM_ADAMW;
     enum lk_status st;
     double factor;
     const struct {
@@ -69,36 +249,42 @@ static enum lk_status check(const struct run_options *o, const struct run_option
          "--nccl-... options need --comm=nccl or more ranks"},
         {o->nccl_max_ctas && o->nccl_min_ctas > o->nccl_max_ctas,
          "--nccl-min-ctas is above --nccl-max-ctas"},
-        {o->algorithm != d->algorithm && cuda,
+        {o->train.reducer.algo != d->train.reducer.algo && cuda,
          "--algorithm: NCCL chooses; NCCL_ALGO=allreduce:ring in the environment forces one"},
-        {o->share_gpu && !cuda, "--share-gpu needs --device=cuda"},
-        {replay && !o->job, "--model=replay needs --job"},
-        {!replay && o->job, "--job is for --model=replay"},
+        {o->train.device_config.share_gpu && !cuda, "--share-gpu needs --device=cuda"},
+        {replay && !o->train.model.job, "--model=replay needs --job"},
+        {!replay && o->train.model.job, "--job is for --model=replay"},
         {replay && !timed, "--model=replay needs --device=timed"},
-        {replay && o->verify, "--verify: a replayed job computes nothing to verify"},
-        {timed && o->verify, "--verify: the timed device computes nothing to verify"},
-        {timed && (o->export_path || o->import_path),
+        {replay && o->train.verify, "--verify: a replayed job computes nothing to verify"},
+        {timed && o->train.verify, "--verify: the timed device computes nothing to verify"},
+        {timed && (o->train.export_path || o->train.import_path),
          "--export and --import: the timed device computes no weights"},
         {o->dtype != d->dtype && !cuda, "--dtype=bfloat16 needs --device=cuda"},
         {o->slow_rank && !timed, "--slow-rank needs --device=timed"},
-        {o->timed_flops != d->timed_flops && !timed, "--timed-flops needs --device=timed"},
-        {o->timed_Bps != d->timed_Bps && !timed, "--timed-bandwidth needs --device=timed"},
+        {o->train.device_config.timed_flops != d->train.device_config.timed_flops && !timed,
+         "--timed-flops needs --device=timed"},
+        {o->train.device_config.timed_Bps != d->train.device_config.timed_Bps && !timed,
+         "--timed-bandwidth needs --device=timed"},
         {o->noise_every != d->noise_every && timed,
          "--noise-every: the timed device computes no gradients to measure"},
-        {o->momentum != d->momentum && adamw, "--momentum is for --optimizer=sgd"},
-        {o->beta1 != d->beta1 && sgd, "--beta1 is for --optimizer=adamw"},
-        {o->beta2 != d->beta2 && sgd, "--beta2 is for --optimizer=adamw"},
-        {o->epsilon != d->epsilon && sgd, "--epsilon is for --optimizer=adamw"},
-        {o->samples != d->samples && o->data, "--samples is for synthetic data, not for --data"},
-        {o->plant != d->plant && !o->verify, "--plant needs --verify, which is to find it"},
+        {o->train.optim.momentum != d->train.optim.momentum && adamw,
+         "--momentum is for --optimizer=sgd"},
+        {o->train.optim.beta1 != d->train.optim.beta1 && sgd, "--beta1 is for --optimizer=adamw"},
+        {o->train.optim.beta2 != d->train.optim.beta2 && sgd, "--beta2 is for --optimizer=adamw"},
+        {o->train.optim.eps != d->train.optim.eps && sgd, "--epsilon is for --optimizer=adamw"},
+        {o->train.samples != d->train.samples && o->train.data,
+         "--samples is for synthetic data, not for --data"},
+        {o->train.reducer.plant != d->train.reducer.plant && !o->train.verify,
+         "--plant needs --verify, which is to find it"},
         {o->gpu_records == RUN_YES && !cuda, "--gpu-records=yes needs --device=cuda"},
         {o->gpu_state == RUN_YES && !cuda, "--gpu-state=yes needs --device=cuda"},
         {o->gpu_records == RUN_YES && !o->trace, "--gpu-records=yes needs --trace"},
-        {o->verify_steps && !o->verify, "--verify-steps needs --verify"},
-        {is_grid(o) && o->export_path,
+        {o->verify_steps && !o->train.verify, "--verify-steps needs --verify"},
+        {(o->scaling.n || o->local_batches.n) && o->train.export_path,
          "--export is for a single run, not for --scaling or --local-batches"},
-        {o->repetitions > 1 && o->export_path, "--export is for a single run, not repetitions"},
-        {o->learning_rate <= 0, "--learning-rate must be above 0"},
+        {o->repetitions > 1 && o->train.export_path,
+         "--export is for a single run, not repetitions"},
+        {o->train.optim.learning_rate <= 0, "--learning-rate must be above 0"},
     };
 
     for (size_t i = 0; i < LK_COUNT(rows); i++)
@@ -108,78 +294,47 @@ static enum lk_status check(const struct run_options *o, const struct run_option
     return st == LK_OK ? run_options_check_fault(o, INT_MAX) : st;
 }
 
-static const struct run_form forms[] = {
-    [RUN_FORM_RUN] = {"run", run_option_rows}, [RUN_FORM_REPLAY] = {"replay", replay_option_rows}};
-
-/* Set the defaults; options that replay has not are as run has them. */
-static enum lk_status parse_defaults(enum run_form_kind form, struct run_options *out)
-{
-    enum lk_status st = LK_OK;
-    int n_operands;
-
-    *out = (struct run_options){.form = NULL};
-    LK_TRY(lk_option_parse(run_option_rows, out, 0, NULL, NULL, 0, &n_operands));
-    if (form != RUN_FORM_RUN)
-        LK_TRY(lk_option_parse(forms[form].rows, out, 0, NULL, NULL, 0, &n_operands));
-    out->form = &forms[form];
-out:
-    return st;
-}
-
-enum lk_status run_options_parse(int argc, char **argv, struct run_options *out)
-{
-    struct run_options defaults;
-    enum lk_status st = LK_OK;
-    int n_operands;
-
-    LK_TRY(parse_defaults(RUN_FORM_RUN, &defaults));
-    *out = defaults;
-    LK_TRY(lk_option_parse(run_option_rows, out, argc, argv, NULL, 0, &n_operands));
-    LK_TRY(check(out, &defaults));
-out:
-    return st;
-}
-
 /* Take from the job what the command line does not give. */
 static enum lk_status take_from_job(struct run_options *o)
 {
     enum lk_status st = LK_OK;
     struct lk_job job = {0};
 
-    LK_TRY(lk_job_read(o->job, &job));
-    o->ddp_rule = (int)job.ddp_rule;
+    LK_TRY(lk_job_read(o->train.model.job, &job));
+    o->train.reducer.ddp_rule = job.ddp_rule;
     o->prefetch = job.prefetch_depth;
     o->sync_every = o->sync_every || !job.no_sync;
     if (!o->local_batch)
         o->local_batch = lk_job_usual_batch(&job);
     if (!o->accumulation)
         o->accumulation = job.accumulation;
-    if (!o->first_bucket && (!o->bucket_cap || o->bucket_cap == job.cap_bytes))
+    if (!o->first_bucket &&
+        (!o->train.reducer.cap_bytes || o->train.reducer.cap_bytes == job.cap_bytes))
         o->first_bucket = job.first_bytes;
-    if (!o->bucket_cap)
-        o->bucket_cap = job.cap_bytes;
+    if (!o->train.reducer.cap_bytes)
+        o->train.reducer.cap_bytes = job.cap_bytes;
 out:
     lk_job_fini(&job);
     return st;
 }
 
-enum lk_status run_options_parse_replay(int argc, char **argv, struct run_options *out)
+enum lk_status run_options_complete(const struct lk_command *c, const char *job,
+                                    struct run_options *o)
 {
     struct run_options defaults;
     enum lk_status st = LK_OK;
-    const char *operand = NULL;
-    int n = 0;
+    int none;
 
-    LK_TRY(parse_defaults(RUN_FORM_REPLAY, &defaults));
-    *out = defaults;
-    LK_TRY(lk_option_parse(replay_option_rows, out, argc, argv, &operand, 1, &n));
-    if (!n)
-        return lk_fail(LK_EUSAGE, "which job? Usage: lockstep replay JOB -n K");
-    out->model = "replay";
-    out->device = RUN_DEVICE_TIMED;
-    out->job = operand;
-    LK_TRY(check(out, &defaults));
-    LK_TRY(take_from_job(out));
+    LK_TRY(lk_command_parse(c, 0, NULL, &defaults, NULL, &none));
+    o->command = c;
+    if (job) {
+        o->train.model.name = "replay";
+        o->device = RUN_DEVICE_TIMED;
+        o->train.model.job = job;
+    }
+    LK_TRY(check(o, &defaults));
+    if (job)
+        LK_TRY(take_from_job(o));
 out:
     return st;
 }
@@ -203,9 +358,9 @@ enum lk_status run_options_check_fault(const struct run_options *o, int ranks)
     enum lk_status st;
     size_t n;
 
-    if (!o->fault)
+    if (!o->train.comm_config.fault)
         return LK_OK;
-    st = lk_fault_parse(o->fault, ranks, &faults, &n);
+    st = lk_fault_parse(o->train.comm_config.fault, ranks, &faults, &n);
     if (st != LK_OK)
         return st;
     for (size_t i = 0; i < n; i++)
@@ -222,91 +377,11 @@ uint64_t run_options_first_bucket(const struct run_options *o)
 {
     if (o->first_bucket)
         return o->first_bucket;
-    return lk_ddp_rule_first_bytes((enum lk_ddp_rule)o->ddp_rule, o->bucket_cap,
-                                   o->bucket_cap != LK_BUCKET_CAP_BYTES);
+    return lk_ddp_rule_first_bytes(o->train.reducer.ddp_rule, o->train.reducer.cap_bytes,
+                                   o->train.reducer.cap_bytes != LK_BUCKET_CAP_BYTES);
 }
 
-enum lk_status run_options_argv(const struct run_options *o, char ***out)
-{
-    enum lk_status st = LK_OK;
-    struct run_options defaults;
-    char **argv = NULL;
-    size_t n = 0, rows = 0;
-
-    LK_TRY(parse_defaults((enum run_form_kind)(o->form - forms), &defaults));
-    while (o->form->rows[rows].name)
-        rows++;
-    LK_TRY(lk_alloc(&argv, rows + 4, sizeof *argv));
-    LK_TRY(lk_strdup(&argv[n++], "lockstep"));
-    LK_TRY(lk_strdup(&argv[n++], o->form->command));
-    if (o->form == &forms[RUN_FORM_REPLAY])
-        LK_TRY(lk_strdup(&argv[n++], o->job));
-    for (const struct lk_option *row = o->form->rows; row->name; row++) {
-        char value[PATH_MAX];
-        char fallback[PATH_MAX];
-
-        lk_option_value(row, o, value, sizeof value);
-        lk_option_value(row, &defaults, fallback, sizeof fallback);
-        if (!strcmp(value, fallback))
-            continue;
-        if (row->type == LK_OPT_FLAG)
-            LK_TRY(lk_asprintf(&argv[n], "--%s%s",
-                               *(const bool *)((const char *)o + row->offset) ? "" : "no-",
-                               row->name));
-        else
-            LK_TRY(lk_asprintf(&argv[n], "--%s=%s", row->name, value));
-        n++;
-    }
-    *out = argv;
-    argv = NULL;
-out:
-    run_argv_free(argv);
-    return st;
-}
-
-void run_argv_free(char **argv)
-{
-    for (size_t i = 0; argv && argv[i]; i++)
-        free(argv[i]);
-    free(argv);
-}
-
-static void fill_optimizer(const struct run_options *o, struct lk_optim_config *c)
-{
-    c->kind = (enum lk_optim_kind)o->optimizer;
-    c->learning_rate = o->learning_rate;
-    c->momentum = o->momentum;
-    c->beta1 = o->beta1;
-    c->beta2 = o->beta2;
-    c->eps = o->epsilon;
-    c->weight_decay = o->weight_decay;
-    c->warmup_steps = o->lr_warmup;
-    c->reference_batch = o->reference_batch;
-}
-
-static void fill_reducer(const struct run_options *o, struct lk_reducer_config *c)
-{
-    c->ddp_rule = (enum lk_ddp_rule)o->ddp_rule;
-    c->first_bytes = run_options_first_bucket(o);
-    c->cap_bytes = o->bucket_cap;
-    c->algo = (enum lk_algo)o->algorithm;
-    c->accumulation = (int)o->accumulation;
-    c->no_sync = !o->sync_every;
-    c->noise_every = (int)o->noise_every;
-    c->plant = (enum lk_plant)o->plant;
-}
-
-static void fill_model(const struct run_options *o, struct lk_model_config *c)
-{
-    c->name = o->model;
-    c->layers = (int)o->layers;
-    c->heads = (int)o->heads;
-    c->channels = (int)o->channels;
-    c->context = (int)o->context;
-    c->vocab = (int)o->vocab;
-    c->seed = (uint64_t)o->seed;
-    c->job = o->job;
-}
+/* ---- A rank's configuration ---- */
 
 static const char *comm_name(const struct run_options *o, int world_size)
 {
@@ -317,60 +392,42 @@ static const char *comm_name(const struct run_options *o, int world_size)
     return strcmp(run_devices[o->device], "cuda") != 0 ? "tcp" : "nccl";
 }
 
-static struct lk_nccl_options nccl_options(const struct run_options *o)
-{
-    struct lk_nccl_options n = {.min_ctas = (int)o->nccl_min_ctas,
-                                .max_ctas = (int)o->nccl_max_ctas,
-                                .cga_cluster = (int)o->nccl_cga,
-                                .register_buffers = o->nccl_register};
-
-    if (o->share_gpu)
-        share_gpu_limit(&n);
-    return n;
-}
-
 enum lk_status run_options_train(const struct run_options *o, int rank, int world_size,
                                  int local_rank, struct lk_train_config *out)
 {
     static const enum lk_train_graph graphs[] = {
         [RUN_AUTO] = LK_GRAPH_AUTO, [RUN_YES] = LK_GRAPH_YES, [RUN_NO] = LK_GRAPH_NO};
-    struct lk_train_config c = {
-        .device = run_devices[o->device],
-        .comm = comm_name(o, world_size),
-        .device_config = {.real = o->dtype ? LK_BF16 : LK_F32,
-                          .local_rank = local_rank,
-                          .share_gpu = o->share_gpu,
-                          .hang_ns = lk_ns_from_s(o->timeout_s),
-                          .timed_flops = o->timed_flops,
-                          .timed_Bps = o->timed_Bps},
-        .comm_config = {.rank = rank,
-                        .world_size = world_size,
-                        .fault = o->fault,
-                        .nccl = nccl_options(o)},
-        .local_batch = (int)o->local_batch,
-        .steps = o->steps,
-        .warmup_steps = o->warmup,
-        .data = o->data,
-        .samples = o->samples,
-        .prefetch = (int)o->prefetch,
-        .input_delay_s = o->input_delay_s,
-        .shuffle = o->shuffle,
-        .drop_last = o->drop_last,
-        .seed = (uint64_t)o->seed,
-        .graph = graphs[o->graph],
-        .verify = o->verify,
-        .verify_steps = (int)o->verify_steps,
-        .export_path = o->export_path,
-        .import_path = o->import_path,
-        .timeout_ns = lk_ns_from_s(o->timeout_s),
-    };
-    enum lk_status st = slowdown(o->slow_rank, rank, &c.device_config.slowdown);
+    struct lk_train_config c = o->train;
+    enum lk_status st = LK_OK;
 
-    if (st != LK_OK)
-        return st;
-    fill_model(o, &c.model);
-    fill_optimizer(o, &c.optim);
-    fill_reducer(o, &c.reducer);
+    LK_TRY(slowdown(o->slow_rank, rank, &c.device_config.slowdown));
+    c.device = run_devices[o->device];
+    c.device_config.real = o->dtype ? LK_BF16 : LK_F32;
+    c.device_config.local_rank = local_rank;
+    c.device_config.hang_ns = c.timeout_ns = lk_ns_from_s(o->timeout_s);
+    c.comm = comm_name(o, world_size);
+    c.comm_config.rank = rank;
+    c.comm_config.world_size = world_size;
+    c.comm_config.nccl.min_ctas = (int)o->nccl_min_ctas;
+    c.comm_config.nccl.max_ctas = (int)o->nccl_max_ctas;
+    c.comm_config.nccl.cga_cluster = (int)o->nccl_cga;
+    if (c.device_config.share_gpu)
+        share_gpu_limit(&c.comm_config.nccl);
+    c.model.layers = (int)o->layers;
+    c.model.heads = (int)o->heads;
+    c.model.channels = (int)o->channels;
+    c.model.context = (int)o->context;
+    c.model.vocab = (int)o->vocab;
+    c.model.seed = c.seed = (uint64_t)o->seed;
+    c.reducer.first_bytes = run_options_first_bucket(o);
+    c.reducer.accumulation = (int)o->accumulation;
+    c.reducer.no_sync = !o->sync_every;
+    c.reducer.noise_every = (int)o->noise_every;
+    c.local_batch = (int)o->local_batch;
+    c.prefetch = (int)o->prefetch;
+    c.graph = graphs[o->graph];
+    c.verify_steps = (int)o->verify_steps;
     *out = c;
-    return LK_OK;
+out:
+    return st;
 }

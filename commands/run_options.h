@@ -9,13 +9,6 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* The command that the options were given to. */
-struct run_form {
-    const char *command;
-    const struct lk_option *rows;
-};
-enum run_form_kind { RUN_FORM_RUN, RUN_FORM_REPLAY };
-
 /* Choices of --device and --comm, from the registries of devices and communicators. */
 enum {
 #define RUN_DEVICE_(device, name) RUN_DEVICE_##device,
@@ -32,43 +25,32 @@ enum {
 enum { RUN_AUTO, RUN_YES, RUN_NO };
 extern const char *const run_devices[]; /* names, NULL-ended */
 extern const char *const run_comms[];
-extern const char *const run_switches[];
+
+struct lk_command;
 
 struct run_options {
-    const struct run_form *form;
+    const struct lk_command *command; /* that they were given to; set by run_options_complete */
+    /* The trainer's configuration, as far as options fill it: those of the same C type. What the
+     * others below give is added by run_options_train. */
+    struct lk_train_config train;
     /* job */
     int64_t ranks; /* 0: not given */
-    int64_t steps, warmup;
-    int64_t local_batch, accumulation;
+    int64_t local_batch, accumulation, seed;
     bool sync_every;
-    int64_t seed;
     /* run grid */
     struct lk_ints scaling, local_batches;
     bool strong;
     int64_t repetitions; /* 0: not given */
-    /* model */
-    const char *model, *job;
-    int64_t layers, heads, channels, context, vocab;
-    /* data */
-    const char *data;
-    int64_t samples, prefetch;
-    bool shuffle, drop_last;
-    double input_delay_s;
-    /* optimizer */
-    int optimizer;
-    double learning_rate, momentum, beta1, beta2, epsilon, weight_decay;
-    int64_t lr_warmup, reference_batch;
+    /* model and data */
+    int64_t layers, heads, channels, context, vocab, prefetch;
     /* DDP */
-    int ddp_rule, algorithm;
-    uint64_t bucket_cap, first_bucket; /* first_bucket 0: by PyTorch's rule */
+    uint64_t first_bucket; /* 0: by PyTorch's rule */
     int64_t noise_every;
     /* machine */
     int device, dtype, comm;
     int64_t nccl_min_ctas, nccl_max_ctas, nccl_cga; /* 0: NCCL's own */
-    bool nccl_register, share_gpu;
     bool pin;
     double timeout_s;
-    double timed_flops, timed_Bps;
     /* output */
     const char *out;
     int format;
@@ -77,25 +59,23 @@ struct run_options {
     int nvtx;        /* RUN_AUTO: when a tool runs this program */
     int gpu_records; /* RUN_AUTO: on a GPU, where CUPTI can be used */
     int gpu_state;   /* RUN_AUTO: on a GPU, with a trace, where NVML can be used */
-    const char *export_path, *import_path;
     const char *log;
     /* testing */
-    bool verify;
     int64_t verify_steps;
-    int plant;
-    const char *fault, *slow_rank;
+    const char *slow_rank;
 };
 
-extern const struct lk_option run_option_rows[];
-extern const struct lk_option replay_option_rows[];
+extern const struct lk_option run_rows[];
+extern const struct lk_option replay_rows[]; /* those not in it have run's defaults */
+extern const struct lk_command lk_command_run, lk_command_replay;
 
-/* Parse and check options. LK_EUSAGE for options that conflict or would be ignored. */
-enum lk_status run_options_parse(int argc, char **argv, struct run_options *out);
 /*
- * Parse and check the options of replay, whose operand is a job file. The file gives the values of
- * options that are not given; its errors name file, line and key.
+ * Complete and check the parsed options of a command. LK_EUSAGE for options that conflict or would
+ * be ignored. job: the operand of replay, a file that gives the values of options that are not
+ * given, whose errors name file, line and key; NULL: the command is run.
  */
-enum lk_status run_options_parse_replay(int argc, char **argv, struct run_options *out);
+enum lk_status run_options_complete(const struct lk_command *c, const char *job,
+                                    struct run_options *o);
 
 /* Check --fault for a run of `ranks` ranks (INT_MAX: not known). */
 enum lk_status run_options_check_fault(const struct run_options *o, int ranks);
@@ -105,13 +85,6 @@ enum lk_status run_options_check_slow_rank(const struct run_options *o, int rank
 
 /* Return the limit of the first bucket: as given, else 1 MiB with the default cap, else the cap. */
 uint64_t run_options_first_bucket(const struct run_options *o);
-
-/*
- * Make the command line of a rank: "lockstep run" or "lockstep replay JOB", and every option of o
- * that is not at its default, as "--name=value". Freed by run_argv_free.
- */
-enum lk_status run_options_argv(const struct run_options *o, char ***out);
-void run_argv_free(char **argv); /* NULL is legal */
 
 /*
  * Make the trainer's configuration of one rank; texts belong to o. The caller sets

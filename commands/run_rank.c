@@ -5,31 +5,278 @@
 #include "base/file.h"
 #include "base/log.h"
 #include "base/units.h"
+#include "commands/command.h"
 #include "commands/run_grid.h"
-#include "commands/run_record.h"
-#include "commands/run_result.h"
 #include "commands/share_gpu.h"
 #include "profiler/run_set.h"
+#include "runtime/device/machine.h"
 
 #include <inttypes.h>
+#include <limits.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 #include <unistd.h>
+
+/* ---- Recording ---- */
+
+/* Variables that may be written into a trace: never the whole environment. */
+extern char **environ; /* NOLINT(cppcoreguidelines-avoid-non-const-global-variables): POSIX */
+static const char *const allowed_environment[] = {"NCCL_", "CUDA_", "OPENBLAS_", "OMP_"};
+
+enum { CLOCK_ROUND_TRIPS = 64 };
+
+/* A library that CUDA's driver loads into the program: a tool that traces it, such as nsys. */
+#define CUDA_TOOL_ENV "CUDA_INJECTION64_PATH"
+
+/* Make one id for all ranks: rank 0 shares it over the store. */
+static enum lk_status agree_on_id(const struct run_record *r, char **out)
+{
+    char id[64];
+    void *value = NULL;
+    size_t size;
+    enum lk_status st = LK_OK;
+
+    if (r->env->rank == 0) {
+        snprintf(id, sizeof id, "%016" PRIx64 "-%ld", lk_epoch_ns(), (long)getpid());
+        LK_TRY(lk_store_set(r->store, "run-id", id, strlen(id)));
+    }
+    LK_TRY(lk_store_get(r->store, "run-id", &value, &size));
+    LK_TRY(lk_strndup(out, value, size));
+out:
+    free(value);
+    return st;
+}
+
+static enum lk_status describe_environment(struct lk_run_info *info)
+{
+    enum lk_status st = LK_OK;
+    char *key = NULL;
+
+    for (char **e = environ; *e; e++)
+        for (size_t i = 0; i < LK_COUNT(allowed_environment); i++) {
+            const char *equals = strchr(*e, '=');
+
+            if (!equals || strncmp(*e, allowed_environment[i], strlen(allowed_environment[i])) != 0)
+                continue;
+            LK_TRY(lk_strndup(&key, *e, (size_t)(equals - *e)));
+            LK_TRY(lk_run_info_config(info, key, equals + 1));
+            free(key);
+            key = NULL;
+        }
+out:
+    free(key);
+    return st;
+}
+
+static enum lk_status describe_machine(struct lk_run_info *info)
+{
+    enum lk_status st = LK_OK;
+    struct lk_machine m;
+
+    lk_machine_find("", &m);
+    for (int i = 0; i < LK_MACHINE_FACTS; i++)
+        if (m.text[i][0])
+            LK_TRY(lk_run_info_config(info, lk_machine_keys[i], m.text[i]));
+out:
+    return st;
+}
+
+static enum lk_status describe(const struct run_record *r, const struct lk_train_config *c,
+                               struct lk_run_info *info)
+{
+    enum lk_status st = LK_OK;
+    char value[PATH_MAX];
+
+    LK_TRY(lk_train_describe(c, info));
+    LK_TRY(agree_on_id(r, &info->run_id));
+    info->nodes = r->env->nodes;
+    LK_TRY(lk_run_info_config(info, "tool_version", LK_VERSION));
+    LK_TRY(describe_machine(info));
+    if (r->gpu_records[0])
+        LK_TRY(lk_run_info_config(info, LK_CUPTI_CONFIG_KEY, r->gpu_records));
+    for (const struct lk_option *row = r->options->command->options; row->name; row++)
+        LK_TRY(lk_run_info_config(info, row->name,
+                                  lk_option_value(row, r->options, value, sizeof value)));
+    LK_TRY(lk_comm_library(c->comm, value, sizeof value));
+    if (*value)
+        LK_TRY(lk_run_info_config(info, "comm_library", value));
+    LK_TRY(describe_environment(info));
+out:
+    return st;
+}
+
+/* Return how many spans the compute stream will have, which has the most: about three ops and
+ * instants a tensor in every micro-batch, one in the optimizer, and some that do not depend on
+ * tensors. */
+static uint64_t expected_spans(const struct lk_run_info *info)
+{
+    uint64_t micro_batch = 5 * (uint64_t)info->n_tensors + 32;
+
+    return info->steps *
+           ((uint64_t)info->accumulation * micro_batch + 2 * (uint64_t)info->n_tensors + 32);
+}
+
+/* Return true if the GPU's state is wanted: with a trace by default, without one on request. */
+static bool wants_state(const struct run_options *o)
+{
+    return o->gpu_state == RUN_YES || (o->gpu_state == RUN_AUTO && o->trace);
+}
+
+/* Describe the rank and its GPU, and open its span file. */
+static enum lk_status open_trace(struct run_record *r, const struct lk_train_config *c)
+{
+    struct lk_run_info info = {0};
+    enum lk_status st = LK_OK;
+    char *path = NULL;
+
+    LK_TRY(describe(r, c, &info));
+    if (wants_state(r->options))
+        LK_TRY(gpu_state_open(&r->state, r->options->gpu_state == RUN_YES, NULL, &info));
+    if (!r->options->trace)
+        goto out;
+    LK_TRY(lk_asprintf(&path, "%s/rank%d.spans", r->dir, r->env->rank));
+    LK_TRY(lk_span_file_create(path, &info, expected_spans(&info), &r->spans));
+out:
+    free(path);
+    lk_run_info_fini(&info);
+    return st;
+}
+
+/* Open NVTX. A tool that cannot be used is an error if ranges were requested, else a warning. */
+static enum lk_status open_nvtx(struct run_record *r)
+{
+    enum lk_status st;
+
+    if (r->options->nvtx == RUN_NO || (r->options->nvtx == RUN_AUTO && !lk_nvtx_tool()))
+        return LK_OK;
+    st = lk_nvtx_open(&r->nvtx);
+    if (r->options->nvtx == RUN_YES || st != LK_EUNSUPPORTED)
+        return lk_fail_context(st, "--nvtx=yes");
+    if (r->env->local_rank == 0)
+        lk_log(LK_LOG_PROFILE, LK_WARN, "%s; the run goes on without ranges", lk_error_text());
+    return LK_OK;
+}
+
+/* Open CUPTI before CUDA starts, and before the trace, which tells the outcome. If records were not
+ * requested by name, the run goes on without them. */
+static enum lk_status open_gpu_records(struct run_record *r, const struct lk_train_config *c)
+{
+    const struct lk_cupti_config config = {.recorder = r->recorder};
+    const char *tool = getenv(CUDA_TOOL_ENV);
+    int wanted = r->options->gpu_records;
+    enum lk_status st;
+
+    r->gpu_needed = wanted == RUN_YES;
+    if (!r->options->trace || strcmp(c->device, "cuda") != 0)
+        return LK_OK;
+    if (wanted == RUN_NO) {
+        snprintf(r->gpu_records, sizeof r->gpu_records, "none: --gpu-records=no");
+        return LK_OK;
+    }
+    /* One program alone can have the records; under a tool they are left to the tool. */
+    if (wanted == RUN_AUTO && tool && tool[0]) {
+        snprintf(r->gpu_records, sizeof r->gpu_records, "none: left to " CUDA_TOOL_ENV "=%s", tool);
+        return LK_OK;
+    }
+    st = lk_cupti_open(&config, &r->gpu);
+    if (st == LK_OK)
+        snprintf(r->gpu_records, sizeof r->gpu_records, "%s", lk_cupti_text(r->gpu));
+    else if (wanted == RUN_YES || st != LK_EUNSUPPORTED)
+        return lk_fail_context(st, "--gpu-records");
+    else
+        snprintf(r->gpu_records, sizeof r->gpu_records, "none: %s", lk_error_text());
+    if (st != LK_OK && r->env->local_rank == 0)
+        lk_log(LK_LOG_PROFILE, LK_WARN, "%s; the trace will have ranges, but no kernels and copies",
+               lk_error_text());
+    return LK_OK;
+}
+
+enum lk_status run_record_start(struct run_record *r, const struct run_options *o,
+                                const struct lk_rank_env *env, struct lk_store *store,
+                                const char *dir, const struct lk_train_config *c)
+{
+    enum lk_status st = LK_OK;
+
+    *r = (struct run_record){.options = o, .env = env, .store = store, .dir = dir};
+    LK_TRY(open_nvtx(r));
+    if (!r->nvtx && !o->trace && o->gpu_state != RUN_YES)
+        return LK_OK;
+    if (r->nvtx || o->trace)
+        LK_TRY(lk_recorder_create(&r->recorder));
+    LK_TRY(open_gpu_records(r, c));
+    if (o->trace || o->gpu_state == RUN_YES)
+        LK_TRY(open_trace(r, c));
+    if (r->gpu)
+        LK_TRY(lk_recorder_attach(r->recorder, &lk_cupti_ops, r->gpu));
+    if (r->nvtx)
+        LK_TRY(lk_recorder_attach(r->recorder, &lk_nvtx_ops, r->nvtx));
+    if (r->spans)
+        LK_TRY(lk_recorder_attach(r->recorder, &lk_span_file_ops, r->spans));
+    LK_TRY(gpu_state_start(&r->state, r->recorder));
+out:
+    return st;
+}
+
+/* Record round trips to rank 0's clock in the trace; do nothing without a trace. */
+static enum lk_status record_clocks(struct run_record *r, enum lk_clock_moment moment)
+{
+    struct lk_clock_sample samples[CLOCK_ROUND_TRIPS];
+    enum lk_status st = LK_OK;
+
+    if (!r->spans || r->env->rank == 0)
+        return LK_OK;
+    LK_TRY(lk_store_clock(r->store, CLOCK_ROUND_TRIPS, samples));
+    LK_TRY(lk_span_file_clock(r->spans, moment, samples, CLOCK_ROUND_TRIPS));
+out:
+    return st;
+}
+
+/* Stop CUPTI. Recorded spans are kept in the trace, even when it fails. */
+static enum lk_status stop_gpu_records(struct run_record *r, enum lk_status st)
+{
+    const uint64_t longest_ns = 20 * LK_NS_PER_S;
+    enum lk_status gpu;
+
+    if (!r->gpu)
+        return st;
+    if (st != LK_OK) {
+        lk_quietly_(lk_cupti_close(r->gpu, lk_deadline_in(longest_ns), NULL));
+        return st;
+    }
+    gpu = lk_cupti_close(r->gpu, lk_deadline_in(longest_ns), NULL);
+    if (gpu != LK_OK && !r->gpu_needed)
+        lk_log(LK_LOG_PROFILE, LK_WARN, "%s", lk_error_text());
+    return r->gpu_needed ? gpu : LK_OK;
+}
+
+enum lk_status run_record_stop(struct run_record *r, enum lk_status st)
+{
+    st = stop_gpu_records(r, st);
+    LK_KEEP(gpu_state_stop(&r->state));
+    if (st != LK_OK && r->spans)
+        lk_span_file_fail(r->spans, lk_error_text());
+    lk_recorder_destroy(r->recorder);
+    lk_nvtx_close(r->nvtx);
+    LK_KEEP(lk_span_file_close(r->spans));
+    *r = (struct run_record){0};
+    return st;
+}
+
+/* ---- The run ---- */
 
 struct rank {
     const struct run_options *options;
     const struct lk_rank_env *env;
-    const char *dir; /* NULL: nothing is recorded */
-    bool ours;       /* started by our own launcher */
+    const char *dir;
+    bool ours; /* started by our own launcher */
     struct lk_store_server *server;
     struct lk_store *store;
     struct run_record record;
     uint64_t shown_ns; /* when progress was last shown */
     int64_t n_steps;
 };
-
-/* ---- The run ---- */
 
 /* Show progress on a terminal, in a line that is rewritten four times a second. */
 static void show_progress(void *ctx, int64_t step, double loss)
@@ -52,8 +299,8 @@ static void progressed(void *ctx, int64_t step, double loss)
 {
     struct rank *r = ctx;
 
-    gpu_state_step(&r->record.state, step + 1, r->options->warmup, r->n_steps);
-    if (r->options->share_gpu)
+    gpu_state_step(&r->record.state, step + 1, r->options->train.warmup_steps, r->n_steps);
+    if (r->options->train.device_config.share_gpu)
         share_gpu_deadline(r->options->timeout_s);
     if (r->env->rank == 0 && isatty(STDERR_FILENO))
         show_progress(r, step, loss);
@@ -82,12 +329,12 @@ static enum lk_status train(struct rank *r, struct lk_train_config *c)
     c->progress = progressed;
     c->progress_ctx = r;
     c->recorder = r->record.recorder;
-    LK_TRY(run_record_clocks(&r->record, r->env, r->store, LK_CLOCK_START));
+    LK_TRY(record_clocks(&r->record, LK_CLOCK_START));
     st = lk_train(c, &result);
     if (r->env->rank == 0 && r->dir && result.n) /* also when the export after it failed */
         LK_KEEP(write_result(r, c, &result));
     LK_TRY(st);
-    LK_TRY(run_record_clocks(&r->record, r->env, r->store, LK_CLOCK_END));
+    LK_TRY(record_clocks(&r->record, LK_CLOCK_END));
 out:
     lk_train_result_fini(&result);
     return st;
@@ -135,7 +382,7 @@ static enum lk_status choose_directory(struct rank *r)
 /* Prepare to share a GPU, before NCCL is opened and threads are made. */
 static enum lk_status share(const struct run_options *o, const struct lk_rank_env *env)
 {
-    if (!o->share_gpu)
+    if (!o->train.device_config.share_gpu)
         return LK_OK;
     if (env->rank == 0 && !getenv(RUN_DIR_ENV)) /* our own launcher has said so */
         lk_log(LK_LOG_MAIN, LK_WARN, SHARE_GPU_WARNING);

@@ -1,10 +1,19 @@
-/* One rank of a run: the work of a process that a launcher started. */
+/*
+ * One rank of a run: the work of a process that a launcher started. It trains, and records its
+ * spans and the state of its GPU.
+ */
 #ifndef LK_COMMANDS_RUN_RANK_H
 #define LK_COMMANDS_RUN_RANK_H
 
+#include "base/span.h"
 #include "base/status.h"
+#include "commands/gpu_state.h"
 #include "commands/run_options.h"
+#include "profiler/cupti.h"
+#include "profiler/nvtx.h"
+#include "profiler/span_file.h"
 #include "runtime/rendezvous/launch.h"
+#include "runtime/rendezvous/store.h"
 
 /*
  * Environment variable that our own launcher sets to the directory that a rank writes to. Under
@@ -14,9 +23,37 @@
 #define RUN_DIR_ENV "LOCKSTEP_RUN_DIR"
 
 /*
- * Run the rank to its end. Files: DIR/rank%d.spans, and by rank 0 DIR/result.json (run_result.h).
+ * Run the rank to its end. Files: DIR/rank%d.spans, and by rank 0 DIR/result.json (run_grid.h).
  * LK_EREPORTED: our launcher has the text, and tells it once for all ranks.
  */
 enum lk_status run_rank(const struct run_options *o, const struct lk_rank_env *env);
+
+/* Recorder and sinks of one rank. A zeroed one records nothing. */
+struct run_record {
+    const struct run_options *options; /* this and the next three as given to run_record_start */
+    const struct lk_rank_env *env;
+    struct lk_store *store;
+    const char *dir;
+    struct lk_recorder *recorder; /* NULL: nothing is recorded */
+    struct lk_span_file *spans;   /* NULL: no trace */
+    struct lk_nvtx *nvtx;         /* NULL: no ranges for a tool */
+    struct lk_cupti *gpu;         /* NULL: no records of a GPU */
+    bool gpu_needed;              /* asked for by name: losing them is a failure */
+    char gpu_records[1024];       /* their source, or why there are none; "": no GPU */
+    struct gpu_state state;       /* clock, power and throttling of the GPU */
+};
+
+/*
+ * Make the recorder with the sinks that the options ask for; the spans go to DIR/rank%d.spans. c
+ * is what the rank will train. Collective over the store's ranks. Call run_record_stop after a
+ * failure, too.
+ */
+enum lk_status run_record_start(struct run_record *r, const struct run_options *o,
+                                const struct lk_rank_env *env, struct lk_store *store,
+                                const char *dir, const struct lk_train_config *c);
+
+/* End the recording of a rank whose status so far is st, with its text in lk_error_text. Return st,
+ * or the first failure here. pre: nothing is emitted any more. Safe on a zeroed one. */
+enum lk_status run_record_stop(struct run_record *r, enum lk_status st);
 
 #endif

@@ -3,7 +3,7 @@
 #include "commands/command.h"
 #include "commands/common_rows.h"
 #include "commands/evidence_inputs.h"
-#include "reports/print.h"
+#include "commands/output.h"
 #include "sim/forecast/backtest.h"
 
 #include <stddef.h>
@@ -19,38 +19,25 @@ struct options {
     const char *log;
 };
 
+#define OPTION(...) ROW(struct options, __VA_ARGS__)
+
 /* clang-format off */
 static const struct lk_option rows[] = {
-    {.name = "cluster",
-     .type = LK_OPT_TEXT,
-     .offset = offsetof(struct options, cluster),
-     .group = "model",
-     .help = "cluster file of the machine that the runs were made on; required"},
-    THROUGHPUT_ROWS(struct options),
-    THROUGHPUT_NODE_ROW(struct options),
-    {.name = "local-batch",
-     .type = LK_OPT_INT,
-     .offset = offsetof(struct options, local_batch),
-     .min = 1,
-     .max = 1 << 30,
-     .help = "local batch of a table without that column"},
-    {ROW_LEVEL(struct options)},
-    {ROW_DRAWS(struct options)},
-    {ROW_SEED(struct options)},
-    {.name = "out",
-     .type = LK_OPT_FILE,
-     .offset = offsetof(struct options, out),
-     .group = "output",
-     .help = "also write the table here (CSV)"},
-    {ROW_FORMAT(struct options)},
-    {ROW_LOG(struct options)},
+    OPTION("cluster", cluster, TEXT, .group = "model",
+           .help = "cluster file of the machine that the runs were made on; required"),
+    THROUGHPUT_ROWS(OPTION),
+    OPTION(GPUS_PER_NODE_OPTION),
+    OPTION("local-batch", local_batch, INT, .min = 1, .max = 1 << 30,
+           .help = "local batch of a table without that column"),
+    DRAW_ROWS(OPTION),
+    OPTION("out", out, FILE, .group = "output", .help = "also write the table here (CSV)"),
+    OPTION(FORMAT_OPTION),
+    OPTION(LOG_OPTION),
     {0}
 };
 /* clang-format on */
 
-enum { RUNS_MAX = 256 };
-
-/* Refuses options and operands that are missing, or that go with a table alone. */
+/* Refuse options and operands that are missing, or that go with a table alone. */
 static enum lk_status check_runs(const struct options *o, int n)
 {
     enum lk_status st = LK_OK;
@@ -76,40 +63,34 @@ static enum lk_status nothing_held_out(const struct options *o, const struct evi
                    "nothing to hold out in job %s: runs at two or more counts of GPUs on this "
                    "cluster, or compute at three or more local batches, are needed. The cheapest "
                    "run that would supply it: this job on 1 and on 2 GPUs, by lockstep run with "
-                   "--scaling 1,2 or, for a program of your own, by lockstep profile on each",
+                   "--scaling 1,2",
                    in->job.name);
 }
 
-static enum lk_status run(int argc, char **argv)
+static enum lk_status run(void *options, const char **operands, int n)
 {
+    const struct options *o = options;
     enum lk_status st = LK_OK;
-    struct options o;
-    const char *operands[RUNS_MAX];
-    struct evidence_inputs in = {0};
+    struct evidence_inputs in = {.request.grid = {.local_batches = &o->local_batch,
+                                                  .n_local_batches = o->local_batch ? 1 : 0,
+                                                  .level = o->level,
+                                                  .draws = (int)o->draws,
+                                                  .seed = (uint64_t)o->seed}};
     struct lk_backtests tests = {0};
     struct lk_table *table = NULL;
-    int n = 0;
 
-    LK_TRY(lk_option_parse(rows, &o, argc, argv, operands, RUNS_MAX, &n));
-    LK_TRY(lk_log_configure(o.log));
-    in.request.grid = (struct lk_predict_request){.local_batches = &o.local_batch,
-                                                  .n_local_batches = o.local_batch ? 1 : 0,
-                                                  .level = o.level,
-                                                  .draws = (int)o.draws,
-                                                  .seed = (uint64_t)o.seed};
-    if (!o.table.file)
-        LK_TRY(check_runs(&o, n));
-    LK_TRY(o.table.file ? evidence_open_table(&o.table, o.cluster, operands, n, &in)
-                        : evidence_open_job(operands, (size_t)n, o.cluster, NULL, NULL, &in));
-    LK_TRY(lk_backtest_run(&in.source, o.level, 0, &tests));
+    if (!o->table.file)
+        LK_TRY(check_runs(o, n));
+    LK_TRY(o->table.file ? evidence_open_table(&o->table, o->cluster, operands, n, &in)
+                         : evidence_open_job(operands, (size_t)n, o->cluster, NULL, NULL, &in));
+    LK_TRY(lk_backtest_run(&in.source, o->level, 0, &tests));
     if (!tests.n)
-        LK_TRY(nothing_held_out(&o, &in, &tests));
+        LK_TRY(nothing_held_out(o, &in, &tests));
     LK_TRY(lk_backtest_table(&tests, &table));
-    if (o.out)
-        LK_TRY(lk_report_table(table, LK_FORMAT_CSV, o.out));
-    LK_TRY(lk_report_table(table, (enum lk_format)o.format, "-"));
+    if (o->out)
+        LK_TRY(lk_report_table(table, LK_FORMAT_CSV, o->out));
 out:
-    lk_table_destroy(table);
+    st = tables_finish(st, &table, 1, o->format);
     lk_backtests_fini(&tests);
     evidence_fini(&in);
     return st;
@@ -120,5 +101,7 @@ const struct lk_command lk_command_validate = {
     .usage = "RUN... --cluster CLUSTER",
     .help = "predict runs from the smaller of them; print the errors",
     .options = rows,
+    .size = sizeof(struct options),
+    .operands_max = 256,
     .run = run,
 };

@@ -8,8 +8,7 @@
 #include "commands/common_rows.h"
 #include "commands/evidence_inputs.h"
 #include "commands/inputs.h"
-#include "commands/plan_options.h"
-#include "reports/print.h"
+#include "commands/output.h"
 #include "sim/planning/memory.h"
 
 #include <stddef.h>
@@ -24,7 +23,7 @@ struct options {
     const char *axes[LK_AXIS_COUNT];
     int64_t global_batch;
     const char *cluster;
-    struct throughput_options table;
+    struct throughput_options table; /* its GPUs of a node are an axis, not an option */
     double level;
     int64_t draws, seed;
     const char *out, *csv;
@@ -33,24 +32,20 @@ struct options {
     struct plan_options plan;
 };
 
-#define AXIS_OFFSET_(axis) (offsetof(struct options, axes) + (axis) * sizeof(const char *))
-#define AXIS_ROW_(axis, option, column, text)                                                      \
-    {.name = (option), .type = LK_OPT_TEXT, .offset = AXIS_OFFSET_(axis), .help = (text)},
+#define OPTION(...)                           ROW(struct options, __VA_ARGS__)
+#define AXIS_ROW_(axis, option, column, text) OPTION(option, axes[axis], TEXT, .help = (text)),
 
 /* clang-format off */
 static const struct lk_option rows[] = {
     LK_AXIS_LIST(AXIS_ROW_)
-    {ROW_GLOBAL_BATCH(struct options)},
-    {ROW_CLUSTER(struct options), .group = "model"},
-    {ROW_LEVEL(struct options)},
-    {ROW_DRAWS(struct options)},
-    {ROW_SEED(struct options)},
-    THROUGHPUT_ROWS(struct options),
-    PLAN_OPTIONS(struct options),
-    {ROW_FORECAST_OUT(struct options), .group = "output"},
-    {ROW_FORECAST_CSV(struct options)},
-    {ROW_FORMAT(struct options)},
-    {ROW_LOG(struct options)},
+    OPTION(GLOBAL_BATCH_OPTION),
+    OPTION(CLUSTER_OPTION),
+    DRAW_ROWS(OPTION),
+    THROUGHPUT_ROWS(OPTION),
+    PLAN_ROWS(OPTION),
+    FORECAST_ROWS(OPTION),
+    OPTION(FORMAT_OPTION),
+    OPTION(LOG_OPTION),
     {0}
 };
 /* clang-format on */
@@ -115,6 +110,12 @@ out:
     return st;
 }
 
+static void show_progress(void *user, size_t done, size_t total)
+{
+    (void)user;
+    fprintf(stderr, "\r%zu of %zu configurations%s", done, total, done < total ? "" : "\n");
+}
+
 static enum lk_status make_request(const struct options *o, struct lists *l,
                                    struct lk_whatif_request *q)
 {
@@ -123,19 +124,15 @@ static enum lk_status make_request(const struct options *o, struct lists *l,
     *q = (struct lk_whatif_request){.global_batch = o->global_batch,
                                     .level = o->level,
                                     .draws = (int)o->draws,
-                                    .seed = (uint64_t)o->seed};
+                                    .seed = (uint64_t)o->seed,
+                                    .plan = &o->plan.request,
+                                    .progress = isatty(STDERR_FILENO) ? show_progress : NULL};
     LK_TRY(lk_alloc(&l->gpus, VALUES_MAX, sizeof *l->gpus));
     for (int a = 0; a < LK_AXIS_COUNT; a++)
         if (o->axes[a])
             LK_TRY(read_axis(l, (enum lk_axis)a, o->axes[a], q));
 out:
     return st;
-}
-
-static void show_progress(void *user, size_t done, size_t total)
-{
-    (void)user;
-    fprintf(stderr, "\r%zu of %zu configurations%s", done, total, done < total ? "" : "\n");
 }
 
 /* Add memory, cost and time to the target to every point, for the GPU of its scenario; a table of
@@ -160,45 +157,22 @@ out:
 static enum lk_status print(const struct options *o, const struct lk_evidence_source *source,
                             struct lk_whatif *w)
 {
+    enum { POINTS, EFFECTS, PLANS, MEMORY = PLANS + LK_PLAN_TABLES, COUNT };
     enum lk_status st = LK_OK;
-    struct lk_table *tables[3 + LK_PLAN_TABLES] = {NULL}, *plans[LK_PLAN_TABLES] = {NULL};
-    size_t n = 0;
+    struct lk_table *tables[COUNT] = {NULL};
 
-    LK_TRY(lk_forecast_table(&w->forecast, &tables[n++]));
+    LK_TRY(lk_forecast_table(&w->forecast, &tables[POINTS]));
     if (w->n_effects)
-        LK_TRY(lk_whatif_effect_table(w, &tables[n++]));
-    LK_TRY(lk_forecast_plan_tables(&w->forecast, o->format != LK_FORMAT_TEXT, plans));
-    for (int i = 0; i < LK_PLAN_TABLES; i++)
-        if (plans[i])
-            tables[n++] = plans[i];
+        LK_TRY(lk_whatif_effect_table(w, &tables[EFFECTS]));
+    LK_TRY(lk_forecast_plan_tables(&w->forecast, o->format != LK_FORMAT_TEXT, &tables[PLANS]));
     if (o->plan.memory && !o->table.file)
         LK_TRY(lk_memory_table(source->job, lk_plan_device_bytes(source->cluster, &o->plan.request),
-                               &w->forecast, &tables[n++]));
-    LK_TRY(lk_report_tables((const struct lk_table *const *)tables, n, (enum lk_format)o->format,
-                            "-"));
+                               &w->forecast, &tables[MEMORY]));
 out:
-    for (size_t i = 0; i < LK_COUNT(tables); i++)
-        lk_table_destroy(tables[i]);
-    return st;
+    return tables_finish(st, tables, COUNT, o->format);
 }
 
-static enum lk_status parse(int argc, char **argv, struct options *o, const char **operands, int *n)
-{
-    enum lk_status st = LK_OK;
-
-    LK_TRY(lk_option_parse(rows, o, argc, argv, operands, 2, n));
-    LK_TRY(lk_log_configure(o->log));
-    if (!o->table.file)
-        LK_TRY(check_no_table(&o->table));
-    if (!o->table.file)
-        LK_TRY(job_and_cluster("whatif", operands, *n, o->cluster));
-    if (!o->axes[LK_AXIS_GPUS])
-        return lk_fail(LK_EUSAGE, "--gpus is missing: the counts to forecast, e.g. --gpus=8,64");
-out:
-    return st;
-}
-
-/* Opens the source; the first local batch asked for is that of a table without that column. */
+/* Open the source; the first local batch asked for is that of a table without that column. */
 static enum lk_status open_source(const struct options *o, struct lists *l,
                                   const struct lk_whatif_request *q, const char *const *operands,
                                   int n, struct evidence_inputs *in)
@@ -217,27 +191,27 @@ static enum lk_status open_source(const struct options *o, struct lists *l,
                          : evidence_open_job(operands, 1, operands[1], NULL, NULL, in);
 }
 
-static enum lk_status run(int argc, char **argv)
+static enum lk_status run(void *options, const char **operands, int n)
 {
+    const struct options *o = options;
     enum lk_status st = LK_OK;
-    struct options o = {0}; /* no option sets the table's GPUs of a node: they are an axis */
     struct lists lists = {0};
-    const char *operands[2] = {NULL};
     struct evidence_inputs in = {0};
     struct lk_whatif_request request;
     struct lk_whatif w = {0};
-    int n = 0;
 
-    LK_TRY(parse(argc, argv, &o, operands, &n));
-    LK_TRY(make_request(&o, &lists, &request));
-    request.plan = &o.plan.request;
-    if (isatty(STDERR_FILENO))
-        request.progress = show_progress;
-    LK_TRY(open_source(&o, &lists, &request, operands, n, &in));
+    if (!o->table.file) {
+        LK_TRY(check_no_table(&o->table));
+        LK_TRY(job_and_cluster("whatif", operands, n, o->cluster));
+    }
+    if (!o->axes[LK_AXIS_GPUS])
+        return lk_fail(LK_EUSAGE, "--gpus is missing: the counts to forecast, e.g. --gpus=8,64");
+    LK_TRY(make_request(o, &lists, &request));
+    LK_TRY(open_source(o, &lists, &request, operands, n, &in));
     LK_TRY(lk_whatif_run(&in.source, &request, &w));
-    LK_TRY(plan(&o, &in.source, &w));
-    LK_TRY(forecast_write(&w.forecast, o.out, o.csv));
-    LK_TRY(print(&o, &in.source, &w));
+    LK_TRY(plan(o, &in.source, &w));
+    LK_TRY(forecast_write(&w.forecast, o->out, o->csv));
+    LK_TRY(print(o, &in.source, &w));
 out:
     lk_whatif_fini(&w);
     evidence_fini(&in);
@@ -248,7 +222,9 @@ out:
 const struct lk_command lk_command_whatif = {
     .name = "whatif",
     .usage = "JOB CLUSTER",
-    .help = "a grid over buckets, batches, networks, shardings; names the best",
+    .help = "forecast a grid of buckets, batches, networks and shardings; name the best",
     .options = rows,
+    .size = sizeof(struct options),
+    .operands_max = 2,
     .run = run,
 };

@@ -18,7 +18,7 @@
  * local batch, accumulation and bucket cap are drawn. pre: 1 <= n <= 4.
  */
 enum lk_status lk_plot_efficiency(const char *dir, const char *name, const char *title,
-                                  const struct lk_forecast *const *forecasts, size_t n);
+                                  const struct lk_forecast *forecasts, size_t n);
 
 /*
  * Plot throughput, statistical efficiency, time and (with a price) cost to the target against GPUs,

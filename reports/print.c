@@ -236,7 +236,8 @@ static enum lk_status print_json(struct lk_writer *w, const struct lk_table *con
     lk_json_out_object(o, NULL);
     lk_json_out_array(o, "tables");
     for (size_t i = 0; i < n; i++)
-        json_table(o, tables[i]);
+        if (tables[i])
+            json_table(o, tables[i]);
     lk_json_out_close(o);
     lk_json_out_close(o);
     return lk_json_out_end(o);
@@ -247,12 +248,16 @@ static enum lk_status print_to(struct lk_writer *w, const struct lk_table *const
                                enum lk_format format)
 {
     enum lk_status st = LK_OK;
+    bool first = true;
 
     if (format == LK_FORMAT_JSON)
         LK_TRY(print_json(w, tables, n));
     for (size_t i = 0; format != LK_FORMAT_JSON && i < n; i++) {
-        if (i)
+        if (!tables[i])
+            continue;
+        if (!first)
             LK_TRY(lk_writer_put(w, "\n", 1));
+        first = false;
         LK_TRY(format == LK_FORMAT_CSV ? print_csv(w, tables[i]) : print_text(w, tables[i]));
     }
     return lk_writer_commit(w);

@@ -25,10 +25,10 @@ enum lk_format { LK_FORMAT_LIST(LK_WORD_VALUE) };
 /* The words of --format for an option row of type LK_OPT_CHOICE, NULL-ended, in enum order. */
 extern const char *const lk_format_names[];
 
-/* Print tables to a file (atomically), or to standard output when path is "-". */
+/* Print tables to a file (atomically), or to standard output when path is "-". NULL: no table. */
 enum lk_status lk_report_tables(const struct lk_table *const *tables, size_t n,
                                 enum lk_format format, const char *path);
-/* Prints the tables into memory; the caller frees *text. */
+/* Print the tables into memory; the caller frees *text. */
 enum lk_status lk_report_tables_text(const struct lk_table *const *tables, size_t n,
                                      enum lk_format format, char **text, size_t *size);
 /* Print one table. */

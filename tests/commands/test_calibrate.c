@@ -393,8 +393,7 @@ START_TEST(every_device_has_defaults)
     struct calibrate_plan p;
     int operands;
 
-    ck_assert_int_eq(lk_option_parse(calibrate_option_rows, &o, 0, NULL, NULL, 0, &operands),
-                     LK_OK);
+    ck_assert_int_eq(lk_command_parse(&lk_command_calibrate, 0, NULL, &o, NULL, &operands), LK_OK);
     o.device = _i;
     ck_assert_msg(calibrate_plan(&o, &p) == LK_OK, "%s", lk_error_text());
     ck_assert_uint_eq(p.overlap_bytes, overlap[_i]);

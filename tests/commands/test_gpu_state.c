@@ -4,7 +4,7 @@
 
 #include "base/array.h"
 #include "base/file.h"
-#include "commands/run_result.h"
+#include "commands/run_grid.h"
 #include "tests/fakes/fake_nvml.h"
 #include "tests/rigs/program.h"
 #include "tests/rigs/scratch.h"

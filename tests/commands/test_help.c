@@ -95,7 +95,7 @@ START_TEST(tables_of_chosen_options)
     ck_assert_int_eq(r.code, 0);
     ck_assert_str_eq(r.text,
                      "| option | meaning | values |\n|---|---|---|\n"
-                     "| `-a`, `--accumulation=N` | micro-batches an optimizer step | 1..100000; "
+                     "| `-a`, `--accumulation=N` | micro-batches of an optimizer step | 1..100000; "
                      "default 1 |\n"
                      "| `--[no-]shuffle` | shuffle every epoch | default yes |\n");
 }

@@ -2,6 +2,7 @@
 #include "base/array.h"
 #include "base/job.h"
 #include "base/json.h"
+#include "commands/command.h"
 #include "commands/run_options.h"
 #include "tests/rigs/program.h"
 #include "tests/rigs/scratch.h"
@@ -39,12 +40,21 @@ static int split(char *line, char **argv, int max)
     return n;
 }
 
+static void parse_words(int argc, char **argv, struct run_options *o)
+{
+    const char *job = NULL;
+    int n;
+
+    ck_assert_msg(lk_command_parse(&lk_command_replay, argc, argv, o, &job, &n) == LK_OK &&
+                      run_options_complete(&lk_command_replay, job, o) == LK_OK,
+                  "%s", lk_error_text());
+}
+
 static void parse(char *line, struct run_options *o)
 {
     char *argv[16];
-    int n = split(line, argv, LK_COUNT(argv));
 
-    ck_assert_msg(run_options_parse_replay(n, argv, o) == LK_OK, "%s", lk_error_text());
+    parse_words(split(line, argv, LK_COUNT(argv)), argv, o);
 }
 
 START_TEST(takes_from_job)
@@ -76,12 +86,11 @@ START_TEST(rank_reads_the_same)
 
     snprintf(line, sizeof line, "%s", rows[_i].options);
     parse(line, &o);
-    ck_assert_int_eq(run_options_argv(&o, &argv), LK_OK);
+    ck_assert_int_eq(lk_command_argv(&lk_command_replay, &o, o.train.model.job, &argv), LK_OK);
     ck_assert_str_eq(argv[1], "replay");
     while (argv[n])
         n++;
-    ck_assert_msg(run_options_parse_replay(n - 2, argv + 2, &again) == LK_OK, "%s",
-                  lk_error_text());
+    parse_words(n - 2, argv + 2, &again);
     ck_assert_int_eq(run_options_train(&o, 0, 1, 0, &a), LK_OK);
     ck_assert_int_eq(run_options_train(&again, 0, 1, 0, &b), LK_OK);
     ck_assert_int_eq(a.local_batch, b.local_batch);
@@ -90,7 +99,7 @@ START_TEST(rank_reads_the_same)
     ck_assert_uint_eq(a.reducer.first_bytes, b.reducer.first_bytes);
     ck_assert_uint_eq(a.reducer.cap_bytes, b.reducer.cap_bytes);
     ck_assert_int_eq(a.prefetch, b.prefetch);
-    run_argv_free(argv);
+    lk_argv_free(argv);
 }
 END_TEST
 

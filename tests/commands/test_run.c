@@ -6,8 +6,8 @@
 #include "base/file.h"
 #include "base/job.h"
 #include "base/trace.h"
+#include "commands/command.h"
 #include "commands/run_grid.h"
-#include "commands/run_result.h"
 #include "profiler/job_build.h"
 #include "profiler/run_set.h"
 #include "tests/rigs/program.h"
@@ -273,12 +273,14 @@ static void parse(const char *options, struct run_options *o)
     char line[256];
     char *argv[16];
     char *rest = line;
-    int n = 0;
+    int n = 0, none;
 
     snprintf(line, sizeof line, "%s", options);
     while ((argv[n] = strsep(&rest, " ")) != NULL)
         n++;
-    ck_assert_msg(run_options_parse(n, argv, o) == LK_OK, "%s", lk_error_text());
+    ck_assert_msg(lk_command_parse(&lk_command_run, n, argv, o, NULL, &none) == LK_OK &&
+                      run_options_complete(&lk_command_run, NULL, o) == LK_OK,
+                  "%s", lk_error_text());
 }
 
 START_TEST(plan)
@@ -290,9 +292,9 @@ START_TEST(plan)
     ck_assert_int_eq(run_grid_plan(&o, &s), LK_OK);
     ck_assert_uint_eq(s.n_points, plans[_i].n_points);
     for (size_t i = 0; i < s.n_points; i++) {
-        ck_assert_int_eq(s.points[i].ranks, plans[_i].ranks[i]);
-        ck_assert_int_eq(s.points[i].local_batch, plans[_i].batch[i]);
-        ck_assert_int_eq(s.points[i].accumulation, plans[_i].accumulation[i]);
+        ck_assert_int_eq(s.points[i].config.gpus, plans[_i].ranks[i]);
+        ck_assert_int_eq(s.points[i].config.local_batch, plans[_i].batch[i]);
+        ck_assert_int_eq(s.points[i].config.accumulation, plans[_i].accumulation[i]);
     }
     run_grid_fini(&s);
 }

@@ -3,7 +3,8 @@
  * are none. On the machine of tests/fakes/fake_cuda.h, with the real CUPTI library: here it has no
  * driver, or is missing; on a machine with a GPU it works.
  */
-#include "commands/run_record.h"
+#include "commands/command.h"
+#include "commands/run_rank.h"
 #include "profiler/span_file.h"
 #include "tests/fakes/fake_cuda.h"
 #include "tests/rigs/ranks.h"
@@ -45,13 +46,14 @@ static enum lk_status record(struct rank *me)
     struct lk_store *store = NULL;
     enum lk_status st = LK_OK;
     char line[256], *argv[16], *rest = line;
-    int n = 0;
+    int n = 0, none;
 
     snprintf(line, sizeof line, "--device=cuda --model=mlp --channels=32 --layers=1 %s",
              what->options);
     while ((argv[n] = strsep(&rest, " ")) != NULL)
         n++;
-    LK_TRY(run_options_parse(n, argv, &o));
+    LK_TRY(lk_command_parse(&lk_command_run, n, argv, &o, NULL, &none));
+    LK_TRY(run_options_complete(&lk_command_run, NULL, &o));
     LK_TRY(run_options_train(&o, 0, 1, 0, &c));
     c.device_config.cuda_calls = &fake_cuda_calls;
     LK_TRY(rank_connect(me, &store));

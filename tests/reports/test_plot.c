@@ -96,7 +96,7 @@ START_TEST(efficiency)
                             .sample_unit = (char[]){"sequence"},
                             .points = there,
                             .n_points = LK_COUNT(there)};
-    const struct lk_forecast *both[] = {&a, &b};
+    const struct lk_forecast both[] = {a, b};
     size_t size;
     char *csv;
 
@@ -113,9 +113,8 @@ END_TEST
 START_TEST(an_empty_forecast_is_refused)
 {
     struct lk_forecast a = {.cluster = (char[]){"this machine"}};
-    const struct lk_forecast *one[] = {&a};
 
-    ck_assert_int_eq(lk_plot_efficiency(dir, "efficiency", "t", one, 1), LK_EEVIDENCE);
+    ck_assert_int_eq(lk_plot_efficiency(dir, "efficiency", "t", &a, 1), LK_EEVIDENCE);
 }
 END_TEST
 

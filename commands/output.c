@@ -1,8 +1,52 @@
-/* Tables of a cluster file: its collectives, and how its ranks slow each other. */
-#include "commands/cluster_table.h"
+/* Results that several commands write; see the header. */
+#include "commands/output.h"
 
 #include "base/array.h"
+#include "base/file.h"
+#include "reports/print.h"
 #include "sim/collective/alpha_beta_fit.h"
+
+#include <sys/stat.h>
+
+enum lk_status forecast_write(const struct lk_forecast *f, const char *out, const char *csv)
+{
+    enum lk_status st = LK_OK;
+    struct lk_table *t = NULL;
+
+    if (out)
+        LK_TRY(lk_forecast_write(out, f));
+    if (csv) {
+        LK_TRY(lk_forecast_csv_table(f, &t));
+        LK_TRY(lk_report_table(t, LK_FORMAT_CSV, csv));
+    }
+out:
+    lk_table_destroy(t);
+    return st;
+}
+
+enum lk_status check_writable(const char *path)
+{
+    struct lk_writer *w = NULL;
+    enum lk_status st = LK_OK;
+    struct stat s;
+
+    if (stat(path, &s) || S_ISREG(s.st_mode) || S_ISDIR(s.st_mode))
+        st = lk_writer_open(path, false, &w);
+    lk_writer_abandon(w);
+    return st;
+}
+
+enum lk_status tables_finish(enum lk_status st, struct lk_table **tables, size_t n, int format)
+{
+    if (st == LK_OK)
+        st = lk_report_tables((const struct lk_table *const *)tables, n, (enum lk_format)format,
+                              "-");
+    for (size_t i = 0; i < n; i++)
+        lk_table_destroy(tables[i]);
+    return st;
+}
+
+/* ---- A cluster file ---- */
 
 /* clang-format off */
 
@@ -52,8 +96,8 @@ enum lk_status cluster_point_table(const struct lk_cluster *c, struct lk_table *
         LK_TRY(lk_table_row(t));
         POINTS(LK_TABLE_CELL)
     }
-    LK_TRY(lk_table_note(t, "alone: from the last rank's arrival; back_to_back: a call of a "
-                            "burst. busbw is algbw times nccl-tests' factor"));
+    LK_TRY(lk_table_note(t, "alone: from the last rank's arrival; back_to_back: one collective "
+                            "of a burst. busbw is algbw times nccl-tests' factor"));
 out:
     return st;
 }

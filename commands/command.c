@@ -1,8 +1,11 @@
-/* Usage, help, manual pages and Markdown tables from the commands' rows. */
+/* Find, parse and run a command; print usage, manual pages and Markdown tables from its rows. */
 #include "commands/command.h"
 
 #include "base/array.h"
+#include "base/log.h"
 
+#include <limits.h>
+#include <stdlib.h>
 #include <string.h>
 
 enum { WORDS_MAX = 64 }; /* a command, then names of options */
@@ -11,15 +14,10 @@ struct help_options {
     bool man, markdown;
 };
 
-static const struct lk_option rows[] = {{.name = "man",
-                                         .type = LK_OPT_FLAG,
-                                         .offset = offsetof(struct help_options, man),
-                                         .help = "manual page"},
-                                        {.name = "markdown",
-                                         .type = LK_OPT_FLAG,
-                                         .offset = offsetof(struct help_options, markdown),
-                                         .help = "table of options"},
-                                        {0}};
+static const struct lk_option rows[] = {
+    ROW(struct help_options, "man", man, FLAG, .help = "manual page"),
+    ROW(struct help_options, "markdown", markdown, FLAG, .help = "table of options"),
+    {0}};
 
 static const char summary[] = "Measures how well a data-parallel training job scales, explains the "
                               "loss, and\nforecasts more GPUs, batches and buckets with an "
@@ -42,6 +40,98 @@ enum lk_status lk_command_find(const struct lk_command *const *all, const char *
     return lk_fail(LK_EUSAGE, "no command '%s'%s%s%s", name, near ? "; did you mean '" : "",
                    near ? near : "", near ? "'?" : "");
 }
+
+/* ---- The command line ---- */
+
+enum lk_status lk_command_parse(const struct lk_command *c, int argc, char **argv, void *options,
+                                const char **operands, int *n_operands)
+{
+    enum lk_status st = LK_OK;
+
+    memset(options, 0, c->size);
+    if (c->defaults)
+        LK_TRY(lk_option_parse(c->defaults, options, 0, NULL, NULL, 0, n_operands));
+    LK_TRY(lk_option_parse(c->options, options, argc, argv, operands, c->operands_max, n_operands));
+out:
+    return st;
+}
+
+/* Return the level of the log that the parsed options give. */
+static const char *log_level(const struct lk_command *c, const void *options)
+{
+    const struct lk_option *row = c->options;
+
+    while (strcmp(row->name, LOG_NAME) != 0)
+        row++;
+    return *(const char *const *)((const char *)options + row->offset);
+}
+
+enum lk_status lk_command_start(const struct lk_command *c, int argc, char **argv)
+{
+    enum lk_status st = LK_OK;
+    const char **operands = NULL;
+    char *options = NULL;
+    int n = 0;
+
+    LK_TRY(lk_alloc(&options, c->size, 1));
+    LK_TRY(lk_alloc(&operands, (size_t)c->operands_max + 2, sizeof *operands));
+    LK_TRY(lk_command_parse(c, argc, argv, options, operands, &n));
+    LK_TRY(lk_log_configure(log_level(c, options)));
+    if (!n && c->no_operand)
+        LK_TRY(lk_fail(LK_EUSAGE, "%s", c->no_operand));
+    LK_TRY(c->run(options, operands, n));
+out:
+    free(operands);
+    free(options);
+    return st;
+}
+
+enum lk_status lk_command_argv(const struct lk_command *c, const void *options, const char *operand,
+                               char ***out)
+{
+    enum lk_status st = LK_OK;
+    char *defaults = NULL, **argv = NULL;
+    size_t n = 0, n_rows = 0;
+    int none;
+
+    LK_TRY(lk_alloc(&defaults, c->size, 1));
+    LK_TRY(lk_command_parse(c, 0, NULL, defaults, NULL, &none));
+    while (c->options[n_rows].name)
+        n_rows++;
+    LK_TRY(lk_alloc(&argv, n_rows + 4, sizeof *argv));
+    LK_TRY(lk_strdup(&argv[n++], "lockstep"));
+    LK_TRY(lk_strdup(&argv[n++], c->name));
+    if (operand)
+        LK_TRY(lk_strdup(&argv[n++], operand));
+    for (const struct lk_option *row = c->options; row->name; row++) {
+        char value[PATH_MAX], fallback[PATH_MAX];
+
+        lk_option_value(row, options, value, sizeof value);
+        lk_option_value(row, defaults, fallback, sizeof fallback);
+        if (!strcmp(value, fallback))
+            continue;
+        if (row->type == LK_OPT_FLAG)
+            LK_TRY(lk_asprintf(&argv[n++], "--%s%s", strcmp(value, "yes") != 0 ? "no-" : "",
+                               row->name));
+        else
+            LK_TRY(lk_asprintf(&argv[n++], "--%s=%s", row->name, value));
+    }
+    *out = argv;
+    argv = NULL;
+out:
+    lk_argv_free(argv);
+    free(defaults);
+    return st;
+}
+
+void lk_argv_free(char **argv)
+{
+    for (size_t i = 0; argv && argv[i]; i++)
+        free(argv[i]);
+    free(argv);
+}
+
+/* ---- Help ---- */
 
 void lk_help_program(const struct lk_command *const *all, FILE *out)
 {
@@ -113,7 +203,7 @@ static void print_command_page(const struct lk_command *c, const char *version)
     fputs(".SH SEE ALSO\n.BR lockstep (1)\n", stdout);
 }
 
-/* ---- The command ---- */
+/* ---- `lockstep help` ---- */
 
 static enum lk_status check_names(const struct lk_command *c, const char *const *names, size_t n)
 {
