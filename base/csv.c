@@ -127,7 +127,6 @@ static enum lk_status scan_plain(struct scanner *s, char **out_end)
 /* Scan one field, up to its comma or line end. */
 static enum lk_status scan_field(struct scanner *s)
 {
-    enum lk_status st = LK_OK;
     struct lk_csv *t = s->t;
     bool quoted;
     char *start, *end, *stop;
@@ -138,12 +137,12 @@ static enum lk_status scan_field(struct scanner *s)
         s->p++;
     start = end = s->p;
     if (quoted)
-        LK_TRY(scan_quoted(s, &end));
+        LK_PASS(scan_quoted(s, &end));
     else if (*s->p != ',' && !at_line_end(s))
-        LK_TRY(scan_plain(s, &end));
+        LK_PASS(scan_plain(s, &end));
     if (s->p - s->row_start > LK_CSV_ROW_MAX)
         return fail_at(s, s->row_line, "the row is too long");
-    LK_TRY(lk_array_grow(&t->cells, &s->cells_capacity, t->n_cells + 1, sizeof *t->cells));
+    LK_PASS(lk_array_grow(&t->cells, &s->cells_capacity, t->n_cells + 1, sizeof *t->cells));
     t->cells[t->n_cells++] = (uint32_t)(start - t->text);
     /* Look at the separator before the NUL below may overwrite it. */
     stop = s->p;
@@ -155,8 +154,7 @@ static enum lk_status scan_field(struct scanner *s)
         s->row_start = NULL;
     }
     *end = '\0';
-out:
-    return st;
+    return LK_OK;
 }
 
 /* Skips blank lines and comments; false at the end of the text. */
@@ -185,14 +183,11 @@ static bool find_row(struct scanner *s, bool header)
 /* Scan a row; its fields are the cells from n_cells on. */
 static enum lk_status scan_row(struct scanner *s)
 {
-    enum lk_status st = LK_OK;
-
     s->row_line = s->line;
     s->row_start = s->p;
     while (s->row_start)
-        LK_TRY(scan_field(s));
-out:
-    return st;
+        LK_PASS(scan_field(s));
+    return LK_OK;
 }
 
 static enum lk_status scan_rows(struct scanner *s)
@@ -295,32 +290,29 @@ static enum lk_status place_column(struct lk_csv *t, size_t at, enum lk_csv_extr
 
 static enum lk_status scan_header(struct scanner *s, enum lk_csv_extra extra)
 {
-    enum lk_status st = LK_OK;
     struct lk_csv *t = s->t;
 
     if (!find_row(s, true))
         return fail_at(s, s->line, "the table is empty: it needs a row of column names");
     if (*s->p == '#')
         s->p++;
-    LK_TRY(scan_row(s));
+    LK_PASS(scan_row(s));
     t->header_line = s->row_line;
     t->width = t->n_cells;
     if (t->width > LK_CSV_COLUMNS_MAX)
         return fail_at(s, s->row_line, "too many columns");
     for (size_t i = 0; i < t->width; i++)
-        LK_TRY(place_column(t, i, extra));
+        LK_PASS(place_column(t, i, extra));
     for (size_t i = 0; i < t->n_columns; i++)
         if (t->columns[i].required && t->place[i] < 0)
             return fail_missing(t, i);
-out:
-    return st;
+    return LK_OK;
 }
 
 /* ---- Reading ---- */
 
 static enum lk_status split(struct lk_csv *t, size_t size, enum lk_csv_extra extra)
 {
-    enum lk_status st = LK_OK;
     struct scanner s = {.t = t, .p = t->text, .end = t->text + size, .line = 1};
     const char *nul = memchr(t->text, '\0', size);
 
@@ -331,13 +323,11 @@ static enum lk_status split(struct lk_csv *t, size_t size, enum lk_csv_extra ext
     }
     if (size >= 3 && !memcmp(t->text, "\xEF\xBB\xBF", 3))
         s.p += 3;
-    LK_TRY(lk_alloc(&t->place, t->n_columns, sizeof *t->place));
+    LK_PASS(lk_alloc(&t->place, t->n_columns, sizeof *t->place));
     for (size_t i = 0; i < t->n_columns; i++)
         t->place[i] = -1;
-    LK_TRY(scan_header(&s, extra));
-    LK_TRY(scan_rows(&s));
-out:
-    return st;
+    LK_PASS(scan_header(&s, extra));
+    return scan_rows(&s);
 }
 
 /* Split `text` into a table; takes ownership of `text`, also on failure. */
@@ -377,16 +367,13 @@ enum lk_status lk_csv_parse(const char *name, const char *text, size_t size,
                             const struct lk_csv_column *columns, size_t n_columns,
                             enum lk_csv_extra extra, struct lk_csv **out)
 {
-    enum lk_status st = LK_OK;
     char *copy;
 
     if (size > LK_CSV_BYTES_MAX)
         return lk_fail(LK_EPARSE, "%s: larger than %d bytes", name, (int)LK_CSV_BYTES_MAX);
-    LK_TRY(lk_alloc(&copy, size + 1, 1));
+    LK_PASS(lk_alloc(&copy, size + 1, 1));
     memcpy(copy, text, size);
-    LK_TRY(take(name, copy, size, columns, n_columns, extra, out));
-out:
-    return st;
+    return take(name, copy, size, columns, n_columns, extra, out);
 }
 
 void lk_csv_free(struct lk_csv *t)
@@ -473,12 +460,11 @@ enum lk_status lk_csv_text(const struct lk_csv *t, size_t row, size_t col, const
 enum lk_status lk_csv_int(const struct lk_csv *t, size_t row, size_t col, int64_t min, int64_t max,
                           int64_t *out)
 {
-    enum lk_status st = LK_OK;
     const char *text = NULL;
     int64_t whole = 0;
     double v = 0;
 
-    LK_TRY(lk_csv_text(t, row, col, &text));
+    LK_PASS(lk_csv_text(t, row, col, &text));
     if (lk_parse_int64(text, INT64_MIN, INT64_MAX, &whole) != LK_OK) {
         if (lk_parse_double(text, &v) != LK_OK || v != floor(v) || fabs(v) > 0x1p53)
             return lk_csv_error(t, row, col, "'%s' is not a whole number", text);
@@ -488,27 +474,24 @@ enum lk_status lk_csv_int(const struct lk_csv *t, size_t row, size_t col, int64_
         return lk_csv_error(t, row, col, "%s is not from %lld to %lld", text, (long long)min,
                             (long long)max);
     *out = whole;
-out:
-    return st;
+    return LK_OK;
 }
 
 /* Read a number in [min, max]: parsed as a quantity, or as a plain number where units is false. */
 static enum lk_status read_number(const struct lk_csv *t, size_t row, size_t col, bool units,
                                   enum lk_dimension dim, double min, double max, double *out)
 {
-    enum lk_status st = LK_OK;
     const char *text = NULL;
     double v = 0;
 
-    LK_TRY(lk_csv_text(t, row, col, &text));
+    LK_PASS(lk_csv_text(t, row, col, &text));
     if ((units ? lk_units_parse(dim, text, &v) : lk_parse_double(text, &v)) != LK_OK)
         return blame(t, row, col);
     if (!(v >= min && v <= max))
         return isinf(max) ? lk_csv_error(t, row, col, "%g is below %g", v, min)
                           : lk_csv_error(t, row, col, "%g is not from %g to %g", v, min, max);
     *out = v;
-out:
-    return st;
+    return LK_OK;
 }
 
 enum lk_status lk_csv_quantity(const struct lk_csv *t, size_t row, size_t col,
@@ -525,13 +508,11 @@ enum lk_status lk_csv_real(const struct lk_csv *t, size_t row, size_t col, doubl
 
 enum lk_status lk_csv_positive(const struct lk_csv *t, size_t row, size_t col, double *out)
 {
-    enum lk_status st = LK_OK;
     double v = 0;
 
-    LK_TRY(lk_csv_real(t, row, col, -INFINITY, INFINITY, &v));
+    LK_PASS(lk_csv_real(t, row, col, -INFINITY, INFINITY, &v));
     if (v <= 0)
         return lk_csv_error(t, row, col, "%g is not above 0", v);
     *out = v;
-out:
-    return st;
+    return LK_OK;
 }

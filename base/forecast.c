@@ -122,22 +122,19 @@ out:
 /* Reads a point's words into the order of the forecast's axes. */
 static enum lk_status read_words(struct lk_json *point, void *base, const void *root)
 {
-    enum lk_status st = LK_OK;
     struct lk_forecast_point *p = base;
     const struct lk_forecast *f = root;
     struct lk_json *v, *word;
 
     if (!f->n_axes)
         return LK_OK;
-    LK_TRY(lk_json_object(point, "axes", &v));
+    LK_PASS(lk_json_object(point, "axes", &v));
     for (size_t i = 0; i < f->n_axes; i++) {
         word = lk_json_optional(v, f->axes[i]);
         if (word)
-            LK_TRY(read_word(word, p->words[i]));
+            LK_PASS(read_word(word, p->words[i]));
     }
-    LK_TRY(lk_json_end(v));
-out:
-    return st;
+    return lk_json_end(v);
 }
 
 /* Leaves out an axis that has no meaning for the point. */
@@ -158,20 +155,18 @@ static void write_words(struct lk_json_out *o, const void *base, const void *roo
 
 static enum lk_status read_axes(struct lk_json *obj, void *base, const void *root)
 {
-    enum lk_status st = LK_OK;
     struct lk_forecast *f = base;
     struct lk_json *list;
 
     (void)root;
     if (!lk_json_optional(obj, "axes"))
         return LK_OK;
-    LK_TRY(lk_json_array(obj, "axes", &list));
+    LK_PASS(lk_json_array(obj, "axes", &list));
     if (lk_json_count(list) > LK_FORECAST_AXES_MAX)
         return lk_json_error(list, "more than %d axes", LK_FORECAST_AXES_MAX);
     for (; f->n_axes < lk_json_count(list); f->n_axes++)
-        LK_TRY(read_word(lk_json_item(list, f->n_axes), f->axes[f->n_axes]));
-out:
-    return st;
+        LK_PASS(read_word(lk_json_item(list, f->n_axes), f->axes[f->n_axes]));
+    return LK_OK;
 }
 
 static void write_axes(struct lk_json_out *o, const void *base, const void *root)

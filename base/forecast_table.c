@@ -115,17 +115,14 @@ static size_t append_used(const struct lk_forecast *f, int part, struct lk_colum
 /* Set the cells of a part in the last row. */
 static enum lk_status plan_cells(struct lk_table *t, int part, const struct lk_plan *p)
 {
-    enum lk_status st = LK_OK;
-
     for (size_t i = 0; i < parts[part].n; i++) {
         const struct plan_column *c = &parts[part].columns[i];
 
         if (has_value(c, p))
-            LK_TRY(c->text ? lk_table_word(t, c->column.name, text_at(c, p))
-                           : lk_table_number(t, c->column.name, number_at(c, p)));
+            LK_PASS(c->text ? lk_table_word(t, c->column.name, text_at(c, p))
+                            : lk_table_number(t, c->column.name, number_at(c, p)));
     }
-out:
-    return st;
+    return LK_OK;
 }
 
 /* ---- Points ---- */
@@ -148,13 +145,10 @@ static size_t append_axes(const struct lk_forecast *f, struct lk_column *columns
 static enum lk_status axis_cells(struct lk_table *t, const struct lk_forecast *f,
                                  const struct lk_forecast_point *p)
 {
-    enum lk_status st = LK_OK;
-
     for (size_t i = 0; i < f->n_axes; i++)
         if (*p->words[i])
-            LK_TRY(lk_table_word(t, f->axes[i], p->words[i]));
-out:
-    return st;
+            LK_PASS(lk_table_word(t, f->axes[i], p->words[i]));
+    return LK_OK;
 }
 
 static bool has_gains(const struct lk_forecast *f)

@@ -75,19 +75,16 @@ out:
 /* Start a job of n tensors with PyTorch's defaults and nothing measured. */
 static enum lk_status start(struct lk_job *j, size_t n)
 {
-    enum lk_status st = LK_OK;
-
     lk_job_init(j);
     j->ddp_rule = LK_DDP_TORCH_2;
     j->cap_bytes = LK_BUCKET_CAP_BYTES;
     j->first_bytes = lk_ddp_rule_first_bytes(j->ddp_rule, j->cap_bytes, false);
     j->accumulation = 1;
     j->no_sync = true;
-    LK_TRY(lk_strdup(&j->sample_unit, "sample"));
-    LK_TRY(lk_alloc(&j->tensors, n, sizeof *j->tensors));
+    LK_PASS(lk_strdup(&j->sample_unit, "sample"));
+    LK_PASS(lk_alloc(&j->tensors, n, sizeof *j->tensors));
     j->n_tensors = n;
-out:
-    return st;
+    return LK_OK;
 }
 
 enum lk_status lk_gradients_read(const char *path, enum lk_dtype dtype, struct lk_job *out,

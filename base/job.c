@@ -133,17 +133,14 @@ out:
 /* Read the order of the gradients, and set what the file does not give. */
 static enum lk_status read_ready_order(struct lk_json *root, void *base, const void *file)
 {
-    enum lk_status st = LK_OK;
     struct lk_json *list = lk_json_optional(root, "ready_order");
     struct lk_job *j = base;
 
     (void)file;
-    LK_TRY(check_gradients(root, j));
+    LK_PASS(check_gradients(root, j));
     if (list)
-        LK_TRY(read_permutation(list, j));
-    st = lk_job_order_gradients(j);
-out:
-    return st;
+        LK_PASS(read_permutation(list, j));
+    return lk_job_order_gradients(j);
 }
 
 static void write_ready_order(struct lk_json_out *o, const void *base, const void *file)
@@ -412,15 +409,13 @@ uint64_t lk_job_gradient_bytes(const struct lk_job *j)
 
 enum lk_status lk_job_bucket_tensors(const struct lk_job *j, struct lk_bucket_tensor **out)
 {
-    enum lk_status st = LK_OK;
     struct lk_bucket_tensor *v;
 
-    LK_TRY(lk_alloc(&v, j->n_tensors, sizeof *v));
+    LK_PASS(lk_alloc(&v, j->n_tensors, sizeof *v));
     for (size_t i = 0; i < j->n_tensors; i++)
         v[i] = (struct lk_bucket_tensor){tensor_bytes(&j->tensors[i]), j->tensors[i].dtype};
     *out = v;
-out:
-    return st;
+    return LK_OK;
 }
 
 enum lk_status lk_job_buckets(const struct lk_job *j, uint64_t first_bytes, uint64_t cap_bytes,

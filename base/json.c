@@ -92,16 +92,14 @@ enum lk_status lk_json_as_text(struct lk_json *v, const char **out)
 
 enum lk_status lk_json_as_number(struct lk_json *v, double *out)
 {
-    enum lk_status st = LK_OK;
     double d = 0.0;
 
-    LK_TRY(lk_json_expect(v, LK_JSON_NUMBER));
+    LK_PASS(lk_json_expect(v, LK_JSON_NUMBER));
     d = strtod(v->text, NULL);
     if (!isfinite(d))
         return lk_json_error(v, "%.40s is too large a number", v->text);
     *out = d;
-out:
-    return st;
+    return LK_OK;
 }
 
 enum lk_status lk_json_as_bool(struct lk_json *v, bool *out)
@@ -132,62 +130,56 @@ out:
 
 static enum lk_status whole(struct lk_json *v, int64_t *out)
 {
-    enum lk_status st = LK_OK;
     char *end;
     long long n;
     double d = 0.0;
 
-    LK_TRY(lk_json_expect(v, LK_JSON_NUMBER));
+    LK_PASS(lk_json_expect(v, LK_JSON_NUMBER));
     errno = 0;
     n = strtoll(v->text, &end, 10);
     if (!*end && !errno) {
         *out = n;
         return LK_OK;
     }
-    LK_TRY(lk_json_as_number(v, &d));
+    LK_PASS(lk_json_as_number(v, &d));
     if (d != floor(d))
         return lk_json_error(v, "expected a whole number, got %.40s", v->text);
     if (fabs(d) > EXACT_DOUBLE_MAX)
         return lk_json_error(v, "%.40s is out of range", v->text);
     *out = (int64_t)d;
-out:
-    return st;
+    return LK_OK;
 }
 
 enum lk_status lk_json_as_int(struct lk_json *v, int64_t min, int64_t max, int64_t *out)
 {
-    enum lk_status st = LK_OK;
     int64_t n = 0;
 
-    LK_TRY(whole(v, &n));
+    LK_PASS(whole(v, &n));
     if (n < min || n > max)
         return lk_json_error(v, "%.40s is out of range: expected %lld to %lld", v->text,
                              (long long)min, (long long)max);
     *out = n;
-out:
-    return st;
+    return LK_OK;
 }
 
 enum lk_status lk_json_as_uint(struct lk_json *v, uint64_t max, uint64_t *out)
 {
-    enum lk_status st = LK_OK;
     unsigned long long n;
     int64_t small = 0;
     char *end;
 
-    LK_TRY(lk_json_expect(v, LK_JSON_NUMBER));
+    LK_PASS(lk_json_expect(v, LK_JSON_NUMBER));
     errno = 0;
     n = strtoull(v->text, &end, 10);
     if (v->text[0] == '-' || *end || errno) {
-        LK_TRY(whole(v, &small));
+        LK_PASS(whole(v, &small));
         n = (unsigned long long)small;
     }
     if (small < 0 || n > max)
         return lk_json_error(v, "%.40s is out of range: expected 0 to %llu", v->text,
                              (unsigned long long)max);
     *out = n;
-out:
-    return st;
+    return LK_OK;
 }
 
 /* Convert a number without exponent to 10^places times itself; false if that is not whole or does
@@ -281,17 +273,15 @@ static enum lk_status fail_missing(struct lk_json *obj, const char *key)
 
 enum lk_status lk_json_required(struct lk_json *obj, const char *key, struct lk_json **out)
 {
-    enum lk_status st = LK_OK;
     struct lk_json *v;
 
-    LK_TRY(lk_json_expect(obj, LK_JSON_OBJECT));
+    LK_PASS(lk_json_expect(obj, LK_JSON_OBJECT));
     v = find(obj, key);
     if (!v)
         return fail_missing(obj, key);
     v->used = true;
     *out = v;
-out:
-    return st;
+    return LK_OK;
 }
 
 enum lk_status lk_json_text(struct lk_json *obj, const char *key, const char **out)
@@ -341,14 +331,12 @@ enum lk_status lk_json_uint(struct lk_json *obj, const char *key, uint64_t max, 
 static enum lk_status container(struct lk_json *obj, const char *key, enum lk_json_type type,
                                 struct lk_json **out)
 {
-    enum lk_status st = LK_OK;
     struct lk_json *v = NULL;
 
-    LK_TRY(lk_json_required(obj, key, &v));
-    LK_TRY(lk_json_expect(v, type));
+    LK_PASS(lk_json_required(obj, key, &v));
+    LK_PASS(lk_json_expect(v, type));
     *out = v;
-out:
-    return st;
+    return LK_OK;
 }
 
 enum lk_status lk_json_array(struct lk_json *obj, const char *key, struct lk_json **out)
@@ -381,12 +369,11 @@ struct lk_json *lk_json_optional(struct lk_json *obj, const char *key)
 
 enum lk_status lk_json_end(struct lk_json *obj)
 {
-    enum lk_status st = LK_OK;
     const char *words[NEAREST_MAX];
     const char *near;
     size_t n = 0;
 
-    LK_TRY(lk_json_expect(obj, LK_JSON_OBJECT));
+    LK_PASS(lk_json_expect(obj, LK_JSON_OBJECT));
     for (size_t i = 0; i < obj->n_items; i++) {
         const struct lk_json *v = obj->items[i];
 
@@ -398,8 +385,7 @@ enum lk_status lk_json_end(struct lk_json *obj)
         return lk_json_error(v, "unknown key%s%s%s", near ? "; did you mean \"" : "",
                              near ? near : "", near ? "\"?" : "");
     }
-out:
-    return st;
+    return LK_OK;
 }
 
 size_t lk_json_count(const struct lk_json *array_or_object)
@@ -423,19 +409,17 @@ struct lk_json *lk_json_member(struct lk_json *obj, size_t i, const char **out_k
 
 enum lk_status lk_json_schema(struct lk_json *root, const char *schema, int version)
 {
-    enum lk_status st = LK_OK;
     const char *name = "";
     int64_t v = 0;
 
-    LK_TRY(lk_json_text(root, "schema", &name));
+    LK_PASS(lk_json_text(root, "schema", &name));
     if (strcmp(name, schema) != 0)
         return lk_json_error(find(root, "schema"), "expected \"%s\", got \"%.60s\"", schema, name);
-    LK_TRY(lk_json_int(root, "version", 1, INT32_MAX, &v));
+    LK_PASS(lk_json_int(root, "version", 1, INT32_MAX, &v));
     if (v > version)
         return lk_json_error(
             find(root, "version"),
             "version %lld was written by a newer lockstep; this one reads up to %d", (long long)v,
             version);
-out:
-    return st;
+    return LK_OK;
 }

@@ -190,12 +190,11 @@ static enum lk_status parser_finish(struct parser *p)
 /* The rest of an open file, chunk by chunk. */
 static enum lk_status feed_all(struct parser *p, gzFile f, char *chunk)
 {
-    enum lk_status st = LK_OK;
     int code;
     int n;
 
     while ((n = gzread(f, chunk, CHUNK_BYTES)) > 0)
-        LK_TRY(parser_feed(p, chunk, (size_t)n));
+        LK_PASS(parser_feed(p, chunk, (size_t)n));
     /* A gzip stream that ends too early gives what there is, and the error stays behind. */
     (void)gzerror(f, &code);
     if (code != Z_OK && code != Z_STREAM_END)
@@ -203,9 +202,7 @@ static enum lk_status feed_all(struct parser *p, gzFile f, char *chunk)
                        code == Z_ERRNO       ? strerror(errno)
                        : code == Z_BUF_ERROR ? "the gzip data end too early"
                                              : "damaged gzip data");
-    LK_TRY(parser_finish(p));
-out:
-    return st;
+    return parser_finish(p);
 }
 
 /* Parse the file that p->name names (gzip or plain). */
@@ -322,62 +319,54 @@ static struct lk_json *make(struct builder *b, enum lk_json_type type)
 /* A value is complete: gives it to the walk's hook when it is at the top. */
 static enum lk_status complete(struct builder *b, struct lk_json *v)
 {
-    enum lk_status st = LK_OK;
-
     if (!b->walk)
         return LK_OK;
     if (!v->parent)
         return located(b,
                        lk_json_error(v, "expected an object, got %s", lk_json_type_text(v->type)));
     if (v->parent == &b->array) {
-        LK_TRY(located(b, b->walk->item(b->walk_ctx, v)));
+        LK_PASS(located(b, b->walk->item(b->walk_ctx, v)));
     } else if (v->parent == &b->root) {
         if (!strcmp(v->key, b->walk->array))
             return located(
                 b, lk_json_error(v, "expected an array, got %s", lk_json_type_text(v->type)));
-        LK_TRY(located(b, b->walk->member(b->walk_ctx, v->key, v)));
+        LK_PASS(located(b, b->walk->member(b->walk_ctx, v->key, v)));
     } else {
         return LK_OK;
     }
     arena_reset(&b->doc->arena);
-out:
-    return st;
+    return LK_OK;
 }
 
 static enum lk_status build_scalar(struct builder *b, enum lk_json_type type, const char *text,
                                    size_t len, bool boolean)
 {
-    enum lk_status st = LK_OK;
     struct lk_json *v = make(b, type);
 
     if (!v)
         return LK_ENOMEM;
     v->boolean = boolean;
     if (text)
-        LK_TRY(copy_text(&b->doc->arena, text, len, &v->text));
-    LK_TRY(complete(b, v));
-out:
-    return st;
+        LK_PASS(copy_text(&b->doc->arena, text, len, &v->text));
+    return complete(b, v);
 }
 
 /* Keep a key of the root of a walk; a duplicate is an error, as find_duplicate's in other objects.
  */
 static enum lk_status root_key(struct builder *b, const char *text, size_t len)
 {
-    enum lk_status st = LK_OK;
     struct lk_json_wish *k = lk_arena_take(&b->keys_arena, sizeof *k);
 
     if (!k)
         return LK_ENOMEM;
-    LK_TRY(copy_text(&b->keys_arena, text, len, &k->key));
+    LK_PASS(copy_text(&b->keys_arena, text, len, &k->key));
     for (const struct lk_json_wish *other = b->root_keys; other; other = other->next)
         if (!strcmp(other->key, k->key))
             return lk_fail(LK_EPARSE, "%s: duplicate key", k->key);
     k->next = b->root_keys;
     b->root_keys = k;
     b->key = k->key;
-out:
-    return st;
+    return LK_OK;
 }
 
 static enum lk_status build_key(struct builder *b, const char *text, size_t len)
@@ -445,7 +434,6 @@ out:
 
 static enum lk_status build_end(struct builder *b)
 {
-    enum lk_status st = LK_OK;
     struct lk_json *v = b->open;
     struct lk_json *twice = NULL;
     size_t n = 0;
@@ -460,12 +448,10 @@ static enum lk_status build_end(struct builder *b)
     for (struct lk_json *c = v->first; c; c = c->next)
         v->items[n++] = c;
     if (v->type == LK_JSON_OBJECT)
-        LK_TRY(find_duplicate(v, &twice));
+        LK_PASS(find_duplicate(v, &twice));
     if (twice)
         return located(b, lk_json_error(twice, "duplicate key"));
-    LK_TRY(complete(b, v));
-out:
-    return st;
+    return complete(b, v);
 }
 
 /* ---- yajl's callbacks ---- */

@@ -248,64 +248,52 @@ static enum lk_status check_range(const struct lk_json *v, enum lk_member_range 
 static enum lk_status read_whole(const struct lk_member *m, struct lk_json *v, void *at)
 {
     int64_t largest = m->max ? m->max : m->kind == LK_KIND_INT ? INT32_MAX : INT64_MAX, n = 0;
-    enum lk_status st = LK_OK;
     uint64_t u = 0;
     bool yes = false;
 
     if (m->kind == LK_KIND_WORD)
         return lk_json_as_word(v, m->words, at);
     if (m->kind == LK_KIND_BOOL || m->kind == LK_KIND_TRISTATE) {
-        LK_TRY(lk_json_as_bool(v, &yes));
+        LK_PASS(lk_json_as_bool(v, &yes));
         n = yes ? 1 : m->kind == LK_KIND_TRISTATE ? -1 : 0;
     } else if (m->kind == LK_KIND_UINT && m->min <= 0) {
-        LK_TRY(lk_json_as_uint(v, m->max ? (uint64_t)m->max : UINT64_MAX, &u));
-        LK_TRY(check_range(v, m->range, (double)u));
+        LK_PASS(lk_json_as_uint(v, m->max ? (uint64_t)m->max : UINT64_MAX, &u));
+        LK_PASS(check_range(v, m->range, (double)u));
         n = (int64_t)u;
     } else {
-        LK_TRY(lk_json_as_int(v, m->min, largest, &n));
+        LK_PASS(lk_json_as_int(v, m->min, largest, &n));
     }
     set_whole(m, at, n);
-out:
-    return st;
+    return LK_OK;
 }
 
 static enum lk_status read_number(const struct lk_member *m, struct lk_json *v, double *at)
 {
-    enum lk_status st = LK_OK;
-
     *at = NAN;
     if (m->need == LK_NEED_NULLABLE && lk_json_type(v) == LK_JSON_NULL)
         return LK_OK;
-    LK_TRY(lk_json_as_number(v, at));
-    st = check_range(v, m->range, *at);
-out:
-    return st;
+    LK_PASS(lk_json_as_number(v, at));
+    return check_range(v, m->range, *at);
 }
 
 static enum lk_status read_text(const struct lk_member *m, struct lk_json *v, void *at)
 {
-    enum lk_status st = LK_OK;
     const char *text = NULL;
 
-    LK_TRY(lk_json_as_text(v, &text));
+    LK_PASS(lk_json_as_text(v, &text));
     if (m->kind == LK_KIND_TEXT)
         return lk_strdup(at, text);
     if (strlen(text) >= m->size)
         return lk_json_error(v, "longer than %zu bytes", m->size - 1);
     memcpy(at, text, strlen(text) + 1);
-out:
-    return st;
+    return LK_OK;
 }
 
 static enum lk_status read_quantity(const struct lk_member *m, struct lk_json *v,
                                     struct lk_quantity *at)
 {
-    enum lk_status st = LK_OK;
-
-    LK_TRY(lk_quantity_read(v, m->dim, at));
-    st = check_range(v, m->range, at->value);
-out:
-    return st;
+    LK_PASS(lk_quantity_read(v, m->dim, at));
+    return check_range(v, m->range, at->value);
 }
 
 /* Read an item of a list, of numbers or of texts. */
@@ -313,16 +301,13 @@ static enum lk_status read_item(const struct lk_member *m, struct lk_json *v, vo
                                 const void *root)
 {
     const char *text = NULL;
-    enum lk_status st = LK_OK;
 
     if (m->kind == LK_KIND_LIST)
         return read_object(m->of, v, item, root);
     if (m->kind != LK_KIND_TEXTS)
         return read_number(m, v, item);
-    LK_TRY(lk_json_as_text(v, &text));
-    st = lk_strdup(item, text);
-out:
-    return st;
+    LK_PASS(lk_json_as_text(v, &text));
+    return lk_strdup(item, text);
 }
 
 /* The count includes an item that is half read, so that it is freed. */
@@ -351,17 +336,15 @@ out:
 
 static enum lk_status read_pairs(const struct lk_member *m, struct lk_json *v, void *base)
 {
-    enum lk_status st = LK_OK;
     const char *key, *text;
     struct lk_json *item;
 
-    LK_TRY(lk_json_expect(v, LK_JSON_OBJECT));
+    LK_PASS(lk_json_expect(v, LK_JSON_OBJECT));
     for (size_t i = 0; (item = lk_json_member(v, i, &key)); i++) {
-        LK_TRY(lk_json_as_text(item, &text));
-        LK_TRY(lk_pairs_add(field(m, base), count_at(m, base), key, text));
+        LK_PASS(lk_json_as_text(item, &text));
+        LK_PASS(lk_pairs_add(field(m, base), count_at(m, base), key, text));
     }
-out:
-    return st;
+    return LK_OK;
 }
 
 static enum lk_status read_value(const struct lk_member *m, struct lk_json *v, struct reader *r)
@@ -390,37 +373,32 @@ static enum lk_status read_value(const struct lk_member *m, struct lk_json *v, s
 
 static enum lk_status read_member(const struct lk_member *m, struct reader *r)
 {
-    enum lk_status st = LK_OK;
     struct lk_json *v = NULL;
 
     assert(fits(m));
     if (m->kind == LK_KIND_OWN)
         return m->own->read(r->obj, r->base, r->root);
     if (m->need <= LK_NEED_NULLABLE)
-        LK_TRY(lk_json_required(r->obj, m->key, &v));
+        LK_PASS(lk_json_required(r->obj, m->key, &v));
     else
         v = lk_json_optional(r->obj, m->key);
-    st = v ? read_value(m, v, r) : clear(m, r->base);
-out:
-    return st;
+    return v ? read_value(m, v, r) : clear(m, r->base);
 }
 
 static enum lk_status read_object(const struct lk_record *r, struct lk_json *obj, void *base,
                                   const void *root)
 {
-    enum lk_status st = LK_OK;
     struct reader reader = {obj, base, root};
 
-    LK_TRY(lk_json_expect(obj, LK_JSON_OBJECT));
+    LK_PASS(lk_json_expect(obj, LK_JSON_OBJECT));
     if (r->schema)
-        LK_TRY(lk_json_schema(obj, r->schema, r->version));
+        LK_PASS(lk_json_schema(obj, r->schema, r->version));
     for (const struct lk_member *m = r->rows; m->key; m++)
-        LK_TRY(read_member(m, &reader));
-    LK_TRY(lk_json_end(obj));
+        LK_PASS(read_member(m, &reader));
+    LK_PASS(lk_json_end(obj));
     if (r->check)
-        LK_TRY(r->check(obj, base));
-out:
-    return st;
+        LK_PASS(r->check(obj, base));
+    return LK_OK;
 }
 
 enum lk_status lk_record_read(const struct lk_record *r, struct lk_json *obj, void *base)

@@ -26,7 +26,6 @@ static bool merges(const struct lk_json *v)
  * name its own file, since each value knows its document. pre: base's document outlives obj's. */
 static enum lk_status add_missing(struct lk_json *obj, struct lk_json *base)
 {
-    enum lk_status st = LK_OK;
     struct lk_json **items =
         lk_arena_take(&obj->doc->arena, (obj->n_items + base->n_items) * sizeof *items);
     size_t n = obj->n_items;
@@ -41,12 +40,11 @@ static enum lk_status add_missing(struct lk_json *obj, struct lk_json *base)
         if (!ours)
             items[n++] = theirs;
         else if (merges(ours) && merges(theirs))
-            LK_TRY(add_missing(ours, theirs));
+            LK_PASS(add_missing(ours, theirs));
     }
     obj->items = items;
     obj->n_items = n;
-out:
-    return st;
+    return LK_OK;
 }
 
 /* The documents of a file, of its base, of the base's base, ... */

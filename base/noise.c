@@ -24,17 +24,14 @@ void lk_noise_fini(struct lk_noise *e)
 
 enum lk_status lk_noise_add(struct lk_noise *e, double small_sq, double big_sq)
 {
-    enum lk_status st = LK_OK;
-
     if (!(e->b_big > e->b_small))
         return LK_OK;
-    LK_TRY(lk_array_grow(&e->gradient_sq, &e->gradient_capacity, e->n + 1, sizeof(double)));
-    LK_TRY(lk_array_grow(&e->trace, &e->trace_capacity, e->n + 1, sizeof(double)));
+    LK_PASS(lk_array_grow(&e->gradient_sq, &e->gradient_capacity, e->n + 1, sizeof(double)));
+    LK_PASS(lk_array_grow(&e->trace, &e->trace_capacity, e->n + 1, sizeof(double)));
     e->gradient_sq[e->n] = (e->b_big * big_sq - e->b_small * small_sq) / (e->b_big - e->b_small);
     e->trace[e->n] = (small_sq - big_sq) / (1 / e->b_small - 1 / e->b_big);
     e->n++;
-out:
-    return st;
+    return LK_OK;
 }
 
 /* Return ln(mean(trace) / mean(gradient_sq)) without steps [from, to); NaN unless both are > 0. */

@@ -42,7 +42,6 @@ static enum lk_status program_dir(char *buf, size_t size)
 /* Return the i-th folder that may hold presets, freed by the caller; NULL after the last. */
 static enum lk_status folder(size_t i, char **out)
 {
-    enum lk_status st = LK_OK;
     char program[4096];
 
     *out = NULL;
@@ -50,10 +49,8 @@ static enum lk_status folder(size_t i, char **out)
         return lk_strdup(out, "clusters");
     if (i > LK_COUNT(beside_program))
         return LK_OK;
-    LK_TRY(program_dir(program, sizeof program));
-    LK_TRY(lk_path_join(out, program, beside_program[i - 1]));
-out:
-    return st;
+    LK_PASS(program_dir(program, sizeof program));
+    return lk_path_join(out, program, beside_program[i - 1]);
 }
 
 static bool has_name(char *const *names, size_t n, const char *name)

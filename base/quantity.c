@@ -44,15 +44,13 @@ void lk_quantity_fini(struct lk_quantity *q)
 static enum lk_status read_bound(struct lk_json *obj, const char *key, double factor, double *out)
 {
     struct lk_json *v = lk_json_optional(obj, key);
-    enum lk_status st = LK_OK;
 
     *out = NAN;
     if (!v)
         return LK_OK;
-    LK_TRY(lk_json_as_number(v, out));
+    LK_PASS(lk_json_as_number(v, out));
     *out *= factor;
-out:
-    return st;
+    return LK_OK;
 }
 
 static enum lk_status read_unit(struct lk_json *obj, enum lk_dimension dim, double *out_factor)
@@ -82,30 +80,28 @@ static enum lk_status check(const struct lk_json *v, const struct lk_quantity *q
 
 enum lk_status lk_quantity_read(struct lk_json *v, enum lk_dimension dim, struct lk_quantity *out)
 {
-    enum lk_status st = LK_OK;
     struct lk_quantity q = lk_quantity_none();
     struct lk_json *n;
     const char *source;
     double factor = 1.0;
     int64_t samples = 0;
 
-    LK_TRY(lk_json_expect(v, LK_JSON_OBJECT));
-    LK_TRY(lk_json_number(v, "value", &q.value));
-    LK_TRY(read_unit(v, dim, &factor));
+    LK_PASS(lk_json_expect(v, LK_JSON_OBJECT));
+    LK_PASS(lk_json_number(v, "value", &q.value));
+    LK_PASS(read_unit(v, dim, &factor));
     q.value *= factor;
-    LK_TRY(read_bound(v, "lo", factor, &q.lo));
-    LK_TRY(read_bound(v, "hi", factor, &q.hi));
+    LK_PASS(read_bound(v, "lo", factor, &q.lo));
+    LK_PASS(read_bound(v, "hi", factor, &q.hi));
     n = lk_json_optional(v, "n");
     if (n)
-        LK_TRY(lk_json_as_int(n, 0, INT64_MAX, &samples));
+        LK_PASS(lk_json_as_int(n, 0, INT64_MAX, &samples));
     q.n = (uint64_t)samples;
-    LK_TRY(lk_json_text(v, "source", &source));
-    LK_TRY(lk_json_end(v));
-    LK_TRY(check(v, &q));
-    LK_TRY(lk_strdup(&q.source, source));
+    LK_PASS(lk_json_text(v, "source", &source));
+    LK_PASS(lk_json_end(v));
+    LK_PASS(check(v, &q));
+    LK_PASS(lk_strdup(&q.source, source));
     *out = q;
-out:
-    return st;
+    return LK_OK;
 }
 
 void lk_quantity_write(struct lk_json_out *o, const char *key, enum lk_dimension dim,

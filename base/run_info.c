@@ -113,19 +113,16 @@ out:
 
 enum lk_status lk_run_info_config(struct lk_run_info *i, const char *key, const char *value)
 {
-    enum lk_status st = LK_OK;
     char *v = NULL;
 
     for (size_t c = 0; c < i->n_config; c++)
         if (!strcmp(i->config[c].key, key)) {
-            LK_TRY(lk_strdup(&v, value));
+            LK_PASS(lk_strdup(&v, value));
             free(i->config[c].value);
             i->config[c].value = v;
             return LK_OK;
         }
-    st = lk_pairs_add(&i->config, &i->n_config, key, value);
-out:
-    return st;
+    return lk_pairs_add(&i->config, &i->n_config, key, value);
 }
 
 const char *lk_run_info_value(const struct lk_run_info *i, const char *key)

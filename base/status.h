@@ -60,12 +60,22 @@ const char *lk_status_text(enum lk_status st);
 /* Return the exit code of the program for a status: 0 ok, 1 failed, 2 usage. */
 int lk_status_exit_code(enum lk_status st);
 
-/* Evaluate a fallible call; on failure store the code in the local `st` and jump to `out`. */
+/* Evaluate a fallible call; on failure store the code in the local `st` and jump to `out`, where
+ * the function releases what it has. */
 #define LK_TRY(call)                                                                               \
     do {                                                                                           \
         st = (call);                                                                               \
         if (st != LK_OK)                                                                           \
             goto out;                                                                              \
+    } while (0)
+
+/* Evaluate a fallible call; on failure return its code. For functions that have nothing to release:
+ * those that have use LK_TRY alone (tools/layering checks that no function has both). */
+#define LK_PASS(call)                                                                              \
+    do {                                                                                           \
+        enum lk_status st_ = (call);                                                               \
+        if (st_ != LK_OK)                                                                          \
+            return st_;                                                                            \
     } while (0)
 
 /* Evaluate a call in the cleanup after `out:` and keep the first error, so that a failing close

@@ -166,14 +166,10 @@ static void sample_fini(struct sample *s)
 
 static enum lk_status sample_init(struct sample *s)
 {
-    enum lk_status st = LK_OK;
-
-    LK_TRY(lk_alloc(&s->rank_mean, s->ranks, sizeof(double)));
-    LK_TRY(lk_alloc(&s->row_mean, s->n, sizeof(double)));
-    LK_TRY(lk_alloc(&s->residual, s->n * s->ranks, sizeof(double)));
-    LK_TRY(lk_alloc(&s->column, s->n, sizeof(double)));
-out:
-    return st;
+    LK_PASS(lk_alloc(&s->rank_mean, s->ranks, sizeof(double)));
+    LK_PASS(lk_alloc(&s->row_mean, s->n, sizeof(double)));
+    LK_PASS(lk_alloc(&s->residual, s->n * s->ranks, sizeof(double)));
+    return lk_alloc(&s->column, s->n, sizeof(double));
 }
 
 enum lk_status lk_straggler_fit(const double *v, size_t n, size_t ranks,

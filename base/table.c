@@ -44,15 +44,12 @@ void lk_table_destroy(struct lk_table *t)
 
 enum lk_status lk_table_row(struct lk_table *t)
 {
-    enum lk_status st = LK_OK;
-
-    LK_TRY(lk_array_grow(&t->cells, &t->rows_capacity, t->n_rows + 1,
-                         t->n_columns * sizeof *t->cells));
+    LK_PASS(lk_array_grow(&t->cells, &t->rows_capacity, t->n_rows + 1,
+                          t->n_columns * sizeof *t->cells));
     for (size_t i = 0; i < t->n_columns; i++)
         t->cells[t->n_rows * t->n_columns + i] = (struct lk_cell){.type = LK_CELL_EMPTY};
     t->n_rows++;
-out:
-    return st;
+    return LK_OK;
 }
 
 /* Return the index of a column's name, or n_columns. */

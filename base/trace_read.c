@@ -60,15 +60,13 @@ static enum lk_status find_own(struct lk_json *event, struct lk_json **out_own)
 
 static enum lk_status read_kind(struct lk_json *own, uint16_t *out)
 {
-    enum lk_status st = LK_OK;
     struct lk_json *v = NULL;
     int kind = 0;
 
-    LK_TRY(lk_json_required(own, lk_trace_keys[LK_TRACE_KIND], &v));
-    LK_TRY(lk_json_as_word(v, &lk_span_kind_words, &kind));
+    LK_PASS(lk_json_required(own, lk_trace_keys[LK_TRACE_KIND], &v));
+    LK_PASS(lk_json_as_word(v, &lk_span_kind_words, &kind));
     *out = (uint16_t)kind;
-out:
-    return st;
+    return LK_OK;
 }
 
 static enum lk_status optional_uint(struct lk_json *own, enum lk_trace_key key, uint64_t max,
@@ -91,29 +89,27 @@ static enum lk_status read_fixed(struct lk_json *obj, const char *key, int64_t *
 
 static enum lk_status read_own(struct lk_json *own, struct lk_span *s)
 {
-    enum lk_status st = LK_OK;
     struct lk_json *v;
     uint64_t n = 0;
     int64_t index = -1;
     int64_t ready = 0;
 
-    LK_TRY(lk_json_uint(own, lk_trace_keys[LK_TRACE_STEP], UINT32_MAX, &n));
+    LK_PASS(lk_json_uint(own, lk_trace_keys[LK_TRACE_STEP], UINT32_MAX, &n));
     s->step = (uint32_t)n;
     v = lk_json_optional(own, lk_trace_keys[LK_TRACE_INDEX]);
     if (v)
-        LK_TRY(lk_json_as_int(v, -1, INT32_MAX, &index));
+        LK_PASS(lk_json_as_int(v, -1, INT32_MAX, &index));
     s->index = (int32_t)index;
-    LK_TRY(optional_uint(own, LK_TRACE_NAME, LK_TRACE_IDS_MAX, &n));
+    LK_PASS(optional_uint(own, LK_TRACE_NAME, LK_TRACE_IDS_MAX, &n));
     s->name = (uint16_t)n;
-    LK_TRY(optional_uint(own, LK_TRACE_SEQ, UINT32_MAX, &n));
+    LK_PASS(optional_uint(own, LK_TRACE_SEQ, UINT32_MAX, &n));
     s->seq = (uint32_t)n;
-    LK_TRY(optional_uint(own, LK_TRACE_BYTES, UINT64_MAX, &s->bytes));
+    LK_PASS(optional_uint(own, LK_TRACE_BYTES, UINT64_MAX, &s->bytes));
     v = lk_json_optional(own, lk_trace_keys[LK_TRACE_READY]);
     if (v)
-        LK_TRY(lk_json_as_fixed(v, 3, &ready));
+        LK_PASS(lk_json_as_fixed(v, 3, &ready));
     s->ready_ns = (uint64_t)ready;
-out:
-    return st;
+    return LK_OK;
 }
 
 static enum lk_status read_value(struct lk_json *event, double *out)
@@ -122,26 +118,24 @@ static enum lk_status read_value(struct lk_json *event, double *out)
         const char *text;
         double value;
     } others[] = {{"nan", NAN}, {"inf", INFINITY}, {"-inf", -INFINITY}};
-    enum lk_status st = LK_OK;
     struct lk_json *args = NULL;
     struct lk_json *v;
     const char *text = NULL;
 
-    LK_TRY(lk_json_object(event, "args", &args));
+    LK_PASS(lk_json_object(event, "args", &args));
     v = lk_json_optional(args, "value");
     if (!v)
         return lk_json_error(args, "value is missing");
     if (lk_json_type(v) == LK_JSON_NUMBER)
         return lk_json_as_number(v, out);
-    LK_TRY(lk_json_as_text(v, &text));
+    LK_PASS(lk_json_as_text(v, &text));
     for (size_t i = 0; i < LK_COUNT(others); i++)
         if (!strcmp(text, others[i].text)) {
             *out = others[i].value;
             return LK_OK;
         }
     return lk_json_error(v, "'%.40s' is no number", text);
-out:
-    return st;
+    return LK_OK;
 }
 
 /* Return the phase ("ph") that a kind is written with. */
@@ -152,27 +146,25 @@ static const char *phase_of(uint16_t kind)
 
 static enum lk_status read_times(struct lk_json *event, struct lk_json *own, struct lk_span *s)
 {
-    enum lk_status st = LK_OK;
     const char *ph = NULL;
     int64_t ts = 0;
     int64_t dur = 0;
 
-    LK_TRY(lk_json_text(event, "ph", &ph));
+    LK_PASS(lk_json_text(event, "ph", &ph));
     if (strcmp(ph, phase_of(s->kind)) != 0)
         return lk_json_error(lk_json_optional(event, "ph"),
                              "expected \"%s\" for a %s, got \"%.8s\"", phase_of(s->kind),
                              lk_span_kind_name((enum lk_span_kind)s->kind), ph);
-    LK_TRY(read_fixed(event, "ts", &ts));
+    LK_PASS(read_fixed(event, "ts", &ts));
     if (*ph == 'X')
-        LK_TRY(read_fixed(event, "dur", &dur));
+        LK_PASS(read_fixed(event, "dur", &dur));
     if (dur < 0 || ts > INT64_MAX - dur)
         return lk_json_error(lk_json_optional(event, "dur"), "out of range");
     s->start_ns = (uint64_t)ts;
     s->end_ns = (uint64_t)(ts + dur);
     if (!lk_json_optional(own, lk_trace_keys[LK_TRACE_READY]))
         s->ready_ns = NO_READY;
-out:
-    return st;
+    return LK_OK;
 }
 
 /*
@@ -182,7 +174,6 @@ out:
 static enum lk_status read_event(struct lk_json *event, bool *out_ours, int *out_rank,
                                  struct lk_trace_span *out)
 {
-    enum lk_status st = LK_OK;
     struct lk_trace_span s = {0};
     struct lk_json *own = NULL;
     int64_t pid = 0;
@@ -191,22 +182,21 @@ static enum lk_status read_event(struct lk_json *event, bool *out_ours, int *out
     *out_ours = false;
     if (lk_json_type(event) != LK_JSON_OBJECT)
         return lk_json_error(event, "an event is an object");
-    LK_TRY(find_own(event, &own));
+    LK_PASS(find_own(event, &own));
     if (!own)
         return LK_OK;
-    LK_TRY(read_kind(own, &s.span.kind));
-    LK_TRY(read_own(own, &s.span));
-    LK_TRY(read_times(event, own, &s.span));
+    LK_PASS(read_kind(own, &s.span.kind));
+    LK_PASS(read_own(own, &s.span));
+    LK_PASS(read_times(event, own, &s.span));
     if (s.span.kind == LK_SPAN_COUNTER)
-        LK_TRY(read_value(event, &s.span.value));
-    LK_TRY(lk_json_int(event, "pid", 0, LK_RANKS_MAX - 1, &pid));
-    LK_TRY(lk_json_int(event, "tid", 1, LK_TRACE_IDS_MAX, &tid));
+        LK_PASS(read_value(event, &s.span.value));
+    LK_PASS(lk_json_int(event, "pid", 0, LK_RANKS_MAX - 1, &pid));
+    LK_PASS(lk_json_int(event, "tid", 1, LK_TRACE_IDS_MAX, &tid));
     s.track = (uint32_t)(tid - 1);
     *out_ours = true;
     *out_rank = (int)pid;
     *out = s;
-out:
-    return st;
+    return LK_OK;
 }
 
 /* ---- Spans by rank ---- */
@@ -241,18 +231,16 @@ static void reader_fini(struct reader *r)
 static enum lk_status on_member(void *ctx, const char *key, struct lk_json *v)
 {
     struct reader *r = ctx;
-    enum lk_status st = LK_OK;
 
     if (!strcmp(key, "lockstep")) {
-        LK_TRY(lk_record_read(&lk_trace_header_record, v, &r->header));
+        LK_PASS(lk_record_read(&lk_trace_header_record, v, &r->header));
         r->has_header = true;
     }
     if (!strcmp(key, "baseTimeNanoseconds")) {
-        LK_TRY(lk_json_as_uint(v, INT64_MAX, &r->base_ns));
+        LK_PASS(lk_json_as_uint(v, INT64_MAX, &r->base_ns));
         r->has_base = true;
     }
-out:
-    return st;
+    return LK_OK;
 }
 
 /* ---- Events ---- */
@@ -287,7 +275,6 @@ static const struct lk_trace *find_rank(const struct reader *r, int rank)
 static enum lk_status keep(struct reader *r, struct lk_json *event, int rank,
                            const struct lk_trace_span *s)
 {
-    enum lk_status st = LK_OK;
     struct part *p = r->last;
 
     if (!p || p->rank != rank) {
@@ -296,31 +283,28 @@ static enum lk_status keep(struct reader *r, struct lk_json *event, int rank,
         p = find_part(r, rank);
     }
     if (!p) {
-        LK_TRY(lk_array_grow(&r->parts, &r->parts_capacity, r->n_parts + 1, sizeof *r->parts));
+        LK_PASS(lk_array_grow(&r->parts, &r->parts_capacity, r->n_parts + 1, sizeof *r->parts));
         p = &r->parts[r->n_parts++];
         *p = (struct part){.rank = rank};
     }
     if (r->has_header && contradiction(find_rank(r, rank), s))
         return lk_json_error(event, "%s", contradiction(find_rank(r, rank), s));
-    LK_TRY(lk_array_grow(&p->spans, &p->capacity, p->n + 1, sizeof *p->spans));
+    LK_PASS(lk_array_grow(&p->spans, &p->capacity, p->n + 1, sizeof *p->spans));
     p->spans[p->n++] = *s;
     r->last = p;
-out:
-    return st;
+    return LK_OK;
 }
 
 static enum lk_status on_event(void *ctx, struct lk_json *event)
 {
-    enum lk_status st = LK_OK;
     struct lk_trace_span s;
     bool ours;
     int rank;
 
-    LK_TRY(read_event(event, &ours, &rank, &s));
+    LK_PASS(read_event(event, &ours, &rank, &s));
     if (ours)
-        LK_TRY(keep(ctx, event, rank, &s));
-out:
-    return st;
+        LK_PASS(keep(ctx, event, rank, &s));
+    return LK_OK;
 }
 
 /* ---- Traces ---- */
@@ -335,7 +319,6 @@ static bool to_local(const struct reader *r, const struct lk_trace *t, uint64_t 
 /* Move a part's spans into their trace. */
 static enum lk_status finish_rank(const struct reader *r, struct lk_trace *t, struct part *p)
 {
-    enum lk_status st = LK_OK;
     int rank = t->info.rank;
     size_t n = p ? p->n : 0;
 
@@ -359,17 +342,14 @@ static enum lk_status finish_rank(const struct reader *r, struct lk_trace *t, st
     }
     if (!p)
         return LK_OK;
-    LK_TRY(lk_trace_sort_spans(&p->spans, n)); /* a tool may have rewritten the file */
+    LK_PASS(lk_trace_sort_spans(&p->spans, n)); /* a tool may have rewritten the file */
     t->spans = p->spans;
     p->spans = NULL;
-out:
-    return st;
+    return LK_OK;
 }
 
 static enum lk_status finish(struct reader *r)
 {
-    enum lk_status st = LK_OK;
-
     if (!r->has_header)
         return lk_fail(LK_EPARSE, "%s: not a trace of lockstep: no \"lockstep\" object", r->path);
     if (!r->has_base)
@@ -379,22 +359,18 @@ static enum lk_status finish(struct reader *r)
             return lk_fail(LK_EPARSE, "%s: pid %d is no rank of this trace", r->path,
                            r->parts[i].rank);
     for (size_t i = 0; i < r->header.n_ranks; i++)
-        LK_TRY(finish_rank(r, &r->header.ranks[i], find_part(r, r->header.ranks[i].info.rank)));
-out:
-    return st;
+        LK_PASS(finish_rank(r, &r->header.ranks[i], find_part(r, r->header.ranks[i].info.rank)));
+    return LK_OK;
 }
 
 static enum lk_status read_all(const char *path, struct reader *r)
 {
     static const struct lk_json_walk walk = {
         .array = "traceEvents", .item = on_event, .member = on_member};
-    enum lk_status st = LK_OK;
 
     r->path = path;
-    LK_TRY(lk_json_walk(path, &walk, r));
-    LK_TRY(finish(r));
-out:
-    return st;
+    LK_PASS(lk_json_walk(path, &walk, r));
+    return finish(r);
 }
 
 enum lk_status lk_trace_read(const char *path, struct lk_trace *out)

@@ -115,22 +115,21 @@ static void share_kernels(struct rank_out *r)
 static enum lk_status rank_init(const struct trace_out *f, struct rank_out *r)
 {
     const struct lk_trace *t = r->t;
-    enum lk_status st = LK_OK;
     size_t capacity = 0;
 
-    LK_TRY(lk_alloc(&r->has_kernels, t->n_tracks, sizeof *r->has_kernels));
+    LK_PASS(lk_alloc(&r->has_kernels, t->n_tracks, sizeof *r->has_kernels));
     for (size_t i = t->n_tracks; i-- > 0;)
         if (t->tracks[i].kind == LK_TRACK_HOST)
             r->launch_track = (uint32_t)i;
     for (size_t i = 0; i < t->n_spans; i++) {
         const struct lk_trace_span *s = &t->spans[i];
 
-        LK_TRY(check_span(t, s));
+        LK_PASS(check_span(t, s));
         if (s->span.kind == LK_SPAN_KERNEL)
             r->has_kernels[s->track] = true;
         if (s->span.kind != LK_SPAN_STEP)
             continue;
-        LK_TRY(lk_array_grow(&r->steps, &capacity, r->n_steps + 1, sizeof *r->steps));
+        LK_PASS(lk_array_grow(&r->steps, &capacity, r->n_steps + 1, sizeof *r->steps));
         r->steps[r->n_steps++] = (struct step_range){.step = s->span.step,
                                                      .start_ns = file_ns(f, r, s->span.start_ns),
                                                      .end_ns = file_ns(f, r, s->span.end_ns),
@@ -139,8 +138,7 @@ static enum lk_status rank_init(const struct trace_out *f, struct rank_out *r)
     share_kernels(r);
     if (r->n_steps)
         qsort(r->steps, r->n_steps, sizeof *r->steps, by_step);
-out:
-    return st;
+    return LK_OK;
 }
 
 /* ---- Events ---- */
@@ -437,11 +435,9 @@ static void write_range(struct trace_out *f, const struct rank_out *r,
 
 static enum lk_status write_events(struct trace_out *f)
 {
-    enum lk_status st = LK_OK;
-
     lk_json_out_array(f->o, "traceEvents");
     for (size_t i = 0; i < f->n_ranks; i++)
-        LK_TRY(write_names(f->o, f->ranks[i].t));
+        LK_PASS(write_names(f->o, f->ranks[i].t));
     for (size_t i = 0; i < f->n_ranks; i++) {
         const struct rank_out *r = &f->ranks[i];
 
@@ -457,8 +453,7 @@ static enum lk_status write_events(struct trace_out *f)
         }
     }
     lk_json_out_close(f->o);
-out:
-    return st;
+    return LK_OK;
 }
 
 /* ---- Header ---- */

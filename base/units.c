@@ -383,7 +383,6 @@ enum lk_status lk_parse_double(const char *text, double *out)
 enum lk_status lk_parse_factor_at(const char *text, int64_t max_at, int64_t *out_at,
                                   double *out_factor)
 {
-    enum lk_status st = LK_OK;
     static const double FACTOR_MAX = 1000;
     const char *colon = strchr(text, ':');
     char head[24];
@@ -392,13 +391,12 @@ enum lk_status lk_parse_factor_at(const char *text, int64_t max_at, int64_t *out
     if (!colon || (size_t)(colon - text) >= sizeof head)
         return lk_fail(LK_EUSAGE, "'%s': expected NUMBER:FACTOR, e.g. 3:1.25", text);
     snprintf(head, sizeof head, "%.*s", (int)(colon - text), text);
-    LK_TRY(lk_parse_double(colon + 1, &factor));
+    LK_PASS(lk_parse_double(colon + 1, &factor));
     if (!(factor > 0 && factor <= FACTOR_MAX))
         return lk_fail(LK_EUSAGE, "the factor must be above 0, and at most %g", FACTOR_MAX);
-    LK_TRY(lk_parse_int64(head, 0, max_at, out_at));
+    LK_PASS(lk_parse_int64(head, 0, max_at, out_at));
     *out_factor = factor;
-out:
-    return st;
+    return LK_OK;
 }
 
 double lk_s_from_ns(uint64_t ns)

@@ -79,18 +79,15 @@ static bool shown(const struct lk_run_set *set, size_t i, bool own_reference)
 /* Warn of runs whose times mean nothing, because their ranks shared a GPU. */
 static enum lk_status check_runs(const struct lk_run_set *set)
 {
-    enum lk_status st = LK_OK;
-
     for (size_t i = 0; i < set->n; i++) {
         struct lk_run_facts facts;
 
-        LK_TRY(lk_run_facts_read(lk_run_about(&set->runs[i]), &facts));
+        LK_PASS(lk_run_facts_read(lk_run_about(&set->runs[i]), &facts));
         if (facts.shared_gpu)
             lk_log(LK_LOG_MAIN, LK_WARN, "%s: its ranks shared a GPU, so its times mean nothing",
                    set->runs[i].dir);
     }
-out:
-    return st;
+    return LK_OK;
 }
 
 static enum lk_status run(void *options, const char **dirs, int n)

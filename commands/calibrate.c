@@ -191,24 +191,22 @@ static enum lk_status check_options(const struct calibrate_options *o)
 
 enum lk_status calibrate_plan(const struct calibrate_options *o, struct calibrate_plan *out)
 {
-    enum lk_status st = LK_OK;
     struct calibrate_plan p = {.n_colls = 0};
     const char *colls = o->collectives ? o->collectives : defaults[o->device].collectives;
     const char *algos = o->algorithms ? o->algorithms : defaults[o->device].algorithms;
 
-    LK_TRY(check_options(o));
-    LK_TRY(read_words("--dtypes", &lk_dtype_words, o->dtypes, p.dtypes, &p.n_dtypes));
+    LK_PASS(check_options(o));
+    LK_PASS(read_words("--dtypes", &lk_dtype_words, o->dtypes, p.dtypes, &p.n_dtypes));
     p.sizes = sizes_of(o);
     p.overlap_bytes = o->overlap_bytes ? o->overlap_bytes : defaults[o->device].overlap_bytes;
     for (size_t d = 0; d < p.n_dtypes; d++)
         for (int i = 0; i < p.sizes.n; i++)
-            LK_TRY(check_size("--sizes", p.sizes.v[i], p.dtypes[d]));
-    LK_TRY(check_size("--overlap-bytes", p.overlap_bytes, LK_F32));
-    LK_TRY(read_words("--collectives", &lk_coll_words, colls, p.colls, &p.n_colls));
-    LK_TRY(read_words("--algorithms", &lk_algo_words, algos, p.algos, &p.n_algos));
+            LK_PASS(check_size("--sizes", p.sizes.v[i], p.dtypes[d]));
+    LK_PASS(check_size("--overlap-bytes", p.overlap_bytes, LK_F32));
+    LK_PASS(read_words("--collectives", &lk_coll_words, colls, p.colls, &p.n_colls));
+    LK_PASS(read_words("--algorithms", &lk_algo_words, algos, p.algos, &p.n_algos));
     *out = p;
-out:
-    return st;
+    return LK_OK;
 }
 
 struct lk_probe_collectives_config calibrate_collectives_config(const struct calibrate_options *o,
@@ -253,17 +251,15 @@ static enum lk_status add_cpu(struct rank *r, const struct lk_probe_rows *rows,
                               const struct lk_probe_colocation *colocation,
                               const struct lk_probe_overlap *overlap)
 {
-    enum lk_status st = LK_OK;
     char source[64];
 
     snprintf(source, sizeof source, "calibrate: overlap probe of %d ranks", r->env->world_size);
-    LK_TRY(lk_calibration_add_points(rows, r->env->nodes, &r->c));
+    LK_PASS(lk_calibration_add_points(rows, r->env->nodes, &r->c));
     if (colocation->n)
-        LK_TRY(lk_calibration_add_colocation(colocation, r->env->local_world_size, &r->c));
+        LK_PASS(lk_calibration_add_colocation(colocation, r->env->local_world_size, &r->c));
     if (overlap->n)
-        LK_TRY(lk_calibration_add_overlap(overlap, true, source, &r->c));
-out:
-    return st;
+        LK_PASS(lk_calibration_add_overlap(overlap, true, source, &r->c));
+    return LK_OK;
 }
 
 static enum lk_status measure_cpu(struct rank *r)
@@ -315,33 +311,27 @@ static int usable_cpus(void)
 
 static enum lk_status set_header(const struct calibrate_options *o, int nodes, struct lk_cluster *c)
 {
-    enum lk_status st = LK_OK;
     char host[256] = "";
 
     if (gethostname(host, sizeof host - 1))
         return lk_fail(LK_EIO, "gethostname: %s", strerror(errno));
-    LK_TRY(lk_strdup(&c->name, o->name ? o->name : host));
+    LK_PASS(lk_strdup(&c->name, o->name ? o->name : host));
     c->nodes = nodes;
     if (o->device == CALIBRATE_CUDA)
         return LK_OK; /* rank 0 describes its GPU */
-    LK_TRY(lk_strdup(&c->gpu, "cpu"));
+    LK_PASS(lk_strdup(&c->gpu, "cpu"));
     c->gpus_per_node = usable_cpus();
-out:
-    return st;
+    return LK_OK;
 }
 
 /* Fit, write and print the cluster. least: the fewest ranks that our launcher started, or 0. */
 static enum lk_status finish(const struct calibrate_options *o, struct lk_cluster *c,
                              const struct calibrate_tables *tables, int least)
 {
-    enum lk_status st = LK_OK;
-
-    LK_TRY(lk_alpha_beta_fit_cluster(c, 1));
+    LK_PASS(lk_alpha_beta_fit_cluster(c, 1));
     if (!o->share_gpu)
-        LK_TRY(lk_cluster_write(o->out, c));
-    LK_TRY(calibrate_print(o, c, tables, least));
-out:
-    return st;
+        LK_PASS(lk_cluster_write(o->out, c));
+    return calibrate_print(o, c, tables, least);
 }
 
 /* ---- Ranks ---- */
@@ -366,16 +356,14 @@ out:
 static enum lk_status measure(struct rank *r)
 {
     const struct calibrate_gpu gpu = {.options = r->options, .env = r->env, .store = r->store};
-    enum lk_status st = LK_OK;
 
-    LK_TRY(r->options->device == CALIBRATE_CUDA ? calibrate_gpu(&gpu, &r->c, &r->tables)
-                                                : measure_cpu(r));
+    LK_PASS(r->options->device == CALIBRATE_CUDA ? calibrate_gpu(&gpu, &r->c, &r->tables)
+                                                 : measure_cpu(r));
     if (r->env->rank == 0)
-        LK_TRY(set_header(r->options, r->env->nodes, &r->c));
+        LK_PASS(set_header(r->options, r->env->nodes, &r->c));
     if (r->env->rank == 0 && getenv(PART_ENV))
-        LK_TRY(hand_over(r));
-out:
-    return st;
+        LK_PASS(hand_over(r));
+    return LK_OK;
 }
 
 /* Measure as one rank. LK_EREPORTED: our launcher has the text of the failure. */
@@ -483,19 +471,17 @@ static void sort_ranks(struct lk_ints *r)
 /* Set the default counts: 2; of GPUs 2, 4, ... up to all of them, or 1 where there is one. */
 static enum lk_status default_ranks(struct calibrate_options *o)
 {
-    enum lk_status st = LK_OK;
     int most = 2;
 
     if (o->ranks.n)
         return LK_OK;
     if (o->device == CALIBRATE_CUDA)
-        LK_TRY(lk_device_count("cuda", &(struct lk_device_config){.real = LK_F32}, &most));
+        LK_PASS(lk_device_count("cuda", &(struct lk_device_config){.real = LK_F32}, &most));
     for (int n = 2; n <= most; n *= 2)
         o->ranks.v[o->ranks.n++] = n;
     if (!o->ranks.n)
         o->ranks.v[o->ranks.n++] = 1;
-out:
-    return st;
+    return LK_OK;
 }
 
 static enum lk_status run_launcher(struct calibrate_options *o)
@@ -526,17 +512,14 @@ out:
 static enum lk_status run(void *options, const char **operands, int n)
 {
     struct calibrate_options *o = options;
-    enum lk_status st = LK_OK;
     struct calibrate_plan plan;
     struct lk_rank_env env;
 
     (void)operands;
     (void)n;
-    LK_TRY(calibrate_plan(o, &plan));
-    LK_TRY(lk_rank_env_read(&env));
-    st = env.present ? run_rank(o, &plan, &env) : run_launcher(o);
-out:
-    return st;
+    LK_PASS(calibrate_plan(o, &plan));
+    LK_PASS(lk_rank_env_read(&env));
+    return env.present ? run_rank(o, &plan, &env) : run_launcher(o);
 }
 
 const struct lk_command lk_command_calibrate = {

@@ -71,16 +71,13 @@ static enum lk_status open_device(struct gpu_rank *g, enum lk_dtype real)
                                             .share_gpu = g->options->share_gpu,
                                             .hang_ns = lk_ns_from_s(g->options->timeout_s),
                                             .cuda_calls = g->config->cuda_calls};
-    enum lk_status st = LK_OK;
 
-    LK_TRY(lk_device_open("cuda", &config, &g->device));
-    LK_TRY(lk_stream_create(g->device,
-                            &(struct lk_track_info){.name = "compute", .kind = LK_TRACK_COMPUTE},
-                            &g->compute));
-    LK_TRY(lk_stream_create(
-        g->device, &(struct lk_track_info){.name = "collectives", .kind = LK_TRACK_COMM}, &g->net));
-out:
-    return st;
+    LK_PASS(lk_device_open("cuda", &config, &g->device));
+    LK_PASS(lk_stream_create(g->device,
+                             &(struct lk_track_info){.name = "compute", .kind = LK_TRACK_COMPUTE},
+                             &g->compute));
+    return lk_stream_create(
+        g->device, &(struct lk_track_info){.name = "collectives", .kind = LK_TRACK_COMM}, &g->net);
 }
 
 static void close_all(struct gpu_rank *g)
@@ -130,7 +127,6 @@ static enum lk_network network_of(const struct lk_machine *m)
 
 static enum lk_status describe_machine(struct gpu_rank *g)
 {
-    enum lk_status st = LK_OK;
     struct lk_machine m;
 
     lk_machine_find("", &m);
@@ -138,9 +134,8 @@ static enum lk_status describe_machine(struct gpu_rank *g)
     g->c->topology.network = network_of(&m);
     for (int i = 0; i < LK_MACHINE_FACTS; i++)
         if (m.text[i][0])
-            LK_TRY(lk_cluster_add_fact(g->c, lk_machine_keys[i], m.text[i]));
-out:
-    return st;
+            LK_PASS(lk_cluster_add_fact(g->c, lk_machine_keys[i], m.text[i]));
+    return LK_OK;
 }
 
 /* Find the GPU's UUID, and describe its links as far as NVML knows them. */
@@ -169,22 +164,20 @@ out:
 static enum lk_status describe(struct gpu_rank *g)
 {
     const struct lk_device_properties *p = &g->properties;
-    enum lk_status st = LK_OK;
     int local = g->config->env->local_world_size;
 
-    LK_TRY(lk_device_properties(g->device, &g->properties));
-    LK_TRY(lk_strdup(&g->c->gpu, p->name));
+    LK_PASS(lk_device_properties(g->device, &g->properties));
+    LK_PASS(lk_strdup(&g->c->gpu, p->name));
     /* A launcher may show each rank no other GPU than its own. */
     g->c->gpus_per_node = g->options->share_gpu || p->gpus > local ? p->gpus : local;
     g->c->device.compute_capability = p->compute_capability;
     g->c->topology.gpu_link = p->link;
-    LK_TRY(describe_machine(g));
-    LK_TRY(describe_gpu(g));
+    LK_PASS(describe_machine(g));
+    LK_PASS(describe_gpu(g));
     if (p->memory_bytes)
-        LK_TRY(lk_quantity_set(&g->c->device.memory_bytes, (double)p->memory_bytes, NAN, NAN, 0,
-                               "calibrate: reported by CUDA"));
-out:
-    return st;
+        LK_PASS(lk_quantity_set(&g->c->device.memory_bytes, (double)p->memory_bytes, NAN, NAN, 0,
+                                "calibrate: reported by CUDA"));
+    return LK_OK;
 }
 
 /* ---- The state of rank 0's GPU during a part ---- */
@@ -425,7 +418,6 @@ static enum lk_status overlap_stand_ins(struct overlap *p)
     const struct calibrate_options *o = p->gpu->options;
     int expected = expected_ctas(p->gpu);
     struct lk_ints ctas = o->overlap_ctas;
-    enum lk_status st = LK_OK;
 
     if (!contains(&ctas, expected) && ctas.n < LK_OPTION_LIST_MAX)
         ctas.v[ctas.n++] = expected;
@@ -438,15 +430,14 @@ static enum lk_status overlap_stand_ins(struct overlap *p)
 
             if (ctas.v[i] > p->gpu->properties.multiprocessors)
                 continue; /* they would not be resident together */
-            LK_TRY(overlap_line(p, p->gpu->comm, &beside, 0, r == 0 && ctas.v[i] == expected));
+            LK_PASS(overlap_line(p, p->gpu->comm, &beside, 0, r == 0 && ctas.v[i] == expected));
         }
-    LK_TRY(lk_table_note(p->gpu->tables->table[CALIBRATE_OVERLAP],
-                         "stand-in: own kernels that hold as much of the GPU as NCCL's thread "
-                         "blocks and copy within it; NCCL is taken to use %d (%s). A proxy: see "
-                         "docs/gpu.md",
-                         expected, o->nccl_ctas ? "--nccl-ctas" : "by this GPU"));
-out:
-    return st;
+    LK_PASS(lk_table_note(p->gpu->tables->table[CALIBRATE_OVERLAP],
+                          "stand-in: own kernels that hold as much of the GPU as NCCL's thread "
+                          "blocks and copy within it; NCCL is taken to use %d (%s). A proxy: see "
+                          "docs/gpu.md",
+                          expected, o->nccl_ctas ? "--nccl-ctas" : "by this GPU"));
+    return LK_OK;
 }
 
 /* Measure collectives of several GPUs: with NCCL's own choice, for the file, then with every limit.
@@ -496,22 +487,19 @@ out:
  * others wait. */
 static enum lk_status measure(struct gpu_rank *g, bool rates)
 {
-    enum lk_status st = LK_OK;
-
-    LK_TRY(open_device(g, LK_BF16));
-    LK_TRY(describe(g));
-    LK_TRY(open_comm(g, 0, &g->comm));
+    LK_PASS(open_device(g, LK_BF16));
+    LK_PASS(describe(g));
+    LK_PASS(open_comm(g, 0, &g->comm));
     if (g->config->env->world_size > 1)
-        LK_TRY(watched(g, CALIBRATE_COLLECTIVES, probe_collectives));
+        LK_PASS(watched(g, CALIBRATE_COLLECTIVES, probe_collectives));
     if (rates && is_first(g)) {
-        LK_TRY(watched(g, CALIBRATE_COPIES, probe_copies));
-        LK_TRY(watched(g, CALIBRATE_PRODUCTS, probe_products));
+        LK_PASS(watched(g, CALIBRATE_COPIES, probe_copies));
+        LK_PASS(watched(g, CALIBRATE_PRODUCTS, probe_products));
     }
-    LK_TRY(lk_comm_barrier(g->comm));
+    LK_PASS(lk_comm_barrier(g->comm));
     if (g->options->overlap)
-        LK_TRY(watched(g, CALIBRATE_OVERLAP, probe_overlap));
-out:
-    return st;
+        LK_PASS(watched(g, CALIBRATE_OVERLAP, probe_overlap));
+    return LK_OK;
 }
 
 enum lk_status calibrate_gpu(const struct calibrate_gpu *config, struct lk_cluster *c,

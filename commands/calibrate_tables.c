@@ -119,21 +119,19 @@ enum lk_status calibrate_tables_write(const struct calibrate_tables *t, char **t
 static enum lk_status read_cell(struct lk_json *row, struct lk_table *to, const char *column)
 {
     struct lk_json *v = lk_json_optional(row, column);
-    enum lk_status st = LK_OK;
     const char *text;
     double number;
 
     if (!v)
         return LK_OK;
     if (lk_json_type(v) == LK_JSON_STRING) {
-        LK_TRY(lk_json_as_text(v, &text));
-        LK_TRY(lk_table_text(to, column, "%s", text));
+        LK_PASS(lk_json_as_text(v, &text));
+        LK_PASS(lk_table_text(to, column, "%s", text));
     } else {
-        LK_TRY(lk_json_as_number(v, &number));
-        LK_TRY(lk_table_number(to, column, number));
+        LK_PASS(lk_json_as_number(v, &number));
+        LK_PASS(lk_table_number(to, column, number));
     }
-out:
-    return st;
+    return LK_OK;
 }
 
 /* Read a note. One that several counts of ranks have is kept once. */
@@ -150,20 +148,18 @@ static enum lk_status read_note(struct lk_json *v, struct lk_table *to)
 
 static enum lk_status read_table(struct lk_json *v, struct lk_table *to)
 {
-    enum lk_status st = LK_OK;
     struct lk_json *rows, *notes;
 
-    LK_TRY(lk_json_array(v, "rows", &rows));
-    LK_TRY(lk_json_array(v, "notes", &notes));
+    LK_PASS(lk_json_array(v, "rows", &rows));
+    LK_PASS(lk_json_array(v, "notes", &notes));
     for (size_t r = 0; r < lk_json_count(rows); r++) {
-        LK_TRY(lk_table_row(to));
+        LK_PASS(lk_table_row(to));
         for (size_t c = 0; c < to->n_columns; c++)
-            LK_TRY(read_cell(lk_json_item(rows, r), to, to->columns[c].name));
+            LK_PASS(read_cell(lk_json_item(rows, r), to, to->columns[c].name));
     }
     for (size_t i = 0; i < lk_json_count(notes); i++)
-        LK_TRY(read_note(lk_json_item(notes, i), to));
-out:
-    return st;
+        LK_PASS(read_note(lk_json_item(notes, i), to));
+    return LK_OK;
 }
 
 enum lk_status calibrate_tables_append(struct calibrate_tables *t, const char *text, size_t size)
@@ -228,21 +224,18 @@ enum lk_status calibrate_show_collectives(struct calibrate_tables *t,
                                           const struct lk_probe_rows *rows)
 {
     struct lk_table *to = t->table[CALIBRATE_COLLECTIVES];
-    enum lk_status st = LK_OK;
 
     for (size_t i = 0; i < rows->n; i++)
         if (!rows->row[i].out_of_place && has_samples(&rows->row[i]))
-            LK_TRY(show_line(to, rows, &rows->row[i]));
+            LK_PASS(show_line(to, rows, &rows->row[i]));
     if (!rows->n)
         return LK_OK;
-    LK_TRY(lk_table_note(to, "size, algbw and busbw are those of nccl-tests. alone: from the last "
-                             "rank's arrival to the end; back_to_back: one collective of a burst. "
-                             "The GPU's events give the times, with the host ahead of the GPU "
-                             "(host late: samples in which it was not)"));
-    LK_TRY(lk_table_note(to, "host's clock: in place, until the host knew of the end. NCCL "
-                             "expects: ncclGroupSimulateEnd, not a measurement"));
-out:
-    return st;
+    LK_PASS(lk_table_note(to, "size, algbw and busbw are those of nccl-tests. alone: from the last "
+                              "rank's arrival to the end; back_to_back: one collective of a burst. "
+                              "The GPU's events give the times, with the host ahead of the GPU "
+                              "(host late: samples in which it was not)"));
+    return lk_table_note(to, "host's clock: in place, until the host knew of the end. NCCL "
+                             "expects: ncclGroupSimulateEnd, not a measurement");
 }
 
 enum lk_status calibrate_show_rates(struct calibrate_tables *tables,
@@ -302,23 +295,20 @@ out:
 static enum lk_status effect_notes(struct lk_table *t, const struct calibrate_options *o,
                                    const struct lk_cluster *c, int least)
 {
-    enum lk_status st = LK_OK;
-
     if (lk_quantity_known(&c->delta))
-        LK_TRY(lk_table_note(t, "overlap: %s, %zu samples", c->delta.source, (size_t)c->delta.n));
+        LK_PASS(lk_table_note(t, "overlap: %s, %zu samples", c->delta.source, (size_t)c->delta.n));
     else if (o->device == CALIBRATE_CPU && o->overlap && least > c->gpus_per_node)
-        LK_TRY(lk_table_note(t,
-                             "overlap not probed: %d ranks on %d usable CPU%s; compute and "
-                             "collectives would share a CPU, which is co-location",
-                             least, c->gpus_per_node, c->gpus_per_node == 1 ? "" : "s"));
+        LK_PASS(lk_table_note(t,
+                              "overlap not probed: %d ranks on %d usable CPU%s; compute and "
+                              "collectives would share a CPU, which is co-location",
+                              least, c->gpus_per_node, c->gpus_per_node == 1 ? "" : "s"));
     if (lk_quantity_known(&c->transient_sd))
-        LK_TRY(lk_table_note(t, "sds: %s", c->transient_sd.source));
+        LK_PASS(lk_table_note(t, "sds: %s", c->transient_sd.source));
     for (size_t i = 0; i < c->n_slow; i++)
-        LK_TRY(lk_table_note(t,
-                             "rank %d is slow: it computes %.2f times as long as the others (%s)",
-                             c->slow[i].rank, c->slow[i].compute.value, c->slow[i].compute.source));
-out:
-    return st;
+        LK_PASS(
+            lk_table_note(t, "rank %d is slow: it computes %.2f times as long as the others (%s)",
+                          c->slow[i].rank, c->slow[i].compute.value, c->slow[i].compute.source));
+    return LK_OK;
 }
 
 enum lk_status calibrate_print(const struct calibrate_options *o, const struct lk_cluster *c,

@@ -46,14 +46,10 @@ enum lk_status lk_command_find(const struct lk_command *const *all, const char *
 enum lk_status lk_command_parse(const struct lk_command *c, int argc, char **argv, void *options,
                                 const char **operands, int *n_operands)
 {
-    enum lk_status st = LK_OK;
-
     memset(options, 0, c->size);
     if (c->defaults)
-        LK_TRY(lk_option_parse(c->defaults, options, 0, NULL, NULL, 0, n_operands));
-    LK_TRY(lk_option_parse(c->options, options, argc, argv, operands, c->operands_max, n_operands));
-out:
-    return st;
+        LK_PASS(lk_option_parse(c->defaults, options, 0, NULL, NULL, 0, n_operands));
+    return lk_option_parse(c->options, options, argc, argv, operands, c->operands_max, n_operands);
 }
 
 /* Return the level of the log that the parsed options give. */
@@ -221,20 +217,19 @@ static enum lk_status check_names(const struct lk_command *c, const char *const 
 enum lk_status lk_help_run(const struct lk_command *const *all, const char *version, int argc,
                            char **argv)
 {
-    enum lk_status st = LK_OK;
     struct help_options o;
     const struct lk_command *c = NULL;
     const char *words[WORDS_MAX];
     int n;
 
-    LK_TRY(lk_option_parse(rows, &o, argc, argv, words, WORDS_MAX, &n));
+    LK_PASS(lk_option_parse(rows, &o, argc, argv, words, WORDS_MAX, &n));
     if ((o.man && o.markdown) || (o.markdown ? n < 1 : n > 1))
         return lk_fail(LK_EUSAGE, "usage: lockstep help [COMMAND], --man [COMMAND] or --markdown "
                                   "COMMAND [OPTION...]");
     if (n > 0)
-        LK_TRY(lk_command_find(all, words[0], &c));
+        LK_PASS(lk_command_find(all, words[0], &c));
     if (o.markdown) {
-        LK_TRY(check_names(c, words + 1, (size_t)n - 1));
+        LK_PASS(check_names(c, words + 1, (size_t)n - 1));
         lk_option_markdown(c->options, words + 1, (size_t)n - 1, stdout);
     } else if (o.man && c) {
         print_command_page(c, version);
@@ -245,6 +240,5 @@ enum lk_status lk_help_run(const struct lk_command *const *all, const char *vers
     } else {
         lk_help_program(all, stdout);
     }
-out:
-    return st;
+    return LK_OK;
 }

@@ -28,27 +28,24 @@ static bool is_timed(const struct lk_job *j)
 static enum lk_status find_gradients(const struct throughput_options *o, const char *path,
                                      struct evidence_inputs *out)
 {
-    enum lk_status st = LK_OK;
     double n;
 
     if (o->parameters) {
-        LK_TRY(lk_gradients_parse_count(o->parameters, &n));
-        LK_TRY(lk_gradients_of_count(n, (enum lk_dtype)o->dtype, &out->job));
+        LK_PASS(lk_gradients_parse_count(o->parameters, &n));
+        LK_PASS(lk_gradients_of_count(n, (enum lk_dtype)o->dtype, &out->job));
     } else if (o->gradients) {
-        LK_TRY(
+        LK_PASS(
             lk_gradients_read(o->gradients, (enum lk_dtype)o->dtype, &out->job, &out->model.timed));
     } else {
-        LK_TRY(find_job(path, &out->job));
+        LK_PASS(find_job(path, &out->job));
         out->model.timed = is_timed(&out->job);
     }
-out:
-    return st;
+    return LK_OK;
 }
 
 static enum lk_status find_model(const struct throughput_options *o, const char *cluster,
                                  const char *const *operands, int n, struct evidence_inputs *out)
 {
-    enum lk_status st = LK_OK;
     bool list = o->parameters || o->gradients;
     int jobs = list ? 0 : 1, clusters = cluster ? 0 : 1;
 
@@ -60,40 +57,31 @@ static enum lk_status find_model(const struct throughput_options *o, const char 
         return lk_fail(LK_EUSAGE, "with --throughput give both or neither of what the job is (JOB, "
                                   "--parameters or --gradients) and its cluster (CLUSTER or "
                                   "--cluster), each once");
-    LK_TRY(find_gradients(o, operands[0], out));
-    LK_TRY(find_cluster(cluster ? cluster : operands[jobs], &out->cluster));
+    LK_PASS(find_gradients(o, operands[0], out));
+    LK_PASS(find_cluster(cluster ? cluster : operands[jobs], &out->cluster));
     out->model.job = &out->job;
     out->model.cluster = &out->cluster;
     out->request.model = &out->model;
-out:
-    return st;
+    return LK_OK;
 }
 
 enum lk_status evidence_open_table(const struct throughput_options *o, const char *cluster,
                                    const char *const *operands, int n, struct evidence_inputs *in)
 {
-    enum lk_status st = LK_OK;
-
     in->request.gpus_per_node = (int)o->gpus_per_node;
-    LK_TRY(find_model(o, cluster, operands, n, in));
-    LK_TRY(lk_throughput_read(o->file, &in->table));
-    LK_TRY(lk_throughput_evidence(&in->table, &in->request, &in->source));
-out:
-    return st;
+    LK_PASS(find_model(o, cluster, operands, n, in));
+    LK_PASS(lk_throughput_read(o->file, &in->table));
+    return lk_throughput_evidence(&in->table, &in->request, &in->source);
 }
 
 enum lk_status evidence_open_job(const char *const *jobs, size_t n, const char *cluster,
                                  const char *slow_ranks, const char *slow_links,
                                  struct evidence_inputs *in)
 {
-    enum lk_status st = LK_OK;
-
-    LK_TRY(find_job_of_runs(jobs, n, &in->job));
-    LK_TRY(find_cluster(cluster, &in->cluster));
-    LK_TRY(known_slow_add(&in->cluster, slow_ranks, slow_links));
-    LK_TRY(lk_step_evidence(&in->job, &in->cluster, &in->request.grid, &in->source));
-out:
-    return st;
+    LK_PASS(find_job_of_runs(jobs, n, &in->job));
+    LK_PASS(find_cluster(cluster, &in->cluster));
+    LK_PASS(known_slow_add(&in->cluster, slow_ranks, slow_links));
+    return lk_step_evidence(&in->job, &in->cluster, &in->request.grid, &in->source);
 }
 
 enum lk_status check_no_table(const struct throughput_options *o)

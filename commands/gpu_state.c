@@ -23,31 +23,26 @@ static enum lk_status add_number(struct lk_run_info *info, const char *key, doub
 
 static enum lk_status add_limits(struct lk_run_info *info, const struct lk_gpu_limits *l)
 {
-    enum lk_status st = LK_OK;
-
-    LK_TRY(add_number(info, LK_GPU_CONFIG_MAX_CLOCK, l->max_sm_clock_mhz));
-    LK_TRY(add_number(info, "gpu_max_memory_clock_mhz", l->max_memory_clock_mhz));
-    LK_TRY(add_number(info, LK_GPU_CONFIG_POWER_LIMIT, l->power_limit_w));
+    LK_PASS(add_number(info, LK_GPU_CONFIG_MAX_CLOCK, l->max_sm_clock_mhz));
+    LK_PASS(add_number(info, "gpu_max_memory_clock_mhz", l->max_memory_clock_mhz));
+    LK_PASS(add_number(info, LK_GPU_CONFIG_POWER_LIMIT, l->power_limit_w));
     if (l->instance)
-        LK_TRY(
+        LK_PASS(
             lk_run_info_config(info, "gpu_instance", "yes: clock and power are the whole GPU's"));
-out:
-    return st;
+    return LK_OK;
 }
 
 static enum lk_status add_links(struct lk_run_info *info, struct lk_nvml *nvml)
 {
     char text[LK_GPU_LINKS_TEXT];
     struct lk_gpu_links links;
-    enum lk_status st = LK_OK;
 
     lk_nvml_links(nvml, &links);
     if (lk_gpu_nvlinks_text(&links, text))
-        LK_TRY(lk_run_info_config(info, LK_GPU_CONFIG_NVLINKS, text));
+        LK_PASS(lk_run_info_config(info, LK_GPU_CONFIG_NVLINKS, text));
     if (lk_gpu_pcie_text(&links, text))
-        LK_TRY(lk_run_info_config(info, LK_GPU_CONFIG_PCIE, text));
-out:
-    return st;
+        LK_PASS(lk_run_info_config(info, LK_GPU_CONFIG_PCIE, text));
+    return LK_OK;
 }
 
 enum lk_status gpu_state_open(struct gpu_state *g, bool needed, const struct lk_nvml_calls *calls,

@@ -107,29 +107,25 @@ static enum lk_status set_shape(const struct lk_bench *b, struct lk_cluster *c)
 static enum lk_status set_text(char **to, const char *option, const char *log, const char *fallback)
 {
     char *text = NULL;
-    enum lk_status st = LK_OK;
 
     if (!option && !log && *to)
         return LK_OK;
-    LK_TRY(lk_strdup(&text, option ? option : log ? log : fallback));
+    LK_PASS(lk_strdup(&text, option ? option : log ? log : fallback));
     free(*to);
     *to = text;
-out:
-    return st;
+    return LK_OK;
 }
 
 /* Move the points of b behind those of c. */
 static enum lk_status add_points(struct lk_bench *b, struct lk_cluster *c)
 {
-    enum lk_status st = LK_OK;
     size_t capacity = c->n_points;
 
-    LK_TRY(lk_array_grow(&c->points, &capacity, c->n_points + b->n_points, sizeof *c->points));
+    LK_PASS(lk_array_grow(&c->points, &capacity, c->n_points + b->n_points, sizeof *c->points));
     memcpy(c->points + c->n_points, b->points, b->n_points * sizeof *b->points);
     c->n_points += b->n_points;
     b->n_points = 0;
-out:
-    return st;
+    return LK_OK;
 }
 
 static enum lk_status print(const struct options *o, const struct lk_bench *b,

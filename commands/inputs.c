@@ -98,21 +98,18 @@ static enum lk_status check_slow(const struct lk_cluster *c, int at, bool link)
 static enum lk_status add_slow(struct lk_cluster *c, const char *word, bool link,
                                const char *option)
 {
-    enum lk_status st = LK_OK;
     size_t capacity = c->n_slow;
     struct lk_cluster_slow *e;
     double factor;
     int64_t at;
 
-    LK_TRY(lk_parse_factor_at(word, LK_RANKS_MAX - 1, &at, &factor));
-    LK_TRY(check_slow(c, (int)at, link));
-    LK_TRY(lk_array_grow(&c->slow, &capacity, c->n_slow + 1, sizeof *c->slow));
+    LK_PASS(lk_parse_factor_at(word, LK_RANKS_MAX - 1, &at, &factor));
+    LK_PASS(check_slow(c, (int)at, link));
+    LK_PASS(lk_array_grow(&c->slow, &capacity, c->n_slow + 1, sizeof *c->slow));
     e = &c->slow[c->n_slow++];
     *e = (struct lk_cluster_slow){.rank = link ? -1 : (int)at, .node = link ? (int)at : -1};
     e->compute = e->link = lk_quantity_none();
-    LK_TRY(lk_quantity_set(link ? &e->link : &e->compute, factor, NAN, NAN, 0, "--%s", option));
-out:
-    return st;
+    return lk_quantity_set(link ? &e->link : &e->compute, factor, NAN, NAN, 0, "--%s", option);
 }
 
 static enum lk_status add_slow_list(struct lk_cluster *c, const char *text, bool link,
@@ -133,10 +130,6 @@ out:
 
 enum lk_status known_slow_add(struct lk_cluster *c, const char *ranks, const char *links)
 {
-    enum lk_status st = LK_OK;
-
-    LK_TRY(add_slow_list(c, ranks, false, "slow-rank"));
-    LK_TRY(add_slow_list(c, links, true, "slow-link"));
-out:
-    return st;
+    LK_PASS(add_slow_list(c, ranks, false, "slow-rank"));
+    return add_slow_list(c, links, true, "slow-link");
 }

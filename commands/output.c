@@ -148,14 +148,12 @@ enum lk_status cluster_effect_table(const struct lk_cluster *c, struct lk_table 
         {&c->tail_share, "tail: share of micro-batches"},
         {&c->tail_scale, "tail: mean excess"},
     };
-    enum lk_status st = LK_OK;
 
-    LK_TRY(lk_table_create("How ranks slow each other, relative", effect_columns,
-                           LK_COUNT(effect_columns), out));
+    LK_PASS(lk_table_create("How ranks slow each other, relative", effect_columns,
+                            LK_COUNT(effect_columns), out));
     for (size_t i = 0; i < c->n_kappa; i++)
-        LK_TRY(effect_row(*out, &c->kappa[i].kappa, "kappa: compute, by co-located ranks"));
+        LK_PASS(effect_row(*out, &c->kappa[i].kappa, "kappa: compute, by co-located ranks"));
     for (size_t i = 0; i < LK_COUNT(rows); i++)
-        LK_TRY(effect_row(*out, rows[i].quantity, rows[i].text));
-out:
-    return st;
+        LK_PASS(effect_row(*out, rows[i].quantity, rows[i].text));
+    return LK_OK;
 }

@@ -131,20 +131,17 @@ out:
 /* Refuse options that conflict with the source of evidence, or are missing. */
 static enum lk_status check(const struct options *o, const char **operands, int n)
 {
-    enum lk_status st = LK_OK;
-
     if (o->table.file && (o->trace || o->slow_rank || o->slow_link))
         return lk_fail(LK_EUSAGE, "--trace, --slow-rank and --slow-link need a JOB and CLUSTER "
                                   "without --throughput");
     if (!o->table.file) {
-        LK_TRY(check_no_table(&o->table));
-        LK_TRY(job_and_cluster("predict", operands, n, o->cluster));
+        LK_PASS(check_no_table(&o->table));
+        LK_PASS(job_and_cluster("predict", operands, n, o->cluster));
     }
     if (!o->gpus.n)
         return lk_fail(LK_EUSAGE, "--gpus is missing: the counts to predict, e.g. --gpus=%s",
                        o->table.file ? "8,16,32" : "1,2,4");
-out:
-    return st;
+    return LK_OK;
 }
 
 static enum lk_status run(void *options, const char **operands, int n)

@@ -46,8 +46,6 @@ struct input {
 
 static enum lk_status read_input(const char *const *operands, size_t n, struct input *in)
 {
-    enum lk_status st = LK_OK;
-
     for (size_t i = 0; i < n; i++) {
         if (!lk_ends_with(operands[i], ".json")) {
             in->dirs[in->n_dirs++] = operands[i];
@@ -55,13 +53,12 @@ static enum lk_status read_input(const char *const *operands, size_t n, struct i
         }
         if (in->n_forecasts == FORECASTS_MAX)
             return lk_fail(LK_EUSAGE, "at most %d forecasts fit on one plot", FORECASTS_MAX);
-        LK_TRY(lk_forecast_read(operands[i], &in->forecasts[in->n_forecasts]));
+        LK_PASS(lk_forecast_read(operands[i], &in->forecasts[in->n_forecasts]));
         in->n_forecasts++;
     }
     if (in->n_dirs)
-        LK_TRY(lk_run_set_read(in->dirs, in->n_dirs, &in->runs));
-out:
-    return st;
+        LK_PASS(lk_run_set_read(in->dirs, in->n_dirs, &in->runs));
+    return LK_OK;
 }
 
 /* Make a title such as "gpt-nano on 2 x Xeon, 2026-01-31"; a simulated run has no date. */

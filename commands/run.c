@@ -223,24 +223,21 @@ static enum lk_status check_early(const struct run_options *o, const struct run_
                                   struct lk_run_info *out)
 {
     struct lk_train_config c;
-    enum lk_status st = LK_OK;
     char library[512];
     int most = 0;
 
     for (size_t i = 0; i < grid->n_points; i++) {
-        LK_TRY(run_options_check_fault(o, grid->points[i].config.gpus));
+        LK_PASS(run_options_check_fault(o, grid->points[i].config.gpus));
         most = grid->points[i].config.gpus > most ? grid->points[i].config.gpus : most;
     }
-    LK_TRY(run_options_check_slow_rank(o, most));
-    LK_TRY(run_options_train(o, 0, 1, 0, &c));
+    LK_PASS(run_options_check_slow_rank(o, most));
+    LK_PASS(run_options_train(o, 0, 1, 0, &c));
     c.device_config.brief = true;
     if (o->train.data || o->train.import_path)
-        LK_TRY(lk_train_check(&c));
-    LK_TRY(lk_train_describe(&c, out));
-    LK_TRY(run_options_train(o, 0, most, 0, &c));
-    LK_TRY(lk_comm_library(c.comm, library, sizeof library));
-out:
-    return st;
+        LK_PASS(lk_train_check(&c));
+    LK_PASS(lk_train_describe(&c, out));
+    LK_PASS(run_options_train(o, 0, most, 0, &c));
+    return lk_comm_library(c.comm, library, sizeof library);
 }
 
 static enum lk_status run_launcher(const struct run_options *o)
@@ -273,13 +270,10 @@ out:
 static enum lk_status start(const struct lk_command *c, const char *job, struct run_options *o)
 {
     struct lk_rank_env env;
-    enum lk_status st = LK_OK;
 
-    LK_TRY(run_options_complete(c, job, o));
-    LK_TRY(lk_rank_env_read(&env));
-    st = env.present ? run_rank(o, &env) : run_launcher(o);
-out:
-    return st;
+    LK_PASS(run_options_complete(c, job, o));
+    LK_PASS(lk_rank_env_read(&env));
+    return env.present ? run_rank(o, &env) : run_launcher(o);
 }
 
 static enum lk_status run(void *options, const char **operands, int n)

@@ -69,7 +69,6 @@ static enum lk_status plan_points(const struct run_options *o, struct run_grid *
     const struct lk_ints *ranks = o->scaling.n ? &o->scaling : &one;
     int64_t smallest = INT_MAX;
     size_t capacity = 0;
-    enum lk_status st = LK_OK;
 
     for (int i = 0; i < ranks->n; i++)
         smallest = ranks->v[i] < smallest ? ranks->v[i] : smallest;
@@ -78,36 +77,32 @@ static enum lk_status plan_points(const struct run_options *o, struct run_grid *
                               .on_curve = true};
 
         if (o->strong)
-            LK_TRY(strong_point(o, smallest, ranks->v[i], &p));
-        LK_TRY(add_point(s, &capacity, p));
+            LK_PASS(strong_point(o, smallest, ranks->v[i], &p));
+        LK_PASS(add_point(s, &capacity, p));
     }
     for (int i = 0; i < o->local_batches.n; i++)
-        LK_TRY(add_point(s, &capacity,
-                         (struct run_point){.config = config_of(smallest, o->local_batches.v[i],
-                                                                o->accumulation)}));
-out:
-    return st;
+        LK_PASS(add_point(s, &capacity,
+                          (struct run_point){.config = config_of(smallest, o->local_batches.v[i],
+                                                                 o->accumulation)}));
+    return LK_OK;
 }
 
 static enum lk_status plan_parts(struct run_grid *s, int repetitions)
 {
-    enum lk_status st = LK_OK;
-
-    LK_TRY(lk_alloc(&s->parts, s->n_points * (size_t)repetitions, sizeof *s->parts));
+    LK_PASS(lk_alloc(&s->parts, s->n_points * (size_t)repetitions, sizeof *s->parts));
     for (int r = 0; r < repetitions; r++)
         for (size_t i = 0; i < s->n_points; i++) {
             size_t point = r % 2 ? s->n_points - 1 - i : i;
             const struct run_point *p = &s->points[point];
             struct run_part *part = &s->parts[s->n_parts];
 
-            LK_TRY(lk_asprintf(&part->dir, "k%d-b%d-a%d-r%d", p->config.gpus, p->config.local_batch,
-                               p->config.accumulation, r));
+            LK_PASS(lk_asprintf(&part->dir, "k%d-b%d-a%d-r%d", p->config.gpus,
+                                p->config.local_batch, p->config.accumulation, r));
             part->point = point;
             part->repetition = r;
             s->n_parts++;
         }
-out:
-    return st;
+    return LK_OK;
 }
 
 enum lk_status run_grid_plan(const struct run_options *o, struct run_grid *out)
@@ -379,7 +374,6 @@ static enum lk_status add_notes(const struct run_grid *s, const struct run_optio
 {
     const struct run_part *most = &s->parts[0];
     double worst = -1, allowed = 0;
-    enum lk_status st = LK_OK;
 
     for (size_t i = 0; i < s->n_parts; i++) {
         if (s->points[s->parts[i].point].config.gpus > s->points[most->point].config.gpus)
@@ -390,22 +384,21 @@ static enum lk_status add_notes(const struct run_grid *s, const struct run_optio
         }
     }
     if (ref->ranks)
-        LK_TRY(lk_table_note(t, "%s scaling; efficiency is against %d rank%s",
-                             o->strong ? "strong" : "weak", ref->ranks,
-                             ref->ranks == 1 ? "" : "s"));
+        LK_PASS(lk_table_note(t, "%s scaling; efficiency is against %d rank%s",
+                              o->strong ? "strong" : "weak", ref->ranks,
+                              ref->ranks == 1 ? "" : "s"));
     if (!isnan(most->result.noise.value))
-        LK_TRY(lk_table_note(t,
-                             "gradient noise scale at %d ranks: %.3g samples, 90 %% interval "
-                             "%.3g to %.3g, from %zu steps",
-                             s->points[most->point].config.gpus, most->result.noise.value,
-                             most->result.noise.lo, most->result.noise.hi, most->result.noise.n));
+        LK_PASS(lk_table_note(t,
+                              "gradient noise scale at %d ranks: %.3g samples, 90 %% interval "
+                              "%.3g to %.3g, from %zu steps",
+                              s->points[most->point].config.gpus, most->result.noise.value,
+                              most->result.noise.lo, most->result.noise.hi, most->result.noise.n));
     if (o->train.verify)
-        LK_TRY(lk_table_note(t,
-                             "verified: largest gradient error %.2g of the float64 reference, "
-                             "where %.2g is allowed; parameters bit-identical on all ranks",
-                             worst, allowed));
-out:
-    return st;
+        LK_PASS(lk_table_note(t,
+                              "verified: largest gradient error %.2g of the float64 reference, "
+                              "where %.2g is allowed; parameters bit-identical on all ranks",
+                              worst, allowed));
+    return LK_OK;
 }
 
 enum lk_status run_grid_table(const struct run_grid *s, const struct run_options *o,

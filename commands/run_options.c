@@ -322,21 +322,19 @@ enum lk_status run_options_complete(const struct lk_command *c, const char *job,
                                     struct run_options *o)
 {
     struct run_options defaults;
-    enum lk_status st = LK_OK;
     int none;
 
-    LK_TRY(lk_command_parse(c, 0, NULL, &defaults, NULL, &none));
+    LK_PASS(lk_command_parse(c, 0, NULL, &defaults, NULL, &none));
     o->command = c;
     if (job) {
         o->train.model.name = "replay";
         o->device = RUN_DEVICE_TIMED;
         o->train.model.job = job;
     }
-    LK_TRY(check(o, &defaults));
+    LK_PASS(check(o, &defaults));
     if (job)
-        LK_TRY(take_from_job(o));
-out:
-    return st;
+        LK_PASS(take_from_job(o));
+    return LK_OK;
 }
 
 enum lk_status run_options_check_slow_rank(const struct run_options *o, int ranks)
@@ -398,9 +396,8 @@ enum lk_status run_options_train(const struct run_options *o, int rank, int worl
     static const enum lk_train_graph graphs[] = {
         [RUN_AUTO] = LK_GRAPH_AUTO, [RUN_YES] = LK_GRAPH_YES, [RUN_NO] = LK_GRAPH_NO};
     struct lk_train_config c = o->train;
-    enum lk_status st = LK_OK;
 
-    LK_TRY(slowdown(o->slow_rank, rank, &c.device_config.slowdown));
+    LK_PASS(slowdown(o->slow_rank, rank, &c.device_config.slowdown));
     c.device = run_devices[o->device];
     c.device_config.real = o->dtype ? LK_BF16 : LK_F32;
     c.device_config.local_rank = local_rank;
@@ -428,6 +425,5 @@ enum lk_status run_options_train(const struct run_options *o, int rank, int worl
     c.graph = graphs[o->graph];
     c.verify_steps = (int)o->verify_steps;
     *out = c;
-out:
-    return st;
+    return LK_OK;
 }

@@ -72,39 +72,34 @@ out:
 
 static enum lk_status describe_machine(struct lk_run_info *info)
 {
-    enum lk_status st = LK_OK;
     struct lk_machine m;
 
     lk_machine_find("", &m);
     for (int i = 0; i < LK_MACHINE_FACTS; i++)
         if (m.text[i][0])
-            LK_TRY(lk_run_info_config(info, lk_machine_keys[i], m.text[i]));
-out:
-    return st;
+            LK_PASS(lk_run_info_config(info, lk_machine_keys[i], m.text[i]));
+    return LK_OK;
 }
 
 static enum lk_status describe(const struct run_record *r, const struct lk_train_config *c,
                                struct lk_run_info *info)
 {
-    enum lk_status st = LK_OK;
     char value[PATH_MAX];
 
-    LK_TRY(lk_train_describe(c, info));
-    LK_TRY(agree_on_id(r, &info->run_id));
+    LK_PASS(lk_train_describe(c, info));
+    LK_PASS(agree_on_id(r, &info->run_id));
     info->nodes = r->env->nodes;
-    LK_TRY(lk_run_info_config(info, "tool_version", LK_VERSION));
-    LK_TRY(describe_machine(info));
+    LK_PASS(lk_run_info_config(info, "tool_version", LK_VERSION));
+    LK_PASS(describe_machine(info));
     if (r->gpu_records[0])
-        LK_TRY(lk_run_info_config(info, LK_CUPTI_CONFIG_KEY, r->gpu_records));
+        LK_PASS(lk_run_info_config(info, LK_CUPTI_CONFIG_KEY, r->gpu_records));
     for (const struct lk_option *row = r->options->command->options; row->name; row++)
-        LK_TRY(lk_run_info_config(info, row->name,
-                                  lk_option_value(row, r->options, value, sizeof value)));
-    LK_TRY(lk_comm_library(c->comm, value, sizeof value));
+        LK_PASS(lk_run_info_config(info, row->name,
+                                   lk_option_value(row, r->options, value, sizeof value)));
+    LK_PASS(lk_comm_library(c->comm, value, sizeof value));
     if (*value)
-        LK_TRY(lk_run_info_config(info, "comm_library", value));
-    LK_TRY(describe_environment(info));
-out:
-    return st;
+        LK_PASS(lk_run_info_config(info, "comm_library", value));
+    return describe_environment(info);
 }
 
 /* Return how many spans the compute stream will have, which has the most: about three ops and
@@ -197,40 +192,33 @@ enum lk_status run_record_start(struct run_record *r, const struct run_options *
                                 const struct lk_rank_env *env, struct lk_store *store,
                                 const char *dir, const struct lk_train_config *c)
 {
-    enum lk_status st = LK_OK;
-
     *r = (struct run_record){.options = o, .env = env, .store = store, .dir = dir};
-    LK_TRY(open_nvtx(r));
+    LK_PASS(open_nvtx(r));
     if (!r->nvtx && !o->trace && o->gpu_state != RUN_YES)
         return LK_OK;
     if (r->nvtx || o->trace)
-        LK_TRY(lk_recorder_create(&r->recorder));
-    LK_TRY(open_gpu_records(r, c));
+        LK_PASS(lk_recorder_create(&r->recorder));
+    LK_PASS(open_gpu_records(r, c));
     if (o->trace || o->gpu_state == RUN_YES)
-        LK_TRY(open_trace(r, c));
+        LK_PASS(open_trace(r, c));
     if (r->gpu)
-        LK_TRY(lk_recorder_attach(r->recorder, &lk_cupti_ops, r->gpu));
+        LK_PASS(lk_recorder_attach(r->recorder, &lk_cupti_ops, r->gpu));
     if (r->nvtx)
-        LK_TRY(lk_recorder_attach(r->recorder, &lk_nvtx_ops, r->nvtx));
+        LK_PASS(lk_recorder_attach(r->recorder, &lk_nvtx_ops, r->nvtx));
     if (r->spans)
-        LK_TRY(lk_recorder_attach(r->recorder, &lk_span_file_ops, r->spans));
-    LK_TRY(gpu_state_start(&r->state, r->recorder));
-out:
-    return st;
+        LK_PASS(lk_recorder_attach(r->recorder, &lk_span_file_ops, r->spans));
+    return gpu_state_start(&r->state, r->recorder);
 }
 
 /* Record round trips to rank 0's clock in the trace; do nothing without a trace. */
 static enum lk_status record_clocks(struct run_record *r, enum lk_clock_moment moment)
 {
     struct lk_clock_sample samples[CLOCK_ROUND_TRIPS];
-    enum lk_status st = LK_OK;
 
     if (!r->spans || r->env->rank == 0)
         return LK_OK;
-    LK_TRY(lk_store_clock(r->store, CLOCK_ROUND_TRIPS, samples));
-    LK_TRY(lk_span_file_clock(r->spans, moment, samples, CLOCK_ROUND_TRIPS));
-out:
-    return st;
+    LK_PASS(lk_store_clock(r->store, CLOCK_ROUND_TRIPS, samples));
+    return lk_span_file_clock(r->spans, moment, samples, CLOCK_ROUND_TRIPS);
 }
 
 /* Stop CUPTI. Recorded spans are kept in the trace, even when it fails. */

@@ -40,9 +40,7 @@ static const struct lk_option rows[] = {
 /* Refuse options and operands that are missing, or that go with a table alone. */
 static enum lk_status check_runs(const struct options *o, int n)
 {
-    enum lk_status st = LK_OK;
-
-    LK_TRY(check_no_table(&o->table));
+    LK_PASS(check_no_table(&o->table));
     if (o->local_batch)
         return lk_fail(LK_EUSAGE, "--local-batch goes with --throughput");
     if (!n)
@@ -50,8 +48,7 @@ static enum lk_status check_runs(const struct options *o, int n)
                        "which runs? Usage: lockstep validate RUN... --cluster cluster.json");
     if (!o->cluster)
         return lk_fail(LK_EUSAGE, "--cluster is missing: the file that `lockstep calibrate` wrote");
-out:
-    return st;
+    return LK_OK;
 }
 
 static enum lk_status nothing_held_out(const struct options *o, const struct evidence_inputs *in,

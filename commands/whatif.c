@@ -70,14 +70,11 @@ static void lists_fini(struct lists *l)
 /* Find the cluster whose GPU a value of --gpu names; "own" is the forecast's own cluster. */
 static enum lk_status find_gpu(struct lists *l, const char *name, struct lk_axis_value *v)
 {
-    enum lk_status st = LK_OK;
-
     if (!strcmp(name, "own"))
         return LK_OK;
-    LK_TRY(lk_fail_context(find_cluster(name, &l->gpus[l->n_gpus]), "--gpu"));
+    LK_PASS(lk_fail_context(find_cluster(name, &l->gpus[l->n_gpus]), "--gpu"));
     v->gpu = &l->gpus[l->n_gpus++];
-out:
-    return st;
+    return LK_OK;
 }
 
 static enum lk_status read_axis(struct lists *l, enum lk_axis a, const char *text,
@@ -119,20 +116,17 @@ static void show_progress(void *user, size_t done, size_t total)
 static enum lk_status make_request(const struct options *o, struct lists *l,
                                    struct lk_whatif_request *q)
 {
-    enum lk_status st = LK_OK;
-
     *q = (struct lk_whatif_request){.global_batch = o->global_batch,
                                     .level = o->level,
                                     .draws = (int)o->draws,
                                     .seed = (uint64_t)o->seed,
                                     .plan = &o->plan.request,
                                     .progress = isatty(STDERR_FILENO) ? show_progress : NULL};
-    LK_TRY(lk_alloc(&l->gpus, VALUES_MAX, sizeof *l->gpus));
+    LK_PASS(lk_alloc(&l->gpus, VALUES_MAX, sizeof *l->gpus));
     for (int a = 0; a < LK_AXIS_COUNT; a++)
         if (o->axes[a])
-            LK_TRY(read_axis(l, (enum lk_axis)a, o->axes[a], q));
-out:
-    return st;
+            LK_PASS(read_axis(l, (enum lk_axis)a, o->axes[a], q));
+    return LK_OK;
 }
 
 /* Add memory, cost and time to the target to every point, for the GPU of its scenario; a table of

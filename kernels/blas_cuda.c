@@ -245,19 +245,16 @@ static enum lk_status describe(const struct lk_cuda_blas *b, struct plan *p)
     cublasOperation_t first = k->transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N;
     cublasOperation_t second = k->transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N;
     cublasLtEpilogue_t epilogue = k->bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
-    enum lk_status st = LK_OK;
 
-    LK_TRY(check(b, b->call.MatmulDescCreate(&p->desc, compute, CUDA_R_32F), "a description"));
-    LK_TRY(set_desc(b, p->desc, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first));
-    LK_TRY(set_desc(b, p->desc, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second));
-    LK_TRY(set_desc(b, p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue));
-    LK_TRY(make_layout(b, type, k->transpose_a ? k->inner : k->rows,
-                       k->transpose_a ? k->rows : k->inner, k->stride[A], &p->a));
-    LK_TRY(make_layout(b, type, k->transpose_b ? k->columns : k->inner,
-                       k->transpose_b ? k->inner : k->columns, k->stride[B], &p->b));
-    LK_TRY(make_layout(b, type, k->rows, k->columns, k->stride[D], &p->d));
-out:
-    return st;
+    LK_PASS(check(b, b->call.MatmulDescCreate(&p->desc, compute, CUDA_R_32F), "a description"));
+    LK_PASS(set_desc(b, p->desc, CUBLASLT_MATMUL_DESC_TRANSA, &first, sizeof first));
+    LK_PASS(set_desc(b, p->desc, CUBLASLT_MATMUL_DESC_TRANSB, &second, sizeof second));
+    LK_PASS(set_desc(b, p->desc, CUBLASLT_MATMUL_DESC_EPILOGUE, &epilogue, sizeof epilogue));
+    LK_PASS(make_layout(b, type, k->transpose_a ? k->inner : k->rows,
+                        k->transpose_a ? k->rows : k->inner, k->stride[A], &p->a));
+    LK_PASS(make_layout(b, type, k->transpose_b ? k->columns : k->inner,
+                        k->transpose_b ? k->inner : k->columns, k->stride[B], &p->b));
+    return make_layout(b, type, k->rows, k->columns, k->stride[D], &p->d);
 }
 
 static enum lk_status set_preference(const struct lk_cuda_blas *b, cublasLtMatmulPreference_t to,
@@ -286,21 +283,19 @@ static enum lk_status set_preferences(const struct lk_cuda_blas *b, cublasLtMatm
     };
     uint64_t workspace_bytes = LK_CUDA_WORKSPACE_BYTES;
     uint32_t reduction = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
-    enum lk_status st = LK_OK;
 
-    LK_TRY(set_preference(b, to, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace_bytes,
-                          sizeof workspace_bytes));
-    LK_TRY(set_preference(b, to, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reduction,
-                          sizeof reduction));
+    LK_PASS(set_preference(b, to, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &workspace_bytes,
+                           sizeof workspace_bytes));
+    LK_PASS(set_preference(b, to, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &reduction,
+                           sizeof reduction));
     for (size_t i = 0; i < LK_COUNT(rows); i++) {
         uint32_t bytes = k->alignment[rows[i].operand];
 
         if (rows[i].operand == D && k->alignment[BIAS] < bytes)
             bytes = k->alignment[BIAS];
-        LK_TRY(set_preference(b, to, rows[i].attribute, &bytes, sizeof bytes));
+        LK_PASS(set_preference(b, to, rows[i].attribute, &bytes, sizeof bytes));
     }
-out:
-    return st;
+    return LK_OK;
 }
 
 static enum lk_status choose(const struct lk_cuda_blas *b, struct plan *p)
@@ -453,7 +448,6 @@ enum lk_status lk_cuda_blas_product(const struct lk_cuda *c, const struct lk_cud
 {
     size_t bytes = lk_dtype_bytes(c->real);
     struct lk_cuda_product whole = *p;
-    enum lk_status st = LK_OK;
 
     whole.a_stride = lk_op_stride(p->a_stride, p->transpose_a ? p->rows : p->inner);
     whole.b_stride = lk_op_stride(p->b_stride, p->transpose_b ? p->inner : p->columns);
@@ -464,11 +458,9 @@ enum lk_status lk_cuda_blas_product(const struct lk_cuda *c, const struct lk_cud
 
         if (at == 0)
             continue;
-        LK_TRY(lk_cuda_blas_product(c, &part));
+        LK_PASS(lk_cuda_blas_product(c, &part));
         part = rest_of(whole, axis, at, bytes);
         return lk_cuda_blas_product(c, &part);
     }
-    LK_TRY(run(c, &whole));
-out:
-    return st;
+    return run(c, &whole);
 }

@@ -45,13 +45,11 @@ enum lk_status lk_cuda_init(struct lk_cuda *c, void *stream, enum lk_dtype real,
                             struct lk_cuda_blas *blas)
 {
     void *workspace = NULL;
-    enum lk_status st = LK_OK;
 
-    LK_TRY(
+    LK_PASS(
         lk_cuda_status(cudaMalloc(&workspace, LK_CUDA_WORKSPACE_BYTES), "workspace of a stream"));
     *c = (struct lk_cuda){.stream = stream, .real = real, .workspace = workspace, .blas = blas};
-out:
-    return st;
+    return LK_OK;
 }
 
 void lk_cuda_fini(struct lk_cuda *c)

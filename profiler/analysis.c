@@ -162,18 +162,17 @@ static void time_by_duration(struct lk_analysis *a, size_t i)
 
 static enum lk_status find_arrivals(struct lk_analysis *a)
 {
-    enum lk_status st = LK_OK;
     const struct lk_run *run = a->run;
 
     a->aligned = true;
     for (size_t k = 0; k < run->n; k++)
         a->aligned = a->aligned && run->ranks[k].uncertainty_ns < LK_CLOCK_UNKNOWN_NS;
-    LK_TRY(lk_alloc(&a->first_collective, run->n_steps + 1, sizeof *a->first_collective));
+    LK_PASS(lk_alloc(&a->first_collective, run->n_steps + 1, sizeof *a->first_collective));
     for (size_t s = 0; s < run->n_steps; s++)
         a->first_collective[s + 1] = a->first_collective[s] + step_of(a, 0, s)->n_collectives;
     a->n_collectives = a->first_collective[run->n_steps];
-    LK_TRY(lk_alloc(&a->collectives, a->n_collectives, sizeof *a->collectives));
-    LK_TRY(lk_alloc(&a->begin_ns, a->n_collectives * run->n, sizeof *a->begin_ns));
+    LK_PASS(lk_alloc(&a->collectives, a->n_collectives, sizeof *a->collectives));
+    LK_PASS(lk_alloc(&a->begin_ns, a->n_collectives * run->n, sizeof *a->begin_ns));
     for (size_t s = 0; s < run->n_steps; s++)
         for (size_t i = a->first_collective[s]; i < a->first_collective[s + 1]; i++) {
             a->collectives[i] = (struct lk_analysis_collective){
@@ -183,15 +182,13 @@ static enum lk_status find_arrivals(struct lk_analysis *a)
             else
                 time_by_duration(a, i);
         }
-out:
-    return st;
+    return LK_OK;
 }
 
 /* ---- Buckets ---- */
 
 static enum lk_status find_buckets(struct lk_analysis *a)
 {
-    enum lk_status st = LK_OK;
     size_t capacity = 0;
 
     for (size_t i = 0; i < a->n_collectives; i++) {
@@ -202,15 +199,14 @@ static enum lk_status find_buckets(struct lk_analysis *a)
             at++;
         if (at < a->n_buckets && a->buckets[at].bucket == x->bucket)
             continue;
-        LK_TRY(lk_array_grow(&a->buckets, &capacity, a->n_buckets + 1, sizeof *a->buckets));
+        LK_PASS(lk_array_grow(&a->buckets, &capacity, a->n_buckets + 1, sizeof *a->buckets));
         for (size_t b = a->n_buckets; b > at; b--)
             a->buckets[b] = a->buckets[b - 1];
         a->buckets[at] =
             (struct lk_analysis_bucket){.bucket = x->bucket, .bytes = x->bytes, .late_rank = -1};
         a->n_buckets++;
     }
-out:
-    return st;
+    return LK_OK;
 }
 
 static const struct lk_range *backward_before(const struct lk_rank_steps *r,

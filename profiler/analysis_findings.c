@@ -34,20 +34,18 @@ static enum lk_status say(struct lk_analysis *a, double cost_s, const char *fmt,
 
 static enum lk_status say(struct lk_analysis *a, double cost_s, const char *fmt, ...)
 {
-    enum lk_status st = LK_OK;
     char text[512];
     va_list ap;
 
     va_start(ap, fmt);
     (void)vsnprintf(text, sizeof text, fmt, ap);
     va_end(ap);
-    LK_TRY(
+    LK_PASS(
         lk_array_grow(&a->findings, &a->findings_capacity, a->n_findings + 1, sizeof *a->findings));
     a->findings[a->n_findings] = (struct lk_finding){.cost_s = cost_s};
-    LK_TRY(lk_strdup(&a->findings[a->n_findings].text, text));
+    LK_PASS(lk_strdup(&a->findings[a->n_findings].text, text));
     a->n_findings++;
-out:
-    return st;
+    return LK_OK;
 }
 
 struct text {
@@ -153,31 +151,26 @@ static enum lk_status late_rank(struct lk_analysis *a)
 
 static enum lk_status slow_ranks(struct lk_analysis *a)
 {
-    enum lk_status st = LK_OK;
-
     for (size_t k = 0; k < a->run->n; k++) {
         double cost = a->ranks[k].losses_s[LK_LOSS_SLOW_RANK];
         char gpu[LK_GPU_TEXT + 2] = "; ";
 
         if (cost >= loss_share * a->step_s)
-            LK_TRY(say(a, cost,
-                       "slow rank: rank %zu computes %s a step longer than the common pace%s", k,
-                       time_text(cost).buf, gpu_is_slow(a, k, gpu + 2) ? gpu : ""));
+            LK_PASS(say(a, cost,
+                        "slow rank: rank %zu computes %s a step longer than the common pace%s", k,
+                        time_text(cost).buf, gpu_is_slow(a, k, gpu + 2) ? gpu : ""));
     }
-out:
-    return st;
+    return LK_OK;
 }
 
 static enum lk_status slow_gpus(struct lk_analysis *a)
 {
-    enum lk_status st = LK_OK;
     char gpu[LK_GPU_TEXT];
 
     for (size_t k = 0; k < a->run->n; k++)
         if (gpu_is_slow(a, k, gpu))
-            LK_TRY(say(a, NAN, "GPU clock: rank %zu: %s", k, gpu));
-out:
-    return st;
+            LK_PASS(say(a, NAN, "GPU clock: rank %zu: %s", k, gpu));
+    return LK_OK;
 }
 
 /* Report GPUs that are throttled, with the most throttled one as an example. */
@@ -309,17 +302,14 @@ static const struct {
 
 static enum lk_status losses(struct lk_analysis *a)
 {
-    enum lk_status st = LK_OK;
-
     for (size_t i = 0; i < LK_COUNT(loss_texts); i++) {
         double cost = a->losses_s[loss_texts[i].row];
 
         if (cost >= loss_share * a->step_s)
-            LK_TRY(say(a, cost, "%s, %s a step (%.1f %%)", loss_texts[i].text, time_text(cost).buf,
-                       percent(a, cost)));
+            LK_PASS(say(a, cost, "%s, %s a step (%.1f %%)", loss_texts[i].text, time_text(cost).buf,
+                        percent(a, cost)));
     }
-out:
-    return st;
+    return LK_OK;
 }
 
 static enum lk_status rest(struct lk_analysis *a)
@@ -358,7 +348,6 @@ static enum lk_status clocks(struct lk_analysis *a)
 
 static enum lk_status recording(struct lk_analysis *a)
 {
-    enum lk_status st = LK_OK;
     uint64_t dropped = 0;
 
     for (size_t k = 0; k < a->run->n; k++) {
@@ -366,13 +355,12 @@ static enum lk_status recording(struct lk_analysis *a)
 
         dropped += t->dropped;
         if (t->truncated)
-            LK_TRY(say(a, NAN, "truncated: rank %zu did not end by itself%s%s", k,
-                       t->failure ? ": " : "", t->failure ? t->failure : ""));
+            LK_PASS(say(a, NAN, "truncated: rank %zu did not end by itself%s%s", k,
+                        t->failure ? ": " : "", t->failure ? t->failure : ""));
     }
     if (dropped)
-        LK_TRY(say(a, NAN, "recording: %" PRIu64 " spans were lost to full rings", dropped));
-out:
-    return st;
+        LK_PASS(say(a, NAN, "recording: %" PRIu64 " spans were lost to full rings", dropped));
+    return LK_OK;
 }
 
 /* Return the last value of a counter in a trace, or 0. */
@@ -398,22 +386,20 @@ static enum lk_status gpu_records(struct lk_analysis *a)
 #undef ROW
     };
     struct lk_run_facts facts;
-    enum lk_status st = LK_OK;
 
-    LK_TRY(lk_run_facts_read(lk_run_about(a->run), &facts));
+    LK_PASS(lk_run_facts_read(lk_run_about(a->run), &facts));
     if (facts.no_gpu_records)
-        LK_TRY(say(a, NAN, "GPU records: none, so kernels and copies are not shown: %s",
-                   facts.no_gpu_records));
+        LK_PASS(say(a, NAN, "GPU records: none, so kernels and copies are not shown: %s",
+                    facts.no_gpu_records));
     for (size_t i = 0; i < LK_COUNT(rows); i++) {
         double n = 0;
 
         for (size_t k = 0; *rows[i].what && k < a->run->n; k++)
             n += counter(&a->run->traces[k], rows[i].counter);
         if (n > 0)
-            LK_TRY(say(a, NAN, "GPU records: %.0f %s", n, rows[i].what));
+            LK_PASS(say(a, NAN, "GPU records: %.0f %s", n, rows[i].what));
     }
-out:
-    return st;
+    return LK_OK;
 }
 
 /* Order findings by cost; those without a cost last. */
@@ -428,23 +414,20 @@ static int finding_order(const void *a, const void *b)
 
 enum lk_status lk_analysis_findings_(struct lk_analysis *a)
 {
-    enum lk_status st = LK_OK;
-
-    LK_TRY(late_rank(a));
-    LK_TRY(slow_ranks(a));
-    LK_TRY(slow_gpus(a));
-    LK_TRY(throttled_gpus(a));
-    LK_TRY(wire(a));
-    LK_TRY(overlap(a));
-    LK_TRY(first_bucket(a));
-    LK_TRY(idle_stream(a));
-    LK_TRY(losses(a));
-    LK_TRY(rest(a));
-    LK_TRY(clocks(a));
-    LK_TRY(recording(a));
-    LK_TRY(gpu_records(a));
+    LK_PASS(late_rank(a));
+    LK_PASS(slow_ranks(a));
+    LK_PASS(slow_gpus(a));
+    LK_PASS(throttled_gpus(a));
+    LK_PASS(wire(a));
+    LK_PASS(overlap(a));
+    LK_PASS(first_bucket(a));
+    LK_PASS(idle_stream(a));
+    LK_PASS(losses(a));
+    LK_PASS(rest(a));
+    LK_PASS(clocks(a));
+    LK_PASS(recording(a));
+    LK_PASS(gpu_records(a));
     if (a->n_findings)
         qsort(a->findings, a->n_findings, sizeof *a->findings, finding_order);
-out:
-    return st;
+    return LK_OK;
 }

@@ -104,13 +104,9 @@ static void sum_item(const struct item *item, void *ctx)
 
 static enum lk_status sums_init(struct sums *s, size_t n_pieces)
 {
-    enum lk_status st = LK_OK;
-
     *s = (struct sums){.n_pieces = n_pieces};
-    LK_TRY(lk_alloc(&s->piece_s, n_pieces, sizeof *s->piece_s));
-    LK_TRY(lk_alloc(&s->n_piece, n_pieces, sizeof *s->n_piece));
-out:
-    return st;
+    LK_PASS(lk_alloc(&s->piece_s, n_pieces, sizeof *s->piece_s));
+    return lk_alloc(&s->n_piece, n_pieces, sizeof *s->n_piece);
 }
 
 static void sums_fini(struct sums *s)
@@ -135,11 +131,10 @@ static void sum_rank(struct sums *s, const struct lk_run *run, size_t rank)
  */
 static enum lk_status work_from(const struct sums *s, const struct sums *all, struct lk_work *w)
 {
-    enum lk_status st = LK_OK;
     const struct sums *forward = s->n_forward ? s : all;
     double pieces_s = 0, n_cut = s->quiet_only ? 0 : (double)s->n_piece[0];
 
-    LK_TRY(lk_alloc(&w->piece_s, s->n_pieces, sizeof *w->piece_s));
+    LK_PASS(lk_alloc(&w->piece_s, s->n_pieces, sizeof *w->piece_s));
     w->n_pieces = s->n_pieces;
     w->forward_s = forward->forward_s / (double)forward->n_forward;
     for (size_t i = 0; i < s->n_pieces; i++) {
@@ -153,8 +148,7 @@ static enum lk_status work_from(const struct sums *s, const struct sums *all, st
         w->backward_s = (s->backward_s + n_cut * pieces_s) / ((double)s->n_backward + n_cut);
     for (size_t i = 0; i < s->n_pieces && pieces_s > 0; i++)
         w->piece_s[i] *= w->backward_s / pieces_s;
-out:
-    return st;
+    return LK_OK;
 }
 
 enum lk_status lk_work_measure_(const struct lk_run *const *refs, size_t n_refs,

@@ -84,7 +84,6 @@ out:
 static enum lk_status is_wanted(const struct lk_csv *t, size_t row,
                                 const struct lk_bench_hints *hints, bool *out)
 {
-    enum lk_status st = LK_OK;
     const char *text;
     const char *sign = hints->where ? strchr(hints->where, '=') : NULL;
     static const enum column pickable[] = {GPU, NETWORK, VERSION, SOURCE, COLL};
@@ -92,7 +91,7 @@ static enum lk_status is_wanted(const struct lk_csv *t, size_t row,
 
     *out = true;
     if (lk_csv_has(t, row, IN_PLACE)) {
-        LK_TRY(lk_csv_int(t, row, IN_PLACE, 0, 1, &in_place));
+        LK_PASS(lk_csv_int(t, row, IN_PLACE, 0, 1, &in_place));
         *out = in_place == (hints->place == LK_BENCH_IN_PLACE);
     }
     if (!hints->where)
@@ -103,16 +102,15 @@ static enum lk_status is_wanted(const struct lk_csv *t, size_t row,
 
         if ((size_t)(sign - hints->where) != n || strncmp(name, hints->where, n) != 0)
             continue;
-        LK_TRY(lk_csv_text(t, row, pickable[i], &text));
+        LK_PASS(lk_csv_text(t, row, pickable[i], &text));
         *out = *out && strstr(text, sign + 1);
         return LK_OK;
     }
-    st = lk_fail(LK_EUSAGE,
-                 "--where=%s: expected COLUMN=TEXT with gpu, interconnect, nccl_version, source or "
-                 "collective",
-                 hints->where);
-out:
-    return st;
+    return lk_fail(
+        LK_EUSAGE,
+        "--where=%s: expected COLUMN=TEXT with gpu, interconnect, nccl_version, source or "
+        "collective",
+        hints->where);
 }
 
 /* Check that a row is of the same machine as row `first`: a cluster file describes one. */
@@ -149,56 +147,52 @@ out:
 
 static enum lk_status read_row(const struct lk_csv *t, size_t row, struct lk_bench *b)
 {
-    enum lk_status st = LK_OK;
     int64_t ranks, nodes, bytes;
     const char *name, *algo_name, *source = "";
     struct bench_program program;
     enum lk_algo algo = LK_ALGO_AUTO;
     double seconds, rate;
 
-    LK_TRY(lk_csv_text(t, row, COLL, &name));
+    LK_PASS(lk_csv_text(t, row, COLL, &name));
     if (!bench_coll(name, strlen(name), &program))
         return lk_csv_error(t, row, COLL, "'%s' is not a collective", name);
-    LK_TRY(read_shape(t, row, &ranks, &nodes));
-    LK_TRY(lk_csv_int(t, row, BYTES, 0, INT64_MAX, &bytes));
-    LK_TRY(read_time(t, row, &seconds));
+    LK_PASS(read_shape(t, row, &ranks, &nodes));
+    LK_PASS(lk_csv_int(t, row, BYTES, 0, INT64_MAX, &bytes));
+    LK_PASS(read_time(t, row, &seconds));
     if (!program.known) {
         b->n_other++;
         return LK_OK;
     }
     if (lk_csv_has(t, row, ALGO)) {
-        LK_TRY(lk_csv_text(t, row, ALGO, &algo_name));
+        LK_PASS(lk_csv_text(t, row, ALGO, &algo_name));
         if (lk_words_find(&lk_algo_words, algo_name, &algo) != LK_OK)
             return lk_csv_error(t, row, ALGO, "'%s' is not an algorithm", algo_name);
     }
     rate = (double)bytes / seconds * 1e-9;
-    LK_TRY(check_rate(t, row, ALGBW, rate));
-    LK_TRY(check_rate(t, row, BUSBW, rate * lk_coll_busbw_factor(program.coll, (int)ranks)));
+    LK_PASS(check_rate(t, row, ALGBW, rate));
+    LK_PASS(check_rate(t, row, BUSBW, rate * lk_coll_busbw_factor(program.coll, (int)ranks)));
     if (lk_csv_has(t, row, SOURCE))
-        LK_TRY(lk_csv_text(t, row, SOURCE, &source));
+        LK_PASS(lk_csv_text(t, row, SOURCE, &source));
     if (bytes)
-        LK_TRY(bench_add(b, program.coll, algo, (int)ranks, (int)nodes, (uint64_t)bytes, seconds,
-                         "%s:%zu%s%s", lk_csv_name(t), lk_csv_line(t, row), *source ? ", " : "",
-                         source));
-out:
-    return st;
+        LK_PASS(bench_add(b, program.coll, algo, (int)ranks, (int)nodes, (uint64_t)bytes, seconds,
+                          "%s:%zu%s%s", lk_csv_name(t), lk_csv_line(t, row), *source ? ", " : "",
+                          source));
+    return LK_OK;
 }
 
 static enum lk_status note_machine(const struct lk_csv *t, size_t row, struct lk_bench *b)
 {
-    enum lk_status st = LK_OK;
     const char *text;
 
     if (!b->gpu && lk_csv_has(t, row, GPU)) {
-        LK_TRY(lk_csv_text(t, row, GPU, &text));
-        LK_TRY(lk_strdup(&b->gpu, text));
+        LK_PASS(lk_csv_text(t, row, GPU, &text));
+        LK_PASS(lk_strdup(&b->gpu, text));
     }
     if (!b->nccl_version && lk_csv_has(t, row, VERSION)) {
-        LK_TRY(lk_csv_text(t, row, VERSION, &text));
-        LK_TRY(lk_strdup(&b->nccl_version, text));
+        LK_PASS(lk_csv_text(t, row, VERSION, &text));
+        LK_PASS(lk_strdup(&b->nccl_version, text));
     }
-out:
-    return st;
+    return LK_OK;
 }
 
 enum lk_status lk_bench_read_csv(const char *path, const struct lk_bench_hints *hints,

@@ -92,11 +92,10 @@ static enum lk_status join(const struct bench_table *t, const char *what, int hi
 
 enum lk_status bench_table_begin(struct bench_table *t, const struct lk_bench_hints *hints)
 {
-    enum lk_status st = LK_OK;
     struct bench_program hint = {0};
 
-    LK_TRY(join(t, "gpus", hints->ranks, &t->ranks));
-    LK_TRY(join(t, "nodes", hints->nodes, &t->nodes));
+    LK_PASS(join(t, "gpus", hints->ranks, &t->ranks));
+    LK_PASS(join(t, "nodes", hints->nodes, &t->nodes));
     if (!hints->coll)
         return LK_OK;
     if (!bench_coll(hints->coll, strlen(hints->coll), &hint) || !hint.known)
@@ -109,8 +108,7 @@ enum lk_status bench_table_begin(struct bench_table *t, const struct lk_bench_hi
                        t->path, t->program.line, hints->coll);
     t->program = hint;
     t->program.line = t->header_line;
-out:
-    return st;
+    return LK_OK;
 }
 
 /*
@@ -186,14 +184,11 @@ static enum lk_status check_rate(const struct bench_table *t, const struct bench
 
 enum lk_status bench_table_row(struct bench_table *t, const struct bench_row *row)
 {
-    enum lk_status st = LK_OK;
-
     if (!(row->seconds >= 0) || !(row->algbw >= 0) || !(row->busbw >= 0))
         return lk_fail(LK_EPARSE, "%s:%zu: a negative time or rate", t->path, row->line);
-    LK_TRY(lk_array_grow(&t->rows, &t->rows_capacity, t->n_rows + 1, sizeof *t->rows));
+    LK_PASS(lk_array_grow(&t->rows, &t->rows_capacity, t->n_rows + 1, sizeof *t->rows));
     t->rows[t->n_rows++] = *row;
-out:
-    return st;
+    return LK_OK;
 }
 
 enum lk_status bench_table_end(struct bench_table *t, struct lk_bench *out)
@@ -239,24 +234,22 @@ out:
 /* Find the collective by the program's path: "build/all_reduce_perf". */
 static enum lk_status read_program(struct lk_json *root, struct bench_table *t)
 {
-    enum lk_status st = LK_OK;
     struct lk_json *args, *first;
     const char *path, *name;
     size_t len;
 
-    LK_TRY(lk_json_array(root, "args", &args));
+    LK_PASS(lk_json_array(root, "args", &args));
     first = lk_json_item(args, 0);
     if (!first)
         return LK_OK;
-    LK_TRY(lk_json_as_text(first, &path));
+    LK_PASS(lk_json_as_text(first, &path));
     name = strrchr(path, '/');
     name = name ? name + 1 : path;
     len = strcspn(name, ".");
     if (len > 5 && !strncmp(name + len - 5, "_perf", 5))
         (void)bench_coll(name, len - 5, &t->program);
     t->program.line = (size_t)lk_json_line(first);
-out:
-    return st;
+    return LK_OK;
 }
 
 static int compare_texts(const void *a, const void *b)
@@ -285,49 +278,45 @@ out:
 
 static enum lk_status read_devices(struct lk_json *root, struct bench_table *t, struct lk_bench *b)
 {
-    enum lk_status st = LK_OK;
     struct lk_json *config, *devices;
     const char *gpu;
     int threads, gpus;
     int64_t group, ranks;
 
-    LK_TRY(lk_json_object(root, "config", &config));
-    LK_TRY(lk_json_int32(config, "nthreads", 1, LK_RANKS_MAX, &threads));
-    LK_TRY(lk_json_int32(config, "ngpus", 1, LK_RANKS_MAX, &gpus));
-    LK_TRY(lk_json_array(config, "devices", &devices));
-    LK_TRY(count_hosts(devices, &t->nodes));
+    LK_PASS(lk_json_object(root, "config", &config));
+    LK_PASS(lk_json_int32(config, "nthreads", 1, LK_RANKS_MAX, &threads));
+    LK_PASS(lk_json_int32(config, "ngpus", 1, LK_RANKS_MAX, &gpus));
+    LK_PASS(lk_json_array(config, "devices", &devices));
+    LK_PASS(count_hosts(devices, &t->nodes));
     for (size_t i = 0; i < lk_json_count(devices); i++) {
         struct lk_json *d = lk_json_item(devices, i);
 
-        LK_TRY(lk_json_int(d, "group", 0, LK_RANKS_MAX, &group));
+        LK_PASS(lk_json_int(d, "group", 0, LK_RANKS_MAX, &group));
         if (group)
             return lk_json_error(d, "several groups (NCCL_TESTS_SPLIT) are not told apart here: "
                                     "use the text output");
         if (!b->gpu) {
-            LK_TRY(lk_json_text(d, "device_info", &gpu));
-            LK_TRY(lk_strdup(&b->gpu, gpu));
+            LK_PASS(lk_json_text(d, "device_info", &gpu));
+            LK_PASS(lk_strdup(&b->gpu, gpu));
         }
     }
     ranks = (int64_t)threads * gpus;
     if (ranks > LK_RANKS_MAX || ranks * (int64_t)lk_json_count(devices) > LK_RANKS_MAX)
         return lk_json_error(config, "too many GPUs");
     t->ranks = (int)(ranks * (int64_t)lk_json_count(devices));
-out:
-    return st;
+    return LK_OK;
 }
 
 /* Decode NCCL's version: 22809 is 2.28.9, major times 10000, minor times 100. */
 static enum lk_status read_version(struct lk_json *root, struct lk_bench *b)
 {
-    enum lk_status st = LK_OK;
     int64_t v;
 
-    LK_TRY(lk_json_int(root, "nccl_version", 0, 99999999, &v));
+    LK_PASS(lk_json_int(root, "nccl_version", 0, 99999999, &v));
     if (!b->nccl_version)
-        LK_TRY(lk_asprintf(&b->nccl_version, "%lld.%lld.%lld", (long long)v / 10000,
-                           (long long)v / 100 % 100, (long long)v % 100));
-out:
-    return st;
+        LK_PASS(lk_asprintf(&b->nccl_version, "%lld.%lld.%lld", (long long)v / 10000,
+                            (long long)v / 100 % 100, (long long)v % 100));
+    return LK_OK;
 }
 
 static enum lk_status read_not_negative(struct lk_json *obj, const char *key, double *out)
@@ -341,7 +330,6 @@ static enum lk_status read_not_negative(struct lk_json *obj, const char *key, do
 
 static enum lk_status read_result(struct lk_json *v, const char *place, struct bench_table *t)
 {
-    enum lk_status st = LK_OK;
     struct bench_row row = {.line = (size_t)lk_json_line(v), .root = -1};
     struct lk_json *body = lk_json_optional(v, place);
     struct lk_json *wrong;
@@ -349,23 +337,21 @@ static enum lk_status read_result(struct lk_json *v, const char *place, struct b
 
     if (!body)
         return LK_OK;
-    LK_TRY(lk_json_uint(v, "size", UINT64_MAX / 2, &row.bytes));
-    LK_TRY(lk_json_text(v, "redop", &text));
+    LK_PASS(lk_json_uint(v, "size", UINT64_MAX / 2, &row.bytes));
+    LK_PASS(lk_json_text(v, "redop", &text));
     row.reduces = strcmp(text, "none") != 0;
-    LK_TRY(lk_json_text(v, "root", &text));
+    LK_PASS(lk_json_text(v, "root", &text));
     row.root = strchr(text, '-') ? -1 : 0;
     if (lk_json_optional(body, "cpu_time"))
         return lk_json_error(body, "CPU times (-C): they do not say how long the collectives took");
-    LK_TRY(read_not_negative(body, "time", &row.seconds));
+    LK_PASS(read_not_negative(body, "time", &row.seconds));
     row.seconds *= 1e-6;
-    LK_TRY(read_not_negative(body, "alg_bw", &row.algbw));
-    LK_TRY(read_not_negative(body, "bus_bw", &row.busbw));
+    LK_PASS(read_not_negative(body, "alg_bw", &row.algbw));
+    LK_PASS(read_not_negative(body, "bus_bw", &row.busbw));
     wrong = lk_json_optional(body, "nwrong");
     if (wrong)
-        LK_TRY(lk_json_as_number(wrong, &row.wrong));
-    LK_TRY(bench_table_row(t, &row));
-out:
-    return st;
+        LK_PASS(lk_json_as_number(wrong, &row.wrong));
+    return bench_table_row(t, &row);
 }
 
 static enum lk_status read_json(const char *path, const char *text, size_t size,

@@ -202,18 +202,15 @@ static void forget_ranks(struct reader *r)
 
 static enum lk_status note_host(struct reader *r, const struct token *t)
 {
-    enum lk_status st = LK_OK;
-
     for (size_t i = r->n_hosts; i > 0; i--) /* mostly the last */
         if (is(t, r->hosts[i - 1]))
             return LK_OK;
     if (r->n_hosts == HOSTS_MAX)
         return fail(r, "too many hosts");
-    LK_TRY(lk_array_grow(&r->hosts, &r->hosts_capacity, r->n_hosts + 1, sizeof *r->hosts));
-    LK_TRY(lk_strndup(&r->hosts[r->n_hosts], t->p, t->len));
+    LK_PASS(lk_array_grow(&r->hosts, &r->hosts_capacity, r->n_hosts + 1, sizeof *r->hosts));
+    LK_PASS(lk_strndup(&r->hosts[r->n_hosts], t->p, t->len));
     r->n_hosts++;
-out:
-    return st;
+    return LK_OK;
 }
 
 static enum lk_status note_gpu(struct reader *r, size_t first, const char *end)
@@ -230,7 +227,6 @@ static enum lk_status note_gpu(struct reader *r, size_t first, const char *end)
 /* Note "#  Rank  0 Group  0 Pid 123 on host-0 device  0 [0000:1b:00] NVIDIA H100 80GB HBM3" */
 static enum lk_status note_rank(struct reader *r, const char *end)
 {
-    enum lk_status st = LK_OK;
     const struct token *t = r->tokens;
     int64_t rank, group = 0;
 
@@ -245,15 +241,14 @@ static enum lk_status note_rank(struct reader *r, const char *end)
         if (is(&t[i], "Group") && !whole(&t[i + 1], LK_RANKS_MAX, &group))
             return fail(r, "no number of a group");
         if (is(&t[i], "on"))
-            LK_TRY(note_host(r, &t[i + 1]));
+            LK_PASS(note_host(r, &t[i + 1]));
         if (is(&t[i], "device") && i + 3 < r->n_tokens)
-            LK_TRY(note_gpu(r, i + (t[i + 2].p[0] == '[' ? 3 : 2), end));
+            LK_PASS(note_gpu(r, i + (t[i + 2].p[0] == '[' ? 3 : 2), end));
     }
     r->ranks++;
     r->group0 += group == 0;
     r->groups = (int)group >= r->groups ? (int)group + 1 : r->groups;
-out:
-    return st;
+    return LK_OK;
 }
 
 static enum lk_status note_version(struct reader *r, const char *p, const char *end)
@@ -283,14 +278,13 @@ static size_t column(const struct reader *r, const char *name, int k)
 /* Begin a table: its shape and its collective. */
 static enum lk_status begin_table(struct reader *r)
 {
-    enum lk_status st = LK_OK;
     struct bench_table *t = &r->table;
     int place = r->hints->place == LK_BENCH_IN_PLACE; /* the second of the two */
     bool old = is(&r->tokens[1], "bytes");
 
     if (column(r, "cputime", 0) != SIZE_MAX)
         return fail(r, "a table of CPU times (-C): it does not say how long the collectives took");
-    LK_TRY(bench_table_end(t, r->bench));
+    LK_PASS(bench_table_end(t, r->bench));
     *t = (struct bench_table){.path = r->path, .header_line = r->line};
     t->size = column(r, old ? "bytes" : "size", 0);
     t->redop = column(r, old ? "op" : "redop", 0);
@@ -312,9 +306,7 @@ static enum lk_status begin_table(struct reader *r)
     r->ranks_closed = true;
     r->in_table = true;
     r->n_tables++;
-    LK_TRY(bench_table_begin(t, r->hints));
-out:
-    return st;
+    return bench_table_begin(t, r->hints);
 }
 
 static enum lk_status table_row(struct reader *r)
@@ -347,25 +339,22 @@ static enum lk_status table_row(struct reader *r)
 
 static enum lk_status comment(struct reader *r, const char *p, const char *end)
 {
-    enum lk_status st = LK_OK;
     const struct token *t = r->tokens;
 
     if (r->n_tokens > 1 && is(&t[1], "Rank")) {
-        LK_TRY(note_rank(r, end));
+        LK_PASS(note_rank(r, end));
     } else if (r->n_tokens > 4 && (is(&t[1], "size") || is(&t[1], "bytes"))) {
-        LK_TRY(begin_table(r));
+        LK_PASS(begin_table(r));
     } else if (r->n_tokens > 2 && (is(&t[1], "Avg") || is(&t[1], "Out"))) {
         r->in_table = false;
     } else {
         note_program(r, p, end);
     }
-out:
-    return st;
+    return LK_OK;
 }
 
 static enum lk_status read_line(struct reader *r, const char *p, const char *end)
 {
-    enum lk_status st = LK_OK;
     const char *text = after_prefixes(p, end);
 
     split(r, text, end);
@@ -373,15 +362,14 @@ static enum lk_status read_line(struct reader *r, const char *p, const char *end
         return LK_OK;
     /* "#size" is "# size" where the number is wide. */
     if (*text == '#') {
-        LK_TRY(comment(r, text, end));
+        LK_PASS(comment(r, text, end));
     } else if (r->in_table && isdigit((unsigned char)*text)) {
-        LK_TRY(table_row(r));
+        LK_PASS(table_row(r));
     } else {
         note_program(r, p, end);
-        LK_TRY(note_version(r, p, end));
+        LK_PASS(note_version(r, p, end));
     }
-out:
-    return st;
+    return LK_OK;
 }
 
 enum lk_status bench_read_text(const char *path, const char *text, size_t size,

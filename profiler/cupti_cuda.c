@@ -69,18 +69,15 @@ static _Atomic(struct lk_cupti *)
 
 static enum lk_status buffers_init(struct buffers *b, const struct lk_cupti_config *c)
 {
-    enum lk_status st = LK_OK;
-
     b->bytes = c->buffer_bytes ? c->buffer_bytes : BUFFER_BYTES;
     b->most = c->buffers ? c->buffers : BUFFERS;
-    LK_TRY(lk_alloc(&b->free, b->most, sizeof *b->free));
+    LK_PASS(lk_alloc(&b->free, b->most, sizeof *b->free));
     while (b->n_free < b->most && b->n_free < BUFFERS_AHEAD) {
-        LK_TRY(lk_alloc(&b->free[b->n_free], b->bytes, 1));
+        LK_PASS(lk_alloc(&b->free[b->n_free], b->bytes, 1));
         b->n_free++;
         b->n_made++;
     }
-out:
-    return st;
+    return LK_OK;
 }
 
 static void buffers_fini(struct buffers *b)

@@ -89,7 +89,6 @@ static double share(const struct lk_rank_steps *r, const struct lk_range *backwa
 static enum lk_status ready_share(const struct lk_run *runs, size_t n_runs, size_t tensor,
                                   double **samples, size_t *capacity, double *out)
 {
-    enum lk_status st = LK_OK;
     size_t n = 0;
 
     for (size_t i = 0; i < n_runs; i++)
@@ -101,7 +100,7 @@ static enum lk_status ready_share(const struct lk_run *runs, size_t n_runs, size
                 for (size_t m = b->first_mark; m < b->first_mark + b->n_marks; m++) {
                     if (r->marks[m].tensor != (int32_t)tensor)
                         continue;
-                    LK_TRY(lk_array_grow(samples, capacity, n + 1, sizeof **samples));
+                    LK_PASS(lk_array_grow(samples, capacity, n + 1, sizeof **samples));
                     (*samples)[n++] = share(r, b, r->marks[m].at_ns);
                 }
             }
@@ -109,8 +108,7 @@ static enum lk_status ready_share(const struct lk_run *runs, size_t n_runs, size
         return lk_fail(LK_EEVIDENCE, "%s: no GRADIENT instant of tensor %s", runs[0].dir,
                        lk_run_about(&runs[0])->tensors[tensor].name);
     *out = lk_stats_median(*samples, n);
-out:
-    return st;
+    return LK_OK;
 }
 
 static enum lk_status fill_tensors(const struct lk_run *runs, size_t n_runs, struct lk_job *j)
@@ -249,25 +247,21 @@ static size_t same_batch(const struct lk_run_set *set, size_t first)
 /* The runs are sorted by world size, so the first with a batch are those of the smallest. */
 static enum lk_status fill_compute_rows(const struct lk_run_set *set, struct lk_job *j)
 {
-    enum lk_status st = LK_OK;
-
-    LK_TRY(lk_alloc(&j->compute, set->n, sizeof *j->compute));
+    LK_PASS(lk_alloc(&j->compute, set->n, sizeof *j->compute));
     for (size_t i = 0, n; i < set->n; i += n) {
         n = same_batch(set, i);
         if (has_batch(j, lk_run_about(&set->runs[i])->local_batch))
             continue;
-        LK_TRY(fill_compute(&set->runs[i], n, &j->compute[j->n_compute++]));
+        LK_PASS(fill_compute(&set->runs[i], n, &j->compute[j->n_compute++]));
     }
     qsort(j->compute, j->n_compute, sizeof *j->compute, compute_order);
-out:
-    return st;
+    return LK_OK;
 }
 
 /* ---- Runs ---- */
 
 static enum lk_status fill_run(const struct lk_run *run, struct lk_job_run *out)
 {
-    enum lk_status st = LK_OK;
     const struct lk_run_info *info = lk_run_about(run);
 
     out->config.gpus = info->world_size;
@@ -277,9 +271,9 @@ static enum lk_status fill_run(const struct lk_run *run, struct lk_job_run *out)
     out->config.no_sync = info->no_sync;
     out->config.first_bytes = info->first_bytes;
     out->config.cap_bytes = info->cap_bytes;
-    LK_TRY(lk_strdup(&out->source, run->dir));
-    LK_TRY(lk_alloc(&out->step_s, run->n_steps, sizeof *out->step_s));
-    LK_TRY(lk_alloc(&out->rank_compute_s, run->n, sizeof *out->rank_compute_s));
+    LK_PASS(lk_strdup(&out->source, run->dir));
+    LK_PASS(lk_alloc(&out->step_s, run->n_steps, sizeof *out->step_s));
+    LK_PASS(lk_alloc(&out->rank_compute_s, run->n, sizeof *out->rank_compute_s));
     out->n_steps = run->n_steps;
     for (size_t s = 0; s < run->n_steps; s++)
         for (size_t k = 0; k < run->n; k++) {
@@ -292,19 +286,15 @@ static enum lk_status fill_run(const struct lk_run *run, struct lk_job_run *out)
             out->rank_compute_s[k] +=
                 (split.s[LK_PART_FORWARD] + split.s[LK_PART_BACKWARD]) / (double)run->n_steps;
         }
-out:
-    return st;
+    return LK_OK;
 }
 
 static enum lk_status fill_runs(const struct lk_run_set *set, struct lk_job *j)
 {
-    enum lk_status st = LK_OK;
-
-    LK_TRY(lk_alloc(&j->runs, set->n, sizeof *j->runs));
+    LK_PASS(lk_alloc(&j->runs, set->n, sizeof *j->runs));
     for (size_t i = 0; i < set->n; i++)
-        LK_TRY(fill_run(&set->runs[i], &j->runs[j->n_runs++]));
-out:
-    return st;
+        LK_PASS(fill_run(&set->runs[i], &j->runs[j->n_runs++]));
+    return LK_OK;
 }
 
 /* ---- Noise scale ---- */
@@ -401,18 +391,17 @@ out:
 
 static enum lk_status fill_header(const struct lk_run *run, struct lk_job *j)
 {
-    enum lk_status st = LK_OK;
     const struct lk_run_info *info = lk_run_about(run);
     struct lk_run_facts facts;
 
-    LK_TRY(lk_strdup(&j->name, info->model));
-    LK_TRY(lk_strdup(&j->sample_unit, info->sample_unit));
+    LK_PASS(lk_strdup(&j->name, info->model));
+    LK_PASS(lk_strdup(&j->sample_unit, info->sample_unit));
     j->ddp_rule = info->ddp_rule;
     j->first_bytes = info->first_bytes;
     j->cap_bytes = info->cap_bytes;
     j->accumulation = info->accumulation;
     j->no_sync = info->no_sync;
-    LK_TRY(lk_fail_context(lk_run_facts_read(info, &facts), "%s", run->dir));
+    LK_PASS(lk_fail_context(lk_run_facts_read(info, &facts), "%s", run->dir));
     if (facts.prefetch >= 0)
         j->prefetch_depth = facts.prefetch;
     j->optimizer = facts.optimizer;
@@ -420,10 +409,9 @@ static enum lk_status fill_header(const struct lk_run *run, struct lk_job *j)
     j->gradient_as_bucket_view = facts.optimizer != LK_JOB_OPTIMIZER_UNKNOWN;
     j->master_weights = j->gradient_as_bucket_view && facts.master_weights;
     if (!isnan(info->flops_per_sample))
-        LK_TRY(lk_quantity_set(&j->flops_per_sample, info->flops_per_sample, NAN, NAN, 0,
-                               "counted from the shapes of %s", info->model));
-out:
-    return st;
+        LK_PASS(lk_quantity_set(&j->flops_per_sample, info->flops_per_sample, NAN, NAN, 0,
+                                "counted from the shapes of %s", info->model));
+    return LK_OK;
 }
 
 enum lk_status lk_job_build(const struct lk_run_set *set, struct lk_job *out)

@@ -33,19 +33,16 @@ typedef double (*sample_fn)(const struct lk_run *run, size_t i, const void *ctx)
 static enum lk_status samples_init(struct samples *s, const struct lk_run *runs, size_t n_runs,
                                    sample_fn sample, const void *ctx)
 {
-    enum lk_status st = LK_OK;
-
     s->runs = runs;
-    LK_TRY(lk_alloc(&s->sums, n_runs, sizeof *s->sums));
+    LK_PASS(lk_alloc(&s->sums, n_runs, sizeof *s->sums));
     for (; s->n_runs < n_runs; s->n_runs++) {
         const struct lk_run *run = &runs[s->n_runs];
 
-        LK_TRY(lk_alloc(&s->sums[s->n_runs], run->n_steps + 1, sizeof(double)));
+        LK_PASS(lk_alloc(&s->sums[s->n_runs], run->n_steps + 1, sizeof(double)));
         for (size_t i = 0; i < run->n_steps; i++)
             s->sums[s->n_runs][i + 1] = s->sums[s->n_runs][i] + sample(run, i, ctx);
     }
-out:
-    return st;
+    return LK_OK;
 }
 
 static double mean_of_all(const struct samples *s, size_t *out_n)

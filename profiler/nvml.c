@@ -43,9 +43,8 @@ static enum lk_status open_library(struct lk_nvml *n)
 {
     const struct lk_library_spec spec = {
         .name = "NVML", .files = files, .symbols = symbols, .n_symbols = LK_COUNT(symbols)};
-    enum lk_status st = LK_OK;
 
-    LK_TRY(lk_library_open(&spec, &n->call, &n->library));
+    LK_PASS(lk_library_open(&spec, &n->call, &n->library));
     for (size_t i = 0; i < LK_COUNT(optional); i++) {
         char *slot = (char *)&n->call + optional[i].offset;
         void (*known)(void);
@@ -54,8 +53,7 @@ static enum lk_status open_library(struct lk_nvml *n)
         if (!known)
             lk_library_function(n->library, optional[i].name, slot);
     }
-out:
-    return st;
+    return LK_OK;
 }
 
 /* ---- The GPU ---- */
@@ -371,13 +369,11 @@ static enum lk_status open_track(struct lk_nvml_sampler *s, struct lk_recorder *
 {
     const struct lk_track_info info = {
         .name = "GPU", .kind = LK_TRACK_GPU, .n_spans = LK_NVML_SPANS};
-    enum lk_status st = LK_OK;
 
-    LK_TRY(lk_recorder_track(r, &info, &s->track));
+    LK_PASS(lk_recorder_track(r, &info, &s->track));
     for (size_t q = 0; q < LK_GPU_QUANTITY_COUNT; q++)
-        LK_TRY(lk_recorder_name(r, lk_gpu_quantity_name((enum lk_gpu_quantity)q), &s->names[q]));
-out:
-    return st;
+        LK_PASS(lk_recorder_name(r, lk_gpu_quantity_name((enum lk_gpu_quantity)q), &s->names[q]));
+    return LK_OK;
 }
 
 enum lk_status lk_nvml_sampler_start(struct lk_nvml *n, const struct lk_nvml_sampler_config *config,

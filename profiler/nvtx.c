@@ -154,16 +154,14 @@ static enum lk_status track_open(void *sink, const struct lk_track_info *info, v
 {
     struct lk_nvtx *n = sink;
     struct track *t = NULL;
-    enum lk_status st = LK_OK;
 
-    LK_TRY(lk_alloc(&t, 1, sizeof *t));
+    LK_PASS(lk_alloc(&t, 1, sizeof *t));
     t->sink = n;
     t->next = n->tracks;
     n->tracks = t;
     (void)snprintf(t->name, sizeof t->name, "%s", info->name);
     *out_ctx = t;
-out:
-    return st;
+    return LK_OK;
 }
 
 /* Register a name. Threads get the id only after this, so the tables need no lock. */

@@ -246,9 +246,7 @@ static bool same_step(const struct lk_run *r, size_t k, const struct lk_step *ze
 /* Collect the steps after the warm-up that are complete on every rank. */
 static enum lk_status common_steps(struct lk_run *r)
 {
-    enum lk_status st = LK_OK;
-
-    LK_TRY(lk_alloc(&r->steps, r->ranks[0].n_steps, sizeof *r->steps));
+    LK_PASS(lk_alloc(&r->steps, r->ranks[0].n_steps, sizeof *r->steps));
     for (size_t i = 0; i < r->ranks[0].n_steps; i++) {
         const struct lk_step *zero = &r->ranks[0].steps[i];
         bool everywhere = zero->step >= lk_run_about(r)->warmup_steps;
@@ -258,8 +256,7 @@ static enum lk_status common_steps(struct lk_run *r)
         if (everywhere)
             r->steps[r->n_steps++] = zero->step;
     }
-out:
-    return st;
+    return LK_OK;
 }
 
 enum lk_status lk_run_take(const char *dir, struct lk_trace *traces, size_t n, struct lk_run *out)
@@ -319,7 +316,6 @@ static bool is_of_rank(const char *name)
 /* Return in *out true if the directory is visited for the first time; mark it visited. */
 static enum lk_status first_visit(struct finder *f, const char *dir, bool *out)
 {
-    enum lk_status st = LK_OK;
     struct stat info;
 
     if (stat(dir, &info))
@@ -328,10 +324,9 @@ static enum lk_status first_visit(struct finder *f, const char *dir, bool *out)
     for (size_t i = 0; i < f->n_seen; i++)
         if (f->seen[i].device == info.st_dev && f->seen[i].inode == info.st_ino)
             *out = false;
-    LK_TRY(lk_array_grow(&f->seen, &f->seen_capacity, f->n_seen + 1, sizeof *f->seen));
+    LK_PASS(lk_array_grow(&f->seen, &f->seen_capacity, f->n_seen + 1, sizeof *f->seen));
     f->seen[f->n_seen++] = (struct directory){info.st_dev, info.st_ino};
-out:
-    return st;
+    return LK_OK;
 }
 
 /* Add a run, which owns the traces from now on; after a failure they are freed. */
@@ -352,19 +347,16 @@ out:
 
 static enum lk_status read_run(struct finder *f, const char *dir)
 {
-    enum lk_status st = LK_OK;
     struct lk_trace *traces;
     size_t n;
     bool first = false;
 
     f->found++;
-    LK_TRY(first_visit(f, dir, &first));
+    LK_PASS(first_visit(f, dir, &first));
     if (!first)
         return LK_OK;
-    LK_TRY(lk_traces_read(dir, &traces, &n));
-    st = add_run(f->set, dir, traces, n);
-out:
-    return st;
+    LK_PASS(lk_traces_read(dir, &traces, &n));
+    return add_run(f->set, dir, traces, n);
 }
 
 /* Return true if one of the names is of a rank's file and ends in `suffix`. */
@@ -456,15 +448,13 @@ out:
 enum lk_status lk_run_set_convert(struct lk_run_set *s, const char *dir,
                                   struct lk_convert_summary *summary)
 {
-    enum lk_status st = LK_OK;
     struct lk_trace *traces;
     size_t n;
 
-    LK_TRY(convert(dir, summary, &traces, &n));
-    LK_TRY(add_run(s, dir, traces, n));
+    LK_PASS(convert(dir, summary, &traces, &n));
+    LK_PASS(add_run(s, dir, traces, n));
     qsort(s->runs, s->n, sizeof *s->runs, run_order);
-out:
-    return st;
+    return LK_OK;
 }
 
 void lk_run_set_fini(struct lk_run_set *s)

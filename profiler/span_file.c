@@ -144,7 +144,6 @@ out:
 
 static enum lk_status track_open(void *sink, const struct lk_track_info *info, void **out_ctx)
 {
-    enum lk_status st = LK_OK;
     struct lk_span_file *f = sink;
     struct lk_span_file_track *row;
     struct ring *r;
@@ -156,7 +155,7 @@ static enum lk_status track_open(void *sink, const struct lk_track_info *info, v
         return lk_fail(LK_EINTERNAL, "%s: more than %d tracks", f->path, LK_SPAN_FILE_TRACKS);
     bytes = (size_t)round_up(LK_SPAN_FILE_RING_OFFSET + capacity * sizeof(struct lk_span),
                              LK_SPAN_FILE_ALIGN);
-    LK_TRY(map_region(f, f->size_bytes, bytes, &map));
+    LK_PASS(map_region(f, f->size_bytes, bytes, &map));
     r = &f->rings[f->n_rings];
     *r = (struct ring){.records = (void *)((char *)map + LK_SPAN_FILE_RING_OFFSET),
                        .shared = map,
@@ -172,8 +171,7 @@ static enum lk_status track_open(void *sink, const struct lk_track_info *info, v
     f->n_rings++;
     atomic_store_explicit(&f->header->n_tracks, (uint32_t)f->n_rings, memory_order_release);
     *out_ctx = r;
-out:
-    return st;
+    return LK_OK;
 }
 
 static enum lk_status name_added(void *sink, uint16_t id, const char *name)

@@ -123,20 +123,18 @@ out:
 
 static enum lk_status read_names(const struct source *s, struct lk_trace *t)
 {
-    enum lk_status st = LK_OK;
     const char *p = s->header->names, *end = p + s->header->names_bytes;
 
-    LK_TRY(lk_alloc(&t->names, s->header->n_names, sizeof *t->names));
+    LK_PASS(lk_alloc(&t->names, s->header->n_names, sizeof *t->names));
     for (; t->n_names < s->header->n_names; t->n_names++) {
         const char *stop = p < end ? memchr(p, '\0', (size_t)(end - p)) : NULL;
 
         if (!stop)
             return CORRUPT(s, "span name %zu is cut off", t->n_names + 1);
-        LK_TRY(lk_strdup(&t->names[t->n_names], p));
+        LK_PASS(lk_strdup(&t->names[t->n_names], p));
         p = stop + 1;
     }
-out:
-    return st;
+    return LK_OK;
 }
 
 static enum lk_status fit_clock(const struct source *s, struct lk_trace *t)
@@ -159,24 +157,21 @@ static enum lk_status fit_clock(const struct source *s, struct lk_trace *t)
 
 static enum lk_status read_header(struct source *s, struct lk_trace *t)
 {
-    enum lk_status st = LK_OK;
     const struct lk_span_file_header *h;
 
-    LK_TRY(lk_alloc(&s->header, 1, sizeof *s->header));
+    LK_PASS(lk_alloc(&s->header, 1, sizeof *s->header));
     h = s->header;
-    LK_TRY(read_at(s, 0, s->header, sizeof *h));
-    LK_TRY(check_header(s));
-    LK_TRY(read_info(s, &t->info));
-    LK_TRY(read_names(s, t));
+    LK_PASS(read_at(s, 0, s->header, sizeof *h));
+    LK_PASS(check_header(s));
+    LK_PASS(read_info(s, &t->info));
+    LK_PASS(read_names(s, t));
     s->running = h->state == LK_SPAN_FILE_RUNNING;
     t->truncated = s->running || h->failed;
     if (h->failed)
-        LK_TRY(lk_strndup(&t->failure, h->failure, strnlen(h->failure, sizeof h->failure)));
+        LK_PASS(lk_strndup(&t->failure, h->failure, strnlen(h->failure, sizeof h->failure)));
     t->base_epoch_ns = h->base_epoch_ns;
     t->base_local_ns = h->base_local_ns;
-    LK_TRY(fit_clock(s, t));
-out:
-    return st;
+    return fit_clock(s, t);
 }
 
 /* ---- The rings ---- */
@@ -224,23 +219,20 @@ out:
 
 static enum lk_status read_rings(const struct source *s, struct lk_trace *t)
 {
-    enum lk_status st = LK_OK;
     size_t capacity = 0;
 
-    LK_TRY(lk_alloc(&t->tracks, s->header->n_tracks, sizeof *t->tracks));
+    LK_PASS(lk_alloc(&t->tracks, s->header->n_tracks, sizeof *t->tracks));
     for (; t->n_tracks < s->header->n_tracks; t->n_tracks++) {
         const struct lk_span_file_track *row = &s->header->tracks[t->n_tracks];
         struct lk_trace_track *track = &t->tracks[t->n_tracks];
 
         track->kind = (enum lk_track_kind)row->kind;
         track->stream = row->stream;
-        LK_TRY(lk_strdup(&track->name, row->name));
+        LK_PASS(lk_strdup(&track->name, row->name));
     }
     for (size_t i = 0; i < t->n_tracks; i++)
-        LK_TRY(read_ring(s, t, i, &capacity));
-    LK_TRY(lk_trace_sort_spans(&t->spans, t->n_spans));
-out:
-    return st;
+        LK_PASS(read_ring(s, t, i, &capacity));
+    return lk_trace_sort_spans(&t->spans, t->n_spans);
 }
 
 /* ---- Steps of spans without one ---- */
@@ -282,8 +274,6 @@ static bool tells_step(enum lk_span_kind kind, enum lk_track_kind track)
 
 static enum lk_status collect(const struct lk_trace *t, struct ranges families[static FAMILIES])
 {
-    enum lk_status st = LK_OK;
-
     for (size_t i = 0; i < t->n_spans; i++) {
         const struct lk_trace_span *s = &t->spans[i];
         enum lk_track_kind track = t->tracks[s->track].kind;
@@ -291,11 +281,10 @@ static enum lk_status collect(const struct lk_trace *t, struct ranges families[s
 
         if (!tells_step((enum lk_span_kind)s->span.kind, track))
             continue;
-        LK_TRY(lk_array_grow(&r->spans, &r->capacity, r->n + 1, sizeof(struct lk_span *)));
+        LK_PASS(lk_array_grow(&r->spans, &r->capacity, r->n + 1, sizeof(struct lk_span *)));
         r->spans[r->n++] = &s->span;
     }
-out:
-    return st;
+    return LK_OK;
 }
 
 /* Return the last range that starts at or before `at`, else the first; NULL: there is none. */

@@ -50,24 +50,20 @@ static enum lk_status add(struct finder *f, uint64_t from, uint64_t to)
  * arrival or the previous stall's end on. */
 static enum lk_status add_gap(struct finder *f, const struct lk_step *p, uint64_t from, uint64_t to)
 {
-    enum lk_status st = LK_OK;
-
     for (size_t i = p->first_collective; i < p->first_collective + p->n_collectives; i++) {
         const struct lk_collective *x = &f->s->collectives[i];
         uint64_t start = x->arrival_ns > from ? x->arrival_ns : from;
 
         if (x->end_ns <= from || x->end_ns > to || start >= x->end_ns)
             continue;
-        LK_TRY(add(f, start, x->end_ns));
+        LK_PASS(add(f, start, x->end_ns));
         from = x->end_ns;
     }
-out:
-    return st;
+    return LK_OK;
 }
 
 static enum lk_status add_range(struct finder *f, const struct lk_step *p, const struct lk_range *r)
 {
-    enum lk_status st = LK_OK;
     uint64_t at = r->start_ns;
     bool any = false;
 
@@ -78,19 +74,17 @@ static enum lk_status add_range(struct finder *f, const struct lk_step *p, const
 
         any = true;
         if (k->start_ns > at)
-            LK_TRY(add_gap(f, p, at, k->start_ns));
+            LK_PASS(add_gap(f, p, at, k->start_ns));
         at = k->end_ns > at ? k->end_ns : at;
     }
     if (any && at < r->end_ns)
-        LK_TRY(add_gap(f, p, at, r->end_ns));
-out:
-    return st;
+        LK_PASS(add_gap(f, p, at, r->end_ns));
+    return LK_OK;
 }
 
 static enum lk_status find_stalls(struct lk_rank_steps *s, const struct lk_interval *kernels,
                                   size_t n)
 {
-    enum lk_status st = LK_OK;
     struct finder f = {.s = s, .kernels = kernels, .n_kernels = n};
 
     for (size_t i = 0; i < s->n_steps; i++) {
@@ -98,10 +92,9 @@ static enum lk_status find_stalls(struct lk_rank_steps *s, const struct lk_inter
 
         for (size_t k = p->first_range; p->n_collectives && k < p->first_range + p->n_ranges; k++)
             if (s->ranges[k].kind != LK_SPAN_INPUT)
-                LK_TRY(add_range(&f, p, &s->ranges[k]));
+                LK_PASS(add_range(&f, p, &s->ranges[k]));
     }
-out:
-    return st;
+    return LK_OK;
 }
 
 /* Return the index in s->stalls of the first stall that ends after `at`, or n_stalls. */
@@ -174,15 +167,12 @@ static void find_idle(struct lk_rank_steps *s, const struct lk_interval *kernels
 
 enum lk_status lk_stalls_find(struct lk_rank_steps *s, struct lk_interval *kernels, size_t n)
 {
-    enum lk_status st = LK_OK;
-
     if (!n)
         return LK_OK;
     qsort(kernels, n, sizeof *kernels, by_start);
-    LK_TRY(find_stalls(s, kernels, n));
+    LK_PASS(find_stalls(s, kernels, n));
     find_idle(s, kernels, n);
-out:
-    return st;
+    return LK_OK;
 }
 
 /* ---- Work ---- */

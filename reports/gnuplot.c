@@ -69,19 +69,15 @@ void lk_gnuplot_fini(struct lk_gnuplot *g)
 
 enum lk_status lk_gnuplot_quote(struct lk_writer *w, const char *text)
 {
-    enum lk_status st = LK_OK;
-
-    LK_TRY(lk_writer_put(w, "'", 1));
+    LK_PASS(lk_writer_put(w, "'", 1));
     for (; *text; text++)
         if (*text == '\'')
-            LK_TRY(lk_writer_put(w, "''", 2));
+            LK_PASS(lk_writer_put(w, "''", 2));
         else if (*text == '\n')
-            LK_TRY(lk_writer_put(w, "'.\"\\n\".'", 8));
+            LK_PASS(lk_writer_put(w, "'.\"\\n\".'", 8));
         else
-            LK_TRY(lk_writer_put(w, text, 1));
-    LK_TRY(lk_writer_put(w, "'", 1));
-out:
-    return st;
+            LK_PASS(lk_writer_put(w, text, 1));
+    return lk_writer_put(w, "'", 1);
 }
 
 /* Wait for the child until the deadline, then kill it. */
@@ -168,17 +164,15 @@ out:
 
 enum lk_status lk_gnuplot_finish(struct lk_gnuplot *g)
 {
-    enum lk_status st = LK_OK;
     struct lk_writer *w;
 
     w = g->data;
     g->data = NULL;
-    LK_TRY(lk_writer_commit(w));
+    LK_PASS(lk_writer_commit(w));
     w = g->script;
     g->script = NULL;
-    LK_TRY(lk_writer_commit(w));
+    LK_PASS(lk_writer_commit(w));
     for (size_t i = 0; i < LK_COUNT(terminals); i++)
-        LK_TRY(run(g, i));
-out:
-    return st;
+        LK_PASS(run(g, i));
+    return LK_OK;
 }

@@ -34,18 +34,14 @@ static double ideal_step_s(const struct lk_forecast_point *p)
 static enum lk_status begin_script(struct lk_writer *w, const char *range, const char *key,
                                    const char *layout, const char *title)
 {
-    enum lk_status st = LK_OK;
-
-    LK_TRY(lk_writer_printf(w,
-                            "set datafile separator ','\nset datafile missing 'nan'\n"
-                            "set logscale x 2\n%sset xlabel 'GPUs (ranks)'\n%s"
-                            "set grid lc rgb '#dddddd'\nset border 3\nset tics nomirror out\n"
-                            "set multiplot layout %s title ",
-                            range, key, layout));
-    LK_TRY(lk_gnuplot_quote(w, title));
-    LK_TRY(lk_writer_put(w, "\n", 1));
-out:
-    return st;
+    LK_PASS(lk_writer_printf(w,
+                             "set datafile separator ','\nset datafile missing 'nan'\n"
+                             "set logscale x 2\n%sset xlabel 'GPUs (ranks)'\n%s"
+                             "set grid lc rgb '#dddddd'\nset border 3\nset tics nomirror out\n"
+                             "set multiplot layout %s title ",
+                             range, key, layout));
+    LK_PASS(lk_gnuplot_quote(w, title));
+    return lk_writer_put(w, "\n", 1);
 }
 
 /* ---- Efficiency ---- */
@@ -83,9 +79,7 @@ static enum lk_status put_point(struct lk_writer *w, const struct lk_forecast_po
 static enum lk_status put_forecasts(struct lk_writer *w, const struct lk_forecast *forecasts,
                                     size_t n)
 {
-    enum lk_status st = LK_OK;
-
-    LK_TRY(lk_writer_printf(
+    LK_PASS(lk_writer_printf(
         w, "#gpus,throughput_per_s,throughput_lo,throughput_hi,efficiency_pct,efficiency_lo_pct,"
            "efficiency_hi_pct,measured_throughput_per_s,measured_throughput_lo,"
            "measured_throughput_hi,measured_efficiency_pct,measured_efficiency_lo_pct,"
@@ -93,13 +87,12 @@ static enum lk_status put_forecasts(struct lk_writer *w, const struct lk_forecas
     for (size_t i = 0; i < n; i++) {
         const struct lk_forecast *f = &forecasts[i];
 
-        LK_TRY(lk_writer_printf(w, "%s# %s\n", i ? "\n\n" : "", f->cluster));
+        LK_PASS(lk_writer_printf(w, "%s# %s\n", i ? "\n\n" : "", f->cluster));
         for (const struct lk_forecast_point *p = f->points; p < f->points + f->n_points; p++)
             if (on_curve(f, p))
-                LK_TRY(put_point(w, p));
+                LK_PASS(put_point(w, p));
     }
-out:
-    return st;
+    return LK_OK;
 }
 
 /* Columns of the data, from 1: forecast and measured, each with its interval in the next two. */
@@ -113,38 +106,36 @@ struct panel {
 static enum lk_status put_panel(struct lk_writer *w, const char *name, const struct panel *panel,
                                 const struct lk_forecast *forecasts, size_t n)
 {
-    enum lk_status st = LK_OK;
     int line = panel->forecast, points = panel->measured;
     bool titled = false;
 
-    LK_TRY(lk_writer_printf(w, "%s\nset ylabel ", panel->setup));
-    LK_TRY(lk_gnuplot_quote(w, panel->axis));
-    LK_TRY(lk_writer_printf(w,
-                            "\nplot %s with lines dashtype 2 lw 1.5 lc rgb '" LK_COLOR_GRAY
-                            "' title 'ideal (linear)'",
-                            panel->ideal));
+    LK_PASS(lk_writer_printf(w, "%s\nset ylabel ", panel->setup));
+    LK_PASS(lk_gnuplot_quote(w, panel->axis));
+    LK_PASS(lk_writer_printf(w,
+                             "\nplot %s with lines dashtype 2 lw 1.5 lc rgb '" LK_COLOR_GRAY
+                             "' title 'ideal (linear)'",
+                             panel->ideal));
     for (size_t i = 0; i < n; i++) {
-        LK_TRY(lk_writer_printf(w,
-                                ", \\\n  '%s.csv' index %zu using 1:%d:%d with filledcurves "
-                                "fs transparent solid 0.2 noborder lc rgb '%s' notitle"
-                                ", \\\n  '%s.csv' index %zu using 1:%d with lines lw 2 lc rgb '%s' "
-                                "title ",
-                                name, i, line + 1, line + 2, series_colors[i], name, i, line,
-                                series_colors[i]));
-        LK_TRY(lk_gnuplot_quote(w, forecasts[i].cluster));
+        LK_PASS(lk_writer_printf(
+            w,
+            ", \\\n  '%s.csv' index %zu using 1:%d:%d with filledcurves "
+            "fs transparent solid 0.2 noborder lc rgb '%s' notitle"
+            ", \\\n  '%s.csv' index %zu using 1:%d with lines lw 2 lc rgb '%s' "
+            "title ",
+            name, i, line + 1, line + 2, series_colors[i], name, i, line, series_colors[i]));
+        LK_PASS(lk_gnuplot_quote(w, forecasts[i].cluster));
     }
     for (size_t i = 0; i < n; i++) {
         if (!has_measured(&forecasts[i]))
             continue;
-        LK_TRY(lk_writer_printf(w,
-                                ", \\\n  '%s.csv' index %zu using 1:%d:%d:%d with yerrorbars pt 7 "
-                                "ps 0.9 lw 1.5 lc rgb '" LK_COLOR_BLACK "' title '%s'",
-                                name, i, points, points + 1, points + 2, titled ? "" : "measured"));
+        LK_PASS(lk_writer_printf(w,
+                                 ", \\\n  '%s.csv' index %zu using 1:%d:%d:%d with yerrorbars pt 7 "
+                                 "ps 0.9 lw 1.5 lc rgb '" LK_COLOR_BLACK "' title '%s'",
+                                 name, i, points, points + 1, points + 2,
+                                 titled ? "" : "measured"));
         titled = true;
     }
-    LK_TRY(lk_writer_put(w, "\n", 1));
-out:
-    return st;
+    return lk_writer_put(w, "\n", 1);
 }
 
 static int most_gpus(const struct lk_forecast *forecasts, size_t n)
@@ -223,24 +214,21 @@ static const struct lk_forecast_point *first_planned(const struct lk_forecast *f
 static enum lk_status put_plan(struct lk_writer *w, const struct lk_forecast *f,
                                const struct lk_forecast_point *first)
 {
-    enum lk_status st = LK_OK;
-
-    LK_TRY(lk_writer_printf(w, "#gpus,throughput_per_s,throughput_lo,throughput_hi,"
-                               "statistical_efficiency_pct,time_h,time_lo_h,time_hi_h,cost,"
-                               "cost_lo,cost_hi\n"));
+    LK_PASS(lk_writer_printf(w, "#gpus,throughput_per_s,throughput_lo,throughput_hi,"
+                                "statistical_efficiency_pct,time_h,time_lo_h,time_hi_h,cost,"
+                                "cost_lo,cost_hi\n"));
     for (const struct lk_forecast_point *p = f->points; p < f->points + f->n_points; p++) {
         const struct lk_plan *q = &p->plan;
 
         if (is_planned(f, first, p))
-            LK_TRY(lk_writer_printf(
+            LK_PASS(lk_writer_printf(
                 w, "%d,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g\n", p->config.gpus,
                 p->throughput_per_s, samples_per_step(p) / p->step_hi_s,
                 samples_per_step(p) / p->step_lo_s, 100 * q->statistical_efficiency,
                 q->time_to_target_h, q->time_to_target_lo_h, q->time_to_target_hi_h,
                 q->cost_to_target, q->cost_to_target_lo, q->cost_to_target_hi));
     }
-out:
-    return st;
+    return LK_OK;
 }
 
 static enum lk_status put_plan_panels(struct lk_gnuplot *g, const char *title, bool cost)
@@ -256,24 +244,21 @@ static enum lk_status put_plan_panels(struct lk_gnuplot *g, const char *title, b
         {"time to the target, h", "set logscale y; set yrange [*:*]", LK_COLOR_ORANGE, 6, true},
         {"cost to the target", "set logscale y; set yrange [*:*]", LK_COLOR_RED, 9, true},
     };
-    enum lk_status st = LK_OK;
     struct lk_writer *w = g->script;
 
-    LK_TRY(begin_script(w, "", "unset key\n", "2,2", title));
+    LK_PASS(begin_script(w, "", "unset key\n", "2,2", title));
     for (size_t i = 0; i < LK_COUNT(panels) - (cost ? 0 : 1); i++) {
-        LK_TRY(lk_writer_printf(w, "%s\nset ylabel '%s'\nplot ", panels[i].setup, panels[i].axis));
+        LK_PASS(lk_writer_printf(w, "%s\nset ylabel '%s'\nplot ", panels[i].setup, panels[i].axis));
         if (panels[i].band)
-            LK_TRY(lk_writer_printf(w,
-                                    "'%s.csv' using 1:%d:%d with filledcurves "
-                                    "fs transparent solid 0.2 noborder lc rgb '%s', ",
-                                    g->name, panels[i].line + 1, panels[i].line + 2,
-                                    panels[i].color));
-        LK_TRY(lk_writer_printf(w, "'%s.csv' using 1:%d with linespoints pt 7 lw 2 lc rgb '%s'\n",
-                                g->name, panels[i].line, panels[i].color));
+            LK_PASS(lk_writer_printf(w,
+                                     "'%s.csv' using 1:%d:%d with filledcurves "
+                                     "fs transparent solid 0.2 noborder lc rgb '%s', ",
+                                     g->name, panels[i].line + 1, panels[i].line + 2,
+                                     panels[i].color));
+        LK_PASS(lk_writer_printf(w, "'%s.csv' using 1:%d with linespoints pt 7 lw 2 lc rgb '%s'\n",
+                                 g->name, panels[i].line, panels[i].color));
     }
-    LK_TRY(lk_writer_printf(w, "unset multiplot\n"));
-out:
-    return st;
+    return lk_writer_printf(w, "unset multiplot\n");
 }
 
 enum lk_status lk_plot_plan(const char *dir, const char *name, const char *title,

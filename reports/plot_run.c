@@ -34,57 +34,52 @@ static enum lk_status put_bar(struct lk_writer *w, int at, const char *key, doub
 
 static enum lk_status put_bars(struct lk_writer *w, const double *losses_s, int *out_bars)
 {
-    enum lk_status st = LK_OK;
     double step_s = 0, at_s = 0;
     int bars = 0;
     char label[48];
 
     for (int i = 0; i < LK_LOSS_COUNT; i++)
         step_s += losses_s[i];
-    LK_TRY(lk_writer_printf(w, "#position,row,from_ms,to_ms,label,class\n"));
+    LK_PASS(lk_writer_printf(w, "#position,row,from_ms,to_ms,label,class\n"));
     for (int i = 0; i < LK_LOSS_COUNT; i++) {
         int class = i == LK_LOSS_IDEAL ? 0 : losses_s[i] >= 0 ? 1 : 2;
 
         snprintf(label, sizeof label, "%+.2f ms (%.1f %%)", 1e3 * losses_s[i],
                  100 * losses_s[i] / step_s);
         if (is_shown(losses_s, i, step_s))
-            LK_TRY(put_bar(w, bars++, lk_loss_key((enum lk_loss)i), at_s, at_s + losses_s[i],
-                           i == LK_LOSS_IDEAL ? label + 1 : label, class));
+            LK_PASS(put_bar(w, bars++, lk_loss_key((enum lk_loss)i), at_s, at_s + losses_s[i],
+                            i == LK_LOSS_IDEAL ? label + 1 : label, class));
         else
-            LK_TRY(lk_writer_printf(w, "# %s: %.9g ms\n", lk_loss_key((enum lk_loss)i),
-                                    1e3 * losses_s[i]));
+            LK_PASS(lk_writer_printf(w, "# %s: %.9g ms\n", lk_loss_key((enum lk_loss)i),
+                                     1e3 * losses_s[i]));
         at_s += losses_s[i];
     }
     snprintf(label, sizeof label, "%.2f ms", 1e3 * step_s);
-    LK_TRY(put_bar(w, bars++, "step", 0, step_s, label, 3));
+    LK_PASS(put_bar(w, bars++, "step", 0, step_s, label, 3));
     *out_bars = bars;
-out:
-    return st;
+    return LK_OK;
 }
 
 static enum lk_status put_waterfall(struct lk_gnuplot *g, const char *title, int bars)
 {
     static const char *const colors[] = {LK_COLOR_GREEN, LK_COLOR_RED, LK_COLOR_SKY, LK_COLOR_BLUE};
-    enum lk_status st = LK_OK;
     struct lk_writer *w = g->script;
 
-    LK_TRY(lk_writer_printf(w,
-                            "set datafile separator ','\nunset key\nset border 1\n"
-                            "set yrange [%d.6:-0.6]\nset xlabel 'time of a step, ms'\n"
-                            "set xrange [0:*]\nset offsets 0,graph 0.22,0,0\n"
-                            "set xtics nomirror out\nset grid x lc rgb '#dddddd'\nset title ",
-                            bars - 1));
-    LK_TRY(lk_gnuplot_quote(w, title));
-    LK_TRY(lk_writer_printf(w, "\nset ytics scale 0 nomirror\nplot "));
+    LK_PASS(lk_writer_printf(w,
+                             "set datafile separator ','\nunset key\nset border 1\n"
+                             "set yrange [%d.6:-0.6]\nset xlabel 'time of a step, ms'\n"
+                             "set xrange [0:*]\nset offsets 0,graph 0.22,0,0\n"
+                             "set xtics nomirror out\nset grid x lc rgb '#dddddd'\nset title ",
+                             bars - 1));
+    LK_PASS(lk_gnuplot_quote(w, title));
+    LK_PASS(lk_writer_printf(w, "\nset ytics scale 0 nomirror\nplot "));
     for (size_t c = 0; c < LK_COUNT(colors); c++)
-        LK_TRY(lk_writer_printf(w,
-                                "'%s.csv' using ($6==%zu?($3+$4)/2:NaN):1:3:4:($1-0.35):($1+0.35"
-                                "):ytic(2) with boxxyerror fs solid 0.9 noborder lc rgb '%s', ",
-                                g->name, c, colors[c]));
-    LK_TRY(lk_writer_printf(w, "'%s.csv' using ($3>$4?$3:$4):1:(' '.strcol(5)) with labels left\n",
-                            g->name));
-out:
-    return st;
+        LK_PASS(lk_writer_printf(w,
+                                 "'%s.csv' using ($6==%zu?($3+$4)/2:NaN):1:3:4:($1-0.35):($1+0.35"
+                                 "):ytic(2) with boxxyerror fs solid 0.9 noborder lc rgb '%s', ",
+                                 g->name, c, colors[c]));
+    return lk_writer_printf(w, "'%s.csv' using ($3>$4?$3:$4):1:(' '.strcol(5)) with labels left\n",
+                            g->name);
 }
 
 enum lk_status lk_plot_waterfall(const char *dir, const char *name, const char *title,
@@ -139,14 +134,11 @@ struct boxes {
 static enum lk_status add_box(struct boxes *b, enum box_class class, int rank, uint64_t start_ns,
                               uint64_t end_ns)
 {
-    enum lk_status st = LK_OK;
-
     if (end_ns <= start_ns)
         return LK_OK;
-    LK_TRY(lk_array_grow(&b->v, &b->capacity, b->n + 1, sizeof *b->v));
+    LK_PASS(lk_array_grow(&b->v, &b->capacity, b->n + 1, sizeof *b->v));
     b->v[b->n++] = (struct box){class, rank, start_ns, end_ns};
-out:
-    return st;
+    return LK_OK;
 }
 
 /* Return the latest arrival of any rank at collective seq, on rank 0's clock. */
@@ -177,7 +169,6 @@ static bool is_ahead(const struct lk_trace *t, const struct lk_trace_span *s)
 static enum lk_status add_span(struct boxes *b, const struct lk_trace *traces, size_t n, size_t r,
                                const struct lk_span *s)
 {
-    enum lk_status st = LK_OK;
     const struct lk_trace *t = &traces[r];
     uint64_t start = lk_clock_apply(&t->clock, s->start_ns);
     uint64_t end = lk_clock_apply(&t->clock, s->end_ns);
@@ -195,15 +186,14 @@ static enum lk_status add_span(struct boxes *b, const struct lk_trace *traces, s
         uint64_t last = last_arrival_ns(traces, n, s->seq);
 
         last = last < start ? start : last > end ? end : last;
-        LK_TRY(add_box(b, CLASS_WAIT, t->info.rank, start, last));
-        LK_TRY(add_box(b, CLASS_WIRE, t->info.rank, last, end));
+        LK_PASS(add_box(b, CLASS_WAIT, t->info.rank, start, last));
+        LK_PASS(add_box(b, CLASS_WIRE, t->info.rank, last, end));
         break;
     }
     default:
         break;
     }
-out:
-    return st;
+    return LK_OK;
 }
 
 static enum lk_status collect(const struct lk_trace *traces, size_t n, int64_t step,
@@ -260,53 +250,48 @@ out:
 
 static enum lk_status put_boxes(struct lk_writer *w, const struct boxes *b)
 {
-    enum lk_status st = LK_OK;
     uint64_t zero = UINT64_MAX;
 
     for (size_t i = 0; i < b->n; i++)
         zero = b->v[i].start_ns < zero ? b->v[i].start_ns : zero;
-    LK_TRY(lk_writer_printf(w, "#rank,start_ms,end_ms,y_from,y_to,class\n"));
+    LK_PASS(lk_writer_printf(w, "#rank,start_ms,end_ms,y_from,y_to,class\n"));
     for (int c = 0; c < CLASS_COUNT; c++) {
-        LK_TRY(lk_writer_printf(w, "%s# %s\n", c ? "\n\n" : "", classes[c].text));
+        LK_PASS(lk_writer_printf(w, "%s# %s\n", c ? "\n\n" : "", classes[c].text));
         /* A zero-size box outside the picture keeps the numbering of the blocks. */
-        LK_TRY(lk_writer_printf(w, "-9,0,0,-9,-9,%d\n", c));
+        LK_PASS(lk_writer_printf(w, "-9,0,0,-9,-9,%d\n", c));
         for (size_t i = 0; i < b->n; i++) {
             const struct box *x = &b->v[i];
             double top = x->rank - 0.38 + (classes[c].lane ? 0.40 : 0.0);
 
             if ((int)x->class == c)
-                LK_TRY(lk_writer_printf(w, "%d,%.6f,%.6f,%.2f,%.2f,%d\n", x->rank,
-                                        1e3 * lk_s_from_ns(x->start_ns - zero),
-                                        1e3 * lk_s_from_ns(x->end_ns - zero), top, top + 0.36, c));
+                LK_PASS(lk_writer_printf(w, "%d,%.6f,%.6f,%.2f,%.2f,%d\n", x->rank,
+                                         1e3 * lk_s_from_ns(x->start_ns - zero),
+                                         1e3 * lk_s_from_ns(x->end_ns - zero), top, top + 0.36, c));
         }
     }
-out:
-    return st;
+    return LK_OK;
 }
 
 static enum lk_status put_timeline(struct lk_gnuplot *g, const char *title, size_t ranks)
 {
-    enum lk_status st = LK_OK;
     struct lk_writer *w = g->script;
 
-    LK_TRY(lk_writer_printf(w,
-                            "set datafile separator ','\nset border 1\nset yrange [%zu.5:-0.5]\n"
-                            "set xlabel 'ms from the start of the step'\nset xrange [0:*]\n"
-                            "set ytics 1 scale 0 format 'rank %%g'\nset xtics nomirror out\n"
-                            "set key outside bottom center horizontal\n"
-                            "set grid x lc rgb '#dddddd'\nset title ",
-                            ranks - 1));
-    LK_TRY(lk_gnuplot_quote(w, title));
-    LK_TRY(lk_writer_printf(w, "\nplot "));
+    LK_PASS(lk_writer_printf(w,
+                             "set datafile separator ','\nset border 1\nset yrange [%zu.5:-0.5]\n"
+                             "set xlabel 'ms from the start of the step'\nset xrange [0:*]\n"
+                             "set ytics 1 scale 0 format 'rank %%g'\nset xtics nomirror out\n"
+                             "set key outside bottom center horizontal\n"
+                             "set grid x lc rgb '#dddddd'\nset title ",
+                             ranks - 1));
+    LK_PASS(lk_gnuplot_quote(w, title));
+    LK_PASS(lk_writer_printf(w, "\nplot "));
     for (int c = 0; c < CLASS_COUNT; c++)
-        LK_TRY(lk_writer_printf(w,
-                                "%s'%s.csv' index %d using (($2+$3)/2):(($4+$5)/2):2:3:4:5 with "
-                                "boxxyerror fs solid 0.9 noborder lc rgb '%s' title '%s'",
-                                c ? ", \\\n  " : "", g->name, c, classes[c].color,
-                                classes[c].text));
-    LK_TRY(lk_writer_put(w, "\n", 1));
-out:
-    return st;
+        LK_PASS(lk_writer_printf(w,
+                                 "%s'%s.csv' index %d using (($2+$3)/2):(($4+$5)/2):2:3:4:5 with "
+                                 "boxxyerror fs solid 0.9 noborder lc rgb '%s' title '%s'",
+                                 c ? ", \\\n  " : "", g->name, c, classes[c].color,
+                                 classes[c].text));
+    return lk_writer_put(w, "\n", 1);
 }
 
 enum lk_status lk_plot_timeline(const char *dir, const char *name, const char *title,

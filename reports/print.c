@@ -59,16 +59,14 @@ static size_t text_width(const char *s)
 
 static enum lk_status put_padded(struct lk_writer *w, const char *text, size_t width, bool right)
 {
-    enum lk_status st = LK_OK;
     size_t used = text_width(text);
     int pad = used < width ? (int)(width - used) : 0;
 
     if (right)
-        LK_TRY(lk_writer_printf(w, "%*s%s", pad, "", text));
+        LK_PASS(lk_writer_printf(w, "%*s%s", pad, "", text));
     else
-        LK_TRY(lk_writer_printf(w, "%s%*s", text, pad, ""));
-out:
-    return st;
+        LK_PASS(lk_writer_printf(w, "%s%*s", text, pad, ""));
+    return LK_OK;
 }
 
 /* Return true if a column is aligned right: it has numbers and no text. */
@@ -106,7 +104,6 @@ static struct setting column_setting(const struct lk_table *t, size_t column)
 static enum lk_status text_row(struct lk_writer *w, const struct lk_table *t,
                                const struct setting *set, size_t row, bool heading)
 {
-    enum lk_status st = LK_OK;
     char buf[CELL_MAX];
 
     for (size_t c = 0; c < t->n_columns; c++) {
@@ -114,12 +111,10 @@ static enum lk_status text_row(struct lk_writer *w, const struct lk_table *t,
             heading ? t->columns[c].heading : cell_text(&t->columns[c], cell_at(t, row, c), buf);
         bool last = c + 1 == t->n_columns;
 
-        LK_TRY(lk_writer_put(w, "  ", 2));
-        LK_TRY(put_padded(w, text, last && !set[c].right ? 0 : set[c].width, set[c].right));
+        LK_PASS(lk_writer_put(w, "  ", 2));
+        LK_PASS(put_padded(w, text, last && !set[c].right ? 0 : set[c].width, set[c].right));
     }
-    LK_TRY(lk_writer_put(w, "\n", 1));
-out:
-    return st;
+    return lk_writer_put(w, "\n", 1);
 }
 
 static enum lk_status print_text(struct lk_writer *w, const struct lk_table *t)
@@ -144,41 +139,34 @@ out:
 /* Write a CSV text as RFC 4180: with a comma, quote or line break it is quoted, quotes doubled. */
 static enum lk_status put_csv_text(struct lk_writer *w, const char *text)
 {
-    enum lk_status st = LK_OK;
-
     if (!strpbrk(text, ",\"\r\n"))
         return lk_writer_put(w, text, strlen(text));
-    LK_TRY(lk_writer_put(w, "\"", 1));
+    LK_PASS(lk_writer_put(w, "\"", 1));
     for (; *text; text++)
-        LK_TRY(lk_writer_put(w, *text == '"' ? "\"\"" : text, *text == '"' ? 2 : 1));
-    LK_TRY(lk_writer_put(w, "\"", 1));
-out:
-    return st;
+        LK_PASS(lk_writer_put(w, *text == '"' ? "\"\"" : text, *text == '"' ? 2 : 1));
+    return lk_writer_put(w, "\"", 1);
 }
 
 static enum lk_status print_csv(struct lk_writer *w, const struct lk_table *t)
 {
-    enum lk_status st = LK_OK;
-
-    LK_TRY(lk_writer_put(w, "#", 1));
+    LK_PASS(lk_writer_put(w, "#", 1));
     for (size_t c = 0; c < t->n_columns; c++)
-        LK_TRY(lk_writer_printf(w, "%s%s", c ? "," : "", t->columns[c].name));
-    LK_TRY(lk_writer_put(w, "\n", 1));
+        LK_PASS(lk_writer_printf(w, "%s%s", c ? "," : "", t->columns[c].name));
+    LK_PASS(lk_writer_put(w, "\n", 1));
     for (size_t r = 0; r < t->n_rows; r++) {
         for (size_t c = 0; c < t->n_columns; c++) {
             const struct lk_cell *cell = cell_at(t, r, c);
 
             if (c)
-                LK_TRY(lk_writer_put(w, ",", 1));
+                LK_PASS(lk_writer_put(w, ",", 1));
             if (cell->type == LK_CELL_NUMBER)
-                LK_TRY(lk_writer_printf(w, "%.17g", cell->number));
+                LK_PASS(lk_writer_printf(w, "%.17g", cell->number));
             else if (cell->type == LK_CELL_TEXT)
-                LK_TRY(put_csv_text(w, cell->text));
+                LK_PASS(put_csv_text(w, cell->text));
         }
-        LK_TRY(lk_writer_put(w, "\n", 1));
+        LK_PASS(lk_writer_put(w, "\n", 1));
     }
-out:
-    return st;
+    return LK_OK;
 }
 
 static void json_cell(struct lk_json_out *o, const char *key, const struct lk_cell *cell)

@@ -39,11 +39,10 @@ const double *lk_calibration_samples(const struct lk_probe_row *r)
 static enum lk_status add_point(const struct lk_probe_row *row, int nodes, uint64_t stream,
                                 struct lk_cluster_point *out)
 {
-    enum lk_status st = LK_OK;
     bool alone = row->timing == LK_TIMING_ALONE;
     struct lk_estimate e;
 
-    LK_TRY(lk_calibration_median(lk_calibration_samples(row), row->n - row->warmup, stream, &e));
+    LK_PASS(lk_calibration_median(lk_calibration_samples(row), row->n - row->warmup, stream, &e));
     *out = (struct lk_cluster_point){.coll = row->coll,
                                      .algo = row->algo,
                                      .timing = row->timing,
@@ -51,28 +50,23 @@ static enum lk_status add_point(const struct lk_probe_row *row, int nodes, uint6
                                      .nodes = nodes,
                                      .bytes = row->bytes,
                                      .time_s = lk_quantity_none()};
-    LK_TRY(lk_quantity_set(&out->time_s, e.value, e.lo, e.hi, e.n,
+    return lk_quantity_set(&out->time_s, e.value, e.lo, e.hi, e.n,
                            alone ? "calibrate: median from the last arrival%s"
                                  : "calibrate: median of bursts, a call%s",
-                           row->on_stream ? ", by the GPU's events" : ""));
-out:
-    return st;
+                           row->on_stream ? ", by the GPU's events" : "");
 }
 
 enum lk_status lk_calibration_add_points(const struct lk_probe_rows *rows, int nodes,
                                          struct lk_cluster *c)
 {
-    enum lk_status st = LK_OK;
-
-    LK_TRY(lk_alloc(&c->points, rows->n, sizeof *c->points));
+    LK_PASS(lk_alloc(&c->points, rows->n, sizeof *c->points));
     for (size_t i = 0; i < rows->n; i++)
         if (rows->row[i].n > rows->row[i].warmup && !rows->row[i].out_of_place &&
             rows->row[i].dtype == rows->row[0].dtype) {
-            LK_TRY(add_point(&rows->row[i], nodes, i, &c->points[c->n_points]));
+            LK_PASS(add_point(&rows->row[i], nodes, i, &c->points[c->n_points]));
             c->n_points++;
         }
-out:
-    return st;
+    return LK_OK;
 }
 
 /* Set the mean over ranks of each repetition after the warm-up. */
@@ -196,7 +190,6 @@ out:
 enum lk_status lk_calibration_add_overlap(const struct lk_probe_overlap *s, bool proxy,
                                           const char *source, struct lk_cluster *c)
 {
-    enum lk_status st = LK_OK;
     const struct {
         const double *samples;
         struct lk_quantity *to;
@@ -208,12 +201,11 @@ enum lk_status lk_calibration_add_overlap(const struct lk_probe_overlap *s, bool
     for (size_t i = 0; i < LK_COUNT(rows); i++) {
         struct lk_estimate e;
 
-        LK_TRY(lk_calibration_median(rows[i].samples + s->warmup, s->n - s->warmup, 1000 + i, &e));
-        LK_TRY(set_not_negative(rows[i].to, &e, source));
+        LK_PASS(lk_calibration_median(rows[i].samples + s->warmup, s->n - s->warmup, 1000 + i, &e));
+        LK_PASS(set_not_negative(rows[i].to, &e, source));
     }
     c->overlap_proxy = proxy;
-out:
-    return st;
+    return LK_OK;
 }
 
 /* ---- Rates ---- */
@@ -225,7 +217,6 @@ out:
 static enum lk_status telling_row(const struct lk_rate_rows *rows, enum lk_rate_kind kind,
                                   const struct lk_rate_row **out_row, struct lk_estimate *out)
 {
-    enum lk_status st = LK_OK;
     double best = 0;
 
     *out_row = NULL;
@@ -236,7 +227,7 @@ static enum lk_status telling_row(const struct lk_rate_rows *rows, enum lk_rate_
 
         if (r->kind != kind || r->n <= r->warmup)
             continue;
-        LK_TRY(lk_calibration_median(r->time_s + r->warmup, r->n - r->warmup, i, &e));
+        LK_PASS(lk_calibration_median(r->time_s + r->warmup, r->n - r->warmup, i, &e));
         merit = kind == LK_RATE_PRODUCT ? lk_rate_work(r) / e.value : lk_rate_work(r);
         if (merit <= best)
             continue;
@@ -244,34 +235,32 @@ static enum lk_status telling_row(const struct lk_rate_rows *rows, enum lk_rate_
         *out_row = r;
         *out = e;
     }
-out:
-    return st;
+    return LK_OK;
 }
 
 enum lk_status lk_calibration_add_rates(const struct lk_rate_rows *rows, struct lk_cluster *c)
 {
     const struct lk_rate_row *r;
     struct lk_estimate e;
-    enum lk_status st = LK_OK;
     double work;
 
-    LK_TRY(telling_row(rows, LK_RATE_PRODUCT, &r, &e));
+    LK_PASS(telling_row(rows, LK_RATE_PRODUCT, &r, &e));
     if (r) {
         work = lk_rate_work(r);
-        LK_TRY(lk_quantity_set(&c->device.flops, work / e.value, work / e.hi, work / e.lo, e.n,
-                               "calibrate: the fastest product, %s, %zu x %zu x %zu, in %s",
-                               r->shape.name, r->shape.rows, r->shape.inner, r->shape.columns,
-                               r->dtype == LK_F32 ? "tf32" : lk_dtype_name(r->dtype)));
+        LK_PASS(lk_quantity_set(&c->device.flops, work / e.value, work / e.hi, work / e.lo, e.n,
+                                "calibrate: the fastest product, %s, %zu x %zu x %zu, in %s",
+                                r->shape.name, r->shape.rows, r->shape.inner, r->shape.columns,
+                                r->dtype == LK_F32 ? "tf32" : lk_dtype_name(r->dtype)));
     }
-    LK_TRY(telling_row(rows, LK_RATE_DEVICE_TO_DEVICE, &r, &e));
+    LK_PASS(telling_row(rows, LK_RATE_DEVICE_TO_DEVICE, &r, &e));
     if (r) {
         work = 2 * lk_rate_work(r); /* read and written */
-        LK_TRY(lk_quantity_set(&c->device.memory_Bps, work / e.value, work / e.hi, work / e.lo, e.n,
-                               "calibrate: copy of %llu bytes within the GPU, read and written",
-                               (unsigned long long)r->bytes));
+        LK_PASS(lk_quantity_set(&c->device.memory_Bps, work / e.value, work / e.hi, work / e.lo,
+                                e.n,
+                                "calibrate: copy of %llu bytes within the GPU, read and written",
+                                (unsigned long long)r->bytes));
     }
-out:
-    return st;
+    return LK_OK;
 }
 
 /* ---- Merging ---- */
@@ -279,17 +268,15 @@ out:
 /* Move n items of `size` bytes to the end of another list. */
 static enum lk_status append(void *to, size_t *n_to, void *from, size_t *n_from, size_t size)
 {
-    enum lk_status st = LK_OK;
     size_t capacity = *n_to;
     char **list = to, **more = from;
 
-    LK_TRY(lk_array_grow(list, &capacity, *n_to + *n_from, size));
+    LK_PASS(lk_array_grow(list, &capacity, *n_to + *n_from, size));
     if (*n_from)
         memcpy(*list + *n_to * size, *more, *n_from * size);
     *n_to += *n_from;
     *n_from = 0;
-out:
-    return st;
+    return LK_OK;
 }
 
 static void take_if_absent(struct lk_quantity *to, struct lk_quantity *from)
@@ -327,8 +314,6 @@ static void take_device(struct lk_cluster *c, struct lk_cluster *part)
 
 enum lk_status lk_calibration_merge(struct lk_cluster *c, struct lk_cluster *part)
 {
-    enum lk_status st = LK_OK;
-
     if (!lk_quantity_known(&c->gamma_wire) && lk_quantity_known(&part->gamma_wire))
         c->overlap_proxy = part->overlap_proxy;
     take_device(c, part);
@@ -339,9 +324,7 @@ enum lk_status lk_calibration_merge(struct lk_cluster *c, struct lk_cluster *par
     LK_STRAGGLER_LIST(TAKE_)
 #undef TAKE_
     if (!c->n_slow)
-        LK_TRY(append(&c->slow, &c->n_slow, &part->slow, &part->n_slow, sizeof *c->slow));
-    LK_TRY(append(&c->points, &c->n_points, &part->points, &part->n_points, sizeof *c->points));
-    LK_TRY(append(&c->kappa, &c->n_kappa, &part->kappa, &part->n_kappa, sizeof *c->kappa));
-out:
-    return st;
+        LK_PASS(append(&c->slow, &c->n_slow, &part->slow, &part->n_slow, sizeof *c->slow));
+    LK_PASS(append(&c->points, &c->n_points, &part->points, &part->n_points, sizeof *c->points));
+    return append(&c->kappa, &c->n_kappa, &part->kappa, &part->n_kappa, sizeof *c->kappa);
 }

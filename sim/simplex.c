@@ -46,7 +46,6 @@ static enum lk_status away(const struct search *s, double t, struct vertex *out)
 
 static enum lk_status shrink(struct search *s)
 {
-    enum lk_status st = LK_OK;
     struct vertex best = s->v[0];
 
     for (size_t k = 1; k <= s->n; k++) {
@@ -54,40 +53,36 @@ static enum lk_status shrink(struct search *s)
 
         for (size_t i = 0; i < s->n; i++)
             v.x[i] = (v.x[i] + best.x[i]) / 2;
-        LK_TRY(measure(s, &v));
+        LK_PASS(measure(s, &v));
         insert(s, k, &v);
     }
-out:
-    return st;
+    return LK_OK;
 }
 
 static enum lk_status move(struct search *s)
 {
-    enum lk_status st = LK_OK;
     size_t worst = s->n;
     struct vertex reflected, other;
 
-    LK_TRY(away(s, 1, &reflected));
+    LK_PASS(away(s, 1, &reflected));
     if (reflected.value < s->v[0].value) {
-        LK_TRY(away(s, 2, &other));
+        LK_PASS(away(s, 2, &other));
         insert(s, worst, other.value < reflected.value ? &other : &reflected);
     } else if (reflected.value < s->v[worst - 1].value) {
         insert(s, worst, &reflected);
     } else {
-        LK_TRY(away(s, -0.5, &other));
+        LK_PASS(away(s, -0.5, &other));
         if (other.value < s->v[worst].value)
             insert(s, worst, &other);
         else
-            LK_TRY(shrink(s));
+            LK_PASS(shrink(s));
     }
-out:
-    return st;
+    return LK_OK;
 }
 
 enum lk_status lk_simplex_minimise(lk_simplex_fn *f, void *ctx, double *x, size_t n, double step,
                                    int iterations, double *out_value)
 {
-    enum lk_status st = LK_OK;
     struct search s = {.f = f, .ctx = ctx, .n = n};
 
     if (!n || n > MAX)
@@ -98,14 +93,13 @@ enum lk_status lk_simplex_minimise(lk_simplex_fn *f, void *ctx, double *x, size_
         memcpy(v.x, x, n * sizeof *x);
         if (k)
             v.x[k - 1] += step;
-        LK_TRY(measure(&s, &v));
+        LK_PASS(measure(&s, &v));
         insert(&s, k, &v);
     }
     for (int i = 0; i < iterations; i++)
-        LK_TRY(move(&s));
+        LK_PASS(move(&s));
     memcpy(x, s.v[0].x, n * sizeof *x);
     if (out_value)
         *out_value = s.v[0].value;
-out:
-    return st;
+    return LK_OK;
 }

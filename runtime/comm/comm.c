@@ -389,15 +389,12 @@ static enum lk_status put_on(struct lk_comm *c, struct lk_stream *s,
                              const struct lk_coll_call *call)
 {
     struct lk_span span = span_of(c, call, lk_stream_step(s));
-    enum lk_status st = LK_OK;
     uint64_t seq;
 
     span.seq = (uint32_t)c->next_seq;
-    LK_TRY(lk_stream_span_begin(s, &span, call->ready));
-    LK_TRY(lk_comm_run_step(c, s, call, lk_stream_step(s), &seq));
-    LK_TRY(lk_stream_range_end(s));
-out:
-    return st;
+    LK_PASS(lk_stream_span_begin(s, &span, call->ready));
+    LK_PASS(lk_comm_run_step(c, s, call, lk_stream_step(s), &seq));
+    return lk_stream_range_end(s);
 }
 
 enum lk_status lk_comm_enqueue(struct lk_comm *c, struct lk_stream *s,

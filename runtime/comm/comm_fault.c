@@ -51,7 +51,6 @@ static enum lk_status parse_time(const char *text, double *out)
 static enum lk_status parse_value(struct lk_fault *f, enum lk_fault_key key, const char *text,
                                   int world_size)
 {
-    enum lk_status st = LK_OK;
     int64_t n = 0;
 
     switch (key) {
@@ -60,19 +59,18 @@ static enum lk_status parse_value(struct lk_fault *f, enum lk_fault_key key, con
     case LK_FAULT_LATENCY:
         return parse_time(text, &f->latency_s);
     case LK_FAULT_RATE:
-        LK_TRY(lk_units_parse(LK_DIM_RATE, text, &f->rate_Bps));
+        LK_PASS(lk_units_parse(LK_DIM_RATE, text, &f->rate_Bps));
         return f->rate_Bps > 0 ? LK_OK : lk_fail(LK_EUSAGE, "a rate must be positive");
     case LK_FAULT_RANK:
-        LK_TRY(lk_parse_int64(text, 0, world_size - 1, &n));
+        LK_PASS(lk_parse_int64(text, 0, world_size - 1, &n));
         f->rank = (int)n;
         return LK_OK;
     default:
-        LK_TRY(lk_parse_int64(text, 0, INT64_MAX, &n));
+        LK_PASS(lk_parse_int64(text, 0, INT64_MAX, &n));
         f->from = key == LK_FAULT_TO ? f->from : (uint64_t)n;
         f->to = key == LK_FAULT_FROM ? f->to : (uint64_t)n;
     }
-out:
-    return st;
+    return LK_OK;
 }
 
 /* Parse one pair, "call=12", into the fault. Overwrites the "=" with a NUL. */
@@ -282,27 +280,23 @@ static enum lk_status last_arrival(struct faulty *c, uint64_t seq, uint64_t *out
 static enum lk_status run_slow(struct faulty *c, const struct lk_coll_call *call, uint64_t seq,
                                double model_s)
 {
-    enum lk_status st = LK_OK;
     uint64_t end_ns = 0, now_ns;
 
-    LK_TRY(last_arrival(c, seq, &end_ns));
+    LK_PASS(last_arrival(c, seq, &end_ns));
     end_ns += lk_ns_from_s(model_s);
-    LK_TRY(c->inner->ops->run(c->inner, call, seq));
+    LK_PASS(c->inner->ops->run(c->inner, call, seq));
     now_ns = lk_monotonic_ns();
     c->n_slow++;
     if (now_ns > end_ns) {
         c->n_over++;
         c->over_max_ns = now_ns - end_ns > c->over_max_ns ? now_ns - end_ns : c->over_max_ns;
     }
-    LK_TRY(wait_until(c, end_ns));
-out:
-    return st;
+    return wait_until(c, end_ns);
 }
 
 static enum lk_status fault_run(struct lk_comm *base, const struct lk_coll_call *call, uint64_t seq)
 {
     struct faulty *c = (struct faulty *)base;
-    enum lk_status st = LK_OK;
     double longest_s = 0;
     bool slow = false;
 
@@ -311,7 +305,7 @@ static enum lk_status fault_run(struct lk_comm *base, const struct lk_coll_call 
 
         if (seq < f->from || seq > f->to || (f->rank >= 0 && f->rank != base->rank))
             continue;
-        LK_TRY(strike(c, f));
+        LK_PASS(strike(c, f));
         if (f->kind == LK_FAULT_SLOW && base->world_size > 1) {
             double s = slow_s(c, f, call);
 
@@ -319,9 +313,7 @@ static enum lk_status fault_run(struct lk_comm *base, const struct lk_coll_call 
             slow = true;
         }
     }
-    st = slow ? run_slow(c, call, seq, longest_s) : c->inner->ops->run(c->inner, call, seq);
-out:
-    return st;
+    return slow ? run_slow(c, call, seq, longest_s) : c->inner->ops->run(c->inner, call, seq);
 }
 
 /* ---- On a stream that runs the collectives natively ---- */
@@ -353,7 +345,6 @@ static enum lk_status fault_enqueue(struct lk_comm *base, struct lk_stream *s,
                                     const struct lk_coll_call *call, uint64_t seq)
 {
     struct faulty *c = (struct faulty *)base;
-    enum lk_status st = LK_OK;
 
     for (size_t i = 0; i < c->n_faults; i++) {
         const struct lk_fault *f = &c->faults[i];
@@ -361,11 +352,9 @@ static enum lk_status fault_enqueue(struct lk_comm *base, struct lk_stream *s,
             .comm = c, .fault = f, .call = *call, .seq = seq, .step = lk_stream_step(s)};
 
         if (seq >= f->from && seq <= f->to && (f->rank < 0 || f->rank == base->rank))
-            LK_TRY(lk_stream_host(s, strike_on, &arg, sizeof arg));
+            LK_PASS(lk_stream_host(s, strike_on, &arg, sizeof arg));
     }
-    st = c->inner->ops->enqueue(c->inner, s, call, seq);
-out:
-    return st;
+    return c->inner->ops->enqueue(c->inner, s, call, seq);
 }
 
 static enum lk_status fault_alloc(struct lk_comm *c, struct lk_device *d, size_t bytes, void **out)

@@ -153,19 +153,16 @@ out:
 
 enum lk_status lk_nccl_make_scratch(struct lk_nccl *n, size_t bytes)
 {
-    enum lk_status st = LK_OK;
-
     if (n->scratch_bytes >= bytes)
         return LK_OK;
     lk_device_free(n->device, n->scratch);
     lk_device_free_host(n->device, n->staging);
     n->scratch = n->staging = NULL;
     n->scratch_bytes = 0;
-    LK_TRY(lk_device_alloc(n->device, bytes, &n->scratch));
-    LK_TRY(lk_device_alloc_host(n->device, bytes, &n->staging));
+    LK_PASS(lk_device_alloc(n->device, bytes, &n->scratch));
+    LK_PASS(lk_device_alloc_host(n->device, bytes, &n->staging));
     n->scratch_bytes = bytes;
-out:
-    return st;
+    return LK_OK;
 }
 
 static enum lk_status is_of_device(const struct lk_nccl *n, const void *p, bool *out)
@@ -188,22 +185,20 @@ static enum lk_status copy(struct lk_nccl *n, void *to, const void *from, size_t
 static enum lk_status await_stream(struct lk_nccl *n)
 {
     struct lk_deadline deadline = lk_deadline_in(n->timeout_ns);
-    enum lk_status st = LK_OK;
     uint64_t nap_ns = 0;
 
-    LK_TRY(record(n, n->ended, n->stream));
+    LK_PASS(record(n, n->ended, n->stream));
     for (;;) {
         cudaError_t e = n->cuda->EventQuery(n->ended);
 
         if (e != cudaErrorNotReady)
             return lk_cuda_status(e, "collective");
-        LK_TRY(lk_nccl_alive(n));
+        LK_PASS(lk_nccl_alive(n));
         if (!lk_deadline_left_ns(deadline))
             return lk_nccl_late(n);
         lk_nccl_nap(&nap_ns);
     }
-out:
-    return st;
+    return LK_OK;
 }
 
 static enum lk_status run(struct lk_nccl *n, struct lk_coll_call *call)
@@ -211,45 +206,41 @@ static enum lk_status run(struct lk_nccl *n, struct lk_coll_call *call)
     size_t bytes = lk_coll_call_bytes(call, n->base.world_size);
     void *given = call->buf;
     bool staged = false;
-    enum lk_status st = LK_OK;
 
     if (call->coll != LK_BARRIER && !call->from) { /* out of place: device buffers only */
-        LK_TRY(is_of_device(n, given, &staged));
+        LK_PASS(is_of_device(n, given, &staged));
         staged = !staged;
     }
     if (staged) {
-        LK_TRY(lk_nccl_make_scratch(n, bytes));
+        LK_PASS(lk_nccl_make_scratch(n, bytes));
         memcpy(n->staging, given, bytes);
         call->buf = n->scratch;
-        LK_TRY(copy(n, n->scratch, n->staging, bytes));
+        LK_PASS(copy(n, n->scratch, n->staging, bytes));
     }
-    LK_TRY(issue(n, call, n->stream));
+    LK_PASS(issue(n, call, n->stream));
     if (staged)
-        LK_TRY(copy(n, n->staging, n->scratch, bytes));
-    LK_TRY(await_stream(n));
+        LK_PASS(copy(n, n->staging, n->scratch, bytes));
+    LK_PASS(await_stream(n));
     if (staged)
         memcpy(given, n->staging, bytes);
-out:
-    return st;
+    return LK_OK;
 }
 
 enum lk_status lk_nccl_run(struct lk_comm *c, const struct lk_coll_call *call, uint64_t seq)
 {
     struct lk_nccl *n = (struct lk_nccl *)c;
     struct lk_coll_call own = *call;
-    enum lk_status st = LK_OK;
 
     if (moves_nothing(n, call))
         return LK_OK;
-    LK_TRY(lk_nccl_alive(n));
-    LK_TRY(lk_nccl_look(n)); /* report the progress of earlier collectives first */
+    LK_PASS(lk_nccl_alive(n));
+    LK_PASS(lk_nccl_look(n)); /* report the progress of earlier collectives first */
     if (n->store)
         lk_store_progress(n->store, seq, true);
-    LK_TRY(run(n, &own));
+    LK_PASS(run(n, &own));
     if (n->store)
         lk_store_progress(n->store, seq, false);
-out:
-    return st;
+    return LK_OK;
 }
 
 /*

@@ -55,16 +55,14 @@ out:
 static enum lk_status nccl_alloc(struct lk_comm *c, struct lk_device *d, size_t bytes, void **out)
 {
     struct lk_nccl *n = nccl_of(c);
-    enum lk_status st = LK_OK;
 
     if (!n->options.register_buffers)
         return lk_device_alloc(d, bytes, out);
-    LK_TRY(lk_array_grow(&n->buffers, &n->cap_buffers, n->n_buffers + 1, sizeof *n->buffers));
-    LK_TRY(alloc_registered(n, bytes, &n->buffers[n->n_buffers]));
+    LK_PASS(lk_array_grow(&n->buffers, &n->cap_buffers, n->n_buffers + 1, sizeof *n->buffers));
+    LK_PASS(alloc_registered(n, bytes, &n->buffers[n->n_buffers]));
     *out = n->buffers[n->n_buffers++].p;
     lk_log(LK_LOG_COMM, LK_DEBUG, "NCCL: registered %zu bytes", bytes);
-out:
-    return st;
+    return LK_OK;
 }
 
 static void free_registered(struct lk_nccl *n, const struct lk_nccl_buffer *b)
@@ -144,17 +142,15 @@ out:
 static enum lk_status meet(struct lk_nccl *n, const char *path, struct meeting *out)
 {
     struct meeting m = {.version = n->version};
-    enum lk_status st = LK_OK;
 
     if (n->base.rank == 0) {
         snprintf(m.path, sizeof m.path, "%s", path);
-        LK_TRY(lk_nccl_status(n, n->call->GetUniqueId(&m.id)));
+        LK_PASS(lk_nccl_status(n, n->call->GetUniqueId(&m.id)));
     }
-    LK_TRY(lk_nccl_share(n, &m, sizeof m));
-    LK_TRY(check_version(&m, n, path));
+    LK_PASS(lk_nccl_share(n, &m, sizeof m));
+    LK_PASS(check_version(&m, n, path));
     *out = m;
-out:
-    return st;
+    return LK_OK;
 }
 
 ncclConfig_t lk_nccl_config(const struct lk_nccl *n, bool blocking)
@@ -179,48 +175,39 @@ static enum lk_status join(struct lk_nccl *n, const struct meeting *m)
 {
     struct lk_deadline deadline = lk_deadline_in(n->timeout_ns);
     ncclConfig_t config = lk_nccl_config(n, false);
-    enum lk_status st = LK_OK;
 
-    LK_TRY(lk_nccl_enter(n, deadline));
-    LK_TRY(lk_nccl_end(
+    LK_PASS(lk_nccl_enter(n, deadline));
+    return lk_nccl_end(
         n, n->call->CommInitRankConfig(&n->comm, n->base.world_size, m->id, n->base.rank, &config),
-        deadline));
-out:
-    return st;
+        deadline);
 }
 
 static enum lk_status open_library(struct lk_nccl *n, const struct lk_comm_config *config,
                                    const char **out_path)
 {
-    enum lk_status st = LK_OK;
-
     n->call = config->nccl_calls;
     if (!n->call) {
-        LK_TRY(lk_nccl_open_library(&n->own, &n->library));
+        LK_PASS(lk_nccl_open_library(&n->own, &n->library));
         n->call = &n->own;
     }
     *out_path = n->library ? lk_library_path(n->library) : "a test's";
-    LK_TRY(lk_nccl_version(n->call, *out_path, &n->version));
-out:
-    return st;
+    return lk_nccl_version(n->call, *out_path, &n->version);
 }
 
 static enum lk_status open_streams(struct lk_nccl *n)
 {
     int least, most_urgent;
-    enum lk_status st = LK_OK;
 
-    LK_TRY(lk_cuda_status(n->cuda->GetDevice(&n->gpu), "current GPU"));
-    LK_TRY(lk_cuda_status(n->cuda->DeviceGetStreamPriorityRange(&least, &most_urgent),
-                          "priorities of streams"));
-    LK_TRY(lk_cuda_status(
+    LK_PASS(lk_cuda_status(n->cuda->GetDevice(&n->gpu), "current GPU"));
+    LK_PASS(lk_cuda_status(n->cuda->DeviceGetStreamPriorityRange(&least, &most_urgent),
+                           "priorities of streams"));
+    LK_PASS(lk_cuda_status(
         n->cuda->StreamCreateWithPriority(&n->stream, cudaStreamNonBlocking, most_urgent),
         "a stream for collectives"));
-    LK_TRY(lk_cuda_status(n->cuda->EventCreateWithFlags(&n->ended, cudaEventDisableTiming),
-                          "an event"));
-    LK_TRY(lk_nccl_make_scratch(n, 1)); /* for barriers */
-out:
-    return st;
+    LK_PASS(lk_cuda_status(n->cuda->EventCreateWithFlags(&n->ended, cudaEventDisableTiming),
+                           "an event"));
+    LK_PASS(lk_nccl_make_scratch(n, 1)); /* for barriers */
+    return LK_OK;
 }
 
 static void free_all(struct lk_nccl *n)
@@ -259,18 +246,15 @@ static enum lk_status finalize(struct lk_nccl *n)
     struct lk_deadline deadline =
         lk_deadline_in(n->timeout_ns < FINALIZE_NS ? n->timeout_ns : FINALIZE_NS);
     ncclResult_t result;
-    enum lk_status st = LK_OK;
 
-    LK_TRY(lk_device_status(n->device));
-    LK_TRY(lk_nccl_enter(n, deadline));
-    LK_TRY(lk_nccl_end(n, n->call->CommFinalize(n->comm), deadline));
-    LK_TRY(lk_nccl_enter(n, deadline));
+    LK_PASS(lk_device_status(n->device));
+    LK_PASS(lk_nccl_enter(n, deadline));
+    LK_PASS(lk_nccl_end(n, n->call->CommFinalize(n->comm), deadline));
+    LK_PASS(lk_nccl_enter(n, deadline));
     result = n->call->CommDestroy(n->comm);
     n->comm = NULL;
     lk_nccl_leave(n);
-    LK_TRY(lk_nccl_status(n, result));
-out:
-    return st;
+    return lk_nccl_status(n, result);
 }
 
 static void nccl_close(struct lk_comm *c)

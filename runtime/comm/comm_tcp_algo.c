@@ -202,7 +202,6 @@ static size_t chunk_for(const struct lk_tcp *t, size_t part_bytes)
 
 enum lk_status lk_tcp_ring(struct lk_tcp *t, const struct lk_tcp_parts *p)
 {
-    enum lk_status st = LK_OK;
     int world = t->base.world_size, rank = t->base.rank;
     size_t e = lk_dtype_bytes(p->dtype);
     size_t largest = (p->elems + (size_t)world - 1) / (size_t)world;
@@ -221,14 +220,13 @@ enum lk_status lk_tcp_ring(struct lk_tcp *t, const struct lk_tcp_parts *p)
         bool moved = false;
 
         if (may_send(&out, &in))
-            LK_TRY(send_some(&r, &out, &moved));
+            LK_PASS(send_some(&r, &out, &moved));
         if (in.bytes)
-            LK_TRY(recv_some(&r, &in, &moved));
+            LK_PASS(recv_some(&r, &in, &moved));
         if (!moved && (out.bytes || in.bytes))
-            LK_TRY(wait_ring(&r, may_send(&out, &in), in.bytes > 0));
+            LK_PASS(wait_ring(&r, may_send(&out, &in), in.bytes > 0));
     }
-out:
-    return st;
+    return LK_OK;
 }
 
 /*
@@ -318,31 +316,29 @@ static enum lk_status gather(struct walk *w, bool *out_moved)
 /* Try once everything that can make progress without waiting. */
 static enum lk_status turn(struct walk *w, bool *out_moved)
 {
-    enum lk_status st = LK_OK;
     size_t n = 0;
 
     if (w->summed < w->bytes)
-        LK_TRY(gather(w, out_moved));
+        LK_PASS(gather(w, out_moved));
     if (w->sent_up < w->summed && w->parent) {
-        LK_TRY(lk_tcp_send(w->t, w->parent, w->buf + w->sent_up, w->summed - w->sent_up, &n));
+        LK_PASS(lk_tcp_send(w->t, w->parent, w->buf + w->sent_up, w->summed - w->sent_up, &n));
         w->sent_up += n;
         *out_moved |= n > 0;
     }
     if (w->final < w->bytes && w->parent) {
-        LK_TRY(lk_tcp_recv(w->t, w->parent, w->buf + w->final, w->bytes - w->final, &n));
+        LK_PASS(lk_tcp_recv(w->t, w->parent, w->buf + w->final, w->bytes - w->final, &n));
         w->final += n;
         *out_moved |= n > 0;
     }
     for (int i = 0; i < w->tree->n_children; i++) {
         if (w->sent_down[i] == w->final)
             continue;
-        LK_TRY(lk_tcp_send(w->t, child_link(w, i), w->buf + w->sent_down[i],
-                           w->final - w->sent_down[i], &n));
+        LK_PASS(lk_tcp_send(w->t, child_link(w, i), w->buf + w->sent_down[i],
+                            w->final - w->sent_down[i], &n));
         w->sent_down[i] += n;
         *out_moved |= n > 0;
     }
-out:
-    return st;
+    return LK_OK;
 }
 
 static bool over(const struct walk *w)
@@ -380,7 +376,6 @@ static enum lk_status wait_walk(struct walk *w)
 enum lk_status lk_tcp_tree_run(struct lk_tcp *t, const struct lk_tcp_tree *tree, bool up,
                                unsigned char *buf, enum lk_dtype dtype, size_t elems)
 {
-    enum lk_status st = LK_OK;
     struct walk w = {.t = t, .tree = tree, .buf = buf, .dtype = dtype};
 
     w.bytes = elems * lk_dtype_bytes(dtype);
@@ -398,18 +393,16 @@ enum lk_status lk_tcp_tree_run(struct lk_tcp *t, const struct lk_tcp_tree *tree,
     while (!over(&w)) {
         bool moved = false;
 
-        LK_TRY(turn(&w, &moved));
+        LK_PASS(turn(&w, &moved));
         if (!moved && !over(&w))
-            LK_TRY(wait_walk(&w));
+            LK_PASS(wait_walk(&w));
     }
-out:
-    return st;
+    return LK_OK;
 }
 
 enum lk_status lk_tcp_exchange(struct lk_tcp *t, unsigned char *buf, enum lk_dtype dtype,
                                size_t elems)
 {
-    enum lk_status st = LK_OK;
     struct lk_tcp_link *l = &t->links[1 - t->base.rank];
     size_t e = lk_dtype_bytes(dtype), bytes = elems * e;
     size_t sent = 0, received = 0; /* data are added only where this rank's own were already sent */
@@ -421,10 +414,10 @@ enum lk_status lk_tcp_exchange(struct lk_tcp *t, unsigned char *buf, enum lk_dty
         size_t n = 0, k = 0, whole;
 
         if (sent < bytes)
-            LK_TRY(lk_tcp_send(t, l, buf + sent, bytes - sent, &n));
+            LK_PASS(lk_tcp_send(t, l, buf + sent, bytes - sent, &n));
         sent += n;
         if (filled < room)
-            LK_TRY(lk_tcp_recv(t, l, t->scratch + filled, room - filled, &k));
+            LK_PASS(lk_tcp_recv(t, l, t->scratch + filled, room - filled, &k));
         filled += k;
         if (filled == room && received + filled <= sent) {
             whole = filled / e;
@@ -435,9 +428,8 @@ enum lk_status lk_tcp_exchange(struct lk_tcp *t, unsigned char *buf, enum lk_dty
             short out = sent < bytes ? POLLOUT : 0, in = filled < room ? POLLIN : 0;
 
             t->polls[0] = (struct pollfd){.fd = l->fd, .events = (short)(out | in)};
-            LK_TRY(lk_tcp_wait(t, 1));
+            LK_PASS(lk_tcp_wait(t, 1));
         }
     }
-out:
-    return st;
+    return LK_OK;
 }

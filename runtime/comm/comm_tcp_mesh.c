@@ -110,20 +110,17 @@ out:
 
 static enum lk_status publish(struct mesh *m, const char *listen)
 {
-    enum lk_status st = LK_OK;
     char host[ADDRESS_MAX], key[64], value[ADDRESS_MAX + 16];
     int port = 0;
 
     if (listen)
         snprintf(host, sizeof host, "%s", listen);
     else
-        LK_TRY(lk_net_local_address(lk_store_fd(m->t->store), host, sizeof host));
-    LK_TRY(lk_net_listen(host, 0, m->t->base.world_size + STRANGERS_MAX, &m->listen_fd, &port));
+        LK_PASS(lk_net_local_address(lk_store_fd(m->t->store), host, sizeof host));
+    LK_PASS(lk_net_listen(host, 0, m->t->base.world_size + STRANGERS_MAX, &m->listen_fd, &port));
     snprintf(key, sizeof key, "comm %" PRIu64 " rank %d", m->comm_id, m->t->base.rank);
     snprintf(value, sizeof value, "%d %s", port, host);
-    LK_TRY(lk_store_set(m->t->store, key, value, strlen(value) + 1));
-out:
-    return st;
+    return lk_store_set(m->t->store, key, value, strlen(value) + 1);
 }
 
 static enum lk_status send_greeting(struct mesh *m, int peer)
@@ -207,22 +204,19 @@ static enum lk_status welcome(struct mesh *m)
 
 static enum lk_status accept_higher(struct mesh *m)
 {
-    enum lk_status st = LK_OK;
-
     while (m->missing) {
         size_t n = m->n_guests;
 
         m->t->polls[0] = (struct pollfd){.fd = m->listen_fd, .events = POLLIN};
         for (size_t i = 0; i < n; i++)
             m->t->polls[i + 1] = (struct pollfd){.fd = m->guests[i].fd, .events = POLLIN};
-        LK_TRY(wait(m, n + 1));
+        LK_PASS(wait(m, n + 1));
         for (size_t i = n; i-- > 0;)
             if (m->t->polls[i + 1].revents)
                 hear(m, i);
-        LK_TRY(welcome(m));
+        LK_PASS(welcome(m));
     }
-out:
-    return st;
+    return LK_OK;
 }
 
 /* Wait for the greeting that a rank answers when it accepts our connection. */

@@ -365,7 +365,6 @@ static enum lk_status submit(struct lk_stream *s, struct lk_command *c, uint64_t
 /* Return the id of an op's span name; check and register an op that is new to the device. */
 static enum lk_status op_name(struct lk_device *d, const struct lk_op *op, uint16_t *out)
 {
-    enum lk_status st = LK_OK;
     uint16_t id;
 
     for (size_t i = 0; i < d->n_names; i++)
@@ -379,12 +378,11 @@ static enum lk_status op_name(struct lk_device *d, const struct lk_op *op, uint1
     if (lacks(d->ops, op))
         return lk_fail(LK_EUNSUPPORTED, "device %s cannot run op %s: it has no %s", d->ops->name,
                        op->name, lacks(d->ops, op));
-    LK_TRY(lk_array_grow(&d->names, &d->names_capacity, d->n_names + 1, sizeof *d->names));
-    LK_TRY(lk_recorder_name(d->config.recorder, op->name, &id));
+    LK_PASS(lk_array_grow(&d->names, &d->names_capacity, d->n_names + 1, sizeof *d->names));
+    LK_PASS(lk_recorder_name(d->config.recorder, op->name, &id));
     d->names[d->n_names++] = (struct lk_op_name){op, id};
     *out = id;
-out:
-    return st;
+    return LK_OK;
 }
 
 enum lk_status lk_stream_launch(struct lk_stream *s, const struct lk_op *op, const void *args)

@@ -83,50 +83,45 @@ static enum lk_status choose_gpu(struct cuda_device *g)
 {
     const struct lk_device_config *c = &g->base.config;
     struct cudaDeviceProp properties;
-    enum lk_status st = LK_OK;
     int n = 0;
 
-    LK_TRY(count_gpus(g, &n));
+    LK_PASS(count_gpus(g, &n));
     if (n == 0)
         return lk_fail(LK_EUNSUPPORTED, "device cuda: this process sees no GPU");
     g->gpu = c->local_rank % n;
-    LK_TRY(lk_cuda_status(g->call->GetDeviceProperties(&properties, g->gpu), "device cuda"));
+    LK_PASS(lk_cuda_status(g->call->GetDeviceProperties(&properties, g->gpu), "device cuda"));
     uuid_text(&properties.uuid, g->uuid);
     snprintf(g->name, sizeof g->name, "%s", properties.name);
     g->major = properties.major;
     g->minor = properties.minor;
     g->multiprocessors = properties.multiProcessorCount;
     g->memory_bytes = properties.totalGlobalMem;
-    LK_TRY(lk_gpu_claim(&g->claim, g->uuid, c->local_rank, c->share_gpu));
-    LK_TRY(lk_cuda_status(g->call->SetDevice(g->gpu), "device cuda"));
-    LK_TRY(lk_cuda_status(g->call->DriverGetVersion(&g->driver), "version of the driver"));
-    LK_TRY(lk_cuda_status(g->call->RuntimeGetVersion(&g->runtime), "version of CUDA"));
+    LK_PASS(lk_gpu_claim(&g->claim, g->uuid, c->local_rank, c->share_gpu));
+    LK_PASS(lk_cuda_status(g->call->SetDevice(g->gpu), "device cuda"));
+    LK_PASS(lk_cuda_status(g->call->DriverGetVersion(&g->driver), "version of the driver"));
+    LK_PASS(lk_cuda_status(g->call->RuntimeGetVersion(&g->runtime), "version of CUDA"));
     lk_log(LK_LOG_DEVICE, LK_INFO, "local rank %d: GPU %d of %d, %s (%s)", c->local_rank, g->gpu, n,
            g->name, g->uuid);
-out:
-    return st;
+    return LK_OK;
 }
 
 static enum lk_status cuda_describe(const struct lk_device *d, struct lk_run_info *info)
 {
     const struct cuda_device *g = device_of(d);
-    enum lk_status st = LK_OK;
     char value[64];
 
-    LK_TRY(lk_run_info_config(info, "gpu", g->name));
-    LK_TRY(lk_run_info_config(info, "gpu_uuid", g->uuid));
+    LK_PASS(lk_run_info_config(info, "gpu", g->name));
+    LK_PASS(lk_run_info_config(info, "gpu_uuid", g->uuid));
     snprintf(value, sizeof value, "%d.%d", g->major, g->minor);
-    LK_TRY(lk_run_info_config(info, "gpu_compute_capability", value));
+    LK_PASS(lk_run_info_config(info, "gpu_compute_capability", value));
     snprintf(value, sizeof value, "%d", g->multiprocessors);
-    LK_TRY(lk_run_info_config(info, "gpu_multiprocessors", value));
+    LK_PASS(lk_run_info_config(info, "gpu_multiprocessors", value));
     snprintf(value, sizeof value, "%zu", g->memory_bytes);
-    LK_TRY(lk_run_info_config(info, "gpu_memory_bytes", value));
+    LK_PASS(lk_run_info_config(info, "gpu_memory_bytes", value));
     snprintf(value, sizeof value, "%d.%d", g->driver / 1000, g->driver % 1000 / 10);
-    LK_TRY(lk_run_info_config(info, "cuda_driver", value));
+    LK_PASS(lk_run_info_config(info, "cuda_driver", value));
     snprintf(value, sizeof value, "%d.%d", g->runtime / 1000, g->runtime % 1000 / 10);
-    LK_TRY(lk_run_info_config(info, "cuda_runtime", value));
-out:
-    return st;
+    return lk_run_info_config(info, "cuda_runtime", value);
 }
 
 /* Set the calling thread's current device, which CUDA keeps per thread. */
@@ -140,21 +135,18 @@ static enum lk_status cuda_attach(struct lk_device *d)
 static enum lk_status cuda_open(struct lk_device *d)
 {
     struct cuda_device *g = device_of(d);
-    enum lk_status st = LK_OK;
     int least;
 
     g->call = d->config.cuda_calls ? d->config.cuda_calls : &lk_cuda_calls;
     if (pthread_mutex_init(&g->points_lock, NULL))
         return lk_fail(LK_ENOMEM, "cannot make a mutex");
     g->has_lock = true;
-    LK_TRY(choose_gpu(g));
-    LK_TRY(lk_cuda_status(g->call->DeviceGetStreamPriorityRange(&least, &g->most_urgent),
-                          "priorities of streams"));
-    LK_TRY(lk_cuda_status(g->call->EventCreateWithFlags(&g->origin, cudaEventDefault),
-                          "the origin of times"));
-    LK_TRY(g->call->blas_open(&g->blas));
-out:
-    return st;
+    LK_PASS(choose_gpu(g));
+    LK_PASS(lk_cuda_status(g->call->DeviceGetStreamPriorityRange(&least, &g->most_urgent),
+                           "priorities of streams"));
+    LK_PASS(lk_cuda_status(g->call->EventCreateWithFlags(&g->origin, cudaEventDefault),
+                           "the origin of times"));
+    return g->call->blas_open(&g->blas);
 }
 
 static void cuda_close(struct lk_device *d)
@@ -420,7 +412,6 @@ static enum lk_status cuda_sync(struct lk_stream *s, uint64_t seq, struct lk_dea
     struct cuda_stream *t = stream_of(s);
     uint64_t rest_ns = FIRST_NAP_NS;
     bool all = seq == UINT64_MAX;
-    enum lk_status st = LK_OK;
     size_t left;
 
     if (!s->open || lk_device_failed(s->device))
@@ -429,7 +420,7 @@ static enum lk_status cuda_sync(struct lk_stream *s, uint64_t seq, struct lk_dea
         return lk_fail(LK_EINTERNAL, "a wait for stream '%s', whose work goes into a graph",
                        s->name);
     if (all) {
-        LK_TRY(lk_cuda_point_add_last(t));
+        LK_PASS(lk_cuda_point_add_last(t));
         seq = t->submitted;
     }
     while (!lk_cuda_was_passed(t, seq, &left)) {
@@ -442,9 +433,8 @@ static enum lk_status cuda_sync(struct lk_stream *s, uint64_t seq, struct lk_dea
         rest_ns = rest_ns < LONGEST_NAP_NS / 2 ? 2 * rest_ns : LONGEST_NAP_NS;
     }
     if (all && !lk_device_failed(s->device))
-        LK_TRY(lk_cuda_refresh_origin(t));
-out:
-    return st;
+        LK_PASS(lk_cuda_refresh_origin(t));
+    return LK_OK;
 }
 
 /* ---- Streams ---- */

@@ -48,16 +48,14 @@ enum lk_status lk_cuda_graph_begin(struct lk_stream *s)
 {
     struct cuda_stream *t = stream_of(s);
     struct cuda_device *g = device_of(s->device);
-    enum lk_status st = LK_OK;
 
     if (g->capture)
         return lk_fail(LK_EINTERNAL, "a graph is begun on stream '%s' within another", s->name);
-    LK_TRY(lk_cuda_status(g->call->StreamBeginCapture(t->stream, cudaStreamCaptureModeThreadLocal),
-                          "a graph"));
+    LK_PASS(lk_cuda_status(g->call->StreamBeginCapture(t->stream, cudaStreamCaptureModeThreadLocal),
+                           "a graph"));
     g->capture = t;
     t->capturing = true;
-out:
-    return st;
+    return LK_OK;
 }
 
 void lk_cuda_graph_abandon(struct cuda_device *g)

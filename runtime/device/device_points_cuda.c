@@ -65,18 +65,16 @@ static enum lk_status record(struct cuda_stream *t, cudaEvent_t *out)
 enum lk_status lk_cuda_point_add(struct cuda_stream *t, const struct point *p)
 {
     cudaEvent_t passed = NULL;
-    enum lk_status st = LK_OK;
 
-    LK_TRY(make_room(t));
+    LK_PASS(make_room(t));
     if (can_share(t, p))
         passed = t->points[t->first + t->n_points - 1].passed;
     else
-        LK_TRY(record(t, &passed));
+        LK_PASS(record(t, &passed));
     t->points[t->first + t->n_points] = *p;
     t->points[t->first + t->n_points++].passed = passed;
     t->at_point = true;
-out:
-    return st;
+    return LK_OK;
 }
 
 /* Set ready_ns in the ranges that were made ready by this record of their event. */
@@ -193,19 +191,17 @@ static enum lk_status take_origin(struct cuda_stream *t, struct lk_deadline dead
 {
     struct cuda_device *g = device_of(t->base.device);
     uint64_t began_ns = g->call->now_ns();
-    enum lk_status st = LK_OK;
     cudaError_t e;
 
-    LK_TRY(lk_cuda_status(g->call->EventRecord(g->origin, t->stream), "recording an event"));
+    LK_PASS(lk_cuda_status(g->call->EventRecord(g->origin, t->stream), "recording an event"));
     while ((e = g->call->EventQuery(g->origin)) == cudaErrorNotReady)
         if (lk_deadline_left_ns(deadline) == 0)
             return lk_fail(LK_ETIMEOUT, "stream '%s' did not finish in time, though it was idle",
                            t->base.name);
-    LK_TRY(lk_cuda_status(e, "synchronising"));
+    LK_PASS(lk_cuda_status(e, "synchronising"));
     g->origin_ns = g->call->now_ns();
     *out_ns = g->origin_ns - began_ns;
-out:
-    return st;
+    return LK_OK;
 }
 
 /* Process all passed points with the old origin, because CUDA does not document the result of

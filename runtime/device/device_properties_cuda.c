@@ -14,7 +14,6 @@ enum lk_status lk_cuda_count(const struct lk_device_config *config, int *out)
 static enum lk_status all_pairs(const struct lk_cuda_calls *call, int gpus,
                                 enum cudaDeviceP2PAttr property, bool *out)
 {
-    enum lk_status st = LK_OK;
     bool all = true;
 
     for (int a = 0; a < gpus; a++)
@@ -23,13 +22,12 @@ static enum lk_status all_pairs(const struct lk_cuda_calls *call, int gpus,
 
             if (a == b)
                 continue;
-            LK_TRY(lk_cuda_status(call->DeviceGetP2PAttribute(&has, property, a, b),
-                                  "the link between two GPUs"));
+            LK_PASS(lk_cuda_status(call->DeviceGetP2PAttribute(&has, property, a, b),
+                                   "the link between two GPUs"));
             all = all && has;
         }
     *out = all;
-out:
-    return st;
+    return LK_OK;
 }
 
 /*
@@ -40,33 +38,28 @@ out:
 static enum lk_status find_link(const struct lk_cuda_calls *call, int gpus, enum lk_gpu_link *out)
 {
     enum { SWITCHED = 8 };
-    enum lk_status st = LK_OK;
     bool atomics = false, access = false;
 
     *out = LK_GPU_LINK_UNKNOWN;
     if (gpus < 2)
         return LK_OK;
-    LK_TRY(all_pairs(call, gpus, cudaDevP2PAttrNativeAtomicSupported, &atomics));
-    LK_TRY(all_pairs(call, gpus, cudaDevP2PAttrAccessSupported, &access));
+    LK_PASS(all_pairs(call, gpus, cudaDevP2PAttrNativeAtomicSupported, &atomics));
+    LK_PASS(all_pairs(call, gpus, cudaDevP2PAttrAccessSupported, &access));
     if (atomics && access)
         *out = gpus >= SWITCHED ? LK_GPU_LINK_NVSWITCH : LK_GPU_LINK_NVLINK;
     else if (access)
         *out = LK_GPU_LINK_PCIE;
-out:
-    return st;
+    return LK_OK;
 }
 
 enum lk_status lk_cuda_properties(const struct lk_device *d, struct lk_device_properties *out)
 {
     const struct cuda_device *g = device_of(d);
-    enum lk_status st = LK_OK;
 
-    LK_TRY(lk_cuda_status(g->call->GetDeviceCount(&out->gpus), "device cuda"));
+    LK_PASS(lk_cuda_status(g->call->GetDeviceCount(&out->gpus), "device cuda"));
     snprintf(out->name, sizeof out->name, "%s", g->name);
     out->compute_capability = 10 * g->major + g->minor;
     out->memory_bytes = g->memory_bytes;
     out->multiprocessors = g->multiprocessors;
-    LK_TRY(find_link(g->call, out->gpus, &out->link));
-out:
-    return st;
+    return find_link(g->call, out->gpus, &out->link);
 }

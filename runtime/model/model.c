@@ -145,14 +145,10 @@ enum lk_status lk_model_check_batch(const struct lk_model *m, const struct lk_ba
 
 enum lk_status lk_model_ready(struct lk_model *m, const struct lk_grad_hook *hook, size_t param)
 {
-    enum lk_status st = LK_OK;
-
     if (!hook)
         return LK_OK;
-    LK_TRY(lk_stream_mark(m->stream, LK_SPAN_GRADIENT, (int32_t)param));
-    LK_TRY(hook->ready(hook->ctx, param));
-out:
-    return st;
+    LK_PASS(lk_stream_mark(m->stream, LK_SPAN_GRADIENT, (int32_t)param));
+    return hook->ready(hook->ctx, param);
 }
 
 static void from_float(enum lk_dtype to, void *out, const float *in, size_t n)
@@ -181,7 +177,6 @@ static enum lk_status transfer(struct lk_model *m, void *device, enum lk_dtype d
                                const float *from, float *to, size_t elems)
 {
     size_t bytes = lk_dtype_bytes(dtype);
-    enum lk_status st = LK_OK;
 
     for (size_t at = 0, n; at < elems; at += n) {
         char *there = (char *)device + at * bytes;
@@ -189,14 +184,13 @@ static enum lk_status transfer(struct lk_model *m, void *device, enum lk_dtype d
         n = elems - at < STAGED_ELEMS ? elems - at : STAGED_ELEMS;
         if (from)
             from_float(dtype, m->staging, from + at, n);
-        LK_TRY(lk_stream_copy(m->stream, from ? there : m->staging, from ? m->staging : there,
-                              n * bytes));
-        LK_TRY(lk_stream_sync(m->stream, lk_deadline_in(transfer_timeout_ns)));
+        LK_PASS(lk_stream_copy(m->stream, from ? there : m->staging, from ? m->staging : there,
+                               n * bytes));
+        LK_PASS(lk_stream_sync(m->stream, lk_deadline_in(transfer_timeout_ns)));
         if (to)
             to_float(dtype, to + at, m->staging, n);
     }
-out:
-    return st;
+    return LK_OK;
 }
 
 /* Copy a host array of float32 to a parameter, its exact weights and its rounded values, and wait.
@@ -204,13 +198,11 @@ out:
 static enum lk_status upload(struct lk_model *m, size_t param, const float *from)
 {
     const struct lk_param *p = &m->params[param];
-    enum lk_status st = LK_OK;
 
-    LK_TRY(transfer(m, p->data, lk_device_real_dtype(m->device), from, NULL, p->elems));
+    LK_PASS(transfer(m, p->data, lk_device_real_dtype(m->device), from, NULL, p->elems));
     if (p->master)
-        LK_TRY(transfer(m, p->master, LK_F32, from, NULL, p->elems));
-out:
-    return st;
+        LK_PASS(transfer(m, p->master, LK_F32, from, NULL, p->elems));
+    return LK_OK;
 }
 
 /* Copy a parameter's exact weights to a host array of float32, and wait. */
@@ -273,25 +265,22 @@ static enum lk_status alloc_params(struct lk_model *m, const struct lk_model_par
 {
     struct lk_model_arena a = lk_model_arena_of(m->device);
     size_t staged = 0;
-    enum lk_status st = LK_OK;
 
     lay_out(m, params, &a, false);
-    LK_TRY(lk_model_arena_alloc(m, &a));
+    LK_PASS(lk_model_arena_alloc(m, &a));
     m->weights = a.base;
     lay_out(m, params, &a, false);
     if (a.real_bytes < a.wide_bytes) {
         a = lk_model_arena_of(m->device);
         lay_out(m, params, &a, true);
-        LK_TRY(lk_model_arena_alloc(m, &a));
+        LK_PASS(lk_model_arena_alloc(m, &a));
         m->masters = a.base;
         lay_out(m, params, &a, true);
     }
     for (size_t i = 0; i < m->n_params; i++)
         staged = m->params[i].elems > staged ? m->params[i].elems : staged;
     staged = staged < STAGED_ELEMS ? staged : STAGED_ELEMS;
-    LK_TRY(lk_device_alloc_host(m->device, staged * sizeof(double), &m->staging));
-out:
-    return st;
+    return lk_device_alloc_host(m->device, staged * sizeof(double), &m->staging);
 }
 
 enum lk_status lk_model_init(struct lk_model *m, const struct lk_model_ops *ops,
@@ -299,25 +288,23 @@ enum lk_status lk_model_init(struct lk_model *m, const struct lk_model_ops *ops,
                              const struct lk_model_config *config,
                              const struct lk_model_param *params, size_t n)
 {
-    enum lk_status st = LK_OK;
     char *name = NULL;
 
     m->ops = ops;
     m->device = d;
     m->stream = s;
-    LK_TRY(lk_alloc(&m->params, n, sizeof *m->params));
+    LK_PASS(lk_alloc(&m->params, n, sizeof *m->params));
     m->n_params = n;
     for (size_t i = 0; i < n; i++) {
-        LK_TRY(lk_strdup(&name, params[i].name));
+        LK_PASS(lk_strdup(&name, params[i].name));
         m->params[i].name = name;
         m->params[i].elems = params[i].rows * params[i].columns;
         m->params[i].decay = params[i].decay;
     }
-    LK_TRY(alloc_params(m, params));
+    LK_PASS(alloc_params(m, params));
     for (size_t i = 0; i < n && !config->blank; i++)
-        LK_TRY(start_param(m, i, config->seed, &params[i]));
-out:
-    return st;
+        LK_PASS(start_param(m, i, config->seed, &params[i]));
+    return LK_OK;
 }
 
 void lk_model_fini(struct lk_model *m)

@@ -301,23 +301,21 @@ static enum lk_status block_forward(struct gpt *g, size_t l, const lk_real *in,
     struct block *b = &g->blocks[l];
     size_t samples = (size_t)batch->samples, context = (size_t)batch->context;
     size_t rows = samples * context, c = g->channels;
-    enum lk_status st = LK_OK;
 
-    LK_TRY(norm_forward(g, &b->ln_1, block_param(l, LN_1_WEIGHT), in, rows));
-    LK_TRY(
+    LK_PASS(norm_forward(g, &b->ln_1, block_param(l, LN_1_WEIGHT), in, rows));
+    LK_PASS(
         linear_forward(g, b->qkv, b->ln_1.out, block_param(l, ATTN_WEIGHT), NULL, rows, c, 3 * c));
-    LK_TRY(LK_LAUNCH(g->base.stream, attention_forward, .out = b->attention, .probs = b->probs,
-                     .log_sum = b->log_sum, .qkv = b->qkv, .samples = samples, .context = context,
-                     .channels = c, .heads = g->heads));
-    LK_TRY(linear_forward(g, b->middle, b->attention, block_param(l, ATTN_PROJ_WEIGHT), in, rows, c,
-                          c));
-    LK_TRY(norm_forward(g, &b->ln_2, block_param(l, LN_2_WEIGHT), b->middle, rows));
-    LK_TRY(linear_forward(g, b->fc, b->ln_2.out, block_param(l, FC_WEIGHT), NULL, rows, c, 4 * c));
-    LK_TRY(LK_LAUNCH(g->base.stream, gelu_forward, .out = b->gelu, .in = b->fc, .n = rows * 4 * c));
-    LK_TRY(linear_forward(g, b->out, b->gelu, block_param(l, FC_PROJ_WEIGHT), b->middle, rows,
-                          4 * c, c));
-out:
-    return st;
+    LK_PASS(LK_LAUNCH(g->base.stream, attention_forward, .out = b->attention, .probs = b->probs,
+                      .log_sum = b->log_sum, .qkv = b->qkv, .samples = samples, .context = context,
+                      .channels = c, .heads = g->heads));
+    LK_PASS(linear_forward(g, b->middle, b->attention, block_param(l, ATTN_PROJ_WEIGHT), in, rows,
+                           c, c));
+    LK_PASS(norm_forward(g, &b->ln_2, block_param(l, LN_2_WEIGHT), b->middle, rows));
+    LK_PASS(linear_forward(g, b->fc, b->ln_2.out, block_param(l, FC_WEIGHT), NULL, rows, c, 4 * c));
+    LK_PASS(
+        LK_LAUNCH(g->base.stream, gelu_forward, .out = b->gelu, .in = b->fc, .n = rows * 4 * c));
+    return linear_forward(g, b->out, b->gelu, block_param(l, FC_PROJ_WEIGHT), b->middle, rows,
+                          4 * c, c);
 }
 
 static enum lk_status gpt_forward(struct lk_model *m, const struct lk_batch *batch)
@@ -325,27 +323,24 @@ static enum lk_status gpt_forward(struct lk_model *m, const struct lk_batch *bat
     struct gpt *g = (struct gpt *)m;
     size_t rows, vocab = (size_t)m->vocab;
     const lk_real *x = g->embedded;
-    enum lk_status st = LK_OK;
 
-    LK_TRY(lk_model_check_batch(m, batch, (int)g->max_samples));
+    LK_PASS(lk_model_check_batch(m, batch, (int)g->max_samples));
     rows = (size_t)batch->samples * (size_t)batch->context;
-    LK_TRY(LK_LAUNCH(m->stream, encoder_forward, .out = g->embedded, .tokens = batch->inputs,
-                     .wte = m->params[WTE].data, .wpe = m->params[WPE].data,
-                     .samples = (size_t)batch->samples, .context = (size_t)batch->context,
-                     .channels = g->channels, .vocab = vocab));
+    LK_PASS(LK_LAUNCH(m->stream, encoder_forward, .out = g->embedded, .tokens = batch->inputs,
+                      .wte = m->params[WTE].data, .wpe = m->params[WPE].data,
+                      .samples = (size_t)batch->samples, .context = (size_t)batch->context,
+                      .channels = g->channels, .vocab = vocab));
     for (size_t l = 0; l < g->layers; l++) {
-        LK_TRY(block_forward(g, l, x, batch));
+        LK_PASS(block_forward(g, l, x, batch));
         x = g->blocks[l].out;
     }
-    LK_TRY(norm_forward(g, &g->last, last_norm_param(g), x, rows));
-    LK_TRY(LK_LAUNCH(m->stream, matmul_forward, .out = g->logits, .in = g->last.out,
-                     .weight = m->params[WTE].data, .rows = rows, .inputs = g->channels,
-                     .outputs = vocab, .stride = g->stride));
-    LK_TRY(LK_LAUNCH(m->stream, cross_entropy_forward, .loss = m->loss, .log_sum = g->log_sum,
+    LK_PASS(norm_forward(g, &g->last, last_norm_param(g), x, rows));
+    LK_PASS(LK_LAUNCH(m->stream, matmul_forward, .out = g->logits, .in = g->last.out,
+                      .weight = m->params[WTE].data, .rows = rows, .inputs = g->channels,
+                      .outputs = vocab, .stride = g->stride));
+    return LK_LAUNCH(m->stream, cross_entropy_forward, .loss = m->loss, .log_sum = g->log_sum,
                      .logits = g->logits, .targets = batch->targets, .rows = rows, .vocab = vocab,
-                     .target_stride = 1, .stride = g->stride));
-out:
-    return st;
+                     .target_stride = 1, .stride = g->stride);
 }
 
 /* ---- Backward ---- */
@@ -366,16 +361,13 @@ static enum lk_status norm_backward(const struct pass *p, const struct norm *n, 
 {
     struct gpt *g = p->g;
     const struct lk_param *w = &g->base.params[weight];
-    enum lk_status st = LK_OK;
 
-    LK_TRY(LK_LAUNCH(g->base.stream, layernorm_backward, .din = g->dstream, .dweight = w[0].grad,
-                     .dbias = w[1].grad, .dout = dout, .in = in, .weight = w[0].data,
-                     .mean = n->mean, .rstd = n->rstd, .rows = p->rows, .channels = g->channels,
-                     .accumulate = p->accumulate, .accumulate_input = !start));
-    LK_TRY(lk_model_ready(&g->base, p->hook, weight));
-    LK_TRY(lk_model_ready(&g->base, p->hook, weight + 1));
-out:
-    return st;
+    LK_PASS(LK_LAUNCH(g->base.stream, layernorm_backward, .din = g->dstream, .dweight = w[0].grad,
+                      .dbias = w[1].grad, .dout = dout, .in = in, .weight = w[0].data,
+                      .mean = n->mean, .rstd = n->rstd, .rows = p->rows, .channels = g->channels,
+                      .accumulate = p->accumulate, .accumulate_input = !start));
+    LK_PASS(lk_model_ready(&g->base, p->hook, weight));
+    return lk_model_ready(&g->base, p->hook, weight + 1);
 }
 
 /* Backward of a linear layer: the weight's gradient first, so that its all-reduce can start while
@@ -386,17 +378,14 @@ static enum lk_status linear_backward(const struct pass *p, lk_real *din, const 
 {
     struct lk_model *m = &p->g->base;
     const struct lk_param *w = &m->params[weight];
-    enum lk_status st = LK_OK;
 
-    LK_TRY(LK_LAUNCH(m->stream, matmul_backward_weight, .dweight = w[0].grad, .dbias = w[1].grad,
-                     .dout = dout, .in = in, .rows = p->rows, .inputs = inputs, .outputs = outputs,
-                     .accumulate = p->accumulate));
-    LK_TRY(lk_model_ready(m, p->hook, weight + 1));
-    LK_TRY(lk_model_ready(m, p->hook, weight));
-    LK_TRY(LK_LAUNCH(m->stream, matmul_backward_input, .din = din, .dout = dout,
-                     .weight = w[0].data, .rows = p->rows, .inputs = inputs, .outputs = outputs));
-out:
-    return st;
+    LK_PASS(LK_LAUNCH(m->stream, matmul_backward_weight, .dweight = w[0].grad, .dbias = w[1].grad,
+                      .dout = dout, .in = in, .rows = p->rows, .inputs = inputs, .outputs = outputs,
+                      .accumulate = p->accumulate));
+    LK_PASS(lk_model_ready(m, p->hook, weight + 1));
+    LK_PASS(lk_model_ready(m, p->hook, weight));
+    return LK_LAUNCH(m->stream, matmul_backward_input, .din = din, .dout = dout,
+                     .weight = w[0].data, .rows = p->rows, .inputs = inputs, .outputs = outputs);
 }
 
 static enum lk_status block_backward(const struct pass *p, size_t l, const lk_real *in)
@@ -404,26 +393,23 @@ static enum lk_status block_backward(const struct pass *p, size_t l, const lk_re
     struct gpt *g = p->g;
     const struct block *b = &g->blocks[l];
     size_t c = g->channels;
-    enum lk_status st = LK_OK;
 
-    LK_TRY(linear_backward(p, g->dwide, g->dstream, b->gelu, block_param(l, FC_PROJ_WEIGHT), 4 * c,
-                           c));
-    LK_TRY(LK_LAUNCH(g->base.stream, gelu_backward, .din = g->dwide, .dout = g->dwide, .in = b->fc,
-                     .n = p->rows * 4 * c));
-    LK_TRY(
+    LK_PASS(linear_backward(p, g->dwide, g->dstream, b->gelu, block_param(l, FC_PROJ_WEIGHT), 4 * c,
+                            c));
+    LK_PASS(LK_LAUNCH(g->base.stream, gelu_backward, .din = g->dwide, .dout = g->dwide, .in = b->fc,
+                      .n = p->rows * 4 * c));
+    LK_PASS(
         linear_backward(p, g->dnarrow, g->dwide, b->ln_2.out, block_param(l, FC_WEIGHT), c, 4 * c));
-    LK_TRY(norm_backward(p, &b->ln_2, block_param(l, LN_2_WEIGHT), g->dnarrow, b->middle, false));
-    LK_TRY(linear_backward(p, g->dnarrow, g->dstream, b->attention,
-                           block_param(l, ATTN_PROJ_WEIGHT), c, c));
-    LK_TRY(LK_LAUNCH(g->base.stream, attention_backward, .dqkv = g->dwide, .scratch = g->scratch,
-                     .dout = g->dnarrow, .qkv = b->qkv, .out = b->attention, .probs = b->probs,
-                     .log_sum = b->log_sum, .samples = (size_t)p->batch->samples,
-                     .context = (size_t)p->batch->context, .channels = c, .heads = g->heads));
-    LK_TRY(linear_backward(p, g->dnarrow, g->dwide, b->ln_1.out, block_param(l, ATTN_WEIGHT), c,
-                           3 * c));
-    LK_TRY(norm_backward(p, &b->ln_1, block_param(l, LN_1_WEIGHT), g->dnarrow, in, false));
-out:
-    return st;
+    LK_PASS(norm_backward(p, &b->ln_2, block_param(l, LN_2_WEIGHT), g->dnarrow, b->middle, false));
+    LK_PASS(linear_backward(p, g->dnarrow, g->dstream, b->attention,
+                            block_param(l, ATTN_PROJ_WEIGHT), c, c));
+    LK_PASS(LK_LAUNCH(g->base.stream, attention_backward, .dqkv = g->dwide, .scratch = g->scratch,
+                      .dout = g->dnarrow, .qkv = b->qkv, .out = b->attention, .probs = b->probs,
+                      .log_sum = b->log_sum, .samples = (size_t)p->batch->samples,
+                      .context = (size_t)p->batch->context, .channels = c, .heads = g->heads));
+    LK_PASS(linear_backward(p, g->dnarrow, g->dwide, b->ln_1.out, block_param(l, ATTN_WEIGHT), c,
+                            3 * c));
+    return norm_backward(p, &b->ln_1, block_param(l, LN_1_WEIGHT), g->dnarrow, in, false);
 }
 
 /* Backward from the logits to the residual stream. wte's gradient starts here and is not final
@@ -433,20 +419,17 @@ static enum lk_status head_backward(const struct pass *p, double seed, const lk_
     struct gpt *g = p->g;
     struct lk_model *m = &g->base;
     size_t vocab = (size_t)m->vocab;
-    enum lk_status st = LK_OK;
 
-    LK_TRY(LK_LAUNCH(m->stream, cross_entropy_backward, .dlogits = g->logits, .logits = g->logits,
-                     .log_sum = g->log_sum, .targets = p->batch->targets, .rows = p->rows,
-                     .vocab = vocab, .target_stride = 1, .stride = g->stride, .seed = seed));
-    LK_TRY(LK_LAUNCH(m->stream, matmul_backward_weight, .dweight = m->params[WTE].grad,
-                     .dout = g->logits, .in = g->last.out, .rows = p->rows, .inputs = g->channels,
-                     .outputs = vocab, .stride = g->stride, .accumulate = p->accumulate));
-    LK_TRY(LK_LAUNCH(m->stream, matmul_backward_input, .din = g->dnarrow, .dout = g->logits,
-                     .weight = m->params[WTE].data, .rows = p->rows, .inputs = g->channels,
-                     .outputs = vocab, .stride = g->stride));
-    LK_TRY(norm_backward(p, &g->last, last_norm_param(g), g->dnarrow, stream, true));
-out:
-    return st;
+    LK_PASS(LK_LAUNCH(m->stream, cross_entropy_backward, .dlogits = g->logits, .logits = g->logits,
+                      .log_sum = g->log_sum, .targets = p->batch->targets, .rows = p->rows,
+                      .vocab = vocab, .target_stride = 1, .stride = g->stride, .seed = seed));
+    LK_PASS(LK_LAUNCH(m->stream, matmul_backward_weight, .dweight = m->params[WTE].grad,
+                      .dout = g->logits, .in = g->last.out, .rows = p->rows, .inputs = g->channels,
+                      .outputs = vocab, .stride = g->stride, .accumulate = p->accumulate));
+    LK_PASS(LK_LAUNCH(m->stream, matmul_backward_input, .din = g->dnarrow, .dout = g->logits,
+                      .weight = m->params[WTE].data, .rows = p->rows, .inputs = g->channels,
+                      .outputs = vocab, .stride = g->stride));
+    return norm_backward(p, &g->last, last_norm_param(g), g->dnarrow, stream, true);
 }
 
 static enum lk_status embedding_backward(const struct pass *p)
@@ -454,20 +437,17 @@ static enum lk_status embedding_backward(const struct pass *p)
     struct gpt *g = p->g;
     struct lk_model *m = &g->base;
     size_t samples = (size_t)p->batch->samples, context = (size_t)p->batch->context;
-    enum lk_status st = LK_OK;
 
-    LK_TRY(LK_LAUNCH(m->stream, encoder_backward_position, .dwpe = m->params[WPE].grad,
-                     .dout = g->dstream, .samples = samples, .context = context,
-                     .channels = g->channels, .wpe_rows = (size_t)m->context,
-                     .accumulate = p->accumulate));
-    LK_TRY(lk_model_ready(m, p->hook, WPE));
-    LK_TRY(LK_LAUNCH(m->stream, encoder_backward_token, .dwte = m->params[WTE].grad,
-                     .dout = g->dstream, .tokens = p->batch->inputs, .samples = samples,
-                     .context = context, .channels = g->channels, .vocab = (size_t)m->vocab,
-                     .accumulate = true));
-    LK_TRY(lk_model_ready(m, p->hook, WTE));
-out:
-    return st;
+    LK_PASS(LK_LAUNCH(m->stream, encoder_backward_position, .dwpe = m->params[WPE].grad,
+                      .dout = g->dstream, .samples = samples, .context = context,
+                      .channels = g->channels, .wpe_rows = (size_t)m->context,
+                      .accumulate = p->accumulate));
+    LK_PASS(lk_model_ready(m, p->hook, WPE));
+    LK_PASS(LK_LAUNCH(m->stream, encoder_backward_token, .dwte = m->params[WTE].grad,
+                      .dout = g->dstream, .tokens = p->batch->inputs, .samples = samples,
+                      .context = context, .channels = g->channels, .vocab = (size_t)m->vocab,
+                      .accumulate = true));
+    return lk_model_ready(m, p->hook, WTE);
 }
 
 static enum lk_status gpt_backward(struct lk_model *m, const struct lk_batch *batch, double seed,
@@ -479,15 +459,12 @@ static enum lk_status gpt_backward(struct lk_model *m, const struct lk_batch *ba
                      .hook = hook,
                      .rows = (size_t)batch->samples * (size_t)batch->context,
                      .accumulate = accumulate};
-    enum lk_status st = LK_OK;
 
-    LK_TRY(lk_model_check_batch(m, batch, (int)g->max_samples));
-    LK_TRY(head_backward(&p, seed, g->blocks[g->layers - 1].out));
+    LK_PASS(lk_model_check_batch(m, batch, (int)g->max_samples));
+    LK_PASS(head_backward(&p, seed, g->blocks[g->layers - 1].out));
     for (size_t l = g->layers; l-- > 0;)
-        LK_TRY(block_backward(&p, l, l ? g->blocks[l - 1].out : g->embedded));
-    LK_TRY(embedding_backward(&p));
-out:
-    return st;
+        LK_PASS(block_backward(&p, l, l ? g->blocks[l - 1].out : g->embedded));
+    return embedding_backward(&p);
 }
 
 const struct lk_model_ops lk_model_gpt = {

@@ -164,28 +164,25 @@ static enum lk_status mlp_forward(struct lk_model *m, const struct lk_batch *bat
 {
     struct mlp *p = (struct mlp *)m;
     size_t rows, context = (size_t)m->context;
-    enum lk_status st = LK_OK;
 
-    LK_TRY(check_batch(p, batch));
+    LK_PASS(check_batch(p, batch));
     rows = (size_t)batch->samples;
-    LK_TRY(LK_LAUNCH(m->stream, bytes_forward, .out = p->bytes, .tokens = batch->inputs,
-                     .n = rows * context, .factor = 2.0 / 255, .shift = -1));
+    LK_PASS(LK_LAUNCH(m->stream, bytes_forward, .out = p->bytes, .tokens = batch->inputs,
+                      .n = rows * context, .factor = 2.0 / 255, .shift = -1));
     for (size_t i = 0; i <= p->layers; i++) {
         bool last = i == p->layers;
         lk_real *to = last ? p->logits : p->hidden[i];
 
-        LK_TRY(LK_LAUNCH(m->stream, matmul_forward, .out = to, .in = input_of(p, i),
-                         .weight = m->params[2 * i].data, .bias = m->params[2 * i + 1].data,
-                         .rows = rows, .inputs = inputs_of(p, i), .outputs = outputs_of(p, i)));
+        LK_PASS(LK_LAUNCH(m->stream, matmul_forward, .out = to, .in = input_of(p, i),
+                          .weight = m->params[2 * i].data, .bias = m->params[2 * i + 1].data,
+                          .rows = rows, .inputs = inputs_of(p, i), .outputs = outputs_of(p, i)));
         if (!last)
-            LK_TRY(
+            LK_PASS(
                 LK_LAUNCH(m->stream, relu_forward, .out = to, .in = to, .n = rows * p->channels));
     }
-    LK_TRY(LK_LAUNCH(m->stream, cross_entropy_forward, .loss = m->loss, .log_sum = p->log_sum,
+    return LK_LAUNCH(m->stream, cross_entropy_forward, .loss = m->loss, .log_sum = p->log_sum,
                      .logits = p->logits, .targets = batch->targets + context - 1, .rows = rows,
-                     .vocab = (size_t)m->vocab, .target_stride = context));
-out:
-    return st;
+                     .vocab = (size_t)m->vocab, .target_stride = context);
 }
 
 /* Backward of linear layer i: dout is the gradient of its output; *din gets that of its input,
@@ -219,21 +216,19 @@ static enum lk_status mlp_backward(struct lk_model *m, const struct lk_batch *ba
     struct mlp *p = (struct mlp *)m;
     size_t rows, context = (size_t)m->context;
     const lk_real *dout = p->logits;
-    enum lk_status st = LK_OK;
 
-    LK_TRY(check_batch(p, batch));
+    LK_PASS(check_batch(p, batch));
     rows = (size_t)batch->samples;
-    LK_TRY(LK_LAUNCH(m->stream, cross_entropy_backward, .dlogits = p->logits, .logits = p->logits,
-                     .log_sum = p->log_sum, .targets = batch->targets + context - 1, .rows = rows,
-                     .vocab = (size_t)m->vocab, .target_stride = context, .seed = seed));
+    LK_PASS(LK_LAUNCH(m->stream, cross_entropy_backward, .dlogits = p->logits, .logits = p->logits,
+                      .log_sum = p->log_sum, .targets = batch->targets + context - 1, .rows = rows,
+                      .vocab = (size_t)m->vocab, .target_stride = context, .seed = seed));
     for (size_t i = p->layers + 1; i-- > 0;) {
         lk_real *din = p->dhidden[i % 2];
 
-        LK_TRY(layer_backward(p, i, dout, din, rows, accumulate, hook));
+        LK_PASS(layer_backward(p, i, dout, din, rows, accumulate, hook));
         dout = din;
     }
-out:
-    return st;
+    return LK_OK;
 }
 
 const struct lk_model_ops lk_model_mlp = {

@@ -93,18 +93,15 @@ static enum lk_status exchange(struct replay *r, size_t layer, bool backward)
                                 .buf = r->statistics,
                                 .count = 2 * channels + !backward,
                                 .index = -1};
-    enum lk_status st = LK_OK;
 
     if (!r->comm)
         return LK_OK;
     call.ready = there = r->there[2 * layer + backward];
-    LK_TRY(lk_event_record(there, r->model.stream));
-    LK_TRY(lk_stream_wait(r->net, there));
-    LK_TRY(lk_comm_enqueue(r->comm, r->net, &call));
-    LK_TRY(lk_event_record(r->back, r->net));
-    LK_TRY(lk_stream_wait(r->model.stream, r->back));
-out:
-    return st;
+    LK_PASS(lk_event_record(there, r->model.stream));
+    LK_PASS(lk_stream_wait(r->net, there));
+    LK_PASS(lk_comm_enqueue(r->comm, r->net, &call));
+    LK_PASS(lk_event_record(r->back, r->net));
+    return lk_stream_wait(r->model.stream, r->back);
 }
 
 static enum lk_status forward(struct lk_model *m, const struct lk_batch *batch)
@@ -112,19 +109,16 @@ static enum lk_status forward(struct lk_model *m, const struct lk_batch *batch)
     struct replay *r = (struct replay *)m;
     struct times t = {0};
     double reached = 0;
-    enum lk_status st = LK_OK;
 
-    LK_TRY(times_at(&r->job, batch->samples, &t));
+    LK_PASS(times_at(&r->job, batch->samples, &t));
     for (size_t i = 0; i < r->job.n_sync_bn; i++) {
         double at = r->job.sync_bn[i].at;
 
-        LK_TRY(wait_s(m, (at - reached) * t.forward_s));
+        LK_PASS(wait_s(m, (at - reached) * t.forward_s));
         reached = at;
-        LK_TRY(exchange(r, i, false));
+        LK_PASS(exchange(r, i, false));
     }
-    LK_TRY(wait_s(m, (1 - reached) * t.forward_s));
-out:
-    return st;
+    return wait_s(m, (1 - reached) * t.forward_s);
 }
 
 /* Continue backward up to this share of its time; run the exchanges of layers on the way, last
@@ -132,19 +126,16 @@ out:
 static enum lk_status backward_to(struct replay *r, const struct times *t, double share,
                                   double *reached, size_t *layers_left)
 {
-    enum lk_status st = LK_OK;
-
     while (*layers_left && 1 - r->job.sync_bn[*layers_left - 1].at <= share) {
         double at = 1 - r->job.sync_bn[--*layers_left].at;
 
-        LK_TRY(wait_s(&r->model, (at - *reached) * t->backward_s));
+        LK_PASS(wait_s(&r->model, (at - *reached) * t->backward_s));
         *reached = at;
-        LK_TRY(exchange(r, *layers_left, true));
+        LK_PASS(exchange(r, *layers_left, true));
     }
-    LK_TRY(wait_s(&r->model, (share - *reached) * t->backward_s));
+    LK_PASS(wait_s(&r->model, (share - *reached) * t->backward_s));
     *reached = share;
-out:
-    return st;
+    return LK_OK;
 }
 
 static enum lk_status backward(struct lk_model *m, const struct lk_batch *batch, double seed,
@@ -154,18 +145,15 @@ static enum lk_status backward(struct lk_model *m, const struct lk_batch *batch,
     double reached = 0;
     size_t layers_left = r->job.n_sync_bn;
     struct times t = {0};
-    enum lk_status st = LK_OK;
 
     (void)seed;
     (void)accumulate;
-    LK_TRY(times_at(&r->job, batch->samples, &t));
+    LK_PASS(times_at(&r->job, batch->samples, &t));
     for (size_t i = 0; i < m->n_params; i++) {
-        LK_TRY(backward_to(r, &t, r->job.tensors[r->order[i]].ready, &reached, &layers_left));
-        LK_TRY(lk_model_ready(m, hook, r->order[i]));
+        LK_PASS(backward_to(r, &t, r->job.tensors[r->order[i]].ready, &reached, &layers_left));
+        LK_PASS(lk_model_ready(m, hook, r->order[i]));
     }
-    LK_TRY(backward_to(r, &t, 1, &reached, &layers_left));
-out:
-    return st;
+    return backward_to(r, &t, 1, &reached, &layers_left);
 }
 
 static enum lk_status update(struct lk_model *m)
@@ -181,23 +169,21 @@ static enum lk_status join(struct lk_model *m, struct lk_comm *comm, struct lk_s
 {
     struct replay *r = (struct replay *)m;
     size_t n = r->job.n_sync_bn, widest = 0, ranks = (size_t)lk_comm_world_size(comm);
-    enum lk_status st = LK_OK;
 
     if (!n || ranks == 1)
         return LK_OK;
     for (size_t i = 0; i < n; i++)
         if ((size_t)r->job.sync_bn[i].channels > widest)
             widest = (size_t)r->job.sync_bn[i].channels;
-    LK_TRY(lk_device_alloc(m->device, ranks * (2 * widest + 1) * lk_dtype_bytes(LK_F32),
-                           &r->statistics));
-    LK_TRY(lk_alloc(&r->there, 2 * n, sizeof(struct lk_event *)));
+    LK_PASS(lk_device_alloc(m->device, ranks * (2 * widest + 1) * lk_dtype_bytes(LK_F32),
+                            &r->statistics));
+    LK_PASS(lk_alloc(&r->there, 2 * n, sizeof(struct lk_event *)));
     for (size_t i = 0; i < 2 * n; i++)
-        LK_TRY(lk_event_create(m->device, &r->there[i]));
-    LK_TRY(lk_event_create(m->device, &r->back));
+        LK_PASS(lk_event_create(m->device, &r->there[i]));
+    LK_PASS(lk_event_create(m->device, &r->back));
     r->comm = comm;
     r->net = net;
-out:
-    return st;
+    return LK_OK;
 }
 
 /* Sort tensors by ready time, stably: those ready at the same time keep the job's order. */
@@ -216,10 +202,9 @@ static void sort_by_ready(const struct lk_job *job, size_t *order)
 static enum lk_status make_params(struct replay *r)
 {
     struct lk_model *m = &r->model;
-    enum lk_status st = LK_OK;
 
-    LK_TRY(lk_alloc(&m->params, r->job.n_tensors, sizeof *m->params));
-    LK_TRY(lk_alloc(&r->order, r->job.n_tensors, sizeof *r->order));
+    LK_PASS(lk_alloc(&m->params, r->job.n_tensors, sizeof *m->params));
+    LK_PASS(lk_alloc(&r->order, r->job.n_tensors, sizeof *r->order));
     sort_by_ready(&r->job, r->order);
     for (size_t i = 0; i < r->job.n_tensors; i++) {
         const struct lk_job_tensor *t = &r->job.tensors[i];
@@ -227,11 +212,10 @@ static enum lk_status make_params(struct replay *r)
 
         p->name = t->name;
         p->elems = (size_t)((t->elems * lk_dtype_bytes(t->dtype) + 3) / 4);
-        LK_TRY(lk_device_alloc(m->device, p->elems * lk_device_real_bytes(m->device), &p->data));
+        LK_PASS(lk_device_alloc(m->device, p->elems * lk_device_real_bytes(m->device), &p->data));
         m->n_params++;
     }
-out:
-    return st;
+    return LK_OK;
 }
 
 static void destroy(struct lk_model *m)

@@ -136,35 +136,30 @@ static bool table_holds(const struct lk_optim *o, const struct lk_param *params)
 static enum lk_status send_table(struct lk_optim *o, struct lk_stream *s,
                                  const struct lk_param *params)
 {
-    enum lk_status st = LK_OK;
-
     if (table_holds(o, params))
         return LK_OK;
-    LK_TRY(lk_event_sync(o->sent, lk_deadline_in(transfer_timeout_ns)));
+    LK_PASS(lk_event_sync(o->sent, lk_deadline_in(transfer_timeout_ns)));
     fill_table(o, params);
-    LK_TRY(lk_stream_copy(s, o->table, o->host, o->n_params * sizeof *o->host));
-    LK_TRY(lk_event_record(o->sent, s));
-out:
-    return st;
+    LK_PASS(lk_stream_copy(s, o->table, o->host, o->n_params * sizeof *o->host));
+    return lk_event_record(o->sent, s);
 }
 
 enum lk_status lk_optim_step(struct lk_optim *o, struct lk_stream *s, const struct lk_param *params,
                              double learning_rate, int64_t t)
 {
     const struct lk_optim_config *c = &o->config;
-    enum lk_status st = LK_OK;
 
-    LK_TRY(send_table(o, s, params));
+    LK_PASS(send_table(o, s, params));
     if (c->kind == LK_OPTIM_SGD)
-        LK_TRY(LK_LAUNCH(s, sgd, .tensors = o->table, .n_tensors = o->n_params,
-                         .n_chunks = o->n_chunks, .elems = o->elems, .learning_rate = learning_rate,
-                         .momentum = c->momentum));
+        LK_PASS(LK_LAUNCH(s, sgd, .tensors = o->table, .n_tensors = o->n_params,
+                          .n_chunks = o->n_chunks, .elems = o->elems,
+                          .learning_rate = learning_rate, .momentum = c->momentum));
     else
-        LK_TRY(LK_LAUNCH(s, adamw, .tensors = o->table, .n_tensors = o->n_params,
-                         .n_chunks = o->n_chunks, .elems = o->elems, .learning_rate = learning_rate,
-                         .beta1 = c->beta1, .beta2 = c->beta2, .eps = c->eps, .t = t));
-out:
-    return st;
+        LK_PASS(LK_LAUNCH(s, adamw, .tensors = o->table, .n_tensors = o->n_params,
+                          .n_chunks = o->n_chunks, .elems = o->elems,
+                          .learning_rate = learning_rate, .beta1 = c->beta1, .beta2 = c->beta2,
+                          .eps = c->eps, .t = t));
+    return LK_OK;
 }
 
 double lk_optim_rate(const struct lk_optim_config *config, int64_t step, int64_t global_batch)

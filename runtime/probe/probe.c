@@ -76,24 +76,22 @@ double lk_probe_hold_s(const struct lk_probe_clock *c, size_t n)
 static enum lk_status time_on_stream(struct lk_probe_clock *c, lk_probe_put call, void *ctx,
                                      size_t n, struct lk_probe_time *out)
 {
-    enum lk_status st = LK_OK;
     uint64_t start_ns = lk_now_ns(), put_ns, begin_ns, end_ns;
 
-    LK_TRY(LK_LAUNCH(c->stream, wait, .seconds = lk_probe_hold_s(c, n)));
-    LK_TRY(lk_event_record(c->begin, c->stream));
+    LK_PASS(LK_LAUNCH(c->stream, wait, .seconds = lk_probe_hold_s(c, n)));
+    LK_PASS(lk_event_record(c->begin, c->stream));
     for (size_t i = 0; i < n; i++)
-        LK_TRY(call(ctx, c->stream));
+        LK_PASS(call(ctx, c->stream));
     put_ns = lk_now_ns();
-    LK_TRY(lk_event_record(c->end, c->stream));
-    LK_TRY(lk_stream_sync(c->stream, lk_deadline_in(c->timeout_ns)));
+    LK_PASS(lk_event_record(c->end, c->stream));
+    LK_PASS(lk_stream_sync(c->stream, lk_deadline_in(c->timeout_ns)));
     end_ns = lk_now_ns();
     begin_ns = lk_event_time_ns(c->begin);
     c->put_s = lk_s_from_ns(put_ns - start_ns) / (double)n;
     out->s = lk_probe_between_s(c->begin, c->end);
     out->host_s = end_ns > begin_ns ? lk_s_from_ns(end_ns - begin_ns) : 0;
     out->host_late = put_ns > begin_ns;
-out:
-    return st;
+    return LK_OK;
 }
 
 enum lk_status lk_probe_clock_time(struct lk_probe_clock *c, lk_probe_put call, void *ctx, size_t n,
@@ -187,8 +185,6 @@ out:
 /* Add a row for each size; a barrier has one row, without bytes. */
 static enum lk_status add_sizes(struct probe *s, struct lk_probe_row row)
 {
-    enum lk_status st = LK_OK;
-
     if (row.coll == LK_BARRIER)
         return add_row(s, row);
     for (size_t i = 0; i < s->config->n_bytes; i++) {
@@ -197,10 +193,9 @@ static enum lk_status add_sizes(struct probe *s, struct lk_probe_row row)
         call.count = count_of(s, row.coll, row.dtype, s->config->bytes[i]);
         row.bytes = lk_coll_call_bytes(&call, row.ranks);
         if (row.bytes)
-            LK_TRY(add_row(s, row));
+            LK_PASS(add_row(s, row));
     }
-out:
-    return st;
+    return LK_OK;
 }
 
 /* Add the rows of all types, places and timings of a collective and algorithm; a barrier has one
@@ -218,7 +213,6 @@ static enum lk_status add_kinds(struct probe *s, enum lk_coll coll, enum lk_algo
                                .burst = 1,
                                .on_stream = g->stream != NULL,
                                .warmup = g->effort.warmup};
-    enum lk_status st = LK_OK;
 
     for (size_t d = 0; d < n_dtypes; d++)
         for (size_t p = 0; p < n_places; p++)
@@ -226,10 +220,9 @@ static enum lk_status add_kinds(struct probe *s, enum lk_coll coll, enum lk_algo
                 row.dtype = g->dtypes[d];
                 row.out_of_place = p > 0;
                 row.timing = timings[t];
-                LK_TRY(add_sizes(s, row));
+                LK_PASS(add_sizes(s, row));
             }
-out:
-    return st;
+    return LK_OK;
 }
 
 /* Allocate a buffer and write it, so that its pages exist before anything is timed. */
@@ -256,23 +249,20 @@ static void free_buffer(const struct probe *s, void *p)
 static enum lk_status plan(struct probe *s)
 {
     const struct lk_probe_collectives_config *g = s->config;
-    enum lk_status st = LK_OK;
     uint64_t largest = 0;
 
     for (size_t c = 0; c < g->n_colls; c++)
         for (size_t a = 0; a < g->n_algos; a++)
             if (lk_comm_has(s->comm, g->colls[c], g->algos[a]))
-                LK_TRY(add_kinds(s, g->colls[c], g->algos[a]));
+                LK_PASS(add_kinds(s, g->colls[c], g->algos[a]));
     for (size_t i = 0; i < s->rows.n; i++)
         largest = s->rows.row[i].bytes > largest ? s->rows.row[i].bytes : largest;
-    LK_TRY(make_buffer(s, largest, &s->buf));
+    LK_PASS(make_buffer(s, largest, &s->buf));
     if (g->out_of_place)
-        LK_TRY(make_buffer(s, largest, &s->from));
-    LK_TRY(lk_alloc(&s->mine, n_mine(s), sizeof *s->mine));
-    LK_TRY(lk_alloc(&s->all, n_mine(s) * (size_t)lk_comm_world_size(s->comm), sizeof *s->all));
-    LK_TRY(lk_probe_clock_init(&s->clock, g->stream, g->timeout_ns));
-out:
-    return st;
+        LK_PASS(make_buffer(s, largest, &s->from));
+    LK_PASS(lk_alloc(&s->mine, n_mine(s), sizeof *s->mine));
+    LK_PASS(lk_alloc(&s->all, n_mine(s) * (size_t)lk_comm_world_size(s->comm), sizeof *s->all));
+    return lk_probe_clock_init(&s->clock, g->stream, g->timeout_ns);
 }
 
 /* Ask the communicator, which may not know, for its estimate of each row; once for both timings. */
@@ -311,28 +301,22 @@ static enum lk_status time_row(struct probe *s, const struct lk_probe_row *row, 
 {
     struct one_call one = {s->comm, call_of(s, row)};
     struct lk_probe_time t;
-    enum lk_status st = LK_OK;
 
-    LK_TRY(lk_comm_barrier(s->comm));
-    LK_TRY(lk_probe_clock_time(&s->clock, make_call, &one, row->burst, &t));
+    LK_PASS(lk_comm_barrier(s->comm));
+    LK_PASS(lk_probe_clock_time(&s->clock, make_call, &one, row->burst, &t));
     out[TIME] = t.s / (double)row->burst;
     out[HOST_TIME] = t.host_s / (double)row->burst;
     out[HOST_LATE] = t.host_late;
-out:
-    return st;
+    return LK_OK;
 }
 
 /* Time every row once; fill `mine` and `all`. */
 static enum lk_status time_all(struct probe *s, uint64_t start_ns)
 {
-    enum lk_status st = LK_OK;
-
     for (size_t i = 0; i < s->rows.n; i++)
-        LK_TRY(time_row(s, &s->rows.row[i], &s->mine[N_TIMES * i]));
+        LK_PASS(time_row(s, &s->rows.row[i], &s->mine[N_TIMES * i]));
     s->mine[N_TIMES * s->rows.n] = lk_s_from_ns(lk_now_ns() - start_ns);
-    LK_TRY(lk_comm_gather(s->comm, LK_F64, s->mine, n_mine(s), s->all));
-out:
-    return st;
+    return lk_comm_gather(s->comm, LK_F64, s->mine, n_mine(s), s->all);
 }
 
 /* Return the largest or smallest of the ranks' `i`-th numbers. */

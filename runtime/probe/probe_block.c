@@ -94,15 +94,12 @@ static enum lk_status put_linear(const struct lk_block *b, struct lk_stream *s,
                                  const struct linear *l)
 {
     size_t rows = b->size.samples * b->size.context;
-    enum lk_status st = LK_OK;
 
-    LK_TRY(LK_LAUNCH(s, matmul_backward_weight, .dweight = b->dweight, .dbias = b->dbias,
-                     .dout = l->dout, .in = l->in, .rows = rows, .inputs = l->inputs,
-                     .outputs = l->outputs));
-    LK_TRY(LK_LAUNCH(s, matmul_backward_input, .din = l->din, .dout = l->dout, .weight = b->weight,
-                     .rows = rows, .inputs = l->inputs, .outputs = l->outputs));
-out:
-    return st;
+    LK_PASS(LK_LAUNCH(s, matmul_backward_weight, .dweight = b->dweight, .dbias = b->dbias,
+                      .dout = l->dout, .in = l->in, .rows = rows, .inputs = l->inputs,
+                      .outputs = l->outputs));
+    return LK_LAUNCH(s, matmul_backward_input, .din = l->din, .dout = l->dout, .weight = b->weight,
+                     .rows = rows, .inputs = l->inputs, .outputs = l->outputs);
 }
 
 static enum lk_status put_norm(const struct lk_block *b, struct lk_stream *s)
@@ -121,22 +118,19 @@ enum lk_status lk_block_backward(void *block, struct lk_stream *s)
     const struct linear up = {c, 4 * c, b->dwide, b->in, b->dnarrow};
     const struct linear project = {c, c, b->dstream, b->attention, b->dnarrow};
     const struct linear into_qkv = {c, 3 * c, b->dwide, b->in, b->dnarrow};
-    enum lk_status st = LK_OK;
 
-    LK_TRY(put_linear(b, s, &project_up));
-    LK_TRY(LK_LAUNCH(s, gelu_backward, .din = b->dwide, .dout = b->dwide, .in = b->wide,
-                     .n = 4 * rows * c));
-    LK_TRY(put_linear(b, s, &up));
-    LK_TRY(put_norm(b, s));
-    LK_TRY(put_linear(b, s, &project));
-    LK_TRY(LK_LAUNCH(s, attention_backward, .dqkv = b->dwide, .scratch = b->scratch,
-                     .dout = b->dnarrow, .qkv = b->qkv, .out = b->attention, .probs = b->probs,
-                     .log_sum = b->log_sum, .samples = b->size.samples, .context = b->size.context,
-                     .channels = c, .heads = b->size.heads));
-    LK_TRY(put_linear(b, s, &into_qkv));
-    LK_TRY(put_norm(b, s));
-out:
-    return st;
+    LK_PASS(put_linear(b, s, &project_up));
+    LK_PASS(LK_LAUNCH(s, gelu_backward, .din = b->dwide, .dout = b->dwide, .in = b->wide,
+                      .n = 4 * rows * c));
+    LK_PASS(put_linear(b, s, &up));
+    LK_PASS(put_norm(b, s));
+    LK_PASS(put_linear(b, s, &project));
+    LK_PASS(LK_LAUNCH(s, attention_backward, .dqkv = b->dwide, .scratch = b->scratch,
+                      .dout = b->dnarrow, .qkv = b->qkv, .out = b->attention, .probs = b->probs,
+                      .log_sum = b->log_sum, .samples = b->size.samples, .context = b->size.context,
+                      .channels = c, .heads = b->size.heads));
+    LK_PASS(put_linear(b, s, &into_qkv));
+    return put_norm(b, s);
 }
 
 static enum lk_status allocate(struct lk_block *b, struct lk_stream *s, uint64_t timeout_ns)
@@ -162,17 +156,13 @@ out:
 /* Enqueue the parts of forward whose results backward reads. */
 static enum lk_status put_forward(const struct lk_block *b, struct lk_stream *s)
 {
-    enum lk_status st = LK_OK;
-
-    LK_TRY(LK_LAUNCH(s, layernorm_forward, .out = b->dnarrow, .mean = b->mean, .rstd = b->rstd,
-                     .in = b->in, .weight = b->weight, .bias = b->weight,
-                     .rows = b->size.samples * b->size.context, .channels = b->size.channels));
-    LK_TRY(LK_LAUNCH(s, attention_forward, .out = b->attention, .probs = b->probs,
+    LK_PASS(LK_LAUNCH(s, layernorm_forward, .out = b->dnarrow, .mean = b->mean, .rstd = b->rstd,
+                      .in = b->in, .weight = b->weight, .bias = b->weight,
+                      .rows = b->size.samples * b->size.context, .channels = b->size.channels));
+    return LK_LAUNCH(s, attention_forward, .out = b->attention, .probs = b->probs,
                      .log_sum = b->log_sum, .qkv = b->qkv, .samples = b->size.samples,
                      .context = b->size.context, .channels = b->size.channels,
-                     .heads = b->size.heads));
-out:
-    return st;
+                     .heads = b->size.heads);
 }
 
 enum lk_status lk_block_create(struct lk_stream *s, const struct lk_block_size *size,

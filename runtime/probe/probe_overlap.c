@@ -50,21 +50,19 @@ static uint64_t compute_ns(const struct compute *c, size_t units)
 static enum lk_status compute_init(struct compute *c, struct lk_comm *comm,
                                    const struct lk_probe_compute_config *config)
 {
-    enum lk_status st = LK_OK;
     double unit_s;
 
     *c = (struct compute){.work = config->work};
     if (!c->work.unit) {
-        LK_TRY(lk_alloc(&c->own, BUILTIN_ELEMS, sizeof *c->own));
+        LK_PASS(lk_alloc(&c->own, BUILTIN_ELEMS, sizeof *c->own));
         c->work = (struct lk_probe_work){builtin_unit, c->own};
     }
     (void)compute_ns(c, PILOT_UNITS);
     unit_s = lk_s_from_ns(compute_ns(c, PILOT_UNITS)) / PILOT_UNITS;
-    LK_TRY(lk_probe_extreme(comm, false, unit_s, &unit_s));
+    LK_PASS(lk_probe_extreme(comm, false, unit_s, &unit_s));
     c->units = unit_s > 0 ? (size_t)(config->unit_target_s / unit_s) : 1;
     c->units = c->units ? c->units : 1;
-out:
-    return st;
+    return LK_OK;
 }
 
 static void compute_fini(struct compute *c)
@@ -76,18 +74,14 @@ static void compute_fini(struct compute *c)
 /* Run one stretch alone, in turn, and one together; mine = {alone, together}. */
 static enum lk_status time_colocation(struct lk_comm *comm, const struct compute *c, double *mine)
 {
-    enum lk_status st = LK_OK;
-
     for (int r = 0; r < lk_comm_world_size(comm); r++) {
-        LK_TRY(lk_comm_barrier(comm)); /* the others wait here, without using a core */
+        LK_PASS(lk_comm_barrier(comm)); /* the others wait here, without using a core */
         if (r == lk_comm_rank(comm))
             mine[0] = lk_s_from_ns(compute_ns(c, c->units));
     }
-    LK_TRY(lk_comm_barrier(comm));
+    LK_PASS(lk_comm_barrier(comm));
     mine[1] = lk_s_from_ns(compute_ns(c, c->units));
-    LK_TRY(lk_comm_barrier(comm));
-out:
-    return st;
+    return lk_comm_barrier(comm);
 }
 
 enum lk_status lk_probe_colocation(struct lk_comm *comm,
@@ -186,28 +180,22 @@ struct measure {
 /* Choose how many calls take target_s, the same number on all ranks. */
 static enum lk_status choose_calls(struct measure *m, double target_s, double *all)
 {
-    enum lk_status st = LK_OK;
     double mine = 0, n;
 
-    LK_TRY(m->way->traffic(m->ctx, CALLS_PILOT, &mine)); /* the first call also warms up */
-    LK_TRY(m->way->traffic(m->ctx, CALLS_PILOT, &mine));
-    LK_TRY(lk_comm_gather(m->comm, LK_F64, &mine, 1, all));
+    LK_PASS(m->way->traffic(m->ctx, CALLS_PILOT, &mine)); /* the first call also warms up */
+    LK_PASS(m->way->traffic(m->ctx, CALLS_PILOT, &mine));
+    LK_PASS(lk_comm_gather(m->comm, LK_F64, &mine, 1, all));
     n = all[0] > 0 ? CALLS_PILOT * target_s / all[0] : CALLS_MAX;
     m->calls = (size_t)(n < 1 ? 1 : n > CALLS_MAX ? CALLS_MAX : n);
-out:
-    return st;
+    return LK_OK;
 }
 
 static enum lk_status time_once(struct measure *m, int late, double mine[LK_OVERLAP_PHASES])
 {
-    enum lk_status st = LK_OK;
-
-    LK_TRY(m->way->quiet(m->ctx, &mine[LK_OVERLAP_QUIET]));
-    LK_TRY(m->way->wait(m->ctx, late, &mine[LK_OVERLAP_WAIT]));
-    LK_TRY(m->way->traffic(m->ctx, m->calls, &mine[LK_OVERLAP_TRAFFIC]));
-    LK_TRY(m->way->both(m->ctx, m->calls, &mine[LK_OVERLAP_BOTH], &mine[LK_OVERLAP_BOTH_COMPUTE]));
-out:
-    return st;
+    LK_PASS(m->way->quiet(m->ctx, &mine[LK_OVERLAP_QUIET]));
+    LK_PASS(m->way->wait(m->ctx, late, &mine[LK_OVERLAP_WAIT]));
+    LK_PASS(m->way->traffic(m->ctx, m->calls, &mine[LK_OVERLAP_TRAFFIC]));
+    return m->way->both(m->ctx, m->calls, &mine[LK_OVERLAP_BOTH], &mine[LK_OVERLAP_BOTH_COMPUTE]);
 }
 
 static enum lk_status too_short(void)
@@ -223,7 +211,6 @@ static enum lk_status repeat(struct measure *m, const struct lk_overlap_plan *pl
                              struct lk_probe_overlap *s)
 {
     size_t world = (size_t)lk_comm_world_size(m->comm);
-    enum lk_status st = LK_OK;
     uint64_t start_ns = lk_now_ns();
     double mine[LK_OVERLAP_PHASES];
     int attempts = 0;
@@ -231,9 +218,9 @@ static enum lk_status repeat(struct measure *m, const struct lk_overlap_plan *pl
     do {
         size_t late = world > 1 ? s->n % world : SIZE_MAX;
 
-        LK_TRY(time_once(m, world > 1 ? (int)late : -1, mine));
+        LK_PASS(time_once(m, world > 1 ? (int)late : -1, mine));
         mine[LK_OVERLAP_ELAPSED] = lk_s_from_ns(lk_now_ns() - start_ns);
-        LK_TRY(lk_comm_gather(m->comm, LK_F64, mine, LK_OVERLAP_PHASES, all));
+        LK_PASS(lk_comm_gather(m->comm, LK_F64, mine, LK_OVERLAP_PHASES, all));
         if (lk_overlap_keep(s, all, world, late, m->calls)) {
             attempts = 0;
             continue;
@@ -243,8 +230,7 @@ static enum lk_status repeat(struct measure *m, const struct lk_overlap_plan *pl
         m->way->lengthen(m->ctx);
     } while (attempts ||
              !lk_probe_over(&plan->effort, s->n, LK_PROBE_SAMPLES_MIN, all[LK_OVERLAP_ELAPSED]));
-out:
-    return st;
+    return LK_OK;
 }
 
 enum lk_status lk_overlap_measure(struct lk_comm *comm, const struct lk_overlap_way *way, void *ctx,

@@ -70,29 +70,23 @@ static enum lk_status agree(struct streams *s, struct lk_probe_clock *c)
 
 static enum lk_status make_points(struct streams *s, size_t n)
 {
-    enum lk_status st = LK_OK;
-
     for (; s->n_points < n; s->n_points++)
-        LK_TRY(lk_event_create(lk_stream_device(s->compute.stream), &s->points[s->n_points]));
-out:
-    return st;
+        LK_PASS(lk_event_create(lk_stream_device(s->compute.stream), &s->points[s->n_points]));
+    return LK_OK;
 }
 
 /* Enqueue units `from` to `to` of a stretch, with a point before the first and after each of them.
  */
 static enum lk_status put_units(struct streams *s, size_t from, size_t to)
 {
-    enum lk_status st = LK_OK;
-
-    LK_TRY(make_points(s, to + 1));
+    LK_PASS(make_points(s, to + 1));
     if (from == 0)
-        LK_TRY(lk_event_record(s->points[0], s->compute.stream));
+        LK_PASS(lk_event_record(s->points[0], s->compute.stream));
     for (size_t i = from; i < to; i++) {
-        LK_TRY(put_unit(s, s->compute.stream));
-        LK_TRY(lk_event_record(s->points[i + 1], s->compute.stream));
+        LK_PASS(put_unit(s, s->compute.stream));
+        LK_PASS(lk_event_record(s->points[i + 1], s->compute.stream));
     }
-out:
-    return st;
+    return LK_OK;
 }
 
 /* Time compute alone; keep the time, because the margins of the others follow from it. */
@@ -100,19 +94,17 @@ static enum lk_status time_quiet(void *ctx, double *out_s)
 {
     struct streams *s = ctx;
     uint64_t start_ns;
-    enum lk_status st = LK_OK;
 
-    LK_TRY(lk_comm_barrier(s->comm));
+    LK_PASS(lk_comm_barrier(s->comm));
     start_ns = lk_now_ns();
-    LK_TRY(LK_LAUNCH(s->compute.stream, wait, .seconds = lk_probe_hold_s(&s->compute, s->units)));
-    LK_TRY(put_units(s, 0, s->units));
+    LK_PASS(LK_LAUNCH(s->compute.stream, wait, .seconds = lk_probe_hold_s(&s->compute, s->units)));
+    LK_PASS(put_units(s, 0, s->units));
     s->compute.put_s = lk_s_from_ns(lk_now_ns() - start_ns) / (double)s->units;
-    LK_TRY(sync(&s->compute));
-    LK_TRY(agree(s, &s->compute));
+    LK_PASS(sync(&s->compute));
+    LK_PASS(agree(s, &s->compute));
     s->quiet_s = lk_probe_between_s(s->points[0], s->points[s->units]);
     *out_s = s->quiet_s;
-out:
-    return st;
+    return LK_OK;
 }
 
 /* Return the time from the start of a waiting collective to that of compute beside it: by then its
@@ -127,54 +119,47 @@ static enum lk_status put_waiting(struct streams *s, int late)
 {
     struct lk_stream *net = s->net.stream;
     double seconds = s->quiet_s * s->stretch + settle_s(s) + SETTLE_S;
-    enum lk_status st = LK_OK;
 
     if (!is_surrogate(s) && lk_comm_rank(s->comm) == late)
-        LK_TRY(LK_LAUNCH(net, wait, .seconds = seconds));
-    LK_TRY(lk_event_record(s->net.begin, net));
+        LK_PASS(LK_LAUNCH(net, wait, .seconds = seconds));
+    LK_PASS(lk_event_record(s->net.begin, net));
     if (is_surrogate(s))
-        LK_TRY(LK_LAUNCH(net, hold, .seconds = seconds, .ctas = s->beside->ctas));
+        LK_PASS(LK_LAUNCH(net, hold, .seconds = seconds, .ctas = s->beside->ctas));
     else
-        LK_TRY(put_call(s, net));
-    LK_TRY(lk_event_record(s->net.end, net));
-out:
-    return st;
+        LK_PASS(put_call(s, net));
+    return lk_event_record(s->net.end, net);
 }
 
 static enum lk_status time_wait(void *ctx, int late, double *out_s)
 {
     struct streams *s = ctx;
-    enum lk_status st = LK_OK;
     bool waits = is_surrogate(s) || lk_comm_rank(s->comm) != late;
 
-    LK_TRY(lk_comm_barrier(s->comm));
-    LK_TRY(put_waiting(s, late));
+    LK_PASS(lk_comm_barrier(s->comm));
+    LK_PASS(put_waiting(s, late));
     if (waits)
-        LK_TRY(lk_stream_wait(s->compute.stream, s->net.begin));
-    LK_TRY(LK_LAUNCH(s->compute.stream, wait, .seconds = settle_s(s)));
-    LK_TRY(put_units(s, 0, s->units));
-    LK_TRY(sync(&s->compute));
-    LK_TRY(sync(&s->net));
+        LK_PASS(lk_stream_wait(s->compute.stream, s->net.begin));
+    LK_PASS(LK_LAUNCH(s->compute.stream, wait, .seconds = settle_s(s)));
+    LK_PASS(put_units(s, 0, s->units));
+    LK_PASS(sync(&s->compute));
+    LK_PASS(sync(&s->net));
     *out_s = lk_probe_between_s(s->points[0], s->points[s->units]);
     if (waits && lk_event_time_ns(s->net.end) < lk_event_time_ns(s->points[s->units]))
         *out_s = NAN;
-out:
-    return st;
+    return LK_OK;
 }
 
 static enum lk_status time_traffic(void *ctx, size_t calls, double *out_s)
 {
     struct streams *s = ctx;
     struct lk_probe_time t;
-    enum lk_status st = LK_OK;
 
-    LK_TRY(lk_comm_barrier(s->comm));
-    LK_TRY(lk_probe_clock_time(&s->net, put_call, s, calls, &t));
-    LK_TRY(agree(s, &s->net));
+    LK_PASS(lk_comm_barrier(s->comm));
+    LK_PASS(lk_probe_clock_time(&s->net, put_call, s, calls, &t));
+    LK_PASS(agree(s, &s->net));
     s->traffic_s = t.s;
     *out_s = t.s;
-out:
-    return st;
+    return LK_OK;
 }
 
 /* Return how many units outlast the calls: those before, those while they run, and spare ones. */
@@ -190,18 +175,15 @@ static size_t units_beside(const struct streams *s)
 static enum lk_status put_both(struct streams *s, size_t calls, size_t units)
 {
     double hold_s = lk_probe_hold_s(&s->compute, units) + lk_probe_hold_s(&s->net, calls);
-    enum lk_status st = LK_OK;
 
-    LK_TRY(LK_LAUNCH(s->compute.stream, wait, .seconds = hold_s));
-    LK_TRY(put_units(s, 0, 1));
-    LK_TRY(lk_stream_wait(s->net.stream, s->points[1]));
-    LK_TRY(lk_event_record(s->net.begin, s->net.stream));
+    LK_PASS(LK_LAUNCH(s->compute.stream, wait, .seconds = hold_s));
+    LK_PASS(put_units(s, 0, 1));
+    LK_PASS(lk_stream_wait(s->net.stream, s->points[1]));
+    LK_PASS(lk_event_record(s->net.begin, s->net.stream));
     for (size_t k = 0; k < calls; k++)
-        LK_TRY(put_call(s, s->net.stream));
-    LK_TRY(lk_event_record(s->net.end, s->net.stream));
-    LK_TRY(put_units(s, 1, units));
-out:
-    return st;
+        LK_PASS(put_call(s, s->net.stream));
+    LK_PASS(lk_event_record(s->net.end, s->net.stream));
+    return put_units(s, 1, units);
 }
 
 static enum lk_status time_both(void *ctx, size_t calls, double *out_traffic_s,
@@ -209,20 +191,18 @@ static enum lk_status time_both(void *ctx, size_t calls, double *out_traffic_s,
 {
     struct streams *s = ctx;
     size_t units = units_beside(s);
-    enum lk_status st = LK_OK;
 
-    LK_TRY(lk_comm_barrier(s->comm));
-    LK_TRY(put_both(s, calls, units));
-    LK_TRY(sync(&s->compute));
-    LK_TRY(sync(&s->net));
+    LK_PASS(lk_comm_barrier(s->comm));
+    LK_PASS(put_both(s, calls, units));
+    LK_PASS(sync(&s->compute));
+    LK_PASS(sync(&s->net));
     for (size_t i = 0; i <= units; i++)
         s->points_ns[i] = lk_event_time_ns(s->points[i]);
     *out_traffic_s = lk_probe_between_s(s->net.begin, s->net.end);
     *out_compute_s = lk_overlap_unit_s(s->points_ns, units + 1, lk_event_time_ns(s->net.begin),
                                        lk_event_time_ns(s->net.end)) *
                      (double)s->units;
-out:
-    return st;
+    return LK_OK;
 }
 
 static void lengthen(void *ctx)
@@ -242,38 +222,33 @@ static const struct lk_overlap_way by_streams = {.quiet = time_quiet,
 static enum lk_status choose_units(struct streams *s, double *out_unit_s)
 {
     struct lk_probe_time t;
-    enum lk_status st = LK_OK;
     double n;
 
-    LK_TRY(lk_probe_clock_time(&s->compute, put_unit, s, PILOT_UNITS, &t));
-    LK_TRY(lk_probe_clock_time(&s->compute, put_unit, s, PILOT_UNITS, &t));
-    LK_TRY(lk_probe_extreme(s->comm, false, t.s / PILOT_UNITS, out_unit_s));
+    LK_PASS(lk_probe_clock_time(&s->compute, put_unit, s, PILOT_UNITS, &t));
+    LK_PASS(lk_probe_clock_time(&s->compute, put_unit, s, PILOT_UNITS, &t));
+    LK_PASS(lk_probe_extreme(s->comm, false, t.s / PILOT_UNITS, out_unit_s));
     n = *out_unit_s > 0 ? s->config->unit_target_s / *out_unit_s : 1;
     s->units = n < 1 ? 1 : n > POINTS_MAX - 1 ? POINTS_MAX - 1 : (size_t)n;
-out:
-    return st;
+    return LK_OK;
 }
 
 static enum lk_status open_streams(struct streams *s)
 {
     struct lk_device *d = lk_stream_device(s->config->net);
     size_t bytes = (size_t)s->beside->bytes;
-    enum lk_status st = LK_OK;
     void *from = NULL;
 
     s->call = (struct lk_coll_call){
         .coll = LK_ALL_REDUCE, .dtype = LK_F32, .count = bytes / sizeof(float), .index = -1};
-    LK_TRY(lk_comm_alloc(s->comm, d, bytes, &s->call.buf));
+    LK_PASS(lk_comm_alloc(s->comm, d, bytes, &s->call.buf));
     if (is_surrogate(s)) {
-        LK_TRY(lk_device_alloc(d, bytes, &from));
+        LK_PASS(lk_device_alloc(d, bytes, &from));
         s->call.from = from;
     }
-    LK_TRY(lk_probe_clock_init(&s->compute, s->config->compute, s->config->timeout_ns));
-    LK_TRY(lk_probe_clock_init(&s->net, s->config->net, s->config->timeout_ns));
-    LK_TRY(lk_alloc(&s->points, POINTS_MAX, sizeof(*s->points)));
-    LK_TRY(lk_alloc(&s->points_ns, POINTS_MAX, sizeof *s->points_ns));
-out:
-    return st;
+    LK_PASS(lk_probe_clock_init(&s->compute, s->config->compute, s->config->timeout_ns));
+    LK_PASS(lk_probe_clock_init(&s->net, s->config->net, s->config->timeout_ns));
+    LK_PASS(lk_alloc(&s->points, POINTS_MAX, sizeof(*s->points)));
+    return lk_alloc(&s->points_ns, POINTS_MAX, sizeof *s->points_ns);
 }
 
 static void close_streams(struct streams *s)

@@ -61,69 +61,58 @@ static enum lk_status time_row(struct rates *r, struct lk_rate_row *row, double 
 
 static enum lk_status choose_burst(struct rates *r, struct lk_rate_row *row)
 {
-    enum lk_status st = LK_OK;
     double call_s, n;
 
     row->burst = 1;
-    LK_TRY(time_row(r, row, &call_s)); /* the first call also loads code */
-    LK_TRY(time_row(r, row, &call_s));
+    LK_PASS(time_row(r, row, &call_s)); /* the first call also loads code */
+    LK_PASS(time_row(r, row, &call_s));
     n = call_s > 0 ? r->config->burst_s / call_s : BURST_MAX;
     row->burst = (size_t)(n < 1 ? 1 : n > BURST_MAX ? BURST_MAX : n);
-out:
-    return st;
+    return LK_OK;
 }
 
 static enum lk_status init_rows(struct rates *r, size_t n)
 {
-    enum lk_status st = LK_OK;
-
-    LK_TRY(lk_alloc(&r->rows.row, n, sizeof *r->rows.row));
+    LK_PASS(lk_alloc(&r->rows.row, n, sizeof *r->rows.row));
     for (; r->rows.n < n; r->rows.n++) {
         struct lk_rate_row *row = &r->rows.row[r->rows.n];
 
         row->warmup = r->effort.warmup;
         row->dtype = lk_device_real_dtype(r->device);
-        LK_TRY(
+        LK_PASS(
             lk_alloc(&row->time_s, r->effort.warmup + r->effort.repetitions, sizeof *row->time_s));
     }
-out:
-    return st;
+    return LK_OK;
 }
 
 /* Time the rows from `first` on, interleaved, until there are enough samples or the time is up. */
 static enum lk_status measure(struct rates *r, size_t first)
 {
-    enum lk_status st = LK_OK;
     uint64_t start_ns = lk_now_ns();
     size_t n = 0;
 
     for (size_t i = first; i < r->rows.n; i++)
-        LK_TRY(choose_burst(r, &r->rows.row[i]));
+        LK_PASS(choose_burst(r, &r->rows.row[i]));
     do {
         for (size_t i = first; i < r->rows.n; i++) {
             struct lk_rate_row *row = &r->rows.row[i];
 
-            LK_TRY(time_row(r, row, &row->time_s[row->n]));
+            LK_PASS(time_row(r, row, &row->time_s[row->n]));
             row->n++;
         }
     } while (!lk_probe_over(&r->effort, ++n, LK_PROBE_SAMPLES_MIN,
                             lk_s_from_ns(lk_now_ns() - start_ns)));
-out:
-    return st;
+    return LK_OK;
 }
 
 static enum lk_status open_rates(struct rates *r, const struct lk_rates_config *config, size_t n)
 {
-    enum lk_status st = LK_OK;
-
     *r = (struct rates){.config = config, .device = lk_stream_device(config->stream)};
     r->effort = config->effort;
     if (r->effort.repetitions < LK_PROBE_SAMPLES_MIN)
         r->effort.repetitions = LK_PROBE_SAMPLES_MIN;
-    LK_TRY(lk_probe_clock_init(&r->clock, config->stream, config->timeout_ns));
-    LK_TRY(init_rows(r, n));
-out:
-    return st;
+    LK_PASS(lk_probe_clock_init(&r->clock, config->stream, config->timeout_ns));
+    return init_rows(r, n);
 }
 
 static void free_products(struct rates *r)
@@ -172,15 +161,12 @@ static enum lk_status make_products(struct rates *r, const struct lk_product_sha
 {
     size_t real = lk_device_real_bytes(r->device);
     uint64_t timeout_ns = r->config->timeout_ns;
-    enum lk_status st = LK_OK;
 
-    LK_TRY(lk_device_alloc(r->device, p->rows * p->columns * real, &r->out));
-    LK_TRY(lk_device_alloc(r->device, p->rows * p->inner * real, &r->in));
-    LK_TRY(lk_device_alloc(r->device, p->inner * p->columns * real, &r->weight));
-    LK_TRY(lk_block_fill(r->config->stream, r->in, p->rows * p->inner, timeout_ns));
-    LK_TRY(lk_block_fill(r->config->stream, r->weight, p->inner * p->columns, timeout_ns));
-out:
-    return st;
+    LK_PASS(lk_device_alloc(r->device, p->rows * p->columns * real, &r->out));
+    LK_PASS(lk_device_alloc(r->device, p->rows * p->inner * real, &r->in));
+    LK_PASS(lk_device_alloc(r->device, p->inner * p->columns * real, &r->weight));
+    LK_PASS(lk_block_fill(r->config->stream, r->in, p->rows * p->inner, timeout_ns));
+    return lk_block_fill(r->config->stream, r->weight, p->inner * p->columns, timeout_ns);
 }
 
 /* Measure one product. Each makes its own buffers, because those of all may not fit together. */

@@ -79,18 +79,15 @@ static void free_strings(char **list)
 
 static enum lk_status own_variables(const struct launcher *l, int rank, char **out)
 {
-    enum lk_status st = LK_OK;
     size_t n = 0;
 
-    LK_TRY(lk_asprintf(&out[n++], "RANK=%d", rank));
-    LK_TRY(lk_asprintf(&out[n++], "LOCAL_RANK=%d", rank));
-    LK_TRY(lk_asprintf(&out[n++], "WORLD_SIZE=%d", l->config->ranks));
-    LK_TRY(lk_asprintf(&out[n++], "LOCAL_WORLD_SIZE=%d", l->config->ranks));
-    LK_TRY(lk_strdup(&out[n++], "MASTER_ADDR=127.0.0.1"));
-    LK_TRY(lk_asprintf(&out[n++], "MASTER_PORT=%d", lk_store_server_port(l->server)));
-    LK_TRY(lk_strdup(&out[n++], "LOCKSTEP_STORE_SERVED=1"));
-out:
-    return st;
+    LK_PASS(lk_asprintf(&out[n++], "RANK=%d", rank));
+    LK_PASS(lk_asprintf(&out[n++], "LOCAL_RANK=%d", rank));
+    LK_PASS(lk_asprintf(&out[n++], "WORLD_SIZE=%d", l->config->ranks));
+    LK_PASS(lk_asprintf(&out[n++], "LOCAL_WORLD_SIZE=%d", l->config->ranks));
+    LK_PASS(lk_strdup(&out[n++], "MASTER_ADDR=127.0.0.1"));
+    LK_PASS(lk_asprintf(&out[n++], "MASTER_PORT=%d", lk_store_server_port(l->server)));
+    return lk_strdup(&out[n++], "LOCKSTEP_STORE_SERVED=1");
 }
 
 static size_t count(const char *const *list)

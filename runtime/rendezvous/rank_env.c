@@ -60,41 +60,36 @@ static enum lk_status read_master(struct lk_rank_env *e, const char *default_add
 
 static enum lk_status read_torchrun(struct lk_rank_env *e)
 {
-    enum lk_status st = LK_OK;
     const char *agent = getenv("TORCHELASTIC_USE_AGENT_STORE");
 
-    LK_TRY(read_int("WORLD_SIZE", true, 1, INT32_MAX, &e->world_size));
-    LK_TRY(read_int("RANK", true, 0, e->world_size - 1, &e->rank));
+    LK_PASS(read_int("WORLD_SIZE", true, 1, INT32_MAX, &e->world_size));
+    LK_PASS(read_int("RANK", true, 0, e->world_size - 1, &e->rank));
     e->local_world_size = e->world_size;
-    LK_TRY(read_int("LOCAL_WORLD_SIZE", false, 1, e->world_size, &e->local_world_size));
+    LK_PASS(read_int("LOCAL_WORLD_SIZE", false, 1, e->world_size, &e->local_world_size));
     assert(e->local_world_size > 0);
     e->local_rank = e->rank % e->local_world_size;
-    LK_TRY(read_int("LOCAL_RANK", false, 0, e->local_world_size - 1, &e->local_rank));
+    LK_PASS(read_int("LOCAL_RANK", false, 0, e->local_world_size - 1, &e->local_rank));
     if (!getenv("MASTER_ADDR"))
         return lk_fail(LK_EUSAGE, "MASTER_ADDR is not set");
-    LK_TRY(read_master(e, "", NULL));
+    LK_PASS(read_master(e, "", NULL));
     if (agent && !strcmp(agent, "True"))
         e->master_port += e->master_port < 65535 ? 1 : -1;
-out:
-    return st;
+    return LK_OK;
 }
 
 static enum lk_status read_open_mpi(struct lk_rank_env *e)
 {
-    enum lk_status st = LK_OK;
     const char *job = getenv("PMIX_NAMESPACE");
 
-    LK_TRY(read_int("OMPI_COMM_WORLD_SIZE", true, 1, INT32_MAX, &e->world_size));
-    LK_TRY(read_int("OMPI_COMM_WORLD_RANK", true, 0, e->world_size - 1, &e->rank));
-    LK_TRY(read_int("OMPI_COMM_WORLD_LOCAL_SIZE", true, 1, e->world_size, &e->local_world_size));
-    LK_TRY(
+    LK_PASS(read_int("OMPI_COMM_WORLD_SIZE", true, 1, INT32_MAX, &e->world_size));
+    LK_PASS(read_int("OMPI_COMM_WORLD_RANK", true, 0, e->world_size - 1, &e->rank));
+    LK_PASS(read_int("OMPI_COMM_WORLD_LOCAL_SIZE", true, 1, e->world_size, &e->local_world_size));
+    LK_PASS(
         read_int("OMPI_COMM_WORLD_LOCAL_RANK", true, 0, e->local_world_size - 1, &e->local_rank));
     if (e->local_world_size < e->world_size && !getenv("MASTER_ADDR"))
         return lk_fail(LK_EUSAGE, "MASTER_ADDR is not set: with ranks on several hosts, say where "
                                   "rank 0 is (mpirun -x MASTER_ADDR=HOST)");
-    LK_TRY(read_master(e, "127.0.0.1", job ? job : "mpirun"));
-out:
-    return st;
+    return read_master(e, "127.0.0.1", job ? job : "mpirun");
 }
 
 /* Copy the first host of a Slurm list into out: "node[003-007,9],other" gives "node003". Brackets
@@ -150,30 +145,27 @@ static const char *first_set(const char *a, const char *b)
 
 static enum lk_status read_slurm(struct lk_rank_env *e)
 {
-    enum lk_status st = LK_OK;
     const char *size = getenv("SLURM_STEP_NUM_TASKS") ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS";
     const char *tasks = first_set("SLURM_STEP_TASKS_PER_NODE", "SLURM_TASKS_PER_NODE");
     char host[256], job[128];
     int node = 0;
 
-    LK_TRY(read_int(size, true, 1, INT32_MAX, &e->world_size));
-    LK_TRY(read_int("SLURM_PROCID", true, 0, e->world_size - 1, &e->rank));
-    LK_TRY(read_int("SLURM_NODEID", false, 0, INT32_MAX - 1, &node));
+    LK_PASS(read_int(size, true, 1, INT32_MAX, &e->world_size));
+    LK_PASS(read_int("SLURM_PROCID", true, 0, e->world_size - 1, &e->rank));
+    LK_PASS(read_int("SLURM_NODEID", false, 0, INT32_MAX - 1, &node));
     e->local_world_size = *tasks ? tasks_on_node(tasks, node) : e->world_size;
     if (e->local_world_size < 1)
         return lk_fail(LK_EUSAGE, "SLURM_TASKS_PER_NODE: '%s' has no entry for node %d", tasks,
                        node);
-    LK_TRY(read_int("SLURM_LOCALID", true, 0, e->local_world_size - 1, &e->local_rank));
+    LK_PASS(read_int("SLURM_LOCALID", true, 0, e->local_world_size - 1, &e->local_rank));
     first_host(first_set("SLURM_STEP_NODELIST", "SLURM_JOB_NODELIST"), host, sizeof host);
     snprintf(job, sizeof job, "%.60s.%.60s", first_set("SLURM_JOB_ID", "SLURM_JOBID"),
              first_set("SLURM_STEP_ID", "SLURM_STEPID"));
     if (!*host && !getenv("MASTER_ADDR"))
         return lk_fail(LK_EUSAGE, "SLURM_JOB_NODELIST is not set");
-    LK_TRY(read_master(e, host, job));
+    LK_PASS(read_master(e, host, job));
     /* Nodes may have different numbers of ranks, so take the number of nodes from Slurm. */
-    LK_TRY(read_int("SLURM_STEP_NUM_NODES", false, 1, e->world_size, &e->nodes));
-out:
-    return st;
+    return read_int("SLURM_STEP_NUM_NODES", false, 1, e->world_size, &e->nodes);
 }
 
 /* Return true in a job step made by srun. SLURM_PROCID alone does not tell: batch scripts and
@@ -212,12 +204,8 @@ enum lk_status lk_rank_env_read(struct lk_rank_env *out)
 enum lk_status lk_rank_env_connect(const struct lk_rank_env *e, uint64_t timeout_ns,
                                    struct lk_store_server **server, struct lk_store **store)
 {
-    enum lk_status st = LK_OK;
-
     if (e->serve)
-        LK_TRY(lk_store_serve(e->master_addr, e->master_port, e->world_size, server));
-    LK_TRY(lk_store_connect(e->master_addr, e->master_port, e->rank, e->world_size, timeout_ns,
-                            store));
-out:
-    return st;
+        LK_PASS(lk_store_serve(e->master_addr, e->master_port, e->world_size, server));
+    return lk_store_connect(e->master_addr, e->master_port, e->rank, e->world_size, timeout_ns,
+                            store);
 }

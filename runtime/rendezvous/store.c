@@ -343,19 +343,16 @@ enum lk_status lk_store_set(struct lk_store *s, const char *key, const void *val
 
 enum lk_status lk_store_set_text(struct lk_store *s, const char *key, const char *text, size_t size)
 {
-    enum lk_status st = LK_OK;
     char part[LK_STORE_KEY_MAX + 1], total[32];
     size_t n, i = 0;
 
     for (size_t at = 0; at < size; at += n) {
         n = size - at < LK_STORE_VALUE_MAX ? size - at : LK_STORE_VALUE_MAX;
         snprintf(part, sizeof part, LK_STORE_PART, key, i++);
-        LK_TRY(lk_store_set(s, part, text + at, n));
+        LK_PASS(lk_store_set(s, part, text + at, n));
     }
     snprintf(total, sizeof total, "%zu", size);
-    LK_TRY(lk_store_set(s, key, total, strlen(total)));
-out:
-    return st;
+    return lk_store_set(s, key, total, strlen(total));
 }
 
 enum lk_status lk_store_get(struct lk_store *s, const char *key, void **out, size_t *out_size)

@@ -40,13 +40,12 @@ enum lk_status lk_store_keys_put(struct lk_store_keys *k, const char *key, const
 {
     size_t name = strlen(key) + 1;
     struct lk_store_entry *e = NULL;
-    enum lk_status st = LK_OK;
 
     if (lk_store_keys_find(k, key))
         return lk_fail(LK_EUSAGE, "key '%s' is set already", key);
     if (k->values_bytes + bytes > values_max_bytes)
         return lk_fail(LK_ENOMEM, "the store is full");
-    LK_TRY(lk_alloc(&e, 1, sizeof *e + bytes + name));
+    LK_PASS(lk_alloc(&e, 1, sizeof *e + bytes + name));
     e->key = memcpy(e->value + bytes, key, name);
     e->bytes = bytes;
     if (bytes)
@@ -57,8 +56,7 @@ enum lk_status lk_store_keys_put(struct lk_store_keys *k, const char *key, const
     }
     k->values_bytes += bytes;
     *out = e;
-out:
-    return st;
+    return LK_OK;
 }
 
 enum lk_status lk_store_keys_text(const struct lk_store_keys *k, const char *key, char **out,

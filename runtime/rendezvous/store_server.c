@@ -49,16 +49,14 @@ static void drop(struct lk_store_server *s, size_t i)
 
 static enum lk_status admit(struct lk_store_server *s, int fd)
 {
-    enum lk_status st = LK_OK;
     struct client *c = NULL;
 
-    LK_TRY(lk_array_grow(&s->clients, &s->cap_clients, s->n_clients + 1, sizeof(struct client *)));
-    LK_TRY(lk_alloc(&c, 1, sizeof *c));
+    LK_PASS(lk_array_grow(&s->clients, &s->cap_clients, s->n_clients + 1, sizeof(struct client *)));
+    LK_PASS(lk_alloc(&c, 1, sizeof *c));
     *c = (struct client){.fd = fd, .rank = -1};
     c->hello = lk_deadline_in(HELLO_MS * LK_NS_PER_MS);
     s->clients[s->n_clients++] = c;
-out:
-    return st;
+    return LK_OK;
 }
 
 static void accept_all(struct lk_store_server *s)

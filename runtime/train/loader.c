@@ -63,17 +63,15 @@ static enum lk_status fill(struct lk_loader *l, uint64_t n)
     size_t first = (size_t)(n % l->batches_an_epoch) * batch;
     int32_t *inputs = l->slots[n % l->n_slots].host;
     int32_t *targets = inputs + slot_elems(l);
-    enum lk_status st = LK_OK;
 
     if (epoch != l->epoch) {
         lk_sampler_set_epoch(l->sampler, epoch);
         l->epoch = epoch;
     }
     for (size_t i = 0; i < batch; i++)
-        LK_TRY(lk_dataset_read(l->config.dataset, lk_sampler_index(l->sampler, first + i),
-                               inputs + i * context, targets + i * context));
-out:
-    return st;
+        LK_PASS(lk_dataset_read(l->config.dataset, lk_sampler_index(l->sampler, first + i),
+                                inputs + i * context, targets + i * context));
+    return LK_OK;
 }
 
 /* Wait out the artificial delay of a batch begun at began_ns; return early on stop. */
@@ -101,16 +99,13 @@ static enum lk_status send(struct lk_loader *l, uint64_t n)
     uint64_t a_step = (uint64_t)l->config.accumulation;
     const struct lk_span span = {
         .kind = LK_SPAN_INPUT, .name = l->copy_name, .index = (int32_t)(n % a_step)};
-    enum lk_status st = LK_OK;
 
     lk_stream_set_step(l->copy, (uint32_t)(n / a_step));
-    LK_TRY(lk_stream_wait(l->copy, slot->used));
-    LK_TRY(lk_stream_span_begin(l->copy, &span, NULL));
-    LK_TRY(lk_stream_copy(l->copy, slot->device, slot->host, slot_bytes(l)));
-    LK_TRY(lk_stream_range_end(l->copy));
-    LK_TRY(lk_event_record(slot->copied, l->copy));
-out:
-    return st;
+    LK_PASS(lk_stream_wait(l->copy, slot->used));
+    LK_PASS(lk_stream_span_begin(l->copy, &span, NULL));
+    LK_PASS(lk_stream_copy(l->copy, slot->device, slot->host, slot_bytes(l)));
+    LK_PASS(lk_stream_range_end(l->copy));
+    return lk_event_record(slot->copied, l->copy);
 }
 
 static enum lk_status prepare(struct lk_loader *l, uint64_t n)
@@ -194,14 +189,11 @@ static enum lk_status check(const struct lk_loader_config *c)
 
 static enum lk_status make_slots(struct lk_loader *l)
 {
-    enum lk_status st = LK_OK;
-
     l->n_slots = (size_t)l->config.accumulation + (size_t)l->config.depth;
-    LK_TRY(lk_alloc(&l->slots, l->n_slots, sizeof *l->slots));
+    LK_PASS(lk_alloc(&l->slots, l->n_slots, sizeof *l->slots));
     for (size_t i = 0; i < l->n_slots; i++)
-        LK_TRY(lk_device_alloc_host(l->device, slot_bytes(l), (void **)&l->slots[i].host));
-out:
-    return st;
+        LK_PASS(lk_device_alloc_host(l->device, slot_bytes(l), (void **)&l->slots[i].host));
+    return LK_OK;
 }
 
 /* Make the stream, buffers and events that copy batches to a device without host memory. */
@@ -209,25 +201,22 @@ static enum lk_status make_way(struct lk_loader *l)
 {
     const struct lk_track_info info = {.name = "copy stream", .kind = LK_TRACK_COPY, .stream = 3};
     size_t n = (size_t)l->config.accumulation;
-    enum lk_status st = LK_OK;
 
     if (lk_device_uses_host_memory(l->device))
         return LK_OK;
     if (!l->config.compute)
         return lk_fail(LK_EINTERNAL, "a loader for device %s without its compute stream",
                        lk_device_name(l->device));
-    LK_TRY(lk_recorder_name(l->config.recorder, "copy batch", &l->copy_name));
+    LK_PASS(lk_recorder_name(l->config.recorder, "copy batch", &l->copy_name));
     for (size_t i = 0; i < l->n_slots; i++) {
-        LK_TRY(lk_device_alloc(l->device, slot_bytes(l), (void **)&l->slots[i].device));
-        LK_TRY(lk_event_create(l->device, &l->slots[i].copied));
-        LK_TRY(lk_event_create(l->device, &l->slots[i].used));
+        LK_PASS(lk_device_alloc(l->device, slot_bytes(l), (void **)&l->slots[i].device));
+        LK_PASS(lk_event_create(l->device, &l->slots[i].copied));
+        LK_PASS(lk_event_create(l->device, &l->slots[i].used));
     }
-    LK_TRY(lk_alloc(&l->step, n, sizeof *l->step));
+    LK_PASS(lk_alloc(&l->step, n, sizeof *l->step));
     for (size_t i = 0; i < n; i++)
-        LK_TRY(lk_device_alloc(l->device, slot_bytes(l), (void **)&l->step[i]));
-    LK_TRY(lk_stream_create(l->device, &info, &l->copy));
-out:
-    return st;
+        LK_PASS(lk_device_alloc(l->device, slot_bytes(l), (void **)&l->step[i]));
+    return lk_stream_create(l->device, &info, &l->copy);
 }
 
 enum lk_status lk_loader_create(struct lk_device *d, const struct lk_loader_config *config,
@@ -322,17 +311,14 @@ static enum lk_status hand_over(struct lk_loader *l, uint64_t n, int32_t **out)
 {
     const struct slot *slot = &l->slots[n % l->n_slots];
     struct lk_stream *compute = l->config.compute;
-    enum lk_status st = LK_OK;
 
     *out = slot->host;
     if (!l->copy)
         return LK_OK;
     *out = l->step[n % (uint64_t)l->config.accumulation];
-    LK_TRY(lk_stream_wait(compute, slot->copied));
-    LK_TRY(lk_stream_copy(compute, *out, slot->device, slot_bytes(l)));
-    LK_TRY(lk_event_record(slot->used, compute));
-out:
-    return st;
+    LK_PASS(lk_stream_wait(compute, slot->copied));
+    LK_PASS(lk_stream_copy(compute, *out, slot->device, slot_bytes(l)));
+    return lk_event_record(slot->used, compute);
 }
 
 enum lk_status lk_loader_next(struct lk_loader *l, struct lk_deadline deadline,
@@ -340,20 +326,18 @@ enum lk_status lk_loader_next(struct lk_loader *l, struct lk_deadline deadline,
 {
     uint64_t n = l->taken;
     int32_t *tokens;
-    enum lk_status st = LK_OK;
 
     if (l->threaded) {
-        LK_TRY(wait_made(l, deadline));
+        LK_PASS(wait_made(l, deadline));
     } else {
-        LK_TRY(prepare(l, n));
+        LK_PASS(prepare(l, n));
         l->made++;
         l->taken++;
     }
     out->samples = l->config.local_batch;
     out->context = l->config.context;
-    LK_TRY(hand_over(l, n, &tokens));
+    LK_PASS(hand_over(l, n, &tokens));
     out->inputs = tokens;
     out->targets = tokens + slot_elems(l);
-out:
-    return st;
+    return LK_OK;
 }

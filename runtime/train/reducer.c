@@ -149,20 +149,18 @@ static enum lk_status broadcast_params(struct lk_comm *c, struct lk_param *param
                                        enum lk_dtype dtype)
 {
     struct lk_coll_call call = {.coll = LK_BROADCAST, .index = -1};
-    enum lk_status st = LK_OK;
 
     for (size_t i = 0; i < n_params; i++) {
         call.count = params[i].elems;
         call.dtype = dtype;
         call.buf = params[i].data;
-        LK_TRY(lk_fail_context(lk_comm_run(c, &call), "parameter '%s'", params[i].name));
+        LK_PASS(lk_fail_context(lk_comm_run(c, &call), "parameter '%s'", params[i].name));
         call.dtype = LK_F32;
         call.buf = params[i].master;
         if (call.buf)
-            LK_TRY(lk_fail_context(lk_comm_run(c, &call), "parameter '%s'", params[i].name));
+            LK_PASS(lk_fail_context(lk_comm_run(c, &call), "parameter '%s'", params[i].name));
     }
-out:
-    return st;
+    return LK_OK;
 }
 
 /* ---- Buckets ---- */
@@ -203,19 +201,18 @@ static enum lk_status set_buckets(struct lk_reducer *r, struct lk_bucket_plan *p
     bool stale = r->config.plant == LK_PLANT_STALE_VIEW && r->slab;
     void *slab;
     size_t at = 0;
-    enum lk_status st = LK_OK;
 
     drop_buckets(r);
     r->plan = *plan;
     memset(plan, 0, sizeof *plan);
-    LK_TRY(lk_alloc(&r->buckets, r->plan.n_buckets, sizeof *r->buckets));
+    LK_PASS(lk_alloc(&r->buckets, r->plan.n_buckets, sizeof *r->buckets));
     for (size_t b = 0; b < r->plan.n_buckets; b++) {
         r->buckets[b].at_elems = at;
         r->buckets[b].elems = r->plan.bytes[b] / r->real_bytes;
         at += (r->buckets[b].elems + align - 1) / align * align;
-        LK_TRY(lk_event_create(r->device, &r->buckets[b].ready));
+        LK_PASS(lk_event_create(r->device, &r->buckets[b].ready));
     }
-    LK_TRY(lk_comm_alloc(r->config.comm, r->device, at * r->real_bytes, &slab));
+    LK_PASS(lk_comm_alloc(r->config.comm, r->device, at * r->real_bytes, &slab));
     if (stale)
         r->old_slab = r->slab;
     else
@@ -225,12 +222,11 @@ static enum lk_status set_buckets(struct lk_reducer *r, struct lk_bucket_plan *p
     for (size_t b = 0; b < r->plan.n_buckets; b++)
         point_views(r, b, stale && b == 0);
     if (r->config.noise_every > 0) {
-        LK_TRY(lk_device_alloc(r->device, 2 * r->plan.n_buckets * r->wide_bytes, &r->norms));
-        LK_TRY(
+        LK_PASS(lk_device_alloc(r->device, 2 * r->plan.n_buckets * r->wide_bytes, &r->norms));
+        LK_PASS(
             lk_device_alloc_host(r->device, 2 * r->plan.n_buckets * r->wide_bytes, &r->norms_host));
     }
-out:
-    return st;
+    return LK_OK;
 }
 
 static enum lk_status assign_buckets(struct lk_reducer *r, bool rebuild)
@@ -344,18 +340,16 @@ enum lk_status lk_reducer_step_begin(struct lk_reducer *r, uint32_t step)
 {
     const struct lk_coll_call order = {
         .coll = LK_BROADCAST, .dtype = LK_I64, .buf = r->order, .count = r->n_params, .index = -1};
-    enum lk_status st = LK_OK;
 
     _Static_assert(sizeof *r->order == sizeof(int64_t), "the order is broadcast as int64");
     r->step = step;
     lk_stream_set_step(r->config.net, step);
     if (!r->order_known || r->rebuilt)
         return LK_OK;
-    LK_TRY(lk_comm_run(r->config.comm, &order));
-    LK_TRY(assign_buckets(r, true));
+    LK_PASS(lk_comm_run(r->config.comm, &order));
+    LK_PASS(assign_buckets(r, true));
     r->rebuilt = true;
-out:
-    return st;
+    return LK_OK;
 }
 
 /* Return the micro-batch whose gradients the norms are of: the first that is all-reduced, because
@@ -389,21 +383,16 @@ static enum lk_status launch_ready(struct lk_reducer *r);
  * all-reduce, so that the fault is certain and not a race. */
 static enum lk_status plant_early_bucket(struct lk_reducer *r)
 {
-    enum lk_status st = LK_OK;
-
     r->buckets[0].pending = 0;
-    LK_TRY(lk_event_record(r->buckets[0].ready, r->config.compute));
-    LK_TRY(launch_ready(r));
-    LK_TRY(lk_event_record(r->reduced, r->config.net));
-    LK_TRY(lk_stream_wait(r->config.compute, r->reduced));
-out:
-    return st;
+    LK_PASS(lk_event_record(r->buckets[0].ready, r->config.compute));
+    LK_PASS(launch_ready(r));
+    LK_PASS(lk_event_record(r->reduced, r->config.net));
+    return lk_stream_wait(r->config.compute, r->reduced);
 }
 
 enum lk_status lk_reducer_backward_begin(struct lk_reducer *r, int micro_batch)
 {
     const struct lk_reducer_config *c = &r->config;
-    enum lk_status st = LK_OK;
 
     if (micro_batch < 0 || micro_batch >= c->accumulation)
         return lk_fail(LK_EINTERNAL, "micro-batch %d of %d", micro_batch, c->accumulation);
@@ -416,11 +405,10 @@ enum lk_status lk_reducer_backward_begin(struct lk_reducer *r, int micro_batch)
     for (size_t b = 0; b < r->plan.n_buckets; b++)
         r->buckets[b].pending = r->plan.first[b + 1] - r->plan.first[b];
     if (!c->no_sync && micro_batch > 0)
-        LK_TRY(share_sums(r));
+        LK_PASS(share_sums(r));
     if (r->synced && c->plant == LK_PLANT_EARLY_BUCKET)
-        LK_TRY(plant_early_bucket(r));
-out:
-    return st;
+        LK_PASS(plant_early_bucket(r));
+    return LK_OK;
 }
 
 /* Sum a bucket's squares into norms[slot], on the net stream, so that backward does not wait. */
@@ -461,19 +449,15 @@ out:
 /* Launch the full buckets, in index order: a bucket that is not full holds back those after it. */
 static enum lk_status launch_ready(struct lk_reducer *r)
 {
-    enum lk_status st = LK_OK;
-
     for (; r->next < r->plan.n_buckets && r->buckets[r->next].pending == 0; r->next++)
-        LK_TRY(launch(r, r->next));
-out:
-    return st;
+        LK_PASS(launch(r, r->next));
+    return LK_OK;
 }
 
 static enum lk_status on_ready(void *ctx, size_t param)
 {
     struct lk_reducer *r = ctx;
     struct bucket *bucket;
-    enum lk_status st = LK_OK;
 
     if (param >= r->n_params || r->seen[param])
         return lk_fail(LK_EINTERNAL, "the gradient of parameter %zu became ready twice in step %u",
@@ -489,10 +473,8 @@ static enum lk_status on_ready(void *ctx, size_t param)
         return LK_OK;
     if (--bucket->pending > 0)
         return LK_OK;
-    LK_TRY(lk_event_record(bucket->ready, r->config.compute));
-    LK_TRY(launch_ready(r));
-out:
-    return st;
+    LK_PASS(lk_event_record(bucket->ready, r->config.compute));
+    return launch_ready(r);
 }
 
 struct lk_grad_hook lk_reducer_hook(struct lk_reducer *r)
@@ -521,21 +503,17 @@ static enum lk_status reduce_used(struct lk_reducer *r)
                                       .count = r->n_params,
                                       .index = -1,
                                       .ready = r->marked};
-    enum lk_status st = LK_OK;
 
     if (!c->find_unused)
         return LK_OK;
-    LK_TRY(lk_event_record(r->marked, c->compute));
-    LK_TRY(lk_stream_wait(c->net, r->marked));
-    LK_TRY(lk_comm_enqueue(c->comm, c->net, &call));
-out:
-    return st;
+    LK_PASS(lk_event_record(r->marked, c->compute));
+    LK_PASS(lk_stream_wait(c->net, r->marked));
+    return lk_comm_enqueue(c->comm, c->net, &call);
 }
 
 enum lk_status lk_reducer_backward_end(struct lk_reducer *r)
 {
     const struct lk_reducer_config *c = &r->config;
-    enum lk_status st = LK_OK;
 
     if (r->n_ready < r->n_params)
         return missing_gradient(r);
@@ -543,16 +521,14 @@ enum lk_status lk_reducer_backward_end(struct lk_reducer *r)
         return LK_OK;
     r->order_known = true;
     if (r->measuring) {
-        LK_TRY(
+        LK_PASS(
             lk_stream_copy(c->net, r->norms_host, r->norms, 2 * r->plan.n_buckets * r->wide_bytes));
         r->measured = true;
         r->measured_step = r->step;
     }
-    LK_TRY(reduce_used(r));
-    LK_TRY(lk_event_record(r->reduced, c->net));
-    LK_TRY(lk_stream_wait(c->compute, r->reduced));
-out:
-    return st;
+    LK_PASS(reduce_used(r));
+    LK_PASS(lk_event_record(r->reduced, c->net));
+    return lk_stream_wait(c->compute, r->reduced);
 }
 
 /* ---- Norms ---- */

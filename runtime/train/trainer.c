@@ -30,61 +30,50 @@ static enum lk_status enqueue_micro_batch(struct trainer *t, int micro_batch,
     const struct lk_model_ops *model = t->model->ops;
     const struct lk_grad_hook hook = lk_reducer_hook(t->reducer);
     size_t wide = lk_device_wide_bytes(t->device);
-    enum lk_status st = LK_OK;
 
-    LK_TRY(lk_stream_range_begin(t->compute, LK_SPAN_FORWARD, micro_batch));
-    LK_TRY(model->forward(t->model, batch));
-    LK_TRY(lk_stream_range_end(t->compute));
-    LK_TRY(lk_stream_copy(t->compute, (char *)t->micro_loss + (size_t)micro_batch * wide,
-                          t->model->loss, wide));
-    LK_TRY(lk_reducer_backward_begin(t->reducer, micro_batch));
-    LK_TRY(lk_stream_range_begin(t->compute, LK_SPAN_BACKWARD, micro_batch));
-    LK_TRY(model->backward(t->model, batch, lk_reducer_seed(t->reducer), micro_batch > 0, &hook));
-    LK_TRY(lk_stream_range_end(t->compute));
-    LK_TRY(lk_reducer_backward_end(t->reducer));
-out:
-    return st;
+    LK_PASS(lk_stream_range_begin(t->compute, LK_SPAN_FORWARD, micro_batch));
+    LK_PASS(model->forward(t->model, batch));
+    LK_PASS(lk_stream_range_end(t->compute));
+    LK_PASS(lk_stream_copy(t->compute, (char *)t->micro_loss + (size_t)micro_batch * wide,
+                           t->model->loss, wide));
+    LK_PASS(lk_reducer_backward_begin(t->reducer, micro_batch));
+    LK_PASS(lk_stream_range_begin(t->compute, LK_SPAN_BACKWARD, micro_batch));
+    LK_PASS(model->backward(t->model, batch, lk_reducer_seed(t->reducer), micro_batch > 0, &hook));
+    LK_PASS(lk_stream_range_end(t->compute));
+    return lk_reducer_backward_end(t->reducer);
 }
 
 static enum lk_status enqueue_passes(struct trainer *t, uint32_t step)
 {
     struct lk_batch batch;
-    enum lk_status st = LK_OK;
 
     for (int i = 0; i < t->config->reducer.accumulation; i++) {
-        LK_TRY(next_batch(t, step, i, &batch));
-        LK_TRY(enqueue_micro_batch(t, i, &batch));
+        LK_PASS(next_batch(t, step, i, &batch));
+        LK_PASS(enqueue_micro_batch(t, i, &batch));
     }
-out:
-    return st;
+    return LK_OK;
 }
 
 /* Take all batches before the graph is launched: their copies differ in every step. */
 static enum lk_status next_batches(struct trainer *t, uint32_t step)
 {
-    enum lk_status st = LK_OK;
-
     for (int i = 0; i < t->config->reducer.accumulation; i++) {
         struct lk_batch batch, *known = &t->batches[i];
 
-        LK_TRY(next_batch(t, step, i, &batch));
+        LK_PASS(next_batch(t, step, i, &batch));
         if (t->graph && (batch.inputs != known->inputs || batch.targets != known->targets ||
                          batch.samples != known->samples || batch.context != known->context))
             return lk_fail(LK_EINTERNAL, "micro-batch %d is not where the graph reads it", i);
         *known = batch;
     }
-out:
-    return st;
+    return LK_OK;
 }
 
 static enum lk_status enqueue_batches(struct trainer *t)
 {
-    enum lk_status st = LK_OK;
-
     for (int i = 0; i < t->config->reducer.accumulation; i++)
-        LK_TRY(enqueue_micro_batch(t, i, &t->batches[i]));
-out:
-    return st;
+        LK_PASS(enqueue_micro_batch(t, i, &t->batches[i]));
+    return LK_OK;
 }
 
 static enum lk_status capture_passes(struct trainer *t)
@@ -146,16 +135,12 @@ static bool is_alike(const struct trainer *t, int64_t step, bool verify)
 
 static enum lk_status enqueue_update(struct trainer *t, double rate, int64_t step)
 {
-    enum lk_status st = LK_OK;
-
-    LK_TRY(lk_stream_range_begin(t->compute, LK_SPAN_OPTIMIZER, -1));
+    LK_PASS(lk_stream_range_begin(t->compute, LK_SPAN_OPTIMIZER, -1));
     if (t->optim)
-        LK_TRY(lk_optim_step(t->optim, t->compute, t->model->params, rate, step + 1));
+        LK_PASS(lk_optim_step(t->optim, t->compute, t->model->params, rate, step + 1));
     else
-        LK_TRY(t->model->ops->update(t->model));
-    LK_TRY(lk_stream_range_end(t->compute));
-out:
-    return st;
+        LK_PASS(t->model->ops->update(t->model));
+    return lk_stream_range_end(t->compute);
 }
 
 static double mean_loss(const struct trainer *t)
@@ -250,17 +235,15 @@ out:
  * counted time. */
 static enum lk_status run_steps(struct trainer *t)
 {
-    enum lk_status st = LK_OK;
     uint64_t began_ns = 0;
 
     for (int64_t step = 0; step < t->n_steps; step++) {
         if (step == t->config->warmup_steps)
             began_ns = lk_now_ns();
-        LK_TRY(run_step(t, step));
+        LK_PASS(run_step(t, step));
     }
     t->counted_s = lk_s_from_ns(t->ended_ns - began_ns);
-out:
-    return st;
+    return LK_OK;
 }
 
 /* ---- Results ---- */
@@ -310,10 +293,9 @@ out:
 static enum lk_status finish(struct trainer *t, struct lk_train_result *out)
 {
     const struct lk_train_config *c = t->config;
-    enum lk_status st = LK_OK;
 
-    LK_TRY(average(t));
-    LK_TRY(estimate_noise(t, &out->noise));
+    LK_PASS(average(t));
+    LK_PASS(estimate_noise(t, &out->noise));
     out->loss = t->loss;
     out->step_s = t->step_s;
     out->n = t->n_steps;
@@ -323,9 +305,8 @@ static enum lk_status finish(struct trainer *t, struct lk_train_result *out)
     t->loss = NULL;
     t->step_s = NULL;
     if (c->export_path && t->rank == 0)
-        LK_TRY(lk_model_export(t->model, c->export_path));
-out:
-    return st;
+        LK_PASS(lk_model_export(t->model, c->export_path));
+    return LK_OK;
 }
 
 /* Make the device and the other ranks fail, so that nothing waits for a failed rank. */

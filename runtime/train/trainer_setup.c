@@ -49,16 +49,14 @@ static struct lk_sampler_config sampler(const struct trainer *t)
 static enum lk_status open_model(struct trainer *t, const struct lk_model_config *config)
 {
     struct lk_model_config model = *config;
-    enum lk_status st = LK_OK;
 
     model.blank = model.blank || t->config->import_path;
-    LK_TRY(open_streams(t));
-    LK_TRY(lk_model_create(t->device, t->compute, &model, &t->model));
-    LK_TRY(lk_stream_sync(t->compute, lk_deadline_in(UINT64_MAX)));
+    LK_PASS(open_streams(t));
+    LK_PASS(lk_model_create(t->device, t->compute, &model, &t->model));
+    LK_PASS(lk_stream_sync(t->compute, lk_deadline_in(UINT64_MAX)));
     if (t->config->import_path)
-        LK_TRY(lk_model_import(t->model, t->config->import_path));
-out:
-    return st;
+        LK_PASS(lk_model_import(t->model, t->config->import_path));
+    return LK_OK;
 }
 
 /* Open the data set. pre: the model is open. */
@@ -86,9 +84,8 @@ static enum lk_status open_loader(struct trainer *t)
                                   .accumulation = c->reducer.accumulation,
                                   .recorder = c->recorder,
                                   .delay_s = c->input_delay_s};
-    enum lk_status st = LK_OK;
 
-    LK_TRY(open_dataset(t));
+    LK_PASS(open_dataset(t));
     /* A replayed job's input wait is the part that prefetching did not hide: do not hide it
      * again. */
     if (t->model->input_s > 0) {
@@ -98,9 +95,7 @@ static enum lk_status open_loader(struct trainer *t)
     lc.dataset = t->dataset;
     if (c->reducer.plant == LK_PLANT_SHARED_SHARD)
         lc.sampler.rank = 0;
-    LK_TRY(lk_loader_create(t->device, &lc, &t->loader));
-out:
-    return st;
+    return lk_loader_create(t->device, &lc, &t->loader);
 }
 
 static enum lk_status open_verify(struct trainer *t, const struct lk_model_config *model)
@@ -142,7 +137,6 @@ static const char *graph_lacks(const struct trainer *t)
 static enum lk_status choose_graph(struct trainer *t)
 {
     const char *lacks = graph_lacks(t);
-    enum lk_status st = LK_OK;
 
     if (t->config->graph == LK_GRAPH_NO)
         return LK_OK;
@@ -152,9 +146,8 @@ static enum lk_status choose_graph(struct trainer *t)
         lk_log(LK_LOG_TRAIN, LK_INFO, "steps are not launched as a graph: %s", lacks);
     t->uses_graph = !lacks;
     if (t->uses_graph)
-        LK_TRY(lk_alloc(&t->batches, (size_t)t->config->reducer.accumulation, sizeof *t->batches));
-out:
-    return st;
+        LK_PASS(lk_alloc(&t->batches, (size_t)t->config->reducer.accumulation, sizeof *t->batches));
+    return LK_OK;
 }
 
 static enum lk_status check(const struct lk_train_config *c)
@@ -174,16 +167,15 @@ enum lk_status lk_trainer_open(struct trainer *t)
     struct lk_comm_config cc = c->comm_config;
     struct lk_model_config mc = c->model;
     struct lk_reducer_config rc = c->reducer;
-    enum lk_status st = LK_OK;
 
-    LK_TRY(check(c));
+    LK_PASS(check(c));
     mc.max_samples = c->local_batch;
-    LK_TRY(open_model(t, &mc));
-    LK_TRY(open_loader(t));
+    LK_PASS(open_model(t, &mc));
+    LK_PASS(open_loader(t));
     cc.timeout_ns = c->timeout_ns;
     cc.recorder = c->recorder;
     cc.device = t->device;
-    LK_TRY(lk_comm_open(c->comm, &cc, &t->comm));
+    LK_PASS(lk_comm_open(c->comm, &cc, &t->comm));
     rc.comm = t->comm;
     rc.compute = t->compute;
     rc.net = t->net;
@@ -191,21 +183,19 @@ enum lk_status lk_trainer_open(struct trainer *t)
     rc.timeout_ns = c->timeout_ns;
     rc.find_unused |= t->model->find_unused_parameters;
     if (t->model->ops->join)
-        LK_TRY(t->model->ops->join(t->model, t->comm, t->net));
-    LK_TRY(lk_reducer_create(&rc, t->model->params, t->model->n_params, &t->reducer));
+        LK_PASS(t->model->ops->join(t->model, t->comm, t->net));
+    LK_PASS(lk_reducer_create(&rc, t->model->params, t->model->n_params, &t->reducer));
     if (!t->model->ops->update)
-        LK_TRY(
+        LK_PASS(
             lk_optim_create(t->device, &c->optim, t->model->params, t->model->n_params, &t->optim));
-    LK_TRY(open_verify(t, &mc));
-    LK_TRY(choose_graph(t));
-    LK_TRY(lk_device_alloc_host(
+    LK_PASS(open_verify(t, &mc));
+    LK_PASS(choose_graph(t));
+    LK_PASS(lk_device_alloc_host(
         t->device, (size_t)rc.accumulation * lk_device_wide_bytes(t->device), &t->micro_loss));
-    LK_TRY(lk_alloc(&t->loss, (size_t)t->n_steps, sizeof(double)));
-    LK_TRY(lk_alloc(&t->step_s, (size_t)t->n_steps, sizeof(double)));
-    LK_TRY(lk_alloc(&t->local_sq, (size_t)t->n_steps, sizeof(double)));
-    LK_TRY(lk_alloc(&t->mean_sq, (size_t)t->n_steps, sizeof(double)));
-out:
-    return st;
+    LK_PASS(lk_alloc(&t->loss, (size_t)t->n_steps, sizeof(double)));
+    LK_PASS(lk_alloc(&t->step_s, (size_t)t->n_steps, sizeof(double)));
+    LK_PASS(lk_alloc(&t->local_sq, (size_t)t->n_steps, sizeof(double)));
+    return lk_alloc(&t->mean_sq, (size_t)t->n_steps, sizeof(double));
 }
 
 void lk_trainer_close(struct trainer *t)
@@ -259,17 +249,14 @@ out:
 
 static enum lk_status fill_tensors(const struct lk_model *m, struct lk_run_info *info)
 {
-    enum lk_status st = LK_OK;
-
-    LK_TRY(lk_alloc(&info->tensors, m->n_params, sizeof *info->tensors));
+    LK_PASS(lk_alloc(&info->tensors, m->n_params, sizeof *info->tensors));
     for (size_t i = 0; i < m->n_params; i++) {
-        LK_TRY(lk_strdup(&info->tensors[i].name, m->params[i].name));
+        LK_PASS(lk_strdup(&info->tensors[i].name, m->params[i].name));
         info->n_tensors++;
         info->tensors[i].elems = m->params[i].elems;
         info->tensors[i].dtype = lk_device_real_dtype(m->device);
     }
-out:
-    return st;
+    return LK_OK;
 }
 
 static enum lk_status fill_host(char **out)
@@ -285,8 +272,6 @@ static enum lk_status fill_host(char **out)
 static enum lk_status fill(const struct lk_train_config *c, const struct lk_model *m,
                            struct lk_run_info *info)
 {
-    enum lk_status st = LK_OK;
-
     info->rank = c->comm_config.rank;
     info->world_size = c->comm_config.world_size;
     info->local_rank = c->device_config.local_rank;
@@ -300,16 +285,14 @@ static enum lk_status fill(const struct lk_train_config *c, const struct lk_mode
     info->warmup_steps = (uint64_t)c->warmup_steps;
     info->steps = (uint64_t)(c->warmup_steps + c->steps);
     info->flops_per_sample = m->flops_per_sample;
-    LK_TRY(fill_host(&info->host));
-    LK_TRY(lk_strdup(&info->device, c->device));
-    LK_TRY(lk_strdup(&info->comm, c->comm));
-    LK_TRY(lk_strdup(&info->model, c->model.name));
-    LK_TRY(lk_strdup(&info->sample_unit, m->sample_unit));
-    LK_TRY(lk_run_info_config(info, "model_shape", m->config_text));
-    LK_TRY(lk_device_describe(m->device, info));
-    LK_TRY(fill_tensors(m, info));
-out:
-    return st;
+    LK_PASS(fill_host(&info->host));
+    LK_PASS(lk_strdup(&info->device, c->device));
+    LK_PASS(lk_strdup(&info->comm, c->comm));
+    LK_PASS(lk_strdup(&info->model, c->model.name));
+    LK_PASS(lk_strdup(&info->sample_unit, m->sample_unit));
+    LK_PASS(lk_run_info_config(info, "model_shape", m->config_text));
+    LK_PASS(lk_device_describe(m->device, info));
+    return fill_tensors(m, info);
 }
 
 enum lk_status lk_train_describe(const struct lk_train_config *config, struct lk_run_info *out)

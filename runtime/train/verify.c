@@ -69,51 +69,46 @@ static enum lk_status open_reference(struct lk_verify *v)
     const struct lk_track_info info = {.name = "reference", .kind = LK_TRACK_COMPUTE};
     struct lk_model_config mc = v->config.model_config;
     size_t at = 0, largest = 0;
-    enum lk_status st = LK_OK;
 
     mc.max_samples = v->config.local_batch;
     mc.blank = true; /* every step copies the weights of the model under test */
-    LK_TRY(lk_device_open("reference", &dc, &v->device));
-    LK_TRY(lk_stream_create(v->device, &info, &v->stream));
-    LK_TRY((v->config.create ? v->config.create : lk_model_create)(v->device, v->stream, &mc,
-                                                                   &v->model));
+    LK_PASS(lk_device_open("reference", &dc, &v->device));
+    LK_PASS(lk_stream_create(v->device, &info, &v->stream));
+    LK_PASS((v->config.create ? v->config.create : lk_model_create)(v->device, v->stream, &mc,
+                                                                    &v->model));
     for (size_t i = 0; i < v->model->n_params; i++) {
         v->elems += v->model->params[i].elems;
         if (v->model->params[i].elems > largest)
             largest = v->model->params[i].elems;
     }
-    LK_TRY(lk_alloc(&v->grads, v->elems, sizeof *v->grads));
-    LK_TRY(lk_device_alloc_host(lk_stream_device(v->config.compute), largest * sizeof(double),
-                                &v->staging));
+    LK_PASS(lk_alloc(&v->grads, v->elems, sizeof *v->grads));
+    LK_PASS(lk_device_alloc_host(lk_stream_device(v->config.compute), largest * sizeof(double),
+                                 &v->staging));
     if (v->narrow > unit_roundoff) {
-        LK_TRY(lk_alloc(&v->moved, v->elems, sizeof *v->moved));
-        LK_TRY(lk_alloc(&v->kept, v->elems, sizeof *v->kept));
+        LK_PASS(lk_alloc(&v->moved, v->elems, sizeof *v->moved));
+        LK_PASS(lk_alloc(&v->kept, v->elems, sizeof *v->kept));
     }
     for (size_t i = 0; i < v->model->n_params; i++) {
         v->model->params[i].grad = v->grads + at;
         at += v->model->params[i].elems;
     }
-out:
-    return st;
+    return LK_OK;
 }
 
 static enum lk_status open_samplers(struct lk_verify *v)
 {
     struct lk_sampler_config sc = v->config.sampler;
     size_t tokens = (size_t)v->config.local_batch * (size_t)v->model->context;
-    enum lk_status st = LK_OK;
 
     if (sc.samples == 0)
         sc.samples = lk_dataset_samples(v->config.dataset);
     sc.ranks = v->ranks;
-    LK_TRY(lk_alloc(&v->samplers, (size_t)v->ranks, sizeof(struct lk_sampler *)));
+    LK_PASS(lk_alloc(&v->samplers, (size_t)v->ranks, sizeof(struct lk_sampler *)));
     for (sc.rank = 0; sc.rank < v->ranks; sc.rank++)
-        LK_TRY(lk_sampler_create(&sc, &v->samplers[sc.rank]));
+        LK_PASS(lk_sampler_create(&sc, &v->samplers[sc.rank]));
     v->epoch = none;
-    LK_TRY(lk_alloc(&v->inputs, tokens, sizeof *v->inputs));
-    LK_TRY(lk_alloc(&v->targets, tokens, sizeof *v->targets));
-out:
-    return st;
+    LK_PASS(lk_alloc(&v->inputs, tokens, sizeof *v->inputs));
+    return lk_alloc(&v->targets, tokens, sizeof *v->targets);
 }
 
 enum lk_status lk_verify_create(const struct lk_verify_config *config, struct lk_verify **out)
@@ -165,12 +160,8 @@ void lk_verify_destroy(struct lk_verify *v)
 /* Copy bytes of the model under test into v->staging. */
 static enum lk_status fetch_bytes(struct lk_verify *v, const void *from, size_t bytes)
 {
-    enum lk_status st = LK_OK;
-
-    LK_TRY(lk_stream_copy(v->config.compute, v->staging, from, bytes));
-    LK_TRY(lk_stream_sync(v->config.compute, lk_deadline_in(v->config.timeout_ns)));
-out:
-    return st;
+    LK_PASS(lk_stream_copy(v->config.compute, v->staging, from, bytes));
+    return lk_stream_sync(v->config.compute, lk_deadline_in(v->config.timeout_ns));
 }
 
 /* Copy elements of the model under test into v->staging. */
@@ -191,18 +182,15 @@ static double staged(const struct lk_verify *v, size_t i)
 
 enum lk_status lk_verify_step_begin(struct lk_verify *v)
 {
-    enum lk_status st = LK_OK;
-
     for (size_t p = 0; p < v->model->n_params; p++) {
         const struct lk_param *own = &v->config.model->params[p];
         double *reference = v->model->params[p].data;
 
-        LK_TRY(fetch(v, own->data, own->elems));
+        LK_PASS(fetch(v, own->data, own->elems));
         for (size_t i = 0; i < own->elems; i++)
             reference[i] = staged(v, i);
     }
-out:
-    return st;
+    return LK_OK;
 }
 
 /* ---- The reference ---- */
@@ -214,7 +202,6 @@ static enum lk_status read_batch(struct lk_verify *v, int rank, uint64_t n, stru
     size_t local = (size_t)v->config.local_batch;
     size_t context = (size_t)v->model->context;
     uint64_t an_epoch = lk_sampler_count(v->samplers[0]) / local;
-    enum lk_status st = LK_OK;
 
     if (an_epoch == 0)
         return lk_fail(LK_EUSAGE, "an epoch has fewer samples a rank than one local batch");
@@ -224,15 +211,14 @@ static enum lk_status read_batch(struct lk_verify *v, int rank, uint64_t n, stru
             lk_sampler_set_epoch(v->samplers[r], v->epoch);
     }
     for (size_t i = 0; i < local; i++)
-        LK_TRY(lk_dataset_read(v->config.dataset,
-                               lk_sampler_index(v->samplers[rank], n % an_epoch * local + i),
-                               v->inputs + i * context, v->targets + i * context));
+        LK_PASS(lk_dataset_read(v->config.dataset,
+                                lk_sampler_index(v->samplers[rank], n % an_epoch * local + i),
+                                v->inputs + i * context, v->targets + i * context));
     *out = (struct lk_batch){.samples = v->config.local_batch,
                              .context = v->model->context,
                              .inputs = v->inputs,
                              .targets = v->targets};
-out:
-    return st;
+    return LK_OK;
 }
 
 /* Compute the gradient of the mean loss over this step's global batch, into v->grads. */
@@ -241,17 +227,14 @@ static enum lk_status run_reference(struct lk_verify *v, uint32_t step)
     const uint64_t accumulation = (uint64_t)v->config.accumulation;
     const double seed = 1.0 / ((double)v->ranks * v->config.accumulation);
     struct lk_batch batch;
-    enum lk_status st = LK_OK;
 
     for (uint64_t m = 0; m < accumulation; m++)
         for (int rank = 0; rank < v->ranks; rank++) {
-            LK_TRY(read_batch(v, rank, step * accumulation + m, &batch));
-            LK_TRY(v->model->ops->forward(v->model, &batch));
-            LK_TRY(v->model->ops->backward(v->model, &batch, seed, m > 0 || rank > 0, NULL));
+            LK_PASS(read_batch(v, rank, step * accumulation + m, &batch));
+            LK_PASS(v->model->ops->forward(v->model, &batch));
+            LK_PASS(v->model->ops->backward(v->model, &batch, seed, m > 0 || rank > 0, NULL));
         }
-    LK_TRY(lk_stream_sync(v->stream, lk_deadline_in(v->config.timeout_ns)));
-out:
-    return st;
+    return lk_stream_sync(v->stream, lk_deadline_in(v->config.timeout_ns));
 }
 
 /* Multiply the weights by random factors, the same on all ranks. */
@@ -286,16 +269,13 @@ static void move_back(struct lk_verify *v)
 /* Compute the gradients of the moved weights into v->moved; see the header. */
 static enum lk_status run_moved(struct lk_verify *v, uint32_t step)
 {
-    enum lk_status st = LK_OK;
-
     if (!v->moved)
         return LK_OK;
     move_weights(v, step);
-    LK_TRY(run_reference(v, step));
+    LK_PASS(run_reference(v, step));
     memcpy(v->moved, v->grads, v->elems * sizeof *v->moved);
     move_back(v);
-out:
-    return st;
+    return LK_OK;
 }
 
 /* ---- The checks ---- */
@@ -327,9 +307,8 @@ static enum lk_status compare(struct lk_verify *v, size_t p, double floor, doubl
     const double *reference = v->model->params[p].grad;
     const double *moved = v->moved ? v->moved + (reference - v->grads) : reference;
     double difference = 0, change = 0, norm = 0;
-    enum lk_status st = LK_OK;
 
-    LK_TRY(fetch(v, own->grad, own->elems));
+    LK_PASS(fetch(v, own->grad, own->elems));
     for (size_t i = 0; i < own->elems; i++) {
         difference += (staged(v, i) - reference[i]) * (staged(v, i) - reference[i]);
         change += (moved[i] - reference[i]) * (moved[i] - reference[i]);
@@ -337,20 +316,18 @@ static enum lk_status compare(struct lk_verify *v, size_t p, double floor, doubl
     }
     *error = relative(difference, norm, own->elems, floor);
     *bound = v->bound + relative(change, norm, own->elems, floor);
-out:
-    return st;
+    return LK_OK;
 }
 
 static enum lk_status check_gradients(struct lk_verify *v, struct verdict *out)
 {
     const double floor = rms_floor(v);
     struct verdict verdict = {.failed = none};
-    enum lk_status st = LK_OK;
 
     for (size_t p = 0; p < v->model->n_params && verdict.failed == none; p++) {
         double error = 0, bound = 0;
 
-        LK_TRY(compare(v, p, floor, &error, &bound));
+        LK_PASS(compare(v, p, floor, &error, &bound));
         if (!(error <= bound)) /* NaN fails */
             verdict.failed = p;
         if (!(error <= verdict.error) || verdict.failed == p) {
@@ -361,8 +338,7 @@ static enum lk_status check_gradients(struct lk_verify *v, struct verdict *out)
             v->max_bound = bound;
     }
     *out = verdict;
-out:
-    return st;
+    return LK_OK;
 }
 
 /* Hash every bit, in order. Each round is a bijection of h for a given word, so data that differ in
@@ -384,20 +360,17 @@ static uint64_t hash_bytes(const void *data, size_t bytes, uint64_t start)
 
 static enum lk_status hash_parameters(struct lk_verify *v, uint64_t *hashes)
 {
-    enum lk_status st = LK_OK;
-
     for (size_t p = 0; p < v->model->n_params; p++) {
         const struct lk_param *own = &v->config.model->params[p];
 
-        LK_TRY(fetch(v, own->data, own->elems));
+        LK_PASS(fetch(v, own->data, own->elems));
         hashes[p] = hash_bytes(v->staging, own->elems * lk_dtype_bytes(v->real), 0);
         if (!own->master)
             continue;
-        LK_TRY(fetch_bytes(v, own->master, own->elems * sizeof(float)));
+        LK_PASS(fetch_bytes(v, own->master, own->elems * sizeof(float)));
         hashes[p] = hash_bytes(v->staging, own->elems * sizeof(float), hashes[p]);
     }
-out:
-    return st;
+    return LK_OK;
 }
 
 /* Evaluate the gathered results of all ranks. */
@@ -449,18 +422,15 @@ enum lk_status lk_verify_step_end(struct lk_verify *v, uint32_t step)
     const struct lk_coll_call call = {
         .coll = LK_ALL_GATHER, .dtype = LK_I64, .buf = v->words, .count = v->n_words, .index = -1};
     struct verdict verdict;
-    enum lk_status st = LK_OK;
 
-    LK_TRY(run_moved(v, step));
-    LK_TRY(run_reference(v, step));
-    LK_TRY(check_gradients(v, &verdict));
+    LK_PASS(run_moved(v, step));
+    LK_PASS(run_reference(v, step));
+    LK_PASS(check_gradients(v, &verdict));
     memcpy(own, &verdict, sizeof verdict);
-    LK_TRY(hash_parameters(v, own + VERDICT_WORDS));
-    LK_TRY(lk_comm_run(v->config.comm, &call));
-    LK_TRY(judge_gradients(v, step));
-    LK_TRY(judge_parameters(v, step));
-out:
-    return st;
+    LK_PASS(hash_parameters(v, own + VERDICT_WORDS));
+    LK_PASS(lk_comm_run(v->config.comm, &call));
+    LK_PASS(judge_gradients(v, step));
+    return judge_parameters(v, step);
 }
 
 double lk_verify_max_error(const struct lk_verify *v)

@@ -178,7 +178,6 @@ static bool large_line(const struct problem *p, const size_t *pick, double *slop
  */
 static enum lk_status solve_ends(const struct problem *p, const size_t *pick, double *c)
 {
-    enum lk_status st = LK_OK;
     double scale[COLUMNS], hops[COLUMNS], slope, at_zero, burst;
     size_t n = 0;
 
@@ -197,23 +196,19 @@ static enum lk_status solve_ends(const struct problem *p, const size_t *pick, do
     }
     if (!n)
         return LK_OK;
-    LK_TRY(lk_stats_nnls(p->scaled, p->ones, p->n, COLUMNS, hops));
+    LK_PASS(lk_stats_nnls(p->scaled, p->ones, p->n, COLUMNS, hops));
     c[0] = hops[0] * scale[0];
     c[1] = hops[1] * scale[1];
     c[2] = slope;
-out:
-    return st;
+    return LK_OK;
 }
 
 static enum lk_status problem_solve(const struct problem *p, const size_t *pick, double *c)
 {
-    enum lk_status st = LK_OK;
-
-    LK_TRY(solve(p, pick, c));
+    LK_PASS(solve(p, pick, c));
     if (large_misfit(p, pick, c) > LARGE_MISFIT)
-        LK_TRY(solve_ends(p, pick, c));
-out:
-    return st;
+        LK_PASS(solve_ends(p, pick, c));
+    return LK_OK;
 }
 
 static double problem_least_inverse(const struct problem *p)
@@ -337,7 +332,6 @@ out:
 static enum lk_status set_constants(const struct problem *p, const double *c, double *draws,
                                     struct lk_cluster_fit *out)
 {
-    enum lk_status st = LK_OK;
     double lo[COLUMNS], hi[COLUMNS], sum = 0;
     double inverse = c[2] > 0 ? c[2] : problem_least_inverse(p);
 
@@ -347,18 +341,16 @@ static enum lk_status set_constants(const struct problem *p, const double *c, do
     }
     for (size_t i = 0; i < p->n; i++)
         sum += problem_residual(p, c, i) * problem_residual(p, c, i);
-    LK_TRY(lk_quantity_set(&out->launch_s, c[0], fmin(lo[0], c[0]), fmax(hi[0], c[0]), p->n,
-                           p->launch_known ? "fit to points"
-                                           : "one rank count: not told apart from the hops"));
-    LK_TRY(lk_quantity_set(&out->alpha_s, c[1], fmin(lo[1], c[1]), fmax(hi[1], c[1]), p->n,
-                           p->launch_known ? "fit to points" : "fit to points, with the launch"));
-    LK_TRY(lk_quantity_set(&out->bandwidth_Bps, 1 / inverse, 1 / fmax(hi[2], inverse),
-                           1 / fmin(lo[2], inverse), p->n,
-                           c[2] > 0 ? "fit to points" : "best rate seen: the sizes are too small"));
-    LK_TRY(lk_quantity_set(&out->error, sqrt(sum / (double)p->n), NAN, NAN, p->n,
-                           "rms of relative errors"));
-out:
-    return st;
+    LK_PASS(lk_quantity_set(&out->launch_s, c[0], fmin(lo[0], c[0]), fmax(hi[0], c[0]), p->n,
+                            p->launch_known ? "fit to points"
+                                            : "one rank count: not told apart from the hops"));
+    LK_PASS(lk_quantity_set(&out->alpha_s, c[1], fmin(lo[1], c[1]), fmax(hi[1], c[1]), p->n,
+                            p->launch_known ? "fit to points" : "fit to points, with the launch"));
+    LK_PASS(lk_quantity_set(
+        &out->bandwidth_Bps, 1 / inverse, 1 / fmax(hi[2], inverse), 1 / fmin(lo[2], inverse), p->n,
+        c[2] > 0 ? "fit to points" : "best rate seen: the sizes are too small"));
+    return lk_quantity_set(&out->error, sqrt(sum / (double)p->n), NAN, NAN, p->n,
+                           "rms of relative errors");
 }
 
 enum lk_status lk_alpha_beta_fit(const struct lk_cluster_point *points, size_t n, enum lk_coll coll,
@@ -448,16 +440,14 @@ void lk_alpha_beta_fits_free(struct lk_cluster_fit *fits, size_t n)
 enum lk_status lk_alpha_beta_fit_missing(const struct lk_cluster *c, struct lk_cluster *out,
                                          bool *out_own)
 {
-    enum lk_status st = LK_OK;
     struct lk_cluster copy = *c;
     bool own = !c->n_fits && c->n_points;
 
     if (own) {
         copy.fits = NULL;
-        LK_TRY(lk_alpha_beta_fit_cluster(&copy, 1));
+        LK_PASS(lk_alpha_beta_fit_cluster(&copy, 1));
     }
     *out = copy;
     *out_own = own;
-out:
-    return st;
+    return LK_OK;
 }

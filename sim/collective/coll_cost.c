@@ -40,7 +40,6 @@ struct lk_cost_model {
 static enum lk_status level_init(struct level *l, const struct lk_cluster *c, struct lk_rng *draw,
                                  const struct lk_nccl_factors *prior)
 {
-    enum lk_status st = LK_OK;
     struct lk_coll_shifts by = {0};
     double shift = 0;
 
@@ -51,11 +50,9 @@ static enum lk_status level_init(struct level *l, const struct lk_cluster *c, st
         by.rate = lk_rng_normal(draw);
         by.error = lk_rng_normal(draw);
     }
-    LK_TRY(lk_coll_sets_init(&l->sets, c, shift));
-    LK_TRY(lk_coll_model_create(c, &l->sets, prior, by, draw, &l->model));
-    LK_TRY(lk_coll_model_from_all_reduce(l->model, c, &l->sets));
-out:
-    return st;
+    LK_PASS(lk_coll_sets_init(&l->sets, c, shift));
+    LK_PASS(lk_coll_model_create(c, &l->sets, prior, by, draw, &l->model));
+    return lk_coll_model_from_all_reduce(l->model, c, &l->sets);
 }
 
 static void level_fini(struct level *l)
@@ -147,11 +144,10 @@ static enum lk_status eval_rescaled(struct level *l, const struct lk_coll_near *
                                     struct lk_coll_key at, const uint64_t *bytes, size_t n,
                                     struct lk_cost *out)
 {
-    enum lk_status st = LK_OK;
     const struct lk_coll_set *from = near->set[0], *s = lk_coll_sets_find(&l->rescaled, at);
 
     if (!s) {
-        LK_TRY(rescale(l, near, at, &l->rescaled));
+        LK_PASS(rescale(l, near, at, &l->rescaled));
         s = lk_coll_sets_find(&l->rescaled, at);
     }
     for (size_t i = 0; i < n; i++) {
@@ -163,8 +159,7 @@ static enum lk_status eval_rescaled(struct level *l, const struct lk_coll_near *
               near->set[1] && !from->derived ? LK_EVIDENCE_INTERPOLATED : LK_EVIDENCE_EXTRAPOLATED,
               hypot(lk_coll_set_sd(from, b), s->sd[lk_coll_set_at(s, b)]));
     }
-out:
-    return st;
+    return LK_OK;
 }
 
 /* ---- Evaluation ---- */
@@ -251,16 +246,14 @@ out:
 static enum lk_status eval(struct level *l, struct lk_coll_key at, const uint64_t *bytes, size_t n,
                            struct lk_cost *out)
 {
-    enum lk_status st = LK_OK;
     bool found;
 
-    LK_TRY(eval_points(l, at, bytes, n, out, &found));
+    LK_PASS(eval_points(l, at, bytes, n, out, &found));
     if (!found && at.algo == LK_ALGO_AUTO)
-        LK_TRY(eval_fastest(l, at, bytes, n, out, &found));
+        LK_PASS(eval_fastest(l, at, bytes, n, out, &found));
     if (!found)
-        LK_TRY(eval_formula(l, at, bytes, n, out));
-out:
-    return st;
+        LK_PASS(eval_formula(l, at, bytes, n, out));
+    return LK_OK;
 }
 
 /* ---- Slow links ---- */
@@ -301,17 +294,15 @@ out:
 static enum lk_status rescale_point(struct lk_cluster_point *p, struct level *from,
                                     struct level *to)
 {
-    enum lk_status st = LK_OK;
     struct lk_coll_key at = {p->coll, p->algo, p->ranks, p->nodes};
     struct lk_cost a, b;
 
-    LK_TRY(eval(from, at, &p->bytes, 1, &a));
-    LK_TRY(eval(to, at, &p->bytes, 1, &b));
+    LK_PASS(eval(from, at, &p->bytes, 1, &a));
+    LK_PASS(eval(to, at, &p->bytes, 1, &b));
     p->time_s.value *= b.seconds / a.seconds;
     p->time_s.lo *= b.seconds / a.seconds;
     p->time_s.hi *= b.seconds / a.seconds;
-out:
-    return st;
+    return LK_OK;
 }
 
 static enum lk_status slow_level_init(struct level *l, const struct source *s)
@@ -393,7 +384,6 @@ static bool knows_a_link(const struct lk_cluster *c)
 static enum lk_status add_levels(struct lk_cost_model *m, const struct lk_cluster *c,
                                  const struct lk_rng *draw, const struct lk_nccl_factors *prior)
 {
-    enum lk_status st = LK_OK;
     struct source s = {.cluster = c, .draw = draw, .prior = prior, .of_fits = 1};
     int most = 0;
 
@@ -402,9 +392,8 @@ static enum lk_status add_levels(struct lk_cost_model *m, const struct lk_cluste
     if (most > 1)
         s.of_fits = lk_slow_link_largest(c, most, true);
     for (int nodes = 2; nodes; nodes = next_change(c, nodes))
-        LK_TRY(add_level(m, &s, nodes));
-out:
-    return st;
+        LK_PASS(add_level(m, &s, nodes));
+    return LK_OK;
 }
 
 /* ---- The whole ---- */

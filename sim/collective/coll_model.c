@@ -385,7 +385,6 @@ static enum lk_status rescale_by_nccl(const struct lk_coll_model *m, const struc
 enum lk_status lk_coll_model_rescale(const struct lk_coll_model *m, const struct lk_coll_set *from,
                                      struct lk_coll_key at, double *seconds, double *sd)
 {
-    enum lk_status st = LK_OK;
     double doublings = fabs(log2((double)at.ranks / from->at.ranks));
     bool nccl_at = by_nccl(m, at) && by_nccl(m, from->at);
 
@@ -400,12 +399,11 @@ enum lk_status lk_coll_model_rescale(const struct lk_coll_model *m, const struct
         sd[i] = error * doublings;
     }
     if (nccl_at)
-        LK_TRY(rescale_by_nccl(m, from, at, seconds, sd));
+        LK_PASS(rescale_by_nccl(m, from, at, seconds, sd));
     for (size_t i = 0; i < from->n; i++)
         seconds[i] = fmax(seconds[i] * exp(m->error_shift * sd[i]),
                           lk_coll_model_bound_s(m, at, from->bytes[i], false));
-out:
-    return st;
+    return LK_OK;
 }
 
 /* ---- Other collectives from an all-reduce ---- */
@@ -456,7 +454,6 @@ out:
 enum lk_status lk_coll_model_from_all_reduce(const struct lk_coll_model *m,
                                              const struct lk_cluster *c, struct lk_coll_sets *sets)
 {
-    enum lk_status st = LK_OK;
     size_t measured = sets->n;
 
     for (size_t k = 0; k < LK_COUNT(given); k++)
@@ -464,8 +461,7 @@ enum lk_status lk_coll_model_from_all_reduce(const struct lk_coll_model *m,
             struct lk_coll_key at = sets->list[i].at;
 
             if (at.coll == LK_ALL_REDUCE && at.ranks > 1 && !by_nccl(m, at))
-                LK_TRY(add_from_all_reduce(m, &sets->list[i], given[k], sets));
+                LK_PASS(add_from_all_reduce(m, &sets->list[i], given[k], sets));
         }
-out:
-    return st;
+    return LK_OK;
 }

@@ -40,13 +40,9 @@ static int by_bytes(const void *a, const void *b)
 
 static enum lk_status set_alloc(struct lk_coll_set *s, size_t n)
 {
-    enum lk_status st = LK_OK;
-
-    LK_TRY(lk_alloc(&s->bytes, n, sizeof *s->bytes));
-    LK_TRY(lk_alloc(&s->seconds, n, sizeof *s->seconds));
-    LK_TRY(lk_alloc(&s->sd, n, sizeof *s->sd));
-out:
-    return st;
+    LK_PASS(lk_alloc(&s->bytes, n, sizeof *s->bytes));
+    LK_PASS(lk_alloc(&s->seconds, n, sizeof *s->seconds));
+    return lk_alloc(&s->sd, n, sizeof *s->sd);
 }
 
 static void set_fini(struct lk_coll_set *s)

@@ -140,19 +140,16 @@ out:
 static enum lk_status change_network(struct lk_altered *to, const struct lk_cluster *from,
                                      const struct lk_change *c)
 {
-    enum lk_status st = LK_OK;
-
     for (int l = 0; l < LK_LINK_COUNT; l++) {
-        LK_TRY(lk_link_scale(&to->cluster, (enum lk_link)l, LK_LINK_BANDWIDTH,
-                             c->bandwidth_Bps[l].value, c->bandwidth_Bps[l].is_factor));
-        LK_TRY(lk_link_scale(&to->cluster, (enum lk_link)l, LK_LINK_LATENCY, c->latency_s[l].value,
-                             c->latency_s[l].is_factor));
+        LK_PASS(lk_link_scale(&to->cluster, (enum lk_link)l, LK_LINK_BANDWIDTH,
+                              c->bandwidth_Bps[l].value, c->bandwidth_Bps[l].is_factor));
+        LK_PASS(lk_link_scale(&to->cluster, (enum lk_link)l, LK_LINK_LATENCY, c->latency_s[l].value,
+                              c->latency_s[l].is_factor));
     }
-    LK_TRY(change_switches(to, c));
+    LK_PASS(change_switches(to, c));
     if (changes_links(c) && to->cluster.n_points)
-        LK_TRY(change_points(to, from));
-out:
-    return st;
+        LK_PASS(change_points(to, from));
+    return LK_OK;
 }
 
 /* ---- The GPU ---- */
@@ -209,7 +206,6 @@ struct speed {
 static enum lk_status gpu_speed(const struct lk_job *j, const struct lk_cluster *from,
                                 const struct lk_cluster *to, struct speed *out)
 {
-    enum lk_status st = LK_OK;
     double flops, memory;
 
     if (!j->n_layers && !lk_quantity_known(&j->flops_per_sample))
@@ -218,8 +214,8 @@ static enum lk_status gpu_speed(const struct lk_job *j, const struct lk_cluster 
                        "known. The least that would do: flops_per_sample in the job file; better: "
                        "layers with flops and bytes",
                        j->name);
-    LK_TRY(rates_known(from, layers_have_bytes(j)));
-    LK_TRY(rates_known(to, layers_have_bytes(j)));
+    LK_PASS(rates_known(from, layers_have_bytes(j)));
+    LK_PASS(rates_known(to, layers_have_bytes(j)));
     flops = ratio(&from->device.flops, &to->device.flops);
     memory = ratio(&from->device.memory_Bps, &to->device.memory_Bps);
     if (j->n_layers) {
@@ -232,8 +228,7 @@ static enum lk_status gpu_speed(const struct lk_job *j, const struct lk_cluster 
     } else {
         *out = (struct speed){flops, fmin(flops, memory), fmax(flops, memory)};
     }
-out:
-    return st;
+    return LK_OK;
 }
 
 /* Multiplies a time by a factor with bounds. */
@@ -250,13 +245,12 @@ static void scale_between(struct lk_quantity *q, const struct speed *s)
 static enum lk_status change_gpu(struct lk_altered *to, const struct lk_job *j,
                                  const struct lk_cluster *from, const struct lk_cluster *gpu)
 {
-    enum lk_status st = LK_OK;
     struct speed compute, optimizer;
     double memory;
 
     if (!gpu)
         return LK_OK;
-    LK_TRY(gpu_speed(j, from, gpu, &compute));
+    LK_PASS(gpu_speed(j, from, gpu, &compute));
     memory = ratio(&from->device.memory_Bps, &gpu->device.memory_Bps);
     /* An optimizer reads and writes each state once or twice: the memory sets its pace. */
     optimizer = isnan(memory) ? compute : (struct speed){memory, memory, memory};
@@ -267,8 +261,7 @@ static enum lk_status change_gpu(struct lk_altered *to, const struct lk_job *j,
     }
     to->cluster.gpu = gpu->gpu;
     to->cluster.device = gpu->device;
-out:
-    return st;
+    return LK_OK;
 }
 
 /* ---- The slowest ---- */
@@ -326,12 +319,11 @@ static double unit_mean(const struct lk_altered *to, const struct lk_job_run *r,
 static enum lk_status effects(const struct lk_altered *to, const struct lk_job *j, bool nodes,
                               int n, int without, double sd, double **out, size_t *out_n)
 {
-    enum lk_status st = LK_OK;
     const struct lk_job_run *r = widest_run(j, without + 2, nodes);
     size_t units = r ? (size_t)(nodes ? r->config.nodes : r->config.gpus) : (size_t)n, known = 0;
     double *v, mean;
 
-    LK_TRY(lk_alloc(&v, units, sizeof *v));
+    LK_PASS(lk_alloc(&v, units, sizeof *v));
     for (size_t i = 0; i < units; i++) {
         v[known] = r ? unit_mean(to, r, i, (size_t)r->config.gpus / units)
                      : sd * lk_stats_normal_quantile(((double)i + 1 - 0.375) / ((double)n + 0.25));
@@ -343,8 +335,7 @@ static enum lk_status effects(const struct lk_altered *to, const struct lk_job *
         v[i] = v[i] / mean - 1;
     *out = v;
     *out_n = known;
-out:
-    return st;
+    return LK_OK;
 }
 
 /* Replaces the slowest ranks or nodes: the sd becomes that of the rest, and the compute follows the
@@ -442,10 +433,8 @@ static void add_slowed(struct lk_altered *to, const struct lk_slowed *s, bool li
 static enum lk_status take_known(struct lk_altered *to, const struct lk_job *j,
                                  const struct lk_cluster *c)
 {
-    enum lk_status st = LK_OK;
-
-    LK_TRY(lk_known_stragglers_init(&to->slow, j, c));
-    LK_TRY(lk_alloc(&to->known, to->slow.n + 2, sizeof *to->known));
+    LK_PASS(lk_known_stragglers_init(&to->slow, j, c));
+    LK_PASS(lk_alloc(&to->known, to->slow.n + 2, sizeof *to->known));
     if (to->slow.n)
         memcpy(to->known, to->slow.list, to->slow.n * sizeof *to->known);
     to->cluster.slow = to->known;
@@ -460,42 +449,36 @@ static enum lk_status take_known(struct lk_altered *to, const struct lk_job *j,
         scale(&to->compute[i].forward_s, 1 / reference);
         scale(&to->compute[i].backward_s, 1 / reference);
     }
-out:
-    return st;
+    return LK_OK;
 }
 
 /* ---- The whole ---- */
 
 static enum lk_status copy(void *out, const void *from, size_t n, size_t size)
 {
-    enum lk_status st = LK_OK;
     void *to;
 
-    LK_TRY(lk_alloc(&to, n, size));
+    LK_PASS(lk_alloc(&to, n, size));
     if (n)
         memcpy(to, from, n * size);
     *(void **)out = to;
-out:
-    return st;
+    return LK_OK;
 }
 
 static enum lk_status copy_lists(struct lk_altered *to, const struct lk_job *j,
                                  const struct lk_cluster *c)
 {
-    enum lk_status st = LK_OK;
-
     to->job = *j;
     to->cluster = *c;
     to->job.runs = NULL;
     to->job.n_runs = 0;
-    LK_TRY(copy(&to->compute, j->compute, j->n_compute, sizeof *to->compute));
-    LK_TRY(copy(&to->points, c->points, c->n_points, sizeof *to->points));
-    LK_TRY(copy(&to->fits, c->fits, c->n_fits, sizeof *to->fits));
+    LK_PASS(copy(&to->compute, j->compute, j->n_compute, sizeof *to->compute));
+    LK_PASS(copy(&to->points, c->points, c->n_points, sizeof *to->points));
+    LK_PASS(copy(&to->fits, c->fits, c->n_fits, sizeof *to->fits));
     to->job.compute = to->compute;
     to->cluster.points = to->points;
     to->cluster.fits = to->fits;
-out:
-    return st;
+    return LK_OK;
 }
 
 static void change_node(struct lk_altered *to, const struct lk_change *change)

@@ -255,14 +255,11 @@ double lk_backtest_scale_error(const struct lk_backtests *b, double prior, size_
 
 enum lk_status lk_backtest_add(const struct lk_backtests *b, struct lk_forecast *out)
 {
-    enum lk_status st = LK_OK;
-
-    LK_TRY(lk_array_grow(&out->backtests, &out->backtests_capacity, out->n_backtests + b->n,
-                         sizeof *out->backtests));
+    LK_PASS(lk_array_grow(&out->backtests, &out->backtests_capacity, out->n_backtests + b->n,
+                          sizeof *out->backtests));
     for (size_t i = 0; i < b->n; i++)
         out->backtests[out->n_backtests++] = b->items[i].test;
-out:
-    return st;
+    return LK_OK;
 }
 
 static double percent(double predicted, double measured)

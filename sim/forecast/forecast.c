@@ -42,12 +42,9 @@ static struct lk_prediction *find(const struct predictions *p, const struct lk_c
 
 static enum lk_status append(struct predictions *p, const struct lk_prediction *one)
 {
-    enum lk_status st = LK_OK;
-
-    LK_TRY(lk_array_grow(&p->v, &p->capacity, p->n + 1, sizeof *p->v));
+    LK_PASS(lk_array_grow(&p->v, &p->capacity, p->n + 1, sizeof *p->v));
     p->v[p->n++] = *one;
-out:
-    return st;
+    return LK_OK;
 }
 
 static void predictions_fini(struct predictions *p)
@@ -59,14 +56,11 @@ static void predictions_fini(struct predictions *p)
 
 static enum lk_status add_config(struct forecast *f, struct lk_config c)
 {
-    enum lk_status st = LK_OK;
-
-    LK_TRY(lk_config_nodes(f->evidence->cluster, &c));
-    LK_TRY(lk_config_split_global(f->request->global_batch, &c));
+    LK_PASS(lk_config_nodes(f->evidence->cluster, &c));
+    LK_PASS(lk_config_split_global(f->request->global_batch, &c));
     if (!find(&f->points, &c))
-        LK_TRY(append(&f->points, &(struct lk_prediction){.config = c}));
-out:
-    return st;
+        LK_PASS(append(&f->points, &(struct lk_prediction){.config = c}));
+    return LK_OK;
 }
 
 /* An empty list stands for one value: the configuration's own. */
@@ -78,7 +72,6 @@ static size_t at_least_one(size_t n)
 /* Adds all batches, accumulations and caps at each count of GPUs. */
 static enum lk_status make_grid(struct forecast *f)
 {
-    enum lk_status st = LK_OK;
     const struct lk_predict_request *q = f->request;
     const struct lk_evidence_source *e = f->evidence;
     size_t caps = at_least_one(q->n_caps), accumulations = at_least_one(q->n_accumulations);
@@ -96,10 +89,9 @@ static enum lk_status make_grid(struct forecast *f)
             lk_config_set_cap(&c, e->job, q->caps[i % caps]);
         else if (q->n_caps)
             c.cap_bytes = q->caps[i % caps];
-        LK_TRY(add_config(f, c));
+        LK_PASS(add_config(f, c));
     }
-out:
-    return st;
+    return LK_OK;
 }
 
 static enum lk_status check_list(const char *what, const int64_t *v, size_t n, int64_t most)
@@ -237,34 +229,29 @@ enum lk_status lk_forecast_point_of(const struct lk_prediction *p,
 
 enum lk_status lk_forecast_add(struct lk_forecast *f, const struct lk_forecast_point *p)
 {
-    enum lk_status st = LK_OK;
-
-    LK_TRY(lk_array_grow(&f->points, &f->points_capacity, f->n_points + 1, sizeof *f->points));
+    LK_PASS(lk_array_grow(&f->points, &f->points_capacity, f->n_points + 1, sizeof *f->points));
     f->points[f->n_points++] = *p;
-out:
-    return st;
+    return LK_OK;
 }
 
 static enum lk_status predict_all(struct forecast *f)
 {
-    enum lk_status st = LK_OK;
     const struct lk_evidence_source *e = f->evidence;
 
     for (size_t i = 0; i < f->points.n; i++) {
         struct lk_config c = f->points.v[i].config;
 
-        LK_TRY(e->ops->at(e->self, &c, &f->points.v[i]));
+        LK_PASS(e->ops->at(e->self, &c, &f->points.v[i]));
     }
     for (size_t i = 0; i < f->points.n; i++) {
         const struct lk_prediction *p = &f->points.v[i], *reference;
         struct lk_forecast_point point;
 
-        LK_TRY(reference_of(f, &p->config, &reference));
-        LK_TRY(lk_forecast_point_of(p, reference, f->request->level, &point));
-        LK_TRY(lk_forecast_add(f->out, &point));
+        LK_PASS(reference_of(f, &p->config, &reference));
+        LK_PASS(lk_forecast_point_of(p, reference, f->request->level, &point));
+        LK_PASS(lk_forecast_add(f->out, &point));
     }
-out:
-    return st;
+    return LK_OK;
 }
 
 /* ---- Notes ---- */
@@ -272,7 +259,6 @@ out:
 /* Names the largest loss of each GPU count's first point. */
 static enum lk_status note_losses(const struct forecast *f)
 {
-    enum lk_status st = LK_OK;
     char text[32];
 
     for (size_t i = 0; i < f->out->n_points; i++) {
@@ -284,13 +270,13 @@ static enum lk_status note_losses(const struct forecast *f)
         for (int l = worst; l < LK_LOSS_COUNT; l++)
             if (p->losses_s[l] > p->losses_s[worst])
                 worst = l;
-        LK_TRY(lk_forecast_note(f->out, "largest loss at %d GPUs: %s, %s (%.1f %% of the step)",
-                                gpus, lk_loss_text((enum lk_loss)worst),
-                                lk_units_format(LK_DIM_TIME, p->losses_s[worst], text, sizeof text),
-                                100 * p->losses_s[worst] / p->step_s));
+        LK_PASS(
+            lk_forecast_note(f->out, "largest loss at %d GPUs: %s, %s (%.1f %% of the step)", gpus,
+                             lk_loss_text((enum lk_loss)worst),
+                             lk_units_format(LK_DIM_TIME, p->losses_s[worst], text, sizeof text),
+                             100 * p->losses_s[worst] / p->step_s));
     }
-out:
-    return st;
+    return LK_OK;
 }
 
 /* A point with a batch outside the measured ones is shown, but is not named the best. */
@@ -329,7 +315,6 @@ out:
 
 static enum lk_status note_best_at(const struct forecast *f, int gpus)
 {
-    enum lk_status st = LK_OK;
     size_t n = f->points.n, best = best_at(f, gpus, n), next = best_at(f, gpus, best);
     const struct lk_forecast_point *points = f->out->points;
     const struct lk_config *c;
@@ -340,23 +325,20 @@ static enum lk_status note_best_at(const struct forecast *f, int gpus)
         return LK_OK;
     c = &points[best].config;
     gain = points[best].throughput_per_s / points[next].throughput_per_s - 1;
-    LK_TRY(certainty(f, best, next, &sure));
-    LK_TRY(lk_forecast_note(
+    LK_PASS(certainty(f, best, next, &sure));
+    return lk_forecast_note(
         f->out,
         "best at %d GPUs: local batch %d, accumulation %d, bucket cap %s: %.1f %% above the next, "
         "%s the error (%.0f %% of draws)",
         gpus, c->local_batch, c->accumulation,
         lk_units_format(LK_DIM_BYTES, (double)c->cap_bytes, cap, sizeof cap), 100 * gain,
-        sure >= (1 + f->request->level) / 2 ? "beyond" : "within", 100 * sure));
-out:
-    return st;
+        sure >= (1 + f->request->level) / 2 ? "beyond" : "within", 100 * sure);
 }
 
 /* Names the best configuration of each count that has several, and by how much. Without
  * draws nothing tells whether a difference is one. */
 static enum lk_status note_best(const struct forecast *f)
 {
-    enum lk_status st = LK_OK;
     const struct lk_prediction *v = f->points.v;
     size_t outside = 0;
 
@@ -365,15 +347,14 @@ static enum lk_status note_best(const struct forecast *f)
     for (size_t i = 0; i < f->points.n; i++)
         outside += !may_be_best(&v[i]);
     if (outside)
-        LK_TRY(lk_forecast_note(f->out,
-                                "%zu row%s extrapolated on local batch: not candidates for the "
-                                "best",
-                                outside, outside == 1 ? "" : "s"));
+        LK_PASS(lk_forecast_note(f->out,
+                                 "%zu row%s extrapolated on local batch: not candidates for the "
+                                 "best",
+                                 outside, outside == 1 ? "" : "s"));
     for (size_t i = 0; i < f->points.n; i++)
         if (!i || v[i - 1].config.gpus != v[i].config.gpus)
-            LK_TRY(note_best_at(f, v[i].config.gpus));
-out:
-    return st;
+            LK_PASS(note_best_at(f, v[i].config.gpus));
+    return LK_OK;
 }
 
 /* ---- The knee ---- */
@@ -381,25 +362,22 @@ out:
 static enum lk_status throughput_of_nodes(const struct lk_evidence_source *e, struct lk_config c,
                                           int nodes, double *out)
 {
-    enum lk_status st = LK_OK;
     double step_s;
 
     c.nodes = nodes;
     c.gpus = nodes * e->cluster->gpus_per_node;
-    LK_TRY(e->ops->estimate(e->self, &c, &step_s));
+    LK_PASS(e->ops->estimate(e->self, &c, &step_s));
     *out = lk_config_samples(&c) / step_s;
-out:
-    return st;
+    return LK_OK;
 }
 
 enum lk_status lk_knee_find(const struct lk_evidence_source *e, const struct lk_config *like,
                             int most, int *out_nodes)
 {
-    enum lk_status st = LK_OK;
     double first, last;
     int at = 1;
 
-    LK_TRY(throughput_of_nodes(e, *like, 1, &first));
+    LK_PASS(throughput_of_nodes(e, *like, 1, &first));
     last = first;
     while (at < most) {
         int next = at + (at / 4 > 1 ? at / 4 : 1);
@@ -407,15 +385,14 @@ enum lk_status lk_knee_find(const struct lk_evidence_source *e, const struct lk_
 
         if (next > most)
             next = most;
-        LK_TRY(throughput_of_nodes(e, *like, next, &now));
+        LK_PASS(throughput_of_nodes(e, *like, next, &now));
         if ((now - last) / (next - at) < first / 2)
             break;
         last = now;
         at = next;
     }
     *out_nodes = at;
-out:
-    return st;
+    return LK_OK;
 }
 
 /* Notes the knee of weak scaling from the first point's configuration. */

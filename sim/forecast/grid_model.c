@@ -126,7 +126,6 @@ static size_t middle(const struct lk_config_model *model)
 /* Set the shape's cost in every draw to that one collective's, over the estimate's. */
 static enum lk_status set_cost(struct lk_grid_model *m, struct shape *s)
 {
-    enum lk_status st = LK_OK;
     struct lk_config_model *model = &s->model;
     const struct lk_volume_coll *v;
     size_t n = model->step.n_colls, at = 0, k = middle(model);
@@ -141,15 +140,14 @@ static enum lk_status set_cost(struct lk_grid_model *m, struct shape *s)
         at++;
     v = &model->volume.colls[k];
     algo = v->step.coll == LK_ALL_REDUCE ? model->algo : LK_ALGO_AUTO;
-    LK_TRY(lk_cost_eval(m->p->cost, v->step.coll, algo, v->ranks, v->nodes, &model->bytes[at], 1,
-                        &estimate));
+    LK_PASS(lk_cost_eval(m->p->cost, v->step.coll, algo, v->ranks, v->nodes, &model->bytes[at], 1,
+                         &estimate));
     for (size_t i = 0; i < m->n_draws && estimate.seconds > 0; i++) {
-        LK_TRY(lk_cost_eval(m->p->draws[i], v->step.coll, algo, v->ranks, v->nodes,
-                            &model->bytes[at], 1, &one));
+        LK_PASS(lk_cost_eval(m->p->draws[i], v->step.coll, algo, v->ranks, v->nodes,
+                             &model->bytes[at], 1, &one));
         s->cost[i] = one.seconds / estimate.seconds;
     }
-out:
-    return st;
+    return LK_OK;
 }
 
 /* Fail as the first attempt to make a configuration's model did, with its text. */
@@ -166,7 +164,6 @@ static enum lk_status refuse_again(const struct lk_grid_model *m, const struct l
 
 static enum lk_status shape_of(struct lk_grid_model *m, const struct lk_config *c, size_t *out)
 {
-    enum lk_status st = LK_OK;
     struct shape s = {.key = shape_key(m, c)};
 
     /* Neighbours in a grid share their shape more often than not: the latest first. */
@@ -175,8 +172,8 @@ static enum lk_status shape_of(struct lk_grid_model *m, const struct lk_config *
             *out = i;
             return m->shapes[i].status == LK_OK ? LK_OK : refuse_again(m, &s.key);
         }
-    LK_TRY(lk_array_grow(&m->shapes, &m->shapes_capacity, m->n_shapes + 1, sizeof *m->shapes));
-    LK_TRY(lk_alloc(&s.cost, m->n_draws, sizeof *s.cost));
+    LK_PASS(lk_array_grow(&m->shapes, &m->shapes_capacity, m->n_shapes + 1, sizeof *m->shapes));
+    LK_PASS(lk_alloc(&s.cost, m->n_draws, sizeof *s.cost));
     s.status =
         lk_config_model_init(&s.model, m->p->job, m->p->cluster, m->p->cost, &m->p->slow, &s.key);
     if (s.status == LK_OK)
@@ -187,16 +184,13 @@ static enum lk_status shape_of(struct lk_grid_model *m, const struct lk_config *
         s.cost[i] *= lk_straggler_max_link(&s.model.step, m->link_share[i], m->link_apart[i]);
     *out = m->n_shapes;
     m->shapes[m->n_shapes++] = s;
-    st = s.status;
-out:
-    return st;
+    return s.status;
 }
 
 /* ---- Compute ---- */
 
 static enum lk_status compute_of(struct lk_grid_model *m, int local_batch, size_t *out)
 {
-    enum lk_status st = LK_OK;
     struct compute c = {.local_batch = local_batch};
     struct lk_config alone = lk_config_current(m->p->job);
 
@@ -207,18 +201,16 @@ static enum lk_status compute_of(struct lk_grid_model *m, int local_batch, size_
             return m->computes[i].status == LK_OK ? LK_OK : refuse_again(m, &alone);
         }
     alone.local_batch = local_batch;
-    LK_TRY(
+    LK_PASS(
         lk_array_grow(&m->computes, &m->computes_capacity, m->n_computes + 1, sizeof *m->computes));
-    LK_TRY(lk_alloc(&c.factors, m->n_draws, sizeof *c.factors));
+    LK_PASS(lk_alloc(&c.factors, m->n_draws, sizeof *c.factors));
     c.status =
         lk_config_model_init(&c.model, m->p->job, m->p->cluster, m->p->cost, &m->p->slow, &alone);
     for (size_t i = 0; i < m->n_draws; i++)
         c.factors[i] = exp(c.model.compute_sd * m->draws[i].compute);
     *out = m->n_computes;
     m->computes[m->n_computes++] = c;
-    st = c.status;
-out:
-    return st;
+    return c.status;
 }
 
 /* ---- Stragglers ---- */
@@ -226,7 +218,6 @@ out:
 static enum lk_status straggler_of(struct lk_grid_model *m, const struct lk_step_model *of,
                                    int micro_batches, size_t *out)
 {
-    enum lk_status st = LK_OK;
     struct straggler s = {.of = *of, .micro_batches = micro_batches};
 
     for (size_t i = m->n_stragglers; i-- > 0;)
@@ -235,16 +226,15 @@ static enum lk_status straggler_of(struct lk_grid_model *m, const struct lk_step
             *out = i;
             return LK_OK;
         }
-    LK_TRY(lk_array_grow(&m->stragglers, &m->stragglers_capacity, m->n_stragglers + 1,
-                         sizeof *m->stragglers));
-    LK_TRY(lk_straggler_max_init(&s.slowest, &s.of, micro_batches));
-    LK_TRY(lk_alloc(&s.effect, m->n_draws, sizeof *s.effect));
+    LK_PASS(lk_array_grow(&m->stragglers, &m->stragglers_capacity, m->n_stragglers + 1,
+                          sizeof *m->stragglers));
+    LK_PASS(lk_straggler_max_init(&s.slowest, &s.of, micro_batches));
+    LK_PASS(lk_alloc(&s.effect, m->n_draws, sizeof *s.effect));
     for (size_t i = 0; i < m->n_draws; i++)
         s.effect[i] = lk_straggler_max_quantile(&s.slowest, m->rank_share[i]);
     *out = m->n_stragglers;
     m->stragglers[m->n_stragglers++] = s;
-out:
-    return st;
+    return LK_OK;
 }
 
 /* ---- One configuration ---- */
@@ -316,22 +306,21 @@ static bool meets_once(const struct lk_step_model *m)
 
 static enum lk_status one_init(struct lk_grid_model *m, const struct lk_config *c, struct one *o)
 {
-    enum lk_status st = LK_OK;
     struct lk_sim_request q = {.seed = 1};
     size_t shape, compute, straggler, n;
 
-    LK_TRY(shape_of(m, c, &shape));
-    LK_TRY(compute_of(m, c->local_batch, &compute));
-    LK_TRY(straggler_of(m, &m->shapes[shape].model.step,
-                        meets_once(&m->shapes[shape].model.step) ? c->accumulation : 1,
-                        &straggler));
+    LK_PASS(shape_of(m, c, &shape));
+    LK_PASS(compute_of(m, c->local_batch, &compute));
+    LK_PASS(straggler_of(m, &m->shapes[shape].model.step,
+                         meets_once(&m->shapes[shape].model.step) ? c->accumulation : 1,
+                         &straggler));
     *o = (struct one){.shape = &m->shapes[shape],
                       .compute = &m->computes[compute],
                       .straggler = &m->stragglers[straggler]};
     o->slowest = fmax(FASTEST, 1 + o->straggler->slowest.mean);
     set_step(o, c);
     n = o->step.n_colls;
-    LK_TRY(lk_array_grow(&m->colls, &m->colls_capacity, n, sizeof *m->colls));
+    LK_PASS(lk_array_grow(&m->colls, &m->colls_capacity, n, sizeof *m->colls));
     o->step.colls = m->colls;
     q.steps = o->step.load_s > 0 ? STEPS_LOADER : STEPS;
     for (int i = 0; i < FACTORS; i++) {
@@ -341,7 +330,7 @@ static enum lk_status one_init(struct lk_grid_model *m, const struct lk_config *
             m->colls[k] = o->shape->model.colls[k];
             m->colls[k].cost_s *= factors[i];
         }
-        LK_TRY(lk_closed_form_run(&o->step, &q, &r));
+        LK_PASS(lk_closed_form_run(&o->step, &q, &r));
         o->at[i] = r.mean_s;
         if (factors[i] == 1)
             set_losses(o, c, &r);
@@ -349,8 +338,7 @@ static enum lk_status one_init(struct lk_grid_model *m, const struct lk_config *
     }
     o->estimate_s = at_factor(o, o->shape->link);
     o->losses_s[LK_LOSS_WIRE] += o->estimate_s - at_factor(o, 1);
-out:
-    return st;
+    return LK_OK;
 }
 
 /* Return the step in a draw, without the model's error and without runs. */
@@ -367,12 +355,11 @@ static double draw_of(const struct one *o, size_t i)
 
 static enum lk_status anchor_init(struct lk_grid_model *m, struct anchor *a)
 {
-    enum lk_status st = LK_OK;
     struct one o;
     double measured;
     size_t n;
 
-    LK_TRY(lk_alloc(&a->factors, m->n_draws, sizeof *a->factors));
+    LK_PASS(lk_alloc(&a->factors, m->n_draws, sizeof *a->factors));
     a->status = one_init(m, &a->config, &o);
     if (a->status != LK_OK)
         return a->status == LK_EEVIDENCE ? LK_OK : a->status;
@@ -380,8 +367,7 @@ static enum lk_status anchor_init(struct lk_grid_model *m, struct anchor *a)
     a->factor = measured / o.estimate_s;
     for (size_t i = 0; i < m->n_draws; i++)
         a->factors[i] = lk_predictor_runs_draw(m->p, &a->config, n, &m->draws[i]) / draw_of(&o, i);
-out:
-    return st;
+    return LK_OK;
 }
 
 /* Find the anchor: the nearest run whose configuration has a model. *out is NULL if none has;
@@ -389,7 +375,6 @@ out:
 static enum lk_status anchor_of(struct lk_grid_model *m, const struct lk_config *c,
                                 const struct anchor **out, int *costless)
 {
-    enum lk_status st = LK_OK;
     double distance = -INFINITY;
     struct anchor a = {0};
 
@@ -401,18 +386,17 @@ static enum lk_status anchor_of(struct lk_grid_model *m, const struct lk_config 
         while (i < m->n_anchors && !lk_config_equal(&m->anchors[i].config, &a.config))
             i++;
         if (i == m->n_anchors) {
-            LK_TRY(lk_array_grow(&m->anchors, &m->anchors_capacity, i + 1, sizeof *m->anchors));
+            LK_PASS(lk_array_grow(&m->anchors, &m->anchors_capacity, i + 1, sizeof *m->anchors));
             m->anchors[i] = a;
             m->n_anchors++;
-            LK_TRY(anchor_init(m, &m->anchors[i]));
+            LK_PASS(anchor_init(m, &m->anchors[i]));
         }
         if (m->anchors[i].status == LK_OK)
             *out = &m->anchors[i];
         else if (!*costless)
             *costless = a.config.gpus;
     }
-out:
-    return st;
+    return LK_OK;
 }
 
 /* ---- Points ---- */
@@ -498,12 +482,11 @@ static enum lk_status set_bound(const struct lk_grid_model *m, const struct one 
 
 enum lk_status lk_grid_model_at(struct lk_grid_model *m, struct lk_prediction *p)
 {
-    enum lk_status st = LK_OK;
     const struct anchor *a;
     struct one o;
 
-    LK_TRY(anchor_of(m, &p->config, &a, &p->costless_gpus));
-    LK_TRY(one_init(m, &p->config, &o));
+    LK_PASS(anchor_of(m, &p->config, &a, &p->costless_gpus));
+    LK_PASS(one_init(m, &p->config, &o));
     p->anchor_gpus = a ? a->config.gpus : 0;
     p->anchor_factor = a ? a->factor : 1;
     p->step_s = o.estimate_s * p->anchor_factor;
@@ -511,24 +494,20 @@ enum lk_status lk_grid_model_at(struct lk_grid_model *m, struct lk_prediction *p
     scale_losses(&o, p);
     set_assumed(&o, p);
     set_grade(m, &o, p->anchor_gpus, p);
-    st = set_bound(m, &o, p);
-out:
-    return st;
+    return set_bound(m, &o, p);
 }
 
 enum lk_status lk_grid_model_step(struct lk_grid_model *m, const struct lk_config *c,
                                   double *out_step_s)
 {
-    enum lk_status st = LK_OK;
     const struct anchor *a;
     struct one o;
     int costless;
 
-    LK_TRY(anchor_of(m, c, &a, &costless));
-    LK_TRY(one_init(m, c, &o));
+    LK_PASS(anchor_of(m, c, &a, &costless));
+    LK_PASS(one_init(m, c, &o));
     *out_step_s = o.estimate_s * (a ? a->factor : 1);
-out:
-    return st;
+    return LK_OK;
 }
 
 enum lk_status lk_grid_model_create(struct lk_predictor *p, struct lk_grid_model **out)

@@ -180,16 +180,12 @@ out:
  * job's. */
 static enum lk_status view_init(struct lk_job *v, const struct lk_job *j)
 {
-    enum lk_status st = LK_OK;
-
     *v = *j;
     v->compute = NULL;
     v->runs = NULL;
     v->n_compute = v->n_runs = 0;
-    LK_TRY(lk_alloc(&v->compute, j->n_compute, sizeof *v->compute));
-    LK_TRY(lk_alloc(&v->runs, j->n_runs, sizeof *v->runs));
-out:
-    return st;
+    LK_PASS(lk_alloc(&v->compute, j->n_compute, sizeof *v->compute));
+    return lk_alloc(&v->runs, j->n_runs, sizeof *v->runs);
 }
 
 /* Keeps the runs that are left, and the compute rows of other batches; where a scale was held out,
@@ -237,13 +233,12 @@ out:
  */
 static enum lk_status list_measured(struct model *m)
 {
-    enum lk_status st = LK_OK;
     const struct lk_job *j = m->job;
     const struct lk_runs runs = {.job = j, .cluster = m->cluster};
     struct lk_measured *v;
     size_t n = 0, k;
 
-    LK_TRY(lk_alloc(&m->measured, j->n_runs + j->n_compute, sizeof *m->measured));
+    LK_PASS(lk_alloc(&m->measured, j->n_runs + j->n_compute, sizeof *m->measured));
     v = m->measured;
     for (size_t i = 0; i < j->n_runs; i++)
         if (lk_runs_is_first(&runs, i)) {
@@ -259,15 +254,13 @@ static enum lk_status list_measured(struct model *m)
                 .step_s = NAN};
     }
     m->n_measured = n;
-out:
-    return st;
+    return LK_OK;
 }
 
 /* ---- Names ---- */
 
 static enum lk_status set_names(const struct model *m, struct lk_forecast *out)
 {
-    enum lk_status st = LK_OK;
     char like[64];
 
     if (m->global_batch > 0 && !m->whatif)
@@ -275,14 +268,12 @@ static enum lk_status set_names(const struct model *m, struct lk_forecast *out)
     else
         snprintf(like, sizeof like, "%s",
                  m->whatif ? "plain DDP on the same machine" : "same local batch and accumulation");
-    LK_TRY(lk_strdup(&out->job, m->job->name));
-    LK_TRY(lk_strdup(&out->cluster, m->cluster->name));
-    LK_TRY(lk_strdup(&out->sample_unit, m->job->sample_unit));
-    LK_TRY(lk_asprintf(&out->reference, "%d GPU%s, %s, %s", m->reference_gpus,
+    LK_PASS(lk_strdup(&out->job, m->job->name));
+    LK_PASS(lk_strdup(&out->cluster, m->cluster->name));
+    LK_PASS(lk_strdup(&out->sample_unit, m->job->sample_unit));
+    return lk_asprintf(&out->reference, "%d GPU%s, %s, %s", m->reference_gpus,
                        m->reference_gpus == 1 ? "" : "s",
-                       m->reference_measured ? "measured" : "modelled", like));
-out:
-    return st;
+                       m->reference_measured ? "measured" : "modelled", like);
 }
 
 /* ---- Notes ---- */
@@ -290,7 +281,6 @@ out:
 static enum lk_status note_assumptions(const struct model *m, const struct lk_prediction *p,
                                        size_t n, struct lk_forecast *out)
 {
-    enum lk_status st = LK_OK;
     bool rank = false, transient = false, overlap = false, kappa = false;
     int costless = 0;
     size_t other = 0;
@@ -306,37 +296,36 @@ static enum lk_status note_assumptions(const struct model *m, const struct lk_pr
             costless = p[i].costless_gpus;
     }
     if (m->options.scale_tests)
-        LK_TRY(lk_forecast_note(out,
-                                "model error %.1f %% a doubling of the GPUs, from %zu "
-                                "back-tests and the prior",
-                                100 * m->options.scale_error, m->options.scale_tests));
+        LK_PASS(lk_forecast_note(out,
+                                 "model error %.1f %% a doubling of the GPUs, from %zu "
+                                 "back-tests and the prior",
+                                 100 * m->options.scale_error, m->options.scale_tests));
     else
-        LK_TRY(lk_forecast_note(
+        LK_PASS(lk_forecast_note(
             out,
             "no held-out evidence: prior model error of %.1f %% a "
             "doubling of the GPUs (%s)",
             100 * m->options.scale_error,
             lk_prior_source(lk_prior_of_scale(m->cluster->n_points, m->cluster->preset))));
     if (other)
-        LK_TRY(lk_forecast_note(
+        LK_PASS(lk_forecast_note(
             out, "%zu runs of several GPUs were made on another machine: not used", other));
     if (costless)
-        LK_TRY(lk_forecast_note(out,
-                                "runs of %d GPUs are no anchor: this cluster has no cost of an "
-                                "all_reduce on as many ranks",
-                                costless));
+        LK_PASS(lk_forecast_note(out,
+                                 "runs of %d GPUs are no anchor: this cluster has no cost of an "
+                                 "all_reduce on as many ranks",
+                                 costless));
     if (rank)
-        LK_TRY(lk_forecast_note(out, "assumed: persistent rank sd %.1f %%",
-                                100 * lk_prior_value(LK_PRIOR_RANK_SD)));
+        LK_PASS(lk_forecast_note(out, "assumed: persistent rank sd %.1f %%",
+                                 100 * lk_prior_value(LK_PRIOR_RANK_SD)));
     if (transient)
-        LK_TRY(lk_forecast_note(out, "assumed: transient sd %.1f %%",
-                                100 * lk_prior_value(LK_PRIOR_TRANSIENT_SD)));
+        LK_PASS(lk_forecast_note(out, "assumed: transient sd %.1f %%",
+                                 100 * lk_prior_value(LK_PRIOR_TRANSIENT_SD)));
     if (overlap)
-        LK_TRY(lk_forecast_note(out, "overlap slowdown not measured on this cluster: taken as 0"));
+        LK_PASS(lk_forecast_note(out, "overlap slowdown not measured on this cluster: taken as 0"));
     if (kappa)
-        LK_TRY(lk_forecast_note(out, "co-location not measured on this cluster: taken as 0"));
-out:
-    return st;
+        LK_PASS(lk_forecast_note(out, "co-location not measured on this cluster: taken as 0"));
+    return LK_OK;
 }
 
 /* Notes the priors of how ranks, nodes and links differ, where nothing was measured. */
@@ -351,7 +340,6 @@ static enum lk_status note_alike(const struct model *m, const struct lk_predicti
     } rows[] = {{!lk_quantity_known(&c->node_sd) && isnan(slow->node_sd), LK_PRIOR_NODE_SD},
                 {!lk_quantity_known(&c->link_sd), LK_PRIOR_LINK_SD},
                 {!lk_quantity_known(&c->tail_share), LK_PRIOR_TAIL_SHARE}};
-    enum lk_status st = LK_OK;
     int ranks = 1, nodes = 1;
 
     for (size_t i = 0; i < n; i++) {
@@ -360,38 +348,32 @@ static enum lk_status note_alike(const struct model *m, const struct lk_predicti
     }
     for (size_t i = 0; i < LK_COUNT(rows); i++)
         if (rows[i].unknown && (rows[i].prior == LK_PRIOR_TAIL_SHARE ? ranks : nodes) > 1)
-            LK_TRY(lk_forecast_note(out, "assumed: %s", lk_prior_source(rows[i].prior)));
-out:
-    return st;
+            LK_PASS(lk_forecast_note(out, "assumed: %s", lk_prior_source(rows[i].prior)));
+    return LK_OK;
 }
 
 /* Notes the ranks that the runs showed to be slow: the forecast rests on their staying so. */
 static enum lk_status note_slow(const struct model *m, struct lk_forecast *out)
 {
-    enum lk_status st = LK_OK;
     const struct lk_known_stragglers *slow = &m->predictor->slow;
 
     for (size_t i = slow->n_file; i < slow->n; i++)
-        LK_TRY(lk_forecast_note(out,
-                                "rank %d computes %.2f times as long as the others (%s): taken as "
-                                "the same rank at every count",
-                                slow->list[i].rank, slow->list[i].compute.value,
-                                slow->list[i].compute.source));
-out:
-    return st;
+        LK_PASS(lk_forecast_note(out,
+                                 "rank %d computes %.2f times as long as the others (%s): taken as "
+                                 "the same rank at every count",
+                                 slow->list[i].rank, slow->list[i].compute.value,
+                                 slow->list[i].compute.source));
+    return LK_OK;
 }
 
 static enum lk_status conclude(const void *self, const struct lk_prediction *points, size_t n,
                                struct lk_forecast *out)
 {
-    enum lk_status st = LK_OK;
     const struct model *m = self;
 
-    LK_TRY(note_slow(m, out));
-    LK_TRY(note_alike(m, points, n, out));
-    LK_TRY(note_assumptions(m, points, n, out));
-out:
-    return st;
+    LK_PASS(note_slow(m, out));
+    LK_PASS(note_alike(m, points, n, out));
+    return note_assumptions(m, points, n, out);
 }
 
 /* ---- The whole ---- */

@@ -369,20 +369,16 @@ static const enum lk_sharding memory_schemes[N_SCHEMES] = {LK_SHARDING_DDP, LK_S
 
 static enum lk_status memory_row(struct lk_table *t, const char *part, const double v[N_SCHEMES])
 {
-    enum lk_status st = LK_OK;
-
-    LK_TRY(lk_table_row(t));
-    LK_TRY(lk_table_text(t, "part", "%s", part));
+    LK_PASS(lk_table_row(t));
+    LK_PASS(lk_table_text(t, "part", "%s", part));
     for (int s = 0; s < N_SCHEMES; s++)
-        LK_TRY(lk_table_number(t, memory_columns[1 + s].name, v[s]));
-out:
-    return st;
+        LK_PASS(lk_table_number(t, memory_columns[1 + s].name, v[s]));
+    return LK_OK;
 }
 
 static enum lk_status memory_notes(struct lk_table *t, double device_bytes,
                                    const struct lk_memory m[N_SCHEMES])
 {
-    enum lk_status st = LK_OK;
     char size[32];
 
     if (isnan(device_bytes))
@@ -393,14 +389,13 @@ static enum lk_status memory_notes(struct lk_table *t, double device_bytes,
         int batch = lk_memory_largest_batch(&m[s], device_bytes, false);
         int sure = lk_memory_largest_batch(&m[s], device_bytes, true);
 
-        LK_TRY(lk_table_note(t, "%s fits in %s: %s", lk_sharding_name(memory_schemes[s]), size,
-                             lk_memory_fit_name(lk_memory_fit(&m[s], device_bytes))));
+        LK_PASS(lk_table_note(t, "%s fits in %s: %s", lk_sharding_name(memory_schemes[s]), size,
+                              lk_memory_fit_name(lk_memory_fit(&m[s], device_bytes))));
         if (batch > 0)
-            LK_TRY(lk_table_note(t, "%s: largest local batch %d, surely %d",
-                                 lk_sharding_name(memory_schemes[s]), batch, sure));
+            LK_PASS(lk_table_note(t, "%s: largest local batch %d, surely %d",
+                                  lk_sharding_name(memory_schemes[s]), batch, sure));
     }
-out:
-    return st;
+    return LK_OK;
 }
 
 enum lk_status lk_memory_table(const struct lk_job *job, double device_bytes,

@@ -290,31 +290,28 @@ static const struct lk_forecast_point *least_of(const struct state *p, size_t of
  * where a larger batch learns less from each sample. */
 static enum lk_status note_least(const struct state *p)
 {
-    enum lk_status st = LK_OK;
     const struct lk_forecast_point *q;
     char words[256];
 
     q = least_of(p, offsetof(struct lk_plan, time_to_target_h), false);
     if (q) {
         describe(p->f, q, words, sizeof words);
-        LK_TRY(lk_forecast_note(p->f, "least time to the target of all: %.4g h (%.4g to %.4g): %s",
-                                q->plan.time_to_target_h, q->plan.time_to_target_lo_h,
-                                q->plan.time_to_target_hi_h, words));
+        LK_PASS(lk_forecast_note(p->f, "least time to the target of all: %.4g h (%.4g to %.4g): %s",
+                                 q->plan.time_to_target_h, q->plan.time_to_target_lo_h,
+                                 q->plan.time_to_target_hi_h, words));
     }
     q = least_of(p, offsetof(struct lk_plan, cost_to_target), false);
     if (q) {
         describe(p->f, q, words, sizeof words);
-        LK_TRY(lk_forecast_note(p->f, "least cost to the target of all: %.4g (%.4g to %.4g): %s",
-                                q->plan.cost_to_target, q->plan.cost_to_target_lo,
-                                q->plan.cost_to_target_hi, words));
+        LK_PASS(lk_forecast_note(p->f, "least cost to the target of all: %.4g (%.4g to %.4g): %s",
+                                 q->plan.cost_to_target, q->plan.cost_to_target_lo,
+                                 q->plan.cost_to_target_hi, words));
     }
-out:
-    return st;
+    return LK_OK;
 }
 
 static enum lk_status note_paying(const struct state *p)
 {
-    enum lk_status st = LK_OK;
     struct lk_forecast *f = p->f;
     const struct lk_estimate *noise = &p->economics.noise_scale;
     const struct lk_forecast_point *least;
@@ -327,13 +324,14 @@ static enum lk_status note_paying(const struct state *p)
                    : lk_forecast_note(f, "where more GPUs stop paying: not said, nothing that was "
                                          "asked for fits in memory");
     if (lo == hi)
-        LK_TRY(lk_forecast_note(
+        LK_PASS(lk_forecast_note(
             f, "time to the target, by GPUs alone, is least at %d, of those asked for", fast));
     else
-        LK_TRY(lk_forecast_note(f,
-                                "time to the target, by GPUs alone, is least at %d, of those asked "
-                                "for; %d to %d over the noise scale's interval",
-                                fast, lo, hi));
+        LK_PASS(
+            lk_forecast_note(f,
+                             "time to the target, by GPUs alone, is least at %d, of those asked "
+                             "for; %d to %d over the noise scale's interval",
+                             fast, lo, hi));
     least = least_of(p, offsetof(struct lk_plan, cost_to_target), true);
     if (!least)
         return LK_OK;
@@ -342,18 +340,16 @@ static enum lk_status note_paying(const struct state *p)
             f->points[i].plan.cost_to_target <=
                 p->request->cost_factor * least->plan.cost_to_target)
             within = f->points[i].config.gpus;
-    LK_TRY(lk_forecast_note(f,
-                            "cost to the target is least at %d GPUs; up to %d it stays below %g "
-                            "times that",
-                            least->config.gpus, within, p->request->cost_factor));
-out:
-    return st;
+    LK_PASS(lk_forecast_note(f,
+                             "cost to the target is least at %d GPUs; up to %d it stays below %g "
+                             "times that",
+                             least->config.gpus, within, p->request->cost_factor));
+    return LK_OK;
 }
 
 /* Note where the numbers of the memory come from, unless they were measured. */
 static enum lk_status note_memory_sources(struct lk_forecast *f, const struct lk_memory *m)
 {
-    enum lk_status st = LK_OK;
     const struct {
         bool applies;
         const char *text;
@@ -372,14 +368,12 @@ static enum lk_status note_memory_sources(struct lk_forecast *f, const struct lk
 
     for (size_t i = 0; i < LK_COUNT(rows); i++)
         if (rows[i].applies)
-            LK_TRY(lk_forecast_note(f, "memory: %s", rows[i].text));
-out:
-    return st;
+            LK_PASS(lk_forecast_note(f, "memory: %s", rows[i].text));
+    return LK_OK;
 }
 
 static enum lk_status note_memory(const struct state *p)
 {
-    enum lk_status st = LK_OK;
     struct lk_forecast *f = p->f;
     struct lk_memory m;
     size_t none = 0, sharded = 0;
@@ -392,31 +386,28 @@ static enum lk_status note_memory(const struct state *p)
         sharded += *f->points[i].plan.fits_with != '\0';
     }
     if (none && isnan(m.per_sample.value))
-        LK_TRY(lk_forecast_note(f, "memory: %zu of %zu configurations do not fit in a GPU's", none,
-                                f->n_points));
+        LK_PASS(lk_forecast_note(f, "memory: %zu of %zu configurations do not fit in a GPU's", none,
+                                 f->n_points));
     else if (none)
-        LK_TRY(lk_forecast_note(f,
-                                "memory: %zu of %zu configurations do not fit in a GPU's; %zu of "
-                                "them would with ZeRO",
-                                none, f->n_points, sharded));
-    LK_TRY(note_memory_sources(f, &m));
-out:
-    return st;
+        LK_PASS(lk_forecast_note(f,
+                                 "memory: %zu of %zu configurations do not fit in a GPU's; %zu of "
+                                 "them would with ZeRO",
+                                 none, f->n_points, sharded));
+    return note_memory_sources(f, &m);
 }
 
 static enum lk_status note_target(const struct state *p)
 {
-    enum lk_status st = LK_OK;
     const struct lk_economics *e = &p->economics;
     const struct lk_forecast_point *first = &p->f->points[0];
     bool noise = !isnan(e->noise_scale.value), target = !isnan(e->target_samples.value);
 
     if (target && !noise)
-        LK_TRY(lk_forecast_note(p->f, "time to the target: needs the noise scale: \"noise_scale\" "
-                                      "in the job file, or --noise-scale"));
+        LK_PASS(lk_forecast_note(p->f, "time to the target: needs the noise scale: \"noise_scale\" "
+                                       "in the job file, or --noise-scale"));
     if (!noise)
         return LK_OK;
-    LK_TRY(lk_forecast_note(
+    LK_PASS(lk_forecast_note(
         p->f,
         "critical batch (noise scale): %.4g samples%s; the global batch passes "
         "it at %.0f GPUs with local batch %d, accumulation %d",
@@ -424,15 +415,13 @@ static enum lk_status note_target(const struct state *p)
         ceil(e->noise_scale.value / first->config.local_batch / first->config.accumulation),
         first->config.local_batch, first->config.accumulation));
     if (!target)
-        LK_TRY(lk_forecast_note(p->f, "time to the target: needs the samples that reach it: "
-                                      "\"target_samples\" in the job file, or --target-samples"));
-out:
-    return st;
+        LK_PASS(lk_forecast_note(p->f, "time to the target: needs the samples that reach it: "
+                                       "\"target_samples\" in the job file, or --target-samples"));
+    return LK_OK;
 }
 
 static enum lk_status note_rates(const struct state *p)
 {
-    enum lk_status st = LK_OK;
     const struct lk_job *j = p->job;
     bool adam = j->optimizer == LK_JOB_OPTIMIZER_ADAM || j->optimizer == LK_JOB_OPTIMIZER_ADAMW;
 
@@ -441,40 +430,32 @@ static enum lk_status note_rates(const struct state *p)
     if (!j->learning_rate_batch)
         return lk_forecast_note(p->f, "learning rate: \"learning_rate_batch\" in the job file says "
                                       "which global batch it was tuned for");
-    LK_TRY(lk_forecast_note(p->f,
-                            "learning rate: the linear rule (arXiv:1706.02677) is SGD's and holds "
-                            "well below the critical batch; it was seen up to %d images of "
-                            "ImageNet, with warm-up. The square-root rule (arXiv:2205.10287) is "
-                            "Adam's%s",
-                            LK_RATE_GOYAL_BATCH, adam ? ": take that one here" : ""));
-out:
-    return st;
+    LK_PASS(lk_forecast_note(p->f,
+                             "learning rate: the linear rule (arXiv:1706.02677) is SGD's and holds "
+                             "well below the critical batch; it was seen up to %d images of "
+                             "ImageNet, with warm-up. The square-root rule (arXiv:2205.10287) is "
+                             "Adam's%s",
+                             LK_RATE_GOYAL_BATCH, adam ? ": take that one here" : ""));
+    return LK_OK;
 }
 
 static enum lk_status note_failures(const struct state *p)
 {
-    enum lk_status st = LK_OK;
-
     for (int i = 0; i < LK_PLAN_PRIOR_COUNT; i++)
         if (p->failures && p->assumed[i])
-            LK_TRY(lk_forecast_note(p->f, "goodput: assumed: %s", priors[i].source));
-out:
-    return st;
+            LK_PASS(lk_forecast_note(p->f, "goodput: assumed: %s", priors[i].source));
+    return LK_OK;
 }
 
 static enum lk_status add_notes(const struct state *p)
 {
-    enum lk_status st = LK_OK;
-
-    LK_TRY(note_memory(p));
-    LK_TRY(note_target(p));
-    LK_TRY(note_paying(p));
+    LK_PASS(note_memory(p));
+    LK_PASS(note_target(p));
+    LK_PASS(note_paying(p));
     if (several_curves(p->f))
-        LK_TRY(note_least(p));
-    LK_TRY(note_rates(p));
-    LK_TRY(note_failures(p));
-out:
-    return st;
+        LK_PASS(note_least(p));
+    LK_PASS(note_rates(p));
+    return note_failures(p);
 }
 
 /* ---- The whole ---- */
@@ -483,19 +464,16 @@ enum lk_status lk_plan_forecast(const struct lk_job *job, const struct lk_cluste
                                 const struct lk_plan_request *request,
                                 const struct lk_cluster *const *devices, struct lk_forecast *f)
 {
-    enum lk_status st = LK_OK;
     struct state p = {
         .job = job, .cluster = cluster, .request = request, .devices = devices, .f = f};
 
     if (!f->n_points)
         return LK_OK;
-    LK_TRY(set_inputs(&p));
+    LK_PASS(set_inputs(&p));
     for (size_t i = 0; i < f->n_points; i++)
         plan_point(&p, i);
     while (p.first + 1 < f->n_points && too_large(&f->points[p.first]))
         p.first++;
     set_marginal(&p);
-    LK_TRY(add_notes(&p));
-out:
-    return st;
+    return add_notes(&p);
 }

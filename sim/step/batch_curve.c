@@ -39,7 +39,6 @@ static double relative_sd(const struct lk_quantity *q)
 /* Fit y = floor + rate b through all batches, on relative errors. */
 static enum lk_status fit_rate(struct curve *c, double *out_rate)
 {
-    enum lk_status st = LK_OK;
     const struct lk_job *j = c->job;
     double k[2] = {0}, scale = j->compute[j->n_compute - 1].local_batch;
     size_t n = 0;
@@ -52,10 +51,9 @@ static enum lk_status fit_rate(struct curve *c, double *out_rate)
         c->one[n++] = 1;
     }
     if (n)
-        LK_TRY(lk_stats_nnls(c->a, c->one, n, 2, k));
+        LK_PASS(lk_stats_nnls(c->a, c->one, n, 2, k));
     *out_rate = k[1] / scale;
-out:
-    return st;
+    return LK_OK;
 }
 
 /*
@@ -66,13 +64,12 @@ out:
 static enum lk_status edge_slope(struct curve *c, size_t column, size_t edge, double *out_slope,
                                  double *out_sd)
 {
-    enum lk_status st = LK_OK;
     const struct lk_job *j = c->job;
     size_t lo = edge ? edge - 1 : 0, hi = lo + 1;
     double run_sd = lk_prior_value(LK_PRIOR_RUN_SD), fit, slope, sd, bend;
     double width = j->compute[hi].local_batch - j->compute[lo].local_batch;
 
-    LK_TRY(fit_rate(c, &fit));
+    LK_PASS(fit_rate(c, &fit));
     slope = (c->y[hi] - c->y[lo]) / width;
     sd = hypot(c->y[hi] * hypot(run_sd, relative_sd(cell(j, hi, column))),
                c->y[lo] * hypot(run_sd, relative_sd(cell(j, lo, column)))) /
@@ -80,8 +77,7 @@ static enum lk_status edge_slope(struct curve *c, size_t column, size_t edge, do
     bend = slope > 0 ? slope - fit : 0;
     *out_slope = fit + bend * bend * bend / (bend * bend + sd * sd);
     *out_sd = sd;
-out:
-    return st;
+    return LK_OK;
 }
 
 /* Scale one measured time: a share of it is fixed, the rest grows with the batch. */
@@ -100,7 +96,6 @@ static double from_one(double y, double ratio)
 static enum lk_status beyond(struct curve *c, size_t column, size_t edge, int b, double *out,
                              double *variance_io)
 {
-    enum lk_status st = LK_OK;
     const struct lk_job *j = c->job;
     double at = j->compute[edge].local_batch, y = c->y[edge], slope, sd;
 
@@ -108,12 +103,11 @@ static enum lk_status beyond(struct curve *c, size_t column, size_t edge, int b,
         *out = from_one(y, b / at);
         return LK_OK;
     }
-    LK_TRY(edge_slope(c, column, edge, &slope, &sd));
+    LK_PASS(edge_slope(c, column, edge, &slope, &sd));
     *variance_io += sd * sd * (b - at) * (b - at);
     y += slope * (b - at);
     *out = b > at ? fmax(y, c->y[edge]) : fmin(fmax(y, c->y[edge] * b / at), c->y[edge]);
-out:
-    return st;
+    return LK_OK;
 }
 
 /*
@@ -123,14 +117,13 @@ out:
 static enum lk_status column_at(struct curve *c, size_t column, int b, bool grows, double *out,
                                 double *variance_io)
 {
-    enum lk_status st = LK_OK;
     const struct lk_job *j = c->job;
     size_t n = j->n_compute, edge;
 
     for (size_t i = 0; i < n; i++)
         c->y[i] = value_of(cell(j, i, column));
     if (grows)
-        LK_TRY(lk_stats_isotonic(c->y, NULL, n));
+        LK_PASS(lk_stats_isotonic(c->y, NULL, n));
     for (size_t i = 0; i < n; i++) {
         int left = j->compute[i].local_batch;
 
@@ -148,9 +141,8 @@ static enum lk_status column_at(struct curve *c, size_t column, int b, bool grow
     edge = b < j->compute[0].local_batch ? 0 : n - 1;
     *out = c->y[edge];
     if (grows && c->y[edge] > 0)
-        LK_TRY(beyond(c, column, edge, b, out, variance_io));
-out:
-    return st;
+        LK_PASS(beyond(c, column, edge, b, out, variance_io));
+    return LK_OK;
 }
 
 /* Take transient and uncertainty from the nearest measured batch, since they change slowly. */

@@ -308,17 +308,15 @@ static void run_micro_batch(struct state *s, uint64_t micro_batch)
 static enum lk_status state_init(struct state *s, const struct lk_step_model *m,
                                  const struct lk_sim_request *request)
 {
-    enum lk_status st = LK_OK;
     uint64_t **const arrays[] = {&s->forward_ns, &s->backward_ns, &s->work_ns,
                                  &s->at_ns,      &s->block_ns,    &s->ready_ns};
 
-    LK_TRY(lk_step_plan_init(&s->plan, m, request));
+    LK_PASS(lk_step_plan_init(&s->plan, m, request));
     s->n = (size_t)m->ranks;
-    LK_TRY(lk_alloc(&s->memory, s->n * LK_COUNT(arrays), sizeof *s->memory));
+    LK_PASS(lk_alloc(&s->memory, s->n * LK_COUNT(arrays), sizeof *s->memory));
     for (size_t i = 0; i < LK_COUNT(arrays); i++)
         *arrays[i] = s->memory + i * s->n;
-out:
-    return st;
+    return LK_OK;
 }
 
 static void state_fini(struct state *s)

@@ -102,14 +102,13 @@ static void set_law(struct lk_config_model *m, const struct lk_cluster *c,
 static enum lk_status set_known(struct lk_config_model *m, const struct lk_known_stragglers *slow,
                                 int local_batch)
 {
-    enum lk_status st = LK_OK;
     struct lk_step_model *s = &m->step;
     size_t ranks = (size_t)s->ranks, nodes = (size_t)s->nodes;
     double reference = lk_known_stragglers_reference(slow, local_batch);
 
     if (!slow->n)
         return LK_OK;
-    LK_TRY(lk_alloc(&m->known, ranks + 2 * nodes, sizeof *m->known));
+    LK_PASS(lk_alloc(&m->known, ranks + 2 * nodes, sizeof *m->known));
     for (size_t i = 0; i < ranks; i++)
         m->known[i] = lk_known_straggler_rank(slow, (int)i, false) - 1;
     for (size_t i = 0; i < nodes; i++) {
@@ -121,8 +120,7 @@ static enum lk_status set_known(struct lk_config_model *m, const struct lk_known
     s->node_link = m->known + ranks + nodes;
     s->forward_s /= reference;
     s->backward_s /= reference;
-out:
-    return st;
+    return LK_OK;
 }
 
 /*
@@ -176,14 +174,13 @@ static void set_order(struct lk_config_model *m, int nics)
 static enum lk_status set_colls(struct lk_config_model *m, const struct lk_job *j,
                                 const struct lk_cluster *c, const struct lk_config *config)
 {
-    enum lk_status st = LK_OK;
     size_t n;
 
-    LK_TRY(lk_volume_init(&m->volume, j, config));
+    LK_PASS(lk_volume_init(&m->volume, j, config));
     n = m->volume.n;
-    LK_TRY(lk_alloc(&m->colls, n, sizeof *m->colls));
-    LK_TRY(lk_alloc(&m->order, n, sizeof *m->order));
-    LK_TRY(lk_alloc(&m->bytes, n, sizeof *m->bytes));
+    LK_PASS(lk_alloc(&m->colls, n, sizeof *m->colls));
+    LK_PASS(lk_alloc(&m->order, n, sizeof *m->order));
+    LK_PASS(lk_alloc(&m->bytes, n, sizeof *m->bytes));
     m->memory_Bps = known_or(&c->device.memory_Bps, NAN);
     m->algo = config->algo;
     for (size_t i = 0; i < n; i++)
@@ -191,8 +188,7 @@ static enum lk_status set_colls(struct lk_config_model *m, const struct lk_job *
     set_order(m, c->topology.nics_per_node);
     m->step.colls = m->colls;
     m->step.n_colls = n;
-out:
-    return st;
+    return LK_OK;
 }
 
 /* Keep the worst evidence; its text gives the extrapolation factor and axis. */

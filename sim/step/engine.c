@@ -87,19 +87,17 @@ static bool before(const struct event *a, const struct event *b)
 static enum lk_status push(struct engine *e, uint64_t at_ns, enum event_kind kind, int rank,
                            uint32_t generation)
 {
-    enum lk_status st = LK_OK;
     struct event v = {at_ns, e->sequence++, generation, rank, kind};
     size_t i;
 
-    LK_TRY(lk_array_grow(&e->heap, &e->capacity, e->n_events + 1, sizeof *e->heap));
+    LK_PASS(lk_array_grow(&e->heap, &e->capacity, e->n_events + 1, sizeof *e->heap));
     for (i = e->n_events++; i > 0; i = (i - 1) / 2) {
         if (!before(&v, &e->heap[(i - 1) / 2]))
             break;
         e->heap[i] = e->heap[(i - 1) / 2];
     }
     e->heap[i] = v;
-out:
-    return st;
+    return LK_OK;
 }
 
 /* pre: n_events > 0. */
@@ -324,8 +322,6 @@ static enum lk_status set_busy(struct engine *e, uint64_t now_ns, int change)
 
 static enum lk_status begin_transfer(struct engine *e, uint64_t now_ns)
 {
-    enum lk_status st = LK_OK;
-
     e->transfers = true;
     e->begin_ns = now_ns;
     for (int i = 0; i < e->plan.model->ranks; i++) {
@@ -334,27 +330,22 @@ static enum lk_status begin_transfer(struct engine *e, uint64_t now_ns)
         if (counted(r) && r->phase == RANK_BLOCKED)
             e->plan.sums.straggler_ns +=
                 now_ns - (r->blocked_ns > r->arrival_ns ? r->blocked_ns : r->arrival_ns);
-        LK_TRY(set_comm(e, i, now_ns, COMM_TRANSFERS));
+        LK_PASS(set_comm(e, i, now_ns, COMM_TRANSFERS));
     }
     e->left_ns = e->plan.cost_ns[e->current];
     e->left_at_ns = now_ns;
     e->left_slow = LK_SLOWDOWN_ONE;
-    LK_TRY(set_transfer_slowdown(e, now_ns));
-out:
-    return st;
+    return set_transfer_slowdown(e, now_ns);
 }
 
 /* Let a rank arrive at the next collective, which it has ready while the stream is free. */
 static enum lk_status arrive(struct engine *e, int rank, uint64_t now_ns)
 {
-    enum lk_status st = LK_OK;
-
     e->ranks[rank].arrival_ns = now_ns;
-    LK_TRY(set_comm(e, rank, now_ns, COMM_WAITS));
+    LK_PASS(set_comm(e, rank, now_ns, COMM_WAITS));
     if (++e->arrived == e->plan.model->ranks)
-        LK_TRY(begin_transfer(e, now_ns));
-out:
-    return st;
+        LK_PASS(begin_transfer(e, now_ns));
+    return LK_OK;
 }
 
 static bool can_arrive(struct engine *e, int rank)
@@ -391,7 +382,6 @@ static enum lk_status end_micro_batch(struct engine *e, int rank, uint64_t now_n
 /* Mark gradients and collectives as ready at this point of the rank's compute. */
 static enum lk_status pass_marks(struct engine *e, int rank, uint64_t now_ns)
 {
-    enum lk_status st = LK_OK;
     struct rank *r = &e->ranks[rank];
 
     while (next_mark_ns(e, r) <= r->passed_ns) {
@@ -404,19 +394,17 @@ static enum lk_status pass_marks(struct engine *e, int rank, uint64_t now_ns)
 
         *ready_of(e, rank, k) = now_ns;
         if (k == e->current && can_arrive(e, rank))
-            LK_TRY(arrive(e, rank, now_ns));
+            LK_PASS(arrive(e, rank, now_ns));
     }
-out:
-    return st;
+    return LK_OK;
 }
 
 /* Handle a rank whose compute reached passed_ns: it passes everything there, or blocks. */
 static enum lk_status settle(struct engine *e, int rank, uint64_t now_ns)
 {
-    enum lk_status st = LK_OK;
     struct rank *r = &e->ranks[rank];
 
-    LK_TRY(pass_marks(e, rank, now_ns));
+    LK_PASS(pass_marks(e, rank, now_ns));
     if (r->passed_ns == r->end_ns[r->segment] && r->segment_start_ns != UINT64_MAX) {
         record_segment(e, r, now_ns);
         r->segment_start_ns = UINT64_MAX;
@@ -437,8 +425,7 @@ static enum lk_status settle(struct engine *e, int rank, uint64_t now_ns)
     r->segment++;
     r->segment_start_ns = r->kernel_start_ns = now_ns;
     return settle(e, rank, now_ns);
-out:
-    return st;
+    return LK_OK;
 }
 
 static enum lk_status on_progress(struct engine *e, int rank, uint64_t now_ns)
@@ -493,21 +480,17 @@ static enum lk_status on_step(struct engine *e, int rank, uint64_t now_ns)
 /* Resume the compute of a blocked rank. */
 static enum lk_status resume(struct engine *e, int rank, uint64_t now_ns)
 {
-    enum lk_status st = LK_OK;
     struct rank *r = &e->ranks[rank];
 
     r->phase = RANK_COMPUTES;
     r->at_ns = r->kernel_start_ns = now_ns;
     r->slow = slowdown_of(e, r);
-    LK_TRY(set_busy(e, now_ns, 1));
-    LK_TRY(settle(e, rank, now_ns));
-out:
-    return st;
+    LK_PASS(set_busy(e, now_ns, 1));
+    return settle(e, rank, now_ns);
 }
 
 static enum lk_status end_transfer(struct engine *e, uint64_t now_ns)
 {
-    enum lk_status st = LK_OK;
     int n = e->plan.model->ranks;
 
     for (int i = 0; i < n; i++) {
@@ -518,7 +501,7 @@ static enum lk_status end_transfer(struct engine *e, uint64_t now_ns)
             e->plan.sums.wire_ns +=
                 now_ns - (r->blocked_ns > e->begin_ns ? r->blocked_ns : e->begin_ns);
         *ready_of(e, i, e->current) = UINT64_MAX;
-        LK_TRY(set_comm(e, i, now_ns, COMM_IDLE));
+        LK_PASS(set_comm(e, i, now_ns, COMM_IDLE));
     }
     e->transfers = false;
     e->arrived = 0;
@@ -528,12 +511,11 @@ static enum lk_status end_transfer(struct engine *e, uint64_t now_ns)
         struct rank *r = &e->ranks[i];
 
         if (r->phase == RANK_BLOCKED && r->work_ns < block_ns(e, r))
-            LK_TRY(resume(e, i, now_ns));
+            LK_PASS(resume(e, i, now_ns));
         if (can_arrive(e, i))
-            LK_TRY(arrive(e, i, now_ns));
+            LK_PASS(arrive(e, i, now_ns));
     }
-out:
-    return st;
+    return LK_OK;
 }
 
 /* ---- The run ---- */
@@ -556,18 +538,16 @@ static enum lk_status handle(struct engine *e, struct event v)
 static enum lk_status engine_init(struct engine *e, const struct lk_step_model *m,
                                   const struct lk_sim_request *request)
 {
-    enum lk_status st = LK_OK;
     size_t ranks = (size_t)m->ranks;
 
-    LK_TRY(lk_step_plan_init(&e->plan, m, request));
+    LK_PASS(lk_step_plan_init(&e->plan, m, request));
     e->busy = m->ranks;
     first_collective(e);
-    LK_TRY(lk_alloc(&e->ranks, ranks, sizeof *e->ranks));
-    LK_TRY(lk_alloc(&e->ready_ns, ranks * m->n_colls, sizeof *e->ready_ns));
+    LK_PASS(lk_alloc(&e->ranks, ranks, sizeof *e->ranks));
+    LK_PASS(lk_alloc(&e->ready_ns, ranks * m->n_colls, sizeof *e->ready_ns));
     for (size_t i = 0; i < ranks * m->n_colls; i++)
         e->ready_ns[i] = UINT64_MAX;
-out:
-    return st;
+    return LK_OK;
 }
 
 static void engine_fini(struct engine *e)

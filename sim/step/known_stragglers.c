@@ -141,7 +141,6 @@ static void set_spread(struct lk_known_stragglers *s, const struct spread *x)
 
 static enum lk_status add_found(struct lk_known_stragglers *s, int rank, struct seen *seen)
 {
-    enum lk_status st = LK_OK;
     struct lk_cluster_slow *e = &s->list[s->n];
     size_t n = (size_t)seen->slow_runs;
     double lo, hi, median = lk_stats_quantile(seen->factors, n, 0.5);
@@ -153,11 +152,10 @@ static enum lk_status add_found(struct lk_known_stragglers *s, int rank, struct 
     }
     *e = (struct lk_cluster_slow){.rank = rank, .node = -1};
     e->compute = e->link = lk_quantity_none();
-    LK_TRY(
+    LK_PASS(
         lk_quantity_set(&e->compute, median, lo, hi, n, "found in %zu of %d runs", n, seen->runs));
     s->n++;
-out:
-    return st;
+    return LK_OK;
 }
 
 static enum lk_status find(struct lk_known_stragglers *s, int ranks)

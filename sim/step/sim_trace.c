@@ -22,13 +22,10 @@ static const struct {
 /* Add the names that spans point to, from 1: those of the collectives. */
 static enum lk_status add_names(struct lk_trace *t)
 {
-    enum lk_status st = LK_OK;
-
-    LK_TRY(lk_alloc(&t->names, LK_COLL_COUNT, sizeof *t->names));
+    LK_PASS(lk_alloc(&t->names, LK_COLL_COUNT, sizeof *t->names));
     for (; t->n_names < LK_COLL_COUNT; t->n_names++)
-        LK_TRY(lk_strdup(&t->names[t->n_names], lk_coll_kineto_name((enum lk_coll)t->n_names)));
-out:
-    return st;
+        LK_PASS(lk_strdup(&t->names[t->n_names], lk_coll_kineto_name((enum lk_coll)t->n_names)));
+    return LK_OK;
 }
 
 uint16_t lk_sim_trace_name(enum lk_coll coll)
@@ -38,17 +35,14 @@ uint16_t lk_sim_trace_name(enum lk_coll coll)
 
 static enum lk_status add_tracks(struct lk_trace *t)
 {
-    enum lk_status st = LK_OK;
-
-    LK_TRY(lk_alloc(&t->tracks, LK_COUNT(tracks), sizeof *t->tracks));
+    LK_PASS(lk_alloc(&t->tracks, LK_COUNT(tracks), sizeof *t->tracks));
     for (size_t i = 0; i < LK_COUNT(tracks); i++) {
         t->tracks[i].kind = tracks[i].kind;
         t->tracks[i].stream = tracks[i].stream;
-        LK_TRY(lk_strdup(&t->tracks[i].name, tracks[i].name));
+        LK_PASS(lk_strdup(&t->tracks[i].name, tracks[i].name));
         t->n_tracks++;
     }
-out:
-    return st;
+    return LK_OK;
 }
 
 void lk_sim_trace_fini(struct lk_sim_trace *r)
@@ -72,15 +66,12 @@ static int by_share(const void *a, const void *b)
 
 static enum lk_status set_marks(struct lk_sim_trace *r, const struct lk_job *j)
 {
-    enum lk_status st = LK_OK;
-
-    LK_TRY(lk_alloc(&r->marks, j->n_tensors, sizeof *r->marks));
+    LK_PASS(lk_alloc(&r->marks, j->n_tensors, sizeof *r->marks));
     for (; r->n_marks < j->n_tensors; r->n_marks++)
         r->marks[r->n_marks] =
             (struct lk_sim_mark){j->tensors[r->n_marks].ready, (int32_t)r->n_marks};
     qsort(r->marks, r->n_marks, sizeof *r->marks, by_share);
-out:
-    return st;
+    return LK_OK;
 }
 
 enum lk_status lk_sim_trace_init(struct lk_sim_trace *r, const struct lk_run_info *info,

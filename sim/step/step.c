@@ -33,15 +33,14 @@ static enum lk_status check_range(const char *name, double v, double max)
 /* Check that a collective is ready before it is needed; else compute and stream would deadlock. */
 static enum lk_status check_colls(const struct lk_step_model *m)
 {
-    enum lk_status st = LK_OK;
     double latest = 0;
 
     for (size_t k = 0; k < m->n_colls; k++) {
         const struct lk_step_coll *c = &m->colls[k];
 
-        LK_TRY(check_range("a collective's ready position", c->ready, LK_STEP_END));
-        LK_TRY(check_range("a collective's need position", c->need, LK_STEP_END + 2));
-        LK_TRY(check_range("a collective's cost", c->cost_s, DURATION_MAX));
+        LK_PASS(check_range("a collective's ready position", c->ready, LK_STEP_END));
+        LK_PASS(check_range("a collective's need position", c->need, LK_STEP_END + 2));
+        LK_PASS(check_range("a collective's cost", c->cost_s, DURATION_MAX));
         latest = fmax(latest, c->ready);
         if (c->need < latest || c->need >= c->ready + LK_STEP_END)
             return lk_fail(LK_EUSAGE,
@@ -54,8 +53,7 @@ static enum lk_status check_colls(const struct lk_step_model *m)
                            "2",
                            k, c->need);
     }
-out:
-    return st;
+    return LK_OK;
 }
 
 static enum lk_status check(const struct lk_step_model *m)
@@ -135,20 +133,17 @@ static void sort_by_ready(const struct lk_step_model *m, struct lk_step_list *l)
 
 static enum lk_status list_init(struct lk_step_list *l, const struct lk_step_model *m, bool last)
 {
-    enum lk_status st = LK_OK;
-
-    LK_TRY(lk_alloc(&l->coll, m->n_colls, sizeof *l->coll));
-    LK_TRY(lk_alloc(&l->by_ready, m->n_colls, sizeof *l->by_ready));
+    LK_PASS(lk_alloc(&l->coll, m->n_colls, sizeof *l->coll));
+    LK_PASS(lk_alloc(&l->by_ready, m->n_colls, sizeof *l->by_ready));
     for (size_t k = 0; k < m->n_colls; k++)
         if (last || m->colls[k].every_micro_batch)
             l->coll[l->n++] = k;
-    LK_TRY(lk_alloc(&l->block, l->n + 1, sizeof *l->block));
+    LK_PASS(lk_alloc(&l->block, l->n + 1, sizeof *l->block));
     l->block[l->n] = INFINITY;
     for (size_t i = l->n; i-- > 0;)
         l->block[i] = fmin(l->block[i + 1], m->colls[l->coll[i]].need);
     sort_by_ready(m, l);
-out:
-    return st;
+    return LK_OK;
 }
 
 static void list_fini(struct lk_step_list *l)
@@ -253,15 +248,13 @@ static void set_persistent(struct lk_step_plan *p)
 
 static enum lk_status loaders_init(struct lk_step_plan *p)
 {
-    enum lk_status st = LK_OK;
     size_t n = (size_t)p->model->ranks, depth = (size_t)p->model->prefetch_depth;
 
-    LK_TRY(lk_alloc(&p->loaders, n, sizeof *p->loaders));
-    LK_TRY(lk_alloc(&p->taken_ns, n * depth, sizeof *p->taken_ns));
+    LK_PASS(lk_alloc(&p->loaders, n, sizeof *p->loaders));
+    LK_PASS(lk_alloc(&p->taken_ns, n * depth, sizeof *p->taken_ns));
     for (size_t i = 0; i < n; i++)
         p->loaders[i].taken_ns = p->taken_ns + i * depth;
-out:
-    return st;
+    return LK_OK;
 }
 
 enum lk_status lk_step_plan_init(struct lk_step_plan *p, const struct lk_step_model *m,
@@ -409,7 +402,6 @@ uint64_t lk_step_input_ns(struct lk_step_plan *p, size_t rank, uint64_t i, uint6
 
 enum lk_status lk_step_finish(const struct lk_step_plan *p, struct lk_sim_result *out)
 {
-    enum lk_status st = LK_OK;
     const struct lk_step_model *m = p->model;
     const struct lk_step_sums *sums = &p->sums;
     double n = (double)p->steps * m->ranks * 1e9, micro = m->accumulation;
@@ -419,7 +411,7 @@ enum lk_status lk_step_finish(const struct lk_step_plan *p, struct lk_sim_result
     struct lk_sim_result r = {.n = (size_t)p->steps};
     double *loss = r.losses_s;
 
-    LK_TRY(lk_alloc(&r.step_s, r.n, sizeof *r.step_s));
+    LK_PASS(lk_alloc(&r.step_s, r.n, sizeof *r.step_s));
     for (size_t i = 0; i < r.n; i++)
         r.step_s[i] = lk_s_from_ns(sums->step_ns[i]) / m->ranks;
     r.mean_s = lk_stats_mean(r.step_s, r.n);
@@ -436,8 +428,7 @@ enum lk_status lk_step_finish(const struct lk_step_plan *p, struct lk_sim_result
         rest -= loss[i];
     loss[LK_LOSS_REST] = rest;
     *out = r;
-out:
-    return st;
+    return LK_OK;
 }
 
 void lk_sim_result_fini(struct lk_sim_result *r)

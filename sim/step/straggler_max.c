@@ -138,22 +138,18 @@ static void set_noise(struct noise *n, const struct lk_straggler_law *law, int m
 
 static enum lk_status add_rank(struct law *l, double mean, double sd, double n)
 {
-    enum lk_status st = LK_OK;
-
     for (size_t i = 0; i < l->n; i++)
         if (l->groups[i].mean == mean && l->groups[i].sd == sd) {
             l->groups[i].n += n;
             return LK_OK;
         }
-    LK_TRY(lk_array_grow(&l->groups, &l->capacity, l->n + 1, sizeof *l->groups));
+    LK_PASS(lk_array_grow(&l->groups, &l->capacity, l->n + 1, sizeof *l->groups));
     l->groups[l->n++] = (struct group){mean, sd, n};
-out:
-    return st;
+    return LK_OK;
 }
 
 static enum lk_status set_groups(struct law *l, const struct lk_step_model *m)
 {
-    enum lk_status st = LK_OK;
     int per_node = (m->ranks + m->nodes - 1) / m->nodes;
     double own_sd = m->law.rank_sd, sd = hypot(own_sd, m->law.node_sd);
 
@@ -164,14 +160,13 @@ static enum lk_status set_groups(struct law *l, const struct lk_step_model *m)
                node = m->node_slowness ? m->node_slowness[r / per_node] : NAN;
 
         if (!isnan(rank))
-            LK_TRY(add_rank(l, rank, 0, 1));
+            LK_PASS(add_rank(l, rank, 0, 1));
         else if (!isnan(node))
-            LK_TRY(add_rank(l, node, own_sd, 1));
+            LK_PASS(add_rank(l, node, own_sd, 1));
         else
-            LK_TRY(add_rank(l, 0, sd, 1));
+            LK_PASS(add_rank(l, 0, sd, 1));
     }
-out:
-    return st;
+    return LK_OK;
 }
 
 /* Spread half of the cells evenly to the 95 % quantile, the others ever wider to the end. */

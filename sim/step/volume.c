@@ -61,25 +61,23 @@ static enum lk_dtype marker(enum lk_grad_dtype d)
 
 static enum lk_status set_tensors(struct build *b)
 {
-    enum lk_status st = LK_OK;
     enum lk_grad_dtype d = b->config->grad_dtype;
 
-    LK_TRY(lk_job_bucket_tensors(b->job, &b->tensors));
+    LK_PASS(lk_job_bucket_tensors(b->job, &b->tensors));
     for (size_t i = 0; d != LK_GRAD_OWN && i < b->job->n_tensors; i++)
         if (is_float(b->job->tensors[i].dtype)) {
             b->tensors[i].bytes = b->job->tensors[i].elems * lk_grad_dtype_bytes(d);
             b->tensors[i].dtype = marker(d);
         }
-    LK_TRY(lk_bucket_rebuilt(b->tensors, b->job->n_tensors, b->job->ready_order,
-                             b->config->first_bytes, b->config->cap_bytes, &b->plan));
-    LK_TRY(lk_alloc(&b->ready, b->plan.n_buckets + 1, sizeof *b->ready));
+    LK_PASS(lk_bucket_rebuilt(b->tensors, b->job->n_tensors, b->job->ready_order,
+                              b->config->first_bytes, b->config->cap_bytes, &b->plan));
+    LK_PASS(lk_alloc(&b->ready, b->plan.n_buckets + 1, sizeof *b->ready));
     for (size_t k = 0; k < b->plan.n_buckets; k++) {
         b->ready[k + 1] = b->ready[k];
         for (size_t i = b->plan.first[k]; i < b->plan.first[k + 1]; i++)
             b->ready[k + 1] = fmax(b->ready[k + 1], b->job->tensors[b->plan.index[i]].ready);
     }
-out:
-    return st;
+    return LK_OK;
 }
 
 static uint64_t total_bytes(const struct build *b)
@@ -127,7 +125,6 @@ static struct group counterparts(const struct build *b, const struct group *shar
 
 static enum lk_status add(struct build *b, const struct group *g, struct lk_volume_coll c)
 {
-    enum lk_status st = LK_OK;
     struct lk_volume *v = b->v;
 
     if (!c.step.bytes)
@@ -137,10 +134,9 @@ static enum lk_status add(struct build *b, const struct group *g, struct lk_volu
     c.step.inside = g->nodes < 2;
     c.groups = g->groups;
     c.period = c.period ? c.period : 1;
-    LK_TRY(lk_array_grow(&v->colls, &v->capacity, v->n + 1, sizeof *v->colls));
+    LK_PASS(lk_array_grow(&v->colls, &v->capacity, v->n + 1, sizeof *v->colls));
     v->colls[v->n++] = c;
-out:
-    return st;
+    return LK_OK;
 }
 
 /* Add a collective that carries no gradients. */
@@ -203,7 +199,6 @@ static bool is_worth(const struct build *b, size_t t, double *n, double *m)
 
 static enum lk_status add_powersgd(struct build *b, const struct group *g, size_t k, bool every)
 {
-    enum lk_status st = LK_OK;
     struct lk_volume_coll rest = of_bucket(b, LK_ALL_REDUCE, k, every), p = rest, q = rest;
     double p_bytes = 0, q_bytes = 0, rest_bytes = 0;
 
@@ -225,33 +220,29 @@ static enum lk_status add_powersgd(struct build *b, const struct group *g, size_
     rest.step.bytes = (uint64_t)rest_bytes;
     p.step.bytes = (uint64_t)ceil(p_bytes);
     q.step.bytes = (uint64_t)ceil(q_bytes);
-    LK_TRY(add(b, g, rest));
-    LK_TRY(add(b, g, p));
-    LK_TRY(add(b, g, q));
-out:
-    return st;
+    LK_PASS(add(b, g, rest));
+    LK_PASS(add(b, g, p));
+    return add(b, g, q);
 }
 
 /* Add the reduction of all buckets' gradients within a group; `every` micro-batch or the last. */
 static enum lk_status add_gradients(struct build *b, const struct group *g, enum lk_coll coll,
                                     bool every)
 {
-    enum lk_status st = LK_OK;
     enum lk_compression how = b->config->compression;
 
     for (size_t k = 0; k < b->plan.n_buckets; k++) {
         struct lk_volume_coll c = of_bucket(b, coll, k, every);
 
         if (how == LK_COMPRESSION_POWERSGD) {
-            LK_TRY(add_powersgd(b, g, k, every));
+            LK_PASS(add_powersgd(b, g, k, every));
             continue;
         }
         if (how != LK_COMPRESSION_NONE)
             compress_half(b, k, &c);
-        LK_TRY(add(b, g, c));
+        LK_PASS(add(b, g, c));
     }
-out:
-    return st;
+    return LK_OK;
 }
 
 static enum lk_status add_ddp(struct build *b)
@@ -275,11 +266,8 @@ static enum lk_status add_all_parameters(struct build *b, enum lk_coll coll, int
 
 static enum lk_status add_zero1(struct build *b)
 {
-    enum lk_status st = LK_OK;
-    LK_TRY(add_gradients(b, &b->all, LK_REDUCE_SCATTER, b->config->sharding == LK_SHARDING_ZERO2));
-    LK_TRY(add_all_parameters(b, LK_ALL_GATHER, 1));
-out:
-    return st;
+    LK_PASS(add_gradients(b, &b->all, LK_REDUCE_SCATTER, b->config->sharding == LK_SHARDING_ZERO2));
+    return add_all_parameters(b, LK_ALL_GATHER, 1);
 }
 
 /*
@@ -289,14 +277,13 @@ out:
  */
 static enum lk_status add_forward_gathers(struct build *b, const struct group *g)
 {
-    enum lk_status st = LK_OK;
     size_t n = b->plan.n_buckets;
 
     for (size_t k = n; k-- > 0;)
-        LK_TRY(add_other(b, g, LK_ALL_GATHER, b->plan.bytes[k], k + 1 < n ? 1 - b->ready[k + 2] : 0,
-                         k + 1 < n ? 1 - b->ready[k + 1] : 0, true));
-out:
-    return st;
+        LK_PASS(add_other(b, g, LK_ALL_GATHER, b->plan.bytes[k],
+                          k + 1 < n ? 1 - b->ready[k + 2] : 0, k + 1 < n ? 1 - b->ready[k + 1] : 0,
+                          true));
+    return LK_OK;
 }
 
 /*
@@ -305,26 +292,19 @@ out:
  */
 static enum lk_status add_backward_gathers(struct build *b, const struct group *g)
 {
-    enum lk_status st = LK_OK;
-
     for (size_t k = 0; k < b->plan.n_buckets; k++)
-        LK_TRY(add_other(b, g, LK_ALL_GATHER, b->plan.bytes[k],
-                         LK_STEP_BACKWARD + (k ? b->ready[k - 1] : 0),
-                         LK_STEP_BACKWARD + b->ready[k], true));
-out:
-    return st;
+        LK_PASS(add_other(b, g, LK_ALL_GATHER, b->plan.bytes[k],
+                          LK_STEP_BACKWARD + (k ? b->ready[k - 1] : 0),
+                          LK_STEP_BACKWARD + b->ready[k], true));
+    return LK_OK;
 }
 
 static enum lk_status add_full_shard(struct build *b, const struct group *g)
 {
-    enum lk_status st = LK_OK;
-
-    LK_TRY(add_forward_gathers(b, g));
+    LK_PASS(add_forward_gathers(b, g));
     if (b->config->sharding != LK_SHARDING_GRAD_OP)
-        LK_TRY(add_backward_gathers(b, g));
-    LK_TRY(add_gradients(b, g, LK_REDUCE_SCATTER, true));
-out:
-    return st;
+        LK_PASS(add_backward_gathers(b, g));
+    return add_gradients(b, g, LK_REDUCE_SCATTER, true);
 }
 
 static enum lk_status add_zero3(struct build *b)
@@ -338,40 +318,35 @@ static enum lk_status add_zero3(struct build *b)
  */
 static enum lk_status add_hsdp(struct build *b)
 {
-    enum lk_status st = LK_OK;
     struct group shard, across;
     size_t first;
 
-    LK_TRY(neighbours(b, &shard));
+    LK_PASS(neighbours(b, &shard));
     across = counterparts(b, &shard);
-    LK_TRY(add_full_shard(b, &shard));
+    LK_PASS(add_full_shard(b, &shard));
     first = b->v->n;
-    LK_TRY(add_gradients(b, &across, LK_ALL_REDUCE, false));
+    LK_PASS(add_gradients(b, &across, LK_ALL_REDUCE, false));
     for (size_t i = first; i < b->v->n; i++) {
         struct lk_volume_coll *c = &b->v->colls[i];
 
         c->step.bytes = (c->step.bytes - 1) / (uint64_t)shard.ranks + 1;
         c->memory_bytes = 0; /* the cast is the reduce-scatter's */
     }
-out:
-    return st;
+    return LK_OK;
 }
 
 static enum lk_status add_periodic(struct build *b)
 {
-    enum lk_status st = LK_OK;
     struct group near;
 
     if (b->config->averaging_period < 1)
         return lk_fail(LK_EUSAGE, "%s needs a period: steps from one averaging to the next, >= 1",
                        lk_sharding_name(b->config->sharding));
     if (b->config->shard_group > 1) {
-        LK_TRY(neighbours(b, &near));
-        LK_TRY(add_gradients(b, &near, LK_ALL_REDUCE, !b->config->no_sync));
+        LK_PASS(neighbours(b, &near));
+        LK_PASS(add_gradients(b, &near, LK_ALL_REDUCE, !b->config->no_sync));
     }
-    LK_TRY(add_all_parameters(b, LK_ALL_REDUCE, b->config->averaging_period));
-out:
-    return st;
+    return add_all_parameters(b, LK_ALL_REDUCE, b->config->averaging_period);
 }
 
 /*
@@ -380,15 +355,12 @@ out:
  */
 static enum lk_status add_async(struct build *b)
 {
-    enum lk_status st = LK_OK;
     if (b->job->n_sync_bn)
         return lk_fail(LK_EUSAGE, "asynchronous updates with SyncBatchNorm: it is a barrier");
-    LK_TRY(add_gradients(b, &b->all, LK_REDUCE_SCATTER, false));
+    LK_PASS(add_gradients(b, &b->all, LK_REDUCE_SCATTER, false));
     for (size_t i = 0; i < b->v->n; i++)
         b->v->colls[i].step.need = LK_STEP_END;
-    LK_TRY(add_all_parameters(b, LK_ALL_GATHER, 1));
-out:
-    return st;
+    return add_all_parameters(b, LK_ALL_GATHER, 1);
 }
 
 /* ---- What the job adds ---- */
@@ -399,20 +371,18 @@ out:
  */
 static enum lk_status add_sync_bn(struct build *b)
 {
-    enum lk_status st = LK_OK;
     for (size_t i = 0; i < b->job->n_sync_bn; i++) {
         const struct lk_job_sync_bn *n = &b->job->sync_bn[i];
         uint64_t channels = (uint64_t)n->channels;
         double back = LK_STEP_BACKWARD + 1 - n->at;
 
-        LK_TRY(add_other(b, &b->all, LK_ALL_GATHER,
-                         (2 * channels + 1) * STATISTIC_BYTES * (uint64_t)b->all.ranks, n->at,
-                         n->at, true));
-        LK_TRY(
+        LK_PASS(add_other(b, &b->all, LK_ALL_GATHER,
+                          (2 * channels + 1) * STATISTIC_BYTES * (uint64_t)b->all.ranks, n->at,
+                          n->at, true));
+        LK_PASS(
             add_other(b, &b->all, LK_ALL_REDUCE, 2 * channels * STATISTIC_BYTES, back, back, true));
     }
-out:
-    return st;
+    return LK_OK;
 }
 
 static enum lk_status add_used_map(struct build *b)

@@ -27,26 +27,20 @@ void lk_mixture_fini(struct lk_mixture *m)
 
 enum lk_status lk_mixture_add(struct lk_mixture *m, double log_weight, double mean, double sd)
 {
-    enum lk_status st = LK_OK;
-
-    LK_TRY(lk_array_grow(&m->parts, &m->capacity, m->n + 1, sizeof *m->parts));
+    LK_PASS(lk_array_grow(&m->parts, &m->capacity, m->n + 1, sizeof *m->parts));
     m->parts[m->n++] = (struct lk_mixture_part){log_weight, mean, sd};
-out:
-    return st;
+    return LK_OK;
 }
 
 enum lk_status lk_mixture_append(struct lk_mixture *m, const struct lk_mixture *from,
                                  double log_weight)
 {
-    enum lk_status st = LK_OK;
-
-    LK_TRY(lk_array_grow(&m->parts, &m->capacity, m->n + from->n, sizeof *m->parts));
+    LK_PASS(lk_array_grow(&m->parts, &m->capacity, m->n + from->n, sizeof *m->parts));
     for (size_t i = 0; i < from->n; i++) {
         m->parts[m->n] = from->parts[i];
         m->parts[m->n++].log_weight += log_weight;
     }
-out:
-    return st;
+    return LK_OK;
 }
 
 /* Return ln of the sum of the weights. */
@@ -280,7 +274,6 @@ static enum lk_status add_cell(const struct lk_scaling_prior *p, const struct ce
                                const struct row *rows, size_t n, double *lower, double *z,
                                double model, struct lk_mixture *out)
 {
-    enum lk_status st = LK_OK;
     double mean, sd, evidence;
     double jump = 1 - pow(1 - fmin(p->jump, 0.9), doublings(rows, n)), size = c->s * p->jump_size;
     double recovery = p->recovery * jump;
@@ -289,13 +282,12 @@ static enum lk_status add_cell(const struct lk_scaling_prior *p, const struct ce
     evidence += c->log_weight;
     mean = fmin(mean, ceiling(rows, n)) + model;
     evidence -= log1p(recovery);
-    LK_TRY(lk_mixture_add(out, evidence + log1p(-jump), mean, sd));
+    LK_PASS(lk_mixture_add(out, evidence + log1p(-jump), mean, sd));
     if (jump > 0)
-        LK_TRY(lk_mixture_add(out, evidence + log(jump), mean + size, hypot(sd, size)));
+        LK_PASS(lk_mixture_add(out, evidence + log(jump), mean + size, hypot(sd, size)));
     if (recovery > 0)
-        LK_TRY(lk_mixture_add(out, evidence + log(recovery), mean - size, hypot(sd, size)));
-out:
-    return st;
+        LK_PASS(lk_mixture_add(out, evidence + log(recovery), mean - size, hypot(sd, size)));
+    return LK_OK;
 }
 
 static enum lk_status add_cells(const struct lk_scaling_prior *p, const struct row *rows, size_t n,

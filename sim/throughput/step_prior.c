@@ -77,10 +77,9 @@ static struct draw make_draw(const struct lk_step_prior *p, bool timed, const do
 
 static enum lk_status make_draws(struct lk_step_prior *p, bool timed, uint64_t seed)
 {
-    enum lk_status st = LK_OK;
     double z[LK_STEP_UNKNOWN_COUNT];
 
-    LK_TRY(lk_alloc(&p->draws, p->n_draws, sizeof *p->draws));
+    LK_PASS(lk_alloc(&p->draws, p->n_draws, sizeof *p->draws));
     for (size_t i = 0; i < p->n_draws; i++) {
         struct lk_rng g = lk_rng_init(seed, lk_rng_stream("step_prior.draw", i));
 
@@ -88,8 +87,7 @@ static enum lk_status make_draws(struct lk_step_prior *p, bool timed, uint64_t s
             z[k] = lk_rng_normal(&g);
         p->draws[i] = make_draw(p, timed, z);
     }
-out:
-    return st;
+    return LK_OK;
 }
 
 /* ---- Shapes ---- */
@@ -150,7 +148,6 @@ out:
 enum lk_status lk_step_prior_shape(struct lk_step_prior *p, const struct lk_config *config,
                                    size_t *out)
 {
-    enum lk_status st = LK_OK;
     struct lk_config key = *config;
     struct shape s;
 
@@ -162,12 +159,11 @@ enum lk_status lk_step_prior_shape(struct lk_step_prior *p, const struct lk_conf
             *out = i;
             return LK_OK;
         }
-    LK_TRY(lk_array_grow(&p->shapes, &p->shapes_capacity, p->n_shapes + 1, sizeof *p->shapes));
-    LK_TRY(shape_init(p, &key, &s));
+    LK_PASS(lk_array_grow(&p->shapes, &p->shapes_capacity, p->n_shapes + 1, sizeof *p->shapes));
+    LK_PASS(shape_init(p, &key, &s));
     *out = p->n_shapes;
     p->shapes[p->n_shapes++] = s;
-out:
-    return st;
+    return LK_OK;
 }
 
 void lk_step_prior_grade(const struct lk_step_prior *p, size_t shape, enum lk_evidence *out,
@@ -227,7 +223,6 @@ enum lk_status lk_step_prior_step_s(struct lk_step_prior *p, size_t draw, size_t
                                     double compute_s, double usual_s, double *losses_s,
                                     double *out_s)
 {
-    enum lk_status st = LK_OK;
     const struct draw *d = &p->draws[draw];
     struct shape *s = &p->shapes[shape];
     bool alone = s->key.gpus == 1 || s->key.sharding == LK_SHARDING_ASYNC;
@@ -247,13 +242,12 @@ enum lk_status lk_step_prior_step_s(struct lk_step_prior *p, size_t draw, size_t
     m.delta = d->delta;
     m.law = (struct lk_straggler_law){0};
     m.colls = s->colls;
-    LK_TRY(lk_closed_form_run(&m, &q, &r));
+    LK_PASS(lk_closed_form_run(&m, &q, &r));
     *out_s = r.mean_s;
     if (losses_s)
         add_losses(&r, s->key.accumulation * compute_s * (slow - 1), losses_s);
     lk_sim_result_fini(&r);
-out:
-    return st;
+    return LK_OK;
 }
 
 /* ---- Interface ---- */
@@ -261,18 +255,15 @@ out:
 static enum lk_status make_costs(struct lk_step_prior *p, const struct lk_cluster *cluster,
                                  uint64_t seed)
 {
-    enum lk_status st = LK_OK;
-
-    LK_TRY(lk_alpha_beta_fit_missing(cluster, &p->cluster, &p->own_fits));
+    LK_PASS(lk_alpha_beta_fit_missing(cluster, &p->cluster, &p->own_fits));
     p->cluster.nodes = 0;
-    LK_TRY(lk_cost_model_create(&p->cluster, NULL, NULL, &p->cost));
+    LK_PASS(lk_cost_model_create(&p->cluster, NULL, NULL, &p->cost));
     for (int i = 0; i < COST_DRAWS; i++) {
         struct lk_rng g = lk_rng_init(seed, lk_rng_stream("step_prior.cost", (uint64_t)i));
 
-        LK_TRY(lk_cost_model_create(&p->cluster, &g, NULL, &p->costs[i]));
+        LK_PASS(lk_cost_model_create(&p->cluster, &g, NULL, &p->costs[i]));
     }
-out:
-    return st;
+    return LK_OK;
 }
 
 enum lk_status lk_step_prior_create(const struct lk_job *job, bool timed,

@@ -44,16 +44,14 @@ bool lk_throughput_same_batch(const struct lk_config *a, const struct lk_config 
 static enum lk_status count(const struct lk_csv *csv, size_t row, size_t col, int fallback,
                             int *out)
 {
-    enum lk_status st = LK_OK;
     int64_t v;
 
     *out = fallback;
     if (!lk_csv_has(csv, row, col) && !columns[col].required)
         return LK_OK;
-    LK_TRY(lk_csv_int(csv, row, col, 1, COUNT_MAX, &v));
+    LK_PASS(lk_csv_int(csv, row, col, 1, COUNT_MAX, &v));
     *out = (int)v;
-out:
-    return st;
+    return LK_OK;
 }
 
 static enum lk_status read_row(const struct lk_csv *csv, size_t row, struct lk_scaling_point *p)

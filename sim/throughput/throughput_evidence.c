@@ -136,19 +136,17 @@ static enum lk_status check_reach(const struct table *e, const struct lk_config 
 /* Grades a prediction beyond the rows as a preset's where the network is a preset's. */
 static enum lk_status grade_model(const struct table *e, struct lk_prediction *p)
 {
-    enum lk_status st = LK_OK;
     enum lk_evidence grade;
     char text[sizeof p->evidence_text];
     size_t at;
 
-    LK_TRY(lk_step_prior_shape(e->step, &p->config, &at));
+    LK_PASS(lk_step_prior_shape(e->step, &p->config, &at));
     lk_step_prior_grade(e->step, at, &grade, text, sizeof text);
     if (grade == LK_EVIDENCE_PRESET) {
         p->evidence = grade;
         snprintf(p->evidence_text, sizeof p->evidence_text, "%s", text);
     }
-out:
-    return st;
+    return LK_OK;
 }
 
 /* Returns the setting in which every row differs from the configuration, its batch first. */
@@ -212,52 +210,45 @@ static double measured_s(const struct table *e, const struct lk_config *c)
 /* Sets the bound of a configuration: the links' where a cluster is given; 0: not known. */
 static enum lk_status set_bound(const struct table *e, struct lk_prediction *p)
 {
-    enum lk_status st = LK_OK;
     size_t shape;
 
     if (!e->step)
         return LK_OK;
-    LK_TRY(lk_step_prior_shape(e->step, &p->config, &shape));
+    LK_PASS(lk_step_prior_shape(e->step, &p->config, &shape));
     p->bound_s = lk_step_prior_bound_s(e->step, shape);
-out:
-    return st;
+    return LK_OK;
 }
 
 /* Sets step and interval of p->config by a fit. */
 static enum lk_status set_step(struct lk_throughput_fit *fit, double level, struct lk_prediction *p)
 {
-    enum lk_status st = LK_OK;
     struct lk_scaling_point target = {.config = p->config};
     double samples = lk_config_samples(&p->config);
     struct lk_estimate t;
 
-    LK_TRY(lk_throughput_fit_at(fit, &target, level, &t));
+    LK_PASS(lk_throughput_fit_at(fit, &target, level, &t));
     p->step_s = samples / t.value;
     p->lo_s = samples / t.hi;
     p->hi_s = samples / t.lo;
-out:
-    return st;
+    return LK_OK;
 }
 
 static enum lk_status set_losses(struct table *e, struct lk_prediction *p)
 {
-    enum lk_status st = LK_OK;
     struct lk_scaling_point target = {.config = p->config};
 
     for (int i = 0; i < LK_LOSS_COUNT; i++)
         p->losses_s[i] = NAN;
     if (!e->step)
         return LK_OK;
-    LK_TRY(lk_throughput_fit_losses(&e->fit, &target, p->losses_s));
+    LK_PASS(lk_throughput_fit_losses(&e->fit, &target, p->losses_s));
     for (int i = 0; i < LK_LOSS_COUNT; i++)
         p->losses_s[i] *= p->step_s;
-out:
-    return st;
+    return LK_OK;
 }
 
 static enum lk_status at(void *self, const struct lk_config *c, struct lk_prediction *out)
 {
-    enum lk_status st = LK_OK;
     struct table *e = self;
     struct lk_prediction p = {.config = *c,
                               .measured_s = measured_s(e, c),
@@ -265,29 +256,26 @@ static enum lk_status at(void *self, const struct lk_config *c, struct lk_predic
                               .measured_hi_s = NAN,
                               .batch_extrapolation = batch_extrapolation(e, c)};
 
-    LK_TRY(check_reach(e, c, p.batch_extrapolation));
-    LK_TRY(set_step(&e->fit, e->q.grid.level, &p));
-    LK_TRY(grade(e, &p));
-    LK_TRY(set_losses(e, &p));
-    LK_TRY(set_bound(e, &p));
+    LK_PASS(check_reach(e, c, p.batch_extrapolation));
+    LK_PASS(set_step(&e->fit, e->q.grid.level, &p));
+    LK_PASS(grade(e, &p));
+    LK_PASS(set_losses(e, &p));
+    LK_PASS(set_bound(e, &p));
     if (isnan(p.measured_s))
         lk_prediction_raise(&p);
     *out = p;
-out:
-    return st;
+    return LK_OK;
 }
 
 static enum lk_status estimate(void *self, const struct lk_config *c, double *out_step_s)
 {
-    enum lk_status st = LK_OK;
     struct table *e = self;
     struct lk_prediction p = {.config = *c};
 
-    LK_TRY(set_step(&e->fit, e->q.grid.level, &p));
-    LK_TRY(set_bound(e, &p));
+    LK_PASS(set_step(&e->fit, e->q.grid.level, &p));
+    LK_PASS(set_bound(e, &p));
     *out_step_s = fmax(p.step_s, p.bound_s);
-out:
-    return st;
+    return LK_OK;
 }
 
 static enum lk_status predict_from(const struct table *e, const struct lk_scaling_point *rows,
@@ -345,7 +333,6 @@ static struct lk_evidence_source source_of(struct table *e);
 
 static enum lk_status set_names(const struct table *e, struct lk_forecast *out)
 {
-    enum lk_status st = LK_OK;
     const struct lk_predict_request *q = &e->q.grid;
     const struct lk_config *reference = &e->t->points[0].config;
     struct lk_config like = *e->largest;
@@ -356,33 +343,30 @@ static enum lk_status set_names(const struct table *e, struct lk_forecast *out)
         like.accumulation = (int)q->accumulations[0];
     if (!q->global_batch)
         reference = smallest(e, &like);
-    LK_TRY(lk_strdup(&out->job, e->t->name));
-    LK_TRY(lk_strdup(&out->cluster, e->step ? e->cluster.name : "as measured"));
-    LK_TRY(lk_strdup(&out->sample_unit, "sample"));
+    LK_PASS(lk_strdup(&out->job, e->t->name));
+    LK_PASS(lk_strdup(&out->cluster, e->step ? e->cluster.name : "as measured"));
+    LK_PASS(lk_strdup(&out->sample_unit, "sample"));
     if (reference)
-        LK_TRY(lk_asprintf(&out->reference, "%d GPU%s%s", reference->gpus,
-                           reference->gpus > 1 ? "s" : "",
-                           q->global_batch ? ", the same global batch" : ""));
+        LK_PASS(lk_asprintf(&out->reference, "%d GPU%s%s", reference->gpus,
+                            reference->gpus > 1 ? "s" : "",
+                            q->global_batch ? ", the same global batch" : ""));
     else
-        LK_TRY(lk_strdup(&out->reference, e->step ? "the smallest count, as forecast"
-                                                  : "none: no run of this batch"));
-out:
-    return st;
+        LK_PASS(lk_strdup(&out->reference, e->step ? "the smallest count, as forecast"
+                                                   : "none: no run of this batch"));
+    return LK_OK;
 }
 
 /* Notes the rows that no run on the cluster could reach. */
 static enum lk_status note_contradictions(const struct table *e, struct lk_forecast *out)
 {
-    enum lk_status st = LK_OK;
-
     for (size_t i = 0; i < e->t->n; i++) {
         struct lk_prediction p = {.config = e->measured[i].config};
         double measured_s = e->measured[i].step_s;
 
-        LK_TRY(set_bound(e, &p));
+        LK_PASS(set_bound(e, &p));
         if (p.bound_s <= measured_s * (1 + CONTRADICTION))
             continue;
-        LK_TRY(
+        LK_PASS(
             lk_forecast_note(out,
                              "CONTRADICTION: %s says that %d GPUs take %.3g ms a step, and the "
                              "links of %s need %.3g ms for their gradients on %d node%s: is this "
@@ -390,30 +374,28 @@ static enum lk_status note_contradictions(const struct table *e, struct lk_forec
                              e->t->name, p.config.gpus, 1e3 * measured_s, e->cluster.name,
                              1e3 * p.bound_s, p.config.nodes, p.config.nodes > 1 ? "s" : ""));
     }
-out:
-    return st;
+    return LK_OK;
 }
 
 static enum lk_status note_model(const struct table *e, struct lk_forecast *out)
 {
-    enum lk_status st = LK_OK;
     const struct lk_throughput_model *m = e->q.model;
 
-    LK_TRY(lk_forecast_note(out,
-                            "from throughputs, gradients and cluster: the step model, its unknowns "
-                            "fitted to the rows (%.0f of %d draws' worth), and the scaling law of "
-                            "published series",
-                            e->fit.effective, e->q.grid.draws * LK_STEP_FIT_PROPOSALS));
+    LK_PASS(
+        lk_forecast_note(out,
+                         "from throughputs, gradients and cluster: the step model, its unknowns "
+                         "fitted to the rows (%.0f of %d draws' worth), and the scaling law of "
+                         "published series",
+                         e->fit.effective, e->q.grid.draws * LK_STEP_FIT_PROPOSALS));
     if (e->fit.step_odds < ODDS_NOTED)
-        LK_TRY(lk_forecast_note(out,
-                                "the rows speak against the step model (odds %.2g to the law): is "
-                                "%s this machine, and are gradients and batch this job's?",
-                                e->fit.step_odds, m->cluster->name));
+        LK_PASS(lk_forecast_note(out,
+                                 "the rows speak against the step model (odds %.2g to the law): is "
+                                 "%s this machine, and are gradients and batch this job's?",
+                                 e->fit.step_odds, m->cluster->name));
     if (!m->timed)
-        LK_TRY(
+        LK_PASS(
             lk_forecast_note(out, "assumed: gradients ready evenly over backward, give or take"));
-out:
-    return st;
+    return LK_OK;
 }
 
 static enum lk_status prepare(void *self, struct lk_forecast *out)

@@ -70,8 +70,6 @@ static double step_of(const struct lk_scaling_point *p)
 
 static enum lk_status find_batches(struct lk_step_fit *f)
 {
-    enum lk_status st = LK_OK;
-
     for (size_t i = 0; i < f->n; i++) {
         const struct lk_scaling_point *p = &f->points[i];
         size_t b = 0;
@@ -87,14 +85,13 @@ static enum lk_status find_batches(struct lk_step_fit *f)
         }
         if (p->config.gpus < f->points[f->smallest[b]].config.gpus)
             f->smallest[b] = i;
-        LK_TRY(lk_step_prior_shape(f->prior, &p->config, &f->shapes[i]));
+        LK_PASS(lk_step_prior_shape(f->prior, &p->config, &f->shapes[i]));
     }
     for (size_t i = 0; i < f->n; i++)
         for (size_t b = 0; b < f->n_batches; b++)
             if (f->batches[b] == f->points[i].config.local_batch)
                 f->batch_of[i] = b;
-out:
-    return st;
+    return LK_OK;
 }
 
 /*
@@ -105,24 +102,23 @@ out:
 static enum lk_status solve(struct lk_step_fit *f, size_t draw, size_t row, double usual_s,
                             double *out)
 {
-    enum lk_status st = LK_OK;
     double target = step_of(&f->points[row]), lo = 0,
            hi = target / f->points[row].config.accumulation;
     double at_lo, at_hi, t = hi, at;
     int side = 0;
 
     *out = 0;
-    LK_TRY(lk_step_prior_step_s(f->prior, draw, f->shapes[row], 0, usual_s, NULL, &at_lo));
-    LK_TRY(lk_step_prior_step_s(f->prior, draw, f->shapes[row], hi, usual_s > 0 ? usual_s : hi,
-                                NULL, &at_hi));
+    LK_PASS(lk_step_prior_step_s(f->prior, draw, f->shapes[row], 0, usual_s, NULL, &at_lo));
+    LK_PASS(lk_step_prior_step_s(f->prior, draw, f->shapes[row], hi, usual_s > 0 ? usual_s : hi,
+                                 NULL, &at_hi));
     at_lo -= target;
     at_hi -= target;
     if (at_lo >= 0)
         return LK_OK;
     for (int i = 0; i < SOLVE_ITERATIONS && at_hi > 0; i++) {
         t = (lo * at_hi - hi * at_lo) / (at_hi - at_lo);
-        LK_TRY(lk_step_prior_step_s(f->prior, draw, f->shapes[row], t, usual_s > 0 ? usual_s : t,
-                                    NULL, &at));
+        LK_PASS(lk_step_prior_step_s(f->prior, draw, f->shapes[row], t, usual_s > 0 ? usual_s : t,
+                                     NULL, &at));
         at -= target;
         if (fabs(at) < SOLVE_TOLERANCE * target)
             break;
@@ -139,29 +135,25 @@ static enum lk_status solve(struct lk_step_fit *f, size_t draw, size_t row, doub
         }
     }
     *out = t;
-out:
-    return st;
+    return LK_OK;
 }
 
 /* Solve for the compute of every batch. The fixed cost is scaled from the first batch. */
 static enum lk_status explain(struct lk_step_fit *f, struct account *a)
 {
-    enum lk_status st = LK_OK;
-
     a->possible = true;
     for (size_t b = 0; b < f->n_batches && a->possible; b++) {
-        LK_TRY(solve(f, a->draw, f->smallest[b], b ? a->compute_s[0] : 0, &a->compute_s[b]));
+        LK_PASS(solve(f, a->draw, f->smallest[b], b ? a->compute_s[0] : 0, &a->compute_s[b]));
         a->possible = a->compute_s[b] > 0;
     }
     for (size_t i = 0; i < f->n && a->possible; i++) {
         double s;
 
-        LK_TRY(lk_step_prior_step_s(f->prior, a->draw, f->shapes[i], a->compute_s[f->batch_of[i]],
-                                    a->compute_s[0], NULL, &s));
+        LK_PASS(lk_step_prior_step_s(f->prior, a->draw, f->shapes[i], a->compute_s[f->batch_of[i]],
+                                     a->compute_s[0], NULL, &s));
         a->y[i] = log(s / samples_a_rank(&f->points[i]));
     }
-out:
-    return st;
+    return LK_OK;
 }
 
 /* ---- Weights ---- */
@@ -194,16 +186,13 @@ static enum lk_status add_account(const struct lk_step_fit *f, const struct acco
 
 static enum lk_status weigh(struct lk_step_fit *f, struct account *a, struct lk_mixture *scratch)
 {
-    enum lk_status st = LK_OK;
-
     a->log_weight = -INFINITY;
     if (!a->possible)
         return LK_OK;
     scratch->n = 0;
-    LK_TRY(add_account(f, a, &f->points[f->n - 1], a->y[f->n - 1], scratch));
+    LK_PASS(add_account(f, a, &f->points[f->n - 1], a->y[f->n - 1], scratch));
     lk_mixture_normalise(scratch, &a->log_weight);
-out:
-    return st;
+    return LK_OK;
 }
 
 /*
@@ -255,7 +244,6 @@ static enum lk_status resample(struct lk_step_fit *f)
 static enum lk_status compute_of(const struct lk_step_fit *f, const struct account *a,
                                  double local_batch, double *out)
 {
-    enum lk_status st = LK_OK;
     struct lk_job_compute rows[LK_SCALING_POINTS_MAX];
     struct lk_batch_point p;
     char assumed[] = "assumed";
@@ -279,10 +267,9 @@ static enum lk_status compute_of(const struct lk_step_fit *f, const struct accou
                                     .gap_s = lk_quantity_none(),
                                     .transient = lk_quantity_none()};
     }
-    LK_TRY(lk_batch_curve_at(&j, (int)local_batch, &p));
+    LK_PASS(lk_batch_curve_at(&j, (int)local_batch, &p));
     *out = p.forward_s;
-out:
-    return st;
+    return LK_OK;
 }
 
 /* prior: of the target's machine. */
@@ -290,13 +277,10 @@ static enum lk_status step_at(const struct lk_step_fit *f, struct lk_step_prior 
                               const struct account *a, size_t shape,
                               const struct lk_scaling_point *target, double *losses_s, double *out)
 {
-    enum lk_status st = LK_OK;
     double compute_s;
 
-    LK_TRY(compute_of(f, a, target->config.local_batch, &compute_s));
-    LK_TRY(lk_step_prior_step_s(prior, a->draw, shape, compute_s, a->compute_s[0], losses_s, out));
-out:
-    return st;
+    LK_PASS(compute_of(f, a, target->config.local_batch, &compute_s));
+    return lk_step_prior_step_s(prior, a->draw, shape, compute_s, a->compute_s[0], losses_s, out);
 }
 
 /* Adds to *out what y may be at the target, as lk_scaling_predict does. */
@@ -400,20 +384,17 @@ out:
 enum lk_status lk_throughput_fit_init(struct lk_throughput_fit *f, struct lk_step_prior *step,
                                       const struct lk_scaling_point *points, size_t n)
 {
-    enum lk_status st = LK_OK;
-
     if (!n || n > LK_SCALING_POINTS_MAX)
         return lk_fail(LK_EEVIDENCE, "a forecast takes 1 to %d measured throughputs, got %zu",
                        LK_SCALING_POINTS_MAX, n);
     *f = (struct lk_throughput_fit){.n = n};
     memcpy(f->points, points, n * sizeof *points);
     if (step) {
-        LK_TRY(step_fit_create(step, f->points, n, &f->step));
+        LK_PASS(step_fit_create(step, f->points, n, &f->step));
         f->effective = f->step->effective;
-        LK_TRY(compare(f));
+        LK_PASS(compare(f));
     }
-out:
-    return st;
+    return LK_OK;
 }
 
 void lk_throughput_fit_fini(struct lk_throughput_fit *f)
@@ -444,25 +425,23 @@ static bool law_knows(const struct lk_throughput_fit *f, const struct lk_scaling
 static enum lk_status change_elsewhere(const struct lk_throughput_fit *fit,
                                        const struct lk_scaling_point *target, double *out)
 {
-    enum lk_status st = LK_OK;
     const struct lk_step_fit *f = fit->step;
     double sum = 0, all = 0;
     size_t here, there;
 
-    LK_TRY(lk_step_prior_shape(f->prior, &target->config, &here));
-    LK_TRY(lk_step_prior_shape(fit->elsewhere, &target->config, &there));
+    LK_PASS(lk_step_prior_shape(f->prior, &target->config, &here));
+    LK_PASS(lk_step_prior_shape(fit->elsewhere, &target->config, &there));
     for (size_t i = 0; i < f->n_accounts; i++) {
         const struct account *a = &f->accounts[i];
         double w = exp(a->log_weight - f->accounts[0].log_weight), s, t;
 
-        LK_TRY(step_at(f, f->prior, a, here, target, NULL, &s));
-        LK_TRY(step_at(f, fit->elsewhere, a, there, target, NULL, &t));
+        LK_PASS(step_at(f, f->prior, a, here, target, NULL, &s));
+        LK_PASS(step_at(f, fit->elsewhere, a, there, target, NULL, &t));
         sum += w * log(t / s);
         all += w;
     }
     *out = sum / all;
-out:
-    return st;
+    return LK_OK;
 }
 
 /* Adds what the law says. It knows the rows' machine alone: what a step changes elsewhere is the
@@ -470,37 +449,33 @@ out:
 static enum lk_status mix_law(const struct lk_throughput_fit *f,
                               const struct lk_scaling_point *target, struct lk_mixture *m)
 {
-    enum lk_status st = LK_OK;
     size_t first = m->n;
     double change = 0;
 
     if (f->elsewhere)
-        LK_TRY(change_elsewhere(f, target, &change));
-    LK_TRY(add_law_alone(f, target, LN_HALF, m));
+        LK_PASS(change_elsewhere(f, target, &change));
+    LK_PASS(add_law_alone(f, target, LN_HALF, m));
     for (size_t i = first; i < m->n; i++)
         m->parts[i].mean += change;
-out:
-    return st;
+    return LK_OK;
 }
 
 static enum lk_status mix(struct lk_throughput_fit *f, const struct lk_scaling_point *target,
                           struct lk_mixture *m)
 {
-    enum lk_status st = LK_OK;
     bool law = !f->step || law_knows(f, target);
 
     if (!law && f->step_odds < ODDS_REFUSED)
-        LK_TRY(lk_fail(LK_EEVIDENCE,
-                       "by cluster %s the step would scale quite unlike the table's rows. Is it "
-                       "this machine, and are the parameters and the local batch this job's?",
-                       lk_step_prior_cluster(f->step->prior)->name));
+        LK_PASS(lk_fail(LK_EEVIDENCE,
+                        "by cluster %s the step would scale quite unlike the table's rows. Is it "
+                        "this machine, and are the parameters and the local batch this job's?",
+                        lk_step_prior_cluster(f->step->prior)->name));
     if (f->step)
-        LK_TRY(predict_by_steps(f->step, f->elsewhere ? f->elsewhere : f->step->prior, target,
-                                law ? LN_HALF : 0, m));
+        LK_PASS(predict_by_steps(f->step, f->elsewhere ? f->elsewhere : f->step->prior, target,
+                                 law ? LN_HALF : 0, m));
     if (law)
-        LK_TRY(mix_law(f, target, m));
-out:
-    return st;
+        LK_PASS(mix_law(f, target, m));
+    return LK_OK;
 }
 
 enum lk_status lk_throughput_fit_at(struct lk_throughput_fit *f,
@@ -524,24 +499,22 @@ enum lk_status lk_throughput_fit_losses(struct lk_throughput_fit *fit,
                                         const struct lk_scaling_point *target,
                                         double out_shares[LK_LOSS_COUNT])
 {
-    enum lk_status st = LK_OK;
     const struct lk_step_fit *f = fit->step;
     struct lk_step_prior *prior = fit->elsewhere ? fit->elsewhere : f->prior;
     double losses_s[LK_LOSS_COUNT], all = 0;
     size_t shape;
 
     memset(out_shares, 0, LK_LOSS_COUNT * sizeof *out_shares);
-    LK_TRY(lk_step_prior_shape(prior, &target->config, &shape));
+    LK_PASS(lk_step_prior_shape(prior, &target->config, &shape));
     for (size_t i = 0; i < f->n_accounts; i++)
         all += exp(f->accounts[i].log_weight - f->accounts[0].log_weight);
     for (size_t i = 0; i < f->n_accounts; i++) {
         double w = exp(f->accounts[i].log_weight - f->accounts[0].log_weight) / all, s;
 
         memset(losses_s, 0, sizeof losses_s);
-        LK_TRY(step_at(f, prior, &f->accounts[i], shape, target, losses_s, &s));
+        LK_PASS(step_at(f, prior, &f->accounts[i], shape, target, losses_s, &s));
         for (int k = 0; k < LK_LOSS_COUNT; k++)
             out_shares[k] += w * losses_s[k] / s;
     }
-out:
-    return st;
+    return LK_OK;
 }

@@ -80,7 +80,6 @@ static enum lk_status parse_number(enum lk_axis a, const char *text, double *out
 {
     static const enum lk_dimension dims[] = {
         [SIZE] = LK_DIM_BYTES, [RATE] = LK_DIM_RATE, [TIME] = LK_DIM_TIME, [RATIO] = LK_DIM_NONE};
-    enum lk_status st = LK_OK;
     int64_t n;
     double v;
 
@@ -88,27 +87,24 @@ static enum lk_status parse_number(enum lk_axis a, const char *text, double *out
         return lk_parse_int64(text, (int64_t)axes[a].min, (int64_t)axes[a].max, &n) == LK_OK
                    ? (*out = (double)n, LK_OK)
                    : LK_EUSAGE;
-    LK_TRY(lk_units_parse(dims[axes[a].kind], text, &v));
+    LK_PASS(lk_units_parse(dims[axes[a].kind], text, &v));
     if (v < axes[a].min || v > axes[a].max || (axes[a].kind == SIZE && v != floor(v)))
         return lk_fail(LK_EUSAGE, "'%s' is out of range: expected %g to %g", text, axes[a].min,
                        axes[a].max);
     *out = v;
-out:
-    return st;
+    return LK_OK;
 }
 
 /* Reads "x2", on the network's axes. */
 static enum lk_status parse_factor(const char *text, struct lk_scaled *out)
 {
-    enum lk_status st = LK_OK;
     double v;
 
-    LK_TRY(lk_parse_double(text + 1, &v));
+    LK_PASS(lk_parse_double(text + 1, &v));
     if (!(v > 1 / FACTOR_MAX && v < FACTOR_MAX))
         return lk_fail(LK_EUSAGE, "'%s': expected a factor above 0, e.g. x2 or x0.5", text);
     *out = v == 1 ? (struct lk_scaled){0} : (struct lk_scaled){v, true}; /* as it is */
-out:
-    return st;
+    return LK_OK;
 }
 
 static enum lk_status parse_word(enum lk_axis a, const char *text, double *out)
@@ -123,14 +119,12 @@ static enum lk_status parse_word(enum lk_axis a, const char *text, double *out)
 /* Reads "none", or "3:1.25". */
 static enum lk_status parse_place(enum lk_axis a, const char *text, struct lk_axis_value *v)
 {
-    enum lk_status st = LK_OK;
     int64_t at = 0;
 
     if (strcmp(text, "none") != 0)
-        LK_TRY(lk_parse_factor_at(text, (int64_t)axes[a].max, &at, &v->number.value));
+        LK_PASS(lk_parse_factor_at(text, (int64_t)axes[a].max, &at, &v->number.value));
     v->at = (int)at;
-out:
-    return st;
+    return LK_OK;
 }
 
 static enum lk_status parse(enum lk_axis a, const char *text, struct lk_axis_value *v)

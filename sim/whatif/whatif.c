@@ -55,14 +55,11 @@ static enum lk_status finish(struct lk_whatif_state *w, struct lk_whatif_item *i
 
 static enum lk_status add_item(struct lk_whatif_state *w, struct lk_whatif_item i, size_t *out)
 {
-    enum lk_status st = LK_OK;
-
-    LK_TRY(finish(w, &i));
-    LK_TRY(lk_array_grow(&w->items, &w->capacity, w->n_items + 1, sizeof *w->items));
+    LK_PASS(finish(w, &i));
+    LK_PASS(lk_array_grow(&w->items, &w->capacity, w->n_items + 1, sizeof *w->items));
     *out = w->n_items;
     w->items[w->n_items++] = i;
-out:
-    return st;
+    return LK_OK;
 }
 
 /* Sets the other axes that this one needs, to the first value that was asked for. */
@@ -89,7 +86,6 @@ static void apply_companions(const struct lk_whatif_state *w, enum lk_axis of,
 /* Adds the current configuration at each GPU count, then each axis moved alone. */
 static enum lk_status add_current(struct lk_whatif_state *w)
 {
-    enum lk_status st = LK_OK;
     const struct lk_whatif_request *q = w->request;
 
     for (size_t g = 0; g < q->axes[LK_AXIS_GPUS].n; g++) {
@@ -97,7 +93,7 @@ static enum lk_status add_current(struct lk_whatif_state *w)
         size_t at, current;
 
         lk_axis_apply(LK_AXIS_GPUS, &q->axes[LK_AXIS_GPUS].v[g], w->source->job, &i.s);
-        LK_TRY(add_item(w, i, &current));
+        LK_PASS(add_item(w, i, &current));
         for (int a = LK_AXIS_GPUS + 1; a < LK_AXIS_COUNT; a++)
             for (size_t v = 0; v < q->axes[a].n; v++) {
                 struct lk_whatif_item e = i;
@@ -109,11 +105,10 @@ static enum lk_status add_current(struct lk_whatif_state *w)
                 lk_axis_apply((enum lk_axis)a, &q->axes[a].v[v], w->source->job, &e.s);
                 apply_companions(w, e.axis, &e.s);
                 if (matters(w, (enum lk_axis)a, &e.s.config))
-                    LK_TRY(add_item(w, e, &at));
+                    LK_PASS(add_item(w, e, &at));
             }
     }
-out:
-    return st;
+    return LK_OK;
 }
 
 static size_t current_of(const struct lk_whatif_state *w, int gpus)
@@ -149,7 +144,6 @@ static bool make_point(const struct lk_whatif_state *w, size_t n, struct lk_what
 
 static enum lk_status add_grid(struct lk_whatif_state *w)
 {
-    enum lk_status st = LK_OK;
     double size = 1;
     size_t at;
 
@@ -158,17 +152,16 @@ static enum lk_status add_grid(struct lk_whatif_state *w)
     if (size > LK_WHATIF_POINTS_MAX)
         return lk_fail(LK_EUSAGE, "the grid has %.0f points, more than %d: give shorter lists",
                        size, LK_WHATIF_POINTS_MAX);
-    LK_TRY(add_current(w));
+    LK_PASS(add_current(w));
     for (size_t n = 0; n < (size_t)size; n++) {
         struct lk_whatif_item i;
 
         if (!make_point(w, n, &i))
             continue;
         i.current = current_of(w, i.s.config.gpus);
-        LK_TRY(add_item(w, i, &at));
+        LK_PASS(add_item(w, i, &at));
     }
-out:
-    return st;
+    return LK_OK;
 }
 
 /* Sets the reference of a point's efficiency: plain DDP on the same machine at the count that the
@@ -176,17 +169,13 @@ out:
 static enum lk_status reference_of(const struct lk_whatif_state *w, const struct lk_scenario *s,
                                    struct lk_scenario *out)
 {
-    enum lk_status st = LK_OK;
-
     *out = *s;
     out->config = w->source->current;
     out->config.local_batch = s->config.local_batch;
     out->config.accumulation = s->config.accumulation;
     out->config.no_sync = s->config.no_sync;
     out->config.grad_dtype = s->config.grad_dtype;
-    LK_TRY(w->source->ops->set_reference(w->source->self, &out->config));
-out:
-    return st;
+    return w->source->ops->set_reference(w->source->self, &out->config);
 }
 
 static bool same_reference(const struct lk_scenario *a, const struct lk_scenario *b)
@@ -221,14 +210,12 @@ out:
 
 static enum lk_status add_references(struct lk_whatif_state *w)
 {
-    enum lk_status st = LK_OK;
     size_t n = w->n_items;
 
     for (size_t i = 0; i < n; i++)
         if (w->items[i].role == LK_WHATIF_GRID && w->items[i].status == LK_OK)
-            LK_TRY(add_reference(w, n, i));
-out:
-    return st;
+            LK_PASS(add_reference(w, n, i));
+    return LK_OK;
 }
 
 /* ---- Machines and predictions ---- */
@@ -305,17 +292,15 @@ out:
 static enum lk_status predict_all(struct lk_whatif_state *w)
 {
     enum { TELL = 64 }; /* scenarios between two calls of progress */
-    enum lk_status st = LK_OK;
     const struct lk_whatif_request *q = w->request;
 
     for (size_t i = 0; i < w->n_items; i++) {
         if (w->items[i].status == LK_OK)
-            LK_TRY(predict(w, &w->items[i]));
+            LK_PASS(predict(w, &w->items[i]));
         if (q->progress && ((i + 1) % TELL == 0 || i + 1 == w->n_items))
             q->progress(q->user, i + 1, w->n_items);
     }
-out:
-    return st;
+    return LK_OK;
 }
 
 /* ---- The whole ---- */
@@ -348,16 +333,14 @@ static enum lk_status check_request(const struct lk_evidence_source *e,
 
 static enum lk_status set_header(struct lk_whatif_state *w)
 {
-    enum lk_status st = LK_OK;
     struct lk_forecast *f = &w->out->forecast;
 
     f->level = w->request->level;
-    LK_TRY(w->source->ops->prepare(w->source->self, f));
+    LK_PASS(w->source->ops->prepare(w->source->self, f));
     for (int a = 0; a < LK_AXIS_COUNT; a++)
         if (lk_whatif_worded(w, (enum lk_axis)a))
             snprintf(f->axes[f->n_axes++], sizeof *f->axes, "%s", lk_axis_column((enum lk_axis)a));
-out:
-    return st;
+    return LK_OK;
 }
 
 static void state_fini(struct lk_whatif_state *w)

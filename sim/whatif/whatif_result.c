@@ -124,19 +124,17 @@ static void set_words(const struct lk_whatif_state *w, const struct lk_whatif_it
 /* The efficiency gets no error of the resolution: it is one quantity, not a comparison. */
 static enum lk_status add_point(struct lk_whatif_state *w, const struct lk_whatif_item *i)
 {
-    enum lk_status st = LK_OK;
     struct lk_whatif *o = w->out;
     const struct lk_whatif_item *r = i->reference < w->n_items ? &w->items[i->reference] : NULL;
     struct lk_forecast_point p;
 
-    LK_TRY(lk_forecast_point_of(&i->at, r && r->status == LK_OK ? &r->at : NULL, w->request->level,
-                                &p));
+    LK_PASS(lk_forecast_point_of(&i->at, r && r->status == LK_OK ? &r->at : NULL, w->request->level,
+                                 &p));
     p.gain = gain(w, i, &w->items[i->current]);
     set_words(w, i, &p);
-    LK_TRY(lk_forecast_add(&o->forecast, &p));
+    LK_PASS(lk_forecast_add(&o->forecast, &p));
     o->scenarios[o->n_points++] = i->s;
-out:
-    return st;
+    return LK_OK;
 }
 
 static void add_effect(struct lk_whatif_state *w, const struct lk_whatif_item *i)
@@ -157,18 +155,16 @@ static void add_effect(struct lk_whatif_state *w, const struct lk_whatif_item *i
 /* Draws the error of the model's resolution: draw i has the same factor in every gain. */
 static enum lk_status set_resolution(struct lk_whatif_state *w)
 {
-    enum lk_status st = LK_OK;
     size_t n = (size_t)w->request->draws;
 
-    LK_TRY(lk_alloc(&w->ratios, n, sizeof *w->ratios));
-    LK_TRY(lk_alloc(&w->resolution, n, sizeof *w->resolution));
+    LK_PASS(lk_alloc(&w->ratios, n, sizeof *w->ratios));
+    LK_PASS(lk_alloc(&w->resolution, n, sizeof *w->resolution));
     for (size_t d = 0; d < n; d++) {
         struct lk_rng g = lk_rng_init(w->request->seed, lk_rng_stream("whatif.resolution", d));
 
         w->resolution[d] = exp(lk_prior_value(LK_PRIOR_BASE_ERROR) * lk_rng_normal(&g));
     }
-out:
-    return st;
+    return LK_OK;
 }
 
 static double device_bytes(const struct lk_whatif_state *w, const struct lk_whatif_item *i)
@@ -296,7 +292,6 @@ static void describe_gain(const struct lk_whatif_state *w, const struct lk_gain 
 /* Notes a faster point that does not fit in memory, and the sharding that would make it fit. */
 static enum lk_status note_too_large(struct lk_whatif_state *w, int gpus, size_t best)
 {
-    enum lk_status st = LK_OK;
     struct lk_forecast *f = &w->out->forecast;
     size_t n = w->out->n_points, large = fastest(w, gpus, is_too_large);
     const struct lk_whatif_item *i;
@@ -309,19 +304,17 @@ static enum lk_status note_too_large(struct lk_whatif_state *w, int gpus, size_t
     describe(w, large, words, sizeof words);
     i = item_of(w, large);
     if (lk_memory_sharding_that_fits(w->source->job, &i->s.config, device_bytes(w, i), &fits))
-        LK_TRY(lk_forecast_note(f, "%s at %d GPUs does not fit in memory: %s; with %s it would",
-                                best < n ? "what is faster" : "the fastest", gpus, words,
-                                lk_sharding_name(fits)));
+        LK_PASS(lk_forecast_note(f, "%s at %d GPUs does not fit in memory: %s; with %s it would",
+                                 best < n ? "what is faster" : "the fastest", gpus, words,
+                                 lk_sharding_name(fits)));
     else
-        LK_TRY(lk_forecast_note(f, "%s at %d GPUs does not fit in memory, with no ZeRO stage: %s",
-                                best < n ? "what is faster" : "the fastest", gpus, words));
-out:
-    return st;
+        LK_PASS(lk_forecast_note(f, "%s at %d GPUs does not fit in memory, with no ZeRO stage: %s",
+                                 best < n ? "what is faster" : "the fastest", gpus, words));
+    return LK_OK;
 }
 
 static enum lk_status note_best(struct lk_whatif_state *w, int gpus)
 {
-    enum lk_status st = LK_OK;
     struct lk_forecast *f = &w->out->forecast;
     size_t n = w->out->n_points, best = fastest(w, gpus, is_best), ties = 0, same;
     char words[256], gain[160];
@@ -331,27 +324,25 @@ static enum lk_status note_best(struct lk_whatif_state *w, int gpus)
             ties += f->points[i].config.gpus == gpus && f->points[i].gain.verdict == LK_VERDICT_TIE;
         describe(w, best, words, sizeof words);
         describe_gain(w, &f->points[best].gain, gain, sizeof gain);
-        LK_TRY(lk_forecast_note(f, "best at %d GPUs: %s; %s; %zu other%s with it", gpus, words,
-                                gain, ties, ties == 1 ? " ties" : "s tie"));
+        LK_PASS(lk_forecast_note(f, "best at %d GPUs: %s; %s; %zu other%s with it", gpus, words,
+                                 gain, ties, ties == 1 ? " ties" : "s tie"));
     }
-    LK_TRY(note_too_large(w, gpus, best));
+    LK_PASS(note_too_large(w, gpus, best));
     same = fastest(w, gpus, learns_the_same);
     if (best < n && same < n && !learns_the_same(w, best)) {
         describe(w, same, words, sizeof words);
         describe_gain(w, &f->points[same].gain, gain, sizeof gain);
-        LK_TRY(lk_forecast_note(f,
-                                "best at %d GPUs with the same global batch and exact, "
-                                "synchronous gradients: %s; %s",
-                                gpus, words, gain));
+        LK_PASS(lk_forecast_note(f,
+                                 "best at %d GPUs with the same global batch and exact, "
+                                 "synchronous gradients: %s; %s",
+                                 gpus, words, gain));
     }
-out:
-    return st;
+    return LK_OK;
 }
 
 /* An averaging that runs beside the next step's compute costs what does not fit in there. */
 static enum lk_status note_schemes(struct lk_whatif_state *w)
 {
-    enum lk_status st = LK_OK;
     struct lk_whatif *o = w->out;
     bool said[LK_SHARDING_COUNT] = {false};
 
@@ -364,27 +355,25 @@ static enum lk_status note_schemes(struct lk_whatif_state *w)
             continue;
         said[c->sharding] = true;
         if (c->sharding == LK_SHARDING_ASYNC)
-            LK_TRY(lk_forecast_note(&o->forecast,
-                                    "async: throughput without the barrier, each rank at its own "
-                                    "pace; gradients are %d updates old on average at %d GPUs, "
-                                    "and what that costs in convergence is not in the numbers",
-                                    c->gpus - 1, c->gpus));
+            LK_PASS(lk_forecast_note(&o->forecast,
+                                     "async: throughput without the barrier, each rank at its own "
+                                     "pace; gradients are %d updates old on average at %d GPUs, "
+                                     "and what that costs in convergence is not in the numbers",
+                                     c->gpus - 1, c->gpus));
         if ((c->sharding == LK_SHARDING_LOCAL_SGD || c->sharding == LK_SHARDING_DILOCO) &&
             c->shard_group < 2)
-            LK_TRY(lk_forecast_note(
+            LK_PASS(lk_forecast_note(
                 &o->forecast,
                 "%s: an averaging stands alone, its cost spread over the period; overlapped with "
                 "the step after it, %d GPUs would take %.4g s a step instead of %.4g; what the "
                 "period costs in convergence is not in the numbers",
                 lk_sharding_name(c->sharding), c->gpus, p->step_s - hidden, p->step_s));
     }
-out:
-    return st;
+    return LK_OK;
 }
 
 static enum lk_status note_compression(struct lk_whatif_state *w)
 {
-    enum lk_status st = LK_OK;
     struct lk_whatif *o = w->out;
     bool some = false, power = false, rows = true;
 
@@ -397,33 +386,29 @@ static enum lk_status note_compression(struct lk_whatif_state *w)
     for (size_t i = 0; power && i < w->source->job->n_tensors; i++)
         rows = rows && w->source->job->tensors[i].rows;
     if (power && !rows)
-        LK_TRY(lk_forecast_note(&o->forecast, "assumed: PowerSGD's matrices are square where the "
-                                              "job does not give their rows"));
+        LK_PASS(lk_forecast_note(&o->forecast, "assumed: PowerSGD's matrices are square where the "
+                                               "job does not give their rows"));
     if (some && !lk_quantity_known(&w->source->cluster->device.memory_Bps))
-        LK_TRY(lk_forecast_note(&o->forecast,
-                                "what a hook's casts and products take is not in the numbers: the "
-                                "cluster does not give device.memory_bandwidth"));
-out:
-    return st;
+        LK_PASS(lk_forecast_note(&o->forecast,
+                                 "what a hook's casts and products take is not in the numbers: the "
+                                 "cluster does not give device.memory_bandwidth"));
+    return LK_OK;
 }
 
 static enum lk_status add_notes(struct lk_whatif_state *w)
 {
-    enum lk_status st = LK_OK;
     struct lk_whatif *o = w->out;
 
     for (size_t g = 0; g < w->request->axes[LK_AXIS_GPUS].n; g++)
-        LK_TRY(note_best(w, (int)w->request->axes[LK_AXIS_GPUS].v[g].number.value));
-    LK_TRY(note_schemes(w));
-    LK_TRY(note_compression(w));
+        LK_PASS(note_best(w, (int)w->request->axes[LK_AXIS_GPUS].v[g].number.value));
+    LK_PASS(note_schemes(w));
+    LK_PASS(note_compression(w));
     if (w->n_refused)
-        LK_TRY(lk_forecast_note(&o->forecast, "%zu points were left out. The first: %s",
-                                w->n_refused, w->refusal));
-    LK_TRY(lk_forecast_note(&o->forecast, "two configurations are told apart from %.0f %% on (%s)",
+        LK_PASS(lk_forecast_note(&o->forecast, "%zu points were left out. The first: %s",
+                                 w->n_refused, w->refusal));
+    return lk_forecast_note(&o->forecast, "two configurations are told apart from %.0f %% on (%s)",
                             100 * lk_prior_value(LK_PRIOR_BASE_ERROR),
-                            lk_prior_source(LK_PRIOR_BASE_ERROR)));
-out:
-    return st;
+                            lk_prior_source(LK_PRIOR_BASE_ERROR));
 }
 
 /* ---- The whole ---- */
