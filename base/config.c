@@ -16,10 +16,10 @@ uint64_t lk_grad_dtype_bytes(enum lk_grad_dtype d)
 
 bool lk_config_equal(const struct lk_config *a, const struct lk_config *b)
 {
-    return a->gpus == b->gpus && a->nodes == b->nodes && a->local_batch == b->local_batch &&
-           a->accumulation == b->accumulation && a->no_sync == b->no_sync &&
-           a->first_bytes == b->first_bytes && a->cap_bytes == b->cap_bytes &&
-           lk_config_same_scheme(a, b);
+    return a->world_size == b->world_size && a->nodes == b->nodes &&
+           a->local_batch == b->local_batch && a->accumulation == b->accumulation &&
+           a->no_sync == b->no_sync && a->first_bytes == b->first_bytes &&
+           a->cap_bytes == b->cap_bytes && lk_config_same_scheme(a, b);
 }
 
 bool lk_config_same_scheme(const struct lk_config *a, const struct lk_config *b)
@@ -32,23 +32,23 @@ bool lk_config_same_scheme(const struct lk_config *a, const struct lk_config *b)
 
 double lk_config_samples(const struct lk_config *c)
 {
-    return (double)c->gpus * (c->local_batch > 0 ? c->local_batch : 1) * c->accumulation;
+    return (double)c->world_size * (c->local_batch > 0 ? c->local_batch : 1) * c->accumulation;
 }
 
 enum lk_status lk_config_split_global(int64_t global, struct lk_config *c)
 {
-    int64_t share = global / c->gpus, batch = share < c->local_batch ? share : c->local_batch;
+    int64_t share = global / c->world_size, batch = share < c->local_batch ? share : c->local_batch;
 
     if (global <= 0)
         return LK_OK;
-    if (global % c->gpus || share % batch)
+    if (global % c->world_size || share % batch)
         return lk_fail(LK_EUSAGE,
                        "a global batch of %lld does not split into %d GPUs with local batch %d",
-                       (long long)global, c->gpus, c->local_batch);
+                       (long long)global, c->world_size, c->local_batch);
     if (share / batch > LK_ACCUMULATION_MAX)
         return lk_fail(LK_EUSAGE,
                        "a global batch of %lld is more than %d micro-batches of %lld on %d GPUs",
-                       (long long)global, LK_ACCUMULATION_MAX, (long long)batch, c->gpus);
+                       (long long)global, LK_ACCUMULATION_MAX, (long long)batch, c->world_size);
     c->local_batch = (int)batch;
     c->accumulation = (int)(share / batch);
     return LK_OK;
@@ -56,13 +56,13 @@ enum lk_status lk_config_split_global(int64_t global, struct lk_config *c)
 
 enum lk_status lk_config_fill_nodes(struct lk_config *c, int per_node, int most)
 {
-    int nodes = (c->gpus - 1) / per_node + 1;
+    int nodes = (c->world_size - 1) / per_node + 1;
 
     if (most > 0 && nodes > most)
         nodes = most;
-    if (c->gpus % nodes)
-        return lk_fail(LK_EUSAGE, "%d ranks do not fill %d nodes of %d equally", c->gpus, nodes,
-                       per_node);
+    if (c->world_size % nodes)
+        return lk_fail(LK_EUSAGE, "%d ranks do not fill %d nodes of %d equally", c->world_size,
+                       nodes, per_node);
     c->nodes = nodes;
     return LK_OK;
 }
@@ -75,9 +75,9 @@ double lk_config_sharers(const struct lk_config *c)
     case LK_SHARDING_ZERO3:
     case LK_SHARDING_GRAD_OP:
     case LK_SHARDING_ASYNC:
-        return c->gpus;
+        return c->world_size;
     case LK_SHARDING_HSDP:
-        return c->shard_group > 0 ? c->shard_group : (double)c->gpus / c->nodes;
+        return c->shard_group > 0 ? c->shard_group : (double)c->world_size / c->nodes;
     default:
         return 1;
     }

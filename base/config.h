@@ -57,7 +57,7 @@ uint64_t lk_grad_dtype_bytes(enum lk_grad_dtype d); /* 0: the tensor's own */
 
 /* The value 0 of every member after the bucket limits means PyTorch's plain DDP. */
 struct lk_config {
-    int gpus; /* the world size: ranks of one GPU each */
+    int world_size; /* the world size: ranks of one GPU each */
     int nodes;
     int local_batch;                 /* samples of a rank's micro-batch; 0: not known */
     int accumulation;                /* micro-batches a step */

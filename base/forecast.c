@@ -203,7 +203,7 @@ static const struct lk_record losses_record = {
 
 #define ROW(field, key, ...) LK_MEMBER(struct lk_forecast_point, field, key, __VA_ARGS__)
 static const struct lk_member point_rows[] = {
-    ROW(config.gpus, "gpus", INT, REQUIRED, .min = 1, .max = LK_RANKS_MAX, .help = "GPUs"),
+    ROW(config.world_size, "gpus", INT, REQUIRED, .min = 1, .max = LK_RANKS_MAX, .help = "GPUs"),
     ROW(config.nodes, "nodes", INT, REQUIRED, .min = 1, .max = LK_RANKS_MAX, .help = "nodes"),
     ROW(config.local_batch, "local_batch", INT, REQUIRED, .min = 1, .max = LK_BATCH_MAX,
         .help = "samples a micro-batch and GPU"),

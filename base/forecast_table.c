@@ -10,7 +10,7 @@
 
 /* Columns as lists (base/table.h): their values are those of the point p, of the gain g or of the
  * back-test b. */
-#define GPUS(X) X("gpus", "GPUs", LK_DIM_NONE, -1, p->config.gpus)
+#define GPUS(X) X("gpus", "GPUs", LK_DIM_NONE, -1, p->config.world_size)
 #define BATCH(X)                                                                                   \
     X("local_batch", "local batch", LK_DIM_NONE, -1, p->config.local_batch)                        \
     X("accumulation", "accum.", LK_DIM_NONE, -1, p->config.accumulation)                           \

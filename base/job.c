@@ -220,13 +220,13 @@ static enum lk_status check_run(struct lk_json *v, void *base)
 {
     struct lk_job_run *r = base;
 
-    return lk_json_int32(v, "nodes", 1, r->config.gpus, &r->config.nodes);
+    return lk_json_int32(v, "nodes", 1, r->config.world_size, &r->config.nodes);
 }
 
 #define ROW(field, key, ...) LK_MEMBER(struct lk_job_run, field, key, __VA_ARGS__)
 static const struct lk_member run_rows[] = {
     ROW(source, "source", TEXT, REQUIRED, .help = "directory or file that it is from"),
-    ROW(config.gpus, "gpus", INT, REQUIRED, .min = 1, .max = LK_RANKS_MAX, .help = "GPUs"),
+    ROW(config.world_size, "gpus", INT, REQUIRED, .min = 1, .max = LK_RANKS_MAX, .help = "GPUs"),
     ROW(config.nodes, "nodes", INT, REQUIRED, .min = 1, .max = LK_RANKS_MAX,
         .help = "nodes, at most as many as GPUs"),
     ROW(config.local_batch, "local_batch", INT, REQUIRED, .min = 1, .max = LK_BATCH_MAX,
@@ -243,7 +243,7 @@ static const struct lk_member run_rows[] = {
         .count = offsetof(struct lk_job_run, n_steps),
         .help = "seconds of every step after warm-up, mean over ranks"),
     ROW(rank_compute_s, "rank_compute_s", PER_GPU, SPARSE, .range = LK_RANGE_ABOVE_0,
-        .count = offsetof(struct lk_job_run, config.gpus),
+        .count = offsetof(struct lk_job_run, config.world_size),
         .help = "mean seconds of forward and backward a step, of each rank",
         .without = "not known"),
     LK_MEMBER_END,
@@ -299,8 +299,8 @@ static int compare_runs(const void *x, const void *y)
     const struct lk_job_run *a = x;
     const struct lk_job_run *b = y;
 
-    if (a->config.gpus != b->config.gpus)
-        return a->config.gpus < b->config.gpus ? -1 : 1;
+    if (a->config.world_size != b->config.world_size)
+        return a->config.world_size < b->config.world_size ? -1 : 1;
     if (a->config.local_batch != b->config.local_batch)
         return a->config.local_batch < b->config.local_batch ? -1 : 1;
     if (a->config.accumulation != b->config.accumulation)

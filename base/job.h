@@ -88,7 +88,8 @@ struct lk_job_run {
     struct lk_config config;
     double *step_s; /* steady-state steps, warm-up left out; mean over ranks; in order */
     size_t n_steps;
-    double *rank_compute_s; /* mean forward + backward a step of each rank, gpus of them, or NULL */
+    double *rank_compute_s; /* mean forward + backward a step of each rank, world_size of them, or
+                               NULL */
 };
 
 /*
@@ -109,7 +110,7 @@ struct lk_job {
     size_t *ready_order; /* n_tensors: the order of the first backward, for the rebuilt buckets */
     struct lk_job_compute *compute; /* by local_batch, at least one */
     size_t n_compute;
-    struct lk_job_run *runs; /* by gpus, local_batch, accumulation (the reader sorts) */
+    struct lk_job_run *runs; /* by world_size, local_batch, accumulation (the reader sorts) */
     size_t n_runs;
     int prefetch_depth; /* batches prepared ahead; 0: none */
     bool find_unused_parameters;

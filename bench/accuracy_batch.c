@@ -49,7 +49,7 @@ static enum lk_status add_row(struct rows *r, const struct lk_csv *t, size_t at)
     enum lk_status st = LK_OK;
     const char *batch;
     struct row row = {0};
-    int64_t gpus;
+    int64_t world_size;
     double throughput;
     bool counts;
 
@@ -57,8 +57,8 @@ static enum lk_status add_row(struct rows *r, const struct lk_csv *t, size_t at)
     LK_TRY(published_cell(t, at, PUBLISHED_BATCH, &batch));
     if (!counts || !is_number(batch))
         return LK_OK;
-    LK_TRY(lk_csv_int(t, at, PUBLISHED_N_GPUS, 1, 1 << 24, &gpus));
-    if (gpus != 1)
+    LK_TRY(lk_csv_int(t, at, PUBLISHED_N_GPUS, 1, 1 << 24, &world_size));
+    if (world_size != 1)
         return LK_OK;
     LK_TRY(lk_csv_positive(t, at, PUBLISHED_BATCH, &row.batch));
     LK_TRY(lk_csv_positive(t, at, PUBLISHED_THROUGHPUT, &throughput));

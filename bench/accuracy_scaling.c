@@ -110,9 +110,9 @@ static enum lk_status add_point(struct series *s, struct lk_scaling_point p)
     enum lk_status st = LK_OK;
     size_t at = 0;
 
-    while (at < s->n && s->points[at].config.gpus < p.config.gpus)
+    while (at < s->n && s->points[at].config.world_size < p.config.world_size)
         at++;
-    if (at < s->n && s->points[at].config.gpus == p.config.gpus) {
+    if (at < s->n && s->points[at].config.world_size == p.config.world_size) {
         s->points[at] = p;
         return LK_OK;
     }
@@ -130,15 +130,15 @@ static enum lk_status add_row(struct data *d, const struct lk_csv *t, size_t row
     struct series *s = NULL;
     char *key = NULL;
     size_t source_length;
-    int64_t gpus, per_node = 0;
+    int64_t world_size, per_node = 0;
     struct lk_scaling_point p = {.config.accumulation = 1};
 
-    LK_TRY(lk_csv_int(t, row, PUBLISHED_N_GPUS, 1, 1 << 24, &gpus));
+    LK_TRY(lk_csv_int(t, row, PUBLISHED_N_GPUS, 1, 1 << 24, &world_size));
     if (lk_csv_has(t, row, PUBLISHED_GPUS_PER_NODE))
         LK_TRY(lk_csv_int(t, row, PUBLISHED_GPUS_PER_NODE, 1, 1 << 24, &per_node));
     LK_TRY(lk_csv_positive(t, row, PUBLISHED_THROUGHPUT, &p.throughput));
-    p.config.gpus = (int)gpus;
-    p.config.nodes = per_node > 0 ? (int)((gpus - 1) / per_node) + 1 : 1;
+    p.config.world_size = (int)world_size;
+    p.config.nodes = per_node > 0 ? (int)((world_size - 1) / per_node) + 1 : 1;
     LK_TRY(published_key(t, row, key_columns, LK_COUNT(key_columns), &key, &source_length));
     for (size_t i = 0; i < d->n && !s; i++)
         if (!strcmp(d->v[i].key, key))
@@ -212,11 +212,11 @@ static enum lk_status predict(struct series *s, const struct lk_scaling_prior *p
 
     LK_TRY(lk_scaling_predict(p, s->points, s->n - 1, t, 1, 0, &m));
     lk_mixture_normalise(&m, NULL);
-    s->ours =
-        (struct lk_scored){.measured = t->throughput,
-                           .predicted = t->config.gpus / exp(lk_mixture_quantile(&m, 0.5)),
-                           .lo = t->config.gpus / exp(lk_mixture_quantile(&m, (1 + LEVEL) / 2)),
-                           .hi = t->config.gpus / exp(lk_mixture_quantile(&m, (1 - LEVEL) / 2))};
+    s->ours = (struct lk_scored){
+        .measured = t->throughput,
+        .predicted = t->config.world_size / exp(lk_mixture_quantile(&m, 0.5)),
+        .lo = t->config.world_size / exp(lk_mixture_quantile(&m, (1 + LEVEL) / 2)),
+        .hi = t->config.world_size / exp(lk_mixture_quantile(&m, (1 - LEVEL) / 2))};
     for (int i = 0; i < LK_BASELINE_COUNT; i++)
         s->baseline[i] = lk_baseline_throughput((enum lk_baseline)i, s->points, s->n - 1, t);
 out:
@@ -273,7 +273,8 @@ struct subset {
 
 static bool in_subset(const struct series *s, const struct subset *q)
 {
-    double jump = (double)s->points[s->n - 1].config.gpus / s->points[s->n - 2].config.gpus;
+    double jump =
+        (double)s->points[s->n - 1].config.world_size / s->points[s->n - 2].config.world_size;
 
     return (s->tier == q->tier || !q->tier) && jump >= q->least_jump && jump <= q->most_jump &&
            (!q->value || !strcmp(*(char *const *)((const char *)s + q->field), q->value));
@@ -407,7 +408,7 @@ static enum lk_status write_csv(const char *path, const struct data *d)
         const struct lk_scaling_point *t = &s->points[s->n - 1];
 
         fprintf(f, "\n%c,\"%s\",\"%s\",%d,%d,%d,%.6g,%.6g,%.6g,%.6g", s->tier, s->source, s->name,
-                t[-1].config.gpus, t->config.gpus, t->config.nodes, s->ours.measured,
+                t[-1].config.world_size, t->config.world_size, t->config.nodes, s->ours.measured,
                 s->ours.predicted, s->ours.lo, s->ours.hi);
         for (int k = 0; k < LK_BASELINE_COUNT; k++)
             fprintf(f, ",%.6g", s->baseline[k]);

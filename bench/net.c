@@ -135,8 +135,8 @@ static enum lk_status forecast(struct item *item, enum model m)
     struct lk_evidence_source source = {0};
     struct lk_forecast f = {0};
     const int64_t ranks = item->run.ranks, accumulation = item->run.accumulation;
-    struct lk_predict_request q = {.gpus = &ranks,
-                                   .n_gpus = 1,
+    struct lk_predict_request q = {.world_sizes = &ranks,
+                                   .n_world_sizes = 1,
                                    .accumulations = &accumulation,
                                    .n_accumulations = 1,
                                    .caps = &item->run.cap_bytes,

@@ -46,11 +46,11 @@ static struct lk_scaling_point point_of(const struct lk_job_run *r)
 {
     double step_s = lk_stats_mean(r->step_s, r->n_steps);
 
-    return (struct lk_scaling_point){.config.gpus = r->config.gpus,
-                                     .config.nodes = r->config.gpus, /* one rank a host */
+    return (struct lk_scaling_point){.config.world_size = r->config.world_size,
+                                     .config.nodes = r->config.world_size, /* one rank a host */
                                      .config.local_batch = r->config.local_batch,
                                      .config.accumulation = r->config.accumulation,
-                                     .throughput = r->config.gpus * r->config.local_batch *
+                                     .throughput = r->config.world_size * r->config.local_batch *
                                                    r->config.accumulation / step_s,
                                      .config.cap_bytes = r->config.cap_bytes};
 }
@@ -64,7 +64,7 @@ static enum lk_status make_table(const struct lk_job *j, struct lk_throughput_ta
     t->has_nodes = true;
     LK_TRY(lk_array_grow(&t->points, &t->capacity, j->n_runs, sizeof *t->points));
     for (size_t i = 0; i < j->n_runs; i++)
-        if (j->runs[i].config.gpus <= 2)
+        if (j->runs[i].config.world_size <= 2)
             t->points[t->n++] = point_of(&j->runs[i]);
     for (size_t i = 0; i < t->n; i++)
         t->points[i].config.cap_bytes = t->points[t->n - 1].config.cap_bytes;
@@ -105,8 +105,8 @@ static enum lk_status predict(struct item *item, struct lk_job *job,
     const int64_t ranks = item->run.ranks, accumulation = item->run.accumulation;
     struct lk_throughput_request q = {.model = k == LAW ? NULL : &m,
                                       .gpus_per_node = 1,
-                                      .grid = {.gpus = &ranks,
-                                               .n_gpus = 1,
+                                      .grid = {.world_sizes = &ranks,
+                                               .n_world_sizes = 1,
                                                .accumulations = &accumulation,
                                                .n_accumulations = 1,
                                                .caps = &item->run.cap_bytes,

@@ -55,8 +55,8 @@ static size_t make_grid(const struct lk_job *j, struct lk_config *out)
     for (int i = 0; i < POINTS; i++) {
         struct lk_config c = lk_config_current(j);
 
-        c.gpus = 2 << (i / 1000);
-        c.nodes = c.gpus;
+        c.world_size = 2 << (i / 1000);
+        c.nodes = c.world_size;
         c.local_batch = 8 * (1 + i / 100 % BATCHES);
         c.accumulation = 1 + i / 10 % ACCUMULATIONS;
         lk_config_set_cap(&c, j, (uint64_t)(1 + 5 * (i % CAPS)) << 20);

@@ -19,7 +19,7 @@
 #include <string.h>
 
 struct options {
-    struct lk_ints gpus, local_batches, accumulations;
+    struct lk_ints world_sizes, local_batches, accumulations;
     struct lk_sizes caps;
     int64_t global_batch;
     const char *cluster, *slow_rank, *slow_link;
@@ -37,7 +37,7 @@ struct options {
 
 /* clang-format off */
 static const struct lk_option rows[] = {
-    OPTION("gpus", gpus, INTS, .min = 1, .max = LK_FORECAST_GPUS_MAX, .group = "configurations",
+    OPTION("gpus", world_sizes, INTS, .min = 1, .max = LK_FORECAST_GPUS_MAX, .group = "configurations",
            .help = "counts of GPUs (ranks) to predict; required"),
     OPTION("local-batch", local_batches, INTS, .min = 1, .max = LK_BATCH_MAX,
            .help = "local batches in samples; default: the job's"),
@@ -68,8 +68,8 @@ static const struct lk_option rows[] = {
 
 static struct lk_predict_request make_request(const struct options *o)
 {
-    return (struct lk_predict_request){.gpus = o->gpus.v,
-                                       .n_gpus = (size_t)o->gpus.n,
+    return (struct lk_predict_request){.world_sizes = o->world_sizes.v,
+                                       .n_world_sizes = (size_t)o->world_sizes.n,
                                        .local_batches = o->local_batches.v,
                                        .n_local_batches = (size_t)o->local_batches.n,
                                        .accumulations = o->accumulations.v,
@@ -138,7 +138,7 @@ static enum lk_status check(const struct options *o, const char **operands, int 
         LK_PASS(check_no_table(&o->table));
         LK_PASS(job_and_cluster("predict", operands, n, o->cluster));
     }
-    if (!o->gpus.n)
+    if (!o->world_sizes.n)
         return lk_fail(LK_EUSAGE, "--gpus is missing: the counts to predict, e.g. --gpus=%s",
                        o->table.file ? "8,16,32" : "1,2,4");
     return LK_OK;

@@ -94,7 +94,7 @@ static enum lk_status launch(struct launcher *l, const struct run_point *p, cons
     char **argv = NULL;
     enum lk_status st = LK_OK;
 
-    o.ranks = p->config.gpus;
+    o.ranks = p->config.world_size;
     o.local_batch = p->config.local_batch;
     o.accumulation = p->config.accumulation;
     o.scaling.n = 0;
@@ -105,7 +105,7 @@ static enum lk_status launch(struct launcher *l, const struct run_point *p, cons
     LK_TRY(lk_command_argv(o.command, &o,
                            o.command == &lk_command_replay ? o.train.model.job : NULL, &argv));
     LK_TRY(lk_asprintf(&env[0], "%s=%s", RUN_DIR_ENV, dir));
-    LK_TRY(lk_launch(&(struct lk_launch_config){.ranks = p->config.gpus,
+    LK_TRY(lk_launch(&(struct lk_launch_config){.ranks = p->config.world_size,
                                                 .argv = argv,
                                                 .env = (const char *const *)env,
                                                 .grace_ns = GRACE_NS,
@@ -168,8 +168,8 @@ static void announce(const struct run_grid *s, size_t i)
 
     if (isatty(STDERR_FILENO))
         fprintf(stderr, "run %zu of %zu: %d rank%s, local batch %d, accumulation %d\n", i + 1,
-                s->n_parts, p->config.gpus, p->config.gpus == 1 ? "" : "s", p->config.local_batch,
-                p->config.accumulation);
+                s->n_parts, p->config.world_size, p->config.world_size == 1 ? "" : "s",
+                p->config.local_batch, p->config.accumulation);
 }
 
 /* ---- The whole ---- */
@@ -227,8 +227,8 @@ static enum lk_status check_early(const struct run_options *o, const struct run_
     int most = 0;
 
     for (size_t i = 0; i < grid->n_points; i++) {
-        LK_PASS(run_options_check_fault(o, grid->points[i].config.gpus));
-        most = grid->points[i].config.gpus > most ? grid->points[i].config.gpus : most;
+        LK_PASS(run_options_check_fault(o, grid->points[i].config.world_size));
+        most = grid->points[i].config.world_size > most ? grid->points[i].config.world_size : most;
     }
     LK_PASS(run_options_check_slow_rank(o, most));
     LK_PASS(run_options_train(o, 0, 1, 0, &c));

@@ -59,8 +59,9 @@ static enum lk_status strong_point(const struct run_options *o, int64_t smallest
 
 static struct lk_config config_of(int64_t ranks, int64_t local_batch, int64_t accumulation)
 {
-    return (struct lk_config){
-        .gpus = (int)ranks, .local_batch = (int)local_batch, .accumulation = (int)accumulation};
+    return (struct lk_config){.world_size = (int)ranks,
+                              .local_batch = (int)local_batch,
+                              .accumulation = (int)accumulation};
 }
 
 static enum lk_status plan_points(const struct run_options *o, struct run_grid *s)
@@ -96,7 +97,7 @@ static enum lk_status plan_parts(struct run_grid *s, int repetitions)
             const struct run_point *p = &s->points[point];
             struct run_part *part = &s->parts[s->n_parts];
 
-            LK_PASS(lk_asprintf(&part->dir, "k%d-b%d-a%d-r%d", p->config.gpus,
+            LK_PASS(lk_asprintf(&part->dir, "k%d-b%d-a%d-r%d", p->config.world_size,
                                 p->config.local_batch, p->config.accumulation, r));
             part->point = point;
             part->repetition = r;
@@ -255,7 +256,7 @@ static void write_index(struct lk_json_out *o, const void *ctx)
         lk_json_out_compact(o);
         lk_json_out_object(o, NULL);
         lk_json_out_text(o, "dir", part->dir);
-        lk_json_out_int(o, "world_size", p->config.gpus);
+        lk_json_out_int(o, "world_size", p->config.world_size);
         lk_json_out_int(o, "local_batch", p->config.local_batch);
         lk_json_out_int(o, "accumulation", p->config.accumulation);
         lk_json_out_int(o, "repetition", part->repetition);
@@ -321,7 +322,7 @@ struct reference {
 
 /* X(name, heading, dimension, digits, value): see base/table.h. */
 #define COLUMNS(X)                                                                                 \
-    X("ranks",         "ranks",        LK_DIM_NONE, -1, p->config.gpus)                            \
+    X("ranks",         "ranks",        LK_DIM_NONE, -1, p->config.world_size)                            \
     X("local_batch",   "local batch",  LK_DIM_NONE, -1, p->config.local_batch)                     \
     X("accumulation",  "accumulation", LK_DIM_NONE, -1, p->config.accumulation)                    \
     X("global_batch",  "global batch", LK_DIM_NONE, -1, lk_config_samples(&p->config))             \
@@ -331,7 +332,7 @@ struct reference {
     X("step_hi_s",     "to",           LK_DIM_TIME, 0,  step->hi)                                  \
     X("samples_per_s", "samples/s",    LK_DIM_NONE, 1,  throughput)                                \
     X("efficiency",    "efficiency",   LK_DIM_NONE, 3,                                             \
-      ref->ranks && p->on_curve ? throughput / p->config.gpus / (ref->throughput / ref->ranks) : NAN)    \
+      ref->ranks && p->on_curve ? throughput / p->config.world_size / (ref->throughput / ref->ranks) : NAN)    \
     X("loss",          "final loss",   LK_DIM_NONE, 4,  final_loss(s, i))
 
 static const struct lk_column columns[] = {COLUMNS(LK_TABLE_COLUMN)};
@@ -362,8 +363,8 @@ static struct reference find_reference(const struct run_grid *s, const struct lk
         return ref;
 
     for (size_t i = 0; i < s->n_points; i++)
-        if (s->points[i].on_curve && (!ref.ranks || s->points[i].config.gpus < ref.ranks)) {
-            ref.ranks = s->points[i].config.gpus;
+        if (s->points[i].on_curve && (!ref.ranks || s->points[i].config.world_size < ref.ranks)) {
+            ref.ranks = s->points[i].config.world_size;
             ref.throughput = lk_config_samples(&s->points[i].config) / steps[i].value;
         }
     return ref;
@@ -376,7 +377,8 @@ static enum lk_status add_notes(const struct run_grid *s, const struct run_optio
     double worst = -1, allowed = 0;
 
     for (size_t i = 0; i < s->n_parts; i++) {
-        if (s->points[s->parts[i].point].config.gpus > s->points[most->point].config.gpus)
+        if (s->points[s->parts[i].point].config.world_size >
+            s->points[most->point].config.world_size)
             most = &s->parts[i];
         if (s->parts[i].result.verify_max_error > worst) {
             worst = s->parts[i].result.verify_max_error;
@@ -391,7 +393,7 @@ static enum lk_status add_notes(const struct run_grid *s, const struct run_optio
         LK_PASS(lk_table_note(t,
                               "gradient noise scale at %d ranks: %.3g samples, 90 %% interval "
                               "%.3g to %.3g, from %zu steps",
-                              s->points[most->point].config.gpus, most->result.noise.value,
+                              s->points[most->point].config.world_size, most->result.noise.value,
                               most->result.noise.lo, most->result.noise.hi, most->result.noise.n));
     if (o->train.verify)
         LK_PASS(lk_table_note(t,

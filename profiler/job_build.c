@@ -264,7 +264,7 @@ static enum lk_status fill_run(const struct lk_run *run, struct lk_job_run *out)
 {
     const struct lk_run_info *info = lk_run_about(run);
 
-    out->config.gpus = info->world_size;
+    out->config.world_size = info->world_size;
     out->config.nodes = info->nodes;
     out->config.local_batch = info->local_batch;
     out->config.accumulation = info->accumulation;

@@ -70,10 +70,11 @@ static enum lk_status put_point(struct lk_writer *w, const struct lk_forecast_po
     double hi = measured ? p->measured_hi_s : NAN;
 
     return lk_writer_printf(
-        w, "%d,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g\n", p->config.gpus,
-        p->throughput_per_s, samples / p->step_hi_s, samples / p->step_lo_s, 100 * p->efficiency,
-        100 * p->efficiency_lo, 100 * p->efficiency_hi, samples / step, samples / hi, samples / lo,
-        100 * ideal / step, 100 * ideal / hi, 100 * ideal / lo, samples / ideal);
+        w, "%d,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g\n",
+        p->config.world_size, p->throughput_per_s, samples / p->step_hi_s, samples / p->step_lo_s,
+        100 * p->efficiency, 100 * p->efficiency_lo, 100 * p->efficiency_hi, samples / step,
+        samples / hi, samples / lo, 100 * ideal / step, 100 * ideal / hi, 100 * ideal / lo,
+        samples / ideal);
 }
 
 static enum lk_status put_forecasts(struct lk_writer *w, const struct lk_forecast *forecasts,
@@ -144,8 +145,8 @@ static int most_gpus(const struct lk_forecast *forecasts, size_t n)
 
     for (size_t i = 0; i < n; i++)
         for (size_t p = 0; p < forecasts[i].n_points; p++)
-            if (forecasts[i].points[p].config.gpus > most)
-                most = forecasts[i].points[p].config.gpus;
+            if (forecasts[i].points[p].config.world_size > most)
+                most = forecasts[i].points[p].config.world_size;
     return most;
 }
 
@@ -164,7 +165,7 @@ static enum lk_status put_curves(struct lk_gnuplot *g, const char *title,
     LK_TRY(lk_asprintf(&axis, "throughput, %s/s", forecasts[0].sample_unit));
     throughput.axis = axis;
     snprintf(ideal, sizeof ideal, "%.9g*x",
-             samples_per_step(first) / ideal_step_s(first) / first->config.gpus);
+             samples_per_step(first) / ideal_step_s(first) / first->config.world_size);
     snprintf(range, sizeof range, "set xrange [0.9:%g]\n", 1.15 * most_gpus(forecasts, n));
     LK_TRY(begin_script(g->script, range, "", "1,2", title));
     LK_TRY(put_panel(g->script, g->name, &throughput, forecasts, n));
@@ -222,7 +223,7 @@ static enum lk_status put_plan(struct lk_writer *w, const struct lk_forecast *f,
 
         if (is_planned(f, first, p))
             LK_PASS(lk_writer_printf(
-                w, "%d,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g\n", p->config.gpus,
+                w, "%d,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g,%.9g\n", p->config.world_size,
                 p->throughput_per_s, samples_per_step(p) / p->step_hi_s,
                 samples_per_step(p) / p->step_lo_s, 100 * q->statistical_efficiency,
                 q->time_to_target_h, q->time_to_target_lo_h, q->time_to_target_hi_h,

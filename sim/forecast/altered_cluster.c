@@ -290,8 +290,9 @@ static const struct lk_job_run *widest_run(const struct lk_job *j, int units_min
     for (size_t i = 0; i < j->n_runs; i++) {
         const struct lk_job_run *r = &j->runs[i];
 
-        if ((nodes ? r->config.nodes : r->config.gpus) >= units_min && r->rank_compute_s &&
-            r->config.gpus % r->config.nodes == 0 && (!best || r->config.gpus > best->config.gpus))
+        if ((nodes ? r->config.nodes : r->config.world_size) >= units_min && r->rank_compute_s &&
+            r->config.world_size % r->config.nodes == 0 &&
+            (!best || r->config.world_size > best->config.world_size))
             best = r;
     }
     return best;
@@ -320,12 +321,13 @@ static enum lk_status effects(const struct lk_altered *to, const struct lk_job *
                               int n, int without, double sd, double **out, size_t *out_n)
 {
     const struct lk_job_run *r = widest_run(j, without + 2, nodes);
-    size_t units = r ? (size_t)(nodes ? r->config.nodes : r->config.gpus) : (size_t)n, known = 0;
+    size_t units = r ? (size_t)(nodes ? r->config.nodes : r->config.world_size) : (size_t)n,
+           known = 0;
     double *v, mean;
 
     LK_PASS(lk_alloc(&v, units, sizeof *v));
     for (size_t i = 0; i < units; i++) {
-        v[known] = r ? unit_mean(to, r, i, (size_t)r->config.gpus / units)
+        v[known] = r ? unit_mean(to, r, i, (size_t)r->config.world_size / units)
                      : sd * lk_stats_normal_quantile(((double)i + 1 - 0.375) / ((double)n + 0.25));
         if (!isnan(v[known]))
             known++;
@@ -377,17 +379,17 @@ out:
 
 /* Returns the rank or node of an entry; -1: it has none among so many GPUs. */
 static int place_of(const struct lk_altered *to, const struct lk_cluster_slow *e, bool nodes,
-                    int gpus)
+                    int world_size)
 {
     int at = nodes ? lk_slow_link_node(&to->cluster, e) : e->rank;
-    int n = nodes ? (gpus - 1) / to->cluster.gpus_per_node + 1 : gpus;
+    int n = nodes ? (world_size - 1) / to->cluster.gpus_per_node + 1 : world_size;
 
     return lk_quantity_known(&e->compute) && e->compute.value > 1 && at < n ? at : -1;
 }
 
 /* Replaces the slowest of the known stragglers; returns how many of `without` are left to replace.
  */
-static int replace_known(struct lk_altered *to, bool nodes, int gpus, int without)
+static int replace_known(struct lk_altered *to, bool nodes, int world_size, int without)
 {
     for (; without; without--) {
         struct lk_cluster *c = &to->cluster;
@@ -396,7 +398,7 @@ static int replace_known(struct lk_altered *to, bool nodes, int gpus, int withou
         int at = -1;
 
         for (size_t i = 0; i < c->n_slow; i++) {
-            int place = place_of(to, &c->slow[i], nodes, gpus);
+            int place = place_of(to, &c->slow[i], nodes, world_size);
 
             if (place >= 0 && c->slow[i].compute.value > slowest) {
                 slowest = c->slow[i].compute.value;
@@ -493,7 +495,8 @@ static void change_node(struct lk_altered *to, const struct lk_change *change)
 }
 
 enum lk_status lk_altered_init(struct lk_altered *out, const struct lk_job *j,
-                               const struct lk_cluster *c, const struct lk_change *change, int gpus)
+                               const struct lk_cluster *c, const struct lk_change *change,
+                               int world_size)
 {
     enum lk_status st = LK_OK;
     struct lk_cluster fitted = *c;
@@ -508,11 +511,11 @@ enum lk_status lk_altered_init(struct lk_altered *out, const struct lk_job *j,
     change_node(&to, change);
     LK_TRY(change_network(&to, &fitted, change));
     LK_TRY(change_gpu(&to, j, c, change->gpu));
-    LK_TRY(replace_slowest(&to, j, false, gpus,
-                           replace_known(&to, false, gpus, change->without_ranks),
+    LK_TRY(replace_slowest(&to, j, false, world_size,
+                           replace_known(&to, false, world_size, change->without_ranks),
                            &to.cluster.rank_sd));
-    LK_TRY(replace_slowest(&to, j, true, (gpus - 1) / to.cluster.gpus_per_node + 1,
-                           replace_known(&to, true, gpus, change->without_nodes),
+    LK_TRY(replace_slowest(&to, j, true, (world_size - 1) / to.cluster.gpus_per_node + 1,
+                           replace_known(&to, true, world_size, change->without_nodes),
                            &to.cluster.node_sd));
     add_slowed(&to, &change->slow_rank, false);
     add_slowed(&to, &change->slow_link, true);

@@ -74,13 +74,14 @@ struct lk_altered {
 };
 
 /*
- * Make the altered copies. gpus: ranks of the forecast, among which the slowest are sought when no
- * run of the job has the compute time of each of its ranks. LK_EEVIDENCE names the one number that
- * is missing; LK_EUSAGE: fewer than two ranks or nodes would stay, or oversubscription below 1.
+ * Make the altered copies. world_size: ranks of the forecast, among which the slowest are sought
+ * when no run of the job has the compute time of each of its ranks. LK_EEVIDENCE names the one
+ * number that is missing; LK_EUSAGE: fewer than two ranks or nodes would stay, or oversubscription
+ * below 1.
  */
 enum lk_status lk_altered_init(struct lk_altered *out, const struct lk_job *j,
                                const struct lk_cluster *c, const struct lk_change *change,
-                               int gpus);
+                               int world_size);
 void lk_altered_fini(struct lk_altered *c); /* zeroes it; safe on a zeroed one */
 
 #endif

@@ -17,7 +17,7 @@
 
 bool lk_backtest_leaves(const struct lk_config *c, const struct lk_config *held, bool is_batch)
 {
-    return is_batch ? c->local_batch != held->local_batch : c->gpus < held->gpus;
+    return is_batch ? c->local_batch != held->local_batch : c->world_size < held->world_size;
 }
 
 /* The measured configurations that are left. */
@@ -44,10 +44,10 @@ static const struct lk_measured *next_count(const struct rest *rest, const struc
         const struct lk_measured *m = &rest->v[i];
         struct lk_config c = *like;
 
-        c.gpus = m->config.gpus;
+        c.world_size = m->config.world_size;
         c.nodes = m->config.nodes;
-        if (c.gpus > last && (!found || c.gpus < found->config.gpus) && !isnan(m->step_s) &&
-            lk_runs_same_config(&m->config, &c))
+        if (c.world_size > last && (!found || c.world_size < found->config.world_size) &&
+            !isnan(m->step_s) && lk_runs_same_config(&m->config, &c))
             found = m;
     }
     return found;
@@ -62,7 +62,7 @@ static void set_scale_baselines(const struct rest *rest, struct lk_backtest_item
     size_t n = 0;
 
     while (n < LK_COUNT(points) &&
-           (m = next_count(rest, &item->config, m ? m->config.gpus : 0)) != NULL)
+           (m = next_count(rest, &item->config, m ? m->config.world_size : 0)) != NULL)
         points[n++] = scale_point(&m->config, m->step_s);
     for (int b = 0; b < LK_BASELINE_COUNT; b++)
         item->baseline_s[b] = lk_config_samples(&item->config) /
@@ -82,7 +82,7 @@ static const struct lk_measured *nearest_batch(const struct rest *rest,
         const struct lk_config *c = &rest->v[i].config;
         double d = fabs(log((double)c->local_batch / item->local_batch));
 
-        if (isnan(rest->v[i].step_s) || c->gpus != item->gpus ||
+        if (isnan(rest->v[i].step_s) || c->world_size != item->world_size ||
             c->accumulation != item->accumulation || !(d < nearest) ||
             (except && c->local_batch == except->config.local_batch))
             continue;
@@ -116,8 +116,9 @@ static void set_batch_baselines(const struct rest *rest, struct lk_backtest_item
 static void describe(const struct rest *rest, const struct lk_backtest_item *item, char *out,
                      size_t size)
 {
-    size_t at = (size_t)snprintf(out, size, item->is_batch ? "local batch %d" : "%d GPUs",
-                                 item->is_batch ? item->config.local_batch : item->config.gpus);
+    size_t at =
+        (size_t)snprintf(out, size, item->is_batch ? "local batch %d" : "%d GPUs",
+                         item->is_batch ? item->config.local_batch : item->config.world_size);
     int last = 0;
 
     while (at < size) {
@@ -125,7 +126,7 @@ static void describe(const struct rest *rest, const struct lk_backtest_item *ite
 
         for (size_t i = 0; i < rest->n; i++) {
             const struct lk_config *c = &rest->v[i].config;
-            int v = item->is_batch ? c->local_batch : c->gpus;
+            int v = item->is_batch ? c->local_batch : c->world_size;
 
             next = v > last && (!next || v < next) ? v : next;
         }
@@ -142,8 +143,8 @@ static void set_item(const struct rest *rest, const struct lk_prediction *p,
     int most = 0;
 
     for (size_t i = 0; i < rest->n; i++)
-        most = rest->v[i].config.gpus > most ? rest->v[i].config.gpus : most;
-    item->reach = most ? (double)item->config.gpus / most : NAN;
+        most = rest->v[i].config.world_size > most ? rest->v[i].config.world_size : most;
+    item->reach = most ? (double)item->config.world_size / most : NAN;
     item->test.predicted_s = p->step_s;
     item->test.lo_s = p->lo_s;
     item->test.hi_s = p->hi_s;
@@ -192,7 +193,7 @@ static const struct lk_measured *next_batch(const struct lk_evidence_source *e, 
         if (m->config.local_batch > last && !isnan(m->step_s) &&
             (!found || m->config.local_batch < found->config.local_batch ||
              (m->config.local_batch == found->config.local_batch &&
-              m->config.gpus < found->config.gpus)))
+              m->config.world_size < found->config.world_size)))
             found = m;
     }
     return found;
@@ -212,7 +213,7 @@ enum lk_status lk_backtest_run(const struct lk_evidence_source *e, double level,
     struct lk_backtests b = {.level = level};
 
     for (size_t i = 0; i < e->n_measured; i++)
-        if (e->measured[i].config.gpus > 1 && !isnan(e->measured[i].step_s) &&
+        if (e->measured[i].config.world_size > 1 && !isnan(e->measured[i].step_s) &&
             is_picked(i, e->n_measured, most))
             LK_TRY(hold_out(e, &e->measured[i], false, &b));
     for (size_t i = 0; (m = next_batch(e, m ? m->config.local_batch : -1)) && (!most || i < most);

@@ -16,7 +16,7 @@
 static double proportional(const struct lk_scaling_point *p, size_t n,
                            const struct lk_scaling_point *target)
 {
-    return n ? p[n - 1].throughput / p[n - 1].config.gpus * target->config.gpus : NAN;
+    return n ? p[n - 1].throughput / p[n - 1].config.world_size * target->config.world_size : NAN;
 }
 
 static double line(const struct lk_scaling_point *p, size_t n,
@@ -26,9 +26,9 @@ static double line(const struct lk_scaling_point *p, size_t n,
 
     if (n < 2)
         return NAN;
-    slope =
-        (p[n - 1].throughput - p[n - 2].throughput) / (p[n - 1].config.gpus - p[n - 2].config.gpus);
-    return p[n - 1].throughput + slope * (target->config.gpus - p[n - 1].config.gpus);
+    slope = (p[n - 1].throughput - p[n - 2].throughput) /
+            (p[n - 1].config.world_size - p[n - 2].config.world_size);
+    return p[n - 1].throughput + slope * (target->config.world_size - p[n - 1].config.world_size);
 }
 
 static double amdahl(const struct lk_scaling_point *p, size_t n,
@@ -39,15 +39,15 @@ static double amdahl(const struct lk_scaling_point *p, size_t n,
     if (n < 2 || n > LK_BASELINE_POINTS_MAX)
         return NAN;
     for (size_t i = 0; i < n; i++) {
-        double y = p[i].config.gpus / p[i].throughput;
+        double y = p[i].config.world_size / p[i].throughput;
 
         a[2 * i] = 1 / y;
-        a[2 * i + 1] = p[i].config.gpus / y;
+        a[2 * i + 1] = p[i].config.world_size / y;
         ones[i] = 1;
     }
     if (lk_stats_nnls(a, ones, n, 2, c) != LK_OK)
         return NAN;
-    return target->config.gpus / (c[0] + c[1] * target->config.gpus);
+    return target->config.world_size / (c[0] + c[1] * target->config.world_size);
 }
 
 /*
@@ -88,7 +88,7 @@ static double or_one(double v)
 
 static double step_s(const struct lk_scaling_point *p)
 {
-    return p->config.gpus * or_one(p->config.local_batch) * or_one(p->config.accumulation) /
+    return p->config.world_size * or_one(p->config.local_batch) * or_one(p->config.accumulation) /
            p->throughput;
 }
 
@@ -98,9 +98,9 @@ static double model(const struct fit *f, const double *v, const struct lk_scalin
     double grad = v[ALPHA_C] + v[BETA_C] * or_one(p->config.local_batch) / f->unit_batch, sync = 0;
 
     if (or_one(p->config.nodes) > 1)
-        sync = v[ALPHA_N] + v[BETA_N] * fmax(p->config.gpus - 2, 0);
-    else if (p->config.gpus > 1)
-        sync = v[ALPHA_R] + v[BETA_R] * fmax(p->config.gpus - 2, 0);
+        sync = v[ALPHA_N] + v[BETA_N] * fmax(p->config.world_size - 2, 0);
+    else if (p->config.world_size > 1)
+        sync = v[ALPHA_R] + v[BETA_R] * fmax(p->config.world_size - 2, 0);
     return pow(pow(grad, v[GAMMA]) + pow(sync, v[GAMMA]), 1 / v[GAMMA]) +
            (or_one(p->config.accumulation) - 1) * grad;
 }
@@ -150,8 +150,8 @@ static void find_free(struct fit *f)
         const struct lk_scaling_point *p = &f->points[i];
 
         nodes |= or_one(p->config.nodes) > 1;
-        node |= or_one(p->config.nodes) <= 1 && p->config.gpus > 1;
-        many |= p->config.gpus > 2;
+        node |= or_one(p->config.nodes) <= 1 && p->config.world_size > 1;
+        many |= p->config.world_size > 2;
         batches |= or_one(p->config.local_batch) != f->unit_batch;
     }
     f->free[ALPHA_C] = batches;
@@ -183,7 +183,7 @@ double lk_pollux_throughput(const struct lk_scaling_point *points, size_t n,
         if (lk_simplex_minimise(objective, &f, x, free, STEP, ITERATIONS, NULL) != LK_OK)
             return NAN;
     unpack(&f, x, v);
-    return target->config.gpus * or_one(target->config.local_batch) *
+    return target->config.world_size * or_one(target->config.local_batch) *
            or_one(target->config.accumulation) / (model(&f, v, target) * f.unit_s);
 }
 

@@ -24,8 +24,8 @@ const char *lk_baseline_text(enum lk_baseline b);
 /*
  * Predict the throughput at the target, whose own is not read. points: n of different counts,
  * ascending. The result is NaN when there are too few (the line, Amdahl and Pollux need two) or,
- * for a fit, more than LK_BASELINE_POINTS_MAX. Amdahl's law is y = gpus / throughput = a + b gpus,
- * fitted to relative errors with a, b >= 0; b / (a + b) is the serial share.
+ * for a fit, more than LK_BASELINE_POINTS_MAX. Amdahl's law is y = world_size / throughput = a + b
+ * world_size, fitted to relative errors with a, b >= 0; b / (a + b) is the serial share.
  */
 enum { LK_BASELINE_POINTS_MAX = 64 };
 double lk_baseline_throughput(enum lk_baseline b, const struct lk_scaling_point *points, size_t n,

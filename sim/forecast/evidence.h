@@ -30,9 +30,9 @@ struct lk_prediction {
     double batch_extrapolation; /* extrapolation factor of the local batch; 1: inside the measured
                                    ones */
     double measured_s, measured_lo_s, measured_hi_s; /* mean of this configuration's runs, or NaN */
-    int anchor_gpus;                                 /* GPUs of the anchor's runs; 0: no anchor */
-    int costless_gpus;    /* GPUs of a nearer run that the cluster has no cost for; 0: none */
-    double anchor_factor; /* measured over modelled at the anchor; 1: no anchor */
+    int anchor_world_size;                           /* GPUs of the anchor's runs; 0: no anchor */
+    int costless_world_size; /* GPUs of a nearer run that the cluster has no cost for; 0: none */
+    double anchor_factor;    /* measured over modelled at the anchor; 1: no anchor */
     double losses_s[LK_LOSS_COUNT]; /* parts of step_s, which they sum to; NaN: not known */
     bool rank_sd_assumed, transient_assumed, overlap_unknown, kappa_unknown;
     double law_s; /* from_rest: the step by the scaling law alone; 0: not known */
@@ -76,14 +76,15 @@ struct lk_evidence_ops {
      */
     enum lk_status (*from_rest)(void *self, const struct lk_config *c, bool is_batch,
                                 struct lk_prediction *out);
-    /* Moves a configuration to the ranks and nodes that its efficiency refers to; gpus 0: none. */
+    /* Moves a configuration to the ranks and nodes that its efficiency refers to; world_size 0:
+     * none. */
     enum lk_status (*set_reference)(const void *self, struct lk_config *c);
     /*
      * Makes the same evidence for a machine that is altered (sim/forecast/altered_cluster.h), on
      * which at most so many GPUs are asked for. *out follows these hooks, borrows from self, and is
      * ended by `close`. (optional) NULL means that no other machine can be predicted.
      */
-    enum lk_status (*alter)(void *self, const struct lk_change *change, int gpus, void **out);
+    enum lk_status (*alter)(void *self, const struct lk_change *change, int world_size, void **out);
     /* Frees self. NULL is legal for self. (optional) NULL means that nothing is to be freed. */
     void (*close)(void *self);
     /* Adds the notes that come last. (optional) NULL means none. */

@@ -77,10 +77,10 @@ static enum lk_status make_grid(struct forecast *f)
     size_t caps = at_least_one(q->n_caps), accumulations = at_least_one(q->n_accumulations);
     size_t variants = caps * accumulations * at_least_one(q->n_local_batches);
 
-    for (size_t i = 0; i < q->n_gpus * variants; i++) {
+    for (size_t i = 0; i < q->n_world_sizes * variants; i++) {
         struct lk_config c = e->current;
 
-        c.gpus = (int)q->gpus[i / variants];
+        c.world_size = (int)q->world_sizes[i / variants];
         if (q->n_local_batches)
             c.local_batch = (int)q->local_batches[i % variants / caps / accumulations];
         if (q->n_accumulations)
@@ -107,9 +107,9 @@ static enum lk_status check_request(const struct lk_predict_request *q)
 {
     enum lk_status st = LK_OK;
 
-    if (!q->n_gpus)
+    if (!q->n_world_sizes)
         return lk_fail(LK_EUSAGE, "no GPU counts to predict");
-    LK_TRY(check_list("GPUs", q->gpus, q->n_gpus, LK_FORECAST_GPUS_MAX));
+    LK_TRY(check_list("GPUs", q->world_sizes, q->n_world_sizes, LK_FORECAST_GPUS_MAX));
     LK_TRY(check_list("local batch", q->local_batches, q->n_local_batches, LK_BATCH_MAX));
     LK_TRY(check_list("accumulation", q->accumulations, q->n_accumulations, LK_ACCUMULATION_MAX));
     if (q->global_batch > 0 && q->n_accumulations)
@@ -132,7 +132,7 @@ static enum lk_status reference_of(struct forecast *f, const struct lk_config *c
 
     *out = NULL;
     LK_TRY(e->ops->set_reference(e->self, &r));
-    if (!r.gpus)
+    if (!r.world_size)
         return LK_OK;
     LK_TRY(lk_fail_context(lk_config_split_global(f->request->global_batch, &r),
                            "the reference of the efficiency"));
@@ -153,7 +153,7 @@ out:
 /* Returns the throughput of one GPU when a step takes this long. */
 static double rate(const struct lk_config *c, double step_s)
 {
-    return lk_config_samples(c) / c->gpus / step_s;
+    return lk_config_samples(c) / c->world_size / step_s;
 }
 
 /* Returns true if nothing explains an efficiency above 1 but error: the same work a GPU, on more of
@@ -162,9 +162,9 @@ static bool at_most_1(const struct lk_prediction *p, const struct lk_prediction 
 {
     const struct lk_config *a = &p->config, *b = &r->config;
 
-    return isnan(p->measured_s) && a->gpus >= b->gpus && a->local_batch == b->local_batch &&
-           a->accumulation == b->accumulation &&
-           (b->gpus == 1 || (lk_config_same_scheme(a, b) && a->cap_bytes == b->cap_bytes));
+    return isnan(p->measured_s) && a->world_size >= b->world_size &&
+           a->local_batch == b->local_batch && a->accumulation == b->accumulation &&
+           (b->world_size == 1 || (lk_config_same_scheme(a, b) && a->cap_bytes == b->cap_bytes));
 }
 
 static enum lk_status set_efficiency(const struct lk_prediction *p, const struct lk_prediction *r,
@@ -263,16 +263,17 @@ static enum lk_status note_losses(const struct forecast *f)
 
     for (size_t i = 0; i < f->out->n_points; i++) {
         const struct lk_forecast_point *p = &f->out->points[i];
-        int gpus = p->config.gpus, worst = LK_LOSS_IDEAL + 1;
+        int world_size = p->config.world_size, worst = LK_LOSS_IDEAL + 1;
 
-        if (gpus == 1 || (i && p[-1].config.gpus == gpus) || isnan(p->losses_s[worst]))
+        if (world_size == 1 || (i && p[-1].config.world_size == world_size) ||
+            isnan(p->losses_s[worst]))
             continue;
         for (int l = worst; l < LK_LOSS_COUNT; l++)
             if (p->losses_s[l] > p->losses_s[worst])
                 worst = l;
         LK_PASS(
-            lk_forecast_note(f->out, "largest loss at %d GPUs: %s, %s (%.1f %% of the step)", gpus,
-                             lk_loss_text((enum lk_loss)worst),
+            lk_forecast_note(f->out, "largest loss at %d GPUs: %s, %s (%.1f %% of the step)",
+                             world_size, lk_loss_text((enum lk_loss)worst),
                              lk_units_format(LK_DIM_TIME, p->losses_s[worst], text, sizeof text),
                              100 * p->losses_s[worst] / p->step_s));
     }
@@ -285,12 +286,13 @@ static bool may_be_best(const struct lk_prediction *p)
     return !(p->batch_extrapolation > 1);
 }
 
-static size_t best_at(const struct forecast *f, int gpus, size_t except)
+static size_t best_at(const struct forecast *f, int world_size, size_t except)
 {
     size_t n = f->points.n, best = n;
 
     for (size_t i = 0; i < n; i++)
-        if (i != except && f->points.v[i].config.gpus == gpus && may_be_best(&f->points.v[i]) &&
+        if (i != except && f->points.v[i].config.world_size == world_size &&
+            may_be_best(&f->points.v[i]) &&
             (best == n ||
              f->out->points[i].throughput_per_s > f->out->points[best].throughput_per_s))
             best = i;
@@ -313,9 +315,9 @@ out:
     return st;
 }
 
-static enum lk_status note_best_at(const struct forecast *f, int gpus)
+static enum lk_status note_best_at(const struct forecast *f, int world_size)
 {
-    size_t n = f->points.n, best = best_at(f, gpus, n), next = best_at(f, gpus, best);
+    size_t n = f->points.n, best = best_at(f, world_size, n), next = best_at(f, world_size, best);
     const struct lk_forecast_point *points = f->out->points;
     const struct lk_config *c;
     double sure, gain;
@@ -330,7 +332,7 @@ static enum lk_status note_best_at(const struct forecast *f, int gpus)
         f->out,
         "best at %d GPUs: local batch %d, accumulation %d, bucket cap %s: %.1f %% above the next, "
         "%s the error (%.0f %% of draws)",
-        gpus, c->local_batch, c->accumulation,
+        world_size, c->local_batch, c->accumulation,
         lk_units_format(LK_DIM_BYTES, (double)c->cap_bytes, cap, sizeof cap), 100 * gain,
         sure >= (1 + f->request->level) / 2 ? "beyond" : "within", 100 * sure);
 }
@@ -352,8 +354,8 @@ static enum lk_status note_best(const struct forecast *f)
                                  "best",
                                  outside, outside == 1 ? "" : "s"));
     for (size_t i = 0; i < f->points.n; i++)
-        if (!i || v[i - 1].config.gpus != v[i].config.gpus)
-            LK_PASS(note_best_at(f, v[i].config.gpus));
+        if (!i || v[i - 1].config.world_size != v[i].config.world_size)
+            LK_PASS(note_best_at(f, v[i].config.world_size));
     return LK_OK;
 }
 
@@ -365,7 +367,7 @@ static enum lk_status throughput_of_nodes(const struct lk_evidence_source *e, st
     double step_s;
 
     c.nodes = nodes;
-    c.gpus = nodes * e->cluster->gpus_per_node;
+    c.world_size = nodes * e->cluster->gpus_per_node;
     LK_PASS(e->ops->estimate(e->self, &c, &step_s));
     *out = lk_config_samples(&c) / step_s;
     return LK_OK;

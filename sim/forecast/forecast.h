@@ -31,8 +31,8 @@
 
 /* The grid of a forecast. An empty list takes the evidence's own value; arrays are borrowed. */
 struct lk_predict_request {
-    const int64_t *gpus; /* required */
-    size_t n_gpus;
+    const int64_t *world_sizes; /* required */
+    size_t n_world_sizes;
     const int64_t *local_batches; /* empty: the batch that most runs have */
     size_t n_local_batches;
     const int64_t *accumulations;

@@ -394,14 +394,14 @@ static enum lk_status anchor_of(struct lk_grid_model *m, const struct lk_config 
         if (m->anchors[i].status == LK_OK)
             *out = &m->anchors[i];
         else if (!*costless)
-            *costless = a.config.gpus;
+            *costless = a.config.world_size;
     }
     return LK_OK;
 }
 
 /* ---- Points ---- */
 
-static void set_grade(struct lk_grid_model *m, const struct one *o, int anchor_gpus,
+static void set_grade(struct lk_grid_model *m, const struct one *o, int anchor_world_size,
                       struct lk_prediction *point)
 {
     struct lk_config_model graded = o->shape->model; /* borrows; only grades are read */
@@ -413,7 +413,7 @@ static void set_grade(struct lk_grid_model *m, const struct one *o, int anchor_g
         memcpy(graded.evidence_text, of_batch->evidence_text, sizeof graded.evidence_text);
     }
     point->batch_extrapolation = of_batch->batch_extrapolation;
-    lk_predictor_grade(m->p, &graded, anchor_gpus, &point->config, &point->evidence,
+    lk_predictor_grade(m->p, &graded, anchor_world_size, &point->config, &point->evidence,
                        point->evidence_text);
 }
 
@@ -426,7 +426,7 @@ static void scale_losses(const struct one *o, struct lk_prediction *p)
 {
     for (int i = 0; i < LK_LOSS_COUNT; i++)
         p->losses_s[i] = o->losses_s[i] * p->step_s / o->estimate_s;
-    if (p->config.gpus == 1) {
+    if (p->config.world_size == 1) {
         p->losses_s[LK_LOSS_IDEAL] += p->losses_s[LK_LOSS_SLOW_RANK];
         p->losses_s[LK_LOSS_SLOW_RANK] = 0;
     }
@@ -435,7 +435,7 @@ static void scale_losses(const struct one *o, struct lk_prediction *p)
 static void set_assumed(const struct one *o, struct lk_prediction *p)
 {
     const struct lk_config_model *shape = &o->shape->model;
-    bool several = p->config.gpus > 1;
+    bool several = p->config.world_size > 1;
 
     p->rank_sd_assumed = shape->rank_sd_assumed && several;
     p->transient_assumed = o->compute->model.transient_assumed && several;
@@ -448,7 +448,7 @@ static void draw_all(const struct lk_grid_model *m, const struct one *o, const s
 {
     const struct lk_config *c = &p->config;
     struct lk_step_model own = o->compute->model.step;
-    double scale_error = lk_predictor_scale_error(m->p, c, a ? a->config.gpus : 0), alone;
+    double scale_error = lk_predictor_scale_error(m->p, c, a ? a->config.world_size : 0), alone;
 
     own.optimizer_s = o->step.optimizer_s;
     alone = lk_predictor_alone_s(&own, c->accumulation);
@@ -485,15 +485,15 @@ enum lk_status lk_grid_model_at(struct lk_grid_model *m, struct lk_prediction *p
     const struct anchor *a;
     struct one o;
 
-    LK_PASS(anchor_of(m, &p->config, &a, &p->costless_gpus));
+    LK_PASS(anchor_of(m, &p->config, &a, &p->costless_world_size));
     LK_PASS(one_init(m, &p->config, &o));
-    p->anchor_gpus = a ? a->config.gpus : 0;
+    p->anchor_world_size = a ? a->config.world_size : 0;
     p->anchor_factor = a ? a->factor : 1;
     p->step_s = o.estimate_s * p->anchor_factor;
     draw_all(m, &o, a, p);
     scale_losses(&o, p);
     set_assumed(&o, p);
-    set_grade(m, &o, p->anchor_gpus, p);
+    set_grade(m, &o, p->anchor_world_size, p);
     return set_bound(m, &o, p);
 }
 

@@ -19,13 +19,13 @@
 /* ---- Draws ---- */
 
 double lk_predictor_scale_error(const struct lk_predictor *p, const struct lk_config *at,
-                                int anchor_gpus)
+                                int anchor_world_size)
 {
     double scale = isnan(p->options.scale_error)
                        ? lk_prior_value(lk_prior_of_scale(p->cluster->n_points, p->cluster->preset))
                        : p->options.scale_error;
 
-    return scale * log2((double)at->gpus / (anchor_gpus ? anchor_gpus : 1));
+    return scale * log2((double)at->world_size / (anchor_world_size ? anchor_world_size : 1));
 }
 
 double lk_predictor_alone_s(const struct lk_step_model *m, int accumulation)
@@ -194,14 +194,14 @@ static void append_reach(char *text, const char **joint, double reach, const cha
 }
 
 void lk_predictor_grade(const struct lk_predictor *p, const struct lk_config_model *m,
-                        int anchor_gpus, const struct lk_config *at, enum lk_evidence *out,
+                        int anchor_world_size, const struct lk_config *at, enum lk_evidence *out,
                         char *text)
 {
     static const char scheme[] = "extrapolated to";
     struct lk_runs_extrapolation runs = lk_runs_extrapolation(&p->runs, at);
-    double gpus = (double)at->gpus / (anchor_gpus ? anchor_gpus : 1);
-    bool preset = p->cluster->preset && at->gpus > 1;
-    bool beyond = gpus > 1 || m->batch_extrapolation > 1;
+    double world_size = (double)at->world_size / (anchor_world_size ? anchor_world_size : 1);
+    bool preset = p->cluster->preset && at->world_size > 1;
+    bool beyond = world_size > 1 || m->batch_extrapolation > 1;
     const char *joint = ",";
 
     *out = preset ? LK_EVIDENCE_PRESET : m->evidence;
@@ -209,7 +209,7 @@ void lk_predictor_grade(const struct lk_predictor *p, const struct lk_config_mod
              preset ? lk_evidence_name(LK_EVIDENCE_PRESET) : m->evidence_text);
     if (preset) {
         joint = "; extrapolated";
-        gpus = 1; /* the preset's own */
+        world_size = 1; /* the preset's own */
     } else if (m->evidence > LK_EVIDENCE_EXTRAPOLATED ||
                (!beyond && runs.accumulation <= 1 && runs.cap <= 1)) {
         return;
@@ -221,7 +221,7 @@ void lk_predictor_grade(const struct lk_predictor *p, const struct lk_config_mod
             joint = "";
         }
     }
-    append_reach(text, &joint, gpus, "gpus");
+    append_reach(text, &joint, world_size, "gpus");
     append_reach(text, &joint, m->batch_extrapolation, "local batch");
     append_reach(text, &joint, runs.accumulation, "accumulation");
     append_reach(text, &joint, runs.cap, "bucket cap");

@@ -87,7 +87,7 @@ double lk_predictor_runs_draw(const struct lk_predictor *p, const struct lk_conf
                               const struct lk_draw *w);
 /* Return the relative error of the scale at this distance from an anchor; 0 GPUs: no anchor. */
 double lk_predictor_scale_error(const struct lk_predictor *p, const struct lk_config *at,
-                                int anchor_gpus);
+                                int anchor_world_size);
 /*
  * Return a step with the model's errors of a draw. The error of the compute time (of the batch, and
  * between measured configurations) scales all of the step; the scale's error changes only what
@@ -101,7 +101,7 @@ enum lk_status lk_predictor_interval(const struct lk_predictor *p, struct lk_pre
 double lk_predictor_alone_s(const struct lk_step_model *m, int accumulation);
 /* Grade a configuration that was not measured. text: 64 bytes. */
 void lk_predictor_grade(const struct lk_predictor *p, const struct lk_config_model *m,
-                        int anchor_gpus, const struct lk_config *at, enum lk_evidence *out,
+                        int anchor_world_size, const struct lk_config *at, enum lk_evidence *out,
                         char *text);
 
 #endif

@@ -25,7 +25,7 @@ struct model {
     bool whatif;
     struct lk_predictor_options options;
     struct lk_predictor *predictor;
-    int reference_gpus;
+    int reference_world_size;
     bool reference_measured;
     struct lk_measured *measured;
     size_t n_measured;
@@ -105,7 +105,7 @@ static enum lk_status set_reference(const void *self, struct lk_config *c)
 {
     const struct model *m = self;
 
-    c->gpus = m->reference_gpus;
+    c->world_size = m->reference_world_size;
     return lk_config_nodes(m->cluster, c);
 }
 
@@ -117,8 +117,9 @@ static struct lk_config largest_run(const struct model *m)
     struct lk_config c = lk_config_current(m->job);
 
     for (size_t i = 0; i < m->job->n_runs; i++)
-        if (lk_run_counts(m->cluster, &m->job->runs[i]) && m->job->runs[i].config.gpus >= c.gpus) {
-            c.gpus = m->job->runs[i].config.gpus;
+        if (lk_run_counts(m->cluster, &m->job->runs[i]) &&
+            m->job->runs[i].config.world_size >= c.world_size) {
+            c.world_size = m->job->runs[i].config.world_size;
             c.nodes = m->job->runs[i].config.nodes;
         }
     return c;
@@ -136,7 +137,7 @@ static enum lk_status set_anchor(struct model *m)
     struct lk_config c = largest_run(m);
     size_t n = (size_t)m->options.draws;
 
-    LK_TRY(lk_altered_init(&bare, m->job, m->cluster, &none, c.gpus));
+    LK_TRY(lk_altered_init(&bare, m->job, m->cluster, &none, c.world_size));
     LK_TRY(lk_predictor_create(&bare.job, &bare.cluster, &m->options, &model));
     LK_TRY(lk_alloc(&m->anchor_draws, n, sizeof *m->anchor_draws));
     st = lk_predictor_at(m->predictor, &c, &a);
@@ -154,7 +155,7 @@ out:
     return st;
 }
 
-static enum lk_status alter(void *self, const struct lk_change *change, int gpus, void **out)
+static enum lk_status alter(void *self, const struct lk_change *change, int world_size, void **out)
 {
     enum lk_status st = LK_OK;
     struct model *as_is = self, *m = NULL;
@@ -163,7 +164,7 @@ static enum lk_status alter(void *self, const struct lk_change *change, int gpus
         LK_TRY(set_anchor(as_is));
     LK_TRY(lk_alloc(&m, 1, sizeof *m));
     *m = (struct model){.options = as_is->options, .as_is = as_is, .whatif = as_is->whatif};
-    LK_TRY(lk_altered_init(&m->altered, as_is->job, as_is->cluster, change, gpus));
+    LK_TRY(lk_altered_init(&m->altered, as_is->job, as_is->cluster, change, world_size));
     m->job = &m->altered.job;
     m->cluster = &m->altered.cluster;
     LK_TRY(lk_predictor_create(m->job, m->cluster, &m->options, &m->predictor));
@@ -250,7 +251,7 @@ static enum lk_status list_measured(struct model *m)
             k++;
         if (k == n)
             v[n++] = (struct lk_measured){
-                .config = {.gpus = 1, .nodes = 1, .local_batch = j->compute[i].local_batch},
+                .config = {.world_size = 1, .nodes = 1, .local_batch = j->compute[i].local_batch},
                 .step_s = NAN};
     }
     m->n_measured = n;
@@ -271,8 +272,8 @@ static enum lk_status set_names(const struct model *m, struct lk_forecast *out)
     LK_PASS(lk_strdup(&out->job, m->job->name));
     LK_PASS(lk_strdup(&out->cluster, m->cluster->name));
     LK_PASS(lk_strdup(&out->sample_unit, m->job->sample_unit));
-    return lk_asprintf(&out->reference, "%d GPU%s, %s, %s", m->reference_gpus,
-                       m->reference_gpus == 1 ? "" : "s",
+    return lk_asprintf(&out->reference, "%d GPU%s, %s, %s", m->reference_world_size,
+                       m->reference_world_size == 1 ? "" : "s",
                        m->reference_measured ? "measured" : "modelled", like);
 }
 
@@ -292,8 +293,8 @@ static enum lk_status note_assumptions(const struct model *m, const struct lk_pr
         transient |= p[i].transient_assumed;
         overlap |= p[i].overlap_unknown;
         kappa |= p[i].kappa_unknown;
-        if (p[i].costless_gpus > costless)
-            costless = p[i].costless_gpus;
+        if (p[i].costless_world_size > costless)
+            costless = p[i].costless_world_size;
     }
     if (m->options.scale_tests)
         LK_PASS(lk_forecast_note(out,
@@ -343,7 +344,7 @@ static enum lk_status note_alike(const struct model *m, const struct lk_predicti
     int ranks = 1, nodes = 1;
 
     for (size_t i = 0; i < n; i++) {
-        ranks = p[i].config.gpus > ranks ? p[i].config.gpus : ranks;
+        ranks = p[i].config.world_size > ranks ? p[i].config.world_size : ranks;
         nodes = p[i].config.nodes > nodes ? p[i].config.nodes : nodes;
     }
     for (size_t i = 0; i < LK_COUNT(rows); i++)
@@ -436,9 +437,9 @@ enum lk_status lk_step_evidence(const struct lk_job *job, const struct lk_cluste
         .global_batch = q->global_batch,
         .whatif = q->whatif,
         .options = {.level = q->level, .draws = q->draws, .seed = q->seed, .scale_error = NAN},
-        .reference_gpus = lk_runs_smallest(job, cluster)};
-    m->reference_measured = m->reference_gpus > 0;
-    m->reference_gpus = m->reference_measured ? m->reference_gpus : 1;
+        .reference_world_size = lk_runs_smallest(job, cluster)};
+    m->reference_measured = m->reference_world_size > 0;
+    m->reference_world_size = m->reference_measured ? m->reference_world_size : 1;
     LK_TRY(list_measured(m));
     *out = source_of(m);
     m = NULL;

@@ -14,9 +14,9 @@ enum { BISECTIONS = 64 };
  * (1 - u) exp(u) = exp(-c): falling in u from 1 at 0 to 0 at 1, so there is one such u. (In terms
  * of Lambert's function u = 1 + W(-exp(-1 - c)).)
  */
-double lk_goodput_best_period_s(const struct lk_goodput *g, int gpus)
+double lk_goodput_best_period_s(const struct lk_goodput *g, int world_size)
 {
-    double m = g->mtbf_s / gpus, lo = 0, hi = 1, right = -expm1(-g->write_s / m);
+    double m = g->mtbf_s / world_size, lo = 0, hi = 1, right = -expm1(-g->write_s / m);
 
     /* 1 - (1 - u) exp(u) = 1 - exp(-c), in a form that keeps its digits where both are small. */
     for (int i = 0; i < BISECTIONS; i++) {
@@ -30,9 +30,9 @@ double lk_goodput_best_period_s(const struct lk_goodput *g, int gpus)
     return g->write_s > 0 ? (lo + hi) / 2 * m : 0;
 }
 
-double lk_goodput_share(const struct lk_goodput *g, int gpus, double period_s)
+double lk_goodput_share(const struct lk_goodput *g, int world_size, double period_s)
 {
-    double m = g->mtbf_s / gpus;
+    double m = g->mtbf_s / world_size;
 
     /* Free checkpoints after every instant: only restarts are lost. */
     if (period_s <= 0)
@@ -73,9 +73,9 @@ static double time_to_target(const double x[N_INPUTS], double batch)
     return x[TARGET] / lk_statistical_efficiency(batch, x[NOISE]) / batch * x[STEP] / x[GOODPUT];
 }
 
-static double cost_to_target(const double x[N_INPUTS], double batch, int gpus)
+static double cost_to_target(const double x[N_INPUTS], double batch, int world_size)
 {
-    return time_to_target(x, batch) / S_PER_HOUR * gpus * x[PRICE];
+    return time_to_target(x, batch) / S_PER_HOUR * world_size * x[PRICE];
 }
 
 /* Add the effect of a moved input, up or down, to the squares. */
@@ -99,7 +99,7 @@ static void to_target(const struct lk_estimate *const inputs[N_INPUTS],
     for (int i = 0; i < N_INPUTS; i++)
         x[i] = inputs[i]->value;
     time = time_to_target(x, p->global_batch);
-    cost = cost_to_target(x, p->global_batch, p->gpus);
+    cost = cost_to_target(x, p->global_batch, p->world_size);
     for (int i = 0; i < N_INPUTS; i++) {
         const double bounds[2] = {inputs[i]->lo, inputs[i]->hi};
 
@@ -107,7 +107,7 @@ static void to_target(const struct lk_estimate *const inputs[N_INPUTS],
             x[i] = bounds[b];
             if (i != PRICE)
                 add_square(time_to_target(x, p->global_batch), time, &down[0], &up[0]);
-            add_square(cost_to_target(x, p->global_batch, p->gpus), cost, &down[1], &up[1]);
+            add_square(cost_to_target(x, p->global_batch, p->world_size), cost, &down[1], &up[1]);
         }
         x[i] = inputs[i]->value;
     }
@@ -126,9 +126,10 @@ void lk_economics_at(const struct lk_economics *e, const struct lk_economics_poi
         [STEP] = &p->step_s,           [GOODPUT] = &p->goodput,      [NOISE] = &e->noise_scale,
         [TARGET] = &e->target_samples, [PRICE] = &e->price_per_hour,
     };
-    double gpu_s_per_million = p->gpus * p->step_s.value / p->goodput.value / p->global_batch * 1e6;
+    double gpu_s_per_million =
+        p->world_size * p->step_s.value / p->goodput.value / p->global_batch * 1e6;
 
-    out->cost_per_step = p->gpus * e->price_per_hour.value * p->step_s.value / S_PER_HOUR;
+    out->cost_per_step = p->world_size * e->price_per_hour.value * p->step_s.value / S_PER_HOUR;
     out->cost_per_million = e->price_per_hour.value * gpu_s_per_million / S_PER_HOUR;
     out->energy_per_million_kWh = e->power_W.value * gpu_s_per_million / J_PER_KWH;
     out->statistical_efficiency = lk_statistical_efficiency(p->global_batch, e->noise_scale.value);

@@ -30,10 +30,10 @@
  * from its last checkpoint.
  *
  * Failures are memoryless, and any one stops the whole job, because training is synchronous: the
- * mean time between them is M = mtbf / gpus. After every `period` of training a checkpoint stops it
- * for `write`. A failure loses what came after the last checkpoint and costs `restart` (to notice,
- * replace the device, start and load), in which failures come as well. A period then takes on
- * average
+ * mean time between them is M = mtbf / world_size. After every `period` of training a checkpoint
+ * stops it for `write`. A failure loses what came after the last checkpoint and costs `restart` (to
+ * notice, replace the device, start and load), in which failures come as well. A period then takes
+ * on average
  *
  *     M exp(restart / M) (exp((period + write) / M) - 1)
  *
@@ -49,14 +49,14 @@ struct lk_goodput {
 };
 
 /* Return the time of training between two checkpoints that loses least, s; 0 when a checkpoint
- * costs nothing. pre: gpus > 0. */
-double lk_goodput_best_period_s(const struct lk_goodput *g, int gpus);
+ * costs nothing. pre: world_size > 0. */
+double lk_goodput_best_period_s(const struct lk_goodput *g, int world_size);
 
 /*
  * Return the goodput, 0..1, with a checkpoint every period_s of training. It is 0
  * where failures come so often that nothing is ever finished (to the range of a double).
  */
-double lk_goodput_share(const struct lk_goodput *g, int gpus, double period_s);
+double lk_goodput_share(const struct lk_goodput *g, int world_size, double period_s);
 
 /* Inputs common to all points. One that is not known has NaN in value, lo and hi. */
 struct lk_economics {
@@ -68,7 +68,7 @@ struct lk_economics {
 
 /* Inputs of one point. */
 struct lk_economics_point {
-    int gpus;
+    int world_size;
     double global_batch;        /* B, samples a step of all ranks */
     struct lk_estimate step_s;  /* time of a training step */
     struct lk_estimate goodput; /* 0..1; 1: no failures */

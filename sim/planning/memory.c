@@ -161,7 +161,7 @@ static void set_states(const struct lk_job *j, const struct lk_config *c, struct
     m->rows[LK_MEMORY_GRADIENTS] =
         lk_economics_known(t.gradients / (schemes[c->sharding].gradients ? n : 1));
     m->rows[LK_MEMORY_BUCKETS] = lk_economics_known(
-        (reduced && !schemes[c->sharding].units && !view && c->gpus > 1 ? t.gradients : 0) +
+        (reduced && !schemes[c->sharding].units && !view && c->world_size > 1 ? t.gradients : 0) +
         (feedback ? t.gradients : 0));
     m->rows[LK_MEMORY_MASTER] = lk_economics_known(t.master * keep);
     m->rows[LK_MEMORY_STATES] =
@@ -246,7 +246,8 @@ static void set_runtime_assumed(const struct lk_config *c, struct lk_memory *m)
     struct lk_estimate rest = sum_of(m, LK_MEMORY_RUNTIME);
 
 #define PART(bound)                                                                                \
-    (assumed[ASSUMED_CONTEXT].bound + (c->gpus > 1 ? assumed[ASSUMED_COLLECTIVES].bound : 0) +     \
+    (assumed[ASSUMED_CONTEXT].bound +                                                              \
+     (c->world_size > 1 ? assumed[ASSUMED_COLLECTIVES].bound : 0) +                                \
      assumed[ASSUMED_FRAGMENTS].bound * rest.bound)
     m->rows[LK_MEMORY_RUNTIME] = (struct lk_estimate){PART(value), PART(lo), PART(hi), 0};
 #undef PART
@@ -412,7 +413,7 @@ enum lk_status lk_memory_table(const struct lk_job *job, double device_bytes,
         c.sharding = memory_schemes[s];
         lk_memory_of(job, &c, &m[s]);
     }
-    snprintf(title, sizeof title, "Memory of a GPU: %d GPUs, local batch %d", c.gpus,
+    snprintf(title, sizeof title, "Memory of a GPU: %d GPUs, local batch %d", c.world_size,
              c.local_batch);
     LK_TRY(lk_table_create(title, memory_columns, LK_COUNT(memory_columns), &t));
     for (int r = 0; r < LK_MEMORY_COUNT; r++) {

@@ -124,11 +124,11 @@ static double checkpoint_s(const struct state *p, const struct lk_config *c)
     return lk_memory_checkpoint_bytes(p->job, c) / rate;
 }
 
-static double best_share(double mtbf_s, double restart_s, double write_s, int gpus)
+static double best_share(double mtbf_s, double restart_s, double write_s, int world_size)
 {
     struct lk_goodput g = {mtbf_s, write_s, restart_s};
 
-    return lk_goodput_share(&g, gpus, lk_goodput_best_period_s(&g, gpus));
+    return lk_goodput_share(&g, world_size, lk_goodput_best_period_s(&g, world_size));
 }
 
 static struct lk_estimate plan_goodput(const struct state *p, const struct lk_config *c,
@@ -140,11 +140,11 @@ static struct lk_estimate plan_goodput(const struct state *p, const struct lk_co
 
     if (!p->failures)
         return lk_economics_known(1);
-    e = (struct lk_estimate){best_share(p->mtbf_s.value, p->restart_s.value, write, c->gpus),
-                             best_share(p->mtbf_s.lo, p->restart_s.hi, write, c->gpus),
-                             best_share(p->mtbf_s.hi, p->restart_s.lo, write, c->gpus), 0};
+    e = (struct lk_estimate){best_share(p->mtbf_s.value, p->restart_s.value, write, c->world_size),
+                             best_share(p->mtbf_s.lo, p->restart_s.hi, write, c->world_size),
+                             best_share(p->mtbf_s.hi, p->restart_s.lo, write, c->world_size), 0};
     out->goodput = e.value;
-    out->checkpoint_period_s = lk_goodput_best_period_s(&g, c->gpus);
+    out->checkpoint_period_s = lk_goodput_best_period_s(&g, c->world_size);
     return e;
 }
 
@@ -165,7 +165,7 @@ static void plan_point(const struct state *p, size_t i)
     struct lk_plan *out = &point->plan;
     struct lk_economics e = p->economics;
     struct lk_economics_point at = {
-        .gpus = c->gpus,
+        .world_size = c->world_size,
         .global_batch = lk_config_samples(c),
         .step_s = {point->step_s, point->step_lo_s, point->step_hi_s, 0},
     };
@@ -195,7 +195,7 @@ static void describe(const struct lk_forecast *f, const struct lk_forecast_point
 
     lk_units_format(LK_DIM_BYTES, (double)p->config.cap_bytes, cap, sizeof cap);
     at = (size_t)snprintf(out, size, "%d GPUs, local batch %d, accumulation %d, bucket cap %s",
-                          p->config.gpus, p->config.local_batch, p->config.accumulation, cap);
+                          p->config.world_size, p->config.local_batch, p->config.accumulation, cap);
     for (size_t i = 0; i < f->n_axes && at < size; i++)
         if (*p->words[i])
             at += (size_t)snprintf(out + at, size - at, ", %s %s", f->axes[i], p->words[i]);
@@ -217,7 +217,7 @@ static bool on_curve(const struct state *p, size_t i)
     const struct lk_plan *plan = &p->f->points[i].plan;
     struct lk_config c = p->f->points[i].config, first = p->f->points[p->first].config;
 
-    c.gpus = first.gpus;
+    c.world_size = first.world_size;
     c.nodes = first.nodes;
     return lk_config_equal(&c, &first) && device_of(p, i) == device_of(p, p->first) &&
            !too_large(&p->f->points[i]) && !isnan(plan->time_to_target_h);
@@ -233,7 +233,7 @@ static void set_marginal(struct state *p)
 
         if (!on_curve(p, i))
             continue;
-        if (below && point->config.gpus > below->config.gpus) {
+        if (below && point->config.world_size > below->config.world_size) {
             saved_h = below->plan.time_to_target_h - point->plan.time_to_target_h;
             if (saved_h > 0)
                 point->plan.cost_per_hour_saved =
@@ -244,10 +244,10 @@ static void set_marginal(struct state *p)
 }
 
 /* Return the GPUs of the point on the curve with the least time at another noise scale; 0: none. */
-static int fastest_gpus(const struct state *p, double noise_scale)
+static int fastest_world_size(const struct state *p, double noise_scale)
 {
     double least = INFINITY;
-    int gpus = 0;
+    int world_size = 0;
 
     for (size_t i = 0; i < p->f->n_points; i++) {
         const struct lk_forecast_point *point = &p->f->points[i];
@@ -259,10 +259,10 @@ static int fastest_gpus(const struct state *p, double noise_scale)
                lk_statistical_efficiency(batch, noise_scale);
         if (time < least) {
             least = time;
-            gpus = point->config.gpus;
+            world_size = point->config.world_size;
         }
     }
-    return gpus;
+    return world_size;
 }
 
 /*
@@ -315,8 +315,8 @@ static enum lk_status note_paying(const struct state *p)
     struct lk_forecast *f = p->f;
     const struct lk_estimate *noise = &p->economics.noise_scale;
     const struct lk_forecast_point *least;
-    int fast = fastest_gpus(p, noise->value), lo = fastest_gpus(p, noise->lo);
-    int hi = fastest_gpus(p, noise->hi), within = 0;
+    int fast = fastest_world_size(p, noise->value), lo = fastest_world_size(p, noise->lo);
+    int hi = fastest_world_size(p, noise->hi), within = 0;
 
     if (!fast)
         return isnan(noise->value) || isnan(p->economics.target_samples.value)
@@ -336,14 +336,14 @@ static enum lk_status note_paying(const struct state *p)
     if (!least)
         return LK_OK;
     for (size_t i = 0; i < f->n_points; i++)
-        if (on_curve(p, i) && f->points[i].config.gpus > within &&
+        if (on_curve(p, i) && f->points[i].config.world_size > within &&
             f->points[i].plan.cost_to_target <=
                 p->request->cost_factor * least->plan.cost_to_target)
-            within = f->points[i].config.gpus;
+            within = f->points[i].config.world_size;
     LK_PASS(lk_forecast_note(f,
                              "cost to the target is least at %d GPUs; up to %d it stays below %g "
                              "times that",
-                             least->config.gpus, within, p->request->cost_factor));
+                             least->config.world_size, within, p->request->cost_factor));
     return LK_OK;
 }
 

@@ -18,7 +18,7 @@ static const double INPUT_BOUND_SHARE = 0.02;
 
 struct lk_config lk_config_current(const struct lk_job *j)
 {
-    return (struct lk_config){.gpus = 1,
+    return (struct lk_config){.world_size = 1,
                               .nodes = 1,
                               .local_batch = lk_job_usual_batch(j),
                               .accumulation = j->accumulation,
@@ -40,13 +40,13 @@ enum lk_status lk_config_nodes(const struct lk_cluster *cluster, struct lk_confi
 {
     int64_t devices = (int64_t)cluster->nodes * cluster->gpus_per_node;
 
-    if (cluster->nodes > 0 && c->gpus > devices && !cluster->n_kappa)
+    if (cluster->nodes > 0 && c->world_size > devices && !cluster->n_kappa)
         return lk_fail(LK_EEVIDENCE,
                        "cluster %s has %d node%s of %d: %d ranks would share devices, and "
                        "co-location was not measured. Ask for %d at most, set \"nodes\" to 0 "
                        "to plan for more, or run: lockstep calibrate -n %d",
                        cluster->name, cluster->nodes, cluster->nodes == 1 ? "" : "s",
-                       cluster->gpus_per_node, c->gpus, (int)devices, c->gpus);
+                       cluster->gpus_per_node, c->world_size, (int)devices, c->world_size);
     return lk_config_fill_nodes(c, cluster->gpus_per_node, cluster->nodes);
 }
 
@@ -313,7 +313,7 @@ enum lk_status lk_config_model_init(struct lk_config_model *m, const struct lk_j
     *m = (struct lk_config_model){.cost_extrapolation = 1, .async_slowdown = 1};
     LK_TRY(lk_batch_curve_at(j, config->local_batch, &p));
     m->step = (struct lk_step_model){
-        .ranks = config->gpus,
+        .ranks = config->world_size,
         .nodes = config->nodes,
         .accumulation = config->accumulation,
         .forward_s = p.forward_s,
@@ -323,7 +323,7 @@ enum lk_status lk_config_model_init(struct lk_config_model *m, const struct lk_j
         .gamma_wait = known_or(&c->gamma_wait, 0),
         .gamma_wire = known_or(&c->gamma_wire, 0),
         .delta = known_or(&c->delta, 0),
-        .kappa = kappa_at(c, config->gpus / config->nodes),
+        .kappa = kappa_at(c, config->world_size / config->nodes),
     };
     set_input(m, j, &p, micro_measured);
     if (!slow)
@@ -332,7 +332,7 @@ enum lk_status lk_config_model_init(struct lk_config_model *m, const struct lk_j
     set_law(m, c, slow, p.transient);
     LK_TRY(set_known(m, slow, config->local_batch));
     m->overlap_unknown = !lk_quantity_known(&c->gamma_wire) || !lk_quantity_known(&c->delta);
-    m->kappa_unknown = !c->n_kappa && config->gpus > config->nodes;
+    m->kappa_unknown = !c->n_kappa && config->world_size > config->nodes;
     m->compute_sd = p.sd;
     m->batch_extrapolation = p.extrapolation;
     m->batch_sd = p.extrapolation_sd;

@@ -23,7 +23,7 @@
  */
 static bool has_ranks(const struct lk_job_run *r)
 {
-    return r->config.gpus > 1 && r->rank_compute_s;
+    return r->config.world_size > 1 && r->rank_compute_s;
 }
 
 static int most_ranks(const struct lk_job *j)
@@ -31,8 +31,8 @@ static int most_ranks(const struct lk_job *j)
     int most = 0;
 
     for (size_t i = 0; i < j->n_runs; i++)
-        if (has_ranks(&j->runs[i]) && j->runs[i].config.gpus > most)
-            most = j->runs[i].config.gpus;
+        if (has_ranks(&j->runs[i]) && j->runs[i].config.world_size > most)
+            most = j->runs[i].config.world_size;
     return most;
 }
 
@@ -64,7 +64,7 @@ static bool in_file(const struct lk_known_stragglers *s, int rank)
 
 static void look(const struct lk_job_run *r, const struct lk_normal_ranks *p, struct seen *seen)
 {
-    for (int k = 0; k < r->config.gpus; k++) {
+    for (int k = 0; k < r->config.world_size; k++) {
         seen[k].runs++;
         if (r->rank_compute_s[k] > p->slowest)
             seen[k].factors[seen[k].slow_runs++] = r->rank_compute_s[k] / p->mean;
@@ -81,7 +81,7 @@ struct spread {
 /* Add the spread of the nodes' means, without the part that the ranks' own effects explain. */
 static void add_nodes(struct spread *s, const struct lk_job_run *r, const struct lk_normal_ranks *p)
 {
-    int per_node = r->config.gpus / r->config.nodes, nodes = 0;
+    int per_node = r->config.world_size / r->config.nodes, nodes = 0;
     double sum = 0, sum_sq = 0, within_ss = 0, within_freedom = 0, shares = 0;
 
     for (int i = 0; i < r->config.nodes; i++) {
@@ -120,7 +120,8 @@ static void add_spread(struct spread *s, const struct lk_job_run *r,
     if (r->config.nodes == 1) {
         s->within_ss += p->sum_sq;
         s->within_freedom += (double)p->n - 1;
-    } else if (r->config.gpus % r->config.nodes == 0 && r->config.gpus > r->config.nodes) {
+    } else if (r->config.world_size % r->config.nodes == 0 &&
+               r->config.world_size > r->config.nodes) {
         add_nodes(s, r, p);
     }
 }
@@ -176,8 +177,9 @@ static enum lk_status find(struct lk_known_stragglers *s, int ranks)
 
         if (!has_ranks(&j->runs[i]))
             continue;
-        memcpy(sorted, j->runs[i].rank_compute_s, (size_t)j->runs[i].config.gpus * sizeof *sorted);
-        p = lk_straggler_normal_ranks(sorted, (size_t)j->runs[i].config.gpus,
+        memcpy(sorted, j->runs[i].rank_compute_s,
+               (size_t)j->runs[i].config.world_size * sizeof *sorted);
+        p = lk_straggler_normal_ranks(sorted, (size_t)j->runs[i].config.world_size,
                                       lk_prior_value(LK_PRIOR_RANK_SD), mean_sd(j, &j->runs[i]));
         if (lk_run_counts(s->cluster, &j->runs[i]))
             look(&j->runs[i], &p, seen);
@@ -265,19 +267,19 @@ double lk_known_stragglers_reference(const struct lk_known_stragglers *s, int lo
 
         if (lk_run_counts(s->cluster, r) &&
             (!first || same > first_same ||
-             (same == first_same && r->config.gpus < first->config.gpus)))
+             (same == first_same && r->config.world_size < first->config.world_size)))
             first = r;
     }
     if (!first)
         return 1;
-    for (int k = 0; k < first->config.gpus; k++) {
+    for (int k = 0; k < first->config.world_size; k++) {
         double own = lk_known_straggler_rank(s, k, true);
 
         if (isnan(own))
             own = lk_known_straggler_node(
-                s, k / ((first->config.gpus + first->config.nodes - 1) / first->config.nodes),
+                s, k / ((first->config.world_size + first->config.nodes - 1) / first->config.nodes),
                 true);
         sum += isnan(own) ? 1 : own;
     }
-    return sum / first->config.gpus;
+    return sum / first->config.world_size;
 }

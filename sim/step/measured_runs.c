@@ -15,26 +15,26 @@ static const double SD_DRAW_MAX = 20;
 bool lk_run_counts(const struct lk_cluster *c, const struct lk_job_run *r)
 {
     bool fits = (c->nodes == 0 || r->config.nodes <= c->nodes) &&
-                (r->config.gpus <= r->config.nodes * c->gpus_per_node || c->n_kappa > 0);
+                (r->config.world_size <= r->config.nodes * c->gpus_per_node || c->n_kappa > 0);
 
-    return r->n_steps > 0 && (r->config.gpus == 1 || (!c->preset && fits));
+    return r->n_steps > 0 && (r->config.world_size == 1 || (!c->preset && fits));
 }
 
 bool lk_runs_same_config(const struct lk_config *a, const struct lk_config *b)
 {
     bool same_sync = a->no_sync == b->no_sync || a->accumulation == 1;
     bool same_buckets =
-        a->gpus == 1 || (a->cap_bytes == b->cap_bytes && a->first_bytes == b->first_bytes);
+        a->world_size == 1 || (a->cap_bytes == b->cap_bytes && a->first_bytes == b->first_bytes);
 
-    return a->gpus == b->gpus && a->nodes == b->nodes && a->local_batch == b->local_batch &&
-           a->accumulation == b->accumulation && same_sync && same_buckets &&
-           lk_config_same_scheme(a, b);
+    return a->world_size == b->world_size && a->nodes == b->nodes &&
+           a->local_batch == b->local_batch && a->accumulation == b->accumulation && same_sync &&
+           same_buckets && lk_config_same_scheme(a, b);
 }
 
 /* Return how unlike a configuration a run is; ranks weigh most, then the batch, then the rest. */
 static double distance(const struct lk_config *run, const struct lk_config *at)
 {
-    return 100 * fabs(log2((double)at->gpus / run->gpus)) +
+    return 100 * fabs(log2((double)at->world_size / run->world_size)) +
            10 * fabs(log2((double)at->local_batch / run->local_batch)) +
            fabs(log2((double)at->accumulation / run->accumulation)) +
            (run->no_sync != at->no_sync) + (run->cap_bytes != at->cap_bytes ? 0.5 : 0);
@@ -126,12 +126,12 @@ struct lk_runs_extrapolation lk_runs_extrapolation(const struct lk_runs *r,
         if (run->config.accumulation == 1 || at->accumulation == 1 ||
             run->config.no_sync == at->no_sync)
             widen(&accumulation, run->config.accumulation);
-        if (run->config.gpus > 1) /* one rank reduces nothing, whatever its buckets */
+        if (run->config.world_size > 1) /* one rank reduces nothing, whatever its buckets */
             widen(&cap, fmin((double)run->config.cap_bytes, all));
     }
     return (struct lk_runs_extrapolation){
         .accumulation = times_outside(&accumulation, at->accumulation),
-        .cap = at->gpus > 1 ? times_outside(&cap, (double)at->cap_bytes) : 1};
+        .cap = at->world_size > 1 ? times_outside(&cap, (double)at->cap_bytes) : 1};
 }
 
 bool lk_runs_is_first(const struct lk_runs *r, size_t i)
@@ -144,15 +144,15 @@ bool lk_runs_is_first(const struct lk_runs *r, size_t i)
 
 int lk_runs_smallest(const struct lk_job *job, const struct lk_cluster *cluster)
 {
-    int gpus = 0;
+    int world_size = 0;
 
     for (size_t i = 0; i < job->n_runs; i++) {
         const struct lk_job_run *r = &job->runs[i];
 
-        if (lk_run_counts(cluster, r) && (!gpus || r->config.gpus < gpus))
-            gpus = r->config.gpus;
+        if (lk_run_counts(cluster, r) && (!world_size || r->config.world_size < world_size))
+            world_size = r->config.world_size;
     }
-    return gpus;
+    return world_size;
 }
 
 struct lk_runs lk_runs_of(const struct lk_job *job, const struct lk_cluster *cluster)
@@ -209,8 +209,8 @@ bool lk_runs_nearest(const struct lk_runs *r, const struct lk_config *at, double
         const struct lk_job_run *run = &r->job->runs[i];
         double d = distance(&run->config, at);
 
-        if (!lk_run_counts(r->cluster, run) || run->config.gpus > at->gpus || d >= best ||
-            d <= *distance_io)
+        if (!lk_run_counts(r->cluster, run) || run->config.world_size > at->world_size ||
+            d >= best || d <= *distance_io)
             continue;
         best = d;
         *out = run->config;

@@ -13,7 +13,7 @@ static enum lk_status describe(const struct lk_job *j, const struct lk_cluster *
                                struct lk_run_info *out)
 {
     enum lk_status st = LK_OK;
-    struct lk_run_info i = {.world_size = config->gpus,
+    struct lk_run_info i = {.world_size = config->world_size,
                             .nodes = config->nodes,
                             .local_batch = config->local_batch,
                             .accumulation = config->accumulation,
@@ -26,7 +26,7 @@ static enum lk_status describe(const struct lk_job *j, const struct lk_cluster *
                             .steps = (uint64_t)q->steps + LK_SIM_WARMUP,
                             .flops_per_sample = NAN};
 
-    LK_TRY(lk_asprintf(&i.run_id, "simulated-%s-%d-%llu", j->name, config->gpus,
+    LK_TRY(lk_asprintf(&i.run_id, "simulated-%s-%d-%llu", j->name, config->world_size,
                        (unsigned long long)q->seed));
     LK_TRY(lk_strdup(&i.host, c->name));
     LK_TRY(lk_strdup(&i.device, c->gpu ? c->gpu : "gpu"));

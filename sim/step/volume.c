@@ -99,7 +99,7 @@ static int group_size(const struct build *b)
 /* Set the group of neighbouring ranks, which fill a part of one node or several whole nodes. */
 static enum lk_status neighbours(const struct build *b, struct group *out)
 {
-    int n = b->config->gpus, size = group_size(b);
+    int n = b->config->world_size, size = group_size(b);
 
     if (size < 1 || n % size || (size % b->per_node && b->per_node % size))
         return lk_fail(LK_EUSAGE,
@@ -116,7 +116,7 @@ static enum lk_status neighbours(const struct build *b, struct group *out)
  */
 static struct group counterparts(const struct build *b, const struct group *shard)
 {
-    int ranks = b->config->gpus / shard->ranks;
+    int ranks = b->config->world_size / shard->ranks;
     int nodes = b->config->nodes / shard->nodes;
     int on_node = shard->ranks < b->per_node ? shard->ranks : b->per_node;
 
@@ -452,8 +452,8 @@ enum lk_status lk_volume_init(struct lk_volume *v, const struct lk_job *j,
     struct build b = {.job = j,
                       .config = c,
                       .v = v,
-                      .per_node = c->gpus / c->nodes,
-                      .all = {c->gpus, c->nodes, 1}};
+                      .per_node = c->world_size / c->nodes,
+                      .all = {c->world_size, c->nodes, 1}};
 
     *v = (struct lk_volume){0};
     LK_TRY(check(c));

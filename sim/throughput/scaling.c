@@ -139,7 +139,7 @@ struct row {
 
 double lk_scaling_y(const struct lk_scaling_point *p)
 {
-    return log(p->config.gpus / p->throughput);
+    return log(p->config.world_size / p->throughput);
 }
 
 static double samples_a_step(const struct lk_scaling_point *p)
@@ -153,8 +153,8 @@ static double samples_a_step(const struct lk_scaling_point *p)
 static struct row make_row(const struct lk_scaling_point *p, double reference_samples)
 {
     const struct lk_config *c = &p->config;
-    double l = (double)c->gpus / c->nodes, ratio = reference_samples / samples_a_step(p);
-    struct row r = {.lg_gpus = log2(c->gpus),
+    double l = (double)c->world_size / c->nodes, ratio = reference_samples / samples_a_step(p);
+    struct row r = {.lg_gpus = log2(c->world_size),
                     .lg_ranks = log2(l),
                     .lg_nodes = log2(c->nodes),
                     .lg_samples = -log2(ratio)};

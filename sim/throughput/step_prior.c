@@ -124,7 +124,7 @@ static enum lk_status shape_init(struct lk_step_prior *p, const struct lk_config
     enum lk_status st = LK_OK;
     size_t n;
 
-    *s = (struct shape){.key = *key, .extreme = extreme_mean(key->gpus)};
+    *s = (struct shape){.key = *key, .extreme = extreme_mean(key->world_size)};
     LK_TRY(lk_config_model_init(&s->model, &p->job, &p->cluster, p->cost, NULL, key));
     LK_TRY(set_bound(p, s));
     n = s->model.step.n_colls;
@@ -195,7 +195,7 @@ static double warped(const struct draw *d, double at)
 static void set_colls(const struct draw *d, size_t cost, struct shape *s)
 {
     size_t n = s->model.step.n_colls;
-    double factor = d->rate * exp(d->growth * (log2(s->key.gpus) - 1));
+    double factor = d->rate * exp(d->growth * (log2(s->key.world_size) - 1));
 
     for (size_t i = 0; i < n; i++) {
         const struct lk_step_coll *from = &s->model.colls[i];
@@ -225,7 +225,7 @@ enum lk_status lk_step_prior_step_s(struct lk_step_prior *p, size_t draw, size_t
 {
     const struct draw *d = &p->draws[draw];
     struct shape *s = &p->shapes[shape];
-    bool alone = s->key.gpus == 1 || s->key.sharding == LK_SHARDING_ASYNC;
+    bool alone = s->key.world_size == 1 || s->key.sharding == LK_SHARDING_ASYNC;
     double slow = !alone ? 1 + d->rank_sd * s->extreme : 1;
     struct lk_step_model m = s->model.step;
     struct lk_sim_request q = {.steps = STEPS, .seed = 1};

@@ -36,7 +36,7 @@ bool lk_throughput_same_batch(const struct lk_config *a, const struct lk_config 
 {
     struct lk_config at = *a;
 
-    at.gpus = b->gpus;
+    at.world_size = b->world_size;
     at.nodes = b->nodes;
     return lk_config_equal(&at, b);
 }
@@ -60,7 +60,7 @@ static enum lk_status read_row(const struct lk_csv *csv, size_t row, struct lk_s
     double cap;
 
     *p = (struct lk_scaling_point){0};
-    LK_TRY(count(csv, row, GPUS, 0, &p->config.gpus));
+    LK_TRY(count(csv, row, GPUS, 0, &p->config.world_size));
     LK_TRY(count(csv, row, NODES, 1, &p->config.nodes));
     LK_TRY(count(csv, row, LOCAL_BATCH, 0, &p->config.local_batch));
     LK_TRY(count(csv, row, ACCUMULATION, 1, &p->config.accumulation));
@@ -69,9 +69,9 @@ static enum lk_status read_row(const struct lk_csv *csv, size_t row, struct lk_s
         LK_TRY(lk_csv_quantity(csv, row, BUCKET_CAP, LK_DIM_BYTES, 1, 1e12, &cap));
         p->config.cap_bytes = (uint64_t)cap;
     }
-    if (p->config.nodes > p->config.gpus || p->config.gpus % p->config.nodes != 0)
-        st = lk_csv_error(csv, row, NODES, "%d GPUs do not divide among %d nodes", p->config.gpus,
-                          p->config.nodes);
+    if (p->config.nodes > p->config.world_size || p->config.world_size % p->config.nodes != 0)
+        st = lk_csv_error(csv, row, NODES, "%d GPUs do not divide among %d nodes",
+                          p->config.world_size, p->config.nodes);
 out:
     return st;
 }
@@ -83,7 +83,7 @@ static int by_batch_and_gpus(const void *a, const void *b)
 
     d = d != 0 ? d : x->config.accumulation - y->config.accumulation;
     d = d != 0 ? d : (double)x->config.cap_bytes - (double)y->config.cap_bytes;
-    d = d != 0 ? d : x->config.gpus - y->config.gpus;
+    d = d != 0 ? d : x->config.world_size - y->config.world_size;
     d = d != 0 ? d : x->config.nodes - y->config.nodes;
     return (d > 0) - (d < 0);
 }
@@ -154,7 +154,7 @@ static int per_node(const struct lk_throughput_table *t, const struct lk_through
         const struct lk_config *c = &t->points[i].config;
 
         most_nodes = c->nodes > most_nodes ? c->nodes : most_nodes;
-        fullest = c->gpus / c->nodes > fullest ? c->gpus / c->nodes : fullest;
+        fullest = c->world_size / c->nodes > fullest ? c->world_size / c->nodes : fullest;
     }
     if (q->gpus_per_node > 0)
         return q->gpus_per_node;
@@ -178,10 +178,10 @@ enum lk_status lk_throughput_complete(struct lk_throughput_table *t,
         struct lk_config *c = &t->points[i].config;
 
         if (!t->has_nodes)
-            c->nodes = (c->gpus - 1) / gpus_per_node + 1;
-        if (c->gpus % c->nodes)
+            c->nodes = (c->world_size - 1) / gpus_per_node + 1;
+        if (c->world_size % c->nodes)
             return lk_fail(LK_EUSAGE, "%s: %d GPUs do not divide among %d nodes of %d", t->name,
-                           c->gpus, c->nodes, gpus_per_node);
+                           c->world_size, c->nodes, gpus_per_node);
         if (!c->local_batch && q->grid.n_local_batches)
             c->local_batch = (int)q->grid.local_batches[0];
         if (!c->local_batch)

@@ -53,7 +53,7 @@ static void read_rows(struct table *e)
     for (size_t i = 0; i < e->t->n; i++) {
         const struct lk_config *c = &e->t->points[i].config;
 
-        e->largest = c->gpus > e->largest->gpus ? c : e->largest;
+        e->largest = c->world_size > e->largest->world_size ? c : e->largest;
         e->most_nodes = c->nodes > e->most_nodes ? c->nodes : e->most_nodes;
         e->measured[i] =
             (struct lk_measured){*c, lk_config_samples(c) / e->t->points[i].throughput};
@@ -68,7 +68,7 @@ static const struct lk_config *smallest(const struct table *e, const struct lk_c
     for (size_t i = 0; i < e->t->n; i++) {
         const struct lk_config *row = &e->t->points[i].config;
 
-        if (lk_throughput_same_batch(row, c) && (!found || row->gpus < found->gpus))
+        if (lk_throughput_same_batch(row, c) && (!found || row->world_size < found->world_size))
             found = row;
     }
     return found;
@@ -84,9 +84,10 @@ static enum lk_status set_reference(const void *self, struct lk_config *c)
     if (e->q.grid.global_batch || (!row && e->q.model)) {
         row = &e->t->points[0].config;
         for (size_t i = 0; i < e->t->n; i++)
-            row = e->t->points[i].config.gpus < row->gpus ? &e->t->points[i].config : row;
+            row =
+                e->t->points[i].config.world_size < row->world_size ? &e->t->points[i].config : row;
     }
-    c->gpus = row ? row->gpus : 0;
+    c->world_size = row ? row->world_size : 0;
     c->nodes = row ? row->nodes : c->nodes;
     return LK_OK;
 }
@@ -114,22 +115,22 @@ static enum lk_status check_reach(const struct table *e, const struct lk_config 
         return lk_fail(LK_EEVIDENCE,
                        "a local batch of %d is %.1f times beyond the nearest in %s. The cheapest "
                        "run that would supply it: %d GPUs at local batch %d",
-                       c->local_batch, reach, e->t->name, e->t->points[0].config.gpus,
+                       c->local_batch, reach, e->t->name, e->t->points[0].config.world_size,
                        c->local_batch);
     if (c->nodes > 1 && e->most_nodes < 2 && !e->step)
         return lk_fail(LK_EEVIDENCE,
                        "%d GPUs take %d nodes, and %s has no run on two: nothing is known of the "
                        "network: say what the job and the cluster are (--parameters, --cluster). "
                        "The cheapest run that would supply it: 2 nodes, %d GPUs%s",
-                       c->gpus, c->nodes, e->t->name, 2 * e->cluster.gpus_per_node,
+                       c->world_size, c->nodes, e->t->name, 2 * e->cluster.gpus_per_node,
                        e->t->has_nodes ? "" : " (with a column nodes; or give --gpus-per-node)");
-    if ((double)c->gpus > (double)most * e->largest->gpus)
-        return lk_fail(LK_EEVIDENCE,
-                       "%d GPUs are %.0f times the largest count in %s; a forecast reaches %d "
-                       "times. The cheapest run that would supply it: %d GPUs",
-                       c->gpus, (double)c->gpus / e->largest->gpus, e->t->name, most,
-                       ((c->gpus - 1) / most / e->cluster.gpus_per_node + 1) *
-                           e->cluster.gpus_per_node);
+    if ((double)c->world_size > (double)most * e->largest->world_size)
+        return lk_fail(
+            LK_EEVIDENCE,
+            "%d GPUs are %.0f times the largest count in %s; a forecast reaches %d "
+            "times. The cheapest run that would supply it: %d GPUs",
+            c->world_size, (double)c->world_size / e->largest->world_size, e->t->name, most,
+            ((c->world_size - 1) / most / e->cluster.gpus_per_node + 1) * e->cluster.gpus_per_node);
     return LK_OK;
 }
 
@@ -175,8 +176,8 @@ static enum lk_status grade(const struct table *e, struct lk_prediction *p)
     for (size_t i = 0; i < e->t->n; i++) {
         const struct lk_config *row = &e->t->points[i].config;
 
-        below |= lk_throughput_same_batch(row, c) && row->gpus <= c->gpus;
-        above |= lk_throughput_same_batch(row, c) && row->gpus >= c->gpus;
+        below |= lk_throughput_same_batch(row, c) && row->world_size <= c->world_size;
+        above |= lk_throughput_same_batch(row, c) && row->world_size >= c->world_size;
     }
     p->evidence = !isnan(p->measured_s)              ? LK_EVIDENCE_MEASURED
                   : below && above && !e->is_altered ? LK_EVIDENCE_INTERPOLATED
@@ -188,7 +189,8 @@ static enum lk_status grade(const struct table *e, struct lk_prediction *p)
                  differs(e, c));
     else if (p->evidence == LK_EVIDENCE_EXTRAPOLATED)
         snprintf(p->evidence_text, sizeof p->evidence_text, "extrapolated x%.3g on gpus",
-                 above ? (double)reference->gpus / c->gpus : (double)c->gpus / e->largest->gpus);
+                 above ? (double)reference->world_size / c->world_size
+                       : (double)c->world_size / e->largest->world_size);
     else
         snprintf(p->evidence_text, sizeof p->evidence_text, "%s", lk_evidence_name(p->evidence));
     return e->step && p->evidence == LK_EVIDENCE_EXTRAPOLATED ? grade_model(e, p) : LK_OK;
@@ -201,7 +203,8 @@ static double measured_s(const struct table *e, const struct lk_config *c)
     for (size_t i = e->is_altered ? 0 : e->t->n; i-- > 0;) {
         const struct lk_config *row = &e->t->points[i].config;
 
-        if (lk_throughput_same_batch(row, c) && row->gpus == c->gpus && row->nodes == c->nodes)
+        if (lk_throughput_same_batch(row, c) && row->world_size == c->world_size &&
+            row->nodes == c->nodes)
             return e->measured[i].step_s;
     }
     return NAN;
@@ -315,7 +318,7 @@ static enum lk_status from_rest(void *self, const struct lk_config *c, bool is_b
         return lk_fail(LK_EEVIDENCE,
                        "%s: nothing to hold out: one batch and accumulation at two or more counts "
                        "of GPUs is needed. The cheapest run that would supply it: %d GPUs",
-                       e->t->name, 2 * e->t->points[0].config.gpus);
+                       e->t->name, 2 * e->t->points[0].config.world_size);
     LK_TRY(predict_from(e, rest, n, e->step, &p));
     LK_TRY(set_bound(e, &p));
     lk_prediction_raise(&p);
@@ -347,8 +350,8 @@ static enum lk_status set_names(const struct table *e, struct lk_forecast *out)
     LK_PASS(lk_strdup(&out->cluster, e->step ? e->cluster.name : "as measured"));
     LK_PASS(lk_strdup(&out->sample_unit, "sample"));
     if (reference)
-        LK_PASS(lk_asprintf(&out->reference, "%d GPU%s%s", reference->gpus,
-                            reference->gpus > 1 ? "s" : "",
+        LK_PASS(lk_asprintf(&out->reference, "%d GPU%s%s", reference->world_size,
+                            reference->world_size > 1 ? "s" : "",
                             q->global_batch ? ", the same global batch" : ""));
     else
         LK_PASS(lk_strdup(&out->reference, e->step ? "the smallest count, as forecast"
@@ -371,7 +374,7 @@ static enum lk_status note_contradictions(const struct table *e, struct lk_forec
                              "CONTRADICTION: %s says that %d GPUs take %.3g ms a step, and the "
                              "links of %s need %.3g ms for their gradients on %d node%s: is this "
                              "the machine, and how many GPUs has a node (--gpus-per-node)?",
-                             e->t->name, p.config.gpus, 1e3 * measured_s, e->cluster.name,
+                             e->t->name, p.config.world_size, 1e3 * measured_s, e->cluster.name,
                              1e3 * p.bound_s, p.config.nodes, p.config.nodes > 1 ? "s" : ""));
     }
     return LK_OK;
@@ -457,7 +460,7 @@ static void table_close(void *self)
 }
 
 /* The rows were measured on the machine as it is: what they say of the job holds on another. */
-static enum lk_status alter(void *self, const struct lk_change *change, int gpus, void **out)
+static enum lk_status alter(void *self, const struct lk_change *change, int world_size, void **out)
 {
     enum lk_status st = LK_OK;
     const struct table *as_is = self;
@@ -469,7 +472,7 @@ static enum lk_status alter(void *self, const struct lk_change *change, int gpus
     *e = *as_is;
     e->is_altered = true;
     e->step = NULL;
-    LK_TRY(lk_altered_init(&e->altered, model.job, &as_is->cluster, change, gpus));
+    LK_TRY(lk_altered_init(&e->altered, model.job, &as_is->cluster, change, world_size));
     e->cluster = e->altered.cluster;
     model.job = &e->altered.job;
     q.model = &model;

@@ -63,7 +63,7 @@ static double samples_a_rank(const struct lk_scaling_point *p)
 
 static double step_of(const struct lk_scaling_point *p)
 {
-    return samples_a_rank(p) * p->config.gpus / p->throughput;
+    return samples_a_rank(p) * p->config.world_size / p->throughput;
 }
 
 /* ---- Compute times ---- */
@@ -83,7 +83,7 @@ static enum lk_status find_batches(struct lk_step_fit *f)
             f->smallest[b] = i;
             f->n_batches++;
         }
-        if (p->config.gpus < f->points[f->smallest[b]].config.gpus)
+        if (p->config.world_size < f->points[f->smallest[b]].config.world_size)
             f->smallest[b] = i;
         LK_PASS(lk_step_prior_shape(f->prior, &p->config, &f->shapes[i]));
     }
@@ -487,9 +487,9 @@ enum lk_status lk_throughput_fit_at(struct lk_throughput_fit *f,
 
     LK_TRY(mix(f, target, &m));
     lk_mixture_normalise(&m, NULL);
-    out->value = target->config.gpus / exp(lk_mixture_quantile(&m, 0.5));
-    out->lo = target->config.gpus / exp(lk_mixture_quantile(&m, (1 + level) / 2));
-    out->hi = target->config.gpus / exp(lk_mixture_quantile(&m, (1 - level) / 2));
+    out->value = target->config.world_size / exp(lk_mixture_quantile(&m, 0.5));
+    out->lo = target->config.world_size / exp(lk_mixture_quantile(&m, (1 + level) / 2));
+    out->hi = target->config.world_size / exp(lk_mixture_quantile(&m, (1 - level) / 2));
 out:
     lk_mixture_fini(&m);
     return st;

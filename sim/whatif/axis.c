@@ -35,7 +35,7 @@ static const struct {
     const struct lk_words *words; /* of a WORD */
     enum lk_knowledge needs;      /* of a source that predicts other values */
 } axes[LK_AXIS_COUNT] = {
-    [LK_AXIS_GPUS] = {COUNT, 1, LK_FORECAST_GPUS_MAX, CONFIG(gpus), NULL, COUNTS},
+    [LK_AXIS_GPUS] = {COUNT, 1, LK_FORECAST_GPUS_MAX, CONFIG(world_size), NULL, COUNTS},
     [LK_AXIS_LOCAL_BATCH] = {COUNT, 1, LK_BATCH_MAX, CONFIG(local_batch), NULL, COUNTS},
     [LK_AXIS_ACCUMULATION] = {COUNT, 1, LK_ACCUMULATION_MAX, CONFIG(accumulation), NULL, COUNTS},
     [LK_AXIS_NO_SYNC] = {YES_NO, 0, 1, 0, NULL, NETWORK},

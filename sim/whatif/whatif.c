@@ -111,11 +111,11 @@ static enum lk_status add_current(struct lk_whatif_state *w)
     return LK_OK;
 }
 
-static size_t current_of(const struct lk_whatif_state *w, int gpus)
+static size_t current_of(const struct lk_whatif_state *w, int world_size)
 {
     size_t i = 0;
 
-    while (w->items[i].role != LK_WHATIF_CURRENT || w->items[i].s.config.gpus != gpus)
+    while (w->items[i].role != LK_WHATIF_CURRENT || w->items[i].s.config.world_size != world_size)
         i++;
     return i;
 }
@@ -158,7 +158,7 @@ static enum lk_status add_grid(struct lk_whatif_state *w)
 
         if (!make_point(w, n, &i))
             continue;
-        i.current = current_of(w, i.s.config.gpus);
+        i.current = current_of(w, i.s.config.world_size);
         LK_PASS(add_item(w, i, &at));
     }
     return LK_OK;
@@ -194,7 +194,7 @@ static enum lk_status add_reference(struct lk_whatif_state *w, size_t first, siz
 
     w->items[i].reference = SIZE_MAX;
     st = reference_of(w, &w->items[i].s, &r.s);
-    if (refuses(st) || (st == LK_OK && !r.s.config.gpus))
+    if (refuses(st) || (st == LK_OK && !r.s.config.world_size))
         return LK_OK;
     LK_TRY(st);
     if (lk_config_split_global(w->request->global_batch, &r.s.config) != LK_OK)
@@ -226,9 +226,9 @@ static int most_gpus(const struct lk_whatif_state *w, const struct lk_change *c)
     int most = 0;
 
     for (size_t i = 0; i < w->n_items; i++)
-        if (w->items[i].status == LK_OK && w->items[i].s.config.gpus > most &&
+        if (w->items[i].status == LK_OK && w->items[i].s.config.world_size > most &&
             lk_change_equal(&w->items[i].s.change, c))
-            most = w->items[i].s.config.gpus;
+            most = w->items[i].s.config.world_size;
     return most;
 }
 

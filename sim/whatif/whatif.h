@@ -44,7 +44,7 @@ struct lk_whatif_request {
 
 /* One axis moved alone from the current configuration. */
 struct lk_whatif_effect {
-    int gpus;
+    int world_size;
     enum lk_axis axis;
     char word[32];
     double step_s;

@@ -23,8 +23,8 @@
 static double ratio(const struct lk_whatif_item *a, const struct lk_whatif_item *b, double a_s,
                     double b_s)
 {
-    return lk_config_samples(&a->s.config) / lk_config_samples(&b->s.config) * b->s.config.gpus /
-           a->s.config.gpus * (b_s / a_s);
+    return lk_config_samples(&a->s.config) / lk_config_samples(&b->s.config) *
+           b->s.config.world_size / a->s.config.world_size * (b_s / a_s);
 }
 
 static bool same(const struct lk_whatif_item *a, const struct lk_whatif_item *b)
@@ -144,7 +144,7 @@ static void add_effect(struct lk_whatif_state *w, const struct lk_whatif_item *i
 
     if (current->status != LK_OK)
         return;
-    e->gpus = i->s.config.gpus;
+    e->world_size = i->s.config.world_size;
     e->axis = i->axis;
     e->step_s = i->at.step_s;
     memcpy(e->word, w->request->axes[i->axis].v[i->value].text, sizeof e->word);
@@ -204,29 +204,29 @@ static bool may_be_best(const struct lk_whatif_state *w, size_t point)
 
 /* Returns the point of this count with the highest throughput of those that `take` accepts;
  * n_points: none. */
-static size_t fastest(const struct lk_whatif_state *w, int gpus,
+static size_t fastest(const struct lk_whatif_state *w, int world_size,
                       bool (*take)(const struct lk_whatif_state *w, size_t point))
 {
     const struct lk_forecast_point *f = w->out->forecast.points;
     size_t n = w->out->n_points, best = n;
 
     for (size_t i = 0; i < n; i++)
-        if (f[i].config.gpus == gpus && take(w, i) &&
+        if (f[i].config.world_size == world_size && take(w, i) &&
             (best == n || f[i].throughput_per_s > f[best].throughput_per_s))
             best = i;
     return best;
 }
 
-static void mark_best(struct lk_whatif_state *w, int gpus)
+static void mark_best(struct lk_whatif_state *w, int world_size)
 {
     struct lk_forecast_point *f = w->out->forecast.points;
-    size_t n = w->out->n_points, best = fastest(w, gpus, may_be_best);
+    size_t n = w->out->n_points, best = fastest(w, world_size, may_be_best);
 
     if (best == n)
         return;
     f[best].gain.verdict = LK_VERDICT_BEST;
     for (size_t i = 0; i < n; i++)
-        if (i != best && f[i].config.gpus == gpus && may_be_best(w, i) &&
+        if (i != best && f[i].config.world_size == world_size && may_be_best(w, i) &&
             !surely(w, certainty(w, item_of(w, best), item_of(w, i))))
             f[i].gain.verdict = LK_VERDICT_TIE;
 }
@@ -290,10 +290,10 @@ static void describe_gain(const struct lk_whatif_state *w, const struct lk_gain 
 }
 
 /* Notes a faster point that does not fit in memory, and the sharding that would make it fit. */
-static enum lk_status note_too_large(struct lk_whatif_state *w, int gpus, size_t best)
+static enum lk_status note_too_large(struct lk_whatif_state *w, int world_size, size_t best)
 {
     struct lk_forecast *f = &w->out->forecast;
-    size_t n = w->out->n_points, large = fastest(w, gpus, is_too_large);
+    size_t n = w->out->n_points, large = fastest(w, world_size, is_too_large);
     const struct lk_whatif_item *i;
     enum lk_sharding fits;
     char words[256];
@@ -305,37 +305,38 @@ static enum lk_status note_too_large(struct lk_whatif_state *w, int gpus, size_t
     i = item_of(w, large);
     if (lk_memory_sharding_that_fits(w->source->job, &i->s.config, device_bytes(w, i), &fits))
         LK_PASS(lk_forecast_note(f, "%s at %d GPUs does not fit in memory: %s; with %s it would",
-                                 best < n ? "what is faster" : "the fastest", gpus, words,
+                                 best < n ? "what is faster" : "the fastest", world_size, words,
                                  lk_sharding_name(fits)));
     else
         LK_PASS(lk_forecast_note(f, "%s at %d GPUs does not fit in memory, with no ZeRO stage: %s",
-                                 best < n ? "what is faster" : "the fastest", gpus, words));
+                                 best < n ? "what is faster" : "the fastest", world_size, words));
     return LK_OK;
 }
 
-static enum lk_status note_best(struct lk_whatif_state *w, int gpus)
+static enum lk_status note_best(struct lk_whatif_state *w, int world_size)
 {
     struct lk_forecast *f = &w->out->forecast;
-    size_t n = w->out->n_points, best = fastest(w, gpus, is_best), ties = 0, same;
+    size_t n = w->out->n_points, best = fastest(w, world_size, is_best), ties = 0, same;
     char words[256], gain[160];
 
     if (best < n) {
         for (size_t i = 0; i < n; i++)
-            ties += f->points[i].config.gpus == gpus && f->points[i].gain.verdict == LK_VERDICT_TIE;
+            ties += f->points[i].config.world_size == world_size &&
+                    f->points[i].gain.verdict == LK_VERDICT_TIE;
         describe(w, best, words, sizeof words);
         describe_gain(w, &f->points[best].gain, gain, sizeof gain);
-        LK_PASS(lk_forecast_note(f, "best at %d GPUs: %s; %s; %zu other%s with it", gpus, words,
-                                 gain, ties, ties == 1 ? " ties" : "s tie"));
+        LK_PASS(lk_forecast_note(f, "best at %d GPUs: %s; %s; %zu other%s with it", world_size,
+                                 words, gain, ties, ties == 1 ? " ties" : "s tie"));
     }
-    LK_PASS(note_too_large(w, gpus, best));
-    same = fastest(w, gpus, learns_the_same);
+    LK_PASS(note_too_large(w, world_size, best));
+    same = fastest(w, world_size, learns_the_same);
     if (best < n && same < n && !learns_the_same(w, best)) {
         describe(w, same, words, sizeof words);
         describe_gain(w, &f->points[same].gain, gain, sizeof gain);
         LK_PASS(lk_forecast_note(f,
                                  "best at %d GPUs with the same global batch and exact, "
                                  "synchronous gradients: %s; %s",
-                                 gpus, words, gain));
+                                 world_size, words, gain));
     }
     return LK_OK;
 }
@@ -359,7 +360,7 @@ static enum lk_status note_schemes(struct lk_whatif_state *w)
                                      "async: throughput without the barrier, each rank at its own "
                                      "pace; gradients are %d updates old on average at %d GPUs, "
                                      "and what that costs in convergence is not in the numbers",
-                                     c->gpus - 1, c->gpus));
+                                     c->world_size - 1, c->world_size));
         if ((c->sharding == LK_SHARDING_LOCAL_SGD || c->sharding == LK_SHARDING_DILOCO) &&
             c->shard_group < 2)
             LK_PASS(lk_forecast_note(
@@ -367,7 +368,7 @@ static enum lk_status note_schemes(struct lk_whatif_state *w)
                 "%s: an averaging stands alone, its cost spread over the period; overlapped with "
                 "the step after it, %d GPUs would take %.4g s a step instead of %.4g; what the "
                 "period costs in convergence is not in the numbers",
-                lk_sharding_name(c->sharding), c->gpus, p->step_s - hidden, p->step_s));
+                lk_sharding_name(c->sharding), c->world_size, p->step_s - hidden, p->step_s));
     }
     return LK_OK;
 }
@@ -449,7 +450,7 @@ out:
 
 /* X(name, heading, dimension, digits, value): an effect's row. */
 #define EFFECT_COLUMNS(X)                                                                          \
-    X("gpus", "GPUs", LK_DIM_NONE, -1, e->gpus)                                                    \
+    X("gpus", "GPUs", LK_DIM_NONE, -1, e->world_size)                                              \
     X("axis", "axis", LK_DIM_NONE, -1, lk_axis_option(e->axis))                                    \
     X("value", "value", LK_DIM_NONE, -1, e->word)                                                  \
     X("step_s", "step", LK_DIM_TIME, -1, e->step_s)                                                \

@@ -42,13 +42,13 @@ static const char *const same[] = {
 START_TEST(the_same_table)
 {
     struct lk_csv *t;
-    int64_t gpus, bytes;
+    int64_t world_size, bytes;
 
     ck_assert_msg(parse(same[_i], LK_CSV_STRICT, &t) == LK_OK, "%s", lk_error_text());
     ck_assert_uint_eq(lk_csv_rows(t), 1);
-    ck_assert_int_eq(lk_csv_int(t, 0, GPUS, 1, 8, &gpus), LK_OK);
+    ck_assert_int_eq(lk_csv_int(t, 0, GPUS, 1, 8, &world_size), LK_OK);
     ck_assert_int_eq(lk_csv_int(t, 0, SIZE, 0, 1000, &bytes), LK_OK);
-    ck_assert_int_eq(gpus, 8);
+    ck_assert_int_eq(world_size, 8);
     ck_assert_int_eq(bytes, 64);
     ck_assert(!lk_csv_has(t, 0, NOTE));
     lk_csv_free(t);

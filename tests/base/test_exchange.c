@@ -51,12 +51,12 @@ END_TEST
 
 START_TEST(every_field_makes_another_configuration)
 {
-    const struct lk_config a = {.gpus = 1, .nodes = 1, .local_batch = 1, .accumulation = 1};
+    const struct lk_config a = {.world_size = 1, .nodes = 1, .local_batch = 1, .accumulation = 1};
     struct lk_config b[14];
 
     for (size_t i = 0; i < LK_COUNT(b); i++)
         b[i] = a;
-    b[0].gpus = 2;
+    b[0].world_size = 2;
     b[1].nodes = 2;
     b[2].local_batch = 2;
     b[3].accumulation = 2;

@@ -29,7 +29,7 @@ static void remove_path(void)
 
 static void fill(struct lk_forecast *f)
 {
-    struct lk_forecast_point p = {.config.gpus = 8,
+    struct lk_forecast_point p = {.config.world_size = 8,
                                   .config.nodes = 2,
                                   .config.local_batch = 4,
                                   .config.accumulation = 3,

@@ -79,7 +79,7 @@ static void check_job(const struct lk_job *j)
     ck_assert_uint_eq(j->ready_order[0], 1);
     ck_assert_double_eq_tol(j->compute[0].backward_s.value, 0.006, 1e-15); /* 6000 us, rounded */
     ck_assert_double_eq_tol(j->compute[0].transient.value, 0.02, 1e-15);
-    ck_assert_int_eq(j->runs[0].config.gpus, 1); /* sorted */
+    ck_assert_int_eq(j->runs[0].config.world_size, 1); /* sorted */
     ck_assert_uint_eq(j->runs[0].config.cap_bytes, UINT64_MAX);
     ck_assert_uint_eq(j->runs[1].n_steps, 2);
     ck_assert(j->runs[1].rank_compute_s[1] == 0.019);

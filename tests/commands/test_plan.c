@@ -87,15 +87,17 @@ START_TEST(the_plan_follows_from_the_forecast)
     for (size_t i = 0; i < f.n_points; i++) {
         const struct lk_forecast_point *p = &f.points[i];
         const struct lk_plan *q = &p->plan;
-        double batch = p->config.gpus * 8.0, samples = 1e6 * (1 + batch / 640);
+        double batch = p->config.world_size * 8.0, samples = 1e6 * (1 + batch / 640);
 
-        ck_assert_double_eq_tol(q->cost_per_step, p->config.gpus * 3 * p->step_s / 3600, 1e-9);
+        ck_assert_double_eq_tol(q->cost_per_step, p->config.world_size * 3 * p->step_s / 3600,
+                                1e-9);
         ck_assert_double_eq_tol(q->statistical_efficiency, 1e6 / samples, 1e-12);
         ck_assert_double_eq_tol(q->samples_to_target, samples, 1e-3);
         ck_assert(q->goodput > 0.9 && q->goodput < 1);
         ck_assert_double_eq_tol(q->time_to_target_h,
                                 samples / p->throughput_per_s / q->goodput / 3600, 1e-9);
-        ck_assert_double_eq_tol(q->cost_to_target, q->time_to_target_h * p->config.gpus * 3, 1e-6);
+        ck_assert_double_eq_tol(q->cost_to_target, q->time_to_target_h * p->config.world_size * 3,
+                                1e-6);
         ck_assert(q->time_to_target_lo_h < q->time_to_target_h);
         ck_assert(q->time_to_target_hi_h > q->time_to_target_h);
         ck_assert_double_eq_tol(q->rate_linear, 0.001 * batch / 64, 1e-12);

@@ -142,7 +142,7 @@ START_TEST(writes_a_run)
     ck_assert_msg(strstr(p.out, "efficiency") != NULL, "%s", p.out);
     ck_assert_msg(lk_job_read(path, &job) == LK_OK, "%s", lk_error_text());
     ck_assert_uint_eq(job.n_runs, 2);
-    ck_assert_int_eq(job.runs[1].config.gpus, 2);
+    ck_assert_int_eq(job.runs[1].config.world_size, 2);
     ck_assert_uint_eq(job.cap_bytes, given.cap_bytes);
     ck_assert_uint_eq(job.n_tensors, given.n_tensors);
     for (size_t i = 0; i < job.n_tensors; i++) {

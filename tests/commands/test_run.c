@@ -292,7 +292,7 @@ START_TEST(plan)
     ck_assert_int_eq(run_grid_plan(&o, &s), LK_OK);
     ck_assert_uint_eq(s.n_points, plans[_i].n_points);
     for (size_t i = 0; i < s.n_points; i++) {
-        ck_assert_int_eq(s.points[i].config.gpus, plans[_i].ranks[i]);
+        ck_assert_int_eq(s.points[i].config.world_size, plans[_i].ranks[i]);
         ck_assert_int_eq(s.points[i].config.local_batch, plans[_i].batch[i]);
         ck_assert_int_eq(s.points[i].config.accumulation, plans[_i].accumulation[i]);
     }

@@ -74,10 +74,10 @@ static inline void fuzz_must(enum lk_status st)
 /* Forecast one and two ranks and twice the batch: cheap, but with back-tests, draws and losses. */
 static inline void fuzz_forecast(const struct lk_job *job, const struct lk_cluster *cluster)
 {
-    static const int64_t gpus[] = {1, 2};
+    static const int64_t world_sizes[] = {1, 2};
     const int64_t batches[] = {lk_job_usual_batch(job), 2 * (lk_job_usual_batch(job) % (1 << 20))};
-    const struct lk_predict_request q = {.gpus = gpus,
-                                         .n_gpus = 2,
+    const struct lk_predict_request q = {.world_sizes = world_sizes,
+                                         .n_world_sizes = 2,
                                          .local_batches = batches,
                                          .n_local_batches = batches[1] ? 2 : 1,
                                          .level = 0.9,

@@ -9,9 +9,9 @@ enum { ROWS_MAX = 12 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const int64_t gpus[] = {2, 64};
+    static const int64_t world_sizes[] = {2, 64};
     static const struct lk_throughput_request q = {
-        .grid = {.gpus = gpus, .n_gpus = 2, .level = 0.9}};
+        .grid = {.world_sizes = world_sizes, .n_world_sizes = 2, .level = 0.9}};
     struct lk_throughput_table t = {0};
     struct lk_evidence_source e;
     struct lk_backtests tests;

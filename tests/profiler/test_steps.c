@@ -369,7 +369,7 @@ START_TEST(job_of_a_sweep)
     ck_assert_uint_eq(j.compute[0].forward_s.n, 50);
     ck_assert_ptr_nonnull(strstr(j.compute[0].forward_s.source, "k1-r0 and its repetitions"));
     ck_assert_uint_eq(j.n_runs, 5);
-    ck_assert_int_eq(j.runs[3].config.gpus, 2);
+    ck_assert_int_eq(j.runs[3].config.world_size, 2);
     ck_assert_uint_eq(j.runs[3].n_steps, 25);
     ck_assert_double_eq_tol(j.runs[3].rank_compute_s[1], 15e-3 * 1.2, 5 * 0.02 / 5 * 18e-3);
     ck_assert_double_gt(j.runs[3].step_s[0], 18e-3);

@@ -61,9 +61,9 @@ static void check_files(const char *name)
     free(read_part(name, "gp", &size));
 }
 
-static struct lk_forecast_point point(int gpus, double step_s, double measured_s)
+static struct lk_forecast_point point(int world_size, double step_s, double measured_s)
 {
-    struct lk_forecast_point p = {.config.gpus = gpus,
+    struct lk_forecast_point p = {.config.world_size = world_size,
                                   .config.nodes = 1,
                                   .config.local_batch = 4,
                                   .config.accumulation = 1,
@@ -71,7 +71,7 @@ static struct lk_forecast_point point(int gpus, double step_s, double measured_s
                                   .step_s = step_s,
                                   .step_lo_s = 0.95 * step_s,
                                   .step_hi_s = 1.07 * step_s,
-                                  .throughput_per_s = 4 * gpus / step_s,
+                                  .throughput_per_s = 4 * world_size / step_s,
                                   .efficiency = 0.010 / step_s,
                                   .efficiency_lo = 0.010 / (1.07 * step_s),
                                   .efficiency_hi = 0.010 / (0.95 * step_s),

@@ -133,15 +133,15 @@ void sim_truth_job(const struct sim_truth *t, uint64_t seed, struct lk_job *out)
     *out = j;
 }
 
-double sim_truth_run(const struct sim_truth *t, const struct lk_job *j, int gpus, int local_batch,
-                     uint64_t seed, double *steps)
+double sim_truth_run(const struct sim_truth *t, const struct lk_job *j, int world_size,
+                     int local_batch, uint64_t seed, double *steps)
 {
     struct lk_rng g = lk_rng_init(seed, 3);
     struct lk_bucket_plan plan;
     struct lk_step_coll colls[TENSORS];
     struct lk_sim_result r;
-    struct lk_step_model m = {.ranks = gpus,
-                              .nodes = gpus,
+    struct lk_step_model m = {.ranks = world_size,
+                              .nodes = world_size,
                               .accumulation = 1,
                               .forward_s = t->forward_s * batch_factor(local_batch),
                               .backward_s = t->backward_s * batch_factor(local_batch),
@@ -161,12 +161,12 @@ double sim_truth_run(const struct sim_truth *t, const struct lk_job *j, int gpus
                                    .ready = LK_STEP_BACKWARD,
                                    .need = LK_STEP_OPTIMIZER,
                                    .bucket = (int)m.n_colls,
-                                   .cost_s = cost(t, plan.bytes[m.n_colls], gpus)};
+                                   .cost_s = cost(t, plan.bytes[m.n_colls], world_size)};
         for (size_t i = plan.first[m.n_colls]; i < plan.first[m.n_colls + 1]; i++)
             b->ready = fmax(b->ready, LK_STEP_BACKWARD + j->tensors[plan.index[i]].ready);
     }
-    ck_assert_int_eq(lk_alloc(&slowness, (size_t)gpus, sizeof *slowness), LK_OK);
-    for (int i = 0; i < gpus; i++)
+    ck_assert_int_eq(lk_alloc(&slowness, (size_t)world_size, sizeof *slowness), LK_OK);
+    for (int i = 0; i < world_size; i++)
         slowness[i] = t->slow_factor > 0 && i == t->slow_rank ? t->slow_factor - 1 : NAN;
     m.rank_slowness = slowness;
     ck_assert_int_eq(lk_closed_form_run(&m, &(struct lk_sim_request){t->steps, lk_rng_u64(&g)}, &r),
@@ -180,7 +180,7 @@ double sim_truth_run(const struct sim_truth *t, const struct lk_job *j, int gpus
     return mean;
 }
 
-void sim_truth_add_run(const struct sim_truth *t, struct lk_job *j, int gpus, int local_batch,
+void sim_truth_add_run(const struct sim_truth *t, struct lk_job *j, int world_size, int local_batch,
                        uint64_t seed)
 {
     struct lk_job_run *runs = realloc(j->runs, (j->n_runs + 1) * sizeof *runs), *r;
@@ -188,21 +188,22 @@ void sim_truth_add_run(const struct sim_truth *t, struct lk_job *j, int gpus, in
     ck_assert_ptr_nonnull(runs);
     j->runs = runs;
     r = &runs[j->n_runs++];
-    *r = (struct lk_job_run){.config.gpus = gpus,
-                             .config.nodes = gpus,
+    *r = (struct lk_job_run){.config.world_size = world_size,
+                             .config.nodes = world_size,
                              .config.local_batch = local_batch,
                              .config.accumulation = 1,
                              .config.no_sync = true,
                              .config.first_bytes = j->first_bytes,
                              .config.cap_bytes = j->cap_bytes,
                              .n_steps = (size_t)t->steps};
-    ck_assert_int_eq(lk_asprintf(&r->source, "truth/k%d-b%d", gpus, local_batch), LK_OK);
+    ck_assert_int_eq(lk_asprintf(&r->source, "truth/k%d-b%d", world_size, local_batch), LK_OK);
     ck_assert_int_eq(lk_alloc(&r->step_s, r->n_steps, sizeof *r->step_s), LK_OK);
-    ck_assert_int_eq(lk_alloc(&r->rank_compute_s, (size_t)gpus, sizeof *r->rank_compute_s), LK_OK);
-    for (int i = 0; i < gpus; i++)
+    ck_assert_int_eq(lk_alloc(&r->rank_compute_s, (size_t)world_size, sizeof *r->rank_compute_s),
+                     LK_OK);
+    for (int i = 0; i < world_size; i++)
         r->rank_compute_s[i] = (t->forward_s + t->backward_s) * batch_factor(local_batch) *
                                (t->slow_factor > 0 && i == t->slow_rank ? t->slow_factor : 1);
-    sim_truth_run(t, j, gpus, local_batch, seed, r->step_s);
+    sim_truth_run(t, j, world_size, local_batch, seed, r->step_s);
 }
 
 void sim_world_init(struct sim_world *w, uint64_t seed, int largest)

@@ -31,10 +31,10 @@ void sim_truth_cluster(const struct sim_truth *t, uint64_t seed, struct lk_clust
 /* Make a job with compute at local batches 4, 8 and 16; no runs yet. */
 void sim_truth_job(const struct sim_truth *t, uint64_t seed, struct lk_job *out);
 /* Draw the steps of a new run; `steps` has room for t->steps. Return their mean. */
-double sim_truth_run(const struct sim_truth *t, const struct lk_job *j, int gpus, int local_batch,
-                     uint64_t seed, double *steps);
+double sim_truth_run(const struct sim_truth *t, const struct lk_job *j, int world_size,
+                     int local_batch, uint64_t seed, double *steps);
 /* Add such a run to the job. */
-void sim_truth_add_run(const struct sim_truth *t, struct lk_job *j, int gpus, int local_batch,
+void sim_truth_add_run(const struct sim_truth *t, struct lk_job *j, int world_size, int local_batch,
                        uint64_t seed);
 
 /* A machine, and a job with runs of 1 and powers of 2 up to `largest` ranks at local batch 8. */

@@ -88,10 +88,10 @@ struct work {
     struct lk_config anchor;
     size_t n_runs, n_anchor_runs; /* of the configuration; of the anchor */
     bool anchored;
-    bool modelled;      /* false: measured, and without evidence for a model beside it */
-    int costless_gpus;  /* GPUs of the nearest run that the cluster has no cost for; 0: none */
-    double scale_error; /* of the model at this distance from the anchor, relative */
-    double anchor_mean; /* the model's mean at the anchor */
+    bool modelled;           /* false: measured, and without evidence for a model beside it */
+    int costless_world_size; /* GPUs of the nearest run that the cluster has no cost for; 0: none */
+    double scale_error;      /* of the model at this distance from the anchor, relative */
+    double anchor_mean;      /* the model's mean at the anchor */
 };
 
 static void work_fini(struct work *w)
@@ -113,8 +113,8 @@ static enum lk_status find_anchor(struct lk_predictor *p, const struct lk_config
         if (st != LK_OK && st != LK_EEVIDENCE)
             return st;
         w->anchored = st == LK_OK;
-        if (!w->anchored && !w->costless_gpus)
-            w->costless_gpus = w->anchor.gpus;
+        if (!w->anchored && !w->costless_world_size)
+            w->costless_world_size = w->anchor.world_size;
     }
     return LK_OK;
 }
@@ -143,7 +143,7 @@ static enum lk_status work_init(struct lk_predictor *p, const struct lk_config *
         lk_runs_mean(&p->runs, &w->anchor, &w->n_anchor_runs);
         LK_TRY(model_mean(p, &w->anchor_model.step, &w->anchor_mean, NULL));
     }
-    w->scale_error = lk_predictor_scale_error(p, at, w->anchored ? w->anchor.gpus : 0);
+    w->scale_error = lk_predictor_scale_error(p, at, w->anchored ? w->anchor.world_size : 0);
 out:
     if (st != LK_OK)
         work_fini(w);

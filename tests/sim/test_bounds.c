@@ -135,8 +135,11 @@ static void forget(struct question *q)
 
 static void ask(const struct question *q, uint64_t seed, struct lk_forecast *out)
 {
-    struct lk_predict_request r = {
-        .gpus = q->counts, .n_gpus = COUNTS, .level = 0.9, .draws = DRAWS, .seed = seed};
+    struct lk_predict_request r = {.world_sizes = q->counts,
+                                   .n_world_sizes = COUNTS,
+                                   .level = 0.9,
+                                   .draws = DRAWS,
+                                   .seed = seed};
 
     struct lk_evidence_source source;
 
@@ -149,13 +152,13 @@ static void ask(const struct question *q, uint64_t seed, struct lk_forecast *out
  * a node, or a GPU within one. */
 static double least_s(const struct question *q, const struct lk_config *c)
 {
-    double slow = q->slow_rank >= 0 && q->slow_rank < c->gpus ? q->slow : 1;
+    double slow = q->slow_rank >= 0 && q->slow_rank < c->world_size ? q->slow : 1;
     double micro_s = (q->forward_s + q->backward_s) * slow, wire_s = 0;
 
     if (c->nodes > 1)
         wire_s = 2.0 * (c->nodes - 1) / c->nodes * q->bytes / q->nics_Bps;
-    else if (c->gpus > 1)
-        wire_s = 2.0 * (c->gpus - 1) / c->gpus * q->bytes / q->link_Bps;
+    else if (c->world_size > 1)
+        wire_s = 2.0 * (c->world_size - 1) / c->world_size * q->bytes / q->link_Bps;
     return (c->accumulation - 1) * micro_s + q->optimizer_s +
            fmax(micro_s, q->forward_s * slow + wire_s);
 }
@@ -175,13 +178,14 @@ static void check(uint64_t number)
         ck_assert_msg(least <= p->step_lo_s && p->step_lo_s <= p->step_s &&
                           p->step_s <= p->step_hi_s,
                       "case %llu, %d GPUs: bound %.9g, estimate %.9g [%.9g .. %.9g] s",
-                      (unsigned long long)number, p->config.gpus, least, p->step_s, p->step_lo_s,
-                      p->step_hi_s);
+                      (unsigned long long)number, p->config.world_size, least, p->step_s,
+                      p->step_lo_s, p->step_hi_s);
         ck_assert_msg(p->efficiency_hi <= 1 + ROUNDING, "case %llu, %d GPUs: efficiency %g (%g)",
-                      (unsigned long long)number, p->config.gpus, p->efficiency, p->efficiency_hi);
+                      (unsigned long long)number, p->config.world_size, p->efficiency,
+                      p->efficiency_hi);
         ck_assert_msg(fabs(other_seed.points[i].step_s / p->step_s - 1) <= 1e-3,
                       "case %llu, %d GPUs: %g s, with another seed %g", (unsigned long long)number,
-                      p->config.gpus, p->step_s, other_seed.points[i].step_s);
+                      p->config.world_size, p->step_s, other_seed.points[i].step_s);
     }
     lk_forecast_fini(&f);
     lk_forecast_fini(&other_seed);

@@ -12,9 +12,9 @@ static struct lk_economics known(void)
                                  lk_economics_known(1000), lk_economics_known(1e6)};
 }
 
-static struct lk_economics_point point(int gpus, double batch, double step_s)
+static struct lk_economics_point point(int world_size, double batch, double step_s)
 {
-    return (struct lk_economics_point){gpus, batch, lk_economics_known(step_s),
+    return (struct lk_economics_point){world_size, batch, lk_economics_known(step_s),
                                        lk_economics_known(1)};
 }
 

@@ -66,7 +66,7 @@ static enum lk_status set_reference(const void *self, struct lk_config *c)
 {
     const struct toy *t = self;
 
-    c->gpus = t->no_reference ? 0 : 2;
+    c->world_size = t->no_reference ? 0 : 2;
     c->nodes = 1;
     return LK_OK;
 }
@@ -76,7 +76,7 @@ static enum lk_status from_rest(void *self, const struct lk_config *c, bool is_b
                                 struct lk_prediction *out)
 {
     (void)is_batch;
-    if (c->gpus == 16)
+    if (c->world_size == 16)
         return lk_fail(LK_EEVIDENCE, "nothing is known of 16");
     *out = (struct lk_prediction){.config = *c, .step_s = 1.1 * step_s(self, c)};
     out->lo_s = out->hi_s = out->step_s;
@@ -99,14 +99,15 @@ static struct lk_evidence_source source(struct toy *t)
         .ops = &ops,
         .self = t,
         .cluster = &cluster,
-        .current = {.gpus = 1, .nodes = 1, .local_batch = 2, .accumulation = 1}};
+        .current = {.world_size = 1, .nodes = 1, .local_batch = 2, .accumulation = 1}};
 }
 
-static const int64_t gpus[] = {1, 8, 16, 8};
+static const int64_t world_sizes[] = {1, 8, 16, 8};
 
 static struct lk_predict_request request(void)
 {
-    return (struct lk_predict_request){.gpus = gpus, .n_gpus = LK_COUNT(gpus), .level = 0.9};
+    return (struct lk_predict_request){
+        .world_sizes = world_sizes, .n_world_sizes = LK_COUNT(world_sizes), .level = 0.9};
 }
 
 static void run(struct toy *t, const struct lk_predict_request *q, struct lk_forecast *out)
@@ -225,11 +226,11 @@ START_TEST(any_source_is_held_out)
 {
     struct toy t = {.a_node = 0.5};
     struct lk_measured rows[] = {
-        {.config = {.gpus = 2, .nodes = 1, .local_batch = 2, .accumulation = 1}},
-        {.config = {.gpus = 8, .nodes = 2, .local_batch = 2, .accumulation = 1}},
-        {.config = {.gpus = 8, .nodes = 2, .local_batch = 4, .accumulation = 1}},
-        {.config = {.gpus = 8, .nodes = 2, .local_batch = 8, .accumulation = 1}},
-        {.config = {.gpus = 16, .nodes = 4, .local_batch = 16, .accumulation = 1}}};
+        {.config = {.world_size = 2, .nodes = 1, .local_batch = 2, .accumulation = 1}},
+        {.config = {.world_size = 8, .nodes = 2, .local_batch = 2, .accumulation = 1}},
+        {.config = {.world_size = 8, .nodes = 2, .local_batch = 4, .accumulation = 1}},
+        {.config = {.world_size = 8, .nodes = 2, .local_batch = 8, .accumulation = 1}},
+        {.config = {.world_size = 16, .nodes = 4, .local_batch = 16, .accumulation = 1}}};
     struct lk_evidence_source e = source(&t);
     struct lk_backtests b;
     struct lk_forecast f = {0};

@@ -16,10 +16,10 @@ static struct lk_predictor_options options(uint64_t seed)
         .level = 0.9, .draws = 100, .seed = seed, .scale_error = NAN};
 }
 
-static struct lk_config config(const struct lk_job *j, int gpus, int batch)
+static struct lk_config config(const struct lk_job *j, int world_size, int batch)
 {
-    return (struct lk_config){.gpus = gpus,
-                              .nodes = gpus,
+    return (struct lk_config){.world_size = world_size,
+                              .nodes = world_size,
                               .local_batch = batch,
                               .accumulation = 1,
                               .no_sync = true,
@@ -161,7 +161,7 @@ END_TEST
 
 START_TEST(losses_sum_to_the_step)
 {
-    static const int gpus[] = {1, 2, 8, 64};
+    static const int world_sizes[] = {1, 2, 8, 64};
     struct sim_world w;
     struct lk_prediction p;
     struct lk_config c;
@@ -171,16 +171,16 @@ START_TEST(losses_sum_to_the_step)
     for (size_t r = 0; r < w.job.n_runs; r++)
         for (size_t i = 0; i < w.job.runs[r].n_steps; i++)
             w.job.runs[r].step_s[i] *= 1.3;
-    c = config(&w.job, gpus[_i], 8);
+    c = config(&w.job, world_sizes[_i], 8);
     predict_one(&w, 1, &c, &p);
     for (int l = 0; l < LK_LOSS_COUNT; l++)
         sum += p.losses_s[l];
     ck_assert_double_eq_tol(sum, p.step_s, 1e-12);
-    ck_assert_int_eq(p.anchor_gpus, gpus[_i] == 1 ? 1 : 2);
+    ck_assert_int_eq(p.anchor_world_size, world_sizes[_i] == 1 ? 1 : 2);
     /* The runs take 1.3 times the model's time, and none of that is in "rest". */
     ck_assert_double_gt(fabs(p.anchor_factor - 1), 0.2);
     ck_assert_double_lt(fabs(p.losses_s[LK_LOSS_REST]), 0.03 * p.step_s);
-    if (gpus[_i] == 1)
+    if (world_sizes[_i] == 1)
         ck_assert_double_eq(p.losses_s[LK_LOSS_SLOW_RANK], 0);
     lk_prediction_fini(&p);
     sim_world_fini(&w);
@@ -190,19 +190,19 @@ END_TEST
 /* A farther extrapolation has a relatively wider interval. */
 START_TEST(the_interval_grows_with_the_reach)
 {
-    static const int gpus[] = {2, 4, 16, 128};
+    static const int world_sizes[] = {2, 4, 16, 128};
     struct sim_world w;
     double last = 0;
 
     sim_world_init(&w, 3, 2);
-    for (size_t i = 0; i < LK_COUNT(gpus); i++) {
-        struct lk_config c = config(&w.job, gpus[i], 8);
+    for (size_t i = 0; i < LK_COUNT(world_sizes); i++) {
+        struct lk_config c = config(&w.job, world_sizes[i], 8);
         struct lk_prediction p;
 
         predict_one(&w, 1, &c, &p);
         ck_assert_double_gt((p.hi_s - p.lo_s) / p.step_s, last);
         last = (p.hi_s - p.lo_s) / p.step_s;
-        if (gpus[i] > 2)
+        if (world_sizes[i] > 2)
             ck_assert_ptr_nonnull(strstr(p.evidence_text, "on gpus"));
         lk_prediction_fini(&p);
     }
@@ -212,10 +212,10 @@ END_TEST
 
 /* ---- The whole forecast ---- */
 
-static struct lk_predict_request request(const int64_t *gpus, size_t n)
+static struct lk_predict_request request(const int64_t *world_sizes, size_t n)
 {
     return (struct lk_predict_request){
-        .gpus = gpus, .n_gpus = n, .level = 0.9, .draws = 60, .seed = 1};
+        .world_sizes = world_sizes, .n_world_sizes = n, .level = 0.9, .draws = 60, .seed = 1};
 }
 
 static const char *note_with(const struct lk_forecast *f, const char *text)
@@ -228,10 +228,10 @@ static const char *note_with(const struct lk_forecast *f, const char *text)
 
 START_TEST(weak_scaling_refers_to_the_smallest_run)
 {
-    static const int64_t gpus[] = {1, 2, 4, 64};
+    static const int64_t world_sizes[] = {1, 2, 4, 64};
     struct sim_world w;
     struct lk_forecast f;
-    struct lk_predict_request q = request(gpus, LK_COUNT(gpus));
+    struct lk_predict_request q = request(world_sizes, LK_COUNT(world_sizes));
 
     sim_world_init(&w, 5, 2);
     ck_assert_int_eq(sim_predict(&w.job, &w.cluster, &q, &f), LK_OK);
@@ -245,8 +245,8 @@ START_TEST(weak_scaling_refers_to_the_smallest_run)
         ck_assert_double_le(p->efficiency_lo, p->efficiency);
         ck_assert_double_ge(p->efficiency_hi, p->efficiency);
         ck_assert_double_eq_tol(p->efficiency, f.points[0].step_s / p->step_s, 1e-12);
-        ck_assert_double_eq_tol(p->throughput_per_s, p->config.gpus * 8 / p->step_s, 1e-9);
-        ck_assert_int_eq(p->config.nodes, p->config.gpus);
+        ck_assert_double_eq_tol(p->throughput_per_s, p->config.world_size * 8 / p->step_s, 1e-9);
+        ck_assert_int_eq(p->config.nodes, p->config.world_size);
     }
     /* The 2-GPU run from the other; the batch that has a run from the rows of the others. */
     ck_assert_uint_eq(f.n_backtests, 2);
@@ -262,10 +262,10 @@ END_TEST
 
 START_TEST(strong_scaling_keeps_the_global_batch)
 {
-    static const int64_t gpus[] = {1, 2, 4, 16};
+    static const int64_t world_sizes[] = {1, 2, 4, 16};
     struct sim_world w;
     struct lk_forecast f;
-    struct lk_predict_request q = request(gpus, LK_COUNT(gpus));
+    struct lk_predict_request q = request(world_sizes, LK_COUNT(world_sizes));
 
     q.global_batch = 64;
     sim_world_init(&w, 6, 1);
@@ -273,9 +273,10 @@ START_TEST(strong_scaling_keeps_the_global_batch)
     for (size_t i = 0; i < f.n_points; i++) {
         const struct lk_forecast_point *p = &f.points[i];
 
-        ck_assert_int_eq(p->config.gpus * p->config.local_batch * p->config.accumulation, 64);
-        ck_assert_int_eq(p->config.local_batch, p->config.gpus == 16 ? 4 : 8);
-        ck_assert_int_eq(p->config.accumulation, p->config.gpus == 16 ? 1 : 8 / p->config.gpus);
+        ck_assert_int_eq(p->config.world_size * p->config.local_batch * p->config.accumulation, 64);
+        ck_assert_int_eq(p->config.local_batch, p->config.world_size == 16 ? 4 : 8);
+        ck_assert_int_eq(p->config.accumulation,
+                         p->config.world_size == 16 ? 1 : 8 / p->config.world_size);
     }
     ck_assert_ptr_nonnull(strstr(f.reference, "global batch 64"));
     ck_assert_ptr_nonnull(note_with(&f, "no held-out evidence"));
@@ -288,11 +289,11 @@ END_TEST
 
 START_TEST(a_grid_names_its_best)
 {
-    static const int64_t gpus[] = {8}, batches[] = {4, 16};
+    static const int64_t world_sizes[] = {8}, batches[] = {4, 16};
     static const uint64_t caps[] = {1 << 20, 16 << 20};
     struct sim_world w;
     struct lk_forecast f;
-    struct lk_predict_request q = request(gpus, 1);
+    struct lk_predict_request q = request(world_sizes, 1);
 
     q.local_batches = batches;
     q.n_local_batches = 2;
@@ -310,10 +311,10 @@ END_TEST
 /* Batches 4 to 16 are measured: 64 is a row with its grade, but is never named the best. */
 START_TEST(a_batch_outside_is_graded)
 {
-    static const int64_t gpus[] = {8}, batches[] = {4, 16, 64};
+    static const int64_t world_sizes[] = {8}, batches[] = {4, 16, 64};
     struct sim_world w;
     struct lk_forecast f;
-    struct lk_predict_request q = request(gpus, 1);
+    struct lk_predict_request q = request(world_sizes, 1);
 
     q.local_batches = batches;
     q.n_local_batches = 3;
@@ -331,10 +332,10 @@ END_TEST
 
 START_TEST(same_seed_same_numbers)
 {
-    static const int64_t gpus[] = {2, 16};
+    static const int64_t world_sizes[] = {2, 16};
     struct sim_world w;
     struct lk_forecast a, b;
-    struct lk_predict_request q = request(gpus, 2);
+    struct lk_predict_request q = request(world_sizes, 2);
 
     sim_world_init(&w, 8, 1);
     ck_assert_int_eq(sim_predict(&w.job, &w.cluster, &q, &a), LK_OK);
@@ -352,10 +353,10 @@ END_TEST
 
 START_TEST(no_evidence_is_refused)
 {
-    static const int64_t gpus[] = {4};
+    static const int64_t world_sizes[] = {4};
     struct sim_world w;
     struct lk_forecast f;
-    struct lk_predict_request q = request(gpus, 1);
+    struct lk_predict_request q = request(world_sizes, 1);
 
     sim_world_init(&w, 9, 1);
     w.cluster.n_points = 0;
@@ -375,11 +376,11 @@ END_TEST
  * The run of 2 itself is reproduced. */
 START_TEST(an_anchor_without_cost_is_passed_over)
 {
-    static const int64_t gpus[] = {2, 3};
+    static const int64_t world_sizes[] = {2, 3};
     struct sim_world w;
     struct lk_forecast f;
     struct lk_prediction p;
-    struct lk_predict_request q = request(gpus, 2);
+    struct lk_predict_request q = request(world_sizes, 2);
     struct lk_config c;
     size_t n_points;
 
@@ -390,8 +391,8 @@ START_TEST(an_anchor_without_cost_is_passed_over)
         w.cluster.points[i].ranks = w.cluster.points[i].nodes = 3;
     c = config(&w.job, 3, 8);
     predict_one(&w, 1, &c, &p);
-    ck_assert_int_eq(p.anchor_gpus, 1);
-    ck_assert_int_eq(p.costless_gpus, 2);
+    ck_assert_int_eq(p.anchor_world_size, 1);
+    ck_assert_int_eq(p.costless_world_size, 2);
     lk_prediction_fini(&p);
     ck_assert_msg(sim_predict(&w.job, &w.cluster, &q, &f) == LK_OK, "%s", lk_error_text());
     ck_assert_ptr_nonnull(note_with(&f, "runs of 2 GPUs are no anchor"));
@@ -411,10 +412,10 @@ END_TEST
  * back-test, graded preset. */
 START_TEST(a_preset_is_another_machine)
 {
-    static const int64_t gpus[] = {1, 2, 8};
+    static const int64_t world_sizes[] = {1, 2, 8};
     struct sim_world w;
     struct lk_forecast f;
-    struct lk_predict_request q = request(gpus, 3);
+    struct lk_predict_request q = request(world_sizes, 3);
 
     sim_world_init(&w, 10, 2);
     w.cluster.preset = true;
@@ -504,9 +505,9 @@ START_TEST(baselines_by_hand)
 {
     /* 1 GPU 100/s, 2 GPUs 190/s; to 4: 380; 100 + 90 x 3 = 370; Amdahl: 1/100 = a + b, 2/190 =
      * a + 2 b: b = 1/1900, a = 18/1900; 4 / (22/1900) = 345.45. */
-    static const struct lk_scaling_point points[] = {{.config.gpus = 1, .throughput = 100},
-                                                     {.config.gpus = 2, .throughput = 190}};
-    static const struct lk_scaling_point four = {.config.gpus = 4};
+    static const struct lk_scaling_point points[] = {{.config.world_size = 1, .throughput = 100},
+                                                     {.config.world_size = 2, .throughput = 190}};
+    static const struct lk_scaling_point four = {.config.world_size = 4};
 
     ck_assert_double_eq_tol(lk_baseline_throughput(LK_BASELINE_PROPORTIONAL, points, 2, &four), 380,
                             1e-9);

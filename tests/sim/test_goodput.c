@@ -12,7 +12,7 @@ static const double LLAMA_MTBF_S = 16384.0 * 54 * 86400 / 419;
 
 static const struct {
     struct lk_goodput law;
-    int gpus;
+    int world_size;
 } cases[] = {
     {{1e6, 10, 100}, 8},     {{1e6, 60, 300}, 256},
     {{1e6, 60, 300}, 1024}, /* M = 977 s: checkpoint and restart are large parts of it */
@@ -20,11 +20,11 @@ static const struct {
 };
 
 /* Simulate `periods` periods of training event by event: an independent way to the mean. */
-static double simulate(const struct lk_goodput *g, int gpus, double period_s, int periods,
+static double simulate(const struct lk_goodput *g, int world_size, double period_s, int periods,
                        uint64_t seed)
 {
     struct lk_rng rng = lk_rng_init(seed, lk_rng_stream("goodput test", 0));
-    double m = g->mtbf_s / gpus, now = 0, failure = m * lk_rng_exponential(&rng);
+    double m = g->mtbf_s / world_size, now = 0, failure = m * lk_rng_exponential(&rng);
 
     for (int done = 0; done < periods;) {
         if (now + period_s + g->write_s <= failure) {
@@ -49,12 +49,12 @@ static double simulate(const struct lk_goodput *g, int gpus, double period_s, in
 START_TEST(the_formula_is_the_simulations_mean)
 {
     const struct lk_goodput *g = &cases[_i].law;
-    double best = lk_goodput_best_period_s(g, cases[_i].gpus);
+    double best = lk_goodput_best_period_s(g, cases[_i].world_size);
 
     for (int k = -1; k <= 1; k++) {
         double period = best * pow(2, k);
-        double share = lk_goodput_share(g, cases[_i].gpus, period);
-        double seen = simulate(g, cases[_i].gpus, period, 200000, 7 + (uint64_t)_i);
+        double share = lk_goodput_share(g, cases[_i].world_size, period);
+        double seen = simulate(g, cases[_i].world_size, period, 200000, 7 + (uint64_t)_i);
 
         ck_assert_double_eq_tol(seen, share, 0.03 * (1 - share) + 1e-4);
     }
@@ -65,12 +65,14 @@ END_TEST
 START_TEST(the_best_period_is_best)
 {
     const struct lk_goodput *g = &cases[_i].law;
-    int gpus = cases[_i].gpus;
-    double best = lk_goodput_best_period_s(g, gpus), share = lk_goodput_share(g, gpus, best);
+    int world_size = cases[_i].world_size;
+    double best = lk_goodput_best_period_s(g, world_size),
+           share = lk_goodput_share(g, world_size, best);
 
     ck_assert(best > 0);
     for (int k = -200; k <= 200; k++)
-        ck_assert_double_le(lk_goodput_share(g, gpus, best * exp(0.01 * k)), share * (1 + 1e-12));
+        ck_assert_double_le(lk_goodput_share(g, world_size, best * exp(0.01 * k)),
+                            share * (1 + 1e-12));
 }
 END_TEST
 
@@ -79,11 +81,12 @@ END_TEST
 START_TEST(the_best_period_is_daly_and_young)
 {
     const struct lk_goodput *g = &cases[_i].law;
-    double m = g->mtbf_s / cases[_i].gpus, x = g->write_s / (2 * m);
+    double m = g->mtbf_s / cases[_i].world_size, x = g->write_s / (2 * m);
     double daly = sqrt(2 * g->write_s * m) * (1 + sqrt(x) / 3 + x / 9) - g->write_s;
 
-    ck_assert_double_eq_tol(lk_goodput_best_period_s(g, cases[_i].gpus) / daly, 1, 0.01);
-    ck_assert_double_le(lk_goodput_best_period_s(g, cases[_i].gpus), sqrt(2 * g->write_s * m));
+    ck_assert_double_eq_tol(lk_goodput_best_period_s(g, cases[_i].world_size) / daly, 1, 0.01);
+    ck_assert_double_le(lk_goodput_best_period_s(g, cases[_i].world_size),
+                        sqrt(2 * g->write_s * m));
 }
 END_TEST
 
@@ -98,10 +101,11 @@ START_TEST(limits)
     ck_assert_double_eq_tol(lk_goodput_share(&free_of_cost, 8, 0), exp(-100 / 125000.0), 1e-12);
     ck_assert(lk_goodput_share(&always, 1, 0) == 0);
     /* More GPUs, more failures, less goodput. */
-    for (int gpus = 1; gpus < 1 << 20; gpus *= 2) {
+    for (int world_size = 1; world_size < 1 << 20; world_size *= 2) {
         struct lk_goodput g = {LLAMA_MTBF_S, 30, 600};
-        double a = lk_goodput_share(&g, gpus, lk_goodput_best_period_s(&g, gpus));
-        double b = lk_goodput_share(&g, 2 * gpus, lk_goodput_best_period_s(&g, 2 * gpus));
+        double a = lk_goodput_share(&g, world_size, lk_goodput_best_period_s(&g, world_size));
+        double b =
+            lk_goodput_share(&g, 2 * world_size, lk_goodput_best_period_s(&g, 2 * world_size));
 
         ck_assert_double_gt(a, b);
     }

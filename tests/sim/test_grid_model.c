@@ -39,10 +39,10 @@ static void rig_fini(struct rig *r)
     lk_cluster_fini(&r->cluster);
 }
 
-static struct lk_config config(const struct rig *r, int gpus, int batch)
+static struct lk_config config(const struct rig *r, int world_size, int batch)
 {
-    return (struct lk_config){.gpus = gpus,
-                              .nodes = gpus,
+    return (struct lk_config){.world_size = world_size,
+                              .nodes = world_size,
                               .local_batch = batch,
                               .accumulation = 1,
                               .no_sync = true,
@@ -176,7 +176,7 @@ static double full_estimate(const struct rig *r, const struct lk_config *c, doub
 /* Compare the model with simulation, point by point: estimates and interval ends. */
 START_TEST(the_grid_agrees_with_the_full_way)
 {
-    static const int gpus[] = {4, 16, 64}, batches[] = {4, 16, 24};
+    static const int world_sizes[] = {4, 16, 64}, batches[] = {4, 16, 24};
     static const uint64_t caps[] = {1 << 20, 4 << 20, 25 << 20};
     const struct agreement *a = &agreements[_i];
     struct rig r = {0};
@@ -184,7 +184,7 @@ START_TEST(the_grid_agrees_with_the_full_way)
 
     agreement_init(a, &r);
     for (int i = 0; i < POINTS; i++) {
-        struct lk_config c = config(&r, gpus[i % 3], batches[(i + i / 3) % 3]);
+        struct lk_config c = config(&r, world_sizes[i % 3], batches[(i + i / 3) % 3]);
         struct lk_prediction p, fast;
         double losses = 0;
 

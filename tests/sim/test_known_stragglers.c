@@ -51,14 +51,14 @@ static void know(struct lk_cluster *c, int rank, int node, double compute, doubl
         ck_assert_int_eq(lk_quantity_set(&s->link, link, NAN, NAN, 0, "test"), LK_OK);
 }
 
-static double predict(const struct lk_job *j, const struct lk_cluster *c, int gpus)
+static double predict(const struct lk_job *j, const struct lk_cluster *c, int world_size)
 {
     struct lk_predictor_options o = {.level = 0.9, .draws = 20, .seed = 3, .scale_error = NAN};
     struct lk_config config = lk_config_current(j);
     struct lk_predictor *p = NULL;
     double step_s;
 
-    config.gpus = config.nodes = gpus;
+    config.world_size = config.nodes = world_size;
     config.local_batch = 8;
     ck_assert_int_eq(lk_predictor_create(j, c, &o, &p), LK_OK);
     ck_assert_msg(lk_predictor_estimate(p, &config, &step_s) == LK_OK, "%s", lk_error_text());
@@ -195,8 +195,8 @@ START_TEST(a_slow_rank_stays_slow)
     world_init(&w, 1, 1.3);
     lk_quantity_fini(&w.cluster.rank_sd);
     w.cluster.rank_sd = lk_quantity_none();
-    for (int gpus = 1; gpus <= 4; gpus *= 2)
-        sim_truth_add_run(&w.truth, &w.job, gpus, 8, (uint64_t)gpus);
+    for (int world_size = 1; world_size <= 4; world_size *= 2)
+        sim_truth_add_run(&w.truth, &w.job, world_size, 8, (uint64_t)world_size);
     for (uint64_t i = 0; i < 20; i++)
         truth += sim_truth_run(&w.truth, &w.job, 16, 8, 100 + i, NULL) / 20;
     ours = predict(&w.job, &w.cluster, 16);
@@ -501,8 +501,8 @@ START_TEST(the_model_knows_them_too)
     struct lk_predictor *p = NULL;
 
     world_init(&w, 1, 1.3);
-    for (int gpus = 1; gpus <= 2; gpus++)
-        sim_truth_add_run(&w.truth, &w.job, gpus, 8, (uint64_t)gpus);
+    for (int world_size = 1; world_size <= 2; world_size++)
+        sim_truth_add_run(&w.truth, &w.job, world_size, 8, (uint64_t)world_size);
     know(&w.cluster, 5, -1, 1.5, 0, false);
     know(&w.cluster, -1, 9, 0, 2, false);
     ck_assert_int_eq(lk_predictor_create(&w.job, &w.cluster, &o, &p), LK_OK);
@@ -510,7 +510,7 @@ START_TEST(the_model_knows_them_too)
         struct lk_config c = lk_config_current(&w.job);
         struct lk_prediction one, fast;
 
-        c.gpus = c.nodes = 2 << i;
+        c.world_size = c.nodes = 2 << i;
         c.local_batch = 8;
         ck_assert_int_eq(simulated_at(p, &c, &one), LK_OK);
         ck_assert_int_eq(lk_predictor_at(p, &c, &fast), LK_OK);

@@ -29,7 +29,7 @@ static void setup(void)
                           .memory_fixed_bytes = lk_quantity_none(),
                           .memory_per_sample_bytes = lk_quantity_none()};
     config = (struct lk_config){
-        .gpus = 64, .nodes = 8, .local_batch = 1, .accumulation = 1, .cap_bytes = 25 << 20};
+        .world_size = 64, .nodes = 8, .local_batch = 1, .accumulation = 1, .cap_bytes = 25 << 20};
 }
 
 /* Figure 1 of arXiv:1910.02054: 7.5 billion parameters, 64 GPUs; GB as printed there. */
@@ -102,7 +102,7 @@ START_TEST(buckets_are_a_copy_unless_gradients_are_views)
     ck_assert_double_eq_tol(m.rows[LK_MEMORY_BUCKETS].value, 15e9, 1);
     config.compression = LK_COMPRESSION_NONE;
     job.gradient_as_bucket_view = false;
-    config.gpus = config.nodes = 1;
+    config.world_size = config.nodes = 1;
     lk_memory_of(&job, &config, &m);
     ck_assert(m.rows[LK_MEMORY_BUCKETS].value == 0);
 }

@@ -6,12 +6,16 @@
 #include <math.h>
 
 /* On one node 0.02 + 0.002 (K - 2), over nodes 0.06 + 0.001 (K - 2), no overlap. */
-static struct lk_scaling_point truth(int gpus, int nodes, int batch, int accumulation)
+static struct lk_scaling_point truth(int world_size, int nodes, int batch, int accumulation)
 {
     double grad = 0.04 + 0.002 * batch;
-    double sync = nodes > 1 ? 0.06 + 0.001 * (gpus - 2) : gpus > 1 ? 0.02 + 0.002 * (gpus - 2) : 0;
-    struct lk_config c = {
-        .gpus = gpus, .nodes = nodes, .local_batch = batch, .accumulation = accumulation};
+    double sync = nodes > 1        ? 0.06 + 0.001 * (world_size - 2)
+                  : world_size > 1 ? 0.02 + 0.002 * (world_size - 2)
+                                   : 0;
+    struct lk_config c = {.world_size = world_size,
+                          .nodes = nodes,
+                          .local_batch = batch,
+                          .accumulation = accumulation};
 
     return (struct lk_scaling_point){.config = c,
                                      .throughput = lk_config_samples(&c) /

@@ -49,15 +49,15 @@ static void forecast(const struct lk_scaling_point *p, size_t n, struct lk_scali
 
     ck_assert_int_eq(lk_scaling_predict(&lk_scaling_default, p, n, &target, 1, 0, &m), LK_OK);
     lk_mixture_normalise(&m, NULL);
-    q[0] = target.config.gpus / exp(lk_mixture_quantile(&m, 0.95));
-    q[1] = target.config.gpus / exp(lk_mixture_quantile(&m, 0.5));
-    q[2] = target.config.gpus / exp(lk_mixture_quantile(&m, 0.05));
+    q[0] = target.config.world_size / exp(lk_mixture_quantile(&m, 0.95));
+    q[1] = target.config.world_size / exp(lk_mixture_quantile(&m, 0.5));
+    q[2] = target.config.world_size / exp(lk_mixture_quantile(&m, 0.05));
     lk_mixture_fini(&m);
 }
 
-static struct lk_scaling_point at(int gpus, int nodes, double throughput)
+static struct lk_scaling_point at(int world_size, int nodes, double throughput)
 {
-    return (struct lk_scaling_point){.config.gpus = gpus,
+    return (struct lk_scaling_point){.config.world_size = world_size,
                                      .config.nodes = nodes,
                                      .config.accumulation = 1,
                                      .throughput = throughput};

@@ -89,7 +89,7 @@ static void set_kappa(struct lk_cluster *c, double kappa)
 static void simulate(const struct scenario *s, const struct lk_job *j, const struct lk_cluster *c,
                      int ranks, const char *dir, struct lk_sim_result *truth)
 {
-    struct lk_config config = {.gpus = ranks,
+    struct lk_config config = {.world_size = ranks,
                                .nodes = ranks,
                                .local_batch = 8,
                                .accumulation = j->accumulation,
@@ -210,7 +210,7 @@ START_TEST(a_job_from_its_traces_predicts_them)
                             &p),
         LK_OK);
     config = read.runs[0].config;
-    config.gpus = config.nodes = s->ranks;
+    config.world_size = config.nodes = s->ranks;
     config.sharding = s->sharding;
     ck_assert_msg(lk_predictor_at(p, &config, &got) == LK_OK, "%s", lk_error_text());
     /* Ranks are drawn anew: their spread is in the interval, not in the estimate. */

@@ -33,23 +33,24 @@ static void rig_fini(struct rig *r)
     lk_job_fini(&r->job);
 }
 
-static struct lk_scaling_point measure_batch(const struct rig *r, int gpus, int local_batch)
+static struct lk_scaling_point measure_batch(const struct rig *r, int world_size, int local_batch)
 {
     double *steps = NULL, mean;
 
     ck_assert_int_eq(lk_alloc(&steps, (size_t)r->truth.steps, sizeof *steps), LK_OK);
-    mean = sim_truth_run(&r->truth, &r->job, gpus, local_batch, 100 + (uint64_t)gpus, steps);
+    mean = sim_truth_run(&r->truth, &r->job, world_size, local_batch, 100 + (uint64_t)world_size,
+                         steps);
     free(steps);
-    return (struct lk_scaling_point){.config.gpus = gpus,
-                                     .config.nodes = gpus,
+    return (struct lk_scaling_point){.config.world_size = world_size,
+                                     .config.nodes = world_size,
                                      .config.local_batch = local_batch,
                                      .config.accumulation = 1,
-                                     .throughput = local_batch * gpus / mean};
+                                     .throughput = local_batch * world_size / mean};
 }
 
-static struct lk_scaling_point measure(const struct rig *r, int gpus)
+static struct lk_scaling_point measure(const struct rig *r, int world_size)
 {
-    return measure_batch(r, gpus, BATCH);
+    return measure_batch(r, world_size, BATCH);
 }
 
 static struct lk_estimate predict(struct lk_step_prior *prior, const struct lk_scaling_point *rows,
@@ -112,16 +113,16 @@ START_TEST(from_one_and_two)
     rig_init(&r, rates[_i]);
     rows[0] = measure(&r, 1);
     rows[1] = measure(&r, 2);
-    for (int gpus = 4; gpus <= 8; gpus *= 2) {
-        target = measure(&r, gpus);
+    for (int world_size = 4; world_size <= 8; world_size *= 2) {
+        target = measure(&r, world_size);
         e = predict(r.prior, rows, 2, &target);
         law = predict(NULL, rows, 2, &target);
         ck_assert_msg(fabs(e.value / target.throughput - 1) < 0.12,
-                      "rate %g, %d ranks: %g for %g (law alone %g)", rates[_i], gpus, e.value,
+                      "rate %g, %d ranks: %g for %g (law alone %g)", rates[_i], world_size, e.value,
                       target.throughput, law.value);
         ck_assert_msg(e.lo < target.throughput && target.throughput < e.hi,
-                      "rate %g, %d ranks: %g outside %g..%g", rates[_i], gpus, target.throughput,
-                      e.lo, e.hi);
+                      "rate %g, %d ranks: %g outside %g..%g", rates[_i], world_size,
+                      target.throughput, e.lo, e.hi);
     }
     rig_fini(&r);
 }

@@ -37,7 +37,7 @@ static void fixture_init(struct fixture *f)
 
 static struct lk_config plain(void)
 {
-    return (struct lk_config){.gpus = N,
+    return (struct lk_config){.world_size = N,
                               .nodes = N / PER_NODE,
                               .local_batch = 1,
                               .accumulation = K,

@@ -177,7 +177,7 @@ START_TEST(agrees_with_predict)
         ck_assert_int_eq(lk_predictor_at(p, &w.scenarios[i].config, &one), LK_OK);
         ck_assert_msg(fabs(step(&w, i) / one.step_s - 1) < 0.005,
                       "%d GPUs, cap %llu, accumulation %d: what-if %.6g s, predict %.6g s",
-                      one.config.gpus, (unsigned long long)one.config.cap_bytes,
+                      one.config.world_size, (unsigned long long)one.config.cap_bytes,
                       one.config.accumulation, step(&w, i), one.step_s);
         ck_assert_str_eq(w.forecast.points[i].evidence_text, one.evidence_text);
         lk_prediction_fini(&one);
@@ -227,7 +227,7 @@ START_TEST(a_global_batch_is_kept)
     w = whatif(&r);
     ck_assert_uint_eq(w.n_points, 3);
     for (size_t i = 0; i < 3; i++)
-        ck_assert_int_eq(w.forecast.points[i].config.gpus *
+        ck_assert_int_eq(w.forecast.points[i].config.world_size *
                              w.forecast.points[i].config.local_batch *
                              w.forecast.points[i].config.accumulation,
                          64);
