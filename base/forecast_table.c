@@ -8,13 +8,19 @@
 #include <stdio.h>
 #include <string.h>
 
+/* Return bytes as a cell; NaN, which is printed as "-": not known. */
+static double known_bytes(uint64_t bytes)
+{
+    return bytes ? (double)bytes : NAN;
+}
+
 /* Columns as lists (base/table.h): their values are those of the point p, of the gain g or of the
  * back-test b. */
 #define GPUS(X) X("gpus", "GPUs", LK_DIM_NONE, -1, p->config.world_size)
 #define BATCH(X)                                                                                   \
     X("local_batch", "local batch", LK_DIM_NONE, -1, p->config.local_batch)                        \
     X("accumulation", "accum.", LK_DIM_NONE, -1, p->config.accumulation)                           \
-    X("bucket_cap_bytes", "bucket cap", LK_DIM_BYTES, -1, (double)p->config.cap_bytes)
+    X("bucket_cap_bytes", "bucket cap", LK_DIM_BYTES, -1, known_bytes(p->config.cap_bytes))
 #define STEP(X)       X("step_s", "step", LK_DIM_TIME, -1, p->step_s)
 #define THROUGHPUT(X) X("throughput_per_s", "samples/s", LK_DIM_NONE, 1, p->throughput_per_s)
 
