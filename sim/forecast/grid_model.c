@@ -1,5 +1,5 @@
 /*
- * The step model made fast for grids: each part that configurations share is computed once.
+ * The step model made fast: each part that configurations share is computed once.
  *
  * A network shape (ranks, caps, scheme) gives the collectives, and their cost in every draw, the
  * slowest link's included. A local batch gives the compute. The ranks' law gives the compute of the
@@ -13,7 +13,7 @@
  * of a draw change by the factor of the one in the middle of the cost; one rank is the slowest of a
  * whole micro-batch; a node's effect has the share of a rank's; effects are those of the job's
  * current batch; a new run's 50 steps are their mean. The anchor is treated alike, so most of these
- * errors cancel. tests/sim/test_grid_model.c compares it with sim/forecast/predictor.h.
+ * errors cancel. tests/sim/test_grid_model.c compares it with simulation (tests/rigs/simulated.h).
  *
  * Divisions: shapes / compute / stragglers / one configuration / anchors / points / interface.
  */

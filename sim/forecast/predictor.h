@@ -1,8 +1,8 @@
 /*
  * Predicts the step time of configurations, each with the distribution of what it might be.
  *
- * The estimate is the step model's mean (sim/step/config.h, sim/step/closed_form.h), anchored: it
- * is multiplied by measured / modelled of the largest measured run that is not larger than the
+ * The estimate is the step model's mean (sim/step/config.h, sim/forecast/grid_model.h), anchored:
+ * it is multiplied by measured / modelled of the largest measured run that is not larger than the
  * configuration. A configuration that was itself measured is thus met.
  *
  * The distribution is that of the mean step of a new run of 50 steps on the same cluster. A draw
@@ -10,13 +10,16 @@
  * their intervals, draws stragglers anew, and adds the new run's deviation and two model errors:
  *
  *  - The error of the compute is Student's t of 4 degrees of freedom, because such errors have
- * heavy tails. Its variance is the base error's plus what extrapolation to another local batch adds
- *    (sim/step/batch_curve.h).
+ *    heavy tails. Its variance is the base error's plus what extrapolation to another local batch
+ *    adds (sim/step/batch_curve.h).
  *  - The error of the scale grows with log2 of the ranks over the anchor's. How well a job scales
  * as modelled differs from job to job: the prior of sim/prior.h counts as LK_PRIOR_SCALE_TESTS
  *    back-tests, and after n of the job's own the error is Student's t of LK_PRIOR_SCALE_TESTS + n
- *    degrees of freedom, scaled by the rms of all of them. It changes what communication and
- * waiting add, so it makes no step shorter than its compute.
+ *    degrees of freedom, scaled by the rms of all of them. It changes what communication
+ *    and waiting add, so it makes no step shorter than its compute.
+ *
+ * Estimate, draws and interval of what was not measured are raised to the bound of the
+ * configuration (sim/forecast/bound.h).
  *
  * Monte Carlo draw i takes the same random numbers for all configurations: ratios of predictions
  * may be formed draw by draw.
