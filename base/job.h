@@ -34,7 +34,7 @@ struct lk_job_tensor {
 /* A SyncBatchNorm layer; its collectives are on the critical path. */
 struct lk_job_sync_bn {
     int channels;
-    double at; /* the share of forward before it, 0..1; its backward is at 1 - at */
+    double at; /* share of forward before it, 0..1; in backward it comes at share 1 - at */
 };
 
 /* Work of one layer on one sample, forward and backward together. */
@@ -78,11 +78,12 @@ struct lk_job_compute {
     struct lk_quantity forward_s, backward_s;
     struct lk_quantity input_s;     /* time the step waited for its input batch */
     struct lk_quantity optimizer_s; /* once a step, not a micro-batch */
-    struct lk_quantity gap_s;       /* rest of the step's time, outside all of these */
+    struct lk_quantity gap_s;       /* host gap: the rest of the step */
     struct lk_quantity transient;   /* relative sd of forward + backward from step to step */
 };
 
-/* A measured run with all its steps: evidence for "measured", for back-tests and for resampling. */
+/* A measured run with all its steps. Forecasts of its configuration use it as evidence "measured";
+ * back-tests compare with it, and its steps are resampled. */
 struct lk_job_run {
     char *source; /* directory or file */
     struct lk_config config;
@@ -103,14 +104,15 @@ struct lk_job {
     char *sample_unit; /* what a sample is */
     enum lk_ddp_rule ddp_rule;
     uint64_t first_bytes, cap_bytes; /* bucket limits in the runs */
-    int accumulation;                /* in the runs; the default of forecasts */
-    bool no_sync;
-    struct lk_job_tensor *tensors; /* registration order */
+    int accumulation;                /* micro-batches a step in the runs; default of forecasts */
+    bool no_sync;                    /* reduce on the last micro-batch alone */
+    struct lk_job_tensor *tensors;   /* registration order */
     size_t n_tensors;
-    size_t *ready_order; /* n_tensors: the order of the first backward, for the rebuilt buckets */
-    struct lk_job_compute *compute; /* by local_batch, at least one */
+    size_t *ready_order; /* n_tensors indices, in the order of the first backward; DDP rebuilds its
+                            buckets by it */
+    struct lk_job_compute *compute; /* sorted by local_batch, at least one */
     size_t n_compute;
-    struct lk_job_run *runs; /* by world_size, local_batch, accumulation (the reader sorts) */
+    struct lk_job_run *runs; /* sorted by world_size, local_batch, accumulation; the reader sorts */
     size_t n_runs;
     int prefetch_depth; /* batches prepared ahead; 0: none */
     bool find_unused_parameters;
@@ -125,8 +127,9 @@ struct lk_job {
     struct lk_quantity flops_per_sample;   /* optional */
     struct lk_quantity memory_fixed_bytes, memory_per_sample_bytes; /* optional */
     struct lk_quantity noise_scale;    /* optional; tr(Sigma) / |G|^2, in samples */
-    struct lk_quantity target_samples; /* optional; samples to target at small batches: E_min */
-    struct lk_quantity learning_rate;  /* optional; of the runs */
+    struct lk_quantity target_samples; /* optional; samples to reach the target at batches far below
+                                          noise_scale (E_min of base/noise.h's paper) */
+    struct lk_quantity learning_rate;  /* optional; that of the runs */
     int64_t learning_rate_batch;       /* global batch that it was tuned for; 0: not known */
 };
 
@@ -134,20 +137,22 @@ struct lk_job {
 LK_RECORD_FILE(lk_job);
 
 extern const struct lk_words lk_job_optimizer_words, lk_job_recompute_words;
-/* Return the local batch that most runs have (of equals the smaller); without runs the first
- * compute row's. */
+/* Return the compute row's local batch that most runs have, the smaller one of a tie; without runs,
+ * the first row's. */
 int lk_job_usual_batch(const struct lk_job *j);
 /*
- * Set what a job with tensors lacks: the ready order, by ready time, the tensor registered last
- * first where times are equal or NaN; and NaN ready times, evenly over backward in that order.
- * pre: all tensors have a ready time, or none has.
+ * Set the ready order and the ready times that a job with tensors lacks. A missing ready order is
+ * made by ready time; where times are equal or NaN, the tensor registered last comes first. Ready
+ * times that are NaN are then spread evenly over backward, in the ready order. pre: all tensors
+ * have a ready time, or none has.
  */
 enum lk_status lk_job_order_gradients(struct lk_job *j);
 /* Return the sum of gradient bytes. */
 uint64_t lk_job_gradient_bytes(const struct lk_job *j);
-/* Convert the tensors to the bucket rules' form, n_tensors items, freed by the caller. */
+/* Convert the tensors to the items of base/bucket.h, n_tensors of them, freed by the caller. */
 enum lk_status lk_job_bucket_tensors(const struct lk_job *j, struct lk_bucket_tensor **out);
-/* The steady-state buckets with these limits, for the tests and benchmarks with known truths. */
+/* Make the steady-state buckets with these limits. Tests and benchmarks use it to build traces with
+ * known truths. */
 enum lk_status lk_job_buckets(const struct lk_job *j, uint64_t first_bytes, uint64_t cap_bytes,
                               struct lk_bucket_plan *out);
 

@@ -9,8 +9,9 @@
  *   1. the folders in LOCKSTEP_LIBRARY_PATH, separated by ':'
  *   2. the loader's own way: LD_LIBRARY_PATH and the system's folders
  *   3. CUDA_HOME, CUDA_PATH, the toolkit of the build, /usr/local/cuda
- *   4. the packages nvidia/NAME/lib and torch/lib beside Python, as pip and conda install them: of
- *      VIRTUAL_ENV and CONDA_PREFIX, the user's, the system's, and those of the python3 in PATH
+ *   4. Python's packages, as pip and conda install them (folders nvidia/NAME/lib and torch/lib):
+ *      those in VIRTUAL_ENV and CONDA_PREFIX, then the user's, the system's, and those of the
+ *      python3 in PATH
  *
  * A file that opens but lacks a function is skipped, and the error says so.
  */
@@ -22,7 +23,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* A function pointer at `offset` of the caller's table. */
+/* A function of the library, and the offset of its pointer in the caller's table. */
 struct lk_library_symbol {
     const char *name;
     size_t offset;
@@ -33,7 +34,7 @@ struct lk_library_spec {
     const char *const *files; /* sonames, the preferred one first; ends with NULL */
     const struct lk_library_symbol *symbols;
     size_t n_symbols;
-    bool stays; /* never unload: it has threads of its own that run its code */
+    bool stays; /* it is never unloaded, because threads of its own run its code */
 };
 
 struct lk_library;

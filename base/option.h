@@ -1,8 +1,9 @@
 /*
- * Command-line options as tables. One row gives the parser, --help, the manual page, the tables of
- * docs/ and "did you mean". Options are "--name=value", "--name value", "-n value" or "-n4"; a flag
- * is "--name" or "--no-name". Names are not cut short, and no option is given twice. A value that
- * begins with a dash and is neither "-" nor a number needs the form with "=".
+ * Command-line options as tables: one row for each option, from which come the parser, --help, the
+ * manual page, the tables of docs/ and "did you mean". A user writes "--name=value",
+ * "--name value", "-n value" or "-n4", and a flag as "--name" or "--no-name". Abbreviated names and
+ * an option given twice are errors. A value that begins with a dash and is neither "-" nor a number
+ * has to be given as "--name=value".
  *
  *     struct opts { int64_t steps; uint64_t cap; };
  *     static const struct lk_option rows[] = {
@@ -55,11 +56,11 @@ struct lk_option {
     char letter;                /* (optional) one-letter form, e.g. 'n' for -n */
     enum lk_option_type type;   /* determines the C type of the field */
     size_t offset;              /* of the field in the target struct */
-    double min, max;            /* allowed range of numbers in base units, also of each item of a
-                                   list; max may be INFINITY; both 0: any, but no negative
-                                   size, time or rate */
-    const char *fallback;       /* default as text, parsed like user input, a flag's "yes" or "no";
-                                 * NULL: zero, even if that is outside the range */
+    double min, max;            /* allowed range, in base units, of a number or of each item of a
+                                   list; max may be INFINITY. Both 0: no range, but sizes,
+                                   times and rates are never negative */
+    const char *fallback;       /* default, parsed like user input; of a flag "yes" or "no". NULL:
+                                 * zero, even if that is outside the range */
     const char *const *choices; /* LK_OPT_CHOICE: NULL-ended words; the field is the index */
     const char *group;          /* (optional) heading in the help; kept until the next one */
     const char *help;           /* one line, no full stop; names the unit */

@@ -22,12 +22,14 @@ struct lk_rng {
 /* Return the generator at the start of a stream. */
 struct lk_rng lk_rng_init(uint64_t seed, uint64_t stream);
 
-/* Hash a purpose's text and an index to a stream number, so that purposes do not collide. */
+/* Return the stream number of a purpose, e.g. "straggler.rank", and an index: a hash, so that two
+ * purposes do not share a stream. */
 uint64_t lk_rng_stream(const char *purpose, uint64_t index);
 
 /* Return the i-th 64-bit draw of a stream, without state. */
 uint64_t lk_rng_at(uint64_t seed, uint64_t stream, uint64_t i);
 
+/* Return the next 64-bit draw. */
 uint64_t lk_rng_u64(struct lk_rng *g);
 /* Uniform in [0, 1), 53 bits. */
 double lk_rng_uniform(struct lk_rng *g);
@@ -36,9 +38,9 @@ uint64_t lk_rng_below(struct lk_rng *g, uint64_t n);
 /* Standard normal (Box-Muller; two uniform draws each, no cached half). */
 double lk_rng_normal(struct lk_rng *g);
 /*
- * Fill out with the normals first to first + n - 1 of a stream: far faster than one by one, with
- * the same bits whatever the batches. Two normals share a block, so a batch that starts at an odd
- * position computes one in vain. The sequence differs from that of lk_rng_normal.
+ * Set out[i] to standard normal number first + i of a stream, for i < n. This is far faster than
+ * lk_rng_normal, whose sequence differs. A number has the same bits in whatever call it is made.
+ * One block makes two numbers, so a call with an odd `first` computes one that it does not use.
  */
 void lk_rng_normals(uint64_t seed, uint64_t stream, uint64_t first, double *out, size_t n);
 /* Exponential with mean 1. */

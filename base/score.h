@@ -28,13 +28,14 @@ struct lk_score_errors {
 struct lk_score {
     double level; /* level of the intervals */
     struct lk_score_errors errors;
-    size_t n, inside;         /* with an interval; with the measured value in lo..hi */
-    struct lk_estimate share; /* inside over n, its 90 % Wilson interval */
+    size_t n, inside;         /* points with an interval; those of them with measured in lo..hi */
+    struct lk_estimate share; /* inside / n, with its 90 % Wilson interval */
     double width;             /* mean ln(hi / lo) */
     double score;             /* mean of lk_score_interval; smaller is better */
     /*
-     * Interval predicted x exp(+-c) with the smallest c that covers as many of these very points: a
-     * rival that knows the errors. Intervals that are wide only where needed score below it.
+     * The same of a baseline, for comparison: the interval predicted x exp(+-c), with one c for all
+     * points, the smallest that covers `inside` of them. The baseline is given the errors, so
+     * intervals score below it only if they are wide where the errors are large.
      */
     double constant_width, constant_score;
 };
@@ -53,7 +54,7 @@ enum lk_status lk_score_of(const struct lk_scored *v, size_t n, double level, st
 enum lk_status lk_score_errors_of(const double *measured, const double *predicted, size_t n,
                                   struct lk_score_errors *out);
 
-/* Add two notes below a table: errors; intervals. */
+/* Add up to two notes below a table: one on the errors, one on the intervals. */
 enum lk_status lk_score_note(const struct lk_score *s, struct lk_table *t);
 
 #endif

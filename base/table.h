@@ -22,7 +22,8 @@ struct lk_column {
     const char *name;      /* CSV and JSON key, with unit suffix, e.g. "step_s"; static storage */
     const char *heading;   /* for people, e.g. "step"; static storage */
     enum lk_dimension dim; /* of the numbers, in base units */
-    int digits;            /* LK_DIM_NONE: decimals in text output; -1: as an integer or %g */
+    int digits; /* decimals in text output, LK_DIM_NONE only; -1: integers whole, others with 4
+                   significant digits */
 };
 
 struct lk_table {
@@ -45,18 +46,19 @@ enum lk_status lk_table_row(struct lk_table *t);
 enum lk_status lk_table_number(struct lk_table *t, const char *column, double v);
 enum lk_status lk_table_text(struct lk_table *t, const char *column, const char *fmt, ...)
     __attribute__((format(printf, 3, 4)));
-/* A text as it is; NULL makes the cell empty. */
+/* Set a cell to a text as it is; NULL makes it empty. */
 enum lk_status lk_table_word(struct lk_table *t, const char *column, const char *text);
 enum lk_status lk_table_note(struct lk_table *t, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 /*
- * The columns of a table and the values of its rows as one list:
+ * Keep the columns of a table and the values of its rows in one X-macro list, whose entries are
+ * X(name, heading, dim, digits, value):
  *
  *     #define COLUMNS(X) X("rank", "rank", LK_DIM_NONE, -1, (double)k) ...
  *     static const struct lk_column columns[] = {COLUMNS(LK_TABLE_COLUMN)};
  *     COLUMNS(LK_TABLE_CELL) // in a function with `struct lk_table *t` and `out:` (LK_TRY)
  *
- * A value is a number or a text, as of lk_table_number and lk_table_word.
+ * A value is a number, set by lk_table_number, or a char *, set by lk_table_word.
  */
 #define LK_TABLE_COLUMN(name, heading, dim, digits, value) {name, heading, dim, digits},
 #define LK_TABLE_CELL(name, heading, dim, digits, value)                                           \

@@ -1,11 +1,11 @@
 /*
- * Parse and format quantities with units: the only place where text becomes SI units and ns become
- * s.
+ * Parse and format quantities with units, and convert between ns and s. No other file turns text
+ * into SI units.
  *
  * Sizes: B kB MB GB TB (1000) and KiB MiB GiB TiB (1024). Rates: B/s kB/s MB/s GB/s TB/s and bit/s
  * kbit/s Mbit/s Gbit/s Tbit/s (1000 always). Times: ns us ms s min h. Ratios: 1, %. Work: flop
- * kflop Mflop Gflop Tflop Pflop, and the same per s. Power: W kW MW. Price: 1/h (in text also
- * "/h").
+ * kflop Mflop Gflop Tflop Pflop, and the same per s. Power: W kW MW. Price: 1/h in files, /h
+ * behind a number ("2.5 /h"). The names "1" and "1/h" cannot stand behind a number.
  *
  * A number is decimal with a point in every locale; blanks may stand before the unit. A bare number
  * is in the dimension's base unit (B, B/s, s, 1, flop/s). Trailing junk, hex, NaN, infinity and
@@ -59,9 +59,9 @@ enum lk_status lk_parse_double(const char *text, double *out);
 enum lk_status lk_parse_factor_at(const char *text, int64_t max_at, int64_t *out_at,
                                   double *out_factor);
 
-/* Conversions between the ns of traces and the s of models. */
+/* Convert the ns of traces to the s of models. */
 double lk_s_from_ns(uint64_t ns);
-/* Round to the nearest ns; negative and NaN give 0, too large gives UINT64_MAX. */
+/* Convert s to the nearest ns; negative and NaN give 0, too large gives UINT64_MAX. */
 uint64_t lk_ns_from_s(double s);
 
 #endif

@@ -17,14 +17,15 @@
 
 /*
  * Environment variable that our own launcher sets to the directory that a rank writes to. Under
- * another launcher a rank uses --out, which then must be one directory on all hosts, and rank 0
- * makes the traces.
+ * another launcher it is not set: a rank then writes to --out, which must be one directory that all
+ * hosts share, and rank 0 makes the traces from all ranks' spans.
  */
 #define RUN_DIR_ENV "LOCKSTEP_RUN_DIR"
 
 /*
- * Run the rank to its end. Files: DIR/rank%d.spans, and by rank 0 DIR/result.json (run_grid.h).
- * LK_EREPORTED: our launcher has the text, and tells it once for all ranks.
+ * Run the rank to its end. It writes DIR/rank%d.spans, and rank 0 also DIR/result.json
+ * (run_grid.h). LK_EREPORTED: the rank failed and has sent the error text to our own launcher,
+ * which prints it once for all ranks.
  */
 enum lk_status run_rank(const struct run_options *o, const struct lk_rank_env *env);
 
@@ -38,15 +39,15 @@ struct run_record {
     struct lk_span_file *spans;   /* NULL: no trace */
     struct lk_nvtx *nvtx;         /* NULL: no ranges for a tool */
     struct lk_cupti *gpu;         /* NULL: no records of a GPU */
-    bool gpu_needed;              /* asked for by name: losing them is a failure */
-    char gpu_records[1024];       /* their source, or why there are none; "": no GPU */
-    struct gpu_state state;       /* clock, power and throttling of the GPU */
+    bool gpu_needed;        /* the user asked for GPU records by name: losing them is an error */
+    char gpu_records[1024]; /* where they come from, or why there are none; "": no GPU */
+    struct gpu_state state; /* clock, power and throttling of the GPU */
 };
 
 /*
- * Make the recorder with the sinks that the options ask for; the spans go to DIR/rank%d.spans. c
- * is what the rank will train. Collective over the store's ranks. Call run_record_stop after a
- * failure, too.
+ * Make the recorder with the sinks that the options ask for; the spans go to DIR/rank%d.spans. c is
+ * the configuration of the training to be recorded. All ranks of the store have to make this call.
+ * Call run_record_stop even when it fails.
  */
 enum lk_status run_record_start(struct run_record *r, const struct run_options *o,
                                 const struct lk_rank_env *env, struct lk_store *store,

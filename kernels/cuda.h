@@ -1,13 +1,13 @@
 /*
- * The context that launches CUDA kernels: lk_op.cuda takes it beside the arguments.
+ * The context in which CUDA kernels are launched: lk_op.cuda takes it beside the arguments.
  *
- * Each stream that ops are launched on has its own, since kernels use the workspace. No CUDA type
- * appears here, so that files without CUDA can include it.
+ * Each stream needs its own context, because the kernels of a stream share its workspace. No CUDA
+ * type appears here, so that files without CUDA can include it.
  *
- * Elements: lk_real buffers hold `real`: float, or bfloat16 with sums, statistics and the
- * optimizer's weights in float (lk_wide). Products of floats are tf32 on the tensor cores: the
- * factors keep 10 bits of mantissa, sums are float32. That is torch's
- * set_float32_matmul_precision("high"), not its default.
+ * The context's `real` is the element type of lk_real buffers, float32 or bfloat16. Buffers of
+ * lk_wide (sums, statistics, the optimizer's weights) are float32 in both cases. Products of
+ * float32 matrices run as tf32 on the tensor cores: the factors keep 10 bits of mantissa, sums are
+ * float32. That is torch's set_float32_matmul_precision("high"), not its default.
  */
 #ifndef LK_KERNELS_CUDA_H
 #define LK_KERNELS_CUDA_H

@@ -1,4 +1,7 @@
-/* Private to kernels/: the implementations behind the rows of kernels/ops.c. */
+/*
+ * The implementations of the ops, which the rows of kernels/ops.c point to, and the loops that they
+ * share. Private to kernels/.
+ */
 #ifndef LK_KERNELS_IMPL_H
 #define LK_KERNELS_IMPL_H
 
@@ -13,10 +16,10 @@ LK_OP_LIST(LK_OP_IMPL_)
 #undef LK_OP_IMPL_
 
 /*
- * ---- For the float32 ops: reductions in 16 lanes (lanes.c) ----
+ * ---- Reductions of float32 in 16 lanes (lanes.c), for the cpu ops ----
  *
- * Element i goes to lane i % 16, and the lanes are added as a tree. The order is fixed, so that a
- * sum has the same bits whatever the machine's vector width, and the compiler may vectorise it
+ * A sum adds element i to lane i % 16, and then adds the lanes as a tree. This order is fixed, so a
+ * sum has the same bits whatever the machine's vector width, and the compiler can vectorise it
  * without reordering.
  */
 
@@ -24,19 +27,20 @@ enum { LK_LANES = 16 };
 
 /* Return the sum of the lanes. */
 float lk_lanes_total(const float lanes[LK_LANES]);
+/* Return the sum of x, or of the products x[i] * y[i]; 0 when n is 0. */
 float lk_lanes_sum(const float *x, size_t n);
 float lk_lanes_dot(const float *x, const float *y, size_t n);
-/* Return the maximum. NaN is ignored, unless x(0) is NaN. pre: n > 0. */
+/* Return the maximum. A NaN is ignored, but one in x[0] makes the result NaN. pre: n > 0. */
 float lk_lanes_max(const float *x, size_t n);
 
 /*
- * ---- And the matrix product c = alpha * op(a) * op(b) + beta * c (gemm.c) ----
+ * ---- The matrix product c = alpha * op(a) * op(b) + beta * c (gemm.c), for the cpu ops ----
  *
- * Float32, row major: op(a) is (m, k), op(b) is (k, n). Uses OpenBLAS if the build has it, our own
- * blocked loops otherwise.
+ * Matrices are float32 and row major: op(a) is (m, k), op(b) is (k, n). The product runs in
+ * OpenBLAS if the build has it, else in our own blocked loops.
  */
 
-/* A factor as it is stored: (m, k) or (k, n), or transposed. */
+/* Factor a or b as it is stored: as op(a) or op(b), or as its transpose. */
 struct lk_factor {
     const float *at;
     size_t stride; /* row stride in elements */

@@ -5,7 +5,7 @@
  * Three implementations share the arguments:
  *   cpu   float32, for use on CPUs (matrix products by BLAS, if the build has it)
  *   ref   float64, naive loops: the definition. Its buffers hold doubles.
- *   cuda  enqueues the CUDA kernels (kernels/cuda.h), or NULL in a build without CUDA
+ *   cuda  enqueues CUDA kernels (kernels/cuda.h); NULL in a build without CUDA
  * A device runs one of them; lk_device_real_bytes returns the element size of its buffers.
  *
  *     LK_LAUNCH(stream, gelu_forward, .out = out, .in = in, .n = n);
@@ -35,7 +35,8 @@ typedef void lk_wide;
 
 struct lk_cuda;
 
-/* The cost of an op. A timed device takes max(flops, bytes at its rates) + seconds. */
+/* The cost of an op. On a timed device, an op takes the longer of flops and bytes at the device's
+ * rates, plus seconds. */
 struct lk_op_cost {
     double flops;   /* a multiply and an add count as two */
     double bytes;   /* read and written, each buffer once */
@@ -282,7 +283,7 @@ struct lk_cross_entropy_backward_args {
     const int32_t *targets;
     size_t rows, vocab, target_stride;
     size_t stride; /* of logits and dlogits */
-    double seed;   /* d(loss) */
+    double seed;   /* gradient of the loss */
 };
 
 /* ---- Optimizers: all parameters in one launch, updated in place, as torch.optim does ---- */
@@ -294,7 +295,7 @@ struct lk_optim_tensor {
     lk_wide *m, *v;  /* state, zeroed before the first step; sgd: m is the momentum or NULL, no v */
     const lk_real *grad;
     size_t n;
-    size_t first_chunk; /* chunks of LK_OPTIM_CHUNK elements in all tensors before this one */
+    size_t first_chunk; /* number of its first chunk: the chunks of all tensors before it */
     double weight_decay;
 };
 /* Elements that one GPU thread block updates: a tensor is cut into such chunks, the last one
@@ -360,7 +361,7 @@ struct lk_cast_from_wire_args {
     enum lk_dtype dtype;
 };
 
-/* An op that computes nothing and costs this time: a timed device waits. For replayed jobs. */
+/* An op that computes nothing; a timed device waits this long. For replayed jobs and probes. */
 struct lk_wait_args {
     double seconds;
 };
@@ -369,8 +370,8 @@ struct lk_wait_args {
  * ---- Surrogates for a collective, for a machine with a single GPU ----
  *
  * On cuda they take the same resources from other kernels as a collective of NCCL: `ctas` thread
- * blocks, each occupying a multiprocessor (kernels/stand_in.cu). On other devices hold only costs
- * its time, and move copies.
+ * blocks, each occupying a multiprocessor (kernels/stand_in.cu). On other devices hold only takes
+ * the time that it costs, and move copies.
  */
 
 /* Surrogate for a collective that waits this long for a late rank. */

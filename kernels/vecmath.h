@@ -70,8 +70,8 @@ static inline float lk_vecmath_f32_from_bf16(uint16_t x)
     return value;
 }
 
-/* Convert as lk_f16_from_f32 and lk_f32_from_f16 do; by the compiler's own type, if it has one,
- * which needs one instruction for a vector of them. */
+/* Convert as lk_f16_from_f32 and lk_f32_from_f16 do. A compiler that has _Float16 converts a vector
+ * with one instruction. */
 #ifdef __FLT16_MAX__
 static inline uint16_t lk_vecmath_f16_from_f32(float x)
 {

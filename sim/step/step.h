@@ -1,13 +1,13 @@
 /*
- * The step model holds one configuration's training step, ready to be simulated: compute times,
- * collectives with their cost, slowdowns and the straggler law. The event engine
- * (sim/step/engine.h) and the closed form (sim/step/closed_form.h) compute step times from it.
+ * The step model describes the training step of one configuration: compute times, collectives with
+ * their cost, slowdowns and the straggler law. The event engine (sim/step/engine.h) and the closed
+ * form (sim/step/closed_form.h) compute step times from it.
  *
- * A rank's program is a line of positions. A micro-batch waits for its input, then has its forward
- * at 0..1 and its backward at 1..2. The last micro-batch of a step also has the optimizer at 2..3
- * and then the host gap; 3 + p is position p of the next step's first micro-batch. A collective may
- * start when the program has reached its `ready`, and compute blocks at its `need` until it has
- * ended. Examples:
+ * A position says how far a rank is in a micro-batch: its forward runs from 0 to 1, its backward
+ * from 1 to 2, and in the last micro-batch of a step the optimizer from 2 to 3, after which comes
+ * the host gap. Position 3 + p is position p of the next step's first micro-batch. A rank waits for
+ * its input before position 0. A collective may start on a rank when its compute has reached the
+ * collective's `ready`; compute blocks at `need` until the collective has ended. Examples:
  *
  *   gradient bucket (DDP)                   ready 1 + share of backward       need 2
  *   SyncBatchNorm at a, blocking            ready a                           need a
@@ -17,7 +17,9 @@
  *   FSDP: a unit's gradients                ready where it has run            need 2
  *
  * All ranks have one communication stream, which runs the collectives in the order of their list.
- * For rank r, step s and collective k:
+ * gamma_wait is the slowdown of compute while a collective waits for its last rank, gamma_wire
+ * while the collective moves bytes; delta is that of the collective by compute, kappa that of
+ * compute by other ranks on the same node. For rank r, step s and collective k:
  *
  *   start(r,s)  = done(r,s-1) + input wait
  *   arrival     = max(ready(r,k), end(k-1));  begin(k) = max over r of arrival
@@ -27,8 +29,8 @@
  *   done(r,s)   = end of the optimizer (1+kappa) and of what is needed after it + host gap
  *   F_r, B_r    = forward and backward times (1 + rank + node + transient + common effect)
  *
- * Time is integer ns: a duration is rounded once, when it enters. A slowdown 1 + g is a whole
- * number of 2^-20, so that work and time convert without rounding twice.
+ * Time is integer ns: a duration is rounded once, when the plan is made or drawn. A slowdown 1 + g
+ * is a multiple of 2^-20, so that work and time convert without rounding twice.
  */
 #ifndef LK_SIM_STEP_H
 #define LK_SIM_STEP_H
@@ -51,8 +53,8 @@ struct lk_straggler_law {
 #define LK_STRAGGLER_FIELD_(field, text, max, help) double field;
     LK_STRAGGLER_LIST(LK_STRAGGLER_FIELD_)
 #undef LK_STRAGGLER_FIELD_
-    int link_nodes; /* nodes that the costs were measured on, so that they contain the slowest of
-                     * these nodes' links; 0: costs are those of equal links */
+    int link_nodes; /* number of nodes that the costs were measured on: they already contain the
+                     * slowest of these nodes' links. 0: costs are those of equal links */
 };
 
 /* Where backward and optimizer begin, and where a step ends. */
@@ -63,41 +65,42 @@ struct lk_straggler_law {
 struct lk_step_coll {
     enum lk_coll coll;
     uint64_t bytes;         /* see base/coll.h */
-    double ready;           /* 0..3 */
-    double need;            /* 0..5, less than ready + 3 */
+    double ready;           /* position 0..3 */
+    double need;            /* position 0..5, less than ready + 3 */
     double cost_s;          /* without delta */
     bool every_micro_batch; /* else on the step's last one only; pre: need <= 2 */
     bool inside;            /* its ranks share a node: links between nodes do not slow it */
-    int bucket;             /* its number in traces; -1: no gradient bucket */
+    int bucket;             /* number of the gradient bucket in traces; -1: it is none */
 };
 
 struct lk_step_model {
     int ranks, nodes;
-    int accumulation;              /* micro-batches a step */
-    double forward_s, backward_s;  /* a micro-batch */
-    double optimizer_s, gap_s;     /* a step */
-    double input_s;                /* fixed wait a micro-batch */
-    double load_s;                 /* time to prepare a micro-batch; waited for when depth is 0 */
-    int prefetch_depth;            /* micro-batches prepared ahead */
+    int accumulation;             /* micro-batches a step */
+    double forward_s, backward_s; /* of a micro-batch */
+    double optimizer_s, gap_s;    /* of a step */
+    double input_s;               /* fixed input wait of a micro-batch */
+    double load_s;                /* loader's time to prepare one; depth 0: the rank waits for it */
+    int prefetch_depth;           /* micro-batches prepared ahead */
     double gamma_wait, gamma_wire; /* see above */
     double delta, kappa;
     struct lk_straggler_law law;
     /*
-     * (optional, borrowed) Known effects of each rank and node, which replace the law's draws;
-     * NaN: unknown. node_link is a factor of time, which the costs contain; the others are effects
-     * on compute, of which a rank's goes before its node's.
+     * (optional, borrowed) Known effects, one for each rank or node, which replace the law's draws;
+     * NaN: unknown. A slowness is a relative effect on compute time; a rank's known slowness
+     * replaces that of its node, too. node_link is the factor on the time of a node's link, which
+     * the costs already contain.
      */
     const double *rank_slowness, *node_slowness, *node_link;
     /*
-     * The collectives in the order of the stream; borrowed. None is needed before all up to it may
-     * be ready.
+     * (borrowed) The collectives in the order of the stream. pre: `need` of each is at or after its
+     * own `ready` and that of all before it, else compute and stream would deadlock.
      */
     const struct lk_step_coll *colls;
     size_t n_colls;
 };
 
 struct lk_sim_request {
-    int steps;     /* counted ones; LK_SIM_WARMUP go before them */
+    int steps;     /* that count; LK_SIM_WARMUP more go before them */
     uint64_t seed; /* of all draws */
 };
 enum { LK_SIM_WARMUP = 2 }; /* steady state from step 3 */
@@ -112,19 +115,20 @@ void lk_sim_result_fini(struct lk_sim_result *r); /* zeroes it; safe on a zeroed
 
 /* ---- What engine and closed form share ---- */
 
-/* 1 + g as a multiple of 2^-20. */
+/* A slowdown 1 + g is an integer in units of 2^-20: LK_SLOWDOWN_ONE is no slowdown. */
 enum { LK_SLOWDOWN_BITS = 20 };
 enum { LK_SLOWDOWN_ONE = 1 << LK_SLOWDOWN_BITS };
 
 __extension__ typedef unsigned __int128 lk_step_wide_;
 
-/* Below these limits (18 minutes of work, a slowdown of 16) products stay within 64 bits. */
+/* Work and slowdowns below these limits (18 minutes, 16) have products within 64 bits. */
 #define LK_STEP_NARROW_WORK_     (1ULL << 40)
 #define LK_STEP_NARROW_SLOWDOWN_ (16ULL << LK_SLOWDOWN_BITS)
 
 /*
- * Return the ns that work takes, rounded up. lk_slowdown_work_ns is its inverse: w =
- * work(time(w)). They are inline, since engine and closed form spend their time here.
+ * Return the ns that work takes under a slowdown, rounded up. lk_slowdown_work_ns is the inverse:
+ * it returns the work done in a time, rounded down, so that w = work(time(w)). Both are inline,
+ * since engine and closed form spend their time here.
  */
 static inline uint64_t lk_slowdown_time_ns(uint64_t work_ns, uint64_t slow)
 {
@@ -144,7 +148,7 @@ static inline uint64_t lk_slowdown_work_ns(uint64_t elapsed_ns, uint64_t slow)
     return (uint64_t)(((lk_step_wide_)elapsed_ns << LK_SLOWDOWN_BITS) / slow);
 }
 
-/* Return the part of a duration after which this share of it is done. */
+/* Return a share of a duration, rounded to ns and at most the duration. */
 static inline uint64_t lk_step_share_ns(uint64_t duration_ns, double share)
 {
     uint64_t ns = (uint64_t)(int64_t)((double)(int64_t)duration_ns * share + 0.5);
@@ -153,39 +157,39 @@ static inline uint64_t lk_step_share_ns(uint64_t duration_ns, double share)
 }
 
 /*
- * The collectives of one kind of micro-batch: those that are not their step's last, or the last
- * ones. A model with accumulation 1 has only the latter.
+ * The collectives of one kind of micro-batch. There are two kinds: the last of a step, and all
+ * others, which a model with accumulation 1 does not have.
  */
 struct lk_step_list {
     size_t *coll; /* n indices, in the order of the stream */
     size_t n;
-    double *block;    /* n + 1: no program passes this while collective i is the next to end; the
-                       * smallest need from i on, infinite at n */
+    double *block;    /* n + 1: while collective i is the next to end, no rank's compute passes
+                       * position block[i], the smallest need from i on; infinite at n */
     size_t *by_ready; /* the same indices by ready, ties in the order of the stream */
 };
 
 /*
- * The loader of one rank: with depth d, batch i can be started once batch i - d was taken. The
- * ring `taken_ns` holds the last d times.
+ * The loader of one rank. With prefetch depth d it starts batch i once the rank has taken batch
+ * i - d; the ring taken_ns holds the last d times at which the rank took one.
  */
 struct lk_step_loader {
     uint64_t done_ns; /* when the loader finished its last batch */
     uint64_t *taken_ns;
 };
 
-/* Sums over ranks and steps, in ns, from which the waterfall is made. */
+/* Sums over ranks and counted steps, in ns, from which the waterfall is made. */
 struct lk_step_sums {
     uint64_t compute_ns; /* forward and backward with the rank's effects and kappa */
     uint64_t kappa_ns;
-    uint64_t overlap_ns; /* what gamma added to compute */
+    uint64_t overlap_ns; /* what gamma_wait and gamma_wire added to compute */
     uint64_t input_ns;
     uint64_t straggler_ns, wire_ns; /* exposed: a rank was blocked until a collective ended */
     uint64_t *step_ns;              /* each counted step, summed over ranks */
 };
 
 /*
- * A plan is the model in ns, with the persistent effects drawn, and the state of a run that engine
- * and closed form both keep.
+ * A plan is the model in ns with the effects drawn that last the whole run, and that state of the
+ * run that both engine and closed form need.
  */
 struct lk_step_plan {
     const struct lk_step_model *model; /* borrowed, outlives the plan */
@@ -194,20 +198,20 @@ struct lk_step_plan {
     uint64_t optimizer_ns, gap_ns, input_ns, load_ns;
     uint64_t slowdown_wait, slowdown_wire, slowdown_delta;
     uint64_t *cost_ns;            /* n_colls */
-    struct lk_step_list lists[2]; /* of micro-batches that end no step, and that do */
+    struct lk_step_list lists[2]; /* [0]: of micro-batches that end no step; [1]: that do */
     double *rank_effect;          /* ranks */
     /* The random streams of a micro-batch's draws, and the parameters of their laws. */
     uint64_t transient_stream, tail_stream, common_stream;
-    double tail_scale, tail_mean; /* the Pareto law's scale; of all micro-batches' tail effects */
-    double transient_sigma, common_sigma; /* of the normals whose exponentials they are */
-    uint64_t common_micro_batch; /* `common` is the effect of this one; UINT64_MAX: of none */
+    double tail_scale, tail_mean; /* the Pareto law's scale; mean tail effect of a micro-batch */
+    double transient_sigma, common_sigma; /* sigmas of the lognormal transient and common effects */
+    uint64_t common_micro_batch; /* the one that `common` was drawn for; UINT64_MAX: none */
     double common;
-    struct lk_step_loader *loaders; /* one a rank; NULL: no rank ever waits for one */
+    struct lk_step_loader *loaders; /* one for each rank; NULL: no loader runs ahead */
     uint64_t *taken_ns;             /* of all loaders */
     struct lk_step_sums sums;
 };
 /*
- * Make the plan. LK_EUSAGE names a value out of range, or a collective that would wait for itself.
+ * Make the plan. LK_EUSAGE names a value out of range, or a collective whose `need` would deadlock.
  */
 enum lk_status lk_step_plan_init(struct lk_step_plan *p, const struct lk_step_model *m,
                                  const struct lk_sim_request *request);
@@ -217,18 +221,18 @@ void lk_step_plan_fini(struct lk_step_plan *p);
 bool lk_step_plan_last(const struct lk_step_plan *p, uint64_t micro_batch);
 
 /*
- * Return the compute of a rank's micro-batch with kappa; the optimizer is 0 except at a step's
- * end.
+ * Draw the compute times of a rank's micro-batch, with kappa; optimizer_ns is 0 except in a step's
+ * last micro-batch.
  */
 struct lk_step_compute {
     uint64_t forward_ns, backward_ns, optimizer_ns;
-    uint64_t kappa_ns; /* the part of forward and backward that is co-location */
+    uint64_t kappa_ns; /* what kappa added to forward and backward */
 };
 struct lk_step_compute lk_step_plan_compute(struct lk_step_plan *p, int rank, uint64_t micro_batch);
-/* Draw the compute of n ranks from `first` on; return the sum of their kappa_ns. */
+/* Draw forward and backward of the n ranks from `first` on; return the sum of their kappa_ns. */
 uint64_t lk_step_plan_draw(struct lk_step_plan *p, uint64_t micro_batch, int first, size_t n,
                            uint64_t *forward_ns, uint64_t *backward_ns);
-/* Return the work before a position; UINT64_MAX for an infinite one. */
+/* Return the ns of compute before a position; UINT64_MAX for one after the optimizer's end. */
 static inline uint64_t lk_step_position_ns(const struct lk_step_compute *c, double position)
 {
     if (position <= LK_STEP_BACKWARD)

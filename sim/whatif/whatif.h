@@ -1,13 +1,19 @@
 /*
- * A what-if: a grid over axes (sim/whatif/axis.h), each point with interval and evidence, beside
- * the current configuration and what each axis is worth alone. Any source of evidence predicts the
- * points (sim/forecast/evidence.h), those on an altered machine too.
+ * A what-if predicts every configuration of a grid, one dimension for each axis that the user
+ * varies (sim/whatif/axis.h), and compares it with the current configuration on as many GPUs. It
+ * also tells what each axis is worth when it alone is moved. A source of evidence
+ * (sim/forecast/evidence.h) predicts the points; an axis may change the configuration or the
+ * machine.
  *
- * Draw i of a source takes the same random numbers throughout, so gains are ratios draw by draw;
- * each gets an error of the model's resolution, a relative sd of LK_PRIOR_BASE_ERROR. Without draws
- * nothing tells which errors two points share: the gain has the error of the less certain of them.
- * The best of a count of GPUs has the highest throughput of those that fit in memory, as far as is
- * known, with a batch inside the measured ones; points that are not surely worse than it are ties.
+ * A point's gain is its throughput over that of the current configuration. Monte Carlo draw i uses
+ * the same random numbers in all points, so the gain's interval is made from the ratios draw by
+ * draw; each ratio also gets a random error with a relative sd of LK_PRIOR_BASE_ERROR, the smallest
+ * difference that the model resolves. A source without draws does not tell which errors two points
+ * share, so there the gain has the error of the less certain point, and the same sd.
+ *
+ * At each count of GPUs one point is the best: that with the highest throughput. Points that do not
+ * fit in memory, as far as that is known, or whose local batch is outside the measured ones, are
+ * not considered. A point that is not surely worse than the best is a tie.
  */
 #ifndef LK_SIM_WHATIF_WHATIF_H
 #define LK_SIM_WHATIF_WHATIF_H
@@ -30,14 +36,14 @@ enum { LK_WHATIF_POINTS_MAX = 20000 };
 struct lk_whatif_request {
     struct {
         const struct lk_axis_value *v; /* borrowed */
-        size_t n;                      /* 0: the axis stays as the job and cluster have it */
+        size_t n;                      /* 0: not varied, as in the job and cluster. GPUS: > 0 */
     } axes[LK_AXIS_COUNT];
-    int64_t global_batch;               /* > 0: strong scaling; accumulation follows */
+    int64_t global_batch;               /* > 0: fixed (strong scaling), sets accumulation; else 0 */
     double level;                       /* of the intervals */
-    const struct lk_plan_request *plan; /* borrowed: memory of a GPU; NULL: the clusters' own */
-    int draws;                          /* of a source that has any: as many as it makes */
+    const struct lk_plan_request *plan; /* borrowed; gives a GPU's memory. NULL: the cluster does */
+    int draws;                          /* Monte Carlo draws that the source makes for a point */
     uint64_t seed;
-    /* (optional) It is called now and then, with points done and points in all. */
+    /* (optional) Called from time to time, with the scenarios predicted so far and in all. */
     void (*progress)(void *user, size_t done, size_t total);
     void *user;
 };
@@ -48,7 +54,7 @@ struct lk_whatif_effect {
     enum lk_axis axis;
     char word[32];
     double step_s;
-    struct lk_gain gain; /* no verdict */
+    struct lk_gain gain; /* without a verdict */
 };
 
 struct lk_whatif {
@@ -57,13 +63,14 @@ struct lk_whatif {
     size_t n_points;
     struct lk_whatif_effect *effects;
     size_t n_effects;
-    size_t n_refused;
+    size_t n_refused; /* points of the grid that were left out */
 };
 
 /*
- * A point that has no evidence or makes no sense is left out, counted and its reason noted. The
- * call fails with that reason when none is left; LK_EUSAGE for a grid above LK_WHATIF_POINTS_MAX,
- * and for an axis of which the source knows too little.
+ * Predict all points and effects. A point that has no evidence or makes no sense is left out and
+ * counted; a note gives the first one's reason. LK_EEVIDENCE, with that reason, when no point is
+ * left; LK_EUSAGE for a grid above LK_WHATIF_POINTS_MAX, for no count of GPUs, for an axis that the
+ * source knows too little for, and for a global batch beside the accumulation axis.
  */
 enum lk_status lk_whatif_run(const struct lk_evidence_source *source,
                              const struct lk_whatif_request *request, struct lk_whatif *out);
