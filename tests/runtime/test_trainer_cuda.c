@@ -376,8 +376,9 @@ START_TEST(any_call_may_fail)
     for (int i = 1; i <= last; i++) {
         enum lk_status st = short_run(prefetch, i, &calls);
 
-        /* The loader's thread may fail at a batch that is no longer needed. */
-        if (prefetch == 0 || st != LK_OK)
+        /* The loader's thread may fail at a batch that is no longer needed. A wait asks as often as
+         * it takes, so this run may have made fewer calls than the first. */
+        if (st != LK_OK || (prefetch == 0 && calls >= i))
             ck_assert_msg(st == LK_ENOMEM, "call %d of %d: %s", i, last,
                           st == LK_OK ? "no error" : lk_error_text());
     }
