@@ -13,7 +13,7 @@
 #include <stdio.h>
 
 /* Write the row of --NAME, whose value goes to a field of the struct T; type is without LK_OPT_.
- * What else the row needs follows, always .help. */
+ * Its other members follow, always .help. */
 #define ROW(...) ROW_(__VA_ARGS__)
 #define ROW_(T, name_, field, type_, ...)                                                          \
     {                                                                                              \

@@ -44,7 +44,7 @@ typedef int lk_nvml_link(struct nvmlDevice_st *device, unsigned int link, unsign
     X(clock,          lk_nvml_kind,     "nvmlDeviceGetClockInfo")                                  \
     X(max_clock,      lk_nvml_kind,     "nvmlDeviceGetMaxClockInfo")                               \
     X(power,          lk_nvml_unsigned, "nvmlDeviceGetPowerUsage")
-/* The same for members that may be NULL: they exist in later drivers only, or may disappear in later
+/* These members may be NULL: they exist in later drivers only, or may disappear in later
  * ones. Degrees C, mW, mJ; 1 for an active link; the PCIe of GPU and slot together. */
 #define LK_NVML_SOMETIMES_LIST(X)                                                                  \
     X(device_of_mig,   lk_nvml_of_mig,   "nvmlDeviceGetDeviceHandleFromMigDeviceHandle")           \

@@ -356,7 +356,7 @@ static void thread_sleep(struct thread_stream *t, struct lk_deadline deadline)
     pthread_mutex_unlock(&t->lock);
 }
 
-/* What the tables of cpu and timed share. */
+/* The devices cpu and timed share these functions. */
 #define THREAD_HOOKS                                                                               \
     .real = LK_F32, .unit_roundoff = 0x1p-24, .device_bytes = sizeof(struct lk_device),            \
     .stream_bytes = sizeof(struct thread_stream), .stream_open = thread_open,                      \

@@ -1,4 +1,4 @@
-/* What all probes share: the clock, agreement, the end; and the probe of collectives. */
+/* All probes share the clock, agreement and the end; and the probe of collectives is here. */
 #include "runtime/probe/probe.h"
 
 #include "base/array.h"

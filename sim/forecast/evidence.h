@@ -46,7 +46,7 @@ void lk_prediction_fini(struct lk_prediction *p); /* zeroes it; safe on a zeroed
 
 struct lk_change;
 
-/* What a source knows of a step; each knows also what those before it know. */
+/* Kinds of knowledge of a step: a source of one kind knows also what those before it know. */
 enum lk_knowledge {
     LK_KNOWS_COUNTS,      /* GPUs, nodes, local batch, accumulation */
     LK_KNOWS_COLLECTIVES, /* gradients and their exchange over the network */

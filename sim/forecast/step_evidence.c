@@ -29,11 +29,11 @@ struct model {
     bool reference_measured;
     struct lk_measured *measured;
     size_t n_measured;
-    /* Of an altered machine. */
+    /* These two belong to an altered machine. */
     struct lk_altered altered;
     struct model *as_is; /* the machine as it is; NULL: this is it */
-    /* Of the machine as it is: measured runs over the model, of the estimate and of each draw;
-     * NULL: not yet known. */
+    /* The machine as it is has its measured runs over its model here, of the estimate and of each
+     * draw; NULL: not yet known. */
     double anchor, *anchor_draws;
 };
 

@@ -221,8 +221,7 @@ static void set_activations(const struct lk_job *j, const struct lk_config *c, s
     m->rows[LK_MEMORY_ACTIVATIONS] = scaled(m->per_sample, c->local_batch);
 }
 
-/* What the states of plain DDP leave of the measured fixed part is the runtime's, at any sharding.
- */
+/* The measured fixed part less the states of plain DDP is the runtime's, at any sharding. */
 static void set_runtime_measured(const struct lk_job *j, const struct lk_config *c,
                                  struct lk_memory *m)
 {

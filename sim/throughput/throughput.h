@@ -44,8 +44,8 @@ struct lk_throughput_model {
 
 struct lk_throughput_request {
     const struct lk_throughput_model *model; /* NULL: the table alone */
-    /* Of the machine asked for; 0: those of the table's fullest of several nodes; else the
-     * cluster's; else those of the table's node, at least 8 (DGX and HGX systems, the usual
+    /* GPUs a node of the machine asked for; 0: those of the table's fullest of several nodes; else
+     * the cluster's; else those of the table's node, at least 8 (DGX and HGX systems, the usual
      * server). */
     int gpus_per_node;
     /* Lists that are empty take the values of the row with most GPUs. Caps, draws (of the step

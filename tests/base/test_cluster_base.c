@@ -52,7 +52,7 @@ START_TEST(members_are_inherited_or_replaced)
     ck_assert_double_eq(c.inter.latency_s.value, base.inter.latency_s.value);
     ck_assert_int_eq(c.topology.nics_per_node, base.topology.nics_per_node);
 
-    /* What is written is whole. */
+    /* The written file is whole. */
     ck_assert_int_eq(lk_cluster_write(path, &c), LK_OK);
     lk_cluster_fini(&c);
     ck_assert_msg(get("written.json", &c) == LK_OK, "%s", lk_error_text());

@@ -15,7 +15,7 @@
 
 enum { CASES = 4000, CHUNKS = 8, TENSORS_MAX = 12, COUNTS = 4, DRAWS = 20 };
 
-/* What rounding may take from a bound: durations are whole ns. */
+/* Rounding may take this share from a bound: durations are whole ns. */
 static const double ROUNDING = 1e-5;
 
 static struct lk_quantity known(double v)
