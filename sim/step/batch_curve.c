@@ -201,8 +201,8 @@ static enum lk_status no_evidence(const struct lk_job *j, int local_batch)
     return lk_fail(LK_EEVIDENCE,
                    "job %s: no compute time at local batch %d, and %s to derive it from. The "
                    "cheapest run that would supply it: this job on 1 GPU at local batches %d and "
-                   "%d, by lockstep run with --local-batches %d,%d or, for a program of your own, "
-                   "by lockstep profile at each",
+                   "%d, by lockstep run with --local-batches %d,%d, or times of a program of your "
+                   "own as rows of the job file",
                    j->name, local_batch,
                    j->n_compute ? "only one other batch, without \"flops_per_sample\"," : "no rows",
                    least, most, least, most);
