@@ -18,6 +18,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+enum { ESTIMATE_DRAWS = 2 }; /* as few as a predictor takes: for estimates alone */
+
 struct model {
     const struct lk_job *job;
     const struct lk_cluster *cluster;
@@ -29,6 +31,7 @@ struct model {
     bool reference_measured;
     struct lk_measured *measured;
     size_t n_measured;
+    bool estimates_only; /* back-tests need no interval */
     /* These two belong to an altered machine. */
     struct lk_altered altered;
     struct model *as_is; /* the machine as it is; NULL: this is it */
@@ -207,29 +210,6 @@ static void keep_rest(struct lk_job *v, const struct lk_job *j, const struct lk_
     }
 }
 
-static enum lk_status from_rest(void *self, const struct lk_config *c, bool is_batch,
-                                struct lk_prediction *out)
-{
-    enum lk_status st = LK_OK;
-    const struct model *m = self;
-    struct lk_job rest = {0};
-    struct lk_predictor *p = NULL;
-
-    LK_TRY(view_init(&rest, m->job));
-    keep_rest(&rest, m->job, c, is_batch);
-    if (is_batch ? rest.n_compute < 2 : !rest.n_runs || !rest.n_compute) {
-        st = lk_fail(LK_EEVIDENCE, "job %s: too little is left without it", m->job->name);
-        goto out;
-    }
-    LK_TRY(lk_predictor_create(&rest, m->cluster, &m->options, &p));
-    LK_TRY(lk_predictor_at(p, c, out));
-out:
-    lk_predictor_destroy(p);
-    free(rest.compute);
-    free(rest.runs);
-    return st;
-}
-
 /* Lists the configurations that were run, and the batches of which only the compute was measured.
  */
 static enum lk_status list_measured(struct model *m)
@@ -256,6 +236,66 @@ static enum lk_status list_measured(struct model *m)
     }
     m->n_measured = n;
     return LK_OK;
+}
+
+static struct lk_evidence_source source_of(struct model *m);
+
+/* Back-tests what was measured, and sets the error of the scale from that. */
+static enum lk_status learn_scale_error(struct model *m, struct lk_backtests *out)
+{
+    struct lk_evidence_source source = source_of(m);
+    double prior = lk_prior_value(lk_prior_of_scale(m->cluster->n_points, m->cluster->preset));
+
+    LK_PASS(lk_backtest_run(&source, m->options.level, 0, out));
+    m->options.scale_error = lk_backtest_scale_error(out, prior, &m->options.scale_tests);
+    return LK_OK;
+}
+
+/* As `predict` does from a job that lacks what is held out: what is left is back-tested, too. */
+static enum lk_status learn_from_rest(const struct model *m, const struct lk_job *rest,
+                                      struct lk_predictor_options *out)
+{
+    enum lk_status st = LK_OK;
+    struct model left = {
+        .job = rest, .cluster = m->cluster, .options = m->options, .estimates_only = true};
+    struct lk_backtests b = {0};
+
+    left.options.draws = ESTIMATE_DRAWS;
+    LK_TRY(list_measured(&left));
+    LK_TRY(learn_scale_error(&left, &b));
+    out->scale_error = left.options.scale_error;
+    out->scale_tests = left.options.scale_tests;
+out:
+    lk_backtests_fini(&b);
+    free(left.measured);
+    return st;
+}
+
+static enum lk_status from_rest(void *self, const struct lk_config *c, bool is_batch,
+                                struct lk_prediction *out)
+{
+    enum lk_status st = LK_OK;
+    const struct model *m = self;
+    struct lk_job rest = {0};
+    struct lk_predictor_options options = m->options;
+    struct lk_predictor *p = NULL;
+
+    LK_TRY(view_init(&rest, m->job));
+    keep_rest(&rest, m->job, c, is_batch);
+    if (is_batch ? rest.n_compute < 2 : !rest.n_runs || !rest.n_compute) {
+        st = lk_fail(LK_EEVIDENCE, "job %s: too little is left without it", m->job->name);
+        goto out;
+    }
+    options.scale_error = NAN;
+    if (!m->estimates_only)
+        LK_TRY(learn_from_rest(m, &rest, &options));
+    LK_TRY(lk_predictor_create(&rest, m->cluster, &options, &p));
+    LK_TRY(lk_predictor_at(p, c, out));
+out:
+    lk_predictor_destroy(p);
+    free(rest.compute);
+    free(rest.runs);
+    return st;
 }
 
 /* ---- Names ---- */
@@ -379,19 +419,13 @@ static enum lk_status conclude(const void *self, const struct lk_prediction *poi
 
 /* ---- The whole ---- */
 
-static struct lk_evidence_source source_of(struct model *m);
-
-/* The error of the scale is set by the back-tests, which take the prior's. */
 static enum lk_status prepare(void *self, struct lk_forecast *out)
 {
     enum lk_status st = LK_OK;
     struct model *m = self;
-    struct lk_evidence_source source = source_of(m);
-    double prior = lk_prior_value(lk_prior_of_scale(m->cluster->n_points, m->cluster->preset));
     struct lk_backtests b = {0};
 
-    LK_TRY(lk_backtest_run(&source, m->options.level, 0, &b));
-    m->options.scale_error = lk_backtest_scale_error(&b, prior, &m->options.scale_tests);
+    LK_TRY(learn_scale_error(m, &b));
     if (!m->whatif)
         LK_TRY(lk_backtest_add(&b, out));
     LK_TRY(lk_predictor_create(m->job, m->cluster, &m->options, &m->predictor));
