@@ -65,8 +65,7 @@ static enum lk_status anchor_prediction(const struct model *m, struct lk_predict
 
     LK_TRY(lk_alloc(&sorted, p->n_draws, sizeof *sorted));
     p->step_s *= m->as_is->anchor;
-    for (int l = 0; l < LK_LOSS_COUNT; l++)
-        p->losses_s[l] *= m->as_is->anchor;
+    lk_losses_close(p->losses_s, p->step_s);
     for (size_t d = 0; d < p->n_draws; d++)
         sorted[d] = p->draws_s[d] *= m->as_is->anchor_draws[d];
     e = lk_stats_interval(p->step_s, sorted, p->n_draws, m->options.level);
@@ -302,19 +301,17 @@ out:
 
 static enum lk_status set_names(const struct model *m, struct lk_forecast *out)
 {
-    char like[64];
+    char like[64] = "same local batch and accumulation";
 
-    if (m->global_batch > 0 && !m->whatif)
-        snprintf(like, sizeof like, "global batch %lld", (long long)m->global_batch);
-    else
-        snprintf(like, sizeof like, "%s",
-                 m->whatif ? "plain DDP on the same machine" : "same local batch and accumulation");
+    if (m->global_batch > 0)
+        snprintf(like, sizeof like, "the same global batch %lld", (long long)m->global_batch);
     LK_PASS(lk_strdup(&out->job, m->job->name));
     LK_PASS(lk_strdup(&out->cluster, m->cluster->name));
     LK_PASS(lk_strdup(&out->sample_unit, m->job->sample_unit));
-    return lk_asprintf(&out->reference, "%d GPU%s, %s, %s", m->reference_world_size,
+    return lk_asprintf(&out->reference, "%d GPU%s%s%s, %s", m->reference_world_size,
                        m->reference_world_size == 1 ? "" : "s",
-                       m->reference_measured ? "measured" : "modelled", like);
+                       m->reference_measured ? "" : ", modelled",
+                       m->whatif ? ", plain DDP on the same machine" : "", like);
 }
 
 /* ---- Notes ---- */
