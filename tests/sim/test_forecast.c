@@ -306,17 +306,15 @@ START_TEST(a04_strong_scaling_refers_to_one_reference)
     for (size_t i = 0; i < f.n_points; i++) {
         const struct lk_forecast_point *p = &f.points[i];
 
-        ck_assert_double_eq_tol(p->efficiency,
-                                p->throughput_per_s / f.points[0].throughput_per_s /
-                                    p->config.world_size,
-                                1e-9);
+        ck_assert_double_eq_tol(
+            p->efficiency,
+            p->throughput_per_s / f.points[0].throughput_per_s / p->config.world_size, 1e-9);
     }
     /* The optimizer runs for one micro-batch instead of for four. */
     ck_assert_double_eq_tol(f.points[1].losses_s[LK_LOSS_BATCH],
-                            0.75 * w.job.compute[0].optimizer_s.value,
-                            0.01 * f.points[1].step_s);
-    /* And a third of the compute at batch 8 does not depend on the batch: with 4 samples of 16 it is
-     * there four times as often. */
+                            0.75 * w.job.compute[0].optimizer_s.value, 0.01 * f.points[1].step_s);
+    /* And a third of the compute at batch 8 does not depend on the batch: with 4 of 16 samples it
+     * is there four times as often. */
     ck_assert_double_eq_tol(f.points[2].losses_s[LK_LOSS_BATCH],
                             (w.truth.forward_s + w.truth.backward_s) / 3 * 0.75,
                             0.05 * f.points[2].step_s);
