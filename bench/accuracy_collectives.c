@@ -177,6 +177,12 @@ out:
     return st;
 }
 
+static enum lk_status count_cost(struct scored *scores, const struct nccl_series *s, size_t k,
+                                 const struct lk_cost *cost)
+{
+    return count_at(scores, s, k, cost->seconds * 1e6, cost->lo * 1e6, cost->hi * 1e6);
+}
+
 /* Count all sizes of a series, of which cost has one item each. */
 static enum lk_status count_all(struct scored *scores, const struct nccl_series *s,
                                 const struct lk_cost *cost)
@@ -184,7 +190,7 @@ static enum lk_status count_all(struct scored *scores, const struct nccl_series 
     enum lk_status st = LK_OK;
 
     for (size_t k = 0; k < s->n; k++)
-        LK_TRY(count_at(scores, s, k, cost[k].seconds * 1e6, cost[k].lo * 1e6, cost[k].hi * 1e6));
+        LK_TRY(count_cost(scores, s, k, &cost[k]));
 out:
     return st;
 }
@@ -214,21 +220,41 @@ out:
 
 /* ---- What is predicted ---- */
 
-/* Points of a series, but `skip`, into a cluster that borrows them. */
-static void fill_points(const struct nccl_series *s, size_t skip, struct lk_cluster *c)
+/* The sizes of a table that are known: those from `least` to `most` bytes, but the one at `skip`.
+ */
+struct known {
+    double least, most;
+    size_t skip;
+};
+static const struct known all_sizes = {0, INFINITY, SIZE_MAX};
+
+static bool is_known(const struct nccl_series *s, const struct known *k, size_t i)
+{
+    return s->bytes[i] >= k->least && s->bytes[i] <= k->most && i != k->skip;
+}
+
+/* Points of the known sizes of a series, into a cluster that borrows them. */
+static void fill_points(const struct nccl_series *s, const struct known *k, struct lk_cluster *c)
 {
     static char source[] = "table";
 
     for (size_t i = 0; i < s->n; i++)
-        if (i != skip)
+        if (is_known(s, k, i))
             c->points[c->n_points++] =
                 (struct lk_cluster_point){.coll = s->coll,
-                                          .algo = LK_ALGO_AUTO,
+                                          .algo = s->algo,
                                           .timing = LK_TIMING_BACK_TO_BACK,
                                           .ranks = s->ranks,
                                           .nodes = s->nodes,
                                           .bytes = (uint64_t)s->bytes[i],
                                           .time_s = {s->us[i] * 1e-6, NAN, NAN, 1, source}};
+}
+
+/* Return true for two tables of one collective between the nodes of one source's known machine. */
+static bool is_same_machine(const struct nccl_series *a, const struct nccl_series *b)
+{
+    return a->machine >= 0 && a->machine == b->machine && !strcmp(a->source, b->source) &&
+           a->coll == b->coll && a->nodes > 1 && b->nodes > 1;
 }
 
 static enum lk_status eval(const struct lk_cluster *c, const struct lk_nccl_factors *rows,
@@ -242,8 +268,8 @@ static enum lk_status eval(const struct lk_cluster *c, const struct lk_nccl_fact
         uint64_t bytes = (uint64_t)s->bytes[i];
 
         if (only == SIZE_MAX || i == only)
-            LK_TRY(lk_cost_eval(m, s->coll, c->n_points ? LK_ALGO_AUTO : s->algo, s->ranks,
-                                s->nodes, &bytes, 1, &out[only == SIZE_MAX ? i : 0]));
+            LK_TRY(lk_cost_eval(m, s->coll, s->algo, s->ranks, s->nodes, &bytes, 1,
+                                &out[only == SIZE_MAX ? i : 0]));
     }
 out:
     lk_cost_model_destroy(m);
@@ -303,7 +329,7 @@ static enum lk_status measured_sizes(const struct tables *t, struct scored *ours
 
         c.points = t->points;
         c.n_points = 0;
-        fill_points(s, SIZE_MAX, &c);
+        fill_points(s, &all_sizes, &c);
         LK_TRY(eval(&c, NULL, s, SIZE_MAX, t->cost));
         for (size_t k = 0; k < s->n; k++)
             LK_TRY(count_at(ours, s, k, cost[k].seconds * 1e6, cost[k].lo * (1e6 - 1e-3),
@@ -330,12 +356,87 @@ static enum lk_status left_out_sizes(const struct tables *t, struct scored *ours
 
             c.points = t->points;
             c.n_points = 0;
-            fill_points(s, k, &c);
+            fill_points(s, &(struct known){0, INFINITY, k}, &c);
             LK_TRY(eval(&c, NULL, s, k, &cost));
-            LK_TRY(count_at(ours, s, k, cost.seconds * 1e6, cost.lo * 1e6, cost.hi * 1e6));
+            LK_TRY(count_cost(ours, s, k, &cost));
             near = s->us[k - 1] * s->bytes[k] / s->bytes[k - 1];
             LK_TRY(count_at(nearest, s, k, near, near, near));
         }
+    }
+out:
+    return st;
+}
+
+/*
+ * Predict the sizes of each table outside a part of it that a sweep might have had; beside it from
+ * the preset alone.
+ */
+static enum lk_status outside_the_sweep(const struct tables *t, struct scored *ours,
+                                        struct scored *preset)
+{
+    static const struct known sweeps[] = {
+        {512e6, INFINITY, SIZE_MAX}, {0, 1 << 20, SIZE_MAX}, {1 << 20, 64 << 20, SIZE_MAX}};
+    enum lk_status st = LK_OK;
+    struct lk_nccl_factors rows[LK_NCCL_FABRIC_COUNT];
+
+    for (size_t i = 0; i < t->n; i++) {
+        const struct nccl_series *s = &t->s[i];
+        struct lk_cost *alone = t->cost + s->n;
+
+        if (s->machine < 0)
+            continue;
+        make_rows(t, s->source, rows);
+        LK_TRY(eval(&s->cluster, rows, s, SIZE_MAX, alone));
+        for (size_t j = 0; j < LK_COUNT(sweeps); j++) {
+            struct lk_cluster c = s->cluster;
+
+            c.points = t->points;
+            c.n_points = 0;
+            fill_points(s, &sweeps[j], &c);
+            if (c.n_points < 2)
+                continue;
+            LK_TRY(eval(&c, rows, s, SIZE_MAX, t->cost));
+            for (size_t k = 0; k < s->n; k++) {
+                if (is_known(s, &sweeps[j], k))
+                    continue;
+                LK_TRY(count_cost(ours, s, k, &t->cost[k]));
+                LK_TRY(count_cost(preset, s, k, &alone[k]));
+            }
+        }
+    }
+out:
+    return st;
+}
+
+/*
+ * Predict each count of nodes from the smallest of its source and machine that has several nodes;
+ * beside it from the preset alone.
+ */
+static enum lk_status carried(const struct tables *t, struct scored *ours, struct scored *preset)
+{
+    enum lk_status st = LK_OK;
+    struct lk_nccl_factors rows[LK_NCCL_FABRIC_COUNT];
+
+    for (size_t i = 0; i < t->n; i++) {
+        const struct nccl_series *s = &t->s[i];
+        struct lk_cluster c = s->cluster;
+        int least = s->ranks;
+
+        c.points = t->points;
+        c.n_points = 0;
+        for (size_t j = 0; j < t->n; j++)
+            if (is_same_machine(s, &t->s[j]) && t->s[j].ranks < least)
+                least = t->s[j].ranks;
+        for (size_t j = 0; least < s->ranks && j < t->n; j++)
+            if (is_same_machine(s, &t->s[j]) && t->s[j].ranks == least)
+                fill_points(&t->s[j], &all_sizes, &c);
+        if (!c.n_points)
+            continue;
+        make_rows(t, s->source, rows);
+        LK_TRY(eval(&c, rows, s, SIZE_MAX, t->cost));
+        LK_TRY(count_all(ours, s, t->cost));
+        LK_TRY(eval(&s->cluster, rows, s, SIZE_MAX, t->cost));
+        LK_TRY(count_all(preset, s, t->cost));
     }
 out:
     return st;
@@ -355,13 +456,12 @@ static enum lk_status left_out_ranks(const struct tables *t, struct scored *ours
 
         c.points = t->points;
         c.n_points = 0;
-        for (size_t j = 0; s->machine >= 0 && j < t->n; j++) {
+        for (size_t j = 0; j < t->n; j++) {
             const struct nccl_series *o = &t->s[j];
 
-            if (strcmp(o->source, s->source) || o->machine != s->machine || o->coll != s->coll ||
-                o->ranks == s->ranks || s->nodes < 2 || o->nodes < 2)
+            if (!is_same_machine(s, o) || o->ranks == s->ranks)
                 continue;
-            fill_points(o, SIZE_MAX, &c);
+            fill_points(o, &all_sizes, &c);
             if (!near || abs(o->ranks - s->ranks) < abs(near->ranks - s->ranks))
                 near = o;
         }
@@ -433,10 +533,18 @@ static enum lk_status print_all(const struct tables *t, bool csv, FILE *points)
     LK_TRY(print_scores("left-out sizes", a, csv));
     LK_TRY(print_scores("  proportional from the next", b, csv));
     a->points = points;
+    LK_TRY(outside_the_sweep(t, a, b));
+    LK_TRY(print_scores("sizes outside the sweep", a, csv));
+    LK_TRY(print_scores("  preset alone, there", b, csv));
+    a->points = points;
     LK_TRY(left_out_ranks(t, a, b, c));
     LK_TRY(print_scores("left-out rank counts", a, csv));
     LK_TRY(print_scores("  time of the nearest count", b, csv));
     LK_TRY(print_scores("  alpha-beta", c, csv));
+    a->points = points;
+    LK_TRY(carried(t, a, b));
+    LK_TRY(print_scores("carried from the smallest count", a, csv));
+    LK_TRY(print_scores("  preset alone, there", b, csv));
     a->points = points;
     LK_TRY(preset_alone(t, a, b));
     LK_TRY(print_scores("preset alone", a, csv));

@@ -75,29 +75,38 @@ static void grade(const struct level *l, struct lk_coll_key at, double bytes, st
     c->hi = c->seconds * exp(LK_Z90 * sd);
 }
 
+/* Set the time of a size by a set. Return its sd, beside that of the set's points. */
+static double eval_set(const struct level *l, const struct lk_coll_set *s, double bytes,
+                       struct lk_cost *out)
+{
+    struct lk_coll_modelled at = lk_coll_model_of_set(l->model, s, bytes);
+    double outside = fmax(s->bytes[0] / bytes, bytes / s->bytes[s->n - 1]);
+
+    out->seconds = at.seconds;
+    if (outside > fmax(out->extrapolation, 1 + SAME_SIZE)) {
+        out->extrapolation = outside;
+        out->extrapolates_bytes = true;
+    }
+    return at.error;
+}
+
 static void eval_measured(const struct level *l, const struct lk_coll_set *s, double bytes,
                           struct lk_cost *out)
 {
-    double last = s->bytes[s->n - 1];
     enum lk_evidence evidence = LK_EVIDENCE_INTERPOLATED;
+    double error;
 
     *out = (struct lk_cost){.extrapolation = 1};
     bytes = fmax(bytes, 1);
-    out->seconds = lk_loglog_curve_at(&s->curve, bytes);
+    error = eval_set(l, s, bytes, out);
     for (size_t i = 0; i < s->n; i++)
         if (fabs(bytes / s->bytes[i] - 1) <= SAME_SIZE)
             evidence = LK_EVIDENCE_MEASURED;
-    if (s->derived)
+    if (s->derived || out->extrapolates_bytes)
         evidence = LK_EVIDENCE_EXTRAPOLATED;
-    if (bytes > last * (1 + SAME_SIZE)) {
-        evidence = LK_EVIDENCE_EXTRAPOLATED;
-        out->extrapolation = bytes / last;
-        out->extrapolates_bytes = true;
-    }
-    grade(l, s->at, bytes, out, evidence,
-          evidence == LK_EVIDENCE_MEASURED
-              ? lk_coll_set_sd(s, bytes)
-              : hypot(lk_coll_set_sd(s, bytes), lk_coll_set_between_sd(s, bytes)));
+    if (evidence != LK_EVIDENCE_MEASURED)
+        error = hypot(error, lk_coll_set_between_sd(s, bytes));
+    grade(l, s->at, bytes, out, evidence, hypot(error, lk_coll_set_sd(s, bytes)));
 }
 
 /* ---- Rescaled from another rank count ---- */
@@ -151,13 +160,15 @@ static enum lk_status eval_rescaled(struct level *l, const struct lk_coll_near *
         s = lk_coll_sets_find(&l->rescaled, at);
     }
     for (size_t i = 0; i < n; i++) {
-        double b = fmax((double)bytes[i], 1);
+        double b = fmax((double)bytes[i], 1), error;
+        bool between = near->set[1] && !from->derived;
 
-        out[i] = (struct lk_cost){.seconds = lk_loglog_curve_at(&s->curve, b),
-                                  .extrapolation = fmax(1, (double)at.ranks / from->at.ranks)};
+        out[i] = (struct lk_cost){.extrapolation = fmax(1, (double)at.ranks / from->at.ranks)};
+        error = eval_set(l, s, b, &out[i]);
         grade(l, at, b, &out[i],
-              near->set[1] && !from->derived ? LK_EVIDENCE_INTERPOLATED : LK_EVIDENCE_EXTRAPOLATED,
-              hypot(lk_coll_set_sd(from, b), s->sd[lk_coll_set_at(s, b)]));
+              between && !out[i].extrapolates_bytes ? LK_EVIDENCE_INTERPOLATED
+                                                    : LK_EVIDENCE_EXTRAPOLATED,
+              hypot(hypot(lk_coll_set_sd(from, b), s->sd[lk_coll_set_at(s, b)]), error));
     }
     return LK_OK;
 }

@@ -3,8 +3,8 @@
  * best of three sources:
  *
  *  1. points measured with this many ranks on this many nodes: a curve over bytes
- *     (loglog_curve.h), which continues at the bandwidth of the largest point and the time of the
- *     smallest;
+ *     (loglog_curve.h). Outside its sizes the model goes on from its end, with an interval that
+ *     widens with the distance (lk_coll_model_of_set);
  *  2. points of the nearest other rank count (of two, if the count lies between them), rescaled
  *     by the model (coll_model.h). The interval widens with every doubling of the ranks and
  *     wherever the regime is in doubt;

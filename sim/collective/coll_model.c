@@ -1,8 +1,8 @@
 /*
  * This file models the collectives of a cluster.
  *
- * Divisions: constants (fits and links) / NCCL / creation / evaluation / rescaling to another rank
- * count / other collectives from an all-reduce.
+ * Divisions: constants (fits and links) / NCCL / creation / evaluation / outside the sizes of a set
+ * / rescaling to another rank count / other collectives from an all-reduce.
  */
 #include "sim/collective/coll_model.h"
 
@@ -23,13 +23,18 @@ struct constants {
     bool fitted;  /* from points of this machine, not from a datasheet */
 };
 
+/* The constants of both models. */
+struct knowledge {
+    struct constants constants[LK_COLL_COUNT][LK_ALGO_COUNT];
+    struct lk_nccl_factors factors[LK_NCCL_FABRIC_COUNT];
+};
+
 struct lk_coll_model {
     const struct lk_coll_sets *sets;
-    struct constants constants[LK_COLL_COUNT][LK_ALGO_COUNT];
-    double error_shift; /* of a draw, in standard deviations */
-    bool has_nccl;      /* the cluster file has what NCCL's model needs */
+    struct knowledge own, datasheet; /* with the cluster's points and fits, and without them */
+    double error_shift;              /* of a draw, in standard deviations */
+    bool has_nccl;                   /* the cluster file has what NCCL's model needs */
     struct lk_nccl_machine machine;
-    struct lk_nccl_factors factors[LK_NCCL_FABRIC_COUNT];
     bool refitted[LK_NCCL_FABRIC_COUNT];
     struct lk_link_rates rates, best_rates; /* in a draw both are the best */
     /*
@@ -97,28 +102,27 @@ static void constants_from_link(struct constants *k, enum lk_link link,
 }
 
 /* Use the constants of the all-reduce's fit with the shape of each other collective. */
-static void constants_from_all_reduce(struct lk_coll_model *m, const struct lk_cluster *c)
+static void constants_from_all_reduce(struct knowledge *k, const struct lk_cluster *c)
 {
     for (int coll = 0; coll < LK_COLL_COUNT; coll++)
         for (int algo = 0; algo < LK_ALGO_COUNT && is_from_all_reduce(c, (enum lk_coll)coll);
              algo++) {
-            m->constants[coll][algo] = m->constants[LK_ALL_REDUCE][algo];
-            m->constants[coll][algo].error = hypot(m->constants[coll][algo].error, DERIVED_ERROR);
+            k->constants[coll][algo] = k->constants[LK_ALL_REDUCE][algo];
+            k->constants[coll][algo].error = hypot(k->constants[coll][algo].error, DERIVED_ERROR);
         }
 }
 
-static void set_constants(struct lk_coll_model *m, const struct lk_cluster *c,
+static void set_constants(struct knowledge *of, const struct lk_cluster *c, bool with_fits,
                           struct lk_coll_shifts by)
 {
     int nics = c->topology.nics_per_node;
 
-    for (size_t i = 0; i < c->n_fits; i++)
-        constants_from_fit(&m->constants[c->fits[i].coll][c->fits[i].algo], &c->fits[i], by);
-    constants_from_all_reduce(m, c);
-    m->error_shift = by.error;
+    for (size_t i = 0; with_fits && i < c->n_fits; i++)
+        constants_from_fit(&of->constants[c->fits[i].coll][c->fits[i].algo], &c->fits[i], by);
+    constants_from_all_reduce(of, c);
     for (int coll = 0; coll < LK_COLL_COUNT; coll++)
         for (int algo = 0; algo < LK_ALGO_COUNT; algo++) {
-            struct constants *k = &m->constants[coll][algo];
+            struct constants *k = &of->constants[coll][algo];
             struct lk_alpha_beta_shape shape;
             double factor;
 
@@ -187,10 +191,11 @@ static enum lk_status set_factors(struct lk_coll_model *m, const struct lk_nccl_
 
     for (int p = 0; p < LK_NCCL_FABRIC_COUNT; p++) {
         enum lk_nccl_fabric fabric = (enum lk_nccl_fabric)p;
-        struct lk_nccl_factors row = prior ? prior[p] : lk_nccl_prior(fabric), *f = &m->factors[p];
+        struct lk_nccl_factors row = prior ? prior[p] : lk_nccl_prior(fabric);
+        struct lk_nccl_factors *f = &m->own.factors[p];
         size_t n = points_of(m, fabric, 1, NULL), every = n / NCCL_POINTS_MAX + 1;
 
-        *f = row;
+        *f = m->datasheet.factors[p] = row;
         if (n) {
             LK_TRY(lk_alloc(&points, n, sizeof *points));
             n = points_of(m, fabric, every, points);
@@ -238,7 +243,9 @@ enum lk_status lk_coll_model_create(const struct lk_cluster *c, const struct lk_
     m->rates = lk_link_rates_of(c, draw != NULL);
     m->best_rates = lk_link_rates_of(c, true);
     set_rate_shares(m);
-    set_constants(m, c, by);
+    m->error_shift = by.error;
+    set_constants(&m->own, c, true, by);
+    set_constants(&m->datasheet, c, false, (struct lk_coll_shifts){0});
     m->has_nccl = lk_nccl_machine_of(c, &m->machine);
     if (m->has_nccl)
         LK_TRY(set_factors(m, prior, draw));
@@ -257,8 +264,8 @@ void lk_coll_model_destroy(struct lk_coll_model *m)
 /* ---- Evaluation ---- */
 
 /* Return the time by NCCL's model; seconds is NaN if the model does not apply. */
-static struct lk_coll_modelled nccl(const struct lk_coll_model *m, struct lk_coll_key at,
-                                    double bytes)
+static struct lk_coll_modelled nccl(const struct lk_coll_model *m, const struct knowledge *k,
+                                    struct lk_coll_key at, double bytes)
 {
     struct lk_coll_modelled out = {.seconds = NAN};
     struct lk_nccl_comm comm;
@@ -267,19 +274,19 @@ static struct lk_coll_modelled nccl(const struct lk_coll_model *m, struct lk_col
     if (!m->has_nccl || !lk_nccl_comm_of(&m->machine, at.ranks, at.nodes, &comm))
         return out;
     fabric = lk_nccl_fabric_of(&comm, m->machine.topology.network);
-    out.seconds = lk_nccl_refit_us(&comm, &m->factors[fabric], at.coll, at.algo, bytes) / MICRO;
-    out.fitted = m->refitted[fabric];
-    out.error = lk_nccl_error(&m->factors[fabric], bytes) * (out.fitted ? REFITTED_SHARE : 1);
-    if (!out.fitted)
+    out.seconds = lk_nccl_refit_us(&comm, &k->factors[fabric], at.coll, at.algo, bytes) / MICRO;
+    out.fitted = k == &m->own && m->refitted[fabric];
+    out.error = lk_nccl_error(&k->factors[fabric], bytes) * (out.fitted ? REFITTED_SHARE : 1);
+    if (k == &m->own && !out.fitted)
         out.seconds *= exp(m->error_shift * out.error);
     return out;
 }
 
 /* Return the time by one algorithm or, for AUTO, by the fastest known. */
-static struct lk_coll_modelled formula(const struct lk_coll_model *m, struct lk_coll_key at,
-                                       double bytes)
+static struct lk_coll_modelled formula(const struct lk_coll_model *m, const struct knowledge *of,
+                                       struct lk_coll_key at, double bytes)
 {
-    struct lk_coll_modelled best = nccl(m, at, bytes);
+    struct lk_coll_modelled best = nccl(m, of, at, bytes);
     double uplinks;
 
     if (!isnan(best.seconds))
@@ -287,7 +294,7 @@ static struct lk_coll_modelled formula(const struct lk_coll_model *m, struct lk_
     uplinks = lk_nccl_uplink_factor(m->machine.topology.nodes_per_switch,
                                     m->machine.oversubscription, at.nodes);
     for (int a = 0; a < LK_ALGO_COUNT; a++) {
-        const struct constants *k = &m->constants[at.coll][a];
+        const struct constants *k = &of->constants[at.coll][a];
         struct lk_alpha_beta_constants constants;
         struct lk_alpha_beta_shape shape;
         double s;
@@ -315,26 +322,135 @@ double lk_coll_model_bound_s(const struct lk_coll_model *m, struct lk_coll_key a
            m->rate_share[at.nodes > 1 ? LK_LINK_INTER : LK_LINK_INTRA];
 }
 
-struct lk_coll_modelled lk_coll_model_at(const struct lk_coll_model *m, struct lk_coll_key at,
-                                         double bytes)
+/* Return the time by what is known, but not below the bound by the links. */
+static struct lk_coll_modelled bounded(const struct lk_coll_model *m, const struct knowledge *of,
+                                       struct lk_coll_key at, double bytes)
 {
-    struct lk_coll_modelled out = formula(m, at, bytes);
+    struct lk_coll_modelled out = formula(m, of, at, bytes);
 
     if (!isnan(out.seconds))
         out.seconds = fmax(out.seconds, lk_coll_model_bound_s(m, at, bytes, false));
     return out;
 }
 
+struct lk_coll_modelled lk_coll_model_at(const struct lk_coll_model *m, struct lk_coll_key at,
+                                         double bytes)
+{
+    return bounded(m, &m->own, at, bytes);
+}
+
 /* Return true if NCCL's model, and not alpha-beta, gives the time. */
 static bool by_nccl(const struct lk_coll_model *m, struct lk_coll_key at)
 {
-    return !isnan(nccl(m, at, 1).seconds);
+    return !isnan(nccl(m, &m->own, at, 1).seconds);
 }
 
-/* ---- Rescaling to another rank count ---- */
+/* ---- Outside the sizes of a set ---- */
 
 /* Either of two estimates may be right: the error is the distance from their mean. */
 static const double DIFFERENCE_SHARE = 0.5;
+
+/*
+ * How far NCCL's model is off the nearest measured size holds for sizes near it: the difference
+ * halves in SHIFT_OCTAVES octaves of bytes, since other algorithms follow. The error grows to that
+ * of a datasheet alone, half of it in DOUBT_OCTAVES. Both are from sizes outside a part of public
+ * tables (bench/accuracy_collectives, "sizes outside the sweep").
+ */
+static const double SHIFT_OCTAVES = 1.4, DOUBT_OCTAVES = 0.5;
+
+/* Return the error (ln) of a datasheet alone, of alpha-beta the one of a network of unknown kind.
+ */
+static double datasheet_error(const struct lk_coll_model *m, struct lk_coll_key at, double bytes)
+{
+    struct lk_coll_modelled by_nccl = nccl(m, &m->datasheet, at, bytes);
+    enum lk_nccl_fabric other =
+        at.nodes > 1 ? LK_NCCL_OVER + (int)LK_NETWORK_UNKNOWN : LK_NCCL_IN_PCI;
+    struct lk_nccl_factors row = lk_nccl_prior(other);
+
+    return isnan(by_nccl.seconds) ? lk_nccl_error(&row, bytes) : by_nccl.error;
+}
+
+/*
+ * Return ln of the seconds by what is known, moved to meet `end_s` at `end` bytes; NaN without a
+ * model. Alpha-beta has no algorithms that follow one another, so that it is moved as a whole.
+ */
+static double moved_to_meet(const struct lk_coll_model *m, const struct knowledge *of,
+                            struct lk_coll_key at, double bytes, double end, double end_s)
+{
+    double off = log(end_s / bounded(m, of, at, end).seconds);
+
+    if (!isnan(nccl(m, of, at, bytes).seconds))
+        off *= exp2(-fabs(log2(bytes / end)) / SHIFT_OCTAVES);
+    return log(bounded(m, of, at, bytes).seconds) + off;
+}
+
+/* Return the slope at point i in logarithms, which is the share of its time that bytes take. */
+static double bytes_share(const struct lk_coll_set *s, size_t i)
+{
+    size_t a = i ? i - 1 : 0, b = i + 1 < s->n ? i + 1 : i;
+
+    if (a == b)
+        return 0;
+    return fmin(1, fmax(0, log(s->seconds[b] / s->seconds[a]) / log(s->bytes[b] / s->bytes[a])));
+}
+
+/*
+ * Return the error (ln) of a time outside the sizes of a set. One algorithm's share of bytes in its
+ * time grows with them: below the sizes its time falls by no greater slope than at their end, and
+ * above them it grows by no lesser one; the error is at most half of what this leaves open.
+ * NCCL's algorithms follow one another, so that nothing bounds their error but a datasheet's.
+ */
+static double outside_error(const struct lk_coll_model *m, const struct lk_coll_set *s,
+                            double bytes, double octaves)
+{
+    double error = datasheet_error(m, s->at, bytes), slope;
+
+    if (by_nccl(m, s->at))
+        return error * (1 - exp2(-octaves / DOUBT_OCTAVES));
+    if (s->n < 2)
+        return error;
+    slope = bytes < s->bytes[0] ? bytes_share(s, 0) : 1 - bytes_share(s, s->n - 1);
+    return fmin(error, DIFFERENCE_SHARE * slope * octaves * log(2));
+}
+
+/*
+ * Return the time at any size of a set, before the shifts of a draw. The points move all constants,
+ * also those of algorithms that only other sizes use, which the datasheet may know better: outside
+ * the sizes the time is the mean of both in the logarithm.
+ */
+static struct lk_coll_modelled of_set(const struct lk_coll_model *m, const struct lk_coll_set *s,
+                                      double bytes)
+{
+    double end = fmin(fmax(bytes, s->bytes[0]), s->bytes[s->n - 1]);
+    double end_s = lk_loglog_curve_at(&s->curve, end), octaves = fabs(log2(bytes / end)), own,
+           other;
+    struct lk_coll_modelled out = {.seconds = lk_loglog_curve_at(&s->curve, bytes)};
+
+    if (!(octaves > 0))
+        return out;
+    own = moved_to_meet(m, &m->own, s->at, bytes, end, end_s);
+    other = moved_to_meet(m, &m->datasheet, s->at, bytes, end, end_s);
+    if (isnan(other))
+        other = isnan(own) ? log(out.seconds) : own;
+    if (isnan(own))
+        own = other;
+    out.seconds = exp((own + other) / 2);
+    out.error = hypot(outside_error(m, s, bytes, octaves), DIFFERENCE_SHARE * fabs(own - other));
+    return out;
+}
+
+struct lk_coll_modelled lk_coll_model_of_set(const struct lk_coll_model *m,
+                                             const struct lk_coll_set *s, double bytes)
+{
+    struct lk_coll_modelled out = of_set(m, s, bytes);
+    double bound_s = lk_coll_model_bound_s(m, s->at, bytes, false);
+
+    if (out.error > 0)
+        out.seconds = fmax(out.seconds * exp(m->error_shift * out.error), bound_s);
+    return out;
+}
+
+/* ---- Rescaling to another rank count ---- */
 
 /*
  * Rescale a ring's measured time of point i to another rank count. This applies where only
@@ -359,7 +475,7 @@ static double rescale_ring(const struct lk_coll_model *m, const struct lk_coll_s
     double bytes = from->bytes[i], ratio = (double)at.ranks / from->at.ranks;
     double chunk_bytes = fmax(1, bytes / ratio);
     double here = lk_coll_model_at(m, at, bytes).seconds;
-    double by_chunk = lk_loglog_curve_at(&from->curve, chunk_bytes) * here /
+    double by_chunk = of_set(m, from, chunk_bytes).seconds * here /
                       lk_coll_model_at(m, from->at, chunk_bytes).seconds;
     double by_bytes = from->seconds[i] * here / lk_coll_model_at(m, from->at, bytes).seconds;
 
@@ -379,7 +495,8 @@ static enum lk_status rescale_by_nccl(const struct lk_coll_model *m, const struc
     lk_nccl_comm_of(&m->machine, at.ranks, at.nodes, &comm);
     lk_nccl_comm_of(&m->machine, from->at.ranks, from->at.nodes, &measured.comm);
     fabric = lk_nccl_fabric_of(&comm, m->machine.topology.network);
-    return lk_nccl_rescale(&comm, &measured, &m->factors[fabric], at.coll, at.algo, seconds, sd);
+    return lk_nccl_rescale(&comm, &measured, &m->own.factors[fabric], at.coll, at.algo, seconds,
+                           sd);
 }
 
 enum lk_status lk_coll_model_rescale(const struct lk_coll_model *m, const struct lk_coll_set *from,
@@ -410,16 +527,6 @@ enum lk_status lk_coll_model_rescale(const struct lk_coll_model *m, const struct
 
 /* The sd of the logarithm where bytes take all the time, and its increase where the launch does. */
 static const double BYTES_SD = 0.12, LAUNCH_SD = 0.3;
-
-/* Return the slope at point i in logarithms, which is the share of its time that bytes take. */
-static double bytes_share(const struct lk_coll_set *s, size_t i)
-{
-    size_t a = i ? i - 1 : 0, b = i + 1 < s->n ? i + 1 : i;
-
-    if (a == b)
-        return 0;
-    return fmin(1, fmax(0, log(s->seconds[b] / s->seconds[a]) / log(s->bytes[b] / s->bytes[a])));
-}
 
 static enum lk_status add_from_all_reduce(const struct lk_coll_model *m,
                                           const struct lk_coll_set *from, enum lk_coll coll,

@@ -51,6 +51,14 @@ struct lk_coll_modelled lk_coll_model_at(const struct lk_coll_model *m, struct l
  */
 enum lk_status lk_coll_model_rescale(const struct lk_coll_model *m, const struct lk_coll_set *from,
                                      struct lk_coll_key at, double *seconds, double *sd);
+/*
+ * Return the time at any size of a set that was measured or rescaled: between its sizes its curve,
+ * outside them the model moved to meet the curve at the nearest size. error is of the logarithm,
+ * beside that of the set's points; it grows from 0 with the distance in bytes. Where no model
+ * applies, the time is flat below the sizes and proportional to bytes above.
+ */
+struct lk_coll_modelled lk_coll_model_of_set(const struct lk_coll_model *m,
+                                             const struct lk_coll_set *s, double bytes);
 /* Return the least seconds that the links allow; `best` takes the upper end of their rates. */
 double lk_coll_model_bound_s(const struct lk_coll_model *m, struct lk_coll_key at, double bytes,
                              bool best);

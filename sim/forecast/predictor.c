@@ -223,6 +223,8 @@ void lk_predictor_grade(const struct lk_predictor *p, const struct lk_config_mod
     }
     append_reach(text, &joint, world_size, "gpus");
     append_reach(text, &joint, m->batch_extrapolation, "local batch");
+    if (!strstr(text, "bytes")) /* the model's own text may say it */
+        append_reach(text, &joint, m->bytes_extrapolation, "bytes");
     append_reach(text, &joint, runs.accumulation, "accumulation");
     append_reach(text, &joint, runs.cap, "bucket cap");
 }

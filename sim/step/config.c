@@ -205,6 +205,9 @@ static void weaken(struct lk_config_model *m, enum lk_evidence evidence, double 
         snprintf(m->evidence_text, sizeof m->evidence_text, "%s", lk_evidence_name(evidence));
 }
 
+/* Costs below this share of the largest do not change the grade: a counter, a last bucket. */
+static const double GRADED_SHARE = 0.01;
+
 /* Grade the evidence of a cost. */
 static void grade_cost(struct lk_config_model *m, enum lk_coll coll, const struct lk_cost *c)
 {
@@ -212,7 +215,8 @@ static void grade_cost(struct lk_config_model *m, enum lk_coll coll, const struc
 
     snprintf(axis, sizeof axis, "%s %s", coll == LK_ALL_REDUCE ? "all-reduce" : lk_coll_name(coll),
              c->extrapolates_bytes ? "bytes" : "ranks");
-    m->cost_extrapolation = fmax(m->cost_extrapolation, c->extrapolation);
+    if (c->extrapolates_bytes)
+        m->bytes_extrapolation = fmax(m->bytes_extrapolation, c->extrapolation);
     weaken(m, c->evidence == LK_EVIDENCE_MEASURED ? LK_EVIDENCE_INTERPOLATED : c->evidence,
            c->extrapolation, axis);
 }
@@ -223,6 +227,7 @@ static enum lk_status set_costs(struct lk_config_model *m, const struct lk_cost_
     enum lk_status st = LK_OK;
     struct lk_cost *costs = NULL;
     size_t n = m->step.n_colls, end;
+    double largest_s = 0;
 
     LK_TRY(lk_alloc(&costs, n, sizeof *costs));
     for (size_t i = 0; i < n; i = end) {
@@ -234,12 +239,14 @@ static enum lk_status set_costs(struct lk_config_model *m, const struct lk_cost_
                             v->step.coll == LK_ALL_REDUCE ? m->algo : LK_ALGO_AUTO, v->ranks,
                             v->nodes, &m->bytes[i], end - i, &costs[i]));
     }
+    for (size_t i = 0; i < n; i++)
+        largest_s = fmax(largest_s, costs[i].seconds);
     for (size_t i = 0; i < n; i++) {
         const struct lk_volume_coll *v = &m->volume.colls[m->order[i]];
         double hook_s = isnan(m->memory_Bps) ? 0 : v->memory_bytes / m->memory_Bps;
 
         m->colls[m->order[i]].cost_s = costs[i].seconds / v->period + hook_s;
-        if (grade)
+        if (grade && costs[i].seconds >= GRADED_SHARE * largest_s)
             grade_cost(m, v->step.coll, &costs[i]);
     }
 out:
@@ -310,7 +317,7 @@ enum lk_status lk_config_model_init(struct lk_config_model *m, const struct lk_j
     struct lk_known_stragglers fitted = {0};
     double micro_measured = j->accumulation > 0 ? j->accumulation : 1;
 
-    *m = (struct lk_config_model){.cost_extrapolation = 1, .async_slowdown = 1};
+    *m = (struct lk_config_model){.bytes_extrapolation = 1, .async_slowdown = 1};
     LK_TRY(lk_batch_curve_at(j, config->local_batch, &p));
     m->step = (struct lk_step_model){
         .ranks = config->world_size,

@@ -54,7 +54,7 @@ struct lk_config_model {
     double memory_Bps; /* of the device; NaN: not known */
     enum lk_evidence evidence;
     char evidence_text[64];
-    double batch_extrapolation, cost_extrapolation; /* extrapolation factors; 1: none */
+    double batch_extrapolation, bytes_extrapolation; /* extrapolation factors; 1: none */
     double batch_sd;   /* relative, of the compute time: the error of batch_extrapolation */
     double compute_sd; /* relative uncertainty of the compute time */
     bool rank_sd_assumed, transient_assumed, overlap_unknown, kappa_unknown;

@@ -1,0 +1,126 @@
+/* Collectives outside the sizes that were measured: parts of a real table predict the rest. */
+#include "base/array.h"
+#include "base/preset.h"
+#include "sim/collective/coll_cost.h"
+#include "tests/rigs/suite.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* All-reduces of 8 H100 on NVSwitch, us: github.com/aws-samples/awsome-distributed-training,
+ * micro-benchmarks/nccl-tests/aws-batch/README.md. */
+static const struct {
+    uint64_t bytes;
+    double us;
+} h100[] = {
+    {16384, 17.46},        {65536, 19.09},        {262144, 20.27},    {524288, 21.17},
+    {1048576, 28.56},      {4194304, 55.44},      {16777216, 124},    {67108864, 326.6},
+    {268435456, 1121.4},   {536870912, 2165.3},   {1073741824, 4253}, {2147483648, 8463.7},
+    {4294967296, 15791.0}, {8589934592, 31289.0},
+};
+
+/* Read the preset and add the table's sizes from `least` to `most`. */
+static void h100_init(uint64_t least, uint64_t most, struct lk_cluster *c)
+{
+    char *path = NULL;
+
+    ck_assert_int_eq(lk_preset_find(NULL, "dgx-h100", &path), LK_OK);
+    lk_cluster_init(c);
+    ck_assert_msg(lk_cluster_read(path, c) == LK_OK, "%s", lk_error_text());
+    free(path);
+    c->preset = false;
+    ck_assert_int_eq(lk_alloc(&c->points, LK_COUNT(h100), sizeof *c->points), LK_OK);
+    for (size_t i = 0; i < LK_COUNT(h100); i++) {
+        struct lk_cluster_point *p = &c->points[c->n_points];
+
+        if (h100[i].bytes < least || h100[i].bytes > most)
+            continue;
+        *p = (struct lk_cluster_point){
+            LK_ALL_REDUCE, LK_ALGO_AUTO,      LK_TIMING_BACK_TO_BACK, 8, 1,
+            h100[i].bytes, lk_quantity_none()};
+        ck_assert_int_eq(lk_quantity_set(&p->time_s, h100[i].us * 1e-6, NAN, NAN, 1, "log"), LK_OK);
+        c->n_points++;
+    }
+}
+
+static struct lk_cost cost_at(const struct lk_cluster *c, uint64_t bytes)
+{
+    struct lk_cost_model *m = NULL;
+    struct lk_cost out;
+
+    ck_assert_int_eq(lk_cost_model_create(c, NULL, NULL, &m), LK_OK);
+    ck_assert_int_eq(lk_cost_eval(m, LK_ALL_REDUCE, LK_ALGO_AUTO, 8, 1, &bytes, 1, &out), LK_OK);
+    lk_cost_model_destroy(m);
+    return out;
+}
+
+/* Parts of the table; what remains is predicted with at most twice the error of the preset alone.
+ */
+static const struct {
+    uint64_t least, most;
+} parts[] = {{512 << 20, UINT64_MAX}, {0, 1 << 20}, {1 << 20, 64 << 20}};
+
+START_TEST(a02_outside_the_measured_sizes_the_model_meets_the_table)
+{
+    uint64_t least = parts[_i].least, most = parts[_i].most;
+    struct lk_cluster c, preset;
+    double ours = 0, alone = 0, n = 0;
+
+    h100_init(least, most, &c);
+    h100_init(1, 0, &preset);
+    for (size_t i = 0; i < LK_COUNT(h100); i++) {
+        struct lk_cost cost = cost_at(&c, h100[i].bytes);
+        double us = h100[i].us, first = (double)c.points[0].bytes / (double)h100[i].bytes,
+               last = (double)h100[i].bytes / (double)c.points[c.n_points - 1].bytes;
+
+        if (h100[i].bytes >= least && h100[i].bytes <= most) {
+            ck_assert_int_eq(cost.evidence, LK_EVIDENCE_MEASURED);
+            continue;
+        }
+        ck_assert_int_eq(cost.evidence, LK_EVIDENCE_EXTRAPOLATED);
+        ck_assert(cost.extrapolates_bytes);
+        ck_assert_double_eq_tol(cost.extrapolation, fmax(first, last), 1e-9);
+        ck_assert_msg(cost.lo * 1e6 < us && us < cost.hi * 1e6,
+                      "%llu bytes: %g us, but %g [%g..%g]", (unsigned long long)h100[i].bytes, us,
+                      cost.seconds * 1e6, cost.lo * 1e6, cost.hi * 1e6);
+        ours += fabs(cost.seconds * 1e6 / us - 1);
+        alone += fabs(cost_at(&preset, h100[i].bytes).seconds * 1e6 / us - 1);
+        n++;
+    }
+    ck_assert_msg(ours < 2 * alone, "mean error %g %%, of the preset alone %g %%", 100 * ours / n,
+                  100 * alone / n);
+    lk_cluster_fini(&c);
+    lk_cluster_fini(&preset);
+}
+END_TEST
+
+/* The time goes on from the table's end without a step, and the interval widens with the distance.
+ */
+START_TEST(a02_the_interval_widens_with_the_distance_in_bytes)
+{
+    struct lk_cluster c;
+    struct lk_cost at;
+    double width = 0, seconds;
+
+    h100_init(512 << 20, UINT64_MAX, &c);
+    seconds = cost_at(&c, 512 << 20).seconds;
+    for (uint64_t bytes = (512 << 20) - 1; bytes >= 1 << 20; bytes /= 2) {
+        at = cost_at(&c, bytes);
+        if (bytes > 511 << 20)
+            ck_assert_double_eq_tol(at.seconds / seconds, 1, 1e-6);
+        ck_assert_double_lt(at.seconds, seconds);
+        ck_assert_double_gt(at.hi / at.lo, width);
+        seconds = at.seconds;
+        width = at.hi / at.lo;
+    }
+    ck_assert_double_gt(width, 4);
+    lk_cluster_fini(&c);
+}
+END_TEST
+
+SUITE(coll_sizes, c)
+{
+    tcase_add_loop_test(c, a02_outside_the_measured_sizes_the_model_meets_the_table, 0,
+                        LK_COUNT(parts));
+    tcase_add_test(c, a02_the_interval_widens_with_the_distance_in_bytes);
+}
