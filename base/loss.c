@@ -1,5 +1,7 @@
 #include "base/loss.h"
 
+#include "base/member.h"
+
 #include <math.h>
 
 const struct lk_words lk_loss_words = LK_WORDS("a loss", LK_LOSS_LIST);

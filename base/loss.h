@@ -5,7 +5,6 @@
 #ifndef LK_BASE_LOSS_H
 #define LK_BASE_LOSS_H
 
-#include "base/member.h"
 #include "base/words.h"
 
 #include <stdbool.h>
@@ -31,6 +30,8 @@ enum lk_loss { LK_LOSS_LIST(LK_WORD_VALUE) LK_LOSS_COUNT };
 /* Return a row's key in files, and its text for people; static storage. */
 const char *lk_loss_key(enum lk_loss row);
 const char *lk_loss_text(enum lk_loss row);
+struct lk_record;
+
 extern const struct lk_words lk_loss_words;
 /* An object of LK_LOSS_COUNT doubles by key, s; null: not known. */
 extern const struct lk_record lk_losses_record;

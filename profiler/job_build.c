@@ -1,10 +1,11 @@
-/* Build a job from runs. job_stats.c has the statistics over runs. */
+/* Build a job from runs. */
 #include "profiler/job_build.h"
 
 #include "base/array.h"
 #include "base/noise.h"
 #include "base/run_facts.h"
 #include "profiler/analysis.h"
+#include "profiler/job_stats.h"
 
 #include <math.h>
 #include <stdbool.h>
