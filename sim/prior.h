@@ -34,9 +34,9 @@
  *
  * RESOLUTION is the error of a forecast of how two configurations compare on the same GPUs: the rms
  * of ln(measured / predicted ratio) of two bucket caps, or two accumulations, of one group and rank
- * count on shaped links: 1.8 and 1.9 % in two recordings of 32 pairs, 1.2 to 2.3 % with a group left
- * out, no larger for larger ratios. What the draws of two points have in common cancels in their
- * ratio; this does not.
+ * count on shaped links: 1.8 and 1.9 % in two recordings of 32 pairs, 1.2 to 2.3 % with a group
+ * left out, no larger for larger ratios. What the draws of two points have in common cancels in
+ * their ratio; this does not.
  *
  * BATCH_ERROR and ONE_BATCH_ERROR are errors of one GPU's time at a local batch, for each doubling
  * of the batch, on published_scaling.csv (bench/accuracy_batch prints them and FLOOR_SHARE). The
