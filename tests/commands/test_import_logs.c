@@ -252,6 +252,57 @@ START_TEST(a16_a_missing_fit_says_what_it_lacks)
 }
 END_TEST
 
+/* ---- Sizes beyond the table ---- */
+
+/* Half a GB and more of 8 H100 (the table of tests/sim/test_coll_sizes.c), up to 1 MiB, and all. */
+static const struct sweep {
+    const char *rows;
+    const char *grade;
+} sweeps[] = {
+    {"536870912,2165.3\n1073741824,4253\n4294967296,15791\n8589934592,31289\n", "on bytes"},
+    {"1024,16.4\n16384,17.46\n262144,20.27\n524288,21.17\n1048576,28.56\n", "on bytes"},
+    {"1024,16.4\n65536,19.09\n1048576,28.56\n4194304,55.44\n16777216,124\n67108864,326.6\n"
+     "268435456,1121.4\n",
+     "extrapolated x8 on gpus"},
+};
+
+/* Buckets of 1 MiB and 100 MiB of 480 MB, hidden behind 60 ms: no sweep makes one much better. */
+START_TEST(a02_a_part_of_a_sweep_does_not_flip_the_best_bucket_cap)
+{
+    char *csv = scratch_path(dir, "times.csv"), *job = scratch_path(dir, "job.json");
+    char words[512];
+    const char *line = sweeps[_i].rows;
+    FILE *f = fopen(csv, "w");
+    struct program p;
+
+    ck_assert_ptr_nonnull(f);
+    fprintf(f, "collective,gpus,nodes,bytes,time_us\n");
+    for (; *line; line += strcspn(line, "\n") + 1)
+        fprintf(f, "all_reduce,8,1,%.*s\n", (int)strcspn(line, "\n"), line);
+    ck_assert_int_eq(fclose(f), 0);
+    f = fopen(job, "w");
+    ck_assert_ptr_nonnull(f);
+    fprintf(f, "{\"schema\": \"lockstep-job\", \"version\": 1, \"name\": \"j\", \"gradients\": [");
+    for (int i = 0; i < 48; i++)
+        fprintf(f, "%s{\"name\": \"l%d\", \"elements\": 2500000, \"dtype\": \"float32\"}",
+                i ? ", " : "", i);
+    fprintf(f, "], \"compute\": [{\"local_batch\": 8, \"forward\": {\"value\": 30, \"unit\": "
+               "\"ms\", \"source\": \"x\"}, \"backward\": {\"value\": 60, \"unit\": \"ms\", "
+               "\"source\": \"x\"}}]}\n");
+    ck_assert_int_eq(fclose(f), 0);
+    snprintf(words, sizeof words, "--collectives=%s --base=dgx-h100", csv);
+    p = import(0, words);
+    program_fini(&p);
+    program_run(&p, dir, 0, "predict %s %s --gpus=8 --bucket-cap=1MiB,100MiB --draws=100", job,
+                out);
+    ck_assert_msg(strstr(p.out, sweeps[_i].grade) != NULL, "%s", p.out);
+    ck_assert_msg(strstr(p.out, "within the error") != NULL, "%s", p.out);
+    program_fini(&p);
+    free(csv);
+    free(job);
+}
+END_TEST
+
 SUITE(import_logs, tc)
 {
     tcase_add_checked_fixture(tc, make_dir, remove_dir);
@@ -261,4 +312,6 @@ SUITE(import_logs, tc)
     tcase_add_test(tc, a16_a_log_with_a_blank_operation_is_read);
     tcase_add_test(tc, a16_logs_of_several_collectives_are_read_at_once);
     tcase_add_test(tc, a16_a_missing_fit_says_what_it_lacks);
+    tcase_add_loop_test(tc, a02_a_part_of_a_sweep_does_not_flip_the_best_bucket_cap, 0,
+                        LK_COUNT(sweeps));
 }
