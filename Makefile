@@ -144,7 +144,7 @@ $(BUILD)/tests/nvtx/injection.o: LK_CFLAGS += -fPIC -fvisibility=hidden
 endif
 $(BUILD)/nvtx_injection.so: $(BUILD)/tests/nvtx/injection.o
 	@echo "  LINK  $@"
-	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -shared -o $@ $< -ldl -pthread
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(if $(COVERAGE),--coverage) -shared -o $@ $< -ldl -pthread
 
 # What several of the benchmarks share.
 $(BUILD)/libbench.a: $(BENCH_LIB)

@@ -8,27 +8,14 @@
 #include <stdarg.h>
 #include <string.h>
 
-const struct lk_words lk_loss_words = LK_WORDS("a loss", LK_LOSS_LIST);
 const struct lk_words lk_evidence_words = LK_WORDS("a grade of evidence", LK_EVIDENCE_LIST);
 const struct lk_words lk_verdict_words = LK_WORDS("a verdict", LK_VERDICT_LIST);
-
-static const char *const loss_texts[] = {LK_LOSS_LIST(LK_WORD_THIRD)};
 
 const struct lk_plan lk_plan_none = {
 #define LK_PLAN_NONE_(field, heading, dim, digits) .field = NAN,
     LK_PLAN_LIST(LK_PLAN_NONE_)
 #undef LK_PLAN_NONE_
 };
-
-const char *lk_loss_key(enum lk_loss row)
-{
-    return lk_loss_words.names[row];
-}
-
-const char *lk_loss_text(enum lk_loss row)
-{
-    return loss_texts[row];
-}
 
 bool lk_forecast_same_curve(const struct lk_forecast *f, const struct lk_forecast_point *a,
                             const struct lk_forecast_point *b)
@@ -189,18 +176,6 @@ static const struct lk_member_own axes_of_forecast = {"texts", read_axes, write_
 
 /* ---- Points and back-tests ---- */
 
-#define LOSS(row, key_, text)                                                                      \
-    {.key = (key_),                                                                                \
-     .kind = LK_KIND_NUMBER,                                                                       \
-     .need = LK_NEED_NULLABLE,                                                                     \
-     .offset = (row) * sizeof(double),                                                             \
-     .size = sizeof(double),                                                                       \
-     .help = (text)},
-static const struct lk_member loss_rows[] = {LK_LOSS_LIST(LOSS) LK_MEMBER_END};
-#undef LOSS
-static const struct lk_record losses_record = {
-    .size = LK_LOSS_COUNT * sizeof(double), .rows = loss_rows, .one_line = true};
-
 #define ROW(field, key, ...) LK_MEMBER(struct lk_forecast_point, field, key, __VA_ARGS__)
 static const struct lk_member point_rows[] = {
     ROW(config.world_size, "gpus", INT, REQUIRED, .min = 1, .max = LK_RANKS_MAX, .help = "GPUs"),
@@ -224,7 +199,7 @@ static const struct lk_member point_rows[] = {
     ROW(evidence, "evidence", WORD, REQUIRED, .words = &lk_evidence_words,
         .help = "grade of what it rests on"),
     ROW(evidence_text, "evidence_text", CHARS, REQUIRED, .help = "the same in words"),
-    ROW(losses_s, "losses_s", OBJECT, REQUIRED, .of = &losses_record,
+    ROW(losses_s, "losses_s", OBJECT, REQUIRED, .of = &lk_losses_record,
         .help = "where the step goes, seconds, mean over ranks; they sum to the step"),
     ROW(words, "axes", OWN, OPTIONAL, .own = &words_of_point,
         .help = "a what-if's words, by the names in `axes`"),

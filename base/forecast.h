@@ -9,6 +9,7 @@
 #define LK_BASE_FORECAST_H
 
 #include "base/config.h"
+#include "base/loss.h"
 #include "base/member.h"
 #include "base/status.h"
 #include "base/table.h"
@@ -29,27 +30,6 @@
     X(LK_EVIDENCE_NONE, "none")
 
 enum lk_evidence { LK_EVIDENCE_LIST(LK_WORD_VALUE) };
-
-/*
- * X(row, key, text): the parts that a step's time is split into, s, mean over ranks; a "loss" is
- * time lost, not a training loss. They sum to the step. The profiler measures and the simulator
- * predicts the same rows.
- */
-#define LK_LOSS_LIST(X)                                                                            \
-    X(LK_LOSS_IDEAL, "ideal", "ideal: compute, optimizer, input and gaps of the reference")        \
-    X(LK_LOSS_INPUT, "input", "extra input wait")                                                  \
-    X(LK_LOSS_SLOW_RANK, "slow_rank", "this rank's own slowness")                                  \
-    X(LK_LOSS_COLOCATION, "colocation", "co-location of ranks")                                    \
-    X(LK_LOSS_OVERLAP, "overlap", "overlap slowdown")                                              \
-    X(LK_LOSS_STRAGGLER, "straggler", "exposed straggler wait")                                    \
-    X(LK_LOSS_WIRE, "wire", "exposed queue and wire")                                              \
-    X(LK_LOSS_OPTIMIZER, "optimizer", "growth of the optimizer")                                   \
-    X(LK_LOSS_REST, "rest", "rest")
-
-enum lk_loss { LK_LOSS_LIST(LK_WORD_VALUE) LK_LOSS_COUNT };
-/* Return a row's key in files, and its text for people; static storage. */
-const char *lk_loss_key(enum lk_loss row);
-const char *lk_loss_text(enum lk_loss row);
 
 /*
  * X(field, heading, dimension, digits): numbers that planning adds to a point
@@ -188,7 +168,6 @@ enum lk_status lk_forecast_plan_tables(const struct lk_forecast *f, bool all,
                                        struct lk_table *out[LK_PLAN_TABLES]);
 /* Make forecast.csv: the points' columns and the plan's. */
 enum lk_status lk_forecast_csv_table(const struct lk_forecast *f, struct lk_table **out);
-extern const struct lk_words lk_loss_words;
 LK_WORDS_DECLARE(lk_evidence, enum lk_evidence);
 LK_WORDS_DECLARE(lk_verdict, enum lk_verdict);
 

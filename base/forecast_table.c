@@ -379,7 +379,9 @@ enum lk_status lk_forecast_loss_table(const struct lk_forecast *f, struct lk_tab
                 shown_loss(p, (enum lk_loss)row)));
     }
     LK_TRY(lk_table_note(
-        t, "the losses are those that lockstep analyze measures; rest closes the sum"));
+        t,
+        "the losses are those that lockstep analyze measures, beyond the reference's; ideal over "
+        "step is the efficiency; rest is what the model does not explain of the nearest run"));
     *out = t;
     t = NULL;
 out:

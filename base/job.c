@@ -246,6 +246,9 @@ static const struct lk_member run_rows[] = {
         .count = offsetof(struct lk_job_run, config.world_size),
         .help = "mean seconds of forward and backward a step, of each rank",
         .without = "not known"),
+    ROW(losses_s, "losses_s", OBJECT, OPTIONAL, .of = &lk_losses_optional_record,
+        .help = "where the step goes, seconds, mean over ranks, as `lockstep analyze` says it",
+        .without = "not known"),
     LK_MEMBER_END,
 };
 #undef ROW
@@ -433,7 +436,7 @@ out:
 
 int lk_job_usual_batch(const struct lk_job *j)
 {
-    int best = j->n_compute ? j->compute[0].local_batch : 1;
+    int best = j->n_compute ? j->compute[j->n_compute - 1].local_batch : 1;
     size_t most = 0;
 
     for (size_t i = 0; i < j->n_compute; i++) {

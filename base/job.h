@@ -9,6 +9,7 @@
 
 #include "base/bucket.h"
 #include "base/config.h"
+#include "base/loss.h"
 #include "base/member.h"
 #include "base/quantity.h"
 #include "base/status.h"
@@ -91,6 +92,8 @@ struct lk_job_run {
     size_t n_steps;
     double *rank_compute_s; /* mean forward + backward a step of each rank, world_size of them, or
                                NULL */
+    double losses_s[LK_LOSS_COUNT]; /* where a step went, beyond the job's runs on the fewest GPUs
+                                       (`lockstep analyze`); lk_losses_known: if it was analysed */
 };
 
 /*
@@ -138,7 +141,7 @@ LK_RECORD_FILE(lk_job);
 
 extern const struct lk_words lk_job_optimizer_words, lk_job_recompute_words;
 /* Return the compute row's local batch that most runs have, the smaller one of a tie; without runs,
- * the first row's. */
+ * the largest. */
 int lk_job_usual_batch(const struct lk_job *j);
 /*
  * Set the ready order and the ready times that a job with tensors lacks. A missing ready order is

@@ -122,7 +122,7 @@ static enum lk_status read_evidence(const struct net_run *run, struct lk_job *jo
     LK_TRY(lk_cluster_read(run->cluster, cluster));
     cluster->gpus_per_node = 1;
     cluster->nodes = 0;
-    LK_TRY(known_slow_add(cluster, run->slow_rank, run->slow_link));
+    LK_TRY(known_slow_add(cluster, 0, run->slow_rank, run->slow_link));
 out:
     return st;
 }

@@ -2,6 +2,7 @@
 #include "commands/evidence_inputs.h"
 
 #include "base/array.h"
+#include "base/bounds.h"
 #include "base/gradients.h"
 #include "commands/inputs.h"
 
@@ -74,13 +75,22 @@ enum lk_status evidence_open_table(const struct throughput_options *o, const cha
     return lk_throughput_evidence(&in->table, &in->request, &in->source);
 }
 
+static int most_gpus(const struct lk_predict_request *q)
+{
+    int64_t most = 0;
+
+    for (size_t i = 0; i < q->n_world_sizes; i++)
+        most = q->world_sizes[i] > most ? q->world_sizes[i] : most;
+    return most < LK_RANKS_MAX ? (int)most : LK_RANKS_MAX;
+}
+
 enum lk_status evidence_open_job(const char *const *jobs, size_t n, const char *cluster,
                                  const char *slow_ranks, const char *slow_links,
                                  struct evidence_inputs *in)
 {
     LK_PASS(find_job_of_runs(jobs, n, &in->job));
     LK_PASS(find_cluster(cluster, &in->cluster));
-    LK_PASS(known_slow_add(&in->cluster, slow_ranks, slow_links));
+    LK_PASS(known_slow_add(&in->cluster, most_gpus(&in->request.grid), slow_ranks, slow_links));
     return lk_step_evidence(&in->job, &in->cluster, &in->request.grid, &in->source);
 }
 

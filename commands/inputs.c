@@ -192,10 +192,15 @@ out:
 
 /* ---- Known slow ranks and links ---- */
 
-static enum lk_status check_slow(const struct lk_cluster *c, int at, bool link)
+static enum lk_status check_slow(const struct lk_cluster *c, int at, bool link, int most_gpus)
 {
+    int most = link ? (most_gpus - 1) / c->gpus_per_node + 1 : most_gpus;
+
     if (link && c->nodes && at >= c->nodes)
         return lk_fail(LK_EUSAGE, "node %d: cluster %s has %d, from 0", at, c->name, c->nodes);
+    if (most_gpus && at >= most)
+        return lk_fail(LK_EUSAGE, "%s %d: the most GPUs asked for are %d, %ss 0 to %d",
+                       link ? "node" : "rank", at, most_gpus, link ? "node" : "rank", most - 1);
     for (size_t i = 0; i < c->n_slow; i++)
         if ((link ? c->slow[i].node : c->slow[i].rank) == at &&
             lk_quantity_known(link ? &c->slow[i].link : &c->slow[i].compute))
@@ -203,7 +208,7 @@ static enum lk_status check_slow(const struct lk_cluster *c, int at, bool link)
     return LK_OK;
 }
 
-static enum lk_status add_slow(struct lk_cluster *c, const char *word, bool link,
+static enum lk_status add_slow(struct lk_cluster *c, const char *word, bool link, int most_gpus,
                                const char *option)
 {
     size_t capacity = c->n_slow;
@@ -212,7 +217,7 @@ static enum lk_status add_slow(struct lk_cluster *c, const char *word, bool link
     int64_t at;
 
     LK_PASS(lk_parse_factor_at(word, LK_RANKS_MAX - 1, &at, &factor));
-    LK_PASS(check_slow(c, (int)at, link));
+    LK_PASS(check_slow(c, (int)at, link, most_gpus));
     LK_PASS(lk_array_grow(&c->slow, &capacity, c->n_slow + 1, sizeof *c->slow));
     e = &c->slow[c->n_slow++];
     *e = (struct lk_cluster_slow){.rank = link ? -1 : (int)at, .node = link ? (int)at : -1};
@@ -221,7 +226,7 @@ static enum lk_status add_slow(struct lk_cluster *c, const char *word, bool link
 }
 
 static enum lk_status add_slow_list(struct lk_cluster *c, const char *text, bool link,
-                                    const char *option)
+                                    int most_gpus, const char *option)
 {
     enum lk_status st = LK_OK;
     char *copy = NULL, *rest, *word;
@@ -230,14 +235,15 @@ static enum lk_status add_slow_list(struct lk_cluster *c, const char *text, bool
         return LK_OK;
     LK_TRY(lk_strdup(&copy, text));
     for (rest = copy; (word = strsep(&rest, ","));)
-        LK_TRY(add_slow(c, word, link, option));
+        LK_TRY(add_slow(c, word, link, most_gpus, option));
 out:
     free(copy);
     return lk_fail_context(st, "--%s=%s", option, text);
 }
 
-enum lk_status known_slow_add(struct lk_cluster *c, const char *ranks, const char *links)
+enum lk_status known_slow_add(struct lk_cluster *c, int most_gpus, const char *ranks,
+                              const char *links)
 {
-    LK_PASS(add_slow_list(c, ranks, false, "slow-rank"));
-    return add_slow_list(c, links, true, "slow-link");
+    LK_PASS(add_slow_list(c, ranks, false, most_gpus, "slow-rank"));
+    return add_slow_list(c, links, true, most_gpus, "slow-link");
 }

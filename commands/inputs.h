@@ -34,8 +34,10 @@ enum lk_status find_job_of_runs(const char *const *paths, size_t n, struct lk_jo
 /*
  * Add entries to stragglers.known of a cluster. ranks and links are lists "3:1.25,7:1.1": how many
  * times longer a rank computes, or a node's link takes. NULL adds nothing. LK_EUSAGE names the
- * option whose value is not such a list, or repeats what is known.
+ * option whose value is not such a list, repeats what is known, or names a rank or node that no
+ * forecast on most_gpus GPUs has (0: any).
  */
-enum lk_status known_slow_add(struct lk_cluster *c, const char *ranks, const char *links);
+enum lk_status known_slow_add(struct lk_cluster *c, int most_gpus, const char *ranks,
+                              const char *links);
 
 #endif

@@ -136,6 +136,8 @@ static enum lk_status fill_waterfall(const struct lk_analysis *a, struct lk_tabl
     for (int loss = 0; loss < LK_LOSS_COUNT; loss++) {
         size_t most = 0, least = 0;
 
+        if (loss == LK_LOSS_BATCH)
+            continue; /* a run and its reference have the same local batch */
         for (size_t k = 1; k < run->n; k++) {
             if (a->ranks[k].losses_s[loss] > a->ranks[most].losses_s[loss])
                 most = k;

@@ -1,9 +1,11 @@
-/* Build a job from runs. job_stats.c has the statistics over runs. */
+/* Build a job from runs. */
 #include "profiler/job_build.h"
 
 #include "base/array.h"
 #include "base/noise.h"
 #include "base/run_facts.h"
+#include "profiler/analysis.h"
+#include "profiler/job_stats.h"
 
 #include <math.h>
 #include <stdbool.h>
@@ -289,11 +291,31 @@ static enum lk_status fill_run(const struct lk_run *run, struct lk_job_run *out)
     return LK_OK;
 }
 
+static enum lk_status fill_losses(const struct lk_run_set *set, const struct lk_run *run,
+                                  struct lk_job_run *out)
+{
+    enum lk_status st = LK_OK;
+    const struct lk_run **refs = NULL;
+    struct lk_analysis a = {0};
+
+    LK_TRY(lk_alloc(&refs, set->n, sizeof *refs));
+    LK_TRY(lk_analyze(run, refs, lk_analysis_reference(set, run, refs), &a));
+    memcpy(out->losses_s, a.losses_s, sizeof out->losses_s);
+out:
+    lk_analysis_fini(&a);
+    free(refs);
+    return st;
+}
+
 static enum lk_status fill_runs(const struct lk_run_set *set, struct lk_job *j)
 {
     LK_PASS(lk_alloc(&j->runs, set->n, sizeof *j->runs));
-    for (size_t i = 0; i < set->n; i++)
-        LK_PASS(fill_run(&set->runs[i], &j->runs[j->n_runs++]));
+    for (size_t i = 0; i < set->n; i++) {
+        struct lk_job_run *run = &j->runs[j->n_runs++];
+
+        LK_PASS(fill_run(&set->runs[i], run));
+        LK_PASS(fill_losses(set, &set->runs[i], run));
+    }
     return LK_OK;
 }
 

@@ -18,17 +18,16 @@
  *            BACKWARD range: median over steps of the runs of the smallest world size.
  * ready_order  order of the GRADIENT instants of rank 0 in the last micro-batch of the first step
  *            in the trace, of the first of these runs.
- * runs       every run given, with its step times and each rank's mean compute.
- * optimizer, master_weights, gradient_as_bucket_view  from the options of `lockstep run` in the
- *            trace; traces of other programs leave them unknown.
- * noise_scale  from the counters "local gradient norm" and "gradient norm" of the runs with most
- *            ranks that have them (base/noise.h), repetitions together.
+ * runs       every run given, with its step times, each rank's mean compute, and where its steps
+ * went (profiler/analysis.h, against the run's natural reference among them). optimizer,
+ * master_weights, gradient_as_bucket_view  from the options of `lockstep run` in the trace; traces
+ * of other programs leave them unknown. noise_scale  from the counters "local gradient norm" and
+ * "gradient norm" of the runs with most ranks that have them (base/noise.h), repetitions together.
  */
 #ifndef LK_PROFILER_JOB_BUILD_H
 #define LK_PROFILER_JOB_BUILD_H
 
 #include "base/job.h"
-#include "base/stats.h"
 #include "base/status.h"
 #include "profiler/run_set.h"
 
@@ -37,24 +36,5 @@
 /* Build the job. LK_EEVIDENCE says which runs lack what (steady-state steps, GRADIENT instants);
  * LK_EUSAGE names two runs of different jobs and their difference. */
 enum lk_status lk_job_build(const struct lk_run_set *set, struct lk_job *out);
-
-/* ---- Means and intervals over the steps of several runs, for job_build.c (job_stats.c) ---- */
-
-/*
- * Compute the mean of a part over all steady steps and ranks, s, with its 90 % interval; forward
- * and backward are of a micro-batch, the other parts of the step. The interval is by a bootstrap
- * that draws runs, and in each drawn run blocks of consecutive steps (of about the square root of
- * its length), because neighbouring steps are correlated. With one run it misses the variation
- * between runs. n: steps.
- */
-enum lk_status lk_job_part_mean(const struct lk_run *runs, size_t n_runs, enum lk_part part,
-                                struct lk_estimate *out);
-
-/*
- * Compute the standard deviation of a micro-batch's forward + backward around the mean of its rank
- * and run, relative to that mean; the interval is by the same bootstrap. A single micro-batch gives
- * 0.
- */
-enum lk_status lk_job_transient(const struct lk_run *runs, size_t n_runs, struct lk_estimate *out);
 
 #endif

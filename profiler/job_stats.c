@@ -1,5 +1,5 @@
 /* Means and bootstrap intervals over the steps of several runs. */
-#include "profiler/job_build.h"
+#include "profiler/job_stats.h"
 
 #include "base/array.h"
 #include "base/clock.h"

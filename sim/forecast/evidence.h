@@ -33,14 +33,16 @@ struct lk_prediction {
     int anchor_world_size;                           /* GPUs of the anchor's runs; 0: no anchor */
     int costless_world_size; /* GPUs of a nearer run that the cluster has no cost for; 0: none */
     double anchor_factor;    /* measured over modelled at the anchor; 1: no anchor */
-    double losses_s[LK_LOSS_COUNT]; /* parts of step_s, which they sum to; NaN: not known */
+    double losses_s[LK_LOSS_COUNT]; /* parts of step_s, which they sum to; NaN: not known. What
+                                       the model does not explain of measured steps is the rest */
+    bool losses_measured;           /* by an analysis of these runs, not by the model */
     bool rank_sd_assumed, transient_assumed, overlap_unknown, kappa_unknown;
     double law_s; /* from_rest: the step by the scaling law alone; 0: not known */
 };
 /* Make a prediction of which nothing is known: NaN, no draws. */
 void lk_prediction_init(struct lk_prediction *p, const struct lk_config *c);
-/* Raise an estimate below bound_s to it, with its interval, draws and losses in proportion, and
- * then every end and draw that is below it. */
+/* Raise an estimate below bound_s to it, with its interval and draws in proportion, and then every
+ * end and draw that is below it. */
 void lk_prediction_raise(struct lk_prediction *p);
 void lk_prediction_fini(struct lk_prediction *p); /* zeroes it; safe on a zeroed one */
 

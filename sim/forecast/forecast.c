@@ -120,6 +120,18 @@ out:
 
 /* ---- Reference and efficiency ---- */
 
+/* Returns the local batch of the reference in strong scaling: the largest that was asked for, which
+ * counts that share the global batch may have to go below. */
+static int reference_batch(const struct forecast *f)
+{
+    const struct lk_predict_request *q = f->request;
+    int64_t most = q->n_local_batches ? 0 : f->evidence->current.local_batch;
+
+    for (size_t i = 0; i < q->n_local_batches; i++)
+        most = q->local_batches[i] > most ? q->local_batches[i] : most;
+    return (int)most;
+}
+
 /* Finds the prediction that a configuration's efficiency refers to, or makes it; *out is NULL if
  * none is known. */
 static enum lk_status reference_of(struct forecast *f, const struct lk_config *c,
@@ -134,6 +146,8 @@ static enum lk_status reference_of(struct forecast *f, const struct lk_config *c
     LK_TRY(e->ops->set_reference(e->self, &r));
     if (!r.world_size)
         return LK_OK;
+    if (f->request->global_batch > 0)
+        r.local_batch = reference_batch(f);
     LK_TRY(lk_fail_context(lk_config_split_global(f->request->global_batch, &r),
                            "the reference of the efficiency"));
     *out = find(&f->points, &r);
@@ -150,10 +164,16 @@ out:
     return st;
 }
 
+/* Returns the samples that a GPU computes in a step. */
+static double work(const struct lk_config *c)
+{
+    return lk_config_samples(c) / c->world_size;
+}
+
 /* Returns the throughput of one GPU when a step takes this long. */
 static double rate(const struct lk_config *c, double step_s)
 {
-    return lk_config_samples(c) / c->world_size / step_s;
+    return work(c) / step_s;
 }
 
 /* Returns true if nothing explains an efficiency above 1 but error: the same work a GPU, on more of
@@ -167,11 +187,34 @@ static bool at_most_1(const struct lk_prediction *p, const struct lk_prediction 
            (b->world_size == 1 || (lk_config_same_scheme(a, b) && a->cap_bytes == b->cap_bytes));
 }
 
+/*
+ * Makes the losses those beyond the reference, for the same samples a GPU: the ideal is the step
+ * that the reference would take for them, so that its share of the step is the efficiency. Where
+ * the samples are not dealt to steps and micro-batches alike, the difference of what the ideal
+ * holds is the batch's.
+ */
+static void refer_losses(const struct lk_prediction *p, const struct lk_prediction *r,
+                         double reference_s, struct lk_forecast_point *out)
+{
+    double same = work(&p->config) / work(&r->config), *losses_s = out->losses_s;
+    bool alike = p->config.local_batch == r->config.local_batch &&
+                 p->config.accumulation == r->config.accumulation;
+
+    if (isnan(p->losses_s[LK_LOSS_IDEAL]) || isnan(r->losses_s[LK_LOSS_IDEAL]))
+        return;
+    for (int i = 0; i < LK_LOSS_COUNT; i++)
+        losses_s[i] -= same * r->losses_s[i];
+    losses_s[alike ? LK_LOSS_REST : LK_LOSS_BATCH] += losses_s[LK_LOSS_IDEAL];
+    losses_s[LK_LOSS_IDEAL] = same * reference_s;
+    lk_losses_close(losses_s, out->step_s);
+}
+
 static enum lk_status set_efficiency(const struct lk_prediction *p, const struct lk_prediction *r,
                                      double level, struct lk_forecast_point *out)
 {
     enum lk_status st = LK_OK;
-    double of_reference = rate(&r->config, isnan(r->measured_s) ? r->step_s : r->measured_s);
+    double reference_s = isnan(r->measured_s) ? r->step_s : r->measured_s;
+    double of_reference = rate(&r->config, reference_s);
     double value = rate(&p->config, p->step_s) / of_reference, *ratios = NULL;
     struct lk_estimate e = {.value = value,
                             .lo = rate(&p->config, p->hi_s) / of_reference,
@@ -191,6 +234,7 @@ static enum lk_status set_efficiency(const struct lk_prediction *p, const struct
         e.lo = fmin(1, e.lo);
         e.hi = fmin(1, e.hi);
     }
+    refer_losses(p, r, reference_s, out);
     out->efficiency = e.value;
     out->efficiency_lo = e.lo;
     out->efficiency_hi = e.hi;

@@ -418,17 +418,18 @@ static void set_grade(struct lk_grid_model *m, const struct one *o, int anchor_w
 }
 
 /*
- * Scale the model's losses to the predicted step: the anchor's correction is spread in proportion,
- * as nothing tells which loss it belongs to. A single rank has no others to be slower than, so its
- * slowness counts as ideal.
+ * Take the model's losses; the rest is the anchor's correction, as nothing tells which loss it
+ * belongs to. A single rank has no others to be slower than or to wait for: what the law says of
+ * that counts as ideal.
  */
-static void scale_losses(const struct one *o, struct lk_prediction *p)
+static void take_losses(const struct one *o, struct lk_prediction *p)
 {
-    for (int i = 0; i < LK_LOSS_COUNT; i++)
-        p->losses_s[i] = o->losses_s[i] * p->step_s / o->estimate_s;
+    memcpy(p->losses_s, o->losses_s, sizeof p->losses_s);
+    lk_losses_close(p->losses_s, p->step_s);
     if (p->config.world_size == 1) {
-        p->losses_s[LK_LOSS_IDEAL] += p->losses_s[LK_LOSS_SLOW_RANK];
-        p->losses_s[LK_LOSS_SLOW_RANK] = 0;
+        p->losses_s[LK_LOSS_IDEAL] +=
+            p->losses_s[LK_LOSS_SLOW_RANK] + p->losses_s[LK_LOSS_STRAGGLER];
+        p->losses_s[LK_LOSS_SLOW_RANK] = p->losses_s[LK_LOSS_STRAGGLER] = 0;
     }
 }
 
@@ -491,7 +492,7 @@ enum lk_status lk_grid_model_at(struct lk_grid_model *m, struct lk_prediction *p
     p->anchor_factor = a ? a->factor : 1;
     p->step_s = o.estimate_s * p->anchor_factor;
     draw_all(m, &o, a, p);
-    scale_losses(&o, p);
+    take_losses(&o, p);
     set_assumed(&o, p);
     set_grade(m, &o, p->anchor_world_size, p);
     return set_bound(m, &o, p);

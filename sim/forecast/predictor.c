@@ -166,8 +166,8 @@ void lk_prediction_raise(struct lk_prediction *p)
     p->step_s *= factor;
     p->lo_s = fmax(p->lo_s * factor, p->bound_s);
     p->hi_s *= factor;
-    for (int i = 0; i < LK_LOSS_COUNT; i++)
-        p->losses_s[i] *= factor;
+    if (factor > 1)
+        lk_losses_close(p->losses_s, p->step_s);
     for (size_t i = 0; i < p->n_draws; i++)
         p->draws_s[i] = fmax(p->draws_s[i] * factor, p->bound_s);
 }
@@ -233,8 +233,8 @@ void lk_predictor_grade(const struct lk_predictor *p, const struct lk_config_mod
 
 /*
  * Put the runs of a configuration in the place of its model: the step of a new run, and the
- * interval of the measured mean itself, which lacks the deviation of a new run. The losses stay the
- * model's, whose anchor the runs are.
+ * interval of the measured mean itself, which lacks the deviation of a new run. Where no run says
+ * where its steps went, that stays the model's.
  */
 static enum lk_status set_measured(const struct lk_predictor *p, size_t n_runs,
                                    struct lk_prediction *out)
@@ -262,6 +262,8 @@ static enum lk_status set_measured(const struct lk_predictor *p, size_t n_runs,
     out->evidence = LK_EVIDENCE_MEASURED;
     snprintf(out->evidence_text, sizeof out->evidence_text, "%s",
              lk_evidence_name(LK_EVIDENCE_MEASURED));
+    out->losses_measured = lk_runs_losses(&p->runs, at, out->losses_s);
+    lk_losses_close(out->losses_s, out->step_s);
 out:
     free(means);
     return st;

@@ -18,6 +18,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+enum { ESTIMATE_DRAWS = 2 }; /* as few as a predictor takes: for estimates alone */
+
 struct model {
     const struct lk_job *job;
     const struct lk_cluster *cluster;
@@ -29,6 +31,7 @@ struct model {
     bool reference_measured;
     struct lk_measured *measured;
     size_t n_measured;
+    bool estimates_only; /* back-tests need no interval */
     /* These two belong to an altered machine. */
     struct lk_altered altered;
     struct model *as_is; /* the machine as it is; NULL: this is it */
@@ -62,8 +65,7 @@ static enum lk_status anchor_prediction(const struct model *m, struct lk_predict
 
     LK_TRY(lk_alloc(&sorted, p->n_draws, sizeof *sorted));
     p->step_s *= m->as_is->anchor;
-    for (int l = 0; l < LK_LOSS_COUNT; l++)
-        p->losses_s[l] *= m->as_is->anchor;
+    lk_losses_close(p->losses_s, p->step_s);
     for (size_t d = 0; d < p->n_draws; d++)
         sorted[d] = p->draws_s[d] *= m->as_is->anchor_draws[d];
     e = lk_stats_interval(p->step_s, sorted, p->n_draws, m->options.level);
@@ -207,29 +209,6 @@ static void keep_rest(struct lk_job *v, const struct lk_job *j, const struct lk_
     }
 }
 
-static enum lk_status from_rest(void *self, const struct lk_config *c, bool is_batch,
-                                struct lk_prediction *out)
-{
-    enum lk_status st = LK_OK;
-    const struct model *m = self;
-    struct lk_job rest = {0};
-    struct lk_predictor *p = NULL;
-
-    LK_TRY(view_init(&rest, m->job));
-    keep_rest(&rest, m->job, c, is_batch);
-    if (is_batch ? rest.n_compute < 2 : !rest.n_runs || !rest.n_compute) {
-        st = lk_fail(LK_EEVIDENCE, "job %s: too little is left without it", m->job->name);
-        goto out;
-    }
-    LK_TRY(lk_predictor_create(&rest, m->cluster, &m->options, &p));
-    LK_TRY(lk_predictor_at(p, c, out));
-out:
-    lk_predictor_destroy(p);
-    free(rest.compute);
-    free(rest.runs);
-    return st;
-}
-
 /* Lists the configurations that were run, and the batches of which only the compute was measured.
  */
 static enum lk_status list_measured(struct model *m)
@@ -258,23 +237,81 @@ static enum lk_status list_measured(struct model *m)
     return LK_OK;
 }
 
+static struct lk_evidence_source source_of(struct model *m);
+
+/* Back-tests what was measured, and sets the error of the scale from that. */
+static enum lk_status learn_scale_error(struct model *m, struct lk_backtests *out)
+{
+    struct lk_evidence_source source = source_of(m);
+    double prior = lk_prior_value(lk_prior_of_scale(m->cluster->n_points, m->cluster->preset));
+
+    LK_PASS(lk_backtest_run(&source, m->options.level, 0, out));
+    m->options.scale_error = lk_backtest_scale_error(out, prior, &m->options.scale_tests);
+    return LK_OK;
+}
+
+/* As `predict` does from a job that lacks what is held out: what is left is back-tested, too. */
+static enum lk_status learn_from_rest(const struct model *m, const struct lk_job *rest,
+                                      struct lk_predictor_options *out)
+{
+    enum lk_status st = LK_OK;
+    struct model left = {
+        .job = rest, .cluster = m->cluster, .options = m->options, .estimates_only = true};
+    struct lk_backtests b = {0};
+
+    left.options.draws = ESTIMATE_DRAWS;
+    LK_TRY(list_measured(&left));
+    LK_TRY(learn_scale_error(&left, &b));
+    out->scale_error = left.options.scale_error;
+    out->scale_tests = left.options.scale_tests;
+out:
+    lk_backtests_fini(&b);
+    free(left.measured);
+    return st;
+}
+
+static enum lk_status from_rest(void *self, const struct lk_config *c, bool is_batch,
+                                struct lk_prediction *out)
+{
+    enum lk_status st = LK_OK;
+    const struct model *m = self;
+    struct lk_job rest = {0};
+    struct lk_predictor_options options = m->options;
+    struct lk_predictor *p = NULL;
+
+    LK_TRY(view_init(&rest, m->job));
+    keep_rest(&rest, m->job, c, is_batch);
+    if (is_batch ? rest.n_compute < 2 : !rest.n_runs || !rest.n_compute) {
+        st = lk_fail(LK_EEVIDENCE, "job %s: too little is left without it", m->job->name);
+        goto out;
+    }
+    options.scale_error = NAN;
+    if (!m->estimates_only)
+        LK_TRY(learn_from_rest(m, &rest, &options));
+    LK_TRY(lk_predictor_create(&rest, m->cluster, &options, &p));
+    LK_TRY(lk_predictor_at(p, c, out));
+out:
+    lk_predictor_destroy(p);
+    free(rest.compute);
+    free(rest.runs);
+    return st;
+}
+
 /* ---- Names ---- */
 
 static enum lk_status set_names(const struct model *m, struct lk_forecast *out)
 {
-    char like[64];
+    char like[64] = "same local batch and accumulation";
 
-    if (m->global_batch > 0 && !m->whatif)
-        snprintf(like, sizeof like, "global batch %lld", (long long)m->global_batch);
-    else
-        snprintf(like, sizeof like, "%s",
-                 m->whatif ? "plain DDP on the same machine" : "same local batch and accumulation");
+    if (m->global_batch > 0)
+        snprintf(like, sizeof like, "the same global batch %lld", (long long)m->global_batch);
     LK_PASS(lk_strdup(&out->job, m->job->name));
     LK_PASS(lk_strdup(&out->cluster, m->cluster->name));
     LK_PASS(lk_strdup(&out->sample_unit, m->job->sample_unit));
-    return lk_asprintf(&out->reference, "%d GPU%s, %s, %s", m->reference_world_size,
+    return lk_asprintf(&out->reference, "%d GPU%s%s%s, %s", m->reference_world_size,
                        m->reference_world_size == 1 ? "" : "s",
-                       m->reference_measured ? "measured" : "modelled", like);
+                       m->reference_measured ? "" : ", modelled",
+                       m->whatif ? ", plain DDP on the same machine" : "", like);
 }
 
 /* ---- Notes ---- */
@@ -379,19 +416,13 @@ static enum lk_status conclude(const void *self, const struct lk_prediction *poi
 
 /* ---- The whole ---- */
 
-static struct lk_evidence_source source_of(struct model *m);
-
-/* The error of the scale is set by the back-tests, which take the prior's. */
 static enum lk_status prepare(void *self, struct lk_forecast *out)
 {
     enum lk_status st = LK_OK;
     struct model *m = self;
-    struct lk_evidence_source source = source_of(m);
-    double prior = lk_prior_value(lk_prior_of_scale(m->cluster->n_points, m->cluster->preset));
     struct lk_backtests b = {0};
 
-    LK_TRY(lk_backtest_run(&source, m->options.level, 0, &b));
-    m->options.scale_error = lk_backtest_scale_error(&b, prior, &m->options.scale_tests);
+    LK_TRY(learn_scale_error(m, &b));
     if (!m->whatif)
         LK_TRY(lk_backtest_add(&b, out));
     LK_TRY(lk_predictor_create(m->job, m->cluster, &m->options, &m->predictor));

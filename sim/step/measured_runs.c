@@ -96,6 +96,24 @@ double lk_runs_mean_draw(const struct lk_runs *r, const struct lk_config *at, st
     return mean_of(r, at, g, &n);
 }
 
+bool lk_runs_losses(const struct lk_runs *r, const struct lk_config *at, double *out_s)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < r->job->n_runs; i++) {
+        const struct lk_job_run *run = member(r, at, i);
+
+        if (!run || !lk_losses_known(run->losses_s))
+            continue;
+        for (int l = 0; l < LK_LOSS_COUNT; l++)
+            out_s[l] = n ? out_s[l] + run->losses_s[l] : run->losses_s[l];
+        n++;
+    }
+    for (int l = 0; l < LK_LOSS_COUNT && n; l++)
+        out_s[l] /= (double)n;
+    return n > 0;
+}
+
 /* The range of values that were run. */
 struct range {
     double lo, hi;

@@ -53,6 +53,9 @@ struct lk_runs_extrapolation lk_runs_extrapolation(const struct lk_runs *r,
 
 /* Return the mean step over the runs of a configuration, with equal weights; NaN and 0: no run. */
 double lk_runs_mean(const struct lk_runs *r, const struct lk_config *at, size_t *out_n);
+/* Set the mean over these runs of where their steps went, LK_LOSS_COUNT numbers. Return false if
+ * none of them says it. */
+bool lk_runs_losses(const struct lk_runs *r, const struct lk_config *at, double *out_s);
 /* Return one draw of that mean, resampling the steps of these runs in blocks. */
 double lk_runs_mean_draw(const struct lk_runs *r, const struct lk_config *at, struct lk_rng *g);
 /* Return one draw of the sd between runs. */

@@ -164,6 +164,18 @@ static enum lk_status add_grid(struct lk_whatif_state *w)
     return LK_OK;
 }
 
+/* Returns the local batch of the reference of a global batch: the largest that was asked for. */
+static int reference_batch(const struct lk_whatif_state *w)
+{
+    const struct lk_axis_value *asked = w->request->axes[LK_AXIS_LOCAL_BATCH].v;
+    size_t n = w->request->axes[LK_AXIS_LOCAL_BATCH].n;
+    int most = n ? 0 : w->source->current.local_batch;
+
+    for (size_t i = 0; i < n; i++)
+        most = (int)asked[i].number.value > most ? (int)asked[i].number.value : most;
+    return most;
+}
+
 /* Sets the reference of a point's efficiency: plain DDP on the same machine at the count that the
  * source refers to; gpus 0: none is known. */
 static enum lk_status reference_of(const struct lk_whatif_state *w, const struct lk_scenario *s,
@@ -171,7 +183,8 @@ static enum lk_status reference_of(const struct lk_whatif_state *w, const struct
 {
     *out = *s;
     out->config = w->source->current;
-    out->config.local_batch = s->config.local_batch;
+    out->config.local_batch =
+        w->request->global_batch > 0 ? reference_batch(w) : s->config.local_batch;
     out->config.accumulation = s->config.accumulation;
     out->config.no_sync = s->config.no_sync;
     out->config.grad_dtype = s->config.grad_dtype;

@@ -143,6 +143,19 @@ START_TEST(by_hand)
 }
 END_TEST
 
+/* Without runs the batch that a job uses is the largest that it has the compute of. */
+START_TEST(a09_the_usual_batch)
+{
+    struct lk_job_compute compute[] = {{.local_batch = 1}, {.local_batch = 8}, {.local_batch = 32}};
+    struct lk_job_run run = {.config.local_batch = 8};
+    struct lk_job j = {.compute = compute, .n_compute = LK_COUNT(compute), .runs = &run};
+
+    ck_assert_int_eq(lk_job_usual_batch(&j), 32);
+    j.n_runs = 1;
+    ck_assert_int_eq(lk_job_usual_batch(&j), 8);
+}
+END_TEST
+
 START_TEST(buckets)
 {
     struct lk_bucket_plan plan;
@@ -274,6 +287,7 @@ SUITE(job, c)
 {
     tcase_add_test(c, read_write_read);
     tcase_add_test(c, by_hand);
+    tcase_add_test(c, a09_the_usual_batch);
     tcase_add_test(c, buckets);
     tcase_add_loop_test(c, bad_files, 0, LK_COUNT(bad));
     tcase_add_test(c, sums_do_not_wrap);

@@ -142,6 +142,9 @@ static const struct {
     {"predict job.json cluster.json --gpus=2 --slow-rank=1", 2,
      "--slow-rank=1: '1': expected NUMBER:FACTOR"},
     {"predict job.json cluster.json --gpus=2 --slow-rank=1:0", 2, "factor must be above 0"},
+    {"predict job.json cluster.json --gpus=1,8 --slow-rank=99:1.5", 2, /* A5 of the review */
+     "--slow-rank=99:1.5: rank 99: the most GPUs asked for are 8, ranks 0 to 7"},
+    {"predict job.json cluster.json --gpus=8 --slow-link=8:2", 2, "nodes 0 to 7"},
     {"predict job.json cluster.json --gpus=2 --slow-link=1:2,1:3", 2, "node 1 is known already"},
     {"whatif job.json cluster.json --gpus=2 --slow-link=x:2", 2,
      "--slow-link: 'x' is not a whole number"},

@@ -12,7 +12,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <map>
-#include <string>
 #include <vector>
 
 /* Stacks and shadows live as long as the process. */
@@ -83,7 +82,7 @@ struct {
     void *arg;
     uint32_t launch, block, epoch, warp_epochs[SHIM_WARP];
     int barrier_flag;
-    std::map<std::pair<std::string, int>, array> arrays;
+    std::map<std::pair<const char *, int>, array> arrays; /* by file (its literal) and line */
     array of_launch;
     std::map<const void *, size_t> allowed;
     std::vector<gathered *> gathers[SHIM_WARP];
@@ -102,8 +101,7 @@ struct {
 {
     fiber *f = shim.running;
 
-    __sanitizer_start_switch_fiber(f->state == EXITED ? nullptr : &f->fake_stack,
-                                   shim.scheduler_bottom, shim.scheduler_bytes);
+    __sanitizer_start_switch_fiber(&f->fake_stack, shim.scheduler_bottom, shim.scheduler_bytes);
     jump(shim.scheduler);
 }
 
@@ -123,23 +121,25 @@ void let_go(fiber *f)
     f->got = nullptr;
 }
 
-void fiber_main()
+/* A fiber is one thread of each block in turn. */
+[[noreturn]] void fiber_main()
 {
-    fiber *f = shim.running;
-
     __sanitizer_finish_switch_fiber(nullptr, &shim.scheduler_bottom, &shim.scheduler_bytes);
-    shim.run(shim.arg);
-    f = shim.running;
-    if (!f->copies.empty())
-        shim_found("thread %u of block %u exits without a wait for its asynchronous copies",
-                   f->number, shim.block);
-    f->state = EXITED;
-    let_go(f);
-    back_to_scheduler();
+    for (;;) {
+        fiber *f = shim.running;
+
+        shim.run(shim.arg);
+        if (!f->copies.empty())
+            shim_found("thread %u of block %u exits without a wait for its asynchronous copies",
+                       f->number, shim.block);
+        f->state = EXITED;
+        let_go(f);
+        park();
+    }
 }
 
-/* Enter a fiber. ucontext is used only for a fresh stack: its switches cost a system call, and ASan
- * loses track of the stack. */
+/* Enter a fiber for the first time. ucontext is used for nothing else: its switches cost a system
+ * call, and ASan loses track of the stack. */
 __attribute__((noinline)) void enter(fiber *f)
 {
     ucontext_t context;
@@ -350,11 +350,9 @@ void start_block(unsigned block)
     for (unsigned i = 0; i < shim.n; i++) {
         fiber *f = fiber_of(i);
 
-        f->started = false;
         f->state = READY;
         f->number = i;
         f->got = nullptr;
-        f->fake_stack = nullptr;
         f->index = {i % blockDim.x, i / blockDim.x % blockDim.y, i / blockDim.x / blockDim.y};
     }
 }

@@ -4,6 +4,7 @@
 #include "base/array.h"
 #include "base/file.h"
 #include "base/run_facts.h"
+#include "profiler/analysis.h"
 #include "profiler/job_build.h"
 #include "profiler/run_set.h"
 #include "tests/rigs/scratch.h"
@@ -341,6 +342,9 @@ START_TEST(job_of_a_sweep)
 {
     struct lk_run_set set;
     struct lk_job j;
+    struct lk_analysis a;
+    const struct lk_run *refs[5];
+    size_t n_refs;
     char *path = scratch_path(scratch_dir, "job.json");
 
     read_sweep(&set);
@@ -374,11 +378,17 @@ START_TEST(job_of_a_sweep)
     ck_assert_double_eq_tol(j.runs[3].rank_compute_s[1], 15e-3 * 1.2, 5 * 0.02 / 5 * 18e-3);
     ck_assert_double_gt(j.runs[3].step_s[0], 18e-3);
     ck_assert(!lk_quantity_known(&j.noise_scale));
-    /* A reader accepts the built job. */
+    /* A reader accepts the built job, with what an analysis says of its runs. */
     ck_assert_msg(lk_job_write(path, &j) == LK_OK, "%s", lk_error_text());
     lk_job_fini(&j);
     ck_assert_msg(lk_job_read(path, &j) == LK_OK, "%s", lk_error_text());
     ck_assert_uint_eq(j.n_runs, 5);
+    ck_assert_uint_gt(n_refs = lk_analysis_reference(&set, &set.runs[3], refs), 0);
+    ck_assert_int_eq(lk_analyze(&set.runs[3], refs, n_refs, &a), LK_OK);
+    for (int l = 0; l < LK_LOSS_COUNT; l++)
+        ck_assert_double_eq_tol(j.runs[3].losses_s[l], a.losses_s[l], 1e-12);
+    ck_assert_double_gt(a.losses_s[LK_LOSS_COLOCATION], 0);
+    lk_analysis_fini(&a);
     lk_job_fini(&j);
     lk_run_set_fini(&set);
     free(path);

@@ -173,6 +173,7 @@ static void check(uint64_t number)
     ask(&q, 2, &other_seed);
     for (size_t i = 0; i < f.n_points; i++) {
         const struct lk_forecast_point *p = &f.points[i];
+        double ideal = p->losses_s[LK_LOSS_IDEAL] / p->step_s;
         double least = least_s(&q, &p->config) * (1 - ROUNDING);
 
         ck_assert_msg(least <= p->step_lo_s && p->step_lo_s <= p->step_s &&
@@ -183,6 +184,9 @@ static void check(uint64_t number)
         ck_assert_msg(p->efficiency_hi <= 1 + ROUNDING, "case %llu, %d GPUs: efficiency %g (%g)",
                       (unsigned long long)number, p->config.world_size, p->efficiency,
                       p->efficiency_hi);
+        ck_assert_msg(fabs(ideal - p->efficiency) <= 1e-9,
+                      "case %llu, %d GPUs: efficiency %g, ideal over step %g",
+                      (unsigned long long)number, p->config.world_size, p->efficiency, ideal);
         ck_assert_msg(fabs(other_seed.points[i].step_s / p->step_s - 1) <= 1e-3,
                       "case %llu, %d GPUs: %g s, with another seed %g", (unsigned long long)number,
                       p->config.world_size, p->step_s, other_seed.points[i].step_s);

@@ -42,7 +42,8 @@ static enum lk_status at(void *self, const struct lk_config *c, struct lk_predic
     p.lo_s = 0.9 * p.step_s;
     p.hi_s = 1.1 * p.step_s;
     p.measured_s = p.measured_lo_s = p.measured_hi_s = NAN;
-    p.losses_s[LK_LOSS_WIRE] = p.step_s / 4;
+    p.losses_s[LK_LOSS_IDEAL] = 0.75;
+    p.losses_s[LK_LOSS_WIRE] = p.step_s - 0.75;
     if (!t->no_draws) {
         LK_TRY(lk_alloc(&p.draws_s, DRAWS, sizeof *p.draws_s));
         for (; p.n_draws < DRAWS; p.n_draws++)

@@ -173,24 +173,6 @@ static char *write_text(const char *name, const char *text)
     return path;
 }
 
-static void rig_init(struct rig *r, const char *cluster_text)
-{
-    char *job = write_text("job.json", job_text);
-    char *cluster = write_text("cluster.json", cluster_text);
-
-    *r = (struct rig){.q = {.level = 0.9, .draws = 20, .seed = 1}};
-    ck_assert_msg(lk_job_read(job, &r->job) == LK_OK, "%s", lk_error_text());
-    ck_assert_msg(lk_cluster_read(cluster, &r->cluster) == LK_OK, "%s", lk_error_text());
-    free(job);
-    free(cluster);
-}
-
-static void rig_fini(struct rig *r)
-{
-    lk_job_fini(&r->job);
-    lk_cluster_fini(&r->cluster);
-}
-
 /* Set AXIS=VALUE pairs, separated by spaces; one value each. */
 static void set_axes(struct rig *r, const char *axes)
 {
@@ -210,6 +192,25 @@ static void set_axes(struct rig *r, const char *axes)
         r->q.axes[a].v = &r->values[a];
         r->q.axes[a].n = 1;
     }
+}
+
+static void rig_init(struct rig *r, const char *cluster_text)
+{
+    char *job = write_text("job.json", job_text);
+    char *cluster = write_text("cluster.json", cluster_text);
+
+    *r = (struct rig){.q = {.level = 0.9, .draws = 20, .seed = 1}};
+    ck_assert_msg(lk_job_read(job, &r->job) == LK_OK, "%s", lk_error_text());
+    ck_assert_msg(lk_cluster_read(cluster, &r->cluster) == LK_OK, "%s", lk_error_text());
+    free(job);
+    free(cluster);
+    set_axes(r, "local-batch=8");
+}
+
+static void rig_fini(struct rig *r)
+{
+    lk_job_fini(&r->job);
+    lk_cluster_fini(&r->cluster);
 }
 
 static double step_of(struct rig *r)
