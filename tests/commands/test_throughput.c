@@ -217,8 +217,61 @@ START_TEST(a11_throughputs_have_an_interval)
 }
 END_TEST
 
+/* Plans take a job and a cluster; from throughputs alone they are refused. */
+START_TEST(a11_plans_of_a_table)
+{
+    check_run(BOX, "predict --throughput", RESNET "--gpus=16 --price=2 --format=csv", 0,
+              "cost_per_step");
+    check_run(BOX, "predict --throughput", RESNET "--gpus=16 --memory", 0, "optimizer states");
+    check_run(BOX, "predict --throughput", "--gpus=8 --price=2", 2,
+              "memory, cost and time to a target take");
+}
+END_TEST
+
+/* The cap of a single rank's row says nothing: the answer is that of the same table with the cap of
+ * the others. */
+START_TEST(a11_the_cap_of_one_rank_does_not_count)
+{
+    char *out[2];
+
+    for (int i = 0; i < 2; i++) {
+        char *path = scratch_path(scratch_dir, "t.csv");
+        FILE *f = fopen(path, "w");
+        struct program p;
+
+        ck_assert_ptr_nonnull(f);
+        fprintf(f,
+                "gpus,throughput,local_batch,bucket_cap\n1,1300,192,%s\n"
+                "4,5000,192,25MiB\n8,9800,192,25MiB\n",
+                i ? "1MiB" : "25MiB");
+        ck_assert_int_eq(fclose(f), 0);
+        program_run(&p, scratch_dir, 0,
+                    "predict --throughput %s " RESNET "--gpus=16 --bucket-cap=25MiB --format=csv",
+                    path);
+        out[i] = strdup(p.out);
+        program_fini(&p);
+        free(path);
+    }
+    ck_assert_str_eq(out[0], out[1]);
+    free(out[0]);
+    free(out[1]);
+}
+END_TEST
+
+START_TEST(b_a_smaller_local_batch_is_answered)
+{
+    check_run(SCALE, "predict --throughput", "--gpus=32 --local-batch=2", 0,
+              "extrapolated to another local batch");
+    check_run(SCALE, "predict --throughput", "--gpus=32 --local-batch=129", 1,
+              "times beyond the nearest");
+}
+END_TEST
+
 SUITE(throughput, t)
 {
+    tcase_add_test(t, a11_plans_of_a_table);
+    tcase_add_test(t, a11_the_cap_of_one_rank_does_not_count);
+    tcase_add_test(t, b_a_smaller_local_batch_is_answered);
     tcase_add_loop_test(t, a03_contradictions_in_a_table, 0, (int)LK_COUNT(contradictions));
     tcase_add_loop_test(t, a11_rows_without_nodes_are_placed, 0, (int)LK_COUNT(places));
     tcase_add_test(t, a11_a_refused_count_leaves_the_others);
