@@ -279,15 +279,31 @@ enum lk_status lk_forecast_add(struct lk_forecast *f, const struct lk_forecast_p
     return LK_OK;
 }
 
+/* Predicts the grid. What the evidence does not reach is left out with a note, unless it is all. */
+static enum lk_status predict_grid(struct forecast *f)
+{
+    struct lk_prediction *v = f->points.v;
+    const struct lk_evidence_source *e = f->evidence;
+    size_t kept = 0, n = f->points.n;
+
+    f->points.n = 0;
+    for (size_t i = 0; i < n; i++) {
+        struct lk_config c = v[i].config;
+        enum lk_status st = e->ops->at(e->self, &c, &v[kept]);
+
+        if (st != LK_OK && (st != LK_EEVIDENCE || (!kept && i + 1 == n)))
+            return st;
+        if (st == LK_OK)
+            f->points.n = ++kept;
+        else
+            LK_PASS(lk_forecast_note(f->out, "left out: %s", lk_error_text()));
+    }
+    return LK_OK;
+}
+
 static enum lk_status predict_all(struct forecast *f)
 {
-    const struct lk_evidence_source *e = f->evidence;
-
-    for (size_t i = 0; i < f->points.n; i++) {
-        struct lk_config c = f->points.v[i].config;
-
-        LK_PASS(e->ops->at(e->self, &c, &f->points.v[i]));
-    }
+    LK_PASS(predict_grid(f));
     for (size_t i = 0; i < f->points.n; i++) {
         const struct lk_prediction *p = &f->points.v[i], *reference;
         struct lk_forecast_point point;
