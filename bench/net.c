@@ -112,7 +112,7 @@ static void lessen(enum model m, struct lk_job *j, struct lk_cluster *c)
     }
 }
 
-/* Read job and cluster of a forecast: one processor a host, and any number of hosts. */
+/* Read job and cluster of a forecast. */
 static enum lk_status read_evidence(const struct net_run *run, struct lk_job *job,
                                     struct lk_cluster *cluster)
 {
@@ -120,8 +120,6 @@ static enum lk_status read_evidence(const struct net_run *run, struct lk_job *jo
 
     LK_TRY(net_run_evidence(run, job));
     LK_TRY(lk_cluster_read(run->cluster, cluster));
-    cluster->gpus_per_node = 1;
-    cluster->nodes = 0;
     LK_TRY(known_slow_add(cluster, 0, run->slow_rank, run->slow_link));
 out:
     return st;

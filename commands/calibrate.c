@@ -309,18 +309,21 @@ static int usable_cpus(void)
     return !sched_getaffinity(0, sizeof set, &set) && CPU_COUNT(&set) > 0 ? CPU_COUNT(&set) : 1;
 }
 
-static enum lk_status set_header(const struct calibrate_options *o, int nodes, struct lk_cluster *c)
+/* Describe the machine. Ranks on one host measured this host, ranks on several one kind of host, of
+ * which there may be more. */
+static enum lk_status set_header(const struct calibrate_options *o, int nodes, int ranks_per_node,
+                                 struct lk_cluster *c)
 {
     char host[256] = "";
 
     if (gethostname(host, sizeof host - 1))
         return lk_fail(LK_EIO, "gethostname: %s", strerror(errno));
     LK_PASS(lk_strdup(&c->name, o->name ? o->name : host));
-    c->nodes = nodes;
+    c->nodes = nodes > 1 ? 0 : 1;
     if (o->device == CALIBRATE_CUDA)
         return LK_OK; /* rank 0 describes its GPU */
     LK_PASS(lk_strdup(&c->gpu, "cpu"));
-    c->gpus_per_node = usable_cpus();
+    c->gpus_per_node = nodes > 1 ? ranks_per_node : usable_cpus();
     return LK_OK;
 }
 
@@ -360,7 +363,7 @@ static enum lk_status measure(struct rank *r)
     LK_PASS(r->options->device == CALIBRATE_CUDA ? calibrate_gpu(&gpu, &r->c, &r->tables)
                                                  : measure_cpu(r));
     if (r->env->rank == 0)
-        LK_PASS(set_header(r->options, r->env->nodes, &r->c));
+        LK_PASS(set_header(r->options, r->env->nodes, r->env->local_world_size, &r->c));
     if (r->env->rank == 0 && getenv(PART_ENV))
         LK_PASS(hand_over(r));
     return LK_OK;
@@ -495,7 +498,7 @@ static enum lk_status run_launcher(struct calibrate_options *o)
     LK_TRY(default_ranks(o));
     sort_ranks(&o->ranks);
     LK_TRY(lk_command_argv(&lk_command_calibrate, o, NULL, &child));
-    LK_TRY(set_header(o, 1, &w.c));
+    LK_TRY(set_header(o, 1, 0, &w.c));
     LK_TRY(calibrate_tables_create(&w.tables));
     if (o->share_gpu)
         lk_log(LK_LOG_MAIN, LK_WARN, SHARE_GPU_WARNING);

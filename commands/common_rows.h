@@ -114,8 +114,8 @@ extern const char *const dtype_choices[]; /* NULL-ended */
 /* One more, where GPUs a node are no axis. */
 #define GPUS_PER_NODE_OPTION                                                                       \
     "gpus-per-node", table.gpus_per_node, INT, .min = 1, .max = 1 << 16,                    \
-        .help = "GPUs of a node in the forecast; default: the most that a node has in the table's " \
-                "rows of several nodes, or the cluster's"
+        .help = "GPUs of a node; default: the cluster's, or the most that a node has in the " \
+                "table's rows of several nodes"
 /* clang-format on */
 
 #endif

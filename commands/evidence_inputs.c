@@ -6,6 +6,8 @@
 #include "base/gradients.h"
 #include "commands/inputs.h"
 
+#include <math.h>
+
 const char *const dtype_choices[] = {LK_DTYPE_LIST(LK_WORD_NAME) NULL};
 
 void evidence_fini(struct evidence_inputs *in)
@@ -85,19 +87,23 @@ static int most_gpus(const struct lk_predict_request *q)
 }
 
 enum lk_status evidence_open_job(const char *const *jobs, size_t n, const char *cluster,
-                                 const char *slow_ranks, const char *slow_links,
-                                 struct evidence_inputs *in)
+                                 const struct machine_facts *facts, struct evidence_inputs *in)
 {
     LK_PASS(find_job_of_runs(jobs, n, &in->job));
     LK_PASS(find_cluster(cluster, &in->cluster));
-    LK_PASS(known_slow_add(&in->cluster, most_gpus(&in->request.grid), slow_ranks, slow_links));
+    if (facts->gpus_per_node)
+        in->cluster.gpus_per_node = (int)facts->gpus_per_node;
+    if (facts->overlap_slowdown > 0)
+        LK_PASS(lk_quantity_set(&in->cluster.gamma_wire, facts->overlap_slowdown - 1, NAN, NAN, 0,
+                                "--overlap-slowdown"));
+    LK_PASS(known_slow_add(&in->cluster, most_gpus(&in->request.grid), facts->slow_ranks,
+                           facts->slow_links));
     return lk_step_evidence(&in->job, &in->cluster, &in->request.grid, &in->source);
 }
 
 enum lk_status check_no_table(const struct throughput_options *o)
 {
-    return o->parameters || o->gradients || o->gpus_per_node
-               ? lk_fail(LK_EUSAGE, "--parameters, --gradients and --gpus-per-node go with "
-                                    "--throughput")
+    return o->parameters || o->gradients
+               ? lk_fail(LK_EUSAGE, "--parameters and --gradients go with --throughput")
                : LK_OK;
 }

@@ -20,20 +20,25 @@ struct evidence_inputs {
     struct lk_throughput_request request; /* its grid also sets how the source predicts */
     struct lk_evidence_source source;
 };
+/* What a user says of the machine; a member that is zero says nothing. */
+struct machine_facts {
+    int64_t gpus_per_node;
+    double overlap_slowdown;             /* compute takes as many times as long under collectives */
+    const char *slow_ranks, *slow_links; /* lists, as known_slow_add has them */
+};
 /*
  * Both open a source; the caller has set in->request.grid, and the rest of *in is zero. Call
  * evidence_fini after a failure, too.
  *
- * evidence_open_job takes n run directories, or one job file, and a cluster. slow_ranks and
- * slow_links are added to the cluster (known_slow_add); NULL adds nothing.
+ * evidence_open_job takes n run directories, or one job file, and a cluster, in which `facts` take
+ * the place of what its file says; slow ranks and links are added.
  *
  * evidence_open_table takes the options' table. cluster: the file of --cluster, or NULL. operands:
  * n of [JOB] [CLUSTER], JOB left out with --parameters or --gradients, CLUSTER with --cluster.
  * LK_EUSAGE: a job without cluster or a cluster without job, or one of them given twice.
  */
 enum lk_status evidence_open_job(const char *const *jobs, size_t n, const char *cluster,
-                                 const char *slow_ranks, const char *slow_links,
-                                 struct evidence_inputs *in);
+                                 const struct machine_facts *facts, struct evidence_inputs *in);
 enum lk_status evidence_open_table(const struct throughput_options *o, const char *cluster,
                                    const char *const *operands, int n, struct evidence_inputs *in);
 void evidence_fini(struct evidence_inputs *in);

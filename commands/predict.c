@@ -23,6 +23,7 @@ struct options {
     struct lk_sizes caps;
     int64_t global_batch;
     const char *cluster, *slow_rank, *slow_link;
+    double overlap_slowdown; /* 0: the cluster's */
     struct throughput_options table;
     double level;
     int64_t draws, seed;
@@ -51,6 +52,8 @@ static const struct lk_option rows[] = {
            .help = "3:1.25,...: rank 3 computes 1.25 times as long as the others, as it did in the measured runs"),
     OPTION("slow-link", slow_link, TEXT,
            .help = "1:2,...: node 1's link has half the rate of the others, as it had during the calibration"),
+    OPTION("overlap-slowdown", overlap_slowdown, REAL, .min = 1, .max = 100,
+           .help = "times as long that compute takes while collectives run, e.g. 1.2; default: the cluster's"),
     DRAW_ROWS(OPTION),
     THROUGHPUT_ROWS(OPTION),
     OPTION(GPUS_PER_NODE_OPTION),
@@ -140,9 +143,9 @@ static bool plan_asked(const struct plan_options *o)
 /* Refuse options that conflict with the source of evidence, or are missing. */
 static enum lk_status check(const struct options *o, const char **operands, int n)
 {
-    if (o->table.file && (o->trace || o->slow_rank || o->slow_link))
-        return lk_fail(LK_EUSAGE, "--trace, --slow-rank and --slow-link need a JOB and CLUSTER "
-                                  "without --throughput");
+    if (o->table.file && (o->trace || o->slow_rank || o->slow_link || o->overlap_slowdown > 0))
+        return lk_fail(LK_EUSAGE, "--trace, --slow-rank, --slow-link and --overlap-slowdown need "
+                                  "a JOB and CLUSTER without --throughput");
     if (o->table.file && n == 0 && !o->table.parameters && !o->table.gradients &&
         plan_asked(&o->plan))
         return lk_fail(LK_EUSAGE, "memory, cost and time to a target take what the job and the "
@@ -164,12 +167,15 @@ static enum lk_status run(void *options, const char **operands, int n)
     const struct lk_sim_request sim = {.steps = (int)o->trace_steps, .seed = (uint64_t)o->seed};
     enum lk_status st = LK_OK;
     struct evidence_inputs in = {.request.grid = make_request(o)};
+    const struct machine_facts facts = {.gpus_per_node = o->table.gpus_per_node,
+                                        .overlap_slowdown = o->overlap_slowdown,
+                                        .slow_ranks = o->slow_rank,
+                                        .slow_links = o->slow_link};
     struct lk_forecast f = {0};
 
     LK_TRY(check(o, operands, n));
-    LK_TRY(o->table.file
-               ? evidence_open_table(&o->table, o->cluster, operands, n, &in)
-               : evidence_open_job(operands, 1, operands[1], o->slow_rank, o->slow_link, &in));
+    LK_TRY(o->table.file ? evidence_open_table(&o->table, o->cluster, operands, n, &in)
+                         : evidence_open_job(operands, 1, operands[1], &facts, &in));
     LK_TRY(lk_forecast_run(&in.source, &in.request.grid, &f));
     if (in.source.job && (!o->table.file || plan_asked(&o->plan)))
         LK_TRY(lk_plan_forecast(&in.job, &in.cluster, &o->plan.request, NULL, &f));

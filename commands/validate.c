@@ -73,13 +73,14 @@ static enum lk_status run(void *options, const char **operands, int n)
                                                   .level = o->level,
                                                   .draws = (int)o->draws,
                                                   .seed = (uint64_t)o->seed}};
+    const struct machine_facts facts = {.gpus_per_node = o->table.gpus_per_node};
     struct lk_backtests tests = {0};
     struct lk_table *table = NULL;
 
     if (!o->table.file)
         LK_TRY(check_runs(o, n));
     LK_TRY(o->table.file ? evidence_open_table(&o->table, o->cluster, operands, n, &in)
-                         : evidence_open_job(operands, (size_t)n, o->cluster, NULL, NULL, &in));
+                         : evidence_open_job(operands, (size_t)n, o->cluster, &facts, &in));
     LK_TRY(lk_backtest_run(&in.source, o->level, 0, &tests));
     if (!tests.n)
         LK_TRY(nothing_held_out(o, &in, &tests));

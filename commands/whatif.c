@@ -181,8 +181,9 @@ static enum lk_status open_source(const struct options *o, struct lists *l,
                                                    .draws = q->draws,
                                                    .seed = q->seed,
                                                    .whatif = true};
-    return o->table.file ? evidence_open_table(&o->table, o->cluster, operands, n, in)
-                         : evidence_open_job(operands, 1, operands[1], NULL, NULL, in);
+    return o->table.file
+               ? evidence_open_table(&o->table, o->cluster, operands, n, in)
+               : evidence_open_job(operands, 1, operands[1], &(struct machine_facts){0}, in);
 }
 
 static enum lk_status run(void *options, const char **operands, int n)

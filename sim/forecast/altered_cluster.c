@@ -11,6 +11,7 @@
 #include "sim/collective/coll_cost.h"
 #include "sim/collective/links.h"
 #include "sim/prior.h"
+#include "sim/step/overlap.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -43,6 +44,7 @@ static bool slowed_equal(const struct lk_slowed *a, const struct lk_slowed *b)
 bool lk_change_equal(const struct lk_change *a, const struct lk_change *b)
 {
     bool same = scaled_equal(&a->oversubscription, &b->oversubscription) &&
+                scaled_equal(&a->overlap_slowdown, &b->overlap_slowdown) &&
                 a->nodes_per_switch == b->nodes_per_switch;
 
     for (int l = 0; l < LK_LINK_COUNT; l++)
@@ -494,6 +496,19 @@ static void change_node(struct lk_altered *to, const struct lk_change *change)
     to->cluster.gpus_per_node = change->gpus_per_node;
 }
 
+static void change_overlap(struct lk_altered *to, const struct lk_scaled *slowdown, int world_size)
+{
+    int nodes = (world_size - 1) / to->cluster.gpus_per_node + 1;
+    double was = 1 + lk_overlap_of(&to->cluster, nodes).gamma_wire;
+
+    if (slowdown->value > 0)
+        to->cluster.gamma_wire = (struct lk_quantity){
+            .value = fmax(0, slowdown->value * (slowdown->is_factor ? was : 1) - 1),
+            .lo = NAN,
+            .hi = NAN,
+            .source = to->source};
+}
+
 enum lk_status lk_altered_init(struct lk_altered *out, const struct lk_job *j,
                                const struct lk_cluster *c, const struct lk_change *change,
                                int world_size)
@@ -509,6 +524,7 @@ enum lk_status lk_altered_init(struct lk_altered *out, const struct lk_job *j,
     LK_TRY(copy_lists(&to, j, &fitted));
     LK_TRY(take_known(&to, j, c));
     change_node(&to, change);
+    change_overlap(&to, &change->overlap_slowdown, world_size);
     LK_TRY(change_network(&to, &fitted, change));
     LK_TRY(change_gpu(&to, j, c, change->gpu));
     LK_TRY(replace_slowest(&to, j, false, world_size,

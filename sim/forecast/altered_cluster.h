@@ -41,6 +41,7 @@ struct lk_change {
     struct lk_scaled bandwidth_Bps[LK_LINK_COUNT], latency_s[LK_LINK_COUNT]; /* by enum lk_link */
     int nodes_per_switch;                                                    /* 0: unchanged */
     struct lk_scaled oversubscription;     /* of a leaf switch: downlink over uplink bandwidth */
+    struct lk_scaled overlap_slowdown;     /* 1 + gamma_wire (sim/step/step.h) */
     int gpus_per_node;                     /* 0: unchanged; the number of a node's NICs stays */
     const struct lk_cluster *gpu;          /* the cluster with the new device; NULL: unchanged */
     int without_ranks, without_nodes;      /* number of the slowest that are replaced */

@@ -36,7 +36,7 @@ struct lk_prediction {
     double losses_s[LK_LOSS_COUNT]; /* parts of step_s, which they sum to; NaN: not known. What
                                        the model does not explain of measured steps is the rest */
     bool losses_measured;           /* by an analysis of these runs, not by the model */
-    bool rank_sd_assumed, transient_assumed, overlap_unknown, kappa_unknown;
+    bool rank_sd_assumed, transient_assumed, overlap_assumed, kappa_unknown;
     double law_s; /* from_rest: the step by the scaling law alone; 0: not known */
 };
 /* Make a prediction of which nothing is known: NaN, no draws. */

@@ -84,6 +84,7 @@ struct lk_grid_model {
     /* For each draw, the new run's step over the mean of all runs; the probability of a faster
      * slowest rank, slowest link and slowest link apart. */
     double *fresh, *rank_share, *link_share, *link_apart;
+    double *z_gamma, *z_delta; /* standard normal: of the overlap's slowdown */
     struct shape *shapes;
     size_t n_shapes, shapes_capacity;
     struct compute *computes;
@@ -107,28 +108,12 @@ static struct lk_config shape_key(const struct lk_grid_model *m, const struct lk
     return key;
 }
 
-/* Return the collective in the middle of the shape's cost, as an index into colls. */
-static size_t middle(const struct lk_config_model *model)
-{
-    double total = 0, sum = 0;
-    size_t k = 0;
-
-    for (size_t i = 0; i < model->step.n_colls; i++)
-        total += model->colls[i].cost_s;
-    for (; k + 1 < model->step.n_colls; k++) {
-        sum += model->colls[k].cost_s;
-        if (sum >= total / 2)
-            break;
-    }
-    return k;
-}
-
 /* Set the shape's cost in every draw to that one collective's, over the estimate's. */
 static enum lk_status set_cost(struct lk_grid_model *m, struct shape *s)
 {
     struct lk_config_model *model = &s->model;
     const struct lk_volume_coll *v;
-    size_t n = model->step.n_colls, at = 0, k = middle(model);
+    size_t n = model->step.n_colls, at = 0, k = lk_config_model_middle(model);
     struct lk_cost one, estimate;
     enum lk_algo algo;
 
@@ -246,6 +231,7 @@ struct one {
     struct lk_step_model step;      /* one rank, the slowest */
     double slowest;                 /* its compute over a rank's mean */
     double at[FACTORS], fixed_s;    /* the step at each factor; optimizer and gap */
+    double gamma_s, delta_s;        /* by how much more gamma and delta lengthen it */
     double estimate_s;              /* the step with the slowest link's cost */
     double losses_s[LK_LOSS_COUNT]; /* at factor 1 */
 };
@@ -294,14 +280,35 @@ static double at_factor(const struct one *o, double f)
            (o->at[i] - o->at[i - 1]) * (f - factors[i - 1]) / (factors[i] - factors[i - 1]);
 }
 
-/* Return true if ranks wait for each other in a step's last micro-batch alone: for the sum of all.
- */
+/* Return true if ranks wait for each other in a step's last micro-batch alone, for all of it. */
 static bool meets_once(const struct lk_step_model *m)
 {
     for (size_t i = 0; i < m->n_colls; i++)
         if (m->colls[i].every_micro_batch)
             return false;
     return true;
+}
+
+/* Set by how much more gamma and delta lengthen the step: over one more tenth of each. */
+static enum lk_status set_slopes(struct lk_grid_model *m, const struct lk_sim_request *q,
+                                 struct one *o)
+{
+    static const double MORE = 0.1;
+    const struct lk_step_model as_is = o->step;
+    double *slopes[] = {&o->gamma_s, &o->delta_s}, *of[] = {&o->step.gamma_wire, &o->step.delta};
+
+    for (size_t k = 0; k < o->step.n_colls; k++)
+        m->colls[k].cost_s = o->shape->model.colls[k].cost_s;
+    for (size_t i = 0; i < LK_COUNT(of) && o->step.n_colls; i++) {
+        struct lk_sim_result r;
+
+        *of[i] += MORE;
+        LK_PASS(lk_closed_form_run(&o->step, q, &r));
+        *slopes[i] = fmax(0, r.mean_s - at_factor(o, 1)) / MORE;
+        lk_sim_result_fini(&r);
+        o->step = as_is;
+    }
+    return LK_OK;
 }
 
 static enum lk_status one_init(struct lk_grid_model *m, const struct lk_config *c, struct one *o)
@@ -336,19 +343,30 @@ static enum lk_status one_init(struct lk_grid_model *m, const struct lk_config *
             set_losses(o, c, &r);
         lk_sim_result_fini(&r);
     }
+    LK_PASS(set_slopes(m, &q, o));
     o->estimate_s = at_factor(o, o->shape->link);
     o->losses_s[LK_LOSS_WIRE] += o->estimate_s - at_factor(o, 1);
     return LK_OK;
 }
 
+/* Return what the slowdown of the overlap in a draw adds to the estimate's. */
+static double overlap_of(const struct lk_grid_model *m, const struct one *o, size_t i)
+{
+    const struct lk_step_model *s = &o->shape->model.step;
+    struct lk_overlap d = lk_overlap_draw(m->p->cluster, s->nodes, m->z_gamma[i], m->z_delta[i]);
+
+    return o->gamma_s * (d.gamma_wire - s->gamma_wire) + o->delta_s * (d.delta - s->delta);
+}
+
 /* Return the step in a draw, without the model's error and without runs. */
-static double draw_of(const struct one *o, size_t i)
+static double draw_of(const struct lk_grid_model *m, const struct one *o, size_t i)
 {
     const struct lk_straggler_max *s = &o->straggler->slowest;
     double away = o->straggler->effect[i] - s->mean;
     double x = fmax(FASTEST, 1 + s->persistent * away / o->slowest);
 
-    return o->fixed_s + x * (at_factor(o, o->shape->cost[i] / x) - o->fixed_s);
+    return o->fixed_s + x * (at_factor(o, o->shape->cost[i] / x) - o->fixed_s) +
+           overlap_of(m, o, i);
 }
 
 /* ---- Anchors ---- */
@@ -366,7 +384,8 @@ static enum lk_status anchor_init(struct lk_grid_model *m, struct anchor *a)
     measured = lk_runs_mean(&m->p->runs, &a->config, &n);
     a->factor = measured / o.estimate_s;
     for (size_t i = 0; i < m->n_draws; i++)
-        a->factors[i] = lk_predictor_runs_draw(m->p, &a->config, n, &m->draws[i]) / draw_of(&o, i);
+        a->factors[i] =
+            lk_predictor_runs_draw(m->p, &a->config, n, &m->draws[i]) / draw_of(m, &o, i);
     return LK_OK;
 }
 
@@ -440,7 +459,7 @@ static void set_assumed(const struct one *o, struct lk_prediction *p)
 
     p->rank_sd_assumed = shape->rank_sd_assumed && several;
     p->transient_assumed = o->compute->model.transient_assumed && several;
-    p->overlap_unknown = shape->overlap_unknown && several;
+    p->overlap_assumed = shape->overlap_assumed && several;
     p->kappa_unknown = shape->kappa_unknown;
 }
 
@@ -454,7 +473,7 @@ static void draw_all(const struct lk_grid_model *m, const struct one *o, const s
     own.optimizer_s = o->step.optimizer_s;
     alone = lk_predictor_alone_s(&own, c->accumulation);
     for (size_t i = 0; i < m->n_draws; i++) {
-        double s = lk_predictor_with_error(alone, draw_of(o, i), scale_error,
+        double s = lk_predictor_with_error(alone, draw_of(m, o, i), scale_error,
                                            o->compute->model.batch_sd, &m->draws[i]);
 
         p->draws_s[i] = s * m->fresh[i] * (a ? a->factors[i] : o->compute->factors[i]);
@@ -520,10 +539,13 @@ enum lk_status lk_grid_model_create(struct lk_predictor *p, struct lk_grid_model
     LK_TRY(lk_alloc(&m, 1, sizeof *m));
     *m = (struct lk_grid_model){.p = p, .n_draws = n};
     LK_TRY(lk_alloc(&m->draws, n, sizeof *m->draws));
-    LK_TRY(lk_alloc(&m->fresh, 4 * n, sizeof *m->fresh));
+    LK_TRY(lk_alloc(&m->fresh, 6 * n, sizeof *m->fresh));
     m->rank_share = m->fresh + n;
     m->link_share = m->fresh + 2 * n;
     m->link_apart = m->fresh + 3 * n;
+    m->z_gamma = m->fresh + 4 * n;
+    m->z_delta = m->fresh + 5 * n;
+    lk_rng_normals(p->options.seed, lk_rng_stream("grid_model.overlap", 0), 0, m->z_gamma, 2 * n);
     for (size_t i = 0; i < n; i++) {
         struct lk_rng ranks = lk_rng_init(p->options.seed, lk_rng_stream("sweep.extreme", i));
         struct lk_rng links = lk_rng_init(p->options.seed, lk_rng_stream("sweep.link", i));

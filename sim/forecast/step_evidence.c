@@ -316,6 +316,30 @@ static enum lk_status set_names(const struct model *m, struct lk_forecast *out)
 
 /* ---- Notes ---- */
 
+/* Names the assumed slowdown of compute and collectives, on the most GPUs forecast. */
+static enum lk_status note_overlap(const struct model *m, const struct lk_prediction *p, size_t n,
+                                   struct lk_forecast *out)
+{
+    const struct lk_config *largest = &p[0].config;
+    struct lk_overlap o;
+
+    for (size_t i = 1; i < n; i++)
+        largest = p[i].config.world_size > largest->world_size ? &p[i].config : largest;
+    o = lk_overlap_of(m->cluster, largest->nodes);
+    if (!lk_quantity_known(&m->cluster->gamma_wire))
+        LK_PASS(
+            lk_forecast_note(out,
+                             "assumed: compute takes %.0f %% longer while collectives run, on %d "
+                             "GPUs (arXiv:2507.03114; `lockstep calibrate` measures it, "
+                             "--overlap-slowdown sets it)",
+                             100 * o.gamma_wire, largest->world_size));
+    return lk_quantity_known(&m->cluster->delta)
+               ? LK_OK
+               : lk_forecast_note(out,
+                                  "assumed: collectives take %.0f %% longer while compute runs",
+                                  100 * o.delta);
+}
+
 static enum lk_status note_assumptions(const struct model *m, const struct lk_prediction *p,
                                        size_t n, struct lk_forecast *out)
 {
@@ -328,7 +352,7 @@ static enum lk_status note_assumptions(const struct model *m, const struct lk_pr
     for (size_t i = 0; i < n; i++) {
         rank |= p[i].rank_sd_assumed;
         transient |= p[i].transient_assumed;
-        overlap |= p[i].overlap_unknown;
+        overlap |= p[i].overlap_assumed;
         kappa |= p[i].kappa_unknown;
         if (p[i].costless_world_size > costless)
             costless = p[i].costless_world_size;
@@ -360,7 +384,7 @@ static enum lk_status note_assumptions(const struct model *m, const struct lk_pr
         LK_PASS(lk_forecast_note(out, "assumed: transient sd %.1f %%",
                                  100 * lk_prior_value(LK_PRIOR_TRANSIENT_SD)));
     if (overlap)
-        LK_PASS(lk_forecast_note(out, "overlap slowdown not measured on this cluster: taken as 0"));
+        LK_PASS(note_overlap(m, p, n, out));
     if (kappa)
         LK_PASS(lk_forecast_note(out, "co-location not measured on this cluster: taken as 0"));
     return LK_OK;

@@ -307,6 +307,21 @@ enum lk_status lk_config_model_costs(struct lk_config_model *m, const struct lk_
     return set_costs(m, cost, false);
 }
 
+size_t lk_config_model_middle(const struct lk_config_model *model)
+{
+    double total = 0, sum = 0;
+    size_t k = 0;
+
+    for (size_t i = 0; i < model->step.n_colls; i++)
+        total += model->colls[i].cost_s;
+    for (; k + 1 < model->step.n_colls; k++) {
+        sum += model->colls[k].cost_s;
+        if (sum >= total / 2)
+            break;
+    }
+    return k;
+}
+
 enum lk_status lk_config_model_init(struct lk_config_model *m, const struct lk_job *j,
                                     const struct lk_cluster *c, const struct lk_cost_model *cost,
                                     const struct lk_known_stragglers *slow,
@@ -315,6 +330,7 @@ enum lk_status lk_config_model_init(struct lk_config_model *m, const struct lk_j
     enum lk_status st = LK_OK;
     struct lk_batch_point p;
     struct lk_known_stragglers fitted = {0};
+    const struct lk_overlap overlap = lk_overlap_of(c, config->nodes);
     double micro_measured = j->accumulation > 0 ? j->accumulation : 1;
 
     *m = (struct lk_config_model){.bytes_extrapolation = 1, .async_slowdown = 1};
@@ -327,9 +343,9 @@ enum lk_status lk_config_model_init(struct lk_config_model *m, const struct lk_j
         .backward_s = p.backward_s,
         .optimizer_s = p.optimizer_s / lk_config_sharers(config),
         .gap_s = p.gap_s,
-        .gamma_wait = known_or(&c->gamma_wait, 0),
-        .gamma_wire = known_or(&c->gamma_wire, 0),
-        .delta = known_or(&c->delta, 0),
+        .gamma_wait = overlap.gamma_wait,
+        .gamma_wire = overlap.gamma_wire,
+        .delta = overlap.delta,
         .kappa = kappa_at(c, config->world_size / config->nodes),
     };
     set_input(m, j, &p, micro_measured);
@@ -338,7 +354,7 @@ enum lk_status lk_config_model_init(struct lk_config_model *m, const struct lk_j
     slow = slow ? slow : &fitted;
     set_law(m, c, slow, p.transient);
     LK_TRY(set_known(m, slow, config->local_batch));
-    m->overlap_unknown = !lk_quantity_known(&c->gamma_wire) || !lk_quantity_known(&c->delta);
+    m->overlap_assumed = overlap.assumed;
     m->kappa_unknown = !c->n_kappa && config->world_size > config->nodes;
     m->compute_sd = p.sd;
     m->batch_extrapolation = p.extrapolation;

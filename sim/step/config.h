@@ -12,6 +12,7 @@
 #include "base/status.h"
 #include "sim/collective/coll_cost.h"
 #include "sim/step/known_stragglers.h"
+#include "sim/step/overlap.h"
 #include "sim/step/step.h"
 #include "sim/step/volume.h"
 
@@ -57,7 +58,7 @@ struct lk_config_model {
     double batch_extrapolation, bytes_extrapolation; /* extrapolation factors; 1: none */
     double batch_sd;   /* relative, of the compute time: the error of batch_extrapolation */
     double compute_sd; /* relative uncertainty of the compute time */
-    bool rank_sd_assumed, transient_assumed, overlap_unknown, kappa_unknown;
+    bool rank_sd_assumed, transient_assumed, overlap_assumed, kappa_unknown;
 };
 
 /*
@@ -70,6 +71,8 @@ enum lk_status lk_config_model_init(struct lk_config_model *m, const struct lk_j
                                     const struct lk_config *config);
 /* Set the costs of the same collectives to those of another draw. */
 enum lk_status lk_config_model_costs(struct lk_config_model *m, const struct lk_cost_model *cost);
+/* Return the collective in the middle of the model's cost, as an index into colls. */
+size_t lk_config_model_middle(const struct lk_config_model *model);
 void lk_config_model_fini(struct lk_config_model *m);
 
 #endif

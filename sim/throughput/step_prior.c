@@ -26,7 +26,7 @@ enum {
 /* ---- Unknowns ---- */
 
 struct draw {
-    double backward, fixed, warp, rate, growth, gamma, delta, rank_sd;
+    double backward, fixed, warp, rate, growth, z_gamma, z_delta, rank_sd;
     bool overlapped;
 };
 
@@ -81,7 +81,6 @@ static void known_shares(const struct lk_job *job, double *backward, double *fix
 static struct draw make_draw(const struct lk_step_prior *p, bool timed, const double *z)
 {
     const struct lk_cluster *c = &p->cluster;
-    bool gamma = lk_quantity_known(&c->gamma_wire), delta = lk_quantity_known(&c->delta);
     bool measured = !c->preset && c->n_points > 0;
     double backward, fixed;
 
@@ -96,8 +95,8 @@ static struct draw make_draw(const struct lk_step_prior *p, bool timed, const do
                          .overlapped = uniform(z[LK_STEP_OVERLAP_]) > 0.12,
                          .rate = exp((measured ? 0.08 : 0.25) * z[LK_STEP_RATE_]),
                          .growth = 0.05 * z[LK_STEP_GROWTH_],
-                         .gamma = gamma ? c->gamma_wire.value : fabs(0.08 * z[LK_STEP_GAMMA_]),
-                         .delta = delta ? c->delta.value : fabs(0.1 * z[LK_STEP_DELTA_]),
+                         .z_gamma = z[LK_STEP_GAMMA_],
+                         .z_delta = z[LK_STEP_DELTA_],
                          .rank_sd = 0.008 * exp(0.6 * z[LK_STEP_RANK_])};
 }
 
@@ -254,6 +253,7 @@ enum lk_status lk_step_prior_step_s(struct lk_step_prior *p, size_t draw, size_t
     bool alone = s->key.world_size == 1 || s->key.sharding == LK_SHARDING_ASYNC;
     double slow = !alone ? 1 + d->rank_sd * s->extreme : 1;
     struct lk_step_model m = s->model.step;
+    const struct lk_overlap overlap = lk_overlap_draw(&p->cluster, m.nodes, d->z_gamma, d->z_delta);
     struct lk_sim_request q = {.steps = STEPS, .seed = 1};
     struct lk_sim_result r;
 
@@ -264,8 +264,8 @@ enum lk_status lk_step_prior_step_s(struct lk_step_prior *p, size_t draw, size_t
     m.optimizer_s = 0;
     m.gap_s = usual_s * d->fixed;
     m.input_s = m.load_s = 0;
-    m.gamma_wire = d->gamma;
-    m.delta = d->delta;
+    m.gamma_wire = overlap.gamma_wire;
+    m.delta = overlap.delta;
     m.law = (struct lk_straggler_law){0};
     m.colls = s->colls;
     LK_PASS(lk_closed_form_run(&m, &q, &r));

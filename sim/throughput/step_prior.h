@@ -30,8 +30,8 @@
     X(OVERLAP, "no overlap at all, as with delay_allreduce or a sum at the end: 12 %")             \
     X(RATE, "collectives in training over the cost model's: ln 1, sd 0.08; preset 0.25")           \
     X(GROWTH, "the same, a doubling of the ranks from two on: ln 1, sd 0.05")                      \
-    X(GAMMA, "compute slows under collectives: |normal|, sd 0.08; the cluster's where known")      \
-    X(DELTA, "collectives slow under compute: |normal|, sd 0.1; the cluster's where known")        \
+    X(GAMMA, "compute slows under collectives: sim/step/overlap.h")                                \
+    X(DELTA, "collectives slow under compute: sim/step/overlap.h")                                 \
     X(RANK, "sd of ranks' steady pace: ln 0.008, sd 0.6")
 
 enum lk_step_unknown {

@@ -56,6 +56,7 @@ static const struct {
     [LK_AXIS_INTRA_LATENCY] = {TIME, 1e-12, 60, CHANGE(latency_s[LK_LINK_INTRA]), NULL, NETWORK},
     [LK_AXIS_NODES_PER_SWITCH] = {COUNT, 1, 1 << 20, CHANGE(nodes_per_switch), NULL, NETWORK},
     [LK_AXIS_OVERSUBSCRIPTION] = {RATIO, 1, 1000, CHANGE(oversubscription), NULL, NETWORK},
+    [LK_AXIS_OVERLAP_SLOWDOWN] = {RATIO, 1, 100, CHANGE(overlap_slowdown), NULL, NETWORK},
     [LK_AXIS_GPUS_PER_NODE] = {COUNT, 1, 1 << 20, CHANGE(gpus_per_node), NULL, COUNTS},
     [LK_AXIS_GPU] = {NAME, 0, 0, 0, NULL, RANKS},
     [LK_AXIS_WITHOUT_RANKS] = {COUNT, 0, 1 << 20, CHANGE(without_ranks), NULL, RANKS},

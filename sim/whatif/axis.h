@@ -39,6 +39,8 @@
     X(LK_AXIS_NODES_PER_SWITCH, "nodes-per-switch", "nodes_per_switch", "below a leaf switch")     \
     X(LK_AXIS_OVERSUBSCRIPTION, "oversubscription", "oversubscription",                            \
       "above the leaf switches: 1, 2, 4, or x2")                                                   \
+    X(LK_AXIS_OVERLAP_SLOWDOWN, "overlap-slowdown", "overlap_slowdown",                            \
+      "times as long that compute takes while collectives run: 1, 1.2")                            \
     X(LK_AXIS_GPUS_PER_NODE, "gpus-per-node", "gpus_per_node", "how the ranks are spread")         \
     X(LK_AXIS_GPU, "gpu", "gpu", "own, or clusters and presets whose GPU to take")                 \
     X(LK_AXIS_WITHOUT_RANKS, "without-ranks", "without_ranks", "slowest ranks to replace")         \

@@ -2,6 +2,7 @@
 #include "base/array.h"
 #include "base/file.h"
 #include "base/forecast.h"
+#include "tests/rigs/program.h"
 #include "tests/rigs/scratch.h"
 #include "tests/rigs/shell.h"
 #include "tests/rigs/sim_truth.h"
@@ -10,6 +11,7 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 /* A folder with job.json (runs of 1 and 2 ranks, three batches) and cluster.json. */
 static char *dir;
@@ -224,6 +226,23 @@ START_TEST(slow_ranks_and_links_are_said)
 }
 END_TEST
 
+/* Where the overlap was not measured the forecast says what it assumes; it takes what it is told.
+ */
+START_TEST(a12_the_overlap_is_assumed_or_told)
+{
+    static const char *const words[] = {"", "--overlap-slowdown=1.19", "--overlap-slowdown=1.5"};
+    struct shell_result r[3];
+
+    for (int i = 0; i < 3; i++) {
+        r[i] = shell_program(dir, "predict job.json dgx-a100 --gpus=8 --draws=20 %s", words[i]);
+        ck_assert_msg(r[i].code == 0, "%s", r[i].text);
+    }
+    ck_assert_ptr_nonnull(strstr(r[0].text, "assumed: compute takes 19 % longer while"));
+    ck_assert_ptr_null(strstr(r[2].text, "assumed: compute takes"));
+    ck_assert_int_ne(strcmp(r[1].text, r[2].text), 0);
+}
+END_TEST
+
 START_TEST(refusals_say_what_is_missing)
 {
     struct shell_result r = shell_program(dir, "%s", refusals[_i].arguments);
@@ -256,6 +275,35 @@ START_TEST(a_calibration_is_a_cluster)
     free(path);
     r = shell_program(dir, "predict job.json here.json --gpus=2,4 --draws=20");
     ck_assert_msg(r.code == 0, "%s", r.text);
+}
+END_TEST
+
+/* Ranks on two hosts calibrate one kind of host, of which a forecast may have more. The hosts are
+ * what the launcher's environment says. */
+START_TEST(a08_nodes_are_the_hosts_of_the_ranks)
+{
+    char *program = realpath(LK_BUILD_DIR "/lockstep", NULL), *path = scratch_path(dir, "two.json");
+    int port, held = program_hold_port(&port);
+    struct shell_result r;
+    struct lk_cluster c;
+
+    r = shell_run("cd '%s' && export WORLD_SIZE=2 LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 "
+                  "MASTER_ADDR=127.0.0.1 MASTER_PORT=%d && for r in 0 1; do RANK=$r '%s' calibrate "
+                  "--sizes=64KiB,1MiB,4MiB --repetitions=3 --budget=4s --no-overlap "
+                  "--no-colocation --out=two.json & done 2>&1; wait",
+                  dir, port, program);
+    close(held);
+    ck_assert_msg(lk_cluster_read(path, &c) == LK_OK, "%s: %s", lk_error_text(), r.text);
+    ck_assert_int_eq(c.gpus_per_node, 1);
+    ck_assert_int_eq(c.points[0].nodes, 2);
+    lk_cluster_fini(&c);
+    r = shell_program(dir, "predict job.json two.json --gpus=8 --draws=20 --format=csv");
+    ck_assert_msg(r.code == 0 && strstr(r.text, "\n8,8,"), "%s", r.text);
+    r = shell_program(dir, "predict job.json two.json --gpus=8 --gpus-per-node=4 --draws=20 "
+                           "--format=csv");
+    ck_assert_msg(r.code == 1 && strstr(r.text, "8 ranks over 2 nodes"), "%s", r.text);
+    free(path);
+    free(program);
 }
 END_TEST
 
@@ -321,6 +369,8 @@ Suite *lk_suite_predict_cli(void)
     tcase_add_test(c, validate_prints_errors);
     tcase_add_test(c, simulated_traces_are_analysed);
     tcase_add_test(c, a_calibration_is_a_cluster);
+    tcase_add_test(c, a12_the_overlap_is_assumed_or_told);
+    tcase_add_test(c, a08_nodes_are_the_hosts_of_the_ranks);
     tcase_add_test(c, a_short_budget_leaves_three_samples);
     tcase_add_test(c, overlap_needs_a_cpu_a_rank);
     suite_add_tcase(s, c);

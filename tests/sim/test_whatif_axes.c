@@ -89,6 +89,9 @@ static const struct row on_hosts[] = {
     {"gpus=4 accumulation=8 no-sync=no", 8 * (FWD + BWD + AR(4, M)) + OPT},
     /* Two buckets: the first goes out in the middle of backward. */
     {"gpus=2 bucket-cap=8MiB", FWD + LATER(BWD, BWD / 2 + AR(2, M / 2)) + AR(2, M / 2) + OPT},
+    /* While the first moves, backward advances at two thirds of its pace. */
+    {"gpus=2 bucket-cap=8MiB overlap-slowdown=1.5",
+     FWD + BWD + AR(2, M / 2) / 3 + AR(2, M / 2) + OPT},
     {"gpus=8 bucket-cap=8MiB", FWD + LATER(BWD, BWD / 2 + AR(8, M / 2)) + AR(8, M / 2) + OPT},
     {"gpus=2 first-bucket=1MiB", FWD + LATER(BWD, BWD / 2 + AR(2, M / 2)) + AR(2, M / 2) + OPT},
     {"gpus=4 grad-dtype=bfloat16", STEP + AR(4, M / 2)},

@@ -1,0 +1,64 @@
+#include "sim/step/overlap.h"
+
+#include "base/stats.h"
+#include "sim/prior.h"
+
+#include <math.h>
+
+/* Quantities have 90 % intervals. */
+static const double LEVEL = 0.90;
+
+static bool is_gpu(const struct lk_cluster *c)
+{
+    return c->device.compute_capability > 0 || (c->topology.gpu_link != LK_GPU_LINK_UNKNOWN &&
+                                                c->topology.gpu_link != LK_GPU_LINK_SHARED_MEMORY);
+}
+
+static double assumed_gamma(const struct lk_cluster *c, int nodes)
+{
+    enum lk_gpu_link link = c->topology.gpu_link;
+    bool fast = link == LK_GPU_LINK_NVSWITCH || link == LK_GPU_LINK_NVLINK ||
+                link == LK_GPU_LINK_INFINITY_FABRIC;
+
+    return lk_prior_value(nodes == 1 && fast ? LK_PRIOR_OVERLAP_LINKS : LK_PRIOR_OVERLAP_NETWORK);
+}
+
+/* Return a draw of a measured quantity, which is at least 0. */
+static double draw_measured(const struct lk_quantity *q, double z)
+{
+    double sd = (q->hi - q->lo) / 2 / lk_stats_normal_quantile((1 + LEVEL) / 2);
+
+    return fmax(0, q->value + (isfinite(sd) ? sd * z : 0));
+}
+
+/* Return a draw whose mean, over the standard normal z, is `mean`. */
+static double draw_assumed(double mean, double z)
+{
+    return mean * sqrt(acos(-1) / 2) * fabs(z);
+}
+
+struct lk_overlap lk_overlap_of(const struct lk_cluster *c, int nodes)
+{
+    bool gamma = lk_quantity_known(&c->gamma_wire), delta = lk_quantity_known(&c->delta);
+    double gpu = is_gpu(c) ? 1 : 0;
+
+    return (struct lk_overlap){
+        .gamma_wait = lk_quantity_known(&c->gamma_wait) ? c->gamma_wait.value : 0,
+        .gamma_wire = gamma ? c->gamma_wire.value : gpu * assumed_gamma(c, nodes),
+        .delta = delta ? c->delta.value : gpu * lk_prior_value(LK_PRIOR_OVERLAP_DELTA),
+        .assumed = !gamma || !delta};
+}
+
+struct lk_overlap lk_overlap_draw(const struct lk_cluster *c, int nodes, double z_gamma,
+                                  double z_delta)
+{
+    struct lk_overlap o = lk_overlap_of(c, nodes);
+
+    o.gamma_wire = lk_quantity_known(&c->gamma_wire)
+                       ? draw_measured(&c->gamma_wire, z_gamma)
+                       : draw_assumed(assumed_gamma(c, nodes), z_gamma);
+    o.delta = lk_quantity_known(&c->delta)
+                  ? draw_measured(&c->delta, z_delta)
+                  : draw_assumed(lk_prior_value(LK_PRIOR_OVERLAP_DELTA), z_delta);
+    return o;
+}

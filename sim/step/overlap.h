@@ -1,0 +1,29 @@
+/*
+ * How compute and collectives slow each other: as the cluster file says, or as assumed.
+ *
+ * A GPU's collectives take processors and memory bandwidth from its kernels. Where that was not
+ * measured it is LK_PRIOR_OVERLAP_LINKS for GPUs joined inside one node by NVLink or Infinity
+ * Fabric, LK_PRIOR_OVERLAP_NETWORK for GPUs that a slower link joins, in the mean; draws are the
+ * magnitudes of normal numbers. Ranks on CPUs are estimated not to slow (a processor may be free
+ * for the network), and drawn as slow as those of a network.
+ */
+#ifndef LK_SIM_STEP_OVERLAP_H
+#define LK_SIM_STEP_OVERLAP_H
+
+#include "base/cluster.h"
+
+#include <stdbool.h>
+
+struct lk_overlap {
+    double gamma_wait, gamma_wire, delta; /* see sim/step/step.h */
+    bool assumed;                         /* one of the last two */
+};
+
+/* Return the estimate for ranks on so many nodes. */
+struct lk_overlap lk_overlap_of(const struct lk_cluster *c, int nodes);
+/* Return a draw, by two standard normal numbers: within the measured intervals, or of what is
+ * assumed. */
+struct lk_overlap lk_overlap_draw(const struct lk_cluster *c, int nodes, double z_gamma,
+                                  double z_delta);
+
+#endif
