@@ -9,6 +9,7 @@
 #include "base/bounds.h"
 #include "base/stats.h"
 #include "base/units.h"
+#include "sim/prior.h"
 #include "sim/step/config.h"
 
 #include <math.h>
@@ -278,15 +279,31 @@ enum lk_status lk_forecast_add(struct lk_forecast *f, const struct lk_forecast_p
     return LK_OK;
 }
 
+/* Predicts the grid. What the evidence does not reach is left out with a note, unless it is all. */
+static enum lk_status predict_grid(struct forecast *f)
+{
+    struct lk_prediction *v = f->points.v;
+    const struct lk_evidence_source *e = f->evidence;
+    size_t kept = 0, n = f->points.n;
+
+    f->points.n = 0;
+    for (size_t i = 0; i < n; i++) {
+        struct lk_config c = v[i].config;
+        enum lk_status st = e->ops->at(e->self, &c, &v[kept]);
+
+        if (st != LK_OK && (st != LK_EEVIDENCE || (!kept && i + 1 == n)))
+            return st;
+        if (st == LK_OK)
+            f->points.n = ++kept;
+        else
+            LK_PASS(lk_forecast_note(f->out, "left out: %s", lk_error_text()));
+    }
+    return LK_OK;
+}
+
 static enum lk_status predict_all(struct forecast *f)
 {
-    const struct lk_evidence_source *e = f->evidence;
-
-    for (size_t i = 0; i < f->points.n; i++) {
-        struct lk_config c = f->points.v[i].config;
-
-        LK_PASS(e->ops->at(e->self, &c, &f->points.v[i]));
-    }
+    LK_PASS(predict_grid(f));
     for (size_t i = 0; i < f->points.n; i++) {
         const struct lk_prediction *p = &f->points.v[i], *reference;
         struct lk_forecast_point point;
@@ -343,7 +360,8 @@ static size_t best_at(const struct forecast *f, int world_size, size_t except)
     return best;
 }
 
-/* Computes the share of draws in which point a has a higher throughput than b. */
+/* Computes the probability that point a has a higher throughput than b, over draws and the model's
+ * resolution, as a what-if does. */
 static enum lk_status certainty(const struct forecast *f, size_t a, size_t b, double *out)
 {
     enum lk_status st = LK_OK;
@@ -353,7 +371,7 @@ static enum lk_status certainty(const struct forecast *f, size_t a, size_t b, do
     LK_TRY(lk_alloc(&ratios, p->n_draws, sizeof *ratios));
     for (size_t i = 0; i < p->n_draws; i++)
         ratios[i] = rate(&p->config, p->draws_s[i]) / rate(&q->config, q->draws_s[i]);
-    *out = lk_stats_above_one(ratios, p->n_draws, 0);
+    *out = lk_stats_above_one(ratios, p->n_draws, lk_prior_value(LK_PRIOR_RESOLUTION));
 out:
     free(ratios);
     return st;
@@ -375,7 +393,7 @@ static enum lk_status note_best_at(const struct forecast *f, int world_size)
     return lk_forecast_note(
         f->out,
         "best at %d GPUs: local batch %d, accumulation %d, bucket cap %s: %.1f %% above the next, "
-        "%s the error (%.0f %% of draws)",
+        "%s the error (%.0f %% likely)",
         world_size, c->local_batch, c->accumulation,
         lk_units_format(LK_DIM_BYTES, (double)c->cap_bytes, cap, sizeof cap), 100 * gain,
         sure >= (1 + f->request->level) / 2 ? "beyond" : "within", 100 * sure);
