@@ -10,6 +10,7 @@
 #include "base/units.h"
 #include "profiler/job_build.h"
 #include "profiler/run_set.h"
+#include "sim/collective/links.h"
 
 #include <errno.h>
 #include <math.h>
@@ -86,12 +87,52 @@ static void tell(const struct repeated *r)
         ratio_of(r), r->of_size, r->differ, r->sizes, CONTRADICTION);
 }
 
+/* A point may be faster than the links allow by this, for rounded rates. */
+static const double FASTER_THAN_LINKS = 1.05;
+
+/* Warn of the point that is faster than the cluster's links allow by most, if one is. */
+static void warn_of_fast_points(const struct lk_cluster *c, size_t known)
+{
+    struct lk_link_rates rates = lk_link_rates_of(c, true);
+    const struct lk_cluster_point *worst = NULL;
+    double ratio = FASTER_THAN_LINKS;
+    size_t n = 0;
+    char size[32], takes[32], needs[32];
+
+    for (const struct lk_cluster_point *p = c->points + known; p < c->points + c->n_points; p++) {
+        double bound_s =
+            p->nodes > 0 && p->ranks % p->nodes == 0
+                ? lk_link_bound_s(&rates, p->coll, (double)p->bytes, p->ranks, p->nodes)
+                : 0;
+
+        n += bound_s > FASTER_THAN_LINKS * p->time_s.value;
+        if (bound_s > ratio * p->time_s.value) {
+            ratio = bound_s / p->time_s.value;
+            worst = p;
+        }
+    }
+    if (!worst)
+        return;
+    lk_log(
+        LK_LOG_MAIN, LK_WARN,
+        "%zu points are faster than the cluster's links allow: %s of %s on %d GPUs over %d node%s "
+        "takes %s (%s), but needs %s at %s.bandwidth. Either the links are faster than the file "
+        "says, and are taken so, or the points are of another machine",
+        n, lk_coll_name(worst->coll),
+        lk_units_format(LK_DIM_BYTES, (double)worst->bytes, size, sizeof size), worst->ranks,
+        worst->nodes, worst->nodes == 1 ? "" : "s",
+        lk_units_format(LK_DIM_TIME, worst->time_s.value, takes, sizeof takes), source_of(worst),
+        lk_units_format(LK_DIM_TIME, ratio * worst->time_s.value, needs, sizeof needs),
+        worst->nodes == 1 ? "intra" : "inter");
+}
+
 enum lk_status warn_of_contradictions(const struct lk_cluster *c, size_t known)
 {
     enum lk_status st = LK_OK;
     const struct lk_cluster_point **p = NULL;
     struct repeated r = {0};
 
+    warn_of_fast_points(c, known);
     LK_TRY(lk_alloc(&p, c->n_points, sizeof *p));
     for (size_t i = 0; i < c->n_points; i++)
         p[i] = &c->points[i];

@@ -14,7 +14,8 @@ enum lk_status find_cluster(const char *name, struct lk_cluster *out);
 /*
  * Warn of points of one collective, size, count of GPUs and way of timing whose times differ by
  * more than 1.5 times: one line for each collective and count, with both places, the size and the
- * ratio. Pairs of the first `known` points are left out.
+ * ratio. Pairs of the first `known` points are left out. Also warn of the point that is faster than
+ * the links of c by most.
  */
 enum lk_status warn_of_contradictions(const struct lk_cluster *c, size_t known);
 

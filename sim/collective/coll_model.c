@@ -497,20 +497,23 @@ enum lk_status lk_coll_model_rescale(const struct lk_coll_model *m, const struct
     double doublings = fabs(log2((double)at.ranks / from->at.ranks));
     bool nccl_at = by_nccl(m, at) && by_nccl(m, from->at);
     struct lk_coll_set typical = {0};
+    struct lk_coll_modelled *there = NULL;
     double *misfit = NULL;
 
+    LK_TRY(lk_alloc(&there, from->n, sizeof *there));
     LK_TRY(lk_alloc(&misfit, from->n, sizeof *misfit));
-    for (size_t i = 0; i < from->n; i++)
-        misfit[i] = log(from->seconds[i] / lk_coll_model_at(m, from->at, from->bytes[i]).seconds);
+    for (size_t i = 0; i < from->n; i++) {
+        there[i] = lk_coll_model_at(m, from->at, from->bytes[i]);
+        misfit[i] = log(from->seconds[i] / there[i].seconds);
+    }
     LK_TRY(lk_coll_set_typical(from, misfit, &typical));
     for (size_t i = 0; i < from->n; i++) {
         struct lk_coll_modelled here = lk_coll_model_at(m, at, from->bytes[i]);
-        struct lk_coll_modelled there = lk_coll_model_at(m, from->at, from->bytes[i]);
         double error = nccl_at ? RESCALED_SHARE * here.error : here.error;
 
-        seconds[i] = here.is_ring && there.is_ring
+        seconds[i] = here.is_ring && there[i].is_ring
                          ? rescale_ring(m, &typical, i, at, &error)
-                         : typical.seconds[i] * here.seconds / there.seconds;
+                         : typical.seconds[i] * here.seconds / there[i].seconds;
         sd[i] =
             hypot(error * doublings, DIFFERENCE_SHARE * log(from->seconds[i] / typical.seconds[i]));
     }
@@ -520,6 +523,7 @@ enum lk_status lk_coll_model_rescale(const struct lk_coll_model *m, const struct
         seconds[i] = fmax(seconds[i] * exp(m->error_shift * sd[i]),
                           lk_coll_model_bound_s(m, at, from->bytes[i], false));
 out:
+    free(there);
     free(misfit);
     lk_coll_set_fini(&typical);
     return st;
