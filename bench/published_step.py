@@ -52,7 +52,7 @@ def preset_of(row):
     return next((name for words, name in PRESETS if all(w in text for w in words)), None)
 
 
-def read_series(sizes):
+def read_series(sizes, least=3):
     series = collections.OrderedDict()
     with open(data) as f:
         for r in csv.DictReader(f):
@@ -64,9 +64,38 @@ def read_series(sizes):
             series.setdefault(key, {})[gpus] = (nodes, float(r["throughput"]), r)
     for points in series.values():
         row = points[max(points)][2]
-        if (len(points) >= 3 and row["model"] in sizes and preset_of(row) and row["unit"] in UNITS
+        if (len(points) >= least and row["model"] in sizes and preset_of(row) and row["unit"] in UNITS
                 and re.fullmatch(r"\d+(\.0)?", row["batch_per_gpu"])):
             yield row, [(g,) + points[g][:2] for g in sorted(points)]
+
+
+def amdahl(points, gpus):
+    """Amdahl's law fitted to relative errors (sim/forecast/baseline.h): GPUs / throughput = a + b GPUs, a and b >= 0."""
+    rows = [(g, g / t) for g, _, t in points]
+    w = [1 / y ** 2 for _, y in rows]
+    s = sum(w)
+    x0, y0 = sum(c * g for c, (g, _) in zip(w, rows)) / s, sum(c * y for c, (_, y) in zip(w, rows)) / s
+    xx = sum(c * (g - x0) ** 2 for c, (g, _) in zip(w, rows))
+    b = max(0, sum(c * (g - x0) * (y - y0) for c, (g, y) in zip(w, rows)) / xx) if xx else 0
+    a = y0 - b * x0
+    if a < 0:
+        a, b = 0, sum(c * g * y for c, (g, y) in zip(w, rows)) / sum(c * g * g for c, (g, _) in zip(w, rows))
+    return gpus / (a + b * gpus)
+
+
+def several_from_one(folder, series):
+    """The smallest count on several nodes from the rows on one, by a preset; with Amdahl's law beside it."""
+    results = []
+    for row, points in series:
+        one, more = [p for p in points if p[1] == 1], [p for p in points if p[1] > 1]
+        if not one or not more:
+            continue
+        words = ["--parameters", f"{SIZES[row['model']]:g}M", "--cluster", preset_of(row)]
+        for target in more[:2]:
+            forecast = predict(folder, row, one + [target], words)
+            if forecast:
+                results.append((row["source"].split(":L")[0], row["model"], target, forecast, amdahl(one, target[0])))
+    return results
 
 
 def predict(folder, row, points, words):
@@ -99,8 +128,11 @@ def score(name, forecasts):
           f" {inside} | {100 * statistics.mean(width):.1f} % | {statistics.mean(interval):.3f} |")
 
 
+SIZES = read_sizes()
+
+
 def main():
-    sizes, results = read_sizes(), []
+    sizes, results = SIZES, []
     with tempfile.TemporaryDirectory() as folder:
         for row, points in read_series(sizes):
             law = predict(folder, row, points, [])
@@ -114,6 +146,10 @@ def main():
             score(f"tier {tier}, {name}: law alone", [(p[2], law) for _, p, law, _ in both])
             score(f"tier {tier}, {name}: with the step model", [(p[2], step) for _, p, _, step in both])
             score(f"tier {tier}, {name}: refused by the law alone", [(p[2], step) for _, p, _, step in only])
+    with tempfile.TemporaryDirectory() as folder:
+        nodes = several_from_one(folder, read_series(sizes, 2))
+    score("several nodes from one, with a preset", [(p[2], f) for _, _, p, f, _ in nodes])
+    score("  Amdahl's law", [(p[2], (a, a, a)) for _, _, p, _, a in nodes])
 
 
 main()
