@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Does the step model behind a table beat the scaling law alone on published series?
 
-    bench/published_step.py [BUILD]
+    bench/published_step.py [BUILD [nodes]]     nodes: the last table alone
 
 The largest count of each series of published_scaling.csv (LOCKSTEP_DATA, default bench/data) whose model's size
 is known (bench/model_sizes.csv), whose batch and throughput count the same thing, and whose machine has a preset, from
@@ -124,6 +124,8 @@ def score(name, forecasts):
     inside = sum(lo <= m <= hi for m, (p, lo, hi) in forecasts)
     interval = [math.log(hi / lo) + 20 * max(0, math.log(lo / m), math.log(m / hi)) for m, (p, lo, hi) in forecasts]
     width = [math.log(hi / lo) for m, (p, lo, hi) in forecasts]
+    if not any(width):
+        inside, interval, width = "no interval", [math.nan], [math.nan]
     print(f"| {name} | {len(error)} | {statistics.mean(error):.2f} / {statistics.median(error):.2f} / {max(error):.1f} |"
           f" {inside} | {100 * statistics.mean(width):.1f} % | {statistics.mean(interval):.3f} |")
 
@@ -131,12 +133,21 @@ def score(name, forecasts):
 SIZES = read_sizes()
 
 
-def main():
-    sizes, results = SIZES, []
+def print_nodes():
     with tempfile.TemporaryDirectory() as folder:
-        for row, points in read_series(sizes):
+        nodes = several_from_one(folder, read_series(SIZES, 2))
+    print("\n| several nodes from one node's rows and a preset | points | error: mean / median / worst % | inside | mean width |"
+          " score |\n|---|---|---|---|---|---|")
+    score("**lockstep**", [(p[2], f) for _, _, p, f, _ in nodes])
+    score("Amdahl's law", [(p[2], (a, a, a)) for _, _, p, _, a in nodes])
+
+
+def main():
+    results = []
+    with tempfile.TemporaryDirectory() as folder:
+        for row, points in read_series(SIZES):
             law = predict(folder, row, points, [])
-            step = predict(folder, row, points, ["--parameters", f"{sizes[row['model']]:g}M", "--cluster", preset_of(row)])
+            step = predict(folder, row, points, ["--parameters", f"{SIZES[row['model']]:g}M", "--cluster", preset_of(row)])
             results.append((row["note"][5], points[-1], law, step))
     print("| series | n | error: mean / median / worst % | inside | mean width | score |\n|---|---|---|---|---|---|")
     for tier in "AB":
@@ -146,10 +157,8 @@ def main():
             score(f"tier {tier}, {name}: law alone", [(p[2], law) for _, p, law, _ in both])
             score(f"tier {tier}, {name}: with the step model", [(p[2], step) for _, p, _, step in both])
             score(f"tier {tier}, {name}: refused by the law alone", [(p[2], step) for _, p, _, step in only])
-    with tempfile.TemporaryDirectory() as folder:
-        nodes = several_from_one(folder, read_series(sizes, 2))
-    score("several nodes from one, with a preset", [(p[2], f) for _, _, p, f, _ in nodes])
-    score("  Amdahl's law", [(p[2], (a, a, a)) for _, _, p, _, a in nodes])
 
 
-main()
+if sys.argv[2:] != ["nodes"]:
+    main()
+print_nodes()
