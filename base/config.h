@@ -78,9 +78,6 @@ struct lk_config {
 struct lk_scaling_point {
     struct lk_config config;
     double throughput; /* samples a second of all ranks; not read where it is to be forecast */
-    /* ln(GPU-seconds a sample) as another model predicts it, up to a constant that is common to all
-     * points; 0: none (sim/throughput/scaling.h) */
-    double model;
 };
 
 /* Return true if all members are equal. */

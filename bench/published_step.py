@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Does the step model behind a table beat the scaling law alone on published series?
 
-    bench/published_step.py [BUILD]
+    bench/published_step.py [BUILD [nodes]]     nodes: the last table alone
 
 The largest count of each series of published_scaling.csv (LOCKSTEP_DATA, default bench/data) whose model's size
 is known (bench/model_sizes.csv), whose batch and throughput count the same thing, and whose machine has a preset, from
@@ -52,7 +52,7 @@ def preset_of(row):
     return next((name for words, name in PRESETS if all(w in text for w in words)), None)
 
 
-def read_series(sizes):
+def read_series(sizes, least=3):
     series = collections.OrderedDict()
     with open(data) as f:
         for r in csv.DictReader(f):
@@ -64,9 +64,38 @@ def read_series(sizes):
             series.setdefault(key, {})[gpus] = (nodes, float(r["throughput"]), r)
     for points in series.values():
         row = points[max(points)][2]
-        if (len(points) >= 3 and row["model"] in sizes and preset_of(row) and row["unit"] in UNITS
+        if (len(points) >= least and row["model"] in sizes and preset_of(row) and row["unit"] in UNITS
                 and re.fullmatch(r"\d+(\.0)?", row["batch_per_gpu"])):
             yield row, [(g,) + points[g][:2] for g in sorted(points)]
+
+
+def amdahl(points, gpus):
+    """Amdahl's law fitted to relative errors (sim/forecast/baseline.h): GPUs / throughput = a + b GPUs, a and b >= 0."""
+    rows = [(g, g / t) for g, _, t in points]
+    w = [1 / y ** 2 for _, y in rows]
+    s = sum(w)
+    x0, y0 = sum(c * g for c, (g, _) in zip(w, rows)) / s, sum(c * y for c, (_, y) in zip(w, rows)) / s
+    xx = sum(c * (g - x0) ** 2 for c, (g, _) in zip(w, rows))
+    b = max(0, sum(c * (g - x0) * (y - y0) for c, (g, y) in zip(w, rows)) / xx) if xx else 0
+    a = y0 - b * x0
+    if a < 0:
+        a, b = 0, sum(c * g * y for c, (g, y) in zip(w, rows)) / sum(c * g * g for c, (g, _) in zip(w, rows))
+    return gpus / (a + b * gpus)
+
+
+def several_from_one(folder, series):
+    """The smallest count on several nodes from the rows on one, by a preset; with Amdahl's law beside it."""
+    results = []
+    for row, points in series:
+        one, more = [p for p in points if p[1] == 1], [p for p in points if p[1] > 1]
+        if not one or not more:
+            continue
+        words = ["--parameters", f"{SIZES[row['model']]:g}M", "--cluster", preset_of(row)]
+        for target in more[:2]:
+            forecast = predict(folder, row, one + [target], words)
+            if forecast:
+                results.append((row["source"].split(":L")[0], row["model"], target, forecast, amdahl(one, target[0])))
+    return results
 
 
 def predict(folder, row, points, words):
@@ -95,16 +124,30 @@ def score(name, forecasts):
     inside = sum(lo <= m <= hi for m, (p, lo, hi) in forecasts)
     interval = [math.log(hi / lo) + 20 * max(0, math.log(lo / m), math.log(m / hi)) for m, (p, lo, hi) in forecasts]
     width = [math.log(hi / lo) for m, (p, lo, hi) in forecasts]
+    if not any(width):
+        inside, interval, width = "no interval", [math.nan], [math.nan]
     print(f"| {name} | {len(error)} | {statistics.mean(error):.2f} / {statistics.median(error):.2f} / {max(error):.1f} |"
           f" {inside} | {100 * statistics.mean(width):.1f} % | {statistics.mean(interval):.3f} |")
 
 
-def main():
-    sizes, results = read_sizes(), []
+SIZES = read_sizes()
+
+
+def print_nodes():
     with tempfile.TemporaryDirectory() as folder:
-        for row, points in read_series(sizes):
+        nodes = several_from_one(folder, read_series(SIZES, 2))
+    print("\n| several nodes from one node's rows and a preset | points | error: mean / median / worst % | inside | mean width |"
+          " score |\n|---|---|---|---|---|---|")
+    score("**lockstep**", [(p[2], f) for _, _, p, f, _ in nodes])
+    score("Amdahl's law", [(p[2], (a, a, a)) for _, _, p, _, a in nodes])
+
+
+def main():
+    results = []
+    with tempfile.TemporaryDirectory() as folder:
+        for row, points in read_series(SIZES):
             law = predict(folder, row, points, [])
-            step = predict(folder, row, points, ["--parameters", f"{sizes[row['model']]:g}M", "--cluster", preset_of(row)])
+            step = predict(folder, row, points, ["--parameters", f"{SIZES[row['model']]:g}M", "--cluster", preset_of(row)])
             results.append((row["note"][5], points[-1], law, step))
     print("| series | n | error: mean / median / worst % | inside | mean width | score |\n|---|---|---|---|---|---|")
     for tier in "AB":
@@ -116,4 +159,6 @@ def main():
             score(f"tier {tier}, {name}: refused by the law alone", [(p[2], step) for _, p, _, step in only])
 
 
-main()
+if sys.argv[2:] != ["nodes"]:
+    main()
+print_nodes()

@@ -6,7 +6,7 @@
 #include <math.h>
 
 /* The last one, recovery, is assumed. */
-enum { N = LK_SCALING_CONSTANT_COUNT - 1 };
+enum { N = LK_SCALING_CONSTANT_COUNT - 1, FEW = 2 };
 
 static const double LN_SQRT_2PI = 0.91893853320467274;
 static const double EARLIER_WEIGHT = 0.5;
@@ -16,11 +16,14 @@ static const double FIRST_STEP = 0.3; /* of the simplex, in ln */
 
 /* Orders of magnitude: a step loses 5 % to exchange in a node, 6 % between nodes, 1 % a doubling to
  * skew; measurements repeat to half a per cent. */
-const struct lk_scaling_prior scaling_start = {.exchange = 0.05,
+const struct lk_scaling_prior scaling_start = {.once = 0.02,
+                                               .once_spread = 1,
+                                               .exchange = 0.04,
                                                .skew = 0.008,
                                                .contention = 0.15,
                                                .crossing = 0.06,
                                                .hops = 0.015,
+                                               .growth = 0.005,
                                                .spread = 0.5,
                                                .contended = 0.15,
                                                .walk = 0.01,
@@ -31,6 +34,10 @@ const struct lk_scaling_prior scaling_start = {.exchange = 0.05,
                                                .omega_u = 0.5,
                                                .jump = 0.05,
                                                .jump_size = 0.08,
+                                               .hidden = 0.7,
+                                               .amortised = 0.7,
+                                               .batch = 0.09,
+                                               .batch_walk = 0.1,
                                                .recovery = 1};
 
 /* Return ln of a normalised mixture's density at x. */
@@ -52,24 +59,42 @@ static double log_density(const struct lk_mixture *m, double x)
     return max + log(sum);
 }
 
+/* Scores count i of a series by the first n counts; *out_m is the forecast. */
+static enum lk_status score_count(const struct scaling_series *s, const struct lk_scaling_prior *p,
+                                  size_t n, size_t i, struct lk_mixture *m, double *out)
+{
+    m->n = 0;
+    LK_PASS(lk_scaling_predict(p, s->points, n, &s->points[i], m));
+    lk_mixture_normalise(m, NULL);
+    *out = -log_density(m, lk_scaling_y(&s->points[i]));
+    return LK_OK;
+}
+
+/* Returns the loss of the median of a forecast of the last count. */
+static double median_loss(const struct scaling_series *s, const struct lk_mixture *m)
+{
+    double y = lk_scaling_y(&s->points[s->n - 1]);
+
+    return MEDIAN_WEIGHT * fmin(fabs(y - lk_mixture_quantile(m, 0.5)), MEDIAN_LIMIT);
+}
+
 static enum lk_status score_series(const struct scaling_series *s, const struct lk_scaling_prior *p,
                                    double *out)
 {
     enum lk_status st = LK_OK;
     struct lk_mixture m = {0};
+    double one;
 
     *out = 0;
-    for (size_t i = 1; i < s->n; i++) {
-        double y = lk_scaling_y(&s->points[i]);
-
-        m.n = 0;
-        LK_TRY(lk_scaling_predict(p, s->points, i, &s->points[i], 1, 0, &m));
-        lk_mixture_normalise(&m, NULL);
-        *out -= (i + 1 == s->n ? 1 : EARLIER_WEIGHT) * log_density(&m, y);
+    if (s->n > FEW + 1) {
+        LK_TRY(score_count(s, p, FEW, s->n - 1, &m, &one));
+        *out += EARLIER_WEIGHT * (one + median_loss(s, &m));
     }
-    *out +=
-        MEDIAN_WEIGHT *
-        fmin(fabs(lk_scaling_y(&s->points[s->n - 1]) - lk_mixture_quantile(&m, 0.5)), MEDIAN_LIMIT);
+    for (size_t i = 1; i < s->n; i++) {
+        LK_TRY(score_count(s, p, i, i, &m, &one));
+        *out += (i + 1 == s->n ? 1 : EARLIER_WEIGHT) * one;
+    }
+    *out += median_loss(s, &m);
 out:
     lk_mixture_fini(&m);
     return st;

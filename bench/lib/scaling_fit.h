@@ -2,7 +2,8 @@
  * Fits the scaling law's constants to measured series: minimum of
  *
  *     - sum over series of weight x (ln density of the last count given the smaller ones
- *                                    + half of that of each earlier one given those before it
+ *                                    + half of that of each earlier one given those before it,
+ *                                      and of the last given the first two,
  *                                    - 20 |ln measured - median|, at most 0.15 counted)
  *     + sum over constants of (ln constant - ln its start)^2 / 2
  *

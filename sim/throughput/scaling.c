@@ -105,13 +105,10 @@ double lk_mixture_quantile(const struct lk_mixture *m, double q)
 
 /* ---- The law ---- */
 
-enum effect { EXCHANGE, SKEW, CONTENTION, CROSSING, HOPS, EFFECT_COUNT };
+enum effect { ONCE, EXCHANGE, SKEW, CONTENTION, CROSSING, HOPS, GROWTH, EFFECT_COUNT };
 
 /* The sd of the unknown c, in ln units. */
 static const double FREE_SD = 5;
-/* Relative sd of the time a sample per doubling of the local batch. Assumed: fixed costs of a
- * micro-batch are rarely above a fifth of it in published batches. */
-static const double BATCH_SD = 0.15;
 static const double LN_SQRT_2PI = 0.91893853320467274;
 static const double LN2 = 0.69314718055994531;
 
@@ -134,7 +131,7 @@ struct row {
     double y, effect[EFFECT_COUNT];
     double lg_gpus, lg_ranks, lg_nodes; /* log2; ranks of a node */
     double lg_batch;                    /* log2 of the local batch over the target's */
-    double lg_samples;                  /* the same of samples a rank and step */
+    double lg_samples;                  /* log2 of the samples a rank and step */
 };
 
 double lk_scaling_y(const struct lk_scaling_point *p)
@@ -142,41 +139,61 @@ double lk_scaling_y(const struct lk_scaling_point *p)
     return log(p->config.world_size / p->throughput);
 }
 
-static double samples_a_step(const struct lk_scaling_point *p)
+static double batch_of(const struct lk_scaling_point *p)
 {
-    const struct lk_config *c = &p->config;
-
-    return (double)(c->local_batch > 0 ? c->local_batch : 1) *
-           (c->accumulation > 0 ? c->accumulation : 1);
+    return p->config.local_batch > 0 ? p->config.local_batch : 1;
 }
 
-static struct row make_row(const struct lk_scaling_point *p, double reference_samples)
+static double samples_a_step(const struct lk_scaling_point *p)
+{
+    return batch_of(p) * (p->config.accumulation > 0 ? p->config.accumulation : 1);
+}
+
+static struct row make_row(const struct lk_scaling_prior *prior, const struct lk_scaling_point *p,
+                           double reference_batch)
 {
     const struct lk_config *c = &p->config;
-    double l = (double)c->world_size / c->nodes, ratio = reference_samples / samples_a_step(p);
+    double l = (double)c->world_size / c->nodes;
     struct row r = {.lg_gpus = log2(c->world_size),
                     .lg_ranks = log2(l),
                     .lg_nodes = log2(c->nodes),
-                    .lg_samples = -log2(ratio)};
+                    .lg_samples = log2(samples_a_step(p))};
+    double ratio = exp2(-prior->hidden * log2(batch_of(p) / reference_batch)) *
+                   pow(samples_a_step(p) / batch_of(p), -prior->amortised);
 
-    r.y = p->throughput > 0 ? lk_scaling_y(p) - p->model : 0;
+    r.y = p->throughput > 0 ? lk_scaling_y(p) : 0;
     r.lg_batch = c->local_batch > 0 ? log2(c->local_batch) : 0;
+    r.effect[ONCE] = c->world_size > 1 ? ratio : 0;
     r.effect[EXCHANGE] = ratio * (1 - 1 / l);
     r.effect[SKEW] = ratio * r.lg_ranks;
     r.effect[CONTENTION] = (l - 1) / 8;
     r.effect[CROSSING] = ratio * (1 - 1.0 / c->nodes);
     r.effect[HOPS] = ratio * r.lg_nodes;
+    r.effect[GROWTH] = ratio * r.lg_nodes * fmax(0, r.lg_nodes - 1) / 2;
     return r;
 }
 
-/* One cell of the grid. */
+enum { CELLS = LK_COUNT(scale_nodes) * LK_COUNT(regularity_nodes) * 2 };
+
+/* One cell of the grid, with what does not depend on measurements: the means of all rows before
+ * any is seen, and the factor of their covariance, (n + 1) x (n + 1). */
 struct cell {
     double s, u, theta[EFFECT_COUNT], log_weight;
+    double *mean, *lower;
 };
 
-static double mean_of(const struct cell *c, const struct row *r)
+/* Row n is the target. */
+struct lk_scaling_law {
+    struct lk_scaling_prior prior;
+    struct row rows[LK_SCALING_POINTS_MAX + 1];
+    size_t n;
+    struct cell cells[CELLS];
+    double *numbers; /* of all cells */
+};
+
+static double mean_of(const struct lk_scaling_prior *p, const struct cell *c, const struct row *r)
 {
-    double sum = 0;
+    double sum = -p->batch * r->lg_batch;
 
     for (int f = 0; f < EFFECT_COUNT; f++)
         sum += c->s * c->theta[f] * r->effect[f];
@@ -195,52 +212,58 @@ static double covariance(const struct lk_scaling_prior *p, const struct cell *c,
     double su = c->s * c->u, v = 0;
 
     for (int f = 0; f < EFFECT_COUNT; f++)
-        v += c->theta[f] * c->theta[f] * a->effect[f] * b->effect[f];
-    v *= c->s * c->s * p->spread * p->spread;
+        v += c->theta[f] * c->theta[f] * a->effect[f] * b->effect[f] *
+             (f == ONCE ? p->once_spread * p->once_spread : p->spread * p->spread);
+    v *= c->s * c->s;
     v += su * su * p->walk * p->walk * brownian(a->lg_ranks, b->lg_ranks);
     v += su * su * p->walk_nodes * p->walk_nodes * brownian(a->lg_nodes, b->lg_nodes);
-    v += BATCH_SD * BATCH_SD * brownian(a->lg_batch, b->lg_batch);
+    v += p->batch_walk * p->batch_walk * brownian(a->lg_batch, b->lg_batch);
     if (same)
         v += c->u * c->u * p->sigma * p->sigma +
              (a->lg_gpus > 0 ? su * su * p->kappa * p->kappa : 0);
     return v + FREE_SD * FREE_SD;
 }
 
-/*
- * Compute the target's mean and sd given the n rows before it, and the log evidence of these, by
- * Cholesky's factors row by row: row n is the target's. lower: (n + 1) x (n + 1).
- */
-static void condition(const struct lk_scaling_prior *p, const struct cell *c,
-                      const struct row *rows, size_t n, double *lower, double *z, double *out_mean,
-                      double *out_sd, double *out_log_evidence)
+/* Compute Cholesky's factor of the rows' covariance, row by row. */
+static void factorise(const struct lk_scaling_law *law, struct cell *c)
 {
-    size_t m = n + 1;
+    const struct row *rows = law->rows;
+    size_t m = law->n + 1;
 
-    *out_log_evidence = *out_mean = 0;
-    *out_sd = 1;
     for (size_t i = 0; i < m; i++) {
-        double *li = &lower[i * m], predicted = mean_of(c, &rows[i]), rest;
+        double *li = &c->lower[i * m], rest = covariance(&law->prior, c, &rows[i], &rows[i], true);
 
+        c->mean[i] = mean_of(&law->prior, c, &rows[i]);
         for (size_t j = 0; j < i; j++) {
-            double v = covariance(p, c, &rows[i], &rows[j], false);
+            double v = covariance(&law->prior, c, &rows[i], &rows[j], false);
 
             for (size_t k = 0; k < j; k++)
-                v -= li[k] * lower[j * m + k];
-            li[j] = v / lower[j * m + j];
-            predicted += li[j] * z[j];
+                v -= li[k] * c->lower[j * m + k];
+            li[j] = v / c->lower[j * m + j];
+            rest -= li[j] * li[j];
         }
-        rest = covariance(p, c, &rows[i], &rows[i], true);
-        for (size_t k = 0; k < i; k++)
-            rest -= li[k] * li[k];
         li[i] = sqrt(fmax(rest, 1e-12));
-        if (i == n) {
-            *out_mean = predicted;
-            *out_sd = li[i];
-            return;
-        }
-        z[i] = (rows[i].y - predicted) / li[i];
+    }
+}
+
+/* Compute the target's mean given y of the n rows before it, and the log evidence of these. */
+static double condition(const struct cell *c, const double *y, size_t n, double *out_log_evidence)
+{
+    double z[LK_SCALING_POINTS_MAX], predicted = 0;
+
+    *out_log_evidence = 0;
+    for (size_t i = 0; i <= n; i++) {
+        const double *li = &c->lower[i * (n + 1)];
+
+        predicted = c->mean[i];
+        for (size_t j = 0; j < i; j++)
+            predicted += li[j] * z[j];
+        if (i == n)
+            break;
+        z[i] = (y[i] - predicted) / li[i];
         *out_log_evidence -= z[i] * z[i] / 2 + log(li[i]) + LN_SQRT_2PI;
     }
+    return predicted;
 }
 
 /*
@@ -248,15 +271,16 @@ static void condition(const struct lk_scaling_prior *p, const struct cell *c,
  * the target; infinity: there is none. Ranks that share a saturated host or network take turns, so
  * more of them bring no more samples a second, but hardly fewer.
  */
-static double ceiling(const struct row *rows, size_t n)
+static double ceiling(const struct row *rows, const double *y, size_t n)
 {
-    const struct row *t = &rows[n], *nearest = NULL;
+    const struct row *t = &rows[n];
+    size_t nearest = n;
 
     for (size_t i = 0; i < n; i++)
         if (rows[i].lg_gpus < t->lg_gpus && rows[i].lg_samples == t->lg_samples &&
-            (!nearest || rows[i].lg_gpus > nearest->lg_gpus))
-            nearest = &rows[i];
-    return nearest ? nearest->y + (t->lg_gpus - nearest->lg_gpus) * LN2 : INFINITY;
+            (nearest == n || rows[i].lg_gpus > rows[nearest].lg_gpus))
+            nearest = i;
+    return nearest < n ? y[nearest] + (t->lg_gpus - rows[nearest].lg_gpus) * LN2 : INFINITY;
 }
 
 /* Return the doublings of ranks and nodes from the nearest row to the target. */
@@ -270,18 +294,18 @@ static double doublings(const struct row *rows, size_t n)
     return nearest;
 }
 
-static enum lk_status add_cell(const struct lk_scaling_prior *p, const struct cell *c,
-                               const struct row *rows, size_t n, double *lower, double *z,
-                               double model, struct lk_mixture *out)
+static enum lk_status add_cell(const struct lk_scaling_law *law, const struct cell *c,
+                               const double *y, double most, double model, double log_weight,
+                               struct lk_mixture *out)
 {
-    double mean, sd, evidence;
-    double jump = 1 - pow(1 - fmin(p->jump, 0.9), doublings(rows, n)), size = c->s * p->jump_size;
-    double recovery = p->recovery * jump;
+    size_t n = law->n;
+    const struct lk_scaling_prior *p = &law->prior;
+    double mean, sd = c->lower[(n + 1) * (n + 1) - 1], evidence;
+    double jump = 1 - pow(1 - fmin(p->jump, 0.9), doublings(law->rows, n));
+    double size = c->s * p->jump_size, recovery = p->recovery * jump;
 
-    condition(p, c, rows, n, lower, z, &mean, &sd, &evidence);
-    evidence += c->log_weight;
-    mean = fmin(mean, ceiling(rows, n)) + model;
-    evidence -= log1p(recovery);
+    mean = fmin(condition(c, y, n, &evidence), most) + model;
+    evidence += log_weight + c->log_weight - log1p(recovery);
     LK_PASS(lk_mixture_add(out, evidence + log1p(-jump), mean, sd));
     if (jump > 0)
         LK_PASS(lk_mixture_add(out, evidence + log(jump), mean + size, hypot(sd, size)));
@@ -290,50 +314,90 @@ static enum lk_status add_cell(const struct lk_scaling_prior *p, const struct ce
     return LK_OK;
 }
 
-static enum lk_status add_cells(const struct lk_scaling_prior *p, const struct row *rows, size_t n,
-                                double model, double model_share, double log_weight,
-                                struct lk_mixture *out)
+static void make_cells(struct lk_scaling_law *law, double model_share)
 {
-    enum lk_status st = LK_OK;
-    double *lower = NULL, *z = NULL;
-    double contended = fmin(p->contended, 0.9);
+    const struct lk_scaling_prior *p = &law->prior;
+    double contended = fmin(p->contended, 0.9), *numbers = law->numbers;
+    size_t m = law->n + 1, at = 0;
 
-    LK_TRY(lk_alloc(&lower, (n + 1) * (n + 1), sizeof *lower));
-    LK_TRY(lk_alloc(&z, n + 1, sizeof *z));
     for (size_t i = 0; i < LK_COUNT(scale_nodes); i++)
         for (size_t j = 0; j < LK_COUNT(regularity_nodes); j++)
             for (int full = 0; full < 2; full++) {
-                struct cell c = {
-                    .s = exp(p->omega * scale_nodes[i][0]),
-                    .u = exp(p->omega_u * regularity_nodes[j][0]),
-                    .theta = {model_share * p->exchange, p->skew, full ? p->contention : 0,
-                              model_share * p->crossing, model_share * p->hops},
-                    .log_weight = log_weight + log(scale_nodes[i][1] * regularity_nodes[j][1] *
-                                                   (full ? contended : 1 - contended))};
+                struct cell *c = &law->cells[at++];
 
-                LK_TRY(add_cell(p, &c, rows, n, lower, z, model, out));
+                *c = (struct cell){.s = exp(p->omega * scale_nodes[i][0]),
+                                   .u = exp(p->omega_u * regularity_nodes[j][0]),
+                                   .theta = {model_share * p->once, model_share * p->exchange,
+                                             p->skew, full ? p->contention : 0,
+                                             model_share * p->crossing, model_share * p->hops,
+                                             model_share * p->growth},
+                                   .log_weight = log(scale_nodes[i][1] * regularity_nodes[j][1] *
+                                                     (full ? contended : 1 - contended)),
+                                   .mean = numbers,
+                                   .lower = numbers + m};
+                numbers += m + m * m;
+                factorise(law, c);
             }
-out:
-    free(lower);
-    free(z);
-    return st;
 }
 
-enum lk_status lk_scaling_predict(const struct lk_scaling_prior *prior,
-                                  const struct lk_scaling_point *points, size_t n,
-                                  const struct lk_scaling_point *target, double model_share,
-                                  double log_weight, struct lk_mixture *out)
+enum lk_status lk_scaling_law_create(const struct lk_scaling_prior *prior,
+                                     const struct lk_scaling_point *points, size_t n,
+                                     const struct lk_scaling_point *target, double model_share,
+                                     struct lk_scaling_law **out)
 {
-    struct row rows[LK_SCALING_POINTS_MAX + 1];
-    double reference = samples_a_step(target);
+    enum lk_status st = LK_OK;
+    struct lk_scaling_law *law = NULL;
+    double reference = batch_of(target);
 
     if (!n || n > LK_SCALING_POINTS_MAX)
         return lk_fail(LK_EEVIDENCE, "a forecast takes 1 to %d measured throughputs, got %zu",
                        LK_SCALING_POINTS_MAX, n);
-    for (size_t i = 0; i < n; i++)
-        rows[i] = make_row(&points[i], reference);
-    rows[n] = make_row(target, reference);
-    for (size_t i = 0; i <= n; i++)
-        rows[i].lg_batch -= target->config.local_batch > 0 ? log2(target->config.local_batch) : 0;
-    return add_cells(prior, rows, n, target->model, model_share, log_weight, out);
+    LK_TRY(lk_alloc(&law, 1, sizeof *law));
+    law->prior = *prior;
+    law->n = n;
+    LK_TRY(lk_alloc(&law->numbers, CELLS * (n + 1) * (n + 2), sizeof *law->numbers));
+    for (size_t i = 0; i <= n; i++) {
+        law->rows[i] = make_row(prior, i < n ? &points[i] : target, reference);
+        law->rows[i].lg_batch -= target->config.local_batch > 0 ? log2(reference) : 0;
+    }
+    make_cells(law, model_share);
+    *out = law;
+    law = NULL;
+out:
+    lk_scaling_law_destroy(law);
+    return st;
+}
+
+void lk_scaling_law_destroy(struct lk_scaling_law *law)
+{
+    if (law)
+        free(law->numbers);
+    free(law);
+}
+
+enum lk_status lk_scaling_law_add(const struct lk_scaling_law *law, const double *model,
+                                  double log_weight, struct lk_mixture *out)
+{
+    double y[LK_SCALING_POINTS_MAX], most;
+
+    for (size_t i = 0; i < law->n; i++)
+        y[i] = law->rows[i].y - (model ? model[i] : 0);
+    most = ceiling(law->rows, y, law->n);
+    for (size_t i = 0; i < CELLS; i++)
+        LK_PASS(add_cell(law, &law->cells[i], y, most, model ? model[law->n] : 0, log_weight, out));
+    return LK_OK;
+}
+
+enum lk_status lk_scaling_predict(const struct lk_scaling_prior *prior,
+                                  const struct lk_scaling_point *points, size_t n,
+                                  const struct lk_scaling_point *target, struct lk_mixture *out)
+{
+    enum lk_status st = LK_OK;
+    struct lk_scaling_law *law = NULL;
+
+    LK_TRY(lk_scaling_law_create(prior, points, n, target, 1, &law));
+    LK_TRY(lk_scaling_law_add(law, NULL, 0, out));
+out:
+    lk_scaling_law_destroy(law);
+    return st;
 }

@@ -32,7 +32,9 @@
     X(GROWTH, "the same, a doubling of the ranks from two on: ln 1, sd 0.05")                      \
     X(GAMMA, "compute slows under collectives: sim/step/overlap.h")                                \
     X(DELTA, "collectives slow under compute: sim/step/overlap.h")                                 \
-    X(RANK, "sd of ranks' steady pace: ln 0.008, sd 0.6")
+    X(RANK, "sd of ranks' steady pace: ln 0.008, sd 0.6")                                          \
+    X(NICS, "a preset's network cards: all with 1/2, else equally a half, a quarter, ... or one")  \
+    X(ACHIEVED, "rate between a preset's nodes over the cost model's: exp(-|normal|), sd 0.25")
 
 enum lk_step_unknown {
 #define LK_STEP_UNKNOWN_ENUM_(unknown, what) LK_STEP_##unknown##_,
@@ -42,6 +44,9 @@ enum lk_step_unknown {
 };
 
 struct lk_step_prior;
+
+/* Return true if the network between nodes is a preset's, and so is drawn: NICS and ACHIEVED. */
+bool lk_step_prior_network_assumed(const struct lk_step_prior *p);
 
 /*
  * Make the prior. Gradients, bucket settings and, where the job has them, the times of forward,

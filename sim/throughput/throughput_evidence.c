@@ -385,6 +385,12 @@ static enum lk_status note_model(const struct table *e, struct lk_forecast *out)
 {
     const struct lk_throughput_model *m = e->q.model;
 
+    if (e->most_nodes < 2 && lk_step_prior_network_assumed(e->step))
+        LK_PASS(lk_forecast_note(out,
+                                 "assumed: the network between nodes of preset %s, with fewer "
+                                 "cards a node and a lower rate among the draws; a run on 2 nodes "
+                                 "(%d GPUs) in %s would tell it",
+                                 m->cluster->name, 2 * e->cluster.gpus_per_node, e->t->name));
     LK_PASS(
         lk_forecast_note(out,
                          "from throughputs, gradients and cluster: the step model, its unknowns "

@@ -38,7 +38,7 @@ struct account {
     bool possible;
     double log_weight;
     double *compute_s; /* of each batch */
-    double *y;         /* of each row, by the step model */
+    double *y;         /* of each row, by the step model, and of the last again */
 };
 
 struct lk_step_fit {
@@ -151,43 +151,22 @@ static enum lk_status explain(struct lk_step_fit *f, struct account *a)
 
         LK_PASS(lk_step_prior_step_s(f->prior, a->draw, f->shapes[i], a->compute_s[f->batch_of[i]],
                                      a->compute_s[0], NULL, &s));
-        a->y[i] = log(s / samples_a_rank(&f->points[i]));
+        a->y[i] = a->y[f->n] = log(s / samples_a_rank(&f->points[i]));
     }
     return LK_OK;
 }
 
 /* ---- Weights ---- */
 
-/* Adds to *out what the law makes of the target when another model explains the rows by y and the
- * target by target_y. */
-static enum lk_status add_law(const struct lk_scaling_point *points, size_t n, const double *y,
-                              const struct lk_scaling_point *target, double target_y, double share,
-                              double log_weight, struct lk_mixture *out)
-{
-    struct lk_scaling_point rows[LK_SCALING_POINTS_MAX], t = *target;
-
-    for (size_t i = 0; i < n; i++) {
-        rows[i] = points[i];
-        rows[i].model = y[i];
-    }
-    t.model = target_y;
-    return lk_scaling_predict(&lk_scaling_default, rows, n, &t, share, log_weight, out);
-}
-
-static enum lk_status add_account(const struct lk_step_fit *f, const struct account *a,
-                                  const struct lk_scaling_point *target, double target_y,
-                                  struct lk_mixture *out)
-{
-    return add_law(f->points, f->n, a->y, target, target_y, LAW_SHARE, 0, out);
-}
-
-static enum lk_status weigh(struct lk_step_fit *f, struct account *a, struct lk_mixture *scratch)
+/* Weighs an account by the law of the rows that are left to it. */
+static enum lk_status weigh(const struct lk_scaling_law *law, struct account *a,
+                            struct lk_mixture *scratch)
 {
     a->log_weight = -INFINITY;
     if (!a->possible)
         return LK_OK;
     scratch->n = 0;
-    LK_PASS(add_account(f, a, &f->points[f->n - 1], a->y[f->n - 1], scratch));
+    LK_PASS(lk_scaling_law_add(law, a->y, 0, scratch));
     lk_mixture_normalise(scratch, &a->log_weight);
     return LK_OK;
 }
@@ -308,20 +287,26 @@ static enum lk_status predict_by_steps(const struct lk_step_fit *f, struct lk_st
 {
     enum lk_status st = LK_OK;
     struct lk_mixture one = {0};
+    struct lk_scaling_law *law = NULL;
+    double y[LK_SCALING_POINTS_MAX + 1];
     size_t shape;
 
     LK_TRY(lk_step_prior_shape(prior, &target->config, &shape));
+    LK_TRY(lk_scaling_law_create(&lk_scaling_default, f->points, f->n, target, LAW_SHARE, &law));
     for (size_t i = 0; i < f->n_accounts; i++) {
         const struct account *a = &f->accounts[i];
         double s;
 
         one.n = 0;
         LK_TRY(step_at(f, prior, a, shape, target, NULL, &s));
-        LK_TRY(add_account(f, a, target, log(s / samples_a_rank(target)), &one));
+        memcpy(y, a->y, f->n * sizeof *y);
+        y[f->n] = log(s / samples_a_rank(target));
+        LK_TRY(lk_scaling_law_add(law, y, 0, &one));
         lk_mixture_normalise(&one, NULL);
         LK_TRY(lk_mixture_append(out, &one, a->log_weight + log_weight));
     }
 out:
+    lk_scaling_law_destroy(law);
     lk_mixture_fini(&one);
     return st;
 }
@@ -329,9 +314,12 @@ out:
 static enum lk_status make_accounts(struct lk_step_fit *f)
 {
     enum lk_status st = LK_OK;
-    size_t draws = lk_step_prior_draws(f->prior), per = f->n_batches + f->n;
+    size_t draws = lk_step_prior_draws(f->prior), per = f->n_batches + f->n + 1;
+    const struct lk_scaling_point *last = &f->points[f->n - 1];
+    struct lk_scaling_law *law = NULL;
     struct lk_mixture scratch = {0};
 
+    LK_TRY(lk_scaling_law_create(&lk_scaling_default, f->points, f->n, last, LAW_SHARE, &law));
     LK_TRY(lk_alloc(&f->accounts, draws, sizeof *f->accounts));
     LK_TRY(lk_alloc(&f->numbers, draws * per, sizeof *f->numbers));
     for (; f->n_accounts < draws; f->n_accounts++) {
@@ -341,10 +329,11 @@ static enum lk_status make_accounts(struct lk_step_fit *f)
                               .compute_s = &f->numbers[f->n_accounts * per],
                               .y = &f->numbers[f->n_accounts * per + f->n_batches]};
         LK_TRY(explain(f, a));
-        LK_TRY(weigh(f, a, &scratch));
+        LK_TRY(weigh(law, a, &scratch));
     }
     LK_TRY(resample(f));
 out:
+    lk_scaling_law_destroy(law);
     lk_mixture_fini(&scratch);
     return st;
 }
@@ -421,18 +410,25 @@ static enum lk_status add_law_alone(const struct lk_throughput_fit *f,
                                     const struct lk_scaling_point *target, double log_weight,
                                     struct lk_mixture *m)
 {
-    double origin = lk_scaling_y(&f->points[0]), y[LK_SCALING_POINTS_MAX];
+    enum lk_status st = LK_OK;
+    double origin = lk_scaling_y(&f->points[0]), y[LK_SCALING_POINTS_MAX + 1];
+    struct lk_scaling_law *law = NULL;
 
+    y[f->n] = origin;
     for (size_t i = 0; i < f->n; i++) {
         const struct lk_config *row = &f->points[i].config;
         struct lk_config moved = with_setting(row, &target->config);
 
         y[i] = 0;
         if (f->step && !lk_config_equal(row, &moved))
-            LK_PASS(mean_change(f, f->step->prior, row, &moved, &y[i]));
+            LK_TRY(mean_change(f, f->step->prior, row, &moved, &y[i]));
         y[i] += origin;
     }
-    return add_law(f->points, f->n, y, target, origin, 1, log_weight, m);
+    LK_TRY(lk_scaling_law_create(&lk_scaling_default, f->points, f->n, target, 1, &law));
+    LK_TRY(lk_scaling_law_add(law, y, log_weight, m));
+out:
+    lk_scaling_law_destroy(law);
+    return st;
 }
 
 static enum lk_status compare(struct lk_throughput_fit *f)

@@ -267,8 +267,26 @@ START_TEST(b_a_smaller_local_batch_is_answered)
 }
 END_TEST
 
+/* Several nodes from one with a preset: its network is assumed, which the first note says, until a
+ * row on two nodes tells it. */
+START_TEST(b_a_preset_network_is_assumed)
+{
+    static const char assumed[] = "assumed: the network between nodes of preset dgx-1-v100";
+    char *path = scratch_path(scratch_dir, "t.csv");
+    struct program p;
+
+    check_run(BOX, "predict --throughput", RESNET "--gpus=16", 0, assumed);
+    check_run(BOX "16,19000,192\n", "predict --throughput", RESNET "--gpus=32", 0, "preset");
+    program_run(&p, scratch_dir, 0, "predict --throughput %s " RESNET "--gpus=32", path);
+    ck_assert_msg(!strstr(p.out, assumed), "assumed what was measured: %s", p.out);
+    program_fini(&p);
+    free(path);
+}
+END_TEST
+
 SUITE(throughput, t)
 {
+    tcase_add_test(t, b_a_preset_network_is_assumed);
     tcase_add_test(t, a11_plans_of_a_table);
     tcase_add_test(t, a11_the_cap_of_one_rank_does_not_count);
     tcase_add_test(t, b_a_smaller_local_batch_is_answered);

@@ -47,7 +47,7 @@ static void forecast(const struct lk_scaling_point *p, size_t n, struct lk_scali
 {
     struct lk_mixture m = {0};
 
-    ck_assert_int_eq(lk_scaling_predict(&lk_scaling_default, p, n, &target, 1, 0, &m), LK_OK);
+    ck_assert_int_eq(lk_scaling_predict(&lk_scaling_default, p, n, &target, &m), LK_OK);
     lk_mixture_normalise(&m, NULL);
     q[0] = target.config.world_size / exp(lk_mixture_quantile(&m, 0.95));
     q[1] = target.config.world_size / exp(lk_mixture_quantile(&m, 0.5));
@@ -129,6 +129,65 @@ START_TEST(accumulation_hides_the_exchange)
 }
 END_TEST
 
+static double median_of(const struct lk_scaling_prior *prior, const struct lk_scaling_point *p,
+                        size_t n, struct lk_scaling_point target)
+{
+    struct lk_mixture m = {0};
+    double y;
+
+    ck_assert_int_eq(lk_scaling_predict(prior, p, n, &target, &m), LK_OK);
+    lk_mixture_normalise(&m, NULL);
+    y = lk_mixture_quantile(&m, 0.5);
+    lk_mixture_fini(&m);
+    return target.config.world_size / exp(y);
+}
+
+/* What the step from one GPU to two cost is not all lost again at each doubling: less than half of
+ * it, and less than by a law without a one-off cost. */
+START_TEST(b_a_one_off_cost_is_not_carried_on)
+{
+    struct lk_scaling_point p[] = {at(1, 1, 100), at(2, 1, 184)};
+    struct lk_scaling_prior trend = lk_scaling_default;
+    double law = median_of(&lk_scaling_default, p, 2, at(8, 1, 0));
+
+    trend.once = 1e-6;
+    ck_assert_double_gt(law, median_of(&trend, p, 2, at(8, 1, 0)));
+    ck_assert_double_gt(law, 4 * 184 * 0.96 * 0.96);
+}
+END_TEST
+
+/* Losses that grow from one doubling of the nodes to the next go on growing. */
+START_TEST(b_losses_between_nodes_grow)
+{
+    struct lk_scaling_point p[] = {at(8, 1, 800), at(16, 2, 1550), at(32, 4, 2950)};
+    struct lk_scaling_prior flat = lk_scaling_default;
+
+    flat.growth = 1e-6;
+    ck_assert_double_lt(median_of(&lk_scaling_default, p, 3, at(128, 16, 0)),
+                        median_of(&flat, p, 3, at(128, 16, 0)));
+}
+END_TEST
+
+/* Strong scaling: with each halving of the local batch a sample takes longer, but what a step
+ * exchanges does not double against it. */
+START_TEST(b_a_smaller_batch_does_not_overshoot)
+{
+    struct lk_scaling_point p[] = {at(1, 1, 100), at(2, 1, 180), at(4, 1, 310)}, target;
+    struct lk_scaling_prior doubled = lk_scaling_default;
+    double law;
+
+    for (int i = 0; i < 3; i++)
+        p[i].config.local_batch = 64 >> i;
+    target = at(8, 1, 0);
+    target.config.local_batch = 8;
+    doubled.hidden = 1;
+    law = median_of(&lk_scaling_default, p, 3, target);
+    ck_assert_double_gt(law, median_of(&doubled, p, 3, target));
+    ck_assert_double_gt(law, 1.2 * 310);
+    ck_assert_double_lt(law, 1.8 * 310);
+}
+END_TEST
+
 /* From constants far off, the fit finds better ones. */
 START_TEST(fit_improves)
 {
@@ -149,6 +208,9 @@ END_TEST
 
 SUITE(scaling, t)
 {
+    tcase_add_test(t, b_a_one_off_cost_is_not_carried_on);
+    tcase_add_test(t, b_losses_between_nodes_grow);
+    tcase_add_test(t, b_a_smaller_batch_does_not_overshoot);
     tcase_add_test(t, mixture_quantiles);
     tcase_add_test(t, simplex_finds_the_valley);
     tcase_add_test(t, intervals_know_their_reach);

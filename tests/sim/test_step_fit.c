@@ -269,8 +269,39 @@ START_TEST(a11_the_times_of_a_job_count)
 }
 END_TEST
 
+/* A preset's network is drawn: steps on two nodes take up to several times as long in some draws,
+ * those on one node do not. */
+START_TEST(b_a_preset_network_is_drawn)
+{
+    struct rig r;
+    struct lk_config c = {.world_size = 2, .nodes = 2, .local_batch = BATCH, .accumulation = 1};
+    size_t shape;
+    double step_s, spread[2];
+
+    rig_init(&r, 1e8);
+    r.cluster.topology.nics_per_node = 8;
+    for (int preset = 0; preset < 2; preset++) {
+        double lo = INFINITY, hi = 0;
+
+        r.cluster.preset = preset;
+        lk_step_prior_destroy(r.prior);
+        ck_assert_int_eq(lk_step_prior_create(&r.job, true, &r.cluster, DRAWS, 1, &r.prior), LK_OK);
+        ck_assert_int_eq(lk_step_prior_shape(r.prior, &c, &shape), LK_OK);
+        for (size_t i = 0; i < DRAWS; i++) {
+            ck_assert_int_eq(lk_step_prior_step_s(r.prior, i, shape, 0, 0, NULL, &step_s), LK_OK);
+            lo = fmin(lo, step_s);
+            hi = fmax(hi, step_s);
+        }
+        spread[preset] = hi / lo;
+    }
+    ck_assert_double_gt(spread[1], 4 * spread[0]);
+    rig_fini(&r);
+}
+END_TEST
+
 SUITE(step_fit, t)
 {
+    tcase_add_test(t, b_a_preset_network_is_drawn);
     tcase_add_test(t, a11_the_law_counts_at_every_cap);
     tcase_add_test(t, a11_the_times_of_a_job_count);
     tcase_add_loop_test(t, another_machine_is_forecast, 0, 3);
