@@ -16,9 +16,15 @@ enum kind { COUNT, YES_NO, SIZE, RATE, TIME, RATIO, WORD, NAME, PLACE };
 static const char *const option_names[LK_AXIS_COUNT] = {LK_AXIS_LIST(LK_WORD_NAME)};
 
 static const char *const column_names[LK_AXIS_COUNT] = {
-#define COLUMN_(axis, option, column, help) [axis] = column,
+#define COLUMN_(axis, option, column, kind, help) [axis] = column,
     LK_AXIS_LIST(COLUMN_)
 #undef COLUMN_
+};
+
+static const enum kind kinds[LK_AXIS_COUNT] = {
+#define KIND_(axis, option, column, kind, help) [axis] = kind,
+    LK_AXIS_LIST(KIND_)
+#undef KIND_
 };
 
 /* The values an axis takes, and the int of the scenario, or the scaled or slowed value of its
@@ -29,39 +35,36 @@ static const char *const column_names[LK_AXIS_COUNT] = {
 #define CONFIG(member) offsetof(struct lk_scenario, config.member)
 #define CHANGE(member) offsetof(struct lk_scenario, change.member)
 static const struct {
-    enum kind kind;
     double min, max;
     size_t at;
     const struct lk_words *words; /* of a WORD */
     enum lk_knowledge needs;      /* of a source that predicts other values */
 } axes[LK_AXIS_COUNT] = {
-    [LK_AXIS_GPUS] = {COUNT, 1, LK_FORECAST_GPUS_MAX, CONFIG(world_size), NULL, COUNTS},
-    [LK_AXIS_LOCAL_BATCH] = {COUNT, 1, LK_BATCH_MAX, CONFIG(local_batch), NULL, COUNTS},
-    [LK_AXIS_ACCUMULATION] = {COUNT, 1, LK_ACCUMULATION_MAX, CONFIG(accumulation), NULL, COUNTS},
-    [LK_AXIS_NO_SYNC] = {YES_NO, 0, 1, 0, NULL, NETWORK},
-    [LK_AXIS_BUCKET_CAP] = {SIZE, 1, 1e12, 0, NULL, NETWORK},
-    [LK_AXIS_FIRST_BUCKET] = {SIZE, 1, 1e12, 0, NULL, NETWORK},
-    [LK_AXIS_GRAD_DTYPE] = {WORD, 0, 0, CONFIG(grad_dtype), &lk_grad_dtype_words, NETWORK},
-    [LK_AXIS_COMPRESSION] = {WORD, 0, 0, CONFIG(compression), &lk_compression_words, NETWORK},
-    [LK_AXIS_POWERSGD_RANK] = {COUNT, 1, 1 << 20, CONFIG(powersgd_rank), NULL, NETWORK},
-    [LK_AXIS_ALGORITHM] = {WORD, 0, 0, CONFIG(algo), &lk_algo_words, NETWORK},
-    [LK_AXIS_SHARDING] = {WORD, 0, 0, CONFIG(sharding), &lk_sharding_words, NETWORK},
-    [LK_AXIS_SHARD_GROUP] = {COUNT, 1, 1 << 20, CONFIG(shard_group), NULL, NETWORK},
-    [LK_AXIS_PERIOD] = {COUNT, 1, 1e9, CONFIG(averaging_period), NULL, NETWORK},
-    [LK_AXIS_INTER_BANDWIDTH] = {RATE, 1, 1e15, CHANGE(bandwidth_Bps[LK_LINK_INTER]), NULL,
-                                 NETWORK},
-    [LK_AXIS_INTER_LATENCY] = {TIME, 1e-12, 60, CHANGE(latency_s[LK_LINK_INTER]), NULL, NETWORK},
-    [LK_AXIS_INTRA_BANDWIDTH] = {RATE, 1, 1e15, CHANGE(bandwidth_Bps[LK_LINK_INTRA]), NULL,
-                                 NETWORK},
-    [LK_AXIS_INTRA_LATENCY] = {TIME, 1e-12, 60, CHANGE(latency_s[LK_LINK_INTRA]), NULL, NETWORK},
-    [LK_AXIS_NODES_PER_SWITCH] = {COUNT, 1, 1 << 20, CHANGE(nodes_per_switch), NULL, NETWORK},
-    [LK_AXIS_OVERSUBSCRIPTION] = {RATIO, 1, 1000, CHANGE(oversubscription), NULL, NETWORK},
-    [LK_AXIS_GPUS_PER_NODE] = {COUNT, 1, 1 << 20, CHANGE(gpus_per_node), NULL, COUNTS},
-    [LK_AXIS_GPU] = {NAME, 0, 0, 0, NULL, RANKS},
-    [LK_AXIS_WITHOUT_RANKS] = {COUNT, 0, 1 << 20, CHANGE(without_ranks), NULL, RANKS},
-    [LK_AXIS_WITHOUT_NODES] = {COUNT, 0, 1 << 20, CHANGE(without_nodes), NULL, RANKS},
-    [LK_AXIS_SLOW_RANK] = {PLACE, 0, 1 << 20, CHANGE(slow_rank), NULL, RANKS},
-    [LK_AXIS_SLOW_LINK] = {PLACE, 0, 1 << 20, CHANGE(slow_link), NULL, RANKS},
+    [LK_AXIS_GPUS] = {1, LK_FORECAST_GPUS_MAX, CONFIG(world_size), NULL, COUNTS},
+    [LK_AXIS_LOCAL_BATCH] = {1, LK_BATCH_MAX, CONFIG(local_batch), NULL, COUNTS},
+    [LK_AXIS_ACCUMULATION] = {1, LK_ACCUMULATION_MAX, CONFIG(accumulation), NULL, COUNTS},
+    [LK_AXIS_NO_SYNC] = {0, 1, 0, NULL, NETWORK},
+    [LK_AXIS_BUCKET_CAP] = {1, 1e12, 0, NULL, NETWORK},
+    [LK_AXIS_FIRST_BUCKET] = {1, 1e12, 0, NULL, NETWORK},
+    [LK_AXIS_GRAD_DTYPE] = {0, 0, CONFIG(grad_dtype), &lk_grad_dtype_words, NETWORK},
+    [LK_AXIS_COMPRESSION] = {0, 0, CONFIG(compression), &lk_compression_words, NETWORK},
+    [LK_AXIS_POWERSGD_RANK] = {1, 1 << 20, CONFIG(powersgd_rank), NULL, NETWORK},
+    [LK_AXIS_ALGORITHM] = {0, 0, CONFIG(algo), &lk_algo_words, NETWORK},
+    [LK_AXIS_SHARDING] = {0, 0, CONFIG(sharding), &lk_sharding_words, NETWORK},
+    [LK_AXIS_SHARD_GROUP] = {1, 1 << 20, CONFIG(shard_group), NULL, NETWORK},
+    [LK_AXIS_PERIOD] = {1, 1e9, CONFIG(averaging_period), NULL, NETWORK},
+    [LK_AXIS_INTER_BANDWIDTH] = {1, 1e15, CHANGE(bandwidth_Bps[LK_LINK_INTER]), NULL, NETWORK},
+    [LK_AXIS_INTER_LATENCY] = {1e-12, 60, CHANGE(latency_s[LK_LINK_INTER]), NULL, NETWORK},
+    [LK_AXIS_INTRA_BANDWIDTH] = {1, 1e15, CHANGE(bandwidth_Bps[LK_LINK_INTRA]), NULL, NETWORK},
+    [LK_AXIS_INTRA_LATENCY] = {1e-12, 60, CHANGE(latency_s[LK_LINK_INTRA]), NULL, NETWORK},
+    [LK_AXIS_NODES_PER_SWITCH] = {1, 1 << 20, CHANGE(nodes_per_switch), NULL, NETWORK},
+    [LK_AXIS_OVERSUBSCRIPTION] = {1, 1000, CHANGE(oversubscription), NULL, NETWORK},
+    [LK_AXIS_GPUS_PER_NODE] = {1, 1 << 20, CHANGE(gpus_per_node), NULL, COUNTS},
+    [LK_AXIS_GPU] = {0, 0, 0, NULL, RANKS},
+    [LK_AXIS_WITHOUT_RANKS] = {0, 1 << 20, CHANGE(without_ranks), NULL, RANKS},
+    [LK_AXIS_WITHOUT_NODES] = {0, 1 << 20, CHANGE(without_nodes), NULL, RANKS},
+    [LK_AXIS_SLOW_RANK] = {0, 1 << 20, CHANGE(slow_rank), NULL, RANKS},
+    [LK_AXIS_SLOW_LINK] = {0, 1 << 20, CHANGE(slow_link), NULL, RANKS},
 };
 
 static const double FACTOR_MAX = 1e6;
@@ -83,12 +86,16 @@ static enum lk_status parse_number(enum lk_axis a, const char *text, double *out
     int64_t n;
     double v;
 
-    if (axes[a].kind == COUNT)
-        return lk_parse_int64(text, (int64_t)axes[a].min, (int64_t)axes[a].max, &n) == LK_OK
-                   ? (*out = (double)n, LK_OK)
-                   : LK_EUSAGE;
-    LK_PASS(lk_units_parse(dims[axes[a].kind], text, &v));
-    if (v < axes[a].min || v > axes[a].max || (axes[a].kind == SIZE && v != floor(v)))
+    if (kinds[a] == COUNT) {
+        if (lk_parse_int64(text, INT64_MIN, INT64_MAX, &n) != LK_OK)
+            return LK_EUSAGE;
+        *out = (double)n;
+        return *out >= axes[a].min && *out <= axes[a].max
+                   ? LK_OK
+                   : lk_fail(LK_EUSAGE, "must be from %.0f to %.0f", axes[a].min, axes[a].max);
+    }
+    LK_PASS(lk_units_parse(dims[kinds[a]], text, &v));
+    if (v < axes[a].min || v > axes[a].max || (kinds[a] == SIZE && v != floor(v)))
         return lk_fail(LK_EUSAGE, "'%s' is out of range: expected %g to %g", text, axes[a].min,
                        axes[a].max);
     *out = v;
@@ -129,7 +136,7 @@ static enum lk_status parse_place(enum lk_axis a, const char *text, struct lk_ax
 
 static enum lk_status parse(enum lk_axis a, const char *text, struct lk_axis_value *v)
 {
-    enum kind kind = axes[a].kind;
+    enum kind kind = kinds[a];
 
     if ((kind == RATE || kind == TIME || kind == RATIO) && *text == 'x')
         return parse_factor(text, &v->number);
@@ -153,7 +160,7 @@ enum lk_status lk_axis_parse(enum lk_axis a, const char *text, struct lk_axis_va
     enum lk_status st = LK_OK;
     struct lk_axis_value v = {0};
 
-    if (axes[a].kind != NAME && strlen(text) >= sizeof v.text)
+    if (kinds[a] != NAME && strlen(text) >= sizeof v.text)
         return lk_fail(LK_EUSAGE, "--%s: '%.40s...' is too long for a value", option_names[a],
                        text);
     LK_TRY(lk_fail_context(parse(a, text, &v), "--%s", option_names[a]));
@@ -169,7 +176,7 @@ void lk_axis_apply(enum lk_axis a, const struct lk_axis_value *v, const struct l
     double number = v->number.value;
     void *member = (char *)s + axes[a].at;
 
-    switch (axes[a].kind) {
+    switch (kinds[a]) {
     case COUNT:
     case WORD:
         *(int *)member = (int)number;
@@ -212,6 +219,18 @@ void lk_axis_settle(const struct lk_config *current, struct lk_config *c)
 enum lk_knowledge lk_axis_needs(enum lk_axis a)
 {
     return axes[a].needs;
+}
+
+const char *lk_axis_partner(enum lk_axis a)
+{
+    static const char *const partners[LK_AXIS_COUNT] = {
+        [LK_AXIS_NO_SYNC] = "--accumulation above 1",
+        [LK_AXIS_POWERSGD_RANK] = "--compression=powersgd",
+        [LK_AXIS_SHARD_GROUP] = "--sharding=hsdp, local-sgd or diloco",
+        [LK_AXIS_PERIOD] = "--sharding=local-sgd or diloco",
+    };
+
+    return partners[a];
 }
 
 bool lk_axis_matters(enum lk_axis a, const struct lk_config *c)

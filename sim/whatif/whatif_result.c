@@ -106,6 +106,13 @@ bool lk_whatif_worded(const struct lk_whatif_state *w, enum lk_axis a)
            a != LK_AXIS_ACCUMULATION && a != LK_AXIS_BUCKET_CAP;
 }
 
+/* Returns the word of a point's value on an axis that was asked for. */
+static const char *word_of(const struct lk_whatif_state *w, const struct lk_whatif_item *i,
+                           enum lk_axis a)
+{
+    return i->is_current ? "current" : w->request->axes[a].v[i->index[a]].text;
+}
+
 /* Sets the words of the axes that were asked for and that no number of the point says. */
 static void set_words(const struct lk_whatif_state *w, const struct lk_whatif_item *i,
                       struct lk_forecast_point *p)
@@ -116,7 +123,7 @@ static void set_words(const struct lk_whatif_state *w, const struct lk_whatif_it
         if (!lk_whatif_worded(w, (enum lk_axis)a))
             continue;
         if (lk_axis_matters((enum lk_axis)a, &i->s.config))
-            memcpy(p->words[n], w->request->axes[a].v[i->index[a]].text, sizeof p->words[n]);
+            snprintf(p->words[n], sizeof p->words[n], "%s", word_of(w, i, (enum lk_axis)a));
         n++;
     }
 }
@@ -239,12 +246,11 @@ static void describe(const struct lk_whatif_state *w, size_t point, char *out, s
     const struct lk_whatif_item *i = item_of(w, point);
     size_t at = 0;
 
-    *out = 0;
-    for (int a = LK_AXIS_GPUS + 1; a < LK_AXIS_COUNT; a++)
+    snprintf(out, size, "%s", i->is_current ? "the current configuration" : "");
+    for (int a = i->is_current ? LK_AXIS_COUNT : LK_AXIS_GPUS + 1; a < LK_AXIS_COUNT; a++)
         if (w->request->axes[a].n && lk_axis_matters((enum lk_axis)a, &i->s.config) && at < size)
             at += (size_t)snprintf(out + at, size - at, "%s%s=%s", at ? ", " : "",
-                                   lk_axis_option((enum lk_axis)a),
-                                   w->request->axes[a].v[i->index[a]].text);
+                                   lk_axis_option((enum lk_axis)a), word_of(w, i, (enum lk_axis)a));
     if (!*out)
         snprintf(out, size, "the only one");
 }
@@ -404,9 +410,7 @@ static enum lk_status add_notes(struct lk_whatif_state *w)
         LK_PASS(note_best(w, (int)w->request->axes[LK_AXIS_GPUS].v[g].number.value));
     LK_PASS(note_schemes(w));
     LK_PASS(note_compression(w));
-    if (w->n_refused)
-        LK_PASS(lk_forecast_note(&o->forecast, "%zu points were left out. The first: %s",
-                                 w->n_refused, w->refusal));
+    LK_PASS(lk_forecast_note_left_out(&o->forecast, w->n_refused, w->refusal));
     return lk_forecast_note(&o->forecast, "two configurations are told apart from %.0f %% on (%s)",
                             100 * lk_prior_value(LK_PRIOR_BASE_ERROR),
                             lk_prior_source(LK_PRIOR_BASE_ERROR));
@@ -417,6 +421,7 @@ static enum lk_status add_notes(struct lk_whatif_state *w)
 enum lk_status lk_whatif_add_results(struct lk_whatif_state *w)
 {
     enum lk_status st = LK_OK;
+    size_t n_asked_for = 0;
 
     LK_TRY(set_resolution(w));
     LK_TRY(lk_alloc(&w->point_items, w->n_items, sizeof *w->point_items));
@@ -428,13 +433,14 @@ enum lk_status lk_whatif_add_results(struct lk_whatif_state *w)
         if (w->items[i].role == LK_WHATIF_GRID) {
             w->point_items[w->out->n_points] = i;
             set_fit(w, &w->items[i]);
+            n_asked_for += !w->items[i].is_current;
             LK_TRY(add_point(w, &w->items[i]));
         }
         if (w->items[i].role == LK_WHATIF_EFFECT)
             add_effect(w, &w->items[i]);
     }
     w->out->n_refused = w->n_refused;
-    if (!w->out->n_points) {
+    if (!n_asked_for) {
         st = lk_fail(LK_EEVIDENCE, "none of the %zu points can be forecast. The first: %s",
                      w->n_refused, w->refusal ? w->refusal : "no reason");
         goto out;
