@@ -10,6 +10,7 @@
 #include "sim/forecast/forecast.h"
 #include "sim/planning/memory.h"
 #include "sim/prior.h"
+#include "sim/step/volume.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -379,20 +380,37 @@ static enum lk_status note_schemes(struct lk_whatif_state *w)
     return LK_OK;
 }
 
+/* Returns in *out whether PowerSGD takes a matrix for square; NULL: no point has it. */
+static enum lk_status takes_for_square(const struct lk_job *j, const struct lk_config *power,
+                                       bool *out)
+{
+    enum lk_status st = LK_OK;
+    struct lk_volume v = {0};
+
+    if (power)
+        LK_TRY(lk_volume_init(&v, j, power));
+    *out = v.shapes_assumed;
+out:
+    lk_volume_fini(&v);
+    return st;
+}
+
 static enum lk_status note_compression(struct lk_whatif_state *w)
 {
     struct lk_whatif *o = w->out;
-    bool some = false, power = false, rows = true;
+    const struct lk_config *power = NULL; /* of the smallest rank, which compresses most */
+    bool some = false, square;
 
     for (size_t i = 0; i < o->n_points; i++) {
-        enum lk_compression c = o->scenarios[i].config.compression;
+        const struct lk_config *c = &o->scenarios[i].config;
 
-        some |= c != LK_COMPRESSION_NONE;
-        power |= c == LK_COMPRESSION_POWERSGD;
+        some |= c->compression != LK_COMPRESSION_NONE;
+        if (c->compression == LK_COMPRESSION_POWERSGD &&
+            (!power || c->powersgd_rank < power->powersgd_rank))
+            power = c;
     }
-    for (size_t i = 0; power && i < w->source->job->n_tensors; i++)
-        rows = rows && w->source->job->tensors[i].rows;
-    if (power && !rows)
+    LK_PASS(takes_for_square(w->source->job, power, &square));
+    if (square)
         LK_PASS(lk_forecast_note(&o->forecast, "assumed: PowerSGD's matrices are square where the "
                                                "job does not give their rows"));
     if (some && !lk_quantity_known(&w->source->cluster->device.memory_Bps))
