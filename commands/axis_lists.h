@@ -15,8 +15,10 @@
 #include <stdint.h>
 
 /* Needs the command's OPTION. */
-#define AXIS_ROW(axis, option, column, kind, text)                                                 \
-    OPTION(option, axes[axis], TEXT, .word = LK_AXIS_WORD_##kind, .help = (text)),
+#define AXIS_ROW(axis, option, column, kind, min_, max_, text)                                     \
+    OPTION(option, axes[axis], TEXT, .word = LK_AXIS_WORD_##kind,                                  \
+           .min = LK_AXIS_RANGED_##kind ? (min_) : 0, .max = LK_AXIS_RANGED_##kind ? (max_) : 0,   \
+           .help = (text)),
 
 /* Lists of values, which stay where they are; those of an axis that was not given are NULL. */
 struct axis_lists {

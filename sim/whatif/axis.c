@@ -1,7 +1,6 @@
 /* The axes of a what-if. */
 #include "sim/whatif/axis.h"
 
-#include "base/bounds.h"
 #include "base/units.h"
 #include "base/words.h"
 #include "sim/step/config.h"
@@ -16,15 +15,24 @@ enum kind { COUNT, YES_NO, SIZE, RATE, TIME, RATIO, WORD, NAME, PLACE };
 static const char *const option_names[LK_AXIS_COUNT] = {LK_AXIS_LIST(LK_WORD_NAME)};
 
 static const char *const column_names[LK_AXIS_COUNT] = {
-#define COLUMN_(axis, option, column, kind, help) [axis] = column,
+#define COLUMN_(axis, option, column, kind, min, max, help) [axis] = column,
     LK_AXIS_LIST(COLUMN_)
 #undef COLUMN_
 };
 
 static const enum kind kinds[LK_AXIS_COUNT] = {
-#define KIND_(axis, option, column, kind, help) [axis] = kind,
+#define KIND_(axis, option, column, kind, min, max, help) [axis] = kind,
     LK_AXIS_LIST(KIND_)
 #undef KIND_
+};
+
+/* Of counts, sizes and absolute values, in base units, and of places. */
+static const struct {
+    double min, max;
+} ranges[LK_AXIS_COUNT] = {
+#define RANGE_(axis, option, column, kind, min, max, help) [axis] = {min, max},
+    LK_AXIS_LIST(RANGE_)
+#undef RANGE_
 };
 
 /* The values an axis takes, and the int of the scenario, or the scaled or slowed value of its
@@ -35,36 +43,35 @@ static const enum kind kinds[LK_AXIS_COUNT] = {
 #define CONFIG(member) offsetof(struct lk_scenario, config.member)
 #define CHANGE(member) offsetof(struct lk_scenario, change.member)
 static const struct {
-    double min, max;
     size_t at;
     const struct lk_words *words; /* of a WORD */
     enum lk_knowledge needs;      /* of a source that predicts other values */
 } axes[LK_AXIS_COUNT] = {
-    [LK_AXIS_GPUS] = {1, LK_FORECAST_GPUS_MAX, CONFIG(world_size), NULL, COUNTS},
-    [LK_AXIS_LOCAL_BATCH] = {1, LK_BATCH_MAX, CONFIG(local_batch), NULL, COUNTS},
-    [LK_AXIS_ACCUMULATION] = {1, LK_ACCUMULATION_MAX, CONFIG(accumulation), NULL, COUNTS},
-    [LK_AXIS_NO_SYNC] = {0, 1, 0, NULL, NETWORK},
-    [LK_AXIS_BUCKET_CAP] = {1, 1e12, 0, NULL, NETWORK},
-    [LK_AXIS_FIRST_BUCKET] = {1, 1e12, 0, NULL, NETWORK},
-    [LK_AXIS_GRAD_DTYPE] = {0, 0, CONFIG(grad_dtype), &lk_grad_dtype_words, NETWORK},
-    [LK_AXIS_COMPRESSION] = {0, 0, CONFIG(compression), &lk_compression_words, NETWORK},
-    [LK_AXIS_POWERSGD_RANK] = {1, 1 << 20, CONFIG(powersgd_rank), NULL, NETWORK},
-    [LK_AXIS_ALGORITHM] = {0, 0, CONFIG(algo), &lk_algo_words, NETWORK},
-    [LK_AXIS_SHARDING] = {0, 0, CONFIG(sharding), &lk_sharding_words, NETWORK},
-    [LK_AXIS_SHARD_GROUP] = {1, 1 << 20, CONFIG(shard_group), NULL, NETWORK},
-    [LK_AXIS_PERIOD] = {1, 1e9, CONFIG(averaging_period), NULL, NETWORK},
-    [LK_AXIS_INTER_BANDWIDTH] = {1, 1e15, CHANGE(bandwidth_Bps[LK_LINK_INTER]), NULL, NETWORK},
-    [LK_AXIS_INTER_LATENCY] = {1e-12, 60, CHANGE(latency_s[LK_LINK_INTER]), NULL, NETWORK},
-    [LK_AXIS_INTRA_BANDWIDTH] = {1, 1e15, CHANGE(bandwidth_Bps[LK_LINK_INTRA]), NULL, NETWORK},
-    [LK_AXIS_INTRA_LATENCY] = {1e-12, 60, CHANGE(latency_s[LK_LINK_INTRA]), NULL, NETWORK},
-    [LK_AXIS_NODES_PER_SWITCH] = {1, 1 << 20, CHANGE(nodes_per_switch), NULL, NETWORK},
-    [LK_AXIS_OVERSUBSCRIPTION] = {1, 1000, CHANGE(oversubscription), NULL, NETWORK},
-    [LK_AXIS_GPUS_PER_NODE] = {1, 1 << 20, CHANGE(gpus_per_node), NULL, COUNTS},
-    [LK_AXIS_GPU] = {0, 0, 0, NULL, RANKS},
-    [LK_AXIS_WITHOUT_RANKS] = {0, 1 << 20, CHANGE(without_ranks), NULL, RANKS},
-    [LK_AXIS_WITHOUT_NODES] = {0, 1 << 20, CHANGE(without_nodes), NULL, RANKS},
-    [LK_AXIS_SLOW_RANK] = {0, 1 << 20, CHANGE(slow_rank), NULL, RANKS},
-    [LK_AXIS_SLOW_LINK] = {0, 1 << 20, CHANGE(slow_link), NULL, RANKS},
+    [LK_AXIS_GPUS] = {CONFIG(world_size), NULL, COUNTS},
+    [LK_AXIS_LOCAL_BATCH] = {CONFIG(local_batch), NULL, COUNTS},
+    [LK_AXIS_ACCUMULATION] = {CONFIG(accumulation), NULL, COUNTS},
+    [LK_AXIS_NO_SYNC] = {0, NULL, NETWORK},
+    [LK_AXIS_BUCKET_CAP] = {0, NULL, NETWORK},
+    [LK_AXIS_FIRST_BUCKET] = {0, NULL, NETWORK},
+    [LK_AXIS_GRAD_DTYPE] = {CONFIG(grad_dtype), &lk_grad_dtype_words, NETWORK},
+    [LK_AXIS_COMPRESSION] = {CONFIG(compression), &lk_compression_words, NETWORK},
+    [LK_AXIS_POWERSGD_RANK] = {CONFIG(powersgd_rank), NULL, NETWORK},
+    [LK_AXIS_ALGORITHM] = {CONFIG(algo), &lk_algo_words, NETWORK},
+    [LK_AXIS_SHARDING] = {CONFIG(sharding), &lk_sharding_words, NETWORK},
+    [LK_AXIS_SHARD_GROUP] = {CONFIG(shard_group), NULL, NETWORK},
+    [LK_AXIS_PERIOD] = {CONFIG(averaging_period), NULL, NETWORK},
+    [LK_AXIS_INTER_BANDWIDTH] = {CHANGE(bandwidth_Bps[LK_LINK_INTER]), NULL, NETWORK},
+    [LK_AXIS_INTER_LATENCY] = {CHANGE(latency_s[LK_LINK_INTER]), NULL, NETWORK},
+    [LK_AXIS_INTRA_BANDWIDTH] = {CHANGE(bandwidth_Bps[LK_LINK_INTRA]), NULL, NETWORK},
+    [LK_AXIS_INTRA_LATENCY] = {CHANGE(latency_s[LK_LINK_INTRA]), NULL, NETWORK},
+    [LK_AXIS_NODES_PER_SWITCH] = {CHANGE(nodes_per_switch), NULL, NETWORK},
+    [LK_AXIS_OVERSUBSCRIPTION] = {CHANGE(oversubscription), NULL, NETWORK},
+    [LK_AXIS_GPUS_PER_NODE] = {CHANGE(gpus_per_node), NULL, COUNTS},
+    [LK_AXIS_GPU] = {0, NULL, RANKS},
+    [LK_AXIS_WITHOUT_RANKS] = {CHANGE(without_ranks), NULL, RANKS},
+    [LK_AXIS_WITHOUT_NODES] = {CHANGE(without_nodes), NULL, RANKS},
+    [LK_AXIS_SLOW_RANK] = {CHANGE(slow_rank), NULL, RANKS},
+    [LK_AXIS_SLOW_LINK] = {CHANGE(slow_link), NULL, RANKS},
 };
 
 static const double FACTOR_MAX = 1e6;
@@ -90,14 +97,14 @@ static enum lk_status parse_number(enum lk_axis a, const char *text, double *out
         if (lk_parse_int64(text, INT64_MIN, INT64_MAX, &n) != LK_OK)
             return LK_EUSAGE;
         *out = (double)n;
-        return *out >= axes[a].min && *out <= axes[a].max
+        return *out >= ranges[a].min && *out <= ranges[a].max
                    ? LK_OK
-                   : lk_fail(LK_EUSAGE, "must be from %.0f to %.0f", axes[a].min, axes[a].max);
+                   : lk_fail(LK_EUSAGE, "must be from %.0f to %.0f", ranges[a].min, ranges[a].max);
     }
     LK_PASS(lk_units_parse(dims[kinds[a]], text, &v));
-    if (v < axes[a].min || v > axes[a].max || (kinds[a] == SIZE && v != floor(v)))
-        return lk_fail(LK_EUSAGE, "'%s' is out of range: expected %g to %g", text, axes[a].min,
-                       axes[a].max);
+    if (v < ranges[a].min || v > ranges[a].max || (kinds[a] == SIZE && v != floor(v)))
+        return lk_fail(LK_EUSAGE, "'%s' is out of range: expected %g to %g", text, ranges[a].min,
+                       ranges[a].max);
     *out = v;
     return LK_OK;
 }
@@ -129,7 +136,7 @@ static enum lk_status parse_place(enum lk_axis a, const char *text, struct lk_ax
     int64_t at = 0;
 
     if (strcmp(text, "none") != 0)
-        LK_PASS(lk_parse_factor_at(text, (int64_t)axes[a].max, &at, &v->number.value));
+        LK_PASS(lk_parse_factor_at(text, (int64_t)ranges[a].max, &at, &v->number.value));
     v->at = (int)at;
     return LK_OK;
 }

@@ -199,7 +199,7 @@ END_TEST
 static const char *const types[] = {"--gpus=N,N,...",           "--bucket-cap=SIZE,...",
                                     "--no-sync=WORD,...",       "--inter-bandwidth=RATE,...",
                                     "--inter-latency=TIME,...", "--oversubscription=X,...",
-                                    "--slow-rank=N:X,..."};
+                                    "--slow-rank=N:X,...",      "[1..1048576]"};
 
 START_TEST(a17_the_help_of_an_axis_says_its_type)
 {
