@@ -32,6 +32,9 @@ static double known_bytes(uint64_t bytes)
     X("step_lo_s", "from", LK_DIM_TIME, -1, p->step_lo_s)                                          \
     X("step_hi_s", "to", LK_DIM_TIME, -1, p->step_hi_s)                                            \
     THROUGHPUT(X)                                                                                  \
+    X("throughput_lo_per_s", "from", LK_DIM_NONE, 1,                                               \
+      p->throughput_per_s * p->step_s / p->step_hi_s)                                              \
+    X("throughput_hi_per_s", "to", LK_DIM_NONE, 1, p->throughput_per_s * p->step_s / p->step_lo_s) \
     X("efficiency", "efficiency", LK_DIM_NONE, 3, p->efficiency)                                   \
     X("efficiency_lo", "from", LK_DIM_NONE, 3, p->efficiency_lo)                                   \
     X("efficiency_hi", "to", LK_DIM_NONE, 3, p->efficiency_hi)                                     \

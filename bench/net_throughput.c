@@ -61,7 +61,6 @@ static enum lk_status make_table(const struct lk_job *j, struct lk_throughput_ta
     enum lk_status st = LK_OK;
 
     LK_TRY(lk_strdup(&t->name, j->name));
-    t->has_nodes = true;
     LK_TRY(lk_array_grow(&t->points, &t->capacity, j->n_runs, sizeof *t->points));
     for (size_t i = 0; i < j->n_runs; i++)
         if (j->runs[i].config.world_size <= 2)

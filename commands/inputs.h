@@ -8,8 +8,15 @@
 
 #include <stddef.h>
 
-/* Read a cluster: a path, or the name of a preset (base/preset.h). */
+/* Read a cluster: a path, or the name of a preset (base/preset.h). Its points that contradict each
+ * other are warned of. */
 enum lk_status find_cluster(const char *name, struct lk_cluster *out);
+/*
+ * Warn of points of one collective, size, count of GPUs and way of timing whose times differ by
+ * more than 1.5 times: one line for each collective and count, with both places, the size and the
+ * ratio. Pairs of the first `known` points are left out.
+ */
+enum lk_status warn_of_contradictions(const struct lk_cluster *c, size_t known);
 
 /*
  * Check the operands JOB CLUSTER of a command. --cluster (NULL: not given) may replace the second:

@@ -102,6 +102,17 @@ out:
     return st;
 }
 
+/* Return the most points of a collective and algorithm between nodes of several GPUs. */
+static int most_between_nodes(const struct lk_cluster *c)
+{
+    int n[LK_COLL_COUNT][LK_ALGO_COUNT] = {{0}}, most = 0;
+
+    for (const struct lk_cluster_point *p = c->points; p < c->points + c->n_points; p++)
+        if (p->nodes > 1 && p->ranks > p->nodes && ++n[p->coll][p->algo] > most)
+            most = n[p->coll][p->algo];
+    return most;
+}
+
 enum lk_status cluster_fit_table(const struct lk_cluster *c, struct lk_table **out)
 {
     enum lk_status st = LK_OK;
@@ -114,7 +125,11 @@ enum lk_status cluster_fit_table(const struct lk_cluster *c, struct lk_table **o
         LK_TRY(lk_table_row(t));
         FITS(LK_TABLE_CELL)
     }
-    if (!c->n_fits)
+    if (!c->n_fits && most_between_nodes(c) >= LK_ALPHA_BETA_FIT_POINTS_MIN)
+        LK_TRY(lk_table_note(t,
+                             "none: a fit between nodes of several GPUs needs one inside a node, "
+                             "of the same collective and algorithm; forecasts use the points"));
+    else if (!c->n_fits)
         LK_TRY(lk_table_note(t, "none: a fit needs %d sizes of a collective and algorithm",
                              (int)LK_ALPHA_BETA_FIT_POINTS_MIN));
 out:

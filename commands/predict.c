@@ -113,7 +113,7 @@ static enum lk_status print(const struct options *o, const struct lk_job *job,
 
     LK_TRY(lk_forecast_table(f, &tables[POINTS]));
     LK_TRY(lk_forecast_plan_tables(f, true, &tables[PLANS]));
-    if (o->plan.memory && !o->table.file) {
+    if (o->plan.memory) {
         LK_TRY(lk_memory_table(job, lk_plan_device_bytes(cluster, &o->plan.request), f,
                                &tables[MEMORY]));
         LK_TRY(device_table(job, f, &tables[DEVICES]));
@@ -126,12 +126,26 @@ out:
     return tables_finish(st, tables, COUNT, o->format);
 }
 
+/* Return true if a planning option other than a factor with a default was given. */
+static bool plan_asked(const struct plan_options *o)
+{
+    struct lk_plan_request r = o->request;
+
+    r.cost_factor = 0;
+    return o->memory || memcmp(&r, &(struct lk_plan_request){0}, sizeof r) != 0;
+}
+
 /* Refuse options that conflict with the source of evidence, or are missing. */
 static enum lk_status check(const struct options *o, const char **operands, int n)
 {
     if (o->table.file && (o->trace || o->slow_rank || o->slow_link))
         return lk_fail(LK_EUSAGE, "--trace, --slow-rank and --slow-link need a JOB and CLUSTER "
                                   "without --throughput");
+    if (o->table.file && n == 0 && !o->table.parameters && !o->table.gradients &&
+        plan_asked(&o->plan))
+        return lk_fail(LK_EUSAGE, "memory, cost and time to a target take what the job and the "
+                                  "cluster are: with --throughput, JOB, --parameters or "
+                                  "--gradients, and CLUSTER or --cluster");
     if (!o->table.file) {
         LK_PASS(check_no_table(&o->table));
         LK_PASS(job_and_cluster("predict", operands, n, o->cluster));
@@ -158,7 +172,7 @@ static enum lk_status run(void *options, const char **operands, int n)
                ? evidence_open_table(&o->table, o->cluster, operands, n, &in)
                : evidence_open_job(operands, 1, operands[1], o->slow_rank, o->slow_link, &in));
     LK_TRY(lk_forecast_run(&in.source, &in.request.grid, &f));
-    if (!o->table.file)
+    if (in.source.job && (!o->table.file || plan_asked(&o->plan)))
         LK_TRY(lk_plan_forecast(&in.job, &in.cluster, &o->plan.request, NULL, &f));
     LK_TRY(forecast_write(&f, o->out, o->csv));
     if (o->trace)

@@ -42,6 +42,7 @@ struct bench_table {
     size_t size, redop, root, time, algbw, busbw, wrong, width; /* text columns; SIZE_MAX: absent */
     double time_unit; /* of printed times, in s; text only */
     int ranks, nodes; /* 0: unknown */
+    char hosts[160];  /* ", on host-a, host-b" for the sources of its points; "": unknown */
     struct bench_program program;
     struct bench_row *rows; /* until bench_table_end */
     size_t n_rows, rows_capacity;
@@ -50,6 +51,8 @@ struct bench_table {
 /* Begin the rows: take what the hints say of the table, e.g. its ranks. LK_EPARSE where log and
  * hints differ; LK_EUSAGE for a hint's collective that cluster files lack. */
 enum lk_status bench_table_begin(struct bench_table *t, const struct lk_bench_hints *hints);
+/* Note the hosts of the run: all of a few, else the first ones and how many more. */
+void bench_table_hosts(struct bench_table *t, const char *const *names, size_t n);
 /* Append a copy of a row. */
 enum lk_status bench_table_row(struct bench_table *t, const struct bench_row *row);
 /* End the rows: check them and append their points to *out. The rows are freed, also on failure. */

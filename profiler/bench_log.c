@@ -11,6 +11,7 @@
 
 #include <math.h>
 #include <stdarg.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -182,6 +183,19 @@ static enum lk_status check_rate(const struct bench_table *t, const struct bench
                    row->line, row->algbw, rate);
 }
 
+void bench_table_hosts(struct bench_table *t, const char *const *names, size_t n)
+{
+    enum { NAMED = 4 };
+    size_t len = 0, named = n <= NAMED ? n : NAMED - 1;
+
+    t->hosts[0] = '\0';
+    for (size_t i = 0; i < named && len < sizeof t->hosts; i++)
+        len += (size_t)snprintf(t->hosts + len, sizeof t->hosts - len, "%s%s", i ? ", " : ", on ",
+                                names[i]);
+    if (n > named && len < sizeof t->hosts)
+        snprintf(t->hosts + len, sizeof t->hosts - len, " and %zu more", n - named);
+}
+
 enum lk_status bench_table_row(struct bench_table *t, const struct bench_row *row)
 {
     if (!(row->seconds >= 0) || !(row->algbw >= 0) || !(row->busbw >= 0))
@@ -213,7 +227,7 @@ enum lk_status bench_table_end(struct bench_table *t, struct lk_bench *out)
             continue;
         }
         LK_TRY(bench_add(out, t->program.coll, LK_ALGO_AUTO, t->ranks, t->nodes, row->bytes,
-                         row->seconds, "%s:%zu", t->path, row->line));
+                         row->seconds, "%s:%zu%s", t->path, row->line, t->hosts));
     }
 out:
     free(t->rows);
@@ -257,20 +271,22 @@ static int compare_texts(const void *a, const void *b)
     return strcmp(*(const char *const *)a, *(const char *const *)b);
 }
 
-static enum lk_status count_hosts(struct lk_json *devices, int *out)
+/* Set the nodes of the run and their names. */
+static enum lk_status note_hosts(struct lk_json *devices, struct bench_table *t)
 {
     enum lk_status st = LK_OK;
-    size_t n = lk_json_count(devices);
+    size_t n = lk_json_count(devices), hosts = 0;
     const char **names = NULL;
-    int hosts = 0;
 
     LK_TRY(lk_alloc(&names, n, sizeof *names));
     for (size_t i = 0; i < n; i++)
         LK_TRY(lk_json_text(lk_json_item(devices, i), "hostname", &names[i]));
     qsort(names, n, sizeof *names, compare_texts);
     for (size_t i = 0; i < n; i++)
-        hosts += !i || strcmp(names[i], names[i - 1]) != 0;
-    *out = hosts;
+        if (!i || strcmp(names[i], names[hosts - 1]) != 0)
+            names[hosts++] = names[i];
+    t->nodes = (int)hosts;
+    bench_table_hosts(t, names, hosts);
 out:
     free(names);
     return st;
@@ -287,7 +303,7 @@ static enum lk_status read_devices(struct lk_json *root, struct bench_table *t, 
     LK_PASS(lk_json_int32(config, "nthreads", 1, LK_RANKS_MAX, &threads));
     LK_PASS(lk_json_int32(config, "ngpus", 1, LK_RANKS_MAX, &gpus));
     LK_PASS(lk_json_array(config, "devices", &devices));
-    LK_PASS(count_hosts(devices, &t->nodes));
+    LK_PASS(note_hosts(devices, t));
     for (size_t i = 0; i < lk_json_count(devices); i++) {
         struct lk_json *d = lk_json_item(devices, i);
 

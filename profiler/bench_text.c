@@ -302,11 +302,29 @@ static enum lk_status begin_table(struct reader *r)
     t->ranks = r->groups ? r->group0 : 0;
     /* A group's ranks may lie on fewer hosts than the run, so the nodes of a group are unknown. */
     t->nodes = r->groups > 1 ? 0 : (int)r->n_hosts;
+    if (r->groups <= 1)
+        bench_table_hosts(t, (const char *const *)r->hosts, r->n_hosts);
     t->program = r->program;
     r->ranks_closed = true;
     r->in_table = true;
     r->n_tables++;
     return bench_table_begin(t, r->hints);
+}
+
+/*
+ * Put an empty token where a row has no redop: alltoall and others that do not reduce had the
+ * column in 2020 already, with an empty name. No operation is a number.
+ */
+static void fill_redop(struct reader *r)
+{
+    size_t at = r->table.redop;
+    double number_there;
+
+    if (at >= r->n_tokens || r->n_tokens == TOKENS_MAX || !number(&r->tokens[at], &number_there))
+        return;
+    memmove(&r->tokens[at + 1], &r->tokens[at], (r->n_tokens - at) * sizeof *r->tokens);
+    r->tokens[at] = (struct token){r->tokens[at].p, 0};
+    r->n_tokens++;
 }
 
 static enum lk_status table_row(struct reader *r)
@@ -318,6 +336,7 @@ static enum lk_status table_row(struct reader *r)
 
     if (!whole(&r->tokens[0], INT64_MAX, &bytes))
         return LK_OK; /* another program's line */
+    fill_redop(r);
     if (r->n_tokens < t->width)
         return fail(r, "a row of fewer columns than its header has: the log is cut short or mixed");
     row.bytes = (uint64_t)bytes;
@@ -325,7 +344,8 @@ static enum lk_status table_row(struct reader *r)
         !number(&r->tokens[t->algbw], &row.algbw) || !number(&r->tokens[t->busbw], &row.busbw))
         return fail(r, "no number where the header has time, algbw or busbw");
     row.seconds *= t->time_unit;
-    row.reduces = t->redop != SIZE_MAX && !is(&r->tokens[t->redop], "none");
+    row.reduces =
+        t->redop != SIZE_MAX && r->tokens[t->redop].len > 0 && !is(&r->tokens[t->redop], "none");
     if (t->root != SIZE_MAX) {
         double root = -1;
 

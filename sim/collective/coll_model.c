@@ -384,16 +384,6 @@ static double moved_to_meet(const struct lk_coll_model *m, const struct knowledg
     return log(bounded(m, of, at, bytes).seconds) + off;
 }
 
-/* Return the slope at point i in logarithms, which is the share of its time that bytes take. */
-static double bytes_share(const struct lk_coll_set *s, size_t i)
-{
-    size_t a = i ? i - 1 : 0, b = i + 1 < s->n ? i + 1 : i;
-
-    if (a == b)
-        return 0;
-    return fmin(1, fmax(0, log(s->seconds[b] / s->seconds[a]) / log(s->bytes[b] / s->bytes[a])));
-}
-
 /*
  * Return the error (ln) of a time outside the sizes of a set. One algorithm's share of bytes in its
  * time grows with them: below the sizes its time falls by no greater slope than at their end, and
@@ -409,7 +399,7 @@ static double outside_error(const struct lk_coll_model *m, const struct lk_coll_
         return error * (1 - exp2(-octaves / DOUBT_OCTAVES));
     if (s->n < 2)
         return error;
-    slope = bytes < s->bytes[0] ? bytes_share(s, 0) : 1 - bytes_share(s, s->n - 1);
+    slope = bytes < s->bytes[0] ? lk_coll_set_slope(s, 0) : 1 - lk_coll_set_slope(s, s->n - 1);
     return fmin(error, DIFFERENCE_SHARE * slope * octaves * log(2));
 }
 
@@ -485,10 +475,11 @@ static double rescale_ring(const struct lk_coll_model *m, const struct lk_coll_s
 }
 
 static enum lk_status rescale_by_nccl(const struct lk_coll_model *m, const struct lk_coll_set *from,
-                                      struct lk_coll_key at, double *seconds, double *sd)
+                                      const double *typical, struct lk_coll_key at, double *seconds,
+                                      double *sd)
 {
     struct lk_nccl_measured measured = {
-        .bytes = from->bytes, .seconds = from->seconds, .n = from->n};
+        .bytes = from->bytes, .seconds = from->seconds, .typical = typical, .n = from->n};
     struct lk_nccl_comm comm;
     enum lk_nccl_fabric fabric;
 
@@ -502,25 +493,36 @@ static enum lk_status rescale_by_nccl(const struct lk_coll_model *m, const struc
 enum lk_status lk_coll_model_rescale(const struct lk_coll_model *m, const struct lk_coll_set *from,
                                      struct lk_coll_key at, double *seconds, double *sd)
 {
+    enum lk_status st = LK_OK;
     double doublings = fabs(log2((double)at.ranks / from->at.ranks));
     bool nccl_at = by_nccl(m, at) && by_nccl(m, from->at);
+    struct lk_coll_set typical = {0};
+    double *misfit = NULL;
 
+    LK_TRY(lk_alloc(&misfit, from->n, sizeof *misfit));
+    for (size_t i = 0; i < from->n; i++)
+        misfit[i] = log(from->seconds[i] / lk_coll_model_at(m, from->at, from->bytes[i]).seconds);
+    LK_TRY(lk_coll_set_typical(from, misfit, &typical));
     for (size_t i = 0; i < from->n; i++) {
         struct lk_coll_modelled here = lk_coll_model_at(m, at, from->bytes[i]);
         struct lk_coll_modelled there = lk_coll_model_at(m, from->at, from->bytes[i]);
         double error = nccl_at ? RESCALED_SHARE * here.error : here.error;
 
         seconds[i] = here.is_ring && there.is_ring
-                         ? rescale_ring(m, from, i, at, &error)
-                         : from->seconds[i] * here.seconds / there.seconds;
-        sd[i] = error * doublings;
+                         ? rescale_ring(m, &typical, i, at, &error)
+                         : typical.seconds[i] * here.seconds / there.seconds;
+        sd[i] =
+            hypot(error * doublings, DIFFERENCE_SHARE * log(from->seconds[i] / typical.seconds[i]));
     }
     if (nccl_at)
-        LK_PASS(rescale_by_nccl(m, from, at, seconds, sd));
+        LK_TRY(rescale_by_nccl(m, from, typical.seconds, at, seconds, sd));
     for (size_t i = 0; i < from->n; i++)
         seconds[i] = fmax(seconds[i] * exp(m->error_shift * sd[i]),
                           lk_coll_model_bound_s(m, at, from->bytes[i], false));
-    return LK_OK;
+out:
+    free(misfit);
+    lk_coll_set_fini(&typical);
+    return st;
 }
 
 /* ---- Other collectives from an all-reduce ---- */
@@ -543,7 +545,8 @@ static enum lk_status add_from_all_reduce(const struct lk_coll_model *m,
     LK_TRY(lk_alloc(&seconds, from->n, sizeof *seconds));
     LK_TRY(lk_alloc(&sd, from->n, sizeof *sd));
     for (size_t i = 0; i < from->n; i++) {
-        double bytes = from->bytes[i], more = BYTES_SD + LAUNCH_SD * (1 - bytes_share(from, i));
+        double bytes = from->bytes[i],
+               more = BYTES_SD + LAUNCH_SD * (1 - lk_coll_set_slope(from, i));
 
         seconds[i] = fmax(from->seconds[i] * lk_coll_model_at(m, at, bytes).seconds /
                               lk_coll_model_at(m, from->at, bytes).seconds,

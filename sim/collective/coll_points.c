@@ -2,6 +2,7 @@
 #include "sim/collective/coll_points.h"
 
 #include "base/array.h"
+#include "base/stats.h"
 #include "sim/collective/links.h"
 
 #include <math.h>
@@ -45,7 +46,7 @@ static enum lk_status set_alloc(struct lk_coll_set *s, size_t n)
     return lk_alloc(&s->sd, n, sizeof *s->sd);
 }
 
-static void set_fini(struct lk_coll_set *s)
+void lk_coll_set_fini(struct lk_coll_set *s)
 {
     free(s->bytes);
     free(s->seconds);
@@ -66,45 +67,64 @@ static double moved(const struct lk_coll_set *s, const struct lk_link_rates *rat
     return fmax(measured * exp(ln), fmin(measured, bound_s));
 }
 
-/* Collect the points of a key; several of one size are averaged in the logarithm. */
+/*
+ * Set *ln to the median logarithm of n points of one size and *sd to its sd: that of one point, and
+ * of how far they lie apart (1.4826 times the median distance, of a normal law its sd). `work` has
+ * n elements.
+ */
+static void summarise(const struct lk_cluster_point *const *p, size_t n, double *work, double *ln,
+                      double *sd)
+{
+    double own = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        work[i] = log(p[i]->time_s.value);
+        own += lk_coll_log_sd(&p[i]->time_s) / (double)n;
+    }
+    *ln = lk_stats_median(work, n);
+    for (size_t i = 0; i < n; i++)
+        work[i] = fabs(log(p[i]->time_s.value) - *ln);
+    *sd = hypot(own, 1.4826 * lk_stats_median(work, n));
+}
+
+/* Collect the points of a key; of several of one size the median counts. */
 static enum lk_status set_init(struct lk_coll_set *s, const struct lk_cluster *c,
                                struct lk_coll_key at, double shift,
                                const struct lk_link_rates *rates)
 {
     enum lk_status st = LK_OK;
     const struct lk_cluster_point **picked = NULL;
+    double *work = NULL;
     bool alone = has_alone(c, at);
     size_t n = 0;
 
     *s = (struct lk_coll_set){.at = at};
     LK_TRY(lk_alloc(&picked, c->n_points, sizeof *picked));
+    LK_TRY(lk_alloc(&work, c->n_points, sizeof *work));
     for (size_t i = 0; i < c->n_points; i++)
         if (lk_coll_key_equal(key_of(&c->points[i]), at) &&
             (c->points[i].timing == LK_TIMING_ALONE) == alone && c->points[i].time_s.value > 0)
             picked[n++] = &c->points[i];
     qsort(picked, n, sizeof *picked, by_bytes);
     LK_TRY(set_alloc(s, n));
-    for (size_t i = 0; i < n;) {
-        double sum = 0, sd = 0;
-        size_t same = 0;
+    for (size_t i = 0, next; i < n; i = next) {
+        double ln, sd;
 
-        for (; i + same < n && picked[i + same]->bytes == picked[i]->bytes; same++) {
-            sum += log(picked[i + same]->time_s.value);
-            sd += lk_coll_log_sd(&picked[i + same]->time_s);
-        }
-        sd /= (double)same;
+        for (next = i + 1; next < n && picked[next]->bytes == picked[i]->bytes; next++)
+            ;
+        summarise(picked + i, next - i, work, &ln, &sd);
         /* A size of 0 (barrier) has no logarithm; its time is that of anything up to a byte. */
         s->bytes[s->n] = fmax((double)picked[i]->bytes, 1);
-        s->seconds[s->n] = moved(s, rates, exp(sum / (double)same), shift * sd);
+        s->seconds[s->n] = moved(s, rates, exp(ln), shift * sd);
         s->sd[s->n++] = sd;
-        i += same;
     }
     if (s->n)
         LK_TRY(lk_loglog_curve_init(&s->curve, s->bytes, s->seconds, s->n, LK_COLL_REAL_FALL));
 out:
     free(picked);
+    free(work);
     if (st != LK_OK)
-        set_fini(s);
+        lk_coll_set_fini(s);
     return st;
 }
 
@@ -142,6 +162,55 @@ double lk_coll_set_between_sd(const struct lk_coll_set *s, double bytes)
     return fmax(ROUGH_FLOOR, ROUGH_SHARE * rough);
 }
 
+double lk_coll_set_slope(const struct lk_coll_set *s, size_t i)
+{
+    size_t a = i ? i - 1 : 0, b = i + 1 < s->n ? i + 1 : i;
+
+    if (a == b)
+        return 0;
+    return fmin(1, fmax(0, log(s->seconds[b] / s->seconds[a]) / log(s->bytes[b] / s->bytes[a])));
+}
+
+/* Make a set of copies of the arrays. */
+static enum lk_status set_of(struct lk_coll_key at, const double *bytes, const double *seconds,
+                             const double *sd, size_t n, struct lk_coll_set *out)
+{
+    enum lk_status st = LK_OK;
+    struct lk_coll_set set = {.at = at, .n = n};
+
+    LK_TRY(set_alloc(&set, n));
+    memcpy(set.bytes, bytes, n * sizeof *bytes);
+    memcpy(set.seconds, seconds, n * sizeof *seconds);
+    memcpy(set.sd, sd, n * sizeof *sd);
+    LK_TRY(lk_loglog_curve_init(&set.curve, bytes, seconds, n, LK_COLL_REAL_FALL));
+    *out = set;
+    set = (struct lk_coll_set){0};
+out:
+    lk_coll_set_fini(&set);
+    return st;
+}
+
+enum lk_status lk_coll_set_typical(const struct lk_coll_set *s, const double *misfit,
+                                   struct lk_coll_set *out)
+{
+    enum lk_status st = LK_OK;
+    double *seconds = NULL;
+
+    LK_TRY(lk_alloc(&seconds, s->n, sizeof *seconds));
+    for (size_t i = 0; i < s->n; i++) {
+        bool inner = i && i + 1 < s->n;
+        double near[3] = {misfit[inner ? i - 1 : i], misfit[i], misfit[inner ? i + 1 : i]};
+
+        seconds[i] = s->seconds[i];
+        if (inner && log(s->seconds[i] / s->seconds[i + 1]) > LK_COLL_REAL_FALL)
+            seconds[i] *= exp(lk_stats_median(near, LK_COUNT(near)) - misfit[i]);
+    }
+    LK_TRY(set_of(s->at, s->bytes, seconds, s->sd, s->n, out));
+out:
+    free(seconds);
+    return st;
+}
+
 /* ---- All sets of a cluster ---- */
 
 enum lk_status lk_coll_sets_init(struct lk_coll_sets *s, const struct lk_cluster *c, double shift)
@@ -160,7 +229,7 @@ enum lk_status lk_coll_sets_init(struct lk_coll_sets *s, const struct lk_cluster
         if (s->list[s->n].n)
             s->n++;
         else
-            set_fini(&s->list[s->n]);
+            lk_coll_set_fini(&s->list[s->n]);
     }
 out:
     if (st != LK_OK)
@@ -172,25 +241,22 @@ enum lk_status lk_coll_sets_add(struct lk_coll_sets *s, struct lk_coll_key at, c
                                 const double *seconds, const double *sd, size_t n)
 {
     enum lk_status st = LK_OK;
-    struct lk_coll_set set = {.at = at, .n = n, .derived = true};
+    struct lk_coll_set set = {0};
 
-    LK_TRY(set_alloc(&set, n));
-    memcpy(set.bytes, bytes, n * sizeof *bytes);
-    memcpy(set.seconds, seconds, n * sizeof *seconds);
-    memcpy(set.sd, sd, n * sizeof *sd);
-    LK_TRY(lk_loglog_curve_init(&set.curve, bytes, seconds, n, LK_COLL_REAL_FALL));
+    LK_TRY(set_of(at, bytes, seconds, sd, n, &set));
+    set.derived = true;
     LK_TRY(lk_array_grow(&s->list, &s->capacity, s->n + 1, sizeof *s->list));
     s->list[s->n++] = set;
     set = (struct lk_coll_set){0};
 out:
-    set_fini(&set);
+    lk_coll_set_fini(&set);
     return st;
 }
 
 void lk_coll_sets_fini(struct lk_coll_sets *s)
 {
     for (size_t i = 0; i < s->n; i++)
-        set_fini(&s->list[i]);
+        lk_coll_set_fini(&s->list[i]);
     free(s->list);
     *s = (struct lk_coll_sets){0};
 }

@@ -49,8 +49,8 @@ double lk_coll_log_sd(const struct lk_quantity *q);
 /*
  * Collect the sets of c's points. The step model needs points timed alone, since its collectives
  * begin when the last rank arrives; a set that has only back-to-back points (nccl-tests) takes
- * these. Points of one size are averaged in the logarithm. Each point is moved by `shift` of its
- * own standard deviations.
+ * these. Of several points of one size the median counts, and how far they lie apart widens its
+ * interval. Each point is moved by `shift` of its own standard deviations.
  */
 enum lk_status lk_coll_sets_init(struct lk_coll_sets *s, const struct lk_cluster *c, double shift);
 void lk_coll_sets_fini(struct lk_coll_sets *s);
@@ -88,5 +88,18 @@ double lk_coll_set_sd(const struct lk_coll_set *s, double bytes);
  * the line between their neighbours.
  */
 double lk_coll_set_between_sd(const struct lk_coll_set *s, double bytes);
+
+/* Return the slope at point i in logarithms, 0 to 1, which is the share of its time that bytes
+ * take. */
+double lk_coll_set_slope(const struct lk_coll_set *s, size_t i);
+/*
+ * Make a copy of a set without odd sizes: one that takes longer than the next larger size gets the
+ * median misfit of itself and its two neighbours. misfit has s->n elements, ln of the measured time
+ * over a model's. So a slow algorithm that several sizes have stays, and one row that a disturbance
+ * or a single cliff made slow does not travel to other rank counts. Call lk_coll_set_fini.
+ */
+enum lk_status lk_coll_set_typical(const struct lk_coll_set *s, const double *misfit,
+                                   struct lk_coll_set *out);
+void lk_coll_set_fini(struct lk_coll_set *s); /* safe on a zeroed set */
 
 #endif

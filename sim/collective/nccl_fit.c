@@ -429,7 +429,7 @@ static double rescaled_ln(const struct rescaling *j, const struct lk_nccl_choice
 
     there.parts = lk_nccl_parts_of(&from->comm, j->coll, there.algo, there.proto, from->bytes[i]);
     *out_rough = rough(j, i);
-    return log(from->seconds[i] * lk_nccl_choice_us(j->here, j->f, j->coll, k, bytes) /
+    return log(from->typical[i] * lk_nccl_choice_us(j->here, j->f, j->coll, k, bytes) /
                lk_nccl_choice_us(&from->comm, j->f, j->coll, &there, from->bytes[i]));
 }
 

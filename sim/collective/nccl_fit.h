@@ -83,6 +83,7 @@ double lk_nccl_error(const struct lk_nccl_factors *f, double bytes);
 struct lk_nccl_measured {
     struct lk_nccl_comm comm;
     const double *bytes, *seconds; /* bytes ascending */
+    const double *typical;         /* seconds to rescale: those, without single odd sizes */
     size_t n;
 };
 

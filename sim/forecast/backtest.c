@@ -235,20 +235,48 @@ void lk_backtests_fini(struct lk_backtests *b)
 
 /* ---- Error and table ---- */
 
+/* Return true if a back-test tells the error of the scale; square: of that of one doubling. */
+static bool scale_square(const struct lk_backtest_item *item, double *square)
+{
+    double e = log(item->test.measured_s / item->test.predicted_s) / log2(item->reach);
+
+    *square = e * e;
+    return !item->is_batch && item->reach > 1 && isfinite(e);
+}
+
+/* Sum the squares of all tests of the jump to item i's GPUs, which err alike: they are one test.
+ * Return false if an item before i has them. */
+static bool jump_error(const struct lk_backtests *b, size_t i, double *squares, double *tests)
+{
+    double square;
+
+    *squares = *tests = 0;
+    if (!scale_square(&b->items[i], &square))
+        return false;
+    for (size_t k = 0; k < b->n; k++) {
+        if (b->items[k].config.world_size != b->items[i].config.world_size ||
+            !scale_square(&b->items[k], &square))
+            continue;
+        if (k < i)
+            return false;
+        *squares += square;
+        ++*tests;
+    }
+    return true;
+}
+
 double lk_backtest_scale_error(const struct lk_backtests *b, double prior, size_t *out_n)
 {
     double weight = lk_prior_value(LK_PRIOR_SCALE_TESTS), n = weight;
     double sum = weight * prior * prior;
 
     for (size_t i = 0; i < b->n; i++) {
-        const struct lk_backtest_item *item = &b->items[i];
-        double e = log(item->test.measured_s / item->test.predicted_s);
+        double squares, tests;
 
-        if (item->is_batch || !(item->reach > 1) || !isfinite(e))
-            continue;
-        e /= log2(item->reach);
-        sum += e * e;
-        n++;
+        if (jump_error(b, i, &squares, &tests)) {
+            sum += squares / tests;
+            n++;
+        }
     }
     *out_n = (size_t)(n - weight);
     return sqrt(sum / n);

@@ -45,7 +45,7 @@ void lk_backtests_fini(struct lk_backtests *b); /* zeroes it; safe on a zeroed o
 /*
  * Return a model's relative error for each doubling of the ranks (rms), from the scale back-tests
  * and the prior's error, which counts as LK_PRIOR_SCALE_TESTS of them; without any it is the prior.
- * *out_n is the number of these back-tests.
+ * All tests of one number of GPUs count as one. *out_n is the number of these.
  */
 double lk_backtest_scale_error(const struct lk_backtests *b, double prior, size_t *out_n);
 

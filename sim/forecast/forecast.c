@@ -9,6 +9,7 @@
 #include "base/stats.h"
 #include "base/units.h"
 #include "sim/forecast/request.h"
+#include "sim/prior.h"
 #include "sim/step/config.h"
 
 #include <math.h>
@@ -346,7 +347,8 @@ static size_t best_at(const struct forecast *f, int world_size, size_t except)
     return best;
 }
 
-/* Computes the share of draws in which point a has a higher throughput than b. */
+/* Computes the probability that point a has a higher throughput than b, over draws and the model's
+ * resolution, as a what-if does. */
 static enum lk_status certainty(const struct forecast *f, size_t a, size_t b, double *out)
 {
     enum lk_status st = LK_OK;
@@ -356,7 +358,7 @@ static enum lk_status certainty(const struct forecast *f, size_t a, size_t b, do
     LK_TRY(lk_alloc(&ratios, p->n_draws, sizeof *ratios));
     for (size_t i = 0; i < p->n_draws; i++)
         ratios[i] = rate(&p->config, p->draws_s[i]) / rate(&q->config, q->draws_s[i]);
-    *out = lk_stats_above_one(ratios, p->n_draws, 0);
+    *out = lk_stats_above_one(ratios, p->n_draws, lk_prior_value(LK_PRIOR_RESOLUTION));
 out:
     free(ratios);
     return st;
@@ -382,7 +384,7 @@ static enum lk_status note_best_at(const struct forecast *f, int world_size)
     return lk_forecast_note(f->out,
                             "best at %d GPUs: local batch %d, accumulation %d, bucket cap %s%s: "
                             "%.1f %% above the next, "
-                            "%s the error (%.0f %% of draws)",
+                            "%s the error (%.0f %% likely)",
                             world_size, c->local_batch, c->accumulation,
                             lk_units_format(LK_DIM_BYTES, (double)c->cap_bytes, cap, sizeof cap),
                             words, 100 * gain,

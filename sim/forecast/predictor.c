@@ -60,9 +60,15 @@ static double student(struct lk_rng *g, size_t freedom)
 double lk_predictor_runs_draw(const struct lk_predictor *p, const struct lk_config *at, size_t n,
                               const struct lk_draw *w)
 {
-    struct lk_rng g = w->steps;
+    char text[128];
+    struct lk_rng g;
+    double deviation;
 
-    return lk_runs_mean_draw(&p->runs, at, &g) * exp(w->run_sd * w->z_past_runs / sqrt((double)n));
+    snprintf(text, sizeof text, "%d %d %d %d %d %llu", at->world_size, at->nodes, at->local_batch,
+             at->accumulation, at->no_sync, (unsigned long long)at->cap_bytes);
+    g = lk_rng_init(w->past, lk_rng_stream(text, 0));
+    deviation = w->run_sd * lk_rng_normal(&g) / sqrt((double)n);
+    return lk_runs_mean_draw(&p->runs, at, &g) * exp(deviation);
 }
 
 struct lk_draw lk_predictor_draw(const struct lk_predictor *p, size_t i)
@@ -72,12 +78,11 @@ struct lk_draw lk_predictor_draw(const struct lk_predictor *p, size_t i)
     struct lk_draw w = {.run_sd = lk_runs_sd_draw(&p->runs, &fresh)};
 
     w.z_new_run = lk_rng_normal(&fresh);
-    w.z_past_runs = lk_rng_normal(&g);
     w.compute = lk_rng_normal(&g);
     w.error = student(&g, 4) / sqrt(2); /* its variance is 2 */
     w.scale =
         student(&fresh, (size_t)lk_prior_value(LK_PRIOR_SCALE_TESTS) + p->options.scale_tests);
-    w.steps = g;
+    w.past = lk_rng_u64(&g);
     return w;
 }
 

@@ -78,14 +78,14 @@ enum lk_status lk_predictor_estimate(struct lk_predictor *p, const struct lk_con
 
 /* The random numbers of draw i that every configuration shares. */
 struct lk_draw {
-    double run_sd;                 /* relative, between runs */
-    double z_new_run, z_past_runs; /* deviations of the new run and the past ones, in run_sd */
-    double compute, error, scale;  /* deviations of compute, model and scale, in sd of each */
-    struct lk_rng steps;           /* for the steps of the runs */
+    double run_sd;                /* relative, between runs */
+    double z_new_run;             /* deviation of the new run, in run_sd */
+    double compute, error, scale; /* deviations of compute, model and scale, in sd of each */
+    uint64_t past;                /* seed of what past runs were */
 };
 struct lk_draw lk_predictor_draw(const struct lk_predictor *p, size_t i);
 /* Return draw w of the mean step that n runs of a configuration measured: their steps vary, and so
- * do runs. */
+ * do runs, those of one configuration apart from those of another. */
 double lk_predictor_runs_draw(const struct lk_predictor *p, const struct lk_config *at, size_t n,
                               const struct lk_draw *w);
 /* Return the relative error of the scale at this distance from an anchor; 0 GPUs: no anchor. */

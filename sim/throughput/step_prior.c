@@ -41,7 +41,8 @@ struct shape {
 };
 
 struct lk_step_prior {
-    struct lk_job job; /* borrows all but compute */
+    const struct lk_job *timed; /* the job, if it has times of compute; else NULL */
+    struct lk_job job;          /* borrows all but compute */
     struct lk_job_compute compute;
     struct lk_cluster cluster; /* borrows, but for fits made here */
     bool own_fits;
@@ -58,14 +59,39 @@ static double uniform(double z)
     return erfc(-z / sqrt(2)) / 2;
 }
 
+/* The job's own backward share and fixed cost, of its first batch; NAN: not known. */
+static void known_shares(const struct lk_job *job, double *backward, double *fixed)
+{
+    const struct lk_job_compute *c = job ? &job->compute[0] : NULL;
+    double all_s = c ? c->forward_s.value + c->backward_s.value : NAN, fixed_s = 0;
+    bool any = false;
+
+    *backward = c && lk_quantity_known(&c->backward_s) ? c->backward_s.value / all_s : NAN;
+    if (c && lk_quantity_known(&c->optimizer_s)) {
+        fixed_s += c->optimizer_s.value;
+        any = true;
+    }
+    if (c && lk_quantity_known(&c->gap_s)) {
+        fixed_s += c->gap_s.value;
+        any = true;
+    }
+    *fixed = any ? fixed_s / all_s : NAN;
+}
+
 static struct draw make_draw(const struct lk_step_prior *p, bool timed, const double *z)
 {
     const struct lk_cluster *c = &p->cluster;
     bool gamma = lk_quantity_known(&c->gamma_wire), delta = lk_quantity_known(&c->delta);
     bool measured = !c->preset && c->n_points > 0;
+    double backward, fixed;
 
-    return (struct draw){.backward = fmin(fmax(2.0 / 3 + 0.04 * z[LK_STEP_BACKWARD_], 0.4), 0.85),
-                         .fixed = fmin(0.03 * exp(0.7 * z[LK_STEP_FIXED_]), 0.5),
+    known_shares(p->timed, &backward, &fixed);
+    backward = isnan(backward) ? 2.0 / 3 + 0.04 * z[LK_STEP_BACKWARD_]
+                               : backward + 0.01 * z[LK_STEP_BACKWARD_];
+    fixed =
+        isnan(fixed) ? 0.03 * exp(0.7 * z[LK_STEP_FIXED_]) : fixed * exp(0.2 * z[LK_STEP_FIXED_]);
+    return (struct draw){.backward = fmin(fmax(backward, 0.4), 0.85),
+                         .fixed = fmin(fixed, 0.5),
                          .warp = exp((timed ? 0.1 : 0.3) * z[LK_STEP_WARP_]),
                          .overlapped = uniform(z[LK_STEP_OVERLAP_]) > 0.12,
                          .rate = exp((measured ? 0.08 : 0.25) * z[LK_STEP_RATE_]),
@@ -283,6 +309,7 @@ enum lk_status lk_step_prior_create(const struct lk_job *job, bool timed,
                                          .gap_s = lk_quantity_none(),
                                          .transient = lk_quantity_none()};
     p->compute.forward_s.value = p->compute.backward_s.value = 1;
+    p->timed = job->n_compute ? job : NULL;
     p->job = *job;
     p->job.compute = &p->compute;
     p->job.n_compute = 1;
@@ -312,6 +339,11 @@ void lk_step_prior_destroy(struct lk_step_prior *p)
     if (p->own_fits)
         lk_alpha_beta_fits_free(p->cluster.fits, p->cluster.n_fits);
     free(p);
+}
+
+const struct lk_job *lk_step_prior_compute(const struct lk_step_prior *p)
+{
+    return p->timed;
 }
 
 size_t lk_step_prior_draws(const struct lk_step_prior *p)

@@ -24,8 +24,8 @@
 #include <stdint.h>
 
 #define LK_STEP_UNKNOWNS(X)                                                                        \
-    X(BACKWARD, "backward's share of compute: 2/3 by multiplications, sd 0.04")                    \
-    X(FIXED, "optimizer and host, of one rank's micro-batch: ln 0.03, sd 0.7")                     \
+    X(BACKWARD, "backward's share of compute: 2/3 by multiplications, sd 0.04; the job's, 0.01")   \
+    X(FIXED, "optimizer and host, of a rank's micro-batch: ln 0.03, sd 0.7; the job's, 0.2")       \
     X(WARP, "ready times are shares^warp of the list's: ln 1, sd 0.3; 0.1 where they were given")  \
     X(OVERLAP, "no overlap at all, as with delay_allreduce or a sum at the end: 12 %")             \
     X(RATE, "collectives in training over the cost model's: ln 1, sd 0.08; preset 0.25")           \
@@ -44,14 +44,16 @@ enum lk_step_unknown {
 struct lk_step_prior;
 
 /*
- * Make the prior. Only gradients and bucket settings of the job are read; timed: its ready times
- * were measured or given. Job and cluster are borrowed and outlive the prior. The cluster's count
- * of nodes is no limit. draws: 2 or more.
+ * Make the prior. Gradients, bucket settings and, where the job has them, the times of forward,
+ * backward and optimizer are read; timed: its ready times were measured or given. Job and cluster
+ * are borrowed and outlive the prior. The cluster's count of nodes is no limit. draws: 2 or more.
  */
 enum lk_status lk_step_prior_create(const struct lk_job *job, bool timed,
                                     const struct lk_cluster *cluster, size_t draws, uint64_t seed,
                                     struct lk_step_prior **out);
 void lk_step_prior_destroy(struct lk_step_prior *p); /* NULL is legal */
+/* Return the job if it has times of compute; NULL: it has none. */
+const struct lk_job *lk_step_prior_compute(const struct lk_step_prior *p);
 size_t lk_step_prior_draws(const struct lk_step_prior *p);
 const struct lk_cluster *lk_step_prior_cluster(const struct lk_step_prior *p);
 

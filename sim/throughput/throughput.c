@@ -1,8 +1,14 @@
-/* Read tables of throughputs, and fill what they lack. */
+/*
+ * Read tables of throughputs, and fill what they lack.
+ *
+ * Divisions: rows / contradictions / the file / what a table lacks.
+ */
 #include "sim/throughput/throughput.h"
 
 #include "base/array.h"
 #include "base/csv.h"
+#include "base/log.h"
+#include "base/stats.h"
 #include "sim/step/config.h"
 #include "sim/throughput/scaling.h"
 
@@ -38,6 +44,10 @@ bool lk_throughput_same_batch(const struct lk_config *a, const struct lk_config 
 
     at.world_size = b->world_size;
     at.nodes = b->nodes;
+    if (a->world_size == 1 || b->world_size == 1) {
+        at.first_bytes = b->first_bytes;
+        at.cap_bytes = b->cap_bytes;
+    }
     return lk_config_equal(&at, b);
 }
 
@@ -56,56 +66,127 @@ static enum lk_status count(const struct lk_csv *csv, size_t row, size_t col, in
 
 static enum lk_status read_row(const struct lk_csv *csv, size_t row, struct lk_scaling_point *p)
 {
-    enum lk_status st = LK_OK;
     double cap;
 
     *p = (struct lk_scaling_point){0};
-    LK_TRY(count(csv, row, GPUS, 0, &p->config.world_size));
-    LK_TRY(count(csv, row, NODES, 1, &p->config.nodes));
-    LK_TRY(count(csv, row, LOCAL_BATCH, 0, &p->config.local_batch));
-    LK_TRY(count(csv, row, ACCUMULATION, 1, &p->config.accumulation));
-    LK_TRY(lk_csv_positive(csv, row, THROUGHPUT, &p->throughput));
+    LK_PASS(count(csv, row, GPUS, 0, &p->config.world_size));
+    LK_PASS(count(csv, row, NODES, 0, &p->config.nodes));
+    LK_PASS(count(csv, row, LOCAL_BATCH, 0, &p->config.local_batch));
+    LK_PASS(count(csv, row, ACCUMULATION, 1, &p->config.accumulation));
+    LK_PASS(lk_csv_positive(csv, row, THROUGHPUT, &p->throughput));
     if (lk_csv_has(csv, row, BUCKET_CAP)) {
-        LK_TRY(lk_csv_quantity(csv, row, BUCKET_CAP, LK_DIM_BYTES, 1, 1e12, &cap));
+        LK_PASS(lk_csv_quantity(csv, row, BUCKET_CAP, LK_DIM_BYTES, 1, 1e12, &cap));
         p->config.cap_bytes = (uint64_t)cap;
     }
-    if (p->config.nodes > p->config.world_size || p->config.world_size % p->config.nodes != 0)
-        st = lk_csv_error(csv, row, NODES, "%d GPUs do not divide among %d nodes",
-                          p->config.world_size, p->config.nodes);
-out:
-    return st;
+    if (p->config.nodes && p->config.world_size % p->config.nodes != 0)
+        return lk_csv_error(csv, row, NODES, "%d GPUs do not divide among %d nodes",
+                            p->config.world_size, p->config.nodes);
+    return LK_OK;
 }
+
+/* A row of the file. */
+struct row {
+    struct lk_scaling_point p;
+    size_t line;
+};
 
 static int by_batch_and_gpus(const void *a, const void *b)
 {
-    const struct lk_scaling_point *x = a, *y = b;
-    double d = x->config.local_batch - y->config.local_batch;
+    const struct lk_config *x = &((const struct row *)a)->p.config;
+    const struct lk_config *y = &((const struct row *)b)->p.config;
+    double d = x->local_batch - y->local_batch;
 
-    d = d != 0 ? d : x->config.accumulation - y->config.accumulation;
-    d = d != 0 ? d : (double)x->config.cap_bytes - (double)y->config.cap_bytes;
-    d = d != 0 ? d : x->config.world_size - y->config.world_size;
-    d = d != 0 ? d : x->config.nodes - y->config.nodes;
+    d = d != 0 ? d : x->accumulation - y->accumulation;
+    d = d != 0 ? d : (double)x->cap_bytes - (double)y->cap_bytes;
+    d = d != 0 ? d : x->world_size - y->world_size;
+    d = d != 0 ? d : x->nodes - y->nodes;
     return (d > 0) - (d < 0);
 }
 
-/* Replace repeats by one point with their mean. */
-static void merge(struct lk_throughput_table *t)
+/* ---- Contradictions ---- */
+
+/* Of 913 pairs of neighbouring counts in the published series of bench/data, a GPU's throughput
+ * grows by more than the first in 2, and the throughput of all by less than the second in 4. */
+static const double GROWTH_DOUBTED = 1.25, GAIN_DOUBTED = 1.1;
+/* Repeats of a configuration that differ by more are not repeats. Assumed. */
+static const double REPEATS_DOUBTED = 1.25;
+
+/* Warns of two rows of a batch, of which b has the next count of GPUs. */
+static void check_neighbours(const char *name, const struct row *a, const struct row *b)
 {
-    size_t kept = 0;
+    int from = a->p.config.world_size, to = b->p.config.world_size;
+    double all = b->p.throughput / a->p.throughput, each = all * from / to;
 
-    qsort(t->points, t->n, sizeof *t->points, by_batch_and_gpus);
-    for (size_t i = 0; i < t->n;) {
-        struct lk_scaling_point p = t->points[i];
-        size_t n = 0;
+    if (each > GROWTH_DOUBTED)
+        lk_log(LK_LOG_SIM, LK_WARN,
+               "%s:%zu: a GPU of %d brings %.3g times what one of %d brings (line %zu): is one of "
+               "the two throughputs wrong, or of another job?",
+               name, b->line, to, each, from, a->line);
+    else if (all < GAIN_DOUBTED)
+        lk_log(LK_LOG_SIM, LK_WARN,
+               "%s:%zu: %d GPUs bring %.3g times the throughput of %d (line %zu): is it samples a "
+               "second of all GPUs, and not a GPU's, or the time of a step?",
+               name, b->line, to, all, from, a->line);
+}
 
-        p.throughput = 0;
-        for (; i + n < t->n && !by_batch_and_gpus(&t->points[i + n], &p); n++)
-            p.throughput += t->points[i + n].throughput;
-        p.throughput /= (double)n;
-        i += n;
-        t->points[kept++] = p;
+/* Make one point of each configuration, the median of its rows, and warn of rows that contradict
+ * each other. */
+static enum lk_status merge(struct lk_throughput_table *t, struct row *rows, size_t n)
+{
+    enum lk_status st = LK_OK;
+    const struct row *last = NULL;
+    double *repeats = NULL;
+
+    LK_TRY(lk_alloc(&repeats, n, sizeof *repeats));
+    qsort(rows, n, sizeof *rows, by_batch_and_gpus);
+    for (size_t i = 0, k; i < n; i += k) {
+        struct row *first = &rows[i];
+        size_t lo = i, hi = i;
+
+        for (k = 0; i + k < n && !by_batch_and_gpus(&rows[i + k], first); k++) {
+            repeats[k] = rows[i + k].p.throughput;
+            lo = repeats[k] < rows[lo].p.throughput ? i + k : lo;
+            hi = repeats[k] > rows[hi].p.throughput ? i + k : hi;
+        }
+        if (rows[hi].p.throughput > REPEATS_DOUBTED * rows[lo].p.throughput)
+            lk_log(
+                LK_LOG_SIM, LK_WARN,
+                "%s:%zu: the same configuration of %d GPUs has %.3g times the throughput of line "
+                "%zu; the median of its %zu rows counts",
+                t->name, rows[hi].line, first->p.config.world_size,
+                rows[hi].p.throughput / rows[lo].p.throughput, rows[lo].line, k);
+        first->p.throughput = lk_stats_median(repeats, k);
+        if (last && lk_throughput_same_batch(&last->p.config, &first->p.config) &&
+            last->p.config.world_size < first->p.config.world_size)
+            check_neighbours(t->name, last, first);
+        last = first;
+        t->points[t->n++] = first->p;
     }
-    t->n = kept;
+out:
+    free(repeats);
+    return st;
+}
+
+/* ---- The file ---- */
+
+static enum lk_status read_rows(const struct lk_csv *csv, struct lk_throughput_table *t)
+{
+    enum lk_status st = LK_OK;
+    size_t n = lk_csv_rows(csv);
+    struct row *rows = NULL;
+
+    if (!n)
+        LK_TRY(lk_fail(LK_EPARSE, "%s: no rows", t->name));
+    LK_TRY(lk_alloc(&rows, n, sizeof *rows));
+    for (size_t i = 0; i < n; i++) {
+        LK_TRY(read_row(csv, i, &rows[i].p));
+        rows[i].line = lk_csv_line(csv, i);
+    }
+    LK_TRY(lk_array_grow(&t->points, &t->capacity, n, sizeof *t->points));
+    LK_TRY(merge(t, rows, n));
+out:
+    free(rows);
+    return st;
 }
 
 enum lk_status lk_throughput_read(const char *path, struct lk_throughput_table *out)
@@ -116,15 +197,7 @@ enum lk_status lk_throughput_read(const char *path, struct lk_throughput_table *
 
     LK_TRY(lk_csv_load(path, columns, N_COLUMNS, LK_CSV_STRICT, &csv));
     LK_TRY(lk_strdup(&t.name, path));
-    t.has_nodes = lk_csv_has_column(csv, NODES);
-    LK_TRY(lk_array_grow(&t.points, &t.capacity, lk_csv_rows(csv) + 1, sizeof *t.points));
-    for (; t.n < lk_csv_rows(csv); t.n++)
-        LK_TRY(read_row(csv, t.n, &t.points[t.n]));
-    if (!t.n) {
-        st = lk_fail(LK_EPARSE, "%s: no rows", path);
-        goto out;
-    }
-    merge(&t);
+    LK_TRY(read_rows(csv, &t));
     if (t.n > LK_SCALING_POINTS_MAX) {
         st = lk_fail(LK_EPARSE, "%s: %zu configurations; at most %d", path, t.n,
                      LK_SCALING_POINTS_MAX);
@@ -143,6 +216,8 @@ out:
     return st;
 }
 
+/* ---- What a table lacks ---- */
+
 /* Return the GPUs of a full node. */
 static int per_node(const struct lk_throughput_table *t, const struct lk_throughput_request *q,
                     bool *out_assumed)
@@ -154,7 +229,8 @@ static int per_node(const struct lk_throughput_table *t, const struct lk_through
         const struct lk_config *c = &t->points[i].config;
 
         most_nodes = c->nodes > most_nodes ? c->nodes : most_nodes;
-        fullest = c->world_size / c->nodes > fullest ? c->world_size / c->nodes : fullest;
+        if (c->nodes && c->world_size / c->nodes > fullest)
+            fullest = c->world_size / c->nodes;
     }
     if (q->gpus_per_node > 0)
         return q->gpus_per_node;
@@ -162,7 +238,25 @@ static int per_node(const struct lk_throughput_table *t, const struct lk_through
         return fullest;
     *out_assumed = !q->model;
     least = q->model ? q->model->cluster->gpus_per_node : USUAL_PER_NODE;
-    return (t->has_nodes || !q->model) && fullest > least ? fullest : least;
+    return fullest > least ? fullest : least;
+}
+
+/* Place the rows that do not say their nodes on full ones. */
+static enum lk_status place(struct lk_throughput_table *t, int gpus_per_node)
+{
+    for (size_t i = 0; i < t->n; i++) {
+        struct lk_config *c = &t->points[i].config;
+
+        if (c->nodes)
+            continue;
+        c->nodes = (c->world_size - 1) / gpus_per_node + 1;
+        if (c->world_size % c->nodes)
+            return lk_fail(LK_EUSAGE,
+                           "%s: %d GPUs do not divide among %d nodes of %d: how many has a node "
+                           "(--gpus-per-node, or a column nodes)?",
+                           t->name, c->world_size, c->nodes, gpus_per_node);
+    }
+    return LK_OK;
 }
 
 enum lk_status lk_throughput_complete(struct lk_throughput_table *t,
@@ -174,14 +268,10 @@ enum lk_status lk_throughput_complete(struct lk_throughput_table *t,
     *out_machine = q->model ? *q->model->cluster : (struct lk_cluster){0};
     out_machine->gpus_per_node = gpus_per_node;
     out_machine->nodes = 0;
+    LK_PASS(place(t, gpus_per_node));
     for (size_t i = 0; i < t->n && q->model; i++) {
         struct lk_config *c = &t->points[i].config;
 
-        if (!t->has_nodes)
-            c->nodes = (c->world_size - 1) / gpus_per_node + 1;
-        if (c->world_size % c->nodes)
-            return lk_fail(LK_EUSAGE, "%s: %d GPUs do not divide among %d nodes of %d", t->name,
-                           c->world_size, c->nodes, gpus_per_node);
         if (!c->local_batch && q->grid.n_local_batches)
             c->local_batch = (int)q->grid.local_batches[0];
         if (!c->local_batch)

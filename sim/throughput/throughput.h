@@ -18,19 +18,18 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* A table has one row for each configuration (repeats are averaged), sorted by local batch,
- * accumulation, cap and GPUs. */
+/* A table has one row for each configuration (of repeats the median), sorted by local batch,
+ * accumulation, cap and GPUs. Nodes are 0 where the file does not say them. */
 struct lk_throughput_table {
     char *name; /* of the file */
     struct lk_scaling_point *points;
     size_t n, capacity;
-    bool has_nodes;
 };
 
 /*
- * Read a CSV with the columns gpus, throughput (samples a second, all GPUs), and optionally nodes
- * (1 when there is no such column), local_batch, accumulation and bucket_cap. LK_EPARSE names file,
- * line and column.
+ * Read a CSV with the columns gpus, throughput (samples a second, all GPUs), and optionally nodes,
+ * local_batch, accumulation and bucket_cap. LK_EPARSE names file, line and column. Rows that
+ * contradict each other are warned of, by line and ratio.
  */
 enum lk_status lk_throughput_read(const char *path, struct lk_throughput_table *out);
 void lk_throughput_fini(struct lk_throughput_table *t); /* zeroes it; safe on a zeroed one */
@@ -54,7 +53,8 @@ struct lk_throughput_request {
     struct lk_predict_request grid;
 };
 
-/* Return true if all but GPUs and nodes are the same. */
+/* Return true if all but GPUs and nodes are the same. One rank has no buckets, so their limits do
+ * not count where one of the two has one. */
 bool lk_throughput_same_batch(const struct lk_config *a, const struct lk_config *b);
 
 /*
@@ -62,10 +62,16 @@ bool lk_throughput_same_batch(const struct lk_config *a, const struct lk_config 
  * the table is completed: nodes where no column has them, the first local batch of the request
  * where there is none, the job's bucket cap. The caller closes it by its hook. LK_EEVIDENCE where
  * it cannot support an answer: several nodes asked for, none measured, and no model; a count beyond
- * LK_THROUGHPUT_REACH times the largest (with a model _MODEL_REACH), a local batch beyond 4 times
- * the nearest. It names the one cheapest run that would supply what is missing.
+ * LK_THROUGHPUT_REACH times the largest (with a model _MODEL_REACH), a local batch beyond
+ * LK_THROUGHPUT_BATCH_REACH times the largest, or _SMALLER_REACH times below the smallest. It names
+ * the one cheapest run that would supply what is missing.
  */
-enum { LK_THROUGHPUT_REACH = 64, LK_THROUGHPUT_MODEL_REACH = 1024, LK_THROUGHPUT_BATCH_REACH = 4 };
+enum {
+    LK_THROUGHPUT_REACH = 64,
+    LK_THROUGHPUT_MODEL_REACH = 1024,
+    LK_THROUGHPUT_BATCH_REACH = 4,
+    LK_THROUGHPUT_SMALLER_REACH = 64 /* as strong scaling has it, e.g. from 32 to 1 */
+};
 enum lk_status lk_throughput_evidence(struct lk_throughput_table *t,
                                       const struct lk_throughput_request *q,
                                       struct lk_evidence_source *out);

@@ -110,8 +110,9 @@ static double batch_extrapolation(const struct table *e, const struct lk_config 
 static enum lk_status check_reach(const struct table *e, const struct lk_config *c, double reach)
 {
     int most = e->step ? LK_THROUGHPUT_MODEL_REACH : LK_THROUGHPUT_REACH;
+    bool is_smaller = c->local_batch < e->t->points[0].config.local_batch;
 
-    if (reach > LK_THROUGHPUT_BATCH_REACH)
+    if (reach > (is_smaller ? LK_THROUGHPUT_SMALLER_REACH : LK_THROUGHPUT_BATCH_REACH))
         return lk_fail(LK_EEVIDENCE,
                        "a local batch of %d is %.1f times beyond the nearest in %s. The cheapest "
                        "run that would supply it: %d GPUs at local batch %d",
@@ -123,7 +124,7 @@ static enum lk_status check_reach(const struct table *e, const struct lk_config 
                        "network: say what the job and the cluster are (--parameters, --cluster). "
                        "The cheapest run that would supply it: 2 nodes, %d GPUs%s",
                        c->world_size, c->nodes, e->t->name, 2 * e->cluster.gpus_per_node,
-                       e->t->has_nodes ? "" : " (with a column nodes; or give --gpus-per-node)");
+                       e->per_node_assumed ? " (or say how many a node has: --gpus-per-node)" : "");
     if ((double)c->world_size > (double)most * e->largest->world_size)
         return lk_fail(
             LK_EEVIDENCE,

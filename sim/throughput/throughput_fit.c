@@ -158,11 +158,8 @@ static enum lk_status explain(struct lk_step_fit *f, struct account *a)
 
 /* ---- Weights ---- */
 
-/*
- * Adds to *out what the law makes of the target when another model explains the rows and the target
- * by y, or by the first row's y alone (y NULL), which is the step model's origin, so that the
- * evidence of both can be compared.
- */
+/* Adds to *out what the law makes of the target when another model explains the rows by y and the
+ * target by target_y. */
 static enum lk_status add_law(const struct lk_scaling_point *points, size_t n, const double *y,
                               const struct lk_scaling_point *target, double target_y, double share,
                               double log_weight, struct lk_mixture *out)
@@ -171,7 +168,7 @@ static enum lk_status add_law(const struct lk_scaling_point *points, size_t n, c
 
     for (size_t i = 0; i < n; i++) {
         rows[i] = points[i];
-        rows[i].model = y ? y[i] : target_y;
+        rows[i].model = y[i];
     }
     t.model = target_y;
     return lk_scaling_predict(&lk_scaling_default, rows, n, &t, share, log_weight, out);
@@ -239,11 +236,30 @@ static enum lk_status resample(struct lk_step_fit *f)
 
 /* ---- The target ---- */
 
-/* Return the compute of a batch; one that was not measured is on the curve through those that were.
- */
+/* Computes the compute of a batch that was not measured by the job's own: the nearest measured
+ * batch's in proportion. */
+static enum lk_status compute_by_job(const struct lk_step_fit *f, const struct account *a,
+                                     const struct lk_job *job, double local_batch, double *out)
+{
+    struct lk_batch_point at, nearest;
+    size_t best = 0;
+
+    for (size_t b = 1; b < f->n_batches; b++)
+        if (fabs(log(f->batches[b] / local_batch)) < fabs(log(f->batches[best] / local_batch)))
+            best = b;
+    LK_PASS(lk_batch_curve_at(job, (int)local_batch, &at));
+    LK_PASS(lk_batch_curve_at(job, (int)f->batches[best], &nearest));
+    *out = a->compute_s[best] * (at.forward_s + at.backward_s) /
+           (nearest.forward_s + nearest.backward_s);
+    return LK_OK;
+}
+
+/* Computes the compute of a batch; one that was not measured is on the job's curve, else on that
+ * through those that were. */
 static enum lk_status compute_of(const struct lk_step_fit *f, const struct account *a,
                                  double local_batch, double *out)
 {
+    const struct lk_job *job = lk_step_prior_compute(f->prior);
     struct lk_job_compute rows[LK_SCALING_POINTS_MAX];
     struct lk_batch_point p;
     char assumed[] = "assumed";
@@ -267,6 +283,8 @@ static enum lk_status compute_of(const struct lk_step_fit *f, const struct accou
                                     .gap_s = lk_quantity_none(),
                                     .transient = lk_quantity_none()};
     }
+    if (job)
+        return compute_by_job(f, a, job, local_batch, out);
     LK_PASS(lk_batch_curve_at(&j, (int)local_batch, &p));
     *out = p.forward_s;
     return LK_OK;
@@ -360,11 +378,61 @@ out:
 
 /* ---- The law and both together ---- */
 
+/* Returns a row's configuration with the buckets and exchange of gradients of another. */
+static struct lk_config with_setting(const struct lk_config *row, const struct lk_config *setting)
+{
+    struct lk_config c = *setting;
+
+    c.world_size = row->world_size;
+    c.nodes = row->nodes;
+    c.local_batch = row->local_batch;
+    c.accumulation = row->accumulation;
+    return row->world_size == 1 ? *row : c;
+}
+
+/* Computes ln of a step in one configuration and machine over that in another, mean over draws. */
+static enum lk_status mean_change(const struct lk_throughput_fit *fit, struct lk_step_prior *there,
+                                  const struct lk_config *to, const struct lk_config *from,
+                                  double *out)
+{
+    const struct lk_step_fit *f = fit->step;
+    const struct lk_scaling_point a = {.config = *from}, b = {.config = *to};
+    double sum = 0, all = 0;
+    size_t shape_a, shape_b;
+
+    LK_PASS(lk_step_prior_shape(f->prior, from, &shape_a));
+    LK_PASS(lk_step_prior_shape(there, to, &shape_b));
+    for (size_t i = 0; i < f->n_accounts; i++) {
+        const struct account *one = &f->accounts[i];
+        double w = exp(one->log_weight - f->accounts[0].log_weight), s, t;
+
+        LK_PASS(step_at(f, f->prior, one, shape_a, &a, NULL, &s));
+        LK_PASS(step_at(f, there, one, shape_b, &b, NULL, &t));
+        sum += w * log(t / s);
+        all += w;
+    }
+    *out = sum / all;
+    return LK_OK;
+}
+
+/* Adds what the law says. What other buckets or another exchange of gradients than the target's do
+ * to a row is the step model's to say. */
 static enum lk_status add_law_alone(const struct lk_throughput_fit *f,
                                     const struct lk_scaling_point *target, double log_weight,
                                     struct lk_mixture *m)
 {
-    return add_law(f->points, f->n, NULL, target, lk_scaling_y(&f->points[0]), 1, log_weight, m);
+    double origin = lk_scaling_y(&f->points[0]), y[LK_SCALING_POINTS_MAX];
+
+    for (size_t i = 0; i < f->n; i++) {
+        const struct lk_config *row = &f->points[i].config;
+        struct lk_config moved = with_setting(row, &target->config);
+
+        y[i] = 0;
+        if (f->step && !lk_config_equal(row, &moved))
+            LK_PASS(mean_change(f, f->step->prior, row, &moved, &y[i]));
+        y[i] += origin;
+    }
+    return add_law(f->points, f->n, y, target, origin, 1, log_weight, m);
 }
 
 static enum lk_status compare(struct lk_throughput_fit *f)
@@ -403,45 +471,14 @@ void lk_throughput_fit_fini(struct lk_throughput_fit *f)
     memset(f, 0, sizeof *f);
 }
 
-/* Return true if the rows tell the law of several nodes if the target has them, and of its buckets
- * and exchange of gradients. */
+/* Return true if the rows tell the law of several nodes if the target has them. */
 static bool law_knows(const struct lk_throughput_fit *f, const struct lk_scaling_point *target)
 {
     bool nodes = target->config.nodes <= 1;
 
-    for (size_t i = 0; i < f->n; i++) {
-        struct lk_config row = f->points[i].config;
-
-        nodes |= row.nodes > 1;
-        row.local_batch = target->config.local_batch;
-        row.accumulation = target->config.accumulation;
-        if (!lk_throughput_same_batch(&row, &target->config))
-            return false;
-    }
+    for (size_t i = 0; i < f->n; i++)
+        nodes |= f->points[i].config.nodes > 1;
     return nodes;
-}
-
-/* Computes ln of the step elsewhere over that on the rows' machine, mean over draws. */
-static enum lk_status change_elsewhere(const struct lk_throughput_fit *fit,
-                                       const struct lk_scaling_point *target, double *out)
-{
-    const struct lk_step_fit *f = fit->step;
-    double sum = 0, all = 0;
-    size_t here, there;
-
-    LK_PASS(lk_step_prior_shape(f->prior, &target->config, &here));
-    LK_PASS(lk_step_prior_shape(fit->elsewhere, &target->config, &there));
-    for (size_t i = 0; i < f->n_accounts; i++) {
-        const struct account *a = &f->accounts[i];
-        double w = exp(a->log_weight - f->accounts[0].log_weight), s, t;
-
-        LK_PASS(step_at(f, f->prior, a, here, target, NULL, &s));
-        LK_PASS(step_at(f, fit->elsewhere, a, there, target, NULL, &t));
-        sum += w * log(t / s);
-        all += w;
-    }
-    *out = sum / all;
-    return LK_OK;
 }
 
 /* Adds what the law says. It knows the rows' machine alone: what a step changes elsewhere is the
@@ -453,7 +490,7 @@ static enum lk_status mix_law(const struct lk_throughput_fit *f,
     double change = 0;
 
     if (f->elsewhere)
-        LK_PASS(change_elsewhere(f, target, &change));
+        LK_PASS(mean_change(f, f->elsewhere, &target->config, &target->config, &change));
     LK_PASS(add_law_alone(f, target, LN_HALF, m));
     for (size_t i = first; i < m->n; i++)
         m->parts[i].mean += change;

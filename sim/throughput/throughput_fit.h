@@ -41,8 +41,8 @@ void lk_throughput_fit_fini(struct lk_throughput_fit *f); /* zeroes it; safe on 
 /*
  * Predicts samples a second at the target: median and interval. With a step model both models are
  * weighed by how well they explain the rows, from equal odds; the law is left out where it cannot
- * know the answer: several nodes when none were measured, another bucket cap or exchange of
- * gradients. On another machine than the rows' its answer is changed as the step model's is.
+ * know the answer: several nodes when none were measured. Where buckets, the exchange of gradients
+ * or the machine are not the rows', its answer is changed as the step model's is.
  */
 enum lk_status lk_throughput_fit_at(struct lk_throughput_fit *f,
                                     const struct lk_scaling_point *target, double level,

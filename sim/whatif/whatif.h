@@ -7,7 +7,7 @@
  *
  * A point's gain is its throughput over that of the current configuration. Monte Carlo draw i uses
  * the same random numbers in all points, so the gain's interval is made from the ratios draw by
- * draw; each ratio also gets a random error with a relative sd of LK_PRIOR_BASE_ERROR, the smallest
+ * draw; each ratio also gets a random error with a relative sd of LK_PRIOR_RESOLUTION, the smallest
  * difference that the model resolves. A source without draws does not tell which errors two points
  * share, so there the gain has the error of the less certain point, and the same sd.
  *

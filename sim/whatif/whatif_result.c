@@ -59,7 +59,7 @@ static double ratio_sd(const struct lk_whatif_state *w, const struct lk_whatif_i
 {
     double width = fmax(log(a->at.hi_s / a->at.lo_s), log(b->at.hi_s / b->at.lo_s));
 
-    return same(a, b) ? 0 : hypot(width / 2 / reach(w), lk_prior_value(LK_PRIOR_BASE_ERROR));
+    return same(a, b) ? 0 : hypot(width / 2 / reach(w), lk_prior_value(LK_PRIOR_RESOLUTION));
 }
 
 /* Returns the probability that a has the higher throughput, over draws and the model's resolution.
@@ -71,7 +71,7 @@ static double certainty(const struct lk_whatif_state *w, const struct lk_whatif_
 
     if (set_ratios(w, a, b))
         return lk_stats_above_one(w->ratios, (size_t)w->request->draws,
-                                  lk_prior_value(LK_PRIOR_BASE_ERROR));
+                                  lk_prior_value(LK_PRIOR_RESOLUTION));
     return same(a, b) ? 0.5 : lk_stats_above_one(&r, 1, ratio_sd(w, a, b));
 }
 
@@ -170,7 +170,7 @@ static enum lk_status set_resolution(struct lk_whatif_state *w)
     for (size_t d = 0; d < n; d++) {
         struct lk_rng g = lk_rng_init(w->request->seed, lk_rng_stream("whatif.resolution", d));
 
-        w->resolution[d] = exp(lk_prior_value(LK_PRIOR_BASE_ERROR) * lk_rng_normal(&g));
+        w->resolution[d] = exp(lk_prior_value(LK_PRIOR_RESOLUTION) * lk_rng_normal(&g));
     }
     return LK_OK;
 }
@@ -429,9 +429,9 @@ static enum lk_status add_notes(struct lk_whatif_state *w)
     LK_PASS(note_schemes(w));
     LK_PASS(note_compression(w));
     LK_PASS(lk_forecast_note_left_out(&o->forecast, w->n_refused, w->refusal));
-    return lk_forecast_note(&o->forecast, "two configurations are told apart from %.0f %% on (%s)",
-                            100 * lk_prior_value(LK_PRIOR_BASE_ERROR),
-                            lk_prior_source(LK_PRIOR_BASE_ERROR));
+    return lk_forecast_note(&o->forecast, "the model's own error of a gain: %.0f %% (%s)",
+                            100 * lk_prior_value(LK_PRIOR_RESOLUTION),
+                            lk_prior_source(LK_PRIOR_RESOLUTION));
 }
 
 /* ---- The whole ---- */

@@ -26,6 +26,25 @@ static void check_run(const char *csv, const char *words, const char *rest, int 
     free(path);
 }
 
+/* Check what a table is warned of, on stderr, before any number. */
+static void check_warning(const char *csv, const char *expect)
+{
+    char *path = scratch_path(scratch_dir, "t.csv");
+    FILE *f = fopen(path, "w");
+    struct program p;
+
+    ck_assert_ptr_nonnull(f);
+    fputs(csv, f);
+    ck_assert_int_eq(fclose(f), 0);
+    program_run(&p, scratch_dir, 0, "predict --throughput %s --gpus=8", path);
+    if (expect)
+        ck_assert_msg(strstr(p.err, expect), "no '%s' in: %s", expect, p.err);
+    else
+        ck_assert_msg(!strstr(p.err, "warning"), "warned: %s", p.err);
+    program_fini(&p);
+    free(path);
+}
+
 #define SCALE                                                                                      \
     "gpus,nodes,throughput,local_batch\n1,1,100,32\n2,1,195,32\n4,1,380,32\n8,1,745,32\n"          \
     "16,2,1400,32\n32,4,2700,32\n"
@@ -142,8 +161,122 @@ START_TEST(tables)
 }
 END_TEST
 
+/* A row ten times too high, the times of steps, repeats that are none; and a table that scales as
+ * badly as a published one. */
+static const struct {
+    const char *csv, *expect;
+} contradictions[] = {
+    {"gpus,throughput\n1,100\n2,195\n4,3800\n8,740\n",
+     "t.csv:4: a GPU of 4 brings 9.74 times what one of 2 brings (line 3)"},
+    {"gpus,throughput\n1,100\n2,195\n4,3800\n8,740\n",
+     "t.csv:5: 8 GPUs bring 0.195 times the throughput of 4 (line 4)"},
+    {"gpus,throughput\n1,0.31\n2,0.32\n4,0.33\n", "t.csv:3: 2 GPUs bring 1.03 times"},
+    {"gpus,throughput\n1,100\n1,1000\n4,3800\n",
+     "t.csv:3: the same configuration of 1 GPUs has 10 times the throughput of line 2"},
+    {"gpus,throughput\n1,100\n2,150\n4,250\n4,245\n", NULL},
+};
+
+START_TEST(a03_contradictions_in_a_table)
+{
+    check_warning(contradictions[_i].csv, contradictions[_i].expect);
+}
+END_TEST
+
+/* Rows that do not say their nodes are placed on full ones. */
+static const struct {
+    const char *csv, *rest;
+    int code;
+    const char *expect;
+} places[] = {
+    {"gpus,nodes,throughput\n8,1,800\n16,,1590\n32,,3150\n", "--gpus=64 --format=csv", 0, "64,8,"},
+    {"gpus,throughput\n1,100\n2,196\n4,390\n8,770\n", "--gpus=16 --gpus-per-node=4", 0,
+     "extrapolated x2 on gpus"},
+    {"gpus,throughput\n8,800\n16,1590\n32,3150\n", "--gpus=64", 0, "assumed: 8 GPUs a node"},
+    {"gpus,throughput\n1,100\n9,800\n", "--gpus=18", 2, "how many has a node"},
+};
+
+START_TEST(a11_rows_without_nodes_are_placed)
+{
+    check_run(places[_i].csv, "predict --throughput", places[_i].rest, places[_i].code,
+              places[_i].expect);
+}
+END_TEST
+
+START_TEST(a11_a_refused_count_leaves_the_others)
+{
+    check_run(SCALE, "predict --throughput", "--gpus=64,4096", 0,
+              "1 point was left out. The first: 4096 GPUs are 128");
+    check_run(SCALE, "predict --throughput", "--gpus=64,4096", 0, "extrapolated x2 on gpus");
+    check_run(SCALE, "predict --throughput", "--gpus=4096", 1, "times the largest count");
+}
+END_TEST
+
+START_TEST(a11_throughputs_have_an_interval)
+{
+    check_run(SCALE, "predict --throughput", "--gpus=64 --format=csv", 0,
+              "throughput_lo_per_s,throughput_hi_per_s");
+}
+END_TEST
+
+/* Plans take a job and a cluster; from throughputs alone they are refused. */
+START_TEST(a11_plans_of_a_table)
+{
+    check_run(BOX, "predict --throughput", RESNET "--gpus=16 --price=2 --format=csv", 0,
+              "cost_per_step");
+    check_run(BOX, "predict --throughput", RESNET "--gpus=16 --memory", 0, "optimizer states");
+    check_run(BOX, "predict --throughput", "--gpus=8 --price=2", 2,
+              "memory, cost and time to a target take");
+}
+END_TEST
+
+/* The cap of a single rank's row says nothing: the answer is that of the same table with the cap of
+ * the others. */
+START_TEST(a11_the_cap_of_one_rank_does_not_count)
+{
+    char *out[2];
+
+    for (int i = 0; i < 2; i++) {
+        char *path = scratch_path(scratch_dir, "t.csv");
+        FILE *f = fopen(path, "w");
+        struct program p;
+
+        ck_assert_ptr_nonnull(f);
+        fprintf(f,
+                "gpus,throughput,local_batch,bucket_cap\n1,1300,192,%s\n"
+                "4,5000,192,25MiB\n8,9800,192,25MiB\n",
+                i ? "1MiB" : "25MiB");
+        ck_assert_int_eq(fclose(f), 0);
+        program_run(&p, scratch_dir, 0,
+                    "predict --throughput %s " RESNET "--gpus=16 --bucket-cap=25MiB --format=csv",
+                    path);
+        out[i] = strdup(p.out);
+        program_fini(&p);
+        free(path);
+    }
+    ck_assert_str_eq(out[0], out[1]);
+    free(out[0]);
+    free(out[1]);
+}
+END_TEST
+
+START_TEST(b_a_smaller_local_batch_is_answered)
+{
+    check_run(SCALE, "predict --throughput", "--gpus=32 --local-batch=2", 0,
+              "extrapolated to another local batch");
+    check_run(SCALE, "predict --throughput", "--gpus=32 --local-batch=129", 1,
+              "times beyond the nearest");
+}
+END_TEST
+
 SUITE(throughput, t)
 {
+    tcase_add_test(t, a11_plans_of_a_table);
+    tcase_add_test(t, a11_the_cap_of_one_rank_does_not_count);
+    tcase_add_test(t, b_a_smaller_local_batch_is_answered);
+    tcase_add_loop_test(t, a03_contradictions_in_a_table, 0, (int)LK_COUNT(contradictions));
+    tcase_add_loop_test(t, a11_rows_without_nodes_are_placed, 0, (int)LK_COUNT(places));
+    tcase_add_test(t, a11_a_refused_count_leaves_the_others);
+    tcase_add_test(t, a11_throughputs_have_an_interval);
     tcase_add_checked_fixture(t, scratch_set_up, scratch_tear_down);
     tcase_add_loop_test(t, tables, 0, (int)LK_COUNT(cases));
     tcase_add_loop_test(t, models, 0, (int)LK_COUNT(model_cases));

@@ -118,9 +118,96 @@ START_TEST(a02_the_interval_widens_with_the_distance_in_bytes)
 }
 END_TEST
 
+/* ---- Repeated and odd rows ---- */
+
+/* Add a repetition of every point of c, `factor` times as long. */
+static void repeat(struct lk_cluster *c, double factor)
+{
+    size_t n = c->n_points, capacity = n;
+
+    ck_assert_int_eq(lk_array_grow(&c->points, &capacity, 2 * n, sizeof *c->points), LK_OK);
+    for (size_t i = 0; i < n; i++) {
+        struct lk_cluster_point *p = &c->points[c->n_points++];
+
+        *p = c->points[i];
+        p->time_s = lk_quantity_none();
+        ck_assert_int_eq(lk_quantity_set(&p->time_s, c->points[i].time_s.value * factor, NAN, NAN,
+                                         1, "repeated"),
+                         LK_OK);
+    }
+}
+
+/* One of four repetitions that is ten times as long moves nothing; of two the interval has both. */
+START_TEST(a03_of_repeated_sizes_the_median_counts)
+{
+    struct lk_cluster c;
+    struct lk_cost once, twice, fourfold;
+    uint64_t bytes = 16 << 20;
+
+    h100_init(0, UINT64_MAX, &c);
+    once = cost_at(&c, bytes);
+    repeat(&c, 3);
+    twice = cost_at(&c, bytes);
+    ck_assert_double_le(twice.lo, once.seconds);
+    ck_assert_double_ge(twice.hi, 3 * once.seconds);
+    lk_cluster_fini(&c);
+
+    h100_init(0, UINT64_MAX, &c);
+    repeat(&c, 1);
+    repeat(&c, 1);
+    for (size_t i = 0; i < c.n_points / 4; i++)
+        c.points[i].time_s.value *= 10;
+    fourfold = cost_at(&c, bytes);
+    ck_assert_double_eq_tol(fourfold.seconds / once.seconds, 1, 1e-9);
+    ck_assert_double_eq_tol(fourfold.hi / fourfold.lo, 1, 1e-9);
+    lk_cluster_fini(&c);
+}
+END_TEST
+
+static void set_ranks(struct lk_cluster *c, int ranks)
+{
+    for (size_t i = 0; i < c->n_points; i++)
+        c->points[i].ranks = ranks;
+}
+
+/*
+ * One row that took ten times as long stays what was measured. Forecasts of twice the GPUs are
+ * those without it within 15 %, at its own size within 50 % and the interval: the table then has no
+ * row there. By NCCL's model and, without a compute capability, by alpha-beta.
+ */
+START_TEST(b_one_odd_row_does_not_travel_to_more_ranks)
+{
+    enum { ODD = 6 };
+    struct lk_cluster c;
+    double clean[LK_COUNT(h100)];
+
+    h100_init(0, UINT64_MAX, &c);
+    if (_i)
+        c.device.compute_capability = 0;
+    set_ranks(&c, 4);
+    for (size_t i = 0; i < c.n_points; i++)
+        clean[i] = cost_at(&c, c.points[i].bytes).seconds;
+    c.points[ODD].time_s.value *= 10;
+    for (size_t i = 0; i < c.n_points; i++) {
+        struct lk_cost at = cost_at(&c, c.points[i].bytes);
+        double moved = exp(fabs(log(at.seconds / clean[i])));
+
+        ck_assert_msg(moved < (i == ODD ? 1.5 : 1.15), "%llu bytes moved by %g times",
+                      (unsigned long long)c.points[i].bytes, moved);
+        ck_assert(at.lo < clean[i] && clean[i] < at.hi);
+    }
+    set_ranks(&c, 8);
+    ck_assert_double_eq_tol(cost_at(&c, c.points[ODD].bytes).seconds / c.points[ODD].time_s.value,
+                            1, 1e-9);
+    lk_cluster_fini(&c);
+}
+END_TEST
+
 SUITE(coll_sizes, c)
 {
     tcase_add_loop_test(c, a02_outside_the_measured_sizes_the_model_meets_the_table, 0,
                         LK_COUNT(parts));
     tcase_add_test(c, a02_the_interval_widens_with_the_distance_in_bytes);
+    tcase_add_test(c, a03_of_repeated_sizes_the_median_counts);
+    tcase_add_loop_test(c, b_one_odd_row_does_not_travel_to_more_ranks, 0, 2);
 }

@@ -248,6 +248,71 @@ START_TEST(a_grid_names_its_best)
 }
 END_TEST
 
+/* Two caps that differ by less than the model resolves are within the error, as for a what-if. */
+START_TEST(a13_the_best_is_as_sure_as_the_model)
+{
+    static const int64_t world_sizes[] = {8};
+    static const uint64_t caps[] = {16 << 20, 17 << 20};
+    struct sim_world w;
+    struct lk_forecast f;
+    struct lk_predict_request q = request(world_sizes, 1);
+
+    q.caps = caps;
+    q.n_caps = 2;
+    sim_world_init(&w, 7, 2);
+    ck_assert_int_eq(sim_predict(&w.job, &w.cluster, &q, &f), LK_OK);
+    ck_assert_ptr_nonnull(note_with(&f, "% above the next, within the error"));
+    lk_forecast_fini(&f);
+    sim_world_fini(&w);
+}
+END_TEST
+
+/* All back-tests of one jump err alike: they are one test. */
+START_TEST(a13_a_jump_is_one_test)
+{
+    struct lk_backtest_item items[4] = {{.config.world_size = 2, .reach = 2},
+                                        {.config.world_size = 2, .reach = 2},
+                                        {.config.world_size = 4, .reach = 2},
+                                        {.config.world_size = 2, .reach = 2}};
+    const struct lk_backtests b = {.items = items, .n = LK_COUNT(items)};
+    const double errors[] = {0.01, 0.02, 0.05, 0.03};
+    size_t n;
+    double squares = 2 * 0.02 * 0.02; /* the prior counts as two */
+
+    for (size_t i = 0; i < b.n; i++) {
+        items[i].test.predicted_s = 1;
+        items[i].test.measured_s = exp(errors[i]);
+    }
+    squares += (0.01 * 0.01 + 0.02 * 0.02 + 0.03 * 0.03) / 3 + 0.05 * 0.05;
+    ck_assert_double_eq_tol(lk_backtest_scale_error(&b, 0.02, &n), sqrt(squares / 4), 1e-12);
+    ck_assert_uint_eq(n, 2);
+}
+END_TEST
+
+/* Runs of two configurations deviate apart: their ratio is less certain than each. */
+START_TEST(a13_runs_deviate_apart)
+{
+    struct sim_world w;
+    struct lk_prediction p[2];
+    double squares = 0;
+
+    sim_world_init(&w, 4, 1);
+    sim_truth_add_run(&w.truth, &w.job, 1, 16, 2);
+    for (int i = 0; i < 2; i++) {
+        struct lk_config c = config(&w.job, 1, i ? 16 : 8);
+
+        predict_one(&w, 1, &c, &p[i]);
+    }
+    for (size_t i = 0; i < p[0].n_draws; i++)
+        squares += pow(log(p[0].draws_s[i] / p[1].draws_s[i] * p[1].step_s / p[0].step_s), 2);
+    ck_assert_double_gt(sqrt(squares / (double)p[0].n_draws),
+                        1.2 * lk_prior_value(LK_PRIOR_RUN_SD));
+    lk_prediction_fini(&p[0]);
+    lk_prediction_fini(&p[1]);
+    sim_world_fini(&w);
+}
+END_TEST
+
 /* Batches 4 to 16 are measured: 64 is a row with its grade, but is never named the best. */
 START_TEST(a_batch_outside_is_graded)
 {
@@ -511,6 +576,9 @@ SUITE(forecast, c)
     tcase_add_loop_test(c, losses_sum_to_the_step, 0, 4);
     tcase_add_test(c, the_interval_grows_with_the_reach);
     tcase_add_test(c, a_grid_names_its_best);
+    tcase_add_test(c, a13_the_best_is_as_sure_as_the_model);
+    tcase_add_test(c, a13_a_jump_is_one_test);
+    tcase_add_test(c, a13_runs_deviate_apart);
     tcase_add_loop_test(c, a_batch_outside_is_graded, 0, 2);
     tcase_add_test(c, same_seed_same_numbers);
     tcase_add_test(c, no_evidence_is_refused);

@@ -1,5 +1,6 @@
 /* The step model fitted to a table of throughputs, against truths that follow the step model. */
 #include "base/array.h"
+#include "sim/step/config.h"
 #include "sim/throughput/throughput_fit.h"
 #include "tests/rigs/sim_truth.h"
 #include "tests/rigs/suite.h"
@@ -216,8 +217,62 @@ START_TEST(contradiction)
 }
 END_TEST
 
+/* The law counts whatever the cap: one that cuts the same buckets has the same forecast, and a mean
+ * of the step model and the law lies between both. */
+START_TEST(a11_the_law_counts_at_every_cap)
+{
+    struct rig r;
+    struct lk_scaling_point rows[2], target;
+    struct lk_estimate own, other;
+
+    rig_init(&r, 1e8);
+    for (int i = 0; i < 2; i++) {
+        rows[i] = measure(&r, i + 1);
+        lk_config_set_cap(&rows[i].config, &r.job, r.job.cap_bytes);
+    }
+    target = measure(&r, 4);
+    lk_config_set_cap(&target.config, &r.job, r.job.cap_bytes);
+    own = predict(r.prior, rows, 2, &target);
+    target.config.cap_bytes++;
+    other = predict(r.prior, rows, 2, &target);
+    ck_assert_double_eq_tol(other.value / own.value, 1, 1e-3);
+    ck_assert_double_eq_tol(other.lo / own.lo, 1, 1e-3);
+    ck_assert_double_eq_tol(other.hi / own.hi, 1, 1e-3);
+    rig_fini(&r);
+}
+END_TEST
+
+/* A job's own optimizer and host times are the fixed cost, not the usual one of any job. */
+START_TEST(a11_the_times_of_a_job_count)
+{
+    struct rig r;
+    const struct lk_config one = {
+        .world_size = 1, .nodes = 1, .local_batch = BATCH, .accumulation = 1};
+    double sum = 0, step_s, compute_s;
+    size_t shape;
+
+    rig_init(&r, 1e8);
+    lk_step_prior_destroy(r.prior);
+    compute_s = r.job.compute[0].forward_s.value + r.job.compute[0].backward_s.value;
+    r.job.compute[0].optimizer_s = r.job.compute[0].forward_s;
+    r.job.compute[0].optimizer_s.value = 0.3 * compute_s;
+    r.job.compute[0].gap_s = lk_quantity_none();
+    ck_assert_int_eq(lk_step_prior_create(&r.job, true, &r.cluster, DRAWS, 1, &r.prior), LK_OK);
+    ck_assert_int_eq(lk_step_prior_shape(r.prior, &one, &shape), LK_OK);
+    for (size_t i = 0; i < DRAWS; i++) {
+        ck_assert_int_eq(
+            lk_step_prior_step_s(r.prior, i, shape, compute_s, compute_s, NULL, &step_s), LK_OK);
+        sum += step_s / compute_s - 1;
+    }
+    ck_assert_double_eq_tol(sum / DRAWS, 0.3, 0.03);
+    rig_fini(&r);
+}
+END_TEST
+
 SUITE(step_fit, t)
 {
+    tcase_add_test(t, a11_the_law_counts_at_every_cap);
+    tcase_add_test(t, a11_the_times_of_a_job_count);
     tcase_add_loop_test(t, another_machine_is_forecast, 0, 3);
     tcase_add_loop_test(t, from_one_and_two, 0, (int)LK_COUNT(rates));
     tcase_add_test(t, from_one);
