@@ -139,7 +139,7 @@ static const struct lk_member overlap_rows[] = {
         .help = "the same while a collective transfers"),
     ROW(delta, "delta", QUANTITY, OPTIONAL, .dim = LK_DIM_NONE,
         .help = "a collective takes 1 + delta times as long beside compute"),
-    ROW(overlap_proxy, "proxy", BOOL, REQUIRED, .help = "measured by a stand-in"),
+    ROW(overlap_proxy, "proxy", BOOL, REQUIRED, .help = "measured by a surrogate"),
     LK_MEMBER_END,
 };
 #undef ROW

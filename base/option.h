@@ -62,6 +62,7 @@ struct lk_option {
     const char *fallback;       /* default, parsed like user input; of a flag "yes" or "no". NULL:
                                  * zero, even if that is outside the range */
     const char *const *choices; /* LK_OPT_CHOICE: NULL-ended words; the field is the index */
+    const char *word;           /* (optional) word for the value in the help: what a text holds */
     const char *group;          /* (optional) heading in the help; kept until the next one */
     const char *help;           /* one line, no full stop; names the unit */
 };

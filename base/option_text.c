@@ -21,6 +21,12 @@ static const struct {
 #undef LK_OPTION_TYPE_
 };
 
+/* Return the word for the value; "" for a flag. */
+static const char *value_word(const struct lk_option *row)
+{
+    return row->word ? row->word : types[row->type].word;
+}
+
 /* Append to the text of *used bytes in buf; the excess is cut off. */
 __attribute__((format(printf, 4, 5))) static void append(char *buf, size_t size, size_t *used,
                                                          const char *fmt, ...)
@@ -111,7 +117,7 @@ static void print_row(const struct lk_option *row, FILE *out)
     char left[96];
     char text[1024];
     size_t used = 0;
-    const char *word = types[row->type].word;
+    const char *word = value_word(row);
 
     append(left, sizeof left, &used, row->letter ? "  -%c, " : "      ", row->letter);
     append(left, sizeof left, &used, "--%s%s%s%s", negation(row), row->name, *word ? "=" : "",
@@ -176,8 +182,8 @@ void lk_option_man(const struct lk_option *rows, FILE *out)
         lk_option_roff(negation(row), out);
         lk_option_roff(row->name, out);
         fputs("\\fR", out);
-        if (*types[row->type].word)
-            fprintf(out, "=\\fI%s\\fR", types[row->type].word);
+        if (*value_word(row))
+            fprintf(out, "=\\fI%s\\fR", value_word(row));
         fputc('\n', out);
         describe_fully(row, text, sizeof text);
         lk_option_roff(text, out);
@@ -216,8 +222,8 @@ void lk_option_markdown(const struct lk_option *rows, const char *const *names, 
         fputs("| ", out);
         if (row->letter)
             fprintf(out, "`-%c`, ", row->letter);
-        fprintf(out, "`--%s%s%s%s` | ", negation(row), row->name, *types[row->type].word ? "=" : "",
-                types[row->type].word);
+        fprintf(out, "`--%s%s%s%s` | ", negation(row), row->name, *value_word(row) ? "=" : "",
+                value_word(row));
         print_cell(row->help, out);
         fputs(" | ", out);
         describe(row, values, sizeof values);

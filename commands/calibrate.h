@@ -29,10 +29,11 @@ struct calibrate_options {
     bool colocation, overlap;    /* whether to measure them */
     uint64_t overlap_bytes;      /* of an all-reduce of that probe; 0: the device's default */
     /* The overlap probe's GPT block (samples, context, channels, heads), the CTAs of its collective
-     * (a row each), and the GB/s that a stand-in for the collective copies (0: no limit). */
+     * (a row each), and the GB/s that a surrogate for the collective copies (0: no limit). */
     struct lk_ints block, overlap_ctas, overlap_GBps;
-    int64_t nccl_ctas; /* CTAs that NCCL would use, where one GPU needs a stand-in; 0: by the GPU */
-    bool rates;        /* whether to measure copies and matrix products */
+    int64_t
+        nccl_ctas; /* CTAs that NCCL would use, where one GPU needs a surrogate; 0: by the GPU */
+    bool rates;    /* whether to measure copies and matrix products */
     struct lk_sizes copy_sizes; /* bytes of a copy */
     const char *out, *name; /* path of the cluster file; name of the cluster, NULL: the host's */
     int device;             /* CALIBRATE_CPU or CALIBRATE_CUDA */

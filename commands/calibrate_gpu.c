@@ -288,7 +288,7 @@ static enum lk_status probe_products(struct gpu_rank *g)
     return keep_rates(g, lk_probe_products(&config, shapes, n, &rows), &rows);
 }
 
-/* ---- Overlap: real collectives, or a stand-in where there is one GPU ---- */
+/* ---- Overlap: real collectives, or a surrogate where there is one GPU ---- */
 
 /*
  * Thread blocks of a large all-reduce inside a node, by compute capability from 90 and 100 on:
@@ -337,8 +337,9 @@ static void source_of(const struct overlap *p, const struct lk_probe_beside *bes
     if (beside->Bps > 0)
         snprintf(rate, sizeof rate, "at %g GB/s", beside->Bps / 1e9);
     if (beside->ctas)
-        snprintf(what, sizeof what, "a stand-in of %zu thread blocks that copies within the GPU %s",
-                 beside->ctas, rate);
+        snprintf(what, sizeof what,
+                 "a surrogate of %zu thread blocks that copies within the GPU %s", beside->ctas,
+                 rate);
     else
         snprintf(what, sizeof what, "all-reduces of %llu bytes by %d ranks",
                  (unsigned long long)beside->bytes, p->gpu->config->env->world_size);
@@ -411,9 +412,9 @@ static bool contains(const struct lk_ints *list, int64_t v)
     return false;
 }
 
-/* Measure a stand-in of every size at every rate, on one GPU. The file takes NCCL's size at the
+/* Measure a surrogate of every size at every rate, on one GPU. The file takes NCCL's size at the
  * first rate. */
-static enum lk_status overlap_stand_ins(struct overlap *p)
+static enum lk_status overlap_surrogates(struct overlap *p)
 {
     const struct calibrate_options *o = p->gpu->options;
     int expected = expected_ctas(p->gpu);
@@ -433,7 +434,7 @@ static enum lk_status overlap_stand_ins(struct overlap *p)
             LK_PASS(overlap_line(p, p->gpu->comm, &beside, 0, r == 0 && ctas.v[i] == expected));
         }
     LK_PASS(lk_table_note(p->gpu->tables->table[CALIBRATE_OVERLAP],
-                          "stand-in: own kernels that hold as much of the GPU as NCCL's thread "
+                          "surrogate: own kernels that hold as much of the GPU as NCCL's thread "
                           "blocks and copy within it; NCCL is taken to use %d (%s). A proxy: see "
                           "docs/gpu.md",
                           expected, o->nccl_ctas ? "--nccl-ctas" : "by this GPU"));
@@ -475,7 +476,7 @@ static enum lk_status probe_overlap(struct gpu_rank *g)
     p.bytes = g->plan.overlap_bytes;
     p.size = (struct lk_block_size){(size_t)b[0], (size_t)b[1], (size_t)b[2], (size_t)b[3]};
     LK_TRY(lk_block_create(g->compute, &p.size, timeout_ns_of(g), &p.block));
-    LK_TRY(g->config->env->world_size > 1 ? overlap_collectives(&p) : overlap_stand_ins(&p));
+    LK_TRY(g->config->env->world_size > 1 ? overlap_collectives(&p) : overlap_surrogates(&p));
 out:
     lk_block_destroy(p.block);
     return st;

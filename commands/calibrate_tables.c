@@ -49,7 +49,8 @@
     X("rate_flops", "rate",    LK_DIM_FLOPS, -1, lk_rate_work(r) / e.value)                        \
     X("n",          "n",       LK_DIM_NONE,  -1, (double)e.n)
 #define OVERLAP(X)                                                                                 \
-    X("beside",        "beside compute", LK_DIM_NONE,  -1, beside->ctas ? "stand-in" : "all_reduce") \
+    X("beside",        "beside compute", LK_DIM_NONE,  -1,                                         \
+      beside->ctas ? "surrogate" : "all_reduce")                                                   \
     X("ranks",         "ranks",          LK_DIM_NONE,  -1, line->ranks)                            \
     X("ctas",          "CTAs",           LK_DIM_NONE,  -1, ctas ? (double)ctas : NAN)              \
     X("bytes",         "size",           LK_DIM_BYTES, -1, (double)s->bytes)                       \

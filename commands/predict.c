@@ -5,6 +5,7 @@
 #include "base/forecast.h"
 #include "base/job.h"
 #include "base/preset.h"
+#include "commands/axis_lists.h"
 #include "commands/command.h"
 #include "commands/common_rows.h"
 #include "commands/evidence_inputs.h"
@@ -19,8 +20,7 @@
 #include <string.h>
 
 struct options {
-    struct lk_ints world_sizes, local_batches, accumulations;
-    struct lk_sizes caps;
+    const char *axes[LK_AXIS_COUNT]; /* those of LK_AXIS_RUN_LIST */
     int64_t global_batch;
     const char *cluster, *slow_rank, *slow_link;
     double overlap_slowdown; /* 0: the cluster's */
@@ -38,19 +38,12 @@ struct options {
 
 /* clang-format off */
 static const struct lk_option rows[] = {
-    OPTION("gpus", world_sizes, INTS, .min = 1, .max = LK_FORECAST_GPUS_MAX, .group = "configurations",
-           .help = "counts of GPUs (ranks) to predict; required"),
-    OPTION("local-batch", local_batches, INTS, .min = 1, .max = LK_BATCH_MAX,
-           .help = "local batches in samples; default: the job's"),
-    OPTION("accumulation", accumulations, INTS, .min = 1, .max = LK_ACCUMULATION_MAX,
-           .help = "micro-batches of a step; default: the job's"),
-    OPTION("bucket-cap", caps, SIZES, .min = 1, .max = 1e12,
-           .help = "bucket caps, bytes; default: the job's"),
+    LK_AXIS_RUN_LIST(AXIS_ROW)
     OPTION(GLOBAL_BATCH_OPTION),
     OPTION(CLUSTER_OPTION),
-    OPTION("slow-rank", slow_rank, TEXT,
+    OPTION("slow-rank", slow_rank, TEXT, .word = LK_AXIS_WORD_PLACE,
            .help = "3:1.25,...: rank 3 computes 1.25 times as long as the others, as it did in the measured runs"),
-    OPTION("slow-link", slow_link, TEXT,
+    OPTION("slow-link", slow_link, TEXT, .word = LK_AXIS_WORD_PLACE,
            .help = "1:2,...: node 1's link has half the rate of the others, as it had during the calibration"),
     OPTION("overlap-slowdown", overlap_slowdown, REAL, .min = 1, .max = 100,
            .help = "times as long that compute takes while collectives run, e.g. 1.2; default: the cluster's"),
@@ -69,16 +62,21 @@ static const struct lk_option rows[] = {
 };
 /* clang-format on */
 
-static struct lk_predict_request make_request(const struct options *o)
+static struct lk_predict_request make_request(const struct options *o, const struct axis_lists *l)
 {
-    return (struct lk_predict_request){.world_sizes = o->world_sizes.v,
-                                       .n_world_sizes = (size_t)o->world_sizes.n,
-                                       .local_batches = o->local_batches.v,
-                                       .n_local_batches = (size_t)o->local_batches.n,
-                                       .accumulations = o->accumulations.v,
-                                       .n_accumulations = (size_t)o->accumulations.n,
-                                       .caps = o->caps.v,
-                                       .n_caps = (size_t)o->caps.n,
+    return (struct lk_predict_request){.world_sizes = l->numbers[LK_AXIS_GPUS],
+                                       .n_world_sizes = l->n[LK_AXIS_GPUS],
+                                       .local_batches = l->numbers[LK_AXIS_LOCAL_BATCH],
+                                       .n_local_batches = l->n[LK_AXIS_LOCAL_BATCH],
+                                       .accumulations = l->numbers[LK_AXIS_ACCUMULATION],
+                                       .n_accumulations = l->n[LK_AXIS_ACCUMULATION],
+                                       .no_syncs = l->numbers[LK_AXIS_NO_SYNC],
+                                       .n_no_syncs = l->n[LK_AXIS_NO_SYNC],
+                                       .caps = (const uint64_t *)l->numbers[LK_AXIS_BUCKET_CAP],
+                                       .n_caps = l->n[LK_AXIS_BUCKET_CAP],
+                                       .first_buckets =
+                                           (const uint64_t *)l->numbers[LK_AXIS_FIRST_BUCKET],
+                                       .n_first_buckets = l->n[LK_AXIS_FIRST_BUCKET],
                                        .global_batch = o->global_batch,
                                        .level = o->level,
                                        .draws = (int)o->draws,
@@ -155,7 +153,7 @@ static enum lk_status check(const struct options *o, const char **operands, int 
         LK_PASS(check_no_table(&o->table));
         LK_PASS(job_and_cluster("predict", operands, n, o->cluster));
     }
-    if (!o->world_sizes.n)
+    if (!o->axes[LK_AXIS_GPUS])
         return lk_fail(LK_EUSAGE, "--gpus is missing: the counts to predict, e.g. --gpus=%s",
                        o->table.file ? "8,16,32" : "1,2,4");
     return LK_OK;
@@ -166,7 +164,8 @@ static enum lk_status run(void *options, const char **operands, int n)
     const struct options *o = options;
     const struct lk_sim_request sim = {.steps = (int)o->trace_steps, .seed = (uint64_t)o->seed};
     enum lk_status st = LK_OK;
-    struct evidence_inputs in = {.request.grid = make_request(o)};
+    struct axis_lists lists = {0};
+    struct evidence_inputs in = {0};
     const struct machine_facts facts = {.gpus_per_node = o->table.gpus_per_node,
                                         .overlap_slowdown = o->overlap_slowdown,
                                         .slow_ranks = o->slow_rank,
@@ -174,6 +173,8 @@ static enum lk_status run(void *options, const char **operands, int n)
     struct lk_forecast f = {0};
 
     LK_TRY(check(o, operands, n));
+    LK_TRY(axis_lists_read(o->axes, &lists));
+    in.request.grid = make_request(o, &lists);
     LK_TRY(o->table.file ? evidence_open_table(&o->table, o->cluster, operands, n, &in)
                          : evidence_open_job(operands, 1, operands[1], &facts, &in));
     LK_TRY(lk_forecast_run(&in.source, &in.request.grid, &f));
@@ -186,6 +187,7 @@ static enum lk_status run(void *options, const char **operands, int n)
 out:
     lk_forecast_fini(&f);
     evidence_fini(&in);
+    axis_lists_fini(&lists);
     return st;
 }
 

@@ -4,6 +4,7 @@
 #include "base/forecast.h"
 #include "base/job.h"
 #include "base/option.h"
+#include "commands/axis_lists.h"
 #include "commands/command.h"
 #include "commands/common_rows.h"
 #include "commands/evidence_inputs.h"
@@ -16,8 +17,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-enum { VALUES_MAX = 256 }; /* most values of one axis */
 
 struct options {
     const char *axes[LK_AXIS_COUNT];
@@ -32,12 +31,11 @@ struct options {
     struct plan_options plan;
 };
 
-#define OPTION(...)                           ROW(struct options, __VA_ARGS__)
-#define AXIS_ROW_(axis, option, column, text) OPTION(option, axes[axis], TEXT, .help = (text)),
+#define OPTION(...) ROW(struct options, __VA_ARGS__)
 
 /* clang-format off */
 static const struct lk_option rows[] = {
-    LK_AXIS_LIST(AXIS_ROW_)
+    LK_AXIS_LIST(AXIS_ROW)
     OPTION(GLOBAL_BATCH_OPTION),
     OPTION(CLUSTER_OPTION),
     DRAW_ROWS(OPTION),
@@ -50,83 +48,26 @@ static const struct lk_option rows[] = {
 };
 /* clang-format on */
 
-/* Values of the axes, and the clusters whose GPUs they name. */
-struct lists {
-    struct lk_axis_value *values[LK_AXIS_COUNT];
-    struct lk_cluster *gpus;
-    size_t n_gpus;
-    int64_t local_batch; /* the first */
-};
-
-static void lists_fini(struct lists *l)
-{
-    for (int a = 0; a < LK_AXIS_COUNT; a++)
-        free(l->values[a]);
-    for (size_t i = 0; i < l->n_gpus; i++)
-        lk_cluster_fini(&l->gpus[i]);
-    free(l->gpus);
-}
-
-/* Find the cluster whose GPU a value of --gpu names; "own" is the forecast's own cluster. */
-static enum lk_status find_gpu(struct lists *l, const char *name, struct lk_axis_value *v)
-{
-    if (!strcmp(name, "own"))
-        return LK_OK;
-    LK_PASS(lk_fail_context(find_cluster(name, &l->gpus[l->n_gpus]), "--gpu"));
-    v->gpu = &l->gpus[l->n_gpus++];
-    return LK_OK;
-}
-
-static enum lk_status read_axis(struct lists *l, enum lk_axis a, const char *text,
-                                struct lk_whatif_request *q)
-{
-    enum lk_status st = LK_OK;
-    char *copy = NULL, *rest, *word;
-    size_t n = 0;
-
-    LK_TRY(lk_strdup(&copy, text));
-    LK_TRY(lk_alloc(&l->values[a], VALUES_MAX, sizeof *l->values[a]));
-    for (rest = copy; (word = strsep(&rest, ",")); n++) {
-        if (n == VALUES_MAX) {
-            st = lk_fail(LK_EUSAGE, "--%s has more than %d values", lk_axis_option(a), VALUES_MAX);
-            goto out;
-        }
-        LK_TRY(lk_axis_parse(a, word, &l->values[a][n]));
-        if (a == LK_AXIS_GPU)
-            LK_TRY(find_gpu(l, word, &l->values[a][n]));
-        for (size_t i = 0; i < n; i++)
-            if (!strcmp(l->values[a][i].text, l->values[a][n].text)) {
-                st = lk_fail(LK_EUSAGE, "--%s: '%s' is there twice", lk_axis_option(a), word);
-                goto out;
-            }
-    }
-    q->axes[a].v = l->values[a];
-    q->axes[a].n = n;
-out:
-    free(copy);
-    return st;
-}
-
 static void show_progress(void *user, size_t done, size_t total)
 {
     (void)user;
     fprintf(stderr, "\r%zu of %zu configurations%s", done, total, done < total ? "" : "\n");
 }
 
-static enum lk_status make_request(const struct options *o, struct lists *l,
-                                   struct lk_whatif_request *q)
+static struct lk_whatif_request make_request(const struct options *o, const struct axis_lists *l)
 {
-    *q = (struct lk_whatif_request){.global_batch = o->global_batch,
-                                    .level = o->level,
-                                    .draws = (int)o->draws,
-                                    .seed = (uint64_t)o->seed,
-                                    .plan = &o->plan.request,
-                                    .progress = isatty(STDERR_FILENO) ? show_progress : NULL};
-    LK_PASS(lk_alloc(&l->gpus, VALUES_MAX, sizeof *l->gpus));
-    for (int a = 0; a < LK_AXIS_COUNT; a++)
-        if (o->axes[a])
-            LK_PASS(read_axis(l, (enum lk_axis)a, o->axes[a], q));
-    return LK_OK;
+    struct lk_whatif_request q = {.global_batch = o->global_batch,
+                                  .level = o->level,
+                                  .draws = (int)o->draws,
+                                  .seed = (uint64_t)o->seed,
+                                  .plan = &o->plan.request,
+                                  .progress = isatty(STDERR_FILENO) ? show_progress : NULL};
+
+    for (int a = 0; a < LK_AXIS_COUNT; a++) {
+        q.axes[a].v = l->values[a];
+        q.axes[a].n = l->n[a];
+    }
+    return q;
 }
 
 /* Add memory, cost and time to the target to every point, for the GPU of its scenario; a table of
@@ -167,19 +108,15 @@ out:
 }
 
 /* Open the source; the first local batch asked for is that of a table without that column. */
-static enum lk_status open_source(const struct options *o, struct lists *l,
-                                  const struct lk_whatif_request *q, const char *const *operands,
-                                  int n, struct evidence_inputs *in)
+static enum lk_status open_source(const struct options *o, const struct axis_lists *l,
+                                  const char *const *operands, int n, struct evidence_inputs *in)
 {
-    bool batch = q->axes[LK_AXIS_LOCAL_BATCH].n > 0;
-
-    l->local_batch = batch ? (int64_t)q->axes[LK_AXIS_LOCAL_BATCH].v[0].number.value : 0;
-    in->request.grid = (struct lk_predict_request){.local_batches = &l->local_batch,
-                                                   .n_local_batches = batch,
-                                                   .global_batch = q->global_batch,
-                                                   .level = q->level,
-                                                   .draws = q->draws,
-                                                   .seed = q->seed,
+    in->request.grid = (struct lk_predict_request){.local_batches = l->numbers[LK_AXIS_LOCAL_BATCH],
+                                                   .n_local_batches = l->n[LK_AXIS_LOCAL_BATCH] > 0,
+                                                   .global_batch = o->global_batch,
+                                                   .level = o->level,
+                                                   .draws = (int)o->draws,
+                                                   .seed = (uint64_t)o->seed,
                                                    .whatif = true};
     return o->table.file
                ? evidence_open_table(&o->table, o->cluster, operands, n, in)
@@ -190,7 +127,7 @@ static enum lk_status run(void *options, const char **operands, int n)
 {
     const struct options *o = options;
     enum lk_status st = LK_OK;
-    struct lists lists = {0};
+    struct axis_lists lists = {0};
     struct evidence_inputs in = {0};
     struct lk_whatif_request request;
     struct lk_whatif w = {0};
@@ -201,8 +138,9 @@ static enum lk_status run(void *options, const char **operands, int n)
     }
     if (!o->axes[LK_AXIS_GPUS])
         return lk_fail(LK_EUSAGE, "--gpus is missing: the counts to forecast, e.g. --gpus=8,64");
-    LK_TRY(make_request(o, &lists, &request));
-    LK_TRY(open_source(o, &lists, &request, operands, n, &in));
+    LK_TRY(axis_lists_read(o->axes, &lists));
+    request = make_request(o, &lists);
+    LK_TRY(open_source(o, &lists, operands, n, &in));
     LK_TRY(lk_whatif_run(&in.source, &request, &w));
     LK_TRY(plan(o, &in.source, &w));
     LK_TRY(forecast_write(&w.forecast, o->out, o->csv));
@@ -210,7 +148,7 @@ static enum lk_status run(void *options, const char **operands, int n)
 out:
     lk_whatif_fini(&w);
     evidence_fini(&in);
-    lists_fini(&lists);
+    axis_lists_fini(&lists);
     return st;
 }
 

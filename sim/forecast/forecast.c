@@ -6,9 +6,9 @@
 #include "sim/forecast/forecast.h"
 
 #include "base/array.h"
-#include "base/bounds.h"
 #include "base/stats.h"
 #include "base/units.h"
+#include "sim/forecast/request.h"
 #include "sim/prior.h"
 #include "sim/step/config.h"
 
@@ -28,6 +28,9 @@ struct forecast {
     const struct lk_predict_request *request;
     struct predictions points;     /* the grid, in its order */
     struct predictions references; /* of the efficiency, where no point of the grid is one */
+    size_t n_refused;              /* configurations left out, */
+    char *refusal;                 /* why the first was, */
+    enum lk_status refused;
     struct lk_forecast *out;
 };
 
@@ -55,68 +58,45 @@ static void predictions_fini(struct predictions *p)
     free(p->v);
 }
 
+/* Leaves out a configuration that cannot be forecast; any other failure is one of all. */
+static enum lk_status refuse(struct forecast *f, enum lk_status st)
+{
+    if (st != LK_EUSAGE && st != LK_EEVIDENCE)
+        return st;
+    if (f->n_refused++)
+        return LK_OK;
+    f->refused = st;
+    return lk_strdup(&f->refusal, lk_error_text());
+}
+
 static enum lk_status add_config(struct forecast *f, struct lk_config c)
 {
-    LK_PASS(lk_config_nodes(f->evidence->cluster, &c));
-    LK_PASS(lk_config_split_global(f->request->global_batch, &c));
+    enum lk_status st = lk_config_nodes(f->evidence->cluster, &c);
+
+    if (st == LK_OK)
+        st = lk_config_split_global(f->request->global_batch, &c);
+    if (st != LK_OK)
+        return refuse(f, st);
+    if (c.accumulation == 1)
+        c.no_sync = f->evidence->current.no_sync; /* so that equal configurations compare equal */
     if (!find(&f->points, &c))
         LK_PASS(append(&f->points, &(struct lk_prediction){.config = c}));
     return LK_OK;
 }
 
-/* An empty list stands for one value: the configuration's own. */
-static size_t at_least_one(size_t n)
-{
-    return n ? n : 1;
-}
-
-/* Adds all batches, accumulations and caps at each count of GPUs. */
 static enum lk_status make_grid(struct forecast *f)
 {
-    const struct lk_predict_request *q = f->request;
-    const struct lk_evidence_source *e = f->evidence;
-    size_t caps = at_least_one(q->n_caps), accumulations = at_least_one(q->n_accumulations);
-    size_t variants = caps * accumulations * at_least_one(q->n_local_batches);
+    size_t n = lk_predict_request_size(f->request);
+    bool accumulates = !f->request->n_no_syncs;
 
-    for (size_t i = 0; i < q->n_world_sizes * variants; i++) {
-        struct lk_config c = e->current;
-
-        c.world_size = (int)q->world_sizes[i / variants];
-        if (q->n_local_batches)
-            c.local_batch = (int)q->local_batches[i % variants / caps / accumulations];
-        if (q->n_accumulations)
-            c.accumulation = (int)q->accumulations[i / caps % accumulations];
-        if (q->n_caps && e->job)
-            lk_config_set_cap(&c, e->job, q->caps[i % caps]);
-        else if (q->n_caps)
-            c.cap_bytes = q->caps[i % caps];
-        LK_PASS(add_config(f, c));
-    }
-    return LK_OK;
-}
-
-static enum lk_status check_list(const char *what, const int64_t *v, size_t n, int64_t most)
-{
     for (size_t i = 0; i < n; i++)
-        if (v[i] < 1 || v[i] > most)
-            return lk_fail(LK_EUSAGE, "%s: %lld is not in 1 to %lld", what, (long long)v[i],
-                           (long long)most);
+        LK_PASS(add_config(f, lk_predict_request_config(f->request, f->evidence, i)));
+    for (size_t i = 0; i < f->points.n; i++)
+        accumulates |= f->points.v[i].config.accumulation > 1;
+    if (f->points.n && !accumulates)
+        return lk_fail(LK_EUSAGE, "no_sync changes nothing in a step of one micro-batch: ask for "
+                                  "an accumulation above 1, too");
     return LK_OK;
-}
-
-static enum lk_status check_request(const struct lk_predict_request *q)
-{
-    enum lk_status st = LK_OK;
-
-    if (!q->n_world_sizes)
-        return lk_fail(LK_EUSAGE, "no GPU counts to predict");
-    LK_TRY(check_list("GPUs", q->world_sizes, q->n_world_sizes, LK_FORECAST_GPUS_MAX));
-    LK_TRY(check_list("local batch", q->local_batches, q->n_local_batches, LK_BATCH_MAX));
-    LK_TRY(check_list("accumulation", q->accumulations, q->n_accumulations, LK_ACCUMULATION_MAX));
-    if (q->global_batch > 0 && q->n_accumulations)
-        st = lk_fail(LK_EUSAGE, "a global batch sets the accumulation: give one or the other");
-out:
-    return st;
 }
 
 /* ---- Reference and efficiency ---- */
@@ -279,40 +259,47 @@ enum lk_status lk_forecast_add(struct lk_forecast *f, const struct lk_forecast_p
     return LK_OK;
 }
 
-/* Predicts the grid. What the evidence does not reach is left out with a note, unless it is all. */
-static enum lk_status predict_grid(struct forecast *f)
+enum lk_status lk_forecast_note_left_out(struct lk_forecast *f, size_t n, const char *first)
 {
-    struct lk_prediction *v = f->points.v;
+    if (!n)
+        return LK_OK;
+    return lk_forecast_note(f, "%zu point%s left out. The first: %s", n, n == 1 ? " was" : "s were",
+                            first);
+}
+
+/* Predicts all configurations, and leaves out those that are refused. */
+static enum lk_status predict_points(struct forecast *f)
+{
     const struct lk_evidence_source *e = f->evidence;
-    size_t kept = 0, n = f->points.n;
+    size_t kept = 0;
 
-    f->points.n = 0;
-    for (size_t i = 0; i < n; i++) {
-        struct lk_config c = v[i].config;
-        enum lk_status st = e->ops->at(e->self, &c, &v[kept]);
+    for (size_t i = 0; i < f->points.n; i++) {
+        struct lk_config c = f->points.v[i].config;
+        enum lk_status st = e->ops->at(e->self, &c, &f->points.v[kept]);
 
-        if (st != LK_OK && (st != LK_EEVIDENCE || (!kept && i + 1 == n)))
-            return st;
-        if (st == LK_OK)
-            f->points.n = ++kept;
+        if (st != LK_OK)
+            LK_PASS(refuse(f, st));
         else
-            LK_PASS(lk_forecast_note(f->out, "left out: %s", lk_error_text()));
+            kept++;
     }
-    return LK_OK;
+    f->points.n = kept;
+    return kept ? LK_OK : lk_fail(f->refused, "%s", f->refusal);
 }
 
 static enum lk_status predict_all(struct forecast *f)
 {
-    LK_PASS(predict_grid(f));
+    LK_PASS(predict_points(f));
+    lk_predict_request_axes(f->request, f->out);
     for (size_t i = 0; i < f->points.n; i++) {
         const struct lk_prediction *p = &f->points.v[i], *reference;
         struct lk_forecast_point point;
 
         LK_PASS(reference_of(f, &p->config, &reference));
         LK_PASS(lk_forecast_point_of(p, reference, f->request->level, &point));
+        lk_predict_request_words(f->request, &point);
         LK_PASS(lk_forecast_add(f->out, &point));
     }
-    return LK_OK;
+    return lk_forecast_note_left_out(f->out, f->n_refused, f->refusal);
 }
 
 /* ---- Notes ---- */
@@ -383,20 +370,25 @@ static enum lk_status note_best_at(const struct forecast *f, int world_size)
     const struct lk_forecast_point *points = f->out->points;
     const struct lk_config *c;
     double sure, gain;
-    char cap[32];
+    char cap[32], words[128] = "";
 
     if (best == n || next == n)
         return LK_OK;
     c = &points[best].config;
     gain = points[best].throughput_per_s / points[next].throughput_per_s - 1;
     LK_PASS(certainty(f, best, next, &sure));
-    return lk_forecast_note(
-        f->out,
-        "best at %d GPUs: local batch %d, accumulation %d, bucket cap %s: %.1f %% above the next, "
-        "%s the error (%.0f %% likely)",
-        world_size, c->local_batch, c->accumulation,
-        lk_units_format(LK_DIM_BYTES, (double)c->cap_bytes, cap, sizeof cap), 100 * gain,
-        sure >= (1 + f->request->level) / 2 ? "beyond" : "within", 100 * sure);
+    for (size_t i = 0, at = 0; i < f->out->n_axes; i++)
+        if (*points[best].words[i])
+            at += (size_t)snprintf(words + at, sizeof words - at, ", %s %s", f->out->axes[i],
+                                   points[best].words[i]);
+    return lk_forecast_note(f->out,
+                            "best at %d GPUs: local batch %d, accumulation %d, bucket cap %s%s: "
+                            "%.1f %% above the next, "
+                            "%s the error (%.0f %% likely)",
+                            world_size, c->local_batch, c->accumulation,
+                            lk_units_format(LK_DIM_BYTES, (double)c->cap_bytes, cap, sizeof cap),
+                            words, 100 * gain,
+                            sure >= (1 + f->request->level) / 2 ? "beyond" : "within", 100 * sure);
 }
 
 /* Names the best configuration of each count that has several, and by how much. Without
@@ -500,7 +492,7 @@ enum lk_status lk_forecast_run(const struct lk_evidence_source *evidence,
     struct forecast f = {.evidence = evidence, .request = request, .out = &o};
     const struct lk_evidence_ops *ops = evidence->ops;
 
-    LK_TRY(check_request(request));
+    LK_TRY(lk_predict_request_check(request));
     LK_TRY(make_grid(&f));
     LK_TRY(ops->prepare(evidence->self, &o));
     LK_TRY(predict_all(&f));
@@ -515,5 +507,6 @@ out:
     lk_forecast_fini(&o);
     predictions_fini(&f.points);
     predictions_fini(&f.references);
+    free(f.refusal);
     return st;
 }

@@ -37,8 +37,12 @@ struct lk_predict_request {
     size_t n_local_batches;
     const int64_t *accumulations;
     size_t n_accumulations;
-    const uint64_t *caps; /* bucket caps; the first bucket's limit follows PyTorch's rule */
+    const int64_t *no_syncs; /* 1, 0: reduce gradients on the last micro-batch alone, or on all */
+    size_t n_no_syncs;
+    const uint64_t *caps; /* bucket caps; the first bucket's limit follows (lk_config_set_cap) */
     size_t n_caps;
+    const uint64_t *first_buckets; /* limits of the first bucket */
+    size_t n_first_buckets;
     int64_t global_batch; /* > 0: strong scaling, samples a step; accumulation follows from it,
                              and the local batch shrinks where it would exceed the share */
     double level;         /* of the intervals, e.g. 0.90 */
@@ -48,8 +52,9 @@ struct lk_predict_request {
                     plain DDP */
 };
 
-/* Forecast the grid from the evidence. LK_EEVIDENCE names what is missing and the cheapest run that
- * would supply it. */
+/* Forecast the grid from the evidence. A point that has no evidence or makes no sense is left out,
+ * and a note gives the first one's reason; that is the failure when no point is left: LK_EEVIDENCE,
+ * which names what is missing and the cheapest run that would supply it, or LK_EUSAGE. */
 enum lk_status lk_forecast_run(const struct lk_evidence_source *evidence,
                                const struct lk_predict_request *request, struct lk_forecast *out);
 
@@ -72,6 +77,8 @@ enum lk_status lk_step_evidence(const struct lk_job *job, const struct lk_cluste
 enum lk_status lk_forecast_point_of(const struct lk_prediction *p,
                                     const struct lk_prediction *reference, double level,
                                     struct lk_forecast_point *out);
+/* Note how many points were left out, and why the first was; for n of 0 nothing. */
+enum lk_status lk_forecast_note_left_out(struct lk_forecast *f, size_t n, const char *first);
 /* Append a point to the forecast. */
 enum lk_status lk_forecast_add(struct lk_forecast *f, const struct lk_forecast_point *p);
 

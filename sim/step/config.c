@@ -27,13 +27,21 @@ struct lk_config lk_config_current(const struct lk_job *j)
                               .cap_bytes = j->cap_bytes};
 }
 
+/* Return the first bucket's limit by the rule; a cap that is PyTorch's own was not set by the user.
+ */
+static uint64_t first_by_rule(const struct lk_job *j, uint64_t cap_bytes)
+{
+    return lk_ddp_rule_first_bytes(j->ddp_rule, cap_bytes, cap_bytes != LK_BUCKET_CAP_BYTES);
+}
+
 void lk_config_set_cap(struct lk_config *c, const struct lk_job *j, uint64_t cap_bytes)
 {
+    bool by_rule = j->first_bytes == first_by_rule(j, j->cap_bytes) ||
+                   j->first_bytes == lk_ddp_rule_first_bytes(j->ddp_rule, j->cap_bytes, true);
+
     c->cap_bytes = cap_bytes;
     c->first_bytes =
-        cap_bytes == j->cap_bytes
-            ? j->first_bytes
-            : lk_ddp_rule_first_bytes(j->ddp_rule, cap_bytes, cap_bytes != LK_BUCKET_CAP_BYTES);
+        cap_bytes == j->cap_bytes || !by_rule ? j->first_bytes : first_by_rule(j, cap_bytes);
 }
 
 enum lk_status lk_config_nodes(const struct lk_cluster *cluster, struct lk_config *c)

@@ -20,7 +20,8 @@
 #include <stdint.h>
 
 /*
- * Set the cap and the first bucket's limit: the job's own at the job's cap, else by its ddp rule.
+ * Set the cap and the first bucket's limit: by the job's ddp rule, but the job's own at the job's
+ * cap, and at any cap where the rule does not give it: then it was set apart.
  */
 void lk_config_set_cap(struct lk_config *c, const struct lk_job *j, uint64_t cap_bytes);
 /*

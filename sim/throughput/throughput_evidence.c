@@ -237,6 +237,14 @@ static enum lk_status set_step(struct lk_throughput_fit *fit, double level, stru
     return LK_OK;
 }
 
+/* What was measured is shown, and not what the fit makes of it; the interval holds both. */
+static void show_measured(struct lk_prediction *p)
+{
+    p->step_s = p->measured_s;
+    p->lo_s = fmin(p->lo_s, p->step_s);
+    p->hi_s = fmax(p->hi_s, p->step_s);
+}
+
 static enum lk_status set_losses(struct table *e, struct lk_prediction *p)
 {
     struct lk_scaling_point target = {.config = p->config};
@@ -262,6 +270,8 @@ static enum lk_status at(void *self, const struct lk_config *c, struct lk_predic
 
     LK_PASS(check_reach(e, c, p.batch_extrapolation));
     LK_PASS(set_step(&e->fit, e->q.grid.level, &p));
+    if (!isnan(p.measured_s))
+        show_measured(&p);
     LK_PASS(grade(e, &p));
     LK_PASS(set_losses(e, &p));
     LK_PASS(set_bound(e, &p));
@@ -525,8 +535,8 @@ static enum lk_status check_request(const struct lk_throughput_table *t,
 
     if (q->model)
         return LK_OK;
-    if (grid->n_caps)
-        return lk_fail(LK_EUSAGE, "bucket caps take what the job and the cluster are: "
+    if (grid->n_caps || grid->n_first_buckets || grid->n_no_syncs)
+        return lk_fail(LK_EUSAGE, "buckets and no_sync take what the job and the cluster are: "
                                   "--parameters or --gradients, and --cluster");
     if (grid->n_local_batches && !t->points[0].config.local_batch)
         return lk_fail(LK_EEVIDENCE,

@@ -1,7 +1,6 @@
 /* The axes of a what-if. */
 #include "sim/whatif/axis.h"
 
-#include "base/bounds.h"
 #include "base/units.h"
 #include "base/words.h"
 #include "sim/step/config.h"
@@ -16,9 +15,24 @@ enum kind { COUNT, YES_NO, SIZE, RATE, TIME, RATIO, WORD, NAME, PLACE };
 static const char *const option_names[LK_AXIS_COUNT] = {LK_AXIS_LIST(LK_WORD_NAME)};
 
 static const char *const column_names[LK_AXIS_COUNT] = {
-#define COLUMN_(axis, option, column, help) [axis] = column,
+#define COLUMN_(axis, option, column, kind, min, max, help) [axis] = column,
     LK_AXIS_LIST(COLUMN_)
 #undef COLUMN_
+};
+
+static const enum kind kinds[LK_AXIS_COUNT] = {
+#define KIND_(axis, option, column, kind, min, max, help) [axis] = kind,
+    LK_AXIS_LIST(KIND_)
+#undef KIND_
+};
+
+/* Of counts, sizes and absolute values, in base units, and of places. */
+static const struct {
+    double min, max;
+} ranges[LK_AXIS_COUNT] = {
+#define RANGE_(axis, option, column, kind, min, max, help) [axis] = {min, max},
+    LK_AXIS_LIST(RANGE_)
+#undef RANGE_
 };
 
 /* The values an axis takes, and the int of the scenario, or the scaled or slowed value of its
@@ -29,40 +43,36 @@ static const char *const column_names[LK_AXIS_COUNT] = {
 #define CONFIG(member) offsetof(struct lk_scenario, config.member)
 #define CHANGE(member) offsetof(struct lk_scenario, change.member)
 static const struct {
-    enum kind kind;
-    double min, max;
     size_t at;
     const struct lk_words *words; /* of a WORD */
     enum lk_knowledge needs;      /* of a source that predicts other values */
 } axes[LK_AXIS_COUNT] = {
-    [LK_AXIS_GPUS] = {COUNT, 1, LK_FORECAST_GPUS_MAX, CONFIG(world_size), NULL, COUNTS},
-    [LK_AXIS_LOCAL_BATCH] = {COUNT, 1, LK_BATCH_MAX, CONFIG(local_batch), NULL, COUNTS},
-    [LK_AXIS_ACCUMULATION] = {COUNT, 1, LK_ACCUMULATION_MAX, CONFIG(accumulation), NULL, COUNTS},
-    [LK_AXIS_NO_SYNC] = {YES_NO, 0, 1, 0, NULL, NETWORK},
-    [LK_AXIS_BUCKET_CAP] = {SIZE, 1, 1e12, 0, NULL, NETWORK},
-    [LK_AXIS_FIRST_BUCKET] = {SIZE, 1, 1e12, 0, NULL, NETWORK},
-    [LK_AXIS_GRAD_DTYPE] = {WORD, 0, 0, CONFIG(grad_dtype), &lk_grad_dtype_words, NETWORK},
-    [LK_AXIS_COMPRESSION] = {WORD, 0, 0, CONFIG(compression), &lk_compression_words, NETWORK},
-    [LK_AXIS_POWERSGD_RANK] = {COUNT, 1, 1 << 20, CONFIG(powersgd_rank), NULL, NETWORK},
-    [LK_AXIS_ALGORITHM] = {WORD, 0, 0, CONFIG(algo), &lk_algo_words, NETWORK},
-    [LK_AXIS_SHARDING] = {WORD, 0, 0, CONFIG(sharding), &lk_sharding_words, NETWORK},
-    [LK_AXIS_SHARD_GROUP] = {COUNT, 1, 1 << 20, CONFIG(shard_group), NULL, NETWORK},
-    [LK_AXIS_PERIOD] = {COUNT, 1, 1e9, CONFIG(averaging_period), NULL, NETWORK},
-    [LK_AXIS_INTER_BANDWIDTH] = {RATE, 1, 1e15, CHANGE(bandwidth_Bps[LK_LINK_INTER]), NULL,
-                                 NETWORK},
-    [LK_AXIS_INTER_LATENCY] = {TIME, 1e-12, 60, CHANGE(latency_s[LK_LINK_INTER]), NULL, NETWORK},
-    [LK_AXIS_INTRA_BANDWIDTH] = {RATE, 1, 1e15, CHANGE(bandwidth_Bps[LK_LINK_INTRA]), NULL,
-                                 NETWORK},
-    [LK_AXIS_INTRA_LATENCY] = {TIME, 1e-12, 60, CHANGE(latency_s[LK_LINK_INTRA]), NULL, NETWORK},
-    [LK_AXIS_NODES_PER_SWITCH] = {COUNT, 1, 1 << 20, CHANGE(nodes_per_switch), NULL, NETWORK},
-    [LK_AXIS_OVERSUBSCRIPTION] = {RATIO, 1, 1000, CHANGE(oversubscription), NULL, NETWORK},
-    [LK_AXIS_OVERLAP_SLOWDOWN] = {RATIO, 1, 100, CHANGE(overlap_slowdown), NULL, NETWORK},
-    [LK_AXIS_GPUS_PER_NODE] = {COUNT, 1, 1 << 20, CHANGE(gpus_per_node), NULL, COUNTS},
-    [LK_AXIS_GPU] = {NAME, 0, 0, 0, NULL, RANKS},
-    [LK_AXIS_WITHOUT_RANKS] = {COUNT, 0, 1 << 20, CHANGE(without_ranks), NULL, RANKS},
-    [LK_AXIS_WITHOUT_NODES] = {COUNT, 0, 1 << 20, CHANGE(without_nodes), NULL, RANKS},
-    [LK_AXIS_SLOW_RANK] = {PLACE, 0, 1 << 20, CHANGE(slow_rank), NULL, RANKS},
-    [LK_AXIS_SLOW_LINK] = {PLACE, 0, 1 << 20, CHANGE(slow_link), NULL, RANKS},
+    [LK_AXIS_GPUS] = {CONFIG(world_size), NULL, COUNTS},
+    [LK_AXIS_LOCAL_BATCH] = {CONFIG(local_batch), NULL, COUNTS},
+    [LK_AXIS_ACCUMULATION] = {CONFIG(accumulation), NULL, COUNTS},
+    [LK_AXIS_NO_SYNC] = {0, NULL, NETWORK},
+    [LK_AXIS_BUCKET_CAP] = {0, NULL, NETWORK},
+    [LK_AXIS_FIRST_BUCKET] = {0, NULL, NETWORK},
+    [LK_AXIS_GRAD_DTYPE] = {CONFIG(grad_dtype), &lk_grad_dtype_words, NETWORK},
+    [LK_AXIS_COMPRESSION] = {CONFIG(compression), &lk_compression_words, NETWORK},
+    [LK_AXIS_POWERSGD_RANK] = {CONFIG(powersgd_rank), NULL, NETWORK},
+    [LK_AXIS_ALGORITHM] = {CONFIG(algo), &lk_algo_words, NETWORK},
+    [LK_AXIS_SHARDING] = {CONFIG(sharding), &lk_sharding_words, NETWORK},
+    [LK_AXIS_SHARD_GROUP] = {CONFIG(shard_group), NULL, NETWORK},
+    [LK_AXIS_PERIOD] = {CONFIG(averaging_period), NULL, NETWORK},
+    [LK_AXIS_INTER_BANDWIDTH] = {CHANGE(bandwidth_Bps[LK_LINK_INTER]), NULL, NETWORK},
+    [LK_AXIS_INTER_LATENCY] = {CHANGE(latency_s[LK_LINK_INTER]), NULL, NETWORK},
+    [LK_AXIS_INTRA_BANDWIDTH] = {CHANGE(bandwidth_Bps[LK_LINK_INTRA]), NULL, NETWORK},
+    [LK_AXIS_INTRA_LATENCY] = {CHANGE(latency_s[LK_LINK_INTRA]), NULL, NETWORK},
+    [LK_AXIS_NODES_PER_SWITCH] = {CHANGE(nodes_per_switch), NULL, NETWORK},
+    [LK_AXIS_OVERSUBSCRIPTION] = {CHANGE(oversubscription), NULL, NETWORK},
+    [LK_AXIS_OVERLAP_SLOWDOWN] = {CHANGE(overlap_slowdown), NULL, NETWORK},
+    [LK_AXIS_GPUS_PER_NODE] = {CHANGE(gpus_per_node), NULL, COUNTS},
+    [LK_AXIS_GPU] = {0, NULL, RANKS},
+    [LK_AXIS_WITHOUT_RANKS] = {CHANGE(without_ranks), NULL, RANKS},
+    [LK_AXIS_WITHOUT_NODES] = {CHANGE(without_nodes), NULL, RANKS},
+    [LK_AXIS_SLOW_RANK] = {CHANGE(slow_rank), NULL, RANKS},
+    [LK_AXIS_SLOW_LINK] = {CHANGE(slow_link), NULL, RANKS},
 };
 
 static const double FACTOR_MAX = 1e6;
@@ -84,14 +94,18 @@ static enum lk_status parse_number(enum lk_axis a, const char *text, double *out
     int64_t n;
     double v;
 
-    if (axes[a].kind == COUNT)
-        return lk_parse_int64(text, (int64_t)axes[a].min, (int64_t)axes[a].max, &n) == LK_OK
-                   ? (*out = (double)n, LK_OK)
-                   : LK_EUSAGE;
-    LK_PASS(lk_units_parse(dims[axes[a].kind], text, &v));
-    if (v < axes[a].min || v > axes[a].max || (axes[a].kind == SIZE && v != floor(v)))
-        return lk_fail(LK_EUSAGE, "'%s' is out of range: expected %g to %g", text, axes[a].min,
-                       axes[a].max);
+    if (kinds[a] == COUNT) {
+        if (lk_parse_int64(text, INT64_MIN, INT64_MAX, &n) != LK_OK)
+            return LK_EUSAGE;
+        *out = (double)n;
+        return *out >= ranges[a].min && *out <= ranges[a].max
+                   ? LK_OK
+                   : lk_fail(LK_EUSAGE, "must be from %.0f to %.0f", ranges[a].min, ranges[a].max);
+    }
+    LK_PASS(lk_units_parse(dims[kinds[a]], text, &v));
+    if (v < ranges[a].min || v > ranges[a].max || (kinds[a] == SIZE && v != floor(v)))
+        return lk_fail(LK_EUSAGE, "'%s' is out of range: expected %g to %g", text, ranges[a].min,
+                       ranges[a].max);
     *out = v;
     return LK_OK;
 }
@@ -123,14 +137,14 @@ static enum lk_status parse_place(enum lk_axis a, const char *text, struct lk_ax
     int64_t at = 0;
 
     if (strcmp(text, "none") != 0)
-        LK_PASS(lk_parse_factor_at(text, (int64_t)axes[a].max, &at, &v->number.value));
+        LK_PASS(lk_parse_factor_at(text, (int64_t)ranges[a].max, &at, &v->number.value));
     v->at = (int)at;
     return LK_OK;
 }
 
 static enum lk_status parse(enum lk_axis a, const char *text, struct lk_axis_value *v)
 {
-    enum kind kind = axes[a].kind;
+    enum kind kind = kinds[a];
 
     if ((kind == RATE || kind == TIME || kind == RATIO) && *text == 'x')
         return parse_factor(text, &v->number);
@@ -154,7 +168,7 @@ enum lk_status lk_axis_parse(enum lk_axis a, const char *text, struct lk_axis_va
     enum lk_status st = LK_OK;
     struct lk_axis_value v = {0};
 
-    if (axes[a].kind != NAME && strlen(text) >= sizeof v.text)
+    if (kinds[a] != NAME && strlen(text) >= sizeof v.text)
         return lk_fail(LK_EUSAGE, "--%s: '%.40s...' is too long for a value", option_names[a],
                        text);
     LK_TRY(lk_fail_context(parse(a, text, &v), "--%s", option_names[a]));
@@ -170,7 +184,7 @@ void lk_axis_apply(enum lk_axis a, const struct lk_axis_value *v, const struct l
     double number = v->number.value;
     void *member = (char *)s + axes[a].at;
 
-    switch (axes[a].kind) {
+    switch (kinds[a]) {
     case COUNT:
     case WORD:
         *(int *)member = (int)number;
@@ -213,6 +227,18 @@ void lk_axis_settle(const struct lk_config *current, struct lk_config *c)
 enum lk_knowledge lk_axis_needs(enum lk_axis a)
 {
     return axes[a].needs;
+}
+
+const char *lk_axis_partner(enum lk_axis a)
+{
+    static const char *const partners[LK_AXIS_COUNT] = {
+        [LK_AXIS_NO_SYNC] = "--accumulation above 1",
+        [LK_AXIS_POWERSGD_RANK] = "--compression=powersgd",
+        [LK_AXIS_SHARD_GROUP] = "--sharding=hsdp, local-sgd or diloco",
+        [LK_AXIS_PERIOD] = "--sharding=local-sgd or diloco",
+    };
+
+    return partners[a];
 }
 
 bool lk_axis_matters(enum lk_axis a, const struct lk_config *c)

@@ -5,6 +5,7 @@
 #ifndef LK_SIM_WHATIF_AXIS_H
 #define LK_SIM_WHATIF_AXIS_H
 
+#include "base/bounds.h"
 #include "base/config.h"
 #include "base/job.h"
 #include "base/status.h"
@@ -15,39 +16,82 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* X(axis, option, column, help): the axes in the order in which they are applied. */
+/* The kinds of values, with the word for a list of each in the help, and whether that gives the
+ * range. */
+#define LK_AXIS_WORD_COUNT    "N,N,..."
+#define LK_AXIS_WORD_YES_NO   "WORD,..."
+#define LK_AXIS_WORD_SIZE     "SIZE,..."
+#define LK_AXIS_WORD_RATE     "RATE,..."
+#define LK_AXIS_WORD_TIME     "TIME,..."
+#define LK_AXIS_WORD_RATIO    "X,..."
+#define LK_AXIS_WORD_WORD     "WORD,..."
+#define LK_AXIS_WORD_NAME     "NAME,..."
+#define LK_AXIS_WORD_PLACE    "N:X,..."
+#define LK_AXIS_RANGED_COUNT  1
+#define LK_AXIS_RANGED_YES_NO 0
+#define LK_AXIS_RANGED_SIZE   1
+#define LK_AXIS_RANGED_RATE   0
+#define LK_AXIS_RANGED_TIME   0
+#define LK_AXIS_RANGED_RATIO  0
+#define LK_AXIS_RANGED_WORD   0
+#define LK_AXIS_RANGED_NAME   0
+#define LK_AXIS_RANGED_PLACE  0
+
+/* X(axis, option, column, kind, min, max, help): the axes in the order in which they are applied.
+ * Those of the first list are how plain DDP is run: all that `predict` varies. */
+#define LK_AXIS_RUN_LIST(X)                                                                        \
+    X(LK_AXIS_GPUS, "gpus", "gpus", COUNT, 1, LK_FORECAST_GPUS_MAX,                                \
+      "counts of GPUs (ranks); required")                                                          \
+    X(LK_AXIS_LOCAL_BATCH, "local-batch", "local_batch", COUNT, 1, LK_BATCH_MAX,                   \
+      "samples a micro-batch of a rank; default: the job's")                                       \
+    X(LK_AXIS_ACCUMULATION, "accumulation", "accumulation", COUNT, 1, LK_ACCUMULATION_MAX,         \
+      "micro-batches a step; default: the job's")                                                  \
+    X(LK_AXIS_NO_SYNC, "no-sync", "no_sync", YES_NO, 0, 1,                                         \
+      "yes, no: reduce on the last micro-batch alone")                                             \
+    X(LK_AXIS_BUCKET_CAP, "bucket-cap", "bucket_cap", SIZE, 1, 1e12,                               \
+      "bucket caps, bytes; FSDP: size of a unit")                                                  \
+    X(LK_AXIS_FIRST_BUCKET, "first-bucket", "first_bucket", SIZE, 1, 1e12,                         \
+      "limits of the first bucket, bytes")
 #define LK_AXIS_LIST(X)                                                                            \
-    X(LK_AXIS_GPUS, "gpus", "gpus", "counts of GPUs (ranks); required")                            \
-    X(LK_AXIS_LOCAL_BATCH, "local-batch", "local_batch", "samples a micro-batch of a rank")        \
-    X(LK_AXIS_ACCUMULATION, "accumulation", "accumulation", "micro-batches a step")                \
-    X(LK_AXIS_NO_SYNC, "no-sync", "no_sync", "yes, no: reduce on the last micro-batch alone")      \
-    X(LK_AXIS_BUCKET_CAP, "bucket-cap", "bucket_cap", "bucket caps, bytes; FSDP: size of a unit")  \
-    X(LK_AXIS_FIRST_BUCKET, "first-bucket", "first_bucket", "limits of the first bucket, bytes")   \
-    X(LK_AXIS_GRAD_DTYPE, "grad-dtype", "grad_dtype", "own, float32, float16, bfloat16, float8")   \
-    X(LK_AXIS_COMPRESSION, "compression", "compression", "none, fp16, bf16, powersgd")             \
-    X(LK_AXIS_POWERSGD_RANK, "powersgd-rank", "powersgd_rank", "ranks of PowerSGD's factors")      \
-    X(LK_AXIS_ALGORITHM, "algorithm", "algorithm", "of the all-reduce: auto, ring, tree, ...")     \
-    X(LK_AXIS_SHARDING, "sharding", "sharding", "ddp, zero1, zero2, zero3, hsdp, local-sgd, ...")  \
-    X(LK_AXIS_SHARD_GROUP, "shard-group", "shard_group",                                           \
+    LK_AXIS_RUN_LIST(X)                                                                            \
+    X(LK_AXIS_GRAD_DTYPE, "grad-dtype", "grad_dtype", WORD, 0, 0,                                  \
+      "own, float32, float16, bfloat16, float8")                                                   \
+    X(LK_AXIS_COMPRESSION, "compression", "compression", WORD, 0, 0, "none, fp16, bf16, powersgd") \
+    X(LK_AXIS_POWERSGD_RANK, "powersgd-rank", "powersgd_rank", COUNT, 1, 1 << 20,                  \
+      "ranks of PowerSGD's factors")                                                               \
+    X(LK_AXIS_ALGORITHM, "algorithm", "algorithm", WORD, 0, 0,                                     \
+      "of the all-reduce: auto, ring, tree, ...")                                                  \
+    X(LK_AXIS_SHARDING, "sharding", "sharding", WORD, 0, 0,                                        \
+      "ddp, zero1, zero2, zero3, hsdp, local-sgd, ...")                                            \
+    X(LK_AXIS_SHARD_GROUP, "shard-group", "shard_group", COUNT, 1, 1 << 20,                        \
       "hsdp, local-sgd, diloco: ranks of a group")                                                 \
-    X(LK_AXIS_PERIOD, "period", "period", "local-sgd, diloco: steps from averaging to averaging")  \
-    X(LK_AXIS_INTER_BANDWIDTH, "inter-bandwidth", "inter_bandwidth",                               \
+    X(LK_AXIS_PERIOD, "period", "period", COUNT, 1, 1e9,                                           \
+      "local-sgd, diloco: steps from averaging to averaging")                                      \
+    X(LK_AXIS_INTER_BANDWIDTH, "inter-bandwidth", "inter_bandwidth", RATE, 1, 1e15,                \
       "of a network link: 25Gbit/s, or x2 for twice today's")                                      \
-    X(LK_AXIS_INTER_LATENCY, "inter-latency", "inter_latency", "of a network hop: 5us, or x0.5")   \
-    X(LK_AXIS_INTRA_BANDWIDTH, "intra-bandwidth", "intra_bandwidth", "of a GPU inside its node")   \
-    X(LK_AXIS_INTRA_LATENCY, "intra-latency", "intra_latency", "of a hop inside a node")           \
-    X(LK_AXIS_NODES_PER_SWITCH, "nodes-per-switch", "nodes_per_switch", "below a leaf switch")     \
-    X(LK_AXIS_OVERSUBSCRIPTION, "oversubscription", "oversubscription",                            \
+    X(LK_AXIS_INTER_LATENCY, "inter-latency", "inter_latency", TIME, 1e-12, 60,                    \
+      "of a network hop: 5us, or x0.5")                                                            \
+    X(LK_AXIS_INTRA_BANDWIDTH, "intra-bandwidth", "intra_bandwidth", RATE, 1, 1e15,                \
+      "of a GPU inside its node")                                                                  \
+    X(LK_AXIS_INTRA_LATENCY, "intra-latency", "intra_latency", TIME, 1e-12, 60,                    \
+      "of a hop inside a node")                                                                    \
+    X(LK_AXIS_NODES_PER_SWITCH, "nodes-per-switch", "nodes_per_switch", COUNT, 1, 1 << 20,         \
+      "below a leaf switch")                                                                       \
+    X(LK_AXIS_OVERSUBSCRIPTION, "oversubscription", "oversubscription", RATIO, 1, 1000,            \
       "above the leaf switches: 1, 2, 4, or x2")                                                   \
-    X(LK_AXIS_OVERLAP_SLOWDOWN, "overlap-slowdown", "overlap_slowdown",                            \
+    X(LK_AXIS_OVERLAP_SLOWDOWN, "overlap-slowdown", "overlap_slowdown", RATIO, 1, 100,             \
       "times as long that compute takes while collectives run: 1, 1.2")                            \
-    X(LK_AXIS_GPUS_PER_NODE, "gpus-per-node", "gpus_per_node", "how the ranks are spread")         \
-    X(LK_AXIS_GPU, "gpu", "gpu", "own, or clusters and presets whose GPU to take")                 \
-    X(LK_AXIS_WITHOUT_RANKS, "without-ranks", "without_ranks", "slowest ranks to replace")         \
-    X(LK_AXIS_WITHOUT_NODES, "without-nodes", "without_nodes", "slowest nodes to replace")         \
-    X(LK_AXIS_SLOW_RANK, "slow-rank", "slow_rank",                                                 \
+    X(LK_AXIS_GPUS_PER_NODE, "gpus-per-node", "gpus_per_node", COUNT, 1, 1 << 20,                  \
+      "how the ranks are spread")                                                                  \
+    X(LK_AXIS_GPU, "gpu", "gpu", NAME, 0, 0, "own, or clusters and presets whose GPU to take")     \
+    X(LK_AXIS_WITHOUT_RANKS, "without-ranks", "without_ranks", COUNT, 0, 1 << 20,                  \
+      "slowest ranks to replace")                                                                  \
+    X(LK_AXIS_WITHOUT_NODES, "without-nodes", "without_nodes", COUNT, 0, 1 << 20,                  \
+      "slowest nodes to replace")                                                                  \
+    X(LK_AXIS_SLOW_RANK, "slow-rank", "slow_rank", PLACE, 0, 1 << 20,                              \
       "none, or 3:1.25: rank 3 computes 1.25 times as long")                                       \
-    X(LK_AXIS_SLOW_LINK, "slow-link", "slow_link", "none, or 1:2: node 1's link at half the rate")
+    X(LK_AXIS_SLOW_LINK, "slow-link", "slow_link", PLACE, 0, 1 << 20,                              \
+      "none, or 1:2: node 1's link at half the rate")
 
 enum lk_axis { LK_AXIS_LIST(LK_WORD_VALUE) LK_AXIS_COUNT };
 
@@ -78,6 +122,8 @@ void lk_axis_apply(enum lk_axis a, const struct lk_axis_value *v, const struct l
 void lk_axis_settle(const struct lk_config *current, struct lk_config *c);
 /* Return what a source of evidence must know to predict another value of the axis. */
 enum lk_knowledge lk_axis_needs(enum lk_axis a);
+/* Return what else must be asked for, for an axis that has a meaning only there; else NULL. */
+const char *lk_axis_partner(enum lk_axis a);
 /* Return true if the axis has a meaning here; PowerSGD's rank has none without PowerSGD. */
 bool lk_axis_matters(enum lk_axis a, const struct lk_config *c);
 

@@ -22,10 +22,11 @@ static bool refuses(enum lk_status st)
 
 static enum lk_status refuse(struct lk_whatif_state *w, struct lk_whatif_item *i, enum lk_status st)
 {
+    bool asked_for = i->role == LK_WHATIF_GRID && !i->is_current;
+
     i->status = st;
-    w->n_refused += i->role == LK_WHATIF_GRID;
-    return w->refusal || i->role != LK_WHATIF_GRID ? LK_OK
-                                                   : lk_strdup(&w->refusal, lk_error_text());
+    w->n_refused += asked_for;
+    return w->refusal || !asked_for ? LK_OK : lk_strdup(&w->refusal, lk_error_text());
 }
 
 /* Returns true if the axis has a meaning here; a global batch may still bring accumulation. */
@@ -142,10 +143,45 @@ static bool make_point(const struct lk_whatif_state *w, size_t n, struct lk_what
     return true;
 }
 
+/* Adds the current configuration to the points of a count, unless it is one of them: what is named
+ * the best is never worse than it. */
+static enum lk_status add_current_point(struct lk_whatif_state *w, size_t gpus, size_t first)
+{
+    const struct lk_whatif_request *q = w->request;
+    struct lk_whatif_item i = {.role = LK_WHATIF_GRID, .is_current = true};
+    size_t at;
+
+    i.current = current_of(w, (int)q->axes[LK_AXIS_GPUS].v[gpus].number.value);
+    i.s = w->items[i.current].s;
+    i.index[LK_AXIS_GPUS] = gpus;
+    for (at = first; at < w->n_items; at++)
+        if (lk_config_equal(&w->items[at].s.config, &i.s.config) &&
+            lk_change_equal(&w->items[at].s.change, &i.s.change))
+            return LK_OK;
+    return w->items[i.current].status == LK_OK ? add_item(w, i, &at) : LK_OK;
+}
+
+/* Refuses an axis that was asked for and has no meaning at any point. */
+static enum lk_status check_meaning(const struct lk_whatif_state *w)
+{
+    for (int a = 0; a < LK_AXIS_COUNT; a++) {
+        bool has_meaning = !w->request->axes[a].n;
+
+        for (size_t i = 0; i < w->n_items && !has_meaning; i++)
+            has_meaning = w->items[i].role == LK_WHATIF_GRID &&
+                          lk_axis_matters((enum lk_axis)a, &w->items[i].s.config);
+        if (!has_meaning)
+            return lk_fail(LK_EUSAGE,
+                           "--%s changes nothing at the points asked for: it goes with %s",
+                           lk_axis_option((enum lk_axis)a), lk_axis_partner((enum lk_axis)a));
+    }
+    return LK_OK;
+}
+
 static enum lk_status add_grid(struct lk_whatif_state *w)
 {
+    size_t counts = w->request->axes[LK_AXIS_GPUS].n, of_count, first, at;
     double size = 1;
-    size_t at;
 
     for (int a = 0; a < LK_AXIS_COUNT; a++)
         size *= w->request->axes[a].n ? (double)w->request->axes[a].n : 1;
@@ -153,15 +189,21 @@ static enum lk_status add_grid(struct lk_whatif_state *w)
         return lk_fail(LK_EUSAGE, "the grid has %.0f points, more than %d: give shorter lists",
                        size, LK_WHATIF_POINTS_MAX);
     LK_PASS(add_current(w));
+    of_count = (size_t)size / counts;
+    first = w->n_items;
     for (size_t n = 0; n < (size_t)size; n++) {
         struct lk_whatif_item i;
 
-        if (!make_point(w, n, &i))
-            continue;
-        i.current = current_of(w, i.s.config.world_size);
-        LK_PASS(add_item(w, i, &at));
+        if (make_point(w, n, &i)) {
+            i.current = current_of(w, i.s.config.world_size);
+            LK_PASS(add_item(w, i, &at));
+        }
+        if ((n + 1) % of_count == 0) {
+            LK_PASS(add_current_point(w, n / of_count, first));
+            first = w->n_items;
+        }
     }
-    return LK_OK;
+    return check_meaning(w);
 }
 
 /* Returns the local batch of the reference of a global batch: the largest that was asked for. */

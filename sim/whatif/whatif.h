@@ -11,6 +11,9 @@
  * difference that the model resolves. A source without draws does not tell which errors two points
  * share, so there the gain has the error of the less certain point, and the same sd.
  *
+ * The current configuration is one of the points at each count of GPUs, asked for or not, so that
+ * no other is named the best that is worse.
+ *
  * At each count of GPUs one point is the best: that with the highest throughput. Points that do not
  * fit in memory, as far as that is known, or whose local batch is outside the measured ones, are
  * not considered. A point that is not surely worse than the best is a tie.
@@ -70,7 +73,8 @@ struct lk_whatif {
  * Predict all points and effects. A point that has no evidence or makes no sense is left out and
  * counted; a note gives the first one's reason. LK_EEVIDENCE, with that reason, when no point is
  * left; LK_EUSAGE for a grid above LK_WHATIF_POINTS_MAX, for no count of GPUs, for an axis that the
- * source knows too little for, and for a global batch beside the accumulation axis.
+ * source knows too little for, for an axis that has no meaning at any point, and for a global batch
+ * beside the accumulation axis.
  */
 enum lk_status lk_whatif_run(const struct lk_evidence_source *source,
                              const struct lk_whatif_request *request, struct lk_whatif *out);

@@ -10,6 +10,7 @@
 #include "sim/forecast/forecast.h"
 #include "sim/planning/memory.h"
 #include "sim/prior.h"
+#include "sim/step/volume.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -106,6 +107,13 @@ bool lk_whatif_worded(const struct lk_whatif_state *w, enum lk_axis a)
            a != LK_AXIS_ACCUMULATION && a != LK_AXIS_BUCKET_CAP;
 }
 
+/* Returns the word of a point's value on an axis that was asked for. */
+static const char *word_of(const struct lk_whatif_state *w, const struct lk_whatif_item *i,
+                           enum lk_axis a)
+{
+    return i->is_current ? "current" : w->request->axes[a].v[i->index[a]].text;
+}
+
 /* Sets the words of the axes that were asked for and that no number of the point says. */
 static void set_words(const struct lk_whatif_state *w, const struct lk_whatif_item *i,
                       struct lk_forecast_point *p)
@@ -116,7 +124,7 @@ static void set_words(const struct lk_whatif_state *w, const struct lk_whatif_it
         if (!lk_whatif_worded(w, (enum lk_axis)a))
             continue;
         if (lk_axis_matters((enum lk_axis)a, &i->s.config))
-            memcpy(p->words[n], w->request->axes[a].v[i->index[a]].text, sizeof p->words[n]);
+            snprintf(p->words[n], sizeof p->words[n], "%s", word_of(w, i, (enum lk_axis)a));
         n++;
     }
 }
@@ -239,12 +247,11 @@ static void describe(const struct lk_whatif_state *w, size_t point, char *out, s
     const struct lk_whatif_item *i = item_of(w, point);
     size_t at = 0;
 
-    *out = 0;
-    for (int a = LK_AXIS_GPUS + 1; a < LK_AXIS_COUNT; a++)
+    snprintf(out, size, "%s", i->is_current ? "the current configuration" : "");
+    for (int a = i->is_current ? LK_AXIS_COUNT : LK_AXIS_GPUS + 1; a < LK_AXIS_COUNT; a++)
         if (w->request->axes[a].n && lk_axis_matters((enum lk_axis)a, &i->s.config) && at < size)
             at += (size_t)snprintf(out + at, size - at, "%s%s=%s", at ? ", " : "",
-                                   lk_axis_option((enum lk_axis)a),
-                                   w->request->axes[a].v[i->index[a]].text);
+                                   lk_axis_option((enum lk_axis)a), word_of(w, i, (enum lk_axis)a));
     if (!*out)
         snprintf(out, size, "the only one");
 }
@@ -373,20 +380,37 @@ static enum lk_status note_schemes(struct lk_whatif_state *w)
     return LK_OK;
 }
 
+/* Returns in *out whether PowerSGD takes a matrix for square; NULL: no point has it. */
+static enum lk_status takes_for_square(const struct lk_job *j, const struct lk_config *power,
+                                       bool *out)
+{
+    enum lk_status st = LK_OK;
+    struct lk_volume v = {0};
+
+    if (power)
+        LK_TRY(lk_volume_init(&v, j, power));
+    *out = v.shapes_assumed;
+out:
+    lk_volume_fini(&v);
+    return st;
+}
+
 static enum lk_status note_compression(struct lk_whatif_state *w)
 {
     struct lk_whatif *o = w->out;
-    bool some = false, power = false, rows = true;
+    const struct lk_config *power = NULL; /* of the smallest rank, which compresses most */
+    bool some = false, square;
 
     for (size_t i = 0; i < o->n_points; i++) {
-        enum lk_compression c = o->scenarios[i].config.compression;
+        const struct lk_config *c = &o->scenarios[i].config;
 
-        some |= c != LK_COMPRESSION_NONE;
-        power |= c == LK_COMPRESSION_POWERSGD;
+        some |= c->compression != LK_COMPRESSION_NONE;
+        if (c->compression == LK_COMPRESSION_POWERSGD &&
+            (!power || c->powersgd_rank < power->powersgd_rank))
+            power = c;
     }
-    for (size_t i = 0; power && i < w->source->job->n_tensors; i++)
-        rows = rows && w->source->job->tensors[i].rows;
-    if (power && !rows)
+    LK_PASS(takes_for_square(w->source->job, power, &square));
+    if (square)
         LK_PASS(lk_forecast_note(&o->forecast, "assumed: PowerSGD's matrices are square where the "
                                                "job does not give their rows"));
     if (some && !lk_quantity_known(&w->source->cluster->device.memory_Bps))
@@ -404,9 +428,7 @@ static enum lk_status add_notes(struct lk_whatif_state *w)
         LK_PASS(note_best(w, (int)w->request->axes[LK_AXIS_GPUS].v[g].number.value));
     LK_PASS(note_schemes(w));
     LK_PASS(note_compression(w));
-    if (w->n_refused)
-        LK_PASS(lk_forecast_note(&o->forecast, "%zu points were left out. The first: %s",
-                                 w->n_refused, w->refusal));
+    LK_PASS(lk_forecast_note_left_out(&o->forecast, w->n_refused, w->refusal));
     return lk_forecast_note(&o->forecast, "the model's own error of a gain: %.0f %% (%s)",
                             100 * lk_prior_value(LK_PRIOR_RESOLUTION),
                             lk_prior_source(LK_PRIOR_RESOLUTION));
@@ -417,6 +439,7 @@ static enum lk_status add_notes(struct lk_whatif_state *w)
 enum lk_status lk_whatif_add_results(struct lk_whatif_state *w)
 {
     enum lk_status st = LK_OK;
+    size_t n_asked_for = 0;
 
     LK_TRY(set_resolution(w));
     LK_TRY(lk_alloc(&w->point_items, w->n_items, sizeof *w->point_items));
@@ -428,13 +451,14 @@ enum lk_status lk_whatif_add_results(struct lk_whatif_state *w)
         if (w->items[i].role == LK_WHATIF_GRID) {
             w->point_items[w->out->n_points] = i;
             set_fit(w, &w->items[i]);
+            n_asked_for += !w->items[i].is_current;
             LK_TRY(add_point(w, &w->items[i]));
         }
         if (w->items[i].role == LK_WHATIF_EFFECT)
             add_effect(w, &w->items[i]);
     }
     w->out->n_refused = w->n_refused;
-    if (!w->out->n_points) {
+    if (!n_asked_for) {
         st = lk_fail(LK_EEVIDENCE, "none of the %zu points can be forecast. The first: %s",
                      w->n_refused, w->refusal ? w->refusal : "no reason");
         goto out;

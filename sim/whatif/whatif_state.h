@@ -19,6 +19,7 @@ struct lk_whatif_item {
     enum lk_axis axis;           /* EFFECT: the axis moved, */
     size_t value;                /* and the index of its value */
     size_t index[LK_AXIS_COUNT]; /* GRID: of its value in each axis asked for */
+    bool is_current;             /* GRID: the current configuration, which has none of the values */
     size_t current, reference;   /* EFFECT and GRID: the items that they are compared with;
                                     reference SIZE_MAX: none is known */
     enum lk_status status;       /* not LK_OK: refused, and there is no prediction */

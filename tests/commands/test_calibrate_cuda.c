@@ -135,7 +135,7 @@ static void check_cluster(const struct lk_cluster *c)
     near(c->gamma_wire.value, WIRE_SLOWDOWN, "gamma_wire");
     near(c->delta.value, DELTA, "delta");
     ck_assert(c->overlap_proxy);
-    ck_assert_ptr_nonnull(strstr(c->delta.source, "stand-in of 16 thread blocks"));
+    ck_assert_ptr_nonnull(strstr(c->delta.source, "surrogate of 16 thread blocks"));
     ck_assert_ptr_nonnull(strstr(c->delta.source, "2 GB/s"));
     ck_assert_uint_eq(c->n_points, 0);
 }
@@ -209,7 +209,7 @@ START_TEST(the_file_takes_the_thread_blocks_of_nccl)
     o.overlap_GBps.n = 1;
     o.nccl_ctas = 5;
     ck_assert_msg(calibrate(&o, &c, &t) == LK_OK, "%s", lk_error_text());
-    ck_assert_ptr_nonnull(strstr(c.delta.source, "stand-in of 5 thread blocks"));
+    ck_assert_ptr_nonnull(strstr(c.delta.source, "surrogate of 5 thread blocks"));
     ck_assert_uint_eq(t.table[CALIBRATE_OVERLAP]->n_rows, 3);
     ck_assert(!lk_quantity_known(&c.device.flops));
     ck_assert_int_eq(fake_time.products, 0);
@@ -232,7 +232,7 @@ START_TEST(what_cannot_be_probed_costs_no_more)
     ck_assert(!lk_quantity_known(&c.gamma_wait) && !lk_quantity_known(&c.delta));
     ck_assert_uint_eq(overlap->n_rows, 0);
     ck_assert_uint_ge(overlap->n_notes, 4);
-    ck_assert_ptr_nonnull(strstr(overlap->notes[0], "not measured: calibrate: a stand-in of 1 "));
+    ck_assert_ptr_nonnull(strstr(overlap->notes[0], "not measured: calibrate: a surrogate of 1 "));
     finish(&c, &t);
 }
 END_TEST

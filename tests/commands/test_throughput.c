@@ -88,7 +88,7 @@ static const struct {
      "32,accumulation,2,"},
     {SCALE, "whatif --throughput", "--gpus=32 --gpus-per-node=4,8 --format=csv", 0, "32,8,32,1,"},
     {SCALE, "whatif --throughput", "--gpus=8,16 --global-batch=512 --format=csv", 0, "16,2,32,1,"},
-    {SCALE, "whatif --throughput", "--gpus=64,4096", 0, "1 points were left out. The first: 4096"},
+    {SCALE, "whatif --throughput", "--gpus=64,4096", 0, "1 point was left out. The first: 4096"},
     {SCALE, "whatif --throughput", "--gpus=64 --bucket-cap=1MiB", 2,
      "--bucket-cap takes the step model, and throughputs alone do not tell it: say what the job"},
     {SCALE, "whatif --throughput", "--gpus=64 --inter-bandwidth=x2", 2, "takes the step model"},
@@ -204,7 +204,8 @@ END_TEST
 
 START_TEST(a11_a_refused_count_leaves_the_others)
 {
-    check_run(SCALE, "predict --throughput", "--gpus=64,4096", 0, "left out: 4096 GPUs are 128");
+    check_run(SCALE, "predict --throughput", "--gpus=64,4096", 0,
+              "1 point was left out. The first: 4096 GPUs are 128");
     check_run(SCALE, "predict --throughput", "--gpus=64,4096", 0, "extrapolated x2 on gpus");
     check_run(SCALE, "predict --throughput", "--gpus=4096", 1, "times the largest count");
 }

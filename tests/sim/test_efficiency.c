@@ -77,6 +77,8 @@ START_TEST(strong_scaling_keeps_the_global_batch)
     ck_assert_ptr_nonnull(note_with(&f, "no held-out evidence"));
     lk_forecast_fini(&f);
     q.global_batch = 3;
+    q.world_sizes++;
+    q.n_world_sizes--;
     ck_assert_int_eq(sim_predict(&w.job, &w.cluster, &q, &f), LK_EUSAGE);
     sim_world_fini(&w);
 }

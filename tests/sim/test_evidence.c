@@ -186,8 +186,9 @@ START_TEST(a_global_batch_is_split)
     ck_assert_double_eq_tol(f.points[2].efficiency, 16. / 5 * 2 / 16, 1e-12);
     ck_assert(!has_note(&f, "knee"));
     lk_forecast_fini(&f);
-    q.global_batch = 20;
+    q.global_batch = 21;
     ck_assert_int_eq(lk_forecast_run(&e, &q, &f), LK_EUSAGE);
+    ck_assert_ptr_nonnull(strstr(lk_error_text(), "21 does not split into"));
 }
 END_TEST
 

@@ -87,8 +87,8 @@ START_TEST(more_of_it_is_never_slower)
     axis(&r, never_slower[_i].with, never_slower[_i].with_word);
     axis(&r, never_slower[_i].axis, never_slower[_i].words);
     w = whatif(&r);
-    ck_assert_uint_ge(w.n_points, 2);
-    for (size_t i = 1; i < w.n_points; i++)
+    ck_assert_uint_ge(w.n_points, r.q.axes[never_slower[_i].axis].n);
+    for (size_t i = 1; i < r.q.axes[never_slower[_i].axis].n; i++)
         ck_assert_msg(step(&w, i) <= step(&w, i - 1) * 1.002, "row %d: %g then %g", _i,
                       step(&w, i - 1), step(&w, i));
     lk_whatif_fini(&w);
@@ -169,7 +169,7 @@ START_TEST(agrees_with_predict)
     axis(&r, LK_AXIS_BUCKET_CAP, "1MiB,25MiB,100MiB");
     axis(&r, LK_AXIS_ACCUMULATION, "1,4");
     w = whatif(&r);
-    ck_assert_uint_eq(w.n_points, 36);
+    ck_assert_uint_eq(w.n_points, 36 + 3); /* the current bucket cap is none of those asked for */
     ck_assert_int_eq(lk_predictor_create(&r.job, &r.cluster, &options, &p), LK_OK);
     for (size_t i = 0; i < w.n_points; i++) {
         struct lk_prediction one;
@@ -335,7 +335,7 @@ START_TEST(the_command_writes_its_files)
     ck_assert_ptr_nonnull(strstr(r.text, "best at 4 GPUs"));
     ck_assert_ptr_nonnull(strstr(r.text, "What each axis is worth alone"));
     ck_assert_int_eq(lk_forecast_read(path, &f), LK_OK);
-    ck_assert_uint_eq(f.n_points, 4);
+    ck_assert_uint_eq(f.n_points, 4 + 2);
     lk_forecast_fini(&f);
     free(path);
     path = scratch_path(dir, "f.csv");

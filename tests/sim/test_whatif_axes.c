@@ -222,7 +222,7 @@ static double step_of(struct rig *r)
     double step;
 
     ck_assert_msg(sim_whatif(&r->job, &r->cluster, &r->q, &w) == LK_OK, "%s", lk_error_text());
-    ck_assert_uint_eq(w.n_points, 1);
+    ck_assert_uint_le(w.n_points, 2); /* the one asked for, and the current configuration */
     step = w.forecast.points[0].step_s;
     lk_whatif_fini(&w);
     return step;
@@ -272,10 +272,32 @@ START_TEST(another_gpu)
 }
 END_TEST
 
+/* Matrices whose rows the job does not give are said to be taken for square, but not a tensor that
+ * PowerSGD leaves alone. */
+START_TEST(shapes_that_powersgd_assumes_are_said)
+{
+    struct rig r;
+    struct lk_whatif w;
+    bool said = false;
+
+    rig_init(&r, hosts_text);
+    set_axes(&r, "gpus=4 compression=powersgd");
+    r.job.tensors[1].rows = 0;
+    r.job.tensors[1].elems = _i ? r.job.tensors[1].elems : 2;
+    ck_assert_msg(sim_whatif(&r.job, &r.cluster, &r.q, &w) == LK_OK, "%s", lk_error_text());
+    for (size_t i = 0; i < w.forecast.n_notes; i++)
+        said |= strstr(w.forecast.notes[i], "matrices are square") != NULL;
+    ck_assert_int_eq(said, _i);
+    lk_whatif_fini(&w);
+    rig_fini(&r);
+}
+END_TEST
+
 SUITE(whatif_axes, tc)
 {
     tcase_add_unchecked_fixture(tc, scratch_set_up, scratch_tear_down);
     tcase_add_loop_test(tc, steps_on_hosts, 0, (int)LK_COUNT(on_hosts));
     tcase_add_loop_test(tc, steps_on_nodes, 0, (int)LK_COUNT(on_nodes));
     tcase_add_test(tc, another_gpu);
+    tcase_add_loop_test(tc, shapes_that_powersgd_assumes_are_said, 0, 2);
 }

@@ -1,0 +1,36 @@
+/*
+ * The axes of `predict` and `whatif` as options, and the lists of values that a user gave:
+ *
+ *     struct options { const char *axes[LK_AXIS_COUNT]; ... };
+ *     static const struct lk_option rows[] = {LK_AXIS_LIST(AXIS_ROW) ...};
+ */
+#ifndef LK_COMMANDS_AXIS_LISTS_H
+#define LK_COMMANDS_AXIS_LISTS_H
+
+#include "base/cluster.h"
+#include "base/status.h"
+#include "sim/whatif/axis.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* Needs the command's OPTION. */
+#define AXIS_ROW(axis, option, column, kind, min_, max_, text)                                     \
+    OPTION(option, axes[axis], TEXT, .word = LK_AXIS_WORD_##kind,                                  \
+           .min = LK_AXIS_RANGED_##kind ? (min_) : 0, .max = LK_AXIS_RANGED_##kind ? (max_) : 0,   \
+           .help = (text)),
+
+/* Lists of values, which stay where they are; those of an axis that was not given are NULL. */
+struct axis_lists {
+    struct lk_axis_value *values[LK_AXIS_COUNT];
+    int64_t *numbers[LK_AXIS_COUNT]; /* the same, of counts, sizes, and yes (1) or no (0) */
+    size_t n[LK_AXIS_COUNT];
+    struct lk_cluster *gpus; /* the clusters that values of --gpu name */
+    size_t n_gpus;
+};
+
+/* Read the texts, NULL where not given; *out is zero. Call axis_lists_fini after a failure, too. */
+enum lk_status axis_lists_read(const char *const texts[LK_AXIS_COUNT], struct axis_lists *out);
+void axis_lists_fini(struct axis_lists *l);
+
+#endif

@@ -1,0 +1,224 @@
+/* The questions that a user puts to `predict` and `whatif`: none of them is dropped in silence, and
+ * the answer is about what was asked. */
+#include "base/array.h"
+#include "base/csv.h"
+#include "sim/step/config.h"
+#include "tests/rigs/scratch.h"
+#include "tests/rigs/shell.h"
+#include "tests/rigs/sim_truth.h"
+#include "tests/rigs/suite.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static void write_job(void)
+{
+    char *path = scratch_path(scratch_dir, "job.json");
+    struct lk_job job;
+
+    sim_truth_job(&sim_truth_default, 1, &job);
+    for (int k = 1; k <= 2; k++)
+        sim_truth_add_run(&sim_truth_default, &job, k, 8, (uint64_t)k);
+    ck_assert_msg(lk_job_write(path, &job) == LK_OK, "%s", lk_error_text());
+    lk_job_fini(&job);
+    free(path);
+}
+
+static void make_files(void)
+{
+    struct lk_cluster cluster;
+    char *path;
+    FILE *table;
+
+    scratch_set_up();
+    write_job();
+    path = scratch_path(scratch_dir, "cluster.json");
+    sim_truth_cluster(&sim_truth_default, 1, &cluster);
+    ck_assert_msg(lk_cluster_write(path, &cluster) == LK_OK, "%s", lk_error_text());
+    lk_cluster_fini(&cluster);
+    free(path);
+    path = scratch_path(scratch_dir, "table.csv");
+    table = fopen(path, "w");
+    ck_assert_ptr_nonnull(table);
+    fputs("gpus,nodes,throughput,local_batch\n1,1,100,8\n2,1,150,8\n4,1,390,8\n8,1,740,8\n", table);
+    ck_assert_int_eq(fclose(table), 0);
+    free(path);
+}
+
+enum { GPUS, STEP, LO, HI, MEASURED, GAIN, N_COLUMNS };
+static const struct lk_csv_column columns[N_COLUMNS] = {
+    [GPUS] = {.name = "gpus"},
+    [STEP] = {.name = "step_s"},
+    [LO] = {.name = "step_lo_s"},
+    [HI] = {.name = "step_hi_s"},
+    [MEASURED] = {.name = "measured_step_s"},
+    [GAIN] = {.name = "gain_pct"},
+};
+
+/* Ask; the output contains `says`. The forecast's points are in *out, unless out is NULL. */
+static void ask(int code, const char *question, const char *says, struct lk_csv **out)
+{
+    char *path = scratch_path(scratch_dir, "answer.csv");
+    struct shell_result r = shell_program(scratch_dir, "%s --draws=40 --csv=answer.csv", question);
+
+    ck_assert_msg(r.code == code && strstr(r.text, says), "no '%s' in %s: %s", says, question,
+                  r.text);
+    if (out)
+        ck_assert_msg(lk_csv_load(path, columns, N_COLUMNS, LK_CSV_EXTRA, out) == LK_OK, "%s",
+                      lk_error_text());
+    free(path);
+}
+
+static double number(const struct lk_csv *t, size_t row, size_t col)
+{
+    double v = NAN;
+
+    ck_assert_msg(lk_csv_real(t, row, col, -INFINITY, INFINITY, &v) == LK_OK, "%s",
+                  lk_error_text());
+    return v;
+}
+
+/* A first bucket's limit that no rule gives was set apart: it holds at any cap. */
+START_TEST(a10_a_first_bucket_set_apart_holds_at_any_cap)
+{
+    struct lk_job job = {.ddp_rule = LK_DDP_TORCH_2, .cap_bytes = 4 << 20, .first_bytes = 65536};
+    struct lk_config c = {0};
+
+    lk_config_set_cap(&c, &job, LK_BUCKET_CAP_BYTES);
+    ck_assert_uint_eq(c.first_bytes, 65536);
+    job.first_bytes = job.cap_bytes; /* by the rule */
+    lk_config_set_cap(&c, &job, 2 << 20);
+    ck_assert_uint_eq(c.first_bytes, 2 << 20);
+    lk_config_set_cap(&c, &job, LK_BUCKET_CAP_BYTES);
+    ck_assert_uint_eq(c.first_bytes, LK_BUCKET_FIRST_BYTES);
+}
+END_TEST
+
+START_TEST(a10_predict_asks_for_no_sync_and_the_first_bucket)
+{
+    struct lk_csv *t = NULL;
+
+    ask(0, "predict job.json cluster.json --gpus=8 --accumulation=1,4 --no-sync=yes,no",
+        "accumulation 4, bucket cap 4.00 MiB, no_sync yes:", &t);
+    ck_assert_uint_eq(lk_csv_rows(t), 3); /* one micro-batch knows no other way */
+    ck_assert_double_gt(number(t, 2, STEP), number(t, 1, STEP) * 1.1);
+    lk_csv_free(t);
+    ask(2, "predict job.json cluster.json --gpus=8 --no-sync=no", "no_sync changes nothing", NULL);
+    ask(2, "predict --throughput=table.csv --gpus=8 --no-sync=no", "take what the job", NULL);
+}
+END_TEST
+
+/* Questions whose values are all worse than the current configuration. */
+static const char *const worse[] = {"--sharding=zero3 --inter-latency=x4", "--inter-latency=x10",
+                                    "--inter-bandwidth=x0.1,x0.2", "--bucket-cap=16KiB"};
+
+START_TEST(a10_the_current_configuration_is_among_the_points)
+{
+    char question[160];
+    struct lk_csv *t = NULL;
+    size_t last;
+
+    snprintf(question, sizeof question, "whatif job.json cluster.json --gpus=4,16 %s", worse[_i]);
+    ask(0, question, "best at 16 GPUs: the current configuration; throughput +0.0 %", &t);
+    last = lk_csv_rows(t) - 1;
+    for (size_t i = 0; i < last / 2; i++)
+        ck_assert_double_lt(number(t, i, GAIN), 0);
+    ck_assert_double_eq(number(t, last / 2, GAIN), 0);
+    ck_assert_double_eq(number(t, last, GAIN), 0);
+    lk_csv_free(t);
+}
+END_TEST
+
+static const struct {
+    const char *axes, *says;
+} meaningless[] = {
+    {"--period=10", "--period changes nothing"},
+    {"--period=10 --sharding=zero1", "goes with --sharding=local-sgd or diloco"},
+    {"--shard-group=2", "--shard-group changes nothing"},
+    {"--powersgd-rank=4 --compression=fp16", "goes with --compression=powersgd"},
+    {"--no-sync=yes,no --accumulation=1", "goes with --accumulation above 1"},
+};
+
+START_TEST(a10_an_axis_without_meaning_is_refused)
+{
+    char question[160];
+
+    snprintf(question, sizeof question, "whatif job.json cluster.json --gpus=4 %s",
+             meaningless[_i].axes);
+    ask(2, question, meaningless[_i].says, NULL);
+}
+END_TEST
+
+static const struct {
+    const char *question, *says;
+    size_t rows;
+} left_out[] = {
+    {"predict job.json cluster.json --gpus=2,3,4 --global-batch=64",
+     "1 point was left out. The first: a global batch of 64 does not split into 3 GPUs", 2},
+    {"whatif job.json cluster.json --gpus=2,3,4 --global-batch=64",
+     "1 point was left out. The first: a global batch of 64 does not split into 3 GPUs", 2},
+    {"predict --throughput=table.csv --gpus=8,4096,5000",
+     "2 points were left out. The first: 4096 GPUs", 1},
+};
+
+START_TEST(a10_a_count_that_is_refused_leaves_the_others)
+{
+    struct lk_csv *t = NULL;
+
+    ask(0, left_out[_i].question, left_out[_i].says, &t);
+    ck_assert_uint_eq(lk_csv_rows(t), left_out[_i].rows);
+    lk_csv_free(t);
+    ask(2, "predict job.json cluster.json --gpus=3,7 --global-batch=64", "into 3 GPUs", NULL);
+}
+END_TEST
+
+/* Two GPUs are far from any smooth curve through the others. */
+START_TEST(a10_a_measured_row_of_a_table_is_shown_as_measured)
+{
+    static const double samples_per_s[] = {150, 740};
+    char question[80];
+    struct lk_csv *t = NULL;
+
+    snprintf(question, sizeof question, "%s --throughput=table.csv --gpus=2,8",
+             _i ? "whatif" : "predict");
+    ask(0, question, "measured", &t);
+    ck_assert_uint_eq(lk_csv_rows(t), 2);
+    for (size_t i = 0; i < 2; i++) {
+        ck_assert_double_eq_tol(number(t, i, STEP), 8 * number(t, i, GPUS) / samples_per_s[i],
+                                1e-9);
+        ck_assert_double_eq(number(t, i, STEP), number(t, i, MEASURED));
+        ck_assert_double_le(number(t, i, LO), number(t, i, STEP));
+        ck_assert_double_ge(number(t, i, HI), number(t, i, STEP));
+    }
+    lk_csv_free(t);
+}
+END_TEST
+
+static const char *const types[] = {"--gpus=N,N,...",           "--bucket-cap=SIZE,...",
+                                    "--no-sync=WORD,...",       "--inter-bandwidth=RATE,...",
+                                    "--inter-latency=TIME,...", "--oversubscription=X,...",
+                                    "--slow-rank=N:X,...",      "[1..1048576]"};
+
+START_TEST(a17_the_help_of_an_axis_says_its_type)
+{
+    struct shell_result r = shell_program(scratch_dir, "whatif --help");
+
+    ck_assert_msg(strstr(r.text, types[_i]) != NULL, "%s", r.text);
+}
+END_TEST
+
+SUITE(questions, c)
+{
+    tcase_add_checked_fixture(c, make_files, scratch_tear_down);
+    tcase_add_test(c, a10_a_first_bucket_set_apart_holds_at_any_cap);
+    tcase_add_test(c, a10_predict_asks_for_no_sync_and_the_first_bucket);
+    tcase_add_loop_test(c, a10_the_current_configuration_is_among_the_points, 0,
+                        (int)LK_COUNT(worse));
+    tcase_add_loop_test(c, a10_an_axis_without_meaning_is_refused, 0, (int)LK_COUNT(meaningless));
+    tcase_add_loop_test(c, a10_a_count_that_is_refused_leaves_the_others, 0,
+                        (int)LK_COUNT(left_out));
+    tcase_add_loop_test(c, a10_a_measured_row_of_a_table_is_shown_as_measured, 0, 2);
+    tcase_add_loop_test(c, a17_the_help_of_an_axis_says_its_type, 0, (int)LK_COUNT(types));
+}
