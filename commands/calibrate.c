@@ -15,7 +15,9 @@
 #include "commands/output.h"
 #include "commands/share_gpu.h"
 #include "runtime/comm/comm.h"
+#include "runtime/device/machine_load.h"
 #include "runtime/rendezvous/store.h"
+#include "sim/calibration.h"
 #include "sim/collective/alpha_beta_fit.h"
 
 #include <errno.h>
@@ -40,6 +42,9 @@
 /* Lengths on CPUs: a burst must outlast the grain of clock and scheduler. */
 static const double BURST_S = 0.005;
 static const double COMPUTE_UNIT_S = 0.02;
+/* More than this share of the processors' time in other programs disturbs: a system's own daemons
+ * take 1 or 2 %. */
+static const double DISTURBED = 0.05;
 
 /* ---- Options ---- */
 
@@ -487,10 +492,25 @@ static enum lk_status default_ranks(struct calibrate_options *o)
     return LK_OK;
 }
 
+/* Say how much other work took of the processors meanwhile, and mark what it disturbed. */
+static enum lk_status check_undisturbed(double others, struct lk_cluster *c)
+{
+    if (others <= DISTURBED)
+        return LK_OK;
+    lk_log(
+        LK_LOG_MAIN, LK_WARN,
+        "other work took %.0f %% of the processors during the calibration: intervals are widened "
+        "by that, and neither the spread of ranks nor the overlap is in the file. Calibrate "
+        "again when the machine is quiet",
+        100 * others);
+    return lk_calibration_disturbed(c, others);
+}
+
 static enum lk_status run_launcher(struct calibrate_options *o)
 {
     enum lk_status st = LK_OK;
     struct whole w = {.tables = {.table = {NULL}}};
+    struct lk_machine_load before, after;
     char **child = NULL;
 
     lk_cluster_init(&w.c);
@@ -502,8 +522,12 @@ static enum lk_status run_launcher(struct calibrate_options *o)
     LK_TRY(calibrate_tables_create(&w.tables));
     if (o->share_gpu)
         lk_log(LK_LOG_MAIN, LK_WARN, SHARE_GPU_WARNING);
+    LK_TRY(lk_machine_load_now("", &before));
     for (int i = 0; i < o->ranks.n; i++)
         LK_TRY(launch_one(o, child, (int)o->ranks.v[i], &w));
+    LK_TRY(lk_machine_load_now("", &after));
+    if (o->device == CALIBRATE_CPU)
+        LK_TRY(check_undisturbed(lk_machine_load_of_others(&before, &after), &w.c));
     LK_TRY(finish(o, &w.c, &w.tables, (int)o->ranks.v[0]));
 out:
     lk_argv_free(child);

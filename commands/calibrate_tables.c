@@ -298,7 +298,7 @@ static enum lk_status effect_notes(struct lk_table *t, const struct calibrate_op
 {
     if (lk_quantity_known(&c->delta))
         LK_PASS(lk_table_note(t, "overlap: %s, %zu samples", c->delta.source, (size_t)c->delta.n));
-    else if (o->device == CALIBRATE_CPU && o->overlap && least > c->gpus_per_node)
+    else if (o->device == CALIBRATE_CPU && least > c->gpus_per_node)
         LK_PASS(lk_table_note(t,
                               "overlap not probed: %d ranks on %d usable CPU%s; compute and "
                               "collectives would share a CPU, which is co-location",

@@ -14,6 +14,7 @@
 
 enum { RESAMPLES = 400 };
 static const double LEVEL = 0.90;
+static const double MOST_DISTURBED = 0.8; /* beyond it nothing was measured: five times as long */
 
 enum lk_status lk_calibration_median(const double *v, size_t n, uint64_t stream,
                                      struct lk_estimate *out)
@@ -50,6 +51,8 @@ static enum lk_status add_point(const struct lk_probe_row *row, int nodes, uint6
                                      .nodes = nodes,
                                      .bytes = row->bytes,
                                      .time_s = lk_quantity_none()};
+    if (e.n < 2)
+        e.lo = e.hi = NAN; /* one sample has no interval */
     return lk_quantity_set(&out->time_s, e.value, e.lo, e.hi, e.n,
                            alone ? "calibrate: median from the last arrival%s"
                                  : "calibrate: median of bursts, a call%s",
@@ -205,6 +208,46 @@ enum lk_status lk_calibration_add_overlap(const struct lk_probe_overlap *s, bool
         LK_PASS(set_not_negative(rows[i].to, &e, source));
     }
     c->overlap_proxy = proxy;
+    return LK_OK;
+}
+
+/* ---- Other work ---- */
+
+static enum lk_status widen(struct lk_quantity *q, double share)
+{
+    double lo = isnan(q->lo) ? q->value : q->lo, hi = isnan(q->hi) ? q->value : q->hi;
+    char source[160];
+
+    snprintf(source, sizeof source, "%s; other work took %.0f %% of the processors", q->source,
+             100 * share);
+    return lk_quantity_set(q, q->value, lo * (1 - share), hi / (1 - share), q->n, "%s", source);
+}
+
+enum lk_status lk_calibration_disturbed(struct lk_cluster *c, double share)
+{
+#define FIELD(field, text, max, help) &c->field,
+    struct lk_quantity *unknown[] = {LK_STRAGGLER_LIST(FIELD) & c->gamma_wait, &c->gamma_wire,
+                                     &c->delta};
+#undef FIELD
+
+    share = fmin(share, MOST_DISTURBED);
+    for (size_t i = 0; i < c->n_points; i++)
+        LK_PASS(widen(&c->points[i].time_s, share));
+    for (size_t i = 0; i < c->n_kappa; i++) {
+        struct lk_quantity *k = &c->kappa[i].kappa;
+
+        LK_PASS(widen(k, share));
+        k->hi = fmax(k->hi, (1 + k->value) / (1 - share) - 1);
+    }
+    for (size_t i = 0; i < LK_COUNT(unknown); i++)
+        lk_quantity_fini(unknown[i]);
+    for (size_t i = 0; i < c->n_slow; i++) {
+        lk_quantity_fini(&c->slow[i].compute);
+        lk_quantity_fini(&c->slow[i].link);
+    }
+    free(c->slow);
+    c->slow = NULL;
+    c->n_slow = 0;
     return LK_OK;
 }
 

@@ -45,6 +45,9 @@
  * of 63 pairs (18 sources). In these pairs the time grows by a median factor of 2 exp(-0.09) for a
  * doubling, as if FLOOR_SHARE of it did not grow.
  *
+ * SAMPLE_SD is the deviation of a collective's time that was sampled once: 95 % of the sizes that a
+ * public table has twice agree within a factor of 1.46, which is 1.96 sqrt(2) times as much.
+ *
  * OVERLAP_LINKS is how much longer compute takes while collectives run: 18.9 % in the mean and 40 %
  * at most over GPT and LLaMA training on 4 H100, A100, MI250 or MI210 joined inside a node
  * (arXiv:2507.03114). OVERLAP_NETWORK is that where a slower link carries the collective: NCCL
@@ -69,6 +72,7 @@
     X(LK_PRIOR_RUN_SD, 0.01, "assumed: one run after another on the same machine")                 \
     X(LK_PRIOR_RANK_SD, 0.01, "assumed: persistent differences between equal devices")             \
     X(LK_PRIOR_TRANSIENT_SD, 0.01, "assumed: one micro-batch after another on a device")           \
+    X(LK_PRIOR_SAMPLE_SD, 0.14, "307 sizes measured twice in public nccl-tests tables")            \
     X(LK_PRIOR_OVERLAP_LINKS, 0.19, "assumed: compute under collectives, arXiv:2507.03114")        \
     X(LK_PRIOR_OVERLAP_NETWORK, 0.06, "assumed: processors that NCCL's channels take")             \
     X(LK_PRIOR_OVERLAP_DELTA, 0.08, "assumed: collectives under compute")                          \

@@ -4,6 +4,7 @@
 #include "base/array.h"
 #include "base/stats.h"
 #include "sim/collective/links.h"
+#include "sim/prior.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -11,7 +12,9 @@
 
 double lk_coll_log_sd(const struct lk_quantity *q)
 {
-    return q->lo > 0 && q->hi >= q->lo ? log(q->hi / q->lo) / (2 * LK_Z90) : 0;
+    if (q->lo > 0 && q->hi >= q->lo)
+        return log(q->hi / q->lo) / (2 * LK_Z90);
+    return q->n == 1 ? lk_prior_value(LK_PRIOR_SAMPLE_SD) : 0;
 }
 
 bool lk_coll_key_equal(struct lk_coll_key a, struct lk_coll_key b)

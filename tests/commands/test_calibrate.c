@@ -2,6 +2,9 @@
 #include "base/array.h"
 #include "commands/calibrate.h"
 #include "runtime/probe/probe_impl.h"
+#include "sim/calibration.h"
+#include "sim/collective/coll_points.h"
+#include "sim/prior.h"
 #include "tests/rigs/suite.h"
 
 #include <math.h>
@@ -334,6 +337,53 @@ START_TEST(the_samples_of_a_row)
 }
 END_TEST
 
+/* What other work may have slowed gets as wide an interval, what it made up is unknown. */
+START_TEST(a14_a_disturbed_calibration_is_wider)
+{
+    struct lk_cluster c;
+
+    lk_cluster_init(&c);
+    ck_assert_int_eq(lk_alloc(&c.points, 1, sizeof *c.points), LK_OK);
+    c.n_points = 1;
+    c.points[0].time_s = lk_quantity_none();
+    ck_assert_int_eq(lk_quantity_set(&c.points[0].time_s, 3e-3, 2.8e-3, 3.2e-3, 9, "test"), LK_OK);
+    ck_assert_int_eq(lk_quantity_set(&c.rank_sd, 0.7, 0.5, 0.9, 9, "test"), LK_OK);
+    ck_assert_int_eq(lk_quantity_set(&c.gamma_wire, 0.7, 0.5, 0.9, 9, "test"), LK_OK);
+    ck_assert_int_eq(lk_calibration_disturbed(&c, 0.5), LK_OK);
+    ck_assert_double_eq_tol(c.points[0].time_s.value, 3e-3, 1e-12);
+    ck_assert_double_eq_tol(c.points[0].time_s.lo, 1.4e-3, 1e-12);
+    ck_assert_double_eq_tol(c.points[0].time_s.hi, 6.4e-3, 1e-12);
+    ck_assert_ptr_nonnull(strstr(c.points[0].time_s.source, "other work took 50 %"));
+    ck_assert(!lk_quantity_known(&c.rank_sd) && !lk_quantity_known(&c.gamma_wire));
+    lk_cluster_fini(&c);
+}
+END_TEST
+
+/* One sample has no interval: who reads it assumes one. */
+START_TEST(a14_one_sample_has_no_interval)
+{
+    double samples[] = {5e-3};
+    struct lk_probe_row row = {.coll = LK_ALL_REDUCE,
+                               .timing = LK_TIMING_ALONE,
+                               .bytes = 4096,
+                               .ranks = 2,
+                               .wire_s = samples,
+                               .time_s = samples,
+                               .n = 1};
+    const struct lk_probe_rows rows = {&row, 1};
+    struct lk_cluster c;
+
+    lk_cluster_init(&c);
+    ck_assert_int_eq(lk_calibration_add_points(&rows, 1, &c), LK_OK);
+    ck_assert_uint_eq(c.points[0].time_s.n, 1);
+    ck_assert_double_nan(c.points[0].time_s.lo);
+    ck_assert_double_nan(c.points[0].time_s.hi);
+    ck_assert_double_eq_tol(lk_coll_log_sd(&c.points[0].time_s), lk_prior_value(LK_PRIOR_SAMPLE_SD),
+                            1e-12);
+    lk_cluster_fini(&c);
+}
+END_TEST
+
 static struct lk_rate_row rate_row(enum lk_rate_kind kind, uint64_t bytes, double time_s)
 {
     struct lk_rate_row r = {.kind = kind,
@@ -439,6 +489,8 @@ END_TEST
 
 SUITE(calibrate, c)
 {
+    tcase_add_test(c, a14_a_disturbed_calibration_is_wider);
+    tcase_add_test(c, a14_one_sample_has_no_interval);
     tcase_add_test(c, units_inside_the_window_count);
     tcase_add_test(c, known_slowdowns_come_back);
     tcase_add_test(c, overlap_that_cannot_be_had_is_an_error);

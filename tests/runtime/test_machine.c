@@ -2,6 +2,7 @@
 #include "runtime/device/machine.h"
 
 #include "base/file.h"
+#include "runtime/device/machine_load.h"
 #include "tests/rigs/scratch.h"
 #include "tests/rigs/suite.h"
 
@@ -245,6 +246,27 @@ START_TEST(nothing_comes_behind_what_was_left_out)
 END_TEST
 
 /* Query this machine, whatever it is. */
+/* 1,000 ticks of two processors: 300 in programs, 100 taken by other guests, 50 in interrupts. */
+START_TEST(a14_the_load_of_others)
+{
+    double tick_s = 1 / (double)sysconf(_SC_CLK_TCK);
+    struct lk_machine_load from, to;
+
+    put("proc/stat", "cpu  1000 0 500 8000 0 10 20 30 0 0\ncpu0 1 2 3 4\n");
+    ck_assert_int_eq(lk_machine_load_now(root, &from), LK_OK);
+    put("proc/stat", "cpu  1200 40 560 8550 0 20 60 130 0 0\ncpu0 1 2 3 4\n");
+    ck_assert_int_eq(lk_machine_load_now(root, &to), LK_OK);
+    ck_assert_double_eq_tol(to.available_s - from.available_s, 1000 * tick_s, 1e-9);
+    ck_assert_double_eq_tol(to.busy_s - from.busy_s, 400 * tick_s, 1e-9);
+    to.own_s = from.own_s + 300 * tick_s;
+    ck_assert_double_eq_tol(lk_machine_load_of_others(&from, &to), 0.1, 1e-9);
+    to.own_s = from.own_s + 500 * tick_s; /* the kernel counts both in its own way */
+    ck_assert_double_eq(lk_machine_load_of_others(&from, &to), 0);
+    put("proc/stat", "intr 5\n");
+    ck_assert_int_eq(lk_machine_load_now(root, &to), LK_EIO);
+}
+END_TEST
+
 START_TEST(this_machine)
 {
     struct lk_machine m;
@@ -267,5 +289,6 @@ SUITE(machine, tc)
     tcase_add_test(tc, interfaces);
     tcase_add_test(tc, many_devices);
     tcase_add_test(tc, nothing_comes_behind_what_was_left_out);
+    tcase_add_test(tc, a14_the_load_of_others);
     tcase_add_test(tc, this_machine);
 }

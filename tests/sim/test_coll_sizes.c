@@ -38,7 +38,7 @@ static void h100_init(uint64_t least, uint64_t most, struct lk_cluster *c)
         *p = (struct lk_cluster_point){
             LK_ALL_REDUCE, LK_ALGO_AUTO,      LK_TIMING_BACK_TO_BACK, 8, 1,
             h100[i].bytes, lk_quantity_none()};
-        ck_assert_int_eq(lk_quantity_set(&p->time_s, h100[i].us * 1e-6, NAN, NAN, 1, "log"), LK_OK);
+        ck_assert_int_eq(lk_quantity_set(&p->time_s, h100[i].us * 1e-6, NAN, NAN, 9, "log"), LK_OK);
         c->n_points++;
     }
 }
@@ -132,7 +132,7 @@ static void repeat(struct lk_cluster *c, double factor)
         *p = c->points[i];
         p->time_s = lk_quantity_none();
         ck_assert_int_eq(lk_quantity_set(&p->time_s, c->points[i].time_s.value * factor, NAN, NAN,
-                                         1, "repeated"),
+                                         9, "repeated"),
                          LK_OK);
     }
 }
