@@ -495,15 +495,18 @@ static enum lk_status default_ranks(struct calibrate_options *o)
 /* Say how much other work took of the processors meanwhile, and mark what it disturbed. */
 static enum lk_status check_undisturbed(double others, struct lk_cluster *c)
 {
+    long processors = sysconf(_SC_NPROCESSORS_ONLN);
+    double taken = others * (double)processors;
+
     if (others <= DISTURBED)
         return LK_OK;
     lk_log(
         LK_LOG_MAIN, LK_WARN,
-        "other work took %.0f %% of the processors during the calibration: intervals are widened "
-        "by that, and neither the spread of ranks nor the overlap is in the file. Calibrate "
-        "again when the machine is quiet",
-        100 * others);
-    return lk_calibration_disturbed(c, others);
+        "other work took %.1f of %ld processors during the calibration: intervals are widened by "
+        "that, and neither the spread of ranks nor the overlap is in the file. Calibrate again "
+        "when the machine is quiet",
+        taken, processors);
+    return lk_calibration_disturbed(c, taken);
 }
 
 static enum lk_status run_launcher(struct calibrate_options *o)

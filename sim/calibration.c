@@ -213,14 +213,16 @@ enum lk_status lk_calibration_add_overlap(const struct lk_probe_overlap *s, bool
 
 /* ---- Other work ---- */
 
-static enum lk_status widen(struct lk_quantity *q, double share)
+/* Widen the interval of plus + q to both sides. */
+static enum lk_status widen(struct lk_quantity *q, double plus, double share)
 {
     double lo = isnan(q->lo) ? q->value : q->lo, hi = isnan(q->hi) ? q->value : q->hi;
     char source[160];
 
-    snprintf(source, sizeof source, "%s; other work took %.0f %% of the processors", q->source,
+    snprintf(source, sizeof source, "%s; other work took %.0f %% of a processor", q->source,
              100 * share);
-    return lk_quantity_set(q, q->value, lo * (1 - share), hi / (1 - share), q->n, "%s", source);
+    return lk_quantity_set(q, q->value, fmax(0, (plus + lo) * (1 - share) - plus),
+                           (plus + hi) / (1 - share) - plus, q->n, "%s", source);
 }
 
 enum lk_status lk_calibration_disturbed(struct lk_cluster *c, double share)
@@ -232,13 +234,9 @@ enum lk_status lk_calibration_disturbed(struct lk_cluster *c, double share)
 
     share = fmin(share, MOST_DISTURBED);
     for (size_t i = 0; i < c->n_points; i++)
-        LK_PASS(widen(&c->points[i].time_s, share));
-    for (size_t i = 0; i < c->n_kappa; i++) {
-        struct lk_quantity *k = &c->kappa[i].kappa;
-
-        LK_PASS(widen(k, share));
-        k->hi = fmax(k->hi, (1 + k->value) / (1 - share) - 1);
-    }
+        LK_PASS(widen(&c->points[i].time_s, 0, share));
+    for (size_t i = 0; i < c->n_kappa; i++)
+        LK_PASS(widen(&c->kappa[i].kappa, 1, share));
     for (size_t i = 0; i < LK_COUNT(unknown); i++)
         lk_quantity_fini(unknown[i]);
     for (size_t i = 0; i < c->n_slow; i++) {

@@ -44,10 +44,10 @@ enum lk_status lk_calibration_add_overlap(const struct lk_probe_overlap *s, bool
 /* Set the device's flop/s from its fastest product, and its memory rate from its largest copy. */
 enum lk_status lk_calibration_add_rates(const struct lk_rate_rows *rows, struct lk_cluster *c);
 /*
- * Mark what was measured while other work took this share of the processors: intervals of points
- * and co-location are widened by it to both sides, since each time may be as much too long as a
- * processor was taken; the spread of the ranks, which would be the other work's, and the overlap
- * become unknown.
+ * Mark what was measured while other work took this share of one processor: intervals of points and
+ * co-location are widened by it to both sides, since the slowest rank may have been on that
+ * processor; the spread of the ranks, which would be the other work's, and the overlap become
+ * unknown.
  */
 enum lk_status lk_calibration_disturbed(struct lk_cluster *c, double share);
 /*

@@ -84,7 +84,7 @@ struct lk_grid_model {
     /* For each draw, the new run's step over the mean of all runs; the probability of a faster
      * slowest rank, slowest link and slowest link apart. */
     double *fresh, *rank_share, *link_share, *link_apart;
-    double *z_gamma, *z_delta; /* standard normal: of the overlap's slowdown */
+    double *z_gamma, *z_delta, *z_kappa; /* standard normal: of the overlap, of co-location */
     struct shape *shapes;
     size_t n_shapes, shapes_capacity;
     struct compute *computes;
@@ -358,12 +358,21 @@ static double overlap_of(const struct lk_grid_model *m, const struct one *o, siz
     return o->gamma_s * (d.gamma_wire - s->gamma_wire) + o->delta_s * (d.delta - s->delta);
 }
 
+/* Return what co-location in a draw multiplies the estimate's compute by. */
+static double colocation_of(const struct lk_grid_model *m, const struct one *o, size_t i)
+{
+    const struct lk_step_model *s = &o->shape->model.step;
+
+    return (1 + lk_config_kappa(m->p->cluster, s->ranks / s->nodes, m->z_kappa[i])) /
+           (1 + s->kappa);
+}
+
 /* Return the step in a draw, without the model's error and without runs. */
 static double draw_of(const struct lk_grid_model *m, const struct one *o, size_t i)
 {
     const struct lk_straggler_max *s = &o->straggler->slowest;
     double away = o->straggler->effect[i] - s->mean;
-    double x = fmax(FASTEST, 1 + s->persistent * away / o->slowest);
+    double x = fmax(FASTEST, 1 + s->persistent * away / o->slowest) * colocation_of(m, o, i);
 
     return o->fixed_s + x * (at_factor(o, o->shape->cost[i] / x) - o->fixed_s) +
            overlap_of(m, o, i);
@@ -539,13 +548,14 @@ enum lk_status lk_grid_model_create(struct lk_predictor *p, struct lk_grid_model
     LK_TRY(lk_alloc(&m, 1, sizeof *m));
     *m = (struct lk_grid_model){.p = p, .n_draws = n};
     LK_TRY(lk_alloc(&m->draws, n, sizeof *m->draws));
-    LK_TRY(lk_alloc(&m->fresh, 6 * n, sizeof *m->fresh));
+    LK_TRY(lk_alloc(&m->fresh, 7 * n, sizeof *m->fresh));
     m->rank_share = m->fresh + n;
     m->link_share = m->fresh + 2 * n;
     m->link_apart = m->fresh + 3 * n;
     m->z_gamma = m->fresh + 4 * n;
     m->z_delta = m->fresh + 5 * n;
-    lk_rng_normals(p->options.seed, lk_rng_stream("grid_model.overlap", 0), 0, m->z_gamma, 2 * n);
+    m->z_kappa = m->fresh + 6 * n;
+    lk_rng_normals(p->options.seed, lk_rng_stream("grid_model.overlap", 0), 0, m->z_gamma, 3 * n);
     for (size_t i = 0; i < n; i++) {
         struct lk_rng ranks = lk_rng_init(p->options.seed, lk_rng_stream("sweep.extreme", i));
         struct lk_rng links = lk_rng_init(p->options.seed, lk_rng_stream("sweep.link", i));

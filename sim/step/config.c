@@ -3,6 +3,7 @@
 
 #include "base/array.h"
 #include "base/stats.h"
+#include "sim/collective/coll_points.h"
 #include "sim/collective/links.h"
 #include "sim/prior.h"
 #include "sim/step/batch_curve.h"
@@ -58,17 +59,20 @@ enum lk_status lk_config_nodes(const struct lk_cluster *cluster, struct lk_confi
     return lk_config_fill_nodes(c, cluster->gpus_per_node, cluster->nodes);
 }
 
-/*
- * Return the co-location of `ranks` on a node: linear between measured counts, 0 at one rank,
- * constant beyond the last. Ranks that outnumber the devices share them: r ranks on g devices take
- * r/g times as long.
- */
-static double kappa_at(const struct lk_cluster *c, int ranks)
+/* Return a measured kappa where the standard normal number z falls in its 90 % interval. */
+static double draw_kappa(const struct lk_quantity *q, double z)
+{
+    double end = z < 0 ? q->lo : q->hi;
+
+    return fmax(0, q->value + (isnan(end) ? 0 : fabs(z) / LK_Z90 * (end - q->value)));
+}
+
+double lk_config_kappa(const struct lk_cluster *c, int ranks, double z)
 {
     double x0 = 1, y0 = 0, over;
 
     for (size_t i = 0; i < c->n_kappa; i++) {
-        double x1 = c->kappa[i].ranks, y1 = c->kappa[i].kappa.value;
+        double x1 = c->kappa[i].ranks, y1 = draw_kappa(&c->kappa[i].kappa, z);
 
         if (ranks <= x1)
             return x1 > x0 ? y0 + (y1 - y0) * (ranks - x0) / (x1 - x0) : y1;
@@ -354,7 +358,7 @@ enum lk_status lk_config_model_init(struct lk_config_model *m, const struct lk_j
         .gamma_wait = overlap.gamma_wait,
         .gamma_wire = overlap.gamma_wire,
         .delta = overlap.delta,
-        .kappa = kappa_at(c, config->world_size / config->nodes),
+        .kappa = lk_config_kappa(c, config->world_size / config->nodes, 0),
     };
     set_input(m, j, &p, micro_measured);
     if (!slow)

@@ -31,6 +31,14 @@ void lk_config_set_cap(struct lk_config *c, const struct lk_job *j, uint64_t cap
  */
 enum lk_status lk_config_nodes(const struct lk_cluster *cluster, struct lk_config *c);
 
+/*
+ * Return the co-location of `ranks` on a node: linear between measured counts, 0 at one rank,
+ * constant beyond the last. Ranks that outnumber the devices share them: r ranks on g devices take
+ * r/g times as long. z: a standard normal number, which draws the measured ones in their intervals;
+ * 0: the estimate.
+ */
+double lk_config_kappa(const struct lk_cluster *c, int ranks, double z);
+
 /* Return the job's own configuration on one GPU: usual batch, accumulation, limits, plain DDP. */
 struct lk_config lk_config_current(const struct lk_job *j);
 

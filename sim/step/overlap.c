@@ -1,12 +1,9 @@
 #include "sim/step/overlap.h"
 
-#include "base/stats.h"
+#include "sim/collective/coll_points.h"
 #include "sim/prior.h"
 
 #include <math.h>
-
-/* Quantities have 90 % intervals. */
-static const double LEVEL = 0.90;
 
 static bool is_gpu(const struct lk_cluster *c)
 {
@@ -26,7 +23,7 @@ static double assumed_gamma(const struct lk_cluster *c, int nodes)
 /* Return a draw of a measured quantity, which is at least 0. */
 static double draw_measured(const struct lk_quantity *q, double z)
 {
-    double sd = (q->hi - q->lo) / 2 / lk_stats_normal_quantile((1 + LEVEL) / 2);
+    double sd = (q->hi - q->lo) / 2 / LK_Z90;
 
     return fmax(0, q->value + (isfinite(sd) ? sd * z : 0));
 }

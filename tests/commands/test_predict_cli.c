@@ -272,8 +272,10 @@ START_TEST(a_calibration_is_a_cluster)
     ck_assert_uint_eq(c.n_fits, 2);    /* of auto and ring: two ranks are no tree */
     ck_assert_uint_eq(c.n_kappa, 1);
     ck_assert_int_eq(c.kappa[0].ranks, 2);
-    ck_assert(lk_quantity_known(&c.gamma_wire) == !strstr(r.text, "overlap not probed"));
-    ck_assert(lk_quantity_known(&c.rank_sd));
+    if (!strstr(r.text, "other work took")) {
+        ck_assert(lk_quantity_known(&c.gamma_wire) == !strstr(r.text, "overlap not probed"));
+        ck_assert(lk_quantity_known(&c.rank_sd));
+    }
     lk_cluster_fini(&c);
     free(path);
     r = shell_program(dir, "predict job.json here.json --gpus=2,4 --draws=20");
@@ -324,12 +326,13 @@ START_TEST(a_short_budget_leaves_three_samples)
     ck_assert_ptr_nonnull(strstr(r.text, "none: a fit needs 3 sizes"));
     ck_assert_msg(lk_cluster_read(path, &c) == LK_OK, "%s", lk_error_text());
     ck_assert_uint_eq(c.kappa[0].kappa.n, 3);
-    ck_assert_ptr_nonnull(strstr(r.text, "sds: calibrate: co-location of 2 ranks"));
+    if (!strstr(r.text, "other work took"))
+        ck_assert_ptr_nonnull(strstr(r.text, "sds: calibrate: co-location of 2 ranks"));
     if (lk_quantity_known(&c.delta)) {
         ck_assert_uint_eq(c.delta.n, 3);
         ck_assert_ptr_nonnull(strstr(r.text, "overlap: calibrate: overlap probe of 2 ranks"));
     } else {
-        ck_assert_ptr_nonnull(strstr(r.text, "overlap not probed"));
+        ck_assert(strstr(r.text, "overlap not probed") || strstr(r.text, "other work took"));
     }
     lk_cluster_fini(&c);
     free(path);

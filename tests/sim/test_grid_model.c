@@ -126,7 +126,7 @@ static void measure_too(struct lk_cluster *c, enum lk_coll coll)
         points[c->n_points].coll = coll;
         points[c->n_points].time_s = lk_quantity_none();
         ck_assert_int_eq(lk_quantity_set(&points[c->n_points++].time_s, points[i].time_s.value / 2,
-                                         NAN, NAN, 1, "test"),
+                                         NAN, NAN, 9, "test"),
                          LK_OK);
     }
 }

@@ -1,6 +1,8 @@
-/* How compute and collectives slow each other: measured, assumed, and drawn (A12 of the review). */
+/* How compute and collectives slow each other, and ranks each other: measured, assumed, drawn. */
+#include "base/array.h"
 #include "base/rng.h"
 #include "sim/prior.h"
+#include "sim/step/config.h"
 #include "sim/step/overlap.h"
 #include "tests/rigs/suite.h"
 
@@ -72,8 +74,29 @@ START_TEST(a12_what_was_measured_is_drawn_in_its_interval)
 }
 END_TEST
 
+/* Measured co-location is drawn in its interval, and is never below 0. */
+START_TEST(a14_co_location_is_drawn_in_its_interval)
+{
+    struct lk_cluster c;
+
+    lk_cluster_init(&c);
+    c.gpus_per_node = 2;
+    ck_assert_int_eq(lk_alloc(&c.kappa, 1, sizeof *c.kappa), LK_OK);
+    c.n_kappa = 1;
+    c.kappa[0] = (struct lk_cluster_kappa){.ranks = 2, .kappa = lk_quantity_none()};
+    ck_assert_int_eq(lk_quantity_set(&c.kappa[0].kappa, 0.3, 0.1, 0.8, 9, "test"), LK_OK);
+    ck_assert_double_eq_tol(lk_config_kappa(&c, 2, 0), 0.3, 1e-12);
+    ck_assert_double_eq_tol(lk_config_kappa(&c, 2, 1.6448536269514722), 0.8, 1e-9);
+    ck_assert_double_eq_tol(lk_config_kappa(&c, 2, -1.6448536269514722), 0.1, 1e-9);
+    ck_assert_double_eq(lk_config_kappa(&c, 2, -9), 0);
+    ck_assert_double_eq(lk_config_kappa(&c, 1, 9), 0);
+    lk_cluster_fini(&c);
+}
+END_TEST
+
 SUITE(overlap, c)
 {
+    tcase_add_test(c, a14_co_location_is_drawn_in_its_interval);
     tcase_add_loop_test(c, a12_what_was_not_measured_is_assumed_and_drawn, 0, 4);
     tcase_add_test(c, a12_what_was_measured_is_drawn_in_its_interval);
 }
