@@ -9,7 +9,8 @@
  *     gamma 0      collectives and compute do not slow each other
  *
  * and, for each group and rank count with several bucket caps, what the cap that `lockstep whatif`
- * names costs against the best one measured. Runs that used more than 70 % of the processors are
+ * names costs against the best one measured, and how many of the gains that it says were measured
+ * inside their intervals. Runs that used more than 70 % of the processors are
  * left out: they measured the machine.
  *
  * slow_rank and slow_link are what a user knows and evidence of two ranks cannot show, as predict's
@@ -207,35 +208,62 @@ static bool same_but_cap(const struct item *a, const struct item *b)
            a->run.accumulation == b->run.accumulation;
 }
 
-/* Read the cap in the row that `lockstep whatif` calls the best. */
-static enum lk_status read_best(const char *path, uint64_t *out)
+/* What `lockstep whatif` says of bucket caps. */
+enum { CAPS_MAX = 32 };
+struct answer {
+    uint64_t best;
+    size_t n;
+    struct {
+        uint64_t cap;
+        double gain, lo, hi; /* of throughput over the current cap's, relative */
+    } row[CAPS_MAX];
+};
+
+static enum lk_status read_answer(const char *path, struct answer *out)
 {
-    enum { BYTES, VERDICT };
-    static const struct lk_csv_column verdicts[] = {{"bucket_cap_bytes", true}, {"verdict", true}};
+    enum { BYTES, VERDICT, GAIN, LO, HI };
+    static const struct lk_csv_column columns_of[] = {{"bucket_cap_bytes", true},
+                                                      {"verdict", true},
+                                                      {"gain_pct", true},
+                                                      {"gain_lo_pct", true},
+                                                      {"gain_hi_pct", true}};
     enum lk_status st = LK_OK;
     struct lk_csv *t = NULL;
-    double bytes = 0;
 
-    LK_TRY(lk_csv_load(path, verdicts, LK_COUNT(verdicts), LK_CSV_EXTRA, &t));
-    for (size_t i = 0; i < lk_csv_rows(t); i++) {
+    *out = (struct answer){0};
+    LK_TRY(lk_csv_load(path, columns_of, LK_COUNT(columns_of), LK_CSV_EXTRA, &t));
+    for (size_t i = 0; i < lk_csv_rows(t) && out->n < CAPS_MAX; i++) {
         const char *verdict = "";
+        double v[4];
 
+        LK_TRY(lk_csv_quantity(t, i, BYTES, LK_DIM_BYTES, 1, 1e12, &v[0]));
+        for (size_t k = 0; k < 3; k++)
+            LK_TRY(lk_csv_real(t, i, GAIN + k, -100, 1e9, &v[1 + k]));
         if (lk_csv_has(t, i, VERDICT))
             LK_TRY(lk_csv_text(t, i, VERDICT, &verdict));
         if (!strcmp(verdict, "best"))
-            LK_TRY(lk_csv_quantity(t, i, BYTES, LK_DIM_BYTES, 1, 1e12, &bytes));
+            out->best = (uint64_t)v[0];
+        out->row[out->n].cap = (uint64_t)v[0];
+        out->row[out->n].gain = v[1] / 100;
+        out->row[out->n].lo = v[2] / 100;
+        out->row[out->n++].hi = v[3] / 100;
     }
-    if (bytes <= 0)
+    if (!out->best)
         LK_TRY(lk_fail(LK_EPARSE, "%s: names no best", path));
-    *out = (uint64_t)bytes;
 out:
     lk_csv_free(t);
     return st;
 }
 
+/* How many gains of caps over the current one are inside their intervals. */
+struct gains {
+    size_t n, inside;
+    double width; /* sum */
+};
+
 /* Ask the command itself, with the evidence as files beside the run. `caps`: a list. */
 static enum lk_status ask_whatif(const char *lockstep, const struct net_run *like, const char *caps,
-                                 uint64_t *out)
+                                 struct answer *out)
 {
     enum lk_status st = LK_OK;
     struct lk_job job = {0};
@@ -256,7 +284,7 @@ static enum lk_status ask_whatif(const char *lockstep, const struct net_run *lik
                        csv));
     if (system(command) != 0)
         LK_TRY(lk_fail(LK_EIO, "failed: %s", command));
-    LK_TRY(read_best(csv, out));
+    LK_TRY(read_answer(csv, out));
 out:
     free(command);
     free(csv);
@@ -268,16 +296,47 @@ out:
     return st;
 }
 
+/* Return the run that differs from items[at] in the cap alone and has this one; NULL: none. */
+static const struct item *with_cap(const struct item *items, size_t n, size_t at, uint64_t cap)
+{
+    for (size_t i = at; i < n; i++)
+        if (same_but_cap(&items[i], &items[at]) && items[i].run.cap_bytes == cap &&
+            counts(&items[i]))
+            return &items[i];
+    return NULL;
+}
+
+/* Add the answer's gains over the current cap, the one whose gain is surely none, to the tally. */
+static void add_gains(const struct answer *a, const struct item *items, size_t n, size_t at,
+                      struct gains *io)
+{
+    const struct item *current = NULL;
+
+    for (size_t i = 0; i < a->n; i++)
+        if (a->row[i].gain == 0 && a->row[i].lo == 0 && a->row[i].hi == 0)
+            current = with_cap(items, n, at, a->row[i].cap);
+    for (size_t i = 0; i < a->n && current; i++) {
+        const struct item *other = with_cap(items, n, at, a->row[i].cap);
+        double gain = other ? current->measured_s / other->measured_s - 1 : NAN;
+
+        if (!other || other == current)
+            continue;
+        io->n++;
+        io->inside += gain >= a->row[i].lo && gain <= a->row[i].hi;
+        io->width += a->row[i].hi - a->row[i].lo;
+    }
+}
+
 /* Note how much slower the cap that whatif names is than the best measured one, of the runs that
  * differ from items[at] in the cap alone. */
 static enum lk_status note_cap(const char *lockstep, const struct item *items, size_t n, size_t at,
-                               struct lk_table *t)
+                               struct gains *gains, struct lk_table *t)
 {
     enum lk_status st = LK_OK;
-    const struct item *named = NULL, *best = &items[at];
+    const struct item *named, *best = &items[at];
+    struct answer answer = {0};
     char caps[512] = "";
     size_t n_caps = 0, used = 0;
-    uint64_t cap = 0;
 
     for (size_t i = 0; i < n; i++) {
         if (!same_but_cap(&items[i], &items[at]) || !counts(&items[i]))
@@ -292,12 +351,13 @@ static enum lk_status note_cap(const char *lockstep, const struct item *items, s
     }
     if (n_caps < 2)
         return LK_OK;
-    LK_TRY(ask_whatif(lockstep, &items[at].run, caps, &cap));
-    for (size_t i = at; i < n; i++)
-        if (same_but_cap(&items[i], &items[at]) && items[i].run.cap_bytes == cap)
-            named = &items[i];
+    LK_TRY(ask_whatif(lockstep, &items[at].run, caps, &answer));
+    named = with_cap(items, n, at, answer.best);
     if (!named)
-        LK_TRY(lk_fail(LK_EPARSE, "whatif names a cap of %" PRIu64 ", not of %s", cap, caps));
+        return lk_table_note(
+            t, "%s, %d ranks: whatif names the current cap, %" PRIu64 ", which no run has",
+            items[at].run.group, items[at].run.ranks, answer.best);
+    add_gains(&answer, items, n, at, gains);
     LK_TRY(lk_table_note(t,
                          "%s, %d ranks: of %zu caps whatif names %s, %s was best: %.1f %% slower",
                          named->run.group, named->run.ranks, n_caps, named->run.cap, best->run.cap,
@@ -311,6 +371,7 @@ static enum lk_status note_errors(const char *lockstep, const struct item *items
 {
     enum lk_status st = LK_OK;
     struct lk_scored *v = NULL;
+    struct gains gains = {0};
     struct lk_score score;
     size_t left_out = 0;
 
@@ -333,7 +394,13 @@ static enum lk_status note_errors(const char *lockstep, const struct item *items
     LK_TRY(lk_table_note(t, "%zu of %zu runs left out: over %.0f %% of the processors", left_out, n,
                          100 * CPU_MOST));
     for (size_t i = 0; i < n; i++)
-        LK_TRY(note_cap(lockstep, items, n, i, t));
+        LK_TRY(note_cap(lockstep, items, n, i, &gains, t));
+    if (gains.n)
+        LK_TRY(lk_table_note(t,
+                             "gains of a cap over the current one: %zu of %zu inside their %.0f %% "
+                             "interval, mean width %.1f points",
+                             gains.inside, gains.n, 100 * LEVEL,
+                             100 * gains.width / (double)gains.n));
 out:
     free(v);
     return st;

@@ -184,13 +184,13 @@ double lk_nccl_choice_us(const struct lk_nccl_comm *m, const struct lk_nccl_fact
 static const double rows[LK_NCCL_FABRIC_COUNT][LK_NCCL_FACTOR_COUNT] = {
     [LK_NCCL_IN_NVLINK] = {0.29, -0.27, 0.16, 0.13, 0.40, -0.04, 0.00},
     [LK_NCCL_IN_PCI] = {0.25, -0.23, 0.14, 0.11, 0.35, -0.03, 0.00},
-    [LK_NCCL_OVER + LK_NETWORK_UNKNOWN] = {0.16, 0.42, 0.61, 0.12, -0.30, 0.19, -0.01},
-    [LK_NCCL_OVER + LK_NETWORK_INFINIBAND] = {0.18, 0.52, 0.37, 0.07, -0.15, 0.09, -0.03},
-    [LK_NCCL_OVER + LK_NETWORK_ROCE] = {0.02, 0.28, 0.30, 0.03, -0.29, 0.07, -0.03},
-    [LK_NCCL_OVER + LK_NETWORK_EFA] = {0.10, 0.89, 0.63, 0.26, 0.10, 0.35, -0.01},
-    [LK_NCCL_OVER + LK_NETWORK_SLINGSHOT] = {-0.14, 0.09, 0.78, 0.24, -0.47, 0.05, -0.04},
-    [LK_NCCL_OVER + LK_NETWORK_TCPX] = {0.68, 0.68, 0.94, 0.03, -0.52, 0.40, 0.03},
-    [LK_NCCL_OVER + LK_NETWORK_TCP] = {0.16, 0.42, 0.61, 0.12, -0.30, 0.19, -0.01},
+    [LK_NCCL_OVER + LK_NETWORK_UNKNOWN] = {0.12, 0.42, 0.59, 0.28, -0.29, 0.19, -0.01},
+    [LK_NCCL_OVER + LK_NETWORK_INFINIBAND] = {0.16, 0.52, 0.36, 0.15, -0.14, 0.09, -0.03},
+    [LK_NCCL_OVER + LK_NETWORK_ROCE] = {0.02, 0.28, 0.29, 0.06, -0.29, 0.07, -0.03},
+    [LK_NCCL_OVER + LK_NETWORK_EFA] = {0.09, 0.89, 0.63, 0.31, 0.11, 0.35, -0.01},
+    [LK_NCCL_OVER + LK_NETWORK_SLINGSHOT] = {-0.27, 0.10, 0.70, 0.82, -0.42, 0.05, -0.02},
+    [LK_NCCL_OVER + LK_NETWORK_TCPX] = {0.67, 0.68, 0.93, 0.07, -0.52, 0.40, 0.04},
+    [LK_NCCL_OVER + LK_NETWORK_TCP] = {0.12, 0.42, 0.59, 0.28, -0.29, 0.19, -0.01},
 };
 
 static const double inside[LK_NCCL_ERRORS] = {0.95, 0.4, 0.06};
