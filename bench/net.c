@@ -19,7 +19,9 @@
  * A run is a run's directory, or a job file that has the run; `single` may be a job file with all
  * of the evidence, and `pair` then is empty.
  *
- *     build/bench/net LOCKSTEP LIST.csv [RESULTS.csv]
+ *     build/bench/net LOCKSTEP LIST.csv [RESULTS.csv [SHARE]]
+ *
+ * SHARE of the processors in place of 70 %: training on processors uses them, and is not left out.
  *
  * Figures only: exit 1 when something could not be read or forecast.
  */
@@ -38,7 +40,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static const double CPU_MOST = 0.70;
+static double cpu_most = 0.70; /* or as the fourth argument says */
 static const double LEVEL = 0.90;
 enum { DRAWS = 200 };
 
@@ -199,7 +201,7 @@ out:
 
 static bool counts(const struct item *i)
 {
-    return i->cpu_share <= CPU_MOST;
+    return i->cpu_share <= cpu_most;
 }
 
 static bool same_but_cap(const struct item *a, const struct item *b)
@@ -338,7 +340,7 @@ static enum lk_status note_cap(const char *lockstep, const struct item *items, s
     char caps[512] = "";
     size_t n_caps = 0, used = 0;
 
-    for (size_t i = 0; i < n; i++) {
+    for (size_t i = 0; i < n && counts(best); i++) {
         if (!same_but_cap(&items[i], &items[at]) || !counts(&items[i]))
             continue;
         if (i < at || used >= sizeof caps)
@@ -392,7 +394,7 @@ static enum lk_status note_errors(const char *lockstep, const struct item *items
                                  100 * score.errors.mean, 100 * score.errors.worst));
     }
     LK_TRY(lk_table_note(t, "%zu of %zu runs left out: over %.0f %% of the processors", left_out, n,
-                         100 * CPU_MOST));
+                         100 * cpu_most));
     for (size_t i = 0; i < n; i++)
         LK_TRY(note_cap(lockstep, items, n, i, &gains, t));
     if (gains.n)
@@ -439,11 +441,13 @@ out:
 
 int main(int argc, char **argv)
 {
-    if (argc < 3 || argc > 4) {
-        fprintf(stderr, "usage: net LOCKSTEP LIST.csv [RESULTS.csv]\n");
+    if (argc < 3 || argc > 5) {
+        fprintf(stderr, "usage: net LOCKSTEP LIST.csv [RESULTS.csv [SHARE]]\n");
         return 2;
     }
-    if (compare(argv[1], argv[2], argc == 4 ? argv[3] : NULL) != LK_OK) {
+    if (argc == 5)
+        cpu_most = strtod(argv[4], NULL);
+    if (compare(argv[1], argv[2], argc > 3 ? argv[3] : NULL) != LK_OK) {
         fprintf(stderr, "net: %s\n", lk_error_text());
         return 1;
     }

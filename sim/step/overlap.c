@@ -11,12 +11,19 @@ static bool is_gpu(const struct lk_cluster *c)
                                                 c->topology.gpu_link != LK_GPU_LINK_SHARED_MEMORY);
 }
 
+static double assumed_delta(const struct lk_cluster *c)
+{
+    return is_gpu(c) ? lk_prior_value(LK_PRIOR_OVERLAP_DELTA) : 0;
+}
+
 static double assumed_gamma(const struct lk_cluster *c, int nodes)
 {
     enum lk_gpu_link link = c->topology.gpu_link;
     bool fast = link == LK_GPU_LINK_NVSWITCH || link == LK_GPU_LINK_NVLINK ||
                 link == LK_GPU_LINK_INFINITY_FABRIC;
 
+    if (!is_gpu(c))
+        return 0;
     return lk_prior_value(nodes == 1 && fast ? LK_PRIOR_OVERLAP_LINKS : LK_PRIOR_OVERLAP_NETWORK);
 }
 
@@ -37,13 +44,12 @@ static double draw_assumed(double mean, double z)
 struct lk_overlap lk_overlap_of(const struct lk_cluster *c, int nodes)
 {
     bool gamma = lk_quantity_known(&c->gamma_wire), delta = lk_quantity_known(&c->delta);
-    double gpu = is_gpu(c) ? 1 : 0;
 
-    return (struct lk_overlap){
-        .gamma_wait = lk_quantity_known(&c->gamma_wait) ? c->gamma_wait.value : 0,
-        .gamma_wire = gamma ? c->gamma_wire.value : gpu * assumed_gamma(c, nodes),
-        .delta = delta ? c->delta.value : gpu * lk_prior_value(LK_PRIOR_OVERLAP_DELTA),
-        .assumed = !gamma || !delta};
+    return (struct lk_overlap){.gamma_wait =
+                                   lk_quantity_known(&c->gamma_wait) ? c->gamma_wait.value : 0,
+                               .gamma_wire = gamma ? c->gamma_wire.value : assumed_gamma(c, nodes),
+                               .delta = delta ? c->delta.value : assumed_delta(c),
+                               .assumed = !gamma || !delta};
 }
 
 struct lk_overlap lk_overlap_draw(const struct lk_cluster *c, int nodes, double z_gamma,
@@ -54,8 +60,7 @@ struct lk_overlap lk_overlap_draw(const struct lk_cluster *c, int nodes, double 
     o.gamma_wire = lk_quantity_known(&c->gamma_wire)
                        ? draw_measured(&c->gamma_wire, z_gamma)
                        : draw_assumed(assumed_gamma(c, nodes), z_gamma);
-    o.delta = lk_quantity_known(&c->delta)
-                  ? draw_measured(&c->delta, z_delta)
-                  : draw_assumed(lk_prior_value(LK_PRIOR_OVERLAP_DELTA), z_delta);
+    o.delta = lk_quantity_known(&c->delta) ? draw_measured(&c->delta, z_delta)
+                                           : draw_assumed(assumed_delta(c), z_delta);
     return o;
 }

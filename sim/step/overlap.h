@@ -4,8 +4,8 @@
  * A GPU's collectives take processors and memory bandwidth from its kernels. Where that was not
  * measured it is LK_PRIOR_OVERLAP_LINKS for GPUs joined inside one node by NVLink or Infinity
  * Fabric, LK_PRIOR_OVERLAP_NETWORK for GPUs that a slower link joins, in the mean; draws are the
- * magnitudes of normal numbers. Ranks on CPUs are estimated not to slow (a processor may be free
- * for the network), and drawn as slow as those of a network.
+ * magnitudes of normal numbers. Ranks on CPUs are taken not to slow, and this is not drawn: a
+ * processor may be free for the network, or be the one that computes; nothing published tells.
  */
 #ifndef LK_SIM_STEP_OVERLAP_H
 #define LK_SIM_STEP_OVERLAP_H

@@ -272,7 +272,7 @@ START_TEST(a_what_if_without_draws)
     struct lk_axis_value batches[] = {{.number.value = 2, .text = "2"},
                                       {.number.value = 4, .text = "4"}};
     struct lk_whatif_request q = {.level = 0.9, .draws = DRAWS, .seed = 1};
-    const double z = 1.6448536269514722, sd = hypot(log(1.1 / 0.9) / 2 / z, 0.02);
+    const double z = 1.6448536269514722, sd = hypot(log(1.1 / 0.9) / 2 / z, 0.025);
     struct lk_whatif w;
 
     q.axes[LK_AXIS_GPUS].v = &gpus_8;
