@@ -233,6 +233,9 @@ static bool is_known(const struct nccl_series *s, const struct known *k, size_t 
     return s->bytes[i] >= k->least && s->bytes[i] <= k->most && i != k->skip;
 }
 
+/* A row is the mean of so many calls, nccl-tests' default. */
+enum { CALLS_OF_A_ROW = 20 };
+
 /* Points of the known sizes of a series, into a cluster that borrows them. */
 static void fill_points(const struct nccl_series *s, const struct known *k, struct lk_cluster *c)
 {
@@ -240,14 +243,14 @@ static void fill_points(const struct nccl_series *s, const struct known *k, stru
 
     for (size_t i = 0; i < s->n; i++)
         if (is_known(s, k, i))
-            c->points[c->n_points++] =
-                (struct lk_cluster_point){.coll = s->coll,
-                                          .algo = s->algo,
-                                          .timing = LK_TIMING_BACK_TO_BACK,
-                                          .ranks = s->ranks,
-                                          .nodes = s->nodes,
-                                          .bytes = (uint64_t)s->bytes[i],
-                                          .time_s = {s->us[i] * 1e-6, NAN, NAN, 1, source}};
+            c->points[c->n_points++] = (struct lk_cluster_point){
+                .coll = s->coll,
+                .algo = s->algo,
+                .timing = LK_TIMING_BACK_TO_BACK,
+                .ranks = s->ranks,
+                .nodes = s->nodes,
+                .bytes = (uint64_t)s->bytes[i],
+                .time_s = {s->us[i] * 1e-6, NAN, NAN, CALLS_OF_A_ROW, source}};
 }
 
 /* Return true for two tables of one collective between the nodes of one source's known machine. */

@@ -49,6 +49,9 @@ bool bench_coll(const char *name, size_t len, struct bench_program *out)
     return false;
 }
 
+/* A row is the mean of so many calls: nccl-tests' default, and that of its like. */
+enum { CALLS_OF_A_ROW = 20 };
+
 enum lk_status bench_add(struct lk_bench *b, enum lk_coll coll, enum lk_algo algo, int ranks,
                          int nodes, uint64_t bytes, double seconds, const char *source, ...)
 {
@@ -64,7 +67,7 @@ enum lk_status bench_add(struct lk_bench *b, enum lk_coll coll, enum lk_algo alg
     if (st != LK_OK)
         return st;
     LK_TRY(lk_array_grow(&b->points, &b->capacity, b->n_points + 1, sizeof *b->points));
-    LK_TRY(lk_quantity_set(&p.time_s, seconds, NAN, NAN, 1, "%s", text));
+    LK_TRY(lk_quantity_set(&p.time_s, seconds, NAN, NAN, CALLS_OF_A_ROW, "%s", text));
     b->points[b->n_points++] = p;
 out:
     free(text);
