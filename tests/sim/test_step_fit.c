@@ -254,9 +254,10 @@ START_TEST(a11_the_times_of_a_job_count)
     rig_init(&r, 1e8);
     lk_step_prior_destroy(r.prior);
     compute_s = r.job.compute[0].forward_s.value + r.job.compute[0].backward_s.value;
-    r.job.compute[0].optimizer_s = r.job.compute[0].forward_s;
-    r.job.compute[0].optimizer_s.value = 0.3 * compute_s;
-    r.job.compute[0].gap_s = lk_quantity_none();
+    ck_assert_int_eq(
+        lk_quantity_set(&r.job.compute[0].optimizer_s, 0.3 * compute_s, NAN, NAN, 1, "test"),
+        LK_OK);
+    lk_quantity_fini(&r.job.compute[0].gap_s);
     ck_assert_int_eq(lk_step_prior_create(&r.job, true, &r.cluster, DRAWS, 1, &r.prior), LK_OK);
     ck_assert_int_eq(lk_step_prior_shape(r.prior, &one, &shape), LK_OK);
     for (size_t i = 0; i < DRAWS; i++) {
