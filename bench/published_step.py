@@ -124,10 +124,8 @@ def score(name, forecasts):
     inside = sum(lo <= m <= hi for m, (p, lo, hi) in forecasts)
     interval = [math.log(hi / lo) + 20 * max(0, math.log(lo / m), math.log(m / hi)) for m, (p, lo, hi) in forecasts]
     width = [math.log(hi / lo) for m, (p, lo, hi) in forecasts]
-    if not any(width):
-        inside, interval, width = "no interval", [math.nan], [math.nan]
-    print(f"| {name} | {len(error)} | {statistics.mean(error):.2f} / {statistics.median(error):.2f} / {max(error):.1f} |"
-          f" {inside} | {100 * statistics.mean(width):.1f} % | {statistics.mean(interval):.3f} |")
+    scored = f"{inside} | {100 * statistics.mean(width):.1f} % | {statistics.mean(interval):.3f}" if any(width) else "no interval | - | -"
+    print(f"| {name} | {len(error)} | {statistics.mean(error):.2f} / {statistics.median(error):.2f} / {max(error):.1f} | {scored} |")
 
 
 SIZES = read_sizes()
