@@ -35,9 +35,9 @@
 #define PART_ENV    "LOCKSTEP_CALIBRATE_PART"
 #define CLUSTER_KEY "calibrate/cluster"
 #define TABLES_KEY  "calibrate/tables"
-/* Environment variable that our launcher sets when ranks outnumber the CPUs: the overlap probe
- * would measure co-location. */
-#define NO_OVERLAP_ENV "LOCKSTEP_CALIBRATE_NO_OVERLAP"
+/* Environment variable that our launcher sets when ranks outnumber the CPUs: they take turns, and
+ * the overlap probe would measure that. */
+#define TAKE_TURNS_ENV "LOCKSTEP_CALIBRATE_TAKE_TURNS"
 
 /* Lengths on CPUs: a burst must outlast the grain of clock and scheduler. */
 static const double BURST_S = 0.005;
@@ -261,7 +261,8 @@ static enum lk_status add_cpu(struct rank *r, const struct lk_probe_rows *rows,
     snprintf(source, sizeof source, "calibrate: overlap probe of %d ranks", r->env->world_size);
     LK_PASS(lk_calibration_add_points(rows, r->env->nodes, &r->c));
     if (colocation->n)
-        LK_PASS(lk_calibration_add_colocation(colocation, r->env->local_world_size, &r->c));
+        LK_PASS(lk_calibration_add_colocation(colocation, r->env->local_world_size,
+                                              getenv(TAKE_TURNS_ENV) != NULL, &r->c));
     if (overlap->n)
         LK_PASS(lk_calibration_add_overlap(overlap, true, source, &r->c));
     return LK_OK;
@@ -292,7 +293,7 @@ static enum lk_status measure_cpu(struct rank *r)
         calibrate_announce(r->env, "co-location");
         LK_TRY(lk_probe_colocation(r->comm, &compute, &colocation));
     }
-    if (o->overlap && !getenv(NO_OVERLAP_ENV)) {
+    if (o->overlap && !getenv(TAKE_TURNS_ENV)) {
         calibrate_announce(r->env, "overlap");
         LK_TRY(lk_probe_overlap(r->comm, &compute, r->plan.overlap_bytes, &overlap));
     }
@@ -446,7 +447,7 @@ static enum lk_status launch_one(const struct calibrate_options *o, char **argv,
     if (cuda && w->c.gpu)
         env[n++] = CALIBRATE_NO_RATES_ENV "=1";
     if (!cuda && ranks > usable_cpus())
-        env[n++] = NO_OVERLAP_ENV "=1";
+        env[n++] = TAKE_TURNS_ENV "=1";
     return lk_launch(&(struct lk_launch_config){.ranks = ranks,
                                                 .argv = argv,
                                                 .env = env,

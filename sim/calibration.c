@@ -72,11 +72,18 @@ enum lk_status lk_calibration_add_points(const struct lk_probe_rows *rows, int n
     return LK_OK;
 }
 
-/* Set the mean over ranks of each repetition after the warm-up. */
-static void mean_over_ranks(const double *v, const struct lk_probe_colocation *s, double *out)
+/* Set the mean over ranks, or the time of the last, of each repetition after the warm-up. */
+static void over_ranks(const double *v, const struct lk_probe_colocation *s, bool last, double *out)
 {
-    for (size_t i = s->warmup; i < s->n; i++)
-        out[i - s->warmup] = lk_stats_mean(v + i * (size_t)s->ranks, (size_t)s->ranks);
+    size_t ranks = (size_t)s->ranks;
+
+    for (size_t i = s->warmup; i < s->n; i++) {
+        double *to = &out[i - s->warmup];
+
+        *to = last ? 0 : lk_stats_mean(v + i * ranks, ranks);
+        for (size_t r = 0; last && r < ranks; r++)
+            *to = fmax(*to, v[i * ranks + r]);
+    }
 }
 
 /* Copy the times of the ranks that are not slow to `out`, side by side; list the others as slow. */
@@ -159,7 +166,8 @@ out:
 }
 
 enum lk_status lk_calibration_add_colocation(const struct lk_probe_colocation *s,
-                                             int ranks_per_node, struct lk_cluster *c)
+                                             int ranks_per_node, bool take_turns,
+                                             struct lk_cluster *c)
 {
     enum lk_status st = LK_OK;
     size_t n = s->n - s->warmup;
@@ -170,11 +178,12 @@ enum lk_status lk_calibration_add_colocation(const struct lk_probe_colocation *s
 
     if (s->n < s->warmup + LK_PROBE_SAMPLES_MIN)
         return LK_OK;
-    snprintf(source, sizeof source, "calibrate: %d ranks computing at once against one", s->ranks);
+    snprintf(source, sizeof source, "calibrate: %d ranks computing at once against one%s", s->ranks,
+             take_turns ? ", until the last" : "");
     LK_TRY(lk_alloc(&alone, n, sizeof *alone));
     LK_TRY(lk_alloc(&together, n, sizeof *together));
-    mean_over_ranks(s->alone_s, s, alone);
-    mean_over_ranks(s->together_s, s, together);
+    over_ranks(s->alone_s, s, false, alone);
+    over_ranks(s->together_s, s, take_turns, together);
     LK_TRY(lk_stats_bootstrap_ratio(together, alone, n, RESAMPLES, LEVEL, &g, &e));
     e.value -= 1;
     e.lo -= 1;
@@ -183,7 +192,8 @@ enum lk_status lk_calibration_add_colocation(const struct lk_probe_colocation *s
     c->kappa[0] = (struct lk_cluster_kappa){.ranks = ranks_per_node, .kappa = lk_quantity_none()};
     c->n_kappa = 1;
     LK_TRY(set_not_negative(&c->kappa[0].kappa, &e, source));
-    LK_TRY(add_law(s, c));
+    if (!take_turns)
+        LK_TRY(add_law(s, c));
 out:
     free(alone);
     free(together);

@@ -32,9 +32,14 @@ const double *lk_calibration_samples(const struct lk_probe_row *r);
  */
 enum lk_status lk_calibration_add_points(const struct lk_probe_rows *rows, int nodes,
                                          struct lk_cluster *c);
-/* Set kappa at this many ranks, and fit the straggler law to the spread of the ranks' times. */
+/*
+ * Set kappa at this many ranks, and fit the straggler law to the spread of the ranks' times.
+ * take_turns: the ranks outnumber the processors. One then computes while another waits for the
+ * processor, so kappa is that of the last one, and the spread is not a law of the ranks.
+ */
 enum lk_status lk_calibration_add_colocation(const struct lk_probe_colocation *s,
-                                             int ranks_per_node, struct lk_cluster *c);
+                                             int ranks_per_node, bool take_turns,
+                                             struct lk_cluster *c);
 /*
  * Set gamma_wait, gamma_wire and delta. `proxy`: a surrogate replaced the collective; `source`
  * says how they were measured.

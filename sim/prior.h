@@ -54,6 +54,11 @@
  * takes one processor a channel, 2 to 16 of an H100's 132 or an A100's 108, and the bytes hardly
  * load the memory. OVERLAP_DELTA has no source: the few reports lie between 0 and 20 %.
  *
+ * TURNS is how well the compute of ranks is known that outnumber their processors: a waiting rank
+ * leaves its processor to another, and each message waits for its rank's turn. It is the rms of
+ * ln(measured / predicted step) of four models on 3 and 4 ranks of 2 processors, from runs of 1 and
+ * 2 ranks (docs/accuracy.md), over the share of compute in these steps.
+ *
  * The last three are 0 for want of a figure: published studies of stragglers count jobs, not ranks
  * (Lin et al. 2025, arXiv 2505.05713: not trivially hardware failures, but many factors).
  */
@@ -76,6 +81,7 @@
     X(LK_PRIOR_OVERLAP_LINKS, 0.19, "assumed: compute under collectives, arXiv:2507.03114")        \
     X(LK_PRIOR_OVERLAP_NETWORK, 0.06, "assumed: processors that NCCL's channels take")             \
     X(LK_PRIOR_OVERLAP_DELTA, 0.08, "assumed: collectives under compute")                          \
+    X(LK_PRIOR_TURNS, 0.25, "6 pairs of a model and a count of ranks on 2 processors")             \
     X(LK_PRIOR_NODE_SD, 0, "nodes no slower than their ranks")                                     \
     X(LK_PRIOR_LINK_SD, 0, "links between nodes alike")                                            \
     X(LK_PRIOR_TAIL_SHARE, 0, "no micro-batch far slower than the others")

@@ -340,6 +340,26 @@ static enum lk_status note_overlap(const struct model *m, const struct lk_predic
                                   100 * o.delta);
 }
 
+/* Note that ranks outnumber the devices of their node. */
+static enum lk_status note_turns(const struct model *m, const struct lk_prediction *p, size_t n,
+                                 struct lk_forecast *out)
+{
+    int most = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        int ranks = p[i].config.world_size / p[i].config.nodes;
+
+        most = ranks > most ? ranks : most;
+    }
+    if (most <= m->cluster->gpus_per_node)
+        return LK_OK;
+    return lk_forecast_note(out,
+                            "%d ranks of a node take turns on %d devices: how, is known to %.0f %% "
+                            "of their compute (%s)",
+                            most, m->cluster->gpus_per_node, 100 * lk_prior_value(LK_PRIOR_TURNS),
+                            lk_prior_source(LK_PRIOR_TURNS));
+}
+
 static enum lk_status note_assumptions(const struct model *m, const struct lk_prediction *p,
                                        size_t n, struct lk_forecast *out)
 {
@@ -433,6 +453,7 @@ static enum lk_status conclude(const void *self, const struct lk_prediction *poi
 {
     const struct model *m = self;
 
+    LK_PASS(note_turns(m, points, n, out));
     LK_PASS(note_slow(m, out));
     LK_PASS(note_alike(m, points, n, out));
     return note_assumptions(m, points, n, out);

@@ -67,7 +67,8 @@ static double draw_kappa(const struct lk_quantity *q, double z)
     return fmax(0, q->value + (isnan(end) ? 0 : fabs(z) / LK_Z90 * (end - q->value)));
 }
 
-double lk_config_kappa(const struct lk_cluster *c, int ranks, double z)
+/* Return the co-location between and beyond the measured counts. */
+static double measured_kappa(const struct lk_cluster *c, int ranks, double z)
 {
     double x0 = 1, y0 = 0, over;
 
@@ -81,6 +82,15 @@ double lk_config_kappa(const struct lk_cluster *c, int ranks, double z)
     }
     over = ranks / fmax(x0, c->gpus_per_node);
     return over > 1 ? (1 + y0) * over - 1 : y0;
+}
+
+double lk_config_kappa(const struct lk_cluster *c, int ranks, double z)
+{
+    double kappa = measured_kappa(c, ranks, z), least = ranks / fmax(1, c->gpus_per_node) - 1;
+
+    if (least <= 0)
+        return kappa;
+    return fmax(least, (1 + kappa) * exp(lk_prior_value(LK_PRIOR_TURNS) * z) - 1);
 }
 
 static double known_or(const struct lk_quantity *q, double otherwise)

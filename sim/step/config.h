@@ -33,9 +33,9 @@ enum lk_status lk_config_nodes(const struct lk_cluster *cluster, struct lk_confi
 
 /*
  * Return the co-location of `ranks` on a node: linear between measured counts, 0 at one rank,
- * constant beyond the last. Ranks that outnumber the devices share them: r ranks on g devices take
- * r/g times as long. z: a standard normal number, which draws the measured ones in their intervals;
- * 0: the estimate.
+ * constant beyond the last. Ranks that outnumber the devices take turns on them: r ranks on g
+ * devices take at least r/g times as long, and how they take turns is known to LK_PRIOR_TURNS. z: a
+ * standard normal number, which draws the measured ones in their intervals; 0: the estimate.
  */
 double lk_config_kappa(const struct lk_cluster *c, int ranks, double z);
 

@@ -1,6 +1,7 @@
 /* How compute and collectives slow each other, and ranks each other: measured, assumed, drawn. */
 #include "base/array.h"
 #include "base/rng.h"
+#include "sim/calibration.h"
 #include "sim/prior.h"
 #include "sim/step/config.h"
 #include "sim/step/overlap.h"
@@ -94,8 +95,58 @@ START_TEST(a14_co_location_is_drawn_in_its_interval)
 }
 END_TEST
 
+/* Ranks that outnumber the processors take at least their share of them, whatever was measured, and
+ * how they take turns widens the draws. */
+START_TEST(a15_ranks_that_outnumber_processors_take_turns)
+{
+    static const double Z = 1.6448536269514722;
+    struct lk_cluster c;
+
+    lk_cluster_init(&c);
+    c.gpus_per_node = 2;
+    ck_assert_int_eq(lk_alloc(&c.kappa, 1, sizeof *c.kappa), LK_OK);
+    c.n_kappa = 1;
+    c.kappa[0] = (struct lk_cluster_kappa){.ranks = 4, .kappa = lk_quantity_none()};
+    ck_assert_int_eq(lk_quantity_set(&c.kappa[0].kappa, 0.6, 0.6, 0.6, 9, "test"), LK_OK);
+    ck_assert_double_eq_tol(lk_config_kappa(&c, 4, 0), 1, 1e-12);
+    ck_assert_double_eq_tol(lk_config_kappa(&c, 4, -Z), 1, 1e-12);
+    ck_assert_double_eq_tol(lk_config_kappa(&c, 4, Z),
+                            1.6 * exp(Z * lk_prior_value(LK_PRIOR_TURNS)) - 1, 1e-9);
+    ck_assert_double_eq_tol(lk_config_kappa(&c, 2, Z), 0.2, 1e-9);
+    lk_cluster_fini(&c);
+}
+END_TEST
+
+/* Of ranks that take turns the last one counts, and their spread is no law of the ranks. */
+START_TEST(a15_co_location_in_turns_is_that_of_the_last)
+{
+    enum { RANKS = 2, N = 6 };
+    double alone[RANKS * N], together[RANKS * N];
+    const struct lk_probe_colocation s = {
+        .ranks = RANKS, .warmup = 1, .n = N, .alone_s = alone, .together_s = together};
+    struct lk_cluster c[2];
+
+    for (int i = 0; i < RANKS * N; i++) {
+        alone[i] = 1;
+        together[i] = 1.5 + i % 2 * 0.5;
+    }
+    for (int turns = 0; turns < 2; turns++) {
+        lk_cluster_init(&c[turns]);
+        ck_assert_int_eq(lk_calibration_add_colocation(&s, RANKS, turns, &c[turns]), LK_OK);
+    }
+    ck_assert_double_eq_tol(c[0].kappa[0].kappa.value, 0.75, 1e-12);
+    ck_assert_double_eq_tol(c[1].kappa[0].kappa.value, 1, 1e-12);
+    ck_assert(lk_quantity_known(&c[0].rank_sd));
+    ck_assert(!lk_quantity_known(&c[1].rank_sd));
+    lk_cluster_fini(&c[0]);
+    lk_cluster_fini(&c[1]);
+}
+END_TEST
+
 SUITE(overlap, c)
 {
+    tcase_add_test(c, a15_ranks_that_outnumber_processors_take_turns);
+    tcase_add_test(c, a15_co_location_in_turns_is_that_of_the_last);
     tcase_add_test(c, a14_co_location_is_drawn_in_its_interval);
     tcase_add_loop_test(c, a12_what_was_not_measured_is_assumed_and_drawn, 0, 4);
     tcase_add_test(c, a12_what_was_measured_is_drawn_in_its_interval);
