@@ -15,13 +15,15 @@
  * current batch; a new run's 50 steps are their mean. The anchor is treated alike, so most of these
  * errors cancel. tests/sim/test_grid_model.c compares it with simulation (tests/rigs/simulated.h).
  *
- * Divisions: shapes / compute / stragglers / one configuration / anchors / points / interface.
+ * Divisions: one configuration / anchors / points / interface.
  */
 #include "sim/forecast/grid_model.h"
 
 #include "base/array.h"
 #include "sim/forecast/bound.h"
+#include "sim/forecast/grid_parts.h"
 #include "sim/forecast/predictor.h"
+#include "sim/step/bucket_cost.h"
 #include "sim/step/closed_form.h"
 #include "sim/step/straggler_max.h"
 
@@ -50,190 +52,33 @@ struct anchor {
     double factor, *factors; /* of the estimate; of each draw */
 };
 
-/* The part of a configuration's forecast that ranks, caps and scheme give, whatever the batch. */
-struct shape {
-    struct lk_config key;
-    enum lk_status status; /* not LK_OK: it cannot be made, as for the parts below */
-    struct lk_config_model model;
-    double *cost; /* of each draw, links included, over the estimate's */
-    double link;  /* what the slowest link multiplies the estimate's cost by */
-};
-
-/* The part that the local batch gives. */
-struct compute {
-    int local_batch;
-    enum lk_status status;
-    struct lk_config_model model; /* of one rank */
-    double *factors;              /* of each draw, over the estimate's */
-};
-
-/* The slowest of one shape's ranks, or of many shapes': most differ in their collectives alone. */
-struct straggler {
-    struct lk_step_model of; /* ranks, nodes, law and known stragglers; borrows from a shape's */
-    int micro_batches;
-    struct lk_straggler_max slowest;
-    double *effect; /* of each draw */
-};
-
-/* Parts and anchors, each computed once. They are named by an index: they move when another is
- * made. */
 struct lk_grid_model {
     struct lk_predictor *p; /* borrowed */
     size_t n_draws;
     struct lk_draw *draws;
-    /* For each draw, the new run's step over the mean of all runs; the probability of a faster
-     * slowest rank, slowest link and slowest link apart. */
-    double *fresh, *rank_share, *link_share, *link_apart;
-    double *z_gamma, *z_delta, *z_kappa; /* standard normal: of the overlap, of co-location */
-    struct shape *shapes;
-    size_t n_shapes, shapes_capacity;
-    struct compute *computes;
-    size_t n_computes, computes_capacity;
-    struct straggler *stragglers;
-    size_t n_stragglers, stragglers_capacity;
+    double *fresh; /* for each draw, the new run's step over the mean of all runs */
+    /* Standard normal: of the overlap, of co-location, of a bucket's cost. */
+    double *z_gamma, *z_delta, *z_kappa, *z_bucket;
+    struct lk_grid_parts parts;
     struct anchor *anchors;
     size_t n_anchors, anchors_capacity;
     struct lk_step_coll *colls; /* scratch */
     size_t colls_capacity;
 };
 
-/* ---- Shapes ---- */
-
-static struct lk_config shape_key(const struct lk_grid_model *m, const struct lk_config *c)
-{
-    struct lk_config key = *c;
-
-    key.local_batch = lk_config_current(m->p->job).local_batch;
-    key.accumulation = c->accumulation > 1 ? 2 : 1;
-    return key;
-}
-
-/* Set the shape's cost in every draw to that one collective's, over the estimate's. */
-static enum lk_status set_cost(struct lk_grid_model *m, struct shape *s)
-{
-    struct lk_config_model *model = &s->model;
-    const struct lk_volume_coll *v;
-    size_t n = model->step.n_colls, at = 0, k = lk_config_model_middle(model);
-    struct lk_cost one, estimate;
-    enum lk_algo algo;
-
-    for (size_t i = 0; i < m->n_draws; i++)
-        s->cost[i] = 1;
-    if (!n || !(model->colls[k].cost_s > 0))
-        return LK_OK;
-    while (model->order[at] != k)
-        at++;
-    v = &model->volume.colls[k];
-    algo = v->step.coll == LK_ALL_REDUCE ? model->algo : LK_ALGO_AUTO;
-    LK_PASS(lk_cost_eval(m->p->cost, v->step.coll, algo, v->ranks, v->nodes, &model->bytes[at], 1,
-                         &estimate));
-    for (size_t i = 0; i < m->n_draws && estimate.seconds > 0; i++) {
-        LK_PASS(lk_cost_eval(m->p->draws[i], v->step.coll, algo, v->ranks, v->nodes,
-                             &model->bytes[at], 1, &one));
-        s->cost[i] = one.seconds / estimate.seconds;
-    }
-    return LK_OK;
-}
-
-/* Fail as the first attempt to make a configuration's model did, with its text. */
-static enum lk_status refuse_again(const struct lk_grid_model *m, const struct lk_config *c)
-{
-    struct lk_config_model model;
-    enum lk_status st =
-        lk_config_model_init(&model, m->p->job, m->p->cluster, m->p->cost, &m->p->slow, c);
-
-    if (st == LK_OK)
-        lk_config_model_fini(&model);
-    return st == LK_OK ? lk_fail(LK_EEVIDENCE, "a collective has no cost in some draw") : st;
-}
-
-static enum lk_status shape_of(struct lk_grid_model *m, const struct lk_config *c, size_t *out)
-{
-    struct shape s = {.key = shape_key(m, c)};
-
-    /* Neighbours in a grid share their shape more often than not: the latest first. */
-    for (size_t i = m->n_shapes; i-- > 0;)
-        if (lk_config_equal(&m->shapes[i].key, &s.key)) {
-            *out = i;
-            return m->shapes[i].status == LK_OK ? LK_OK : refuse_again(m, &s.key);
-        }
-    LK_PASS(lk_array_grow(&m->shapes, &m->shapes_capacity, m->n_shapes + 1, sizeof *m->shapes));
-    LK_PASS(lk_alloc(&s.cost, m->n_draws, sizeof *s.cost));
-    s.status =
-        lk_config_model_init(&s.model, m->p->job, m->p->cluster, m->p->cost, &m->p->slow, &s.key);
-    if (s.status == LK_OK)
-        s.status = set_cost(m, &s);
-    if (s.status == LK_OK)
-        s.link = lk_straggler_max_link_mean(&s.model.step);
-    for (size_t i = 0; s.status == LK_OK && i < m->n_draws; i++)
-        s.cost[i] *= lk_straggler_max_link(&s.model.step, m->link_share[i], m->link_apart[i]);
-    *out = m->n_shapes;
-    m->shapes[m->n_shapes++] = s;
-    return s.status;
-}
-
-/* ---- Compute ---- */
-
-static enum lk_status compute_of(struct lk_grid_model *m, int local_batch, size_t *out)
-{
-    struct compute c = {.local_batch = local_batch};
-    struct lk_config alone = lk_config_current(m->p->job);
-
-    for (size_t i = 0; i < m->n_computes; i++)
-        if (m->computes[i].local_batch == local_batch) {
-            *out = i;
-            alone.local_batch = local_batch;
-            return m->computes[i].status == LK_OK ? LK_OK : refuse_again(m, &alone);
-        }
-    alone.local_batch = local_batch;
-    LK_PASS(
-        lk_array_grow(&m->computes, &m->computes_capacity, m->n_computes + 1, sizeof *m->computes));
-    LK_PASS(lk_alloc(&c.factors, m->n_draws, sizeof *c.factors));
-    c.status =
-        lk_config_model_init(&c.model, m->p->job, m->p->cluster, m->p->cost, &m->p->slow, &alone);
-    for (size_t i = 0; i < m->n_draws; i++)
-        c.factors[i] = exp(c.model.compute_sd * m->draws[i].compute);
-    *out = m->n_computes;
-    m->computes[m->n_computes++] = c;
-    return c.status;
-}
-
-/* ---- Stragglers ---- */
-
-static enum lk_status straggler_of(struct lk_grid_model *m, const struct lk_step_model *of,
-                                   int micro_batches, size_t *out)
-{
-    struct straggler s = {.of = *of, .micro_batches = micro_batches};
-
-    for (size_t i = m->n_stragglers; i-- > 0;)
-        if (m->stragglers[i].micro_batches == micro_batches &&
-            lk_straggler_max_alike(&m->stragglers[i].of, of)) {
-            *out = i;
-            return LK_OK;
-        }
-    LK_PASS(lk_array_grow(&m->stragglers, &m->stragglers_capacity, m->n_stragglers + 1,
-                          sizeof *m->stragglers));
-    LK_PASS(lk_straggler_max_init(&s.slowest, &s.of, micro_batches));
-    LK_PASS(lk_alloc(&s.effect, m->n_draws, sizeof *s.effect));
-    for (size_t i = 0; i < m->n_draws; i++)
-        s.effect[i] = lk_straggler_max_quantile(&s.slowest, m->rank_share[i]);
-    *out = m->n_stragglers;
-    m->stragglers[m->n_stragglers++] = s;
-    return LK_OK;
-}
-
 /* ---- One configuration ---- */
 
 struct one {
-    const struct shape *shape;
-    const struct compute *compute;
-    const struct straggler *straggler;
-    struct lk_step_model step;      /* one rank, the slowest */
-    double slowest;                 /* its compute over a rank's mean */
-    double at[FACTORS], fixed_s;    /* the step at each factor; optimizer and gap */
-    double gamma_s, delta_s;        /* by how much more gamma and delta lengthen it */
-    double estimate_s;              /* the step with the slowest link's cost */
-    double losses_s[LK_LOSS_COUNT]; /* at factor 1 */
+    const struct lk_grid_shape *shape;
+    const struct lk_grid_compute *compute;
+    const struct lk_grid_straggler *straggler;
+    struct lk_step_model step;             /* one rank, the slowest */
+    double slowest;                        /* its compute over a rank's mean */
+    double at[FACTORS], fixed_s;           /* the step at each factor; optimizer and gap */
+    double charged_s;                      /* of its compute: by buckets beyond the job's own */
+    double gamma_s, delta_s, per_bucket_s; /* by how much more of each lengthens it */
+    double estimate_s;                     /* the step with the slowest link's cost */
+    double losses_s[LK_LOSS_COUNT];        /* at factor 1 */
 };
 
 static void set_step(struct one *o, const struct lk_config *c)
@@ -264,7 +109,8 @@ static void set_losses(struct one *o, const struct lk_config *c, const struct lk
     double own_s = compute_s * o->straggler->slowest.average;
 
     memcpy(o->losses_s, r->losses_s, sizeof o->losses_s);
-    o->losses_s[LK_LOSS_IDEAL] -= slow_s;
+    o->losses_s[LK_LOSS_IDEAL] -= slow_s + o->charged_s;
+    o->losses_s[LK_LOSS_OVERLAP] += o->charged_s;
     o->losses_s[LK_LOSS_SLOW_RANK] += own_s;
     o->losses_s[LK_LOSS_STRAGGLER] += slow_s - own_s;
 }
@@ -289,73 +135,96 @@ static bool meets_once(const struct lk_step_model *m)
     return true;
 }
 
-/* Set by how much more gamma and delta lengthen the step: over one more tenth of each. */
-static enum lk_status set_slopes(struct lk_grid_model *m, const struct lk_sim_request *q,
-                                 struct one *o)
+/* Charge the compute of a step, whose backward is that of the job's own buckets, for its buckets.
+ */
+static double charge(struct lk_grid_model *m, const struct lk_grid_shape *shape, double cost_s,
+                     struct lk_step_model *step)
 {
-    static const double MORE = 0.1;
+    return lk_bucket_cost_charge(step, shape->model.plain, m->colls, shape->model.own_buckets,
+                                 cost_s);
+}
+
+/* Set by how much more gamma, delta and a bucket's cost lengthen the step: over one more tenth of
+ * the first two, 20 us more of the third. bare: the step before it was charged for buckets. */
+static enum lk_status set_slopes(struct lk_grid_model *m, const struct lk_sim_request *q,
+                                 const struct lk_step_model *bare, struct one *o)
+{
+    static const double more[] = {0.1, 0.1, 20e-6};
     const struct lk_step_model as_is = o->step;
-    double *slopes[] = {&o->gamma_s, &o->delta_s}, *of[] = {&o->step.gamma_wire, &o->step.delta};
+    double *slopes[] = {&o->gamma_s, &o->delta_s, &o->per_bucket_s};
+    bool others =
+        lk_bucket_count(o->shape->model.plain, o->step.n_colls) != o->shape->model.own_buckets;
 
     for (size_t k = 0; k < o->step.n_colls; k++)
         m->colls[k].cost_s = o->shape->model.colls[k].cost_s;
-    for (size_t i = 0; i < LK_COUNT(of) && o->step.n_colls; i++) {
+    for (size_t i = 0; i < (others ? 3 : 2) && o->step.n_colls; i++) {
         struct lk_sim_result r;
 
-        *of[i] += MORE;
+        o->step.gamma_wire += i == 0 ? more[0] : 0;
+        o->step.delta += i == 1 ? more[1] : 0;
+        if (i == 2) {
+            o->step = *bare;
+            charge(m, o->shape, m->p->bucket.s + more[2], &o->step);
+        }
         LK_PASS(lk_closed_form_run(&o->step, q, &r));
-        *slopes[i] = fmax(0, r.mean_s - at_factor(o, 1)) / MORE;
+        *slopes[i] = (r.mean_s - at_factor(o, 1)) / more[i];
         lk_sim_result_fini(&r);
         o->step = as_is;
     }
+    o->gamma_s = fmax(0, o->gamma_s);
+    o->delta_s = fmax(0, o->delta_s);
     return LK_OK;
 }
 
 static enum lk_status one_init(struct lk_grid_model *m, const struct lk_config *c, struct one *o)
 {
     struct lk_sim_request q = {.seed = 1};
+    struct lk_step_model bare;
+    const struct lk_step_model *of;
     size_t shape, compute, straggler, n;
 
-    LK_PASS(shape_of(m, c, &shape));
-    LK_PASS(compute_of(m, c->local_batch, &compute));
-    LK_PASS(straggler_of(m, &m->shapes[shape].model.step,
-                         meets_once(&m->shapes[shape].model.step) ? c->accumulation : 1,
-                         &straggler));
-    *o = (struct one){.shape = &m->shapes[shape],
-                      .compute = &m->computes[compute],
-                      .straggler = &m->stragglers[straggler]};
+    LK_PASS(lk_grid_shape_of(&m->parts, c, &shape));
+    LK_PASS(lk_grid_compute_of(&m->parts, c->local_batch, &compute));
+    of = &m->parts.shapes[shape].model.step;
+    LK_PASS(lk_grid_straggler_of(&m->parts, of, meets_once(of) ? c->accumulation : 1, &straggler));
+    *o = (struct one){.shape = &m->parts.shapes[shape],
+                      .compute = &m->parts.computes[compute],
+                      .straggler = &m->parts.stragglers[straggler]};
     o->slowest = fmax(FASTEST, 1 + o->straggler->slowest.mean);
     set_step(o, c);
     n = o->step.n_colls;
     LK_PASS(lk_array_grow(&m->colls, &m->colls_capacity, n, sizeof *m->colls));
     o->step.colls = m->colls;
+    if (n)
+        memcpy(m->colls, o->shape->model.colls, n * sizeof *m->colls);
+    bare = o->step;
+    o->charged_s = charge(m, o->shape, m->p->bucket.s, &o->step);
     q.steps = o->step.load_s > 0 ? STEPS_LOADER : STEPS;
     for (int i = 0; i < FACTORS; i++) {
         struct lk_sim_result r;
 
-        for (size_t k = 0; k < n; k++) {
-            m->colls[k] = o->shape->model.colls[k];
-            m->colls[k].cost_s *= factors[i];
-        }
+        for (size_t k = 0; k < n; k++)
+            m->colls[k].cost_s = o->shape->model.colls[k].cost_s * factors[i];
         LK_PASS(lk_closed_form_run(&o->step, &q, &r));
         o->at[i] = r.mean_s;
         if (factors[i] == 1)
             set_losses(o, c, &r);
         lk_sim_result_fini(&r);
     }
-    LK_PASS(set_slopes(m, &q, o));
+    LK_PASS(set_slopes(m, &q, &bare, o));
     o->estimate_s = at_factor(o, o->shape->link);
     o->losses_s[LK_LOSS_WIRE] += o->estimate_s - at_factor(o, 1);
     return LK_OK;
 }
 
-/* Return what the slowdown of the overlap in a draw adds to the estimate's. */
+/* Return what the overlap's slowdown and the buckets' cost in a draw add to the estimate's. */
 static double overlap_of(const struct lk_grid_model *m, const struct one *o, size_t i)
 {
     const struct lk_step_model *s = &o->shape->model.step;
     struct lk_overlap d = lk_overlap_draw(m->p->cluster, s->nodes, m->z_gamma[i], m->z_delta[i]);
 
-    return o->gamma_s * (d.gamma_wire - s->gamma_wire) + o->delta_s * (d.delta - s->delta);
+    return o->gamma_s * (d.gamma_wire - s->gamma_wire) + o->delta_s * (d.delta - s->delta) +
+           o->per_bucket_s * (lk_bucket_cost_draw(&m->p->bucket, m->z_bucket[i]) - m->p->bucket.s);
 }
 
 /* Return what co-location in a draw multiplies the estimate's compute by. */
@@ -491,9 +360,10 @@ static void draw_all(const struct lk_grid_model *m, const struct one *o, const s
 
 /* Sets the bound of the configuration's step (sim/forecast/bound.h). Measured compute may be as
  * short as the low end of its interval, given compute is as given. */
-static enum lk_status set_bound(const struct lk_grid_model *m, const struct one *o,
+static enum lk_status set_bound(struct lk_grid_model *m, const struct one *o,
                                 struct lk_prediction *p)
 {
+    static const double MOST = 3; /* times the mean, of a half-normal number: 98 % are below */
     const struct lk_config_model *shape = &o->shape->model, *of_batch = &o->compute->model;
     double sd = hypot(of_batch->compute_sd, m->p->job->n_runs ? m->p->runs.sd : 0);
     struct lk_step_model s = o->step;
@@ -504,6 +374,10 @@ static enum lk_status set_bound(const struct lk_grid_model *m, const struct one 
     s.node_slowness = shape->step.node_slowness;
     s.forward_s = of_batch->step.forward_s * shape->async_slowdown;
     s.backward_s = of_batch->step.backward_s * shape->async_slowdown;
+    charge(m, o->shape,
+           lk_bucket_count(shape->plain, s.n_colls) < shape->own_buckets ? MOST * m->p->bucket.s
+                                                                         : 0,
+           &s);
     return lk_step_bound(shape, &s, m->p->cluster, exp(-LOW_END * sd), &p->bound_s);
 }
 
@@ -526,14 +400,15 @@ enum lk_status lk_grid_model_at(struct lk_grid_model *m, struct lk_prediction *p
     return set_bound(m, &o, p);
 }
 
-enum lk_status lk_grid_model_step(struct lk_grid_model *m, const struct lk_config *c,
+enum lk_status lk_grid_model_step(struct lk_grid_model *m, const struct lk_config *c, bool anchored,
                                   double *out_step_s)
 {
-    const struct anchor *a;
+    const struct anchor *a = NULL;
     struct one o;
     int costless;
 
-    LK_PASS(anchor_of(m, c, &a, &costless));
+    if (anchored)
+        LK_PASS(anchor_of(m, c, &a, &costless));
     LK_PASS(one_init(m, c, &o));
     *out_step_s = o.estimate_s * (a ? a->factor : 1);
     return LK_OK;
@@ -544,28 +419,32 @@ enum lk_status lk_grid_model_create(struct lk_predictor *p, struct lk_grid_model
     enum lk_status st = LK_OK;
     struct lk_grid_model *m = NULL;
     size_t n = (size_t)p->options.draws;
+    struct lk_grid_evidence of;
+    double *z_compute;
 
     LK_TRY(lk_alloc(&m, 1, sizeof *m));
     *m = (struct lk_grid_model){.p = p, .n_draws = n};
     LK_TRY(lk_alloc(&m->draws, n, sizeof *m->draws));
-    LK_TRY(lk_alloc(&m->fresh, 7 * n, sizeof *m->fresh));
-    m->rank_share = m->fresh + n;
-    m->link_share = m->fresh + 2 * n;
-    m->link_apart = m->fresh + 3 * n;
-    m->z_gamma = m->fresh + 4 * n;
-    m->z_delta = m->fresh + 5 * n;
-    m->z_kappa = m->fresh + 6 * n;
-    lk_rng_normals(p->options.seed, lk_rng_stream("grid_model.overlap", 0), 0, m->z_gamma, 3 * n);
+    LK_TRY(lk_alloc(&m->fresh, 6 * n, sizeof *m->fresh));
+    m->z_gamma = m->fresh + n;
+    m->z_delta = m->fresh + 2 * n;
+    m->z_kappa = m->fresh + 3 * n;
+    m->z_bucket = m->fresh + 4 * n;
+    z_compute = m->fresh + 5 * n;
+    lk_rng_normals(p->options.seed, lk_rng_stream("grid_model.overlap", 0), 0, m->z_gamma, 4 * n);
     for (size_t i = 0; i < n; i++) {
-        struct lk_rng ranks = lk_rng_init(p->options.seed, lk_rng_stream("sweep.extreme", i));
-        struct lk_rng links = lk_rng_init(p->options.seed, lk_rng_stream("sweep.link", i));
-
         m->draws[i] = lk_predictor_draw(p, i);
         m->fresh[i] = exp(m->draws[i].run_sd * m->draws[i].z_new_run);
-        m->rank_share[i] = fmax(lk_rng_uniform(&ranks), 1e-12);
-        m->link_share[i] = fmax(lk_rng_uniform(&links), 1e-12);
-        m->link_apart[i] = fmax(lk_rng_uniform(&links), 1e-12);
+        z_compute[i] = m->draws[i].compute;
     }
+    of = (struct lk_grid_evidence){.job = p->job,
+                                   .cluster = p->cluster,
+                                   .slow = &p->slow,
+                                   .cost = p->cost,
+                                   .draws = p->draws,
+                                   .z_compute = z_compute,
+                                   .seed = p->options.seed};
+    LK_TRY(lk_grid_parts_init(&m->parts, &of, n));
     *out = m;
     m = NULL;
 out:
@@ -577,23 +456,11 @@ void lk_grid_model_destroy(struct lk_grid_model *m)
 {
     if (!m)
         return;
-    for (size_t i = 0; i < m->n_shapes; i++) {
-        lk_config_model_fini(&m->shapes[i].model);
-        free(m->shapes[i].cost);
-    }
-    for (size_t i = 0; i < m->n_computes; i++) {
-        lk_config_model_fini(&m->computes[i].model);
-        free(m->computes[i].factors);
-    }
-    for (size_t i = 0; i < m->n_stragglers; i++)
-        free(m->stragglers[i].effect);
+    lk_grid_parts_fini(&m->parts);
     for (size_t i = 0; i < m->n_anchors; i++)
         free(m->anchors[i].factors);
     free(m->draws);
     free(m->fresh);
-    free(m->shapes);
-    free(m->computes);
-    free(m->stragglers);
     free(m->anchors);
     free(m->colls);
     free(m);

@@ -1,0 +1,172 @@
+#include "sim/forecast/grid_parts.h"
+
+#include "base/array.h"
+#include "base/rng.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- Shapes ---- */
+
+static struct lk_config shape_key(const struct lk_grid_parts *g, const struct lk_config *c)
+{
+    struct lk_config key = *c;
+
+    key.local_batch = lk_config_current(g->of.job).local_batch;
+    key.accumulation = c->accumulation > 1 ? 2 : 1;
+    return key;
+}
+
+/* Set the shape's cost in every draw to that one collective's, over the estimate's. */
+static enum lk_status set_cost(struct lk_grid_parts *g, struct lk_grid_shape *s)
+{
+    struct lk_config_model *model = &s->model;
+    const struct lk_volume_coll *v;
+    size_t n = model->step.n_colls, at = 0, k = lk_config_model_middle(model);
+    struct lk_cost one, estimate;
+    enum lk_algo algo;
+
+    for (size_t i = 0; i < g->n_draws; i++)
+        s->cost[i] = 1;
+    if (!n || !(model->colls[k].cost_s > 0))
+        return LK_OK;
+    while (model->order[at] != k)
+        at++;
+    v = &model->volume.colls[k];
+    algo = v->step.coll == LK_ALL_REDUCE ? model->algo : LK_ALGO_AUTO;
+    LK_PASS(lk_cost_eval(g->of.cost, v->step.coll, algo, v->ranks, v->nodes, &model->bytes[at], 1,
+                         &estimate));
+    for (size_t i = 0; i < g->n_draws && estimate.seconds > 0; i++) {
+        LK_PASS(lk_cost_eval(g->of.draws[i], v->step.coll, algo, v->ranks, v->nodes,
+                             &model->bytes[at], 1, &one));
+        s->cost[i] = one.seconds / estimate.seconds;
+    }
+    return LK_OK;
+}
+
+/* Fail as the first attempt to make a configuration's model did, with its text. */
+static enum lk_status refuse_again(const struct lk_grid_parts *g, const struct lk_config *c)
+{
+    struct lk_config_model model;
+    enum lk_status st =
+        lk_config_model_init(&model, g->of.job, g->of.cluster, g->of.cost, g->of.slow, c);
+
+    if (st == LK_OK)
+        lk_config_model_fini(&model);
+    return st == LK_OK ? lk_fail(LK_EEVIDENCE, "a collective has no cost in some draw") : st;
+}
+
+enum lk_status lk_grid_shape_of(struct lk_grid_parts *g, const struct lk_config *c, size_t *out)
+{
+    struct lk_grid_shape s = {.key = shape_key(g, c)};
+
+    /* Neighbours in a grid share their shape more often than not: the latest first. */
+    for (size_t i = g->n_shapes; i-- > 0;)
+        if (lk_config_equal(&g->shapes[i].key, &s.key)) {
+            *out = i;
+            return g->shapes[i].status == LK_OK ? LK_OK : refuse_again(g, &s.key);
+        }
+    LK_PASS(lk_array_grow(&g->shapes, &g->shapes_capacity, g->n_shapes + 1, sizeof *g->shapes));
+    LK_PASS(lk_alloc(&s.cost, g->n_draws, sizeof *s.cost));
+    s.status =
+        lk_config_model_init(&s.model, g->of.job, g->of.cluster, g->of.cost, g->of.slow, &s.key);
+    if (s.status == LK_OK)
+        s.status = set_cost(g, &s);
+    if (s.status == LK_OK)
+        s.link = lk_straggler_max_link_mean(&s.model.step);
+    for (size_t i = 0; s.status == LK_OK && i < g->n_draws; i++)
+        s.cost[i] *= lk_straggler_max_link(&s.model.step, g->link_share[i], g->link_apart[i]);
+    *out = g->n_shapes;
+    g->shapes[g->n_shapes++] = s;
+    return s.status;
+}
+
+/* ---- Compute ---- */
+
+enum lk_status lk_grid_compute_of(struct lk_grid_parts *g, int local_batch, size_t *out)
+{
+    struct lk_grid_compute c = {.local_batch = local_batch};
+    struct lk_config alone = lk_config_current(g->of.job);
+
+    for (size_t i = 0; i < g->n_computes; i++)
+        if (g->computes[i].local_batch == local_batch) {
+            *out = i;
+            alone.local_batch = local_batch;
+            return g->computes[i].status == LK_OK ? LK_OK : refuse_again(g, &alone);
+        }
+    alone.local_batch = local_batch;
+    LK_PASS(
+        lk_array_grow(&g->computes, &g->computes_capacity, g->n_computes + 1, sizeof *g->computes));
+    LK_PASS(lk_alloc(&c.factors, g->n_draws, sizeof *c.factors));
+    c.status =
+        lk_config_model_init(&c.model, g->of.job, g->of.cluster, g->of.cost, g->of.slow, &alone);
+    for (size_t i = 0; i < g->n_draws; i++)
+        c.factors[i] = exp(c.model.compute_sd * g->of.z_compute[i]);
+    *out = g->n_computes;
+    g->computes[g->n_computes++] = c;
+    return c.status;
+}
+
+/* ---- Stragglers ---- */
+
+enum lk_status lk_grid_straggler_of(struct lk_grid_parts *g, const struct lk_step_model *of,
+                                    int micro_batches, size_t *out)
+{
+    struct lk_grid_straggler s = {.of = *of, .micro_batches = micro_batches};
+
+    for (size_t i = g->n_stragglers; i-- > 0;)
+        if (g->stragglers[i].micro_batches == micro_batches &&
+            lk_straggler_max_alike(&g->stragglers[i].of, of)) {
+            *out = i;
+            return LK_OK;
+        }
+    LK_PASS(lk_array_grow(&g->stragglers, &g->stragglers_capacity, g->n_stragglers + 1,
+                          sizeof *g->stragglers));
+    LK_PASS(lk_straggler_max_init(&s.slowest, &s.of, micro_batches));
+    LK_PASS(lk_alloc(&s.effect, g->n_draws, sizeof *s.effect));
+    for (size_t i = 0; i < g->n_draws; i++)
+        s.effect[i] = lk_straggler_max_quantile(&s.slowest, g->rank_share[i]);
+    *out = g->n_stragglers;
+    g->stragglers[g->n_stragglers++] = s;
+    return LK_OK;
+}
+
+/* ---- The whole ---- */
+
+enum lk_status lk_grid_parts_init(struct lk_grid_parts *g, const struct lk_grid_evidence *of,
+                                  size_t n)
+{
+    *g = (struct lk_grid_parts){.of = *of, .n_draws = n};
+    LK_PASS(lk_alloc(&g->rank_share, 3 * n, sizeof *g->rank_share));
+    g->link_share = g->rank_share + n;
+    g->link_apart = g->rank_share + 2 * n;
+    for (size_t i = 0; i < n; i++) {
+        struct lk_rng ranks = lk_rng_init(of->seed, lk_rng_stream("sweep.extreme", i));
+        struct lk_rng links = lk_rng_init(of->seed, lk_rng_stream("sweep.link", i));
+
+        g->rank_share[i] = fmax(lk_rng_uniform(&ranks), 1e-12);
+        g->link_share[i] = fmax(lk_rng_uniform(&links), 1e-12);
+        g->link_apart[i] = fmax(lk_rng_uniform(&links), 1e-12);
+    }
+    return LK_OK;
+}
+
+void lk_grid_parts_fini(struct lk_grid_parts *g)
+{
+    for (size_t i = 0; i < g->n_shapes; i++) {
+        lk_config_model_fini(&g->shapes[i].model);
+        free(g->shapes[i].cost);
+    }
+    for (size_t i = 0; i < g->n_computes; i++) {
+        lk_config_model_fini(&g->computes[i].model);
+        free(g->computes[i].factors);
+    }
+    for (size_t i = 0; i < g->n_stragglers; i++)
+        free(g->stragglers[i].effect);
+    free(g->rank_share);
+    free(g->shapes);
+    free(g->computes);
+    free(g->stragglers);
+    *g = (struct lk_grid_parts){0};
+}

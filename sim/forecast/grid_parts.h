@@ -1,0 +1,84 @@
+/*
+ * The parts that the configurations of a grid share, each computed once: the network's shape, the
+ * compute of a local batch, the slowest rank. sim/forecast/grid_model.h puts them together.
+ */
+#ifndef LK_SIM_FORECAST_GRID_PARTS_H
+#define LK_SIM_FORECAST_GRID_PARTS_H
+
+#include "base/cluster.h"
+#include "base/config.h"
+#include "base/job.h"
+#include "base/status.h"
+#include "sim/collective/coll_cost.h"
+#include "sim/step/config.h"
+#include "sim/step/straggler_max.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* The part of a configuration's forecast that ranks, caps and scheme give, whatever the batch. */
+struct lk_grid_shape {
+    struct lk_config key;
+    enum lk_status status; /* not LK_OK: it cannot be made, as for the parts below */
+    struct lk_config_model model;
+    double *cost; /* of each draw, links included, over the estimate's */
+    double link;  /* what the slowest link multiplies the estimate's cost by */
+};
+
+/* The part that the local batch gives. */
+struct lk_grid_compute {
+    int local_batch;
+    enum lk_status status;
+    struct lk_config_model model; /* of one rank */
+    double *factors;              /* of each draw, over the estimate's */
+};
+
+/* The slowest of one shape's ranks, or of many shapes': most differ in their collectives alone. */
+struct lk_grid_straggler {
+    struct lk_step_model of; /* ranks, nodes, law and known stragglers; borrows from a shape's */
+    int micro_batches;
+    struct lk_straggler_max slowest;
+    double *effect; /* of each draw */
+};
+
+/* What the parts are made of, all borrowed. */
+struct lk_grid_evidence {
+    const struct lk_job *job;
+    const struct lk_cluster *cluster;
+    const struct lk_known_stragglers *slow;
+    const struct lk_cost_model *cost;   /* the estimates */
+    struct lk_cost_model *const *draws; /* one for each draw */
+    const double *z_compute;            /* for each draw, the deviation of the compute in sd */
+    uint64_t seed;
+};
+
+/* A part is named by its index: it moves when another is made. */
+struct lk_grid_parts {
+    struct lk_grid_evidence of;
+    size_t n_draws;
+    /* For each draw, the probability of a faster slowest rank, slowest link and slowest link apart.
+     */
+    double *rank_share, *link_share, *link_apart;
+    struct lk_grid_shape *shapes;
+    size_t n_shapes, shapes_capacity;
+    struct lk_grid_compute *computes;
+    size_t n_computes, computes_capacity;
+    struct lk_grid_straggler *stragglers;
+    size_t n_stragglers, stragglers_capacity;
+};
+
+enum lk_status lk_grid_parts_init(struct lk_grid_parts *g, const struct lk_grid_evidence *of,
+                                  size_t n_draws);
+void lk_grid_parts_fini(struct lk_grid_parts *g); /* zeroes it; safe on a zeroed one */
+
+/*
+ * Find or make a part. LK_EEVIDENCE or LK_EUSAGE: it cannot be made, and the same text is given
+ * each time.
+ */
+enum lk_status lk_grid_shape_of(struct lk_grid_parts *g, const struct lk_config *c, size_t *out);
+enum lk_status lk_grid_compute_of(struct lk_grid_parts *g, int local_batch, size_t *out);
+/* of: ranks, nodes, law and known stragglers of a shape's step. */
+enum lk_status lk_grid_straggler_of(struct lk_grid_parts *g, const struct lk_step_model *of,
+                                    int micro_batches, size_t *out);
+
+#endif
