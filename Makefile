@@ -133,7 +133,7 @@ $(BUILD)/tests/fuzz/%.o: LK_CFLAGS += -DLLVMFuzzerTestOneInput=$(notdir $(basena
 endif
 $(BUILD)/tests/%.o: LK_CFLAGS += -I$(BUILD) -DLK_BUILD_DIR='"$(BUILD)"'
 
-$(BUILD)/test_lockstep: $(TEST_OBJ) $(BUILD)/libbench.a $(LIBS) $(BUILD)/lockstep $(BUILD)/bench/overhead $(BUILD)/probe.mk
+$(BUILD)/test_lockstep: $(TEST_OBJ) $(BUILD)/libbench.a $(LIBS) $(BUILD)/lockstep $(BUILD)/bench/overhead $(BUILD)/bench/accuracy_scaling $(BUILD)/probe.mk
 	@echo "  LINK  $@"
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(TEST_OBJ) -Wl,--start-group $(BUILD)/libbench.a $(LIBS) -Wl,--end-group $(PROBE_CHECK_LIBS) $(LK_LIBS)
 

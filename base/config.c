@@ -54,6 +54,14 @@ enum lk_status lk_config_split_global(int64_t global, struct lk_config *c)
     return LK_OK;
 }
 
+bool lk_config_splits(int64_t global, const struct lk_config *c, int local_batch)
+{
+    struct lk_config other = *c;
+
+    other.local_batch = local_batch;
+    return lk_config_split_global(global, &other) == LK_OK;
+}
+
 enum lk_status lk_config_fill_nodes(struct lk_config *c, int per_node, int most)
 {
     int nodes = (c->world_size - 1) / per_node + 1;

@@ -94,6 +94,8 @@ double lk_config_samples(const struct lk_config *c);
  * micro-batches. pre: the local batch is known.
  */
 enum lk_status lk_config_split_global(int64_t global, struct lk_config *c);
+/* Return true if it divides so for the configuration with another local batch. */
+bool lk_config_splits(int64_t global, const struct lk_config *c, int local_batch);
 /* Set the nodes to as few of per_node GPUs as hold the ranks, but no more than `most` (0: any
  * number), which then hold more ranks each. LK_EUSAGE: the ranks do not divide equally among them.
  */

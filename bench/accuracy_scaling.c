@@ -2,8 +2,9 @@
  * The forecast from a table of throughputs against published measurements (bench/data's
  * published_scaling.csv, or $LOCKSTEP_DATA's), with constants fitted to other sources only.
  *
- *     build/bench/accuracy_scaling [FILE.csv]     tables in Markdown; FILE.csv: every held-out
- * point build/bench/accuracy_scaling --fit          prints the values of LK_SCALING_LIST
+ *     build/bench/accuracy_scaling                    prints tables in Markdown
+ *     build/bench/accuracy_scaling --points NEW.csv   writes every held-out point, too
+ *     build/bench/accuracy_scaling --fit              prints the values of LK_SCALING_LIST
  *
  * Held out of each series (bench/lib/published_series.h): the largest count, from all smaller ones;
  * every count that is twice, four or eight times the second, from the first two; the largest of
@@ -20,6 +21,7 @@
 #include "bench/lib/scaling_fit.h"
 #include "sim/forecast/baseline.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -383,13 +385,8 @@ static enum lk_status print_details(const struct data *d)
     return LK_OK;
 }
 
-static enum lk_status write_csv(const char *path, const struct data *d)
+static void write_points(FILE *f, const struct data *d)
 {
-    FILE *f = fopen(path, "w");
-    int failed;
-
-    if (!f)
-        return lk_fail(LK_EIO, "%s: cannot be written", path);
     fprintf(f, "#kind,tier,source,series,from_gpus,gpus,nodes,measured,predicted,lo,hi");
     for (int i = 0; i < LK_BASELINE_COUNT; i++)
         fprintf(f, ",baseline_%d", i);
@@ -405,13 +402,11 @@ static enum lk_status write_csv(const char *path, const struct data *d)
             fprintf(f, ",%.6g", t->baseline[k]);
     }
     fprintf(f, "\n");
-    failed = ferror(f);
-    return fclose(f) || failed ? lk_fail(LK_EIO, "%s: write failed", path) : LK_OK;
 }
 
 /* ---- Main ---- */
 
-static enum lk_status evaluate(struct data *d, const struct lk_scaling_prior *all, const char *csv)
+static enum lk_status evaluate(struct data *d, const struct lk_scaling_prior *all, FILE *points)
 {
     const struct subset tier_a = {.kind = LARGEST, .tier = 'A'};
 
@@ -419,15 +414,15 @@ static enum lk_status evaluate(struct data *d, const struct lk_scaling_prior *al
     choose_constants(d);
     LK_PASS(print_baselines(d));
     LK_PASS(print_details(d));
-    if (csv)
-        LK_PASS(write_csv(csv, d));
+    if (points)
+        write_points(points, d);
     LK_PASS(predict_all(d, all, true));
     choose_constants(d);
     print_heading("constants of other repositories");
     return print_subset(d, "tier A", &tier_a);
 }
 
-static enum lk_status run(const char *word)
+static enum lk_status run(bool fit, FILE *points)
 {
     enum lk_status st = LK_OK;
     struct data d = {0};
@@ -440,12 +435,12 @@ static enum lk_status run(const char *word)
     LK_TRY(lk_alloc(&v, d.series.n, sizeof *v));
     weigh(&d, -1, v);
     LK_TRY(scaling_fit(v, d.series.n, &lk_scaling_default, ALL_ITERATIONS, &all));
-    if (word && !strcmp(word, "--fit")) {
+    if (fit) {
 #define PRINT(field, value, text) printf("X(%s, %.4g)\n", #field, all.field);
         LK_SCALING_LIST(PRINT)
 #undef PRINT
     } else {
-        LK_TRY(evaluate(&d, &all, word));
+        LK_TRY(evaluate(&d, &all, points));
     }
 out:
     free(v);
@@ -455,8 +450,21 @@ out:
 
 int main(int argc, char **argv)
 {
-    enum lk_status st = run(argc > 1 ? argv[1] : NULL);
+    bool fit = argc == 2 && !strcmp(argv[1], "--fit");
+    bool writes = argc == 3 && !strcmp(argv[1], "--points");
+    enum lk_status st = LK_OK;
+    FILE *points = NULL;
 
+    if (argc > 1 && !fit && !writes)
+        st = lk_fail(LK_EUSAGE, "usage: accuracy_scaling [--fit | --points NEW.csv]; it reads the "
+                                "table of $LOCKSTEP_DATA");
+    /* Never over a table of somebody's measurements. */
+    else if (writes && !(points = fopen(argv[2], "wx")))
+        st = lk_fail(LK_EIO, "%s: %s", argv[2], strerror(errno));
+    else
+        st = run(fit, points);
+    if (points && fclose(points) && st == LK_OK)
+        st = lk_fail(LK_EIO, "%s: write failed", argv[2]);
     if (st != LK_OK)
         fprintf(stderr, "bench/accuracy_scaling: %s\n", lk_error_text());
     return lk_status_exit_code(st);

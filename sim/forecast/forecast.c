@@ -31,6 +31,7 @@ struct forecast {
     size_t n_refused;              /* configurations left out, */
     char *refusal;                 /* why the first was, */
     enum lk_status refused;
+    char *no_reference; /* why an efficiency is not known; NULL: all are */
     struct lk_forecast *out;
 };
 
@@ -58,10 +59,16 @@ static void predictions_fini(struct predictions *p)
     free(p->v);
 }
 
-/* Leaves out a configuration that cannot be forecast; any other failure is one of all. */
+/* Returns true if the status refuses one configuration; any other failure is one of all. */
+static bool refuses(enum lk_status st)
+{
+    return st == LK_EUSAGE || st == LK_EEVIDENCE;
+}
+
+/* Leaves out a configuration that cannot be forecast. */
 static enum lk_status refuse(struct forecast *f, enum lk_status st)
 {
-    if (st != LK_EUSAGE && st != LK_EEVIDENCE)
+    if (!refuses(st))
         return st;
     if (f->n_refused++)
         return LK_OK;
@@ -101,16 +108,21 @@ static enum lk_status make_grid(struct forecast *f)
 
 /* ---- Reference and efficiency ---- */
 
-/* Returns the local batch of the reference in strong scaling: the largest that was asked for, which
- * counts that share the global batch may have to go below. */
-static int reference_batch(const struct forecast *f)
+/* Returns the local batch of the reference in strong scaling: the largest that was asked for and
+ * divides the global batch there, which counts that share it may have to go below; else the
+ * current one. */
+static int reference_batch(const struct forecast *f, const struct lk_config *reference)
 {
     const struct lk_predict_request *q = f->request;
-    int64_t most = q->n_local_batches ? 0 : f->evidence->current.local_batch;
+    int most = 0;
 
-    for (size_t i = 0; i < q->n_local_batches; i++)
-        most = q->local_batches[i] > most ? q->local_batches[i] : most;
-    return (int)most;
+    for (size_t i = 0; i < q->n_local_batches; i++) {
+        int batch = (int)q->local_batches[i];
+
+        if (batch > most && lk_config_splits(q->global_batch, reference, batch))
+            most = batch;
+    }
+    return most ? most : f->evidence->current.local_batch;
 }
 
 /* Finds the prediction that a configuration's efficiency refers to, or makes it; *out is NULL if
@@ -128,9 +140,8 @@ static enum lk_status reference_of(struct forecast *f, const struct lk_config *c
     if (!r.world_size)
         return LK_OK;
     if (f->request->global_batch > 0)
-        r.local_batch = reference_batch(f);
-    LK_TRY(lk_fail_context(lk_config_split_global(f->request->global_batch, &r),
-                           "the reference of the efficiency"));
+        r.local_batch = reference_batch(f, &r);
+    LK_TRY(lk_config_split_global(f->request->global_batch, &r));
     *out = find(&f->points, &r);
     if (!*out)
         *out = find(&f->references, &r);
@@ -267,6 +278,12 @@ enum lk_status lk_forecast_note_left_out(struct lk_forecast *f, size_t n, const 
                             first);
 }
 
+enum lk_status lk_forecast_note_no_reference(struct lk_forecast *f, const char *why)
+{
+    return why ? lk_forecast_note(f, "efficiency: not known without its reference: %s", why)
+               : LK_OK;
+}
+
 /* Predicts all configurations, and leaves out those that are refused. */
 static enum lk_status predict_points(struct forecast *f)
 {
@@ -286,6 +303,18 @@ static enum lk_status predict_points(struct forecast *f)
     return kept ? LK_OK : lk_fail(f->refused, "%s", f->refusal);
 }
 
+/* Finds the reference of a point, whose step is known without it, too. */
+static enum lk_status reference_if_known(struct forecast *f, const struct lk_config *c,
+                                         const struct lk_prediction **out)
+{
+    enum lk_status st = reference_of(f, c, out);
+
+    if (!refuses(st))
+        return st;
+    *out = NULL;
+    return f->no_reference ? LK_OK : lk_strdup(&f->no_reference, lk_error_text());
+}
+
 static enum lk_status predict_all(struct forecast *f)
 {
     LK_PASS(predict_points(f));
@@ -294,11 +323,12 @@ static enum lk_status predict_all(struct forecast *f)
         const struct lk_prediction *p = &f->points.v[i], *reference;
         struct lk_forecast_point point;
 
-        LK_PASS(reference_of(f, &p->config, &reference));
+        LK_PASS(reference_if_known(f, &p->config, &reference));
         LK_PASS(lk_forecast_point_of(p, reference, f->request->level, &point));
         lk_predict_request_words(f->request, &point);
         LK_PASS(lk_forecast_add(f->out, &point));
     }
+    LK_PASS(lk_forecast_note_no_reference(f->out, f->no_reference));
     return lk_forecast_note_left_out(f->out, f->n_refused, f->refusal);
 }
 
@@ -508,5 +538,6 @@ out:
     predictions_fini(&f.points);
     predictions_fini(&f.references);
     free(f.refusal);
+    free(f.no_reference);
     return st;
 }

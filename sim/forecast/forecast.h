@@ -14,7 +14,8 @@
  *
  * Efficiency is throughput a GPU over the reference's, at the same local batch and accumulation, in
  * strong scaling at the same global batch. It is formed draw by draw where both have draws; against
- * a reference without draws the ends of the interval are taken.
+ * a reference without draws the ends of the interval are taken. Where the reference cannot be
+ * forecast, the points are, and a note says why they have no efficiency.
  */
 #ifndef LK_SIM_FORECAST_FORECAST_H
 #define LK_SIM_FORECAST_FORECAST_H
@@ -79,6 +80,8 @@ enum lk_status lk_forecast_point_of(const struct lk_prediction *p,
                                     struct lk_forecast_point *out);
 /* Note how many points were left out, and why the first was; for n of 0 nothing. */
 enum lk_status lk_forecast_note_left_out(struct lk_forecast *f, size_t n, const char *first);
+/* Note why the reference of some efficiency cannot be forecast; NULL: all can. */
+enum lk_status lk_forecast_note_no_reference(struct lk_forecast *f, const char *why);
 /* Append a point to the forecast. */
 enum lk_status lk_forecast_add(struct lk_forecast *f, const struct lk_forecast_point *p);
 

@@ -358,14 +358,16 @@ static void draw_all(const struct lk_grid_model *m, const struct one *o, const s
     }
 }
 
-/* Sets the bound of the configuration's step (sim/forecast/bound.h). Measured compute may be as
- * short as the low end of its interval, given compute is as given. */
+/* Sets the bound of the configuration's step (sim/forecast/bound.h). Measured compute, and that of
+ * a batch that was not measured, may be as short as the low end of its interval, given compute is
+ * as given. */
 static enum lk_status set_bound(struct lk_grid_model *m, const struct one *o,
                                 struct lk_prediction *p)
 {
     static const double MOST = 3; /* times the mean, of a half-normal number: 98 % are below */
     const struct lk_config_model *shape = &o->shape->model, *of_batch = &o->compute->model;
-    double sd = hypot(of_batch->compute_sd, m->p->job->n_runs ? m->p->runs.sd : 0);
+    double sd = hypot(hypot(of_batch->compute_sd, of_batch->batch_sd),
+                      m->p->job->n_runs ? m->p->runs.sd : 0);
     struct lk_step_model s = o->step;
 
     s.ranks = shape->step.ranks;

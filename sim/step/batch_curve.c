@@ -191,23 +191,6 @@ static void set_extrapolation_sd(const struct lk_job *j, double variance,
     out->extrapolation_sd = compute_s > 0 ? hypot(shape, sqrt(variance) / compute_s) : shape;
 }
 
-static enum lk_status no_evidence(const struct lk_job *j, int local_batch)
-{
-    int other = j->n_compute && j->compute[0].local_batch != local_batch ? j->compute[0].local_batch
-                                                                         : 2 * local_batch;
-    int least = local_batch < other ? local_batch : other;
-    int most = local_batch < other ? other : local_batch;
-
-    return lk_fail(LK_EEVIDENCE,
-                   "job %s: no compute time at local batch %d, and %s to derive it from. The "
-                   "cheapest run that would supply it: this job on 1 GPU at local batches %d and "
-                   "%d, by lockstep run with --local-batches %d,%d, or times of a program of your "
-                   "own as rows of the job file",
-                   j->name, local_batch,
-                   j->n_compute ? "only one other batch, without \"flops_per_sample\"," : "no rows",
-                   least, most, least, most);
-}
-
 enum lk_status lk_batch_curve_at(const struct lk_job *j, int local_batch,
                                  struct lk_batch_point *out)
 {
@@ -228,9 +211,12 @@ enum lk_status lk_batch_curve_at(const struct lk_job *j, int local_batch,
     };
 #undef COLUMN_
 
-    if (!j->n_compute || (j->n_compute == 1 && j->compute[0].local_batch != local_batch &&
-                          !lk_quantity_known(&j->flops_per_sample)))
-        return no_evidence(j, local_batch);
+    if (!j->n_compute)
+        return lk_fail(
+            LK_EEVIDENCE,
+            "job %s: no compute time. The cheapest run that would supply it: this job on "
+            "1 GPU at local batch %d",
+            j->name, local_batch);
     set_evidence(j, local_batch, &p);
     LK_TRY(lk_alloc(&c.y, 4 * j->n_compute, sizeof *c.y));
     c.one = c.y + j->n_compute;

@@ -3,8 +3,7 @@
  * is linear, made non-decreasing. Outside them it continues from the nearest one with the slope of
  * the segment at that edge, since the time of a sample may grow with the batch as well as fall;
  * where that slope differs by no more than noise from the line through all points, it takes the
- * line's. With one measured batch and flops_per_sample it assumes the rate reached there and a
- * fixed cost.
+ * line's. With one measured batch it assumes the rate reached there and a fixed cost.
  */
 #ifndef LK_SIM_BATCH_CURVE_H
 #define LK_SIM_BATCH_CURVE_H
@@ -25,8 +24,8 @@ struct lk_batch_point {
 };
 
 /*
- * Evaluate the curve at a batch. LK_EEVIDENCE if only another batch was measured and no rate is
- * known (no flops_per_sample); it names the run that would supply it.
+ * Evaluate the curve at a batch. LK_EEVIDENCE if none was measured; it names the run that would
+ * supply it.
  */
 enum lk_status lk_batch_curve_at(const struct lk_job *j, int local_batch,
                                  struct lk_batch_point *out);

@@ -26,6 +26,8 @@ static enum lk_status refuse(struct lk_whatif_state *w, struct lk_whatif_item *i
 
     i->status = st;
     w->n_refused += asked_for;
+    if (i->role == LK_WHATIF_REFERENCE && !w->no_reference)
+        LK_PASS(lk_strdup(&w->no_reference, lk_error_text()));
     return w->refusal || !asked_for ? LK_OK : lk_strdup(&w->refusal, lk_error_text());
 }
 
@@ -206,16 +208,21 @@ static enum lk_status add_grid(struct lk_whatif_state *w)
     return check_meaning(w);
 }
 
-/* Returns the local batch of the reference of a global batch: the largest that was asked for. */
-static int reference_batch(const struct lk_whatif_state *w)
+/* Returns the local batch of the reference of a global batch: the largest that was asked for and
+ * divides it there; else the current one. */
+static int reference_batch(const struct lk_whatif_state *w, const struct lk_config *reference)
 {
     const struct lk_axis_value *asked = w->request->axes[LK_AXIS_LOCAL_BATCH].v;
     size_t n = w->request->axes[LK_AXIS_LOCAL_BATCH].n;
-    int most = n ? 0 : w->source->current.local_batch;
+    int most = 0;
 
-    for (size_t i = 0; i < n; i++)
-        most = (int)asked[i].number.value > most ? (int)asked[i].number.value : most;
-    return most;
+    for (size_t i = 0; i < n; i++) {
+        int batch = (int)asked[i].number.value;
+
+        if (batch > most && lk_config_splits(w->request->global_batch, reference, batch))
+            most = batch;
+    }
+    return most ? most : w->source->current.local_batch;
 }
 
 /* Sets the reference of a point's efficiency: plain DDP on the same machine at the count that the
@@ -225,12 +232,14 @@ static enum lk_status reference_of(const struct lk_whatif_state *w, const struct
 {
     *out = *s;
     out->config = w->source->current;
-    out->config.local_batch =
-        w->request->global_batch > 0 ? reference_batch(w) : s->config.local_batch;
+    out->config.local_batch = s->config.local_batch;
     out->config.accumulation = s->config.accumulation;
     out->config.no_sync = s->config.no_sync;
     out->config.grad_dtype = s->config.grad_dtype;
-    return w->source->ops->set_reference(w->source->self, &out->config);
+    LK_PASS(w->source->ops->set_reference(w->source->self, &out->config));
+    if (w->request->global_batch > 0 && out->config.world_size)
+        out->config.local_batch = reference_batch(w, &out->config);
+    return LK_OK;
 }
 
 static bool same_reference(const struct lk_scenario *a, const struct lk_scenario *b)
@@ -252,8 +261,7 @@ static enum lk_status add_reference(struct lk_whatif_state *w, size_t first, siz
     if (refuses(st) || (st == LK_OK && !r.s.config.world_size))
         return LK_OK;
     LK_TRY(st);
-    if (lk_config_split_global(w->request->global_batch, &r.s.config) != LK_OK)
-        LK_TRY(refuse(w, &w->items[i], LK_EUSAGE));
+    (void)lk_config_split_global(w->request->global_batch, &r.s.config); /* add_item refuses it */
     while (at < w->n_items && !same_reference(&r.s, &w->items[at].s))
         at++;
     if (at == w->n_items)
@@ -410,6 +418,7 @@ static void state_fini(struct lk_whatif_state *w)
     free(w->resolution);
     free(w->ratios);
     free(w->refusal);
+    free(w->no_reference);
 }
 
 enum lk_status lk_whatif_run(const struct lk_evidence_source *source,

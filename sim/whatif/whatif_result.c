@@ -428,6 +428,7 @@ static enum lk_status add_notes(struct lk_whatif_state *w)
         LK_PASS(note_best(w, (int)w->request->axes[LK_AXIS_GPUS].v[g].number.value));
     LK_PASS(note_schemes(w));
     LK_PASS(note_compression(w));
+    LK_PASS(lk_forecast_note_no_reference(&o->forecast, w->no_reference));
     LK_PASS(lk_forecast_note_left_out(&o->forecast, w->n_refused, w->refusal));
     return lk_forecast_note(&o->forecast, "the model's own error of a gain: %.0f %% (%s)",
                             100 * lk_prior_value(LK_PRIOR_RESOLUTION),

@@ -47,6 +47,7 @@ struct lk_whatif_state {
     double *ratios;     /* of each draw: room to compare two items */
     char *refusal;
     size_t n_refused;
+    char *no_reference; /* why an efficiency is not known; NULL: all are */
     struct lk_whatif *out;
 };
 

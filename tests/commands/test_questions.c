@@ -161,6 +161,16 @@ static const struct {
      "1 point was left out. The first: a global batch of 64 does not split into 3 GPUs", 2},
     {"predict --throughput=table.csv --gpus=8,4096,5000",
      "2 points were left out. The first: 4096 GPUs", 1},
+    {"predict job.json cluster.json --gpus=2,4 --global-batch=64 --local-batch=8,24",
+     "1 point was left out. The first: a global batch of 64 does not split into 2 GPUs", 3},
+    {"whatif job.json cluster.json --gpus=2,4 --global-batch=64 --local-batch=8,24",
+     "1 point was left out. The first: a global batch of 64 does not split into 2 GPUs", 3},
+    {"predict job.json cluster.json --gpus=4 --global-batch=12",
+     "efficiency: not known without its reference: a global batch of 12 does not split into 1 GPU",
+     1},
+    {"whatif job.json cluster.json --gpus=4 --global-batch=12 --bucket-cap=1MiB",
+     "efficiency: not known without its reference: a global batch of 12 does not split into 1 GPU",
+     2},
 };
 
 START_TEST(a10_a_count_that_is_refused_leaves_the_others)

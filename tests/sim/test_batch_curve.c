@@ -34,7 +34,7 @@ START_TEST(compute_follows_the_batch)
 }
 END_TEST
 
-START_TEST(one_batch_has_no_rate)
+START_TEST(one_batch_is_followed_with_a_wide_error)
 {
     struct sim_world w;
     struct lk_batch_point p, at;
@@ -45,15 +45,15 @@ START_TEST(one_batch_has_no_rate)
     w.job.n_compute = 1;
     ck_assert_int_eq(lk_batch_curve_at(&w.job, 4, &at), LK_OK);
     ck_assert_double_eq(at.extrapolation_sd, 0);
-    ck_assert_int_eq(lk_batch_curve_at(&w.job, 6, &p), LK_EEVIDENCE);
-    ck_assert_ptr_nonnull(strstr(lk_error_text(), "by lockstep run with --local-batches 4,6"));
-    /* With a flop rate everything but the assumed floor grows with the batch. */
-    ck_assert_int_eq(lk_quantity_set(&w.job.flops_per_sample, 1e9, NAN, NAN, 0, "test"), LK_OK);
+    /* Everything but the assumed floor grows with the batch. */
     ck_assert_int_eq(lk_batch_curve_at(&w.job, 8, &p), LK_OK);
     ck_assert_double_eq_tol(p.forward_s / at.forward_s, 2 - lk_prior_value(LK_PRIOR_FLOOR_SHARE),
                             1e-12);
     ck_assert_double_eq_tol(p.extrapolation, 2, 1e-12);
     ck_assert_double_eq_tol(p.extrapolation_sd, lk_prior_value(LK_PRIOR_ONE_BATCH_ERROR), 1e-12);
+    w.job.n_compute = 0;
+    ck_assert_int_eq(lk_batch_curve_at(&w.job, 8, &p), LK_EEVIDENCE);
+    ck_assert_ptr_nonnull(strstr(lk_error_text(), "1 GPU at local batch 8"));
     w.job.n_compute = n;
     sim_world_fini(&w);
 }
@@ -106,6 +106,6 @@ END_TEST
 SUITE(batch_curve, c)
 {
     tcase_add_loop_test(c, compute_follows_the_batch, 0, 5);
-    tcase_add_test(c, one_batch_has_no_rate);
+    tcase_add_test(c, one_batch_is_followed_with_a_wide_error);
     tcase_add_loop_test(c, the_curve_bends_as_the_data_do, 0, 5);
 }
