@@ -322,14 +322,20 @@ double lk_coll_model_bound_s(const struct lk_coll_model *m, struct lk_coll_key a
            m->rate_share[at.nodes > 1 ? LK_LINK_INTER : LK_LINK_INTRA];
 }
 
-/* Return the time by what is known, but not below the bound by the links. */
+/*
+ * Return the time by what is known, but not below the bound by the links, nor below the time of
+ * fewer ranks, for which the library might choose a slower algorithm: more never cost less.
+ */
 static struct lk_coll_modelled bounded(const struct lk_coll_model *m, const struct knowledge *of,
                                        struct lk_coll_key at, double bytes)
 {
     struct lk_coll_modelled out = formula(m, of, at, bytes);
 
-    if (!isnan(out.seconds))
-        out.seconds = fmax(out.seconds, lk_coll_model_bound_s(m, at, bytes, false));
+    if (isnan(out.seconds))
+        return out;
+    out.seconds = fmax(out.seconds, lk_coll_model_bound_s(m, at, bytes, false));
+    while (lk_coll_key_fewer(&at, m->rates.nvls))
+        out.seconds = fmax(out.seconds, formula(m, of, at, bytes).seconds);
     return out;
 }
 

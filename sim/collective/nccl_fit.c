@@ -80,10 +80,22 @@ static double power_beyond(double x, double from, double power)
     return x > from ? pow(x / from, power) : 1;
 }
 
-static struct timed time_of(const struct lk_nccl_comm *m, enum lk_coll coll,
-                            const struct lk_nccl_parts *p, enum lk_nccl_proto proto,
-                            const double *factor, double bytes)
+/*
+ * Return how many ranks' proxies share the LL traffic of a node. A ring's small messages pass one
+ * channel, so one rank's. A tree has channels at much smaller messages, which leave from all ranks;
+ * it has shown so where NCCL offers LL128, that is where NICs are beside GPUs (16 A100 with RoCE:
+ * no cliff to 256 KB), and not where bytes pass the CPU (GH200 and PCIe boxes).
+ */
+static double proxies(const struct lk_nccl_comm *m, enum lk_algo algo)
 {
+    return algo == LK_ALGO_TREE && m->ll128 ? (double)m->ranks / m->nodes : 1;
+}
+
+static struct timed time_of(const struct lk_nccl_comm *m, enum lk_coll coll,
+                            const struct lk_nccl_choice *k, const double *factor, double bytes)
+{
+    const struct lk_nccl_parts *p = &k->parts;
+    enum lk_nccl_proto proto = k->proto;
     double beyond = power_beyond(m->nodes, SCALE_HOP_NODES, SCALE_HOP_POWER);
     double hops = (p->intra_us * m->intra.share + p->inter_us * m->inter.share) * beyond;
     double rate = bytes / (1000 * p->GBps) * m->slowdown *
@@ -92,7 +104,8 @@ static struct timed time_of(const struct lk_nccl_comm *m, enum lk_coll coll,
     struct timed t = {p->intra_hops * m->intra.more_us + p->inter_hops * m->inter.more_us, {0}};
 
     if (proto == LK_NCCL_LL && m->nodes > 1)
-        rate += lk_coll_wire_bytes(coll, bytes, m->ranks) / (1000 * LL_PROXY_GBPS);
+        rate += lk_coll_wire_bytes(coll, bytes, m->ranks) / (1000 * LL_PROXY_GBPS) /
+                proxies(m, k->algo);
     t.by[LK_NCCL_LAUNCH] = p->base_us;
     t.by[simple ? LK_NCCL_HOP_SIMPLE : LK_NCCL_HOP_LL] = hops;
     t.by[LK_NCCL_FILL] = simple ? FILL_US * bytes / (bytes + FILL_BYTES) : 0;
@@ -128,7 +141,7 @@ static bool chosen(const struct lk_nccl_comm *m, const double *factor, enum lk_c
 
         if (w <= 0)
             continue;
-        t = time_of(m, coll, &all[i].parts, all[i].proto, factor, bytes);
+        t = time_of(m, coll, &all[i], factor, bytes);
         if (!i)
             first = t.us;
         w *= pow(first / t.us, TUNED_POWER);
@@ -165,7 +178,7 @@ double lk_nccl_choice_us(const struct lk_nccl_comm *m, const struct lk_nccl_fact
     double factor[N];
 
     factors_of(f, factor);
-    return time_of(m, coll, &k->parts, k->proto, factor, bytes).us;
+    return time_of(m, coll, k, factor, bytes).us;
 }
 
 /* ---- The prior rows ---- */
@@ -184,13 +197,13 @@ double lk_nccl_choice_us(const struct lk_nccl_comm *m, const struct lk_nccl_fact
 static const double rows[LK_NCCL_FABRIC_COUNT][LK_NCCL_FACTOR_COUNT] = {
     [LK_NCCL_IN_NVLINK] = {0.29, -0.27, 0.16, 0.13, 0.40, -0.04, 0.00},
     [LK_NCCL_IN_PCI] = {0.25, -0.23, 0.14, 0.11, 0.35, -0.03, 0.00},
-    [LK_NCCL_OVER + LK_NETWORK_UNKNOWN] = {0.12, 0.42, 0.59, 0.28, -0.29, 0.19, -0.01},
-    [LK_NCCL_OVER + LK_NETWORK_INFINIBAND] = {0.16, 0.52, 0.36, 0.15, -0.14, 0.09, -0.03},
-    [LK_NCCL_OVER + LK_NETWORK_ROCE] = {0.02, 0.28, 0.29, 0.06, -0.29, 0.07, -0.03},
-    [LK_NCCL_OVER + LK_NETWORK_EFA] = {0.09, 0.89, 0.63, 0.31, 0.11, 0.35, -0.01},
-    [LK_NCCL_OVER + LK_NETWORK_SLINGSHOT] = {-0.27, 0.10, 0.70, 0.82, -0.42, 0.05, -0.02},
-    [LK_NCCL_OVER + LK_NETWORK_TCPX] = {0.67, 0.68, 0.93, 0.07, -0.52, 0.40, 0.04},
-    [LK_NCCL_OVER + LK_NETWORK_TCP] = {0.12, 0.42, 0.59, 0.28, -0.29, 0.19, -0.01},
+    [LK_NCCL_OVER + LK_NETWORK_UNKNOWN] = {0.12, 0.43, 0.57, 0.28, -0.14, 0.19, -0.01},
+    [LK_NCCL_OVER + LK_NETWORK_INFINIBAND] = {0.16, 0.53, 0.35, 0.15, -0.07, 0.09, -0.03},
+    [LK_NCCL_OVER + LK_NETWORK_ROCE] = {0.02, 0.29, 0.29, 0.06, -0.10, 0.07, -0.03},
+    [LK_NCCL_OVER + LK_NETWORK_EFA] = {0.10, 0.91, 0.55, 0.30, 0.47, 0.36, -0.02},
+    [LK_NCCL_OVER + LK_NETWORK_SLINGSHOT] = {-0.27, 0.10, 0.70, 0.82, -0.38, 0.05, -0.02},
+    [LK_NCCL_OVER + LK_NETWORK_TCPX] = {0.67, 0.69, 0.93, 0.07, -0.42, 0.39, 0.04},
+    [LK_NCCL_OVER + LK_NETWORK_TCP] = {0.12, 0.43, 0.57, 0.28, -0.14, 0.19, -0.01},
 };
 
 static const double inside[LK_NCCL_ERRORS] = {0.95, 0.4, 0.06};
