@@ -276,7 +276,8 @@ static struct lk_coll_modelled nccl(const struct lk_coll_model *m, const struct 
     fabric = lk_nccl_fabric_of(&comm, m->machine.topology.network);
     out.seconds = lk_nccl_refit_us(&comm, &k->factors[fabric], at.coll, at.algo, bytes) / MICRO;
     out.fitted = k == &m->own && m->refitted[fabric];
-    out.error = lk_nccl_error(&k->factors[fabric], bytes) * (out.fitted ? REFITTED_SHARE : 1);
+    out.error =
+        lk_nccl_error(&k->factors[fabric], bytes, comm.nodes) * (out.fitted ? REFITTED_SHARE : 1);
     if (k == &m->own && !out.fitted)
         out.seconds *= exp(m->error_shift * out.error);
     return out;
@@ -373,7 +374,7 @@ static double datasheet_error(const struct lk_coll_model *m, struct lk_coll_key 
         at.nodes > 1 ? LK_NCCL_OVER + (int)LK_NETWORK_UNKNOWN : LK_NCCL_IN_PCI;
     struct lk_nccl_factors row = lk_nccl_prior(other);
 
-    return isnan(by_nccl.seconds) ? lk_nccl_error(&row, bytes) : by_nccl.error;
+    return isnan(by_nccl.seconds) ? lk_nccl_error(&row, bytes, at.nodes) : by_nccl.error;
 }
 
 /*
