@@ -70,11 +70,25 @@ static struct lk_nccl_factors vague(void)
     return f;
 }
 
-/* Sources' own factors of a place, then their mean, with `all` as if that were one source. */
+static double ln_of_mean(const double *ln, size_t n)
+{
+    double sum = 0;
+
+    for (size_t i = 0; i < n; i++)
+        sum += exp(ln[i]);
+    return log(sum / (double)n);
+}
+
+/*
+ * Sources' own factors of a place, then their mean, with `all` as if that were one source. Of
+ * launch, hops and LL between nodes it is the mean of the factors, since some labs are much slower
+ * than others.
+ */
 static struct lk_nccl_factors pooled(const struct tables *t, const char *without, int place,
                                      const struct lk_nccl_factors *all)
 {
     struct lk_nccl_factors f = *all, v = vague();
+    bool between = place == -2 || place >= LK_NCCL_OVER;
     double values[LK_NCCL_FACTOR_COUNT][SOURCES_MAX + 1];
     size_t seen[LK_NCCL_FACTOR_COUNT] = {0};
 
@@ -108,7 +122,9 @@ static struct lk_nccl_factors pooled(const struct tables *t, const char *without
     }
     for (int k = 0; k < LK_NCCL_FACTOR_COUNT; k++) {
         values[k][seen[k]++] = all->ln[k];
-        f.ln[k] = lk_stats_mean(values[k], seen[k]);
+        f.ln[k] = k <= LK_NCCL_HOP_SIMPLE || (k == LK_NCCL_RATE_LL && between)
+                      ? ln_of_mean(values[k], seen[k])
+                      : lk_stats_mean(values[k], seen[k]);
     }
     return f;
 }

@@ -161,6 +161,18 @@ START_TEST(slow_links_have_a_graph)
 }
 END_TEST
 
+/* Large messages on more nodes than any second source has are known less well; small ones are not.
+ */
+START_TEST(error_grows_with_nodes)
+{
+    struct lk_nccl_factors f = lk_nccl_prior(LK_NCCL_OVER + (int)LK_NETWORK_INFINIBAND);
+
+    ck_assert_double_eq(lk_nccl_error(&f, 1e9, 2), lk_nccl_error(&f, 1e9, 4));
+    ck_assert_double_gt(lk_nccl_error(&f, 1e9, 512), 1.5 * lk_nccl_error(&f, 1e9, 4));
+    ck_assert_double_eq(lk_nccl_error(&f, 1e4, 512), lk_nccl_error(&f, 1e4, 2));
+}
+END_TEST
+
 /* A ring's small messages leave by one rank's proxy, a tree's by those of all ranks of a node where
  * NICs are beside GPUs: 16 A100 with RoCE took 8 us longer for 32 KB than for 1 KB, not 25. */
 START_TEST(proxies_share_a_tree)
@@ -370,6 +382,7 @@ SUITE(nccl_model, c)
     tcase_add_test(c, graphs_of_eight_a100);
     tcase_add_test(c, gpus_use_the_nics_beside_them);
     tcase_add_test(c, proxies_share_a_tree);
+    tcase_add_test(c, error_grows_with_nodes);
     tcase_add_loop_test(c, faster_nics_slow_no_algorithm, 0, 9);
     tcase_add_test(c, slow_links_have_a_graph);
     tcase_add_test(c, choice);
