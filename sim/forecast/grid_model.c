@@ -1,11 +1,9 @@
 /*
- * The step model made fast: each part that configurations share is computed once.
+ * The step model made fast: each part that configurations share is computed once
+ * (sim/forecast/grid_parts.h).
  *
- * A network shape (ranks, caps, scheme) gives the collectives, and their cost in every draw, the
- * slowest link's included. A local batch gives the compute. The ranks' law gives the compute of the
- * slowest rank (sim/step/straggler_max.h), tail and known ranks included. A configuration is then
- * one rank that computes as long as the slowest does on average, simulated without randomness at a
- * few factors of its collectives' cost; a draw is a look-up:
+ * A configuration is one rank that computes as long as the slowest does on average, simulated
+ * without randomness at a few factors of its collectives' cost; a draw is a look-up:
  *
  *     t_i = fixed + x_i (T(f_i / x_i) - fixed),   f_i: cost, x_i: compute, over the estimate's
  *
@@ -15,15 +13,15 @@
  * current batch; a new run's 50 steps are their mean. The anchor is treated alike, so most of these
  * errors cancel. tests/sim/test_grid_model.c compares it with simulation (tests/rigs/simulated.h).
  *
- * Divisions: shapes / compute / stragglers / one configuration / anchors / points / interface.
+ * Divisions: one configuration / anchors / points / interface.
  */
 #include "sim/forecast/grid_model.h"
 
 #include "base/array.h"
 #include "sim/forecast/bound.h"
+#include "sim/forecast/grid_parts.h"
 #include "sim/forecast/predictor.h"
 #include "sim/step/closed_form.h"
-#include "sim/step/straggler_max.h"
 
 #include <math.h>
 #include <stdbool.h>
@@ -50,184 +48,25 @@ struct anchor {
     double factor, *factors; /* of the estimate; of each draw */
 };
 
-/* The part of a configuration's forecast that ranks, caps and scheme give, whatever the batch. */
-struct shape {
-    struct lk_config key;
-    enum lk_status status; /* not LK_OK: it cannot be made, as for the parts below */
-    struct lk_config_model model;
-    double *cost; /* of each draw, links included, over the estimate's */
-    double link;  /* what the slowest link multiplies the estimate's cost by */
-};
-
-/* The part that the local batch gives. */
-struct compute {
-    int local_batch;
-    enum lk_status status;
-    struct lk_config_model model; /* of one rank */
-    double *factors;              /* of each draw, over the estimate's */
-};
-
-/* The slowest of one shape's ranks, or of many shapes': most differ in their collectives alone. */
-struct straggler {
-    struct lk_step_model of; /* ranks, nodes, law and known stragglers; borrows from a shape's */
-    int micro_batches;
-    struct lk_straggler_max slowest;
-    double *effect; /* of each draw */
-};
-
-/* Parts and anchors, each computed once. They are named by an index: they move when another is
- * made. */
+/* Anchors are named by an index: they move when another is made. */
 struct lk_grid_model {
     struct lk_predictor *p; /* borrowed */
-    size_t n_draws;
+    struct lk_grid_parts parts;
     struct lk_draw *draws;
-    /* For each draw, the new run's step over the mean of all runs; the probability of a faster
-     * slowest rank, slowest link and slowest link apart. */
-    double *fresh, *rank_share, *link_share, *link_apart;
+    double *fresh; /* of each draw: the new run's step over the mean of all runs */
     double *z_gamma, *z_delta, *z_kappa; /* standard normal: of the overlap, of co-location */
-    struct shape *shapes;
-    size_t n_shapes, shapes_capacity;
-    struct compute *computes;
-    size_t n_computes, computes_capacity;
-    struct straggler *stragglers;
-    size_t n_stragglers, stragglers_capacity;
     struct anchor *anchors;
     size_t n_anchors, anchors_capacity;
     struct lk_step_coll *colls; /* scratch */
     size_t colls_capacity;
 };
 
-/* ---- Shapes ---- */
-
-static struct lk_config shape_key(const struct lk_grid_model *m, const struct lk_config *c)
-{
-    struct lk_config key = *c;
-
-    key.local_batch = lk_config_current(m->p->job).local_batch;
-    key.accumulation = c->accumulation > 1 ? 2 : 1;
-    return key;
-}
-
-/* Set the shape's cost in every draw to that one collective's, over the estimate's. */
-static enum lk_status set_cost(struct lk_grid_model *m, struct shape *s)
-{
-    struct lk_config_model *model = &s->model;
-    const struct lk_volume_coll *v;
-    size_t n = model->step.n_colls, at = 0, k = lk_config_model_middle(model);
-    struct lk_cost one, estimate;
-    enum lk_algo algo;
-
-    for (size_t i = 0; i < m->n_draws; i++)
-        s->cost[i] = 1;
-    if (!n || !(model->colls[k].cost_s > 0))
-        return LK_OK;
-    while (model->order[at] != k)
-        at++;
-    v = &model->volume.colls[k];
-    algo = v->step.coll == LK_ALL_REDUCE ? model->algo : LK_ALGO_AUTO;
-    LK_PASS(lk_cost_eval(m->p->cost, v->step.coll, algo, v->ranks, v->nodes, &model->bytes[at], 1,
-                         &estimate));
-    for (size_t i = 0; i < m->n_draws && estimate.seconds > 0; i++) {
-        LK_PASS(lk_cost_eval(m->p->draws[i], v->step.coll, algo, v->ranks, v->nodes,
-                             &model->bytes[at], 1, &one));
-        s->cost[i] = one.seconds / estimate.seconds;
-    }
-    return LK_OK;
-}
-
-/* Fail as the first attempt to make a configuration's model did, with its text. */
-static enum lk_status refuse_again(const struct lk_grid_model *m, const struct lk_config *c)
-{
-    struct lk_config_model model;
-    enum lk_status st =
-        lk_config_model_init(&model, m->p->job, m->p->cluster, m->p->cost, &m->p->slow, c);
-
-    if (st == LK_OK)
-        lk_config_model_fini(&model);
-    return st == LK_OK ? lk_fail(LK_EEVIDENCE, "a collective has no cost in some draw") : st;
-}
-
-static enum lk_status shape_of(struct lk_grid_model *m, const struct lk_config *c, size_t *out)
-{
-    struct shape s = {.key = shape_key(m, c)};
-
-    /* Neighbours in a grid share their shape more often than not: the latest first. */
-    for (size_t i = m->n_shapes; i-- > 0;)
-        if (lk_config_equal(&m->shapes[i].key, &s.key)) {
-            *out = i;
-            return m->shapes[i].status == LK_OK ? LK_OK : refuse_again(m, &s.key);
-        }
-    LK_PASS(lk_array_grow(&m->shapes, &m->shapes_capacity, m->n_shapes + 1, sizeof *m->shapes));
-    LK_PASS(lk_alloc(&s.cost, m->n_draws, sizeof *s.cost));
-    s.status =
-        lk_config_model_init(&s.model, m->p->job, m->p->cluster, m->p->cost, &m->p->slow, &s.key);
-    if (s.status == LK_OK)
-        s.status = set_cost(m, &s);
-    if (s.status == LK_OK)
-        s.link = lk_straggler_max_link_mean(&s.model.step);
-    for (size_t i = 0; s.status == LK_OK && i < m->n_draws; i++)
-        s.cost[i] *= lk_straggler_max_link(&s.model.step, m->link_share[i], m->link_apart[i]);
-    *out = m->n_shapes;
-    m->shapes[m->n_shapes++] = s;
-    return s.status;
-}
-
-/* ---- Compute ---- */
-
-static enum lk_status compute_of(struct lk_grid_model *m, int local_batch, size_t *out)
-{
-    struct compute c = {.local_batch = local_batch};
-    struct lk_config alone = lk_config_current(m->p->job);
-
-    for (size_t i = 0; i < m->n_computes; i++)
-        if (m->computes[i].local_batch == local_batch) {
-            *out = i;
-            alone.local_batch = local_batch;
-            return m->computes[i].status == LK_OK ? LK_OK : refuse_again(m, &alone);
-        }
-    alone.local_batch = local_batch;
-    LK_PASS(
-        lk_array_grow(&m->computes, &m->computes_capacity, m->n_computes + 1, sizeof *m->computes));
-    LK_PASS(lk_alloc(&c.factors, m->n_draws, sizeof *c.factors));
-    c.status =
-        lk_config_model_init(&c.model, m->p->job, m->p->cluster, m->p->cost, &m->p->slow, &alone);
-    for (size_t i = 0; i < m->n_draws; i++)
-        c.factors[i] = exp(c.model.compute_sd * m->draws[i].compute);
-    *out = m->n_computes;
-    m->computes[m->n_computes++] = c;
-    return c.status;
-}
-
-/* ---- Stragglers ---- */
-
-static enum lk_status straggler_of(struct lk_grid_model *m, const struct lk_step_model *of,
-                                   int micro_batches, size_t *out)
-{
-    struct straggler s = {.of = *of, .micro_batches = micro_batches};
-
-    for (size_t i = m->n_stragglers; i-- > 0;)
-        if (m->stragglers[i].micro_batches == micro_batches &&
-            lk_straggler_max_alike(&m->stragglers[i].of, of)) {
-            *out = i;
-            return LK_OK;
-        }
-    LK_PASS(lk_array_grow(&m->stragglers, &m->stragglers_capacity, m->n_stragglers + 1,
-                          sizeof *m->stragglers));
-    LK_PASS(lk_straggler_max_init(&s.slowest, &s.of, micro_batches));
-    LK_PASS(lk_alloc(&s.effect, m->n_draws, sizeof *s.effect));
-    for (size_t i = 0; i < m->n_draws; i++)
-        s.effect[i] = lk_straggler_max_quantile(&s.slowest, m->rank_share[i]);
-    *out = m->n_stragglers;
-    m->stragglers[m->n_stragglers++] = s;
-    return LK_OK;
-}
-
 /* ---- One configuration ---- */
 
 struct one {
-    const struct shape *shape;
-    const struct compute *compute;
-    const struct straggler *straggler;
+    const struct lk_grid_shape *shape;
+    const struct lk_grid_compute *compute;
+    const struct lk_grid_straggler *straggler;
     struct lk_step_model step;      /* one rank, the slowest */
     double slowest;                 /* its compute over a rank's mean */
     double at[FACTORS], fixed_s;    /* the step at each factor; optimizer and gap */
@@ -316,14 +155,14 @@ static enum lk_status one_init(struct lk_grid_model *m, const struct lk_config *
     struct lk_sim_request q = {.seed = 1};
     size_t shape, compute, straggler, n;
 
-    LK_PASS(shape_of(m, c, &shape));
-    LK_PASS(compute_of(m, c->local_batch, &compute));
-    LK_PASS(straggler_of(m, &m->shapes[shape].model.step,
-                         meets_once(&m->shapes[shape].model.step) ? c->accumulation : 1,
-                         &straggler));
-    *o = (struct one){.shape = &m->shapes[shape],
-                      .compute = &m->computes[compute],
-                      .straggler = &m->stragglers[straggler]};
+    LK_PASS(lk_grid_shape_of(&m->parts, c, &shape));
+    LK_PASS(lk_grid_compute_of(&m->parts, c->local_batch, &compute));
+    LK_PASS(lk_grid_straggler_of(
+        &m->parts, &m->parts.shapes[shape].model.step,
+        meets_once(&m->parts.shapes[shape].model.step) ? c->accumulation : 1, &straggler));
+    *o = (struct one){.shape = &m->parts.shapes[shape],
+                      .compute = &m->parts.computes[compute],
+                      .straggler = &m->parts.stragglers[straggler]};
     o->slowest = fmax(FASTEST, 1 + o->straggler->slowest.mean);
     set_step(o, c);
     n = o->step.n_colls;
@@ -386,13 +225,13 @@ static enum lk_status anchor_init(struct lk_grid_model *m, struct anchor *a)
     double measured;
     size_t n;
 
-    LK_PASS(lk_alloc(&a->factors, m->n_draws, sizeof *a->factors));
+    LK_PASS(lk_alloc(&a->factors, m->parts.n_draws, sizeof *a->factors));
     a->status = one_init(m, &a->config, &o);
     if (a->status != LK_OK)
         return a->status == LK_EEVIDENCE ? LK_OK : a->status;
     measured = lk_runs_mean(&m->p->runs, &a->config, &n);
     a->factor = measured / o.estimate_s;
-    for (size_t i = 0; i < m->n_draws; i++)
+    for (size_t i = 0; i < m->parts.n_draws; i++)
         a->factors[i] =
             lk_predictor_runs_draw(m->p, &a->config, n, &m->draws[i]) / draw_of(m, &o, i);
     return LK_OK;
@@ -481,7 +320,7 @@ static void draw_all(const struct lk_grid_model *m, const struct one *o, const s
 
     own.optimizer_s = o->step.optimizer_s;
     alone = lk_predictor_alone_s(&own, c->accumulation);
-    for (size_t i = 0; i < m->n_draws; i++) {
+    for (size_t i = 0; i < m->parts.n_draws; i++) {
         double s = lk_predictor_with_error(alone, draw_of(m, o, i), scale_error,
                                            o->compute->model.batch_sd, &m->draws[i]);
 
@@ -548,25 +387,24 @@ enum lk_status lk_grid_model_create(struct lk_predictor *p, struct lk_grid_model
     size_t n = (size_t)p->options.draws;
 
     LK_TRY(lk_alloc(&m, 1, sizeof *m));
-    *m = (struct lk_grid_model){.p = p, .n_draws = n};
+    *m = (struct lk_grid_model){.p = p,
+                                .parts = {.job = p->job,
+                                          .cluster = p->cluster,
+                                          .slow = &p->slow,
+                                          .cost = p->cost,
+                                          .costs = p->draws,
+                                          .n_draws = n}};
+    LK_TRY(lk_grid_parts_init(&m->parts, p->options.seed));
     LK_TRY(lk_alloc(&m->draws, n, sizeof *m->draws));
-    LK_TRY(lk_alloc(&m->fresh, 7 * n, sizeof *m->fresh));
-    m->rank_share = m->fresh + n;
-    m->link_share = m->fresh + 2 * n;
-    m->link_apart = m->fresh + 3 * n;
-    m->z_gamma = m->fresh + 4 * n;
-    m->z_delta = m->fresh + 5 * n;
-    m->z_kappa = m->fresh + 6 * n;
+    LK_TRY(lk_alloc(&m->fresh, 4 * n, sizeof *m->fresh));
+    m->z_gamma = m->fresh + n;
+    m->z_delta = m->fresh + 2 * n;
+    m->z_kappa = m->fresh + 3 * n;
     lk_rng_normals(p->options.seed, lk_rng_stream("grid_model.overlap", 0), 0, m->z_gamma, 3 * n);
     for (size_t i = 0; i < n; i++) {
-        struct lk_rng ranks = lk_rng_init(p->options.seed, lk_rng_stream("sweep.extreme", i));
-        struct lk_rng links = lk_rng_init(p->options.seed, lk_rng_stream("sweep.link", i));
-
         m->draws[i] = lk_predictor_draw(p, i);
+        m->parts.compute[i] = m->draws[i].compute;
         m->fresh[i] = exp(m->draws[i].run_sd * m->draws[i].z_new_run);
-        m->rank_share[i] = fmax(lk_rng_uniform(&ranks), 1e-12);
-        m->link_share[i] = fmax(lk_rng_uniform(&links), 1e-12);
-        m->link_apart[i] = fmax(lk_rng_uniform(&links), 1e-12);
     }
     *out = m;
     m = NULL;
@@ -579,23 +417,11 @@ void lk_grid_model_destroy(struct lk_grid_model *m)
 {
     if (!m)
         return;
-    for (size_t i = 0; i < m->n_shapes; i++) {
-        lk_config_model_fini(&m->shapes[i].model);
-        free(m->shapes[i].cost);
-    }
-    for (size_t i = 0; i < m->n_computes; i++) {
-        lk_config_model_fini(&m->computes[i].model);
-        free(m->computes[i].factors);
-    }
-    for (size_t i = 0; i < m->n_stragglers; i++)
-        free(m->stragglers[i].effect);
     for (size_t i = 0; i < m->n_anchors; i++)
         free(m->anchors[i].factors);
+    lk_grid_parts_fini(&m->parts);
     free(m->draws);
     free(m->fresh);
-    free(m->shapes);
-    free(m->computes);
-    free(m->stragglers);
     free(m->anchors);
     free(m->colls);
     free(m);

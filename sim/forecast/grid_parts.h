@@ -1,0 +1,77 @@
+/*
+ * The parts of a forecast that configurations share, each computed once: a network shape (ranks,
+ * caps, scheme) gives the collectives, and their cost in every draw, the slowest link's included; a
+ * local batch gives the compute; the ranks' law gives the slowest rank
+ * (sim/step/straggler_max.h). sim/forecast/grid_model.c puts them together.
+ */
+#ifndef LK_SIM_FORECAST_GRID_PARTS_H
+#define LK_SIM_FORECAST_GRID_PARTS_H
+
+#include "base/cluster.h"
+#include "base/config.h"
+#include "base/job.h"
+#include "base/status.h"
+#include "sim/collective/coll_cost.h"
+#include "sim/step/config.h"
+#include "sim/step/known_stragglers.h"
+#include "sim/step/step.h"
+#include "sim/step/straggler_max.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+/* The part of a configuration's forecast that ranks, caps and scheme give, whatever the batch. */
+struct lk_grid_shape {
+    struct lk_config key;
+    enum lk_status status; /* not LK_OK: it cannot be made, as for the parts below */
+    struct lk_config_model model;
+    double *cost; /* of each draw, links included, over the estimate's */
+    double link;  /* what the slowest link multiplies the estimate's cost by */
+};
+
+/* The part that the local batch gives. */
+struct lk_grid_compute {
+    int local_batch;
+    enum lk_status status;
+    struct lk_config_model model; /* of one rank */
+    double *factors;              /* of each draw, over the estimate's */
+};
+
+/* The slowest of one shape's ranks, or of many shapes': most differ in their collectives alone. */
+struct lk_grid_straggler {
+    struct lk_step_model of; /* ranks, nodes, law and known stragglers; borrows from a shape's */
+    int micro_batches;
+    struct lk_straggler_max slowest;
+    double *effect; /* of each draw */
+};
+
+/* The parts are named by an index: they move when another is made. */
+struct lk_grid_parts {
+    const struct lk_job *job; /* borrowed, as the next four */
+    const struct lk_cluster *cluster;
+    const struct lk_known_stragglers *slow;
+    const struct lk_cost_model *cost;   /* the estimates */
+    struct lk_cost_model *const *costs; /* of each draw */
+    size_t n_draws;
+    /* For each draw, a standard normal number for the compute; the probability of a faster slowest
+     * rank, slowest link and slowest link apart. */
+    double *compute, *rank_share, *link_share, *link_apart;
+    struct lk_grid_shape *shapes;
+    size_t n_shapes, shapes_capacity;
+    struct lk_grid_compute *computes;
+    size_t n_computes, computes_capacity;
+    struct lk_grid_straggler *stragglers;
+    size_t n_stragglers, stragglers_capacity;
+};
+
+/* Draw the shares. pre: the borrowed inputs and n_draws are set; the caller fills `compute`. */
+enum lk_status lk_grid_parts_init(struct lk_grid_parts *m, uint64_t seed);
+void lk_grid_parts_fini(struct lk_grid_parts *m); /* safe on a zeroed one */
+
+/* Find a part of a configuration, or make it. A part that cannot be made fails as at first. */
+enum lk_status lk_grid_shape_of(struct lk_grid_parts *m, const struct lk_config *c, size_t *out);
+enum lk_status lk_grid_compute_of(struct lk_grid_parts *m, int local_batch, size_t *out);
+enum lk_status lk_grid_straggler_of(struct lk_grid_parts *m, const struct lk_step_model *of,
+                                    int micro_batches, size_t *out);
+
+#endif
