@@ -142,7 +142,6 @@ static const struct {
     {"predict cluster.json job.json --gpus=2", 1, "cluster.json:"},
     {"predict cut.json cluster.json --gpus=2", 1, "cut.json:"},
     {"predict job.json nolink.json --gpus=4", 1, "lockstep calibrate -n 2"},
-    {"predict onebatch.json cluster.json --gpus=2 --local-batch=6", 1, "lockstep run"},
     {"predict job.json cluster.json --gpus=2 --out=no/such/folder/f.json", 1, "no/such/folder"},
     {"predict job.json cluster.json --gpus=2 --slow-rank=1", 2,
      "--slow-rank=1: '1': expected NUMBER:FACTOR"},

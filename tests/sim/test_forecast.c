@@ -177,8 +177,10 @@ START_TEST(losses_sum_to_the_step)
         sum += p.losses_s[l];
     ck_assert_double_eq_tol(sum, p.step_s, 1e-12);
     ck_assert_int_eq(p.anchor_world_size, world_sizes[_i] == 1 ? 1 : 2);
-    /* The runs take 1.3 times the model's time, which "rest" has, and no other loss. */
-    ck_assert_double_gt(fabs(p.anchor_factor - 1), 0.2);
+    /* The runs take 1.3 times the model's time, which "rest" has, and no other loss; most of it is
+     * of a rank's own work, whose share falls with the ranks. */
+    ck_assert_double_gt(p.anchor_factor, 1.15);
+    ck_assert_double_lt(p.anchor_factor, 1.35);
     ck_assert_double_eq_tol(p.losses_s[LK_LOSS_REST], p.step_s * (1 - 1 / p.anchor_factor),
                             0.03 * p.step_s);
     if (world_sizes[_i] == 1)
