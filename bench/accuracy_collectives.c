@@ -7,13 +7,13 @@
  * made anew without any table of its source. POINTS.csv gets every point of ours; --rows prints the
  * rows that all tables together give.
  *
- * Each figure is printed twice: of all rows, and of the "even" ones, in whose table no larger size
- * was faster. Machines of unknown kind are left out where the preset is asked for.
+ * Each figure is printed twice (bench/lib/bands.h): of all rows, and of the "even" ones, in whose
+ * table no larger size was faster; beside our interval one of the constant width that scores best
+ * on the other sources. Machines of unknown kind are left out where the preset is asked for.
  */
 #include "base/array.h"
-#include "base/score.h"
 #include "base/stats.h"
-#include "bench/lib/nccl_tables.h"
+#include "bench/lib/bands.h"
 #include "sim/collective/coll_cost.h"
 #include "sim/collective/nccl_fit.h"
 
@@ -24,9 +24,7 @@
 
 static const double LARGE_BYTES = 32.0 * (1 << 20);
 
-enum { BANDS = 4, SOURCES_MAX = 64 };
-static const double band_ends[BANDS] = {32768, 1048576, 33554432, INFINITY};
-static const char *const band_names[BANDS] = {"<=32K", "<=1M", "<=32M", ">32M"};
+enum { SOURCES_MAX = 64 };
 
 /* NCCL's own constants: factors 1, no fill. */
 static const struct lk_nccl_factors nccl_own = {.ln = {[LK_NCCL_FILL] = -INFINITY}};
@@ -72,11 +70,25 @@ static struct lk_nccl_factors vague(void)
     return f;
 }
 
-/* Sources' own factors of a place, then their mean, with `all` as if that were one source. */
+static double ln_of_mean(const double *ln, size_t n)
+{
+    double sum = 0;
+
+    for (size_t i = 0; i < n; i++)
+        sum += exp(ln[i]);
+    return log(sum / (double)n);
+}
+
+/*
+ * Sources' own factors of a place, then their mean, with `all` as if that were one source. Of
+ * launch, hops and LL between nodes it is the mean of the factors, since some labs are much slower
+ * than others.
+ */
 static struct lk_nccl_factors pooled(const struct tables *t, const char *without, int place,
                                      const struct lk_nccl_factors *all)
 {
     struct lk_nccl_factors f = *all, v = vague();
+    bool between = place == -2 || place >= LK_NCCL_OVER;
     double values[LK_NCCL_FACTOR_COUNT][SOURCES_MAX + 1];
     size_t seen[LK_NCCL_FACTOR_COUNT] = {0};
 
@@ -110,7 +122,9 @@ static struct lk_nccl_factors pooled(const struct tables *t, const char *without
     }
     for (int k = 0; k < LK_NCCL_FACTOR_COUNT; k++) {
         values[k][seen[k]++] = all->ln[k];
-        f.ln[k] = lk_stats_mean(values[k], seen[k]);
+        f.ln[k] = k <= LK_NCCL_HOP_SIMPLE || (k == LK_NCCL_RATE_LL && between)
+                      ? ln_of_mean(values[k], seen[k])
+                      : lk_stats_mean(values[k], seen[k]);
     }
     return f;
 }
@@ -129,91 +143,20 @@ static void make_rows(const struct tables *t, const char *without, struct lk_ncc
 
 /* ---- Scores ---- */
 
-/* Forecasts of one band of sizes. */
-struct scored {
-    struct lk_scored *v;
-    size_t n, capacity;
-    FILE *points; /* of the first band: the file that gets every point, too; may be NULL */
-};
-
-static enum lk_status count(struct scored *s, struct lk_scored point)
-{
-    enum lk_status st = LK_OK;
-
-    LK_TRY(lk_array_grow(&s->v, &s->capacity, s->n + 1, sizeof *s->v));
-    s->v[s->n++] = point;
-out:
-    return st;
-}
-
-/*
- * Return true if a larger size of the same table was faster by more than 5 %: then something else
- * went on. Such sizes count in the first BANDS scores but not in the second; they stay in what
- * predicts.
- */
-static bool is_odd(const struct nccl_series *s, size_t k)
-{
-    for (size_t j = 0; j < s->n; j++)
-        if (s->bytes[j] > s->bytes[k] && s->us[j] < 0.95 * s->us[k])
-            return true;
-    return false;
-}
-
-static enum lk_status count_at(struct scored *scores, const struct nccl_series *s, size_t k,
-                               double us, double lo, double hi)
-{
-    const struct lk_scored point = {s->us[k], us, lo, hi};
-    enum lk_status st = LK_OK;
-    int b = 0;
-
-    while (s->bytes[k] > band_ends[b])
-        b++;
-    LK_TRY(count(&scores[b], point));
-    if (scores->points)
-        fprintf(scores->points, "%.9g,%.9g,%.9g,%.9g\n", s->us[k], us, lo, hi);
-    if (!is_odd(s, k))
-        LK_TRY(count(&scores[BANDS + b], point));
-out:
-    return st;
-}
-
-static enum lk_status count_cost(struct scored *scores, const struct nccl_series *s, size_t k,
+static enum lk_status count_cost(struct band *scores, const struct nccl_series *s, size_t k,
                                  const struct lk_cost *cost)
 {
-    return count_at(scores, s, k, cost->seconds * 1e6, cost->lo * 1e6, cost->hi * 1e6);
+    return band_count(scores, s, k, cost->seconds * 1e6, cost->lo * 1e6, cost->hi * 1e6);
 }
 
 /* Count all sizes of a series, of which cost has one item each. */
-static enum lk_status count_all(struct scored *scores, const struct nccl_series *s,
+static enum lk_status count_all(struct band *scores, const struct nccl_series *s,
                                 const struct lk_cost *cost)
 {
     enum lk_status st = LK_OK;
 
     for (size_t k = 0; k < s->n; k++)
         LK_TRY(count_cost(scores, s, k, &cost[k]));
-out:
-    return st;
-}
-
-static enum lk_status print_scores(const char *what, struct scored *s, bool csv)
-{
-    enum lk_status st = LK_OK;
-
-    for (int b = 0; b < 2 * BANDS; b++) {
-        struct lk_score r;
-
-        if (!s[b].n)
-            continue;
-        LK_TRY(lk_score_of(s[b].v, s[b].n, 0.9, &r));
-        printf(csv ? "%s,%s,%s,%zu,%.2f,%.2f,%.2f,%.1f,%.1f,%.1f,%.1f,%.1f\n"
-                   : "%-34s %-6s %-5s %5zu %8.1f %8.1f %8.1f %7.1f (%3.0f-%3.0f) %7.1f %7.1f\n",
-               what, band_names[b % BANDS], b < BANDS ? "all" : "even", r.errors.n,
-               100 * r.errors.mean, 100 * r.errors.median, 100 * r.errors.worst,
-               100 * r.share.value, 100 * r.share.lo, 100 * r.share.hi, 100 * r.width,
-               100 * r.score);
-        free(s[b].v);
-        s[b] = (struct scored){0};
-    }
 out:
     return st;
 }
@@ -296,7 +239,7 @@ static void print_series(const struct nccl_series *s, const struct lk_cost *cost
 
 /* Predict from the preset alone, with rows made without the source; beside it with NCCL's own
  * constants. */
-static enum lk_status preset_alone(const struct tables *t, struct scored *ours, struct scored *own)
+static enum lk_status preset_alone(const struct tables *t, struct band *ours, struct band *own)
 {
     enum lk_status st = LK_OK;
     struct lk_nccl_factors rows[LK_NCCL_FABRIC_COUNT], nccl[LK_NCCL_FABRIC_COUNT];
@@ -321,7 +264,7 @@ out:
 
 /* Predict each size from its whole table: the error is what averaging neighbours costs. Limits
  * move outwards by more than a rounding error, so that a point is inside its own interval. */
-static enum lk_status measured_sizes(const struct tables *t, struct scored *ours)
+static enum lk_status measured_sizes(const struct tables *t, struct band *ours)
 {
     enum lk_status st = LK_OK;
     const struct lk_cost *cost = t->cost;
@@ -335,8 +278,8 @@ static enum lk_status measured_sizes(const struct tables *t, struct scored *ours
         fill_points(s, &all_sizes, &c);
         LK_TRY(eval(&c, NULL, s, SIZE_MAX, t->cost));
         for (size_t k = 0; k < s->n; k++)
-            LK_TRY(count_at(ours, s, k, cost[k].seconds * 1e6, cost[k].lo * (1e6 - 1e-3),
-                            cost[k].hi * (1e6 + 1e-3)));
+            LK_TRY(band_count(ours, s, k, cost[k].seconds * 1e6, cost[k].lo * (1e6 - 1e-3),
+                              cost[k].hi * (1e6 + 1e-3)));
     }
 out:
     return st;
@@ -344,8 +287,8 @@ out:
 
 /* Predict each size but the ends from the others of its table; beside it from the nearest point,
  * in proportion to the bytes. */
-static enum lk_status left_out_sizes(const struct tables *t, struct scored *ours,
-                                     struct scored *nearest)
+static enum lk_status left_out_sizes(const struct tables *t, struct band *ours,
+                                     struct band *nearest)
 {
     enum lk_status st = LK_OK;
 
@@ -363,7 +306,7 @@ static enum lk_status left_out_sizes(const struct tables *t, struct scored *ours
             LK_TRY(eval(&c, NULL, s, k, &cost));
             LK_TRY(count_cost(ours, s, k, &cost));
             near = s->us[k - 1] * s->bytes[k] / s->bytes[k - 1];
-            LK_TRY(count_at(nearest, s, k, near, near, near));
+            LK_TRY(band_count(nearest, s, k, near, near, near));
         }
     }
 out:
@@ -374,8 +317,8 @@ out:
  * Predict the sizes of each table outside a part of it that a sweep might have had; beside it from
  * the preset alone.
  */
-static enum lk_status outside_the_sweep(const struct tables *t, struct scored *ours,
-                                        struct scored *preset)
+static enum lk_status outside_the_sweep(const struct tables *t, struct band *ours,
+                                        struct band *preset)
 {
     static const struct known sweeps[] = {
         {512e6, INFINITY, SIZE_MAX}, {0, 1 << 20, SIZE_MAX}, {1 << 20, 64 << 20, SIZE_MAX}};
@@ -415,7 +358,7 @@ out:
  * Predict each count of nodes from the smallest of its source and machine that has several nodes;
  * beside it from the preset alone.
  */
-static enum lk_status carried(const struct tables *t, struct scored *ours, struct scored *preset)
+static enum lk_status carried(const struct tables *t, struct band *ours, struct band *preset)
 {
     enum lk_status st = LK_OK;
     struct lk_nccl_factors rows[LK_NCCL_FABRIC_COUNT];
@@ -447,8 +390,8 @@ out:
 
 /* Predict each count of nodes from the other counts of its source and machine that have several
  * nodes; beside it by the nearest count's time, and by alpha-beta. */
-static enum lk_status left_out_ranks(const struct tables *t, struct scored *ours,
-                                     struct scored *nearest, struct scored *plain)
+static enum lk_status left_out_ranks(const struct tables *t, struct band *ours,
+                                     struct band *nearest, struct band *plain)
 {
     enum lk_status st = LK_OK;
     struct lk_nccl_factors rows[LK_NCCL_FABRIC_COUNT];
@@ -474,7 +417,7 @@ static enum lk_status left_out_ranks(const struct tables *t, struct scored *ours
         LK_TRY(eval(&c, rows, s, SIZE_MAX, t->cost));
         LK_TRY(count_all(ours, s, t->cost));
         for (size_t k = 0; k < s->n && k < near->n; k++)
-            LK_TRY(count_at(nearest, s, k, near->us[k], near->us[k], near->us[k]));
+            LK_TRY(band_count(nearest, s, k, near->us[k], near->us[k], near->us[k]));
         c.device.compute_capability = 0;
         LK_TRY(eval(&c, rows, s, SIZE_MAX, t->cost));
         LK_TRY(count_all(plain, s, t->cost));
@@ -485,7 +428,7 @@ out:
 
 /* Predict a size by another source with the same platform, ranks and collective: how far labs
  * differ. */
-static enum lk_status between_labs(const struct tables *t, struct scored *out)
+static enum lk_status between_labs(const struct tables *t, struct band *out)
 {
     enum lk_status st = LK_OK;
 
@@ -498,7 +441,7 @@ static enum lk_status between_labs(const struct tables *t, struct scored *out)
             for (size_t k = 0; k < a->n; k++)
                 for (size_t l = 0; l < b->n; l++)
                     if (fabs(a->bytes[k] / b->bytes[l] - 1) < 1e-3)
-                        LK_TRY(count_at(out, a, k, b->us[l], b->us[l], b->us[l]));
+                        LK_TRY(band_count(out, a, k, b->us[l], b->us[l], b->us[l]));
         }
 out:
     return st;
@@ -520,41 +463,37 @@ static void print_rows(const struct tables *t)
 static enum lk_status print_all(const struct tables *t, bool csv, FILE *points)
 {
     enum lk_status st = LK_OK;
-    struct scored a[2 * BANDS] = {{0}}, b[2 * BANDS] = {{0}}, c[2 * BANDS] = {{0}};
+    struct band a[2 * BANDS] = {{0}}, b[2 * BANDS] = {{0}}, c[2 * BANDS] = {{0}};
 
-    printf(csv ? "what,bytes,rows,n,mean_error_percent,median_error_percent,worst_percent,"
-                 "inside_percent,inside_lo,inside_hi,width_percent,interval_score_percent\n"
-               : "%-34s %-6s %-5s %5s %8s %8s %8s %17s %7s %7s\n",
-           "# what", "bytes", "rows", "n", "mean %", "median", "worst", "inside % (90 %)", "width",
-           "score");
+    band_heading(csv);
     if (points)
         fprintf(points, "measured,predicted,lo,hi\n");
     LK_TRY(measured_sizes(t, c));
-    LK_TRY(print_scores("measured sizes", c, csv));
+    LK_TRY(band_print("measured sizes", c, csv));
     a->points = points;
     LK_TRY(left_out_sizes(t, a, b));
-    LK_TRY(print_scores("left-out sizes", a, csv));
-    LK_TRY(print_scores("  proportional from the next", b, csv));
+    LK_TRY(band_print("left-out sizes", a, csv));
+    LK_TRY(band_print("  proportional from the next", b, csv));
     a->points = points;
     LK_TRY(outside_the_sweep(t, a, b));
-    LK_TRY(print_scores("sizes outside the sweep", a, csv));
-    LK_TRY(print_scores("  preset alone, there", b, csv));
+    LK_TRY(band_print("sizes outside the sweep", a, csv));
+    LK_TRY(band_print("  preset alone, there", b, csv));
     a->points = points;
     LK_TRY(left_out_ranks(t, a, b, c));
-    LK_TRY(print_scores("left-out rank counts", a, csv));
-    LK_TRY(print_scores("  time of the nearest count", b, csv));
-    LK_TRY(print_scores("  alpha-beta", c, csv));
+    LK_TRY(band_print("left-out rank counts", a, csv));
+    LK_TRY(band_print("  time of the nearest count", b, csv));
+    LK_TRY(band_print("  alpha-beta", c, csv));
     a->points = points;
     LK_TRY(carried(t, a, b));
-    LK_TRY(print_scores("carried from the smallest count", a, csv));
-    LK_TRY(print_scores("  preset alone, there", b, csv));
+    LK_TRY(band_print("carried from the smallest count", a, csv));
+    LK_TRY(band_print("  preset alone, there", b, csv));
     a->points = points;
     LK_TRY(preset_alone(t, a, b));
-    LK_TRY(print_scores("preset alone", a, csv));
-    LK_TRY(print_scores("  NCCL's model as it is", b, csv));
+    LK_TRY(band_print("preset alone", a, csv));
+    LK_TRY(band_print("  NCCL's model as it is", b, csv));
     a->points = NULL;
     LK_TRY(between_labs(t, a));
-    LK_TRY(print_scores("one lab for another (noise floor)", a, csv));
+    LK_TRY(band_print("one lab for another (noise floor)", a, csv));
 out:
     return st;
 }

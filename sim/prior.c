@@ -1,6 +1,8 @@
 /* This file holds the assumptions and their sources. */
 #include "sim/prior.h"
 
+#include <math.h>
+
 static const struct {
     double value;
     const char *source;
@@ -18,6 +20,11 @@ double lk_prior_value(enum lk_prior p)
 const char *lk_prior_source(enum lk_prior p)
 {
     return rows[p].source;
+}
+
+double lk_prior_half_normal(double mean, double z)
+{
+    return mean * sqrt(acos(-1) / 2) * fabs(z);
 }
 
 enum lk_prior lk_prior_of_scale(size_t n_points, bool preset)

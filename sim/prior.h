@@ -11,7 +11,8 @@
 #include <stddef.h>
 
 /*
- * X(prior, value, source). All are relative standard deviations but the tests and the two shares.
+ * X(prior, value, source). All are relative standard deviations but the tests, the two shares and
+ * the seconds of a bucket.
  *
  * SCALE_ERROR is the error of the scaling law for each doubling of the GPUs, on public data: the
  * last count of a series of three or more is predicted from the smaller ones, with constants of
@@ -54,6 +55,9 @@
  * takes one processor a channel, 2 to 16 of an H100's 132 or an A100's 108, and the bytes hardly
  * load the memory. OVERLAP_DELTA has no source: the few reports lie between 0 and 20 %.
  *
+ * BUCKET is what a bucket takes of compute, a kernel's launch: 20 us, as NVIDIA's guide to
+ * latencies in Nsight Systems shows it for a PyTorch program on a V100.
+ *
  * TURNS is how well the compute of ranks is known that outnumber their processors: a waiting rank
  * leaves its processor to another, and each message waits for its rank's turn. It is the rms of
  * ln(measured / predicted step) of four models on 3 and 4 ranks of 2 processors, from runs of 1 and
@@ -81,6 +85,7 @@
     X(LK_PRIOR_OVERLAP_LINKS, 0.19, "assumed: compute under collectives, arXiv:2507.03114")        \
     X(LK_PRIOR_OVERLAP_NETWORK, 0.06, "assumed: processors that NCCL's channels take")             \
     X(LK_PRIOR_OVERLAP_DELTA, 0.08, "assumed: collectives under compute")                          \
+    X(LK_PRIOR_BUCKET, 20e-6, "assumed: a bucket, one kernel's launch,")                           \
     X(LK_PRIOR_TURNS, 0.25, "6 pairs of a model and a count of ranks on 2 processors")             \
     X(LK_PRIOR_NODE_SD, 0, "nodes no slower than their ranks")                                     \
     X(LK_PRIOR_LINK_SD, 0, "links between nodes alike")                                            \
@@ -89,6 +94,8 @@
 enum lk_prior { LK_PRIOR_LIST(LK_WORD_VALUE) LK_PRIOR_COUNT };
 
 double lk_prior_value(enum lk_prior p);
+/* Return a draw of what is at least 0: its mean over the standard normal z is `mean`. */
+double lk_prior_half_normal(double mean, double z);
 /* Return the scale error to assume on a cluster with this many measured points. */
 enum lk_prior lk_prior_of_scale(size_t n_points, bool preset);
 const char *lk_prior_source(enum lk_prior p);

@@ -149,12 +149,6 @@ static void set_constants(struct knowledge *of, const struct lk_cluster *c, bool
  * rank counts left out of public tables (bench/accuracy_collectives).
  */
 static const double REFITTED_SHARE = 0.5;
-/*
- * The share of that error that is left, for each doubling of ranks, where NCCL's model rescales
- * points; doubt about the regime is added. It comes from the same tables.
- */
-static const double RESCALED_SHARE = 0.4;
-
 /* A fit uses at most this many points: more add little, and each Monte Carlo draw makes a model. */
 enum { NCCL_POINTS_MAX = 160 };
 
@@ -276,7 +270,8 @@ static struct lk_coll_modelled nccl(const struct lk_coll_model *m, const struct 
     fabric = lk_nccl_fabric_of(&comm, m->machine.topology.network);
     out.seconds = lk_nccl_refit_us(&comm, &k->factors[fabric], at.coll, at.algo, bytes) / MICRO;
     out.fitted = k == &m->own && m->refitted[fabric];
-    out.error = lk_nccl_error(&k->factors[fabric], bytes) * (out.fitted ? REFITTED_SHARE : 1);
+    out.error =
+        lk_nccl_error(&k->factors[fabric], bytes, comm.nodes) * (out.fitted ? REFITTED_SHARE : 1);
     if (k == &m->own && !out.fitted)
         out.seconds *= exp(m->error_shift * out.error);
     return out;
@@ -322,14 +317,20 @@ double lk_coll_model_bound_s(const struct lk_coll_model *m, struct lk_coll_key a
            m->rate_share[at.nodes > 1 ? LK_LINK_INTER : LK_LINK_INTRA];
 }
 
-/* Return the time by what is known, but not below the bound by the links. */
+/*
+ * Return the time by what is known, but not below the bound by the links, nor below the time of
+ * fewer ranks, for which the library might choose a slower algorithm: more never cost less.
+ */
 static struct lk_coll_modelled bounded(const struct lk_coll_model *m, const struct knowledge *of,
                                        struct lk_coll_key at, double bytes)
 {
     struct lk_coll_modelled out = formula(m, of, at, bytes);
 
-    if (!isnan(out.seconds))
-        out.seconds = fmax(out.seconds, lk_coll_model_bound_s(m, at, bytes, false));
+    if (isnan(out.seconds))
+        return out;
+    out.seconds = fmax(out.seconds, lk_coll_model_bound_s(m, at, bytes, false));
+    while (lk_coll_key_fewer(&at, m->rates.nvls))
+        out.seconds = fmax(out.seconds, formula(m, of, at, bytes).seconds);
     return out;
 }
 
@@ -367,7 +368,7 @@ static double datasheet_error(const struct lk_coll_model *m, struct lk_coll_key 
         at.nodes > 1 ? LK_NCCL_OVER + (int)LK_NETWORK_UNKNOWN : LK_NCCL_IN_PCI;
     struct lk_nccl_factors row = lk_nccl_prior(other);
 
-    return isnan(by_nccl.seconds) ? lk_nccl_error(&row, bytes) : by_nccl.error;
+    return isnan(by_nccl.seconds) ? lk_nccl_error(&row, bytes, at.nodes) : by_nccl.error;
 }
 
 /*
@@ -474,6 +475,14 @@ static double rescale_ring(const struct lk_coll_model *m, const struct lk_coll_s
     return by_chunk;
 }
 
+/*
+ * How far NCCL's model is off the measured count holds for counts near it: the difference halves in
+ * SHIFT_DOUBLINGS doublings of the ranks, and the datasheet's time comes in its place. The error
+ * grows to the datasheet's, half of it in DOUBT_DOUBLINGS; doubt about the regime is added. From 2
+ * to 512 nodes of GH200 (bench/accuracy_collectives, "carried" and "left-out rank counts").
+ */
+static const double SHIFT_DOUBLINGS = 8, DOUBT_DOUBLINGS = 1.5;
+
 static enum lk_status rescale_by_nccl(const struct lk_coll_model *m, const struct lk_coll_set *from,
                                       const double *typical, struct lk_coll_key at, double *seconds,
                                       double *sd)
@@ -495,6 +504,8 @@ enum lk_status lk_coll_model_rescale(const struct lk_coll_model *m, const struct
 {
     enum lk_status st = LK_OK;
     double doublings = fabs(log2((double)at.ranks / from->at.ranks));
+    double left = exp2(-doublings / SHIFT_DOUBLINGS);
+    double doubt = 1 - exp2(-doublings / DOUBT_DOUBLINGS);
     bool nccl_at = by_nccl(m, at) && by_nccl(m, from->at);
     struct lk_coll_set typical = {0};
     struct lk_coll_modelled *there = NULL;
@@ -509,19 +520,23 @@ enum lk_status lk_coll_model_rescale(const struct lk_coll_model *m, const struct
     LK_TRY(lk_coll_set_typical(from, misfit, &typical));
     for (size_t i = 0; i < from->n; i++) {
         struct lk_coll_modelled here = lk_coll_model_at(m, at, from->bytes[i]);
-        double error = nccl_at ? RESCALED_SHARE * here.error : here.error;
+        double error = here.error, off = log(from->seconds[i] / typical.seconds[i]);
 
         seconds[i] = here.is_ring && there[i].is_ring
                          ? rescale_ring(m, &typical, i, at, &error)
                          : typical.seconds[i] * here.seconds / there[i].seconds;
-        sd[i] =
-            hypot(error * doublings, DIFFERENCE_SHARE * log(from->seconds[i] / typical.seconds[i]));
+        error = nccl_at ? doubt * datasheet_error(m, at, from->bytes[i]) : error * doublings;
+        sd[i] = hypot(error, DIFFERENCE_SHARE * off);
     }
     if (nccl_at)
         LK_TRY(rescale_by_nccl(m, from, typical.seconds, at, seconds, sd));
-    for (size_t i = 0; i < from->n; i++)
-        seconds[i] = fmax(seconds[i] * exp(m->error_shift * sd[i]),
-                          lk_coll_model_bound_s(m, at, from->bytes[i], false));
+    for (size_t i = 0; i < from->n; i++) {
+        struct lk_coll_modelled datasheet = bounded(m, &m->datasheet, at, from->bytes[i]);
+        double off = nccl_at ? log(seconds[i] / datasheet.seconds) : 0;
+
+        seconds[i] *= exp(off * (left - 1) + m->error_shift * sd[i]);
+        seconds[i] = fmax(seconds[i], lk_coll_model_bound_s(m, at, from->bytes[i], false));
+    }
 out:
     free(there);
     free(misfit);

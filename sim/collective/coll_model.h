@@ -46,8 +46,9 @@ struct lk_coll_modelled lk_coll_model_at(const struct lk_coll_model *m, struct l
 /*
  * Rescale the times of `from` to another rank count, by NCCL's model
  * (sim/collective/nccl_fit.h) or else by the ratio of the model's times at each size. sd is of
- * the logarithm; it grows with every doubling of the ranks and with doubt about the regime.
- * seconds and sd have from->n elements, NaN where the model does not apply.
+ * the logarithm; it grows with every doubling of the ranks, by NCCL's model to that of the
+ * datasheet alone, and with doubt about the regime. seconds and sd have from->n elements, NaN where
+ * the model does not apply.
  */
 enum lk_status lk_coll_model_rescale(const struct lk_coll_model *m, const struct lk_coll_set *from,
                                      struct lk_coll_key at, double *seconds, double *sd);

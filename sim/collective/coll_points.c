@@ -22,6 +22,29 @@ bool lk_coll_key_equal(struct lk_coll_key a, struct lk_coll_key b)
     return a.coll == b.coll && a.algo == b.algo && a.ranks == b.ranks && a.nodes == b.nodes;
 }
 
+static int power_of_two_below(int n)
+{
+    int p = 1;
+
+    while (p < n - p)
+        p *= 2;
+    return p;
+}
+
+bool lk_coll_key_fewer(struct lk_coll_key *at, bool nvls)
+{
+    int nodes = at->nodes > 1 ? power_of_two_below(at->nodes) : 1;
+
+    if (at->nodes > 1)
+        at->ranks = at->ranks / at->nodes * nodes;
+    else if (at->ranks > 2 && !nvls)
+        at->ranks = power_of_two_below(at->ranks);
+    else
+        return false;
+    at->nodes = nodes;
+    return at->ranks > 1;
+}
+
 static struct lk_coll_key key_of(const struct lk_cluster_point *p)
 {
     return (struct lk_coll_key){p->coll, p->algo, p->ranks, p->nodes};

@@ -29,6 +29,12 @@ struct lk_coll_key {
     int ranks, nodes;
 };
 bool lk_coll_key_equal(struct lk_coll_key a, struct lk_coll_key b);
+/*
+ * Set the next smaller collective that must not take longer: on the next smaller power of two of
+ * nodes, or inside a node of ranks, at last 2. A node with NVLS is left as it is, since 8 GPUs that
+ * sum in the switch are faster than 4 in a ring. Return false if there is none.
+ */
+bool lk_coll_key_fewer(struct lk_coll_key *at, bool nvls);
 
 struct lk_coll_set {
     struct lk_coll_key at;

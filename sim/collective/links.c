@@ -166,7 +166,7 @@ static double bytes_out(enum lk_coll coll, double bytes, int n, double in_switch
 double lk_link_bound_s(const struct lk_link_rates *l, enum lk_coll coll, double bytes, int ranks,
                        int nodes)
 {
-    double rate = l->gpu_Bps, nics = l->nics_Bps, out;
+    double rate = l->gpu_Bps, nics = l->nics_Bps, out, inside_s = 0;
 
     nodes = lk_nccl_nodes(l->nvlink_domain, ranks, nodes);
     if (ranks < 2)
@@ -179,8 +179,9 @@ double lk_link_bound_s(const struct lk_link_rates *l, enum lk_coll coll, double 
             nics *= domain;
         rate = nics;
         out = bytes_out(coll, bytes, nodes, l->sharp);
+        inside_s = lk_link_bound_s(l, coll, bytes, ranks / nodes, 1);
     } else {
         out = bytes_out(coll, bytes, ranks, l->nvls ? 1 + 1.0 / ranks : 0);
     }
-    return rate > 0 ? out / rate : 0;
+    return fmax(rate > 0 ? out / rate : 0, inside_s);
 }

@@ -49,6 +49,8 @@ int lk_slow_link_measured_nodes(const struct lk_cluster *c, int nodes);
  *
  *     all-reduce 2 (n-1)/n m; with in-switch reduction (1 + 1/n) m in a node, m between nodes
  *     reduce-scatter, all-gather (n-1)/n m; broadcast m; barrier 0
+ *
+ * Several nodes are not faster than one of them alone.
  */
 /* Rates of a cluster's links in bytes a second, one direction; 0: not known. */
 struct lk_link_rates {

@@ -77,8 +77,8 @@ struct lk_nccl_point {
 struct lk_nccl_factors lk_nccl_fit(const struct lk_nccl_point *points, size_t n,
                                    const struct lk_nccl_factors *prior);
 
-/* Return the remaining sd of the logarithm of a time at a size. */
-double lk_nccl_error(const struct lk_nccl_factors *f, double bytes);
+/* Return the remaining sd of the logarithm of a time of a size on so many nodes. */
+double lk_nccl_error(const struct lk_nccl_factors *f, double bytes, int nodes);
 
 struct lk_nccl_measured {
     struct lk_nccl_comm comm;

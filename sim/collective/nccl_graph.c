@@ -23,23 +23,27 @@ static enum lk_nccl_gen gen_of(int compute_capability)
 }
 
 /*
- * The speeds that the search tries, in GB/s, inside a node and between nodes, fastest first, before
- * a 0: src/graph/search.cc:976-989. The first row is that of Volta and Ampere.
+ * The speeds that the search tries inside a node, in GB/s, fastest first, before a 0:
+ * src/graph/search.cc:976-989. The first row is that of Volta and Ampere.
  */
-enum { SPEEDS = 20 };
-static const double speeds[LK_NCCL_GEN_COUNT - LK_NCCL_AMPERE][2][SPEEDS] = {
-    {{40, 30, 20, 18, 15, 12, 10, 9, 7, 6, 5, 4, 3},
-     {48, 30, 28, 24, 20, 18, 15, 12, 10, 9, 7, 6, 5, 4, 3, 2.4, 1.2, .24, .12}},
-    {{60, 50, 40, 30, 24, 20, 15, 12, 11, 6, 3},
-     {48, 45, 42, 40, 30, 24, 22, 20, 17.5, 15, 12, 6, 3, 2.4, 1.2, .24, .12}},
-    {{90, 80, 70, 60, 50, 40, 30, 24, 20, 19, 18},
-     {96, 48, 45.1, 42, 40, 30, 24, 22, 20, 17.5, 15, 12, 6, 3, 2.4, 1.2, .24, .12}},
+enum { SPEEDS = 14 };
+static const double speeds[LK_NCCL_GEN_COUNT - LK_NCCL_AMPERE][SPEEDS] = {
+    {40, 30, 20, 18, 15, 12, 10, 9, 7, 6, 5, 4, 3},
+    {60, 50, 40, 30, 24, 20, 15, 12, 11, 6, 3},
+    {90, 80, 70, 60, 50, 40, 30, 24, 20, 19, 18},
 };
 
-static const double *speeds_of(enum lk_nccl_gen gen, bool inter)
+static const double *speeds_of(enum lk_nccl_gen gen)
 {
-    return speeds[gen > LK_NCCL_AMPERE ? gen - LK_NCCL_AMPERE : 0][inter];
+    return speeds[gen > LK_NCCL_AMPERE ? gen - LK_NCCL_AMPERE : 0];
 }
+
+/*
+ * Between nodes the search has a grid of its own, which has 96 % of the rates of common NICs (12,
+ * 24, 48 and 96 GB/s). A NIC of any rate gets this share, so that a faster one never costs more.
+ * Measured: 189 to 192 of 200 GB/s a node.
+ */
+static const double WIRE_SHARE = 0.96;
 
 /*
  * GB/s of one NVLink in one direction as NCCL counts it (topo.h:17-22, topo.cc:263-272), the line
@@ -75,24 +79,26 @@ struct room {
 };
 
 /*
- * Run pass 1: find the speed and channels that carry the most, and the faster speed of equals.
- * Between nodes a graph that uses all NICs goes first, so that faster NICs do not leave fewer
- * channels, and with them less under the caps of a channel.
+ * Run pass 1. Inside a node, find the speed and channels that carry the most, and the faster speed
+ * of equals, below all speeds one channel; between nodes, a channel for each NIC.
  */
 static struct lk_nccl_graph search(enum lk_nccl_gen gen, struct room r, int channels_max)
 {
     struct lk_nccl_graph best = {0};
 
-    for (const double *speed = speeds_of(gen, r.nics > 0); *speed > 0; speed++) {
-        double fit = floor(r.gpu / *speed * (1 + 1e-9));
+    if (r.nics) {
+        best.channels = r.nics < channels_max ? r.nics : channels_max;
+        best.intra = best.inter = fmin(WIRE_SHARE * r.nic, r.gpu / best.channels);
+        return best;
+    }
+    for (const double *speed = speeds_of(gen); *speed > 0; speed++) {
+        double fit = fmin(floor(r.gpu / *speed * (1 + 1e-9)), channels_max);
 
-        if (r.nics)
-            fit = fmin(fit, r.nics * floor(r.nic / *speed * (1 + 1e-9)));
-        fit = fmin(fit, channels_max);
-        if (fit >= 1 && (fit * *speed > best.channels * best.intra ||
-                         (best.channels < r.nics && fit * *speed >= best.channels * best.intra)))
+        if (fit >= 1 && fit * *speed > best.channels * best.intra)
             best = (struct lk_nccl_graph){(int)fit, *speed, *speed};
     }
+    if (!best.channels && r.gpu > 0)
+        best = (struct lk_nccl_graph){1, r.gpu, r.gpu};
     return best;
 }
 
@@ -109,31 +115,21 @@ static void duplicate(enum lk_nccl_gen gen, struct lk_nccl_graph *g)
     g->inter /= 2;
 }
 
-/*
- * Run pass 2 (search.cc:1168-1190): raise the rate inside the node to the slowest speed that is
- * twice the rate between nodes, or to the fastest that fits.
- */
-static void raise_intra(enum lk_nccl_gen gen, struct room r, struct lk_nccl_graph *g)
+/* Run pass 2 (search.cc:1168-1190): raise the rate inside the node to twice that between nodes. */
+static void raise_intra(struct room r, struct lk_nccl_graph *g)
 {
-    double before = g->intra;
-
-    if (before >= 2 * g->inter)
-        return;
-    for (const double *speed = speeds_of(gen, true); *speed > before; speed++)
-        if (g->channels * *speed <= r.gpu * (1 + 1e-9) &&
-            (g->intra <= before || *speed >= 2 * g->inter))
-            g->intra = *speed;
+    g->intra = fmax(g->intra, fmin(2 * g->inter, r.gpu / g->channels));
 }
 
 /*
- * Find the graph of NVLS, which has a channel per GPU: the fastest speed that fits all of them.
- * NICs are filled up to twice.
+ * Find the graph of NVLS, which has a channel per GPU: the fastest speed that fits all of them,
+ * which is the switch's also where nodes are joined. NICs are filled up to twice.
  */
 static struct lk_nccl_graph search_nvls(enum lk_nccl_gen gen, struct room r, int local)
 {
     struct lk_nccl_graph g = {.channels = local < MAX_CHANNELS ? local : MAX_CHANNELS};
 
-    for (const double *s = speeds_of(gen, r.nics > 0); *s > 0 && g.intra <= 0; s++)
+    for (const double *s = speeds_of(gen); *s > 0 && g.intra <= 0; s++)
         if (g.channels * *s <= r.gpu * (1 + 1e-9))
             g.intra = *s;
     g.inter = r.nics ? fmin(r.nic * r.nics / g.channels, 2 * g.intra) : g.intra;
@@ -180,7 +176,7 @@ static void set_graphs(struct lk_nccl_comm *m, struct room r, int local)
     duplicate(m->gen, &m->ring);
     m->tree = m->ring;
     if (m->nodes > 1)
-        raise_intra(m->gen, r, &m->tree);
+        raise_intra(r, &m->tree);
     if (m->nvls)
         m->nvls_graph = search_nvls(m->gen, r, local);
     if (m->collnet)
@@ -192,19 +188,6 @@ double lk_nccl_uplink_factor(int nodes_per_switch, double oversubscription, int 
     if (nodes < 2 || !nodes_per_switch || nodes <= nodes_per_switch)
         return 1;
     return fmax(1, oversubscription / nodes_per_switch);
-}
-
-/*
- * Return the found rate over the rate of the wire. Common NICs lie at most 16 % from a speed of
- * the grid; below 3 GB/s the speeds are far apart, and the wire carries WIRE_SHARE of its line
- * rate (measured: 189 to 192 of 200).
- */
-static double grid_factor(const struct lk_nccl_graph *g, const struct room *r)
-{
-    static const double WIRE_SHARE = 0.95;
-    double found = g->channels * g->inter, wire = r->nics * r->nic * WIRE_SHARE;
-
-    return r->nics && wire <= r->gpu && wire > found ? found / wire : 1;
 }
 
 bool lk_nccl_machine_of(const struct lk_cluster *c, struct lk_nccl_machine *out)
@@ -275,7 +258,11 @@ static struct room room_of(const struct lk_nccl_machine *c, int local, int nodes
         r.gpu = fmax(r.gpu, r.nic);
     if (nodes == 1)
         return r;
-    r.nics = c->topology.nics_per_node > 1 ? c->topology.nics_per_node : 1;
+    r.nics = c->topology.nics_per_node;
+    /* A GPU uses the NICs beside it, so a part of a node's GPUs uses a part of its NICs. */
+    if (local < c->gpus_per_node)
+        r.nics = r.nics * local / c->gpus_per_node;
+    r.nics = r.nics > 1 ? r.nics : 1;
     /* An NVLink domain over several nodes has the NICs of all of them. */
     if (c->gpus_per_node > 0 && local > c->gpus_per_node)
         r.nics *= local / c->gpus_per_node;
@@ -322,7 +309,6 @@ bool lk_nccl_comm_of(const struct lk_nccl_machine *c, int ranks, int nodes,
     out->intra = latency_of(c->intra_us, out->wire == LK_NCCL_NVLINK ? nvlink_us : pci_us);
     out->inter = latency_of(c->inter_us, network_us[t->network]);
     set_graphs(out, r, local);
-    out->slowdown = lk_nccl_uplink_factor(t->nodes_per_switch, c->oversubscription, nodes) *
-                    grid_factor(&out->ring, &r);
+    out->slowdown = lk_nccl_uplink_factor(t->nodes_per_switch, c->oversubscription, nodes);
     return out->ring.channels > 0;
 }

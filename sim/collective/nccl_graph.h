@@ -1,8 +1,9 @@
 /*
  * These functions predict the graphs of NCCL's search (src/graph/search.cc) from a cluster file:
  * channels, and the rate of a channel inside a node and between nodes, for each algorithm. NCCL
- * searches for paths; here links are alike and only their rates decide, so the result is the
- * fastest speed of the grid times channels that fits a GPU's link and the node's NICs.
+ * searches for paths; here links are alike and only their rates decide. Inside a node the result is
+ * the fastest speed of the grid times channels that fits a GPU's link, between nodes a channel for
+ * each NIC at nearly its rate, or what the GPU's link leaves of that.
  *
  * 8 H100 on NVSwitch: Ring and Tree 12 channels of 30, NVLS 8 of 40 (known from a dump,
  * github.com/NVIDIA/nccl issue 1197).
@@ -57,10 +58,7 @@ struct lk_nccl_comm {
     enum lk_nccl_wire wire; /* inside a node */
     bool amd_cpu, ll128, plain_tree, nvls, collnet;
     struct lk_nccl_graph ring, tree, nvls_graph, collnet_graph;
-    /*
-     * Our correction of the rate between nodes: >= 1 where oversubscribed switches make links
-     * slower than NCCL assumes, <= 1 where the rate lies between two speeds of NCCL's grid.
-     */
+    /* >= 1: where oversubscribed switches make links between nodes slower than NCCL assumes. */
     double slowdown;
     struct lk_nccl_latency intra, inter;
     double choice_us; /* added to a hop between nodes when NCCL chooses */

@@ -29,8 +29,8 @@ static double slowest_known(const struct lk_step_model *s)
 
 /* Set each collective to the least time of its bytes, or to its modelled cost where that is less:
  * a measured point may be faster than the rate that the cluster file gives. */
-static void set_colls(const struct lk_config_model *m, const struct lk_cluster *c,
-                      struct lk_step_coll *out)
+static void set_colls(const struct lk_config_model *m, const struct lk_step_coll *at,
+                      const struct lk_cluster *c, struct lk_step_coll *out)
 {
     struct lk_link_rates rates = lk_link_rates_of(c, true);
     double slow_link = fmax(1, lk_slow_link_largest(c, m->step.nodes, false));
@@ -42,8 +42,8 @@ static void set_colls(const struct lk_config_model *m, const struct lk_cluster *
             lk_link_bound_s(&rates, v->step.coll, (double)m->bytes[k], v->ranks, v->nodes) /
             v->period;
 
-        out[i] = m->colls[i];
-        out[i].cost_s = fmin(out[i].cost_s, least * (v->nodes > 1 ? slow_link : 1));
+        out[i] = at[i];
+        out[i].cost_s = fmin(m->colls[i].cost_s, least * (v->nodes > 1 ? slow_link : 1));
     }
 }
 
@@ -57,7 +57,7 @@ enum lk_status lk_step_bound(const struct lk_config_model *m, const struct lk_st
     struct lk_sim_result r;
 
     LK_TRY(lk_alloc(&colls, m->step.n_colls, sizeof *colls));
-    set_colls(m, c, colls);
+    set_colls(m, step->colls, c, colls);
     least.ranks = least.nodes = 1;
     least.forward_s *= compute * slowest_known(step);
     least.backward_s *= compute * slowest_known(step);

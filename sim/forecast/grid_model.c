@@ -1,9 +1,11 @@
 /*
- * The step model made fast: each part that configurations share is computed once
- * (sim/forecast/grid_parts.h).
+ * The step model made fast: each part that configurations share is computed once.
  *
- * A configuration is one rank that computes as long as the slowest does on average, simulated
- * without randomness at a few factors of its collectives' cost; a draw is a look-up:
+ * A network shape (ranks, caps, scheme) gives the collectives, and their cost in every draw, the
+ * slowest link's included. A local batch gives the compute. The ranks' law gives the compute of the
+ * slowest rank (sim/step/straggler_max.h), tail and known ranks included. A configuration is then
+ * one rank that computes as long as the slowest does on average, simulated without randomness at a
+ * few factors of its collectives' cost; a draw is a look-up:
  *
  *     t_i = w_i (fixed + x_i (T(f_i / x_i / w_i) - fixed))
  *
@@ -22,7 +24,9 @@
 #include "sim/forecast/bound.h"
 #include "sim/forecast/grid_parts.h"
 #include "sim/forecast/predictor.h"
+#include "sim/step/bucket_cost.h"
 #include "sim/step/closed_form.h"
+#include "sim/step/straggler_max.h"
 
 #include <math.h>
 #include <stdbool.h>
@@ -53,13 +57,14 @@ struct anchor {
     double factor, *factors; /* of the estimate; of each draw */
 };
 
-/* Anchors are named by an index: they move when another is made. */
 struct lk_grid_model {
     struct lk_predictor *p; /* borrowed */
-    struct lk_grid_parts parts;
+    size_t n_draws;
     struct lk_draw *draws;
-    double *fresh; /* of each draw: the new run's step over the mean of all runs */
-    double *z_gamma, *z_delta, *z_kappa; /* standard normal: of the overlap, of co-location */
+    double *fresh; /* for each draw, the new run's step over the mean of all runs */
+    /* Standard normal: of the overlap, of co-location, of a bucket's cost. */
+    double *z_gamma, *z_delta, *z_kappa, *z_bucket;
+    struct lk_grid_parts parts;
     struct anchor *anchors;
     size_t n_anchors, anchors_capacity;
     struct lk_step_coll *colls; /* scratch */
@@ -72,10 +77,11 @@ struct one {
     const struct lk_grid_shape *shape;
     const struct lk_grid_compute *compute;
     const struct lk_grid_straggler *straggler;
-    struct lk_step_model step;   /* one rank, the slowest */
-    double slowest;              /* its compute over a rank's mean */
-    double at[FACTORS], fixed_s; /* the step at each factor; optimizer and gap */
-    double gamma_s, delta_s;     /* by how much more gamma and delta lengthen it */
+    struct lk_step_model step;             /* one rank, the slowest */
+    double slowest;                        /* its compute over a rank's mean */
+    double at[FACTORS], fixed_s;           /* the step at each factor; optimizer and gap */
+    double charged_s;                      /* of its compute: by buckets beyond the job's own */
+    double gamma_s, delta_s, per_bucket_s; /* by how much more of each lengthens it */
     /* A rank's own work over the model's, by runs of one rank, and of each draw; NULL: no run
      * tells, and it is as well known as the compute. */
     double own;
@@ -111,7 +117,8 @@ static void set_losses(struct one *o, const struct lk_config *c, const struct lk
     double own_s = compute_s * o->straggler->slowest.average;
 
     memcpy(o->losses_s, r->losses_s, sizeof o->losses_s);
-    o->losses_s[LK_LOSS_IDEAL] -= slow_s;
+    o->losses_s[LK_LOSS_IDEAL] -= slow_s + o->charged_s;
+    o->losses_s[LK_LOSS_OVERLAP] += o->charged_s;
     o->losses_s[LK_LOSS_SLOW_RANK] += own_s;
     o->losses_s[LK_LOSS_STRAGGLER] += slow_s - own_s;
 }
@@ -136,38 +143,58 @@ static bool meets_once(const struct lk_step_model *m)
     return true;
 }
 
-/* Set by how much more gamma and delta lengthen the step: over one more tenth of each. */
-static enum lk_status set_slopes(struct lk_grid_model *m, const struct lk_sim_request *q,
-                                 struct one *o)
+/* Charge the compute of a step, whose backward is that of the job's own buckets, for its buckets.
+ */
+static double charge(struct lk_grid_model *m, const struct lk_grid_shape *shape, double cost_s,
+                     struct lk_step_model *step)
 {
-    static const double MORE = 0.1;
+    return lk_bucket_cost_charge(step, shape->model.plain, m->colls, shape->model.own_buckets,
+                                 cost_s);
+}
+
+/* Set by how much more gamma, delta and a bucket's cost lengthen the step: over one more tenth of
+ * the first two, 20 us more of the third. bare: the step before it was charged for buckets. */
+static enum lk_status set_slopes(struct lk_grid_model *m, const struct lk_sim_request *q,
+                                 const struct lk_step_model *bare, struct one *o)
+{
+    static const double more[] = {0.1, 0.1, 20e-6};
     const struct lk_step_model as_is = o->step;
-    double *slopes[] = {&o->gamma_s, &o->delta_s}, *of[] = {&o->step.gamma_wire, &o->step.delta};
+    double *slopes[] = {&o->gamma_s, &o->delta_s, &o->per_bucket_s};
+    bool others =
+        lk_bucket_count(o->shape->model.plain, o->step.n_colls) != o->shape->model.own_buckets;
 
     for (size_t k = 0; k < o->step.n_colls; k++)
         m->colls[k].cost_s = o->shape->model.colls[k].cost_s;
-    for (size_t i = 0; i < LK_COUNT(of) && o->step.n_colls; i++) {
+    for (size_t i = 0; i < (others ? 3 : 2) && o->step.n_colls; i++) {
         struct lk_sim_result r;
 
-        *of[i] += MORE;
+        o->step.gamma_wire += i == 0 ? more[0] : 0;
+        o->step.delta += i == 1 ? more[1] : 0;
+        if (i == 2) {
+            o->step = *bare;
+            charge(m, o->shape, m->p->bucket.s + more[2], &o->step);
+        }
         LK_PASS(lk_closed_form_run(&o->step, q, &r));
-        *slopes[i] = fmax(0, r.mean_s - at_factor(o, 1)) / MORE;
+        *slopes[i] = (r.mean_s - at_factor(o, 1)) / more[i];
         lk_sim_result_fini(&r);
         o->step = as_is;
     }
+    o->gamma_s = fmax(0, o->gamma_s);
+    o->delta_s = fmax(0, o->delta_s);
     return LK_OK;
 }
 
 static enum lk_status one_init(struct lk_grid_model *m, const struct lk_config *c, struct one *o)
 {
     struct lk_sim_request q = {.seed = 1};
+    struct lk_step_model bare;
+    const struct lk_step_model *of;
     size_t shape, compute, straggler, n;
 
     LK_PASS(lk_grid_shape_of(&m->parts, c, &shape));
     LK_PASS(lk_grid_compute_of(&m->parts, c->local_batch, &compute));
-    LK_PASS(lk_grid_straggler_of(
-        &m->parts, &m->parts.shapes[shape].model.step,
-        meets_once(&m->parts.shapes[shape].model.step) ? c->accumulation : 1, &straggler));
+    of = &m->parts.shapes[shape].model.step;
+    LK_PASS(lk_grid_straggler_of(&m->parts, of, meets_once(of) ? c->accumulation : 1, &straggler));
     *o = (struct one){.own = 1,
                       .shape = &m->parts.shapes[shape],
                       .compute = &m->parts.computes[compute],
@@ -177,32 +204,35 @@ static enum lk_status one_init(struct lk_grid_model *m, const struct lk_config *
     n = o->step.n_colls;
     LK_PASS(lk_array_grow(&m->colls, &m->colls_capacity, n, sizeof *m->colls));
     o->step.colls = m->colls;
+    if (n)
+        memcpy(m->colls, o->shape->model.colls, n * sizeof *m->colls);
+    bare = o->step;
+    o->charged_s = charge(m, o->shape, m->p->bucket.s, &o->step);
     q.steps = o->step.load_s > 0 ? STEPS_LOADER : STEPS;
     for (int i = 0; i < FACTORS; i++) {
         struct lk_sim_result r;
 
-        for (size_t k = 0; k < n; k++) {
-            m->colls[k] = o->shape->model.colls[k];
-            m->colls[k].cost_s *= factors[i];
-        }
+        for (size_t k = 0; k < n; k++)
+            m->colls[k].cost_s = o->shape->model.colls[k].cost_s * factors[i];
         LK_PASS(lk_closed_form_run(&o->step, &q, &r));
         o->at[i] = r.mean_s;
         if (factors[i] == 1)
             set_losses(o, c, &r);
         lk_sim_result_fini(&r);
     }
-    LK_PASS(set_slopes(m, &q, o));
+    LK_PASS(set_slopes(m, &q, &bare, o));
     o->losses_s[LK_LOSS_WIRE] += at_factor(o, o->shape->link) - at_factor(o, 1);
     return LK_OK;
 }
 
-/* Return what the slowdown of the overlap in a draw adds to the estimate's. */
+/* Return what the overlap's slowdown and the buckets' cost in a draw add to the estimate's. */
 static double overlap_of(const struct lk_grid_model *m, const struct one *o, size_t i)
 {
     const struct lk_step_model *s = &o->shape->model.step;
     struct lk_overlap d = lk_overlap_draw(m->p->cluster, s->nodes, m->z_gamma[i], m->z_delta[i]);
 
-    return o->gamma_s * (d.gamma_wire - s->gamma_wire) + o->delta_s * (d.delta - s->delta);
+    return o->gamma_s * (d.gamma_wire - s->gamma_wire) + o->delta_s * (d.delta - s->delta) +
+           o->per_bucket_s * (lk_bucket_cost_draw(&m->p->bucket, m->z_bucket[i]) - m->p->bucket.s);
 }
 
 /* Return what co-location in a draw multiplies the estimate's compute by. */
@@ -251,13 +281,13 @@ static enum lk_status anchor_init(struct lk_grid_model *m, struct anchor *a)
     double measured;
     size_t n;
 
-    LK_PASS(lk_alloc(&a->factors, m->parts.n_draws, sizeof *a->factors));
+    LK_PASS(lk_alloc(&a->factors, m->n_draws, sizeof *a->factors));
     a->status = (alone ? one_init : owned_init)(m, &a->config, &o);
     if (a->status != LK_OK)
         return a->status == LK_EEVIDENCE ? LK_OK : a->status;
     measured = lk_runs_mean(&m->p->runs, &a->config, &n);
     a->factor = measured / estimate_of(&o);
-    for (size_t i = 0; i < m->parts.n_draws; i++)
+    for (size_t i = 0; i < m->n_draws; i++)
         a->factors[i] = lk_predictor_runs_draw(m->p, &a->config, n, &m->draws[i]) /
                         draw_of(m, &o, i, alone ? 1 : own_in_draw(&o, i), 1);
     return LK_OK;
@@ -373,7 +403,7 @@ static void draw_all(const struct lk_grid_model *m, const struct one *o, const s
 
     step.optimizer_s = o->step.optimizer_s;
     alone = lk_predictor_alone_s(&step, c->accumulation);
-    for (size_t i = 0; i < m->parts.n_draws; i++) {
+    for (size_t i = 0; i < m->n_draws; i++) {
         const struct lk_draw *w = &m->draws[i];
         double own = own_in_draw(o, i), batch = exp(o->compute->model.batch_sd * w->error);
         double s = lk_predictor_with_error(alone * own * batch, draw_of(m, o, i, own, batch),
@@ -386,9 +416,10 @@ static void draw_all(const struct lk_grid_model *m, const struct one *o, const s
 /* Sets the bound of the configuration's step (sim/forecast/bound.h). Measured compute, and that of
  * a batch that was not measured, may be as short as the low end of its interval, given compute is
  * as given. */
-static enum lk_status set_bound(const struct lk_grid_model *m, const struct one *o,
+static enum lk_status set_bound(struct lk_grid_model *m, const struct one *o,
                                 struct lk_prediction *p)
 {
+    static const double MOST = 3; /* times the mean, of a half-normal number: 98 % are below */
     const struct lk_config_model *shape = &o->shape->model, *of_batch = &o->compute->model;
     double sd = hypot(hypot(of_batch->compute_sd, of_batch->batch_sd),
                       m->p->job->n_runs ? m->p->runs.sd : 0);
@@ -400,6 +431,10 @@ static enum lk_status set_bound(const struct lk_grid_model *m, const struct one 
     s.node_slowness = shape->step.node_slowness;
     s.forward_s = of_batch->step.forward_s * shape->async_slowdown;
     s.backward_s = of_batch->step.backward_s * shape->async_slowdown;
+    charge(m, o->shape,
+           lk_bucket_count(shape->plain, s.n_colls) < shape->own_buckets ? MOST * m->p->bucket.s
+                                                                         : 0,
+           &s);
     return lk_step_bound(shape, &s, m->p->cluster, fmin(1, o->own) * exp(-LOW_END * sd),
                          &p->bound_s);
 }
@@ -433,15 +468,16 @@ enum lk_status lk_grid_model_at(struct lk_grid_model *m, struct lk_prediction *p
     return set_bound(m, &o, p);
 }
 
-enum lk_status lk_grid_model_step(struct lk_grid_model *m, const struct lk_config *c,
+enum lk_status lk_grid_model_step(struct lk_grid_model *m, const struct lk_config *c, bool anchored,
                                   double *out_step_s)
 {
     struct lk_prediction p = {.config = *c};
-    struct anchor whole;
+    struct anchor whole = {.factor = 1};
     struct one o;
 
-    LK_PASS(whole_of(m, &p, &whole));
-    LK_PASS(owned_init(m, c, &o));
+    if (anchored)
+        LK_PASS(whole_of(m, &p, &whole));
+    LK_PASS((anchored ? owned_init : one_init)(m, c, &o));
     *out_step_s = estimate_of(&o) * whole.factor;
     return LK_OK;
 }
@@ -451,27 +487,32 @@ enum lk_status lk_grid_model_create(struct lk_predictor *p, struct lk_grid_model
     enum lk_status st = LK_OK;
     struct lk_grid_model *m = NULL;
     size_t n = (size_t)p->options.draws;
+    struct lk_grid_evidence of;
+    double *z_compute;
 
     LK_TRY(lk_alloc(&m, 1, sizeof *m));
-    *m = (struct lk_grid_model){.p = p,
-                                .parts = {.job = p->job,
-                                          .cluster = p->cluster,
-                                          .slow = &p->slow,
-                                          .cost = p->cost,
-                                          .costs = p->draws,
-                                          .n_draws = n}};
-    LK_TRY(lk_grid_parts_init(&m->parts, p->options.seed));
+    *m = (struct lk_grid_model){.p = p, .n_draws = n};
     LK_TRY(lk_alloc(&m->draws, n, sizeof *m->draws));
-    LK_TRY(lk_alloc(&m->fresh, 4 * n, sizeof *m->fresh));
+    LK_TRY(lk_alloc(&m->fresh, 6 * n, sizeof *m->fresh));
     m->z_gamma = m->fresh + n;
     m->z_delta = m->fresh + 2 * n;
     m->z_kappa = m->fresh + 3 * n;
-    lk_rng_normals(p->options.seed, lk_rng_stream("grid_model.overlap", 0), 0, m->z_gamma, 3 * n);
+    m->z_bucket = m->fresh + 4 * n;
+    z_compute = m->fresh + 5 * n;
+    lk_rng_normals(p->options.seed, lk_rng_stream("grid_model.overlap", 0), 0, m->z_gamma, 4 * n);
     for (size_t i = 0; i < n; i++) {
         m->draws[i] = lk_predictor_draw(p, i);
-        m->parts.compute[i] = m->draws[i].compute;
         m->fresh[i] = exp(m->draws[i].run_sd * m->draws[i].z_new_run);
+        z_compute[i] = m->draws[i].compute;
     }
+    of = (struct lk_grid_evidence){.job = p->job,
+                                   .cluster = p->cluster,
+                                   .slow = &p->slow,
+                                   .cost = p->cost,
+                                   .draws = p->draws,
+                                   .z_compute = z_compute,
+                                   .seed = p->options.seed};
+    LK_TRY(lk_grid_parts_init(&m->parts, &of, n));
     *out = m;
     m = NULL;
 out:
@@ -483,9 +524,9 @@ void lk_grid_model_destroy(struct lk_grid_model *m)
 {
     if (!m)
         return;
+    lk_grid_parts_fini(&m->parts);
     for (size_t i = 0; i < m->n_anchors; i++)
         free(m->anchors[i].factors);
-    lk_grid_parts_fini(&m->parts);
     free(m->draws);
     free(m->fresh);
     free(m->anchors);

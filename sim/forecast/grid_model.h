@@ -11,6 +11,8 @@
 #include "base/status.h"
 #include "sim/forecast/evidence.h"
 
+#include <stdbool.h>
+
 struct lk_predictor;
 struct lk_grid_model;
 
@@ -20,8 +22,8 @@ void lk_grid_model_destroy(struct lk_grid_model *m); /* NULL is legal */
 /* Predict p->config, whose runs take part as its anchor alone. LK_EEVIDENCE or LK_EUSAGE: it cannot
  * be predicted, and others may. pre: p->draws_s has room for the predictor's draws. */
 enum lk_status lk_grid_model_at(struct lk_grid_model *m, struct lk_prediction *p);
-/* Predict the step alone, s. */
-enum lk_status lk_grid_model_step(struct lk_grid_model *m, const struct lk_config *c,
+/* Predict the step alone, s; not anchored: as modelled. */
+enum lk_status lk_grid_model_step(struct lk_grid_model *m, const struct lk_config *c, bool anchored,
                                   double *out_step_s);
 
 #endif

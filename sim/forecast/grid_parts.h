@@ -1,8 +1,6 @@
 /*
- * The parts of a forecast that configurations share, each computed once: a network shape (ranks,
- * caps, scheme) gives the collectives, and their cost in every draw, the slowest link's included; a
- * local batch gives the compute; the ranks' law gives the slowest rank
- * (sim/step/straggler_max.h). sim/forecast/grid_model.c puts them together.
+ * The parts that the configurations of a grid share, each computed once: the network's shape, the
+ * compute of a local batch, the slowest rank. sim/forecast/grid_model.h puts them together.
  */
 #ifndef LK_SIM_FORECAST_GRID_PARTS_H
 #define LK_SIM_FORECAST_GRID_PARTS_H
@@ -13,8 +11,6 @@
 #include "base/status.h"
 #include "sim/collective/coll_cost.h"
 #include "sim/step/config.h"
-#include "sim/step/known_stragglers.h"
-#include "sim/step/step.h"
 #include "sim/step/straggler_max.h"
 
 #include <stddef.h>
@@ -45,17 +41,24 @@ struct lk_grid_straggler {
     double *effect; /* of each draw */
 };
 
-/* The parts are named by an index: they move when another is made. */
-struct lk_grid_parts {
-    const struct lk_job *job; /* borrowed, as the next four */
+/* What the parts are made of, all borrowed. */
+struct lk_grid_evidence {
+    const struct lk_job *job;
     const struct lk_cluster *cluster;
     const struct lk_known_stragglers *slow;
     const struct lk_cost_model *cost;   /* the estimates */
-    struct lk_cost_model *const *costs; /* of each draw */
+    struct lk_cost_model *const *draws; /* one for each draw */
+    const double *z_compute;            /* for each draw, the deviation of the compute in sd */
+    uint64_t seed;
+};
+
+/* A part is named by its index: it moves when another is made. */
+struct lk_grid_parts {
+    struct lk_grid_evidence of;
     size_t n_draws;
-    /* For each draw, a standard normal number for the compute; the probability of a faster slowest
-     * rank, slowest link and slowest link apart. */
-    double *compute, *rank_share, *link_share, *link_apart;
+    /* For each draw, the probability of a faster slowest rank, slowest link and slowest link apart.
+     */
+    double *rank_share, *link_share, *link_apart;
     struct lk_grid_shape *shapes;
     size_t n_shapes, shapes_capacity;
     struct lk_grid_compute *computes;
@@ -64,14 +67,18 @@ struct lk_grid_parts {
     size_t n_stragglers, stragglers_capacity;
 };
 
-/* Draw the shares. pre: the borrowed inputs and n_draws are set; the caller fills `compute`. */
-enum lk_status lk_grid_parts_init(struct lk_grid_parts *m, uint64_t seed);
-void lk_grid_parts_fini(struct lk_grid_parts *m); /* safe on a zeroed one */
+enum lk_status lk_grid_parts_init(struct lk_grid_parts *g, const struct lk_grid_evidence *of,
+                                  size_t n_draws);
+void lk_grid_parts_fini(struct lk_grid_parts *g); /* zeroes it; safe on a zeroed one */
 
-/* Find a part of a configuration, or make it. A part that cannot be made fails as at first. */
-enum lk_status lk_grid_shape_of(struct lk_grid_parts *m, const struct lk_config *c, size_t *out);
-enum lk_status lk_grid_compute_of(struct lk_grid_parts *m, int local_batch, size_t *out);
-enum lk_status lk_grid_straggler_of(struct lk_grid_parts *m, const struct lk_step_model *of,
+/*
+ * Find or make a part. LK_EEVIDENCE or LK_EUSAGE: it cannot be made, and the same text is given
+ * each time.
+ */
+enum lk_status lk_grid_shape_of(struct lk_grid_parts *g, const struct lk_config *c, size_t *out);
+enum lk_status lk_grid_compute_of(struct lk_grid_parts *g, int local_batch, size_t *out);
+/* of: ranks, nodes, law and known stragglers of a shape's step. */
+enum lk_status lk_grid_straggler_of(struct lk_grid_parts *g, const struct lk_step_model *of,
                                     int micro_batches, size_t *out);
 
 #endif

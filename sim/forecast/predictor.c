@@ -8,6 +8,7 @@
 #include "base/array.h"
 #include "base/stats.h"
 #include "sim/collective/alpha_beta_fit.h"
+#include "sim/collective/coll_points.h"
 #include "sim/forecast/grid_model.h"
 #include "sim/prior.h"
 
@@ -99,6 +100,101 @@ out:
     return st;
 }
 
+/* ---- The cost of a bucket ---- */
+
+/* Return true if two configurations differ in their bucket caps alone. */
+static bool differ_in_caps(const struct lk_config *a, const struct lk_config *b)
+{
+    struct lk_config same = *b;
+
+    same.first_bytes = a->first_bytes;
+    same.cap_bytes = a->cap_bytes;
+    return lk_config_equal(a, &same) && !lk_config_equal(a, b);
+}
+
+/* Set *y to ln(measured / modelled) of a run without the cost of buckets, and *x to what a second
+ * of it changes. LK_EEVIDENCE: nothing models the run. */
+static enum lk_status bucket_evidence(struct lk_predictor *p, const struct lk_config *c, double *x,
+                                      double *y)
+{
+    const double cost_s = lk_prior_value(LK_PRIOR_BUCKET);
+    double bare, charged;
+    size_t n;
+
+    p->bucket.s = 0;
+    LK_PASS(lk_grid_model_step(p->grid, c, false, &bare));
+    p->bucket.s = cost_s;
+    LK_PASS(lk_grid_model_step(p->grid, c, false, &charged));
+    *x = log(charged / bare) / cost_s;
+    *y = log(lk_runs_mean(&p->runs, c, &n) / bare);
+    return LK_OK;
+}
+
+/* Sums of a regression through the means of groups of runs that differ in their caps alone. */
+struct bucket_fit {
+    double xx, xy;
+};
+
+/* Add the runs of a group, if its first one is run i. */
+static enum lk_status add_group(struct lk_predictor *p, size_t i, struct bucket_fit *f)
+{
+    const struct lk_job *j = p->job;
+    double n = 0, x_sum = 0, y_sum = 0, xx = 0, xy = 0;
+
+    for (size_t k = 0; k < j->n_runs; k++) {
+        const struct lk_config *c = &j->runs[k].config;
+        double x, y;
+        enum lk_status st;
+
+        if (!lk_runs_is_first(&p->runs, k) || (k != i && !differ_in_caps(&j->runs[i].config, c)))
+            continue;
+        if (k < i)
+            return LK_OK;
+        st = bucket_evidence(p, c, &x, &y);
+        if (st == LK_EEVIDENCE)
+            continue;
+        LK_PASS(st);
+        n++;
+        x_sum += x;
+        y_sum += y;
+        xx += x * x;
+        xy += x * y;
+    }
+    if (n > 1) {
+        f->xx += xx - x_sum * x_sum / n;
+        f->xy += xy - x_sum * y_sum / n;
+    }
+    return LK_OK;
+}
+
+/*
+ * Fit the cost to runs of several caps: least squares, where the ratio of two runs has the error of
+ * LK_PRIOR_RESOLUTION. A fit that knows less than the prior does is not taken.
+ */
+static enum lk_status fit_bucket_cost(struct lk_predictor *p)
+{
+    const struct lk_job *j = p->job;
+    struct lk_bucket_cost fit = {.measured = true};
+    struct bucket_fit f = {0, 0};
+
+    for (size_t i = 0; i < j->n_runs; i++) {
+        bool several = false;
+
+        for (size_t k = i + 1; k < j->n_runs && !several; k++)
+            several = differ_in_caps(&j->runs[i].config, &j->runs[k].config);
+        if (several && j->runs[i].config.world_size > 1 && lk_runs_is_first(&p->runs, i))
+            LK_PASS(add_group(p, i, &f));
+    }
+    p->bucket = lk_bucket_cost_assumed();
+    if (!(f.xx > 0))
+        return LK_OK;
+    fit.s = fmax(0, f.xy / f.xx);
+    fit.sd = lk_prior_value(LK_PRIOR_RESOLUTION) / sqrt(2 * f.xx);
+    if (fit.sd < p->bucket.sd || fit.s > LK_Z90 * fit.sd)
+        p->bucket = fit;
+    return LK_OK;
+}
+
 /* ---- Making one ---- */
 
 enum lk_status lk_predictor_create(const struct lk_job *job, const struct lk_cluster *cluster,
@@ -128,6 +224,7 @@ enum lk_status lk_predictor_create(const struct lk_job *job, const struct lk_clu
         LK_TRY(lk_cost_model_create(&fitted, &g, NULL, &p->draws[i]));
     }
     LK_TRY(lk_grid_model_create(p, &p->grid));
+    LK_TRY(fit_bucket_cost(p));
     *out = p;
     p = NULL;
 out:
@@ -307,5 +404,5 @@ enum lk_status lk_predictor_estimate(struct lk_predictor *p, const struct lk_con
     size_t n_runs;
 
     *out_step_s = lk_runs_mean(&p->runs, config, &n_runs);
-    return n_runs ? LK_OK : lk_grid_model_step(p->grid, config, out_step_s);
+    return n_runs ? LK_OK : lk_grid_model_step(p->grid, config, true, out_step_s);
 }

@@ -35,6 +35,7 @@
 #include "base/status.h"
 #include "sim/collective/coll_cost.h"
 #include "sim/forecast/evidence.h"
+#include "sim/step/bucket_cost.h"
 #include "sim/step/config.h"
 #include "sim/step/known_stragglers.h"
 #include "sim/step/measured_runs.h"
@@ -56,6 +57,7 @@ struct lk_predictor {
     const struct lk_cluster *cluster;
     struct lk_predictor_options options;
     struct lk_runs runs;
+    struct lk_bucket_cost bucket;    /* by the runs of several caps, else assumed */
     struct lk_known_stragglers slow; /* of the runs and the cluster file, fitted once */
     struct lk_cost_model *cost;      /* the estimates */
     struct lk_cost_model **draws;    /* options.draws of them */

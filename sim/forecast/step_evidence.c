@@ -340,6 +340,26 @@ static enum lk_status note_overlap(const struct model *m, const struct lk_predic
                                   100 * o.delta);
 }
 
+/* Note what a bucket costs where a configuration has other buckets than the job. */
+static enum lk_status note_bucket(const struct model *m, const struct lk_prediction *p, size_t n,
+                                  struct lk_forecast *out)
+{
+    const struct lk_bucket_cost *b = &m->predictor->bucket;
+    bool other = false;
+
+    for (size_t i = 0; i < n; i++)
+        other |= p[i].config.world_size > 1 && p[i].config.cap_bytes != m->job->cap_bytes;
+    if (!other)
+        return LK_OK;
+    if (b->measured)
+        return lk_forecast_note(out,
+                                "a bucket costs %.0f us of compute (sd %.0f us), from runs of "
+                                "several bucket caps",
+                                1e6 * b->s, 1e6 * b->sd);
+    return lk_forecast_note(out, "%s costs %.0f us of compute", lk_prior_source(LK_PRIOR_BUCKET),
+                            1e6 * b->s);
+}
+
 /* Note that ranks outnumber the devices of their node. */
 static enum lk_status note_turns(const struct model *m, const struct lk_prediction *p, size_t n,
                                  struct lk_forecast *out)
@@ -454,6 +474,7 @@ static enum lk_status conclude(const void *self, const struct lk_prediction *poi
     const struct model *m = self;
 
     LK_PASS(note_turns(m, points, n, out));
+    LK_PASS(note_bucket(m, points, n, out));
     LK_PASS(note_slow(m, out));
     LK_PASS(note_alike(m, points, n, out));
     return note_assumptions(m, points, n, out);

@@ -7,6 +7,7 @@
 #include "sim/collective/links.h"
 #include "sim/prior.h"
 #include "sim/step/batch_curve.h"
+#include "sim/step/bucket_cost.h"
 #include "sim/step/known_stragglers.h"
 
 #include <math.h>
@@ -201,12 +202,16 @@ static enum lk_status set_colls(struct lk_config_model *m, const struct lk_job *
     LK_PASS(lk_volume_init(&m->volume, j, config));
     n = m->volume.n;
     LK_PASS(lk_alloc(&m->colls, n, sizeof *m->colls));
+    LK_PASS(lk_alloc(&m->plain, n, sizeof *m->plain));
     LK_PASS(lk_alloc(&m->order, n, sizeof *m->order));
     LK_PASS(lk_alloc(&m->bytes, n, sizeof *m->bytes));
     m->memory_Bps = known_or(&c->device.memory_Bps, NAN);
     m->algo = config->algo;
-    for (size_t i = 0; i < n; i++)
-        m->colls[i] = m->volume.colls[i].step;
+    for (size_t i = 0; i < n; i++) {
+        m->colls[i] = m->plain[i] = m->volume.colls[i].step;
+        if (m->volume.colls[i].period > 1)
+            m->plain[i].bucket = -1; /* no hook of every step */
+    }
     set_order(m, c->topology.nics_per_node);
     m->step.colls = m->colls;
     m->step.n_colls = n;
@@ -385,7 +390,9 @@ enum lk_status lk_config_model_init(struct lk_config_model *m, const struct lk_j
     snprintf(m->evidence_text, sizeof m->evidence_text, "%s",
              lk_evidence_name(LK_EVIDENCE_INTERPOLATED));
     LK_TRY(set_colls(m, j, c, config));
+    LK_TRY(lk_volume_own_buckets(j, &m->own_buckets));
     LK_TRY(set_costs(m, cost, true));
+    lk_bucket_cost_charge(&m->step, m->plain, m->colls, m->own_buckets, lk_bucket_cost_assumed().s);
     weaken(m, p.evidence, p.extrapolation, "local batch");
     synchronise_seldom(m, j, config);
     grade_scheme(m, config);
@@ -399,6 +406,7 @@ out:
 void lk_config_model_fini(struct lk_config_model *m)
 {
     free(m->colls);
+    free(m->plain);
     free(m->known);
     free(m->order);
     free(m->bytes);

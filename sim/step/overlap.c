@@ -35,12 +35,6 @@ static double draw_measured(const struct lk_quantity *q, double z)
     return fmax(0, q->value + (isfinite(sd) ? sd * z : 0));
 }
 
-/* Return a draw whose mean, over the standard normal z, is `mean`. */
-static double draw_assumed(double mean, double z)
-{
-    return mean * sqrt(acos(-1) / 2) * fabs(z);
-}
-
 struct lk_overlap lk_overlap_of(const struct lk_cluster *c, int nodes)
 {
     bool gamma = lk_quantity_known(&c->gamma_wire), delta = lk_quantity_known(&c->delta);
@@ -59,8 +53,8 @@ struct lk_overlap lk_overlap_draw(const struct lk_cluster *c, int nodes, double 
 
     o.gamma_wire = lk_quantity_known(&c->gamma_wire)
                        ? draw_measured(&c->gamma_wire, z_gamma)
-                       : draw_assumed(assumed_gamma(c, nodes), z_gamma);
+                       : lk_prior_half_normal(assumed_gamma(c, nodes), z_gamma);
     o.delta = lk_quantity_known(&c->delta) ? draw_measured(&c->delta, z_delta)
-                                           : draw_assumed(assumed_delta(c), z_delta);
+                                           : lk_prior_half_normal(assumed_delta(c), z_delta);
     return o;
 }

@@ -471,6 +471,19 @@ out:
     return st;
 }
 
+enum lk_status lk_volume_own_buckets(const struct lk_job *j, int *out)
+{
+    const struct lk_config own = {.first_bytes = j->first_bytes, .cap_bytes = j->cap_bytes};
+    struct build b = {.job = j, .config = &own};
+    enum lk_status st = set_tensors(&b);
+
+    *out = (int)b.plan.n_buckets;
+    free(b.tensors);
+    free(b.ready);
+    lk_bucket_plan_fini(&b.plan);
+    return st;
+}
+
 void lk_volume_fini(struct lk_volume *v)
 {
     free(v->colls);

@@ -60,6 +60,8 @@ struct lk_volume {
  */
 enum lk_status lk_volume_init(struct lk_volume *v, const struct lk_job *j,
                               const struct lk_config *c);
+/* Set *out to the number of buckets that the job has at its own limits. */
+enum lk_status lk_volume_own_buckets(const struct lk_job *j, int *out);
 void lk_volume_fini(struct lk_volume *v); /* zeroes it; safe on a zeroed one */
 
 #endif

@@ -1,12 +1,14 @@
 /*
  * No forecast beats arithmetic. Random jobs, clusters and configurations are forecast; each point
  * must lie above the time that compute and wires take, which is computed here without the product's
- * code, no efficiency may be above 1, and the estimate must not depend on the seed.
+ * code, no efficiency may be above 1, and the estimate must not depend on the seed. A collective on
+ * more ranks never costs less.
  *
  * LOCKSTEP_CASES=100000 build/test_lockstep bounds tries as many; the default is quick.
  */
 #include "base/array.h"
 #include "base/rng.h"
+#include "sim/collective/coll_cost.h"
 #include "sim/forecast/forecast.h"
 #include "tests/rigs/suite.h"
 
@@ -17,6 +19,9 @@ enum { CASES = 4000, CHUNKS = 8, TENSORS_MAX = 12, COUNTS = 4, DRAWS = 20 };
 
 /* Rounding may take this share from a bound: durations are whole ns. */
 static const double ROUNDING = 1e-5;
+
+/* Collectives inside a node slow compute more than those between nodes; a step falls by so much. */
+static const double ALONE = 0.02;
 
 static struct lk_quantity known(double v)
 {
@@ -181,6 +186,9 @@ static void check(uint64_t number)
                       "case %llu, %d GPUs: bound %.9g, estimate %.9g [%.9g .. %.9g] s",
                       (unsigned long long)number, p->config.world_size, least, p->step_s,
                       p->step_lo_s, p->step_hi_s);
+        ck_assert_msg(!i || p->step_s >= p[-1].step_s * (1 - ALONE),
+                      "case %llu, %d GPUs: step of %g s after %g s", (unsigned long long)number,
+                      p->config.world_size, p->step_s, p[-1].step_s);
         ck_assert_msg(p->efficiency_hi <= 1 + ROUNDING, "case %llu, %d GPUs: efficiency %g (%g)",
                       (unsigned long long)number, p->config.world_size, p->efficiency,
                       p->efficiency_hi);
@@ -206,7 +214,54 @@ START_TEST(nothing_beats_arithmetic)
 }
 END_TEST
 
+enum { RUNGS = 9 };
+
+/* Set the seconds of an all-reduce on 2, 4, ... ranks, a node after the other. */
+static void climb(const struct lk_cluster *c, struct lk_rng *draw, uint64_t bytes, double *seconds)
+{
+    struct lk_cost_model *m;
+
+    ck_assert_int_eq(lk_cost_model_create(c, draw, NULL, &m), LK_OK);
+    for (int i = 0; i < RUNGS; i++) {
+        int ranks = 2 << i, nodes = ranks > c->gpus_per_node ? ranks / c->gpus_per_node : 1;
+        struct lk_cost cost;
+
+        ck_assert_int_eq(
+            lk_cost_eval(m, LK_ALL_REDUCE, LK_ALGO_AUTO, ranks, nodes, &bytes, 1, &cost), LK_OK);
+        seconds[i] = cost.seconds;
+    }
+    lk_cost_model_destroy(m);
+}
+
+/* More ranks never cost less, in the estimate and in each draw, whatever NCCL would choose. */
+static void check_order(uint64_t number)
+{
+    struct question q;
+    struct lk_rng g = lk_rng_init(12, number), again = g;
+    uint64_t bytes = (uint64_t)between(&g, 64, 1e9);
+    double s[RUNGS], drawn[RUNGS];
+
+    make_question(number, &q);
+    q.cluster.n_slow = 0;
+    climb(&q.cluster, NULL, bytes, s);
+    climb(&q.cluster, &again, bytes, drawn);
+    for (int i = 1; i < RUNGS; i++)
+        ck_assert_msg(s[i] >= s[i - 1] * (1 - ROUNDING) &&
+                          drawn[i] >= drawn[i - 1] * (1 - ROUNDING),
+                      "case %llu, %d ranks: %g s after %g (draw: %g after %g)",
+                      (unsigned long long)number, 2 << i, s[i], s[i - 1], drawn[i], drawn[i - 1]);
+    forget(&q);
+}
+
+START_TEST(more_ranks_never_cost_less)
+{
+    for (uint64_t i = 0; i < CASES; i++)
+        check_order(i);
+}
+END_TEST
+
 SUITE(bounds, c)
 {
+    tcase_add_test(c, more_ranks_never_cost_less);
     tcase_add_loop_test(c, nothing_beats_arithmetic, 0, CHUNKS);
 }

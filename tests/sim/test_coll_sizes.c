@@ -203,11 +203,55 @@ START_TEST(b_one_odd_row_does_not_travel_to_more_ranks)
 }
 END_TEST
 
+static struct lk_cost nodes_cost(const struct lk_cluster *c, int nodes, uint64_t bytes)
+{
+    struct lk_cost_model *m = NULL;
+    struct lk_cost out;
+
+    ck_assert_int_eq(lk_cost_model_create(c, NULL, NULL, &m), LK_OK);
+    ck_assert_int_eq(
+        lk_cost_eval(m, LK_ALL_REDUCE, LK_ALGO_AUTO, 8 * nodes, nodes, &bytes, 1, &out), LK_OK);
+    lk_cost_model_destroy(m);
+    return out;
+}
+
+/*
+ * What two nodes took beyond the preset, three times here, is left to its root on 512 nodes, with
+ * an interval about as wide as the preset's.
+ */
+START_TEST(far_counts_are_nearer_to_the_datasheet)
+{
+    struct lk_cluster c, preset;
+
+    h100_init(0, UINT64_MAX, &c);
+    h100_init(1, 0, &preset);
+    for (size_t i = 0; i < c.n_points; i++) {
+        struct lk_cluster_point *p = &c.points[i];
+
+        p->ranks = 16;
+        p->nodes = 2;
+        p->time_s.value = 3 * nodes_cost(&preset, 2, p->bytes).seconds;
+    }
+    for (uint64_t bytes = 1 << 24; bytes <= 1 << 30; bytes <<= 3) {
+        struct lk_cost at = nodes_cost(&c, 512, bytes), alone = nodes_cost(&preset, 512, bytes);
+        double far = at.seconds / alone.seconds;
+        double near = nodes_cost(&c, 4, bytes).seconds / nodes_cost(&preset, 4, bytes).seconds;
+
+        ck_assert_msg(near > 2.3 && near < 3.5, "%g times on 4 nodes", near);
+        ck_assert_msg(far > 1.3 && far < 2.3, "%g times on 512 nodes", far);
+        ck_assert_double_lt(log(at.hi / at.lo), 1.3 * log(alone.hi / alone.lo));
+    }
+    lk_cluster_fini(&c);
+    lk_cluster_fini(&preset);
+}
+END_TEST
+
 SUITE(coll_sizes, c)
 {
     tcase_add_loop_test(c, a02_outside_the_measured_sizes_the_model_meets_the_table, 0,
                         LK_COUNT(parts));
     tcase_add_test(c, a02_the_interval_widens_with_the_distance_in_bytes);
     tcase_add_test(c, a03_of_repeated_sizes_the_median_counts);
+    tcase_add_test(c, far_counts_are_nearer_to_the_datasheet);
     tcase_add_loop_test(c, b_one_odd_row_does_not_travel_to_more_ranks, 0, 2);
 }
