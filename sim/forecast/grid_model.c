@@ -24,6 +24,7 @@
 #include "sim/forecast/bound.h"
 #include "sim/forecast/grid_parts.h"
 #include "sim/forecast/predictor.h"
+#include "sim/prior.h"
 #include "sim/step/bucket_cost.h"
 #include "sim/step/closed_form.h"
 #include "sim/step/straggler_max.h"
@@ -63,7 +64,7 @@ struct lk_grid_model {
     struct lk_draw *draws;
     double *fresh; /* for each draw, the new run's step over the mean of all runs */
     /* Standard normal: of the overlap, of co-location, of a bucket's cost. */
-    double *z_gamma, *z_delta, *z_kappa, *z_bucket;
+    double *z_gamma, *z_delta, *z_kappa, *z_bucket, *z_fixed;
     struct lk_grid_parts parts;
     struct anchor *anchors;
     size_t n_anchors, anchors_capacity;
@@ -86,6 +87,8 @@ struct one {
      * tells, and it is as well known as the compute. */
     double own;
     const double *owns;
+    /* What a step takes once, as a share of a micro-batch, and how its own work follows it. */
+    double fixed_sd, per_fixed;
     double losses_s[LK_LOSS_COUNT]; /* at factor 1 */
 };
 
@@ -250,9 +253,17 @@ static double estimate_of(const struct one *o)
     return o->own * at_factor(o, o->shape->link / o->own);
 }
 
-static double own_in_draw(const struct one *o, size_t i)
+/* Return the own work over the model's when a step takes this share of a micro-batch once: as much
+ * as before at the accumulation that was measured, less a micro-batch above it. */
+static double fixed_factor(const struct one *o, double share)
 {
-    return o->owns ? o->owns[i] : o->compute->factors[i];
+    return fmax(FASTEST, 1 + share * o->per_fixed);
+}
+
+static double own_in_draw(const struct lk_grid_model *m, const struct one *o, size_t i)
+{
+    return (o->owns ? o->owns[i] : o->compute->factors[i]) *
+           fixed_factor(o, o->fixed_sd * m->z_fixed[i]);
 }
 
 /* Return the step in a draw with this own work, and its compute times `compute`, without the
@@ -289,7 +300,7 @@ static enum lk_status anchor_init(struct lk_grid_model *m, struct anchor *a)
     a->factor = measured / estimate_of(&o);
     for (size_t i = 0; i < m->n_draws; i++)
         a->factors[i] = lk_predictor_runs_draw(m->p, &a->config, n, &m->draws[i]) /
-                        draw_of(m, &o, i, alone ? 1 : own_in_draw(&o, i), 1);
+                        draw_of(m, &o, i, alone ? 1 : own_in_draw(m, &o, i), 1);
     return LK_OK;
 }
 
@@ -334,6 +345,18 @@ static enum lk_status anchor_of(struct lk_grid_model *m, const struct lk_config 
     return LK_OK;
 }
 
+/* Set what is not known of a step's fixed part where no run had the accumulation. */
+static void set_fixed(const struct lk_grid_model *m, const struct lk_config *c, struct one *o)
+{
+    const struct lk_step_model *s = &o->compute->model.step;
+    double micro_s = s->forward_s + s->backward_s + s->input_s;
+    int more = c->accumulation - lk_runs_accumulation(&m->p->runs, c);
+
+    o->per_fixed = -more * micro_s / (c->accumulation * micro_s + o->fixed_s);
+    if (more)
+        o->fixed_sd = lk_prior_value(o->fixed_s > 0 ? LK_PRIOR_FIXED_REST : LK_PRIOR_FIXED_SHARE);
+}
+
 /* Model a configuration with the own work that the nearest runs of one rank show. */
 static enum lk_status owned_init(struct lk_grid_model *m, const struct lk_config *c, struct one *o)
 {
@@ -346,6 +369,7 @@ static enum lk_status owned_init(struct lk_grid_model *m, const struct lk_config
     LK_PASS(one_init(m, c, o));
     o->own = a.factor;
     o->owns = a.factors;
+    set_fixed(m, c, o);
     return LK_OK;
 }
 
@@ -392,6 +416,7 @@ static void set_assumed(const struct one *o, struct lk_prediction *p)
     p->transient_assumed = o->compute->model.transient_assumed && several;
     p->overlap_assumed = shape->overlap_assumed && several;
     p->kappa_unknown = shape->kappa_unknown;
+    p->fixed_sd = o->fixed_sd;
 }
 
 static void draw_all(const struct lk_grid_model *m, const struct one *o, const struct anchor *whole,
@@ -405,7 +430,7 @@ static void draw_all(const struct lk_grid_model *m, const struct one *o, const s
     alone = lk_predictor_alone_s(&step, c->accumulation);
     for (size_t i = 0; i < m->n_draws; i++) {
         const struct lk_draw *w = &m->draws[i];
-        double own = own_in_draw(o, i), batch = exp(o->compute->model.batch_sd * w->error);
+        double own = own_in_draw(m, o, i), batch = exp(o->compute->model.batch_sd * w->error);
         double s = lk_predictor_with_error(alone * own * batch, draw_of(m, o, i, own, batch),
                                            scale_error, w);
 
@@ -435,7 +460,9 @@ static enum lk_status set_bound(struct lk_grid_model *m, const struct one *o,
            lk_bucket_count(shape->plain, s.n_colls) < shape->own_buckets ? MOST * m->p->bucket.s
                                                                          : 0,
            &s);
-    return lk_step_bound(shape, &s, m->p->cluster, fmin(1, o->own) * exp(-LOW_END * sd),
+    return lk_step_bound(shape, &s, m->p->cluster,
+                         fmin(1, o->own) * exp(-LOW_END * sd) *
+                             fixed_factor(o, -LOW_END * o->fixed_sd * copysign(1, o->per_fixed)),
                          &p->bound_s);
 }
 
@@ -493,13 +520,14 @@ enum lk_status lk_grid_model_create(struct lk_predictor *p, struct lk_grid_model
     LK_TRY(lk_alloc(&m, 1, sizeof *m));
     *m = (struct lk_grid_model){.p = p, .n_draws = n};
     LK_TRY(lk_alloc(&m->draws, n, sizeof *m->draws));
-    LK_TRY(lk_alloc(&m->fresh, 6 * n, sizeof *m->fresh));
+    LK_TRY(lk_alloc(&m->fresh, 7 * n, sizeof *m->fresh));
     m->z_gamma = m->fresh + n;
     m->z_delta = m->fresh + 2 * n;
     m->z_kappa = m->fresh + 3 * n;
     m->z_bucket = m->fresh + 4 * n;
-    z_compute = m->fresh + 5 * n;
-    lk_rng_normals(p->options.seed, lk_rng_stream("grid_model.overlap", 0), 0, m->z_gamma, 4 * n);
+    m->z_fixed = m->fresh + 5 * n;
+    z_compute = m->fresh + 6 * n;
+    lk_rng_normals(p->options.seed, lk_rng_stream("grid_model.overlap", 0), 0, m->z_gamma, 5 * n);
     for (size_t i = 0; i < n; i++) {
         m->draws[i] = lk_predictor_draw(p, i);
         m->fresh[i] = exp(m->draws[i].run_sd * m->draws[i].z_new_run);

@@ -2,6 +2,7 @@
 #include "tests/rigs/simulated.h"
 
 #include "base/array.h"
+#include "sim/prior.h"
 #include "sim/step/closed_form.h"
 
 #include <math.h>
@@ -214,6 +215,20 @@ out:
     return st;
 }
 
+/* Return what is drawn of a rank's own work because no run had the accumulation, with the same
+ * random numbers as sim/forecast/grid_model.c. */
+static double unvaried(const struct lk_predictor *p, const struct lk_step_model *m,
+                       const struct lk_config *at, size_t i)
+{
+    int more = at->accumulation - lk_runs_accumulation(&p->runs, at);
+    double micro_s = m->forward_s + m->backward_s + m->input_s, once_s = m->optimizer_s + m->gap_s;
+    double sd = lk_prior_value(once_s > 0 ? LK_PRIOR_FIXED_REST : LK_PRIOR_FIXED_SHARE), z;
+
+    lk_rng_normals(p->options.seed, lk_rng_stream("grid_model.overlap", 0),
+                   4 * (uint64_t)p->options.draws + i, &z, 1);
+    return 1 - z * sd * more * micro_s / (at->accumulation * micro_s + once_s);
+}
+
 /* Draw the mean step of a new run. */
 static enum lk_status draw(struct lk_predictor *p, struct work *w, const struct lk_config *at,
                            size_t i, double *out)
@@ -231,6 +246,7 @@ static enum lk_status draw(struct lk_predictor *p, struct work *w, const struct 
         if (!w->own.n_runs)
             own = exp(w->model.compute_sd * of_draw.compute);
         LK_TRY(over_model(p, &w->anchor, own, &of_draw, i, seed, &anchor));
+        own *= unvaried(p, &w->model.step, at, i);
         LK_TRY(lk_config_model_costs(&w->model, p->draws[i]));
         step = with_own(&w->model.step, own);
         step.forward_s *= exp(w->model.batch_sd * of_draw.error);
