@@ -32,12 +32,14 @@ struct lk_prediction {
     double measured_s, measured_lo_s, measured_hi_s; /* mean of this configuration's runs, or NaN */
     int anchor_world_size;                           /* GPUs of the anchor's runs; 0: no anchor */
     int costless_world_size; /* GPUs of a nearer run that the cluster has no cost for; 0: none */
-    double anchor_factor;    /* measured over modelled at the anchor; 1: no anchor */
+    double anchor_factor;    /* what runs multiply the model's step by; 1: no anchor */
     double losses_s[LK_LOSS_COUNT]; /* parts of step_s, which they sum to; NaN: not known. What
                                        the model does not explain of measured steps is the rest */
     bool losses_measured;           /* by an analysis of these runs, not by the model */
     bool rank_sd_assumed, transient_assumed, overlap_assumed, kappa_unknown;
-    double law_s; /* from_rest: the step by the scaling law alone; 0: not known */
+    double fixed_sd; /* of the share of a micro-batch that a step takes once, where no run varied
+                        the accumulation so far; 0: known */
+    double law_s;    /* from_rest: the step by the scaling law alone; 0: not known */
 };
 /* Make a prediction of which nothing is known: NaN, no draws. */
 void lk_prediction_init(struct lk_prediction *p, const struct lk_config *c);

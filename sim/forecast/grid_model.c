@@ -7,9 +7,10 @@
  * one rank that computes as long as the slowest does on average, simulated without randomness at a
  * few factors of its collectives' cost; a draw is a look-up:
  *
- *     t_i = fixed + x_i (T(f_i / x_i) - fixed),   f_i: cost, x_i: compute, over the estimate's
+ *     t_i = w_i (fixed + x_i (T(f_i / x_i / w_i) - fixed))
  *
- * since the step scales with its durations; fixed is optimizer and gap. The limits: all collectives
+ * f_i: cost, x_i: compute of the slowest rank, w_i: a rank's own work, over the estimate's; the
+ * step scales with its durations; fixed is optimizer and gap. The limits: all collectives
  * of a draw change by the factor of the one in the middle of the cost; one rank is the slowest of a
  * whole micro-batch; a node's effect has the share of a rank's; effects are those of the job's
  * current batch; a new run's 50 steps are their mean. The anchor is treated alike, so most of these
@@ -23,6 +24,7 @@
 #include "sim/forecast/bound.h"
 #include "sim/forecast/grid_parts.h"
 #include "sim/forecast/predictor.h"
+#include "sim/prior.h"
 #include "sim/step/bucket_cost.h"
 #include "sim/step/closed_form.h"
 #include "sim/step/straggler_max.h"
@@ -45,7 +47,11 @@ static const double factors[FACTORS] = {0.5, 0.8, 1, 1.25, 2};
 static const double FASTEST = 0.05;  /* as in sim/step/step.c */
 static const double LOW_END = 1.645; /* of a 90 % interval, in sd */
 
-/* A configuration that was run, and its measured over its modelled step. */
+/*
+ * A configuration that was run, and its measured over its modelled step. What runs of one rank are
+ * off by is a rank's own work, and says nothing of communication; what others are off by beyond
+ * that is of the whole step, as nothing tells which part it belongs to.
+ */
 struct anchor {
     struct lk_config config;
     enum lk_status status;
@@ -58,7 +64,7 @@ struct lk_grid_model {
     struct lk_draw *draws;
     double *fresh; /* for each draw, the new run's step over the mean of all runs */
     /* Standard normal: of the overlap, of co-location, of a bucket's cost. */
-    double *z_gamma, *z_delta, *z_kappa, *z_bucket;
+    double *z_gamma, *z_delta, *z_kappa, *z_bucket, *z_fixed;
     struct lk_grid_parts parts;
     struct anchor *anchors;
     size_t n_anchors, anchors_capacity;
@@ -77,8 +83,13 @@ struct one {
     double at[FACTORS], fixed_s;           /* the step at each factor; optimizer and gap */
     double charged_s;                      /* of its compute: by buckets beyond the job's own */
     double gamma_s, delta_s, per_bucket_s; /* by how much more of each lengthens it */
-    double estimate_s;                     /* the step with the slowest link's cost */
-    double losses_s[LK_LOSS_COUNT];        /* at factor 1 */
+    /* A rank's own work over the model's, by runs of one rank, and of each draw; NULL: no run
+     * tells, and it is as well known as the compute. */
+    double own;
+    const double *owns;
+    /* What a step takes once, as a share of a micro-batch, and how its own work follows it. */
+    double fixed_sd, per_fixed;
+    double losses_s[LK_LOSS_COUNT]; /* at factor 1 */
 };
 
 static void set_step(struct one *o, const struct lk_config *c)
@@ -187,7 +198,8 @@ static enum lk_status one_init(struct lk_grid_model *m, const struct lk_config *
     LK_PASS(lk_grid_compute_of(&m->parts, c->local_batch, &compute));
     of = &m->parts.shapes[shape].model.step;
     LK_PASS(lk_grid_straggler_of(&m->parts, of, meets_once(of) ? c->accumulation : 1, &straggler));
-    *o = (struct one){.shape = &m->parts.shapes[shape],
+    *o = (struct one){.own = 1,
+                      .shape = &m->parts.shapes[shape],
                       .compute = &m->parts.computes[compute],
                       .straggler = &m->parts.stragglers[straggler]};
     o->slowest = fmax(FASTEST, 1 + o->straggler->slowest.mean);
@@ -212,8 +224,7 @@ static enum lk_status one_init(struct lk_grid_model *m, const struct lk_config *
         lk_sim_result_fini(&r);
     }
     LK_PASS(set_slopes(m, &q, &bare, o));
-    o->estimate_s = at_factor(o, o->shape->link);
-    o->losses_s[LK_LOSS_WIRE] += o->estimate_s - at_factor(o, 1);
+    o->losses_s[LK_LOSS_WIRE] += at_factor(o, o->shape->link) - at_factor(o, 1);
     return LK_OK;
 }
 
@@ -236,63 +247,129 @@ static double colocation_of(const struct lk_grid_model *m, const struct one *o, 
            (1 + s->kappa);
 }
 
-/* Return the step in a draw, without the model's error and without runs. */
-static double draw_of(const struct lk_grid_model *m, const struct one *o, size_t i)
+/* Return the estimate of the step, the slowest link's cost in it, without runs of several ranks. */
+static double estimate_of(const struct one *o)
+{
+    return o->own * at_factor(o, o->shape->link / o->own);
+}
+
+/* Return the own work over the model's when a step takes this share of a micro-batch once: as much
+ * as before at the accumulation that was measured, less a micro-batch above it. */
+static double fixed_factor(const struct one *o, double share)
+{
+    return fmax(FASTEST, 1 + share * o->per_fixed);
+}
+
+static double own_in_draw(const struct lk_grid_model *m, const struct one *o, size_t i)
+{
+    return (o->owns ? o->owns[i] : o->compute->factors[i]) *
+           fixed_factor(o, o->fixed_sd * m->z_fixed[i]);
+}
+
+/* Return the step in a draw with this own work, and its compute times `compute`, without the
+ * model's error and without runs. */
+static double draw_of(const struct lk_grid_model *m, const struct one *o, size_t i, double own,
+                      double compute)
 {
     const struct lk_straggler_max *s = &o->straggler->slowest;
     double away = o->straggler->effect[i] - s->mean;
-    double x = fmax(FASTEST, 1 + s->persistent * away / o->slowest) * colocation_of(m, o, i);
+    double x =
+        fmax(FASTEST, 1 + s->persistent * away / o->slowest) * colocation_of(m, o, i) * compute;
 
-    return o->fixed_s + x * (at_factor(o, o->shape->cost[i] / x) - o->fixed_s) +
+    return own * (o->fixed_s + x * (at_factor(o, o->shape->cost[i] / x / own) - o->fixed_s)) +
            overlap_of(m, o, i);
 }
 
 /* ---- Anchors ---- */
 
+static enum lk_status owned_init(struct lk_grid_model *m, const struct lk_config *c, struct one *o);
+
+/* Compare the runs of a configuration with its model. *out owns `factors`. */
 static enum lk_status anchor_init(struct lk_grid_model *m, struct anchor *a)
 {
+    bool alone = a->config.world_size == 1;
     struct one o;
     double measured;
     size_t n;
 
     LK_PASS(lk_alloc(&a->factors, m->n_draws, sizeof *a->factors));
-    a->status = one_init(m, &a->config, &o);
+    a->status = (alone ? one_init : owned_init)(m, &a->config, &o);
     if (a->status != LK_OK)
         return a->status == LK_EEVIDENCE ? LK_OK : a->status;
     measured = lk_runs_mean(&m->p->runs, &a->config, &n);
-    a->factor = measured / o.estimate_s;
+    a->factor = measured / estimate_of(&o);
     for (size_t i = 0; i < m->n_draws; i++)
-        a->factors[i] =
-            lk_predictor_runs_draw(m->p, &a->config, n, &m->draws[i]) / draw_of(m, &o, i);
+        a->factors[i] = lk_predictor_runs_draw(m->p, &a->config, n, &m->draws[i]) /
+                        draw_of(m, &o, i, alone ? 1 : own_in_draw(m, &o, i), 1);
     return LK_OK;
 }
 
-/* Find the anchor: the nearest run whose configuration has a model. *out is NULL if none has;
- * *costless: GPUs of the nearest run that was passed over, or 0. */
+/* Append an anchor, behind that of one rank which it may need. */
+static enum lk_status anchor_add(struct lk_grid_model *m, struct anchor a)
+{
+    enum lk_status st = anchor_init(m, &a);
+
+    if (st == LK_OK)
+        st = lk_array_grow(&m->anchors, &m->anchors_capacity, m->n_anchors + 1, sizeof *m->anchors);
+    if (st != LK_OK)
+        free(a.factors);
+    else
+        m->anchors[m->n_anchors++] = a;
+    return st;
+}
+
+/* Find the anchor: the nearest run whose configuration has a model. out->factors, which the model
+ * keeps, is NULL if none has; *costless: GPUs of the nearest run that was passed over, or 0. */
 static enum lk_status anchor_of(struct lk_grid_model *m, const struct lk_config *c,
-                                const struct anchor **out, int *costless)
+                                struct anchor *out, int *costless)
 {
     double distance = -INFINITY;
     struct anchor a = {0};
 
-    *out = NULL;
+    *out = (struct anchor){.factor = 1};
     *costless = 0;
-    while (!*out && lk_runs_nearest(&m->p->runs, c, &distance, &a.config)) {
+    while (!out->factors && lk_runs_nearest(&m->p->runs, c, &distance, &a.config)) {
         size_t i = 0;
 
         while (i < m->n_anchors && !lk_config_equal(&m->anchors[i].config, &a.config))
             i++;
         if (i == m->n_anchors) {
-            LK_PASS(lk_array_grow(&m->anchors, &m->anchors_capacity, i + 1, sizeof *m->anchors));
-            m->anchors[i] = a;
-            m->n_anchors++;
-            LK_PASS(anchor_init(m, &m->anchors[i]));
+            LK_PASS(anchor_add(m, a));
+            i = m->n_anchors - 1;
         }
         if (m->anchors[i].status == LK_OK)
-            *out = &m->anchors[i];
+            *out = m->anchors[i];
         else if (!*costless)
             *costless = a.config.world_size;
     }
+    return LK_OK;
+}
+
+/* Set what is not known of a step's fixed part where no run had the accumulation. */
+static void set_fixed(const struct lk_grid_model *m, const struct lk_config *c, struct one *o)
+{
+    const struct lk_step_model *s = &o->compute->model.step;
+    double micro_s = s->forward_s + s->backward_s + s->input_s;
+    int more = c->accumulation - lk_runs_accumulation(&m->p->runs, c);
+
+    o->per_fixed = -more * micro_s / (c->accumulation * micro_s + o->fixed_s);
+    if (more)
+        o->fixed_sd = lk_prior_value(o->fixed_s > 0 ? LK_PRIOR_FIXED_REST : LK_PRIOR_FIXED_SHARE);
+}
+
+/* Model a configuration with the own work that the nearest runs of one rank show. */
+static enum lk_status owned_init(struct lk_grid_model *m, const struct lk_config *c, struct one *o)
+{
+    struct lk_config alone = *c;
+    struct anchor a;
+    int costless;
+
+    alone.world_size = alone.nodes = 1;
+    LK_PASS(anchor_of(m, &alone, &a, &costless));
+    LK_PASS(one_init(m, c, o));
+    o->own = a.factor;
+    o->owns = a.factors;
+    set_fixed(m, c, o);
     return LK_OK;
 }
 
@@ -339,22 +416,25 @@ static void set_assumed(const struct one *o, struct lk_prediction *p)
     p->transient_assumed = o->compute->model.transient_assumed && several;
     p->overlap_assumed = shape->overlap_assumed && several;
     p->kappa_unknown = shape->kappa_unknown;
+    p->fixed_sd = o->fixed_sd;
 }
 
-static void draw_all(const struct lk_grid_model *m, const struct one *o, const struct anchor *a,
+static void draw_all(const struct lk_grid_model *m, const struct one *o, const struct anchor *whole,
                      struct lk_prediction *p)
 {
     const struct lk_config *c = &p->config;
-    struct lk_step_model own = o->compute->model.step;
-    double scale_error = lk_predictor_scale_error(m->p, c, a ? a->config.world_size : 0), alone;
+    struct lk_step_model step = o->compute->model.step;
+    double scale_error = lk_predictor_scale_error(m->p, c, p->anchor_world_size), alone;
 
-    own.optimizer_s = o->step.optimizer_s;
-    alone = lk_predictor_alone_s(&own, c->accumulation);
+    step.optimizer_s = o->step.optimizer_s;
+    alone = lk_predictor_alone_s(&step, c->accumulation);
     for (size_t i = 0; i < m->n_draws; i++) {
-        double s = lk_predictor_with_error(alone, draw_of(m, o, i), scale_error,
-                                           o->compute->model.batch_sd, &m->draws[i]);
+        const struct lk_draw *w = &m->draws[i];
+        double own = own_in_draw(m, o, i), batch = exp(o->compute->model.batch_sd * w->error);
+        double s = lk_predictor_with_error(alone * own * batch, draw_of(m, o, i, own, batch),
+                                           scale_error, w);
 
-        p->draws_s[i] = s * m->fresh[i] * (a ? a->factors[i] : o->compute->factors[i]);
+        p->draws_s[i] = s * m->fresh[i] * (whole->factors ? whole->factors[i] : 1);
     }
 }
 
@@ -380,22 +460,35 @@ static enum lk_status set_bound(struct lk_grid_model *m, const struct one *o,
            lk_bucket_count(shape->plain, s.n_colls) < shape->own_buckets ? MOST * m->p->bucket.s
                                                                          : 0,
            &s);
-    return lk_step_bound(shape, &s, m->p->cluster, exp(-LOW_END * sd), &p->bound_s);
+    return lk_step_bound(shape, &s, m->p->cluster,
+                         fmin(1, o->own) * exp(-LOW_END * sd) *
+                             fixed_factor(o, -LOW_END * o->fixed_sd * copysign(1, o->per_fixed)),
+                         &p->bound_s);
 }
 
 /* ---- Interface ---- */
 
+/* Find the anchor; *whole is it where its misfit is of the whole step, else it has the factor 1. */
+static enum lk_status whole_of(struct lk_grid_model *m, struct lk_prediction *p,
+                               struct anchor *whole)
+{
+    LK_PASS(anchor_of(m, &p->config, whole, &p->costless_world_size));
+    p->anchor_world_size = whole->factors ? whole->config.world_size : 0;
+    if (p->anchor_world_size < 2)
+        *whole = (struct anchor){.factor = 1};
+    return LK_OK;
+}
+
 enum lk_status lk_grid_model_at(struct lk_grid_model *m, struct lk_prediction *p)
 {
-    const struct anchor *a;
+    struct anchor whole;
     struct one o;
 
-    LK_PASS(anchor_of(m, &p->config, &a, &p->costless_world_size));
-    LK_PASS(one_init(m, &p->config, &o));
-    p->anchor_world_size = a ? a->config.world_size : 0;
-    p->anchor_factor = a ? a->factor : 1;
-    p->step_s = o.estimate_s * p->anchor_factor;
-    draw_all(m, &o, a, p);
+    LK_PASS(whole_of(m, p, &whole));
+    LK_PASS(owned_init(m, &p->config, &o));
+    p->step_s = estimate_of(&o) * whole.factor;
+    p->anchor_factor = p->step_s / at_factor(&o, o.shape->link);
+    draw_all(m, &o, &whole, p);
     take_losses(&o, p);
     set_assumed(&o, p);
     set_grade(m, &o, p->anchor_world_size, p);
@@ -405,14 +498,14 @@ enum lk_status lk_grid_model_at(struct lk_grid_model *m, struct lk_prediction *p
 enum lk_status lk_grid_model_step(struct lk_grid_model *m, const struct lk_config *c, bool anchored,
                                   double *out_step_s)
 {
-    const struct anchor *a = NULL;
+    struct lk_prediction p = {.config = *c};
+    struct anchor whole = {.factor = 1};
     struct one o;
-    int costless;
 
     if (anchored)
-        LK_PASS(anchor_of(m, c, &a, &costless));
-    LK_PASS(one_init(m, c, &o));
-    *out_step_s = o.estimate_s * (a ? a->factor : 1);
+        LK_PASS(whole_of(m, &p, &whole));
+    LK_PASS((anchored ? owned_init : one_init)(m, c, &o));
+    *out_step_s = estimate_of(&o) * whole.factor;
     return LK_OK;
 }
 
@@ -427,13 +520,14 @@ enum lk_status lk_grid_model_create(struct lk_predictor *p, struct lk_grid_model
     LK_TRY(lk_alloc(&m, 1, sizeof *m));
     *m = (struct lk_grid_model){.p = p, .n_draws = n};
     LK_TRY(lk_alloc(&m->draws, n, sizeof *m->draws));
-    LK_TRY(lk_alloc(&m->fresh, 6 * n, sizeof *m->fresh));
+    LK_TRY(lk_alloc(&m->fresh, 7 * n, sizeof *m->fresh));
     m->z_gamma = m->fresh + n;
     m->z_delta = m->fresh + 2 * n;
     m->z_kappa = m->fresh + 3 * n;
     m->z_bucket = m->fresh + 4 * n;
-    z_compute = m->fresh + 5 * n;
-    lk_rng_normals(p->options.seed, lk_rng_stream("grid_model.overlap", 0), 0, m->z_gamma, 4 * n);
+    m->z_fixed = m->fresh + 5 * n;
+    z_compute = m->fresh + 6 * n;
+    lk_rng_normals(p->options.seed, lk_rng_stream("grid_model.overlap", 0), 0, m->z_gamma, 5 * n);
     for (size_t i = 0; i < n; i++) {
         m->draws[i] = lk_predictor_draw(p, i);
         m->fresh[i] = exp(m->draws[i].run_sd * m->draws[i].z_new_run);

@@ -34,13 +34,11 @@ double lk_predictor_alone_s(const struct lk_step_model *m, int accumulation)
     return accumulation * (m->forward_s + m->backward_s + m->input_s) + m->optimizer_s + m->gap_s;
 }
 
-double lk_predictor_with_error(double alone_s, double step_s, double scale_error, double batch_sd,
+double lk_predictor_with_error(double alone_s, double step_s, double scale_error,
                                const struct lk_draw *w)
 {
-    double own_sd = hypot(batch_sd, lk_prior_value(LK_PRIOR_BASE_ERROR));
-
     return fmax(step_s * exp(scale_error * w->scale), fmin(step_s, alone_s)) *
-           exp(own_sd * w->error);
+           exp(lk_prior_value(LK_PRIOR_BASE_ERROR) * w->error);
 }
 
 /* Draw Student's t. Chi-squared is a sum of squared normal numbers, two of which are exponential.

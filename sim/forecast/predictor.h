@@ -1,17 +1,18 @@
 /*
  * Predicts the step time of configurations, each with the distribution of what it might be.
  *
- * The estimate is the step model's mean (sim/step/config.h, sim/forecast/grid_model.h), anchored:
- * it is multiplied by measured / modelled of the largest measured run that is not larger than the
- * configuration. A configuration that was itself measured is thus met.
+ * The estimate is the step model's mean (sim/step/config.h, sim/forecast/grid_model.h), anchored
+ * twice: a rank's own work (compute, input, optimizer, gap) is multiplied by measured / modelled of
+ * the nearest run of one rank, and then the step by measured / modelled of the largest measured run
+ * that is not larger than the configuration. A configuration that was itself measured is thus met.
  *
  * The distribution is that of the mean step of a new run of 50 steps on the same cluster. A draw
  * resamples the anchor's runs (sim/step/measured_runs.h), moves the cluster's points and fits by
  * their intervals, draws stragglers anew, and adds the new run's deviation and two model errors:
  *
- *  - The error of the compute is Student's t of 4 degrees of freedom, because such errors have
- *    heavy tails. Its variance is the base error's plus what extrapolation to another local batch
- *    adds (sim/step/batch_curve.h).
+ *  - The error between measured configurations is Student's t of 4 degrees of freedom, because such
+ *    errors have heavy tails; what extrapolation to another local batch adds
+ *    (sim/step/batch_curve.h) moves a rank's compute alone.
  *  - The error of the scale grows with log2 of the ranks over the anchor's. How well a job scales
  * as modelled differs from job to job: the prior of sim/prior.h counts as LK_PRIOR_SCALE_TESTS
  *    back-tests, and after n of the job's own the error is Student's t of LK_PRIOR_SCALE_TESTS + n
@@ -94,11 +95,11 @@ double lk_predictor_runs_draw(const struct lk_predictor *p, const struct lk_conf
 double lk_predictor_scale_error(const struct lk_predictor *p, const struct lk_config *at,
                                 int anchor_world_size);
 /*
- * Return a step with the model's errors of a draw. The error of the compute time (of the batch, and
- * between measured configurations) scales all of the step; the scale's error changes only what
- * communication and waiting add, which never falls below zero.
+ * Return a step with the model's errors of a draw. The error between measured configurations scales
+ * all of the step; the scale's error changes only what communication and waiting add, which never
+ * falls below zero.
  */
-double lk_predictor_with_error(double alone_s, double step_s, double scale_error, double batch_sd,
+double lk_predictor_with_error(double alone_s, double step_s, double scale_error,
                                const struct lk_draw *w);
 /* Set the interval of a prediction from its draws, widened to hold its estimate. */
 enum lk_status lk_predictor_interval(const struct lk_predictor *p, struct lk_prediction *out);

@@ -380,6 +380,25 @@ static enum lk_status note_turns(const struct model *m, const struct lk_predicti
                             lk_prior_source(LK_PRIOR_TURNS));
 }
 
+/* Note what no run varied, of which a draw moves the forecast. */
+static enum lk_status note_unvaried(const struct lk_prediction *p, size_t n,
+                                    struct lk_forecast *out)
+{
+    double fixed = 0;
+
+    for (size_t i = 0; i < n; i++)
+        fixed = fmax(fixed, p[i].fixed_sd);
+    if (!(fixed > 0))
+        return LK_OK;
+    return lk_forecast_note(
+        out,
+        "no run had these accumulations: what a step takes once is known to %.0f %% of a "
+        "micro-batch (%s)",
+        100 * fixed,
+        lk_prior_source(fixed < lk_prior_value(LK_PRIOR_FIXED_SHARE) ? LK_PRIOR_FIXED_REST
+                                                                     : LK_PRIOR_FIXED_SHARE));
+}
+
 static enum lk_status note_assumptions(const struct model *m, const struct lk_prediction *p,
                                        size_t n, struct lk_forecast *out)
 {
@@ -477,6 +496,7 @@ static enum lk_status conclude(const void *self, const struct lk_prediction *poi
     LK_PASS(note_bucket(m, points, n, out));
     LK_PASS(note_slow(m, out));
     LK_PASS(note_alike(m, points, n, out));
+    LK_PASS(note_unvaried(points, n, out));
     return note_assumptions(m, points, n, out);
 }
 

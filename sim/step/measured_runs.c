@@ -152,6 +152,18 @@ struct lk_runs_extrapolation lk_runs_extrapolation(const struct lk_runs *r,
         .cap = at->world_size > 1 ? times_outside(&cap, (double)at->cap_bytes) : 1};
 }
 
+int lk_runs_accumulation(const struct lk_runs *r, const struct lk_config *at)
+{
+    struct range run = {0};
+
+    for (size_t i = 0; i < r->job->n_runs; i++)
+        if (lk_run_counts(r->cluster, &r->job->runs[i]))
+            widen(&run, r->job->runs[i].config.accumulation);
+    if (!(run.hi > 0))
+        return r->job->accumulation > 0 ? r->job->accumulation : 1;
+    return (int)fmin(fmax(at->accumulation, run.lo), run.hi);
+}
+
 bool lk_runs_is_first(const struct lk_runs *r, size_t i)
 {
     for (size_t k = 0; k < i; k++)

@@ -41,6 +41,10 @@ int lk_runs_smallest(const struct lk_job *job, const struct lk_cluster *cluster)
 /* Return true if run i counts and no run before it that counts is of its configuration. */
 bool lk_runs_is_first(const struct lk_runs *r, size_t i);
 
+/* Return the accumulation that tells most of a configuration's: its own where it lies within those
+ * of the runs that count, else the nearest of them; without runs the job's. */
+int lk_runs_accumulation(const struct lk_runs *r, const struct lk_config *at);
+
 /*
  * Extrapolation factors of a configuration's accumulation and bucket cap beyond the runs that
  * count; 1: within, or no run tells. A run of one micro-batch covers both kinds of no_sync.

@@ -2,6 +2,7 @@
 #include "tests/rigs/simulated.h"
 
 #include "base/array.h"
+#include "sim/prior.h"
 #include "sim/step/closed_form.h"
 
 #include <math.h>
@@ -82,41 +83,91 @@ static enum lk_status build(struct lk_predictor *p, const struct lk_config *conf
     return lk_config_model_init(out, p->job, p->cluster, p->cost, &p->slow, config);
 }
 
+/* The nearest run with a model. */
+struct nearest {
+    struct lk_config config;
+    struct lk_config_model model;
+    size_t n_runs; /* 0: there is none */
+    double mean;   /* the model's, as the estimates take it */
+};
+
 /* One prediction at work. */
 struct work {
-    struct lk_config_model model, anchor_model;
-    struct lk_config anchor;
-    size_t n_runs, n_anchor_runs; /* of the configuration; of the anchor */
-    bool anchored;
-    bool modelled;           /* false: measured, and without evidence for a model beside it */
-    int costless_world_size; /* GPUs of the nearest run that the cluster has no cost for; 0: none */
-    double scale_error;      /* of the model at this distance from the anchor, relative */
-    double anchor_mean;      /* the model's mean at the anchor */
+    struct lk_config_model model;
+    size_t n_runs;          /* of the configuration */
+    struct nearest own;     /* of one rank: what it is off by is a rank's own work */
+    struct nearest anchor;  /* of several ranks: what it is off by beyond that is of the step */
+    bool modelled;          /* false: measured, and without evidence for a model beside it */
+    double scale_error;     /* of the model at this distance from the nearest run, relative */
+    double own_s, anchor_s; /* measured over the model, of the estimate */
 };
 
 static void work_fini(struct work *w)
 {
     lk_config_model_fini(&w->model);
-    lk_config_model_fini(&w->anchor_model);
+    lk_config_model_fini(&w->own.model);
+    lk_config_model_fini(&w->anchor.model);
 }
 
-/* Find the nearest run as anchor. Runs whose model has no cost are passed over, because nothing
- * modelled compares with them. */
-static enum lk_status find_anchor(struct lk_predictor *p, const struct lk_config *at,
-                                  struct work *w)
+/* Find the nearest run. Runs whose model has no cost are passed over, because nothing modelled
+ * compares with them. */
+static enum lk_status find_nearest(struct lk_predictor *p, const struct lk_config *at,
+                                   struct nearest *out)
 {
-    enum lk_status st = LK_OK;
     double distance_from = -INFINITY;
 
-    while (!w->anchored && lk_runs_nearest(&p->runs, at, &distance_from, &w->anchor)) {
-        st = build(p, &w->anchor, &w->anchor_model);
+    while (!out->n_runs && lk_runs_nearest(&p->runs, at, &distance_from, &out->config)) {
+        enum lk_status st = build(p, &out->config, &out->model);
+
         if (st != LK_OK && st != LK_EEVIDENCE)
             return st;
-        w->anchored = st == LK_OK;
-        if (!w->anchored && !w->costless_world_size)
-            w->costless_world_size = w->anchor.world_size;
+        if (st == LK_OK)
+            lk_runs_mean(&p->runs, &out->config, &out->n_runs);
     }
     return LK_OK;
+}
+
+/* Return the model with a rank's own work times f. */
+static struct lk_step_model with_own(const struct lk_step_model *m, double f)
+{
+    struct lk_step_model own = *m;
+
+    own.forward_s *= f;
+    own.backward_s *= f;
+    own.input_s *= f;
+    own.load_s *= f;
+    own.optimizer_s *= f;
+    own.gap_s *= f;
+    return own;
+}
+
+static enum lk_status find_runs(struct lk_predictor *p, const struct lk_config *at, struct work *w)
+{
+    enum lk_status st = LK_OK;
+    struct lk_config alone = *at;
+    struct lk_step_model step;
+    double mean;
+    size_t n;
+
+    w->own_s = w->anchor_s = 1;
+    alone.world_size = alone.nodes = 1;
+    LK_TRY(find_nearest(p, &alone, &w->own));
+    LK_TRY(find_nearest(p, at, &w->anchor));
+    if (w->own.n_runs) {
+        LK_TRY(model_mean(p, &w->own.model.step, &mean, NULL));
+        w->own_s = lk_runs_mean(&p->runs, &w->own.config, &n) / mean;
+    }
+    w->scale_error =
+        lk_predictor_scale_error(p, at, w->anchor.n_runs ? w->anchor.config.world_size : 0);
+    if (w->anchor.n_runs && w->anchor.config.world_size > 1) {
+        step = with_own(&w->anchor.model.step, w->own_s);
+        LK_TRY(model_mean(p, &step, &mean, NULL));
+        w->anchor_s = lk_runs_mean(&p->runs, &w->anchor.config, &n) / mean;
+    } else {
+        w->anchor.n_runs = 0;
+    }
+out:
+    return st;
 }
 
 /* Build the model. A measured configuration needs none; without one it has no losses. */
@@ -138,16 +189,44 @@ static enum lk_status work_init(struct lk_predictor *p, const struct lk_config *
     LK_TRY(build_model(p, at, w));
     if (!w->modelled)
         return LK_OK;
-    LK_TRY(find_anchor(p, at, w));
-    if (w->anchored) {
-        lk_runs_mean(&p->runs, &w->anchor, &w->n_anchor_runs);
-        LK_TRY(model_mean(p, &w->anchor_model.step, &w->anchor_mean, NULL));
-    }
-    w->scale_error = lk_predictor_scale_error(p, at, w->anchored ? w->anchor.world_size : 0);
+    LK_TRY(find_runs(p, at, w));
 out:
     if (st != LK_OK)
         work_fini(w);
     return st;
+}
+
+/* Set what runs are over the simulated model in a draw, or 1 where there are none. */
+static enum lk_status over_model(struct lk_predictor *p, struct nearest *r, double own,
+                                 const struct lk_draw *d, size_t i, uint64_t seed, double *out)
+{
+    enum lk_status st = LK_OK;
+    struct lk_step_model step;
+    double s;
+
+    *out = 1;
+    if (!r->n_runs)
+        return LK_OK;
+    LK_TRY(lk_config_model_costs(&r->model, p->draws[i]));
+    step = with_own(&r->model.step, own);
+    LK_TRY(simulate(p, &step, seed, &s, NULL));
+    *out = lk_predictor_runs_draw(p, &r->config, r->n_runs, d) / s;
+out:
+    return st;
+}
+
+/* Return what is drawn of a rank's own work because no run had the accumulation, with the same
+ * random numbers as sim/forecast/grid_model.c. */
+static double unvaried(const struct lk_predictor *p, const struct lk_step_model *m,
+                       const struct lk_config *at, size_t i)
+{
+    int more = at->accumulation - lk_runs_accumulation(&p->runs, at);
+    double micro_s = m->forward_s + m->backward_s + m->input_s, once_s = m->optimizer_s + m->gap_s;
+    double sd = lk_prior_value(once_s > 0 ? LK_PRIOR_FIXED_REST : LK_PRIOR_FIXED_SHARE), z;
+
+    lk_rng_normals(p->options.seed, lk_rng_stream("grid_model.overlap", 0),
+                   4 * (uint64_t)p->options.draws + i, &z, 1);
+    return 1 - z * sd * more * micro_s / (at->accumulation * micro_s + once_s);
 }
 
 /* Draw the mean step of a new run. */
@@ -157,22 +236,24 @@ static enum lk_status draw(struct lk_predictor *p, struct work *w, const struct 
     enum lk_status st = LK_OK;
     struct lk_draw of_draw = lk_predictor_draw(p, i);
     uint64_t seed = lk_rng_at(p->options.seed, lk_rng_stream("predictor.stragglers", 0), i);
-    double s, at_anchor;
+    struct lk_step_model step;
+    double s, own, anchor;
 
     if (w->n_runs) {
         s = lk_predictor_runs_draw(p, at, w->n_runs, &of_draw);
     } else {
+        LK_TRY(over_model(p, &w->own, 1, &of_draw, i, seed, &own));
+        if (!w->own.n_runs)
+            own = exp(w->model.compute_sd * of_draw.compute);
+        LK_TRY(over_model(p, &w->anchor, own, &of_draw, i, seed, &anchor));
+        own *= unvaried(p, &w->model.step, at, i);
         LK_TRY(lk_config_model_costs(&w->model, p->draws[i]));
-        LK_TRY(simulate(p, &w->model.step, seed, &s, NULL));
-        s = lk_predictor_with_error(lk_predictor_alone_s(&w->model.step, at->accumulation), s,
-                                    w->scale_error, w->model.batch_sd, &of_draw);
-        if (w->anchored) {
-            LK_TRY(lk_config_model_costs(&w->anchor_model, p->draws[i]));
-            LK_TRY(simulate(p, &w->anchor_model.step, seed, &at_anchor, NULL));
-            s *= lk_predictor_runs_draw(p, &w->anchor, w->n_anchor_runs, &of_draw) / at_anchor;
-        } else {
-            s *= exp(w->model.compute_sd * of_draw.compute);
-        }
+        step = with_own(&w->model.step, own);
+        step.forward_s *= exp(w->model.batch_sd * of_draw.error);
+        step.backward_s *= exp(w->model.batch_sd * of_draw.error);
+        LK_TRY(simulate(p, &step, seed, &s, NULL));
+        s = anchor * lk_predictor_with_error(lk_predictor_alone_s(&step, at->accumulation), s,
+                                             w->scale_error, &of_draw);
     }
     *out = s * exp(of_draw.run_sd * of_draw.z_new_run);
 out:
@@ -198,15 +279,13 @@ enum lk_status simulated_at(struct lk_predictor *p, const struct lk_config *at,
 {
     enum lk_status st = LK_OK;
     struct work w = {0};
-    double modelled;
-    size_t n;
+    struct lk_step_model step;
 
     lk_prediction_init(out, at);
     LK_TRY(work_init(p, at, &w));
-    LK_TRY(model_mean(p, &w.model.step, &modelled, NULL));
-    if (w.anchored)
-        modelled *= lk_runs_mean(&p->runs, &w.anchor, &n) / w.anchor_mean;
-    out->step_s = modelled;
+    step = with_own(&w.model.step, w.own_s);
+    LK_TRY(model_mean(p, &step, &out->step_s, NULL));
+    out->step_s *= w.anchor_s;
     LK_TRY(draw_all(p, &w, at, out));
 out:
     work_fini(&w);

@@ -177,8 +177,10 @@ START_TEST(losses_sum_to_the_step)
         sum += p.losses_s[l];
     ck_assert_double_eq_tol(sum, p.step_s, 1e-12);
     ck_assert_int_eq(p.anchor_world_size, world_sizes[_i] == 1 ? 1 : 2);
-    /* The runs take 1.3 times the model's time, which "rest" has, and no other loss. */
-    ck_assert_double_gt(fabs(p.anchor_factor - 1), 0.2);
+    /* The runs take 1.3 times the model's time, which "rest" has, and no other loss; most of it is
+     * of a rank's own work, whose share falls with the ranks. */
+    ck_assert_double_gt(p.anchor_factor, 1.15);
+    ck_assert_double_lt(p.anchor_factor, 1.35);
     ck_assert_double_eq_tol(p.losses_s[LK_LOSS_REST], p.step_s * (1 - 1 / p.anchor_factor),
                             0.03 * p.step_s);
     if (world_sizes[_i] == 1)
@@ -330,36 +332,6 @@ START_TEST(a_batch_outside_is_graded)
                                                    : "extrapolated x4 on gpus, x4 on local batch");
     ck_assert_ptr_nonnull(note_with(&f, "best at 8 GPUs: local batch 16"));
     ck_assert_ptr_nonnull(note_with(&f, "1 row extrapolated on local batch"));
-    lk_forecast_fini(&f);
-    sim_world_fini(&w);
-}
-END_TEST
-
-/* One batch was timed: others are answered, 64 times fewer samples, too, each as unsure as public
- * series are, and its compute is no bound. */
-START_TEST(one_batch_answers_others_widely)
-{
-    static const int64_t world_sizes[] = {4}, batches[] = {64, 8, 1};
-    struct sim_world w;
-    struct lk_forecast f;
-    struct lk_predict_request q = request(world_sizes, 1);
-
-    q.local_batches = batches;
-    q.n_local_batches = 3;
-    sim_world_init(&w, 14, 0);
-    w.job.compute[0].local_batch = 64;
-    w.job.n_compute = 1;
-    ck_assert_msg(sim_predict(&w.job, &w.cluster, &q, &f) == LK_OK, "%s", lk_error_text());
-    ck_assert_uint_eq(f.n_points, 3);
-    ck_assert_ptr_nonnull(strstr(f.points[1].evidence_text, "x8 on local batch"));
-    ck_assert_ptr_nonnull(strstr(f.points[2].evidence_text, "x64 on local batch"));
-    for (int i = 1; i < 3; i++) {
-        double doublings = 3 * i, sd = doublings * lk_prior_value(LK_PRIOR_ONE_BATCH_ERROR);
-
-        ck_assert_double_lt(f.points[i].step_lo_s, f.points[i].step_s * exp(-sd));
-        ck_assert_double_gt(f.points[i].step_hi_s, f.points[i].step_s * exp(sd));
-    }
-    w.job.n_compute = 3;
     lk_forecast_fini(&f);
     sim_world_fini(&w);
 }
@@ -610,7 +582,6 @@ SUITE(forecast, c)
     tcase_add_test(c, a13_a_jump_is_one_test);
     tcase_add_test(c, a13_runs_deviate_apart);
     tcase_add_loop_test(c, a_batch_outside_is_graded, 0, 2);
-    tcase_add_test(c, one_batch_answers_others_widely);
     tcase_add_test(c, same_seed_same_numbers);
     tcase_add_test(c, no_evidence_is_refused);
     tcase_add_test(c, an_anchor_without_cost_is_passed_over);

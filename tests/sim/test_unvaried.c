@@ -1,0 +1,137 @@
+/* What no measurement varied is not known: it is drawn, and a note names it. */
+#include "base/stats.h"
+#include "sim/forecast/forecast.h"
+#include "sim/prior.h"
+#include "tests/rigs/sim_truth.h"
+#include "tests/rigs/suite.h"
+
+#include <math.h>
+#include <string.h>
+
+static struct lk_predict_request request(const int64_t *world_sizes, size_t n)
+{
+    return (struct lk_predict_request){
+        .world_sizes = world_sizes, .n_world_sizes = n, .level = 0.9, .draws = 200, .seed = 1};
+}
+
+static const char *note_with(const struct lk_forecast *f, const char *text)
+{
+    for (size_t i = 0; i < f->n_notes; i++)
+        if (strstr(f->notes[i], text))
+            return f->notes[i];
+    return NULL;
+}
+
+/* One batch was timed: others are answered, 64 times fewer samples, too, each as unsure as public
+ * series are, and its compute is no bound. */
+START_TEST(one_batch_answers_others_widely)
+{
+    static const int64_t world_sizes[] = {1}, batches[] = {64, 8, 1};
+    struct sim_world w;
+    struct lk_forecast f;
+    struct lk_predict_request q = request(world_sizes, 1);
+    double fixed_s;
+    size_t n_runs;
+
+    q.local_batches = batches;
+    q.n_local_batches = 3;
+    sim_world_init(&w, 14, 0);
+    n_runs = w.job.n_runs;
+    w.job.n_runs = 0;
+    w.job.compute[0].local_batch = 64;
+    w.job.n_compute = 1;
+    ck_assert_msg(sim_predict(&w.job, &w.cluster, &q, &f) == LK_OK, "%s", lk_error_text());
+    fixed_s = w.job.compute[0].optimizer_s.value + w.job.compute[0].gap_s.value;
+    ck_assert_uint_eq(f.n_points, 3);
+    ck_assert_str_eq(f.points[1].evidence_text, "extrapolated x8 on local batch");
+    ck_assert_str_eq(f.points[2].evidence_text, "extrapolated x64 on local batch");
+    for (int i = 1; i < 3; i++) {
+        double doublings = 3 * i, sd = doublings * lk_prior_value(LK_PRIOR_ONE_BATCH_ERROR);
+
+        double compute_s = f.points[i].step_s - fixed_s;
+
+        ck_assert_double_lt(f.points[i].step_lo_s - fixed_s, compute_s * exp(-sd));
+        ck_assert_double_gt(f.points[i].step_hi_s - fixed_s, compute_s * exp(sd));
+    }
+    w.job.n_compute = 3;
+    w.job.n_runs = n_runs;
+    lk_forecast_fini(&f);
+    sim_world_fini(&w);
+}
+END_TEST
+
+/* A run of one rank that took 1.5 times the rows' time says nothing of communication: where that is
+ * almost all of the step, a forecast stays where it was. */
+START_TEST(one_rank_anchors_no_communication)
+{
+    struct sim_world w;
+    struct lk_forecast f[2];
+    static const int64_t world_sizes[] = {64};
+    struct lk_predict_request q = request(world_sizes, 1);
+    double own_s;
+
+    sim_world_init(&w, 14, 1);
+    for (size_t i = 0; i < w.cluster.n_points; i++)
+        w.cluster.points[i].time_s.value *= 100;
+    ck_assert_int_eq(sim_predict(&w.job, &w.cluster, &q, &f[0]), LK_OK);
+    for (size_t i = 0; i < w.job.runs[0].n_steps; i++)
+        w.job.runs[0].step_s[i] *= 1.5;
+    own_s = lk_stats_mean(w.job.runs[0].step_s, w.job.runs[0].n_steps) / 3;
+    ck_assert_int_eq(sim_predict(&w.job, &w.cluster, &q, &f[1]), LK_OK);
+    ck_assert_double_gt(f[0].points[0].step_s, 20 * own_s);
+    ck_assert_double_gt(f[1].points[0].step_s, f[0].points[0].step_s);
+    ck_assert_double_lt(f[1].points[0].step_s, f[0].points[0].step_s + 1.01 * own_s);
+    lk_forecast_fini(&f[0]);
+    lk_forecast_fini(&f[1]);
+    sim_world_fini(&w);
+}
+END_TEST
+
+static double relative_width(const struct lk_forecast_point *p)
+{
+    return log(p->step_hi_s / p->step_lo_s);
+}
+
+/* Runs of one accumulation do not say what others save; runs of two do, between them. Without the
+ * optimizer's time less is known. */
+START_TEST(an_accumulation_that_no_run_had_is_not_known)
+{
+    static const int64_t world_sizes[] = {1}, accumulations[] = {1, 2, 8};
+    struct sim_world w;
+    struct lk_forecast f[3];
+    struct lk_predict_request q = request(world_sizes, 1);
+    double fixed_s;
+
+    q.accumulations = accumulations;
+    q.n_accumulations = 3;
+    sim_world_init(&w, 14, 1);
+    fixed_s = w.job.compute[0].optimizer_s.value;
+    ck_assert_double_gt(fixed_s, 0);
+    ck_assert_int_eq(sim_predict(&w.job, &w.cluster, &q, &f[0]), LK_OK);
+    for (size_t i = 0; i < w.job.n_compute; i++)
+        w.job.compute[i].optimizer_s.value = w.job.compute[i].gap_s.value = 0;
+    ck_assert_int_eq(sim_predict(&w.job, &w.cluster, &q, &f[1]), LK_OK);
+    sim_truth_add_run(&w.truth, &w.job, 1, 8, 7);
+    w.job.runs[w.job.n_runs - 1].config.accumulation = 8;
+    for (size_t i = 0; i < w.job.runs[w.job.n_runs - 1].n_steps; i++)
+        w.job.runs[w.job.n_runs - 1].step_s[i] *= 7.5;
+    ck_assert_int_eq(sim_predict(&w.job, &w.cluster, &q, &f[2]), LK_OK);
+    ck_assert_double_gt(relative_width(&f[0].points[2]), 0.05);
+    ck_assert_double_lt(relative_width(&f[0].points[2]), 0.2);
+    ck_assert_double_gt(relative_width(&f[1].points[1]), 0.2);
+    ck_assert_double_gt(relative_width(&f[1].points[2]), 0.4);
+    ck_assert_double_lt(relative_width(&f[2].points[1]), 0.1);
+    ck_assert_ptr_nonnull(note_with(&f[1], "no run had these accumulations"));
+    ck_assert_ptr_null(note_with(&f[2], "no run had these accumulations"));
+    for (int i = 0; i < 3; i++)
+        lk_forecast_fini(&f[i]);
+    sim_world_fini(&w);
+}
+END_TEST
+
+SUITE(unvaried, c)
+{
+    tcase_add_test(c, an_accumulation_that_no_run_had_is_not_known);
+    tcase_add_test(c, one_rank_anchors_no_communication);
+    tcase_add_test(c, one_batch_answers_others_widely);
+}
