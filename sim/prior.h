@@ -69,6 +69,11 @@
  * 21.9, 22.1 and 17.9 %, huggingface/transformers#15026), and of 8 % of BERT-base from 1 to 8 (a
  * course's notes). FIXED_REST is that where the optimizer is known.
  *
+ * ORTHOGONAL is what PowerSGD's hook takes to orthogonalise one matrix, in seconds: 85 to 118 us
+ * for 2 to 8 columns of 256 to 4096 (pytorch/pytorch#76673, where a kernel of its own takes half of
+ * it). HOOK_ERROR is the error, of logarithms, of what a hook computes, and SHARD_ERROR that of the
+ * collectives of a sharded step, which no run of plain DDP shows.
+ *
  * The last three are 0 for want of a figure: published studies of stragglers count jobs, not ranks
  * (Lin et al. 2025, arXiv 2505.05713: not trivially hardware failures, but many factors).
  */
@@ -93,6 +98,9 @@
     X(LK_PRIOR_OVERLAP_DELTA, 0.08, "assumed: collectives under compute")                          \
     X(LK_PRIOR_FIXED_SHARE, 0.17, "5 published ratios of accumulation, transformers#15026")        \
     X(LK_PRIOR_FIXED_REST, 0.03, "assumed: beside optimizer and host gap")                         \
+    X(LK_PRIOR_ORTHOGONAL, 110e-6, "torch.linalg.qr on a GPU, pytorch#76673")                      \
+    X(LK_PRIOR_HOOK_ERROR, 0.7, "assumed: a hook takes half or twice its time")                    \
+    X(LK_PRIOR_SHARD_ERROR, 0.2, "assumed: units and prefetch of a sharded step")                  \
     X(LK_PRIOR_BUCKET, 20e-6, "assumed: a bucket, one kernel's launch,")                           \
     X(LK_PRIOR_TURNS, 0.25, "6 pairs of a model and a count of ranks on 2 processors")             \
     X(LK_PRIOR_NODE_SD, 0, "nodes no slower than their ranks")                                     \

@@ -39,7 +39,8 @@ struct lk_prediction {
     bool rank_sd_assumed, transient_assumed, overlap_assumed, kappa_unknown;
     double fixed_sd; /* of the share of a micro-batch that a step takes once, where no run varied
                         the accumulation so far; 0: known */
-    double law_s;    /* from_rest: the step by the scaling law alone; 0: not known */
+    bool hook_assumed, shard_assumed; /* what a hook takes; the collectives of a sharded step */
+    double law_s; /* from_rest: the step by the scaling law alone; 0: not known */
 };
 /* Make a prediction of which nothing is known: NaN, no draws. */
 void lk_prediction_init(struct lk_prediction *p, const struct lk_config *c);

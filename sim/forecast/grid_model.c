@@ -417,6 +417,8 @@ static void set_assumed(const struct one *o, struct lk_prediction *p)
     p->overlap_assumed = shape->overlap_assumed && several;
     p->kappa_unknown = shape->kappa_unknown;
     p->fixed_sd = o->fixed_sd;
+    p->hook_assumed = several && shape->hook_share > 0;
+    p->shard_assumed = several && p->config.sharding != LK_SHARDING_DDP;
 }
 
 static void draw_all(const struct lk_grid_model *m, const struct one *o, const struct anchor *whole,
@@ -515,19 +517,21 @@ enum lk_status lk_grid_model_create(struct lk_predictor *p, struct lk_grid_model
     struct lk_grid_model *m = NULL;
     size_t n = (size_t)p->options.draws;
     struct lk_grid_evidence of;
-    double *z_compute;
+    double *z_compute, *z_hook, *z_shard;
 
     LK_TRY(lk_alloc(&m, 1, sizeof *m));
     *m = (struct lk_grid_model){.p = p, .n_draws = n};
     LK_TRY(lk_alloc(&m->draws, n, sizeof *m->draws));
-    LK_TRY(lk_alloc(&m->fresh, 7 * n, sizeof *m->fresh));
+    LK_TRY(lk_alloc(&m->fresh, 9 * n, sizeof *m->fresh));
     m->z_gamma = m->fresh + n;
     m->z_delta = m->fresh + 2 * n;
     m->z_kappa = m->fresh + 3 * n;
     m->z_bucket = m->fresh + 4 * n;
     m->z_fixed = m->fresh + 5 * n;
-    z_compute = m->fresh + 6 * n;
-    lk_rng_normals(p->options.seed, lk_rng_stream("grid_model.overlap", 0), 0, m->z_gamma, 5 * n);
+    z_hook = m->fresh + 6 * n;
+    z_shard = m->fresh + 7 * n;
+    z_compute = m->fresh + 8 * n;
+    lk_rng_normals(p->options.seed, lk_rng_stream("grid_model.overlap", 0), 0, m->z_gamma, 7 * n);
     for (size_t i = 0; i < n; i++) {
         m->draws[i] = lk_predictor_draw(p, i);
         m->fresh[i] = exp(m->draws[i].run_sd * m->draws[i].z_new_run);
@@ -539,6 +543,8 @@ enum lk_status lk_grid_model_create(struct lk_predictor *p, struct lk_grid_model
                                    .cost = p->cost,
                                    .draws = p->draws,
                                    .z_compute = z_compute,
+                                   .z_hook = z_hook,
+                                   .z_shard = z_shard,
                                    .seed = p->options.seed};
     LK_TRY(lk_grid_parts_init(&m->parts, &of, n));
     *out = m;

@@ -2,6 +2,7 @@
 
 #include "base/array.h"
 #include "base/rng.h"
+#include "sim/prior.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -16,6 +17,18 @@ static struct lk_config shape_key(const struct lk_grid_parts *g, const struct lk
     key.local_batch = lk_config_current(g->of.job).local_batch;
     key.accumulation = c->accumulation > 1 ? 2 : 1;
     return key;
+}
+
+/* Return the cost in a draw over the estimate's, from a collective's own ratio: hooks and the
+ * messages of a sharded step are not known from runs of plain DDP. */
+static double vary(const struct lk_grid_parts *g, const struct lk_grid_shape *s, double ratio,
+                   size_t i)
+{
+    double hook = s->model.hook_share;
+
+    if (s->key.sharding != LK_SHARDING_DDP)
+        ratio *= exp(lk_prior_value(LK_PRIOR_SHARD_ERROR) * g->of.z_shard[i]);
+    return (1 - hook) * ratio + hook * exp(lk_prior_value(LK_PRIOR_HOOK_ERROR) * g->of.z_hook[i]);
 }
 
 /* Set the shape's cost in every draw to that one collective's, over the estimate's. */
@@ -40,7 +53,7 @@ static enum lk_status set_cost(struct lk_grid_parts *g, struct lk_grid_shape *s)
     for (size_t i = 0; i < g->n_draws && estimate.seconds > 0; i++) {
         LK_PASS(lk_cost_eval(g->of.draws[i], v->step.coll, algo, v->ranks, v->nodes,
                              &model->bytes[at], 1, &one));
-        s->cost[i] = one.seconds / estimate.seconds;
+        s->cost[i] = vary(g, s, one.seconds / estimate.seconds, i);
     }
     return LK_OK;
 }

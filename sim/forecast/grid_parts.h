@@ -48,7 +48,9 @@ struct lk_grid_evidence {
     const struct lk_known_stragglers *slow;
     const struct lk_cost_model *cost;   /* the estimates */
     struct lk_cost_model *const *draws; /* one for each draw */
-    const double *z_compute;            /* for each draw, the deviation of the compute in sd */
+    /* For each draw, deviations in sd: of the compute, of what hooks take, of a sharded step's
+     * collectives. */
+    const double *z_compute, *z_hook, *z_shard;
     uint64_t seed;
 };
 

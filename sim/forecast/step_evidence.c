@@ -384,10 +384,21 @@ static enum lk_status note_turns(const struct model *m, const struct lk_predicti
 static enum lk_status note_unvaried(const struct lk_prediction *p, size_t n,
                                     struct lk_forecast *out)
 {
+    bool hook = false, shard = false;
     double fixed = 0;
 
-    for (size_t i = 0; i < n; i++)
+    for (size_t i = 0; i < n; i++) {
         fixed = fmax(fixed, p[i].fixed_sd);
+        hook |= p[i].hook_assumed;
+        shard |= p[i].shard_assumed;
+    }
+    if (hook)
+        LK_PASS(lk_forecast_note(out, "%s (%.0f %%)", lk_prior_source(LK_PRIOR_HOOK_ERROR),
+                                 100 * lk_prior_value(LK_PRIOR_HOOK_ERROR)));
+    if (shard)
+        LK_PASS(lk_forecast_note(out, "%s, %.0f %% of its collectives",
+                                 lk_prior_source(LK_PRIOR_SHARD_ERROR),
+                                 100 * lk_prior_value(LK_PRIOR_SHARD_ERROR)));
     if (!(fixed > 0))
         return LK_OK;
     return lk_forecast_note(

@@ -254,7 +254,7 @@ static enum lk_status set_costs(struct lk_config_model *m, const struct lk_cost_
     enum lk_status st = LK_OK;
     struct lk_cost *costs = NULL;
     size_t n = m->step.n_colls, end;
-    double largest_s = 0;
+    double largest_s = 0, hooks_s = 0, sum_s = 0;
 
     LK_TRY(lk_alloc(&costs, n, sizeof *costs));
     for (size_t i = 0; i < n; i = end) {
@@ -270,12 +270,16 @@ static enum lk_status set_costs(struct lk_config_model *m, const struct lk_cost_
         largest_s = fmax(largest_s, costs[i].seconds);
     for (size_t i = 0; i < n; i++) {
         const struct lk_volume_coll *v = &m->volume.colls[m->order[i]];
-        double hook_s = isnan(m->memory_Bps) ? 0 : v->memory_bytes / m->memory_Bps;
+        double hook_s = v->matrices * lk_prior_value(LK_PRIOR_ORTHOGONAL) +
+                        (isnan(m->memory_Bps) ? 0 : v->memory_bytes / m->memory_Bps);
 
+        hooks_s += hook_s;
+        sum_s += costs[i].seconds / v->period + hook_s;
         m->colls[m->order[i]].cost_s = costs[i].seconds / v->period + hook_s;
         if (grade && costs[i].seconds >= GRADED_SHARE * largest_s)
             grade_cost(m, v->step.coll, &costs[i]);
     }
+    m->hook_share = sum_s > 0 ? hooks_s / sum_s : 0;
 out:
     free(costs);
     return st;

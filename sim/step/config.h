@@ -62,6 +62,7 @@ struct lk_config_model {
     double *known; /* the step's rank_slowness, node_slowness and node_link; NULL: none is known */
     double
         async_slowdown; /* ASYNC: mean slowdown of compute by known stragglers, already in step */
+    double hook_share;  /* of the collectives' cost, what hooks compute */
     enum lk_algo algo;
     double memory_Bps; /* of the device; NaN: not known */
     enum lk_evidence evidence;

@@ -216,6 +216,7 @@ static enum lk_status add_powersgd(struct build *b, const struct group *g, size_
         p_bytes += n * rank * size;
         q_bytes += m * rank * size;
         p.memory_bytes += POWERSGD_PASSES * (double)bytes;
+        p.matrices++;
     }
     rest.step.bytes = (uint64_t)rest_bytes;
     p.step.bytes = (uint64_t)ceil(p_bytes);

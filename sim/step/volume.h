@@ -46,6 +46,7 @@ struct lk_volume_coll {
     int groups;               /* that use a node's network at once, this one included */
     int period;               /* steps from one to the next, 1 or more */
     double memory_bytes;      /* moved by a hook in the device's memory */
+    int matrices;             /* that a hook orthogonalises */
 };
 
 struct lk_volume {

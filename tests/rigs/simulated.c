@@ -215,6 +215,16 @@ out:
     return st;
 }
 
+/* Return random number `which` of a draw. */
+static double number(const struct lk_predictor *p, int which, size_t i)
+{
+    double z;
+
+    lk_rng_normals(p->options.seed, lk_rng_stream("grid_model.overlap", 0),
+                   (uint64_t)(which * p->options.draws) + i, &z, 1);
+    return z;
+}
+
 /* Return what is drawn of a rank's own work because no run had the accumulation, with the same
  * random numbers as sim/forecast/grid_model.c. */
 static double unvaried(const struct lk_predictor *p, const struct lk_step_model *m,
@@ -222,11 +232,9 @@ static double unvaried(const struct lk_predictor *p, const struct lk_step_model 
 {
     int more = at->accumulation - lk_runs_accumulation(&p->runs, at);
     double micro_s = m->forward_s + m->backward_s + m->input_s, once_s = m->optimizer_s + m->gap_s;
-    double sd = lk_prior_value(once_s > 0 ? LK_PRIOR_FIXED_REST : LK_PRIOR_FIXED_SHARE), z;
+    double sd = lk_prior_value(once_s > 0 ? LK_PRIOR_FIXED_REST : LK_PRIOR_FIXED_SHARE);
 
-    lk_rng_normals(p->options.seed, lk_rng_stream("grid_model.overlap", 0),
-                   4 * (uint64_t)p->options.draws + i, &z, 1);
-    return 1 - z * sd * more * micro_s / (at->accumulation * micro_s + once_s);
+    return 1 - number(p, 4, i) * sd * more * micro_s / (at->accumulation * micro_s + once_s);
 }
 
 /* Draw the mean step of a new run. */
@@ -248,6 +256,8 @@ static enum lk_status draw(struct lk_predictor *p, struct work *w, const struct 
         LK_TRY(over_model(p, &w->anchor, own, &of_draw, i, seed, &anchor));
         own *= unvaried(p, &w->model.step, at, i);
         LK_TRY(lk_config_model_costs(&w->model, p->draws[i]));
+        for (size_t k = 0; at->sharding != LK_SHARDING_DDP && k < w->model.step.n_colls; k++)
+            w->model.colls[k].cost_s *= exp(lk_prior_value(LK_PRIOR_SHARD_ERROR) * number(p, 6, i));
         step = with_own(&w->model.step, own);
         step.forward_s *= exp(w->model.batch_sd * of_draw.error);
         step.backward_s *= exp(w->model.batch_sd * of_draw.error);

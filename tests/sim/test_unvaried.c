@@ -1,6 +1,8 @@
 /* What no measurement varied is not known: it is drawn, and a note names it. */
+#include "base/array.h"
 #include "base/stats.h"
 #include "sim/forecast/forecast.h"
+#include "sim/forecast/predictor.h"
 #include "sim/prior.h"
 #include "tests/rigs/sim_truth.h"
 #include "tests/rigs/suite.h"
@@ -129,8 +131,47 @@ START_TEST(an_accumulation_that_no_run_had_is_not_known)
 }
 END_TEST
 
+/* No run has a scheme other than plain DDP: what its collectives and its hook take is drawn, the
+ * step is less known the more of it they are. */
+START_TEST(a_scheme_that_no_run_had_is_not_known)
+{
+    static const struct {
+        enum lk_sharding sharding;
+        enum lk_compression compression;
+    } schemes[] = {{LK_SHARDING_DDP, LK_COMPRESSION_NONE},
+                   {LK_SHARDING_ZERO3, LK_COMPRESSION_NONE},
+                   {LK_SHARDING_DDP, LK_COMPRESSION_POWERSGD}};
+    struct sim_world w;
+    double widths[LK_COUNT(schemes)];
+    struct lk_predictor_options o = {.level = 0.9, .draws = 200, .seed = 1, .scale_error = 0};
+
+    sim_world_init(&w, 14, 1);
+    for (size_t i = 0; i < LK_COUNT(schemes); i++) {
+        struct lk_predictor *p;
+        struct lk_prediction at;
+        struct lk_config c = lk_config_current(&w.job);
+
+        c.world_size = c.nodes = 4;
+        c.local_batch = 8;
+        c.sharding = schemes[i].sharding;
+        c.compression = schemes[i].compression;
+        c.powersgd_rank = c.compression == LK_COMPRESSION_POWERSGD;
+        ck_assert_int_eq(lk_predictor_create(&w.job, &w.cluster, &o, &p), LK_OK);
+        ck_assert_msg(lk_predictor_at(p, &c, &at) == LK_OK, "%s", lk_error_text());
+        widths[i] = log(at.hi_s / at.lo_s);
+        ck_assert_int_eq(at.shard_assumed, i == 1);
+        ck_assert_int_eq(at.hook_assumed, i == 2);
+        lk_prediction_fini(&at);
+        lk_predictor_destroy(p);
+    }
+    ck_assert_double_gt(widths[1], 2 * widths[0]);
+    sim_world_fini(&w);
+}
+END_TEST
+
 SUITE(unvaried, c)
 {
+    tcase_add_test(c, a_scheme_that_no_run_had_is_not_known);
     tcase_add_test(c, an_accumulation_that_no_run_had_is_not_known);
     tcase_add_test(c, one_rank_anchors_no_communication);
     tcase_add_test(c, one_batch_answers_others_widely);
