@@ -131,6 +131,29 @@ int lk_slow_link_measured_nodes(const struct lk_cluster *c, int nodes)
     return best;
 }
 
+/* ---- A preset's network ---- */
+
+static const double ACHIEVED_SD =
+    0.25; /* of ln(rate achieved / rate of the datasheet), half-normal */
+
+bool lk_link_network_assumed(const struct lk_cluster *c)
+{
+    return c->preset;
+}
+
+double lk_link_network_draw(const struct lk_cluster *c, double nics_z, double achieved_z)
+{
+    double u = erfc(-nics_z / sqrt(2)) - 1; /* uniform in -1 to 1; below 0: all cards */
+    int halvings = 0;
+
+    if (!lk_link_network_assumed(c))
+        return 1;
+    for (int nics = c->topology.nics_per_node; nics > 1; nics /= 2)
+        halvings++;
+    return (u > 0 && halvings ? exp2(-ceil(u * halvings)) : 1) *
+           exp(-ACHIEVED_SD * fabs(achieved_z));
+}
+
 /* ---- Bound ---- */
 
 static double rate_of(const struct lk_quantity *q, bool best)

@@ -40,6 +40,16 @@ double lk_slow_link_largest(const struct lk_cluster *c, int nodes, bool then);
  * cluster has no such points. */
 int lk_slow_link_measured_nodes(const struct lk_cluster *c, int nodes);
 
+/* Return true if the network between nodes is a preset's. */
+bool lk_link_network_assumed(const struct lk_cluster *c);
+/*
+ * Draw the rate between nodes over the cluster's, by two standard normal numbers: 1 unless the
+ * network is assumed. A preset has the usual machine of its name, and the user's may have fewer
+ * cards: rented 8-GPU machines have 1 to 8. That all are there with 1/2, and the sd of what they
+ * achieve, are assumed.
+ */
+double lk_link_network_draw(const struct lk_cluster *c, double nics_z, double achieved_z);
+
 /*
  * No algorithm is faster than the rates of the links allow. Every collective of m bytes moves at
  * least these bytes out of each of n equal parts (a GPU, or a node with all its network links),

@@ -2,6 +2,7 @@
 
 #include "base/array.h"
 #include "base/rng.h"
+#include "sim/collective/links.h"
 #include "sim/prior.h"
 
 #include <math.h>
@@ -53,7 +54,8 @@ static enum lk_status set_cost(struct lk_grid_parts *g, struct lk_grid_shape *s)
     for (size_t i = 0; i < g->n_draws && estimate.seconds > 0; i++) {
         LK_PASS(lk_cost_eval(g->of.draws[i], v->step.coll, algo, v->ranks, v->nodes,
                              &model->bytes[at], 1, &one));
-        s->cost[i] = vary(g, s, one.seconds / estimate.seconds, i);
+        s->cost[i] =
+            vary(g, s, one.seconds / estimate.seconds, i) / (v->nodes > 1 ? g->network[i] : 1);
     }
     return LK_OK;
 }
@@ -151,16 +153,21 @@ enum lk_status lk_grid_parts_init(struct lk_grid_parts *g, const struct lk_grid_
                                   size_t n)
 {
     *g = (struct lk_grid_parts){.of = *of, .n_draws = n};
-    LK_PASS(lk_alloc(&g->rank_share, 3 * n, sizeof *g->rank_share));
+    LK_PASS(lk_alloc(&g->rank_share, 4 * n, sizeof *g->rank_share));
     g->link_share = g->rank_share + n;
     g->link_apart = g->rank_share + 2 * n;
+    g->network = g->rank_share + 3 * n;
     for (size_t i = 0; i < n; i++) {
         struct lk_rng ranks = lk_rng_init(of->seed, lk_rng_stream("sweep.extreme", i));
         struct lk_rng links = lk_rng_init(of->seed, lk_rng_stream("sweep.link", i));
+        struct lk_rng network = lk_rng_init(of->seed, lk_rng_stream("sweep.network", i));
+        double nics_z;
 
         g->rank_share[i] = fmax(lk_rng_uniform(&ranks), 1e-12);
         g->link_share[i] = fmax(lk_rng_uniform(&links), 1e-12);
         g->link_apart[i] = fmax(lk_rng_uniform(&links), 1e-12);
+        nics_z = lk_rng_normal(&network);
+        g->network[i] = lk_link_network_draw(of->cluster, nics_z, lk_rng_normal(&network));
     }
     return LK_OK;
 }

@@ -61,6 +61,7 @@ struct lk_grid_parts {
     /* For each draw, the probability of a faster slowest rank, slowest link and slowest link apart.
      */
     double *rank_share, *link_share, *link_apart;
+    double *network; /* of each draw, the rate between nodes over the cluster's */
     struct lk_grid_shape *shapes;
     size_t n_shapes, shapes_capacity;
     struct lk_grid_compute *computes;

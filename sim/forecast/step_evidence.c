@@ -7,6 +7,7 @@
 
 #include "base/array.h"
 #include "base/stats.h"
+#include "sim/collective/links.h"
 #include "sim/forecast/altered_cluster.h"
 #include "sim/forecast/backtest.h"
 #include "sim/forecast/predictor.h"
@@ -340,6 +341,24 @@ static enum lk_status note_overlap(const struct model *m, const struct lk_predic
                                   100 * o.delta);
 }
 
+/* Note that the network between nodes is a preset's. */
+static enum lk_status note_network(const struct model *m, const struct lk_prediction *p, size_t n,
+                                   struct lk_forecast *out)
+{
+    bool several = false;
+
+    for (size_t i = 0; i < n; i++)
+        several |= p[i].config.nodes > 1;
+    if (!several || !lk_link_network_assumed(m->cluster))
+        return LK_OK;
+    return lk_forecast_note(
+        out,
+        "assumed: the network between nodes of preset %s; %slower rates are "
+        "among the draws. All-reduces on 2 nodes (lockstep calibrate, or "
+        "import of nccl-tests) would tell it",
+        m->cluster->name, m->cluster->topology.nics_per_node > 1 ? "fewer cards a node and " : "");
+}
+
 /* Note what a bucket costs where a configuration has other buckets than the job. */
 static enum lk_status note_bucket(const struct model *m, const struct lk_prediction *p, size_t n,
                                   struct lk_forecast *out)
@@ -503,6 +522,7 @@ static enum lk_status conclude(const void *self, const struct lk_prediction *poi
 {
     const struct model *m = self;
 
+    LK_PASS(note_network(m, points, n, out));
     LK_PASS(note_turns(m, points, n, out));
     LK_PASS(note_bucket(m, points, n, out));
     LK_PASS(note_slow(m, out));

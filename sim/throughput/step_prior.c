@@ -9,6 +9,7 @@
 #include "base/rng.h"
 #include "base/stats.h"
 #include "sim/collective/alpha_beta_fit.h"
+#include "sim/collective/links.h"
 #include "sim/forecast/bound.h"
 #include "sim/step/closed_form.h"
 
@@ -60,21 +61,6 @@ static double uniform(double z)
     return erfc(-z / sqrt(2)) / 2;
 }
 
-/*
- * Draw the rate between nodes over a preset's. A preset has the usual machine of its name, and the
- * user's may have fewer cards: rented 8-GPU machines have 1 to 8. That all are there with 1/2, and
- * the sd of what they achieve, are assumed.
- */
-static double draw_network(const struct lk_cluster *c, double nics_z, double achieved_z)
-{
-    int halvings = 0, nics = c->topology.nics_per_node;
-    double u = 2 * uniform(nics_z) - 1; /* below 0: all cards */
-
-    for (; nics > 1; nics /= 2)
-        halvings++;
-    return (u > 0 && halvings ? exp2(-ceil(u * halvings)) : 1) * exp(-fabs(0.25 * achieved_z));
-}
-
 /* The job's own backward share and fixed cost, of its first batch; NAN: not known. */
 static void known_shares(const struct lk_job *job, double *backward, double *fixed)
 {
@@ -114,9 +100,8 @@ static struct draw make_draw(const struct lk_step_prior *p, bool timed, const do
                          .z_gamma = z[LK_STEP_GAMMA_],
                          .z_delta = z[LK_STEP_DELTA_],
                          .rank_sd = 0.008 * exp(0.6 * z[LK_STEP_RANK_]),
-                         .network = lk_step_prior_network_assumed(p)
-                                        ? draw_network(c, z[LK_STEP_NICS_], z[LK_STEP_ACHIEVED_])
-                                        : 1};
+                         .network =
+                             lk_link_network_draw(c, z[LK_STEP_NICS_], z[LK_STEP_ACHIEVED_])};
 }
 
 static enum lk_status make_draws(struct lk_step_prior *p, bool timed, uint64_t seed)
@@ -359,11 +344,6 @@ void lk_step_prior_destroy(struct lk_step_prior *p)
     if (p->own_fits)
         lk_alpha_beta_fits_free(p->cluster.fits, p->cluster.n_fits);
     free(p);
-}
-
-bool lk_step_prior_network_assumed(const struct lk_step_prior *p)
-{
-    return p->cluster.preset;
 }
 
 const struct lk_job *lk_step_prior_compute(const struct lk_step_prior *p)

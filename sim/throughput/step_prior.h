@@ -45,9 +45,6 @@ enum lk_step_unknown {
 
 struct lk_step_prior;
 
-/* Return true if the network between nodes is a preset's, and so is drawn: NICS and ACHIEVED. */
-bool lk_step_prior_network_assumed(const struct lk_step_prior *p);
-
 /*
  * Make the prior. Gradients, bucket settings and, where the job has them, the times of forward,
  * backward and optimizer are read; timed: its ready times were measured or given. Job and cluster

@@ -7,6 +7,7 @@
 #include "sim/throughput/throughput.h"
 
 #include "base/array.h"
+#include "sim/collective/links.h"
 #include "sim/forecast/altered_cluster.h"
 #include "sim/forecast/backtest.h"
 #include "sim/step/config.h"
@@ -395,7 +396,7 @@ static enum lk_status note_model(const struct table *e, struct lk_forecast *out)
 {
     const struct lk_throughput_model *m = e->q.model;
 
-    if (e->most_nodes < 2 && lk_step_prior_network_assumed(e->step))
+    if (e->most_nodes < 2 && lk_link_network_assumed(lk_step_prior_cluster(e->step)))
         LK_PASS(lk_forecast_note(out,
                                  "assumed: the network between nodes of preset %s, with fewer "
                                  "cards a node and a lower rate among the draws; a run on 2 nodes "
