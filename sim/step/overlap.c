@@ -16,15 +16,31 @@ static double assumed_delta(const struct lk_cluster *c)
     return is_gpu(c) ? lk_prior_value(LK_PRIOR_OVERLAP_DELTA) : 0;
 }
 
+/* Return the rate at which a node's bytes move over that of a GPU's links; 0: not known. */
+static double rate_share(const struct lk_cluster *c, int nodes)
+{
+    const struct lk_quantity *links = &c->intra.bandwidth_Bps, *nic = &c->inter.bandwidth_Bps;
+    int nics = c->topology.nics_per_node > 1 ? c->topology.nics_per_node : 1;
+
+    if (nodes == 1)
+        return 1;
+    return lk_quantity_known(links) && lk_quantity_known(nic)
+               ? fmin(1, nics * nic->value / links->value)
+               : 0;
+}
+
 static double assumed_gamma(const struct lk_cluster *c, int nodes)
 {
     enum lk_gpu_link link = c->topology.gpu_link;
     bool fast = link == LK_GPU_LINK_NVSWITCH || link == LK_GPU_LINK_NVLINK ||
                 link == LK_GPU_LINK_INFINITY_FABRIC;
 
+    double least = lk_prior_value(LK_PRIOR_OVERLAP_NETWORK);
+
     if (!is_gpu(c))
         return 0;
-    return lk_prior_value(nodes == 1 && fast ? LK_PRIOR_OVERLAP_LINKS : LK_PRIOR_OVERLAP_NETWORK);
+    return fast ? fmax(least, lk_prior_value(LK_PRIOR_OVERLAP_LINKS) * rate_share(c, nodes))
+                : least;
 }
 
 /* Return a draw of a measured quantity, which is at least 0. */

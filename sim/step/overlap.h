@@ -3,9 +3,10 @@
  *
  * A GPU's collectives take processors and memory bandwidth from its kernels. Where that was not
  * measured it is LK_PRIOR_OVERLAP_LINKS for GPUs joined inside one node by NVLink or Infinity
- * Fabric, LK_PRIOR_OVERLAP_NETWORK for GPUs that a slower link joins, in the mean; draws are the
- * magnitudes of normal numbers. Ranks on CPUs are taken not to slow, and this is not drawn: a
- * processor may be free for the network, or be the one that computes; nothing published tells.
+ * Fabric, as much less between nodes as the network is slower than these links, and never below
+ * LK_PRIOR_OVERLAP_NETWORK, in the mean; draws are the magnitudes of normal numbers. Ranks on CPUs
+ * are taken not to slow, and this is not drawn: a processor may be free for the network, or be the
+ * one that computes; nothing published tells.
  */
 #ifndef LK_SIM_STEP_OVERLAP_H
 #define LK_SIM_STEP_OVERLAP_H
