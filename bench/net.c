@@ -368,6 +368,35 @@ out:
     return st;
 }
 
+/* Note how well the ratio of two accumulations is forecast; no evidence has any but 1. */
+static enum lk_status note_accumulation(const struct item *v, size_t n, struct lk_table *t)
+{
+    double sum = 0, worst = 0;
+    size_t pairs = 0;
+
+    for (size_t i = 0; i < n; i++)
+        for (size_t k = 0; k < n; k++) {
+            double e;
+
+            if (!counts(&v[i]) || !counts(&v[k]) || v[i].run.accumulation != 1 ||
+                v[k].run.accumulation == 1 || v[i].run.ranks != v[k].run.ranks ||
+                v[i].run.cap_bytes != v[k].run.cap_bytes ||
+                strcmp(v[i].run.group, v[k].run.group) != 0)
+                continue;
+            e = fabs(v[k].predicted_s[OURS] / v[i].predicted_s[OURS] * v[i].measured_s /
+                         v[k].measured_s -
+                     1);
+            sum += e;
+            worst = fmax(worst, e);
+            pairs++;
+        }
+    return pairs ? lk_table_note(t,
+                                 "steps of %zu pairs of accumulations: error of their ratio, mean "
+                                 "%.1f %%, worst %.1f %%",
+                                 pairs, 100 * sum / (double)pairs, 100 * worst)
+                 : LK_OK;
+}
+
 static enum lk_status note_errors(const char *lockstep, const struct item *items, size_t n,
                                   struct lk_table *t)
 {
@@ -397,6 +426,7 @@ static enum lk_status note_errors(const char *lockstep, const struct item *items
                          100 * cpu_most));
     for (size_t i = 0; i < n; i++)
         LK_TRY(note_cap(lockstep, items, n, i, &gains, t));
+    LK_TRY(note_accumulation(items, n, t));
     if (gains.n)
         LK_TRY(lk_table_note(t,
                              "gains of a cap over the current one: %zu of %zu inside their %.0f %% "

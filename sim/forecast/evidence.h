@@ -17,6 +17,14 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+/* What no run of the job varied, so that it is drawn from a prior. */
+struct lk_unvaried {
+    double fixed_sd; /* of the share of a micro-batch that a step takes once, where no run had so
+                        few or so many micro-batches; 0: known */
+    bool hook;       /* what a hook computes */
+    bool shard;      /* the collectives of a sharded step */
+};
+
 /* The step time of one configuration. Draw i of all predictions of a source is the same Monte Carlo
  * draw, so that ratios may be formed draw by draw. */
 struct lk_prediction {
@@ -37,9 +45,7 @@ struct lk_prediction {
                                        the model does not explain of measured steps is the rest */
     bool losses_measured;           /* by an analysis of these runs, not by the model */
     bool rank_sd_assumed, transient_assumed, overlap_assumed, kappa_unknown;
-    double fixed_sd; /* of the share of a micro-batch that a step takes once, where no run varied
-                        the accumulation so far; 0: known */
-    bool hook_assumed, shard_assumed; /* what a hook takes; the collectives of a sharded step */
+    struct lk_unvaried unvaried;
     double law_s; /* from_rest: the step by the scaling law alone; 0: not known */
 };
 /* Make a prediction of which nothing is known: NaN, no draws. */
@@ -48,6 +54,8 @@ void lk_prediction_init(struct lk_prediction *p, const struct lk_config *c);
  * end and draw that is below it. */
 void lk_prediction_raise(struct lk_prediction *p);
 void lk_prediction_fini(struct lk_prediction *p); /* zeroes it; safe on a zeroed one */
+/* Add what a prediction assumed to what others did. */
+void lk_unvaried_add(struct lk_unvaried *u, const struct lk_prediction *p);
 
 struct lk_change;
 

@@ -278,6 +278,24 @@ enum lk_status lk_forecast_note_left_out(struct lk_forecast *f, size_t n, const 
                             first);
 }
 
+enum lk_status lk_forecast_note_unvaried(struct lk_forecast *f, const struct lk_unvaried *u)
+{
+    enum lk_prior fixed = u->fixed_sd < lk_prior_value(LK_PRIOR_FIXED_SHARE) ? LK_PRIOR_FIXED_REST
+                                                                             : LK_PRIOR_FIXED_SHARE;
+
+    if (u->fixed_sd > 0)
+        LK_PASS(lk_forecast_note(f,
+                                 "no run had these accumulations: what a step takes once is known "
+                                 "to %.0f %% of a micro-batch (%s)",
+                                 100 * u->fixed_sd, lk_prior_source(fixed)));
+    if (u->hook)
+        LK_PASS(lk_forecast_note(f, "%s", lk_prior_source(LK_PRIOR_HOOK_ERROR)));
+    return u->shard ? lk_forecast_note(f, "%s are known to %.0f %% of its collectives",
+                                       lk_prior_source(LK_PRIOR_SHARD_ERROR),
+                                       100 * lk_prior_value(LK_PRIOR_SHARD_ERROR))
+                    : LK_OK;
+}
+
 enum lk_status lk_forecast_note_no_reference(struct lk_forecast *f, const char *why)
 {
     return why ? lk_forecast_note(f, "efficiency: not known without its reference: %s", why)

@@ -80,6 +80,8 @@ enum lk_status lk_forecast_point_of(const struct lk_prediction *p,
                                     struct lk_forecast_point *out);
 /* Note how many points were left out, and why the first was; for n of 0 nothing. */
 enum lk_status lk_forecast_note_left_out(struct lk_forecast *f, size_t n, const char *first);
+/* Note what was drawn because no run varied it; nothing was: no note. */
+enum lk_status lk_forecast_note_unvaried(struct lk_forecast *f, const struct lk_unvaried *u);
 /* Note why the reference of some efficiency cannot be forecast; NULL: all can. */
 enum lk_status lk_forecast_note_no_reference(struct lk_forecast *f, const char *why);
 /* Append a point to the forecast. */

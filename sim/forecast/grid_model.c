@@ -416,9 +416,9 @@ static void set_assumed(const struct one *o, struct lk_prediction *p)
     p->transient_assumed = o->compute->model.transient_assumed && several;
     p->overlap_assumed = shape->overlap_assumed && several;
     p->kappa_unknown = shape->kappa_unknown;
-    p->fixed_sd = o->fixed_sd;
-    p->hook_assumed = several && shape->hook_share > 0;
-    p->shard_assumed = several && p->config.sharding != LK_SHARDING_DDP;
+    p->unvaried.fixed_sd = o->fixed_sd;
+    p->unvaried.hook = several && shape->hook_share > 0;
+    p->unvaried.shard = several && p->config.sharding != LK_SHARDING_DDP;
 }
 
 static void draw_all(const struct lk_grid_model *m, const struct one *o, const struct anchor *whole,

@@ -272,6 +272,13 @@ void lk_prediction_raise(struct lk_prediction *p)
         p->draws_s[i] = fmax(p->draws_s[i] * factor, p->bound_s);
 }
 
+void lk_unvaried_add(struct lk_unvaried *u, const struct lk_prediction *p)
+{
+    u->fixed_sd = fmax(u->fixed_sd, p->unvaried.fixed_sd);
+    u->hook |= p->unvaried.hook;
+    u->shard |= p->unvaried.shard;
+}
+
 void lk_prediction_fini(struct lk_prediction *p)
 {
     free(p->draws_s);

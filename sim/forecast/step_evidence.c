@@ -399,36 +399,6 @@ static enum lk_status note_turns(const struct model *m, const struct lk_predicti
                             lk_prior_source(LK_PRIOR_TURNS));
 }
 
-/* Note what no run varied, of which a draw moves the forecast. */
-static enum lk_status note_unvaried(const struct lk_prediction *p, size_t n,
-                                    struct lk_forecast *out)
-{
-    bool hook = false, shard = false;
-    double fixed = 0;
-
-    for (size_t i = 0; i < n; i++) {
-        fixed = fmax(fixed, p[i].fixed_sd);
-        hook |= p[i].hook_assumed;
-        shard |= p[i].shard_assumed;
-    }
-    if (hook)
-        LK_PASS(lk_forecast_note(out, "%s (%.0f %%)", lk_prior_source(LK_PRIOR_HOOK_ERROR),
-                                 100 * lk_prior_value(LK_PRIOR_HOOK_ERROR)));
-    if (shard)
-        LK_PASS(lk_forecast_note(out, "%s, %.0f %% of its collectives",
-                                 lk_prior_source(LK_PRIOR_SHARD_ERROR),
-                                 100 * lk_prior_value(LK_PRIOR_SHARD_ERROR)));
-    if (!(fixed > 0))
-        return LK_OK;
-    return lk_forecast_note(
-        out,
-        "no run had these accumulations: what a step takes once is known to %.0f %% of a "
-        "micro-batch (%s)",
-        100 * fixed,
-        lk_prior_source(fixed < lk_prior_value(LK_PRIOR_FIXED_SHARE) ? LK_PRIOR_FIXED_REST
-                                                                     : LK_PRIOR_FIXED_SHARE));
-}
-
 static enum lk_status note_assumptions(const struct model *m, const struct lk_prediction *p,
                                        size_t n, struct lk_forecast *out)
 {
@@ -521,13 +491,16 @@ static enum lk_status conclude(const void *self, const struct lk_prediction *poi
                                struct lk_forecast *out)
 {
     const struct model *m = self;
+    struct lk_unvaried unvaried = {0};
 
     LK_PASS(note_network(m, points, n, out));
     LK_PASS(note_turns(m, points, n, out));
     LK_PASS(note_bucket(m, points, n, out));
     LK_PASS(note_slow(m, out));
     LK_PASS(note_alike(m, points, n, out));
-    LK_PASS(note_unvaried(points, n, out));
+    for (size_t i = 0; i < n; i++)
+        lk_unvaried_add(&unvaried, &points[i]);
+    LK_PASS(lk_forecast_note_unvaried(out, &unvaried));
     return note_assumptions(m, points, n, out);
 }
 

@@ -423,11 +423,15 @@ static enum lk_status note_compression(struct lk_whatif_state *w)
 static enum lk_status add_notes(struct lk_whatif_state *w)
 {
     struct lk_whatif *o = w->out;
+    struct lk_unvaried unvaried = {0};
 
+    for (size_t i = 0; i < o->n_points; i++)
+        lk_unvaried_add(&unvaried, &w->items[w->point_items[i]].at);
     for (size_t g = 0; g < w->request->axes[LK_AXIS_GPUS].n; g++)
         LK_PASS(note_best(w, (int)w->request->axes[LK_AXIS_GPUS].v[g].number.value));
     LK_PASS(note_schemes(w));
     LK_PASS(note_compression(w));
+    LK_PASS(lk_forecast_note_unvaried(&o->forecast, &unvaried));
     LK_PASS(lk_forecast_note_no_reference(&o->forecast, w->no_reference));
     LK_PASS(lk_forecast_note_left_out(&o->forecast, w->n_refused, w->refusal));
     return lk_forecast_note(&o->forecast, "the model's own error of a gain: %.0f %% (%s)",

@@ -159,8 +159,8 @@ START_TEST(a_scheme_that_no_run_had_is_not_known)
         ck_assert_int_eq(lk_predictor_create(&w.job, &w.cluster, &o, &p), LK_OK);
         ck_assert_msg(lk_predictor_at(p, &c, &at) == LK_OK, "%s", lk_error_text());
         widths[i] = log(at.hi_s / at.lo_s);
-        ck_assert_int_eq(at.shard_assumed, i == 1);
-        ck_assert_int_eq(at.hook_assumed, i == 2);
+        ck_assert_int_eq(at.unvaried.shard, i == 1);
+        ck_assert_int_eq(at.unvaried.hook, i == 2);
         lk_prediction_fini(&at);
         lk_predictor_destroy(p);
     }

@@ -279,7 +279,7 @@ START_TEST(shapes_that_powersgd_assumes_are_said)
 {
     struct rig r;
     struct lk_whatif w;
-    bool said = false;
+    bool said = false, hook = false;
 
     rig_init(&r, hosts_text);
     set_axes(&r, "gpus=4 compression=powersgd");
@@ -288,7 +288,10 @@ START_TEST(shapes_that_powersgd_assumes_are_said)
     ck_assert_msg(sim_whatif(&r.job, &r.cluster, &r.q, &w) == LK_OK, "%s", lk_error_text());
     for (size_t i = 0; i < w.forecast.n_notes; i++)
         said |= strstr(w.forecast.notes[i], "matrices are square") != NULL;
+    for (size_t i = 0; i < w.forecast.n_notes; i++)
+        hook |= strstr(w.forecast.notes[i], "assumed: a hook takes") != NULL;
     ck_assert_int_eq(said, _i);
+    ck_assert(hook);
     lk_whatif_fini(&w);
     rig_fini(&r);
 }
