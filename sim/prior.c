@@ -24,7 +24,9 @@ const char *lk_prior_source(enum lk_prior p)
 
 double lk_prior_half_normal(double mean, double z)
 {
-    return mean * sqrt(acos(-1) / 2) * fabs(z);
+    static const double ROOT_HALF_PI = 1.2533141373155001;
+
+    return mean * ROOT_HALF_PI * fabs(z);
 }
 
 enum lk_prior lk_prior_of_scale(size_t n_points, bool preset)

@@ -62,9 +62,8 @@ struct lk_grid_model {
     struct lk_predictor *p; /* borrowed */
     size_t n_draws;
     struct lk_draw *draws;
-    double *fresh; /* for each draw, the new run's step over the mean of all runs */
-    /* Standard normal: of the overlap, of co-location, of a bucket's cost. */
-    double *z_gamma, *z_delta, *z_kappa, *z_bucket, *z_fixed;
+    double *fresh;              /* for each draw, the new run's step over the mean of all runs */
+    double *z_bucket, *z_fixed; /* standard normal: of a bucket's cost, of what a step takes once */
     struct lk_grid_parts parts;
     struct anchor *anchors;
     size_t n_anchors, anchors_capacity;
@@ -168,9 +167,11 @@ static enum lk_status set_slopes(struct lk_grid_model *m, const struct lk_sim_re
 
     for (size_t k = 0; k < o->step.n_colls; k++)
         m->colls[k].cost_s = o->shape->model.colls[k].cost_s;
-    for (size_t i = 0; i < (others ? 3 : 2) && o->step.n_colls; i++) {
+    for (size_t i = 0; i < LK_COUNT(more) && o->step.n_colls; i++) {
         struct lk_sim_result r;
 
+        if (i == 2 ? !others : !o->shape->overlap_drawn)
+            continue;
         o->step.gamma_wire += i == 0 ? more[0] : 0;
         o->step.delta += i == 1 ? more[1] : 0;
         if (i == 2) {
@@ -231,20 +232,8 @@ static enum lk_status one_init(struct lk_grid_model *m, const struct lk_config *
 /* Return what the overlap's slowdown and the buckets' cost in a draw add to the estimate's. */
 static double overlap_of(const struct lk_grid_model *m, const struct one *o, size_t i)
 {
-    const struct lk_step_model *s = &o->shape->model.step;
-    struct lk_overlap d = lk_overlap_draw(m->p->cluster, s->nodes, m->z_gamma[i], m->z_delta[i]);
-
-    return o->gamma_s * (d.gamma_wire - s->gamma_wire) + o->delta_s * (d.delta - s->delta) +
+    return o->gamma_s * o->shape->gamma[i] + o->delta_s * o->shape->delta[i] +
            o->per_bucket_s * (lk_bucket_cost_draw(&m->p->bucket, m->z_bucket[i]) - m->p->bucket.s);
-}
-
-/* Return what co-location in a draw multiplies the estimate's compute by. */
-static double colocation_of(const struct lk_grid_model *m, const struct one *o, size_t i)
-{
-    const struct lk_step_model *s = &o->shape->model.step;
-
-    return (1 + lk_config_kappa(m->p->cluster, s->ranks / s->nodes, m->z_kappa[i])) /
-           (1 + s->kappa);
 }
 
 /* Return the estimate of the step, the slowest link's cost in it, without runs of several ranks. */
@@ -274,7 +263,7 @@ static double draw_of(const struct lk_grid_model *m, const struct one *o, size_t
     const struct lk_straggler_max *s = &o->straggler->slowest;
     double away = o->straggler->effect[i] - s->mean;
     double x =
-        fmax(FASTEST, 1 + s->persistent * away / o->slowest) * colocation_of(m, o, i) * compute;
+        fmax(FASTEST, 1 + s->persistent * away / o->slowest) * o->shape->colocation[i] * compute;
 
     return own * (o->fixed_s + x * (at_factor(o, o->shape->cost[i] / x / own) - o->fixed_s)) +
            overlap_of(m, o, i);
@@ -523,15 +512,12 @@ enum lk_status lk_grid_model_create(struct lk_predictor *p, struct lk_grid_model
     *m = (struct lk_grid_model){.p = p, .n_draws = n};
     LK_TRY(lk_alloc(&m->draws, n, sizeof *m->draws));
     LK_TRY(lk_alloc(&m->fresh, 9 * n, sizeof *m->fresh));
-    m->z_gamma = m->fresh + n;
-    m->z_delta = m->fresh + 2 * n;
-    m->z_kappa = m->fresh + 3 * n;
     m->z_bucket = m->fresh + 4 * n;
     m->z_fixed = m->fresh + 5 * n;
     z_hook = m->fresh + 6 * n;
     z_shard = m->fresh + 7 * n;
     z_compute = m->fresh + 8 * n;
-    lk_rng_normals(p->options.seed, lk_rng_stream("grid_model.overlap", 0), 0, m->z_gamma, 7 * n);
+    lk_rng_normals(p->options.seed, lk_rng_stream("grid_model.overlap", 0), 0, m->fresh + n, 7 * n);
     for (size_t i = 0; i < n; i++) {
         m->draws[i] = lk_predictor_draw(p, i);
         m->fresh[i] = exp(m->draws[i].run_sd * m->draws[i].z_new_run);
@@ -543,6 +529,9 @@ enum lk_status lk_grid_model_create(struct lk_predictor *p, struct lk_grid_model
                                    .cost = p->cost,
                                    .draws = p->draws,
                                    .z_compute = z_compute,
+                                   .z_gamma = m->fresh + n,
+                                   .z_delta = m->fresh + 2 * n,
+                                   .z_kappa = m->fresh + 3 * n,
                                    .z_hook = z_hook,
                                    .z_shard = z_shard,
                                    .seed = p->options.seed};

@@ -60,6 +60,23 @@ static enum lk_status set_cost(struct lk_grid_parts *g, struct lk_grid_shape *s)
     return LK_OK;
 }
 
+/* Set what the ranks' place does to the shape's compute in every draw. */
+static void set_slowdowns(const struct lk_grid_parts *g, struct lk_grid_shape *s)
+{
+    const struct lk_step_model *m = &s->model.step;
+
+    for (size_t i = 0; i < g->n_draws; i++) {
+        struct lk_overlap d =
+            lk_overlap_draw(g->of.cluster, m->nodes, g->of.z_gamma[i], g->of.z_delta[i]);
+        double kappa = lk_config_kappa(g->of.cluster, m->ranks / m->nodes, g->of.z_kappa[i]);
+
+        s->colocation[i] = (1 + kappa) / (1 + m->kappa);
+        s->gamma[i] = d.gamma_wire - m->gamma_wire;
+        s->delta[i] = d.delta - m->delta;
+        s->overlap_drawn |= s->gamma[i] != 0 || s->delta[i] != 0;
+    }
+}
+
 /* Fail as the first attempt to make a configuration's model did, with its text. */
 static enum lk_status refuse_again(const struct lk_grid_parts *g, const struct lk_config *c)
 {
@@ -83,11 +100,16 @@ enum lk_status lk_grid_shape_of(struct lk_grid_parts *g, const struct lk_config 
             return g->shapes[i].status == LK_OK ? LK_OK : refuse_again(g, &s.key);
         }
     LK_PASS(lk_array_grow(&g->shapes, &g->shapes_capacity, g->n_shapes + 1, sizeof *g->shapes));
-    LK_PASS(lk_alloc(&s.cost, g->n_draws, sizeof *s.cost));
+    LK_PASS(lk_alloc(&s.cost, 4 * g->n_draws, sizeof *s.cost));
+    s.colocation = s.cost + g->n_draws;
+    s.gamma = s.cost + 2 * g->n_draws;
+    s.delta = s.cost + 3 * g->n_draws;
     s.status =
         lk_config_model_init(&s.model, g->of.job, g->of.cluster, g->of.cost, g->of.slow, &s.key);
     if (s.status == LK_OK)
         s.status = set_cost(g, &s);
+    if (s.status == LK_OK)
+        set_slowdowns(g, &s);
     if (s.status == LK_OK)
         s.link = lk_straggler_max_link_mean(&s.model.step);
     for (size_t i = 0; s.status == LK_OK && i < g->n_draws; i++)
