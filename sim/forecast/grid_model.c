@@ -416,12 +416,13 @@ static void draw_all(const struct lk_grid_model *m, const struct one *o, const s
     const struct lk_config *c = &p->config;
     struct lk_step_model step = o->compute->model.step;
     double scale_error = lk_predictor_scale_error(m->p, c, p->anchor_world_size), alone;
+    double batch_sd = o->compute->model.batch_sd;
 
     step.optimizer_s = o->step.optimizer_s;
     alone = lk_predictor_alone_s(&step, c->accumulation);
     for (size_t i = 0; i < m->n_draws; i++) {
         const struct lk_draw *w = &m->draws[i];
-        double own = own_in_draw(m, o, i), batch = exp(o->compute->model.batch_sd * w->error);
+        double own = own_in_draw(m, o, i), batch = batch_sd > 0 ? exp(batch_sd * w->error) : 1;
         double s = lk_predictor_with_error(alone * own * batch, draw_of(m, o, i, own, batch),
                                            scale_error, w);
 
