@@ -11,8 +11,8 @@
 #include <stddef.h>
 
 /*
- * X(prior, value, source). All are relative standard deviations but the tests, the two shares and
- * the seconds of a bucket.
+ * X(prior, value, source). All are relative standard deviations but the tests, the shares, and
+ * ORTHOGONAL and BUCKET, which are seconds.
  *
  * SCALE_ERROR is the error of the scaling law for each doubling of the GPUs, on public data: the
  * last count of a series of three or more is predicted from the smaller ones, with constants of
@@ -51,9 +51,9 @@
  *
  * OVERLAP_LINKS is how much longer compute takes while collectives run: 18.9 % in the mean and 40 %
  * at most over GPT and LLaMA training on 4 H100, A100, MI250 or MI210 joined inside a node
- * (arXiv:2507.03114). OVERLAP_NETWORK is the least, however slow the links: NCCL
- * takes one processor a channel, 2 to 16 of an H100's 132 or an A100's 108, and the bytes hardly
- * load the memory. OVERLAP_DELTA has no source: the few reports lie between 0 and 20 %.
+ * (arXiv:2507.03114). OVERLAP_NETWORK is the least, however slow the links: NCCL takes one
+ * processor a channel, 2 to 16 of an H100's 132 or an A100's 108, and then the bytes hardly load
+ * the memory. OVERLAP_DELTA has no source: the few reports lie between 0 and 20 %.
  *
  * BUCKET is what a bucket takes of compute, a kernel's launch: 20 us, as NVIDIA's guide to
  * latencies in Nsight Systems shows it for a PyTorch program on a V100.
@@ -101,7 +101,7 @@
     X(LK_PRIOR_ORTHOGONAL, 110e-6, "torch.linalg.qr on a GPU, pytorch#76673")                      \
     X(LK_PRIOR_HOOK_ERROR, 0.7, "assumed: a hook takes half or twice its time")                    \
     X(LK_PRIOR_SHARD_ERROR, 0.2, "assumed: units and prefetch of a sharded step")                  \
-    X(LK_PRIOR_BUCKET, 20e-6, "assumed: a bucket, one kernel's launch,")                           \
+    X(LK_PRIOR_BUCKET, 20e-6, "one kernel's launch")                                               \
     X(LK_PRIOR_TURNS, 0.25, "6 pairs of a model and a count of ranks on 2 processors")             \
     X(LK_PRIOR_NODE_SD, 0, "nodes no slower than their ranks")                                     \
     X(LK_PRIOR_LINK_SD, 0, "links between nodes alike")                                            \

@@ -375,8 +375,8 @@ static enum lk_status note_bucket(const struct model *m, const struct lk_predict
                                 "a bucket costs %.0f us of compute (sd %.0f us), from runs of "
                                 "several bucket caps",
                                 1e6 * b->s, 1e6 * b->sd);
-    return lk_forecast_note(out, "%s costs %.0f us of compute", lk_prior_source(LK_PRIOR_BUCKET),
-                            1e6 * b->s);
+    return lk_forecast_note(out, "assumed: a bucket costs %.0f us of compute (%s)", 1e6 * b->s,
+                            lk_prior_source(LK_PRIOR_BUCKET));
 }
 
 /* Note that ranks outnumber the devices of their node. */
