@@ -393,8 +393,8 @@ static enum lk_status note_turns(const struct model *m, const struct lk_predicti
     if (most <= m->cluster->gpus_per_node)
         return LK_OK;
     return lk_forecast_note(out,
-                            "%d ranks of a node take turns on %d devices: how, is known to %.0f %% "
-                            "of their compute (%s)",
+                            "%d ranks of a node take turns on %d devices, which lengthens their "
+                            "compute by an amount known to %.0f %% (%s)",
                             most, m->cluster->gpus_per_node, 100 * lk_prior_value(LK_PRIOR_TURNS),
                             lk_prior_source(LK_PRIOR_TURNS));
 }
