@@ -146,6 +146,15 @@ $(BUILD)/nvtx_injection.so: $(BUILD)/tests/nvtx/injection.o
 	@echo "  LINK  $@"
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(if $(COVERAGE),--coverage) -shared -o $@ $< -ldl -pthread
 
+# A driver that has no GPU, for cuDNN in the tests.
+ifneq ($(findstring LK_HAVE_CUDNN,$(PROBE_CFLAGS)),)
+test-bin: $(BUILD)/driver.so
+$(BUILD)/tests/driver/driver.o: LK_CFLAGS += -fPIC
+endif
+$(BUILD)/driver.so: $(BUILD)/tests/driver/driver.o
+	@echo "  LINK  $@"
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(if $(COVERAGE),--coverage) -shared -Wl,-soname,libcuda.so.1 -o $@ $<
+
 # What several of the benchmarks share.
 $(BUILD)/libbench.a: $(BENCH_LIB)
 	$(Q)rm -f $@ && ar rcs $@ $^

@@ -21,6 +21,7 @@
 
 static const char *const optimizers[] = {LK_OPTIM_LIST(LK_WORD_NAME) NULL};
 static const char *const ddp_rules[] = {LK_DDP_RULE_LIST(LK_WORD_NAME) NULL};
+static const char *const attentions[] = {LK_ATTENTION_LIST(LK_WORD_NAME) NULL};
 static const char *const algorithms[] = {LK_ALGO_LIST(LK_WORD_NAME) NULL};
 static const char *const plants[] = {LK_PLANT_LIST(LK_WORD_NAME) NULL};
 static const char *const dtypes[] = {"float32", "bfloat16", NULL};
@@ -136,6 +137,11 @@ void lk_command_backends(FILE *out)
         .help = "device that computes: CPU or GPU (docs/gpu.md); timed: waits for the modelled time instead")              \
     RUN("dtype", dtype, CHOICE, .choices = dtypes, .fallback = "float32",                          \
         .help = "type of weights, activations and gradients; bfloat16 needs --device=cuda, sums in float32") \
+    RUN("attention", train.device_config.attention, CHOICE, .choices = attentions,                 \
+        .fallback = "auto",                                                                        \
+        .help = "whose attention on a GPU; auto: cuDNN's where it has one (bfloat16), else own")   \
+    RUN("deterministic", train.device_config.deterministic, FLAG, .fallback = "no",                \
+        .help = "equal runs give equal bits on a GPU: cuDNN's attention in one order, more memory") \
     HEAD("machine", "comm", comm, CHOICE, .choices = run_comms, .fallback = "auto",                \
          .help = "collectives; auto: self for one rank, else nccl on GPUs and tcp elsewhere")      \
     RUN("nccl-min-ctas", nccl_min_ctas, INT, .min = 1, .max = 64,                                  \
@@ -260,6 +266,11 @@ static enum lk_status check(const struct run_options *o, const struct run_option
         {timed && (o->train.export_path || o->train.import_path),
          "--export and --import: the timed device computes no weights"},
         {o->dtype != d->dtype && !cuda, "--dtype=bfloat16 needs --device=cuda"},
+        {o->train.device_config.attention != d->train.device_config.attention && !cuda,
+         "--attention needs --device=cuda"},
+        {o->train.device_config.attention == LK_ATTENTION_CUDNN && o->dtype == d->dtype && cuda,
+         "--attention=cudnn needs --dtype=bfloat16"},
+        {o->train.device_config.deterministic && !cuda, "--deterministic needs --device=cuda"},
         {o->slow_rank && !timed, "--slow-rank needs --device=timed"},
         {o->train.device_config.timed_flops != d->train.device_config.timed_flops && !timed,
          "--timed-flops needs --device=timed"},

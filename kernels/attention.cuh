@@ -15,6 +15,10 @@
 #ifndef LK_KERNELS_ATTENTION_CUH
 #define LK_KERNELS_ATTENTION_CUH
 
+extern "C" {
+#include "kernels/dnn.h"
+}
+
 #include "kernels/ptx.cuh"
 
 #include <cmath>

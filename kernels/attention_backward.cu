@@ -235,8 +235,12 @@ enum lk_status attention_backward(const struct lk_attention_backward_args &a,
 {
     const char *name = "attention_backward";
     problem<T> p;
-    enum lk_status st = describe(&p, name, a.samples, a.context, a.channels, a.heads);
+    bool taken = false;
+    enum lk_status st = lk_cuda_dnn_backward(c, &a, &taken);
 
+    if (st != LK_OK || taken)
+        return st;
+    st = describe(&p, name, a.samples, a.context, a.channels, a.heads);
     if (st != LK_OK)
         return st;
     if (a.samples * a.heads * a.context * sizeof(float) > LK_CUDA_WORKSPACE_BYTES)

@@ -129,9 +129,12 @@ template <class T>
 enum lk_status attention_forward(const struct lk_attention_forward_args &a, const struct lk_cuda *c)
 {
     problem<T> p;
-    enum lk_status st =
-        describe(&p, "attention_forward", a.samples, a.context, a.channels, a.heads);
+    bool taken = false;
+    enum lk_status st = lk_cuda_dnn_forward(c, &a, &taken);
 
+    if (st != LK_OK || taken)
+        return st;
+    st = describe(&p, "attention_forward", a.samples, a.context, a.channels, a.heads);
     if (st != LK_OK)
         return st;
     p.qkv = static_cast<const T *>(a.qkv);

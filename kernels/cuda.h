@@ -26,6 +26,7 @@
 enum lk_status lk_cuda_status(unsigned error, const char *what);
 
 struct lk_cuda_blas;
+struct lk_cuda_dnn;
 
 struct lk_cuda {
     void *stream;       /* cudaStream_t */
@@ -33,6 +34,7 @@ struct lk_cuda {
     /* Device memory of LK_CUDA_WORKSPACE_BYTES, for partial sums within one op and cuBLASLt. */
     void *workspace;
     struct lk_cuda_blas *blas; /* borrowed; one host thread uses it at a time */
+    struct lk_cuda_dnn *dnn;   /* likewise (kernels/dnn.h); NULL: our own attention */
 };
 
 enum { LK_CUDA_WORKSPACE_BYTES = 32 << 20 };
@@ -45,7 +47,7 @@ void lk_cuda_blas_close(struct lk_cuda_blas *b); /* NULL is legal */
 const char *lk_cuda_blas_path(const struct lk_cuda_blas *b);
 
 /* Set up the context of a stream of the current device and allocate the workspace; stream, real and
- * blas are the caller's. */
+ * blas are the caller's, who may set dnn. */
 enum lk_status lk_cuda_init(struct lk_cuda *c, void *stream, enum lk_dtype real,
                             struct lk_cuda_blas *blas);
 /* Free the workspace. Safe on a zeroed context. */

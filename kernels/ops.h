@@ -16,6 +16,7 @@
  * `accumulate` false overwrites a gradient, true adds to it.
  *
  * Equal inputs give equal bits, on any thread: no op splits its work by the number of processors.
+ * Only the backward pass of cuDNN's attention does not, unless asked to (lk_cuda_dnn_open).
  * NaN and infinity propagate. Any number of threads may run ops at once.
  */
 #ifndef LK_KERNELS_OPS_H
@@ -23,6 +24,7 @@
 
 #include "base/dtype.h"
 #include "base/status.h"
+#include "base/words.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -232,6 +234,16 @@ struct lk_attention_backward_args {
     const lk_wide *log_sum; /* cuda: from forward */
     size_t samples, context, channels, heads;
 };
+
+/* Whose kernels run attention on cuda. AUTO: cuDNN's where it has some for the shape, else ours. */
+#define LK_ATTENTION_LIST(X)                                                                       \
+    X(LK_ATTENTION_AUTO, "auto") X(LK_ATTENTION_OWN, "own") X(LK_ATTENTION_CUDNN, "cudnn")
+enum lk_attention { LK_ATTENTION_LIST(LK_WORD_VALUE) LK_ATTENTION_COUNT };
+
+struct lk_attention_shape {
+    size_t samples, context, channels, heads; /* > 0; heads divides channels */
+};
+enum { LK_ATTENTION_TEXT = 160 }; /* bytes of a text that says whose kernels run it, and why */
 
 /* ---- Activations ---- */
 

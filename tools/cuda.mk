@@ -38,7 +38,7 @@ $(BUILD)/tests/cuda/suites.inc: $(GPU_SUITES)
 	$(Q)mkdir -p $(@D)
 	$(Q)for f in $(patsubst tests/cuda/suite_%.c,%,$(GPU_SUITES)); do echo "X($$f)"; done > $@
 $(BUILD)/tests/cuda/gpu.o: $(BUILD)/tests/cuda/suites.inc
-$(BUILD)/test_gpu: $(BUILD)/tests/cuda/gpu.o $(GPU_SUITES:%.c=$(BUILD)/%.o) $(BUILD)/tests/rigs/kept_spans.o $(BUILD)/tests/rigs/nccl_cases.o $(CASE_OBJ) $(LIBS) $(BUILD)/probe.mk
+$(BUILD)/test_gpu: $(BUILD)/tests/cuda/gpu.o $(BUILD)/tests/cuda/gpu_machine.o $(GPU_SUITES:%.c=$(BUILD)/%.o) $(BUILD)/tests/rigs/kept_spans.o $(BUILD)/tests/rigs/nccl_cases.o $(CASE_OBJ) $(LIBS) $(BUILD)/probe.mk
 	@echo "  LINK  $@"
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -o $@ $(filter %.o,$^) -Wl,--start-group $(LIBS) -Wl,--end-group $(PROBE_CHECK_LIBS) $(LK_LIBS)
 
@@ -51,7 +51,7 @@ test-bin: $(BUILD)/test_gpu
 endif
 
 # The programs with a machine that is none below them (tests/dry/machine.h), for tools/check-gpu.
-DRY_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(filter-out tests/dry/libraries_cuda.c,$(wildcard tests/dry/*.c)) $(wildcard tests/fakes/*.c))
+DRY_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(filter-out tests/dry/libraries_cuda.c,$(wildcard tests/dry/*.c)) $(wildcard tests/fakes/*.c) tests/rigs/graph_run.c)
 DRY_BIN := $(addprefix $(BUILD)/dry/,lockstep bench/machine_cuda bench/kernels_cuda)
 $(BUILD)/tests/dry/libraries_cuda.o: LK_CFLAGS += -fPIC
 $(DRY_BIN): $(BUILD)/dry/%: $(BUILD)/%.o $(DRY_OBJ) $(LIBS) $(BUILD)/probe.mk

@@ -4,6 +4,7 @@
 #define LK_RUNTIME_CALLS_CUDA_H
 
 #include "kernels/cuda.h"
+#include "kernels/dnn.h"
 #include "kernels/ops.h"
 
 #include <cuda_runtime_api.h>
@@ -52,6 +53,9 @@ struct lk_cuda_calls {
 #undef LK_CUDA_CALL_MEMBER_
     __typeof__(lk_cuda_blas_open) *blas_open;
     __typeof__(lk_cuda_blas_close) *blas_close;
+    __typeof__(lk_cuda_dnn_open) *dnn_open;
+    __typeof__(lk_cuda_dnn_close) *dnn_close;
+    __typeof__(lk_cuda_dnn_choose) *dnn_choose;
     __typeof__(lk_cuda_init) *init;
     __typeof__(lk_cuda_fini) *fini;
     enum lk_status (*run_op)(const struct lk_op *op, const void *args, const struct lk_cuda *cuda);

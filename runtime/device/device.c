@@ -177,6 +177,14 @@ enum lk_status lk_device_describe(const struct lk_device *d, struct lk_run_info 
     return d->ops->describe ? d->ops->describe(d, info) : LK_OK;
 }
 
+enum lk_status lk_device_attention(const struct lk_device *d,
+                                   const struct lk_attention_shape *shape,
+                                   char text[LK_ATTENTION_TEXT])
+{
+    *text = '\0';
+    return d->ops->attention ? d->ops->attention(d, shape, text) : LK_OK;
+}
+
 enum lk_status lk_device_attach(struct lk_device *d)
 {
     return d->ops->attach ? d->ops->attach(d) : LK_OK;

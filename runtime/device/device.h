@@ -52,6 +52,8 @@ struct lk_device_config {
     bool share_gpu;     /* cuda: allow several ranks on one GPU; timings are meaningless then */
     bool brief;         /* cuda: closing the device resets it: this process needs the GPU no more */
     uint64_t hang_ns;   /* cuda: limit for the GPU to answer, also on close; 0: 10 s */
+    enum lk_attention attention; /* cuda: whose kernels run attention */
+    bool deterministic;          /* cuda: equal inputs give equal bits, also in cuDNN's attention */
     const struct lk_cuda_calls *cuda_calls; /* cuda: for tests; NULL: CUDA's own */
     double timed_flops;                     /* timed: flop/s of an op; > 0 */
     double timed_Bps;                       /* timed: bytes/s of an op; > 0 */
@@ -104,6 +106,11 @@ bool lk_device_keeps_log_sum(const struct lk_device *d);
 double lk_device_unit_roundoff(const struct lk_device *d);
 /* Add the machine's properties (on cuda: GPU, driver, CUDA) to a run's configuration. */
 enum lk_status lk_device_describe(const struct lk_device *d, struct lk_run_info *info);
+/* Decide whose kernels run attention of a shape, and say it as lk_cuda_dnn_choose does; "" on a
+ * device without a choice. */
+enum lk_status lk_device_attention(const struct lk_device *d,
+                                   const struct lk_attention_shape *shape,
+                                   char text[LK_ATTENTION_TEXT]);
 /* Prepare the calling thread, which did not open d, to drive a stream of it. */
 enum lk_status lk_device_attach(struct lk_device *d);
 

@@ -47,6 +47,9 @@ static uint64_t now_ns(void)
 #define CALL(call) .call = cuda##call,
 const struct lk_cuda_calls lk_cuda_calls = {LK_CUDA_CALL_LIST(CALL).blas_open = lk_cuda_blas_open,
                                             .blas_close = lk_cuda_blas_close,
+                                            .dnn_open = lk_cuda_dnn_open,
+                                            .dnn_close = lk_cuda_dnn_close,
+                                            .dnn_choose = lk_cuda_dnn_choose,
                                             .init = lk_cuda_init,
                                             .fini = lk_cuda_fini,
                                             .run_op = run_op,
@@ -124,6 +127,19 @@ static enum lk_status cuda_describe(const struct lk_device *d, struct lk_run_inf
     return lk_run_info_config(info, "cuda_runtime", value);
 }
 
+static enum lk_status cuda_attention(const struct lk_device *d,
+                                     const struct lk_attention_shape *shape,
+                                     char text[LK_ATTENTION_TEXT])
+{
+    const struct cuda_device *g = device_of(d);
+    bool taken;
+
+    if (g->dnn)
+        return g->call->dnn_choose(g->dnn, d->real, shape, &taken, text);
+    (void)snprintf(text, LK_ATTENTION_TEXT, "own");
+    return LK_OK;
+}
+
 /* Set the calling thread's current device, which CUDA keeps per thread. */
 static enum lk_status cuda_attach(struct lk_device *d)
 {
@@ -146,7 +162,10 @@ static enum lk_status cuda_open(struct lk_device *d)
                            "priorities of streams"));
     LK_PASS(lk_cuda_status(g->call->EventCreateWithFlags(&g->origin, cudaEventDefault),
                            "the origin of times"));
-    return g->call->blas_open(&g->blas);
+    LK_PASS(g->call->blas_open(&g->blas));
+    return d->config.attention == LK_ATTENTION_OWN
+               ? LK_OK
+               : g->call->dnn_open(d->config.attention, d->config.deterministic, &g->dnn);
 }
 
 static void cuda_close(struct lk_device *d)
@@ -157,6 +176,8 @@ static void cuda_close(struct lk_device *d)
         (void)g->call->EventDestroy(g->origin);
     if (g->blas && !g->hangs)
         g->call->blas_close(g->blas);
+    if (g->dnn && !g->hangs)
+        g->call->dnn_close(g->dnn);
     /* The CUDA context occupies GPU memory until it is destroyed or the process ends. */
     if (d->config.brief && g->runtime && !g->hangs)
         (void)g->call->DeviceReset();
@@ -476,6 +497,7 @@ static enum lk_status cuda_stream_open(struct lk_stream *s)
     LK_TRY(lk_cuda_status(
         g->call->StreamCreateWithPriority(&t->stream, cudaStreamNonBlocking, priority), s->name));
     LK_TRY(g->call->init(&t->context, t->stream, g->base.real, g->blas));
+    t->context.dnn = g->dnn;
     LK_TRY(lk_cuda_refresh_origin(t));
     name_stream(t->stream, s->name);
 out:
@@ -537,6 +559,7 @@ const struct lk_device_ops lk_device_cuda = {
     .open = cuda_open,
     .close = cuda_close,
     .describe = cuda_describe,
+    .attention = cuda_attention,
     .attach = cuda_attach,
     .alloc = cuda_alloc,
     .free = cuda_free,

@@ -10,6 +10,7 @@ struct cuda_device {
     struct lk_device base;
     const struct lk_cuda_calls *call;
     struct lk_cuda_blas *blas;
+    struct lk_cuda_dnn *dnn; /* NULL: attention runs on our own kernels */
     struct lk_gpu_claim claim;
     int gpu, most_urgent; /* most_urgent: the priority of comm streams */
     char name[sizeof(((struct cudaDeviceProp *)0)->name)], uuid[64];

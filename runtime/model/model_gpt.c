@@ -263,6 +263,10 @@ static enum lk_status gpt_create(struct lk_device *d, struct lk_stream *s,
     snprintf(g->base.config_text, sizeof g->base.config_text,
              "layers %d, heads %d, channels %d, context %d, vocab %d", config->layers,
              config->heads, config->channels, config->context, config->vocab);
+    LK_TRY(lk_device_attention(d,
+                               &(struct lk_attention_shape){g->max_samples, (size_t)config->context,
+                                                            g->channels, g->heads},
+                               g->base.attention));
     *out = &g->base;
     g = NULL;
 out:

@@ -5,69 +5,39 @@
 #include "kernels/cuda.h"
 #include "tests/cuda/cases.h"
 #include "tests/cuda/gpu.h"
+#include "tests/cuda/gpu_machine.h"
 
-#include <cuda_runtime_api.h>
 #include <stdio.h>
 
-static struct {
-    cudaStream_t stream;
-    struct lk_cuda_blas *blas;
-} gpu;
-
-static void must(cudaError_t e, const char *what)
-{
-    ck_assert_msg(e == cudaSuccess, "%s: %s", what, cudaGetErrorString(e));
-}
+static struct lk_cuda_blas *blas;
 
 static void setup(void)
 {
-    must(cudaStreamCreate(&gpu.stream), "stream");
-    ck_assert_msg(lk_cuda_blas_open(&gpu.blas) == LK_OK, "%s", lk_error_text());
-    printf("cuBLASLt: %s\n", lk_cuda_blas_path(gpu.blas));
+    gpu_machine_open();
+    ck_assert_msg(lk_cuda_blas_open(&blas) == LK_OK, "%s", lk_error_text());
+    printf("cuBLASLt: %s\n", lk_cuda_blas_path(blas));
 }
 
 static void teardown(void)
 {
-    lk_cuda_blas_close(gpu.blas);
-    must(cudaStreamDestroy(gpu.stream), "stream");
+    lk_cuda_blas_close(blas);
+    gpu_machine_close();
 }
-
-static void *gpu_alloc(size_t bytes, const char *name)
-{
-    void *p = NULL;
-
-    must(cudaMalloc(&p, bytes ? bytes : 1), name);
-    return p;
-}
-
-static void gpu_free(void *p)
-{
-    must(cudaFree(p), "cudaFree");
-}
-
-static void gpu_copy(void *to, const void *from, size_t bytes)
-{
-    must(cudaStreamSynchronize(gpu.stream), "kernels before a copy");
-    if (bytes > 0)
-        must(cudaMemcpy(to, from, bytes, cudaMemcpyDefault), "cudaMemcpy");
-}
-
-static const struct cuda_machine machine = {.alloc = gpu_alloc, .free = gpu_free, .copy = gpu_copy};
 
 static const enum lk_dtype types[] = {LK_F32, LK_BF16};
 
 START_TEST(agrees_with_its_definition)
 {
     const struct cuda_case *c = &cuda_cases[_i / 2];
-    struct cuda_rig r = {.machine = &machine, .large = true};
+    struct cuda_rig r = {.machine = &gpu_machine, .large = true};
     uint64_t hash = 0;
 
-    ck_assert_msg(lk_cuda_init(&r.cuda, gpu.stream, types[_i % 2], gpu.blas) == LK_OK, "%s",
+    ck_assert_msg(lk_cuda_init(&r.cuda, gpu_machine_stream(), types[_i % 2], blas) == LK_OK, "%s",
                   lk_error_text());
     for (int run = 0; run < 2; run++) {
         r.compare = run == 0;
         cuda_case_run(c, &r);
-        must(cudaStreamSynchronize(gpu.stream), c->name);
+        gpu_machine_sync(c->name);
         ck_assert_msg(!r.text[0], "%s %s: %s", c->name, lk_dtype_name(types[_i % 2]), r.text);
         ck_assert_msg(run == 0 || r.hash == hash, "%s: other bits the second time", c->name);
         hash = r.hash;

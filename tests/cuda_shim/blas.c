@@ -1,6 +1,8 @@
-/* Replaces kernels/context_cuda.c and kernels/blas_cuda.c on the host: products by plain loops, so
- * that the launchers are tested here; tests/kernels/test_blas_cuda.c tests the products. */
+/* Replaces kernels/context_cuda.c, kernels/blas_cuda.c and kernels/dnn_cuda.c on the host: products
+ * by plain loops, so that the launchers are tested here; tests/kernels/test_blas_cuda.c tests the
+ * products. */
 #include "kernels/cuda.h"
+#include "kernels/dnn.h"
 
 #include "base/dtype.h"
 
@@ -68,5 +70,23 @@ enum lk_status lk_cuda_blas_product(const struct lk_cuda *c, const struct lk_cud
         else
             ((float *)p->d)[at] = (float)sum;
     }
+    return LK_OK;
+}
+
+enum lk_status lk_cuda_dnn_forward(const struct lk_cuda *c,
+                                   const struct lk_attention_forward_args *a, bool *out_taken)
+{
+    (void)c;
+    (void)a;
+    *out_taken = false;
+    return LK_OK;
+}
+
+enum lk_status lk_cuda_dnn_backward(const struct lk_cuda *c,
+                                    const struct lk_attention_backward_args *a, bool *out_taken)
+{
+    (void)c;
+    (void)a;
+    *out_taken = false;
     return LK_OK;
 }

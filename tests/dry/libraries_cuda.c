@@ -12,6 +12,10 @@
 #include "tests/fakes/fake_nvml.h"
 
 #include <string.h>
+#ifdef LK_HAVE_CUDNN
+#include "kernels/calls_dnn_cuda.h"
+#include "tests/fakes/fake_cudnn_cuda.h"
+#endif
 
 /* The library's functions are looked up in the fake's table. */
 #define EARLY __attribute__((no_sanitize("address"), no_sanitize("undefined")))
@@ -29,6 +33,11 @@ size_t cublasLtGetVersion(void)
 {
     return CUBLAS_VERSION;
 }
+
+#ifdef LK_HAVE_CUDNN
+#define DNN(call) FUNCTION(cudnn##call, __typeof__(cudnn##call), fake_cudnn_calls, call)
+LK_DNN_CALL_LIST(DNN)
+#endif
 
 #define NCCL(call) FUNCTION(nccl##call, __typeof__(nccl##call), fake_nccl_calls, call)
 LK_NCCL_CALL_LIST(NCCL)

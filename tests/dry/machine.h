@@ -6,8 +6,8 @@
  *
  *     runtime_cuda.c    CUDA's run-time library: the machine of tests/fakes/fake_cuda.h
  *     ops_cuda.c        the launchers of kernels/, which put the CPU's definition on the machine
- *     libraries_cuda.c  libcublasLt, libnccl, libcupti and libnvidia-ml, a shared library that the
- *                       programs find and open as they do NVIDIA's
+ *     libraries_cuda.c  libcublasLt, libcudnn, libnccl, libcupti and libnvidia-ml, a shared library
+ *                       that the programs find and open as they do NVIDIA's
  *
  * The ranks of a run are processes, as always, each with a fake machine of its own; the fake
  * NCCL adds in memory that they share. A calibration uses a model of time

@@ -6,6 +6,7 @@
 
 #include <check.h>
 #include <pthread.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -118,6 +119,7 @@ cudaError_t fake_cudaDeviceReset(void)
 {
     FAKE_CALLED();
     ck_assert_int_eq(fake_cuda.allocated, 0);
+    ck_assert_int_eq(fake_cuda.dnn_alive, 0);
     ck_assert_int_eq(fake_cuda.streams_alive, 0);
     fake_cuda.resets++;
     return cudaSuccess;
@@ -138,6 +140,43 @@ static void fake_blas_close(struct lk_cuda_blas *b)
 {
     (void)b;
     fake_cuda.blas_alive--;
+}
+
+/* Made in a device's life, and never asked to compute: ops run on the machine as they are. */
+struct lk_cuda_dnn {
+    enum lk_attention by;
+    bool deterministic;
+};
+
+static enum lk_status fake_dnn_open(enum lk_attention by, bool deterministic,
+                                    struct lk_cuda_dnn **out)
+{
+    enum lk_status st = lk_cuda_status(fake_called(), "dnn");
+
+    if (st != LK_OK)
+        return st;
+    *out = malloc(sizeof **out);
+    ck_assert_ptr_nonnull(*out);
+    **out = (struct lk_cuda_dnn){by, deterministic};
+    fake_cuda.dnn_alive++;
+    return LK_OK;
+}
+
+static void fake_dnn_close(struct lk_cuda_dnn *d)
+{
+    free(d);
+    fake_cuda.dnn_alive--;
+}
+
+static enum lk_status fake_dnn_choose(struct lk_cuda_dnn *d, enum lk_dtype real,
+                                      const struct lk_attention_shape *shape, bool *out_taken,
+                                      char text[LK_ATTENTION_TEXT])
+{
+    *out_taken = real == LK_BF16;
+    (void)snprintf(text, LK_ATTENTION_TEXT, "%s %s, %zu samples, %zu heads",
+                   *out_taken ? "cudnn" : "own", d->deterministic ? "in order" : "in any order",
+                   shape->samples, shape->heads);
+    return LK_OK;
 }
 
 static enum lk_status fake_init(struct lk_cuda *c, void *stream, enum lk_dtype real,
@@ -197,6 +236,9 @@ const struct lk_cuda_calls fake_cuda_calls = {
 #undef ENTRY
         .blas_open = fake_blas_open,
     .blas_close = fake_blas_close,
+    .dnn_open = fake_dnn_open,
+    .dnn_close = fake_dnn_close,
+    .dnn_choose = fake_dnn_choose,
     .init = fake_init,
     .fini = fake_fini,
     .run_op = fake_run_op,

@@ -94,7 +94,8 @@ struct fake_cuda {
     cudaError_t query_error; /* result of EventQuery */
     int fail_at;             /* number, from 1, of the call that fails; 0: none */
     cudaError_t fail_with;
-    int calls, events_alive, streams_alive, contexts_alive, blas_alive, allocated, resets;
+    int calls, events_alive, streams_alive, contexts_alive, blas_alive, dnn_alive, allocated,
+        resets;
     struct fake_stream streams[FAKE_STREAMS_MAX]; /* last: reset leaves their work */
 };
 extern struct fake_cuda fake_cuda;

@@ -2,6 +2,7 @@
 #include "base/array.h"
 #include "tests/fakes/fake_cuda.h"
 #include "tests/rigs/cuda_rig_cuda.h"
+#include "tests/rigs/small_train.h"
 #include "tests/rigs/suite.h"
 #include "tests/rigs/waits.h"
 
@@ -294,7 +295,43 @@ START_TEST(any_call_may_fail)
         ck_assert_int_eq(fake_cuda.events_alive, 0);
         ck_assert_int_eq(fake_cuda.streams_alive, 0);
         ck_assert_int_eq(fake_cuda.contexts_alive, 0);
+        ck_assert_int_eq(fake_cuda.blas_alive, 0);
+        ck_assert_int_eq(fake_cuda.dnn_alive, 0);
         ck_assert_int_eq(fake_cuda.allocated, 0);
+    }
+}
+END_TEST
+
+static const struct {
+    enum lk_attention attention;
+    bool deterministic;
+    enum lk_dtype real;
+    const char *text;
+} attentions[] = {
+    {LK_ATTENTION_AUTO, false, LK_F32, "own in any order, 1 samples, 3 heads"},
+    {LK_ATTENTION_AUTO, false, LK_BF16, "cudnn in any order, 1 samples, 3 heads"},
+    {LK_ATTENTION_CUDNN, true, LK_BF16, "cudnn in order, 1 samples, 3 heads"},
+    {LK_ATTENTION_OWN, true, LK_BF16, "own"},
+};
+
+/* What a model says of itself, and a run's trace with it. */
+START_TEST(a_model_says_whose_attention_it_has)
+{
+    for (size_t i = 0; i < LK_COUNT(attentions); i++) {
+        struct lk_train_config config = small_train("cuda", 1);
+        struct lk_run_info info = {0};
+        const char *said = NULL;
+
+        config.device_config.cuda_calls = &fake_cuda_calls;
+        config.device_config.real = attentions[i].real;
+        config.device_config.attention = attentions[i].attention;
+        config.device_config.deterministic = attentions[i].deterministic;
+        ck_assert_msg(lk_train_describe(&config, &info) == LK_OK, "%s", lk_error_text());
+        for (size_t k = 0; k < info.n_config; k++)
+            if (!strcmp(info.config[k].key, "attention"))
+                said = info.config[k].value;
+        ck_assert_str_eq(said, attentions[i].text);
+        lk_run_info_fini(&info);
     }
 }
 END_TEST
@@ -351,4 +388,5 @@ SUITE(device_cuda, tc)
     tcase_add_test(tc, gpu_by_local_rank);
     tcase_add_test(tc, memory_is_zeroed_and_can_run_out);
     tcase_add_test(tc, any_call_may_fail);
+    tcase_add_test(tc, a_model_says_whose_attention_it_has);
 }
