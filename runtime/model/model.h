@@ -89,10 +89,10 @@ struct lk_model { /* first member of a model's own struct */
      * search for unused parameters. Else 0. */
     double input_s, gap_s;
     bool find_unused_parameters;
-    bool has_kinks;        /* its gradient is discontinuous, where a relu turns on or off */
-    char sample_unit[48];  /* "sequence of 64 tokens" */
+    bool has_kinks;       /* its gradient is discontinuous, where a relu turns on or off */
+    char sample_unit[48]; /* "sequence of 64 tokens" */
     char attention[LK_ATTENTION_TEXT]; /* as lk_device_attention says; "": nothing to say */
-    char config_text[160]; /* "layers 3, heads 3, channels 48, context 64, vocab 256" */
+    char config_text[160];             /* "layers 3, heads 3, channels 48, context 64, vocab 256" */
 };
 
 /* Create the model with this name or preset. LK_EUSAGE lists the names. */
