@@ -186,11 +186,13 @@ static enum lk_cupti_call find_issue(const struct lk_cupti_records *r, uint32_t 
 }
 
 /* Return true if work issued in such a range runs on the track's own stream. All work in a copy
- * stream's ranges does; ranges of other kinds enclose work of any stream. */
+ * stream's ranges does; ranges of other kinds enclose work of any stream. New memory is cleared
+ * (MEMSET) on a stream that is nobody's. */
 static bool names_its_stream(const struct lk_cupti_track *t, enum lk_span_kind kind)
 {
-    return t && (t->kind == LK_TRACK_COPY || kind == LK_SPAN_KERNEL || kind == LK_SPAN_COPY ||
-                 kind == LK_SPAN_COLLECTIVE);
+    return t && kind != LK_SPAN_MEMSET &&
+           (t->kind == LK_TRACK_COPY || kind == LK_SPAN_KERNEL || kind == LK_SPAN_COPY ||
+            kind == LK_SPAN_COLLECTIVE);
 }
 
 /* Return the track of the work, or NULL while it may still become known. */
@@ -207,7 +209,7 @@ static struct lk_cupti_track *find_track(struct lk_cupti_records *r, const struc
     if (!t && last && lk_cupti_names_is_nccl(&r->names, w->kernel))
         t = comm_track(r);
     if (!t && last)
-        t = issuer ? issuer : &r->other;
+        t = issuer && i->kind != LK_SPAN_MEMSET ? issuer : &r->other;
     return t;
 }
 

@@ -186,7 +186,30 @@ static void cuda_close(struct lk_device *d)
         pthread_mutex_destroy(&g->points_lock);
 }
 
-/* Wait after cudaMemset: it is asynchronous, on a stream that ours do not wait for. */
+/*
+ * Clear memory as work of any track's, so that CUPTI's record of the memset is not one of work that
+ * nobody issued. Wait for it: cudaMemset is asynchronous, on a stream that ours do not wait for.
+ */
+static enum lk_status clear(struct lk_device *d, void *p, size_t bytes)
+{
+    const struct lk_cuda_calls *call = device_of(d)->call;
+    struct lk_span span = {.kind = LK_SPAN_MEMSET, .index = -1};
+    struct lk_track *track = NULL;
+    cudaError_t e;
+
+    pthread_mutex_lock(&d->lock);
+    for (const struct lk_stream *s = d->streams; s && !track; s = s->next) {
+        track = s->track;
+        span.step = s->step;
+    }
+    pthread_mutex_unlock(&d->lock);
+    lk_span_enter(track, &span);
+    e = call->Memset(p, 0, bytes);
+    lk_span_leave(track, &span);
+    LK_PASS(lk_cuda_status(e, "device memory"));
+    return lk_cuda_status(call->StreamSynchronize(NULL), "device memory");
+}
+
 static enum lk_status cuda_alloc(struct lk_device *d, size_t bytes, void **out)
 {
     const struct lk_cuda_calls *call = device_of(d)->call;
@@ -194,8 +217,7 @@ static enum lk_status cuda_alloc(struct lk_device *d, size_t bytes, void **out)
     enum lk_status st = LK_OK;
 
     LK_TRY(lk_cuda_status(call->Malloc(&p, bytes), "device memory"));
-    LK_TRY(lk_cuda_status(call->Memset(p, 0, bytes), "device memory"));
-    LK_TRY(lk_cuda_status(call->StreamSynchronize(NULL), "device memory"));
+    LK_TRY(clear(d, p, bytes));
     *out = p;
     p = NULL;
 out:

@@ -39,7 +39,7 @@ static struct {
     struct lk_train_config config;
     struct lk_cupti_counts counts;
     uint32_t correlation;
-    uint64_t kernels, copies;
+    uint64_t kernels, copies, memsets;
 } rig;
 
 /* ---- The machine makes records ---- */
@@ -100,6 +100,21 @@ static cudaError_t recorded_copy(void *to, const void *from, size_t bytes, enum 
     ck_assert(fake_cupti_put(&c, sizeof c));
     pthread_mutex_unlock(&recording);
     return fake_cuda_calls.MemcpyAsync(to, from, bytes, kind, stream);
+}
+
+/* As CUPTI, record memsets, too, on the legacy stream. */
+static cudaError_t recorded_memset(void *p, int value, size_t bytes)
+{
+    CUpti_ActivityMemset4 m = {
+        .kind = CUPTI_ACTIVITY_KIND_MEMSET, .bytes = bytes, .streamId = stream_number(NULL)};
+
+    pthread_mutex_lock(&recording);
+    m.correlationId = issue(&rig.memsets);
+    m.start = lk_now_ns();
+    m.end = m.start + 1;
+    ck_assert(fake_cupti_put(&m, sizeof m));
+    pthread_mutex_unlock(&recording);
+    return fake_cuda_calls.Memset(p, value, bytes);
 }
 
 #ifdef LK_NCCL_BUILT
@@ -179,6 +194,7 @@ static void setup(void)
     rig.cuda = fake_cuda_calls;
     rig.cuda.run_op = recorded_op;
     rig.cuda.MemcpyAsync = recorded_copy;
+    rig.cuda.Memset = recorded_memset;
     must(lk_recorder_create(&rig.recorder));
     must(lk_cupti_open(
         &(struct lk_cupti_config){.recorder = rig.recorder, .calls = &fake_cupti_calls},
@@ -247,7 +263,9 @@ START_TEST(every_launch_is_in_the_trace)
         copies += s->kind == LK_SPAN_COPY;
         kernels += s->kind == LK_SPAN_KERNEL;
         ck_assert_int_ne(kind, LK_TRACK_HOST);
-        ck_assert_str_ne(t.tracks[t.spans[i].track].name, "other streams, GPU records");
+        /* Memory is cleared on a stream that is nobody's. */
+        ck_assert_int_eq(strcmp(t.tracks[t.spans[i].track].name, "other streams, GPU records") == 0,
+                         s->kind == LK_SPAN_MEMSET);
         if (s->kind == LK_SPAN_KERNEL) {
             ck_assert_uint_ne(s->name, 0);
             of_step[s->step] += kind == LK_TRACK_COMPUTE;
@@ -257,7 +275,8 @@ START_TEST(every_launch_is_in_the_trace)
     ck_assert_uint_gt(rig.copies, 0);
     ck_assert_uint_eq(kernels, rig.kernels);
     ck_assert_uint_eq(copies, rig.copies);
-    ck_assert_uint_eq(rig.counts.records, rig.kernels + rig.copies);
+    ck_assert_uint_gt(rig.memsets, 0);
+    ck_assert_uint_eq(rig.counts.records, rig.kernels + rig.copies + rig.memsets);
     ck_assert_uint_eq(rig.counts.unmatched, 0);
     for (int i = 2; i < STEPS; i++)
         ck_assert_uint_eq(of_step[i], of_step[1]);
