@@ -212,19 +212,24 @@ template <class T, int WIDTH, int ROWS, bool WIDE>
 __device__ void load_tile(T *tile, const rows_of<const T> &m, int first)
 {
     constexpr int N = WIDE ? widest<T> : 1, packs = WIDTH / N, ld = WIDTH + factors<T>::PAD;
+    constexpr int STEP = THREADS / packs; /* rows at a time */
+    int column = (int)threadIdx.x % packs * N, row = (int)threadIdx.x / packs;
+    int rows = column < m.width ? m.rows - first : 0;
+    size_t at = (size_t)(first + row) * m.stride + (size_t)column, step = STEP * m.stride;
 
+    static_assert(THREADS % packs == 0, "a thread stays in its column");
+    tile += row * ld + column;
 /* Unroll only synchronous loads: asynchronous copies need no overlap, and more addresses at once
  * would cost registers. */
 #pragma unroll(WIDE ? 1 : 4)
-    for (int i = (int)threadIdx.x; i < ROWS * packs; i += THREADS) {
-        int row = i / packs, column = i % packs * N;
-        bool there = first + row < m.rows && column < m.width;
-        const T *from = there ? m.p + (size_t)(first + row) * m.stride + column : m.p;
+    for (; row < ROWS; row += STEP, at += step, tile += STEP * ld) {
+        bool there = row < rows;
+        const T *from = m.p + (there ? at : 0);
 
         if (WIDE)
-            copy_async(tile + row * ld + column, from, there);
+            copy_async(tile, from, there);
         else
-            tile[row * ld + column] = there ? *from : from_float<T>(0);
+            *tile = there ? *from : from_float<T>(0);
     }
 }
 
@@ -256,14 +261,15 @@ __device__ void store_sums(const rows_of<T> &m, int first, const float (&sums)[W
             pack<T, 2> two = {from_float<T>(sums[i][2 * half] * factor),
                               from_float<T>(sums[i][2 * half + 1] * factor)};
 
-            if (WIDE && 8 * i + 2 * t < m.width) {
-                store<2>(to, two);
-                continue;
+            if constexpr (WIDE) {
+                if (8 * i + 2 * t < m.width)
+                    store<2>(to, two);
+            } else {
+                if (8 * i + 2 * t < m.width)
+                    to[0] = two.x[0];
+                if (8 * i + 2 * t + 1 < m.width)
+                    to[1] = two.x[1];
             }
-            if (8 * i + 2 * t < m.width)
-                to[0] = two.x[0];
-            if (8 * i + 2 * t + 1 < m.width)
-                to[1] = two.x[1];
         }
     }
 }

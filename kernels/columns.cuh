@@ -6,7 +6,7 @@
 #ifndef LK_KERNELS_COLUMNS_CUH
 #define LK_KERNELS_COLUMNS_CUH
 
-#include "kernels/device.cuh"
+#include "kernels/ptx.cuh"
 
 enum { LK_COLUMNS_THREADS = 256, LK_COLUMNS_PARTS = LK_COLUMNS_THREADS / LK_WARP };
 

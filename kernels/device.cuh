@@ -58,7 +58,7 @@ template <> __device__ inline bf16 from_float<bf16>(float x)
     return __float2bfloat16_rn(x);
 }
 
-/* N elements that move in one instruction. 16 bytes is the widest. */
+/* N elements that move in one instruction. 16 bytes is the widest. kernels/ptx.cuh has store. */
 template <class T, int N> struct alignas(N * sizeof(T) < 16 ? N * sizeof(T) : 16) pack {
     T x[N];
 };
@@ -66,11 +66,6 @@ template <class T, int N> struct alignas(N * sizeof(T) < 16 ? N * sizeof(T) : 16
 template <int N, class T> __device__ inline pack<T, N> load(const T *p)
 {
     return *reinterpret_cast<const pack<T, N> *>(p);
-}
-
-template <int N, class T> __device__ inline void store(T *p, const pack<T, N> &x)
-{
-    *reinterpret_cast<pack<T, N> *>(p) = x;
 }
 
 /* Number of elements of T in 16 bytes. */

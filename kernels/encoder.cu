@@ -184,44 +184,81 @@ __global__ void __launch_bounds__(THREADS)
     }
 }
 
-/* Each warp owns a word and 32 packs of its channels. */
+/* Add rows of dout at every `step`-th of these positions, one pack of each. */
 template <int N, class T>
-__global__ void __launch_bounds__(THREADS)
-    token_kernel(T *dwte, const T *dout, const unsigned *first, const unsigned *positions,
-                 size_t channels, size_t vocab, bool accumulate)
+__device__ void add_rows(float (&total)[N], const T *dout, const unsigned *positions,
+                         unsigned begin, unsigned end, unsigned step, size_t channels)
 {
-    size_t v = (size_t)blockIdx.x * (THREADS / LK_WARP) + threadIdx.x / LK_WARP;
-    size_t c = ((size_t)blockIdx.y * LK_WARP + threadIdx.x % LK_WARP) * N;
-    float total[N] = {};
-    pack<T, N> sum;
-    unsigned begin, end;
-    T *to;
-
-    if (v >= vocab || c >= channels)
-        return;
-    begin = first[v];
-    end = first[v + 1];
-    to = dwte + v * channels + c;
-    if (accumulate && begin == end)
-        return;
-    if (accumulate) {
-        sum = load<N>(to);
-#pragma unroll
-        for (int k = 0; k < N; k++)
-            total[k] = to_float(sum.x[k]);
-    }
 #pragma unroll 4
-    for (unsigned i = begin; i < end; i++) {
-        pack<T, N> from = load<N>(dout + (size_t)positions[i] * channels + c);
+    for (unsigned i = begin; i < end; i += step) {
+        pack<T, N> from = load<N>(dout + (size_t)positions[i] * channels);
 
 #pragma unroll
         for (int k = 0; k < N; k++)
             total[k] += to_float(from.x[k]);
     }
+}
+
+/* to = total, plus what is there if accumulate. */
+template <int N, class T> __device__ void finish_word(T *to, float (&total)[N], bool accumulate)
+{
+    pack<T, N> sum = {};
+
+    if (accumulate)
+        sum = load<N>(to);
 #pragma unroll
     for (int k = 0; k < N; k++)
-        sum.x[k] = from_float<T>(total[k]);
+        sum.x[k] = from_float<T>((accumulate ? to_float(sum.x[k]) : 0) + total[k]);
     store<N>(to, sum);
+}
+
+/* A word that occurs more often (the commonest of a text is every twentieth) is added by all warps
+ * of its block. */
+enum { OFTEN = 64, WORDS = THREADS / LK_WARP };
+
+/* A block has 8 words and 32 packs of their channels. Each warp owns a word; words that occur often
+ * come after the others, one by one: each warp adds every 8th row, and the sums are added in the
+ * order of warps. */
+template <int N, class T>
+__global__ void __launch_bounds__(THREADS)
+    token_kernel(T *dwte, const T *dout, const unsigned *first, const unsigned *positions,
+                 size_t channels, size_t vocab, bool accumulate)
+{
+    LK_SHARED(float, parts, THREADS *N);
+    unsigned warp = threadIdx.x / LK_WARP, lane = threadIdx.x % LK_WARP;
+    size_t words = (size_t)blockIdx.x * WORDS, v = words + warp;
+    size_t c = ((size_t)blockIdx.y * LK_WARP + lane) * N;
+    unsigned begin = v < vocab ? first[v] : 0, n = v < vocab ? first[v + 1] - begin : 0;
+    float total[N] = {};
+
+    if (v < vocab && c < channels && n <= OFTEN && (n > 0 || !accumulate)) {
+        add_rows<N>(total, dout + c, positions, begin, begin + n, 1, channels);
+        finish_word<N>(dwte + v * channels + c, total, accumulate);
+    }
+    if (!__syncthreads_or(n > OFTEN))
+        return;
+    for (v = words; v < words + WORDS && v < vocab; v++) {
+        begin = first[v];
+        n = first[v + 1] - begin;
+        if (n <= OFTEN)
+            continue;
+#pragma unroll
+        for (int k = 0; k < N; k++)
+            total[k] = 0;
+        if (c < channels)
+            add_rows<N>(total, dout + c, positions, begin + warp, begin + n, WORDS, channels);
+#pragma unroll
+        for (int k = 0; k < N; k++)
+            parts[k * THREADS + threadIdx.x] = total[k];
+        __syncthreads();
+        for (unsigned w = 1; w < WORDS && warp == 0; w++)
+#pragma unroll
+            for (int k = 0; k < N; k++)
+                total[k] += parts[k * THREADS + w * LK_WARP + lane];
+        if (warp == 0 && c < channels)
+            finish_word<N>(dwte + v * channels + c, total, accumulate);
+        __syncthreads();
+    }
 }
 
 template <int N, class T>

@@ -78,10 +78,10 @@ enum lk_status layernorm_forward(const struct lk_layernorm_forward_args &a, cons
  */
 enum { MOST_STRIPS = 512, MOST_CHANNELS = 16384, MANY_THREADS = 512 };
 
-/* A thread has 65536 / threads registers. */
-constexpr int most_threads(int slots)
+/* A thread has 65536 / threads registers; with packs of one column it needs few. */
+constexpr int most_threads(int pack, int slots)
 {
-    return slots == 1 ? 1024 : MANY_THREADS;
+    return pack == 1 && slots == 1 ? 1024 : MANY_THREADS;
 }
 
 /* Sum two numbers over the block at once. shared holds 64. */
@@ -121,41 +121,68 @@ template <int N> struct normed {
     }
 };
 
-/* Backward. All loads of a row come before the sums over the block, so that it waits for memory
- * once. With more columns than registers hold, the row is read again afterwards. */
+/* What a thread reads of a row: a pack of each matrix, and the row's statistics. */
+template <int N, class T> struct row_pack {
+    pack<T, N> in, dout, din;
+    float mean, rstd;
+};
+
+template <class T> struct matrices {
+    const T *in, *dout, *weight;
+    T *din;
+    const float *means, *rstds;
+    size_t channels;
+    bool accumulate_input;
+
+    template <int N> __device__ void load_row(row_pack<N, T> &to, size_t row, size_t c) const
+    {
+        if (c >= channels)
+            return;
+        to.mean = means[row];
+        to.rstd = rstds[row];
+        to.in = load<N>(in + row * channels + c);
+        to.dout = load<N>(dout + row * channels + c);
+        if (accumulate_input)
+            to.din = load<N>(din + row * channels + c);
+    }
+};
+
+/* Backward. A thread loads its pack of the next row before the sums over the block of this one, so
+ * that memory has work meanwhile. With more columns than registers hold, a row is loaded when it is
+ * due, and again after the sums. */
 template <int N, int SLOTS, class T>
-__global__ void __launch_bounds__(most_threads(SLOTS))
-    backward_kernel(T *din, float *partial, const T *dout, const T *in, const T *weight,
-                    const float *means, const float *rstds, size_t rows, size_t channels,
-                    bool accumulate_input)
+__global__ void __launch_bounds__(most_threads(N, SLOTS))
+    backward_kernel(matrices<T> m, float *partial, size_t rows)
 {
     constexpr bool KEEP = SLOTS == 1;
     LK_SHARED(float, shared, 2 * LK_WARP);
     size_t first = rows * blockIdx.x / gridDim.x, end = rows * (blockIdx.x + 1) / gridDim.x;
+    size_t channels = m.channels;
     float dweight[SLOTS][N] = {}, dbias[SLOTS][N] = {};
+    row_pack<N, T> now = {}, next = {};
 
+    if (KEEP && first < end)
+        m.load_row(next, first, threadIdx.x * N);
     for (size_t row = first; row < end; row++) {
-        float mean = means[row], rstd = rstds[row], mean_g = 0, mean_gx = 0;
-        const T *in_row = in + row * channels, *dout_row = dout + row * channels;
-        T *din_row = din + row * channels;
-        pack<T, N> from = {}, d = {}, to = {};
+        float mean_g = 0, mean_gx = 0;
 
+        now = next;
+        if (KEEP && row + 1 < end)
+            m.load_row(next, row + 1, threadIdx.x * N);
 #pragma unroll
         for (int s = 0; s < SLOTS; s++) {
             size_t c = ((size_t)s * blockDim.x + threadIdx.x) * N;
 
             if (c >= channels)
                 break;
-            from = load<N>(in_row + c);
-            d = load<N>(dout_row + c);
-            if (KEEP && accumulate_input)
-                to = load<N>(din_row + c);
-            normed<N> of(from, d, weight + c, mean, rstd);
+            if (!KEEP)
+                m.load_row(now, row, c);
+            normed<N> of(now.in, now.dout, m.weight + c, now.mean, now.rstd);
 
 #pragma unroll
             for (int k = 0; k < N; k++) {
-                dweight[s][k] += to_float(d.x[k]) * of.x[k];
-                dbias[s][k] += to_float(d.x[k]);
+                dweight[s][k] += to_float(now.dout.x[k]) * of.x[k];
+                dbias[s][k] += to_float(now.dout.x[k]);
                 mean_g += of.g[k];
                 mean_gx += of.g[k] * of.x[k];
             }
@@ -169,19 +196,15 @@ __global__ void __launch_bounds__(most_threads(SLOTS))
 
             if (c >= channels)
                 break;
-            if (!KEEP) {
-                from = load<N>(in_row + c);
-                d = load<N>(dout_row + c);
-                if (accumulate_input)
-                    to = load<N>(din_row + c);
-            }
-            normed<N> of(from, d, weight + c, mean, rstd);
+            if (!KEEP)
+                m.load_row(now, row, c);
+            normed<N> of(now.in, now.dout, m.weight + c, now.mean, now.rstd);
 
 #pragma unroll
             for (int k = 0; k < N; k++)
-                to.x[k] = from_float<T>((accumulate_input ? to_float(to.x[k]) : 0) +
-                                        rstd * (of.g[k] - mean_g - of.x[k] * mean_gx));
-            store<N>(din_row + c, to);
+                now.din.x[k] = from_float<T>((m.accumulate_input ? to_float(now.din.x[k]) : 0) +
+                                             now.rstd * (of.g[k] - mean_g - of.x[k] * mean_gx));
+            store<N>(m.din + row * channels + c, now.din);
         }
     }
     partial += (size_t)blockIdx.x * 2 * channels;
@@ -201,14 +224,18 @@ enum lk_status backward_rows(const struct lk_layernorm_backward_args &a, const s
                              size_t strips)
 {
     size_t packs = (a.channels + N - 1) / N, threads = (packs + SLOTS - 1) / SLOTS;
+    matrices<T> m = {static_cast<const T *>(a.in),
+                     static_cast<const T *>(a.dout),
+                     static_cast<const T *>(a.weight),
+                     static_cast<T *>(a.din),
+                     static_cast<const float *>(a.mean),
+                     static_cast<const float *>(a.rstd),
+                     a.channels,
+                     a.accumulate_input};
 
     threads = (threads + LK_WARP - 1) / LK_WARP * LK_WARP;
     return lk_launch(c, "layernorm_backward", dim3((unsigned)strips), (unsigned)threads, 0,
-                     backward_kernel<N, SLOTS, T>, static_cast<T *>(a.din),
-                     static_cast<float *>(c->workspace), static_cast<const T *>(a.dout),
-                     static_cast<const T *>(a.in), static_cast<const T *>(a.weight),
-                     static_cast<const float *>(a.mean), static_cast<const float *>(a.rstd), a.rows,
-                     a.channels, a.accumulate_input);
+                     backward_kernel<N, SLOTS, T>, m, static_cast<float *>(c->workspace), a.rows);
 }
 
 template <int N, class T>
@@ -217,7 +244,7 @@ enum lk_status backward_of(const struct lk_layernorm_backward_args &a, const str
 {
     size_t packs = (a.channels + N - 1) / N;
 
-    if (packs <= most_threads(1))
+    if (packs <= most_threads(N, 1))
         return backward_rows<N, 1, T>(a, c, strips);
     if (a.channels <= MOST_CHANNELS)
         return backward_rows<N, MOST_CHANNELS / MANY_THREADS / N, T>(a, c, strips);

@@ -1,5 +1,5 @@
 /* Softmax and cross-entropy: forward reads the logits once (online softmax), backward once more. */
-#include "kernels/device.cuh"
+#include "kernels/ptx.cuh"
 
 #include <cmath>
 

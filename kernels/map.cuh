@@ -3,7 +3,7 @@
 #ifndef LK_KERNELS_MAP_CUH
 #define LK_KERNELS_MAP_CUH
 
-#include "kernels/device.cuh"
+#include "kernels/ptx.cuh"
 
 /* Threads per block: eight warps hide the latency of memory, and the last block wastes little. */
 enum { LK_MAP_THREADS = 256 };

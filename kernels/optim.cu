@@ -3,7 +3,7 @@
  * bucket. If lk_real is narrower than float, the update works on the float masters and writes them
  * and the rounded weights.
  */
-#include "kernels/device.cuh"
+#include "kernels/ptx.cuh"
 
 #include <cmath>
 

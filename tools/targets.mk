@@ -2,7 +2,7 @@
 
 FUZZ_BIN := $(patsubst tests/fuzz/%.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c))
 
-.PHONY: accuracy fuzz fuzz-bin help setup check check-quick bench asan tsan coverage layering paths headers lint format format-check demo docs install validate-net validate-net-short
+.PHONY: accuracy fuzz fuzz-bin help setup check check-quick bench asan tsan coverage layering paths headers lint format format-check demo docs kernel-table install validate-net validate-net-short
 
 help:
 	@sed -n 's/^#   make/  make/p' Makefile
@@ -100,6 +100,9 @@ accuracy:
 
 docs: all
 	$(Q)tools/options $(BUILD)/lockstep
+# What nvcc made of the kernels, in docs/gpu.md.
+kernel-table:
+	$(Q)tools/kernels $(PROBE_NVCC)
 
 # The program prints its manual pages: lockstep.1, and lockstep-COMMAND.1 for each command of its help.
 MAN = $(DESTDIR)$(PREFIX)/share/man/man1

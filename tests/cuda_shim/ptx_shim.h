@@ -9,6 +9,11 @@
 #include <cuda_bf16.h>
 #include <cuda_runtime.h>
 
+template <int N, class T> inline void store(T *p, const pack<T, N> &x)
+{
+    *reinterpret_cast<pack<T, N> *>(p) = x;
+}
+
 struct shim_pieces {
     uint32_t a[4], b[2];
 };
