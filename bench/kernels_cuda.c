@@ -7,6 +7,7 @@
 #include "base/array.h"
 #include "base/rng.h"
 #include "kernels/cuda.h"
+#include "kernels/dnn.h"
 #include "kernels/ops.h"
 
 #include <cuda_runtime_api.h>
@@ -15,6 +16,8 @@
 #include <string.h>
 
 enum { EXIT_SKIPPED = 77, WARM_UP = 5, RUNS = 20 };
+/* Of a product without alignment, which cuBLAS may run a hundred times slower. */
+enum { FEW_WARM_UP = 1, FEW_RUNS = 2 };
 enum { CONTEXT = 1024, CHANNELS = 768, HEADS = 12, VOCAB = 50257, WIDE = 4 * CHANNELS };
 enum { STRIDE = (VOCAB + 63) / 64 * 64 }; /* of logits in runtime/model/model_gpt.c */
 
@@ -23,7 +26,7 @@ enum { STRIDE = (VOCAB + 63) / 64 * 64 }; /* of logits in runtime/model/model_gp
 struct buffers {
     void *x, *y, *z;        /* (rows, WIDE) */
     void *logits;           /* (rows, STRIDE) */
-    void *weight, *dweight; /* (VOCAB, CHANNELS) */
+    void *weight, *dweight; /* (STRIDE, CHANNELS) */
     void *master, *m, *v;   /* the same, float */
     void *mean, *rstd;      /* (rows * HEADS) float */
     int32_t *tokens;        /* (rows) */
@@ -35,6 +38,7 @@ struct bench {
     struct buffers b;
     size_t samples, rows;
     cudaEvent_t start, end;
+    int warm_up, runs;
     char shape[64]; /* of the product that is being timed; "-": the op has one shape here */
 };
 
@@ -97,6 +101,7 @@ static enum lk_status make_buffers(struct bench *p)
 {
     struct buffers *b = &p->b;
     size_t real = lk_dtype_bytes(p->cuda.real), weights = (size_t)VOCAB * CHANNELS;
+    size_t padded = (size_t)STRIDE * CHANNELS;
     struct lk_optim_tensor tensor;
     enum lk_status st = LK_OK;
 
@@ -104,8 +109,8 @@ static enum lk_status make_buffers(struct bench *p)
     LK_TRY(grab(&b->y, p->rows * WIDE, real));
     LK_TRY(grab(&b->z, p->rows * WIDE, real));
     LK_TRY(grab(&b->logits, p->rows * STRIDE, real));
-    LK_TRY(grab(&b->weight, weights, real));
-    LK_TRY(grab(&b->dweight, weights, real));
+    LK_TRY(grab(&b->weight, padded, real));
+    LK_TRY(grab(&b->dweight, padded, real));
     LK_TRY(grab(&b->master, weights, sizeof(float)));
     LK_TRY(grab(&b->m, weights, sizeof(float)));
     LK_TRY(grab(&b->v, weights, sizeof(float)));
@@ -116,8 +121,8 @@ static enum lk_status make_buffers(struct bench *p)
     LK_TRY(fill_random(p, b->x, p->rows * WIDE));
     LK_TRY(fill_random(p, b->y, p->rows * WIDE));
     LK_TRY(fill_random(p, b->logits, p->rows * STRIDE));
-    LK_TRY(fill_random(p, b->weight, weights));
-    LK_TRY(fill_random(p, b->dweight, weights));
+    LK_TRY(fill_random(p, b->weight, padded));
+    LK_TRY(fill_random(p, b->dweight, padded));
     LK_TRY(fill_tokens(p));
     tensor = (struct lk_optim_tensor){.param = b->weight,
                                       .master = b->master,
@@ -159,13 +164,13 @@ static enum lk_status report(struct bench *p, const struct lk_op *op, const void
     cudaStream_t stream = (cudaStream_t)p->cuda.stream;
     float ms = 0;
 
-    LK_TRY(launch_times(p, op, args, WARM_UP));
+    LK_TRY(launch_times(p, op, args, p->warm_up));
     LK_TRY(lk_cuda_status(cudaEventRecord(p->start, stream), op->name));
-    LK_TRY(launch_times(p, op, args, RUNS));
+    LK_TRY(launch_times(p, op, args, p->runs));
     LK_TRY(lk_cuda_status(cudaEventRecord(p->end, stream), op->name));
     LK_TRY(lk_cuda_status(cudaEventSynchronize(p->end), op->name));
     LK_TRY(lk_cuda_status(cudaEventElapsedTime(&ms, p->start, p->end), op->name));
-    ms /= RUNS;
+    ms /= (float)p->runs;
     printf("%-26s %-23s %-9s %9.4f %9.2f %9.1f\n", op->name, p->shape, lk_dtype_name(p->cuda.real),
            (double)ms, cost.flops / (double)ms * 1e-9, bytes / (double)ms * 1e-6);
 out:
@@ -177,12 +182,12 @@ out:
 static enum lk_status report_products(struct bench *p, size_t inputs, size_t outputs, size_t stride)
 {
     const struct buffers *b = &p->b;
-    void *wide = outputs == VOCAB ? b->logits : b->y;
-    void *bias = outputs == VOCAB ? NULL : b->z;
+    void *wide = outputs >= VOCAB ? b->logits : b->y;
+    void *bias = outputs >= VOCAB ? NULL : b->z;
     enum lk_status st = LK_OK;
 
-    (void)snprintf(p->shape, sizeof p->shape, "%zux%zux%zu", p->rows, inputs,
-                   stride ? stride : outputs);
+    (void)snprintf(p->shape, sizeof p->shape, "%zux%zux%zu%s", p->rows, inputs,
+                   stride ? stride : outputs, outputs > VOCAB ? "/padded" : "");
     REPORT(p, matmul_forward, .out = wide, .in = b->x, .weight = b->weight, .bias = bias,
            .rows = p->rows, .inputs = inputs, .outputs = outputs, .stride = stride);
     REPORT(p, matmul_backward_input, .din = b->x, .dout = wide, .weight = b->weight,
@@ -206,6 +211,48 @@ out:
     return st;
 }
 
+/* by: whose kernels run it, printed as its shape. */
+static enum lk_status report_attention(struct bench *p, const char *by)
+{
+    const struct buffers *b = &p->b;
+    size_t c = CHANNELS;
+    enum lk_status st = LK_OK;
+
+    (void)snprintf(p->shape, sizeof p->shape, "%s", by);
+    REPORT(p, attention_forward, .out = b->y, .log_sum = b->mean, .qkv = b->x,
+           .samples = p->samples, .context = CONTEXT, .channels = c, .heads = HEADS);
+    REPORT(p, attention_backward, .dqkv = b->z, .dout = b->y, .qkv = b->x, .out = b->y,
+           .log_sum = b->mean, .samples = p->samples, .context = CONTEXT, .channels = c,
+           .heads = HEADS);
+out:
+    (void)snprintf(p->shape, sizeof p->shape, "-");
+    return st;
+}
+
+/* By cuDNN, where it has some: as usual, and with its sums in one order. */
+static enum lk_status report_cudnn(struct bench *p)
+{
+    const struct lk_attention_shape shape = {p->samples, CONTEXT, CHANNELS, HEADS};
+    char text[LK_ATTENTION_TEXT];
+    bool taken = false;
+    enum lk_status st = LK_OK;
+
+    for (int deterministic = 0; deterministic < 2; deterministic++) {
+        LK_TRY(lk_cuda_dnn_open(LK_ATTENTION_AUTO, deterministic, &p->cuda.dnn));
+        LK_TRY(lk_cuda_dnn_choose(p->cuda.dnn, p->cuda.real, &shape, &taken, text));
+        printf("# attention%s: %s\n", deterministic ? ", deterministic" : "", text);
+        if (taken)
+            LK_TRY(report_attention(p, deterministic ? "cudnn/in-order" : "cudnn"));
+        LK_TRY(lk_cuda_status(cudaStreamSynchronize(p->cuda.stream), "attention"));
+        lk_cuda_dnn_close(p->cuda.dnn);
+        p->cuda.dnn = NULL;
+    }
+out:
+    lk_cuda_dnn_close(p->cuda.dnn);
+    p->cuda.dnn = NULL;
+    return st;
+}
+
 static enum lk_status report_block(struct bench *p)
 {
     const struct buffers *b = &p->b;
@@ -220,11 +267,7 @@ static enum lk_status report_block(struct bench *p)
     LK_TRY(report_residual(p, CHANNELS));
     LK_TRY(report_residual(p, WIDE));
     printf("#\n");
-    REPORT(p, attention_forward, .out = b->y, .log_sum = b->mean, .qkv = b->x,
-           .samples = p->samples, .context = CONTEXT, .channels = c, .heads = HEADS);
-    REPORT(p, attention_backward, .dqkv = b->z, .dout = b->y, .qkv = b->x, .out = b->y,
-           .log_sum = b->mean, .samples = p->samples, .context = CONTEXT, .channels = c,
-           .heads = HEADS);
+    LK_TRY(report_attention(p, "own"));
     REPORT(p, layernorm_forward, .out = b->y, .mean = b->mean, .rstd = b->rstd, .in = b->x,
            .weight = b->weight, .bias = b->weight, .rows = rows, .channels = c);
     REPORT(p, layernorm_backward, .din = b->z, .dweight = b->dweight, .dbias = b->dweight,
@@ -243,9 +286,16 @@ static enum lk_status report_rest(struct bench *p)
     size_t chunks = (weights + LK_OPTIM_CHUNK - 1) / LK_OPTIM_CHUNK;
     enum lk_status st = LK_OK;
 
-    printf("# logits without and with something between their rows (as stored)\n");
+    printf("# logits without (%d runs) and with something between their rows (as stored)\n",
+           FEW_RUNS);
+    p->warm_up = FEW_WARM_UP;
+    p->runs = FEW_RUNS;
     LK_TRY(report_products(p, CHANNELS, VOCAB, 0));
+    p->warm_up = WARM_UP;
+    p->runs = RUNS;
     LK_TRY(report_products(p, CHANNELS, VOCAB, STRIDE));
+    printf("# logits of a padded vocabulary: no word is left over for a product of its own\n");
+    LK_TRY(report_products(p, CHANNELS, STRIDE, 0));
     REPORT(p, cross_entropy_forward, .loss = b->mean, .log_sum = b->rstd, .logits = b->logits,
            .targets = b->tokens, .rows = rows, .vocab = VOCAB, .target_stride = 1,
            .stride = STRIDE);
@@ -273,7 +323,11 @@ out:
 
 static enum lk_status run(size_t samples, enum lk_dtype real, struct lk_cuda_blas *blas)
 {
-    struct bench p = {.samples = samples, .rows = samples * CONTEXT, .shape = "-"};
+    struct bench p = {.samples = samples,
+                      .rows = samples * CONTEXT,
+                      .shape = "-",
+                      .warm_up = WARM_UP,
+                      .runs = RUNS};
     cudaStream_t stream = NULL;
     enum lk_status st = LK_OK;
 
@@ -283,6 +337,7 @@ static enum lk_status run(size_t samples, enum lk_dtype real, struct lk_cuda_bla
     LK_TRY(lk_cuda_init(&p.cuda, stream, real, blas));
     LK_TRY(make_buffers(&p));
     LK_TRY(report_block(&p));
+    LK_TRY(report_cudnn(&p));
     LK_TRY(report_rest(&p));
 out:
     free_buffers(&p.b);

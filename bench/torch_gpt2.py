@@ -11,7 +11,9 @@ and answers with one line: {"loss": [of every step], "seconds": from the end of 
 end of the last step}, or {"error": text}.
 Every block starts from the weights of the file and sample 0. Tokens lie on the device before the
 clock starts, and no loss is read before it stops. A variant is a way of the table below, with
-"+ddp" (DistributedDataParallel of one rank) or "+compile" (torch.compile) behind it.
+any of these behind it: "+ddp" (DistributedDataParallel of one rank), "+compile" (torch.compile),
+"+pad" (the vocabulary padded to a multiple of 64, as stored logits are in ours, and the logits of
+no word sliced off: cuBLAS is slow for odd sizes) and "+cudnn" (attention by cuDNN alone).
 """
 import argparse
 import contextlib
@@ -34,6 +36,7 @@ WAYS = {
     "bfloat16": (torch.bfloat16, None),  # no float32 masters: less work than ours
 }
 BETAS, EPSILON = (0.9, 0.95), 1e-8  # of lockstep run
+EXTRAS = {"ddp", "compile", "pad", "cudnn"}
 FUSED_ATTENTION = hasattr(F, "scaled_dot_product_attention")
 MASK64 = (1 << 64) - 1
 
@@ -68,9 +71,10 @@ class Block(nn.Module):
 
 
 class GPT(nn.Module):
-    def __init__(self, layers, heads, channels, context, vocab):
+    def __init__(self, layers, heads, channels, context, vocab, pad=1):
         super().__init__()
-        self.wte = nn.Embedding(vocab, channels)
+        self.vocab = vocab
+        self.wte = nn.Embedding(-(-vocab // pad) * pad, channels)
         self.wpe = nn.Embedding(context, channels)
         self.h = nn.ModuleList(Block(channels, heads) for _ in range(layers))
         self.ln_f = nn.LayerNorm(channels)
@@ -82,8 +86,8 @@ class GPT(nn.Module):
         x = self.wte(inputs) + self.wpe(torch.arange(inputs.shape[1], device=inputs.device))
         for block in self.h:
             x = block(x, mask)
-        logits = F.linear(self.ln_f(x), self.wte.weight)
-        return F.cross_entropy(logits.view(-1, logits.shape[-1]).float(), targets.reshape(-1))
+        logits = F.linear(self.ln_f(x), self.wte.weight)[..., : self.vocab]
+        return F.cross_entropy(logits.reshape(-1, self.vocab).float(), targets.reshape(-1))
 
 
 def load_weights(model, path):
@@ -95,7 +99,8 @@ def load_weights(model, path):
             data = torch.frombuffer(bytearray(f.read(4 * entry["elems"])), dtype=torch.float32)
             with torch.no_grad():
                 p = params.pop(entry["name"])
-                p.copy_(data.view_as(p))
+                rows = data.numel() // (p.numel() // len(p))  # fewer than p has, where it is padded
+                p.zero_()[:rows].copy_(data.view_as(p[:rows]))
     if params:
         raise SystemExit(f"{path} lacks {sorted(params)}")
 
@@ -172,6 +177,15 @@ def synthetic_tokens(samples, context, vocab, seed):
 # ---- Training ----
 
 
+def attention_by(variant):
+    """A context in which attention runs as the variant says; an error where PyTorch has no cuDNN attention."""
+    if "cudnn" not in variant.split("+"):
+        return contextlib.nullcontext()
+    from torch.nn.attention import SDPBackend, sdpa_kernel
+
+    return sdpa_kernel(SDPBackend.CUDNN_ATTENTION)
+
+
 class Trainer:
     def __init__(self, a):
         self.a, self.models, self.device = a, {}, torch.device(a.device)
@@ -184,7 +198,10 @@ class Trainer:
         if variant not in self.models:
             a = self.a
             way, *extras = variant.split("+")
-            bare = GPT(a.layers, a.heads, a.channels, a.context, a.vocab).to(self.device, WAYS[way][0])
+            if not EXTRAS.issuperset(extras):
+                raise ValueError(f"{variant}: no such way")
+            pad = 64 if "pad" in extras else 1
+            bare = GPT(a.layers, a.heads, a.channels, a.context, a.vocab, pad).to(self.device, WAYS[way][0])
             call = bare
             if "ddp" in extras:
                 if not dist.is_initialized():
@@ -221,9 +238,10 @@ class Trainer:
                 self.sync()
                 start = time.perf_counter()
             cm = torch.autocast(self.device.type, dtype=cast) if cast else contextlib.nullcontext()
-            with cm:
-                loss = call(batches[step][:, :-1], batches[step][:, 1:])
-            loss.backward()
+            with attention_by(variant):
+                with cm:
+                    loss = call(batches[step][:, :-1], batches[step][:, 1:])
+                loss.backward()
             optimizer.step()
             optimizer.zero_grad(set_to_none=True)
             losses.append(loss.detach())
