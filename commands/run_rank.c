@@ -139,14 +139,17 @@ out:
     return st;
 }
 
-/* Open NVTX. A tool that cannot be used is an error if ranges were requested, else a warning. */
+/* Open NVTX. Without a tool there are no ranges; one that was named and cannot be used is a
+ * warning. Both are errors if ranges were requested. */
 static enum lk_status open_nvtx(struct run_record *r)
 {
     enum lk_status st;
 
-    if (r->options->nvtx == RUN_NO || (r->options->nvtx == RUN_AUTO && !lk_nvtx_tool()))
+    if (r->options->nvtx == RUN_NO)
         return LK_OK;
     st = lk_nvtx_open(&r->nvtx);
+    if (r->options->nvtx == RUN_AUTO && st == LK_EUNSUPPORTED && !lk_nvtx_tool())
+        return LK_OK;
     if (r->options->nvtx == RUN_YES || st != LK_EUNSUPPORTED)
         return lk_fail_context(st, "--nvtx=yes");
     if (r->env->local_rank == 0)

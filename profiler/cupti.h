@@ -20,9 +20,9 @@
  *   COPY      name HtoD, DtoH, DtoD, ..., bytes
  *   MEMSET    bytes
  *
- * and on a host track "CUDA calls": SYNC (waits of LK_CUPTI_SYNC_NS and more) and OVERHEAD. Times
- * are lk_now_ns: CUPTI maps the GPU's clock to its own, and we map CUPTI's to ours
- * (profiler/cupti_clock.h says why not by cuptiActivityRegisterTimestampCallback).
+ * and on a host track "CUDA calls": OVERHEAD. Times are lk_now_ns: CUPTI maps the GPU's clock to
+ * its own, and we map CUPTI's to ours (profiler/cupti_clock.h says why not by
+ * cuptiActivityRegisterTimestampCallback).
  *
  * Kernels that NCCL launches on threads of its own carry no id (non-blocking communicators do
  * that). They belong to the collective that was being issued at the time of the launch
@@ -37,9 +37,10 @@
  * Buffers come from one pool for all threads: CUPTI 13's default, one pool for each thread, would
  * fill it with buffers of the threads that NCCL starts for every collective. Without a free one
  * CUPTI drops records and counts them, and so do we; CUPTI before 12.9 would crash, and gets more.
- * CUPTI's thread delivers full buffers; the rest comes when the session is closed. CUPTI's
- * callbacks carry no context, so there is one session a process, and one a recorder, which gets no
- * spans from it after it is closed.
+ * A thread of the session fetches complete records every second, so that a process that is killed
+ * loses no more; the rest comes when the session is closed. CUPTI's callbacks carry no context, so
+ * there is one session a process, and one a recorder, which gets no spans from it after it is
+ * closed.
  */
 #ifndef LK_PROFILER_CUPTI_H
 #define LK_PROFILER_CUPTI_H
@@ -51,9 +52,6 @@
 
 #include <stddef.h>
 #include <stdint.h>
-
-/* Shorter waits are not recorded: they are event queries, of which a run makes thousands. */
-#define LK_CUPTI_SYNC_NS (5 * LK_NS_PER_US)
 
 /*
  * Counts of records; closing emits each as a counter into the trace.
@@ -85,6 +83,7 @@ struct lk_cupti_config {
     struct lk_recorder *recorder;       /* borrowed, outlives the session */
     const struct lk_cupti_calls *calls; /* for tests; NULL: the library's, found at run time */
     size_t buffer_bytes, buffers;       /* buffers of the pool: size, maximum number; 0: defaults */
+    uint64_t fetch_ns;                  /* period in which records are fetched; 0: a second */
 };
 
 /*

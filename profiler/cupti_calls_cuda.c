@@ -6,7 +6,9 @@
 #include "base/array.h"
 #include "base/library.h"
 
+#include <dlfcn.h>
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdio.h>
 
 /* ---- Errors ---- */
@@ -45,31 +47,58 @@ enum lk_status lk_cupti_check(const struct lk_cupti_calls *call, CUptiResult e, 
 
 /* ---- The library ---- */
 
-/* CUPTI's thread may run library code for as long as the process lives, so it is never closed. */
-static _Atomic(struct lk_library *)
-    library; /* NOLINT(cppcoreguidelines-avoid-non-const-global-variables) */
-
 #define SYMBOL(call) {"cupti" #call, offsetof(struct lk_cupti_calls, call)},
 static const struct lk_library_symbol symbols[] = {LK_CUPTI_CALL_LIST(SYMBOL)};
 #undef SYMBOL
 
 static const char *const files[] = {"libcupti.so.13", "libcupti.so.12", "libcupti.so", NULL};
 
-enum lk_status lk_cupti_library(struct lk_cupti_calls *out, char *path, size_t size)
+static bool is_loaded(const char *file)
 {
-    const struct lk_library_spec spec = {
-        .name = "CUPTI", .files = files, .symbols = symbols, .n_symbols = LK_COUNT(symbols)};
-    struct lk_library *l = NULL, *none = NULL;
-    enum lk_status st = lk_library_open(&spec, out, &l);
+    void *handle = dlopen(file, RTLD_LAZY | RTLD_NOLOAD);
 
+    if (handle)
+        dlclose(handle);
+    return handle;
+}
+
+/* Return the file to try as number `which`, or NULL: those that the process has loaded come first.
+ * A file keeps its number when it is loaded as that. */
+static const char *candidate(int which)
+{
+    for (int loaded = 1; loaded >= 0; loaded--)
+        for (size_t i = 0; files[i]; i++)
+            if (is_loaded(files[i]) == loaded && which-- == 0)
+                return files[i];
+    return NULL;
+}
+
+enum lk_status lk_cupti_library(int *which, struct lk_cupti_calls *out, char *path, size_t size)
+{
+    struct lk_library_spec spec = {.name = "CUPTI",
+                                   .files = files,
+                                   .symbols = symbols,
+                                   .n_symbols = LK_COUNT(symbols),
+                                   .stays = true};
+    struct lk_library *l = NULL;
+    const char *one[] = {NULL, NULL};
+    enum lk_status st = LK_EUNSUPPORTED;
+    bool first = *which == 0;
+
+    spec.files = one;
+    while (st == LK_EUNSUPPORTED && (one[0] = candidate((*which)++)))
+        st = lk_library_open(&spec, out, &l);
+    spec.files = files;
+    if (!one[0]) /* the message names all */
+        st = first ? lk_library_open(&spec, out, &l)
+                   : lk_fail(LK_EUNSUPPORTED, "CUPTI: no other library was found");
     if (st != LK_OK)
         return st;
 #define FIND(call, parameters) lk_library_function(l, "cupti" #call, &out->call);
     LK_CUPTI_NEWER_LIST(FIND)
 #undef FIND
     snprintf(path, size, "%s", lk_library_path(l));
-    if (!atomic_compare_exchange_strong(&library, &none, l))
-        lk_library_close(l);
+    lk_library_close(l); /* it stays loaded: CUPTI's thread may run it as long as the process */
     return LK_OK;
 }
 

@@ -13,8 +13,6 @@
 #include "base/log.h"
 #include "base/thread.h"
 
-#include <cupti_driver_cbid.h>
-#include <cupti_runtime_cbid.h>
 #include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
@@ -22,7 +20,7 @@
 #include <string.h>
 
 /* NVIDIA recommends buffers of 1 to 10 MiB (CUPTI, Usage, Activity API). */
-enum { BUFFER_BYTES = 2 << 20, BUFFERS = 64, BUFFERS_AHEAD = 8, FLUSH_PERIOD_MS = 1000 };
+enum { BUFFER_BYTES = 2 << 20, BUFFERS = 64, BUFFERS_AHEAD = 8 };
 
 /* CUPTI_ACTIVITY_ATTR_PER_THREAD_ACTIVITY_BUFFER, since 12.3: older headers lack the name, older
  * libraries reject the number. */
@@ -52,13 +50,18 @@ struct lk_cupti {
     struct lk_cupti_records records;
     bool closed; /* nothing may be emitted any more */
     int lent;    /* buffers that CUPTI has; guarded by buffers.lock */
+    CUpti_SubscriberHandle subscriber;
+    bool older; /* the driver is older than this library */
+    uint64_t fetch_ns;
     struct {
+        pthread_t thread;
         pthread_mutex_t lock; /* guards all members below */
-        pthread_cond_t ended;
-        bool fetched, done; /* all records were fetched; CUPTI is switched off, too */
-        bool abandoned;     /* the flushing thread frees the session */
-        CUptiResult error;  /* of fetching */
-    } flush;
+        pthread_cond_t changed;
+        bool running, ending; /* there is a thread; it is to fetch the last records */
+        bool fetched, done;   /* all records were fetched; CUPTI is switched off, too */
+        bool abandoned;       /* the thread frees the session */
+        CUptiResult error;    /* of fetching */
+    } fetcher;
 };
 
 /* The open session, because CUPTI's callbacks carry no context. NULL: none. */
@@ -163,18 +166,20 @@ static CUptiResult look_at_clocks(struct lk_cupti *g)
     return CUPTI_SUCCESS;
 }
 
-static void count_dropped(struct lk_cupti *g)
+/* Ask how many records were dropped since the last time. CUPTI holds locks of its own while it
+ * calls buffer_completed: asking with `reading` held would wait for them in the other order. */
+static size_t dropped(const struct lk_cupti *g)
 {
     size_t n = 0;
 
-    if (g->call.ActivityGetNumDroppedRecords(NULL, 0, &n) == CUPTI_SUCCESS)
-        g->records.counts.dropped += n;
+    return g->call.ActivityGetNumDroppedRecords(NULL, 0, &n) == CUPTI_SUCCESS ? n : 0;
 }
 
 static void CUPTIAPI buffer_completed(CUcontext context, uint32_t stream, uint8_t *buffer,
                                       size_t size, size_t valid)
 {
     struct lk_cupti *g = atomic_load(&current);
+    size_t n_dropped;
 
     (void)context;
     (void)stream;
@@ -182,59 +187,103 @@ static void CUPTIAPI buffer_completed(CUcontext context, uint32_t stream, uint8_
         free(buffer);
     if (!g || !buffer)
         return;
+    n_dropped = dropped(g);
     pthread_mutex_lock(&g->reading);
     if (!g->closed) {
         (void)look_at_clocks(g);
         lk_cupti_records_read(&g->records, buffer, valid < size ? valid : size);
-        count_dropped(g);
+        g->records.counts.dropped += n_dropped;
     }
     pthread_mutex_unlock(&g->reading);
     memset(buffer, 0, size);
     return_buffer(g, buffer, size);
 }
 
-/* ---- Starting ---- */
+/* ---- Fetching ---- */
 
-/* CUPTI gives external correlation records for traced calls only (its header, on pushing ids), and
- * the times of NCCL's calls are needed: hence RUNTIME and DRIVER. */
-static const struct {
-    CUpti_ActivityKind kind;
-    const char *what;
-} enabled[] = {
-    {CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION, "external correlation"},
-    {CUPTI_ACTIVITY_KIND_RUNTIME, "runtime calls"},
-    {CUPTI_ACTIVITY_KIND_DRIVER, "driver calls"},
-    {CUPTI_ACTIVITY_KIND_SYNCHRONIZATION, "synchronisation"},
-    {CUPTI_ACTIVITY_KIND_OVERHEAD, "overhead"},
-    {CUPTI_ACTIVITY_KIND_MEMCPY, "copies"},
-    {CUPTI_ACTIVITY_KIND_MEMCPY2, "copies between GPUs"},
-    {CUPTI_ACTIVITY_KIND_MEMSET, "memsets"},
-    {CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL, "kernels"},
-};
-
-/* Frequent calls that launch nothing. */
-static const CUpti_CallbackId quiet_runtime[] = {
-    CUPTI_RUNTIME_TRACE_CBID_cudaEventQuery_v3020,
-    CUPTI_RUNTIME_TRACE_CBID_cudaEventRecord_v3020,
-    CUPTI_RUNTIME_TRACE_CBID_cudaEventElapsedTime_v3020,
-    CUPTI_RUNTIME_TRACE_CBID_cudaStreamWaitEvent_v3020,
-    CUPTI_RUNTIME_TRACE_CBID_cudaStreamQuery_v3020,
-    CUPTI_RUNTIME_TRACE_CBID_cudaGetDevice_v3020,
-    CUPTI_RUNTIME_TRACE_CBID_cudaSetDevice_v3020,
-    CUPTI_RUNTIME_TRACE_CBID_cudaGetLastError_v3020,
-};
-static const CUpti_CallbackId quiet_driver[] = {
-    CUPTI_DRIVER_TRACE_CBID_cuEventQuery,       CUPTI_DRIVER_TRACE_CBID_cuEventRecord,
-    CUPTI_DRIVER_TRACE_CBID_cuEventElapsedTime, CUPTI_DRIVER_TRACE_CBID_cuStreamWaitEvent,
-    CUPTI_DRIVER_TRACE_CBID_cuStreamQuery,      CUPTI_DRIVER_TRACE_CBID_cuCtxGetCurrent,
-    CUPTI_DRIVER_TRACE_CBID_cuCtxSetCurrent,    CUPTI_DRIVER_TRACE_CBID_cuCtxGetDevice,
-};
-
-static void disable_all(struct lk_cupti *g)
+static void unsubscribe(struct lk_cupti *g)
 {
-    for (size_t i = LK_COUNT(enabled); i-- > 0;)
-        (void)g->call.ActivityDisable(enabled[i].kind);
+    if (g->subscriber)
+        (void)g->call.Unsubscribe(g->subscriber);
+    g->subscriber = NULL;
 }
+
+static void destroy(struct lk_cupti *g)
+{
+    lk_cupti_records_fini(&g->records);
+    buffers_fini(&g->buffers);
+    pthread_mutex_destroy(&g->reading);
+    pthread_mutex_destroy(&g->fetcher.lock);
+    pthread_cond_destroy(&g->fetcher.changed);
+    free(g);
+}
+
+/* Destroy the session unless CUPTI still has buffers, which it may write into. */
+static void destroy_if_idle(struct lk_cupti *g)
+{
+    bool idle;
+
+    pthread_mutex_lock(&g->buffers.lock);
+    idle = g->lent == 0;
+    pthread_mutex_unlock(&g->buffers.lock);
+    if (idle)
+        destroy(g);
+}
+
+/* Wait for a period, or for the session's end: true then. */
+static bool is_ending(struct lk_cupti *g)
+{
+    const struct timespec until = lk_deadline_timespec(lk_deadline_in(g->fetch_ns));
+    bool ending;
+    int error = 0;
+
+    pthread_mutex_lock(&g->fetcher.lock);
+    while (!g->fetcher.ending && error == 0)
+        error =
+            pthread_cond_clockwait(&g->fetcher.changed, &g->fetcher.lock, CLOCK_MONOTONIC, &until);
+    ending = g->fetcher.ending;
+    pthread_mutex_unlock(&g->fetcher.lock);
+    return ending;
+}
+
+/*
+ * Fetch records as long as the session lasts: all that are complete every second, so that a run
+ * that is killed loses one second of them. CUPTI's own period (cuptiActivityFlushPeriod) returns
+ * full buffers only, of which a short run has none.
+ *
+ * At the end a forced flush also returns unfinished records: without times, and counted as such.
+ * Kinds are switched off after it, since in CUDA 13.0 that may hang (CUPTI, release notes of 13.0
+ * Update 1); the last flush makes CUPTI return its buffers, whose records are of no interest.
+ */
+static void *fetch(void *arg)
+{
+    struct lk_cupti *g = arg;
+    CUptiResult e;
+    bool abandoned;
+
+    while (!is_ending(g))
+        (void)g->call.ActivityFlushAll(0);
+    e = g->call.ActivityFlushAll(0);
+    if (e == CUPTI_SUCCESS)
+        e = g->call.ActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
+    pthread_mutex_lock(&g->fetcher.lock);
+    g->fetcher.error = e;
+    g->fetcher.fetched = true;
+    pthread_mutex_unlock(&g->fetcher.lock);
+    lk_cupti_disable(&g->call);
+    (void)g->call.ActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
+    unsubscribe(g);
+    pthread_mutex_lock(&g->fetcher.lock);
+    g->fetcher.done = true;
+    abandoned = g->fetcher.abandoned;
+    pthread_cond_broadcast(&g->fetcher.changed);
+    pthread_mutex_unlock(&g->fetcher.lock);
+    if (abandoned)
+        destroy_if_idle(g);
+    return NULL;
+}
+
+/* ---- Starting ---- */
 
 /* Set the attributes of buffers, which CUPTI takes before callbacks are registered. A version that
  * does not know an attribute does not need it. */
@@ -249,48 +298,40 @@ static void describe_buffers(struct lk_cupti *g)
                                        &by_thread);
 }
 
-/* Exclude quiet calls to make tracing cheaper; without this there are more records than needed. */
-static void quieten(struct lk_cupti *g)
+/* Nothing is called back: subscribing tells other profilers that CUPTI is in use, and us if it is
+ * by them. Without it, the last one that registers buffers gets all records, and nobody knows. */
+static void CUPTIAPI called_back(void *userdata, CUpti_CallbackDomain domain, CUpti_CallbackId id,
+                                 const void *data)
 {
-    for (size_t i = 0; g->call.ActivityEnableRuntimeApi && i < LK_COUNT(quiet_runtime); i++)
-        (void)g->call.ActivityEnableRuntimeApi(quiet_runtime[i], 0);
-    for (size_t i = 0; g->call.ActivityEnableDriverApi && i < LK_COUNT(quiet_driver); i++)
-        (void)g->call.ActivityEnableDriverApi(quiet_driver[i], 0);
-    if (g->call.ActivityEnableAllSyncRecords)
-        (void)g->call.ActivityEnableAllSyncRecords(0);
-    if (g->call.ActivityFlushPeriod)
-        (void)g->call.ActivityFlushPeriod(FLUSH_PERIOD_MS);
+    (void)userdata;
+    (void)domain;
+    (void)id;
+    (void)data;
 }
 
 static enum lk_status start(struct lk_cupti *g)
 {
+    CUptiResult e = g->call.Subscribe(&g->subscriber, called_back, NULL);
     enum lk_status st = LK_OK;
-    char what[64];
 
+    g->older = e == CUPTI_ERROR_NOT_INITIALIZED;
+    LK_TRY(lk_cupti_check(&g->call, e, "subscribing"));
     LK_TRY(lk_cupti_check(&g->call, look_at_clocks(g), "its clock"));
     describe_buffers(g);
     LK_TRY(lk_cupti_check(&g->call,
                           g->call.ActivityRegisterCallbacks(buffer_requested, buffer_completed),
                           "registering buffers"));
-    for (size_t i = 0; i < LK_COUNT(enabled); i++) {
-        snprintf(what, sizeof what, "recording %s", enabled[i].what);
-        LK_TRY(lk_cupti_check(&g->call, g->call.ActivityEnable(enabled[i].kind), what));
+    LK_TRY(lk_cupti_enable(&g->call));
+    g->fetcher.running = true;
+    st = lk_thread_start(&g->fetcher.thread, fetch, g, "CUPTI's records");
+    if (st != LK_OK) {
+        g->fetcher.running = false;
+        lk_cupti_disable(&g->call);
     }
-    quieten(g);
 out:
     if (st != LK_OK)
-        disable_all(g);
+        unsubscribe(g);
     return st;
-}
-
-static void destroy(struct lk_cupti *g)
-{
-    lk_cupti_records_fini(&g->records);
-    buffers_fini(&g->buffers);
-    pthread_mutex_destroy(&g->reading);
-    pthread_mutex_destroy(&g->flush.lock);
-    pthread_cond_destroy(&g->flush.ended);
-    free(g);
 }
 
 static enum lk_status create(struct lk_cupti **out)
@@ -301,7 +342,8 @@ static enum lk_status create(struct lk_cupti **out)
     if (st != LK_OK)
         return st;
     if (pthread_mutex_init(&g->buffers.lock, NULL) || pthread_mutex_init(&g->reading, NULL) ||
-        pthread_mutex_init(&g->flush.lock, NULL) || pthread_cond_init(&g->flush.ended, NULL)) {
+        pthread_mutex_init(&g->fetcher.lock, NULL) ||
+        pthread_cond_init(&g->fetcher.changed, NULL)) {
         free(g);
         return lk_fail(LK_ENOMEM, "cannot make a mutex");
     }
@@ -309,19 +351,20 @@ static enum lk_status create(struct lk_cupti **out)
     return LK_OK;
 }
 
-enum lk_status lk_cupti_open(const struct lk_cupti_config *config, struct lk_cupti **out)
+/* Open a session with one library. *out_older: the driver is older than the library, so that
+ * another one may do. */
+static enum lk_status open_with(const struct lk_cupti_config *config,
+                                const struct lk_cupti_calls *calls, const char *path,
+                                struct lk_cupti **out, bool *out_older)
 {
     struct lk_cupti *g = NULL, *none = NULL;
-    char path[1024] = "a table of functions";
     uint32_t version = 0;
     enum lk_status st = LK_OK;
     bool ours = false;
 
     LK_TRY(create(&g));
-    if (config->calls)
-        g->call = *config->calls;
-    else
-        LK_TRY(lk_cupti_library(&g->call, path, sizeof path));
+    g->call = *calls;
+    g->fetch_ns = config->fetch_ns ? config->fetch_ns : LK_NS_PER_S;
     LK_TRY(lk_cupti_version(&g->call, path, &version));
     snprintf(g->text, sizeof g->text, "CUPTI API %" PRIu32 ", %s", version, path);
     g->buffers.refusable = version >= VERSION_REFUSABLE;
@@ -338,10 +381,33 @@ enum lk_status lk_cupti_open(const struct lk_cupti_config *config, struct lk_cup
     g = NULL;
 out:
     if (g) {
+        *out_older = g->older;
         if (ours)
             atomic_store(&current, NULL);
         destroy(g);
     }
+    return st;
+}
+
+enum lk_status lk_cupti_open(const struct lk_cupti_config *config, struct lk_cupti **out)
+{
+    char path[1024] = "a table of functions", why[sizeof path + 256] = "";
+    struct lk_cupti_calls calls = {0};
+    bool older = false;
+    enum lk_status st = LK_OK;
+    int which = 0;
+
+    if (config->calls)
+        return open_with(config, config->calls, path, out, &older);
+    do {
+        st = lk_cupti_library(&which, &calls, path, sizeof path);
+        if (st != LK_OK)
+            return *why ? lk_fail(LK_EUNSUPPORTED, "%s", why) : st;
+        older = false;
+        st = open_with(config, &calls, path, out, &older);
+        if (st != LK_OK && !*why)
+            snprintf(why, sizeof why, "%s (%s)", lk_error_text(), path);
+    } while (older);
     return st;
 }
 
@@ -410,86 +476,44 @@ const struct lk_sink_ops lk_cupti_ops = {.name = "cupti",
 
 /* ---- Ending ---- */
 
-/* Destroy the session unless CUPTI still has buffers, which it may write into. */
-static void destroy_if_idle(struct lk_cupti *g)
-{
-    bool idle;
-
-    pthread_mutex_lock(&g->buffers.lock);
-    idle = g->lent == 0;
-    pthread_mutex_unlock(&g->buffers.lock);
-    if (idle)
-        destroy(g);
-}
-
-/* Fetch the last records. A forced flush also returns unfinished records: without times, and
- * counted as such. It blocks for an unknown time, hence a thread of its own. Kinds are switched off
- * after it, since in CUDA 13.0 that may hang (CUPTI, release notes of 13.0 Update 1); the last
- * flush makes CUPTI return its buffers, whose records are of no interest. */
-static void *flush(void *arg)
-{
-    struct lk_cupti *g = arg;
-    CUptiResult e = g->call.ActivityFlushAll(0);
-    bool abandoned;
-
-    if (e == CUPTI_SUCCESS)
-        e = g->call.ActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
-    pthread_mutex_lock(&g->flush.lock);
-    g->flush.error = e;
-    g->flush.fetched = true;
-    pthread_mutex_unlock(&g->flush.lock);
-    disable_all(g);
-    (void)g->call.ActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
-    pthread_mutex_lock(&g->flush.lock);
-    g->flush.done = true;
-    abandoned = g->flush.abandoned;
-    pthread_cond_signal(&g->flush.ended);
-    pthread_mutex_unlock(&g->flush.lock);
-    if (abandoned)
-        destroy_if_idle(g);
-    return NULL;
-}
-
-/* Flush until the deadline; set *ended if the flush is over. */
-static enum lk_status flush_until(struct lk_cupti *g, struct lk_deadline deadline, bool *ended)
+/* Ask the thread for the last records, until the deadline; set *ended if CUPTI is stopped. */
+static enum lk_status fetch_last(struct lk_cupti *g, struct lk_deadline deadline, bool *ended)
 {
     const struct timespec until = lk_deadline_timespec(deadline);
     enum lk_status st = LK_OK;
-    pthread_t thread;
     int error = 0;
 
-    *ended = true;
-    st = lk_thread_start(&thread, flush, g, "CUPTI's last records");
-    if (st != LK_OK)
-        return st;
-    pthread_mutex_lock(&g->flush.lock);
-    while (!g->flush.done && error == 0)
-        error = pthread_cond_clockwait(&g->flush.ended, &g->flush.lock, CLOCK_MONOTONIC, &until);
-    *ended = g->flush.done;
-    if (g->flush.fetched)
-        st = lk_cupti_check(&g->call, g->flush.error, "fetching the last records");
+    pthread_mutex_lock(&g->fetcher.lock);
+    g->fetcher.ending = true;
+    pthread_cond_broadcast(&g->fetcher.changed);
+    while (!g->fetcher.done && error == 0)
+        error =
+            pthread_cond_clockwait(&g->fetcher.changed, &g->fetcher.lock, CLOCK_MONOTONIC, &until);
+    *ended = g->fetcher.done;
+    if (g->fetcher.fetched)
+        st = lk_cupti_check(&g->call, g->fetcher.error, "fetching the last records");
     else
         st = lk_fail(LK_ETIMEOUT, "CUPTI did not hand over its last records in time");
-    if (g->flush.fetched && !*ended)
+    if (g->fetcher.fetched && !*ended)
         lk_log(LK_LOG_PROFILE, LK_WARN,
                "CUPTI hangs where it is to stop; all records were fetched before");
-    pthread_mutex_unlock(&g->flush.lock);
+    pthread_mutex_unlock(&g->fetcher.lock);
     if (*ended)
-        pthread_join(thread, NULL);
+        pthread_join(g->fetcher.thread, NULL);
     else
-        pthread_detach(thread);
+        pthread_detach(g->fetcher.thread);
     return st;
 }
 
-/* Leave a flush that is not over: whoever ends last frees the session. */
+/* Leave a thread that hangs: whoever ends last frees the session. */
 static void abandon(struct lk_cupti *g)
 {
     bool done;
 
-    pthread_mutex_lock(&g->flush.lock);
-    done = g->flush.done;
-    g->flush.abandoned = true;
-    pthread_mutex_unlock(&g->flush.lock);
+    pthread_mutex_lock(&g->fetcher.lock);
+    done = g->fetcher.done;
+    g->fetcher.abandoned = true;
+    pthread_mutex_unlock(&g->fetcher.lock);
     if (done)
         destroy_if_idle(g);
 }
@@ -515,38 +539,44 @@ static void warn(const struct lk_cupti_counts *c)
 #undef ROW
 }
 
-/* Report and close the records. flushed: CUPTI still answers. */
-static struct lk_cupti_counts finish(struct lk_cupti *g, bool flushed)
+/* Report and close the records. ended: CUPTI is stopped and still answers. */
+static enum lk_status finish(struct lk_cupti *g, bool ended, struct lk_deadline deadline,
+                             struct lk_cupti_counts *out)
 {
-    struct lk_cupti_counts counts;
+    const struct timespec until = lk_deadline_timespec(deadline);
+    size_t n_dropped = ended ? dropped(g) : 0;
 
-    pthread_mutex_lock(&g->reading);
-    if (flushed)
-        count_dropped(g);
+    /* A thread of CUPTI's that hangs in a buffer keeps the lock. */
+    if (pthread_mutex_clocklock(&g->reading, CLOCK_MONOTONIC, &until) != 0)
+        return lk_fail(LK_ETIMEOUT, "CUPTI does not return from handing over a buffer");
+    g->records.counts.dropped += n_dropped;
     warn_of_clock(&g->records.clock);
     lk_cupti_records_drain(&g->records);
     lk_cupti_records_report(&g->records);
-    counts = g->records.counts;
+    *out = g->records.counts;
     g->closed = true;
     pthread_mutex_unlock(&g->reading);
     atomic_store(&current, NULL);
-    return counts;
+    return LK_OK;
 }
 
 enum lk_status lk_cupti_close(struct lk_cupti *g, struct lk_deadline deadline,
                               struct lk_cupti_counts *out)
 {
     struct lk_cupti_counts counts = {0};
-    enum lk_status st = LK_OK;
+    enum lk_status st = LK_OK, finished;
     bool ended;
 
     if (g) {
-        st = flush_until(g, deadline, &ended);
-        counts = finish(g, ended);
+        st = fetch_last(g, deadline, &ended);
+        /* A moment longer, for a deadline that has passed. */
+        finished =
+            finish(g, ended, lk_deadline_in(lk_deadline_left_ns(deadline) + LK_NS_PER_S), &counts);
+        st = st == LK_OK ? finished : st;
         warn(&counts);
-        if (ended)
+        if (finished == LK_OK && ended)
             destroy_if_idle(g);
-        else
+        else if (finished == LK_OK)
             abandon(g);
     }
     if (out)

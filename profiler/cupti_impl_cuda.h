@@ -2,13 +2,14 @@
  * Private to profiler/cupti*_cuda.c and their tests: the CUPTI functions in use, as a table, so
  * that the handling of their results can be tested without a GPU (cupti_calls_cuda.c); converting
  * records to spans (cupti_records_cuda.c); finding their op, step and track (cupti_match_cuda.c).
- * The session that delivers them is in cupti_cuda.c.
+ * The session that delivers them is in cupti_cuda.c, what it asks for in cupti_enable_cuda.c.
  */
 #ifndef LK_PROFILER_CUPTI_IMPL_CUDA_H
 #define LK_PROFILER_CUPTI_IMPL_CUDA_H
 
 #include "profiler/cupti.h"
 #include "profiler/cupti_clock.h"
+#include "profiler/cupti_issues.h"
 #include "profiler/cupti_names.h"
 
 #include <cupti.h>
@@ -32,12 +33,12 @@
     X(ActivityGetNextRecord)                                                                       \
     X(ActivityGetNumDroppedRecords)                                                                \
     X(ActivityPushExternalCorrelationId)                                                           \
-    X(ActivityPopExternalCorrelationId)
+    X(ActivityPopExternalCorrelationId)                                                            \
+    X(Subscribe)                                                                                   \
+    X(Unsubscribe)
 
 /* X(call, parameters): functions of newer versions; NULL where the library lacks them. */
 #define LK_CUPTI_NEWER_LIST(X)                                                                     \
-    X(ActivityFlushPeriod, (uint32_t ms))                                                          \
-    X(ActivityEnableAllSyncRecords, (uint8_t enable))                                              \
     X(ActivityEnableRuntimeApi, (CUpti_CallbackId id, uint8_t enable))                             \
     X(ActivityEnableDriverApi, (CUpti_CallbackId id, uint8_t enable))
 
@@ -52,20 +53,27 @@ struct lk_cupti_calls {
     void (*clocks)(uint64_t *theirs_ns, uint64_t *ours_ns);
 };
 
-/* Load CUPTI's functions; the library is never closed. path: set to the file. */
-enum lk_status lk_cupti_library(struct lk_cupti_calls *out, char *path, size_t size);
+/*
+ * Load the functions of CUPTI's next library from number *which, 0 at first, and count on: the one
+ * that this process has already, then the newest first. LK_EUNSUPPORTED when there are no more. It
+ * is never closed. path: set to the file.
+ */
+enum lk_status lk_cupti_library(int *which, struct lk_cupti_calls *out, char *path, size_t size);
 /* Get the API version. LK_EUNSUPPORTED for one whose records are not known; path is for the text.
  */
 enum lk_status lk_cupti_version(const struct lk_cupti_calls *call, const char *path, uint32_t *out);
 /* Return LK_OK for CUPTI_SUCCESS, else LK_EUNSUPPORTED with a remedy, if the error has one. */
 enum lk_status lk_cupti_check(const struct lk_cupti_calls *call, CUptiResult e, const char *what);
 
+/* Start recording what a run needs, or nothing (cupti_enable_cuda.c); stop it. */
+enum lk_status lk_cupti_enable(const struct lk_cupti_calls *call);
+void lk_cupti_disable(const struct lk_cupti_calls *call);
+
 /* ---- Records ---- */
 
 enum {
     LK_CUPTI_TRACKS = 64,       /* numbers of 6 bits in an id */
     LK_CUPTI_STREAMS = 64,      /* CUDA streams whose track is known */
-    LK_CUPTI_ISSUES = 1 << 18,  /* API calls whose id is remembered; a power of two */
     LK_CUPTI_PENDING = 1 << 16, /* records that wait for their id or their stream's track */
 };
 
@@ -79,14 +87,6 @@ struct lk_cupti_track {
     struct lk_track *gpu;             /* made with the first record */
     bool failed;                      /* the companion could not be made */
     struct lk_issue_windows *windows; /* set for the first track of collectives only; else NULL */
-};
-
-/* The issuer of an API call, as far as known. */
-enum lk_cupti_call {
-    LK_CUPTI_CALL_UNKNOWN,
-    LK_CUPTI_CALL_OURS,      /* made with an id of ours pushed */
-    LK_CUPTI_CALL_IN_WINDOW, /* made in a collective's issue window; the id is the collective's */
-    LK_CUPTI_CALL_NOBODYS,   /* made in no issue window */
 };
 
 /* The fields of an external correlation id. */
@@ -121,16 +121,12 @@ struct lk_cupti_records {
         int track;
     } streams[LK_CUPTI_STREAMS];
     size_t n_streams;
-    struct {
-        uint32_t correlation;
-        enum lk_cupti_call call;
-        uint64_t id;
-    } * issues;
+    struct lk_cupti_issues issues;
     struct lk_issue_windows windows;
     struct lk_cupti_work *pending;
     size_t n_pending;
     struct lk_cupti_track other; /* for streams without a track of the recorder */
-    struct lk_track *calls;      /* host: synchronisation and overhead */
+    struct lk_track *calls;      /* host: overhead, and the counters */
     struct lk_cupti_names names;
     struct lk_cupti_counts counts;
 };
@@ -158,8 +154,6 @@ bool lk_cupti_match_calls_track(struct lk_cupti_records *r);
 void lk_cupti_match_issue(struct lk_cupti_records *r, uint32_t correlation, uint64_t id);
 /* Remember an API call and its time; one for which no id was pushed may be NCCL's. */
 void lk_cupti_match_call(struct lk_cupti_records *r, uint32_t correlation, uint64_t at_ns);
-/* Return the step of a call that was made with an id of ours, else LK_SPAN_STEP_UNKNOWN. */
-uint32_t lk_cupti_match_step(const struct lk_cupti_records *r, uint32_t correlation);
 /* Emit work, or keep it until its step and track are known. */
 void lk_cupti_match_work(struct lk_cupti_records *r, struct lk_cupti_work *w);
 /* Try all pending work again; the `oldest` first ones wait no longer. */

@@ -175,14 +175,11 @@ static struct lk_cupti_track *comm_track(struct lk_cupti_records *r)
 static enum lk_cupti_call find_issue(const struct lk_cupti_records *r, uint32_t correlation,
                                      struct lk_cupti_issue *out)
 {
-    size_t slot = correlation & (LK_CUPTI_ISSUES - 1);
+    const struct lk_cupti_issue_entry *e = lk_cupti_issues_find(&r->issues, correlation);
 
-    if (r->issues[slot].correlation != correlation)
-        return LK_CUPTI_CALL_UNKNOWN;
-    if (r->issues[slot].call == LK_CUPTI_CALL_OURS ||
-        r->issues[slot].call == LK_CUPTI_CALL_IN_WINDOW)
-        *out = lk_cupti_id_read(r->issues[slot].id);
-    return r->issues[slot].call;
+    if (e && (e->call == LK_CUPTI_CALL_OURS || e->call == LK_CUPTI_CALL_IN_WINDOW))
+        *out = lk_cupti_id_read(e->id);
+    return e ? e->call : LK_CUPTI_CALL_UNKNOWN;
 }
 
 /* Return true if work issued in such a range runs on the track's own stream. All work in a copy
@@ -270,21 +267,9 @@ void lk_cupti_match_work(struct lk_cupti_records *r, struct lk_cupti_work *w)
     r->pending[r->n_pending++] = *w;
 }
 
-uint32_t lk_cupti_match_step(const struct lk_cupti_records *r, uint32_t correlation)
-{
-    struct lk_cupti_issue issue;
-
-    return find_issue(r, correlation, &issue) == LK_CUPTI_CALL_OURS ? issue.step
-                                                                    : LK_SPAN_STEP_UNKNOWN;
-}
-
 void lk_cupti_match_issue(struct lk_cupti_records *r, uint32_t correlation, uint64_t id)
 {
-    size_t slot = correlation & (LK_CUPTI_ISSUES - 1);
-
-    r->issues[slot].correlation = correlation;
-    r->issues[slot].id = id;
-    r->issues[slot].call = LK_CUPTI_CALL_OURS;
+    lk_cupti_issues_put(&r->issues, correlation, LK_CUPTI_CALL_OURS, id);
 }
 
 void lk_cupti_match_call(struct lk_cupti_records *r, uint32_t correlation, uint64_t at_ns)
@@ -292,13 +277,14 @@ void lk_cupti_match_call(struct lk_cupti_records *r, uint32_t correlation, uint6
     static const enum lk_cupti_call calls[] = {[LK_ISSUE_WITHIN] = LK_CUPTI_CALL_IN_WINDOW,
                                                [LK_ISSUE_BETWEEN] = LK_CUPTI_CALL_NOBODYS,
                                                [LK_ISSUE_FORGOTTEN] = LK_CUPTI_CALL_UNKNOWN};
-    size_t slot = correlation & (LK_CUPTI_ISSUES - 1);
+    const struct lk_cupti_issue_entry *known = lk_cupti_issues_find(&r->issues, correlation);
+    uint64_t id = 0;
+    enum lk_issue_found found;
 
-    if (!comm_track(r) ||
-        (r->issues[slot].correlation == correlation && r->issues[slot].call == LK_CUPTI_CALL_OURS))
+    if (!comm_track(r) || (known && known->call == LK_CUPTI_CALL_OURS))
         return;
-    r->issues[slot].correlation = correlation;
-    r->issues[slot].call = calls[lk_issue_windows_find(&r->windows, at_ns, &r->issues[slot].id)];
+    found = lk_issue_windows_find(&r->windows, at_ns, &id);
+    lk_cupti_issues_put(&r->issues, correlation, calls[found], id);
 }
 
 #endif

@@ -45,12 +45,6 @@ struct peer_copy_record {
     uint32_t device, context, stream, ends[4], correlation;
 };
 
-struct sync_record {
-    uint32_t kind, type;
-    uint64_t start, end;
-    uint32_t correlation, context;
-};
-
 struct overhead_record {
     uint32_t kind, overhead, object[4];
     uint64_t start, end;
@@ -97,9 +91,6 @@ SAME(copy_record, CUpti_ActivityMemset4, bytes, bytes);
 SAME_WORK(peer_copy_record, CUpti_ActivityMemcpyPtoP3);
 SAME_WORK(peer_copy_record, CUpti_ActivityMemcpyPtoP4);
 SAME(peer_copy_record, CUpti_ActivityMemcpyPtoP4, bytes, bytes);
-SAME_TIMES(sync_record, CUpti_ActivitySynchronization);
-SAME_TIMES(sync_record, CUpti_ActivitySynchronization2);
-SAME(sync_record, CUpti_ActivitySynchronization2, correlation, correlationId);
 SAME_TIMES(overhead_record, CUpti_ActivityOverhead);
 SAME_TIMES(overhead_record, CUpti_ActivityOverhead2);
 SAME_TIMES(overhead_record, CUpti_ActivityOverhead3);
@@ -120,7 +111,7 @@ enum lk_status lk_cupti_records_init(struct lk_cupti_records *r, struct lk_recor
     r->earliest_ns = lk_now_ns() - LK_NS_PER_S; /* the clock fit errs a little */
     r->other = (struct lk_cupti_track){.kind = LK_TRACK_COPY};
     snprintf(r->other.gpu_name, sizeof r->other.gpu_name, "other streams, GPU records");
-    LK_TRY(lk_alloc(&r->issues, LK_CUPTI_ISSUES, sizeof *r->issues));
+    LK_TRY(lk_cupti_issues_init(&r->issues));
     LK_TRY(lk_alloc(&r->pending, LK_CUPTI_PENDING, sizeof *r->pending));
     LK_TRY(lk_issue_windows_init(&r->windows));
     LK_TRY(lk_cupti_names_init(&r->names, recorder));
@@ -134,9 +125,8 @@ void lk_cupti_records_fini(struct lk_cupti_records *r)
 {
     lk_cupti_names_fini(&r->names);
     lk_issue_windows_fini(&r->windows);
-    free(r->issues);
+    lk_cupti_issues_fini(&r->issues);
     free(r->pending);
-    r->issues = NULL;
     r->pending = NULL;
 }
 
@@ -250,26 +240,8 @@ static void emit_call(struct lk_cupti_records *r, enum lk_span_kind kind, const 
         lk_span_emit(r->calls, &s);
 }
 
-/* Take a wait of the host; a stream waiting for an event is none. Here and below, records without
- * times are ignored and not counted: CUPTI may have none for its own activity. */
-static void take_sync(struct lk_cupti_records *r, const void *record)
-{
-    static const char *const names[] = {
-        [CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_EVENT_SYNCHRONIZE] = "event synchronize",
-        [CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_STREAM_SYNCHRONIZE] = "stream synchronize",
-        [CUPTI_ACTIVITY_SYNCHRONIZATION_TYPE_CONTEXT_SYNCHRONIZE] = "context synchronize",
-    };
-    struct sync_record s;
-
-    memcpy(&s, record, sizeof s);
-    if (s.type >= LK_COUNT(names) || !names[s.type] || read_times(r, &s.start, &s.end) != TIMED ||
-        s.end - s.start < LK_CUPTI_SYNC_NS)
-        return;
-    emit_call(r, LK_SPAN_SYNC, names[s.type], s.start, s.end,
-              lk_cupti_match_step(r, s.correlation));
-}
-
-/* Take an overhead record: CUpti_ActivityOverheadKind >> 16. Some kinds are newer than the oldest
+/* Take an overhead record: CUpti_ActivityOverheadKind >> 16. One without times is ignored and not
+ * counted: CUPTI may have none for its own activity. Some kinds are newer than the oldest
  * supported headers. For a full command buffer newer versions attach some bytes that the client
  * should free; they are leaked, because this depends on the version. */
 static void take_overhead(struct lk_cupti_records *r, const void *record)
@@ -325,11 +297,11 @@ static const struct {
     {CUPTI_ACTIVITY_KIND_MEMCPY, sizeof(struct copy_record), false, take_copy},
     {CUPTI_ACTIVITY_KIND_MEMCPY2, sizeof(struct peer_copy_record), false, take_peer_copy},
     {CUPTI_ACTIVITY_KIND_MEMSET, sizeof(struct copy_record), false, take_memset},
-    {CUPTI_ACTIVITY_KIND_SYNCHRONIZATION, sizeof(struct sync_record), false, take_sync},
     {CUPTI_ACTIVITY_KIND_OVERHEAD, sizeof(struct overhead_record), false, take_overhead},
     {CUPTI_ACTIVITY_KIND_RUNTIME, sizeof(struct call_record), true, take_call},
     {CUPTI_ACTIVITY_KIND_DRIVER, sizeof(struct call_record), true, take_call},
     {CUPTI_ACTIVITY_KIND_INTERNAL_LAUNCH_API, sizeof(struct call_record), true, take_call},
+    {CUPTI_ACTIVITY_KIND_SYNCHRONIZATION, 0, false, pass_over},
     {CUPTI_ACTIVITY_KIND_CUDA_EVENT, 0, false, pass_over},
 };
 

@@ -102,21 +102,20 @@ static void name_buckets(struct lk_nvtx *n, struct buckets *b, const char *prefi
 
 enum lk_status lk_nvtx_open(struct lk_nvtx **out)
 {
-    const char *tool = lk_nvtx_tool();
     struct lk_nvtx *n = NULL;
     enum lk_status st = LK_OK;
 
-    if (!tool)
-        return lk_fail(LK_EUNSUPPORTED, "NVTX: no tool runs this program (" TOOL_ENV
-                                        " is not set; nsys profile sets it)");
     LK_TRY(lk_alloc(&n, 1, sizeof *n));
     LK_TRY(lk_alloc(&n->names, NAMES, sizeof *n->names));
     LK_TRY(lk_alloc(&n->by_name, NAMES, sizeof *n->by_name));
     LK_TRY(lk_alloc(&n->buckets, LK_COLL_COUNT + 1, sizeof *n->buckets));
     n->domain = nvtxDomainCreateA("lockstep");
     if (!n->domain) {
-        st = lk_fail(LK_EUNSUPPORTED,
-                     "NVTX: " TOOL_ENV "=%s: it does not load, or takes no domains", tool);
+        st = lk_nvtx_tool()
+                 ? lk_fail(LK_EUNSUPPORTED,
+                           "NVTX: " TOOL_ENV "=%s: it does not load, or takes no domains",
+                           lk_nvtx_tool())
+                 : lk_fail(LK_EUNSUPPORTED, "NVTX: no tool runs this program (nsys profile does)");
         goto out;
     }
     n->host = gettid();

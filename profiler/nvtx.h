@@ -2,10 +2,8 @@
  * The NVTX sink: emit spans as NVTX ranges for the tool that runs this program (Nsight Systems,
  * Nsight Compute, CUPTI). It records nothing: the tool takes the times.
  *
- *     if (lk_nvtx_tool()) {
- *         LK_TRY(lk_nvtx_open(&nvtx));
- *         LK_TRY(lk_recorder_attach(recorder, &lk_nvtx_ops, nvtx));
- *     }
+ *     LK_TRY(lk_nvtx_open(&nvtx));
+ *     LK_TRY(lk_recorder_attach(recorder, &lk_nvtx_ops, nvtx));
  *
  * Ranges are pushed and popped, in the domain "lockstep", by the thread that issues the work
  * (lk_sink_ops.enter). GPU work launched meanwhile belongs to them, so that tools can project them
@@ -42,7 +40,8 @@ struct lk_nvtx;
 /* Buckets with a name of their own; later ones are called "bucket 256 or later". */
 enum { LK_NVTX_BUCKETS = 256 };
 
-/* Return the library that a tool named in NVTX_INJECTION64_PATH; NULL: there is no tool. */
+/* Return the library that a tool named in NVTX_INJECTION64_PATH, or NULL. A tool that has injected
+ * itself in another way names none: lk_nvtx_open says whether there is one. */
 const char *lk_nvtx_tool(void);
 
 /*

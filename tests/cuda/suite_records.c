@@ -393,7 +393,7 @@ START_TEST(records_are_captured)
         return;
     }
     warm_up();
-    must(lk_cupti_library(&capture.calls, file, sizeof file));
+    must(lk_cupti_library(&(int){0}, &capture.calls, file, sizeof file));
     capture.get_next = capture.calls.ActivityGetNextRecord;
     capture.register_callbacks = capture.calls.ActivityRegisterCallbacks;
     ck_assert_int_eq(capture.calls.GetTimestamp(&capture.ahead_ns), CUPTI_SUCCESS);

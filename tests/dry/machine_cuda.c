@@ -63,7 +63,6 @@ __attribute__((constructor)) static void start(int argc, char **argv)
     if (calibrates)
         start_time();
     fake_cupti_reset();
-    fake_cupti.left_at_end = true;
     fake_nvml_reset();
     fake_nccl_share();
     fake_nccl.in_progress = 1;

@@ -5,11 +5,13 @@
 #include "base/array.h"
 #include "base/clock.h"
 
+#include <pthread.h>
 #include <string.h>
 #include <time.h>
 
 struct fake_cupti fake_cupti;
 _Thread_local struct fake_cupti_stack fake_cupti_stack;
+static pthread_mutex_t lock = PTHREAD_RECURSIVE_MUTEX_INITIALIZER_NP;
 
 /* Return the planned failure if this is the call to fail, else success. */
 static CUptiResult result(const char *call)
@@ -29,7 +31,7 @@ void fake_cupti_reset(void)
     fake_cupti.by_thread = 1;
 }
 
-bool fake_cupti_put(const void *record, size_t bytes)
+static bool put(const void *record, size_t bytes)
 {
     size_t most = 0;
 
@@ -46,13 +48,26 @@ bool fake_cupti_put(const void *record, size_t bytes)
     return true;
 }
 
+bool fake_cupti_put(const void *record, size_t bytes)
+{
+    bool there;
+
+    pthread_mutex_lock(&lock);
+    there = put(record, bytes);
+    pthread_mutex_unlock(&lock);
+    return there;
+}
+
 void fake_cupti_deliver(size_t cut)
 {
-    uint8_t *buffer = fake_cupti.open;
+    uint8_t *buffer;
 
+    pthread_mutex_lock(&lock);
+    buffer = fake_cupti.open;
     fake_cupti.open = NULL;
     if (buffer)
         fake_cupti.complete(NULL, 0, buffer, fake_cupti.open_size, fake_cupti.open_used - cut);
+    pthread_mutex_unlock(&lock);
 }
 
 static CUptiResult get_version(uint32_t *version)
@@ -104,14 +119,14 @@ static CUptiResult enable(CUpti_ActivityKind kind)
 {
     CUptiResult e = result("ActivityEnable");
 
-    (void)kind;
+    fake_cupti.enabled[kind] = e == CUPTI_SUCCESS;
     fake_cupti.kinds_enabled += e == CUPTI_SUCCESS;
     return e;
 }
 
 static CUptiResult disable(CUpti_ActivityKind kind)
 {
-    (void)kind;
+    fake_cupti.enabled[kind] = false;
     while (fake_cupti.stuck_disabling)
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
     fake_cupti.kinds_enabled -= fake_cupti.kinds_enabled > 0;
@@ -125,7 +140,7 @@ static CUptiResult flush_all(uint32_t flag)
     fake_cupti.flushes++;
     while (fake_cupti.stuck)
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-    if (fake_cupti.left_at_end)
+    if (fake_cupti.complete)
         fake_cupti_deliver(0);
     return result("ActivityFlushAll");
 }
@@ -175,12 +190,49 @@ static CUptiResult next_record(uint8_t *buffer, size_t valid, CUpti_Activity **r
     return CUPTI_SUCCESS;
 }
 
+/* Hand over a buffer on a thread of CUPTI's, with its lock held. */
+static void *hand_over(void *arg)
+{
+    uint8_t *buffer = NULL;
+    size_t size = 0, most;
+
+    (void)arg;
+    fake_cupti.checks_order = false;
+    pthread_mutex_lock(&lock);
+    fake_cupti.request(&buffer, &size, &most);
+    fake_cupti.complete(NULL, 0, buffer, size, 0);
+    pthread_mutex_unlock(&lock);
+    return NULL;
+}
+
+/* Whoever asks must let CUPTI hand over buffers meanwhile. */
+static void check_order(void)
+{
+    struct timespec until;
+    pthread_t thread;
+
+    clock_gettime(CLOCK_REALTIME, &until);
+    until.tv_sec++;
+    if (pthread_create(&thread, NULL, hand_over, NULL) != 0)
+        return;
+    if (pthread_timedjoin_np(thread, NULL, &until) != 0) {
+        fake_cupti.inverted = true;
+        pthread_detach(thread);
+    }
+}
+
 static CUptiResult get_dropped(CUcontext context, uint32_t stream, size_t *dropped)
 {
     (void)context;
     (void)stream;
+    if (fake_cupti.checks_order)
+        check_order();
+    if (fake_cupti.inverted) /* CUPTI's lock is never free again */
+        return CUPTI_ERROR_UNKNOWN;
+    pthread_mutex_lock(&lock);
     *dropped = fake_cupti.dropped;
     fake_cupti.dropped = 0;
+    pthread_mutex_unlock(&lock);
     return result("ActivityGetNumDroppedRecords");
 }
 
@@ -202,22 +254,44 @@ static CUptiResult pop_id(CUpti_ExternalCorrelationKind kind, uint64_t *last)
     return CUPTI_SUCCESS;
 }
 
-static CUptiResult flush_period(uint32_t ms)
+static CUptiResult choose(bool calls[FAKE_CUPTI_CALLS], CUpti_CallbackId id, uint8_t enabled)
 {
-    (void)ms;
+    if (id >= FAKE_CUPTI_CALLS)
+        return CUPTI_ERROR_INVALID_PARAMETER;
+    fake_cupti.calls_enabled += (enabled != 0) - calls[id];
+    calls[id] = enabled;
     return CUPTI_SUCCESS;
 }
 
-static CUptiResult all_sync_records(uint8_t enabled)
+static CUptiResult runtime_api(CUpti_CallbackId id, uint8_t enabled)
 {
-    fake_cupti.quiet += !enabled;
+    return choose(fake_cupti.runtime_calls, id, enabled);
+}
+
+static CUptiResult driver_api(CUpti_CallbackId id, uint8_t enabled)
+{
+    return choose(fake_cupti.driver_calls, id, enabled);
+}
+
+static CUptiResult subscribe(CUpti_SubscriberHandle *out, CUpti_CallbackFunc callback, void *data)
+{
+    CUptiResult e = result("Subscribe");
+
+    (void)callback;
+    (void)data;
+    if (e != CUPTI_SUCCESS)
+        return e;
+    if (fake_cupti.other_profiler || fake_cupti.subscribers > 0)
+        return CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED;
+    fake_cupti.subscribers++;
+    *out = (CUpti_SubscriberHandle)(void *)&fake_cupti;
     return CUPTI_SUCCESS;
 }
 
-static CUptiResult api(CUpti_CallbackId id, uint8_t enabled)
+static CUptiResult unsubscribe(CUpti_SubscriberHandle s)
 {
-    (void)id;
-    fake_cupti.quiet += !enabled;
+    (void)s;
+    fake_cupti.subscribers--;
     return CUPTI_SUCCESS;
 }
 
@@ -234,10 +308,10 @@ const struct lk_cupti_calls fake_cupti_calls = {
     .ActivityGetNumDroppedRecords = get_dropped,
     .ActivityPushExternalCorrelationId = push_id,
     .ActivityPopExternalCorrelationId = pop_id,
-    .ActivityFlushPeriod = flush_period,
-    .ActivityEnableAllSyncRecords = all_sync_records,
-    .ActivityEnableRuntimeApi = api,
-    .ActivityEnableDriverApi = api,
+    .Subscribe = subscribe,
+    .Unsubscribe = unsubscribe,
+    .ActivityEnableRuntimeApi = runtime_api,
+    .ActivityEnableDriverApi = driver_api,
     .clocks = clocks,
 };
 

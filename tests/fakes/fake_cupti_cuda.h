@@ -2,6 +2,9 @@
  * A fake CUPTI without a GPU, for tests: a table of functions in its place. A test makes records
  * with the structs of CUPTI's headers, and the fake delivers them in buffers that it requests, as
  * CUPTI does. One a process.
+ *
+ * As in CUPTI: buffers are delivered and asked about under a lock of its own, and FlushAll delivers
+ * a buffer that is not full.
  */
 #ifndef LK_TESTS_FAKE_CUPTI_CUDA_H
 #define LK_TESTS_FAKE_CUPTI_CUDA_H
@@ -13,21 +16,28 @@
 #include <stddef.h>
 #include <stdint.h>
 
+enum { FAKE_CUPTI_CALLS = 1024 };
+
 struct fake_cupti {
     uint32_t version;
     const char *fail_call; /* this call fails, after fail_after successful ones */
     int fail_after;
     CUptiResult fail_with;
     size_t dropped;                      /* next result of GetNumDroppedRecords */
+    bool other_profiler;                 /* somebody else subscribed before */
+    bool checks_order;                   /* GetNumDroppedRecords waits for a buffer to be taken */
+    atomic_bool inverted;                /* ... which did not happen: the caller holds a lock */
     atomic_bool stuck;                   /* FlushAll does not return while set */
     atomic_bool stuck_disabling;         /* ActivityDisable does not return while set */
     uint64_t ahead_ns;                   /* CUPTI's clock minus ours */
     uint8_t by_thread;                   /* a buffer for each thread, CUPTI 13's default */
-    bool left_at_end;                    /* FlushAll delivers the open buffer */
     size_t sizes[256];                   /* record sizes by kind, if not those of the headers */
     atomic_int kinds_enabled;            /* ActivityEnable minus ActivityDisable calls */
     atomic_int flushes, flushes_enabled; /* before kinds were disabled */
-    int quiet;                           /* calls that were excluded from tracing */
+    bool enabled[CUPTI_ACTIVITY_KIND_COUNT];
+    int calls_enabled; /* API calls chosen one by one, of these */
+    bool runtime_calls[FAKE_CUPTI_CALLS], driver_calls[FAKE_CUPTI_CALLS];
+    int subscribers;
     CUpti_BuffersCallbackRequestFunc request;
     CUpti_BuffersCallbackCompleteFunc complete;
     uint8_t *open; /* buffer being filled, or NULL */

@@ -11,6 +11,8 @@
 #include "tests/rigs/cupti_rig_cuda.h"
 #include "tests/rigs/kept_spans.h"
 #include "tests/rigs/must.h"
+#include "tests/rigs/scratch.h"
+#include "tests/rigs/shell.h"
 #include "tests/rigs/waits.h"
 
 #include <string.h>
@@ -30,9 +32,14 @@ START_TEST(nesting_is_pushed_and_popped)
 }
 END_TEST
 
-START_TEST(polling_is_not_recorded)
+/* Of API calls those that put work on a GPU, one by one: the kinds would be all of them. */
+START_TEST(only_needed_calls_are_recorded)
 {
-    ck_assert_int_gt(fake_cupti.quiet, 8);
+    ck_assert_int_gt(fake_cupti.calls_enabled, 20);
+    ck_assert(!fake_cupti.enabled[CUPTI_ACTIVITY_KIND_RUNTIME]);
+    ck_assert(!fake_cupti.enabled[CUPTI_ACTIVITY_KIND_DRIVER]);
+    ck_assert(!fake_cupti.enabled[CUPTI_ACTIVITY_KIND_SYNCHRONIZATION]);
+    ck_assert(fake_cupti.enabled[CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL]);
 }
 END_TEST
 
@@ -99,10 +106,60 @@ START_TEST(the_last_buffer_comes_at_the_end)
 {
     cupti_rig_put_issue(1, cupti_rig_id(rig.compute, LK_SPAN_KERNEL, rig.gelu, 1, -1));
     cupti_rig_put_kernel(1, 13, 1, 2, CUPTI_RIG_GELU);
-    fake_cupti.left_at_end = true;
     cupti_rig_close();
     ck_assert_uint_eq(rig.counts.records, 1);
     ck_assert_int_eq(fake_cupti.flushes, 3);
+}
+END_TEST
+
+static enum lk_status open_again(struct lk_cupti **out)
+{
+    if (!rig.next)
+        must(lk_recorder_create(&rig.next));
+    return lk_cupti_open(
+        &(struct lk_cupti_config){.recorder = rig.next, .calls = &fake_cupti_calls}, out);
+}
+
+/* A run that is killed keeps what was fetched before: nothing is closed here, and no buffer is
+ * full. */
+START_TEST(records_come_while_it_runs)
+{
+    struct lk_deadline deadline = lk_deadline_in(WAIT_PLENTY_NS);
+    int before;
+
+    cupti_rig_tear_down();
+    rig.fetch_ns = LK_NS_PER_MS;
+    cupti_rig_set_up();
+    cupti_rig_put_issue(1, cupti_rig_id(rig.compute, LK_SPAN_KERNEL, rig.gelu, 1, -1));
+    cupti_rig_put_kernel(1, 13, 1, 2, CUPTI_RIG_GELU);
+    before = fake_cupti.flushes;
+    while (fake_cupti.flushes < before + 2 && lk_deadline_left_ns(deadline) > 0)
+        continue;
+    ck_assert_uint_eq(kept_track("compute stream, GPU records")->n, 1);
+}
+END_TEST
+
+/* CUPTI hands over buffers with a lock of its own held; asking it something with one of ours held
+ * would wait for ever. */
+START_TEST(cupti_is_asked_without_a_lock)
+{
+    cupti_rig_put_issue(1, cupti_rig_id(rig.compute, LK_SPAN_KERNEL, rig.gelu, 1, -1));
+    fake_cupti_deliver(0);
+    fake_cupti.checks_order = true;
+    cupti_rig_close();
+    ck_assert(!fake_cupti.inverted);
+}
+END_TEST
+
+START_TEST(another_profiler_is_noticed)
+{
+    struct lk_cupti *g = NULL;
+
+    cupti_rig_close();
+    fake_cupti.other_profiler = true;
+    ck_assert_int_eq(open_again(&g), LK_EUNSUPPORTED);
+    ck_assert_ptr_nonnull(strstr(lk_error_text(), "another profiler"));
+    ck_assert_int_eq(fake_cupti.kinds_enabled, 0);
 }
 END_TEST
 
@@ -160,14 +217,6 @@ START_TEST(a_buffer_after_the_end)
 }
 END_TEST
 
-static enum lk_status open_again(struct lk_cupti **out)
-{
-    if (!rig.next)
-        must(lk_recorder_create(&rig.next));
-    return lk_cupti_open(
-        &(struct lk_cupti_config){.recorder = rig.next, .calls = &fake_cupti_calls}, out);
-}
-
 START_TEST(one_session_a_process)
 {
     struct lk_cupti *second = NULL;
@@ -194,9 +243,9 @@ static const struct {
     {"ActivityEnable", 0, CUPTI_ERROR_INSUFFICIENT_PRIVILEGES,
      "CUPTI_ERROR_INSUFFICIENT_PRIVILEGES"},
     {"ActivityEnable", 1, CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED, "Nsight"},
-    {"ActivityEnable", 5, CUPTI_ERROR_NOT_INITIALIZED, "recording copies"},
-    {"ActivityEnable", 5, CUPTI_ERROR_NOT_INITIALIZED, "older than this library"},
-    {"ActivityEnable", 8, CUPTI_ERROR_NOT_COMPATIBLE, "recording kernels"},
+    {"Subscribe", 0, CUPTI_ERROR_NOT_INITIALIZED, "older than this library"},
+    {"ActivityEnable", 2, CUPTI_ERROR_NOT_INITIALIZED, "recording copies"},
+    {"ActivityEnable", 5, CUPTI_ERROR_NOT_COMPATIBLE, "recording kernels"},
 };
 
 START_TEST(each_call_failing)
@@ -272,12 +321,52 @@ START_TEST(an_older_library)
 
     cupti_rig_close();
     must(lk_recorder_create(&rig.next));
-    older.ActivityFlushPeriod = NULL;
-    older.ActivityEnableAllSyncRecords = NULL;
     older.ActivityEnableRuntimeApi = NULL;
     older.ActivityEnableDriverApi = NULL;
     must(lk_cupti_open(&(struct lk_cupti_config){.recorder = rig.next, .calls = &older}, &g));
+    ck_assert(fake_cupti.enabled[CUPTI_ACTIVITY_KIND_RUNTIME]);
+    ck_assert(fake_cupti.enabled[CUPTI_ACTIVITY_KIND_DRIVER]);
     must(lk_cupti_close(g, lk_deadline_in(WAIT_PLENTY_NS), NULL));
+}
+END_TEST
+
+/* Libraries for a driver of CUDA 12: the newer one says that the driver is too old for it. */
+static void make_libraries(const char *dir)
+{
+    struct shell_result r = shell_run(
+        "cd '%s' && { printf '#include <stdint.h>\\n'; for f in "
+#define NAME(call) #call " "
+        LK_CUPTI_CALL_LIST(NAME)
+#undef NAME
+            "; do case $f in GetVersion) printf 'int cuptiGetVersion(uint32_t *v) { *v = VERSION; "
+            "return 0; }\\n' ;; GetTimestamp) printf 'int cuptiGetTimestamp(uint64_t *t) { *t = 1; "
+            "return 0; }\\n' ;; Subscribe) printf 'int cuptiSubscribe(void) { return SUBSCRIBE; "
+            "}\\n' "
+            ";; GetResultString) printf 'int cuptiGetResultString(int e, const char **t) { *t = "
+            "\"too old\"; return 0 * e; }\\n' ;; *) printf \"int cupti$f(void) { return 0; }\\n\" "
+            ";; "
+            "esac; done; } > cupti.c && cc -shared -fPIC -DVERSION=130000 -DSUBSCRIBE=%d -o "
+            "libcupti.so.13 cupti.c && cc -shared -fPIC -DVERSION=24 -DSUBSCRIBE=0 -o "
+            "libcupti.so.12 "
+            "cupti.c 2>&1",
+        dir, (int)CUPTI_ERROR_NOT_INITIALIZED);
+
+    ck_assert_msg(r.code == 0, "%s", r.text);
+}
+
+START_TEST(the_library_that_fits_the_driver)
+{
+    char *dir = scratch_create();
+    struct lk_cupti *g = NULL;
+
+    cupti_rig_close();
+    must(lk_recorder_create(&rig.next));
+    make_libraries(dir);
+    ck_assert_int_eq(setenv("LOCKSTEP_LIBRARY_PATH", dir, 1), 0);
+    must(lk_cupti_open(&(struct lk_cupti_config){.recorder = rig.next}, &g));
+    ck_assert_msg(strstr(lk_cupti_text(g), "CUPTI API 24") != NULL, "%s", lk_cupti_text(g));
+    must(lk_cupti_close(g, lk_deadline_in(WAIT_PLENTY_NS), NULL));
+    scratch_remove(dir);
 }
 END_TEST
 
@@ -305,7 +394,7 @@ SUITE(cupti_cuda, tc)
 {
     tcase_add_checked_fixture(tc, cupti_rig_set_up, cupti_rig_tear_down);
     tcase_add_test(tc, nesting_is_pushed_and_popped);
-    tcase_add_test(tc, polling_is_not_recorded);
+    tcase_add_test(tc, only_needed_calls_are_recorded);
     tcase_add_test(tc, times_become_ours);
     tcase_add_test(tc, a_clock_that_cannot_be_read);
     tcase_add_test(tc, buffers_are_of_all_threads);
@@ -318,7 +407,11 @@ SUITE(cupti_cuda, tc)
     tcase_add_loop_test(tc, calls_that_may_fail, 0, 3);
     tcase_add_test(tc, a_flush_that_fails);
     tcase_add_loop_test(tc, versions_that_are_not_known, 0, (int)LK_COUNT(versions));
+    tcase_add_test(tc, records_come_while_it_runs);
+    tcase_add_test(tc, cupti_is_asked_without_a_lock);
+    tcase_add_test(tc, another_profiler_is_noticed);
     tcase_add_test(tc, an_older_library);
+    tcase_add_test(tc, the_library_that_fits_the_driver);
     tcase_add_test(tc, the_library_itself);
 }
 

@@ -24,8 +24,11 @@ struct lk_track *cupti_rig_track(const char *name, enum lk_track_kind kind, int 
 
 void cupti_rig_set_up_with(size_t buffer_bytes, size_t buffers)
 {
-    const struct lk_cupti_config config = {
-        .calls = &fake_cupti_calls, .buffer_bytes = buffer_bytes, .buffers = buffers};
+    const struct lk_cupti_config config = {.calls = &fake_cupti_calls,
+                                           .buffer_bytes = buffer_bytes,
+                                           .buffers = buffers,
+                                           .fetch_ns =
+                                               rig.fetch_ns ? rig.fetch_ns : 3600 * LK_NS_PER_S};
     struct lk_cupti_config c = config;
 
     fake_cupti_reset();
@@ -60,6 +63,8 @@ void cupti_rig_tear_down(void)
     if (rig.cupti)
         cupti_rig_close();
     ck_assert_int_eq(fake_cupti.kinds_enabled, 0);
+    ck_assert_int_eq(fake_cupti.calls_enabled, 0);
+    ck_assert_int_eq(fake_cupti.subscribers, 0);
     lk_recorder_destroy(rig.recorder);
     lk_recorder_destroy(rig.next);
     kept_reset();

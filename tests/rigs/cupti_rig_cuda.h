@@ -19,6 +19,7 @@ struct cupti_rig {
     uint16_t gelu, matmul;
     uint64_t t0; /* origin on CUPTI's clock: tests give times of records relative to it */
     struct lk_cupti_counts counts;
+    uint64_t fetch_ns; /* of lk_cupti_config; 0: an hour, so that tests say when records come */
 };
 extern struct cupti_rig rig;
 
