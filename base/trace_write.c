@@ -10,6 +10,7 @@
 #include "base/coll.h"
 #include "base/file.h"
 #include "base/trace_format.h"
+#include "base/trace_work.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -38,7 +39,7 @@ struct rank_out {
     uint64_t base_epoch_ns, base_local_ns;
     struct step_range *steps; /* by step */
     size_t n_steps;
-    bool *has_kernels; /* for each track: its stream has KERNEL spans */
+    struct lk_trace_work work;
     uint32_t launch_track;
 };
 
@@ -99,25 +100,12 @@ static int by_step(const void *a, const void *b)
                               : (x->start_ns > y->start_ns) - (x->start_ns < y->start_ns);
 }
 
-/* Set has_kernels for all tracks of a stream: its ranges, and its GPU's records. */
-static void share_kernels(struct rank_out *r)
-{
-    const struct lk_trace *t = r->t;
-
-    for (size_t i = 0; i < t->n_tracks; i++)
-        for (size_t k = 0; k < t->n_tracks; k++)
-            if (r->has_kernels[k] && t->tracks[i].kind == t->tracks[k].kind &&
-                t->tracks[i].stream == t->tracks[k].stream)
-                r->has_kernels[i] = true;
-}
-
-/* Check the spans and find the steps, the tracks with kernels and the track of launches. */
+/* Check the spans and find the steps, the device's work and the track of launches. */
 static enum lk_status rank_init(const struct trace_out *f, struct rank_out *r)
 {
     const struct lk_trace *t = r->t;
     size_t capacity = 0;
 
-    LK_PASS(lk_alloc(&r->has_kernels, t->n_tracks, sizeof *r->has_kernels));
     for (size_t i = t->n_tracks; i-- > 0;)
         if (t->tracks[i].kind == LK_TRACK_HOST)
             r->launch_track = (uint32_t)i;
@@ -125,8 +113,6 @@ static enum lk_status rank_init(const struct trace_out *f, struct rank_out *r)
         const struct lk_trace_span *s = &t->spans[i];
 
         LK_PASS(check_span(t, s));
-        if (s->span.kind == LK_SPAN_KERNEL)
-            r->has_kernels[s->track] = true;
         if (s->span.kind != LK_SPAN_STEP)
             continue;
         LK_PASS(lk_array_grow(&r->steps, &capacity, r->n_steps + 1, sizeof *r->steps));
@@ -135,10 +121,9 @@ static enum lk_status rank_init(const struct trace_out *f, struct rank_out *r)
                                                      .end_ns = file_ns(f, r, s->span.end_ns),
                                                      .track = s->track};
     }
-    share_kernels(r);
     if (r->n_steps)
         qsort(r->steps, r->n_steps, sizeof *r->steps, by_step);
-    return LK_OK;
+    return lk_trace_work_init(&r->work, t);
 }
 
 /* ---- Events ---- */
@@ -360,24 +345,6 @@ static void write_counter(const struct trace_out *f, const struct rank_out *r,
     lk_json_out_close(o);
 }
 
-/*
- * Return the category of device work, or NULL for ranges that only annotate. On a compute stream
- * without kernels forward, backward and optimizer are the work; with kernels they contain it, and
- * HTA would count it twice, as it would a collective and its kernels.
- */
-static const char *device_category(const struct rank_out *r, const struct lk_trace_span *s)
-{
-    enum lk_span_kind kind = (enum lk_span_kind)s->span.kind;
-
-    if (kind == LK_SPAN_KERNEL || kind == LK_SPAN_COPY || kind == LK_SPAN_MEMSET ||
-        (kind == LK_SPAN_COLLECTIVE && !r->has_kernels[s->track]))
-        return lk_span_kind_category(kind);
-    if ((kind == LK_SPAN_FORWARD || kind == LK_SPAN_BACKWARD || kind == LK_SPAN_OPTIMIZER) &&
-        r->t->tracks[s->track].kind == LK_TRACK_COMPUTE && !r->has_kernels[s->track])
-        return lk_span_kind_category(LK_SPAN_KERNEL);
-    return NULL;
-}
-
 /* Return the category of an annotation. Kineto too shows a collective as range and kernel. */
 static const char *annotation_category(enum lk_span_kind kind)
 {
@@ -406,7 +373,8 @@ static const char *shown_name(const struct rank_out *r, const struct lk_span *s,
 static void write_range(struct trace_out *f, const struct rank_out *r,
                         const struct lk_trace_span *s)
 {
-    const char *device = device_category(r, s);
+    const char *device = lk_trace_work_category(&r->work, s);
+    const struct lk_span *collective = lk_trace_work_collective(&r->work, s);
     struct lk_json_out *o = f->o;
     char name[160];
 
@@ -426,8 +394,8 @@ static void write_range(struct trace_out *f, const struct rank_out *r,
     }
     if (s->span.kind == LK_SPAN_COPY || s->span.kind == LK_SPAN_MEMSET)
         lk_json_out_uint(o, "bytes", s->span.bytes);
-    if (s->span.kind == LK_SPAN_COLLECTIVE)
-        write_collective(r, o, &s->span);
+    if (collective)
+        write_collective(r, o, collective);
     write_own(f, r, &s->span);
     lk_json_out_close(o);
     lk_json_out_close(o);
@@ -576,7 +544,7 @@ out:
     lk_writer_abandon(w);
     for (size_t i = 0; i < f.n_ranks; i++) {
         free(f.ranks[i].steps);
-        free(f.ranks[i].has_kernels);
+        lk_trace_work_fini(&f.ranks[i].work);
     }
     free(f.ranks);
     return st;

@@ -12,6 +12,7 @@
 #include "profiler/run_set.h"
 #include "tests/rigs/program.h"
 #include "tests/rigs/scratch.h"
+#include "tests/rigs/shell.h"
 #include "tests/rigs/suite.h"
 
 #include <math.h>
@@ -103,6 +104,24 @@ START_TEST(files_of_a_run)
     lk_job_fini(&job);
     free(path);
     program_fini(&p);
+}
+END_TEST
+
+/* Traces as other tools need them, also where the comm stream has kernels of its own: the norms of
+ * --noise-every. */
+static const char *const checked[] = {"-n2 -b2 --noise-every=2", "-n2 -b2 --device=timed",
+                                      "-n1 -b2"};
+
+START_TEST(traces_are_whole_for_others)
+{
+    struct program p;
+    struct shell_result r;
+
+    program_run(&p, scratch_dir, 0, "run %s --steps=4 --out=%s/run " TINY, checked[_i],
+                scratch_dir);
+    program_fini(&p);
+    r = shell_run("python3 tests/check_trace.py '%s'/run/*/*.trace.json.gz 2>&1", scratch_dir);
+    ck_assert_msg(r.code == 0, "%s", r.text);
 }
 END_TEST
 
@@ -536,6 +555,7 @@ SUITE(run, c)
 {
     tcase_add_checked_fixture(c, scratch_set_up, scratch_tear_down);
     tcase_add_loop_test(c, files_of_a_run, 0, LK_COUNT(shapes));
+    tcase_add_loop_test(c, traces_are_whole_for_others, 0, LK_COUNT(checked));
     tcase_add_test(c, csv_on_stdout_only_results);
     tcase_add_test(c, untraced);
     tcase_add_test(c, runs_repeat);

@@ -19,6 +19,7 @@
 #include "tests/fakes/fake_nccl.h"
 #include "tests/rigs/must.h"
 #include "tests/rigs/scratch.h"
+#include "tests/rigs/shell.h"
 #include "tests/rigs/small_train.h"
 #include "tests/rigs/waits.h"
 
@@ -207,6 +208,7 @@ static void train(int accumulation, int prefetch, struct lk_trace *out)
 {
     struct lk_train_result result = {0};
     char *path = scratch_path(rig.directory, "rank0.trace.json.gz");
+    struct shell_result said;
 
     configure(accumulation, prefetch);
     open_file();
@@ -219,6 +221,8 @@ static void train(int accumulation, int prefetch, struct lk_trace *out)
     must(lk_span_file_close(rig.spans));
     must(lk_convert_run(rig.directory, NULL));
     must(lk_trace_read(path, out));
+    said = shell_run("python3 tests/check_trace.py '%s' 2>&1", path);
+    ck_assert_msg(said.code == 0, "%s", said.text);
     free(path);
 }
 
