@@ -42,14 +42,16 @@ enum lk_span_kind { LK_SPAN_LIST(LK_WORD_VALUE) LK_SPAN_KIND_COUNT };
 struct lk_span {
     uint64_t start_ns; /* lk_now_ns; for a collective: this rank's arrival */
     uint64_t end_ns;
-    uint64_t ready_ns; /* for a collective: when the bucket was full; else 0 */
+    uint64_t ready_ns; /* for a collective: when the bucket was full; for work of a GPU: when it was
+                          launched; else 0 */
     union {
         uint64_t bytes; /* payload of a collective, copy or memset; else 0 */
         double value;   /* of a counter */
     };
     uint32_t step; /* optimizer step, from 0 */
     int32_t index; /* see LK_SPAN_LIST; -1: none */
-    uint32_t seq;  /* for a collective: its number on the communicator, from 0; else 0 */
+    uint32_t seq;  /* for a collective: its number on the communicator, from 0; for work of a GPU:
+                      nanoseconds of the call that launched it; else 0 */
     uint16_t kind; /* enum lk_span_kind */
     uint16_t name; /* from lk_recorder_name; 0: the kind's own name */
 };

@@ -20,8 +20,9 @@
     X(LK_TRACE_INDEX, "lk_index", "see LK_SPAN_LIST; absent: -1")                                  \
     X(LK_TRACE_NAME, "lk_name", "id of the name; absent: 0")                                       \
     X(LK_TRACE_BYTES, "lk_bytes", "payload; absent: 0")                                            \
-    X(LK_TRACE_READY, "lk_ready_us", "bucket full, like ts; absent: 0")                            \
+    X(LK_TRACE_READY, "lk_ready_us", "bucket full, or launched, like ts; absent: 0")               \
     X(LK_TRACE_SEQ, "Seq", "number on the communicator; absent: 0")                                \
+    X(LK_TRACE_CALL, "lk_call_ns", "duration of the call that launched it; absent: 0")             \
     X(LK_TRACE_BACKEND, "lk_backend", "what carried a collective")                                 \
     X(LK_TRACE_SYNTHETIC, "lk_synthetic", "true: not measured")
 

@@ -104,6 +104,8 @@ static enum lk_status read_own(struct lk_json *own, struct lk_span *s)
     s->name = (uint16_t)n;
     LK_PASS(optional_uint(own, LK_TRACE_SEQ, UINT32_MAX, &n));
     s->seq = (uint32_t)n;
+    LK_PASS(optional_uint(own, LK_TRACE_CALL, UINT32_MAX, &n));
+    s->seq += (uint32_t)n;
     LK_PASS(optional_uint(own, LK_TRACE_BYTES, UINT64_MAX, &s->bytes));
     v = lk_json_optional(own, lk_trace_keys[LK_TRACE_READY]);
     if (v)

@@ -10,6 +10,7 @@
 #include "base/coll.h"
 #include "base/file.h"
 #include "base/trace_format.h"
+#include "base/trace_out.h"
 #include "base/trace_work.h"
 
 #include <inttypes.h>
@@ -25,34 +26,8 @@
  */
 #define BASE_STEP_NS (90ULL * 24 * 3600 * LK_NS_PER_S)
 
-/* A step's range on the host, in file time. */
-struct step_range {
-    uint32_t step;
-    int64_t start_ns, end_ns;
-    uint32_t track;
-};
-
-/* One rank while it is written. */
-struct rank_out {
-    const struct lk_trace *t;
-    bool on_reference; /* apply the clock fit: times become rank 0's */
-    uint64_t base_epoch_ns, base_local_ns;
-    struct step_range *steps; /* by step */
-    size_t n_steps;
-    struct lk_trace_work work;
-    uint32_t launch_track;
-};
-
-struct trace_out {
-    struct lk_json_out *o;
-    uint64_t base_ns;
-    uint64_t correlation;
-    struct rank_out *ranks;
-    size_t n_ranks;
-};
-
 /* Convert a rank's local time to file time: ns since base_ns; may be negative. */
-static int64_t file_ns(const struct trace_out *f, const struct rank_out *r, uint64_t local_ns)
+int64_t lk_trace_file_ns(const struct trace_out *f, const struct rank_out *r, uint64_t local_ns)
 {
     uint64_t ns = r->on_reference ? lk_clock_apply(&r->t->clock, local_ns) : local_ns;
 
@@ -60,7 +35,7 @@ static int64_t file_ns(const struct trace_out *f, const struct rank_out *r, uint
 }
 
 /* Write ns as microseconds with three decimals. */
-static void put_us(struct lk_json_out *o, const char *key, int64_t ns)
+void lk_trace_put_us(struct lk_json_out *o, const char *key, int64_t ns)
 {
     unsigned long long size = ns < 0 ? 0 - (unsigned long long)ns : (unsigned long long)ns;
 
@@ -116,26 +91,28 @@ static enum lk_status rank_init(const struct trace_out *f, struct rank_out *r)
         if (s->span.kind != LK_SPAN_STEP)
             continue;
         LK_PASS(lk_array_grow(&r->steps, &capacity, r->n_steps + 1, sizeof *r->steps));
-        r->steps[r->n_steps++] = (struct step_range){.step = s->span.step,
-                                                     .start_ns = file_ns(f, r, s->span.start_ns),
-                                                     .end_ns = file_ns(f, r, s->span.end_ns),
-                                                     .track = s->track};
+        r->steps[r->n_steps++] =
+            (struct step_range){.step = s->span.step,
+                                .start_ns = lk_trace_file_ns(f, r, s->span.start_ns),
+                                .end_ns = lk_trace_file_ns(f, r, s->span.end_ns),
+                                .track = s->track};
     }
     if (r->n_steps)
         qsort(r->steps, r->n_steps, sizeof *r->steps, by_step);
-    return lk_trace_work_init(&r->work, t);
+    LK_PASS(lk_alloc(&r->work, 1, sizeof *r->work));
+    return lk_trace_work_init(r->work, t);
 }
 
 /* ---- Events ---- */
 
-static void write_metadata(struct lk_json_out *o, const char *name, int pid, size_t tid,
-                           const char *arg, const char *text, int64_t number)
+void lk_trace_write_metadata(struct lk_json_out *o, const char *name, int pid, size_t tid,
+                             const char *arg, const char *text, int64_t number)
 {
     lk_json_out_compact(o);
     lk_json_out_object(o, NULL);
     lk_json_out_text(o, "ph", "M");
     lk_json_out_text(o, "name", name);
-    put_us(o, "ts", 0);
+    lk_trace_put_us(o, "ts", 0);
     lk_json_out_int(o, "pid", pid);
     lk_json_out_uint(o, "tid", tid);
     lk_json_out_object(o, "args");
@@ -165,20 +142,23 @@ static enum lk_status write_names(struct lk_json_out *o, const struct lk_trace *
 
     LK_TRY(lk_asprintf(&name, "rank %d%s%s%s", rank, t->info.host && *t->info.host ? " on " : "",
                        t->info.host ? t->info.host : "", t->truncated ? " (truncated)" : ""));
-    write_metadata(o, "process_name", rank, 0, "name", name, 0);
-    write_metadata(o, "process_labels", rank, 0, "labels", t->info.device ? t->info.device : "", 0);
-    write_metadata(o, "process_sort_index", rank, 0, "sort_index", NULL, rank);
+    lk_trace_write_metadata(o, "process_name", rank, 0, "name", name, 0);
+    lk_trace_write_metadata(o, "process_labels", rank, 0, "labels",
+                            t->info.device ? t->info.device : "", 0);
+    lk_trace_write_metadata(o, "process_sort_index", rank, 0, "sort_index", NULL, rank);
     for (size_t i = 0; i < t->n_tracks; i++) {
-        write_metadata(o, "thread_name", rank, i + 1, "name", t->tracks[i].name, 0);
-        write_metadata(o, "thread_sort_index", rank, i + 1, "sort_index", NULL, sort_index(t, i));
+        lk_trace_write_metadata(o, "thread_name", rank, i + 1, "name", t->tracks[i].name, 0);
+        lk_trace_write_metadata(o, "thread_sort_index", rank, i + 1, "sort_index", NULL,
+                                sort_index(t, i));
     }
+    LK_TRY(lk_trace_write_launch_rows(o, t));
 out:
     free(name);
     return st;
 }
 
-static void begin_event(struct lk_json_out *o, const char *ph, const char *cat, const char *name,
-                        const struct rank_out *r, uint32_t track, int64_t ts_ns)
+void lk_trace_begin_event(struct lk_json_out *o, const char *ph, const char *cat, const char *name,
+                          const struct rank_out *r, uint32_t track, int64_t ts_ns)
 {
     lk_json_out_compact(o);
     lk_json_out_object(o, NULL);
@@ -187,54 +167,7 @@ static void begin_event(struct lk_json_out *o, const char *ph, const char *cat, 
     lk_json_out_text(o, "name", name);
     lk_json_out_int(o, "pid", r->t->info.rank);
     lk_json_out_int(o, "tid", (int64_t)track + 1);
-    put_us(o, "ts", ts_ns);
-}
-
-static const struct step_range *find_step(const struct rank_out *r, uint32_t step)
-{
-    size_t lo = 0;
-    size_t hi = r->n_steps;
-
-    while (lo < hi) {
-        size_t mid = lo + (hi - lo) / 2;
-
-        if (r->steps[mid].step < step)
-            lo = mid + 1;
-        else
-            hi = mid;
-    }
-    return lo < r->n_steps && r->steps[lo].step == step ? &r->steps[lo] : NULL;
-}
-
-/* Round down to whole microseconds, because HTA rounds starts up and ends down to them. */
-static int64_t floor_us(int64_t ns)
-{
-    int64_t rest = ns % (int64_t)LK_NS_PER_US;
-
-    return ns - (rest < 0 ? rest + (int64_t)LK_NS_PER_US : rest);
-}
-
-static void write_launch(const struct trace_out *f, const struct rank_out *r,
-                         const struct lk_span *s)
-{
-    const struct step_range *step = find_step(r, s->step);
-    int64_t ts = floor_us(file_ns(f, r, s->start_ns));
-    struct lk_json_out *o = f->o;
-
-    if (step) {
-        int64_t last = floor_us(step->end_ns) - (int64_t)LK_NS_PER_US;
-        int64_t first = -floor_us(-step->start_ns);
-
-        ts = ts > last ? last : ts;
-        ts = ts < first ? first : ts;
-    }
-    begin_event(o, "X", "cuda_runtime", "launch", r, step ? step->track : r->launch_track, ts);
-    put_us(o, "dur", 0);
-    lk_json_out_object(o, "args");
-    lk_json_out_uint(o, "correlation", f->correlation);
-    lk_json_out_bool(o, lk_trace_keys[LK_TRACE_SYNTHETIC], true);
-    lk_json_out_close(o);
-    lk_json_out_close(o);
+    lk_trace_put_us(o, "ts", ts_ns);
 }
 
 /* Return Kineto's name of an element type. */
@@ -302,9 +235,10 @@ static void write_own(const struct trace_out *f, const struct rank_out *r, const
     if (s->kind != LK_SPAN_COUNTER && s->bytes)
         lk_json_out_uint(o, lk_trace_keys[LK_TRACE_BYTES], s->bytes);
     if (s->ready_ns)
-        put_us(o, lk_trace_keys[LK_TRACE_READY], file_ns(f, r, s->ready_ns));
+        lk_trace_put_us(o, lk_trace_keys[LK_TRACE_READY], lk_trace_file_ns(f, r, s->ready_ns));
     if (s->seq)
-        lk_json_out_uint(o, lk_trace_keys[LK_TRACE_SEQ], s->seq);
+        lk_json_out_uint(
+            o, lk_trace_keys[s->kind == LK_SPAN_COLLECTIVE ? LK_TRACE_SEQ : LK_TRACE_CALL], s->seq);
 }
 
 /* Write an instant: ready, start and end are the same time. */
@@ -318,8 +252,8 @@ static void write_gradient(const struct trace_out *f, const struct rank_out *r,
     if (!s->span.name && s->span.index >= 0 && (size_t)s->span.index < i->n_tensors &&
         i->tensors[s->span.index].name)
         name = i->tensors[s->span.index].name;
-    begin_event(o, "i", lk_span_kind_category(LK_SPAN_GRADIENT), name, r, s->track,
-                file_ns(f, r, s->span.start_ns));
+    lk_trace_begin_event(o, "i", lk_span_kind_category(LK_SPAN_GRADIENT), name, r, s->track,
+                         lk_trace_file_ns(f, r, s->span.start_ns));
     lk_json_out_text(o, "s", "t");
     lk_json_out_object(o, "args");
     write_own(f, r, &s->span);
@@ -333,8 +267,9 @@ static void write_counter(const struct trace_out *f, const struct rank_out *r,
     struct lk_json_out *o = f->o;
     double v = s->span.value;
 
-    begin_event(o, "C", lk_span_kind_category(LK_SPAN_COUNTER), lk_trace_span_name(r->t, &s->span),
-                r, s->track, file_ns(f, r, s->span.start_ns));
+    lk_trace_begin_event(o, "C", lk_span_kind_category(LK_SPAN_COUNTER),
+                         lk_trace_span_name(r->t, &s->span), r, s->track,
+                         lk_trace_file_ns(f, r, s->span.start_ns));
     write_own(f, r, &s->span);
     lk_json_out_object(o, "args");
     if (isfinite(v))
@@ -373,19 +308,22 @@ static const char *shown_name(const struct rank_out *r, const struct lk_span *s,
 static void write_range(struct trace_out *f, const struct rank_out *r,
                         const struct lk_trace_span *s)
 {
-    const char *device = lk_trace_work_category(&r->work, s);
-    const struct lk_span *collective = lk_trace_work_collective(&r->work, s);
+    const char *device = lk_trace_work_category(r->work, s);
+    const struct lk_span *collective = lk_trace_work_collective(r->work, s);
     struct lk_json_out *o = f->o;
     char name[160];
 
     if (device) {
         f->correlation++;
-        write_launch(f, r, &s->span);
+        lk_trace_write_launch(f, r, s);
     }
-    begin_event(o, "X", device ? device : annotation_category((enum lk_span_kind)s->span.kind),
-                shown_name(r, &s->span, name, sizeof name), r, s->track,
-                file_ns(f, r, s->span.start_ns));
-    put_us(o, "dur", file_ns(f, r, s->span.end_ns) - file_ns(f, r, s->span.start_ns));
+    lk_trace_begin_event(o, "X",
+                         device ? device : annotation_category((enum lk_span_kind)s->span.kind),
+                         shown_name(r, &s->span, name, sizeof name), r, s->track,
+                         lk_trace_file_ns(f, r, s->span.start_ns));
+    lk_trace_put_us(o, "dur",
+                    lk_trace_file_ns(f, r, s->span.end_ns) -
+                        lk_trace_file_ns(f, r, s->span.start_ns));
     lk_json_out_object(o, "args");
     if (device) {
         lk_json_out_int(o, "device", r->t->info.local_rank);
@@ -544,7 +482,9 @@ out:
     lk_writer_abandon(w);
     for (size_t i = 0; i < f.n_ranks; i++) {
         free(f.ranks[i].steps);
-        lk_trace_work_fini(&f.ranks[i].work);
+        if (f.ranks[i].work)
+            lk_trace_work_fini(f.ranks[i].work);
+        free(f.ranks[i].work);
     }
     free(f.ranks);
     return st;

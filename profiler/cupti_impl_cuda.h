@@ -152,8 +152,9 @@ struct lk_cupti_track *lk_cupti_records_track(struct lk_cupti_records *r,
 bool lk_cupti_match_calls_track(struct lk_cupti_records *r);
 /* Remember that a call was made with an id of ours pushed. */
 void lk_cupti_match_issue(struct lk_cupti_records *r, uint32_t correlation, uint64_t id);
-/* Remember an API call and its time; one for which no id was pushed may be NCCL's. */
-void lk_cupti_match_call(struct lk_cupti_records *r, uint32_t correlation, uint64_t at_ns);
+/* Remember an API call and its times; one for which no id was pushed may be NCCL's. */
+void lk_cupti_match_call(struct lk_cupti_records *r, uint32_t correlation, uint64_t start_ns,
+                         uint64_t end_ns);
 /* Emit work, or keep it until its step and track are known. */
 void lk_cupti_match_work(struct lk_cupti_records *r, struct lk_cupti_work *w);
 /* Try all pending work again; the `oldest` first ones wait no longer. */

@@ -53,22 +53,40 @@ static void unlink_oldest(struct lk_cupti_issues *t, uint32_t place)
     *from = t->ring[place].next;
 }
 
-void lk_cupti_issues_put(struct lk_cupti_issues *t, uint32_t correlation, enum lk_cupti_call call,
-                         uint64_t id)
+/* Return the call's entry, a new one if need be. */
+static struct lk_cupti_issue_entry *entry(struct lk_cupti_issues *t, uint32_t correlation)
 {
     struct lk_cupti_issue_entry *e = find(t, correlation);
     uint32_t place = (uint32_t)(t->n % LK_CUPTI_ISSUES), *chain;
 
-    if (!e) {
-        if (t->n >= LK_CUPTI_ISSUES)
-            unlink_oldest(t, place);
-        chain = chain_of(t, correlation);
-        e = &t->ring[place];
-        e->correlation = correlation;
-        e->next = *chain;
-        *chain = place + 1;
-        t->n++;
-    }
+    if (e)
+        return e;
+    if (t->n >= LK_CUPTI_ISSUES)
+        unlink_oldest(t, place);
+    chain = chain_of(t, correlation);
+    t->ring[place] = (struct lk_cupti_issue_entry){.correlation = correlation, .next = *chain};
+    *chain = place + 1;
+    t->n++;
+    return &t->ring[place];
+}
+
+void lk_cupti_issues_put(struct lk_cupti_issues *t, uint32_t correlation, enum lk_cupti_call call,
+                         uint64_t id)
+{
+    struct lk_cupti_issue_entry *e = entry(t, correlation);
+
     e->call = call;
     e->id = id;
+}
+
+void lk_cupti_issues_time(struct lk_cupti_issues *t, uint32_t correlation, uint64_t start_ns,
+                          uint64_t end_ns)
+{
+    struct lk_cupti_issue_entry *e = entry(t, correlation);
+    uint64_t took = end_ns > start_ns ? end_ns - start_ns : 0;
+
+    if (e->called_ns && e->called_ns <= start_ns)
+        return;
+    e->called_ns = start_ns;
+    e->call_ns = took < UINT32_MAX ? (uint32_t)took : UINT32_MAX;
 }

@@ -26,7 +26,9 @@ struct lk_cupti_issues {
         uint32_t correlation;
         enum lk_cupti_call call;
         uint64_t id;
-        uint32_t next; /* in its chain: place + 1; 0: the last */
+        uint64_t called_ns; /* when it began, on CUPTI's clock; 0: not known */
+        uint32_t call_ns;   /* how long it took */
+        uint32_t next;      /* in its chain: place + 1; 0: the last */
     } * ring;
     uint32_t *chains; /* heads: place + 1 */
     size_t n;         /* inserted so far */
@@ -37,8 +39,11 @@ void lk_cupti_issues_fini(struct lk_cupti_issues *t); /* safe on a zeroed one */
 /* Return what is known of a call, or NULL. */
 const struct lk_cupti_issue_entry *lk_cupti_issues_find(const struct lk_cupti_issues *t,
                                                         uint32_t correlation);
-/* Remember a call; one that is known already is replaced. */
+/* Remember a call's issuer; one that is known already is replaced. */
 void lk_cupti_issues_put(struct lk_cupti_issues *t, uint32_t correlation, enum lk_cupti_call call,
                          uint64_t id);
+/* Remember a call's time. Of a runtime call and the driver's within it the outer one stays. */
+void lk_cupti_issues_time(struct lk_cupti_issues *t, uint32_t correlation, uint64_t start_ns,
+                          uint64_t end_ns);
 
 #endif

@@ -219,6 +219,19 @@ static bool is_of_collective(struct lk_cupti_records *r, const struct lk_cupti_w
     return lk_cupti_names_is_nccl(&r->names, w->kernel) || (t && t->kind == LK_TRACK_COMM);
 }
 
+/* Note the call that launched the work. By the error of the clocks it may seem to begin later. */
+static void add_call(const struct lk_cupti_records *r, struct lk_cupti_work *w)
+{
+    const struct lk_cupti_issue_entry *e = lk_cupti_issues_find(&r->issues, w->correlation);
+    uint64_t called;
+
+    if (!e || !e->called_ns)
+        return;
+    called = lk_cupti_clock_ours_ns(&r->clock, e->called_ns);
+    w->span.ready_ns = called < w->span.start_ns ? called : w->span.start_ns;
+    w->span.seq = e->call_ns;
+}
+
 /* Emit the work unless its step or track may still become known. */
 static bool settle(struct lk_cupti_records *r, struct lk_cupti_work *w, bool last)
 {
@@ -242,6 +255,7 @@ static bool settle(struct lk_cupti_records *r, struct lk_cupti_work *w, bool las
         op = issue.name;
     if (w->span.kind == LK_SPAN_KERNEL)
         w->span.name = lk_cupti_names_span(&r->names, w->kernel, op);
+    add_call(r, w);
     r->counts.unmatched += !issued;
     r->counts.by_time += !issued && t->kind == LK_TRACK_COMM && call == LK_CUPTI_CALL_UNKNOWN;
     emit(r, t, &w->span);
@@ -272,7 +286,8 @@ void lk_cupti_match_issue(struct lk_cupti_records *r, uint32_t correlation, uint
     lk_cupti_issues_put(&r->issues, correlation, LK_CUPTI_CALL_OURS, id);
 }
 
-void lk_cupti_match_call(struct lk_cupti_records *r, uint32_t correlation, uint64_t at_ns)
+void lk_cupti_match_call(struct lk_cupti_records *r, uint32_t correlation, uint64_t start_ns,
+                         uint64_t end_ns)
 {
     static const enum lk_cupti_call calls[] = {[LK_ISSUE_WITHIN] = LK_CUPTI_CALL_IN_WINDOW,
                                                [LK_ISSUE_BETWEEN] = LK_CUPTI_CALL_NOBODYS,
@@ -281,10 +296,11 @@ void lk_cupti_match_call(struct lk_cupti_records *r, uint32_t correlation, uint6
     uint64_t id = 0;
     enum lk_issue_found found;
 
-    if (!comm_track(r) || (known && known->call == LK_CUPTI_CALL_OURS))
-        return;
-    found = lk_issue_windows_find(&r->windows, at_ns, &id);
-    lk_cupti_issues_put(&r->issues, correlation, calls[found], id);
+    if (comm_track(r) && !(known && known->call == LK_CUPTI_CALL_OURS)) {
+        found = lk_issue_windows_find(&r->windows, start_ns, &id);
+        lk_cupti_issues_put(&r->issues, correlation, calls[found], id);
+    }
+    lk_cupti_issues_time(&r->issues, correlation, start_ns, end_ns);
 }
 
 #endif

@@ -275,7 +275,7 @@ static void take_call(struct lk_cupti_records *r, const void *record)
 
     memcpy(&c, record, sizeof c);
     if (c.start != 0)
-        lk_cupti_match_call(r, c.correlation, c.start);
+        lk_cupti_match_call(r, c.correlation, c.start, c.end);
 }
 
 /* Ignore a record that was not requested or has no use. */

@@ -292,7 +292,7 @@ static enum lk_status fill(const struct lk_train_config *c, const struct lk_mode
     LK_PASS(lk_strdup(&info->sample_unit, m->sample_unit));
     LK_PASS(lk_run_info_config(info, "model_shape", m->config_text));
     if (*m->attention)
-        LK_PASS(lk_run_info_config(info, "attention", m->attention));
+        LK_PASS(lk_run_info_config(info, "gpu_attention", m->attention));
     LK_PASS(lk_device_describe(m->device, info));
     return fill_tensors(m, info);
 }

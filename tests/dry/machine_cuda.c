@@ -84,18 +84,42 @@ static uint32_t stream_number(cudaStream_t stream)
     return (uint32_t)((uintptr_t)stream % 1000003);
 }
 
-/* Record the external id that the calling thread has pushed. */
+/* Record the external id that the calling thread has pushed, and its call. */
 static uint32_t issue(void)
 {
     CUpti_ActivityExternalCorrelation e = {.kind = CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION,
                                            .externalKind = CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0,
                                            .correlationId = ++correlation};
 
+    CUpti_ActivityAPI a = {
+        .kind = CUPTI_ACTIVITY_KIND_RUNTIME, .start = lk_now_ns(), .correlationId = correlation};
+
     if (fake_cupti_stack.depth > 0) {
         e.externalId = fake_cupti_stack.ids[fake_cupti_stack.depth - 1];
         (void)fake_cupti_put(&e, sizeof e);
     }
+    a.end = lk_now_ns();
+    (void)fake_cupti_put(&a, sizeof a);
     return correlation;
+}
+
+/* Set the times of work: after the stream's earlier work, for some microseconds. */
+static void take_turn(uint32_t stream, uint64_t *start, uint64_t *end)
+{
+    enum { STREAMS = 16 };
+    static struct {
+        uint32_t stream;
+        uint64_t end;
+    } turns[STREAMS];
+    size_t i = 0;
+
+    while (i + 1 < STREAMS && turns[i].end && turns[i].stream != stream)
+        i++;
+    turns[i].stream = stream;
+    *start = lk_now_ns();
+    if (*start < turns[i].end)
+        *start = turns[i].end;
+    *end = turns[i].end = *start + 5 * LK_NS_PER_US;
 }
 
 void dry_record_kernel(const char *name, cudaStream_t stream)
@@ -107,8 +131,7 @@ void dry_record_kernel(const char *name, cudaStream_t stream)
     pthread_mutex_lock(&recording);
     k.streamId = stream_number(stream);
     k.correlationId = issue();
-    k.start = lk_now_ns();
-    k.end = k.start + 1;
+    take_turn(k.streamId, &k.start, &k.end);
     (void)fake_cupti_put(&k, sizeof k);
     pthread_mutex_unlock(&recording);
 }
@@ -124,8 +147,7 @@ void dry_record_copy(size_t bytes, cudaStream_t stream)
     pthread_mutex_lock(&recording);
     c.streamId = stream_number(stream);
     c.correlationId = issue();
-    c.start = lk_now_ns();
-    c.end = c.start + 1;
+    take_turn(c.streamId, &c.start, &c.end);
     (void)fake_cupti_put(&c, sizeof c);
     pthread_mutex_unlock(&recording);
 }

@@ -23,6 +23,7 @@
 #include "tests/rigs/small_train.h"
 #include "tests/rigs/waits.h"
 
+#include <inttypes.h>
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -51,17 +52,25 @@ static uint32_t stream_number(const void *stream)
     return (uint32_t)((uintptr_t)stream % 1000003);
 }
 
-/* Note what the calling thread is issuing, if it has pushed an id;
- * otherwise recording has not begun. */
+enum { CALL_NS = 777 };
+
+/* Note what the calling thread is issuing, and its call, if it has pushed an id; otherwise
+ * recording has not begun. */
 static uint32_t issue(uint64_t *count)
 {
     CUpti_ActivityExternalCorrelation e = {.kind = CUPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION,
                                            .externalKind = CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0,
                                            .correlationId = ++rig.correlation};
 
+    CUpti_ActivityAPI a = {.kind = CUPTI_ACTIVITY_KIND_RUNTIME,
+                           .start = lk_now_ns(),
+                           .correlationId = rig.correlation};
+
     if (fake_cupti_stack.depth > 0) {
         e.externalId = fake_cupti_stack.ids[fake_cupti_stack.depth - 1];
+        a.end = a.start + CALL_NS;
         ck_assert(fake_cupti_put(&e, sizeof e));
+        ck_assert(fake_cupti_put(&a, sizeof a));
         ++*count;
     }
     return rig.correlation;
@@ -265,6 +274,9 @@ START_TEST(every_launch_is_in_the_trace)
         ck_assert_uint_lt(s->step, STEPS + (s->kind == LK_SPAN_COPY ? shapes[_i].prefetch : 0));
         copies += s->kind == LK_SPAN_COPY;
         kernels += s->kind == LK_SPAN_KERNEL;
+        ck_assert_uint_eq(s->seq, CALL_NS);
+        if (s->ready_ns == 0 || s->ready_ns > s->start_ns)
+            ck_abort_msg("launched at %" PRIu64 " ns, ran at %" PRIu64, s->ready_ns, s->start_ns);
         ck_assert_int_ne(kind, LK_TRACK_HOST);
         /* Memory is cleared on a stream that is nobody's. */
         ck_assert_int_eq(strcmp(t.tracks[t.spans[i].track].name, "other streams, GPU records") == 0,

@@ -328,7 +328,7 @@ START_TEST(a_model_says_whose_attention_it_has)
         config.device_config.deterministic = attentions[i].deterministic;
         ck_assert_msg(lk_train_describe(&config, &info) == LK_OK, "%s", lk_error_text());
         for (size_t k = 0; k < info.n_config; k++)
-            if (!strcmp(info.config[k].key, "attention"))
+            if (!strcmp(info.config[k].key, "gpu_attention"))
                 said = info.config[k].value;
         ck_assert_str_eq(said, attentions[i].text);
         lk_run_info_fini(&info);

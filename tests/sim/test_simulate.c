@@ -10,6 +10,7 @@
 #include "sim/forecast/predictor.h"
 #include "sim/step/simulate.h"
 #include "tests/rigs/scratch.h"
+#include "tests/rigs/shell.h"
 #include "tests/rigs/sim_truth.h"
 #include "tests/rigs/suite.h"
 
@@ -245,6 +246,7 @@ static void read_whole(const char *path, char **text, size_t *size)
 START_TEST(traces_repeat_byte_by_byte)
 {
     char *dir = scratch_create(), *text[2], *path;
+    struct shell_result said;
     struct lk_job job;
     struct lk_cluster cluster;
     size_t size[2];
@@ -258,6 +260,8 @@ START_TEST(traces_repeat_byte_by_byte)
     }
     ck_assert_uint_eq(size[0], size[1]);
     ck_assert_mem_eq(text[0], text[1], size[0]);
+    said = shell_run("python3 tests/check_trace.py '%s'/*.trace.json.gz 2>&1", dir);
+    ck_assert_msg(said.code == 0, "%s", said.text);
     free(text[0]);
     free(text[1]);
     lk_job_fini(&job);
