@@ -3,6 +3,7 @@
 #include "profiler/steps.h"
 
 #include "base/array.h"
+#include "base/run_facts.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -264,6 +265,21 @@ static enum lk_status check_unique(const struct lk_trace *t, const struct lk_ran
     return LK_OK;
 }
 
+/* Return by how much the device's times may be off on its host's clock. */
+static uint64_t device_error_ns(const struct lk_trace *t)
+{
+    double worst = 0;
+
+    for (size_t i = 0; i < t->n_spans; i++) {
+        const struct lk_span *s = &t->spans[i].span;
+
+        if (s->kind == LK_SPAN_COUNTER && s->value > worst &&
+            !strcmp(lk_trace_span_name(t, s), LK_CLOCK_ERROR_COUNTER))
+            worst = s->value;
+    }
+    return worst < (double)LK_NS_PER_S ? (uint64_t)worst : LK_NS_PER_S;
+}
+
 enum lk_status lk_rank_steps_read(const struct lk_trace *t, struct lk_rank_steps *out)
 {
     enum lk_status st = LK_OK;
@@ -271,6 +287,8 @@ enum lk_status lk_rank_steps_read(const struct lk_trace *t, struct lk_rank_steps
 
     b.s.rank = t->info.rank;
     b.s.uncertainty_ns = t->clock.uncertainty_ns;
+    if (b.s.uncertainty_ns != LK_CLOCK_UNKNOWN_NS)
+        b.s.uncertainty_ns += device_error_ns(t);
     LK_TRY(read_spans(&b));
     if (b.s.n_steps)
         qsort(b.s.steps, b.s.n_steps, sizeof *b.s.steps, step_order);

@@ -60,8 +60,9 @@ struct lk_step {
 
 struct lk_rank_steps {
     int rank;
-    uint64_t uncertainty_ns; /* of this rank's clock relative to rank 0's */
-    struct lk_step *steps;   /* by step; warm-up included */
+    uint64_t
+        uncertainty_ns;    /* of this rank's times on rank 0's clock: the hosts' and the device's */
+    struct lk_step *steps; /* by step; warm-up included */
     size_t n_steps;
     struct lk_range *ranges;
     size_t n_ranges;

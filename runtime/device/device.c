@@ -177,6 +177,11 @@ enum lk_status lk_device_describe(const struct lk_device *d, struct lk_run_info 
     return d->ops->describe ? d->ops->describe(d, info) : LK_OK;
 }
 
+uint64_t lk_device_clock_error_ns(const struct lk_device *d)
+{
+    return d->ops->clock_error_ns ? d->ops->clock_error_ns(d) : 0;
+}
+
 enum lk_status lk_device_attention(const struct lk_device *d,
                                    const struct lk_attention_shape *shape,
                                    char text[LK_ATTENTION_TEXT])

@@ -106,6 +106,9 @@ bool lk_device_keeps_log_sum(const struct lk_device *d);
 double lk_device_unit_roundoff(const struct lk_device *d);
 /* Add the machine's properties (on cuda: GPU, driver, CUDA) to a run's configuration. */
 enum lk_status lk_device_describe(const struct lk_device *d, struct lk_run_info *info);
+/* Return by how much the device's times may be off on the host's clock; 0 for a device of the
+ * host's. */
+uint64_t lk_device_clock_error_ns(const struct lk_device *d);
 /* Decide whose kernels run attention of a shape, and say it as lk_cuda_dnn_choose does; "" on a
  * device without a choice. */
 enum lk_status lk_device_attention(const struct lk_device *d,

@@ -160,8 +160,7 @@ static enum lk_status cuda_open(struct lk_device *d)
     LK_PASS(choose_gpu(g));
     LK_PASS(lk_cuda_status(g->call->DeviceGetStreamPriorityRange(&least, &g->most_urgent),
                            "priorities of streams"));
-    LK_PASS(lk_cuda_status(g->call->EventCreateWithFlags(&g->origin, cudaEventDefault),
-                           "the origin of times"));
+    LK_PASS(lk_cuda_origin_init(g));
     LK_PASS(g->call->blas_open(&g->blas));
     return d->config.attention == LK_ATTENTION_OWN
                ? LK_OK
@@ -172,8 +171,8 @@ static void cuda_close(struct lk_device *d)
 {
     struct cuda_device *g = device_of(d);
 
-    if (g->origin && !g->hangs)
-        (void)g->call->EventDestroy(g->origin);
+    if (!g->hangs)
+        lk_cuda_origin_fini(g);
     if (g->blas && !g->hangs)
         g->call->blas_close(g->blas);
     if (g->dnn && !g->hangs)
@@ -582,6 +581,7 @@ const struct lk_device_ops lk_device_cuda = {
     .close = cuda_close,
     .describe = cuda_describe,
     .attention = cuda_attention,
+    .clock_error_ns = lk_cuda_clock_error_ns,
     .attach = cuda_attach,
     .alloc = cuda_alloc,
     .free = cuda_free,

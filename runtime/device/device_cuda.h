@@ -6,6 +6,17 @@
 #include "runtime/device/device_impl.h"
 #include "runtime/device/gpu_claim.h"
 
+/* The origin of all times: an event that an idle stream passed at `at_ns`. The GPU's clock and the
+ * host's drift apart by tens of microseconds a second, so `rate` is measured from the first origin
+ * of the run on. */
+struct cuda_origin {
+    cudaEvent_t event, trial, spare; /* trial: the next one; spare: NULL once `first` has its own */
+    cudaEvent_t first;               /* one of these; NULL: none yet */
+    uint64_t at_ns, first_ns;
+    uint64_t worst_ns; /* largest error of an origin in the run */
+    double rate;       /* nanoseconds of the host in one of the GPU */
+};
+
 struct cuda_device {
     struct lk_device base;
     const struct lk_cuda_calls *call;
@@ -21,8 +32,7 @@ struct cuda_device {
     bool has_lock;
     bool hangs; /* a stream did not end in time: free and destroy nothing from now on */
     struct cuda_stream *capture; /* the stream that a capture was begun on; NULL: none */
-    cudaEvent_t origin;          /* origin of all times: passed on an idle stream at origin_ns */
-    uint64_t origin_ns;
+    struct cuda_origin origin;
 };
 
 /* A command whose time is read once the GPU has passed its CUDA event. */
@@ -95,6 +105,9 @@ enum lk_status lk_cuda_point_add_last(struct cuda_stream *t);
 /* Return true if the GPU has passed the stream's points up to `seq`; *out_left: points left. */
 bool lk_cuda_was_passed(struct cuda_stream *t, uint64_t seq, size_t *out_left);
 void lk_cuda_points_fini(struct cuda_stream *t);
+enum lk_status lk_cuda_origin_init(struct cuda_device *g);
+void lk_cuda_origin_fini(struct cuda_device *g);
+uint64_t lk_cuda_clock_error_ns(const struct lk_device *d);
 /* Renew the origin of times when it is old. pre: the stream is idle. */
 enum lk_status lk_cuda_refresh_origin(struct cuda_stream *t);
 /* Return lk_device_config.hang_ns, or its default. */

@@ -100,6 +100,8 @@ struct lk_device_ops {
     void (*close)(struct lk_device *d);
     /* (optional) As lk_device_describe. */
     enum lk_status (*describe)(const struct lk_device *d, struct lk_run_info *info);
+    /* (optional) As lk_device_clock_error_ns. */
+    uint64_t (*clock_error_ns)(const struct lk_device *d);
     /* (optional) As lk_device_attention. */
     enum lk_status (*attention)(const struct lk_device *d, const struct lk_attention_shape *shape,
                                 char text[LK_ATTENTION_TEXT]);

@@ -4,6 +4,7 @@
 
 #include "base/array.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -166,13 +167,13 @@ void lk_cuda_look(struct cuda_stream *t)
         if (e == cudaErrorNotReady)
             return;
         if (e == cudaSuccess)
-            e = g->call->EventElapsedTime(&ms, g->origin, p->passed);
+            e = g->call->EventElapsedTime(&ms, g->origin.event, p->passed);
         if (e != cudaSuccess) {
             lk_device_fail(t->base.device, lk_cuda_status(e, t->base.name), lk_error_text());
             return;
         }
         /* ms may be slightly negative, if another stream renewed the origin meanwhile. */
-        pass(t, p, g->origin_ns + (uint64_t)(int64_t)((double)ms * 1e6));
+        pass(t, p, g->origin.at_ns + (uint64_t)(int64_t)((double)ms * 1e6 * g->origin.rate));
         drop_first(t);
     }
 }
@@ -184,23 +185,88 @@ uint64_t lk_cuda_hang_ns(const struct cuda_device *g)
     return g->base.config.hang_ns ? g->base.config.hang_ns : 10 * LK_NS_PER_S;
 }
 
-/* Record a new origin. pre: the stream is idle, so that the host reads its clock just after the GPU
- * has passed the event. *out_ns: how long that took. */
+enum lk_status lk_cuda_origin_init(struct cuda_device *g)
+{
+    cudaEvent_t *const events[] = {&g->origin.event, &g->origin.trial, &g->origin.spare};
+
+    g->origin.rate = 1;
+    for (size_t i = 0; i < LK_COUNT(events); i++)
+        LK_PASS(lk_cuda_status(g->call->EventCreateWithFlags(events[i], cudaEventDefault),
+                               "the origin of times"));
+    return LK_OK;
+}
+
+void lk_cuda_origin_fini(struct cuda_device *g)
+{
+    struct cuda_origin *o = &g->origin;
+    const cudaEvent_t events[] = {o->event, o->trial, o->spare,
+                                  o->first == o->event ? NULL : o->first};
+
+    for (size_t i = 0; i < LK_COUNT(events); i++)
+        if (events[i])
+            (void)g->call->EventDestroy(events[i]);
+}
+
+uint64_t lk_cuda_clock_error_ns(const struct lk_device *d)
+{
+    return device_of(d)->origin.worst_ns;
+}
+
+/* Make the trial the origin. The first origin's event stays as it is. */
+static void take_over(struct cuda_origin *o)
+{
+    cudaEvent_t old = o->event;
+
+    o->event = o->trial;
+    o->trial = old == o->first ? o->spare : old;
+    if (old == o->first)
+        o->spare = NULL;
+}
+
+/*
+ * Try to take a new origin, which replaces one of this time with a larger error. The GPU passes the
+ * event between the two readings of the host's clock: the middle is off by half of that at most.
+ * pre: the stream is idle. *error_ns: of the best so far.
+ */
 static enum lk_status take_origin(struct cuda_stream *t, struct lk_deadline deadline,
-                                  uint64_t *out_ns)
+                                  uint64_t *error_ns)
 {
     struct cuda_device *g = device_of(t->base.device);
-    uint64_t began_ns = g->call->now_ns();
+    uint64_t began_ns = g->call->now_ns(), took_ns;
     cudaError_t e;
 
-    LK_PASS(lk_cuda_status(g->call->EventRecord(g->origin, t->stream), "recording an event"));
-    while ((e = g->call->EventQuery(g->origin)) == cudaErrorNotReady)
+    LK_PASS(lk_cuda_status(g->call->EventRecord(g->origin.trial, t->stream), "recording an event"));
+    while ((e = g->call->EventQuery(g->origin.trial)) == cudaErrorNotReady)
         if (lk_deadline_left_ns(deadline) == 0)
             return lk_fail(LK_ETIMEOUT, "stream '%s' did not finish in time, though it was idle",
                            t->base.name);
     LK_PASS(lk_cuda_status(e, "synchronising"));
-    g->origin_ns = g->call->now_ns();
-    *out_ns = g->origin_ns - began_ns;
+    took_ns = g->call->now_ns() - began_ns;
+    if (took_ns / 2 >= *error_ns)
+        return LK_OK;
+    *error_ns = took_ns / 2;
+    take_over(&g->origin);
+    g->origin.at_ns = began_ns + took_ns / 2;
+    return LK_OK;
+}
+
+/* Measure the rate of the two clocks from the first origin to this one. */
+static enum lk_status measure_rate(struct cuda_device *g)
+{
+    const double most = 1e-3; /* clocks differ by less; an error of the host's would be larger */
+    struct cuda_origin *o = &g->origin;
+    float ms = 0;
+    double rate;
+
+    if (!o->first) {
+        o->first = o->event;
+        o->first_ns = o->at_ns;
+        return LK_OK;
+    }
+    LK_PASS(lk_cuda_status(g->call->EventElapsedTime(&ms, o->first, o->event), "the clock's rate"));
+    rate = (double)(o->at_ns - o->first_ns) / ((double)ms * 1e6);
+    if (fabs(rate - 1) < most)
+        o->rate = rate;
     return LK_OK;
 }
 
@@ -219,24 +285,27 @@ static void look_at_all(struct lk_device *d)
 
 /*
  * Renew the origin if it is old: times are floats of milliseconds since it, and two clocks drift
- * apart. Repeat if the host was interrupted while taking it, or all times until the next would be
- * off.
+ * apart. Of several tries the shortest counts: where the host was interrupted, all times until the
+ * next origin would be off.
  */
 enum lk_status lk_cuda_refresh_origin(struct cuda_stream *t)
 {
     enum { TRIES = 5 };
-    const uint64_t too_old_ns = LK_NS_PER_S, close_ns = 30 * LK_NS_PER_US;
+    const uint64_t too_old_ns = LK_NS_PER_S, close_ns = 5 * LK_NS_PER_US;
     struct cuda_device *g = device_of(t->base.device);
     struct lk_deadline deadline = lk_deadline_in(lk_cuda_hang_ns(g));
     enum lk_status st = LK_OK;
-    uint64_t ns = UINT64_MAX;
+    uint64_t error_ns = UINT64_MAX;
 
     lock_points(t);
-    if (g->origin_ns > 0 && g->call->now_ns() - g->origin_ns < too_old_ns)
+    if (g->origin.at_ns > 0 && g->call->now_ns() - g->origin.at_ns < too_old_ns)
         goto out;
     look_at_all(t->base.device);
-    for (int i = 0; i < TRIES && ns > close_ns; i++)
-        LK_TRY(take_origin(t, deadline, &ns));
+    for (int i = 0; i < TRIES && error_ns > close_ns; i++)
+        LK_TRY(take_origin(t, deadline, &error_ns));
+    if (error_ns > g->origin.worst_ns)
+        g->origin.worst_ns = error_ns;
+    LK_TRY(measure_rate(g));
 out:
     unlock_points(t);
     return st;

@@ -332,6 +332,9 @@ enum lk_status lk_train(const struct lk_train_config *config, struct lk_train_re
 
     LK_TRY(lk_trainer_open(&t));
     LK_TRY(run_steps(&t));
+    if (lk_device_clock_error_ns(t.device) > 0)
+        lk_span_counter(t.host, t.counters[COUNTER_CLOCK_ERROR], (uint32_t)(t.n_steps - 1),
+                        (double)lk_device_clock_error_ns(t.device));
     LK_TRY(finish(&t, out));
 out:
     if (st != LK_OK)

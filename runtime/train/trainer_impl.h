@@ -2,6 +2,7 @@
 #ifndef LK_RUNTIME_TRAINER_IMPL_H
 #define LK_RUNTIME_TRAINER_IMPL_H
 
+#include "base/run_facts.h"
 #include "runtime/train/trainer.h"
 #include "runtime/train/verify.h"
 
@@ -10,7 +11,8 @@
     X(COUNTER_LOSS, "loss")                                                                        \
     X(COUNTER_RATE, "learning rate")                                                               \
     X(COUNTER_LOCAL_NORM, "local gradient norm")                                                   \
-    X(COUNTER_MEAN_NORM, "gradient norm")
+    X(COUNTER_MEAN_NORM, "gradient norm")                                                          \
+    X(COUNTER_CLOCK_ERROR, LK_CLOCK_ERROR_COUNTER)
 
 enum counter { COUNTER_LIST(LK_WORD_VALUE) COUNTERS };
 

@@ -82,6 +82,7 @@ struct fake_cuda {
     double (*takes_ms)(const struct fake_work *w, const struct fake_stream *s);
     double seen_ms;    /* time of the latest event that the host has seen pass */
     uint64_t reset_ns; /* time 0 of the model, in lk_now_ns */
+    double drift;      /* part by which the GPU's clock runs faster than the host's */
     int gpus;
     bool nvlink, apart; /* the links between GPUs: PCIe, unless NVLink or none */
     bool stuck;         /* no stream advances */

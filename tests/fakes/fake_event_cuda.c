@@ -137,7 +137,8 @@ cudaError_t fake_cudaEventQuery(cudaEvent_t e)
 cudaError_t fake_cudaEventElapsedTime(float *ms, cudaEvent_t from, cudaEvent_t to)
 {
     ck_assert(((const struct fake_event *)from)->timed && ((const struct fake_event *)to)->timed);
-    *ms = (float)(((const struct fake_event *)to)->ms - ((const struct fake_event *)from)->ms);
+    *ms = (float)((((const struct fake_event *)to)->ms - ((const struct fake_event *)from)->ms) *
+                  (1 + fake_cuda.drift));
     if (*ms < 0) /* CUDA documents no result for this */
         *ms = 0;
     return cudaSuccess;
