@@ -17,8 +17,8 @@
 #define LK_GPU_CONFIG_MAX_CLOCK   "gpu_max_sm_clock_mhz"
 #define LK_GPU_CONFIG_POWER_LIMIT "gpu_power_limit_w"
 /* The counter that says by how much a device's times may be off on the host's clock. */
-#define LK_CLOCK_ERROR_COUNTER    "device clock error, ns"
-#define LK_CUPTI_CONFIG_KEY       "gpu_records_by" /* the recorder, or "none: " and the reason */
+#define LK_CLOCK_ERROR_COUNTER "device clock error, ns"
+#define LK_CUPTI_CONFIG_KEY    "gpu_records_by" /* the recorder, or "none: " and the reason */
 
 struct lk_run_facts {
     enum lk_job_optimizer optimizer; /* sgd with momentum is LK_JOB_OPTIMIZER_MOMENTUM */
