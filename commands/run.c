@@ -8,7 +8,7 @@
  *     run.json                             index: the runs below, their ranks and batches
  *     job.json                             one step on one GPU, built from all of them
  *     k2-b8-a1-r0/rank0.trace.json.gz ...  2 ranks, local batch 8, accumulation 1, repetition 0
- *     k2-b8-a1-r0/merged.trace.json.gz     all ranks on one clock
+ *     k2-b8-a1-r0/merged.trace.json.gz     all ranks on one clock (--merged-trace)
  *     k2-b8-a1-r0/result.json              losses and step times
  */
 #include "base/array.h"
@@ -128,7 +128,8 @@ static enum lk_status convert(struct launcher *l, bool done, const char *dir)
 
     if (!l->options->trace)
         return LK_OK;
-    st = done ? lk_run_set_convert(&l->runs, dir, &sum) : lk_convert_run(dir, &sum);
+    st = done ? lk_run_set_convert(&l->runs, dir, l->options->merged_trace, &sum)
+              : lk_convert_run(dir, l->options->merged_trace, &sum);
     lk_log(LK_LOG_MAIN, LK_INFO, "%s: %llu spans of %zu ranks, %zu truncated, %llu dropped", dir,
            (unsigned long long)sum.n_spans, sum.n_ranks, sum.n_truncated,
            (unsigned long long)sum.dropped);

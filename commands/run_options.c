@@ -169,6 +169,8 @@ void lk_command_backends(FILE *out)
     BOTH(FORMAT_OPTION)                                                                            \
     BOTH("trace", trace, FLAG, .fallback = "yes",                                                  \
          .help = "record spans, write traces and job.json")                                        \
+    BOTH("merged-trace", merged_trace, FLAG, .fallback = "no",                                     \
+         .help = "also write one trace of all ranks, on one clock")                                \
     BOTH("nvtx", nvtx, CHOICE, .choices = switches, .fallback = "auto",                            \
          .help = "NVTX ranges; auto: when run by a tool such as nsys profile")                     \
     RUN("gpu-records", gpu_records, CHOICE, .choices = switches, .fallback = "auto",               \
@@ -290,6 +292,7 @@ static enum lk_status check(const struct run_options *o, const struct run_option
         {o->gpu_records == RUN_YES && !cuda, "--gpu-records=yes needs --device=cuda"},
         {o->gpu_state == RUN_YES && !cuda, "--gpu-state=yes needs --device=cuda"},
         {o->gpu_records == RUN_YES && !o->trace, "--gpu-records=yes needs --trace"},
+        {o->merged_trace && !o->trace, "--merged-trace needs --trace"},
         {o->verify_steps && !o->train.verify, "--verify-steps needs --verify"},
         {(o->scaling.n || o->local_batches.n) && o->train.export_path,
          "--export is for a single run, not for --scaling or --local-batches"},

@@ -54,7 +54,7 @@ struct run_options {
     /* output */
     const char *out;
     int format;
-    bool trace;
+    bool trace, merged_trace;
     int graph;       /* RUN_AUTO: where it can be */
     int nvtx;        /* RUN_AUTO: when a tool runs this program */
     int gpu_records; /* RUN_AUTO: on a GPU, where CUPTI can be used */

@@ -341,7 +341,7 @@ static enum lk_status convert(struct rank *r)
         return LK_OK;
     LK_TRY(lk_store_barrier(r->store, "spans-closed"));
     if (r->env->rank == 0) {
-        LK_TRY(lk_run_set_convert(&runs, r->dir, NULL));
+        LK_TRY(lk_run_set_convert(&runs, r->dir, r->options->merged_trace, NULL));
         LK_TRY(run_finish_single(r->options, r->env->world_size, &runs, r->dir));
     }
 out:

@@ -91,19 +91,19 @@ static enum lk_status path_of(const struct conversion *r, size_t i, const char *
     return lk_asprintf(path, "%s/rank%d%s", r->dir, r->traces[i].info.rank, suffix);
 }
 
-/* Write the traces and the merged one, and only then remove the span files. */
-static enum lk_status finish(const struct conversion *r)
+/* Write the traces, and only then remove the span files. */
+static enum lk_status finish(const struct conversion *r, bool merged)
 {
     enum lk_status st = LK_OK;
-    char *path = NULL, *merged = NULL;
+    char *path = NULL, *all = NULL;
 
     for (size_t i = 0; i < r->n; i++) {
         LK_TRY(path_of(r, i, ".trace.json.gz", &path));
         LK_TRY(lk_trace_write(path, &r->traces[i]));
     }
-    LK_TRY(lk_path_join(&merged, r->dir, "merged.trace.json.gz"));
-    if (r->n && r->traces[0].info.rank == 0)
-        LK_TRY(lk_trace_write_merged(merged, r->traces, r->n));
+    LK_TRY(lk_path_join(&all, r->dir, "merged.trace.json.gz"));
+    if (merged && r->n && r->traces[0].info.rank == 0)
+        LK_TRY(lk_trace_write_merged(all, r->traces, r->n));
     for (size_t i = 0; i < r->n; i++) {
         LK_TRY(path_of(r, i, ".spans", &path));
         if (unlink(path)) {
@@ -112,7 +112,7 @@ static enum lk_status finish(const struct conversion *r)
         }
     }
 out:
-    free(merged);
+    free(all);
     free(path);
     return st;
 }
@@ -148,7 +148,7 @@ static void summarize(const struct conversion *r, struct lk_convert_summary *out
  * Convert as lk_convert_run does, and hand over the traces that were written, by rank; freed by
  * lk_traces_free. *traces and *n are written on success only.
  */
-static enum lk_status convert(const char *dir, struct lk_convert_summary *out,
+static enum lk_status convert(const char *dir, bool merged, struct lk_convert_summary *out,
                               struct lk_trace **traces, size_t *n)
 {
     enum lk_status st = LK_OK;
@@ -175,7 +175,7 @@ static enum lk_status convert(const char *dir, struct lk_convert_summary *out,
     if (r.n)
         align_unknown(&r);
     summarize(&r, &summary);
-    LK_KEEP(finish(&r));
+    LK_KEEP(finish(&r, merged));
     if (st == LK_OK) {
         *traces = r.traces;
         *n = r.n;
@@ -189,11 +189,11 @@ out:
     return st;
 }
 
-enum lk_status lk_convert_run(const char *dir, struct lk_convert_summary *out)
+enum lk_status lk_convert_run(const char *dir, bool merged, struct lk_convert_summary *out)
 {
     struct lk_trace *traces = NULL;
     size_t n = 0;
-    enum lk_status st = convert(dir, out, &traces, &n);
+    enum lk_status st = convert(dir, merged, out, &traces, &n);
 
     lk_traces_free(traces, n);
     return st;
@@ -381,7 +381,7 @@ static enum lk_status find_runs(struct finder *f, const char *dir, int depth)
     if (spans) { /* a launcher that was killed left them: make the traces that it would have made */
         lk_log(LK_LOG_PROFILE, LK_WARN, "%s: the run was cut off; its spans become traces now",
                dir);
-        LK_TRY(lk_convert_run(dir, NULL));
+        LK_TRY(lk_convert_run(dir, false, NULL));
     }
     if (spans || has_files(names, n, ".trace.json.gz")) {
         st = read_run(f, dir);
@@ -445,13 +445,13 @@ out:
     return st;
 }
 
-enum lk_status lk_run_set_convert(struct lk_run_set *s, const char *dir,
+enum lk_status lk_run_set_convert(struct lk_run_set *s, const char *dir, bool merged,
                                   struct lk_convert_summary *summary)
 {
     struct lk_trace *traces;
     size_t n;
 
-    LK_PASS(convert(dir, summary, &traces, &n));
+    LK_PASS(convert(dir, merged, summary, &traces, &n));
     LK_PASS(add_run(s, dir, traces, n));
     qsort(s->runs, s->n, sizeof *s->runs, run_order);
     return LK_OK;

@@ -21,16 +21,17 @@ struct lk_convert_summary {
 };
 
 /*
- * Convert every DIR/rank*.spans to DIR/rank%d.trace.json.gz, write all of them on rank 0's clock
- * into DIR/merged.trace.json.gz (if rank 0 is there), and then remove the span files. A rank on
- * rank 0's host without clock samples shares its clock; on another host the wall clocks are
+ * Convert every DIR/rank*.spans to DIR/rank%d.trace.json.gz and then remove the span files. merged:
+ * also write all of them, on rank 0's clock, into DIR/merged.trace.json.gz (if rank 0 is there): as
+ * much again, and one file for all ranks, of which a thousand are more than a viewer takes. A rank
+ * on rank 0's host without clock samples shares its clock; on another host the wall clocks are
  * compared, and the uncertainty stays unknown.
  *
  * A file that cannot be read is kept and does not prevent the conversion of the others; the first
  * such failure is returned in the end. LK_EIO when there is no span file. out may be NULL, and is
  * written also on failure.
  */
-enum lk_status lk_convert_run(const char *dir, struct lk_convert_summary *out);
+enum lk_status lk_convert_run(const char *dir, bool merged, struct lk_convert_summary *out);
 
 struct lk_run {
     char *dir;
@@ -61,7 +62,7 @@ enum lk_status lk_run_set_read(const char *const *paths, size_t n, struct lk_run
  * Make traces from the span files of a run (lk_convert_run) and add the run to the set from memory:
  * the same as if the files that it writes were read back. summary may be NULL.
  */
-enum lk_status lk_run_set_convert(struct lk_run_set *s, const char *dir,
+enum lk_status lk_run_set_convert(struct lk_run_set *s, const char *dir, bool merged,
                                   struct lk_convert_summary *summary);
 void lk_run_set_fini(struct lk_run_set *s); /* zeroes it; safe on a zeroed one */
 

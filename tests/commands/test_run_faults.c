@@ -146,7 +146,7 @@ START_TEST(killed)
     if (victim == LAUNCHER) {
         ck_assert_int_eq(p.signal, SIGKILL);
         if (any_spans(part)) /* no process was left to convert them */
-            ck_assert_msg(lk_convert_run(part, NULL) == LK_OK, "%s", lk_error_text());
+            ck_assert_msg(lk_convert_run(part, false, NULL) == LK_OK, "%s", lk_error_text());
     } else {
         char who[64];
 

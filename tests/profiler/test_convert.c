@@ -132,7 +132,7 @@ START_TEST(recorder_list_comes_back)
 
     for (int k = 0; k < RANKS; k++)
         record(&truth[k], WELL);
-    ck_assert_msg(lk_convert_run(dir, &sum) == LK_OK, "%s", lk_error_text());
+    ck_assert_msg(lk_convert_run(dir, true, &sum) == LK_OK, "%s", lk_error_text());
     ck_assert_uint_eq(sum.n_ranks, RANKS);
     ck_assert_uint_eq(sum.n_truncated, 0);
     ck_assert_uint_eq(sum.dropped, 0);
@@ -164,7 +164,7 @@ START_TEST(merged_is_the_recorders_list)
 
     for (int k = 0; k < RANKS; k++)
         record(&truth[k], WELL);
-    ck_assert_int_eq(lk_convert_run(dir, NULL), LK_OK);
+    ck_assert_int_eq(lk_convert_run(dir, true, NULL), LK_OK);
     ck_assert_int_eq(lk_traces_read(dir, &alone, &n_alone), LK_OK);
     ck_assert_msg(lk_trace_read_merged(path, &got, &n) == LK_OK, "%s", lk_error_text());
     ck_assert_uint_eq(n, RANKS);
@@ -234,7 +234,7 @@ START_TEST(memory_gives_what_files_give)
 
     for (int k = 0; k < RANKS; k++)
         record(&truth[k], WELL);
-    ck_assert_msg(lk_run_set_convert(&memory, dir, NULL) == LK_OK, "%s", lk_error_text());
+    ck_assert_msg(lk_run_set_convert(&memory, dir, false, NULL) == LK_OK, "%s", lk_error_text());
     ck_assert_int_eq(lk_run_set_read(&path, 1, &files), LK_OK);
     ck_assert_uint_eq(files.n, 1);
     evaluate(&memory, "memory");
@@ -262,7 +262,7 @@ START_TEST(failure_is_kept)
 
     record(&truth[0], WELL);
     record(&truth[1], FAILED);
-    ck_assert_int_eq(lk_convert_run(dir, &sum), LK_OK);
+    ck_assert_int_eq(lk_convert_run(dir, true, &sum), LK_OK);
     ck_assert_uint_eq(sum.n_truncated, 1);
     ck_assert_int_eq(lk_traces_read(dir, &got, &n), LK_OK);
     ck_assert(!got[0].truncated && got[1].truncated);
@@ -286,7 +286,7 @@ START_TEST(clocks_without_samples)
     }
     record(&truth[0], WELL);
     record(&truth[1], NO_SAMPLES);
-    ck_assert_int_eq(lk_convert_run(dir, NULL), LK_OK);
+    ck_assert_int_eq(lk_convert_run(dir, true, NULL), LK_OK);
     ck_assert_int_eq(lk_traces_read(dir, &got, &n), LK_OK);
     ck_assert_uint_eq(got[1].clock.uncertainty_ns, _i ? LK_CLOCK_UNKNOWN_NS : 0);
     ck_assert_uint_eq(got[0].clock.uncertainty_ns, 0);
@@ -318,7 +318,7 @@ START_TEST(a_bad_file_stays)
     write_text("rank1.spans", "not spans");
     write_text("rank1.spans.tmp.77", "half a header");
     write_text("notes.txt", "the user's");
-    ck_assert_int_eq(lk_convert_run(dir, &sum), LK_EPARSE);
+    ck_assert_int_eq(lk_convert_run(dir, true, &sum), LK_EPARSE);
     ck_assert_ptr_nonnull(strstr(lk_error_text(), "rank1.spans"));
     ck_assert_uint_eq(sum.n_ranks, 1);
     ck_assert(exists("rank0.trace.json.gz") && exists("merged.trace.json.gz"));
@@ -335,7 +335,7 @@ START_TEST(wrong_name)
     from = scratch_path(dir, "rank0.spans");
     to = scratch_path(dir, "rank5.spans");
     ck_assert_int_eq(rename(from, to), 0);
-    ck_assert_int_eq(lk_convert_run(dir, NULL), LK_EPARSE);
+    ck_assert_int_eq(lk_convert_run(dir, true, NULL), LK_EPARSE);
     ck_assert_ptr_nonnull(strstr(lk_error_text(), "rank5.spans: is of rank 0"));
     free(from);
     free(to);
@@ -346,10 +346,10 @@ START_TEST(nothing_there)
 {
     struct lk_convert_summary sum;
 
-    ck_assert_int_eq(lk_convert_run(dir, &sum), LK_EIO);
+    ck_assert_int_eq(lk_convert_run(dir, true, &sum), LK_EIO);
     ck_assert_ptr_nonnull(strstr(lk_error_text(), "no span file"));
     ck_assert_uint_eq(sum.n_ranks, 0);
-    ck_assert_int_eq(lk_convert_run("/nonexistent", NULL), LK_EIO);
+    ck_assert_int_eq(lk_convert_run("/nonexistent", true, NULL), LK_EIO);
 }
 END_TEST
 

@@ -228,7 +228,7 @@ static void train(int accumulation, int prefetch, struct lk_trace *out)
     must(lk_cupti_close(rig.cupti, lk_deadline_in(WAIT_PLENTY_NS), &rig.counts));
     lk_recorder_destroy(rig.recorder);
     must(lk_span_file_close(rig.spans));
-    must(lk_convert_run(rig.directory, NULL));
+    must(lk_convert_run(rig.directory, false, NULL));
     must(lk_trace_read(path, out));
     said = shell_run("python3 tests/check_trace.py '%s' 2>&1", path);
     ck_assert_msg(said.code == 0, "%s", said.text);
