@@ -31,6 +31,7 @@ PARTS = [
 # Rows of README's table, and the parts (or suites) that must pass before a row may claim a run.
 FEATURES = [
     ("CUDA kernels of every op", ["suites/kernels"]),
+    ("attention by cuDNN", ["suites/cudnn"]),
     ("training on a GPU, float32 and bfloat16", ["ddp"]),
     ("the step as a CUDA graph", ["graph"]),
     ("NCCL, ranks that share a GPU", ["suites/nccl", "shared"]),

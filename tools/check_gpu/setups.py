@@ -30,8 +30,8 @@ SETUPS = {
         graph=("gpt-micro", 20),
         overhead=["20", "--device", "cuda", "--with", "all", "--steps", "40"],
         calibrate=["--device", "cuda", "--budget", "12s"],
-        torch=["--theirs", "autocast,bfloat16,autocast+ddp", "--ours=--graph=no"],
-        compile=["--theirs", "autocast+compile", "--rounds", "3"],
+        torch=["--theirs", "autocast,autocast+pad,autocast+pad+cudnn,bfloat16+pad,autocast+ddp", "--ours=--graph=no"],
+        compile=["--theirs", "autocast+pad+compile", "--rounds", "3"],
     ),
     "cpu": Setup(
         options=[],
