@@ -57,10 +57,10 @@ struct lk_cupti {
         pthread_t thread;
         pthread_mutex_t lock; /* guards all members below */
         pthread_cond_t changed;
-        bool running, ending; /* there is a thread; it is to fetch the last records */
-        bool fetched, done;   /* all records were fetched; CUPTI is switched off, too */
-        bool abandoned;       /* the thread frees the session */
-        CUptiResult error;    /* of fetching */
+        bool ending;        /* it is to fetch the last records */
+        bool fetched, done; /* all records were fetched; CUPTI is switched off, too */
+        bool abandoned;     /* the thread frees the session */
+        CUptiResult error;  /* of fetching */
     } fetcher;
 };
 
@@ -322,12 +322,9 @@ static enum lk_status start(struct lk_cupti *g)
                           g->call.ActivityRegisterCallbacks(buffer_requested, buffer_completed),
                           "registering buffers"));
     LK_TRY(lk_cupti_enable(&g->call));
-    g->fetcher.running = true;
     st = lk_thread_start(&g->fetcher.thread, fetch, g, "CUPTI's records");
-    if (st != LK_OK) {
-        g->fetcher.running = false;
+    if (st != LK_OK)
         lk_cupti_disable(&g->call);
-    }
 out:
     if (st != LK_OK)
         unsubscribe(g);
