@@ -21,8 +21,8 @@
 
 enum { RANKS = 2, CULPRIT = 1, CALLS = 8, AT = 5, ELEMS = 1 << 20 };
 
-static const uint64_t timeout_ns = 10 * LK_NS_PER_S;
-static const uint64_t limit_ns = 25 * LK_NS_PER_S;
+static const uint64_t timeout_ns = 30 * LK_NS_PER_S;
+static const uint64_t limit_ns = 60 * LK_NS_PER_S;
 
 static const struct nccl_way ways[] = {
     {false, false},

@@ -1,4 +1,5 @@
 """Facts about the machine, and the parts that build for it and look for its libraries."""
+import contextlib
 import ctypes
 import datetime
 import glob
@@ -6,6 +7,7 @@ import json
 import os
 import re
 import subprocess
+import threading
 
 from check_gpu.check import ROOT, Failed, Skipped
 
@@ -22,6 +24,34 @@ def gpu_name():
     if cuda.cuDeviceGet(ctypes.byref(device), 0) or cuda.cuDeviceGetName(name, 256, device):
         return None
     return name.value.decode()
+
+
+def hold_context():
+    """Hold the context of GPU 0 until this script ends: without one the driver sets the GPU up anew for every program,
+    which takes a second or more. Return why that cannot be, or None."""
+    cuda, context = ctypes.CDLL("libcuda.so.1"), ctypes.c_void_p()
+    error = cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)
+    return f"cuDevicePrimaryCtxRetain: error {error}" if error else None
+
+
+# The first is opened by every program.
+LARGE = ["libcublasLt.so*", "libcudnn*.so*", "libnccl.so*", "libcupti.so*", "libtorch_c*.so"]
+
+
+def read_ahead(python):
+    """Read the large libraries once, in the background: on a bare machine they lie on a disk that takes seconds for each,
+    which would count in the part that is first to open one."""
+    home = os.environ.get("CUDA_HOME", "/usr/local/cuda")
+    folders = [*os.environ.get("LOCKSTEP_LIBRARY_PATH", "").split(":"), f"{home}/lib64", f"{home}/extras/CUPTI/lib64", *python_folders(python)]
+    files = [os.path.realpath(p) for n in LARGE for f in folders if f for p in glob.glob(os.path.join(f, n))]
+
+    def read():
+        for path in dict.fromkeys(files):  # each once, in order
+            with contextlib.suppress(OSError), open(path, "rb") as f:
+                while f.read(1 << 24):
+                    pass
+
+    threading.Thread(target=read, daemon=True).start()
 
 
 def python_folders(python):
@@ -56,6 +86,8 @@ def describe(c, gpu):
     c.machine.update(name=slug, gpu=gpu, date=datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d"),
                      cpu=model[1] if model else None, cpus=os.cpu_count())
     if gpu:
+        read_ahead(c.a.python)
+        c.machine["no_context_held"] = hold_context()
         c.machine["nvidia_smi"] = first_line("nvidia-smi", f"--query-gpu={query}", "--format=csv,noheader")
         # No part's time counts this: the first import on a machine reads gigabytes from its disk.
         c.machine["torch"] = first_line(c.a.python, "-c", "import torch; print(torch.__version__)", timeout_s=90)
@@ -90,7 +122,7 @@ def machine(c):
     libraries = c.machine["libraries"]
     folders, lost = set(), []
     for folder in python_folders(c.a.python):
-        for name, needle in (("nccl", "libnccl.so*"), ("cupti", "libcupti.so*"), ("cublaslt", "libcublasLt.so*")):
+        for name, needle in (("nccl", "libnccl.so*"), ("cupti", "libcupti.so*"), ("cublaslt", "libcublasLt.so*"), ("cudnn", "libcudnn.so*")):
             if "missing" in libraries[name] and glob.glob(os.path.join(folder, needle)):
                 folders.add(folder)
                 lost.append(name)
