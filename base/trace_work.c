@@ -3,14 +3,23 @@
 #include "base/array.h"
 
 #include <stdlib.h>
+#include <string.h>
 
-static int by_place(const void *a, const void *b)
+static int by_step(const void *a, const void *b)
 {
     const struct lk_trace_at *x = a, *y = b;
 
     if (x->track != y->track)
         return (x->track > y->track) - (x->track < y->track);
     return (x->step > y->step) - (x->step < y->step);
+}
+
+static int by_place(const void *a, const void *b)
+{
+    const struct lk_trace_at *x = a, *y = b;
+    int order = by_step(a, b);
+
+    return order ? order : (x->index > y->index) - (x->index < y->index);
 }
 
 static int by_bucket(const void *a, const void *b)
@@ -33,6 +42,17 @@ static size_t without_repeats(struct lk_trace_at *a, size_t n)
     return kept;
 }
 
+enum { NCCLS = -1, NO_COLLECTIVES = -2 };
+
+static struct lk_trace_at place_of(const struct lk_trace *t, const struct lk_trace_span *s)
+{
+    struct lk_trace_at at = {s->track, s->span.step, s->span.index};
+
+    if (at.index < 0)
+        at.index = strstr(lk_trace_span_name(t, &s->span), "nccl") ? NCCLS : NO_COLLECTIVES;
+    return at;
+}
+
 enum lk_status lk_trace_work_init(struct lk_trace_work *w, const struct lk_trace *t)
 {
     size_t kernels = 0, collectives = 0;
@@ -43,7 +63,7 @@ enum lk_status lk_trace_work_init(struct lk_trace_work *w, const struct lk_trace
 
         if (s->span.kind == LK_SPAN_KERNEL) {
             LK_PASS(lk_array_grow(&w->kernels, &kernels, w->n_kernels + 1, sizeof *w->kernels));
-            w->kernels[w->n_kernels++] = (struct lk_trace_at){s->track, s->span.step};
+            w->kernels[w->n_kernels++] = place_of(t, s);
         } else if (s->span.kind == LK_SPAN_COLLECTIVE) {
             LK_PASS(lk_array_grow(&w->collectives, &collectives, w->n_collectives + 1,
                                   sizeof(struct lk_trace_span *)));
@@ -65,18 +85,28 @@ void lk_trace_work_fini(struct lk_trace_work *w)
     *w = (struct lk_trace_work){0};
 }
 
-/* Return true if kernels of the span's stream and step are known. beside: on other tracks than the
- * span's own. */
-static bool has_kernels(const struct lk_trace_work *w, const struct lk_trace_span *s, bool beside)
+static bool is_known(const struct lk_trace_work *w, struct lk_trace_at at,
+                     int (*order)(const void *a, const void *b))
+{
+    return bsearch(&at, w->kernels, w->n_kernels, sizeof at, order) != NULL;
+}
+
+/* Return true if kernels of the span's stream and step are known: of a collective, its own, which
+ * lie on another track. */
+static bool has_kernels(const struct lk_trace_work *w, const struct lk_trace_span *s)
 {
     const struct lk_trace_track *own = &w->t->tracks[s->track];
+    bool collective = s->span.kind == LK_SPAN_COLLECTIVE;
 
     for (uint32_t k = 0; w->n_kernels && k < w->t->n_tracks; k++) {
-        const struct lk_trace_at at = {k, s->span.step};
+        const struct lk_trace_at at = {k, s->span.step, s->span.index};
+        const struct lk_trace_at nccls = {k, s->span.step, NCCLS};
 
-        if (w->t->tracks[k].kind == own->kind && w->t->tracks[k].stream == own->stream &&
-            !(beside && k == s->track) &&
-            bsearch(&at, w->kernels, w->n_kernels, sizeof at, by_place))
+        if (w->t->tracks[k].kind != own->kind || w->t->tracks[k].stream != own->stream ||
+            (collective && k == s->track))
+            continue;
+        if (collective ? is_known(w, at, by_place) || is_known(w, nccls, by_place)
+                       : is_known(w, at, by_step))
             return true;
     }
     return false;
@@ -93,11 +123,11 @@ const char *lk_trace_work_category(const struct lk_trace_work *w, const struct l
     case LK_SPAN_MEMSET:
         return lk_span_kind_category(kind);
     case LK_SPAN_COLLECTIVE:
-        return has_kernels(w, s, true) ? NULL : lk_span_kind_category(kind);
+        return has_kernels(w, s) ? NULL : lk_span_kind_category(kind);
     case LK_SPAN_FORWARD:
     case LK_SPAN_BACKWARD:
     case LK_SPAN_OPTIMIZER:
-        return track->kind != LK_TRACK_COMPUTE || has_kernels(w, s, false)
+        return track->kind != LK_TRACK_COMPUTE || has_kernels(w, s)
                    ? NULL
                    : lk_span_kind_category(LK_SPAN_KERNEL);
     default:

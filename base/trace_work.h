@@ -3,11 +3,12 @@
  * count twice, and nothing may be left out. Private to base/trace_write.c.
  *
  * Work is recorded as ranges (forward, a collective), as kernels, or as both. A CPU's kernels lie
- * on the ranges' own track; a GPU's records lie on a track beside it, of the same stream, and may
- * be there for some steps only. So it is decided step by step:
+ * on the ranges' own track; a GPU's records lie on a track beside it, of the same stream, may be
+ * there for some steps only, and are of norms, too. So it is decided for each range:
  *
  *   forward, backward, optimizer   work where no kernel of the stream is known in the step
- *   collective                     work where no track beside its own has kernels in the step
+ *   collective                     work where no track beside its own has a kernel of its bucket
+ *                                  in the step, nor one of NCCL's whose bucket is not known
  *   kernel, copy, memset           always
  */
 #ifndef LK_BASE_TRACE_WORK_H
@@ -23,7 +24,8 @@ struct lk_trace_work {
     const struct lk_trace *t;
     struct lk_trace_at {
         uint32_t track, step;
-    } * kernels; /* where kernels are known, sorted, each once */
+        int32_t index; /* bucket; -1: of NCCL's, not known; -2: no collective's */
+    } * kernels;       /* where kernels are known, sorted, each once */
     size_t n_kernels;
     const struct lk_trace_span **collectives; /* by step and index */
     size_t n_collectives;

@@ -200,6 +200,19 @@ static const char *collective_name(const struct rank_out *r, const struct lk_spa
                                          : lk_trace_span_name(r->t, s);
 }
 
+enum { RANKS_SHOWN = 30, RANKS_TEXT = 16 * (RANKS_SHOWN + 1) };
+
+/* Write "[0, 1, 2]"; as PyTorch does, no more than 30. */
+static const char *ranks_text(int n, char buf[RANKS_TEXT])
+{
+    size_t at = (size_t)snprintf(buf, RANKS_TEXT, "[");
+
+    for (int r = 0; r < n && r < RANKS_SHOWN; r++)
+        at += (size_t)snprintf(buf + at, RANKS_TEXT - at, "%s%d", r ? ", " : "", r);
+    (void)snprintf(buf + at, RANKS_TEXT - at, n > RANKS_SHOWN ? ", ...]" : "]");
+    return buf;
+}
+
 static void write_collective(const struct rank_out *r, struct lk_json_out *o,
                              const struct lk_span *s)
 {
@@ -207,6 +220,7 @@ static void write_collective(const struct rank_out *r, struct lk_json_out *o,
     const char *name = collective_name(r, s);
     enum lk_dtype dtype = wire_dtype(i, s->bytes);
     uint64_t elems = s->bytes / lk_dtype_bytes(dtype);
+    char ranks[RANKS_TEXT];
     enum lk_coll coll;
 
     if (lk_words_find(&lk_coll_words, name, &coll) == LK_OK)
@@ -216,7 +230,10 @@ static void write_collective(const struct rank_out *r, struct lk_json_out *o,
     lk_json_out_uint(o, "Out msg nelems", elems);
     lk_json_out_int(o, "Group size", i->world_size);
     lk_json_out_text(o, "dtype", kineto_dtype(dtype));
+    lk_json_out_text(o, "In split size", "[]");
+    lk_json_out_text(o, "Out split size", "[]");
     lk_json_out_text(o, "Process Group Name", "0");
+    lk_json_out_text(o, "Process Group Ranks", ranks_text(i->world_size, ranks));
     lk_json_out_text(o, "Process Group Description", "default_pg");
     lk_json_out_text(o, lk_trace_keys[LK_TRACE_BACKEND], i->comm ? i->comm : "");
 }
@@ -330,8 +347,13 @@ static void write_range(struct trace_out *f, const struct rank_out *r,
         lk_json_out_int(o, "stream", (int64_t)s->track + 1);
         lk_json_out_uint(o, "correlation", f->correlation);
     }
-    if (s->span.kind == LK_SPAN_COPY || s->span.kind == LK_SPAN_MEMSET)
+    if (s->span.kind == LK_SPAN_COPY || s->span.kind == LK_SPAN_MEMSET) {
+        uint64_t ns = s->span.end_ns - s->span.start_ns;
+
         lk_json_out_uint(o, "bytes", s->span.bytes);
+        lk_json_out_number(o, "memory bandwidth (GB/s)",
+                           ns ? (double)s->span.bytes / (double)ns : 0);
+    }
     if (collective)
         write_collective(r, o, collective);
     write_own(f, r, &s->span);

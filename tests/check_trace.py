@@ -155,7 +155,7 @@ class Checker:
         self.steps = {}
         self.processes = set()
         self.used = set()
-        self.annotated, self.moving = {}, {}  # by pid: collectives that only annotate; kernels of collectives
+        self.annotated, self.moving = {}, {}  # by pid and size: collectives that only annotate; their kernels
 
     def event(self, e, where):
         check_common(e, where)
@@ -187,9 +187,10 @@ class Checker:
             self.launched[args["correlation"]] = (e["pid"], where)
             if e["cat"] == "kernel":
                 check_collective(args, where)
-                self.moving[e["pid"]] = self.moving.get(e["pid"], 0) + e["name"].startswith("nccl")
-        if e["cat"] == "gpu_user_annotation" and "Collective name" in args:
-            self.annotated[e["pid"]] = self.annotated.get(e["pid"], 0) + 1
+                if not e["name"].startswith("nccl:"):  # that is a collective itself
+                    self.count(self.moving, e["pid"], args)
+        if e["cat"] == "gpu_user_annotation":
+            self.count(self.annotated, e["pid"], args)
         if e["cat"] in LAUNCHERS and "correlation" in args:
             require(is_int(args["correlation"]), where, "args.correlation")
             require(args["correlation"] not in self.launches, where, "two launches, one correlation")
@@ -212,8 +213,14 @@ class Checker:
                 require(a[1] <= b[0], "pid %s" % pid, "steps overlap")
         for track, spans in self.tracks.items():
             self.nested(track, spans)
-        for pid, n in self.annotated.items():  # HTA adds up kernels alone, and knows these by their names
-            require(self.moving.get(pid, 0) >= n, "pid %s" % pid, "collectives without a kernel")
+        for key, n in self.annotated.items():  # HTA and TraceLens add up kernels alone
+            require(self.moving.get(key, 0) >= n, "pid %s" % key[0], "collectives without a kernel")
+
+    @staticmethod
+    def count(of, pid, args):
+        if "Collective name" in args:
+            key = pid, args["In msg nelems"]
+            of[key] = of.get(key, 0) + 1
 
     @staticmethod
     def nested(track, spans):

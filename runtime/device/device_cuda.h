@@ -13,7 +13,7 @@ struct cuda_origin {
     cudaEvent_t event, trial, spare; /* trial: the next one; spare: NULL once `first` has its own */
     cudaEvent_t first;               /* one of these; NULL: none yet */
     uint64_t at_ns, first_ns;
-    uint64_t worst_ns; /* largest error of an origin in the run */
+    uint64_t worst_ns; /* by how much times were off at most: origin and drift */
     double rate;       /* nanoseconds of the host in one of the GPU */
 };
 

@@ -250,14 +250,16 @@ static enum lk_status take_origin(struct cuda_stream *t, struct lk_deadline dead
     return LK_OK;
 }
 
-/* Measure the rate of the two clocks from the first origin to this one. */
-static enum lk_status measure_rate(struct cuda_device *g)
+/* Measure the rate of the two clocks from the first origin to this one. *off_ns: by how much times
+ * just before this origin, since_ns after the one before, were off by the rate of then. */
+static enum lk_status measure_rate(struct cuda_device *g, uint64_t since_ns, uint64_t *off_ns)
 {
     const double most = 1e-3; /* clocks differ by less; an error of the host's would be larger */
     struct cuda_origin *o = &g->origin;
     float ms = 0;
     double rate;
 
+    *off_ns = 0;
     if (!o->first) {
         o->first = o->event;
         o->first_ns = o->at_ns;
@@ -265,8 +267,10 @@ static enum lk_status measure_rate(struct cuda_device *g)
     }
     LK_PASS(lk_cuda_status(g->call->EventElapsedTime(&ms, o->first, o->event), "the clock's rate"));
     rate = (double)(o->at_ns - o->first_ns) / ((double)ms * 1e6);
-    if (fabs(rate - 1) < most)
+    if (fabs(rate - 1) < most) {
+        *off_ns = (uint64_t)(fabs(rate - o->rate) * (double)since_ns);
         o->rate = rate;
+    }
     return LK_OK;
 }
 
@@ -295,17 +299,18 @@ enum lk_status lk_cuda_refresh_origin(struct cuda_stream *t)
     struct cuda_device *g = device_of(t->base.device);
     struct lk_deadline deadline = lk_deadline_in(lk_cuda_hang_ns(g));
     enum lk_status st = LK_OK;
-    uint64_t error_ns = UINT64_MAX;
+    uint64_t error_ns = UINT64_MAX, before_ns, off_ns;
 
     lock_points(t);
+    before_ns = g->origin.at_ns;
     if (g->origin.at_ns > 0 && g->call->now_ns() - g->origin.at_ns < too_old_ns)
         goto out;
     look_at_all(t->base.device);
     for (int i = 0; i < TRIES && error_ns > close_ns; i++)
         LK_TRY(take_origin(t, deadline, &error_ns));
-    if (error_ns > g->origin.worst_ns)
-        g->origin.worst_ns = error_ns;
-    LK_TRY(measure_rate(g));
+    LK_TRY(measure_rate(g, g->origin.at_ns - before_ns, &off_ns));
+    if (error_ns + off_ns > g->origin.worst_ns)
+        g->origin.worst_ns = error_ns + off_ns;
 out:
     unlock_points(t);
     return st;

@@ -168,6 +168,10 @@ static void keep(struct trainer *t, int64_t step, double rate)
     if (t->computes)
         lk_span_counter(t->host, t->counters[COUNTER_LOSS], at, t->loss[step]);
     lk_span_counter(t->host, t->counters[COUNTER_RATE], at, rate);
+    if (lk_device_clock_error_ns(t->device) > t->clock_error_ns) {
+        t->clock_error_ns = lk_device_clock_error_ns(t->device);
+        lk_span_counter(t->host, t->counters[COUNTER_CLOCK_ERROR], at, (double)t->clock_error_ns);
+    }
     if (t->config->reducer.noise_every == 0 ||
         lk_reducer_norms(t->reducer, &measured, &t->local_sq[step], &t->mean_sq[step]) != LK_OK ||
         measured != at) {
@@ -332,9 +336,6 @@ enum lk_status lk_train(const struct lk_train_config *config, struct lk_train_re
 
     LK_TRY(lk_trainer_open(&t));
     LK_TRY(run_steps(&t));
-    if (lk_device_clock_error_ns(t.device) > 0)
-        lk_span_counter(t.host, t.counters[COUNTER_CLOCK_ERROR], (uint32_t)(t.n_steps - 1),
-                        (double)lk_device_clock_error_ns(t.device));
     LK_TRY(finish(&t, out));
 out:
     if (st != LK_OK)

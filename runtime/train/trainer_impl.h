@@ -19,6 +19,7 @@ enum counter { COUNTER_LIST(LK_WORD_VALUE) COUNTERS };
 struct trainer {
     const struct lk_train_config *config;
     int ranks, rank;
+    uint64_t clock_error_ns; /* as the trace has it */
     struct lk_device *device;
     bool computes; /* the device computes; else losses are NaN */
     struct lk_stream *compute, *net;

@@ -219,8 +219,11 @@ START_TEST(records_beside_ranges)
             t.spans[i].span.kind = LK_SPAN_OVERHEAD;
         } else if (t.spans[i].span.kind == LK_SPAN_OPTIMIZER) {
             t.spans[i].span.kind = LK_SPAN_KERNEL;
+            t.spans[i].span.name = (uint16_t)t.n_names;
             t.spans[i].track = 3;
         }
+    free(t.names[t.n_names - 1]);
+    ck_assert_int_eq(lk_strdup(&t.names[t.n_names - 1], "ncclDevKernel_AllReduce"), LK_OK);
     ck_assert_int_eq(lk_trace_write(path, &t), LK_OK);
     ck_assert_int_eq(lk_file_read(path, &text, &size), LK_OK);
     ck_assert_ptr_nonnull(strstr(text, "\"cat\": \"gpu_user_annotation\", \"name\": \"nccl:"));

@@ -38,6 +38,7 @@ static const struct {
     {RECORDS, LK_SPAN_KERNEL, 1, 1, "kernel", 10},
     {COMPUTE, LK_SPAN_FORWARD, 2, 0, "kernel", -1},
     {COMM, LK_SPAN_COLLECTIVE, 2, 0, "kernel", 13},
+    {RECORDS, LK_SPAN_KERNEL, 2, -1, "kernel", -1}, /* a norm */
     {COMPUTE, LK_SPAN_GRADIENT, 2, 0, NULL, -1},
 };
 
