@@ -3,7 +3,7 @@
 # The sources of kernels/, compiled for the host with tests/cuda_shim in place of CUDA's headers, twice:
 # tests/cuda_shim/shim.h says what each finds. -fsanitize=thread only makes the calls of hooks.cc.
 SHIM_CXX    := $(CXX) -std=c++17 -O2 -g -D_GNU_SOURCE -I. -Itests/cuda_shim -fno-omit-frame-pointer \
-               -fno-exceptions -Wall -Wextra -Wno-unknown-pragmas
+               -fno-exceptions -Wall -Wextra -Wno-unknown-pragmas -fsanitize=alignment -fno-sanitize-recover=alignment
 SHIM_races  := -fsanitize=thread
 SHIM_bounds := -fsanitize=address
 ifneq ($(WERROR),0)
@@ -27,7 +27,7 @@ $(BUILD)/shim/$(1)/%.cu.o: %.cu $(BUILD)/probe.flags
 	$$(Q)$$(SHIM_CXX) $$(SHIM_$(1)) -MMD -MP -c -x c++ $$< -o $$@
 $(BUILD)/cuda_shim_$(1): $(patsubst %,$(BUILD)/shim/$(1)/%.o,$(SHIM_CU)) $(SHIM_BASE) $(CASE_OBJ) $(2) $(LIBS) $(BUILD)/probe.mk
 	@echo "  LINK  $$@"
-	$$(Q)$$(CXX) -fsanitize=address -o $$@ $$(filter %.o,$$^) $(BUILD)/libkernels.a $(BUILD)/libbase.a $$(LK_LIBS)
+	$$(Q)$$(CXX) -fsanitize=address,alignment -o $$@ $$(filter %.o,$$^) $(BUILD)/libkernels.a $(BUILD)/libbase.a $$(LK_LIBS)
 endef
 $(eval $(call shim_rules,races,$(BUILD)/shim/tests/cuda_shim/hooks.cc.o))
 $(eval $(call shim_rules,bounds,))

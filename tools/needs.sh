@@ -94,7 +94,7 @@ is_there() {
     shim) # C++ with AddressSanitizer, on a processor with builtins to switch stacks
         has_program "${CXX:-c++}" || return 1
         printf 'void *b[5];\nint main(void) { return __builtin_setjmp(b); }\n' > "$tmp/s.cc"
-        { ${CXX:-c++} -fsanitize=address -o "$tmp/s" "$tmp/s.cc" &&
+        { ${CXX:-c++} -fsanitize=address,alignment -o "$tmp/s" "$tmp/s.cc" &&
             ${CXX:-c++} -fsanitize=thread -c -o "$tmp/s.o" "$tmp/s.cc"; } > "$tmp/log" 2>&1 ||
             { why=$(first_error); return 1; } ;;
     esac

@@ -55,6 +55,8 @@ template <enum fault F> __global__ void sum_kernel(float *out, const float *in, 
     }
     if (F == fault_missing_lane)
         sums[t] = __shfl_xor_sync(0xffffffffU, sums[t], 1);
+    if (F == fault_misaligned_load && t == 0)
+        sums[0] += 0 * load<2>(in + 1).x[0];
     if (t == 0)
         out[F == fault_race_of_blocks               ? 0
             : F == fault_global_store_out_of_bounds ? blockIdx.x + 1

@@ -14,6 +14,7 @@
     X(shared_store_out_of_bounds, "heap-buffer-overflow", "heap-buffer-overflow")                  \
     X(global_store_out_of_bounds, "heap-buffer-overflow", "heap-buffer-overflow")                  \
     X(global_load_out_of_bounds, "heap-buffer-overflow", "heap-buffer-overflow")                   \
+    X(misaligned_load, "misaligned address", "misaligned address")                                 \
     X(local_store_out_of_bounds, "", "stack-buffer-overflow")                                      \
     X(missing_copy_wait, "no wait, or no barrier in between", "use-after-poison")                  \
     X(missing_copy_barrier, "no barrier in between", "")                                           \

@@ -25,6 +25,8 @@
  *   copies      bytes of an asynchronous copy that no thread has waited for
  *   barriers    all threads of a block must reach the same one; those of a warp's operation must
  *               all reach it with the same mask
+ *   alignment   of packs that are loaded or stored (-fsanitize=alignment): a GPU stops there, the
+ *               host would not
  *   not set     memory first holds bytes drawn from the seed: reading them changes results
  *   launches    limits of grids, blocks and shared memory
  *
