@@ -37,8 +37,9 @@
  * Buffers come from one pool for all threads: CUPTI 13's default, one pool for each thread, would
  * fill it with buffers of the threads that NCCL starts for every collective. Without a free one
  * CUPTI drops records and counts them, and so do we; CUPTI before 12.9 would crash, and gets more.
- * A thread of the session fetches complete records every second, so that a process that is killed
- * loses no more; the rest comes when the session is closed. CUPTI's callbacks carry no context, so
+ * A thread of the session fetches complete records every second; what is in a buffer with an
+ * incomplete one comes when it is full, or when the session is closed. CUPTI's
+ * callbacks carry no context, so
  * there is one session a process, and one a recorder, which gets no spans from it after it is
  * closed.
  */

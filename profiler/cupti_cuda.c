@@ -48,8 +48,8 @@ struct lk_cupti {
     struct buffers buffers;
     pthread_mutex_t reading; /* guards records (but for its tracks) and closed */
     struct lk_cupti_records records;
-    bool closed; /* nothing may be emitted any more */
-    int lent;    /* buffers that CUPTI has; guarded by buffers.lock */
+    atomic_bool closed; /* nothing may be emitted any more */
+    int lent;           /* buffers that CUPTI has; guarded by buffers.lock */
     CUpti_SubscriberHandle subscriber;
     bool older; /* the driver is older than this library */
     uint64_t fetch_ns;
@@ -247,9 +247,10 @@ static bool is_ending(struct lk_cupti *g)
 }
 
 /*
- * Fetch records as long as the session lasts: all that are complete every second, so that a run
- * that is killed loses one second of them. CUPTI's own period (cuptiActivityFlushPeriod) returns
- * full buffers only, of which a short run has none.
+ * Fetch records as long as the session lasts, every second. CUPTI keeps back a buffer in which a
+ * record is not complete, and while a GPU is busy one nearly always is: then records come when a
+ * buffer is full. Its own period (cuptiActivityFlushPeriod) returns full buffers only, also while
+ * the GPU is idle.
  *
  * At the end a forced flush also returns unfinished records: without times, and counted as such.
  * Kinds are switched off after it, since in CUDA 13.0 that may hang (CUPTI, release notes of 13.0
@@ -544,8 +545,11 @@ static enum lk_status finish(struct lk_cupti *g, bool ended, struct lk_deadline 
     size_t n_dropped = ended ? dropped(g) : 0;
 
     /* A thread of CUPTI's that hangs in a buffer keeps the lock. */
-    if (pthread_mutex_clocklock(&g->reading, CLOCK_MONOTONIC, &until) != 0)
+    if (pthread_mutex_clocklock(&g->reading, CLOCK_MONOTONIC, &until) != 0) {
+        g->closed = true;
+        atomic_store(&current, NULL);
         return lk_fail(LK_ETIMEOUT, "CUPTI does not return from handing over a buffer");
+    }
     g->records.counts.dropped += n_dropped;
     warn_of_clock(&g->records.clock);
     lk_cupti_records_drain(&g->records);

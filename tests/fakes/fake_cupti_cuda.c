@@ -44,6 +44,8 @@ static bool put(const void *record, size_t bytes)
     if (!fake_cupti.open || bytes > fake_cupti.open_size)
         return false;
     memcpy(fake_cupti.open + fake_cupti.open_used, record, bytes);
+    if (((const CUpti_Activity *)record)->kind == CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL)
+        fake_cupti.unfinished |= ((const CUpti_ActivityKernel10 *)record)->end == 0;
     fake_cupti.open_used += bytes;
     return true;
 }
@@ -65,6 +67,7 @@ void fake_cupti_deliver(size_t cut)
     pthread_mutex_lock(&lock);
     buffer = fake_cupti.open;
     fake_cupti.open = NULL;
+    fake_cupti.unfinished = false;
     if (buffer)
         fake_cupti.complete(NULL, 0, buffer, fake_cupti.open_size, fake_cupti.open_used - cut);
     pthread_mutex_unlock(&lock);
@@ -135,12 +138,11 @@ static CUptiResult disable(CUpti_ActivityKind kind)
 
 static CUptiResult flush_all(uint32_t flag)
 {
-    (void)flag;
     fake_cupti.flushes_enabled += fake_cupti.kinds_enabled > 0;
     fake_cupti.flushes++;
     while (fake_cupti.stuck)
         nanosleep(&(struct timespec){.tv_nsec = 1000000}, NULL);
-    if (fake_cupti.complete)
+    if (fake_cupti.complete && !(fake_cupti.unfinished && flag != CUPTI_ACTIVITY_FLAG_FLUSH_FORCED))
         fake_cupti_deliver(0);
     return result("ActivityFlushAll");
 }

@@ -4,7 +4,7 @@
  * CUPTI does. One a process.
  *
  * As in CUPTI: buffers are delivered and asked about under a lock of its own, and FlushAll delivers
- * a buffer that is not full.
+ * a buffer that is not full, but one with an unfinished kernel only where it is forced.
  */
 #ifndef LK_TESTS_FAKE_CUPTI_CUDA_H
 #define LK_TESTS_FAKE_CUPTI_CUDA_H
@@ -42,6 +42,7 @@ struct fake_cupti {
     CUpti_BuffersCallbackCompleteFunc complete;
     uint8_t *open; /* buffer being filled, or NULL */
     size_t open_size, open_used;
+    bool unfinished; /* the open buffer has a kernel that has not ended */
 };
 extern struct fake_cupti fake_cupti;
 

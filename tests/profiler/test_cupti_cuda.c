@@ -136,6 +136,17 @@ START_TEST(records_come_while_it_runs)
     while (fake_cupti.flushes < before + 2 && lk_deadline_left_ns(deadline) > 0)
         continue;
     ck_assert_uint_eq(kept_track("compute stream, GPU records")->n, 1);
+    /* A kernel that runs keeps its buffer back. */
+    cupti_rig_put_kernel(3, 13, 5, 0 - rig.t0, CUPTI_RIG_GELU);
+    cupti_rig_put_issue(2, cupti_rig_id(rig.compute, LK_SPAN_KERNEL, rig.gelu, 1, -1));
+    cupti_rig_put_kernel(2, 13, 3, 4, CUPTI_RIG_GELU);
+    before = fake_cupti.flushes;
+    while (fake_cupti.flushes < before + 2 && lk_deadline_left_ns(deadline) > 0)
+        continue;
+    ck_assert_uint_eq(kept_track("compute stream, GPU records")->n, 1);
+    cupti_rig_close();
+    ck_assert_uint_eq(rig.counts.records, 2);
+    ck_assert_uint_eq(rig.counts.untimed, 1);
 }
 END_TEST
 
