@@ -20,6 +20,7 @@
     X(LK_LOSS_SLOW_RANK, "slow_rank", "this rank's own slowness")                                  \
     X(LK_LOSS_COLOCATION, "colocation", "co-location of ranks")                                    \
     X(LK_LOSS_OVERLAP, "overlap", "overlap slowdown")                                              \
+    X(LK_LOSS_LAUNCH, "launch", "exposed launch of collectives")                                   \
     X(LK_LOSS_STRAGGLER, "straggler", "exposed straggler wait")                                    \
     X(LK_LOSS_WIRE, "wire", "exposed queue and wire")                                              \
     X(LK_LOSS_OPTIMIZER, "optimizer", "growth of the optimizer")                                   \

@@ -176,6 +176,11 @@ const char *lk_trace_span_name(const struct lk_trace *t, const struct lk_span *s
     return lk_span_kind_name((enum lk_span_kind)s->kind);
 }
 
+bool lk_trace_is_nccl(const struct lk_trace *t, const struct lk_span *s)
+{
+    return s->kind == LK_SPAN_KERNEL && strstr(lk_trace_span_name(t, s), "nccl") != NULL;
+}
+
 /* ---- A run directory ---- */
 
 /* Return the rank in "rank12.trace.json.gz", or -1. */

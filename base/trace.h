@@ -126,6 +126,9 @@ enum lk_status lk_trace_sort_spans(struct lk_trace_span **spans, size_t n);
 /* Return the name a span shows: its own, else its kind's. */
 const char *lk_trace_span_name(const struct lk_trace *t, const struct lk_span *s);
 
+/* Return true for a kernel of NCCL's, told by its name. */
+bool lk_trace_is_nccl(const struct lk_trace *t, const struct lk_span *s);
+
 /* Write one rank's trace (gzip when the path ends in .gz), the whole file or nothing. Times before
  * base_local_ns are legal. LK_EINTERNAL for a span of unknown kind, track or name, or of negative
  * duration. */

@@ -3,7 +3,6 @@
 #include "base/array.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 static int by_step(const void *a, const void *b)
 {
@@ -49,7 +48,7 @@ static struct lk_trace_at place_of(const struct lk_trace *t, const struct lk_tra
     struct lk_trace_at at = {s->track, s->span.step, s->span.index};
 
     if (at.index < 0)
-        at.index = strstr(lk_trace_span_name(t, &s->span), "nccl") ? NCCLS : NO_COLLECTIVES;
+        at.index = lk_trace_is_nccl(t, &s->span) ? NCCLS : NO_COLLECTIVES;
     return at;
 }
 

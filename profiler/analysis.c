@@ -160,10 +160,25 @@ static void time_by_duration(struct lk_analysis *a, size_t i)
     m->resolved = m->late_by_ns > 0;
 }
 
+/* Return true if the kernel of some collective of the steps is known. */
+static bool knows_launches(const struct lk_run *run)
+{
+    for (size_t k = 0; k < run->n; k++)
+        for (size_t s = 0; s < run->n_steps; s++) {
+            const struct lk_step *p = lk_rank_step(&run->ranks[k], run->steps[s]);
+
+            for (size_t i = 0; i < p->n_collectives; i++)
+                if (run->ranks[k].collectives[p->first_collective + i].by_kernel)
+                    return true;
+        }
+    return false;
+}
+
 static enum lk_status find_arrivals(struct lk_analysis *a)
 {
     const struct lk_run *run = a->run;
 
+    a->launches = knows_launches(run);
     a->aligned = true;
     for (size_t k = 0; k < run->n; k++)
         a->aligned = a->aligned && run->ranks[k].uncertainty_ns < LK_CLOCK_UNKNOWN_NS;
@@ -229,12 +244,13 @@ static void add_to_bucket(const struct lk_analysis *a, size_t collective, size_t
     const struct lk_step *p = step_of(a, rank, m->step);
     const struct lk_collective *x = collective_of(a, rank, m);
     uint64_t begin = a->begin_ns[rank * a->n_collectives + collective];
-    uint64_t ready = x->ready_ns && x->ready_ns < x->arrival_ns ? x->ready_ns : x->arrival_ns;
+    uint64_t ready = x->ready_ns && x->ready_ns < x->due_ns ? x->ready_ns : x->due_ns;
     const struct lk_range *backward = backward_before(r, p, ready);
     uint64_t covered = lk_step_compute_ns(r, p, x->arrival_ns, x->end_ns);
 
     b->ready_s += weight * lk_ns_to_s_(ready - (backward ? backward->start_ns : p->begin_ns));
-    b->queue_s += weight * lk_ns_to_s_(x->arrival_ns - ready);
+    b->queue_s += weight * lk_ns_to_s_(x->due_ns - ready);
+    b->launch_s += weight * (a->launches ? lk_ns_to_s_(x->arrival_ns - x->due_ns) : NAN);
     b->wait_s += weight * lk_ns_to_s_(begin > x->arrival_ns ? begin - x->arrival_ns : 0);
     b->exposed_s += weight * lk_ns_to_s_(x->end_ns - x->arrival_ns - covered);
 }
@@ -274,7 +290,18 @@ static void fill_bucket(const struct lk_analysis *a, struct lk_analysis_bucket *
         }
 }
 
-/* Count how often each rank was last, and sum its pending time. */
+static void add_launch(struct lk_analysis_launch *to, const struct lk_collective *x)
+{
+    if (!x->by_kernel)
+        return;
+    to->n++;
+    to->delay_s += lk_ns_to_s_(x->arrival_ns - x->due_ns);
+    if (x->launched_ns > x->due_ns)
+        to->called_s += lk_ns_to_s_(
+            (x->launched_ns < x->arrival_ns ? x->launched_ns : x->arrival_ns) - x->due_ns);
+}
+
+/* Count how often each rank was last, and sum its pending time and what preceded it. */
 static void fill_ranks(struct lk_analysis *a)
 {
     double n_steps = (double)a->run->n_steps;
@@ -287,6 +314,7 @@ static void fill_ranks(struct lk_analysis *a)
             uint64_t begin = a->begin_ns[k * a->n_collectives + i];
 
             begin = begin > x->arrival_ns ? begin : x->arrival_ns;
+            add_launch(&a->ranks[k].launch, x);
             a->ranks[k].pending_s += lk_ns_to_s_(x->end_ns - x->arrival_ns) / n_steps;
             if (x->end_ns > begin)
                 a->ranks[k].moving_s += lk_ns_to_s_(x->end_ns - begin) / n_steps;
@@ -312,13 +340,11 @@ static double first_ready(const struct lk_analysis *a)
             const struct lk_rank_steps *r = &a->run->ranks[k];
             const struct lk_step *p = step_of(a, k, s);
             const struct lk_collective *x = &r->collectives[p->first_collective];
-            const struct lk_range *b =
-                p->n_collectives ? backward_before(r, p, x->arrival_ns) : NULL;
+            const struct lk_range *b = p->n_collectives ? backward_before(r, p, x->due_ns) : NULL;
 
             if (!b || b->end_ns == b->start_ns)
                 continue;
-            sum +=
-                fmin(1, (double)(x->arrival_ns - b->start_ns) / (double)(b->end_ns - b->start_ns));
+            sum += fmin(1, (double)(x->due_ns - b->start_ns) / (double)(b->end_ns - b->start_ns));
             n++;
         }
     return n ? sum / (double)n : NAN;

@@ -3,8 +3,10 @@
  * the ideal step to the measured one. Steady-state steps only (struct lk_run.steps).
  *
  * For collective k on ranks r, on the common clock (DESIGN section 6):
- *     arrival(r,k) = max(ready(r,k), end(r,k-1)), since one stream runs them in order
- *     queue        = arrival - ready
+ *     due(r,k)     = max(ready(r,k), end(r,k-1)), since one stream runs them in order
+ *     queue        = due - ready
+ *     arrival(r,k) = the start of its NCCL kernel, where a GPU's records tell it; else due
+ *     launch(r,k)  = arrival - due
  *     begin(k)     = max over r of arrival
  *     wait(r,k)    = begin(k) - arrival(r,k)
  *     wire(k)      = max over r of end - begin(k)
@@ -13,9 +15,9 @@
  * When some rank's clock was never compared, only durations count: wire(k) = min over r of end -
  * arrival, and wait(r,k) = end - arrival - wire(k).
  *
- * A step's window is split as in profiler/steps.h: own compute first, then pending collectives
- * (straggler wait until begin(k), wire after it), then input, then gap. So "exposed" is the time
- * that own compute does not cover.
+ * A step's window is split as in profiler/steps.h: own compute first, then collectives that are due
+ * (launch until arrival, straggler wait until begin(k), wire after it), then input, then gap. So
+ * "exposed" is the time that own compute does not cover.
  *
  * The waterfall holds means over steps, first per rank, then over ranks (0: the reference's mean;
  * c: the forward and backward ranges, o: optimizer, i: input, g: gap):
@@ -23,6 +25,7 @@
  *     ideal      c0 + o0 + i0 + g0
  *     input      i - i0
  *     optimizer  o - o0
+ *     launch     the split's launch
  *     straggler  the split's straggler wait
  *     wire       the split's wire (queueing behind an earlier bucket is that bucket's time)
  *     slow_rank  (s(r) - s) W
@@ -58,6 +61,13 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* Launches of NCCL's kernels, where they are known: sums. */
+struct lk_analysis_launch {
+    size_t n;
+    double delay_s;  /* from when a collective was due to its kernel's start */
+    double called_s; /* of it, until the host called NCCL's launch */
+};
+
 /* One rank, means over the steps. */
 struct lk_analysis_rank {
     double step_s;
@@ -66,6 +76,7 @@ struct lk_analysis_rank {
     double slowdown;                 /* s(r) */
     double pending_s;                /* per step, some collective was pending */
     double moving_s;                 /* part of pending_s after all ranks had arrived */
+    struct lk_analysis_launch launch;
     size_t n_late;                   /* resolved collectives at which this rank was last */
     double late_by_s;                /* mean over these */
     struct lk_gpu_summary gpu;       /* during the steps; n 0: not sampled */
@@ -79,6 +90,7 @@ struct lk_analysis_bucket {
     size_t n;       /* collectives */
     double ready_s; /* from the start of the last backward */
     double queue_s, wait_s, wire_s;
+    double launch_s; /* NaN: not known */
     double wire_p95_s;
     double exposed_s; /* wait and wire not covered by own compute */
     int late_rank;    /* rank most often last; -1: never resolved */
@@ -106,7 +118,8 @@ struct lk_analysis {
     const struct lk_run *run; /* borrowed, outlives this */
     char *reference;          /* description of the reference run */
     bool modelled;
-    bool aligned; /* false: some clock was never compared */
+    bool aligned;  /* false: some clock was never compared */
+    bool launches; /* the kernel of some collective is known; else launches are in the wire */
     double step_s;
     double losses_s[LK_LOSS_COUNT];
     struct lk_analysis_rank *ranks;     /* run->n */

@@ -140,6 +140,8 @@ static enum lk_status late_rank(struct lk_analysis *a)
                    time_text(cost).buf);
     if (gpu_is_slow(a, worst, gpu + 2))
         why = gpu;
+    else if (r->launch.n && r->launch.delay_s / (double)r->launch.n > r->late_by_s / 2)
+        why = "; its NCCL kernels start late";
     else if (r->losses_s[LK_LOSS_SLOW_RANK] > cost / 2)
         why = "; its own compute is slower than the others'";
     else if (r->split.s[LK_PART_INPUT] > a->step_s * loss_share)
@@ -244,6 +246,29 @@ static enum lk_status first_bucket(struct lk_analysis *a)
                "first bucket: it is ready only after %.0f %% of the backward; smaller buckets let "
                "collectives start earlier",
                100 * a->first_ready);
+}
+
+/* Report collectives whose NCCL kernels start late, and who is late: the host or the GPU. */
+static enum lk_status launches(struct lk_analysis *a)
+{
+    double cost = a->losses_s[LK_LOSS_LAUNCH];
+    struct lk_analysis_launch sum = {0};
+    double called;
+
+    for (size_t k = 0; k < a->run->n; k++) {
+        sum.n += a->ranks[k].launch.n;
+        sum.delay_s += a->ranks[k].launch.delay_s;
+        sum.called_s += a->ranks[k].launch.called_s;
+    }
+    if (cost < loss_share * a->step_s || !sum.n)
+        return LK_OK;
+    called = sum.called_s / sum.delay_s;
+    return say(a, cost,
+               "late launches: NCCL's kernels start %s after they could on average, %s a step "
+               "exposed; %.0f %% of it passes until the host calls NCCL%s",
+               time_text(sum.delay_s / (double)sum.n).buf, time_text(cost).buf, 100 * called,
+               called > 0.5 ? " (it is behind: fewer or larger buckets, a CUDA graph)"
+                            : ", the rest until the GPU has room for the kernel");
 }
 
 struct idle {
@@ -421,6 +446,7 @@ enum lk_status lk_analysis_findings_(struct lk_analysis *a)
     LK_PASS(wire(a));
     LK_PASS(overlap(a));
     LK_PASS(first_bucket(a));
+    LK_PASS(launches(a));
     LK_PASS(idle_stream(a));
     LK_PASS(losses(a));
     LK_PASS(rest(a));

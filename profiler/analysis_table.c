@@ -43,6 +43,8 @@ static double since(uint64_t from, uint64_t to)
     X("forward_s",   "forward",        LK_DIM_TIME, 0,  r->split.s[LK_PART_FORWARD])                        \
     X("backward_s",  "backward",       LK_DIM_TIME, 0,  r->split.s[LK_PART_BACKWARD])                       \
     X("optimizer_s", "optimizer",      LK_DIM_TIME, 0,  r->split.s[LK_PART_OPTIMIZER])                      \
+    X("launch_s",    "launch",         LK_DIM_TIME, 0,                                             \
+      r->launch.n ? r->split.s[LK_PART_LAUNCH] : NAN)                                              \
     X("straggler_s", "straggler wait", LK_DIM_TIME, 0,  r->split.s[LK_PART_STRAGGLER])                      \
     X("wire_s",      "queue and wire", LK_DIM_TIME, 0,  r->split.s[LK_PART_WIRE])                           \
     X("input_s",     "input",          LK_DIM_TIME, 0,  r->split.s[LK_PART_INPUT])                          \
@@ -63,6 +65,7 @@ static double since(uint64_t from, uint64_t to)
     X("n",          "n",           LK_DIM_NONE,  -1, n)                                            \
     X("ready_s",    "ready after", LK_DIM_TIME,  0,  b->ready_s)                                   \
     X("queue_s",    "queue",       LK_DIM_TIME,  0,  b->queue_s)                                   \
+    X("launch_s",   "launch",      LK_DIM_TIME,  0,  b->launch_s)                                  \
     X("wait_s",     "wait",        LK_DIM_TIME,  0,  b->wait_s)                                    \
     X("wire_s",     "wire",        LK_DIM_TIME,  0,  b->wire_s)                                    \
     X("wire_p95_s", "wire p95",    LK_DIM_TIME,  0,  b->wire_p95_s)                                \
@@ -107,9 +110,13 @@ static double since(uint64_t from, uint64_t to)
     X("bytes",     "size",       LK_DIM_BYTES, 0,  (double)x->bytes)                               \
     X("rank",      "rank",       LK_DIM_NONE,  -1, (double)rank)                                   \
     X("ready_s",   "ready",      LK_DIM_TIME,  0,  since(origin_ns, ready))                        \
+    X("called_s",  "called",     LK_DIM_TIME,  0,                                                  \
+      x->launched_ns ? since(origin_ns, x->launched_ns) : NAN)                                     \
     X("arrival_s", "arrival",    LK_DIM_TIME,  0,  since(origin_ns, x->arrival_ns))                \
     X("end_s",     "end",        LK_DIM_TIME,  0,  since(origin_ns, x->end_ns))                    \
-    X("queue_s",   "queue",      LK_DIM_TIME,  0,  since(ready, x->arrival_ns))                    \
+    X("queue_s",   "queue",      LK_DIM_TIME,  0,  since(ready, x->due_ns))                        \
+    X("launch_s",  "launch",     LK_DIM_TIME,  0,                                                  \
+      x->by_kernel ? since(x->due_ns, x->arrival_ns) : NAN)                                        \
     X("wait_s",    "wait",       LK_DIM_TIME,  0,                                                  \
       since(x->arrival_ns, a->begin_ns[rank * a->n_collectives + collective]))                           \
     X("wire_s",    "wire",       LK_DIM_TIME,  0,  lk_ns_to_s_(m->wire_ns))                        \
@@ -138,6 +145,8 @@ static enum lk_status fill_waterfall(const struct lk_analysis *a, struct lk_tabl
 
         if (loss == LK_LOSS_BATCH)
             continue; /* a run and its reference have the same local batch */
+        if (loss == LK_LOSS_LAUNCH && !a->launches)
+            continue; /* not known: in the wire */
         for (size_t k = 1; k < run->n; k++) {
             if (a->ranks[k].losses_s[loss] > a->ranks[most].losses_s[loss])
                 most = k;
@@ -190,6 +199,8 @@ static enum lk_status fill_buckets(const struct lk_analysis *a, struct lk_table 
     }
     LK_TRY(lk_table_note(t, "ready after: from the start of the backward; queue: behind earlier "
                             "buckets; wait: for the last rank; wire: after all have arrived"));
+    if (a->launches)
+        LK_TRY(lk_table_note(t, "launch: until its NCCL kernel starts, from when it is due"));
     if (!a->aligned)
         LK_TRY(lk_table_note(t, "from durations: some rank's clock was never compared"));
 out:
@@ -322,7 +333,7 @@ static enum lk_status step_row(const struct lk_analysis *a, struct lk_table *t, 
     const struct lk_rank_steps *r = &a->run->ranks[rank];
     const struct lk_step *p = lk_rank_step(r, a->run->steps[m->step]);
     const struct lk_collective *x = &r->collectives[p->first_collective + m->index];
-    uint64_t ready = x->ready_ns ? x->ready_ns : x->arrival_ns;
+    uint64_t ready = x->ready_ns ? x->ready_ns : x->due_ns;
 
     LK_TRY(lk_table_row(t));
     STEP(LK_TABLE_CELL)

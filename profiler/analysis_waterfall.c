@@ -309,6 +309,7 @@ static void fill_losses(struct lk_analysis_rank *r, const struct lk_work *w,
     loss[LK_LOSS_SLOW_RANK] = (r->slowdown - common) * work_s;
     loss[LK_LOSS_COLOCATION] = common * work_s;
     loss[LK_LOSS_OVERLAP] = b->in_s - (1 + r->slowdown) * b->in_work_s;
+    loss[LK_LOSS_LAUNCH] = r->split.s[LK_PART_LAUNCH];
     loss[LK_LOSS_STRAGGLER] = r->split.s[LK_PART_STRAGGLER];
     loss[LK_LOSS_WIRE] = r->split.s[LK_PART_WIRE];
     loss[LK_LOSS_OPTIMIZER] = r->split.s[LK_PART_OPTIMIZER] - w->optimizer_s;

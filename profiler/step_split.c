@@ -46,13 +46,13 @@ static enum lk_status add(struct finder *f, uint64_t from, uint64_t to)
     return st;
 }
 
-/* Add a stall for each collective of a step that ends in a gap between kernels, in order: from its
- * arrival or the previous stall's end on. */
+/* Add a stall for each collective of a step that ends in a gap between kernels, in order: from when
+ * it is due or the previous stall's end on. */
 static enum lk_status add_gap(struct finder *f, const struct lk_step *p, uint64_t from, uint64_t to)
 {
     for (size_t i = p->first_collective; i < p->first_collective + p->n_collectives; i++) {
         const struct lk_collective *x = &f->s->collectives[i];
-        uint64_t start = x->arrival_ns > from ? x->arrival_ns : from;
+        uint64_t start = x->due_ns > from ? x->due_ns : from;
 
         if (x->end_ns <= from || x->end_ns > to || start >= x->end_ns)
             continue;
@@ -276,23 +276,28 @@ static bool stalled_at(struct walk *w, uint64_t at, uint64_t *next)
     return at >= x->start_ns;
 }
 
-/* Return true if a collective is pending at `at`; lower *next likewise, set *waiting while not all
- * ranks have arrived. */
-static bool collective_at(struct walk *w, uint64_t at, uint64_t *next, bool *waiting)
+/* Return true if a collective is due at `at`; lower *next likewise, set *part to what of it the
+ * rank spends its time on. */
+static bool collective_at(struct walk *w, uint64_t at, uint64_t *next, enum lk_part *part)
 {
     for (; w->collective < w->p->n_collectives; w->collective++) {
         const struct lk_collective *x = &w->s->collectives[w->p->first_collective + w->collective];
         uint64_t begin = w->begin_ns ? w->begin_ns[w->collective] : x->arrival_ns;
-        uint64_t change;
+        uint64_t change = x->end_ns;
 
         if (x->end_ns <= at)
             continue;
-        *waiting = at < begin;
-        change = at < x->arrival_ns              ? x->arrival_ns
-                 : *waiting && begin < x->end_ns ? begin
-                                                 : x->end_ns;
+        *part = LK_PART_WIRE;
+        if (at < begin && begin < x->end_ns)
+            change = begin;
+        if (at < begin)
+            *part = LK_PART_STRAGGLER;
+        if (at < x->arrival_ns) {
+            change = at < x->due_ns ? x->due_ns : x->arrival_ns;
+            *part = LK_PART_LAUNCH;
+        }
         *next = change < *next ? change : *next;
-        return at >= x->arrival_ns;
+        return at >= x->due_ns;
     }
     return false;
 }
@@ -309,7 +314,7 @@ void lk_step_split(const struct lk_rank_steps *s, const struct lk_step *p, const
     uint64_t sum_ns[LK_PART_COUNT] = {0};
 
     for (uint64_t at = p->begin_ns, next; at < p->end_ns; at = next) {
-        bool waiting = false;
+        enum lk_part collective = LK_PART_WIRE;
         bool pending;
         const struct lk_range *work, *input;
 
@@ -317,12 +322,12 @@ void lk_step_split(const struct lk_rank_steps *s, const struct lk_step *p, const
         work = range_at(&w, &w.work, false, at, &next);
         if (stalled_at(&w, at, &next))
             work = NULL;
-        pending = collective_at(&w, at, &next, &waiting);
+        pending = collective_at(&w, at, &next, &collective);
         input = range_at(&w, &w.input, true, at, &next);
         if (work)
             sum_ns[part_of_kind[work->kind]] += next - at;
         else if (pending)
-            sum_ns[waiting ? LK_PART_STRAGGLER : LK_PART_WIRE] += next - at;
+            sum_ns[collective] += next - at;
         else
             sum_ns[input ? LK_PART_INPUT : LK_PART_GAP] += next - at;
     }

@@ -13,7 +13,17 @@ struct builder {
     struct lk_rank_steps s;
     struct lk_interval *kernels; /* of the compute stream, copies too */
     size_t n_kernels;
-    size_t steps_capacity, ranges_capacity, marks_capacity, collectives_capacity, kernels_capacity;
+    struct launch *launches; /* of NCCL's kernels */
+    size_t n_launches;
+    size_t steps_capacity, ranges_capacity, marks_capacity, collectives_capacity, kernels_capacity,
+        launches_capacity;
+};
+
+/* A kernel of NCCL's. */
+struct launch {
+    uint64_t called_ns, start_ns, end_ns; /* called 0: not known */
+    uint32_t step;
+    int32_t bucket; /* -1: not known */
 };
 
 /* ---- Reading ---- */
@@ -78,21 +88,33 @@ static enum lk_status add_kernel(struct builder *b, const struct lk_span *span)
     return append(&b->kernels, &b->n_kernels, &b->kernels_capacity, &kernel, sizeof kernel);
 }
 
+static enum lk_status add_launch(struct builder *b, const struct lk_span *span)
+{
+    const struct launch launch = {.called_ns = span->ready_ns,
+                                  .start_ns = span->start_ns,
+                                  .end_ns = span->end_ns,
+                                  .step = span->step,
+                                  .bucket = span->index};
+
+    if (!lk_trace_is_nccl(b->t, span))
+        return LK_OK;
+    return append(&b->launches, &b->n_launches, &b->launches_capacity, &launch, sizeof launch);
+}
+
 /* Function that takes a span, by kind and track; other spans (e.g. counters) are not needed. */
-static const struct {
-    enum lk_status (*add)(struct builder *b, const struct lk_span *span);
-    enum lk_track_kind track;
-} readers[LK_SPAN_KIND_COUNT] = {
-    [LK_SPAN_STEP] = {add_step, LK_TRACK_HOST},
-    [LK_SPAN_INPUT] = {add_range, LK_TRACK_HOST},
-    [LK_SPAN_FORWARD] = {add_range, LK_TRACK_COMPUTE},
-    [LK_SPAN_BACKWARD] = {add_range, LK_TRACK_COMPUTE},
-    [LK_SPAN_OPTIMIZER] = {add_range, LK_TRACK_COMPUTE},
-    [LK_SPAN_GRADIENT] = {add_mark, LK_TRACK_COMPUTE},
-    [LK_SPAN_KERNEL] = {add_kernel, LK_TRACK_COMPUTE},
-    [LK_SPAN_COPY] = {add_kernel, LK_TRACK_COMPUTE},
-    [LK_SPAN_MEMSET] = {add_kernel, LK_TRACK_COMPUTE},
-    [LK_SPAN_COLLECTIVE] = {add_collective, LK_TRACK_COMM},
+static enum lk_status (*const readers[LK_SPAN_KIND_COUNT][LK_TRACK_KIND_COUNT])(
+    struct builder *b, const struct lk_span *span) = {
+    [LK_SPAN_STEP][LK_TRACK_HOST] = add_step,
+    [LK_SPAN_INPUT][LK_TRACK_HOST] = add_range,
+    [LK_SPAN_FORWARD][LK_TRACK_COMPUTE] = add_range,
+    [LK_SPAN_BACKWARD][LK_TRACK_COMPUTE] = add_range,
+    [LK_SPAN_OPTIMIZER][LK_TRACK_COMPUTE] = add_range,
+    [LK_SPAN_GRADIENT][LK_TRACK_COMPUTE] = add_mark,
+    [LK_SPAN_KERNEL][LK_TRACK_COMPUTE] = add_kernel,
+    [LK_SPAN_COPY][LK_TRACK_COMPUTE] = add_kernel,
+    [LK_SPAN_MEMSET][LK_TRACK_COMPUTE] = add_kernel,
+    [LK_SPAN_KERNEL][LK_TRACK_COMM] = add_launch,
+    [LK_SPAN_COLLECTIVE][LK_TRACK_COMM] = add_collective,
 };
 
 /* Return the span on the common clock. */
@@ -109,16 +131,13 @@ static enum lk_status read_spans(struct builder *b)
 {
     for (size_t i = 0; i < b->t->n_spans; i++) {
         const struct lk_trace_span *from = &b->t->spans[i];
+        enum lk_track_kind track = b->t->tracks[from->track].kind;
         struct lk_span span;
-        enum lk_status st;
 
-        if (!readers[from->span.kind].add ||
-            b->t->tracks[from->track].kind != readers[from->span.kind].track)
+        if (!readers[from->span.kind][track])
             continue;
         span = common_clock(b->t, from->span);
-        st = readers[from->span.kind].add(b, &span);
-        if (st != LK_OK)
-            return st;
+        LK_PASS(readers[from->span.kind][track](b, &span));
     }
     return LK_OK;
 }
@@ -203,15 +222,59 @@ static void assign_lists(struct lk_rank_steps *s)
     }
 }
 
-static void set_arrivals(struct lk_rank_steps *s)
+static int launch_order(const void *a, const void *b)
+{
+    const struct launch *x = a, *y = b;
+
+    return x->step != y->step ? compare_u64(x->step, y->step)
+                              : compare_u64(x->start_ns, y->start_ns);
+}
+
+static void set_due(struct lk_rank_steps *s)
 {
     for (size_t i = 0; i < s->n_collectives; i++) {
         struct lk_collective *x = &s->collectives[i];
-        uint64_t arrival = x->ready_ns ? x->ready_ns : x->start_ns;
+        uint64_t due = x->ready_ns ? x->ready_ns : x->start_ns;
 
-        if (i && s->collectives[i - 1].step == x->step && s->collectives[i - 1].end_ns > arrival)
-            arrival = s->collectives[i - 1].end_ns;
-        x->arrival_ns = arrival < x->start_ns ? arrival : x->start_ns;
+        if (i && s->collectives[i - 1].step == x->step && s->collectives[i - 1].end_ns > due)
+            due = s->collectives[i - 1].end_ns;
+        x->due_ns = due < x->start_ns ? due : x->start_ns;
+        x->arrival_ns = x->due_ns;
+    }
+}
+
+static bool is_of(const struct launch *l, const struct lk_collective *x)
+{
+    return x->step == l->step && (l->bucket < 0 || x->bucket == l->bucket);
+}
+
+/*
+ * Set the arrivals of collectives whose NCCL kernel is known: NCCL launches it some time after the
+ * bucket's event, and the rank takes part from its start on. A kernel belongs to the collective in
+ * which its middle lies; where the device's clock and that of its records differ by more, to the
+ * one of its bucket before. The first of several counts.
+ */
+static void set_arrivals(struct lk_rank_steps *s, const struct launch *launches, size_t n)
+{
+    size_t at = 0;
+
+    for (const struct launch *l = launches; l < launches + n; l++) {
+        uint64_t middle = l->start_ns + (l->end_ns - l->start_ns) / 2;
+        struct lk_collective *x;
+
+        while (at < s->n_collectives &&
+               (s->collectives[at].step < l->step ||
+                (s->collectives[at].step == l->step && s->collectives[at].end_ns <= middle)))
+            at++;
+        x = at < s->n_collectives ? &s->collectives[at] : NULL;
+        if (at > 0 && !(x && is_of(l, x)))
+            x = &s->collectives[at - 1];
+        if (!x || !is_of(l, x) || x->by_kernel)
+            continue;
+        x->by_kernel = true;
+        x->launched_ns = l->called_ns;
+        if (l->start_ns > x->due_ns)
+            x->arrival_ns = l->start_ns < x->end_ns ? l->start_ns : x->end_ns;
     }
 }
 
@@ -301,7 +364,10 @@ enum lk_status lk_rank_steps_read(const struct lk_trace *t, struct lk_rank_steps
     LK_TRY(check_unique(t, &b.s));
     assign_marks(&b.s);
     assign_lists(&b.s);
-    set_arrivals(&b.s);
+    set_due(&b.s);
+    if (b.n_launches)
+        qsort(b.launches, b.n_launches, sizeof *b.launches, launch_order);
+    set_arrivals(&b.s, b.launches, b.n_launches);
     set_windows(&b.s);
     drop_incomplete(&b.s, t->info.accumulation);
     LK_TRY(lk_stalls_find(&b.s, b.kernels, b.n_kernels));
@@ -309,6 +375,7 @@ enum lk_status lk_rank_steps_read(const struct lk_trace *t, struct lk_rank_steps
     b.s = (struct lk_rank_steps){0};
 out:
     free(b.kernels);
+    free(b.launches);
     lk_rank_steps_fini(&b.s);
     return st;
 }

@@ -15,6 +15,7 @@
 #include "base/status.h"
 #include "base/trace.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -44,7 +45,11 @@ struct lk_mark {
 /* One rank's part in a collective. */
 struct lk_collective {
     uint64_t ready_ns, start_ns, end_ns; /* as recorded; start is when the rank joined it */
-    uint64_t arrival_ns; /* max(ready, end of the previous one in this step), at most start */
+    uint64_t due_ns; /* max(ready, end of the previous one in this step), at most start: from here
+                        on the rank could have joined it */
+    uint64_t arrival_ns;  /* start of its NCCL kernel where that is known, else due */
+    uint64_t launched_ns; /* when the host called that kernel; 0: not known */
+    bool by_kernel;       /* arrival is the kernel's start */
     uint64_t bytes;
     uint32_t step;
     uint32_t seq; /* the same on all ranks */
@@ -82,14 +87,15 @@ const struct lk_step *lk_rank_step(const struct lk_rank_steps *s, uint32_t step)
 /*
  * The window of one step split into parts, s. Every instant belongs to exactly one part, the first
  * that applies: the rank's own compute (forward, backward and optimizer ranges without their
- * stalls); a pending collective (from its arrival to its end), before `begin` straggler wait, after
- * it wire; input; gap. The parts sum to the window.
+ * stalls); a collective from when it is due to its end, before its arrival launch, before `begin`
+ * straggler wait, after it wire; input; gap. The parts sum to the window.
  */
 enum lk_part {
     LK_PART_FORWARD,
     LK_PART_BACKWARD,
     LK_PART_OPTIMIZER,
-    LK_PART_STRAGGLER, /* this and the parts below are exposed: not covered by own compute */
+    LK_PART_LAUNCH, /* this and the parts below are exposed: not covered by own compute */
+    LK_PART_STRAGGLER,
     LK_PART_WIRE,
     LK_PART_INPUT,
     LK_PART_GAP,

@@ -82,15 +82,26 @@ static bool is_numeric(const struct lk_table *t, size_t column)
     return any;
 }
 
+/* Return true if a table with rows has no value in a column: text does not show it. */
+static bool is_empty(const struct lk_table *t, size_t column)
+{
+    for (size_t r = 0; r < t->n_rows; r++)
+        if (cell_at(t, r, column)->type != LK_CELL_EMPTY)
+            return false;
+    return t->n_rows > 0;
+}
+
 /* Layout of a column of a text table. */
 struct setting {
     size_t width;
-    bool right;
+    bool right, hidden;
 };
 
 static struct setting column_setting(const struct lk_table *t, size_t column)
 {
-    struct setting s = {text_width(t->columns[column].heading), is_numeric(t, column)};
+    struct setting s = {.width = text_width(t->columns[column].heading),
+                        .right = is_numeric(t, column),
+                        .hidden = is_empty(t, column)};
     char buf[CELL_MAX];
 
     for (size_t r = 0; r < t->n_rows; r++) {
@@ -111,6 +122,8 @@ static enum lk_status text_row(struct lk_writer *w, const struct lk_table *t,
             heading ? t->columns[c].heading : cell_text(&t->columns[c], cell_at(t, row, c), buf);
         bool last = c + 1 == t->n_columns;
 
+        if (set[c].hidden)
+            continue;
         LK_PASS(lk_writer_put(w, "  ", 2));
         LK_PASS(put_padded(w, text, last && !set[c].right ? 0 : set[c].width, set[c].right));
     }

@@ -37,37 +37,6 @@ void _mark_point(const char *file, int line)
     (void)line;
 }
 
-/* Set rates near those of an H100. */
-static void start_time(void)
-{
-    fake_time_reset();
-    fake_time.flops = 7e14;
-    fake_time.copy_Bps = 1.3e12;
-    fake_time.host_Bps = 5e10;
-    fake_time.compute_ms = 0.05;
-    fake_time.wait_slowdown = 0.05;
-    fake_time.wire_slowdown = 0.1;
-    fake_time.delta = 0.04;
-}
-
-__attribute__((constructor)) static void start(int argc, char **argv)
-{
-    bool calibrates = argc > 1 && !strcmp(argv[1], "calibrate");
-    bool large = calibrates || !strcmp(program_invocation_short_name, "kernels_cuda");
-
-    fake_cuda_reset(1);
-    fake_cuda.tf32 = true;
-    fake_cuda.host_threads = true;
-    fake_cuda.open = 1; /* for good: protecting memory around every op takes too long */
-    fake_cuda.idle = large || getenv("DRY_IDLE");
-    if (calibrates)
-        start_time();
-    fake_cupti_reset();
-    fake_nvml_reset();
-    fake_nccl_share();
-    fake_nccl.in_progress = 1;
-}
-
 /* ---- Records ---- */
 
 static pthread_mutex_t recording = PTHREAD_MUTEX_INITIALIZER;
@@ -150,4 +119,71 @@ void dry_record_copy(size_t bytes, cudaStream_t stream)
     take_turn(c.streamId, &c.start, &c.end);
     (void)fake_cupti_put(&c, sizeof c);
     pthread_mutex_unlock(&recording);
+}
+
+/* NCCL launches on a thread of its own, whose calls carry no id of ours. */
+static uint32_t record_nccl_call(void)
+{
+    const uint64_t now = lk_now_ns();
+    CUpti_ActivityAPI a = {.kind = CUPTI_ACTIVITY_KIND_DRIVER, .start = now - 1, .end = now};
+
+    if (!records())
+        return 0;
+    pthread_mutex_lock(&recording);
+    a.correlationId = ++correlation;
+    (void)fake_cupti_put(&a, sizeof a);
+    pthread_mutex_unlock(&recording);
+    return a.correlationId;
+}
+
+static void record_nccl_kernel(const char *kernel, cudaStream_t stream, uint32_t call,
+                               uint64_t start_ns, uint64_t end_ns)
+{
+    CUpti_ActivityKernel10 k = {.kind = CUPTI_ACTIVITY_KIND_CONCURRENT_KERNEL,
+                                .name = kernel,
+                                .streamId = stream_number(stream),
+                                .correlationId = call,
+                                .start = start_ns,
+                                .end = end_ns};
+
+    if (!records() || !call)
+        return;
+    pthread_mutex_lock(&recording);
+    (void)fake_cupti_put(&k, sizeof k);
+    pthread_mutex_unlock(&recording);
+}
+
+/* ---- The start ---- */
+
+/* Set rates near those of an H100. */
+static void start_time(void)
+{
+    fake_time_reset();
+    fake_time.flops = 7e14;
+    fake_time.copy_Bps = 1.3e12;
+    fake_time.host_Bps = 5e10;
+    fake_time.compute_ms = 0.05;
+    fake_time.wait_slowdown = 0.05;
+    fake_time.wire_slowdown = 0.1;
+    fake_time.delta = 0.04;
+}
+
+__attribute__((constructor)) static void start(int argc, char **argv)
+{
+    bool calibrates = argc > 1 && !strcmp(argv[1], "calibrate");
+    bool large = calibrates || !strcmp(program_invocation_short_name, "kernels_cuda");
+
+    fake_cuda_reset(1);
+    fake_cuda.tf32 = true;
+    fake_cuda.host_threads = true;
+    fake_cuda.open = 1; /* for good: protecting memory around every op takes too long */
+    fake_cuda.idle = large || getenv("DRY_IDLE");
+    if (calibrates)
+        start_time();
+    fake_cupti_reset();
+    fake_nvml_reset();
+    fake_nccl_share();
+    fake_nccl.in_progress = 1;
+    fake_nccl.called = record_nccl_call;
+    fake_nccl.ran = record_nccl_kernel;
 }

@@ -5,6 +5,7 @@
 
 #ifdef LK_NCCL_BUILT
 
+#include "base/clock.h"
 #include "runtime/comm/comm_tcp.h"
 #include "tests/fakes/fake_cuda.h"
 
@@ -42,6 +43,8 @@ struct work {
     int root;
     bool posted, kept; /* kept: part of a graph, run with every launch of it */
     cudaStream_t stream;
+    uint32_t correlation;
+    uint64_t started_ns;
 };
 
 struct ncclComm {
@@ -140,6 +143,20 @@ static void take(const struct work *w)
         lk_reduce_add(w->dtype, w->to, c->hub->data[w->number % 2][r] + at, w->count);
 }
 
+/* Tell the profiler of a kernel that ends now. */
+static void report(const struct work *w)
+{
+    static const char *const kernels[] = {
+        [SUM] = "ncclDevKernel_AllReduce_Sum_f32_RING_LL",
+        [SCATTER] = "ncclDevKernel_ReduceScatter_Sum_f32_RING_LL",
+        [GATHER] = "ncclDevKernel_AllGather_RING_LL",
+        [COPY] = "ncclDevKernel_Broadcast_RING_LL",
+    };
+
+    if (fake_nccl.ran && !w->kept)
+        fake_nccl.ran(kernels[w->kind], w->stream, w->correlation, w->started_ns, lk_now_ns());
+}
+
 /* Advance a collective's work on its stream by one step. */
 static bool proceed(void *arg)
 {
@@ -148,12 +165,14 @@ static bool proceed(void *arg)
     if (!atomic_load(&w->comm->aborted)) {
         if (!w->posted) {
             w->number = ++w->comm->calls;
+            w->started_ns = lk_now_ns();
             post(w);
         }
         w->posted = true;
         if (!all_arrived(w))
             return false;
         take(w);
+        report(w);
     }
     w->posted = false;
     if (!w->kept)
@@ -175,6 +194,8 @@ static void launch(struct ncclComm *c)
         w->kept = true;
         kept[n_kept++] = w;
     }
+    if (fake_nccl.called)
+        w->correlation = fake_nccl.called();
     fake_cuda_poll_on(w->stream, proceed, w);
 }
 

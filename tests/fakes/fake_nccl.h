@@ -36,6 +36,11 @@ struct fake_nccl {
     bool estimates_hang;
     atomic_int comms_alive, inits, finalized, destroyed, aborted, registered, memory_alive;
     ncclConfig_t config; /* config of the last init */
+    /* (optional, both) What a profiler sees of a collective: NCCL calls the launch of its kernel,
+     * which returns the call's correlation id; later the kernel ran on the stream. */
+    uint32_t (*called)(void);
+    void (*ran)(const char *kernel, cudaStream_t stream, uint32_t correlation, uint64_t start_ns,
+                uint64_t end_ns);
 };
 extern struct fake_nccl fake_nccl;
 extern const struct lk_nccl_calls fake_nccl_calls;

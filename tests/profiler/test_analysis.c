@@ -55,6 +55,11 @@ static const struct {
     {"clocks apart",
      "late rank: rank 1",
      {.slow = {0, 0.2}, .clock_offset_ns = {0, -123456789012}, .clock_uncertainty_ns = 2000}},
+    {"launches", "late launches: NCCL's kernels start 1.00 ms", {.launch_s = {1e-3, 1e-3}}},
+    {"late by its launches",
+     "late rank: rank 1 is the last at 100 % of the collectives, by 1.95 ms on average; its NCCL "
+     "kernels start late",
+     {.launch_s = {5e-5, 2e-3}, .clock_offset_ns = {0, 55555}, .clock_uncertainty_ns = 2000}},
     {"transients",
      "late rank: rank 1",
      {.steps = 200, .slow = {0, 0.2}, .transient = 0.03, .kappa = 0.1, .seed = 7}},
@@ -80,6 +85,7 @@ static struct step_model alone(const struct step_model *m)
     one.kappa = one.gamma_wait = one.gamma_wire = one.extra_optimizer_s = 0;
     memset(one.slow, 0, sizeof one.slow);
     memset(one.extra_input_s, 0, sizeof one.extra_input_s);
+    memset(one.launch_s, 0, sizeof one.launch_s);
     one.seed++;
     return one;
 }
@@ -194,6 +200,61 @@ START_TEST(buckets_come_back)
     /* The collectives take longer than the time between buckets: later ones queue. */
     ck_assert(a.buckets[3].queue_s > a.buckets[1].queue_s && a.buckets[1].queue_s > 0);
     ck_assert_double_eq_tol(a.first_ready, 0.25, 1e-6);
+    lk_analysis_fini(&a);
+    lk_run_fini(&run);
+}
+END_TEST
+
+/*
+ * Kernels tell when a rank joined a collective, also if their records do not say which bucket's
+ * they are, or lie on a clock that is off by a little. Without kernels nothing is known of
+ * launches.
+ */
+START_TEST(launches_come_back)
+{
+    static const struct {
+        double launch_s;
+        int32_t shift_ns;
+        bool unnamed;
+    } cases[] = {{2e-4, 0, false},
+                 {2e-4, 0, true},
+                 {2e-4, 3000, false},
+                 {2e-4, -3000, false},
+                 {0, 0, false}};
+    const double launch_s = cases[_i].launch_s, off = 1e-9 * cases[_i].shift_ns;
+    const struct step_model m =
+        step_model_default((struct step_model){.launch_s = {launch_s, launch_s}});
+    struct lk_analysis a = {0};
+    struct lk_run run = {0};
+    struct lk_trace *traces = NULL;
+    struct lk_table *t = NULL;
+
+    ck_assert_int_eq(step_model_run(&m, &traces, NULL), LK_OK);
+    for (size_t k = 0; k < 2; k++)
+        for (size_t i = 0; i < traces[k].n_spans; i++) {
+            struct lk_span *s = &traces[k].spans[i].span;
+
+            if (s->kind != LK_SPAN_KERNEL)
+                continue;
+            s->index = cases[_i].unnamed ? -1 : s->index;
+            s->start_ns += (uint64_t)cases[_i].shift_ns;
+            s->end_ns += (uint64_t)cases[_i].shift_ns;
+        }
+    ck_assert_int_eq(lk_run_take("model", traces, 2, &run), LK_OK);
+    ck_assert_int_eq(lk_analyze(&run, NULL, 0, &a), LK_OK);
+    ck_assert(a.launches == (launch_s > 0));
+    for (size_t b = 0; b < a.n_buckets; b++) {
+        ck_assert(isnan(a.buckets[b].launch_s) == (launch_s == 0));
+        if (launch_s > 0)
+            ck_assert_double_eq_tol(a.buckets[b].launch_s, launch_s + off, 2e-9);
+        ck_assert_double_eq_tol(a.buckets[b].wait_s, 0, 2e-9);
+    }
+    ck_assert_uint_eq(a.ranks[1].launch.n, launch_s > 0 ? a.n_collectives : 0);
+    ck_assert_double_eq_tol(a.ranks[1].launch.called_s,
+                            0.75 * launch_s * (double)a.ranks[1].launch.n, 1e-6);
+    ck_assert_int_eq(lk_analysis_table(&a, LK_ANALYSIS_WATERFALL, &t), LK_OK);
+    ck_assert_str_eq(lk_table_cell(t, 5, "loss")->text, launch_s > 0 ? "launch" : "straggler");
+    lk_table_destroy(t);
     lk_analysis_fini(&a);
     lk_run_fini(&run);
 }
@@ -384,8 +445,8 @@ START_TEST(tables)
     ck_assert_int_eq(lk_analyze(&run, NULL, 0, &a), LK_OK);
     ck_assert_int_eq(lk_analysis_table(&a, LK_ANALYSIS_WATERFALL, &t), LK_OK);
     ck_assert_uint_eq(t->n_rows,
-                      LK_LOSS_COUNT /* one row is of forecasts alone, and the step has one */);
-    ck_assert_double_eq(lk_table_cell(t, LK_LOSS_STRAGGLER, "mean_s")->number,
+                      LK_LOSS_COUNT - 1 /* no launches, a row of forecasts alone; the step's */);
+    ck_assert_double_eq(lk_table_cell(t, LK_LOSS_STRAGGLER - 1, "mean_s")->number,
                         a.losses_s[LK_LOSS_STRAGGLER]);
     lk_table_destroy(t);
     ck_assert_int_eq(lk_analysis_table(&a, LK_ANALYSIS_RANKS, &t), LK_OK);
@@ -418,6 +479,7 @@ SUITE(analysis, t)
     tcase_add_loop_test(t, rows_come_back, 0, (int)LK_COUNT(scenarios));
     tcase_add_test(t, rows_of_a_rank);
     tcase_add_test(t, buckets_come_back);
+    tcase_add_loop_test(t, launches_come_back, 0, 5);
     tcase_add_test(t, uncertain_clocks);
     tcase_add_test(t, modelled_reference);
     tcase_add_test(t, rest_is_a_finding);

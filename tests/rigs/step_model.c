@@ -37,12 +37,12 @@ struct step_model step_model_default(struct step_model m)
 static const double epoch_s = 1000;
 
 struct rank {
-    double done;             /* end of the previous step */
-    double start, forward;   /* of the micro-batch: start and end of forward */
-    double pace;             /* seconds per second of work, without overlap */
-    double at, worked;       /* integrator: time, and work done in this backward */
-    double end;              /* of the backward */
-    double *arrival, *ready; /* of the buckets in this backward */
+    double done;                   /* end of the previous step */
+    double start, forward;         /* of the micro-batch: start and end of forward */
+    double pace;                   /* seconds per second of work, without overlap */
+    double at, worked;             /* integrator: time, and work done in this backward */
+    double end;                    /* of the backward */
+    double *due, *arrival, *ready; /* of the buckets in this backward */
     double input_s;
     struct lk_rng rng;
 };
@@ -77,7 +77,15 @@ static enum lk_status emit(struct sim *s, int rank, uint32_t track, struct lk_sp
     return LK_OK;
 }
 
-enum { HOST, COMPUTE, COMM };
+enum { HOST, COMPUTE, COMM, COMM_KERNELS };
+
+static bool launches(const struct step_model *m)
+{
+    for (int k = 0; k < m->ranks; k++)
+        if (m->launch_s[k] > 0)
+            return true;
+    return false;
+}
 
 static bool steady(const struct sim *s, uint32_t step)
 {
@@ -154,7 +162,8 @@ static enum lk_status backward(struct sim *s, uint32_t step, int micro_batch, bo
                                          .index = STEP_MODEL_TENSORS - 1 - i},
                         r->at, r->at));
             r->ready[known] = r->at;
-            r->arrival[known] = known ? fmax(r->at, s->end[known - 1]) : r->at;
+            r->due[known] = known ? fmax(r->at, s->end[known - 1]) : r->at;
+            r->arrival[known] = r->due[known] + m->launch_s[k];
         }
         if (!sync || (i + 1) % per_bucket)
             continue;
@@ -173,6 +182,23 @@ out:
     return st;
 }
 
+/* Write the kernel of a collective, which NCCL launched a quarter of the delay before. */
+static enum lk_status kernel(struct sim *s, int k, uint32_t step, int b)
+{
+    const struct rank *r = &s->ranks[k];
+    double called = r->arrival[b] - 0.25 * s->m->launch_s[k];
+
+    if (!launches(s->m))
+        return LK_OK;
+    return emit(s, k, COMM_KERNELS,
+                (struct lk_span){.kind = LK_SPAN_KERNEL,
+                                 .name = 1,
+                                 .step = step,
+                                 .index = b,
+                                 .ready_ns = local_ns(s, k, called)},
+                r->arrival[b], s->end[b]);
+}
+
 /* Write the collectives' spans, and sum the exposed wait and wire after the backward. */
 static enum lk_status transfers(struct sim *s, uint32_t step)
 {
@@ -184,6 +210,7 @@ static enum lk_status transfers(struct sim *s, uint32_t step)
             struct rank *r = &s->ranks[k];
             double wait = fmax(0, s->begin[b] - fmax(r->arrival[b], r->end));
             double wire = fmax(0, s->end[b] - fmax(s->begin[b], r->end));
+            double launch = fmax(0, r->arrival[b] - fmax(r->due[b], r->end));
 
             LK_TRY(emit(s, k, COMM,
                         (struct lk_span){.kind = LK_SPAN_COLLECTIVE,
@@ -192,9 +219,11 @@ static enum lk_status transfers(struct sim *s, uint32_t step)
                                          .seq = s->seq + (uint32_t)b,
                                          .ready_ns = local_ns(s, k, r->ready[b]),
                                          .bytes = s->m->bucket_bytes},
-                        r->arrival[b], s->end[b]));
+                        r->due[b], s->end[b]));
+            LK_TRY(kernel(s, k, step, b));
             if (!steady(s, step))
                 continue;
+            s->truth.losses_s[LK_LOSS_LAUNCH] += w * launch;
             s->truth.losses_s[LK_LOSS_STRAGGLER] += w * wait;
             s->truth.losses_s[LK_LOSS_WIRE] += w * wire;
             s->truth.rank_wait_s[k] += w * s->m->ranks * wait;
@@ -301,7 +330,9 @@ static enum lk_status describe(const struct step_model *m, int rank, struct lk_t
         enum lk_track_kind kind;
     } tracks[] = {{"host", LK_TRACK_HOST},
                   {"compute stream", LK_TRACK_COMPUTE},
-                  {"comm stream", LK_TRACK_COMM}};
+                  {"comm stream", LK_TRACK_COMM},
+                  {"comm stream, GPU records", LK_TRACK_COMM}};
+    const size_t n_tracks = launches(m) ? LK_COUNT(tracks) : COMM_KERNELS;
     enum lk_status st = LK_OK;
     struct lk_run_info *i = &t->info;
 
@@ -332,12 +363,17 @@ static enum lk_status describe(const struct step_model *m, int rank, struct lk_t
         x->dtype = LK_F32;
         LK_TRY(lk_asprintf(&x->name, "layer%zu.weight", i->n_tensors));
     }
-    LK_TRY(lk_alloc(&t->tracks, LK_COUNT(tracks), sizeof *t->tracks));
-    for (; t->n_tracks < LK_COUNT(tracks); t->n_tracks++) {
+    if (launches(m)) {
+        LK_TRY(lk_alloc(&t->names, 1, sizeof *t->names));
+        LK_TRY(lk_strdup(&t->names[0], "ncclDevKernel_AllReduce_Sum_f32_RING_LL"));
+        t->n_names = 1;
+    }
+    LK_TRY(lk_alloc(&t->tracks, n_tracks, sizeof *t->tracks));
+    for (; t->n_tracks < n_tracks; t->n_tracks++) {
         struct lk_trace_track *x = &t->tracks[t->n_tracks];
 
         x->kind = tracks[t->n_tracks].kind;
-        x->stream = (int)t->n_tracks;
+        x->stream = t->n_tracks < COMM_KERNELS ? (int)t->n_tracks : COMM;
         LK_TRY(lk_strdup(&x->name, tracks[t->n_tracks].name));
     }
     t->clock = (struct lk_clock_fit){.offset_ns = m->clock_offset_ns[rank],
@@ -359,13 +395,14 @@ enum lk_status step_model_run(const struct step_model *m, struct lk_trace **out,
     LK_TRY(lk_alloc(&s.traces, n, sizeof *s.traces));
     LK_TRY(lk_alloc(&s.capacity, n, sizeof *s.capacity));
     LK_TRY(lk_alloc(&s.ranks, n, sizeof *s.ranks));
-    LK_TRY(lk_alloc(&buffer, buckets * (2 + 2 * n), sizeof *buffer));
+    LK_TRY(lk_alloc(&buffer, buckets * (2 + 3 * n), sizeof *buffer));
     s.begin = buffer;
     s.end = buffer + buckets;
     for (size_t k = 0; k < n; k++) {
         LK_TRY(describe(m, (int)k, &s.traces[k]));
-        s.ranks[k].arrival = buffer + buckets * (2 + 2 * k);
-        s.ranks[k].ready = buffer + buckets * (3 + 2 * k);
+        s.ranks[k].arrival = buffer + buckets * (2 + 3 * k);
+        s.ranks[k].ready = buffer + buckets * (3 + 3 * k);
+        s.ranks[k].due = buffer + buckets * (4 + 3 * k);
         s.ranks[k].rng = lk_rng_init(m->seed, lk_rng_stream("step model", k));
     }
     for (uint32_t step = 0; step < m->steps; step++)
