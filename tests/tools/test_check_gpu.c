@@ -239,6 +239,24 @@ START_TEST(every_part_on_a_machine_that_is_none)
 }
 END_TEST
 
+/* Two ranks with a GPU's records, NCCL's kernels among them, which start some time after they are
+ * due: viewers can read the traces, and the analysis knows the launches. */
+START_TEST(recorded_ranks_on_a_machine_that_is_none)
+{
+    assert_code(shell("tests/dry/make_machine $dir/gpu $build && . $dir/gpu/environment && "
+                      "$dir/gpu/build/lockstep run --device=cuda --share-gpu -n 2 --model gpt-nano "
+                      "--warmup 2 --steps 6 --out $dir/run && "
+                      "python3 tests/check_trace.py $dir/run/*/rank[01].trace.json.gz"),
+                0);
+    assert_code(shell("test $(zcat $dir/run/*/rank1.trace.json.gz | grep -c "
+                      "'\"cat\": \"kernel\", \"name\": \"ncclDevKernel_AllReduce') -ge 6"),
+                0);
+    assert_code(shell("$dir/gpu/build/lockstep analyze $dir/run --format csv > $dir/csv && "
+                      "awk -F, '$1 == \"launch\" && $3 > 0 {n++} END {exit n != 1}' $dir/csv"),
+                0);
+}
+END_TEST
+
 /* A suite ended by a GPU fault is a failure; later suites still run. The bundle's copy
  * has lost its execute bits. */
 START_TEST(faulty_suite_is_a_failure)
@@ -427,6 +445,7 @@ SUITE(check_gpu, c)
     tcase_add_test(c, commit_is_of_the_programs);
 #ifdef DRY
     tcase_add_test(c, every_part_on_a_machine_that_is_none);
+    tcase_add_test(c, recorded_ranks_on_a_machine_that_is_none);
     tcase_add_test(c, faulty_suite_is_a_failure);
     tcase_add_test(c, useless_tool_is_said);
     tcase_add_test(c, ended_suites_end);
