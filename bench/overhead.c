@@ -188,8 +188,8 @@ static enum lk_status command_of(const struct bench *b, const struct arm *arm, c
     return lk_asprintf(
         out,
         "env -u NVTX_INJECTION64_PATH %s%s%s '%s' run -n %lld --device=%s %s --steps=%lld "
-        "--warmup=%d --%strace --gpu-records=%s --gpu-state=%s --nvtx=%s --out '%s' "
-        "--graph=%s > '%s' 2>&1",
+        "--warmup=%d --%strace --gpu-records=%s --gpu-record-steps=0 --gpu-state=%s --nvtx=%s "
+        "--out '%s' --graph=%s > '%s' 2>&1",
         arm->nvtx ? "NVTX_INJECTION64_PATH='" : "", arm->nvtx ? b->opt.tool : "",
         arm->nvtx ? "'" : "", b->program, (long long)b->ranks, devices[b->opt.device], b->opt.job,
         (long long)b->opt.steps, WARMUP, arm->trace ? "" : "no-", yes(arm->records),

@@ -175,6 +175,8 @@ void lk_command_backends(FILE *out)
          .help = "NVTX ranges; auto: when run by a tool such as nsys profile")                     \
     RUN("gpu-records", gpu_records, CHOICE, .choices = switches, .fallback = "auto",               \
         .help = "record kernels and copies by CUPTI; auto: where it can be used")                  \
+    RUN("gpu-record-steps", gpu_record_steps, INT, .min = 0, .max = 1e9, .fallback = "20",         \
+        .help = "record that many steps after the warm-up; 0: all")                                \
     RUN("gpu-state", gpu_state, CHOICE, .choices = switches, .fallback = "auto",                   \
         .help = "record clock, power and throttling of GPUs by NVML; auto: on a GPU, with the trace") \
     RUN("export", train.export_path, FILE, .help = "write the weights here at the end")            \

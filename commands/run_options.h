@@ -55,10 +55,11 @@ struct run_options {
     const char *out;
     int format;
     bool trace, merged_trace;
-    int graph;       /* RUN_AUTO: where it can be */
-    int nvtx;        /* RUN_AUTO: when a tool runs this program */
-    int gpu_records; /* RUN_AUTO: on a GPU, where CUPTI can be used */
-    int gpu_state;   /* RUN_AUTO: on a GPU, with a trace, where NVML can be used */
+    int graph;                /* RUN_AUTO: where it can be */
+    int nvtx;                 /* RUN_AUTO: when a tool runs this program */
+    int gpu_records;          /* RUN_AUTO: on a GPU, where CUPTI can be used */
+    int64_t gpu_record_steps; /* after the warm-up; 0: all */
+    int gpu_state;            /* RUN_AUTO: on a GPU, with a trace, where NVML can be used */
     const char *log;
     /* testing */
     int64_t verify_steps;

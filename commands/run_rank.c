@@ -161,7 +161,9 @@ static enum lk_status open_nvtx(struct run_record *r)
  * requested by name, the run goes on without them. */
 static enum lk_status open_gpu_records(struct run_record *r, const struct lk_train_config *c)
 {
-    const struct lk_cupti_config config = {.recorder = r->recorder};
+    int64_t n = r->options->gpu_record_steps, end = n ? c->warmup_steps + n : 0;
+    const struct lk_cupti_config config = {.recorder = r->recorder,
+                                           .end_step = end <= UINT32_MAX ? (uint32_t)end : 0};
     const char *tool = getenv(CUDA_TOOL_ENV);
     int wanted = r->options->gpu_records;
     enum lk_status st;

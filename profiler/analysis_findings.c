@@ -23,6 +23,7 @@ static const double late_first_bucket = 0.5; /* of the backward */
 static const double unresolved_share = 0.5;  /* of the collectives */
 static const double throttled_share = 0.05;  /* of the samples of a GPU's state */
 static const double idle_share = 0.1;        /* of forward and backward */
+static const double recording_share = 0.01;  /* what recording may cost (docs/gpu.md) */
 /* A clock this share below the others' explains a slow rank. NVIDIA's clocks move in steps of 15
  * MHz; two steps are 2 %. */
 static const double slow_clock = 0.03;
@@ -292,11 +293,43 @@ static struct idle sum_idle(const struct lk_run *run, const struct lk_rank_steps
     return sum;
 }
 
-/* Report kernels so small that they end before the host has launched the next. */
+/* Return the median step over ranks and the timed steps that have records, or have none; NaN: too
+ * few. Without memory NaN, too: one remark less. */
+static double median_step(const struct lk_run *run, bool recorded)
+{
+    size_t n = recorded ? run->n_steps : run->n_timed - run->n_steps, used = 0;
+    double *s = NULL, median = NAN;
+
+    if (n < FEW_SAMPLES || lk_alloc(&s, n * run->n, sizeof *s) != LK_OK)
+        return NAN;
+    for (size_t i = 0, next = 0; i < run->n_timed; i++) {
+        bool split = next < run->n_steps && run->steps[next] == run->timed[i];
+
+        next += split;
+        for (size_t k = 0; split == recorded && k < run->n; k++)
+            s[used++] = lk_step_window_s(lk_rank_step(&run->ranks[k], run->timed[i]));
+    }
+    median = lk_stats_median(s, used);
+    free(s);
+    return median;
+}
+
+/* Return what recording adds to a step: steps with records against those of the same run without;
+ * NaN: not known. */
+static double recording_cost(const struct lk_run *run)
+{
+    return run->n_steps < run->n_timed ? median_step(run, true) - median_step(run, false) : NAN;
+}
+
+/*
+ * Report kernels so small that they end before the host has launched the next. Some of the gaps are
+ * the recorder's: what it adds to a step is taken off, where the run has steps without it.
+ */
 static enum lk_status idle_stream(struct lk_analysis *a)
 {
+    double recording = fmax(0, recording_cost(a->run)), cost, share; /* fmax drops a NaN */
     struct idle all = {0};
-    double cost;
+    char own[64] = "";
 
     for (size_t k = 0; k < a->run->n; k++) {
         struct idle x = sum_idle(a->run, &a->run->ranks[k]);
@@ -304,14 +337,17 @@ static enum lk_status idle_stream(struct lk_analysis *a)
         all.idle_ns += x.idle_ns;
         all.length_ns += x.length_ns;
     }
-    cost = lk_ns_to_s_(all.idle_ns) / (double)(a->run->n * a->run->n_steps);
-    if (cost < loss_share * a->step_s || (double)all.idle_ns < idle_share * (double)all.length_ns)
+    cost = lk_ns_to_s_(all.idle_ns) / (double)(a->run->n * a->run->n_steps) - recording;
+    share = cost / (lk_ns_to_s_(all.length_ns) / (double)(a->run->n * a->run->n_steps) - recording);
+    if (cost < loss_share * a->step_s || share < idle_share)
         return LK_OK;
+    if (recording > 0)
+        snprintf(own, sizeof own, " (%s more while recorded)", time_text(recording).buf);
     return say(
         a, cost,
-        "launch bound: no kernel runs in %.0f %% of forward and backward, %s a step; kernels "
+        "launch bound: no kernel runs in %.0f %% of forward and backward, %s a step%s; kernels "
         "end before the host has launched the next (larger batches have larger kernels)",
-        100 * (double)all.idle_ns / (double)all.length_ns, time_text(cost).buf);
+        100 * share, time_text(cost).buf, own);
 }
 
 /* Rows of the waterfall that are reported as they are. */
@@ -388,6 +424,20 @@ static enum lk_status recording(struct lk_analysis *a)
     return LK_OK;
 }
 
+/* Report what CUPTI's records cost, if the run's own steps show it. */
+static enum lk_status cost_of_records(struct lk_analysis *a)
+{
+    double cost = recording_cost(a->run);
+
+    if (!(cost >= recording_share * a->step_s))
+        return LK_OK;
+    return say(a, NAN,
+               "recording: the %zu steps with records of kernels take %s (%.1f %%) longer than the "
+               "%zu without",
+               a->run->n_steps, time_text(cost).buf, percent(a, cost),
+               a->run->n_timed - a->run->n_steps);
+}
+
 /* Return the last value of a counter in a trace, or 0. */
 static double counter(const struct lk_trace *t, const char *name)
 {
@@ -453,6 +503,7 @@ enum lk_status lk_analysis_findings_(struct lk_analysis *a)
     LK_PASS(clocks(a));
     LK_PASS(recording(a));
     LK_PASS(gpu_records(a));
+    LK_PASS(cost_of_records(a));
     if (a->n_findings)
         qsort(a->findings, a->n_findings, sizeof *a->findings, finding_order);
     return LK_OK;

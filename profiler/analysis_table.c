@@ -167,6 +167,11 @@ static enum lk_status fill_waterfall(const struct lk_analysis *a, struct lk_tabl
                          " steps are warm-up and left out",
                          run->n_steps, run->steps[0], run->steps[run->n_steps - 1],
                          lk_run_about(run)->warmup_steps));
+    if (run->n_steps < run->n_timed)
+        LK_TRY(lk_table_note(t,
+                             "these have records of kernels; %zu others after the warm-up have "
+                             "none and are not split",
+                             run->n_timed - run->n_steps));
 out:
     return st;
 }

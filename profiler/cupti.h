@@ -32,7 +32,10 @@
  * likewise, but not counted. All records have the same fields at the same offsets in CUPTI 9 to 13;
  * a newer major version is refused.
  *
- * Work before the recorder's first track was made is not recorded.
+ * Work before the recorder's first track was made is not recorded, nor is work after a STEP span
+ * of end_step was entered: what ended before is complete, since a step ends when its work has.
+ * CUPTI itself is switched off by the thread that fetches, within its period. It is on from the
+ * start, before CUDA, since what it is asked for later it may not see (graphs, calls chosen by id).
  *
  * Buffers come from one pool for all threads: CUPTI 13's default, one pool for each thread, would
  * fill it with buffers of the threads that NCCL starts for every collective. Without a free one
@@ -85,6 +88,7 @@ struct lk_cupti_config {
     const struct lk_cupti_calls *calls; /* for tests; NULL: the library's, found at run time */
     size_t buffer_bytes, buffers;       /* buffers of the pool: size, maximum number; 0: defaults */
     uint64_t fetch_ns;                  /* period in which records are fetched; 0: a second */
+    uint32_t end_step;                  /* from this step on nothing is recorded; 0: all is */
 };
 
 /*

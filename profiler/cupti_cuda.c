@@ -1,10 +1,5 @@
-/*
- * The CUPTI session. Divisions: buffers, starting, the sink, ending.
- *
- * CUPTI asks for buffers on the thread that issues work and returns them, filled, on a thread of
- * its own or on the one that flushes; the pool's lock is held for a few instructions only, so that
- * issuing never waits for reading.
- */
+/* The CUPTI session. Divisions: buffers, fetching, starting, the sink, ending. */
+#include "profiler/cupti_buffers.h"
 #include "profiler/cupti_impl_cuda.h"
 
 #ifdef LK_HAVE_CUPTI
@@ -19,9 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* NVIDIA recommends buffers of 1 to 10 MiB (CUPTI, Usage, Activity API). */
-enum { BUFFER_BYTES = 2 << 20, BUFFERS = 64, BUFFERS_AHEAD = 8 };
-
 /* CUPTI_ACTIVITY_ATTR_PER_THREAD_ACTIVITY_BUFFER, since 12.3: older headers lack the name, older
  * libraries reject the number. */
 enum { ATTR_BUFFERS_BY_THREAD = 9 };
@@ -34,23 +26,18 @@ _Static_assert((int)ATTR_BUFFERS_BY_THREAD == (int)CUPTI_ACTIVITY_ATTR_PER_THREA
  * 12.9). */
 enum { VERSION_REFUSABLE = 27 };
 
-struct buffers {
-    pthread_mutex_t lock; /* guards all members below */
-    size_t bytes, most;
-    uint8_t **free;
-    size_t n_free, n_made;
-    bool refusable; /* this CUPTI tolerates getting no buffer */
-};
+/* CUPTI's version in CUDA 13.0 before Update 1. */
+enum { VERSION_STOPS_BADLY = 130000 };
 
 struct lk_cupti {
     struct lk_cupti_calls call;
     char text[1200];
-    struct buffers buffers;
+    struct lk_cupti_buffers buffers;
     pthread_mutex_t reading; /* guards records (but for its tracks) and closed */
     struct lk_cupti_records records;
     atomic_bool closed; /* nothing may be emitted any more */
-    int lent;           /* buffers that CUPTI has; guarded by buffers.lock */
     CUpti_SubscriberHandle subscriber;
+    uint32_t version;
     bool older; /* the driver is older than this library */
     uint64_t fetch_ns;
     struct {
@@ -70,62 +57,6 @@ static _Atomic(struct lk_cupti *)
 
 /* ---- Buffers ---- */
 
-static enum lk_status buffers_init(struct buffers *b, const struct lk_cupti_config *c)
-{
-    b->bytes = c->buffer_bytes ? c->buffer_bytes : BUFFER_BYTES;
-    b->most = c->buffers ? c->buffers : BUFFERS;
-    LK_PASS(lk_alloc(&b->free, b->most, sizeof *b->free));
-    while (b->n_free < b->most && b->n_free < BUFFERS_AHEAD) {
-        LK_PASS(lk_alloc(&b->free[b->n_free], b->bytes, 1));
-        b->n_free++;
-        b->n_made++;
-    }
-    return LK_OK;
-}
-
-static void buffers_fini(struct buffers *b)
-{
-    while (b->n_free > 0)
-        free(b->free[--b->n_free]);
-    free(b->free);
-    pthread_mutex_destroy(&b->lock);
-}
-
-/* Return a zeroed buffer, or NULL: CUPTI then drops records and counts them. */
-static uint8_t *lend_buffer(struct lk_cupti *g)
-{
-    struct buffers *b = &g->buffers;
-    uint8_t *buffer = NULL;
-
-    pthread_mutex_lock(&b->lock);
-    if (b->n_free > 0)
-        buffer = b->free[--b->n_free];
-    else if ((b->n_made < b->most || !b->refusable) && lk_alloc(&buffer, b->bytes, 1) == LK_OK)
-        b->n_made++;
-    g->lent += buffer != NULL;
-    pthread_mutex_unlock(&b->lock);
-    return buffer;
-}
-
-/* Return a buffer to the pool. It is freed at once if the pool has too many, or if the pool never
- * lent it: it is then an earlier session's. */
-static void return_buffer(struct lk_cupti *g, uint8_t *buffer, size_t size)
-{
-    struct buffers *b = &g->buffers;
-    bool ours;
-
-    pthread_mutex_lock(&b->lock);
-    ours = g->lent > 0 && size == b->bytes;
-    g->lent -= ours;
-    if (ours && b->n_made <= b->most) {
-        b->free[b->n_free++] = buffer;
-    } else {
-        b->n_made -= ours;
-        free(buffer);
-    }
-    pthread_mutex_unlock(&b->lock);
-}
-
 /* Lend CUPTI a buffer. Without a session only a CUPTI that could not be switched off asks; it gets
  * a buffer nevertheless: see VERSION_REFUSABLE. */
 static void CUPTIAPI buffer_requested(uint8_t **buffer, size_t *size, size_t *max_records)
@@ -135,10 +66,10 @@ static void CUPTIAPI buffer_requested(uint8_t **buffer, size_t *size, size_t *ma
     *buffer = NULL;
     *max_records = 0;
     if (g)
-        *buffer = lend_buffer(g);
+        *buffer = lk_cupti_buffers_lend(&g->buffers);
     else
-        (void)lk_alloc(buffer, BUFFER_BYTES, 1);
-    *size = !*buffer ? 0 : g ? g->buffers.bytes : BUFFER_BYTES;
+        (void)lk_alloc(buffer, LK_CUPTI_BUFFER_BYTES, 1);
+    *size = !*buffer ? 0 : g ? g->buffers.bytes : LK_CUPTI_BUFFER_BYTES;
 }
 
 /* Read both clocks at one moment: the middle of the shortest of several readings. */
@@ -196,7 +127,7 @@ static void CUPTIAPI buffer_completed(CUcontext context, uint32_t stream, uint8_
     }
     pthread_mutex_unlock(&g->reading);
     memset(buffer, 0, size);
-    return_buffer(g, buffer, size);
+    lk_cupti_buffers_return(&g->buffers, buffer, size);
 }
 
 /* ---- Fetching ---- */
@@ -211,7 +142,7 @@ static void unsubscribe(struct lk_cupti *g)
 static void destroy(struct lk_cupti *g)
 {
     lk_cupti_records_fini(&g->records);
-    buffers_fini(&g->buffers);
+    lk_cupti_buffers_fini(&g->buffers);
     pthread_mutex_destroy(&g->reading);
     pthread_mutex_destroy(&g->fetcher.lock);
     pthread_cond_destroy(&g->fetcher.changed);
@@ -221,12 +152,7 @@ static void destroy(struct lk_cupti *g)
 /* Destroy the session unless CUPTI still has buffers, which it may write into. */
 static void destroy_if_idle(struct lk_cupti *g)
 {
-    bool idle;
-
-    pthread_mutex_lock(&g->buffers.lock);
-    idle = g->lent == 0;
-    pthread_mutex_unlock(&g->buffers.lock);
-    if (idle)
+    if (lk_cupti_buffers_idle(&g->buffers))
         destroy(g);
 }
 
@@ -246,6 +172,21 @@ static bool is_ending(struct lk_cupti *g)
     return ending;
 }
 
+static bool is_over(const struct lk_cupti_window *w)
+{
+    return atomic_load_explicit(&w->ended_ns, memory_order_relaxed) != UINT64_MAX;
+}
+
+/* Switch CUPTI off where it can be: in CUDA 13.0 before Update 1 that may hang while kernels are
+ * launched (CUPTI, release notes of 13.0 Update 1). Return true if it is off. */
+static bool stop_early(struct lk_cupti *g)
+{
+    if (g->version == VERSION_STOPS_BADLY)
+        return false;
+    lk_cupti_disable(&g->call);
+    return true;
+}
+
 /*
  * Fetch records as long as the session lasts, every second. CUPTI keeps back a buffer in which a
  * record is not complete, and while a GPU is busy one nearly always is: then records come when a
@@ -253,17 +194,22 @@ static bool is_ending(struct lk_cupti *g)
  * the GPU is idle.
  *
  * At the end a forced flush also returns unfinished records: without times, and counted as such.
- * Kinds are switched off after it, since in CUDA 13.0 that may hang (CUPTI, release notes of 13.0
- * Update 1); the last flush makes CUPTI return its buffers, whose records are of no interest.
+ * Kinds are switched off after it, since that may hang; the last flush makes CUPTI return its
+ * buffers, whose records are of no interest.
  */
 static void *fetch(void *arg)
 {
     struct lk_cupti *g = arg;
     CUptiResult e;
-    bool abandoned;
+    bool abandoned, off = false;
 
-    while (!is_ending(g))
+    while (!is_ending(g)) {
+        bool over = is_over(&g->records.window); /* first: then all of it is fetched */
+
         (void)g->call.ActivityFlushAll(0);
+        if (over && !off)
+            off = stop_early(g);
+    }
     e = g->call.ActivityFlushAll(0);
     if (e == CUPTI_SUCCESS)
         e = g->call.ActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
@@ -271,7 +217,8 @@ static void *fetch(void *arg)
     g->fetcher.error = e;
     g->fetcher.fetched = true;
     pthread_mutex_unlock(&g->fetcher.lock);
-    lk_cupti_disable(&g->call);
+    if (!off)
+        lk_cupti_disable(&g->call);
     (void)g->call.ActivityFlushAll(CUPTI_ACTIVITY_FLAG_FLUSH_FORCED);
     unsubscribe(g);
     pthread_mutex_lock(&g->fetcher.lock);
@@ -339,8 +286,7 @@ static enum lk_status create(struct lk_cupti **out)
 
     if (st != LK_OK)
         return st;
-    if (pthread_mutex_init(&g->buffers.lock, NULL) || pthread_mutex_init(&g->reading, NULL) ||
-        pthread_mutex_init(&g->fetcher.lock, NULL) ||
+    if (pthread_mutex_init(&g->reading, NULL) || pthread_mutex_init(&g->fetcher.lock, NULL) ||
         pthread_cond_init(&g->fetcher.changed, NULL)) {
         free(g);
         return lk_fail(LK_ENOMEM, "cannot make a mutex");
@@ -356,18 +302,16 @@ static enum lk_status open_with(const struct lk_cupti_config *config,
                                 struct lk_cupti **out, bool *out_older)
 {
     struct lk_cupti *g = NULL, *none = NULL;
-    uint32_t version = 0;
     enum lk_status st = LK_OK;
     bool ours = false;
 
     LK_TRY(create(&g));
     g->call = *calls;
     g->fetch_ns = config->fetch_ns ? config->fetch_ns : LK_NS_PER_S;
-    LK_TRY(lk_cupti_version(&g->call, path, &version));
-    snprintf(g->text, sizeof g->text, "CUPTI API %" PRIu32 ", %s", version, path);
-    g->buffers.refusable = version >= VERSION_REFUSABLE;
-    LK_TRY(lk_cupti_records_init(&g->records, config->recorder, &g->call));
-    LK_TRY(buffers_init(&g->buffers, config));
+    LK_TRY(lk_cupti_version(&g->call, path, &g->version));
+    snprintf(g->text, sizeof g->text, "CUPTI API %" PRIu32 ", %s", g->version, path);
+    LK_TRY(lk_cupti_records_init(&g->records, config, &g->call));
+    LK_TRY(lk_cupti_buffers_init(&g->buffers, config, g->version >= VERSION_REFUSABLE));
     ours = atomic_compare_exchange_strong(&current, &none, g);
     if (!ours) {
         st = lk_fail(LK_EINTERNAL, "CUPTI: this process has a session already");
@@ -447,11 +391,15 @@ static void enter(void *track_ctx, const struct lk_span *s)
 {
     const struct lk_cupti_track *t = track_ctx;
 
-    if (t && t->windows && s->kind == LK_SPAN_COLLECTIVE)
+    if (t && s->kind == LK_SPAN_STEP && t->window->end_step && s->step >= t->window->end_step &&
+        !is_over(t->window))
+        atomic_store(&t->window->ended_ns, lk_now_ns());
+    if (!t || is_over(t->window))
+        return;
+    if (t->windows && s->kind == LK_SPAN_COLLECTIVE)
         lk_issue_windows_begin(t->windows, their_time_ns(t->call), lk_cupti_id(s, t->number));
-    if (t)
-        (void)t->call->ActivityPushExternalCorrelationId(CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0,
-                                                         lk_cupti_id(s, t->number));
+    (void)t->call->ActivityPushExternalCorrelationId(CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0,
+                                                     lk_cupti_id(s, t->number));
 }
 
 static void leave(void *track_ctx, const struct lk_span *s)
@@ -459,11 +407,11 @@ static void leave(void *track_ctx, const struct lk_span *s)
     const struct lk_cupti_track *t = track_ctx;
     uint64_t id;
 
-    if (t && t->windows && s->kind == LK_SPAN_COLLECTIVE)
+    if (!t || is_over(t->window))
+        return;
+    if (t->windows && s->kind == LK_SPAN_COLLECTIVE)
         lk_issue_windows_end(t->windows, their_time_ns(t->call));
-    if (t)
-        (void)t->call->ActivityPopExternalCorrelationId(CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0,
-                                                        &id);
+    (void)t->call->ActivityPopExternalCorrelationId(CUPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0, &id);
 }
 
 const struct lk_sink_ops lk_cupti_ops = {.name = "cupti",

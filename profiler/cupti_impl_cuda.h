@@ -77,9 +77,17 @@ enum {
     LK_CUPTI_PENDING = 1 << 16, /* records that wait for their id or their stream's track */
 };
 
+/* The time in which work is recorded. */
+struct lk_cupti_window {
+    _Atomic uint64_t began_ns; /* the first track was made; earlier work is not the run's */
+    _Atomic uint64_t ended_ns; /* UINT64_MAX: not yet */
+    uint32_t end_step;         /* 0: none */
+};
+
 /* A track of the recorder, and its companion track for the GPU's records. */
 struct lk_cupti_track {
     const struct lk_cupti_calls *call;
+    struct lk_cupti_window *window;
     int number;
     enum lk_track_kind kind;
     int stream;
@@ -113,7 +121,7 @@ struct lk_cupti_records {
     const struct lk_cupti_calls *call;
     struct lk_cupti_clock clock; /* for the times in records */
     uint64_t earliest_ns;        /* no record can be older */
-    _Atomic uint64_t began_ns;   /* when the first track was made; earlier work is not the run's */
+    struct lk_cupti_window window;
     struct lk_cupti_track tracks[LK_CUPTI_TRACKS];
     atomic_int n_tracks;
     struct {
@@ -131,7 +139,8 @@ struct lk_cupti_records {
     struct lk_cupti_counts counts;
 };
 
-enum lk_status lk_cupti_records_init(struct lk_cupti_records *r, struct lk_recorder *recorder,
+enum lk_status lk_cupti_records_init(struct lk_cupti_records *r,
+                                     const struct lk_cupti_config *config,
                                      const struct lk_cupti_calls *call);
 void lk_cupti_records_fini(struct lk_cupti_records *r);
 /* Read a buffer of CUPTI's. One thread at a time, as for the two functions below. pre: the clock

@@ -83,13 +83,16 @@ struct lk_cupti_track *lk_cupti_records_track(struct lk_cupti_records *r,
 
     if (n == LK_CUPTI_TRACKS || info->name == calls_name || is_ours(r, info->name))
         return NULL;
-    *t = (struct lk_cupti_track){
-        .call = r->call, .number = n, .kind = info->kind, .stream = info->stream};
+    *t = (struct lk_cupti_track){.call = r->call,
+                                 .window = &r->window,
+                                 .number = n,
+                                 .kind = info->kind,
+                                 .stream = info->stream};
     if (info->kind == LK_TRACK_COMM && !has_windows(r, n))
         t->windows = &r->windows;
     snprintf(t->gpu_name, sizeof t->gpu_name, "%.40s, GPU records", info->name);
     if (n == 0)
-        atomic_store(&r->began_ns, lk_now_ns());
+        atomic_store(&r->window.began_ns, lk_now_ns());
     atomic_store_explicit(&r->n_tracks, n + 1, memory_order_release);
     return t;
 }

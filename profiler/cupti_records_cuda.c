@@ -100,21 +100,24 @@ SAME(call_record, CUpti_ActivityAPI, correlation, correlationId);
 SAME(external_record, CUpti_ActivityExternalCorrelation, id, externalId);
 SAME(external_record, CUpti_ActivityExternalCorrelation, correlation, correlationId);
 
-enum lk_status lk_cupti_records_init(struct lk_cupti_records *r, struct lk_recorder *recorder,
+enum lk_status lk_cupti_records_init(struct lk_cupti_records *r,
+                                     const struct lk_cupti_config *config,
                                      const struct lk_cupti_calls *call)
 {
     enum lk_status st = LK_OK;
 
-    *r = (struct lk_cupti_records){.recorder = recorder, .call = call};
+    *r = (struct lk_cupti_records){.recorder = config->recorder, .call = call};
     atomic_init(&r->n_tracks, 0);
-    atomic_init(&r->began_ns, UINT64_MAX);
+    atomic_init(&r->window.began_ns, UINT64_MAX);
+    atomic_init(&r->window.ended_ns, UINT64_MAX);
+    r->window.end_step = config->end_step;
     r->earliest_ns = lk_now_ns() - LK_NS_PER_S; /* the clock fit errs a little */
     r->other = (struct lk_cupti_track){.kind = LK_TRACK_COPY};
     snprintf(r->other.gpu_name, sizeof r->other.gpu_name, "other streams, GPU records");
     LK_TRY(lk_cupti_issues_init(&r->issues));
     LK_TRY(lk_alloc(&r->pending, LK_CUPTI_PENDING, sizeof *r->pending));
     LK_TRY(lk_issue_windows_init(&r->windows));
-    LK_TRY(lk_cupti_names_init(&r->names, recorder));
+    LK_TRY(lk_cupti_names_init(&r->names, config->recorder));
 out:
     if (st != LK_OK)
         lk_cupti_records_fini(r);
@@ -132,7 +135,7 @@ void lk_cupti_records_fini(struct lk_cupti_records *r)
 
 /* ---- Kinds ---- */
 
-enum times { TIMED, UNTIMED, BROKEN, BEFORE };
+enum times { TIMED, UNTIMED, BROKEN, OUTSIDE };
 
 /* Convert times to our clock. CUPTI writes 0 for an unknown time. Impossible times point to another
  * record layout. */
@@ -144,11 +147,13 @@ static enum times read_times(const struct lk_cupti_records *r, uint64_t *start, 
     *end = lk_cupti_clock_ours_ns(&r->clock, *end);
     if (*end < *start || *start < r->earliest_ns || *end > lk_now_ns() + LK_NS_PER_S)
         return BROKEN;
-    return *end >= atomic_load(&r->began_ns) ? TIMED : BEFORE;
+    return *end >= atomic_load(&r->window.began_ns) && *start < atomic_load(&r->window.ended_ns)
+               ? TIMED
+               : OUTSIDE;
 }
 
 /* Convert the times of GPU work and count the records without. Work that ended before the run began
- * (a model is made to describe it) is left out. */
+ * (a model is made to describe it), or began after the last step to be recorded, is left out. */
 static bool has_times(struct lk_cupti_records *r, uint64_t *start, uint64_t *end)
 {
     enum times t = read_times(r, start, end);

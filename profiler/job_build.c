@@ -274,17 +274,19 @@ static enum lk_status fill_run(const struct lk_run *run, struct lk_job_run *out)
     out->config.first_bytes = info->first_bytes;
     out->config.cap_bytes = info->cap_bytes;
     LK_PASS(lk_strdup(&out->source, run->dir));
-    LK_PASS(lk_alloc(&out->step_s, run->n_steps, sizeof *out->step_s));
+    LK_PASS(lk_alloc(&out->step_s, run->n_timed, sizeof *out->step_s));
     LK_PASS(lk_alloc(&out->rank_compute_s, run->n, sizeof *out->rank_compute_s));
-    out->n_steps = run->n_steps;
+    out->n_steps = run->n_timed;
+    for (size_t s = 0; s < run->n_timed; s++)
+        for (size_t k = 0; k < run->n; k++)
+            out->step_s[s] +=
+                lk_step_window_s(lk_rank_step(&run->ranks[k], run->timed[s])) / (double)run->n;
     for (size_t s = 0; s < run->n_steps; s++)
         for (size_t k = 0; k < run->n; k++) {
             const struct lk_rank_steps *r = &run->ranks[k];
-            const struct lk_step *p = lk_rank_step(r, run->steps[s]);
             struct lk_step_split split;
 
-            lk_step_split(r, p, NULL, &split);
-            out->step_s[s] += lk_step_window_s(p) / (double)run->n;
+            lk_step_split(r, lk_rank_step(r, run->steps[s]), NULL, &split);
             out->rank_compute_s[k] +=
                 (split.s[LK_PART_FORWARD] + split.s[LK_PART_BACKWARD]) / (double)run->n_steps;
         }
@@ -339,7 +341,7 @@ static void add_squares(const struct lk_trace *t, const char *name, uint64_t n_s
 static enum lk_status add_noise(struct lk_noise *noise, const struct lk_run *run)
 {
     enum lk_status st = LK_OK;
-    size_t n = run->steps[run->n_steps - 1] + (size_t)1;
+    size_t n = run->timed[run->n_timed - 1] + (size_t)1;
     double *column[4] = {NULL}; /* local sum and count, mean sum and count */
 
     for (size_t i = 0; i < LK_COUNT(column); i++)
@@ -348,8 +350,8 @@ static enum lk_status add_noise(struct lk_noise *noise, const struct lk_run *run
         add_squares(&run->traces[k], COUNTER_LOCAL, n, column[0], column[1]);
         add_squares(&run->traces[k], COUNTER_MEAN, n, column[2], column[3]);
     }
-    for (size_t s = 0; s < run->n_steps; s++) {
-        size_t i = run->steps[s];
+    for (size_t s = 0; s < run->n_timed; s++) {
+        size_t i = run->timed[s];
 
         if (column[1][i] == (double)run->n && column[3][i] > 0)
             LK_TRY(lk_noise_add(noise, column[0][i] / column[1][i], column[2][i] / column[3][i]));

@@ -243,9 +243,18 @@ static bool same_step(const struct lk_run *r, size_t k, const struct lk_step *ze
     return true;
 }
 
+static bool is_recorded(const struct lk_run *r, uint32_t step)
+{
+    for (size_t k = 0; k < r->n; k++)
+        if (!lk_rank_step(&r->ranks[k], step)->recorded)
+            return false;
+    return true;
+}
+
 /* Collect the steps after the warm-up that are complete on every rank. */
 static enum lk_status common_steps(struct lk_run *r)
 {
+    LK_PASS(lk_alloc(&r->timed, r->ranks[0].n_steps, sizeof *r->timed));
     LK_PASS(lk_alloc(&r->steps, r->ranks[0].n_steps, sizeof *r->steps));
     for (size_t i = 0; i < r->ranks[0].n_steps; i++) {
         const struct lk_step *zero = &r->ranks[0].steps[i];
@@ -254,8 +263,14 @@ static enum lk_status common_steps(struct lk_run *r)
         for (size_t k = 1; k < r->n && everywhere; k++)
             everywhere = same_step(r, k, zero);
         if (everywhere)
-            r->steps[r->n_steps++] = zero->step;
+            r->timed[r->n_timed++] = zero->step;
     }
+    for (size_t i = 0; i < r->n_timed; i++)
+        if (is_recorded(r, r->timed[i]))
+            r->steps[r->n_steps++] = r->timed[i];
+    if (r->n_steps == 0)
+        for (; r->n_steps < r->n_timed; r->n_steps++)
+            r->steps[r->n_steps] = r->timed[r->n_steps];
     return LK_OK;
 }
 
@@ -291,6 +306,7 @@ void lk_run_fini(struct lk_run *r)
     if (r->traces)
         lk_traces_free(r->traces, r->n);
     free(r->ranks);
+    free(r->timed);
     free(r->steps);
     free(r->dir);
     *r = (struct lk_run){0};

@@ -42,6 +42,12 @@ struct lk_run {
      * The steps that are complete on every rank, with the same collectives, after the warm-up. The
      * i-th collective of such a step is the same one on all ranks.
      */
+    uint32_t *timed;
+    size_t n_timed;
+    /*
+     * Those of them that are split into parts. Kernels tell what of a range is work and when a
+     * collective began; where they are known for some steps only, as of a GPU, these are taken.
+     */
     uint32_t *steps;
     size_t n_steps;
     bool truncated; /* some rank did not end normally */

@@ -15,8 +15,10 @@ struct builder {
     size_t n_kernels;
     struct launch *launches; /* of NCCL's kernels */
     size_t n_launches;
+    uint32_t *recorded; /* steps of the compute stream's kernels */
+    size_t n_recorded;
     size_t steps_capacity, ranges_capacity, marks_capacity, collectives_capacity, kernels_capacity,
-        launches_capacity;
+        launches_capacity, recorded_capacity;
 };
 
 /* A kernel of NCCL's. */
@@ -85,6 +87,9 @@ static enum lk_status add_kernel(struct builder *b, const struct lk_span *span)
 {
     const struct lk_interval kernel = {span->start_ns, span->end_ns};
 
+    if (!b->n_recorded || b->recorded[b->n_recorded - 1] != span->step)
+        LK_PASS(append(&b->recorded, &b->n_recorded, &b->recorded_capacity, &span->step,
+                       sizeof span->step));
     return append(&b->kernels, &b->n_kernels, &b->kernels_capacity, &kernel, sizeof kernel);
 }
 
@@ -230,6 +235,20 @@ static int launch_order(const void *a, const void *b)
                               : compare_u64(x->start_ns, y->start_ns);
 }
 
+static int number_order(const void *a, const void *b)
+{
+    return compare_u64(*(const uint32_t *)a, *(const uint32_t *)b);
+}
+
+static void set_recorded(struct lk_rank_steps *s, uint32_t *recorded, size_t n)
+{
+    if (n)
+        qsort(recorded, n, sizeof *recorded, number_order);
+    for (size_t i = 0; i < s->n_steps; i++)
+        s->steps[i].recorded =
+            n && bsearch(&s->steps[i].step, recorded, n, sizeof *recorded, number_order);
+}
+
 static void set_due(struct lk_rank_steps *s)
 {
     for (size_t i = 0; i < s->n_collectives; i++) {
@@ -364,6 +383,7 @@ enum lk_status lk_rank_steps_read(const struct lk_trace *t, struct lk_rank_steps
     LK_TRY(check_unique(t, &b.s));
     assign_marks(&b.s);
     assign_lists(&b.s);
+    set_recorded(&b.s, b.recorded, b.n_recorded);
     set_due(&b.s);
     if (b.n_launches)
         qsort(b.launches, b.n_launches, sizeof *b.launches, launch_order);
@@ -376,6 +396,7 @@ enum lk_status lk_rank_steps_read(const struct lk_trace *t, struct lk_rank_steps
 out:
     free(b.kernels);
     free(b.launches);
+    free(b.recorded);
     lk_rank_steps_fini(&b.s);
     return st;
 }

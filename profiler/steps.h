@@ -58,6 +58,7 @@ struct lk_collective {
 
 struct lk_step {
     uint32_t step;
+    bool recorded;                          /* some kernel of it is known */
     uint64_t begin_ns, end_ns;              /* the window */
     size_t first_range, n_ranges;           /* by start */
     size_t first_collective, n_collectives; /* by seq */

@@ -341,7 +341,7 @@ START_TEST(rest_is_a_finding)
 END_TEST
 
 /* Add kernels in the first part of each forward and backward, on a track beside the ranges'. */
-static void add_kernels(struct lk_trace *t, double share)
+static void add_kernels(struct lk_trace *t, double share, uint32_t steps)
 {
     size_t n = t->n_spans, capacity = t->n_spans, tracks = t->n_tracks;
     uint32_t track = (uint32_t)t->n_tracks;
@@ -352,7 +352,7 @@ static void add_kernels(struct lk_trace *t, double share)
     for (size_t i = 0; i < n; i++) {
         struct lk_span s = t->spans[i].span;
 
-        if (s.kind != LK_SPAN_FORWARD && s.kind != LK_SPAN_BACKWARD)
+        if ((s.kind != LK_SPAN_FORWARD && s.kind != LK_SPAN_BACKWARD) || s.step >= steps)
             continue;
         s.kind = LK_SPAN_KERNEL;
         s.end_ns = s.start_ns + (uint64_t)(share * (double)(s.end_ns - s.start_ns));
@@ -386,7 +386,7 @@ START_TEST(records_of_a_gpu)
     struct lk_run run = {0};
 
     ck_assert_int_eq(step_model_run(&m, &traces, NULL), LK_OK);
-    add_kernels(&traces[0], _i == 0 ? 0.75 : 0.95);
+    add_kernels(&traces[0], _i == 0 ? 0.75 : 0.95, UINT32_MAX);
     if (_i == 0) {
         add_counter(&traces[0], "GPU records dropped", 7);
         add_counter(&traces[0], "GPU records lost", 0);
@@ -407,6 +407,66 @@ START_TEST(records_of_a_gpu)
     ck_assert(
         has_finding(&a, "GPU records: none, so kernels and copies are not shown: no library") ==
         (_i == 1));
+    lk_analysis_fini(&a);
+    lk_run_fini(&run);
+}
+END_TEST
+
+/* Make the forward of the first steps longer, as recording does; later work moves. */
+static void lengthen(struct lk_trace *t, uint32_t steps, uint64_t by_ns)
+{
+    uint64_t *ends = NULL;
+    size_t n = 0;
+
+    ck_assert_int_eq(lk_alloc(&ends, steps, sizeof *ends), LK_OK);
+    for (size_t i = 0; i < t->n_spans; i++)
+        if (t->spans[i].span.kind == LK_SPAN_FORWARD && t->spans[i].span.step < steps)
+            ends[n++] = t->spans[i].span.end_ns;
+    for (size_t i = 0; i < t->n_spans; i++) {
+        struct lk_span *s = &t->spans[i].span;
+        size_t before_ready = 0, before_start = 0, before_end = 0;
+
+        for (size_t k = 0; k < n; k++) {
+            before_ready += ends[k] <= s->ready_ns;
+            before_start += ends[k] <= s->start_ns;
+            before_end += ends[k] <= s->end_ns;
+        }
+        s->ready_ns += before_ready * by_ns;
+        s->start_ns += before_start * by_ns;
+        s->end_ns += before_end * by_ns;
+    }
+    free(ends);
+}
+
+/*
+ * Where some steps have kernels, these are split; all are timed. What recording adds is told from
+ * the others, and is not the job's: here, 1 ms more gaps in each of 12 steps.
+ */
+START_TEST(steps_with_records)
+{
+    const struct step_model m = step_model_default((struct step_model){.ranks = 1});
+    const uint32_t recorded = 12;
+    struct lk_trace *traces = NULL;
+    struct lk_analysis a = {0};
+    struct lk_table *t = NULL;
+    struct lk_run run = {0};
+
+    ck_assert_int_eq(step_model_run(&m, &traces, NULL), LK_OK);
+    add_kernels(&traces[0], 0.75, recorded);
+    lengthen(&traces[0], recorded, 1000000);
+    ck_assert_int_eq(lk_run_take("model", traces, 1, &run), LK_OK);
+    ck_assert_uint_eq(run.n_timed, m.steps - m.warmup);
+    ck_assert_uint_eq(run.n_steps, recorded - m.warmup);
+    ck_assert_uint_eq(run.steps[run.n_steps - 1], recorded - 1);
+    ck_assert_int_eq(lk_analyze(&run, NULL, 0, &a), LK_OK);
+    print_findings(&a);
+    ck_assert(has_finding(&a, "launch bound: no kernel runs in 25 % of forward and backward, "
+                              "3.75 ms a step (1.00 ms more while recorded)"));
+    ck_assert(has_finding(&a, "recording: the 7 steps with records of kernels take 1.00 ms"));
+    ck_assert_int_eq(lk_analysis_table(&a, LK_ANALYSIS_WATERFALL, &t), LK_OK);
+    ck_assert_uint_eq(t->n_notes, 3);
+    ck_assert_ptr_nonnull(strstr(t->notes[2], "others after the warm-up have none"));
+    lk_table_destroy(t);
     lk_analysis_fini(&a);
     lk_run_fini(&run);
 }
@@ -484,6 +544,7 @@ SUITE(analysis, t)
     tcase_add_test(t, modelled_reference);
     tcase_add_test(t, rest_is_a_finding);
     tcase_add_loop_test(t, records_of_a_gpu, 0, 2);
+    tcase_add_test(t, steps_with_records);
     tcase_add_test(t, wrong_references);
     tcase_add_test(t, tables);
 }

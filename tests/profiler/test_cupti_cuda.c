@@ -150,6 +150,45 @@ START_TEST(records_come_while_it_runs)
 }
 END_TEST
 
+/* From its last step on nothing is recorded, no ids are pushed, and CUPTI is switched off, unless
+ * it is the version that may hang then. */
+START_TEST(records_end_with_their_last_step)
+{
+    struct lk_deadline deadline = lk_deadline_in(WAIT_PLENTY_NS);
+    struct lk_span step, op;
+    uint64_t over, id;
+    int before;
+
+    cupti_rig_tear_down();
+    rig.fetch_ns = LK_NS_PER_MS;
+    rig.end_step = 2;
+    rig.version = _i == 1 ? 130000 : 130001;
+    cupti_rig_set_up();
+    id = cupti_rig_id(rig.compute, LK_SPAN_KERNEL, rig.gelu, 1, -1);
+    for (uint32_t i = 0; i < 3; i++) {
+        step = lk_span_begin(rig.host, LK_SPAN_STEP, 0, i, -1);
+        op = lk_span_begin(rig.compute, LK_SPAN_KERNEL, rig.gelu, i, -1);
+        ck_assert_uint_eq(fake_cupti_stack.depth, i < 2 ? 2 : 0);
+        lk_span_end(rig.compute, &op);
+        lk_span_end(rig.host, &step);
+        ck_assert_uint_eq(fake_cupti_stack.depth, 0);
+    }
+    over = lk_now_ns() + fake_cupti.ahead_ns;
+    cupti_rig_put_issue(1, id);
+    cupti_rig_put_kernel(1, 13, 1, 2, CUPTI_RIG_GELU);
+    cupti_rig_put_issue(2, id);
+    cupti_rig_put_kernel(2, 13, over - rig.t0, over - rig.t0 + 1, CUPTI_RIG_GELU);
+    before = fake_cupti.flushes;
+    while (fake_cupti.flushes < before + 3 && lk_deadline_left_ns(deadline) > 0)
+        continue;
+    ck_assert_int_eq(fake_cupti.kinds_enabled > 0, _i == 1);
+    cupti_rig_close();
+    ck_assert_int_eq(fake_cupti.kinds_enabled, 0);
+    ck_assert_uint_eq(rig.counts.records, 1);
+    ck_assert_uint_eq(kept_track("compute stream, GPU records")->spans[0].step, 1);
+}
+END_TEST
+
 /* CUPTI hands over buffers with a lock of its own held; asking it something with one of ours held
  * would wait for ever. */
 START_TEST(cupti_is_asked_without_a_lock)
@@ -419,6 +458,7 @@ SUITE(cupti_cuda, tc)
     tcase_add_test(tc, a_flush_that_fails);
     tcase_add_loop_test(tc, versions_that_are_not_known, 0, (int)LK_COUNT(versions));
     tcase_add_test(tc, records_come_while_it_runs);
+    tcase_add_loop_test(tc, records_end_with_their_last_step, 0, 2);
     tcase_add_test(tc, cupti_is_asked_without_a_lock);
     tcase_add_test(tc, another_profiler_is_noticed);
     tcase_add_test(tc, an_older_library);

@@ -27,11 +27,14 @@ void cupti_rig_set_up_with(size_t buffer_bytes, size_t buffers)
     const struct lk_cupti_config config = {.calls = &fake_cupti_calls,
                                            .buffer_bytes = buffer_bytes,
                                            .buffers = buffers,
+                                           .end_step = rig.end_step,
                                            .fetch_ns =
                                                rig.fetch_ns ? rig.fetch_ns : 3600 * LK_NS_PER_S};
     struct lk_cupti_config c = config;
 
     fake_cupti_reset();
+    if (rig.version)
+        fake_cupti.version = rig.version;
     fake_cupti.ahead_ns = UINT64_C(1800000000) * LK_NS_PER_S; /* since 1970 */
     must(lk_log_configure("error")); /* tests of missing records would print warnings */
     must(lk_recorder_create(&rig.recorder));

@@ -20,6 +20,8 @@ struct cupti_rig {
     uint64_t t0; /* origin on CUPTI's clock: tests give times of records relative to it */
     struct lk_cupti_counts counts;
     uint64_t fetch_ns; /* of lk_cupti_config; 0: an hour, so that tests say when records come */
+    uint32_t end_step; /* likewise */
+    uint32_t version;  /* of CUPTI; 0: the headers' */
 };
 extern struct cupti_rig rig;
 
