@@ -195,6 +195,57 @@ START_TEST(every_launch_comes_back_once)
 }
 END_TEST
 
+/* Return the mean time from one of many kernels that do nothing to the next, ns, by events on the
+ * stream. A long kernel before them lets the host launch ahead. */
+static double null_kernel_ns(struct lk_device *d, struct lk_stream *s)
+{
+    enum { NULLS = 1000 };
+    struct lk_event *from = NULL, *to = NULL;
+    double ns;
+
+    must(lk_event_create(d, &from));
+    must(lk_event_create(d, &to));
+    must(LK_LAUNCH(s, wait, .seconds = 50e-3));
+    must(lk_event_record(from, s));
+    for (int i = 0; i < NULLS; i++)
+        must(LK_LAUNCH(s, wait, .seconds = 0));
+    must(lk_event_record(to, s));
+    must(lk_event_sync(to, lk_deadline_in(60 * LK_NS_PER_S)));
+    ns = (double)(lk_event_time_ns(to) - lk_event_time_ns(from)) / NULLS;
+    lk_event_destroy(from);
+    lk_event_destroy(to);
+    return ns;
+}
+
+/* How far recording drives kernels apart: nothing is checked but that they are recorded, the
+ * figures are printed. */
+START_TEST(null_kernels)
+{
+    struct lk_device_config plain = {0};
+    const struct kept_track *t;
+    double recorded_ns, gaps_ns = 0;
+
+    (void)null_kernel_ns(rig.device, rig.compute);
+    recorded_ns = null_kernel_ns(rig.device, rig.compute);
+    finish();
+    t = kept_track(COMPUTE);
+    ck_assert_uint_eq(t->n, 2002);
+    for (size_t i = 1003; i < t->n; i++)
+        gaps_ns += (double)t->spans[i].start_ns - (double)t->spans[i - 1].end_ns;
+    printf("figure null_kernel_recorded_ns %.0f\nfigure null_kernel_gap_ns %.0f\n", recorded_ns,
+           gaps_ns / 999);
+    lk_stream_destroy(rig.compute);
+    lk_stream_destroy(rig.second);
+    lk_device_close(rig.device);
+    rig.second = NULL;
+    must(lk_device_open("cuda", &plain, &rig.device));
+    must(lk_stream_create(rig.device, &(struct lk_track_info){.name = "plain stream"},
+                          &rig.compute));
+    (void)null_kernel_ns(rig.device, rig.compute);
+    printf("figure null_kernel_ns %.0f\n", null_kernel_ns(rig.device, rig.compute));
+}
+END_TEST
+
 enum { THREADS = 300 }; /* more than the pool has buffers */
 
 static void *set_bytes(void *bytes)
@@ -443,6 +494,7 @@ static Suite *make(void)
     tcase_add_checked_fixture(tc, setup, teardown);
     tcase_add_loop_test(tc, spin_kernels_have_their_length, 0, (int)LK_COUNT(lengths_s));
     tcase_add_test(tc, every_launch_comes_back_once);
+    tcase_add_test(tc, null_kernels);
     tcase_add_test(tc, threads_launch_for_a_collective);
     tcase_add_test(tc, copies_and_memsets_have_their_bytes);
     tcase_add_test(tc, records_are_captured);

@@ -7,15 +7,20 @@ import sys
 with open(sys.argv[1]) as f:
     d = json.load(f)
 f = {p["name"]: p.get("figures") for p in d["parts"]}
-targets = {t["name"].split()[0]: t for t in d["targets"]}
+table = {t["name"]: t for t in d["table"]}
 calibrated = f["calibrate"]
+
+
+def row(table, start):
+    return next(r for name, r in table.items() if name.startswith(start))
+
 
 CHECKS = [
     ("commit", d["commit"] == "0123456789abcdef"),
     ("quick", d["quick"] is True),
     ("GPU", d["machine"]["gpu"] == "NVIDIA H100 80GB HBM3" and d["machine"]["memory_bytes"] == 80 << 30),
     ("libraries", all("/gpu/lib/" in f["machine"]["libraries"][n]["path"] for n in ("nccl", "cupti", "cublaslt", "nvml"))),
-    ("suites", f["suites"]["records"] == {"status": "pass", "checks": 3, "largest_error": 0.0021}),
+    ("suites", f["suites"]["records"] == {"status": "pass", "checks": 3, "largest_error": 0.0021, "null_kernel_ns": 900, "null_kernel_recorded_ns": 1500}),
     ("ddp", all(0 < v["verify_max_error"] < 0.2 and 5 < v["loss"][0] < 6 for v in f["ddp"].values())),
     ("shared", set(f["shared"]) == set(f["ddp"]) == {"gpt-nano float32", "gpt-nano bfloat16"}),
     ("job", f["job"]["step_s"] > 0 and f["job"]["preset"] == "dgx-h100"),
@@ -30,7 +35,11 @@ CHECKS = [
     ("graph", set(f["graph"]) == {"float32", "bfloat16"}),
     ("ranges", {"forward", "backward", "optimizer"} <= set(f["nsys"]["ranges"])),
     ("kernels", "16384x768x2304" in {k["shape"] for k in f["kernels"]["kernels"]}),
-    ("targets", targets["kernels"]["met"] and targets["what"]["met"] is None and targets["GPT-2"]["met"] is None),
+    ("attention", len(f["attention"]["ratios"]) == 2 and f["attention"]["cudnn / own"] > 0),
+    ("longest kernels", f["records"]["longest"][0]["us"] > 0 and len(f["records"]["findings"]) >= 1),
+    ("limits that always hold", all(row(table, n)["verdict"] == "met" for n in ("verified", "kernels of known", "GPU records"))),
+    ("limits of results", row(table, "what recording")["verdict"] == "" and row(table, "what recording")["value"] is not None),
+    ("not run", row(table, "GPT-2 124M, tokens/s over PyTorch's, compiled")["verdict"] == "not run"),
 ]
 if f["torch"]:
     t, ratio = f["torch"], f["torch"]["ratio"]["ours / autocast"]

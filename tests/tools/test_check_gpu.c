@@ -152,6 +152,44 @@ START_TEST(every_part_on_the_cpu)
 }
 END_TEST
 
+/*
+ * The parts of a second call join those of the first, if the programs are the same; a part for
+ * which no time is left was not run, which is another thing than skipped. The page has figures and
+ * parts.
+ */
+START_TEST(parts_of_a_day_come_together)
+{
+#define BUNDLE "tools/check-gpu --device cpu --from $dir/b --python $python --out $dir/out "
+    struct lk_json_doc *doc;
+
+    assert_code(shell(PYTHON "mkdir -p $dir/b/build && ln -s $build/lockstep $dir/b/build/ && "
+                             "echo one > $dir/b/COMMIT && " BUNDLE "--parts ddp,nsys " PLENTY),
+                0);
+    assert_code(shell(PYTHON BUNDLE "--more " PLENTY), 0);
+    doc = result();
+    ck_assert_str_eq(of_part(doc, "ddp", "status"), "pass");
+    ck_assert_str_eq(of_part(doc, "sanitizer", "status"), "skipped");
+    if (strcmp(of_part(doc, "fixtures", "status"), "pass") != 0)
+        ck_assert_str_eq(of_part(doc, "fixtures", "reason"), "no PyTorch here");
+    else
+        assert_file("gpu-cpu-*.fixtures/2-rank/rank1.pt.trace.json.gz");
+    lk_json_free(doc);
+    assert_code(shell("grep -q '^| verified training: [^|]*| [0-9.e-]* | <= 1 | met |$' "
+                      "$dir/out/gpu-cpu-*.md && grep -q '^| ddp | pass |' $dir/out/gpu-cpu-*.md"),
+                0);
+    assert_code(shell(PYTHON BUNDLE "--parts nsys,nvml --limit all=0.5"), 0);
+    assert_said("2 not run");
+    doc = result();
+    ck_assert_str_eq(of_part(doc, "nsys", "status"), "not run");
+    ck_assert_str_eq(of_part(doc, "ddp", "status"), "pass");
+    lk_json_free(doc);
+    assert_code(shell(PYTHON "echo two > $dir/b/COMMIT && " BUNDLE "--parts nsys " PLENTY), 0);
+    doc = result();
+    ck_assert_str_eq(of_part(doc, "ddp", "status"), "");
+    lk_json_free(doc);
+}
+END_TEST
+
 START_TEST(options_that_do_not_fit)
 {
     assert_code(shell("tools/check-gpu --quick"), 2);
@@ -188,9 +226,9 @@ END_TEST
 
 static void assert_machine_result(void)
 {
-    static const char *const passed[] = {"machine", "suites",  "ddp",      "job",
-                                         "nvml",    "records", "overhead", "calibrate",
-                                         "shared",  "graph",   "nsys",     "kernels"};
+    static const char *const passed[] = {"machine", "suites",   "ddp",       "job",    "nvml",
+                                         "records", "overhead", "calibrate", "shared", "graph",
+                                         "nsys",    "kernels",  "attention"};
     static const char *const skipped[] = {"build", "nccl"};
     static const char *const torch[] = {"losses", "torch"};
     struct lk_json_doc *doc;
@@ -212,20 +250,21 @@ static void assert_machine_result(void)
 
 START_TEST(every_part_on_a_machine_that_is_none)
 {
-    static const char *const files[] = {"-[0-9][0-9].json", ".job.json",     ".forecast.json",
-                                        ".forecast.csv",    ".cluster.json", ".cupti.txt"};
+    static const char *const files[] = {
+        "-[0-9][0-9].json", ".job.json", ".forecast.json", ".forecast.csv", ".cluster.json",
+        ".cupti.txt",       ".md"};
     char pattern[64];
 
     assert_code(shell(ON_MACHINE
                       "--quick " PLENTY
                       " --parts build,machine,suites,ddp,losses,torch,job,nvml,records,overhead,"
-                      "calibrate,shared,nccl,graph,nsys,kernels"),
+                      "calibrate,shared,nccl,graph,nsys,kernels,attention"),
                 0);
     for (size_t i = 0; i < LK_COUNT(files); i++) {
         snprintf(pattern, sizeof pattern, NAME "%s", files[i]);
         assert_file(pattern);
     }
-    ck_assert_int_eq(shell("test $(ls $dir/out | wc -l) = 6"), 0);
+    ck_assert_int_eq(shell("test $(ls $dir/out | wc -l) = 7"), 0);
     assert_machine_result();
     /* README must then list the run if it is a result; for a quick run it need not. */
     ck_assert_int_eq(shell("mkdir -p $dir/bench/results && rm $dir/out/gpu-cpu-* && cp README.md "
@@ -441,6 +480,7 @@ SUITE(check_gpu, c)
     tcase_add_test(c, no_gpu_is_said);
     tcase_add_test(c, parts_fit_into_nine_minutes);
     tcase_add_test(c, every_part_on_the_cpu);
+    tcase_add_test(c, parts_of_a_day_come_together);
     tcase_add_test(c, options_that_do_not_fit);
     tcase_add_test(c, commit_is_of_the_programs);
 #ifdef DRY

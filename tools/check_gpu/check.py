@@ -1,4 +1,4 @@
-"""What every part uses: the state of a run, commands with a time limit, targets."""
+"""What every part uses: the state of a run, commands with a time limit."""
 import contextlib
 import glob
 import json
@@ -14,12 +14,6 @@ from check_gpu.setups import SETUPS
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 TAIL = 3000  # characters kept of a failed part's output
 
-# Targets of a GPU's figures; met is null where the part did not get so far.
-LENGTHS = "kernels of known length: largest error of their records' lengths, at most"
-TORCH = "GPT-2 124M, tokens/s over PyTorch's, the fastest of each, not compiled: at least"
-RECORDING = "what recording costs a step of GPT-2 124M, upper 95 % bound: below"
-TARGETS = [LENGTHS, TORCH, RECORDING]
-
 
 class Failed(Exception):
     """A part failed: a reason, then (optional) its figures."""
@@ -29,16 +23,20 @@ class Skipped(Exception):
     """A part cannot run here: the reason."""
 
 
+class NotRun(Exception):
+    """A part could run here, and has not: the reason."""
+
+
 class Check:
     """State of one run: options, work folder, machine, results so far. Parts run programs through it."""
 
     def __init__(self, a):
         self.a, self.setup = a, SETUPS["quick" if a.quick else a.device]
         self.build = os.path.abspath(os.path.join(a.from_, "build") if a.from_ else a.build)
-        self.counts = a.device == "cuda" and not a.quick  # these figures count towards the targets
+        self.counts = a.device == "cuda" and not a.quick  # the limits of performance hold
         self.began = time.monotonic()
         self.machine, self.records, self.built = {}, [], True
-        self.targets = [{"name": name, "value": None, "met": None} for name in TARGETS]
+        self.earlier, self.table = None, []  # parts of an earlier check; figures with their verdicts
         self.env = dict(os.environ, PYTHONUNBUFFERED="1")
         self.work = os.path.abspath(a.keep) if a.keep else tempfile.mkdtemp(prefix="lockstep-check-gpu-")
         os.makedirs(self.work, exist_ok=True)
@@ -99,11 +97,6 @@ class Check:
 
     def file(self, suffix):
         return os.path.join(os.path.abspath(self.a.out), f"gpu-{self.machine['name']}-{self.machine['date']}.{suffix}")
-
-    def target(self, name, value, bound, met, of=None):
-        """Record a target's value; `of` names the variant that it belongs to."""
-        row = next(t for t in self.targets if t["name"] == name)
-        row.update(value=value, bound=bound, met=bool(met), **({"of": of} if of else {}))
 
 
 # A process group is killed as one; where possible it stays in our session, so that it ends with the session.

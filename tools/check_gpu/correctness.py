@@ -3,9 +3,10 @@ import collections
 import concurrent.futures
 import os
 import re
+import shutil
 import statistics
 
-from check_gpu.check import LENGTHS, TAIL, Failed, Skipped
+from check_gpu.check import TAIL, Failed, Skipped
 
 
 def suites(c):
@@ -20,9 +21,6 @@ def suites(c):
     # NCCL's suite comes last: its processes wait for each other, and may hang.
     figures.update({name: suite(c, name) for name in names.split() if name == "nccl"})
     failed = [name for name, v in figures.items() if v["status"] == "fail"]
-    error = figures.get("records", {}).get("largest_error")
-    if error is not None:
-        c.target(LENGTHS, error, 0.01, error <= 0.01)
     if failed or not figures:
         raise Failed(f"suites: {', '.join(failed) or 'none'}", figures)
     counts = collections.Counter(v["status"] for v in figures.values())
@@ -102,3 +100,25 @@ def nccl(c):
     if gpus < 2:
         raise Skipped("needs two GPUs")
     return each_dtype(c, "runs verified", "-n", str(min(gpus, 8)), "--comm", "nccl", "--timeout", "20s")
+
+
+def sanitizer(c):
+    """Run attention's suites, whose kernels share most memory between threads, under NVIDIA's checkers of memory accesses,
+    races in shared memory and barriers."""
+    program = shutil.which("compute-sanitizer", path=os.pathsep.join([os.environ.get("PATH", ""), "/usr/local/cuda/bin"]))
+    if not program:
+        raise Skipped("no compute-sanitizer in PATH or in the toolkit")
+    _, names = c.run(c.program("test_gpu"), "--list")
+    figures = {}
+    for name in [n for n in names.split() if n.startswith("kernels/") and "attention" in n]:
+        for tool in ("memcheck", "racecheck", "synccheck"):
+            try:
+                code, output = c.run(program, "--tool", tool, "--error-exitcode", "9", c.program("test_gpu"), name, good=range(256))
+            except Failed as e:
+                figures[f"{name} {tool}"] = {"status": "fail", "reason": str(e)}
+                continue
+            figures[f"{name} {tool}"] = {"status": "pass" if code == 0 else "fail", "code": code, "tail": output[-TAIL // 4 :]}
+    failed = [name for name, v in figures.items() if v["status"] == "fail"]
+    if failed or not figures:
+        raise Failed(f"compute-sanitizer: {', '.join(failed) or 'no suite of attention'}", figures)
+    return figures, f"{len(figures)} runs of attention's suites without an error"

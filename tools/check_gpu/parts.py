@@ -7,9 +7,10 @@ WHOLE_S = 530  # for all parts: under nine minutes
 REST, REST_LEAST_S = 0, 60  # a part with limit REST gets what the others left, at least REST_LEAST_S
 
 # run(check) returns figures and a few words, or raises Failed or Skipped. limit_s: the most seconds it may take.
-Part = collections.namedtuple("Part", "name purpose limit_s run needs_gpu", defaults=[False])
+# more: with --more only, in another call, which has as much time again.
+Part = collections.namedtuple("Part", "name purpose limit_s run needs_gpu more", defaults=[False, False])
 PARTS = [
-    Part("build", "build the programs for this GPU", 55, machine.build),
+    Part("build", "build the programs for this GPU", 45, machine.build),
     Part("machine", "GPU, memory and libraries", 20, machine.machine, needs_gpu=True),
     Part("suites", "suites of test_gpu", 75, correctness.suites, needs_gpu=True),
     Part("ddp", "training, every step verified", 35, correctness.ddp),
@@ -18,14 +19,17 @@ PARTS = [
     Part("job", "a job file and its forecast", 20, speed.job),
     Part("nvml", "clock and power in the job's trace", 5, recording.nvml, needs_gpu=True),
     Part("losses", "losses equal to PyTorch's", 25, speed.losses),
-    Part("torch", "GPT-2 124M: tokens/s beside PyTorch's", 85, speed.torch),
+    Part("torch", "GPT-2 124M: tokens/s beside PyTorch's", 80, speed.torch),
+    Part("attention", "cuDNN's attention beside our own", 20, speed.attention, needs_gpu=True),
     Part("records", "kernels in the trace, none dropped", 15, recording.records),
     Part("calibrate", "a cluster file", 30, speed.calibrate),
     Part("overhead", "cost of recording a step", 40, recording.overhead),
     Part("shared", "two ranks on one GPU, verified", 40, correctness.shared),
-    Part("nccl", "NCCL between GPUs, verified", 25, correctness.nccl),
+    Part("nccl", "NCCL between GPUs, verified", 20, correctness.nccl),
     Part("nsys", "NVTX ranges in Nsight Systems", 15, recording.nsys),
     Part("compile", "GPT-2 124M beside torch.compile's", REST, speed.compile, needs_gpu=True),
+    Part("fixtures", "PyTorch's traces of this machine, for tests", 90, recording.fixtures, more=True),
+    Part("sanitizer", "attention under compute-sanitizer", 400, correctness.sanitizer, needs_gpu=True, more=True),
 ]
 
 # Rows of README's table, and the parts (or suites) that must pass before a row may claim a run.

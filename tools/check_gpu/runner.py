@@ -6,7 +6,7 @@ import sys
 import time
 
 from check_gpu import report
-from check_gpu.check import TAIL, Check, Failed, Skipped
+from check_gpu.check import TAIL, Check, Failed, NotRun, Skipped
 from check_gpu.machine import describe, gpu_name, make_executable
 from check_gpu.parts import PARTS, REST, REST_LEAST_S, WHOLE_S
 
@@ -26,17 +26,18 @@ def run_part(c, part):
     row = {"name": part.name, "limit_s": round(limit)}
     start = time.monotonic()
     c.limit_s, c.limit_at = limit, start + min(limit, left)
-    text = ""
     with open(os.path.join(c.work, part.name + ".log"), "wb") as c.log:
         try:
             if left < (REST_LEAST_S if part.limit_s == REST else 1):
-                raise Skipped(f"{max(left, 0):.0f} s left of {whole:.0f}")
+                raise NotRun(f"{max(left, 0):.0f} s left of {whole:.0f}")
             if part.needs_gpu and c.a.device == "cpu":
                 raise Skipped("needs a GPU")
             if not c.built:
-                raise Skipped("not built")  # the programs there are older
-            row["figures"], text = part.run(c)
+                raise NotRun("not built")  # the programs there are older
+            row["figures"], row["text"] = part.run(c)
             row["status"] = "pass"
+        except NotRun as e:
+            row.update(status="not run", reason=str(e))
         except Skipped as e:
             row.update(status="skipped", reason=str(e))
         except Failed as e:
@@ -51,7 +52,7 @@ def run_part(c, part):
     if row["status"] == "fail":
         with open(c.log.name, "rb") as f:
             row["tail"] = f.read()[-TAIL:].decode(errors="replace")
-    print(f"  {part.name:10s} {row['status']:8s} {row['seconds']:6.1f} s  {row.get('reason', text)}", flush=True)
+    print(f"  {part.name:10s} {row['status']:8s} {row['seconds']:6.1f} s  {row.get('reason', row.get('text', ''))}", flush=True)
     return row
 
 

@@ -15,8 +15,8 @@ PRESETS = [
 ]
 
 # verified: models with local batch and steps, few because the float64 reference of --verify is slow. graph: model and
-# steps. overhead: PAIRS first.
-Setup = collections.namedtuple("Setup", "options dtypes verified comm shared big batch steps graph overhead calibrate torch compile")
+# steps. cudnn: a shape that cuDNN's attention takes. overhead: PAIRS first.
+Setup = collections.namedtuple("Setup", "options dtypes verified comm shared big cudnn batch steps graph overhead calibrate torch compile")
 SETUPS = {
     "cuda": Setup(
         options=["--device", "cuda"],
@@ -25,6 +25,7 @@ SETUPS = {
         comm="nccl",
         shared=["--share-gpu"],
         big="gpt2-124m",
+        cudnn=[],
         batch=16,
         steps=20,
         graph=("gpt-micro", 20),
@@ -40,6 +41,7 @@ SETUPS = {
         comm="tcp",
         shared=["--no-pin"],
         big="gpt-nano",
+        cudnn=None,
         batch=2,
         steps=20,
         graph=None,
@@ -53,6 +55,7 @@ SETUPS = {
 SETUPS["quick"] = SETUPS["cuda"]._replace(
     verified=[("gpt-nano", 2, 2)],
     big="gpt-nano",
+    cudnn=["--channels", "64", "--heads", "1", "--context", "128"],
     batch=2,
     steps=6,
     graph=("gpt-nano", 8),

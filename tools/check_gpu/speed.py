@@ -7,7 +7,8 @@ import statistics
 import sys
 import time
 
-from check_gpu.check import ROOT, TORCH, Failed, Skipped
+from check_gpu.check import ROOT, Failed, Skipped
+from check_gpu.figures import fastest
 from check_gpu.setups import PRESETS
 
 
@@ -82,25 +83,32 @@ def losses(c):
     return figures["losses"], f"largest difference {worst:.1e}, relative"
 
 
-def fastest(figures):
-    """Compare our fastest variant with PyTorch's fastest: return 'ours / theirs', the ratio and a text."""
-    compared = {k.split(" / ")[0] for k in figures["ratio"]}
-    ours = max(compared, key=lambda name: figures["tokens_per_s"][name]["value"])
-    name = min((k for k in figures["ratio"] if k.startswith(ours + " / ")), key=lambda k: figures["ratio"][k]["value"])
+def fastest_text(figures):
+    value, name = fastest(figures)
     v = figures["ratio"][name]
     interval = f" ({v['lo']:.3f} to {v['hi']:.3f})" if v["n"] > 1 else ""
-    return name, v["value"], f"{name}: {v['value']:.3f}{interval}"
+    return f"{name}: {value:.3f}{interval}"
 
 
 def torch(c):
     figures = beside_torch(c, *c.setup.torch, "--local-batch", str(c.batch()))
-    name, value, text = fastest(figures)
-    if c.counts:
-        c.target(TORCH, value, 1.0, value >= 1.0, name)
-    return figures, text
+    return figures, fastest_text(figures)
 
 
 def compile(c):
     """Compare with torch.compile, which takes most of a minute before its first step."""
     figures = beside_torch(c, *c.setup.compile, "--local-batch", str(c.batch()))
-    return figures, fastest(figures)[2]
+    return figures, fastest_text(figures)
+
+
+def attention(c):
+    """Train with our own attention and with cuDNN's in turns; return a step of each and the ratios of the rounds."""
+    words = ["--dtype", "bfloat16", "--no-trace", "--local-batch", str(c.batch()), "--warmup", "5", "--steps", str(c.setup.steps)]
+    step_s = {"own": [], "cudnn": []}
+    for i in range(2):
+        for kind in step_s:
+            _, result = c.train(f"{kind}-{i}", *words, *c.setup.cudnn, f"--attention={kind}")
+            step_s[kind].append(statistics.median(result["step_s"][5:]))
+    ratios = [b / a for a, b in zip(step_s["own"], step_s["cudnn"])]
+    return ({"step_s": step_s, "ratios": ratios, "cudnn / own": statistics.median(ratios)},
+            f"a step with cuDNN's over one with ours: {', '.join(f'{r:.3f}' for r in ratios)}")
