@@ -73,9 +73,9 @@ struct lk_analysis_rank {
     double step_s;
     struct lk_step_split split;
     double losses_s[LK_LOSS_COUNT];
-    double slowdown;                 /* s(r) */
-    double pending_s;                /* per step, some collective was pending */
-    double moving_s;                 /* part of pending_s after all ranks had arrived */
+    double slowdown;  /* s(r) */
+    double pending_s; /* per step, some collective was pending */
+    double moving_s;  /* part of pending_s after all ranks had arrived */
     struct lk_analysis_launch launch;
     size_t n_late;                   /* resolved collectives at which this rank was last */
     double late_by_s;                /* mean over these */
