@@ -1,0 +1,128 @@
+#include "profiler/import/event.h"
+
+#include "base/array.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { NAMES_MAX = 16 << 20, NAME_MAX_BYTES = 1 << 10, SLOTS_FIRST = 1 << 12 };
+
+enum lk_status lk_events_init(struct lk_events *e)
+{
+    uint32_t none;
+
+    *e = (struct lk_events){.rank = -1, .n_slots = SLOTS_FIRST};
+    LK_PASS(lk_alloc(&e->slots, e->n_slots, sizeof *e->slots));
+    return lk_events_name(e, "", 0, &none);
+}
+
+void lk_events_fini(struct lk_events *e)
+{
+    free(e->events);
+    free(e->lanes);
+    free(e->details);
+    free(e->names);
+    free(e->name_at);
+    free(e->slots);
+    free(e->device);
+    free(e->host);
+    free(e->backend);
+    *e = (struct lk_events){0};
+}
+
+const char *lk_events_text(const struct lk_events *e, uint32_t name)
+{
+    return e->names + e->name_at[name];
+}
+
+/* FNV-1a. */
+static uint64_t hash(const char *text, size_t n)
+{
+    uint64_t h = 14695981039346656037ULL;
+
+    for (size_t i = 0; i < n; i++)
+        h = (h ^ (unsigned char)text[i]) * 1099511628211ULL;
+    return h;
+}
+
+static size_t find(const struct lk_events *e, const char *text, size_t n)
+{
+    size_t i = hash(text, n) & (e->n_slots - 1);
+
+    while (e->slots[i]) {
+        const char *known = lk_events_text(e, e->slots[i] - 1);
+
+        if (!strncmp(known, text, n) && known[n] == '\0')
+            break;
+        i = (i + 1) & (e->n_slots - 1);
+    }
+    return i;
+}
+
+static enum lk_status grow_slots(struct lk_events *e)
+{
+    uint32_t *old = e->slots;
+
+    LK_PASS(lk_alloc(&e->slots, 2 * e->n_slots, sizeof *e->slots));
+    free(old);
+    e->n_slots *= 2;
+    for (size_t i = 0; i < e->n_names; i++) {
+        const char *text = lk_events_text(e, (uint32_t)i);
+
+        e->slots[find(e, text, strlen(text))] = (uint32_t)i + 1;
+    }
+    return LK_OK;
+}
+
+enum lk_status lk_events_name(struct lk_events *e, const char *text, size_t n, uint32_t *out)
+{
+    const char *nul = memchr(text, '\0', n);
+    size_t slot;
+
+    n = nul ? (size_t)(nul - text) : n;
+    n = n > NAME_MAX_BYTES ? (size_t)NAME_MAX_BYTES : n;
+    slot = find(e, text, n);
+    *out = e->slots[slot] ? e->slots[slot] - 1 : 0;
+    if (e->slots[slot] || e->names_bytes + n + 1 > NAMES_MAX)
+        return LK_OK;
+    LK_PASS(lk_array_grow(&e->names, &e->names_capacity, e->names_bytes + n + 1, 1));
+    LK_PASS(lk_array_grow(&e->name_at, &e->name_at_capacity, e->n_names + 1, sizeof *e->name_at));
+    memcpy(e->names + e->names_bytes, text, n);
+    e->names[e->names_bytes + n] = '\0';
+    e->name_at[e->n_names] = (uint32_t)e->names_bytes;
+    e->names_bytes += n + 1;
+    *out = (uint32_t)e->n_names++;
+    e->slots[slot] = *out + 1;
+    return 2 * e->n_names > e->n_slots ? grow_slots(e) : LK_OK;
+}
+
+enum lk_status lk_events_lane(struct lk_events *e, int64_t process, int64_t thread, bool gpu,
+                              uint32_t *out)
+{
+    for (size_t i = e->n_lanes; i-- > 0;)
+        if (e->lanes[i].process == process && e->lanes[i].thread == thread &&
+            e->lanes[i].gpu == gpu) {
+            *out = (uint32_t)i;
+            return LK_OK;
+        }
+    LK_PASS(lk_array_grow(&e->lanes, &e->lanes_capacity, e->n_lanes + 1, sizeof *e->lanes));
+    e->lanes[e->n_lanes] = (struct lk_lane){.process = process, .thread = thread, .gpu = gpu};
+    *out = (uint32_t)e->n_lanes++;
+    return LK_OK;
+}
+
+enum lk_status lk_events_detail(struct lk_events *e, const struct lk_event_collective *c,
+                                uint32_t *out)
+{
+    LK_PASS(lk_array_grow(&e->details, &e->details_capacity, e->n_details + 1, sizeof *e->details));
+    e->details[e->n_details++] = *c;
+    *out = (uint32_t)e->n_details;
+    return LK_OK;
+}
+
+enum lk_status lk_events_add(struct lk_events *e, const struct lk_event *event)
+{
+    LK_PASS(lk_array_grow(&e->events, &e->events_capacity, e->n_events + 1, sizeof *e->events));
+    e->events[e->n_events++] = *event;
+    return LK_OK;
+}

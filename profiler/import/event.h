@@ -1,0 +1,96 @@
+/*
+ * What an importer reads of one rank, whatever the format: events on lanes. Importers write it
+ * through the functions below, in any order; profiler/import/rank.h makes a trace of it.
+ *
+ * Times are ns on the rank's clock, from 1970 where the source says so. What a source cannot know
+ * stays unknown: a collective's fields are 0, a link is 0.
+ */
+#ifndef LK_PROFILER_IMPORT_EVENT_H
+#define LK_PROFILER_IMPORT_EVENT_H
+
+#include "base/dtype.h"
+#include "base/status.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+enum lk_event_kind {
+    LK_EVENT_KERNEL, /* these three ran on a GPU */
+    LK_EVENT_COPY,
+    LK_EVENT_MEMSET,
+    LK_EVENT_LAUNCH, /* a call that puts work on a GPU, told by its link */
+    LK_EVENT_SYNC,   /* a call that waits for a GPU */
+    LK_EVENT_STEP,   /* a range of the host: one step; detail is its number */
+    LK_EVENT_INPUT,  /* waiting for a batch */
+    LK_EVENT_FORWARD,
+    LK_EVENT_BACKWARD,
+    LK_EVENT_OPTIMIZER,
+    LK_EVENT_COLLECTIVE /* a collective as the host sees it: enqueued on a GPU, or run by the host
+                         */
+};
+
+struct lk_event {
+    int64_t start_ns, end_ns;
+    uint64_t link;   /* the same for a launch and the work that it put on a GPU; 0: none */
+    uint64_t bytes;  /* of copies and memsets */
+    uint32_t name;   /* index of a name */
+    uint32_t lane;   /* index of a lane */
+    uint32_t detail; /* of kernels and collectives: index of a detail plus one, 0: none */
+    uint8_t kind;
+};
+
+/* A thread of a process, or a stream of a GPU. */
+struct lk_lane {
+    int64_t process, thread; /* of a GPU: device and stream */
+    bool gpu;
+    bool autograd; /* a thread that runs backwards */
+};
+
+/* What is known of a collective. */
+struct lk_event_collective {
+    uint32_t function; /* name, as NCCL's: all_reduce */
+    uint32_t group;    /* name of the process group; 0: not known */
+    uint64_t elements; /* sent by a rank */
+    enum lk_dtype dtype;
+    bool dtype_known;
+    int32_t ranks; /* of the group; 0: not known */
+    int64_t seq;   /* -1: not known */
+};
+
+struct lk_events {
+    struct lk_event *events;
+    size_t n_events, events_capacity;
+    struct lk_lane *lanes;
+    size_t n_lanes, lanes_capacity;
+    struct lk_event_collective *details;
+    size_t n_details, details_capacity;
+    char *names; /* texts with their NULs, one after the other */
+    size_t names_bytes, names_capacity;
+    uint32_t *name_at; /* offset of each; name 0 is "" */
+    size_t n_names, name_at_capacity;
+    uint32_t *slots; /* hash table of names: index plus one */
+    size_t n_slots;
+    /* Of the source. */
+    const char *format;
+    char *device;               /* name of the GPU, or NULL */
+    char *host;                 /* or NULL */
+    char *backend;              /* of collectives, or NULL */
+    int rank, world_size;       /* -1, 0: not known */
+    uint64_t n_read, n_skipped; /* events in the file; those that could not be read */
+    bool cut;                   /* the file ended too early */
+};
+
+enum lk_status lk_events_init(struct lk_events *e);
+void lk_events_fini(struct lk_events *e); /* zeroes it; safe on a zeroed one */
+/* Intern the n bytes of a text. Texts beyond 16 MiB in all, and of a text the bytes beyond 1 KiB,
+ * are left out. */
+enum lk_status lk_events_name(struct lk_events *e, const char *text, size_t n, uint32_t *out);
+const char *lk_events_text(const struct lk_events *e, uint32_t name);
+enum lk_status lk_events_lane(struct lk_events *e, int64_t process, int64_t thread, bool gpu,
+                              uint32_t *out);
+enum lk_status lk_events_detail(struct lk_events *e, const struct lk_event_collective *c,
+                                uint32_t *out);
+enum lk_status lk_events_add(struct lk_events *e, const struct lk_event *event);
+
+#endif

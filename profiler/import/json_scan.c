@@ -1,0 +1,389 @@
+#include "profiler/import/json_scan.h"
+
+#include "base/array.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <zlib.h>
+
+enum { WINDOW = 1 << 20, GZ_BUFFER = 1 << 17 };
+
+/* ---- The window ---- */
+
+enum lk_status lk_scan_open(struct lk_scan *s, const char *path)
+{
+    *s = (struct lk_scan){.path = path, .size = WINDOW};
+    LK_PASS(lk_alloc(&s->buf, s->size, 1));
+    s->gz = gzopen(path, "rbe");
+    if (!s->gz)
+        return lk_fail(LK_EIO, "%s: cannot open: %s", path, strerror(errno));
+    (void)gzbuffer(s->gz, GZ_BUFFER);
+    return LK_OK;
+}
+
+void lk_scan_memory(struct lk_scan *s, const char *text, size_t n)
+{
+    *s = (struct lk_scan){.buf = (unsigned char *)text, .size = n, .end = n, .eof = true};
+}
+
+void lk_scan_close(struct lk_scan *s)
+{
+    if (s->gz)
+        (void)gzclose_r(s->gz);
+    if (s->path)
+        free(s->buf);
+    *s = (struct lk_scan){0};
+}
+
+enum lk_status lk_scan_status(const struct lk_scan *s)
+{
+    return s->status;
+}
+
+/* Forget what lies before the pin, or before the last token. */
+static void compact(struct lk_scan *s, size_t keep)
+{
+    memmove(s->buf, s->buf + keep, s->end - keep);
+    s->at -= keep;
+    s->end -= keep;
+    s->pin -= s->pinned ? keep : 0;
+}
+
+/* Make room behind the window's end. What is pinned beyond the limit is given up. */
+static bool make_room(struct lk_scan *s, size_t token)
+{
+    size_t keep = s->pinned && s->pin < token ? s->pin : token;
+    unsigned char *grown;
+
+    if (keep > 0)
+        compact(s, keep);
+    if (s->end < s->size)
+        return true;
+    if (s->size < LK_SCAN_PINNED_MAX) {
+        grown = realloc(s->buf, 2 * s->size);
+        if (!grown) {
+            s->status = lk_fail(LK_ENOMEM, "%s: no memory for a window of the file", s->path);
+            return false;
+        }
+        s->buf = grown;
+        s->size *= 2;
+        return true;
+    }
+    /* The object, or one text, is larger than that: its start is lost. */
+    s->overflown = true;
+    s->at = s->end = s->pin = 0;
+    return true;
+}
+
+/* Read on. token: the start of what has to stay in the window. Return false at the end. */
+static bool refill(struct lk_scan *s, size_t token)
+{
+    int n, code;
+
+    if (s->eof || s->status != LK_OK || !make_room(s, token))
+        return false;
+    n = gzread(s->gz, s->buf + s->end, (unsigned)(s->size - s->end));
+    if (n < 0) {
+        s->status = lk_fail(LK_EIO, "%s: cannot read: %s", s->path, gzerror(s->gz, &code));
+        s->eof = true;
+        return false;
+    }
+    s->eof = n == 0;
+    s->end += (size_t)n;
+    s->bytes += (uint64_t)n;
+    return n > 0;
+}
+
+/* ---- Tokens ---- */
+
+/* What a byte is outside of texts. */
+enum { BARE, BLANK, OPEN, CLOSE, QUOTE };
+static const unsigned char classes[256] = {
+    [' '] = BLANK, ['\t'] = BLANK, ['\n'] = BLANK, ['\r'] = BLANK, [','] = BLANK, [':'] = BLANK,
+    ['{'] = OPEN,  ['['] = OPEN,   ['}'] = CLOSE,  [']'] = CLOSE,  ['"'] = QUOTE, [0] = BLANK,
+};
+
+static size_t base_of(const struct lk_scan *s)
+{
+    return s->pinned ? s->pin : 0;
+}
+
+static bool is_escaped(const struct lk_scan *s, size_t quote, size_t first)
+{
+    size_t n = 0;
+
+    while (quote - n > first && s->buf[quote - n - 1] == '\\')
+        n++;
+    return n % 2 == 1;
+}
+
+/* Read a text; s->at is behind its opening quote. False: the file ends in it. */
+static bool read_text(struct lk_scan *s, bool *escaped)
+{
+    size_t first = s->at, from = s->at;
+
+    for (;;) {
+        const unsigned char *quote = memchr(s->buf + from, '"', s->end - from);
+        size_t left = s->end - first;
+
+        if (quote && !is_escaped(s, (size_t)(quote - s->buf), first)) {
+            size_t end = (size_t)(quote - s->buf);
+
+            *escaped = memchr(s->buf + first, '\\', end - first) != NULL;
+            s->slice = (struct lk_slice){first - base_of(s), end - first, LK_SCAN_TEXT, *escaped};
+            s->at = end + 1;
+            return true;
+        }
+        if (quote) {
+            from = (size_t)(quote - s->buf) + 1;
+            continue;
+        }
+        s->at = first;
+        if (!refill(s, first))
+            return false;
+        /* The window may have moved; a backslash at its old end belongs to the next byte. */
+        first = s->at;
+        from = first + (s->end - first >= left && left <= s->end ? left : 0);
+        if (s->overflown && s->at == 0)
+            first = from = 0;
+    }
+}
+
+static bool read_word(struct lk_scan *s)
+{
+    size_t first = s->at;
+
+    for (;;) {
+        while (s->at < s->end && classes[s->buf[s->at]] == BARE)
+            s->at++;
+        if (s->at < s->end || s->eof)
+            break;
+        size_t read = s->at - first;
+
+        s->at = first;
+        if (!refill(s, first)) {
+            s->at = s->end;
+            break;
+        }
+        first = s->at;
+        s->at = first + read < s->end ? first + read : s->end;
+    }
+    s->slice = (struct lk_slice){first - base_of(s), s->at - first, LK_SCAN_WORD, false};
+    return s->at > first;
+}
+
+static enum lk_scan_token at_end(struct lk_scan *s)
+{
+    s->cut = s->cut || s->depth > 0;
+    return LK_SCAN_END;
+}
+
+enum lk_scan_token lk_scan_next(struct lk_scan *s)
+{
+    bool escaped;
+    unsigned char c;
+
+    for (;;) {
+        while (s->at < s->end && classes[s->buf[s->at]] == BLANK)
+            s->at++;
+        if (s->at < s->end)
+            break;
+        if (!refill(s, s->at))
+            return at_end(s);
+    }
+    c = s->buf[s->at];
+    switch (classes[c]) {
+    case OPEN:
+        s->at++;
+        s->depth++;
+        return c == '{' ? LK_SCAN_OBJECT : LK_SCAN_ARRAY;
+    case CLOSE:
+        s->at++;
+        s->depth -= s->depth > 0;
+        return LK_SCAN_CLOSE;
+    case QUOTE:
+        s->at++;
+        return read_text(s, &escaped) ? LK_SCAN_TEXT : at_end(s);
+    default:
+        return read_word(s) ? LK_SCAN_WORD : at_end(s);
+    }
+}
+
+/* Skip texts and brackets until the depth is `depth`, without making slices. */
+static bool skip_to(struct lk_scan *s, int64_t depth)
+{
+    bool escaped;
+
+    while (s->depth > depth) {
+        while (s->at < s->end && classes[s->buf[s->at]] <= BLANK)
+            s->at++;
+        if (s->at == s->end) {
+            if (!refill(s, s->at)) {
+                (void)at_end(s);
+                return false;
+            }
+            continue;
+        }
+        switch (classes[s->buf[s->at++]]) {
+        case OPEN:
+            s->depth++;
+            break;
+        case CLOSE:
+            s->depth--;
+            break;
+        default:
+            if (!read_text(s, &escaped)) {
+                (void)at_end(s);
+                return false;
+            }
+        }
+    }
+    return true;
+}
+
+bool lk_scan_value(struct lk_scan *s, struct lk_slice *out)
+{
+    enum lk_scan_token token = lk_scan_next(s);
+    size_t first;
+
+    if (token == LK_SCAN_TEXT || token == LK_SCAN_WORD) {
+        *out = s->slice;
+        return true;
+    }
+    if (token != LK_SCAN_OBJECT && token != LK_SCAN_ARRAY)
+        return false;
+    first = s->at - 1 - base_of(s);
+    if (!skip_to(s, s->depth - 1))
+        return false;
+    *out = (struct lk_slice){first, s->at - base_of(s) - first, token, false};
+    return true;
+}
+
+void lk_scan_leave(struct lk_scan *s, int64_t depth)
+{
+    (void)skip_to(s, depth - 1);
+}
+
+/* ---- Slices ---- */
+
+void lk_scan_pin(struct lk_scan *s)
+{
+    s->pinned = true;
+    s->overflown = false;
+    s->pin = s->at > 0 ? s->at - 1 : 0;
+}
+
+bool lk_scan_unpin(struct lk_scan *s)
+{
+    bool whole = !s->overflown;
+
+    s->n_too_large += !whole;
+    s->pinned = s->overflown = false;
+    s->pin = 0;
+    return whole;
+}
+
+const char *lk_scan_at(const struct lk_scan *s, const struct lk_slice *v)
+{
+    return (const char *)s->buf + base_of(s) + v->at;
+}
+
+bool lk_scan_is(const struct lk_scan *s, const struct lk_slice *v, const char *text, size_t n)
+{
+    return v->n == n && !memcmp(lk_scan_at(s, v), text, n);
+}
+
+/* ---- Numbers, texts ---- */
+
+static bool is_digit(char c)
+{
+    return c >= '0' && c <= '9';
+}
+
+/* Read an exponent, small enough for any time. */
+static bool read_exponent(const char *text, size_t n, int *out)
+{
+    size_t i = n > 0 && (text[0] == '-' || text[0] == '+') ? 1 : 0;
+    int e = 0;
+
+    if (i == n)
+        return false;
+    for (; i < n; i++) {
+        if (!is_digit(text[i]) || e > 100)
+            return false;
+        e = 10 * e + (text[i] - '0');
+    }
+    *out = text[0] == '-' ? -e : e;
+    return true;
+}
+
+bool lk_scan_fixed(const char *text, size_t n, int places, int64_t *out)
+{
+    size_t i = 0, first, point, end;
+    bool negative = n > 0 && text[0] == '-';
+    int exponent = 0, left;
+    int64_t v = 0;
+
+    i += negative;
+    first = i;
+    while (i < n && is_digit(text[i]))
+        i++;
+    point = i;
+    if (i < n && text[i] == '.')
+        for (i++; i < n && is_digit(text[i]); i++)
+            continue;
+    end = i;
+    if (point == first || (i < n && text[i] != 'e' && text[i] != 'E') ||
+        (i < n && !read_exponent(text + i + 1, n - i - 1, &exponent)))
+        return false;
+    /* The digits that count: those before the point, moved by exponent and places. */
+    left = (int)(point - first > 1000 ? 1000 : point - first) + exponent + places;
+    for (i = first; left > 0; left--) {
+        int digit = 0;
+
+        i += i == point;
+        if (i < end)
+            digit = text[i++] - '0';
+        if (v > (INT64_MAX - digit) / 10)
+            return false;
+        v = 10 * v + digit;
+    }
+    i += i == point;
+    if (left == 0 && i < end && text[i] >= '5' && v < INT64_MAX)
+        v++;
+    *out = negative ? -v : v;
+    return true;
+}
+
+static char unescaped(char c)
+{
+    switch (c) {
+    case 'n':
+        return '\n';
+    case 't':
+        return '\t';
+    case 'r':
+    case 'b':
+    case 'f':
+        return ' ';
+    case 'u': /* its digits stay: names with them are rare, and only shown */
+        return '?';
+    default:
+        return c;
+    }
+}
+
+void lk_scan_plain(const char *text, size_t n, char *out, size_t size)
+{
+    size_t used = 0;
+
+    for (size_t i = 0; i < n && used + 1 < size; i++) {
+        char c = text[i];
+
+        if (c == '\\' && i + 1 < n)
+            c = unescaped(text[++i]);
+        out[used++] = c;
+    }
+    out[used] = '\0';
+}

@@ -1,0 +1,595 @@
+/* Read Kineto traces. Divisions: values, arguments, events, the header. */
+#include "profiler/import/kineto.h"
+
+#include "base/array.h"
+#include "profiler/import/json_scan.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+enum { NS_PLACES = 3 /* from microseconds to ns */, TEXT_MAX = 1 << 10 };
+
+struct reader {
+    struct lk_scan s;
+    struct lk_events *out;
+    int64_t base_ns;
+    /* GPUs by number, of the header. */
+    struct {
+        int64_t id;
+        char name[96];
+    } devices[64];
+    size_t n_devices;
+};
+
+/* ---- Values ---- */
+
+static bool read_int(const struct lk_scan *s, const struct lk_slice *v, int64_t *out)
+{
+    return lk_scan_fixed(lk_scan_at(s, v), v->n, 0, out);
+}
+
+/* Read the number of a process, thread or stream: a number, or a text with one in it ("stream 7").
+ * Other texts get a number of their own below 0. */
+static int64_t number_of(const struct lk_scan *s, const struct lk_slice *v)
+{
+    const char *text = lk_scan_at(s, v);
+    int64_t n;
+    size_t from = 0, to;
+    uint32_t sum = 0;
+
+    if (read_int(s, v, &n))
+        return n;
+    while (from < v->n && (text[from] < '0' || text[from] > '9'))
+        from++;
+    for (to = from; to < v->n && text[to] >= '0' && text[to] <= '9'; to++)
+        continue;
+    if (to > from && lk_scan_fixed(text + from, to - from, 0, &n))
+        return n;
+    for (size_t i = 0; i < v->n; i++)
+        sum = sum * 31 + (unsigned char)text[i];
+    return -1 - (int64_t)sum;
+}
+
+static enum lk_status intern(struct reader *r, const struct lk_scan *s, const struct lk_slice *v,
+                             uint32_t *out)
+{
+    char text[TEXT_MAX];
+
+    if (!v->escaped)
+        return lk_events_name(r->out, lk_scan_at(s, v), v->n, out);
+    lk_scan_plain(lk_scan_at(s, v), v->n, text, sizeof text);
+    return lk_events_name(r->out, text, strlen(text), out);
+}
+
+static bool starts(const char *text, size_t n, const char *with)
+{
+    size_t m = strlen(with);
+
+    return n >= m && !memcmp(text, with, m);
+}
+
+
+/* ---- Arguments ---- */
+
+struct arguments {
+    int64_t correlation, device, stream, bytes, in_elements, out_elements, ranks,
+        seq;                                      /* -1: none */
+    struct lk_slice function, group, dtype, dims; /* n 0: none */
+};
+
+#define INTEGERS(X)                                                                                \
+    X("correlation", correlation)                                                                  \
+    X("device", device)                                                                            \
+    X("stream", stream)                                                                            \
+    X("bytes", bytes)                                                                              \
+    X("In msg nelems", in_elements)                                                                \
+    X("Out msg nelems", out_elements)                                                              \
+    X("Group size", ranks)                                                                         \
+    X("Seq", seq)
+#define SLICES(X)                                                                                  \
+    X("Collective name", function)                                                                 \
+    X("Process Group Name", group)                                                                 \
+    X("dtype", dtype)                                                                              \
+    X("Input Dims", dims)                                                                          \
+    X("Input type", dtype)                                                                         \
+    X("Input Types", dtype)
+
+static void read_arguments(struct lk_scan *s, struct arguments *a)
+{
+    struct lk_slice key, value;
+
+    *a = (struct arguments){-1, -1, -1, -1, -1, -1, -1, -1, {0}, {0}, {0}, {0}};
+    if (lk_scan_next(s) != LK_SCAN_OBJECT)
+        return;
+    while (lk_scan_next(s) == LK_SCAN_TEXT) {
+        key = s->slice;
+        if (!lk_scan_value(s, &value))
+            return;
+#define INTEGER(name, field)                                                                       \
+    if (LK_SCAN_IS(s, &key, name) && !read_int(s, &value, &a->field))                              \
+        a->field = -1;
+        INTEGERS(INTEGER)
+#undef INTEGER
+#define SLICE(name, field)                                                                         \
+    if (LK_SCAN_IS(s, &key, name) && !a->field.n)                                                  \
+        a->field = value;
+        SLICES(SLICE)
+#undef SLICE
+    }
+}
+
+/* X(PyTorch's name, type) */
+#define DTYPES(X)                                                                                  \
+    X("Float", LK_F32)                                                                             \
+    X("float", LK_F32)                                                                             \
+    X("BFloat16", LK_BF16)                                                                         \
+    X("Half", LK_F16)                                                                              \
+    X("Double", LK_F64)                                                                            \
+    X("double", LK_F64)                                                                            \
+    X("Int", LK_I32)                                                                               \
+    X("int", LK_I32)                                                                               \
+    X("Long", LK_I64)                                                                              \
+    X("long", LK_I64)                                                                              \
+    X("Byte", LK_U8)
+
+/* Find a type in "BFloat16" or in the first of '["c10::BFloat16"]'. */
+static bool read_dtype(const char *text, size_t n, enum lk_dtype *out)
+{
+    static const struct {
+        const char *name;
+        enum lk_dtype dtype;
+    } rows[] = {
+#define ROW(name, type) {name, type},
+        DTYPES(ROW)
+#undef ROW
+    };
+
+    while (n > 0 && strchr("[\" ", *text))
+        text++, n--;
+    if (starts(text, n, "c10::"))
+        text += 5, n -= 5;
+    for (size_t i = 0; i < LK_COUNT(rows); i++) {
+        size_t m = strlen(rows[i].name);
+
+        if (starts(text, n, rows[i].name) && (n == m || strchr("\"],", text[m]))) {
+            *out = rows[i].dtype;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Return the elements of all tensors in "[[2873320], [3, 4]]"; 0: none. */
+static uint64_t elements_of(const char *text, size_t n)
+{
+    uint64_t sum = 0, product = 1, digit = 0;
+    bool number = false, any = false;
+    int depth = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        if (text[i] >= '0' && text[i] <= '9') {
+            digit = 10 * digit + (uint64_t)(text[i] - '0');
+            number = true;
+            continue;
+        }
+        if (number) {
+            product = product * digit;
+            any = true;
+        }
+        number = false;
+        digit = 0;
+        if (text[i] == '[' && ++depth == 2) {
+            product = 1;
+            any = false;
+        }
+        if (text[i] == ']' && depth-- == 2 && any)
+            sum += product;
+    }
+    return sum;
+}
+
+/* PyTorch's names of collectives, and NCCL's. */
+static const struct {
+    const char *from, *to;
+} functions[] = {
+    {"allreduce", "all_reduce"},
+    {"allreduce_coalesced", "all_reduce"},
+    {"_allgather_base", "all_gather"},
+    {"allgather", "all_gather"},
+    {"allgather_into_tensor_coalesced", "all_gather"},
+    {"_reduce_scatter_base", "reduce_scatter"},
+    {"reduce_scatter_tensor_coalesced", "reduce_scatter"},
+    {"all_to_all", "all_to_all"},
+    {"all_to_allv", "all_to_all"},
+    {"broadcast_oop", "broadcast"},
+};
+
+static enum lk_status function_of(struct reader *r, const char *text, size_t n, uint32_t *out)
+{
+    for (size_t i = 0; i < LK_COUNT(functions); i++)
+        if (n == strlen(functions[i].from) && !memcmp(text, functions[i].from, n))
+            return lk_events_name(r->out, functions[i].to, strlen(functions[i].to), out);
+    return lk_events_name(r->out, text, n, out);
+}
+
+/* Set the detail of a collective's event from its arguments; `function` is used where they have
+ * none. */
+static enum lk_status add_detail(struct reader *r, const struct lk_scan *s,
+                                 const struct arguments *a, const char *function, size_t n,
+                                 uint32_t *out)
+{
+    struct lk_event_collective c = {.ranks = (int32_t)(a->ranks > 0 ? a->ranks : 0), .seq = a->seq};
+    uint64_t in = a->in_elements > 0 ? (uint64_t)a->in_elements : 0;
+    uint64_t sent = a->out_elements > 0 ? (uint64_t)a->out_elements : 0;
+
+    if (a->function.n)
+        LK_PASS(function_of(r, lk_scan_at(s, &a->function), a->function.n, &c.function));
+    else
+        LK_PASS(function_of(r, function, n, &c.function));
+    if (a->group.n)
+        LK_PASS(intern(r, s, &a->group, &c.group));
+    c.elements = in > sent ? in : sent;
+    if (!c.elements && a->dims.n)
+        c.elements = elements_of(lk_scan_at(s, &a->dims), a->dims.n);
+    if (a->dtype.n)
+        c.dtype_known = read_dtype(lk_scan_at(s, &a->dtype), a->dtype.n, &c.dtype);
+    return lk_events_detail(r->out, &c, out);
+}
+
+/* ---- Events ---- */
+
+enum category { OTHER, KERNEL, COPY, MEMSET, CALL, HOST, CATEGORIES };
+
+/* X(name of Kineto, category); capitals are of 2020 and before, without one: PyTorch without
+ * Kineto.
+ */
+static const struct {
+    const char *name;
+    enum category category;
+} categories[] = {
+    {"kernel", KERNEL},        {"Kernel", KERNEL},
+    {"gpu_memcpy", COPY},      {"Memcpy", COPY},
+    {"gpu_memset", MEMSET},    {"Memset", MEMSET},
+    {"cuda_runtime", CALL},    {"cuda_driver", CALL},
+    {"Runtime", CALL},         {"xpu_runtime", CALL},
+    {"user_annotation", HOST}, {"cpu_op", HOST},
+    {"Operator", HOST},        {"", HOST},
+};
+
+/* Kinds of calls and of ranges of the host, by the start of their names; the first that fits. */
+static const struct {
+    enum category category;
+    const char *start;
+    enum lk_event_kind kind;
+} kinds[] = {
+    {CALL, "cudaLaunch", LK_EVENT_LAUNCH},
+    {CALL, "cuLaunch", LK_EVENT_LAUNCH},
+    {CALL, "hipLaunch", LK_EVENT_LAUNCH},
+    {CALL, "hipExtModuleLaunch", LK_EVENT_LAUNCH},
+    {CALL, "hipModuleLaunch", LK_EVENT_LAUNCH},
+    {CALL, "hipExtLaunch", LK_EVENT_LAUNCH},
+    {CALL, "cudaGraphLaunch", LK_EVENT_LAUNCH},
+    {CALL, "cuGraphLaunch", LK_EVENT_LAUNCH},
+    {CALL, "hipGraphLaunch", LK_EVENT_LAUNCH},
+    {CALL, "cudaMemcpy", LK_EVENT_LAUNCH},
+    {CALL, "cudaMemset", LK_EVENT_LAUNCH},
+    {CALL, "cuMemcpy", LK_EVENT_LAUNCH},
+    {CALL, "cuMemset", LK_EVENT_LAUNCH},
+    {CALL, "hipMemcpy", LK_EVENT_LAUNCH},
+    {CALL, "hipMemset", LK_EVENT_LAUNCH},
+    {CALL, "cudaStreamSynchronize", LK_EVENT_SYNC},
+    {CALL, "cudaDeviceSynchronize", LK_EVENT_SYNC},
+    {CALL, "cudaEventSynchronize", LK_EVENT_SYNC},
+    {CALL, "hipStreamSynchronize", LK_EVENT_SYNC},
+    {CALL, "hipDeviceSynchronize", LK_EVENT_SYNC},
+    {CALL, "hipEventSynchronize", LK_EVENT_SYNC},
+    {HOST, "ProfilerStep#", LK_EVENT_STEP},
+    {HOST, "enumerate(DataLoader)#", LK_EVENT_INPUT},
+    {HOST, "DistributedDataParallel.forward", LK_EVENT_FORWARD},
+    {HOST, "autograd::engine::evaluate_function", LK_EVENT_BACKWARD},
+    {HOST, "Optimizer.step#", LK_EVENT_OPTIMIZER},
+    {HOST, "nccl:", LK_EVENT_COLLECTIVE},
+    {HOST, "gloo:", LK_EVENT_COLLECTIVE},
+    {HOST, "mpi:", LK_EVENT_COLLECTIVE},
+};
+
+struct fields {
+    struct lk_slice ph, cat, name, pid, tid, ts, dur, args;
+};
+
+static enum category category_of(const struct lk_scan *s, const struct lk_slice *cat)
+{
+    for (size_t i = 0; i < LK_COUNT(categories); i++)
+        if (lk_scan_is(s, cat, categories[i].name, strlen(categories[i].name)))
+            return categories[i].category;
+    return OTHER;
+}
+
+static bool kind_of(enum category category, const char *name, size_t n, enum lk_event_kind *out)
+{
+    static const enum lk_event_kind of_category[CATEGORIES] = {
+        [KERNEL] = LK_EVENT_KERNEL, [COPY] = LK_EVENT_COPY, [MEMSET] = LK_EVENT_MEMSET};
+
+    *out = of_category[category];
+    if (category == KERNEL || category == COPY || category == MEMSET)
+        return true;
+    for (size_t i = 0; i < LK_COUNT(kinds); i++)
+        if (kinds[i].category == category && starts(name, n, kinds[i].start)) {
+            *out = kinds[i].kind;
+            return true;
+        }
+    return false;
+}
+
+/* Read the members of an event; false at the end of the file. */
+static bool read_fields(struct lk_scan *s, struct fields *f)
+{
+    struct lk_slice key, value;
+    enum lk_scan_token token;
+
+    *f = (struct fields){0};
+    while ((token = lk_scan_next(s)) == LK_SCAN_TEXT) {
+        key = s->slice;
+        if (!lk_scan_value(s, &value))
+            return false;
+#define FIELD(member)                                                                              \
+    if (LK_SCAN_IS(s, &key, #member))                                                              \
+        f->member = value;
+        FIELD(ph)
+        FIELD(cat)
+        FIELD(name)
+        FIELD(pid)
+        FIELD(tid)
+        FIELD(ts)
+        FIELD(dur)
+        FIELD(args)
+#undef FIELD
+    }
+    return token == LK_SCAN_CLOSE;
+}
+
+/* Set a step's number from "ProfilerStep#12" or "ProfilerStep*#12". */
+static uint32_t step_number(const char *name, size_t n)
+{
+    const char *mark = memchr(name, '#', n);
+    int64_t v = 0;
+
+    if (mark)
+        (void)lk_scan_fixed(mark + 1, n - (size_t)(mark - name) - 1, 0, &v);
+    return v >= 0 && v < UINT32_MAX ? (uint32_t)v : 0;
+}
+
+static enum lk_status set_lane(struct reader *r, const struct fields *f, const struct arguments *a,
+                               struct lk_event *e)
+{
+    const struct lk_scan *s = &r->s;
+    bool gpu = e->kind <= LK_EVENT_MEMSET;
+    int64_t process = gpu && a->device >= 0 ? a->device : number_of(s, &f->pid);
+    int64_t thread = gpu && a->stream >= 0 ? a->stream : number_of(s, &f->tid);
+
+    LK_PASS(lk_events_lane(r->out, process, thread, gpu, &e->lane));
+    if (e->kind == LK_EVENT_BACKWARD)
+        r->out->lanes[e->lane].autograd = true;
+    return LK_OK;
+}
+
+/* Take an event of interest, whose times are there. */
+static enum lk_status take(struct reader *r, const struct fields *f, struct lk_event *e)
+{
+    const char *name = lk_scan_at(&r->s, &f->name);
+    struct arguments a;
+    struct lk_scan args;
+
+    lk_scan_memory(&args, lk_scan_at(&r->s, &f->args), f->args.n);
+    read_arguments(&args, &a);
+    e->link = a.correlation > 0 ? (uint64_t)a.correlation : 0;
+    e->bytes = a.bytes > 0 ? (uint64_t)a.bytes : 0;
+    LK_PASS(set_lane(r, f, &a, e));
+    if (e->kind == LK_EVENT_STEP) {
+        e->detail = step_number(name, f->name.n);
+    } else if (e->kind == LK_EVENT_COLLECTIVE) {
+        const char *colon = memchr(name, ':', f->name.n);
+        size_t skip = (size_t)(colon - name) + 1;
+
+        LK_PASS(add_detail(r, &args, &a, name + skip, f->name.n - skip, &e->detail));
+    } else if (e->kind == LK_EVENT_KERNEL && a.function.n) {
+        LK_PASS(add_detail(r, &args, &a, "", 0, &e->detail));
+    }
+    if (e->kind != LK_EVENT_LAUNCH && e->kind != LK_EVENT_BACKWARD)
+        LK_PASS(intern(r, &r->s, &f->name, &e->name));
+    return lk_events_add(r->out, e);
+}
+
+/* Take or leave the event at the scanner, whose object is open. */
+static enum lk_status read_event(struct reader *r, bool *more)
+{
+    struct lk_event e = {0};
+    enum lk_event_kind kind;
+    struct fields f;
+    int64_t duration = 0;
+    bool whole;
+
+    lk_scan_pin(&r->s);
+    *more = read_fields(&r->s, &f);
+    r->out->n_read += *more;
+    whole = !r->s.overflown;
+    if (*more && whole && f.name.n && LK_SCAN_IS(&r->s, &f.ph, "X") &&
+        kind_of(category_of(&r->s, &f.cat), lk_scan_at(&r->s, &f.name), f.name.n, &kind)) {
+        e.kind = (uint8_t)kind;
+        if (lk_scan_fixed(lk_scan_at(&r->s, &f.ts), f.ts.n, NS_PLACES, &e.start_ns) &&
+            (!f.dur.n || lk_scan_fixed(lk_scan_at(&r->s, &f.dur), f.dur.n, NS_PLACES, &duration)) &&
+            duration >= 0 && e.start_ns <= INT64_MAX / 2 && duration <= INT64_MAX / 2) {
+            e.end_ns = e.start_ns + duration;
+            LK_PASS(take(r, &f, &e));
+        } else {
+            r->out->n_skipped++;
+        }
+    }
+    r->out->n_skipped += !lk_scan_unpin(&r->s);
+    return LK_OK;
+}
+
+/* Read the array of events; behind it, the scanner is in the object again. */
+static enum lk_status read_events(struct reader *r)
+{
+    enum lk_scan_token token;
+    bool more = true;
+
+    while (more && (token = lk_scan_next(&r->s)) != LK_SCAN_CLOSE && token != LK_SCAN_END) {
+        if (token == LK_SCAN_OBJECT)
+            LK_PASS(read_event(r, &more));
+        else if (token == LK_SCAN_ARRAY)
+            lk_scan_leave(&r->s, r->s.depth);
+    }
+    return LK_OK;
+}
+
+/* ---- The header ---- */
+
+static enum lk_status set_text(const struct lk_scan *s, const struct lk_slice *v, char **to)
+{
+    free(*to);
+    *to = NULL;
+    return lk_strndup(to, lk_scan_at(s, v), v->n);
+}
+
+static enum lk_status read_distributed(struct reader *r, const char *text, size_t n)
+{
+    struct lk_slice key, value;
+    struct lk_scan s;
+    int64_t v;
+
+    lk_scan_memory(&s, text, n);
+    if (lk_scan_next(&s) != LK_SCAN_OBJECT)
+        return LK_OK;
+    while (lk_scan_next(&s) == LK_SCAN_TEXT) {
+        key = s.slice;
+        if (!lk_scan_value(&s, &value))
+            break;
+        if (LK_SCAN_IS(&s, &key, "backend"))
+            LK_PASS(set_text(&s, &value, &r->out->backend));
+        if (LK_SCAN_IS(&s, &key, "rank") && read_int(&s, &value, &v) && v >= 0 && v < INT32_MAX)
+            r->out->rank = (int)v;
+        if (LK_SCAN_IS(&s, &key, "world_size") && read_int(&s, &value, &v) && v > 0 &&
+            v < INT32_MAX)
+            r->out->world_size = (int)v;
+    }
+    return LK_OK;
+}
+
+static void read_devices(struct reader *r, const char *text, size_t n)
+{
+    struct lk_slice key, value;
+    struct lk_scan s;
+
+    lk_scan_memory(&s, text, n);
+    if (lk_scan_next(&s) != LK_SCAN_ARRAY)
+        return;
+    while (r->n_devices < LK_COUNT(r->devices) && lk_scan_next(&s) == LK_SCAN_OBJECT) {
+        r->devices[r->n_devices].id = -1;
+        while (lk_scan_next(&s) == LK_SCAN_TEXT) {
+            key = s.slice;
+            if (!lk_scan_value(&s, &value))
+                return;
+            if (LK_SCAN_IS(&s, &key, "id"))
+                (void)read_int(&s, &value, &r->devices[r->n_devices].id);
+            if (LK_SCAN_IS(&s, &key, "name"))
+                lk_scan_plain(lk_scan_at(&s, &value), value.n, r->devices[r->n_devices].name,
+                              sizeof r->devices[0].name);
+        }
+        r->n_devices++;
+    }
+}
+
+static enum lk_status read_member(struct reader *r, const struct lk_slice *key,
+                                  const struct lk_slice *value)
+{
+    const struct lk_scan *s = &r->s;
+
+    if (LK_SCAN_IS(s, key, "baseTimeNanoseconds"))
+        (void)read_int(s, value, &r->base_ns);
+    else if (LK_SCAN_IS(s, key, "distributedInfo"))
+        return read_distributed(r, lk_scan_at(s, value), value->n);
+    else if (LK_SCAN_IS(s, key, "deviceProperties"))
+        read_devices(r, lk_scan_at(s, value), value->n);
+    else if (LK_SCAN_IS(s, key, "host_name") || LK_SCAN_IS(s, key, "hostname"))
+        return set_text(s, value, &r->out->host);
+    return LK_OK;
+}
+
+/* Read one member of the root. */
+static enum lk_status read_root_member(struct reader *r, bool *more)
+{
+    struct lk_slice key = r->s.slice, value;
+    enum lk_status st;
+
+    if (LK_SCAN_IS(&r->s, &key, "traceEvents")) {
+        lk_scan_unpin(&r->s);
+        if (lk_scan_next(&r->s) != LK_SCAN_ARRAY)
+            return lk_fail(LK_EPARSE, "%s: traceEvents is no array", r->s.path);
+        return read_events(r);
+    }
+    *more = lk_scan_value(&r->s, &value);
+    st = *more && !r->s.overflown ? read_member(r, &key, &value) : LK_OK;
+    (void)lk_scan_unpin(&r->s);
+    return st;
+}
+
+static enum lk_status read_root(struct reader *r)
+{
+    enum lk_scan_token token = lk_scan_next(&r->s);
+    bool more = true;
+
+    if (token == LK_SCAN_ARRAY)
+        return read_events(r);
+    if (token != LK_SCAN_OBJECT)
+        return lk_fail(LK_EPARSE, "%s: is neither an object nor an array of events", r->s.path);
+    while (more) {
+        token = lk_scan_next(&r->s);
+        if (token != LK_SCAN_TEXT)
+            break;
+        /* The key has to stay while its value is read. */
+        r->s.pinned = true;
+        r->s.pin = r->s.at - r->s.slice.n - 2;
+        r->s.slice.at = 1;
+        LK_PASS(read_root_member(r, &more));
+    }
+    return LK_OK;
+}
+
+/* Set the name of the GPU that the kernels ran on, and the absolute times. */
+static enum lk_status finish(struct reader *r)
+{
+    struct lk_events *e = r->out;
+
+    for (size_t i = 0; i < e->n_events; i++) {
+        e->events[i].start_ns += r->base_ns;
+        e->events[i].end_ns += r->base_ns;
+    }
+    for (size_t i = 0; i < e->n_lanes && !e->device; i++)
+        for (size_t k = 0; k < r->n_devices && e->lanes[i].gpu && !e->device; k++)
+            if (r->devices[k].id == e->lanes[i].process)
+                LK_PASS(lk_strdup(&e->device, r->devices[k].name));
+    e->cut = r->s.cut;
+    return LK_OK;
+}
+
+enum lk_status lk_kineto_read(const char *path, struct lk_events *out)
+{
+    enum lk_status st = LK_OK;
+    struct reader *r = NULL;
+
+    LK_TRY(lk_events_init(out));
+    out->format = "Kineto";
+    LK_TRY(lk_alloc(&r, 1, sizeof *r));
+    r->out = out;
+    LK_TRY(lk_scan_open(&r->s, path));
+    LK_TRY(read_root(r));
+    LK_TRY(lk_scan_status(&r->s));
+    st = finish(r);
+out:
+    if (r)
+        lk_scan_close(&r->s);
+    free(r);
+    return st;
+}

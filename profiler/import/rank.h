@@ -1,0 +1,30 @@
+/*
+ * One rank's imported events become its trace, as if lockstep had run it: steps, passes, and
+ * collectives from what the launches of its kernels tell.
+ *
+ * Work on a GPU belongs to the step, and to the pass, in which the host launched it. A pass is one
+ * of a micro-batch: autograd's functions are its backward; what is launched before is its forward;
+ * behind the last backward, the optimizer. The range of a pass on the GPU goes from its first
+ * kernel's start to its last one's end. Without a GPU the host's own ranges are the passes.
+ *
+ * A collective is ready when the compute work that was launched before it has ended: that is what
+ * NCCL's stream waits for.
+ */
+#ifndef LK_PROFILER_IMPORT_RANK_H
+#define LK_PROFILER_IMPORT_RANK_H
+
+#include "base/trace.h"
+#include "profiler/import/event.h"
+
+struct lk_rank_options {
+    const char *patterns; /* of communication kernels: profiler/import/breakdown.h */
+    const char *source;   /* file, for the trace and for messages; borrowed */
+    int rank, world_size; /* for a source that does not say */
+    int local_batch;      /* samples of a micro-batch; 0: not known */
+};
+
+/* Make a trace. Sorts e. LK_EEVIDENCE: the events have no step. */
+enum lk_status lk_rank_trace(struct lk_events *e, const struct lk_rank_options *o,
+                             struct lk_trace *out);
+
+#endif
