@@ -19,6 +19,7 @@
 /* The counter that says by how much a device's times may be off on the host's clock. */
 #define LK_CLOCK_ERROR_COUNTER "device clock error, ns"
 #define LK_CUPTI_CONFIG_KEY    "gpu_records_by" /* the recorder, or "none: " and the reason */
+#define LK_IMPORT_CONFIG_KEY   "imported_from"  /* the file of another program */
 
 struct lk_run_facts {
     enum lk_job_optimizer optimizer; /* sgd with momentum is LK_JOB_OPTIMIZER_MOMENTUM */

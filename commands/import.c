@@ -1,36 +1,27 @@
-/* lockstep import: makes a cluster file of collectives that other programs measured. */
-#include "base/array.h"
+/* lockstep import: takes in what other programs measured: traces of runs, or times of collectives.
+ */
+#include "profiler/import/import.h"
 #include "base/bounds.h"
-#include "base/log.h"
 #include "commands/command.h"
 #include "commands/common_rows.h"
-#include "commands/inputs.h"
-#include "commands/output.h"
-#include "profiler/bench_log.h"
-#include "sim/collective/alpha_beta_fit.h"
+#include "commands/import_impl.h"
 
-#include <math.h>
-#include <stdbool.h>
 #include <stddef.h>
-#include <stdlib.h>
-#include <string.h>
-#include <strings.h>
 
-struct options {
-    const char *csv, *where, *collective, *base, *name, *gpu, *out;
-    struct lk_ints gpus, nodes;
-    int place, format;
-    const char *log;
-};
+#define OPTION(...) ROW(struct import_options, __VA_ARGS__)
 
 /* The order of enum lk_bench_place. */
 static const char *const place_names[] = {"in", "out", NULL};
 
-#define OPTION(...) ROW(struct options, __VA_ARGS__)
-
 /* clang-format off */
 static const struct lk_option rows[] = {
-    OPTION("collectives", csv, FILE, .group = "input",
+    OPTION("local-batch", local_batch, INT, .min = 1, .max = 1e6, .group = "traces",
+           .help = "samples of a micro-batch on one rank; without it a micro-batch counts as one"),
+    OPTION("world-size", world_size, INT, .min = 1, .max = LK_RANKS_MAX,
+           .help = "ranks of the job, if the traces do not say (default: the number of files)"),
+    OPTION("comm-kernels", comm_kernels, TEXT,
+           .help = "kernels whose names contain one of these, apart by commas, are communication, as NCCL's are"),
+    OPTION("collectives", csv, FILE, .group = "collectives",
            .help = "CSV with columns collective, gpus, nodes, bytes, seconds (or time_us)"),
     OPTION("where", where, TEXT,
            .help = "read only the rows of the CSV in which a column contains a text: gpu=H100, interconnect=EFA"),
@@ -43,266 +34,36 @@ static const struct lk_option rows[] = {
            .help = "GPUs of the runs, if the logs do not say: one for all, or one a log"),
     OPTION("nodes", nodes, INTS, .min = 1, .max = LK_RANKS_MAX,
            .help = "nodes of the runs, if the logs do not say: one for all, or one a log"),
-    OPTION("base", base, FILE, .group = "output",
+    OPTION("base", base, FILE,
            .help = "preset or cluster file to add to: its links, devices and prices are kept"),
     OPTION("name", name, TEXT, .help = "name of the cluster; default: the base's, or 'imported'"),
     OPTION("gpu", gpu, TEXT, .help = "name of the GPU; default: the logs', the base's, or 'any'"),
-    OPTION("out", out, FILE, .fallback = "cluster.json", .help = "cluster file to write"),
+    OPTION("out", out, FILE, .group = "output",
+           .help = "run directory of traces, new or empty (imported), or cluster file (cluster.json)"),
     OPTION(FORMAT_OPTION),
     OPTION(LOG_OPTION),
     {0}
 };
 /* clang-format on */
 
-/* ---- What is read ---- */
-
-/* Return item i of a list that has one item for all logs or one for each; 0: the list is empty. */
-static int item_of(const struct lk_ints *list, int i)
-{
-    return list->n ? (int)list->v[list->n > 1 ? i : 0] : 0;
-}
-
-static int items_of(const char *list)
-{
-    int n = list != NULL;
-
-    for (const char *p = list; p && *p; p++)
-        n += *p == ',';
-    return n;
-}
-
-/* Copy item i of a list of texts, as item_of does. *out is NULL for an empty list. */
-static enum lk_status text_of(const char *list, int i, char **out)
-{
-    *out = NULL;
-    for (int k = items_of(list) > 1 ? i : 0; list && k > 0; k--)
-        list = strchr(list, ',') + 1;
-    return list ? lk_strndup(out, list, strcspn(list, ",")) : LK_OK;
-}
-
-static enum lk_status check_items(const char *option, int items, int logs)
-{
-    if (items <= 1 || items == logs)
-        return LK_OK;
-    return lk_fail(LK_EUSAGE, "--%s has %d items for %d logs: give one for all, or one a log",
-                   option, items, logs);
-}
-
-static enum lk_status read_log(const struct options *o, const char *file, int i,
-                               struct lk_bench_hints hints, struct lk_bench *b)
-{
-    enum lk_status st = LK_OK;
-    char *coll = NULL;
-
-    LK_TRY(text_of(o->collective, i, &coll));
-    hints.coll = coll;
-    hints.ranks = item_of(&o->gpus, i);
-    hints.nodes = item_of(&o->nodes, i);
-    LK_TRY(lk_bench_read_nccl_tests(file, &hints, b));
-out:
-    free(coll);
-    return st;
-}
-
-static enum lk_status read_files(const struct options *o, const char **files, int n,
-                                 struct lk_bench *b)
-{
-    enum lk_status st = LK_OK;
-    struct lk_bench_hints hints = {.where = o->where, .place = (enum lk_bench_place)o->place};
-
-    if (!n && !o->csv)
-        return lk_fail(LK_EUSAGE, "nothing to read: name nccl-tests logs, or a CSV with "
-                                  "--collectives");
-    if (o->where && !o->csv)
-        return lk_fail(LK_EUSAGE, "--where needs --collectives");
-    LK_TRY(check_items("collective", items_of(o->collective), n));
-    LK_TRY(check_items("gpus", o->gpus.n, n));
-    LK_TRY(check_items("nodes", o->nodes.n, n));
-    for (int i = 0; i < n; i++)
-        LK_TRY(read_log(o, files[i], i, hints, b));
-    if (o->csv)
-        LK_TRY(lk_bench_read_csv(o->csv, &hints, b));
-    if (b->n_other)
-        lk_log(LK_LOG_MAIN, LK_WARN,
-               "left out %zu rows of collectives that a cluster file cannot hold", b->n_other);
-    if (b->n_wrong)
-        lk_log(LK_LOG_MAIN, LK_WARN, "left out %zu rows in which nccl-tests found wrong results",
-               b->n_wrong);
-    if (!b->n_points)
-        st = lk_fail(LK_EPARSE,
-                     "%s: no valid row of all_reduce, reduce_scatter, all_gather or "
-                     "broadcast",
-                     n ? files[0] : o->csv);
-out:
-    return st;
-}
-
-/* ---- What is made of it ---- */
-
-/* Set the GPUs of a node: the base's, or else the most that a run had. LK_EPARSE: a run had more
- * than the base. */
-static enum lk_status set_shape(const struct lk_bench *b, struct lk_cluster *c)
-{
-    int most = 1;
-    const struct lk_cluster_point *which = &b->points[0];
-
-    for (size_t i = 0; i < b->n_points; i++)
-        if (b->points[i].ranks / b->points[i].nodes > most) {
-            which = &b->points[i];
-            most = which->ranks / which->nodes;
-        }
-    if (!c->gpus_per_node)
-        c->gpus_per_node = most;
-    if (most > c->gpus_per_node)
-        return lk_fail(LK_EPARSE, "%s: %d GPUs on %d nodes, but a node of the base has %d",
-                       which->time_s.source, which->ranks, which->nodes, c->gpus_per_node);
-    return LK_OK;
-}
-
-static enum lk_status set_text(char **to, const char *option, const char *log, const char *fallback)
-{
-    char *text = NULL;
-
-    if (!option && !log && *to)
-        return LK_OK;
-    LK_PASS(lk_strdup(&text, option ? option : log ? log : fallback));
-    free(*to);
-    *to = text;
-    return LK_OK;
-}
-
-/* Return the model in a device's name, "A100" of "NVIDIA A100-SXM4-40GB"; *len is 0 without one. */
-static const char *model_in(const char *name, size_t *len)
-{
-    static const char *const others[] = {"SXM", "HBM", "NVL"}; /* forms of it, with a digit each */
-
-    for (const char *p = name; *p; p += *len) {
-        bool other = false;
-
-        p += strspn(p, " -_/()");
-        *len = strcspn(p, " -_/()");
-        for (size_t i = 0; i < LK_COUNT(others); i++)
-            other |= !strncasecmp(p, others[i], strlen(others[i]));
-        other |= *len > 2 && !strncasecmp(p + *len - 2, "GB", 2);
-        if (!other && strcspn(p, "0123456789") < *len)
-            return p;
-    }
-    *len = 0;
-    return name;
-}
-
-/*
- * Return the bytes of memory in a device's name, "NVIDIA A100-SXM4-40GB"; 0 without. The number in
- * a GH200's name is the memory of its host.
- */
-static double memory_in(const char *name)
-{
-    for (const char *p = strcspn(name, "0123456789") + name; *p && !strstr(name, "GH200");) {
-        char *end;
-        double value = strtod(p, &end);
-
-        if (!strncasecmp(end + strspn(end, " "), "GB", 2))
-            return value * 1e9;
-        p = end + strcspn(end, "0123456789");
-    }
-    return 0;
-}
-
-/*
- * Make the base's device the one that the logs name: its memory follows the name, and the rate of
- * another memory is no longer known. Another model is warned of, since the rest is the base's.
- */
-static enum lk_status follow_device(const char *base_gpu, struct lk_cluster *c)
-{
-    static const double SAME = 0.05; /* names round */
-    struct lk_quantity *memory = &c->device.memory_bytes;
-    size_t n_own, n_base;
-    const char *own = model_in(c->gpu, &n_own), *base = model_in(base_gpu, &n_base);
-    double bytes = memory_in(c->gpu);
-
-    if (n_own && n_base && (n_own != n_base || strncasecmp(own, base, n_own) != 0))
-        lk_log(LK_LOG_MAIN, LK_WARN,
-               "the points are of '%s', the base is of '%s': its links, compute capability, rates "
-               "and prices are kept, and may be wrong",
-               c->gpu, base_gpu);
-    if (!(bytes > 0) || !lk_quantity_known(memory) || fabs(bytes / memory->value - 1) < SAME)
-        return LK_OK;
-    lk_log(LK_LOG_MAIN, LK_WARN,
-           "'%s' has %g GB of memory, the base's '%s' %g GB: the cluster file has %g GB, and no "
-           "memory_bandwidth until you add one",
-           c->gpu, bytes * 1e-9, base_gpu, memory->value * 1e-9, bytes * 1e-9);
-    lk_quantity_fini(&c->device.memory_Bps);
-    return lk_quantity_set(memory, bytes, NAN, NAN, 0, "the device's name, %s", c->gpu);
-}
-
-/* Move the points of b behind those of c. */
-static enum lk_status add_points(struct lk_bench *b, struct lk_cluster *c)
-{
-    size_t capacity = c->n_points;
-
-    LK_PASS(lk_array_grow(&c->points, &capacity, c->n_points + b->n_points, sizeof *c->points));
-    memcpy(c->points + c->n_points, b->points, b->n_points * sizeof *b->points);
-    c->n_points += b->n_points;
-    b->n_points = 0;
-    return LK_OK;
-}
-
-static enum lk_status print(const struct options *o, const struct lk_bench *b,
-                            const struct lk_cluster *c)
-{
-    enum lk_status st = LK_OK;
-    struct lk_table *tables[2] = {NULL};
-
-    LK_TRY(cluster_point_table(c, &tables[0]));
-    LK_TRY(cluster_fit_table(c, &tables[1]));
-    LK_TRY(lk_table_note(tables[1], "GPU: %s%s%s; %d a node", c->gpu,
-                         b->nccl_version ? "; NCCL " : "", b->nccl_version ? b->nccl_version : "",
-                         c->gpus_per_node));
-    LK_TRY(lk_table_note(tables[1], "cluster file: %s", o->out));
-out:
-    return tables_finish(st, tables, LK_COUNT(tables), o->format);
-}
-
 static enum lk_status run(void *options, const char **files, int n)
 {
-    const struct options *o = options;
-    enum lk_status st = LK_OK;
-    struct lk_bench b = {0};
-    struct lk_cluster c;
-    char *base_gpu = NULL;
-    size_t of_base;
+    struct import_options *o = options;
 
-    lk_cluster_init(&c);
-    if (o->base)
-        LK_TRY(find_cluster(o->base, &c));
-    if (o->base)
-        LK_TRY(lk_strdup(&base_gpu, c.gpu));
-    LK_TRY(read_files(o, files, n, &b));
-    LK_TRY(set_shape(&b, &c));
-    LK_TRY(set_text(&c.gpu, o->gpu, b.gpu, "any"));
-    if (base_gpu)
-        LK_TRY(follow_device(base_gpu, &c));
-    LK_TRY(set_text(&c.name, o->name, NULL, "imported"));
-    of_base = c.n_points;
-    LK_TRY(add_points(&b, &c));
-    LK_TRY(warn_of_contradictions(&c, of_base));
-    c.preset = false;
-    LK_TRY(lk_alpha_beta_fit_cluster(&c, 1));
-    LK_TRY(lk_cluster_write(o->out, &c));
-    LK_TRY(print(o, &b, &c));
-out:
-    free(base_gpu);
-    lk_bench_fini(&b);
-    lk_cluster_fini(&c);
-    return st;
+    o->cluster = o->out ? o->out : "cluster.json";
+    if (n > 0 && lk_import_is(files[0])) {
+        o->out = o->out ? o->out : "imported";
+        return import_traces(o, files, n);
+    }
+    return import_cluster(o, files, n);
 }
 
 const struct lk_command lk_command_import = {
     .name = "import",
-    .usage = "[NCCL-TESTS-LOG...]",
-    .help = "make a cluster file from nccl-tests output or a table of collectives",
+    .usage = "[TRACE... | NCCL-TESTS-LOG...]",
+    .help = "make a run directory of traces, or a cluster file of measured collectives",
     .options = rows,
-    .size = sizeof(struct options),
-    .operands_max = 256,
+    .size = sizeof(struct import_options),
+    .operands_max = 4096,
     .run = run,
 };

@@ -148,8 +148,9 @@ static enum lk_status late_rank(struct lk_analysis *a)
     else if (r->split.s[LK_PART_INPUT] > a->step_s * loss_share)
         why = "; it waits for its input";
     return say(a, cost,
-               "late rank: rank %zu is the last at %.0f %% of the collectives, by %s on average%s",
-               worst, 100 * (double)r->n_late / (double)resolved, time_text(r->late_by_s).buf, why);
+               "late rank: rank %d is the last at %.0f %% of the collectives, by %s on average%s",
+               lk_run_rank(a->run, worst), 100 * (double)r->n_late / (double)resolved,
+               time_text(r->late_by_s).buf, why);
 }
 
 static enum lk_status slow_ranks(struct lk_analysis *a)
@@ -160,8 +161,9 @@ static enum lk_status slow_ranks(struct lk_analysis *a)
 
         if (cost >= loss_share * a->step_s)
             LK_PASS(say(a, cost,
-                        "slow rank: rank %zu computes %s a step longer than the common pace%s", k,
-                        time_text(cost).buf, gpu_is_slow(a, k, gpu + 2) ? gpu : ""));
+                        "slow rank: rank %d computes %s a step longer than the common pace%s",
+                        lk_run_rank(a->run, k), time_text(cost).buf,
+                        gpu_is_slow(a, k, gpu + 2) ? gpu : ""));
     }
     return LK_OK;
 }
@@ -172,7 +174,7 @@ static enum lk_status slow_gpus(struct lk_analysis *a)
 
     for (size_t k = 0; k < a->run->n; k++)
         if (gpu_is_slow(a, k, gpu))
-            LK_PASS(say(a, NAN, "GPU clock: rank %zu: %s", k, gpu));
+            LK_PASS(say(a, NAN, "GPU clock: rank %d: %s", lk_run_rank(a->run, k), gpu));
     return LK_OK;
 }
 
@@ -195,8 +197,8 @@ static enum lk_status throttled_gpus(struct lk_analysis *a)
         return LK_OK;
     lk_gpu_summary_text(&a->ranks[worst].gpu, text);
     return say(a, NAN,
-               "throttled: %zu of %zu GPUs do not hold their clock; most that of rank %zu: %s", n,
-               sampled, worst, text);
+               "throttled: %zu of %zu GPUs do not hold their clock; most that of rank %d: %s", n,
+               sampled, lk_run_rank(a->run, worst), text);
 }
 
 /* Report the bus bandwidth of the largest bucket, if its wire time is known. */
@@ -210,11 +212,11 @@ static enum lk_status wire(struct lk_analysis *a)
         if (a->buckets[i].bucket >= 0 && a->buckets[i].wire_s > 0 &&
             (!big || a->buckets[i].bytes > big->bytes))
             big = &a->buckets[i];
-    if (!big || a->run->n < 2 || cost < exposed_share * a->step_s)
+    if (!big || lk_run_world_size(a->run) < 2 || cost < exposed_share * a->step_s)
         return LK_OK;
     (void)lk_units_format(LK_DIM_RATE,
                           (double)big->bytes / big->wire_s *
-                              lk_coll_busbw_factor(LK_ALL_REDUCE, (int)a->run->n),
+                              lk_coll_busbw_factor(LK_ALL_REDUCE, lk_run_world_size(a->run)),
                           rate, sizeof rate);
     return say(a, cost,
                "wire bound: collectives are exposed %s a step; bucket %d moves at %s bus bandwidth",
@@ -229,7 +231,8 @@ static enum lk_status overlap(struct lk_analysis *a)
 
     for (size_t k = 0; k < a->run->n; k++)
         moving += a->ranks[k].moving_s / (double)a->run->n;
-    if (a->run->n < 2 || exposed < exposed_share * a->step_s || exposed < poor_overlap * moving)
+    if (lk_run_world_size(a->run) < 2 || exposed < exposed_share * a->step_s ||
+        exposed < poor_overlap * moving)
         return LK_OK;
     return say(a, exposed, "poor overlap: compute covers only %.0f %% of the collectives",
                100 * (1 - exposed / moving));
@@ -240,8 +243,8 @@ static enum lk_status first_bucket(struct lk_analysis *a)
 {
     double exposed = a->losses_s[LK_LOSS_WIRE];
 
-    if (isnan(a->first_ready) || a->run->n < 2 || a->first_ready < late_first_bucket ||
-        exposed < exposed_share * a->step_s)
+    if (isnan(a->first_ready) || lk_run_world_size(a->run) < 2 ||
+        a->first_ready < late_first_bucket || exposed < exposed_share * a->step_s)
         return LK_OK;
     return say(a, exposed,
                "first bucket: it is ready only after %.0f %% of the backward; smaller buckets let "
@@ -407,6 +410,16 @@ static enum lk_status clocks(struct lk_analysis *a)
                100 * (double)n / (double)a->n_collectives, time_text(lk_ns_to_s_(worst)).buf);
 }
 
+/* What cannot be known without the other ranks. */
+static enum lk_status missing_ranks(struct lk_analysis *a)
+{
+    if ((int)a->run->n == lk_run_world_size(a->run))
+        return LK_OK;
+    return say(a, NAN, "ranks: %zu of %d are here; what the others made them wait is %s", a->run->n,
+               lk_run_world_size(a->run),
+               a->run->n == 1 ? "unknown, and in the wire" : "known of these alone");
+}
+
 static enum lk_status recording(struct lk_analysis *a)
 {
     uint64_t dropped = 0;
@@ -416,8 +429,9 @@ static enum lk_status recording(struct lk_analysis *a)
 
         dropped += t->dropped;
         if (t->truncated)
-            LK_PASS(say(a, NAN, "truncated: rank %zu did not end by itself%s%s", k,
-                        t->failure ? ": " : "", t->failure ? t->failure : ""));
+            LK_PASS(say(a, NAN, "truncated: rank %d did not end by itself%s%s",
+                        lk_run_rank(a->run, k), t->failure ? ": " : "",
+                        t->failure ? t->failure : ""));
     }
     if (dropped)
         LK_PASS(say(a, NAN, "recording: %" PRIu64 " spans were lost to full rings", dropped));
@@ -501,6 +515,7 @@ enum lk_status lk_analysis_findings_(struct lk_analysis *a)
     LK_PASS(losses(a));
     LK_PASS(rest(a));
     LK_PASS(clocks(a));
+    LK_PASS(missing_ranks(a));
     LK_PASS(recording(a));
     LK_PASS(gpu_records(a));
     LK_PASS(cost_of_records(a));

@@ -32,13 +32,13 @@ static double since(uint64_t from, uint64_t to)
     X("share",     "share of step",       LK_DIM_NONE, 3,  share(a, a->losses_s[loss]))            \
     X("least_s",   "least rank",          LK_DIM_TIME, 0,  a->ranks[least].losses_s[loss])         \
     X("most_s",    "most",                LK_DIM_TIME, 0,  a->ranks[most].losses_s[loss])          \
-    X("most_rank", "on rank",             LK_DIM_NONE, -1, (double)most)
+    X("most_rank", "on rank",             LK_DIM_NONE, -1, lk_run_rank(a->run, most))
 #define FINDINGS(X)                                                                                \
     X("finding", "finding",       LK_DIM_NONE, -1, f->text)                                        \
     X("cost_s",  "cost",          LK_DIM_TIME, 0,  f->cost_s)                                      \
     X("share",   "share of step", LK_DIM_NONE, 3,  share(a, f->cost_s))
 #define RANKS(X)                                                                                   \
-    X("rank",        "rank",           LK_DIM_NONE, -1, (double)k)                                 \
+    X("rank",        "rank",           LK_DIM_NONE, -1, lk_run_rank(a->run, k))                                 \
     X("step_s",      "step",           LK_DIM_TIME, 0,  r->step_s)                                 \
     X("forward_s",   "forward",        LK_DIM_TIME, 0,  r->split.s[LK_PART_FORWARD])                        \
     X("backward_s",  "backward",       LK_DIM_TIME, 0,  r->split.s[LK_PART_BACKWARD])                       \
@@ -50,7 +50,7 @@ static double since(uint64_t from, uint64_t to)
     X("input_s",     "input",          LK_DIM_TIME, 0,  r->split.s[LK_PART_INPUT])                          \
     X("gap_s",       "gap",            LK_DIM_TIME, 0,  r->split.s[LK_PART_GAP])
 #define OVERLAP(X)                                                                                 \
-    X("rank",           "rank",               LK_DIM_NONE, -1, (double)k)                          \
+    X("rank",           "rank",               LK_DIM_NONE, -1, lk_run_rank(a->run, k))                          \
     X("pending_s",      "communication",      LK_DIM_TIME, 0, r->pending_s)                        \
     X("moving_s",       "of it moving",       LK_DIM_TIME, 0, r->moving_s)                         \
     X("exposed_s",      "exposed",            LK_DIM_TIME, 0, exposed)                             \
@@ -73,13 +73,13 @@ static double since(uint64_t from, uint64_t to)
     X("busbw_Bps",  "busbw",       LK_DIM_RATE,  0,                                                \
       b->bucket >= 0 && ranks > 1 && b->wire_s > 0                                                 \
           ? (double)b->bytes / b->wire_s * lk_coll_busbw_factor(LK_ALL_REDUCE, ranks) : NAN)       \
-    X("late_rank",  "late rank",   LK_DIM_NONE,  -1, late ? (double)b->late_rank : NAN)            \
+    X("late_rank",  "late rank",   LK_DIM_NONE,  -1, late ? (double)lk_run_rank(a->run, (size_t)b->late_rank) : NAN)            \
     X("late_share", "late at",     LK_DIM_NONE,  3,  late ? (double)b->n_late / n : NAN)           \
     X("late_by_s",  "by",          LK_DIM_TIME,  0,  late ? b->late_by_s : NAN)                    \
     X("unresolved", "unresolved",  LK_DIM_NONE,  3,                                                \
       ranks > 1 ? (double)b->n_unresolved / n : NAN)
 #define STRAGGLERS(X)                                                                              \
-    X("rank",       "rank",                 LK_DIM_NONE, -1, (double)k)                            \
+    X("rank",       "rank",                 LK_DIM_NONE, -1, lk_run_rank(a->run, k))                            \
     X("late_n",     "times last",           LK_DIM_NONE, -1, (double)r->n_late)                    \
     X("late_share", "share of collectives", LK_DIM_NONE, 3,                                        \
       a->n_collectives ? (double)r->n_late / (double)a->n_collectives : NAN)                             \
@@ -90,7 +90,7 @@ static double since(uint64_t from, uint64_t to)
     X("clock_s",    "clock within",         LK_DIM_TIME, 0,                                        \
       clock_ns < LK_CLOCK_UNKNOWN_NS ? lk_ns_to_s_(clock_ns) : NAN)
 #define GPUS(X)                                                                                    \
-    X("rank",             "rank",       LK_DIM_NONE,  -1, (double)k)                               \
+    X("rank",             "rank",       LK_DIM_NONE,  -1, lk_run_rank(a->run, k))                               \
     X("sm_clock_mhz",     "clock MHz",  LK_DIM_NONE,  0,  g->quantity[LK_GPU_SM_CLOCK_MHZ].mean)   \
     X("sm_clock_min_mhz", "least",      LK_DIM_NONE,  0,  g->quantity[LK_GPU_SM_CLOCK_MHZ].min)    \
     X("sm_clock_max_mhz", "most",       LK_DIM_NONE,  0,  g->quantity[LK_GPU_SM_CLOCK_MHZ].max)    \
@@ -108,7 +108,7 @@ static double since(uint64_t from, uint64_t to)
     X("seq",       "collective", LK_DIM_NONE,  -1, x->seq)                                         \
     X("bucket",    "bucket",     LK_DIM_NONE,  -1, x->bucket)                                      \
     X("bytes",     "size",       LK_DIM_BYTES, 0,  (double)x->bytes)                               \
-    X("rank",      "rank",       LK_DIM_NONE,  -1, (double)rank)                                   \
+    X("rank",      "rank",       LK_DIM_NONE,  -1, lk_run_rank(a->run, rank))                                   \
     X("ready_s",   "ready",      LK_DIM_TIME,  0,  since(origin_ns, ready))                        \
     X("called_s",  "called",     LK_DIM_TIME,  0,                                                  \
       x->launched_ns ? since(origin_ns, x->launched_ns) : NAN)                                     \
@@ -192,7 +192,7 @@ out:
 
 static enum lk_status fill_buckets(const struct lk_analysis *a, struct lk_table *t)
 {
-    int ranks = (int)a->run->n;
+    int ranks = lk_run_world_size(a->run);
     enum lk_status st = LK_OK;
 
     for (const struct lk_analysis_bucket *b = a->buckets; b < a->buckets + a->n_buckets; b++) {

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/log.h"
+#include "base/run_facts.h"
 #include "profiler/span_file.h"
 
 #include <errno.h>
@@ -206,9 +207,21 @@ const struct lk_run_info *lk_run_about(const struct lk_run *r)
     return &r->traces[0].info;
 }
 
+int lk_run_rank(const struct lk_run *r, size_t index)
+{
+    return r->traces[index].info.rank;
+}
+
+int lk_run_world_size(const struct lk_run *r)
+{
+    return lk_run_about(r)->world_size;
+}
+
+/* Of a run that lockstep recorded no rank may be missing; of an imported one, what there is. */
 static enum lk_status check_ranks(const char *dir, const struct lk_trace *traces, size_t n)
 {
     int world = traces[0].info.world_size;
+    bool imported = lk_run_info_value(&traces[0].info, LK_IMPORT_CONFIG_KEY) != NULL;
 
     for (size_t i = 0; i < n; i++) {
         const struct lk_run_info *info = &traces[i].info;
@@ -218,13 +231,13 @@ static enum lk_status check_ranks(const char *dir, const struct lk_trace *traces
                            dir, traces[0].info.rank, info->rank);
         if (i && info->rank == traces[i - 1].info.rank)
             return lk_fail(LK_EPARSE, "%s: two traces are of rank %d", dir, info->rank);
-        if (info->rank != (int)i)
+        if (info->rank != (int)i && !imported)
             return lk_fail(LK_EPARSE, "%s: the trace of rank %zu of %d is missing", dir, i, world);
         if (info->accumulation < 1 || info->local_batch < 1)
             return lk_fail(LK_EPARSE, "%s: rank %zu: local batch and accumulation must be positive",
                            dir, i);
     }
-    if ((int)n != world)
+    if ((int)n != world && !imported)
         return lk_fail(LK_EPARSE, "%s: the trace of rank %zu of %d is missing", dir, n, world);
     return LK_OK;
 }

@@ -35,9 +35,9 @@ enum lk_status lk_convert_run(const char *dir, bool merged, struct lk_convert_su
 
 struct lk_run {
     char *dir;
-    struct lk_trace *traces; /* by rank, 0 .. n - 1 */
+    struct lk_trace *traces; /* by rank */
     struct lk_rank_steps *ranks;
-    size_t n; /* the world size */
+    size_t n; /* of the ranks that are there: the world size, but of imported runs maybe fewer */
     /*
      * The steps that are complete on every rank, with the same collectives, after the warm-up. The
      * i-th collective of such a step is the same one on all ranks.
@@ -79,7 +79,10 @@ void lk_run_set_fini(struct lk_run_set *s); /* zeroes it; safe on a zeroed one *
 enum lk_status lk_run_take(const char *dir, struct lk_trace *traces, size_t n, struct lk_run *out);
 void lk_run_fini(struct lk_run *r); /* zeroes it; safe on a zeroed one */
 
-/* Return rank 0's description of the run. */
+/* Return the first rank's description of the run. */
 const struct lk_run_info *lk_run_about(const struct lk_run *r);
+/* Return the number of the rank at an index, and of all ranks, those that are not there included. */
+int lk_run_rank(const struct lk_run *r, size_t index);
+int lk_run_world_size(const struct lk_run *r);
 
 #endif

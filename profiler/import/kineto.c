@@ -68,7 +68,6 @@ static bool starts(const char *text, size_t n, const char *with)
     return n >= m && !memcmp(text, with, m);
 }
 
-
 /* ---- Arguments ---- */
 
 struct arguments {

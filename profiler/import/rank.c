@@ -3,6 +3,7 @@
 #include "profiler/import/rank.h"
 
 #include "base/array.h"
+#include "base/run_facts.h"
 #include "profiler/import/breakdown.h"
 
 #include <math.h>
@@ -668,7 +669,7 @@ static enum lk_status describe(struct maker *m)
     LK_PASS(lk_strdup(&i->comm, e->backend ? e->backend : "unknown"));
     LK_PASS(lk_strdup(&i->model, "imported"));
     LK_PASS(lk_strdup(&i->sample_unit, m->o->local_batch ? "sample" : "micro-batch"));
-    LK_PASS(lk_run_info_config(i, "imported_from", m->o->source));
+    LK_PASS(lk_run_info_config(i, LK_IMPORT_CONFIG_KEY, m->o->source));
     LK_PASS(lk_run_info_config(i, "imported_format", e->format));
     m->t.clock = lk_clock_identity();
     m->t.truncated = e->cut;

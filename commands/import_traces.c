@@ -1,0 +1,67 @@
+/* lockstep import, of traces: makes a run directory, as `lockstep run` does. */
+#include "base/array.h"
+#include "base/file.h"
+#include "commands/import_impl.h"
+#include "commands/output.h"
+#include "profiler/import/import.h"
+
+#include <stdlib.h>
+
+/* The folder must be new or empty: a run directory holds one run. */
+static enum lk_status check_folder(const char *out)
+{
+    enum lk_status st = LK_OK;
+    char **names = NULL;
+    size_t n = 0;
+
+    if (!lk_file_exists(out))
+        return LK_OK;
+    LK_TRY(lk_dir_list(out, "", &names, &n));
+    if (n > 0)
+        st = lk_fail(LK_EUSAGE, "%s: is not empty; --out names a new folder", out);
+out:
+    lk_names_free(names, n);
+    return st;
+}
+
+static enum lk_status write_traces(const struct lk_import *i, const char *out)
+{
+    enum lk_status st = LK_OK;
+    char *path = NULL;
+
+    LK_TRY(lk_mkdirs(out));
+    for (size_t k = 0; k < i->n; k++) {
+        free(path);
+        path = NULL;
+        LK_TRY(lk_asprintf(&path, "%s/rank%d.trace.json.gz", out, i->rows[k].rank));
+        LK_TRY(lk_trace_write(path, &i->traces[k]));
+    }
+out:
+    free(path);
+    return st;
+}
+
+enum lk_status import_traces(const struct import_options *o, const char **paths, int n)
+{
+    const struct lk_import_options options = {.patterns = o->comm_kernels,
+                                              .world_size = (int)o->world_size,
+                                              .local_batch = (int)o->local_batch};
+    enum lk_status st = LK_OK;
+    struct lk_table *table = NULL;
+    struct lk_import run = {0};
+    char **files = NULL;
+    size_t n_files = 0;
+
+    LK_TRY(check_folder(o->out));
+    LK_TRY(lk_import_files(paths, (size_t)n, &files, &n_files));
+    LK_TRY(lk_import_run(files, n_files, &options, &run));
+    LK_TRY(write_traces(&run, o->out));
+    LK_TRY(lk_import_table(&run, &table));
+    LK_TRY(lk_table_note(table, "%zu of %d ranks; run directory: %s (lockstep analyze %s)", run.n,
+                         run.traces[0].info.world_size, o->out, o->out));
+out:
+    st = tables_finish(st, &table, 1, o->format);
+    lk_import_fini(&run);
+    lk_names_free(files, n_files);
+    return st;
+}

@@ -1,0 +1,339 @@
+/* Import a run. Divisions: files, ranks, clocks, the table. */
+#include "profiler/import/import.h"
+
+#include "base/array.h"
+#include "base/file.h"
+#include "base/stats.h"
+#include "profiler/import/format.h"
+#include "profiler/import/rank.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+
+/* ---- Files ---- */
+
+static bool is_folder(const char *path)
+{
+    struct stat info;
+
+    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+static enum lk_status add_file(const char *path, char ***out, size_t *n, size_t *capacity)
+{
+    LK_PASS(lk_array_grow(out, capacity, *n + 1, sizeof **out));
+    (*out)[*n] = NULL;
+    LK_PASS(lk_strdup(&(*out)[*n], path));
+    ++*n;
+    return LK_OK;
+}
+
+static enum lk_status add_folder(const char *folder, char ***out, size_t *n, size_t *capacity)
+{
+    enum lk_status st = LK_OK;
+    char **names = NULL, *path = NULL;
+    size_t n_names = 0, before = *n;
+
+    LK_TRY(lk_dir_list(folder, "", &names, &n_names));
+    for (size_t i = 0; i < n_names; i++) {
+        const struct lk_format *format = NULL;
+
+        free(path);
+        path = NULL;
+        LK_TRY(lk_path_join(&path, folder, names[i]));
+        if (is_folder(path))
+            continue;
+        LK_TRY(lk_format_of(path, &format));
+        if (format && format->read)
+            LK_TRY(add_file(path, out, n, capacity));
+    }
+    if (*n == before)
+        st = lk_fail(LK_EPARSE, "%s: there is no trace in this folder that can be read", folder);
+out:
+    free(path);
+    lk_names_free(names, n_names);
+    return st;
+}
+
+enum lk_status lk_import_files(const char *const *paths, size_t n, char ***out, size_t *out_n)
+{
+    enum lk_status st = LK_OK;
+    char **files = NULL;
+    size_t n_files = 0, capacity = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        const struct lk_format *format = NULL;
+
+        if (is_folder(paths[i])) {
+            LK_TRY(add_folder(paths[i], &files, &n_files, &capacity));
+            continue;
+        }
+        LK_TRY(lk_format_of(paths[i], &format));
+        if (!format || !format->read) {
+            st = lk_format_refuse(paths[i], format);
+            goto out;
+        }
+        LK_TRY(add_file(paths[i], &files, &n_files, &capacity));
+    }
+    *out = files;
+    *out_n = n_files;
+    files = NULL;
+    n_files = 0;
+out:
+    lk_names_free(files, n_files);
+    return st;
+}
+
+bool lk_import_is(const char *path)
+{
+    const struct lk_format *format = NULL;
+    char **files = NULL;
+    size_t n = 0;
+    bool found;
+
+    if (!is_folder(path))
+        return lk_format_of(path, &format) == LK_OK && format;
+    found = lk_import_files(&path, 1, &files, &n) == LK_OK;
+    lk_names_free(files, n);
+    return found;
+}
+
+/* ---- Ranks ---- */
+
+/* Return the number behind the last "rank" of a file's name, or -1. */
+static int rank_in(const char *path)
+{
+    const char *name = strrchr(path, '/') ? strrchr(path, '/') + 1 : path, *found = NULL;
+    char *end;
+    long v;
+
+    for (const char *p = name; (p = strstr(p, "rank")) != NULL; p++)
+        found = p;
+    if (!found)
+        return -1;
+    found += 4 + strspn(found + 4, "_-.");
+    v = strtol(found, &end, 10);
+    return end == found || v < 0 || v > 1 << 20 ? -1 : (int)v;
+}
+
+static enum lk_status read_file(const char *path, size_t at, size_t n_files,
+                                const struct lk_import_options *o, struct lk_import *out)
+{
+    const struct lk_format *format = NULL;
+    struct lk_import_row *row = &out->rows[out->n];
+    struct lk_rank_options options = {.patterns = o->patterns,
+                                      .source = path,
+                                      .rank = rank_in(path),
+                                      .world_size = o->world_size ? o->world_size : (int)n_files,
+                                      .local_batch = o->local_batch};
+    struct lk_convention all = {.patterns = o->patterns}, linked = all;
+    struct lk_events e = {0};
+    enum lk_status st = LK_OK;
+
+    options.rank = options.rank < 0 ? (int)at : options.rank;
+    linked.linked = true;
+    LK_TRY(lk_format_of(path, &format));
+    LK_TRY(format->read(path, &e));
+    LK_TRY(lk_breakdown(&e, -1, &all, &row->all));
+    LK_TRY(lk_breakdown(&e, -1, &linked, &row->linked));
+    LK_TRY(lk_rank_trace(&e, &options, &out->traces[out->n]));
+    LK_TRY(lk_strdup(&row->file, path));
+    row->rank = out->traces[out->n].info.rank;
+    row->format = format->name;
+    row->n_read = e.n_read;
+    row->n_skipped = e.n_skipped;
+    row->cut = e.cut;
+    out->n++;
+out:
+    lk_events_fini(&e);
+    return st;
+}
+
+static int row_order(const void *a, const void *b)
+{
+    const struct lk_import_row *x = a, *y = b;
+
+    return (x->rank > y->rank) - (x->rank < y->rank);
+}
+
+static enum lk_status check_ranks(const struct lk_import *i)
+{
+    int world_size = i->traces[0].info.world_size;
+
+    for (size_t k = 1; k < i->n; k++) {
+        if (i->rows[k].rank == i->rows[k - 1].rank)
+            return lk_fail(LK_EPARSE, "%s and %s are both of rank %d", i->rows[k - 1].file,
+                           i->rows[k].file, i->rows[k].rank);
+        if (i->traces[k].info.world_size > world_size)
+            world_size = i->traces[k].info.world_size;
+    }
+    for (size_t k = 0; k < i->n; k++)
+        i->traces[k].info.world_size = world_size;
+    return LK_OK;
+}
+
+/* ---- Clocks ---- */
+
+/* Collect how much later than on `zero` collectives end on t, ns; both by number. */
+static enum lk_status differences(const struct lk_trace *zero, const struct lk_trace *t,
+                                  double **out, size_t *n)
+{
+    size_t at = 0, capacity = 0;
+
+    for (size_t i = 0; i < t->n_spans; i++) {
+        const struct lk_span *s = &t->spans[i].span;
+
+        if (s->kind != LK_SPAN_COLLECTIVE)
+            continue;
+        /* Both lists are in the order of their numbers, but for numbers that one of them lacks. */
+        while (at < zero->n_spans && (zero->spans[at].span.kind != LK_SPAN_COLLECTIVE ||
+                                      zero->spans[at].span.seq < s->seq))
+            at++;
+        if (at == zero->n_spans)
+            break;
+        if (zero->spans[at].span.seq != s->seq || zero->spans[at].span.bytes != s->bytes)
+            continue;
+        LK_PASS(lk_array_grow(out, &capacity, *n + 1, sizeof **out));
+        (*out)[(*n)++] = (double)(int64_t)(s->end_ns - zero->spans[at].span.end_ns);
+    }
+    return LK_OK;
+}
+
+static enum lk_status align(const struct lk_trace *zero, struct lk_trace *t)
+{
+    enum lk_status st = LK_OK;
+    double *late = NULL, median;
+    size_t n = 0;
+
+    LK_TRY(differences(zero, t, &late, &n));
+    t->clock.at_ns = t->base_local_ns;
+    t->clock.uncertainty_ns = LK_CLOCK_UNKNOWN_NS;
+    if (n > 0) {
+        median = lk_stats_median(late, n);
+        for (size_t i = 0; i < n; i++)
+            late[i] = fabs(late[i] - median);
+        t->clock.offset_ns = -(int64_t)median;
+        t->clock.uncertainty_ns = (uint64_t)lk_stats_quantile(late, n, 0.9);
+    }
+out:
+    free(late);
+    return st;
+}
+
+/* ---- The run ---- */
+
+enum lk_status lk_import_run(char *const *files, size_t n, const struct lk_import_options *o,
+                             struct lk_import *out)
+{
+    enum lk_status st = LK_OK;
+    struct lk_import i = {0};
+
+    LK_TRY(lk_alloc(&i.traces, n, sizeof *i.traces));
+    LK_TRY(lk_alloc(&i.rows, n, sizeof *i.rows));
+    for (size_t k = 0; k < n; k++)
+        LK_TRY(read_file(files[k], k, n, o, &i));
+    lk_traces_sort(i.traces, i.n);
+    qsort(i.rows, i.n, sizeof *i.rows, row_order);
+    LK_TRY(check_ranks(&i));
+    for (size_t k = 1; k < i.n; k++)
+        LK_TRY(align(&i.traces[0], &i.traces[k]));
+    *out = i;
+    i = (struct lk_import){0};
+out:
+    lk_import_fini(&i);
+    return st;
+}
+
+void lk_import_fini(struct lk_import *i)
+{
+    for (size_t k = 0; k < i->n; k++)
+        free(i->rows[k].file);
+    free(i->rows);
+    lk_traces_free(i->traces, i->n);
+    *i = (struct lk_import){0};
+}
+
+/* ---- The table ---- */
+
+static double seconds(const struct lk_breakdown *b, int64_t ns)
+{
+    return b->n ? 1e-9 * (double)ns : NAN;
+}
+
+static double overlap(const struct lk_breakdown *b)
+{
+    return b->comm_ns > 0 ? 1 - (double)b->exposed_ns / (double)b->comm_ns : NAN;
+}
+
+/* clang-format off */
+#define ROWS(X)                                                                                    \
+    X("rank",      "rank",       LK_DIM_NONE, -1, (double)r->rank)                                 \
+    X("events",    "counted",    LK_DIM_NONE, -1, linked ? "linked" : "all")                       \
+    X("n",         "GPU events", LK_DIM_NONE, -1, (double)b->n)                                    \
+    X("span_s",    "span",       LK_DIM_TIME, 0,  seconds(b, b->span_ns))                          \
+    X("idle_s",    "idle",       LK_DIM_TIME, 0,  seconds(b, b->idle_ns))                          \
+    X("compute_s", "compute",    LK_DIM_TIME, 0,  seconds(b, b->compute_ns))                       \
+    X("comm_s",    "comm",       LK_DIM_TIME, 0,  seconds(b, b->comm_ns))                          \
+    X("exposed_s", "exposed",    LK_DIM_TIME, 0,  seconds(b, b->exposed_ns))                       \
+    X("overlap",   "overlapped", LK_DIM_NONE, 4,  overlap(b))
+
+static const struct lk_column columns[] = {ROWS(LK_TABLE_COLUMN)};
+/* clang-format on */
+
+static enum lk_status add_row(struct lk_table *t, const struct lk_import_row *r, bool linked)
+{
+    const struct lk_breakdown *b = linked ? &r->linked : &r->all;
+    enum lk_status st = LK_OK;
+
+    LK_TRY(lk_table_row(t));
+    ROWS(LK_TABLE_CELL)
+out:
+    return st;
+}
+
+static enum lk_status add_notes(struct lk_table *t, const struct lk_import *i)
+{
+    size_t unlinked = 0;
+    uint64_t skipped = 0;
+
+    for (size_t k = 0; k < i->n; k++) {
+        const struct lk_import_row *r = &i->rows[k];
+
+        unlinked += r->all.n_unlinked;
+        skipped += r->n_skipped;
+        if (r->cut)
+            LK_PASS(lk_table_note(t, "%s: ends too early; read up to there", r->file));
+    }
+    LK_PASS(lk_table_note(t,
+                          "all: every event of the GPU, as HTA counts; linked: those whose launch "
+                          "is in the trace, as TraceLens does; memsets are no compute"));
+    if (unlinked)
+        LK_PASS(lk_table_note(t, "%zu events were launched before the trace began", unlinked));
+    if (skipped)
+        LK_PASS(lk_table_note(t, "%llu events made no sense and were left out",
+                              (unsigned long long)skipped));
+    return LK_OK;
+}
+
+enum lk_status lk_import_table(const struct lk_import *i, struct lk_table **out)
+{
+    struct lk_table *t = NULL;
+    enum lk_status st = LK_OK;
+
+    LK_TRY(
+        lk_table_create("Imported: what the GPUs did of the time", columns, LK_COUNT(columns), &t));
+    for (size_t k = 0; k < i->n; k++) {
+        LK_TRY(add_row(t, &i->rows[k], false));
+        if (i->rows[k].all.n_unlinked)
+            LK_TRY(add_row(t, &i->rows[k], true));
+    }
+    LK_TRY(add_notes(t, i));
+    *out = t;
+    t = NULL;
+out:
+    lk_table_destroy(t);
+    return st;
+}

@@ -1,0 +1,58 @@
+/*
+ * Files of one run that lockstep did not make become its traces, one a rank, on one clock.
+ *
+ * A rank's number is that of the source, else the one behind "rank" in the file's name, else its
+ * place in the list. Clocks are compared by the ends of collectives, at which all ranks leave
+ * within some microseconds: the offset of a rank is the median of its ends' differences from those
+ * of the first rank, the uncertainty the largest deviation of 90 % of them.
+ */
+#ifndef LK_PROFILER_IMPORT_IMPORT_H
+#define LK_PROFILER_IMPORT_IMPORT_H
+
+#include "base/status.h"
+#include "base/table.h"
+#include "base/trace.h"
+#include "profiler/import/breakdown.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+
+struct lk_import_options {
+    const char *patterns; /* of communication kernels: profiler/import/breakdown.h; or NULL */
+    int world_size;       /* for sources that do not say; 0: the number of files */
+    int local_batch;      /* samples of a micro-batch; 0: not known */
+};
+
+/* What was read of a file. */
+struct lk_import_row {
+    char *file;
+    int rank;
+    const char *format;
+    uint64_t n_read, n_skipped;
+    bool cut;
+    struct lk_breakdown all, linked; /* HTA's classes; by all events of the GPU, by linked ones */
+};
+
+struct lk_import {
+    struct lk_trace *traces; /* by rank */
+    struct lk_import_row *rows;
+    size_t n;
+};
+
+/*
+ * List the files that a user named: each a file, or a folder whose trace files it then is. *out and
+ * its strings are freed by lk_names_free. LK_EIO; LK_EPARSE names what a file is if it cannot be
+ * read.
+ */
+enum lk_status lk_import_files(const char *const *paths, size_t n, char ***out, size_t *out_n);
+/* Return true if the first of the paths holds traces of other programs: it is a file, or a folder
+ * of files, of a format that is known. */
+bool lk_import_is(const char *path);
+/* Read a run. LK_EPARSE: two files are of one rank. LK_EEVIDENCE: a file has no steps. */
+enum lk_status lk_import_run(char *const *files, size_t n, const struct lk_import_options *o,
+                             struct lk_import *out);
+void lk_import_fini(struct lk_import *i); /* zeroes it; safe on a zeroed one */
+/* A row a file: what was read, and what the GPU did of the time. */
+enum lk_status lk_import_table(const struct lk_import *i, struct lk_table **out);
+
+#endif
