@@ -4,6 +4,8 @@
 #include "commands/import_impl.h"
 #include "commands/output.h"
 #include "profiler/import/import.h"
+#include "profiler/job_build.h"
+#include "profiler/run_set.h"
 
 #include <stdlib.h>
 
@@ -41,6 +43,30 @@ out:
     return st;
 }
 
+/* Write the job that a forecast starts from; *why says what it lacks, if there is none. */
+static enum lk_status write_job(const char *out, char **why)
+{
+    struct lk_run_set set = {0};
+    struct lk_job job = {0};
+    enum lk_status st = LK_OK;
+    char *path = NULL;
+
+    LK_TRY(lk_run_set_read(&out, 1, &set));
+    st = lk_job_build(&set, &job);
+    if (st == LK_EEVIDENCE) {
+        st = lk_strdup(why, lk_error_text());
+        goto out;
+    }
+    LK_TRY(st);
+    LK_TRY(lk_path_join(&path, out, "job.json"));
+    LK_TRY(lk_job_write(path, &job));
+out:
+    free(path);
+    lk_job_fini(&job);
+    lk_run_set_fini(&set);
+    return st;
+}
+
 enum lk_status import_traces(const struct import_options *o, const char **paths, int n)
 {
     const struct lk_import_options options = {.patterns = o->comm_kernels,
@@ -49,18 +75,22 @@ enum lk_status import_traces(const struct import_options *o, const char **paths,
     enum lk_status st = LK_OK;
     struct lk_table *table = NULL;
     struct lk_import run = {0};
-    char **files = NULL;
+    char **files = NULL, *why = NULL;
     size_t n_files = 0;
 
     LK_TRY(check_folder(o->out));
     LK_TRY(lk_import_files(paths, (size_t)n, &files, &n_files));
     LK_TRY(lk_import_run(files, n_files, &options, &run));
     LK_TRY(write_traces(&run, o->out));
+    LK_TRY(write_job(o->out, &why));
     LK_TRY(lk_import_table(&run, &table));
+    if (why)
+        LK_TRY(lk_table_note(table, "no job.json: %s", why));
     LK_TRY(lk_table_note(table, "%zu of %d ranks; run directory: %s (lockstep analyze %s)", run.n,
                          run.traces[0].info.world_size, o->out, o->out));
 out:
     st = tables_finish(st, &table, 1, o->format);
+    free(why);
     lk_import_fini(&run);
     lk_names_free(files, n_files);
     return st;

@@ -209,7 +209,7 @@ static enum lk_status wire(struct lk_analysis *a)
     char rate[32];
 
     for (size_t i = 0; i < a->n_buckets; i++)
-        if (a->buckets[i].bucket >= 0 && a->buckets[i].wire_s > 0 &&
+        if (a->buckets[i].bucket >= 0 && a->buckets[i].wire_s > 0 && a->buckets[i].bytes &&
             (!big || a->buckets[i].bytes > big->bytes))
             big = &a->buckets[i];
     if (!big || lk_run_world_size(a->run) < 2 || cost < exposed_share * a->step_s)

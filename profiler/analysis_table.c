@@ -61,7 +61,7 @@ static double since(uint64_t from, uint64_t to)
     X("slowdown",       "compute outside",    LK_DIM_NONE, 3, r->slowdown)
 #define BUCKETS(X)                                                                                 \
     X("bucket",     "bucket",      LK_DIM_NONE,  -1, b->bucket)                                    \
-    X("bytes",      "size",        LK_DIM_BYTES, 0,  (double)b->bytes)                             \
+    X("bytes",      "size",        LK_DIM_BYTES, 0,  b->bytes ? (double)b->bytes : NAN)                             \
     X("n",          "n",           LK_DIM_NONE,  -1, n)                                            \
     X("ready_s",    "ready after", LK_DIM_TIME,  0,  b->ready_s)                                   \
     X("queue_s",    "queue",       LK_DIM_TIME,  0,  b->queue_s)                                   \
@@ -71,7 +71,7 @@ static double since(uint64_t from, uint64_t to)
     X("wire_p95_s", "wire p95",    LK_DIM_TIME,  0,  b->wire_p95_s)                                \
     X("exposed_s",  "exposed",     LK_DIM_TIME,  0,  b->exposed_s)                                 \
     X("busbw_Bps",  "busbw",       LK_DIM_RATE,  0,                                                \
-      b->bucket >= 0 && ranks > 1 && b->wire_s > 0                                                 \
+      b->bucket >= 0 && ranks > 1 && b->wire_s > 0 && b->bytes                                                 \
           ? (double)b->bytes / b->wire_s * lk_coll_busbw_factor(LK_ALL_REDUCE, ranks) : NAN)       \
     X("late_rank",  "late rank",   LK_DIM_NONE,  -1, late ? (double)lk_run_rank(a->run, (size_t)b->late_rank) : NAN)            \
     X("late_share", "late at",     LK_DIM_NONE,  3,  late ? (double)b->n_late / n : NAN)           \

@@ -275,13 +275,14 @@ static enum lk_status fill_run(const struct lk_run *run, struct lk_job_run *out)
     out->config.cap_bytes = info->cap_bytes;
     LK_PASS(lk_strdup(&out->source, run->dir));
     LK_PASS(lk_alloc(&out->step_s, run->n_timed, sizeof *out->step_s));
-    LK_PASS(lk_alloc(&out->rank_compute_s, run->n, sizeof *out->rank_compute_s));
+    if ((int)run->n == info->world_size) /* else some ranks' are not known */
+        LK_PASS(lk_alloc(&out->rank_compute_s, run->n, sizeof *out->rank_compute_s));
     out->n_steps = run->n_timed;
     for (size_t s = 0; s < run->n_timed; s++)
         for (size_t k = 0; k < run->n; k++)
             out->step_s[s] +=
                 lk_step_window_s(lk_rank_step(&run->ranks[k], run->timed[s])) / (double)run->n;
-    for (size_t s = 0; s < run->n_steps; s++)
+    for (size_t s = 0; s < run->n_steps && out->rank_compute_s; s++)
         for (size_t k = 0; k < run->n; k++) {
             const struct lk_rank_steps *r = &run->ranks[k];
             struct lk_step_split split;

@@ -3,6 +3,7 @@
 #include "profiler/import/rank.h"
 
 #include "base/array.h"
+#include "base/bucket.h"
 #include "base/run_facts.h"
 #include "profiler/import/breakdown.h"
 
@@ -36,6 +37,19 @@ struct work {
     enum lk_span_kind phase;     /* FORWARD, BACKWARD, OPTIMIZER; COLLECTIVE */
 };
 
+/* The passes of a step on the GPU, or of the host: by phase and pass, from the first work to the
+ * last. */
+struct pass {
+    enum lk_span_kind phase;
+    size_t step, pass;
+    int64_t start_ns, end_ns;
+};
+
+struct passes {
+    struct pass *at;
+    size_t n, capacity;
+};
+
 struct maker {
     struct lk_events *e;
     const struct lk_rank_options *o;
@@ -46,6 +60,9 @@ struct maker {
     struct work *work;
     size_t n_work;
     int64_t device; /* the GPU; -1: none */
+    struct passes passes;
+    struct lk_event_collective *buckets; /* of gradients, in order */
+    size_t n_buckets, buckets_capacity;
     int accumulation;
     uint32_t *tracks; /* of the lanes: index plus one; 0: none */
     struct lk_trace t;
@@ -359,19 +376,6 @@ static enum lk_status add_host_spans(struct maker *m)
     return LK_OK;
 }
 
-/* The passes of a step on the GPU, or of the host: by phase and pass, from the first work to the
- * last. */
-struct pass {
-    enum lk_span_kind phase;
-    size_t step, pass;
-    int64_t start_ns, end_ns;
-};
-
-struct passes {
-    struct pass *at;
-    size_t n, capacity;
-};
-
 static enum lk_status extend(struct passes *p, const struct pass *x)
 {
     for (size_t i = p->n; i-- > 0 && p->at[i].step + 1 >= x->step;) {
@@ -445,16 +449,14 @@ static int pass_order(const void *a, const void *b)
 /* Emit the passes, cut where they overlap: work of two streams may. */
 static enum lk_status add_passes(struct maker *m)
 {
-    struct passes p = {0};
-    enum lk_status st = LK_OK;
+    struct passes *p = &m->passes;
     int64_t end = INT64_MIN;
     size_t step = SIZE_MAX, backward = 0, forward = 0;
 
-    LK_TRY(m->device >= 0 ? gpu_passes(m, &p) : host_passes(m, &p));
-    if (p.n)
-        qsort(p.at, p.n, sizeof *p.at, pass_order);
-    for (size_t i = 0; i < p.n; i++) {
-        struct pass *x = &p.at[i];
+    LK_PASS(m->device >= 0 ? gpu_passes(m, p) : host_passes(m, p));
+    if (p->n)
+        qsort(p->at, p->n, sizeof *p->at, pass_order);
+    for (struct pass *x = p->at; x < p->at + p->n; x++) {
         struct lk_span span = {.kind = (uint16_t)x->phase, .index = -1};
 
         if (x->step != step)
@@ -470,11 +472,9 @@ static enum lk_status add_passes(struct maker *m)
         x->start_ns = x->start_ns > end ? x->start_ns : end;
         x->end_ns = x->end_ns > x->start_ns ? x->end_ns : x->start_ns;
         end = x->end_ns;
-        LK_TRY(add_span(m, COMPUTE, span, x->start_ns, x->end_ns));
+        LK_PASS(add_span(m, COMPUTE, span, x->start_ns, x->end_ns));
     }
-out:
-    free(p.at);
-    return st;
+    return LK_OK;
 }
 
 /* ---- Collectives ---- */
@@ -562,35 +562,31 @@ static bool is_gradient(const struct maker *m, const struct lk_event_collective 
     return c->function && !strcmp(lk_events_text(m->e, c->function), "all_reduce");
 }
 
-/* Emit a collective: its span, and of a GPU its kernel, which tells when the rank joined it. */
-static enum lk_status add_collective(struct maker *m, const struct work *w, int64_t ready,
-                                     uint32_t ordinal, int32_t bucket)
-{
-    const struct lk_event_collective c = about(m, w);
-    const struct lk_event *x = w->event;
-    struct lk_span span = {.kind = LK_SPAN_COLLECTIVE,
-                           .step = m->steps.at[w->step].number,
-                           .index = bucket,
-                           .seq = (m->steps.at[w->step].number & 0xFFFF) << 16 | ordinal,
-                           .name = name_id(m, c.function)};
+/* A collective with its place in the step. */
+struct transfer {
+    const struct work *work;
+    struct lk_event_collective about;
+    uint32_t ordinal; /* in the step */
+    int32_t bucket;   /* of the pass; -1: no gradients */
+    int64_t ready_ns;
+};
 
-    span.bytes = c.dtype_known ? c.elements * lk_dtype_bytes(c.dtype) : 0;
-    ready = ready > 0 && ready < x->start_ns ? ready : x->start_ns;
-    span.ready_ns = (uint64_t)(ready > 0 ? ready : 1);
-    LK_PASS(add_span(m, COMM, span, x->start_ns, x->end_ns));
-    if (m->device < 0 || !m->tracks[x->lane])
+struct transfers {
+    struct transfer *at;
+    size_t n, capacity;
+};
+
+/* Remember the largest list of buckets that a pass had. */
+static enum lk_status note_bucket(struct maker *m, const struct transfer *x)
+{
+    if (x->bucket < 0 || (size_t)x->bucket < m->n_buckets)
         return LK_OK;
-    span = (struct lk_span){
-        .kind = LK_SPAN_KERNEL, .step = span.step, .index = bucket, .name = name_id(m, x->name)};
-    if (w->launch && w->launch->start_ns > 0) {
-        span.ready_ns =
-            (uint64_t)(w->launch->start_ns < x->start_ns ? w->launch->start_ns : x->start_ns);
-        span.seq = (uint32_t)(w->launch->end_ns - w->launch->start_ns);
-    }
-    return add_span(m, m->tracks[x->lane] - 1, span, x->start_ns, x->end_ns);
+    LK_PASS(lk_array_grow(&m->buckets, &m->buckets_capacity, m->n_buckets + 1, sizeof *m->buckets));
+    m->buckets[m->n_buckets++] = x->about;
+    return LK_OK;
 }
 
-static enum lk_status add_collectives(struct maker *m)
+static enum lk_status find_transfers(struct maker *m, struct transfers *out)
 {
     enum lk_status st = LK_OK;
     struct done *done = NULL;
@@ -600,25 +596,105 @@ static enum lk_status add_collectives(struct maker *m)
 
     LK_TRY(find_done(m, &done, &n_done));
     for (size_t i = 0; i < m->n_work; i++) { /* by start */
-        const struct work *w = &m->work[i];
-        struct lk_event_collective c;
+        struct transfer x = {.work = &m->work[i], .ready_ns = m->work[i].event->start_ns};
+        const struct work *w = x.work;
 
         if (w->phase != LK_SPAN_COLLECTIVE)
             continue;
-        if (w->step != step)
-            ordinal = 0;
-        if (w->step != step || w->pass != pass)
-            bucket = 0;
+        ordinal = w->step == step ? ordinal : 0;
+        bucket = w->step == step && w->pass == pass ? bucket : 0;
         step = w->step;
         pass = w->pass;
-        c = about(m, w);
-        LK_TRY(add_collective(
-            m, w, w->launch ? done_before(done, n_done, w->launch->start_ns) : w->event->start_ns,
-            ordinal++, is_gradient(m, &c) ? bucket : -1));
-        bucket += is_gradient(m, &c);
+        x.about = about(m, w);
+        x.ordinal = ordinal++;
+        x.bucket = is_gradient(m, &x.about) ? bucket++ : -1;
+        if (w->launch)
+            x.ready_ns = done_before(done, n_done, w->launch->start_ns);
+        if (x.ready_ns <= 0 || x.ready_ns > w->event->start_ns)
+            x.ready_ns = w->event->start_ns;
+        LK_TRY(note_bucket(m, &x));
+        LK_TRY(lk_array_grow(&out->at, &out->capacity, out->n + 1, sizeof x));
+        out->at[out->n++] = x;
     }
 out:
     free(done);
+    return st;
+}
+
+static bool sizes_known(const struct maker *m)
+{
+    for (size_t i = 0; i < m->n_buckets; i++)
+        if (!m->buckets[i].elements || !m->buckets[i].dtype_known)
+            return false;
+    return m->n_buckets > 0;
+}
+
+/* Mark in the backward when a bucket was ready: it stands for its tensors, one for all. The last
+ * bucket has the first tensor, as DDP assigns them. */
+static enum lk_status add_mark(struct maker *m, const struct transfer *x)
+{
+    int64_t at = x->ready_ns;
+    const struct pass *p = m->passes.at, *end = p + m->passes.n;
+
+    if (x->bucket < 0 || !sizes_known(m))
+        return LK_OK;
+    while (p < end &&
+           !(p->phase == LK_SPAN_BACKWARD && p->step == x->work->step && p->pass == x->work->pass))
+        p++;
+    if (p == end)
+        return LK_OK;
+    at = at < p->start_ns ? p->start_ns : at > p->end_ns ? p->end_ns : at;
+    return add_span(m, COMPUTE,
+                    (struct lk_span){.kind = LK_SPAN_GRADIENT,
+                                     .step = m->steps.at[x->work->step].number,
+                                     .index = (int32_t)m->n_buckets - 1 - x->bucket},
+                    at, at);
+}
+
+/* Set when a kernel was launched, which is before it starts, by whatever clock. */
+static void set_launch(struct lk_span *span, const struct work *w)
+{
+    if (!w->launch || w->launch->start_ns <= 0)
+        return;
+    span->ready_ns = (uint64_t)(w->launch->start_ns < w->event->start_ns ? w->launch->start_ns
+                                                                         : w->event->start_ns);
+    span->seq = (uint32_t)(w->launch->end_ns - w->launch->start_ns);
+}
+
+/* Emit a collective: its span, and of a GPU its kernel, which tells when the rank joined it. */
+static enum lk_status add_collective(struct maker *m, const struct transfer *x)
+{
+    const struct lk_event *event = x->work->event;
+    const uint32_t step = m->steps.at[x->work->step].number;
+    struct lk_span span = {.kind = LK_SPAN_COLLECTIVE,
+                           .step = step,
+                           .index = x->bucket,
+                           .seq = (step & 0xFFFF) << 16 | (x->ordinal & 0xFFFF),
+                           .name = name_id(m, x->about.function)};
+
+    if (x->about.dtype_known)
+        span.bytes = x->about.elements * lk_dtype_bytes(x->about.dtype);
+    span.ready_ns = (uint64_t)(x->ready_ns > 0 ? x->ready_ns : 1);
+    LK_PASS(add_span(m, COMM, span, event->start_ns, event->end_ns));
+    LK_PASS(add_mark(m, x));
+    if (m->device < 0 || !m->tracks[event->lane])
+        return LK_OK;
+    span = (struct lk_span){
+        .kind = LK_SPAN_KERNEL, .step = step, .index = x->bucket, .name = name_id(m, event->name)};
+    set_launch(&span, x->work);
+    return add_span(m, m->tracks[event->lane] - 1, span, event->start_ns, event->end_ns);
+}
+
+static enum lk_status add_collectives(struct maker *m)
+{
+    enum lk_status st = LK_OK;
+    struct transfers list = {0};
+
+    LK_TRY(find_transfers(m, &list));
+    for (size_t i = 0; i < list.n; i++)
+        LK_TRY(add_collective(m, &list.at[i]));
+out:
+    free(list.at);
     return st;
 }
 
@@ -650,6 +726,31 @@ static enum lk_status add_gpu_work(struct maker *m)
 
 /* ---- The description ---- */
 
+/*
+ * Give the buckets as tensors, and limits with which DDP makes these buckets of them: a bucket is
+ * closed when it has reached its limit, the last one is what is left.
+ */
+static enum lk_status describe_buckets(const struct maker *m, struct lk_run_info *i)
+{
+    i->first_bytes = LK_BUCKET_FIRST_BYTES;
+    i->cap_bytes = LK_BUCKET_CAP_BYTES;
+    if (!sizes_known(m))
+        return LK_OK;
+    LK_PASS(lk_alloc(&i->tensors, m->n_buckets, sizeof *i->tensors));
+    for (; i->n_tensors < m->n_buckets; i->n_tensors++) {
+        size_t bucket = m->n_buckets - 1 - i->n_tensors;
+        const struct lk_event_collective *b = &m->buckets[bucket];
+        uint64_t *limit = bucket ? &i->cap_bytes : &i->first_bytes;
+        uint64_t bytes = b->elements * lk_dtype_bytes(b->dtype);
+
+        i->tensors[i->n_tensors] = (struct lk_run_tensor){.elems = b->elements, .dtype = b->dtype};
+        LK_PASS(lk_asprintf(&i->tensors[i->n_tensors].name, "bucket %zu", bucket));
+        if (bucket + 1 < m->n_buckets && bytes < *limit)
+            *limit = bytes;
+    }
+    return LK_OK;
+}
+
 static enum lk_status describe(struct maker *m)
 {
     const struct lk_events *e = m->e;
@@ -669,6 +770,7 @@ static enum lk_status describe(struct maker *m)
     LK_PASS(lk_strdup(&i->comm, e->backend ? e->backend : "unknown"));
     LK_PASS(lk_strdup(&i->model, "imported"));
     LK_PASS(lk_strdup(&i->sample_unit, m->o->local_batch ? "sample" : "micro-batch"));
+    LK_PASS(describe_buckets(m, i));
     LK_PASS(lk_run_info_config(i, LK_IMPORT_CONFIG_KEY, m->o->source));
     LK_PASS(lk_run_info_config(i, "imported_format", e->format));
     m->t.clock = lk_clock_identity();
@@ -695,6 +797,8 @@ static void maker_fini(struct maker *m)
     free(m->launches);
     free(m->work);
     free(m->tracks);
+    free(m->passes.at);
+    free(m->buckets);
     lk_trace_fini(&m->t);
 }
 
