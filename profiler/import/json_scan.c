@@ -72,6 +72,7 @@ static bool make_room(struct lk_scan *s, size_t token)
     }
     /* The object, or one text, is larger than that: its start is lost. */
     s->overflown = true;
+    s->n_lost++;
     s->at = s->end = s->pin = 0;
     return true;
 }
@@ -118,10 +119,17 @@ static bool is_escaped(const struct lk_scan *s, size_t quote, size_t first)
     return n % 2 == 1;
 }
 
+/* Return where a token that begins at s->at has to be scanned on after a refill, `n` bytes of it
+ * being scanned; its start may be lost. */
+static size_t scanned_to(const struct lk_scan *s, size_t n, size_t lost)
+{
+    return s->n_lost != lost ? s->at : s->at + n;
+}
+
 /* Read a text; s->at is behind its opening quote. False: the file ends in it. */
 static bool read_text(struct lk_scan *s, bool *escaped)
 {
-    size_t first = s->at, from = s->at;
+    size_t first = s->at, from = s->at, lost = s->n_lost;
 
     for (;;) {
         const unsigned char *quote = memchr(s->buf + from, '"', s->end - from);
@@ -142,32 +150,30 @@ static bool read_text(struct lk_scan *s, bool *escaped)
         s->at = first;
         if (!refill(s, first))
             return false;
-        /* The window may have moved; a backslash at its old end belongs to the next byte. */
+        from = scanned_to(s, left, lost);
         first = s->at;
-        from = first + (s->end - first >= left && left <= s->end ? left : 0);
-        if (s->overflown && s->at == 0)
-            first = from = 0;
+        lost = s->n_lost;
     }
 }
 
 static bool read_word(struct lk_scan *s)
 {
-    size_t first = s->at;
+    size_t first = s->at, scanned, lost;
 
     for (;;) {
         while (s->at < s->end && classes[s->buf[s->at]] == BARE)
             s->at++;
         if (s->at < s->end || s->eof)
             break;
-        size_t read = s->at - first;
-
+        scanned = s->at - first;
+        lost = s->n_lost;
         s->at = first;
         if (!refill(s, first)) {
             s->at = s->end;
             break;
         }
         first = s->at;
-        s->at = first + read < s->end ? first + read : s->end;
+        s->at = scanned_to(s, scanned, lost);
     }
     s->slice = (struct lk_slice){first - base_of(s), s->at - first, LK_SCAN_WORD, false};
     return s->at > first;

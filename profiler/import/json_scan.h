@@ -54,6 +54,7 @@ struct lk_scan {
     int64_t depth;
     uint64_t bytes; /* read so far, unpacked */
     uint64_t n_too_large;
+    size_t n_lost; /* how often the window's content was given up */
     bool cut; /* the file ended inside a value */
     enum lk_status status;
     struct lk_slice slice; /* of the last text or word */

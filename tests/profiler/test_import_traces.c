@@ -1,0 +1,477 @@
+/* Importing traces of other programs: the lexer, Kineto's files, breakdowns, runs made of them. */
+#include "profiler/import/import.h"
+
+#include "base/array.h"
+#include "base/file.h"
+#include "profiler/analysis.h"
+#include "profiler/import/json_scan.h"
+#include "profiler/import/kineto.h"
+#include "profiler/import/rank.h"
+#include "profiler/job_build.h"
+#include "tests/rigs/must.h"
+#include "tests/rigs/scratch.h"
+#include "tests/rigs/suite.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+/* ---- The lexer ---- */
+
+static const struct {
+    const char *text;
+    int places;
+    bool good;
+    int64_t value;
+} numbers[] = {
+    {"1712195495519689.047", 3, true, 1712195495519689047}, /* 19 digits: a double would round */
+    {"4458676524670.502", 3, true, 4458676524670502},
+    {"-12", 3, true, -12000},
+    {"7", 0, true, 7},
+    {"0.0005", 3, true, 1}, /* rounded */
+    {"0.00049", 3, true, 0},
+    {"1.5e3", 3, true, 1500000},
+    {"1.712195495519689e+15", 3, true, 1712195495519689000},
+    {"25e-4", 3, true, 3},
+    {"9223372036854775807", 0, true, INT64_MAX},
+    {"9223372036854775808", 0, false, 0},
+    {"1e400", 3, false, 0},
+    {"NaN", 3, false, 0},
+    {"Infinity", 3, false, 0},
+    {"", 3, false, 0},
+    {"-", 3, false, 0},
+    {"1x", 3, false, 0},
+    {"1e", 3, false, 0},
+};
+
+START_TEST(numbers_are_exact)
+{
+    int64_t v = 0;
+
+    ck_assert(lk_scan_fixed(numbers[_i].text, strlen(numbers[_i].text), numbers[_i].places, &v) ==
+              numbers[_i].good);
+    if (numbers[_i].good)
+        ck_assert_msg(v == numbers[_i].value, "%s: %" PRId64, numbers[_i].text, v);
+}
+END_TEST
+
+/* Write text to DIR/name and return the path, which the caller frees. */
+static char *put(const char *name, const char *text, size_t n)
+{
+    char *path = scratch_path(scratch_dir, name);
+    struct lk_writer *w = NULL;
+
+    must(lk_writer_open(path, lk_ends_with(path, ".gz"), &w));
+    must(lk_writer_put(w, text, n));
+    must(lk_writer_commit(w));
+    return path;
+}
+
+/* Values longer than the window, texts and quotes across its edge: the same as in memory. */
+START_TEST(windows_do_not_matter)
+{
+    enum { MORE = 5 << 20 };
+    const size_t n = (size_t)MORE + 400;
+    char *text = malloc(n), *path;
+    struct lk_slice v;
+    struct lk_scan s;
+    size_t used = (size_t)snprintf(text, n, "[");
+
+    ck_assert_ptr_nonnull(text);
+    memset(text + used, ' ', (1 << 20) - 20);
+    used += (1 << 20) - 20;
+    used += (size_t)snprintf(text + used, n - used, "{\"a\\\\\\\"b\": [1, {\"c\": \"");
+    memset(text + used, '\\', 3 << 20);
+    used += 3 << 20;
+    used += (size_t)snprintf(text + used, n - used, "\"}], \"d\": 12345}]");
+    path = put("long.json", text, used);
+    must(lk_scan_open(&s, path));
+    ck_assert_int_eq(lk_scan_next(&s), LK_SCAN_ARRAY);
+    ck_assert_int_eq(lk_scan_next(&s), LK_SCAN_OBJECT);
+    lk_scan_pin(&s);
+    ck_assert_int_eq(lk_scan_next(&s), LK_SCAN_TEXT);
+    ck_assert(LK_SCAN_IS(&s, &s.slice, "a\\\\\\\"b"));
+    ck_assert(s.slice.escaped);
+    ck_assert(lk_scan_value(&s, &v));
+    ck_assert_uint_eq(v.n, (3 << 20) + 14);
+    ck_assert(!strncmp(lk_scan_at(&s, &v), "[1, {\"c\": \"\\\\", 13));
+    ck_assert_int_eq(lk_scan_next(&s), LK_SCAN_TEXT);
+    ck_assert(lk_scan_value(&s, &v) && LK_SCAN_IS(&s, &v, "12345"));
+    ck_assert_int_eq(lk_scan_next(&s), LK_SCAN_CLOSE);
+    ck_assert(lk_scan_unpin(&s));
+    ck_assert_int_eq(lk_scan_next(&s), LK_SCAN_CLOSE);
+    ck_assert_int_eq(lk_scan_next(&s), LK_SCAN_END);
+    ck_assert(!s.cut);
+    lk_scan_close(&s);
+    free(path);
+    free(text);
+}
+END_TEST
+
+/* ---- Kineto ---- */
+
+#define HEAD                                                                                       \
+    "{\"schemaVersion\": 1, \"deviceProperties\": [{\"id\": 1, \"name\": \"GPU \\\"X\\\"\"}],"     \
+    "\"distributedInfo\": {\"backend\": \"nccl\", \"rank\": 1, \"world_size\": 4, "                \
+    "\"pg_config\": null}, \"INFO\": [\"a\", {\"b\": []}], \"traceEvents\": ["
+#define TAIL "], \"traceName\": \"x\", \"baseTimeNanoseconds\": 1000000000000}"
+#define KERNEL(name, stream, ts, dur, link)                                                        \
+    "{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"" name "\",\"pid\":1,\"tid\":" #stream            \
+    ",\"ts\":" #ts ",\"dur\":" #dur ",\"args\":{\"device\":1,\"stream\":" #stream                  \
+    ",\"correlation\":" #link "}},"
+#define CALL(tid, ts, dur, link)                                                                   \
+    "{\"ph\":\"X\",\"cat\":\"cuda_runtime\",\"name\":\"cudaLaunchKernel\",\"pid\":9,\"tid\":" #tid \
+    ",\"ts\":" #ts ",\"dur\":" #dur ",\"args\":{\"correlation\":" #link "}},"
+#define RANGE(name, tid, ts, dur)                                                                  \
+    "{\"ph\":\"X\",\"cat\":\"user_annotation\",\"name\":\"" name "\",\"pid\":9,\"tid\":" #tid      \
+    ",\"ts\":" #ts ",\"dur\":" #dur ",\"args\":{\"External id\":1}},"
+#define OP(name, tid, ts, dur)                                                                     \
+    "{\"ph\":\"X\",\"cat\":\"cpu_op\",\"name\":\"" name "\",\"pid\":9,\"tid\":" #tid               \
+    ",\"ts\":" #ts ",\"dur\":" #dur "},"
+#define REDUCE(ts, dur, link, elements)                                                            \
+    "{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"ncclDevKernel_Generic(x)\",\"pid\":1,"            \
+    "\"tid\":20,\"ts\":" #ts ",\"dur\":" #dur ",\"args\":{\"stream\":20,\"device\":1,"             \
+    "\"correlation\":" #link ",\"Collective name\":\"allreduce\",\"In msg nelems\":" #elements     \
+    ",\"Out msg nelems\":" #elements ",\"Group size\":4,\"dtype\":\"BFloat16\"}},"
+
+/*
+ * Two steps, us. Step 7: host 0 to 100. Forward launched 10, 20 (runs 30-40, 40-60); backward on
+ * the autograd thread, launched 40, 50 (60-80, 80-100); buckets launched 45 (ready at 80, runs
+ * 85-95) and 55 (ready at 100, due at 100, runs 104-110); optimizer launched 70 (110-115). Step 8
+ * the same, 200 us later. A kernel of before has no launch.
+ */
+#define STEP(number, t0, t10, t20, t30, t40, t45, t50, t55, t60, t70, t80, t85, t104, t110, l)     \
+    RANGE("ProfilerStep#" #number, 5, t0, 100)                                                     \
+    RANGE("DistributedDataParallel.forward", 5, t0, 30)                                            \
+    CALL(5, t10, 2, 1##l)                                                                          \
+    CALL(5, t20, 2, 2##l)                                                                          \
+    OP("autograd::engine::evaluate_function: A", 6, t40, 6)                                        \
+    CALL(6, t40, 2, 3##l)                                                                          \
+    CALL(6, t45, 1, 4##l)                                                                          \
+    OP("autograd::engine::evaluate_function: B", 6, t50, 8)                                        \
+    CALL(6, t50, 2, 5##l)                                                                          \
+    CALL(6, t55, 1, 6##l)                                                                          \
+    RANGE("Optimizer.step#SGD.step", 5, t70, 20)                                                   \
+    CALL(5, t70, 2, 7##l)                                                                          \
+    REDUCE(t85, 10, 4##l, 1000)                                                                    \
+    REDUCE(t104, 6, 6##l, 500)                                                                     \
+    KERNEL("gemm", 7, t30, 10, 1##l)                                                               \
+    KERNEL("gemm", 7, t40, 20, 2##l)                                                               \
+    KERNEL("bwd", 7, t60, 20, 3##l)                                                                \
+    KERNEL("bwd", 7, t80, 20, 5##l)                                                                \
+    KERNEL("sgd", 7, t110, 5, 7##l)
+
+/* In parts: C has a limit for one text. */
+static const char *const parts[] = {
+    HEAD KERNEL("old", 7, 1, 2, 99),
+    STEP(7, 0, 10, 20, 30, 40, 45, 50, 55, 60, 70, 80, 85, 104, 110, 1),
+    STEP(8, 200, 210, 220, 230, 240, 245, 250, 255, 260, 270, 280, 285, 304, 310, 2),
+    TAIL,
+};
+
+/* Write both steps to DIR/name; rank and base replace the text's where given. */
+static char *put_steps(const char *name, const char *rank, const char *base)
+{
+    char text[8192] = "";
+
+    for (size_t i = 0; i < LK_COUNT(parts); i++)
+        strncat(text, parts[i], sizeof text - strlen(text) - 1);
+    if (rank)
+        memcpy(strstr(text, "\"rank\": 1"), rank, strlen(rank));
+    if (base)
+        memcpy(strstr(text, "1000000000000}"), base, strlen(base));
+    return put(name, text, strlen(text));
+}
+
+static const struct lk_span *span_of(const struct lk_trace *t, enum lk_span_kind kind,
+                                     uint32_t step, int32_t index)
+{
+    for (size_t i = 0; i < t->n_spans; i++)
+        if (t->spans[i].span.kind == kind && t->spans[i].span.step == step &&
+            t->spans[i].span.index == index)
+            return &t->spans[i].span;
+    ck_abort_msg("no span of kind %d", (int)kind);
+    return NULL;
+}
+
+static void assert_span(const struct lk_span *s, uint64_t start_us, uint64_t end_us)
+{
+    const uint64_t base_ns = 1000000000000;
+
+    ck_assert_uint_eq(s->start_ns, base_ns + 1000 * start_us);
+    ck_assert_uint_eq(s->end_ns, base_ns + 1000 * end_us);
+}
+
+START_TEST(steps_passes_and_collectives)
+{
+    char *path = put_steps("rank1.json", NULL, NULL);
+    const uint64_t base_ns = 1000000000000;
+    struct lk_import run = {0};
+    const struct lk_trace *t;
+    const struct lk_span *s;
+
+    must(lk_import_run(&path, 1, &(struct lk_import_options){.local_batch = 3}, &run));
+    t = &run.traces[0];
+    ck_assert_int_eq(t->info.rank, 1);
+    ck_assert_int_eq(t->info.world_size, 4);
+    ck_assert_int_eq(t->info.accumulation, 1);
+    ck_assert_int_eq(t->info.local_batch, 3);
+    ck_assert_str_eq(t->info.device, "GPU \"X\"");
+    ck_assert_uint_eq(run.rows[0].all.n_unlinked, 1);
+    assert_span(span_of(t, LK_SPAN_FORWARD, 7, 0), 30, 60);
+    assert_span(span_of(t, LK_SPAN_BACKWARD, 7, 0), 60, 100);
+    assert_span(span_of(t, LK_SPAN_OPTIMIZER, 7, -1), 110, 115);
+    assert_span(span_of(t, LK_SPAN_BACKWARD, 8, 0), 260, 300);
+    s = span_of(t, LK_SPAN_COLLECTIVE, 7, 0);
+    assert_span(s, 85, 95);
+    ck_assert_uint_eq(s->ready_ns, base_ns + 80000);
+    ck_assert_uint_eq(s->bytes, 2000);
+    ck_assert_str_eq(lk_trace_span_name(t, s), "all_reduce");
+    s = span_of(t, LK_SPAN_COLLECTIVE, 7, 1);
+    ck_assert_uint_eq(s->ready_ns, base_ns + 100000);
+    /* Two buckets, the last one first; DDP's limits that make them. */
+    ck_assert_uint_eq(t->info.n_tensors, 2);
+    ck_assert_uint_eq(t->info.tensors[0].elems, 500);
+    ck_assert_uint_eq(t->info.tensors[1].elems, 1000);
+    ck_assert_uint_eq(t->info.first_bytes, 2000);
+    ck_assert_uint_eq(span_of(t, LK_SPAN_GRADIENT, 7, 1)->start_ns, base_ns + 80000);
+    lk_import_fini(&run);
+    free(path);
+}
+END_TEST
+
+/* The launch is the time from the bucket's readiness to its kernel; a job comes of it. */
+START_TEST(an_import_is_analysed)
+{
+    char *path = put_steps("rank1.json", NULL, NULL);
+    struct lk_import run = {0};
+    struct lk_analysis a = {0};
+    struct lk_run r = {0};
+    struct lk_run_set set = {.runs = &r, .n = 1};
+    struct lk_job job = {0};
+
+    must(lk_import_run(&path, 1, &(struct lk_import_options){.local_batch = 3}, &run));
+    must(lk_run_take("imported", run.traces, 1, &r));
+    run.traces = NULL;
+    ck_assert_uint_eq(r.n_steps, 2);
+    must(lk_analyze(&r, NULL, 0, &a));
+    ck_assert(a.launches);
+    ck_assert_double_eq_tol(a.buckets[0].launch_s, 5e-6, 1e-12);
+    ck_assert_double_eq_tol(a.buckets[1].launch_s, 4e-6, 1e-12);
+    ck_assert_double_eq_tol(a.buckets[1].wire_s, 6e-6, 1e-12);
+    must(lk_job_build(&set, &job));
+    ck_assert_uint_eq(job.n_tensors, 2);
+    ck_assert_double_eq_tol(job.tensors[1].ready, 0.5, 1e-9);
+    ck_assert_double_eq_tol(job.compute[0].forward_s.value, 30e-6, 1e-12);
+    lk_job_fini(&job);
+    lk_analysis_fini(&a);
+    lk_run_fini(&r);
+    free(run.rows[0].file);
+    free(run.rows);
+    free(path);
+}
+END_TEST
+
+/* Input that is cut off, wrong or huge: read as far as it makes sense, counted, never a crash. */
+static const struct {
+    const char *text;
+    enum lk_status status;
+    uint64_t read, skipped;
+    size_t kept;
+    bool cut;
+} hostile[] = {
+    {"", LK_EPARSE, 0, 0, 0, false},
+    {"17", LK_EPARSE, 0, 0, 0, false},
+    {"{}", LK_OK, 0, 0, 0, false},
+    {"{\"traceEvents\": 3}", LK_EPARSE, 0, 0, 0, false},
+    {HEAD KERNEL("a", 7, NaN, 1, 1) KERNEL("a", 7, 1, -5, 2) KERNEL("a", 7, 3, 1, 3) TAIL, LK_OK, 3,
+     2, 1, false},
+    {HEAD KERNEL("a", 7, 99999999999999999999, 1, 1) TAIL, LK_OK, 1, 1, 0, false},
+    {HEAD KERNEL("a", 7, 1, 1, 1) "{\"ph\":\"X\",\"cat\":\"kern", LK_OK, 1, 0, 1, true},
+    {HEAD KERNEL("a", 7, 1, 1, 1), LK_OK, 1, 0, 1, true},
+    {HEAD KERNEL("\xff\xfe\x80", 7, 1, 1, 1) TAIL, LK_OK, 1, 0, 1, false},
+    {HEAD "{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":7,\"ts\":{},\"dur\":[]}," TAIL, LK_OK, 1, 1, 0,
+     false},
+    {HEAD "[[[1]],{}],3,\"x\",null," KERNEL("a", 7, 1, 1, 1) TAIL, LK_OK, 1, 0, 1, false},
+    {"[" KERNEL("a", 7, 1, 1, 1) "]", LK_OK, 1, 0, 1, false},
+};
+
+START_TEST(hostile_files)
+{
+    char *path = put("x.json", hostile[_i].text, strlen(hostile[_i].text));
+    struct lk_events e;
+
+    ck_assert_msg(lk_kineto_read(path, &e) == hostile[_i].status, "%s", lk_error_text());
+    ck_assert_uint_eq(e.n_read, hostile[_i].read);
+    ck_assert_uint_eq(e.n_skipped, hostile[_i].skipped);
+    ck_assert_uint_eq(e.n_events, hostile[_i].kept);
+    ck_assert(e.cut == hostile[_i].cut);
+    lk_events_fini(&e);
+    free(path);
+}
+END_TEST
+
+/* A million brackets, and an event of 40 MB of digits, gzipped: bounded memory, the rest is read.
+ */
+START_TEST(depth_and_length_are_bounded)
+{
+    enum { DEPTH = 1000000, DIGITS = 40 << 20 };
+    const char *head = "{\"traceEvents\": [{\"ph\":\"X\",\"args\":",
+               *tail = KERNEL("a", 7, 1, 1, 1);
+    size_t n = _i == 0 ? 2 * (size_t)DEPTH : (size_t)DIGITS, used;
+    char *text = malloc(n + 1000), *path;
+    struct lk_events e;
+
+    ck_assert_ptr_nonnull(text);
+    used = (size_t)snprintf(text, 100, "%s", head);
+    for (size_t i = 0; i < n; i++)
+        text[used + i] = _i == 1 ? '7' : i < n / 2 ? '[' : ']';
+    used += n;
+    used += (size_t)snprintf(text + used, 900, "},%s]}", tail);
+    path = put("deep.json.gz", text, used);
+    must(lk_kineto_read(path, &e));
+    ck_assert_uint_eq(e.n_read, 2);
+    ck_assert_uint_eq(e.n_skipped, (uint64_t)_i);
+    ck_assert_uint_eq(e.n_events, 1);
+    lk_events_fini(&e);
+    free(path);
+    free(text);
+}
+END_TEST
+
+/* Two ranks on clocks 5 ms apart, whose collectives end together. */
+START_TEST(ranks_are_aligned_by_ends)
+{
+    char *paths[2];
+    struct lk_import run = {0};
+
+    paths[0] = put_steps("rank1.json", NULL, NULL);
+    paths[1] = put_steps("rank3.json", "\"rank\": 3", "1000005000000");
+    must(lk_import_run(paths, 2, &(struct lk_import_options){0}, &run));
+    ck_assert_int_eq(run.rows[1].rank, 3);
+    ck_assert_int_eq(run.traces[1].clock.offset_ns, -5000000);
+    ck_assert_uint_eq(run.traces[1].clock.uncertainty_ns, 0);
+    ck_assert_int_eq(run.traces[1].info.world_size, 4);
+    lk_import_fini(&run);
+    /* A rank twice. */
+    free(paths[1]);
+    paths[1] = put_steps("again.json", NULL, NULL);
+    ck_assert_int_eq(lk_import_run(paths, 2, &(struct lk_import_options){0}, &run), LK_EPARSE);
+    ck_assert_ptr_nonnull(strstr(lk_error_text(), "both of rank 1"));
+    free(paths[0]);
+    free(paths[1]);
+}
+END_TEST
+
+/* ---- Recorded traces, where they are ---- */
+
+/* Folder of recorded traces, which are not part of the project. */
+static char *recorded(const char *name)
+{
+    const char *folder = getenv("LK_TRACES") ? getenv("LK_TRACES") : "../shared/data/traces";
+    char *path = NULL;
+
+    must(lk_asprintf(&path, "%s/%s", folder, name));
+    if (access(path, R_OK) == 0)
+        return path;
+    printf("skipped: no recorded trace %s\n", path);
+    free(path);
+    return NULL;
+}
+
+#define RESNET50 "hta/ddp_resnet50_a100_ws2_rank0.nccl_data.json.gz"
+#define RESNET18 "tracelens/ddp_resnet18_mi300x_ws8_rank0.json.gz"
+
+/* ns; HTA's and TraceLens's own values of these files. */
+static const struct {
+    const char *file;
+    bool linked;
+    struct lk_breakdown b;
+} breakdowns[] = {
+    {RESNET50, false, {660551005, 503050991, 115655847, 46876493, 39559468, 3774, 0}},
+    {RESNET50, true, {660551005, 503050991, 115655847, 46876493, 39559468, 3774, 0}},
+    {RESNET18, false, {86567708, 2565652, 25739303, 71516523, 55625224, 3653, 968}},
+    {RESNET18, true, {56517603, 283536, 19234094, 47200310, 35283137, 2685, 968}},
+};
+
+START_TEST(breakdowns_are_those_of_peers)
+{
+    char *path = recorded(breakdowns[_i].file);
+    const struct lk_breakdown *want = &breakdowns[_i].b;
+    struct lk_breakdown b;
+    struct lk_events e;
+
+    if (!path)
+        return;
+    must(lk_kineto_read(path, &e));
+    must(lk_breakdown(&e, -1, &(struct lk_convention){.linked = breakdowns[_i].linked}, &b));
+    ck_assert_int_eq(b.span_ns, want->span_ns);
+    ck_assert_int_eq(b.idle_ns, want->idle_ns);
+    ck_assert_int_eq(b.compute_ns, want->compute_ns);
+    ck_assert_int_eq(b.comm_ns, want->comm_ns);
+    ck_assert_int_eq(b.exposed_ns, want->exposed_ns);
+    ck_assert_uint_eq(b.n, want->n);
+    ck_assert_uint_eq(b.n_unlinked, want->n_unlinked);
+    lk_events_fini(&e);
+    free(path);
+}
+END_TEST
+
+static const struct {
+    const char *file;
+    uint64_t elements[5];
+    size_t n;
+    uint32_t first_step;
+    int64_t kernels_ns[3][5]; /* 0: not given */
+} buckets[] = {
+    {RESNET50,
+     {2049000, 7875584, 6563840, 6637568, 2431040},
+     5,
+     4,
+     {{3307000, 2424400, 2368500, 2160800, 1689600},
+      {2520600, 2673900, 2621500, 2417200, 2028300},
+      {5993400, 5983000, 5807900, 2636700, 2129400}}},
+    {RESNET18, {2873320, 8816192}, 2, 15, {{0}}},
+};
+
+START_TEST(buckets_are_those_recorded)
+{
+    char *path = recorded(buckets[_i].file);
+    struct lk_import run = {0};
+    const struct lk_trace *t;
+
+    if (!path)
+        return;
+    must(lk_import_run(&path, 1, &(struct lk_import_options){0}, &run));
+    t = &run.traces[0];
+    ck_assert_uint_eq(t->info.n_tensors, buckets[_i].n);
+    for (size_t b = 0; b < buckets[_i].n; b++)
+        ck_assert_uint_eq(t->info.tensors[buckets[_i].n - 1 - b].elems, buckets[_i].elements[b]);
+    for (uint32_t step = 0; step < 3 && buckets[_i].kernels_ns[0][0]; step++)
+        for (size_t b = 0; b < buckets[_i].n; b++) {
+            const struct lk_span *s =
+                span_of(t, LK_SPAN_COLLECTIVE, buckets[_i].first_step + step, (int32_t)b);
+
+            ck_assert_int_eq((int64_t)(s->end_ns - s->start_ns + 50) / 100,
+                             buckets[_i].kernels_ns[step][b] / 100);
+        }
+    lk_import_fini(&run);
+    free(path);
+}
+END_TEST
+
+SUITE(import_traces, t)
+{
+    tcase_add_checked_fixture(t, scratch_set_up, scratch_tear_down);
+    tcase_add_loop_test(t, numbers_are_exact, 0, (int)LK_COUNT(numbers));
+    tcase_add_test(t, windows_do_not_matter);
+    tcase_add_test(t, steps_passes_and_collectives);
+    tcase_add_test(t, an_import_is_analysed);
+    tcase_add_loop_test(t, hostile_files, 0, (int)LK_COUNT(hostile));
+    tcase_add_loop_test(t, depth_and_length_are_bounded, 0, 2);
+    tcase_add_test(t, ranks_are_aligned_by_ends);
+    tcase_add_loop_test(t, breakdowns_are_those_of_peers, 0, (int)LK_COUNT(breakdowns));
+    tcase_add_loop_test(t, buckets_are_those_recorded, 0, (int)LK_COUNT(buckets));
+}
