@@ -179,7 +179,7 @@ enum lk_status lk_writer_open(const char *path, bool gz, struct lk_writer **out)
     }
     LK_TRY(open_target(w, path, &fd));
     if (gz) {
-        w->gz = gzdopen(fd, "wb");
+        w->gz = gzdopen(fd, "wb3"); /* traces take half the time of level 6, a fifth more bytes */
         if (w->gz)
             (void)gzbuffer(w->gz, GZ_BUFFER);
     } else {

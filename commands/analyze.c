@@ -1,13 +1,16 @@
 /* lockstep analyze: prints where the time of measured runs went. */
 #include "base/array.h"
+#include "base/file.h"
 #include "base/log.h"
 #include "base/run_facts.h"
 #include "commands/command.h"
 #include "commands/common_rows.h"
 #include "commands/output.h"
 #include "profiler/analysis.h"
+#include "profiler/import/import.h"
 
 #include <stdlib.h>
+#include <sys/stat.h>
 
 struct options {
     const char *reference;
@@ -90,26 +93,61 @@ static enum lk_status check_runs(const struct lk_run_set *set)
     return LK_OK;
 }
 
+static bool is_file(const char *path)
+{
+    struct stat s;
+
+    return stat(path, &s) == 0 && S_ISREG(s.st_mode);
+}
+
+/* Read traces of another program as one run; *table: what its GPUs did. */
+static enum lk_status import_run(const char **paths, size_t n, struct lk_run_set *set,
+                                 struct lk_table **table)
+{
+    enum lk_status st = LK_OK;
+    struct lk_import run = {0};
+    char **files = NULL;
+    size_t n_files = 0;
+
+    LK_TRY(lk_import_files(paths, n, &files, &n_files));
+    LK_TRY(lk_import_run(files, n_files, &(struct lk_import_options){0}, &run));
+    LK_TRY(lk_import_table(&run, table));
+    LK_TRY(lk_alloc(&set->runs, 1, sizeof *set->runs));
+    LK_TRY(lk_run_take(paths[0], run.traces, run.n, &set->runs[0]));
+    run.traces = NULL;
+    set->n = 1;
+out:
+    lk_import_fini(&run);
+    lk_names_free(files, n_files);
+    return st;
+}
+
 static enum lk_status run(void *options, const char **dirs, int n)
 {
     const struct options *opt = options;
     enum lk_status st = LK_OK;
     struct lk_run_set set = {0}, reference = {0};
-    struct lk_table **tables = NULL;
+    struct lk_table **tables = NULL, *imported = NULL;
     size_t n_tables = 0;
 
-    LK_TRY(lk_run_set_read(dirs, (size_t)n, &set));
+    if (is_file(dirs[0]) || lk_import_is(dirs[0]))
+        LK_TRY(import_run(dirs, (size_t)n, &set, &imported));
+    else
+        LK_TRY(lk_run_set_read(dirs, (size_t)n, &set));
     if (opt->reference)
         LK_TRY(lk_run_set_read(&opt->reference, 1, &reference));
     LK_TRY(check_runs(&set));
-    LK_TRY(lk_alloc(&tables, set.n * LK_ANALYSIS_TABLES, sizeof(struct lk_table *)));
-    n_tables = set.n * LK_ANALYSIS_TABLES;
+    LK_TRY(lk_alloc(&tables, set.n * LK_ANALYSIS_TABLES + 1, sizeof(struct lk_table *)));
+    n_tables = set.n * LK_ANALYSIS_TABLES + 1;
+    tables[n_tables - 1] = imported;
+    imported = NULL;
     for (size_t i = 0; i < set.n; i++)
         if (shown(&set, i, opt->reference != NULL))
             LK_TRY(analyze_run(&set.runs[i], opt->reference ? &reference : &set, opt,
                                &tables[i * LK_ANALYSIS_TABLES]));
 out:
     st = tables_finish(st, tables, n_tables, opt->format);
+    lk_table_destroy(imported);
     free(tables);
     lk_run_set_fini(&reference);
     lk_run_set_fini(&set);
@@ -118,7 +156,7 @@ out:
 
 const struct lk_command lk_command_analyze = {
     .name = "analyze",
-    .usage = "RUN...",
+    .usage = "RUN... | TRACE...",
     .help = "show where the time of runs went: waterfall, overlap, stragglers, findings",
     .options = rows,
     .size = sizeof(struct options),

@@ -43,15 +43,18 @@ out:
     return st;
 }
 
-/* Write the job that a forecast starts from; *why says what it lacks, if there is none. */
-static enum lk_status write_job(const char *out, char **why)
+/* Write the job that a forecast starts from, and take the traces; *why says what it lacks, if there
+ * is none. */
+static enum lk_status write_job(struct lk_import *i, const char *out, char **why)
 {
-    struct lk_run_set set = {0};
+    struct lk_run run = {0};
+    struct lk_run_set set = {.runs = &run, .n = 1};
     struct lk_job job = {0};
     enum lk_status st = LK_OK;
     char *path = NULL;
 
-    LK_TRY(lk_run_set_read(&out, 1, &set));
+    LK_TRY(lk_run_take(out, i->traces, i->n, &run));
+    i->traces = NULL;
     st = lk_job_build(&set, &job);
     if (st == LK_EEVIDENCE) {
         st = lk_strdup(why, lk_error_text());
@@ -63,7 +66,7 @@ static enum lk_status write_job(const char *out, char **why)
 out:
     free(path);
     lk_job_fini(&job);
-    lk_run_set_fini(&set);
+    lk_run_fini(&run);
     return st;
 }
 
@@ -82,12 +85,12 @@ enum lk_status import_traces(const struct import_options *o, const char **paths,
     LK_TRY(lk_import_files(paths, (size_t)n, &files, &n_files));
     LK_TRY(lk_import_run(files, n_files, &options, &run));
     LK_TRY(write_traces(&run, o->out));
-    LK_TRY(write_job(o->out, &why));
     LK_TRY(lk_import_table(&run, &table));
-    if (why)
-        LK_TRY(lk_table_note(table, "no job.json: %s", why));
     LK_TRY(lk_table_note(table, "%zu of %d ranks; run directory: %s (lockstep analyze %s)", run.n,
                          run.traces[0].info.world_size, o->out, o->out));
+    LK_TRY(write_job(&run, o->out, &why));
+    if (why)
+        LK_TRY(lk_table_note(table, "no job.json: %s", why));
 out:
     st = tables_finish(st, &table, 1, o->format);
     free(why);

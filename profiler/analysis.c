@@ -247,8 +247,10 @@ static void add_to_bucket(const struct lk_analysis *a, size_t collective, size_t
     uint64_t ready = x->ready_ns && x->ready_ns < x->due_ns ? x->ready_ns : x->due_ns;
     const struct lk_range *backward = backward_before(r, p, ready);
     uint64_t covered = lk_step_compute_ns(r, p, x->arrival_ns, x->end_ns);
+    uint64_t from = backward ? backward->start_ns : p->begin_ns;
 
-    b->ready_s += weight * lk_ns_to_s_(ready - (backward ? backward->start_ns : p->begin_ns));
+    /* An imported trace may place a collective before the step that it is of. */
+    b->ready_s += weight * lk_ns_to_s_(ready > from ? ready - from : 0);
     b->queue_s += weight * lk_ns_to_s_(x->due_ns - ready);
     b->launch_s += weight * (a->launches ? lk_ns_to_s_(x->arrival_ns - x->due_ns) : NAN);
     b->wait_s += weight * lk_ns_to_s_(begin > x->arrival_ns ? begin - x->arrival_ns : 0);
@@ -339,9 +341,13 @@ static double first_ready(const struct lk_analysis *a)
         for (size_t k = 0; k < a->run->n; k++) {
             const struct lk_rank_steps *r = &a->run->ranks[k];
             const struct lk_step *p = step_of(a, k, s);
-            const struct lk_collective *x = &r->collectives[p->first_collective];
-            const struct lk_range *b = p->n_collectives ? backward_before(r, p, x->due_ns) : NULL;
+            const struct lk_collective *x;
+            const struct lk_range *b;
 
+            if (!p->n_collectives)
+                continue;
+            x = &r->collectives[p->first_collective];
+            b = backward_before(r, p, x->due_ns);
             if (!b || b->end_ns == b->start_ns)
                 continue;
             sum += fmin(1, (double)(x->due_ns - b->start_ns) / (double)(b->end_ns - b->start_ns));

@@ -59,6 +59,11 @@ static enum lk_status check_runs(const struct lk_run_set *set)
             return lk_fail(LK_EEVIDENCE,
                            "%s: its ranks shared a GPU (--share-gpu), so its times mean nothing",
                            set->runs[i].dir);
+        if (!lk_run_about(&set->runs[i])->n_tensors)
+            return lk_fail(LK_EEVIDENCE,
+                           "%s: how many gradients are reduced is not known: the trace has no "
+                           "all-reduce whose size it says (torch.profiler's record_shapes=True)",
+                           set->runs[i].dir);
         if (!set->runs[i].n_steps)
             return lk_fail(LK_EEVIDENCE,
                            "%s: no step after the warm-up of %llu steps is complete on all ranks",

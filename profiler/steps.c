@@ -277,7 +277,8 @@ static void set_arrivals(struct lk_rank_steps *s, const struct launch *launches,
 {
     size_t at = 0;
 
-    for (const struct launch *l = launches; l < launches + n; l++) {
+    for (size_t i = 0; i < n; i++) {
+        const struct launch *l = &launches[i];
         uint64_t middle = l->start_ns + (l->end_ns - l->start_ns) / 2;
         struct lk_collective *x;
 

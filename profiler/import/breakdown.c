@@ -85,7 +85,8 @@ static int64_t union_ns(const struct pieces *p, unsigned mask)
 {
     int64_t sum = 0, end = INT64_MIN;
 
-    for (const struct piece *x = p->at; x < p->at + p->n; x++) {
+    for (size_t i = 0; i < p->n; i++) {
+        const struct piece *x = &p->at[i];
         int64_t from = x->start_ns > end ? x->start_ns : end;
 
         if (!(mask >> x->class & 1) || x->end_ns <= from)
@@ -101,7 +102,8 @@ static enum lk_status collect(const struct lk_events *e, int64_t device,
                               const uint64_t *links, size_t n_links, struct pieces *p,
                               struct lk_breakdown *out)
 {
-    for (const struct lk_event *x = e->events; x < e->events + e->n_events; x++) {
+    for (size_t i = 0; i < e->n_events; i++) {
+        const struct lk_event *x = &e->events[i];
         bool linked;
         enum class class = MEMORY;
 

@@ -252,7 +252,7 @@ void lk_import_fini(struct lk_import *i)
     for (size_t k = 0; k < i->n; k++)
         free(i->rows[k].file);
     free(i->rows);
-    lk_traces_free(i->traces, i->n);
+    lk_traces_free(i->traces, i->traces ? i->n : 0);
     *i = (struct lk_import){0};
 }
 

@@ -1,0 +1,101 @@
+/*
+ * The making of a rank's trace, private to profiler/import/rank*.c: what the events are of
+ * (rank_work.c), the collectives (rank_collectives.c), spans and description (rank.c).
+ */
+#ifndef LK_PROFILER_IMPORT_RANK_IMPL_H
+#define LK_PROFILER_IMPORT_RANK_IMPL_H
+
+#include "profiler/import/rank.h"
+
+struct range {
+    int64_t start_ns, end_ns;
+    uint32_t number; /* of a step */
+};
+
+struct ranges {
+    struct range *at;
+    size_t n, capacity;
+};
+
+struct launch {
+    uint64_t link;
+    int64_t start_ns, end_ns;
+    uint32_t lane;
+};
+
+/* A piece of work on the GPU, or a collective of the host's. */
+struct work {
+    const struct lk_event *event;
+    const struct launch *launch; /* NULL: not in the trace */
+    size_t step;                 /* index; SIZE_MAX: before the first */
+    size_t pass;                 /* index of the backward it is of, or before */
+    enum lk_span_kind phase;     /* FORWARD, BACKWARD, OPTIMIZER; COLLECTIVE */
+};
+
+/* The passes of a step on the GPU, or of the host: by phase and pass, from the first work to the
+ * last. */
+struct pass {
+    enum lk_span_kind phase;
+    size_t step, pass;
+    int64_t start_ns, end_ns;
+};
+
+struct passes {
+    struct pass *at;
+    size_t n, capacity;
+};
+
+struct maker {
+    struct lk_events *e;
+    const struct lk_rank_options *o;
+    bool *communication; /* by name */
+    struct ranges steps, backwards, forwards, optimizers;
+    struct launch *launches;
+    size_t n_launches, launches_capacity;
+    struct work *work;
+    size_t n_work;
+    int64_t device; /* the GPU; -1: none */
+    struct passes passes;
+    struct lk_event_collective *buckets; /* of gradients, in order */
+    size_t n_buckets, buckets_capacity;
+    int accumulation;
+    uint32_t *tracks; /* of the lanes: index plus one; 0: none */
+    struct lk_trace t;
+    size_t spans_capacity, tracks_capacity;
+};
+
+/* Tracks of the trace; those of streams are in m->tracks. */
+enum { LK_RANK_HOST, LK_RANK_COMPUTE, LK_RANK_COMM, LK_RANK_FIXED };
+
+/* ---- rank_work.c ---- */
+
+/* Sort the events, and find the steps and the host's passes. LK_EEVIDENCE: there are no steps. */
+enum lk_status lk_rank_find_ranges_(struct maker *m);
+enum lk_status lk_rank_find_launches_(struct maker *m);
+/* Find what ran on the GPU m->device, by its step and pass. pre: ranges and launches are found. */
+enum lk_status lk_rank_find_work_(struct maker *m);
+/* Return the GPU with most events, -1: none. */
+int64_t lk_rank_busiest_(const struct lk_events *e);
+/* Return how many of the ranges, by start, start at or before a time. */
+size_t lk_rank_begun_(const struct ranges *r, int64_t at);
+/* Return the index of the step that a time is in, or of the last one before; SIZE_MAX: none. */
+size_t lk_rank_step_at_(const struct maker *m, int64_t at);
+bool lk_rank_on_gpu_(const struct lk_event *x);
+
+/* ---- rank_collectives.c ---- */
+
+/* Emit the collectives, their kernels, and marks of the buckets in the backwards. */
+enum lk_status lk_rank_add_collectives_(struct maker *m);
+/* Return true if the size of every bucket is known, and there is one. */
+bool lk_rank_sizes_known_(const struct maker *m);
+
+/* ---- rank.c ---- */
+
+enum lk_status lk_rank_add_span_(struct maker *m, uint32_t track, struct lk_span span,
+                                 int64_t start, int64_t end);
+/* Return a span's id of a name of the events; 0: it has none. */
+uint16_t lk_rank_name_id_(const struct maker *m, uint32_t name);
+/* Set when a kernel was launched, which is before it starts, by whatever clock. */
+void lk_rank_set_launch_(struct lk_span *span, const struct work *w);
+
+#endif

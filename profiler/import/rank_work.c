@@ -1,0 +1,212 @@
+/* What a rank's events are of. Divisions: steps, work of the GPU. */
+#include "profiler/import/rank_impl.h"
+
+#include "base/array.h"
+
+#include <stdlib.h>
+
+/* ---- Steps ---- */
+
+static enum lk_status add_range(struct ranges *r, const struct lk_event *x)
+{
+    LK_PASS(lk_array_grow(&r->at, &r->capacity, r->n + 1, sizeof *r->at));
+    r->at[r->n++] = (struct range){x->start_ns, x->end_ns, x->detail};
+    return LK_OK;
+}
+
+static int by_start(const void *a, const void *b)
+{
+    const struct lk_event *x = a, *y = b;
+
+    return (x->start_ns > y->start_ns) - (x->start_ns < y->start_ns);
+}
+
+/* Return how many of the ranges start at or before a time. */
+size_t lk_rank_begun_(const struct ranges *r, int64_t at)
+{
+    size_t lo = 0, hi = r->n;
+
+    while (lo < hi) {
+        size_t mid = (lo + hi) / 2;
+
+        if (r->at[mid].start_ns <= at)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo;
+}
+
+static bool within(const struct ranges *r, int64_t at)
+{
+    size_t n = lk_rank_begun_(r, at);
+
+    return n > 0 && at < r->at[n - 1].end_ns;
+}
+
+/* Return the index of the step that a time is in, or of the last one before; SIZE_MAX: none. */
+size_t lk_rank_step_at_(const struct maker *m, int64_t at)
+{
+    return lk_rank_begun_(&m->steps, at) - 1;
+}
+
+/* A backward ends where the next forward, step or optimizer starts. */
+static enum lk_status add_backward(struct maker *m, const struct lk_event *x)
+{
+    struct ranges *r = &m->backwards;
+    struct range *last = r->n ? &r->at[r->n - 1] : NULL;
+
+    if (last &&
+        lk_rank_begun_(&m->forwards, x->start_ns) == lk_rank_begun_(&m->forwards, last->end_ns) &&
+        lk_rank_begun_(&m->steps, x->start_ns) == lk_rank_begun_(&m->steps, last->end_ns) &&
+        lk_rank_begun_(&m->optimizers, x->start_ns) ==
+            lk_rank_begun_(&m->optimizers, last->end_ns)) {
+        last->end_ns = x->end_ns > last->end_ns ? x->end_ns : last->end_ns;
+        return LK_OK;
+    }
+    return add_range(r, x);
+}
+
+/* Without marks of steps, each optimizer's end is one's. */
+static enum lk_status steps_of_optimizers(struct maker *m)
+{
+    for (size_t i = 0; i + 1 < m->optimizers.n; i++)
+        LK_PASS(add_range(&m->steps, &(struct lk_event){.start_ns = m->optimizers.at[i].end_ns,
+                                                        .end_ns = m->optimizers.at[i + 1].end_ns,
+                                                        .detail = (uint32_t)i}));
+    return LK_OK;
+}
+
+enum lk_status lk_rank_find_ranges_(struct maker *m)
+{
+    struct ranges *const of_kind[] = {[LK_EVENT_STEP] = &m->steps,
+                                      [LK_EVENT_FORWARD] = &m->forwards,
+                                      [LK_EVENT_OPTIMIZER] = &m->optimizers};
+    const struct lk_event *events = m->e->events;
+
+    if (m->e->n_events)
+        qsort(m->e->events, m->e->n_events, sizeof *m->e->events, by_start);
+    for (size_t i = 0; i < m->e->n_events; i++)
+        if (events[i].kind < LK_COUNT(of_kind) && of_kind[events[i].kind])
+            LK_PASS(add_range(of_kind[events[i].kind], &events[i]));
+    if (!m->steps.n)
+        LK_PASS(steps_of_optimizers(m));
+    if (!m->steps.n)
+        return lk_fail(LK_EEVIDENCE,
+                       "%s: no steps: neither ProfilerStep (torch.profiler's step()) nor two "
+                       "optimizer steps are in it",
+                       m->o->source);
+    for (size_t i = 0; i < m->e->n_events; i++)
+        if (events[i].kind == LK_EVENT_BACKWARD)
+            LK_PASS(add_backward(m, &events[i]));
+    return LK_OK;
+}
+
+/* ---- Work of the GPU ---- */
+
+static int by_link(const void *a, const void *b)
+{
+    const struct launch *x = a, *y = b;
+
+    return (x->link > y->link) - (x->link < y->link);
+}
+
+enum lk_status lk_rank_find_launches_(struct maker *m)
+{
+    for (size_t i = 0; i < m->e->n_events; i++) {
+        const struct lk_event *x = &m->e->events[i];
+        const struct launch l = {x->link, x->start_ns, x->end_ns, x->lane};
+
+        if (x->kind != LK_EVENT_LAUNCH || !x->link)
+            continue;
+        LK_PASS(lk_array_grow(&m->launches, &m->launches_capacity, m->n_launches + 1, sizeof l));
+        m->launches[m->n_launches++] = l;
+    }
+    if (m->n_launches)
+        qsort(m->launches, m->n_launches, sizeof *m->launches, by_link);
+    return LK_OK;
+}
+
+static const struct launch *launch_of(const struct maker *m, const struct lk_event *x)
+{
+    const struct launch key = {.link = x->link};
+
+    if (!x->link || !m->n_launches)
+        return NULL;
+    return bsearch(&key, m->launches, m->n_launches, sizeof key, by_link);
+}
+
+bool lk_rank_on_gpu_(const struct lk_event *x)
+{
+    return x->kind <= LK_EVENT_MEMSET;
+}
+
+/* Choose the GPU with most events. */
+int64_t lk_rank_busiest_(const struct lk_events *e)
+{
+    int64_t best = -1;
+    size_t most = 0;
+
+    for (size_t i = 0; i < e->n_lanes; i++) {
+        size_t n = 0;
+
+        if (!e->lanes[i].gpu)
+            continue;
+        for (size_t k = 0; k < e->n_events; k++)
+            n += lk_rank_on_gpu_(&e->events[k]) &&
+                 e->lanes[e->events[k].lane].process == e->lanes[i].process;
+        if (n > most) {
+            most = n;
+            best = e->lanes[i].process;
+        }
+    }
+    return best;
+}
+
+/* Tell the phase of work that the host launched, or did, at a time. */
+static enum lk_span_kind phase_at(const struct maker *m, size_t step, int64_t at, size_t *pass)
+{
+    size_t n = lk_rank_begun_(&m->backwards, at);
+
+    *pass = n;
+    if (n > 0 && at < m->backwards.at[n - 1].end_ns)
+        return LK_SPAN_BACKWARD;
+    if (within(&m->optimizers, at))
+        return LK_SPAN_OPTIMIZER;
+    /* Behind a step's last backward, e.g. clipping of gradients. */
+    if (n > 0 && step != SIZE_MAX &&
+        m->backwards.at[n - 1].start_ns >= m->steps.at[step].start_ns &&
+        (n == m->backwards.n ||
+         (step + 1 < m->steps.n && m->backwards.at[n].start_ns >= m->steps.at[step + 1].start_ns)))
+        return LK_SPAN_OPTIMIZER;
+    *pass = n + 1;
+    return LK_SPAN_FORWARD;
+}
+
+static bool is_communication(const struct maker *m, const struct lk_event *x)
+{
+    return (x->kind == LK_EVENT_KERNEL && m->communication[x->name]) ||
+           (x->kind == LK_EVENT_COLLECTIVE && m->device < 0);
+}
+
+enum lk_status lk_rank_find_work_(struct maker *m)
+{
+    LK_PASS(lk_alloc(&m->work, m->e->n_events, sizeof *m->work));
+    for (size_t i = 0; i < m->e->n_events; i++) {
+        const struct lk_event *x = &m->e->events[i];
+        struct work *w = &m->work[m->n_work];
+        int64_t at;
+
+        if (lk_rank_on_gpu_(x) ? m->e->lanes[x->lane].process != m->device
+                               : !is_communication(m, x))
+            continue;
+        *w = (struct work){.event = x, .launch = lk_rank_on_gpu_(x) ? launch_of(m, x) : NULL};
+        at = w->launch ? w->launch->start_ns : x->start_ns;
+        w->step = lk_rank_step_at_(m, at);
+        w->phase = phase_at(m, w->step, at, &w->pass);
+        if (is_communication(m, x))
+            w->phase = LK_SPAN_COLLECTIVE;
+        m->n_work += w->step != SIZE_MAX;
+    }
+    return LK_OK;
+}
