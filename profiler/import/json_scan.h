@@ -55,7 +55,7 @@ struct lk_scan {
     uint64_t bytes; /* read so far, unpacked */
     uint64_t n_too_large;
     size_t n_lost; /* how often the window's content was given up */
-    bool cut; /* the file ended inside a value */
+    bool cut;      /* the file ended inside a value */
     enum lk_status status;
     struct lk_slice slice; /* of the last text or word */
 };
