@@ -112,6 +112,8 @@ static enum lk_status import_run(const char **paths, size_t n, struct lk_run_set
     LK_TRY(lk_import_files(paths, n, &files, &n_files));
     LK_TRY(lk_import_run(files, n_files, &(struct lk_import_options){0}, &run));
     LK_TRY(lk_import_table(&run, table));
+    if (run.no_steps)
+        goto out;
     LK_TRY(lk_alloc(&set->runs, 1, sizeof *set->runs));
     LK_TRY(lk_run_take(paths[0], run.traces, run.n, &set->runs[0]));
     run.traces = NULL;

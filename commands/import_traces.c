@@ -84,6 +84,10 @@ enum lk_status import_traces(const struct import_options *o, const char **paths,
     LK_TRY(check_folder(o->out));
     LK_TRY(lk_import_files(paths, (size_t)n, &files, &n_files));
     LK_TRY(lk_import_run(files, n_files, &options, &run));
+    if (run.no_steps) {
+        st = lk_fail(LK_EEVIDENCE, "%s (lockstep analyze shows what the GPUs did)", run.no_steps);
+        goto out;
+    }
     LK_TRY(write_traces(&run, o->out));
     LK_TRY(lk_import_table(&run, &table));
     LK_TRY(lk_table_note(table, "%zu of %d ranks; run directory: %s (lockstep analyze %s)", run.n,

@@ -106,7 +106,8 @@ enum lk_status lk_events_lane(struct lk_events *e, int64_t process, int64_t thre
             return LK_OK;
         }
     LK_PASS(lk_array_grow(&e->lanes, &e->lanes_capacity, e->n_lanes + 1, sizeof *e->lanes));
-    e->lanes[e->n_lanes] = (struct lk_lane){.process = process, .thread = thread, .gpu = gpu};
+    e->lanes[e->n_lanes] =
+        (struct lk_lane){.process = process, .thread = thread, .owner = -1, .gpu = gpu};
     *out = (uint32_t)e->n_lanes++;
     return LK_OK;
 }

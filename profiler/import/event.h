@@ -43,6 +43,7 @@ struct lk_event {
 /* A thread of a process, or a stream of a GPU. */
 struct lk_lane {
     int64_t process, thread; /* of a GPU: device and stream */
+    int64_t owner;           /* of a GPU: the process that uses it; -1: not known */
     bool gpu;
     bool autograd; /* a thread that runs backwards */
 };

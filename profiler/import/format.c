@@ -3,6 +3,7 @@
 #include "base/array.h"
 #include "base/file.h"
 #include "profiler/import/kineto.h"
+#include "profiler/import/nsys.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -114,10 +115,9 @@ static const struct lk_format formats[] = {
      "it is not read yet; give nccl-tests' output for a cluster file, or torch.profiler's trace"},
     {"Kineto", is_chrome, lk_kineto_read, NULL},
     {"a rocpd data base", is_rocpd, NULL, "rocpd convert -f pftrace, or torch.profiler's trace"},
-    {"an SQLite data base", is_sqlite, NULL,
-     "Nsight Systems' are not read yet; give torch.profiler's trace of the run"},
+    {"Nsight Systems", is_sqlite, lk_nsys_read, NULL},
     {"a report of Nsight Systems", is_nsys_report, NULL,
-     "nsys export --type sqlite makes a data base of it, which is not read yet"},
+     "nsys export --type sqlite FILE makes a data base of it, which can be read"},
     {"a Python pickle", is_pickle, NULL,
      "Flight Recorder dumps are not read yet; give torch.profiler's trace of the run"},
     {"a Perfetto trace", is_perfetto, NULL, "traceconv json FILE makes JSON of it"},

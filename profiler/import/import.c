@@ -119,35 +119,88 @@ static int rank_in(const char *path)
     return end == found || v < 0 || v > 1 << 20 ? -1 : (int)v;
 }
 
+/* Add a rank: what its GPU did, and its trace unless its file has no steps. */
+static enum lk_status add_rank(const char *path, struct lk_events *e, int64_t device,
+                               const struct lk_rank_options *options, struct lk_import *out)
+{
+    struct lk_convention all = {.patterns = options->patterns}, linked = all;
+    size_t traces = out->capacity;
+    struct lk_import_row *row;
+    enum lk_status st;
+
+    linked.linked = true;
+    LK_PASS(lk_array_grow(&out->traces, &traces, out->n + 1, sizeof *out->traces));
+    LK_PASS(lk_array_grow(&out->rows, &out->capacity, out->n + 1, sizeof *out->rows));
+    row = &out->rows[out->n];
+    *row = (struct lk_import_row){.rank = e->rank >= 0 ? e->rank : options->rank,
+                                  .device = device,
+                                  .format = e->format,
+                                  .n_read = e->n_read,
+                                  .n_skipped = e->n_skipped,
+                                  .cut = e->cut};
+    out->traces[out->n] = (struct lk_trace){0};
+    LK_PASS(lk_strdup(&row->file, path));
+    out->n++;
+    LK_PASS(lk_breakdown(e, device, &all, &row->all));
+    LK_PASS(lk_breakdown(e, device, &linked, &row->linked));
+    st = lk_rank_trace(e, options, &out->traces[out->n - 1]);
+    if (st == LK_EEVIDENCE && !out->no_steps)
+        return lk_strdup(&out->no_steps, lk_error_text());
+    return st == LK_EEVIDENCE ? LK_OK : st;
+}
+
+/* List the GPUs, by number, of a source whose processes each have one; none: the source is of one
+ * rank. */
+static enum lk_status list_devices(const struct lk_events *e, int64_t **out, size_t *n)
+{
+    size_t capacity = 0;
+
+    for (size_t i = 0; i < e->n_lanes; i++) {
+        size_t k = 0;
+
+        if (!e->lanes[i].gpu || e->lanes[i].owner < 0)
+            continue;
+        while (k < *n && (*out)[k] != e->lanes[i].process)
+            k++;
+        if (k < *n)
+            continue;
+        LK_PASS(lk_array_grow(out, &capacity, *n + 1, sizeof **out));
+        for (k = (*n)++; k > 0 && (*out)[k - 1] > e->lanes[i].process; k--)
+            (*out)[k] = (*out)[k - 1];
+        (*out)[k] = e->lanes[i].process;
+    }
+    return LK_OK;
+}
+
 static enum lk_status read_file(const char *path, size_t at, size_t n_files,
                                 const struct lk_import_options *o, struct lk_import *out)
 {
     const struct lk_format *format = NULL;
-    struct lk_import_row *row = &out->rows[out->n];
     struct lk_rank_options options = {.patterns = o->patterns,
                                       .source = path,
                                       .rank = rank_in(path),
-                                      .world_size = o->world_size ? o->world_size : (int)n_files,
-                                      .local_batch = o->local_batch};
-    struct lk_convention all = {.patterns = o->patterns}, linked = all;
+                                      .local_batch = o->local_batch,
+                                      .device = -1};
     struct lk_events e = {0};
     enum lk_status st = LK_OK;
+    int64_t *devices = NULL;
+    size_t n_devices = 0;
 
-    options.rank = options.rank < 0 ? (int)at : options.rank;
-    linked.linked = true;
     LK_TRY(lk_format_of(path, &format));
     LK_TRY(format->read(path, &e));
-    LK_TRY(lk_breakdown(&e, -1, &all, &row->all));
-    LK_TRY(lk_breakdown(&e, -1, &linked, &row->linked));
-    LK_TRY(lk_rank_trace(&e, &options, &out->traces[out->n]));
-    LK_TRY(lk_strdup(&row->file, path));
-    row->rank = out->traces[out->n].info.rank;
-    row->format = format->name;
-    row->n_read = e.n_read;
-    row->n_skipped = e.n_skipped;
-    row->cut = e.cut;
-    out->n++;
+    LK_TRY(list_devices(&e, &devices, &n_devices));
+    options.rank = options.rank < 0 || n_devices > 1 ? (int)at : options.rank;
+    options.rank *= n_devices > 1 ? (int)n_devices : 1;
+    options.world_size =
+        o->world_size ? o->world_size : (int)(n_files * (n_devices ? n_devices : 1));
+    if (n_devices < 2)
+        LK_TRY(add_rank(path, &e, -1, &options, out));
+    for (size_t i = 0; i < n_devices && n_devices > 1; i++, options.rank++) {
+        options.device = devices[i];
+        LK_TRY(add_rank(path, &e, devices[i], &options, out));
+    }
 out:
+    free(devices);
     lk_events_fini(&e);
     return st;
 }
@@ -161,16 +214,16 @@ static int row_order(const void *a, const void *b)
 
 static enum lk_status check_ranks(const struct lk_import *i)
 {
-    int world_size = i->traces[0].info.world_size;
+    int world_size = i->no_steps ? 1 : i->traces[0].info.world_size;
 
     for (size_t k = 1; k < i->n; k++) {
         if (i->rows[k].rank == i->rows[k - 1].rank)
             return lk_fail(LK_EPARSE, "%s and %s are both of rank %d", i->rows[k - 1].file,
                            i->rows[k].file, i->rows[k].rank);
-        if (i->traces[k].info.world_size > world_size)
+        if (!i->no_steps && i->traces[k].info.world_size > world_size)
             world_size = i->traces[k].info.world_size;
     }
-    for (size_t k = 0; k < i->n; k++)
+    for (size_t k = 0; k < i->n && !i->no_steps; k++)
         i->traces[k].info.world_size = world_size;
     return LK_OK;
 }
@@ -231,14 +284,17 @@ enum lk_status lk_import_run(char *const *files, size_t n, const struct lk_impor
     enum lk_status st = LK_OK;
     struct lk_import i = {0};
 
-    LK_TRY(lk_alloc(&i.traces, n, sizeof *i.traces));
-    LK_TRY(lk_alloc(&i.rows, n, sizeof *i.rows));
     for (size_t k = 0; k < n; k++)
         LK_TRY(read_file(files[k], k, n, o, &i));
-    lk_traces_sort(i.traces, i.n);
+    if (i.no_steps) {
+        lk_traces_free(i.traces, i.n);
+        i.traces = NULL;
+    } else {
+        lk_traces_sort(i.traces, i.n);
+    }
     qsort(i.rows, i.n, sizeof *i.rows, row_order);
     LK_TRY(check_ranks(&i));
-    for (size_t k = 1; k < i.n; k++)
+    for (size_t k = 1; k < i.n && i.traces; k++)
         LK_TRY(align(&i.traces[0], &i.traces[k]));
     *out = i;
     i = (struct lk_import){0};
@@ -252,6 +308,7 @@ void lk_import_fini(struct lk_import *i)
     for (size_t k = 0; k < i->n; k++)
         free(i->rows[k].file);
     free(i->rows);
+    free(i->no_steps);
     lk_traces_free(i->traces, i->traces ? i->n : 0);
     *i = (struct lk_import){0};
 }
@@ -310,6 +367,8 @@ static enum lk_status add_notes(struct lk_table *t, const struct lk_import *i)
     LK_PASS(lk_table_note(t,
                           "all: every event of the GPU, as HTA counts; linked: those whose launch "
                           "is in the trace, as TraceLens does; memsets are no compute"));
+    if (i->no_steps)
+        LK_PASS(lk_table_note(t, "%s", i->no_steps));
     if (unlinked)
         LK_PASS(lk_table_note(t, "%zu events were launched before the trace began", unlinked));
     if (skipped)

@@ -23,10 +23,11 @@ struct lk_import_options {
     int local_batch;      /* samples of a micro-batch; 0: not known */
 };
 
-/* What was read of a file. */
+/* What was read of a rank. */
 struct lk_import_row {
     char *file;
     int rank;
+    int64_t device; /* of a file of several GPUs; -1: the rank's only one */
     const char *format;
     uint64_t n_read, n_skipped;
     bool cut;
@@ -34,9 +35,10 @@ struct lk_import_row {
 };
 
 struct lk_import {
-    struct lk_trace *traces; /* by rank */
+    struct lk_trace *traces; /* by rank; NULL where no_steps says why there are none */
     struct lk_import_row *rows;
-    size_t n;
+    size_t n, capacity;
+    char *no_steps; /* NULL: there are steps */
 };
 
 /*
@@ -48,7 +50,7 @@ enum lk_status lk_import_files(const char *const *paths, size_t n, char ***out, 
 /* Return true if the first of the paths holds traces of other programs: it is a file, or a folder
  * of files, of a format that is known. */
 bool lk_import_is(const char *path);
-/* Read a run. LK_EPARSE: two files are of one rank. LK_EEVIDENCE: a file has no steps. */
+/* Read a run. LK_EPARSE: two files are of one rank. A run without steps has rows alone. */
 enum lk_status lk_import_run(char *const *files, size_t n, const struct lk_import_options *o,
                              struct lk_import *out);
 void lk_import_fini(struct lk_import *i); /* zeroes it; safe on a zeroed one */

@@ -2,6 +2,7 @@
 #include "profiler/import/kineto.h"
 
 #include "base/array.h"
+#include "profiler/import/event_kind.h"
 #include "profiler/import/json_scan.h"
 
 #include <stdlib.h>
@@ -255,43 +256,6 @@ static const struct {
     {"Operator", HOST},        {"", HOST},
 };
 
-/* Kinds of calls and of ranges of the host, by the start of their names; the first that fits. */
-static const struct {
-    enum category category;
-    const char *start;
-    enum lk_event_kind kind;
-} kinds[] = {
-    {CALL, "cudaLaunch", LK_EVENT_LAUNCH},
-    {CALL, "cuLaunch", LK_EVENT_LAUNCH},
-    {CALL, "hipLaunch", LK_EVENT_LAUNCH},
-    {CALL, "hipExtModuleLaunch", LK_EVENT_LAUNCH},
-    {CALL, "hipModuleLaunch", LK_EVENT_LAUNCH},
-    {CALL, "hipExtLaunch", LK_EVENT_LAUNCH},
-    {CALL, "cudaGraphLaunch", LK_EVENT_LAUNCH},
-    {CALL, "cuGraphLaunch", LK_EVENT_LAUNCH},
-    {CALL, "hipGraphLaunch", LK_EVENT_LAUNCH},
-    {CALL, "cudaMemcpy", LK_EVENT_LAUNCH},
-    {CALL, "cudaMemset", LK_EVENT_LAUNCH},
-    {CALL, "cuMemcpy", LK_EVENT_LAUNCH},
-    {CALL, "cuMemset", LK_EVENT_LAUNCH},
-    {CALL, "hipMemcpy", LK_EVENT_LAUNCH},
-    {CALL, "hipMemset", LK_EVENT_LAUNCH},
-    {CALL, "cudaStreamSynchronize", LK_EVENT_SYNC},
-    {CALL, "cudaDeviceSynchronize", LK_EVENT_SYNC},
-    {CALL, "cudaEventSynchronize", LK_EVENT_SYNC},
-    {CALL, "hipStreamSynchronize", LK_EVENT_SYNC},
-    {CALL, "hipDeviceSynchronize", LK_EVENT_SYNC},
-    {CALL, "hipEventSynchronize", LK_EVENT_SYNC},
-    {HOST, "ProfilerStep#", LK_EVENT_STEP},
-    {HOST, "enumerate(DataLoader)#", LK_EVENT_INPUT},
-    {HOST, "DistributedDataParallel.forward", LK_EVENT_FORWARD},
-    {HOST, "autograd::engine::evaluate_function", LK_EVENT_BACKWARD},
-    {HOST, "Optimizer.step#", LK_EVENT_OPTIMIZER},
-    {HOST, "nccl:", LK_EVENT_COLLECTIVE},
-    {HOST, "gloo:", LK_EVENT_COLLECTIVE},
-    {HOST, "mpi:", LK_EVENT_COLLECTIVE},
-};
-
 struct fields {
     struct lk_slice ph, cat, name, pid, tid, ts, dur, args;
 };
@@ -312,12 +276,8 @@ static bool kind_of(enum category category, const char *name, size_t n, enum lk_
     *out = of_category[category];
     if (category == KERNEL || category == COPY || category == MEMSET)
         return true;
-    for (size_t i = 0; i < LK_COUNT(kinds); i++)
-        if (kinds[i].category == category && starts(name, n, kinds[i].start)) {
-            *out = kinds[i].kind;
-            return true;
-        }
-    return false;
+    return category == CALL ? lk_event_kind_of_call(name, n, out)
+                            : category == HOST && lk_event_kind_of_range(name, n, out);
 }
 
 /* Read the members of an event; false at the end of the file. */
@@ -347,17 +307,6 @@ static bool read_fields(struct lk_scan *s, struct fields *f)
     return token == LK_SCAN_CLOSE;
 }
 
-/* Set a step's number from "ProfilerStep#12" or "ProfilerStep*#12". */
-static uint32_t step_number(const char *name, size_t n)
-{
-    const char *mark = memchr(name, '#', n);
-    int64_t v = 0;
-
-    if (mark)
-        (void)lk_scan_fixed(mark + 1, n - (size_t)(mark - name) - 1, 0, &v);
-    return v >= 0 && v < UINT32_MAX ? (uint32_t)v : 0;
-}
-
 static enum lk_status set_lane(struct reader *r, const struct fields *f, const struct arguments *a,
                                struct lk_event *e)
 {
@@ -385,7 +334,7 @@ static enum lk_status take(struct reader *r, const struct fields *f, struct lk_e
     e->bytes = a.bytes > 0 ? (uint64_t)a.bytes : 0;
     LK_PASS(set_lane(r, f, &a, e));
     if (e->kind == LK_EVENT_STEP) {
-        e->detail = step_number(name, f->name.n);
+        e->detail = lk_event_step_number(name, f->name.n);
     } else if (e->kind == LK_EVENT_COLLECTIVE) {
         const char *colon = memchr(name, ':', f->name.n);
         size_t skip = (size_t)(colon - name) + 1;

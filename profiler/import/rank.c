@@ -101,7 +101,8 @@ static enum lk_status add_host_spans(struct maker *m)
         const struct lk_event *x = &m->e->events[i];
         size_t step = lk_rank_step_at_(m, x->start_ns);
 
-        if ((x->kind != LK_EVENT_INPUT && x->kind != LK_EVENT_SYNC) || step == SIZE_MAX)
+        if ((x->kind != LK_EVENT_INPUT && x->kind != LK_EVENT_SYNC) || step == SIZE_MAX ||
+            !lk_rank_of_host_(m, x))
             continue;
         LK_PASS(lk_rank_add_span_(
             m, LK_RANK_HOST,
@@ -340,7 +341,8 @@ enum lk_status lk_rank_trace(struct lk_events *e, const struct lk_rank_options *
     enum lk_status st = LK_OK;
 
     LK_TRY(lk_communication_names(e, o->patterns, &m.communication));
-    m.device = lk_rank_busiest_(e);
+    m.device = o->device >= 0 ? o->device : lk_rank_busiest_(e);
+    m.owner = lk_rank_owner_(e, m.device);
     LK_TRY(lk_rank_find_ranges_(&m));
     LK_TRY(lk_rank_find_launches_(&m));
     LK_TRY(lk_rank_find_work_(&m));

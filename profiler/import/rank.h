@@ -21,6 +21,7 @@ struct lk_rank_options {
     const char *source;   /* file, for the trace and for messages; borrowed */
     int rank, world_size; /* for a source that does not say */
     int local_batch;      /* samples of a micro-batch; 0: not known */
+    int64_t device; /* the rank's GPU, of a source with several; -1: the one with most events */
 };
 
 /* Make a trace. Sorts e. LK_EEVIDENCE: the events have no step. */

@@ -55,6 +55,7 @@ struct maker {
     struct work *work;
     size_t n_work;
     int64_t device; /* the GPU; -1: none */
+    int64_t owner;  /* the process that uses it; -1: not known: all are the rank's */
     struct passes passes;
     struct lk_event_collective *buckets; /* of gradients, in order */
     size_t n_buckets, buckets_capacity;
@@ -81,6 +82,10 @@ size_t lk_rank_begun_(const struct ranges *r, int64_t at);
 /* Return the index of the step that a time is in, or of the last one before; SIZE_MAX: none. */
 size_t lk_rank_step_at_(const struct maker *m, int64_t at);
 bool lk_rank_on_gpu_(const struct lk_event *x);
+/* Return true for an event of the host that is of the rank's process. */
+bool lk_rank_of_host_(const struct maker *m, const struct lk_event *x);
+/* Return the process that uses a GPU, or -1. */
+int64_t lk_rank_owner_(const struct lk_events *e, int64_t device);
 
 /* ---- rank_collectives.c ---- */
 

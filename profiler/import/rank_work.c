@@ -87,7 +87,8 @@ enum lk_status lk_rank_find_ranges_(struct maker *m)
     if (m->e->n_events)
         qsort(m->e->events, m->e->n_events, sizeof *m->e->events, by_start);
     for (size_t i = 0; i < m->e->n_events; i++)
-        if (events[i].kind < LK_COUNT(of_kind) && of_kind[events[i].kind])
+        if (events[i].kind < LK_COUNT(of_kind) && of_kind[events[i].kind] &&
+            lk_rank_of_host_(m, &events[i]))
             LK_PASS(add_range(of_kind[events[i].kind], &events[i]));
     if (!m->steps.n)
         LK_PASS(steps_of_optimizers(m));
@@ -97,7 +98,7 @@ enum lk_status lk_rank_find_ranges_(struct maker *m)
                        "optimizer steps are in it",
                        m->o->source);
     for (size_t i = 0; i < m->e->n_events; i++)
-        if (events[i].kind == LK_EVENT_BACKWARD)
+        if (events[i].kind == LK_EVENT_BACKWARD && lk_rank_of_host_(m, &events[i]))
             LK_PASS(add_backward(m, &events[i]));
     return LK_OK;
 }
@@ -139,6 +140,19 @@ static const struct launch *launch_of(const struct maker *m, const struct lk_eve
 bool lk_rank_on_gpu_(const struct lk_event *x)
 {
     return x->kind <= LK_EVENT_MEMSET;
+}
+
+bool lk_rank_of_host_(const struct maker *m, const struct lk_event *x)
+{
+    return !lk_rank_on_gpu_(x) && (m->owner < 0 || m->e->lanes[x->lane].process == m->owner);
+}
+
+int64_t lk_rank_owner_(const struct lk_events *e, int64_t device)
+{
+    for (size_t i = 0; i < e->n_lanes; i++)
+        if (e->lanes[i].gpu && e->lanes[i].process == device)
+            return e->lanes[i].owner;
+    return -1;
 }
 
 /* Choose the GPU with most events. */

@@ -10,6 +10,7 @@
 #include "profiler/job_build.h"
 #include "tests/rigs/must.h"
 #include "tests/rigs/scratch.h"
+#include "tests/rigs/shell.h"
 #include "tests/rigs/suite.h"
 
 #include <inttypes.h>
@@ -365,6 +366,53 @@ START_TEST(ranks_are_aligned_by_ends)
 }
 END_TEST
 
+/* ---- Nsight Systems ---- */
+
+/* Two ranks in one data base, plain and gzipped, and one that is none. */
+START_TEST(data_bases_of_nsight)
+{
+    char *path = scratch_path(scratch_dir, _i == 0 ? "n.sqlite" : "n.sqlite.gz");
+    struct lk_import run = {0};
+    int code = shell_run("python3 tests/data/nsys.py %s/n.sqlite && gzip -k %s/n.sqlite",
+                         scratch_dir, scratch_dir)
+                   .code;
+    const struct lk_span *s;
+
+    if (code == 77) {
+        printf("skipped: this Python has no sqlite3\n");
+        free(path);
+        return;
+    }
+    ck_assert_int_eq(code, 0);
+    must(lk_import_run(&path, 1, &(struct lk_import_options){0}, &run));
+    ck_assert_uint_eq(run.n, 2);
+    ck_assert_str_eq(run.rows[0].format, "Nsight Systems");
+    for (size_t k = 0; k < 2; k++) {
+        ck_assert_int_eq(run.rows[k].rank, (int)k);
+        ck_assert_int_eq(run.rows[k].device, (int64_t)k);
+        ck_assert_uint_eq(run.rows[k].n_skipped, 1);
+        ck_assert_uint_eq(run.rows[k].all.n, 10);
+        ck_assert_uint_eq(run.rows[k].all.n_unlinked, 2);
+        ck_assert_int_eq(run.rows[k].all.comm_ns, 2000 * (6 + (int64_t)k));
+        ck_assert_int_eq(run.rows[k].linked.compute_ns, 2000 * 73);
+        ck_assert_int_eq(run.traces[k].info.world_size, 2);
+        s = span_of(&run.traces[k], LK_SPAN_COLLECTIVE, 1, 0);
+        ck_assert_uint_eq(s->start_ns, 304000);
+        ck_assert_uint_eq(s->ready_ns, 300000);
+        s = span_of(&run.traces[k], LK_SPAN_BACKWARD, 0, 0);
+        ck_assert_uint_eq(s->start_ns, 60000);
+        ck_assert_uint_eq(s->end_ns, 100000);
+    }
+    ck_assert_int_eq(run.traces[1].clock.offset_ns, -1000); /* ends that differ by 1 us */
+    lk_import_fini(&run);
+    free(path);
+    path = put("other.sqlite", "SQLite format 3\0 and no more", 29);
+    ck_assert_int_eq(lk_import_run(&path, 1, &(struct lk_import_options){0}, &run), LK_EPARSE);
+    ck_assert_ptr_nonnull(strstr(lk_error_text(), "other.sqlite: "));
+    free(path);
+}
+END_TEST
+
 /* ---- Recorded traces, where they are ---- */
 
 /* Folder of recorded traces, which are not part of the project. */
@@ -436,6 +484,32 @@ static const struct {
     {RESNET18, {2873320, 8816192}, 2, 15, {{0}}},
 };
 
+/* One data base of two processes: the peer's values of each GPU, us. */
+START_TEST(data_base_is_broken_down)
+{
+    static const int64_t span_us[] = {299849, 298662}, busy_us[] = {270863, 264325},
+                         compute_us[] = {253691, 256096}, comm_us[] = {17173, 8229};
+    char *path = recorded("nsys_ai/mfu_2gpu_before.sqlite.gz");
+    struct lk_import run = {0};
+
+    if (!path)
+        return;
+    must(lk_import_run(&path, 1, &(struct lk_import_options){0}, &run));
+    ck_assert_uint_eq(run.n, 2);
+    ck_assert_ptr_nonnull(run.no_steps);
+    for (size_t k = 0; k < 2; k++) {
+        const struct lk_breakdown *b = &run.rows[k].all;
+
+        ck_assert_int_eq((b->span_ns + 500) / 1000, span_us[k]);
+        ck_assert_int_eq((b->compute_ns + b->exposed_ns + 500) / 1000, busy_us[k]);
+        ck_assert_int_eq((b->compute_ns + 500) / 1000, compute_us[k]);
+        ck_assert_int_eq((b->comm_ns + 500) / 1000, comm_us[k]);
+    }
+    lk_import_fini(&run);
+    free(path);
+}
+END_TEST
+
 START_TEST(buckets_are_those_recorded)
 {
     char *path = recorded(buckets[_i].file);
@@ -473,5 +547,7 @@ SUITE(import_traces, t)
     tcase_add_loop_test(t, depth_and_length_are_bounded, 0, 2);
     tcase_add_test(t, ranks_are_aligned_by_ends);
     tcase_add_loop_test(t, breakdowns_are_those_of_peers, 0, (int)LK_COUNT(breakdowns));
+    tcase_add_loop_test(t, data_bases_of_nsight, 0, 2);
+    tcase_add_test(t, data_base_is_broken_down);
     tcase_add_loop_test(t, buckets_are_those_recorded, 0, (int)LK_COUNT(buckets));
 }

@@ -1,0 +1,81 @@
+#include "profiler/import/event_kind.h"
+
+#include "base/array.h"
+#include "profiler/import/json_scan.h"
+
+#include <string.h>
+
+/* By the start of a name; the first that fits. */
+struct row {
+    const char *start;
+    enum lk_event_kind kind;
+};
+
+static const struct row calls[] = {
+    {"cudaLaunch", LK_EVENT_LAUNCH},
+    {"cuLaunch", LK_EVENT_LAUNCH},
+    {"hipLaunch", LK_EVENT_LAUNCH},
+    {"hipExtModuleLaunch", LK_EVENT_LAUNCH},
+    {"hipModuleLaunch", LK_EVENT_LAUNCH},
+    {"hipExtLaunch", LK_EVENT_LAUNCH},
+    {"cudaGraphLaunch", LK_EVENT_LAUNCH},
+    {"cuGraphLaunch", LK_EVENT_LAUNCH},
+    {"hipGraphLaunch", LK_EVENT_LAUNCH},
+    {"cudaMemcpy", LK_EVENT_LAUNCH},
+    {"cudaMemset", LK_EVENT_LAUNCH},
+    {"cuMemcpy", LK_EVENT_LAUNCH},
+    {"cuMemset", LK_EVENT_LAUNCH},
+    {"hipMemcpy", LK_EVENT_LAUNCH},
+    {"hipMemset", LK_EVENT_LAUNCH},
+    {"cudaStreamSynchronize", LK_EVENT_SYNC},
+    {"cudaDeviceSynchronize", LK_EVENT_SYNC},
+    {"cudaEventSynchronize", LK_EVENT_SYNC},
+    {"hipStreamSynchronize", LK_EVENT_SYNC},
+    {"hipDeviceSynchronize", LK_EVENT_SYNC},
+    {"hipEventSynchronize", LK_EVENT_SYNC},
+};
+
+static const struct row ranges[] = {
+    {"ProfilerStep#", LK_EVENT_STEP},
+    {"enumerate(DataLoader)#", LK_EVENT_INPUT},
+    {"DistributedDataParallel.forward", LK_EVENT_FORWARD},
+    {"autograd::engine::evaluate_function", LK_EVENT_BACKWARD},
+    {"Optimizer.step#", LK_EVENT_OPTIMIZER},
+    {"nccl:", LK_EVENT_COLLECTIVE},
+    {"gloo:", LK_EVENT_COLLECTIVE},
+    {"mpi:", LK_EVENT_COLLECTIVE},
+};
+
+static bool find(const struct row *rows, size_t n_rows, const char *name, size_t n,
+                 enum lk_event_kind *out)
+{
+    for (size_t i = 0; i < n_rows; i++) {
+        size_t m = strlen(rows[i].start);
+
+        if (n >= m && !memcmp(name, rows[i].start, m)) {
+            *out = rows[i].kind;
+            return true;
+        }
+    }
+    return false;
+}
+
+bool lk_event_kind_of_call(const char *name, size_t n, enum lk_event_kind *out)
+{
+    return find(calls, LK_COUNT(calls), name, n, out);
+}
+
+bool lk_event_kind_of_range(const char *name, size_t n, enum lk_event_kind *out)
+{
+    return find(ranges, LK_COUNT(ranges), name, n, out);
+}
+
+uint32_t lk_event_step_number(const char *name, size_t n)
+{
+    const char *mark = memchr(name, '#', n);
+    int64_t v = 0;
+
+    if (mark)
+        (void)lk_scan_fixed(mark + 1, n - (size_t)(mark - name) - 1, 0, &v);
+    return v >= 0 && v < UINT32_MAX ? (uint32_t)v : 0;
+}

@@ -1,0 +1,14 @@
+/* What calls of CUDA and HIP, and ranges of the host, are by their names, whatever the format. */
+#ifndef LK_PROFILER_IMPORT_EVENT_KIND_H
+#define LK_PROFILER_IMPORT_EVENT_KIND_H
+
+#include "profiler/import/event.h"
+
+/* Find the kind of a call, "cudaLaunchKernel_v7000", or of a range, "ProfilerStep#3". False: it is
+ * of no interest. */
+bool lk_event_kind_of_call(const char *name, size_t n, enum lk_event_kind *out);
+bool lk_event_kind_of_range(const char *name, size_t n, enum lk_event_kind *out);
+/* Return the step in "ProfilerStep#12" or "ProfilerStep*#12". */
+uint32_t lk_event_step_number(const char *name, size_t n);
+
+#endif

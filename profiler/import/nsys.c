@@ -1,0 +1,329 @@
+/* Read Nsight Systems' data bases. Divisions: the library, rows, tables, the file. */
+#include "profiler/import/nsys.h"
+
+#include "base/array.h"
+#include "base/library.h"
+#include "profiler/import/event_kind.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+#include <zlib.h>
+
+/* ---- The library ---- */
+
+/* From sqlite3.h; the numbers and types are part of its interface. */
+struct sqlite3;
+struct sqlite3_stmt;
+enum { SQLITE_OK = 0, SQLITE_ROW = 100, SQLITE_DONE = 101, SQLITE_OPEN_READONLY = 1 };
+enum { SQLITE_INTEGER = 1, SQLITE_NULL = 5 };
+
+/* X(name, result, parameters): functions of libsqlite3. */
+#define CALLS(X)                                                                                   \
+    X(open_v2, int, (const char *path, struct sqlite3 **db, int flags, const char *vfs))           \
+    X(close, int, (struct sqlite3 * db))                                                           \
+    X(errmsg, const char *, (struct sqlite3 * db))                                                 \
+    X(prepare_v2, int,                                                                             \
+      (struct sqlite3 * db, const char *sql, int n, struct sqlite3_stmt **s, const char **tail))   \
+    X(step, int, (struct sqlite3_stmt * s))                                                        \
+    X(finalize, int, (struct sqlite3_stmt * s))                                                    \
+    X(column_type, int, (struct sqlite3_stmt * s, int i))                                          \
+    X(column_int64, int64_t, (struct sqlite3_stmt * s, int i))                                     \
+    X(column_bytes, int, (struct sqlite3_stmt * s, int i))                                         \
+    X(column_text, const unsigned char *, (struct sqlite3_stmt * s, int i))
+
+struct calls {
+#define MEMBER(name, result, parameters) result(*name) parameters;
+    CALLS(MEMBER)
+#undef MEMBER
+};
+
+static const char *const files[] = {"libsqlite3.so.0", NULL};
+static const struct lk_library_symbol symbols[] = {
+#define SYMBOL(name, result, parameters) {"sqlite3_" #name, offsetof(struct calls, name)},
+    CALLS(SYMBOL)
+#undef SYMBOL
+};
+static const struct lk_library_spec spec = {
+    .name = "SQLite", .files = files, .symbols = symbols, .n_symbols = LK_COUNT(symbols)};
+
+struct reader {
+    struct calls call;
+    struct lk_library *library;
+    const char *path;
+    struct sqlite3 *db;
+    struct lk_events *out;
+};
+
+static enum lk_status failed(const struct reader *r, const char *what)
+{
+    return lk_fail(LK_EPARSE, "%s: %s: %s", r->path, what, r->call.errmsg(r->db));
+}
+
+/* ---- Rows ---- */
+
+static bool is_null(const struct reader *r, struct sqlite3_stmt *s, int i)
+{
+    return r->call.column_type(s, i) == SQLITE_NULL;
+}
+
+/* Processes and threads are packed: 24 bits each from bit 24 and from bit 0. */
+static int64_t pid_of(int64_t global)
+{
+    return global / 0x1000000 % 0x1000000;
+}
+
+static int64_t tid_of(int64_t global)
+{
+    return global % 0x1000000;
+}
+
+/* Correlation ids are a process's own. */
+static uint64_t link_of(int64_t global, int64_t correlation)
+{
+    return correlation > 0 ? (uint64_t)pid_of(global) << 32 | (uint64_t)(uint32_t)correlation : 0;
+}
+
+static enum lk_status text_of(const struct reader *r, struct sqlite3_stmt *s, int i, uint32_t *out)
+{
+    const unsigned char *text = r->call.column_text(s, i);
+
+    return lk_events_name(r->out, text ? (const char *)text : "",
+                          text ? (size_t)r->call.column_bytes(s, i) : 0, out);
+}
+
+/* Take the columns start, end; false for an event that makes no sense. */
+static bool take_times(const struct reader *r, struct sqlite3_stmt *s, struct lk_event *e)
+{
+    bool good;
+
+    e->start_ns = r->call.column_int64(s, 0);
+    e->end_ns = r->call.column_int64(s, 1);
+    good = !is_null(r, s, 0) && !is_null(r, s, 1) && e->start_ns >= 0 && e->end_ns >= e->start_ns;
+    r->out->n_read++;
+    r->out->n_skipped += !good;
+    return good;
+}
+
+/* Columns: start, end, globalPid, deviceId, streamId, correlationId, name or bytes. */
+static enum lk_status take_work(struct reader *r, struct sqlite3_stmt *s, enum lk_event_kind kind)
+{
+    struct lk_event e = {.kind = (uint8_t)kind};
+    int64_t process = r->call.column_int64(s, 2);
+
+    if (!take_times(r, s, &e))
+        return LK_OK;
+    e.link = link_of(process, r->call.column_int64(s, 5));
+    LK_PASS(lk_events_lane(r->out, r->call.column_int64(s, 3), r->call.column_int64(s, 4), true,
+                           &e.lane));
+    r->out->lanes[e.lane].owner = pid_of(process);
+    if (kind == LK_EVENT_KERNEL)
+        LK_PASS(text_of(r, s, 6, &e.name));
+    else
+        e.bytes = (uint64_t)r->call.column_int64(s, 6);
+    return lk_events_add(r->out, &e);
+}
+
+/* Columns: start, end, globalTid, correlationId, name. */
+static enum lk_status take_call(struct reader *r, struct sqlite3_stmt *s, enum lk_event_kind kind)
+{
+    struct lk_event e = {0};
+    int64_t thread = r->call.column_int64(s, 2);
+    const char *name = (const char *)r->call.column_text(s, 4);
+
+    if (!name || !lk_event_kind_of_call(name, strlen(name), &kind) || !take_times(r, s, &e))
+        return LK_OK;
+    e.kind = (uint8_t)kind;
+    e.link = link_of(thread, r->call.column_int64(s, 3));
+    if (kind != LK_EVENT_LAUNCH)
+        LK_PASS(text_of(r, s, 4, &e.name));
+    LK_PASS(lk_events_lane(r->out, pid_of(thread), tid_of(thread), false, &e.lane));
+    return lk_events_add(r->out, &e);
+}
+
+/* Columns: start, end, globalTid, text. */
+static enum lk_status take_range(struct reader *r, struct sqlite3_stmt *s, enum lk_event_kind kind)
+{
+    struct lk_event e = {0};
+    int64_t thread = r->call.column_int64(s, 2);
+    const char *name = (const char *)r->call.column_text(s, 3);
+
+    if (!name || !lk_event_kind_of_range(name, strlen(name), &kind) ||
+        kind == LK_EVENT_COLLECTIVE || !take_times(r, s, &e))
+        return LK_OK;
+    e.kind = (uint8_t)kind;
+    if (kind == LK_EVENT_STEP)
+        e.detail = lk_event_step_number(name, strlen(name));
+    LK_PASS(lk_events_lane(r->out, pid_of(thread), tid_of(thread), false, &e.lane));
+    if (kind == LK_EVENT_BACKWARD)
+        r->out->lanes[e.lane].autograd = true;
+    return lk_events_add(r->out, &e);
+}
+
+/* ---- Tables ---- */
+
+/* A query, and what its rows are. `columns` must be there, else the next row with this table is
+ * tried; a table that is not there has nothing. */
+static const struct query {
+    const char *table, *columns; /* apart by blanks */
+    const char *sql;
+    enum lk_event_kind kind;
+    enum lk_status (*take)(struct reader *r, struct sqlite3_stmt *s, enum lk_event_kind kind);
+} queries[] = {
+    {"CUPTI_ACTIVITY_KIND_KERNEL",
+     "start end globalPid deviceId streamId correlationId demangledName",
+     "SELECT k.start, k.end, k.globalPid, k.deviceId, k.streamId, k.correlationId, s.value "
+     "FROM CUPTI_ACTIVITY_KIND_KERNEL k LEFT JOIN StringIds s ON s.id = k.demangledName",
+     LK_EVENT_KERNEL, take_work},
+    {"CUPTI_ACTIVITY_KIND_MEMCPY", "start end globalPid deviceId streamId correlationId bytes",
+     "SELECT start, end, globalPid, deviceId, streamId, correlationId, bytes "
+     "FROM CUPTI_ACTIVITY_KIND_MEMCPY",
+     LK_EVENT_COPY, take_work},
+    {"CUPTI_ACTIVITY_KIND_MEMSET", "start end globalPid deviceId streamId correlationId bytes",
+     "SELECT start, end, globalPid, deviceId, streamId, correlationId, bytes "
+     "FROM CUPTI_ACTIVITY_KIND_MEMSET",
+     LK_EVENT_MEMSET, take_work},
+    {"CUPTI_ACTIVITY_KIND_RUNTIME", "start end globalTid correlationId nameId",
+     "SELECT r.start, r.end, r.globalTid, r.correlationId, s.value "
+     "FROM CUPTI_ACTIVITY_KIND_RUNTIME r JOIN StringIds s ON s.id = r.nameId",
+     LK_EVENT_LAUNCH, take_call},
+    {"NVTX_EVENTS", "start end globalTid text textId",
+     "SELECT e.start, e.end, e.globalTid, coalesce(e.text, s.value) "
+     "FROM NVTX_EVENTS e LEFT JOIN StringIds s ON s.id = e.textId WHERE e.end IS NOT NULL",
+     LK_EVENT_STEP, take_range},
+    {"NVTX_EVENTS", "start end globalTid text",
+     "SELECT start, end, globalTid, text FROM NVTX_EVENTS WHERE end IS NOT NULL", LK_EVENT_STEP,
+     take_range},
+};
+
+/* Count the columns of `names` that a table has; *wanted: how many there are. */
+static enum lk_status count_columns(struct reader *r, const char *table, const char *names,
+                                    size_t *found, size_t *wanted)
+{
+    struct sqlite3_stmt *s = NULL;
+    char sql[128];
+
+    *found = *wanted = 0;
+    for (const char *p = names; *p; p += strcspn(p, " "), p += *p == ' ')
+        ++*wanted;
+    snprintf(sql, sizeof sql, "PRAGMA table_info(%s)", table);
+    if (r->call.prepare_v2(r->db, sql, -1, &s, NULL) != SQLITE_OK)
+        return failed(r, table);
+    while (r->call.step(s) == SQLITE_ROW) {
+        const char *name = (const char *)r->call.column_text(s, 1);
+
+        for (const char *p = names; name && *p; p += strcspn(p, " "), p += *p == ' ')
+            *found += strcspn(p, " ") == strlen(name) && !strncmp(p, name, strlen(name));
+    }
+    (void)r->call.finalize(s);
+    return LK_OK;
+}
+
+static enum lk_status run_query(struct reader *r, const struct query *q)
+{
+    struct sqlite3_stmt *s = NULL;
+    enum lk_status st = LK_OK;
+    int code = SQLITE_DONE;
+
+    if (r->call.prepare_v2(r->db, q->sql, -1, &s, NULL) != SQLITE_OK)
+        return failed(r, q->table);
+    while (st == LK_OK && (code = r->call.step(s)) == SQLITE_ROW)
+        st = q->take(r, s, q->kind);
+    if (st == LK_OK && code != SQLITE_DONE)
+        st = failed(r, q->table);
+    (void)r->call.finalize(s);
+    return st;
+}
+
+static enum lk_status read_tables(struct reader *r)
+{
+    bool any = false;
+
+    for (size_t i = 0; i < LK_COUNT(queries); i++) {
+        const struct query *q = &queries[i];
+        size_t found, wanted;
+
+        LK_PASS(count_columns(r, q->table, q->columns, &found, &wanted));
+        if (found < wanted)
+            continue;
+        any = true;
+        LK_PASS(run_query(r, q));
+        while (i + 1 < LK_COUNT(queries) && !strcmp(queries[i + 1].table, q->table))
+            i++;
+    }
+    if (!any)
+        return lk_fail(LK_EPARSE,
+                       "%s: no table of Nsight Systems in this SQLite data base (an export of "
+                       "nsys profile --trace=cuda,nvtx has CUPTI_ACTIVITY_KIND_KERNEL)",
+                       r->path);
+    return LK_OK;
+}
+
+/* ---- The file ---- */
+
+/* SQLite reads files at any place: unpack a gzipped one into a temporary file, whose name the
+ * caller frees after it has removed the file. *out NULL: the file is plain. */
+static enum lk_status unpack(const char *path, char **out)
+{
+    enum { PIECE = 1 << 20 };
+    const char *folder = getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp";
+    enum lk_status st = LK_OK;
+    char *piece = NULL;
+    gzFile gz = gzopen(path, "rbe");
+    int n, code, fd = -1;
+
+    if (!gz)
+        return lk_fail(LK_EIO, "%s: cannot open: %s", path, strerror(errno));
+    LK_TRY(lk_alloc(&piece, PIECE, 1));
+    n = gzread(gz, piece, PIECE);
+    if (n > 0 && gzdirect(gz))
+        goto out;
+    LK_TRY(lk_asprintf(out, "%s/lockstep-import-XXXXXX", folder));
+    fd = mkstemp(*out);
+    if (fd < 0) {
+        st = lk_fail(LK_EIO, "%s: cannot make a temporary file: %s", *out, strerror(errno));
+        goto out;
+    }
+    for (; n > 0; n = gzread(gz, piece, PIECE))
+        if (write(fd, piece, (size_t)n) != n) {
+            st = lk_fail(LK_EIO, "%s: cannot unpack into %s: %s", path, *out, strerror(errno));
+            goto out;
+        }
+    if (n < 0)
+        st = lk_fail(LK_EIO, "%s: cannot read: %s", path, gzerror(gz, &code));
+out:
+    if (fd >= 0)
+        (void)close(fd);
+    (void)gzclose_r(gz);
+    free(piece);
+    return st;
+}
+
+enum lk_status lk_nsys_read(const char *path, struct lk_events *out)
+{
+    struct reader r = {.path = path, .out = out};
+    enum lk_status st = LK_OK;
+    char *unpacked = NULL;
+
+    LK_TRY(lk_events_init(out));
+    out->format = "Nsight Systems";
+    LK_TRY(lk_library_open(&spec, &r.call, &r.library));
+    LK_TRY(unpack(path, &unpacked));
+    if (r.call.open_v2(unpacked ? unpacked : path, &r.db, SQLITE_OPEN_READONLY, NULL) !=
+        SQLITE_OK) {
+        st = r.db ? failed(&r, "cannot open") : lk_fail(LK_ENOMEM, "%s: no memory", path);
+        goto out;
+    }
+    LK_TRY(read_tables(&r));
+out:
+    if (r.db)
+        (void)r.call.close(r.db);
+    lk_library_close(r.library);
+    if (unpacked)
+        (void)unlink(unpacked);
+    free(unpacked);
+    return st;
+}
