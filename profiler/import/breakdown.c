@@ -57,29 +57,6 @@ static int by_start(const void *a, const void *b)
     return (x->start_ns > y->start_ns) - (x->start_ns < y->start_ns);
 }
 
-static int by_number(const void *a, const void *b)
-{
-    const uint64_t *x = a, *y = b;
-
-    return (*x > *y) - (*x < *y);
-}
-
-/* Collect the links of all launches, sorted. */
-static enum lk_status links_of(const struct lk_events *e, uint64_t **out, size_t *out_n)
-{
-    size_t capacity = 0;
-
-    for (size_t i = 0; i < e->n_events; i++) {
-        if (e->events[i].kind != LK_EVENT_LAUNCH || !e->events[i].link)
-            continue;
-        LK_PASS(lk_array_grow(out, &capacity, *out_n + 1, sizeof **out));
-        (*out)[(*out_n)++] = e->events[i].link;
-    }
-    if (*out_n)
-        qsort(*out, *out_n, sizeof **out, by_number);
-    return LK_OK;
-}
-
 /* Return the length of the union of the pieces of the classes in `mask`, sorted by start. */
 static int64_t union_ns(const struct pieces *p, unsigned mask)
 {
@@ -99,8 +76,7 @@ static int64_t union_ns(const struct pieces *p, unsigned mask)
 
 static enum lk_status collect(const struct lk_events *e, int64_t device,
                               const struct lk_convention *c, const bool *communication,
-                              const uint64_t *links, size_t n_links, struct pieces *p,
-                              struct lk_breakdown *out)
+                              struct pieces *p, struct lk_breakdown *out)
 {
     for (size_t i = 0; i < e->n_events; i++) {
         const struct lk_event *x = &e->events[i];
@@ -109,7 +85,7 @@ static enum lk_status collect(const struct lk_events *e, int64_t device,
 
         if (x->kind > LK_EVENT_MEMSET || (device >= 0 && e->lanes[x->lane].process != device))
             continue;
-        linked = x->link && n_links && bsearch(&x->link, links, n_links, sizeof *links, by_number);
+        linked = lk_events_launch(e, x) != NULL;
         out->n_unlinked += !linked;
         if (c->linked && !linked)
             continue;
@@ -130,14 +106,11 @@ enum lk_status lk_breakdown(const struct lk_events *e, int64_t device,
     enum lk_status st = LK_OK;
     struct pieces p = {0};
     bool *communication = NULL;
-    uint64_t *links = NULL;
-    size_t n_links = 0;
     int64_t end = INT64_MIN;
 
     *out = (struct lk_breakdown){0};
     LK_TRY(lk_communication_names(e, convention->patterns, &communication));
-    LK_TRY(links_of(e, &links, &n_links));
-    LK_TRY(collect(e, device, convention, communication, links, n_links, &p, out));
+    LK_TRY(collect(e, device, convention, communication, &p, out));
     if (p.n == 0)
         goto out;
     qsort(p.at, p.n, sizeof *p.at, by_start);
@@ -152,6 +125,5 @@ enum lk_status lk_breakdown(const struct lk_events *e, int64_t device,
 out:
     free(p.at);
     free(communication);
-    free(links);
     return st;
 }

@@ -28,7 +28,8 @@ struct lk_breakdown {
 /* Tell for every name of the events whether a kernel of that name is communication: a bool a name,
  * freed by the caller. */
 enum lk_status lk_communication_names(const struct lk_events *e, const char *patterns, bool **out);
-/* Break down the events of one GPU; device: its number, or -1 for all. All 0 without events. */
+/* Break down the events of one GPU, which are sorted; device: its number, or -1 for all. All 0
+ * without events. */
 enum lk_status lk_breakdown(const struct lk_events *e, int64_t device,
                             const struct lk_convention *convention, struct lk_breakdown *out);
 

@@ -19,6 +19,7 @@ enum lk_status lk_events_init(struct lk_events *e)
 void lk_events_fini(struct lk_events *e)
 {
     free(e->events);
+    free(e->launches);
     free(e->lanes);
     free(e->details);
     free(e->names);
@@ -121,9 +122,56 @@ enum lk_status lk_events_detail(struct lk_events *e, const struct lk_event_colle
     return LK_OK;
 }
 
+static enum lk_status add_launch(struct lk_events *e, const struct lk_event *event)
+{
+    int64_t length = event->end_ns - event->start_ns;
+
+    LK_PASS(
+        lk_array_grow(&e->launches, &e->launches_capacity, e->n_launches + 1, sizeof *e->launches));
+    e->launches[e->n_launches++] =
+        (struct lk_launch){.link = event->link,
+                           .start_ns = event->start_ns,
+                           .length_ns = (uint32_t)(length < UINT32_MAX ? length : UINT32_MAX),
+                           .lane = event->lane};
+    return LK_OK;
+}
+
 enum lk_status lk_events_add(struct lk_events *e, const struct lk_event *event)
 {
+    if (event->kind == LK_EVENT_LAUNCH)
+        return event->link ? add_launch(e, event) : LK_OK;
     LK_PASS(lk_array_grow(&e->events, &e->events_capacity, e->n_events + 1, sizeof *e->events));
     e->events[e->n_events++] = *event;
     return LK_OK;
+}
+
+static int by_start(const void *a, const void *b)
+{
+    const struct lk_event *x = a, *y = b;
+
+    return (x->start_ns > y->start_ns) - (x->start_ns < y->start_ns);
+}
+
+static int by_link(const void *a, const void *b)
+{
+    const struct lk_launch *x = a, *y = b;
+
+    return (x->link > y->link) - (x->link < y->link);
+}
+
+void lk_events_sort(struct lk_events *e)
+{
+    if (e->n_events)
+        qsort(e->events, e->n_events, sizeof *e->events, by_start);
+    if (e->n_launches)
+        qsort(e->launches, e->n_launches, sizeof *e->launches, by_link);
+}
+
+const struct lk_launch *lk_events_launch(const struct lk_events *e, const struct lk_event *event)
+{
+    const struct lk_launch key = {.link = event->link};
+
+    if (!event->link || !e->n_launches)
+        return NULL;
+    return bsearch(&key, e->launches, e->n_launches, sizeof key, by_link);
 }

@@ -19,7 +19,7 @@ enum lk_event_kind {
     LK_EVENT_KERNEL, /* these three ran on a GPU */
     LK_EVENT_COPY,
     LK_EVENT_MEMSET,
-    LK_EVENT_LAUNCH, /* a call that puts work on a GPU, told by its link */
+    LK_EVENT_LAUNCH, /* a call that puts work on a GPU, told by its link; not among the events */
     LK_EVENT_SYNC,   /* a call that waits for a GPU */
     LK_EVENT_STEP,   /* a range of the host: one step; detail is its number */
     LK_EVENT_INPUT,  /* waiting for a batch */
@@ -38,6 +38,14 @@ struct lk_event {
     uint32_t lane;   /* index of a lane */
     uint32_t detail; /* of kernels and collectives: index of a detail plus one, 0: none */
     uint8_t kind;
+};
+
+/* A call that puts work on a GPU. A trace has as many as kernels, so they are kept small. */
+struct lk_launch {
+    uint64_t link;
+    int64_t start_ns;
+    uint32_t length_ns; /* at most 4 s */
+    uint32_t lane;
 };
 
 /* A thread of a process, or a stream of a GPU. */
@@ -62,6 +70,8 @@ struct lk_event_collective {
 struct lk_events {
     struct lk_event *events;
     size_t n_events, events_capacity;
+    struct lk_launch *launches; /* by link once lk_events_sort was called */
+    size_t n_launches, launches_capacity;
     struct lk_lane *lanes;
     size_t n_lanes, lanes_capacity;
     struct lk_event_collective *details;
@@ -92,6 +102,11 @@ enum lk_status lk_events_lane(struct lk_events *e, int64_t process, int64_t thre
                               uint32_t *out);
 enum lk_status lk_events_detail(struct lk_events *e, const struct lk_event_collective *c,
                                 uint32_t *out);
+/* Append an event; a LAUNCH becomes a struct lk_launch if it has a link. */
 enum lk_status lk_events_add(struct lk_events *e, const struct lk_event *event);
+/* Sort events by start and launches by link, when all are there. */
+void lk_events_sort(struct lk_events *e);
+/* Return the launch of an event, or NULL: it is not in the trace. pre: sorted. */
+const struct lk_launch *lk_events_launch(const struct lk_events *e, const struct lk_event *event);
 
 #endif

@@ -188,6 +188,7 @@ static enum lk_status read_file(const char *path, size_t at, size_t n_files,
 
     LK_TRY(lk_format_of(path, &format));
     LK_TRY(format->read(path, &e));
+    lk_events_sort(&e);
     LK_TRY(list_devices(&e, &devices, &n_devices));
     options.rank = options.rank < 0 || n_devices > 1 ? (int)at : options.rank;
     options.rank *= n_devices > 1 ? (int)n_devices : 1;

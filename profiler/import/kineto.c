@@ -514,6 +514,8 @@ static enum lk_status finish(struct reader *r)
         e->events[i].start_ns += r->base_ns;
         e->events[i].end_ns += r->base_ns;
     }
+    for (size_t i = 0; i < e->n_launches; i++)
+        e->launches[i].start_ns += r->base_ns;
     for (size_t i = 0; i < e->n_lanes && !e->device; i++)
         for (size_t k = 0; k < r->n_devices && e->lanes[i].gpu && !e->device; k++)
             if (r->devices[k].id == e->lanes[i].process)

@@ -226,7 +226,7 @@ void lk_rank_set_launch_(struct lk_span *span, const struct work *w)
         return;
     span->ready_ns = (uint64_t)(w->launch->start_ns < w->event->start_ns ? w->launch->start_ns
                                                                          : w->event->start_ns);
-    span->seq = (uint32_t)(w->launch->end_ns - w->launch->start_ns);
+    span->seq = w->launch->length_ns;
 }
 
 static enum lk_status add_gpu_work(struct maker *m)
@@ -248,7 +248,7 @@ static enum lk_status add_gpu_work(struct maker *m)
             span.ready_ns =
                 (uint64_t)(w->launch->start_ns < w->event->start_ns ? w->launch->start_ns
                                                                     : w->event->start_ns);
-            span.seq = (uint32_t)(w->launch->end_ns - w->launch->start_ns);
+            span.seq = w->launch->length_ns;
         }
         LK_PASS(lk_rank_add_span_(m, m->tracks[w->event->lane] - 1, span, w->event->start_ns,
                                   w->event->end_ns));
@@ -326,7 +326,6 @@ static void maker_fini(struct maker *m)
     free(m->backwards.at);
     free(m->forwards.at);
     free(m->optimizers.at);
-    free(m->launches);
     free(m->work);
     free(m->tracks);
     free(m->passes.at);
@@ -344,7 +343,6 @@ enum lk_status lk_rank_trace(struct lk_events *e, const struct lk_rank_options *
     m.device = o->device >= 0 ? o->device : lk_rank_busiest_(e);
     m.owner = lk_rank_owner_(e, m.device);
     LK_TRY(lk_rank_find_ranges_(&m));
-    LK_TRY(lk_rank_find_launches_(&m));
     LK_TRY(lk_rank_find_work_(&m));
     LK_TRY(add_tracks(&m));
     LK_TRY(add_host_spans(&m));

@@ -24,7 +24,7 @@ struct lk_rank_options {
     int64_t device; /* the rank's GPU, of a source with several; -1: the one with most events */
 };
 
-/* Make a trace. Sorts e. LK_EEVIDENCE: the events have no step. */
+/* Make a trace of sorted events. LK_EEVIDENCE: the events have no step. */
 enum lk_status lk_rank_trace(struct lk_events *e, const struct lk_rank_options *o,
                              struct lk_trace *out);
 

@@ -17,19 +17,13 @@ struct ranges {
     size_t n, capacity;
 };
 
-struct launch {
-    uint64_t link;
-    int64_t start_ns, end_ns;
-    uint32_t lane;
-};
-
 /* A piece of work on the GPU, or a collective of the host's. */
 struct work {
     const struct lk_event *event;
-    const struct launch *launch; /* NULL: not in the trace */
-    size_t step;                 /* index; SIZE_MAX: before the first */
-    size_t pass;                 /* index of the backward it is of, or before */
-    enum lk_span_kind phase;     /* FORWARD, BACKWARD, OPTIMIZER; COLLECTIVE */
+    const struct lk_launch *launch; /* NULL: not in the trace */
+    size_t step;                    /* index; SIZE_MAX: before the first */
+    size_t pass;                    /* index of the backward it is of, or before */
+    enum lk_span_kind phase;        /* FORWARD, BACKWARD, OPTIMIZER; COLLECTIVE */
 };
 
 /* The passes of a step on the GPU, or of the host: by phase and pass, from the first work to the
@@ -50,8 +44,6 @@ struct maker {
     const struct lk_rank_options *o;
     bool *communication; /* by name */
     struct ranges steps, backwards, forwards, optimizers;
-    struct launch *launches;
-    size_t n_launches, launches_capacity;
     struct work *work;
     size_t n_work;
     int64_t device; /* the GPU; -1: none */
@@ -70,10 +62,9 @@ enum { LK_RANK_HOST, LK_RANK_COMPUTE, LK_RANK_COMM, LK_RANK_FIXED };
 
 /* ---- rank_work.c ---- */
 
-/* Sort the events, and find the steps and the host's passes. LK_EEVIDENCE: there are no steps. */
+/* Find the steps and the host's passes. LK_EEVIDENCE: there are no steps. */
 enum lk_status lk_rank_find_ranges_(struct maker *m);
-enum lk_status lk_rank_find_launches_(struct maker *m);
-/* Find what ran on the GPU m->device, by its step and pass. pre: ranges and launches are found. */
+/* Find what ran on the GPU m->device, by its step and pass. pre: the ranges are found. */
 enum lk_status lk_rank_find_work_(struct maker *m);
 /* Return the GPU with most events, -1: none. */
 int64_t lk_rank_busiest_(const struct lk_events *e);

@@ -14,13 +14,6 @@ static enum lk_status add_range(struct ranges *r, const struct lk_event *x)
     return LK_OK;
 }
 
-static int by_start(const void *a, const void *b)
-{
-    const struct lk_event *x = a, *y = b;
-
-    return (x->start_ns > y->start_ns) - (x->start_ns < y->start_ns);
-}
-
 /* Return how many of the ranges start at or before a time. */
 size_t lk_rank_begun_(const struct ranges *r, int64_t at)
 {
@@ -84,8 +77,6 @@ enum lk_status lk_rank_find_ranges_(struct maker *m)
                                       [LK_EVENT_OPTIMIZER] = &m->optimizers};
     const struct lk_event *events = m->e->events;
 
-    if (m->e->n_events)
-        qsort(m->e->events, m->e->n_events, sizeof *m->e->events, by_start);
     for (size_t i = 0; i < m->e->n_events; i++)
         if (events[i].kind < LK_COUNT(of_kind) && of_kind[events[i].kind] &&
             lk_rank_of_host_(m, &events[i]))
@@ -104,38 +95,6 @@ enum lk_status lk_rank_find_ranges_(struct maker *m)
 }
 
 /* ---- Work of the GPU ---- */
-
-static int by_link(const void *a, const void *b)
-{
-    const struct launch *x = a, *y = b;
-
-    return (x->link > y->link) - (x->link < y->link);
-}
-
-enum lk_status lk_rank_find_launches_(struct maker *m)
-{
-    for (size_t i = 0; i < m->e->n_events; i++) {
-        const struct lk_event *x = &m->e->events[i];
-        const struct launch l = {x->link, x->start_ns, x->end_ns, x->lane};
-
-        if (x->kind != LK_EVENT_LAUNCH || !x->link)
-            continue;
-        LK_PASS(lk_array_grow(&m->launches, &m->launches_capacity, m->n_launches + 1, sizeof l));
-        m->launches[m->n_launches++] = l;
-    }
-    if (m->n_launches)
-        qsort(m->launches, m->n_launches, sizeof *m->launches, by_link);
-    return LK_OK;
-}
-
-static const struct launch *launch_of(const struct maker *m, const struct lk_event *x)
-{
-    const struct launch key = {.link = x->link};
-
-    if (!x->link || !m->n_launches)
-        return NULL;
-    return bsearch(&key, m->launches, m->n_launches, sizeof key, by_link);
-}
 
 bool lk_rank_on_gpu_(const struct lk_event *x)
 {
@@ -214,7 +173,8 @@ enum lk_status lk_rank_find_work_(struct maker *m)
         if (lk_rank_on_gpu_(x) ? m->e->lanes[x->lane].process != m->device
                                : !is_communication(m, x))
             continue;
-        *w = (struct work){.event = x, .launch = lk_rank_on_gpu_(x) ? launch_of(m, x) : NULL};
+        *w = (struct work){.event = x,
+                           .launch = lk_rank_on_gpu_(x) ? lk_events_launch(m->e, x) : NULL};
         at = w->launch ? w->launch->start_ns : x->start_ns;
         w->step = lk_rank_step_at_(m, at);
         w->phase = phase_at(m, w->step, at, &w->pass);

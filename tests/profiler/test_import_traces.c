@@ -454,6 +454,7 @@ START_TEST(breakdowns_are_those_of_peers)
     if (!path)
         return;
     must(lk_kineto_read(path, &e));
+    lk_events_sort(&e);
     must(lk_breakdown(&e, -1, &(struct lk_convention){.linked = breakdowns[_i].linked}, &b));
     ck_assert_int_eq(b.span_ns, want->span_ns);
     ck_assert_int_eq(b.idle_ns, want->idle_ns);
