@@ -352,6 +352,8 @@ enum lk_status lk_rank_trace(struct lk_events *e, const struct lk_rank_options *
     LK_TRY(add_names(&m));
     LK_TRY(describe(&m));
     set_base(&m);
+    free(m.work); /* sorting takes as much */
+    m.work = NULL;
     LK_TRY(lk_trace_sort_spans(&m.t.spans, m.t.n_spans));
     *out = m.t;
     m.t = (struct lk_trace){0};
