@@ -117,7 +117,13 @@ static enum lk_status import_run(const char **paths, size_t n, struct lk_run_set
     LK_TRY(lk_alloc(&set->runs, 1, sizeof *set->runs));
     LK_TRY(lk_run_take(paths[0], run.traces, run.n, &set->runs[0]));
     run.traces = NULL;
-    set->n = 1;
+    if (set->runs[0].n_steps) {
+        set->n = 1;
+        goto out;
+    }
+    lk_run_fini(&set->runs[0]);
+    st = lk_table_note(*table, "no step is complete: neither a forward and a backward of each "
+                               "micro-batch, nor the same collectives on all ranks");
 out:
     lk_import_fini(&run);
     lk_names_free(files, n_files);

@@ -26,6 +26,7 @@ enum lk_event_kind {
     LK_EVENT_FORWARD,
     LK_EVENT_BACKWARD,
     LK_EVENT_OPTIMIZER,
+    LK_EVENT_ENQUEUE,   /* the host asks for a collective, which another thread then runs */
     LK_EVENT_COLLECTIVE /* a collective as the host sees it: enqueued on a GPU, or run by the host
                          */
 };

@@ -41,6 +41,7 @@ static const struct row ranges[] = {
     {"DistributedDataParallel.forward", LK_EVENT_FORWARD},
     {"autograd::engine::evaluate_function", LK_EVENT_BACKWARD},
     {"Optimizer.step#", LK_EVENT_OPTIMIZER},
+    {"c10d::allreduce_", LK_EVENT_ENQUEUE},
     {"nccl:", LK_EVENT_COLLECTIVE},
     {"gloo:", LK_EVENT_COLLECTIVE},
     {"mpi:", LK_EVENT_COLLECTIVE},

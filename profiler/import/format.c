@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "profiler/import/kineto.h"
 #include "profiler/import/nsys.h"
+#include "profiler/import/torch_et.h"
 
 #include <errno.h>
 #include <stdlib.h>
@@ -104,25 +105,53 @@ static bool is_chakra(const struct lk_head *h)
 
 /* The first row that fits. */
 static const struct lk_format formats[] = {
-    {"lockstep's own trace", is_own, NULL, "lockstep analyze DIR reads the folder that it is in"},
-    {"a PyTorch execution trace", is_torch_et, NULL,
-     "it has no times; give torch.profiler's trace of the run (export_chrome_trace)"},
-    {"a Flight Recorder dump", is_flight_json, NULL,
-     "it is not read yet; give torch.profiler's trace of the run (export_chrome_trace)"},
-    {"a Horovod timeline", is_horovod, NULL,
-     "it is not read yet; give torch.profiler's trace of the run"},
-    {"NCCL Inspector's output", is_nccl_inspector, NULL,
-     "it is not read yet; give nccl-tests' output for a cluster file, or torch.profiler's trace"},
-    {"Kineto", is_chrome, lk_kineto_read, NULL},
-    {"a rocpd data base", is_rocpd, NULL, "rocpd convert -f pftrace, or torch.profiler's trace"},
-    {"Nsight Systems", is_sqlite, lk_nsys_read, NULL},
-    {"a report of Nsight Systems", is_nsys_report, NULL,
-     "nsys export --type sqlite FILE makes a data base of it, which can be read"},
-    {"a Python pickle", is_pickle, NULL,
-     "Flight Recorder dumps are not read yet; give torch.profiler's trace of the run"},
-    {"a Perfetto trace", is_perfetto, NULL, "traceconv json FILE makes JSON of it"},
-    {"an XPlane of JAX", is_xplane, NULL, "JAX writes perfetto_trace.json.gz beside it"},
-    {"a Chakra execution trace", is_chakra, NULL, "it is not read yet"},
+    {.name = "lockstep's own trace",
+     .is = is_own,
+     .read = NULL,
+     .instead = "lockstep analyze DIR reads the folder that it is in"},
+    {.name = "a PyTorch execution trace",
+     .is = is_torch_et,
+     .read = lk_torch_et_read,
+     .sizes = true},
+    {.name = "a Flight Recorder dump",
+     .is = is_flight_json,
+     .read = NULL,
+     .instead = "it is not read yet; give torch.profiler's trace of the run (export_chrome_trace)"},
+    {.name = "a Horovod timeline",
+     .is = is_horovod,
+     .read = NULL,
+     .instead = "it is not read yet; give torch.profiler's trace of the run"},
+    {.name = "NCCL Inspector's output",
+     .is = is_nccl_inspector,
+     .read = NULL,
+     .instead = "it is not read yet; give nccl-tests' output for a cluster file, or "
+                "torch.profiler's trace"},
+    {.name = "Kineto", .is = is_chrome, .read = lk_kineto_read, .instead = NULL},
+    {.name = "a rocpd data base",
+     .is = is_rocpd,
+     .read = NULL,
+     .instead = "rocpd convert -f pftrace, or torch.profiler's trace"},
+    {.name = "Nsight Systems", .is = is_sqlite, .read = lk_nsys_read, .instead = NULL},
+    {.name = "a report of Nsight Systems",
+     .is = is_nsys_report,
+     .read = NULL,
+     .instead = "nsys export --type sqlite FILE makes a data base of it, which can be read"},
+    {.name = "a Python pickle",
+     .is = is_pickle,
+     .read = NULL,
+     .instead = "Flight Recorder dumps are not read yet; give torch.profiler's trace of the run"},
+    {.name = "a Perfetto trace",
+     .is = is_perfetto,
+     .read = NULL,
+     .instead = "traceconv json FILE makes JSON of it"},
+    {.name = "an XPlane of JAX",
+     .is = is_xplane,
+     .read = NULL,
+     .instead = "JAX writes perfetto_trace.json.gz beside it"},
+    {.name = "a Chakra execution trace",
+     .is = is_chakra,
+     .read = NULL,
+     .instead = "it is not read yet"},
 };
 
 static enum lk_status read_head(const char *path, struct lk_head *h)

@@ -6,6 +6,7 @@
 #include "base/stats.h"
 #include "profiler/import/format.h"
 #include "profiler/import/rank.h"
+#include "profiler/import/torch_et.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -172,8 +173,30 @@ static enum lk_status list_devices(const struct lk_events *e, int64_t **out, siz
     return LK_OK;
 }
 
-static enum lk_status read_file(const char *path, size_t at, size_t n_files,
-                                const struct lk_import_options *o, struct lk_import *out)
+/* Read the sizes in the file of a trace's rank, or in the only such file; none: *out is empty. */
+static enum lk_status read_sizes(char *const *files, size_t n, const char *of,
+                                 struct lk_events *out)
+{
+    const char *found = NULL, *only = NULL;
+    size_t n_found = 0;
+
+    for (size_t i = 0; i < n; i++) {
+        const struct lk_format *format = NULL;
+
+        LK_PASS(lk_format_of(files[i], &format));
+        if (!format->sizes)
+            continue;
+        only = files[i];
+        n_found++;
+        found = rank_in(files[i]) >= 0 && rank_in(files[i]) == rank_in(of) ? files[i] : found;
+    }
+    found = found ? found : n_found == 1 ? only : NULL;
+    return found ? lk_torch_et_read(found, out) : LK_OK;
+}
+
+static enum lk_status read_file(char *const *files, size_t n_all, const char *path, size_t at,
+                                size_t n_files, const struct lk_import_options *o,
+                                struct lk_import *out)
 {
     const struct lk_format *format = NULL;
     struct lk_rank_options options = {.patterns = o->patterns,
@@ -181,12 +204,14 @@ static enum lk_status read_file(const char *path, size_t at, size_t n_files,
                                       .rank = rank_in(path),
                                       .local_batch = o->local_batch,
                                       .device = -1};
-    struct lk_events e = {0};
+    struct lk_events e = {0}, sizes = {0};
     enum lk_status st = LK_OK;
     int64_t *devices = NULL;
     size_t n_devices = 0;
 
     LK_TRY(lk_format_of(path, &format));
+    LK_TRY(read_sizes(files, n_all, path, &sizes));
+    options.sizes = &sizes;
     LK_TRY(format->read(path, &e));
     lk_events_sort(&e);
     LK_TRY(list_devices(&e, &devices, &n_devices));
@@ -202,6 +227,7 @@ static enum lk_status read_file(const char *path, size_t at, size_t n_files,
     }
 out:
     free(devices);
+    lk_events_fini(&sizes);
     lk_events_fini(&e);
     return st;
 }
@@ -284,9 +310,28 @@ enum lk_status lk_import_run(char *const *files, size_t n, const struct lk_impor
 {
     enum lk_status st = LK_OK;
     struct lk_import i = {0};
+    const char **traces = NULL;
+    size_t n_traces = 0;
 
-    for (size_t k = 0; k < n; k++)
-        LK_TRY(read_file(files[k], k, n, o, &i));
+    LK_TRY(lk_alloc(&traces, n, sizeof(char *)));
+    for (size_t k = 0; k < n; k++) {
+        const struct lk_format *format = NULL;
+
+        LK_TRY(lk_format_of(files[k], &format));
+        if (!format || !format->read) {
+            st = lk_format_refuse(files[k], format);
+            goto out;
+        }
+        if (!format->sizes)
+            traces[n_traces++] = files[k];
+    }
+    if (!n_traces) {
+        st = lk_fail(LK_EPARSE, "%s: has no times; give torch.profiler's trace of the rank, too",
+                     n ? files[0] : "nothing");
+        goto out;
+    }
+    for (size_t k = 0; k < n_traces; k++)
+        LK_TRY(read_file(files, n, traces[k], k, n_traces, o, &i));
     if (i.no_steps) {
         lk_traces_free(i.traces, i.n);
         i.traces = NULL;
@@ -300,6 +345,7 @@ enum lk_status lk_import_run(char *const *files, size_t n, const struct lk_impor
     *out = i;
     i = (struct lk_import){0};
 out:
+    free(traces);
     lk_import_fini(&i);
     return st;
 }

@@ -4,6 +4,7 @@
 #include "base/array.h"
 #include "profiler/import/event_kind.h"
 #include "profiler/import/json_scan.h"
+#include "profiler/import/torch_values.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -62,13 +63,6 @@ static enum lk_status intern(struct reader *r, const struct lk_scan *s, const st
     return lk_events_name(r->out, text, strlen(text), out);
 }
 
-static bool starts(const char *text, size_t n, const char *with)
-{
-    size_t m = strlen(with);
-
-    return n >= m && !memcmp(text, with, m);
-}
-
 /* ---- Arguments ---- */
 
 struct arguments {
@@ -118,76 +112,6 @@ static void read_arguments(struct lk_scan *s, struct arguments *a)
     }
 }
 
-/* X(PyTorch's name, type) */
-#define DTYPES(X)                                                                                  \
-    X("Float", LK_F32)                                                                             \
-    X("float", LK_F32)                                                                             \
-    X("BFloat16", LK_BF16)                                                                         \
-    X("Half", LK_F16)                                                                              \
-    X("Double", LK_F64)                                                                            \
-    X("double", LK_F64)                                                                            \
-    X("Int", LK_I32)                                                                               \
-    X("int", LK_I32)                                                                               \
-    X("Long", LK_I64)                                                                              \
-    X("long", LK_I64)                                                                              \
-    X("Byte", LK_U8)
-
-/* Find a type in "BFloat16" or in the first of '["c10::BFloat16"]'. */
-static bool read_dtype(const char *text, size_t n, enum lk_dtype *out)
-{
-    static const struct {
-        const char *name;
-        enum lk_dtype dtype;
-    } rows[] = {
-#define ROW(name, type) {name, type},
-        DTYPES(ROW)
-#undef ROW
-    };
-
-    while (n > 0 && strchr("[\" ", *text))
-        text++, n--;
-    if (starts(text, n, "c10::"))
-        text += 5, n -= 5;
-    for (size_t i = 0; i < LK_COUNT(rows); i++) {
-        size_t m = strlen(rows[i].name);
-
-        if (starts(text, n, rows[i].name) && (n == m || strchr("\"],", text[m]))) {
-            *out = rows[i].dtype;
-            return true;
-        }
-    }
-    return false;
-}
-
-/* Return the elements of all tensors in "[[2873320], [3, 4]]"; 0: none. */
-static uint64_t elements_of(const char *text, size_t n)
-{
-    uint64_t sum = 0, product = 1, digit = 0;
-    bool number = false, any = false;
-    int depth = 0;
-
-    for (size_t i = 0; i < n; i++) {
-        if (text[i] >= '0' && text[i] <= '9') {
-            digit = 10 * digit + (uint64_t)(text[i] - '0');
-            number = true;
-            continue;
-        }
-        if (number) {
-            product = product * digit;
-            any = true;
-        }
-        number = false;
-        digit = 0;
-        if (text[i] == '[' && ++depth == 2) {
-            product = 1;
-            any = false;
-        }
-        if (text[i] == ']' && depth-- == 2 && any)
-            sum += product;
-    }
-    return sum;
-}
-
 /* PyTorch's names of collectives, and NCCL's. */
 static const struct {
     const char *from, *to;
@@ -230,9 +154,9 @@ static enum lk_status add_detail(struct reader *r, const struct lk_scan *s,
         LK_PASS(intern(r, s, &a->group, &c.group));
     c.elements = in > sent ? in : sent;
     if (!c.elements && a->dims.n)
-        c.elements = elements_of(lk_scan_at(s, &a->dims), a->dims.n);
+        c.elements = lk_torch_elements(lk_scan_at(s, &a->dims), a->dims.n);
     if (a->dtype.n)
-        c.dtype_known = read_dtype(lk_scan_at(s, &a->dtype), a->dtype.n, &c.dtype);
+        c.dtype_known = lk_torch_dtype(lk_scan_at(s, &a->dtype), a->dtype.n, &c.dtype);
     return lk_events_detail(r->out, &c, out);
 }
 

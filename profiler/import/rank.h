@@ -17,10 +17,11 @@
 #include "profiler/import/event.h"
 
 struct lk_rank_options {
-    const char *patterns; /* of communication kernels: profiler/import/breakdown.h */
-    const char *source;   /* file, for the trace and for messages; borrowed */
-    int rank, world_size; /* for a source that does not say */
-    int local_batch;      /* samples of a micro-batch; 0: not known */
+    const char *patterns;          /* of communication kernels: profiler/import/breakdown.h */
+    const char *source;            /* file, for the trace and for messages; borrowed */
+    int rank, world_size;          /* for a source that does not say */
+    int local_batch;               /* samples of a micro-batch; 0: not known */
+    const struct lk_events *sizes; /* all-reduces of a step, for a trace without them; or NULL */
     int64_t device; /* the rank's GPU, of a source with several; -1: the one with most events */
 };
 

@@ -95,7 +95,7 @@ struct transfer {
     struct lk_event_collective about;
     uint32_t ordinal; /* in the step */
     int32_t bucket;   /* of the pass; -1: no gradients */
-    int64_t ready_ns;
+    int64_t ready_ns, start_ns, end_ns;
 };
 
 struct transfers {
@@ -113,17 +113,74 @@ static enum lk_status note_bucket(struct maker *m, const struct transfer *x)
     return LK_OK;
 }
 
+/* Collect when the host asked for collectives, if it did so as often as there are ranges of them.
+ */
+static enum lk_status find_enqueues(const struct maker *m, int64_t **out, size_t *n)
+{
+    size_t ranges = 0;
+
+    LK_PASS(lk_alloc(out, m->by_host ? m->e->n_events : 0, sizeof **out));
+    for (size_t i = 0; i < m->e->n_events && m->by_host; i++) {
+        const struct lk_event *x = &m->e->events[i];
+
+        ranges += x->kind == LK_EVENT_COLLECTIVE && lk_rank_of_host_(m, x);
+        if (x->kind == LK_EVENT_ENQUEUE && lk_rank_of_host_(m, x))
+            (*out)[(*n)++] = x->start_ns;
+    }
+    *n = *n == ranges ? *n : 0;
+    return LK_OK;
+}
+
+/*
+ * Set a transfer's times. On a GPU it is ready when the compute work launched before it has ended;
+ * without a kernel it takes no time. On the host it is ready when it was asked for (0: not known).
+ */
+static void set_times(const struct maker *m, const struct done *done, size_t n_done,
+                      int64_t enqueued_ns, struct transfer *x)
+{
+    const struct work *w = x->work;
+
+    x->start_ns = x->ready_ns = w->event->start_ns;
+    x->end_ns = w->event->end_ns;
+    if (w->launch) {
+        x->ready_ns = done_before(done, n_done, w->launch->start_ns);
+    } else if (m->by_host && m->device >= 0) {
+        x->ready_ns = done_before(done, n_done, w->event->start_ns);
+        if (x->ready_ns < w->event->start_ns)
+            x->ready_ns = w->event->start_ns;
+        x->start_ns = x->end_ns = x->ready_ns;
+    } else if (enqueued_ns > 0) {
+        x->ready_ns = enqueued_ns;
+    }
+    if (x->ready_ns <= 0 || x->ready_ns > x->start_ns)
+        x->ready_ns = x->start_ns;
+}
+
+/* Take the size from the other file, which has the all-reduces of a step in order. */
+static void add_size(const struct maker *m, struct transfer *x)
+{
+    const struct lk_events *sizes = m->o->sizes;
+
+    if (!sizes || x->bucket < 0 || x->about.elements || (size_t)x->bucket >= sizes->n_details)
+        return;
+    x->about.elements = sizes->details[x->bucket].elements;
+    x->about.dtype = sizes->details[x->bucket].dtype;
+    x->about.dtype_known = true;
+}
+
 static enum lk_status find_transfers(struct maker *m, struct transfers *out)
 {
     enum lk_status st = LK_OK;
     struct done *done = NULL;
-    size_t n_done = 0, step = SIZE_MAX, pass = 0;
+    int64_t *enqueued = NULL;
+    size_t n_done = 0, n_enqueued = 0, of_host = 0, step = SIZE_MAX, pass = 0;
     uint32_t ordinal = 0;
     int32_t bucket = 0;
 
     LK_TRY(find_done(m, &done, &n_done));
+    LK_TRY(find_enqueues(m, &enqueued, &n_enqueued));
     for (size_t i = 0; i < m->n_work; i++) { /* by start */
-        struct transfer x = {.work = &m->work[i], .ready_ns = m->work[i].event->start_ns};
+        struct transfer x = {.work = &m->work[i]};
         const struct work *w = x.work;
 
         if (w->phase != LK_SPAN_COLLECTIVE)
@@ -135,15 +192,15 @@ static enum lk_status find_transfers(struct maker *m, struct transfers *out)
         x.about = about(m, w);
         x.ordinal = ordinal++;
         x.bucket = is_gradient(m, &x.about) ? bucket++ : -1;
-        if (w->launch)
-            x.ready_ns = done_before(done, n_done, w->launch->start_ns);
-        if (x.ready_ns <= 0 || x.ready_ns > w->event->start_ns)
-            x.ready_ns = w->event->start_ns;
+        add_size(m, &x);
+        set_times(m, done, n_done, of_host < n_enqueued ? enqueued[of_host] : 0, &x);
+        of_host++;
         LK_TRY(note_bucket(m, &x));
         LK_TRY(lk_array_grow(&out->at, &out->capacity, out->n + 1, sizeof x));
         out->at[out->n++] = x;
     }
 out:
+    free(enqueued);
     free(done);
     return st;
 }
@@ -195,9 +252,9 @@ static enum lk_status add_collective(struct maker *m, const struct transfer *x)
     if (x->about.dtype_known)
         span.bytes = x->about.elements * lk_dtype_bytes(x->about.dtype);
     span.ready_ns = (uint64_t)(x->ready_ns > 0 ? x->ready_ns : 1);
-    LK_PASS(lk_rank_add_span_(m, LK_RANK_COMM, span, event->start_ns, event->end_ns));
+    LK_PASS(lk_rank_add_span_(m, LK_RANK_COMM, span, x->start_ns, x->end_ns));
     LK_PASS(add_mark(m, x));
-    if (m->device < 0 || !m->tracks[event->lane])
+    if (m->by_host || !m->tracks[event->lane])
         return LK_OK;
     span = (struct lk_span){.kind = LK_SPAN_KERNEL,
                             .step = step,

@@ -44,6 +44,7 @@ struct maker {
     const struct lk_rank_options *o;
     bool *communication; /* by name */
     struct ranges steps, backwards, forwards, optimizers;
+    bool by_host; /* collectives are told by the host's ranges: none has a kernel */
     struct work *work;
     size_t n_work;
     int64_t device; /* the GPU; -1: none */

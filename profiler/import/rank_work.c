@@ -159,11 +159,25 @@ static enum lk_span_kind phase_at(const struct maker *m, size_t step, int64_t at
 static bool is_communication(const struct maker *m, const struct lk_event *x)
 {
     return (x->kind == LK_EVENT_KERNEL && m->communication[x->name]) ||
-           (x->kind == LK_EVENT_COLLECTIVE && m->device < 0);
+           (x->kind == LK_EVENT_COLLECTIVE && m->by_host);
+}
+
+/* Gloo's collectives run on the host, and NCCL's of one rank have nothing to do. */
+static bool no_collective_kernel(const struct maker *m)
+{
+    for (size_t i = 0; i < m->e->n_events; i++) {
+        const struct lk_event *x = &m->e->events[i];
+
+        if (x->kind == LK_EVENT_KERNEL && m->communication[x->name] &&
+            m->e->lanes[x->lane].process == m->device)
+            return false;
+    }
+    return true;
 }
 
 enum lk_status lk_rank_find_work_(struct maker *m)
 {
+    m->by_host = no_collective_kernel(m);
     LK_PASS(lk_alloc(&m->work, m->e->n_events, sizeof *m->work));
     for (size_t i = 0; i < m->e->n_events; i++) {
         const struct lk_event *x = &m->e->events[i];
@@ -171,7 +185,7 @@ enum lk_status lk_rank_find_work_(struct maker *m)
         int64_t at;
 
         if (lk_rank_on_gpu_(x) ? m->e->lanes[x->lane].process != m->device
-                               : !is_communication(m, x))
+                               : !(is_communication(m, x) && lk_rank_of_host_(m, x)))
             continue;
         *w = (struct work){.event = x,
                            .launch = lk_rank_on_gpu_(x) ? lk_events_launch(m->e, x) : NULL};

@@ -1,0 +1,135 @@
+#include "profiler/import/torch_et.h"
+
+#include "profiler/import/json_scan.h"
+#include "profiler/import/torch_values.h"
+
+/* Members of a node that are read. */
+struct node {
+    struct lk_slice name, shapes, types, inputs, attrs;
+};
+
+static bool read_node(struct lk_scan *s, struct node *n)
+{
+    struct lk_slice key, value;
+    enum lk_scan_token token;
+
+    *n = (struct node){0};
+    while ((token = lk_scan_next(s)) == LK_SCAN_TEXT) {
+        key = s->slice;
+        if (!lk_scan_value(s, &value))
+            return false;
+        if (LK_SCAN_IS(s, &key, "name"))
+            n->name = value;
+        if (LK_SCAN_IS(s, &key, "input_shapes"))
+            n->shapes = value;
+        if (LK_SCAN_IS(s, &key, "input_types"))
+            n->types = value;
+        if (LK_SCAN_IS(s, &key, "inputs"))
+            n->inputs = value;
+        if (LK_SCAN_IS(s, &key, "attrs"))
+            n->attrs = value;
+    }
+    return token == LK_SCAN_CLOSE;
+}
+
+/* Since schema 1.0.2 shapes and types are members of inputs. */
+static void look_into_inputs(const struct lk_scan *s, struct lk_slice inputs, const char **shapes,
+                             size_t *n_shapes, const char **types, size_t *n_types)
+{
+    struct lk_slice key, value;
+    struct lk_scan in;
+
+    lk_scan_memory(&in, lk_scan_at(s, &inputs), inputs.n);
+    if (lk_scan_next(&in) != LK_SCAN_OBJECT)
+        return;
+    while (lk_scan_next(&in) == LK_SCAN_TEXT) {
+        key = in.slice;
+        if (!lk_scan_value(&in, &value))
+            return;
+        if (LK_SCAN_IS(&in, &key, "shapes")) {
+            *shapes = lk_scan_at(&in, &value);
+            *n_shapes = value.n;
+        }
+        if (LK_SCAN_IS(&in, &key, "types")) {
+            *types = lk_scan_at(&in, &value);
+            *n_types = value.n;
+        }
+    }
+}
+
+static enum lk_status take_node(const struct lk_scan *s, const struct node *n,
+                                struct lk_events *out)
+{
+    const char *shapes = lk_scan_at(s, &n->shapes), *types = lk_scan_at(s, &n->types);
+    size_t n_shapes = n->shapes.n, n_types = n->types.n;
+    struct lk_event_collective c = {.seq = -1};
+    uint32_t index;
+
+    if (!LK_SCAN_IS(s, &n->name, "c10d::allreduce_"))
+        return LK_OK;
+    if (!n_shapes)
+        look_into_inputs(s, n->inputs, &shapes, &n_shapes, &types, &n_types);
+    LK_PASS(lk_events_name(out, "all_reduce", 10, &c.function));
+    c.elements = lk_torch_elements(shapes, n_shapes);
+    c.dtype_known = lk_torch_dtype(types, n_types, &c.dtype);
+    return c.elements && c.dtype_known ? lk_events_detail(out, &c, &index) : LK_OK;
+}
+
+static enum lk_status read_nodes(struct lk_scan *s, struct lk_events *out)
+{
+    enum lk_scan_token token;
+    bool more = true;
+
+    while (more && (token = lk_scan_next(s)) != LK_SCAN_CLOSE && token != LK_SCAN_END) {
+        enum lk_status st = LK_OK;
+        struct node n;
+
+        if (token == LK_SCAN_ARRAY)
+            lk_scan_leave(s, s->depth);
+        if (token != LK_SCAN_OBJECT)
+            continue;
+        lk_scan_pin(s);
+        more = read_node(s, &n);
+        out->n_read += more;
+        if (more && !s->overflown && n.name.n)
+            st = take_node(s, &n, out);
+        out->n_skipped += !lk_scan_unpin(s);
+        LK_PASS(st);
+    }
+    return LK_OK;
+}
+
+static enum lk_status read_root(struct lk_scan *s, struct lk_events *out)
+{
+    struct lk_slice value;
+    enum lk_scan_token token;
+
+    if (lk_scan_next(s) != LK_SCAN_OBJECT)
+        return lk_fail(LK_EPARSE, "%s: is no object with nodes", s->path);
+    while ((token = lk_scan_next(s)) == LK_SCAN_TEXT) {
+        if (LK_SCAN_IS(s, &s->slice, "nodes")) {
+            if (lk_scan_next(s) != LK_SCAN_ARRAY)
+                return lk_fail(LK_EPARSE, "%s: nodes is no array", s->path);
+            LK_PASS(read_nodes(s, out));
+        } else if (!lk_scan_value(s, &value)) {
+            break;
+        }
+    }
+    return LK_OK;
+}
+
+enum lk_status lk_torch_et_read(const char *path, struct lk_events *out)
+{
+    enum lk_status st = LK_OK;
+    struct lk_scan s = {0};
+
+    LK_TRY(lk_events_init(out));
+    out->format = "PyTorch execution trace";
+    LK_TRY(lk_scan_open(&s, path));
+    LK_TRY(read_root(&s, out));
+    LK_TRY(lk_scan_status(&s));
+    out->cut = s.cut;
+out:
+    lk_scan_close(&s);
+    return st;
+}

@@ -1,0 +1,81 @@
+#include "profiler/import/torch_values.h"
+
+#include "base/array.h"
+
+#include <string.h>
+
+uint64_t lk_torch_elements(const char *text, size_t n)
+{
+    uint64_t sum = 0, product = 1, digits = 0;
+    bool number = false, any = false;
+
+    for (size_t i = 0; i < n; i++) {
+        if (text[i] >= '0' && text[i] <= '9') {
+            digits = 10 * digits + (uint64_t)(text[i] - '0');
+            number = true;
+            continue;
+        }
+        if (number) {
+            product *= digits;
+            any = true;
+        }
+        number = false;
+        digits = 0;
+        if (text[i] == ']' && any)
+            sum += product;
+        if (text[i] == '[' || text[i] == ']') {
+            product = 1;
+            any = false;
+        }
+    }
+    return sum;
+}
+
+/* X(PyTorch's name, type) */
+#define DTYPES(X)                                                                                  \
+    X("Float", LK_F32)                                                                             \
+    X("float", LK_F32)                                                                             \
+    X("BFloat16", LK_BF16)                                                                         \
+    X("Half", LK_F16)                                                                              \
+    X("Double", LK_F64)                                                                            \
+    X("double", LK_F64)                                                                            \
+    X("Int", LK_I32)                                                                               \
+    X("int", LK_I32)                                                                               \
+    X("Long", LK_I64)                                                                              \
+    X("long", LK_I64)                                                                              \
+    X("Byte", LK_U8)
+
+static const struct {
+    const char *name;
+    enum lk_dtype dtype;
+} dtypes[] = {
+#define ROW(name, type) {name, type},
+    DTYPES(ROW)
+#undef ROW
+};
+
+bool lk_torch_dtype(const char *text, size_t n, enum lk_dtype *out)
+{
+    static const char *const before[] = {"Tensor(", "c10::"};
+
+    for (size_t i = 0; i < LK_COUNT(before); i++) {
+        const char *found = n ? memmem(text, n, before[i], strlen(before[i])) : NULL;
+
+        if (found) {
+            n -= (size_t)(found - text) + strlen(before[i]);
+            text = found + strlen(before[i]);
+        }
+    }
+    while (n > 0 && strchr("[\" ", *text))
+        text++, n--;
+    for (size_t i = 0; i < LK_COUNT(dtypes); i++) {
+        size_t m = strlen(dtypes[i].name);
+
+        if (n >= m && !memcmp(text, dtypes[i].name, m) &&
+            (n == m || strchr("\"],)", text[m]) != NULL)) {
+            *out = dtypes[i].dtype;
+            return true;
+        }
+    }
+    return false;
+}

@@ -1,0 +1,17 @@
+/* How PyTorch writes shapes and types of tensors into its traces. */
+#ifndef LK_PROFILER_IMPORT_TORCH_VALUES_H
+#define LK_PROFILER_IMPORT_TORCH_VALUES_H
+
+#include "base/dtype.h"
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Return the elements of all tensors in "[[2873320], [3, 4]]", however nested; 0: none. */
+uint64_t lk_torch_elements(const char *text, size_t n);
+/* Find the type in "BFloat16", or the first in '["c10::BFloat16"]' or "GenericList[Tensor(float)]".
+ */
+bool lk_torch_dtype(const char *text, size_t n, enum lk_dtype *out);
+
+#endif
