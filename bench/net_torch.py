@@ -9,12 +9,17 @@ buckets, overlap and reducer are its own.
   net_torch.py JOB OUT CAP:ACC ...      trains with each bucket cap and accumulation: OUT-CAP-aACC.json,
                                         a job file with that one run, and OUT-CAP-aACC.hosts, the
                                         processor time
+  net_torch.py JOB OUT --traces CAP:ACC ...
+                                        the same, and then some steps under torch.profiler:
+                                        OUT-CAP-aACC.traces/, as `lockstep import` reads
   net_torch.py JOB OUT --alone          times the model without DDP: OUT.json, the job as a user would
                                         write it by hand
   net_torch.py JOB OUT --merge RUN...   OUT.json: JOB with the runs of other job files
 """
+import gzip
 import json
 import os
+import shutil
 import sys
 import time
 
@@ -23,7 +28,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
-STEPS, WARMUP = 8, 2
+STEPS, WARMUP, TRACED = 8, 2, 5
 SWEEP_BYTES = [4096 * 4**i for i in range(6)]
 MIB = 1 << 20
 BATCH = 8
@@ -94,7 +99,8 @@ def step(model, optimizer_s, accumulation, spans):
             out = []
             timed(lambda: out.append(model(x).sum()), spans, "forward")
             timed(out[0].backward, spans, "backward")
-    timed(lambda: time.sleep(optimizer_s), spans, "optimizer")
+    with torch.profiler.record_function("Optimizer.step#timed"):
+        timed(lambda: time.sleep(optimizer_s), spans, "optimizer")
     for p in model.parameters():
         p.grad.zero_()
 
@@ -170,10 +176,40 @@ def sweep(out):
                 f.write(f"all_reduce,{world},{world},{size},{s:.9f}\n")
 
 
-def train(job, out, config):
+def pack(path):
+    with open(path, "rb") as source, gzip.open(path + ".gz", "wb") as target:
+        shutil.copyfileobj(source, target)
+    os.remove(path)
+
+
+def trace(model, job, accumulation, folder):
+    """Trace steps by torch.profiler, and one more by the observer of execution, which knows the sizes of buckets."""
+    stem = f"{folder}/rank{dist.get_rank()}"
+    observer = getattr(torch.profiler, "ExecutionTraceObserver", None) or torch.profiler.ExecutionGraphObserver
+    observer = observer()
+    os.makedirs(folder, exist_ok=True)
+    observer.register_callback(stem + ".et.json")
+    optimizer_s = seconds(job["compute"][0], "optimizer")
+    observer.start()
+    step(model, optimizer_s, accumulation, {})
+    observer.stop()
+    observer.unregister_callback()
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU],
+                                schedule=torch.profiler.schedule(wait=0, warmup=1, active=TRACED, repeat=1)) as p:
+        for _ in range(1 + TRACED):
+            step(model, optimizer_s, accumulation, {})
+            p.step()
+    p.export_chrome_trace(stem + ".pt.trace.json")
+    pack(stem + ".pt.trace.json")
+    pack(stem + ".et.json")
+
+
+def train(job, out, config, traces):
     cap, accumulation = (int(v) for v in config.split(":"))
     model = DistributedDataParallel(model_of(job), bucket_cap_mb=cap / MIB)
     times, _, cpu_s, wall_s = steps(model, job, accumulation)
+    if traces:
+        trace(model, job, accumulation, f"{out}-{cap}-a{accumulation}.traces")
     world = dist.get_world_size()
     if dist.get_rank() != 0:
         return
@@ -200,7 +236,10 @@ def main():
         return
     dist.init_process_group("gloo")
     for w in what:
-        sweep(out) if w == "--sweep" else train(job, out, w)
+        if w == "--sweep":
+            sweep(out)
+        elif w != "--traces":
+            train(job, out, w, "--traces" in what)
     dist.barrier()
     dist.destroy_process_group()
 

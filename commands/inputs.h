@@ -26,7 +26,8 @@ enum lk_status warn_of_contradictions(const struct lk_cluster *c, size_t known);
 enum lk_status job_and_cluster(const char *command, const char **operands, int n,
                                const char *cluster);
 
-/* Read the job file `path`, or path/job.json when `path` is a directory. */
+/* Read the job file `path`; of a directory its job.json or, without one, a job of the runs at or
+ * below it. */
 enum lk_status find_job(const char *path, struct lk_job *out);
 /* Build one job from the traces of several run directories (profiler/run_set.h). With one operand
  * this is find_job. */

@@ -1,10 +1,9 @@
-/* Importing traces of other programs: the lexer, Kineto's files, breakdowns, runs made of them. */
+/* Importing traces of other programs: their files, breakdowns, runs made of them. */
 #include "profiler/import/import.h"
 
 #include "base/array.h"
 #include "base/file.h"
 #include "profiler/analysis.h"
-#include "profiler/import/json_scan.h"
 #include "profiler/import/kineto.h"
 #include "profiler/import/rank.h"
 #include "profiler/job_build.h"
@@ -18,98 +17,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-
-/* ---- The lexer ---- */
-
-static const struct {
-    const char *text;
-    int places;
-    bool good;
-    int64_t value;
-} numbers[] = {
-    {"1712195495519689.047", 3, true, 1712195495519689047}, /* 19 digits: a double would round */
-    {"4458676524670.502", 3, true, 4458676524670502},
-    {"-12", 3, true, -12000},
-    {"7", 0, true, 7},
-    {"0.0005", 3, true, 1}, /* rounded */
-    {"0.00049", 3, true, 0},
-    {"1.5e3", 3, true, 1500000},
-    {"1.712195495519689e+15", 3, true, 1712195495519689000},
-    {"25e-4", 3, true, 3},
-    {"9223372036854775807", 0, true, INT64_MAX},
-    {"9223372036854775808", 0, false, 0},
-    {"1e400", 3, false, 0},
-    {"NaN", 3, false, 0},
-    {"Infinity", 3, false, 0},
-    {"", 3, false, 0},
-    {"-", 3, false, 0},
-    {"1x", 3, false, 0},
-    {"1e", 3, false, 0},
-};
-
-START_TEST(numbers_are_exact)
-{
-    int64_t v = 0;
-
-    ck_assert(lk_scan_fixed(numbers[_i].text, strlen(numbers[_i].text), numbers[_i].places, &v) ==
-              numbers[_i].good);
-    if (numbers[_i].good)
-        ck_assert_msg(v == numbers[_i].value, "%s: %" PRId64, numbers[_i].text, v);
-}
-END_TEST
-
-/* Write text to DIR/name and return the path, which the caller frees. */
-static char *put(const char *name, const char *text, size_t n)
-{
-    char *path = scratch_path(scratch_dir, name);
-    struct lk_writer *w = NULL;
-
-    must(lk_writer_open(path, lk_ends_with(path, ".gz"), &w));
-    must(lk_writer_put(w, text, n));
-    must(lk_writer_commit(w));
-    return path;
-}
-
-/* Values longer than the window, texts and quotes across its edge: the same as in memory. */
-START_TEST(windows_do_not_matter)
-{
-    enum { MORE = 5 << 20 };
-    const size_t n = (size_t)MORE + 400;
-    char *text = malloc(n), *path;
-    struct lk_slice v;
-    struct lk_scan s;
-    size_t used = (size_t)snprintf(text, n, "[");
-
-    ck_assert_ptr_nonnull(text);
-    memset(text + used, ' ', (1 << 20) - 20);
-    used += (1 << 20) - 20;
-    used += (size_t)snprintf(text + used, n - used, "{\"a\\\\\\\"b\": [1, {\"c\": \"");
-    memset(text + used, '\\', 3 << 20);
-    used += 3 << 20;
-    used += (size_t)snprintf(text + used, n - used, "\"}], \"d\": 12345}]");
-    path = put("long.json", text, used);
-    must(lk_scan_open(&s, path));
-    ck_assert_int_eq(lk_scan_next(&s), LK_SCAN_ARRAY);
-    ck_assert_int_eq(lk_scan_next(&s), LK_SCAN_OBJECT);
-    lk_scan_pin(&s);
-    ck_assert_int_eq(lk_scan_next(&s), LK_SCAN_TEXT);
-    ck_assert(LK_SCAN_IS(&s, &s.slice, "a\\\\\\\"b"));
-    ck_assert(s.slice.escaped);
-    ck_assert(lk_scan_value(&s, &v));
-    ck_assert_uint_eq(v.n, (3 << 20) + 14);
-    ck_assert(!strncmp(lk_scan_at(&s, &v), "[1, {\"c\": \"\\\\", 13));
-    ck_assert_int_eq(lk_scan_next(&s), LK_SCAN_TEXT);
-    ck_assert(lk_scan_value(&s, &v) && LK_SCAN_IS(&s, &v, "12345"));
-    ck_assert_int_eq(lk_scan_next(&s), LK_SCAN_CLOSE);
-    ck_assert(lk_scan_unpin(&s));
-    ck_assert_int_eq(lk_scan_next(&s), LK_SCAN_CLOSE);
-    ck_assert_int_eq(lk_scan_next(&s), LK_SCAN_END);
-    ck_assert(!s.cut);
-    lk_scan_close(&s);
-    free(path);
-    free(text);
-}
-END_TEST
 
 /* ---- Kineto ---- */
 
@@ -183,7 +90,7 @@ static char *put_steps(const char *name, const char *rank, const char *base)
         memcpy(strstr(text, "\"rank\": 1"), rank, strlen(rank));
     if (base)
         memcpy(strstr(text, "1000000000000}"), base, strlen(base));
-    return put(name, text, strlen(text));
+    return scratch_put(name, text, strlen(text));
 }
 
 static const struct lk_span *span_of(const struct lk_trace *t, enum lk_span_kind kind,
@@ -301,7 +208,7 @@ static const struct {
 
 START_TEST(hostile_files)
 {
-    char *path = put("x.json", hostile[_i].text, strlen(hostile[_i].text));
+    char *path = scratch_put("x.json", hostile[_i].text, strlen(hostile[_i].text));
     struct lk_events e;
 
     ck_assert_msg(lk_kineto_read(path, &e) == hostile[_i].status, "%s", lk_error_text());
@@ -331,7 +238,7 @@ START_TEST(depth_and_length_are_bounded)
         text[used + i] = _i == 1 ? '7' : i < n / 2 ? '[' : ']';
     used += n;
     used += (size_t)snprintf(text + used, 900, "},%s]}", tail);
-    path = put("deep.json.gz", text, used);
+    path = scratch_put("deep.json.gz", text, used);
     must(lk_kineto_read(path, &e));
     ck_assert_uint_eq(e.n_read, 2);
     ck_assert_uint_eq(e.n_skipped, (uint64_t)_i);
@@ -363,6 +270,80 @@ START_TEST(ranks_are_aligned_by_ends)
     ck_assert_ptr_nonnull(strstr(lk_error_text(), "both of rank 1"));
     free(paths[0]);
     free(paths[1]);
+}
+END_TEST
+
+/* ---- What the host tells ---- */
+
+#define EXECUTION                                                                                  \
+    "{\"schema\": \"1.0.1\", \"pid\": 7, \"nodes\": [{\"name\": \"aten::add\", \"id\": 1, "        \
+    "\"ctrl_deps\": 2, \"input_shapes\": [[9]]}, {\"name\": \"c10d::allreduce_\", \"id\": 2, "     \
+    "\"input_shapes\": [[[100]], [], []], \"input_types\": [\"GenericList[Tensor(float)]\"]}, "    \
+    "{\"name\": \"c10d::allreduce_\", \"inputs\": {\"values\": [\"x\"], \"shapes\": [[[7], [3, "   \
+    "2]]], "                                                                                       \
+    "\"types\": [\"GenericList[Tensor(c10::BFloat16)]\"]}}]}"
+
+#define GLOO(t, t40, t45, t50, t60, t70, n)                                                        \
+    RANGE("ProfilerStep#" #n, 1, t, 100)                                                           \
+    RANGE("DistributedDataParallel.forward", 1, t, 20)                                             \
+    OP("autograd::engine::evaluate_function: A", 1, t40, 25)                                       \
+    OP("c10d::allreduce_", 1, t45, 1)                                                              \
+    OP("gloo:all_reduce", 2, t50, 10)                                                              \
+    OP("c10d::allreduce_", 1, t50, 1)                                                              \
+    OP("gloo:all_reduce", 3, t60, 10)                                                              \
+    RANGE("Optimizer.step#SGD.step", 1, t70, 20)
+
+/* Collectives that the host runs are ready when they are asked for; their sizes come from the other
+ * file of the rank. */
+START_TEST(collectives_of_the_host)
+{
+    static const char text[] =
+        HEAD GLOO(0, 40, 45, 50, 60, 70, 3) GLOO(200, 240, 245, 250, 260, 270, 4) TAIL;
+    char *paths[] = {scratch_put("rank1.et.json", EXECUTION, sizeof EXECUTION - 1),
+                     scratch_put("rank1.json", text, sizeof text - 1)};
+    const uint64_t base_ns = 1000000000000;
+    struct lk_import run = {0};
+    const struct lk_trace *t;
+
+    must(lk_import_run(paths, 2, &(struct lk_import_options){0}, &run));
+    ck_assert_uint_eq(run.n, 1);
+    t = &run.traces[0];
+    assert_span(span_of(t, LK_SPAN_FORWARD, 4, 0), 200, 240);
+    assert_span(span_of(t, LK_SPAN_BACKWARD, 4, 0), 240, 265);
+    assert_span(span_of(t, LK_SPAN_OPTIMIZER, 4, -1), 270, 290);
+    assert_span(span_of(t, LK_SPAN_COLLECTIVE, 4, 1), 260, 270);
+    ck_assert_uint_eq(span_of(t, LK_SPAN_COLLECTIVE, 4, 1)->ready_ns, base_ns + 250000);
+    ck_assert_uint_eq(span_of(t, LK_SPAN_COLLECTIVE, 4, 0)->bytes, 400);
+    ck_assert_uint_eq(span_of(t, LK_SPAN_COLLECTIVE, 3, 1)->bytes, 26);
+    ck_assert_uint_eq(t->info.n_tensors, 2);
+    lk_import_fini(&run);
+    /* That file alone has no times. */
+    ck_assert_int_eq(lk_import_run(paths, 1, &(struct lk_import_options){0}, &run), LK_EPARSE);
+    ck_assert_ptr_nonnull(strstr(lk_error_text(), "has no times"));
+    free(paths[0]);
+    free(paths[1]);
+}
+END_TEST
+
+/* One rank on a GPU: NCCL has no kernel, but the host's ranges tell when buckets are ready. */
+START_TEST(one_rank_has_no_kernels)
+{
+    static const char text[] = HEAD RANGE("ProfilerStep#1", 5, 0, 100) CALL(5, 10, 2, 1)
+        OP("autograd::engine::evaluate_function: A", 6, 40, 20)
+            CALL(6, 41, 2, 2) "{\"ph\":\"X\",\"cat\":\"user_annotation\",\"name\":\"nccl:all_"
+                              "reduce\",\"pid\":9,\"tid\":6,"
+                              "\"ts\":45,\"dur\":2,\"args\":{\"Input Dims\":[[1000]],\"Input "
+                              "type\":[\"float\"]}}," RANGE("Optimizer.step#SGD.step", 5, 70, 20)
+                                  KERNEL("gemm", 7, 30, 20, 1) KERNEL("bwd", 7, 60, 20, 2) TAIL;
+    char *path = scratch_put("rank1.json", text, sizeof text - 1);
+    struct lk_import run = {0};
+
+    must(lk_import_run(&path, 1, &(struct lk_import_options){0}, &run));
+    assert_span(span_of(&run.traces[0], LK_SPAN_COLLECTIVE, 1, 0), 80, 80);
+    ck_assert_uint_eq(run.traces[0].info.n_tensors, 1);
+    ck_assert_uint_eq(run.traces[0].info.tensors[0].elems, 1000);
+    lk_import_fini(&run);
+    free(path);
 }
 END_TEST
 
@@ -406,7 +387,7 @@ START_TEST(data_bases_of_nsight)
     ck_assert_int_eq(run.traces[1].clock.offset_ns, -1000); /* ends that differ by 1 us */
     lk_import_fini(&run);
     free(path);
-    path = put("other.sqlite", "SQLite format 3\0 and no more", 29);
+    path = scratch_put("other.sqlite", "SQLite format 3\0 and no more", 29);
     ck_assert_int_eq(lk_import_run(&path, 1, &(struct lk_import_options){0}, &run), LK_EPARSE);
     ck_assert_ptr_nonnull(strstr(lk_error_text(), "other.sqlite: "));
     free(path);
@@ -540,14 +521,14 @@ END_TEST
 SUITE(import_traces, t)
 {
     tcase_add_checked_fixture(t, scratch_set_up, scratch_tear_down);
-    tcase_add_loop_test(t, numbers_are_exact, 0, (int)LK_COUNT(numbers));
-    tcase_add_test(t, windows_do_not_matter);
     tcase_add_test(t, steps_passes_and_collectives);
     tcase_add_test(t, an_import_is_analysed);
     tcase_add_loop_test(t, hostile_files, 0, (int)LK_COUNT(hostile));
     tcase_add_loop_test(t, depth_and_length_are_bounded, 0, 2);
     tcase_add_test(t, ranks_are_aligned_by_ends);
     tcase_add_loop_test(t, breakdowns_are_those_of_peers, 0, (int)LK_COUNT(breakdowns));
+    tcase_add_test(t, collectives_of_the_host);
+    tcase_add_test(t, one_rank_has_no_kernels);
     tcase_add_loop_test(t, data_bases_of_nsight, 0, 2);
     tcase_add_test(t, data_base_is_broken_down);
     tcase_add_loop_test(t, buckets_are_those_recorded, 0, (int)LK_COUNT(buckets));

@@ -70,3 +70,14 @@ char *scratch_read(const char *dir, const char *name)
     free(path);
     return text;
 }
+
+char *scratch_put(const char *name, const void *data, size_t n)
+{
+    char *path = scratch_path(scratch_dir, name);
+    struct lk_writer *w = NULL;
+
+    ck_assert_int_eq(lk_writer_open(path, lk_ends_with(path, ".gz"), &w), LK_OK);
+    ck_assert_int_eq(lk_writer_put(w, data, n), LK_OK);
+    ck_assert_int_eq(lk_writer_commit(w), LK_OK);
+    return path;
+}

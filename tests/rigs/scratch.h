@@ -2,6 +2,8 @@
 #ifndef LK_TESTS_SCRATCH_H
 #define LK_TESTS_SCRATCH_H
 
+#include <stddef.h>
+
 /* Make a directory under $TMPDIR or /tmp; aborts the test on failure. */
 char *scratch_create(void);
 /* Make a directory and use it for the locks of GPUs from now on (runtime/device/gpu_claim.h). */
@@ -18,5 +20,8 @@ void scratch_tear_down(void);
 char *scratch_path(const char *dir, const char *name);
 /* Return the text of DIR/NAME, which the caller frees; the test fails if it cannot be read. */
 char *scratch_read(const char *dir, const char *name);
+/* Write n bytes to scratch_dir/name, gzipped where that ends in ".gz"; return the path, which the
+ * caller frees. */
+char *scratch_put(const char *name, const void *data, size_t n);
 
 #endif
