@@ -81,7 +81,8 @@ void lk_run_fini(struct lk_run *r); /* zeroes it; safe on a zeroed one */
 
 /* Return the first rank's description of the run. */
 const struct lk_run_info *lk_run_about(const struct lk_run *r);
-/* Return the number of the rank at an index, and of all ranks, those that are not there included. */
+/* Return the number of the rank at an index, and of all ranks, those that are not there included.
+ */
 int lk_run_rank(const struct lk_run *r, size_t index);
 int lk_run_world_size(const struct lk_run *r);
 
