@@ -30,10 +30,7 @@ static const double slow_clock = 0.03;
 /* With fewer samples a mean is meaningless. */
 enum { FEW_SAMPLES = 3 };
 
-static enum lk_status say(struct lk_analysis *a, double cost_s, const char *fmt, ...)
-    __attribute__((format(printf, 3, 4)));
-
-static enum lk_status say(struct lk_analysis *a, double cost_s, const char *fmt, ...)
+enum lk_status lk_analysis_say_(struct lk_analysis *a, double cost_s, const char *fmt, ...)
 {
     char text[512];
     va_list ap;
@@ -135,10 +132,11 @@ static enum lk_status late_rank(struct lk_analysis *a)
     r = &a->ranks[worst];
     /* Twice its share, or with two ranks three quarters. */
     if ((double)r->n_late < fmin(2.0 / (double)a->run->n, 0.75) * (double)resolved)
-        return say(a, cost,
-                   "stragglers: ranks wait %s a step for the last to arrive, and it is not always "
-                   "the same rank",
-                   time_text(cost).buf);
+        return lk_analysis_say_(
+            a, cost,
+            "stragglers: ranks wait %s a step for the last to arrive, and it is not always "
+            "the same rank",
+            time_text(cost).buf);
     if (gpu_is_slow(a, worst, gpu + 2))
         why = gpu;
     else if (r->launch.n && r->launch.delay_s / (double)r->launch.n > r->late_by_s / 2)
@@ -147,10 +145,10 @@ static enum lk_status late_rank(struct lk_analysis *a)
         why = "; its own compute is slower than the others'";
     else if (r->split.s[LK_PART_INPUT] > a->step_s * loss_share)
         why = "; it waits for its input";
-    return say(a, cost,
-               "late rank: rank %d is the last at %.0f %% of the collectives, by %s on average%s",
-               lk_run_rank(a->run, worst), 100 * (double)r->n_late / (double)resolved,
-               time_text(r->late_by_s).buf, why);
+    return lk_analysis_say_(
+        a, cost, "late rank: rank %d is the last at %.0f %% of the collectives, by %s on average%s",
+        lk_run_rank(a->run, worst), 100 * (double)r->n_late / (double)resolved,
+        time_text(r->late_by_s).buf, why);
 }
 
 static enum lk_status slow_ranks(struct lk_analysis *a)
@@ -160,10 +158,10 @@ static enum lk_status slow_ranks(struct lk_analysis *a)
         char gpu[LK_GPU_TEXT + 2] = "; ";
 
         if (cost >= loss_share * a->step_s)
-            LK_PASS(say(a, cost,
-                        "slow rank: rank %d computes %s a step longer than the common pace%s",
-                        lk_run_rank(a->run, k), time_text(cost).buf,
-                        gpu_is_slow(a, k, gpu + 2) ? gpu : ""));
+            LK_PASS(lk_analysis_say_(
+                a, cost, "slow rank: rank %d computes %s a step longer than the common pace%s",
+                lk_run_rank(a->run, k), time_text(cost).buf,
+                gpu_is_slow(a, k, gpu + 2) ? gpu : ""));
     }
     return LK_OK;
 }
@@ -174,7 +172,8 @@ static enum lk_status slow_gpus(struct lk_analysis *a)
 
     for (size_t k = 0; k < a->run->n; k++)
         if (gpu_is_slow(a, k, gpu))
-            LK_PASS(say(a, NAN, "GPU clock: rank %d: %s", lk_run_rank(a->run, k), gpu));
+            LK_PASS(
+                lk_analysis_say_(a, NAN, "GPU clock: rank %d: %s", lk_run_rank(a->run, k), gpu));
     return LK_OK;
 }
 
@@ -196,9 +195,9 @@ static enum lk_status throttled_gpus(struct lk_analysis *a)
     if (!n)
         return LK_OK;
     lk_gpu_summary_text(&a->ranks[worst].gpu, text);
-    return say(a, NAN,
-               "throttled: %zu of %zu GPUs do not hold their clock; most that of rank %d: %s", n,
-               sampled, lk_run_rank(a->run, worst), text);
+    return lk_analysis_say_(
+        a, NAN, "throttled: %zu of %zu GPUs do not hold their clock; most that of rank %d: %s", n,
+        sampled, lk_run_rank(a->run, worst), text);
 }
 
 /* Report the bus bandwidth of the largest bucket, if its wire time is known. */
@@ -218,9 +217,10 @@ static enum lk_status wire(struct lk_analysis *a)
                           (double)big->bytes / big->wire_s *
                               lk_coll_busbw_factor(LK_ALL_REDUCE, lk_run_world_size(a->run)),
                           rate, sizeof rate);
-    return say(a, cost,
-               "wire bound: collectives are exposed %s a step; bucket %d moves at %s bus bandwidth",
-               time_text(cost).buf, big->bucket, rate);
+    return lk_analysis_say_(
+        a, cost,
+        "wire bound: collectives are exposed %s a step; bucket %d moves at %s bus bandwidth",
+        time_text(cost).buf, big->bucket, rate);
 }
 
 /* Report poor overlap, relative to the time in which bytes moved: waiting for a late rank is not a
@@ -234,8 +234,9 @@ static enum lk_status overlap(struct lk_analysis *a)
     if (lk_run_world_size(a->run) < 2 || exposed < exposed_share * a->step_s ||
         exposed < poor_overlap * moving)
         return LK_OK;
-    return say(a, exposed, "poor overlap: compute covers only %.0f %% of the collectives",
-               100 * (1 - exposed / moving));
+    return lk_analysis_say_(a, exposed,
+                            "poor overlap: compute covers only %.0f %% of the collectives",
+                            100 * (1 - exposed / moving));
 }
 
 /* Report buckets that are too large: they start too late, and the last one is always exposed. */
@@ -246,10 +247,11 @@ static enum lk_status first_bucket(struct lk_analysis *a)
     if (isnan(a->first_ready) || lk_run_world_size(a->run) < 2 ||
         a->first_ready < late_first_bucket || exposed < exposed_share * a->step_s)
         return LK_OK;
-    return say(a, exposed,
-               "first bucket: it is ready only after %.0f %% of the backward; smaller buckets let "
-               "collectives start earlier",
-               100 * a->first_ready);
+    return lk_analysis_say_(
+        a, exposed,
+        "first bucket: it is ready only after %.0f %% of the backward; smaller buckets let "
+        "collectives start earlier",
+        100 * a->first_ready);
 }
 
 /* Report collectives whose NCCL kernels start late, and who is late: the host or the GPU. */
@@ -267,12 +269,13 @@ static enum lk_status launches(struct lk_analysis *a)
     if (cost < loss_share * a->step_s || !sum.n)
         return LK_OK;
     called = sum.called_s / sum.delay_s;
-    return say(a, cost,
-               "late launches: NCCL's kernels start %s after they could on average, %s a step "
-               "exposed; %.0f %% of it passes until the host calls NCCL%s",
-               time_text(sum.delay_s / (double)sum.n).buf, time_text(cost).buf, 100 * called,
-               called > 0.5 ? " (it is behind: fewer or larger buckets, a CUDA graph)"
-                            : ", the rest until the GPU has room for the kernel");
+    return lk_analysis_say_(
+        a, cost,
+        "late launches: NCCL's kernels start %s after they could on average, %s a step "
+        "exposed; %.0f %% of it passes until the host calls NCCL%s",
+        time_text(sum.delay_s / (double)sum.n).buf, time_text(cost).buf, 100 * called,
+        called > 0.5 ? " (it is behind: fewer or larger buckets, a CUDA graph)"
+                     : ", the rest until the GPU has room for the kernel");
 }
 
 struct idle {
@@ -346,7 +349,7 @@ static enum lk_status idle_stream(struct lk_analysis *a)
         return LK_OK;
     if (recording > 0)
         snprintf(own, sizeof own, " (%s more while recorded)", time_text(recording).buf);
-    return say(
+    return lk_analysis_say_(
         a, cost,
         "launch bound: no kernel runs in %.0f %% of forward and backward, %s a step%s; kernels "
         "end before the host has launched the next (larger batches have larger kernels)",
@@ -370,8 +373,8 @@ static enum lk_status losses(struct lk_analysis *a)
         double cost = a->losses_s[loss_texts[i].row];
 
         if (cost >= loss_share * a->step_s)
-            LK_PASS(say(a, cost, "%s, %s a step (%.1f %%)", loss_texts[i].text, time_text(cost).buf,
-                        percent(a, cost)));
+            LK_PASS(lk_analysis_say_(a, cost, "%s, %s a step (%.1f %%)", loss_texts[i].text,
+                                     time_text(cost).buf, percent(a, cost)));
     }
     return LK_OK;
 }
@@ -382,8 +385,9 @@ static enum lk_status rest(struct lk_analysis *a)
 
     if (fabs(cost) <= rest_share * a->step_s)
         return LK_OK;
-    return say(a, cost, "unexplained: the rest is %.1f %% of the step (host gaps that the %s",
-               percent(a, cost), a->modelled ? "modelled ideal has not)" : "reference has not)");
+    return lk_analysis_say_(
+        a, cost, "unexplained: the rest is %.1f %% of the step (host gaps that the %s",
+        percent(a, cost), a->modelled ? "modelled ideal has not)" : "reference has not)");
 }
 
 static enum lk_status clocks(struct lk_analysis *a)
@@ -394,9 +398,10 @@ static enum lk_status clocks(struct lk_analysis *a)
     if (a->run->n < 2 || !a->n_collectives)
         return LK_OK;
     if (!a->aligned)
-        return say(a, NAN,
-                   "clocks: some rank's clock was never compared, so wait and wire come from "
-                   "durations alone");
+        return lk_analysis_say_(
+            a, NAN,
+            "clocks: some rank's clock was never compared, so wait and wire come from "
+            "durations alone");
     for (size_t i = 0; i < a->n_collectives; i++)
         n += !a->collectives[i].resolved;
     for (size_t k = 0; k < a->run->n; k++)
@@ -404,10 +409,11 @@ static enum lk_status clocks(struct lk_analysis *a)
             worst = a->run->ranks[k].uncertainty_ns;
     if (!worst || (double)n < unresolved_share * (double)a->n_collectives)
         return LK_OK;
-    return say(a, NAN,
-               "clocks: at %.0f %% of the collectives the last to arrive is unresolved (clocks "
-               "agree within %s)",
-               100 * (double)n / (double)a->n_collectives, time_text(lk_ns_to_s_(worst)).buf);
+    return lk_analysis_say_(
+        a, NAN,
+        "clocks: at %.0f %% of the collectives the last to arrive is unresolved (clocks "
+        "agree within %s)",
+        100 * (double)n / (double)a->n_collectives, time_text(lk_ns_to_s_(worst)).buf);
 }
 
 /* What cannot be known without the other ranks. */
@@ -415,9 +421,10 @@ static enum lk_status missing_ranks(struct lk_analysis *a)
 {
     if ((int)a->run->n == lk_run_world_size(a->run))
         return LK_OK;
-    return say(a, NAN, "ranks: %zu of %d are here; what the others made them wait is %s", a->run->n,
-               lk_run_world_size(a->run),
-               a->run->n == 1 ? "unknown, and in the wire" : "known of these alone");
+    return lk_analysis_say_(a, NAN,
+                            "ranks: %zu of %d are here; what the others made them wait is %s",
+                            a->run->n, lk_run_world_size(a->run),
+                            a->run->n == 1 ? "unknown, and in the wire" : "known of these alone");
 }
 
 static enum lk_status recording(struct lk_analysis *a)
@@ -429,12 +436,13 @@ static enum lk_status recording(struct lk_analysis *a)
 
         dropped += t->dropped;
         if (t->truncated)
-            LK_PASS(say(a, NAN, "truncated: rank %d did not end by itself%s%s",
-                        lk_run_rank(a->run, k), t->failure ? ": " : "",
-                        t->failure ? t->failure : ""));
+            LK_PASS(lk_analysis_say_(a, NAN, "truncated: rank %d did not end by itself%s%s",
+                                     lk_run_rank(a->run, k), t->failure ? ": " : "",
+                                     t->failure ? t->failure : ""));
     }
     if (dropped)
-        LK_PASS(say(a, NAN, "recording: %" PRIu64 " spans were lost to full rings", dropped));
+        LK_PASS(lk_analysis_say_(a, NAN, "recording: %" PRIu64 " spans were lost to full rings",
+                                 dropped));
     return LK_OK;
 }
 
@@ -445,11 +453,11 @@ static enum lk_status cost_of_records(struct lk_analysis *a)
 
     if (!(cost >= recording_share * a->step_s))
         return LK_OK;
-    return say(a, NAN,
-               "recording: the %zu steps with records of kernels take %s (%.1f %%) longer than the "
-               "%zu without",
-               a->run->n_steps, time_text(cost).buf, percent(a, cost),
-               a->run->n_timed - a->run->n_steps);
+    return lk_analysis_say_(
+        a, NAN,
+        "recording: the %zu steps with records of kernels take %s (%.1f %%) longer than the "
+        "%zu without",
+        a->run->n_steps, time_text(cost).buf, percent(a, cost), a->run->n_timed - a->run->n_steps);
 }
 
 /* Return the last value of a counter in a trace, or 0. */
@@ -478,15 +486,16 @@ static enum lk_status gpu_records(struct lk_analysis *a)
 
     LK_PASS(lk_run_facts_read(lk_run_about(a->run), &facts));
     if (facts.no_gpu_records)
-        LK_PASS(say(a, NAN, "GPU records: none, so kernels and copies are not shown: %s",
-                    facts.no_gpu_records));
+        LK_PASS(lk_analysis_say_(a, NAN,
+                                 "GPU records: none, so kernels and copies are not shown: %s",
+                                 facts.no_gpu_records));
     for (size_t i = 0; i < LK_COUNT(rows); i++) {
         double n = 0;
 
         for (size_t k = 0; *rows[i].what && k < a->run->n; k++)
             n += counter(&a->run->traces[k], rows[i].counter);
         if (n > 0)
-            LK_PASS(say(a, NAN, "GPU records: %.0f %s", n, rows[i].what));
+            LK_PASS(lk_analysis_say_(a, NAN, "GPU records: %.0f %s", n, rows[i].what));
     }
     return LK_OK;
 }
@@ -512,6 +521,7 @@ enum lk_status lk_analysis_findings_(struct lk_analysis *a)
     LK_PASS(first_bucket(a));
     LK_PASS(launches(a));
     LK_PASS(idle_stream(a));
+    LK_PASS(lk_analysis_host_(a));
     LK_PASS(losses(a));
     LK_PASS(rest(a));
     LK_PASS(clocks(a));

@@ -33,6 +33,12 @@ enum lk_status lk_analysis_waterfall_(struct lk_analysis *a, const struct lk_wor
 /* Fill a->findings, the most costly first. pre: all else in a is filled. */
 enum lk_status lk_analysis_findings_(struct lk_analysis *a);
 
+/* Add a finding; cost_s: time of a step, NaN: not a matter of time. */
+enum lk_status lk_analysis_say_(struct lk_analysis *a, double cost_s, const char *fmt, ...)
+    __attribute__((format(printf, 3, 4)));
+/* Add the findings about what the job does (analysis_host.c). */
+enum lk_status lk_analysis_host_(struct lk_analysis *a);
+
 static inline double lk_ns_to_s_(uint64_t ns)
 {
     return (double)ns * 1e-9;

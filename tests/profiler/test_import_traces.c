@@ -176,8 +176,7 @@ START_TEST(an_import_is_analysed)
     lk_job_fini(&job);
     lk_analysis_fini(&a);
     lk_run_fini(&r);
-    free(run.rows[0].file);
-    free(run.rows);
+    lk_import_fini(&run);
     free(path);
 }
 END_TEST
@@ -342,6 +341,55 @@ START_TEST(one_rank_has_no_kernels)
     assert_span(span_of(&run.traces[0], LK_SPAN_COLLECTIVE, 1, 0), 80, 80);
     ck_assert_uint_eq(run.traces[0].info.n_tensors, 1);
     ck_assert_uint_eq(run.traces[0].info.tensors[0].elems, 1000);
+    lk_import_fini(&run);
+    free(path);
+}
+END_TEST
+
+#define WAIT(ts, dur)                                                                              \
+    "{\"ph\":\"X\",\"cat\":\"cuda_runtime\",\"name\":\"cudaStreamSynchronize\",\"pid\":9,\"tid\":" \
+    "5,"                                                                                           \
+    "\"ts\":" #ts ",\"dur\":" #dur "},"
+#define WAITING(n, t, t10, t12, t34, t40, t45, t60, t70, t85, t92, l)                              \
+    RANGE("ProfilerStep#" #n, 5, t, 100)                                                           \
+    CALL(5, t10, 2, 1##l)                                                                          \
+    WAIT(t12, 18)                                                                                  \
+    CALL(5, t34, 2, 2##l)                                                                          \
+    OP("autograd::engine::evaluate_function: A", 6, t45, 20)                                       \
+    CALL(6, t45, 2, 3##l)                                                                          \
+    RANGE("Optimizer.step#SGD.step", 5, t70, 20)                                                   \
+    CALL(5, t70, 2, 4##l)                                                                          \
+    WAIT(t92, 5)                                                                                   \
+    KERNEL("a", 7, t12, 18, 1##l)                                                                  \
+    KERNEL("b", 7, t40, 20, 2##l)                                                                  \
+    KERNEL("c", 7, t60, 20, 3##l)                                                                  \
+    KERNEL("d", 7, t85, 5, 4##l)
+
+/* The host waits for kernel a and launches b after that: the GPU is idle for 10 us. The wait at the
+ * step's end keeps nothing of the step back. */
+START_TEST(hidden_synchronisation_is_a_finding)
+{
+    static const char text[] = HEAD WAITING(1, 0, 10, 12, 34, 40, 45, 60, 70, 85, 92, 1)
+        WAITING(2, 100, 110, 112, 134, 140, 145, 160, 170, 185, 192, 2) TAIL;
+    char *path = scratch_put("rank1.json", text, sizeof text - 1);
+    struct lk_import run = {0};
+    struct lk_analysis a = {0};
+    struct lk_run r = {0};
+    bool found = false;
+
+    must(lk_import_run(&path, 1, &(struct lk_import_options){0}, &run));
+    must(lk_run_take("imported", run.traces, 1, &r));
+    run.traces = NULL;
+    must(lk_analyze(&r, NULL, 0, &a));
+    for (size_t i = 0; i < a.n_findings; i++)
+        if (!strncmp(a.findings[i].text, "hidden synchronisation: 1.0 times a step", 40)) {
+            found = true;
+            ck_assert_double_eq_tol(a.findings[i].cost_s, 10e-6, 1e-12);
+            ck_assert_ptr_nonnull(strstr(a.findings[i].text, "cudaStreamSynchronize"));
+        }
+    ck_assert(found);
+    lk_analysis_fini(&a);
+    lk_run_fini(&r);
     lk_import_fini(&run);
     free(path);
 }
@@ -527,6 +575,7 @@ SUITE(import_traces, t)
     tcase_add_loop_test(t, depth_and_length_are_bounded, 0, 2);
     tcase_add_test(t, ranks_are_aligned_by_ends);
     tcase_add_loop_test(t, breakdowns_are_those_of_peers, 0, (int)LK_COUNT(breakdowns));
+    tcase_add_test(t, hidden_synchronisation_is_a_finding);
     tcase_add_test(t, collectives_of_the_host);
     tcase_add_test(t, one_rank_has_no_kernels);
     tcase_add_loop_test(t, data_bases_of_nsight, 0, 2);
