@@ -13,6 +13,8 @@
 /* The order of enum lk_bench_place. */
 static const char *const place_names[] = {"in", "out", NULL};
 
+static const char *const step_names[] = {"launch", "gpu", NULL};
+
 /* clang-format off */
 static const struct lk_option rows[] = {
     OPTION("local-batch", local_batch, INT, .min = 1, .max = 1e6, .group = "traces",
@@ -21,6 +23,12 @@ static const struct lk_option rows[] = {
            .help = "ranks of the job, if the traces do not say (default: the number of files)"),
     OPTION("comm-kernels", comm_kernels, TEXT,
            .help = "kernels whose names contain one of these, apart by commas, are communication, as NCCL's are"),
+    OPTION("step-range", step_range, TEXT,
+           .help = "ranges whose names start with this are steps, beside ProfilerStep: NVTX ranges, user annotations"),
+    OPTION("steps-by", steps_by, CHOICE, .choices = step_names, .fallback = "launch",
+           .help = "GPU work is of the step that launched it, as HTA counts, or of the one in which it runs"),
+    OPTION("drop-last", drop_last, FLAG,
+           .help = "leave out the last step, as HTA does: its work may be cut off"),
     OPTION("collectives", csv, FILE, .group = "collectives",
            .help = "CSV with columns collective, gpus, nodes, bytes, seconds (or time_us)"),
     OPTION("where", where, TEXT,

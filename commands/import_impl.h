@@ -5,6 +5,7 @@
 #include "base/option.h"
 #include "base/status.h"
 
+#include <stdbool.h>
 #include <stdint.h>
 
 struct import_options {
@@ -13,7 +14,9 @@ struct import_options {
     struct lk_ints gpus, nodes;
     int place;
     /* of traces */
-    const char *comm_kernels;
+    const char *comm_kernels, *step_range;
+    bool drop_last;
+    int steps_by;
     int64_t local_batch, world_size;
     /* of both */
     const char *out, *cluster; /* cluster: out, or its default for a cluster file */

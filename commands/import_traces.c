@@ -74,7 +74,10 @@ enum lk_status import_traces(const struct import_options *o, const char **paths,
 {
     const struct lk_import_options options = {.patterns = o->comm_kernels,
                                               .world_size = (int)o->world_size,
-                                              .local_batch = (int)o->local_batch};
+                                              .local_batch = (int)o->local_batch,
+                                              .step_range = o->step_range,
+                                              .steps_by_gpu = o->steps_by == 1,
+                                              .drop_last = o->drop_last};
     enum lk_status st = LK_OK;
     struct lk_table *table = NULL;
     struct lk_import run = {0};

@@ -7,11 +7,11 @@
 
 enum { NAMES_MAX = 16 << 20, NAME_MAX_BYTES = 1 << 10, SLOTS_FIRST = 1 << 12 };
 
-enum lk_status lk_events_init(struct lk_events *e)
+enum lk_status lk_events_init(struct lk_events *e, const char *step_range)
 {
     uint32_t none;
 
-    *e = (struct lk_events){.rank = -1, .n_slots = SLOTS_FIRST};
+    *e = (struct lk_events){.rank = -1, .n_slots = SLOTS_FIRST, .step_range = step_range};
     LK_PASS(lk_alloc(&e->slots, e->n_slots, sizeof *e->slots));
     return lk_events_name(e, "", 0, &none);
 }

@@ -83,6 +83,7 @@ struct lk_events {
     size_t n_names, name_at_capacity;
     uint32_t *slots; /* hash table of names: index plus one */
     size_t n_slots;
+    const char *step_range;
     /* Of the source. */
     const char *format;
     char *device;               /* name of the GPU, or NULL */
@@ -93,7 +94,9 @@ struct lk_events {
     bool cut;                   /* the file ended too early */
 };
 
-enum lk_status lk_events_init(struct lk_events *e);
+/* Make an empty list. step_range: ranges whose names start so are steps, beside those that are
+ * known; NULL: none. Borrowed. */
+enum lk_status lk_events_init(struct lk_events *e, const char *step_range);
 void lk_events_fini(struct lk_events *e); /* zeroes it; safe on a zeroed one */
 /* Intern the n bytes of a text. Texts beyond 16 MiB in all, and of a text the bytes beyond 1 KiB,
  * are left out. */

@@ -66,8 +66,15 @@ bool lk_event_kind_of_call(const char *name, size_t n, enum lk_event_kind *out)
     return find(calls, LK_COUNT(calls), name, n, out);
 }
 
-bool lk_event_kind_of_range(const char *name, size_t n, enum lk_event_kind *out)
+bool lk_event_kind_of_range(const struct lk_events *e, const char *name, size_t n,
+                            enum lk_event_kind *out)
 {
+    size_t m = e->step_range ? strlen(e->step_range) : 0;
+
+    if (m > 0 && n >= m && !memcmp(name, e->step_range, m)) {
+        *out = LK_EVENT_STEP;
+        return true;
+    }
     return find(ranges, LK_COUNT(ranges), name, n, out);
 }
 

@@ -4,10 +4,11 @@
 
 #include "profiler/import/event.h"
 
-/* Find the kind of a call, "cudaLaunchKernel_v7000", or of a range, "ProfilerStep#3". False: it is
- * of no interest. */
+/* Find the kind of a call, "cudaLaunchKernel_v7000", or of a range, "ProfilerStep#3", or one
+ * that e->step_range says. False: it is of no interest. */
 bool lk_event_kind_of_call(const char *name, size_t n, enum lk_event_kind *out);
-bool lk_event_kind_of_range(const char *name, size_t n, enum lk_event_kind *out);
+bool lk_event_kind_of_range(const struct lk_events *e, const char *name, size_t n,
+                            enum lk_event_kind *out);
 /* Return the step in "ProfilerStep#12" or "ProfilerStep*#12". */
 uint32_t lk_event_step_number(const char *name, size_t n);
 

@@ -21,7 +21,7 @@ struct lk_format {
     const char *name;
     bool (*is)(const struct lk_head *head);
     /* Read a rank's events; as lk_kineto_read. NULL: not read here. */
-    enum lk_status (*read)(const char *path, struct lk_events *out);
+    enum lk_status (*read)(const char *path, const char *step_range, struct lk_events *out);
     bool sizes; /* it has no times, but the sizes of collectives, for a trace of the same rank */
     const char *instead; /* why a format is not read, or what to do with it; NULL: it is read */
 };

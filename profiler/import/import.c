@@ -191,7 +191,7 @@ static enum lk_status read_sizes(char *const *files, size_t n, const char *of,
         found = rank_in(files[i]) >= 0 && rank_in(files[i]) == rank_in(of) ? files[i] : found;
     }
     found = found ? found : n_found == 1 ? only : NULL;
-    return found ? lk_torch_et_read(found, out) : LK_OK;
+    return found ? lk_torch_et_read(found, NULL, out) : LK_OK;
 }
 
 static enum lk_status read_file(char *const *files, size_t n_all, const char *path, size_t at,
@@ -203,6 +203,8 @@ static enum lk_status read_file(char *const *files, size_t n_all, const char *pa
                                       .source = path,
                                       .rank = rank_in(path),
                                       .local_batch = o->local_batch,
+                                      .steps_by_gpu = o->steps_by_gpu,
+                                      .drop_last = o->drop_last,
                                       .device = -1};
     struct lk_events e = {0}, sizes = {0};
     enum lk_status st = LK_OK;
@@ -212,7 +214,7 @@ static enum lk_status read_file(char *const *files, size_t n_all, const char *pa
     LK_TRY(lk_format_of(path, &format));
     LK_TRY(read_sizes(files, n_all, path, &sizes));
     options.sizes = &sizes;
-    LK_TRY(format->read(path, &e));
+    LK_TRY(format->read(path, o->step_range, &e));
     lk_events_sort(&e);
     LK_TRY(list_devices(&e, &devices, &n_devices));
     options.rank = options.rank < 0 || n_devices > 1 ? (int)at : options.rank;

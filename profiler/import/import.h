@@ -18,9 +18,12 @@
 #include <stddef.h>
 
 struct lk_import_options {
-    const char *patterns; /* of communication kernels: profiler/import/breakdown.h; or NULL */
-    int world_size;       /* for sources that do not say; 0: the number of files */
-    int local_batch;      /* samples of a micro-batch; 0: not known */
+    const char *patterns;   /* of communication kernels: profiler/import/breakdown.h; or NULL */
+    int world_size;         /* for sources that do not say; 0: the number of files */
+    int local_batch;        /* samples of a micro-batch; 0: not known */
+    const char *step_range; /* ranges whose names start so are steps, too; or NULL */
+    bool steps_by_gpu; /* work is of the step in which it runs, not of the one that launched it */
+    bool drop_last;    /* leave out the last of several steps, whose work may be cut off */
 };
 
 /* What was read of a rank. */

@@ -192,7 +192,8 @@ static enum category category_of(const struct lk_scan *s, const struct lk_slice 
     return OTHER;
 }
 
-static bool kind_of(enum category category, const char *name, size_t n, enum lk_event_kind *out)
+static bool kind_of(const struct lk_events *e, enum category category, const char *name, size_t n,
+                    enum lk_event_kind *out)
 {
     static const enum lk_event_kind of_category[CATEGORIES] = {
         [KERNEL] = LK_EVENT_KERNEL, [COPY] = LK_EVENT_COPY, [MEMSET] = LK_EVENT_MEMSET};
@@ -201,7 +202,7 @@ static bool kind_of(enum category category, const char *name, size_t n, enum lk_
     if (category == KERNEL || category == COPY || category == MEMSET)
         return true;
     return category == CALL ? lk_event_kind_of_call(name, n, out)
-                            : category == HOST && lk_event_kind_of_range(name, n, out);
+                            : category == HOST && lk_event_kind_of_range(e, name, n, out);
 }
 
 /* Read the members of an event; false at the end of the file. */
@@ -286,7 +287,7 @@ static enum lk_status read_event(struct reader *r, bool *more)
     r->out->n_read += *more;
     whole = !r->s.overflown;
     if (*more && whole && f.name.n && LK_SCAN_IS(&r->s, &f.ph, "X") &&
-        kind_of(category_of(&r->s, &f.cat), lk_scan_at(&r->s, &f.name), f.name.n, &kind)) {
+        kind_of(r->out, category_of(&r->s, &f.cat), lk_scan_at(&r->s, &f.name), f.name.n, &kind)) {
         e.kind = (uint8_t)kind;
         if (lk_scan_fixed(lk_scan_at(&r->s, &f.ts), f.ts.n, NS_PLACES, &e.start_ns) &&
             (!f.dur.n || lk_scan_fixed(lk_scan_at(&r->s, &f.dur), f.dur.n, NS_PLACES, &duration)) &&
@@ -448,12 +449,12 @@ static enum lk_status finish(struct reader *r)
     return LK_OK;
 }
 
-enum lk_status lk_kineto_read(const char *path, struct lk_events *out)
+enum lk_status lk_kineto_read(const char *path, const char *step_range, struct lk_events *out)
 {
     enum lk_status st = LK_OK;
     struct reader *r = NULL;
 
-    LK_TRY(lk_events_init(out));
+    LK_TRY(lk_events_init(out, step_range));
     out->format = "Kineto";
     LK_TRY(lk_alloc(&r, 1, sizeof *r));
     r->out = out;

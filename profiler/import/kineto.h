@@ -9,10 +9,10 @@
 #include "profiler/import/event.h"
 
 /*
- * Read a file, plain or gzipped, into *out, which is initialised here and the caller's, also after
- * a failure. LK_EIO; a file that is cut off is read up to there, events that make no sense are
- * skipped and counted.
+ * Read a file, plain or gzipped, into *out (step_range: lk_events_init), which is initialised here
+ * and the caller's, also after a failure. LK_EIO; a file that is cut off is read up to there,
+ * events that make no sense are skipped and counted.
  */
-enum lk_status lk_kineto_read(const char *path, struct lk_events *out);
+enum lk_status lk_kineto_read(const char *path, const char *step_range, struct lk_events *out);
 
 #endif

@@ -151,7 +151,7 @@ static enum lk_status take_range(struct reader *r, struct sqlite3_stmt *s, enum 
     int64_t thread = r->call.column_int64(s, 2);
     const char *name = (const char *)r->call.column_text(s, 3);
 
-    if (!name || !lk_event_kind_of_range(name, strlen(name), &kind) ||
+    if (!name || !lk_event_kind_of_range(r->out, name, strlen(name), &kind) ||
         kind == LK_EVENT_COLLECTIVE || !take_times(r, s, &e))
         return LK_OK;
     e.kind = (uint8_t)kind;
@@ -302,13 +302,13 @@ out:
     return st;
 }
 
-enum lk_status lk_nsys_read(const char *path, struct lk_events *out)
+enum lk_status lk_nsys_read(const char *path, const char *step_range, struct lk_events *out)
 {
     struct reader r = {.path = path, .out = out};
     enum lk_status st = LK_OK;
     char *unpacked = NULL;
 
-    LK_TRY(lk_events_init(out));
+    LK_TRY(lk_events_init(out, step_range));
     out->format = "Nsight Systems";
     LK_TRY(lk_library_open(&spec, &r.call, &r.library));
     LK_TRY(unpack(path, &unpacked));

@@ -11,6 +11,6 @@
 /* Read a data base, plain or gzipped, as lk_kineto_read reads a trace. It may be of several
  * processes and GPUs. LK_EUNSUPPORTED: libsqlite3 is missing. LK_EPARSE: it is no such data base.
  */
-enum lk_status lk_nsys_read(const char *path, struct lk_events *out);
+enum lk_status lk_nsys_read(const char *path, const char *step_range, struct lk_events *out);
 
 #endif

@@ -22,6 +22,8 @@ struct lk_rank_options {
     int rank, world_size;          /* for a source that does not say */
     int local_batch;               /* samples of a micro-batch; 0: not known */
     const struct lk_events *sizes; /* all-reduces of a step, for a trace without them; or NULL */
+    bool steps_by_gpu;             /* see struct lk_import_options, both */
+    bool drop_last;
     int64_t device; /* the rank's GPU, of a source with several; -1: the one with most events */
 };
 

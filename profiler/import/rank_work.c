@@ -60,6 +60,17 @@ static enum lk_status add_backward(struct maker *m, const struct lk_event *x)
     return add_range(r, x);
 }
 
+/* Steps without numbers, or with one twice, are numbered from 0. */
+static void number_steps(struct ranges *steps)
+{
+    bool ascending = true;
+
+    for (size_t i = 1; i < steps->n; i++)
+        ascending = ascending && steps->at[i].number > steps->at[i - 1].number;
+    for (size_t i = 0; i < steps->n && !ascending; i++)
+        steps->at[i].number = (uint32_t)i;
+}
+
 /* Without marks of steps, each optimizer's end is one's. */
 static enum lk_status steps_of_optimizers(struct maker *m)
 {
@@ -83,10 +94,12 @@ enum lk_status lk_rank_find_ranges_(struct maker *m)
             LK_PASS(add_range(of_kind[events[i].kind], &events[i]));
     if (!m->steps.n)
         LK_PASS(steps_of_optimizers(m));
+    number_steps(&m->steps);
+    m->steps.n -= m->o->drop_last && m->steps.n > 1;
     if (!m->steps.n)
         return lk_fail(LK_EEVIDENCE,
                        "%s: no steps: neither ProfilerStep (torch.profiler's step()) nor two "
-                       "optimizer steps are in it",
+                       "optimizer steps are in it; --step-range=TEXT: ranges that start so",
                        m->o->source);
     for (size_t i = 0; i < m->e->n_events; i++)
         if (events[i].kind == LK_EVENT_BACKWARD && lk_rank_of_host_(m, &events[i]))
@@ -190,7 +203,7 @@ enum lk_status lk_rank_find_work_(struct maker *m)
         *w = (struct work){.event = x,
                            .launch = lk_rank_on_gpu_(x) ? lk_events_launch(m->e, x) : NULL};
         at = w->launch ? w->launch->start_ns : x->start_ns;
-        w->step = lk_rank_step_at_(m, at);
+        w->step = lk_rank_step_at_(m, m->o->steps_by_gpu ? x->start_ns : at);
         w->phase = phase_at(m, w->step, at, &w->pass);
         if (is_communication(m, x))
             w->phase = LK_SPAN_COLLECTIVE;

@@ -118,12 +118,12 @@ static enum lk_status read_root(struct lk_scan *s, struct lk_events *out)
     return LK_OK;
 }
 
-enum lk_status lk_torch_et_read(const char *path, struct lk_events *out)
+enum lk_status lk_torch_et_read(const char *path, const char *step_range, struct lk_events *out)
 {
     enum lk_status st = LK_OK;
     struct lk_scan s = {0};
 
-    LK_TRY(lk_events_init(out));
+    LK_TRY(lk_events_init(out, step_range));
     out->format = "PyTorch execution trace";
     LK_TRY(lk_scan_open(&s, path));
     LK_TRY(read_root(&s, out));

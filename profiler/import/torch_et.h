@@ -10,6 +10,6 @@
 
 /* Read the all-reduces of a file, in order, into out->details; there are no events. As
  * lk_kineto_read otherwise. */
-enum lk_status lk_torch_et_read(const char *path, struct lk_events *out);
+enum lk_status lk_torch_et_read(const char *path, const char *step_range, struct lk_events *out);
 
 #endif

@@ -14,7 +14,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct lk_events e;
     struct lk_trace *t = NULL;
 
-    if (lk_kineto_read(fuzz_file(data, size), &e) == LK_OK) {
+    if (lk_kineto_read(fuzz_file(data, size), NULL, &e) == LK_OK) {
         lk_events_sort(&e);
         fuzz_must(lk_breakdown(&e, -1, &(struct lk_convention){.linked = size % 2}, &b));
         t = calloc(1, sizeof *t);

@@ -210,7 +210,7 @@ START_TEST(hostile_files)
     char *path = scratch_put("x.json", hostile[_i].text, strlen(hostile[_i].text));
     struct lk_events e;
 
-    ck_assert_msg(lk_kineto_read(path, &e) == hostile[_i].status, "%s", lk_error_text());
+    ck_assert_msg(lk_kineto_read(path, NULL, &e) == hostile[_i].status, "%s", lk_error_text());
     ck_assert_uint_eq(e.n_read, hostile[_i].read);
     ck_assert_uint_eq(e.n_skipped, hostile[_i].skipped);
     ck_assert_uint_eq(e.n_events, hostile[_i].kept);
@@ -238,7 +238,7 @@ START_TEST(depth_and_length_are_bounded)
     used += n;
     used += (size_t)snprintf(text + used, 900, "},%s]}", tail);
     path = scratch_put("deep.json.gz", text, used);
-    must(lk_kineto_read(path, &e));
+    must(lk_kineto_read(path, NULL, &e));
     ck_assert_uint_eq(e.n_read, 2);
     ck_assert_uint_eq(e.n_skipped, (uint64_t)_i);
     ck_assert_uint_eq(e.n_events, 1);
@@ -269,6 +269,34 @@ START_TEST(ranks_are_aligned_by_ends)
     ck_assert_ptr_nonnull(strstr(lk_error_text(), "both of rank 1"));
     free(paths[0]);
     free(paths[1]);
+}
+END_TEST
+
+/* What users may choose: ranges that are steps, whose GPU time counts, the last step left out. */
+START_TEST(steps_are_chosen)
+{
+    static const char text[] =
+        HEAD RANGE("iteration", 5, 0, 100) RANGE("iteration", 5, 200, 100) CALL(5, 90, 2, 1)
+            OP("autograd::engine::evaluate_function: A", 6, 45, 20) KERNEL("a", 7, 210, 20, 1) TAIL;
+    char *path = scratch_put("rank1.json", text, sizeof text - 1);
+    struct lk_import run = {0};
+
+    must(lk_import_run(&path, 1, &(struct lk_import_options){0}, &run));
+    ck_assert_ptr_nonnull(strstr(run.no_steps, "--step-range"));
+    lk_import_fini(&run);
+    must(lk_import_run(&path, 1, &(struct lk_import_options){.step_range = "iter"}, &run));
+    assert_span(span_of(&run.traces[0], LK_SPAN_STEP, 1, -1), 200, 300);
+    assert_span(span_of(&run.traces[0], LK_SPAN_KERNEL, 0, -1), 210, 230);
+    lk_import_fini(&run);
+    must(lk_import_run(
+        &path, 1, &(struct lk_import_options){.step_range = "iter", .steps_by_gpu = true}, &run));
+    assert_span(span_of(&run.traces[0], LK_SPAN_KERNEL, 1, -1), 210, 230);
+    lk_import_fini(&run);
+    must(lk_import_run(&path, 1,
+                       &(struct lk_import_options){.step_range = "iter", .drop_last = true}, &run));
+    ck_assert_uint_eq(run.traces[0].info.steps, 1);
+    lk_import_fini(&run);
+    free(path);
 }
 END_TEST
 
@@ -482,7 +510,7 @@ START_TEST(breakdowns_are_those_of_peers)
 
     if (!path)
         return;
-    must(lk_kineto_read(path, &e));
+    must(lk_kineto_read(path, NULL, &e));
     lk_events_sort(&e);
     must(lk_breakdown(&e, -1, &(struct lk_convention){.linked = breakdowns[_i].linked}, &b));
     ck_assert_int_eq(b.span_ns, want->span_ns);
@@ -575,6 +603,7 @@ SUITE(import_traces, t)
     tcase_add_loop_test(t, depth_and_length_are_bounded, 0, 2);
     tcase_add_test(t, ranks_are_aligned_by_ends);
     tcase_add_loop_test(t, breakdowns_are_those_of_peers, 0, (int)LK_COUNT(breakdowns));
+    tcase_add_test(t, steps_are_chosen);
     tcase_add_test(t, hidden_synchronisation_is_a_finding);
     tcase_add_test(t, collectives_of_the_host);
     tcase_add_test(t, one_rank_has_no_kernels);
