@@ -470,130 +470,6 @@ START_TEST(data_bases_of_nsight)
 }
 END_TEST
 
-/* ---- Recorded traces, where they are ---- */
-
-/* Folder of recorded traces, which are not part of the project. */
-static char *recorded(const char *name)
-{
-    const char *folder = getenv("LK_TRACES") ? getenv("LK_TRACES") : "../shared/data/traces";
-    char *path = NULL;
-
-    must(lk_asprintf(&path, "%s/%s", folder, name));
-    if (access(path, R_OK) == 0)
-        return path;
-    printf("skipped: no recorded trace %s\n", path);
-    free(path);
-    return NULL;
-}
-
-#define RESNET50 "hta/ddp_resnet50_a100_ws2_rank0.nccl_data.json.gz"
-#define RESNET18 "tracelens/ddp_resnet18_mi300x_ws8_rank0.json.gz"
-
-/* ns; HTA's and TraceLens's own values of these files. */
-static const struct {
-    const char *file;
-    bool linked;
-    struct lk_breakdown b;
-} breakdowns[] = {
-    {RESNET50, false, {660551005, 503050991, 115655847, 46876493, 39559468, 3774, 0}},
-    {RESNET50, true, {660551005, 503050991, 115655847, 46876493, 39559468, 3774, 0}},
-    {RESNET18, false, {86567708, 2565652, 25739303, 71516523, 55625224, 3653, 968}},
-    {RESNET18, true, {56517603, 283536, 19234094, 47200310, 35283137, 2685, 968}},
-};
-
-START_TEST(breakdowns_are_those_of_peers)
-{
-    char *path = recorded(breakdowns[_i].file);
-    const struct lk_breakdown *want = &breakdowns[_i].b;
-    struct lk_breakdown b;
-    struct lk_events e;
-
-    if (!path)
-        return;
-    must(lk_kineto_read(path, NULL, &e));
-    lk_events_sort(&e);
-    must(lk_breakdown(&e, -1, &(struct lk_convention){.linked = breakdowns[_i].linked}, &b));
-    ck_assert_int_eq(b.span_ns, want->span_ns);
-    ck_assert_int_eq(b.idle_ns, want->idle_ns);
-    ck_assert_int_eq(b.compute_ns, want->compute_ns);
-    ck_assert_int_eq(b.comm_ns, want->comm_ns);
-    ck_assert_int_eq(b.exposed_ns, want->exposed_ns);
-    ck_assert_uint_eq(b.n, want->n);
-    ck_assert_uint_eq(b.n_unlinked, want->n_unlinked);
-    lk_events_fini(&e);
-    free(path);
-}
-END_TEST
-
-static const struct {
-    const char *file;
-    uint64_t elements[5];
-    size_t n;
-    uint32_t first_step;
-    int64_t kernels_ns[3][5]; /* 0: not given */
-} buckets[] = {
-    {RESNET50,
-     {2049000, 7875584, 6563840, 6637568, 2431040},
-     5,
-     4,
-     {{3307000, 2424400, 2368500, 2160800, 1689600},
-      {2520600, 2673900, 2621500, 2417200, 2028300},
-      {5993400, 5983000, 5807900, 2636700, 2129400}}},
-    {RESNET18, {2873320, 8816192}, 2, 15, {{0}}},
-};
-
-/* One data base of two processes: the peer's values of each GPU, us. */
-START_TEST(data_base_is_broken_down)
-{
-    static const int64_t span_us[] = {299849, 298662}, busy_us[] = {270863, 264325},
-                         compute_us[] = {253691, 256096}, comm_us[] = {17173, 8229};
-    char *path = recorded("nsys_ai/mfu_2gpu_before.sqlite.gz");
-    struct lk_import run = {0};
-
-    if (!path)
-        return;
-    must(lk_import_run(&path, 1, &(struct lk_import_options){0}, &run));
-    ck_assert_uint_eq(run.n, 2);
-    ck_assert_ptr_nonnull(run.no_steps);
-    for (size_t k = 0; k < 2; k++) {
-        const struct lk_breakdown *b = &run.rows[k].all;
-
-        ck_assert_int_eq((b->span_ns + 500) / 1000, span_us[k]);
-        ck_assert_int_eq((b->compute_ns + b->exposed_ns + 500) / 1000, busy_us[k]);
-        ck_assert_int_eq((b->compute_ns + 500) / 1000, compute_us[k]);
-        ck_assert_int_eq((b->comm_ns + 500) / 1000, comm_us[k]);
-    }
-    lk_import_fini(&run);
-    free(path);
-}
-END_TEST
-
-START_TEST(buckets_are_those_recorded)
-{
-    char *path = recorded(buckets[_i].file);
-    struct lk_import run = {0};
-    const struct lk_trace *t;
-
-    if (!path)
-        return;
-    must(lk_import_run(&path, 1, &(struct lk_import_options){0}, &run));
-    t = &run.traces[0];
-    ck_assert_uint_eq(t->info.n_tensors, buckets[_i].n);
-    for (size_t b = 0; b < buckets[_i].n; b++)
-        ck_assert_uint_eq(t->info.tensors[buckets[_i].n - 1 - b].elems, buckets[_i].elements[b]);
-    for (uint32_t step = 0; step < 3 && buckets[_i].kernels_ns[0][0]; step++)
-        for (size_t b = 0; b < buckets[_i].n; b++) {
-            const struct lk_span *s =
-                span_of(t, LK_SPAN_COLLECTIVE, buckets[_i].first_step + step, (int32_t)b);
-
-            ck_assert_int_eq((int64_t)(s->end_ns - s->start_ns + 50) / 100,
-                             buckets[_i].kernels_ns[step][b] / 100);
-        }
-    lk_import_fini(&run);
-    free(path);
-}
-END_TEST
-
 SUITE(import_traces, t)
 {
     tcase_add_checked_fixture(t, scratch_set_up, scratch_tear_down);
@@ -602,12 +478,9 @@ SUITE(import_traces, t)
     tcase_add_loop_test(t, hostile_files, 0, (int)LK_COUNT(hostile));
     tcase_add_loop_test(t, depth_and_length_are_bounded, 0, 2);
     tcase_add_test(t, ranks_are_aligned_by_ends);
-    tcase_add_loop_test(t, breakdowns_are_those_of_peers, 0, (int)LK_COUNT(breakdowns));
     tcase_add_test(t, steps_are_chosen);
     tcase_add_test(t, hidden_synchronisation_is_a_finding);
     tcase_add_test(t, collectives_of_the_host);
     tcase_add_test(t, one_rank_has_no_kernels);
     tcase_add_loop_test(t, data_bases_of_nsight, 0, 2);
-    tcase_add_test(t, data_base_is_broken_down);
-    tcase_add_loop_test(t, buckets_are_those_recorded, 0, (int)LK_COUNT(buckets));
 }
