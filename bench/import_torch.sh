@@ -37,7 +37,7 @@ torch k1 1 --traces 1048576:1
 torch k2 2 --sweep --traces 1048576:1
 "$lockstep" import --collectives "$out/k2.csv" --name links --out "$out/cluster.json" > /dev/null
 for k in 1 2; do
-    "$lockstep" import "$out/k$k-1048576-a1.traces" --local-batch 8 --out "$out/runs/k$k" > "$out/import-k$k.log"
+    "$lockstep" import "$out/k$k-1048576-a1.traces" --local-batch 8 --nodes "$k" --out "$out/runs/k$k" > "$out/import-k$k.log"
 done
 list=
 for c in $caps; do list="$list${list:+,}${c}B"; done

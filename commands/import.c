@@ -41,7 +41,7 @@ static const struct lk_option rows[] = {
     OPTION("gpus", gpus, INTS, .min = 1, .max = LK_RANKS_MAX,
            .help = "GPUs of the runs, if the logs do not say: one for all, or one a log"),
     OPTION("nodes", nodes, INTS, .min = 1, .max = LK_RANKS_MAX,
-           .help = "nodes of the runs, if the logs do not say: one for all, or one a log"),
+           .help = "nodes of the runs, if the files do not say (traces do not): one for all, or one a log"),
     OPTION("base", base, FILE,
            .help = "preset or cluster file to add to: its links, devices and prices are kept"),
     OPTION("name", name, TEXT, .help = "name of the cluster; default: the base's, or 'imported'"),

@@ -74,6 +74,7 @@ enum lk_status import_traces(const struct import_options *o, const char **paths,
 {
     const struct lk_import_options options = {.patterns = o->comm_kernels,
                                               .world_size = (int)o->world_size,
+                                              .nodes = o->nodes.n ? (int)o->nodes.v[0] : 0,
                                               .local_batch = (int)o->local_batch,
                                               .step_range = o->step_range,
                                               .steps_by_gpu = o->steps_by == 1,

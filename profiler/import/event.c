@@ -106,6 +106,10 @@ enum lk_status lk_events_lane(struct lk_events *e, int64_t process, int64_t thre
             *out = (uint32_t)i;
             return LK_OK;
         }
+    if (e->n_lanes == LK_LANES_MAX) {
+        *out = LK_LANES_MAX - 1;
+        return LK_OK;
+    }
     LK_PASS(lk_array_grow(&e->lanes, &e->lanes_capacity, e->n_lanes + 1, sizeof *e->lanes));
     e->lanes[e->n_lanes] =
         (struct lk_lane){.process = process, .thread = thread, .owner = -1, .gpu = gpu};

@@ -64,8 +64,6 @@ struct lk_event_collective {
     uint64_t elements; /* sent by a rank */
     enum lk_dtype dtype;
     bool dtype_known;
-    int32_t ranks; /* of the group; 0: not known */
-    int64_t seq;   /* -1: not known */
 };
 
 struct lk_events {
@@ -102,6 +100,8 @@ void lk_events_fini(struct lk_events *e); /* zeroes it; safe on a zeroed one */
  * are left out. */
 enum lk_status lk_events_name(struct lk_events *e, const char *text, size_t n, uint32_t *out);
 const char *lk_events_text(const struct lk_events *e, uint32_t name);
+/* Find or make a lane. Beyond LK_LANES_MAX the last one stands for all others. */
+enum { LK_LANES_MAX = 4096 };
 enum lk_status lk_events_lane(struct lk_events *e, int64_t process, int64_t thread, bool gpu,
                               uint32_t *out);
 enum lk_status lk_events_detail(struct lk_events *e, const struct lk_event_collective *c,

@@ -203,6 +203,7 @@ static enum lk_status read_file(char *const *files, size_t n_all, const char *pa
                                       .source = path,
                                       .rank = rank_in(path),
                                       .local_batch = o->local_batch,
+                                      .nodes = o->nodes,
                                       .steps_by_gpu = o->steps_by_gpu,
                                       .drop_last = o->drop_last,
                                       .device = -1};

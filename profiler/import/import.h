@@ -19,6 +19,7 @@
 
 struct lk_import_options {
     const char *patterns;   /* of communication kernels: profiler/import/breakdown.h; or NULL */
+    int nodes;              /* of the job; 0: not known, taken as 1 */
     int world_size;         /* for sources that do not say; 0: the number of files */
     int local_batch;        /* samples of a micro-batch; 0: not known */
     const char *step_range; /* ranges whose names start so are steps, too; or NULL */

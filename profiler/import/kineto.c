@@ -66,9 +66,8 @@ static enum lk_status intern(struct reader *r, const struct lk_scan *s, const st
 /* ---- Arguments ---- */
 
 struct arguments {
-    int64_t correlation, device, stream, bytes, in_elements, out_elements, ranks,
-        seq;                                      /* -1: none */
-    struct lk_slice function, group, dtype, dims; /* n 0: none */
+    int64_t correlation, device, stream, bytes, in_elements, out_elements; /* -1: none */
+    struct lk_slice function, group, dtype, dims;                          /* n 0: none */
 };
 
 #define INTEGERS(X)                                                                                \
@@ -77,9 +76,7 @@ struct arguments {
     X("stream", stream)                                                                            \
     X("bytes", bytes)                                                                              \
     X("In msg nelems", in_elements)                                                                \
-    X("Out msg nelems", out_elements)                                                              \
-    X("Group size", ranks)                                                                         \
-    X("Seq", seq)
+    X("Out msg nelems", out_elements)
 #define SLICES(X)                                                                                  \
     X("Collective name", function)                                                                 \
     X("Process Group Name", group)                                                                 \
@@ -92,7 +89,7 @@ static void read_arguments(struct lk_scan *s, struct arguments *a)
 {
     struct lk_slice key, value;
 
-    *a = (struct arguments){-1, -1, -1, -1, -1, -1, -1, -1, {0}, {0}, {0}, {0}};
+    *a = (struct arguments){-1, -1, -1, -1, -1, -1, {0}, {0}, {0}, {0}};
     if (lk_scan_next(s) != LK_SCAN_OBJECT)
         return;
     while (lk_scan_next(s) == LK_SCAN_TEXT) {
@@ -142,7 +139,7 @@ static enum lk_status add_detail(struct reader *r, const struct lk_scan *s,
                                  const struct arguments *a, const char *function, size_t n,
                                  uint32_t *out)
 {
-    struct lk_event_collective c = {.ranks = (int32_t)(a->ranks > 0 ? a->ranks : 0), .seq = a->seq};
+    struct lk_event_collective c = {0};
     uint64_t in = a->in_elements > 0 ? (uint64_t)a->in_elements : 0;
     uint64_t sent = a->out_elements > 0 ? (uint64_t)a->out_elements : 0;
 

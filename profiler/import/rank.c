@@ -34,9 +34,28 @@ enum lk_status lk_rank_add_span_(struct maker *m, uint32_t track, struct lk_span
     return LK_OK;
 }
 
+/* What ran on a lane. */
+struct lane_count {
+    size_t comm, kernels;
+};
+
+static enum lk_status count_lanes(const struct maker *m, struct lane_count **out)
+{
+    LK_PASS(lk_alloc(out, m->e->n_lanes + 1, sizeof **out));
+    for (size_t i = 0; i < m->n_work; i++) {
+        struct lane_count *c = &(*out)[m->work[i].event->lane];
+
+        c->comm += m->work[i].phase == LK_SPAN_COLLECTIVE;
+        c->kernels += m->work[i].event->kind == LK_EVENT_KERNEL;
+    }
+    return LK_OK;
+}
+
 static enum lk_status add_tracks(struct maker *m)
 {
     const struct lk_events *e = m->e;
+    struct lane_count *counts = NULL;
+    enum lk_status st = LK_OK;
     uint32_t track;
     char name[64];
 
@@ -44,28 +63,24 @@ static enum lk_status add_tracks(struct maker *m)
     LK_PASS(add_track(m, "compute", LK_TRACK_COMPUTE, 1, &track));
     LK_PASS(add_track(m, "comm", LK_TRACK_COMM, 2, &track));
     LK_PASS(lk_alloc(&m->tracks, e->n_lanes + 1, sizeof *m->tracks));
-    for (size_t lane = 0; lane < e->n_lanes; lane++) {
-        size_t comm = 0, kernels = 0;
+    LK_PASS(count_lanes(m, &counts));
+    for (size_t lane = 0; lane < e->n_lanes && st == LK_OK; lane++) {
+        size_t comm = counts[lane].comm, kernels = counts[lane].kernels;
         enum lk_track_kind kind;
 
         if (!e->lanes[lane].gpu || e->lanes[lane].process != m->device)
             continue;
-        for (size_t i = 0; i < m->n_work; i++) {
-            if (m->work[i].event->lane != lane)
-                continue;
-            comm += m->work[i].phase == LK_SPAN_COLLECTIVE;
-            kernels += m->work[i].event->kind == LK_EVENT_KERNEL;
-        }
         kind = 2 * comm > kernels ? LK_TRACK_COMM : kernels ? LK_TRACK_COMPUTE : LK_TRACK_COPY;
         snprintf(name, sizeof name, "stream %lld, GPU records", (long long)e->lanes[lane].thread);
-        LK_PASS(add_track(m, name, kind,
-                          kind == LK_TRACK_COMPUTE ? LK_RANK_COMPUTE
-                          : kind == LK_TRACK_COMM  ? LK_RANK_COMM
-                                                   : (int)lane + LK_RANK_FIXED,
-                          &track));
+        st = add_track(m, name, kind,
+                       kind == LK_TRACK_COMPUTE ? LK_RANK_COMPUTE
+                       : kind == LK_TRACK_COMM  ? LK_RANK_COMM
+                                                : (int)lane + LK_RANK_FIXED,
+                       &track);
         m->tracks[lane] = track + 1;
     }
-    return LK_OK;
+    free(counts);
+    return st;
 }
 
 uint16_t lk_rank_name_id_(const struct maker *m, uint32_t name)
@@ -290,7 +305,7 @@ static enum lk_status describe(struct maker *m)
 
     *i = (struct lk_run_info){.rank = e->rank >= 0 ? e->rank : m->o->rank,
                               .world_size = e->world_size ? e->world_size : m->o->world_size,
-                              .nodes = 1,
+                              .nodes = m->o->nodes > 0 ? m->o->nodes : 1,
                               .local_batch = m->o->local_batch ? m->o->local_batch : 1,
                               .accumulation = m->accumulation > 0 ? m->accumulation : 1,
                               .steps = m->steps.n,

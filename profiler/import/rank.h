@@ -19,6 +19,7 @@
 struct lk_rank_options {
     const char *patterns;          /* of communication kernels: profiler/import/breakdown.h */
     const char *source;            /* file, for the trace and for messages; borrowed */
+    int nodes;                     /* of the job; 0: not known, taken as 1 */
     int rank, world_size;          /* for a source that does not say */
     int local_batch;               /* samples of a micro-batch; 0: not known */
     const struct lk_events *sizes; /* all-reduces of a step, for a trace without them; or NULL */

@@ -59,35 +59,66 @@ static const struct {
     {"Broadcast", "broadcast"},  {"SendRecv", "send_recv"},   {"Reduce_", "reduce"},
 };
 
-/* Return what is known of a collective: its own detail, else that of the host's range around its
- * launch. The result is valid until the next call. */
-static struct lk_event_collective about(struct maker *m, const struct work *w)
+/* The host's ranges of collectives that say something, by start. */
+struct hosts {
+    const struct lk_event **at;
+    size_t n;
+};
+
+static enum lk_status find_hosts(const struct maker *m, struct hosts *out)
 {
-    struct lk_event_collective c = {.seq = -1};
-    const struct lk_event *x = w->event;
-    const char *kernel = lk_events_text(m->e, x->name);
+    LK_PASS(lk_alloc(&out->at, m->e->n_events, sizeof(struct lk_event *)));
+    for (size_t i = 0; i < m->e->n_events; i++)
+        if (m->e->events[i].kind == LK_EVENT_COLLECTIVE && m->e->events[i].detail)
+            out->at[out->n++] = &m->e->events[i];
+    return LK_OK;
+}
 
-    if (x->detail)
-        c = m->e->details[x->detail - 1];
-    for (size_t i = 0; !x->detail && w->launch && i < m->e->n_events; i++) {
-        const struct lk_event *host = &m->e->events[i];
+/* Return the range of the host that a call lies in, or NULL. Ranges do not last long: those that
+ * began long before are not looked at. */
+static const struct lk_event *host_around(const struct hosts *h, const struct lk_launch *call)
+{
+    enum { LOOK = 64 };
+    size_t lo = 0, hi = h->n;
 
-        if (host->start_ns > w->launch->start_ns)
-            break;
-        if (host->kind == LK_EVENT_COLLECTIVE && host->detail && host->lane == w->launch->lane &&
-            host->end_ns >= w->launch->start_ns)
-            c = m->e->details[host->detail - 1];
+    while (lo < hi) {
+        size_t mid = (lo + hi) / 2;
+
+        if (h->at[mid]->start_ns <= call->start_ns)
+            lo = mid + 1;
+        else
+            hi = mid;
     }
+    for (size_t i = lo; i-- > 0 && lo - i <= LOOK;)
+        if (h->at[i]->lane == call->lane && h->at[i]->end_ns >= call->start_ns)
+            return h->at[i];
+    return NULL;
+}
+
+/* Return what is known of a collective: its own detail, else that of the host's range around its
+ * launch; the function at least by the kernel's name. */
+static struct lk_event_collective about(struct maker *m, const struct hosts *hosts,
+                                        const struct work *w)
+{
+    const struct lk_event *x = w->event;
+    const struct lk_event *host = x->detail || !w->launch ? x : host_around(hosts, w->launch);
+    struct lk_event_collective c = {0};
+
+    if (host && host->detail)
+        c = m->e->details[host->detail - 1];
     for (size_t i = 0; !c.function && i < LK_COUNT(of_kernels); i++)
-        if (strstr(kernel, of_kernels[i].in))
+        if (strstr(lk_events_text(m->e, x->name), of_kernels[i].in))
             (void)lk_events_name(m->e, of_kernels[i].name, strlen(of_kernels[i].name), &c.function);
     return c;
 }
 
-static bool is_gradient(const struct maker *m, const struct lk_event_collective *c)
+static bool is_all_reduce(const struct maker *m, const struct lk_event_collective *c)
 {
     return c->function && !strcmp(lk_events_text(m->e, c->function), "all_reduce");
 }
+
+/* So many collectives tell which groups there are. */
+enum { GROUP_SAMPLE = 256 };
 
 /* A collective with its place in the step. */
 struct transfer {
@@ -113,30 +144,12 @@ static enum lk_status note_bucket(struct maker *m, const struct transfer *x)
     return LK_OK;
 }
 
-/* Collect when the host asked for collectives, if it did so as often as there are ranges of them.
- */
-static enum lk_status find_enqueues(const struct maker *m, int64_t **out, size_t *n)
-{
-    size_t ranges = 0;
-
-    LK_PASS(lk_alloc(out, m->by_host ? m->e->n_events : 0, sizeof **out));
-    for (size_t i = 0; i < m->e->n_events && m->by_host; i++) {
-        const struct lk_event *x = &m->e->events[i];
-
-        ranges += x->kind == LK_EVENT_COLLECTIVE && lk_rank_of_host_(m, x);
-        if (x->kind == LK_EVENT_ENQUEUE && lk_rank_of_host_(m, x))
-            (*out)[(*n)++] = x->start_ns;
-    }
-    *n = *n == ranges ? *n : 0;
-    return LK_OK;
-}
-
 /*
  * Set a transfer's times. On a GPU it is ready when the compute work launched before it has ended;
  * without a kernel it takes no time. On the host it is ready when it was asked for (0: not known).
  */
 static void set_times(const struct maker *m, const struct done *done, size_t n_done,
-                      int64_t enqueued_ns, struct transfer *x)
+                      struct transfer *x)
 {
     const struct work *w = x->work;
 
@@ -149,8 +162,8 @@ static void set_times(const struct maker *m, const struct done *done, size_t n_d
         if (x->ready_ns < w->event->start_ns)
             x->ready_ns = w->event->start_ns;
         x->start_ns = x->end_ns = x->ready_ns;
-    } else if (enqueued_ns > 0) {
-        x->ready_ns = enqueued_ns;
+    } else if (w->enqueued_ns > 0) {
+        x->ready_ns = w->enqueued_ns;
     }
     if (x->ready_ns <= 0 || x->ready_ns > x->start_ns)
         x->ready_ns = x->start_ns;
@@ -168,41 +181,90 @@ static void add_size(const struct maker *m, struct transfer *x)
     x->about.dtype_known = true;
 }
 
-static enum lk_status find_transfers(struct maker *m, struct transfers *out)
+static enum lk_status list_transfers(struct maker *m, struct transfers *out)
 {
     enum lk_status st = LK_OK;
     struct done *done = NULL;
-    int64_t *enqueued = NULL;
-    size_t n_done = 0, n_enqueued = 0, of_host = 0, step = SIZE_MAX, pass = 0;
-    uint32_t ordinal = 0;
-    int32_t bucket = 0;
+    struct hosts hosts = {0};
+    size_t n_done = 0;
 
     LK_TRY(find_done(m, &done, &n_done));
-    LK_TRY(find_enqueues(m, &enqueued, &n_enqueued));
+    LK_TRY(find_hosts(m, &hosts));
     for (size_t i = 0; i < m->n_work; i++) { /* by start */
-        struct transfer x = {.work = &m->work[i]};
-        const struct work *w = x.work;
+        struct transfer x = {.work = &m->work[i], .bucket = -1};
 
-        if (w->phase != LK_SPAN_COLLECTIVE)
+        if (x.work->phase != LK_SPAN_COLLECTIVE)
             continue;
-        ordinal = w->step == step ? ordinal : 0;
-        bucket = w->step == step && w->pass == pass ? bucket : 0;
-        step = w->step;
-        pass = w->pass;
-        x.about = about(m, w);
-        x.ordinal = ordinal++;
-        x.bucket = is_gradient(m, &x.about) ? bucket++ : -1;
-        add_size(m, &x);
-        set_times(m, done, n_done, of_host < n_enqueued ? enqueued[of_host] : 0, &x);
-        of_host++;
-        LK_TRY(note_bucket(m, &x));
+        x.about = about(m, &hosts, x.work);
+        set_times(m, done, n_done, &x);
         LK_TRY(lk_array_grow(&out->at, &out->capacity, out->n + 1, sizeof x));
         out->at[out->n++] = x;
     }
 out:
-    free(enqueued);
+    free(hosts.at);
     free(done);
     return st;
+}
+
+/*
+ * Return the group whose all-reduces are the gradients': the one that moves most of the elements.
+ * *in_backward: those that backwards launched alone, if there are any; others are of losses, norms.
+ */
+static uint32_t gradient_group(const struct maker *m, const struct transfers *list,
+                               bool *in_backward)
+{
+    uint32_t best = 0;
+    uint64_t most = 0;
+
+    *in_backward = false;
+    for (size_t i = 0; i < list->n; i++)
+        *in_backward =
+            *in_backward || (list->at[i].work->in_backward && is_all_reduce(m, &list->at[i].about));
+    for (size_t i = 0; i < list->n; i++) {
+        uint32_t group = list->at[i].about.group;
+        uint64_t sum = 0;
+
+        if (group == best && most > 0)
+            continue;
+        for (size_t k = 0; k < list->n; k++)
+            if (list->at[k].about.group == group && is_all_reduce(m, &list->at[k].about))
+                sum += list->at[k].about.elements + 1;
+        if (sum > most) {
+            most = sum;
+            best = group;
+        }
+        if (i > GROUP_SAMPLE)
+            break;
+    }
+    return best;
+}
+
+/* Number the collectives of each step, and the buckets of each pass. */
+static enum lk_status find_transfers(struct maker *m, struct transfers *out)
+{
+    size_t step = SIZE_MAX, pass = 0;
+    uint32_t ordinal = 0, group;
+    int32_t bucket = 0;
+    bool in_backward;
+
+    LK_PASS(list_transfers(m, out));
+    group = gradient_group(m, out, &in_backward);
+    for (size_t i = 0; i < out->n; i++) {
+        struct transfer *x = &out->at[i];
+        const struct work *w = x->work;
+
+        ordinal = w->step == step ? ordinal : 0;
+        bucket = w->step == step && w->pass == pass ? bucket : 0;
+        step = w->step;
+        pass = w->pass;
+        x->ordinal = ordinal++;
+        if (is_all_reduce(m, &x->about) && x->about.group == group &&
+            (w->in_backward || !in_backward))
+            x->bucket = bucket++;
+        add_size(m, x);
+        LK_PASS(note_bucket(m, x));
+    }
+    return LK_OK;
 }
 
 bool lk_rank_sizes_known_(const struct maker *m)
@@ -218,11 +280,19 @@ bool lk_rank_sizes_known_(const struct maker *m)
 static enum lk_status add_mark(struct maker *m, const struct transfer *x)
 {
     int64_t at = x->ready_ns;
-    size_t i = 0;
+    size_t i = 0, end = m->passes.n;
     const struct pass *p;
 
     if (x->bucket < 0 || !lk_rank_sizes_known_(m))
         return LK_OK;
+    while (i < end) { /* passes are by start, so by step */
+        size_t mid = (i + end) / 2;
+
+        if (m->passes.at[mid].step < x->work->step)
+            i = mid + 1;
+        else
+            end = mid;
+    }
     while (i < m->passes.n &&
            !(m->passes.at[i].phase == LK_SPAN_BACKWARD && m->passes.at[i].step == x->work->step &&
              m->passes.at[i].pass == x->work->pass))

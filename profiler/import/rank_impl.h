@@ -24,6 +24,8 @@ struct work {
     size_t step;                    /* index; SIZE_MAX: before the first */
     size_t pass;                    /* index of the backward it is of, or before */
     enum lk_span_kind phase;        /* FORWARD, BACKWARD, OPTIMIZER; COLLECTIVE */
+    int64_t enqueued_ns;            /* when the host asked for what it runs itself; 0: not known */
+    bool in_backward;               /* a collective was launched by a backward */
 };
 
 /* The passes of a step on the GPU, or of the host: by phase and pass, from the first work to the
@@ -43,6 +45,7 @@ struct maker {
     struct lk_events *e;
     const struct lk_rank_options *o;
     bool *communication; /* by name */
+    int64_t end_ns;      /* of the steps that are taken: INT64_MAX, or the start of one left out */
     struct ranges steps, backwards, forwards, optimizers;
     bool by_host; /* collectives are told by the host's ranges: none has a kernel */
     struct work *work;

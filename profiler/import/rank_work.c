@@ -40,7 +40,7 @@ static bool within(const struct ranges *r, int64_t at)
 /* Return the index of the step that a time is in, or of the last one before; SIZE_MAX: none. */
 size_t lk_rank_step_at_(const struct maker *m, int64_t at)
 {
-    return lk_rank_begun_(&m->steps, at) - 1;
+    return at < m->end_ns ? lk_rank_begun_(&m->steps, at) - 1 : SIZE_MAX;
 }
 
 /* A backward ends where the next forward, step or optimizer starts. */
@@ -95,7 +95,9 @@ enum lk_status lk_rank_find_ranges_(struct maker *m)
     if (!m->steps.n)
         LK_PASS(steps_of_optimizers(m));
     number_steps(&m->steps);
-    m->steps.n -= m->o->drop_last && m->steps.n > 1;
+    m->end_ns = INT64_MAX;
+    if (m->o->drop_last && m->steps.n > 1)
+        m->end_ns = m->steps.at[--m->steps.n].start_ns;
     if (!m->steps.n)
         return lk_fail(LK_EEVIDENCE,
                        "%s: no steps: neither ProfilerStep (torch.profiler's step()) nor two "
@@ -127,20 +129,18 @@ int64_t lk_rank_owner_(const struct lk_events *e, int64_t device)
     return -1;
 }
 
-/* Choose the GPU with most events. */
 int64_t lk_rank_busiest_(const struct lk_events *e)
 {
+    size_t of_lane[LK_LANES_MAX] = {0}, most = 0;
     int64_t best = -1;
-    size_t most = 0;
 
+    for (size_t i = 0; i < e->n_events; i++)
+        of_lane[e->events[i].lane] += lk_rank_on_gpu_(&e->events[i]);
     for (size_t i = 0; i < e->n_lanes; i++) {
         size_t n = 0;
 
-        if (!e->lanes[i].gpu)
-            continue;
-        for (size_t k = 0; k < e->n_events; k++)
-            n += lk_rank_on_gpu_(&e->events[k]) &&
-                 e->lanes[e->events[k].lane].process == e->lanes[i].process;
+        for (size_t k = 0; k < e->n_lanes && e->lanes[i].gpu; k++)
+            n += e->lanes[k].gpu && e->lanes[k].process == e->lanes[i].process ? of_lane[k] : 0;
         if (n > most) {
             most = n;
             best = e->lanes[i].process;
@@ -188,26 +188,55 @@ static bool no_collective_kernel(const struct maker *m)
     return true;
 }
 
+/* Collect when the host asked for collectives, if it did so as often as there are ranges of them.
+ */
+static enum lk_status find_enqueues(const struct maker *m, int64_t **out, size_t *n)
+{
+    size_t ranges = 0;
+
+    LK_PASS(lk_alloc(out, m->by_host ? m->e->n_events : 0, sizeof **out));
+    for (size_t i = 0; i < m->e->n_events && m->by_host; i++) {
+        const struct lk_event *x = &m->e->events[i];
+
+        ranges += x->kind == LK_EVENT_COLLECTIVE && lk_rank_of_host_(m, x);
+        if (x->kind == LK_EVENT_ENQUEUE && lk_rank_of_host_(m, x))
+            (*out)[(*n)++] = x->start_ns;
+    }
+    *n = *n == ranges ? *n : 0;
+    return LK_OK;
+}
+
 enum lk_status lk_rank_find_work_(struct maker *m)
 {
+    enum lk_status st = LK_OK;
+    int64_t *enqueued = NULL;
+    size_t n_enqueued = 0, of_host = 0;
+
     m->by_host = no_collective_kernel(m);
-    LK_PASS(lk_alloc(&m->work, m->e->n_events, sizeof *m->work));
+    LK_TRY(find_enqueues(m, &enqueued, &n_enqueued));
+    LK_TRY(lk_alloc(&m->work, m->e->n_events, sizeof *m->work));
     for (size_t i = 0; i < m->e->n_events; i++) {
         const struct lk_event *x = &m->e->events[i];
         struct work *w = &m->work[m->n_work];
+        bool communication = is_communication(m, x);
         int64_t at;
 
         if (lk_rank_on_gpu_(x) ? m->e->lanes[x->lane].process != m->device
-                               : !(is_communication(m, x) && lk_rank_of_host_(m, x)))
+                               : !(communication && lk_rank_of_host_(m, x)))
             continue;
         *w = (struct work){.event = x,
                            .launch = lk_rank_on_gpu_(x) ? lk_events_launch(m->e, x) : NULL};
-        at = w->launch ? w->launch->start_ns : x->start_ns;
+        if (!lk_rank_on_gpu_(x) && of_host < n_enqueued)
+            w->enqueued_ns = enqueued[of_host++];
+        at = w->launch ? w->launch->start_ns : w->enqueued_ns ? w->enqueued_ns : x->start_ns;
         w->step = lk_rank_step_at_(m, m->o->steps_by_gpu ? x->start_ns : at);
         w->phase = phase_at(m, w->step, at, &w->pass);
-        if (is_communication(m, x))
+        w->in_backward = w->phase == LK_SPAN_BACKWARD;
+        if (communication)
             w->phase = LK_SPAN_COLLECTIVE;
         m->n_work += w->step != SIZE_MAX;
     }
-    return LK_OK;
+out:
+    free(enqueued);
+    return st;
 }

@@ -62,7 +62,7 @@ static enum lk_status take_node(const struct lk_scan *s, const struct node *n,
 {
     const char *shapes = lk_scan_at(s, &n->shapes), *types = lk_scan_at(s, &n->types);
     size_t n_shapes = n->shapes.n, n_types = n->types.n;
-    struct lk_event_collective c = {.seq = -1};
+    struct lk_event_collective c = {0};
     uint32_t index;
 
     if (!LK_SCAN_IS(s, &n->name, "c10d::allreduce_"))

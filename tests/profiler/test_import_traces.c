@@ -150,6 +150,25 @@ START_TEST(steps_passes_and_collectives)
 }
 END_TEST
 
+/* An all-reduce that no backward launched, of a loss or a norm, is no bucket. */
+START_TEST(other_reductions_are_no_buckets)
+{
+    char text[8192] = "", *path;
+    struct lk_import run = {0};
+
+    strncat(text, HEAD CALL(5, 75, 1, 777) REDUCE(120, 2, 777, 1), sizeof text - 1);
+    strncat(text, parts[1], sizeof text - strlen(text) - 1);
+    strncat(text, TAIL, sizeof text - strlen(text) - 1);
+    path = scratch_put("rank1.json", text, strlen(text));
+    must(lk_import_run(&path, 1, &(struct lk_import_options){.nodes = 2}, &run));
+    ck_assert_uint_eq(run.traces[0].info.n_tensors, 2);
+    ck_assert_int_eq(run.traces[0].info.nodes, 2);
+    assert_span(span_of(&run.traces[0], LK_SPAN_COLLECTIVE, 7, -1), 120, 122);
+    lk_import_fini(&run);
+    free(path);
+}
+END_TEST
+
 /* The launch is the time from the bucket's readiness to its kernel; a job comes of it. */
 START_TEST(an_import_is_analysed)
 {
@@ -474,6 +493,7 @@ SUITE(import_traces, t)
 {
     tcase_add_checked_fixture(t, scratch_set_up, scratch_tear_down);
     tcase_add_test(t, steps_passes_and_collectives);
+    tcase_add_test(t, other_reductions_are_no_buckets);
     tcase_add_test(t, an_import_is_analysed);
     tcase_add_loop_test(t, hostile_files, 0, (int)LK_COUNT(hostile));
     tcase_add_loop_test(t, depth_and_length_are_bounded, 0, 2);
