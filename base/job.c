@@ -345,6 +345,9 @@ static const struct lk_member job_rows[] = {
         .help = "gradients are reduced on the last micro-batch alone"),
     ROW(prefetch_depth, "prefetch_depth", INT, OPTIONAL, .max = LK_BATCH_MAX,
         .help = "batches prepared ahead"),
+    ROW(recorded_buckets, "recorded_buckets", BOOL, OPTIONAL,
+        .help = "the gradients are buckets, as an imported trace has them; what they consist of is "
+                "not known"),
     ROW(find_unused_parameters, "find_unused_parameters", BOOL, OPTIONAL,
         .help = "DDP's option: one more small all-reduce a step"),
     ROW(optimizer, "optimizer", WORD, OPTIONAL, .words = &lk_job_optimizer_words,

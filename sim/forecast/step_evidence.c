@@ -11,6 +11,7 @@
 #include "sim/forecast/altered_cluster.h"
 #include "sim/forecast/backtest.h"
 #include "sim/forecast/predictor.h"
+#include "sim/forecast/recorded_buckets.h"
 #include "sim/prior.h"
 #include "sim/step/known_stragglers.h"
 #include "sim/step/measured_runs.h"
@@ -28,6 +29,9 @@ struct model {
     bool whatif;
     struct lk_predictor_options options;
     struct lk_predictor *predictor;
+    /* For a job of recorded buckets (sim/forecast/recorded_buckets.h), else zeroed and NULL. */
+    struct lk_job split_job;
+    struct lk_predictor *split;
     int reference_world_size;
     bool reference_measured;
     struct lk_measured *measured;
@@ -48,6 +52,8 @@ static void model_close(void *self)
     if (!m)
         return;
     lk_predictor_destroy(m->predictor);
+    lk_predictor_destroy(m->split);
+    lk_buckets_fini(&m->split_job);
     lk_altered_fini(&m->altered);
     free(m->measured);
     free(m->anchor_draws);
@@ -81,18 +87,33 @@ out:
     return st;
 }
 
+/* Makes the predictors of m->job. */
+static enum lk_status make_predictors(struct model *m)
+{
+    LK_PASS(lk_predictor_create(m->job, m->cluster, &m->options, &m->predictor));
+    if (!m->job->recorded_buckets)
+        return LK_OK;
+    LK_PASS(lk_buckets_split(m->job, &m->split_job));
+    return lk_predictor_create(&m->split_job, m->cluster, &m->options, &m->split);
+}
+
 static enum lk_status at(void *self, const struct lk_config *c, struct lk_prediction *out)
 {
     enum lk_status st = LK_OK;
     struct model *m = self;
-    struct lk_prediction p = {0};
+    struct lk_prediction p = {0}, split = {0};
 
     LK_TRY(lk_predictor_at(m->predictor, c, &p));
+    if (m->split && lk_buckets_unknown(m->job, c)) {
+        LK_TRY(lk_predictor_at(m->split, c, &split));
+        LK_TRY(lk_buckets_mix(&p, &split, m->options.level));
+    }
     if (m->as_is)
         LK_TRY(anchor_prediction(m, &p));
     *out = p;
     p = (struct lk_prediction){0};
 out:
+    lk_prediction_fini(&split);
     lk_prediction_fini(&p);
     return st;
 }
@@ -100,8 +121,14 @@ out:
 static enum lk_status estimate(void *self, const struct lk_config *c, double *out_step_s)
 {
     struct model *m = self;
+    double split_s;
 
-    return lk_predictor_estimate(m->predictor, c, out_step_s);
+    LK_PASS(lk_predictor_estimate(m->predictor, c, out_step_s));
+    if (!m->split || !lk_buckets_unknown(m->job, c))
+        return LK_OK;
+    LK_PASS(lk_predictor_estimate(m->split, c, &split_s));
+    *out_step_s = (*out_step_s + split_s) / 2;
+    return LK_OK;
 }
 
 static enum lk_status set_reference(const void *self, struct lk_config *c)
@@ -170,7 +197,7 @@ static enum lk_status alter(void *self, const struct lk_change *change, int worl
     LK_TRY(lk_altered_init(&m->altered, as_is->job, as_is->cluster, change, world_size));
     m->job = &m->altered.job;
     m->cluster = &m->altered.cluster;
-    LK_TRY(lk_predictor_create(m->job, m->cluster, &m->options, &m->predictor));
+    LK_TRY(make_predictors(m));
     *out = m;
     m = NULL;
 out:
@@ -370,6 +397,8 @@ static enum lk_status note_bucket(const struct model *m, const struct lk_predict
         other |= p[i].config.world_size > 1 && p[i].config.cap_bytes != m->job->cap_bytes;
     if (!other)
         return LK_OK;
+    if (m->split)
+        LK_PASS(lk_forecast_note(out, "%s", lk_buckets_note));
     if (b->measured)
         return lk_forecast_note(out,
                                 "a bucket costs %.0f us of compute (sd %.0f us), from runs of "
@@ -515,7 +544,7 @@ static enum lk_status prepare(void *self, struct lk_forecast *out)
     LK_TRY(learn_scale_error(m, &b));
     if (!m->whatif)
         LK_TRY(lk_backtest_add(&b, out));
-    LK_TRY(lk_predictor_create(m->job, m->cluster, &m->options, &m->predictor));
+    LK_TRY(make_predictors(m));
     LK_TRY(set_names(m, out));
 out:
     lk_backtests_fini(&b);
