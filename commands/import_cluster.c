@@ -6,6 +6,8 @@
 #include "commands/inputs.h"
 #include "commands/output.h"
 #include "profiler/bench_log.h"
+#include "profiler/import/format.h"
+#include "profiler/import/nccl_inspector.h"
 #include "sim/collective/alpha_beta_fit.h"
 
 #include <math.h>
@@ -68,6 +70,7 @@ static enum lk_status read_files(const struct import_options *o, const char **fi
                                  struct lk_bench *b)
 {
     enum lk_status st = LK_OK;
+    const struct lk_format *format = NULL;
     struct lk_bench_hints hints = {.where = o->where, .place = (enum lk_bench_place)o->place};
 
     if (!n && !o->csv)
@@ -78,7 +81,11 @@ static enum lk_status read_files(const struct import_options *o, const char **fi
     LK_TRY(check_items("collective", items_of(o->collective), n));
     LK_TRY(check_items("gpus", o->gpus.n, n));
     LK_TRY(check_items("nodes", o->nodes.n, n));
-    for (int i = 0; i < n; i++)
+    if (n)
+        LK_TRY(lk_format_of(files[0], &format));
+    if (format && format->collectives)
+        LK_TRY(lk_nccl_inspector_read(files, (size_t)n, b));
+    for (int i = 0; i < n && !(format && format->collectives); i++)
         LK_TRY(read_log(o, files[i], i, hints, b));
     if (o->csv)
         LK_TRY(lk_bench_read_csv(o->csv, &hints, b));

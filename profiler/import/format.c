@@ -123,9 +123,8 @@ static const struct lk_format formats[] = {
      .instead = "it is not read yet; give torch.profiler's trace of the run"},
     {.name = "NCCL Inspector's output",
      .is = is_nccl_inspector,
-     .read = NULL,
-     .instead = "it is not read yet; give nccl-tests' output for a cluster file, or "
-                "torch.profiler's trace"},
+     .collectives = true,
+     .instead = "lockstep import makes a cluster file of it; it is no trace of a run"},
     {.name = "Kineto", .is = is_chrome, .read = lk_kineto_read, .instead = NULL},
     {.name = "a rocpd data base",
      .is = is_rocpd,

@@ -96,7 +96,7 @@ bool lk_import_is(const char *path)
     bool found;
 
     if (!is_folder(path))
-        return lk_format_of(path, &format) == LK_OK && format;
+        return lk_format_of(path, &format) == LK_OK && format && !format->collectives;
     found = lk_import_files(&path, 1, &files, &n) == LK_OK;
     lk_names_free(files, n);
     return found;

@@ -51,7 +51,7 @@ struct lk_import {
  * read.
  */
 enum lk_status lk_import_files(const char *const *paths, size_t n, char ***out, size_t *out_n);
-/* Return true if the first of the paths holds traces of other programs: it is a file, or a folder
+/* Return true if the path holds traces of other programs: it is a file, or a folder
  * of files, of a format that is known. */
 bool lk_import_is(const char *path);
 /* Read a run. LK_EPARSE: two files are of one rank. A run without steps has rows alone. */

@@ -18,7 +18,8 @@
     X(fuzz_csv, "tests/fuzz/corpus/gradients")                                                     \
     X(fuzz_throughput, "tests/fuzz/corpus/throughput")                                             \
     X(fuzz_nccl_tests, "tests/fuzz/corpus/nccl_tests")                                             \
-    X(fuzz_kineto, "tests/fuzz/corpus/kineto")
+    X(fuzz_kineto, "tests/fuzz/corpus/kineto")                                                     \
+    X(fuzz_inspector, "tests/fuzz/corpus/inspector")
 
 #define DECLARE(target, folder) int target(const uint8_t *data, size_t size);
 TARGETS(DECLARE)
