@@ -436,7 +436,7 @@ static enum lk_status fill_header(const struct lk_run *run, struct lk_job *j)
         j->prefetch_depth = facts.prefetch;
     j->optimizer = facts.optimizer;
     /* Runs that name their optimizer are our own: their gradients are views into buckets. */
-    j->recorded_buckets = lk_run_info_value(info, LK_IMPORT_CONFIG_KEY) != NULL;
+    j->recorded_buckets = lk_run_info_value(info, LK_BUCKETS_CONFIG_KEY) != NULL;
     j->gradient_as_bucket_view = facts.optimizer != LK_JOB_OPTIMIZER_UNKNOWN;
     j->master_weights = j->gradient_as_bucket_view && facts.master_weights;
     if (!isnan(info->flops_per_sample))

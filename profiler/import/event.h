@@ -27,6 +27,7 @@ enum lk_event_kind {
     LK_EVENT_BACKWARD,
     LK_EVENT_OPTIMIZER,
     LK_EVENT_ENQUEUE,   /* the host asks for a collective, which another thread then runs */
+    LK_EVENT_GRADIENT,  /* autograd has a parameter's gradient */
     LK_EVENT_COLLECTIVE /* a collective as the host sees it: enqueued on a GPU, or run by the host
                          */
 };
@@ -37,7 +38,7 @@ struct lk_event {
     uint64_t bytes;  /* of copies and memsets */
     uint32_t name;   /* index of a name */
     uint32_t lane;   /* index of a lane */
-    uint32_t detail; /* of kernels and collectives: index of a detail plus one, 0: none */
+    uint32_t detail; /* of kernels, collectives, gradients: index of a detail plus one; 0: none */
     uint8_t kind;
 };
 
@@ -57,11 +58,11 @@ struct lk_lane {
     bool autograd; /* a thread that runs backwards */
 };
 
-/* What is known of a collective. */
+/* What is known of a collective; of a gradient, elements and dtype. */
 struct lk_event_collective {
     uint32_t function; /* name, as NCCL's: all_reduce */
     uint32_t group;    /* name of the process group; 0: not known */
-    uint64_t elements; /* sent by a rank */
+    uint64_t elements; /* sent by a rank; 0: not known */
     enum lk_dtype dtype;
     bool dtype_known;
 };

@@ -40,6 +40,7 @@ static const struct row ranges[] = {
     {"enumerate(DataLoader)#", LK_EVENT_INPUT},
     {"DistributedDataParallel.forward", LK_EVENT_FORWARD},
     {"autograd::engine::evaluate_function", LK_EVENT_BACKWARD},
+    {"torch::autograd::AccumulateGrad", LK_EVENT_GRADIENT},
     {"Optimizer.step#", LK_EVENT_OPTIMIZER},
     {"c10d::allreduce_", LK_EVENT_ENQUEUE},
     {"nccl:", LK_EVENT_COLLECTIVE},

@@ -157,6 +157,20 @@ static enum lk_status add_detail(struct reader *r, const struct lk_scan *s,
     return lk_events_detail(r->out, &c, out);
 }
 
+/* Set the detail of a gradient's event, whose only input it is; a scalar has no sides ("[[]]"). */
+static enum lk_status add_gradient(struct reader *r, const struct lk_scan *s,
+                                   const struct arguments *a, uint32_t *out)
+{
+    struct lk_event_collective c = {0};
+
+    if (!a->dims.n || !a->dtype.n)
+        return LK_OK;
+    c.elements =
+        LK_SCAN_IS(s, &a->dims, "[[]]") ? 1 : lk_torch_elements(lk_scan_at(s, &a->dims), a->dims.n);
+    c.dtype_known = lk_torch_dtype(lk_scan_at(s, &a->dtype), a->dtype.n, &c.dtype);
+    return lk_events_detail(r->out, &c, out);
+}
+
 /* ---- Events ---- */
 
 enum category { OTHER, KERNEL, COPY, MEMSET, CALL, HOST, CATEGORIES };
@@ -262,10 +276,12 @@ static enum lk_status take(struct reader *r, const struct fields *f, struct lk_e
         size_t skip = (size_t)(colon - name) + 1;
 
         LK_PASS(add_detail(r, &args, &a, name + skip, f->name.n - skip, &e->detail));
+    } else if (e->kind == LK_EVENT_GRADIENT) {
+        LK_PASS(add_gradient(r, &args, &a, &e->detail));
     } else if (e->kind == LK_EVENT_KERNEL && a.function.n) {
         LK_PASS(add_detail(r, &args, &a, "", 0, &e->detail));
     }
-    if (e->kind != LK_EVENT_LAUNCH && e->kind != LK_EVENT_BACKWARD)
+    if (e->kind != LK_EVENT_LAUNCH && e->kind != LK_EVENT_BACKWARD && e->kind != LK_EVENT_GRADIENT)
         LK_PASS(intern(r, &r->s, &f->name, &e->name));
     return lk_events_add(r->out, e);
 }

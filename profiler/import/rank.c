@@ -2,7 +2,6 @@
 #include "profiler/import/rank_impl.h"
 
 #include "base/array.h"
-#include "base/bucket.h"
 #include "base/run_facts.h"
 #include "profiler/import/breakdown.h"
 
@@ -273,31 +272,6 @@ static enum lk_status add_gpu_work(struct maker *m)
 
 /* ---- The description ---- */
 
-/*
- * Give the buckets as tensors, and limits with which DDP makes these buckets of them: a bucket is
- * closed when it has reached its limit, the last one is what is left.
- */
-static enum lk_status describe_buckets(const struct maker *m, struct lk_run_info *i)
-{
-    i->first_bytes = LK_BUCKET_FIRST_BYTES;
-    i->cap_bytes = LK_BUCKET_CAP_BYTES;
-    if (!lk_rank_sizes_known_(m))
-        return LK_OK;
-    LK_PASS(lk_alloc(&i->tensors, m->n_buckets, sizeof *i->tensors));
-    for (; i->n_tensors < m->n_buckets; i->n_tensors++) {
-        size_t bucket = m->n_buckets - 1 - i->n_tensors;
-        const struct lk_event_collective *b = &m->buckets[bucket];
-        uint64_t *limit = bucket ? &i->cap_bytes : &i->first_bytes;
-        uint64_t bytes = b->elements * lk_dtype_bytes(b->dtype);
-
-        i->tensors[i->n_tensors] = (struct lk_run_tensor){.elems = b->elements, .dtype = b->dtype};
-        LK_PASS(lk_asprintf(&i->tensors[i->n_tensors].name, "bucket %zu", bucket));
-        if (bucket + 1 < m->n_buckets && bytes < *limit)
-            *limit = bytes;
-    }
-    return LK_OK;
-}
-
 static enum lk_status describe(struct maker *m)
 {
     const struct lk_events *e = m->e;
@@ -317,7 +291,6 @@ static enum lk_status describe(struct maker *m)
     LK_PASS(lk_strdup(&i->comm, e->backend ? e->backend : "unknown"));
     LK_PASS(lk_strdup(&i->model, "imported"));
     LK_PASS(lk_strdup(&i->sample_unit, m->o->local_batch ? "sample" : "micro-batch"));
-    LK_PASS(describe_buckets(m, i));
     LK_PASS(lk_run_info_config(i, LK_IMPORT_CONFIG_KEY, m->o->source));
     LK_PASS(lk_run_info_config(i, "imported_format", e->format));
     m->t.clock = lk_clock_identity();
@@ -342,6 +315,8 @@ static void maker_fini(struct maker *m)
     free(m->forwards.at);
     free(m->optimizers.at);
     free(m->work);
+    free(m->done);
+    free(m->ready);
     free(m->tracks);
     free(m->passes.at);
     free(m->buckets);
@@ -366,6 +341,7 @@ enum lk_status lk_rank_trace(struct lk_events *e, const struct lk_rank_options *
     LK_TRY(add_gpu_work(&m));
     LK_TRY(add_names(&m));
     LK_TRY(describe(&m));
+    LK_TRY(lk_rank_add_gradients_(&m));
     set_base(&m);
     free(m.work); /* sorting takes as much */
     m.work = NULL;

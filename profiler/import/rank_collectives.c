@@ -6,51 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Compute work by the time of its launch, with the last end of all up to it. */
-struct done {
-    int64_t launched_ns, end_ns;
-};
-
-static int done_order(const void *a, const void *b)
-{
-    const struct done *x = a, *y = b;
-
-    return (x->launched_ns > y->launched_ns) - (x->launched_ns < y->launched_ns);
-}
-
-static enum lk_status find_done(const struct maker *m, struct done **out, size_t *n)
-{
-    LK_PASS(lk_alloc(out, m->n_work, sizeof **out));
-    for (size_t i = 0; i < m->n_work; i++) {
-        const struct work *w = &m->work[i];
-
-        if (w->phase != LK_SPAN_COLLECTIVE && w->launch && lk_rank_on_gpu_(w->event))
-            (*out)[(*n)++] = (struct done){w->launch->start_ns, w->event->end_ns};
-    }
-    if (*n)
-        qsort(*out, *n, sizeof **out, done_order);
-    for (size_t i = 1; i < *n; i++)
-        if ((*out)[i].end_ns < (*out)[i - 1].end_ns)
-            (*out)[i].end_ns = (*out)[i - 1].end_ns;
-    return LK_OK;
-}
-
-/* Return when the compute work launched before a time had ended; 0: none was. */
-static int64_t done_before(const struct done *done, size_t n, int64_t launched)
-{
-    size_t lo = 0, hi = n;
-
-    while (lo < hi) {
-        size_t mid = (lo + hi) / 2;
-
-        if (done[mid].launched_ns < launched)
-            lo = mid + 1;
-        else
-            hi = mid;
-    }
-    return lo > 0 ? done[lo - 1].end_ns : 0;
-}
-
 /* X(in a kernel's name, name of the collective) */
 static const struct {
     const char *in, *name;
@@ -148,17 +103,16 @@ static enum lk_status note_bucket(struct maker *m, const struct transfer *x)
  * Set a transfer's times. On a GPU it is ready when the compute work launched before it has ended;
  * without a kernel it takes no time. On the host it is ready when it was asked for (0: not known).
  */
-static void set_times(const struct maker *m, const struct done *done, size_t n_done,
-                      struct transfer *x)
+static void set_times(const struct maker *m, struct transfer *x)
 {
     const struct work *w = x->work;
 
     x->start_ns = x->ready_ns = w->event->start_ns;
     x->end_ns = w->event->end_ns;
     if (w->launch) {
-        x->ready_ns = done_before(done, n_done, w->launch->start_ns);
+        x->ready_ns = lk_rank_done_before_(m, w->launch->start_ns);
     } else if (m->by_host && m->device >= 0) {
-        x->ready_ns = done_before(done, n_done, w->event->start_ns);
+        x->ready_ns = lk_rank_done_before_(m, w->event->start_ns);
         if (x->ready_ns < w->event->start_ns)
             x->ready_ns = w->event->start_ns;
         x->start_ns = x->end_ns = x->ready_ns;
@@ -184,11 +138,8 @@ static void add_size(const struct maker *m, struct transfer *x)
 static enum lk_status list_transfers(struct maker *m, struct transfers *out)
 {
     enum lk_status st = LK_OK;
-    struct done *done = NULL;
     struct hosts hosts = {0};
-    size_t n_done = 0;
 
-    LK_TRY(find_done(m, &done, &n_done));
     LK_TRY(find_hosts(m, &hosts));
     for (size_t i = 0; i < m->n_work; i++) { /* by start */
         struct transfer x = {.work = &m->work[i], .bucket = -1};
@@ -196,13 +147,12 @@ static enum lk_status list_transfers(struct maker *m, struct transfers *out)
         if (x.work->phase != LK_SPAN_COLLECTIVE)
             continue;
         x.about = about(m, &hosts, x.work);
-        set_times(m, done, n_done, &x);
+        set_times(m, &x);
         LK_TRY(lk_array_grow(&out->at, &out->capacity, out->n + 1, sizeof x));
         out->at[out->n++] = x;
     }
 out:
     free(hosts.at);
-    free(done);
     return st;
 }
 
@@ -267,45 +217,17 @@ static enum lk_status find_transfers(struct maker *m, struct transfers *out)
     return LK_OK;
 }
 
-bool lk_rank_sizes_known_(const struct maker *m)
+/* Remember when a bucket was ready. */
+static enum lk_status add_ready(struct maker *m, const struct transfer *x)
 {
-    for (size_t i = 0; i < m->n_buckets; i++)
-        if (!m->buckets[i].elements || !m->buckets[i].dtype_known)
-            return false;
-    return m->n_buckets > 0;
-}
-
-/* Mark in the backward when a bucket was ready: it stands for its tensors, one for all. The last
- * bucket has the first tensor, as DDP assigns them. */
-static enum lk_status add_mark(struct maker *m, const struct transfer *x)
-{
-    int64_t at = x->ready_ns;
-    size_t i = 0, end = m->passes.n;
-    const struct pass *p;
-
-    if (x->bucket < 0 || !lk_rank_sizes_known_(m))
+    if (x->bucket < 0)
         return LK_OK;
-    while (i < end) { /* passes are by start, so by step */
-        size_t mid = (i + end) / 2;
-
-        if (m->passes.at[mid].step < x->work->step)
-            i = mid + 1;
-        else
-            end = mid;
-    }
-    while (i < m->passes.n &&
-           !(m->passes.at[i].phase == LK_SPAN_BACKWARD && m->passes.at[i].step == x->work->step &&
-             m->passes.at[i].pass == x->work->pass))
-        i++;
-    if (i == m->passes.n)
-        return LK_OK;
-    p = &m->passes.at[i];
-    at = at < p->start_ns ? p->start_ns : at > p->end_ns ? p->end_ns : at;
-    return lk_rank_add_span_(m, LK_RANK_COMPUTE,
-                             (struct lk_span){.kind = LK_SPAN_GRADIENT,
-                                              .step = m->steps.at[x->work->step].number,
-                                              .index = (int32_t)m->n_buckets - 1 - x->bucket},
-                             at, at);
+    LK_PASS(lk_array_grow(&m->ready, &m->ready_capacity, m->n_ready + 1, sizeof *m->ready));
+    m->ready[m->n_ready++] = (struct ready){.step = x->work->step,
+                                            .pass = x->work->pass,
+                                            .index = (size_t)x->bucket,
+                                            .at_ns = x->ready_ns};
+    return LK_OK;
 }
 
 /* Emit a collective: its span, and of a GPU its kernel, which tells when the rank joined it. */
@@ -323,7 +245,7 @@ static enum lk_status add_collective(struct maker *m, const struct transfer *x)
         span.bytes = x->about.elements * lk_dtype_bytes(x->about.dtype);
     span.ready_ns = (uint64_t)(x->ready_ns > 0 ? x->ready_ns : 1);
     LK_PASS(lk_rank_add_span_(m, LK_RANK_COMM, span, x->start_ns, x->end_ns));
-    LK_PASS(add_mark(m, x));
+    LK_PASS(add_ready(m, x));
     if (m->by_host || !m->tracks[event->lane])
         return LK_OK;
     span = (struct lk_span){.kind = LK_SPAN_KERNEL,

@@ -28,6 +28,18 @@ struct work {
     bool in_backward;               /* a collective was launched by a backward */
 };
 
+/* Compute work by the time of its launch, with the last end of all up to it. */
+struct done {
+    int64_t launched_ns, end_ns;
+};
+
+/* When a bucket, or a gradient, of a backward was ready. */
+struct ready {
+    size_t step, pass; /* as of struct work */
+    size_t index;      /* of the bucket; of the gradient, in the order in which they are ready */
+    int64_t at_ns;
+};
+
 /* The passes of a step on the GPU, or of the host: by phase and pass, from the first work to the
  * last. */
 struct pass {
@@ -50,11 +62,15 @@ struct maker {
     bool by_host; /* collectives are told by the host's ranges: none has a kernel */
     struct work *work;
     size_t n_work;
+    struct done *done; /* by launch */
+    size_t n_done;
     int64_t device; /* the GPU; -1: none */
     int64_t owner;  /* the process that uses it; -1: not known: all are the rank's */
     struct passes passes;
     struct lk_event_collective *buckets; /* of gradients, in order */
     size_t n_buckets, buckets_capacity;
+    struct ready *ready; /* of the buckets */
+    size_t n_ready, ready_capacity;
     int accumulation;
     uint32_t *tracks; /* of the lanes: index plus one; 0: none */
     struct lk_trace t;
@@ -82,12 +98,20 @@ bool lk_rank_of_host_(const struct maker *m, const struct lk_event *x);
 /* Return the process that uses a GPU, or -1. */
 int64_t lk_rank_owner_(const struct lk_events *e, int64_t device);
 
+/* Tell the phase of work that the host launched, or did, at a time. */
+enum lk_span_kind lk_rank_phase_at_(const struct maker *m, size_t step, int64_t at, size_t *pass);
+/* Return when the compute work launched before a time had ended; 0: none was. */
+int64_t lk_rank_done_before_(const struct maker *m, int64_t launched);
+
 /* ---- rank_collectives.c ---- */
 
-/* Emit the collectives, their kernels, and marks of the buckets in the backwards. */
+/* Emit the collectives and their kernels; find the buckets, and when they were ready. */
 enum lk_status lk_rank_add_collectives_(struct maker *m);
-/* Return true if the size of every bucket is known, and there is one. */
-bool lk_rank_sizes_known_(const struct maker *m);
+
+/* ---- rank_gradients.c ---- */
+
+/* Describe what is reduced, the limits of its buckets, and mark when it was ready. */
+enum lk_status lk_rank_add_gradients_(struct maker *m);
 
 /* ---- rank.c ---- */
 

@@ -149,8 +149,7 @@ int64_t lk_rank_busiest_(const struct lk_events *e)
     return best;
 }
 
-/* Tell the phase of work that the host launched, or did, at a time. */
-static enum lk_span_kind phase_at(const struct maker *m, size_t step, int64_t at, size_t *pass)
+enum lk_span_kind lk_rank_phase_at_(const struct maker *m, size_t step, int64_t at, size_t *pass)
 {
     size_t n = lk_rank_begun_(&m->backwards, at);
 
@@ -206,6 +205,45 @@ static enum lk_status find_enqueues(const struct maker *m, int64_t **out, size_t
     return LK_OK;
 }
 
+static int done_order(const void *a, const void *b)
+{
+    const struct done *x = a, *y = b;
+
+    return (x->launched_ns > y->launched_ns) - (x->launched_ns < y->launched_ns);
+}
+
+static enum lk_status find_done(struct maker *m)
+{
+    LK_PASS(lk_alloc(&m->done, m->n_work, sizeof *m->done));
+    for (size_t i = 0; i < m->n_work; i++) {
+        const struct work *w = &m->work[i];
+
+        if (w->phase != LK_SPAN_COLLECTIVE && w->launch && lk_rank_on_gpu_(w->event))
+            m->done[m->n_done++] = (struct done){w->launch->start_ns, w->event->end_ns};
+    }
+    if (m->n_done)
+        qsort(m->done, m->n_done, sizeof *m->done, done_order);
+    for (size_t i = 1; i < m->n_done; i++)
+        if (m->done[i].end_ns < m->done[i - 1].end_ns)
+            m->done[i].end_ns = m->done[i - 1].end_ns;
+    return LK_OK;
+}
+
+int64_t lk_rank_done_before_(const struct maker *m, int64_t launched)
+{
+    size_t lo = 0, hi = m->n_done;
+
+    while (lo < hi) {
+        size_t mid = (lo + hi) / 2;
+
+        if (m->done[mid].launched_ns < launched)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo > 0 ? m->done[lo - 1].end_ns : 0;
+}
+
 enum lk_status lk_rank_find_work_(struct maker *m)
 {
     enum lk_status st = LK_OK;
@@ -230,12 +268,13 @@ enum lk_status lk_rank_find_work_(struct maker *m)
             w->enqueued_ns = enqueued[of_host++];
         at = w->launch ? w->launch->start_ns : w->enqueued_ns ? w->enqueued_ns : x->start_ns;
         w->step = lk_rank_step_at_(m, m->o->steps_by_gpu ? x->start_ns : at);
-        w->phase = phase_at(m, w->step, at, &w->pass);
+        w->phase = lk_rank_phase_at_(m, w->step, at, &w->pass);
         w->in_backward = w->phase == LK_SPAN_BACKWARD;
         if (communication)
             w->phase = LK_SPAN_COLLECTIVE;
         m->n_work += w->step != SIZE_MAX;
     }
+    st = find_done(m);
 out:
     free(enqueued);
     return st;

@@ -80,18 +80,19 @@ END_TEST
 static const struct {
     const char *file;
     uint64_t elements[5];
-    size_t n;
+    size_t n, n_tensors; /* n_tensors: the buckets where it does not have the gradients' shapes */
     uint32_t first_step;
     int64_t kernels_ns[3][5]; /* 0: not given */
 } buckets[] = {
     {RESNET50,
      {2049000, 7875584, 6563840, 6637568, 2431040},
      5,
+     5,
      4,
      {{3307000, 2424400, 2368500, 2160800, 1689600},
       {2520600, 2673900, 2621500, 2417200, 2028300},
       {5993400, 5983000, 5807900, 2636700, 2129400}}},
-    {RESNET18, {2873320, 8816192}, 2, 15, {{0}}},
+    {RESNET18, {2873320, 8816192}, 2, 62, 15, {{0}}},
 };
 
 /* One data base of two processes: the peer's values of each GPU, us. */
@@ -125,14 +126,24 @@ START_TEST(buckets_are_those_recorded)
     char *path = recorded(buckets[_i].file);
     struct lk_import run = {0};
     const struct lk_trace *t;
+    uint64_t sum = 0;
 
     if (!path)
         return;
     must(lk_import_run(&path, 1, &(struct lk_import_options){0}, &run));
     t = &run.traces[0];
-    ck_assert_uint_eq(t->info.n_tensors, buckets[_i].n);
-    for (size_t b = 0; b < buckets[_i].n; b++)
-        ck_assert_uint_eq(t->info.tensors[buckets[_i].n - 1 - b].elems, buckets[_i].elements[b]);
+    ck_assert_uint_eq(t->info.n_tensors, buckets[_i].n_tensors);
+    for (size_t b = 0; b < buckets[_i].n; b++) {
+        const struct lk_span *s =
+            span_of(t, LK_SPAN_COLLECTIVE, buckets[_i].first_step, (int32_t)b);
+
+        ck_assert_uint_eq(s->bytes,
+                          buckets[_i].elements[b] * lk_dtype_bytes(t->info.tensors[0].dtype));
+        sum += buckets[_i].elements[b];
+    }
+    for (size_t i = 0; i < t->info.n_tensors; i++)
+        sum -= t->info.tensors[i].elems;
+    ck_assert_uint_eq(sum, 0);
     for (uint32_t step = 0; step < 3 && buckets[_i].kernels_ns[0][0]; step++)
         for (size_t b = 0; b < buckets[_i].n; b++) {
             const struct lk_span *s =

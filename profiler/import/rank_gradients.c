@@ -1,0 +1,239 @@
+/*
+ * What a rank reduces, and when it was ready. Where the trace has the shapes of gradients
+ * (torch.profiler's record_shapes=True), these are the tensors, in a job of one rank, too; they
+ * must make the recorded buckets, if there are any. Else each bucket stands for its tensors.
+ *
+ * DDP numbers tensors as they were registered. A trace tells only when they are ready: the first
+ * ready one is taken for the last registered, as in most models.
+ */
+#include "profiler/import/rank_impl.h"
+
+#include "base/array.h"
+#include "base/bucket.h"
+#include "base/run_facts.h"
+
+#include <stdlib.h>
+
+struct gradients {
+    struct ready *at; /* by step and pass */
+    struct lk_event_collective *sizes;
+    size_t n, capacity, sizes_capacity;
+    size_t of_pass; /* of each pass; 0: they differ, or are not known */
+};
+
+/* ---- Gradients of the trace ---- */
+
+/* A gradient can be used when what the host did for it is done: autograd's function around x, if
+ * there is one, copies it into its bucket. On a GPU, when the work launched until then has ended.
+ */
+static int64_t ready_at(const struct maker *m, const struct lk_event *around,
+                        const struct lk_event *x)
+{
+    int64_t host = around && around->end_ns > x->end_ns ? around->end_ns : x->end_ns;
+
+    return m->device >= 0 ? lk_rank_done_before_(m, host) : host;
+}
+
+static enum lk_status add_gradient(const struct maker *m, const struct lk_event *around,
+                                   const struct lk_event *x, struct gradients *g)
+{
+    struct ready r = {.step = lk_rank_step_at_(m, x->start_ns), .at_ns = ready_at(m, around, x)};
+    const struct ready *last = g->n ? &g->at[g->n - 1] : NULL;
+
+    if (r.step == SIZE_MAX || !x->detail ||
+        lk_rank_phase_at_(m, r.step, x->start_ns, &r.pass) != LK_SPAN_BACKWARD)
+        return LK_OK;
+    r.index = last && last->step == r.step && last->pass == r.pass ? last->index + 1 : 0;
+    LK_PASS(lk_array_grow(&g->at, &g->capacity, g->n + 1, sizeof *g->at));
+    LK_PASS(lk_array_grow(&g->sizes, &g->sizes_capacity, g->n + 1, sizeof *g->sizes));
+    g->sizes[g->n] = m->e->details[x->detail - 1];
+    g->at[g->n++] = r;
+    return LK_OK;
+}
+
+/* Find the gradients' number in a pass: the passes must have the same ones, but for the last, which
+ * may be cut off. */
+static void compare_passes(struct gradients *g)
+{
+    size_t n = 1, last = g->n;
+
+    while (n < g->n && g->at[n].index > 0)
+        n++;
+    while (last > n && g->at[last - 1].index > 0)
+        last--;
+    if (last > n && g->n - last + 1 != n)
+        g->n = last - 1;
+    for (size_t i = 0; i < g->n; i++) {
+        const struct lk_event_collective *a = &g->sizes[i], *b = &g->sizes[g->at[i].index];
+
+        if (!a->elements || !a->dtype_known || g->at[i].index >= n || i % n != g->at[i].index ||
+            a->elements != b->elements || a->dtype != b->dtype)
+            return;
+    }
+    g->of_pass = g->n % n == 0 && g->n > 0 ? n : 0;
+}
+
+static enum lk_status find_gradients(const struct maker *m, struct gradients *g)
+{
+    enum lk_status st = LK_OK;
+    const struct lk_event **around = NULL;
+
+    LK_TRY(lk_alloc(&around, m->e->n_lanes + 1, sizeof(struct lk_event *)));
+    for (size_t i = 0; i < m->e->n_events; i++) { /* by start */
+        const struct lk_event *x = &m->e->events[i];
+
+        if (!lk_rank_of_host_(m, x))
+            continue;
+        if (x->kind == LK_EVENT_BACKWARD)
+            around[x->lane] = x;
+        if (x->kind == LK_EVENT_GRADIENT)
+            LK_TRY(add_gradient(m, around[x->lane], x, g));
+    }
+    compare_passes(g);
+out:
+    free(around);
+    return st;
+}
+
+/* ---- Buckets ---- */
+
+/* Return true if the size of every bucket is known, and there is one. */
+static bool sizes_known(const struct maker *m)
+{
+    for (size_t i = 0; i < m->n_buckets; i++)
+        if (!m->buckets[i].elements || !m->buckets[i].dtype_known)
+            return false;
+    return m->n_buckets > 0;
+}
+
+static uint64_t bytes_of(const struct lk_event_collective *c)
+{
+    return c->elements * lk_dtype_bytes(c->dtype);
+}
+
+/*
+ * Set limits with which DDP makes the recorded buckets: PyTorch's, or the size of the smallest
+ * bucket that was closed: one is closed when it has reached its limit, the last is what is left.
+ */
+static void set_limits(const struct maker *m, bool known, struct lk_run_info *i)
+{
+    i->first_bytes = LK_BUCKET_FIRST_BYTES;
+    i->cap_bytes = LK_BUCKET_CAP_BYTES;
+    for (size_t b = 0; b + 1 < m->n_buckets && known; b++) {
+        uint64_t *limit = b ? &i->cap_bytes : &i->first_bytes;
+
+        if (bytes_of(&m->buckets[b]) < *limit)
+            *limit = bytes_of(&m->buckets[b]);
+    }
+}
+
+/* Return true for one rank that reduces nothing: what DDP would reduce are its gradients. A rank of
+ * several without all-reduces of gradients is of another kind of job, e.g. a sharded one. */
+static bool alone(const struct maker *m)
+{
+    for (size_t i = 0; i < m->n_work; i++)
+        if (m->work[i].phase == LK_SPAN_COLLECTIVE)
+            return false;
+    return m->t.info.world_size == 1;
+}
+
+/* Tell whether DDP makes the recorded buckets of the gradients. */
+static enum lk_status make_buckets(const struct maker *m, const struct gradients *g, bool *out)
+{
+    enum lk_status st = LK_OK;
+    struct lk_bucket_plan plan = {0};
+    struct lk_bucket_tensor *tensors = NULL;
+    size_t *order = NULL;
+
+    LK_TRY(lk_alloc(&tensors, g->of_pass, sizeof *tensors));
+    LK_TRY(lk_alloc(&order, g->of_pass, sizeof *order));
+    for (size_t i = 0; i < g->of_pass; i++) {
+        tensors[i] = (struct lk_bucket_tensor){bytes_of(&g->sizes[i]), g->sizes[i].dtype};
+        order[i] = i;
+    }
+    LK_TRY(lk_bucket_rebuilt(tensors, g->of_pass, order, m->t.info.first_bytes, m->t.info.cap_bytes,
+                             &plan));
+    *out = plan.n_buckets == m->n_buckets;
+    for (size_t b = 0; b < m->n_buckets && *out; b++)
+        *out = !m->buckets[b].elements || plan.bytes[b] == bytes_of(&m->buckets[b]);
+out:
+    lk_bucket_plan_fini(&plan);
+    free(tensors);
+    free(order);
+    return st;
+}
+
+/* ---- The description ---- */
+
+/* Return the backward of a pass, or NULL. */
+static const struct pass *backward_of(const struct maker *m, const struct ready *r)
+{
+    size_t i = 0, end = m->passes.n;
+
+    while (i < end) { /* passes are by start, so by step */
+        size_t mid = (i + end) / 2;
+
+        if (m->passes.at[mid].step < r->step)
+            i = mid + 1;
+        else
+            end = mid;
+    }
+    for (; i < m->passes.n && m->passes.at[i].step == r->step; i++)
+        if (m->passes.at[i].phase == LK_SPAN_BACKWARD && m->passes.at[i].pass == r->pass)
+            return &m->passes.at[i];
+    return NULL;
+}
+
+/* Describe n tensors by their sizes, in the order in which they are ready, and mark when each was
+ * ready in the backwards. */
+static enum lk_status add_tensors(struct maker *m, const struct lk_event_collective *sizes,
+                                  size_t n, const char *name, const struct ready *ready,
+                                  size_t n_ready)
+{
+    struct lk_run_info *info = &m->t.info;
+
+    LK_PASS(lk_alloc(&info->tensors, n, sizeof *info->tensors));
+    for (; info->n_tensors < n; info->n_tensors++) {
+        struct lk_run_tensor *t = &info->tensors[info->n_tensors];
+        size_t k = n - 1 - info->n_tensors;
+
+        *t = (struct lk_run_tensor){.elems = sizes[k].elements, .dtype = sizes[k].dtype};
+        LK_PASS(lk_asprintf(&t->name, "%s %zu", name, k));
+    }
+    for (size_t i = 0; i < n_ready; i++) {
+        const struct pass *p = backward_of(m, &ready[i]);
+        int64_t at = ready[i].at_ns;
+
+        if (!p)
+            continue;
+        at = at < p->start_ns ? p->start_ns : at > p->end_ns ? p->end_ns : at;
+        LK_PASS(lk_rank_add_span_(m, LK_RANK_COMPUTE,
+                                  (struct lk_span){.kind = LK_SPAN_GRADIENT,
+                                                   .step = m->steps.at[ready[i].step].number,
+                                                   .index = (int32_t)(n - 1 - ready[i].index)},
+                                  at, at));
+    }
+    return LK_OK;
+}
+
+enum lk_status lk_rank_add_gradients_(struct maker *m)
+{
+    enum lk_status st = LK_OK;
+    struct gradients g = {0};
+    bool known = sizes_known(m), fit = alone(m);
+
+    LK_TRY(find_gradients(m, &g));
+    set_limits(m, known, &m->t.info);
+    if (g.of_pass && m->n_buckets)
+        LK_TRY(make_buckets(m, &g, &fit));
+    if (g.of_pass && fit) {
+        st = add_tensors(m, g.sizes, g.of_pass, "gradient", g.at, g.n);
+    } else if (known) {
+        LK_TRY(lk_run_info_config(&m->t.info, LK_BUCKETS_CONFIG_KEY, "buckets"));
+        st = add_tensors(m, m->buckets, m->n_buckets, "bucket", m->ready, m->n_ready);
+    }
+out:
+    free(g.at);
+    free(g.sizes);
+    return st;
+}
