@@ -25,9 +25,21 @@ static enum lk_status differ(const struct lk_run *a, const struct lk_run *b, con
                    what);
 }
 
+/* Return the index of a tensor in which two ranks or runs differ; SIZE_MAX: in none. */
+static size_t other_tensor(const struct lk_run_info *x, const struct lk_run_info *y)
+{
+    for (size_t i = 0; i < x->n_tensors; i++)
+        if (strcmp(x->tensors[i].name, y->tensors[i].name) ||
+            x->tensors[i].elems != y->tensors[i].elems ||
+            x->tensors[i].dtype != y->tensors[i].dtype)
+            return i;
+    return SIZE_MAX;
+}
+
 static enum lk_status check_same_job(const struct lk_run *a, const struct lk_run *b)
 {
     const struct lk_run_info *x = lk_run_about(a), *y = lk_run_about(b);
+    size_t other;
 
     if (strcmp(x->model, y->model))
         return differ(a, b, "the model");
@@ -37,11 +49,23 @@ static enum lk_status check_same_job(const struct lk_run *a, const struct lk_run
         return differ(a, b, "the DDP rule");
     if (x->n_tensors != y->n_tensors)
         return differ(a, b, "the number of gradient tensors");
-    for (size_t i = 0; i < x->n_tensors; i++)
-        if (strcmp(x->tensors[i].name, y->tensors[i].name) ||
-            x->tensors[i].elems != y->tensors[i].elems ||
-            x->tensors[i].dtype != y->tensors[i].dtype)
-            return differ(a, b, x->tensors[i].name);
+    other = other_tensor(x, y);
+    return other == SIZE_MAX ? LK_OK : differ(a, b, x->tensors[other].name);
+}
+
+/* The ranks of an import are read one by one. */
+static enum lk_status check_same_gradients(const struct lk_run *r)
+{
+    const struct lk_run_info *zero = lk_run_about(r);
+
+    for (size_t k = 1; k < r->n; k++) {
+        const struct lk_run_info *info = &r->traces[k].info;
+
+        if (info->n_tensors != zero->n_tensors || other_tensor(zero, info) != SIZE_MAX)
+            return lk_fail(LK_EEVIDENCE,
+                           "%s: ranks %d and %d reduce different gradients, or in another order",
+                           r->dir, zero->rank, info->rank);
+    }
     return LK_OK;
 }
 
@@ -59,11 +83,14 @@ static enum lk_status check_runs(const struct lk_run_set *set)
             return lk_fail(LK_EEVIDENCE,
                            "%s: its ranks shared a GPU (--share-gpu), so its times mean nothing",
                            set->runs[i].dir);
+        LK_PASS(check_same_gradients(&set->runs[i]));
         if (!lk_run_about(&set->runs[i])->n_tensors)
-            return lk_fail(LK_EEVIDENCE,
-                           "%s: how many gradients are reduced is not known: the trace has no "
-                           "all-reduce whose size it says (torch.profiler's record_shapes=True)",
-                           set->runs[i].dir);
+            return lk_fail(
+                LK_EEVIDENCE,
+                "%s: how many gradients are reduced is not known: the trace says neither "
+                "their shapes nor the sizes of all-reduces; torch.profiler does with "
+                "record_shapes=True",
+                set->runs[i].dir);
         if (!set->runs[i].n_steps)
             return lk_fail(LK_EEVIDENCE,
                            "%s: no step after the warm-up of %llu steps is complete on all ranks",

@@ -58,7 +58,10 @@ struct lk_lane {
     bool autograd; /* a thread that runs backwards */
 };
 
-/* What is known of a collective; of a gradient, elements and dtype. */
+/* What is known of a collective; of a gradient, elements and dtype. Its function, where it has one,
+ * is LK_GRADIENT_SIZE. */
+#define LK_GRADIENT_SIZE "gradient"
+
 struct lk_event_collective {
     uint32_t function; /* name, as NCCL's: all_reduce */
     uint32_t group;    /* name of the process group; 0: not known */

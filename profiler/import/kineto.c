@@ -157,7 +157,7 @@ static enum lk_status add_detail(struct reader *r, const struct lk_scan *s,
     return lk_events_detail(r->out, &c, out);
 }
 
-/* Set the detail of a gradient's event, whose only input it is; a scalar has no sides ("[[]]"). */
+/* Set the detail of a gradient's event, whose only input it is. */
 static enum lk_status add_gradient(struct reader *r, const struct lk_scan *s,
                                    const struct arguments *a, uint32_t *out)
 {
@@ -165,8 +165,7 @@ static enum lk_status add_gradient(struct reader *r, const struct lk_scan *s,
 
     if (!a->dims.n || !a->dtype.n)
         return LK_OK;
-    c.elements =
-        LK_SCAN_IS(s, &a->dims, "[[]]") ? 1 : lk_torch_elements(lk_scan_at(s, &a->dims), a->dims.n);
+    c.elements = lk_torch_tensor_elements(lk_scan_at(s, &a->dims), a->dims.n);
     c.dtype_known = lk_torch_dtype(lk_scan_at(s, &a->dtype), a->dtype.n, &c.dtype);
     return lk_events_detail(r->out, &c, out);
 }

@@ -17,13 +17,14 @@
 #include "profiler/import/event.h"
 
 struct lk_rank_options {
-    const char *patterns;          /* of communication kernels: profiler/import/breakdown.h */
-    const char *source;            /* file, for the trace and for messages; borrowed */
-    int nodes;                     /* of the job; 0: not known, taken as 1 */
-    int rank, world_size;          /* for a source that does not say */
-    int local_batch;               /* samples of a micro-batch; 0: not known */
-    const struct lk_events *sizes; /* all-reduces of a step, for a trace without them; or NULL */
-    bool steps_by_gpu;             /* see struct lk_import_options, both */
+    const char *patterns; /* of communication kernels: profiler/import/breakdown.h */
+    const char *source;   /* file, for the trace and for messages; borrowed */
+    int nodes;            /* of the job; 0: not known, taken as 1 */
+    int rank, world_size; /* for a source that does not say */
+    int local_batch;      /* samples of a micro-batch; 0: not known */
+    const struct lk_events
+        *sizes; /* of a step: of all-reduces and gradients, where the trace has none; or NULL */
+    bool steps_by_gpu; /* see struct lk_import_options, both */
     bool drop_last;
     int64_t device; /* the rank's GPU, of a source with several; -1: the one with most events */
 };

@@ -123,16 +123,37 @@ static void set_times(const struct maker *m, struct transfer *x)
         x->ready_ns = x->start_ns;
 }
 
-/* Take the size from the other file, which has the all-reduces of a step in order. */
-static void add_size(const struct maker *m, struct transfer *x)
+enum lk_status lk_rank_sizes_of_(const struct maker *m, const char *function,
+                                 const struct lk_event_collective ***out, size_t *n)
 {
     const struct lk_events *sizes = m->o->sizes;
 
-    if (!sizes || x->bucket < 0 || x->about.elements || (size_t)x->bucket >= sizes->n_details)
-        return;
-    x->about.elements = sizes->details[x->bucket].elements;
-    x->about.dtype = sizes->details[x->bucket].dtype;
-    x->about.dtype_known = true;
+    *n = 0;
+    LK_PASS(lk_alloc(out, sizes ? sizes->n_details + 1 : 1, sizeof **out));
+    for (size_t i = 0; sizes && i < sizes->n_details; i++)
+        if (!strcmp(lk_events_text(sizes, sizes->details[i].function), function))
+            (*out)[(*n)++] = &sizes->details[i];
+    return LK_OK;
+}
+
+/* Take the sizes from the other file, which has the all-reduces of a step in order. */
+static enum lk_status add_sizes(const struct maker *m, struct transfers *list)
+{
+    const struct lk_event_collective **sizes = NULL;
+    size_t n;
+
+    LK_PASS(lk_rank_sizes_of_(m, "all_reduce", &sizes, &n));
+    for (size_t i = 0; i < list->n; i++) {
+        struct transfer *x = &list->at[i];
+
+        if (x->bucket < 0 || x->about.elements || (size_t)x->bucket >= n)
+            continue;
+        x->about.elements = sizes[x->bucket]->elements;
+        x->about.dtype = sizes[x->bucket]->dtype;
+        x->about.dtype_known = true;
+    }
+    free(sizes);
+    return LK_OK;
 }
 
 static enum lk_status list_transfers(struct maker *m, struct transfers *out)
@@ -211,9 +232,10 @@ static enum lk_status find_transfers(struct maker *m, struct transfers *out)
         if (is_all_reduce(m, &x->about) && x->about.group == group &&
             (w->in_backward || !in_backward))
             x->bucket = bucket++;
-        add_size(m, x);
-        LK_PASS(note_bucket(m, x));
     }
+    LK_PASS(add_sizes(m, out));
+    for (size_t i = 0; i < out->n; i++)
+        LK_PASS(note_bucket(m, &out->at[i]));
     return LK_OK;
 }
 

@@ -1,7 +1,8 @@
 /*
  * What a rank reduces, and when it was ready. Where the trace has the shapes of gradients
- * (torch.profiler's record_shapes=True), these are the tensors, in a job of one rank, too; they
- * must make the recorded buckets, if there are any. Else each bucket stands for its tensors.
+ * (torch.profiler's record_shapes=True), or the rank's execution trace, these are the tensors, in a
+ * job of one rank, too; they must make the recorded buckets, if there are any. Else each bucket
+ * stands for its tensors.
  *
  * DDP numbers tensors as they were registered. A trace tells only when they are ready: the first
  * ready one is taken for the last registered, as in most models.
@@ -18,7 +19,9 @@ struct gradients {
     struct ready *at; /* by step and pass */
     struct lk_event_collective *sizes;
     size_t n, capacity, sizes_capacity;
-    size_t of_pass; /* of each pass; 0: they differ, or are not known */
+    size_t of_pass;                            /* of each pass; 0: they differ, or are not known */
+    const struct lk_event_collective **others; /* sizes in the rank's other file, of a pass */
+    size_t n_others;
 };
 
 /* ---- Gradients of the trace ---- */
@@ -40,13 +43,15 @@ static enum lk_status add_gradient(const struct maker *m, const struct lk_event 
     struct ready r = {.step = lk_rank_step_at_(m, x->start_ns), .at_ns = ready_at(m, around, x)};
     const struct ready *last = g->n ? &g->at[g->n - 1] : NULL;
 
-    if (r.step == SIZE_MAX || !x->detail ||
+    if (r.step == SIZE_MAX ||
         lk_rank_phase_at_(m, r.step, x->start_ns, &r.pass) != LK_SPAN_BACKWARD)
         return LK_OK;
     r.index = last && last->step == r.step && last->pass == r.pass ? last->index + 1 : 0;
+    if (!x->detail && r.index >= g->n_others)
+        return LK_OK;
     LK_PASS(lk_array_grow(&g->at, &g->capacity, g->n + 1, sizeof *g->at));
     LK_PASS(lk_array_grow(&g->sizes, &g->sizes_capacity, g->n + 1, sizeof *g->sizes));
-    g->sizes[g->n] = m->e->details[x->detail - 1];
+    g->sizes[g->n] = x->detail ? m->e->details[x->detail - 1] : *g->others[r.index];
     g->at[g->n++] = r;
     return LK_OK;
 }
@@ -137,22 +142,25 @@ static bool alone(const struct maker *m)
     return m->t.info.world_size == 1;
 }
 
-/* Tell whether DDP makes the recorded buckets of the gradients. */
-static enum lk_status make_buckets(const struct maker *m, const struct gradients *g, bool *out)
+/* Tell whether DDP makes the recorded buckets of the gradients, but for one (SIZE_MAX: none). */
+static enum lk_status make_buckets(const struct maker *m, const struct gradients *g, size_t but,
+                                   bool *out)
 {
     enum lk_status st = LK_OK;
     struct lk_bucket_plan plan = {0};
     struct lk_bucket_tensor *tensors = NULL;
-    size_t *order = NULL;
+    size_t *order = NULL, n = 0;
 
     LK_TRY(lk_alloc(&tensors, g->of_pass, sizeof *tensors));
     LK_TRY(lk_alloc(&order, g->of_pass, sizeof *order));
     for (size_t i = 0; i < g->of_pass; i++) {
-        tensors[i] = (struct lk_bucket_tensor){bytes_of(&g->sizes[i]), g->sizes[i].dtype};
-        order[i] = i;
+        if (i == but)
+            continue;
+        tensors[n] = (struct lk_bucket_tensor){bytes_of(&g->sizes[i]), g->sizes[i].dtype};
+        order[n] = n;
+        n++;
     }
-    LK_TRY(lk_bucket_rebuilt(tensors, g->of_pass, order, m->t.info.first_bytes, m->t.info.cap_bytes,
-                             &plan));
+    LK_TRY(lk_bucket_rebuilt(tensors, n, order, m->t.info.first_bytes, m->t.info.cap_bytes, &plan));
     *out = plan.n_buckets == m->n_buckets;
     for (size_t b = 0; b < m->n_buckets && *out; b++)
         *out = !m->buckets[b].elements || plan.bytes[b] == bytes_of(&m->buckets[b]);
@@ -161,6 +169,44 @@ out:
     free(tensors);
     free(order);
     return st;
+}
+
+static void leave_out(struct gradients *g, size_t but)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < g->n; i++) {
+        if (g->at[i].index == but)
+            continue;
+        g->at[n] = g->at[i];
+        g->at[n].index -= g->at[i].index > but;
+        g->sizes[n++] = g->sizes[i];
+    }
+    g->n = n;
+    g->of_pass--;
+}
+
+/*
+ * Tell whether DDP makes the recorded buckets of the gradients. One may be left out: autograd also
+ * gives a gradient to an input that requires one, which DDP does not reduce.
+ */
+static enum lk_status fit_buckets(const struct maker *m, struct gradients *g, bool *out)
+{
+    uint64_t all = 0, reduced = 0;
+
+    LK_PASS(make_buckets(m, g, SIZE_MAX, out));
+    for (size_t i = 0; i < g->of_pass; i++)
+        all += g->sizes[i].elements;
+    for (size_t b = 0; b < m->n_buckets; b++)
+        reduced += m->buckets[b].elements;
+    for (size_t i = g->of_pass; i-- > 0 && g->of_pass > 1 && !*out;) {
+        if (reduced >= all || g->sizes[i].elements != all - reduced)
+            continue;
+        LK_PASS(make_buckets(m, g, i, out));
+        if (*out)
+            leave_out(g, i);
+    }
+    return LK_OK;
 }
 
 /* ---- The description ---- */
@@ -222,10 +268,11 @@ enum lk_status lk_rank_add_gradients_(struct maker *m)
     struct gradients g = {0};
     bool known = sizes_known(m), fit = alone(m);
 
+    LK_TRY(lk_rank_sizes_of_(m, LK_GRADIENT_SIZE, &g.others, &g.n_others));
     LK_TRY(find_gradients(m, &g));
     set_limits(m, known, &m->t.info);
     if (g.of_pass && m->n_buckets)
-        LK_TRY(make_buckets(m, &g, &fit));
+        LK_TRY(fit_buckets(m, &g, &fit));
     if (g.of_pass && fit) {
         st = add_tensors(m, g.sizes, g.of_pass, "gradient", g.at, g.n);
     } else if (known) {
@@ -233,6 +280,7 @@ enum lk_status lk_rank_add_gradients_(struct maker *m)
         st = add_tensors(m, m->buckets, m->n_buckets, "bucket", m->ready, m->n_ready);
     }
 out:
+    free(g.others);
     free(g.at);
     free(g.sizes);
     return st;

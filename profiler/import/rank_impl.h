@@ -105,6 +105,10 @@ int64_t lk_rank_done_before_(const struct maker *m, int64_t launched);
 
 /* ---- rank_collectives.c ---- */
 
+/* List, in order, what the rank's other file says of a function; *out is freed by free. */
+enum lk_status lk_rank_sizes_of_(const struct maker *m, const char *function,
+                                 const struct lk_event_collective ***out, size_t *n);
+
 /* Emit the collectives and their kernels; find the buckets, and when they were ready. */
 enum lk_status lk_rank_add_collectives_(struct maker *m);
 

@@ -1,7 +1,10 @@
 #include "profiler/import/torch_et.h"
 
+#include "base/array.h"
 #include "profiler/import/json_scan.h"
 #include "profiler/import/torch_values.h"
+
+#include <string.h>
 
 /* Members of a node that are read. */
 struct node {
@@ -57,20 +60,33 @@ static void look_into_inputs(const struct lk_scan *s, struct lk_slice inputs, co
     }
 }
 
+/* Nodes that tell a size, and the function that their details get. */
+static const struct {
+    const char *node, *function;
+} sized[] = {
+    {"c10d::allreduce_", "all_reduce"},
+    {"torch::autograd::AccumulateGrad", LK_GRADIENT_SIZE},
+};
+
 static enum lk_status take_node(const struct lk_scan *s, const struct node *n,
                                 struct lk_events *out)
 {
     const char *shapes = lk_scan_at(s, &n->shapes), *types = lk_scan_at(s, &n->types);
     size_t n_shapes = n->shapes.n, n_types = n->types.n;
     struct lk_event_collective c = {0};
+    const char *function = NULL;
     uint32_t index;
 
-    if (!LK_SCAN_IS(s, &n->name, "c10d::allreduce_"))
+    for (size_t i = 0; i < LK_COUNT(sized); i++)
+        if (lk_scan_is(s, &n->name, sized[i].node, strlen(sized[i].node)))
+            function = sized[i].function;
+    if (!function)
         return LK_OK;
     if (!n_shapes)
         look_into_inputs(s, n->inputs, &shapes, &n_shapes, &types, &n_types);
-    LK_PASS(lk_events_name(out, "all_reduce", 10, &c.function));
-    c.elements = lk_torch_elements(shapes, n_shapes);
+    LK_PASS(lk_events_name(out, function, strlen(function), &c.function));
+    c.elements = strcmp(function, LK_GRADIENT_SIZE) ? lk_torch_elements(shapes, n_shapes)
+                                                    : lk_torch_tensor_elements(shapes, n_shapes);
     c.dtype_known = lk_torch_dtype(types, n_types, &c.dtype);
     return c.elements && c.dtype_known ? lk_events_detail(out, &c, &index) : LK_OK;
 }

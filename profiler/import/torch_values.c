@@ -31,6 +31,11 @@ uint64_t lk_torch_elements(const char *text, size_t n)
     return sum;
 }
 
+uint64_t lk_torch_tensor_elements(const char *text, size_t n)
+{
+    return n == 4 && !memcmp(text, "[[]]", 4) ? 1 : lk_torch_elements(text, n);
+}
+
 /* X(PyTorch's name, type) */
 #define DTYPES(X)                                                                                  \
     X("Float", LK_F32)                                                                             \

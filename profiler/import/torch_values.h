@@ -10,6 +10,8 @@
 
 /* Return the elements of all tensors in "[[2873320], [3, 4]]", however nested; 0: none. */
 uint64_t lk_torch_elements(const char *text, size_t n);
+/* The same of a single tensor: one without sides, "[[]]", has one element. */
+uint64_t lk_torch_tensor_elements(const char *text, size_t n);
 /* Find the type in "BFloat16", or the first in '["c10::BFloat16"]' or "GenericList[Tensor(float)]".
  */
 bool lk_torch_dtype(const char *text, size_t n, enum lk_dtype *out);

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #define GPU "tests/fuzz/corpus/kineto/gpu.json"
+#define ALONE "tests/fuzz/corpus/kineto/alone.json"
 #define CPU "tests/fuzz/corpus/kineto/cpu.json"
 
 /* One after the other; %s stands for the directory. */
@@ -26,6 +27,8 @@ static const struct {
     {"import " GPU " --local-batch 8 --out %s/more/b", 0, "1 of 2 ranks", "overlapped"},
     {"predict %s/more dgx-h100 --gpus 8 --local-batch 6", 0, "Forecast of imported", "6"},
     {"import " CPU " --out %s/cpu", 0, "no job.json: ", "1 of 1 ranks"},
+    {"import " ALONE " --local-batch 4 --out %s/alone", 0, "1 of 1 ranks", "run directory"},
+    {"predict %s/alone dgx-h100 --gpus 1,8", 0, "Forecast of imported", "8"},
     {"analyze %s/cpu", 0, "Buckets", "optimizer"},
     {"analyze README.md", 1, "README.md: is no trace that is known", "nccl-tests"},
     {"import %s/nothing", 1, "nothing: ", "cannot "},

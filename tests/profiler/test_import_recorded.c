@@ -6,23 +6,13 @@
 
 #include "base/array.h"
 #include "profiler/import/kineto.h"
+#include "tests/rigs/kineto_text.h"
 #include "tests/rigs/must.h"
 #include "tests/rigs/suite.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <unistd.h>
-
-static const struct lk_span *span_of(const struct lk_trace *t, enum lk_span_kind kind,
-                                     uint32_t step, int32_t index)
-{
-    for (size_t i = 0; i < t->n_spans; i++)
-        if (t->spans[i].span.kind == kind && t->spans[i].span.step == step &&
-            t->spans[i].span.index == index)
-            return &t->spans[i].span;
-    ck_abort_msg("no span of kind %d", (int)kind);
-    return NULL;
-}
 
 /* Folder of recorded traces, which are not part of the project. */
 static char *recorded(const char *name)
@@ -135,7 +125,7 @@ START_TEST(buckets_are_those_recorded)
     ck_assert_uint_eq(t->info.n_tensors, buckets[_i].n_tensors);
     for (size_t b = 0; b < buckets[_i].n; b++) {
         const struct lk_span *s =
-            span_of(t, LK_SPAN_COLLECTIVE, buckets[_i].first_step, (int32_t)b);
+            kineto_span(t, LK_SPAN_COLLECTIVE, buckets[_i].first_step, (int32_t)b);
 
         ck_assert_uint_eq(s->bytes,
                           buckets[_i].elements[b] * lk_dtype_bytes(t->info.tensors[0].dtype));
@@ -147,7 +137,7 @@ START_TEST(buckets_are_those_recorded)
     for (uint32_t step = 0; step < 3 && buckets[_i].kernels_ns[0][0]; step++)
         for (size_t b = 0; b < buckets[_i].n; b++) {
             const struct lk_span *s =
-                span_of(t, LK_SPAN_COLLECTIVE, buckets[_i].first_step + step, (int32_t)b);
+                kineto_span(t, LK_SPAN_COLLECTIVE, buckets[_i].first_step + step, (int32_t)b);
 
             ck_assert_int_eq((int64_t)(s->end_ns - s->start_ns + 50) / 100,
                              buckets[_i].kernels_ns[step][b] / 100);
