@@ -10,6 +10,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- The reference ---- */
 
@@ -202,6 +203,38 @@ static enum lk_status find_arrivals(struct lk_analysis *a)
 
 /* ---- Buckets ---- */
 
+/* Return the power of two that a size has reached: sizes of one are taken together. */
+static int magnitude(uint64_t bytes)
+{
+    int n = 0;
+
+    for (; bytes; bytes >>= 1)
+        n++;
+    return n;
+}
+
+/* Return what a collective that has no bucket is called. */
+static const char *function_of(const struct lk_analysis *a, const struct lk_collective *x)
+{
+    const struct lk_span span = {.kind = LK_SPAN_COLLECTIVE, .name = x->name};
+
+    return x->name ? lk_trace_span_name(&a->run->traces[0], &span) : "unknown";
+}
+
+/* Compare a row with a collective: by bucket, function, magnitude. */
+static int row_order(const struct lk_analysis *a, const struct lk_analysis_bucket *b,
+                     const struct lk_collective *x)
+{
+    int by_name;
+
+    if (b->bucket != x->bucket)
+        return b->bucket < x->bucket ? -1 : 1;
+    if (x->bucket >= 0)
+        return 0;
+    by_name = strcmp(b->function, function_of(a, x));
+    return by_name ? by_name : magnitude(b->bytes) - magnitude(x->bytes);
+}
+
 static enum lk_status find_buckets(struct lk_analysis *a)
 {
     size_t capacity = 0;
@@ -210,15 +243,18 @@ static enum lk_status find_buckets(struct lk_analysis *a)
         const struct lk_collective *x = collective_of(a, 0, &a->collectives[i]);
         size_t at = 0;
 
-        while (at < a->n_buckets && a->buckets[at].bucket < x->bucket)
+        while (at < a->n_buckets && row_order(a, &a->buckets[at], x) < 0)
             at++;
-        if (at < a->n_buckets && a->buckets[at].bucket == x->bucket)
+        if (at < a->n_buckets && row_order(a, &a->buckets[at], x) == 0)
             continue;
         LK_PASS(lk_array_grow(&a->buckets, &capacity, a->n_buckets + 1, sizeof *a->buckets));
         for (size_t b = a->n_buckets; b > at; b--)
             a->buckets[b] = a->buckets[b - 1];
         a->buckets[at] =
-            (struct lk_analysis_bucket){.bucket = x->bucket, .bytes = x->bytes, .late_rank = -1};
+            (struct lk_analysis_bucket){.bucket = x->bucket,
+                                        .function = x->bucket < 0 ? function_of(a, x) : NULL,
+                                        .bytes = x->bytes,
+                                        .late_rank = -1};
         a->n_buckets++;
     }
     return LK_OK;
@@ -261,6 +297,8 @@ static void add_to_bucket(const struct lk_analysis *a, size_t collective, size_t
 static void fill_bucket(const struct lk_analysis *a, struct lk_analysis_bucket *b, double *wire,
                         size_t *late, double *late_by)
 {
+    double bytes = 0;
+
     for (size_t k = 0; k < a->run->n; k++) {
         late[k] = 0;
         late_by[k] = 0;
@@ -268,8 +306,9 @@ static void fill_bucket(const struct lk_analysis *a, struct lk_analysis_bucket *
     for (size_t i = 0; i < a->n_collectives; i++) {
         const struct lk_analysis_collective *m = &a->collectives[i];
 
-        if (collective_of(a, 0, m)->bucket != b->bucket)
+        if (row_order(a, b, collective_of(a, 0, m)))
             continue;
+        bytes += (double)collective_of(a, 0, m)->bytes;
         wire[b->n++] = lk_ns_to_s_(m->wire_ns);
         if (!m->resolved) {
             b->n_unresolved += a->run->n > 1;
@@ -280,8 +319,10 @@ static void fill_bucket(const struct lk_analysis *a, struct lk_analysis_bucket *
     }
     for (size_t i = 0; i < a->n_collectives; i++)
         for (size_t k = 0;
-             k < a->run->n && collective_of(a, 0, &a->collectives[i])->bucket == b->bucket; k++)
+             k < a->run->n && !row_order(a, b, collective_of(a, 0, &a->collectives[i])); k++)
             add_to_bucket(a, i, k, b, 1 / (double)(b->n * a->run->n));
+    if (b->bucket < 0)
+        b->bytes = (uint64_t)(bytes / (double)b->n);
     b->wire_s = lk_stats_mean(wire, b->n);
     b->wire_p95_s = lk_stats_quantile(wire, b->n, 0.95);
     for (size_t k = 0; k < a->run->n; k++)

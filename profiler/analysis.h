@@ -85,10 +85,11 @@ struct lk_analysis_rank {
 
 /* One bucket, means over steps (and ranks). */
 struct lk_analysis_bucket {
-    int bucket; /* -1: collectives without a bucket */
-    uint64_t bytes;
-    size_t n;       /* collectives */
-    double ready_s; /* from the start of the last backward */
+    int bucket;           /* -1: collectives of no gradients, of a function and of about a size */
+    const char *function; /* of those, as NCCL names it, else NULL; of the run's */
+    uint64_t bytes;       /* the mean; 0: not known */
+    size_t n;             /* collectives */
+    double ready_s;       /* from the start of the last backward */
     double queue_s, wait_s, wire_s;
     double launch_s; /* NaN: not known */
     double wire_p95_s;

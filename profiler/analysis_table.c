@@ -61,6 +61,7 @@ static double since(uint64_t from, uint64_t to)
     X("slowdown",       "compute outside",    LK_DIM_NONE, 3, r->slowdown)
 #define BUCKETS(X)                                                                                 \
     X("bucket",     "bucket",      LK_DIM_NONE,  -1, b->bucket)                                    \
+    X("function",   "collective",  LK_DIM_NONE,  -1, b->function)                                  \
     X("bytes",      "size",        LK_DIM_BYTES, 0,  b->bytes ? (double)b->bytes : NAN)                             \
     X("n",          "n",           LK_DIM_NONE,  -1, n)                                            \
     X("ready_s",    "ready after", LK_DIM_TIME,  0,  b->ready_s)                                   \
@@ -70,6 +71,8 @@ static double since(uint64_t from, uint64_t to)
     X("wire_s",     "wire",        LK_DIM_TIME,  0,  b->wire_s)                                    \
     X("wire_p95_s", "wire p95",    LK_DIM_TIME,  0,  b->wire_p95_s)                                \
     X("exposed_s",  "exposed",     LK_DIM_TIME,  0,  b->exposed_s)                                 \
+    X("algbw_Bps",  "algbw",       LK_DIM_RATE,  0,                                                \
+      b->wire_s > 0 && b->bytes && ranks > 1 ? (double)b->bytes / b->wire_s : NAN)                             \
     X("busbw_Bps",  "busbw",       LK_DIM_RATE,  0,                                                \
       b->bucket >= 0 && ranks > 1 && b->wire_s > 0 && b->bytes                                                 \
           ? (double)b->bytes / b->wire_s * lk_coll_busbw_factor(LK_ALL_REDUCE, ranks) : NAN)       \
@@ -204,6 +207,9 @@ static enum lk_status fill_buckets(const struct lk_analysis *a, struct lk_table 
     }
     LK_TRY(lk_table_note(t, "ready after: from the start of the backward; queue: behind earlier "
                             "buckets; wait: for the last rank; wire: after all have arrived"));
+    if (a->n_buckets && a->buckets[0].bucket < 0)
+        LK_TRY(lk_table_note(t, "bucket -1: collectives of no gradients, by function and by power "
+                                "of two of their size, whose mean is given"));
     if (a->launches)
         LK_TRY(lk_table_note(t, "launch: until its NCCL kernel starts, from when it is due"));
     if (!a->aligned)

@@ -77,7 +77,8 @@ static enum lk_status add_collective(struct builder *b, const struct lk_span *sp
                                              .bytes = span->bytes,
                                              .step = span->step,
                                              .seq = span->seq,
-                                             .bucket = span->index};
+                                             .bucket = span->index,
+                                             .name = span->name};
 
     return append(&b->s.collectives, &b->s.n_collectives, &b->collectives_capacity, &collective,
                   sizeof collective);

@@ -52,8 +52,9 @@ struct lk_collective {
     bool by_kernel;       /* arrival is the kernel's start */
     uint64_t bytes;
     uint32_t step;
-    uint32_t seq; /* the same on all ranks */
-    int32_t bucket;
+    uint32_t seq;   /* the same on all ranks */
+    int32_t bucket; /* -1: of no gradients */
+    uint16_t name;  /* of the trace; 0: none */
 };
 
 struct lk_step {

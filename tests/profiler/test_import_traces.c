@@ -74,13 +74,19 @@ START_TEST(steps_passes_and_collectives)
 }
 END_TEST
 
-/* An all-reduce that no backward launched, of a loss or a norm, is no bucket. */
+/* An all-reduce that no backward launched, of a loss or a norm, is no bucket; the analysis has a
+ * row for each function and power of two of the size. */
 START_TEST(other_reductions_are_no_buckets)
 {
     char text[8192] = "", *path;
     struct lk_import run = {0};
+    struct lk_analysis a = {0};
+    struct lk_run r = {0};
 
-    strncat(text, HEAD CALL(5, 75, 1, 777) REDUCE(120, 2, 777, 1), sizeof text - 1);
+    strncat(text,
+            HEAD CALL(5, 75, 1, 777) REDUCE(120, 2, 777, 1) CALL(5, 76, 1, 778)
+                REDUCE(123, 2, 778, 5) CALL(5, 77, 1, 779) REDUCE(126, 3, 779, 7),
+            sizeof text - 1);
     strncat(text, kineto_parts[1], sizeof text - strlen(text) - 1);
     strncat(text, TAIL, sizeof text - strlen(text) - 1);
     path = scratch_put("rank1.json", text, strlen(text));
@@ -88,6 +94,21 @@ START_TEST(other_reductions_are_no_buckets)
     ck_assert_uint_eq(run.traces[0].info.n_tensors, 2);
     ck_assert_int_eq(run.traces[0].info.nodes, 2);
     kineto_assert_span(kineto_span(&run.traces[0], LK_SPAN_COLLECTIVE, 7, -1), 120, 122);
+    must(lk_run_take("imported", run.traces, 1, &r));
+    run.traces = NULL;
+    must(lk_analyze(&r, NULL, 0, &a));
+    ck_assert_uint_eq(a.n_buckets, 4);
+    ck_assert_str_eq(a.buckets[0].function, "all_reduce");
+    ck_assert_uint_eq(a.buckets[0].bytes, 2);
+    ck_assert_uint_eq(a.buckets[0].n, 1);
+    ck_assert_str_eq(a.buckets[1].function, "all_reduce");
+    ck_assert_uint_eq(a.buckets[1].bytes, 12); /* of 10 and 14 */
+    ck_assert_uint_eq(a.buckets[1].n, 2);
+    ck_assert_double_eq_tol(a.buckets[1].wire_s, 2.5e-6, 1e-12);
+    ck_assert_int_eq(a.buckets[2].bucket, 0);
+    ck_assert_ptr_null(a.buckets[2].function);
+    lk_analysis_fini(&a);
+    lk_run_fini(&r);
     lk_import_fini(&run);
     free(path);
 }
