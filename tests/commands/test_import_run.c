@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define GPU "tests/fuzz/corpus/kineto/gpu.json"
+#define GPU   "tests/fuzz/corpus/kineto/gpu.json"
 #define ALONE "tests/fuzz/corpus/kineto/alone.json"
-#define CPU "tests/fuzz/corpus/kineto/cpu.json"
+#define CPU   "tests/fuzz/corpus/kineto/cpu.json"
 
 /* One after the other; %s stands for the directory. */
 static const struct {
