@@ -5,6 +5,7 @@
 #include "commands/command.h"
 #include "commands/common_rows.h"
 #include "commands/import_impl.h"
+#include "profiler/import/training_log.h"
 
 #include <stddef.h>
 
@@ -47,7 +48,7 @@ static const struct lk_option rows[] = {
     OPTION("name", name, TEXT, .help = "name of the cluster; default: the base's, or 'imported'"),
     OPTION("gpu", gpu, TEXT, .help = "name of the GPU; default: the logs', the base's, or 'any'"),
     OPTION("out", out, FILE, .group = "output",
-           .help = "run directory of traces, new or empty (imported), or cluster file (cluster.json)"),
+           .help = "run directory of traces, new or empty (imported), table of throughputs (throughput.csv), or cluster file (cluster.json)"),
     OPTION(FORMAT_OPTION),
     OPTION(LOG_OPTION),
     {0}
@@ -63,13 +64,18 @@ static enum lk_status run(void *options, const char **files, int n)
         o->out = o->out ? o->out : "imported";
         return import_traces(o, files, n);
     }
+    if (n > 0 && lk_training_log_is(files[0])) {
+        o->out = o->out ? o->out : "throughput.csv";
+        return import_throughput(o, files, n);
+    }
     return import_cluster(o, files, n);
 }
 
 const struct lk_command lk_command_import = {
     .name = "import",
-    .usage = "[TRACE... | NCCL-TESTS-LOG...]",
-    .help = "make a run directory of traces, or a cluster file of measured collectives",
+    .usage = "[TRACE... | TRAINING-LOG... | NCCL-TESTS-LOG...]",
+    .help = "make a run directory of traces, a table of logged throughputs, or a cluster file of "
+            "measured collectives",
     .options = rows,
     .size = sizeof(struct import_options),
     .operands_max = 4096,

@@ -18,8 +18,7 @@
 
 /* ---- What is read ---- */
 
-/* Return item i of a list that has one item for all logs or one for each; 0: the list is empty. */
-static int item_of(const struct lk_ints *list, int i)
+int import_item_of(const struct lk_ints *list, int i)
 {
     return list->n ? (int)list->v[list->n > 1 ? i : 0] : 0;
 }
@@ -33,7 +32,7 @@ static int items_of(const char *list)
     return n;
 }
 
-/* Copy item i of a list of texts, as item_of does. *out is NULL for an empty list. */
+/* Copy item i of a list of texts, as import_item_of does. *out is NULL for an empty list. */
 static enum lk_status text_of(const char *list, int i, char **out)
 {
     *out = NULL;
@@ -42,7 +41,7 @@ static enum lk_status text_of(const char *list, int i, char **out)
     return list ? lk_strndup(out, list, strcspn(list, ",")) : LK_OK;
 }
 
-static enum lk_status check_items(const char *option, int items, int logs)
+enum lk_status import_check_items(const char *option, int items, int logs)
 {
     if (items <= 1 || items == logs)
         return LK_OK;
@@ -58,8 +57,8 @@ static enum lk_status read_log(const struct import_options *o, const char *file,
 
     LK_TRY(text_of(o->collective, i, &coll));
     hints.coll = coll;
-    hints.ranks = item_of(&o->gpus, i);
-    hints.nodes = item_of(&o->nodes, i);
+    hints.ranks = import_item_of(&o->gpus, i);
+    hints.nodes = import_item_of(&o->nodes, i);
     LK_TRY(lk_bench_read_nccl_tests(file, &hints, b));
 out:
     free(coll);
@@ -78,9 +77,9 @@ static enum lk_status read_files(const struct import_options *o, const char **fi
                                   "--collectives");
     if (o->where && !o->csv)
         return lk_fail(LK_EUSAGE, "--where needs --collectives");
-    LK_TRY(check_items("collective", items_of(o->collective), n));
-    LK_TRY(check_items("gpus", o->gpus.n, n));
-    LK_TRY(check_items("nodes", o->nodes.n, n));
+    LK_TRY(import_check_items("collective", items_of(o->collective), n));
+    LK_TRY(import_check_items("gpus", o->gpus.n, n));
+    LK_TRY(import_check_items("nodes", o->nodes.n, n));
     if (n)
         LK_TRY(lk_format_of(files[0], &format));
     if (format && format->collectives)
