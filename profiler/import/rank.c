@@ -258,12 +258,7 @@ static enum lk_status add_gpu_work(struct maker *m)
 
         if (w->phase == LK_SPAN_COLLECTIVE || !m->tracks[w->event->lane])
             continue;
-        if (w->launch && w->launch->start_ns > 0) {
-            span.ready_ns =
-                (uint64_t)(w->launch->start_ns < w->event->start_ns ? w->launch->start_ns
-                                                                    : w->event->start_ns);
-            span.seq = w->launch->length_ns;
-        }
+        lk_rank_set_launch_(&span, w);
         LK_PASS(lk_rank_add_span_(m, m->tracks[w->event->lane] - 1, span, w->event->start_ns,
                                   w->event->end_ns));
     }
