@@ -338,8 +338,10 @@ enum lk_status lk_rank_trace(struct lk_events *e, const struct lk_rank_options *
     LK_TRY(describe(&m));
     LK_TRY(lk_rank_add_gradients_(&m));
     set_base(&m);
-    free(m.work); /* sorting takes as much */
+    free(m.work); /* sorting takes as much as these */
+    free(m.done);
     m.work = NULL;
+    m.done = NULL;
     LK_TRY(lk_trace_sort_spans(&m.t.spans, m.t.n_spans));
     *out = m.t;
     m.t = (struct lk_trace){0};
