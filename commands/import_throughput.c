@@ -46,6 +46,9 @@ static enum lk_status read_job(const struct import_options *o, const char *file,
     skip = l.n > 1 ? l.n / WARM_UP_SHARE + (l.n < WARM_UP_SHARE) : 0;
     *out = (struct job){.file = file, .format = l.format, .unit = l.unit, .steps = l.n - skip};
     out->gpus = import_item_of(&o->gpus, i) ? import_item_of(&o->gpus, i) : l.gpus;
+    if (l.gpus && l.gpus != out->gpus)
+        LK_TRY(lk_fail(LK_EUSAGE, "%s: says that it ran on %d GPUs, --gpus says %d", file, l.gpus,
+                       out->gpus));
     out->nodes = import_item_of(&o->nodes, i);
     if (!out->gpus)
         LK_TRY(lk_fail(LK_EUSAGE,

@@ -1,8 +1,8 @@
 /*
- * What a rank reduces, and when it was ready. Where the trace has the shapes of gradients
- * (torch.profiler's record_shapes=True), or the rank's execution trace, these are the tensors, in a
- * job of one rank, too; they must make the recorded buckets, if there are any. Else each bucket
- * stands for its tensors.
+ * This file finds what a rank reduces, and when it was ready. Where the trace has the shapes of
+ * gradients (torch.profiler's record_shapes=True), or the rank's execution trace, these are the
+ * tensors, in a job of one rank, too; they must make the recorded buckets, if there are any. Else
+ * each bucket stands for its tensors.
  *
  * DDP numbers tensors as they were registered. A trace tells only when they are ready: the first
  * ready one is taken for the last registered, as in most models.
@@ -47,11 +47,14 @@ static enum lk_status add_gradient(const struct maker *m, const struct lk_event 
         lk_rank_phase_at_(m, r.step, x->start_ns, &r.pass) != LK_SPAN_BACKWARD)
         return LK_OK;
     r.index = last && last->step == r.step && last->pass == r.pass ? last->index + 1 : 0;
-    if (!x->detail && r.index >= g->n_others)
-        return LK_OK;
     LK_PASS(lk_array_grow(&g->at, &g->capacity, g->n + 1, sizeof *g->at));
     LK_PASS(lk_array_grow(&g->sizes, &g->sizes_capacity, g->n + 1, sizeof *g->sizes));
-    g->sizes[g->n] = x->detail ? m->e->details[x->detail - 1] : *g->others[r.index];
+    if (x->detail)
+        g->sizes[g->n] = m->e->details[x->detail - 1];
+    else if (r.index < g->n_others)
+        g->sizes[g->n] = *g->others[r.index];
+    else /* not known: then no pass counts */
+        g->sizes[g->n] = (struct lk_event_collective){0};
     g->at[g->n++] = r;
     return LK_OK;
 }

@@ -12,7 +12,8 @@
 #define MEGATRON LOGS "megatron.log"
 #define DEEP     LOGS "deepspeed.log"
 
-/* What is said on standard output, or on stderr when code is not 0; the table that is written. */
+/* A row gives the words, the exit code, what is said (on stderr when the code is not 0), and the
+ * table that is written. */
 static const struct {
     const char *words;
     int code;
@@ -27,7 +28,8 @@ static const struct {
     {"import " MEGATRON, 0, "Megatron-LM", "gpus,throughput\n16,36\n"},
     {"import " DEEP " --gpus 4", 0, "a unit is a sample", "gpus,throughput\n4,80.125\n"},
     {"import " DEEP, 2, "deepspeed.log: does not say on how many GPUs it ran: --gpus", NULL},
-    {"import " TITAN " " MEGATRON " --gpus 8", 2, "counts samples", NULL},
+    {"import " TITAN " " MEGATRON " --gpus 16", 2, "counts samples", NULL},
+    {"import " MEGATRON " --gpus 8", 2, "megatron.log: says that it ran on 16 GPUs", NULL},
     {"import " TITAN " " DEEP " --gpus 8,16,32", 2, "--gpus has 3 items for 2 logs", NULL},
     {"import " TITAN " README.md --gpus 8", 1, "README.md: has no line of a step", NULL},
 };

@@ -1,4 +1,4 @@
-/* What an imported rank reduces: gradients by the shapes in its trace. */
+/* These tests import a rank and check its gradients: by the shapes in its trace. */
 #include "base/array.h"
 #include "base/run_facts.h"
 #include "profiler/import/import.h"
@@ -26,7 +26,7 @@ static const struct {
     {GRADIENTS(40, 44, 52, "333, 3") GRADIENTS(240, 244, 252, "333, 3"), 3},
     /* The last step is cut off; it is one without gradients. */
     {GRADIENTS(40, 44, 52, "333, 3") GRADIENT(6, 240, "999"), 3},
-    /* Of an input that requires one, which DDP does not reduce. */
+    /* One more is of an input that requires one; DDP does not reduce it. */
     {GRADIENTS(40, 44, 52, "333, 3") GRADIENT(6, 57, "77") GRADIENTS(240, 244, 252, "333, 3")
          GRADIENT(6, 257, "77"),
      3},
@@ -99,9 +99,39 @@ START_TEST(one_rank_without_ddp)
 }
 END_TEST
 
+#define SIZED                                                                                      \
+    "{\"name\": \"torch::autograd::AccumulateGrad\", \"id\": 1, \"ctrl_deps\": 2, "                \
+    "\"input_shapes\": [[5]], "                                                                    \
+    "\"input_types\": [\"Tensor(float)\"]}"
+#define NODES(nodes) "{\"schema\": \"1.0.1\", \"pid\": 7, \"nodes\": [" nodes "]}"
+
+/* An execution trace that has fewer gradients than the trace tells nothing of the others. */
+START_TEST(sizes_of_the_other_file)
+{
+    static const char trace[] = "[" RANGE("ProfilerStep#1", 5, 0, 100)
+        OP("autograd::engine::evaluate_function: A", 6, 40, 20)
+            OP("torch::autograd::AccumulateGrad", 6, 41, 1)
+                OP("torch::autograd::AccumulateGrad", 6, 45, 1) "{}]";
+    static const char *const nodes[] = {NODES(SIZED), NODES(SIZED ", " SIZED)};
+    char *paths[] = {scratch_put("trace.json", trace, sizeof trace - 1), NULL};
+
+    for (size_t i = 0; i < LK_COUNT(nodes); i++) {
+        struct lk_import run = {0};
+
+        paths[1] = scratch_put("trace.et.json", nodes[i], strlen(nodes[i]));
+        must(lk_import_run(paths, 2, &(struct lk_import_options){0}, &run));
+        ck_assert_uint_eq(run.traces[0].info.n_tensors, i == 0 ? 0 : 2);
+        lk_import_fini(&run);
+        free(paths[1]);
+    }
+    free(paths[0]);
+}
+END_TEST
+
 SUITE(import_gradients, t)
 {
     tcase_add_checked_fixture(t, scratch_set_up, scratch_tear_down);
     tcase_add_loop_test(t, shapes_of_gradients, 0, (int)LK_COUNT(shapes));
     tcase_add_test(t, one_rank_without_ddp);
+    tcase_add_test(t, sizes_of_the_other_file);
 }
