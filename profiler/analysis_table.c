@@ -16,6 +16,12 @@ static double share(const struct lk_analysis *a, double s)
     return a->step_s > 0 ? s / a->step_s : NAN;
 }
 
+/* Return a part of a step that is one pass's, s; NaN: passes are not known. */
+static double pass(const struct lk_analysis *a, const struct lk_analysis_rank *r, enum lk_part part)
+{
+    return lk_run_periods(a->run) ? NAN : r->split.s[part];
+}
+
 /* Return the seconds from `from` to `to`, which may be negative. */
 static double since(uint64_t from, uint64_t to)
 {
@@ -40,9 +46,11 @@ static double since(uint64_t from, uint64_t to)
 #define RANKS(X)                                                                                   \
     X("rank",        "rank",           LK_DIM_NONE, -1, lk_run_rank(a->run, k))                                 \
     X("step_s",      "step",           LK_DIM_TIME, 0,  r->step_s)                                 \
-    X("forward_s",   "forward",        LK_DIM_TIME, 0,  r->split.s[LK_PART_FORWARD])                        \
-    X("backward_s",  "backward",       LK_DIM_TIME, 0,  r->split.s[LK_PART_BACKWARD])                       \
-    X("optimizer_s", "optimizer",      LK_DIM_TIME, 0,  r->split.s[LK_PART_OPTIMIZER])                      \
+    X("compute_s",   "compute",        LK_DIM_TIME, 0,                                             \
+      lk_run_periods(a->run) ? r->split.s[LK_PART_FORWARD] : NAN)                                  \
+    X("forward_s",   "forward",        LK_DIM_TIME, 0,  pass(a, r, LK_PART_FORWARD))                        \
+    X("backward_s",  "backward",       LK_DIM_TIME, 0,  pass(a, r, LK_PART_BACKWARD))                       \
+    X("optimizer_s", "optimizer",      LK_DIM_TIME, 0,  pass(a, r, LK_PART_OPTIMIZER))                      \
     X("launch_s",    "launch",         LK_DIM_TIME, 0,                                             \
       r->launch.n ? r->split.s[LK_PART_LAUNCH] : NAN)                                              \
     X("straggler_s", "straggler wait", LK_DIM_TIME, 0,  r->split.s[LK_PART_STRAGGLER])                      \
@@ -165,6 +173,11 @@ static enum lk_status fill_waterfall(const struct lk_analysis *a, struct lk_tabl
     LK_TRY(lk_table_number(t, "mean_s", a->step_s));
     LK_TRY(lk_table_number(t, "share", share(a, a->step_s)));
     LK_TRY(lk_table_note(t, "ideal: %s", a->reference));
+    if (lk_run_periods(run))
+        LK_TRY(lk_table_note(t,
+                             "nobody marked the steps: they are %s; forward, backward and "
+                             "optimizer are not told apart",
+                             lk_run_periods(run)));
     LK_TRY(lk_table_note(t,
                          "mean of %zu steps (%" PRIu32 " to %" PRIu32 "); the first %" PRIu64
                          " steps are warm-up and left out",
@@ -205,8 +218,10 @@ static enum lk_status fill_buckets(const struct lk_analysis *a, struct lk_table 
         LK_TRY(lk_table_row(t));
         BUCKETS(LK_TABLE_CELL)
     }
-    LK_TRY(lk_table_note(t, "ready after: from the start of the backward; queue: behind earlier "
-                            "buckets; wait: for the last rank; wire: after all have arrived"));
+    LK_TRY(lk_table_note(t,
+                         "ready after: from the start of the %s; queue: behind earlier "
+                         "buckets; wait: for the last rank; wire: after all have arrived",
+                         lk_run_periods(a->run) ? "step" : "backward"));
     if (a->n_buckets && a->buckets[0].bucket < 0)
         LK_TRY(lk_table_note(t, "bucket -1: collectives of no gradients, by function and by power "
                                 "of two of their size, whose mean is given"));

@@ -83,6 +83,11 @@ static enum lk_status check_runs(const struct lk_run_set *set)
             return lk_fail(LK_EEVIDENCE,
                            "%s: its ranks shared a GPU (--share-gpu), so its times mean nothing",
                            set->runs[i].dir);
+        if (lk_run_periods(&set->runs[i]))
+            return lk_fail(LK_EEVIDENCE,
+                           "%s: forward, backward and optimizer are not known: its steps were "
+                           "found as %s; torch.profiler marks them, and so do NVTX ranges",
+                           set->runs[i].dir, lk_run_periods(&set->runs[i]));
         LK_PASS(check_same_gradients(&set->runs[i]));
         if (!lk_run_about(&set->runs[i])->n_tensors)
             return lk_fail(

@@ -217,6 +217,11 @@ int lk_run_world_size(const struct lk_run *r)
     return lk_run_about(r)->world_size;
 }
 
+const char *lk_run_periods(const struct lk_run *r)
+{
+    return lk_run_info_value(lk_run_about(r), LK_PERIOD_CONFIG_KEY);
+}
+
 /* Of a run that lockstep recorded no rank may be missing; of an imported one, what there is. */
 static enum lk_status check_ranks(const char *dir, const struct lk_trace *traces, size_t n)
 {

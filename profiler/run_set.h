@@ -85,5 +85,8 @@ const struct lk_run_info *lk_run_about(const struct lk_run *r);
  */
 int lk_run_rank(const struct lk_run *r, size_t index);
 int lk_run_world_size(const struct lk_run *r);
+/* Return how an importer found the steps that nobody marked ("periods of 5 collectives"): their
+ * forward, backward and optimizer are not known. NULL: the steps are marked. Borrowed. */
+const char *lk_run_periods(const struct lk_run *r);
 
 #endif

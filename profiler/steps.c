@@ -330,12 +330,15 @@ static bool complete(const struct lk_rank_steps *s, const struct lk_step *p, int
     return forward == accumulation && backward == accumulation;
 }
 
-static void drop_incomplete(struct lk_rank_steps *s, int accumulation)
+/* Keep the steps that have all of their passes. Those of steps that nobody marked are not known. */
+static void drop_incomplete(struct lk_rank_steps *s, const struct lk_run_info *info)
 {
     size_t n = 0;
 
+    if (lk_run_info_value(info, LK_PERIOD_CONFIG_KEY))
+        return;
     for (size_t i = 0; i < s->n_steps; i++)
-        if (complete(s, &s->steps[i], accumulation))
+        if (complete(s, &s->steps[i], info->accumulation))
             s->steps[n++] = s->steps[i];
     s->n_steps = n;
 }
@@ -391,7 +394,7 @@ enum lk_status lk_rank_steps_read(const struct lk_trace *t, struct lk_rank_steps
         qsort(b.launches, b.n_launches, sizeof *b.launches, launch_order);
     set_arrivals(&b.s, b.launches, b.n_launches);
     set_windows(&b.s);
-    drop_incomplete(&b.s, t->info.accumulation);
+    drop_incomplete(&b.s, &t->info);
     LK_TRY(lk_stalls_find(&b.s, b.kernels, b.n_kernels));
     *out = b.s;
     b.s = (struct lk_rank_steps){0};

@@ -7,7 +7,9 @@
  * is later. Consecutive windows leave no time out, so their mean is the step time.
  *
  * A step is kept when it is complete: it has a STEP span, and one FORWARD and one BACKWARD range
- * for every micro-batch. Steps cut off by a kill or a full ring are left out.
+ * for every micro-batch. Steps cut off by a kill or a full ring are left out. In steps that an
+ * importer found without marks (LK_PERIOD_CONFIG_KEY) the passes are not known: all work of the GPU
+ * is one FORWARD range.
  */
 #ifndef LK_PROFILER_STEPS_H
 #define LK_PROFILER_STEPS_H

@@ -271,6 +271,7 @@ static enum lk_status describe(struct maker *m)
 {
     const struct lk_events *e = m->e;
     struct lk_run_info *i = &m->t.info;
+    char steps[64];
 
     *i = (struct lk_run_info){.rank = e->rank >= 0 ? e->rank : m->o->rank,
                               .world_size = e->world_size ? e->world_size : m->o->world_size,
@@ -288,6 +289,11 @@ static enum lk_status describe(struct maker *m)
     LK_PASS(lk_strdup(&i->sample_unit, m->o->local_batch ? "sample" : "micro-batch"));
     LK_PASS(lk_run_info_config(i, LK_IMPORT_CONFIG_KEY, m->o->source));
     LK_PASS(lk_run_info_config(i, "imported_format", e->format));
+    if (m->period) {
+        snprintf(steps, sizeof steps, "periods of %zu %s", m->period,
+                 m->of_kernels ? "kernels" : "collectives");
+        LK_PASS(lk_run_info_config(i, LK_PERIOD_CONFIG_KEY, steps));
+    }
     m->t.clock = lk_clock_identity();
     m->t.truncated = e->cut;
     return LK_OK;
@@ -327,6 +333,7 @@ enum lk_status lk_rank_trace(struct lk_events *e, const struct lk_rank_options *
     LK_TRY(lk_communication_names(e, o->patterns, &m.communication));
     m.device = o->device >= 0 ? o->device : lk_rank_busiest_(e);
     m.owner = lk_rank_owner_(e, m.device);
+    m.by_host = lk_rank_by_host_(&m);
     LK_TRY(lk_rank_find_ranges_(&m));
     LK_TRY(lk_rank_find_work_(&m));
     LK_TRY(add_tracks(&m));

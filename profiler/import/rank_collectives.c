@@ -14,13 +14,7 @@ static const struct {
     {"Broadcast", "broadcast"},  {"SendRecv", "send_recv"},   {"Reduce_", "reduce"},
 };
 
-/* The host's ranges of collectives that say something, by start. */
-struct hosts {
-    const struct lk_event **at;
-    size_t n;
-};
-
-static enum lk_status find_hosts(const struct maker *m, struct hosts *out)
+enum lk_status lk_rank_find_hosts_(const struct maker *m, struct hosts *out)
 {
     LK_PASS(lk_alloc(&out->at, m->e->n_events, sizeof(struct lk_event *)));
     for (size_t i = 0; i < m->e->n_events; i++)
@@ -50,13 +44,10 @@ static const struct lk_event *host_around(const struct hosts *h, const struct lk
     return NULL;
 }
 
-/* Return what is known of a collective: its own detail, else that of the host's range around its
- * launch; the function at least by the kernel's name. */
-static struct lk_event_collective about(struct maker *m, const struct hosts *hosts,
-                                        const struct work *w)
+struct lk_event_collective lk_rank_about_(const struct maker *m, const struct hosts *hosts,
+                                          const struct lk_event *x, const struct lk_launch *launch)
 {
-    const struct lk_event *x = w->event;
-    const struct lk_event *host = x->detail || !w->launch ? x : host_around(hosts, w->launch);
+    const struct lk_event *host = x->detail || !launch ? x : host_around(hosts, launch);
     struct lk_event_collective c = {0};
 
     if (host && host->detail)
@@ -161,13 +152,13 @@ static enum lk_status list_transfers(struct maker *m, struct transfers *out)
     enum lk_status st = LK_OK;
     struct hosts hosts = {0};
 
-    LK_TRY(find_hosts(m, &hosts));
+    LK_TRY(lk_rank_find_hosts_(m, &hosts));
     for (size_t i = 0; i < m->n_work; i++) { /* by start */
         struct transfer x = {.work = &m->work[i], .bucket = -1};
 
         if (x.work->phase != LK_SPAN_COLLECTIVE)
             continue;
-        x.about = about(m, &hosts, x.work);
+        x.about = lk_rank_about_(m, &hosts, x.work->event, x.work->launch);
         set_times(m, &x);
         LK_TRY(lk_array_grow(&out->at, &out->capacity, out->n + 1, sizeof x));
         out->at[out->n++] = x;

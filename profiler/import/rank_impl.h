@@ -1,6 +1,6 @@
 /*
- * The making of a rank's trace, private to profiler/import/rank*.c: what the events are of
- * (rank_work.c), the collectives (rank_collectives.c), spans and description (rank.c).
+ * Make a rank's trace; private to profiler/import/rank*.c: steps (rank_steps.c), the GPU's work and
+ * its passes (rank_work.c), collectives, gradients, spans and the description (rank.c).
  */
 #ifndef LK_PROFILER_IMPORT_RANK_IMPL_H
 #define LK_PROFILER_IMPORT_RANK_IMPL_H
@@ -59,6 +59,9 @@ struct maker {
     bool *communication; /* by name */
     int64_t end_ns;      /* of the steps that are taken: INT64_MAX, or the start of one left out */
     struct ranges steps, backwards, forwards, optimizers;
+    size_t period; /* collectives, or kernels, of a step that is found by them alone: its passes are
+                      not known; 0: steps are marked */
+    bool of_kernels;
     bool by_host; /* collectives are told by the host's ranges: none has a kernel */
     struct work *work;
     size_t n_work;
@@ -80,10 +83,23 @@ struct maker {
 /* Tracks of the trace; those of streams are in m->tracks. */
 enum { LK_RANK_HOST, LK_RANK_COMPUTE, LK_RANK_COMM, LK_RANK_FIXED };
 
-/* ---- rank_work.c ---- */
+/* ---- rank_steps.c ---- */
 
 /* Find the steps and the host's passes. LK_EEVIDENCE: there are no steps. */
 enum lk_status lk_rank_find_ranges_(struct maker *m);
+enum lk_status lk_rank_add_range_(struct ranges *r, int64_t start, int64_t end, uint32_t number);
+
+/* ---- rank_period.c ---- */
+
+/* Make a step of each period of the collectives, if they have one; of the kernels, if there are no
+ * collectives. Sets m->period, and m->end_ns to the end of the last step. */
+enum lk_status lk_rank_steps_of_period_(struct maker *m);
+
+/* ---- rank_work.c ---- */
+
+/* Return true if no collective of the GPU m->device is among the events: the host's ranges tell
+ * them. Gloo's run on the host, and NCCL's of one rank have no kernel. */
+bool lk_rank_by_host_(const struct maker *m);
 /* Find what ran on the GPU m->device, by its step and pass. pre: the ranges are found. */
 enum lk_status lk_rank_find_work_(struct maker *m);
 /* Return the GPU with most events, -1: none. */
@@ -104,6 +120,17 @@ enum lk_span_kind lk_rank_phase_at_(const struct maker *m, size_t step, int64_t 
 int64_t lk_rank_done_before_(const struct maker *m, int64_t launched);
 
 /* ---- rank_collectives.c ---- */
+
+/* The host's ranges of collectives that have a detail, by start; `at` is freed by free. */
+struct hosts {
+    const struct lk_event **at;
+    size_t n;
+};
+enum lk_status lk_rank_find_hosts_(const struct maker *m, struct hosts *out);
+/* Return what is known of a collective: its own detail, else that of the host's range around its
+ * launch (NULL: not known); the function at least by the kernel's name. */
+struct lk_event_collective lk_rank_about_(const struct maker *m, const struct hosts *hosts,
+                                          const struct lk_event *x, const struct lk_launch *launch);
 
 /* List, in order, what the rank's other file says of a function; *out is freed by free. */
 enum lk_status lk_rank_sizes_of_(const struct maker *m, const char *function,

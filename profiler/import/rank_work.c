@@ -1,115 +1,9 @@
-/* What a rank's events are of. Divisions: steps, work of the GPU. */
+/* Find what ran on a rank's GPU, and which step and pass launched it. */
 #include "profiler/import/rank_impl.h"
 
 #include "base/array.h"
 
 #include <stdlib.h>
-
-/* ---- Steps ---- */
-
-static enum lk_status add_range(struct ranges *r, const struct lk_event *x)
-{
-    LK_PASS(lk_array_grow(&r->at, &r->capacity, r->n + 1, sizeof *r->at));
-    r->at[r->n++] = (struct range){x->start_ns, x->end_ns, x->detail};
-    return LK_OK;
-}
-
-/* Return how many of the ranges start at or before a time. */
-size_t lk_rank_begun_(const struct ranges *r, int64_t at)
-{
-    size_t lo = 0, hi = r->n;
-
-    while (lo < hi) {
-        size_t mid = (lo + hi) / 2;
-
-        if (r->at[mid].start_ns <= at)
-            lo = mid + 1;
-        else
-            hi = mid;
-    }
-    return lo;
-}
-
-static bool within(const struct ranges *r, int64_t at)
-{
-    size_t n = lk_rank_begun_(r, at);
-
-    return n > 0 && at < r->at[n - 1].end_ns;
-}
-
-/* Return the index of the step that a time is in, or of the last one before; SIZE_MAX: none. */
-size_t lk_rank_step_at_(const struct maker *m, int64_t at)
-{
-    return at < m->end_ns ? lk_rank_begun_(&m->steps, at) - 1 : SIZE_MAX;
-}
-
-/* A backward ends where the next forward, step or optimizer starts. */
-static enum lk_status add_backward(struct maker *m, const struct lk_event *x)
-{
-    struct ranges *r = &m->backwards;
-    struct range *last = r->n ? &r->at[r->n - 1] : NULL;
-
-    if (last &&
-        lk_rank_begun_(&m->forwards, x->start_ns) == lk_rank_begun_(&m->forwards, last->end_ns) &&
-        lk_rank_begun_(&m->steps, x->start_ns) == lk_rank_begun_(&m->steps, last->end_ns) &&
-        lk_rank_begun_(&m->optimizers, x->start_ns) ==
-            lk_rank_begun_(&m->optimizers, last->end_ns)) {
-        last->end_ns = x->end_ns > last->end_ns ? x->end_ns : last->end_ns;
-        return LK_OK;
-    }
-    return add_range(r, x);
-}
-
-/* Steps without numbers, or with one twice, are numbered from 0. */
-static void number_steps(struct ranges *steps)
-{
-    bool ascending = true;
-
-    for (size_t i = 1; i < steps->n; i++)
-        ascending = ascending && steps->at[i].number > steps->at[i - 1].number;
-    for (size_t i = 0; i < steps->n && !ascending; i++)
-        steps->at[i].number = (uint32_t)i;
-}
-
-/* Without marks of steps, each optimizer's end is one's. */
-static enum lk_status steps_of_optimizers(struct maker *m)
-{
-    for (size_t i = 0; i + 1 < m->optimizers.n; i++)
-        LK_PASS(add_range(&m->steps, &(struct lk_event){.start_ns = m->optimizers.at[i].end_ns,
-                                                        .end_ns = m->optimizers.at[i + 1].end_ns,
-                                                        .detail = (uint32_t)i}));
-    return LK_OK;
-}
-
-enum lk_status lk_rank_find_ranges_(struct maker *m)
-{
-    struct ranges *const of_kind[] = {[LK_EVENT_STEP] = &m->steps,
-                                      [LK_EVENT_FORWARD] = &m->forwards,
-                                      [LK_EVENT_OPTIMIZER] = &m->optimizers};
-    const struct lk_event *events = m->e->events;
-
-    for (size_t i = 0; i < m->e->n_events; i++)
-        if (events[i].kind < LK_COUNT(of_kind) && of_kind[events[i].kind] &&
-            lk_rank_of_host_(m, &events[i]))
-            LK_PASS(add_range(of_kind[events[i].kind], &events[i]));
-    if (!m->steps.n)
-        LK_PASS(steps_of_optimizers(m));
-    number_steps(&m->steps);
-    m->end_ns = INT64_MAX;
-    if (m->o->drop_last && m->steps.n > 1)
-        m->end_ns = m->steps.at[--m->steps.n].start_ns;
-    if (!m->steps.n)
-        return lk_fail(LK_EEVIDENCE,
-                       "%s: no steps: neither ProfilerStep (torch.profiler's step()) nor two "
-                       "optimizer steps are in it; --step-range=TEXT: ranges that start so",
-                       m->o->source);
-    for (size_t i = 0; i < m->e->n_events; i++)
-        if (events[i].kind == LK_EVENT_BACKWARD && lk_rank_of_host_(m, &events[i]))
-            LK_PASS(add_backward(m, &events[i]));
-    return LK_OK;
-}
-
-/* ---- Work of the GPU ---- */
 
 bool lk_rank_on_gpu_(const struct lk_event *x)
 {
@@ -149,6 +43,13 @@ int64_t lk_rank_busiest_(const struct lk_events *e)
     return best;
 }
 
+static bool within(const struct ranges *r, int64_t at)
+{
+    size_t n = lk_rank_begun_(r, at);
+
+    return n > 0 && at < r->at[n - 1].end_ns;
+}
+
 enum lk_span_kind lk_rank_phase_at_(const struct maker *m, size_t step, int64_t at, size_t *pass)
 {
     size_t n = lk_rank_begun_(&m->backwards, at);
@@ -174,8 +75,7 @@ static bool is_communication(const struct maker *m, const struct lk_event *x)
            (x->kind == LK_EVENT_COLLECTIVE && m->by_host);
 }
 
-/* Gloo's collectives run on the host, and NCCL's of one rank have nothing to do. */
-static bool no_collective_kernel(const struct maker *m)
+bool lk_rank_by_host_(const struct maker *m)
 {
     for (size_t i = 0; i < m->e->n_events; i++) {
         const struct lk_event *x = &m->e->events[i];
@@ -250,7 +150,6 @@ enum lk_status lk_rank_find_work_(struct maker *m)
     int64_t *enqueued = NULL;
     size_t n_enqueued = 0, of_host = 0;
 
-    m->by_host = no_collective_kernel(m);
     LK_TRY(find_enqueues(m, &enqueued, &n_enqueued));
     LK_TRY(lk_alloc(&m->work, m->e->n_events, sizeof *m->work));
     for (size_t i = 0; i < m->e->n_events; i++) {

@@ -1,0 +1,254 @@
+/*
+ * Find steps that nobody marked. A step is the smallest period of the collectives' sequence, told
+ * apart by group, function and size. The kernels between them check it: where they repeat only
+ * every other period, as with accumulation, that is the step. Without collectives the kernels' own
+ * period is it.
+ *
+ * A step begins behind the longest pause between two of its collectives, which is when the host
+ * finishes one step and begins the next. Forward, backward and optimizer cannot be told apart.
+ */
+#include "profiler/import/rank_impl.h"
+
+#include "base/array.h"
+#include "base/stats.h"
+#include "profiler/import/period.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* A collective or a kernel. */
+struct item {
+    int64_t at_ns, done_ns; /* the host launched it; has launched it, or has run it */
+    uint64_t key;
+};
+
+struct items {
+    struct item *at;
+    size_t n;
+};
+
+/* Mix a number into a key: FNV-1a's step, by words. */
+static uint64_t mix(uint64_t key, uint64_t v)
+{
+    key = (key ^ v) * 0x100000001b3u;
+    return key ^ key >> 29;
+}
+
+static int item_order(const void *a, const void *b)
+{
+    const struct item *x = a, *y = b;
+
+    return (x->at_ns > y->at_ns) - (x->at_ns < y->at_ns);
+}
+
+/* Return when the host put an event on the GPU, or did it itself. */
+static struct item item_of(const struct lk_event *x, const struct lk_launch *launch)
+{
+    if (launch)
+        return (struct item){.at_ns = launch->start_ns,
+                             .done_ns = launch->start_ns + launch->length_ns};
+    return (struct item){.at_ns = x->start_ns,
+                         .done_ns = lk_rank_on_gpu_(x) ? x->start_ns : x->end_ns};
+}
+
+/* ---- Lists ---- */
+
+/* Return true for a kernel of the GPU. One without a launch, in a trace that has some, was launched
+ * before the trace began: its place among the others is not known. */
+static bool is_kernel(const struct maker *m, const struct lk_event *x, bool communication)
+{
+    return x->kind == LK_EVENT_KERNEL && m->e->lanes[x->lane].process == m->device &&
+           m->communication[x->name] == communication &&
+           (!m->e->n_launches || lk_events_launch(m->e, x));
+}
+
+static enum lk_status list_kernels(const struct maker *m, struct items *out)
+{
+    LK_PASS(lk_alloc(&out->at, m->e->n_events, sizeof *out->at));
+    for (size_t i = 0; i < m->e->n_events; i++) {
+        const struct lk_event *x = &m->e->events[i];
+
+        if (!is_kernel(m, x, false))
+            continue;
+        out->at[out->n] = item_of(x, lk_events_launch(m->e, x));
+        out->at[out->n++].key = mix(1, x->name);
+    }
+    if (out->n)
+        qsort(out->at, out->n, sizeof *out->at, item_order);
+    return LK_OK;
+}
+
+/* The functions that no step of data-parallel training is without. */
+static bool reduces_gradients(const char *function)
+{
+    return !*function || !strcmp(function, "all_reduce") || !strcmp(function, "reduce_scatter");
+}
+
+/* List the collectives. *sizes: all have one; *reduce: one of them may be of gradients. */
+static enum lk_status list_collectives(const struct maker *m, struct items *out, bool *sizes,
+                                       bool *reduce)
+{
+    struct hosts hosts = {0};
+    enum lk_status st = LK_OK;
+
+    *sizes = true;
+    *reduce = false;
+    LK_TRY(lk_rank_find_hosts_(m, &hosts));
+    LK_TRY(lk_alloc(&out->at, m->e->n_events, sizeof *out->at));
+    for (size_t i = 0; i < m->e->n_events; i++) {
+        const struct lk_event *x = &m->e->events[i];
+        const struct lk_launch *launch = lk_events_launch(m->e, x);
+        struct lk_event_collective c;
+        struct item *item = &out->at[out->n];
+
+        if (m->by_host ? x->kind != LK_EVENT_COLLECTIVE || !lk_rank_of_host_(m, x)
+                       : !is_kernel(m, x, true))
+            continue;
+        c = lk_rank_about_(m, &hosts, x, launch);
+        *sizes = *sizes && c.elements > 0;
+        *reduce = *reduce || reduces_gradients(lk_events_text(m->e, c.function));
+        *item = item_of(x, launch);
+        item->key = mix(mix(mix(mix(1, c.function), c.group), c.elements),
+                        c.dtype_known ? (uint64_t)c.dtype + 1 : 0);
+        out->n++;
+    }
+    if (out->n)
+        qsort(out->at, out->n, sizeof *out->at, item_order);
+out:
+    free(hosts.at);
+    return st;
+}
+
+/* ---- The period ---- */
+
+/* Return in *out a key a period, of the kernels that were launched in it. */
+static enum lk_status kernels_of_periods(const struct maker *m, const struct items *items,
+                                         const struct lk_period *p, uint64_t **out)
+{
+    struct items kernels = {0};
+    enum lk_status st = LK_OK;
+    size_t k = 0;
+
+    LK_TRY(list_kernels(m, &kernels));
+    LK_TRY(lk_alloc(out, p->n, sizeof **out));
+    while (k < kernels.n && kernels.at[k].at_ns < items->at[p->first].at_ns)
+        k++;
+    for (size_t i = 0; i < p->n; i++) {
+        size_t next = p->first + (i + 1) * p->length;
+
+        for (; k < kernels.n && (next >= items->n || kernels.at[k].at_ns < items->at[next].at_ns);
+             k++)
+            (*out)[i] = mix((*out)[i], kernels.at[k].key);
+    }
+out:
+    free(kernels.at);
+    return st;
+}
+
+/* Lengthen the period to that of the kernels in it. *confirmed: they have one. */
+static enum lk_status check_kernels(const struct maker *m, const struct items *items,
+                                    struct lk_period *p, bool *confirmed)
+{
+    struct lk_period of_kernels;
+    enum lk_status st = LK_OK;
+    uint64_t *keys = NULL;
+
+    LK_TRY(kernels_of_periods(m, items, p, &keys));
+    *confirmed = lk_period_find(keys, p->n, &of_kernels);
+    if (*confirmed) {
+        p->length *= of_kernels.length;
+        p->n /= of_kernels.length;
+    }
+out:
+    free(keys);
+    return st;
+}
+
+static enum lk_status find_period(const struct items *items, struct lk_period *out, bool *found)
+{
+    uint64_t *keys = NULL;
+
+    *found = false;
+    if (!items->n)
+        return LK_OK;
+    LK_PASS(lk_alloc(&keys, items->n, sizeof *keys));
+    for (size_t i = 0; i < items->n; i++)
+        keys[i] = items->at[i].key;
+    *found = lk_period_find(keys, items->n, out);
+    free(keys);
+    return LK_OK;
+}
+
+/* ---- Steps ---- */
+
+/* Move p->first to the item before the longest pause, by the median over periods. */
+static enum lk_status end_at_pause(const struct items *items, struct lk_period *p)
+{
+    double *pauses = NULL, longest = -1;
+    size_t last = 0;
+
+    LK_PASS(lk_alloc(&pauses, p->n, sizeof *pauses));
+    for (size_t i = 0; i < p->length; i++) {
+        double median;
+
+        for (size_t k = 0; k + 1 < p->n; k++) {
+            const struct item *x = &items->at[p->first + i + k * p->length];
+
+            pauses[k] = (double)(x[1].at_ns - x->at_ns);
+        }
+        median = lk_stats_median(pauses, p->n - 1);
+        if (median > longest) {
+            longest = median;
+            last = i;
+        }
+    }
+    free(pauses);
+    p->first += last;
+    return LK_OK;
+}
+
+/* Make steps: each from behind the last item of the one before to behind its own last one. */
+static enum lk_status add_steps(struct maker *m, const struct items *items,
+                                const struct lk_period *p)
+{
+    for (size_t k = 0; k + 1 < p->n; k++) {
+        const struct item *before = &items->at[p->first + k * p->length];
+
+        LK_PASS(
+            lk_rank_add_range_(&m->steps, before->done_ns, before[p->length].done_ns, (uint32_t)k));
+    }
+    m->period = p->length;
+    m->forwards.n = m->optimizers.n = 0;
+    if (m->steps.n)
+        m->end_ns = m->steps.at[m->steps.n - 1].end_ns;
+    return LK_OK;
+}
+
+enum lk_status lk_rank_steps_of_period_(struct maker *m)
+{
+    struct items items = {0};
+    struct lk_period p;
+    enum lk_status st = LK_OK;
+    bool sizes = false, reduce = false, found, confirmed = true;
+
+    LK_TRY(list_collectives(m, &items, &sizes, &reduce));
+    if (items.n) {
+        LK_TRY(find_period(&items, &p, &found));
+        if (found)
+            LK_TRY(check_kernels(m, &items, &p, &confirmed));
+        found = found && reduce && (sizes || confirmed);
+    } else {
+        m->of_kernels = true;
+        free(items.at);
+        items.at = NULL;
+        LK_TRY(list_kernels(m, &items));
+        LK_TRY(find_period(&items, &p, &found));
+    }
+    if (found) {
+        LK_TRY(end_at_pause(&items, &p));
+        LK_TRY(add_steps(m, &items, &p));
+    }
+out:
+    free(items.at);
+    return st;
+}

@@ -1,0 +1,245 @@
+/* Steps that nobody marked: the smallest period of the collectives, or of the kernels. */
+#include "base/array.h"
+#include "base/run_facts.h"
+#include "profiler/analysis.h"
+#include "profiler/import/period.h"
+#include "profiler/import/rank.h"
+#include "profiler/job_build.h"
+#include "tests/rigs/must.h"
+#include "tests/rigs/suite.h"
+
+#include <stdio.h>
+#include <string.h>
+
+/* ---- Sequences ---- */
+
+/* A letter a key; length 0: no period is to be found. */
+static const struct {
+    const char *keys;
+    size_t length, first, n;
+} sequences[] = {
+    {"abcabcabcabc", 3, 0, 4},
+    {"xyzabcabcabcabx", 3, 3, 3}, /* a start of its own, and a cut end */
+    {"aaaaaaaa", 1, 0, 8},
+    {"aaaabaaaabaaaab", 5, 0, 3},         /* the longest stretch, not the shortest period */
+    {"abcabcabcxdefghijklmnop", 0, 0, 0}, /* a stretch that is less than half */
+    {"abcab", 0, 0, 0},
+    {"abcdefgh", 0, 0, 0},
+    {"", 0, 0, 0},
+    {"a", 0, 0, 0},
+};
+
+START_TEST(sequences_have_a_smallest_period)
+{
+    const char *text = sequences[_i].keys;
+    struct lk_period p = {0};
+    uint64_t keys[32];
+    size_t n = strlen(text);
+
+    for (size_t i = 0; i < n; i++)
+        keys[i] = (uint64_t)text[i];
+    ck_assert_int_eq(lk_period_find(keys, n, &p), sequences[_i].length > 0);
+    ck_assert_uint_eq(p.length, sequences[_i].length);
+    ck_assert_uint_eq(p.first, sequences[_i].first);
+    ck_assert_uint_eq(p.n, sequences[_i].n);
+}
+END_TEST
+
+/* ---- Runs ---- */
+
+enum { MS = 1000000, STEPS = 8 };
+
+/* A trace under construction: the GPU runs what the host launches 1 ms later. */
+struct run {
+    struct lk_events e;
+    uint32_t host, compute, comm;
+    uint64_t link;
+};
+
+static void begin(struct run *r)
+{
+    *r = (struct run){0};
+    must(lk_events_init(&r->e, NULL));
+    r->e.format = "test";
+    r->e.rank = 0;
+    r->e.world_size = 2;
+    must(lk_events_lane(&r->e, 9, 1, false, &r->host));
+    must(lk_events_lane(&r->e, 0, 7, true, &r->compute));
+    must(lk_events_lane(&r->e, 0, 20, true, &r->comm));
+    r->e.lanes[r->compute].owner = r->e.lanes[r->comm].owner = -1;
+}
+
+/* Add a kernel of 1 ms, launched at at_ms; elements: of an all-reduce, 0: not known. */
+static void kernel(struct run *r, const char *name, bool comm, int at_ms, uint64_t elements)
+{
+    struct lk_event x = {.kind = LK_EVENT_LAUNCH,
+                         .start_ns = (int64_t)at_ms * MS,
+                         .end_ns = (int64_t)at_ms * MS + 1000,
+                         .lane = r->host,
+                         .link = ++r->link};
+
+    must(lk_events_add(&r->e, &x));
+    x.kind = LK_EVENT_KERNEL;
+    x.start_ns += MS;
+    x.end_ns = x.start_ns + MS;
+    x.lane = comm ? r->comm : r->compute;
+    must(lk_events_name(&r->e, name, strlen(name), &x.name));
+    if (elements) {
+        struct lk_event_collective c = {.elements = elements, .dtype = LK_F32, .dtype_known = true};
+
+        must(lk_events_name(&r->e, "all_reduce", 10, &c.function));
+        must(lk_events_detail(&r->e, &c, &x.detail));
+    }
+    must(lk_events_add(&r->e, &x));
+}
+
+#define REDUCE_KERNEL "ncclDevKernel_AllReduce_Sum_f32_RING_LL(x)"
+
+/*
+ * A step of 20 ms: forward at 0 and 2, backward at 4 and 7, buckets at 6 and 9, the optimizer at
+ * 12. Kernels of the same name are of the same kind; sizes: the buckets have sizes.
+ */
+static void step(struct run *r, int at_ms, bool sizes, bool optimizer)
+{
+    kernel(r, "forward", false, at_ms, 0);
+    kernel(r, "forward", false, at_ms + 2, 0);
+    kernel(r, "backward", false, at_ms + 4, 0);
+    kernel(r, REDUCE_KERNEL, true, at_ms + 6, sizes ? 1000 : 0);
+    kernel(r, "embedding", false, at_ms + 7, 0);
+    kernel(r, REDUCE_KERNEL, true, at_ms + 9, sizes ? 500 : 0);
+    if (optimizer)
+        kernel(r, "sgd", false, at_ms + 12, 0);
+}
+
+static enum lk_status make(struct run *r, struct lk_trace *out)
+{
+    const struct lk_rank_options o = {.source = "test", .device = -1};
+    enum lk_status st;
+
+    lk_events_sort(&r->e);
+    st = lk_rank_trace(&r->e, &o, out);
+    lk_events_fini(&r->e);
+    return st;
+}
+
+/* Fail the test unless a trace has n steps of so many ms, of so many items. */
+static void assert_steps(struct lk_trace *t, size_t n, int ms, const char *items)
+{
+    size_t found = 0;
+
+    ck_assert_str_eq(lk_run_info_value(&t->info, LK_PERIOD_CONFIG_KEY), items);
+    for (size_t i = 0; i < t->n_spans; i++) {
+        const struct lk_span *s = &t->spans[i].span;
+
+        ck_assert_int_ne(s->kind, LK_SPAN_BACKWARD);
+        ck_assert_int_ne(s->kind, LK_SPAN_OPTIMIZER);
+        if (s->kind != LK_SPAN_STEP)
+            continue;
+        ck_assert_uint_eq(s->step, found++);
+        ck_assert_uint_eq(s->end_ns - s->start_ns, (uint64_t)ms * MS);
+    }
+    ck_assert_uint_eq(found, n);
+    lk_trace_fini(t);
+}
+
+START_TEST(steps_are_the_period_of_the_collectives)
+{
+    bool sizes = _i;
+    struct lk_trace t;
+    struct run r;
+
+    begin(&r);
+    for (int i = 0; i < STEPS; i++)
+        step(&r, 20 * i, sizes, true);
+    must(make(&r, &t));
+    /* A step ends with its last bucket: the first one has no step before it to begin behind. */
+    assert_steps(&t, STEPS - 1, 20, "periods of 2 collectives");
+}
+END_TEST
+
+START_TEST(accumulation_is_told_by_the_kernels)
+{
+    struct lk_trace t;
+    struct run r;
+
+    begin(&r);
+    for (int i = 0; i < 2 * STEPS; i++)
+        step(&r, 20 * i, true, i % 2 == 1);
+    must(make(&r, &t));
+    assert_steps(&t, STEPS - 1, 40, "periods of 4 collectives");
+}
+END_TEST
+
+START_TEST(without_collectives_the_kernels_tell)
+{
+    struct lk_trace t;
+    struct run r;
+
+    begin(&r);
+    for (int i = 0; i < STEPS; i++) {
+        kernel(&r, "forward", false, 20 * i, 0);
+        kernel(&r, "backward", false, 20 * i + 3, 0);
+        kernel(&r, "sgd", false, 20 * i + 6, 0);
+    }
+    must(make(&r, &t));
+    assert_steps(&t, STEPS - 1, 20, "periods of 3 kernels");
+}
+END_TEST
+
+/* Collectives whose sizes are not known, between kernels that never repeat themselves; sends alone,
+ * which reduce no gradients. */
+START_TEST(what_does_not_repeat_has_no_steps)
+{
+    struct lk_trace t;
+    struct run r;
+    char name[16];
+
+    begin(&r);
+    for (int i = 0; i < STEPS; i++) {
+        snprintf(name, sizeof name, "kernel %d", i);
+        kernel(&r, _i ? "forward" : name, false, 20 * i, 0);
+        kernel(&r, _i ? "ncclDevKernel_SendRecv(x)" : REDUCE_KERNEL, true, 20 * i + 5, 0);
+    }
+    ck_assert_int_eq(make(&r, &t), LK_EEVIDENCE);
+    ck_assert_ptr_nonnull(strstr(lk_error_text(), "test: no steps"));
+}
+END_TEST
+
+/* Such a run is analysed, and makes no job: its passes are not known. */
+START_TEST(passes_stay_unknown)
+{
+    struct lk_run_set set = {.n = 1};
+    struct lk_trace *traces = NULL;
+    struct lk_analysis a = {0};
+    struct lk_run run = {0};
+    struct lk_job job = {0};
+    struct run r;
+
+    begin(&r);
+    for (int i = 0; i < STEPS; i++)
+        step(&r, 20 * i, true, true);
+    must(lk_alloc(&traces, 1, sizeof *traces));
+    must(make(&r, traces));
+    must(lk_run_take("DIR", traces, 1, &run));
+    ck_assert_uint_eq(run.n_steps, STEPS - 1);
+    must(lk_analyze(&run, NULL, 0, &a));
+    /* The last step's work ends 2 ms behind the host; the first step begins with the host. */
+    ck_assert_double_eq_tol(a.step_s, 0.020, 0.002 / (STEPS - 1) + 1e-9);
+    ck_assert_uint_eq(a.n_buckets, 2);
+    set.runs = &run;
+    ck_assert_int_eq(lk_job_build(&set, &job), LK_EEVIDENCE);
+    ck_assert_ptr_nonnull(strstr(lk_error_text(), "periods of 2 collectives"));
+    lk_analysis_fini(&a);
+    lk_run_fini(&run);
+}
+END_TEST
+
+SUITE(import_period, t)
+{
+    tcase_add_loop_test(t, sequences_have_a_smallest_period, 0, (int)LK_COUNT(sequences));
+    tcase_add_loop_test(t, steps_are_the_period_of_the_collectives, 0, 2);
+    tcase_add_test(t, accumulation_is_told_by_the_kernels);
+    tcase_add_test(t, without_collectives_the_kernels_tell);
+    tcase_add_loop_test(t, what_does_not_repeat_has_no_steps, 0, 2);
+    tcase_add_test(t, passes_stay_unknown);
+}
