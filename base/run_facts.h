@@ -22,6 +22,7 @@
 #define LK_IMPORT_CONFIG_KEY   "imported_from"  /* the file of another program */
 #define LK_BUCKETS_CONFIG_KEY  "gradients_are"  /* "buckets": of an import without tensors */
 #define LK_PERIOD_CONFIG_KEY   "steps_are"      /* "periods of ...": of an import without marks */
+#define LK_GROUPS_CONFIG_KEY   "gradient_ranks" /* of an import with groups smaller than the job */
 
 struct lk_run_facts {
     enum lk_job_optimizer optimizer; /* sgd with momentum is LK_JOB_OPTIMIZER_MOMENTUM */

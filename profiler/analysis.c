@@ -161,6 +161,21 @@ static void time_by_duration(struct lk_analysis *a, size_t i)
     m->resolved = m->late_by_ns > 0;
 }
 
+/* Take each rank's own time: in a grouped run it is not known whom a rank waited for. */
+static void time_alone(struct lk_analysis *a, size_t i)
+{
+    struct lk_analysis_collective *m = &a->collectives[i];
+    uint64_t sum = 0;
+
+    for (size_t k = 0; k < a->run->n; k++) {
+        const struct lk_collective *x = collective_of(a, k, m);
+
+        a->begin_ns[k * a->n_collectives + i] = x->arrival_ns;
+        sum += x->end_ns - x->arrival_ns;
+    }
+    m->wire_ns = sum / a->run->n;
+}
+
 /* Return true if the kernel of some collective of the steps is known. */
 static bool knows_launches(const struct lk_run *run)
 {
@@ -193,7 +208,9 @@ static enum lk_status find_arrivals(struct lk_analysis *a)
         for (size_t i = a->first_collective[s]; i < a->first_collective[s + 1]; i++) {
             a->collectives[i] = (struct lk_analysis_collective){
                 .step = s, .index = i - a->first_collective[s], .late_rank = -1};
-            if (a->aligned)
+            if (lk_run_is_grouped(run))
+                time_alone(a, i);
+            else if (a->aligned)
                 time_on_common_clock(a, i);
             else
                 time_by_duration(a, i);

@@ -208,7 +208,7 @@ out:
 
 static enum lk_status fill_buckets(const struct lk_analysis *a, struct lk_table *t)
 {
-    int ranks = lk_run_world_size(a->run);
+    int ranks = lk_run_gradient_ranks(a->run);
     enum lk_status st = LK_OK;
 
     for (const struct lk_analysis_bucket *b = a->buckets; b < a->buckets + a->n_buckets; b++) {
@@ -225,6 +225,9 @@ static enum lk_status fill_buckets(const struct lk_analysis *a, struct lk_table 
     if (a->n_buckets && a->buckets[0].bucket < 0)
         LK_TRY(lk_table_note(t, "bucket -1: collectives of no gradients, by function and by power "
                                 "of two of their size, whose mean is given"));
+    if (lk_run_is_grouped(a->run))
+        LK_TRY(lk_table_note(t, "some collectives are of groups smaller than the job: whom a rank "
+                                "waited for is not known, and is in the wire"));
     if (a->launches)
         LK_TRY(lk_table_note(t, "launch: until its NCCL kernel starts, from when it is due"));
     if (!a->aligned)

@@ -88,6 +88,13 @@ static enum lk_status check_runs(const struct lk_run_set *set)
                            "%s: forward, backward and optimizer are not known: its steps were "
                            "found as %s; torch.profiler marks them, and so do NVTX ranges",
                            set->runs[i].dir, lk_run_periods(&set->runs[i]));
+        if (lk_run_gradient_ranks(&set->runs[i]) < lk_run_world_size(&set->runs[i]))
+            return lk_fail(LK_EEVIDENCE,
+                           "%s: %d of %d ranks reduce a gradient: the job is not data-parallel "
+                           "alone (tensor, pipeline, expert parallel), and its forecast would be "
+                           "of another one",
+                           set->runs[i].dir, lk_run_gradient_ranks(&set->runs[i]),
+                           lk_run_world_size(&set->runs[i]));
         LK_PASS(check_same_gradients(&set->runs[i]));
         if (!lk_run_about(&set->runs[i])->n_tensors)
             return lk_fail(

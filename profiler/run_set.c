@@ -222,6 +222,19 @@ const char *lk_run_periods(const struct lk_run *r)
     return lk_run_info_value(lk_run_about(r), LK_PERIOD_CONFIG_KEY);
 }
 
+bool lk_run_is_grouped(const struct lk_run *r)
+{
+    return lk_run_info_value(lk_run_about(r), LK_GROUPS_CONFIG_KEY) != NULL;
+}
+
+int lk_run_gradient_ranks(const struct lk_run *r)
+{
+    const char *text = lk_run_info_value(lk_run_about(r), LK_GROUPS_CONFIG_KEY);
+    long ranks = text ? strtol(text, NULL, 10) : 0;
+
+    return ranks > 0 && ranks < lk_run_world_size(r) ? (int)ranks : lk_run_world_size(r);
+}
+
 /* Of a run that lockstep recorded no rank may be missing; of an imported one, what there is. */
 static enum lk_status check_ranks(const char *dir, const struct lk_trace *traces, size_t n)
 {

@@ -88,5 +88,10 @@ int lk_run_world_size(const struct lk_run *r);
 /* Return how an importer found the steps that nobody marked ("periods of 5 collectives"): their
  * forward, backward and optimizer are not known. NULL: the steps are marked. Borrowed. */
 const char *lk_run_periods(const struct lk_run *r);
+/* Return true for an imported run with collectives of some of its ranks: whom they wait for is not
+ * known. */
+bool lk_run_is_grouped(const struct lk_run *r);
+/* Return how many ranks reduce each gradient: all, but in a grouped run. */
+int lk_run_gradient_ranks(const struct lk_run *r);
 
 #endif

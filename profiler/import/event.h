@@ -65,6 +65,7 @@ struct lk_lane {
 struct lk_event_collective {
     uint32_t function; /* name, as NCCL's: all_reduce */
     uint32_t group;    /* name of the process group; 0: not known */
+    uint32_t ranks;    /* of the group; 0: not known */
     uint64_t elements; /* sent by a rank; 0: not known */
     enum lk_dtype dtype;
     bool dtype_known;

@@ -2,6 +2,7 @@
 #include "profiler/import/kineto.h"
 
 #include "base/array.h"
+#include "base/bounds.h"
 #include "profiler/import/event_kind.h"
 #include "profiler/import/json_scan.h"
 #include "profiler/import/torch_values.h"
@@ -66,8 +67,8 @@ static enum lk_status intern(struct reader *r, const struct lk_scan *s, const st
 /* ---- Arguments ---- */
 
 struct arguments {
-    int64_t correlation, device, stream, bytes, in_elements, out_elements; /* -1: none */
-    struct lk_slice function, group, dtype, dims;                          /* n 0: none */
+    int64_t correlation, device, stream, bytes, in_elements, out_elements, ranks; /* -1: none */
+    struct lk_slice function, group, dtype, dims;                                 /* n 0: none */
 };
 
 #define INTEGERS(X)                                                                                \
@@ -76,7 +77,8 @@ struct arguments {
     X("stream", stream)                                                                            \
     X("bytes", bytes)                                                                              \
     X("In msg nelems", in_elements)                                                                \
-    X("Out msg nelems", out_elements)
+    X("Out msg nelems", out_elements)                                                              \
+    X("Group size", ranks)
 #define SLICES(X)                                                                                  \
     X("Collective name", function)                                                                 \
     X("Process Group Name", group)                                                                 \
@@ -89,7 +91,7 @@ static void read_arguments(struct lk_scan *s, struct arguments *a)
 {
     struct lk_slice key, value;
 
-    *a = (struct arguments){-1, -1, -1, -1, -1, -1, {0}, {0}, {0}, {0}};
+    *a = (struct arguments){-1, -1, -1, -1, -1, -1, -1, {0}, {0}, {0}, {0}};
     if (lk_scan_next(s) != LK_SCAN_OBJECT)
         return;
     while (lk_scan_next(s) == LK_SCAN_TEXT) {
@@ -149,6 +151,8 @@ static enum lk_status add_detail(struct reader *r, const struct lk_scan *s,
         LK_PASS(function_of(r, function, n, &c.function));
     if (a->group.n)
         LK_PASS(intern(r, s, &a->group, &c.group));
+    if (a->ranks > 0 && a->ranks <= LK_RANKS_MAX)
+        c.ranks = (uint32_t)a->ranks;
     c.elements = in > sent ? in : sent;
     if (!c.elements && a->dims.n)
         c.elements = lk_torch_elements(lk_scan_at(s, &a->dims), a->dims.n);

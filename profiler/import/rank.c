@@ -267,20 +267,37 @@ static enum lk_status add_gpu_work(struct maker *m)
 
 /* ---- The description ---- */
 
+static int rank_of(const struct maker *m)
+{
+    return m->e->rank >= 0 ? m->e->rank : m->o->rank;
+}
+
+static int world_size_of(const struct maker *m)
+{
+    int world = m->e->world_size ? m->e->world_size : m->o->world_size;
+
+    return world > rank_of(m) ? world : rank_of(m) + 1;
+}
+
+/* Return how many ranks reduce a gradient. */
+static int gradient_ranks(const struct maker *m)
+{
+    return m->n_buckets && m->buckets[0].ranks ? (int)m->buckets[0].ranks : m->world_size;
+}
+
 static enum lk_status describe(struct maker *m)
 {
     const struct lk_events *e = m->e;
     struct lk_run_info *i = &m->t.info;
-    char steps[64];
+    char text[64];
 
-    *i = (struct lk_run_info){.rank = e->rank >= 0 ? e->rank : m->o->rank,
-                              .world_size = e->world_size ? e->world_size : m->o->world_size,
+    *i = (struct lk_run_info){.rank = rank_of(m),
+                              .world_size = m->world_size,
                               .nodes = m->o->nodes > 0 ? m->o->nodes : 1,
                               .local_batch = m->o->local_batch ? m->o->local_batch : 1,
                               .accumulation = m->accumulation > 0 ? m->accumulation : 1,
                               .steps = m->steps.n,
                               .flops_per_sample = NAN};
-    i->world_size = i->world_size > i->rank ? i->world_size : i->rank + 1;
     LK_PASS(lk_strdup(&i->run_id, "imported"));
     LK_PASS(lk_strdup(&i->host, e->host ? e->host : "unknown"));
     LK_PASS(lk_strdup(&i->device, e->device ? e->device : m->device >= 0 ? "GPU" : "cpu"));
@@ -290,9 +307,13 @@ static enum lk_status describe(struct maker *m)
     LK_PASS(lk_run_info_config(i, LK_IMPORT_CONFIG_KEY, m->o->source));
     LK_PASS(lk_run_info_config(i, "imported_format", e->format));
     if (m->period) {
-        snprintf(steps, sizeof steps, "periods of %zu %s", m->period,
+        snprintf(text, sizeof text, "periods of %zu %s", m->period,
                  m->of_kernels ? "kernels" : "collectives");
-        LK_PASS(lk_run_info_config(i, LK_PERIOD_CONFIG_KEY, steps));
+        LK_PASS(lk_run_info_config(i, LK_PERIOD_CONFIG_KEY, text));
+    }
+    if (m->grouped) {
+        snprintf(text, sizeof text, "%d", gradient_ranks(m));
+        LK_PASS(lk_run_info_config(i, LK_GROUPS_CONFIG_KEY, text));
     }
     m->t.clock = lk_clock_identity();
     m->t.truncated = e->cut;
@@ -334,6 +355,7 @@ enum lk_status lk_rank_trace(struct lk_events *e, const struct lk_rank_options *
     m.device = o->device >= 0 ? o->device : lk_rank_busiest_(e);
     m.owner = lk_rank_owner_(e, m.device);
     m.by_host = lk_rank_by_host_(&m);
+    m.world_size = world_size_of(&m);
     LK_TRY(lk_rank_find_ranges_(&m));
     LK_TRY(lk_rank_find_work_(&m));
     LK_TRY(add_tracks(&m));

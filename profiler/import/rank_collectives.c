@@ -3,6 +3,7 @@
 
 #include "base/array.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -61,6 +62,12 @@ struct lk_event_collective lk_rank_about_(const struct maker *m, const struct ho
 static bool is_all_reduce(const struct maker *m, const struct lk_event_collective *c)
 {
     return c->function && !strcmp(lk_events_text(m->e, c->function), "all_reduce");
+}
+
+/* Return true for a collective of some of the job's ranks. */
+static bool in_group(const struct maker *m, const struct lk_event_collective *c)
+{
+    return c->ranks > 1 && (int)c->ranks < m->world_size;
 }
 
 /* So many collectives tell which groups there are. */
@@ -243,6 +250,22 @@ static enum lk_status add_ready(struct maker *m, const struct transfer *x)
     return LK_OK;
 }
 
+/* Return a span's id of a collective's name: its function and, if they are not all, its ranks. */
+static enum lk_status name_of(struct maker *m, const struct lk_event_collective *c, uint16_t *out)
+{
+    uint32_t name = c->function;
+    char text[128];
+
+    if (in_group(m, c)) {
+        m->grouped = true;
+        snprintf(text, sizeof text, "%.64s of %u ranks", lk_events_text(m->e, c->function),
+                 c->ranks);
+        LK_PASS(lk_events_name(m->e, text, strlen(text), &name));
+    }
+    *out = lk_rank_name_id_(m, name);
+    return LK_OK;
+}
+
 /* Emit a collective: its span, and of a GPU its kernel, which tells when the rank joined it. */
 static enum lk_status add_collective(struct maker *m, const struct transfer *x)
 {
@@ -251,9 +274,9 @@ static enum lk_status add_collective(struct maker *m, const struct transfer *x)
     struct lk_span span = {.kind = LK_SPAN_COLLECTIVE,
                            .step = step,
                            .index = x->bucket,
-                           .seq = (step & 0xFFFF) << 16 | (x->ordinal & 0xFFFF),
-                           .name = lk_rank_name_id_(m, x->about.function)};
+                           .seq = (step & 0xFFFF) << 16 | (x->ordinal & 0xFFFF)};
 
+    LK_PASS(name_of(m, &x->about, &span.name));
     if (x->about.dtype_known)
         span.bytes = x->about.elements * lk_dtype_bytes(x->about.dtype);
     span.ready_ns = (uint64_t)(x->ready_ns > 0 ? x->ready_ns : 1);

@@ -72,6 +72,8 @@ struct maker {
     struct passes passes;
     struct lk_event_collective *buckets; /* of gradients, in order */
     size_t n_buckets, buckets_capacity;
+    int world_size;
+    bool grouped;        /* some collectives are of groups smaller than the job */
     struct ready *ready; /* of the buckets */
     size_t n_ready, ready_capacity;
     int accumulation;

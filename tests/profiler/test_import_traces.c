@@ -237,6 +237,47 @@ START_TEST(ranks_are_aligned_by_ends)
 END_TEST
 
 /* What users may choose: ranges that are steps, whose GPU time counts, the last step left out. */
+/* Four of eight ranks reduce a gradient: ranks 1 and 2 may be of different fours. */
+START_TEST(groups_are_smaller_than_the_job)
+{
+    const struct lk_import_options options = {0};
+    char *paths[] = {put_steps("a.json", NULL, NULL),
+                     put_steps("b.json", "\"rank\": 2", "1000000300000}")};
+    struct lk_import run = {0};
+    struct lk_analysis a = {0};
+    struct lk_run r = {0};
+    struct lk_run_set set = {.runs = &r, .n = 1};
+    struct lk_job job = {0};
+
+    for (int i = 0; i < 2; i++) {
+        char *text = NULL;
+        size_t n;
+
+        must(lk_file_read(paths[i], &text, &n));
+        memcpy(strstr(text, "\"world_size\": 4"), "\"world_size\": 8", 15);
+        free(paths[i]);
+        paths[i] = scratch_put(i ? "rank2.json" : "rank1.json", text, n);
+        free(text);
+    }
+    must(lk_import_run(paths, 2, &options, &run));
+    must(lk_run_take("imported", run.traces, 2, &r));
+    run.traces = NULL;
+    ck_assert_int_eq(lk_run_gradient_ranks(&r), 4);
+    must(lk_analyze(&r, NULL, 0, &a));
+    for (size_t i = 0; i < a.n_collectives; i++)
+        ck_assert(!a.collectives[i].resolved && a.collectives[i].late_rank < 0);
+    ck_assert_double_eq(a.buckets[0].wait_s, 0);
+    ck_assert_double_eq_tol(a.buckets[1].wire_s, 6e-6, 1e-12);
+    ck_assert_int_eq(lk_job_build(&set, &job), LK_EEVIDENCE);
+    ck_assert_ptr_nonnull(strstr(lk_error_text(), "4 of 8 ranks reduce a gradient"));
+    lk_analysis_fini(&a);
+    lk_run_fini(&r);
+    lk_import_fini(&run);
+    free(paths[0]);
+    free(paths[1]);
+}
+END_TEST
+
 START_TEST(steps_are_chosen)
 {
     static const char text[] =
@@ -452,6 +493,7 @@ SUITE(import_traces, t)
     tcase_add_loop_test(t, hostile_files, 0, (int)LK_COUNT(hostile));
     tcase_add_loop_test(t, depth_and_length_are_bounded, 0, 2);
     tcase_add_test(t, ranks_are_aligned_by_ends);
+    tcase_add_test(t, groups_are_smaller_than_the_job);
     tcase_add_test(t, steps_are_chosen);
     tcase_add_test(t, hidden_synchronisation_is_a_finding);
     tcase_add_test(t, collectives_of_the_host);
