@@ -1,6 +1,7 @@
 #include "profiler/import/event.h"
 
 #include "base/array.h"
+#include "base/bounds.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -121,7 +122,10 @@ enum lk_status lk_events_detail(struct lk_events *e, const struct lk_event_colle
                                 uint32_t *out)
 {
     LK_PASS(lk_array_grow(&e->details, &e->details_capacity, e->n_details + 1, sizeof *e->details));
-    e->details[e->n_details++] = *c;
+    e->details[e->n_details] = *c;
+    if (c->elements > LK_TENSOR_ELEMS_MAX)
+        e->details[e->n_details].elements = 0;
+    e->n_details++;
     *out = (uint32_t)e->n_details;
     return LK_OK;
 }

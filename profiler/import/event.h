@@ -109,6 +109,8 @@ const char *lk_events_text(const struct lk_events *e, uint32_t name);
 enum { LK_LANES_MAX = 4096 };
 enum lk_status lk_events_lane(struct lk_events *e, int64_t process, int64_t thread, bool gpu,
                               uint32_t *out);
+/* Append a detail; *out is its index plus one. More elements than LK_TENSOR_ELEMS_MAX count as not
+ * known. */
 enum lk_status lk_events_detail(struct lk_events *e, const struct lk_event_collective *c,
                                 uint32_t *out);
 /* Append an event; a LAUNCH becomes a struct lk_launch if it has a link. */

@@ -1,8 +1,22 @@
 #include "profiler/import/torch_values.h"
 
 #include "base/array.h"
+#include "base/bounds.h"
 
 #include <string.h>
+
+/* Multiply and add, bounded: no factor is above SUM_MAX, so nothing overflows. */
+#define SUM_MAX (1ULL << 56)
+
+static uint64_t bounded(uint64_t v)
+{
+    return v < SUM_MAX ? v : SUM_MAX;
+}
+
+static uint64_t times(uint64_t a, uint64_t b)
+{
+    return b && a > SUM_MAX / b ? SUM_MAX : a * b;
+}
 
 uint64_t lk_torch_elements(const char *text, size_t n)
 {
@@ -11,24 +25,24 @@ uint64_t lk_torch_elements(const char *text, size_t n)
 
     for (size_t i = 0; i < n; i++) {
         if (text[i] >= '0' && text[i] <= '9') {
-            digits = 10 * digits + (uint64_t)(text[i] - '0');
+            digits = bounded(10 * digits + (uint64_t)(text[i] - '0'));
             number = true;
             continue;
         }
         if (number) {
-            product *= digits;
+            product = times(product, digits);
             any = true;
         }
         number = false;
         digits = 0;
         if (text[i] == ']' && any)
-            sum += product;
+            sum = bounded(sum + product);
         if (text[i] == '[' || text[i] == ']') {
             product = 1;
             any = false;
         }
     }
-    return sum;
+    return sum <= LK_TENSOR_ELEMS_MAX ? sum : 0;
 }
 
 uint64_t lk_torch_tensor_elements(const char *text, size_t n)

@@ -8,7 +8,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-/* Return the elements of all tensors in "[[2873320], [3, 4]]", however nested; 0: none. */
+/* Return the elements of all tensors in "[[2873320], [3, 4]]", however nested; 0: none, or more
+ * than LK_TENSOR_ELEMS_MAX. */
 uint64_t lk_torch_elements(const char *text, size_t n);
 /* The same of a single tensor: one without sides, "[[]]", has one element. */
 uint64_t lk_torch_tensor_elements(const char *text, size_t n);

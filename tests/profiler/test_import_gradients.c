@@ -2,6 +2,7 @@
 #include "base/array.h"
 #include "base/run_facts.h"
 #include "profiler/import/import.h"
+#include "profiler/import/torch_values.h"
 #include "tests/rigs/kineto_text.h"
 #include "tests/rigs/must.h"
 #include "tests/rigs/scratch.h"
@@ -128,8 +129,33 @@ START_TEST(sizes_of_the_other_file)
 }
 END_TEST
 
+/* Shapes as text, and their elements; too many are none. */
+static const struct {
+    const char *text;
+    uint64_t elements;
+} texts[] = {
+    {"[[2873320], [3, 4]]", 2873332},
+    {"[[[2, 3], [4]], []]", 10},
+    {"[[]]", 0},
+    {"[[281474976710656]]", 281474976710656},
+    {"[[281474976710656, 2]]", 0},
+    {"[[4294967296, 4294967296, 4294967296]]", 0},
+    {"[[99999999999999999999999999]]", 0},
+    {"[[281474976710656], [281474976710656]]", 0},
+    {"[[0, 18446744073709551615]]", 0},
+};
+
+START_TEST(elements_are_bounded)
+{
+    const char *text = texts[_i].text;
+
+    ck_assert_uint_eq(lk_torch_elements(text, strlen(text)), texts[_i].elements);
+}
+END_TEST
+
 SUITE(import_gradients, t)
 {
+    tcase_add_loop_test(t, elements_are_bounded, 0, (int)LK_COUNT(texts));
     tcase_add_checked_fixture(t, scratch_set_up, scratch_tear_down);
     tcase_add_loop_test(t, shapes_of_gradients, 0, (int)LK_COUNT(shapes));
     tcase_add_test(t, one_rank_without_ddp);
