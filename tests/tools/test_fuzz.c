@@ -18,6 +18,7 @@
     X(fuzz_csv, "tests/fuzz/corpus/gradients")                                                     \
     X(fuzz_throughput, "tests/fuzz/corpus/throughput")                                             \
     X(fuzz_nccl_tests, "tests/fuzz/corpus/nccl_tests")                                             \
+    X(fuzz_nsys, "tests/fuzz/corpus/nsys")                                                         \
     X(fuzz_kineto, "tests/fuzz/corpus/kineto")                                                     \
     X(fuzz_training_log, "tests/fuzz/corpus/training_log")                                         \
     X(fuzz_inspector, "tests/fuzz/corpus/inspector")
