@@ -19,6 +19,7 @@
     X(fuzz_throughput, "tests/fuzz/corpus/throughput")                                             \
     X(fuzz_nccl_tests, "tests/fuzz/corpus/nccl_tests")                                             \
     X(fuzz_nsys, "tests/fuzz/corpus/nsys")                                                         \
+    X(fuzz_torch_et, "tests/fuzz/corpus/torch_et")                                                 \
     X(fuzz_kineto, "tests/fuzz/corpus/kineto")                                                     \
     X(fuzz_training_log, "tests/fuzz/corpus/training_log")                                         \
     X(fuzz_inspector, "tests/fuzz/corpus/inspector")
