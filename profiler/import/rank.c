@@ -3,6 +3,7 @@
 
 #include "base/array.h"
 #include "base/run_facts.h"
+#include "base/trace_format.h"
 #include "profiler/import/breakdown.h"
 
 #include <math.h>
@@ -82,21 +83,21 @@ static enum lk_status add_tracks(struct maker *m)
     return st;
 }
 
-uint16_t lk_rank_name_id_(const struct maker *m, uint32_t name)
+enum lk_status lk_rank_name_id_(struct maker *m, uint32_t name, uint16_t *out)
 {
-    return name > 0 && name <= UINT16_MAX && name < m->e->n_names ? (uint16_t)name : 0;
-}
-
-/* Give the trace the names: a span's id is that of the events. */
-static enum lk_status add_names(struct maker *m)
-{
-    size_t n = m->e->n_names > UINT16_MAX ? (size_t)UINT16_MAX : m->e->n_names;
-
-    LK_PASS(lk_alloc(&m->t.names, n, sizeof *m->t.names));
-    for (size_t i = 1; i < n; i++) {
-        LK_PASS(lk_strdup(&m->t.names[i - 1], lk_events_text(m->e, (uint32_t)i)));
-        m->t.n_names = i;
+    *out = 0;
+    if (!name)
+        return LK_OK;
+    LK_PASS(lk_array_grow(&m->ids, &m->ids_capacity, m->e->n_names, sizeof *m->ids));
+    while (m->n_ids < m->e->n_names)
+        m->ids[m->n_ids++] = 0;
+    if (!m->ids[name] && m->t.n_names < LK_TRACE_IDS_MAX) {
+        LK_PASS(
+            lk_array_grow(&m->t.names, &m->names_capacity, m->t.n_names + 1, sizeof *m->t.names));
+        LK_PASS(lk_strdup(&m->t.names[m->t.n_names], lk_events_text(m->e, name)));
+        m->ids[name] = (uint16_t)++m->t.n_names;
     }
+    *out = m->ids[name];
     return LK_OK;
 }
 
@@ -114,17 +115,19 @@ static enum lk_status add_host_spans(struct maker *m)
     for (size_t i = 0; i < m->e->n_events; i++) {
         const struct lk_event *x = &m->e->events[i];
         size_t step = lk_rank_step_at_(m, x->start_ns);
+        uint16_t name = 0;
 
         if ((x->kind != LK_EVENT_INPUT && x->kind != LK_EVENT_SYNC) || step == SIZE_MAX ||
             !lk_rank_of_host_(m, x))
             continue;
-        LK_PASS(lk_rank_add_span_(
-            m, LK_RANK_HOST,
-            (struct lk_span){.kind = (uint16_t)kinds[x->kind],
-                             .step = m->steps.at[step].number,
-                             .index = x->kind == LK_EVENT_INPUT ? 0 : -1,
-                             .name = x->kind == LK_EVENT_SYNC ? lk_rank_name_id_(m, x->name) : 0},
-            x->start_ns, x->end_ns));
+        if (x->kind == LK_EVENT_SYNC)
+            LK_PASS(lk_rank_name_id_(m, x->name, &name));
+        LK_PASS(lk_rank_add_span_(m, LK_RANK_HOST,
+                                  (struct lk_span){.kind = (uint16_t)kinds[x->kind],
+                                                   .step = m->steps.at[step].number,
+                                                   .index = x->kind == LK_EVENT_INPUT ? 0 : -1,
+                                                   .name = name},
+                                  x->start_ns, x->end_ns));
     }
     return LK_OK;
 }
@@ -253,11 +256,11 @@ static enum lk_status add_gpu_work(struct maker *m)
                                    (uint16_t)kinds[lk_rank_on_gpu_(w->event) ? w->event->kind : 0],
                                .step = m->steps.at[w->step].number,
                                .index = -1,
-                               .bytes = w->event->bytes,
-                               .name = lk_rank_name_id_(m, w->event->name)};
+                               .bytes = w->event->bytes};
 
         if (w->phase == LK_SPAN_COLLECTIVE || !m->tracks[w->event->lane])
             continue;
+        LK_PASS(lk_rank_name_id_(m, w->event->name, &span.name));
         lk_rank_set_launch_(&span, w);
         LK_PASS(lk_rank_add_span_(m, m->tracks[w->event->lane] - 1, span, w->event->start_ns,
                                   w->event->end_ns));
@@ -340,6 +343,7 @@ static void maker_fini(struct maker *m)
     free(m->done);
     free(m->ready);
     free(m->tracks);
+    free(m->ids);
     free(m->passes.at);
     free(m->buckets);
     lk_trace_fini(&m->t);
@@ -363,7 +367,6 @@ enum lk_status lk_rank_trace(struct lk_events *e, const struct lk_rank_options *
     LK_TRY(add_passes(&m));
     LK_TRY(lk_rank_add_collectives_(&m));
     LK_TRY(add_gpu_work(&m));
-    LK_TRY(add_names(&m));
     LK_TRY(describe(&m));
     LK_TRY(lk_rank_add_gradients_(&m));
     set_base(&m);

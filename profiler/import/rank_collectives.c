@@ -262,8 +262,7 @@ static enum lk_status name_of(struct maker *m, const struct lk_event_collective 
                  c->ranks);
         LK_PASS(lk_events_name(m->e, text, strlen(text), &name));
     }
-    *out = lk_rank_name_id_(m, name);
-    return LK_OK;
+    return lk_rank_name_id_(m, name, out);
 }
 
 /* Emit a collective: its span, and of a GPU its kernel, which tells when the rank joined it. */
@@ -284,10 +283,8 @@ static enum lk_status add_collective(struct maker *m, const struct transfer *x)
     LK_PASS(add_ready(m, x));
     if (m->by_host || !m->tracks[event->lane])
         return LK_OK;
-    span = (struct lk_span){.kind = LK_SPAN_KERNEL,
-                            .step = step,
-                            .index = x->bucket,
-                            .name = lk_rank_name_id_(m, event->name)};
+    span = (struct lk_span){.kind = LK_SPAN_KERNEL, .step = step, .index = x->bucket};
+    LK_PASS(lk_rank_name_id_(m, event->name, &span.name));
     lk_rank_set_launch_(&span, x->work);
     return lk_rank_add_span_(m, m->tracks[event->lane] - 1, span, event->start_ns, event->end_ns);
 }

@@ -78,6 +78,8 @@ struct maker {
     size_t n_ready, ready_capacity;
     int accumulation;
     uint32_t *tracks; /* of the lanes: index plus one; 0: none */
+    uint16_t *ids;    /* of the events' names in the trace; 0: none yet */
+    size_t n_ids, ids_capacity, names_capacity;
     struct lk_trace t;
     size_t spans_capacity, tracks_capacity;
 };
@@ -150,8 +152,8 @@ enum lk_status lk_rank_add_gradients_(struct maker *m);
 
 enum lk_status lk_rank_add_span_(struct maker *m, uint32_t track, struct lk_span span,
                                  int64_t start, int64_t end);
-/* Return a span's id of a name of the events; 0: it has none. */
-uint16_t lk_rank_name_id_(const struct maker *m, uint32_t name);
+/* Find or make a span's id of a name of the events; 0: it has none, or there are too many. */
+enum lk_status lk_rank_name_id_(struct maker *m, uint32_t name, uint16_t *out);
 /* Set when a kernel was launched, which is before it starts, by whatever clock. */
 void lk_rank_set_launch_(struct lk_span *span, const struct work *w);
 

@@ -234,8 +234,37 @@ START_TEST(passes_stay_unknown)
 }
 END_TEST
 
+/* A trace has 65,535 names at most. With more kernels than that the collectives keep theirs. */
+START_TEST(many_kernels_leave_room_for_collectives)
+{
+    size_t collectives = 0;
+    struct lk_trace t;
+    struct run r;
+    char name[16];
+
+    begin(&r);
+    for (int i = 0; i < STEPS; i++)
+        step(&r, 20 * i, true, true);
+    for (int i = 0; i < 70000; i++) {
+        snprintf(name, sizeof name, "kernel %d", i);
+        kernel(&r, name, false, 22, 0);
+    }
+    must(make(&r, &t));
+    ck_assert_uint_eq(t.n_names, UINT16_MAX);
+    for (size_t i = 0; i < t.n_spans; i++) {
+        if (t.spans[i].span.kind != LK_SPAN_COLLECTIVE)
+            continue;
+        ck_assert_str_eq(lk_trace_span_name(&t, &t.spans[i].span), "all_reduce");
+        collectives++;
+    }
+    ck_assert_uint_eq(collectives, 2 * (STEPS - 1));
+    lk_trace_fini(&t);
+}
+END_TEST
+
 SUITE(import_period, t)
 {
+    tcase_add_test(t, many_kernels_leave_room_for_collectives);
     tcase_add_loop_test(t, sequences_have_a_smallest_period, 0, (int)LK_COUNT(sequences));
     tcase_add_loop_test(t, steps_are_the_period_of_the_collectives, 0, 2);
     tcase_add_test(t, accumulation_is_told_by_the_kernels);
