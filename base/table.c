@@ -104,6 +104,17 @@ enum lk_status lk_table_word(struct lk_table *t, const char *column, const char 
     return text ? lk_table_text(t, column, "%s", text) : lk_table_number(t, column, NAN);
 }
 
+enum lk_status lk_table_indent(struct lk_table *t, const char *column, int levels)
+{
+    size_t i = find_column(t, column);
+
+    if (i == t->n_columns || !t->n_rows)
+        return lk_fail(LK_EINTERNAL, "table '%s': nothing to indent in column '%s'", t->title,
+                       column);
+    t->cells[(t->n_rows - 1) * t->n_columns + i].indent = levels;
+    return LK_OK;
+}
+
 enum lk_status lk_table_note(struct lk_table *t, const char *fmt, ...)
 {
     enum lk_status st;

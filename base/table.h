@@ -16,14 +16,21 @@ struct lk_cell {
     enum lk_cell_type type;
     double number;
     char *text; /* owned by the table */
+    int indent; /* levels by which text output indents it */
 };
+
+/*
+ * What text output does with a column that is not like the others (lk_column.digits): BELOW, a
+ * text, is a line of its own under the row; DATA is left out, since it is for programs.
+ */
+enum { LK_TABLE_BELOW = -2, LK_TABLE_DATA = -3 };
 
 struct lk_column {
     const char *name;      /* CSV and JSON key, with unit suffix, e.g. "step_s"; static storage */
     const char *heading;   /* for people, e.g. "step"; static storage */
     enum lk_dimension dim; /* of the numbers, in base units */
     int digits; /* decimals in text output, LK_DIM_NONE only; -1: integers whole, others with 4
-                   significant digits */
+                   significant digits; or one of the above */
 };
 
 struct lk_table {
@@ -48,6 +55,8 @@ enum lk_status lk_table_text(struct lk_table *t, const char *column, const char 
     __attribute__((format(printf, 3, 4)));
 /* Set a cell to a text as it is; NULL makes it empty. */
 enum lk_status lk_table_word(struct lk_table *t, const char *column, const char *text);
+/* Indent a cell of the last row, and what lies below the row. LK_EINTERNAL as above. */
+enum lk_status lk_table_indent(struct lk_table *t, const char *column, int levels);
 enum lk_status lk_table_note(struct lk_table *t, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 /*

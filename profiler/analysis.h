@@ -54,6 +54,7 @@
 #include "base/forecast.h"
 #include "base/status.h"
 #include "base/table.h"
+#include "profiler/findings.h"
 #include "profiler/gpu_state.h"
 #include "profiler/run_set.h"
 
@@ -100,11 +101,6 @@ struct lk_analysis_bucket {
     size_t n_unresolved;
 };
 
-struct lk_finding {
-    char *text;
-    double cost_s; /* time of a step; NaN: not a matter of time */
-};
-
 /* One collective of one step, seen across all ranks. */
 struct lk_analysis_collective {
     size_t step;  /* index in the run's steps */
@@ -127,7 +123,7 @@ struct lk_analysis {
     struct lk_analysis_bucket *buckets; /* by bucket */
     size_t n_buckets;
     double first_ready; /* share of the last backward after which the first bucket is ready */
-    struct lk_finding *findings; /* by cost */
+    struct lk_finding *findings; /* causes by cost, consequences behind their causes */
     size_t n_findings, findings_capacity;
     /* All collectives in order; begin_ns[rank * n_collectives + i] on that rank. */
     struct lk_analysis_collective *collectives;

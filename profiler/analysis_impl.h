@@ -1,10 +1,12 @@
 /*
- * The parts of an analysis, private to profiler/analysis*.c: the reference's compute, the waterfall
- * made from it, and the findings. profiler/analysis.h has the terms and the formulas.
+ * The parts of an analysis, private to profiler/analysis*.c and findings*.c: the reference's
+ * compute, the waterfall made from it, and the findings. profiler/analysis.h has the terms and the
+ * formulas.
  */
 #ifndef LK_PROFILER_ANALYSIS_IMPL_H
 #define LK_PROFILER_ANALYSIS_IMPL_H
 
+#include "base/units.h"
 #include "profiler/analysis.h"
 
 /*
@@ -30,18 +32,71 @@ enum lk_status lk_work_model_(const struct lk_analysis *a, struct lk_work *out);
  * splits in a->ranks are filled. */
 enum lk_status lk_analysis_waterfall_(struct lk_analysis *a, const struct lk_work *w);
 
-/* Fill a->findings, the most costly first. pre: all else in a is filled. */
+/* Fill a->findings: causes by cost, each with its consequences under it. pre: all else in a is
+ * filled. */
 enum lk_status lk_analysis_findings_(struct lk_analysis *a);
-
-/* Add a finding; cost_s: time of a step, NaN: not a matter of time. */
-enum lk_status lk_analysis_say_(struct lk_analysis *a, double cost_s, const char *fmt, ...)
-    __attribute__((format(printf, 3, 4)));
-/* Add the findings about what the job does (analysis_host.c). */
-enum lk_status lk_analysis_host_(struct lk_analysis *a);
 
 static inline double lk_ns_to_s_(uint64_t ns)
 {
     return (double)ns * 1e-9;
 }
+
+/* ---- The detectors of findings: each adds what it finds ---- */
+
+/* Thresholds that several detectors share, as shares of the step. */
+#define LK_FINDING_LOSS_SHARE    0.03 /* a row of the waterfall */
+#define LK_FINDING_EXPOSED_SHARE 0.05 /* exposed communication */
+#define LK_FINDING_HOST_SHARE    0.01 /* what the job's own lines cause */
+/* With fewer samples a mean is meaningless. */
+enum { LK_FINDING_FEW = 3 };
+
+/* Add a finding about the rank at an index, or about all (-1). */
+enum lk_status lk_finding_add_(struct lk_analysis *a, enum lk_finding_id id, int rank,
+                               double cost_s, const char *fmt, ...)
+    __attribute__((format(printf, 5, 6)));
+/* Replace what to do about the finding added last. */
+void lk_finding_next_(struct lk_analysis *a, const char *next);
+
+struct lk_time_text {
+    char buf[32];
+};
+struct lk_time_text lk_time_text_(double s);
+/* Return a time of the step in percent of it. */
+double lk_percent_of_step_(const struct lk_analysis *a, double s);
+
+/* ---- findings_ranks.c: stragglers, GPUs, clocks ---- */
+
+enum lk_status lk_find_throttled_(struct lk_analysis *a);
+enum lk_status lk_find_gpu_clock_(struct lk_analysis *a);
+enum lk_status lk_find_slow_rank_(struct lk_analysis *a);
+enum lk_status lk_find_rank_input_(struct lk_analysis *a);
+enum lk_status lk_find_rank_launch_(struct lk_analysis *a);
+enum lk_status lk_find_late_rank_(struct lk_analysis *a);
+enum lk_status lk_find_stragglers_(struct lk_analysis *a);
+enum lk_status lk_find_clocks_(struct lk_analysis *a);
+enum lk_status lk_find_missing_ranks_(struct lk_analysis *a);
+
+/* ---- findings_comm.c: wire, overlap, buckets ---- */
+
+enum lk_status lk_find_accumulation_(struct lk_analysis *a);
+enum lk_status lk_find_first_bucket_(struct lk_analysis *a);
+enum lk_status lk_find_wire_(struct lk_analysis *a);
+enum lk_status lk_find_poor_overlap_(struct lk_analysis *a);
+enum lk_status lk_find_late_launches_(struct lk_analysis *a);
+
+/* ---- findings_host.c: what the job and its host do ---- */
+
+enum lk_status lk_find_synchronisation_(struct lk_analysis *a);
+enum lk_status lk_find_launch_bound_(struct lk_analysis *a);
+
+/* ---- findings_record.c: what the recording tells of itself ---- */
+
+enum lk_status lk_find_truncated_(struct lk_analysis *a);
+enum lk_status lk_find_lost_spans_(struct lk_analysis *a);
+enum lk_status lk_find_gpu_records_(struct lk_analysis *a);
+enum lk_status lk_find_recording_cost_(struct lk_analysis *a);
+/* Return what recording adds to a step: steps with records against those of the same run without;
+ * NaN: not known. */
+double lk_recording_cost_s_(const struct lk_run *run);
 
 #endif

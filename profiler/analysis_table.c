@@ -40,9 +40,16 @@ static double since(uint64_t from, uint64_t to)
     X("most_s",    "most",                LK_DIM_TIME, 0,  a->ranks[most].losses_s[loss])          \
     X("most_rank", "on rank",             LK_DIM_NONE, -1, lk_run_rank(a->run, most))
 #define FINDINGS(X)                                                                                \
-    X("finding", "finding",       LK_DIM_NONE, -1, f->text)                                        \
+    X("id",      "id",            LK_DIM_NONE, LK_TABLE_DATA,  lk_finding_id_name(f->id))          \
+    X("number",  "number",        LK_DIM_NONE, LK_TABLE_DATA,  (double)number)                     \
+    X("cause",   "cause",         LK_DIM_NONE, LK_TABLE_DATA,                                      \
+      f->cause < 0 ? NAN : (double)f->cause + 1)                                                   \
+    X("rank",    "rank",          LK_DIM_NONE, LK_TABLE_DATA,                                      \
+      f->rank < 0 ? NAN : (double)lk_run_rank(a->run, (size_t)f->rank))                            \
     X("cost_s",  "cost",          LK_DIM_TIME, 0,  f->cost_s)                                      \
-    X("share",   "share of step", LK_DIM_NONE, 3,  share(a, f->cost_s))
+    X("share",   "share of step", LK_DIM_NONE, 3,  share(a, f->cost_s))                            \
+    X("finding", "finding",       LK_DIM_NONE, -1, f->text)                                        \
+    X("next",    "next",          LK_DIM_NONE, LK_TABLE_BELOW, f->next)
 #define RANKS(X)                                                                                   \
     X("rank",        "rank",           LK_DIM_NONE, -1, lk_run_rank(a->run, k))                                 \
     X("step_s",      "step",           LK_DIM_TIME, 0,  r->step_s)                                 \
@@ -196,12 +203,23 @@ static enum lk_status fill_findings(const struct lk_analysis *a, struct lk_table
 {
     enum lk_status st = LK_OK;
 
-    for (const struct lk_finding *f = a->findings; f < a->findings + a->n_findings; f++) {
+    bool indented = false;
+
+    for (size_t number = 1; number <= a->n_findings; number++) {
+        const struct lk_finding *f = &a->findings[number - 1];
+
         LK_TRY(lk_table_row(t));
         FINDINGS(LK_TABLE_CELL)
+        LK_TRY(lk_table_indent(t, "finding", f->depth));
+        LK_TRY(lk_table_indent(t, "next", f->depth));
+        indented = indented || f->depth > 0;
     }
     if (!a->n_findings)
         LK_TRY(lk_table_note(t, "nothing stands out"));
+    else
+        LK_TRY(lk_table_note(t, "cost: what mending it brings a step, at most%s",
+                             indented ? "; indented: consequences, whose cost is in their cause's"
+                                      : ""));
 out:
     return st;
 }

@@ -97,37 +97,73 @@ struct setting {
     bool right, hidden;
 };
 
+enum { INDENT = 2 }; /* blanks of a level */
+
 static struct setting column_setting(const struct lk_table *t, size_t column)
 {
     struct setting s = {.width = text_width(t->columns[column].heading),
                         .right = is_numeric(t, column),
-                        .hidden = is_empty(t, column)};
+                        .hidden =
+                            is_empty(t, column) || t->columns[column].digits <= LK_TABLE_BELOW};
     char buf[CELL_MAX];
 
     for (size_t r = 0; r < t->n_rows; r++) {
-        size_t width = text_width(cell_text(&t->columns[column], cell_at(t, r, column), buf));
+        const struct lk_cell *cell = cell_at(t, r, column);
+        size_t width =
+            text_width(cell_text(&t->columns[column], cell, buf)) + (size_t)cell->indent * INDENT;
 
         s.width = width > s.width ? width : s.width;
     }
     return s;
 }
 
+/* Return the last column that a line shows. */
+static size_t last_shown(const struct setting *set, size_t n)
+{
+    size_t last = 0;
+
+    for (size_t c = 0; c < n; c++)
+        last = set[c].hidden ? last : c;
+    return last;
+}
+
+/* Print what lies below a row, behind the start of its last column. */
+static enum lk_status put_below(struct lk_writer *w, const struct lk_table *t,
+                                const struct setting *set, size_t row)
+{
+    size_t last = last_shown(set, t->n_columns), indent = 2 * INDENT;
+
+    for (size_t c = 0; c < last; c++)
+        indent += set[c].hidden ? 0 : set[c].width + 2;
+    for (size_t c = 0; c < t->n_columns; c++) {
+        const struct lk_cell *cell = cell_at(t, row, c);
+
+        if (t->columns[c].digits == LK_TABLE_BELOW && cell->type == LK_CELL_TEXT)
+            LK_PASS(lk_writer_printf(w, "%*s%s: %s\n", (int)indent + cell->indent * INDENT, "",
+                                     t->columns[c].heading, cell->text));
+    }
+    return LK_OK;
+}
+
 static enum lk_status text_row(struct lk_writer *w, const struct lk_table *t,
                                const struct setting *set, size_t row, bool heading)
 {
+    size_t last = last_shown(set, t->n_columns);
     char buf[CELL_MAX];
 
     for (size_t c = 0; c < t->n_columns; c++) {
+        int indent = heading ? 0 : INDENT * cell_at(t, row, c)->indent;
         const char *text =
             heading ? t->columns[c].heading : cell_text(&t->columns[c], cell_at(t, row, c), buf);
-        bool last = c + 1 == t->n_columns;
 
         if (set[c].hidden)
             continue;
-        LK_PASS(lk_writer_put(w, "  ", 2));
-        LK_PASS(put_padded(w, text, last && !set[c].right ? 0 : set[c].width, set[c].right));
+        LK_PASS(lk_writer_printf(w, "  %*s", indent, ""));
+        LK_PASS(put_padded(w, text, c == last && !set[c].right ? 0 : set[c].width - (size_t)indent,
+                           set[c].right));
     }
-    return lk_writer_put(w, "\n", 1);
+    LK_PASS(lk_writer_put(w, "\n", 1));
+    return heading ? LK_OK : put_below(w, t, set, row);
 }
 
 static enum lk_status print_text(struct lk_writer *w, const struct lk_table *t)

@@ -59,8 +59,9 @@ static const struct {
      {.slow = {0, 0.2}, .clock_offset_ns = {0, -123456789012}, .clock_uncertainty_ns = 2000}},
     {"launches", "late launches: NCCL's kernels start 1.00 ms", {.launch_s = {1e-3, 1e-3}}},
     {"late by its launches",
-     "late rank: rank 1 is the last at 100 % of the collectives, by 1.95 ms on average; its NCCL "
-     "kernels start late",
+     "late rank: rank 1 is the last at 100 % of the collectives, by 1.95 ms on average "
+     "(persistent: "
+     "in 25 of 25 steps)",
      {.launch_s = {5e-5, 2e-3}, .clock_offset_ns = {0, 55555}, .clock_uncertainty_ns = 2000}},
     {"transients",
      "late rank: rank 1",

@@ -129,9 +129,19 @@ static const char *finding(const struct lk_analysis *a, const char *start)
     return NULL;
 }
 
+/* Return the finding that causes another one, or NULL. */
+static const struct lk_finding *cause_of(const struct lk_analysis *a, enum lk_finding_id id)
+{
+    for (size_t i = 0; i < a->n_findings; i++)
+        if (a->findings[i].id == id && a->findings[i].cause >= 0)
+            return &a->findings[a->findings[i].cause];
+    return NULL;
+}
+
 /* ---- Tests ---- */
 
-/* A slow rank whose GPU is throttled is named so, whatever its clock's offset. */
+/* A slow rank whose GPU is throttled is named so, whatever its clock's offset: the throttling
+ * causes the clock, the clock the slow rank, and that the late one. */
 START_TEST(throttled_rank_is_named)
 {
     static const struct gpu gpus[] = {{1750, 640, 0}, {1400, 350, 0x24}, {1755, 645, 0}};
@@ -153,10 +163,11 @@ START_TEST(throttled_rank_is_named)
     ck_assert_double_eq(a.ranks[1].gpu_max_mhz, 1980);
     ck_assert_double_eq(a.ranks[1].gpu_limit_w, 700);
     ck_assert_uint_eq(a.ranks[1].gpu.n, PER_STEP * run.n_steps);
-    text = finding(&a, "late rank: rank 1");
-    ck_assert_msg(text && strstr(text, by), "%s", text ? text : "nobody is late");
-    text = finding(&a, "slow rank: rank 1");
-    ck_assert_msg(text && strstr(text, by), "%s", text ? text : "nobody is slow");
+    ck_assert_ptr_nonnull(finding(&a, "late rank: rank 1"));
+    ck_assert_ptr_nonnull(finding(&a, "slow rank: rank 1"));
+    ck_assert_uint_eq(cause_of(&a, LK_FINDING_LATE_RANK)->id, LK_FINDING_SLOW_RANK);
+    ck_assert_uint_eq(cause_of(&a, LK_FINDING_SLOW_RANK)->id, LK_FINDING_GPU_CLOCK);
+    ck_assert_uint_eq(cause_of(&a, LK_FINDING_GPU_CLOCK)->id, LK_FINDING_THROTTLED);
     text = finding(&a, "GPU clock: rank 1");
     ck_assert_msg(text && strstr(text, by), "%s", text ? text : "no clock is slow");
     ck_assert_ptr_null(finding(&a, "GPU clock: rank 0"));

@@ -68,6 +68,48 @@ START_TEST(text_is_aligned)
 }
 END_TEST
 
+/* Text output indents, puts some columns below the row and leaves those for programs out; the other
+ * formats do not. */
+START_TEST(rows_may_have_levels)
+{
+    static const struct lk_column of[] = {{"id", "id", LK_DIM_NONE, LK_TABLE_DATA},
+                                          {"cost_s", "cost", LK_DIM_TIME, -1},
+                                          {"what", "what", LK_DIM_NONE, -1},
+                                          {"next", "next", LK_DIM_NONE, LK_TABLE_BELOW}};
+    static const char *const rows[][2] = {{"slow", "mend it"}, {"late", NULL}};
+    struct lk_table *t;
+    const struct lk_table *tables[1];
+    char *text;
+    size_t size;
+
+    ck_assert_int_eq(lk_table_create("Levels", of, LK_COUNT(of), &t), LK_OK);
+    ck_assert_int_eq(lk_table_indent(t, "what", 1), LK_EINTERNAL);
+    for (int i = 0; i < 2; i++) {
+        ck_assert_int_eq(lk_table_row(t), LK_OK);
+        ck_assert_int_eq(lk_table_number(t, "id", i), LK_OK);
+        ck_assert_int_eq(lk_table_number(t, "cost_s", 0.0125), LK_OK);
+        ck_assert_int_eq(lk_table_word(t, "what", rows[i][0]), LK_OK);
+        ck_assert_int_eq(lk_table_word(t, "next", rows[i][1]), LK_OK);
+        ck_assert_int_eq(lk_table_indent(t, "what", i), LK_OK);
+    }
+    ck_assert_int_eq(lk_table_indent(t, "nothing", 1), LK_EINTERNAL);
+    tables[0] = t;
+    ck_assert_int_eq(lk_report_tables_text(tables, 1, LK_FORMAT_TEXT, &text, &size), LK_OK);
+    ck_assert_str_eq(text, "Levels\n"
+                           "     cost  what\n"
+                           "  12.5 ms  slow\n"
+                           "             next: mend it\n"
+                           "  12.5 ms    late\n");
+    free(text);
+    ck_assert_int_eq(lk_report_tables_text(tables, 1, LK_FORMAT_CSV, &text, &size), LK_OK);
+    ck_assert_str_eq(text, "#id,cost_s,what,next\n"
+                           "0,0.012500000000000001,slow,mend it\n"
+                           "1,0.012500000000000001,late,\n");
+    free(text);
+    lk_table_destroy(t);
+}
+END_TEST
+
 START_TEST(csv_is_quoted_and_exact)
 {
     char *text = print(1, LK_FORMAT_CSV);
@@ -111,6 +153,7 @@ END_TEST
 SUITE(print, c)
 {
     tcase_add_test(c, text_is_aligned);
+    tcase_add_test(c, rows_may_have_levels);
     tcase_add_test(c, csv_is_quoted_and_exact);
     tcase_add_test(c, json_is_read_back);
     tcase_add_test(c, a_directory_is_no_file);
