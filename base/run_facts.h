@@ -18,11 +18,14 @@
 #define LK_GPU_CONFIG_POWER_LIMIT "gpu_power_limit_w"
 /* The counter that says by how much a device's times may be off on the host's clock. */
 #define LK_CLOCK_ERROR_COUNTER "device clock error, ns"
-#define LK_CUPTI_CONFIG_KEY    "gpu_records_by" /* the recorder, or "none: " and the reason */
-#define LK_IMPORT_CONFIG_KEY   "imported_from"  /* the file of another program */
-#define LK_BUCKETS_CONFIG_KEY  "gradients_are"  /* "buckets": of an import without tensors */
-#define LK_PERIOD_CONFIG_KEY   "steps_are"      /* "periods of ...": of an import without marks */
-#define LK_GROUPS_CONFIG_KEY   "gradient_ranks" /* of an import with groups smaller than the job */
+/* The counter of a rank's own loss in a step, the mean over its micro-batches. */
+#define LK_LOSS_COUNTER          "loss"
+#define LK_CUPTI_CONFIG_KEY      "gpu_records_by" /* the recorder, or "none: " and the reason */
+#define LK_IMPORT_CONFIG_KEY     "imported_from"  /* the file of another program */
+#define LK_IMPORT_GPU_CONFIG_KEY "imported_gpu"   /* its number in a file of several processes */
+#define LK_BUCKETS_CONFIG_KEY    "gradients_are"  /* "buckets": of an import without tensors */
+#define LK_PERIOD_CONFIG_KEY     "steps_are"      /* "periods of ...": of one without marks */
+#define LK_GROUPS_CONFIG_KEY     "gradient_ranks" /* of one with groups smaller than the job */
 
 struct lk_run_facts {
     enum lk_job_optimizer optimizer; /* sgd with momentum is LK_JOB_OPTIMIZER_MOMENTUM */

@@ -64,6 +64,11 @@ struct lk_time_text lk_time_text_(double s);
 /* Return a time of the step in percent of it. */
 double lk_percent_of_step_(const struct lk_analysis *a, double s);
 
+/* ---- findings_data.c: what makes a run worthless ---- */
+
+enum lk_status lk_find_duplicate_shards_(struct lk_analysis *a);
+enum lk_status lk_find_shared_gpu_(struct lk_analysis *a);
+
 /* ---- findings_ranks.c: stragglers, GPUs, clocks ---- */
 
 enum lk_status lk_find_throttled_(struct lk_analysis *a);

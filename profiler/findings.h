@@ -17,6 +17,8 @@
  * itself by way of others.
  */
 #define LK_FINDING_LIST(X)                                                                         \
+    X(LK_FINDING_DUPLICATE_SHARDS, "duplicate_shards")                                             \
+    X(LK_FINDING_SHARED_GPU, "shared_gpu")                                                         \
     X(LK_FINDING_THROTTLED, "throttled")                                                           \
     X(LK_FINDING_GPU_CLOCK, "gpu_clock")                                                           \
     X(LK_FINDING_SLOW_RANK, "slow_rank")                                                           \

@@ -66,7 +66,18 @@ static const struct row {
     enum lk_status (*find)(struct lk_analysis *a);
     uint64_t causes; /* a bit a finding */
     const char *next;
+    bool grave; /* it makes the run worthless: it comes before all that costs time */
 } rows[LK_FINDING_COUNT] = {
+    [LK_FINDING_DUPLICATE_SHARDS] =
+        {lk_find_duplicate_shards_, 0,
+         "give each rank its own samples: DistributedSampler with the rank and the number of "
+         "ranks, a seed for each worker",
+         true},
+    [LK_FINDING_SHARED_GPU] =
+        {lk_find_shared_gpu_, 0,
+         "give each rank a GPU of its own: torch.cuda.set_device(LOCAL_RANK), "
+         "CUDA_VISIBLE_DEVICES, fewer ranks a node",
+         true},
     [LK_FINDING_THROTTLED] = {lk_find_throttled_, 0,
                               "look at the power limit, the cooling and what else uses the GPU"},
     [LK_FINDING_GPU_CLOCK] = {lk_find_gpu_clock_, IS(THROTTLED),
@@ -108,7 +119,7 @@ static const struct row {
     [LK_FINDING_LATE_LAUNCHES] = {lk_find_late_launches_, IS(RANK_LAUNCH), NULL},
     [LK_FINDING_INPUT] = {find_input, IS(RANK_INPUT),
                           "use more loader workers, prefetching and faster storage"},
-    [LK_FINDING_COLOCATION] = {find_colocation, 0,
+    [LK_FINDING_COLOCATION] = {find_colocation, IS(SHARED_GPU),
                                "give each rank processors and memory bandwidth of its own; bind "
                                "ranks to them"},
     [LK_FINDING_OVERLAP_SLOWDOWN] = {find_overlap_slowdown, 0,
@@ -165,13 +176,16 @@ void lk_finding_next_(struct lk_analysis *a, const char *next)
 
 /* ---- Causes ---- */
 
-/* Order findings by cost; those without a cost last, as the table has them. */
+/* Order findings by cost, behind the grave ones; those without a cost last, as the table has them.
+ */
 static int finding_order(const void *a, const void *b)
 {
     const struct lk_finding *x = a, *y = b;
     double cx = isnan(x->cost_s) ? -1 : fabs(x->cost_s);
     double cy = isnan(y->cost_s) ? -1 : fabs(y->cost_s);
 
+    if (rows[x->id].grave != rows[y->id].grave)
+        return rows[x->id].grave ? -1 : 1;
     if (cx != cy)
         return (cx < cy) - (cx > cy);
     if (x->id != y->id)

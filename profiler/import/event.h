@@ -52,11 +52,14 @@ struct lk_launch {
 
 /* A thread of a process, or a stream of a GPU. */
 struct lk_lane {
-    int64_t process, thread; /* of a GPU: device and stream */
+    int64_t process, thread; /* of a GPU: device and stream; of one that several processes use,
+                                LK_SHARED_DEVICE times 0, 1, ... are added for each */
     int64_t owner;           /* of a GPU: the process that uses it; -1: not known */
     bool gpu;
     bool autograd; /* a thread that runs backwards */
 };
+
+#define LK_SHARED_DEVICE (INT64_C(1) << 32)
 
 /* What is known of a collective; of a gradient, elements and dtype. Its function, where it has one,
  * is LK_GRADIENT_SIZE. */

@@ -135,7 +135,7 @@ static enum lk_status add_rank(const char *path, struct lk_events *e, int64_t de
     LK_PASS(lk_array_grow(&out->rows, &out->capacity, out->n + 1, sizeof *out->rows));
     row = &out->rows[out->n];
     *row = (struct lk_import_row){.rank = e->rank >= 0 ? e->rank : options->rank,
-                                  .device = device,
+                                  .device = device < 0 ? -1 : device % LK_SHARED_DEVICE,
                                   .format = e->format,
                                   .n_read = e->n_read,
                                   .n_skipped = e->n_skipped,

@@ -3,6 +3,7 @@
 
 #include "base/array.h"
 #include "base/library.h"
+#include "profiler/import/devices.h"
 #include "profiler/import/event_kind.h"
 
 #include <errno.h>
@@ -117,8 +118,11 @@ static enum lk_status take_work(struct reader *r, struct sqlite3_stmt *s, enum l
     if (!take_times(r, s, &e))
         return LK_OK;
     e.link = link_of(process, r->call.column_int64(s, 5));
-    LK_PASS(lk_events_lane(r->out, r->call.column_int64(s, 3), r->call.column_int64(s, 4), true,
-                           &e.lane));
+    /* Two processes on a GPU number their streams alike: their lanes are told apart until all are
+     * known (lk_devices_settle). */
+    LK_PASS(lk_events_lane(
+        r->out, r->call.column_int64(s, 3) % LK_SHARED_DEVICE + pid_of(process) * LK_SHARED_DEVICE,
+        r->call.column_int64(s, 4), true, &e.lane));
     r->out->lanes[e.lane].owner = pid_of(process);
     if (kind == LK_EVENT_KERNEL)
         LK_PASS(text_of(r, s, 6, &e.name));
@@ -318,6 +322,7 @@ enum lk_status lk_nsys_read(const char *path, const char *step_range, struct lk_
         goto out;
     }
     LK_TRY(read_tables(&r));
+    st = lk_devices_settle(out);
 out:
     if (r.db)
         (void)r.call.close(r.db);

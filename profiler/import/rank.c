@@ -318,6 +318,10 @@ static enum lk_status describe(struct maker *m)
         snprintf(text, sizeof text, "%d", gradient_ranks(m));
         LK_PASS(lk_run_info_config(i, LK_GROUPS_CONFIG_KEY, text));
     }
+    if (m->owner >= 0) {
+        snprintf(text, sizeof text, "%lld", (long long)(m->device % LK_SHARED_DEVICE));
+        LK_PASS(lk_run_info_config(i, LK_IMPORT_GPU_CONFIG_KEY, text));
+    }
     m->t.clock = lk_clock_identity();
     m->t.truncated = e->cut;
     return LK_OK;

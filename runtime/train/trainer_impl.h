@@ -8,7 +8,7 @@
 
 /* X(counter, name in traces) */
 #define COUNTER_LIST(X)                                                                            \
-    X(COUNTER_LOSS, "loss")                                                                        \
+    X(COUNTER_LOSS, LK_LOSS_COUNTER)                                                               \
     X(COUNTER_RATE, "learning rate")                                                               \
     X(COUNTER_LOCAL_NORM, "local gradient norm")                                                   \
     X(COUNTER_MEAN_NORM, "gradient norm")                                                          \

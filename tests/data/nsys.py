@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
-"""A data base as Nsight Systems exports it, of two processes with a GPU each: nsys.py FILE. Times in us below.
+"""A data base as Nsight Systems exports it, of two processes with a GPU each: nsys.py FILE [shared]. Times in us below.
 
 Two steps (NVTX ranges) a process; in each a forward kernel, a backward one, an all-reduce behind it, the optimizer's. One
-kernel was launched before the recording; one event has no end. Exit 77: this Python has no sqlite3."""
+kernel was launched before the recording; one event has no end. With "shared" both processes use GPU 0, with equal streams, and
+process 300 has a memset on GPU 1. Exit 77: this Python has no sqlite3."""
 import sys
 
 try:
@@ -20,7 +21,9 @@ db.execute("CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (start INTEGER, end INTEGER
 db.execute("CREATE TABLE NVTX_EVENTS (start INTEGER, end INTEGER, eventType INTEGER, globalTid INTEGER, text TEXT, textId INTEGER)")
 names = ["gemm", "ncclDevKernel_AllReduce_Sum_f32_RING_LL", "cudaLaunchKernel_v7000", "cudaEventQuery_v3020"]
 db.executemany("INSERT INTO StringIds VALUES (?, ?)", enumerate(names))
-for device, pid in ((1, 300), (0, 200)):
+shared = sys.argv[2:] == ["shared"]
+for number, pid in ((1, 300), (0, 200)):
+    device = 0 if shared else number
     process = pid * 0x1000000
     main, autograd = process + 10, process + 11
     for step in range(2):
@@ -33,13 +36,15 @@ for device, pid in ((1, 300), (0, 200)):
 
         work(0, 10, main, 30, 60, 7, 10 * step + 1)
         work(0, 40, autograd, 60, 100, 7, 10 * step + 2)
-        work(1, 45, autograd, 104, 110 + device, 20, 10 * step + 3)
+        work(1, 45, autograd, 104, 110 + number, 20, 10 * step + 3)
         work(0, 70, main, 112, 115, 7, 10 * step + 4)
         for name, start, end, thread in ((f"ProfilerStep#{step}", 0, 100, main), ("autograd::engine::evaluate_function: A, op_id = 7", 40, 60, autograd),
                                          ("Optimizer.step#SGD.step", 70, 90, main)):
             db.execute("INSERT INTO NVTX_EVENTS VALUES (?, ?, 59, ?, ?, NULL)", (1000 * (t + start), 1000 * (t + end), thread, name))
     db.execute("INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (1000, 2000, ?, 7, 999, ?, 0, 0)", (device, process))
-    db.execute("INSERT INTO CUPTI_ACTIVITY_KIND_MEMSET VALUES (3000, 4000, ?, 7, 0, ?, 64)", (device, process))
+    db.execute("INSERT INTO CUPTI_ACTIVITY_KIND_MEMSET VALUES (3000, 4000, ?, 7, 0, ?, 64)", (number, process))
+if shared:  # so that a memset is little of what a process does
+    db.executemany("INSERT INTO CUPTI_ACTIVITY_KIND_MEMSET VALUES (3000, 4000, 0, 7, 0, ?, 64)", [(pid * 0x1000000,) for pid in (200, 300) for _ in range(5)])
 db.execute("INSERT INTO NVTX_EVENTS VALUES (1, NULL, 34, 0, 'mark', NULL)")
 db.execute("INSERT INTO CUPTI_ACTIVITY_KIND_MEMSET VALUES (9000, 8000, 0, 7, 0, ?, 64)", (200 * 0x1000000,))
 db.commit()

@@ -3,20 +3,57 @@
 #include "profiler/analysis.h"
 
 #include "base/array.h"
+#include "base/run_facts.h"
 #include "tests/rigs/must.h"
 #include "tests/rigs/step_model.h"
 #include "tests/rigs/suite.h"
+#include "tests/rigs/trace_add.h"
 
 #include <math.h>
 #include <string.h>
+
+/* Analyse n traces, which the run then owns. */
+static void analyze_traces(struct lk_trace *traces, int n, struct lk_run *run,
+                           struct lk_analysis *a)
+{
+    for (int k = 0; k < n; k++)
+        trace_add_done(&traces[k]);
+    must(lk_run_take("model", traces, (size_t)n, run));
+    must(lk_analyze(run, NULL, 0, a));
+}
 
 static void analyze_model(const struct step_model *m, struct lk_run *run, struct lk_analysis *a)
 {
     struct lk_trace *traces = NULL;
 
     must(step_model_run(m, &traces, NULL));
-    must(lk_run_take("model", traces, (size_t)m->ranks, run));
-    must(lk_analyze(run, NULL, 0, a));
+    analyze_traces(traces, m->ranks, run, a);
+}
+
+static const struct lk_finding *find(const struct lk_analysis *a, enum lk_finding_id id)
+{
+    for (size_t i = 0; i < a->n_findings; i++)
+        if (a->findings[i].id == id)
+            return &a->findings[i];
+    return NULL;
+}
+
+/* Fail unless there is a finding with this text, or none for NULL. */
+static void assert_says(const struct lk_analysis *a, enum lk_finding_id id, const char *text)
+{
+    const struct lk_finding *f = find(a, id);
+
+    if (!text)
+        ck_assert_msg(!f, "%s", f ? f->text : "");
+    else
+        ck_assert_msg(f && strstr(f->text, text), "'%s' instead of '%s'", f ? f->text : "nothing",
+                      text);
+}
+
+static void fini(struct lk_analysis *a, struct lk_run *run)
+{
+    lk_analysis_fini(a);
+    lk_run_fini(run);
 }
 
 /* ---- Causes ---- */
@@ -77,7 +114,79 @@ START_TEST(causes_stand_over_consequences)
 }
 END_TEST
 
+/* ---- What makes a run worthless ---- */
+
+/* Ranks 0 and 2 have the same losses in all steps, in all but one, no loss in one, always the same
+ * one; or nobody has. */
+START_TEST(duplicated_shards)
+{
+    static const struct {
+        double first, slope, other, missing; /* of rank 2: in step 10 another, none */
+        const char *text;
+    } cases[] = {
+        {5, 0.1, 0, 0, "duplicated shards: ranks 0 and 2 have the same loss in each of 25 steps"},
+        {5, 0.1, 1e-9, 0, NULL},
+        {5, 0.1, 0, 1, NULL},
+        {5, 0, 0, 0, NULL},
+    };
+    const struct step_model m = step_model_default((struct step_model){.ranks = 3});
+    struct lk_trace *traces = NULL;
+    struct lk_run run = {0};
+    struct lk_analysis a = {0};
+
+    must(step_model_run(&m, &traces, NULL));
+    for (int k = 0; k < m.ranks; k++)
+        for (uint32_t step = 0; step < m.steps; step++) {
+            struct lk_span s = *trace_find(&traces[k], LK_SPAN_STEP, step);
+
+            s.kind = LK_SPAN_COUNTER;
+            s.name = trace_add_name(&traces[k], "loss");
+            s.start_ns = s.end_ns;
+            s.value = cases[_i].first - cases[_i].slope * step + (k == 1 ? 0.01 * step : 0) +
+                      (k == 2 && step == 10 ? cases[_i].other : 0);
+            if (!(cases[_i].missing > 0 && k == 2 && step == 10))
+                trace_add_span(&traces[k], 0, s);
+        }
+    analyze_traces(traces, m.ranks, &run, &a);
+    assert_says(&a, LK_FINDING_DUPLICATE_SHARDS, cases[_i].text);
+    if (cases[_i].text)
+        ck_assert_uint_eq(a.findings[0].id, LK_FINDING_DUPLICATE_SHARDS); /* the first of all */
+    fini(&a, &run);
+}
+END_TEST
+
+/* Ranks with one UUID share a GPU, which causes co-location; ranks with one number in one file do,
+ * but not in two files. */
+START_TEST(shared_gpus)
+{
+    static const struct {
+        const char *key, *values[2], *files[2], *text;
+    } cases[] = {
+        {LK_GPU_CONFIG_UUID, {"GPU-1", "GPU-1"}, {NULL, NULL}, "shared GPU: ranks 0 and 1 use"},
+        {LK_GPU_CONFIG_UUID, {"GPU-1", "GPU-2"}, {NULL, NULL}, NULL},
+        {LK_IMPORT_GPU_CONFIG_KEY, {"0", "0"}, {"a", "a"}, "shared GPU: ranks 0 and 1 use"},
+        {LK_IMPORT_GPU_CONFIG_KEY, {"0", "0"}, {"a", "b"}, NULL},
+    };
+    const struct step_model m = step_model_default((struct step_model){.kappa = 0.3});
+    struct lk_trace *traces = NULL;
+    struct lk_run run = {0};
+    struct lk_analysis a = {0};
+
+    must(step_model_run(&m, &traces, NULL));
+    for (int k = 0; k < 2; k++) {
+        must(lk_run_info_config(&traces[k].info, cases[_i].key, cases[_i].values[k]));
+        if (cases[_i].files[k])
+            must(lk_run_info_config(&traces[k].info, LK_IMPORT_CONFIG_KEY, cases[_i].files[k]));
+    }
+    analyze_traces(traces, 2, &run, &a);
+    assert_says(&a, LK_FINDING_SHARED_GPU, cases[_i].text);
+    fini(&a, &run);
+}
+END_TEST
+
 SUITE(findings, t)
 {
+    tcase_add_loop_test(t, duplicated_shards, 0, 4);
+    tcase_add_loop_test(t, shared_gpus, 0, 4);
     tcase_add_loop_test(t, causes_stand_over_consequences, 0, 8);
 }

@@ -484,6 +484,41 @@ START_TEST(data_bases_of_nsight)
 }
 END_TEST
 
+/* Two processes on one GPU are two ranks, whose streams have the same numbers; a memset on another
+ * GPU makes no third. The analysis says that they share it. */
+START_TEST(processes_share_a_gpu)
+{
+    char *path = scratch_path(scratch_dir, "n.sqlite");
+    struct lk_import run = {0};
+    struct lk_analysis a = {0};
+    struct lk_run r = {0};
+    int code = shell_run("python3 tests/data/nsys.py %s/n.sqlite shared", scratch_dir).code;
+
+    if (code == 77) {
+        printf("skipped: this Python has no sqlite3\n");
+        free(path);
+        return;
+    }
+    ck_assert_int_eq(code, 0);
+    must(lk_import_run(&path, 1, &(struct lk_import_options){0}, &run));
+    ck_assert_uint_eq(run.n, 2);
+    for (size_t k = 0; k < 2; k++) {
+        ck_assert_int_eq(run.rows[k].device, 0);
+        ck_assert_int_eq(run.rows[k].all.comm_ns, 2000 * (6 + (int64_t)k));
+        ck_assert_uint_eq(kineto_span(&run.traces[k], LK_SPAN_COLLECTIVE, 1, 0)->start_ns, 304000);
+    }
+    must(lk_run_take("imported", run.traces, run.n, &r));
+    run.traces = NULL;
+    must(lk_analyze(&r, NULL, 0, &a));
+    ck_assert_uint_eq(a.findings[0].id, LK_FINDING_SHARED_GPU);
+    ck_assert_ptr_nonnull(strstr(a.findings[0].text, "ranks 0 and 1"));
+    lk_analysis_fini(&a);
+    lk_run_fini(&r);
+    lk_import_fini(&run);
+    free(path);
+}
+END_TEST
+
 SUITE(import_traces, t)
 {
     tcase_add_checked_fixture(t, scratch_set_up, scratch_tear_down);
@@ -499,4 +534,5 @@ SUITE(import_traces, t)
     tcase_add_test(t, collectives_of_the_host);
     tcase_add_test(t, one_rank_has_no_kernels);
     tcase_add_loop_test(t, data_bases_of_nsight, 0, 2);
+    tcase_add_test(t, processes_share_a_gpu);
 }
