@@ -16,6 +16,8 @@
 #define LK_GPU_CONFIG_UUID        "gpu_uuid"
 #define LK_GPU_CONFIG_MAX_CLOCK   "gpu_max_sm_clock_mhz"
 #define LK_GPU_CONFIG_POWER_LIMIT "gpu_power_limit_w"
+/* The host of a run whose source does not name it. */
+#define LK_HOST_UNKNOWN "unknown"
 /* The counter that says by how much a device's times may be off on the host's clock. */
 #define LK_CLOCK_ERROR_COUNTER "device clock error, ns"
 /* The counter of a rank's own loss in a step, the mean over its micro-batches. */

@@ -69,15 +69,20 @@ double lk_percent_of_step_(const struct lk_analysis *a, double s);
 enum lk_status lk_find_duplicate_shards_(struct lk_analysis *a);
 enum lk_status lk_find_shared_gpu_(struct lk_analysis *a);
 
-/* ---- findings_ranks.c: stragglers, GPUs, clocks ---- */
+/* ---- findings_stragglers.c: who waits for whom ---- */
+
+enum lk_status lk_find_late_rank_(struct lk_analysis *a);
+enum lk_status lk_find_stragglers_(struct lk_analysis *a);
+enum lk_status lk_find_late_node_(struct lk_analysis *a);
+enum lk_status lk_find_uneven_batches_(struct lk_analysis *a);
+
+/* ---- findings_ranks.c: GPUs, what one rank does more than the others, clocks ---- */
 
 enum lk_status lk_find_throttled_(struct lk_analysis *a);
 enum lk_status lk_find_gpu_clock_(struct lk_analysis *a);
 enum lk_status lk_find_slow_rank_(struct lk_analysis *a);
 enum lk_status lk_find_rank_input_(struct lk_analysis *a);
 enum lk_status lk_find_rank_launch_(struct lk_analysis *a);
-enum lk_status lk_find_late_rank_(struct lk_analysis *a);
-enum lk_status lk_find_stragglers_(struct lk_analysis *a);
 enum lk_status lk_find_clocks_(struct lk_analysis *a);
 enum lk_status lk_find_missing_ranks_(struct lk_analysis *a);
 

@@ -46,6 +46,7 @@ static double since(uint64_t from, uint64_t to)
       f->cause < 0 ? NAN : (double)f->cause + 1)                                                   \
     X("rank",    "rank",          LK_DIM_NONE, LK_TABLE_DATA,                                      \
       f->rank < 0 ? NAN : (double)lk_run_rank(a->run, (size_t)f->rank))                            \
+    X("host",    "host",          LK_DIM_NONE, LK_TABLE_DATA,  f->host)                            \
     X("cost_s",  "cost",          LK_DIM_TIME, 0,  f->cost_s)                                      \
     X("share",   "share of step", LK_DIM_NONE, 3,  share(a, f->cost_s))                            \
     X("finding", "finding",       LK_DIM_NONE, -1, f->text)                                        \

@@ -19,11 +19,13 @@
 #define LK_FINDING_LIST(X)                                                                         \
     X(LK_FINDING_DUPLICATE_SHARDS, "duplicate_shards")                                             \
     X(LK_FINDING_SHARED_GPU, "shared_gpu")                                                         \
+    X(LK_FINDING_LATE_NODE, "late_node")                                                           \
     X(LK_FINDING_THROTTLED, "throttled")                                                           \
     X(LK_FINDING_GPU_CLOCK, "gpu_clock")                                                           \
     X(LK_FINDING_SLOW_RANK, "slow_rank")                                                           \
     X(LK_FINDING_RANK_INPUT, "rank_input")                                                         \
     X(LK_FINDING_RANK_LAUNCH, "rank_launch")                                                       \
+    X(LK_FINDING_UNEVEN_BATCHES, "uneven_batches")                                                 \
     X(LK_FINDING_LATE_RANK, "late_rank")                                                           \
     X(LK_FINDING_STRAGGLERS, "stragglers")                                                         \
     X(LK_FINDING_ACCUMULATION, "accumulation")                                                     \
@@ -58,6 +60,7 @@ struct lk_finding {
     char *text;       /* the evidence; owned */
     const char *next; /* what to do; static storage. NULL: its cause says it, or there is nothing */
     int rank;         /* index of the run's rank that it is about; -1: all of them */
+    const char *host; /* its ranks are what it is about; the run's. NULL: not of one host */
     int cause;        /* index of the finding that causes it, which stands before it; -1: none */
     int depth;        /* number of causes above it */
 };

@@ -1,5 +1,5 @@
-/* Findings about ranks. Divisions: GPUs, what one rank does more than the others, stragglers, what
- * is known of the ranks. */
+/* Findings about ranks. Divisions: GPUs, what one rank does more than the others, what is known
+ * of the ranks. */
 #include "base/array.h"
 #include "base/stats.h"
 #include "profiler/analysis_impl.h"
@@ -11,9 +11,8 @@
 /* A clock this share below the others' explains a slow rank. NVIDIA's clocks move in steps of 15
  * MHz; two steps are 2 %. */
 static const double slow_clock = 0.03;
-static const double throttled_share = 0.05;  /* of the samples of a GPU's state */
-static const double unresolved_share = 0.5;  /* of the collectives */
-static const double persistent_share = 0.75; /* of the steps */
+static const double throttled_share = 0.05; /* of the samples of a GPU's state */
+static const double unresolved_share = 0.5; /* of the collectives */
 /* So many ranks have a finding of their own, the worst ones. */
 enum { RANKS_TOLD = 8 };
 
@@ -161,90 +160,6 @@ enum lk_status lk_find_rank_launch_(struct lk_analysis *a)
     return find_own(a, LK_FINDING_RANK_LAUNCH, LK_LOSS_LAUNCH,
                     "late launches of a rank: rank %d's NCCL kernels start late, %s a step more "
                     "than the others'");
-}
-
-/* ---- Stragglers ---- */
-
-struct late {
-    size_t rank;     /* index of the rank that is last most often */
-    size_t resolved; /* collectives */
-    bool one;        /* it is last much more often than its share */
-};
-
-static struct late find_late(const struct lk_analysis *a)
-{
-    struct late l = {0};
-
-    for (size_t k = 0; k < a->run->n; k++) {
-        l.resolved += a->ranks[k].n_late;
-        if (a->ranks[k].n_late > a->ranks[l.rank].n_late)
-            l.rank = k;
-    }
-    /* Twice its share, or with two ranks three quarters. */
-    l.one =
-        (double)a->ranks[l.rank].n_late >= fmin(2.0 / (double)a->run->n, 0.75) * (double)l.resolved;
-    return l;
-}
-
-/* Return what the ranks but the late one wait for it. */
-static double waited_s(const struct lk_analysis *a)
-{
-    double n = (double)a->run->n;
-
-    return a->losses_s[LK_LOSS_STRAGGLER] * n / (n - 1);
-}
-
-/* Count the steps in which a rank is last at most of the resolved collectives; *of: the steps that
- * have some. */
-static size_t steps_late(const struct lk_analysis *a, size_t rank, size_t *of)
-{
-    size_t n = 0;
-
-    *of = 0;
-    for (size_t s = 0; s < a->run->n_steps; s++) {
-        size_t late = 0, resolved = 0;
-
-        for (size_t i = a->first_collective[s]; i < a->first_collective[s + 1]; i++) {
-            resolved += a->collectives[i].resolved;
-            late += a->collectives[i].resolved && a->collectives[i].late_rank == (int)rank;
-        }
-        *of += resolved > 0;
-        n += resolved > 0 && 2 * late > resolved;
-    }
-    return n;
-}
-
-/* Report a rank that is last at more than its share of the resolved collectives. */
-enum lk_status lk_find_late_rank_(struct lk_analysis *a)
-{
-    const struct late l = find_late(a);
-    size_t steps, of;
-
-    if (!l.resolved || !l.one || a->losses_s[LK_LOSS_STRAGGLER] < LK_FINDING_LOSS_SHARE * a->step_s)
-        return LK_OK;
-    steps = steps_late(a, l.rank, &of);
-    return lk_finding_add_(
-        a, LK_FINDING_LATE_RANK, (int)l.rank, waited_s(a),
-        "late rank: rank %d is the last at %.0f %% of the collectives, by %s on average (%s: in "
-        "%zu "
-        "of %zu steps)",
-        lk_run_rank(a->run, l.rank), 100 * (double)a->ranks[l.rank].n_late / (double)l.resolved,
-        lk_time_text_(a->ranks[l.rank].late_by_s).buf,
-        (double)steps >= persistent_share * (double)of ? "persistent" : "transient", steps, of);
-}
-
-enum lk_status lk_find_stragglers_(struct lk_analysis *a)
-{
-    const struct late l = find_late(a);
-    double cost = a->losses_s[LK_LOSS_STRAGGLER];
-
-    if (!l.resolved || l.one || cost < LK_FINDING_LOSS_SHARE * a->step_s)
-        return LK_OK;
-    return lk_finding_add_(
-        a, LK_FINDING_STRAGGLERS, -1, cost,
-        "stragglers: ranks wait %s a step for the last to arrive, and it is not always the same "
-        "rank",
-        lk_time_text_(cost).buf);
 }
 
 /* ---- What is known of the ranks ---- */

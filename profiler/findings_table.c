@@ -78,24 +78,33 @@ static const struct row {
          "give each rank a GPU of its own: torch.cuda.set_device(LOCAL_RANK), "
          "CUDA_VISIBLE_DEVICES, fewer ranks a node",
          true},
-    [LK_FINDING_THROTTLED] = {lk_find_throttled_, 0,
+    [LK_FINDING_LATE_NODE] = {lk_find_late_node_, 0,
+                              "compare this host with the others: power and cooling, storage, "
+                              "network cards, other jobs; or run without it"},
+    [LK_FINDING_THROTTLED] = {lk_find_throttled_, IS(LATE_NODE),
                               "look at the power limit, the cooling and what else uses the GPU"},
-    [LK_FINDING_GPU_CLOCK] = {lk_find_gpu_clock_, IS(THROTTLED),
+    [LK_FINDING_GPU_CLOCK] = {lk_find_gpu_clock_, IS(THROTTLED) | IS(LATE_NODE),
                               "compare this GPU's clocks, limits and temperature with the others' "
                               "(nvidia-smi -q -d CLOCK,POWER,PERFORMANCE), or take another one"},
-    [LK_FINDING_SLOW_RANK] = {lk_find_slow_rank_, IS(GPU_CLOCK),
+    [LK_FINDING_SLOW_RANK] = {lk_find_slow_rank_, IS(GPU_CLOCK) | IS(LATE_NODE),
                               "see what this rank alone computes, and what else uses its "
                               "processors and GPU"},
-    [LK_FINDING_RANK_INPUT] = {lk_find_rank_input_, 0,
+    [LK_FINDING_RANK_INPUT] = {lk_find_rank_input_, IS(LATE_NODE),
                                "look at this rank's loader and storage: its workers, its share of "
                                "the data"},
-    [LK_FINDING_RANK_LAUNCH] = {lk_find_rank_launch_, 0,
+    [LK_FINDING_RANK_LAUNCH] = {lk_find_rank_launch_, IS(LATE_NODE),
                                 "look at this rank's host: processors that are shared or far from "
                                 "the GPU, other work on them"},
+    [LK_FINDING_UNEVEN_BATCHES] = {lk_find_uneven_batches_, 0,
+                                   "make batches alike: put samples of like length together "
+                                   "(bucketing by length), or pack them to one length"},
     [LK_FINDING_LATE_RANK] = {lk_find_late_rank_,
-                              IS(GPU_CLOCK) | IS(SLOW_RANK) | IS(RANK_INPUT) | IS(RANK_LAUNCH),
+                              IS(LATE_NODE) | IS(GPU_CLOCK) | IS(SLOW_RANK) | IS(RANK_INPUT) |
+                                  IS(RANK_LAUNCH),
                               "see what this rank does before its collectives (--step=N)"},
-    [LK_FINDING_STRAGGLERS] = {lk_find_stragglers_, IS(RANK_INPUT) | IS(RANK_LAUNCH),
+    [LK_FINDING_STRAGGLERS] = {lk_find_stragglers_,
+                               IS(LATE_NODE) | IS(SLOW_RANK) | IS(RANK_INPUT) | IS(RANK_LAUNCH) |
+                                   IS(UNEVEN_BATCHES),
                                "even out what ranks do in a step: lengths of samples, loading, "
                                "other work on the hosts"},
     [LK_FINDING_ACCUMULATION] = {lk_find_accumulation_, 0,
@@ -193,11 +202,15 @@ static int finding_order(const void *a, const void *b)
     return (x->rank > y->rank) - (x->rank < y->rank);
 }
 
-static bool explains(const struct lk_finding *cause, const struct lk_finding *effect)
+static bool explains(const struct lk_analysis *a, const struct lk_finding *cause,
+                     const struct lk_finding *effect)
 {
     if (!(rows[effect->id].causes >> cause->id & 1))
         return false;
     if (cause->rank >= 0 && effect->rank >= 0 && cause->rank != effect->rank)
+        return false;
+    if (cause->host && effect->rank >= 0 &&
+        strcmp(cause->host, a->run->traces[effect->rank].info.host) != 0)
         return false;
     return isnan(cause->cost_s) || isnan(effect->cost_s) ||
            2 * cause->cost_s >= fabs(effect->cost_s);
@@ -212,7 +225,8 @@ static int cause_of(const struct lk_analysis *a, const struct lk_finding *effect
     for (size_t k = 0; k < a->n_findings; k++) {
         const struct lk_finding *f = &a->findings[k];
 
-        if (explains(f, effect) && (found < 0 || (rows[f->id].causes >> a->findings[found].id & 1)))
+        if (explains(a, f, effect) &&
+            (found < 0 || (rows[f->id].causes >> a->findings[found].id & 1)))
             found = (int)k;
     }
     return found;

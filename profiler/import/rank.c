@@ -302,7 +302,7 @@ static enum lk_status describe(struct maker *m)
                               .steps = m->steps.n,
                               .flops_per_sample = NAN};
     LK_PASS(lk_strdup(&i->run_id, "imported"));
-    LK_PASS(lk_strdup(&i->host, e->host ? e->host : "unknown"));
+    LK_PASS(lk_strdup(&i->host, e->host ? e->host : LK_HOST_UNKNOWN));
     LK_PASS(lk_strdup(&i->device, e->device ? e->device : m->device >= 0 ? "GPU" : "cpu"));
     LK_PASS(lk_strdup(&i->comm, e->backend ? e->backend : "unknown"));
     LK_PASS(lk_strdup(&i->model, "imported"));

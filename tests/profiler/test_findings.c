@@ -10,6 +10,7 @@
 #include "tests/rigs/trace_add.h"
 
 #include <math.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* Analyse n traces, which the run then owns. */
@@ -184,8 +185,109 @@ START_TEST(shared_gpus)
 }
 END_TEST
 
+/* ---- Stragglers ---- */
+
+/* Set the hosts of ranks: "a" for the first half, "b" for the second. */
+static void set_hosts(struct lk_trace *traces, int n, const char *first, const char *second)
+{
+    for (int k = 0; k < n; k++) {
+        free(traces[k].info.host);
+        must(lk_strdup(&traces[k].info.host, k < n / 2 ? first : second));
+    }
+}
+
+/* Both ranks of a host are slow; one is; the hosts are one, or not known; the clocks cannot tell.
+ */
+START_TEST(late_nodes)
+{
+    static const struct {
+        const char *hosts[2], *text;
+        struct step_model change;
+    } cases[] = {
+        {{"a", "b"}, "the 2 ranks of host b, which wait at most 0 s", {.slow = {0, 0, 0.2, 0.2}}},
+        {{"a", "b"}, NULL, {.slow = {0, 0, 0, 0.2}}},
+        {{"a", "a"}, NULL, {.slow = {0, 0, 0.2, 0.2}}},
+        {{LK_HOST_UNKNOWN, "b"}, NULL, {.slow = {0, 0, 0.2, 0.2}}},
+        {{"a", "b"}, NULL, {.slow = {0, 0, 0.2, 0.2}, .clock_uncertainty_ns = 10000000}},
+    };
+    struct step_model m = cases[_i].change;
+    struct lk_trace *traces = NULL;
+    struct lk_run run = {0};
+    struct lk_analysis a = {0};
+
+    m.ranks = 4;
+    m = step_model_default(m);
+    must(step_model_run(&m, &traces, NULL));
+    set_hosts(traces, m.ranks, cases[_i].hosts[0], cases[_i].hosts[1]);
+    analyze_traces(traces, m.ranks, &run, &a);
+    assert_says(&a, LK_FINDING_LATE_NODE, cases[_i].text);
+    if (cases[_i].text) { /* the slow ranks of the host are its consequences */
+        ck_assert_uint_eq(a.findings[0].id, LK_FINDING_LATE_NODE);
+        for (size_t i = 1; i < a.n_findings; i++)
+            if (a.findings[i].id == LK_FINDING_SLOW_RANK)
+                ck_assert_int_eq(a.findings[i].cause, 0);
+    }
+    fini(&a, &run);
+}
+END_TEST
+
+/* A rank that is the last of eight in many steps is transient; one that is in all is persistent. */
+START_TEST(transient_or_persistent)
+{
+    struct step_model m = step_model_default((struct step_model){
+        .ranks = 8, .steps = 205, .slow = {0, _i ? 0.2 : 0.07}, .transient = _i ? 0.01 : 0.07});
+    struct lk_run run = {0};
+    struct lk_analysis a = {0};
+
+    analyze_model(&m, &run, &a);
+    assert_says(&a, LK_FINDING_LATE_RANK, _i ? "(persistent: in 200 of 200" : "(transient: in ");
+    ck_assert_int_eq(find(&a, LK_FINDING_LATE_RANK)->rank, 1);
+    fini(&a, &run);
+}
+END_TEST
+
+/* Compute that varies on all ranks in turns, which makes them wait; that hardly varies; that one
+ * rank does slowly; on CPUs. */
+START_TEST(uneven_batches)
+{
+    static const struct {
+        const char *device, *text;
+        struct step_model change;
+    } cases[] = {
+        {"GPU", "uneven batches: a rank computes ", {.transient = 0.25}},
+        {"GPU", NULL, {.transient = 0.05}},
+        {"GPU", NULL, {.slow = {0, 0.8, 0, 0}, .transient = 0.05}},
+        {"cpu", NULL, {.transient = 0.25}},
+    };
+    struct step_model m = cases[_i].change;
+    struct lk_trace *traces = NULL;
+    struct lk_run run = {0};
+    struct lk_analysis a = {0};
+
+    m.ranks = 4;
+    m.steps = 105;
+    m = step_model_default(m);
+    must(step_model_run(&m, &traces, NULL));
+    for (int k = 0; k < m.ranks; k++) {
+        free(traces[k].info.device);
+        must(lk_strdup(&traces[k].info.device, cases[_i].device));
+    }
+    analyze_traces(traces, m.ranks, &run, &a);
+    assert_says(&a, LK_FINDING_UNEVEN_BATCHES, cases[_i].text);
+    if (cases[_i].text) {
+        assert_says(&a, LK_FINDING_UNEVEN_BATCHES, "GPU clocks: not known");
+        ck_assert_uint_eq(a.findings[find(&a, LK_FINDING_STRAGGLERS)->cause].id,
+                          LK_FINDING_UNEVEN_BATCHES);
+    }
+    fini(&a, &run);
+}
+END_TEST
+
 SUITE(findings, t)
 {
+    tcase_add_loop_test(t, late_nodes, 0, 5);
+    tcase_add_loop_test(t, transient_or_persistent, 0, 2);
+    tcase_add_loop_test(t, uneven_batches, 0, 4);
     tcase_add_loop_test(t, duplicated_shards, 0, 4);
     tcase_add_loop_test(t, shared_gpus, 0, 4);
     tcase_add_loop_test(t, causes_stand_over_consequences, 0, 8);
