@@ -142,6 +142,8 @@ static enum lk_status scan_field(struct scanner *s)
         LK_PASS(scan_plain(s, &end));
     if (s->p - s->row_start > LK_CSV_ROW_MAX)
         return fail_at(s, s->row_line, "the row is too long");
+    if (t->n_cells == LK_CSV_CELLS_MAX)
+        return fail_at(s, s->row_line, "the rows have too many fields");
     LK_PASS(lk_array_grow(&t->cells, &s->cells_capacity, t->n_cells + 1, sizeof *t->cells));
     t->cells[t->n_cells++] = (uint32_t)(start - t->text);
     /* Look at the separator before the NUL below may overwrite it. */

@@ -32,8 +32,9 @@
 
 /* Limits of a table, so that a damaged file cannot exhaust memory; beyond them LK_EPARSE. */
 enum {
-    LK_CSV_BYTES_MAX = 64 << 20, /* bytes of the file, unpacked */
-    LK_CSV_ROW_MAX = 64 << 10,   /* bytes of one row, line breaks in quotes included */
+    LK_CSV_BYTES_MAX = 128 << 20, /* bytes of the file, unpacked */
+    LK_CSV_CELLS_MAX = 32 << 20,  /* fields of all rows */
+    LK_CSV_ROW_MAX = 64 << 10,    /* bytes of one row, line breaks in quotes included */
     LK_CSV_COLUMNS_MAX = 256
 };
 

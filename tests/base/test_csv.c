@@ -238,6 +238,28 @@ START_TEST(limits)
 }
 END_TEST
 
+START_TEST(fields_are_limited)
+{
+    size_t rows = LK_CSV_CELLS_MAX / LK_CSV_COLUMNS_MAX, n;
+    char *text = malloc((rows + 4) * 2 * LK_CSV_COLUMNS_MAX);
+    struct lk_csv *t;
+
+    ck_assert_ptr_nonnull(text);
+    n = (size_t)sprintf(text, "gpus,bytes");
+    for (int i = 2; i < LK_CSV_COLUMNS_MAX; i++)
+        n += (size_t)sprintf(text + n, ",c%d", i);
+    for (size_t i = 0; i < rows; i++)
+        for (int k = 0; k < LK_CSV_COLUMNS_MAX; k++) {
+            text[n++] = k ? ',' : '\n';
+            text[n++] = '1';
+        }
+    ck_assert_int_eq(lk_csv_parse("t.csv", text, n, columns, N_COLUMNS, LK_CSV_EXTRA, &t),
+                     LK_EPARSE);
+    ck_assert_str_eq(lk_error_text(), "t.csv:131073: the rows have too many fields");
+    free(text);
+}
+END_TEST
+
 START_TEST(files)
 {
     char *dir = scratch_create();
@@ -260,7 +282,7 @@ START_TEST(files)
         ck_assert_int_eq(gzwrite(gz, block, sizeof block), sizeof block);
     ck_assert_int_eq(gzclose(gz), Z_OK);
     ck_assert_int_eq(lk_csv_load(path, columns, N_COLUMNS, LK_CSV_STRICT, &t), LK_EPARSE);
-    ck_assert_ptr_nonnull(strstr(lk_error_text(), "larger than 67108864 bytes"));
+    ck_assert_ptr_nonnull(strstr(lk_error_text(), "larger than 134217728 bytes"));
     free(path);
     path = scratch_path(dir, "none.csv");
     ck_assert_int_eq(lk_csv_load(path, columns, N_COLUMNS, LK_CSV_STRICT, &t), LK_EIO);
@@ -306,6 +328,7 @@ SUITE(csv, tc)
     tcase_add_loop_test(tc, typed_getters, 0, LK_COUNT(values));
     tcase_add_test(tc, errors_use_the_files_name_for_a_column);
     tcase_add_test(tc, limits);
+    tcase_add_test(tc, fields_are_limited);
     tcase_add_test(tc, files);
     tcase_add_test(tc, damage);
 }
