@@ -96,6 +96,23 @@ static bool is_xplane(const struct lk_head *h)
     return lk_ends_with(h->path, ".xplane.pb");
 }
 
+/* A header that names two of these columns; readers of the table say what the others are. */
+static bool is_pipeline(const struct lk_head *h)
+{
+    static const char *const names[] = {"dp_rank", "optype", "start_ts"};
+    const void *eol = memchr(h->bytes, '\n', h->n);
+    size_t line = eol ? (size_t)((const unsigned char *)eol - h->bytes) : h->n, n = 0;
+
+    for (size_t i = 0; i < LK_COUNT(names); i++)
+        n += memmem(h->bytes, line, names[i], strlen(names[i])) != NULL;
+    return n > 1 && first_of(h) != '{' && first_of(h) != '[';
+}
+
+static bool is_parquet(const struct lk_head *h)
+{
+    return begins(h, "PAR1", 4);
+}
+
 static bool is_chakra(const struct lk_head *h)
 {
     return lk_ends_with(h->path, ".et") || lk_ends_with(h->path, ".chakra");
@@ -151,6 +168,15 @@ static const struct lk_format formats[] = {
      .is = is_chakra,
      .read = NULL,
      .instead = "it is not read yet"},
+    {.name = "a table of a pipeline's operations",
+     .is = is_pipeline,
+     .pipeline = true,
+     .instead = "lockstep analyze shows its stragglers; no run can be made of it"},
+    {.name = "a Parquet file",
+     .is = is_parquet,
+     .read = NULL,
+     .instead = "of a table of a pipeline's operations make CSV: "
+                "pandas.read_parquet(FILE).to_csv(\"ops.csv\", index=False)"},
 };
 
 static enum lk_status read_head(const char *path, struct lk_head *h)

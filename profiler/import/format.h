@@ -24,6 +24,7 @@ struct lk_format {
     enum lk_status (*read)(const char *path, const char *step_range, struct lk_events *out);
     bool sizes; /* it has no times, but the sizes of collectives, for a trace of the same rank */
     bool collectives;    /* it has times of collectives alone: points of a cluster file */
+    bool pipeline;       /* it has the operations of a pipeline: profiler/pipeline/ops.h */
     const char *instead; /* why a format is not read, or what to do with it; NULL: it is read */
 };
 

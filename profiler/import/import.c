@@ -103,6 +103,13 @@ bool lk_import_is(const char *path)
     return found;
 }
 
+bool lk_import_is_pipeline(const char *path)
+{
+    const struct lk_format *format = NULL;
+
+    return lk_format_of(path, &format) == LK_OK && format && format->pipeline;
+}
+
 /* ---- Ranks ---- */
 
 /* Return the number behind the last "rank" of a file's name, or -1. */
