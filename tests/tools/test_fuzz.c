@@ -22,7 +22,8 @@
     X(fuzz_torch_et, "tests/fuzz/corpus/torch_et")                                                 \
     X(fuzz_kineto, "tests/fuzz/corpus/kineto")                                                     \
     X(fuzz_training_log, "tests/fuzz/corpus/training_log")                                         \
-    X(fuzz_inspector, "tests/fuzz/corpus/inspector")
+    X(fuzz_inspector, "tests/fuzz/corpus/inspector")                                               \
+    X(fuzz_pipeline, "tests/fuzz/corpus/pipeline")
 
 #define DECLARE(target, folder) int target(const uint8_t *data, size_t size);
 TARGETS(DECLARE)
