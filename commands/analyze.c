@@ -8,6 +8,7 @@
 #include "commands/output.h"
 #include "profiler/analysis.h"
 #include "profiler/import/import.h"
+#include "profiler/pipeline/stragglers.h"
 
 #include <stdlib.h>
 #include <sys/stat.h>
@@ -27,8 +28,9 @@ static const struct lk_option rows[] = {
     OPTION("reference", reference, FILE,
            .help = "run that gives the ideal step (default: the one with fewest ranks)"),
     OPTION("step", step, INT, .min = -1, .max = UINT32_MAX, .fallback = "-1",
-           .help = "show every collective of this optimizer step instead; -1: off"),
-    OPTION("brief", brief, FLAG, .help = "print the waterfall and the findings alone"),
+           .help = "show every collective of this optimizer step instead, or of a pipeline's operations the stragglers of this step; -1: off"),
+    OPTION("brief", brief, FLAG,
+           .help = "print the waterfall and the findings alone; of a pipeline's operations all but the steps"),
     OPTION(FORMAT_OPTION),
     OPTION(LOG_OPTION),
     {0}
@@ -130,6 +132,35 @@ out:
     return st;
 }
 
+/* ---- The operations of a pipeline ---- */
+
+static enum lk_status run_pipeline(const struct options *opt, const char **paths, int n)
+{
+    enum lk_status st = LK_OK;
+    struct lk_table *tables[LK_PIPE_TABLES] = {0};
+    struct lk_pipe_ops ops = {0};
+    struct lk_replay replay = {0};
+    struct lk_pipe_stragglers s = {0};
+    int n_tables = opt->brief || opt->step >= 0 ? LK_PIPE_TABLE_STEPS : LK_PIPE_TABLES;
+
+    if (n > 1 || opt->reference)
+        LK_TRY(lk_fail(LK_EUSAGE,
+                       "%s: the operations of a pipeline are analyzed one file at a time, without "
+                       "--reference",
+                       paths[0]));
+    LK_TRY(lk_pipe_ops_read(paths[0], &ops));
+    LK_TRY(lk_replay_build(&ops, &replay));
+    LK_TRY(lk_pipe_stragglers(&replay, opt->step, &s));
+    for (int i = 0; i < n_tables; i++)
+        LK_TRY(lk_pipe_stragglers_table(&s, (enum lk_pipe_table)i, &tables[i]));
+out:
+    st = tables_finish(st, tables, LK_PIPE_TABLES, opt->format);
+    lk_pipe_stragglers_fini(&s);
+    lk_replay_fini(&replay);
+    lk_pipe_ops_fini(&ops);
+    return st;
+}
+
 static enum lk_status run(void *options, const char **dirs, int n)
 {
     const struct options *opt = options;
@@ -138,6 +169,8 @@ static enum lk_status run(void *options, const char **dirs, int n)
     struct lk_table **tables = NULL, *imported = NULL;
     size_t n_tables = 0;
 
+    if (is_file(dirs[0]) && lk_import_is_pipeline(dirs[0]))
+        return run_pipeline(opt, dirs, n);
     if (is_file(dirs[0]) || lk_import_is(dirs[0]))
         LK_TRY(import_run(dirs, (size_t)n, &set, &imported));
     else
