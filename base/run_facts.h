@@ -28,6 +28,8 @@
 #define LK_BUCKETS_CONFIG_KEY    "gradients_are"  /* "buckets": of an import without tensors */
 #define LK_PERIOD_CONFIG_KEY     "steps_are"      /* "periods of ...": of one without marks */
 #define LK_GROUPS_CONFIG_KEY     "gradient_ranks" /* of one with groups smaller than the job */
+/* Number of gradients in each backward of an import that has no sizes of them. */
+#define LK_GRADIENTS_CONFIG_KEY "gradients_a_backward"
 
 struct lk_run_facts {
     enum lk_job_optimizer optimizer; /* sgd with momentum is LK_JOB_OPTIMIZER_MOMENTUM */

@@ -96,12 +96,6 @@ static const struct lk_step *step_of(const struct lk_analysis *a, size_t rank, s
     return lk_rank_step(&a->run->ranks[rank], a->run->steps[step]);
 }
 
-static const struct lk_collective *collective_of(const struct lk_analysis *a, size_t rank,
-                                                 const struct lk_analysis_collective *m)
-{
-    return &a->run->ranks[rank].collectives[step_of(a, rank, m->step)->first_collective + m->index];
-}
-
 /* ---- Collectives: arrivals and wire times ---- */
 
 /* Compute begin(k) and wire(k) on the common clock, and who was late. */
@@ -112,7 +106,7 @@ static void time_on_common_clock(struct lk_analysis *a, size_t i)
     size_t late = 0, second = 0;
 
     for (size_t k = 0; k < a->run->n; k++) {
-        const struct lk_collective *x = collective_of(a, k, m);
+        const struct lk_collective *x = lk_collective_of_(a, k, m);
 
         if (!k || x->arrival_ns > last) {
             before = last;
@@ -143,7 +137,7 @@ static void time_by_duration(struct lk_analysis *a, size_t i)
     uint64_t shortest = UINT64_MAX, second = UINT64_MAX;
 
     for (size_t k = 0; k < a->run->n; k++) {
-        const struct lk_collective *x = collective_of(a, k, m);
+        const struct lk_collective *x = lk_collective_of_(a, k, m);
         uint64_t duration = x->end_ns - x->arrival_ns;
 
         if (duration < shortest) {
@@ -155,7 +149,7 @@ static void time_by_duration(struct lk_analysis *a, size_t i)
         }
     }
     for (size_t k = 0; k < a->run->n; k++)
-        a->begin_ns[k * a->n_collectives + i] = collective_of(a, k, m)->end_ns - shortest;
+        a->begin_ns[k * a->n_collectives + i] = lk_collective_of_(a, k, m)->end_ns - shortest;
     m->wire_ns = shortest;
     m->late_by_ns = second - shortest;
     m->resolved = m->late_by_ns > 0;
@@ -168,7 +162,7 @@ static void time_alone(struct lk_analysis *a, size_t i)
     uint64_t sum = 0;
 
     for (size_t k = 0; k < a->run->n; k++) {
-        const struct lk_collective *x = collective_of(a, k, m);
+        const struct lk_collective *x = lk_collective_of_(a, k, m);
 
         a->begin_ns[k * a->n_collectives + i] = x->arrival_ns;
         sum += x->end_ns - x->arrival_ns;
@@ -257,7 +251,7 @@ static enum lk_status find_buckets(struct lk_analysis *a)
     size_t capacity = 0;
 
     for (size_t i = 0; i < a->n_collectives; i++) {
-        const struct lk_collective *x = collective_of(a, 0, &a->collectives[i]);
+        const struct lk_collective *x = lk_collective_of_(a, 0, &a->collectives[i]);
         size_t at = 0;
 
         while (at < a->n_buckets && row_order(a, &a->buckets[at], x) < 0)
@@ -295,7 +289,7 @@ static void add_to_bucket(const struct lk_analysis *a, size_t collective, size_t
     const struct lk_analysis_collective *m = &a->collectives[collective];
     const struct lk_rank_steps *r = &a->run->ranks[rank];
     const struct lk_step *p = step_of(a, rank, m->step);
-    const struct lk_collective *x = collective_of(a, rank, m);
+    const struct lk_collective *x = lk_collective_of_(a, rank, m);
     uint64_t begin = a->begin_ns[rank * a->n_collectives + collective];
     uint64_t ready = x->ready_ns && x->ready_ns < x->due_ns ? x->ready_ns : x->due_ns;
     const struct lk_range *backward = backward_before(r, p, ready);
@@ -323,9 +317,9 @@ static void fill_bucket(const struct lk_analysis *a, struct lk_analysis_bucket *
     for (size_t i = 0; i < a->n_collectives; i++) {
         const struct lk_analysis_collective *m = &a->collectives[i];
 
-        if (row_order(a, b, collective_of(a, 0, m)))
+        if (row_order(a, b, lk_collective_of_(a, 0, m)))
             continue;
-        bytes += (double)collective_of(a, 0, m)->bytes;
+        bytes += (double)lk_collective_of_(a, 0, m)->bytes;
         wire[b->n++] = lk_ns_to_s_(m->wire_ns);
         if (!m->resolved) {
             b->n_unresolved += a->run->n > 1;
@@ -336,7 +330,7 @@ static void fill_bucket(const struct lk_analysis *a, struct lk_analysis_bucket *
     }
     for (size_t i = 0; i < a->n_collectives; i++)
         for (size_t k = 0;
-             k < a->run->n && !row_order(a, b, collective_of(a, 0, &a->collectives[i])); k++)
+             k < a->run->n && !row_order(a, b, lk_collective_of_(a, 0, &a->collectives[i])); k++)
             add_to_bucket(a, i, k, b, 1 / (double)(b->n * a->run->n));
     if (b->bucket < 0)
         b->bytes = (uint64_t)(bytes / (double)b->n);
@@ -370,7 +364,7 @@ static void fill_ranks(struct lk_analysis *a)
         const struct lk_analysis_collective *m = &a->collectives[i];
 
         for (size_t k = 0; k < a->run->n; k++) {
-            const struct lk_collective *x = collective_of(a, k, m);
+            const struct lk_collective *x = lk_collective_of_(a, k, m);
             uint64_t begin = a->begin_ns[k * a->n_collectives + i];
 
             begin = begin > x->arrival_ns ? begin : x->arrival_ns;

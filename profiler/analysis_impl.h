@@ -41,6 +41,15 @@ static inline double lk_ns_to_s_(uint64_t ns)
     return (double)ns * 1e-9;
 }
 
+/* Return a rank's part in a collective. */
+static inline const struct lk_collective *
+lk_collective_of_(const struct lk_analysis *a, size_t rank, const struct lk_analysis_collective *m)
+{
+    const struct lk_rank_steps *r = &a->run->ranks[rank];
+
+    return &r->collectives[lk_rank_step(r, a->run->steps[m->step])->first_collective + m->index];
+}
+
 /* ---- The detectors of findings: each adds what it finds ---- */
 
 /* Thresholds that several detectors share, as shares of the step. */
@@ -86,10 +95,15 @@ enum lk_status lk_find_rank_launch_(struct lk_analysis *a);
 enum lk_status lk_find_clocks_(struct lk_analysis *a);
 enum lk_status lk_find_missing_ranks_(struct lk_analysis *a);
 
-/* ---- findings_comm.c: wire, overlap, buckets ---- */
+/* ---- findings_buckets.c: what is reduced ---- */
 
 enum lk_status lk_find_accumulation_(struct lk_analysis *a);
+enum lk_status lk_find_unused_parameters_(struct lk_analysis *a);
 enum lk_status lk_find_first_bucket_(struct lk_analysis *a);
+enum lk_status lk_find_small_buckets_(struct lk_analysis *a);
+
+/* ---- findings_comm.c: wire, overlap, launches ---- */
+
 enum lk_status lk_find_wire_(struct lk_analysis *a);
 enum lk_status lk_find_poor_overlap_(struct lk_analysis *a);
 enum lk_status lk_find_late_launches_(struct lk_analysis *a);

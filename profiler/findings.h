@@ -29,6 +29,8 @@
     X(LK_FINDING_LATE_RANK, "late_rank")                                                           \
     X(LK_FINDING_STRAGGLERS, "stragglers")                                                         \
     X(LK_FINDING_ACCUMULATION, "accumulation")                                                     \
+    X(LK_FINDING_UNUSED_PARAMETERS, "unused_parameters")                                           \
+    X(LK_FINDING_SMALL_BUCKETS, "small_buckets")                                                   \
     X(LK_FINDING_FIRST_BUCKET, "first_bucket")                                                     \
     X(LK_FINDING_WIRE, "wire_bound")                                                               \
     X(LK_FINDING_POOR_OVERLAP, "poor_overlap")                                                     \

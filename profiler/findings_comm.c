@@ -1,45 +1,10 @@
-/* Findings about communication: wire, overlap, buckets, launches. */
+/* Findings about communication: wire, overlap, launches. */
 #include "base/coll.h"
 #include "profiler/analysis_impl.h"
 
 #include <math.h>
 
-static const double poor_overlap = 0.5;      /* of pending communication is exposed */
-static const double late_first_bucket = 0.5; /* of the backward */
-
-/* ---- Reductions that are not needed ---- */
-
-/* Return true if gradients are reduced in every micro-batch: each bucket as often as there are
- * some. */
-static bool reduces_every_time(const struct lk_analysis *a, int accumulation)
-{
-    size_t buckets = 0;
-
-    for (size_t i = 0; i < a->n_buckets; i++) {
-        if (a->buckets[i].bucket < 0)
-            continue;
-        buckets++;
-        if (a->buckets[i].n < (size_t)accumulation * a->run->n_steps)
-            return false;
-    }
-    return buckets > 0;
-}
-
-enum lk_status lk_find_accumulation_(struct lk_analysis *a)
-{
-    int n = lk_run_about(a->run)->accumulation;
-    double exposed = a->losses_s[LK_LOSS_WIRE] + a->losses_s[LK_LOSS_STRAGGLER];
-    double cost = exposed * (n - 1) / n;
-
-    if (n < 2 || lk_run_world_size(a->run) < 2 || cost < LK_FINDING_HOST_SHARE * a->step_s ||
-        !reduces_every_time(a, n))
-        return LK_OK;
-    return lk_finding_add_(
-        a, LK_FINDING_ACCUMULATION, -1, cost,
-        "accumulation without no_sync: gradients are reduced in each of %d micro-batches; in the "
-        "last alone it would be about %s a step less",
-        n, lk_time_text_(cost).buf);
-}
+static const double poor_overlap = 0.5; /* of pending communication is exposed */
 
 /* ---- Wire and overlap ---- */
 
@@ -80,32 +45,6 @@ enum lk_status lk_find_poor_overlap_(struct lk_analysis *a)
     return lk_finding_add_(a, LK_FINDING_POOR_OVERLAP, -1, exposed,
                            "poor overlap: compute covers only %.0f %% of the collectives",
                            100 * (1 - exposed / moving));
-}
-
-/* Return the mean time of the last backwards of the steps, over the ranks. */
-static double backward_s(const struct lk_analysis *a)
-{
-    double sum = 0;
-
-    for (size_t k = 0; k < a->run->n; k++)
-        sum += a->ranks[k].split.s[LK_PART_BACKWARD];
-    return sum / (double)a->run->n / fmax(1, lk_run_about(a->run)->accumulation);
-}
-
-/* Report buckets that are too large: they start too late, and the last one is always exposed.
- * Collectives can start at most earlier by the time until the first. */
-enum lk_status lk_find_first_bucket_(struct lk_analysis *a)
-{
-    double exposed = a->losses_s[LK_LOSS_WIRE];
-
-    if (isnan(a->first_ready) || lk_run_world_size(a->run) < 2 ||
-        a->first_ready < late_first_bucket || exposed < LK_FINDING_EXPOSED_SHARE * a->step_s)
-        return LK_OK;
-    return lk_finding_add_(
-        a, LK_FINDING_FIRST_BUCKET, -1, fmin(exposed, a->first_ready * backward_s(a)),
-        "first bucket: it is ready only after %.0f %% of the backward; smaller buckets let "
-        "collectives start earlier",
-        100 * a->first_ready);
 }
 
 /* ---- Launches ---- */

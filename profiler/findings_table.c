@@ -110,14 +110,23 @@ static const struct row {
     [LK_FINDING_ACCUMULATION] = {lk_find_accumulation_, 0,
                                  "reduce in the last micro-batch alone: DDP's no_sync() around the "
                                  "others"},
+    [LK_FINDING_UNUSED_PARAMETERS] = {lk_find_unused_parameters_, 0,
+                                      "switch find_unused_parameters off; if parameters go unused "
+                                      "at times but never change, static_graph=True"},
+    [LK_FINDING_SMALL_BUCKETS] =
+        {lk_find_small_buckets_, 0,
+         "make buckets larger: bucket_cap_mb; lockstep whatif --bucket-cap "
+         "shows by how much"},
     [LK_FINDING_FIRST_BUCKET] = {lk_find_first_bucket_, 0,
                                  "make buckets smaller: bucket_cap_mb; lockstep whatif "
                                  "--bucket-cap shows by how much"},
-    [LK_FINDING_WIRE] = {lk_find_wire_, IS(ACCUMULATION) | IS(FIRST_BUCKET),
+    [LK_FINDING_WIRE] = {lk_find_wire_,
+                         IS(ACCUMULATION) | IS(UNUSED_PARAMETERS) | IS(SMALL_BUCKETS) |
+                             IS(FIRST_BUCKET),
                          "move fewer bytes (bfloat16 gradients, accumulation) or use faster links; "
                          "compare the bandwidth with that of lockstep calibrate"},
     [LK_FINDING_POOR_OVERLAP] = {lk_find_poor_overlap_,
-                                 IS(ACCUMULATION) | IS(FIRST_BUCKET) | IS(WIRE),
+                                 IS(ACCUMULATION) | IS(SMALL_BUCKETS) | IS(FIRST_BUCKET) | IS(WIRE),
                                  "try other sizes of buckets: lockstep whatif --bucket-cap"},
     [LK_FINDING_SYNCHRONISATION] = {lk_find_synchronisation_, 0,
                                     "keep results on the GPU and read them every so many steps; "

@@ -70,6 +70,12 @@ static bool in_group(const struct maker *m, const struct lk_event_collective *c)
     return c->ranks > 1 && (int)c->ranks < m->world_size;
 }
 
+/* Integers are no gradients: DDP's map of used parameters is. */
+static bool may_be_gradients(const struct lk_event_collective *c)
+{
+    return !c->dtype_known || c->dtype != LK_I32;
+}
+
 /* So many collectives tell which groups there are. */
 enum { GROUP_SAMPLE = 256 };
 
@@ -227,7 +233,7 @@ static enum lk_status find_transfers(struct maker *m, struct transfers *out)
         step = w->step;
         pass = w->pass;
         x->ordinal = ordinal++;
-        if (is_all_reduce(m, &x->about) && x->about.group == group &&
+        if (is_all_reduce(m, &x->about) && x->about.group == group && may_be_gradients(&x->about) &&
             (w->in_backward || !in_backward))
             x->bucket = bucket++;
     }

@@ -13,6 +13,7 @@
 #include "base/bucket.h"
 #include "base/run_facts.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 
 struct gradients {
@@ -79,6 +80,23 @@ static void compare_passes(struct gradients *g)
             return;
     }
     g->of_pass = g->n % n == 0 && g->n > 0 ? n : 0;
+}
+
+/* Return the number of gradients in each pass, whatever their sizes; 0: it differs. The last pass
+ * may be cut off. */
+static size_t count_of_pass(const struct gradients *g)
+{
+    size_t n = 0, first = 0;
+
+    for (size_t i = 0; i < g->n; i++) {
+        n = g->at[i].index == 0 ? 1 : n + 1;
+        if (i + 1 == g->n || g->at[i + 1].index > 0)
+            continue; /* the pass goes on */
+        if (first && n != first)
+            return 0;
+        first = n;
+    }
+    return !first ? n : n <= first ? first : 0;
 }
 
 static enum lk_status find_gradients(const struct maker *m, struct gradients *g)
@@ -270,9 +288,16 @@ enum lk_status lk_rank_add_gradients_(struct maker *m)
     enum lk_status st = LK_OK;
     struct gradients g = {0};
     bool known = sizes_known(m), fit = alone(m);
+    size_t count;
+    char text[32];
 
     LK_TRY(lk_rank_sizes_of_(m, LK_GRADIENT_SIZE, &g.others, &g.n_others));
     LK_TRY(find_gradients(m, &g));
+    count = count_of_pass(&g);
+    if (count > 0) {
+        snprintf(text, sizeof text, "%zu", count);
+        LK_TRY(lk_run_info_config(&m->t.info, LK_GRADIENTS_CONFIG_KEY, text));
+    }
     set_limits(m, known, &m->t.info);
     if (g.of_pass && m->n_buckets)
         LK_TRY(fit_buckets(m, &g, &fit));

@@ -283,8 +283,87 @@ START_TEST(uneven_batches)
 }
 END_TEST
 
+/* ---- Buckets ---- */
+
+/* Buckets of two sizes whose time is mostly latency, or mostly bytes; of one size; few. */
+START_TEST(small_buckets)
+{
+    static const struct {
+        const char *text;
+        struct step_model change;
+    } cases[] = {
+        {"small buckets: each of 12 takes 1.00 ms on the wire",
+         {.buckets = 12, .bucket_bytes = 1 << 16, .latency_s = 5e-4, .last_share = 0.25}},
+        {NULL, {.buckets = 12, .bandwidth_Bps = 1e9, .latency_s = 1e-5, .last_share = 0.25}},
+        {NULL, {.buckets = 12, .bucket_bytes = 1 << 16, .latency_s = 5e-4}},
+        {NULL, {.buckets = 3, .bucket_bytes = 1 << 16, .latency_s = 5e-3, .last_share = 0.25}},
+    };
+    const struct step_model m = step_model_default(cases[_i].change);
+    struct lk_run run = {0};
+    struct lk_analysis a = {0};
+
+    analyze_model(&m, &run, &a);
+    assert_says(&a, LK_FINDING_SMALL_BUCKETS, cases[_i].text);
+    ck_assert_ptr_nonnull(find(&a, LK_FINDING_WIRE)); /* in all cases there is time to gain */
+    if (cases[_i].text)
+        ck_assert_uint_eq(a.findings[find(&a, LK_FINDING_WIRE)->cause].id,
+                          LK_FINDING_SMALL_BUCKETS);
+    fini(&a, &run);
+}
+END_TEST
+
+/* A map of as many parameters as there are gradients; of more, so that some are unused; of another
+ * size behind no bucket; in some steps only. */
+START_TEST(unused_parameters)
+{
+    static const struct {
+        uint64_t bytes;
+        bool first; /* before the buckets */
+        uint32_t every;
+        const char *text;
+    } cases[] = {
+        {4 * STEP_MODEL_TENSORS, false, 1, "a map of 12 parameters is reduced"},
+        {4 * STEP_MODEL_TENSORS + 4, false, 1, NULL},
+        {4 * STEP_MODEL_TENSORS, true, 1, NULL},
+        {4 * STEP_MODEL_TENSORS, false, 2, NULL},
+    };
+    const struct step_model m = step_model_default((struct step_model){0});
+    struct lk_trace *traces = NULL;
+    struct lk_run run = {0};
+    struct lk_analysis a = {0};
+
+    must(step_model_run(&m, &traces, NULL));
+    for (int k = 0; k < m.ranks; k++) {
+        size_t n = traces[k].n_spans;
+        uint16_t name = trace_add_name(&traces[k], "all_reduce");
+
+        for (size_t i = 0; i < n; i++) {
+            struct lk_span s = traces[k].spans[i].span;
+
+            if (s.kind != LK_SPAN_COLLECTIVE)
+                continue;
+            traces[k].spans[i].span.seq = s.seq = 2 * s.seq + 1;
+            if (s.step % cases[_i].every || s.index != (cases[_i].first ? 0 : m.buckets - 1))
+                continue;
+            s.seq += cases[_i].first ? -1U : 1;
+            s.index = -1;
+            s.name = name;
+            s.bytes = cases[_i].bytes;
+            s.ready_ns = s.start_ns = cases[_i].first ? s.start_ns - 2000 : s.end_ns;
+            s.end_ns = s.start_ns + 1000;
+            trace_add_span(&traces[k], traces[k].spans[i].track, s);
+        }
+    }
+    analyze_traces(traces, m.ranks, &run, &a);
+    assert_says(&a, LK_FINDING_UNUSED_PARAMETERS, cases[_i].text);
+    fini(&a, &run);
+}
+END_TEST
+
 SUITE(findings, t)
 {
+    tcase_add_loop_test(t, small_buckets, 0, 4);
+    tcase_add_loop_test(t, unused_parameters, 0, 4);
     tcase_add_loop_test(t, late_nodes, 0, 5);
     tcase_add_loop_test(t, transient_or_persistent, 0, 2);
     tcase_add_loop_test(t, uneven_batches, 0, 4);

@@ -437,6 +437,64 @@ START_TEST(hidden_synchronisation_is_a_finding)
 }
 END_TEST
 
+#define MAP(ts, dur, link, elements)                                                               \
+    "{\"ph\":\"X\",\"cat\":\"kernel\",\"name\":\"ncclDevKernel_AllReduce(x)\",\"pid\":1,"          \
+    "\"tid\":20,\"ts\":" #ts ",\"dur\":" #dur ",\"args\":{\"stream\":20,\"device\":1,"             \
+    "\"correlation\":" #link ",\"Collective name\":\"allreduce\",\"In msg nelems\":" #elements     \
+    ",\"Out msg nelems\":" #elements ",\"Group size\":4,\"dtype\":\"Int\"}},"
+#define SEARCHING(n, t, t10, t30, t40, t41, t42, t43, t45, t55, t60, t70, t85, t96, t110, l,       \
+                  parameters)                                                                      \
+    RANGE("ProfilerStep#" #n, 5, t, 100)                                                           \
+    CALL(5, t10, 2, 1##l)                                                                          \
+    OP("autograd::engine::evaluate_function: A", 6, t40, 20)                                       \
+    CALL(6, t40, 1, 2##l)                                                                          \
+    OP("torch::autograd::AccumulateGrad", 6, t41, 1)                                               \
+    OP("torch::autograd::AccumulateGrad", 6, t42, 1)                                               \
+    OP("torch::autograd::AccumulateGrad", 6, t43, 1)                                               \
+    CALL(6, t45, 1, 3##l)                                                                          \
+    CALL(6, t55, 1, 4##l)                                                                          \
+    RANGE("Optimizer.step#SGD.step", 5, t70, 20)                                                   \
+    CALL(5, t70, 2, 5##l)                                                                          \
+    KERNEL("fwd", 7, t30, 20, 1##l)                                                                \
+    KERNEL("bwd", 7, t60, 20, 2##l)                                                                \
+    REDUCE(t85, 10, 3##l, 1000)                                                                    \
+    MAP(t96, 4, 4##l, parameters)                                                                  \
+    KERNEL("sgd", 7, t110, 5, 5##l)
+
+/* DDP's map of used parameters is no bucket. Three parameters, three gradients: nothing is unused;
+ * of four parameters one is. */
+START_TEST(unused_parameters_are_told)
+{
+    static const char used[] =
+        HEAD SEARCHING(1, 0, 10, 30, 40, 41, 42, 43, 45, 55, 60, 70, 85, 96, 110, 1, 3) TAIL;
+    static const char unused[] =
+        HEAD SEARCHING(1, 0, 10, 30, 40, 41, 42, 43, 45, 55, 60, 70, 85, 96, 110, 1, 4) TAIL;
+    char *path = scratch_put("rank1.json", _i ? unused : used, sizeof used - 1);
+    struct lk_import run = {0};
+    struct lk_analysis a = {0};
+    struct lk_run r = {0};
+    bool found = false;
+
+    must(lk_import_run(&path, 1, &(struct lk_import_options){0}, &run));
+    ck_assert_uint_eq(run.traces[0].info.n_tensors, 1); /* the bucket */
+    ck_assert_uint_eq(kineto_span(&run.traces[0], LK_SPAN_COLLECTIVE, 1, -1)->bytes, _i ? 16 : 12);
+    must(lk_run_take("imported", run.traces, 1, &r));
+    run.traces = NULL;
+    must(lk_analyze(&r, NULL, 0, &a));
+    for (size_t i = 0; i < a.n_findings; i++)
+        if (a.findings[i].id == LK_FINDING_UNUSED_PARAMETERS) {
+            found = true;
+            ck_assert_ptr_nonnull(strstr(a.findings[i].text, "has 3 gradients"));
+            ck_assert_double_eq_tol(a.findings[i].cost_s, 4e-6, 1e-12);
+        }
+    ck_assert(found == (_i == 0));
+    lk_analysis_fini(&a);
+    lk_run_fini(&r);
+    lk_import_fini(&run);
+    free(path);
+}
+END_TEST
+
 /* ---- Nsight Systems ---- */
 
 /* Two ranks in one data base, plain and gzipped, and one that is none. */
@@ -531,6 +589,7 @@ SUITE(import_traces, t)
     tcase_add_test(t, groups_are_smaller_than_the_job);
     tcase_add_test(t, steps_are_chosen);
     tcase_add_test(t, hidden_synchronisation_is_a_finding);
+    tcase_add_loop_test(t, unused_parameters_are_told, 0, 2);
     tcase_add_test(t, collectives_of_the_host);
     tcase_add_test(t, one_rank_has_no_kernels);
     tcase_add_loop_test(t, data_bases_of_nsight, 0, 2);

@@ -98,10 +98,17 @@ static double weight(const struct sim *s)
     return 1.0 / ((double)s->m->ranks * (double)(s->m->steps - s->m->warmup));
 }
 
-static double cost(const struct step_model *m)
+static uint64_t bytes_of(const struct step_model *m, int bucket)
+{
+    return bucket + 1 == m->buckets && m->last_share > 0
+               ? (uint64_t)(m->last_share * (double)m->bucket_bytes)
+               : m->bucket_bytes;
+}
+
+static double cost(const struct step_model *m, int bucket)
 {
     return 2 * (m->ranks - 1) *
-           (m->latency_s + (double)m->bucket_bytes / m->ranks / m->bandwidth_Bps);
+           (m->latency_s + (double)bytes_of(m, bucket) / m->ranks / m->bandwidth_Bps);
 }
 
 /* Return the overlap slowdown of compute at time t by the n known buckets; *until: its end. */
@@ -170,7 +177,7 @@ static enum lk_status backward(struct sim *s, uint32_t step, int micro_batch, bo
         s->begin[known] = 0;
         for (int k = 0; k < m->ranks; k++)
             s->begin[known] = fmax(s->begin[known], s->ranks[k].arrival[known]);
-        s->end[known] = s->begin[known] + cost(m);
+        s->end[known] = s->begin[known] + cost(m, known);
     }
     for (int k = 0; k < m->ranks; k++) {
         s->ranks[k].end = s->ranks[k].at;
@@ -218,7 +225,7 @@ static enum lk_status transfers(struct sim *s, uint32_t step)
                                          .index = b,
                                          .seq = s->seq + (uint32_t)b,
                                          .ready_ns = local_ns(s, k, r->ready[b]),
-                                         .bytes = s->m->bucket_bytes},
+                                         .bytes = bytes_of(s->m, b)},
                         r->due[b], s->end[b]));
             LK_TRY(kernel(s, k, step, b));
             if (!steady(s, step))

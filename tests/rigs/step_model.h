@@ -23,6 +23,7 @@ struct step_model {
     double optimizer_s, input_s, gap_s;
     int buckets; /* the 12 equal tensors are divided evenly */
     uint64_t bucket_bytes;
+    double last_share; /* bytes of the last bucket over those of the others; 0: as many */
     double latency_s, bandwidth_Bps;   /* ring all-reduce */
     double kappa;                      /* co-location */
     double gamma_wait, gamma_wire;     /* overlap */
