@@ -50,6 +50,22 @@ lk_collective_of_(const struct lk_analysis *a, size_t rank, const struct lk_anal
     return &r->collectives[lk_rank_step(r, a->run->steps[m->step])->first_collective + m->index];
 }
 
+/* Return the index of a step in the run's steps, n_steps if it is none of them. */
+static inline size_t lk_step_index_(const struct lk_run *run, uint32_t step)
+{
+    size_t lo = 0, hi = run->n_steps;
+
+    while (lo < hi) {
+        size_t mid = (lo + hi) / 2;
+
+        if (run->steps[mid] < step)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo < run->n_steps && run->steps[lo] == step ? lo : run->n_steps;
+}
+
 /* ---- The detectors of findings: each adds what it finds ---- */
 
 /* Thresholds that several detectors share, as shares of the step. */
@@ -108,7 +124,24 @@ enum lk_status lk_find_wire_(struct lk_analysis *a);
 enum lk_status lk_find_poor_overlap_(struct lk_analysis *a);
 enum lk_status lk_find_late_launches_(struct lk_analysis *a);
 
+/* ---- findings_copies.c: what goes from the GPU to the host ---- */
+
+enum lk_status lk_find_checkpoints_(struct lk_analysis *a);
+enum lk_status lk_find_logging_(struct lk_analysis *a);
+
 /* ---- findings_host.c: what the job and its host do ---- */
+
+/* A call that waits for the GPU while the step has more work to launch. */
+struct lk_wait {
+    const struct lk_span *sync;
+    uint64_t idle_ns; /* from its end to the next kernel, which the host launched after it */
+};
+struct lk_wait_walk {
+    size_t span, kernel; /* cursors, from 0 */
+};
+/* Set *out to the next such call of the run's steps in a trace; false: there is none left. */
+bool lk_next_wait_(const struct lk_run *run, const struct lk_trace *t, struct lk_wait_walk *w,
+                   struct lk_wait *out);
 
 enum lk_status lk_find_synchronisation_(struct lk_analysis *a);
 enum lk_status lk_find_launch_bound_(struct lk_analysis *a);

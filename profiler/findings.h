@@ -25,6 +25,8 @@
     X(LK_FINDING_SLOW_RANK, "slow_rank")                                                           \
     X(LK_FINDING_RANK_INPUT, "rank_input")                                                         \
     X(LK_FINDING_RANK_LAUNCH, "rank_launch")                                                       \
+    X(LK_FINDING_CHECKPOINTS, "checkpoints")                                                       \
+    X(LK_FINDING_LOGGING, "logging")                                                               \
     X(LK_FINDING_UNEVEN_BATCHES, "uneven_batches")                                                 \
     X(LK_FINDING_LATE_RANK, "late_rank")                                                           \
     X(LK_FINDING_STRAGGLERS, "stragglers")                                                         \

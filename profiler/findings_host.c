@@ -8,73 +8,57 @@ static const double idle_share = 0.1; /* of forward and backward */
 
 /* ---- Hidden synchronisation ---- */
 
-/* Calls that wait for the GPU while the step has more work to launch: sums over steps and ranks. */
-struct syncs {
-    size_t n;
-    uint64_t idle_ns; /* from their ends to the next kernels, which the host launched after them */
-    const char *name; /* of the last one */
-};
-
-static bool is_split(const struct lk_run *run, uint32_t step)
-{
-    size_t lo = 0, hi = run->n_steps;
-
-    while (lo < hi) {
-        size_t mid = (lo + hi) / 2;
-
-        if (run->steps[mid] < step)
-            lo = mid + 1;
-        else
-            hi = mid;
-    }
-    return lo < run->n_steps && run->steps[lo] == step;
-}
-
 static bool is_kernel(const struct lk_trace *t, const struct lk_trace_span *s)
 {
     return s->span.kind == LK_SPAN_KERNEL && t->tracks[s->track].kind == LK_TRACK_COMPUTE;
 }
 
-/* Add the synchronisations of a rank. Spans are by start; so the next kernel of one is never before
- * that of the one before. */
-static void add_syncs(const struct lk_run *run, const struct lk_trace *t, struct syncs *sum)
+bool lk_next_wait_(const struct lk_run *run, const struct lk_trace *t, struct lk_wait_walk *w,
+                   struct lk_wait *out)
 {
-    size_t next = 0;
+    /* Spans are by start; so the next kernel of a wait is never before that of the one before. */
+    for (; w->span < t->n_spans; w->span++) {
+        const struct lk_span *s = &t->spans[w->span].span, *k;
 
-    for (size_t i = 0; i < t->n_spans; i++) {
-        const struct lk_span *s = &t->spans[i].span, *k;
-
-        if (s->kind != LK_SPAN_SYNC || !is_split(run, s->step))
+        if (s->kind != LK_SPAN_SYNC || lk_step_index_(run, s->step) == run->n_steps)
             continue;
-        while (next < t->n_spans &&
-               !(is_kernel(t, &t->spans[next]) && t->spans[next].span.start_ns >= s->end_ns))
-            next++;
-        if (next == t->n_spans)
+        while (w->kernel < t->n_spans && !(is_kernel(t, &t->spans[w->kernel]) &&
+                                           t->spans[w->kernel].span.start_ns >= s->end_ns))
+            w->kernel++;
+        if (w->kernel == t->n_spans)
             break;
-        k = &t->spans[next].span;
+        k = &t->spans[w->kernel].span;
         if (k->step != s->step || k->ready_ns < s->end_ns)
             continue; /* nothing of this step had to wait for the host */
-        sum->n++;
-        sum->idle_ns += k->start_ns - s->end_ns;
-        sum->name = lk_trace_span_name(t, s);
+        *out = (struct lk_wait){.sync = s, .idle_ns = k->start_ns - s->end_ns};
+        w->span++;
+        return true;
     }
+    return false;
 }
 
 enum lk_status lk_find_synchronisation_(struct lk_analysis *a)
 {
     double steps = (double)(a->run->n_steps * a->run->n), cost;
-    struct syncs sum = {0};
+    const char *name = NULL; /* of the last one */
+    uint64_t idle_ns = 0;
+    struct lk_wait wait;
+    size_t n = 0;
 
     for (size_t k = 0; k < a->run->n; k++)
-        add_syncs(a->run, &a->run->traces[k], &sum);
-    cost = lk_s_from_ns(sum.idle_ns) / steps;
-    if (!sum.n || cost < LK_FINDING_HOST_SHARE * a->step_s)
+        for (struct lk_wait_walk w = {0}; lk_next_wait_(a->run, &a->run->traces[k], &w, &wait);
+             n++) {
+            idle_ns += wait.idle_ns;
+            name = lk_trace_span_name(&a->run->traces[k], wait.sync);
+        }
+    cost = lk_ns_to_s_(idle_ns) / steps;
+    if (!n || cost < LK_FINDING_HOST_SHARE * a->step_s)
         return LK_OK;
     return lk_finding_add_(
         a, LK_FINDING_SYNCHRONISATION, -1, cost,
         "hidden synchronisation: %.1f times a step the host waits for the GPU in mid-step (%s), "
         "and the GPU then for the host, %s a step",
-        (double)sum.n / steps, sum.name, lk_time_text_(cost).buf);
+        (double)n / steps, name, lk_time_text_(cost).buf);
 }
 
 /* ---- Launches ---- */

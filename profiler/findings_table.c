@@ -95,16 +95,22 @@ static const struct row {
     [LK_FINDING_RANK_LAUNCH] = {lk_find_rank_launch_, IS(LATE_NODE),
                                 "look at this rank's host: processors that are shared or far from "
                                 "the GPU, other work on them"},
+    [LK_FINDING_CHECKPOINTS] = {lk_find_checkpoints_, 0,
+                                "write fewer checkpoints, each part from one rank, and in the "
+                                "background (torch.distributed.checkpoint.async_save)"},
+    [LK_FINDING_LOGGING] = {lk_find_logging_, 0,
+                            "read results every so many steps, all at once, on one rank; "
+                            ".item(), .cpu() and printed tensors wait"},
     [LK_FINDING_UNEVEN_BATCHES] = {lk_find_uneven_batches_, 0,
                                    "make batches alike: put samples of like length together "
                                    "(bucketing by length), or pack them to one length"},
     [LK_FINDING_LATE_RANK] = {lk_find_late_rank_,
                               IS(LATE_NODE) | IS(GPU_CLOCK) | IS(SLOW_RANK) | IS(RANK_INPUT) |
-                                  IS(RANK_LAUNCH),
+                                  IS(RANK_LAUNCH) | IS(CHECKPOINTS),
                               "see what this rank does before its collectives (--step=N)"},
     [LK_FINDING_STRAGGLERS] = {lk_find_stragglers_,
                                IS(LATE_NODE) | IS(SLOW_RANK) | IS(RANK_INPUT) | IS(RANK_LAUNCH) |
-                                   IS(UNEVEN_BATCHES),
+                                   IS(CHECKPOINTS) | IS(UNEVEN_BATCHES),
                                "even out what ranks do in a step: lengths of samples, loading, "
                                "other work on the hosts"},
     [LK_FINDING_ACCUMULATION] = {lk_find_accumulation_, 0,
@@ -128,7 +134,7 @@ static const struct row {
     [LK_FINDING_POOR_OVERLAP] = {lk_find_poor_overlap_,
                                  IS(ACCUMULATION) | IS(SMALL_BUCKETS) | IS(FIRST_BUCKET) | IS(WIRE),
                                  "try other sizes of buckets: lockstep whatif --bucket-cap"},
-    [LK_FINDING_SYNCHRONISATION] = {lk_find_synchronisation_, 0,
+    [LK_FINDING_SYNCHRONISATION] = {lk_find_synchronisation_, IS(LOGGING),
                                     "keep results on the GPU and read them every so many steps; "
                                     ".item(), .cpu() and printed tensors wait"},
     [LK_FINDING_LAUNCH_BOUND] = {lk_find_launch_bound_, IS(SYNCHRONISATION),
@@ -143,8 +149,9 @@ static const struct row {
     [LK_FINDING_OVERLAP_SLOWDOWN] = {find_overlap_slowdown, 0,
                                      "give collectives fewer SMs (NCCL_MAX_CTAS), or a rank's "
                                      "communication a processor of its own"},
-    [LK_FINDING_OPTIMIZER] = {find_optimizer, 0, "use a fused optimizer, or shard its state"},
-    [LK_FINDING_REST] = {find_rest, IS(SYNCHRONISATION),
+    [LK_FINDING_OPTIMIZER] = {find_optimizer, IS(CHECKPOINTS),
+                              "use a fused optimizer, or shard its state"},
+    [LK_FINDING_REST] = {find_rest, IS(CHECKPOINTS) | IS(SYNCHRONISATION),
                          "see what the host does between steps in the trace"},
     [LK_FINDING_CLOCKS] = {lk_find_clocks_, 0, NULL},
     [LK_FINDING_MISSING_RANKS] = {lk_find_missing_ranks_, 0, "give the other ranks' traces, too"},

@@ -109,7 +109,8 @@ static bool take_times(const struct reader *r, struct sqlite3_stmt *s, struct lk
     return good;
 }
 
-/* Columns: start, end, globalPid, deviceId, streamId, correlationId, name or bytes. */
+/* Columns: start, end, globalPid, deviceId, streamId, correlationId, name or bytes; of a copy, its
+ * direction. */
 static enum lk_status take_work(struct reader *r, struct sqlite3_stmt *s, enum lk_event_kind kind)
 {
     struct lk_event e = {.kind = (uint8_t)kind};
@@ -128,6 +129,8 @@ static enum lk_status take_work(struct reader *r, struct sqlite3_stmt *s, enum l
         LK_PASS(text_of(r, s, 6, &e.name));
     else
         e.bytes = (uint64_t)r->call.column_int64(s, 6);
+    if (kind == LK_EVENT_COPY)
+        LK_PASS(text_of(r, s, 7, &e.name));
     return lk_events_add(r->out, &e);
 }
 
@@ -182,8 +185,14 @@ static const struct query {
      "SELECT k.start, k.end, k.globalPid, k.deviceId, k.streamId, k.correlationId, s.value "
      "FROM CUPTI_ACTIVITY_KIND_KERNEL k LEFT JOIN StringIds s ON s.id = k.demangledName",
      LK_EVENT_KERNEL, take_work},
+    {"CUPTI_ACTIVITY_KIND_MEMCPY",
+     "start end globalPid deviceId streamId correlationId bytes copyKind",
+     "SELECT start, end, globalPid, deviceId, streamId, correlationId, bytes, "
+     "CASE copyKind WHEN 1 THEN 'HtoD' WHEN 2 THEN 'DtoH' WHEN 8 THEN 'DtoD' WHEN 10 THEN 'PtoP' "
+     "END FROM CUPTI_ACTIVITY_KIND_MEMCPY", /* CUpti_ActivityMemcpyKind */
+     LK_EVENT_COPY, take_work},
     {"CUPTI_ACTIVITY_KIND_MEMCPY", "start end globalPid deviceId streamId correlationId bytes",
-     "SELECT start, end, globalPid, deviceId, streamId, correlationId, bytes "
+     "SELECT start, end, globalPid, deviceId, streamId, correlationId, bytes, NULL "
      "FROM CUPTI_ACTIVITY_KIND_MEMCPY",
      LK_EVENT_COPY, take_work},
     {"CUPTI_ACTIVITY_KIND_MEMSET", "start end globalPid deviceId streamId correlationId bytes",

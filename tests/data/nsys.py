@@ -17,6 +17,8 @@ db.execute("CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL (start INTEGER, end INTEGER,
            " globalPid INTEGER, demangledName INTEGER, shortName INTEGER)")
 db.execute("CREATE TABLE CUPTI_ACTIVITY_KIND_MEMSET (start INTEGER, end INTEGER, deviceId INTEGER, streamId INTEGER, correlationId INTEGER,"
            " globalPid INTEGER, bytes INTEGER)")
+db.execute("CREATE TABLE CUPTI_ACTIVITY_KIND_MEMCPY (start INTEGER, end INTEGER, deviceId INTEGER, streamId INTEGER, correlationId INTEGER,"
+           " globalPid INTEGER, bytes INTEGER, copyKind INTEGER)")
 db.execute("CREATE TABLE CUPTI_ACTIVITY_KIND_RUNTIME (start INTEGER, end INTEGER, globalTid INTEGER, correlationId INTEGER, nameId INTEGER)")
 db.execute("CREATE TABLE NVTX_EVENTS (start INTEGER, end INTEGER, eventType INTEGER, globalTid INTEGER, text TEXT, textId INTEGER)")
 names = ["gemm", "ncclDevKernel_AllReduce_Sum_f32_RING_LL", "cudaLaunchKernel_v7000", "cudaEventQuery_v3020"]
@@ -41,6 +43,7 @@ for number, pid in ((1, 300), (0, 200)):
         for name, start, end, thread in ((f"ProfilerStep#{step}", 0, 100, main), ("autograd::engine::evaluate_function: A, op_id = 7", 40, 60, autograd),
                                          ("Optimizer.step#SGD.step", 70, 90, main)):
             db.execute("INSERT INTO NVTX_EVENTS VALUES (?, ?, 59, ?, ?, NULL)", (1000 * (t + start), 1000 * (t + end), thread, name))
+    db.execute("INSERT INTO CUPTI_ACTIVITY_KIND_MEMCPY VALUES (313000, 314000, ?, 7, 14, ?, 64, 2)", (device, process))  # in the optimizer's call
     db.execute("INSERT INTO CUPTI_ACTIVITY_KIND_KERNEL VALUES (1000, 2000, ?, 7, 999, ?, 0, 0)", (device, process))
     db.execute("INSERT INTO CUPTI_ACTIVITY_KIND_MEMSET VALUES (3000, 4000, ?, 7, 0, ?, 64)", (number, process))
 if shared:  # so that a memset is little of what a process does

@@ -360,8 +360,59 @@ START_TEST(unused_parameters)
 }
 END_TEST
 
+/* ---- Copies to the host ---- */
+
+/* All parameters behind the backward, by rank 0 and by both; a tenth of them; to the GPU; within
+ * the backward; too short to matter. */
+START_TEST(checkpoints)
+{
+    static const struct {
+        uint64_t bytes;
+        int ranks;
+        const char *name, *text;
+        enum lk_span_kind behind; /* the copy starts at its end, or in its middle */
+        uint64_t length_ns;
+    } cases[] = {
+        {4 << 20, 1, "Memcpy DtoH (Device -> Pageable)",
+         "rank 0 copies all parameters (4.00 MiB) to the host behind the backward in 2 of 25 "
+         "steps, "
+         "400 us a step; the others wait",
+         LK_SPAN_OPTIMIZER, 5000000},
+        {4 << 20, 2, "DtoH", "2 of 2 ranks copy all parameters", LK_SPAN_OPTIMIZER, 5000000},
+        {4 << 18, 2, "DtoH", NULL, LK_SPAN_OPTIMIZER, 5000000},
+        {4 << 20, 2, "HtoD", NULL, LK_SPAN_OPTIMIZER, 5000000},
+        {4 << 20, 2, "DtoH", NULL, LK_SPAN_BACKWARD, 5000000},
+        {4 << 20, 2, "DtoH", NULL, LK_SPAN_OPTIMIZER, 1000},
+    };
+    const struct step_model m = step_model_default((struct step_model){0});
+    struct lk_trace *traces = NULL;
+    struct lk_run run = {0};
+    struct lk_analysis a = {0};
+
+    must(step_model_run(&m, &traces, NULL));
+    for (int k = 0; k < cases[_i].ranks; k++) {
+        uint32_t track = trace_add_track(&traces[k], "copies", LK_TRACK_COPY, 9);
+
+        for (uint32_t step = 10; step < 30; step += 10) {
+            struct lk_span s = *trace_find(&traces[k], cases[_i].behind, step);
+
+            s.start_ns = s.kind == LK_SPAN_BACKWARD ? (s.start_ns + s.end_ns) / 2 : s.end_ns;
+            s.kind = LK_SPAN_COPY;
+            s.name = trace_add_name(&traces[k], cases[_i].name);
+            s.end_ns = s.start_ns + cases[_i].length_ns;
+            s.bytes = cases[_i].bytes;
+            trace_add_span(&traces[k], track, s);
+        }
+    }
+    analyze_traces(traces, m.ranks, &run, &a);
+    assert_says(&a, LK_FINDING_CHECKPOINTS, cases[_i].text);
+    fini(&a, &run);
+}
+END_TEST
+
 SUITE(findings, t)
 {
+    tcase_add_loop_test(t, checkpoints, 0, 6);
     tcase_add_loop_test(t, small_buckets, 0, 4);
     tcase_add_loop_test(t, unused_parameters, 0, 4);
     tcase_add_loop_test(t, late_nodes, 0, 5);

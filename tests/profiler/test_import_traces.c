@@ -407,29 +407,52 @@ END_TEST
     KERNEL("c", 7, t60, 20, 3##l)                                                                  \
     KERNEL("d", 7, t85, 5, 4##l)
 
+#define READ(ts, bytes, link)                                                                      \
+    CALL(5, ts, 1, link)                                                                           \
+    "{\"ph\":\"X\",\"cat\":\"gpu_memcpy\",\"name\":\"Memcpy DtoH (Device -> "                      \
+    "Pageable)\",\"pid\":1,"                                                                       \
+    "\"tid\":7,\"ts\":" #ts                                                                        \
+    ",\"dur\":1,\"args\":{\"stream\":7,\"device\":1,\"correlation\":" #link ",\"bytes\":" #bytes   \
+    "}},"
+
 /* The host waits for kernel a and launches b after that: the GPU is idle for 10 us. The wait at the
- * step's end keeps nothing of the step back. */
+ * step's end keeps nothing of the step back. If it reads a small result then, in every step, that
+ * is the cause. */
 START_TEST(hidden_synchronisation_is_a_finding)
 {
-    static const char text[] = HEAD WAITING(1, 0, 10, 12, 34, 40, 45, 60, 70, 85, 92, 1)
-        WAITING(2, 100, 110, 112, 134, 140, 145, 160, 170, 185, 192, 2) TAIL;
-    char *path = scratch_put("rank1.json", text, sizeof text - 1);
+    static const char *const parts[] = {
+        HEAD WAITING(1, 0, 10, 12, 34, 40, 45, 60, 70, 85, 92, 1)
+            WAITING(2, 100, 110, 112, 134, 140, 145, 160, 170, 185, 192, 2),
+        TAIL};
+    static const char *const reads[] = {"", READ(28, 4, 91) READ(128, 8, 92),
+                                        READ(28, 8000, 91) READ(128, 8000, 92), READ(28, 4, 91)};
+    char text[8192], *path;
     struct lk_import run = {0};
     struct lk_analysis a = {0};
     struct lk_run r = {0};
-    bool found = false;
+    bool found = false, logs = false;
 
+    snprintf(text, sizeof text, "%s%s%s", parts[0], reads[_i], parts[1]);
+    path = scratch_put("rank1.json", text, strlen(text));
     must(lk_import_run(&path, 1, &(struct lk_import_options){0}, &run));
     must(lk_run_take("imported", run.traces, 1, &r));
     run.traces = NULL;
     must(lk_analyze(&r, NULL, 0, &a));
-    for (size_t i = 0; i < a.n_findings; i++)
+    for (size_t i = 0; i < a.n_findings; i++) {
+        if (a.findings[i].id == LK_FINDING_LOGGING) {
+            logs = true;
+            ck_assert_ptr_nonnull(strstr(a.findings[i].text, "(at most 8 B)"));
+            ck_assert_double_eq_tol(a.findings[i].cost_s, 10e-6, 1e-12);
+        }
         if (!strncmp(a.findings[i].text, "hidden synchronisation: 1.0 times a step", 40)) {
             found = true;
             ck_assert_double_eq_tol(a.findings[i].cost_s, 10e-6, 1e-12);
             ck_assert_ptr_nonnull(strstr(a.findings[i].text, "cudaStreamSynchronize"));
+            ck_assert((a.findings[i].cause >= 0) == (_i == 1));
         }
+    }
     ck_assert(found);
+    ck_assert(logs == (_i == 1));
     lk_analysis_fini(&a);
     lk_run_fini(&r);
     lk_import_fini(&run);
@@ -520,7 +543,10 @@ START_TEST(data_bases_of_nsight)
         ck_assert_int_eq(run.rows[k].rank, (int)k);
         ck_assert_int_eq(run.rows[k].device, (int64_t)k);
         ck_assert_uint_eq(run.rows[k].n_skipped, 1);
-        ck_assert_uint_eq(run.rows[k].all.n, 10);
+        ck_assert_uint_eq(run.rows[k].all.n, 11);
+        s = kineto_span(&run.traces[k], LK_SPAN_COPY, 1, -1);
+        ck_assert_str_eq(lk_trace_span_name(&run.traces[k], s), "DtoH");
+        ck_assert_uint_eq(s->bytes, 64);
         ck_assert_uint_eq(run.rows[k].all.n_unlinked, 2);
         ck_assert_int_eq(run.rows[k].all.comm_ns, 2000 * (6 + (int64_t)k));
         ck_assert_int_eq(run.rows[k].linked.compute_ns, 2000 * 73);
@@ -588,7 +614,7 @@ SUITE(import_traces, t)
     tcase_add_test(t, ranks_are_aligned_by_ends);
     tcase_add_test(t, groups_are_smaller_than_the_job);
     tcase_add_test(t, steps_are_chosen);
-    tcase_add_test(t, hidden_synchronisation_is_a_finding);
+    tcase_add_loop_test(t, hidden_synchronisation_is_a_finding, 0, 4);
     tcase_add_loop_test(t, unused_parameters_are_told, 0, 2);
     tcase_add_test(t, collectives_of_the_host);
     tcase_add_test(t, one_rank_has_no_kernels);
