@@ -40,9 +40,11 @@ static const struct lk_option rows[] = {
 /* --brief shows the tables up to this one. */
 enum { BRIEF_TABLES = LK_ANALYSIS_FINDINGS + 1 };
 
-/* Analyze a run and make its tables, LK_ANALYSIS_TABLES at most; NULL: it has no such table. */
+/* Analyze a run and make its tables, LK_ANALYSIS_TABLES at most; NULL: it has no such table.
+ * imported: it was read from another program's files. */
 static enum lk_status analyze_run(const struct lk_run *run, const struct lk_run_set *references,
-                                  const struct options *opt, struct lk_table **tables)
+                                  const struct options *opt, bool imported,
+                                  struct lk_table **tables)
 {
     enum lk_status st = LK_OK;
     const struct lk_run **refs = NULL;
@@ -61,7 +63,8 @@ static enum lk_status analyze_run(const struct lk_run *run, const struct lk_run_
         LK_TRY(lk_analysis_step_table(&a, (uint32_t)opt->step, &tables[0]));
     else
         for (int i = 0; i < (opt->brief ? BRIEF_TABLES : (int)LK_ANALYSIS_TABLES); i++)
-            LK_TRY(lk_analysis_table(&a, (enum lk_analysis_kind)i, &tables[i]));
+            if (i != LK_ANALYSIS_TIME || !imported) /* the import's own table has it */
+                LK_TRY(lk_analysis_table(&a, (enum lk_analysis_kind)i, &tables[i]));
 out:
     lk_analysis_fini(&a);
     free(refs);
@@ -168,6 +171,7 @@ static enum lk_status run(void *options, const char **dirs, int n)
     struct lk_run_set set = {0}, reference = {0};
     struct lk_table **tables = NULL, *imported = NULL;
     size_t n_tables = 0;
+    bool is_import;
 
     if (is_file(dirs[0]) && lk_import_is_pipeline(dirs[0]))
         return run_pipeline(opt, dirs, n);
@@ -181,10 +185,11 @@ static enum lk_status run(void *options, const char **dirs, int n)
     LK_TRY(lk_alloc(&tables, set.n * LK_ANALYSIS_TABLES + 1, sizeof(struct lk_table *)));
     n_tables = set.n * LK_ANALYSIS_TABLES + 1;
     tables[n_tables - 1] = imported;
+    is_import = imported != NULL;
     imported = NULL;
     for (size_t i = 0; i < set.n; i++)
         if (shown(&set, i, opt->reference != NULL))
-            LK_TRY(analyze_run(&set.runs[i], opt->reference ? &reference : &set, opt,
+            LK_TRY(analyze_run(&set.runs[i], opt->reference ? &reference : &set, opt, is_import,
                                &tables[i * LK_ANALYSIS_TABLES]));
 out:
     st = tables_finish(st, tables, n_tables, opt->format);

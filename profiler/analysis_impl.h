@@ -41,6 +41,13 @@ static inline double lk_ns_to_s_(uint64_t ns)
     return (double)ns * 1e-9;
 }
 
+/* Create an empty table whose title names the run. */
+enum lk_status lk_analysis_create_(const struct lk_analysis *a, const char *what,
+                                   const struct lk_column *columns, size_t n,
+                                   struct lk_table **out);
+/* Make LK_ANALYSIS_TIME; *out NULL: there are no records of the GPUs. */
+enum lk_status lk_analysis_time_(const struct lk_analysis *a, struct lk_table **out);
+
 /* Return a rank's part in a collective. */
 static inline const struct lk_collective *
 lk_collective_of_(const struct lk_analysis *a, size_t rank, const struct lk_analysis_collective *m)

@@ -321,9 +321,8 @@ static const struct kind {
 #undef COLUMNS
 };
 
-/* Create an empty table whose title names the run. */
-static enum lk_status create(const struct lk_analysis *a, const char *what,
-                             const struct lk_column *columns, size_t n, struct lk_table **out)
+enum lk_status lk_analysis_create_(const struct lk_analysis *a, const char *what,
+                                   const struct lk_column *columns, size_t n, struct lk_table **out)
 {
     enum lk_status st = LK_OK;
     const struct lk_run_info *info = lk_run_about(a->run);
@@ -353,8 +352,10 @@ enum lk_status lk_analysis_table(const struct lk_analysis *a, enum lk_analysis_k
     struct lk_table *t = NULL;
     enum lk_status st = LK_OK;
 
+    if (kind == LK_ANALYSIS_TIME)
+        return lk_analysis_time_(a, out);
     if (kind != LK_ANALYSIS_GPUS || has_gpus(a)) {
-        LK_TRY(create(a, k->title, k->columns, k->n_columns, &t));
+        LK_TRY(lk_analysis_create_(a, k->title, k->columns, k->n_columns, &t));
         if (k->fill)
             LK_TRY(k->fill(a, t));
         for (size_t rank = 0; !k->fill && rank < a->run->n; rank++)
@@ -410,7 +411,8 @@ enum lk_status lk_analysis_step_table(const struct lk_analysis *a, uint32_t step
 
         origin_ns = begin < origin_ns ? begin : origin_ns;
     }
-    LK_TRY(create(a, "Collectives of one step", step_columns, LK_COUNT(step_columns), &t));
+    LK_TRY(lk_analysis_create_(a, "Collectives of one step", step_columns, LK_COUNT(step_columns),
+                               &t));
     for (size_t i = a->first_collective[s]; i < a->first_collective[s + 1]; i++)
         for (size_t k = 0; k < run->n; k++)
             LK_TRY(step_row(a, t, i, k, origin_ns));

@@ -374,27 +374,12 @@ void lk_import_fini(struct lk_import *i)
 
 /* ---- The table ---- */
 
-static double seconds(const struct lk_breakdown *b, int64_t ns)
-{
-    return b->n ? 1e-9 * (double)ns : NAN;
-}
-
-static double overlap(const struct lk_breakdown *b)
-{
-    return b->comm_ns > 0 ? 1 - (double)b->exposed_ns / (double)b->comm_ns : NAN;
-}
-
 /* clang-format off */
 #define ROWS(X)                                                                                    \
     X("rank",      "rank",       LK_DIM_NONE, -1, (double)r->rank)                                 \
     X("events",    "counted",    LK_DIM_NONE, -1, linked ? "linked" : "all")                       \
     X("n",         "GPU events", LK_DIM_NONE, -1, (double)b->n)                                    \
-    X("span_s",    "span",       LK_DIM_TIME, 0,  seconds(b, b->span_ns))                          \
-    X("idle_s",    "idle",       LK_DIM_TIME, 0,  seconds(b, b->idle_ns))                          \
-    X("compute_s", "compute",    LK_DIM_TIME, 0,  seconds(b, b->compute_ns))                       \
-    X("comm_s",    "comm",       LK_DIM_TIME, 0,  seconds(b, b->comm_ns))                          \
-    X("exposed_s", "exposed",    LK_DIM_TIME, 0,  seconds(b, b->exposed_ns))                       \
-    X("overlap",   "overlapped", LK_DIM_NONE, 4,  overlap(b))
+    LK_BREAKDOWN_COLUMNS(X)
 
 static const struct lk_column columns[] = {ROWS(LK_TABLE_COLUMN)};
 /* clang-format on */

@@ -309,6 +309,8 @@ static enum lk_status describe(struct maker *m)
     LK_PASS(lk_strdup(&i->sample_unit, m->o->local_batch ? "sample" : "micro-batch"));
     LK_PASS(lk_run_info_config(i, LK_IMPORT_CONFIG_KEY, m->o->source));
     LK_PASS(lk_run_info_config(i, "imported_format", e->format));
+    if (m->o->patterns)
+        LK_PASS(lk_run_info_config(i, LK_COMM_KERNELS_CONFIG_KEY, m->o->patterns));
     if (m->period) {
         snprintf(text, sizeof text, "periods of %zu %s", m->period,
                  m->of_kernels ? "kernels" : "collectives");

@@ -67,6 +67,29 @@ START_TEST(breakdowns_are_those_of_peers)
 }
 END_TEST
 
+/* The run that an import makes has the same breakdown: all its events are of steps. */
+START_TEST(runs_are_broken_down_alike)
+{
+    char *path = recorded(breakdowns[_i].file);
+    const struct lk_breakdown *want = &breakdowns[_i].b;
+    struct lk_import run = {0};
+    struct lk_breakdown b;
+
+    if (!path)
+        return;
+    must(lk_import_run(&path, 1, &(struct lk_import_options){0}, &run));
+    must(lk_trace_breakdown(&run.traces[0], 0, NULL, 0, &b));
+    ck_assert_int_eq(b.span_ns, want->span_ns);
+    ck_assert_int_eq(b.idle_ns, want->idle_ns);
+    ck_assert_int_eq(b.compute_ns, want->compute_ns);
+    ck_assert_int_eq(b.comm_ns, want->comm_ns);
+    ck_assert_int_eq(b.exposed_ns, want->exposed_ns);
+    ck_assert_uint_eq(b.n, want->n);
+    lk_import_fini(&run);
+    free(path);
+}
+END_TEST
+
 static const struct {
     const char *file;
     uint64_t elements[5];
@@ -150,6 +173,8 @@ END_TEST
 SUITE(import_recorded, t)
 {
     tcase_add_loop_test(t, breakdowns_are_those_of_peers, 0, (int)LK_COUNT(breakdowns));
+    tcase_add_loop_test(t, runs_are_broken_down_alike, 0, 1);
+    tcase_add_loop_test(t, runs_are_broken_down_alike, 2, 3); /* all events, not linked ones */
     tcase_add_test(t, data_base_is_broken_down);
     tcase_add_loop_test(t, buckets_are_those_recorded, 0, (int)LK_COUNT(buckets));
 }
