@@ -12,6 +12,8 @@
 
 #include "base/words.h"
 
+#include <stdbool.h>
+
 /*
  * X(finding, id in JSON and CSV). Causes stand before their consequences, so that no finding causes
  * itself by way of others.
@@ -61,6 +63,7 @@ struct lk_finding {
      * matter of time. A consequence's time is in that of its cause.
      */
     double cost_s;
+    bool inherited;   /* the cost is that of the most costly consequence: its own is not known */
     char *text;       /* the evidence; owned */
     const char *next; /* what to do; static storage. NULL: its cause says it, or there is nothing */
     int rank;         /* index of the run's rank that it is about; -1: all of them */

@@ -36,7 +36,7 @@ static int mark_order(const void *a, const void *b)
 }
 
 struct numbers {
-    char buf[96];
+    char buf[192]; /* eight numbers, separators, "and N more" */
 };
 
 /* Return the numbers of n ranks: "0, 2 and 4"; of many the first. */

@@ -119,8 +119,6 @@ find_own(struct lk_analysis *a, enum lk_finding_id id, enum lk_loss loss, const 
     struct own *own = NULL;
     double common;
 
-    if (a->run->n < 2)
-        return LK_OK;
     LK_PASS(lk_alloc(&own, a->run->n, sizeof *own));
     for (size_t k = 0; k < a->run->n; k++)
         own[k] = (struct own){a->ranks[k].losses_s[loss], k};

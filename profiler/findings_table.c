@@ -62,22 +62,22 @@ static enum lk_status find_rest(struct lk_analysis *a)
 
 #define IS(finding) (UINT64_C(1) << LK_FINDING_##finding)
 
+/* These make a run worthless: they come before all that costs time. */
+static const uint64_t grave = IS(DUPLICATE_SHARDS) | IS(SHARED_GPU);
+
 static const struct row {
     enum lk_status (*find)(struct lk_analysis *a);
     uint64_t causes; /* a bit a finding */
     const char *next;
-    bool grave; /* it makes the run worthless: it comes before all that costs time */
 } rows[LK_FINDING_COUNT] = {
     [LK_FINDING_DUPLICATE_SHARDS] =
         {lk_find_duplicate_shards_, 0,
          "give each rank its own samples: DistributedSampler with the rank and the number of "
-         "ranks, a seed for each worker",
-         true},
+         "ranks, a seed for each worker"},
     [LK_FINDING_SHARED_GPU] =
         {lk_find_shared_gpu_, 0,
          "give each rank a GPU of its own: torch.cuda.set_device(LOCAL_RANK), "
-         "CUDA_VISIBLE_DEVICES, fewer ranks a node",
-         true},
+         "CUDA_VISIBLE_DEVICES, fewer ranks a node"},
     [LK_FINDING_LATE_NODE] = {lk_find_late_node_, 0,
                               "compare this host with the others: power and cooling, storage, "
                               "network cards, other jobs; or run without it"},
@@ -209,8 +209,8 @@ static int finding_order(const void *a, const void *b)
     double cx = isnan(x->cost_s) ? -1 : fabs(x->cost_s);
     double cy = isnan(y->cost_s) ? -1 : fabs(y->cost_s);
 
-    if (rows[x->id].grave != rows[y->id].grave)
-        return rows[x->id].grave ? -1 : 1;
+    if ((grave >> x->id & 1) != (grave >> y->id & 1))
+        return grave >> x->id & 1 ? -1 : 1;
     if (cx != cy)
         return (cx < cy) - (cx > cy);
     if (x->id != y->id)
@@ -269,6 +269,31 @@ static void place(const struct lk_finding *from, size_t n, int cause, int depth,
     }
 }
 
+static void find_causes(struct lk_analysis *a)
+{
+    qsort(a->findings, a->n_findings, sizeof *a->findings, finding_order);
+    for (size_t i = 0; i < a->n_findings; i++)
+        a->findings[i].cause = cause_of(a, &a->findings[i]);
+}
+
+/* Give causes whose cost is not known that of their most costly consequence, which mending them
+ * mends, too. Consequences have higher ids than their causes. */
+static void inherit_costs(struct lk_analysis *a)
+{
+    for (int id = LK_FINDING_COUNT - 1; id >= 0; id--)
+        for (size_t i = 0; i < a->n_findings; i++) {
+            const struct lk_finding *f = &a->findings[i];
+            struct lk_finding *cause = f->cause < 0 ? NULL : &a->findings[f->cause];
+
+            if ((int)f->id != id || !cause || isnan(f->cost_s))
+                continue;
+            if (isnan(cause->cost_s) || (cause->inherited && f->cost_s > cause->cost_s)) {
+                cause->cost_s = f->cost_s;
+                cause->inherited = true;
+            }
+        }
+}
+
 /* Put consequences under their causes. */
 static enum lk_status order_findings(struct lk_analysis *a)
 {
@@ -277,9 +302,9 @@ static enum lk_status order_findings(struct lk_analysis *a)
 
     if (!a->n_findings)
         return LK_OK;
-    qsort(a->findings, a->n_findings, sizeof *a->findings, finding_order);
-    for (size_t i = 0; i < a->n_findings; i++)
-        a->findings[i].cause = cause_of(a, &a->findings[i]);
+    find_causes(a);
+    inherit_costs(a);
+    find_causes(a); /* they are in another order now */
     LK_PASS(lk_alloc(&ordered, a->n_findings, sizeof *ordered));
     place(a->findings, a->n_findings, -1, 0, ordered, &used);
     memcpy(a->findings, ordered, used * sizeof *ordered);

@@ -168,6 +168,10 @@ START_TEST(throttled_rank_is_named)
     ck_assert_uint_eq(cause_of(&a, LK_FINDING_LATE_RANK)->id, LK_FINDING_SLOW_RANK);
     ck_assert_uint_eq(cause_of(&a, LK_FINDING_SLOW_RANK)->id, LK_FINDING_GPU_CLOCK);
     ck_assert_uint_eq(cause_of(&a, LK_FINDING_GPU_CLOCK)->id, LK_FINDING_THROTTLED);
+    /* What the throttling costs is not known but by what it causes, which comes first of all. */
+    ck_assert_uint_eq(a.findings[0].id, LK_FINDING_THROTTLED);
+    ck_assert_uint_eq(a.findings[1].id, LK_FINDING_GPU_CLOCK);
+    ck_assert_double_eq(a.findings[0].cost_s, a.findings[1].cost_s);
     text = finding(&a, "GPU clock: rank 1");
     ck_assert_msg(text && strstr(text, by), "%s", text ? text : "no clock is slow");
     ck_assert_ptr_null(finding(&a, "GPU clock: rank 0"));
