@@ -104,10 +104,11 @@ static enum lk_status check_runs(const struct lk_run_set *set)
                 "record_shapes=True",
                 set->runs[i].dir);
         if (!set->runs[i].n_steps)
-            return lk_fail(LK_EEVIDENCE,
-                           "%s: no step after the warm-up of %llu steps is complete on all ranks",
-                           set->runs[i].dir,
-                           (unsigned long long)lk_run_about(&set->runs[i])->warmup_steps);
+            return lk_fail(
+                LK_EEVIDENCE,
+                "%s: no step after the warm-up of %llu steps is complete on all ranks: with a "
+                "forward and a backward of each micro-batch, and the same collectives",
+                set->runs[i].dir, (unsigned long long)lk_run_about(&set->runs[i])->warmup_steps);
     }
     return LK_OK;
 }

@@ -12,6 +12,11 @@ enum lk_status lk_communication_names(const struct lk_events *e, const char *pat
     return LK_OK;
 }
 
+bool lk_event_is_communication(const struct lk_event *x, const bool *names)
+{
+    return x->kind == LK_EVENT_KERNEL && (x->detail || names[x->name]);
+}
+
 static enum lk_status collect(const struct lk_events *e, int64_t device,
                               const struct lk_convention *c, const bool *communication,
                               struct lk_uses *uses, struct lk_breakdown *out)
@@ -28,7 +33,8 @@ static enum lk_status collect(const struct lk_events *e, int64_t device,
         if (c->linked && !linked)
             continue;
         if (x->kind == LK_EVENT_KERNEL)
-            use = communication[x->name] ? LK_USE_COMMUNICATION : LK_USE_COMPUTE;
+            use =
+                lk_event_is_communication(x, communication) ? LK_USE_COMMUNICATION : LK_USE_COMPUTE;
         else if (x->kind == LK_EVENT_MEMSET && c->memset_is_compute)
             use = LK_USE_COMPUTE;
         LK_PASS(lk_uses_add(uses, use, x->start_ns, x->end_ns));

@@ -29,6 +29,9 @@ void lk_events_fini(struct lk_events *e)
     free(e->device);
     free(e->host);
     free(e->backend);
+    for (size_t i = 0; i < e->n_notes; i++)
+        free(e->notes[i]);
+    free(e->notes);
     *e = (struct lk_events){0};
 }
 
@@ -151,6 +154,19 @@ enum lk_status lk_events_add(struct lk_events *e, const struct lk_event *event)
     LK_PASS(lk_array_grow(&e->events, &e->events_capacity, e->n_events + 1, sizeof *e->events));
     e->events[e->n_events++] = *event;
     return LK_OK;
+}
+
+enum lk_status lk_events_note(struct lk_events *e, const char *fmt, ...)
+{
+    enum lk_status st;
+    va_list ap;
+
+    LK_PASS(lk_array_grow(&e->notes, &e->notes_capacity, e->n_notes + 1, sizeof *e->notes));
+    va_start(ap, fmt);
+    st = lk_vasprintf(&e->notes[e->n_notes], fmt, ap);
+    va_end(ap);
+    e->n_notes += st == LK_OK;
+    return st;
 }
 
 static int by_start(const void *a, const void *b)

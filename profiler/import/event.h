@@ -98,6 +98,8 @@ struct lk_events {
     int rank, world_size;       /* -1, 0: not known */
     uint64_t n_read, n_skipped; /* events in the file; those that could not be read */
     bool cut;                   /* the file ended too early */
+    char **notes;               /* for the user: what the source has, and what it does not say */
+    size_t n_notes, notes_capacity;
 };
 
 /* Make an empty list. step_range: ranges whose names start so are steps, beside those that are
@@ -118,6 +120,9 @@ enum lk_status lk_events_detail(struct lk_events *e, const struct lk_event_colle
                                 uint32_t *out);
 /* Append an event; a LAUNCH becomes a struct lk_launch if it has a link. */
 enum lk_status lk_events_add(struct lk_events *e, const struct lk_event *event);
+/* Append a note for the user, a sentence without the file's name. */
+enum lk_status lk_events_note(struct lk_events *e, const char *fmt, ...)
+    __attribute__((format(printf, 2, 3)));
 /* Sort events by start and launches by link, when all are there. */
 void lk_events_sort(struct lk_events *e);
 /* Return the launch of an event, or NULL: it is not in the trace. pre: sorted. */

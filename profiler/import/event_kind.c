@@ -48,6 +48,14 @@ static const struct row ranges[] = {
     {"mpi:", LK_EVENT_COLLECTIVE},
 };
 
+/* NCCL's kernels have the name of their collective in theirs. */
+static const struct {
+    const char *in, *function;
+} of_kernels[] = {
+    {"AllReduce", "all_reduce"}, {"AllGather", "all_gather"}, {"ReduceScatter", "reduce_scatter"},
+    {"Broadcast", "broadcast"},  {"SendRecv", "send_recv"},   {"Reduce_", "reduce"},
+};
+
 static bool find(const struct row *rows, size_t n_rows, const char *name, size_t n,
                  enum lk_event_kind *out)
 {
@@ -87,4 +95,12 @@ uint32_t lk_event_step_number(const char *name, size_t n)
     if (mark)
         (void)lk_scan_fixed(mark + 1, n - (size_t)(mark - name) - 1, 0, &v);
     return v >= 0 && v < UINT32_MAX ? (uint32_t)v : 0;
+}
+
+const char *lk_event_function_of_kernel(const char *name)
+{
+    for (size_t i = 0; i < LK_COUNT(of_kernels); i++)
+        if (strstr(name, of_kernels[i].in))
+            return of_kernels[i].function;
+    return "";
 }

@@ -1,4 +1,5 @@
-/* What calls of CUDA and HIP, and ranges of the host, are by their names, whatever the format. */
+/* Tell what calls of CUDA and HIP, ranges of the host, and NCCL's kernels are, by their names,
+ * whatever the format. */
 #ifndef LK_PROFILER_IMPORT_EVENT_KIND_H
 #define LK_PROFILER_IMPORT_EVENT_KIND_H
 
@@ -11,5 +12,7 @@ bool lk_event_kind_of_range(const struct lk_events *e, const char *name, size_t 
                             enum lk_event_kind *out);
 /* Return the step in "ProfilerStep#12" or "ProfilerStep*#12". */
 uint32_t lk_event_step_number(const char *name, size_t n);
+/* Return the collective of a kernel of NCCL's, "all_reduce"; "": it is told by none. */
+const char *lk_event_function_of_kernel(const char *name);
 
 #endif

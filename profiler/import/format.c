@@ -2,6 +2,7 @@
 
 #include "base/array.h"
 #include "base/file.h"
+#include "profiler/import/chakra.h"
 #include "profiler/import/kineto.h"
 #include "profiler/import/nsys.h"
 #include "profiler/import/torch_et.h"
@@ -115,7 +116,13 @@ static bool is_parquet(const struct lk_head *h)
 
 static bool is_chakra(const struct lk_head *h)
 {
-    return lk_ends_with(h->path, ".et") || lk_ends_with(h->path, ".chakra");
+    return lk_ends_with(h->path, ".et") || lk_ends_with(h->path, ".et.gz") ||
+           lk_chakra_is(h->bytes, h->n);
+}
+
+static bool is_chakra_json(const struct lk_head *h)
+{
+    return first_of(h) == '{' && has(h, "\"workload_graph\"");
 }
 
 /* ---- The table ---- */
@@ -142,6 +149,7 @@ static const struct lk_format formats[] = {
      .is = is_nccl_inspector,
      .collectives = true,
      .instead = "lockstep import makes a cluster file of it; it is no trace of a run"},
+    {.name = "Chakra's JSON", .is = is_chakra_json, .read = lk_chakra_json_read},
     {.name = "Kineto", .is = is_chrome, .read = lk_kineto_read, .instead = NULL},
     {.name = "a rocpd data base",
      .is = is_rocpd,
@@ -164,10 +172,6 @@ static const struct lk_format formats[] = {
      .is = is_xplane,
      .read = NULL,
      .instead = "JAX writes perfetto_trace.json.gz beside it"},
-    {.name = "a Chakra execution trace",
-     .is = is_chakra,
-     .read = NULL,
-     .instead = "it is not read yet"},
     {.name = "a table of a pipeline's operations",
      .is = is_pipeline,
      .pipeline = true,
@@ -177,6 +181,7 @@ static const struct lk_format formats[] = {
      .read = NULL,
      .instead = "of a table of a pipeline's operations make CSV: "
                 "pandas.read_parquet(FILE).to_csv(\"ops.csv\", index=False)"},
+    {.name = "Chakra", .is = is_chakra, .read = lk_chakra_read},
 };
 
 static enum lk_status read_head(const char *path, struct lk_head *h)

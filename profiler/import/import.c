@@ -112,10 +112,18 @@ bool lk_import_is_pipeline(const char *path)
 
 /* ---- Ranks ---- */
 
+/* Return the last part of a path. */
+static const char *name_of(const char *path)
+{
+    const char *slash = strrchr(path, '/');
+
+    return slash ? slash + 1 : path;
+}
+
 /* Return the number behind the last "rank" of a file's name, or -1. */
 static int rank_in(const char *path)
 {
-    const char *name = strrchr(path, '/') ? strrchr(path, '/') + 1 : path, *found = NULL;
+    const char *name = name_of(path), *found = NULL;
     char *end;
     long v;
 
@@ -150,6 +158,10 @@ static enum lk_status add_rank(const char *path, struct lk_events *e, int64_t de
     out->traces[out->n] = (struct lk_trace){0};
     LK_PASS(lk_strdup(&row->file, path));
     out->n++;
+    row->notes = e->notes; /* a source of several GPUs gives them to the first */
+    row->n_notes = e->n_notes;
+    e->notes = NULL;
+    e->n_notes = e->notes_capacity = 0;
     LK_PASS(lk_breakdown(e, device, &all, &row->all));
     LK_PASS(lk_breakdown(e, device, &linked, &row->linked));
     st = lk_rank_trace(e, options, &out->traces[out->n - 1]);
@@ -364,8 +376,10 @@ out:
 
 void lk_import_fini(struct lk_import *i)
 {
-    for (size_t k = 0; k < i->n; k++)
+    for (size_t k = 0; k < i->n; k++) {
+        lk_names_free(i->rows[k].notes, i->rows[k].n_notes);
         free(i->rows[k].file);
+    }
     free(i->rows);
     free(i->no_steps);
     lk_traces_free(i->traces, i->traces ? i->n : 0);
@@ -408,6 +422,9 @@ static enum lk_status add_notes(struct lk_table *t, const struct lk_import *i)
         if (r->cut)
             LK_PASS(lk_table_note(t, "%s: ends too early; read up to there", r->file));
     }
+    /* Sources of one run say the same of themselves. */
+    for (size_t k = 0; k < i->rows[0].n_notes; k++)
+        LK_PASS(lk_table_note(t, "%s: %s", name_of(i->rows[0].file), i->rows[0].notes[k]));
     LK_PASS(lk_table_note(t,
                           "all: every event of the GPU, as HTA counts; linked: those whose launch "
                           "is in the trace, as TraceLens does; memsets are no compute"));

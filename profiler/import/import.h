@@ -35,6 +35,8 @@ struct lk_import_row {
     const char *format;
     uint64_t n_read, n_skipped;
     bool cut;
+    char **notes; /* struct lk_events' */
+    size_t n_notes;
     struct lk_breakdown all, linked; /* HTA's classes; by all events of the GPU, by linked ones */
 };
 

@@ -2,18 +2,11 @@
 #include "profiler/import/rank_impl.h"
 
 #include "base/array.h"
+#include "profiler/import/event_kind.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* X(in a kernel's name, name of the collective) */
-static const struct {
-    const char *in, *name;
-} of_kernels[] = {
-    {"AllReduce", "all_reduce"}, {"AllGather", "all_gather"}, {"ReduceScatter", "reduce_scatter"},
-    {"Broadcast", "broadcast"},  {"SendRecv", "send_recv"},   {"Reduce_", "reduce"},
-};
 
 enum lk_status lk_rank_find_hosts_(const struct maker *m, struct hosts *out)
 {
@@ -53,9 +46,11 @@ struct lk_event_collective lk_rank_about_(const struct maker *m, const struct ho
 
     if (host && host->detail)
         c = m->e->details[host->detail - 1];
-    for (size_t i = 0; !c.function && i < LK_COUNT(of_kernels); i++)
-        if (strstr(lk_events_text(m->e, x->name), of_kernels[i].in))
-            (void)lk_events_name(m->e, of_kernels[i].name, strlen(of_kernels[i].name), &c.function);
+    if (!c.function) {
+        const char *function = lk_event_function_of_kernel(lk_events_text(m->e, x->name));
+
+        (void)lk_events_name(m->e, function, strlen(function), &c.function);
+    }
     return c;
 }
 

@@ -11,6 +11,7 @@
 
 #include "base/array.h"
 #include "base/stats.h"
+#include "profiler/import/breakdown.h"
 #include "profiler/import/period.h"
 
 #include <stdlib.h>
@@ -58,7 +59,7 @@ static struct item item_of(const struct lk_event *x, const struct lk_launch *lau
 static bool is_kernel(const struct maker *m, const struct lk_event *x, bool communication)
 {
     return x->kind == LK_EVENT_KERNEL && m->e->lanes[x->lane].process == m->device &&
-           m->communication[x->name] == communication &&
+           lk_event_is_communication(x, m->communication) == communication &&
            (!m->e->n_launches || lk_events_launch(m->e, x));
 }
 

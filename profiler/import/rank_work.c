@@ -2,6 +2,7 @@
 #include "profiler/import/rank_impl.h"
 
 #include "base/array.h"
+#include "profiler/import/breakdown.h"
 
 #include <stdlib.h>
 
@@ -71,7 +72,7 @@ enum lk_span_kind lk_rank_phase_at_(const struct maker *m, size_t step, int64_t 
 
 static bool is_communication(const struct maker *m, const struct lk_event *x)
 {
-    return (x->kind == LK_EVENT_KERNEL && m->communication[x->name]) ||
+    return lk_event_is_communication(x, m->communication) ||
            (x->kind == LK_EVENT_COLLECTIVE && m->by_host);
 }
 
@@ -80,7 +81,7 @@ bool lk_rank_by_host_(const struct maker *m)
     for (size_t i = 0; i < m->e->n_events; i++) {
         const struct lk_event *x = &m->e->events[i];
 
-        if (x->kind == LK_EVENT_KERNEL && m->communication[x->name] &&
+        if (lk_event_is_communication(x, m->communication) &&
             m->e->lanes[x->lane].process == m->device)
             return false;
     }
