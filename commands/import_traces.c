@@ -9,23 +9,6 @@
 
 #include <stdlib.h>
 
-/* The folder must be new or empty: a run directory holds one run. */
-static enum lk_status check_folder(const char *out)
-{
-    enum lk_status st = LK_OK;
-    char **names = NULL;
-    size_t n = 0;
-
-    if (!lk_file_exists(out))
-        return LK_OK;
-    LK_TRY(lk_dir_list(out, "", &names, &n));
-    if (n > 0)
-        st = lk_fail(LK_EUSAGE, "%s: is not empty; --out names a new folder", out);
-out:
-    lk_names_free(names, n);
-    return st;
-}
-
 static enum lk_status write_traces(const struct lk_import *i, const char *out)
 {
     enum lk_status st = LK_OK;
@@ -85,7 +68,7 @@ enum lk_status import_traces(const struct import_options *o, const char **paths,
     char **files = NULL, *why = NULL;
     size_t n_files = 0;
 
-    LK_TRY(check_folder(o->out));
+    LK_TRY(check_empty(o->out));
     LK_TRY(lk_import_files(paths, (size_t)n, &files, &n_files));
     LK_TRY(lk_import_run(files, n_files, &options, &run));
     if (run.no_steps) {

@@ -18,6 +18,9 @@ enum lk_status forecast_write(const struct lk_forecast *f, const char *out, cons
  */
 enum lk_status check_writable(const char *path);
 
+/* Fail with LK_EUSAGE if a folder is there and not empty: its files are to be of one run. */
+enum lk_status check_empty(const char *folder);
+
 /*
  * End a function that made tables: if st is LK_OK, print those that are not NULL to standard
  * output (format: enum lk_format); then destroy all. Return st, or the failure of printing.

@@ -12,7 +12,7 @@
 #define PROGRAM LK_BUILD_DIR "/lockstep"
 
 static const char *const commands[] = {"run",     "replay", "calibrate", "import", "analyze",
-                                       "predict", "whatif", "validate",  "report"};
+                                       "predict", "whatif", "validate",  "report", "export"};
 enum { N_COMMANDS = sizeof commands / sizeof *commands };
 
 START_TEST(help_of_a_command)
