@@ -23,7 +23,8 @@
     X(fuzz_kineto, "tests/fuzz/corpus/kineto")                                                     \
     X(fuzz_training_log, "tests/fuzz/corpus/training_log")                                         \
     X(fuzz_inspector, "tests/fuzz/corpus/inspector")                                               \
-    X(fuzz_pipeline, "tests/fuzz/corpus/pipeline")
+    X(fuzz_pipeline, "tests/fuzz/corpus/pipeline")                                                 \
+    X(fuzz_chakra, "tests/fuzz/corpus/chakra")
 
 #define DECLARE(target, folder) int target(const uint8_t *data, size_t size);
 TARGETS(DECLARE)
