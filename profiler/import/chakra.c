@@ -6,6 +6,7 @@
 #include "profiler/import/chakra_impl.h"
 #include "profiler/import/torch_values.h"
 
+#include <ctype.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -206,6 +207,16 @@ static enum lk_status read_node(struct lk_et_graph *g, const unsigned char *byte
 
 /* ---- The file ---- */
 
+/* Return true if a text may be a version: "0.0.4". Text files begin with what looks like a field,
+ * but with other bytes in it. */
+static bool is_version(const struct lk_pb_field *f)
+{
+    for (size_t i = 0; i < f->n; i++)
+        if (!isalnum(f->bytes[i]) && !strchr(".+-_", f->bytes[i]))
+            return false;
+    return f->n > 0;
+}
+
 /* Return true if the message is a GlobalMetadata, or the start of one with an attribute at least.
  */
 static bool is_metadata(const unsigned char *bytes, size_t n, bool whole)
@@ -215,10 +226,15 @@ static bool is_metadata(const unsigned char *bytes, size_t n, bool whole)
     struct attribute a;
     bool any = false;
 
-    for (; lk_pb_next(&p, &f); any = true)
-        if (f.wire != LK_PB_BYTES || (f.number != LK_CHAKRA_META_VERSION &&
-                                      (f.number != LK_CHAKRA_META_ATTR || !read_attribute(&f, &a))))
+    while (lk_pb_next(&p, &f)) {
+        bool attribute = f.number == LK_CHAKRA_META_ATTR && f.wire == LK_PB_BYTES;
+
+        if (attribute
+                ? !read_attribute(&f, &a)
+                : f.number != LK_CHAKRA_META_VERSION || f.wire != LK_PB_BYTES || !is_version(&f))
             return false;
+        any = any || attribute;
+    }
     return whole ? !p.damaged : any;
 }
 

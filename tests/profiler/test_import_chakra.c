@@ -524,6 +524,9 @@ static const struct {
     {"x.txt", "ncclX\n", 6, NULL},
     {"x.txt", "# nccl-tests version 2.17.6 and more of the same\n", 49, NULL},
     {"x.bin", "\x00\x00\x00\x00", 4, NULL},
+    /* A brace is a length, and the end of line the number of a field. */
+    {"run.json", "{\n  \"schema\": \"lockstep-run\",\n  \"version\": 1,\n  \"runs\": []\n}\n", 61,
+     NULL},
 };
 
 START_TEST(told_by_content)
