@@ -105,9 +105,10 @@ static bool is_file(const char *path)
     return stat(path, &s) == 0 && S_ISREG(s.st_mode);
 }
 
-/* Read traces of another program as one run; *table: what its GPUs did. */
+/* Read traces of another program as one run; *table: what its GPUs did; *sequences: what of its
+ * collectives waits, or NULL. */
 static enum lk_status import_run(const char **paths, size_t n, struct lk_run_set *set,
-                                 struct lk_table **table)
+                                 struct lk_table **table, struct lk_table **sequences)
 {
     enum lk_status st = LK_OK;
     struct lk_import run = {0};
@@ -117,6 +118,7 @@ static enum lk_status import_run(const char **paths, size_t n, struct lk_run_set
     LK_TRY(lk_import_files(paths, n, &files, &n_files));
     LK_TRY(lk_import_run(files, n_files, &(struct lk_import_options){0}, &run));
     LK_TRY(lk_import_table(&run, table));
+    LK_TRY(lk_sequences_table(&run.sequences, sequences));
     if (run.no_steps)
         goto out;
     LK_TRY(lk_alloc(&set->runs, 1, sizeof *set->runs));
@@ -169,24 +171,25 @@ static enum lk_status run(void *options, const char **dirs, int n)
     const struct options *opt = options;
     enum lk_status st = LK_OK;
     struct lk_run_set set = {0}, reference = {0};
-    struct lk_table **tables = NULL, *imported = NULL;
+    struct lk_table **tables = NULL, *imported = NULL, *sequences = NULL;
     size_t n_tables = 0;
     bool is_import;
 
     if (is_file(dirs[0]) && lk_import_is_pipeline(dirs[0]))
         return run_pipeline(opt, dirs, n);
     if (is_file(dirs[0]) || lk_import_is(dirs[0]))
-        LK_TRY(import_run(dirs, (size_t)n, &set, &imported));
+        LK_TRY(import_run(dirs, (size_t)n, &set, &imported, &sequences));
     else
         LK_TRY(lk_run_set_read(dirs, (size_t)n, &set));
     if (opt->reference)
         LK_TRY(lk_run_set_read(&opt->reference, 1, &reference));
     LK_TRY(check_runs(&set));
-    LK_TRY(lk_alloc(&tables, set.n * LK_ANALYSIS_TABLES + 1, sizeof(struct lk_table *)));
-    n_tables = set.n * LK_ANALYSIS_TABLES + 1;
-    tables[n_tables - 1] = imported;
+    LK_TRY(lk_alloc(&tables, set.n * LK_ANALYSIS_TABLES + 2, sizeof(struct lk_table *)));
+    n_tables = set.n * LK_ANALYSIS_TABLES + 2;
+    tables[n_tables - 2] = imported;
+    tables[n_tables - 1] = sequences;
     is_import = imported != NULL;
-    imported = NULL;
+    imported = sequences = NULL;
     for (size_t i = 0; i < set.n; i++)
         if (shown(&set, i, opt->reference != NULL))
             LK_TRY(analyze_run(&set.runs[i], opt->reference ? &reference : &set, opt, is_import,
@@ -194,6 +197,7 @@ static enum lk_status run(void *options, const char **dirs, int n)
 out:
     st = tables_finish(st, tables, n_tables, opt->format);
     lk_table_destroy(imported);
+    lk_table_destroy(sequences);
     free(tables);
     lk_run_set_fini(&reference);
     lk_run_set_fini(&set);

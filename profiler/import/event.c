@@ -23,6 +23,8 @@ void lk_events_fini(struct lk_events *e)
     free(e->launches);
     free(e->lanes);
     free(e->details);
+    free(e->groups);
+    free(e->ranks);
     free(e->names);
     free(e->name_at);
     free(e->slots);
@@ -130,6 +132,17 @@ enum lk_status lk_events_detail(struct lk_events *e, const struct lk_event_colle
         e->details[e->n_details].elements = 0;
     e->n_details++;
     *out = (uint32_t)e->n_details;
+    return LK_OK;
+}
+
+enum lk_status lk_events_group(struct lk_events *e, uint32_t name, const int *ranks, size_t n)
+{
+    LK_PASS(lk_array_grow(&e->groups, &e->groups_capacity, e->n_groups + 1, sizeof *e->groups));
+    LK_PASS(lk_array_grow(&e->ranks, &e->ranks_capacity, e->n_ranks + n, sizeof *e->ranks));
+    if (n)
+        memcpy(e->ranks + e->n_ranks, ranks, n * sizeof *ranks);
+    e->groups[e->n_groups++] = (struct lk_event_group){name, e->n_ranks, n};
+    e->n_ranks += n;
     return LK_OK;
 }
 

@@ -26,8 +26,8 @@ enum lk_event_kind {
     LK_EVENT_FORWARD,
     LK_EVENT_BACKWARD,
     LK_EVENT_OPTIMIZER,
-    LK_EVENT_ENQUEUE,   /* the host asks for a collective, which another thread then runs */
-    LK_EVENT_GRADIENT,  /* autograd has a parameter's gradient */
+    LK_EVENT_ENQUEUE,  /* the host asks for a collective, which another thread or a GPU then runs */
+    LK_EVENT_GRADIENT, /* autograd has a parameter's gradient */
     LK_EVENT_COLLECTIVE /* a collective as the host sees it: enqueued on a GPU, or run by the host
                          */
 };
@@ -38,7 +38,8 @@ struct lk_event {
     uint64_t bytes;  /* of copies and memsets */
     uint32_t name;   /* index of a name */
     uint32_t lane;   /* index of a lane */
-    uint32_t detail; /* of kernels, collectives, gradients: index of a detail plus one; 0: none */
+    uint32_t detail; /* of kernels, collectives, enqueues, gradients: index of a detail plus one;
+                        0: none */
     uint8_t kind;
 };
 
@@ -65,13 +66,29 @@ struct lk_lane {
  * is LK_GRADIENT_SIZE. */
 #define LK_GRADIENT_SIZE "gradient"
 
+/* How far a collective had come when its rank wrote the file. */
+enum lk_collective_state {
+    LK_COLLECTIVE_STATE_UNKNOWN,
+    LK_COLLECTIVE_SCHEDULED,
+    LK_COLLECTIVE_STARTED,
+    LK_COLLECTIVE_COMPLETED
+};
+
 struct lk_event_collective {
     uint32_t function; /* name, as NCCL's: all_reduce */
     uint32_t group;    /* name of the process group; 0: not known */
     uint32_t ranks;    /* of the group; 0: not known */
     uint64_t elements; /* sent by a rank; 0: not known */
+    uint64_t sequence; /* its number in the group, the same on all ranks; 0: not known */
     enum lk_dtype dtype;
     bool dtype_known;
+    uint8_t state; /* enum lk_collective_state */
+};
+
+/* A process group whose ranks are known. */
+struct lk_event_group {
+    uint32_t name;
+    size_t first, n; /* of the ranks of struct lk_events, ascending */
 };
 
 struct lk_events {
@@ -83,6 +100,10 @@ struct lk_events {
     size_t n_lanes, lanes_capacity;
     struct lk_event_collective *details;
     size_t n_details, details_capacity;
+    struct lk_event_group *groups;
+    size_t n_groups, groups_capacity;
+    int *ranks; /* of the groups */
+    size_t n_ranks, ranks_capacity;
     char *names; /* texts with their NULs, one after the other */
     size_t names_bytes, names_capacity;
     uint32_t *name_at; /* offset of each; name 0 is "" */
@@ -100,6 +121,7 @@ struct lk_events {
     bool cut;                   /* the file ended too early */
     char **notes;               /* for the user: what the source has, and what it does not say */
     size_t n_notes, notes_capacity;
+    bool lost; /* its oldest collectives were overwritten, or left out */
 };
 
 /* Make an empty list. step_range: ranges whose names start so are steps, beside those that are
@@ -118,6 +140,8 @@ enum lk_status lk_events_lane(struct lk_events *e, int64_t process, int64_t thre
  * known. */
 enum lk_status lk_events_detail(struct lk_events *e, const struct lk_event_collective *c,
                                 uint32_t *out);
+/* Append a group; its ranks are copied. */
+enum lk_status lk_events_group(struct lk_events *e, uint32_t name, const int *ranks, size_t n);
 /* Append an event; a LAUNCH becomes a struct lk_launch if it has a link. */
 enum lk_status lk_events_add(struct lk_events *e, const struct lk_event *event);
 /* Append a note for the user, a sentence without the file's name. */

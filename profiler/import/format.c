@@ -3,6 +3,7 @@
 #include "base/array.h"
 #include "base/file.h"
 #include "profiler/import/chakra.h"
+#include "profiler/import/flight_recorder.h"
 #include "profiler/import/kineto.h"
 #include "profiler/import/nsys.h"
 #include "profiler/import/torch_et.h"
@@ -87,6 +88,12 @@ static bool is_pickle(const struct lk_head *h)
     return h->n > 2 && h->bytes[0] == 0x80 && h->bytes[1] >= 2 && h->bytes[1] <= 5;
 }
 
+static bool is_flight_pickle(const struct lk_head *h)
+{
+    return is_pickle(h) &&
+           (has(h, "pg_config") || (has(h, "entries") && has(h, "collective_seq_id")));
+}
+
 static bool is_perfetto(const struct lk_head *h)
 {
     return lk_ends_with(h->path, ".pftrace") || lk_ends_with(h->path, ".perfetto-trace");
@@ -139,8 +146,12 @@ static const struct lk_format formats[] = {
      .sizes = true},
     {.name = "a Flight Recorder dump",
      .is = is_flight_json,
-     .read = NULL,
-     .instead = "it is not read yet; give torch.profiler's trace of the run (export_chrome_trace)"},
+     .read = lk_flight_json_read,
+     .order = true},
+    {.name = "a Flight Recorder dump",
+     .is = is_flight_pickle,
+     .read = lk_flight_pickle_read,
+     .order = true},
     {.name = "a Horovod timeline",
      .is = is_horovod,
      .read = NULL,
@@ -163,7 +174,8 @@ static const struct lk_format formats[] = {
     {.name = "a Python pickle",
      .is = is_pickle,
      .read = NULL,
-     .instead = "Flight Recorder dumps are not read yet; give torch.profiler's trace of the run"},
+     .instead = "of pickles only dumps of Flight Recorder are read; torch.profiler's "
+                "export_chrome_trace writes a trace"},
     {.name = "a Perfetto trace",
      .is = is_perfetto,
      .read = NULL,

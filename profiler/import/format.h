@@ -23,6 +23,8 @@ struct lk_format {
     /* Read a rank's events; as lk_kineto_read. NULL: not read here. */
     enum lk_status (*read)(const char *path, const char *step_range, struct lk_events *out);
     bool sizes; /* it has no times, but the sizes of collectives, for a trace of the same rank */
+    bool
+        order; /* it has the order of collectives: beside a trace of the rank it is only compared */
     bool collectives;    /* it has times of collectives alone: points of a cluster file */
     bool pipeline;       /* it has the operations of a pipeline: profiler/pipeline/ops.h */
     const char *instead; /* why a format is not read, or what to do with it; NULL: it is read */

@@ -162,6 +162,7 @@ static enum lk_status add_rank(const char *path, struct lk_events *e, int64_t de
     row->n_notes = e->n_notes;
     e->notes = NULL;
     e->n_notes = e->notes_capacity = 0;
+    LK_PASS(lk_sequences_add(&out->sequences, row->rank, e));
     LK_PASS(lk_breakdown(e, device, &all, &row->all));
     LK_PASS(lk_breakdown(e, device, &linked, &row->linked));
     st = lk_rank_trace(e, options, &out->traces[out->n - 1]);
@@ -329,33 +330,69 @@ out:
 
 /* ---- The run ---- */
 
+/* Files by what they are for. */
+struct sorted {
+    const char **traces; /* a rank's each */
+    const char **orders; /* with the order of collectives, beside traces */
+    size_t n_traces, n_orders;
+};
+
+static enum lk_status sort_files(char *const *files, size_t n, struct sorted *out)
+{
+    LK_PASS(lk_alloc(&out->traces, n, sizeof(char *)));
+    LK_PASS(lk_alloc(&out->orders, n, sizeof(char *)));
+    for (size_t k = 0; k < n; k++) {
+        const struct lk_format *format = NULL;
+
+        LK_PASS(lk_format_of(files[k], &format));
+        if (!format || !format->read)
+            return lk_format_refuse(files[k], format);
+        if (format->order)
+            out->orders[out->n_orders++] = files[k];
+        else if (!format->sizes)
+            out->traces[out->n_traces++] = files[k];
+    }
+    if (!out->n_traces) { /* then that is what there is of the ranks */
+        const char **none = out->traces;
+
+        out->traces = out->orders;
+        out->orders = none;
+        out->n_traces = out->n_orders;
+        out->n_orders = 0;
+    }
+    if (!out->n_traces)
+        return lk_fail(LK_EPARSE, "%s: has no times; give torch.profiler's trace of the rank, too",
+                       n ? files[0] : "nothing");
+    return LK_OK;
+}
+
+/* Read a file that stands beside traces for the order of its collectives alone. */
+static enum lk_status read_order(const char *path, size_t at, struct lk_import *out)
+{
+    const struct lk_format *format = NULL;
+    struct lk_events e = {0};
+    enum lk_status st = LK_OK;
+
+    LK_TRY(lk_format_of(path, &format));
+    LK_TRY(format->read(path, NULL, &e));
+    st = lk_sequences_add(&out->sequences, rank_in(path) >= 0 ? rank_in(path) : (int)at, &e);
+out:
+    lk_events_fini(&e);
+    return st;
+}
+
 enum lk_status lk_import_run(char *const *files, size_t n, const struct lk_import_options *o,
                              struct lk_import *out)
 {
     enum lk_status st = LK_OK;
     struct lk_import i = {0};
-    const char **traces = NULL;
-    size_t n_traces = 0;
+    struct sorted sorted = {0};
 
-    LK_TRY(lk_alloc(&traces, n, sizeof(char *)));
-    for (size_t k = 0; k < n; k++) {
-        const struct lk_format *format = NULL;
-
-        LK_TRY(lk_format_of(files[k], &format));
-        if (!format || !format->read) {
-            st = lk_format_refuse(files[k], format);
-            goto out;
-        }
-        if (!format->sizes)
-            traces[n_traces++] = files[k];
-    }
-    if (!n_traces) {
-        st = lk_fail(LK_EPARSE, "%s: has no times; give torch.profiler's trace of the rank, too",
-                     n ? files[0] : "nothing");
-        goto out;
-    }
-    for (size_t k = 0; k < n_traces; k++)
-        LK_TRY(read_file(files, n, traces[k], k, n_traces, o, &i));
+    LK_TRY(sort_files(files, n, &sorted));
+    for (size_t k = 0; k < sorted.n_traces; k++)
+        LK_TRY(read_file(files, n, sorted.traces[k], k, sorted.n_traces, o, &i));
+    for (size_t k = 0; k < sorted.n_orders; k++)
+        LK_TRY(read_order(sorted.orders[k], k, &i));
     if (i.no_steps) {
         lk_traces_free(i.traces, i.n);
         i.traces = NULL;
@@ -369,7 +406,8 @@ enum lk_status lk_import_run(char *const *files, size_t n, const struct lk_impor
     *out = i;
     i = (struct lk_import){0};
 out:
-    free(traces);
+    free(sorted.traces);
+    free(sorted.orders);
     lk_import_fini(&i);
     return st;
 }
@@ -382,6 +420,7 @@ void lk_import_fini(struct lk_import *i)
     }
     free(i->rows);
     free(i->no_steps);
+    lk_sequences_fini(&i->sequences);
     lk_traces_free(i->traces, i->traces ? i->n : 0);
     *i = (struct lk_import){0};
 }
@@ -425,9 +464,10 @@ static enum lk_status add_notes(struct lk_table *t, const struct lk_import *i)
     /* Sources of one run say the same of themselves. */
     for (size_t k = 0; k < i->rows[0].n_notes; k++)
         LK_PASS(lk_table_note(t, "%s: %s", name_of(i->rows[0].file), i->rows[0].notes[k]));
-    LK_PASS(lk_table_note(t,
-                          "all: every event of the GPU, as HTA counts; linked: those whose launch "
-                          "is in the trace, as TraceLens does; memsets are no compute"));
+    if (t->n_rows)
+        LK_PASS(lk_table_note(
+            t, "all: every event of the GPU, as HTA counts; linked: those whose launch "
+               "is in the trace, as TraceLens does; memsets are no compute"));
     if (i->no_steps)
         LK_PASS(lk_table_note(t, "%s", i->no_steps));
     if (unlinked)
@@ -446,7 +486,8 @@ enum lk_status lk_import_table(const struct lk_import *i, struct lk_table **out)
     LK_TRY(
         lk_table_create("Imported: what the GPUs did of the time", columns, LK_COUNT(columns), &t));
     for (size_t k = 0; k < i->n; k++) {
-        LK_TRY(add_row(t, &i->rows[k], false));
+        if (i->rows[k].all.n || !i->sequences.n_items)
+            LK_TRY(add_row(t, &i->rows[k], false));
         if (i->rows[k].all.n_unlinked)
             LK_TRY(add_row(t, &i->rows[k], true));
     }

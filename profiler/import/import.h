@@ -13,6 +13,7 @@
 #include "base/table.h"
 #include "base/trace.h"
 #include "profiler/import/breakdown.h"
+#include "profiler/import/sequences.h"
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -44,7 +45,8 @@ struct lk_import {
     struct lk_trace *traces; /* by rank; NULL where no_steps says why there are none */
     struct lk_import_row *rows;
     size_t n, capacity;
-    char *no_steps; /* NULL: there are steps */
+    char *no_steps;                /* NULL: there are steps */
+    struct lk_sequences sequences; /* of collectives; empty for formats without their numbers */
 };
 
 /*

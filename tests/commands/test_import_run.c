@@ -10,6 +10,7 @@
 #define GPU   "tests/fuzz/corpus/kineto/gpu.json"
 #define ALONE "tests/fuzz/corpus/kineto/alone.json"
 #define CPU   "tests/fuzz/corpus/kineto/cpu.json"
+#define DUMPS "tests/fuzz/corpus/flight_recorder"
 
 /* One after the other; %s stands for the directory. */
 static const struct {
@@ -30,6 +31,9 @@ static const struct {
     {"import " ALONE " --local-batch 4 --out %s/alone", 0, "1 of 1 ranks", "run directory"},
     {"predict %s/alone dgx-h100 --gpus 1,8", 0, "Forecast of imported", "8"},
     {"analyze %s/cpu", 0, "Buckets", "optimizer"},
+    {"analyze " DUMPS, 0, "rank 1 has not joined all_reduce number 7 of group default_pg (2049000",
+     "no file of rank 3 is here"},
+    {"analyze " DUMPS "/nccl_trace_rank_0 " GPU, 0, "Sequences of collectives", "exposed"},
     {"analyze README.md", 1, "README.md: is no trace that is known", "nccl-tests"},
     {"import %s/nothing", 1, "nothing: ", "cannot "},
     {"import " GPU " " GPU " --out %s/twice", 1, "are both of rank 0", "gpu.json"},

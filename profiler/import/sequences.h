@@ -1,0 +1,73 @@
+/*
+ * Compare the ranks' sequences of collectives: find the first one in a group at which ranks differ,
+ * which a rank has not joined, or which has not completed. That is the question that a hang asks,
+ * and dumps of Flight Recorder answer.
+ *
+ * Collectives are matched by group and number, not by their place in the file: a dump is a ring
+ * whose oldest entries are lost. Several with one number were coalesced; they are matched in order,
+ * and the last one has the state of all. A number is complete on a rank if a later one of the group
+ * is. A rank has not joined a number if its file ends before it, in that group, and others wait
+ * there: where others have completed it, the files were only written at different moments.
+ */
+#ifndef LK_PROFILER_IMPORT_SEQUENCES_H
+#define LK_PROFILER_IMPORT_SEQUENCES_H
+
+#include "base/status.h"
+#include "base/table.h"
+#include "profiler/import/event.h"
+#include "profiler/import/rank_list.h"
+
+/* A collective of a rank. */
+struct lk_sequence_item {
+    uint64_t number, elements;
+    int64_t at_ns;            /* the host enqueued it */
+    uint32_t group, function; /* names of the texts */
+    int rank;
+    uint32_t place; /* in the rank's file */
+    uint8_t dtype;  /* plus one; 0: not known */
+    uint8_t state;  /* enum lk_collective_state */
+};
+
+struct lk_sequences {
+    struct lk_events texts; /* only its names */
+    struct lk_sequence_item *items;
+    size_t n_items, items_capacity;
+    struct lk_rank_list *members; /* of groups, by name of the texts; empty: not known */
+    size_t n_members, members_capacity;
+    struct lk_rank_list ranks; /* whose files are here */
+    struct lk_rank_list lossy; /* those whose oldest collectives are lost */
+};
+
+enum lk_sequence_kind {
+    LK_SEQUENCE_DIFFERS,      /* ranks: those that do not what most do; others: these */
+    LK_SEQUENCE_NOT_JOINED,   /* ranks: those that have not; others: those that wait */
+    LK_SEQUENCE_NOT_COMPLETED /* ranks: on which it has not; others: on which it has */
+};
+
+/* The first thing that is wrong in a group. */
+struct lk_sequence_finding {
+    enum lk_sequence_kind kind;
+    uint32_t group;
+    uint64_t number;
+    int64_t at_ns;        /* its first enqueue */
+    size_t item, differs; /* indices of items: what most do; of LK_SEQUENCE_DIFFERS, what else is */
+    struct lk_rank_list ranks, others;
+};
+
+struct lk_sequence_findings {
+    struct lk_sequence_finding *at; /* by time */
+    size_t n, capacity;
+    size_t n_groups; /* that were compared */
+};
+
+/* Add the collectives of a rank's events that have a number in their group. Events without any
+ * leave s as it is. */
+enum lk_status lk_sequences_add(struct lk_sequences *s, int rank, const struct lk_events *e);
+/* Find what is wrong; sorts the items. */
+enum lk_status lk_sequences_find(struct lk_sequences *s, struct lk_sequence_findings *out);
+void lk_sequence_findings_fini(struct lk_sequence_findings *f); /* safe on a zeroed one */
+/* Make a table of the findings; *out NULL: there are no items. */
+enum lk_status lk_sequences_table(struct lk_sequences *s, struct lk_table **out);
+void lk_sequences_fini(struct lk_sequences *s); /* zeroes it; safe on a zeroed one */
+
+#endif
