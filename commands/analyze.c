@@ -11,6 +11,7 @@
 #include "profiler/pipeline/stragglers.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <sys/stat.h>
 
 struct options {
@@ -105,10 +106,13 @@ static bool is_file(const char *path)
     return stat(path, &s) == 0 && S_ISREG(s.st_mode);
 }
 
-/* Read traces of another program as one run; *table: what its GPUs did; *sequences: what of its
- * collectives waits, or NULL. */
+/* What an import shows, beside the run that it makes. */
+enum { IMPORT_TABLES = 3 };
+
+/* Read traces of another program as one run. Tables, some of which may be NULL: what its GPUs did;
+ * which ranks others waited for; what of its collectives waits or differs. */
 static enum lk_status import_run(const char **paths, size_t n, struct lk_run_set *set,
-                                 struct lk_table **table, struct lk_table **sequences)
+                                 struct lk_table **tables)
 {
     enum lk_status st = LK_OK;
     struct lk_import run = {0};
@@ -117,8 +121,9 @@ static enum lk_status import_run(const char **paths, size_t n, struct lk_run_set
 
     LK_TRY(lk_import_files(paths, n, &files, &n_files));
     LK_TRY(lk_import_run(files, n_files, &(struct lk_import_options){0}, &run));
-    LK_TRY(lk_import_table(&run, table));
-    LK_TRY(lk_sequences_table(&run.sequences, sequences));
+    LK_TRY(lk_import_table(&run, &tables[0]));
+    LK_TRY(lk_lateness_table(&run.lateness, &tables[1]));
+    LK_TRY(lk_sequences_table(&run.sequences, &tables[2]));
     if (run.no_steps)
         goto out;
     LK_TRY(lk_alloc(&set->runs, 1, sizeof *set->runs));
@@ -129,8 +134,8 @@ static enum lk_status import_run(const char **paths, size_t n, struct lk_run_set
         goto out;
     }
     lk_run_fini(&set->runs[0]);
-    st = lk_table_note(*table, "no step is complete: neither a forward and a backward of each "
-                               "micro-batch, nor the same collectives on all ranks");
+    st = lk_table_note(tables[0], "no step is complete: neither a forward and a backward of each "
+                                  "micro-batch, nor the same collectives on all ranks");
 out:
     lk_import_fini(&run);
     lk_names_free(files, n_files);
@@ -171,33 +176,33 @@ static enum lk_status run(void *options, const char **dirs, int n)
     const struct options *opt = options;
     enum lk_status st = LK_OK;
     struct lk_run_set set = {0}, reference = {0};
-    struct lk_table **tables = NULL, *imported = NULL, *sequences = NULL;
+    struct lk_table **tables = NULL, *imported[IMPORT_TABLES] = {NULL};
     size_t n_tables = 0;
     bool is_import;
 
     if (is_file(dirs[0]) && lk_import_is_pipeline(dirs[0]))
         return run_pipeline(opt, dirs, n);
     if (is_file(dirs[0]) || lk_import_is(dirs[0]))
-        LK_TRY(import_run(dirs, (size_t)n, &set, &imported, &sequences));
+        LK_TRY(import_run(dirs, (size_t)n, &set, imported));
     else
         LK_TRY(lk_run_set_read(dirs, (size_t)n, &set));
     if (opt->reference)
         LK_TRY(lk_run_set_read(&opt->reference, 1, &reference));
     LK_TRY(check_runs(&set));
-    LK_TRY(lk_alloc(&tables, set.n * LK_ANALYSIS_TABLES + 2, sizeof(struct lk_table *)));
-    n_tables = set.n * LK_ANALYSIS_TABLES + 2;
-    tables[n_tables - 2] = imported;
-    tables[n_tables - 1] = sequences;
-    is_import = imported != NULL;
-    imported = sequences = NULL;
+    LK_TRY(
+        lk_alloc(&tables, set.n * LK_ANALYSIS_TABLES + IMPORT_TABLES, sizeof(struct lk_table *)));
+    n_tables = set.n * LK_ANALYSIS_TABLES + IMPORT_TABLES;
+    is_import = imported[0] != NULL;
+    memcpy(tables + set.n * LK_ANALYSIS_TABLES, imported, sizeof imported);
+    memset(imported, 0, sizeof imported);
     for (size_t i = 0; i < set.n; i++)
         if (shown(&set, i, opt->reference != NULL))
             LK_TRY(analyze_run(&set.runs[i], opt->reference ? &reference : &set, opt, is_import,
                                &tables[i * LK_ANALYSIS_TABLES]));
 out:
     st = tables_finish(st, tables, n_tables, opt->format);
-    lk_table_destroy(imported);
-    lk_table_destroy(sequences);
+    for (size_t i = 0; i < IMPORT_TABLES; i++)
+        lk_table_destroy(imported[i]);
     free(tables);
     lk_run_set_fini(&reference);
     lk_run_set_fini(&set);

@@ -4,6 +4,7 @@
 #include "base/file.h"
 #include "profiler/import/chakra.h"
 #include "profiler/import/flight_recorder.h"
+#include "profiler/import/horovod.h"
 #include "profiler/import/kineto.h"
 #include "profiler/import/nsys.h"
 #include "profiler/import/torch_et.h"
@@ -152,10 +153,7 @@ static const struct lk_format formats[] = {
      .is = is_flight_pickle,
      .read = lk_flight_pickle_read,
      .order = true},
-    {.name = "a Horovod timeline",
-     .is = is_horovod,
-     .read = NULL,
-     .instead = "it is not read yet; give torch.profiler's trace of the run"},
+    {.name = "a Horovod timeline", .is = is_horovod, .read = lk_horovod_read, .instead = NULL},
     {.name = "NCCL Inspector's output",
      .is = is_nccl_inspector,
      .collectives = true,

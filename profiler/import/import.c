@@ -163,6 +163,10 @@ static enum lk_status add_rank(const char *path, struct lk_events *e, int64_t de
     e->notes = NULL;
     e->n_notes = e->notes_capacity = 0;
     LK_PASS(lk_sequences_add(&out->sequences, row->rank, e));
+    if (!out->lateness.n_told && !out->lateness.n_untold) {
+        out->lateness = e->lateness;
+        e->lateness = (struct lk_lateness){0};
+    }
     LK_PASS(lk_breakdown(e, device, &all, &row->all));
     LK_PASS(lk_breakdown(e, device, &linked, &row->linked));
     st = lk_rank_trace(e, options, &out->traces[out->n - 1]);
@@ -420,6 +424,7 @@ void lk_import_fini(struct lk_import *i)
     }
     free(i->rows);
     free(i->no_steps);
+    lk_lateness_fini(&i->lateness);
     lk_sequences_fini(&i->sequences);
     lk_traces_free(i->traces, i->traces ? i->n : 0);
     *i = (struct lk_import){0};

@@ -13,6 +13,7 @@
 #include "base/table.h"
 #include "base/trace.h"
 #include "profiler/import/breakdown.h"
+#include "profiler/import/lateness.h"
 #include "profiler/import/sequences.h"
 
 #include <stdbool.h>
@@ -46,6 +47,7 @@ struct lk_import {
     struct lk_import_row *rows;
     size_t n, capacity;
     char *no_steps;                /* NULL: there are steps */
+    struct lk_lateness lateness;   /* of ranks, as one file tells; empty for most formats */
     struct lk_sequences sequences; /* of collectives; empty for formats without their numbers */
 };
 

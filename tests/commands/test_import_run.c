@@ -34,6 +34,8 @@ static const struct {
     {"analyze " DUMPS, 0, "rank 1 has not joined all_reduce number 7 of group default_pg (2049000",
      "no file of rank 3 is here"},
     {"analyze " DUMPS "/nccl_trace_rank_0 " GPU, 0, "Sequences of collectives", "exposed"},
+    {"analyze tests/fuzz/corpus/horovod/killed.json", 0, "Ranks that others waited for",
+     "HOROVOD_CACHE_CAPACITY=0"},
     {"analyze README.md", 1, "README.md: is no trace that is known", "nccl-tests"},
     {"import %s/nothing", 1, "nothing: ", "cannot "},
     {"import " GPU " " GPU " --out %s/twice", 1, "are both of rank 0", "gpu.json"},
