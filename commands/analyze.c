@@ -106,11 +106,11 @@ static bool is_file(const char *path)
     return stat(path, &s) == 0 && S_ISREG(s.st_mode);
 }
 
-/* What an import shows, beside the run that it makes. */
-enum { IMPORT_TABLES = 3 };
+/* What an import shows: before its run, what of its collectives waits or differs; behind it, what
+ * its GPUs did, and which ranks others waited for. */
+enum { IMPORT_SEQUENCES, IMPORT_GPUS, IMPORT_LATENESS, IMPORT_TABLES };
 
-/* Read traces of another program as one run. Tables, some of which may be NULL: what its GPUs did;
- * which ranks others waited for; what of its collectives waits or differs. */
+/* Read traces of another program as one run, and make the tables, some of which may be NULL. */
 static enum lk_status import_run(const char **paths, size_t n, struct lk_run_set *set,
                                  struct lk_table **tables)
 {
@@ -121,9 +121,9 @@ static enum lk_status import_run(const char **paths, size_t n, struct lk_run_set
 
     LK_TRY(lk_import_files(paths, n, &files, &n_files));
     LK_TRY(lk_import_run(files, n_files, &(struct lk_import_options){0}, &run));
-    LK_TRY(lk_import_table(&run, &tables[0]));
-    LK_TRY(lk_lateness_table(&run.lateness, &tables[1]));
-    LK_TRY(lk_sequences_table(&run.sequences, &tables[2]));
+    LK_TRY(lk_import_table(&run, &tables[IMPORT_GPUS]));
+    LK_TRY(lk_lateness_table(&run.lateness, &tables[IMPORT_LATENESS]));
+    LK_TRY(lk_sequences_table(&run.sequences, &tables[IMPORT_SEQUENCES]));
     if (run.no_steps)
         goto out;
     LK_TRY(lk_alloc(&set->runs, 1, sizeof *set->runs));
@@ -134,8 +134,9 @@ static enum lk_status import_run(const char **paths, size_t n, struct lk_run_set
         goto out;
     }
     lk_run_fini(&set->runs[0]);
-    st = lk_table_note(tables[0], "no step is complete: neither a forward and a backward of each "
-                                  "micro-batch, nor the same collectives on all ranks");
+    st = lk_table_note(tables[IMPORT_GPUS],
+                       "no step is complete: neither a forward and a backward of each "
+                       "micro-batch, nor the same collectives on all ranks");
 out:
     lk_import_fini(&run);
     lk_names_free(files, n_files);
@@ -192,13 +193,15 @@ static enum lk_status run(void *options, const char **dirs, int n)
     LK_TRY(
         lk_alloc(&tables, set.n * LK_ANALYSIS_TABLES + IMPORT_TABLES, sizeof(struct lk_table *)));
     n_tables = set.n * LK_ANALYSIS_TABLES + IMPORT_TABLES;
-    is_import = imported[0] != NULL;
-    memcpy(tables + set.n * LK_ANALYSIS_TABLES, imported, sizeof imported);
+    is_import = imported[IMPORT_GPUS] != NULL;
+    tables[0] = imported[IMPORT_SEQUENCES];
+    tables[n_tables - 2] = imported[IMPORT_GPUS];
+    tables[n_tables - 1] = imported[IMPORT_LATENESS];
     memset(imported, 0, sizeof imported);
     for (size_t i = 0; i < set.n; i++)
         if (shown(&set, i, opt->reference != NULL))
             LK_TRY(analyze_run(&set.runs[i], opt->reference ? &reference : &set, opt, is_import,
-                               &tables[i * LK_ANALYSIS_TABLES]));
+                               &tables[1 + i * LK_ANALYSIS_TABLES]));
 out:
     st = tables_finish(st, tables, n_tables, opt->format);
     for (size_t i = 0; i < IMPORT_TABLES; i++)
