@@ -495,6 +495,35 @@ out:
     return st;
 }
 
+/* ---- Compute ---- */
+
+static bool knows_compute(const struct lk_run *run)
+{
+    for (size_t k = 0; k < run->n; k++)
+        for (size_t i = 0; i < run->ranks[k].n_ranges; i++)
+            if (run->ranks[k].ranges[i].kind != LK_SPAN_INPUT)
+                return true;
+    return false;
+}
+
+/* Make unknown what depends on the compute. */
+static void forget_exposure(struct lk_analysis *a)
+{
+    for (size_t k = 0; k < a->run->n; k++) {
+        struct lk_analysis_rank *r = &a->ranks[k];
+
+        for (int part = 0; part < LK_PART_COUNT; part++)
+            r->split.s[part] = NAN;
+        for (int loss = 0; loss < LK_LOSS_COUNT; loss++)
+            r->losses_s[loss] = NAN;
+        r->slowdown = NAN;
+    }
+    for (int loss = 0; loss < LK_LOSS_COUNT; loss++)
+        a->losses_s[loss] = NAN;
+    for (size_t i = 0; i < a->n_buckets; i++)
+        a->buckets[i].exposed_s = NAN;
+}
+
 /* ---- The whole ---- */
 
 enum lk_status lk_analyze(const struct lk_run *run, const struct lk_run *const *refs, size_t n_refs,
@@ -512,6 +541,9 @@ enum lk_status lk_analyze(const struct lk_run *run, const struct lk_run *const *
     LK_TRY(fill_buckets(&a));
     LK_TRY(n_refs ? lk_work_measure_(refs, n_refs, &work) : lk_work_model_(&a, &work));
     LK_TRY(lk_analysis_waterfall_(&a, &work));
+    a.computes = knows_compute(run);
+    if (!a.computes)
+        forget_exposure(&a);
     for (size_t k = 0; k < run->n; k++)
         LK_TRY(summarize_gpu(run, k, &a.ranks[k]));
     LK_TRY(lk_analysis_findings_(&a));

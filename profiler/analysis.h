@@ -115,7 +115,10 @@ struct lk_analysis {
     const struct lk_run *run; /* borrowed, outlives this */
     char *reference;          /* description of the reference run */
     bool modelled;
-    bool aligned;  /* false: some clock was never compared */
+    bool aligned; /* false: some clock was never compared */
+    /* Some compute is in the traces. If not, as in a Horovod timeline, how much of the collectives
+     * it covers is not known: then all parts of a step, exposed times and losses are NaN. */
+    bool computes;
     bool launches; /* the kernel of some collective is known; else launches are in the wire */
     double step_s;
     double losses_s[LK_LOSS_COUNT];

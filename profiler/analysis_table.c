@@ -162,6 +162,8 @@ static enum lk_status fill_waterfall(const struct lk_analysis *a, struct lk_tabl
     for (int loss = 0; loss < LK_LOSS_COUNT; loss++) {
         size_t most = 0, least = 0;
 
+        if (!a->computes)
+            break;
         if (loss == LK_LOSS_BATCH)
             continue; /* a run and its reference have the same local batch */
         if (loss == LK_LOSS_LAUNCH && !a->launches)
@@ -180,7 +182,11 @@ static enum lk_status fill_waterfall(const struct lk_analysis *a, struct lk_tabl
     LK_TRY(lk_table_word(t, "text", "step"));
     LK_TRY(lk_table_number(t, "mean_s", a->step_s));
     LK_TRY(lk_table_number(t, "share", share(a, a->step_s)));
-    LK_TRY(lk_table_note(t, "ideal: %s", a->reference));
+    if (a->computes)
+        LK_TRY(lk_table_note(t, "ideal: %s", a->reference));
+    else
+        LK_TRY(lk_table_note(t, "no compute is in these traces: how much of the collectives it "
+                                "covers, and so what they cost, is not known"));
     if (lk_run_periods(run))
         LK_TRY(lk_table_note(t,
                              "nobody marked the steps: they are %s; forward, backward and "
@@ -360,7 +366,7 @@ enum lk_status lk_analysis_table(const struct lk_analysis *a, enum lk_analysis_k
             LK_TRY(k->fill(a, t));
         for (size_t rank = 0; !k->fill && rank < a->run->n; rank++)
             LK_TRY(add_rank(a, kind, rank, t));
-        if (k->note)
+        if (k->note && a->computes)
             LK_TRY(lk_table_note(t, "%s", k->note));
         if (kind == LK_ANALYSIS_STRAGGLERS)
             LK_TRY(note_unresolved(a, t));

@@ -312,11 +312,19 @@ static enum lk_status order_findings(struct lk_analysis *a)
     return LK_OK;
 }
 
+/* Findings about compute, or about what it leaves exposed. */
+static const uint64_t of_compute =
+    IS(SLOW_RANK) | IS(RANK_INPUT) | IS(RANK_LAUNCH) | IS(UNEVEN_BATCHES) | IS(STRAGGLERS) |
+    IS(ACCUMULATION) | IS(SMALL_BUCKETS) | IS(FIRST_BUCKET) | IS(WIRE) | IS(POOR_OVERLAP) |
+    IS(LAUNCH_BOUND) | IS(LATE_LAUNCHES) | IS(INPUT) | IS(COLOCATION) | IS(OVERLAP_SLOWDOWN) |
+    IS(OPTIMIZER) | IS(REST);
+
 enum lk_status lk_analysis_findings_(struct lk_analysis *a)
 {
     for (size_t i = 0; i < LK_COUNT(rows); i++) {
         assert(rows[i].causes < UINT64_C(1) << i); /* causes stand before their consequences */
-        LK_PASS(rows[i].find(a));
+        if (a->computes || !(of_compute >> i & 1))
+            LK_PASS(rows[i].find(a));
     }
     return order_findings(a);
 }

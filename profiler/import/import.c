@@ -491,7 +491,7 @@ enum lk_status lk_import_table(const struct lk_import *i, struct lk_table **out)
     LK_TRY(
         lk_table_create("Imported: what the GPUs did of the time", columns, LK_COUNT(columns), &t));
     for (size_t k = 0; k < i->n; k++) {
-        if (i->rows[k].all.n || !i->sequences.n_items)
+        if (i->rows[k].all.n)
             LK_TRY(add_row(t, &i->rows[k], false));
         if (i->rows[k].all.n_unlinked)
             LK_TRY(add_row(t, &i->rows[k], true));

@@ -8,6 +8,7 @@
 #include "tests/rigs/must.h"
 #include "tests/rigs/suite.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -262,8 +263,44 @@ START_TEST(many_kernels_leave_room_for_collectives)
 }
 END_TEST
 
+/* Collectives alone, as Horovod and MPI have them: what covers them is not known, nor what they
+ * cost. */
+START_TEST(without_compute_nothing_is_exposed)
+{
+    struct lk_trace *traces = NULL;
+    struct lk_analysis a = {0};
+    struct lk_run run = {0};
+    struct run r;
+
+    begin(&r);
+    for (int i = 0; i < 2 * STEPS; i++) {
+        struct lk_event_collective c = {.elements = i % 2 ? 500 : 1000, .dtype_known = true};
+        struct lk_event x = {.kind = LK_EVENT_COLLECTIVE, .lane = r.host};
+
+        x.start_ns = (int64_t)(10 * i + 20 * (i / 2)) * MS;
+        x.end_ns = x.start_ns + 5 * MS;
+        must(lk_events_name(&r.e, "all_reduce", 10, &c.function));
+        must(lk_events_detail(&r.e, &c, &x.detail));
+        must(lk_events_add(&r.e, &x));
+    }
+    must(lk_alloc(&traces, 1, sizeof *traces));
+    must(make(&r, traces));
+    must(lk_run_take("DIR", traces, 1, &run));
+    must(lk_analyze(&run, NULL, 0, &a));
+    ck_assert(!a.computes);
+    ck_assert_double_eq_tol(a.step_s, 0.040, 1e-9);
+    ck_assert_double_eq_tol(a.buckets[0].wire_s, 0.005, 1e-9);
+    ck_assert(isnan(a.buckets[0].exposed_s) && isnan(a.losses_s[LK_LOSS_WIRE]));
+    for (size_t i = 0; i < a.n_findings; i++)
+        ck_assert_int_eq(a.findings[i].id, LK_FINDING_MISSING_RANKS);
+    lk_analysis_fini(&a);
+    lk_run_fini(&run);
+}
+END_TEST
+
 SUITE(import_period, t)
 {
+    tcase_add_test(t, without_compute_nothing_is_exposed);
     tcase_add_test(t, many_kernels_leave_room_for_collectives);
     tcase_add_loop_test(t, sequences_have_a_smallest_period, 0, (int)LK_COUNT(sequences));
     tcase_add_loop_test(t, steps_are_the_period_of_the_collectives, 0, 2);
