@@ -175,7 +175,8 @@ static enum lk_status print_text(struct lk_writer *w, const struct lk_table *t)
     for (size_t c = 0; c < t->n_columns; c++)
         set[c] = column_setting(t, c);
     LK_TRY(lk_writer_printf(w, "%s\n", t->title));
-    LK_TRY(text_row(w, t, set, 0, true));
+    if (t->n_rows)
+        LK_TRY(text_row(w, t, set, 0, true));
     for (size_t r = 0; r < t->n_rows; r++)
         LK_TRY(text_row(w, t, set, r, false));
     for (size_t i = 0; i < t->n_notes; i++)

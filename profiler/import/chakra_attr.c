@@ -1,4 +1,5 @@
 #include "profiler/import/chakra_impl.h"
+#include "profiler/import/event_kind.h"
 
 #include "base/array.h"
 
@@ -62,19 +63,6 @@ enum lk_status lk_et_set_text(struct lk_et_graph *g, struct lk_et_node *node, co
     return LK_OK;
 }
 
-/* NCCL's kernels are called by their type: up to 2.18 as in C, since then as in its own tables. The
- * first row that fits counts. */
-static const struct {
-    const char *in;
-    enum lk_dtype dtype;
-} types[] = {
-    {"_bf16_", LK_BF16}, {"_bfloat16", LK_BF16}, {"_f16_", LK_F16},    {"_half", LK_F16},
-    {"_f64_", LK_F64},   {"_double", LK_F64},    {"_f32_", LK_F32},    {"_float", LK_F32},
-    {"_u64_", LK_I64},   {"_i64_", LK_I64},      {"_int64_t", LK_I64}, {"_uint64_t", LK_I64},
-    {"_u32_", LK_I32},   {"_i32_", LK_I32},      {"_int32_t", LK_I32}, {"_uint32_t", LK_I32},
-    {"_u8_", LK_U8},     {"_i8_", LK_U8},        {"_int8_t", LK_U8},   {"_uint8_t", LK_U8},
-};
-
 /* Chakra's converter of ASTRA-sim's text files calls its nodes so, with the layer between
  * (src/converter/text_converter.py). */
 static const struct {
@@ -90,6 +78,7 @@ void lk_et_use_name(const struct lk_et_graph *g, struct lk_et_node *node)
 {
     const char *name = lk_events_text(g->e, node->name);
     size_t n = strlen(name);
+    enum lk_dtype dtype;
 
     for (size_t i = 0; i < LK_COUNT(phases) && node->type == LK_CHAKRA_COMP; i++) {
         size_t m = strlen(phases[i].end);
@@ -99,11 +88,8 @@ void lk_et_use_name(const struct lk_et_graph *g, struct lk_et_node *node)
             !strcmp(name + n - m, phases[i].end))
             node->phase = (uint8_t)phases[i].phase;
     }
-    if (!lk_et_is_comm(node) || !strstr(name, "nccl"))
-        return;
-    for (size_t i = 0; i < LK_COUNT(types) && !node->dtype_known; i++)
-        if (strstr(name, types[i].in)) {
-            node->dtype = (uint8_t)types[i].dtype;
-            node->dtype_known = true;
-        }
+    if (lk_et_is_comm(node) && !node->dtype_known && lk_event_dtype_of_kernel(name, &dtype)) {
+        node->dtype = (uint8_t)dtype;
+        node->dtype_known = true;
+    }
 }

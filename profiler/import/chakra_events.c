@@ -74,7 +74,7 @@ static const char *function_of(const struct giver *v, const struct lk_et_node *n
         return "send_recv";
     if (node->comm >= 0)
         return lk_chakra_comm_name((enum lk_chakra_comm)node->comm);
-    return lk_event_function_of_kernel(lk_events_text(v->e, node->name));
+    return lk_event_function_of_nccl(lk_events_text(v->e, node->name));
 }
 
 /* Add what is known of a collective. */

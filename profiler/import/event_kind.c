@@ -56,6 +56,19 @@ static const struct {
     {"Broadcast", "broadcast"},  {"SendRecv", "send_recv"},   {"Reduce_", "reduce"},
 };
 
+/* NCCL's kernels are called by their type: up to 2.18 as in C, since then as in its own tables. The
+ * first row that fits counts. */
+static const struct {
+    const char *in;
+    enum lk_dtype dtype;
+} types[] = {
+    {"_bf16_", LK_BF16}, {"_bfloat16", LK_BF16}, {"_f16_", LK_F16},    {"_half", LK_F16},
+    {"_f64_", LK_F64},   {"_double", LK_F64},    {"_f32_", LK_F32},    {"_float", LK_F32},
+    {"_u64_", LK_I64},   {"_i64_", LK_I64},      {"_int64_t", LK_I64}, {"_uint64_t", LK_I64},
+    {"_u32_", LK_I32},   {"_i32_", LK_I32},      {"_int32_t", LK_I32}, {"_uint32_t", LK_I32},
+    {"_u8_", LK_U8},     {"_i8_", LK_U8},        {"_int8_t", LK_U8},   {"_uint8_t", LK_U8},
+};
+
 static bool find(const struct row *rows, size_t n_rows, const char *name, size_t n,
                  enum lk_event_kind *out)
 {
@@ -97,10 +110,20 @@ uint32_t lk_event_step_number(const char *name, size_t n)
     return v >= 0 && v < UINT32_MAX ? (uint32_t)v : 0;
 }
 
-const char *lk_event_function_of_kernel(const char *name)
+const char *lk_event_function_of_nccl(const char *name)
 {
     for (size_t i = 0; i < LK_COUNT(of_kernels); i++)
         if (strstr(name, of_kernels[i].in))
             return of_kernels[i].function;
     return "";
+}
+
+bool lk_event_dtype_of_kernel(const char *name, enum lk_dtype *out)
+{
+    for (size_t i = 0; i < LK_COUNT(types) && strstr(name, "nccl"); i++)
+        if (strstr(name, types[i].in)) {
+            *out = types[i].dtype;
+            return true;
+        }
+    return false;
 }

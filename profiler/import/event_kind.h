@@ -12,7 +12,10 @@ bool lk_event_kind_of_range(const struct lk_events *e, const char *name, size_t 
                             enum lk_event_kind *out);
 /* Return the step in "ProfilerStep#12" or "ProfilerStep*#12". */
 uint32_t lk_event_step_number(const char *name, size_t n);
-/* Return the collective of a kernel of NCCL's, "all_reduce"; "": it is told by none. */
-const char *lk_event_function_of_kernel(const char *name);
+/* Return the collective in a name of NCCL's, as a kernel or a function has it, "all_reduce"; "": it
+ * is told by none. */
+const char *lk_event_function_of_nccl(const char *name);
+/* Find the type of the elements that a kernel of NCCL's moves. False: its name does not say. */
+bool lk_event_dtype_of_kernel(const char *name, enum lk_dtype *out);
 
 #endif

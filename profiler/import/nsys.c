@@ -34,6 +34,7 @@ enum { SQLITE_INTEGER = 1, SQLITE_NULL = 5 };
     X(column_type, int, (struct sqlite3_stmt * s, int i))                                          \
     X(column_int64, int64_t, (struct sqlite3_stmt * s, int i))                                     \
     X(column_bytes, int, (struct sqlite3_stmt * s, int i))                                         \
+    X(column_blob, const void *, (struct sqlite3_stmt * s, int i))                                 \
     X(column_text, const unsigned char *, (struct sqlite3_stmt * s, int i))
 
 struct calls {
@@ -51,12 +52,20 @@ static const struct lk_library_symbol symbols[] = {
 static const struct lk_library_spec spec = {
     .name = "SQLite", .files = files, .symbols = symbols, .n_symbols = LK_COUNT(symbols)};
 
+/* Where the payload of a range has the size of an NCCL message. */
+struct schema {
+    int64_t id;
+    size_t offset;
+};
+
 struct reader {
     struct calls call;
     struct lk_library *library;
     const char *path;
     struct sqlite3 *db;
     struct lk_events *out;
+    struct schema *schemas;
+    size_t n_schemas, schemas_capacity;
 };
 
 static enum lk_status failed(const struct reader *r, const char *what)
@@ -151,6 +160,66 @@ static enum lk_status take_call(struct reader *r, struct sqlite3_stmt *s, enum l
     return lk_events_add(r->out, &e);
 }
 
+/* Columns: schemaId, offset in the payload, which is NULL for 0. */
+static enum lk_status take_schema(struct reader *r, struct sqlite3_stmt *s, enum lk_event_kind kind)
+{
+    int64_t offset = r->call.column_int64(s, 1);
+
+    (void)kind;
+    if (offset < 0 || offset > 1 << 16)
+        return LK_OK;
+    LK_PASS(lk_array_grow(&r->schemas, &r->schemas_capacity, r->n_schemas + 1, sizeof *r->schemas));
+    r->schemas[r->n_schemas++] = (struct schema){r->call.column_int64(s, 0), (size_t)offset};
+    return LK_OK;
+}
+
+static uint64_t little_endian(const unsigned char *p, size_t n)
+{
+    uint64_t v = 0;
+
+    while (n-- > 0)
+        v = v << 8 | p[n];
+    return v;
+}
+
+/*
+ * Return the size of an NCCL message in a range's payload; 0: it has none. The payload lies behind
+ * a header of 32 bytes, whose third word is the schema's number, all little-endian: NVTX_EVENTS of
+ * Nsight Systems 2026, as nsys-ai (nccl_payload_breakdown.py) reads it.
+ */
+static uint64_t message_bytes(const struct reader *r, struct sqlite3_stmt *s, int column)
+{
+    enum { HEADER = 32, SCHEMA = 8, SIZE = 8 };
+    const unsigned char *bytes = r->call.column_blob(s, column);
+    int n = r->call.column_bytes(s, column);
+
+    for (size_t i = 0; bytes && n >= HEADER && i < r->n_schemas; i++)
+        if ((uint64_t)r->schemas[i].id == little_endian(bytes + SCHEMA, 4) &&
+            HEADER + r->schemas[i].offset + SIZE <= (size_t)n)
+            return little_endian(bytes + HEADER + r->schemas[i].offset, SIZE);
+    return 0;
+}
+
+/* Columns: start, end, globalTid, text, payload. NCCL's own range of a collective has its size. */
+static enum lk_status take_nccl(struct reader *r, struct sqlite3_stmt *s, enum lk_event_kind kind)
+{
+    struct lk_event e = {.kind = LK_EVENT_COLLECTIVE};
+    struct lk_event_collective c = {.elements = message_bytes(r, s, 4), .dtype = LK_U8};
+    const char *name = (const char *)r->call.column_text(s, 3), *function;
+    int64_t thread = r->call.column_int64(s, 2);
+
+    (void)kind;
+    function = name && !strncmp(name, "nccl", 4) ? lk_event_function_of_nccl(name) : "";
+    if (!*function || !c.elements || !take_times(r, s, &e))
+        return LK_OK;
+    c.dtype_known = true;
+    LK_PASS(lk_events_name(r->out, function, strlen(function), &c.function));
+    LK_PASS(lk_events_detail(r->out, &c, &e.detail));
+    LK_PASS(text_of(r, s, 3, &e.name));
+    LK_PASS(lk_events_lane(r->out, pid_of(thread), tid_of(thread), false, &e.lane));
+    return lk_events_add(r->out, &e);
+}
+
 /* Columns: start, end, globalTid, text. */
 static enum lk_status take_range(struct reader *r, struct sqlite3_stmt *s, enum lk_event_kind kind)
 {
@@ -172,44 +241,54 @@ static enum lk_status take_range(struct reader *r, struct sqlite3_stmt *s, enum 
 
 /* ---- Tables ---- */
 
-/* A query, and what its rows are. `columns` must be there, else the next row with this table is
- * tried; a table that is not there has nothing. */
+/* A query, and what its rows are. `columns` must be there; a table that is not there has nothing.
+ */
 static const struct query {
     const char *table, *columns; /* apart by blanks */
     const char *sql;
     enum lk_event_kind kind;
     enum lk_status (*take)(struct reader *r, struct sqlite3_stmt *s, enum lk_event_kind kind);
+    bool instead; /* for older files: not if the row before is used */
 } queries[] = {
     {"CUPTI_ACTIVITY_KIND_KERNEL",
      "start end globalPid deviceId streamId correlationId demangledName",
      "SELECT k.start, k.end, k.globalPid, k.deviceId, k.streamId, k.correlationId, s.value "
      "FROM CUPTI_ACTIVITY_KIND_KERNEL k LEFT JOIN StringIds s ON s.id = k.demangledName",
-     LK_EVENT_KERNEL, take_work},
+     LK_EVENT_KERNEL, take_work, false},
     {"CUPTI_ACTIVITY_KIND_MEMCPY",
      "start end globalPid deviceId streamId correlationId bytes copyKind",
      "SELECT start, end, globalPid, deviceId, streamId, correlationId, bytes, "
      "CASE copyKind WHEN 1 THEN 'HtoD' WHEN 2 THEN 'DtoH' WHEN 8 THEN 'DtoD' WHEN 10 THEN 'PtoP' "
      "END FROM CUPTI_ACTIVITY_KIND_MEMCPY", /* CUpti_ActivityMemcpyKind */
-     LK_EVENT_COPY, take_work},
+     LK_EVENT_COPY, take_work, false},
     {"CUPTI_ACTIVITY_KIND_MEMCPY", "start end globalPid deviceId streamId correlationId bytes",
      "SELECT start, end, globalPid, deviceId, streamId, correlationId, bytes, NULL "
      "FROM CUPTI_ACTIVITY_KIND_MEMCPY",
-     LK_EVENT_COPY, take_work},
+     LK_EVENT_COPY, take_work, true},
     {"CUPTI_ACTIVITY_KIND_MEMSET", "start end globalPid deviceId streamId correlationId bytes",
      "SELECT start, end, globalPid, deviceId, streamId, correlationId, bytes "
      "FROM CUPTI_ACTIVITY_KIND_MEMSET",
-     LK_EVENT_MEMSET, take_work},
+     LK_EVENT_MEMSET, take_work, false},
     {"CUPTI_ACTIVITY_KIND_RUNTIME", "start end globalTid correlationId nameId",
      "SELECT r.start, r.end, r.globalTid, r.correlationId, s.value "
      "FROM CUPTI_ACTIVITY_KIND_RUNTIME r JOIN StringIds s ON s.id = r.nameId",
-     LK_EVENT_LAUNCH, take_call},
+     LK_EVENT_LAUNCH, take_call, false},
     {"NVTX_EVENTS", "start end globalTid text textId",
      "SELECT e.start, e.end, e.globalTid, coalesce(e.text, s.value) "
      "FROM NVTX_EVENTS e LEFT JOIN StringIds s ON s.id = e.textId WHERE e.end IS NOT NULL",
-     LK_EVENT_STEP, take_range},
+     LK_EVENT_STEP, take_range, false},
     {"NVTX_EVENTS", "start end globalTid text",
      "SELECT start, end, globalTid, text FROM NVTX_EVENTS WHERE end IS NOT NULL", LK_EVENT_STEP,
-     take_range},
+     take_range, true},
+    {"NVTX_PAYLOAD_SCHEMA_ENTRIES", "schemaId name offset",
+     "SELECT DISTINCT schemaId, offset FROM NVTX_PAYLOAD_SCHEMA_ENTRIES "
+     "WHERE name = 'Message size [bytes]'",
+     LK_EVENT_COLLECTIVE, take_schema, false},
+    {"NVTX_EVENTS", "start end globalTid text textId binaryData",
+     "SELECT e.start, e.end, e.globalTid, coalesce(e.text, s.value), e.binaryData "
+     "FROM NVTX_EVENTS e LEFT JOIN StringIds s ON s.id = e.textId "
+     "WHERE e.end IS NOT NULL AND e.binaryData IS NOT NULL",
+     LK_EVENT_COLLECTIVE, take_nccl, false},
 };
 
 /* Count the columns of `names` that a table has; *wanted: how many there are. */
@@ -253,19 +332,19 @@ static enum lk_status run_query(struct reader *r, const struct query *q)
 
 static enum lk_status read_tables(struct reader *r)
 {
-    bool any = false;
+    bool any = false, used = false;
 
     for (size_t i = 0; i < LK_COUNT(queries); i++) {
         const struct query *q = &queries[i];
         size_t found, wanted;
 
-        LK_PASS(count_columns(r, q->table, q->columns, &found, &wanted));
-        if (found < wanted)
+        if (q->instead && used)
             continue;
-        any = true;
-        LK_PASS(run_query(r, q));
-        while (i + 1 < LK_COUNT(queries) && !strcmp(queries[i + 1].table, q->table))
-            i++;
+        LK_PASS(count_columns(r, q->table, q->columns, &found, &wanted));
+        used = found == wanted;
+        any = any || used;
+        if (used)
+            LK_PASS(run_query(r, q));
     }
     if (!any)
         return lk_fail(LK_EPARSE,
@@ -333,6 +412,7 @@ enum lk_status lk_nsys_read(const char *path, const char *step_range, struct lk_
     LK_TRY(read_tables(&r));
     st = lk_devices_settle(out);
 out:
+    free(r.schemas);
     if (r.db)
         (void)r.call.close(r.db);
     lk_library_close(r.library);

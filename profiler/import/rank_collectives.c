@@ -38,6 +38,18 @@ static const struct lk_event *host_around(const struct hosts *h, const struct lk
     return NULL;
 }
 
+/* Count in elements what the source has in bytes, if the kernel's name says what they are. */
+static void use_kernel_dtype(const char *kernel, struct lk_event_collective *c)
+{
+    enum lk_dtype dtype;
+
+    if (!c->dtype_known || c->dtype != LK_U8 || !lk_event_dtype_of_kernel(kernel, &dtype) ||
+        c->elements % lk_dtype_bytes(dtype))
+        return;
+    c->elements /= lk_dtype_bytes(dtype);
+    c->dtype = dtype;
+}
+
 struct lk_event_collective lk_rank_about_(const struct maker *m, const struct hosts *hosts,
                                           const struct lk_event *x, const struct lk_launch *launch)
 {
@@ -47,10 +59,11 @@ struct lk_event_collective lk_rank_about_(const struct maker *m, const struct ho
     if (host && host->detail)
         c = m->e->details[host->detail - 1];
     if (!c.function) {
-        const char *function = lk_event_function_of_kernel(lk_events_text(m->e, x->name));
+        const char *function = lk_event_function_of_nccl(lk_events_text(m->e, x->name));
 
         (void)lk_events_name(m->e, function, strlen(function), &c.function);
     }
+    use_kernel_dtype(lk_events_text(m->e, x->name), &c);
     return c;
 }
 

@@ -85,10 +85,21 @@ static bool reduces_gradients(const char *function)
     return !*function || !strcmp(function, "all_reduce") || !strcmp(function, "reduce_scatter");
 }
 
+/* Return the kind of the host's events that tell its collectives: where none is timed, as in a dump
+ * of Flight Recorder, the requests for them. */
+static enum lk_event_kind kind_of_host(const struct maker *m)
+{
+    for (size_t i = 0; i < m->e->n_events; i++)
+        if (m->e->events[i].kind == LK_EVENT_COLLECTIVE && lk_rank_of_host_(m, &m->e->events[i]))
+            return LK_EVENT_COLLECTIVE;
+    return LK_EVENT_ENQUEUE;
+}
+
 /* List the collectives. *sizes: all have one; *reduce: one of them may be of gradients. */
 static enum lk_status list_collectives(const struct maker *m, struct items *out, bool *sizes,
                                        bool *reduce)
 {
+    const enum lk_event_kind of_host = kind_of_host(m);
     struct hosts hosts = {0};
     enum lk_status st = LK_OK;
 
@@ -102,8 +113,7 @@ static enum lk_status list_collectives(const struct maker *m, struct items *out,
         struct lk_event_collective c;
         struct item *item = &out->at[out->n];
 
-        if (m->by_host ? x->kind != LK_EVENT_COLLECTIVE || !lk_rank_of_host_(m, x)
-                       : !is_kernel(m, x, true))
+        if (m->by_host ? x->kind != of_host || !lk_rank_of_host_(m, x) : !is_kernel(m, x, true))
             continue;
         c = lk_rank_about_(m, &hosts, x, launch);
         *sizes = *sizes && c.elements > 0;

@@ -94,8 +94,45 @@ START_TEST(processes_share_a_gpu)
 }
 END_TEST
 
+/* The payload of NCCL's range is in bytes; the kernel's name says of what: 1,000 of float32. A
+ * payload that is cut off says nothing. */
+START_TEST(payloads_have_sizes)
+{
+    char *path = scratch_path(scratch_dir, "n.sqlite");
+    struct lk_import run = {0};
+    int code = shell_run("python3 tests/data/nsys.py %s/n.sqlite sizes", scratch_dir).code;
+
+    if (code == 77) {
+        printf("skipped: this Python has no sqlite3\n");
+        free(path);
+        return;
+    }
+    ck_assert_int_eq(code, 0);
+    if (_i)
+        ck_assert_int_eq(
+            shell_run("python3 -c \"import sqlite3; d = sqlite3.connect('%s/n.sqlite'); "
+                      "d.execute('UPDATE NVTX_EVENTS SET binaryData = "
+                      "substr(binaryData, 1, 47)'); d.commit()\"",
+                      scratch_dir)
+                .code,
+            0);
+    must(lk_import_run(&path, 1, &(struct lk_import_options){0}, &run));
+    for (size_t k = 0; k < 2; k++) {
+        const struct lk_run_info *info = &run.traces[k].info;
+
+        ck_assert_uint_eq(kineto_span(&run.traces[k], LK_SPAN_COLLECTIVE, 1, 0)->bytes,
+                          _i ? 0 : 4000);
+        ck_assert_uint_eq(info->n_tensors, _i ? 0 : 1);
+        ck_assert(_i || (info->tensors[0].elems == 1000 && info->tensors[0].dtype == LK_F32));
+    }
+    lk_import_fini(&run);
+    free(path);
+}
+END_TEST
+
 SUITE(import_nsys, t)
 {
+    tcase_add_loop_test(t, payloads_have_sizes, 0, 2);
     tcase_add_checked_fixture(t, scratch_set_up, scratch_tear_down);
     tcase_add_loop_test(t, data_bases_of_nsight, 0, 2);
     tcase_add_test(t, processes_share_a_gpu);
