@@ -487,9 +487,12 @@ enum lk_status lk_import_table(const struct lk_import *i, struct lk_table **out)
 {
     struct lk_table *t = NULL;
     enum lk_status st = LK_OK;
+    bool gpus = false;
 
-    LK_TRY(
-        lk_table_create("Imported: what the GPUs did of the time", columns, LK_COUNT(columns), &t));
+    for (size_t k = 0; k < i->n; k++)
+        gpus = gpus || i->rows[k].all.n > 0;
+    LK_TRY(lk_table_create(gpus ? "Imported: what the GPUs did of the time" : "Imported", columns,
+                           LK_COUNT(columns), &t));
     for (size_t k = 0; k < i->n; k++) {
         if (i->rows[k].all.n)
             LK_TRY(add_row(t, &i->rows[k], false));
