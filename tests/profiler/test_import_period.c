@@ -193,7 +193,7 @@ START_TEST(what_does_not_repeat_has_no_steps)
 {
     struct lk_trace t;
     struct run r;
-    char name[16];
+    char name[24];
 
     begin(&r);
     for (int i = 0; i < STEPS; i++) {
@@ -241,7 +241,7 @@ START_TEST(many_kernels_leave_room_for_collectives)
     size_t collectives = 0;
     struct lk_trace t;
     struct run r;
-    char name[16];
+    char name[24];
 
     begin(&r);
     for (int i = 0; i < STEPS; i++)
