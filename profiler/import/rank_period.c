@@ -2,7 +2,7 @@
  * Find steps that nobody marked. A step is the smallest period of the collectives' sequence, told
  * apart by group, function and size. The kernels between them check it: where they repeat only
  * every other period, as with accumulation, that is the step. Without collectives the kernels' own
- * period is it.
+ * period is it, if something is copied to the GPU in each.
  *
  * A step begins behind the longest pause between two of its collectives, which is when the host
  * finishes one step and begins the next. Forward, backward and optimizer cannot be told apart.
@@ -17,10 +17,13 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A collective or a kernel. */
+/* A collective or a kernel; or all of them that one call launched, as that of a CUDA graph. */
 struct item {
+    const struct lk_event *event; /* the first, in the list of events, which is by start */
+    const struct lk_launch *launch;
     int64_t at_ns, done_ns; /* the host launched it; has launched it, or has run it */
     uint64_t key;
+    size_t n; /* of collectives or kernels */
 };
 
 struct items {
@@ -39,17 +42,48 @@ static int item_order(const void *a, const void *b)
 {
     const struct item *x = a, *y = b;
 
-    return (x->at_ns > y->at_ns) - (x->at_ns < y->at_ns);
+    if (x->at_ns != y->at_ns)
+        return x->at_ns < y->at_ns ? -1 : 1;
+    return (x->event > y->event) - (x->event < y->event);
 }
 
-/* Return when the host put an event on the GPU, or did it itself. */
-static struct item item_of(const struct lk_event *x, const struct lk_launch *launch)
+/* Add an event by when the host put it on the GPU, or did it itself. */
+static void add_item(struct items *to, const struct lk_event *x, const struct lk_launch *launch,
+                     uint64_t key)
 {
-    if (launch)
-        return (struct item){.at_ns = launch->start_ns,
-                             .done_ns = launch->start_ns + launch->length_ns};
-    return (struct item){.at_ns = x->start_ns,
-                         .done_ns = lk_rank_on_gpu_(x) ? x->start_ns : x->end_ns};
+    to->at[to->n++] = (struct item){
+        .event = x,
+        .launch = launch,
+        .at_ns = launch ? launch->start_ns : x->start_ns,
+        .done_ns = launch               ? launch->start_ns + launch->length_ns
+                   : lk_rank_on_gpu_(x) ? x->start_ns
+                                        : x->end_ns,
+        .key = key,
+        .n = 1,
+    };
+}
+
+/* Put items in order, and make one of those that one call launched: between them is no time in
+ * which a step could end. */
+static void arrange(struct items *items)
+{
+    size_t n = 0;
+
+    if (items->n)
+        qsort(items->at, items->n, sizeof *items->at, item_order);
+    for (size_t i = 0; i < items->n; i++) {
+        struct item *x = &items->at[i], *last = n ? &items->at[n - 1] : NULL;
+
+        if (last && x->done_ns < last->done_ns) /* of another thread */
+            x->done_ns = last->done_ns;
+        if (!last || !x->launch || x->launch != last->launch) {
+            items->at[n++] = *x;
+            continue;
+        }
+        last->key = mix(last->key, x->key);
+        last->n++;
+    }
+    items->n = n;
 }
 
 /* ---- Lists ---- */
@@ -71,11 +105,9 @@ static enum lk_status list_kernels(const struct maker *m, struct items *out)
 
         if (!is_kernel(m, x, false))
             continue;
-        out->at[out->n] = item_of(x, lk_events_launch(m->e, x));
-        out->at[out->n++].key = mix(1, x->name);
+        add_item(out, x, lk_events_launch(m->e, x), mix(1, x->name));
     }
-    if (out->n)
-        qsort(out->at, out->n, sizeof *out->at, item_order);
+    arrange(out);
     return LK_OK;
 }
 
@@ -111,20 +143,17 @@ static enum lk_status list_collectives(const struct maker *m, struct items *out,
         const struct lk_event *x = &m->e->events[i];
         const struct lk_launch *launch = lk_events_launch(m->e, x);
         struct lk_event_collective c;
-        struct item *item = &out->at[out->n];
 
         if (m->by_host ? x->kind != of_host || !lk_rank_of_host_(m, x) : !is_kernel(m, x, true))
             continue;
         c = lk_rank_about_(m, &hosts, x, launch);
         *sizes = *sizes && c.elements > 0;
         *reduce = *reduce || reduces_gradients(lk_events_text(m->e, c.function));
-        *item = item_of(x, launch);
-        item->key = mix(mix(mix(mix(1, c.function), c.group), c.elements),
-                        c.dtype_known ? (uint64_t)c.dtype + 1 : 0);
-        out->n++;
+        add_item(out, x, launch,
+                 mix(mix(mix(mix(1, c.function), c.group), c.elements),
+                     c.dtype_known ? (uint64_t)c.dtype + 1 : 0));
     }
-    if (out->n)
-        qsort(out->at, out->n, sizeof *out->at, item_order);
+    arrange(out);
 out:
     free(hosts.at);
     return st;
@@ -225,13 +254,55 @@ static enum lk_status add_steps(struct maker *m, const struct items *items,
     for (size_t k = 0; k + 1 < p->n; k++) {
         const struct item *before = &items->at[p->first + k * p->length];
 
+        if (before[p->length].done_ns == before->done_ns) { /* what takes no time is no step */
+            m->steps.n = 0;
+            return LK_OK;
+        }
         LK_PASS(
             lk_rank_add_range_(&m->steps, before->done_ns, before[p->length].done_ns, (uint32_t)k));
     }
-    m->period = p->length;
+    for (size_t i = 0; i < p->length; i++)
+        m->period += items->at[p->first + i].n;
     m->forwards.n = m->optimizers.n = 0;
     if (m->steps.n)
         m->end_ns = m->steps.at[m->steps.n - 1].end_ns;
+    return LK_OK;
+}
+
+static bool is_from_host(const struct maker *m, const struct lk_event *x)
+{
+    const char *name = lk_events_text(m->e, x->name);
+
+    return x->kind == LK_EVENT_COPY && m->e->lanes[x->lane].process == m->device &&
+           (strstr(name, "HtoD") || strstr(name, "HostToDevice")); /* ROCm's */
+}
+
+/*
+ * Drop the steps unless the host copies something to the GPU in each of them, as it does a batch. A
+ * model whose layers are alike repeats its kernels in every layer: these are no steps.
+ */
+static enum lk_status check_input(struct maker *m)
+{
+    size_t n = 0;
+    bool *has;
+
+    LK_PASS(lk_alloc(&has, m->steps.n, sizeof *has));
+    for (size_t i = 0; i < m->e->n_events; i++) {
+        const struct lk_event *x = &m->e->events[i];
+        const struct lk_launch *launch = lk_events_launch(m->e, x);
+        size_t step;
+
+        if (!is_from_host(m, x))
+            continue;
+        step = lk_rank_step_at_(m, launch ? launch->start_ns : x->start_ns);
+        if (step != SIZE_MAX && !has[step]) {
+            has[step] = true;
+            n++;
+        }
+    }
+    free(has);
+    if (n < m->steps.n)
+        m->steps.n = m->period = 0;
     return LK_OK;
 }
 
@@ -259,6 +330,8 @@ enum lk_status lk_rank_steps_of_period_(struct maker *m)
         LK_TRY(end_at_pause(&items, &p));
         LK_TRY(add_steps(m, &items, &p));
     }
+    if (m->of_kernels)
+        LK_TRY(check_input(m));
 out:
     free(items.at);
     return st;
