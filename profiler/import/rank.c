@@ -111,7 +111,7 @@ static enum lk_status add_host_spans(struct maker *m)
         LK_PASS(lk_rank_add_span_(
             m, LK_RANK_HOST,
             (struct lk_span){.kind = LK_SPAN_STEP, .step = m->steps.at[i].number, .index = -1},
-            m->steps.at[i].start_ns, m->steps.at[i].end_ns));
+            i ? m->steps.at[i].start_ns : m->begin_ns, m->steps.at[i].end_ns));
     for (size_t i = 0; i < m->e->n_events; i++) {
         const struct lk_event *x = &m->e->events[i];
         size_t step = lk_rank_step_at_(m, x->start_ns);

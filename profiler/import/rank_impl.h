@@ -58,6 +58,7 @@ struct maker {
     const struct lk_rank_options *o;
     bool *communication; /* by name */
     int64_t end_ns;      /* of the steps that are taken: INT64_MAX, or the start of one left out */
+    int64_t begin_ns;    /* of the first step, on the GPU: lk_rank_find_work_ */
     struct ranges steps, backwards, forwards, optimizers;
     size_t period; /* collectives, or kernels, of a step that is found by them alone: its passes are
                       not known; 0: steps are marked */
@@ -104,7 +105,8 @@ enum lk_status lk_rank_steps_of_period_(struct maker *m);
 /* Return true if no collective of the GPU m->device is among the events: the host's ranges tell
  * them. Gloo's run on the host, and NCCL's of one rank have no kernel. */
 bool lk_rank_by_host_(const struct maker *m);
-/* Find what ran on the GPU m->device, by its step and pass. pre: the ranges are found. */
+/* Find what ran on the GPU m->device, by its step and pass, and when the first step began there.
+ * pre: the ranges are found. */
 enum lk_status lk_rank_find_work_(struct maker *m);
 /* Return the GPU with most events, -1: none. */
 int64_t lk_rank_busiest_(const struct lk_events *e);

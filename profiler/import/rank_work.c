@@ -145,12 +145,38 @@ int64_t lk_rank_done_before_(const struct maker *m, int64_t launched)
     return lo > 0 ? m->done[lo - 1].end_ns : 0;
 }
 
+/*
+ * Return when the first step begins. A host that runs ahead of its GPU begins it while the GPU
+ * still has the step before to do, which the trace may have in part: then it begins when the GPU
+ * has done what was launched before, at the latest when it does the step's own first work.
+ */
+static int64_t find_begin(const struct maker *m)
+{
+    int64_t start = m->steps.at[0].start_ns, begin = start;
+
+    for (size_t i = 0; i < m->e->n_events && !m->o->steps_by_gpu; i++) {
+        const struct lk_event *x = &m->e->events[i];
+        const struct lk_launch *launch;
+
+        if (!lk_rank_on_gpu_(x) || m->e->lanes[x->lane].process != m->device)
+            continue;
+        launch = lk_events_launch(m->e, x);
+        if (launch && launch->start_ns >= start) {
+            begin = begin < x->start_ns ? begin : x->start_ns;
+            return begin > start ? begin : start;
+        }
+        begin = x->end_ns > begin ? x->end_ns : begin;
+    }
+    return start;
+}
+
 enum lk_status lk_rank_find_work_(struct maker *m)
 {
     enum lk_status st = LK_OK;
     int64_t *enqueued = NULL;
     size_t n_enqueued = 0, of_host = 0;
 
+    m->begin_ns = find_begin(m);
     LK_TRY(find_enqueues(m, &enqueued, &n_enqueued));
     LK_TRY(lk_alloc(&m->work, m->e->n_events, sizeof *m->work));
     for (size_t i = 0; i < m->e->n_events; i++) {
@@ -168,6 +194,8 @@ enum lk_status lk_rank_find_work_(struct maker *m)
             w->enqueued_ns = enqueued[of_host++];
         at = w->launch ? w->launch->start_ns : w->enqueued_ns ? w->enqueued_ns : x->start_ns;
         w->step = lk_rank_step_at_(m, m->o->steps_by_gpu ? x->start_ns : at);
+        if (lk_rank_on_gpu_(x) && !w->launch && x->start_ns < m->begin_ns)
+            w->step = SIZE_MAX;
         w->phase = lk_rank_phase_at_(m, w->step, at, &w->pass);
         w->in_backward = w->phase == LK_SPAN_BACKWARD;
         if (communication)

@@ -120,8 +120,8 @@ static char *put_parts(unsigned mask)
     return scratch_put(mask == 15 ? "rank1.json" : "part-rank1.json", text, strlen(text));
 }
 
-/* An import's breakdown is that of its file, also where a user's kernels communicate. With the last
- * step left out it is that of a file without it. */
+/* An import's breakdown is that of what its file's steps launched, also where a user's kernels
+ * communicate. With the last step left out it is that of a file without it. */
 START_TEST(an_import_is_its_file)
 {
     const struct lk_import_options o = {.patterns = _i == 1 ? "gemm" : NULL, .drop_last = _i == 2};
@@ -134,7 +134,7 @@ START_TEST(an_import_is_its_file)
     paths[1] = put_parts(_i == 2 ? 11 : 15);
     must(lk_import_run(&paths[0], 1, &o, &run));
     must(lk_import_run(&paths[1], 1, &(struct lk_import_options){.patterns = o.patterns}, &of));
-    want = &of.rows[0].all;
+    want = &of.rows[0].linked;
     must(lk_trace_breakdown(&run.traces[0], 0, NULL, 0, &b));
     ck_assert_int_eq(b.span_ns, want->span_ns);
     ck_assert_int_eq(b.idle_ns, want->idle_ns);

@@ -156,8 +156,9 @@ static void assert_steps(struct lk_trace *t, size_t n, int ms, const char *items
         ck_assert_int_ne(s->kind, LK_SPAN_OPTIMIZER);
         if (s->kind != LK_SPAN_STEP)
             continue;
-        ck_assert_uint_eq(s->step, found++);
-        ck_assert_uint_eq(s->end_ns - s->start_ns, (uint64_t)ms * MS);
+        ck_assert_uint_eq(s->step, found);
+        if (found++) /* the first begins when the GPU has done what comes before */
+            ck_assert_uint_eq(s->end_ns - s->start_ns, (uint64_t)ms * MS);
     }
     ck_assert_uint_eq(found, n);
     lk_trace_fini(t);
@@ -273,8 +274,7 @@ START_TEST(passes_stay_unknown)
     must(lk_run_take("DIR", traces, 1, &run));
     ck_assert_uint_eq(run.n_steps, STEPS - 1);
     must(lk_analyze(&run, NULL, 0, &a));
-    /* The last step's work ends 2 ms behind the host; the first step begins with the host. */
-    ck_assert_double_eq_tol(a.step_s, 0.020, 0.002 / (STEPS - 1) + 1e-9);
+    ck_assert_double_eq_tol(a.step_s, 0.020, 1e-9);
     ck_assert_uint_eq(a.n_buckets, 2);
     set.runs = &run;
     ck_assert_int_eq(lk_job_build(&set, &job), LK_EEVIDENCE);

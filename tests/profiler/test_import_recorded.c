@@ -6,6 +6,7 @@
 
 #include "base/array.h"
 #include "base/file.h"
+#include "profiler/analysis.h"
 #include "profiler/import/kineto.h"
 #include "tests/rigs/kineto_text.h"
 #include "tests/rigs/must.h"
@@ -71,7 +72,7 @@ START_TEST(breakdowns_are_those_of_peers)
 }
 END_TEST
 
-/* The run that an import makes has the same breakdown: all its events are of steps. */
+/* The run that an import makes has the same breakdown as the events that its steps launched. */
 START_TEST(runs_are_broken_down_alike)
 {
     char *path = recorded(breakdowns[_i].file);
@@ -89,6 +90,29 @@ START_TEST(runs_are_broken_down_alike)
     ck_assert_int_eq(b.comm_ns, want->comm_ns);
     ck_assert_int_eq(b.exposed_ns, want->exposed_ns);
     ck_assert_uint_eq(b.n, want->n);
+    lk_import_fini(&run);
+    free(path);
+}
+END_TEST
+
+/* The host is a step ahead of the GPU, which is never idle: the three steps are the span of what
+ * they launched. */
+START_TEST(a_step_is_as_long_as_on_the_gpu)
+{
+    char *path = recorded(RESNET18);
+    struct lk_import run = {0};
+    struct lk_analysis a = {0};
+    struct lk_run r = {0};
+
+    if (!path)
+        return;
+    must(lk_import_run(&path, 1, &(struct lk_import_options){0}, &run));
+    must(lk_run_take("imported", run.traces, 1, &r));
+    run.traces = NULL;
+    must(lk_analyze(&r, NULL, 0, &a));
+    ck_assert_double_eq_tol(3 * a.step_s, 56517603e-9, 1e-6);
+    lk_analysis_fini(&a);
+    lk_run_fini(&r);
     lk_import_fini(&run);
     free(path);
 }
@@ -226,8 +250,9 @@ SUITE(import_recorded, t)
     tcase_add_checked_fixture(t, scratch_set_up, scratch_tear_down);
     tcase_add_loop_test(t, chakra_graph_is_the_recorded_one, 0, LK_COUNT(graphs));
     tcase_add_loop_test(t, breakdowns_are_those_of_peers, 0, (int)LK_COUNT(breakdowns));
-    tcase_add_loop_test(t, runs_are_broken_down_alike, 0, 1);
-    tcase_add_loop_test(t, runs_are_broken_down_alike, 2, 3); /* all events, not linked ones */
+    tcase_add_loop_test(t, runs_are_broken_down_alike, 1, 2);
+    tcase_add_loop_test(t, runs_are_broken_down_alike, 3, 4);
+    tcase_add_test(t, a_step_is_as_long_as_on_the_gpu);
     tcase_add_test(t, data_base_is_broken_down);
     tcase_add_loop_test(t, buckets_are_those_recorded, 0, (int)LK_COUNT(buckets));
 }

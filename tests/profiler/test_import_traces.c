@@ -73,6 +73,31 @@ START_TEST(steps_passes_and_collectives)
 }
 END_TEST
 
+/* The host runs ahead: the GPU does the first step's work when it has done that of the step before,
+ * whose launches are not in the trace. */
+START_TEST(the_first_step_begins_on_the_gpu)
+{
+    char text[8192] = HEAD KERNEL("before", 7, 0, 12, 98) KERNEL("before", 7, 12, 13, 99), *path;
+    struct lk_import run = {0};
+    const struct lk_trace *t;
+
+    for (size_t i = 1; i < KINETO_PARTS; i++)
+        strncat(text, kineto_parts[i], sizeof text - strlen(text) - 1);
+    path = scratch_put("rank1.json", text, strlen(text));
+    must(lk_import_run(&path, 1, &(struct lk_import_options){.steps_by_gpu = _i}, &run));
+    t = &run.traces[0];
+    kineto_assert_span(kineto_span(t, LK_SPAN_STEP, 7, -1), _i ? 0 : 25, 100);
+    kineto_assert_span(kineto_span(t, LK_SPAN_STEP, 8, -1), 200, 300);
+    if (_i)
+        kineto_assert_span(kineto_span(t, LK_SPAN_KERNEL, 7, -1), 0, 12);
+    else
+        kineto_assert_span(kineto_span(t, LK_SPAN_KERNEL, 7, -1), 30, 40);
+    ck_assert_uint_eq(run.rows[0].all.n_unlinked, 2);
+    lk_import_fini(&run);
+    free(path);
+}
+END_TEST
+
 /* An all-reduce that no backward launched, of a loss or a norm, is no bucket; the analysis has a
  * row for each function and power of two of the size. */
 START_TEST(other_reductions_are_no_buckets)
@@ -521,6 +546,7 @@ SUITE(import_traces, t)
 {
     tcase_add_checked_fixture(t, scratch_set_up, scratch_tear_down);
     tcase_add_test(t, steps_passes_and_collectives);
+    tcase_add_loop_test(t, the_first_step_begins_on_the_gpu, 0, 2);
     tcase_add_test(t, other_reductions_are_no_buckets);
     tcase_add_test(t, an_import_is_analysed);
     tcase_add_loop_test(t, hostile_files, 0, (int)LK_COUNT(hostile));
