@@ -538,6 +538,10 @@ enum lk_status lk_analyze(const struct lk_run *run, const struct lk_run *const *
     LK_TRY(lk_alloc(&a.ranks, run->n, sizeof *a.ranks));
     LK_TRY(find_arrivals(&a));
     split_ranks(&a);
+    if (!(a.step_s > 0)) {
+        st = lk_fail(LK_EEVIDENCE, "%s: its steps take no time", run->dir);
+        goto out;
+    }
     LK_TRY(fill_buckets(&a));
     LK_TRY(n_refs ? lk_work_measure_(refs, n_refs, &work) : lk_work_model_(&a, &work));
     LK_TRY(lk_analysis_waterfall_(&a, &work));

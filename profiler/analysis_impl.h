@@ -36,6 +36,20 @@ enum lk_status lk_analysis_waterfall_(struct lk_analysis *a, const struct lk_wor
  * filled. */
 enum lk_status lk_analysis_findings_(struct lk_analysis *a);
 
+/* Return true if several ranks are here, or there is but one: one of several has nothing to be
+ * compared with. */
+static inline bool lk_compares_ranks_(const struct lk_analysis *a)
+{
+    return a->run->n > 1 || lk_run_world_size(a->run) == 1;
+}
+
+/* Return true if it is known how long ranks here waited for each other: else that is in the wire.
+ */
+static inline bool lk_knows_waits_(const struct lk_analysis *a)
+{
+    return lk_compares_ranks_(a) && !lk_run_is_grouped(a->run);
+}
+
 static inline double lk_ns_to_s_(uint64_t ns)
 {
     return (double)ns * 1e-9;

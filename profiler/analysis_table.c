@@ -9,6 +9,7 @@
 
 #include <inttypes.h>
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 static double share(const struct lk_analysis *a, double s)
@@ -20,6 +21,21 @@ static double share(const struct lk_analysis *a, double s)
 static double pass(const struct lk_analysis *a, const struct lk_analysis_rank *r, enum lk_part part)
 {
     return lk_run_periods(a->run) ? NAN : r->split.s[part];
+}
+
+/* Return s, or NaN where it is not known how long ranks waited for each other. */
+static double wait(const struct lk_analysis *a, double s)
+{
+    return lk_knows_waits_(a) ? s : NAN;
+}
+
+/* Return true for a row of the waterfall that is known of these ranks. */
+static bool is_known(const struct lk_analysis *a, enum lk_loss loss)
+{
+    return loss == LK_LOSS_LAUNCH      ? a->launches
+           : loss == LK_LOSS_STRAGGLER ? lk_knows_waits_(a)
+           : loss == LK_LOSS_SLOW_RANK ? lk_compares_ranks_(a)
+                                       : loss != LK_LOSS_BATCH; /* that of the reference */
 }
 
 /* Return the seconds from `from` to `to`, which may be negative. */
@@ -61,7 +77,7 @@ static double since(uint64_t from, uint64_t to)
     X("optimizer_s", "optimizer",      LK_DIM_TIME, 0,  pass(a, r, LK_PART_OPTIMIZER))                      \
     X("launch_s",    "launch",         LK_DIM_TIME, 0,                                             \
       r->launch.n ? r->split.s[LK_PART_LAUNCH] : NAN)                                              \
-    X("straggler_s", "straggler wait", LK_DIM_TIME, 0,  r->split.s[LK_PART_STRAGGLER])                      \
+    X("straggler_s", "straggler wait", LK_DIM_TIME, 0,  wait(a, r->split.s[LK_PART_STRAGGLER]))            \
     X("wire_s",      "queue and wire", LK_DIM_TIME, 0,  r->split.s[LK_PART_WIRE])                           \
     X("input_s",     "input",          LK_DIM_TIME, 0,  r->split.s[LK_PART_INPUT])                          \
     X("gap_s",       "gap",            LK_DIM_TIME, 0,  r->split.s[LK_PART_GAP])
@@ -70,7 +86,7 @@ static double since(uint64_t from, uint64_t to)
     X("pending_s",      "communication",      LK_DIM_TIME, 0, r->pending_s)                        \
     X("moving_s",       "of it moving",       LK_DIM_TIME, 0, r->moving_s)                         \
     X("exposed_s",      "exposed",            LK_DIM_TIME, 0, exposed)                             \
-    X("exposed_wait_s", "exposed wait",       LK_DIM_TIME, 0, r->split.s[LK_PART_STRAGGLER])                \
+    X("exposed_wait_s", "exposed wait",       LK_DIM_TIME, 0, wait(a, r->split.s[LK_PART_STRAGGLER]))      \
     X("exposed_wire_s", "exposed wire",       LK_DIM_TIME, 0, r->split.s[LK_PART_WIRE])                     \
     X("overlap",        "covered by compute", LK_DIM_NONE, 3,                                      \
       r->pending_s > 0 ? 1 - exposed / r->pending_s : NAN)                                         \
@@ -83,7 +99,7 @@ static double since(uint64_t from, uint64_t to)
     X("ready_s",    "ready after", LK_DIM_TIME,  0,  b->ready_s)                                   \
     X("queue_s",    "queue",       LK_DIM_TIME,  0,  b->queue_s)                                   \
     X("launch_s",   "launch",      LK_DIM_TIME,  0,  b->launch_s)                                  \
-    X("wait_s",     "wait",        LK_DIM_TIME,  0,  b->wait_s)                                    \
+    X("wait_s",     "wait",        LK_DIM_TIME,  0,  wait(a, b->wait_s))                                    \
     X("wire_s",     "wire",        LK_DIM_TIME,  0,  b->wire_s)                                    \
     X("wire_p95_s", "wire p95",    LK_DIM_TIME,  0,  b->wire_p95_s)                                \
     X("exposed_s",  "exposed",     LK_DIM_TIME,  0,  b->exposed_s)                                 \
@@ -96,16 +112,17 @@ static double since(uint64_t from, uint64_t to)
     X("late_share", "late at",     LK_DIM_NONE,  3,  late ? (double)b->n_late / n : NAN)           \
     X("late_by_s",  "by",          LK_DIM_TIME,  0,  late ? b->late_by_s : NAN)                    \
     X("unresolved", "unresolved",  LK_DIM_NONE,  3,                                                \
-      ranks > 1 ? (double)b->n_unresolved / n : NAN)
+      ranks > 1 ? wait(a, (double)b->n_unresolved / n) : NAN)
 #define STRAGGLERS(X)                                                                              \
     X("rank",       "rank",                 LK_DIM_NONE, -1, lk_run_rank(a->run, k))                            \
-    X("late_n",     "times last",           LK_DIM_NONE, -1, (double)r->n_late)                    \
+    X("late_n",     "times last",           LK_DIM_NONE, -1, wait(a, (double)r->n_late))                    \
     X("late_share", "share of collectives", LK_DIM_NONE, 3,                                        \
-      a->n_collectives ? (double)r->n_late / (double)a->n_collectives : NAN)                             \
+      a->n_collectives ? wait(a, (double)r->n_late / (double)a->n_collectives) : NAN)                             \
     X("late_by_s",  "by",                   LK_DIM_TIME, 0,  r->n_late ? r->late_by_s : NAN)       \
-    X("slow_s",     "own slowness",         LK_DIM_TIME, 0,  r->losses_s[LK_LOSS_SLOW_RANK])       \
+    X("slow_s",     "own slowness",         LK_DIM_TIME, 0,                                        \
+      lk_compares_ranks_(a) ? r->losses_s[LK_LOSS_SLOW_RANK] : NAN)                                \
     X("input_s",    "input",                LK_DIM_TIME, 0,  r->split.s[LK_PART_INPUT])                     \
-    X("waits_s",    "waits for others",     LK_DIM_TIME, 0,  r->split.s[LK_PART_STRAGGLER])                 \
+    X("waits_s",    "waits for others",     LK_DIM_TIME, 0,  wait(a, r->split.s[LK_PART_STRAGGLER]))       \
     X("clock_s",    "clock within",         LK_DIM_TIME, 0,                                        \
       clock_ns < LK_CLOCK_UNKNOWN_NS ? lk_ns_to_s_(clock_ns) : NAN)
 #define GPUS(X)                                                                                    \
@@ -137,7 +154,7 @@ static double since(uint64_t from, uint64_t to)
     X("launch_s",  "launch",     LK_DIM_TIME,  0,                                                  \
       x->by_kernel ? since(x->due_ns, x->arrival_ns) : NAN)                                        \
     X("wait_s",    "wait",       LK_DIM_TIME,  0,                                                  \
-      since(x->arrival_ns, a->begin_ns[rank * a->n_collectives + collective]))                           \
+      wait(a, since(x->arrival_ns, a->begin_ns[rank * a->n_collectives + collective])))                           \
     X("wire_s",    "wire",       LK_DIM_TIME,  0,  lk_ns_to_s_(m->wire_ns))                        \
     X("late",      "late",       LK_DIM_NONE,  -1,                                                 \
       m->late_rank != (int)rank ? NULL : m->resolved ? "last" : "unresolved")
@@ -158,16 +175,15 @@ static enum lk_status fill_waterfall(const struct lk_analysis *a, struct lk_tabl
 {
     const struct lk_run *run = a->run;
     enum lk_status st = LK_OK;
+    char warmup[64] = "";
 
     for (int loss = 0; loss < LK_LOSS_COUNT; loss++) {
         size_t most = 0, least = 0;
 
         if (!a->computes)
             break;
-        if (loss == LK_LOSS_BATCH)
-            continue; /* a run and its reference have the same local batch */
-        if (loss == LK_LOSS_LAUNCH && !a->launches)
-            continue; /* not known: in the wire */
+        if (!is_known(a, (enum lk_loss)loss))
+            continue;
         for (size_t k = 1; k < run->n; k++) {
             if (a->ranks[k].losses_s[loss] > a->ranks[most].losses_s[loss])
                 most = k;
@@ -192,11 +208,12 @@ static enum lk_status fill_waterfall(const struct lk_analysis *a, struct lk_tabl
                              "nobody marked the steps: they are %s; forward, backward and "
                              "optimizer are not told apart",
                              lk_run_periods(run)));
-    LK_TRY(lk_table_note(t,
-                         "mean of %zu steps (%" PRIu32 " to %" PRIu32 "); the first %" PRIu64
-                         " steps are warm-up and left out",
-                         run->n_steps, run->steps[0], run->steps[run->n_steps - 1],
-                         lk_run_about(run)->warmup_steps));
+    if (lk_run_about(run)->warmup_steps)
+        snprintf(warmup, sizeof warmup, "; the first %" PRIu64 " steps are warm-up and left out",
+                 lk_run_about(run)->warmup_steps);
+    LK_TRY(lk_table_note(t, "mean of %zu step%s (%" PRIu32 " to %" PRIu32 ")%s", run->n_steps,
+                         run->n_steps == 1 ? "" : "s", run->steps[0], run->steps[run->n_steps - 1],
+                         warmup));
     if (run->n_steps < run->n_timed)
         LK_TRY(lk_table_note(t,
                              "these have records of kernels; %zu others after the warm-up have "
@@ -208,9 +225,8 @@ out:
 
 static enum lk_status fill_findings(const struct lk_analysis *a, struct lk_table *t)
 {
+    bool indented = false, costs = false;
     enum lk_status st = LK_OK;
-
-    bool indented = false;
 
     for (size_t number = 1; number <= a->n_findings; number++) {
         const struct lk_finding *f = &a->findings[number - 1];
@@ -220,10 +236,11 @@ static enum lk_status fill_findings(const struct lk_analysis *a, struct lk_table
         LK_TRY(lk_table_indent(t, "finding", f->depth));
         LK_TRY(lk_table_indent(t, "next", f->depth));
         indented = indented || f->depth > 0;
+        costs = costs || !isnan(f->cost_s);
     }
     if (!a->n_findings)
         LK_TRY(lk_table_note(t, "nothing stands out"));
-    else
+    else if (costs)
         LK_TRY(lk_table_note(t, "cost: what mending it brings a step, at most%s",
                              indented ? "; indented: consequences, whose cost is in their cause's"
                                       : ""));
@@ -255,7 +272,7 @@ static enum lk_status fill_buckets(const struct lk_analysis *a, struct lk_table 
                                 "waited for is not known, and is in the wire"));
     if (a->launches)
         LK_TRY(lk_table_note(t, "launch: until its NCCL kernel starts, from when it is due"));
-    if (!a->aligned)
+    if (!a->aligned && lk_knows_waits_(a))
         LK_TRY(lk_table_note(t, "from durations: some rank's clock was never compared"));
 out:
     return st;
@@ -293,11 +310,11 @@ static enum lk_status note_unresolved(const struct lk_analysis *a, struct lk_tab
 
     for (size_t i = 0; i < a->n_collectives; i++)
         unresolved += !a->collectives[i].resolved;
-    if (a->run->n < 2)
+    if (a->run->n < 2 || !lk_knows_waits_(a))
         return LK_OK;
     return lk_table_note(t,
-                         "%zu of %zu collectives are unresolved: the ranks arrived within the "
-                         "clocks' uncertainty",
+                         "%zu of %zu collectives are unresolved: at these the ranks arrived within "
+                         "the clocks' uncertainty",
                          unresolved, a->n_collectives);
 }
 

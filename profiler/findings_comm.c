@@ -8,10 +8,12 @@ static const double poor_overlap = 0.5; /* of pending communication is exposed *
 
 /* ---- Wire and overlap ---- */
 
-/* Report the bus bandwidth of the largest bucket, if its wire time is known. */
+/* Report the bus bandwidth of the largest bucket, if its wire time is known. Waits that are not
+ * known are in it. */
 enum lk_status lk_find_wire_(struct lk_analysis *a)
 {
     const struct lk_analysis_bucket *big = NULL;
+    bool waits = !lk_knows_waits_(a) || (int)a->run->n < lk_run_world_size(a->run);
     double cost = a->losses_s[LK_LOSS_WIRE];
     char rate[32];
 
@@ -27,8 +29,9 @@ enum lk_status lk_find_wire_(struct lk_analysis *a)
                           rate, sizeof rate);
     return lk_finding_add_(
         a, LK_FINDING_WIRE, -1, cost,
-        "wire bound: collectives are exposed %s a step; bucket %d moves at %s bus bandwidth",
-        lk_time_text_(cost).buf, big->bucket, rate);
+        "wire bound%s: collectives are exposed %s a step; bucket %d moves at %s bus bandwidth%s",
+        waits ? ", or waiting for other ranks" : "", lk_time_text_(cost).buf, big->bucket, rate,
+        waits ? ", waits included" : "");
 }
 
 /* Report poor overlap, relative to the time in which bytes moved: waiting for a late rank is not a

@@ -109,7 +109,10 @@ enum lk_status lk_find_launch_bound_(struct lk_analysis *a)
         snprintf(own, sizeof own, " (%s more while recorded)", lk_time_text_(recording).buf);
     return lk_finding_add_(
         a, LK_FINDING_LAUNCH_BOUND, -1, cost,
-        "launch bound: no kernel runs in %.0f %% of forward and backward, %s a step%s; kernels "
-        "end before the host has launched the next",
-        100 * share, lk_time_text_(cost).buf, own);
+        "launch bound: no kernel runs in %.0f %% of %s, %s a step%s; kernels end before the host "
+        "has launched the next",
+        100 * share,
+        lk_run_periods(a->run) ? "the time from a step's first kernel to its last"
+                               : "forward and backward",
+        lk_time_text_(cost).buf, own);
 }

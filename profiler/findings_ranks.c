@@ -167,7 +167,7 @@ enum lk_status lk_find_clocks_(struct lk_analysis *a)
     size_t n = 0;
     uint64_t worst = 0;
 
-    if (a->run->n < 2 || !a->n_collectives)
+    if (a->run->n < 2 || !a->n_collectives || !lk_knows_waits_(a))
         return LK_OK;
     if (!a->aligned)
         return lk_finding_add_(

@@ -231,16 +231,26 @@ START_TEST(late_nodes)
 }
 END_TEST
 
-/* A rank that is the last of eight in many steps is transient; one that is in all is persistent. */
+/* A rank that is the last of eight in many steps is transient; one that is in all is persistent.
+ * Two steps tell neither. */
 START_TEST(transient_or_persistent)
 {
-    struct step_model m = step_model_default((struct step_model){
-        .ranks = 8, .steps = 205, .slow = {0, _i ? 0.2 : 0.07}, .transient = _i ? 0.01 : 0.07});
+    static const struct {
+        const char *text;
+        struct step_model change;
+    } cases[] = {
+        {"(transient: in ", {.steps = 205, .slow = {0, 0.07}, .transient = 0.07}},
+        {"(persistent: in 200 of 200 steps)", {.steps = 205, .slow = {0, 0.2}, .transient = 0.01}},
+        {"(in 2 of 2 steps)", {.steps = 7, .slow = {0, 0.2}, .transient = 0.01}},
+    };
+    struct step_model m = cases[_i].change;
     struct lk_run run = {0};
     struct lk_analysis a = {0};
 
+    m.ranks = 8;
+    m = step_model_default(m);
     analyze_model(&m, &run, &a);
-    assert_says(&a, LK_FINDING_LATE_RANK, _i ? "(persistent: in 200 of 200" : "(transient: in ");
+    assert_says(&a, LK_FINDING_LATE_RANK, cases[_i].text);
     ck_assert_int_eq(find(&a, LK_FINDING_LATE_RANK)->rank, 1);
     fini(&a, &run);
 }
@@ -416,7 +426,7 @@ SUITE(findings, t)
     tcase_add_loop_test(t, small_buckets, 0, 4);
     tcase_add_loop_test(t, unused_parameters, 0, 4);
     tcase_add_loop_test(t, late_nodes, 0, 5);
-    tcase_add_loop_test(t, transient_or_persistent, 0, 2);
+    tcase_add_loop_test(t, transient_or_persistent, 0, 3);
     tcase_add_loop_test(t, uneven_batches, 0, 4);
     tcase_add_loop_test(t, duplicated_shards, 0, 4);
     tcase_add_loop_test(t, shared_gpus, 0, 4);
