@@ -2,7 +2,7 @@
 #include "profiler/analysis.h"
 
 #include "base/array.h"
-#include "base/run_facts.h"
+#include "tests/rigs/findings.h"
 #include "tests/rigs/step_model.h"
 #include "tests/rigs/suite.h"
 
@@ -108,20 +108,6 @@ static void assert_rows(const char *name, const struct lk_analysis *a,
                       lk_loss_key((enum lk_loss)i), 1e3 * a->losses_s[i], 1e3 * truth->losses_s[i]);
     }
     ck_assert_double_eq_tol(sum, a->step_s, 1e-12); /* rounding of ten additions */
-}
-
-static bool has_finding(const struct lk_analysis *a, const char *start)
-{
-    for (size_t i = 0; i < a->n_findings; i++)
-        if (!strncmp(a->findings[i].text, start, strlen(start)))
-            return true;
-    return false;
-}
-
-static void print_findings(const struct lk_analysis *a)
-{
-    for (size_t i = 0; i < a->n_findings; i++)
-        fprintf(stderr, "  found: %s\n", a->findings[i].text);
 }
 
 START_TEST(rows_come_back)
@@ -344,138 +330,6 @@ START_TEST(rest_is_a_finding)
 }
 END_TEST
 
-/* Add kernels in the first part of each forward and backward, on a track beside the ranges'. */
-static void add_kernels(struct lk_trace *t, double share, uint32_t steps)
-{
-    size_t n = t->n_spans, capacity = t->n_spans, tracks = t->n_tracks;
-    uint32_t track = (uint32_t)t->n_tracks;
-
-    ck_assert_int_eq(lk_array_grow(&t->tracks, &tracks, t->n_tracks + 1, sizeof *t->tracks), LK_OK);
-    t->tracks[t->n_tracks] = (struct lk_trace_track){.kind = LK_TRACK_COMPUTE};
-    ck_assert_int_eq(lk_strdup(&t->tracks[t->n_tracks++].name, "GPU records"), LK_OK);
-    for (size_t i = 0; i < n; i++) {
-        struct lk_span s = t->spans[i].span;
-
-        if ((s.kind != LK_SPAN_FORWARD && s.kind != LK_SPAN_BACKWARD) || s.step >= steps)
-            continue;
-        s.kind = LK_SPAN_KERNEL;
-        s.end_ns = s.start_ns + (uint64_t)(share * (double)(s.end_ns - s.start_ns));
-        ck_assert_int_eq(lk_array_grow(&t->spans, &capacity, t->n_spans + 1, sizeof *t->spans),
-                         LK_OK);
-        t->spans[t->n_spans++] = (struct lk_trace_span){.span = s, .track = track};
-    }
-}
-
-static void add_counter(struct lk_trace *t, const char *name, double value)
-{
-    size_t capacity = t->n_spans, names = t->n_names;
-
-    ck_assert_int_eq(lk_array_grow(&t->names, &names, t->n_names + 1, sizeof *t->names), LK_OK);
-    ck_assert_int_eq(lk_strdup(&t->names[t->n_names++], name), LK_OK);
-    ck_assert_int_eq(lk_array_grow(&t->spans, &capacity, t->n_spans + 1, sizeof *t->spans), LK_OK);
-    t->spans[t->n_spans] = (struct lk_trace_span){.span = {.start_ns = 1,
-                                                           .end_ns = 1,
-                                                           .value = value,
-                                                           .kind = LK_SPAN_COUNTER,
-                                                           .name = (uint16_t)t->n_names}};
-    t->n_spans++;
-}
-
-/* The analysis reports idle time from a GPU's records, and missing records. */
-START_TEST(records_of_a_gpu)
-{
-    const struct step_model m = step_model_default((struct step_model){.ranks = 1});
-    struct lk_trace *traces = NULL;
-    struct lk_analysis a = {0};
-    struct lk_run run = {0};
-
-    ck_assert_int_eq(step_model_run(&m, &traces, NULL), LK_OK);
-    add_kernels(&traces[0], _i == 0 ? 0.75 : 0.95, UINT32_MAX);
-    if (_i == 0) {
-        add_counter(&traces[0], "GPU records dropped", 7);
-        add_counter(&traces[0], "GPU records lost", 0);
-        add_counter(&traces[0], "GPU records placed by time", 3);
-        ck_assert_int_eq(lk_run_info_config(&traces[0].info, "gpu_records_by", "CUPTI"), LK_OK);
-    } else {
-        ck_assert_int_eq(lk_run_info_config(&traces[0].info, "gpu_records_by", "none: no library"),
-                         LK_OK);
-    }
-    ck_assert_int_eq(lk_run_take("model", traces, 1, &run), LK_OK);
-    ck_assert_int_eq(lk_analyze(&run, NULL, 0, &a), LK_OK);
-    print_findings(&a);
-    ck_assert(has_finding(&a, "launch bound: no kernel runs in 25 %") == (_i == 0));
-    ck_assert(has_finding(&a, "GPU records: 7 were dropped") == (_i == 0));
-    ck_assert(has_finding(&a, "GPU records: 3 of NCCL's kernels have step and bucket by their "
-                              "time alone") == (_i == 0));
-    ck_assert(!has_finding(&a, "GPU records: 0"));
-    ck_assert(
-        has_finding(&a, "GPU records: none, so kernels and copies are not shown: no library") ==
-        (_i == 1));
-    lk_analysis_fini(&a);
-    lk_run_fini(&run);
-}
-END_TEST
-
-/* Make the forward of the first steps longer, as recording does; later work moves. */
-static void lengthen(struct lk_trace *t, uint32_t steps, uint64_t by_ns)
-{
-    uint64_t *ends = NULL;
-    size_t n = 0;
-
-    ck_assert_int_eq(lk_alloc(&ends, steps, sizeof *ends), LK_OK);
-    for (size_t i = 0; i < t->n_spans; i++)
-        if (t->spans[i].span.kind == LK_SPAN_FORWARD && t->spans[i].span.step < steps)
-            ends[n++] = t->spans[i].span.end_ns;
-    for (size_t i = 0; i < t->n_spans; i++) {
-        struct lk_span *s = &t->spans[i].span;
-        size_t before_ready = 0, before_start = 0, before_end = 0;
-
-        for (size_t k = 0; k < n; k++) {
-            before_ready += ends[k] <= s->ready_ns;
-            before_start += ends[k] <= s->start_ns;
-            before_end += ends[k] <= s->end_ns;
-        }
-        s->ready_ns += before_ready * by_ns;
-        s->start_ns += before_start * by_ns;
-        s->end_ns += before_end * by_ns;
-    }
-    free(ends);
-}
-
-/*
- * Where some steps have kernels, these are split; all are timed. What recording adds is told from
- * the others, and is not the job's: here, 1 ms more gaps in each of 12 steps.
- */
-START_TEST(steps_with_records)
-{
-    const struct step_model m = step_model_default((struct step_model){.ranks = 1});
-    const uint32_t recorded = 12;
-    struct lk_trace *traces = NULL;
-    struct lk_analysis a = {0};
-    struct lk_table *t = NULL;
-    struct lk_run run = {0};
-
-    ck_assert_int_eq(step_model_run(&m, &traces, NULL), LK_OK);
-    add_kernels(&traces[0], 0.75, recorded);
-    lengthen(&traces[0], recorded, 1000000);
-    ck_assert_int_eq(lk_run_take("model", traces, 1, &run), LK_OK);
-    ck_assert_uint_eq(run.n_timed, m.steps - m.warmup);
-    ck_assert_uint_eq(run.n_steps, recorded - m.warmup);
-    ck_assert_uint_eq(run.steps[run.n_steps - 1], recorded - 1);
-    ck_assert_int_eq(lk_analyze(&run, NULL, 0, &a), LK_OK);
-    print_findings(&a);
-    ck_assert(has_finding(&a, "launch bound: no kernel runs in 25 % of forward and backward, "
-                              "3.75 ms a step (1.00 ms more while recorded)"));
-    ck_assert(has_finding(&a, "recording: the 7 steps with records of kernels take 1.00 ms"));
-    ck_assert_int_eq(lk_analysis_table(&a, LK_ANALYSIS_WATERFALL, &t), LK_OK);
-    ck_assert_uint_eq(t->n_notes, 3);
-    ck_assert_ptr_nonnull(strstr(t->notes[2], "others after the warm-up have none"));
-    lk_table_destroy(t);
-    lk_analysis_fini(&a);
-    lk_run_fini(&run);
-}
-END_TEST
-
 START_TEST(wrong_references)
 {
     struct step_model m = step_model_default((struct step_model){0});
@@ -493,116 +347,6 @@ START_TEST(wrong_references)
     make_run(&m, &run, NULL);
     ck_assert_int_eq(lk_analyze(&run, NULL, 0, &a), LK_EEVIDENCE);
     lk_run_fini(&ref);
-    lk_run_fini(&run);
-}
-END_TEST
-
-/* Return true if every cell of a table's column is empty, or there is no row. */
-static bool is_empty(const struct lk_analysis *a, enum lk_analysis_kind kind, const char *column)
-{
-    struct lk_table *t = NULL;
-    bool empty = true;
-
-    ck_assert_int_eq(lk_analysis_table(a, kind, &t), LK_OK);
-    for (size_t i = 0; i < t->n_rows; i++)
-        empty = empty && lk_table_cell(t, i, column)->type == LK_CELL_EMPTY;
-    lk_table_destroy(t);
-    return empty;
-}
-
-static bool has_row(const struct lk_analysis *a, enum lk_loss loss)
-{
-    struct lk_table *t = NULL;
-    bool found = false;
-
-    ck_assert_int_eq(lk_analysis_table(a, LK_ANALYSIS_WATERFALL, &t), LK_OK);
-    for (size_t i = 0; i < t->n_rows; i++)
-        found = found || !strcmp(lk_table_cell(t, i, "loss")->text, lk_loss_key(loss));
-    lk_table_destroy(t);
-    return found;
-}
-
-/* Of an import with one rank of two, and of one with groups, it is not known how long ranks waited:
- * no table has a 0 there, and the wire may be a wait. */
-START_TEST(waits_are_not_known)
-{
-    static const struct {
-        enum lk_analysis_kind kind;
-        const char *column;
-    } cells[] = {
-        {LK_ANALYSIS_RANKS, "straggler_s"},  {LK_ANALYSIS_OVERLAP, "exposed_wait_s"},
-        {LK_ANALYSIS_BUCKETS, "wait_s"},     {LK_ANALYSIS_BUCKETS, "unresolved"},
-        {LK_ANALYSIS_STRAGGLERS, "late_n"},  {LK_ANALYSIS_STRAGGLERS, "late_share"},
-        {LK_ANALYSIS_STRAGGLERS, "waits_s"},
-    };
-    bool known = _i == 0, alone = _i == 1, grouped = _i == 2;
-    const struct step_model m =
-        step_model_default((struct step_model){.bandwidth_Bps = 2e8, .ranks = grouped ? 4 : 2});
-    struct lk_trace *traces = NULL;
-    struct lk_run run = {0};
-    struct lk_analysis a = {0};
-
-    ck_assert_int_eq(step_model_run(&m, &traces, NULL), LK_OK);
-    for (int k = 0; k < m.ranks && !known; k++)
-        ck_assert_int_eq(lk_run_info_config(&traces[k].info, LK_IMPORT_CONFIG_KEY, "x"), LK_OK);
-    for (int k = 0; k < m.ranks && grouped; k++)
-        ck_assert_int_eq(lk_run_info_config(&traces[k].info, LK_GROUPS_CONFIG_KEY, "2"), LK_OK);
-    if (alone)
-        lk_trace_fini(&traces[1]);
-    ck_assert_int_eq(lk_run_take("model", traces, alone ? 1 : (size_t)m.ranks, &run), LK_OK);
-    ck_assert_int_eq(lk_analyze(&run, NULL, 0, &a), LK_OK);
-    print_findings(&a);
-    ck_assert(has_finding(&a, known ? "wire bound: collectives are exposed "
-                                    : "wire bound, or waiting for other ranks: collectives are "));
-    ck_assert(!has_finding(&a, "clocks"));
-    for (size_t i = 0; i < LK_COUNT(cells); i++)
-        ck_assert_msg(is_empty(&a, cells[i].kind, cells[i].column) == !known, "%s",
-                      cells[i].column);
-    ck_assert(has_row(&a, LK_LOSS_STRAGGLER) == known);
-    ck_assert(has_row(&a, LK_LOSS_SLOW_RANK) == !alone);
-    ck_assert(is_empty(&a, LK_ANALYSIS_STRAGGLERS, "slow_s") == alone);
-    lk_analysis_fini(&a);
-    lk_run_fini(&run);
-}
-END_TEST
-
-/* Traces without resolution: nothing is a share of such a step. */
-START_TEST(steps_without_time)
-{
-    const struct step_model m = step_model_default((struct step_model){0});
-    struct lk_trace *traces = NULL;
-    struct lk_run run = {0};
-    struct lk_analysis a = {0};
-
-    ck_assert_int_eq(step_model_run(&m, &traces, NULL), LK_OK);
-    for (int k = 0; k < m.ranks; k++)
-        for (size_t i = 0; i < traces[k].n_spans; i++)
-            traces[k].spans[i].span.start_ns = traces[k].spans[i].span.end_ns = 7;
-    ck_assert_int_eq(lk_run_take("model", traces, (size_t)m.ranks, &run), LK_OK);
-    ck_assert_uint_gt(run.n_steps, 0);
-    ck_assert_int_eq(lk_analyze(&run, NULL, 0, &a), LK_EEVIDENCE);
-    ck_assert_str_eq(lk_error_text(), "model: its steps take no time");
-    lk_run_fini(&run);
-}
-END_TEST
-
-/* Steps that nobody marked have no forward and backward. */
-START_TEST(launches_of_periods)
-{
-    const struct step_model m = step_model_default((struct step_model){.ranks = 1});
-    struct lk_trace *traces = NULL;
-    struct lk_run run = {0};
-    struct lk_analysis a = {0};
-
-    ck_assert_int_eq(step_model_run(&m, &traces, NULL), LK_OK);
-    add_kernels(&traces[0], 0.75, UINT32_MAX);
-    ck_assert_int_eq(lk_run_info_config(&traces[0].info, LK_PERIOD_CONFIG_KEY, "periods"), LK_OK);
-    ck_assert_int_eq(lk_run_take("model", traces, 1, &run), LK_OK);
-    ck_assert_int_eq(lk_analyze(&run, NULL, 0, &a), LK_OK);
-    print_findings(&a);
-    ck_assert(has_finding(&a, "launch bound: no kernel runs in 25 % of the time from a step's "
-                              "first kernel to its last"));
-    lk_analysis_fini(&a);
     lk_run_fini(&run);
 }
 END_TEST
@@ -657,11 +401,6 @@ SUITE(analysis, t)
     tcase_add_test(t, uncertain_clocks);
     tcase_add_test(t, modelled_reference);
     tcase_add_test(t, rest_is_a_finding);
-    tcase_add_loop_test(t, records_of_a_gpu, 0, 2);
-    tcase_add_test(t, steps_with_records);
     tcase_add_test(t, wrong_references);
     tcase_add_test(t, tables);
-    tcase_add_loop_test(t, waits_are_not_known, 0, 3);
-    tcase_add_test(t, steps_without_time);
-    tcase_add_test(t, launches_of_periods);
 }

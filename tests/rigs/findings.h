@@ -1,0 +1,14 @@
+/* For tests: the findings of an analysis. */
+#ifndef LK_TESTS_FINDINGS_H
+#define LK_TESTS_FINDINGS_H
+
+#include "profiler/analysis.h"
+
+#include <stdbool.h>
+
+/* Return true if a finding's text begins so. */
+bool has_finding(const struct lk_analysis *a, const char *start);
+/* Print all to standard error, to be seen where a test fails. */
+void print_findings(const struct lk_analysis *a);
+
+#endif
