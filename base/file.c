@@ -393,6 +393,27 @@ bool lk_file_exists(const char *path)
     return !stat(path, &s);
 }
 
+bool lk_is_file(const char *path)
+{
+    struct stat s;
+
+    return !stat(path, &s) && S_ISREG(s.st_mode);
+}
+
+bool lk_is_folder(const char *path)
+{
+    struct stat s;
+
+    return !stat(path, &s) && S_ISDIR(s.st_mode);
+}
+
+enum lk_status lk_file_check(const char *path)
+{
+    if (!lk_file_exists(path) || lk_is_file(path) || lk_is_folder(path))
+        return LK_OK;
+    return lk_fail(LK_EIO, "%s: is a pipe or a device; give a file", path);
+}
+
 static int by_name(const void *a, const void *b)
 {
     return strcmp(*(char *const *)a, *(char *const *)b);

@@ -57,6 +57,12 @@ enum lk_status lk_mkdirs(const char *path);
 /* Join "a" and "b" to "a/b"; the caller frees it. */
 enum lk_status lk_path_join(char **out, const char *dir, const char *name);
 bool lk_file_exists(const char *path);
+/* Return true for a regular file, or a folder; a link counts as its target. */
+bool lk_is_file(const char *path);
+bool lk_is_folder(const char *path);
+/* Fail with LK_EIO for a path that is there, but neither file nor folder: a pipe, a device. Input
+ * that is read twice, first to tell what it is, cannot come of one. */
+enum lk_status lk_file_check(const char *path);
 bool lk_ends_with(const char *text, const char *suffix);
 /*
  * List the names in a directory that end with `suffix`, sorted; *out and its strings are freed by

@@ -6,6 +6,7 @@
 
 #include "base/array.h"
 #include "base/file.h"
+#include "base/gz.h"
 #include "base/json_node.h"
 
 #include <errno.h>
@@ -13,7 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <yajl/yajl_parse.h>
-#include <zlib.h>
 
 /* ---- Arena ---- */
 
@@ -210,18 +210,17 @@ static enum lk_status parse_file(struct parser *p)
 {
     enum lk_status st = LK_OK;
     char *chunk = NULL;
-    gzFile f = gzopen(p->name, "rbe");
+    gzFile f = NULL;
 
-    if (!f)
-        return lk_fail(LK_EIO, "%s: %s", p->name, errno ? strerror(errno) : "cannot open");
+    LK_TRY(lk_gz_open(p->name, &f));
     LK_TRY(lk_alloc(&chunk, CHUNK_BYTES, 1));
-    (void)gzbuffer(f, 2 * CHUNK_BYTES);
     LK_TRY(parser_open(p));
     LK_TRY(feed_all(p, f, chunk));
 out:
     parser_close(p);
     free(chunk);
-    (void)gzclose_r(f);
+    if (f)
+        (void)gzclose_r(f);
     return st;
 }
 

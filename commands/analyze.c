@@ -12,7 +12,6 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 struct options {
     const char *reference;
@@ -99,13 +98,6 @@ static enum lk_status check_runs(const struct lk_run_set *set)
     return LK_OK;
 }
 
-static bool is_file(const char *path)
-{
-    struct stat s;
-
-    return stat(path, &s) == 0 && S_ISREG(s.st_mode);
-}
-
 /* What an import shows: before its run, what of its collectives waits or differs; behind it, what
  * its GPUs did, and which ranks others waited for. */
 enum { IMPORT_SEQUENCES, IMPORT_GPUS, IMPORT_LATENESS, IMPORT_TABLES };
@@ -181,9 +173,9 @@ static enum lk_status run(void *options, const char **dirs, int n)
     size_t n_tables = 0;
     bool is_import;
 
-    if (is_file(dirs[0]) && lk_import_is_pipeline(dirs[0]))
+    if (lk_is_file(dirs[0]) && lk_import_is_pipeline(dirs[0]))
         return run_pipeline(opt, dirs, n);
-    if (is_file(dirs[0]) || lk_import_is(dirs[0]))
+    if (!lk_is_folder(dirs[0]) || lk_import_is(dirs[0]))
         LK_TRY(import_run(dirs, (size_t)n, &set, imported));
     else
         LK_TRY(lk_run_set_read(dirs, (size_t)n, &set));

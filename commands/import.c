@@ -2,6 +2,7 @@
  */
 #include "profiler/import/import.h"
 #include "base/bounds.h"
+#include "base/file.h"
 #include "commands/command.h"
 #include "commands/common_rows.h"
 #include "commands/import_impl.h"
@@ -59,6 +60,8 @@ static enum lk_status run(void *options, const char **files, int n)
 {
     struct import_options *o = options;
 
+    for (int i = 0; i < n; i++)
+        LK_PASS(lk_file_check(files[i]));
     o->cluster = o->out ? o->out : "cluster.json";
     if (n > 0 && lk_import_is(files[0])) {
         o->out = o->out ? o->out : "imported";

@@ -196,13 +196,6 @@ enum lk_status job_and_cluster(const char *command, const char **operands, int n
 
 /* ---- Jobs ---- */
 
-static bool is_directory(const char *path)
-{
-    struct stat s;
-
-    return !stat(path, &s) && S_ISDIR(s.st_mode);
-}
-
 static enum lk_status job_of_runs(const char *const *paths, size_t n, struct lk_job *out)
 {
     enum lk_status st = LK_OK;
@@ -220,7 +213,7 @@ enum lk_status find_job(const char *path, struct lk_job *out)
     enum lk_status st = LK_OK;
     char *file = NULL;
 
-    if (!is_directory(path))
+    if (!lk_is_folder(path))
         return lk_job_read(path, out);
     LK_TRY(lk_path_join(&file, path, "job.json"));
     LK_TRY(lk_file_exists(file) ? lk_job_read(file, out) : job_of_runs(&path, 1, out));

@@ -2,18 +2,17 @@
 #include "profiler/import/chakra.h"
 
 #include "base/array.h"
+#include "base/gz.h"
 #include "base/protobuf.h"
 #include "profiler/import/chakra_impl.h"
 #include "profiler/import/torch_values.h"
 
 #include <ctype.h>
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <zlib.h>
 
 /* A longer message is skipped: a node has some hundred bytes, and as many as its dependencies. */
-enum { MESSAGE_MAX = 16 << 20, GZ_BUFFER = 1 << 17 };
+enum { MESSAGE_MAX = 16 << 20 };
 
 /* ---- Attributes ---- */
 
@@ -354,12 +353,7 @@ enum lk_status lk_chakra_read(const char *path, const char *step_range, struct l
 
     LK_TRY(lk_events_init(out, step_range));
     out->format = "Chakra";
-    f.gz = gzopen(path, "rbe");
-    if (!f.gz) {
-        st = lk_fail(LK_EIO, "%s: cannot open: %s", path, strerror(errno));
-        goto out;
-    }
-    (void)gzbuffer(f.gz, GZ_BUFFER);
+    LK_TRY(lk_gz_open(path, &f.gz));
     LK_TRY(read_messages(&f, &g));
     st = lk_et_events(&g);
 out:

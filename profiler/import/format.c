@@ -2,6 +2,7 @@
 
 #include "base/array.h"
 #include "base/file.h"
+#include "base/gz.h"
 #include "profiler/import/chakra.h"
 #include "profiler/import/flight_recorder.h"
 #include "profiler/import/horovod.h"
@@ -9,10 +10,8 @@
 #include "profiler/import/nsys.h"
 #include "profiler/import/torch_et.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <zlib.h>
 
 /* ---- Content ---- */
 
@@ -196,11 +195,10 @@ static const struct lk_format formats[] = {
 
 static enum lk_status read_head(const char *path, struct lk_head *h)
 {
-    gzFile gz = gzopen(path, "rbe");
+    gzFile gz;
     int n, code;
 
-    if (!gz)
-        return lk_fail(LK_EIO, "%s: cannot open: %s", path, strerror(errno));
+    LK_PASS(lk_gz_open(path, &gz));
     n = gzread(gz, h->bytes, sizeof h->bytes);
     if (n < 0) {
         (void)lk_fail(LK_EIO, "%s: cannot read: %s", path, gzerror(gz, &code));

@@ -13,16 +13,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 /* ---- Files ---- */
-
-static bool is_folder(const char *path)
-{
-    struct stat info;
-
-    return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
-}
 
 static enum lk_status add_file(const char *path, char ***out, size_t *n, size_t *capacity)
 {
@@ -46,7 +38,7 @@ static enum lk_status add_folder(const char *folder, char ***out, size_t *n, siz
         free(path);
         path = NULL;
         LK_TRY(lk_path_join(&path, folder, names[i]));
-        if (is_folder(path))
+        if (!lk_is_file(path)) /* a folder, a link to nothing, a pipe */
             continue;
         LK_TRY(lk_format_of(path, &format));
         if (format && format->read)
@@ -69,7 +61,7 @@ enum lk_status lk_import_files(const char *const *paths, size_t n, char ***out, 
     for (size_t i = 0; i < n; i++) {
         const struct lk_format *format = NULL;
 
-        if (is_folder(paths[i])) {
+        if (lk_is_folder(paths[i])) {
             LK_TRY(add_folder(paths[i], &files, &n_files, &capacity));
             continue;
         }
@@ -96,7 +88,7 @@ bool lk_import_is(const char *path)
     size_t n = 0;
     bool found;
 
-    if (!is_folder(path))
+    if (!lk_is_folder(path))
         return lk_format_of(path, &format) == LK_OK && format && !format->collectives;
     found = lk_import_files(&path, 1, &files, &n) == LK_OK;
     lk_names_free(files, n);

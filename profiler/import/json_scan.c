@@ -1,24 +1,23 @@
 #include "profiler/import/json_scan.h"
 
 #include "base/array.h"
+#include "base/gz.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <zlib.h>
 
-enum { WINDOW = 1 << 20, GZ_BUFFER = 1 << 17 };
+enum { WINDOW = 1 << 20 };
 
 /* ---- The window ---- */
 
 enum lk_status lk_scan_open(struct lk_scan *s, const char *path)
 {
+    gzFile gz;
+
     *s = (struct lk_scan){.path = path, .size = WINDOW};
     LK_PASS(lk_alloc(&s->buf, s->size, 1));
-    s->gz = gzopen(path, "rbe");
-    if (!s->gz)
-        return lk_fail(LK_EIO, "%s: cannot open: %s", path, strerror(errno));
-    (void)gzbuffer(s->gz, GZ_BUFFER);
+    LK_PASS(lk_gz_open(path, &gz));
+    s->gz = gz;
     return LK_OK;
 }
 

@@ -2,6 +2,7 @@
 #include "profiler/import/nsys.h"
 
 #include "base/array.h"
+#include "base/gz.h"
 #include "base/library.h"
 #include "profiler/import/devices.h"
 #include "profiler/import/event_kind.h"
@@ -12,7 +13,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
-#include <zlib.h>
 
 /* ---- The library ---- */
 
@@ -364,11 +364,10 @@ static enum lk_status unpack(const char *path, char **out)
     const char *folder = getenv("TMPDIR") ? getenv("TMPDIR") : "/tmp";
     enum lk_status st = LK_OK;
     char *piece = NULL;
-    gzFile gz = gzopen(path, "rbe");
     int n, code, fd = -1;
+    gzFile gz = NULL;
 
-    if (!gz)
-        return lk_fail(LK_EIO, "%s: cannot open: %s", path, strerror(errno));
+    LK_TRY(lk_gz_open(path, &gz));
     LK_TRY(lk_alloc(&piece, PIECE, 1));
     n = gzread(gz, piece, PIECE);
     if (n > 0 && gzdirect(gz))
@@ -389,7 +388,8 @@ static enum lk_status unpack(const char *path, char **out)
 out:
     if (fd >= 0)
         (void)close(fd);
-    (void)gzclose_r(gz);
+    if (gz)
+        (void)gzclose_r(gz);
     free(piece);
     return st;
 }

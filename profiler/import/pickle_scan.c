@@ -5,13 +5,12 @@
 #include "profiler/import/pickle_scan.h"
 
 #include "base/array.h"
+#include "base/gz.h"
 
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <zlib.h>
 
-enum { WINDOW = 1 << 16, GZ_BUFFER = 1 << 17 };
+enum { WINDOW = 1 << 16 };
 
 /* How often a reader may visit each value, item, and byte of a text, on average. */
 enum { VISITS_EACH = 64 };
@@ -555,12 +554,7 @@ enum lk_status lk_pickle_read(const char *path, struct lk_pickle *out)
     LK_TRY(lk_alloc(&m, 1, sizeof *m));
     m->path = path;
     m->p = &p;
-    m->gz = gzopen(path, "rbe");
-    if (!m->gz) {
-        st = lk_fail(LK_EIO, "%s: cannot open: %s", path, strerror(errno));
-        goto out;
-    }
-    (void)gzbuffer(m->gz, GZ_BUFFER);
+    LK_TRY(lk_gz_open(path, &m->gz));
     LK_TRY(run(m));
     p.visits_left = VISITS_EACH * ((uint64_t)p.n_values + p.n_items + p.texts_bytes);
     *out = p;

@@ -2,13 +2,12 @@
 
 #include "base/array.h"
 #include "base/bounds.h"
+#include "base/gz.h"
 #include "base/units.h"
 
-#include <errno.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <zlib.h>
 
 enum { LINE_MAX_BYTES = 1 << 13 }; /* longer lines are read in parts */
 
@@ -100,13 +99,12 @@ static enum lk_status take_line(const char *line, struct lk_training_log *l)
 /* Read lines; `first`: until one is of a step. */
 static enum lk_status read_lines(const char *path, bool first, struct lk_training_log *l)
 {
-    gzFile gz = gzopen(path, "rbe");
     enum lk_status st = LK_OK;
     char *line = NULL;
     int code = Z_OK;
+    gzFile gz = NULL;
 
-    if (!gz)
-        return lk_fail(LK_EIO, "%s: cannot open: %s", path, strerror(errno));
+    LK_TRY(lk_gz_open(path, &gz));
     LK_TRY(lk_alloc(&line, LINE_MAX_BYTES, 1));
     while (gzgets(gz, line, LINE_MAX_BYTES) && !(first && l->n))
         LK_TRY(take_line(line, l));
@@ -115,7 +113,8 @@ static enum lk_status read_lines(const char *path, bool first, struct lk_trainin
         st = lk_fail(LK_EIO, "%s: cannot read: %s", path, gzerror(gz, &code));
 out:
     free(line);
-    (void)gzclose_r(gz);
+    if (gz)
+        (void)gzclose_r(gz);
     return st;
 }
 

@@ -432,7 +432,7 @@ START_TEST(no_file)
     struct lk_json_doc *doc;
 
     ck_assert_int_eq(lk_json_walk("/nonexistent/x", &pass, NULL), LK_EIO);
-    ck_assert_str_eq(lk_error_text(), "/nonexistent/x: No such file or directory");
+    ck_assert_str_eq(lk_error_text(), "/nonexistent/x: cannot open: No such file or directory");
     ck_assert_int_eq(lk_json_load("/nonexistent/x", &doc), LK_EIO);
 }
 END_TEST

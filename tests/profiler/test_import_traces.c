@@ -17,6 +17,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 /* ---- Kineto ---- */
@@ -233,6 +234,35 @@ START_TEST(depth_and_length_are_bounded)
     lk_events_fini(&e);
     free(path);
     free(text);
+}
+END_TEST
+
+/* A folder has other things, too: those that are no files are not opened, let alone waited for. */
+START_TEST(folders_have_other_things)
+{
+    char *folder = scratch_path(scratch_dir, "rank"), *link = scratch_path(folder, "rank0.json"),
+         *pipe = scratch_path(folder, "rank2.json"), *trace, **files = NULL;
+    const char *const paths[] = {folder, pipe};
+    struct lk_trace t;
+    size_t n = 0;
+
+    must(lk_mkdirs(folder));
+    trace = put_steps("rank/rank1.json", NULL, NULL);
+    free(scratch_put("rank/README", "text", 4));
+    ck_assert_int_eq(symlink("nothing", link), 0);
+    ck_assert_int_eq(mkfifo(pipe, 0600), 0);
+    ck_assert(lk_import_is(folder));
+    must(lk_import_files(paths, 1, &files, &n));
+    ck_assert_uint_eq(n, 1);
+    ck_assert_str_eq(files[0], trace);
+    lk_names_free(files, n);
+    ck_assert_int_eq(lk_import_files(paths + 1, 1, &files, &n), LK_EIO);
+    ck_assert_ptr_nonnull(strstr(lk_error_text(), "rank2.json: is a pipe or a device"));
+    ck_assert_int_eq(lk_trace_read(pipe, &t), LK_EIO);
+    free(folder);
+    free(link);
+    free(pipe);
+    free(trace);
 }
 END_TEST
 
@@ -552,6 +582,7 @@ SUITE(import_traces, t)
     tcase_add_loop_test(t, hostile_files, 0, (int)LK_COUNT(hostile));
     tcase_add_loop_test(t, depth_and_length_are_bounded, 0, 2);
     tcase_add_test(t, ranks_are_aligned_by_ends);
+    tcase_add_test(t, folders_have_other_things);
     tcase_add_test(t, groups_are_smaller_than_the_job);
     tcase_add_test(t, steps_are_chosen);
     tcase_add_loop_test(t, hidden_synchronisation_is_a_finding, 0, 4);

@@ -1,0 +1,20 @@
+#include "base/gz.h"
+
+#include "base/file.h"
+
+#include <errno.h>
+#include <string.h>
+
+enum { BUFFER = 1 << 17 }; /* zlib's 8 KiB halves the speed */
+
+enum lk_status lk_gz_open(const char *path, gzFile *out)
+{
+    LK_PASS(lk_file_check(path));
+    errno = 0;
+    *out = gzopen(path, "rbe");
+    if (!*out)
+        return lk_fail(errno ? LK_EIO : LK_ENOMEM, "%s: cannot open: %s", path,
+                       errno ? strerror(errno) : "no memory");
+    (void)gzbuffer(*out, BUFFER);
+    return LK_OK;
+}

@@ -1,0 +1,13 @@
+/* Files of other programs, gzip or plain, that are read in pieces. */
+#ifndef LK_BASE_GZ_H
+#define LK_BASE_GZ_H
+
+#include "base/status.h"
+
+#include <zlib.h>
+
+/* Open a file; the caller closes it with gzclose_r. LK_EIO: also for a folder, and for a pipe or a
+ * device, which may never give anything, or never end (lk_file_check). */
+enum lk_status lk_gz_open(const char *path, gzFile *out);
+
+#endif
