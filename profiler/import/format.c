@@ -121,6 +121,15 @@ static bool is_parquet(const struct lk_head *h)
     return begins(h, "PAR1", 4);
 }
 
+/* zip and tar, which has its mark behind the name and numbers of the first file. */
+static bool is_archive(const struct lk_head *h)
+{
+    enum { TAR_MARK = 257 };
+
+    return begins(h, "PK\3\4", 4) ||
+           (h->n >= TAR_MARK + 5 && !memcmp(h->bytes + TAR_MARK, "ustar", 5));
+}
+
 static bool is_chakra(const struct lk_head *h)
 {
     return lk_ends_with(h->path, ".et") || lk_ends_with(h->path, ".et.gz") ||
@@ -190,6 +199,7 @@ static const struct lk_format formats[] = {
      .read = NULL,
      .instead = "of a table of a pipeline's operations make CSV: "
                 "pandas.read_parquet(FILE).to_csv(\"ops.csv\", index=False)"},
+    {.name = "an archive", .is = is_archive, .instead = "unpack it, and give the files in it"},
     {.name = "Chakra", .is = is_chakra, .read = lk_chakra_read},
 };
 
@@ -231,8 +241,9 @@ enum lk_status lk_format_refuse(const char *path, const struct lk_format *format
 {
     if (!format)
         return lk_fail(LK_EPARSE,
-                       "%s: is no trace that is known: neither JSON of torch.profiler, nor the "
-                       "output of nccl-tests",
+                       "%s: is no trace that is known: neither of torch.profiler, Nsight Systems "
+                       "(SQLite), Chakra, Flight Recorder or Horovod, nor the operations of a "
+                       "pipeline (CSV)",
                        path);
     return lk_fail(LK_EUNSUPPORTED, "%s: looks like %s: %s", path, format->name, format->instead);
 }

@@ -110,7 +110,7 @@ enum lk_status lk_rank_find_ranges_(struct maker *m)
         return lk_fail(LK_EEVIDENCE,
                        "%s: no steps: neither ProfilerStep (torch.profiler's step()) nor two "
                        "optimizer steps are in it, and its collectives do not repeat themselves; "
-                       "--step-range=TEXT: ranges that start so",
+                       "lockstep import --step-range=TEXT takes ranges whose names start so",
                        m->o->source);
     return m->period ? LK_OK : find_passes(m);
 }

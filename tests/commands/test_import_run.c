@@ -36,7 +36,7 @@ static const struct {
     {"analyze " DUMPS "/nccl_trace_rank_0 " GPU, 0, "Sequences of collectives", "exposed"},
     {"analyze tests/fuzz/corpus/horovod/killed.json", 0, "Ranks that others waited for",
      "HOROVOD_CACHE_CAPACITY=0"},
-    {"analyze README.md", 1, "README.md: is no trace that is known", "nccl-tests"},
+    {"analyze README.md", 1, "README.md: is no trace that is known", "Horovod"},
     {"import %s/nothing", 1, "nothing: ", "cannot "},
     {"import " GPU " " GPU " --out %s/twice", 1, "are both of rank 0", "gpu.json"},
     {"import --local-batch 0 " GPU, 2, "local-batch", "1"},
