@@ -63,7 +63,7 @@ static enum lk_status run(void *options, const char **files, int n)
     for (int i = 0; i < n; i++)
         LK_PASS(lk_file_check(files[i]));
     o->cluster = o->out ? o->out : "cluster.json";
-    if (n > 0 && lk_import_is(files[0])) {
+    if (n > 0 && (lk_is_folder(files[0]) || lk_import_is(files[0]))) {
         o->out = o->out ? o->out : "imported";
         return import_traces(o, files, n);
     }

@@ -147,7 +147,7 @@ static bool is_chakra_json(const struct lk_head *h)
 static const struct lk_format formats[] = {
     {.name = "lockstep's own trace",
      .is = is_own,
-     .read = NULL,
+     .own = true,
      .instead = "lockstep analyze DIR reads the folder that it is in"},
     {.name = "a PyTorch execution trace",
      .is = is_torch_et,

@@ -22,6 +22,7 @@ struct lk_format {
     bool (*is)(const struct lk_head *head);
     /* Read a rank's events; as lk_kineto_read. NULL: not read here. */
     enum lk_status (*read)(const char *path, const char *step_range, struct lk_events *out);
+    bool own;   /* it is lockstep's: the folder that it is in is a run directory */
     bool sizes; /* it has no times, but the sizes of collectives, for a trace of the same rank */
     bool
         order; /* it has the order of collectives: beside a trace of the rank it is only compared */

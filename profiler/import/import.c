@@ -41,6 +41,10 @@ static enum lk_status add_folder(const char *folder, char ***out, size_t *n, siz
         if (!lk_is_file(path)) /* a folder, a link to nothing, a pipe */
             continue;
         LK_TRY(lk_format_of(path, &format));
+        if (format && format->own) {
+            st = lk_fail(LK_EPARSE, "%s: is a run directory of lockstep's own", folder);
+            goto out;
+        }
         if (format && format->read)
             LK_TRY(add_file(path, out, n, capacity));
     }

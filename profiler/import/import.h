@@ -54,7 +54,7 @@ struct lk_import {
 /*
  * List the files that a user named: each a file, or a folder whose trace files it then is. *out and
  * its strings are freed by lk_names_free. LK_EIO; LK_EPARSE names what a file is if it cannot be
- * read.
+ * read, and refuses a run directory of lockstep's own, whatever else is in it.
  */
 enum lk_status lk_import_files(const char *const *paths, size_t n, char ***out, size_t *out_n);
 /* Return true if the path holds traces of other programs: it is a file, or a folder

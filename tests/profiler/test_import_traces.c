@@ -11,6 +11,7 @@
 #include "tests/rigs/kineto_text.h"
 #include "tests/rigs/must.h"
 #include "tests/rigs/scratch.h"
+#include "tests/rigs/step_model.h"
 #include "tests/rigs/suite.h"
 
 #include <inttypes.h>
@@ -263,6 +264,29 @@ START_TEST(folders_have_other_things)
     free(link);
     free(pipe);
     free(trace);
+}
+END_TEST
+
+/* A run directory of lockstep's own stays one, also where another profiler wrote into it. */
+START_TEST(own_runs_are_no_import)
+{
+    char *trace = scratch_path(scratch_dir, "rank0.trace.json.gz"), *other;
+    const struct step_model m = step_model_default((struct step_model){.ranks = 1});
+    const char *const paths[] = {scratch_dir};
+    struct lk_trace *traces = NULL;
+    char **files = NULL;
+    size_t n = 0;
+
+    other = put_steps("profile.json", NULL, NULL);
+    ck_assert(lk_import_is(scratch_dir));
+    must(step_model_run(&m, &traces, NULL));
+    must(lk_trace_write(trace, &traces[0]));
+    ck_assert(!lk_import_is(scratch_dir));
+    ck_assert_int_eq(lk_import_files(paths, 1, &files, &n), LK_EPARSE);
+    ck_assert_ptr_nonnull(strstr(lk_error_text(), "is a run directory of lockstep's own"));
+    lk_traces_free(traces, 1);
+    free(trace);
+    free(other);
 }
 END_TEST
 
@@ -583,6 +607,7 @@ SUITE(import_traces, t)
     tcase_add_loop_test(t, depth_and_length_are_bounded, 0, 2);
     tcase_add_test(t, ranks_are_aligned_by_ends);
     tcase_add_test(t, folders_have_other_things);
+    tcase_add_test(t, own_runs_are_no_import);
     tcase_add_test(t, groups_are_smaller_than_the_job);
     tcase_add_test(t, steps_are_chosen);
     tcase_add_loop_test(t, hidden_synchronisation_is_a_finding, 0, 4);
