@@ -82,16 +82,18 @@ enum lk_status lk_find_late_rank_(struct lk_analysis *a)
     if (!l.resolved || !l.one || a->losses_s[LK_LOSS_STRAGGLER] < LK_FINDING_LOSS_SHARE * a->step_s)
         return LK_OK;
     steps = steps_late(a, l.rank, &of);
-    return lk_finding_add_(
-        a, LK_FINDING_LATE_RANK, (int)l.rank, waited_s(a),
-        "late rank: rank %d is the last at %.0f %% of the collectives, by %s on average (%sin %zu "
-        "of %zu step%s)",
-        lk_run_rank(a->run, l.rank), 100 * (double)a->ranks[l.rank].n_late / (double)l.resolved,
-        lk_time_text_(a->ranks[l.rank].late_by_s).buf,
-        of < LK_FINDING_FEW                              ? ""
-        : (double)steps >= persistent_share * (double)of ? "persistent: "
-                                                         : "transient: ",
-        steps, of, of == 1 ? "" : "s");
+    return lk_finding_add_(a, LK_FINDING_LATE_RANK, (int)l.rank, waited_s(a),
+                           "late rank: rank %d is the last%s at %.0f %% of the collectives, by %s "
+                           "on average (%sin %zu "
+                           "of %zu step%s)",
+                           lk_run_rank(a->run, l.rank),
+                           (int)a->run->n < lk_run_world_size(a->run) ? " of those here" : "",
+                           100 * (double)a->ranks[l.rank].n_late / (double)l.resolved,
+                           lk_time_text_(a->ranks[l.rank].late_by_s).buf,
+                           of < LK_FINDING_FEW                              ? ""
+                           : (double)steps >= persistent_share * (double)of ? "persistent: "
+                                                                            : "transient: ",
+                           steps, of, of == 1 ? "" : "s");
 }
 
 enum lk_status lk_find_stragglers_(struct lk_analysis *a)

@@ -80,6 +80,30 @@ START_TEST(waits_are_not_known)
 }
 END_TEST
 
+/* The last of two ranks need not be the last of four. */
+START_TEST(the_last_of_those_here)
+{
+    const struct step_model m =
+        step_model_default((struct step_model){.ranks = 4, .slow = {0, 0.2}});
+    struct lk_trace *traces = NULL;
+    struct lk_run run = {0};
+    struct lk_analysis a = {0};
+
+    must(step_model_run(&m, &traces, NULL));
+    for (int k = 0; k < m.ranks && _i; k++)
+        must(lk_run_info_config(&traces[k].info, LK_IMPORT_CONFIG_KEY, "x"));
+    for (int k = 2; k < m.ranks && _i; k++)
+        lk_trace_fini(&traces[k]);
+    must(lk_run_take("model", traces, _i ? 2 : 4, &run));
+    must(lk_analyze(&run, NULL, 0, &a));
+    print_findings(&a);
+    ck_assert(has_finding(&a, _i ? "late rank: rank 1 is the last of those here at 100 %"
+                                 : "late rank: rank 1 is the last at 100 %"));
+    lk_analysis_fini(&a);
+    lk_run_fini(&run);
+}
+END_TEST
+
 /* Traces without resolution: nothing is a share of such a step. */
 START_TEST(steps_without_time)
 {
@@ -102,5 +126,6 @@ END_TEST
 SUITE(analysis_unknown, t)
 {
     tcase_add_loop_test(t, waits_are_not_known, 0, 3);
+    tcase_add_loop_test(t, the_last_of_those_here, 0, 2);
     tcase_add_test(t, steps_without_time);
 }
