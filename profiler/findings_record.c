@@ -43,7 +43,12 @@ enum lk_status lk_find_truncated_(struct lk_analysis *a)
     for (size_t k = 0; k < a->run->n; k++) {
         const struct lk_trace *t = &a->run->traces[k];
 
-        if (t->truncated)
+        if (t->truncated && lk_run_info_value(&t->info, LK_IMPORT_CONFIG_KEY))
+            LK_PASS(lk_finding_add_(a, LK_FINDING_TRUNCATED, (int)k, NAN,
+                                    "truncated: the file of rank %d ends too early; it was read "
+                                    "up to there",
+                                    lk_run_rank(a->run, k)));
+        else if (t->truncated)
             LK_PASS(lk_finding_add_(a, LK_FINDING_TRUNCATED, (int)k, NAN,
                                     "truncated: rank %d did not end by itself%s%s",
                                     lk_run_rank(a->run, k), t->failure ? ": " : "",

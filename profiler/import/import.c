@@ -451,12 +451,13 @@ out:
 
 static enum lk_status add_notes(struct lk_table *t, const struct lk_import *i)
 {
-    size_t unlinked = 0;
+    size_t unlinked = 0, counted = 0;
     uint64_t skipped = 0;
 
     for (size_t k = 0; k < i->n; k++) {
         const struct lk_import_row *r = &i->rows[k];
 
+        counted += r->all.n;
         unlinked += r->all.n_unlinked;
         skipped += r->n_skipped;
         if (r->cut)
@@ -465,7 +466,7 @@ static enum lk_status add_notes(struct lk_table *t, const struct lk_import *i)
     /* Sources of one run say the same of themselves. */
     for (size_t k = 0; k < i->rows[0].n_notes; k++)
         LK_PASS(lk_table_note(t, "%s: %s", name_of(i->rows[0].file), i->rows[0].notes[k]));
-    if (t->n_rows)
+    if (counted)
         LK_PASS(lk_table_note(
             t, "all: every event of the GPU, as HTA counts; linked: those whose launch "
                "is in the trace, as TraceLens does; memsets are no compute"));

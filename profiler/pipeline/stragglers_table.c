@@ -67,8 +67,11 @@ static enum lk_status note_input(const struct lk_pipe_stragglers *s, struct lk_t
     const struct lk_replay *r = s->replay;
     const struct lk_pipe_ops *ops = r->ops;
 
-    LK_PASS(lk_table_note(t, "slowdown by stragglers: %.4f; they take %.1f %% of the step",
-                          s->launched_s / s->ideal_s, 100 * (1 - s->ideal_s / s->launched_s)));
+    double share = 1 - s->ideal_s / s->launched_s;
+
+    LK_PASS(lk_table_note(t, "slowdown by stragglers: %.4f; they take %.1f %% of the step%s",
+                          s->launched_s / s->ideal_s, 100 * fmax(share, 0),
+                          share < 0 ? ", which is shorter than the typical one" : ""));
     LK_PASS(
         lk_table_note(t, "ideal: each compute takes the mean of its type over all ranks and steps, "
                          "communication the median"));
@@ -95,12 +98,15 @@ static enum lk_status step_table(const struct lk_pipe_stragglers *s, struct lk_t
 
 /* ---- Causes ---- */
 
-/* Return how a cause behaves: one that is the worst in half of the steps, or in fewer. */
+/* Return how a cause behaves: one that is the worst in half of the steps, or in fewer. A few steps
+ * tell neither. */
 static const char *behaviour(const struct lk_pipe_stragglers *s, const struct lk_pipe_cause *c)
 {
-    return !c->n_worst || s->n_steps < 2  ? NULL
-           : 2 * c->n_worst >= s->n_steps ? "persistent"
-                                          : "transient";
+    enum { FEW = 3 };
+
+    return !c->n_worst || s->n_steps < FEW ? NULL
+           : 2 * c->n_worst >= s->n_steps  ? "persistent"
+                                           : "transient";
 }
 
 /* Return the name of one of a kind, of -1 NULL. A number is written to buf. */

@@ -57,6 +57,8 @@ static const struct {
      "transient"},
     {"analyze " PIPELINE " --step=5 --format json", 0, "\"cause\": \"forward-compute\"",
      "\"launched\""},
+    {"analyze " PIPELINE " --step=7", 0, "0.9296; they take 0.0 % of the step, which is shorter",
+     "without stragglers"},
     {"analyze " PIPELINE " --step=6", 2, "--step=6: there is no such step", "left out"},
     {"analyze " PIPELINE " " PIPELINE, 2, "one file at a time", "three_steps.csv"},
     {"analyze " PIPELINE " --reference @/curve", 2, "without --reference", "three_steps.csv"},

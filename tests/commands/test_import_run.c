@@ -36,6 +36,8 @@ static const struct {
     {"analyze " DUMPS "/nccl_trace_rank_0 " GPU, 0, "Sequences of collectives", "exposed"},
     {"analyze tests/fuzz/corpus/horovod/killed.json", 0, "Ranks that others waited for",
      "HOROVOD_CACHE_CAPACITY=0"},
+    {"analyze --brief tests/fuzz/corpus/horovod/killed.json", 0,
+     "truncated: the file of rank 0 ends too early", "periods of 2 collectives"},
     {"analyze README.md", 1, "README.md: is no trace that is known", "Horovod"},
     {"import %s/run --out again", 1, "is a run directory of lockstep's own", "run"},
     {"import docs", 1, "docs: there is no trace in this folder", "read"},
