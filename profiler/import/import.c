@@ -49,7 +49,7 @@ static enum lk_status add_folder(const char *folder, char ***out, size_t *n, siz
             LK_TRY(add_file(path, out, n, capacity));
     }
     if (*n == before)
-        st = lk_fail(LK_EPARSE, "%s: there is no trace in this folder that can be read", folder);
+        st = lk_fail(LK_EPARSE, "%s: there is no trace in this directory that can be read", folder);
 out:
     free(path);
     lk_names_free(names, n_names);

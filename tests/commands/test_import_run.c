@@ -40,7 +40,7 @@ static const struct {
      "truncated: the file of rank 0 ends too early", "periods of 2 collectives"},
     {"analyze README.md", 1, "README.md: is no trace that is known", "Horovod"},
     {"import %s/run --out again", 1, "is a run directory of lockstep's own", "run"},
-    {"import docs", 1, "docs: there is no trace in this folder", "read"},
+    {"import docs", 1, "docs: there is no trace in this directory", "read"},
     {"import %s/nothing", 1, "nothing: ", "cannot "},
     {"import " GPU " " GPU " --out %s/twice", 1, "are both of rank 0", "gpu.json"},
     {"import --local-batch 0 " GPU, 2, "local-batch", "1"},
