@@ -30,9 +30,10 @@ bool lk_period_find(const uint64_t *keys, size_t n, struct lk_period *out)
     for (size_t p = 0; p < LK_COUNT(places); p++) {
         size_t at = (size_t)((double)n * places[p]), budget = n * COMPARISONS_AN_ITEM;
 
-        for (size_t k = at + 1; k < n && (k - at) * PERIODS_MIN <= n && budget > 0; k++, budget--) {
+        for (size_t k = at + 1; k < n && (k - at) * PERIODS_MIN <= n && budget > 0; k++) {
             struct lk_period x;
 
+            budget--;
             if (keys[k] != keys[at])
                 continue;
             x = stretch(keys, n, at, k - at, &budget);

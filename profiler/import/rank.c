@@ -132,110 +132,6 @@ static enum lk_status add_host_spans(struct maker *m)
     return LK_OK;
 }
 
-static enum lk_status extend(struct passes *p, const struct pass *x)
-{
-    for (size_t i = p->n; i-- > 0 && p->at[i].step + 1 >= x->step;) {
-        struct pass *known = &p->at[i];
-
-        if (known->phase != x->phase || known->step != x->step ||
-            (x->phase != LK_SPAN_OPTIMIZER && known->pass != x->pass))
-            continue;
-        known->start_ns = x->start_ns < known->start_ns ? x->start_ns : known->start_ns;
-        known->end_ns = x->end_ns > known->end_ns ? x->end_ns : known->end_ns;
-        return LK_OK;
-    }
-    LK_PASS(lk_array_grow(&p->at, &p->capacity, p->n + 1, sizeof *p->at));
-    p->at[p->n++] = *x;
-    return LK_OK;
-}
-
-/* Passes of the GPU: from the work on compute streams. */
-static enum lk_status gpu_passes(struct maker *m, struct passes *p)
-{
-    for (size_t i = 0; i < m->n_work; i++) {
-        const struct work *w = &m->work[i];
-        const uint32_t track = m->tracks[w->event->lane];
-
-        if (w->phase == LK_SPAN_COLLECTIVE || !w->launch || !track ||
-            m->t.tracks[track - 1].kind != LK_TRACK_COMPUTE)
-            continue;
-        LK_PASS(extend(p, &(struct pass){.phase = w->phase,
-                                         .step = w->step,
-                                         .pass = w->pass,
-                                         .start_ns = w->event->start_ns,
-                                         .end_ns = w->event->end_ns}));
-    }
-    return LK_OK;
-}
-
-/* Passes of the host: a forward ends where its backward begins. */
-static enum lk_status host_passes(struct maker *m, struct passes *p)
-{
-    for (size_t i = 0; i < m->backwards.n; i++) {
-        const struct range *b = &m->backwards.at[i];
-        struct pass x = {LK_SPAN_BACKWARD, lk_rank_step_at_(m, b->start_ns), i + 1, b->start_ns,
-                         b->end_ns};
-        size_t f = lk_rank_begun_(&m->forwards, b->start_ns);
-
-        if (x.step == SIZE_MAX)
-            continue;
-        LK_PASS(extend(p, &x));
-        x.phase = LK_SPAN_FORWARD;
-        x.end_ns = b->start_ns;
-        x.start_ns = f > 0 ? m->forwards.at[f - 1].start_ns : m->steps.at[x.step].start_ns;
-        if (x.start_ns >= m->steps.at[x.step].start_ns)
-            LK_PASS(extend(p, &x));
-    }
-    for (size_t i = 0; i < m->optimizers.n; i++) {
-        const struct range *o = &m->optimizers.at[i];
-        struct pass x = {LK_SPAN_OPTIMIZER, lk_rank_step_at_(m, o->start_ns), 0, o->start_ns,
-                         o->end_ns};
-
-        if (x.step != SIZE_MAX)
-            LK_PASS(extend(p, &x));
-    }
-    return LK_OK;
-}
-
-static int pass_order(const void *a, const void *b)
-{
-    const struct pass *x = a, *y = b;
-
-    return (x->start_ns > y->start_ns) - (x->start_ns < y->start_ns);
-}
-
-/* Emit the passes, cut where they overlap: work of two streams may. */
-static enum lk_status add_passes(struct maker *m)
-{
-    struct passes *p = &m->passes;
-    int64_t end = INT64_MIN;
-    size_t step = SIZE_MAX, backward = 0, forward = 0;
-
-    LK_PASS(m->device >= 0 ? gpu_passes(m, p) : host_passes(m, p));
-    if (p->n)
-        qsort(p->at, p->n, sizeof *p->at, pass_order);
-    for (size_t i = 0; i < p->n; i++) {
-        struct pass *x = &p->at[i];
-        struct lk_span span = {.kind = (uint16_t)x->phase, .index = -1};
-
-        if (x->step != step)
-            forward = backward = 0;
-        step = x->step;
-        span.step = m->steps.at[step].number;
-        if (x->phase == LK_SPAN_FORWARD)
-            span.index = (int32_t)forward++;
-        if (x->phase == LK_SPAN_BACKWARD)
-            span.index = (int32_t)backward++;
-        if ((int)backward > m->accumulation)
-            m->accumulation = (int)backward;
-        x->start_ns = x->start_ns > end ? x->start_ns : end;
-        x->end_ns = x->end_ns > x->start_ns ? x->end_ns : x->start_ns;
-        end = x->end_ns;
-        LK_PASS(lk_rank_add_span_(m, LK_RANK_COMPUTE, span, x->start_ns, x->end_ns));
-    }
-    return LK_OK;
-}
-
 /* Set when a kernel was launched, which is before it starts, by whatever clock. */
 void lk_rank_set_launch_(struct lk_span *span, const struct work *w)
 {
@@ -370,7 +266,7 @@ enum lk_status lk_rank_trace(struct lk_events *e, const struct lk_rank_options *
     LK_TRY(lk_rank_find_work_(&m));
     LK_TRY(add_tracks(&m));
     LK_TRY(add_host_spans(&m));
-    LK_TRY(add_passes(&m));
+    LK_TRY(lk_rank_add_passes_(&m));
     LK_TRY(lk_rank_add_collectives_(&m));
     LK_TRY(add_gpu_work(&m));
     LK_TRY(describe(&m));

@@ -1,6 +1,6 @@
 /*
- * Make a rank's trace; private to profiler/import/rank*.c: steps (rank_steps.c), the GPU's work and
- * its passes (rank_work.c), collectives, gradients, spans and the description (rank.c).
+ * Make a rank's trace; private to profiler/import/rank*.c: steps (rank_steps.c, rank_period.c), the
+ * GPU's work (rank_work.c), passes, collectives, gradients, spans and the description (rank.c).
  */
 #ifndef LK_PROFILER_IMPORT_RANK_IMPL_H
 #define LK_PROFILER_IMPORT_RANK_IMPL_H
@@ -124,6 +124,12 @@ int64_t lk_rank_owner_(const struct lk_events *e, int64_t device);
 enum lk_span_kind lk_rank_phase_at_(const struct maker *m, size_t step, int64_t at, size_t *pass);
 /* Return when the compute work launched before a time had ended; 0: none was. */
 int64_t lk_rank_done_before_(const struct maker *m, int64_t launched);
+
+/* ---- rank_passes.c ---- */
+
+/* Emit the passes, cut where they overlap: work of two streams may. Sets m->accumulation. pre: the
+ * tracks are there. */
+enum lk_status lk_rank_add_passes_(struct maker *m);
 
 /* ---- rank_collectives.c ---- */
 

@@ -10,6 +10,7 @@
 
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 /* ---- Sequences ---- */
@@ -43,6 +44,21 @@ START_TEST(sequences_have_a_smallest_period)
     ck_assert_uint_eq(p.length, sequences[_i].length);
     ck_assert_uint_eq(p.first, sequences[_i].first);
     ck_assert_uint_eq(p.n, sequences[_i].n);
+}
+END_TEST
+
+/* The work is bounded: a million equal keys repeat themselves at every distance. */
+START_TEST(long_sequences)
+{
+    enum { KEYS = 1000000 };
+    uint64_t *keys = NULL;
+    struct lk_period p;
+
+    must(lk_alloc(&keys, KEYS, sizeof *keys));
+    ck_assert(lk_period_find(keys, KEYS, &p));
+    ck_assert_uint_eq(p.length, 1);
+    ck_assert_uint_eq(p.n, KEYS);
+    free(keys);
 }
 END_TEST
 
@@ -352,6 +368,7 @@ SUITE(import_period, t)
     tcase_add_test(t, without_compute_nothing_is_exposed);
     tcase_add_test(t, many_kernels_leave_room_for_collectives);
     tcase_add_loop_test(t, sequences_have_a_smallest_period, 0, (int)LK_COUNT(sequences));
+    tcase_add_test(t, long_sequences);
     tcase_add_loop_test(t, steps_are_the_period_of_the_collectives, 0, 2);
     tcase_add_test(t, accumulation_is_told_by_the_kernels);
     tcase_add_loop_test(t, without_collectives_the_kernels_tell, 0, 2);
