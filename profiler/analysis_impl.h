@@ -74,17 +74,7 @@ lk_collective_of_(const struct lk_analysis *a, size_t rank, const struct lk_anal
 /* Return the index of a step in the run's steps, n_steps if it is none of them. */
 static inline size_t lk_step_index_(const struct lk_run *run, uint32_t step)
 {
-    size_t lo = 0, hi = run->n_steps;
-
-    while (lo < hi) {
-        size_t mid = (lo + hi) / 2;
-
-        if (run->steps[mid] < step)
-            lo = mid + 1;
-        else
-            hi = mid;
-    }
-    return lo < run->n_steps && run->steps[lo] == step ? lo : run->n_steps;
+    return lk_steps_find(run->steps, run->n_steps, step);
 }
 
 /* ---- The detectors of findings: each adds what it finds ---- */

@@ -4,6 +4,7 @@
 #include "base/array.h"
 #include "base/run_facts.h"
 #include "base/trace_work.h"
+#include "profiler/steps.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -118,13 +119,6 @@ static enum lk_use use_of(const struct lk_trace_work *w, const struct lk_trace_s
                : LK_USE_COMPUTE;
 }
 
-static int step_order(const void *a, const void *b)
-{
-    const uint32_t *x = a, *y = b;
-
-    return (*x > *y) - (*x < *y);
-}
-
 enum lk_status lk_trace_breakdown(const struct lk_trace *t, uint64_t first, const uint32_t *steps,
                                   size_t n_steps, struct lk_breakdown *out)
 {
@@ -139,7 +133,7 @@ enum lk_status lk_trace_breakdown(const struct lk_trace *t, uint64_t first, cons
         uint32_t step = s->span.step;
 
         if (step < first || step == LK_SPAN_STEP_UNKNOWN ||
-            (steps && !bsearch(&step, steps, n_steps, sizeof step, step_order)))
+            (steps && lk_steps_find(steps, n_steps, step) == n_steps))
             continue;
         /* A collective that takes no time is one of a single rank, which the device never saw. One
          * whose kernel only a pattern tells is not known to have one. */

@@ -3,6 +3,7 @@
 #include "base/array.h"
 #include "base/run_facts.h"
 #include "profiler/analysis_impl.h"
+#include "profiler/rank_list.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -35,58 +36,34 @@ static int mark_order(const void *a, const void *b)
     return order ? order : (x->rank > y->rank) - (x->rank < y->rank);
 }
 
-struct numbers {
-    char buf[192]; /* eight numbers, separators, "and N more" */
-};
-
-/* Return the numbers of n ranks: "0, 2 and 4"; of many the first. */
-static struct numbers list_ranks(const struct lk_analysis *a, const struct mark *marks, size_t n)
-{
-    enum { SHOWN = 8 };
-    struct numbers out = {""};
-    size_t used = 0;
-
-    for (size_t i = 0; i < n && i < SHOWN; i++)
-        used += (size_t)snprintf(out.buf + used, sizeof out.buf - used, "%s%d",
-                                 !i           ? ""
-                                 : i + 1 == n ? " and "
-                                              : ", ",
-                                 lk_run_rank(a->run, marks[i].rank));
-    if (n > SHOWN)
-        (void)snprintf(out.buf + used, sizeof out.buf - used, " and %zu more", n - SHOWN);
-    return out;
-}
-
 /* Add a finding for each group of two and more ranks whose marks are the same. what: what is the
  * same, and what follows. The marks are sorted. */
 static enum lk_status find_alike(struct lk_analysis *a, enum lk_finding_id id, const char *name,
                                  struct mark *marks, size_t n, const char *what)
 {
-    size_t end;
+    enum lk_status st = LK_OK;
+    struct lk_rank_list alike = {0};
+    char text[160];
 
     if (n)
         qsort(marks, n, sizeof *marks, mark_order);
-    for (size_t i = 0; i < n; i = end) {
-        for (end = i + 1; end < n && compare(&marks[i], &marks[end]) == 0; end++)
-            ;
-        if (end - i > 1)
-            LK_PASS(lk_finding_add_(a, id, -1, NAN, "%s: ranks %s %s", name,
-                                    list_ranks(a, marks + i, end - i).buf, what));
+    for (size_t i = 0, next; i < n; i = next) {
+        alike.n = 0;
+        for (next = i; next < n && compare(&marks[i], &marks[next]) == 0; next++)
+            LK_TRY(lk_rank_list_add(&alike, lk_run_rank(a->run, marks[next].rank)));
+        if (alike.n > 1)
+            LK_TRY(lk_finding_add_(a, id, -1, NAN, "%s: ranks %s %s", name,
+                                   lk_rank_list_text(alike.at, alike.n, text, sizeof text), what));
     }
-    return LK_OK;
+out:
+    lk_rank_list_fini(&alike);
+    return st;
 }
 
 /* ---- Duplicated shards ---- */
 
 /* So many steps are compared: more than enough to tell that nothing but the samples is equal. */
 enum { STEPS_COMPARED = 256 };
-
-static int step_order(const void *a, const void *b)
-{
-    const uint32_t *x = a, *y = b;
-
-    return (*x > *y) - (*x < *y);
-}
 
 /* Set at[i] to the rank's own loss in the i-th of n steps, by number; NaN: it is not recorded. */
 static void read_losses(const struct lk_trace *t, const uint32_t *steps, size_t n, double *at)
@@ -95,13 +72,13 @@ static void read_losses(const struct lk_trace *t, const uint32_t *steps, size_t 
         at[i] = NAN;
     for (size_t i = 0; i < t->n_spans; i++) {
         const struct lk_span *s = &t->spans[i].span;
-        const uint32_t *step;
+        size_t step;
 
         if (s->kind != LK_SPAN_COUNTER || strcmp(lk_trace_span_name(t, s), LK_LOSS_COUNTER) != 0)
             continue;
-        step = bsearch(&s->step, steps, n, sizeof *steps, step_order);
-        if (step)
-            at[step - steps] = s->value;
+        step = lk_steps_find(steps, n, s->step);
+        if (step < n)
+            at[step] = s->value;
     }
 }
 

@@ -246,8 +246,7 @@ static void set_recorded(struct lk_rank_steps *s, uint32_t *recorded, size_t n)
     if (n)
         qsort(recorded, n, sizeof *recorded, number_order);
     for (size_t i = 0; i < s->n_steps; i++)
-        s->steps[i].recorded =
-            n && bsearch(&s->steps[i].step, recorded, n, sizeof *recorded, number_order);
+        s->steps[i].recorded = lk_steps_find(recorded, n, s->steps[i].step) < n;
 }
 
 static void set_due(struct lk_rank_steps *s)
@@ -414,6 +413,21 @@ void lk_rank_steps_fini(struct lk_rank_steps *s)
     free(s->collectives);
     free(s->stalls);
     *s = (struct lk_rank_steps){0};
+}
+
+size_t lk_steps_find(const uint32_t *steps, size_t n, uint32_t step)
+{
+    size_t lo = 0, hi = n;
+
+    while (lo < hi) {
+        size_t mid = (lo + hi) / 2;
+
+        if (steps[mid] < step)
+            lo = mid + 1;
+        else
+            hi = mid;
+    }
+    return lo < n && steps[lo] == step ? lo : n;
 }
 
 const struct lk_step *lk_rank_step(const struct lk_rank_steps *s, uint32_t step)

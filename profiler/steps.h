@@ -85,6 +85,8 @@ struct lk_rank_steps {
 
 enum lk_status lk_rank_steps_read(const struct lk_trace *t, struct lk_rank_steps *out);
 void lk_rank_steps_fini(struct lk_rank_steps *s); /* zeroes it; safe on a zeroed one */
+/* Return the index of a step's number in n of them, ascending; n: it is none of them. */
+size_t lk_steps_find(const uint32_t *steps, size_t n, uint32_t step);
 /* Return the step with this number, or NULL. */
 const struct lk_step *lk_rank_step(const struct lk_rank_steps *s, uint32_t step);
 

@@ -15,7 +15,7 @@
 #include "base/status.h"
 #include "base/table.h"
 #include "profiler/import/event.h"
-#include "profiler/import/rank_list.h"
+#include "profiler/rank_list.h"
 
 /* A collective of a rank. */
 struct lk_sequence_item {

@@ -125,7 +125,7 @@ START_TEST(duplicated_shards)
         double first, slope, other, missing; /* of rank 2: in step 10 another, none */
         const char *text;
     } cases[] = {
-        {5, 0.1, 0, 0, "duplicated shards: ranks 0 and 2 have the same loss in each of 25 steps"},
+        {5, 0.1, 0, 0, "duplicated shards: ranks 0, 2 have the same loss in each of 25 steps"},
         {5, 0.1, 1e-9, 0, NULL},
         {5, 0.1, 0, 1, NULL},
         {5, 0, 0, 0, NULL},
@@ -163,9 +163,9 @@ START_TEST(shared_gpus)
     static const struct {
         const char *key, *values[2], *files[2], *text;
     } cases[] = {
-        {LK_GPU_CONFIG_UUID, {"GPU-1", "GPU-1"}, {NULL, NULL}, "shared GPU: ranks 0 and 1 use"},
+        {LK_GPU_CONFIG_UUID, {"GPU-1", "GPU-1"}, {NULL, NULL}, "shared GPU: ranks 0-1 use"},
         {LK_GPU_CONFIG_UUID, {"GPU-1", "GPU-2"}, {NULL, NULL}, NULL},
-        {LK_IMPORT_GPU_CONFIG_KEY, {"0", "0"}, {"a", "a"}, "shared GPU: ranks 0 and 1 use"},
+        {LK_IMPORT_GPU_CONFIG_KEY, {"0", "0"}, {"a", "a"}, "shared GPU: ranks 0-1 use"},
         {LK_IMPORT_GPU_CONFIG_KEY, {"0", "0"}, {"a", "b"}, NULL},
     };
     const struct step_model m = step_model_default((struct step_model){.kappa = 0.3});

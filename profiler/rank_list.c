@@ -1,4 +1,4 @@
-#include "profiler/import/rank_list.h"
+#include "profiler/rank_list.h"
 
 #include "base/array.h"
 #include "base/bounds.h"

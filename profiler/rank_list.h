@@ -1,6 +1,6 @@
 /* Lists of ranks, as PyTorch writes them and as messages show them. */
-#ifndef LK_PROFILER_IMPORT_RANK_LIST_H
-#define LK_PROFILER_IMPORT_RANK_LIST_H
+#ifndef LK_PROFILER_RANK_LIST_H
+#define LK_PROFILER_RANK_LIST_H
 
 #include "base/status.h"
 
