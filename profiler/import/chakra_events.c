@@ -3,6 +3,7 @@
 
 #include "base/array.h"
 #include "profiler/import/event_kind.h"
+#include "profiler/import/file_rank.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -348,29 +349,6 @@ static enum lk_status note_unknown(struct giver *v)
 
 /* ---- All ---- */
 
-/* Return the number in PREFIX.RANK.et, or -1. */
-static int rank_of(const char *path)
-{
-    static const char *const ends[] = {".gz", ".et", ".json"};
-    const char *slash = strrchr(path, '/'), *name = slash ? slash + 1 : path;
-    size_t n = strlen(name), digits = 0;
-    int rank = 0;
-
-    for (size_t i = 0; i < LK_COUNT(ends); i++) {
-        size_t m = strlen(ends[i]);
-
-        if (n > m && !memcmp(name + n - m, ends[i], m))
-            n -= m;
-    }
-    while (digits < n && name[n - digits - 1] >= '0' && name[n - digits - 1] <= '9')
-        digits++;
-    if (!digits || digits > 6 || digits == n || name[n - digits - 1] != '.')
-        return -1;
-    for (size_t i = n - digits; i < n; i++)
-        rank = 10 * rank + (name[i] - '0');
-    return rank;
-}
-
 static void survey(struct giver *v)
 {
     v->start_ns = INT64_MAX;
@@ -418,7 +396,7 @@ enum lk_status lk_et_events(struct lk_et_graph *g)
     LK_TRY(lk_et_run(g));
     survey(&v);
     if (g->e->rank < 0)
-        g->e->rank = rank_of(g->path);
+        g->e->rank = lk_file_number(g->path);
     st = give(&v);
 out:
     free(v.inner_ns);

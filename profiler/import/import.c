@@ -5,6 +5,7 @@
 #include "base/file.h"
 #include "base/run_facts.h"
 #include "base/stats.h"
+#include "profiler/import/file_rank.h"
 #include "profiler/import/format.h"
 #include "profiler/import/rank.h"
 #include "profiler/import/torch_et.h"
@@ -108,30 +109,6 @@ bool lk_import_is_pipeline(const char *path)
 
 /* ---- Ranks ---- */
 
-/* Return the last part of a path. */
-static const char *name_of(const char *path)
-{
-    const char *slash = strrchr(path, '/');
-
-    return slash ? slash + 1 : path;
-}
-
-/* Return the number behind the last "rank" of a file's name, or -1. */
-static int rank_in(const char *path)
-{
-    const char *name = name_of(path), *found = NULL;
-    char *end;
-    long v;
-
-    for (const char *p = name; (p = strstr(p, "rank")) != NULL; p++)
-        found = p;
-    if (!found)
-        return -1;
-    found += 4 + strspn(found + 4, "_-.");
-    v = strtol(found, &end, 10);
-    return end == found || v < 0 || v > 1 << 20 ? -1 : (int)v;
-}
-
 /* Add a rank: what its GPU did, and its trace unless its file has no steps. */
 static enum lk_status add_rank(const char *path, struct lk_events *e, int64_t device,
                                const struct lk_rank_options *options, struct lk_import *out)
@@ -209,7 +186,8 @@ static enum lk_status read_sizes(char *const *files, size_t n, const char *of,
             continue;
         only = files[i];
         n_found++;
-        found = rank_in(files[i]) >= 0 && rank_in(files[i]) == rank_in(of) ? files[i] : found;
+        found = lk_file_rank(files[i]) >= 0 && lk_file_rank(files[i]) == lk_file_rank(of) ? files[i]
+                                                                                          : found;
     }
     found = found ? found : n_found == 1 ? only : NULL;
     return found ? lk_torch_et_read(found, NULL, out) : LK_OK;
@@ -222,7 +200,7 @@ static enum lk_status read_file(char *const *files, size_t n_all, const char *pa
     const struct lk_format *format = NULL;
     struct lk_rank_options options = {.patterns = o->patterns,
                                       .source = path,
-                                      .rank = rank_in(path),
+                                      .rank = lk_file_rank(path),
                                       .local_batch = o->local_batch,
                                       .nodes = o->nodes,
                                       .steps_by_gpu = o->steps_by_gpu,
@@ -375,7 +353,8 @@ static enum lk_status read_order(const char *path, size_t at, struct lk_import *
 
     LK_TRY(lk_format_of(path, &format));
     LK_TRY(format->read(path, NULL, &e));
-    st = lk_sequences_add(&out->sequences, rank_in(path) >= 0 ? rank_in(path) : (int)at, &e);
+    st = lk_sequences_add(&out->sequences, lk_file_rank(path) >= 0 ? lk_file_rank(path) : (int)at,
+                          &e);
 out:
     lk_events_fini(&e);
     return st;
@@ -465,7 +444,7 @@ static enum lk_status add_notes(struct lk_table *t, const struct lk_import *i)
     }
     /* Sources of one run say the same of themselves. */
     for (size_t k = 0; k < i->rows[0].n_notes; k++)
-        LK_PASS(lk_table_note(t, "%s: %s", name_of(i->rows[0].file), i->rows[0].notes[k]));
+        LK_PASS(lk_table_note(t, "%s: %s", lk_file_name(i->rows[0].file), i->rows[0].notes[k]));
     if (counted)
         LK_PASS(lk_table_note(
             t, "all: every event of the GPU, as HTA counts; linked: those whose launch "
