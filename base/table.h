@@ -20,8 +20,8 @@ struct lk_cell {
 };
 
 /*
- * What text output does with a column that is not like the others (lk_column.digits): BELOW, a
- * text, is a line of its own under the row; DATA is left out, since it is for programs.
+ * Text output treats two kinds of columns otherwise (lk_column.digits): BELOW, a text, is a line of
+ * its own under the row; DATA is left out, since it is for programs.
  */
 enum { LK_TABLE_BELOW = -2, LK_TABLE_DATA = -3 };
 

@@ -1,6 +1,6 @@
 /*
- * What of a rank's trace is work of its device, for viewers and tools that add it up: nothing may
- * count twice, and nothing may be left out.
+ * Tell which spans of a rank's trace are work of its device, for viewers and tools that add it up:
+ * nothing may count twice, and nothing may be left out.
  *
  * Work is recorded as ranges (forward, a collective), as kernels, or as both. A CPU's kernels lie
  * on the ranges' own track; a GPU's records lie on a track beside it, of the same stream, may be

@@ -98,8 +98,8 @@ static enum lk_status check_runs(const struct lk_run_set *set)
     return LK_OK;
 }
 
-/* What an import shows: before its run, what of its collectives waits or differs; behind it, what
- * its GPUs did, and which ranks others waited for. */
+/* An import has three tables of its own: before the run's it shows which collectives wait or
+ * differ, behind them what its GPUs did, and which ranks others waited for. */
 enum { IMPORT_SEQUENCES, IMPORT_GPUS, IMPORT_LATENESS, IMPORT_TABLES };
 
 /* Read traces of another program as one run, and make the tables, some of which may be NULL. */

@@ -1,4 +1,4 @@
-/* What a device did of a time; see the header. Divisions: names, intervals, a trace. */
+/* Sum up what a device did of a time; see the header. Divisions: names, intervals, a trace. */
 #include "profiler/breakdown.h"
 
 #include "base/array.h"

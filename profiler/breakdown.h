@@ -1,6 +1,7 @@
 /*
- * What a device did of a time, whatever the steps are: how long it computed, communicated, both,
- * or nothing. The device is a GPU, by its events, or the host, by its compute and collectives.
+ * Sum up what a device did of a time, whatever the steps are: how long it computed, communicated,
+ * both, or nothing. The device is a GPU, by its events, or the host, by its compute and
+ * collectives.
  *
  *     span      from the first start to the last end of all events
  *     idle      span less the union of all events

@@ -34,7 +34,7 @@ static uint64_t parameter_bytes(const struct lk_run_info *info)
     return sum;
 }
 
-/* What a rank copies to the host behind the last backward of a step. */
+/* A dump is what a rank copies to the host behind the last backward of a step. */
 struct dump {
     uint64_t bytes, first_ns, last_ns;
 };

@@ -12,7 +12,7 @@
 
 /* ---- Ranks that are alike ---- */
 
-/* What a rank is compared by: a list of numbers, or a text. */
+/* Ranks are compared by a mark: a list of numbers, or a text. */
 struct mark {
     const double *at; /* n of them; NULL: by the text */
     size_t n;

@@ -235,7 +235,7 @@ int lk_run_gradient_ranks(const struct lk_run *r)
     return ranks > 0 && ranks < lk_run_world_size(r) ? (int)ranks : lk_run_world_size(r);
 }
 
-/* Of a run that lockstep recorded no rank may be missing; of an imported one, what there is. */
+/* Check that no rank is missing of a run that lockstep recorded; an imported one may lack some. */
 static enum lk_status check_ranks(const char *dir, const struct lk_trace *traces, size_t n)
 {
     int world = traces[0].info.world_size;

@@ -1,6 +1,6 @@
 /*
- * What a GPU did of the time of a trace (profiler/breakdown.h), from its events alone. Peers count
- * differently, so the convention is said (struct lk_convention, and docs/import.md).
+ * Sum up what a GPU did of the time of a trace (profiler/breakdown.h), from its events alone. Peers
+ * count differently, so the caller chooses a convention (docs/import.md).
  */
 #ifndef LK_PROFILER_IMPORT_BREAKDOWN_H
 #define LK_PROFILER_IMPORT_BREAKDOWN_H

@@ -21,8 +21,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* As lk_kineto_read; also LK_EPARSE for a file without nodes, and as lk_et_run. The rank is that
- * of the file, else that of its name, PREFIX.RANK.et. */
+/* Read a file as lk_kineto_read does. It fails with LK_EPARSE for a file without nodes, and as
+ * lk_et_run does. The rank is that of the file, else that of its name, PREFIX.RANK.et. */
 enum lk_status lk_chakra_read(const char *path, const char *step_range, struct lk_events *out);
 enum lk_status lk_chakra_json_read(const char *path, const char *step_range, struct lk_events *out);
 /* Return true if bytes are the start of such a file: its first messages are those of the schema. */

@@ -5,7 +5,7 @@
 
 #include <stdlib.h>
 
-/* What a process does on a GPU. */
+/* A process uses a GPU. */
 struct use {
     int64_t process, device;
     size_t n;   /* events */
@@ -59,8 +59,7 @@ out:
     return st;
 }
 
-/* Of a process with two GPUs, one with less than this share of the other's events is not its own.
- */
+/* A process does not own a GPU on which it has less than this share of its events on another. */
 static const double stray_share = 0.1;
 
 /* Mark where each process does most of its work, of equal GPUs the first, and hardly any. */

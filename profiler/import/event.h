@@ -1,6 +1,6 @@
 /*
- * What an importer reads of one rank, whatever the format: events on lanes. Importers write it
- * through the functions below, in any order; profiler/import/rank.h makes a trace of it.
+ * Events on lanes are what an importer reads of one rank, whatever the format. Importers add them
+ * through the functions below, in any order; profiler/import/rank.h makes a trace of them.
  *
  * Times are ns on the rank's clock, from 1970 where the source says so. What a source cannot know
  * stays unknown: a collective's fields are 0, a link is 0.
@@ -62,10 +62,6 @@ struct lk_lane {
 
 #define LK_SHARED_DEVICE (INT64_C(1) << 32)
 
-/* What is known of a collective; of a gradient, elements and dtype. Its function, where it has one,
- * is LK_GRADIENT_SIZE. */
-#define LK_GRADIENT_SIZE "gradient"
-
 /* How far a collective had come when its rank wrote the file. */
 enum lk_collective_state {
     LK_COLLECTIVE_STATE_UNKNOWN,
@@ -73,6 +69,10 @@ enum lk_collective_state {
     LK_COLLECTIVE_STARTED,
     LK_COLLECTIVE_COMPLETED
 };
+
+/* A detail says what is known of a collective; of a gradient, elements and dtype. A gradient's
+ * function, where it has one, is LK_GRADIENT_SIZE. */
+#define LK_GRADIENT_SIZE "gradient"
 
 struct lk_event_collective {
     uint32_t function; /* name, as NCCL's: all_reduce */
@@ -125,7 +125,7 @@ struct lk_events {
     size_t n_slots;
     struct lk_lateness lateness; /* of all ranks, of a source that sees them */
     const char *step_range;
-    /* Of the source. */
+    /* The source says: */
     const char *format;
     char *device;               /* name of the GPU, or NULL */
     char *host;                 /* or NULL */

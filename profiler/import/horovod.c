@@ -27,7 +27,7 @@ struct batch {
     uint32_t function, name;
 };
 
-/* What a tensor is at. */
+/* A tensor goes through these. */
 enum phase { IDLE, NEGOTIATION, WORK, TRANSFER, OTHER };
 
 struct tensor {

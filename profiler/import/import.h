@@ -29,7 +29,7 @@ struct lk_import_options {
     bool drop_last;    /* leave out the last of several steps, whose work may be cut off */
 };
 
-/* What was read of a rank. */
+/* A row says what was read of a rank. */
 struct lk_import_row {
     char *file;
     int rank;

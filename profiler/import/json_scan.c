@@ -97,7 +97,7 @@ static bool refill(struct lk_scan *s, size_t token)
 
 /* ---- Tokens ---- */
 
-/* What a byte is outside of texts. */
+/* Bytes outside of texts are of these classes. */
 enum { BARE, BLANK, OPEN, CLOSE, QUOTE };
 static const unsigned char classes[256] = {
     [' '] = BLANK, ['\t'] = BLANK, ['\n'] = BLANK, ['\r'] = BLANK, [','] = BLANK, [':'] = BLANK,

@@ -28,7 +28,7 @@ static int late_order(const void *a, const void *b)
     return d ? d : (x->from_ns > y->from_ns) - (x->from_ns < y->from_ns);
 }
 
-/* Of a rank: how often it was last, ns in all, and the longest wait. */
+/* A sum says how often a rank was last, how long others waited in all, and the longest wait. */
 struct sum {
     size_t n;
     int64_t all_ns, longest_ns;

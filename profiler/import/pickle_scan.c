@@ -314,8 +314,8 @@ static enum lk_status close_all(struct machine *m)
 
 /* ---- Opcodes ---- */
 
-/* What an opcode does. The third column of the table is a size: of the number behind the opcode, or
- * of a tuple. */
+/* An opcode does one of these. The third column of the table is a size: of the number behind the
+ * opcode, or of a tuple. */
 enum action {
     UNKNOWN,
     REFUSED, /* names or calls something */

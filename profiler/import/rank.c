@@ -34,7 +34,7 @@ enum lk_status lk_rank_add_span_(struct maker *m, uint32_t track, struct lk_span
     return LK_OK;
 }
 
-/* What ran on a lane. */
+/* A lane has run so many collectives and kernels. */
 struct lane_count {
     size_t comm, kernels;
 };

@@ -349,7 +349,7 @@ static enum lk_status find_in_group(const struct group *g, struct lk_sequence_fi
         if (*found)
             break;
         finding_fini(f);
-        /* Of a rank that is behind without anybody waiting, what came later is not known. */
+        /* Once a rank is behind and nobody waits for it, nothing is known of what it did later. */
         if (!behind)
             LK_PASS(find_waiting(g, &x, f, found, &behind));
     }

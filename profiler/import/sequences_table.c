@@ -8,7 +8,7 @@
 /* A table has the first so many groups; a list of ranks is cut to so many bytes. */
 enum { ROWS_MAX = 32, LIST_MAX = 160, WHAT_MAX = 1 << 11 };
 
-/* What a finding shows, as text. */
+/* A finding is shown as these texts. */
 struct shown {
     const char *group, *found;
     char what[WHAT_MAX], ranks[LIST_MAX], others[LIST_MAX];

@@ -11,7 +11,7 @@
 /* Return the elements of all tensors in "[[2873320], [3, 4]]", however nested; 0: none, or more
  * than LK_TENSOR_ELEMS_MAX. */
 uint64_t lk_torch_elements(const char *text, size_t n);
-/* The same of a single tensor: one without sides, "[[]]", has one element. */
+/* Return the elements of a single tensor: one without sides, "[[]]", has one. */
 uint64_t lk_torch_tensor_elements(const char *text, size_t n);
 /* Find the type in "BFloat16", or the first in '["c10::BFloat16"]' or "GenericList[Tensor(float)]".
  */

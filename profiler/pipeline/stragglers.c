@@ -1,4 +1,4 @@
-/* What stragglers cost a pipeline. Divisions: typical times, causes, replays. */
+/* Find what stragglers cost a pipeline. Divisions: typical times, causes, replays. */
 #include "profiler/pipeline/stragglers.h"
 
 #include "base/array.h"
@@ -11,7 +11,7 @@
 /* A cause that slows a step by less is not called its worst. */
 static const double NOTABLE = 1.01;
 
-/* What the replays share. */
+/* The replays share this state. */
 struct state {
     const struct lk_replay *r;
     const struct lk_pipe_ops *ops;

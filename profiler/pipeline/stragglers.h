@@ -39,8 +39,8 @@
 enum lk_pipe_kind { LK_PIPE_KIND_LIST(LK_PIPE_KIND_VALUE_) LK_PIPE_KINDS };
 #undef LK_PIPE_KIND_VALUE_
 
-/* Of the causes of a kind the most that are replayed: those whose operations take the most time
- * above the typical. */
+/* So many causes of a kind are replayed: those whose operations take the most time above the
+ * typical. */
 enum { LK_PIPE_CAUSES_MAX = 64 };
 
 struct lk_pipe_cause {

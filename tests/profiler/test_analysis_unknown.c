@@ -36,8 +36,8 @@ static bool has_row(const struct lk_analysis *a, enum lk_loss loss)
     return found;
 }
 
-/* Of an import with one rank of two, and of one with groups, it is not known how long ranks waited:
- * no table has a 0 there, and the wire may be a wait. */
+/* An import of one rank of two does not tell how long ranks waited, nor one with groups: no table
+ * has a 0 there, and the wire may be a wait. */
 START_TEST(waits_are_not_known)
 {
     static const struct {

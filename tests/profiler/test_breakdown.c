@@ -1,4 +1,4 @@
-/* What a device did of a time: intervals, traces of own runs and of imports. */
+/* Breakdowns of what a device did: intervals, traces of own runs and of imports. */
 #include "profiler/breakdown.h"
 
 #include "base/array.h"

@@ -149,7 +149,7 @@ END_TEST
     "\",\"shape\":\"[8]\"}},"
 #define MANY "{\"ph\":\"M\"},{\"ph\":\"M\"},{\"ph\":\"M\"},"
 
-/* What is read of lines that make little sense. */
+/* Lines that make little sense are skipped, and counted. */
 static const struct {
     const char *text;
     size_t collectives, gradients;

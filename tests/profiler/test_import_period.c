@@ -231,8 +231,8 @@ START_TEST(without_collectives_the_kernels_tell)
 }
 END_TEST
 
-/* What one call launches, as that of a CUDA graph, is launched at one time: layers that repeat
- * themselves in it are no steps. Graphs that repeat themselves are; each has two collectives. */
+/* One call launches all of a CUDA graph at one time: layers that repeat themselves in it are no
+ * steps. Graphs that repeat themselves are; each has two collectives. */
 START_TEST(graphs_are_launched_at_once)
 {
     bool of_layers = !_i;

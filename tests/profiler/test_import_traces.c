@@ -11,14 +11,12 @@
 #include "tests/rigs/kineto_text.h"
 #include "tests/rigs/must.h"
 #include "tests/rigs/scratch.h"
-#include "tests/rigs/step_model.h"
 #include "tests/rigs/suite.h"
 
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 /* ---- Kineto ---- */
@@ -238,58 +236,6 @@ START_TEST(depth_and_length_are_bounded)
 }
 END_TEST
 
-/* A folder has other things, too: those that are no files are not opened, let alone waited for. */
-START_TEST(folders_have_other_things)
-{
-    char *folder = scratch_path(scratch_dir, "rank"), *link = scratch_path(folder, "rank0.json"),
-         *pipe = scratch_path(folder, "rank2.json"), *trace, **files = NULL;
-    const char *const paths[] = {folder, pipe};
-    struct lk_trace t;
-    size_t n = 0;
-
-    must(lk_mkdirs(folder));
-    trace = put_steps("rank/rank1.json", NULL, NULL);
-    free(scratch_put("rank/README", "text", 4));
-    ck_assert_int_eq(symlink("nothing", link), 0);
-    ck_assert_int_eq(mkfifo(pipe, 0600), 0);
-    ck_assert(lk_import_is(folder));
-    must(lk_import_files(paths, 1, &files, &n));
-    ck_assert_uint_eq(n, 1);
-    ck_assert_str_eq(files[0], trace);
-    lk_names_free(files, n);
-    ck_assert_int_eq(lk_import_files(paths + 1, 1, &files, &n), LK_EIO);
-    ck_assert_ptr_nonnull(strstr(lk_error_text(), "rank2.json: is a pipe or a device"));
-    ck_assert_int_eq(lk_trace_read(pipe, &t), LK_EIO);
-    free(folder);
-    free(link);
-    free(pipe);
-    free(trace);
-}
-END_TEST
-
-/* A run directory of lockstep's own stays one, also where another profiler wrote into it. */
-START_TEST(own_runs_are_no_import)
-{
-    char *trace = scratch_path(scratch_dir, "rank0.trace.json.gz"), *other;
-    const struct step_model m = step_model_default((struct step_model){.ranks = 1});
-    const char *const paths[] = {scratch_dir};
-    struct lk_trace *traces = NULL;
-    char **files = NULL;
-    size_t n = 0;
-
-    other = put_steps("profile.json", NULL, NULL);
-    ck_assert(lk_import_is(scratch_dir));
-    must(step_model_run(&m, &traces, NULL));
-    must(lk_trace_write(trace, &traces[0]));
-    ck_assert(!lk_import_is(scratch_dir));
-    ck_assert_int_eq(lk_import_files(paths, 1, &files, &n), LK_EPARSE);
-    ck_assert_ptr_nonnull(strstr(lk_error_text(), "is a run directory of lockstep's own"));
-    lk_traces_free(traces, 1);
-    free(trace);
-    free(other);
-}
-END_TEST
-
 /* Two ranks on clocks 5 ms apart, whose collectives end together. */
 START_TEST(ranks_are_aligned_by_ends)
 {
@@ -314,7 +260,6 @@ START_TEST(ranks_are_aligned_by_ends)
 }
 END_TEST
 
-/* What users may choose: ranges that are steps, whose GPU time counts, the last step left out. */
 /* Four of eight ranks reduce a gradient: ranks 1 and 2 may be of different fours. */
 START_TEST(groups_are_smaller_than_the_job)
 {
@@ -356,6 +301,7 @@ START_TEST(groups_are_smaller_than_the_job)
 }
 END_TEST
 
+/* Users choose: ranges that are steps, whose GPU time counts, whether the last step is left out. */
 START_TEST(steps_are_chosen)
 {
     static const char text[] =
@@ -476,8 +422,6 @@ SUITE(import_traces, t)
     tcase_add_loop_test(t, hostile_files, 0, (int)LK_COUNT(hostile));
     tcase_add_loop_test(t, depth_and_length_are_bounded, 0, 2);
     tcase_add_test(t, ranks_are_aligned_by_ends);
-    tcase_add_test(t, folders_have_other_things);
-    tcase_add_test(t, own_runs_are_no_import);
     tcase_add_test(t, groups_are_smaller_than_the_job);
     tcase_add_test(t, steps_are_chosen);
     tcase_add_test(t, collectives_of_the_host);
