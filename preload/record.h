@@ -1,0 +1,49 @@
+/*
+ * What the preload library records in a foreign process. Writers are MPI's wrappers
+ * (preload/mpi.c), NCCL's profiler plugin, NVTX's injection and CUPTI's callbacks.
+ *
+ *     struct lk_probe_record r = {.kind = LK_PROBE_RANGE, .name = id, .peer = -1,
+ *                                 .lane = lk_probe_thread(), .start_ns = start, .end_ns = end};
+ *     lk_probe_emit(&r);
+ *
+ * The file, HOST.PID.probe in the folder LOCKSTEP_PROFILE_DIR, is made at the first call of
+ * lk_probe_emit, lk_probe_name or lk_probe_group. It holds the last LOCKSTEP_PROFILE_MIB MiB of
+ * records (4 unless set). Without the folder, or without space for the file, nothing is recorded; a
+ * file that could not get its space is left behind empty.
+ *
+ * No function here fails its caller, blocks, allocates, writes to a stream, or changes errno. All
+ * may be called by any thread, and by signal handlers. A forked child records nothing until it
+ * executes a program, which begins a file of its own.
+ */
+#ifndef LK_PRELOAD_RECORD_H
+#define LK_PRELOAD_RECORD_H
+
+#include "base/probe_file.h"
+
+#include <stdbool.h>
+
+/* The library is built with hidden symbols: these are the ones that others find. */
+#define LK_PROBE_EXPORT __attribute__((visibility("default")))
+
+/* Return whether records are kept: the folder is set, and the file could be made. Cheap. */
+bool lk_probe_on(void);
+/* Append a record; its stamp is set here. When the ring is full, the oldest one goes. */
+void lk_probe_emit(const struct lk_probe_record *r);
+/* Return the id of a text, the same for equal texts; 0: it is NULL or empty, or the table is full
+ * (counted). */
+uint32_t lk_probe_name(const char *text);
+/* Return the id of a communicator of a library, "mpi" or "nccl", the same for equal identities;
+ * name may be NULL. 0: the table is full (counted). */
+uint32_t lk_probe_group(const char *library, uint64_t identity, const char *name, int n_ranks,
+                        int rank);
+/* Return the number of this thread. */
+uint32_t lk_probe_thread(void);
+/* Return the time, ns of CLOCK_MONOTONIC_RAW. */
+int64_t lk_probe_now(void);
+
+/* Enter and leave a wrapper or callback; false: this thread is in one already (a library calls
+ * itself), and the caller records nothing and does not leave. */
+bool lk_probe_enter(void);
+void lk_probe_leave(void);
+
+#endif
