@@ -92,7 +92,7 @@ BENCH_BIN := $(patsubst bench/%.c,$(BUILD)/bench/%,\
                $(filter-out $(NOT_BUILT),$(wildcard bench/*.c)))
 
 .PHONY: all lib test-bin bench-bin clean
-all: $(BUILD)/lockstep
+all: $(BUILD)/lockstep $(BUILD)/liblockstep_profile.so
 test-bin: $(BUILD)/test_lockstep
 bench-bin: $(BENCH_BIN)
 
@@ -154,6 +154,14 @@ endif
 $(BUILD)/driver.so: $(BUILD)/tests/driver/driver.o
 	@echo "  LINK  $@"
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(if $(COVERAGE),--coverage) -shared -Wl,-soname,libcuda.so.1 -o $@ $<
+
+# What `lockstep profile` loads into every process of a job: nothing of it is seen but the functions that
+# it takes the place of. A sanitizer, and the counters of coverage, would be strangers there.
+PRELOAD_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard preload/*.c))
+$(PRELOAD_OBJ): LK_CFLAGS := $(filter-out -fsanitize=% --coverage,$(LK_CFLAGS)) -fPIC -fvisibility=hidden
+$(BUILD)/liblockstep_profile.so: $(PRELOAD_OBJ) preload
+	@echo "  LINK  $@"
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -shared -Wl,-z,defs -o $@ $(filter %.o,$^) -ldl -pthread
 
 # What several of the benchmarks share.
 $(BUILD)/libbench.a: $(BENCH_LIB)

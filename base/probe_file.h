@@ -24,9 +24,12 @@
 #define LK_PROBE_FILE_SUFFIX  ".probe"
 #define LK_PROBE_BUSY         UINT64_MAX
 
+/* The place of a pair: the last ones take turns. */
+#define LK_PROBE_PAIR_AT(i) ((i) ? 1 + (i) % (LK_PROBE_FILE_PAIRS - 1) : 0)
+
 enum {
     LK_PROBE_FILE_ALIGN = 4096,
-    LK_PROBE_FILE_PAIRS = 64,
+    LK_PROBE_FILE_PAIRS = 3,
     LK_PROBE_FILE_GROUPS = 1024,
     LK_PROBE_FILE_NAMES_BYTES = 1 << 18,
     LK_PROBE_NAME_BYTES = 512 /* of a name with its NUL; the rest is left out */
@@ -114,8 +117,8 @@ struct lk_probe_header {
     _Atomic uint64_t lost;       /* records that were not written: a writer was in their place */
     _Atomic uint32_t names_used; /* bytes; offset 0 is no name */
     _Atomic uint32_t names_lost, groups_lost; /* calls that found no room */
-    _Atomic uint32_t n_pairs;                 /* written so far; the first one stays, the others are
-                                                 a ring: pair i is at 1 + (i - 1) % (PAIRS - 1) */
+    _Atomic uint32_t n_pairs; /* taken; pair 0 is that of the start, the last one is at
+                                 LK_PROBE_PAIR_AT(n_pairs - 1) */
     struct lk_probe_pair pairs[LK_PROBE_FILE_PAIRS];
 };
 

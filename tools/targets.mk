@@ -64,7 +64,7 @@ headers:
 	@CC="$(CC)" tools/headers
 lint: $(BUILD)/probe.mk
 	@tools/lint $(BUILD)
-SOURCES = $(wildcard *.c $(foreach d,$(ROOMS) tests bench,$(foreach x,c h cc cu cuh,$(d)/*.$(x) $(d)/*/*.$(x))))
+SOURCES = $(wildcard *.c $(foreach d,$(ROOMS) preload tests bench,$(foreach x,c h cc cu cuh,$(d)/*.$(x) $(d)/*/*.$(x))))
 format:
 	@clang-format -i $(SOURCES)
 format-check:
@@ -107,8 +107,9 @@ kernel-table:
 # The program prints its manual pages: lockstep.1, and lockstep-COMMAND.1 for each command of its help.
 MAN = $(DESTDIR)$(PREFIX)/share/man/man1
 install: all
-	install -d $(DESTDIR)$(PREFIX)/bin $(DESTDIR)$(PREFIX)/share/lockstep/clusters $(MAN)
+	install -d $(addprefix $(DESTDIR)$(PREFIX)/,bin lib share/lockstep/clusters) $(MAN)
 	install -m 755 $(BUILD)/lockstep $(DESTDIR)$(PREFIX)/bin/lockstep
+	install -m 644 $(BUILD)/liblockstep_profile.so $(DESTDIR)$(PREFIX)/lib/
 	install -m 644 $(wildcard clusters/*.json) $(DESTDIR)$(PREFIX)/share/lockstep/clusters/
 	$(BUILD)/lockstep help --man > $(MAN)/lockstep.1
 	for c in $$($(BUILD)/lockstep help | sed -n '/^commands:/,/^$$/s/^  \([a-z]*\) .*/\1/p'); do \

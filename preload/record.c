@@ -1,0 +1,365 @@
+/*
+ * Write the file of records: base/probe_file.h. Divisions: the file, names, groups, records.
+ *
+ * The span files of our own runtime (profiler/span_file.h) have a ring for each track, which has
+ * one writer and is made before the run. Here any thread of a foreign program may write at any
+ * time, so all share one ring, whose records have stamps.
+ */
+#include "preload/record.h"
+
+#include "base/clock.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+_Static_assert(sizeof(struct lk_probe_record) == 64, "a record is 64 bytes");
+_Static_assert(sizeof(struct lk_probe_group) == 32, "a group is 32 bytes");
+
+enum {
+    MIB_DEFAULT = 4,
+    MIB_MAX = 1024,
+    FILES_MAX = 64,   /* of one process number: programs that it executed one after the other */
+    SLOTS = 1 << 14,  /* of the hash table of names */
+    SLOTS_TRIED = 64, /* before the table counts as full */
+    PAIR_TRIES = 5
+};
+#define PAIR_EVERY_NS ((int64_t)LK_NS_PER_S)
+
+enum state { NEW, OPENING, ON, OFF };
+
+/* The process has one file: wrappers and callbacks have no context that could carry it. */
+static _Atomic int state;
+static struct lk_probe_header *header;
+static struct lk_probe_group *groups;
+static char *names;
+static struct lk_probe_record *records;
+static uint64_t mask;                 /* n_records - 1 */
+static _Atomic uint32_t n_groups;     /* begun */
+static _Atomic int64_t paired_ns;     /* when the clocks were last compared */
+static _Atomic uint32_t slots[SLOTS]; /* ids of names by hash; 0: none */
+#define LOCAL _Thread_local __attribute__((tls_model("initial-exec"))) /* never allocates */
+static LOCAL bool inside;
+static LOCAL uint32_t thread;
+
+int64_t lk_probe_now(void)
+{
+    return (int64_t)lk_now_ns();
+}
+
+uint32_t lk_probe_thread(void)
+{
+    if (!thread)
+        thread = (uint32_t)syscall(SYS_gettid);
+    return thread;
+}
+
+bool lk_probe_enter(void)
+{
+    bool entered = !inside;
+
+    inside = true;
+    return entered;
+}
+
+void lk_probe_leave(void)
+{
+    inside = false;
+}
+
+/* ---- The file ---- */
+
+/* A forked child shares the mapping with its parent, whose file it is. */
+static void stop_in_child(void)
+{
+    atomic_store(&state, OFF);
+}
+
+/* Read the first line of a small file of the kernel's; "": it cannot be read. */
+static void read_line(const char *path, char *out, size_t size)
+{
+    int fd = open(path, O_RDONLY | O_CLOEXEC);
+    ssize_t n = fd < 0 ? 0 : read(fd, out, size - 1);
+
+    if (fd >= 0)
+        close(fd);
+    out[n > 0 ? n : 0] = '\0';
+    out[strcspn(out, "\n")] = '\0';
+}
+
+/* Compare the clocks; of some tries keep the one that took the shortest time. */
+static void take_pair(void)
+{
+    uint32_t n = atomic_load_explicit(&header->n_pairs, memory_order_relaxed);
+    struct lk_probe_pair best = {.after_ns = INT64_MAX};
+
+    for (int i = 0; i < PAIR_TRIES; i++) {
+        struct lk_probe_pair p;
+
+        p.before_ns = lk_probe_now();
+        p.epoch_ns = (int64_t)lk_epoch_ns();
+        p.after_ns = lk_probe_now();
+        if (p.after_ns - p.before_ns < best.after_ns - best.before_ns)
+            best = p;
+    }
+    header->pairs[LK_PROBE_PAIR_AT(n)] = best;
+    atomic_store_explicit(&header->n_pairs, n + 1, memory_order_release);
+    atomic_store_explicit(&paired_ns, best.after_ns, memory_order_relaxed);
+}
+
+/* Return the number of records that the user wants, a power of two. */
+static uint64_t records_wanted(void)
+{
+    const char *text = secure_getenv("LOCKSTEP_PROFILE_MIB");
+    long mib = text ? strtol(text, NULL, 10) : MIB_DEFAULT;
+    uint64_t most, n = 1;
+
+    mib = mib < 1 ? 1 : mib > MIB_MAX ? MIB_MAX : mib;
+    most = ((uint64_t)mib << 20) / sizeof(struct lk_probe_record);
+    while (2 * n <= most)
+        n *= 2;
+    return n;
+}
+
+static uint64_t round_up(uint64_t n)
+{
+    return (n + LK_PROBE_FILE_ALIGN - 1) / LK_PROBE_FILE_ALIGN * LK_PROBE_FILE_ALIGN;
+}
+
+/* Create the process's file in the folder; it is a new one for each program that a process runs. */
+static int create(const char *folder, const char *host)
+{
+    char path[4096];
+    int fd = -1;
+
+    for (int i = 0; i < FILES_MAX && fd < 0; i++) {
+        char again[16] = "";
+
+        if (i > 0)
+            snprintf(again, sizeof again, ".%d", i + 1);
+        if (snprintf(path, sizeof path, "%s/%s.%ld%s" LK_PROBE_FILE_SUFFIX, folder, host,
+                     (long)getpid(), again) >= (int)sizeof path)
+            return -1;
+        fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+        if (fd < 0 && errno != EEXIST)
+            return -1;
+    }
+    return fd;
+}
+
+/* Reserve a file's space and map it. A file larger than its limit would be a signal. */
+static void *reserve(int fd, uint64_t bytes)
+{
+    struct rlimit limit;
+    void *map = MAP_FAILED;
+    int error;
+
+    if (getrlimit(RLIMIT_FSIZE, &limit) ||
+        (limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur < bytes))
+        return NULL;
+    do {
+        error = posix_fallocate(fd, 0, (off_t)bytes);
+    } while (error == EINTR);
+    if (!error)
+        map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (map == MAP_FAILED) {
+        error = ftruncate(fd, 0);
+        return NULL;
+    }
+    for (uint64_t i = 0; i < bytes; i += LK_PROBE_FILE_ALIGN)
+        ((volatile char *)map)[i] = 0; /* now, and not while something is timed */
+    return map;
+}
+
+static void fill(const char *host, uint64_t n_records)
+{
+    struct lk_probe_header *h = header;
+
+    h->version = LK_PROBE_FILE_VERSION;
+    h->order = LK_PROBE_FILE_ORDER;
+    h->header_bytes = sizeof *h;
+    h->record_bytes = sizeof *records;
+    h->group_bytes = sizeof *groups;
+    h->pid = (uint32_t)getpid();
+    h->n_groups = LK_PROBE_FILE_GROUPS;
+    h->names_bytes = LK_PROBE_FILE_NAMES_BYTES;
+    h->n_records = n_records;
+    snprintf(h->host, sizeof h->host, "%s", host);
+    read_line("/proc/self/comm", h->command, sizeof h->command);
+    read_line("/proc/sys/kernel/random/boot_id", h->boot, sizeof h->boot);
+    atomic_store_explicit(&h->names_used, 1, memory_order_relaxed);
+    take_pair();
+    atomic_thread_fence(memory_order_release);
+    memcpy(h->magic, LK_PROBE_FILE_MAGIC, sizeof h->magic);
+}
+
+/* Make the file; false: nothing will be recorded. */
+static bool begin_file(void)
+{
+    const char *folder = secure_getenv("LOCKSTEP_PROFILE_DIR");
+    const uint64_t groups_at = round_up(sizeof *header);
+    const uint64_t names_at = groups_at + round_up(LK_PROBE_FILE_GROUPS * sizeof *groups);
+    const uint64_t records_at = names_at + round_up(LK_PROBE_FILE_NAMES_BYTES);
+    const uint64_t n_records = records_wanted();
+    char host[sizeof header->host] = "";
+    char *map;
+    int fd;
+
+    if (!folder || !*folder || gethostname(host, sizeof host - 1))
+        return false;
+    fd = create(folder, host);
+    if (fd < 0)
+        return false;
+    map = reserve(fd, records_at + n_records * sizeof *records);
+    close(fd);
+    if (!map || pthread_atfork(NULL, NULL, stop_in_child))
+        return false;
+    header = (void *)map;
+    groups = (void *)(map + groups_at);
+    names = map + names_at;
+    records = (void *)(map + records_at);
+    mask = n_records - 1;
+    header->groups_at = groups_at;
+    header->names_at = names_at;
+    header->records_at = records_at;
+    fill(host, n_records);
+    return true;
+}
+
+/* While a thread makes the file, what others have to record is left out. */
+bool lk_probe_on(void)
+{
+    int s = atomic_load_explicit(&state, memory_order_acquire), error;
+
+    if (s == NEW && atomic_compare_exchange_strong(&state, &s, OPENING)) {
+        error = errno;
+        s = begin_file() ? ON : OFF;
+        atomic_store_explicit(&state, s, memory_order_release);
+        errno = error;
+    }
+    return s == ON;
+}
+
+/* ---- Names ---- */
+
+/* FNV-1a. */
+static uint32_t hash(const char *text, size_t n)
+{
+    uint32_t h = 2166136261U;
+
+    for (size_t i = 0; i < n; i++)
+        h = (h ^ (unsigned char)text[i]) * 16777619U;
+    return h;
+}
+
+/* Append a text; 0: there is no room. */
+static uint32_t append(const char *text, size_t n)
+{
+    uint32_t at = atomic_load_explicit(&header->names_used, memory_order_relaxed);
+
+    do {
+        if (n + 1 > LK_PROBE_FILE_NAMES_BYTES - at)
+            return 0;
+    } while (!atomic_compare_exchange_weak(&header->names_used, &at, at + (uint32_t)n + 1));
+    memcpy(names + at, text, n);
+    return at;
+}
+
+/* Two threads that add a text at once may both append it; one of them wins the slot. */
+uint32_t lk_probe_name(const char *text)
+{
+    size_t n = text ? strnlen(text, LK_PROBE_NAME_BYTES - 1) : 0;
+    uint32_t first, own = 0;
+
+    if (!n || !lk_probe_on())
+        return 0;
+    first = hash(text, n);
+    for (uint32_t i = 0; i < SLOTS_TRIED; i++) {
+        _Atomic uint32_t *slot = &slots[(first + i) % SLOTS];
+        uint32_t at = atomic_load_explicit(slot, memory_order_acquire);
+
+        if (!at) {
+            own = own ? own : append(text, n);
+            if (!own)
+                break;
+            if (atomic_compare_exchange_strong(slot, &at, own))
+                return own;
+        }
+        if (!strncmp(names + at, text, n) && !names[at + n])
+            return at;
+    }
+    atomic_fetch_add_explicit(&header->names_lost, 1, memory_order_relaxed);
+    return 0;
+}
+
+/* ---- Groups ---- */
+
+uint32_t lk_probe_group(const char *library, uint64_t identity, const char *name, int ranks,
+                        int rank)
+{
+    uint32_t of = lk_probe_name(library), i, n;
+
+    if (!lk_probe_on())
+        return 0;
+    n = atomic_load_explicit(&n_groups, memory_order_acquire);
+    for (i = 0; i < n && i < LK_PROBE_FILE_GROUPS; i++)
+        if (atomic_load_explicit(&groups[i].ready, memory_order_acquire) &&
+            groups[i].identity == identity && groups[i].library == of)
+            return i + 1;
+    i = n < LK_PROBE_FILE_GROUPS ? atomic_fetch_add(&n_groups, 1) : n;
+    if (i >= LK_PROBE_FILE_GROUPS) {
+        atomic_fetch_add_explicit(&header->groups_lost, 1, memory_order_relaxed);
+        return 0;
+    }
+    groups[i].identity = identity;
+    groups[i].library = of;
+    groups[i].name = lk_probe_name(name);
+    groups[i].n_ranks = ranks;
+    groups[i].rank = rank;
+    atomic_store_explicit(&groups[i].ready, 1, memory_order_release);
+    return i + 1;
+}
+
+/* ---- Records ---- */
+
+/* Compare the clocks again, once in a while, by one of the threads. */
+static void refresh_pairs(int64_t now)
+{
+    int64_t last = atomic_load_explicit(&paired_ns, memory_order_relaxed);
+
+    if (now - last > PAIR_EVERY_NS &&
+        atomic_compare_exchange_strong(&paired_ns, &last, INT64_MAX - PAIR_EVERY_NS))
+        take_pair();
+}
+
+void lk_probe_emit(const struct lk_probe_record *r)
+{
+    struct lk_probe_record *place;
+    uint64_t i, old;
+
+    if (!lk_probe_on())
+        return;
+    i = atomic_fetch_add_explicit(&header->head, 1, memory_order_relaxed);
+    place = &records[i & mask];
+    old = atomic_load_explicit(&place->stamp, memory_order_relaxed);
+    /* A thread that was not run while the others filled the ring leaves the place to them. */
+    do {
+        if (old == LK_PROBE_BUSY || old > i) {
+            atomic_fetch_add_explicit(&header->lost, 1, memory_order_relaxed);
+            return;
+        }
+    } while (!atomic_compare_exchange_weak_explicit(&place->stamp, &old, LK_PROBE_BUSY,
+                                                    memory_order_acquire, memory_order_relaxed));
+    atomic_thread_fence(memory_order_release);
+    memcpy(place, r, offsetof(struct lk_probe_record, stamp));
+    atomic_store_explicit(&place->stamp, i + 1, memory_order_release);
+    refresh_pairs(r->end_ns);
+}
