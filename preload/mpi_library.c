@@ -41,11 +41,11 @@ static int take_path(struct dl_phdr_info *info, size_t size, void *data)
     return 1;
 }
 
-/* Return a symbol of MPI wherever it is loaded: behind this library, or known to some library
- * alone. */
+/* Return a symbol of MPI's own: of the program, or of a library that some other one alone loaded.
+ * MPI_COMM_WORLD is where the program says, which may have a copy of it. */
 static void *symbol_of(const char *name)
 {
-    void *found = dlsym(RTLD_NEXT, name);
+    void *found = dlsym(RTLD_DEFAULT, name);
     char path[PATH_BYTES] = "";
     void *library;
 
