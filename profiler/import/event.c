@@ -32,6 +32,7 @@ void lk_events_fini(struct lk_events *e)
     free(e->device);
     free(e->host);
     free(e->backend);
+    free(e->clock);
     for (size_t i = 0; i < e->n_notes; i++)
         free(e->notes[i]);
     free(e->notes);

@@ -3,11 +3,13 @@
 #include "base/array.h"
 #include "base/file.h"
 #include "base/gz.h"
+#include "base/probe_file.h"
 #include "profiler/import/chakra.h"
 #include "profiler/import/flight_recorder.h"
 #include "profiler/import/horovod.h"
 #include "profiler/import/kineto.h"
 #include "profiler/import/nsys.h"
+#include "profiler/import/preload.h"
 #include "profiler/import/torch_et.h"
 
 #include <stdlib.h>
@@ -141,6 +143,17 @@ static bool is_chakra_json(const struct lk_head *h)
     return first_of(h) == '{' && has(h, "\"workload_graph\"");
 }
 
+static bool is_preload(const struct lk_head *h)
+{
+    return begins(h, LK_PROBE_FILE_MAGIC, sizeof LK_PROBE_FILE_MAGIC - 1);
+}
+
+/* The process died while it made the file, or had no room for it. */
+static bool is_unfinished(const struct lk_head *h)
+{
+    return lk_ends_with(h->path, LK_PROBE_FILE_SUFFIX);
+}
+
 /* ---- The table ---- */
 
 /* The first row that fits. */
@@ -168,6 +181,11 @@ static const struct lk_format formats[] = {
      .instead = "lockstep import makes a cluster file of it; it is no trace of a run"},
     {.name = "Chakra's JSON", .is = is_chakra_json, .read = lk_chakra_json_read},
     {.name = "Kineto", .is = is_chrome, .read = lk_kineto_read, .instead = NULL},
+    {.name = "lockstep's preload library", .is = is_preload, .read = lk_preload_read},
+    {.name = "an empty file of lockstep's preload library",
+     .is = is_unfinished,
+     .read = NULL,
+     .instead = "there was no room for it, or its process died while it was made"},
     {.name = "a rocpd data base",
      .is = is_rocpd,
      .read = NULL,

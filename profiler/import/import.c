@@ -127,10 +127,13 @@ static enum lk_status add_rank(const char *path, struct lk_events *e, int64_t de
                                   .format = e->format,
                                   .n_read = e->n_read,
                                   .n_skipped = e->n_skipped,
-                                  .cut = e->cut};
+                                  .cut = e->cut,
+                                  .drift_ppb = e->drift_ppb};
     out->traces[out->n] = (struct lk_trace){0};
     LK_PASS(lk_strdup(&row->file, path));
     out->n++;
+    if (e->clock)
+        LK_PASS(lk_strdup(&row->clock, e->clock));
     row->notes = e->notes; /* a source of several GPUs gives them to the first */
     row->n_notes = e->n_notes;
     e->notes = NULL;
@@ -259,6 +262,14 @@ static enum lk_status check_ranks(const struct lk_import *i)
 
 /* ---- Clocks ---- */
 
+/* Return a time on t's clock, corrected for drift. */
+static int64_t without_drift(const struct lk_trace *t, uint64_t at_ns)
+{
+    int64_t passed = (int64_t)(at_ns - t->base_local_ns);
+
+    return (int64_t)at_ns + (int64_t)(t->clock.drift_ppb * 1e-9 * (double)passed);
+}
+
 /* Collect how much later than on `zero` collectives end on t, ns; both by number. */
 static enum lk_status differences(const struct lk_trace *zero, const struct lk_trace *t,
                                   double **out, size_t *n)
@@ -279,20 +290,25 @@ static enum lk_status differences(const struct lk_trace *zero, const struct lk_t
         if (zero->spans[at].span.seq != s->seq || zero->spans[at].span.bytes != s->bytes)
             continue;
         LK_PASS(lk_array_grow(out, &capacity, *n + 1, sizeof **out));
-        (*out)[(*n)++] = (double)(int64_t)(s->end_ns - zero->spans[at].span.end_ns);
+        (*out)[(*n)++] =
+            (double)(without_drift(t, s->end_ns) - (int64_t)zero->spans[at].span.end_ns);
     }
     return LK_OK;
 }
 
-static enum lk_status align(const struct lk_trace *zero, struct lk_trace *t)
+/* Align t, of the row `row`, with the first trace, of the row `first`. */
+static enum lk_status align(const struct lk_trace *zero, const struct lk_import_row *first,
+                            struct lk_trace *t, const struct lk_import_row *row)
 {
     enum lk_status st = LK_OK;
     double *late = NULL, median;
     size_t n = 0;
 
+    t->clock.at_ns = t->base_local_ns;
+    if (first->drift_ppb != 0 && row->drift_ppb != 0)
+        t->clock.drift_ppb = row->drift_ppb - first->drift_ppb;
     if (!lk_run_info_value(&zero->info, LK_GROUPS_CONFIG_KEY)) /* else whose ends meet? */
         LK_TRY(differences(zero, t, &late, &n));
-    t->clock.at_ns = t->base_local_ns;
     t->clock.uncertainty_ns = LK_CLOCK_UNKNOWN_NS;
     if (n > 0) {
         median = lk_stats_median(late, n);
@@ -304,6 +320,23 @@ static enum lk_status align(const struct lk_trace *zero, struct lk_trace *t)
 out:
     free(late);
     return st;
+}
+
+/* Align all ranks with the first one; those that share a clock take what the first of them has. */
+static enum lk_status align_all(struct lk_import *i)
+{
+    for (size_t k = 1; k < i->n; k++) {
+        size_t j = 0;
+
+        while (j < k && !(i->rows[k].clock && i->rows[j].clock &&
+                          !strcmp(i->rows[k].clock, i->rows[j].clock)))
+            j++;
+        if (j < k)
+            i->traces[k].clock = i->traces[j].clock;
+        else
+            LK_PASS(align(&i->traces[0], &i->rows[0], &i->traces[k], &i->rows[k]));
+    }
+    return LK_OK;
 }
 
 /* ---- The run ---- */
@@ -380,8 +413,8 @@ enum lk_status lk_import_run(char *const *files, size_t n, const struct lk_impor
     }
     qsort(i.rows, i.n, sizeof *i.rows, row_order);
     LK_TRY(check_ranks(&i));
-    for (size_t k = 1; k < i.n && i.traces; k++)
-        LK_TRY(align(&i.traces[0], &i.traces[k]));
+    if (i.traces)
+        LK_TRY(align_all(&i));
     *out = i;
     i = (struct lk_import){0};
 out:
@@ -396,6 +429,7 @@ void lk_import_fini(struct lk_import *i)
     for (size_t k = 0; k < i->n; k++) {
         lk_names_free(i->rows[k].notes, i->rows[k].n_notes);
         free(i->rows[k].file);
+        free(i->rows[k].clock);
     }
     free(i->rows);
     free(i->no_steps);

@@ -4,7 +4,9 @@
  * A rank's number is that of the source, else the one behind "rank" in the file's name, else its
  * place in the list. Clocks are compared by the ends of collectives, at which all ranks leave
  * within some microseconds: the offset of a rank is the median of its ends' differences from those
- * of the first rank, the uncertainty the largest deviation of 90 % of them.
+ * of the first rank, the uncertainty the largest deviation of 90 % of them. Ranks whose sources say
+ * that they share a clock are not compared. Where sources know how fast their clock leaves the wall
+ * clock, the difference is taken out first.
  */
 #ifndef LK_PROFILER_IMPORT_IMPORT_H
 #define LK_PROFILER_IMPORT_IMPORT_H
@@ -37,6 +39,8 @@ struct lk_import_row {
     const char *format;
     uint64_t n_read, n_skipped;
     bool cut;
+    char *clock; /* struct lk_events', as drift_ppb */
+    double drift_ppb;
     char **notes; /* struct lk_events' */
     size_t n_notes;
     struct lk_breakdown all, linked; /* HTA's classes; by all events of the GPU, by linked ones */

@@ -231,7 +231,7 @@ static void set_base(struct maker *m)
     m->t.base_local_ns =
         m->e->n_events ? (uint64_t)(m->e->events[0].start_ns > 0 ? m->e->events[0].start_ns : 0)
                        : 0;
-    m->t.base_epoch_ns = m->t.base_local_ns;
+    m->t.base_epoch_ns = m->t.base_local_ns + (uint64_t)m->e->epoch_ns;
 }
 
 static void maker_fini(struct maker *m)

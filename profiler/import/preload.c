@@ -1,0 +1,287 @@
+/* Read files of the preload library. Divisions: the header, groups, records, the clock. */
+#include "profiler/import/preload.h"
+
+#include "base/array.h"
+#include "base/bounds.h"
+#include "base/clock.h"
+#include "base/file.h"
+#include "base/probe_file.h"
+#include "profiler/import/event_kind.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* The writer's largest: LOCKSTEP_PROFILE_MIB is at most 1024, beside which is less than 1 MiB. */
+#define FILE_MAX_BYTES ((size_t)1025 << 20)
+/* Clocks that were compared twice within less tell no drift: an error of 100 ns would be more than
+ * 10 ppb. */
+#define DRIFT_AFTER_NS (10 * (int64_t)LK_NS_PER_S)
+
+struct reader {
+    const char *path;
+    struct lk_events *out;
+    const char *bytes;
+    size_t size;
+    struct lk_probe_header h;
+    uint32_t *groups; /* of the file's: their names among the events' */
+    uint64_t n_unfinished;
+};
+
+/* ---- The header ---- */
+
+/* Return whether n records of so many bytes lie in the file from an offset on. */
+static bool lies_in(const struct reader *r, uint64_t at, uint64_t n, uint64_t bytes)
+{
+    return at <= r->size && at % sizeof(uint64_t) == 0 && n <= (r->size - at) / bytes;
+}
+
+static enum lk_status read_header(struct reader *r)
+{
+    struct lk_probe_header *h = &r->h;
+
+    if (r->size < sizeof *h)
+        return lk_fail(LK_EPARSE, "%s: %zu bytes, less than a header", r->path, r->size);
+    memcpy(h, r->bytes, sizeof *h);
+    if (memcmp(h->magic, LK_PROBE_FILE_MAGIC, sizeof h->magic))
+        return lk_fail(LK_EPARSE, "%s: is no file of lockstep's preload library", r->path);
+    if (h->order != LK_PROBE_FILE_ORDER)
+        return lk_fail(LK_EPARSE, "%s: is of a machine with another byte order", r->path);
+    if (h->version != LK_PROBE_FILE_VERSION || h->header_bytes != sizeof *h ||
+        h->record_bytes != sizeof(struct lk_probe_record) ||
+        h->group_bytes != sizeof(struct lk_probe_group))
+        return lk_fail(LK_EPARSE, "%s: is of another version of lockstep (%u, this one reads %d)",
+                       r->path, h->version, LK_PROBE_FILE_VERSION);
+    if (!lies_in(r, h->groups_at, h->n_groups, h->group_bytes) ||
+        !lies_in(r, h->names_at, h->names_bytes, 1) || !h->n_records ||
+        !lies_in(r, h->records_at, h->n_records, h->record_bytes))
+        return lk_fail(LK_EPARSE, "%s: %zu bytes, less than its header says", r->path, r->size);
+    h->host[sizeof h->host - 1] = h->boot[sizeof h->boot - 1] = '\0';
+    h->command[sizeof h->command - 1] = '\0';
+    return LK_OK;
+}
+
+/* Return the text of a name of the file; "": it has none. */
+static const char *text_of(const struct reader *r, uint32_t name, size_t *n)
+{
+    const char *text = r->bytes + r->h.names_at + name;
+
+    *n = 0;
+    if (!name || name >= r->h.names_bytes)
+        return "";
+    *n = strnlen(text, (size_t)(r->h.names_bytes - name));
+    return text;
+}
+
+static enum lk_status name_of(const struct reader *r, uint32_t name, uint32_t *out)
+{
+    size_t n;
+    const char *text = text_of(r, name, &n);
+
+    return lk_events_name(r->out, text, n, out);
+}
+
+/* ---- Groups ---- */
+
+static void group_at(const struct reader *r, uint64_t i, struct lk_probe_group *out)
+{
+    memcpy(out, r->bytes + r->h.groups_at + i * sizeof *out, sizeof *out);
+}
+
+/* The process's rank is that in the largest group, whose library its collectives are. */
+static enum lk_status read_groups(struct reader *r)
+{
+    struct lk_events *e = r->out;
+    int32_t most = 0;
+
+    LK_PASS(lk_alloc(&r->groups, r->h.n_groups + 1, sizeof *r->groups));
+    for (uint64_t i = 0; i < r->h.n_groups; i++) {
+        struct lk_probe_group g;
+        const char *library;
+        char number[20];
+        size_t n;
+
+        group_at(r, i, &g);
+        if (g.ready != 1)
+            continue;
+        LK_PASS(name_of(r, g.name, &r->groups[i]));
+        if (!r->groups[i]) {
+            snprintf(number, sizeof number, "%016" PRIx64, g.identity);
+            LK_PASS(lk_events_name(e, number, strlen(number), &r->groups[i]));
+        }
+        if (g.n_ranks <= most || g.n_ranks > LK_RANKS_MAX || g.rank < 0 || g.rank >= g.n_ranks)
+            continue;
+        most = e->world_size = g.n_ranks;
+        e->rank = g.rank;
+        library = text_of(r, g.library, &n);
+        free(e->backend);
+        e->backend = NULL;
+        LK_PASS(lk_strndup(&e->backend, library, n));
+    }
+    return LK_OK;
+}
+
+/* ---- Records ---- */
+
+static const char *const functions[] = {LK_PROBE_FUNCTION_LIST(LK_WORD_NAME)};
+
+static enum lk_status take_collective(const struct reader *r, const struct lk_probe_record *p,
+                                      struct lk_event *x)
+{
+    const char *function = p->function < LK_COUNT(functions) ? functions[p->function] : "";
+    struct lk_event_collective c = {.elements = p->count, .state = LK_COLLECTIVE_COMPLETED};
+    struct lk_probe_group g;
+
+    LK_PASS(lk_events_name(r->out, function, strlen(function), &c.function));
+    if (p->group && p->group <= r->h.n_groups && r->groups[p->group - 1]) {
+        group_at(r, p->group - 1, &g);
+        c.group = r->groups[p->group - 1];
+        c.ranks = g.n_ranks > 0 ? (uint32_t)g.n_ranks : 0;
+        c.sequence = (uint64_t)p->sequence + 1;
+    }
+    c.dtype_known = p->dtype > 0 && p->dtype <= LK_DTYPE_COUNT;
+    c.dtype = c.dtype_known ? (enum lk_dtype)(p->dtype - 1) : LK_F32;
+    return lk_events_detail(r->out, &c, &x->detail);
+}
+
+/* The events that records become; of ranges, the name tells the kind. */
+static const struct {
+    enum lk_event_kind kind;
+    bool known, gpu;
+} kinds[LK_PROBE_KIND_COUNT] = {
+    [LK_PROBE_COLLECTIVE_CALL] = {LK_EVENT_COLLECTIVE, true, false},
+    [LK_PROBE_COLLECTIVE_GPU] = {LK_EVENT_KERNEL, true, true},
+    [LK_PROBE_WAIT] = {LK_EVENT_SYNC, true, false},
+    [LK_PROBE_RANGE] = {LK_EVENT_STEP, true, false},
+    [LK_PROBE_KERNEL] = {LK_EVENT_KERNEL, true, true},
+    [LK_PROBE_COPY] = {LK_EVENT_COPY, true, true},
+    [LK_PROBE_MEMSET] = {LK_EVENT_MEMSET, true, true},
+    [LK_PROBE_LAUNCH] = {LK_EVENT_LAUNCH, true, false},
+    [LK_PROBE_SYNC] = {LK_EVENT_SYNC, true, false},
+};
+
+static enum lk_status take(struct reader *r, const struct lk_probe_record *p)
+{
+    struct lk_event x = {.start_ns = p->start_ns, .end_ns = p->end_ns, .link = p->link};
+    enum lk_event_kind kind;
+    const char *text;
+    size_t n;
+
+    if (p->kind >= LK_PROBE_KIND_COUNT || !kinds[p->kind].known || x.start_ns <= 0 ||
+        x.end_ns < x.start_ns) {
+        r->out->n_skipped++;
+        return LK_OK;
+    }
+    kind = kinds[p->kind].kind;
+    text = text_of(r, p->name, &n);
+    if (p->kind == LK_PROBE_RANGE) {
+        if (!lk_event_kind_of_range(r->out, text, n, &kind))
+            return LK_OK;
+        x.detail = kind == LK_EVENT_STEP ? lk_event_step_number(text, n) : 0;
+    }
+    x.kind = (uint8_t)kind;
+    x.bytes = p->kind == LK_PROBE_COPY || p->kind == LK_PROBE_MEMSET ? p->count : 0;
+    LK_PASS(lk_events_name(r->out, text, n, &x.name));
+    LK_PASS(lk_events_lane(r->out, kinds[p->kind].gpu ? p->peer : (int64_t)r->h.pid, p->lane,
+                           kinds[p->kind].gpu, &x.lane));
+    if (p->kind == LK_PROBE_COLLECTIVE_CALL || p->kind == LK_PROBE_COLLECTIVE_GPU)
+        LK_PASS(take_collective(r, p, &x));
+    return lk_events_add(r->out, &x);
+}
+
+/* Read the records from the oldest that is left on. */
+static enum lk_status read_records(struct reader *r)
+{
+    const uint64_t head = r->h.head, n = r->h.n_records;
+
+    for (uint64_t i = head > n ? head - n : 0; i < head; i++) {
+        struct lk_probe_record p;
+
+        memcpy(&p, r->bytes + r->h.records_at + i % n * sizeof p, sizeof p);
+        if (p.stamp != i + 1) {
+            r->n_unfinished++;
+            continue;
+        }
+        r->out->n_read++;
+        LK_PASS(take(r, &p));
+    }
+    return LK_OK;
+}
+
+/* Say what is missing: what the ring lost, and names and groups without room. */
+static enum lk_status add_notes(struct reader *r)
+{
+    struct lk_events *e = r->out;
+    const uint64_t head = r->h.head, n = r->h.n_records;
+
+    if (head > n) {
+        e->lost = true;
+        LK_PASS(lk_events_note(e,
+                               "the oldest %" PRIu64 " of %" PRIu64 " records were overwritten; "
+                               "LOCKSTEP_PROFILE_MIB=N makes room for more",
+                               head - n, head));
+    }
+    if (r->n_unfinished)
+        LK_PASS(lk_events_note(e,
+                               "%" PRIu64 " records were being written when the process ended, or "
+                               "found no place",
+                               r->n_unfinished));
+    if (r->h.names_lost || r->h.groups_lost)
+        LK_PASS(lk_events_note(e, "%u names and %u groups found no room", r->h.names_lost,
+                               r->h.groups_lost));
+    return LK_OK;
+}
+
+/* ---- The clock ---- */
+
+static int64_t middle(const struct lk_probe_pair *p)
+{
+    return p->before_ns + (p->after_ns - p->before_ns) / 2;
+}
+
+/* Tell which clock the times are of, how far it is from the wall clock, and how fast it leaves it.
+ */
+static enum lk_status read_clock(const struct reader *r)
+{
+    const uint32_t n = r->h.n_pairs;
+    const struct lk_probe_pair *first = &r->h.pairs[0], *last = first;
+    int64_t passed;
+
+    if (r->h.boot[0])
+        LK_PASS(lk_strdup(&r->out->clock, r->h.boot));
+    if (!n)
+        return LK_OK;
+    last = &r->h.pairs[LK_PROBE_PAIR_AT(n - 1)];
+    if (first->before_ns < 0 || first->after_ns < first->before_ns || first->epoch_ns < 0 ||
+        last->before_ns < first->after_ns || last->after_ns < last->before_ns || last->epoch_ns < 0)
+        return LK_OK;
+    r->out->epoch_ns = first->epoch_ns - middle(first);
+    passed = middle(last) - middle(first);
+    if (passed >= DRIFT_AFTER_NS)
+        r->out->drift_ppb =
+            ((double)(last->epoch_ns - first->epoch_ns) - (double)passed) / (double)passed * 1e9;
+    return LK_OK;
+}
+
+enum lk_status lk_preload_read(const char *path, const char *step_range, struct lk_events *out)
+{
+    struct reader r = {.path = path, .out = out};
+    enum lk_status st = LK_OK;
+    char *bytes = NULL;
+
+    LK_TRY(lk_events_init(out, step_range));
+    out->format = "lockstep profile";
+    LK_TRY(lk_file_read_max(path, FILE_MAX_BYTES, &bytes, &r.size));
+    r.bytes = bytes;
+    LK_TRY(read_header(&r));
+    LK_TRY(lk_strdup(&out->host, r.h.host));
+    LK_TRY(read_groups(&r));
+    LK_TRY(read_records(&r));
+    LK_TRY(read_clock(&r));
+    LK_TRY(add_notes(&r));
+out:
+    free(r.groups);
+    free(bytes);
+    return st;
+}
