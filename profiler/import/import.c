@@ -198,7 +198,7 @@ static enum lk_status read_sizes(char *const *files, size_t n, const char *of,
 
 static enum lk_status read_file(char *const *files, size_t n_all, const char *path, size_t at,
                                 size_t n_files, const struct lk_import_options *o,
-                                struct lk_import *out)
+                                struct lk_step_phase *phase, struct lk_import *out)
 {
     const struct lk_format *format = NULL;
     struct lk_rank_options options = {.patterns = o->patterns,
@@ -208,6 +208,7 @@ static enum lk_status read_file(char *const *files, size_t n_all, const char *pa
                                       .nodes = o->nodes,
                                       .steps_by_gpu = o->steps_by_gpu,
                                       .drop_last = o->drop_last,
+                                      .phase = phase,
                                       .device = -1};
     struct lk_events e = {0}, sizes = {0};
     enum lk_status st = LK_OK;
@@ -398,11 +399,12 @@ enum lk_status lk_import_run(char *const *files, size_t n, const struct lk_impor
 {
     enum lk_status st = LK_OK;
     struct lk_import i = {0};
+    struct lk_step_phase phase = {0};
     struct sorted sorted = {0};
 
     LK_TRY(sort_files(files, n, &sorted));
     for (size_t k = 0; k < sorted.n_traces; k++)
-        LK_TRY(read_file(files, n, sorted.traces[k], k, sorted.n_traces, o, &i));
+        LK_TRY(read_file(files, n, sorted.traces[k], k, sorted.n_traces, o, &phase, &i));
     for (size_t k = 0; k < sorted.n_orders; k++)
         LK_TRY(read_order(sorted.orders[k], k, &i));
     if (i.no_steps) {
@@ -420,6 +422,7 @@ enum lk_status lk_import_run(char *const *files, size_t n, const struct lk_impor
 out:
     free(sorted.traces);
     free(sorted.orders);
+    free(phase.group);
     lk_import_fini(&i);
     return st;
 }

@@ -16,6 +16,13 @@
 #include "base/trace.h"
 #include "profiler/import/event.h"
 
+/* Where steps that nobody marked begin, on all ranks: behind the collectives of a group whose
+ * number is `at`, modulo the `every` that a step has of them. */
+struct lk_step_phase {
+    char *group; /* NULL: not known yet; freed by free */
+    uint64_t every, at;
+};
+
 struct lk_rank_options {
     const char *patterns; /* of communication kernels: profiler/import/breakdown.h */
     const char *source;   /* file, for the trace and for messages; borrowed */
@@ -26,6 +33,7 @@ struct lk_rank_options {
         *sizes; /* of a step: of all-reduces and gradients, where the trace has none; or NULL */
     bool steps_by_gpu; /* see struct lk_import_options, both */
     bool drop_last;
+    struct lk_step_phase *phase; /* what ranks tell each other, one after the other; or NULL */
     int64_t device; /* the rank's GPU, of a source with several; -1: the one with most events */
 };
 

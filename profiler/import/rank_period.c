@@ -5,7 +5,9 @@
  * period is it, if something is copied to the GPU in each.
  *
  * A step begins behind the longest pause between two of its collectives, which is when the host
- * finishes one step and begins the next. Forward, backward and optimizer cannot be told apart.
+ * finishes one step and begins the next. Where collectives have numbers in their group, all ranks
+ * begin a step behind the same ones, and have the same number for it: those of the first rank that
+ * is read. Forward, backward and optimizer cannot be told apart.
  */
 #include "profiler/import/rank_impl.h"
 
@@ -14,6 +16,7 @@
 #include "profiler/import/breakdown.h"
 #include "profiler/import/period.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -23,7 +26,9 @@ struct item {
     const struct lk_launch *launch;
     int64_t at_ns, done_ns; /* the host launched it; has launched it, or has run it */
     uint64_t key;
-    size_t n; /* of collectives or kernels */
+    size_t n;          /* of collectives or kernels */
+    uint64_t sequence; /* of a collective: its number in the group; 0: not known */
+    uint32_t group;
 };
 
 struct items {
@@ -152,6 +157,8 @@ static enum lk_status list_collectives(const struct maker *m, struct items *out,
         add_item(out, x, launch,
                  mix(mix(mix(mix(1, c.function), c.group), c.elements),
                      c.dtype_known ? (uint64_t)c.dtype + 1 : 0));
+        out->at[out->n - 1].sequence = c.sequence;
+        out->at[out->n - 1].group = c.group;
     }
     arrange(out);
 out:
@@ -224,7 +231,7 @@ static enum lk_status find_period(const struct items *items, struct lk_period *o
 /* Move p->first to the item before the longest pause, by the median over periods. */
 static enum lk_status end_at_pause(const struct items *items, struct lk_period *p)
 {
-    double *pauses = NULL, longest = -1;
+    double *pauses = NULL, longest = -INFINITY;
     size_t last = 0;
 
     LK_PASS(lk_alloc(&pauses, p->n, sizeof *pauses));
@@ -234,7 +241,7 @@ static enum lk_status end_at_pause(const struct items *items, struct lk_period *
         for (size_t k = 0; k + 1 < p->n; k++) {
             const struct item *x = &items->at[p->first + i + k * p->length];
 
-            pauses[k] = (double)(x[1].at_ns - x->at_ns);
+            pauses[k] = (double)(x[1].at_ns - x->done_ns);
         }
         median = lk_stats_median(pauses, p->n - 1);
         if (median > longest) {
@@ -245,6 +252,58 @@ static enum lk_status end_at_pause(const struct items *items, struct lk_period *
     free(pauses);
     p->first += last;
     return LK_OK;
+}
+
+/* Return how many of a period's items are in a group. */
+static uint64_t count_in_group(const struct items *items, const struct lk_period *p, uint32_t group)
+{
+    uint64_t n = 0;
+
+    for (size_t i = 0; i < p->length; i++)
+        n += items->at[p->first + i].group == group;
+    return n;
+}
+
+/* Move p->first to the item behind which steps begin on the ranks that were read before; false: it
+ * is not known, or not here. */
+static bool end_as_others(const struct maker *m, const struct items *items, struct lk_period *p)
+{
+    const struct lk_step_phase *phase = m->o->phase;
+
+    if (!phase || !phase->group)
+        return false;
+    for (size_t i = 0; i < p->length; i++) {
+        const struct item *x = &items->at[p->first + i];
+
+        if (x->sequence && x->sequence % phase->every == phase->at &&
+            count_in_group(items, p, x->group) == phase->every &&
+            !strcmp(lk_events_text(m->e, x->group), phase->group)) {
+            p->first += i;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Remember for other ranks behind which item steps begin. */
+static enum lk_status note_phase(const struct maker *m, const struct items *items,
+                                 const struct lk_period *p)
+{
+    const struct item *x = &items->at[p->first];
+    struct lk_step_phase *phase = m->o->phase;
+
+    if (!phase || phase->group || !x->sequence)
+        return LK_OK;
+    phase->every = count_in_group(items, p, x->group);
+    phase->at = x->sequence % phase->every;
+    return lk_strdup(&phase->group, lk_events_text(m->e, x->group));
+}
+
+/* Return the number of the step that an item ends, the k-th: all ranks have the same. */
+static uint32_t number_of(const struct items *items, const struct lk_period *p,
+                          const struct item *last, size_t k)
+{
+    return (uint32_t)(last->sequence ? last->sequence / count_in_group(items, p, last->group) : k);
 }
 
 /* Make steps: each from behind the last item of the one before to behind its own last one. */
@@ -258,8 +317,8 @@ static enum lk_status add_steps(struct maker *m, const struct items *items,
             m->steps.n = 0;
             return LK_OK;
         }
-        LK_PASS(
-            lk_rank_add_range_(&m->steps, before->done_ns, before[p->length].done_ns, (uint32_t)k));
+        LK_PASS(lk_rank_add_range_(&m->steps, before->done_ns, before[p->length].done_ns,
+                                   number_of(items, p, &before[p->length], k)));
     }
     for (size_t i = 0; i < p->length; i++)
         m->period += items->at[p->first + i].n;
@@ -327,7 +386,9 @@ enum lk_status lk_rank_steps_of_period_(struct maker *m)
         LK_TRY(find_period(&items, &p, &found));
     }
     if (found) {
-        LK_TRY(end_at_pause(&items, &p));
+        if (!end_as_others(m, &items, &p))
+            LK_TRY(end_at_pause(&items, &p));
+        LK_TRY(note_phase(m, &items, &p));
         LK_TRY(add_steps(m, &items, &p));
     }
     if (m->of_kernels)
