@@ -22,13 +22,14 @@
 #define LK_CLOCK_ERROR_COUNTER "device clock error, ns"
 /* The counter of a rank's own loss in a step, the mean over its micro-batches. */
 #define LK_LOSS_COUNTER            "loss"
-#define LK_CUPTI_CONFIG_KEY        "gpu_records_by" /* the recorder, or "none: " and the reason */
-#define LK_IMPORT_CONFIG_KEY       "imported_from"  /* the file of another program */
-#define LK_IMPORT_GPU_CONFIG_KEY   "imported_gpu"   /* its number in a file of several processes */
-#define LK_COMM_KERNELS_CONFIG_KEY "comm_kernels"   /* of an import, as breakdown.h's patterns */
-#define LK_BUCKETS_CONFIG_KEY      "gradients_are"  /* "buckets": of an import without tensors */
-#define LK_PERIOD_CONFIG_KEY       "steps_are"      /* "periods of ...": of one without marks */
-#define LK_GROUPS_CONFIG_KEY       "gradient_ranks" /* of one with groups smaller than the job */
+#define LK_CUPTI_CONFIG_KEY        "gpu_records_by"  /* the recorder, or "none: " and the reason */
+#define LK_IMPORT_CONFIG_KEY       "imported_from"   /* the file of another program */
+#define LK_IMPORT_GPU_CONFIG_KEY   "imported_gpu"    /* its number in a file of several processes */
+#define LK_COMM_KERNELS_CONFIG_KEY "comm_kernels"    /* of an import, as breakdown.h's patterns */
+#define LK_BUCKETS_CONFIG_KEY      "gradients_are"   /* "buckets": of an import without tensors */
+#define LK_PERIOD_CONFIG_KEY       "steps_are"       /* "periods of ...": of one without marks */
+#define LK_BLOCKING_CONFIG_KEY     "collectives_are" /* "calls": of one in which the host waits */
+#define LK_GROUPS_CONFIG_KEY       "gradient_ranks"  /* of one with groups smaller than the job */
 /* Number of gradients in each backward of an import that has no sizes of them. */
 #define LK_GRADIENTS_CONFIG_KEY "gradients_a_backward"
 

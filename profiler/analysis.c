@@ -497,13 +497,12 @@ out:
 
 /* ---- Compute ---- */
 
-static bool knows_compute(const struct lk_run *run)
+/* Tell whether it is known how much of the collectives compute covers. Nothing covers calls in
+ * which the host waits until they are done. */
+static bool knows_exposure(const struct lk_run *run)
 {
-    for (size_t k = 0; k < run->n; k++)
-        for (size_t i = 0; i < run->ranks[k].n_ranges; i++)
-            if (run->ranks[k].ranges[i].kind != LK_SPAN_INPUT)
-                return true;
-    return false;
+    return lk_run_has_compute(run) ||
+           lk_run_info_value(lk_run_about(run), LK_BLOCKING_CONFIG_KEY) != NULL;
 }
 
 /* Make unknown what depends on the compute. */
@@ -545,8 +544,8 @@ enum lk_status lk_analyze(const struct lk_run *run, const struct lk_run *const *
     LK_TRY(fill_buckets(&a));
     LK_TRY(n_refs ? lk_work_measure_(refs, n_refs, &work) : lk_work_model_(&a, &work));
     LK_TRY(lk_analysis_waterfall_(&a, &work));
-    a.computes = knows_compute(run);
-    if (!a.computes)
+    a.exposure_known = knows_exposure(run);
+    if (!a.exposure_known)
         forget_exposure(&a);
     for (size_t k = 0; k < run->n; k++)
         LK_TRY(summarize_gpu(run, k, &a.ranks[k]));

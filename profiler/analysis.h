@@ -116,9 +116,9 @@ struct lk_analysis {
     char *reference;          /* description of the reference run */
     bool modelled;
     bool aligned; /* false: some clock was never compared */
-    /* Some compute is in the traces. If not, as in a Horovod timeline, how much of the collectives
-     * it covers is not known: then all parts of a step, exposed times and losses are NaN. */
-    bool computes;
+    /* False for traces without compute, as a Horovod timeline: how much of the collectives it
+     * covers is not known, and all parts of a step, exposed times and losses are NaN. */
+    bool exposure_known;
     bool launches; /* the kernel of some collective is known; else launches are in the wire */
     double step_s;
     double losses_s[LK_LOSS_COUNT];
@@ -166,7 +166,7 @@ enum lk_analysis_kind {
     LK_ANALYSIS_TABLES
 };
 /* The caller destroys *out; NULL: LK_ANALYSIS_GPUS where no GPU was sampled, LK_ANALYSIS_TIME of a
- * GPU without records. */
+ * GPU without records, or of hosts whose compute is not known. */
 enum lk_status lk_analysis_table(const struct lk_analysis *a, enum lk_analysis_kind kind,
                                  struct lk_table **out);
 /* Make a table of every collective of one step by rank: ready, arrival, queue, wait, wire.

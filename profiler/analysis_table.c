@@ -29,13 +29,31 @@ static double wait(const struct lk_analysis *a, double s)
     return lk_knows_waits_(a) ? s : NAN;
 }
 
-/* Return true for a row of the waterfall that is known of these ranks. */
+/* Return a value that is about a rank's own work; NaN: that is not known. */
+static double own(const struct lk_analysis *a, double value)
+{
+    return lk_run_has_compute(a->run) ? value : NAN;
+}
+
+/* Return true for a row of the waterfall that is known of these ranks; the rest has the others. */
 static bool is_known(const struct lk_analysis *a, enum lk_loss loss)
 {
-    return loss == LK_LOSS_LAUNCH      ? a->launches
-           : loss == LK_LOSS_STRAGGLER ? lk_knows_waits_(a)
-           : loss == LK_LOSS_SLOW_RANK ? lk_compares_ranks_(a)
-                                       : loss != LK_LOSS_BATCH; /* that of the reference */
+    switch (loss) {
+    case LK_LOSS_BATCH: /* a run and its reference have the same local batch */
+        return false;
+    case LK_LOSS_LAUNCH: /* else it is in the wire */
+        return a->launches;
+    case LK_LOSS_STRAGGLER:
+        return lk_knows_waits_(a);
+    case LK_LOSS_SLOW_RANK:
+        return lk_compares_ranks_(a) && lk_run_has_compute(a->run);
+    case LK_LOSS_COLOCATION:
+    case LK_LOSS_OVERLAP:
+    case LK_LOSS_OPTIMIZER:
+        return lk_run_has_compute(a->run);
+    default:
+        return true;
+    }
 }
 
 /* Return the seconds from `from` to `to`, which may be negative. */
@@ -71,7 +89,7 @@ static double since(uint64_t from, uint64_t to)
     X("rank",        "rank",           LK_DIM_NONE, -1, lk_run_rank(a->run, k))                                 \
     X("step_s",      "step",           LK_DIM_TIME, 0,  r->step_s)                                 \
     X("compute_s",   "compute",        LK_DIM_TIME, 0,                                             \
-      lk_run_periods(a->run) ? r->split.s[LK_PART_FORWARD] : NAN)                                  \
+      lk_run_periods(a->run) ? own(a, r->split.s[LK_PART_FORWARD]) : NAN)                          \
     X("forward_s",   "forward",        LK_DIM_TIME, 0,  pass(a, r, LK_PART_FORWARD))                        \
     X("backward_s",  "backward",       LK_DIM_TIME, 0,  pass(a, r, LK_PART_BACKWARD))                       \
     X("optimizer_s", "optimizer",      LK_DIM_TIME, 0,  pass(a, r, LK_PART_OPTIMIZER))                      \
@@ -89,8 +107,8 @@ static double since(uint64_t from, uint64_t to)
     X("exposed_wait_s", "exposed wait",       LK_DIM_TIME, 0, wait(a, r->split.s[LK_PART_STRAGGLER]))      \
     X("exposed_wire_s", "exposed wire",       LK_DIM_TIME, 0, r->split.s[LK_PART_WIRE])                     \
     X("overlap",        "covered by compute", LK_DIM_NONE, 3,                                      \
-      r->pending_s > 0 ? 1 - exposed / r->pending_s : NAN)                                         \
-    X("slowdown",       "compute outside",    LK_DIM_NONE, 3, r->slowdown)
+      r->pending_s > 0 ? own(a, 1 - exposed / r->pending_s) : NAN)                                 \
+    X("slowdown",       "compute outside",    LK_DIM_NONE, 3, own(a, r->slowdown))
 #define BUCKETS(X)                                                                                 \
     X("bucket",     "bucket",      LK_DIM_NONE,  -1, b->bucket)                                    \
     X("function",   "collective",  LK_DIM_NONE,  -1, b->function)                                  \
@@ -120,7 +138,7 @@ static double since(uint64_t from, uint64_t to)
       a->n_collectives ? wait(a, (double)r->n_late / (double)a->n_collectives) : NAN)                             \
     X("late_by_s",  "by",                   LK_DIM_TIME, 0,  r->n_late ? r->late_by_s : NAN)       \
     X("slow_s",     "own slowness",         LK_DIM_TIME, 0,                                        \
-      lk_compares_ranks_(a) ? r->losses_s[LK_LOSS_SLOW_RANK] : NAN)                                \
+      lk_compares_ranks_(a) ? own(a, r->losses_s[LK_LOSS_SLOW_RANK]) : NAN)                        \
     X("input_s",    "input",                LK_DIM_TIME, 0,  r->split.s[LK_PART_INPUT])                     \
     X("waits_s",    "waits for others",     LK_DIM_TIME, 0,  wait(a, r->split.s[LK_PART_STRAGGLER]))       \
     X("clock_s",    "clock within",         LK_DIM_TIME, 0,                                        \
@@ -180,7 +198,7 @@ static enum lk_status fill_waterfall(const struct lk_analysis *a, struct lk_tabl
     for (int loss = 0; loss < LK_LOSS_COUNT; loss++) {
         size_t most = 0, least = 0;
 
-        if (!a->computes)
+        if (!a->exposure_known)
             break;
         if (!is_known(a, (enum lk_loss)loss))
             continue;
@@ -198,7 +216,7 @@ static enum lk_status fill_waterfall(const struct lk_analysis *a, struct lk_tabl
     LK_TRY(lk_table_word(t, "text", "step"));
     LK_TRY(lk_table_number(t, "mean_s", a->step_s));
     LK_TRY(lk_table_number(t, "share", share(a, a->step_s)));
-    if (a->computes)
+    if (a->exposure_known)
         LK_TRY(lk_table_note(t, "ideal: %s", a->reference));
     else
         LK_TRY(lk_table_note(t, "no compute is in these traces: how much of the collectives it "
@@ -208,6 +226,10 @@ static enum lk_status fill_waterfall(const struct lk_analysis *a, struct lk_tabl
                              "nobody marked the steps: they are %s; forward, backward and "
                              "optimizer are not told apart",
                              lk_run_periods(run)));
+    if (a->exposure_known && !lk_run_has_compute(run))
+        LK_TRY(lk_table_note(t, "nobody recorded what the hosts computed: gaps are all of the time "
+                                "outside of collectives, computing or idle, not told apart; where "
+                                "a rank has more of it than the ideal is in the rest"));
     if (lk_run_about(run)->warmup_steps)
         snprintf(warmup, sizeof warmup, "; the first %" PRIu64 " steps are warm-up and left out",
                  lk_run_about(run)->warmup_steps);
@@ -383,7 +405,7 @@ enum lk_status lk_analysis_table(const struct lk_analysis *a, enum lk_analysis_k
             LK_TRY(k->fill(a, t));
         for (size_t rank = 0; !k->fill && rank < a->run->n; rank++)
             LK_TRY(add_rank(a, kind, rank, t));
-        if (k->note && a->computes)
+        if (k->note && a->exposure_known)
             LK_TRY(lk_table_note(t, "%s", k->note));
         if (kind == LK_ANALYSIS_STRAGGLERS)
             LK_TRY(note_unresolved(a, t));

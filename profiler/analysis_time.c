@@ -60,7 +60,7 @@ enum lk_status lk_analysis_time_(const struct lk_analysis *a, struct lk_table **
     struct lk_table *t = NULL;
     enum lk_status st = LK_OK;
 
-    if (host || has_kernels(a)) {
+    if ((host && lk_run_has_compute(a->run)) || has_kernels(a)) {
         LK_TRY(lk_analysis_create_(a,
                                    host ? "What the hosts did of the time, compute and collectives"
                                         : "What the GPUs did of the time",

@@ -312,18 +312,25 @@ static enum lk_status order_findings(struct lk_analysis *a)
     return LK_OK;
 }
 
-/* Findings about compute, or about what it leaves exposed. */
-static const uint64_t of_compute =
-    IS(SLOW_RANK) | IS(RANK_INPUT) | IS(RANK_LAUNCH) | IS(UNEVEN_BATCHES) | IS(STRAGGLERS) |
-    IS(ACCUMULATION) | IS(SMALL_BUCKETS) | IS(FIRST_BUCKET) | IS(WIRE) | IS(POOR_OVERLAP) |
-    IS(LAUNCH_BOUND) | IS(LATE_LAUNCHES) | IS(INPUT) | IS(COLOCATION) | IS(OVERLAP_SLOWDOWN) |
-    IS(OPTIMIZER) | IS(REST);
+/* Findings that need compute in the traces, and those about what it leaves exposed. */
+static const uint64_t of_compute = IS(SLOW_RANK) | IS(UNEVEN_BATCHES) | IS(POOR_OVERLAP) |
+                                   IS(FIRST_BUCKET) | IS(LAUNCH_BOUND) | IS(COLOCATION) |
+                                   IS(OVERLAP_SLOWDOWN) | IS(OPTIMIZER);
+static const uint64_t of_exposure = IS(RANK_INPUT) | IS(RANK_LAUNCH) | IS(STRAGGLERS) |
+                                    IS(ACCUMULATION) | IS(SMALL_BUCKETS) | IS(WIRE) |
+                                    IS(LATE_LAUNCHES) | IS(INPUT) | IS(REST);
+
+/* Return the findings that these traces cannot tell. */
+static uint64_t untold(const struct lk_analysis *a)
+{
+    return (lk_run_has_compute(a->run) ? 0 : of_compute) | (a->exposure_known ? 0 : of_exposure);
+}
 
 enum lk_status lk_analysis_findings_(struct lk_analysis *a)
 {
     for (size_t i = 0; i < LK_COUNT(rows); i++) {
         assert(rows[i].causes < UINT64_C(1) << i); /* causes stand before their consequences */
-        if (a->computes || !(of_compute >> i & 1))
+        if (!(untold(a) >> i & 1))
             LK_PASS(rows[i].find(a));
     }
     return order_findings(a);

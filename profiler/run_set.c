@@ -222,6 +222,17 @@ const char *lk_run_periods(const struct lk_run *r)
     return lk_run_info_value(lk_run_about(r), LK_PERIOD_CONFIG_KEY);
 }
 
+bool lk_run_has_compute(const struct lk_run *r)
+{
+    if (!lk_run_periods(r))
+        return true;
+    for (size_t k = 0; k < r->n; k++)
+        for (size_t i = 0; i < r->ranks[k].n_ranges; i++)
+            if (r->ranks[k].ranges[i].kind != LK_SPAN_INPUT)
+                return true;
+    return false;
+}
+
 bool lk_run_is_grouped(const struct lk_run *r)
 {
     return lk_run_info_value(lk_run_about(r), LK_GROUPS_CONFIG_KEY) != NULL;

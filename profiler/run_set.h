@@ -88,6 +88,9 @@ int lk_run_world_size(const struct lk_run *r);
 /* Return how an importer found the steps that nobody marked ("periods of 5 collectives"): their
  * forward, backward and optimizer are not known. NULL: the steps are marked. Borrowed. */
 const char *lk_run_periods(const struct lk_run *r);
+/* Return false if no rank's own work is known: nobody marked it, and no GPU recorded it. Time
+ * outside of collectives is then computation or idling of the host, not told apart. */
+bool lk_run_has_compute(const struct lk_run *r);
 /* Return true for an imported run with collectives of some of its ranks: whom they wait for is not
  * known. */
 bool lk_run_is_grouped(const struct lk_run *r);

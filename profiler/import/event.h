@@ -137,7 +137,8 @@ struct lk_events {
     int rank, world_size;       /* -1, 0: not known */
     uint64_t n_read, n_skipped; /* events in the file; those that could not be read */
     bool cut;                   /* the file ended too early */
-    char **notes;               /* for the user: what the source has, and what it does not say */
+    bool blocking; /* its collectives are calls in which the host waits until they are done */
+    char **notes;  /* for the user: what the source has, and what it does not say */
     size_t n_notes, notes_capacity;
     bool lost; /* its oldest collectives were overwritten, or left out */
 };

@@ -187,6 +187,8 @@ static enum lk_status take(struct reader *r, const struct lk_probe_record *p)
                            kinds[p->kind].gpu, &x.lane));
     if (p->kind == LK_PROBE_COLLECTIVE_CALL || p->kind == LK_PROBE_COLLECTIVE_GPU)
         LK_PASS(take_collective(r, p, &x));
+    if (p->kind == LK_PROBE_COLLECTIVE_GPU || p->flags & LK_PROBE_NONBLOCKING)
+        r->out->blocking = false;
     return lk_events_add(r->out, &x);
 }
 
@@ -276,6 +278,7 @@ enum lk_status lk_preload_read(const char *path, const char *step_range, struct 
     r.bytes = bytes;
     LK_TRY(read_header(&r));
     LK_TRY(lk_strdup(&out->host, r.h.host));
+    out->blocking = true;
     LK_TRY(read_groups(&r));
     LK_TRY(read_records(&r));
     LK_TRY(read_clock(&r));

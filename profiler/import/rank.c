@@ -212,6 +212,8 @@ static enum lk_status describe(struct maker *m)
                  m->of_kernels ? "kernels" : "collectives");
         LK_PASS(lk_run_info_config(i, LK_PERIOD_CONFIG_KEY, text));
     }
+    if (e->blocking)
+        LK_PASS(lk_run_info_config(i, LK_BLOCKING_CONFIG_KEY, "calls"));
     if (m->grouped) {
         snprintf(text, sizeof text, "%d", gradient_ranks(m));
         LK_PASS(lk_run_info_config(i, LK_GROUPS_CONFIG_KEY, text));

@@ -352,7 +352,7 @@ START_TEST(without_compute_nothing_is_exposed)
     must(make(&r, traces));
     must(lk_run_take("DIR", traces, 1, &run));
     must(lk_analyze(&run, NULL, 0, &a));
-    ck_assert(!a.computes);
+    ck_assert(!a.exposure_known);
     ck_assert_double_eq_tol(a.step_s, 0.040, 1e-9);
     ck_assert_double_eq_tol(a.buckets[0].wire_s, 0.005, 1e-9);
     ck_assert(isnan(a.buckets[0].exposed_s) && isnan(a.losses_s[LK_LOSS_WIRE]));
