@@ -83,7 +83,7 @@ LIBS := $(foreach r,$(ROOMS),$(if $(call room_files,$(r),c),$(BUILD)/lib$(r).a))
 
 # Tests and benchmarks of CUDA's files likewise.
 NOT_BUILT := $(if $(filter yes,$(PROBE_CUDA)),,%_cuda.c)
-TEST_DIRS := $(addprefix tests/,$(ROOMS) tools rigs fakes)
+TEST_DIRS := $(addprefix tests/,$(ROOMS) preload tools rigs fakes)
 TEST_SRC  := $(filter-out $(NOT_BUILT),$(wildcard tests/*.c $(addsuffix /*.c,$(TEST_DIRS))))
 TEST_NAMES = $(sort $(patsubst test_%.c,%,$(filter test_%.c,$(notdir $(TEST_SRC)))))
 TEST_OBJ  := $(patsubst %.c,$(BUILD)/%.o,$(TEST_SRC) $(wildcard tests/fuzz/*.c))
@@ -162,6 +162,18 @@ $(PRELOAD_OBJ): LK_CFLAGS := $(filter-out -fsanitize=% --coverage,$(LK_CFLAGS)) 
 $(BUILD)/liblockstep_profile.so: $(PRELOAD_OBJ) preload
 	@echo "  LINK  $@"
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -shared -Wl,-z,defs -o $@ $(filter %.o,$^) -ldl -pthread
+
+# A stand-in for MPI in both ABIs, and a program on it, as strange to the preload library as any.
+MPI_ABIS := open mpich
+MPI_CFLAGS = $(filter-out -fsanitize=% --coverage,$(LK_CFLAGS)) -Itests/mpi $(if $(findstring mpich,$@),-DMPICH_ABI)
+test-bin: $(MPI_ABIS:%=$(BUILD)/mpi/%/program) $(BUILD)/liblockstep_profile.so
+$(MPI_ABIS:%=$(BUILD)/mpi/%/libmpi.so): tests/mpi/library.c tests/mpi/mpi.h Makefile
+	@echo "  LINK  $@"
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) $(MPI_CFLAGS) -Wno-missing-prototypes -fPIC -shared -Wl,-soname,libmpi.so -o $@ $<
+$(MPI_ABIS:%=$(BUILD)/mpi/%/program): $(BUILD)/mpi/%/program: tests/mpi/program.c tests/mpi/mpi.h $(BUILD)/mpi/%/libmpi.so
+	@echo "  LINK  $@"
+	$(Q)$(CC) $(CFLAGS) $(MPI_CFLAGS) -o $@ $< -L$(@D) -lmpi '-Wl,-rpath,$$ORIGIN' -pthread
 
 # What several of the benchmarks share.
 $(BUILD)/libbench.a: $(BENCH_LIB)

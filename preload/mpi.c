@@ -331,17 +331,24 @@ int MPI_Request_free(void *request)
 
     if (!real)
         return LK_MPI_ERROR;
-    if (lk_probe_on() && lk_mpi_library())
-        lk_mpi_request_forget(lk_mpi_library(), request);
+    if (lk_probe_on() && lk_probe_enter()) {
+        if (lk_mpi_library())
+            lk_mpi_request_forget(lk_mpi_library(), request);
+        lk_probe_leave();
+    }
     return real(request);
 }
 
 static void forget(const void *comm)
 {
-    const struct lk_mpi *m = lk_probe_on() ? lk_mpi_library() : NULL;
+    const struct lk_mpi *m;
 
+    if (!lk_probe_on() || !lk_probe_enter())
+        return;
+    m = lk_mpi_library();
     if (m)
         lk_mpi_group_forget(m, lk_mpi_handle_at(m, comm, 0));
+    lk_probe_leave();
 }
 
 LK_PROBE_EXPORT int MPI_Comm_free(void *comm);

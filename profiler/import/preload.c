@@ -9,6 +9,7 @@
 #include "profiler/import/event_kind.h"
 
 #include <inttypes.h>
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +19,11 @@
 /* Clocks that were compared twice within less tell no drift: an error of 100 ns would be more than
  * 10 ppb. */
 #define DRIFT_AFTER_NS (10 * (int64_t)LK_NS_PER_S)
+/* Clocks that differ by more were set meanwhile: NTP slews by 500 ppm at most (adjtimex(2)). */
+#define DRIFT_MAX_PPB 1e6
+/* Times beyond are none: 36 years since the start, and the year 2116. */
+#define TIME_MAX_NS  ((int64_t)1 << 60)
+#define EPOCH_MAX_NS ((int64_t)1 << 62)
 
 struct reader {
     const char *path;
@@ -27,6 +33,7 @@ struct reader {
     struct lk_probe_header h;
     uint32_t *groups; /* of the file's: their names among the events' */
     uint64_t n_unfinished;
+    bool nonblocking; /* there is one that returned before it was done */
 };
 
 /* ---- The header ---- */
@@ -126,7 +133,7 @@ static enum lk_status read_groups(struct reader *r)
 
 static const char *const functions[] = {LK_PROBE_FUNCTION_LIST(LK_WORD_NAME)};
 
-static enum lk_status take_collective(const struct reader *r, const struct lk_probe_record *p,
+static enum lk_status take_collective(struct reader *r, const struct lk_probe_record *p,
                                       struct lk_event *x)
 {
     const char *function = p->function < LK_COUNT(functions) ? functions[p->function] : "";
@@ -140,6 +147,7 @@ static enum lk_status take_collective(const struct reader *r, const struct lk_pr
         c.ranks = g.n_ranks > 0 ? (uint32_t)g.n_ranks : 0;
         c.sequence = (uint64_t)p->sequence + 1;
     }
+    r->nonblocking = r->nonblocking || (p->flags & LK_PROBE_NONBLOCKING);
     c.dtype_known = p->dtype > 0 && p->dtype <= LK_DTYPE_COUNT;
     c.dtype = c.dtype_known ? (enum lk_dtype)(p->dtype - 1) : LK_F32;
     return lk_events_detail(r->out, &c, &x->detail);
@@ -169,7 +177,7 @@ static enum lk_status take(struct reader *r, const struct lk_probe_record *p)
     size_t n;
 
     if (p->kind >= LK_PROBE_KIND_COUNT || !kinds[p->kind].known || x.start_ns <= 0 ||
-        x.end_ns < x.start_ns) {
+        x.end_ns < x.start_ns || x.end_ns > TIME_MAX_NS) {
         r->out->n_skipped++;
         return LK_OK;
     }
@@ -229,6 +237,9 @@ static enum lk_status add_notes(struct reader *r)
                                "%" PRIu64 " records were being written when the process ended, or "
                                "found no place",
                                r->n_unfinished));
+    if (r->nonblocking)
+        LK_PASS(lk_events_note(e, "nonblocking collectives end when the rank finds them done: what "
+                                  "it does meanwhile counts as communication"));
     if (r->h.names_lost || r->h.groups_lost)
         LK_PASS(lk_events_note(e, "%u names and %u groups found no room", r->h.names_lost,
                                r->h.groups_lost));
@@ -236,6 +247,12 @@ static enum lk_status add_notes(struct reader *r)
 }
 
 /* ---- The clock ---- */
+
+static bool is_pair(const struct lk_probe_pair *p)
+{
+    return p->before_ns >= 0 && p->after_ns >= p->before_ns && p->after_ns <= TIME_MAX_NS &&
+           p->epoch_ns >= p->after_ns && p->epoch_ns <= EPOCH_MAX_NS;
+}
 
 static int64_t middle(const struct lk_probe_pair *p)
 {
@@ -247,22 +264,19 @@ static int64_t middle(const struct lk_probe_pair *p)
 static enum lk_status read_clock(const struct reader *r)
 {
     const uint32_t n = r->h.n_pairs;
-    const struct lk_probe_pair *first = &r->h.pairs[0], *last = first;
-    int64_t passed;
+    const struct lk_probe_pair *first = &r->h.pairs[0];
+    const struct lk_probe_pair *last = &r->h.pairs[n ? LK_PROBE_PAIR_AT(n - 1) : 0];
+    double passed, gained;
 
     if (r->h.boot[0])
         LK_PASS(lk_strdup(&r->out->clock, r->h.boot));
-    if (!n)
-        return LK_OK;
-    last = &r->h.pairs[LK_PROBE_PAIR_AT(n - 1)];
-    if (first->before_ns < 0 || first->after_ns < first->before_ns || first->epoch_ns < 0 ||
-        last->before_ns < first->after_ns || last->after_ns < last->before_ns || last->epoch_ns < 0)
+    if (!n || !is_pair(first) || !is_pair(last))
         return LK_OK;
     r->out->epoch_ns = first->epoch_ns - middle(first);
-    passed = middle(last) - middle(first);
-    if (passed >= DRIFT_AFTER_NS)
-        r->out->drift_ppb =
-            ((double)(last->epoch_ns - first->epoch_ns) - (double)passed) / (double)passed * 1e9;
+    passed = (double)(middle(last) - middle(first));
+    gained = (double)(last->epoch_ns - first->epoch_ns) - passed;
+    if (passed >= (double)DRIFT_AFTER_NS && fabs(gained / passed * 1e9) < DRIFT_MAX_PPB)
+        r->out->drift_ppb = gained / passed * 1e9;
     return LK_OK;
 }
 
