@@ -173,7 +173,7 @@ $(MPI_ABIS:%=$(BUILD)/mpi/%/libmpi.so): tests/mpi/library.c tests/mpi/mpi.h Make
 	$(Q)$(CC) $(CFLAGS) $(MPI_CFLAGS) -Wno-missing-prototypes -fPIC -shared -Wl,-soname,libmpi.so -o $@ $<
 $(MPI_ABIS:%=$(BUILD)/mpi/%/program): $(BUILD)/mpi/%/program: tests/mpi/program.c tests/mpi/mpi.h $(BUILD)/mpi/%/libmpi.so
 	@echo "  LINK  $@"
-	$(Q)$(CC) $(CFLAGS) $(MPI_CFLAGS) -o $@ $< -L$(@D) -lmpi '-Wl,-rpath,$$ORIGIN' -pthread
+	$(Q)$(CC) $(CFLAGS) $(MPI_CFLAGS) -o $@ $< -L$(@D) -lmpi -Wl,--disable-new-dtags '-Wl,-rpath,$$ORIGIN' -pthread
 
 # What several of the benchmarks share.
 $(BUILD)/libbench.a: $(BENCH_LIB)

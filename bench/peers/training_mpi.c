@@ -1,5 +1,5 @@
 /*
- * A training loop on MPI that knows nothing of lockstep, and times itself: bench/profile_mpi.sh
+ * A training loop on MPI that knows nothing of lockstep, and times itself: bench/profile_mpi.py
  * compares what lockstep saw of it.
  *
  *     mpirun -n 4 training_mpi STEPS FILE

@@ -3,6 +3,7 @@
 #include "base/array.h"
 #include "base/bounds.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -12,7 +13,8 @@ enum lk_status lk_events_init(struct lk_events *e, const char *step_range)
 {
     uint32_t none;
 
-    *e = (struct lk_events){.rank = -1, .n_slots = SLOTS_FIRST, .step_range = step_range};
+    *e = (struct lk_events){
+        .rank = -1, .n_slots = SLOTS_FIRST, .step_range = step_range, .drift_ppb = NAN};
     LK_PASS(lk_alloc(&e->slots, e->n_slots, sizeof *e->slots));
     return lk_events_name(e, "", 0, &none);
 }

@@ -127,14 +127,14 @@ struct lk_events {
     const char *step_range;
     /* The source says: */
     const char *format;
-    char *device;               /* name of the GPU, or NULL */
-    char *host;                 /* or NULL */
-    char *backend;              /* of collectives, or NULL */
-    char *clock;                /* sources with the same text share a clock; NULL: they do not */
-    int64_t epoch_ns;           /* what is added to times to make them those from 1970 */
-    double drift_ppb;           /* ns that the wall clock gains on the source's in a second; 0: not
-                                   known */
-    int rank, world_size;       /* -1, 0: not known */
+    char *device;         /* name of the GPU, or NULL */
+    char *host;           /* or NULL */
+    char *backend;        /* of collectives, or NULL */
+    char *clock;          /* sources with the same text share a clock; NULL: they do not */
+    int64_t epoch_ns;     /* what is added to times to make them those from 1970 */
+    double drift_ppb;     /* ns that the wall clock gains on the source's in a second; NaN: not
+                             known */
+    int rank, world_size; /* -1, 0: not known */
     uint64_t n_read, n_skipped; /* events in the file; those that could not be read */
     bool cut;                   /* the file ended too early */
     bool blocking; /* its collectives are calls in which the host waits until they are done */

@@ -306,7 +306,7 @@ static enum lk_status align(const struct lk_trace *zero, const struct lk_import_
     size_t n = 0;
 
     t->clock.at_ns = t->base_local_ns;
-    if (first->drift_ppb != 0 && row->drift_ppb != 0)
+    if (!isnan(first->drift_ppb) && !isnan(row->drift_ppb))
         t->clock.drift_ppb = row->drift_ppb - first->drift_ppb;
     if (!lk_run_info_value(&zero->info, LK_GROUPS_CONFIG_KEY)) /* else whose ends meet? */
         LK_TRY(differences(zero, t, &late, &n));
