@@ -1,7 +1,7 @@
 /*
  * MPI's collectives, wrapped: MPI_Allreduce of this library is found before that of MPI, calls it,
- * and records when it was entered and left. Divisions: a call, blocking collectives, nonblocking
- * ones, waits and tests, the rest.
+ * and records when it was entered and left. Divisions: a call, collectives, waits and tests, the
+ * rest.
  *
  * Not wrapped are messages between two ranks, collectives of neighbourhoods, persistent ones, and
  * those with large counts (MPI_Allreduce_c).
@@ -83,10 +83,11 @@ static void begin(struct call *c, const char *name, enum lk_probe_function funct
                                   .peer = a->root - 1};
     lk_mpi_group_next(c->mpi, comm, &group, &r->sequence);
     r->group = group.id;
-    r->count = elements_of(c->mpi, a, &group, &type);
-    if (type && group.id) /* on an intercommunicator it may be none */
-        r->dtype = lk_mpi_dtype(c->mpi, type, &bytes);
-    r->count *= bytes;
+    if (group.id) { /* on an intercommunicator some ranks' arguments mean nothing */
+        r->count = elements_of(c->mpi, a, &group, &type);
+        r->dtype = type ? lk_mpi_dtype(c->mpi, type, &bytes) : 0;
+        r->count *= bytes;
+    }
     r->start_ns = lk_probe_now();
 }
 

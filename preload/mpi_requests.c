@@ -11,6 +11,7 @@ struct request {
     struct lk_probe_record record;
     int place, listed; /* in the caller's array; the next of the list, -1: it is the last one */
     int next;          /* of the chain, or of those that are free: index plus one; 0: none */
+    bool waited;       /* it is in a list */
 };
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
@@ -43,13 +44,16 @@ void lk_mpi_request_add(const struct lk_mpi *m, const void *request,
     pthread_mutex_unlock(&lock);
 }
 
+/* Find the oldest request of a handle that no call waits for. MPICH gives the same one to all that
+ * are done at once. */
 static int find(lk_mpi_handle key)
 {
-    int i = *chain_of(key) - 1;
+    int found = -1;
 
-    while (i >= 0 && requests[i].key != key)
-        i = requests[i].next - 1;
-    return i;
+    for (int i = *chain_of(key) - 1; i >= 0; i = requests[i].next - 1)
+        if (requests[i].key == key && !requests[i].waited)
+            found = i;
+    return found;
 }
 
 static void drop(int i)
@@ -76,6 +80,7 @@ int lk_mpi_requests_before(const struct lk_mpi *m, const void *handles, int n)
 
         if (i < 0)
             continue;
+        requests[i].waited = true;
         requests[i].place = k;
         requests[i].listed = list;
         list = i;
@@ -93,6 +98,7 @@ int lk_mpi_requests_after(const struct lk_mpi *m, const void *handles, int list,
         struct request *r = &requests[i];
 
         next = r->listed;
+        r->waited = false;
         if (lk_mpi_handle_at(m, handles, r->place) == r->key)
             continue;
         r->record.end_ns = end_ns;

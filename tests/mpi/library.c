@@ -6,32 +6,44 @@
 #include <string.h>
 
 #ifdef MPICH_ABI
-#define COMM(n)    (MPI_COMM_WORLD + (n))
-#define REQUEST(n) ((MPI_Request)((int)0x98000000 + (n)))
+#define COMM(n) (MPI_COMM_WORLD + (n))
 static int number_of(MPI_Comm comm)
 {
     return comm - MPI_COMM_WORLD;
+}
+
+/* All that are done at once have the same one. */
+static MPI_Request new_request(void)
+{
+    return (MPI_Request)0x6c000000;
 }
 #else
 struct object ompi_mpi_comm_world, ompi_mpi_float, ompi_mpi_pair, ompi_mpi_sum;
 struct object ompi_request_null;
 static struct object comms[3] = {{0}, {1}, {2}}, requests[1024];
 /* MPI_COMM_WORLD is where the program says, which may have a copy of it. */
-#define COMM(n)    ((n) ? &comms[n] : &ompi_mpi_comm_world)
-#define REQUEST(n) (&requests[n])
+#define COMM(n) ((n) ? &comms[n] : &ompi_mpi_comm_world)
 static int number_of(MPI_Comm comm)
 {
     return comm->number;
 }
+
+static MPI_Request new_request(void)
+{
+    static _Atomic int last;
+
+    return &requests[(unsigned)last++ % 1024];
+}
 #endif
 
-/* A group is a communicator's. Communicator 1 is of the even ranks, 2 of the odd ones. */
+/* Return the number in a variable of the environment. */
 static int variable(const char *name, int otherwise)
 {
     return getenv(name) ? atoi(getenv(name)) : otherwise;
 }
 
-/* X(result, name without P, parameters): define PMPI_name, which MPI_name stands for, too. */
+/* Define PMPI_name, which MPI_name stands for, too. A group is a communicator's; communicator 1 is
+ * of the even ranks, 2 of the odd ones. */
 #define DEFINE(name, ...)                                                                          \
     int PMPI_##name(__VA_ARGS__);                                                                  \
     int MPI_##name(__VA_ARGS__) __attribute__((weak, alias("PMPI_" #name)));                       \
@@ -135,11 +147,8 @@ DEFINE(Allreduce, const void *in, void *out, int n, MPI_Datatype type, MPI_Op op
 DEFINE(Iallreduce, const void *in, void *out, int n, MPI_Datatype type, MPI_Op op, MPI_Comm comm,
        MPI_Request *request)
 {
-    static int last;
-
     (void)in, (void)out, (void)n, (void)type, (void)op, (void)comm;
-    last = (last + 1) % 1024;
-    *request = REQUEST(last);
+    *request = new_request();
     return MPI_SUCCESS;
 }
 

@@ -2,7 +2,7 @@
  * A program on MPI that tests of the preload library run: `program HOW [STEPS]`. Whatever it does,
  * it prints the same with and without the library.
  *
- *     steps      steps, each of 5 collectives, then exit code 3
+ *     steps      steps, each of 7 collectives, then exit code 3
  *     kill       SIGKILL in the middle of the steps
  *     fork       a child does steps, too, then the parent goes on
  *     exec       does steps, then becomes itself with `steps`
@@ -38,6 +38,7 @@ static int steps(MPI_Comm comm, const char *how)
 
         failed |= MPI_Allreduce(NULL, NULL, 1000, MPI_FLOAT, MPI_SUM, comm);
         failed |= MPI_Iallreduce(NULL, NULL, 500, MPI_FLOAT, MPI_SUM, comm, &requests[1]);
+        failed |= MPI_Iallreduce(NULL, NULL, 600, MPI_FLOAT, MPI_SUM, comm, &requests[0]);
         failed |= MPI_Waitall(2, requests, MPI_STATUS_IGNORE);
         failed |= MPI_Iallreduce(NULL, NULL, 10, MPI_PAIR, MPI_SUM, comm, &requests[0]);
         for (flag = 0; !flag;)
