@@ -27,6 +27,7 @@
     X(fuzz_preload, "tests/fuzz/corpus/preload")                                                   \
     X(fuzz_inspector, "tests/fuzz/corpus/inspector")                                               \
     X(fuzz_pipeline, "tests/fuzz/corpus/pipeline")                                                 \
+    X(fuzz_daemon, "tests/fuzz/corpus/daemon")                                                     \
     X(fuzz_chakra, "tests/fuzz/corpus/chakra")
 
 #define DECLARE(target, folder) int target(const uint8_t *data, size_t size);
