@@ -28,6 +28,7 @@ enum lk_status lk_fail_(enum lk_status code, const char *fmt, ...)
         text[0] = '\0';
     va_end(ap);
     memcpy(last_error.text, text, sizeof text);
+    last_error.exit_code = 0;
     return code;
 }
 
@@ -62,7 +63,14 @@ const char *lk_status_text(enum lk_status st)
 
 int lk_status_exit_code(enum lk_status st)
 {
-    return status_rows[st].exit_code;
+    return st == LK_EREPORTED && last_error.exit_code ? last_error.exit_code
+                                                      : status_rows[st].exit_code;
+}
+
+enum lk_status lk_fail_exit(int code)
+{
+    last_error.exit_code = code;
+    return code ? LK_EREPORTED : LK_OK;
 }
 
 void lk_error_save_(struct lk_saved_error_ *out)

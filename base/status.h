@@ -57,8 +57,13 @@ const char *lk_error_text(void);
 /* Return the general text of a code, e.g. "malformed input". */
 const char *lk_status_text(enum lk_status st);
 
-/* Return the exit code of the program for a status: 0 ok, 1 failed, 2 usage. */
+/* Return the exit code of the program for a status: 0 ok, 1 failed, 2 usage, or what lk_fail_exit
+ * said last. */
 int lk_status_exit_code(enum lk_status st);
+
+/* End the program with an exit code of another program's: return LK_OK for 0, else LK_EREPORTED, to
+ * which the code belongs until the next failure. */
+enum lk_status lk_fail_exit(int code);
 
 /* Evaluate a fallible call; on failure store the code in the local `st` and jump to `out`, where
  * the function releases what it has. */
@@ -98,6 +103,7 @@ static inline enum lk_status lk_failed_(enum lk_status code)
 }
 struct lk_saved_error_ {
     char text[1024];
+    int exit_code; /* of LK_EREPORTED; 0: its own */
 };
 void lk_error_save_(struct lk_saved_error_ *out);
 void lk_error_restore_(const struct lk_saved_error_ *in);

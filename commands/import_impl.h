@@ -4,6 +4,8 @@
 
 #include "base/option.h"
 #include "base/status.h"
+#include "base/table.h"
+#include "profiler/import/import.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -32,7 +34,23 @@ enum lk_status import_throughput(const struct import_options *o, const char **fi
 int import_item_of(const struct lk_ints *list, int i);
 /* LK_EUSAGE if there is neither one item for all logs, nor one for each, nor none. */
 enum lk_status import_check_items(const char *option, int items, int logs);
-/* Make the run directory o->out of traces. */
+/* Make the run directory o->out of traces, and print what was read. */
 enum lk_status import_traces(const struct import_options *o, const char **files, int n);
+
+/* What a run directory was made of; ended by import_made_fini. */
+struct import_made {
+    struct lk_table *table; /* what was read of each rank */
+    char *no_job;           /* why there is no job.json; NULL: there is one */
+    size_t n_ranks;         /* that were read */
+    int world_size;
+    size_t n_steps; /* of the first rank */
+    bool is_apart;  /* some ranks were recorded at times that have nothing in common */
+    double step_s;  /* the first rank's median; NaN: no step */
+};
+void import_made_fini(struct import_made *m); /* zeroes it; safe on a zeroed one */
+/* Make the run directory `out`, which may hold other files, of traces: files, or folders of them.
+ * LK_EEVIDENCE: they have no steps. */
+enum lk_status import_run(const struct lk_import_options *options, const char *out,
+                          const char *const *paths, size_t n, struct import_made *made);
 
 #endif

@@ -1,12 +1,15 @@
 /* lockstep import, of traces: makes a run directory, as `lockstep run` does. */
 #include "base/array.h"
+#include "base/clock.h"
 #include "base/file.h"
+#include "base/stats.h"
 #include "commands/import_impl.h"
 #include "commands/output.h"
 #include "profiler/import/import.h"
 #include "profiler/job_build.h"
 #include "profiler/run_set.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 static enum lk_status write_traces(const struct lk_import *i, const char *out)
@@ -53,6 +56,102 @@ out:
     return st;
 }
 
+/* ---- What the traces tell of the recording ---- */
+
+/* The wall clock's times of a rank's steps, ns since the epoch. */
+struct window {
+    uint64_t start_ns, end_ns;
+};
+
+/* List the lengths of a rank's steps, s, and when they were; *lengths is freed by the caller. */
+static enum lk_status list_steps(const struct lk_trace *t, double **lengths, size_t *n,
+                                 struct window *out)
+{
+    uint64_t base = t->base_epoch_ns - t->base_local_ns;
+    size_t capacity = 0;
+
+    *out = (struct window){UINT64_MAX, 0};
+    for (size_t i = 0; i < t->n_spans; i++) {
+        const struct lk_span *s = &t->spans[i].span;
+
+        if (s->kind != LK_SPAN_STEP)
+            continue;
+        LK_PASS(lk_array_grow(lengths, &capacity, *n + 1, sizeof **lengths));
+        (*lengths)[(*n)++] = (double)(s->end_ns - s->start_ns) / (double)LK_NS_PER_S;
+        if (base + s->start_ns < out->start_ns)
+            out->start_ns = base + s->start_ns;
+        if (base + s->end_ns > out->end_ns)
+            out->end_ns = base + s->end_ns;
+    }
+    return LK_OK;
+}
+
+/* Sum up what was recorded when. pre: the traces are there. */
+static enum lk_status describe(const struct lk_import *i, struct import_made *m)
+{
+    struct window all = {0, UINT64_MAX};
+    enum lk_status st = LK_OK;
+    double *lengths = NULL;
+
+    m->n_ranks = i->n;
+    m->world_size = i->traces[0].info.world_size;
+    for (size_t k = 0; k < i->n; k++) {
+        struct window w;
+        size_t n = 0;
+
+        free(lengths);
+        lengths = NULL;
+        LK_TRY(list_steps(&i->traces[k], &lengths, &n, &w));
+        all.start_ns = w.start_ns > all.start_ns ? w.start_ns : all.start_ns;
+        all.end_ns = w.end_ns < all.end_ns ? w.end_ns : all.end_ns;
+        if (k == 0) {
+            m->n_steps = n;
+            m->step_s = n ? lk_stats_median(lengths, n) : NAN;
+        }
+    }
+    m->is_apart = all.start_ns >= all.end_ns;
+out:
+    free(lengths);
+    return st;
+}
+
+/* ---- The run directory ---- */
+
+void import_made_fini(struct import_made *m)
+{
+    lk_table_destroy(m->table);
+    free(m->no_job);
+    *m = (struct import_made){0};
+}
+
+enum lk_status import_run(const struct lk_import_options *options, const char *out,
+                          const char *const *paths, size_t n, struct import_made *made)
+{
+    enum lk_status st = LK_OK;
+    struct import_made m = {0};
+    struct lk_import run = {0};
+    char **files = NULL;
+    size_t n_files = 0;
+
+    LK_TRY(lk_import_files(paths, n, &files, &n_files));
+    LK_TRY(lk_import_run(files, n_files, options, &run));
+    if (run.no_steps) {
+        st = lk_fail(LK_EEVIDENCE, "%s (lockstep analyze shows what the GPUs did)", run.no_steps);
+        goto out;
+    }
+    LK_TRY(write_traces(&run, out));
+    LK_TRY(lk_import_table(&run, &m.table));
+    LK_TRY(describe(&run, &m));
+    LK_TRY(write_job(&run, out, &m.no_job));
+    *made = m;
+    m = (struct import_made){0};
+out:
+    import_made_fini(&m);
+    lk_import_fini(&run);
+    lk_names_free(files, n_files);
+    return st;
+}
+
 enum lk_status import_traces(const struct import_options *o, const char **paths, int n)
 {
     const struct lk_import_options options = {.patterns = o->comm_kernels,
@@ -63,29 +162,17 @@ enum lk_status import_traces(const struct import_options *o, const char **paths,
                                               .steps_by_gpu = o->steps_by == 1,
                                               .drop_last = o->drop_last};
     enum lk_status st = LK_OK;
-    struct lk_table *table = NULL;
-    struct lk_import run = {0};
-    char **files = NULL, *why = NULL;
-    size_t n_files = 0;
+    struct import_made made = {0};
 
     LK_TRY(check_empty(o->out));
-    LK_TRY(lk_import_files(paths, (size_t)n, &files, &n_files));
-    LK_TRY(lk_import_run(files, n_files, &options, &run));
-    if (run.no_steps) {
-        st = lk_fail(LK_EEVIDENCE, "%s (lockstep analyze shows what the GPUs did)", run.no_steps);
-        goto out;
-    }
-    LK_TRY(write_traces(&run, o->out));
-    LK_TRY(lk_import_table(&run, &table));
-    LK_TRY(lk_table_note(table, "%zu of %d ranks; run directory: %s (lockstep analyze %s)", run.n,
-                         run.traces[0].info.world_size, o->out, o->out));
-    LK_TRY(write_job(&run, o->out, &why));
-    if (why)
-        LK_TRY(lk_table_note(table, "no job.json: %s", why));
+    LK_TRY(import_run(&options, o->out, paths, (size_t)n, &made));
+    LK_TRY(lk_table_note(made.table, "%zu of %d ranks; run directory: %s (lockstep analyze %s)",
+                         made.n_ranks, made.world_size, o->out, o->out));
+    if (made.no_job)
+        LK_TRY(lk_table_note(made.table, "no job.json: %s", made.no_job));
 out:
-    st = tables_finish(st, &table, 1, o->format);
-    free(why);
-    lk_import_fini(&run);
-    lk_names_free(files, n_files);
+    st = tables_finish(st, &made.table, 1, o->format);
+    made.table = NULL;
+    import_made_fini(&made);
     return st;
 }
