@@ -175,6 +175,12 @@ $(MPI_ABIS:%=$(BUILD)/mpi/%/program): $(BUILD)/mpi/%/program: tests/mpi/program.
 	@echo "  LINK  $@"
 	$(Q)$(CC) $(CFLAGS) $(MPI_CFLAGS) -o $@ $< -L$(@D) -lmpi -Wl,--disable-new-dtags '-Wl,-rpath,$$ORIGIN' -pthread
 
+# A stand-in for a process of PyTorch that asks a daemon whether it is to record.
+test-bin: $(BUILD)/kineto_client
+$(BUILD)/kineto_client: $(BUILD)/tests/kineto/client.o
+	@echo "  LINK  $@"
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(if $(COVERAGE),--coverage) $(if $(SAN),-fsanitize=$(SAN)) -o $@ $<
+
 # What several of the benchmarks share.
 $(BUILD)/libbench.a: $(BENCH_LIB)
 	$(Q)rm -f $@ && ar rcs $@ $^

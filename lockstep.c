@@ -12,7 +12,9 @@
 /* X(command): lk_command_<command>, in the order of the help. */
 #define COMMANDS(X)                                                                                \
     X(run)                                                                                         \
-    X(replay) X(calibrate) X(import) X(analyze) X(predict) X(whatif) X(validate) X(report) X(export)
+    X(replay)                                                                                      \
+    X(profile)                                                                                     \
+    X(calibrate) X(import) X(analyze) X(predict) X(whatif) X(validate) X(report) X(export)
 
 #define DECLARE(name) extern const struct lk_command lk_command_##name;
 COMMANDS(DECLARE)

@@ -62,6 +62,32 @@ static const char *log_level(const struct lk_command *c, const void *options)
     return *(const char *const *)((const char *)options + row->offset);
 }
 
+/* Find the word "--"; argc: there is none. */
+static int find_dashes(int argc, char **argv)
+{
+    int i = 0;
+
+    while (i < argc && strcmp(argv[i], "--") != 0)
+        i++;
+    return i;
+}
+
+/* Parse the words of a command whose operands are a command: all of them stand behind "--", since
+ * that command's own options are not ours. */
+static enum lk_status parse_with_command(const struct lk_command *c, int argc, char **argv,
+                                         void *options, const char **operands, int *n)
+{
+    int dashes = find_dashes(argc, argv);
+    enum lk_status st = lk_command_parse(c, argc, argv, options, operands, n);
+
+    if (st == LK_OK && (!*n || (dashes < argc && operands[0] == argv[dashes + 1])))
+        return LK_OK;
+    if (st != LK_OK && dashes < argc)
+        return st;
+    return lk_fail(LK_EUSAGE, "%s%sthe command stands behind '--': lockstep %s [options] %s",
+                   st == LK_OK ? "" : lk_error_text(), st == LK_OK ? "" : "; ", c->name, c->usage);
+}
+
 enum lk_status lk_command_start(const struct lk_command *c, int argc, char **argv)
 {
     enum lk_status st = LK_OK;
@@ -71,7 +97,8 @@ enum lk_status lk_command_start(const struct lk_command *c, int argc, char **arg
 
     LK_TRY(lk_alloc(&options, c->size, 1));
     LK_TRY(lk_alloc(&operands, (size_t)c->operands_max + 2, sizeof *operands));
-    LK_TRY(lk_command_parse(c, argc, argv, options, operands, &n));
+    LK_TRY((c->operands_are_command ? parse_with_command : lk_command_parse)(c, argc, argv, options,
+                                                                             operands, &n));
     LK_TRY(lk_log_configure(log_level(c, options)));
     if (!n && c->no_operand)
         LK_TRY(lk_fail(LK_EUSAGE, "%s", c->no_operand));

@@ -9,6 +9,7 @@
 #include "base/option.h"
 #include "base/status.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdio.h>
 
@@ -30,6 +31,7 @@ struct lk_command {
     const struct lk_option *defaults; /* (optional) rows whose defaults fill the struct first */
     size_t size;                      /* of the struct that the rows fill */
     int operands_max;                 /* most operands that it takes */
+    bool operands_are_command;        /* a command and its words, which stand behind "--" */
     const char *no_operand;           /* (optional) failure when no operand is given */
     /* Run the command; options is the struct, operands has room for two or more. */
     enum lk_status (*run)(void *options, const char **operands, int n_operands);

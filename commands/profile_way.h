@@ -1,0 +1,51 @@
+/*
+ * The ways in which `lockstep profile` records a job. A way sets the environment of the job's
+ * processes, may serve a descriptor while the job runs, and names the traces that were made.
+ */
+#ifndef LK_COMMANDS_PROFILE_WAY_H
+#define LK_COMMANDS_PROFILE_WAY_H
+
+#include "base/status.h"
+
+#include <stddef.h>
+#include <stdint.h>
+
+struct profile_request {
+    const char *traces; /* folder for what is recorded: it exists; absolute; outlives the way */
+    int64_t steps;      /* iterations to record; 0: record by time */
+    int64_t after;      /* iterations before */
+    double delay_s;     /* from a process's first sign until it is told to record */
+    double length_s;    /* to record by time */
+};
+
+/* What a way recorded. */
+struct profile_found {
+    char **files; /* traces, each of a rank */
+    size_t n, capacity;
+    int world_size; /* as the ranks' environment says; 0: it does not */
+};
+/* Append a copy of a path. */
+enum lk_status profile_found_add(struct profile_found *f, const char *path);
+void profile_found_fini(struct profile_found *f); /* zeroes it; safe on a zeroed one */
+
+struct profile_way {
+    const char *name; /* for --with */
+    const char *text; /* for messages: "Kineto's daemon protocol" */
+    enum lk_status (*open)(const struct profile_request *r, void **way);
+    /* Return the texts "NAME=value" for the job's environment, borrowed. */
+    const char *const *(*environment)(const void *way, size_t *n);
+    int (*descriptor)(const void *way); /* to poll for input while the job runs; -1: none */
+    void (*serve)(void *way);           /* its descriptor has input; never blocks */
+    /* After the job: give the traces their names, and list them. */
+    enum lk_status (*collect)(void *way, struct profile_found *out);
+    /* After the job: say (profile_say) what a user should know, and why nothing was recorded. */
+    void (*explain)(const void *way, size_t n_recorded);
+    void (*close)(void *way); /* NULL is legal */
+};
+
+extern const struct profile_way profile_way_daemon;
+
+/* Print a line of ours on standard error; the job has ended. */
+void profile_say(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+#endif
