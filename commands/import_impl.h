@@ -44,7 +44,7 @@ struct import_made {
     size_t n_ranks;         /* that were read */
     int world_size;
     size_t n_steps; /* of the first rank */
-    bool is_apart;  /* some ranks were recorded at times that have nothing in common */
+    bool is_apart;  /* the first steps of ranks began more than half a step apart */
     double step_s;  /* the first rank's median; NaN: no step */
 };
 void import_made_fini(struct import_made *m); /* zeroes it; safe on a zeroed one */

@@ -58,58 +58,51 @@ out:
 
 /* ---- What the traces tell of the recording ---- */
 
-/* The wall clock's times of a rank's steps, ns since the epoch. */
-struct window {
-    uint64_t start_ns, end_ns;
-};
-
-/* List the lengths of a rank's steps, s, and when they were; *lengths is freed by the caller. */
+/* List the lengths of a rank's steps, s, which the caller frees; *start_ns is when the first began
+ * by the wall clock, since the epoch. */
 static enum lk_status list_steps(const struct lk_trace *t, double **lengths, size_t *n,
-                                 struct window *out)
+                                 uint64_t *start_ns)
 {
-    uint64_t base = t->base_epoch_ns - t->base_local_ns;
     size_t capacity = 0;
 
-    *out = (struct window){UINT64_MAX, 0};
     for (size_t i = 0; i < t->n_spans; i++) {
         const struct lk_span *s = &t->spans[i].span;
 
         if (s->kind != LK_SPAN_STEP)
             continue;
+        if (!*n)
+            *start_ns = t->base_epoch_ns - t->base_local_ns + s->start_ns;
         LK_PASS(lk_array_grow(lengths, &capacity, *n + 1, sizeof **lengths));
         (*lengths)[(*n)++] = (double)(s->end_ns - s->start_ns) / (double)LK_NS_PER_S;
-        if (base + s->start_ns < out->start_ns)
-            out->start_ns = base + s->start_ns;
-        if (base + s->end_ns > out->end_ns)
-            out->end_ns = base + s->end_ns;
     }
     return LK_OK;
 }
 
-/* Sum up what was recorded when. pre: the traces are there. */
+/* Sum up what was recorded when. Ranks that reduce their gradients together begin a step within
+ * less than half of one. pre: the traces are there. */
 static enum lk_status describe(const struct lk_import *i, struct import_made *m)
 {
-    struct window all = {0, UINT64_MAX};
     enum lk_status st = LK_OK;
     double *lengths = NULL;
+    uint64_t first = 0;
 
     m->n_ranks = i->n;
     m->world_size = i->traces[0].info.world_size;
     for (size_t k = 0; k < i->n; k++) {
-        struct window w;
+        uint64_t start = 0;
         size_t n = 0;
 
         free(lengths);
         lengths = NULL;
-        LK_TRY(list_steps(&i->traces[k], &lengths, &n, &w));
-        all.start_ns = w.start_ns > all.start_ns ? w.start_ns : all.start_ns;
-        all.end_ns = w.end_ns < all.end_ns ? w.end_ns : all.end_ns;
+        LK_TRY(list_steps(&i->traces[k], &lengths, &n, &start));
         if (k == 0) {
+            first = start;
             m->n_steps = n;
             m->step_s = n ? lk_stats_median(lengths, n) : NAN;
         }
+        if (fabs((double)(int64_t)(start - first)) > 0.5 * m->step_s * (double)LK_NS_PER_S)
+            m->is_apart = true;
     }
-    m->is_apart = all.start_ns >= all.end_ns;
 out:
     free(lengths);
     return st;

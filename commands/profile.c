@@ -37,11 +37,11 @@ static const struct lk_option rows[] = {
     OPTION("steps", steps, INT, .min = 1, .max = 1e6, .fallback = "20", .group = "what to record",
            .help = "iterations to record: optimizer steps"),
     OPTION("after", after, INT, .min = 0, .max = 1e9, .fallback = "50",
-           .help = "iterations before the first recorded one"),
+           .help = "iterations before the first recorded one; let them take a second or more"),
     OPTION("for", length_s, TIME, .min = 0.01, .max = 3600,
            .help = "record for this long instead of --steps: for jobs without an optimizer of torch.optim"),
     OPTION("delay", delay_s, TIME, .min = 0, .max = 1e6, .fallback = "0",
-           .help = "from a process's start until it may record; with --for, about when it does"),
+           .help = "from when a process imports torch until it may record; with --for it begins 8 s later"),
     OPTION("with", with, TEXT, .word = "WAY,...",
            .help = "ways to record: daemon (default: all that can work)"),
     OPTION("local-batch", local_batch, INT, .min = 1, .max = 1e6, .group = "what to make of it",
@@ -234,8 +234,8 @@ static void report(const struct profile *p, const struct import_made *m)
                 m->world_size, p->recorded_by->text, m->n_steps, 1e3 * m->step_s);
     profile_say("overhead: unknown, since steps outside the recorded ones are not seen");
     if (m->is_apart)
-        profile_say("the ranks recorded different iterations, so whom they waited for is not "
-                    "known: give a larger --after");
+        profile_say("the ranks recorded different iterations, so what they waited for each other "
+                    "is wrong: give a larger --after");
     if (m->no_job)
         profile_say("no job.json: %s", m->no_job);
     profile_say("run directory: %s; next: lockstep analyze %s", dir, dir);

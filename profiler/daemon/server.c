@@ -20,12 +20,15 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#define SOCKET_NAME   "dynolog"
-#define CONFIG_NAME   "/kineto.conf"
+#define SOCKET_NAME "dynolog"
+#define CONFIG_NAME "/kineto.conf"
+/* Without it PyTorch 2.2 to 2.4 for CUDA fail as torch is imported (pytorch/pytorch issues 112389
+ * and 131020; dynolog/docs/pytorch_profiler.md recommends 3 s); newer ones ignore it. */
+#define DELAY_NAME    "KINETO_DAEMON_INIT_DELAY_S"
 #define SYSTEM_CONFIG "/etc/libkineto.conf" /* libkineto/src/ConfigLoader.cpp */
 
 enum {
-    VARIABLES_MAX = 4,
+    VARIABLES_MAX = 5,
     PROCESSES_MAX = 4096,
     MESSAGES_A_TURN = 256,
     /* A missed start is moved to the next multiple of this many iterations: the ranks, which learn
@@ -130,6 +133,8 @@ enum lk_status lk_daemon_open(const struct lk_daemon_request *r, struct lk_daemo
     LK_TRY(add_variable(d, "KINETO_USE_DAEMON=1"));
     LK_TRY(add_variable(d, "KINETO_IPC_SOCKET_DIR=%s", d->folder));
     LK_TRY(add_variable(d, "KINETO_ONDEMAND_TRACE_DIR=%s", d->traces));
+    if (!getenv(DELAY_NAME))
+        LK_TRY(add_variable(d, DELAY_NAME "=3"));
     LK_TRY(write_config(d));
     *out = d;
     d = NULL;

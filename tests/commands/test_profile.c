@@ -52,7 +52,7 @@ static bool is_there(const char *name)
 
 static void assert_says(const char *text, const char *what)
 {
-    ck_assert_msg(strstr(text, what) != NULL, "no '%s' in: %s", what, text);
+    ck_assert_msg(strstr(text, what) != NULL, "no '%s' in: %.2000s", what, text);
 }
 
 START_TEST(two_ranks_become_a_run)
@@ -275,8 +275,44 @@ START_TEST(snippet)
     ck_assert_int_eq(r.code, 0);
     assert_says(r.text, "wait=8, warmup=2, active=5");
     assert_says(r.text, "record_shapes=True");
-    assert_says(r.text, "profiler.step()");
+    assert_says(r.text, "recorder.step()");
     ck_assert(!is_there("profile"));
+}
+END_TEST
+
+/* The lines record a real PyTorch job, of two ranks over gloo, which becomes a run with a job. */
+START_TEST(snippet_with_pytorch)
+{
+    struct shell_result r =
+        shell_run("command -v /usr/bin/python3 > /dev/null && /usr/bin/python3 -c 'import torch."
+                  "distributed as d; assert d.is_gloo_available()' 2> /dev/null");
+    char *program = realpath(LK_BUILD_DIR "/lockstep", NULL);
+    struct program p;
+
+    if (r.code != 0) {
+        fputs("profile: no PyTorch with gloo here: the snippet is not tried\n", stderr);
+        free(program);
+        return;
+    }
+    r = shell_run("here=$PWD && cd %s && %s profile --snippet --after 10 --steps 5 > lines && "
+                  "sed -n '2,/start()/s/^/    /p' lines > before && "
+                  "sed -n '/^recorder.step/s/^/        /p' lines > step && "
+                  "sed -e '/# BEFORE/r before' -e '/# STEP/r step' -e "
+                  "'s/# AFTER/recorder.stop()/' $here/tests/kineto/train.py > train.py && "
+                  "GLOO_SOCKET_IFNAME=lo timeout 180 /usr/bin/python3 train.py 2 $PWD/store 2>&1",
+                  scratch_dir, program);
+    free(program);
+    ck_assert_msg(r.code == 0, "%s", r.text);
+    assert_says(r.text, "all-reduces: 20"); /* four buckets in five steps */
+    program_run(&p, scratch_dir, 0, "import %s/traces --local-batch 64 --out %s/run", scratch_dir,
+                scratch_dir);
+    assert_says(p.out, "2 of 2 ranks");
+    ck_assert(is_there("run/job.json"));
+    program_fini(&p);
+    program_run(&p, scratch_dir, 0, "analyze %s/run", scratch_dir);
+    assert_says(p.out, "mean of 5 steps");
+    assert_says(p.out, "  3  1.00 MiB");
+    program_fini(&p);
 }
 END_TEST
 
@@ -292,4 +328,5 @@ SUITE(profile, t)
     tcase_add_test(t, a_terminals_signal_comes_once);
     tcase_add_test(t, another_daemon_is_left_alone);
     tcase_add_test(t, snippet);
+    tcase_add_test(t, snippet_with_pytorch);
 }

@@ -427,6 +427,20 @@ START_TEST(leaves_a_users_config)
 }
 END_TEST
 
+/* The delay without which some versions fail. */
+START_TEST(leaves_a_users_delay)
+{
+    ck_assert_int_eq(unsetenv("KINETO_DAEMON_INIT_DELAY_S"), 0);
+    open_daemon();
+    ck_assert_str_eq(variable("KINETO_DAEMON_INIT_DELAY_S"), "3");
+    close_daemon();
+    ck_assert_int_eq(setenv("KINETO_DAEMON_INIT_DELAY_S", "0", 1), 0);
+    open_daemon();
+    ck_assert_ptr_null(variable("KINETO_DAEMON_INIT_DELAY_S"));
+    close_daemon();
+}
+END_TEST
+
 START_TEST(notices_another_daemon)
 {
     struct sockaddr_un name = {.sun_family = AF_UNIX, .sun_path = "\0dynolog"};
@@ -465,6 +479,7 @@ SUITE(daemon, t)
     tcase_add_test(t, counts_processes_of_a_context);
     tcase_add_test(t, ignores_and_counts);
     tcase_add_test(t, leaves_a_users_config);
+    tcase_add_test(t, leaves_a_users_delay);
     tcase_add_test(t, notices_another_daemon);
     tcase_add_test(t, refuses_a_folder);
 }
