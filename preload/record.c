@@ -171,7 +171,7 @@ static void *reserve(int fd, uint64_t bytes)
     if (!error)
         map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
     if (map == MAP_FAILED) {
-        error = ftruncate(fd, 0);
+        (void)!ftruncate(fd, 0); /* an empty file says why there are no records */
         return NULL;
     }
     for (uint64_t i = 0; i < bytes; i += LK_PROBE_FILE_ALIGN)

@@ -254,14 +254,14 @@ static enum lk_status end_at_pause(const struct items *items, struct lk_period *
     return LK_OK;
 }
 
-/* Return how many of a period's items are in a group. */
+/* Return how many of a period's items are in a group, at least 1. */
 static uint64_t count_in_group(const struct items *items, const struct lk_period *p, uint32_t group)
 {
     uint64_t n = 0;
 
     for (size_t i = 0; i < p->length; i++)
         n += items->at[p->first + i].group == group;
-    return n;
+    return n ? n : 1;
 }
 
 /* Move p->first to the item behind which steps begin on the ranks that were read before; false: it

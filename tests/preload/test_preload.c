@@ -276,8 +276,8 @@ static const char *const lines[] = {
     "ls /nowhere; echo $?",
     "env -i sh -c 'echo d'",
     "exec 3>&- 4>&-; echo e | { read x; echo $x; }",
-    "python3 -c 'import os, subprocess; subprocess.run([\"true\"]); pid = os.fork(); "
-    "pid or os._exit(6); print(os.waitpid(pid, 0)[1])'",
+    "python3 -c 'import os, subprocess; subprocess.run([\"true\"])'; echo $?",
+    "python3 -c 'import os; pid = os.fork(); pid or os._exit(6); print(os.waitpid(pid, 0)[1])'",
     "python3 -c 'import ctypes; ctypes.CDLL(None); raise SystemExit(4)'; echo $?",
 };
 
