@@ -156,12 +156,27 @@ $(BUILD)/driver.so: $(BUILD)/tests/driver/driver.o
 	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(if $(COVERAGE),--coverage) -shared -Wl,-soname,libcuda.so.1 -o $@ $<
 
 # What `lockstep profile` loads into every process of a job: nothing of it is seen but the functions that
-# it takes the place of. A sanitizer, and the counters of coverage, would be strangers there.
+# it takes the place of. A sanitizer, and the counters of coverage, would be strangers there. It is never
+# unloaded: NCCL closes its plugin while callbacks may still come.
 PRELOAD_OBJ := $(patsubst %.c,$(BUILD)/%.o,$(wildcard preload/*.c))
+PRELOAD_LDFLAGS := -shared -Wl,-z,nodelete
 $(PRELOAD_OBJ): LK_CFLAGS := $(filter-out -fsanitize=% --coverage,$(LK_CFLAGS)) -fPIC -fvisibility=hidden
 $(BUILD)/liblockstep_profile.so: $(PRELOAD_OBJ) preload
 	@echo "  LINK  $@"
-	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) -shared -Wl,-z,defs -o $@ $(filter %.o,$^) -ldl -pthread
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(PRELOAD_LDFLAGS) -Wl,-z,defs -o $@ $(filter %.o,$^) -ldl -pthread
+
+# Tests that load it into their own process take one with the sanitizer and the counters, where there are any.
+CHECKED_OBJ := $(PRELOAD_OBJ:$(BUILD)/%=$(BUILD)/checked/%)
+$(BUILD)/checked/%.o: %.c $(BUILD)/probe.flags Makefile
+	$(Q)mkdir -p $(@D)
+	@echo "  CC    $<"
+	$(Q)$(CC) $(CFLAGS) $(LK_CFLAGS) -fPIC -fvisibility=hidden -MMD -MP -c $< -o $@
+$(BUILD)/checked.so: $(CHECKED_OBJ) preload
+	@echo "  LINK  $@"
+	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(if $(SAN),-fsanitize=$(SAN)) $(if $(COVERAGE),--coverage) $(PRELOAD_LDFLAGS) -o $@ $(filter %.o,$^) -ldl -pthread
+PRELOAD_TESTED := $(BUILD)/$(if $(SAN)$(COVERAGE),checked,liblockstep_profile).so
+test-bin: $(PRELOAD_TESTED)
+$(BUILD)/tests/preload/%.o: LK_CFLAGS += -DLK_PRELOAD_TESTED='"$(PRELOAD_TESTED)"'
 
 # A stand-in for MPI in both ABIs, and a program on it, as strange to the preload library as any.
 MPI_ABIS := open mpich

@@ -23,6 +23,7 @@
 #define LK_PROBE_FILE_ORDER   0x01020304U
 #define LK_PROBE_FILE_SUFFIX  ".probe"
 #define LK_PROBE_BUSY         UINT64_MAX
+#define LK_PROBE_NO_SEQUENCE  UINT32_MAX
 
 /* The place of a pair: the last ones take turns. */
 #define LK_PROBE_PAIR_AT(i) ((i) ? 1 + (i) % (LK_PROBE_FILE_PAIRS - 1) : 0)
@@ -66,8 +67,12 @@ enum lk_probe_kind {
 enum lk_probe_function { LK_PROBE_FUNCTION_LIST(LK_WORD_VALUE) LK_PROBE_FUNCTION_COUNT };
 
 enum lk_probe_flag {
-    LK_PROBE_NONBLOCKING = 1 /* the call returned before the collective was done; end_ns is when the
-                                host found it done */
+    LK_PROBE_NONBLOCKING = 1, /* the call returned before the collective was done; end_ns is when
+                                 the host found it done */
+    /* Of a collective on a GPU: its length is the GPU's, but end_ns is when the host saw the end,
+     * which is later; count is its start by the GPU's own clock, ns of %globaltimer. */
+    LK_PROBE_SEEN = 16,
+    LK_PROBE_GRAPH = 32 /* a replay of a CUDA graph: no call of the host belongs to it */
 };
 
 /* 64 bytes: a cache line. */
@@ -78,7 +83,7 @@ struct lk_probe_record {
     uint32_t name;     /* 0: none */
     uint32_t lane;     /* the thread's number in the kernel, or a stream of the GPU */
     uint32_t group;    /* index of the group plus one; 0: none */
-    uint32_t sequence; /* of a collective: its number in the group, from 0 */
+    uint32_t sequence; /* of a collective: its number in the group, from 0; or NO_SEQUENCE */
     int32_t peer;      /* the other rank of a send or receive, or the root; -1: none. Of
                           kernels, copies and memsets, and of collectives on a GPU: its number */
     uint8_t kind;      /* enum lk_probe_kind */
@@ -114,7 +119,8 @@ struct lk_probe_header {
     char boot[40];               /* /proc/sys/kernel/random/boot_id: files with the same one are of
                                     one clock; "": not known */
     _Atomic uint64_t head;       /* records begun */
-    _Atomic uint64_t lost;       /* records that were not written: a writer was in their place */
+    _Atomic uint64_t lost;       /* records that were not written: a writer was in their place, or
+                                    their source had no room */
     _Atomic uint32_t names_used; /* bytes; offset 0 is no name */
     _Atomic uint32_t names_lost, groups_lost; /* calls that found no room */
     _Atomic uint32_t n_pairs; /* taken; pair 0 is that of the start, the last one is at

@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -248,6 +249,13 @@ bool lk_probe_on(void)
     return s == ON;
 }
 
+bool lk_probe_begin(void)
+{
+    while (!lk_probe_on() && atomic_load(&state) == OPENING)
+        sched_yield();
+    return lk_probe_on();
+}
+
 /* ---- Names ---- */
 
 /* FNV-1a. */
@@ -338,6 +346,12 @@ static void refresh_pairs(int64_t now)
     if (now - last > PAIR_EVERY_NS &&
         atomic_compare_exchange_strong(&paired_ns, &last, INT64_MAX - PAIR_EVERY_NS))
         take_pair();
+}
+
+void lk_probe_lose(void)
+{
+    if (lk_probe_on())
+        atomic_fetch_add_explicit(&header->lost, 1, memory_order_relaxed);
 }
 
 void lk_probe_emit(const struct lk_probe_record *r)

@@ -27,8 +27,13 @@
 
 /* Return whether records are kept: the folder is set, and the file could be made. Cheap. */
 bool lk_probe_on(void);
+/* The same, but wait while another thread makes the file: for what happens once, such as the start
+ * of a communicator. */
+bool lk_probe_begin(void);
 /* Append a record; its stamp is set here. When the ring is full, the oldest one goes. */
 void lk_probe_emit(const struct lk_probe_record *r);
+/* Count a record that its source could not keep. */
+void lk_probe_lose(void);
 /* Return the id of a text, the same for equal texts; 0: it is NULL or empty, or the table is full
  * (counted). */
 uint32_t lk_probe_name(const char *text);

@@ -1,0 +1,74 @@
+/*
+ * NCCL as a profiler plugin sees it: opens the plugin, takes the newest table that a version of
+ * NCCL knows, and calls it in the order of NCCL 2.27 to 2.30 (src/plugin/profiler.cc), with what
+ * NCCL leaves unset set to garbage: handles before an event starts, numbers of channels, the bytes
+ * behind version 4's type.
+ *
+ * The host's side is one call of a collective; the proxy thread's side, a channel's start and stop,
+ * is left to the test, which also makes the calls that come late, twice or out of order.
+ */
+#ifndef LK_TESTS_FAKE_NCCL_PROFILER_H
+#define LK_TESTS_FAKE_NCCL_PROFILER_H
+
+#include "preload/nccl_abi.h"
+
+enum { FAKE_NCCL_2_27 = 22700, FAKE_NCCL_2_28 = 22800, FAKE_NCCL_2_30 = 23000 };
+
+struct fake_plugin {
+    void *library;
+    int interface; /* 4, 5 or 6 */
+    int mask;      /* what init returned */
+    const struct nccl_profiler *table;
+};
+
+struct fake_comm {
+    const struct fake_plugin *plugin;
+    void *context;
+    int rank, n_ranks;
+    uint64_t numbers; /* of collectives so far */
+};
+
+/* What a rank calls. */
+struct fake_call {
+    const char *function, *dtype; /* as NCCL names them: AllReduce, ncclFloat32 */
+    size_t count;
+    int peer;         /* or root */
+    bool captured;    /* into a graph */
+    bool copy_engine; /* no kernel runs (from 2.29 on, an event of its own) */
+};
+
+/* A collective, a send or a receive on its way. */
+struct fake_work {
+    const struct fake_comm *comm;
+    struct fake_call call;
+    void *api, *group, *handle;
+    void *channels[64];
+};
+
+/* Open the library; the test fails if it does not export what the version looks for. */
+void fake_plugin_open(struct fake_plugin *p, const char *path, int version);
+void fake_plugin_close(struct fake_plugin *p);
+
+void fake_comm_init(struct fake_comm *c, struct fake_plugin *p, uint64_t id, const char *name,
+                    int n_ranks, int rank);
+void fake_comm_finalize(struct fake_comm *c);
+
+/* The host's side of a call: the call itself, then the launch, which starts and stops the event. */
+void fake_enqueue(struct fake_comm *c, const struct fake_call *call, struct fake_work *out);
+/* Its parts, for graphs and for calls out of order. */
+void fake_call_api(struct fake_comm *c, const struct fake_call *call, struct fake_work *out);
+void fake_launch(struct fake_comm *c, struct fake_work *w);
+void fake_work_start(struct fake_comm *c, struct fake_work *w);
+void fake_work_stop(struct fake_work *w);
+
+/* The proxy thread's side; times of the GPU's clock. */
+void fake_channel_start(struct fake_work *w, int channel, uint64_t gpu_ns);
+void fake_channel_stop(struct fake_work *w, int channel, uint64_t gpu_ns);
+/* Its two calls. */
+void fake_channel_record(struct fake_work *w, int channel, uint64_t gpu_ns);
+void fake_channel_close(struct fake_work *w, int channel);
+/* Start a channel with any parent and context; return the handle. */
+void *fake_channel_of(const struct fake_plugin *p, void *context, void *parent, int channel,
+                      uint64_t gpu_ns);
+
+#endif
