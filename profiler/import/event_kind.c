@@ -1,6 +1,7 @@
 #include "profiler/import/event_kind.h"
 
 #include "base/array.h"
+#include "base/range_names.h"
 #include "profiler/import/json_scan.h"
 
 #include <string.h>
@@ -35,18 +36,9 @@ static const struct row calls[] = {
     {"hipEventSynchronize", LK_EVENT_SYNC},
 };
 
-static const struct row ranges[] = {
-    {"ProfilerStep#", LK_EVENT_STEP},
-    {"enumerate(DataLoader)#", LK_EVENT_INPUT},
-    {"DistributedDataParallel.forward", LK_EVENT_FORWARD},
-    {"autograd::engine::evaluate_function", LK_EVENT_BACKWARD},
-    {"torch::autograd::AccumulateGrad", LK_EVENT_GRADIENT},
-    {"Optimizer.step#", LK_EVENT_OPTIMIZER},
-    {"c10d::allreduce_", LK_EVENT_ENQUEUE},
-    {"nccl:", LK_EVENT_COLLECTIVE},
-    {"gloo:", LK_EVENT_COLLECTIVE},
-    {"mpi:", LK_EVENT_COLLECTIVE},
-};
+#define ROW(start, kind) {start, LK_EVENT_##kind},
+static const struct row ranges[] = {LK_RANGE_LIST(ROW)};
+#undef ROW
 
 /* NCCL's kernels have the name of their collective in theirs. */
 static const struct {
