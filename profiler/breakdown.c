@@ -77,14 +77,16 @@ void lk_uses_fini(struct lk_uses *u)
 struct lk_breakdown lk_uses_sum(struct lk_uses *u)
 {
     const unsigned compute = 1U << LK_USE_COMPUTE, comm = 1U << LK_USE_COMMUNICATION;
-    struct lk_breakdown b = {.n = u->n};
+    struct lk_breakdown b = {.n = u->n, .comm_alone = u->n > 0};
     int64_t end = INT64_MIN;
 
     if (!u->n)
         return b;
     qsort(u->at, u->n, sizeof *u->at, by_start);
-    for (size_t i = 0; i < u->n; i++)
+    for (size_t i = 0; i < u->n; i++) {
         end = u->at[i].end_ns > end ? u->at[i].end_ns : end;
+        b.comm_alone = b.comm_alone && u->at[i].use == LK_USE_COMMUNICATION;
+    }
     b.span_ns = end - u->at[0].start_ns;
     b.idle_ns = b.span_ns - union_ns(u, compute | comm | 1U << LK_USE_MEMORY);
     b.compute_ns = union_ns(u, compute);
@@ -98,9 +100,14 @@ double lk_breakdown_s(const struct lk_breakdown *b, int64_t ns)
     return b->n ? 1e-9 * (double)ns : NAN;
 }
 
+double lk_breakdown_own_s(const struct lk_breakdown *b, int64_t ns)
+{
+    return b->comm_alone ? NAN : lk_breakdown_s(b, ns);
+}
+
 double lk_breakdown_overlap(const struct lk_breakdown *b)
 {
-    return b->comm_ns > 0 ? 1 - (double)b->exposed_ns / (double)b->comm_ns : NAN;
+    return b->comm_ns > 0 && !b->comm_alone ? 1 - (double)b->exposed_ns / (double)b->comm_ns : NAN;
 }
 
 /* ---- A trace ---- */

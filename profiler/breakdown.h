@@ -23,6 +23,7 @@
 struct lk_breakdown {
     int64_t span_ns, idle_ns, compute_ns, comm_ns, exposed_ns;
     size_t n, n_unlinked; /* events counted; of imports, events without a launch in the trace */
+    bool comm_alone; /* all of them are communication: nobody recorded compute, if there was any */
 };
 
 /* Return true for a kernel of NCCL or RCCL, and for one whose name contains one of the patterns,
@@ -49,18 +50,20 @@ void lk_uses_fini(struct lk_uses *u); /* zeroes it; safe on a zeroed one */
 enum lk_status lk_trace_breakdown(const struct lk_trace *t, uint64_t first, const uint32_t *steps,
                                   size_t n_steps, struct lk_breakdown *out);
 
-/* Return a time of a breakdown in seconds, NaN if nothing was counted; the covered share of the
- * communication, NaN if there is none. */
+/* Return a time of a breakdown in seconds, NaN if nothing was counted; the same of a time that
+ * compute decides, NaN if none was recorded; the covered share of the communication, NaN if there
+ * is none, or no compute was recorded. */
 double lk_breakdown_s(const struct lk_breakdown *b, int64_t ns);
+double lk_breakdown_own_s(const struct lk_breakdown *b, int64_t ns);
 double lk_breakdown_overlap(const struct lk_breakdown *b);
 
 /* The columns of a breakdown `b` in a table (base/table.h). */
 #define LK_BREAKDOWN_COLUMNS(X)                                                                    \
     X("span_s", "span", LK_DIM_TIME, 0, lk_breakdown_s(b, b->span_ns))                             \
-    X("idle_s", "idle", LK_DIM_TIME, 0, lk_breakdown_s(b, b->idle_ns))                             \
-    X("compute_s", "compute", LK_DIM_TIME, 0, lk_breakdown_s(b, b->compute_ns))                    \
+    X("idle_s", "idle", LK_DIM_TIME, 0, lk_breakdown_own_s(b, b->idle_ns))                         \
+    X("compute_s", "compute", LK_DIM_TIME, 0, lk_breakdown_own_s(b, b->compute_ns))                \
     X("comm_s", "comm", LK_DIM_TIME, 0, lk_breakdown_s(b, b->comm_ns))                             \
-    X("exposed_s", "exposed", LK_DIM_TIME, 0, lk_breakdown_s(b, b->exposed_ns))                    \
+    X("exposed_s", "exposed", LK_DIM_TIME, 0, lk_breakdown_own_s(b, b->exposed_ns))                \
     X("overlap", "overlapped", LK_DIM_NONE, 4, lk_breakdown_overlap(b))
 
 #endif
