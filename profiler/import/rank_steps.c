@@ -3,6 +3,8 @@
 
 #include "base/array.h"
 
+#include <stdlib.h>
+
 enum lk_status lk_rank_add_range_(struct ranges *r, int64_t start, int64_t end, uint32_t number)
 {
     LK_PASS(lk_array_grow(&r->at, &r->capacity, r->n + 1, sizeof *r->at));
@@ -87,6 +89,37 @@ static enum lk_status find_passes(struct maker *m)
     return LK_OK;
 }
 
+static bool marks_passes(const struct maker *m)
+{
+    for (size_t i = 0; i < m->e->n_events; i++) {
+        const struct lk_event *x = &m->e->events[i];
+
+        if ((x->kind == LK_EVENT_FORWARD || x->kind == LK_EVENT_BACKWARD ||
+             x->kind == LK_EVENT_OPTIMIZER) &&
+            lk_rank_of_host_(m, x))
+            return true;
+    }
+    return false;
+}
+
+/* Marks of steps alone do not tell passes. Then a step is a period of the collectives, where they
+ * have one, and its passes are not told apart. */
+static enum lk_status replace_by_periods(struct maker *m)
+{
+    struct ranges marked = m->steps;
+    enum lk_status st = LK_OK;
+
+    m->steps = (struct ranges){0};
+    LK_TRY(lk_rank_steps_of_period_(m));
+    if (!m->steps.n) {
+        m->steps = marked;
+        marked.at = NULL;
+    }
+out:
+    free(marked.at);
+    return st;
+}
+
 enum lk_status lk_rank_find_ranges_(struct maker *m)
 {
     struct ranges *const of_kind[] = {[LK_EVENT_STEP] = &m->steps,
@@ -103,6 +136,8 @@ enum lk_status lk_rank_find_ranges_(struct maker *m)
         LK_PASS(steps_of_optimizers(m));
     if (!m->steps.n)
         LK_PASS(lk_rank_steps_of_period_(m));
+    else if (!marks_passes(m))
+        LK_PASS(replace_by_periods(m));
     number_steps(&m->steps);
     if (m->o->drop_last && m->steps.n > 1)
         m->end_ns = m->steps.at[--m->steps.n].start_ns;
