@@ -7,6 +7,7 @@
 #include "base/file.h"
 #include "base/probe_file.h"
 #include "profiler/import/event_kind.h"
+#include "profiler/import/preload_gpu.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -34,6 +35,9 @@ struct reader {
     uint32_t *groups; /* of the file's: their names among the events' */
     uint64_t n_unfinished;
     bool nonblocking; /* there is one that returned before it was done */
+    uint32_t nccl;    /* name of that library in the file; 0: it is not there */
+    struct lk_preload_times times;
+    uint64_t n_untimed; /* calls of NCCL without work on a GPU */
 };
 
 /* ---- The header ---- */
@@ -117,11 +121,13 @@ static enum lk_status read_groups(struct reader *r)
             snprintf(number, sizeof number, "%016" PRIx64, g.identity);
             LK_PASS(lk_events_name(e, number, strlen(number), &r->groups[i]));
         }
+        library = text_of(r, g.library, &n);
+        if (n == strlen("nccl") && !memcmp(library, "nccl", n))
+            r->nccl = g.library;
         if (g.n_ranks <= most || g.n_ranks > LK_RANKS_MAX || g.rank < 0 || g.rank >= g.n_ranks)
             continue;
         most = e->world_size = g.n_ranks;
         e->rank = g.rank;
-        library = text_of(r, g.library, &n);
         free(e->backend);
         e->backend = NULL;
         LK_PASS(lk_strndup(&e->backend, library, n));
@@ -134,10 +140,11 @@ static enum lk_status read_groups(struct reader *r)
 static const char *const functions[] = {LK_PROBE_FUNCTION_LIST(LK_WORD_NAME)};
 
 static enum lk_status take_collective(struct reader *r, const struct lk_probe_record *p,
-                                      struct lk_event *x)
+                                      uint8_t state, struct lk_event *x)
 {
     const char *function = p->function < LK_COUNT(functions) ? functions[p->function] : "";
-    struct lk_event_collective c = {.elements = p->count, .state = LK_COLLECTIVE_COMPLETED};
+    struct lk_event_collective c = {.elements = p->flags & LK_PROBE_SEEN ? 0 : p->count,
+                                    .state = state};
     struct lk_probe_group g;
 
     LK_PASS(lk_events_name(r->out, function, strlen(function), &c.function));
@@ -145,12 +152,64 @@ static enum lk_status take_collective(struct reader *r, const struct lk_probe_re
         group_at(r, p->group - 1, &g);
         c.group = r->groups[p->group - 1];
         c.ranks = g.n_ranks > 0 ? (uint32_t)g.n_ranks : 0;
-        c.sequence = (uint64_t)p->sequence + 1;
+        c.sequence = p->sequence == LK_PROBE_NO_SEQUENCE ? 0 : (uint64_t)p->sequence + 1;
     }
     r->nonblocking = r->nonblocking || (p->flags & LK_PROBE_NONBLOCKING);
     c.dtype_known = p->dtype > 0 && p->dtype <= LK_DTYPE_COUNT;
     c.dtype = c.dtype_known ? (enum lk_dtype)(p->dtype - 1) : LK_F32;
     return lk_events_detail(r->out, &c, &x->detail);
+}
+
+static bool is_of_nccl(const struct reader *r, const struct lk_probe_record *p)
+{
+    struct lk_probe_group g;
+
+    if (!r->nccl || !p->group || p->group > r->h.n_groups)
+        return false;
+    group_at(r, p->group - 1, &g);
+    return g.library == r->nccl;
+}
+
+/*
+ * Add a call of NCCL: it puts a collective on a stream, and its kernel comes as another record. A
+ * collective without one, of copy engines or cut off by the end of the process, takes no time here:
+ * how long it took is not known.
+ */
+static enum lk_status take_call(struct reader *r, const struct lk_probe_record *p,
+                                struct lk_event *x)
+{
+    struct lk_preload_time *t = lk_preload_times_of(&r->times, p->link);
+    const bool timed = t && t->seen_ns;
+
+    LK_PASS(take_collective(r, p, timed ? LK_COLLECTIVE_COMPLETED : LK_COLLECTIVE_SCHEDULED, x));
+    x->kind = LK_EVENT_ENQUEUE;
+    LK_PASS(lk_events_add(r->out, x));
+    if (timed) {
+        t->detail = x->detail;
+        x->kind = LK_EVENT_LAUNCH;
+        LK_PASS(lk_events_add(r->out, x));
+    } else {
+        r->n_untimed++;
+        x->end_ns = x->start_ns;
+    }
+    x->kind = LK_EVENT_COLLECTIVE;
+    return LK_OK;
+}
+
+/* Take a collective's work on a GPU with what its call says. *whole: this is the record that has
+ * all of it. */
+static enum lk_status take_work(struct reader *r, const struct lk_probe_record *p,
+                                struct lk_event *x, bool *whole)
+{
+    const struct lk_preload_time *t = lk_preload_times_of(&r->times, p->link);
+
+    *whole = !t || t->stamp == p->stamp;
+    if (t) {
+        x->start_ns = t->start_ns;
+        x->end_ns = t->end_ns;
+        x->detail = t->detail;
+    }
+    return *whole && !x->detail ? take_collective(r, p, LK_COLLECTIVE_COMPLETED, x) : LK_OK;
 }
 
 /* The events that records become; of ranges, the name tells the kind. */
@@ -169,53 +228,117 @@ static const struct {
     [LK_PROBE_SYNC] = {LK_EVENT_SYNC, true, false},
 };
 
+/* Return whether a record can be an event: its kind and times are some. */
+static bool is_sound(const struct lk_probe_record *p)
+{
+    return p->kind < LK_PROBE_KIND_COUNT && kinds[p->kind].known && p->start_ns > 0 &&
+           p->end_ns >= p->start_ns && p->end_ns <= TIME_MAX_NS;
+}
+
+/* Take a range, if its name tells a kind: "ProfilerStep#", the number beside it, or the same in a
+ * domain of NVTX, "domain/ProfilerStep#". */
+static bool take_range(const struct reader *r, const struct lk_probe_record *p, struct lk_event *x)
+{
+    enum lk_event_kind kind;
+    const char *slash, *text;
+    size_t n;
+
+    text = text_of(r, p->name, &n);
+    if (!lk_event_kind_of_range(r->out, text, n, &kind)) {
+        slash = memchr(text, '/', n);
+        if (!slash ||
+            !lk_event_kind_of_range(r->out, slash + 1, n - (size_t)(slash + 1 - text), &kind))
+            return false;
+    }
+    x->kind = (uint8_t)kind;
+    if (kind == LK_EVENT_STEP)
+        x->detail =
+            p->count && p->count < UINT32_MAX ? (uint32_t)p->count : lk_event_step_number(text, n);
+    return true;
+}
+
 static enum lk_status take(struct reader *r, const struct lk_probe_record *p)
 {
     struct lk_event x = {.start_ns = p->start_ns, .end_ns = p->end_ns, .link = p->link};
-    enum lk_event_kind kind;
-    const char *text;
-    size_t n;
+    bool whole = true;
 
-    if (p->kind >= LK_PROBE_KIND_COUNT || !kinds[p->kind].known || x.start_ns <= 0 ||
-        x.end_ns < x.start_ns || x.end_ns > TIME_MAX_NS) {
+    if (!is_sound(p)) {
         r->out->n_skipped++;
         return LK_OK;
     }
-    kind = kinds[p->kind].kind;
-    text = text_of(r, p->name, &n);
-    if (p->kind == LK_PROBE_RANGE) {
-        if (!lk_event_kind_of_range(r->out, text, n, &kind))
-            return LK_OK;
-        x.detail = kind == LK_EVENT_STEP ? lk_event_step_number(text, n) : 0;
-    }
-    x.kind = (uint8_t)kind;
+    x.kind = (uint8_t)kinds[p->kind].kind;
+    if (p->kind == LK_PROBE_RANGE && !take_range(r, p, &x))
+        return LK_OK;
     x.bytes = p->kind == LK_PROBE_COPY || p->kind == LK_PROBE_MEMSET ? p->count : 0;
-    LK_PASS(lk_events_name(r->out, text, n, &x.name));
-    LK_PASS(lk_events_lane(r->out, kinds[p->kind].gpu ? p->peer : (int64_t)r->h.pid, p->lane,
-                           kinds[p->kind].gpu, &x.lane));
-    if (p->kind == LK_PROBE_COLLECTIVE_CALL || p->kind == LK_PROBE_COLLECTIVE_GPU)
-        LK_PASS(take_collective(r, p, &x));
-    if (p->kind == LK_PROBE_COLLECTIVE_GPU || p->flags & LK_PROBE_NONBLOCKING)
+    LK_PASS(name_of(r, p->name, &x.name));
+    /* NCCL does not say which GPU it is. */
+    LK_PASS(lk_events_lane(r->out,
+                           !kinds[p->kind].gpu ? (int64_t)r->h.pid
+                           : p->peer > 0       ? p->peer
+                                               : 0,
+                           p->lane, kinds[p->kind].gpu, &x.lane));
+    if (p->kind == LK_PROBE_COLLECTIVE_CALL && is_of_nccl(r, p))
+        LK_PASS(take_call(r, p, &x));
+    else if (p->kind == LK_PROBE_COLLECTIVE_CALL)
+        LK_PASS(take_collective(r, p, LK_COLLECTIVE_COMPLETED, &x));
+    else if (p->kind == LK_PROBE_COLLECTIVE_GPU)
+        LK_PASS(take_work(r, p, &x, &whole));
+    if (p->kind == LK_PROBE_COLLECTIVE_GPU || is_of_nccl(r, p) || p->flags & LK_PROBE_NONBLOCKING)
         r->out->blocking = false;
-    return lk_events_add(r->out, &x);
+    return whole ? lk_events_add(r->out, &x) : LK_OK;
 }
 
-/* Read the records from the oldest that is left on. */
+/* Copy record i of all; false: it was not whole when the process ended. */
+static bool record_at(const struct reader *r, uint64_t i, struct lk_probe_record *out)
+{
+    memcpy(out, r->bytes + r->h.records_at + i % r->h.n_records * sizeof *out, sizeof *out);
+    return out->stamp == i + 1;
+}
+
+/* Read the records from the oldest that is left on, those of GPUs' clocks first. */
 static enum lk_status read_records(struct reader *r)
 {
-    const uint64_t head = r->h.head, n = r->h.n_records;
+    const uint64_t head = r->h.head, n = r->h.n_records, first = head > n ? head - n : 0;
+    struct lk_probe_record p;
 
-    for (uint64_t i = head > n ? head - n : 0; i < head; i++) {
-        struct lk_probe_record p;
-
-        memcpy(&p, r->bytes + r->h.records_at + i % n * sizeof p, sizeof p);
-        if (p.stamp != i + 1) {
+    for (uint64_t i = first; i < head && r->nccl; i++)
+        if (record_at(r, i, &p))
+            LK_PASS(lk_preload_times_add(&r->times, &p));
+    lk_preload_times_place(&r->times);
+    for (uint64_t i = first; i < head; i++) {
+        if (!record_at(r, i, &p)) {
             r->n_unfinished++;
             continue;
         }
         r->out->n_read++;
         LK_PASS(take(r, &p));
     }
+    return LK_OK;
+}
+
+/* Say how well collectives on GPUs are known. */
+static enum lk_status add_notes_on_gpus(struct reader *r)
+{
+    bool seen = false;
+
+    for (size_t i = 0; i < r->times.n && !seen; i++)
+        seen = r->times.at[i].seen_ns != 0;
+    if (seen && r->times.error_ns >= 0)
+        LK_PASS(
+            lk_events_note(r->out,
+                           "collectives on the GPU have its own lengths; on the host's clock they "
+                           "lie within %.3f ms",
+                           (double)r->times.error_ns / (double)LK_NS_PER_MS));
+    else if (seen)
+        LK_PASS(lk_events_note(r->out,
+                               "collectives on the GPU have its own lengths; where they lie on "
+                               "the host's clock is known for some by their ends alone"));
+    if (r->n_untimed)
+        LK_PASS(lk_events_note(r->out,
+                               "of %" PRIu64
+                               " collectives no work on a GPU was recorded: their time is "
+                               "not known",
+                               r->n_untimed));
     return LK_OK;
 }
 
@@ -240,6 +363,11 @@ static enum lk_status add_notes(struct reader *r)
     if (r->nonblocking)
         LK_PASS(lk_events_note(e, "nonblocking collectives end when the rank finds them done: what "
                                   "it does meanwhile counts as communication"));
+    if (r->h.lost)
+        LK_PASS(lk_events_note(e,
+                               "%" PRIu64 " records were lost: there was no room for what they "
+                               "came from",
+                               (uint64_t)r->h.lost));
     if (r->h.names_lost || r->h.groups_lost)
         LK_PASS(lk_events_note(e, "%u names and %u groups found no room", r->h.names_lost,
                                r->h.groups_lost));
@@ -297,7 +425,9 @@ enum lk_status lk_preload_read(const char *path, const char *step_range, struct 
     LK_TRY(read_records(&r));
     LK_TRY(read_clock(&r));
     LK_TRY(add_notes(&r));
+    LK_TRY(add_notes_on_gpus(&r));
 out:
+    lk_preload_times_fini(&r.times);
     free(r.groups);
     free(bytes);
     return st;
