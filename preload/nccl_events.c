@@ -110,8 +110,11 @@ struct told {
     int peer;
 };
 
-/* The work of a graph is handed over at each replay, the call was made when it was captured. For
- * all-gather and broadcast NCCL then counts bytes, and so does it in version 4. */
+/*
+ * Take what the call of a collective says. A graph's was made when it was captured; its work is
+ * handed over at each replay. Where the call is not known (version 4), NCCL gives all-gathers and
+ * broadcasts as bytes.
+ */
 static void add_call(struct lk_probe_record *r, const void *parent, uint64_t *count)
 {
     const struct call *call;
