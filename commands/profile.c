@@ -43,7 +43,7 @@ static const struct lk_option rows[] = {
     OPTION("delay", delay_s, TIME, .min = 0, .max = 1e6, .fallback = "0",
            .help = "from when a process imports torch until it may record; with --for it begins 8 s later"),
     OPTION("with", with, TEXT, .word = "WAY,...",
-           .help = "ways to record: daemon (default: all that can work)"),
+           .help = "ways to record: daemon, preload (default: all that can work)"),
     OPTION("local-batch", local_batch, INT, .min = 1, .max = 1e6, .group = "what to make of it",
            .help = "samples of a micro-batch on one rank; without it a micro-batch counts as one"),
     OPTION("out", out, FILE, .fallback = "profile",
@@ -59,7 +59,8 @@ static const struct lk_option rows[] = {
 
 /* ---- The ways that are on ---- */
 
-static const struct profile_way *const ways[] = {&profile_way_daemon};
+/* The first that recorded something counts: it knows more than those behind it. */
+static const struct profile_way *const ways[] = {&profile_way_daemon, &profile_way_preload};
 enum { N_WAYS = sizeof ways / sizeof *ways };
 
 struct profile {
@@ -232,10 +233,11 @@ static void report(const struct profile *p, const struct import_made *m)
 
     profile_say("recorded %zu of %d ranks by %s: %zu steps, their median %.4g ms", m->n_ranks,
                 m->world_size, p->recorded_by->text, m->n_steps, 1e3 * m->step_s);
-    profile_say("overhead: unknown, since steps outside the recorded ones are not seen");
-    if (m->is_apart)
+    profile_say("overhead: %s", p->recorded_by->overhead);
+    if (m->is_apart && p->recorded_by->apart)
         profile_say("the ranks recorded different iterations, so what they waited for each other "
-                    "is wrong: give a larger --after");
+                    "is wrong: %s",
+                    p->recorded_by->apart);
     if (m->no_job)
         profile_say("no job.json: %s", m->no_job);
     profile_say("run directory: %s; next: lockstep analyze %s", dir, dir);
@@ -339,8 +341,8 @@ out:
 const struct lk_command lk_command_profile = {
     .name = "profile",
     .usage = "-- COMMAND [ARGUMENT...]",
-    .help = "run a PyTorch job as it is, record some of its steps, and make a run directory of "
-            "them",
+    .help = "run a PyTorch or MPI job as it is, record some of its steps, and make a run "
+            "directory of them",
     .options = rows,
     .size = sizeof(struct profile_options),
     .operands_max = 1 << 16,

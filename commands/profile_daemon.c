@@ -176,6 +176,8 @@ static void explain(const void *way, size_t n_recorded)
 const struct profile_way profile_way_daemon = {
     .name = "daemon",
     .text = "Kineto's daemon protocol",
+    .apart = "give a larger --after",
+    .overhead = "unknown, since steps outside the recorded ones are not seen",
     .open = open_way,
     .environment = environment,
     .descriptor = descriptor,

@@ -29,13 +29,15 @@ enum lk_status profile_found_add(struct profile_found *f, const char *path);
 void profile_found_fini(struct profile_found *f); /* zeroes it; safe on a zeroed one */
 
 struct profile_way {
-    const char *name; /* for --with */
-    const char *text; /* for messages: "Kineto's daemon protocol" */
+    const char *name;     /* for --with */
+    const char *text;     /* for messages: "Kineto's daemon protocol" */
+    const char *overhead; /* what recording costs the job */
+    const char *apart;    /* what to do about ranks that recorded at different times; or NULL */
     enum lk_status (*open)(const struct profile_request *r, void **way);
     /* Return the texts "NAME=value" for the job's environment, borrowed. */
     const char *const *(*environment)(const void *way, size_t *n);
     int (*descriptor)(const void *way); /* to poll for input while the job runs; -1: none */
-    void (*serve)(void *way);           /* its descriptor has input; never blocks */
+    void (*serve)(void *way); /* its descriptor has input; never blocks. NULL: it has none */
     /* After the job: give the traces their names, and list them. */
     enum lk_status (*collect)(void *way, struct profile_found *out);
     /* After the job: say (profile_say) what a user should know, and why nothing was recorded. */
@@ -43,7 +45,7 @@ struct profile_way {
     void (*close)(void *way); /* NULL is legal */
 };
 
-extern const struct profile_way profile_way_daemon;
+extern const struct profile_way profile_way_daemon, profile_way_preload;
 
 /* Print a line of ours on standard error; the job has ended. */
 void profile_say(const char *format, ...) __attribute__((format(printf, 1, 2)));

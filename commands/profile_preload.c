@@ -1,0 +1,164 @@
+/* The way of lockstep profile by the preload library: MPI, NCCL and NVTX are recorded in every
+ * process that uses them. */
+#include "commands/profile_way.h"
+
+#include "base/array.h"
+#include "base/file.h"
+
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#define LIBRARY "liblockstep_profile.so"
+#define SUFFIX  ".probe"
+
+enum { VARIABLES_MAX = 4 };
+
+struct preload_way {
+    const char *traces; /* borrowed */
+    char *library;      /* NULL: it is not there */
+    char *variables[VARIABLES_MAX];
+    size_t n_variables;
+    size_t n_empty; /* files for which there was no room */
+};
+
+static void close_way(void *way)
+{
+    struct preload_way *w = way;
+
+    if (!w)
+        return;
+    for (size_t i = 0; i < w->n_variables; i++)
+        free(w->variables[i]);
+    free(w->library);
+    free(w);
+}
+
+/* Find the library beside the program, or in the lib of an installation. *out NULL: it is in
+ * neither. */
+static enum lk_status find_library(char **out)
+{
+    static const char *const places[] = {"", "../lib/"};
+    char program[PATH_MAX], *path = NULL;
+    ssize_t n = readlink("/proc/self/exe", program, sizeof program - 1);
+    enum lk_status st = LK_OK;
+
+    if (n <= 0)
+        return LK_OK;
+    program[n] = '\0';
+    if (strrchr(program, '/'))
+        strrchr(program, '/')[1] = '\0';
+    for (size_t i = 0; i < LK_COUNT(places) && !*out; i++) {
+        free(path);
+        path = NULL;
+        LK_TRY(lk_asprintf(&path, "%s%s" LIBRARY, program, places[i]));
+        *out = realpath(path, NULL);
+    }
+out:
+    free(path);
+    return st;
+}
+
+/* Add NAME=value to the job's environment; before: what a list that is there already continues
+ * with. */
+static enum lk_status set(struct preload_way *w, const char *name, const char *value,
+                          const char *before)
+{
+    LK_PASS(lk_asprintf(&w->variables[w->n_variables], "%s=%s%s%s", name, value,
+                        before && *before ? ":" : "", before ? before : ""));
+    w->n_variables++;
+    return LK_OK;
+}
+
+static enum lk_status open_way(const struct profile_request *r, void **out)
+{
+    struct preload_way *w = NULL;
+    enum lk_status st = LK_OK;
+
+    LK_TRY(lk_alloc(&w, 1, sizeof *w));
+    w->traces = r->traces;
+    LK_TRY(find_library(&w->library));
+    if (w->library) {
+        LK_TRY(set(w, "LD_PRELOAD", w->library, getenv("LD_PRELOAD")));
+        LK_TRY(set(w, "LOCKSTEP_PROFILE_DIR", r->traces, NULL));
+        /* Each of these has room for one profiler: another one is left alone. */
+        if (!getenv("NCCL_PROFILER_PLUGIN"))
+            LK_TRY(set(w, "NCCL_PROFILER_PLUGIN", w->library, NULL));
+        if (!getenv("NVTX_INJECTION64_PATH"))
+            LK_TRY(set(w, "NVTX_INJECTION64_PATH", w->library, NULL));
+    }
+    *out = w;
+    w = NULL;
+out:
+    close_way(w);
+    return st;
+}
+
+static const char *const *environment(const void *way, size_t *n)
+{
+    const struct preload_way *w = way;
+
+    *n = w->n_variables;
+    return (const char *const *)w->variables;
+}
+
+static int descriptor(const void *way)
+{
+    (void)way;
+    return -1;
+}
+
+static enum lk_status collect(void *way, struct profile_found *out)
+{
+    struct preload_way *w = way;
+    enum lk_status st = LK_OK;
+    char **names = NULL, *path = NULL;
+    size_t n = 0;
+
+    LK_TRY(lk_dir_list(w->traces, SUFFIX, &names, &n));
+    for (size_t i = 0; i < n; i++) {
+        struct stat info;
+
+        free(path);
+        path = NULL;
+        LK_TRY(lk_path_join(&path, w->traces, names[i]));
+        if (stat(path, &info) == 0 && info.st_size == 0)
+            w->n_empty++;
+        else
+            LK_TRY(profile_found_add(out, path));
+    }
+out:
+    free(path);
+    lk_names_free(names, n);
+    return st;
+}
+
+static void explain(const void *way, size_t n_recorded)
+{
+    const struct preload_way *w = way;
+
+    if (w->n_empty)
+        profile_say("%zu processes found no room for their records in %s", w->n_empty, w->traces);
+    if (n_recorded)
+        return;
+    if (!w->library)
+        profile_say(LIBRARY " is not beside lockstep, so MPI and NCCL were not recorded");
+    else
+        profile_say("no process called a collective of MPI, or of an NCCL that takes profiler "
+                    "plugins (2.27 and newer)");
+}
+
+const struct profile_way profile_way_preload = {
+    .name = "preload",
+    .text = "the preload library",
+    .overhead = "about 0.2 us a collective that is recorded (docs/benchmarks.md)",
+    .open = open_way,
+    .environment = environment,
+    .descriptor = descriptor,
+    .collect = collect,
+    .explain = explain,
+    .close = close_way,
+};
