@@ -14,6 +14,7 @@
 #include "tests/rigs/suite.h"
 
 #include <glob.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -153,9 +154,51 @@ START_TEST(a_job_is_imported_and_analyzed)
 }
 END_TEST
 
+/* Rank 2 hangs before its fourth collective; the kernels of the others wait for it until they are
+ * killed. */
+static void hang(int rank)
+{
+    const struct fake_call call = {"AllReduce", "ncclFloat32", 1000, 0, false, false};
+    struct fake_plugin plugin;
+    struct fake_comm c;
+    struct fake_work w;
+
+    probe_log_to(scratch_dir, 1);
+    fake_plugin_open(&plugin, LK_PRELOAD_TESTED, FAKE_NCCL_2_28);
+    fake_comm_init(&c, &plugin, 4711, "dp", 3, rank);
+    for (size_t i = 0; i < 3; i++)
+        all_reduce(&c, 1000);
+    if (rank != 2) {
+        fake_enqueue(&c, &call, &w);
+        fake_channel_start(&w, 0, gpu_now());
+    }
+    raise(SIGKILL);
+}
+
+START_TEST(a_hung_job_says_who_is_missing)
+{
+    struct program p;
+
+    for (int rank = 0; rank < 3; rank++) {
+        pid_t pid = fork();
+        int status;
+
+        if (pid == 0)
+            hang(rank);
+        ck_assert_int_eq(waitpid(pid, &status, 0), pid);
+        ck_assert(WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL);
+    }
+    program_run(&p, scratch_dir, 0, "analyze %s", scratch_dir);
+    ck_assert_msg(strstr(p.out, "rank 2 has not joined all_reduce number 4 of group dp") != NULL,
+                  "%s", p.out);
+    program_fini(&p);
+}
+END_TEST
+
 SUITE(nccl_import, tests)
 {
     tcase_add_checked_fixture(tests, scratch_set_up, scratch_tear_down);
     tcase_add_loop_test(tests, a_rank_has_its_collectives, 0, 2);
     tcase_add_loop_test(tests, a_job_is_imported_and_analyzed, 0, 2);
+    tcase_add_test(tests, a_hung_job_says_who_is_missing);
 }
