@@ -75,6 +75,12 @@ static enum lk_status check_step(const struct lk_run *run, uint32_t step)
 {
     const struct lk_step *zero = lk_rank_step(&run->ranks[0], step);
 
+    if (lk_run_is_grouped(run))
+        return lk_fail(
+            LK_EEVIDENCE,
+            "%s: some collectives are of groups smaller than the job; which ranks are in "
+            "one is not known",
+            run->dir);
     for (int k = 0; k < lk_run_world_size(run); k++)
         if ((size_t)k >= run->n || lk_run_rank(run, (size_t)k) != k)
             return lk_fail(LK_EEVIDENCE,

@@ -3,6 +3,7 @@
 #include "base/file.h"
 #include "profiler/import/import.h"
 #include "profiler/run_set.h"
+#include "tests/rigs/kineto_text.h"
 #include "tests/rigs/must.h"
 #include "tests/rigs/program.h"
 #include "tests/rigs/scratch.h"
@@ -145,10 +146,26 @@ START_TEST(the_way_around)
 }
 END_TEST
 
+/* A node has no group: collectives of four of eight ranks would become those of all. */
+START_TEST(groups_are_refused)
+{
+    char text[8192] = "";
+
+    for (size_t i = 0; i < KINETO_PARTS; i++)
+        strncat(text, kineto_parts[i], sizeof text - strlen(text) - 1);
+    memcpy(strstr(text, "\"world_size\": 4"), "\"world_size\": 8", 15);
+    free(scratch_put("rank1.json", text, strlen(text)));
+    say(0, "1 of 8 ranks", "import %s/rank1.json --out %s/run", scratch_dir);
+    say(1, "some collectives are of groups smaller than the job", "export %s/run --out %s/out",
+        scratch_dir);
+}
+END_TEST
+
 SUITE(export, t)
 {
     tcase_add_checked_fixture(t, scratch_set_up, scratch_tear_down);
     tcase_set_timeout(t, 60);
     tcase_add_loop_test(t, a_step_comes_back, 0, LK_COUNT(runs));
     tcase_add_test(t, the_way_around);
+    tcase_add_test(t, groups_are_refused);
 }
