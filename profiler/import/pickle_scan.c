@@ -252,7 +252,7 @@ static enum lk_status push_tuple(struct machine *m, size_t from)
 /* Append what lies above the mark to the list or dict below it. */
 static enum lk_status append_all(struct machine *m, enum lk_pickle_type type)
 {
-    size_t from;
+    size_t from = 0;
 
     LK_PASS(to_mark(m, &from));
     if (from <= (m->n_marks ? m->marks[m->n_marks - 1] : 0))
