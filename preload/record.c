@@ -183,6 +183,7 @@ static void *reserve(int fd, uint64_t bytes)
 static void fill(const char *host, uint64_t n_records)
 {
     struct lk_probe_header *h = header;
+    uint64_t magic;
 
     h->version = LK_PROBE_FILE_VERSION;
     h->order = LK_PROBE_FILE_ORDER;
@@ -198,8 +199,8 @@ static void fill(const char *host, uint64_t n_records)
     read_line("/proc/sys/kernel/random/boot_id", h->boot, sizeof h->boot);
     atomic_store_explicit(&h->names_used, 1, memory_order_relaxed);
     take_pair();
-    atomic_thread_fence(memory_order_release);
-    memcpy(h->magic, LK_PROBE_FILE_MAGIC, sizeof h->magic);
+    memcpy(&magic, LK_PROBE_FILE_MAGIC, sizeof magic);
+    __atomic_store_n((uint64_t *)(void *)h->magic, magic, __ATOMIC_RELEASE);
 }
 
 /* Make the file; false: nothing will be recorded. */

@@ -171,7 +171,7 @@ START_TEST(what_does_not_fit_is_counted)
 {
     enum { DEPTH = 64, MORE = 10 };
     struct probe_log l;
-    char text[16];
+    char text[32];
 
     begin("all", NULL);
     for (int i = 0; i < 200; i++) { /* the last ones share a domain */
@@ -294,7 +294,7 @@ static void *nest(void *arg)
 
 START_TEST(threads_nest_each_for_itself)
 {
-    static char names[THREADS][8];
+    static char names[THREADS][16];
     pthread_t threads[THREADS];
     struct probe_log l;
 
