@@ -190,11 +190,12 @@ $(MPI_ABIS:%=$(BUILD)/mpi/%/program): $(BUILD)/mpi/%/program: tests/mpi/program.
 	@echo "  LINK  $@"
 	$(Q)$(CC) $(CFLAGS) $(MPI_CFLAGS) -o $@ $< -L$(@D) -lmpi -Wl,--disable-new-dtags '-Wl,-rpath,$$ORIGIN' -pthread
 
-# A stand-in for a process of PyTorch that asks a daemon whether it is to record.
+# A stand-in for a process of PyTorch that asks a daemon whether it is to record. It has no sanitizer, as the programs
+# that the preload library is loaded into: a sanitizer's own library wants to be the first.
 test-bin: $(BUILD)/kineto_client
-$(BUILD)/kineto_client: $(BUILD)/tests/kineto/client.o
+$(BUILD)/kineto_client: tests/kineto/client.c Makefile
 	@echo "  LINK  $@"
-	$(Q)$(CC) $(CFLAGS) $(LDFLAGS) $(if $(COVERAGE),--coverage) $(if $(SAN),-fsanitize=$(SAN)) -o $@ $<
+	$(Q)$(CC) $(CFLAGS) $(filter-out -fsanitize=% --coverage,$(LK_CFLAGS)) $(LDFLAGS) -o $@ $<
 
 # What several of the benchmarks share.
 $(BUILD)/libbench.a: $(BENCH_LIB)
