@@ -97,13 +97,13 @@ static bool is_p2p(const struct fake_call *call)
     return !strcmp(call->function, "Send") || !strcmp(call->function, "Recv");
 }
 
-void fake_call_api(struct fake_comm *c, const struct fake_call *call, struct fake_work *out)
+void fake_call_api(struct fake_comm *c, const struct fake_call *call, struct fake_call_work *out)
 {
     const struct fake_plugin *p = c->plugin;
     union descriptor u;
     void *group;
 
-    *out = (struct fake_work){.comm = c, .call = *call};
+    *out = (struct fake_call_work){.comm = c, .call = *call};
     if (p->interface == 4 || !mask_of(p))
         return;
     blank(&u, p, GROUP_API);
@@ -125,7 +125,7 @@ void fake_call_api(struct fake_comm *c, const struct fake_call *call, struct fak
     stop(p, group);
 }
 
-static void fill_work(union descriptor *u, struct fake_comm *c, const struct fake_work *w)
+static void fill_work(union descriptor *u, struct fake_comm *c, const struct fake_call_work *w)
 {
     const struct fake_call *call = &w->call;
     bool as_bytes = !strcmp(call->function, "AllGather") || !strcmp(call->function, "Broadcast");
@@ -145,7 +145,7 @@ static void fill_work(union descriptor *u, struct fake_comm *c, const struct fak
     u->d.coll.root = call->peer;
 }
 
-void fake_work_start(struct fake_comm *c, struct fake_work *w)
+void fake_work_start(struct fake_comm *c, struct fake_call_work *w)
 {
     const struct fake_plugin *p = c->plugin;
     union descriptor u;
@@ -163,19 +163,20 @@ void fake_work_start(struct fake_comm *c, struct fake_work *w)
     w->handle = start(p, c->context, &u);
 }
 
-void fake_work_stop(struct fake_work *w)
+void fake_work_stop(struct fake_call_work *w)
 {
     stop(w->comm->plugin, w->handle);
     stop(w->comm->plugin, w->group);
 }
 
-void fake_launch(struct fake_comm *c, struct fake_work *w)
+void fake_launch(struct fake_comm *c, struct fake_call_work *w)
 {
     fake_work_start(c, w);
     fake_work_stop(w);
 }
 
-void fake_enqueue(struct fake_comm *c, const struct fake_call *call, struct fake_work *out)
+void fake_call_enqueue(struct fake_comm *c, const struct fake_call *call,
+                       struct fake_call_work *out)
 {
     fake_call_api(c, call, out);
     fake_launch(c, out);
@@ -195,13 +196,13 @@ void *fake_channel_of(const struct fake_plugin *p, void *context, void *parent, 
     return start(p, context, &u);
 }
 
-void fake_channel_start(struct fake_work *w, int channel, uint64_t gpu_ns)
+void fake_channel_start(struct fake_call_work *w, int channel, uint64_t gpu_ns)
 {
     w->channels[channel] =
         fake_channel_of(w->comm->plugin, w->comm->context, w->handle, channel, gpu_ns);
 }
 
-void fake_channel_record(struct fake_work *w, int channel, uint64_t gpu_ns)
+void fake_channel_record(struct fake_call_work *w, int channel, uint64_t gpu_ns)
 {
     const union nccl_state args = {.kernel_ch_stop_ns = gpu_ns};
 
@@ -211,12 +212,12 @@ void fake_channel_record(struct fake_work *w, int channel, uint64_t gpu_ns)
                          NCCL_SUCCESS);
 }
 
-void fake_channel_close(struct fake_work *w, int channel)
+void fake_channel_close(struct fake_call_work *w, int channel)
 {
     stop(w->comm->plugin, w->channels[channel]);
 }
 
-void fake_channel_stop(struct fake_work *w, int channel, uint64_t gpu_ns)
+void fake_channel_stop(struct fake_call_work *w, int channel, uint64_t gpu_ns)
 {
     fake_channel_record(w, channel, gpu_ns);
     fake_channel_close(w, channel);

@@ -38,7 +38,7 @@ struct fake_call {
 };
 
 /* A collective, a send or a receive on its way. */
-struct fake_work {
+struct fake_call_work {
     const struct fake_comm *comm;
     struct fake_call call;
     void *api, *group, *handle;
@@ -54,19 +54,20 @@ void fake_comm_init(struct fake_comm *c, struct fake_plugin *p, uint64_t id, con
 void fake_comm_finalize(struct fake_comm *c);
 
 /* The host's side of a call: the call itself, then the launch, which starts and stops the event. */
-void fake_enqueue(struct fake_comm *c, const struct fake_call *call, struct fake_work *out);
+void fake_call_enqueue(struct fake_comm *c, const struct fake_call *call,
+                       struct fake_call_work *out);
 /* Its parts, for graphs and for calls out of order. */
-void fake_call_api(struct fake_comm *c, const struct fake_call *call, struct fake_work *out);
-void fake_launch(struct fake_comm *c, struct fake_work *w);
-void fake_work_start(struct fake_comm *c, struct fake_work *w);
-void fake_work_stop(struct fake_work *w);
+void fake_call_api(struct fake_comm *c, const struct fake_call *call, struct fake_call_work *out);
+void fake_launch(struct fake_comm *c, struct fake_call_work *w);
+void fake_work_start(struct fake_comm *c, struct fake_call_work *w);
+void fake_work_stop(struct fake_call_work *w);
 
 /* The proxy thread's side; times of the GPU's clock. */
-void fake_channel_start(struct fake_work *w, int channel, uint64_t gpu_ns);
-void fake_channel_stop(struct fake_work *w, int channel, uint64_t gpu_ns);
+void fake_channel_start(struct fake_call_work *w, int channel, uint64_t gpu_ns);
+void fake_channel_stop(struct fake_call_work *w, int channel, uint64_t gpu_ns);
 /* Its two calls. */
-void fake_channel_record(struct fake_work *w, int channel, uint64_t gpu_ns);
-void fake_channel_close(struct fake_work *w, int channel);
+void fake_channel_record(struct fake_call_work *w, int channel, uint64_t gpu_ns);
+void fake_channel_close(struct fake_call_work *w, int channel);
 /* Start a channel with any parent and context; return the handle. */
 void *fake_channel_of(const struct fake_plugin *p, void *context, void *parent, int channel,
                       uint64_t gpu_ns);

@@ -33,10 +33,10 @@ static uint64_t gpu_now(void)
 static void all_reduce(struct fake_comm *c, size_t count)
 {
     const struct fake_call call = {"AllReduce", "ncclFloat32", count, 0, false, false};
-    struct fake_work w;
+    struct fake_call_work w;
     uint64_t start;
 
-    fake_enqueue(c, &call, &w);
+    fake_call_enqueue(c, &call, &w);
     start = gpu_now();
     usleep(KERNEL_US + 100);
     for (int k = 0; k < CHANNELS; k++)
@@ -161,7 +161,7 @@ static void hang(int rank)
     const struct fake_call call = {"AllReduce", "ncclFloat32", 1000, 0, false, false};
     struct fake_plugin plugin;
     struct fake_comm c;
-    struct fake_work w;
+    struct fake_call_work w;
 
     probe_log_to(scratch_dir, 1);
     fake_plugin_open(&plugin, LK_PRELOAD_TESTED, FAKE_NCCL_2_28);
@@ -169,7 +169,7 @@ static void hang(int rank)
     for (size_t i = 0; i < 3; i++)
         all_reduce(&c, 1000);
     if (rank != 2) {
-        fake_enqueue(&c, &call, &w);
+        fake_call_enqueue(&c, &call, &w);
         fake_channel_start(&w, 0, gpu_now());
     }
     raise(SIGKILL);

@@ -42,11 +42,11 @@ static const struct lk_probe_record *record_of(int version, const struct fake_ca
 {
     const struct lk_probe_record *r;
     struct fake_comm c;
-    struct fake_work w;
+    struct fake_call_work w;
 
     begin(version);
     fake_comm_init(&c, &plugin, 77, "dp", 8, 3);
-    fake_enqueue(&c, call, &w);
+    fake_call_enqueue(&c, call, &w);
     fake_channel_start(&w, 0, GPU_NS);
     fake_channel_stop(&w, 0, GPU_NS + 5000);
     fake_comm_finalize(&c);
@@ -146,14 +146,14 @@ START_TEST(collectives_of_a_communicator_are_numbered)
     const uint32_t want[] = {0, LK_PROBE_NO_SEQUENCE, 1, 2};
     struct fake_comm c[2];
     struct probe_log l;
-    struct fake_work w;
+    struct fake_call_work w;
 
     begin(versions[_i]);
     for (int k = 0; k < 2; k++)
         fake_comm_init(&c[k], &plugin, 5 + (uint64_t)k, NULL, 2, 0);
     for (size_t i = 0; i < LK_COUNT(calls); i++)
         for (int k = 0; k < 2; k++)
-            fake_enqueue(&c[k], &calls[i], &w);
+            fake_call_enqueue(&c[k], &calls[i], &w);
     probe_log_read(&l, scratch_dir);
     ck_assert_uint_eq(probe_log_count(&l, LK_PROBE_COLLECTIVE_CALL), 8);
     for (size_t i = 0; i < 8; i++)
@@ -168,7 +168,7 @@ START_TEST(replays_of_a_graph_are_collectives)
 {
     struct fake_call call = all_reduce;
     const struct lk_probe_record *r;
-    struct fake_work captured, w;
+    struct fake_call_work captured, w;
     struct probe_log l;
     struct fake_comm c;
 
@@ -203,12 +203,12 @@ START_TEST(copy_engines_have_no_time_on_the_gpu)
     struct fake_call call = all_reduce;
     struct probe_log l;
     struct fake_comm c;
-    struct fake_work w;
+    struct fake_call_work w;
 
     call.copy_engine = true;
     begin(versions[_i]);
     fake_comm_init(&c, &plugin, 5, NULL, 2, 0);
-    fake_enqueue(&c, &call, &w);
+    fake_call_enqueue(&c, &call, &w);
     fake_comm_finalize(&c);
     probe_log_read(&l, scratch_dir);
     ck_assert_uint_eq(probe_log_count(&l, LK_PROBE_COLLECTIVE_CALL),
@@ -221,14 +221,14 @@ END_TEST
 START_TEST(without_a_folder_nothing_is_asked_for)
 {
     struct fake_comm c;
-    struct fake_work w;
+    struct fake_call_work w;
 
     unsetenv("LOCKSTEP_PROFILE_DIR");
     fake_plugin_open(&plugin, LK_PRELOAD_TESTED, versions[_i]);
     fake_comm_init(&c, &plugin, 5, NULL, 2, 0);
     ck_assert_ptr_null(c.context);
     ck_assert_int_eq(plugin.mask, 0);
-    fake_enqueue(&c, &all_reduce, &w);
+    fake_call_enqueue(&c, &all_reduce, &w);
     fake_comm_finalize(&c);
 }
 END_TEST
@@ -238,7 +238,7 @@ END_TEST
 enum step { START_0, START_1, STOP_0, STOP_1, RECORD_0, CLOSE_0, WORK_STOP, FINALIZE, STEPS };
 
 /* Channel 0 runs from 100 to 400, channel 1 from 200 to 900: 800 ns in all. */
-static void take(enum step s, struct fake_comm *c, struct fake_work *w)
+static void take(enum step s, struct fake_comm *c, struct fake_call_work *w)
 {
     switch (s) {
     case START_0:
@@ -289,7 +289,7 @@ START_TEST(the_time_on_the_gpu_does_not_depend_on_the_order)
     const size_t order = (size_t)_i / LK_COUNT(versions);
     const struct lk_probe_record *r, *gpu;
     struct fake_comm c;
-    struct fake_work w;
+    struct fake_call_work w;
     struct probe_log l;
 
     begin(versions[(size_t)_i % LK_COUNT(versions)]);
@@ -315,13 +315,13 @@ START_TEST(communicators_end_in_any_order)
 {
     static const int ends[][3] = {{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}};
     struct fake_comm c[3];
-    struct fake_work w[3];
+    struct fake_call_work w[3];
     struct probe_log l;
 
     begin(FAKE_NCCL_2_28);
     for (int k = 0; k < 3; k++) {
         fake_comm_init(&c[k], &plugin, (uint64_t)k, NULL, 2, 0);
-        fake_enqueue(&c[k], &all_reduce, &w[k]);
+        fake_call_enqueue(&c[k], &all_reduce, &w[k]);
         fake_channel_start(&w[k], 2, GPU_NS);
     }
     for (int k = 0; k < 3; k++) {
@@ -343,13 +343,13 @@ START_TEST(foreign_handles_are_counted_and_not_read)
 {
     void *foreign[] = {(void *)8, (void *)(uintptr_t)0x7f0011223344, (void *)(uintptr_t)UINT64_MAX,
                        &plugin, NULL};
-    struct fake_work w;
+    struct fake_call_work w;
     struct fake_comm c;
     struct probe_log l;
 
     begin(versions[_i]);
     fake_comm_init(&c, &plugin, 9, NULL, 2, 1);
-    fake_enqueue(&c, &all_reduce, &w);
+    fake_call_enqueue(&c, &all_reduce, &w);
     for (size_t i = 0; i < LK_COUNT(foreign); i++) {
         ck_assert_ptr_null(fake_channel_of(&plugin, c.context, foreign[i], 1, GPU_NS));
         ck_assert_int_eq(plugin.table->stop_event(foreign[i]), NCCL_SUCCESS);
@@ -368,13 +368,13 @@ START_TEST(wrong_handles_do_no_harm)
 {
     const union nccl_state args = {.kernel_ch_stop_ns = GPU_NS};
     uint64_t x = 88172645463325252U; /* xorshift64 (Marsaglia 2003) */
-    struct fake_work w;
+    struct fake_call_work w;
     struct fake_comm c;
     struct probe_log l;
 
     begin(FAKE_NCCL_2_30);
     fake_comm_init(&c, &plugin, 9, NULL, 2, 1);
-    fake_enqueue(&c, &all_reduce, &w);
+    fake_call_enqueue(&c, &all_reduce, &w);
     for (int i = 0; i < 100000; i++) {
         uint64_t bits = (uint64_t)(uintptr_t)w.handle ^ (i < 64 ? UINT64_C(1) << i : 0);
         void *handle;
@@ -391,7 +391,7 @@ START_TEST(wrong_handles_do_no_harm)
     }
     fake_channel_start(&w, 5, GPU_NS);
     fake_channel_stop(&w, 5, GPU_NS + 7);
-    fake_enqueue(&c, &all_reduce, &w);
+    fake_call_enqueue(&c, &all_reduce, &w);
     probe_log_read(&l, scratch_dir);
     ck_assert_uint_eq(probe_log_count(&l, LK_PROBE_COLLECTIVE_CALL), 2);
     probe_log_fini(&l);
@@ -404,14 +404,14 @@ END_TEST
 START_TEST(what_has_no_place_is_counted)
 {
     enum { MORE = 100, ALL = WORKS + MORE };
-    static struct fake_work w[ALL];
+    static struct fake_call_work w[ALL];
     struct fake_comm c;
     struct probe_log l;
 
     begin(FAKE_NCCL_2_27);
     fake_comm_init(&c, &plugin, 9, NULL, 2, 1);
     for (int i = 0; i < ALL; i++)
-        fake_enqueue(&c, &all_reduce, &w[i]);
+        fake_call_enqueue(&c, &all_reduce, &w[i]);
     for (int i = 0; i < ALL; i++) {
         fake_channel_start(&w[i], 0, GPU_NS + (uint64_t)i);
         fake_channel_stop(&w[i], 0, GPU_NS + (uint64_t)i + 1);
@@ -427,7 +427,7 @@ END_TEST
 START_TEST(communicators_beyond_the_table_are_counted)
 {
     static struct fake_comm c[COMMS + 2];
-    struct fake_work w;
+    struct fake_call_work w;
     struct probe_log l;
 
     begin(FAKE_NCCL_2_28);
@@ -435,7 +435,7 @@ START_TEST(communicators_beyond_the_table_are_counted)
         fake_comm_init(&c[i], &plugin, (uint64_t)i, NULL, 2, 1);
     ck_assert_ptr_nonnull(c[COMMS - 1].context);
     ck_assert_ptr_null(c[COMMS].context);
-    fake_enqueue(&c[COMMS], &all_reduce, &w);
+    fake_call_enqueue(&c[COMMS], &all_reduce, &w);
     probe_log_read(&l, scratch_dir);
     ck_assert_uint_eq(l.header->lost, 3);
     probe_log_fini(&l);

@@ -32,14 +32,14 @@ enum { CALLERS = 4, PROXIES = 2, CALLS = 16000, CHANNELS = 4, QUEUE = 256, COMM_
 struct queue {
     pthread_mutex_t lock;
     pthread_cond_t changed;
-    struct fake_work work[QUEUE];
+    struct fake_call_work work[QUEUE];
     size_t head, tail;
     int writers;
 };
 
 static struct queue queues[PROXIES];
 
-static void push(struct queue *q, const struct fake_work *w)
+static void push(struct queue *q, const struct fake_call_work *w)
 {
     pthread_mutex_lock(&q->lock);
     while (q->head - q->tail == QUEUE)
@@ -54,7 +54,7 @@ static void *call_many(void *arg)
     static struct fake_comm comms[CALLERS][CALLS / COMM_LIVES];
     const size_t me = (size_t)(uintptr_t)arg;
     struct fake_comm *c = NULL;
-    struct fake_work w;
+    struct fake_call_work w;
 
     for (size_t i = 0; i < CALLS; i++) {
         if (i % COMM_LIVES == 0) {
@@ -63,7 +63,7 @@ static void *call_many(void *arg)
             c = &comms[me][i / COMM_LIVES];
             fake_comm_init(c, &plugin, me, NULL, 8, (int)me);
         }
-        fake_enqueue(c, &all_reduce, &w);
+        fake_call_enqueue(c, &all_reduce, &w);
         push(&queues[(me + i) % PROXIES], &w);
     }
     for (int p = 0; p < PROXIES; p++) {
@@ -76,7 +76,7 @@ static void *call_many(void *arg)
 }
 
 /* Channel c runs from 10c to 100 + 10c: 130 ns in all. */
-static void play(struct fake_work *w, size_t turn)
+static void play(struct fake_call_work *w, size_t turn)
 {
     for (size_t i = 0; i < CHANNELS; i++) {
         size_t c = (i * 3 + turn) % CHANNELS;
@@ -97,7 +97,7 @@ static void *run_proxy(void *arg)
     struct queue *q = arg;
 
     for (size_t turn = 0;; turn++) {
-        struct fake_work w;
+        struct fake_call_work w;
 
         pthread_mutex_lock(&q->lock);
         while (q->head == q->tail && q->writers)
@@ -170,15 +170,15 @@ START_TEST(callbacks_do_not_allocate)
 {
     struct mallinfo2 before, after;
     struct fake_comm c;
-    struct fake_work w;
+    struct fake_call_work w;
 
     probe_log_to(scratch_dir, 1);
     fake_plugin_open(&plugin, LK_PRELOAD_TESTED, versions[_i]);
     fake_comm_init(&c, &plugin, 9, "name", 2, 1);
-    fake_enqueue(&c, &all_reduce, &w);
+    fake_call_enqueue(&c, &all_reduce, &w);
     before = mallinfo2();
     for (int i = 0; i < 50000; i++) {
-        fake_enqueue(&c, &all_reduce, &w);
+        fake_call_enqueue(&c, &all_reduce, &w);
         fake_channel_start(&w, 0, GPU_NS);
         fake_channel_stop(&w, 0, GPU_NS + 1);
     }
