@@ -69,7 +69,7 @@ enum lk_probe_function { LK_PROBE_FUNCTION_LIST(LK_WORD_VALUE) LK_PROBE_FUNCTION
 enum lk_probe_flag {
     LK_PROBE_NONBLOCKING = 1, /* the call returned before the collective was done; end_ns is when
                                  the host found it done */
-    /* Of a collective on a GPU: its length is the GPU's, but end_ns is when the host saw the end,
+    /* A collective ran on a GPU: its length is the GPU's, but end_ns is when the host saw the end,
      * which is later; count is its start by the GPU's own clock, ns of %globaltimer. */
     LK_PROBE_SEEN = 16,
     LK_PROBE_GRAPH = 32 /* a replay of a CUDA graph: no call of the host belongs to it */

@@ -37,7 +37,7 @@ enum lk_status import_check_items(const char *option, int items, int logs);
 /* Make the run directory o->out of traces, and print what was read. */
 enum lk_status import_traces(const struct import_options *o, const char **files, int n);
 
-/* What a run directory was made of; ended by import_made_fini. */
+/* Describes what a run directory was made of; ended by import_made_fini. */
 struct import_made {
     struct lk_table *table; /* what was read of each rank */
     char *no_job;           /* why there is no job.json; NULL: there is one */

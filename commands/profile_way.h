@@ -18,7 +18,7 @@ struct profile_request {
     double length_s;    /* to record by time */
 };
 
-/* What a way recorded. */
+/* The traces that a way recorded. */
 struct profile_found {
     char **files; /* traces, each of a rank */
     size_t n, capacity;

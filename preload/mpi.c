@@ -18,8 +18,8 @@ typedef lk_mpi_handle handle;
 
 /* ---- A call ---- */
 
-/* What a collective moves: `count` elements of a type, or, where counts is not NULL, the sum of one
- * count a rank. If `in` is MPI_IN_PLACE, it is the out_ members that say so. */
+/* The elements that a collective moves: `count` elements of a type, or, where counts is not NULL,
+ * the sum of one count a rank. If `in` is MPI_IN_PLACE, it is the out_ members that say so. */
 struct amount {
     const void *in;
     handle type, out_type;

@@ -1,5 +1,5 @@
 /*
- * What MPI's communicators and types are: looked up once each, and remembered until MPI_Comm_free.
+ * Look up each of MPI's communicators and types once, and remember it until MPI_Comm_free.
  *
  * MPI gives communicators no names that all ranks know. A group is therefore told by the places of
  * its ranks in MPI_COMM_WORLD, and by how many communicators of the same ranks came before it,

@@ -4,7 +4,7 @@
 #include "preload/nccl_words.h"
 #include "preload/record.h"
 
-/* What a handle means. A channel's handle is its collective's, with the channel's number. */
+/* The parts of a handle. A channel's handle is its collective's, with the channel's number. */
 enum tag { TAG_COMM = 1, TAG_GROUP, TAG_CALL, TAG_WORK, TAG_CHANNEL = 64 };
 enum { CHANNELS = 64 }; /* NCCL's MAXCHANNELS; a tag has as many values left */
 
@@ -103,7 +103,7 @@ static void *start_call(uint64_t count, const char *dtype, bool captured)
     return handle;
 }
 
-/* What a record of a collective takes from its descriptor. */
+/* The parts of a descriptor that a record of a collective takes. */
 struct told {
     const char *function, *dtype;
     uint64_t count;

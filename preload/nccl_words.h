@@ -5,7 +5,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-/* What is known of a function. */
+/* A function of NCCL, and what is known of it. */
 struct lk_nccl_function {
     const char *name;
     uint8_t function;    /* enum lk_probe_function */

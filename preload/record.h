@@ -1,5 +1,5 @@
 /*
- * What the preload library records in a foreign process. Writers are MPI's wrappers
+ * Record what a foreign process does. Writers are MPI's wrappers
  * (preload/mpi.c), NCCL's profiler plugin, NVTX's injection and CUPTI's callbacks.
  *
  *     struct lk_probe_record r = {.kind = LK_PROBE_RANGE, .name = id, .peer = -1,

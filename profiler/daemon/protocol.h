@@ -48,7 +48,7 @@ enum lk_status lk_kineto_parse(const void *data, size_t size, struct lk_kineto_m
 enum lk_status lk_kineto_answer(enum lk_kineto_type type, int32_t processes, const char *text,
                                 char **out, size_t *size);
 
-/* What a process is to record. */
+/* The steps, or the time, that a process is to record. */
 struct lk_kineto_recording {
     const char *file;   /* ends with ".json"; the process puts "_PID" before that */
     int64_t iterations; /* optimizer steps to record; 0: record by time */

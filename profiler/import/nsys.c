@@ -52,7 +52,7 @@ static const struct lk_library_symbol symbols[] = {
 static const struct lk_library_spec spec = {
     .name = "SQLite", .files = files, .symbols = symbols, .n_symbols = LK_COUNT(symbols)};
 
-/* Where the payload of a range has the size of an NCCL message. */
+/* The place of an NCCL message's size in the payload of a range. */
 struct schema {
     int64_t id;
     size_t offset;

@@ -16,7 +16,7 @@
 #include "base/trace.h"
 #include "profiler/import/event.h"
 
-/* Where steps that nobody marked begin, on all ranks: behind the collectives of a group whose
+/* Tells all ranks where steps that nobody marked begin: behind the collectives of a group whose
  * number is `at`, modulo the `every` that a step has of them. */
 struct lk_step_phase {
     char *group; /* NULL: not known yet; freed by free */

@@ -28,7 +28,7 @@ struct fake_comm {
     uint64_t numbers; /* of collectives so far */
 };
 
-/* What a rank calls. */
+/* A call of a rank. */
 struct fake_call {
     const char *function, *dtype; /* as NCCL names them: AllReduce, ncclFloat32 */
     size_t count;

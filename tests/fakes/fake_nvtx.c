@@ -5,7 +5,7 @@
 
 typedef int injection(nvtx_get_table *get_table);
 
-/* Of the library that is being opened: NVTX passes no context. */
+/* The library that is being opened: NVTX passes no context. */
 static struct fake_nvtx *opened;
 
 static int module_functions(int module, nvtx_function ****out_table, unsigned int *out_n)

@@ -1,4 +1,4 @@
-/* What a process sends to libkineto's daemon, and what is in its environment. */
+/* Messages of a process to libkineto's daemon, and its environment. */
 #include "profiler/daemon/process.h"
 #include "profiler/daemon/protocol.h"
 #include "tests/fuzz/fuzz.h"

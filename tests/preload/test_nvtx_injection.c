@@ -352,7 +352,7 @@ START_TEST(the_layout_is_that_of_the_headers)
 }
 END_TEST
 
-/* What a program does: its first call loads the library. */
+/* Act as a program: its first call loads the library. */
 START_TEST(a_program_with_nvtx_is_recorded)
 {
     nvtxEventAttributes_t a = {.version = NVTX_VERSION, .size = NVTX_EVENT_ATTRIB_STRUCT_SIZE};

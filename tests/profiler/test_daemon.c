@@ -371,7 +371,7 @@ START_TEST(counts_processes_of_a_context)
 }
 END_TEST
 
-/* What makes no sense, and whom nobody can answer. */
+/* Messages that make no sense, and senders that nobody can answer. */
 START_TEST(ignores_and_counts)
 {
     static char long_one[LK_KINETO_MESSAGE_BYTES + 1];
