@@ -133,7 +133,8 @@ static enum lk_status open_ways(struct profile *p)
                                             .steps = o->length_s > 0 ? 0 : o->steps,
                                             .after = o->after,
                                             .delay_s = o->delay_s,
-                                            .length_s = o->length_s};
+                                            .length_s = o->length_s,
+                                            .asked = o->with != NULL};
 
     for (size_t i = 0; i < N_WAYS; i++)
         if (p->on[i])

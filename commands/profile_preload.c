@@ -81,6 +81,11 @@ static enum lk_status open_way(const struct profile_request *r, void **out)
     LK_TRY(lk_alloc(&w, 1, sizeof *w));
     w->traces = r->traces;
     LK_TRY(find_library(&w->library));
+    if (!w->library && r->asked) {
+        st = lk_fail(LK_EUNSUPPORTED,
+                     "--with=preload: " LIBRARY " is neither beside lockstep nor in ../lib");
+        goto out;
+    }
     if (w->library) {
         LK_TRY(set(w, "LD_PRELOAD", w->library, getenv("LD_PRELOAD")));
         LK_TRY(set(w, "LOCKSTEP_PROFILE_DIR", r->traces, NULL));

@@ -7,6 +7,7 @@
 
 #include "base/status.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -16,6 +17,7 @@ struct profile_request {
     int64_t after;      /* iterations before */
     double delay_s;     /* from a process's first sign until it is told to record */
     double length_s;    /* to record by time */
+    bool asked;         /* --with names the way: one that cannot work is an error */
 };
 
 /* The traces that a way recorded. */

@@ -361,11 +361,27 @@ START_TEST(other_profilers_are_left_alone)
 }
 END_TEST
 
+/* Without the library the way cannot work: who asks for it gets an error, before the job runs. */
+START_TEST(the_library_must_be_there)
+{
+    struct shell_result r =
+        shell_run("cp " LK_BUILD_DIR "/lockstep %s && cd %s && ./lockstep profile --with=preload "
+                  "--out run -- echo ran 2>&1",
+                  scratch_dir, scratch_dir);
+
+    ck_assert_int_eq(r.code, 1);
+    assert_says(r.text, "--with=preload: liblockstep_profile.so is neither beside lockstep");
+    ck_assert_ptr_null(strstr(r.text, "ran\n"));
+    ck_assert(!is_there("run"));
+}
+END_TEST
+
 SUITE(profile, t)
 {
     tcase_add_checked_fixture(t, scratch_set_up, scratch_tear_down);
     tcase_add_test(t, ranks_on_mpi_become_a_run);
     tcase_add_test(t, other_profilers_are_left_alone);
+    tcase_add_test(t, the_library_must_be_there);
     tcase_add_test(t, two_ranks_become_a_run);
     tcase_add_test(t, traces_are_kept);
     tcase_add_loop_test(t, exit_status_is_the_jobs, 0, (int)LK_COUNT(jobs));
