@@ -17,9 +17,15 @@ enum lk_status lk_table_create(const char *title, const struct lk_column *column
     LK_TRY(lk_alloc(&t, 1, sizeof *t));
     LK_TRY(lk_strdup(&t->title, title));
     LK_TRY(lk_alloc(&t->columns, n_columns, sizeof *t->columns));
-    if (n_columns)
-        memcpy(t->columns, columns, n_columns * sizeof *columns);
+    LK_TRY(lk_alloc(&t->column_texts, 2 * n_columns, sizeof *t->column_texts));
     t->n_columns = n_columns;
+    for (size_t i = 0; i < n_columns; i++) {
+        LK_TRY(lk_strdup(&t->column_texts[2 * i], columns[i].name));
+        LK_TRY(lk_strdup(&t->column_texts[2 * i + 1], columns[i].heading));
+        t->columns[i] = columns[i];
+        t->columns[i].name = t->column_texts[2 * i];
+        t->columns[i].heading = t->column_texts[2 * i + 1];
+    }
     *out = t;
     t = NULL;
 out:
@@ -35,6 +41,9 @@ void lk_table_destroy(struct lk_table *t)
         free(t->cells[i].text);
     for (size_t i = 0; i < t->n_notes; i++)
         free(t->notes[i]);
+    for (size_t i = 0; t->column_texts && i < 2 * t->n_columns; i++)
+        free(t->column_texts[i]);
+    free(t->column_texts);
     free(t->columns);
     free(t->cells);
     free(t->notes);

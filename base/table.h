@@ -26,8 +26,8 @@ struct lk_cell {
 enum { LK_TABLE_BELOW = -2, LK_TABLE_DATA = -3 };
 
 struct lk_column {
-    const char *name;      /* CSV and JSON key, with unit suffix, e.g. "step_s"; static storage */
-    const char *heading;   /* for people, e.g. "step"; static storage */
+    const char *name;      /* CSV and JSON key, with unit suffix, e.g. "step_s" */
+    const char *heading;   /* for people, e.g. "step" */
     enum lk_dimension dim; /* of the numbers, in base units */
     int digits; /* decimals in text output, LK_DIM_NONE only; -1: integers whole, others with 4
                    significant digits; or one of the above */
@@ -35,7 +35,8 @@ struct lk_column {
 
 struct lk_table {
     char *title;
-    struct lk_column *columns; /* a copy; names and headings are static storage */
+    struct lk_column *columns;
+    char **column_texts; /* the columns' names and headings */
     size_t n_columns;
     struct lk_cell *cells; /* row major, n_rows * n_columns */
     size_t n_rows, rows_capacity;
@@ -43,7 +44,7 @@ struct lk_table {
     size_t n_notes, notes_capacity;
 };
 
-/* Create an empty table; title and columns are copied, the columns' names are not. */
+/* Create an empty table; title and columns are copied. */
 enum lk_status lk_table_create(const char *title, const struct lk_column *columns, size_t n_columns,
                                struct lk_table **out);
 void lk_table_destroy(struct lk_table *t); /* NULL is legal */

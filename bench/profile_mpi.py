@@ -65,11 +65,10 @@ def own_buckets(calls, first):
 
 def seen_buckets(folder):
     """Return the rows of lockstep's table of buckets, by bucket."""
-    done = run([str(BUILD / "lockstep"), "analyze", str(folder), "--format=csv"])
+    done = run([str(BUILD / "lockstep"), "analyze", str(folder), "--format=csv", "--table=buckets"])
     if done.returncode:
         sys.exit(done.stderr)
-    table = done.stdout[done.stdout.index("#bucket,") + 1:].split("\n\n", maxsplit=1)[0]
-    return {int(row["bucket"]): row for row in csv.DictReader(table.splitlines())}
+    return {int(row["bucket"]): row for row in csv.DictReader(done.stdout.splitlines())}
 
 
 def step_s(calls):

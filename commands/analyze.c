@@ -17,7 +17,7 @@ struct options {
     const char *reference;
     int64_t step;
     bool brief;
-    int format;
+    struct lk_page_options page;
     const char *log;
 };
 
@@ -31,7 +31,7 @@ static const struct lk_option rows[] = {
            .help = "show every collective of this optimizer step instead, or of a pipeline's operations the stragglers of this step; -1: off"),
     OPTION("brief", brief, FLAG,
            .help = "print the waterfall and the findings alone; of a pipeline's operations all but the steps"),
-    OPTION(FORMAT_OPTION),
+    PAGE_ROWS(OPTION),
     OPTION(LOG_OPTION),
     {0}
 };
@@ -137,9 +137,11 @@ out:
 
 /* ---- The operations of a pipeline ---- */
 
-static enum lk_status run_pipeline(const struct options *opt, const char **paths, int n)
+static enum lk_status run_pipeline(const struct options *opt, const char **paths, int n,
+                                   struct lk_page *page)
 {
     enum lk_status st = LK_OK;
+    static const char *const names[LK_PIPE_TABLES] = {"stragglers", "causes", "steps"};
     struct lk_table *tables[LK_PIPE_TABLES] = {0};
     struct lk_pipe_ops ops = {0};
     struct lk_replay replay = {0};
@@ -156,15 +158,31 @@ static enum lk_status run_pipeline(const struct options *opt, const char **paths
     LK_TRY(lk_pipe_stragglers(&replay, opt->step, &s));
     for (int i = 0; i < n_tables; i++)
         LK_TRY(lk_pipe_stragglers_table(&s, (enum lk_pipe_table)i, &tables[i]));
+    for (int i = 0; i < n_tables; i++)
+        LK_TRY(lk_page_table(page, names[i], LK_PAGE_MAIN, NULL, 0, &tables[i]));
 out:
-    st = tables_finish(st, tables, LK_PIPE_TABLES, opt->format);
+    for (int i = 0; i < LK_PIPE_TABLES; i++)
+        lk_table_destroy(tables[i]);
     lk_pipe_stragglers_fini(&s);
     lk_replay_fini(&replay);
     lk_pipe_ops_fini(&ops);
     return st;
 }
 
-static enum lk_status run(void *options, const char **dirs, int n)
+/* Return the name of table i of n. */
+static const char *name_of(size_t i, size_t n)
+{
+    static const char *const names[LK_ANALYSIS_TABLES] = {
+        "waterfall", "findings", "ranks", "overlap", "buckets", "stragglers", "gpus", "time"};
+
+    if (i == 0)
+        return "sequences";
+    if (i + 2 >= n)
+        return i + 2 == n ? "traces" : "lateness";
+    return names[(i - 1) % LK_ANALYSIS_TABLES];
+}
+
+static enum lk_status run(void *options, const char **dirs, int n, struct lk_page *page)
 {
     const struct options *opt = options;
     enum lk_status st = LK_OK;
@@ -174,7 +192,7 @@ static enum lk_status run(void *options, const char **dirs, int n)
     bool is_import;
 
     if (lk_is_file(dirs[0]) && lk_import_is_pipeline(dirs[0]))
-        return run_pipeline(opt, dirs, n);
+        return run_pipeline(opt, dirs, n, page);
     if (!lk_is_folder(dirs[0]) || lk_import_is(dirs[0]))
         LK_TRY(import_run(dirs, (size_t)n, &set, imported));
     else
@@ -194,8 +212,11 @@ static enum lk_status run(void *options, const char **dirs, int n)
         if (shown(&set, i, opt->reference != NULL))
             LK_TRY(analyze_run(&set.runs[i], opt->reference ? &reference : &set, opt, is_import,
                                &tables[1 + i * LK_ANALYSIS_TABLES]));
+    for (size_t i = 0; i < n_tables; i++)
+        LK_TRY(lk_page_table(page, name_of(i, n_tables), LK_PAGE_MAIN, NULL, 0, &tables[i]));
 out:
-    st = tables_finish(st, tables, n_tables, opt->format);
+    for (size_t i = 0; i < n_tables; i++)
+        lk_table_destroy(tables[i]);
     for (size_t i = 0; i < IMPORT_TABLES; i++)
         lk_table_destroy(imported[i]);
     free(tables);

@@ -105,7 +105,7 @@ static const struct lk_option option_rows[] = {
     OPTION("out", out, FILE, .fallback = "cluster.json", .group = "output",
            .help = "cluster file to write"),
     OPTION("name", name, TEXT, .help = "name of the cluster; default: the host's"),
-    OPTION(FORMAT_OPTION),
+    PAGE_ROWS(OPTION),
     OPTION(LOG_OPTION),
     {0}};
 /* clang-format on */
@@ -333,14 +333,15 @@ static enum lk_status set_header(const struct calibrate_options *o, int nodes, i
     return LK_OK;
 }
 
-/* Fit, write and print the cluster. least: the fewest ranks that our launcher started, or 0. */
+/* Fit and write the cluster, and put it on the page. least: the fewest ranks that our launcher
+ * started, or 0. */
 static enum lk_status finish(const struct calibrate_options *o, struct lk_cluster *c,
-                             const struct calibrate_tables *tables, int least)
+                             struct calibrate_tables *tables, int least, struct lk_page *page)
 {
     LK_PASS(lk_alpha_beta_fit_cluster(c, 1));
     if (!o->share_gpu)
         LK_PASS(lk_cluster_write(o->out, c));
-    return calibrate_print(o, c, tables, least);
+    return calibrate_print(o, c, tables, least, page);
 }
 
 /* ---- Ranks ---- */
@@ -377,7 +378,7 @@ static enum lk_status measure(struct rank *r)
 
 /* Measure as one rank. LK_EREPORTED: our launcher has the text of the failure. */
 static enum lk_status run_rank(const struct calibrate_options *o, const struct calibrate_plan *plan,
-                               const struct lk_rank_env *env)
+                               const struct lk_rank_env *env, struct lk_page *page)
 {
     struct rank r = {.options = o, .env = env, .plan = *plan};
     bool ours = getenv(PART_ENV) != NULL, told = false;
@@ -397,7 +398,7 @@ out:
     lk_store_close(r.store);
     lk_store_server_stop(r.server, lk_ns_from_s(o->timeout_s));
     if (st == LK_OK && env->rank == 0 && !ours)
-        st = finish(o, &r.c, &r.tables, 0);
+        st = finish(o, &r.c, &r.tables, 0, page);
     calibrate_tables_fini(&r.tables);
     lk_cluster_fini(&r.c);
     return told ? LK_EREPORTED : st;
@@ -510,7 +511,7 @@ static enum lk_status check_undisturbed(double others, struct lk_cluster *c)
     return lk_calibration_disturbed(c, taken);
 }
 
-static enum lk_status run_launcher(struct calibrate_options *o)
+static enum lk_status run_launcher(struct calibrate_options *o, struct lk_page *page)
 {
     enum lk_status st = LK_OK;
     struct whole w = {.tables = {.table = {NULL}}};
@@ -532,7 +533,7 @@ static enum lk_status run_launcher(struct calibrate_options *o)
     LK_TRY(lk_machine_load_now("", &after));
     if (o->device == CALIBRATE_CPU)
         LK_TRY(check_undisturbed(lk_machine_load_of_others(&before, &after), &w.c));
-    LK_TRY(finish(o, &w.c, &w.tables, (int)o->ranks.v[0]));
+    LK_TRY(finish(o, &w.c, &w.tables, (int)o->ranks.v[0], page));
 out:
     lk_argv_free(child);
     calibrate_tables_fini(&w.tables);
@@ -540,7 +541,7 @@ out:
     return st;
 }
 
-static enum lk_status run(void *options, const char **operands, int n)
+static enum lk_status run(void *options, const char **operands, int n, struct lk_page *page)
 {
     struct calibrate_options *o = options;
     struct calibrate_plan plan;
@@ -550,7 +551,7 @@ static enum lk_status run(void *options, const char **operands, int n)
     (void)n;
     LK_PASS(calibrate_plan(o, &plan));
     LK_PASS(lk_rank_env_read(&env));
-    return env.present ? run_rank(o, &plan, &env) : run_launcher(o);
+    return env.present ? run_rank(o, &plan, &env, page) : run_launcher(o, page);
 }
 
 const struct lk_command lk_command_calibrate = {

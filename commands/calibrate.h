@@ -8,6 +8,7 @@
 #include "base/status.h"
 #include "base/table.h"
 #include "commands/command.h"
+#include "reports/page.h"
 #include "runtime/probe/probe.h"
 #include "runtime/rendezvous/launch.h"
 #include "sim/calibration.h"
@@ -42,8 +43,8 @@ struct calibrate_options {
     bool nccl_register, share_gpu;
     bool pin;         /* bind each rank to a CPU; see calibrate_pins */
     double timeout_s; /* longest wait for another rank */
-    int format;       /* enum lk_format of the tables */
-    const char *log;  /* level of the log, as --log takes it */
+    struct lk_page_options page;
+    const char *log; /* level of the log, as --log takes it */
 };
 
 enum { CALIBRATE_CPU, CALIBRATE_CUDA };
@@ -120,12 +121,12 @@ struct calibrate_overlap {
 enum lk_status calibrate_show_overlap(struct calibrate_tables *t,
                                       const struct calibrate_overlap *line);
 /*
- * Print the tables of GPUs, then those of the cluster file. least: the fewest ranks of a run that
- * our launcher started, for a note on a missing overlap probe; 0: another launcher started the
- * ranks.
+ * Move the tables of GPUs to the page, then those of the cluster file. least: the fewest ranks of a
+ * run that our launcher started, for a note on a missing overlap probe; 0: another launcher started
+ * the ranks.
  */
 enum lk_status calibrate_print(const struct calibrate_options *o, const struct lk_cluster *c,
-                               const struct calibrate_tables *gpu, int least);
+                               struct calibrate_tables *gpu, int least, struct lk_page *page);
 
 /* ---- GPUs (calibrate_gpu.c) ---- */
 

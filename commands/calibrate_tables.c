@@ -74,17 +74,17 @@ static const struct lk_column product_columns[] = {PRODUCTS(LK_TABLE_COLUMN)};
 static const struct lk_column overlap_columns[] = {OVERLAP(LK_TABLE_COLUMN)};
 
 static const struct {
-    const char *title;
+    const char *name, *title;
     const struct lk_column *columns;
     size_t n_columns;
 } kinds[CALIBRATE_TABLES] = {
-    [CALIBRATE_COLLECTIVES] = {"Collectives on GPUs: median of n samples", collective_columns,
+    [CALIBRATE_COLLECTIVES] = {"gpu-collectives", "Collectives on GPUs: median of n samples", collective_columns,
                                LK_COUNT(collective_columns)},
-    [CALIBRATE_COPIES] = {"Copies of one GPU: median of n bursts, 90 % interval", copy_columns,
+    [CALIBRATE_COPIES] = {"gpu-copies", "Copies of one GPU: median of n bursts, 90 % interval", copy_columns,
                           LK_COUNT(copy_columns)},
-    [CALIBRATE_PRODUCTS] = {"Matrix products of one GPU: median of n bursts, 90 % interval",
+    [CALIBRATE_PRODUCTS] = {"gpu-products", "Matrix products of one GPU: median of n bursts, 90 % interval",
                             product_columns, LK_COUNT(product_columns)},
-    [CALIBRATE_OVERLAP] = {"Backward of a GPT block beside a collective: median of n repetitions, "
+    [CALIBRATE_OVERLAP] = {"gpu-overlap", "Backward of a GPT block beside a collective: median of n repetitions, "
                            "90 % interval", overlap_columns, LK_COUNT(overlap_columns)},
 };
 /* clang-format on */
@@ -313,12 +313,12 @@ static enum lk_status effect_notes(struct lk_table *t, const struct calibrate_op
 }
 
 enum lk_status calibrate_print(const struct calibrate_options *o, const struct lk_cluster *c,
-                               const struct calibrate_tables *gpu, int least)
+                               struct calibrate_tables *gpu, int least, struct lk_page *page)
 {
     enum { OF_FILE = 3 };
+    static const char *const names[OF_FILE] = {"points", "fits", "effects"};
     enum lk_status st = LK_OK;
     struct lk_table *own[OF_FILE] = {NULL};
-    const struct lk_table *all[CALIBRATE_TABLES + OF_FILE] = {NULL};
 
     LK_TRY(cluster_point_table(c, &own[0]));
     LK_TRY(cluster_fit_table(c, &own[1]));
@@ -329,11 +329,11 @@ enum lk_status calibrate_print(const struct calibrate_options *o, const struct l
     else
         LK_TRY(lk_table_note(own[2], "cluster file: %s", o->out));
     for (size_t i = 0; i < CALIBRATE_TABLES; i++)
-        all[i] = gpu->table[i] && gpu->table[i]->n_rows ? gpu->table[i] : NULL;
+        if (gpu->table[i] && gpu->table[i]->n_rows)
+            LK_TRY(lk_page_table(page, kinds[i].name, LK_PAGE_MAIN, NULL, 0, &gpu->table[i]));
     for (size_t i = 0; i < OF_FILE; i++)
         if (o->device == CALIBRATE_CPU || i + 1 == OF_FILE || own[i]->n_rows)
-            all[CALIBRATE_TABLES + i] = own[i];
-    st = lk_report_tables(all, LK_COUNT(all), (enum lk_format)o->format, "-");
+            LK_TRY(lk_page_table(page, names[i], LK_PAGE_MAIN, NULL, 0, &own[i]));
 out:
     for (size_t i = 0; i < OF_FILE; i++)
         lk_table_destroy(own[i]);

@@ -3,6 +3,7 @@
 
 #include "base/array.h"
 #include "base/log.h"
+#include "reports/page.h"
 
 #include <limits.h>
 #include <stdlib.h>
@@ -62,6 +63,60 @@ static const char *log_level(const struct lk_command *c, const void *options)
     return *(const char *const *)((const char *)options + row->offset);
 }
 
+/* Return how the page is printed; a command without such options has text. */
+static struct lk_page_options page_options(const struct lk_command *c, const void *options)
+{
+    for (const struct lk_option *row = c->options; row->name; row++)
+        if (!strcmp(row->name, PAGE_NAME))
+            return *(const struct lk_page_options *)(const void *)((const char *)options +
+                                                                   row->offset);
+    return (struct lk_page_options){.format = LK_FORMAT_TEXT};
+}
+
+/* Join the words of the command line, as a shell would read them. */
+static enum lk_status command_line(const char *command, int argc, char **argv, char **out)
+{
+    static const char plain[] = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+                                "-_=+./,:@%";
+    enum lk_status st = LK_OK;
+    char *line = NULL, *longer;
+
+    LK_TRY(lk_asprintf(&line, "lockstep %s", command));
+    for (int i = 0; i < argc; i++) {
+        const char *quote = *argv[i] && !argv[i][strspn(argv[i], plain)] ? "" : "'";
+
+        LK_TRY(lk_asprintf(&longer, "%s %s%s%s", line, quote, argv[i], quote));
+        free(line);
+        line = longer;
+    }
+    *out = line;
+    line = NULL;
+out:
+    free(line);
+    return st;
+}
+
+/* Print the page that a command has filled; a rank of a job fills none. */
+static enum lk_status print_page(const struct lk_command *c, const void *options, int argc,
+                                 char **argv, const struct lk_page *page)
+{
+    struct lk_page_style style = {.options = page_options(c, options),
+                                  .width = lk_page_width(),
+                                  .command = c->name,
+                                  .version = LK_VERSION};
+    enum lk_status st = LK_OK;
+    char *line = NULL;
+
+    if (!page->n_answer && !page->n_tables)
+        return LK_OK;
+    LK_TRY(command_line(c->name, argc, argv, &line));
+    style.command_line = line;
+    st = lk_page_print(page, &style, "-");
+out:
+    free(line);
+    return st;
+}
+
 /* Find the word "--"; argc: there is none. */
 static int find_dashes(int argc, char **argv)
 {
@@ -92,6 +147,7 @@ enum lk_status lk_command_start(const struct lk_command *c, int argc, char **arg
 {
     enum lk_status st = LK_OK;
     const char **operands = NULL;
+    struct lk_page page = {0};
     char *options = NULL;
     int n = 0;
 
@@ -102,8 +158,10 @@ enum lk_status lk_command_start(const struct lk_command *c, int argc, char **arg
     LK_TRY(lk_log_configure(log_level(c, options)));
     if (!n && c->no_operand)
         LK_TRY(lk_fail(LK_EUSAGE, "%s", c->no_operand));
-    LK_TRY(c->run(options, operands, n));
+    LK_TRY(c->run(options, operands, n, &page));
+    LK_TRY(print_page(c, options, argc, argv, &page));
 out:
+    lk_page_fini(&page);
     free(operands);
     free(options);
     return st;

@@ -7,6 +7,7 @@
 #define LK_COMMANDS_COMMAND_H
 
 #include "base/option.h"
+#include "base/page.h"
 #include "base/status.h"
 
 #include <stdbool.h>
@@ -20,8 +21,9 @@
     {                                                                                              \
         .name = (name_), .type = LK_OPT_##type_, .offset = offsetof(T, field), __VA_ARGS__         \
     }
-/* Name of the option that has the level of the log. */
-#define LOG_NAME "log"
+/* Names of the options that have the level of the log, and the format of the page. */
+#define LOG_NAME  "log"
+#define PAGE_NAME "format"
 
 struct lk_command {
     const char *name;
@@ -33,8 +35,10 @@ struct lk_command {
     int operands_max;                 /* most operands that it takes */
     bool operands_are_command;        /* a command and its words, which stand behind "--" */
     const char *no_operand;           /* (optional) failure when no operand is given */
-    /* Run the command; options is the struct, operands has room for two or more. */
-    enum lk_status (*run)(void *options, const char **operands, int n_operands);
+    /* Run the command; options is the struct, operands has room for two or more. The frame prints
+     * and destroys the page that it fills. */
+    enum lk_status (*run)(void *options, const char **operands, int n_operands,
+                          struct lk_page *page);
 };
 
 /* Print the devices, collective backends, BLAS and vector instructions of this build. */

@@ -6,7 +6,7 @@
  *     #define OPTION(...) ROW(struct options, __VA_ARGS__)
  *     static const struct lk_option rows[] = {
  *         OPTION("gpus", gpus, INTS, .min = 1, .max = 1024, .help = "counts of GPUs"),
- *         OPTION(FORMAT_OPTION),
+ *         PAGE_ROWS(OPTION),
  *         DRAW_ROWS(OPTION),
  *         {0}};
  */
@@ -15,7 +15,7 @@
 
 #include "base/dtype.h"
 #include "base/option.h"
-#include "reports/print.h"
+#include "reports/page.h"
 #include "sim/planning/plan.h"
 
 #include <stdbool.h>
@@ -45,10 +45,21 @@
     OPTION("out", out, FILE, .group = "output", .help = "write the forecast here (JSON)"),         \
     OPTION("csv", csv, FILE, .help = "write its points here (CSV)")
 
-/* int format (enum lk_format) */
-#define FORMAT_OPTION                                                                              \
-    "format", format, CHOICE, .choices = lk_format_names, .fallback = "text",                      \
-        .help = "format of the tables on standard output"
+/* How the page is printed: struct lk_page_options page; the frame reads it. */
+#define PAGE_FORMAT_OPTION                                                                         \
+    PAGE_NAME, page.format, CHOICE, .choices = lk_format_names, .fallback = "text",                \
+        .help = "format of what is printed on standard output"
+#define PAGE_TABLE_OPTION                                                                          \
+    "table", page.table, TEXT, .word = "NAME",                                                     \
+        .help = "print this table alone; csv without it: the first one"
+#define PAGE_VERBOSE_OPTION                                                                        \
+    "verbose", page.verbose, FLAG, .letter = 'v',                                                  \
+        .help = "print every table, whole, with its notes"
+#define PAGE_QUIET_OPTION                                                                          \
+    "quiet", page.quiet, FLAG, .letter = 'q', .help = "print the answer alone"
+#define PAGE_ROWS(OPTION)                                                                          \
+    OPTION(PAGE_FORMAT_OPTION), OPTION(PAGE_TABLE_OPTION), OPTION(PAGE_VERBOSE_OPTION),            \
+        OPTION(PAGE_QUIET_OPTION)
 /* A row of every command: const char *log, the level of the log, which lk_command_start sets. */
 #define LOG_OPTION                                                                                 \
     LOG_NAME, log, TEXT, .fallback = "warn",                                                       \

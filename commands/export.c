@@ -16,7 +16,7 @@ struct options {
     const char *out;
     const char *prefix;
     int64_t step;
-    int format;
+    struct lk_page_options page;
     const char *log;
 };
 
@@ -29,7 +29,7 @@ static const struct lk_option rows[] = {
     OPTION("prefix", prefix, TEXT, .fallback = "step", .help = "what the files' names begin with"),
     OPTION("step", step, INT, .min = -1, .max = UINT32_MAX, .fallback = "-1",
            .help = "optimizer step to write; -1: the one of median length after the warm-up"),
-    OPTION(FORMAT_OPTION),
+    PAGE_ROWS(OPTION),
     OPTION(LOG_OPTION),
     {0}
 };
@@ -189,7 +189,7 @@ static enum lk_status write_step(const struct lk_run *run, uint32_t step, const 
                                "simulator of networks computes it anew");
 }
 
-static enum lk_status run(void *options, const char **dirs, int n)
+static enum lk_status run(void *options, const char **dirs, int n, struct lk_page *page)
 {
     const struct options *o = options;
     enum lk_status st = LK_OK;
@@ -211,7 +211,9 @@ static enum lk_status run(void *options, const char **dirs, int n)
     LK_TRY(check_step(&set.runs[0], step));
     st = write_step(&set.runs[0], step, o, &table);
 out:
-    st = tables_finish(st, &table, 1, o->format);
+    if (st == LK_OK)
+        st = lk_page_table(page, "files", LK_PAGE_MAIN, NULL, 0, &table);
+    lk_table_destroy(table);
     lk_run_set_fini(&set);
     return st;
 }

@@ -50,13 +50,13 @@ static const struct lk_option rows[] = {
     OPTION("gpu", gpu, TEXT, .help = "name of the GPU; default: the logs', the base's, or 'any'"),
     OPTION("out", out, FILE, .group = "output",
            .help = "run directory of traces, new or empty (imported), table of throughputs (throughput.csv), or cluster file (cluster.json)"),
-    OPTION(FORMAT_OPTION),
+    PAGE_ROWS(OPTION),
     OPTION(LOG_OPTION),
     {0}
 };
 /* clang-format on */
 
-static enum lk_status run(void *options, const char **files, int n)
+static enum lk_status run(void *options, const char **files, int n, struct lk_page *page)
 {
     struct import_options *o = options;
 
@@ -65,13 +65,13 @@ static enum lk_status run(void *options, const char **files, int n)
     o->cluster = o->out ? o->out : "cluster.json";
     if (n > 0 && (lk_is_folder(files[0]) || lk_import_is(files[0]))) {
         o->out = o->out ? o->out : "imported";
-        return import_traces(o, files, n);
+        return import_traces(o, files, n, page);
     }
     if (n > 0 && lk_training_log_is(files[0])) {
         o->out = o->out ? o->out : "throughput.csv";
-        return import_throughput(o, files, n);
+        return import_throughput(o, files, n, page);
     }
-    return import_cluster(o, files, n);
+    return import_cluster(o, files, n, page);
 }
 
 const struct lk_command lk_command_import = {

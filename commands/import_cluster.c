@@ -214,7 +214,7 @@ static enum lk_status add_points(struct lk_bench *b, struct lk_cluster *c)
 }
 
 static enum lk_status print(const struct import_options *o, const struct lk_bench *b,
-                            const struct lk_cluster *c)
+                            const struct lk_cluster *c, struct lk_page *page)
 {
     enum lk_status st = LK_OK;
     struct lk_table *tables[2] = {NULL};
@@ -225,11 +225,16 @@ static enum lk_status print(const struct import_options *o, const struct lk_benc
                          b->nccl_version ? "; NCCL " : "", b->nccl_version ? b->nccl_version : "",
                          c->gpus_per_node));
     LK_TRY(lk_table_note(tables[1], "cluster file: %s", o->cluster));
+    LK_TRY(lk_page_table(page, "points", LK_PAGE_MAIN, NULL, 0, &tables[0]));
+    LK_TRY(lk_page_table(page, "fits", LK_PAGE_MAIN, NULL, 0, &tables[1]));
 out:
-    return tables_finish(st, tables, LK_COUNT(tables), o->format);
+    lk_table_destroy(tables[0]);
+    lk_table_destroy(tables[1]);
+    return st;
 }
 
-enum lk_status import_cluster(const struct import_options *o, const char **files, int n)
+enum lk_status import_cluster(const struct import_options *o, const char **files, int n,
+                              struct lk_page *page)
 {
     enum lk_status st = LK_OK;
     struct lk_bench b = {0};
@@ -254,7 +259,7 @@ enum lk_status import_cluster(const struct import_options *o, const char **files
     c.preset = false;
     LK_TRY(lk_alpha_beta_fit_cluster(&c, 1));
     LK_TRY(lk_cluster_write(o->cluster, &c));
-    LK_TRY(print(o, &b, &c));
+    LK_TRY(print(o, &b, &c, page));
 out:
     free(base_gpu);
     lk_bench_fini(&b);

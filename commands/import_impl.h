@@ -5,7 +5,9 @@
 #include "base/option.h"
 #include "base/status.h"
 #include "base/table.h"
+#include "commands/command.h"
 #include "profiler/import/import.h"
+#include "reports/page.h"
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -22,20 +24,23 @@ struct import_options {
     int64_t local_batch, world_size;
     /* of both */
     const char *out, *cluster; /* cluster: out, or its default for a cluster file */
-    int format;
+    struct lk_page_options page;
     const char *log;
 };
 
 /* Make the cluster file o->cluster of nccl-tests' logs and a table of collectives. */
-enum lk_status import_cluster(const struct import_options *o, const char **files, int n);
+enum lk_status import_cluster(const struct import_options *o, const char **files, int n,
+                              struct lk_page *page);
 /* Make the table of throughputs o->out of training programs' logs. */
-enum lk_status import_throughput(const struct import_options *o, const char **files, int n);
+enum lk_status import_throughput(const struct import_options *o, const char **files, int n,
+                                 struct lk_page *page);
 /* Return item i of a list that has one item for all logs or one for each; 0: the list is empty. */
 int import_item_of(const struct lk_ints *list, int i);
 /* LK_EUSAGE if there is neither one item for all logs, nor one for each, nor none. */
 enum lk_status import_check_items(const char *option, int items, int logs);
 /* Make the run directory o->out of traces, and print what was read. */
-enum lk_status import_traces(const struct import_options *o, const char **files, int n);
+enum lk_status import_traces(const struct import_options *o, const char **files, int n,
+                             struct lk_page *page);
 
 /* Describes what a run directory was made of; ended by import_made_fini. */
 struct import_made {

@@ -99,7 +99,8 @@ out:
     return st;
 }
 
-enum lk_status import_throughput(const struct import_options *o, const char **files, int n)
+enum lk_status import_throughput(const struct import_options *o, const char **files, int n,
+                                 struct lk_page *page)
 {
     enum lk_status st = LK_OK;
     struct lk_table *table = NULL;
@@ -123,8 +124,9 @@ enum lk_status import_throughput(const struct import_options *o, const char **fi
     LK_TRY(write_csv(o, jobs, n));
     LK_TRY(lk_table_note(table, "table: %s (lockstep predict --throughput %s --gpus ...)", o->out,
                          o->out));
+    LK_TRY(lk_page_table(page, "throughputs", LK_PAGE_MAIN, NULL, 0, &table));
 out:
-    st = tables_finish(st, &table, 1, o->format);
+    lk_table_destroy(table);
     free(jobs);
     return st;
 }

@@ -145,7 +145,8 @@ out:
     return st;
 }
 
-enum lk_status import_traces(const struct import_options *o, const char **paths, int n)
+enum lk_status import_traces(const struct import_options *o, const char **paths, int n,
+                             struct lk_page *page)
 {
     const struct lk_import_options options = {.patterns = o->comm_kernels,
                                               .world_size = (int)o->world_size,
@@ -163,9 +164,8 @@ enum lk_status import_traces(const struct import_options *o, const char **paths,
                          made.n_ranks, made.world_size, o->out, o->out));
     if (made.no_job)
         LK_TRY(lk_table_note(made.table, "no job.json: %s", made.no_job));
+    LK_TRY(lk_page_table(page, "traces", LK_PAGE_MAIN, NULL, 0, &made.table));
 out:
-    st = tables_finish(st, &made.table, 1, o->format);
-    made.table = NULL;
     import_made_fini(&made);
     return st;
 }

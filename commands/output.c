@@ -52,16 +52,6 @@ out:
     return st;
 }
 
-enum lk_status tables_finish(enum lk_status st, struct lk_table **tables, size_t n, int format)
-{
-    if (st == LK_OK)
-        st = lk_report_tables((const struct lk_table *const *)tables, n, (enum lk_format)format,
-                              "-");
-    for (size_t i = 0; i < n; i++)
-        lk_table_destroy(tables[i]);
-    return st;
-}
-
 /* ---- A cluster file ---- */
 
 /* clang-format off */

@@ -22,12 +22,6 @@ enum lk_status check_writable(const char *path);
 enum lk_status check_empty(const char *folder);
 
 /*
- * End a function that made tables: if st is LK_OK, print those that are not NULL to standard
- * output (format: enum lk_format); then destroy all. Return st, or the failure of printing.
- */
-enum lk_status tables_finish(enum lk_status st, struct lk_table **tables, size_t n, int format);
-
-/*
  * Tabulate, in this order, the points measured (time and bandwidth of each collective, algorithm
  * and size), the alpha-beta fits, and how ranks slow each other: overlap, co-location (kappa) and
  * the straggler law. The caller sets *out to NULL before, and destroys it, after a failure

@@ -29,7 +29,7 @@ struct options {
     int64_t draws, seed;
     const char *out, *csv, *trace;
     int64_t trace_steps;
-    int format;
+    struct lk_page_options page;
     const char *log;
     struct plan_options plan;
 };
@@ -56,7 +56,7 @@ static const struct lk_option rows[] = {
            .help = "simulate the first configuration and write its traces to this folder"),
     OPTION("trace-steps", trace_steps, INT, .min = 1, .max = 100000, .fallback = "20",
            .help = "steady-state steps in these traces"),
-    OPTION(FORMAT_OPTION),
+    PAGE_ROWS(OPTION),
     OPTION(LOG_OPTION),
     {0}
 };
@@ -108,11 +108,14 @@ out:
 /* Print the tables of a forecast. job is NULL for one from throughputs alone, which has no losses.
  */
 static enum lk_status print(const struct options *o, const struct lk_job *job,
-                            const struct lk_cluster *cluster, const struct lk_forecast *f)
+                            const struct lk_cluster *cluster, const struct lk_forecast *f,
+                            struct lk_page *page)
 {
     enum { POINTS, PLANS, MEMORY = PLANS + LK_PLAN_TABLES, DEVICES, BACKTESTS, LOSSES, COUNT };
     enum lk_status st = LK_OK;
     struct lk_table *tables[COUNT] = {NULL};
+    static const char *const names[COUNT] = {"points",  "plan",     "target", "memory",
+                                             "devices", "backtest", "losses"};
 
     LK_TRY(lk_forecast_table(f, &tables[POINTS]));
     LK_TRY(lk_forecast_plan_tables(f, true, &tables[PLANS]));
@@ -125,8 +128,12 @@ static enum lk_status print(const struct options *o, const struct lk_job *job,
         LK_TRY(lk_forecast_backtest_table(f, &tables[BACKTESTS]));
     if (job)
         LK_TRY(lk_forecast_loss_table(f, &tables[LOSSES]));
+    for (int i = 0; i < COUNT; i++)
+        LK_TRY(lk_page_table(page, names[i], LK_PAGE_MAIN, NULL, 0, &tables[i]));
 out:
-    return tables_finish(st, tables, COUNT, o->format);
+    for (int i = 0; i < COUNT; i++)
+        lk_table_destroy(tables[i]);
+    return st;
 }
 
 /* Return true if a planning option other than a factor with a default was given. */
@@ -159,7 +166,7 @@ static enum lk_status check(const struct options *o, const char **operands, int 
     return LK_OK;
 }
 
-static enum lk_status run(void *options, const char **operands, int n)
+static enum lk_status run(void *options, const char **operands, int n, struct lk_page *page)
 {
     const struct options *o = options;
     const struct lk_sim_request sim = {.steps = (int)o->trace_steps, .seed = (uint64_t)o->seed};
@@ -183,7 +190,7 @@ static enum lk_status run(void *options, const char **operands, int n)
     LK_TRY(forecast_write(&f, o->out, o->csv));
     if (o->trace)
         LK_TRY(lk_simulate_trace(&in.job, &in.cluster, &f.points[0].config, &sim, o->trace, NULL));
-    LK_TRY(print(o, in.source.job, &in.cluster, &f));
+    LK_TRY(print(o, in.source.job, &in.cluster, &f, page));
 out:
     lk_forecast_fini(&f);
     evidence_fini(&in);

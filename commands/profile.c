@@ -317,12 +317,13 @@ out:
     return st;
 }
 
-static enum lk_status run(void *options, const char **operands, int n)
+static enum lk_status run(void *options, const char **operands, int n, struct lk_page *page)
 {
     const struct profile_options *o = options;
     const char **command = NULL;
     enum lk_status st = LK_OK;
 
+    (void)page; /* standard output is the job's */
     if (o->snippet) {
         if (n)
             return lk_fail(LK_EUSAGE, "--snippet runs no command");

@@ -118,7 +118,7 @@ out:
     return st;
 }
 
-static enum lk_status run(void *options, const char **operands, int n)
+static enum lk_status run(void *options, const char **operands, int n, struct lk_page *page)
 {
     const struct options *opt = options;
     enum lk_status st = LK_OK;
@@ -126,6 +126,7 @@ static enum lk_status run(void *options, const char **operands, int n)
     char title[256];
     bool plan;
 
+    (void)page;
     LK_TRY(read_input(operands, (size_t)n, &in));
     LK_TRY(make_title(&in, opt, title, sizeof title));
     plan = in.n_forecasts && lk_plot_plan_possible(&in.forecasts[0]);

@@ -241,7 +241,7 @@ static enum lk_status check_early(const struct run_options *o, const struct run_
     return lk_comm_library(c.comm, library, sizeof library);
 }
 
-static enum lk_status run_launcher(const struct run_options *o)
+static enum lk_status run_launcher(const struct run_options *o, struct lk_page *page)
 {
     struct launcher l = {.options = o};
     struct run_grid grid = {0};
@@ -259,7 +259,7 @@ static enum lk_status run_launcher(const struct run_options *o)
     if (o->train.device_config.share_gpu)
         lk_log(LK_LOG_MAIN, LK_WARN, SHARE_GPU_WARNING);
     LK_TRY(run_parts(&l, &grid));
-    LK_TRY(run_finish(&grid, o, &l.runs, l.out));
+    LK_TRY(run_finish(&grid, o, &l.runs, l.out, page));
 out:
     lk_run_info_fini(&info);
     run_grid_fini(&grid);
@@ -268,26 +268,27 @@ out:
     return st;
 }
 
-static enum lk_status start(const struct lk_command *c, const char *job, struct run_options *o)
+static enum lk_status start(const struct lk_command *c, const char *job, struct run_options *o,
+                            struct lk_page *page)
 {
     struct lk_rank_env env;
 
     LK_PASS(run_options_complete(c, job, o));
     LK_PASS(lk_rank_env_read(&env));
-    return env.present ? run_rank(o, &env) : run_launcher(o);
+    return env.present ? run_rank(o, &env, page) : run_launcher(o, page);
 }
 
-static enum lk_status run(void *options, const char **operands, int n)
+static enum lk_status run(void *options, const char **operands, int n, struct lk_page *page)
 {
     (void)operands;
     (void)n;
-    return start(&lk_command_run, NULL, options);
+    return start(&lk_command_run, NULL, options, page);
 }
 
-static enum lk_status replay(void *options, const char **operands, int n)
+static enum lk_status replay(void *options, const char **operands, int n, struct lk_page *page)
 {
     (void)n;
-    return start(&lk_command_replay, operands[0], options);
+    return start(&lk_command_replay, operands[0], options, page);
 }
 
 const struct lk_command lk_command_run = {

@@ -445,7 +445,7 @@ out:
 }
 
 enum lk_status run_finish(const struct run_grid *s, const struct run_options *o,
-                          const struct lk_run_set *runs, const char *out)
+                          const struct lk_run_set *runs, const char *out, struct lk_page *page)
 {
     struct lk_table *table = NULL;
     enum lk_status st = LK_OK;
@@ -458,14 +458,15 @@ enum lk_status run_finish(const struct run_grid *s, const struct run_options *o,
         LK_TRY(st);
     }
     LK_TRY(lk_table_note(table, "run directory: %s", out));
-    LK_TRY(lk_report_table(table, (enum lk_format)o->format, "-"));
+    LK_TRY(lk_page_table(page, "runs", LK_PAGE_MAIN, NULL, 0, &table));
 out:
     lk_table_destroy(table);
     return st;
 }
 
 enum lk_status run_finish_single(const struct run_options *given, int ranks,
-                                 const struct lk_run_set *runs, const char *out)
+                                 const struct lk_run_set *runs, const char *out,
+                                 struct lk_page *page)
 {
     struct run_options o = *given;
     struct run_grid s = {0};
@@ -477,7 +478,7 @@ enum lk_status run_finish_single(const struct run_options *given, int ranks,
     LK_TRY(lk_path_join(&path, out, "result.json"));
     LK_TRY(run_result_read(path, &s.parts[0].result));
     s.parts[0].done = true;
-    LK_TRY(run_finish(&s, &o, runs, out));
+    LK_TRY(run_finish(&s, &o, runs, out, page));
 out:
     free(path);
     run_grid_fini(&s);

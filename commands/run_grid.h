@@ -7,6 +7,7 @@
 #define LK_COMMANDS_RUN_GRID_H
 
 #include "base/config.h"
+#include "base/page.h"
 #include "base/status.h"
 #include "base/table.h"
 #include "commands/gpu_state.h"
@@ -62,16 +63,17 @@ enum lk_status run_grid_table(const struct run_grid *s, const struct run_options
                               struct lk_table **out);
 
 /*
- * Write OUT/job.json from `runs`, the recorded runs of all parts, and print the summary. After too
- * few steps there is no job, and the summary has a note. pre: all parts are done; runs is used with
- * options->trace only.
+ * Write OUT/job.json from `runs`, the recorded runs of all parts, and put the summary on the page.
+ * After too few steps there is no job, and the summary has a note. pre: all parts are done; runs is
+ * used with options->trace only.
  */
 enum lk_status run_finish(const struct run_grid *s, const struct run_options *o,
-                          const struct lk_run_set *runs, const char *out);
+                          const struct lk_run_set *runs, const char *out, struct lk_page *page);
 
 /* Finish a single run under a foreign launcher, whose traces and result.json are in OUT itself. */
 enum lk_status run_finish_single(const struct run_options *o, int ranks,
-                                 const struct lk_run_set *runs, const char *out);
+                                 const struct lk_run_set *runs, const char *out,
+                                 struct lk_page *page);
 
 /* Write result.json. gpu_state is rank 0's; one that was not sampled is left out. */
 enum lk_status run_result_write(const char *path, const struct lk_train_result *r,

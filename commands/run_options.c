@@ -166,7 +166,10 @@ void lk_command_backends(FILE *out)
         .fallback = "100GB/s", .help = "memory rate of the timed device")                          \
     BOTH("out", out, FILE, .letter = 'o', .group = "output",                                       \
          .help = "run directory, new or empty (runs/MODEL-TIME when not given)")                   \
-    BOTH(FORMAT_OPTION)                                                                            \
+    BOTH(PAGE_FORMAT_OPTION)                                                                       \
+    BOTH(PAGE_TABLE_OPTION)                                                                        \
+    BOTH(PAGE_VERBOSE_OPTION)                                                                      \
+    BOTH(PAGE_QUIET_OPTION)                                                                        \
     BOTH("trace", trace, FLAG, .fallback = "yes",                                                  \
          .help = "record spans, write traces and job.json")                                        \
     BOTH("merged-trace", merged_trace, FLAG, .fallback = "no",                                     \

@@ -4,6 +4,7 @@
 
 #include "base/option.h"
 #include "base/status.h"
+#include "reports/page.h"
 #include "runtime/train/trainer.h"
 
 #include <stdbool.h>
@@ -53,7 +54,7 @@ struct run_options {
     double timeout_s;
     /* output */
     const char *out;
-    int format;
+    struct lk_page_options page;
     bool trace, merged_trace;
     int graph;                /* RUN_AUTO: where it can be */
     int nvtx;                 /* RUN_AUTO: when a tool runs this program */

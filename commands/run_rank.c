@@ -262,6 +262,7 @@ enum lk_status run_record_stop(struct run_record *r, enum lk_status st)
 struct rank {
     const struct run_options *options;
     const struct lk_rank_env *env;
+    struct lk_page *page;
     const char *dir;
     bool ours; /* started by our own launcher */
     struct lk_store_server *server;
@@ -344,7 +345,7 @@ static enum lk_status convert(struct rank *r)
     LK_TRY(lk_store_barrier(r->store, "spans-closed"));
     if (r->env->rank == 0) {
         LK_TRY(lk_run_set_convert(&runs, r->dir, r->options->merged_trace, NULL));
-        LK_TRY(run_finish_single(r->options, r->env->world_size, &runs, r->dir));
+        LK_TRY(run_finish_single(r->options, r->env->world_size, &runs, r->dir, r->page));
     }
 out:
     lk_run_set_fini(&runs);
@@ -383,9 +384,10 @@ static enum lk_status share(const struct run_options *o, const struct lk_rank_en
     return share_gpu_environment(env->rank, env->nodes);
 }
 
-enum lk_status run_rank(const struct run_options *o, const struct lk_rank_env *env)
+enum lk_status run_rank(const struct run_options *o, const struct lk_rank_env *env,
+                        struct lk_page *page)
 {
-    struct rank r = {.options = o, .env = env};
+    struct rank r = {.options = o, .env = env, .page = page};
     struct lk_train_config c;
     enum lk_status st = LK_OK;
     bool told = false;

@@ -5,6 +5,7 @@
 #ifndef LK_COMMANDS_RUN_RANK_H
 #define LK_COMMANDS_RUN_RANK_H
 
+#include "base/page.h"
 #include "base/span.h"
 #include "base/status.h"
 #include "commands/gpu_state.h"
@@ -23,11 +24,12 @@
 #define RUN_DIR_ENV "LOCKSTEP_RUN_DIR"
 
 /*
- * Run the rank to its end. It writes DIR/rank%d.spans, and rank 0 also DIR/result.json
- * (run_grid.h). LK_EREPORTED: the rank failed and has sent the error text to our own launcher,
- * which prints it once for all ranks.
+ * Run the rank to its end; rank 0 fills the page under another launcher. It writes
+ * DIR/rank%d.spans, and rank 0 also DIR/result.json (run_grid.h). LK_EREPORTED: the rank failed and
+ * has sent the error text to our own launcher, which prints it once for all ranks.
  */
-enum lk_status run_rank(const struct run_options *o, const struct lk_rank_env *env);
+enum lk_status run_rank(const struct run_options *o, const struct lk_rank_env *env,
+                        struct lk_page *page);
 
 /* Recorder and sinks of one rank. A zeroed one records nothing. */
 struct run_record {

@@ -15,7 +15,7 @@ struct options {
     int64_t local_batch;
     double level;
     int64_t draws, seed;
-    int format;
+    struct lk_page_options page;
     const char *log;
 };
 
@@ -31,7 +31,7 @@ static const struct lk_option rows[] = {
            .help = "local batch of a table without that column"),
     DRAW_ROWS(OPTION),
     OPTION("out", out, FILE, .group = "output", .help = "also write the table here (CSV)"),
-    OPTION(FORMAT_OPTION),
+    PAGE_ROWS(OPTION),
     OPTION(LOG_OPTION),
     {0}
 };
@@ -64,7 +64,7 @@ static enum lk_status nothing_held_out(const struct options *o, const struct evi
                    in->job.name);
 }
 
-static enum lk_status run(void *options, const char **operands, int n)
+static enum lk_status run(void *options, const char **operands, int n, struct lk_page *page)
 {
     const struct options *o = options;
     enum lk_status st = LK_OK;
@@ -87,8 +87,9 @@ static enum lk_status run(void *options, const char **operands, int n)
     LK_TRY(lk_backtest_table(&tests, &table));
     if (o->out)
         LK_TRY(lk_report_table(table, LK_FORMAT_CSV, o->out));
+    LK_TRY(lk_page_table(page, "backtest", LK_PAGE_MAIN, NULL, 0, &table));
 out:
-    st = tables_finish(st, &table, 1, o->format);
+    lk_table_destroy(table);
     lk_backtests_fini(&tests);
     evidence_fini(&in);
     return st;

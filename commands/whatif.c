@@ -26,7 +26,7 @@ struct options {
     double level;
     int64_t draws, seed;
     const char *out, *csv;
-    int format;
+    struct lk_page_options page;
     const char *log;
     struct plan_options plan;
 };
@@ -42,7 +42,7 @@ static const struct lk_option rows[] = {
     THROUGHPUT_ROWS(OPTION),
     PLAN_ROWS(OPTION),
     FORECAST_ROWS(OPTION),
-    OPTION(FORMAT_OPTION),
+    PAGE_ROWS(OPTION),
     OPTION(LOG_OPTION),
     {0}
 };
@@ -90,21 +90,26 @@ out:
 }
 
 static enum lk_status print(const struct options *o, const struct lk_evidence_source *source,
-                            struct lk_whatif *w)
+                            struct lk_whatif *w, struct lk_page *page)
 {
     enum { POINTS, EFFECTS, PLANS, MEMORY = PLANS + LK_PLAN_TABLES, COUNT };
     enum lk_status st = LK_OK;
     struct lk_table *tables[COUNT] = {NULL};
+    static const char *const names[COUNT] = {"points", "effects", "plan", "target", "memory"};
 
     LK_TRY(lk_forecast_table(&w->forecast, &tables[POINTS]));
     if (w->n_effects)
         LK_TRY(lk_whatif_effect_table(w, &tables[EFFECTS]));
-    LK_TRY(lk_forecast_plan_tables(&w->forecast, o->format != LK_FORMAT_TEXT, &tables[PLANS]));
+    LK_TRY(lk_forecast_plan_tables(&w->forecast, o->page.format != LK_FORMAT_TEXT, &tables[PLANS]));
     if (o->plan.memory && !o->table.file)
         LK_TRY(lk_memory_table(source->job, lk_plan_device_bytes(source->cluster, &o->plan.request),
                                &w->forecast, &tables[MEMORY]));
+    for (int i = 0; i < COUNT; i++)
+        LK_TRY(lk_page_table(page, names[i], LK_PAGE_MAIN, NULL, 0, &tables[i]));
 out:
-    return tables_finish(st, tables, COUNT, o->format);
+    for (int i = 0; i < COUNT; i++)
+        lk_table_destroy(tables[i]);
+    return st;
 }
 
 /* Open the source; the first local batch asked for is that of a table without that column. */
@@ -123,7 +128,7 @@ static enum lk_status open_source(const struct options *o, const struct axis_lis
                : evidence_open_job(operands, 1, operands[1], &(struct machine_facts){0}, in);
 }
 
-static enum lk_status run(void *options, const char **operands, int n)
+static enum lk_status run(void *options, const char **operands, int n, struct lk_page *page)
 {
     const struct options *o = options;
     enum lk_status st = LK_OK;
@@ -144,7 +149,7 @@ static enum lk_status run(void *options, const char **operands, int n)
     LK_TRY(lk_whatif_run(&in.source, &request, &w));
     LK_TRY(plan(o, &in.source, &w));
     LK_TRY(forecast_write(&w.forecast, o->out, o->csv));
-    LK_TRY(print(o, &in.source, &w));
+    LK_TRY(print(o, &in.source, &w, page));
 out:
     lk_whatif_fini(&w);
     evidence_fini(&in);

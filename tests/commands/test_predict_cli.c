@@ -67,10 +67,9 @@ START_TEST(a_forecast_is_printed_and_written)
     free(path);
     path = scratch_path(dir, "f.csv");
     ck_assert_int_eq(lk_file_read(path, &text, &size), LK_OK);
-    ck_assert_int_eq(
-        strncmp(text, "#gpus,nodes,local_batch,accumulation,bucket_cap_bytes,step_s",
-                strlen("#gpus,nodes,local_batch,accumulation,bucket_cap_bytes,step_s")),
-        0);
+    ck_assert_int_eq(strncmp(text, "gpus,nodes,local_batch,accumulation,bucket_cap_bytes,step_s",
+                             strlen("gpus,nodes,local_batch,accumulation,bucket_cap_bytes,step_s")),
+                     0);
     free(text);
     free(path);
 }
@@ -218,7 +217,7 @@ START_TEST(slow_ranks_and_links_are_said)
 {
     struct shell_result r =
         shell_program(dir, "whatif job.json cluster.json --gpus=4 --slow-rank=none,3:1.5 "
-                           "--slow-link=none,0:4 --format=csv");
+                           "--slow-link=none,0:4 --format=json");
 
     ck_assert_msg(r.code == 0, "%s", r.text);
     ck_assert_ptr_nonnull(strstr(r.text, "slow_rank"));

@@ -84,7 +84,7 @@ static const struct {
     {SCALE, "validate --throughput", "run", 2, "both or neither"},
     {SCALE, "whatif --throughput", "--gpus=32,64 --local-batch=32,64 --accumulation=1,4", 0,
      "best at 64 GPUs: local-batch=32, accumulation=4"},
-    {SCALE, "whatif --throughput", "--gpus=32 --accumulation=2 --format=csv", 0,
+    {SCALE, "whatif --throughput", "--gpus=32 --accumulation=2 --format=csv --table=effects", 0,
      "32,accumulation,2,"},
     {SCALE, "whatif --throughput", "--gpus=32 --gpus-per-node=4,8 --format=csv", 0, "32,8,32,1,"},
     {SCALE, "whatif --throughput", "--gpus=8,16 --global-batch=512 --format=csv", 0, "16,2,32,1,"},
@@ -221,7 +221,7 @@ END_TEST
 /* Plans take a job and a cluster; from throughputs alone they are refused. */
 START_TEST(a11_plans_of_a_table)
 {
-    check_run(BOX, "predict --throughput", RESNET "--gpus=16 --price=2 --format=csv", 0,
+    check_run(BOX, "predict --throughput", RESNET "--gpus=16 --price=2 --format=json", 0,
               "cost_per_step");
     check_run(BOX, "predict --throughput", RESNET "--gpus=16 --memory", 0, "optimizer states");
     check_run(BOX, "predict --throughput", "--gpus=8 --price=2", 2,

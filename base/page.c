@@ -1,0 +1,87 @@
+/* A page; see the header. */
+#include "base/page.h"
+
+#include "base/array.h"
+
+#include <math.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+
+static enum lk_status append(char ***lines, size_t *n, size_t *capacity, const char *fmt,
+                             va_list args)
+{
+    LK_PASS(lk_array_grow(lines, capacity, *n + 1, sizeof **lines));
+    LK_PASS(lk_vasprintf(&(*lines)[*n], fmt, args));
+    ++*n;
+    return LK_OK;
+}
+
+#define APPENDER(function, member)                                                                 \
+    enum lk_status function(struct lk_page *p, const char *fmt, ...)                               \
+    {                                                                                              \
+        enum lk_status st;                                                                         \
+        va_list args;                                                                              \
+                                                                                                   \
+        va_start(args, fmt);                                                                       \
+        st = append(&p->member, &p->n_##member, &p->member##_capacity, fmt, args);                 \
+        va_end(args);                                                                              \
+        return st;                                                                                 \
+    }
+APPENDER(lk_page_say, answer)
+APPENDER(lk_page_note, notes)
+APPENDER(lk_page_rest, rest)
+
+enum lk_status lk_page_table(struct lk_page *p, const char *name, enum lk_page_place place,
+                             const struct lk_view_column *view, size_t n_view,
+                             struct lk_table **table)
+{
+    if (!*table)
+        return LK_OK;
+    LK_PASS(lk_array_grow(&p->tables, &p->tables_capacity, p->n_tables + 1, sizeof *p->tables));
+    p->tables[p->n_tables++] = (struct lk_page_table){name, *table, place, view, n_view};
+    *table = NULL;
+    return LK_OK;
+}
+
+enum lk_status lk_page_value(struct lk_page *p, const char *name, const char *labels,
+                             enum lk_dimension dim, double value)
+{
+    struct lk_page_value v = {.name = name, .dim = dim, .value = value};
+
+    if (isnan(value))
+        return LK_OK;
+    LK_PASS(lk_array_grow(&p->values, &p->values_capacity, p->n_values + 1, sizeof *p->values));
+    LK_PASS(lk_strdup(&v.labels, labels));
+    p->values[p->n_values++] = v;
+    return LK_OK;
+}
+
+const struct lk_page_table *lk_page_find(const struct lk_page *p, const char *name)
+{
+    for (size_t i = 0; i < p->n_tables; i++)
+        if (!strcmp(p->tables[i].name, name))
+            return &p->tables[i];
+    return NULL;
+}
+
+static void free_lines(char **lines, size_t n)
+{
+    for (size_t i = 0; i < n; i++)
+        free(lines[i]);
+    free(lines);
+}
+
+void lk_page_fini(struct lk_page *p)
+{
+    free_lines(p->answer, p->n_answer);
+    free_lines(p->notes, p->n_notes);
+    free_lines(p->rest, p->n_rest);
+    for (size_t i = 0; i < p->n_tables; i++)
+        lk_table_destroy(p->tables[i].table);
+    for (size_t i = 0; i < p->n_values; i++)
+        free(p->values[i].labels);
+    free(p->tables);
+    free(p->values);
+    *p = (struct lk_page){0};
+}
