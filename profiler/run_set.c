@@ -484,6 +484,9 @@ enum lk_status lk_run_set_read(const char *const *paths, size_t n, struct lk_run
 
     for (size_t i = 0; i < n; i++) {
         f.found = 0;
+        if (lk_is_file(paths[i]))
+            LK_TRY(
+                lk_fail(LK_EIO, "%s: is a file; name the run directory that it is in", paths[i]));
         LK_TRY(find_runs(&f, paths[i], 0));
         if (!f.found) {
             st = lk_fail(LK_EIO, "%s: there is no run in it (no rank*.trace.json.gz)", paths[i]);

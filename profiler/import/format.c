@@ -154,6 +154,17 @@ static bool is_unfinished(const struct lk_head *h)
     return lk_ends_with(h->path, LK_PROBE_FILE_SUFFIX);
 }
 
+static bool is_run_file(const struct lk_head *h)
+{
+    return first_of(h) == '{' &&
+           (has(h, "\"schema\": \"lockstep-run\"") || has(h, "\"schema\": \"lockstep-result\""));
+}
+
+static bool is_artefact(const struct lk_head *h)
+{
+    return first_of(h) == '{' && has(h, "\"schema\": \"lockstep-");
+}
+
 /* ---- The table ---- */
 
 /* The first row that fits. */
@@ -162,6 +173,14 @@ static const struct lk_format formats[] = {
      .is = is_own,
      .own = true,
      .instead = "lockstep analyze DIR reads the folder that it is in"},
+    {.name = "a file of lockstep's own run",
+     .is = is_run_file,
+     .own = true,
+     .instead = "lockstep analyze DIR reads the folder that it is in"},
+    {.name = "a job, cluster or forecast of lockstep's own",
+     .is = is_artefact,
+     .instead = "it is no trace; lockstep predict and lockstep whatif read JOB CLUSTER, lockstep "
+                "report a forecast"},
     {.name = "a PyTorch execution trace",
      .is = is_torch_et,
      .read = lk_torch_et_read,

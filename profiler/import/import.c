@@ -43,7 +43,9 @@ static enum lk_status add_folder(const char *folder, char ***out, size_t *n, siz
             continue;
         LK_TRY(lk_format_of(path, &format));
         if (format && format->own) {
-            st = lk_fail(LK_EPARSE, "%s: is a run directory of lockstep's own", folder);
+            st = lk_fail(LK_EPARSE,
+                         "%s: is a run directory of lockstep's own, which lockstep analyze reads",
+                         folder);
             goto out;
         }
         if (format && format->read)

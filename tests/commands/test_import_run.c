@@ -40,6 +40,8 @@ static const struct {
      "truncated: the file of rank 0 ends too early", "periods of 2 collectives"},
     {"analyze README.md", 1, "README.md: is no trace that is known", "Horovod"},
     {"import %s/run --out again", 1, "is a run directory of lockstep's own", "run"},
+    {"import %s/run/job.json", 1, "looks like a job, cluster or forecast of lockstep's own", "JOB"},
+    {"export %s/run/job.json --out chakra", 1, "is a file; name the run directory", "job.json"},
     {"import docs", 1, "docs: there is no trace in this directory", "read"},
     {"import %s/nothing", 1, "nothing: ", "cannot "},
     {"import " GPU " " GPU " --out %s/twice", 1, "are both of rank 0", "gpu.json"},
