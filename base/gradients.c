@@ -145,26 +145,13 @@ out:
 
 enum lk_status lk_gradients_parse_count(const char *text, double *out)
 {
-    static const struct {
-        char letter;
-        double factor;
-    } suffixes[] = {{'k', 1e3}, {'K', 1e3}, {'M', 1e6}, {'G', 1e9}, {'B', 1e9}};
-    char number[64];
-    size_t n = strlen(text);
-    double factor = 1, v;
+    double v;
 
-    if (!n || n >= sizeof number)
+    if (lk_units_parse(LK_DIM_COUNT, text, &v) != LK_OK || !(v >= 1))
         return lk_fail(LK_EUSAGE, "'%s': expected a count of parameters, e.g. 124M", text);
-    memcpy(number, text, n + 1);
-    for (size_t i = 0; i < LK_COUNT(suffixes); i++)
-        if (text[n - 1] == suffixes[i].letter) {
-            factor = suffixes[i].factor;
-            number[n - 1] = 0;
-        }
-    if (lk_parse_double(number, &v) != LK_OK || !(v * factor >= 1) ||
-        v * factor > LK_PARAMETERS_MAX)
+    if (v > LK_PARAMETERS_MAX)
         return lk_fail(LK_EUSAGE, "'%s': expected a count of parameters, e.g. 124M, to %g", text,
                        LK_PARAMETERS_MAX);
-    *out = floor(v * factor + 0.5);
+    *out = floor(v + 0.5);
     return LK_OK;
 }

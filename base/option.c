@@ -68,15 +68,8 @@ static int64_t int64_bound(double v)
 
 static enum lk_status read_int(const struct lk_option *row, const char *text, int64_t *out)
 {
-    int64_t v = 0;
-    enum lk_status st = lk_parse_int64(text, INT64_MIN, INT64_MAX, &v);
-
-    if (st != LK_OK)
-        return st;
-    if (is_bounded(row) && (v < int64_bound(row->min) || v > int64_bound(row->max)))
-        return check_range(row, LK_DIM_NONE, v < int64_bound(row->min) ? -INFINITY : INFINITY);
-    *out = v;
-    return LK_OK;
+    return is_bounded(row) ? lk_parse_count(text, int64_bound(row->min), int64_bound(row->max), out)
+                           : lk_parse_count(text, INT64_MIN, INT64_MAX, out);
 }
 
 static enum lk_status read_real(const struct lk_option *row, enum lk_dimension dim,
@@ -112,14 +105,11 @@ static enum lk_status read_choice(const struct lk_option *row, const char *text,
     struct lk_words words = {.names = row->choices};
     char list[512];
     const char *near;
-    int n;
 
-    for (n = 0; row->choices[n]; n++)
-        if (!strcmp(row->choices[n], text)) {
-            *out = n;
-            return LK_OK;
-        }
-    words.n = (size_t)n;
+    while (row->choices[words.n])
+        words.n++;
+    if (lk_words_match(&words, text, out))
+        return LK_OK;
     near = lk_words_nearest(text, words.names, words.n);
     return lk_fail(LK_EUSAGE, "'%s' is not one of:%s%s%s%s", text,
                    lk_words_list(&words, list, sizeof list), near ? "; did you mean '" : "",
@@ -141,7 +131,7 @@ static enum lk_status read_list(const struct lk_option *row, enum lk_option_type
     int n = 0;
 
     LK_TRY(lk_strdup(&copy, text));
-    for (rest = copy; (item = strsep(&rest, ",")); n++) {
+    for (rest = copy; (item = lk_list_next(&rest)); n++) {
         if (n == LK_OPTION_LIST_MAX) {
             st = lk_fail(LK_EUSAGE, "has more than %d items", LK_OPTION_LIST_MAX);
             goto out;

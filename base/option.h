@@ -40,6 +40,15 @@
 
 enum lk_option_type { LK_OPTION_LIST(LK_WORD_VALUE) };
 
+/* The files that the value of an option names; a list is separated by commas. */
+enum lk_option_role {
+    LK_ROLE_NONE,
+    LK_ROLE_INPUT,   /* a file or folder that is read */
+    LK_ROLE_CLUSTER, /* cluster files and presets that are read, a list */
+    LK_ROLE_OUTPUT,  /* a file that is written */
+    LK_ROLE_FOLDER   /* a folder that is written */
+};
+
 /* Lists are stored inline: no ownership to think of. */
 enum { LK_OPTION_LIST_MAX = 64 };
 struct lk_ints {
@@ -52,19 +61,22 @@ struct lk_sizes {
 };
 
 struct lk_option {
-    const char *name;           /* long name without dashes; NULL ends the table */
-    char letter;                /* (optional) one-letter form, e.g. 'n' for -n */
-    enum lk_option_type type;   /* determines the C type of the field */
-    size_t offset;              /* of the field in the target struct */
-    double min, max;            /* allowed range, in base units, of a number or of each item of a
-                                   list; max may be INFINITY. Both 0: no range, but sizes,
-                                   times and rates are never negative */
-    const char *fallback;       /* default, parsed like user input; of a flag "yes" or "no". NULL:
-                                 * zero, even if that is outside the range */
-    const char *const *choices; /* LK_OPT_CHOICE: NULL-ended words; the field is the index */
-    const char *word;           /* (optional) word for the value in the help: what a text holds */
-    const char *group;          /* (optional) heading in the help; kept until the next one */
-    const char *help;           /* one line, no full stop; names the unit */
+    const char *name;             /* long name without dashes; NULL ends the table */
+    char letter;                  /* (optional) one-letter form, e.g. 'n' for -n */
+    enum lk_option_type type;     /* determines the C type of the field */
+    size_t offset;                /* of the field in the target struct */
+    double min, max;              /* allowed range, in base units, of a number or of each item of a
+                                     list; max may be INFINITY. Both 0: no range, but sizes,
+                                     times and rates are never negative */
+    const char *fallback;         /* default, parsed like user input; of a flag "yes" or "no". NULL:
+                                   * zero, even if that is outside the range */
+    const char *const *choices;   /* LK_OPT_CHOICE: NULL-ended words; the field is the index */
+    const char *word;             /* (optional) word for the value in the help: what a text holds */
+    enum lk_dimension dim;        /* of the range of a text that holds quantities */
+    const struct lk_words *words; /* (optional) words of which a text is a list */
+    enum lk_option_role role;     /* of the files that the value names */
+    const char *group;            /* (optional) heading in the help; kept until the next one */
+    const char *help;             /* one line, no full stop; names the unit */
 };
 
 /*

@@ -12,6 +12,9 @@ enum {
     HELP_WIDTH = 80
 };
 
+/* Whole numbers below are printed in full. */
+static const double WHOLE_MAX = 1e16;
+
 static const struct {
     const char *word; /* for the value, in the help */
     enum lk_dimension dim;
@@ -45,12 +48,13 @@ __attribute__((format(printf, 4, 5))) static void append(char *buf, size_t size,
 static void append_bound(const struct lk_option *row, double v, char *buf, size_t size,
                          size_t *used)
 {
+    enum lk_dimension dim = row->type == LK_OPT_TEXT ? row->dim : types[row->type].dim;
     char text[48];
 
-    if (row->type == LK_OPT_INT || row->type == LK_OPT_INTS)
+    if (dim == LK_DIM_NONE && v == floor(v) && fabs(v) < WHOLE_MAX)
         append(buf, size, used, "%.0f", v);
     else
-        append(buf, size, used, "%s", lk_units_exact(types[row->type].dim, v, text, sizeof text));
+        append(buf, size, used, "%s", lk_units_exact(dim, v, text, sizeof text));
 }
 
 /* Write "1..64; default 8": range or allowed words, and the default; "" for a row without. */
@@ -62,6 +66,9 @@ static void describe(const struct lk_option *row, char *buf, size_t size)
     if (row->type == LK_OPT_CHOICE) {
         for (int i = 0; row->choices[i]; i++)
             append(buf, size, &used, "%s%s", i ? "|" : "", row->choices[i]);
+    } else if (row->words) {
+        for (size_t i = 0; i < row->words->n; i++)
+            append(buf, size, &used, "%s%s", i ? "|" : "", row->words->names[i]);
     } else if (row->min != 0 || row->max != 0) {
         append(buf, size, &used, "%s", isfinite(row->max) ? "" : "at least ");
         append_bound(row, row->min, buf, size, &used);

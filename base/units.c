@@ -1,88 +1,14 @@
-/* Quantities with units; see the header. One table of units serves parser, messages and output. */
-#include "base/units.h"
-
+/* Reads quantities with units; see base/units.h. */
 #include "base/clock.h"
+#include "base/unit_table.h"
 
 #include <errno.h>
-#include <locale.h>
 #include <math.h>
 #include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-/* value in base units = number * mul / div: with two factors 3 ns is exactly 3e-9. */
-struct unit {
-    const char *name;
-    double mul, div;
-    bool shown; /* lk_units_format may choose it */
-};
-
-#define KIBI 1024.0
-#define MEBI (1024.0 * KIBI)
-#define GIBI (1024.0 * MEBI)
-#define TEBI (1024.0 * GIBI)
-
-/* The largest first; the row with mul == div is the base unit. A NULL name ends a list. */
-static const struct unit none_units[] = {{"1", 1, 1, true}, {"%", 1, 100, false}, {0}};
-static const struct unit bytes_units[] = {{"TiB", TEBI, 1, true}, {"TB", 1e12, 1, false},
-                                          {"GiB", GIBI, 1, true}, {"GB", 1e9, 1, false},
-                                          {"MiB", MEBI, 1, true}, {"MB", 1e6, 1, false},
-                                          {"KiB", KIBI, 1, true}, {"kB", 1e3, 1, false},
-                                          {"B", 1, 1, true},      {0}};
-static const struct unit time_units[] = {{"h", 3600, 1, false},
-                                         {"min", 60, 1, false},
-                                         {"s", 1, 1, true},
-                                         {"ms", 1, 1e3, true},
-                                         {"us", 1, 1e6, true},
-                                         {"ns", 1, 1e9, true},
-                                         {0}};
-static const struct unit rate_units[] = {{"TB/s", 1e12, 1, true},
-                                         {"Tbit/s", 1e12, 8, false},
-                                         {"GB/s", 1e9, 1, true},
-                                         {"Gbit/s", 1e9, 8, false},
-                                         {"MB/s", 1e6, 1, true},
-                                         {"Mbit/s", 1e6, 8, false},
-                                         {"kB/s", 1e3, 1, true},
-                                         {"kbit/s", 1e3, 8, false},
-                                         {"B/s", 1, 1, true},
-                                         {"bit/s", 1, 8, false},
-                                         {0}};
-static const struct unit flops_units[] = {{"Pflop/s", 1e15, 1, true},
-                                          {"Tflop/s", 1e12, 1, true},
-                                          {"Gflop/s", 1e9, 1, true},
-                                          {"Mflop/s", 1e6, 1, true},
-                                          {"kflop/s", 1e3, 1, true},
-                                          {"flop/s", 1, 1, true},
-                                          {0}};
-static const struct unit flop_units[] = {{"Pflop", 1e15, 1, true},
-                                         {"Tflop", 1e12, 1, true},
-                                         {"Gflop", 1e9, 1, true},
-                                         {"Mflop", 1e6, 1, true},
-                                         {"kflop", 1e3, 1, true},
-                                         {"flop", 1, 1, true},
-                                         {0}};
-static const struct unit power_units[] = {
-    {"MW", 1e6, 1, true}, {"kW", 1e3, 1, true}, {"W", 1, 1, true}, {0}};
-static const struct unit price_units[] = {{"/h", 1, 1, true}, {"1/h", 1, 1, false}, {0}};
-
-static const struct {
-    const struct unit *units;
-    const char *base;
-    const char *expected; /* for messages */
-} dimensions[] = {
-    [LK_DIM_NONE] = {none_units, "1", "a number or a percentage"},
-    [LK_DIM_BYTES] = {bytes_units, "B", "a size"},
-    [LK_DIM_TIME] = {time_units, "s", "a time"},
-    [LK_DIM_RATE] = {rate_units, "B/s", "a rate"},
-    [LK_DIM_FLOPS] = {flops_units, "flop/s", "a rate of operations"},
-    [LK_DIM_FLOP] = {flop_units, "flop", "a count of operations"},
-    [LK_DIM_POWER] = {power_units, "W", "a power"},
-    [LK_DIM_PRICE] = {price_units, "1/h", "a price per hour"},
-};
-
-/* A double in decimal: sign, point, 17 digits, exponent. */
-enum { NUMBER_SIZE = 32 };
+#include <strings.h>
 
 static bool is_digit(char c)
 {
@@ -124,24 +50,16 @@ static const char *number_end(const char *text)
     return p;
 }
 
-/*
- * This thread's switch to the C locale, so that a decimal point is a point in any host process; c
- * is 0 if it could not be allocated, and then the locale stays as it is.
- */
-struct locales {
-    locale_t c, old;
-};
-
-static struct locales enter_c_locale(void)
+struct lk_locales lk_c_locale_enter(void)
 {
-    struct locales l = {.c = newlocale(LC_ALL_MASK, "C", (locale_t)0)};
+    struct lk_locales l = {.c = newlocale(LC_ALL_MASK, "C", (locale_t)0)};
 
     if (l.c)
         l.old = uselocale(l.c);
     return l;
 }
 
-static void leave_c_locale(struct locales l)
+void lk_c_locale_leave(struct lk_locales l)
 {
     if (!l.c)
         return;
@@ -153,29 +71,76 @@ static void leave_c_locale(struct locales l)
 static double read_number(const char *text, const char **out_end)
 {
     const char *end = number_end(text);
-    struct locales l;
+    struct lk_locales l;
     char *stop;
     double v;
 
     *out_end = text;
     if (end == text)
         return 0;
-    l = enter_c_locale();
+    l = lk_c_locale_enter();
     errno = 0;
     v = strtod(text, &stop);
-    leave_c_locale(l);
+    lk_c_locale_leave(l);
     if (stop != end || errno == ERANGE || !isfinite(v))
         return 0;
     *out_end = end;
     return v;
 }
 
-static const struct unit *find_unit(enum lk_dimension dim, const char *name)
+/* ---- Units ---- */
+
+/* Return true if the blank-separated list has the word; fold ignores case. */
+static bool has_word(const char *list, const char *word, bool fold)
 {
-    for (const struct unit *u = dimensions[dim].units; u->name; u++)
-        if (!strcmp(u->name, name))
-            return u;
-    return NULL;
+    size_t n = strlen(word);
+
+    for (; *list; list += strspn(list, " ")) {
+        size_t m = strcspn(list, " ");
+
+        if (m == n && !(fold ? strncasecmp(list, word, n) : strncmp(list, word, n)))
+            return true;
+        list += m;
+    }
+    return false;
+}
+
+static bool is_spelled(const struct lk_unit *u, const char *name, bool fold)
+{
+    bool refused = u->mul == 0; /* its name is what may be meant */
+
+    return (!refused && !(fold ? strcasecmp(u->name, name) : strcmp(u->name, name))) ||
+           has_word(u->also, name, fold);
+}
+
+enum { MEANT_SIZE = 32 };
+
+/*
+ * Find a unit by one of its spellings, then ignoring case. NULL: there is none, or several may be
+ * meant, which are then written to meant[MEANT_SIZE], separated by blanks.
+ */
+static const struct lk_unit *find_unit(enum lk_dimension dim, const char *name, char *meant)
+{
+    const struct lk_unit *units = lk_unit_dimensions[dim].units, *found = NULL;
+    size_t n = 0;
+
+    *meant = '\0';
+    for (int fold = 0; fold < 2 && !n; fold++)
+        for (const struct lk_unit *u = units; u->name; u++) {
+            if (!is_spelled(u, name, fold))
+                continue;
+            if (u->mul == 0) {
+                snprintf(meant, MEANT_SIZE, "%s", u->name);
+                return NULL;
+            }
+            snprintf(meant + strlen(meant), MEANT_SIZE - strlen(meant), "%s%s", n ? " " : "",
+                     u->name);
+            found = u;
+            n++;
+        }
+    if (n < 2)
+        *meant = '\0';
+    return n == 1 ? found : NULL;
 }
 
 /* List the dimension's units, the smallest last, with commas. Returns buf. */
@@ -184,8 +149,9 @@ static const char *list_units(enum lk_dimension dim, char *buf, size_t size)
     size_t used = 0;
 
     buf[0] = '\0';
-    for (const struct unit *u = dimensions[dim].units; u->name; u++) {
-        int n = snprintf(buf + used, size - used, "%s%s", used ? ", " : "", u->name);
+    for (const struct lk_unit *u = lk_unit_dimensions[dim].units; u->name; u++) {
+        int n =
+            u->mul == 0 ? 0 : snprintf(buf + used, size - used, "%s%s", used ? ", " : "", u->name);
 
         if (n < 0 || (size_t)n >= size - used)
             break;
@@ -196,33 +162,69 @@ static const char *list_units(enum lk_dimension dim, char *buf, size_t size)
 
 static enum lk_status fail_parse(enum lk_dimension dim, const char *text, const char *why)
 {
+    const struct lk_unit_dimension *d = &lk_unit_dimensions[dim];
     char units[256];
 
+    list_units(dim, units, sizeof units);
+    if (d->needs_unit)
+        return lk_fail(LK_EUSAGE, "'%s' is not %s%s (a number with one of: %s)", text, d->expected,
+                       why, units);
     return lk_fail(LK_EUSAGE, "'%s' is not %s%s (a number%s%s, or without a unit: %s)", text,
-                   dimensions[dim].expected, why,
-                   dim == LK_DIM_NONE ? ", or with one of: " : " with one of: ",
-                   list_units(dim, units, sizeof units), dimensions[dim].base);
+                   d->expected, why,
+                   dim == LK_DIM_NONE ? ", or with one of: " : " with one of: ", units, d->base);
+}
+
+/* Fail for a number without the unit that it needs; n is its text. */
+static enum lk_status fail_bare(enum lk_dimension dim, const char *n, double v)
+{
+    char rate[40];
+
+    if (dim == LK_DIM_BYTES)
+        return lk_fail(LK_EUSAGE,
+                       "'%s': which unit? %sMiB (1024-based, as bucket_cap_mb of PyTorch), %sMB "
+                       "(1000-based) or %sB",
+                       n, n, n, n);
+    if (dim == LK_DIM_TIME)
+        return lk_fail(LK_EUSAGE, "'%s': which unit? %ss, %sms or %sus", n, n, n, n);
+    return lk_fail(LK_EUSAGE, "'%s': which unit? %sGbit/s or %s", n, n,
+                   lk_units_exact(LK_DIM_RATE, v * 1e9 / 8, rate, sizeof rate));
+}
+
+/* Fail for a number of `digits` bytes whose unit may mean one of several. */
+static enum lk_status fail_meant(const char *text, int digits, const char *meant)
+{
+    const char *second = strchr(meant, ' ');
+    int first = second ? (int)(second - meant) : (int)strlen(meant);
+
+    if (!second)
+        return lk_fail(LK_EUSAGE, "'%s': which unit? %.*s%s", text, digits, text, meant);
+    return lk_fail(LK_EUSAGE, "'%s': which unit? %.*s%.*s or %.*s%s", text, digits, text, first,
+                   meant, digits, text, second + 1);
 }
 
 enum lk_status lk_units_parse(enum lk_dimension dim, const char *text, double *out)
 {
     const char *p;
-    const struct unit *u;
+    const struct lk_unit *u;
+    char meant[MEANT_SIZE] = "";
     double v = read_number(text, &p);
+    int digits = (int)(p - text);
 
-    if (p == text)
+    if (!digits)
         return fail_parse(dim, text,
                           number_end(text) == text ? "" : ": the number is out of range");
     if (!*p) {
+        if (lk_unit_dimensions[dim].needs_unit && v != 0)
+            return fail_bare(dim, text, v);
         *out = v;
         return LK_OK;
     }
     while (*p == ' ')
         p++;
     /* The names "1" and "1/h" are for files: behind a number they would read as its digits. */
-    u = is_digit(*p) ? NULL : find_unit(dim, p);
+    u = is_digit(*p) ? NULL : find_unit(dim, p, meant);
     if (!u)
-        return fail_parse(dim, text, "");
+        return *meant ? fail_meant(text, digits, meant) : fail_parse(dim, text, "");
     v = v * u->mul / u->div;
     if (!isfinite(v))
         return fail_parse(dim, text, ": the number is out of range");
@@ -232,121 +234,24 @@ enum lk_status lk_units_parse(enum lk_dimension dim, const char *text, double *o
 
 enum lk_status lk_units_factor(enum lk_dimension dim, const char *unit, double *out)
 {
-    const struct unit *u = find_unit(dim, unit);
+    char meant[MEANT_SIZE];
+    const struct lk_unit *u = find_unit(dim, unit, meant);
     char units[256];
 
     if (!u)
         return lk_fail(LK_EPARSE, "'%s' is not a unit of %s (units: %s)", unit,
-                       dimensions[dim].expected, list_units(dim, units, sizeof units));
+                       lk_unit_dimensions[dim].expected,
+                       *meant ? meant : list_units(dim, units, sizeof units));
     *out = u->mul / u->div;
     return LK_OK;
 }
 
 const char *lk_units_base(enum lk_dimension dim)
 {
-    return dimensions[dim].base;
+    return lk_unit_dimensions[dim].base;
 }
 
-static const struct unit *base_unit(enum lk_dimension dim)
-{
-    const struct unit *u = dimensions[dim].units;
-
-    while (u->mul != u->div)
-        u++;
-    return u;
-}
-
-/* Return the decimals that show three significant digits of v >= 0 after rounding. */
-static int decimals_of(double v)
-{
-    return v < 0.9995 ? 3 : v < 9.995 ? 2 : v < 99.95 ? 1 : 0;
-}
-
-/* Return the largest shown unit in which v, rounded as it will be printed, is at least 1. */
-static const struct unit *unit_for(enum lk_dimension dim, double v)
-{
-    const struct unit *best = NULL;
-
-    for (const struct unit *u = dimensions[dim].units; u->name; u++) {
-        if (!u->shown)
-            continue;
-        best = u;
-        if (v * u->div / u->mul >= 0.9995)
-            break;
-    }
-    return best;
-}
-
-const char *lk_units_format(enum lk_dimension dim, double value, char *buf, size_t size)
-{
-    const struct unit *u;
-    struct locales l;
-    double shown;
-    double magnitude;
-    int decimals;
-    const char *unit;
-    const char *gap;
-
-    if (!size)
-        return buf;
-    if (isnan(value)) {
-        snprintf(buf, size, "-");
-        return buf;
-    }
-    u = isfinite(value) && value != 0 ? unit_for(dim, fabs(value)) : base_unit(dim);
-    unit = dim == LK_DIM_NONE ? "" : u->name;
-    gap = *unit && *unit != '/' ? " " : "";
-    shown = value * u->div / u->mul;
-    magnitude = fabs(shown);
-    decimals = dim == LK_DIM_BYTES && u->mul == 1 ? 0 : decimals_of(magnitude);
-    l = enter_c_locale();
-    if (value == 0 || !isfinite(value))
-        snprintf(buf, size, "%g%s%s", value, gap, unit);
-    else if ((magnitude < 0.0995 && dim != LK_DIM_BYTES) || magnitude >= 1e6)
-        snprintf(buf, size, "%.3g%s%s", shown, gap, unit);
-    else
-        snprintf(buf, size, "%.*f%s%s", decimals, shown, gap, unit);
-    leave_c_locale(l);
-    return buf;
-}
-
-/* Format the shortest text that reads back as v, "60" not "6e+01". buf has NUMBER_SIZE bytes. */
-static void shortest_number(double v, char *buf)
-{
-    struct locales l = enter_c_locale();
-
-    buf[0] = '\0';
-    for (int digits = 1; digits <= 17; digits++) {
-        char text[NUMBER_SIZE];
-
-        snprintf(text, sizeof text, "%.*g", digits, v);
-        if (strtod(text, NULL) == v && (!*buf || strlen(text) < strlen(buf)))
-            memcpy(buf, text, sizeof text);
-    }
-    leave_c_locale(l);
-}
-
-const char *lk_units_exact(enum lk_dimension dim, double value, char *buf, size_t size)
-{
-    char best[64] = "";
-
-    if (!size)
-        return buf;
-    for (const struct unit *u = dimensions[dim].units; u->name; u++) {
-        double shown = value * u->div / u->mul;
-        char number[NUMBER_SIZE];
-        char text[sizeof best];
-
-        if (!u->shown || !isfinite(shown) || shown * u->mul / u->div != value)
-            continue;
-        shortest_number(shown, number);
-        snprintf(text, sizeof text, "%s%s", number, is_digit(u->name[0]) ? "" : u->name);
-        if (!*best || strlen(text) < strlen(best))
-            memcpy(best, text, sizeof best);
-    }
-    snprintf(buf, size, "%s", best);
-    return buf;
-}
+/* ---- Numbers ---- */
 
 enum lk_status lk_parse_int64(const char *text, int64_t min, int64_t max, int64_t *out)
 {
@@ -367,6 +272,26 @@ enum lk_status lk_parse_int64(const char *text, int64_t min, int64_t max, int64_
                        (long long)max);
     *out = v;
     return LK_OK;
+}
+
+enum lk_status lk_parse_count(const char *text, int64_t min, int64_t max, int64_t *out)
+{
+    static const double EXACT = 0x1p53; /* doubles hold every whole number up to here */
+    int64_t n = 0;
+    double v = 0;
+
+    if (lk_parse_int64(text, INT64_MIN, INT64_MAX, &n) != LK_OK) {
+        if (lk_units_parse(LK_DIM_COUNT, text, &v) != LK_OK || v != floor(v))
+            return lk_fail(LK_EUSAGE, "'%s' is not a whole number", text);
+        n = v > EXACT ? INT64_MAX : v < -EXACT ? INT64_MIN : (int64_t)v;
+    }
+    if (n >= min && n <= max && fabs(v) <= EXACT) {
+        *out = n;
+        return LK_OK;
+    }
+    if (max == INT64_MAX)
+        return lk_fail(LK_EUSAGE, "must be at least %lld", (long long)min);
+    return lk_fail(LK_EUSAGE, "must be from %lld to %lld", (long long)min, (long long)max);
 }
 
 enum lk_status lk_parse_double(const char *text, double *out)

@@ -2,14 +2,18 @@
  * Parse and format quantities with units, and convert between ns and s. No other file turns text
  * into SI units.
  *
- * Sizes: B kB MB GB TB (1000) and KiB MiB GiB TiB (1024). Rates: B/s kB/s MB/s GB/s TB/s and bit/s
- * kbit/s Mbit/s Gbit/s Tbit/s (1000 always). Times: ns us ms s min h. Ratios: 1, %. Work: flop
- * kflop Mflop Gflop Tflop Pflop, and the same per s. Power: W kW MW. Price: 1/h in files, /h
- * behind a number ("2.5 /h"). The names "1" and "1/h" cannot stand behind a number.
+ * Sizes: B kB MB GB TB (1000) and KiB MiB GiB TiB (1024; also K M G T). Rates: B/s kB/s MB/s GB/s
+ * TB/s and bit/s kbit/s Mbit/s Gbit/s Tbit/s (1000 always; also Gbps, Gb/s, GBps; of links also
+ * 400G). Times: ns us ms s min h d. Counts: k M G (or B) T. Ratios: 1, %. Work: flop kflop Mflop
+ * Gflop Tflop Pflop, and the same per s. Power: W kW MW. Price: 1/h in files, /h behind a number
+ * ("2.5 /h"). The names "1" and "1/h" cannot stand behind a number. Case counts only where two
+ * units differ by it: "25mib" is read, but "25mb" could be bits, and "100gbps" bytes; these are
+ * errors that name both. base/unit_table.c has all spellings.
  *
- * A number is decimal with a point in every locale; blanks may stand before the unit. A bare number
- * is in the dimension's base unit (B, B/s, s, 1, flop/s). Trailing junk, hex, NaN, infinity and
- * numbers too large for a double are errors. Any thread.
+ * A number is decimal with a point in every locale; blanks may stand before the unit. A size,
+ * a time or a rate has to have its unit, unless it is 0; any other bare number is in the base unit
+ * (1, flop/s, ...). Trailing junk, hex, NaN, infinity and numbers too large for a double are
+ * errors. Any thread.
  */
 #ifndef LK_BASE_UNITS_H
 #define LK_BASE_UNITS_H
@@ -20,10 +24,12 @@
 #include <stdint.h>
 
 enum lk_dimension {
-    LK_DIM_NONE,  /* a ratio or a count */
+    LK_DIM_NONE,  /* a ratio or a plain number */
+    LK_DIM_COUNT, /* a number of things, 124M */
     LK_DIM_BYTES, /* base unit B */
     LK_DIM_TIME,  /* base unit s */
     LK_DIM_RATE,  /* base unit B/s */
+    LK_DIM_LINK,  /* a rate of a network link, which 400G can name, too */
     LK_DIM_FLOPS, /* base unit flop/s */
     LK_DIM_FLOP,  /* base unit flop */
     LK_DIM_POWER, /* base unit W */
@@ -53,6 +59,11 @@ const char *lk_units_exact(enum lk_dimension dim, double value, char *buf, size_
 
 /* Parse a decimal whole number, the whole text, within [min, max]. LK_EUSAGE otherwise. */
 enum lk_status lk_parse_int64(const char *text, int64_t min, int64_t max, int64_t *out);
+/*
+ * Parse a count as a person writes it, "4096", "64k" or "1e6", within [min, max]; max INT64_MAX: no
+ * bound. LK_EUSAGE otherwise.
+ */
+enum lk_status lk_parse_count(const char *text, int64_t min, int64_t max, int64_t *out);
 /* Parse a finite number, the whole text. LK_EUSAGE otherwise. */
 enum lk_status lk_parse_double(const char *text, double *out);
 /* Parse "3:1.25": a number from 0 to max_at, and a factor in (0, 1000]. LK_EUSAGE otherwise. */

@@ -1,9 +1,12 @@
 /* Words of an enum, and the known word nearest to an unknown one. */
 #include "base/words.h"
 
+#include "base/array.h"
+
 #include <stdint.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
 const char *lk_words_list(const struct lk_words *w, char *buf, size_t size)
 {
@@ -15,19 +18,70 @@ const char *lk_words_list(const struct lk_words *w, char *buf, size_t size)
     return buf;
 }
 
+/* The spellings of each type of number that frameworks and papers use; NULL ends a row. */
+static const char *const same[][6] = {
+    {"float32", "fp32", "f32", "float", "torch.float32"},
+    {"float16", "fp16", "f16", "half", "torch.float16"},
+    {"bfloat16", "bf16", "torch.bfloat16"},
+    {"float64", "fp64", "f64", "double", "torch.float64"},
+    {"float8", "fp8"},
+    {"int32", "i32", "torch.int32"},
+    {"int64", "i64", "torch.int64"},
+    {"uint8", "u8", "torch.uint8"},
+};
+
+/* Return the row of `same` that has the word, or NULL. */
+static const char *const *spellings_of(const char *word)
+{
+    for (size_t i = 0; i < LK_COUNT(same); i++)
+        for (size_t k = 0; k < LK_COUNT(same[i]) && same[i][k]; k++)
+            if (!strcasecmp(same[i][k], word))
+                return same[i];
+    return NULL;
+}
+
+bool lk_words_match(const struct lk_words *w, const char *name, int *out)
+{
+    const char *const *spellings = spellings_of(name);
+    size_t i = 0;
+
+    while (i < w->n && strcmp(w->names[i], name) != 0)
+        i++;
+    for (size_t k = 0; i == w->n && k < w->n; k++)
+        if (!strcasecmp(w->names[k], name))
+            i = k;
+    for (size_t k = 0; i == w->n && spellings && k < w->n; k++)
+        if (spellings_of(w->names[k]) == spellings)
+            i = k;
+    if (i == w->n)
+        return false;
+    *out = (int)i; /* as large as an enum */
+    return true;
+}
+
 enum lk_status lk_words_find(const struct lk_words *w, const char *name, void *out_enum)
 {
     char known[256];
+    int value;
 
-    for (size_t i = 0; i < w->n; i++)
-        if (!strcmp(w->names[i], name)) {
-            const int value = (int)i; /* as large as an enum */
-
-            memcpy(out_enum, &value, sizeof value);
-            return LK_OK;
-        }
+    if (lk_words_match(w, name, &value)) {
+        memcpy(out_enum, &value, sizeof value);
+        return LK_OK;
+    }
     return lk_fail(LK_EPARSE, "'%.60s' is not %s (known:%s)", name, w->what,
                    lk_words_list(w, known, sizeof known));
+}
+
+char *lk_list_next(char **rest)
+{
+    char *item = strsep(rest, ","), *end;
+
+    if (!item)
+        return NULL;
+    item += strspn(item, " \t");
+    for (end = item + strlen(item); end > item && (end[-1] == ' ' || end[-1] == '\t'); end--)
+        end[-1] = '\0';
+    return item;
 }
 
 /* ---- "Did you mean" ---- */

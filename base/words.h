@@ -15,6 +15,7 @@
 
 #include "base/status.h"
 
+#include <stdbool.h>
 #include <stddef.h>
 
 struct lk_words {
@@ -49,12 +50,20 @@ struct lk_words {
     struct lk_words
 
 /*
- * Set *out_enum, a variable of the enum, to the value that is called `name`. LK_EPARSE lists the
- * words: "'float' is not a dtype (known: float32 float16)".
+ * Find the value that a person calls `name`: by its own name, ignoring case, or by another spelling
+ * of the same type of number, such as bf16 for bfloat16. Return false if there is none.
+ */
+bool lk_words_match(const struct lk_words *w, const char *name, int *out);
+/*
+ * Set *out_enum, a variable of the enum, to the value that lk_words_match finds. LK_EPARSE lists
+ * the words: "'float' is not a dtype (known: float32 float16)".
  */
 enum lk_status lk_words_find(const struct lk_words *w, const char *name, void *out_enum);
 /* Write " float32 float16" to buf, cut to its size, and return buf. */
 const char *lk_words_list(const struct lk_words *w, char *buf, size_t size);
+/* Take the next item of a list that is separated by commas, which is cut up, without the blanks
+ * around it; *rest begins as the list, and NULL ends it. An empty item is "". */
+char *lk_list_next(char **rest);
 /* Return the nearest of n words by edit distance, for "did you mean", or NULL when none is near. */
 const char *lk_words_nearest(const char *word, const char *const *words, size_t n);
 

@@ -238,7 +238,7 @@ static enum lk_status read_answer(const char *path, struct answer *out)
         const char *verdict = "";
         double v[4];
 
-        LK_TRY(lk_csv_quantity(t, i, BYTES, LK_DIM_BYTES, 1, 1e12, &v[0]));
+        LK_TRY(lk_csv_real(t, i, BYTES, 1, 1e12, &v[0]));
         for (size_t k = 0; k < 3; k++)
             LK_TRY(lk_csv_real(t, i, GAIN + k, -100, 1e9, &v[1 + k]));
         if (lk_csv_has(t, i, VERDICT))

@@ -2,6 +2,7 @@
 #include "commands/axis_lists.h"
 
 #include "base/array.h"
+#include "base/words.h"
 #include "commands/inputs.h"
 
 #include <stdlib.h>
@@ -40,7 +41,7 @@ static enum lk_status read_value(struct axis_lists *l, enum lk_axis a, const cha
     if (a == LK_AXIS_GPU)
         LK_PASS(find_gpu(l, word, v));
     for (size_t i = 0; i < l->n[a]; i++)
-        if (!strcmp(values[i].text, v->text))
+        if (lk_axis_value_equal(a, &values[i], v))
             return lk_fail(LK_EUSAGE, "--%s: '%s' is there twice", lk_axis_option(a), word);
     l->numbers[a][l->n[a]++] = (int64_t)v->number.value;
     return LK_OK;
@@ -54,7 +55,7 @@ static enum lk_status read_axis(struct axis_lists *l, enum lk_axis a, const char
     LK_TRY(lk_strdup(&copy, text));
     LK_TRY(lk_alloc(&l->values[a], VALUES_MAX, sizeof *l->values[a]));
     LK_TRY(lk_alloc(&l->numbers[a], VALUES_MAX, sizeof *l->numbers[a]));
-    for (rest = copy; (word = strsep(&rest, ","));)
+    for (rest = copy; (word = lk_list_next(&rest));)
         LK_TRY(read_value(l, a, word));
 out:
     free(copy);

@@ -14,11 +14,23 @@
 #include <stddef.h>
 #include <stdint.h>
 
+/* The files that values of a kind name. */
+#define AXIS_ROLE_COUNT  LK_ROLE_NONE
+#define AXIS_ROLE_YES_NO LK_ROLE_NONE
+#define AXIS_ROLE_SIZE   LK_ROLE_NONE
+#define AXIS_ROLE_RATE   LK_ROLE_NONE
+#define AXIS_ROLE_LINK   LK_ROLE_NONE
+#define AXIS_ROLE_TIME   LK_ROLE_NONE
+#define AXIS_ROLE_RATIO  LK_ROLE_NONE
+#define AXIS_ROLE_WORD   LK_ROLE_NONE
+#define AXIS_ROLE_NAME   LK_ROLE_CLUSTER
+#define AXIS_ROLE_PLACE  LK_ROLE_NONE
+
 /* Needs the command's OPTION. */
 #define AXIS_ROW(axis, option, column, kind, min_, max_, text)                                     \
-    OPTION(option, axes[axis], TEXT, .word = LK_AXIS_WORD_##kind,                                  \
-           .min = LK_AXIS_RANGED_##kind ? (min_) : 0, .max = LK_AXIS_RANGED_##kind ? (max_) : 0,   \
-           .help = (text)),
+    OPTION(option, axes[axis], TEXT, .word = LK_AXIS_WORD_##kind, .dim = LK_AXIS_DIM_##kind,       \
+           .role = AXIS_ROLE_##kind, .min = LK_AXIS_RANGED_##kind ? (min_) : 0,                    \
+           .max = LK_AXIS_RANGED_##kind ? (max_) : 0, .help = (text)),
 
 /* Lists of values, which stay where they are; those of an axis that was not given are NULL. */
 struct axis_lists {

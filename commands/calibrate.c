@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/log.h"
 #include "base/units.h"
+#include "base/words.h"
 #include "commands/common_rows.h"
 #include "commands/output.h"
 #include "commands/share_gpu.h"
@@ -56,14 +57,14 @@ const char *const calibrate_devices[] = {"cpu", "cuda", NULL};
 static const struct lk_option option_rows[] = {
     OPTION("ranks", ranks, INTS, .letter = 'n', .min = 1, .max = 1024, .group = "probes",
            .help = "counts of local ranks to measure, each in a run of its own (2; cuda: 2, 4, ... up to its GPUs)"),
-    OPTION("collectives", collectives, TEXT,
-           .help = "collectives to time, separated by commas (all_reduce; cuda: also broadcast, all_gather and reduce_scatter)"),
-    OPTION("algorithms", algorithms, TEXT,
-           .help = "algorithms to time, separated by commas (auto, ring, tree; cuda: auto)"),
+    OPTION("collectives", collectives, TEXT, .word = "WORD,...", .words = &lk_coll_words,
+           .help = "collectives to time (all_reduce; cuda: also broadcast, all_gather and reduce_scatter)"),
+    OPTION("algorithms", algorithms, TEXT, .word = "WORD,...", .words = &lk_algo_words,
+           .help = "algorithms to time (auto, ring, tree; cuda: auto)"),
     OPTION("sizes", sizes, SIZES, .min = 4, .max = 1e11,
            .help = "bytes of a collective (4KiB, 16KiB, ... 64MiB; cuda: ... 1GiB)"),
-    OPTION("dtypes", dtypes, TEXT, .fallback = "float32",
-           .help = "element types, separated by commas; the cluster file takes the first one's points"),
+    OPTION("dtypes", dtypes, TEXT, .word = "WORD,...", .words = &lk_dtype_words, .fallback = "float32",
+           .help = "element types; the cluster file takes the first one's points"),
     OPTION("repetitions", repetitions, INT, .min = 3, .max = 100000, .fallback = "20",
            .help = "samples of each row, interleaved over the rows"),
     OPTION("warmup", warmup, INT, .min = 0, .max = 1000, .fallback = "2",
@@ -102,7 +103,7 @@ static const struct lk_option option_rows[] = {
            .help = "bind each rank to a CPU if there are enough (not with --device=cuda)"),
     OPTION("timeout", timeout_s, TIME, .min = 0.1, .max = 1e6, .fallback = "60s",
            .help = "longest wait for another rank"),
-    OPTION("out", out, FILE, .fallback = "cluster.json", .group = "output",
+    OPTION("out", out, FILE, .role = LK_ROLE_OUTPUT, .fallback = "cluster.json", .group = "output",
            .help = "cluster file to write"),
     OPTION("name", name, TEXT, .help = "name of the cluster; default: the host's"),
     PAGE_ROWS(OPTION),
@@ -124,7 +125,7 @@ static enum lk_status read_words(const char *option, const struct lk_words *word
     int *v = values; /* as large as an enum */
 
     LK_TRY(lk_strdup(&copy, list));
-    for (rest = copy; (word = strsep(&rest, ","));) {
+    for (rest = copy; (word = lk_list_next(&rest));) {
         int value;
 
         LK_TRY(lk_words_find(words, word, &value));

@@ -8,6 +8,7 @@
 #include "base/option.h"
 #include "base/preset.h"
 #include "base/units.h"
+#include "base/words.h"
 #include "profiler/job_build.h"
 #include "profiler/run_set.h"
 #include "sim/collective/links.h"
@@ -271,7 +272,7 @@ static enum lk_status add_slow_list(struct lk_cluster *c, const char *text, bool
     if (!text)
         return LK_OK;
     LK_TRY(lk_strdup(&copy, text));
-    for (rest = copy; (word = strsep(&rest, ","));)
+    for (rest = copy; (word = lk_list_next(&rest));)
         LK_TRY(add_slow(c, word, link, most_gpus, option));
 out:
     free(copy);

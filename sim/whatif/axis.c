@@ -1,7 +1,6 @@
 /* The axes of a what-if. */
 #include "sim/whatif/axis.h"
 
-#include "base/units.h"
 #include "base/words.h"
 #include "sim/step/config.h"
 
@@ -9,8 +8,9 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <string.h>
+#include <strings.h>
 
-enum kind { COUNT, YES_NO, SIZE, RATE, TIME, RATIO, WORD, NAME, PLACE };
+enum kind { COUNT, YES_NO, SIZE, RATE, LINK, TIME, RATIO, WORD, NAME, PLACE };
 
 static const char *const option_names[LK_AXIS_COUNT] = {LK_AXIS_LIST(LK_WORD_NAME)};
 
@@ -33,6 +33,12 @@ static const struct {
 #define RANGE_(axis, option, column, kind, min, max, help) [axis] = {min, max},
     LK_AXIS_LIST(RANGE_)
 #undef RANGE_
+};
+
+static const enum lk_dimension dims[LK_AXIS_COUNT] = {
+#define DIM_(axis, option, column, kind, min, max, help) [axis] = LK_AXIS_DIM_##kind,
+    LK_AXIS_LIST(DIM_)
+#undef DIM_
 };
 
 /* The values an axis takes, and the int of the scenario, or the scaled or slowed value of its
@@ -89,23 +95,20 @@ const char *lk_axis_column(enum lk_axis a)
 
 static enum lk_status parse_number(enum lk_axis a, const char *text, double *out)
 {
-    static const enum lk_dimension dims[] = {
-        [SIZE] = LK_DIM_BYTES, [RATE] = LK_DIM_RATE, [TIME] = LK_DIM_TIME, [RATIO] = LK_DIM_NONE};
+    char min[40], max[40];
     int64_t n;
     double v;
 
     if (kinds[a] == COUNT) {
-        if (lk_parse_int64(text, INT64_MIN, INT64_MAX, &n) != LK_OK)
-            return LK_EUSAGE;
+        LK_PASS(lk_parse_count(text, (int64_t)ranges[a].min, (int64_t)ranges[a].max, &n));
         *out = (double)n;
-        return *out >= ranges[a].min && *out <= ranges[a].max
-                   ? LK_OK
-                   : lk_fail(LK_EUSAGE, "must be from %.0f to %.0f", ranges[a].min, ranges[a].max);
+        return LK_OK;
     }
-    LK_PASS(lk_units_parse(dims[kinds[a]], text, &v));
+    LK_PASS(lk_units_parse(dims[a], text, &v));
     if (v < ranges[a].min || v > ranges[a].max || (kinds[a] == SIZE && v != floor(v)))
-        return lk_fail(LK_EUSAGE, "'%s' is out of range: expected %g to %g", text, ranges[a].min,
-                       ranges[a].max);
+        return lk_fail(LK_EUSAGE, "'%s' is out of range: expected %s to %s", text,
+                       lk_units_exact(dims[a], ranges[a].min, min, sizeof min),
+                       lk_units_exact(dims[a], ranges[a].max, max, sizeof max));
     *out = v;
     return LK_OK;
 }
@@ -146,7 +149,7 @@ static enum lk_status parse(enum lk_axis a, const char *text, struct lk_axis_val
 {
     enum kind kind = kinds[a];
 
-    if ((kind == RATE || kind == TIME || kind == RATIO) && *text == 'x')
+    if ((kind == RATE || kind == LINK || kind == TIME || kind == RATIO) && *text == 'x')
         return parse_factor(text, &v->number);
     if (kind == WORD)
         return parse_word(a, text, &v->number.value);
@@ -155,8 +158,8 @@ static enum lk_status parse(enum lk_axis a, const char *text, struct lk_axis_val
     if (kind == NAME)
         return *text ? LK_OK : lk_fail(LK_EUSAGE, "a name is empty");
     if (kind == YES_NO) {
-        v->number.value = !strcmp(text, "yes");
-        return v->number.value > 0 || !strcmp(text, "no")
+        v->number.value = !strcasecmp(text, "yes");
+        return v->number.value > 0 || !strcasecmp(text, "no")
                    ? LK_OK
                    : lk_fail(LK_EUSAGE, "'%s': expected yes or no", text);
     }
@@ -178,6 +181,15 @@ out:
     return st;
 }
 
+bool lk_axis_value_equal(enum lk_axis a, const struct lk_axis_value *x,
+                         const struct lk_axis_value *y)
+{
+    if (kinds[a] == NAME)
+        return !strcmp(x->text, y->text);
+    return x->number.value == y->number.value && x->number.is_factor == y->number.is_factor &&
+           x->at == y->at;
+}
+
 void lk_axis_apply(enum lk_axis a, const struct lk_axis_value *v, const struct lk_job *j,
                    struct lk_scenario *s)
 {
@@ -190,6 +202,7 @@ void lk_axis_apply(enum lk_axis a, const struct lk_axis_value *v, const struct l
         *(int *)member = (int)number;
         break;
     case RATE:
+    case LINK:
     case TIME:
     case RATIO:
         *(struct lk_scaled *)member = v->number;

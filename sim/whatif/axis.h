@@ -9,6 +9,7 @@
 #include "base/config.h"
 #include "base/job.h"
 #include "base/status.h"
+#include "base/units.h"
 #include "base/words.h"
 #include "sim/forecast/altered_cluster.h"
 #include "sim/forecast/evidence.h"
@@ -16,12 +17,13 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* The kinds of values, with the word for a list of each in the help, and whether that gives the
- * range. */
+/* The kinds of values, with the word for a list of each in the help, whether that gives the range,
+ * and the unit of the range. */
 #define LK_AXIS_WORD_COUNT    "N,N,..."
 #define LK_AXIS_WORD_YES_NO   "WORD,..."
 #define LK_AXIS_WORD_SIZE     "SIZE,..."
 #define LK_AXIS_WORD_RATE     "RATE,..."
+#define LK_AXIS_WORD_LINK     "RATE,..."
 #define LK_AXIS_WORD_TIME     "TIME,..."
 #define LK_AXIS_WORD_RATIO    "X,..."
 #define LK_AXIS_WORD_WORD     "WORD,..."
@@ -30,12 +32,23 @@
 #define LK_AXIS_RANGED_COUNT  1
 #define LK_AXIS_RANGED_YES_NO 0
 #define LK_AXIS_RANGED_SIZE   1
-#define LK_AXIS_RANGED_RATE   0
-#define LK_AXIS_RANGED_TIME   0
+#define LK_AXIS_RANGED_RATE   1
+#define LK_AXIS_RANGED_LINK   1
+#define LK_AXIS_RANGED_TIME   1
 #define LK_AXIS_RANGED_RATIO  0
 #define LK_AXIS_RANGED_WORD   0
 #define LK_AXIS_RANGED_NAME   0
 #define LK_AXIS_RANGED_PLACE  0
+#define LK_AXIS_DIM_COUNT     LK_DIM_NONE
+#define LK_AXIS_DIM_YES_NO    LK_DIM_NONE
+#define LK_AXIS_DIM_SIZE      LK_DIM_BYTES
+#define LK_AXIS_DIM_RATE      LK_DIM_RATE
+#define LK_AXIS_DIM_LINK      LK_DIM_LINK
+#define LK_AXIS_DIM_TIME      LK_DIM_TIME
+#define LK_AXIS_DIM_RATIO     LK_DIM_NONE
+#define LK_AXIS_DIM_WORD      LK_DIM_NONE
+#define LK_AXIS_DIM_NAME      LK_DIM_NONE
+#define LK_AXIS_DIM_PLACE     LK_DIM_NONE
 
 /* X(axis, option, column, kind, min, max, help): the axes in the order in which they are applied.
  * Those of the first list are how plain DDP is run: all that `predict` varies. */
@@ -49,9 +62,9 @@
     X(LK_AXIS_NO_SYNC, "no-sync", "no_sync", YES_NO, 0, 1,                                         \
       "yes, no: reduce on the last micro-batch alone")                                             \
     X(LK_AXIS_BUCKET_CAP, "bucket-cap", "bucket_cap", SIZE, 1, 1e12,                               \
-      "bucket caps, bytes; FSDP: size of a unit")                                                  \
+      "bucket caps, e.g. 25MiB; FSDP: size of a unit")                                             \
     X(LK_AXIS_FIRST_BUCKET, "first-bucket", "first_bucket", SIZE, 1, 1e12,                         \
-      "limits of the first bucket, bytes")
+      "limits of the first bucket, e.g. 1MiB")
 #define LK_AXIS_LIST(X)                                                                            \
     LK_AXIS_RUN_LIST(X)                                                                            \
     X(LK_AXIS_GRAD_DTYPE, "grad-dtype", "grad_dtype", WORD, 0, 0,                                  \
@@ -60,15 +73,16 @@
     X(LK_AXIS_POWERSGD_RANK, "powersgd-rank", "powersgd_rank", COUNT, 1, 1 << 20,                  \
       "ranks of PowerSGD's factors")                                                               \
     X(LK_AXIS_ALGORITHM, "algorithm", "algorithm", WORD, 0, 0,                                     \
-      "of the all-reduce: auto, ring, tree, ...")                                                  \
+      "of the all-reduce: auto, ring, tree, collnet_direct, collnet_chain, nvls, nvls_tree, pat, " \
+      "hierarchical")                                                                              \
     X(LK_AXIS_SHARDING, "sharding", "sharding", WORD, 0, 0,                                        \
-      "ddp, zero1, zero2, zero3, hsdp, local-sgd, ...")                                            \
+      "ddp, zero1, zero2, zero3, shard-grad-op, hsdp, local-sgd, diloco, async")                   \
     X(LK_AXIS_SHARD_GROUP, "shard-group", "shard_group", COUNT, 1, 1 << 20,                        \
       "hsdp, local-sgd, diloco: ranks of a group")                                                 \
     X(LK_AXIS_PERIOD, "period", "period", COUNT, 1, 1e9,                                           \
       "local-sgd, diloco: steps from averaging to averaging")                                      \
-    X(LK_AXIS_INTER_BANDWIDTH, "inter-bandwidth", "inter_bandwidth", RATE, 1, 1e15,                \
-      "of a network link: 25Gbit/s, or x2 for twice today's")                                      \
+    X(LK_AXIS_INTER_BANDWIDTH, "inter-bandwidth", "inter_bandwidth", LINK, 1, 1e15,                \
+      "of a network link: 100Gbit/s, 400G, or x2 for twice today's")                               \
     X(LK_AXIS_INTER_LATENCY, "inter-latency", "inter_latency", TIME, 1e-12, 60,                    \
       "of a network hop: 5us, or x0.5")                                                            \
     X(LK_AXIS_INTRA_BANDWIDTH, "intra-bandwidth", "intra_bandwidth", RATE, 1, 1e15,                \
@@ -113,6 +127,9 @@ const char *lk_axis_column(enum lk_axis a);
 
 /* Reads one value. LK_EUSAGE names the option and says what was expected. */
 enum lk_status lk_axis_parse(enum lk_axis a, const char *text, struct lk_axis_value *out);
+/* Return true if two values of an axis are the same, however they are spelled. */
+bool lk_axis_value_equal(enum lk_axis a, const struct lk_axis_value *x,
+                         const struct lk_axis_value *y);
 /* Sets the axis to the value. No axis sets the nodes. j: its rule sets the bucket limits; NULL
  * where no axis changes them. */
 void lk_axis_apply(enum lk_axis a, const struct lk_axis_value *v, const struct lk_job *j,

@@ -152,7 +152,7 @@ static const struct {
     {POSITIVE, "-1", "-1 is not above 0"},
     {POSITIVE, "NaN", "not a finite decimal number"},
     {BYTES, "25MiB", NULL},
-    {BYTES, "25", NULL},
+    {BYTES, "25", "which unit? 25MiB"},
     {BYTES, "25ms", "is not a size"},
     {BYTES, "-1B", "-1 is below 0"},
 };

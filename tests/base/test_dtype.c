@@ -26,9 +26,43 @@ START_TEST(names)
         ck_assert_int_eq((int)t, i);
         ck_assert_uint_eq(lk_dtype_bytes(t), bytes[i]);
     }
-    ck_assert_int_eq(lk_words_find(&lk_dtype_words, "float", &t), LK_EPARSE);
-    ck_assert_str_eq(lk_error_text(), "'float' is not a dtype (known: float32 float16 bfloat16 "
+    ck_assert_int_eq(lk_words_find(&lk_dtype_words, "floats", &t), LK_EPARSE);
+    ck_assert_str_eq(lk_error_text(), "'floats' is not a dtype (known: float32 float16 bfloat16 "
                                       "float64 int32 int64 uint8)");
+}
+END_TEST
+
+static const struct {
+    const char *name;
+    enum lk_dtype dtype;
+} spellings[] = {
+    {"bf16", LK_BF16},  {"BF16", LK_BF16}, {"BFloat16", LK_BF16}, {"torch.bfloat16", LK_BF16},
+    {"fp16", LK_F16},   {"half", LK_F16},  {"float16", LK_F16},   {"F16", LK_F16},
+    {"fp32", LK_F32},   {"f32", LK_F32},   {"float", LK_F32},     {"torch.float32", LK_F32},
+    {"double", LK_F64}, {"FP64", LK_F64},
+};
+
+START_TEST(other_spellings)
+{
+    enum lk_dtype t = LK_U8;
+
+    ck_assert_int_eq(lk_words_find(&lk_dtype_words, spellings[_i].name, &t), LK_OK);
+    ck_assert_int_eq(t, spellings[_i].dtype);
+}
+END_TEST
+
+/* Where a list has the short word, the long one finds it. */
+START_TEST(spellings_go_both_ways)
+{
+    static const char *const hooks[] = {"none", "fp16", "bf16"};
+    static const struct lk_words words = {.what = "a hook", .names = hooks, .n = LK_COUNT(hooks)};
+    int i;
+
+    ck_assert(lk_words_match(&words, "bfloat16", &i));
+    ck_assert_int_eq(i, 2);
+    ck_assert(lk_words_match(&words, "half", &i));
+    ck_assert_int_eq(i, 1);
+    ck_assert(!lk_words_match(&words, "float32", &i));
 }
 END_TEST
 
@@ -132,6 +166,8 @@ END_TEST
 SUITE(dtype, c)
 {
     tcase_add_test(c, names);
+    tcase_add_loop_test(c, other_spellings, 0, LK_COUNT(spellings));
+    tcase_add_test(c, spellings_go_both_ways);
     tcase_add_test(c, every_half);
     tcase_add_test(c, half_rounds_to_nearest_even);
     tcase_add_loop_test(c, half_edges, 0, (int)LK_COUNT(edges));

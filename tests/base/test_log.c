@@ -75,7 +75,7 @@ END_TEST
 
 static const char *const wrong[] = {"",         "loud",      "comm",  "comm=",       "=debug",
                                     "com=info", "comm=loud", "info,", ",info",       "info,,warn",
-                                    "infox",    "inf",       "Info",  "comm=info=x", "debug,loud"};
+                                    "infox",    "inf",       "Infos", "comm=info=x", "debug,loud"};
 
 START_TEST(wrong_levels_change_nothing)
 {

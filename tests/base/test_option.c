@@ -169,7 +169,7 @@ START_TEST(every_type)
     struct result r;
 
     ck_assert_int_eq(PARSE(&r, "-v", "--no-overlap", "--rate=50%", "--bucket-cap", "1MB",
-                           "--timeout=3us", "--link=100Gbit/s", "--sizes=1KiB,2MB,5"),
+                           "--timeout=3us", "--link=100Gbit/s", "--sizes=1KiB, 2MB ,5B"),
                      LK_OK);
     ck_assert(r.o.verify);
     ck_assert(!r.o.overlap);
@@ -241,12 +241,20 @@ static const struct {
     {{"--steps=1001"}, "--steps: must be from 1 to 1000"},
     {{"--steps=-1"}, "--steps: must be from 1 to 1000"},
     {{"--steps=3x"}, "--steps: '3x' is not a whole number"},
-    {{"--steps=3.0"}, "--steps: '3.0' is not a whole number"},
-    {{"--steps=99999999999999999999"}, "--steps: 99999999999999999999 is not from"},
+    {{"--steps=3.5"}, "--steps: '3.5' is not a whole number"},
+    {{"--steps=1M"}, "--steps: must be from 1 to 1000"},
+    {{"--steps=99999999999999999999"}, "--steps: must be from 1 to 1000"},
     {{"--rate=1.01"}, "--rate: must be from 0 to 1"},
     {{"--rate=nan"}, "--rate: 'nan' is not a number"},
-    {{"--bucket-cap=1"}, "--bucket-cap: must be at least 1KiB"},
-    {{"--bucket-cap=1024.5"}, "not a whole number of bytes"},
+    {{"--bucket-cap=25"}, "--bucket-cap: '25': which unit? 25MiB (1024-based, as bucket_cap_mb"},
+    {{"--bucket-cap=25mb"}, "--bucket-cap: '25mb': which unit? 25MiB or 25MB"},
+    {{"--timeout=5"}, "--timeout: '5': which unit? 5s, 5ms or 5us"},
+    {{"--timeout=5m"}, "--timeout: '5m': which unit? 5min or 5ms"},
+    {{"--link=100"}, "--link: '100': which unit? 100Gbit/s or 12.5GB/s"},
+    {{"--link=100G"}, "--link: '100G': which unit? 100GB/s or 100Gbit/s"},
+    {{"--link=100gbps"}, "--link: '100gbps': which unit? 100GB/s or 100Gbit/s"},
+    {{"--bucket-cap=1B"}, "--bucket-cap: must be at least 1KiB"},
+    {{"--bucket-cap=1024.5B"}, "not a whole number of bytes"},
     {{"--bucket-cap=9000TiB"}, "not a whole number of bytes up to"},
     {{"--bucket-cap=1MBps"}, "'1MBps' is not a size"},
     {{"--timeout=-1s"}, "--timeout: '-1s' is negative"},
@@ -254,7 +262,7 @@ static const struct {
     {{"--link=1GiB/s"}, "'1GiB/s' is not a rate"},
     {{"--out="}, "--out: the file name is empty"},
     {{"--algo=rign"}, "--algo: 'rign' is not one of: auto ring tree; did you mean 'ring'?"},
-    {{"--algo=Ring"}, "is not one of: auto ring tree"},
+    {{"--algo=Rin"}, "is not one of: auto ring tree"},
     {{"--algo="}, "'' is not one of: auto ring tree"},
     {{"--ranks="}, "--ranks: '' is not a whole number"},
     {{"--ranks=1,"}, "'' is not a whole number"},
@@ -262,7 +270,7 @@ static const struct {
     {{"--ranks=1,0"}, "must be from 1 to 4096"},
     {{"--ranks=1;2"}, "'1;2' is not a whole number"},
     {{"--sizes=1KiB,x"}, "'x' is not a size"},
-    {{"--sizes=-1"}, "'-1' is negative"},
+    {{"--sizes=-1B"}, "'-1B' is negative"},
     {{"a", "b", "c", "d"}, "'d' is one operand too many"},
 };
 
@@ -324,8 +332,8 @@ START_TEST(values_read_back)
     const char *words[WORDS_MAX + 1] = {NULL};
     size_t n = 0;
 
-    ck_assert_int_eq(PARSE(&r, "--steps=9", "--rate=0.3", "--bucket-cap=1025", "--timeout=1.5ms",
-                           "--link=12.345GB/s", "--algo=ring", "--ranks=3,1,2", "--sizes=1KiB,7"),
+    ck_assert_int_eq(PARSE(&r, "--steps=9", "--rate=0.3", "--bucket-cap=1025B", "--timeout=1.5ms",
+                           "--link=12.345GB/s", "--algo=ring", "--ranks=3,1,2", "--sizes=1KiB,7B"),
                      LK_OK);
     for (const struct lk_option *row = rows; row->name; row++) {
         char value[96];

@@ -22,7 +22,13 @@ static const struct {
     {LK_DIM_NONE, "5.", 5},
     {LK_DIM_NONE, "1E+2", 100},
     {LK_DIM_BYTES, "0", 0},
-    {LK_DIM_BYTES, "7", 7},
+    {LK_DIM_BYTES, "7bytes", 7},
+    {LK_DIM_BYTES, "25M", 26214400}, /* as in nccl-tests and fio */
+    {LK_DIM_BYTES, "25m", 26214400},
+    {LK_DIM_BYTES, "1K", 1024},
+    {LK_DIM_BYTES, "1KB", 1000},
+    {LK_DIM_BYTES, "25mib", 26214400},
+    {LK_DIM_BYTES, "25MIB", 26214400},
     {LK_DIM_BYTES, "7B", 7},
     {LK_DIM_BYTES, "1kB", 1000},
     {LK_DIM_BYTES, "1KiB", 1024},
@@ -34,14 +40,29 @@ static const struct {
     {LK_DIM_BYTES, "1TB", 1e12},
     {LK_DIM_BYTES, "1TiB", 1099511627776},
     {LK_DIM_BYTES, "0.5KiB", 512},
-    {LK_DIM_TIME, "3", 3},
+    {LK_DIM_TIME, "0", 0},
+    {LK_DIM_TIME, "3 Seconds", 3},
+    {LK_DIM_TIME, "3\xC2\xB5s", 3e-6},
+    {LK_DIM_TIME, "1d", 86400},
+    {LK_DIM_TIME, "1S", 1},
     {LK_DIM_TIME, "3s", 3},
     {LK_DIM_TIME, "3ns", 3e-9},
     {LK_DIM_TIME, "3us", 3e-6},
     {LK_DIM_TIME, "3ms", 3e-3},
     {LK_DIM_TIME, "2min", 120},
     {LK_DIM_TIME, "1.5h", 5400},
-    {LK_DIM_RATE, "8", 8},
+    {LK_DIM_RATE, "0", 0},
+    {LK_DIM_RATE, "100Gbps", 12.5e9},
+    {LK_DIM_RATE, "100Gb/s", 12.5e9},
+    {LK_DIM_RATE, "100gbit/s", 12.5e9},
+    {LK_DIM_RATE, "100GBps", 100e9},
+    {LK_DIM_LINK, "400G", 50e9},
+    {LK_DIM_LINK, "400g", 50e9},
+    {LK_DIM_LINK, "1.6T", 200e9},
+    {LK_DIM_LINK, "100GB/s", 100e9},
+    {LK_DIM_COUNT, "124M", 124e6},
+    {LK_DIM_COUNT, "7B", 7e9},
+    {LK_DIM_COUNT, "64k", 64e3},
     {LK_DIM_RATE, "1kB/s", 1e3},
     {LK_DIM_RATE, "1MB/s", 1e6},
     {LK_DIM_RATE, "25GB/s", 25e9},
@@ -76,23 +97,57 @@ static const struct {
     enum lk_dimension dim;
     const char *text;
 } bad[] = {
-    {LK_DIM_NONE, ""},         {LK_DIM_NONE, " "},        {LK_DIM_NONE, "-"},
-    {LK_DIM_NONE, "."},        {LK_DIM_NONE, "+1"},       {LK_DIM_NONE, "e5"},
-    {LK_DIM_NONE, "1e"},       {LK_DIM_NONE, "1e+"},      {LK_DIM_NONE, "nan"},
-    {LK_DIM_NONE, "NaN"},      {LK_DIM_NONE, "inf"},      {LK_DIM_NONE, "-inf"},
-    {LK_DIM_NONE, "infinity"}, {LK_DIM_NONE, "0x10"},     {LK_DIM_NONE, "0x1p3"},
-    {LK_DIM_NONE, "1e999"},    {LK_DIM_NONE, "-1e999"},   {LK_DIM_NONE, "1e-999"},
-    {LK_DIM_NONE, "1,5"},      {LK_DIM_NONE, "1 "},       {LK_DIM_NONE, " 1"},
-    {LK_DIM_NONE, "1.2.3"},    {LK_DIM_NONE, "5 1"},      {LK_DIM_NONE, "1%%"},
-    {LK_DIM_NONE, "1B"},       {LK_DIM_BYTES, "B"},       {LK_DIM_BYTES, "MiB"},
-    {LK_DIM_BYTES, "1MiBx"},   {LK_DIM_BYTES, "1MiB "},   {LK_DIM_BYTES, "1mib"},
-    {LK_DIM_BYTES, "1M"},      {LK_DIM_BYTES, "1KB"},     {LK_DIM_BYTES, "1GB/s"},
-    {LK_DIM_BYTES, "1s"},      {LK_DIM_BYTES, "1e308TB"}, {LK_DIM_BYTES, "1\tB"},
-    {LK_DIM_BYTES, "--1"},     {LK_DIM_TIME, "1S"},       {LK_DIM_TIME, "1m"},
-    {LK_DIM_TIME, "1 0s"},     {LK_DIM_RATE, "1GiB/s"},   {LK_DIM_RATE, "1GB"},
-    {LK_DIM_RATE, "1Gb/s"},    {LK_DIM_FLOPS, "1Tflop"},  {LK_DIM_FLOP, "1Tflop/s"},
-    {LK_DIM_POWER, "1w"},      {LK_DIM_PRICE, "3 1/h"},   {LK_DIM_PRICE, "3/d"},
+    {LK_DIM_NONE, ""},         {LK_DIM_NONE, " "},      {LK_DIM_NONE, "-"},
+    {LK_DIM_NONE, "."},        {LK_DIM_NONE, "+1"},     {LK_DIM_NONE, "e5"},
+    {LK_DIM_NONE, "1e"},       {LK_DIM_NONE, "1e+"},    {LK_DIM_NONE, "nan"},
+    {LK_DIM_NONE, "NaN"},      {LK_DIM_NONE, "inf"},    {LK_DIM_NONE, "-inf"},
+    {LK_DIM_NONE, "infinity"}, {LK_DIM_NONE, "0x10"},   {LK_DIM_NONE, "0x1p3"},
+    {LK_DIM_NONE, "1e999"},    {LK_DIM_NONE, "-1e999"}, {LK_DIM_NONE, "1e-999"},
+    {LK_DIM_NONE, "1,5"},      {LK_DIM_NONE, "1 "},     {LK_DIM_NONE, " 1"},
+    {LK_DIM_NONE, "1.2.3"},    {LK_DIM_NONE, "5 1"},    {LK_DIM_NONE, "1%%"},
+    {LK_DIM_NONE, "1B"},       {LK_DIM_BYTES, "B"},     {LK_DIM_BYTES, "MiB"},
+    {LK_DIM_BYTES, "1MiBx"},   {LK_DIM_BYTES, "1MiB "}, {LK_DIM_BYTES, "1GB/s"},
+    {LK_DIM_BYTES, "1s"},      {LK_DIM_BYTES, "1P"},    {LK_DIM_TIME, "1week"},
+    {LK_DIM_COUNT, "1MiB"},    {LK_DIM_LINK, "1P"},     {LK_DIM_BYTES, "1e308TB"},
+    {LK_DIM_BYTES, "1\tB"},    {LK_DIM_BYTES, "--1"},   {LK_DIM_TIME, "1 0s"},
+    {LK_DIM_RATE, "1GiB/s"},   {LK_DIM_RATE, "1GB"},    {LK_DIM_FLOPS, "1Tflop"},
+    {LK_DIM_FLOP, "1Tflop/s"}, {LK_DIM_PRICE, "3 1/h"}, {LK_DIM_PRICE, "3/d"},
 };
+
+/* Numbers that may be of several units: the message has them all. */
+static const struct {
+    enum lk_dimension dim;
+    const char *text, *says;
+} unclear[] = {
+    {LK_DIM_BYTES, "25",
+     "25MiB (1024-based, as bucket_cap_mb of PyTorch), 25MB (1000-based) or 25B"},
+    {LK_DIM_BYTES, "25mb", "25MiB or 25MB"},
+    {LK_DIM_BYTES, "25Mb", "25MiB or 25MB"},
+    {LK_DIM_BYTES, "25Gbit", "25GiB or 25GB"},
+    {LK_DIM_BYTES, "25b", "25B"},
+    {LK_DIM_TIME, "60", "60s, 60ms or 60us"},
+    {LK_DIM_TIME, "5m", "5min or 5ms"},
+    {LK_DIM_TIME, "5M", "5min or 5ms"},
+    {LK_DIM_RATE, "100", "100Gbit/s or 12.5GB/s"},
+    {LK_DIM_LINK, "100", "100Gbit/s or 12.5GB/s"},
+    {LK_DIM_RATE, "100G", "100GB/s or 100Gbit/s"},
+    {LK_DIM_RATE, "100gbps", "100GB/s or 100Gbit/s"},
+    {LK_DIM_LINK, "100GBPS", "100GB/s or 100Gbit/s"},
+    {LK_DIM_RATE, "1.5 mb/s", "1.5MB/s or 1.5Mbit/s"},
+    {LK_DIM_POWER, "700mW", "700W or 700MW"},
+};
+
+START_TEST(asks_which_unit)
+{
+    double v = 42;
+    char expected[160];
+
+    snprintf(expected, sizeof expected, "'%s': which unit? %s", unclear[_i].text, unclear[_i].says);
+    ck_assert_int_eq(lk_units_parse(unclear[_i].dim, unclear[_i].text, &v), LK_EUSAGE);
+    ck_assert_double_eq(v, 42);
+    ck_assert_str_eq(lk_error_text(), expected);
+}
+END_TEST
 
 START_TEST(refuses)
 {
@@ -111,10 +166,10 @@ START_TEST(messages_list_the_units)
 
     ck_assert_int_eq(lk_units_parse(LK_DIM_BYTES, "12XB", &v), LK_EUSAGE);
     ck_assert_str_eq(lk_error_text(), "'12XB' is not a size (a number with one of: TiB, TB, GiB, "
-                                      "GB, MiB, MB, KiB, kB, B, or without a unit: B)");
-    ck_assert_int_eq(lk_units_factor(LK_DIM_TIME, "sec", &v), LK_EPARSE);
+                                      "GB, MiB, MB, KiB, kB, B)");
+    ck_assert_int_eq(lk_units_factor(LK_DIM_TIME, "week", &v), LK_EPARSE);
     ck_assert_str_eq(lk_error_text(),
-                     "'sec' is not a unit of a time (units: h, min, s, ms, us, ns)");
+                     "'week' is not a unit of a time (units: d, h, min, s, ms, us, ns)");
 }
 END_TEST
 
@@ -266,7 +321,7 @@ START_TEST(random_text_is_no_number)
             continue;
         accepted++;
         ck_assert_msg(isfinite(v), "'%s'", text);
-        ck_assert_msg(!strpbrk(text, "+xXpnfaINFA%,\t/") || strchr(text, 'e') || strchr(text, 'E'),
+        ck_assert_msg(!strpbrk(text, "+xXpnfaNFA%,\t/") || strchr(text, 'e') || strchr(text, 'E'),
                       "'%s' read as %g", text, v);
         ck_assert_msg(strpbrk(text, "0123456789") != NULL, "'%s'", text);
     }
@@ -358,6 +413,7 @@ SUITE(units, c)
 {
     tcase_add_loop_test(c, reads, 0, (int)LK_COUNT(good));
     tcase_add_loop_test(c, refuses, 0, (int)LK_COUNT(bad));
+    tcase_add_loop_test(c, asks_which_unit, 0, LK_COUNT(unclear));
     tcase_add_test(c, messages_list_the_units);
     tcase_add_test(c, factors);
     tcase_add_loop_test(c, formats_for_people, 0, (int)LK_COUNT(shown));

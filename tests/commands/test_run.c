@@ -406,7 +406,7 @@ END_TEST
 
 static const int verify_ranks[] = {1, 2, 3, 4, 8};
 static const int verify_accumulation[] = {1, 4};
-static const char *const verify_cap[] = {"1", "4KiB", "25MiB"};
+static const char *const verify_cap[] = {"1B", "4KiB", "25MiB"};
 static const char *const verify_rule[] = {"torch-1.13", "torch-2.x"};
 enum { SHAPES = 5 * 2 * 3 * 2 };
 
