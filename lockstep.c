@@ -4,6 +4,8 @@
  * This file is the table of subcommands, and the only caller of exit. Subcommands are in commands/.
  */
 #include "commands/command.h"
+#include "commands/help.h"
+#include "commands/start.h"
 
 #include <stdio.h>
 #include <stdlib.h>

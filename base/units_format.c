@@ -99,6 +99,8 @@ const char *lk_units_exact(enum lk_dimension dim, double value, char *buf, size_
         char number[NUMBER_SIZE];
         char text[sizeof best];
 
+        if (value == 0 && u->mul != u->div)
+            continue;
         if (u->use == LK_UNIT_READ || !isfinite(shown) || shown * u->mul / u->div != value)
             continue;
         shortest_number(shown, number);

@@ -25,7 +25,7 @@ struct options {
 
 /* clang-format off */
 static const struct lk_option rows[] = {
-    OPTION("reference", reference, FILE,
+    OPTION("reference", reference, FILE, .role = LK_ROLE_INPUT,
            .help = "run that gives the ideal step (default: the one with fewest ranks)"),
     OPTION("step", step, INT, .min = -1, .max = UINT32_MAX, .fallback = "-1",
            .help = "show every collective of this optimizer step instead, or of a pipeline's operations the stragglers of this step; -1: off"),

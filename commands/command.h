@@ -33,6 +33,7 @@ struct lk_command {
     const struct lk_option *defaults; /* (optional) rows whose defaults fill the struct first */
     size_t size;                      /* of the struct that the rows fill */
     int operands_max;                 /* most operands that it takes */
+    bool takes_cluster;               /* an operand may be a preset's name */
     bool operands_are_command;        /* a command and its words, which stand behind "--" */
     const char *no_operand;           /* (optional) failure when no operand is given */
     /* Run the command; options is the struct, operands has room for two or more. The frame prints
@@ -44,12 +45,6 @@ struct lk_command {
 /* Print the devices, collective backends, BLAS and vector instructions of this build. */
 void lk_command_backends(FILE *out);
 
-/* Find a command by its name in `all`, a list of pointers that ends with NULL and has the order in
- * which the help prints them. LK_EUSAGE suggests the nearest name. */
-enum lk_status lk_command_find(const struct lk_command *const *all, const char *name,
-                               const struct lk_command **out);
-/* Parse the words after the command's name, set the level of the log, and run the command. */
-enum lk_status lk_command_start(const struct lk_command *c, int argc, char **argv);
 /*
  * Fill the command's struct with defaults, then with the options of argv, which is without the
  * program's and the command's name. operands has room for operands_max.
@@ -63,18 +58,5 @@ enum lk_status lk_command_parse(const struct lk_command *c, int argc, char **arg
 enum lk_status lk_command_argv(const struct lk_command *c, const void *options, const char *operand,
                                char ***out);
 void lk_argv_free(char **argv); /* NULL is legal */
-
-/* Print the program's usage. */
-void lk_help_program(const struct lk_command *const *all, FILE *out);
-/* Print a command's usage and options. */
-void lk_help_command(const struct lk_command *c, FILE *out);
-/*
- * Run `lockstep help` with the words that follow: nothing or a command for the text of --help,
- * --man [COMMAND] for a manual page, --markdown COMMAND [OPTION...] for a table of all or some of
- * its options. argv is without the program's and `help`; version is the program's, for the manual
- * page. Prints to standard output. LK_EUSAGE for unknown words.
- */
-enum lk_status lk_help_run(const struct lk_command *const *all, const char *version, int argc,
-                           char **argv);
 
 #endif

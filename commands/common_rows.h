@@ -38,12 +38,13 @@
         .help = "strong scaling: samples of a step, the same on any number of GPUs"
 /* const char *cluster; see job_and_cluster in inputs.h */
 #define CLUSTER_OPTION                                                                             \
-    "cluster", cluster, TEXT, .group = "model",                                                    \
+    "cluster", cluster, TEXT, .role = LK_ROLE_CLUSTER, .group = "model",                                                    \
         .help = "cluster file or name of a preset, in place of the operand"
 /* Files that a forecast is written to: const char *out, *csv. */
 #define FORECAST_ROWS(OPTION)                                                                      \
-    OPTION("out", out, FILE, .group = "output", .help = "write the forecast here (JSON)"),         \
-    OPTION("csv", csv, FILE, .help = "write its points here (CSV)")
+    OPTION("out", out, FILE, .role = LK_ROLE_OUTPUT, .group = "output",                            \
+        .help = "write the forecast here (JSON)"),                                                 \
+    OPTION("csv", csv, FILE, .role = LK_ROLE_OUTPUT, .help = "write its points here (CSV)")
 
 /* How the page is printed: struct lk_page_options page; the frame reads it. */
 #define PAGE_FORMAT_OPTION                                                                         \
@@ -60,6 +61,10 @@
 #define PAGE_ROWS(OPTION)                                                                          \
     OPTION(PAGE_FORMAT_OPTION), OPTION(PAGE_TABLE_OPTION), OPTION(PAGE_VERBOSE_OPTION),            \
         OPTION(PAGE_QUIET_OPTION)
+/* bool force, for claim_folder (commands/paths.h) */
+#define FORCE_OPTION                                                                               \
+    "force", force, FLAG,                                                                          \
+        .help = "take a folder that is not empty: what lockstep wrote there is removed"
 /* A row of every command: const char *log, the level of the log, which lk_command_start sets. */
 #define LOG_OPTION                                                                                 \
     LOG_NAME, log, TEXT, .fallback = "warn",                                                       \
@@ -112,12 +117,12 @@ struct throughput_options {
 extern const char *const dtype_choices[]; /* NULL-ended */
 
 #define THROUGHPUT_ROWS(OPTION)                                                                    \
-    OPTION("throughput", table.file, FILE, .group = "from throughputs",                            \
+    OPTION("throughput", table.file, FILE, .role = LK_ROLE_INPUT, .group = "from throughputs",                            \
         .help = "forecast from this table (CSV: gpus, throughput; optional nodes, local_batch, "   \
                 "accumulation, bucket_cap): alone, or with JOB and CLUSTER"),                      \
     OPTION("parameters", table.parameters, TEXT,                                                   \
         .help = "in place of JOB: its count of parameters, e.g. 124M"),                            \
-    OPTION("gradients", table.gradients, FILE,                                                     \
+    OPTION("gradients", table.gradients, FILE, .role = LK_ROLE_INPUT,                                                    \
         .help = "in place of JOB: its tensors (CSV: name, elements or shape; optional dtype, "     \
                 "ready)"),                                                                         \
     OPTION("dtype", table.dtype, CHOICE, .choices = dtype_choices, .fallback = "float32",          \

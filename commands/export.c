@@ -5,6 +5,7 @@
 #include "commands/command.h"
 #include "commands/common_rows.h"
 #include "commands/output.h"
+#include "commands/paths.h"
 #include "profiler/run_set.h"
 #include "profiler/step_graph.h"
 #include "reports/chakra.h"
@@ -14,6 +15,7 @@
 
 struct options {
     const char *out;
+    bool force;
     const char *prefix;
     int64_t step;
     struct lk_page_options page;
@@ -24,11 +26,12 @@ struct options {
 
 /* clang-format off */
 static const struct lk_option rows[] = {
-    OPTION("out", out, FILE, .fallback = "chakra",
+    OPTION("out", out, FILE, .role = LK_ROLE_FOLDER, .fallback = "chakra",
            .help = "folder of the files, new or empty: PREFIX.RANK.et, one a rank"),
     OPTION("prefix", prefix, TEXT, .fallback = "step", .help = "what the files' names begin with"),
     OPTION("step", step, INT, .min = -1, .max = UINT32_MAX, .fallback = "-1",
            .help = "optimizer step to write; -1: the one of median length after the warm-up"),
+    OPTION(FORCE_OPTION),
     PAGE_ROWS(OPTION),
     OPTION(LOG_OPTION),
     {0}
@@ -199,7 +202,7 @@ static enum lk_status run(void *options, const char **dirs, int n, struct lk_pag
 
     if (strchr(o->prefix, '/'))
         return lk_fail(LK_EUSAGE, "--prefix=%s: is no beginning of a file's name", o->prefix);
-    LK_TRY(check_empty(o->out));
+    LK_TRY(claim_folder(o->out, o->force));
     LK_TRY(lk_run_set_read(dirs, (size_t)n, &set));
     if (set.n != 1) {
         st = lk_fail(LK_EUSAGE, "%s: has %zu runs; name one, e.g. %s", dirs[0], set.n,

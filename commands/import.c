@@ -6,6 +6,7 @@
 #include "commands/command.h"
 #include "commands/common_rows.h"
 #include "commands/import_impl.h"
+#include "commands/paths.h"
 #include "profiler/import/training_log.h"
 
 #include <stddef.h>
@@ -31,7 +32,7 @@ static const struct lk_option rows[] = {
            .help = "GPU work is of the step that launched it, as HTA counts, or of the one in which it runs"),
     OPTION("drop-last", drop_last, FLAG,
            .help = "leave out the last step, as HTA does: its work may be cut off"),
-    OPTION("collectives", csv, FILE, .group = "collectives",
+    OPTION("collectives", csv, FILE, .role = LK_ROLE_INPUT, .group = "collectives",
            .help = "CSV with columns collective, gpus, nodes, bytes, seconds (or time_us)"),
     OPTION("where", where, TEXT,
            .help = "read only the rows of the CSV in which a column contains a text: gpu=H100, interconnect=EFA"),
@@ -44,34 +45,48 @@ static const struct lk_option rows[] = {
            .help = "GPUs of the runs, if the logs do not say: one for all, or one a log"),
     OPTION("nodes", nodes, INTS, .min = 1, .max = LK_RANKS_MAX,
            .help = "nodes of the runs, if the files do not say (traces do not): one for all, or one a log"),
-    OPTION("base", base, FILE,
+    OPTION("base", base, FILE, .role = LK_ROLE_CLUSTER,
            .help = "preset or cluster file to add to: its links, devices and prices are kept"),
     OPTION("name", name, TEXT, .help = "name of the cluster; default: the base's, or 'imported'"),
     OPTION("gpu", gpu, TEXT, .help = "name of the GPU; default: the logs', the base's, or 'any'"),
-    OPTION("out", out, FILE, .group = "output",
+    OPTION("out", out, FILE, .role = LK_ROLE_OUTPUT, .group = "output",
            .help = "run directory of traces, new or empty (imported), table of throughputs (throughput.csv), or cluster file (cluster.json)"),
+    OPTION(FORCE_OPTION),
     PAGE_ROWS(OPTION),
     OPTION(LOG_OPTION),
     {0}
 };
 /* clang-format on */
 
+/* The three kinds of input; the first file tells which it is. */
+static const struct {
+    const char *out; /* where the result goes if --out is not given */
+    enum lk_status (*import)(const struct import_options *o, const char **files, int n,
+                             struct lk_page *page);
+} kinds[] = {
+    {"imported", import_traces},
+    {"throughput.csv", import_throughput},
+    {"cluster.json", import_cluster},
+};
+
+static size_t kind_of(const char *const *files, int n)
+{
+    if (n > 0 && (lk_is_folder(files[0]) || lk_import_is(files[0])))
+        return 0;
+    return n > 0 && lk_training_log_is(files[0]) ? 1 : 2;
+}
+
 static enum lk_status run(void *options, const char **files, int n, struct lk_page *page)
 {
     struct import_options *o = options;
+    size_t kind;
 
     for (int i = 0; i < n; i++)
         LK_PASS(lk_file_check(files[i]));
-    o->cluster = o->out ? o->out : "cluster.json";
-    if (n > 0 && (lk_is_folder(files[0]) || lk_import_is(files[0]))) {
-        o->out = o->out ? o->out : "imported";
-        return import_traces(o, files, n, page);
-    }
-    if (n > 0 && lk_training_log_is(files[0])) {
-        o->out = o->out ? o->out : "throughput.csv";
-        return import_throughput(o, files, n, page);
-    }
-    return import_cluster(o, files, n, page);
+    kind = kind_of(files, n);
+    o->out = o->out ? o->out : kinds[kind].out;
+    LK_PASS(check_paths(rows, o, files, n));
+    return kinds[kind].import(o, files, n, page);
 }
 
 const struct lk_command lk_command_import = {

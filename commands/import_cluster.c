@@ -224,7 +224,7 @@ static enum lk_status print(const struct import_options *o, const struct lk_benc
     LK_TRY(lk_table_note(tables[1], "GPU: %s%s%s; %d a node", c->gpu,
                          b->nccl_version ? "; NCCL " : "", b->nccl_version ? b->nccl_version : "",
                          c->gpus_per_node));
-    LK_TRY(lk_table_note(tables[1], "cluster file: %s", o->cluster));
+    LK_TRY(lk_table_note(tables[1], "cluster file: %s", o->out));
     LK_TRY(lk_page_table(page, "points", LK_PAGE_MAIN, NULL, 0, &tables[0]));
     LK_TRY(lk_page_table(page, "fits", LK_PAGE_MAIN, NULL, 0, &tables[1]));
 out:
@@ -258,7 +258,7 @@ enum lk_status import_cluster(const struct import_options *o, const char **files
     LK_TRY(warn_of_contradictions(&c, of_base));
     c.preset = false;
     LK_TRY(lk_alpha_beta_fit_cluster(&c, 1));
-    LK_TRY(lk_cluster_write(o->cluster, &c));
+    LK_TRY(lk_cluster_write(o->out, &c));
     LK_TRY(print(o, &b, &c, page));
 out:
     free(base_gpu);

@@ -19,16 +19,16 @@ struct import_options {
     int place;
     /* of traces */
     const char *comm_kernels, *step_range;
-    bool drop_last;
+    bool drop_last, force;
     int steps_by;
     int64_t local_batch, world_size;
     /* of both */
-    const char *out, *cluster; /* cluster: out, or its default for a cluster file */
+    const char *out; /* set before a kind is imported */
     struct lk_page_options page;
     const char *log;
 };
 
-/* Make the cluster file o->cluster of nccl-tests' logs and a table of collectives. */
+/* Make the cluster file o->out of nccl-tests' logs and a table of collectives. */
 enum lk_status import_cluster(const struct import_options *o, const char **files, int n,
                               struct lk_page *page);
 /* Make the table of throughputs o->out of training programs' logs. */

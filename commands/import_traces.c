@@ -5,6 +5,7 @@
 #include "base/stats.h"
 #include "commands/import_impl.h"
 #include "commands/output.h"
+#include "commands/paths.h"
 #include "profiler/import/import.h"
 #include "profiler/job_build.h"
 #include "profiler/run_set.h"
@@ -158,7 +159,7 @@ enum lk_status import_traces(const struct import_options *o, const char **paths,
     enum lk_status st = LK_OK;
     struct import_made made = {0};
 
-    LK_TRY(check_empty(o->out));
+    LK_TRY(claim_folder(o->out, o->force));
     LK_TRY(import_run(&options, o->out, paths, (size_t)n, &made));
     LK_TRY(lk_table_note(made.table, "%zu of %d ranks; run directory: %s (lockstep analyze %s)",
                          made.n_ranks, made.world_size, o->out, o->out));

@@ -36,22 +36,6 @@ enum lk_status check_writable(const char *path)
     return st;
 }
 
-enum lk_status check_empty(const char *folder)
-{
-    enum lk_status st = LK_OK;
-    char **names = NULL;
-    size_t n = 0;
-
-    if (!lk_file_exists(folder))
-        return LK_OK;
-    LK_TRY(lk_dir_list(folder, "", &names, &n));
-    if (n > 0)
-        st = lk_fail(LK_EUSAGE, "%s: is not empty; --out names a new folder", folder);
-out:
-    lk_names_free(names, n);
-    return st;
-}
-
 /* ---- A cluster file ---- */
 
 /* clang-format off */

@@ -18,9 +18,6 @@ enum lk_status forecast_write(const struct lk_forecast *f, const char *out, cons
  */
 enum lk_status check_writable(const char *path);
 
-/* Fail with LK_EUSAGE if a folder is there and not empty: its files are to be of one run. */
-enum lk_status check_empty(const char *folder);
-
 /*
  * Tabulate, in this order, the points measured (time and bandwidth of each collective, algorithm
  * and size), the alpha-beta fits, and how ranks slow each other: overlap, co-location (kappa) and

@@ -52,7 +52,7 @@ static const struct lk_option rows[] = {
     OPTION(GPUS_PER_NODE_OPTION),
     PLAN_ROWS(OPTION),
     FORECAST_ROWS(OPTION),
-    OPTION("trace", trace, FILE,
+    OPTION("trace", trace, FILE, .role = LK_ROLE_FOLDER,
            .help = "simulate the first configuration and write its traces to this folder"),
     OPTION("trace-steps", trace_steps, INT, .min = 1, .max = 100000, .fallback = "20",
            .help = "steady-state steps in these traces"),
@@ -205,5 +205,6 @@ const struct lk_command lk_command_predict = {
     .options = rows,
     .size = sizeof(struct options),
     .operands_max = 2,
+    .takes_cluster = true,
     .run = run,
 };

@@ -7,7 +7,7 @@
 #include "commands/command.h"
 #include "commands/common_rows.h"
 #include "commands/import_impl.h"
-#include "commands/output.h"
+#include "commands/paths.h"
 #include "commands/profile_job.h"
 #include "commands/profile_snippet.h"
 #include "commands/profile_way.h"
@@ -27,7 +27,7 @@ struct profile_options {
     const char *out, *with, *log;
     int64_t steps, after, local_batch;
     double delay_s, length_s;
-    bool keep_traces, snippet;
+    bool force, keep_traces, snippet;
 };
 
 #define OPTION(...) ROW(struct profile_options, __VA_ARGS__)
@@ -46,8 +46,9 @@ static const struct lk_option rows[] = {
            .help = "ways to record: daemon, preload (default: all that can work)"),
     OPTION("local-batch", local_batch, INT, .min = 1, .max = 1e6, .group = "what to make of it",
            .help = "samples of a micro-batch on one rank; without it a micro-batch counts as one"),
-    OPTION("out", out, FILE, .fallback = "profile",
+    OPTION("out", out, FILE, .role = LK_ROLE_FOLDER, .fallback = "profile",
            .help = "run directory, new or empty"),
+    OPTION(FORCE_OPTION),
     OPTION("keep-traces", keep_traces, FLAG,
            .help = "keep the traces as they were recorded, in the run directory's folder " TRACES),
     OPTION("snippet", snippet, FLAG,
@@ -149,7 +150,7 @@ static enum lk_status make_folder(struct profile *p)
     enum lk_status st = LK_OK;
     char *path = NULL;
 
-    LK_TRY(check_empty(p->options->out));
+    LK_TRY(claim_folder(p->options->out, p->options->force));
     p->is_new = !lk_file_exists(p->options->out);
     LK_TRY(lk_path_join(&path, p->options->out, TRACES));
     LK_TRY(lk_mkdirs(path));

@@ -25,7 +25,7 @@ struct options {
 
 /* clang-format off */
 static const struct lk_option rows[] = {
-    OPTION("out", out, FILE, .fallback = "report",
+    OPTION("out", out, FILE, .role = LK_ROLE_FOLDER, .fallback = "report",
            .help = "directory of the plots; made when it does not exist"),
     OPTION("title", title, TEXT, .help = "title of the plots (default: model, hardware and date)"),
     OPTION("step", step, INT, .min = -1, .max = UINT32_MAX, .fallback = "-1",

@@ -17,6 +17,7 @@
 #include "base/units.h"
 #include "commands/command.h"
 #include "commands/output.h"
+#include "commands/paths.h"
 #include "commands/run_grid.h"
 #include "commands/run_options.h"
 #include "commands/run_rank.h"
@@ -54,34 +55,19 @@ static enum lk_status default_directory(const char *model, char **out)
     return lk_asprintf(out, "runs/%s-%s", model, stamp);
 }
 
-/* Make the directory, or take an empty one: results of two runs must not mix. */
-static enum lk_status make_directory(const char *path)
-{
-    enum lk_status st = LK_OK;
-    char **names = NULL;
-    size_t n = 0;
-
-    LK_TRY(lk_mkdirs(path));
-    LK_TRY(lk_dir_list(path, "", &names, &n));
-    if (n)
-        st = lk_fail(LK_EUSAGE, "%s: the run directory is not empty", path);
-out:
-    lk_names_free(names, n);
-    return st;
-}
-
 /* Make the run directory, then check the export, which may go there. */
 static enum lk_status make_outputs(const struct run_options *o, const char *out)
 {
     bool there = lk_file_exists(out);
-    enum lk_status st = make_directory(out);
+    enum lk_status st;
 
-    if (st != LK_OK)
-        return st;
+    LK_TRY(claim_folder(out, o->force));
+    LK_TRY(lk_mkdirs(out));
     if (o->train.export_path)
         st = lk_fail_context(check_writable(o->train.export_path), "--export");
     if (st != LK_OK && !there && rmdir(out))
         lk_log(LK_LOG_MAIN, LK_WARN, "%s: cannot be removed: %s", out, strerror(errno));
+out:
     return st;
 }
 
@@ -102,6 +88,7 @@ static enum lk_status launch(struct launcher *l, const struct run_point *p, cons
     o.strong = false;
     o.repetitions = 0;
     o.out = NULL;
+    o.force = false;
     LK_TRY(lk_command_argv(o.command, &o,
                            o.command == &lk_command_replay ? o.train.model.job : NULL, &argv));
     LK_TRY(lk_asprintf(&env[0], "%s=%s", RUN_DIR_ENV, dir));

@@ -89,8 +89,8 @@ void lk_command_backends(FILE *out)
     RUN("context", context, INT, .min = 1, .max = 1e6,                                             \
         .help = "tokens of a sample, instead of the preset's")                                     \
     RUN("vocab", vocab, INT, .min = 2, .max = 1e7, .help = "vocabulary, instead of the preset's")  \
-    RUN("job", train.model.job, FILE, .help = "job.json of the model replay")                      \
-    RUN("data", train.data, FILE, .group = "data",                                                 \
+    RUN("job", train.model.job, FILE, .role = LK_ROLE_INPUT, .help = "job.json of the model replay")                      \
+    RUN("data", train.data, FILE, .role = LK_ROLE_INPUT, .group = "data",                                                 \
         .help = "train on the bytes of this file (synthetic tokens when not given)")               \
     RUN("samples", train.samples, INT, .min = 1, .max = 1e12, .fallback = "65536",                 \
         .help = "samples of the synthetic data")                                                   \
@@ -164,8 +164,9 @@ void lk_command_backends(FILE *out)
         .fallback = "1e12", .help = "flop/s of the timed device")                                  \
     RUN("timed-bandwidth", train.device_config.timed_Bps, RATE, .min = 1, .max = 1e16,             \
         .fallback = "100GB/s", .help = "memory rate of the timed device")                          \
-    BOTH("out", out, FILE, .letter = 'o', .group = "output",                                       \
+    BOTH("out", out, FILE, .role = LK_ROLE_FOLDER, .letter = 'o', .group = "output",                                       \
          .help = "run directory, new or empty (runs/MODEL-TIME when not given)")                   \
+    BOTH(FORCE_OPTION)                                                                             \
     BOTH(PAGE_FORMAT_OPTION)                                                                       \
     BOTH(PAGE_TABLE_OPTION)                                                                        \
     BOTH(PAGE_VERBOSE_OPTION)                                                                      \
@@ -182,8 +183,8 @@ void lk_command_backends(FILE *out)
         .help = "record that many steps after the warm-up; 0: all")                                \
     RUN("gpu-state", gpu_state, CHOICE, .choices = switches, .fallback = "auto",                   \
         .help = "record clock, power and throttling of GPUs by NVML; auto: on a GPU, with the trace") \
-    RUN("export", train.export_path, FILE, .help = "write the weights here at the end")            \
-    RUN("import", train.import_path, FILE, .help = "start from these weights")                     \
+    RUN("export", train.export_path, FILE, .role = LK_ROLE_OUTPUT, .help = "write the weights here at the end")            \
+    RUN("import", train.import_path, FILE, .role = LK_ROLE_INPUT, .help = "start from these weights")                     \
     BOTH(LOG_OPTION)                                                                               \
     RUN("verify", train.verify, FLAG, .group = "testing", .fallback = "no",                        \
         .help = "compare every step with one rank in double precision on the global batch")        \

@@ -54,6 +54,7 @@ struct run_options {
     double timeout_s;
     /* output */
     const char *out;
+    bool force;
     struct lk_page_options page;
     bool trace, merged_trace;
     int graph;                /* RUN_AUTO: where it can be */

@@ -363,6 +363,8 @@ static enum lk_status choose_directory(struct rank *r)
     if (!r->options->out)
         return lk_fail(LK_EUSAGE, "under another launcher --out is needed: a directory that all "
                                   "ranks share");
+    if (r->options->force)
+        return lk_fail(LK_EUSAGE, "--force: not under another launcher, whose ranks share --out");
     if (r->options->scaling.n || r->options->local_batches.n || r->options->repetitions > 1)
         return lk_fail(
             LK_EUSAGE,

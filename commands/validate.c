@@ -23,14 +23,14 @@ struct options {
 
 /* clang-format off */
 static const struct lk_option rows[] = {
-    OPTION("cluster", cluster, TEXT, .group = "model",
+    OPTION("cluster", cluster, TEXT, .role = LK_ROLE_CLUSTER, .group = "model",
            .help = "cluster file of the machine that the runs were made on; required"),
     THROUGHPUT_ROWS(OPTION),
     OPTION(GPUS_PER_NODE_OPTION),
     OPTION("local-batch", local_batch, INT, .min = 1, .max = 1 << 30,
            .help = "local batch of a table without that column"),
     DRAW_ROWS(OPTION),
-    OPTION("out", out, FILE, .group = "output", .help = "also write the table here (CSV)"),
+    OPTION("out", out, FILE, .role = LK_ROLE_OUTPUT, .group = "output", .help = "also write the table here (CSV)"),
     PAGE_ROWS(OPTION),
     OPTION(LOG_OPTION),
     {0}

@@ -164,5 +164,6 @@ const struct lk_command lk_command_whatif = {
     .options = rows,
     .size = sizeof(struct options),
     .operands_max = 2,
+    .takes_cluster = true,
     .run = run,
 };

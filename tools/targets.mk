@@ -2,7 +2,7 @@
 
 FUZZ_BIN := $(patsubst tests/fuzz/%.c,$(BUILD)/%,$(wildcard tests/fuzz/fuzz_*.c))
 
-.PHONY: accuracy fuzz fuzz-bin help setup check check-quick bench asan tsan coverage layering paths headers lint format format-check demo docs kernel-table install validate-net validate-net-short
+.PHONY: accuracy fuzz fuzz-bin help setup check check-quick bench asan tsan coverage layering paths headers lint format format-check demo docs kernel-table install uninstall validate-net validate-net-short
 
 help:
 	@sed -n 's/^#   make/  make/p' Makefile
@@ -14,7 +14,7 @@ help:
 	@echo '  make accuracy   docs/accuracy.md again, from the public data in $$LOCKSTEP_DATA or bench/data'
 	@echo '  make layering headers lint format-check format'
 	@echo '  make docs       the tables of options in docs/, from the program'
-	@echo '  make install PREFIX=/usr/local'
+	@echo '  make install uninstall PREFIX=/usr/local'
 
 setup:
 	@tools/setup build check
@@ -104,14 +104,27 @@ docs: all
 kernel-table:
 	$(Q)tools/kernels $(PROBE_NVCC)
 
-# The program prints its manual pages: lockstep.1, and lockstep-COMMAND.1 for each command of its help.
+# The program prints its manual pages, lockstep.1 and lockstep-COMMAND.1 for each command of its help, and the completions
+# of shells.
 MAN = $(DESTDIR)$(PREFIX)/share/man/man1
+BASH_COMPLETIONS = $(DESTDIR)$(PREFIX)/share/bash-completion/completions
+ZSH_COMPLETIONS  = $(DESTDIR)$(PREFIX)/share/zsh/site-functions
+FISH_COMPLETIONS = $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
 install: all
-	install -d $(addprefix $(DESTDIR)$(PREFIX)/,bin lib share/lockstep/clusters) $(MAN)
+	install -d $(addprefix $(DESTDIR)$(PREFIX)/,bin lib share/lockstep/clusters) $(MAN) $(BASH_COMPLETIONS) \
+	    $(ZSH_COMPLETIONS) $(FISH_COMPLETIONS)
 	install -m 755 $(BUILD)/lockstep $(DESTDIR)$(PREFIX)/bin/lockstep
 	install -m 644 $(BUILD)/liblockstep_profile.so $(DESTDIR)$(PREFIX)/lib/
 	install -m 644 $(wildcard clusters/*.json) $(DESTDIR)$(PREFIX)/share/lockstep/clusters/
 	$(BUILD)/lockstep help --man > $(MAN)/lockstep.1
 	for c in $$($(BUILD)/lockstep help | sed -n '/^commands:/,/^$$/s/^  \([a-z]*\) .*/\1/p'); do \
 	    $(BUILD)/lockstep help --man $$c > $(MAN)/lockstep-$$c.1 || exit 1; done
-	chmod 644 $(MAN)/lockstep*.1
+	$(BUILD)/lockstep help --completion bash > $(BASH_COMPLETIONS)/lockstep
+	$(BUILD)/lockstep help --completion zsh > $(ZSH_COMPLETIONS)/_lockstep
+	$(BUILD)/lockstep help --completion fish > $(FISH_COMPLETIONS)/lockstep.fish
+	chmod 644 $(MAN)/lockstep*.1 $(BASH_COMPLETIONS)/lockstep $(ZSH_COMPLETIONS)/_lockstep $(FISH_COMPLETIONS)/lockstep.fish
+uninstall:
+	rm -f $(DESTDIR)$(PREFIX)/bin/lockstep $(DESTDIR)$(PREFIX)/lib/liblockstep_profile.so
+	rm -f $(MAN)/lockstep.1 $(MAN)/lockstep-*.1 $(BASH_COMPLETIONS)/lockstep $(ZSH_COMPLETIONS)/_lockstep \
+	    $(FISH_COMPLETIONS)/lockstep.fish
+	rm -f $(addprefix $(DESTDIR)$(PREFIX)/share/lockstep/,$(wildcard clusters/*.json))

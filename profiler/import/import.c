@@ -102,6 +102,13 @@ bool lk_import_is(const char *path)
     return found;
 }
 
+bool lk_import_reads(const char *path)
+{
+    const struct lk_format *format = NULL;
+
+    return lk_format_of(path, &format) == LK_OK && format && format->read;
+}
+
 bool lk_import_is_pipeline(const char *path)
 {
     const struct lk_format *format = NULL;

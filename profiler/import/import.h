@@ -64,6 +64,8 @@ enum lk_status lk_import_files(const char *const *paths, size_t n, char ***out, 
 /* Return true if the path holds traces of other programs: it is a file, or a folder
  * of files, of a format that is known. */
 bool lk_import_is(const char *path);
+/* Return true if a file is a trace that can be read. */
+bool lk_import_reads(const char *path);
 /* Return true if the file is a table of a pipeline's operations (profiler/pipeline/ops.h). */
 bool lk_import_is_pipeline(const char *path);
 /* Read a run. LK_EPARSE: two files are of one rank. A run without steps has rows alone. */

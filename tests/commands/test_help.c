@@ -6,6 +6,7 @@
 #include "tests/rigs/shell.h"
 #include "tests/rigs/suite.h"
 
+#include <stdbool.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -46,11 +47,19 @@ END_TEST
 /* Prints the options of --help, or of a manual page formatted for a terminal. */
 #define OF_HELP "grep -oE '^ {2,7}(-[a-z], )?--(\\[no-\\])?[a-z0-9-]+' | sed 's/^ *//'"
 
+static bool has_groff(void)
+{
+    if (shell_run("command -v groff man > /dev/null").code == 0)
+        return true;
+    puts("help: skipped: no groff or no man here");
+    return false;
+}
+
 START_TEST(every_option_is_in_the_page)
 {
     struct shell_result help, page;
 
-    if (shell_run("command -v groff > /dev/null").code != 0)
+    if (!has_groff())
         return;
     help = shell_run(PROGRAM " %s --help | " OF_HELP, commands[_i]);
     page =
@@ -66,8 +75,18 @@ START_TEST(pages_have_no_warnings)
     const char *command = _i ? commands[_i - 1] : "";
     struct shell_result r;
 
-    if (shell_run("command -v groff > /dev/null").code != 0)
+    if (shell_run("command -v mandoc > /dev/null").code == 0) {
+        r = shell_run(PROGRAM " help --man %s | mandoc -T lint -W warning 2>&1", command);
+        ck_assert_str_eq(r.text, "");
+    } else {
+        puts("help: skipped: no mandoc here");
+    }
+    if (!has_groff())
         return;
+    r = shell_run(PROGRAM
+                  " help --man %s | man --warnings -E UTF-8 -l -Tutf8 -Z - 2>&1 > /dev/null",
+                  command);
+    ck_assert_str_eq(r.text, "");
     r = shell_run(PROGRAM " help --man %s | groff -ww -man -Tutf8 -z 2>&1", command);
     ck_assert_str_eq(r.text, "");
     /* A dash outside of macros is \-: without, formatters print a hyphen, which cannot be pasted.

@@ -526,7 +526,7 @@ static const struct {
     {"x.bin", "\x00\x00\x00\x00", 4, NULL},
     /* A brace is a length, and the end of line the number of a field. */
     {"run.json", "{\n  \"schema\": \"lockstep-run\",\n  \"version\": 1,\n  \"runs\": []\n}\n", 61,
-     NULL},
+     "a file of lockstep's own run"},
 };
 
 START_TEST(told_by_content)

@@ -1,0 +1,327 @@
+/* Completion for bash, zsh and fish; see the header. */
+#include "commands/completion.h"
+
+#include "base/words.h"
+
+#include <string.h>
+
+/* ---- The values of an option ---- */
+
+enum value {
+    VALUE_NONE,  /* a flag */
+    VALUE_ANY,   /* a number or a text */
+    VALUE_WORD,  /* one of the row's words */
+    VALUE_WORDS, /* a list of them */
+    VALUE_FILE,
+    VALUE_CLUSTER
+};
+
+static enum value value_of(const struct lk_option *row)
+{
+    if (row->role == LK_ROLE_CLUSTER)
+        return VALUE_CLUSTER;
+    switch (row->type) {
+    case LK_OPT_FLAG:
+        return VALUE_NONE;
+    case LK_OPT_CHOICE:
+        return VALUE_WORD;
+    case LK_OPT_FILE:
+        return VALUE_FILE;
+    default:
+        return row->words ? VALUE_WORDS : VALUE_ANY;
+    }
+}
+
+/* Print the words of a value, separated by blanks. */
+static void print_words(const struct lk_option *row, FILE *out)
+{
+    for (size_t i = 0; row->words ? i < row->words->n : row->choices[i] != NULL; i++)
+        fprintf(out, "%s%s", i ? " " : "", row->words ? row->words->names[i] : row->choices[i]);
+}
+
+/* Return "no-" for a flag that is on by default: only that form changes it. */
+static const char *negation(const struct lk_option *row)
+{
+    return row->type == LK_OPT_FLAG && row->fallback && !strcmp(row->fallback, "yes") ? "no-" : "";
+}
+
+/* Print text with a backslash before each of the characters of `special`; a quote ' ends the quoted
+ * text around it and begins it again. */
+static void print_escaped(const char *text, const char *special, FILE *out)
+{
+    for (; *text; text++)
+        if (*text == '\'') {
+            fputs("'\\''", out);
+        } else {
+            if (strchr(special, *text))
+                fputc('\\', out);
+            fputc(*text, out);
+        }
+}
+
+/* ---- bash ---- */
+
+/* Print "    COMMAND:--NAME | COMMAND:-n)" of a row. */
+static void print_bash_case(const struct lk_command *c, const struct lk_option *row, FILE *out)
+{
+    fprintf(out, "    %s:--%s", c->name, row->name);
+    if (row->letter)
+        fprintf(out, " | %s:-%c", c->name, row->letter);
+    fputs(") ", out);
+}
+
+static void print_bash_value(const struct lk_command *c, const struct lk_option *row, FILE *out)
+{
+    static const char *const kinds[] = {[VALUE_ANY] = "any",
+                                        [VALUE_WORD] = "word",
+                                        [VALUE_WORDS] = "words",
+                                        [VALUE_FILE] = "file",
+                                        [VALUE_CLUSTER] = "cluster"};
+    enum value v = value_of(row);
+
+    if (v == VALUE_NONE)
+        return;
+    print_bash_case(c, row, out);
+    fprintf(out, "kind=%s", kinds[v]);
+    if (v == VALUE_WORD || v == VALUE_WORDS) {
+        fputs(" words='", out);
+        print_words(row, out);
+        fputc('\'', out);
+    }
+    fputs(" ;;\n", out);
+}
+
+static void print_bash_options(const struct lk_command *c, FILE *out)
+{
+    fprintf(out, "    %s) operand=%s options='--help", c->name,
+            c->takes_cluster  ? "cluster"
+            : c->operands_max ? "file"
+                              : "any");
+    for (const struct lk_option *row = c->options; row->name; row++)
+        fprintf(out, " --%s%s%s", negation(row), row->name, value_of(row) == VALUE_NONE ? "" : "=");
+    fputs("' ;;\n", out);
+}
+
+/* bash splits words at '=', so that an option's value follows a word "=". */
+static const char bash_head[] =
+    "# bash completion for lockstep, made by `lockstep help --completion bash`\n"
+    "_lockstep()\n"
+    "{\n"
+    "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}\n"
+    "    local command=${COMP_WORDS[1]} option= options= operand=any kind= words= before=\n"
+    "    COMPREPLY=()\n";
+static const char bash_middle[] = "    if [ \"$cur\" = = ]; then\n"
+                                  "        option=$prev cur=\n"
+                                  "    elif [ \"$prev\" = = ]; then\n"
+                                  "        option=${COMP_WORDS[COMP_CWORD - 2]}\n"
+                                  "    elif [[ $cur != -* ]]; then\n"
+                                  "        option=$prev\n"
+                                  "    fi\n"
+                                  "    case $command in\n";
+static const char bash_tail[] =
+    "    esac\n"
+    "    [ -n \"$kind\" ] || kind=$operand\n"
+    "    if [[ $cur == -* ]]; then\n"
+    "        COMPREPLY=($(compgen -W \"$options\" -- \"$cur\"))\n"
+    "        [[ ${COMPREPLY[0]} != *= ]] || compopt -o nospace 2> /dev/null\n"
+    "        return\n"
+    "    fi\n"
+    "    case $kind in\n"
+    "    words | cluster)\n"
+    "        [[ $cur != *,* ]] || before=${cur%,*},\n"
+    "        cur=${cur##*,}\n"
+    "        ;;\n"
+    "    esac\n"
+    "    case $kind in\n"
+    "    word | words) COMPREPLY=($(compgen -P \"$before\" -W \"$words\" -- \"$cur\")) ;;\n"
+    "    cluster) COMPREPLY=($(compgen -P \"$before\" -W \"$(\"${COMP_WORDS[0]}\" help --presets "
+    "2> /dev/null)\" -- \"$cur\")) ;;\n"
+    "    esac\n"
+    "    case $kind in\n"
+    "    file | cluster)\n"
+    "        compopt -o filenames 2> /dev/null\n"
+    "        mapfile -t -O ${#COMPREPLY[@]} COMPREPLY < <(compgen -P \"$before\" -f -- \"$cur\")\n"
+    "        ;;\n"
+    "    esac\n"
+    "}\n"
+    "complete -F _lockstep lockstep\n";
+
+static void print_bash(const struct lk_command *const *all, FILE *out)
+{
+    fputs(bash_head, out);
+    fputs("    if [ \"$COMP_CWORD\" -eq 1 ]; then\n        COMPREPLY=($(compgen -W 'help --help "
+          "--version",
+          out);
+    for (size_t i = 0; all[i]; i++)
+        fprintf(out, " %s", all[i]->name);
+    fputs("' -- \"$cur\"))\n        return\n    fi\n", out);
+    fputs(bash_middle, out);
+    for (size_t i = 0; all[i]; i++)
+        print_bash_options(all[i], out);
+    fputs("    help) kind=word options='--man --markdown --completion=' words='", out);
+    for (size_t i = 0; all[i]; i++)
+        fprintf(out, "%s%s", i ? " " : "", all[i]->name);
+    fputs("' ;;\n    esac\n    case $command:$option in\n", out);
+    for (size_t i = 0; all[i]; i++)
+        for (const struct lk_option *row = all[i]->options; row->name; row++)
+            print_bash_value(all[i], row, out);
+    fputs("    help:--completion) words='bash zsh fish' ;;\n", out);
+    fputs(bash_tail, out);
+}
+
+/* ---- zsh ---- */
+
+/* Print the part of a specification of _arguments behind the option: "[HELP]:VALUE:ACTION". */
+static void print_zsh_value(const struct lk_option *row, FILE *out)
+{
+    fputc('[', out);
+    print_escaped(row->help, "\\[]:", out);
+    fputc(']', out);
+    switch (value_of(row)) {
+    case VALUE_NONE:
+        break;
+    case VALUE_ANY:
+        fputs(":value: ", out);
+        break;
+    case VALUE_WORD:
+        fputs(":word:(", out);
+        print_words(row, out);
+        fputc(')', out);
+        break;
+    case VALUE_WORDS:
+        fputs(":words:_sequence compadd - ", out);
+        print_words(row, out);
+        break;
+    case VALUE_FILE:
+        fputs(":file:_files", out);
+        break;
+    case VALUE_CLUSTER:
+        fputs(":cluster:_lockstep_clusters", out);
+        break;
+    }
+}
+
+static void print_zsh_command(const struct lk_command *c, FILE *out)
+{
+    fprintf(out, "    %s)\n        _arguments '--help[print the options]'", c->name);
+    for (const struct lk_option *row = c->options; row->name; row++) {
+        const char *equals = value_of(row) == VALUE_NONE ? "" : "=";
+
+        if (row->letter) {
+            fprintf(out, " \\\n            '(--%s)-%c%s", row->name, row->letter,
+                    *equals ? "+" : "");
+            print_zsh_value(row, out);
+            fputc('\'', out);
+        }
+        fprintf(out, " \\\n            '--%s%s%s", negation(row), row->name, equals);
+        print_zsh_value(row, out);
+        fputc('\'', out);
+    }
+    if (c->operands_are_command)
+        fputs(" \\\n            '*::command:_normal'", out);
+    else if (c->operands_max)
+        fprintf(out, " \\\n            '*:operand:%s'",
+                c->takes_cluster ? "_lockstep_clusters" : "_files");
+    fputs("\n        ;;\n", out);
+}
+
+static void print_zsh(const struct lk_command *const *all, FILE *out)
+{
+    fputs("#compdef lockstep\n"
+          "# zsh completion for lockstep, made by `lockstep help --completion zsh`\n"
+          "_lockstep_clusters()\n"
+          "{\n"
+          "    local -a presets\n"
+          "    presets=(${(f)\"$(lockstep help --presets 2> /dev/null)\"})\n"
+          "    _alternative 'presets:preset:compadd -a presets' 'files:file:_files'\n"
+          "}\n"
+          "_lockstep()\n"
+          "{\n"
+          "    local -a commands\n"
+          "    commands=(\n",
+          out);
+    for (size_t i = 0; all[i]; i++) {
+        fprintf(out, "        '%s:", all[i]->name);
+        print_escaped(all[i]->help, "\\:", out);
+        fputs("'\n", out);
+    }
+    fputs("        'help:print help, manual pages and completions'\n    )\n"
+          "    if (( CURRENT == 2 )); then\n"
+          "        _describe command commands\n"
+          "        return\n"
+          "    fi\n"
+          "    shift words\n"
+          "    (( CURRENT-- ))\n"
+          "    case $words[1] in\n",
+          out);
+    for (size_t i = 0; all[i]; i++)
+        print_zsh_command(all[i], out);
+    fputs("    help) _describe command commands ;;\n    esac\n}\n_lockstep \"$@\"\n", out);
+}
+
+/* ---- fish ---- */
+
+static void print_fish_row(const struct lk_command *c, const struct lk_option *row, FILE *out)
+{
+    fprintf(out, "complete -c lockstep -n '__fish_seen_subcommand_from %s' -l %s%s", c->name,
+            negation(row), row->name);
+    if (row->letter)
+        fprintf(out, " -s %c", row->letter);
+    switch (value_of(row)) {
+    case VALUE_NONE:
+        break;
+    case VALUE_ANY:
+        fputs(" -x", out);
+        break;
+    case VALUE_WORD:
+    case VALUE_WORDS:
+        fputs(" -x -a '", out);
+        print_words(row, out);
+        fputc('\'', out);
+        break;
+    case VALUE_FILE:
+        fputs(" -r -F", out);
+        break;
+    case VALUE_CLUSTER:
+        fputs(" -r -F -a '(lockstep help --presets 2> /dev/null)'", out);
+        break;
+    }
+    fputs(" -d '", out);
+    /* In fish a quote inside of quotes has a backslash. */
+    for (const char *p = row->help; *p; p++)
+        fprintf(out, "%s%c", *p == '\'' || *p == '\\' ? "\\" : "", *p);
+    fputs("'\n", out);
+}
+
+static void print_fish(const struct lk_command *const *all, FILE *out)
+{
+    fputs("# fish completion for lockstep, made by `lockstep help --completion fish`\n", out);
+    for (size_t i = 0; all[i]; i++) {
+        fprintf(out, "complete -c lockstep -f -n __fish_use_subcommand -a %s -d '%s'\n",
+                all[i]->name, all[i]->help);
+        if (all[i]->takes_cluster)
+            fprintf(out,
+                    "complete -c lockstep -n '__fish_seen_subcommand_from %s' -a '(lockstep help "
+                    "--presets 2> /dev/null)'\n",
+                    all[i]->name);
+    }
+    fputs("complete -c lockstep -f -n __fish_use_subcommand -a help -d 'print help, manual pages "
+          "and completions'\n",
+          out);
+    for (size_t i = 0; all[i]; i++)
+        for (const struct lk_option *row = all[i]->options; row->name; row++)
+            print_fish_row(all[i], row, out);
+}
+
+/* ---- All shells ---- */
+
+const char *const completion_shells[] = {"none", "bash", "zsh", "fish", NULL};
+
+void print_completion(int shell, const struct lk_command *const *all, FILE *out)
+{
+    static void (*const print[])(const struct lk_command *const *,
+                                 FILE *) = {NULL, print_bash, print_zsh, print_fish};
+
+    if (print[shell])
+        print[shell](all, out);
+}

@@ -1,0 +1,161 @@
+/*
+ * Completion of command lines: bash's is tried in bash, the others in their shells where these are
+ * installed. All know every command and every option.
+ */
+#include "base/array.h"
+#include "tests/rigs/scratch.h"
+#include "tests/rigs/shell.h"
+#include "tests/rigs/suite.h"
+
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define PROGRAM LK_BUILD_DIR "/lockstep"
+
+static bool has_shell(const char *shell)
+{
+    if (shell_run("command -v %s > /dev/null", shell).code == 0)
+        return true;
+    printf("completion: skipped: no %s here\n", shell);
+    return false;
+}
+
+/* The words before the cursor as bash has them, each in quotes; the last one is completed. */
+static const struct {
+    const char *words, *has, *has_not;
+} tried[] = {
+    {"'pre'", "predict\n", "run"},
+    {"'w'", "whatif\n", "predict"},
+    {"''", "help\n", "-o"},
+    {"'predict' '--bu'", "--bucket-cap=\n", "--gpus"},
+    {"'predict' '--mem'", "--memory\n", "="},
+    {"'run' '--no-sh'", "--no-shuffle\n", "--shuffle"},
+    {"'predict' '--dtype' '='", "bfloat16\n", "bf16\n"},
+    {"'predict' '--dtype' '=' 'bf'", "bfloat16\n", "float32"},
+    {"'predict' '--dtype' 'float1'", "float16\n", "--"},
+    {"'calibrate' '--dtypes' '=' 'float32,bf'", "float32,bfloat16\n", "float32\n"},
+    {"'calibrate' '--algorithms' '=' 'ring,tr'", "ring,tree\n", "ring,ring"},
+    {"'predict' 'job.json' 'dgx-a'", "dgx-a100\n", "ethernet"},
+    {"'predict' '--cluster' '=' 'ethernet-2'", "ethernet-25g\n", "dgx"},
+    {"'whatif' '--gpu' '=' 'own,dgx-h1'", "own,dgx-h100\n", "a100"},
+    {"'predict' 'READM'", "README.md\n", "dgx"},
+    {"'predict' '--out' '=' 'READM'", "README.md\n", "dgx"},
+    {"'predict' '--draws' '='", "\n", "README.md"},
+    {"'analyze' 'READM'", "README.md\n", "dgx"},
+    {"'help' 'prof'", "profile\n", "run"},
+    {"'help' '--completion' '=' 'z'", "zsh\n", "fish"},
+};
+
+START_TEST(bash_completes)
+{
+    struct shell_result r;
+
+    if (!has_shell("bash"))
+        return;
+    r = shell_run("bash <<'E'\nsource <(" PROGRAM
+                  " help --completion bash)\ncomplete -p lockstep > /dev/null || exit 9\n"
+                  "COMP_WORDS=(" PROGRAM " %s)\nCOMP_CWORD=$((${#COMP_WORDS[@]} - 1))\n_lockstep\n"
+                  "printf '%%s\\n' \"${COMPREPLY[@]}\"\nE",
+                  tried[_i].words);
+    ck_assert_int_eq(r.code, 0);
+    ck_assert_msg(strstr(r.text, tried[_i].has) != NULL, "%s: %s", tried[_i].words, r.text);
+    ck_assert_msg(!strstr(r.text, tried[_i].has_not), "%s: %s", tried[_i].words, r.text);
+}
+END_TEST
+
+static const char *const shells[] = {"bash", "zsh", "fish"};
+
+/* The shell can read its script, where it is installed. */
+START_TEST(scripts_are_valid)
+{
+    char *path;
+    struct shell_result r;
+
+    if (!has_shell(shells[_i]))
+        return;
+    path = scratch_path(scratch_dir, "script");
+    r = shell_run(PROGRAM " help --completion %s > %s && %s -n %s 2>&1", shells[_i], path,
+                  shells[_i], path);
+    ck_assert_msg(r.code == 0 && !*r.text, "%s", r.text);
+    free(path);
+}
+END_TEST
+
+START_TEST(fish_completes)
+{
+    struct shell_result r;
+
+    if (!has_shell("fish"))
+        return;
+    r = shell_run(PROGRAM " help --completion fish > %s/s.fish && fish -c 'source %s/s.fish; "
+                          "complete -C \"lockstep pre\"; complete -C \"lockstep predict --bu\"; "
+                          "complete -C \"lockstep predict --dtype=bf\"'",
+                  scratch_dir, scratch_dir);
+    ck_assert_int_eq(r.code, 0);
+    ck_assert_msg(strstr(r.text, "predict") && strstr(r.text, "--bucket-cap") &&
+                      strstr(r.text, "bfloat16"),
+                  "%s", r.text);
+}
+END_TEST
+
+/* Every option of every command's help is in the script. */
+START_TEST(every_option_is_there)
+{
+    static const char *const before[] = {"--", "--", "-l "};
+    struct shell_result r =
+        shell_run("for c in $(" PROGRAM
+                  " help | sed -n '/^commands:/,/^$/s/^  \\([a-z]*\\) .*/\\1/p'); do " //
+                  "for o in $(" PROGRAM
+                  " $c --help | grep -oE '^ {2,7}(-[a-z], )?--(\\[no-\\])?[a-z0-9-]+' | "
+                  "sed 's/.*--//; s/\\[no-\\]/no-/'); do " PROGRAM " help --completion %s | "
+                  "grep -qE -e \"%s$o([^a-z]|$)\" || echo $c $o; done; done",
+                  shells[_i], before[_i]);
+
+    ck_assert_int_eq(r.code, 0);
+    ck_assert_str_eq(r.text, "");
+}
+END_TEST
+
+START_TEST(installation_is_complete)
+{
+    static const char *const files[] = {
+        "bin/lockstep",
+        "share/man/man1/lockstep.1",
+        "share/man/man1/lockstep-whatif.1",
+        "share/bash-completion/completions/lockstep",
+        "share/zsh/site-functions/_lockstep",
+        "share/fish/vendor_completions.d/lockstep.fish",
+        "share/lockstep/clusters/dgx-a100.json",
+    };
+    struct shell_result r;
+
+    if (shell_run("command -v make > /dev/null").code != 0) {
+        printf("completion: skipped: no make here\n");
+        return;
+    }
+    r = shell_run("sed -n '/^MAN = /,$p' tools/targets.mk > %s/install.mk && "
+                  "make -s -f %s/install.mk -o all BUILD=" LK_BUILD_DIR
+                  " PREFIX=/opt/x DESTDIR=%s install 2>&1",
+                  scratch_dir, scratch_dir, scratch_dir);
+    ck_assert_msg(r.code == 0, "%s", r.text);
+    for (size_t i = 0; i < LK_COUNT(files); i++)
+        ck_assert_msg(shell_run("test -s %s/opt/x/%s", scratch_dir, files[i]).code == 0, "%s",
+                      files[i]);
+    r = shell_run("make -s -f %s/install.mk BUILD=" LK_BUILD_DIR
+                  " PREFIX=/opt/x DESTDIR=%s uninstall 2>&1 && find %s/opt -type f",
+                  scratch_dir, scratch_dir, scratch_dir);
+    ck_assert_msg(r.code == 0 && !*r.text, "%s", r.text);
+}
+END_TEST
+
+SUITE(completion, c)
+{
+    tcase_add_checked_fixture(c, scratch_set_up, scratch_tear_down);
+    tcase_add_loop_test(c, bash_completes, 0, LK_COUNT(tried));
+    tcase_add_loop_test(c, scripts_are_valid, 0, LK_COUNT(shells));
+    tcase_add_test(c, fish_completes);
+    tcase_add_loop_test(c, every_option_is_there, 0, LK_COUNT(shells));
+    tcase_add_test(c, installation_is_complete);
+}
