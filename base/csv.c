@@ -14,6 +14,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 struct csv_row {
     size_t line;
@@ -216,7 +217,7 @@ out:
 
 /* ---- The header ---- */
 
-/* Return true if `word` is one of the names in "gpus|n_gpus". */
+/* Return true if `word` is one of the names in "gpus|n_gpus", in capitals or not. */
 static bool is_named(const char *names, const char *word)
 {
     size_t n = strlen(word);
@@ -224,7 +225,7 @@ static bool is_named(const char *names, const char *word)
     for (const char *p = names; *p;) {
         size_t len = strcspn(p, "|");
 
-        if (len == n && !strncmp(p, word, n))
+        if (len == n && !strncasecmp(p, word, n))
             return true;
         p += len + (p[len] == '|');
     }
@@ -241,23 +242,62 @@ static size_t find_column(const struct lk_csv *t, const char *word)
     return i;
 }
 
+/* Write "; known columns: gpus, nodes" to buf, cut to its size, and return buf. */
+static const char *known_columns(const struct lk_csv *t, char *buf, size_t size)
+{
+    size_t used = (size_t)snprintf(buf, size, "; known columns:");
+
+    for (size_t i = 0; i < t->n_columns && used < size; i++)
+        used += (size_t)snprintf(buf + used, size - used, "%s %.*s", i ? "," : "",
+                                 (int)strcspn(t->columns[i].name, "|"), t->columns[i].name);
+    return buf;
+}
+
+/*
+ * Fail for a first row that names no columns: one whose fields another character separates, or one
+ * of numbers.
+ */
+static enum lk_status check_header(const struct lk_csv *t)
+{
+    static const struct {
+        char c;
+        const char *name;
+    } separators[] = {{';', "semicolons"}, {'\t', "tabs"}, {'|', "bars"}};
+    char known[512];
+    double v;
+
+    for (size_t i = 0; t->width == 1 && i < LK_COUNT(separators); i++)
+        if (strchr(cell_text(t, 0), separators[i].c))
+            return lk_fail(LK_EPARSE, "%s:%zu: the columns are separated by %s; CSV has commas%s",
+                           t->name, t->header_line, separators[i].name,
+                           known_columns(t, known, sizeof known));
+    for (size_t i = 0; i < t->width; i++)
+        if (lk_parse_double(cell_text(t, i), &v) == LK_OK)
+            return lk_fail(
+                LK_EPARSE, "%s:%zu: '%s' is no name of a column; the first row has the names%s",
+                t->name, t->header_line, cell_text(t, i), known_columns(t, known, sizeof known));
+    return LK_OK;
+}
+
 static enum lk_status fail_unknown(const struct lk_csv *t, const char *word)
 {
     char names[LK_CSV_COLUMNS_MAX][48];
     const char *list[LK_CSV_COLUMNS_MAX];
     const char *near;
+    char known[512];
     size_t n = 0;
 
     for (; n < t->n_columns && n < LK_CSV_COLUMNS_MAX; n++)
         list[n] = shown_name(&t->columns[n], names[n], sizeof names[n]);
     near = lk_words_nearest(word, list, n);
-    return lk_fail(LK_EPARSE, "%s:%zu: unknown column '%s'%s%s%s", t->name, t->header_line, word,
-                   near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "");
+    return lk_fail(LK_EPARSE, "%s:%zu: unknown column '%s'%s%s%s%s", t->name, t->header_line, word,
+                   near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "",
+                   known_columns(t, known, sizeof known));
 }
 
 static enum lk_status fail_missing(const struct lk_csv *t, size_t col)
 {
-    char name[48];
+    char name[48], known[512];
     const char *near;
     const char *list[LK_CSV_COLUMNS_MAX];
 
@@ -265,8 +305,9 @@ static enum lk_status fail_missing(const struct lk_csv *t, size_t col)
         list[i] = cell_text(t, i);
     shown_name(&t->columns[col], name, sizeof name);
     near = lk_words_nearest(name, list, t->width);
-    return lk_fail(LK_EPARSE, "%s:%zu: there is no column '%s'%s%s%s", t->name, t->header_line,
-                   name, near ? "; there is '" : "", near ? near : "", near ? "'" : "");
+    return lk_fail(LK_EPARSE, "%s:%zu: there is no column '%s'%s%s%s%s", t->name, t->header_line,
+                   name, near ? "; there is '" : "", near ? near : "", near ? "'" : "",
+                   known_columns(t, known, sizeof known));
 }
 
 static enum lk_status place_column(struct lk_csv *t, size_t at, enum lk_csv_extra extra)
@@ -303,6 +344,7 @@ static enum lk_status scan_header(struct scanner *s, enum lk_csv_extra extra)
     t->width = t->n_cells;
     if (t->width > LK_CSV_COLUMNS_MAX)
         return fail_at(s, s->row_line, "too many columns");
+    LK_PASS(check_header(t));
     for (size_t i = 0; i < t->width; i++)
         LK_PASS(place_column(t, i, extra));
     for (size_t i = 0; i < t->n_columns; i++)

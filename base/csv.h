@@ -1,5 +1,6 @@
 /*
- * Reader of CSV tables: RFC 4180, plain or gzip. The header row names the columns, in any order.
+ * Reader of CSV tables: RFC 4180, plain or gzip. The header row names the columns, in any order,
+ * in capitals or not.
  * Every error names file, line and column: "runs.csv:14: column 'bytes': '4 apples' is not ...".
  *
  *     enum { GPUS, BYTES, ALGORITHM, N_COLUMNS };

@@ -16,8 +16,9 @@
 #include <zlib.h>
 
 enum {
-    READ_STEP = 1 << 16,   /* bytes a gzread asks for at least */
-    GZ_BUFFER = 1 << 17,   /* for gzbuffer(); zlib's 8 KiB halves the speed */
+    READ_STEP = 1 << 16, /* bytes a gzread asks for at least */
+    GZ_BUFFER = 1 << 17, /* for gzbuffer(); zlib's 8 KiB halves the speed */
+    MEBI = 1 << 20,
     TEMP_NAMES_MAX = 1000, /* left-over temporary files of dead processes with our number */
 };
 
@@ -62,7 +63,8 @@ static enum lk_status read_all(gzFile gz, const char *path, size_t max, char **o
             break;
         size += (size_t)n;
         if (size > max) {
-            st = lk_fail(LK_EPARSE, "%s: larger than %zu bytes", path, max);
+            st = lk_fail(LK_EPARSE, "%s: larger than %zu %s", path, max % MEBI ? max : max / MEBI,
+                         max % MEBI ? "bytes" : "MiB");
             goto out;
         }
     }
@@ -83,7 +85,7 @@ out:
 
 enum lk_status lk_file_read(const char *path, char **out_text, size_t *out_size)
 {
-    return lk_file_read_max(path, SIZE_MAX, out_text, out_size);
+    return lk_file_read_max(path, LK_FILE_MAX, out_text, out_size);
 }
 
 enum lk_status lk_file_read_max(const char *path, size_t max, char **out_text, size_t *out_size)

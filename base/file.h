@@ -22,9 +22,12 @@
 #include <stddef.h>
 #include <stdio.h>
 
+/* The most bytes that lk_file_read takes, unpacked: an endless input must not fill the memory. */
+#define LK_FILE_MAX ((size_t)1 << 30)
 /*
- * Read a whole file, gzip or plain, into a NUL-terminated buffer that the caller frees. LK_EIO for
- * gzip data that end too early or whose checksum is wrong.
+ * Read a whole file, gzip or plain, into a NUL-terminated buffer that the caller frees. LK_EPARSE
+ * for more than LK_FILE_MAX bytes, LK_EIO for gzip data that end too early or whose checksum is
+ * wrong.
  */
 enum lk_status lk_file_read(const char *path, char **out_text, size_t *out_size);
 /* Read a whole file as lk_file_read does, but fail with LK_EPARSE for more than max bytes

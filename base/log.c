@@ -61,6 +61,7 @@ void lk_log(enum lk_log_subsystem sub, enum lk_log_level level, const char *fmt,
     va_end(ap);
     if (n < 0)
         return;
+    lk_printable(line);
     used = strlen(line);
     line[used++] = '\n';
     write_line(line, used);

@@ -117,7 +117,7 @@ static enum lk_status unknown_preset(const char *name)
     for (size_t k = 0; k < n && at < sizeof known; k++)
         at += (size_t)snprintf(known + at, sizeof known - at, "%s%s", at ? ", " : "", names[k]);
     near = lk_words_nearest(name, (const char *const *)names, n);
-    st = lk_fail(LK_EUSAGE, "no cluster file and no preset '%s'%s%s%s%s%s", name,
+    st = lk_fail(LK_EIO, "no cluster file and no preset '%s'%s%s%s%s%s", name,
                  near ? "; did you mean '" : "", near ? near : "", near ? "'?" : "",
                  at ? "; presets: " : "; no presets were found", known);
 out:

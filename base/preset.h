@@ -13,7 +13,7 @@
 /*
  * Find the file of a cluster: a path (it has a slash or ends in .json) or a preset's name. A path
  * is relative to the folder of the file `of`, which names it, or with NULL to the current folder.
- * *out is freed by the caller. LK_EUSAGE lists the known presets; a path's file need not exist.
+ * *out is freed by the caller. LK_EIO lists the known presets; a path's file need not exist.
  */
 enum lk_status lk_preset_find(const char *of, const char *name, char **out);
 

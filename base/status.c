@@ -18,6 +18,16 @@ static const struct {
 #undef LK_STATUS_ROW_
 };
 
+char *lk_printable(char *text)
+{
+    for (unsigned char *p = (unsigned char *)text; *p; p++)
+        if ((*p < ' ' && *p != '\n') || *p == 0x7F)
+            *p = '?';
+        else if (*p == 0xC2 && p[1] >= 0x80 && p[1] < 0xA0) /* U+0080 to U+009F */
+            p[0] = p[1] = '?';
+    return text;
+}
+
 enum lk_status lk_fail_(enum lk_status code, const char *fmt, ...)
 {
     char text[sizeof last_error.text]; /* the arguments may point into last_error.text */
@@ -27,6 +37,7 @@ enum lk_status lk_fail_(enum lk_status code, const char *fmt, ...)
     if (vsnprintf(text, sizeof text, fmt, ap) < 0)
         text[0] = '\0';
     va_end(ap);
+    lk_printable(text);
     memcpy(last_error.text, text, sizeof text);
     last_error.exit_code = 0;
     return code;
@@ -47,6 +58,7 @@ enum lk_status lk_fail_context(enum lk_status st, const char *fmt, ...)
         return st;
     if (snprintf(text + n, sizeof text - (size_t)n, ": %s", last_error.text) < 0)
         return st;
+    lk_printable(text);
     memcpy(last_error.text, text, sizeof text);
     return st;
 }

@@ -129,6 +129,7 @@ static enum lk_status run(void *options, const char **operands, int n, struct lk
     (void)page;
     LK_TRY(read_input(operands, (size_t)n, &in));
     LK_TRY(make_title(&in, opt, title, sizeof title));
+    lk_printable(title);
     plan = in.n_forecasts && lk_plot_plan_possible(&in.forecasts[0]);
     /* Without gnuplot each plot fails after it wrote its data and script: all are written. */
     if (in.n_forecasts)

@@ -198,8 +198,12 @@ static void print_configuration(const struct run_options *given, const struct lk
     }
     for (size_t i = 0; i < info->n_tensors; i++)
         parameters += (double)info->tensors[i].elems;
-    for (size_t i = 0; i < info->n_config; i++)
-        fprintf(stderr, "  %-16s %s\n", info->config[i].key, info->config[i].value);
+    for (size_t i = 0; i < info->n_config; i++) {
+        char text[256]; /* has the job's name, of a replay */
+
+        snprintf(text, sizeof text, "%s", info->config[i].value);
+        fprintf(stderr, "  %-16s %s\n", info->config[i].key, lk_printable(text));
+    }
     fprintf(stderr, "  %-16s %.0f in %zu tensors\n", "parameters", parameters, info->n_tensors);
 }
 

@@ -136,8 +136,9 @@ enum lk_status lk_command_start(const struct lk_command *c, int argc, char **arg
     if (!n && c->no_operand)
         LK_TRY(lk_fail(LK_EUSAGE, "%s", c->no_operand));
     LK_TRY(check_paths(c->options, options, operands, c->operands_are_command ? 0 : n));
-    LK_TRY(c->run(options, operands, n, &page));
-    LK_TRY(print_page(c, options, argc, argv, &page));
+    st = c->run(options, operands, n, &page);
+    if (st == LK_OK || st == LK_EVERIFY) /* what was verified is on the page */
+        LK_KEEP(print_page(c, options, argc, argv, &page));
 out:
     lk_page_fini(&page);
     free(operands);

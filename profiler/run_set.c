@@ -5,6 +5,7 @@
 #include "base/array.h"
 #include "base/clock.h"
 #include "base/file.h"
+#include "base/json.h"
 #include "base/log.h"
 #include "base/run_facts.h"
 #include "profiler/span_file.h"
@@ -426,6 +427,38 @@ static bool has_files(char *const *names, size_t n, const char *suffix)
     return false;
 }
 
+/* Read the index of a folder of runs, if there is one: a damaged one tells that other files may be
+ * damaged. Runs that it has and that are not there are warned of. */
+static enum lk_status check_index(const char *dir)
+{
+    enum lk_status st = LK_OK;
+    struct lk_json_doc *doc = NULL;
+    struct lk_json *runs;
+    char *path = NULL, *run = NULL;
+
+    LK_TRY(lk_path_join(&path, dir, "run.json"));
+    if (!lk_is_file(path))
+        goto out;
+    LK_TRY(lk_json_load(path, &doc));
+    LK_TRY(lk_json_schema(lk_json_root(doc), "lockstep-run", 1));
+    LK_TRY(lk_json_array(lk_json_root(doc), "runs", &runs));
+    for (size_t i = 0; i < lk_json_count(runs); i++) {
+        const char *name;
+
+        LK_TRY(lk_json_text(lk_json_item(runs, i), "dir", &name));
+        free(run);
+        run = NULL;
+        LK_TRY(lk_path_join(&run, dir, name));
+        if (!lk_is_folder(run))
+            lk_log(LK_LOG_PROFILE, LK_WARN, "%s: has a run %s, which is not there", path, name);
+    }
+out:
+    lk_json_free(doc);
+    free(path);
+    free(run);
+    return st;
+}
+
 static enum lk_status find_runs(struct finder *f, const char *dir, int depth)
 {
     enum lk_status st = LK_OK;
@@ -435,6 +468,7 @@ static enum lk_status find_runs(struct finder *f, const char *dir, int depth)
     bool spans;
 
     LK_TRY(lk_dir_list(dir, "", &names, &n));
+    LK_TRY(check_index(dir));
     spans = has_files(names, n, ".spans");
     if (spans) { /* a launcher that was killed left them: make the traces that it would have made */
         lk_log(LK_LOG_PROFILE, LK_WARN, "%s: the run was cut off; its spans become traces now",

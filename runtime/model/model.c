@@ -451,7 +451,7 @@ enum lk_status lk_model_import(struct lk_model *m, const char *path)
     const char *data;
     size_t size, header, elems = 0;
 
-    LK_TRY(lk_file_read(path, &text, &size));
+    LK_TRY(lk_file_read_max(path, SIZE_MAX, &text, &size));
     data = memchr(text, '\n', size);
     if (!data)
         LK_TRY(lk_fail(LK_EPARSE, "%s: no line of JSON at the start", path));

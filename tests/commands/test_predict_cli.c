@@ -136,7 +136,7 @@ static const struct {
     {"predict job.json cluster.json --gpus=2 --cluster=ethernet-25g", 2, "two clusters"},
     {"predict job.json cluster.json --gpus=2 --global-batch=3", 2, "global batch of 3"},
     {"predict job.json cluster.json --gpus=2 --global-batch=8 --accumulation=2", 2, "one or the"},
-    {"predict job.json ethernet-26g --gpus=2", 2, "ethernet-25g"},
+    {"predict job.json ethernet-26g --gpus=2", 1, "ethernet-25g"},
     {"predict none.json cluster.json --gpus=2", 1, "none.json"},
     {"predict cluster.json job.json --gpus=2", 1, "cluster.json:"},
     {"predict cut.json cluster.json --gpus=2", 1, "cut.json:"},

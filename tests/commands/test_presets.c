@@ -251,7 +251,7 @@ static void check_names(const char *program)
                              names[i]),
                    0, names[i]);
     }
-    check_said(shell_run("cd / && '%s' predict '%s' dgx-h20 --gpus=16 2>&1", program, job), 2,
+    check_said(shell_run("cd / && '%s' predict '%s' dgx-h20 --gpus=16 2>&1", program, job), 1,
                "did you mean 'dgx-h200'?; presets: dgx-1-v100, dgx-2, dgx-a100, dgx-a100-roce,");
     lk_names_free(names, n);
     free(job);
@@ -281,7 +281,7 @@ START_TEST(found_where_installed)
     check_said(shell_run("rm -r '%s/share'", prefix), 0, "");
     check_said(shell_run("cd / && '%s' predict '%s' dgx-h100 --gpus=16 2>&1", program,
                          realpath("tests/fuzz/corpus/job/full.json", (char[4096]){0})),
-               2, "no cluster file and no preset 'dgx-h100'; no presets were found");
+               1, "no cluster file and no preset 'dgx-h100'; no presets were found");
     free(program);
     scratch_remove(prefix);
 }

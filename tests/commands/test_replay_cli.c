@@ -113,7 +113,7 @@ static const struct {
     {"replay " JOB " -n0", "ranks", 2},
     {"replay " JOB " --model=gpt", "model", 2},
     {"replay " JOB " --slow-rank=2:1.5 -n2", "the ranks are 0 to 1", 2},
-    {"replay " JOB " -b3 --steps=1", "local batch", 1},
+    {"replay " JOB " -b3 --steps=1 --out=%s/out", "local batch", 1},
     {"replay no-such.job.json", "no-such.job.json", 1},
     {"replay tests/data/slow_link.job.json tests/data/x -n2", "tests/data/x", 2},
     {"replay " JOB " --comm=self -n2", "--comm=self", 2},
@@ -122,8 +122,10 @@ static const struct {
 START_TEST(refuses)
 {
     struct program p;
+    char words[1024];
 
-    program_run(&p, scratch_dir, wrong[_i].code, "%s", wrong[_i].words);
+    snprintf(words, sizeof words, wrong[_i].words, scratch_dir);
+    program_run(&p, scratch_dir, wrong[_i].code, "%s", words);
     ck_assert_msg(strstr(p.err, wrong[_i].says) != NULL, "%s", p.err);
     program_fini(&p);
 }
