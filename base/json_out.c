@@ -3,6 +3,7 @@
 
 #include "base/array.h"
 #include "base/json_node.h"
+#include "base/utf8.h"
 
 #include <math.h>
 #include <stdarg.h>
@@ -63,43 +64,27 @@ static void put_text(struct lk_json_out *o, const char *text)
     put(o, text, strlen(text));
 }
 
-/* Return the bytes of the valid UTF-8 sequence at s (Unicode table 3-7); 0 when there is none. */
-static size_t utf8_length(const unsigned char *s)
-{
-    size_t n = s[0] < 0x80 ? 1 : s[0] < 0xc2 ? 0 : s[0] < 0xe0 ? 2 : s[0] < 0xf0 ? 3 : 4;
-
-    if (s[0] > 0xf4)
-        return 0;
-    for (size_t i = 1; i < n; i++)
-        if ((s[i] & 0xc0) != 0x80)
-            return 0;
-    if ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f) ||
-        (s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] > 0x8f))
-        return 0;
-    return n;
-}
-
 /* Quote a string; a byte that is no UTF-8 becomes U+FFFD, so that the file can be read. */
 static void put_quoted(struct lk_json_out *o, const char *text)
 {
-    const unsigned char *s = (const unsigned char *)text;
+    const char *s = text;
     char escape[8];
 
     put(o, "\"", 1);
     while (*s) {
-        size_t n = utf8_length(s);
+        size_t n = lk_utf8_bytes(s);
 
         if (n == 0) {
             put_text(o, "\\ufffd");
             n = 1;
         } else if (*s == '"' || *s == '\\') {
             put(o, "\\", 1);
-            put(o, (const char *)s, 1);
-        } else if (*s < 0x20) {
-            snprintf(escape, sizeof escape, "\\u%04x", *s);
+            put(o, s, 1);
+        } else if ((unsigned char)*s < 0x20) {
+            snprintf(escape, sizeof escape, "\\u%04x", (unsigned)(unsigned char)*s);
             put_text(o, escape);
         } else {
-            put(o, (const char *)s, n);
+            put(o, s, n);
         }
         s += n;
     }
