@@ -32,6 +32,7 @@
     X(LK_EUNSUPPORTED, "not available in this build or on this machine", 1)                        \
     X(LK_EVERIFY, "verification failed", 1)                                                        \
     X(LK_EEVIDENCE, "no evidence for the answer", 1)                                               \
+    X(LK_EGATE, "a condition of --fail-if or --fail-below is met", 3)                              \
     X(LK_EINTERNAL, "internal error", 1)                                                           \
     X(LK_EREPORTED, "failed, and the user was told already", 1)
 
@@ -62,8 +63,8 @@ const char *lk_error_text(void);
 /* Return the general text of a code, e.g. "malformed input". */
 const char *lk_status_text(enum lk_status st);
 
-/* Return the exit code of the program for a status: 0 ok, 1 failed, 2 usage, or what lk_fail_exit
- * said last. */
+/* Return the exit code of the program for a status: 0 ok, 1 failed, 2 usage, 3 a gate failed, or
+ * what lk_fail_exit said last. */
 int lk_status_exit_code(enum lk_status st);
 
 /* End the program with an exit code of another program's: return LK_OK for 0, else LK_EREPORTED, to
