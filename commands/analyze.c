@@ -18,6 +18,7 @@ struct options {
     int64_t step;
     bool brief;
     struct lk_page_options page;
+    struct lk_gate_options gate;
     const char *log;
 };
 
@@ -32,6 +33,7 @@ static const struct lk_option rows[] = {
     OPTION("brief", brief, FLAG,
            .help = "print the waterfall and the findings alone; of a pipeline's operations all but the steps"),
     PAGE_ROWS(OPTION),
+    GATE_ROWS(OPTION, "efficiency"),
     OPTION(LOG_OPTION),
     {0}
 };
@@ -233,5 +235,6 @@ const struct lk_command lk_command_analyze = {
     .size = sizeof(struct options),
     .operands_max = 64,
     .no_operand = "which run? e.g. lockstep analyze run/",
+    .main_value = "efficiency",
     .run = run,
 };

@@ -21,9 +21,10 @@
     {                                                                                              \
         .name = (name_), .type = LK_OPT_##type_, .offset = offsetof(T, field), __VA_ARGS__         \
     }
-/* Names of the options that have the level of the log, and the format of the page. */
+/* Names of the options that have the level of the log, the format of the page, and its gates. */
 #define LOG_NAME  "log"
 #define PAGE_NAME "format"
+#define GATE_NAME "fail-if"
 
 struct lk_command {
     const char *name;
@@ -36,6 +37,7 @@ struct lk_command {
     bool takes_cluster;               /* an operand may be a preset's name */
     bool operands_are_command;        /* a command and its words, which stand behind "--" */
     const char *no_operand;           /* (optional) failure when no operand is given */
+    const char *main_value;           /* (optional) value of the page that --fail-below means */
     /* Run the command; options is the struct, operands has room for two or more. The frame prints
      * and destroys the page that it fills. */
     enum lk_status (*run)(void *options, const char **operands, int n_operands,

@@ -15,6 +15,7 @@
 
 #include "base/dtype.h"
 #include "base/option.h"
+#include "reports/gates.h"
 #include "reports/page.h"
 #include "sim/planning/plan.h"
 
@@ -65,6 +66,14 @@
 #define FORCE_OPTION                                                                               \
     "force", force, FLAG,                                                                          \
         .help = "take a folder that is not empty: what lockstep wrote there is removed"
+/* Conditions under which the command fails after it has printed its page: struct lk_gate_options gate,
+ * which the frame reads; `value` is the command's main_value, a literal. */
+#define GATE_ROWS(OPTION, value)                                                                   \
+    OPTION("fail-below", gate.fail_below, REAL, .min = 1e-9, .max = 1e9, .group = "gates",         \
+        .help = "exit with 3 if " value " is below this anywhere"),                                \
+    OPTION(GATE_NAME, gate.fail_if, TEXT, .word = "CONDITION,...",                                 \
+        .help = "exit with 3 if a value fulfils one: '" value "<0.8' or 'step_s{gpus=64}>20ms'"),  \
+    OPTION("junit", gate.junit, FILE, .role = LK_ROLE_OUTPUT, .help = "write the conditions' results here (JUnit XML)")
 /* A row of every command: const char *log, the level of the log, which lk_command_start sets. */
 #define LOG_OPTION                                                                                 \
     LOG_NAME, log, TEXT, .fallback = "warn",                                                       \

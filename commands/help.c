@@ -64,7 +64,7 @@ static void begin_page(const char *command, const char *help, const char *versio
 static void end_page(void)
 {
     fputs(".SH EXIT STATUS\n0: success; 1: failure, e.g. a missing or malformed input; 2: wrong "
-          "usage.\n",
+          "usage; 3: a condition of \\-\\-fail\\-below or \\-\\-fail\\-if failed.\n",
           stdout);
 }
 

@@ -30,6 +30,7 @@ struct options {
     const char *out, *csv, *trace;
     int64_t trace_steps;
     struct lk_page_options page;
+    struct lk_gate_options gate;
     const char *log;
     struct plan_options plan;
 };
@@ -57,6 +58,7 @@ static const struct lk_option rows[] = {
     OPTION("trace-steps", trace_steps, INT, .min = 1, .max = 100000, .fallback = "20",
            .help = "steady-state steps in these traces"),
     PAGE_ROWS(OPTION),
+    GATE_ROWS(OPTION, "efficiency"),
     OPTION(LOG_OPTION),
     {0}
 };
@@ -130,6 +132,7 @@ static enum lk_status print(const struct options *o, const struct lk_job *job,
         LK_TRY(lk_forecast_loss_table(f, &tables[LOSSES]));
     for (int i = 0; i < COUNT; i++)
         LK_TRY(lk_page_table(page, names[i], LK_PAGE_MAIN, NULL, 0, &tables[i]));
+    LK_TRY(forecast_values(f, page));
 out:
     for (int i = 0; i < COUNT; i++)
         lk_table_destroy(tables[i]);
@@ -206,5 +209,6 @@ const struct lk_command lk_command_predict = {
     .size = sizeof(struct options),
     .operands_max = 2,
     .takes_cluster = true,
+    .main_value = "efficiency",
     .run = run,
 };

@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "base/words.h"
 #include "commands/paths.h"
+#include "reports/gates.h"
 #include "reports/page.h"
 
 #include <stdlib.h>
@@ -40,14 +41,30 @@ static const char *log_level(const struct lk_command *c, const void *options)
     return *(const char *const *)((const char *)options + row->offset);
 }
 
+/* Return the field of an option, with which a struct of the command's begins; NULL: the command
+ * has no such option. */
+static const void *find_field(const struct lk_command *c, const void *options, const char *name)
+{
+    for (const struct lk_option *row = c->options; row->name; row++)
+        if (!strcmp(row->name, name))
+            return (const char *)options + row->offset;
+    return NULL;
+}
+
 /* Return how the page is printed; a command without such options has text. */
 static struct lk_page_options page_options(const struct lk_command *c, const void *options)
 {
-    for (const struct lk_option *row = c->options; row->name; row++)
-        if (!strcmp(row->name, PAGE_NAME))
-            return *(const struct lk_page_options *)(const void *)((const char *)options +
-                                                                   row->offset);
-    return (struct lk_page_options){.format = LK_FORMAT_TEXT};
+    const struct lk_page_options *o = find_field(c, options, PAGE_NAME);
+
+    return o ? *o : (struct lk_page_options){.format = LK_FORMAT_TEXT};
+}
+
+/* Return the page's gates; a command without such options has none. */
+static struct lk_gate_options gate_options(const struct lk_command *c, const void *options)
+{
+    const struct lk_gate_options *o = find_field(c, options, GATE_NAME);
+
+    return o ? *o : (struct lk_gate_options){0};
 }
 
 /* Join the words of the command line, as a shell would read them. */
@@ -125,6 +142,8 @@ enum lk_status lk_command_start(const struct lk_command *c, int argc, char **arg
     enum lk_status st = LK_OK;
     const char **operands = NULL;
     struct lk_page page = {0};
+    struct lk_gates gates = {0};
+    struct lk_gate_options gate;
     char *options = NULL;
     int n = 0;
 
@@ -136,10 +155,15 @@ enum lk_status lk_command_start(const struct lk_command *c, int argc, char **arg
     if (!n && c->no_operand)
         LK_TRY(lk_fail(LK_EUSAGE, "%s", c->no_operand));
     LK_TRY(check_paths(c->options, options, operands, c->operands_are_command ? 0 : n));
+    gate = gate_options(c, options);
+    LK_TRY(lk_gates_open(&gate, c->main_value, &gates));
     st = c->run(options, operands, n, &page);
     if (st == LK_OK || st == LK_EVERIFY) /* what was verified is on the page */
         LK_KEEP(print_page(c, options, argc, argv, &page));
+    LK_TRY(st);
+    LK_TRY(lk_gates_close(&gate, c->name, &page, &gates));
 out:
+    lk_gates_fini(&gates);
     lk_page_fini(&page);
     free(operands);
     free(options);

@@ -16,6 +16,7 @@ struct options {
     double level;
     int64_t draws, seed;
     struct lk_page_options page;
+    struct lk_gate_options gate;
     const char *log;
 };
 
@@ -32,6 +33,7 @@ static const struct lk_option rows[] = {
     DRAW_ROWS(OPTION),
     OPTION("out", out, FILE, .role = LK_ROLE_OUTPUT, .group = "output", .help = "also write the table here (CSV)"),
     PAGE_ROWS(OPTION),
+    GATE_ROWS(OPTION, "inside_share"),
     OPTION(LOG_OPTION),
     {0}
 };
@@ -102,5 +104,6 @@ const struct lk_command lk_command_validate = {
     .options = rows,
     .size = sizeof(struct options),
     .operands_max = 256,
+    .main_value = "inside_share",
     .run = run,
 };

@@ -27,6 +27,7 @@ struct options {
     int64_t draws, seed;
     const char *out, *csv;
     struct lk_page_options page;
+    struct lk_gate_options gate;
     const char *log;
     struct plan_options plan;
 };
@@ -43,6 +44,7 @@ static const struct lk_option rows[] = {
     PLAN_ROWS(OPTION),
     FORECAST_ROWS(OPTION),
     PAGE_ROWS(OPTION),
+    GATE_ROWS(OPTION, "efficiency"),
     OPTION(LOG_OPTION),
     {0}
 };
@@ -106,6 +108,7 @@ static enum lk_status print(const struct options *o, const struct lk_evidence_so
                                &w->forecast, &tables[MEMORY]));
     for (int i = 0; i < COUNT; i++)
         LK_TRY(lk_page_table(page, names[i], LK_PAGE_MAIN, NULL, 0, &tables[i]));
+    LK_TRY(forecast_values(&w->forecast, page));
 out:
     for (int i = 0; i < COUNT; i++)
         lk_table_destroy(tables[i]);
@@ -165,5 +168,6 @@ const struct lk_command lk_command_whatif = {
     .size = sizeof(struct options),
     .operands_max = 2,
     .takes_cluster = true,
+    .main_value = "efficiency",
     .run = run,
 };
