@@ -1,94 +1,31 @@
-/* Lay tables out as text; see the header. Divisions: cells, columns, rows, tables. */
+/* Lay tables out as text; see the header. Divisions: columns, rows, tables. */
 #include "reports/text_table.h"
 
 #include "base/array.h"
-#include "base/units.h"
+#include "reports/cell.h"
 
-#include <math.h>
 #include <stdbool.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum {
-    CELL_MAX = 256,  /* bytes of a formatted number or text; what is longer is cut */
     INDENT = 2,      /* blanks of a level */
     GAP = 2,         /* blanks before a column */
     WRAPPED_MIN = 16 /* narrowest column of wrapped text */
 };
-#define NO_COLUMN SIZE_MAX
 
 /* A column of the text. */
 struct shown {
-    size_t at, lo, hi; /* columns of the table; lo and hi NO_COLUMN: it has no interval */
+    struct lk_cell_columns of; /* columns of the table */
     size_t width;
     bool right;
     bool wrapped; /* a text that is wrapped to the width */
 };
 
-/* ---- Cells ---- */
-
 static const struct lk_cell *cell_at(const struct lk_table *t, size_t row, size_t column)
 {
     return &t->cells[row * t->n_columns + column];
-}
-
-/* Format a number for people. */
-static const char *number_text(const struct lk_column *c, double v, char *buf)
-{
-    if (c->dim != LK_DIM_NONE)
-        return lk_units_format(c->dim, v, buf, CELL_MAX);
-    if (c->digits >= 0)
-        snprintf(buf, CELL_MAX, "%.*f", c->digits, v);
-    else
-        snprintf(buf, CELL_MAX, v == floor(v) && fabs(v) < 1e15 ? "%.0f" : "%.4g", v);
-    return buf;
-}
-
-static const char *plain_text(const struct lk_column *c, const struct lk_cell *cell, char *buf)
-{
-    switch (cell->type) {
-    case LK_CELL_NUMBER:
-        return number_text(c, cell->number, buf);
-    case LK_CELL_TEXT:
-        return cell->text;
-    case LK_CELL_EMPTY:
-        break;
-    }
-    return "-";
-}
-
-/* Return the unit behind a formatted number, with its blank; "": it has none. */
-static const char *unit_of(const char *text)
-{
-    const char *blank = strchr(text, ' ');
-
-    return blank ? blank : "";
-}
-
-/* Format a cell, with its interval if it has one. buf has room for CELL_TEXT_MAX. */
-enum { CELL_TEXT_MAX = 4 * CELL_MAX };
-static const char *cell_text(const struct lk_table *t, const struct shown *s, size_t row, char *buf)
-{
-    const struct lk_cell *cell = cell_at(t, row, s->at), *lo, *hi;
-    char part[3][CELL_MAX];
-    const char *value, *from, *to;
-    bool same;
-
-    lo = s->lo == NO_COLUMN ? NULL : cell_at(t, row, s->lo);
-    hi = s->hi == NO_COLUMN ? NULL : cell_at(t, row, s->hi);
-    if (cell->type != LK_CELL_NUMBER || !lo || !hi || lo->type != LK_CELL_NUMBER ||
-        hi->type != LK_CELL_NUMBER)
-        return plain_text(&t->columns[s->at], cell, buf);
-    value = number_text(&t->columns[s->at], cell->number, part[0]);
-    from = number_text(&t->columns[s->lo], lo->number, part[1]);
-    to = number_text(&t->columns[s->hi], hi->number, part[2]);
-    same = !strcmp(unit_of(value), unit_of(from)) && !strcmp(unit_of(value), unit_of(to));
-    snprintf(buf, CELL_TEXT_MAX, "%.*s (%.*s to %.*s)", CELL_MAX, value,
-             same ? (int)strcspn(from, " ") : CELL_MAX, from,
-             same ? (int)strcspn(to, " ") : CELL_MAX, to);
-    return buf;
 }
 
 /* Count the terminal columns of UTF-8 text: bytes that do not continue a character. */
@@ -103,56 +40,27 @@ static size_t text_width(const char *s)
 
 /* ---- Columns ---- */
 
-/* Return true if a column is aligned right: it has numbers and no text. */
-static bool is_numeric(const struct lk_table *t, size_t column)
-{
-    bool any = false;
-
-    for (size_t r = 0; r < t->n_rows; r++) {
-        if (cell_at(t, r, column)->type == LK_CELL_TEXT)
-            return false;
-        any = any || cell_at(t, r, column)->type == LK_CELL_NUMBER;
-    }
-    return any;
-}
-
-static bool is_empty(const struct lk_table *t, size_t column)
-{
-    for (size_t r = 0; r < t->n_rows; r++)
-        if (cell_at(t, r, column)->type != LK_CELL_EMPTY)
-            return false;
-    return t->n_rows > 0;
-}
-
 /* Return true if a column of several rows says the same in all of them. */
 static bool is_constant(const struct lk_table *t, const struct shown *s)
 {
-    char first[CELL_TEXT_MAX], buf[CELL_TEXT_MAX];
-    const char *text = cell_text(t, s, 0, first);
+    char first[LK_CELL_TEXT_MAX], buf[LK_CELL_TEXT_MAX];
+    const char *text = lk_cell_text(t, &s->of, 0, first);
 
     for (size_t r = 1; r < t->n_rows; r++)
-        if (strcmp(text, cell_text(t, s, r, buf)) != 0)
+        if (strcmp(text, lk_cell_text(t, &s->of, r, buf)) != 0)
             return false;
     return t->n_rows > 1;
 }
 
-static size_t find_column(const struct lk_table *t, const char *name)
-{
-    for (size_t c = 0; name && c < t->n_columns; c++)
-        if (!strcmp(t->columns[c].name, name))
-            return c;
-    return NO_COLUMN;
-}
-
 static void measure(const struct lk_table *t, struct shown *s)
 {
-    char buf[CELL_TEXT_MAX];
+    char buf[LK_CELL_TEXT_MAX];
 
-    s->width = text_width(t->columns[s->at].heading);
-    s->right = is_numeric(t, s->at);
+    s->width = text_width(t->columns[s->of.at].heading);
+    s->right = lk_cell_is_numeric(t, s->of.at);
     for (size_t r = 0; r < t->n_rows; r++) {
-        size_t width =
-            text_width(cell_text(t, s, r, buf)) + (size_t)cell_at(t, r, s->at)->indent * INDENT;
+        size_t width = text_width(lk_cell_text(t, &s->of, r, buf)) +
+                       (size_t)cell_at(t, r, s->of.at)->indent * INDENT;
 
         s->width = width > s->width ? width : s->width;
     }
@@ -175,9 +83,9 @@ static void wrap_text(const struct lk_table *t, struct shown *shown, size_t n, s
     for (size_t i = n; i-- > 0;) {
         struct shown *s = &shown[i];
 
-        if (s->right || s->lo != NO_COLUMN || cell_at(t, 0, s->at)->type == LK_CELL_NUMBER)
+        if (s->right || s->of.lo != LK_NO_COLUMN || cell_at(t, 0, s->of.at)->type == LK_CELL_NUMBER)
             continue;
-        least = text_width(t->columns[s->at].heading);
+        least = text_width(t->columns[s->of.at].heading);
         least = least < WRAPPED_MIN ? WRAPPED_MIN : least;
         if (s->width > least && total - s->width + least <= width) {
             s->wrapped = true;
@@ -192,7 +100,7 @@ static void wrap_text(const struct lk_table *t, struct shown *shown, size_t n, s
 static enum lk_status put_padded(struct lk_writer *w, const char *text, size_t bytes, size_t width,
                                  bool right)
 {
-    char cut[CELL_TEXT_MAX];
+    char cut[LK_CELL_TEXT_MAX];
     size_t used;
     int pad;
 
@@ -230,9 +138,10 @@ static enum lk_status put_row(struct lk_writer *w, const struct lk_table *t,
         more = false;
         for (size_t i = 0; i < n; i++) {
             const struct shown *s = &shown[i];
-            int indent = heading ? 0 : INDENT * cell_at(t, row, s->at)->indent;
-            char buf[CELL_TEXT_MAX];
-            const char *text = heading ? t->columns[s->at].heading : cell_text(t, s, row, buf);
+            int indent = heading ? 0 : INDENT * cell_at(t, row, s->of.at)->indent;
+            char buf[LK_CELL_TEXT_MAX];
+            const char *text =
+                heading ? t->columns[s->of.at].heading : lk_cell_text(t, &s->of, row, buf);
             size_t room = s->width - (size_t)indent, bytes = strlen(text);
 
             if (s->wrapped) {
@@ -300,9 +209,9 @@ enum lk_status lk_text_table(struct lk_writer *w, const struct lk_table *t)
 
     LK_TRY(lk_alloc(&shown, t->n_columns, sizeof *shown));
     for (size_t c = 0; c < t->n_columns; c++) {
-        if (is_empty(t, c) || t->columns[c].digits <= LK_TABLE_BELOW)
+        if (lk_cell_is_empty(t, c) || t->columns[c].digits <= LK_TABLE_BELOW)
             continue;
-        shown[n] = (struct shown){.at = c, .lo = NO_COLUMN, .hi = NO_COLUMN};
+        shown[n] = (struct shown){.of = {c, LK_NO_COLUMN, LK_NO_COLUMN}};
         measure(t, &shown[n++]);
     }
     LK_TRY(lk_writer_printf(w, "%s\n", t->title));
@@ -319,15 +228,15 @@ static enum lk_status put_line(struct lk_writer *w, const struct lk_table *t, co
                                const struct shown *shown, size_t n, bool names, size_t width)
 {
     enum lk_status st = LK_OK;
-    char *line = NULL, *longer, buf[CELL_TEXT_MAX];
+    char *line = NULL, *longer, buf[LK_CELL_TEXT_MAX];
 
     if (!n)
         return LK_OK;
     LK_TRY(lk_asprintf(&line, "  %s:", what));
     for (size_t i = 0; i < n; i++) {
         LK_TRY(lk_asprintf(&longer, "%s%s %s%s%s", line, i ? "," : "",
-                           t->columns[shown[i].at].heading, names ? "" : " ",
-                           names ? "" : cell_text(t, &shown[i], 0, buf)));
+                           t->columns[shown[i].of.at].heading, names ? "" : " ",
+                           names ? "" : lk_cell_text(t, &shown[i].of, 0, buf)));
         free(line);
         line = longer;
     }
@@ -347,13 +256,10 @@ enum lk_status lk_text_view(struct lk_writer *w, const struct lk_table *t,
     LK_TRY(lk_alloc(&shown, n_view, sizeof *shown));
     LK_TRY(lk_alloc(&same, n_view, sizeof *same));
     for (size_t i = 0; i < n_view; i++) {
-        struct shown s = {.at = find_column(t, view[i].name),
-                          .lo = find_column(t, view[i].lo),
-                          .hi = find_column(t, view[i].hi)};
+        struct shown s = {0};
 
-        if (s.at == NO_COLUMN || (view[i].lo && (s.lo == NO_COLUMN || s.hi == NO_COLUMN)))
-            LK_TRY(lk_fail(LK_EINTERNAL, "table '%s' has no column '%s'", t->title, view[i].name));
-        if (is_empty(t, s.at))
+        LK_TRY(lk_cell_columns_find(t, &view[i], &s.of));
+        if (lk_cell_is_empty(t, s.of.at))
             continue;
         measure(t, &s);
         if (n > 0 && is_constant(t, &s))

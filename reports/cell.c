@@ -1,0 +1,111 @@
+/* Format cells; see the header. */
+#include "reports/cell.h"
+
+#include "base/units.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+enum { CELL_MAX = LK_CELL_TEXT_MAX / 4 }; /* bytes of a formatted number */
+
+static const struct lk_cell *cell_at(const struct lk_table *t, size_t row, size_t column)
+{
+    return &t->cells[row * t->n_columns + column];
+}
+
+/* Format a number for people. */
+static const char *number_text(const struct lk_column *c, double v, char *buf)
+{
+    if (c->dim != LK_DIM_NONE)
+        return lk_units_format(c->dim, v, buf, CELL_MAX);
+    if (c->digits >= 0)
+        snprintf(buf, CELL_MAX, "%.*f", c->digits, v);
+    else
+        snprintf(buf, CELL_MAX, v == floor(v) && fabs(v) < 1e15 ? "%.0f" : "%.4g", v);
+    return buf;
+}
+
+static const char *plain_text(const struct lk_column *c, const struct lk_cell *cell, char *buf)
+{
+    switch (cell->type) {
+    case LK_CELL_NUMBER:
+        return number_text(c, cell->number, buf);
+    case LK_CELL_TEXT:
+        return cell->text;
+    case LK_CELL_EMPTY:
+        break;
+    }
+    return "-";
+}
+
+/* Return the unit behind a formatted number, with its blank; "": it has none. */
+static const char *unit_of(const char *text)
+{
+    const char *blank = strchr(text, ' ');
+
+    return blank ? blank : "";
+}
+
+const char *lk_cell_text(const struct lk_table *t, const struct lk_cell_columns *s, size_t row,
+                         char *buf)
+{
+    const struct lk_cell *cell = cell_at(t, row, s->at), *lo, *hi;
+    char part[3][CELL_MAX];
+    const char *value, *from, *to;
+    bool same;
+
+    lo = s->lo == LK_NO_COLUMN ? NULL : cell_at(t, row, s->lo);
+    hi = s->hi == LK_NO_COLUMN ? NULL : cell_at(t, row, s->hi);
+    if (cell->type != LK_CELL_NUMBER || !lo || !hi || lo->type != LK_CELL_NUMBER ||
+        hi->type != LK_CELL_NUMBER)
+        return plain_text(&t->columns[s->at], cell, buf);
+    value = number_text(&t->columns[s->at], cell->number, part[0]);
+    from = number_text(&t->columns[s->lo], lo->number, part[1]);
+    to = number_text(&t->columns[s->hi], hi->number, part[2]);
+    same = !strcmp(unit_of(value), unit_of(from)) && !strcmp(unit_of(value), unit_of(to));
+    snprintf(buf, LK_CELL_TEXT_MAX, "%.*s (%.*s to %.*s)", CELL_MAX, value,
+             same ? (int)strcspn(from, " ") : CELL_MAX, from,
+             same ? (int)strcspn(to, " ") : CELL_MAX, to);
+    return buf;
+}
+
+bool lk_cell_is_numeric(const struct lk_table *t, size_t column)
+{
+    bool any = false;
+
+    for (size_t r = 0; r < t->n_rows; r++) {
+        if (cell_at(t, r, column)->type == LK_CELL_TEXT)
+            return false;
+        any = any || cell_at(t, r, column)->type == LK_CELL_NUMBER;
+    }
+    return any;
+}
+
+bool lk_cell_is_empty(const struct lk_table *t, size_t column)
+{
+    for (size_t r = 0; r < t->n_rows; r++)
+        if (cell_at(t, r, column)->type != LK_CELL_EMPTY)
+            return false;
+    return t->n_rows > 0;
+}
+
+static size_t find_column(const struct lk_table *t, const char *name)
+{
+    for (size_t c = 0; name && c < t->n_columns; c++)
+        if (!strcmp(t->columns[c].name, name))
+            return c;
+    return LK_NO_COLUMN;
+}
+
+enum lk_status lk_cell_columns_find(const struct lk_table *t, const struct lk_view_column *view,
+                                    struct lk_cell_columns *out)
+{
+    const struct lk_cell_columns c = {find_column(t, view->name), find_column(t, view->lo),
+                                      find_column(t, view->hi)};
+
+    if (c.at == LK_NO_COLUMN || (view->lo && (c.lo == LK_NO_COLUMN || c.hi == LK_NO_COLUMN)))
+        return lk_fail(LK_EINTERNAL, "table '%s' has no column '%s'", t->title, view->name);
+    *out = c;
+    return LK_OK;
+}
