@@ -1,13 +1,16 @@
-/* Gates; see the header. Divisions: reading conditions, values and their labels, judging. */
+/* Gates; see the header. Divisions: reading conditions, values, judging. */
 #include "base/gate.h"
 
 #include "base/array.h"
+#include "base/label.h"
 #include "base/units.h"
 
 #include <math.h>
 #include <stdbool.h>
 #include <stdlib.h>
 #include <string.h>
+
+enum { LISTED_MAX = 8 }; /* labels that a message lists */
 
 /* ---- Reading conditions ---- */
 
@@ -32,51 +35,6 @@ static enum lk_status copy_trimmed(char **out, const char *s, size_t n)
     return lk_strndup(out, begin, end > begin ? (size_t)(end - begin) : 0);
 }
 
-/* Read one label, key="value" or key=value; *at moves behind it. */
-static enum lk_status read_label(const char *condition, const char **at, struct lk_pair **labels,
-                                 size_t *n)
-{
-    enum lk_status st = LK_OK;
-    const char *s = skip_blanks(*at);
-    size_t key_bytes = strspn(s, name_letters), bytes;
-    char *key = NULL, *value = NULL;
-    bool quoted;
-
-    LK_TRY(lk_strndup(&key, s, key_bytes));
-    s = skip_blanks(s + key_bytes);
-    if (!key_bytes || *s != '=')
-        LK_TRY(lk_fail(LK_EUSAGE, "'%s': a label is written gpus=\"64\"", condition));
-    s = skip_blanks(s + 1);
-    quoted = *s == '"';
-    s += quoted;
-    bytes = strcspn(s, quoted ? "\"" : ",} \t");
-    LK_TRY(lk_strndup(&value, s, bytes));
-    s += bytes;
-    if (quoted && *s++ != '"')
-        LK_TRY(lk_fail(LK_EUSAGE, "'%s': a quote is not closed", condition));
-    LK_TRY(lk_pairs_add(labels, n, key, value));
-    *at = skip_blanks(s);
-out:
-    free(key);
-    free(value);
-    return st;
-}
-
-/* Read labels up to the end of the text or to a closing brace; *at moves there. */
-static enum lk_status read_labels(const char *condition, const char **at, struct lk_pair **labels,
-                                  size_t *n)
-{
-    *at = skip_blanks(*at);
-    while (**at && **at != '}') {
-        LK_PASS(read_label(condition, at, labels, n));
-        if (**at == ',')
-            ++*at;
-        else if (**at && **at != '}')
-            return lk_fail(LK_EUSAGE, "'%s': labels are separated by commas", condition);
-    }
-    return LK_OK;
-}
-
 /* Return true if a text is a number of some dimension. */
 static bool is_number(const char *text)
 {
@@ -98,7 +56,7 @@ static enum lk_status read_gate(struct lk_gate *g)
     s = skip_blanks(s + n);
     if (n && *s == '{') {
         s++;
-        LK_PASS(read_labels(g->text, &s, &g->labels, &g->n_labels));
+        LK_PASS(lk_labels_read(g->text, &s, &g->labels, &g->n_labels));
         if (*s != '}')
             return lk_fail(LK_EUSAGE, "'%s': the brace of the labels is not closed", g->text);
         s = skip_blanks(s + 1);
@@ -124,7 +82,10 @@ static size_t condition_bytes(const char *s)
     size_t i;
 
     for (i = 0; s[i] && (quoted || braced || s[i] != ','); i++) {
-        quoted ^= s[i] == '"';
+        if (quoted && s[i] == '\\' && s[i + 1])
+            i++;
+        else
+            quoted ^= s[i] == '"';
         braced = !quoted && s[i] == '{' ? true : !quoted && s[i] == '}' ? false : braced;
     }
     return i;
@@ -147,24 +108,7 @@ enum lk_status lk_gates_add(struct lk_gates *g, const char *text)
     }
 }
 
-/* ---- Values and their labels ---- */
-
-static const char *label_value(const struct lk_pair *labels, size_t n, const char *key)
-{
-    for (size_t i = 0; i < n; i++)
-        if (!strcmp(labels[i].key, key))
-            return labels[i].value;
-    return NULL;
-}
-
-static void free_labels(struct lk_pair *labels, size_t n)
-{
-    for (size_t i = 0; i < n; i++) {
-        free(labels[i].key);
-        free(labels[i].value);
-    }
-    free(labels);
-}
+/* ---- Values ---- */
 
 /* Find out whether a value has the gate's name and labels. */
 static enum lk_status matches(const struct lk_gate *g, const struct lk_page_value *v, bool *out)
@@ -177,15 +121,15 @@ static enum lk_status matches(const struct lk_gate *g, const struct lk_page_valu
     *out = false;
     if (strcmp(g->name, v->name) != 0)
         return LK_OK;
-    LK_TRY(read_labels(v->labels, &at, &labels, &n));
+    LK_TRY(lk_labels_read(v->labels, &at, &labels, &n));
     *out = true;
     for (size_t i = 0; i < g->n_labels; i++) {
-        const char *value = label_value(labels, n, g->labels[i].key);
+        const char *value = lk_labels_find(labels, n, g->labels[i].key);
 
         *out &= value && !strcmp(value, g->labels[i].value);
     }
 out:
-    free_labels(labels, n);
+    lk_labels_free(labels, n);
     return st;
 }
 
@@ -205,51 +149,51 @@ static bool is_further(enum lk_relation r, double value, double than)
 
 /* ---- Judging ---- */
 
-/* List the names of a page's values, each once; with a name, the labels of those that have it. */
-static enum lk_status list_values(const struct lk_page *p, const char *name, char **out)
+/* Append a text to a list of texts that is separated by commas. */
+static enum lk_status append(char **list, const char *text)
 {
-    enum lk_status st = LK_OK;
-    char *list = NULL, *longer;
+    char *longer;
 
-    LK_TRY(lk_strdup(&list, ""));
-    for (size_t i = 0; i < p->n_values; i++) {
-        const struct lk_page_value *v = &p->values[i];
-        bool known = name && strcmp(v->name, name) != 0;
+    LK_PASS(lk_asprintf(&longer, "%s%s%s", *list ? *list : "", *list ? ", " : "", text));
+    free(*list);
+    *list = longer;
+    return LK_OK;
+}
 
-        for (size_t k = 0; k < i && !name; k++)
-            known |= !strcmp(p->values[k].name, v->name);
-        if (known)
-            continue;
-        LK_TRY(lk_asprintf(&longer, "%s%s%s", list, *list ? ", " : "",
-                           !name        ? v->name
-                           : *v->labels ? v->labels
-                                        : "one without labels"));
-        free(list);
-        list = longer;
-    }
-    *out = list;
-    list = NULL;
-out:
-    free(list);
-    return st;
+/* List the labels of the page's values of a name, up to LISTED_MAX of them; NULL: none. */
+static enum lk_status list_labels(const struct lk_page *p, const char *name, char **out)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < p->n_values && n <= LISTED_MAX; i++)
+        if (!strcmp(p->values[i].name, name))
+            LK_PASS(append(out, n++ == LISTED_MAX      ? "..."
+                                : *p->values[i].labels ? p->values[i].labels
+                                                       : "one without labels"));
+    return LK_OK;
 }
 
 /* Say that no value of the page is meant by a gate. */
 static enum lk_status set_missing(struct lk_gate *g, const struct lk_page *p)
 {
     enum lk_status st = LK_OK;
-    char *of_name = NULL, *names = NULL;
+    char *labels = NULL, *list = NULL;
+    const char **names = NULL;
+    size_t n = 0;
 
     g->result = LK_GATE_ERROR;
-    LK_TRY(list_values(p, g->name, &of_name));
-    LK_TRY(list_values(p, NULL, &names));
-    st = *of_name ? lk_asprintf(&g->message, "%s: no %s has these labels; there are: %s", g->text,
-                                g->name, of_name)
-                  : lk_asprintf(&g->message, "%s: no value '%s' here; there are: %s", g->text,
-                                g->name, *names ? names : "none");
+    LK_TRY(list_labels(p, g->name, &labels));
+    LK_TRY(lk_page_value_names(p, &names, &n));
+    for (size_t i = 0; i < n; i++)
+        LK_TRY(append(&list, names[i]));
+    st = labels ? lk_asprintf(&g->message, "%s: no %s has these labels; there are: %s", g->text,
+                              g->name, labels)
+                : lk_asprintf(&g->message, "%s: no value '%s' here; there are: %s", g->text,
+                              g->name, list ? list : "none");
 out:
-    free(of_name);
     free(names);
+    free(labels);
+    free(list);
     return st;
 }
 
@@ -321,7 +265,7 @@ void lk_gates_fini(struct lk_gates *g)
     for (size_t i = 0; i < g->n; i++) {
         free(g->gates[i].text);
         free(g->gates[i].name);
-        free_labels(g->gates[i].labels, g->gates[i].n_labels);
+        lk_labels_free(g->gates[i].labels, g->gates[i].n_labels);
         free(g->gates[i].bound);
         free(g->gates[i].message);
     }

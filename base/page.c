@@ -57,6 +57,31 @@ enum lk_status lk_page_value(struct lk_page *p, const char *name, const char *la
     return LK_OK;
 }
 
+enum lk_status lk_page_value_names(const struct lk_page *p, const char ***out, size_t *n)
+{
+    enum lk_status st = LK_OK;
+    const char **names = NULL;
+    size_t found = 0, capacity = 0;
+
+    LK_TRY(lk_array_grow(&names, &capacity, 1, sizeof *names));
+    for (size_t i = 0; i < p->n_values; i++) {
+        size_t k = 0;
+
+        while (k < found && strcmp(names[k], p->values[i].name) != 0)
+            k++;
+        if (k < found)
+            continue;
+        LK_TRY(lk_array_grow(&names, &capacity, found + 1, sizeof *names));
+        names[found++] = p->values[i].name;
+    }
+    *out = names;
+    *n = found;
+    names = NULL;
+out:
+    free(names);
+    return st;
+}
+
 const struct lk_page_table *lk_page_find(const struct lk_page *p, const char *name)
 {
     for (size_t i = 0; i < p->n_tables; i++)

@@ -72,9 +72,12 @@ enum lk_status lk_page_rest(struct lk_page *p, const char *fmt, ...)
 enum lk_status lk_page_table(struct lk_page *p, const char *name, enum lk_page_place place,
                              const struct lk_view_column *view, size_t n_view,
                              struct lk_table **table);
-/* Append a value; labels are copied, a NaN is left out. */
+/* Append a value; labels (base/label.h) are copied, a NaN is left out. */
 enum lk_status lk_page_value(struct lk_page *p, const char *name, const char *labels,
                              enum lk_dimension dim, double value);
+/* List the names of the page's values, each once; *out is freed by the caller, the names are not.
+ */
+enum lk_status lk_page_value_names(const struct lk_page *p, const char ***out, size_t *n);
 /* Return the page's table of a name, or NULL. */
 const struct lk_page_table *lk_page_find(const struct lk_page *p, const char *name);
 

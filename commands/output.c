@@ -3,12 +3,11 @@
 
 #include "base/array.h"
 #include "base/file.h"
+#include "base/label.h"
 #include "reports/print.h"
 #include "sim/collective/alpha_beta_fit.h"
 
-#include <ctype.h>
 #include <stdlib.h>
-#include <string.h>
 #include <sys/stat.h>
 
 enum lk_status forecast_write(const struct lk_forecast *f, const char *out, const char *csv)
@@ -27,33 +26,17 @@ out:
     return st;
 }
 
-/* Name a point by labels: its counts, and its words on the axes of a what-if, whose names become
- * names of labels. */
+/* Name a point by labels: its counts, and its words on the axes of a what-if. */
 static enum lk_status point_labels(const struct lk_forecast *f, const struct lk_forecast_point *p,
                                    char **out)
 {
-    enum lk_status st = LK_OK;
-    char *labels = NULL, *longer;
-
-    LK_TRY(lk_asprintf(&labels, "gpus=\"%d\",local_batch=\"%d\",accumulation=\"%d\"",
-                       p->config.world_size, p->config.local_batch, p->config.accumulation));
-    for (size_t i = 0; i < f->n_axes; i++) {
-        lk_forecast_word key;
-
-        if (!*p->words[i])
-            continue;
-        memcpy(key, f->axes[i], sizeof key);
-        for (char *c = key; *c; c++)
-            *c = (char)(isalnum((unsigned char)*c) ? tolower((unsigned char)*c) : '_');
-        LK_TRY(lk_asprintf(&longer, "%s,%s=\"%s\"", labels, key, p->words[i]));
-        free(labels);
-        labels = longer;
-    }
-    *out = labels;
-    labels = NULL;
-out:
-    free(labels);
-    return st;
+    LK_PASS(lk_label_add(out, "gpus", "%d", p->config.world_size));
+    LK_PASS(lk_label_add(out, "local_batch", "%d", p->config.local_batch));
+    LK_PASS(lk_label_add(out, "accumulation", "%d", p->config.accumulation));
+    for (size_t i = 0; i < f->n_axes; i++)
+        if (*p->words[i])
+            LK_PASS(lk_label_add(out, f->axes[i], "%s", p->words[i]));
+    return LK_OK;
 }
 
 enum lk_status forecast_values(const struct lk_forecast *f, struct lk_page *page)
