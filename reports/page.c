@@ -4,7 +4,9 @@
 #include "base/array.h"
 #include "base/file.h"
 #include "base/json.h"
+#include "base/label.h"
 #include "base/units.h"
+#include "reports/page_formats.h"
 #include "reports/text_table.h"
 
 #include <stdlib.h>
@@ -139,9 +141,32 @@ static void json_lines(struct lk_json_out *o, const char *key, char *const *line
     lk_json_out_close(o);
 }
 
+/* Write a value as an object on one line. */
+static enum lk_status json_value(struct lk_json_out *o, const struct lk_page_value *v)
+{
+    struct lk_pair *labels = NULL;
+    size_t n = 0;
+    const char *at = v->labels;
+    enum lk_status st = lk_labels_read(v->labels, &at, &labels, &n);
+
+    lk_json_out_compact(o);
+    lk_json_out_object(o, NULL);
+    lk_json_out_text(o, "name", v->name);
+    lk_json_out_object(o, "labels");
+    for (size_t i = 0; i < n; i++)
+        lk_json_out_text(o, labels[i].key, labels[i].value);
+    lk_json_out_close(o);
+    lk_json_out_text(o, "unit", lk_units_base(v->dim));
+    lk_json_out_number(o, "value", v->value);
+    lk_json_out_close(o);
+    lk_labels_free(labels, n);
+    return st;
+}
+
 static enum lk_status print_json(struct lk_writer *w, const struct lk_page *p,
                                  const struct lk_page_style *s)
 {
+    enum lk_status st = LK_OK;
     struct lk_json_out *o;
 
     LK_PASS(lk_json_out_begin(w, &o));
@@ -154,15 +179,8 @@ static enum lk_status print_json(struct lk_writer *w, const struct lk_page *p,
     json_lines(o, "answer", p->answer, p->n_answer);
     json_lines(o, "notes", p->notes, p->n_notes);
     lk_json_out_array(o, "values");
-    for (size_t i = 0; i < p->n_values; i++) {
-        lk_json_out_compact(o);
-        lk_json_out_object(o, NULL);
-        lk_json_out_text(o, "name", p->values[i].name);
-        lk_json_out_text(o, "of", p->values[i].labels);
-        lk_json_out_text(o, "unit", lk_units_base(p->values[i].dim));
-        lk_json_out_number(o, "value", p->values[i].value);
-        lk_json_out_close(o);
-    }
+    for (size_t i = 0; i < p->n_values && st == LK_OK; i++)
+        st = json_value(o, &p->values[i]);
     lk_json_out_close(o);
     lk_json_out_array(o, "tables");
     for (size_t i = 0; i < p->n_tables; i++)
@@ -170,7 +188,22 @@ static enum lk_status print_json(struct lk_writer *w, const struct lk_page *p,
             lk_print_json_table(o, p->tables[i].name, p->tables[i].table);
     lk_json_out_close(o);
     lk_json_out_close(o);
-    return lk_json_out_end(o);
+    LK_KEEP(lk_json_out_end(o));
+    return st;
+}
+
+/* ---- Formats in files of their own ---- */
+
+static enum lk_status print_markdown(struct lk_writer *w, const struct lk_page *p,
+                                     const struct lk_page_style *s)
+{
+    return lk_page_markdown(w, p, s->options.table, s->options.verbose);
+}
+
+static enum lk_status print_prometheus(struct lk_writer *w, const struct lk_page *p,
+                                       const struct lk_page_style *s)
+{
+    return lk_page_prometheus(w, p, s->command);
 }
 
 /* ---- All ---- */
@@ -180,6 +213,8 @@ static enum lk_status (*const printers[])(struct lk_writer *w, const struct lk_p
     [LK_FORMAT_TEXT] = print_text,
     [LK_FORMAT_CSV] = print_csv,
     [LK_FORMAT_JSON] = print_json,
+    [LK_FORMAT_MARKDOWN] = print_markdown,
+    [LK_FORMAT_PROMETHEUS] = print_prometheus,
 };
 
 /* Fail if the page has not the table that is asked for. */

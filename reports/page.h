@@ -5,6 +5,8 @@
  *   csv         one table: a header line that names units by suffix, base units, %.17g
  *   json        {"schema", "version", "command", "command_line", "lockstep", "answer", "notes",
  *               "values", "tables": [{"name", "title", "columns", "rows", "notes"}]}; base units
+ *   markdown    as text, with tables as GitHub has them
+ *   prometheus  the values
  */
 #ifndef LK_REPORTS_PAGE_H
 #define LK_REPORTS_PAGE_H

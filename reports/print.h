@@ -4,6 +4,8 @@
  *   text  aligned columns, units chosen for reading ("25.0 MiB", "3.20 ms")
  *   csv   one header line that names units by suffix; base units; %.17g
  *   json  {"tables": [{"title", "columns", "rows": [{column: value}], "notes"}]}; base units
+ *
+ * The other formats are of pages alone (reports/page.h); tables without one are text in them.
  */
 #ifndef LK_REPORTS_PRINT_H
 #define LK_REPORTS_PRINT_H
@@ -20,7 +22,9 @@
 #define LK_FORMAT_LIST(X)                                                                          \
     X(LK_FORMAT_TEXT, "text")                                                                      \
     X(LK_FORMAT_CSV, "csv")                                                                        \
-    X(LK_FORMAT_JSON, "json")
+    X(LK_FORMAT_JSON, "json")                                                                      \
+    X(LK_FORMAT_MARKDOWN, "markdown")                                                              \
+    X(LK_FORMAT_PROMETHEUS, "prometheus")
 
 enum lk_print_format { LK_FORMAT_LIST(LK_WORD_VALUE) };
 

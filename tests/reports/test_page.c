@@ -1,11 +1,12 @@
 /* Pages: the answer comes first, views keep to a width, formats for programs leave nothing out. */
 #include "base/array.h"
 #include "base/file.h"
-#include "base/json.h"
+#include "base/label.h"
 #include "reports/page.h"
 #include "reports/text_table.h"
 #include "tests/rigs/suite.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -51,21 +52,31 @@ static void fill(struct lk_page *p)
     ck_assert_int_eq(lk_page_value(p, "efficiency", "gpus=\"64\"", LK_DIM_NONE, 0.61), LK_OK);
 }
 
-/* Print the page of the tests; the caller frees the text. */
-static char *print(const struct lk_page_style *s, enum lk_status expected)
+/* Print a page; the caller frees the text. */
+static char *print_page(const struct lk_page *p, const struct lk_page_style *s,
+                        enum lk_status expected)
 {
     char path[] = "/tmp/lockstep-page-XXXXXX";
     int fd = mkstemp(path);
-    struct lk_page p = {0};
     char *text = NULL;
     size_t size;
 
     ck_assert_int_ge(fd, 0);
     close(fd);
-    fill(&p);
-    ck_assert_int_eq(lk_page_print(&p, s, path), expected);
+    ck_assert_int_eq(lk_page_print(p, s, path), expected);
     ck_assert_int_eq(lk_file_read(path, &text, &size), LK_OK);
     ck_assert_int_eq(unlink(path), 0);
+    return text;
+}
+
+/* Print the page of the tests likewise. */
+static char *print(const struct lk_page_style *s, enum lk_status expected)
+{
+    struct lk_page p = {0};
+    char *text;
+
+    fill(&p);
+    text = print_page(&p, s, expected);
     lk_page_fini(&p);
     return text;
 }
@@ -167,8 +178,85 @@ START_TEST(document_has_all)
 }
 END_TEST
 
+/* Nothing that a name may hold is markup, or ends a cell. */
+START_TEST(markdown_is_escaped)
+{
+    static const struct lk_column names[] = {{"name", "a|name", LK_DIM_NONE, -1},
+                                             {"n", "n", LK_DIM_NONE, -1}};
+    const struct lk_page_style s = {.options.format = LK_FORMAT_MARKDOWN};
+    struct lk_page p = {0};
+    struct lk_table *t;
+    char *text;
+
+    ck_assert_int_eq(lk_page_say(&p, "The job *x* reaches 61 %%."), LK_OK);
+    ck_assert_int_eq(lk_table_create("One | two", names, LK_COUNT(names), &t), LK_OK);
+    ck_assert_int_eq(lk_table_row(t), LK_OK);
+    ck_assert_int_eq(lk_table_word(t, "name", "a|b <script> `c`\nd_e #1 \\"), LK_OK);
+    ck_assert_int_eq(lk_table_number(t, "n", 2), LK_OK);
+    ck_assert_int_eq(lk_page_table(&p, "t", LK_PAGE_MAIN, NULL, 0, &t), LK_OK);
+    ck_assert_int_eq(lk_page_note(&p, "a note"), LK_OK);
+    text = print_page(&p, &s, LK_OK);
+    ck_assert_str_eq(text, "The job \\*x\\* reaches 61 %.\n\n"
+                           "**One \\| two**\n\n"
+                           "| a\\|name | n |\n"
+                           "|---|--:|\n"
+                           "| a\\|b &lt;script\\> \\`c\\` d\\_e \\#1 \\\\ | 2 |\n\n"
+                           "- a note\n\n");
+    free(text);
+    lk_page_fini(&p);
+}
+END_TEST
+
+START_TEST(markdown_has_views)
+{
+    struct lk_page_style s = {.options.format = LK_FORMAT_MARKDOWN};
+    char *text = print(&s, LK_OK);
+
+    ck_assert_ptr_nonnull(strstr(text, "| 8 | 4 | 15.2 ms (900 us to 36.7 ms) | measured |\n"));
+    ck_assert_ptr_null(strstr(text, "Details"));
+    ck_assert_ptr_null(strstr(text, "a note of the table"));
+    free(text);
+    s.options.verbose = true;
+    text = print(&s, LK_OK);
+    ck_assert_ptr_nonnull(strstr(text, "**Details**"));
+    ck_assert_ptr_nonnull(strstr(text, "- a note of the table\n"));
+    free(text);
+}
+END_TEST
+
+START_TEST(values_for_prometheus)
+{
+    const struct lk_page_style s = {.options.format = LK_FORMAT_PROMETHEUS, .command = "predict"};
+    struct lk_page p = {0};
+    char *text, *labels = NULL;
+
+    ck_assert_int_eq(lk_label_add(&labels, "Slow-Rank", "a\\b\"c\nd"), LK_OK);
+    ck_assert_int_eq(lk_page_value(&p, "efficiency", labels, LK_DIM_NONE, 0.5), LK_OK);
+    ck_assert_int_eq(lk_page_value(&p, "step_s", "", LK_DIM_TIME, INFINITY), LK_OK);
+    ck_assert_int_eq(lk_page_value(&p, "efficiency", "gpus=\"64\"", LK_DIM_NONE, 0.25), LK_OK);
+    text = print_page(&p, &s, LK_OK);
+    ck_assert_str_eq(text,
+                     "# HELP lockstep_efficiency The value efficiency of a page, unit 1.\n"
+                     "# TYPE lockstep_efficiency gauge\n"
+                     "lockstep_efficiency{command=\"predict\",slow_rank=\"a\\\\b\\\"c\\nd\"} 0.5\n"
+                     "lockstep_efficiency{command=\"predict\",gpus=\"64\"} 0.25\n"
+                     "# HELP lockstep_step_s The value step_s of a page, unit s.\n"
+                     "# TYPE lockstep_step_s gauge\n"
+                     "lockstep_step_s{command=\"predict\"} +Inf\n");
+    free(text);
+    free(labels);
+    lk_page_fini(&p);
+    ck_assert_int_eq(lk_page_say(&p, "No values."), LK_OK);
+    free(print_page(&p, &s, LK_EUSAGE));
+    lk_page_fini(&p);
+}
+END_TEST
+
 SUITE(page, c)
 {
+    tcase_add_test(c, markdown_is_escaped);
+    tcase_add_test(c, markdown_has_views);
+    tcase_add_test(c, values_for_prometheus);
     tcase_add_test(c, text_begins_with_its_answer);
     tcase_add_test(c, answer_alone_and_whole);
     tcase_add_test(c, no_line_is_wider);
