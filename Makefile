@@ -190,6 +190,14 @@ $(MPI_ABIS:%=$(BUILD)/mpi/%/program): $(BUILD)/mpi/%/program: tests/mpi/program.
 	@echo "  LINK  $@"
 	$(Q)$(CC) $(CFLAGS) $(MPI_CFLAGS) -o $@ $< -L$(@D) -lmpi -Wl,--disable-new-dtags '-Wl,-rpath,$$ORIGIN' -pthread
 
+# A stand-in for CUPTI, and one that lacks what older versions do.
+CUPTI_FAKES := $(BUILD)/cupti/libcupti.so.13 $(BUILD)/cupti/libcupti.so.12
+test-bin: $(CUPTI_FAKES)
+$(CUPTI_FAKES): tests/cupti/library.c tests/cupti/cupti.h preload/cupti_abi.h Makefile
+	@echo "  LINK  $@"
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) $(filter-out -fsanitize=% --coverage,$(LK_CFLAGS)) $(if $(filter %.12,$@),-DFAKE_OLDER) -Wno-missing-prototypes -fPIC -shared -Wl,-soname,$(@F) -o $@ $< -pthread
+
 # A stand-in for a process of PyTorch that asks a daemon whether it is to record. It has no sanitizer, as the programs
 # that the preload library is loaded into: a sanitizer's own library wants to be the first.
 test-bin: $(BUILD)/kineto_client

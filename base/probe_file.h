@@ -9,6 +9,10 @@
  * its stamp is that of its place; `head` counts the records that were begun.
  *
  * A name is its offset in the names; names and groups are whole once something refers to them.
+ *
+ * While CUPTI records kernels, all records go to a second area, the window, which is appended to
+ * the file then. It does not wrap: record i is at place i, and whole if its stamp is i + 1. What
+ * begins and ends between window_start_ns and window_end_ns is in it; the ring goes on behind it.
  */
 #ifndef LK_BASE_PROBE_FILE_H
 #define LK_BASE_PROBE_FILE_H
@@ -19,11 +23,14 @@
 #include <stdint.h>
 
 #define LK_PROBE_FILE_MAGIC   "LKPROBE\n"
-#define LK_PROBE_FILE_VERSION 1
+#define LK_PROBE_FILE_VERSION 2
 #define LK_PROBE_FILE_ORDER   0x01020304U
 #define LK_PROBE_FILE_SUFFIX  ".probe"
 #define LK_PROBE_BUSY         UINT64_MAX
 #define LK_PROBE_NO_SEQUENCE  UINT32_MAX
+/* The links of what NCCL's plugin tells of; those of CUPTI and MPI are smaller. */
+#define LK_PROBE_LINK_OF_NCCL (UINT64_C(1) << 63)
+#define LK_PROBE_NO_END       INT64_MAX /* of a window: its process ended in it */
 
 /* The place of a pair: the last ones take turns. */
 #define LK_PROBE_PAIR_AT(i) ((i) ? 1 + (i) % (LK_PROBE_FILE_PAIRS - 1) : 0)
@@ -65,6 +72,21 @@ enum lk_probe_kind {
     X(LK_PROBE_RECV, "recv")
 
 enum lk_probe_function { LK_PROBE_FUNCTION_LIST(LK_WORD_VALUE) LK_PROBE_FUNCTION_COUNT };
+
+/* What came of CUPTI in the process. X(state, text): the text follows "no kernels: ". */
+#define LK_PROBE_CUPTI_LIST(X)                                                                     \
+    X(LK_PROBE_CUPTI_OFF, "")      /* not asked for, or the process does not use CUDA */           \
+    X(LK_PROBE_CUPTI_RECORDED, "") /* there is, or was, a window */                                \
+    X(LK_PROBE_CUPTI_WAITING, "the process ended before they were to be recorded (--delay)")       \
+    X(LK_PROBE_CUPTI_ABSENT, "no libcupti was found")                                              \
+    X(LK_PROBE_CUPTI_UNKNOWN, "the records of its CUPTI are not known")                            \
+    X(LK_PROBE_CUPTI_HANGS, "CUPTI of CUDA 13.0 before Update 1 may hang when it is stopped")      \
+    X(LK_PROBE_CUPTI_TAKEN, "CUPTI was held by another profiler")                                  \
+    X(LK_PROBE_CUPTI_FORBIDDEN, "the driver lets only administrators profile")                     \
+    X(LK_PROBE_CUPTI_REFUSED, "CUPTI refused")                                                     \
+    X(LK_PROBE_CUPTI_NO_ROOM, "there was no room for them")
+
+enum lk_probe_cupti { LK_PROBE_CUPTI_LIST(LK_WORD_VALUE) LK_PROBE_CUPTI_COUNT };
 
 enum lk_probe_flag {
     LK_PROBE_NONBLOCKING = 1, /* the call returned before the collective was done; end_ns is when
@@ -126,6 +148,13 @@ struct lk_probe_header {
     _Atomic uint32_t n_pairs; /* taken; pair 0 is that of the start, the last one is at
                                  LK_PROBE_PAIR_AT(n_pairs - 1) */
     struct lk_probe_pair pairs[LK_PROBE_FILE_PAIRS];
+    uint64_t window_at, n_window;                   /* 0: there is none */
+    _Atomic uint64_t window_head;                   /* records begun there, or beyond its end */
+    _Atomic int64_t window_start_ns, window_end_ns; /* CLOCK_MONOTONIC_RAW; NO_END */
+    _Atomic uint64_t window_dropped;                /* that CUPTI had no buffer for */
+    _Atomic uint32_t cupti;                         /* enum lk_probe_cupti */
+    _Atomic uint32_t cupti_error;                   /* CUptiResult of what was refused */
+    _Atomic uint64_t spent_ns; /* that recording took of the process's threads, estimated */
 };
 
 #endif

@@ -67,10 +67,12 @@ static void begin(struct call *c, const char *name, enum lk_probe_function funct
     struct lk_mpi_group group;
     uint64_t bytes = 1;
     handle type;
+    int64_t since;
 
     c->mpi = NULL;
     if (!lk_probe_on() || !lk_probe_enter())
         return;
+    since = lk_probe_cost_begin();
     c->mpi = lk_mpi_library();
     if (!c->mpi) {
         lk_probe_leave();
@@ -88,15 +90,20 @@ static void begin(struct call *c, const char *name, enum lk_probe_function funct
         r->dtype = type ? lk_mpi_dtype(c->mpi, type, &bytes) : 0;
         r->count *= bytes;
     }
+    lk_probe_cost_end(since);
     r->start_ns = lk_probe_now();
 }
 
 static void end(struct call *c)
 {
+    int64_t since;
+
     if (!c->mpi)
         return;
+    since = lk_probe_cost_begin();
     c->record.end_ns = lk_probe_now();
     lk_probe_emit(&c->record);
+    lk_probe_cost_end(since);
     lk_probe_leave();
 }
 
@@ -250,11 +257,15 @@ struct waiting {
 
 static void begin_wait(struct waiting *w, const void *requests, int n)
 {
+    int64_t since;
+
     w->mpi = NULL;
     if (!lk_probe_on() || !lk_probe_enter())
         return;
+    since = lk_probe_cost_begin();
     w->mpi = lk_mpi_library();
     w->list = w->mpi ? lk_mpi_requests_before(w->mpi, requests, n) : -1;
+    lk_probe_cost_end(since);
     if (w->list < 0) {
         w->mpi = NULL;
         lk_probe_leave();
@@ -267,9 +278,11 @@ static void begin_wait(struct waiting *w, const void *requests, int n)
 static void end_wait(const struct waiting *w, const char *name, const void *requests, bool test)
 {
     struct lk_probe_record r = {.kind = LK_PROBE_WAIT, .peer = -1};
+    int64_t since;
 
     if (!w->mpi)
         return;
+    since = lk_probe_cost_begin();
     r.start_ns = w->start_ns;
     r.end_ns = lk_probe_now();
     if (lk_mpi_requests_after(w->mpi, requests, w->list, r.end_ns) > 0 || !test) {
@@ -277,6 +290,7 @@ static void end_wait(const struct waiting *w, const char *name, const void *requ
         r.lane = lk_probe_thread();
         lk_probe_emit(&r);
     }
+    lk_probe_cost_end(since);
     lk_probe_leave();
 }
 

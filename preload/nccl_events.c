@@ -44,9 +44,6 @@ static struct lk_handles work_handles = {.states = work_states, .n = LK_NCCL_WOR
 static _Atomic uint64_t links;
 /* NOLINTEND(cppcoreguidelines-avoid-non-const-global-variables) */
 
-/* CUPTI's correlation ids and MPI's links are smaller numbers. */
-#define LINK_OF_NCCL (UINT64_C(1) << 63)
-
 /* ---- Communicators ---- */
 
 static void *begin_comm(uint64_t id, const char *name, int n_ranks, int rank)
@@ -141,7 +138,7 @@ static void describe(struct lk_probe_record *r, struct comm *c, const struct tol
     uint64_t count = t->count;
 
     r->start_ns = lk_probe_now();
-    r->link = LINK_OF_NCCL | atomic_fetch_add_explicit(&links, 1, memory_order_relaxed);
+    r->link = LK_PROBE_LINK_OF_NCCL | atomic_fetch_add_explicit(&links, 1, memory_order_relaxed);
     r->name = f->function ? 0 : lk_probe_name(t->function);
     r->lane = lk_probe_thread();
     r->group = c->group;
@@ -222,7 +219,7 @@ static void *start_channel(const void *parent, const struct nccl_kernel_ch *k)
     return lk_handle_retag(parent, (uint8_t)(TAG_CHANNEL + k->channel));
 }
 
-void *lk_nccl_start(void *context, uint64_t type, const struct nccl_descriptor *d)
+static void *start(void *context, uint64_t type, const struct nccl_descriptor *d)
 {
     switch (type) {
     case NCCL_GROUP: /* NCCL 2.27 begins no collective whose group has no handle */
@@ -251,11 +248,21 @@ void *lk_nccl_start(void *context, uint64_t type, const struct nccl_descriptor *
     }
 }
 
+void *lk_nccl_start(void *context, uint64_t type, const struct nccl_descriptor *d)
+{
+    const int64_t since = lk_probe_cost_begin();
+    void *handle = start(context, type, d);
+
+    lk_probe_cost_end(since);
+    return handle;
+}
+
 /* ---- Ends ---- */
 
 /* The others' ends say nothing: a call's is in its work's record, a channel's comes as a state. */
 int lk_nccl_stop_event(void *handle)
 {
+    const int64_t since = lk_probe_cost_begin();
     struct lk_probe_record r;
     struct work *w;
     uint32_t place;
@@ -268,6 +275,7 @@ int lk_nccl_stop_event(void *handle)
         lk_probe_emit(&r);
     }
     lk_handle_unpin(&work_handles, place);
+    lk_probe_cost_end(since);
     return NCCL_SUCCESS;
 }
 
@@ -313,7 +321,10 @@ static void end_channel(void *handle, uint64_t gpu_ns)
 
 int lk_nccl_record_event_state(void *handle, int state, const union nccl_state *args)
 {
+    const int64_t since = lk_probe_cost_begin();
+
     if (state == NCCL_KERNEL_CH_STOP && args)
         end_channel(handle, args->kernel_ch_stop_ns);
+    lk_probe_cost_end(since);
     return NCCL_SUCCESS;
 }

@@ -74,7 +74,7 @@ static int push(const void *domain, struct lk_nvtx_name name)
 }
 
 /* Pop the domain's last range. Ranges beyond the stack are popped first, whatever their domain. */
-static int pop(const void *domain)
+static int take_off(const void *domain)
 {
     struct stack *s = &stack;
     uint32_t number = lk_nvtx_domain_number(domain), at = s->n;
@@ -97,9 +97,22 @@ static int pop(const void *domain)
     return depth + 1;
 }
 
+static int pop(const void *domain)
+{
+    const int64_t since = lk_probe_cost_begin();
+    const int depth = take_off(domain);
+
+    lk_probe_cost_end(since);
+    return depth;
+}
+
 static int domain_push(void *domain, const struct nvtx_attributes *a)
 {
-    return push(domain, lk_nvtx_name_of_event(domain, a));
+    const int64_t since = lk_probe_cost_begin();
+    const int depth = push(domain, lk_nvtx_name_of_event(domain, a));
+
+    lk_probe_cost_end(since);
+    return depth;
 }
 
 static int domain_pop(void *domain)
@@ -114,7 +127,11 @@ static int push_event(const struct nvtx_attributes *a)
 
 static int push_text(const char *text)
 {
-    return push(NULL, lk_nvtx_name_of(NULL, text));
+    const int64_t since = lk_probe_cost_begin();
+    const int depth = push(NULL, lk_nvtx_name_of(NULL, text));
+
+    lk_probe_cost_end(since);
+    return depth;
 }
 
 static int push_wide(const wchar_t *text)

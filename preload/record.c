@@ -1,5 +1,6 @@
 /*
- * Write the file of records: base/probe_file.h. Divisions: the file, names, groups, records.
+ * Write the file of records: base/probe_file.h. Divisions: the file, names, groups, records, the
+ * window, the cost.
  *
  * The span files of our own runtime (profiler/span_file.h) have a ring for each track, which has
  * one writer and is made before the run. Here any thread of a foreign program may write at any
@@ -19,6 +20,7 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -31,7 +33,9 @@ enum {
     FILES_MAX = 64,   /* of one process number: programs that it executed one after the other */
     SLOTS = 1 << 14,  /* of the hash table of names */
     SLOTS_TRIED = 64, /* before the table counts as full */
-    PAIR_TRIES = 5
+    PAIR_TRIES = 5,
+    COST_EVERY = 17, /* calls of which one is timed: odd, since calls come in pairs */
+    COST_FIRST = 8   /* not the first one, which makes the file */
 };
 #define PAIR_EVERY_NS ((int64_t)LK_NS_PER_S)
 
@@ -43,13 +47,18 @@ static struct lk_probe_header *header;
 static struct lk_probe_group *groups;
 static char *names;
 static struct lk_probe_record *records;
-static uint64_t mask;                 /* n_records - 1 */
-static _Atomic uint32_t n_groups;     /* begun */
-static _Atomic int64_t paired_ns;     /* when the clocks were last compared */
+static uint64_t mask;             /* n_records - 1 */
+static _Atomic uint32_t n_groups; /* begun */
+static _Atomic int64_t paired_ns; /* when the clocks were last compared */
+static char file_path[4096];
+static _Atomic int window_state;
+static struct lk_probe_record *window;
+static _Atomic bool window_takes; /* it is open, and not full */
+static _Atomic int64_t first_collective_ns;
 static _Atomic uint32_t slots[SLOTS]; /* ids of names by hash; 0: none */
 #define LOCAL _Thread_local __attribute__((tls_model("initial-exec"))) /* never allocates */
 static LOCAL bool inside;
-static LOCAL uint32_t thread;
+static LOCAL uint32_t thread, n_calls;
 
 int64_t lk_probe_now(void)
 {
@@ -138,7 +147,6 @@ static uint64_t round_up(uint64_t n)
 /* Create the process's file in the folder; it is a new one for each program that a process runs. */
 static int create(const char *folder, const char *host)
 {
-    char path[4096];
     int fd = -1;
 
     for (int i = 0; i < FILES_MAX && fd < 0; i++) {
@@ -146,33 +154,34 @@ static int create(const char *folder, const char *host)
 
         if (i > 0)
             snprintf(again, sizeof again, ".%d", i + 1);
-        if (snprintf(path, sizeof path, "%s/%s.%ld%s" LK_PROBE_FILE_SUFFIX, folder, host,
-                     (long)getpid(), again) >= (int)sizeof path)
+        if (snprintf(file_path, sizeof file_path, "%s/%s.%ld%s" LK_PROBE_FILE_SUFFIX, folder, host,
+                     (long)getpid(), again) >= (int)sizeof file_path)
             return -1;
-        fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
+        fd = open(file_path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0666);
         if (fd < 0 && errno != EEXIST)
             return -1;
     }
     return fd;
 }
 
-/* Reserve a file's space and map it. A file larger than its limit would be a signal. */
-static void *reserve(int fd, uint64_t bytes)
+/* Reserve the bytes of a file from a place on, which ends there, and map them. A file larger than
+ * its limit would be a signal. */
+static void *reserve(int fd, uint64_t at, uint64_t bytes)
 {
     struct rlimit limit;
     void *map = MAP_FAILED;
     int error;
 
     if (getrlimit(RLIMIT_FSIZE, &limit) ||
-        (limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur < bytes))
+        (limit.rlim_cur != RLIM_INFINITY && limit.rlim_cur < at + bytes))
         return NULL;
     do {
-        error = posix_fallocate(fd, 0, (off_t)bytes);
+        error = posix_fallocate(fd, (off_t)at, (off_t)bytes);
     } while (error == EINTR);
     if (!error)
-        map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+        map = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, (off_t)at);
     if (map == MAP_FAILED) {
-        (void)!ftruncate(fd, 0); /* an empty file says why there are no records */
+        (void)!ftruncate(fd, (off_t)at); /* an empty file says why there are no records */
         return NULL;
     }
     for (uint64_t i = 0; i < bytes; i += LK_PROBE_FILE_ALIGN)
@@ -220,7 +229,7 @@ static bool begin_file(void)
     fd = create(folder, host);
     if (fd < 0)
         return false;
-    map = reserve(fd, records_at + n_records * sizeof *records);
+    map = reserve(fd, 0, records_at + n_records * sizeof *records);
     close(fd);
     if (!map || pthread_atfork(NULL, NULL, stop_in_child))
         return false;
@@ -240,11 +249,14 @@ static bool begin_file(void)
 bool lk_probe_on(void)
 {
     int s = atomic_load_explicit(&state, memory_order_acquire), error;
+    int64_t since;
 
     if (s == NEW && atomic_compare_exchange_strong(&state, &s, OPENING)) {
         error = errno;
+        since = lk_probe_now();
         s = begin_file() ? ON : OFF;
         atomic_store_explicit(&state, s, memory_order_release);
+        lk_probe_spent(lk_probe_now() - since);
         errno = error;
     }
     return s == ON;
@@ -355,13 +367,25 @@ void lk_probe_lose(void)
         atomic_fetch_add_explicit(&header->lost, 1, memory_order_relaxed);
 }
 
-void lk_probe_emit(const struct lk_probe_record *r)
+/* Append a record to the window; false: it is full. Each place is written once. */
+static bool emit_in_window(const struct lk_probe_record *r)
+{
+    uint64_t i = atomic_fetch_add_explicit(&header->window_head, 1, memory_order_relaxed);
+
+    if (i >= header->n_window) {
+        atomic_store_explicit(&window_takes, false, memory_order_relaxed);
+        return false;
+    }
+    memcpy(&window[i], r, offsetof(struct lk_probe_record, stamp));
+    atomic_store_explicit(&window[i].stamp, i + 1, memory_order_release);
+    return true;
+}
+
+static void emit_in_ring(const struct lk_probe_record *r)
 {
     struct lk_probe_record *place;
     uint64_t i, old;
 
-    if (!lk_probe_on())
-        return;
     i = atomic_fetch_add_explicit(&header->head, 1, memory_order_relaxed);
     place = &records[i & mask];
     old = atomic_load_explicit(&place->stamp, memory_order_relaxed);
@@ -376,5 +400,125 @@ void lk_probe_emit(const struct lk_probe_record *r)
     atomic_thread_fence(memory_order_release);
     memcpy(place, r, offsetof(struct lk_probe_record, stamp));
     atomic_store_explicit(&place->stamp, i + 1, memory_order_release);
+}
+
+void lk_probe_emit(const struct lk_probe_record *r)
+{
+    int64_t none = 0;
+
+    if (!lk_probe_on())
+        return;
+    if (r->kind == LK_PROBE_COLLECTIVE_CALL &&
+        !atomic_load_explicit(&first_collective_ns, memory_order_relaxed))
+        atomic_compare_exchange_strong(&first_collective_ns, &none, r->end_ns);
+    if (!atomic_load_explicit(&window_takes, memory_order_acquire) || !emit_in_window(r))
+        emit_in_ring(r);
     refresh_pairs(r->end_ns);
+}
+
+int64_t lk_probe_first_collective(void)
+{
+    return atomic_load_explicit(&first_collective_ns, memory_order_relaxed);
+}
+
+/* ---- The window ---- */
+
+/* Append the window to the file, which is opened anew: a descriptor that stays open would be the
+ * program's to close. */
+static bool append_window(int64_t start_ns)
+{
+    const uint64_t at = header->records_at + (mask + 1) * sizeof *records;
+    struct stat there;
+    int fd = open(file_path, O_RDWR | O_CLOEXEC | O_NOFOLLOW);
+
+    if (fd < 0)
+        return false;
+    if (fstat(fd, &there) == 0 && (uint64_t)there.st_size == at)
+        window = reserve(fd, at, (mask + 1) * sizeof *records);
+    close(fd);
+    if (!window)
+        return false;
+    header->window_at = at;
+    atomic_store_explicit(&header->window_start_ns, start_ns, memory_order_relaxed);
+    atomic_store_explicit(&header->window_end_ns, LK_PROBE_NO_END, memory_order_relaxed);
+    header->n_window = mask + 1;
+    return true;
+}
+
+bool lk_probe_window_open(int64_t start_ns)
+{
+    int s = NEW;
+
+    if (!lk_probe_begin())
+        return false;
+    if (atomic_compare_exchange_strong(&window_state, &s, OPENING)) {
+        s = append_window(start_ns) ? ON : OFF;
+        lk_probe_cupti(s == ON ? LK_PROBE_CUPTI_RECORDED : LK_PROBE_CUPTI_NO_ROOM, 0);
+        atomic_store_explicit(&window_takes, s == ON, memory_order_release);
+        atomic_store_explicit(&window_state, s, memory_order_release);
+    }
+    while ((s = atomic_load_explicit(&window_state, memory_order_acquire)) == OPENING)
+        sched_yield();
+    return s == ON;
+}
+
+bool lk_probe_window_is_full(void)
+{
+    return atomic_load_explicit(&window_state, memory_order_acquire) == ON &&
+           atomic_load_explicit(&header->window_head, memory_order_relaxed) > header->n_window;
+}
+
+static void end_window_at(int64_t ns)
+{
+    int64_t end = atomic_load_explicit(&header->window_end_ns, memory_order_relaxed);
+
+    while (ns < end && !atomic_compare_exchange_weak(&header->window_end_ns, &end, ns))
+        ;
+}
+
+void lk_probe_window_emit(const struct lk_probe_record *r)
+{
+    if (lk_probe_on() && !emit_in_window(r))
+        end_window_at(r->start_ns);
+}
+
+void lk_probe_window_close(int64_t end_ns)
+{
+    if (atomic_load_explicit(&window_state, memory_order_acquire) != ON || !lk_probe_on())
+        return;
+    atomic_store_explicit(&window_takes, false, memory_order_relaxed);
+    end_window_at(end_ns);
+}
+
+void lk_probe_window_drop(uint64_t n)
+{
+    if (atomic_load_explicit(&window_state, memory_order_acquire) == ON)
+        atomic_fetch_add_explicit(&header->window_dropped, n, memory_order_relaxed);
+}
+
+void lk_probe_cupti(enum lk_probe_cupti what, uint32_t error)
+{
+    if (atomic_load_explicit(&state, memory_order_acquire) != ON)
+        return;
+    atomic_store_explicit(&header->cupti_error, error, memory_order_relaxed);
+    atomic_store_explicit(&header->cupti, (uint32_t)what, memory_order_relaxed);
+}
+
+/* ---- The cost ---- */
+
+void lk_probe_spent(int64_t ns)
+{
+    if (ns > 0 && atomic_load_explicit(&state, memory_order_acquire) == ON)
+        atomic_fetch_add_explicit(&header->spent_ns, (uint64_t)ns, memory_order_relaxed);
+}
+
+int64_t lk_probe_cost_begin(void)
+{
+    return n_calls++ % COST_EVERY == COST_FIRST ? lk_probe_now() : 0;
+}
+
+void lk_probe_cost_end(int64_t since)
+{
+    if (since)
+        lk_probe_spent(COST_EVERY * (lk_probe_now() - since));
 }

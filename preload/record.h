@@ -32,6 +32,8 @@ bool lk_probe_on(void);
 bool lk_probe_begin(void);
 /* Append a record; its stamp is set here. When the ring is full, the oldest one goes. */
 void lk_probe_emit(const struct lk_probe_record *r);
+/* Return when the first collective's call ended; 0: there was none. */
+int64_t lk_probe_first_collective(void);
 /* Count a record that its source could not keep. */
 void lk_probe_lose(void);
 /* Return the id of a text, the same for equal texts; 0: it is NULL or empty, or the table is full
@@ -50,5 +52,36 @@ int64_t lk_probe_now(void);
  * itself), and the caller records nothing and does not leave. */
 bool lk_probe_enter(void);
 void lk_probe_leave(void);
+
+/*
+ * The window, for CUPTI alone (preload/cupti.c): a second area of the file, as large as the ring,
+ * where all records go while it is open. It is made when it is opened.
+ */
+/* Open it, once: later calls return the same. False: there is no file, or no room (the file says
+ * so). Makes the file. start_ns: from when on all that the process did is recorded. */
+bool lk_probe_window_open(int64_t start_ns);
+/* Append a record, whether it is still open or not. pre: it was opened. When it is full, its end
+ * becomes the record's start, if that is earlier. */
+void lk_probe_window_emit(const struct lk_probe_record *r);
+bool lk_probe_window_is_full(void);
+/* Close it, if it is open; what happens after end_ns is not all in it. */
+void lk_probe_window_close(int64_t end_ns);
+/* Count records of the window that CUPTI had no buffer for. */
+void lk_probe_window_drop(uint64_t n);
+/* Say in the file, if there is one, what came of CUPTI; error: its result, or 0. */
+void lk_probe_cupti(enum lk_probe_cupti what, uint32_t error);
+
+/*
+ * Measure what recording takes of the process's threads: every 17th piece of work of a thread is
+ * timed, and counts for all.
+ *
+ *     const int64_t since = lk_probe_cost_begin();
+ *     ...
+ *     lk_probe_cost_end(since);
+ */
+int64_t lk_probe_cost_begin(void);
+void lk_probe_cost_end(int64_t since);
+/* Add a time that was measured otherwise. */
+void lk_probe_spent(int64_t ns);
 
 #endif

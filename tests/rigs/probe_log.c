@@ -27,12 +27,22 @@ static int by_stamp(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
+static void take(struct probe_log *l, uint64_t at, uint64_t n, uint64_t mark)
+{
+    const struct lk_probe_record *place = (const void *)((const char *)l->map + at);
+
+    for (uint64_t i = 0; i < n; i++)
+        if (place[i].stamp && place[i].stamp != LK_PROBE_BUSY) {
+            l->records[l->n] = place[i];
+            l->records[l->n++].stamp |= mark;
+        }
+}
+
 void probe_log_read(struct probe_log *l, const char *folder)
 {
     char pattern[4096];
     struct stat st;
     glob_t found;
-    const struct lk_probe_record *place;
     int fd;
 
     snprintf(pattern, sizeof pattern, "%s/*" LK_PROBE_FILE_SUFFIX, folder);
@@ -50,12 +60,10 @@ void probe_log_read(struct probe_log *l, const char *folder)
     ck_assert_int_eq(memcmp(l->header->magic, LK_PROBE_FILE_MAGIC, sizeof l->header->magic), 0);
     l->groups = (const void *)((const char *)l->map + l->header->groups_at);
     l->names = (const char *)l->map + l->header->names_at;
-    place = (const void *)((const char *)l->map + l->header->records_at);
-    l->records = calloc(l->header->n_records, sizeof *l->records);
+    l->records = calloc(l->header->n_records + l->header->n_window, sizeof *l->records);
     ck_assert_ptr_nonnull(l->records);
-    for (uint64_t i = 0; i < l->header->n_records; i++)
-        if (place[i].stamp && place[i].stamp != LK_PROBE_BUSY)
-            l->records[l->n++] = place[i];
+    take(l, l->header->records_at, l->header->n_records, 0);
+    take(l, l->header->window_at, l->header->n_window, UINT64_C(1) << 63);
     qsort(l->records, l->n, sizeof *l->records, by_stamp);
 }
 

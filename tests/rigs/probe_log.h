@@ -12,7 +12,7 @@ struct probe_log {
     const struct lk_probe_header *header;
     const struct lk_probe_group *groups;
     const char *names;
-    struct lk_probe_record *records; /* whole ones, by their order; a copy */
+    struct lk_probe_record *records; /* whole ones, by their order; a copy; the window's last */
     size_t n;
 };
 

@@ -1,0 +1,361 @@
+/*
+ * CUPTI in a window: the kernels, copies and launches of a few seconds of a foreign process.
+ * Divisions: CUPTI's calls, the window, the thread, the injection.
+ *
+ * The CUDA driver calls InitializeInjection in cuInit, where CUDA_INJECTION64_PATH names this
+ * library. That starts a thread of ours, which waits until the process trains, opens CUPTI, fetches
+ * its records, closes it, and ends. CUPTI has one user in a process: it is taken in the window
+ * alone, and whoever has it by then keeps it.
+ *
+ * The window begins LOCKSTEP_PROFILE_DELAY_S after the process's first collective, which all ranks
+ * join at one time, so that their windows overlap; or after cuInit, in a process that no launcher
+ * calls one of several ranks, and where no collective is seen within COLLECTIVE_WAIT_NS. It lasts
+ * LOCKSTEP_PROFILE_FOR_S, or until its area of the file is full.
+ */
+#include "preload/cupti_records.h"
+#include "preload/record.h"
+
+#include "base/array.h"
+#include "base/clock.h"
+
+#include <math.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <time.h>
+
+#define DELAY_S            10.0 /* jobs warm up: allocators, cuDNN's choices, compilers */
+#define FOR_S              5.0
+#define SECONDS_MAX        1e6
+#define PERIOD_NS          ((int64_t)100 * (int64_t)LK_NS_PER_MS) /* the thread looks, and fetches */
+#define EXIT_WAIT_NS       (2 * (int64_t)LK_NS_PER_S) /* most that the end of the process waits */
+#define COLLECTIVE_WAIT_NS (120 * (int64_t)LK_NS_PER_S)
+
+/* CUPTI's callbacks and the driver's injection carry no context. */
+/* NOLINTBEGIN(cppcoreguidelines-avoid-non-const-global-variables) */
+static struct lk_cupti_library library;
+static struct lk_cupti_buffers buffers;
+static void *subscriber;
+static int thread_id_type = CUPTI_THREAD_ID_DEFAULT; /* the process's */
+static _Atomic bool forked;                          /* this is a child, without the thread */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t changed; /* by CLOCK_MONOTONIC */
+static bool ending, ended;     /* guarded by the lock: the process exits; the thread is done */
+/* NOLINTEND(cppcoreguidelines-avoid-non-const-global-variables) */
+
+/* ---- CUPTI's calls ---- */
+
+static void buffer_requested(uint8_t **buffer, size_t *bytes, size_t *most_records)
+{
+    *buffer = atomic_load(&forked) ? NULL : lk_cupti_buffers_lend(&buffers);
+    *bytes = *buffer ? LK_CUPTI_BUFFER_BYTES : 0;
+    *most_records = 0;
+}
+
+static void buffer_completed(void *context, uint32_t stream, uint8_t *buffer, size_t bytes,
+                             size_t valid)
+{
+    size_t dropped = 0;
+
+    (void)context;
+    (void)stream;
+    (void)bytes;
+    if (atomic_load(&forked))
+        return;
+    lk_cupti_buffers_take(&buffers, buffer, valid);
+    if (library.ActivityGetNumDroppedRecords(NULL, 0, &dropped) == CUPTI_OK)
+        lk_probe_window_drop(dropped);
+}
+
+/* Nothing is called back: a subscriber tells other profilers that CUPTI is in use. */
+static void called_back(void *user, int domain, uint32_t function, const void *data)
+{
+    (void)user;
+    (void)domain;
+    (void)function;
+    (void)data;
+}
+
+/* Of the calls those that matter are recorded, where the version can choose; else all, of which the
+ * others are left out as they are read. */
+static const int kinds[] = {CUPTI_MEMCPY, CUPTI_MEMCPY_PEER, CUPTI_MEMSET, CUPTI_CONCURRENT_KERNEL};
+static const int kinds_of_calls[] = {CUPTI_RUNTIME, CUPTI_DRIVER};
+
+static bool can_choose(void)
+{
+    return library.ActivityEnableRuntimeApi && library.ActivityEnableDriverApi;
+}
+
+/* A call that this version does not know is made by nobody: refusals are of no interest. */
+static void choose_calls(uint8_t on)
+{
+#define CHOOSE_RUNTIME(number)             library.ActivityEnableRuntimeApi(number, on)
+#define CHOOSE_DRIVER(number)              library.ActivityEnableDriverApi(number, on)
+#define CHOOSE(domain, name, number, wait) (void)CHOOSE_##domain(number);
+    CUPTI_CALL_LIST(CHOOSE)
+#undef CHOOSE
+}
+
+static int enable(void)
+{
+    int error = CUPTI_OK;
+
+    for (size_t i = 0; i < LK_COUNT(kinds) && !error; i++)
+        error = library.ActivityEnable(kinds[i]);
+    if (!error && can_choose())
+        choose_calls(1);
+    for (size_t i = 0; i < LK_COUNT(kinds_of_calls) && !error && !can_choose(); i++)
+        error = library.ActivityEnable(kinds_of_calls[i]);
+    return error;
+}
+
+static void disable(void)
+{
+    for (size_t i = 0; i < LK_COUNT(kinds_of_calls) && !can_choose(); i++)
+        (void)library.ActivityDisable(kinds_of_calls[i]);
+    if (can_choose())
+        choose_calls(0);
+    for (size_t i = LK_COUNT(kinds); i-- > 0;)
+        (void)library.ActivityDisable(kinds[i]);
+}
+
+static enum lk_probe_cupti reason_of(int error)
+{
+    switch (error) {
+    case CUPTI_NOT_COMPATIBLE:
+    case CUPTI_DISABLED:
+    case CUPTI_SUBSCRIBED_ALREADY:
+    case CUPTI_MAX_LIMIT_REACHED:
+        return LK_PROBE_CUPTI_TAKEN;
+    case CUPTI_NO_PRIVILEGES:
+        return LK_PROBE_CUPTI_FORBIDDEN;
+    default:
+        return LK_PROBE_CUPTI_REFUSED;
+    }
+}
+
+/* ---- The window ---- */
+
+/* Let calls carry the threads' numbers of the kernel, as other records do, while the window lasts.
+ */
+static void use_thread_numbers(void)
+{
+    if (library.SetThreadIdType && library.GetThreadIdType &&
+        library.GetThreadIdType(&thread_id_type) == CUPTI_OK)
+        (void)library.SetThreadIdType(CUPTI_THREAD_ID_SYSTEM);
+}
+
+static void stop(void)
+{
+    disable();
+    (void)library.ActivityFlushAll(CUPTI_FLUSH_FORCED);
+    (void)library.Unsubscribe(subscriber);
+    if (library.SetThreadIdType)
+        (void)library.SetThreadIdType(thread_id_type);
+}
+
+/* Take CUPTI with the library that was found; return its error. */
+static int start(void)
+{
+    int error = library.Subscribe(&subscriber, called_back, NULL);
+
+    if (error)
+        return error;
+    use_thread_numbers();
+    if (!lk_cupti_moment(&library, &buffers.began))
+        error = CUPTI_NOT_INITIALIZED;
+    atomic_store(&buffers.start_ns, buffers.began.ours_ns);
+    if (!error)
+        error = library.ActivityRegisterCallbacks(buffer_requested, buffer_completed);
+    if (!error)
+        error = enable();
+    if (error)
+        stop();
+    atomic_store(&buffers.start_ns, lk_probe_now());
+    return error;
+}
+
+/* Find a CUPTI that this driver knows, and start it. A library that is newer than the driver says
+ * that it is not initialized: the next one may do. */
+static bool begin_window(void)
+{
+    enum lk_probe_cupti why = LK_PROBE_CUPTI_ABSENT, of_library;
+    int error = CUPTI_NOT_INITIALIZED;
+    bool found;
+
+    for (int i = 0; lk_cupti_library(i, &library, &found, &of_library); i++) {
+        if (!found)
+            continue;
+        why = of_library;
+        if (why != LK_PROBE_CUPTI_OFF)
+            break; /* a second CUPTI beside one that is loaded already would be in its way */
+        if (!buffers.bytes && !lk_cupti_buffers_init(&buffers, &library)) {
+            why = LK_PROBE_CUPTI_NO_ROOM;
+            break;
+        }
+        error = start();
+        if (!error) {
+            lk_probe_cupti(LK_PROBE_CUPTI_RECORDED, 0);
+            return true;
+        }
+        why = reason_of(error);
+        if (error != CUPTI_NOT_INITIALIZED)
+            break;
+    }
+    lk_probe_cupti(why, why == LK_PROBE_CUPTI_REFUSED ? (uint32_t)error : 0);
+    return false;
+}
+
+static void end_window(void)
+{
+    (void)library.ActivityFlushAll(0);
+    lk_probe_window_close(lk_probe_now());
+    stop();
+}
+
+/* ---- The thread ---- */
+
+/* Return the seconds that a variable has, as ns. */
+static int64_t ns_of(const char *name, double fallback_s)
+{
+    const char *text = secure_getenv(name);
+    char *end = NULL;
+    double s = text ? strtod(text, &end) : fallback_s;
+
+    if (text && (end == text || *end || !isfinite(s) || s < 0))
+        s = fallback_s;
+    return (int64_t)((s < SECONDS_MAX ? s : SECONDS_MAX) * (double)LK_NS_PER_S);
+}
+
+/* Return whether a launcher says that this is one of several ranks. */
+static bool has_peers(void)
+{
+    static const char *const names[] = {"WORLD_SIZE", "OMPI_COMM_WORLD_SIZE", "PMI_SIZE",
+                                        "SLURM_NTASKS"};
+
+    for (size_t i = 0; i < LK_COUNT(names); i++) {
+        const char *text = secure_getenv(names[i]);
+
+        if (text)
+            return strtol(text, NULL, 10) > 1;
+    }
+    return false;
+}
+
+/* Wait for a time; true: the process exits. */
+static bool is_ending(int64_t ns)
+{
+    struct timespec until;
+    bool is;
+    int error = 0;
+
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    ns += until.tv_nsec;
+    until.tv_sec += ns / (int64_t)LK_NS_PER_S;
+    until.tv_nsec = ns % (int64_t)LK_NS_PER_S;
+    pthread_mutex_lock(&lock);
+    while (!ending && !error)
+        error = pthread_cond_timedwait(&changed, &lock, &until);
+    is = ending;
+    pthread_mutex_unlock(&lock);
+    return is;
+}
+
+/* Wait until the window is to begin; false: the process exits before. */
+static bool wait_for_window(int64_t delay_ns)
+{
+    const int64_t from = lk_probe_now() + (has_peers() ? COLLECTIVE_WAIT_NS : 0);
+    int64_t first;
+
+    do {
+        lk_probe_cupti(LK_PROBE_CUPTI_WAITING, 0);
+        first = lk_probe_first_collective();
+        if (lk_probe_now() >= (first ? first : from) + delay_ns)
+            return true;
+    } while (!is_ending(PERIOD_NS));
+    return false;
+}
+
+static void *run(void *arg)
+{
+    int64_t until;
+
+    (void)arg;
+    if (wait_for_window(ns_of("LOCKSTEP_PROFILE_DELAY_S", DELAY_S)) && begin_window()) {
+        if (lk_probe_first_collective()) /* else the file is made with the first kernel */
+            (void)lk_probe_window_open(atomic_load(&buffers.start_ns));
+        until = lk_probe_now() + ns_of("LOCKSTEP_PROFILE_FOR_S", FOR_S);
+        while (!is_ending(PERIOD_NS) && lk_probe_now() < until && !lk_probe_window_is_full() &&
+               !atomic_load(&buffers.exhausted))
+            (void)library.ActivityFlushAll(0);
+        end_window();
+    }
+    pthread_mutex_lock(&lock);
+    ended = true;
+    pthread_cond_broadcast(&changed);
+    pthread_mutex_unlock(&lock);
+    return NULL;
+}
+
+static void stop_in_child(void)
+{
+    atomic_store(&forked, true);
+}
+
+/* In a window, let the thread fetch the last records. It may be stuck in a driver that ends. */
+static void end_at_exit(void)
+{
+    struct timespec until;
+
+    if (atomic_load(&forked))
+        return;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += EXIT_WAIT_NS / (int64_t)LK_NS_PER_S;
+    pthread_mutex_lock(&lock);
+    ending = true;
+    pthread_cond_broadcast(&changed);
+    while (!ended && pthread_cond_timedwait(&changed, &lock, &until) == 0)
+        ;
+    pthread_mutex_unlock(&lock);
+}
+
+/* The process's signals are for its own threads. */
+static bool start_thread(void)
+{
+    sigset_t all, before;
+    pthread_condattr_t attributes;
+    pthread_t thread;
+    int error;
+
+    if (pthread_condattr_init(&attributes))
+        return false;
+    error = pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
+    if (!error)
+        error = pthread_cond_init(&changed, &attributes);
+    pthread_condattr_destroy(&attributes);
+    if (error)
+        return false;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    error = pthread_create(&thread, NULL, run, NULL);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (!error)
+        pthread_detach(thread);
+    return !error;
+}
+
+/* ---- The injection ---- */
+
+/* The driver's entry point, which it calls in cuInit; 1: all is well. */
+LK_PROBE_EXPORT int InitializeInjection(void);
+
+int InitializeInjection(void)
+{
+    static atomic_flag begun = ATOMIC_FLAG_INIT;
+    const char *folder = secure_getenv("LOCKSTEP_PROFILE_DIR");
+
+    if (folder && *folder && !atomic_flag_test_and_set(&begun) &&
+        !pthread_atfork(NULL, NULL, stop_in_child) && start_thread())
+        (void)atexit(end_at_exit);
+    return 1;
+}

@@ -1,0 +1,23 @@
+/* CUPTI's library in a foreign process: found at run time, never linked. */
+#ifndef LK_PRELOAD_CUPTI_LIBRARY_H
+#define LK_PRELOAD_CUPTI_LIBRARY_H
+
+#include "base/probe_file.h"
+#include "preload/cupti_abi.h"
+
+#include <stdbool.h>
+
+struct lk_cupti_library {
+#define LK_CUPTI_MEMBER_(name, parameters) int(*name) parameters;
+    CUPTI_FUNCTION_LIST(LK_CUPTI_MEMBER_)
+    CUPTI_NEWER_LIST(LK_CUPTI_MEMBER_) /* NULL: this version lacks it */
+#undef LK_CUPTI_MEMBER_
+    uint32_t version;
+};
+
+/* Load the i-th library that may be there, from 0: those that the process has loaded come first.
+ * False: there are no more. *found: it is there, and has the functions; *why: else, or where its
+ * version is one that nothing is recorded with, what is wrong. It stays loaded. */
+bool lk_cupti_library(int i, struct lk_cupti_library *out, bool *found, enum lk_probe_cupti *why);
+
+#endif
