@@ -200,6 +200,16 @@ static int by_link(const void *a, const void *b)
     return (x->link > y->link) - (x->link < y->link);
 }
 
+void lk_events_keep_window(struct lk_events *e)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < e->n_events && e->window_end_ns; i++)
+        if (e->events[i].start_ns >= e->window_start_ns && e->events[i].end_ns <= e->window_end_ns)
+            e->events[n++] = e->events[i];
+    e->n_events = e->window_end_ns ? n : e->n_events;
+}
+
 void lk_events_sort(struct lk_events *e)
 {
     if (e->n_events)

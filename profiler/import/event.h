@@ -138,7 +138,10 @@ struct lk_events {
     uint64_t n_read, n_skipped; /* events in the file; those that could not be read */
     bool cut;                   /* the file ended too early */
     bool blocking; /* its collectives are calls in which the host waits until they are done */
-    char **notes;  /* for the user: what the source has, and what it does not say */
+    int64_t window_start_ns, window_end_ns; /* only what lies between is whole; 0, 0: all is */
+    int64_t spent_ns, recorded_ns; /* recording took so much of the process's threads, in so long;
+                                      0: not known */
+    char **notes;                  /* for the user: what the source has, and what it does not say */
     size_t n_notes, notes_capacity;
     bool lost; /* its oldest collectives were overwritten, or left out */
 };
@@ -166,6 +169,8 @@ enum lk_status lk_events_add(struct lk_events *e, const struct lk_event *event);
 /* Append a note for the user, a sentence without the file's name. */
 enum lk_status lk_events_note(struct lk_events *e, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
+/* Leave out the events that do not lie in the window, if there is one. */
+void lk_events_keep_window(struct lk_events *e);
 /* Sort events by start and launches by link, when all are there. */
 void lk_events_sort(struct lk_events *e);
 /* Return the launch of an event, or NULL: it is not in the trace. pre: sorted. */

@@ -137,6 +137,8 @@ static enum lk_status add_rank(const char *path, struct lk_events *e, int64_t de
                                   .n_read = e->n_read,
                                   .n_skipped = e->n_skipped,
                                   .cut = e->cut,
+                                  .spent_ns = e->spent_ns,
+                                  .recorded_ns = e->recorded_ns,
                                   .drift_ppb = e->drift_ppb};
     out->traces[out->n] = (struct lk_trace){0};
     LK_PASS(lk_strdup(&row->file, path));
@@ -152,6 +154,7 @@ static enum lk_status add_rank(const char *path, struct lk_events *e, int64_t de
         out->lateness = e->lateness;
         e->lateness = (struct lk_lateness){0};
     }
+    lk_events_keep_window(e);
     LK_PASS(lk_breakdown(e, device, &all, &row->all));
     LK_PASS(lk_breakdown(e, device, &linked, &row->linked));
     st = lk_rank_trace(e, options, &out->traces[out->n - 1]);
@@ -451,6 +454,22 @@ void lk_import_fini(struct lk_import *i)
     *i = (struct lk_import){0};
 }
 
+void lk_import_cost(const struct lk_import *i, char *out, size_t size)
+{
+    double most = -1;
+
+    *out = '\0';
+    for (size_t k = 0; k < i->n; k++) {
+        const double spent = (double)i->rows[k].spent_ns, whole = (double)i->rows[k].recorded_ns;
+
+        if (whole <= 0 || spent / whole <= most)
+            continue;
+        most = spent / whole;
+        snprintf(out, size, "recording took %.3g ms of %.3g s (%.2g %%)%s", spent * 1e-6,
+                 whole * 1e-9, 100 * most, i->n > 1 ? " on the rank where it took most" : "");
+    }
+}
+
 /* ---- The table ---- */
 
 /* clang-format off */
@@ -478,6 +497,7 @@ static enum lk_status add_notes(struct lk_table *t, const struct lk_import *i)
 {
     size_t unlinked = 0, counted = 0;
     uint64_t skipped = 0;
+    char cost[128];
 
     for (size_t k = 0; k < i->n; k++) {
         const struct lk_import_row *r = &i->rows[k];
@@ -491,6 +511,9 @@ static enum lk_status add_notes(struct lk_table *t, const struct lk_import *i)
     /* Sources of one run say the same of themselves. */
     for (size_t k = 0; k < i->rows[0].n_notes; k++)
         LK_PASS(lk_table_note(t, "%s: %s", lk_file_name(i->rows[0].file), i->rows[0].notes[k]));
+    lk_import_cost(i, cost, sizeof cost);
+    if (*cost)
+        LK_PASS(lk_table_note(t, "%s", cost));
     if (counted)
         LK_PASS(lk_table_note(
             t, "all: every event of the GPU, as HTA counts; linked: those whose launch "

@@ -43,6 +43,7 @@ struct lk_import_row {
     double drift_ppb;
     char **notes; /* struct lk_events' */
     size_t n_notes;
+    int64_t spent_ns, recorded_ns;   /* struct lk_events' */
     struct lk_breakdown all, linked; /* HTA's classes; by all events of the GPU, by linked ones */
 };
 
@@ -71,6 +72,9 @@ bool lk_import_is_pipeline(const char *path);
 /* Read a run. LK_EPARSE: two files are of one rank. A run without steps has rows alone. */
 enum lk_status lk_import_run(char *const *files, size_t n, const struct lk_import_options *o,
                              struct lk_import *out);
+/* Write what recording took on the rank where it took most of the time, if that is known; else "".
+ */
+void lk_import_cost(const struct lk_import *i, char *out, size_t size);
 void lk_import_fini(struct lk_import *i); /* zeroes it; safe on a zeroed one */
 /* A row a file: what was read, and what the GPU did of the time. */
 enum lk_status lk_import_table(const struct lk_import *i, struct lk_table **out);

@@ -1,4 +1,5 @@
-/* Read files of the preload library. Divisions: the header, groups, records, the clock. */
+/* Read files of the preload library. Divisions: the header, groups, records, the window, notes, the
+ * clock. */
 #include "profiler/import/preload.h"
 
 #include "base/array.h"
@@ -6,8 +7,10 @@
 #include "base/clock.h"
 #include "base/file.h"
 #include "base/probe_file.h"
+#include "profiler/cupti_names.h"
 #include "profiler/import/event_kind.h"
 #include "profiler/import/preload_gpu.h"
+#include "profiler/import/preload_join.h"
 
 #include <inttypes.h>
 #include <math.h>
@@ -15,8 +18,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* The writer's largest: LOCKSTEP_PROFILE_MIB is at most 1024, beside which is less than 1 MiB. */
-#define FILE_MAX_BYTES ((size_t)1025 << 20)
+/* The writer's largest: LOCKSTEP_PROFILE_MIB is at most 1024, for the ring and for the window,
+ * beside which is less than 1 MiB. */
+#define FILE_MAX_BYTES ((size_t)2049 << 20)
 /* Clocks that were compared twice within less tell no drift: an error of 100 ns would be more than
  * 10 ppb. */
 #define DRIFT_AFTER_NS (10 * (int64_t)LK_NS_PER_S)
@@ -37,7 +41,10 @@ struct reader {
     bool nonblocking; /* there is one that returned before it was done */
     uint32_t nccl;    /* name of that library in the file; 0: it is not there */
     struct lk_preload_times times;
-    uint64_t n_untimed; /* calls of NCCL without work on a GPU */
+    uint64_t n_cupti;    /* records of CUPTI's */
+    int64_t last_ns;     /* end of the last record */
+    int64_t last_gpu_ns; /* of CUPTI's last record */
+    uint64_t n_untimed;  /* calls of NCCL without work on a GPU */
 };
 
 /* ---- The header ---- */
@@ -66,7 +73,8 @@ static enum lk_status read_header(struct reader *r)
                        r->path, h->version, LK_PROBE_FILE_VERSION);
     if (!lies_in(r, h->groups_at, h->n_groups, h->group_bytes) ||
         !lies_in(r, h->names_at, h->names_bytes, 1) || !h->n_records ||
-        !lies_in(r, h->records_at, h->n_records, h->record_bytes))
+        !lies_in(r, h->records_at, h->n_records, h->record_bytes) ||
+        !lies_in(r, h->window_at, h->n_window, h->record_bytes))
         return lk_fail(LK_EPARSE, "%s: %zu bytes, less than its header says", r->path, r->size);
     h->host[sizeof h->host - 1] = h->boot[sizeof h->boot - 1] = '\0';
     h->command[sizeof h->command - 1] = '\0';
@@ -91,6 +99,18 @@ static enum lk_status name_of(const struct reader *r, uint32_t name, uint32_t *o
     const char *text = text_of(r, name, &n);
 
     return lk_events_name(r->out, text, n, out);
+}
+
+/* Intern a kernel's short name: the file has its linker name. */
+static enum lk_status kernel_name_of(const struct reader *r, uint32_t name, uint32_t *out)
+{
+    char symbol[LK_PROBE_NAME_BYTES], text[LK_CUPTI_NAME_BYTES];
+    size_t n;
+    const char *from = text_of(r, name, &n);
+
+    snprintf(symbol, sizeof symbol, "%.*s", (int)(n < sizeof symbol ? n : sizeof symbol - 1), from);
+    lk_kernel_name(symbol, text, sizeof text);
+    return lk_events_name(r->out, text, strlen(text), out);
 }
 
 /* ---- Groups ---- */
@@ -270,7 +290,13 @@ static enum lk_status take(struct reader *r, const struct lk_probe_record *p)
     if (p->kind == LK_PROBE_RANGE && !take_range(r, p, &x))
         return LK_OK;
     x.bytes = p->kind == LK_PROBE_COPY || p->kind == LK_PROBE_MEMSET ? p->count : 0;
-    LK_PASS(name_of(r, p->name, &x.name));
+    LK_PASS(p->kind == LK_PROBE_KERNEL ? kernel_name_of(r, p->name, &x.name)
+                                       : name_of(r, p->name, &x.name));
+    if (p->kind >= LK_PROBE_KERNEL) {
+        r->n_cupti++;
+        r->last_gpu_ns = p->end_ns > r->last_gpu_ns ? p->end_ns : r->last_gpu_ns;
+    }
+    r->last_ns = p->end_ns > r->last_ns ? p->end_ns : r->last_ns;
     /* NCCL does not say which GPU it is. */
     LK_PASS(lk_events_lane(r->out,
                            !kinds[p->kind].gpu ? (int64_t)r->h.pid
@@ -288,33 +314,105 @@ static enum lk_status take(struct reader *r, const struct lk_probe_record *p)
     return whole ? lk_events_add(r->out, &x) : LK_OK;
 }
 
-/* Copy record i of all; false: it was not whole when the process ended. */
-static bool record_at(const struct reader *r, uint64_t i, struct lk_probe_record *out)
+/* An area of records, from the oldest one that is there on. */
+struct area {
+    uint64_t at, n, first, head;
+    uint64_t mark; /* makes stamps of the areas different ones */
+};
+
+static void find_areas(const struct reader *r, struct area out[2])
 {
-    memcpy(out, r->bytes + r->h.records_at + i % r->h.n_records * sizeof *out, sizeof *out);
-    return out->stamp == i + 1;
+    const struct lk_probe_header *h = &r->h;
+    const uint64_t head = h->head, n = h->n_records, in_window = h->window_head;
+
+    out[0] = (struct area){h->records_at, n, head > n ? head - n : 0, head, 0};
+    out[1] = (struct area){h->window_at, h->n_window, 0,
+                           in_window < h->n_window ? in_window : h->n_window, UINT64_C(1) << 63};
+}
+
+/* Copy record i of an area; false: it was not whole when the process ended. */
+static bool record_at(const struct reader *r, const struct area *a, uint64_t i,
+                      struct lk_probe_record *out)
+{
+    memcpy(out, r->bytes + a->at + i % a->n * sizeof *out, sizeof *out);
+    if (out->stamp != i + 1)
+        return false;
+    out->stamp |= a->mark;
+    return true;
 }
 
 /* Read the records from the oldest that is left on, those of GPUs' clocks first. */
 static enum lk_status read_records(struct reader *r)
 {
-    const uint64_t head = r->h.head, n = r->h.n_records, first = head > n ? head - n : 0;
     struct lk_probe_record p;
+    struct area areas[2];
 
-    for (uint64_t i = first; i < head && r->nccl; i++)
-        if (record_at(r, i, &p))
-            LK_PASS(lk_preload_times_add(&r->times, &p));
+    find_areas(r, areas);
+    for (int k = 0; k < 2 && r->nccl; k++)
+        for (uint64_t i = areas[k].first; i < areas[k].head; i++)
+            if (record_at(r, &areas[k], i, &p))
+                LK_PASS(lk_preload_times_add(&r->times, &p));
     lk_preload_times_place(&r->times);
-    for (uint64_t i = first; i < head; i++) {
-        if (!record_at(r, i, &p)) {
-            r->n_unfinished++;
-            continue;
+    for (int k = 0; k < 2; k++)
+        for (uint64_t i = areas[k].first; i < areas[k].head; i++) {
+            if (!record_at(r, &areas[k], i, &p)) {
+                r->n_unfinished++;
+                continue;
+            }
+            r->out->n_read++;
+            LK_PASS(take(r, &p));
         }
-        r->out->n_read++;
-        LK_PASS(take(r, &p));
-    }
     return LK_OK;
 }
+
+/* ---- The window ---- */
+
+/* Tell the window in which CUPTI recorded, if it recorded something; one in which the process ended
+ * goes to the last record. */
+static enum lk_status read_window(struct reader *r)
+{
+    struct lk_events *e = r->out;
+    const int64_t start = r->h.window_start_ns, end = r->h.window_end_ns;
+
+    if (!r->n_cupti || start <= 0 || end < start)
+        return LK_OK;
+    e->window_start_ns = start;
+    e->window_end_ns = end == LK_PROBE_NO_END ? r->last_gpu_ns : end;
+    e->blocking = e->blocking && !r->nccl;
+    return lk_preload_join(e);
+}
+
+static enum lk_status add_notes_on_window(struct reader *r)
+{
+    static const char *const texts[] = {LK_PROBE_CUPTI_LIST(LK_WORD_NAME)};
+    const struct lk_probe_header *h = &r->h;
+    const uint32_t state = h->cupti < LK_PROBE_CUPTI_COUNT ? h->cupti : LK_PROBE_CUPTI_OFF;
+    struct lk_events *e = r->out;
+    char error[32] = "";
+
+    if (h->cupti_error)
+        snprintf(error, sizeof error, " (CUPTI error %u)", h->cupti_error);
+    if (state == LK_PROBE_CUPTI_RECORDED && !r->n_cupti)
+        LK_PASS(lk_events_note(e, "no kernels: CUPTI gave no records; another profiler of the "
+                                  "process may have got them, or it launched none"));
+    else if (*texts[state])
+        LK_PASS(lk_events_note(e, "no kernels: %s%s", texts[state], error));
+    if (!e->window_end_ns)
+        return LK_OK;
+    LK_PASS(lk_events_note(e, "kernels were recorded in a window of %.3g s: only its steps count",
+                           (double)(e->window_end_ns - e->window_start_ns) * 1e-9));
+    if (h->window_head > h->n_window)
+        LK_PASS(lk_events_note(e,
+                               "the window ended as its %" PRIu64 " records were used up; "
+                               "LOCKSTEP_PROFILE_MIB=N makes room for more",
+                               h->n_window));
+    if (h->window_dropped)
+        LK_PASS(lk_events_note(e, "CUPTI had no buffer for %" PRIu64 " records",
+                               (uint64_t)h->window_dropped));
+    return LK_OK;
+}
+
+/* ---- Notes ---- */
 
 /* Say how well collectives on GPUs are known. */
 static enum lk_status add_notes_on_gpus(struct reader *r)
@@ -323,6 +421,8 @@ static enum lk_status add_notes_on_gpus(struct reader *r)
 
     for (size_t i = 0; i < r->times.n && !seen; i++)
         seen = r->times.at[i].seen_ns != 0;
+    if (seen && r->out->window_end_ns)
+        return LK_OK; /* CUPTI's times count */
     if (seen && r->times.error_ns >= 0)
         LK_PASS(
             lk_events_note(r->out,
@@ -401,6 +501,8 @@ static enum lk_status read_clock(const struct reader *r)
     if (!n || !is_pair(first) || !is_pair(last))
         return LK_OK;
     r->out->epoch_ns = first->epoch_ns - middle(first);
+    r->out->recorded_ns = (r->last_ns > middle(last) ? r->last_ns : middle(last)) - middle(first);
+    r->out->spent_ns = r->h.spent_ns < (uint64_t)TIME_MAX_NS ? (int64_t)r->h.spent_ns : 0;
     passed = (double)(middle(last) - middle(first));
     gained = (double)(last->epoch_ns - first->epoch_ns) - passed;
     if (passed >= (double)DRIFT_AFTER_NS && fabs(gained / passed * 1e9) < DRIFT_MAX_PPB)
@@ -423,8 +525,10 @@ enum lk_status lk_preload_read(const char *path, const char *step_range, struct 
     out->blocking = true;
     LK_TRY(read_groups(&r));
     LK_TRY(read_records(&r));
+    LK_TRY(read_window(&r));
     LK_TRY(read_clock(&r));
     LK_TRY(add_notes(&r));
+    LK_TRY(add_notes_on_window(&r));
     LK_TRY(add_notes_on_gpus(&r));
 out:
     lk_preload_times_fini(&r.times);

@@ -113,7 +113,8 @@ static enum lk_status note_bucket(struct maker *m, const struct transfer *x)
 
 /*
  * Set a transfer's times. On a GPU it is ready when the compute work launched before it has ended;
- * without a kernel it takes no time. On the host it is ready when it was asked for (0: not known).
+ * without a kernel it takes no time, unless the host waits in its call. On the host it is ready
+ * when it was asked for (0: not known).
  */
 static void set_times(const struct maker *m, struct transfer *x)
 {
@@ -123,7 +124,7 @@ static void set_times(const struct maker *m, struct transfer *x)
     x->end_ns = w->event->end_ns;
     if (w->launch) {
         x->ready_ns = lk_rank_done_before_(m, w->launch->start_ns);
-    } else if (m->by_host && m->device >= 0) {
+    } else if (m->by_host && m->device >= 0 && !m->e->blocking) {
         x->ready_ns = lk_rank_done_before_(m, w->event->start_ns);
         if (x->ready_ns < w->event->start_ns)
             x->ready_ns = w->event->start_ns;
