@@ -112,6 +112,7 @@ static enum lk_status replace_by_periods(struct maker *m)
     m->steps = (struct ranges){0};
     LK_TRY(lk_rank_steps_of_period_(m));
     if (!m->steps.n) {
+        free(m->steps.at);
         m->steps = marked;
         marked.at = NULL;
     }
