@@ -109,7 +109,7 @@ static const struct {
     {LK_DIM_BYTES, "1MiBx"},   {LK_DIM_BYTES, "1MiB "}, {LK_DIM_BYTES, "1GB/s"},
     {LK_DIM_BYTES, "1s"},      {LK_DIM_BYTES, "1P"},    {LK_DIM_TIME, "1week"},
     {LK_DIM_COUNT, "1MiB"},    {LK_DIM_LINK, "1P"},     {LK_DIM_BYTES, "1e308TB"},
-    {LK_DIM_BYTES, "1\tB"},    {LK_DIM_BYTES, "--1"},   {LK_DIM_TIME, "1 0s"},
+    {LK_DIM_BYTES, "1_B"},     {LK_DIM_BYTES, "--1"},   {LK_DIM_TIME, "1 0s"},
     {LK_DIM_RATE, "1GiB/s"},   {LK_DIM_RATE, "1GB"},    {LK_DIM_FLOPS, "1Tflop"},
     {LK_DIM_FLOP, "1Tflop/s"}, {LK_DIM_PRICE, "3 1/h"}, {LK_DIM_PRICE, "3/d"},
 };

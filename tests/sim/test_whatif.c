@@ -355,7 +355,7 @@ START_TEST(the_command_refuses)
         {"job.json cluster.json", "--gpus is missing", 2},
         {"job.json cluster.json --gpus=4,4", "twice", 2},
         {"job.json cluster.json --gpus=4 --bucket-cp=1", "did you mean '--bucket-cap'", 2},
-        {"job.json cluster.json --gpus=4 --gpu=nothing", "nothing", 2},
+        {"job.json cluster.json --gpus=4 --gpu=nothing", "nothing", 1},
         {"job.json cluster.json --gpus=4 --intra-bandwidth=x2", "intra.bandwidth", 1},
         {"none.json cluster.json --gpus=4", "none.json", 1},
     };
