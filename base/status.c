@@ -21,7 +21,7 @@ static const struct {
 char *lk_printable(char *text)
 {
     for (unsigned char *p = (unsigned char *)text; *p; p++)
-        if ((*p < ' ' && *p != '\n') || *p == 0x7F)
+        if ((*p < ' ' && *p != '\n' && *p != '\t') || *p == 0x7F)
             *p = '?';
         else if (*p == 0xC2 && p[1] >= 0x80 && p[1] < 0xA0) /* U+0080 to U+009F */
             p[0] = p[1] = '?';

@@ -53,8 +53,8 @@ enum lk_status lk_fail_context(enum lk_status st, const char *fmt, ...)
     __attribute__((format(printf, 2, 3)));
 
 /* Replace each control character of a text, with which a job's name or a file's could move the
- * cursor or recolour a terminal, by '?'. Line feeds and other UTF-8 stay. Return text. Error texts,
- * log lines and tables are treated so. */
+ * cursor or recolour a terminal, by '?'. Line feeds, tabs and other UTF-8 stay. Return text. Error
+ * texts, log lines and tables are treated so. */
 char *lk_printable(char *text);
 
 /* Return the text of this thread's last failure, or "". Valid until the next failure. */

@@ -204,7 +204,7 @@ static const char *const own_files[] = {
 static const char *const own_folders[] = {"k[0-9]*-b[0-9]*-a[0-9]*-r[0-9]*", "traces"};
 /* The names in a folder of traces, which recorders write for us. */
 static const char *const recorded_files[] = {"rank[0-9]*.json", "rank[0-9]*.json.tmp",
-                                             "*" LK_PROBE_FILE_SUFFIX};
+                                             ("*" LK_PROBE_FILE_SUFFIX)};
 
 static bool matches(const char *const *patterns, size_t n, const char *name)
 {

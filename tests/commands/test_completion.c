@@ -34,6 +34,8 @@ static const struct {
     {"'run' '--no-sh'", "--no-shuffle\n", "--shuffle"},
     {"'predict' '--dtype' '='", "bfloat16\n", "bf16\n"},
     {"'predict' '--dtype' '=' 'bf'", "bfloat16\n", "float32"},
+    {"'predict' '--dtype=bf'", "--dtype=bfloat16\n", "float32"}, /* as COMP_WORDBREAKS without = */
+    {"'calibrate' '--dtypes=half,bf'", "--dtypes=half,bfloat16\n", "float32"},
     {"'predict' '--dtype' 'float1'", "float16\n", "--"},
     {"'calibrate' '--dtypes' '=' 'float32,bf'", "float32,bfloat16\n", "float32\n"},
     {"'calibrate' '--algorithms' '=' 'ring,tr'", "ring,tree\n", "ring,ring"},
