@@ -190,9 +190,13 @@ $(MPI_ABIS:%=$(BUILD)/mpi/%/program): $(BUILD)/mpi/%/program: tests/mpi/program.
 	@echo "  LINK  $@"
 	$(Q)$(CC) $(CFLAGS) $(MPI_CFLAGS) -o $@ $< -L$(@D) -lmpi -Wl,--disable-new-dtags '-Wl,-rpath,$$ORIGIN' -pthread
 
-# A stand-in for CUPTI, and one that lacks what older versions do.
+# A stand-in for CUPTI, one that lacks what older versions do, and a program on it.
 CUPTI_FAKES := $(BUILD)/cupti/libcupti.so.13 $(BUILD)/cupti/libcupti.so.12
-test-bin: $(CUPTI_FAKES)
+test-bin: $(CUPTI_FAKES) $(BUILD)/cupti/program
+$(BUILD)/cupti/program: tests/cupti/program.c tests/cupti/cupti.h Makefile
+	@echo "  LINK  $@"
+	$(Q)mkdir -p $(@D)
+	$(Q)$(CC) $(CFLAGS) $(filter-out -fsanitize=% --coverage,$(LK_CFLAGS)) $(LDFLAGS) -o $@ $< -ldl
 $(CUPTI_FAKES): tests/cupti/library.c tests/cupti/cupti.h preload/cupti_abi.h Makefile
 	@echo "  LINK  $@"
 	$(Q)mkdir -p $(@D)

@@ -154,6 +154,7 @@ struct lk_probe_header {
     _Atomic uint64_t window_dropped;                /* that CUPTI had no buffer for */
     _Atomic uint32_t cupti;                         /* enum lk_probe_cupti */
     _Atomic uint32_t cupti_error;                   /* CUptiResult of what was refused */
+    _Atomic uint64_t made_ns;                       /* that making the file took */
     _Atomic uint64_t spent_ns; /* that recording took of the process's threads, estimated */
 };
 

@@ -45,6 +45,7 @@ enum lk_status import_traces(const struct import_options *o, const char **files,
 /* Describes what a run directory was made of; ended by import_made_fini. */
 struct import_made {
     struct lk_table *table; /* what was read of each rank */
+    char cost[128];         /* what recording took of the job; "": not known */
     char *no_job;           /* why there is no job.json; NULL: there is one */
     size_t n_ranks;         /* that were read */
     int world_size;

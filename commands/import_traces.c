@@ -136,6 +136,7 @@ enum lk_status import_run(const struct lk_import_options *options, const char *o
     LK_TRY(write_traces(&run, out));
     LK_TRY(lk_import_table(&run, &m.table));
     LK_TRY(describe(&run, &m));
+    lk_import_cost(&run, m.cost, sizeof m.cost);
     LK_TRY(write_job(&run, out, &m.no_job));
     *made = m;
     m = (struct import_made){0};

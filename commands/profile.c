@@ -3,6 +3,7 @@
  * did. Divisions: options, the ways that are on, the job, the import, the report.
  */
 #include "base/array.h"
+#include "base/bounds.h"
 #include "base/file.h"
 #include "commands/command.h"
 #include "commands/common_rows.h"
@@ -24,8 +25,8 @@
 /* ---- Options ---- */
 
 struct profile_options {
-    const char *out, *with, *log;
-    int64_t steps, after, local_batch;
+    const char *out, *with, *step_range, *log;
+    int64_t steps, after, local_batch, nodes;
     double delay_s, length_s;
     bool force, keep_traces, snippet;
 };
@@ -39,13 +40,17 @@ static const struct lk_option rows[] = {
     OPTION("after", after, INT, .min = 0, .max = 1e9, .fallback = "50",
            .help = "iterations before the first recorded one; let them take a second or more"),
     OPTION("for", length_s, TIME, .min = 0.01, .max = 3600,
-           .help = "record for this long instead of --steps: for jobs without an optimizer of torch.optim"),
-    OPTION("delay", delay_s, TIME, .min = 0, .max = 1e6, .fallback = "0",
-           .help = "from when a process imports torch until it may record; with --for it begins 8 s later"),
+           .help = "record for this long instead of --steps: for jobs without an optimizer of torch.optim; kernels by preload (default: 5 s)"),
+    OPTION("delay", delay_s, TIME, .min = 0.001, .max = 1e6,
+           .help = "from when a process imports torch until it may record; with --for it begins 8 s later. Kernels by preload: from its first collective (default: 10 s)"),
     OPTION("with", with, TEXT, .word = "WAY,...",
-           .help = "ways to record: daemon, preload (default: all that can work)"),
+           .help = "ways to record: daemon, preload (default: all that can work); preload alone records kernels, too"),
     OPTION("local-batch", local_batch, INT, .min = 1, .max = 1e6, .group = "what to make of it",
            .help = "samples of a micro-batch on one rank; without it a micro-batch counts as one"),
+    OPTION("nodes", nodes, INT, .min = 1, .max = LK_RANKS_MAX,
+           .help = "machines of the whole job (default 1)"),
+    OPTION("step-range", step_range, TEXT,
+           .help = "ranges of the host (NVTX) whose names start so are steps, too"),
     OPTION("out", out, FILE, .role = LK_ROLE_FOLDER, .fallback = "profile",
            .help = "run directory, new or empty"),
     OPTION(FORCE_OPTION),
@@ -110,6 +115,15 @@ static enum lk_status choose_ways(const char *with, bool *on)
     return LK_OK;
 }
 
+static size_t count_ways(const bool *on)
+{
+    size_t n = 0;
+
+    for (size_t i = 0; i < N_WAYS; i++)
+        n += on[i];
+    return n;
+}
+
 static enum lk_status open_way(struct profile *p, size_t i, const struct profile_request *r)
 {
     const char *const *more;
@@ -130,12 +144,15 @@ static enum lk_status open_way(struct profile *p, size_t i, const struct profile
 static enum lk_status open_ways(struct profile *p)
 {
     const struct profile_options *o = p->options;
+    const size_t n_on = count_ways(p->on);
     const struct profile_request request = {.traces = p->traces,
                                             .steps = o->length_s > 0 ? 0 : o->steps,
                                             .after = o->after,
                                             .delay_s = o->delay_s,
                                             .length_s = o->length_s,
-                                            .asked = o->with != NULL};
+                                            .step_range = o->step_range,
+                                            .asked = o->with != NULL,
+                                            .alone = n_on == 1};
 
     for (size_t i = 0; i < N_WAYS; i++)
         if (p->on[i])
@@ -235,7 +252,7 @@ static void report(const struct profile *p, const struct import_made *m)
 
     profile_say("recorded %zu of %d ranks by %s: %zu steps, their median %.4g ms", m->n_ranks,
                 m->world_size, p->recorded_by->text, m->n_steps, 1e3 * m->step_s);
-    profile_say("overhead: %s", p->recorded_by->overhead);
+    profile_say("overhead: %s", *m->cost ? m->cost : p->recorded_by->overhead);
     if (m->is_apart && p->recorded_by->apart)
         profile_say("the ranks recorded different iterations, so what they waited for each other "
                     "is wrong: %s",
@@ -249,6 +266,8 @@ static void report(const struct profile *p, const struct import_made *m)
 static enum lk_status make_run(struct profile *p)
 {
     const struct lk_import_options options = {.local_batch = (int)p->options->local_batch,
+                                              .nodes = (int)p->options->nodes,
+                                              .step_range = p->options->step_range,
                                               .world_size = p->found.world_size};
     struct import_made made = {0};
     enum lk_status st = LK_OK;

@@ -4,6 +4,7 @@
 
 #include "base/array.h"
 #include "base/file.h"
+#include "profiler/import/preload.h"
 
 #include <limits.h>
 #include <stdio.h>
@@ -15,7 +16,7 @@
 #define LIBRARY "liblockstep_profile.so"
 #define SUFFIX  ".probe"
 
-enum { VARIABLES_MAX = 4 };
+enum { VARIABLES_MAX = 9 };
 
 struct preload_way {
     const char *traces; /* borrowed */
@@ -23,6 +24,8 @@ struct preload_way {
     char *variables[VARIABLES_MAX];
     size_t n_variables;
     size_t n_empty; /* files for which there was no room */
+    bool kernels;   /* they were to be recorded; another profiler has CUPTI's place: */
+    bool is_other;
 };
 
 static void close_way(void *way)
@@ -73,6 +76,52 @@ static enum lk_status set(struct preload_way *w, const char *name, const char *v
     return LK_OK;
 }
 
+/* Each of these has room for one profiler: another one is left alone. */
+static enum lk_status set_place(struct preload_way *w, const char *name, bool *is_other)
+{
+    *is_other = getenv(name) != NULL;
+    return *is_other ? LK_OK : set(w, name, w->library, NULL);
+}
+
+static enum lk_status set_seconds(struct preload_way *w, const char *name, double s)
+{
+    char text[32];
+
+    snprintf(text, sizeof text, "%.9g", s);
+    return s > 0 ? set(w, name, text, NULL) : LK_OK;
+}
+
+/* The runtime of AddressSanitizer ends a program in which another library comes before it, unless
+ * it is told not to look. */
+static enum lk_status allow_sanitizer(struct preload_way *w)
+{
+    const char *options = getenv("ASAN_OPTIONS");
+
+    if (options && strstr(options, "verify_asan_link_order"))
+        return LK_OK;
+    return set(w, "ASAN_OPTIONS", "verify_asan_link_order=0", options);
+}
+
+/* Kernels are recorded where PyTorch is not asked to do it: a process has one user of CUPTI. */
+static enum lk_status set_variables(struct preload_way *w, const struct profile_request *r)
+{
+    bool is_other;
+
+    LK_PASS(set(w, "LD_PRELOAD", w->library, getenv("LD_PRELOAD")));
+    LK_PASS(set(w, "LOCKSTEP_PROFILE_DIR", r->traces, NULL));
+    LK_PASS(allow_sanitizer(w));
+    LK_PASS(set_place(w, "NCCL_PROFILER_PLUGIN", &is_other));
+    LK_PASS(set_place(w, "NVTX_INJECTION64_PATH", &is_other));
+    if (r->step_range)
+        LK_PASS(set(w, "LOCKSTEP_PROFILE_STEP_RANGE", r->step_range, NULL));
+    w->kernels = r->asked && r->alone;
+    if (!w->kernels)
+        return LK_OK;
+    LK_PASS(set_place(w, "CUDA_INJECTION64_PATH", &w->is_other));
+    LK_PASS(set_seconds(w, "LOCKSTEP_PROFILE_DELAY_S", r->delay_s));
+    return set_seconds(w, "LOCKSTEP_PROFILE_FOR_S", r->length_s);
+}
+
 static enum lk_status open_way(const struct profile_request *r, void **out)
 {
     struct preload_way *w = NULL;
@@ -86,15 +135,8 @@ static enum lk_status open_way(const struct profile_request *r, void **out)
                      "--with=preload: " LIBRARY " is neither beside lockstep nor in ../lib");
         goto out;
     }
-    if (w->library) {
-        LK_TRY(set(w, "LD_PRELOAD", w->library, getenv("LD_PRELOAD")));
-        LK_TRY(set(w, "LOCKSTEP_PROFILE_DIR", r->traces, NULL));
-        /* Each of these has room for one profiler: another one is left alone. */
-        if (!getenv("NCCL_PROFILER_PLUGIN"))
-            LK_TRY(set(w, "NCCL_PROFILER_PLUGIN", w->library, NULL));
-        if (!getenv("NVTX_INJECTION64_PATH"))
-            LK_TRY(set(w, "NVTX_INJECTION64_PATH", w->library, NULL));
-    }
+    if (w->library)
+        LK_TRY(set_variables(w, r));
     *out = w;
     w = NULL;
 out:
@@ -132,7 +174,7 @@ static enum lk_status collect(void *way, struct profile_found *out)
         LK_TRY(lk_path_join(&path, w->traces, names[i]));
         if (stat(path, &info) == 0 && info.st_size == 0)
             w->n_empty++;
-        else
+        else if (lk_preload_is_of_rank(path))
             LK_TRY(profile_found_add(out, path));
     }
 out:
@@ -147,19 +189,22 @@ static void explain(const void *way, size_t n_recorded)
 
     if (w->n_empty)
         profile_say("%zu processes found no room for their records in %s", w->n_empty, w->traces);
+    if (w->is_other)
+        profile_say("CUDA_INJECTION64_PATH was set already: kernels were left to that profiler");
     if (n_recorded)
         return;
     if (!w->library)
         profile_say(LIBRARY " is not beside lockstep, so MPI and NCCL were not recorded");
     else
         profile_say("no process called a collective of MPI, or of an NCCL that takes profiler "
-                    "plugins (2.27 and newer)");
+                    "plugins (2.27 and newer)%s",
+                    w->kernels ? ", or launched a kernel in the seconds that were recorded" : "");
 }
 
 const struct profile_way profile_way_preload = {
     .name = "preload",
     .text = "the preload library",
-    .overhead = "about 0.2 us a collective that is recorded (docs/benchmarks.md)",
+    .overhead = "not known: the traces do not tell",
     .open = open_way,
     .environment = environment,
     .descriptor = descriptor,

@@ -15,9 +15,11 @@ struct profile_request {
     const char *traces; /* folder for what is recorded: it exists; absolute; outlives the way */
     int64_t steps;      /* iterations to record; 0: record by time */
     int64_t after;      /* iterations before */
-    double delay_s;     /* from a process's first sign until it is told to record */
-    double length_s;    /* to record by time */
-    bool asked;         /* --with names the way: one that cannot work is an error */
+    double delay_s;     /* from a process's first sign until it is told to record; 0: the way's */
+    double length_s;    /* to record by time; 0: the way's */
+    const char *step_range; /* ranges of steps, as of `lockstep import`; or NULL */
+    bool asked;             /* --with names the way: one that cannot work is an error */
+    bool alone;             /* no other way is on */
 };
 
 /* The traces that a way recorded. */
@@ -33,7 +35,7 @@ void profile_found_fini(struct profile_found *f); /* zeroes it; safe on a zeroed
 struct profile_way {
     const char *name;     /* for --with */
     const char *text;     /* for messages: "Kineto's daemon protocol" */
-    const char *overhead; /* what recording costs the job */
+    const char *overhead; /* what is said of its cost where the traces do not tell it */
     const char *apart;    /* what to do about ranks that recorded at different times; or NULL */
     enum lk_status (*open)(const struct profile_request *r, void **way);
     /* Return the texts "NAME=value" for the job's environment, borrowed. */

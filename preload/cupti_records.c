@@ -205,12 +205,15 @@ static void read_buffer(const struct lk_cupti_buffers *b, uint8_t *buffer, size_
 void lk_cupti_buffers_take(struct lk_cupti_buffers *b, uint8_t *buffer, size_t valid)
 {
     const size_t at = (size_t)(buffer - b->bytes), i = at / LK_CUPTI_BUFFER_BYTES;
-    const int64_t since = lk_probe_now();
+    int64_t since;
 
     if (buffer < b->bytes || i >= LK_CUPTI_BUFFERS || at % LK_CUPTI_BUFFER_BYTES)
         return;
-    if (valid && valid <= LK_CUPTI_BUFFER_BYTES && lk_probe_window_open(atomic_load(&b->start_ns)))
+    if (valid && valid <= LK_CUPTI_BUFFER_BYTES &&
+        lk_probe_window_open(atomic_load(&b->start_ns))) {
+        since = lk_probe_now();
         read_buffer(b, buffer, valid);
+        lk_probe_spent(lk_probe_now() - since);
+    }
     atomic_fetch_and(&b->lent, ~(UINT64_C(1) << i));
-    lk_probe_spent(lk_probe_now() - since);
 }

@@ -245,6 +245,12 @@ static bool begin_file(void)
     return true;
 }
 
+static void count_making(int64_t since)
+{
+    atomic_fetch_add_explicit(&header->made_ns, (uint64_t)(lk_probe_now() - since),
+                              memory_order_relaxed);
+}
+
 /* While a thread makes the file, what others have to record is left out. */
 bool lk_probe_on(void)
 {
@@ -255,8 +261,9 @@ bool lk_probe_on(void)
         error = errno;
         since = lk_probe_now();
         s = begin_file() ? ON : OFF;
+        if (s == ON)
+            count_making(since);
         atomic_store_explicit(&state, s, memory_order_release);
-        lk_probe_spent(lk_probe_now() - since);
         errno = error;
     }
     return s == ON;
@@ -447,12 +454,15 @@ static bool append_window(int64_t start_ns)
 
 bool lk_probe_window_open(int64_t start_ns)
 {
+    int64_t since;
     int s = NEW;
 
     if (!lk_probe_begin())
         return false;
     if (atomic_compare_exchange_strong(&window_state, &s, OPENING)) {
+        since = lk_probe_now();
         s = append_window(start_ns) ? ON : OFF;
+        count_making(since);
         lk_probe_cupti(s == ON ? LK_PROBE_CUPTI_RECORDED : LK_PROBE_CUPTI_NO_ROOM, 0);
         atomic_store_explicit(&window_takes, s == ON, memory_order_release);
         atomic_store_explicit(&window_state, s, memory_order_release);

@@ -139,9 +139,9 @@ struct lk_events {
     bool cut;                   /* the file ended too early */
     bool blocking; /* its collectives are calls in which the host waits until they are done */
     int64_t window_start_ns, window_end_ns; /* only what lies between is whole; 0, 0: all is */
-    int64_t spent_ns, recorded_ns; /* recording took so much of the process's threads, in so long;
-                                      0: not known */
-    char **notes;                  /* for the user: what the source has, and what it does not say */
+    int64_t spent_ns, recorded_ns, made_ns; /* recording took so much of the process's threads, in
+                                               so long, and making its file; 0: not known */
+    char **notes; /* for the user: what the source has, and what it does not say */
     size_t n_notes, notes_capacity;
     bool lost; /* its oldest collectives were overwritten, or left out */
 };

@@ -139,6 +139,7 @@ static enum lk_status add_rank(const char *path, struct lk_events *e, int64_t de
                                   .cut = e->cut,
                                   .spent_ns = e->spent_ns,
                                   .recorded_ns = e->recorded_ns,
+                                  .made_ns = e->made_ns,
                                   .drift_ppb = e->drift_ppb};
     out->traces[out->n] = (struct lk_trace){0};
     LK_PASS(lk_strdup(&row->file, path));
@@ -465,8 +466,10 @@ void lk_import_cost(const struct lk_import *i, char *out, size_t size)
         if (whole <= 0 || spent / whole <= most)
             continue;
         most = spent / whole;
-        snprintf(out, size, "recording took %.3g ms of %.3g s (%.2g %%)%s", spent * 1e-6,
-                 whole * 1e-9, 100 * most, i->n > 1 ? " on the rank where it took most" : "");
+        snprintf(
+            out, size, "recording took %.3g ms of %.3g s (%.2g %%)%s, and making the file %.3g ms",
+            spent * 1e-6, whole * 1e-9, 100 * most,
+            i->n > 1 ? " on the rank where it took most" : "", (double)i->rows[k].made_ns * 1e-6);
     }
 }
 

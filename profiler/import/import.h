@@ -43,7 +43,7 @@ struct lk_import_row {
     double drift_ppb;
     char **notes; /* struct lk_events' */
     size_t n_notes;
-    int64_t spent_ns, recorded_ns;   /* struct lk_events' */
+    int64_t spent_ns, recorded_ns, made_ns; /* struct lk_events' */
     struct lk_breakdown all, linked; /* HTA's classes; by all events of the GPU, by linked ones */
 };
 

@@ -503,6 +503,7 @@ static enum lk_status read_clock(const struct reader *r)
     r->out->epoch_ns = first->epoch_ns - middle(first);
     r->out->recorded_ns = (r->last_ns > middle(last) ? r->last_ns : middle(last)) - middle(first);
     r->out->spent_ns = r->h.spent_ns < (uint64_t)TIME_MAX_NS ? (int64_t)r->h.spent_ns : 0;
+    r->out->made_ns = r->h.made_ns < (uint64_t)TIME_MAX_NS ? (int64_t)r->h.made_ns : 0;
     passed = (double)(middle(last) - middle(first));
     gained = (double)(last->epoch_ns - first->epoch_ns) - passed;
     if (passed >= (double)DRIFT_AFTER_NS && fabs(gained / passed * 1e9) < DRIFT_MAX_PPB)
@@ -535,4 +536,18 @@ out:
     free(r.groups);
     free(bytes);
     return st;
+}
+
+bool lk_preload_is_of_rank(const char *path)
+{
+    struct lk_probe_header h;
+    struct lk_probe_group g;
+    FILE *f = fopen(path, "rbe");
+    bool known = f && fread(&h, sizeof h, 1, f) == 1 && h.header_bytes == sizeof h &&
+                 h.groups_at <= INT32_MAX && fseek(f, (long)h.groups_at, SEEK_SET) == 0 &&
+                 fread(&g, sizeof g, 1, f) == 1;
+
+    if (f)
+        (void)fclose(f);
+    return !known || g.ready || h.window_head;
 }

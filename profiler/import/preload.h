@@ -14,8 +14,13 @@
 
 #include "profiler/import/event.h"
 
+#include <stdbool.h>
+
 /* Read a file. LK_EIO; LK_EPARSE: it is not whole, or of another machine or version. lk_events_fini
  * in any case. */
 enum lk_status lk_preload_read(const char *path, const char *step_range, struct lk_events *out);
+/* Return false if the file says that its process was no rank: it had no communicator, and launched
+ * no kernel while those were recorded. One that cannot be read may be one. */
+bool lk_preload_is_of_rank(const char *path);
 
 #endif

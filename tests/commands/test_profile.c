@@ -353,11 +353,77 @@ START_TEST(other_profilers_are_left_alone)
     program_run(&p, scratch_dir, 0, "profile --with=preload --out %s/run -- sh %s/job.sh",
                 scratch_dir, scratch_dir);
     unsetenv("NCCL_PROFILER_PLUGIN");
-    ck_assert_str_eq(p.out, "inspector\n2\n"); /* LD_PRELOAD, NVTX_INJECTION64_PATH */
+    ck_assert_str_eq(p.out, "inspector\n3\n"); /* LD_PRELOAD, for NVTX, for CUDA */
     assert_says(p.err, "no process called a collective of MPI");
     assert_says(p.err, "nothing was recorded");
     ck_assert(!is_there("run"));
     program_fini(&p);
+}
+END_TEST
+
+#define ON_CUPTI LK_BUILD_DIR "/cupti/program " LK_BUILD_DIR "/cupti/libcupti.so.13"
+
+/* A process has one user of CUPTI: us, where this way alone is asked for; PyTorch, where all are
+ * on; or who came first. */
+static const struct {
+    const char *options, *before, *injection, *says;
+} cupti[] = {
+    {"--with=preload --delay=1ms --for=500s --step-range=x", NULL, "liblockstep_profile.so",
+     "recorded 1 of 1 ranks by the preload library: "},
+    {"--with=preload", "nsys", "nsys", "CUDA_INJECTION64_PATH was set already: kernels were left"},
+    {"--with=preload,daemon", NULL, "none", "nothing was recorded"},
+    {"", NULL, "none", "nothing was recorded"},
+};
+
+START_TEST(kernels_are_recorded_by_one_profiler)
+{
+    struct program p;
+    char said[64];
+
+    if (cupti[_i].before)
+        setenv("CUDA_INJECTION64_PATH", cupti[_i].before, 1);
+    program_run(&p, scratch_dir, 3, "profile %s --out %s/run -- " ON_CUPTI, cupti[_i].options,
+                scratch_dir);
+    unsetenv("CUDA_INJECTION64_PATH");
+    snprintf(said, sizeof said, "injection: %s\n", cupti[_i].injection);
+    ck_assert_str_eq(p.out, said);
+    assert_says(p.err, cupti[_i].says);
+    ck_assert_int_eq(is_there("run"), _i == 0);
+    if (_i == 0)
+        assert_says(p.err, "overhead: recording took ");
+    program_fini(&p);
+    if (_i > 0)
+        return;
+    program_run(&p, scratch_dir, 0, "analyze %s/run", scratch_dir);
+    assert_says(p.out, "periods of 5 kernels");
+    program_fini(&p);
+}
+END_TEST
+
+/* The runtime of AddressSanitizer would end a job in which the library comes before it. */
+START_TEST(jobs_under_a_sanitizer_run)
+{
+    static const struct {
+        const char *before, *after;
+    } options[] = {
+        {NULL, "verify_asan_link_order=0\n"},
+        {"abort_on_error=1", "verify_asan_link_order=0:abort_on_error=1\n"},
+        {"verify_asan_link_order=1", "verify_asan_link_order=1\n"},
+    };
+
+    put_job("echo $ASAN_OPTIONS\n");
+    for (size_t i = 0; i < LK_COUNT(options); i++) {
+        struct program p;
+
+        unsetenv("ASAN_OPTIONS");
+        if (options[i].before)
+            setenv("ASAN_OPTIONS", options[i].before, 1);
+        program_run(&p, scratch_dir, 0, "profile --out %s/run -- sh %s/job.sh", scratch_dir,
+                    scratch_dir);
+        unsetenv("ASAN_OPTIONS");
+        ck_assert_str_eq(p.out, options[i].after);
+        program_fini(&p);
+    }
 }
 END_TEST
 
@@ -381,6 +447,8 @@ SUITE(profile, t)
     tcase_add_checked_fixture(t, scratch_set_up, scratch_tear_down);
     tcase_add_test(t, ranks_on_mpi_become_a_run);
     tcase_add_test(t, other_profilers_are_left_alone);
+    tcase_add_loop_test(t, kernels_are_recorded_by_one_profiler, 0, (int)LK_COUNT(cupti));
+    tcase_add_test(t, jobs_under_a_sanitizer_run);
     tcase_add_test(t, the_library_must_be_there);
     tcase_add_test(t, two_ranks_become_a_run);
     tcase_add_test(t, traces_are_kept);
